@@ -1,0 +1,61 @@
+// Ids are types, not integers (N1, N2): a StocId cannot be passed where a RangeId is meant.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace nova {
+
+template <typename Tag, typename Rep = uint64_t>
+class Id {
+ public:
+  constexpr Id() = default;
+  constexpr explicit Id(Rep v) : value_(v) {}
+  constexpr Rep value() const { return value_; }
+  constexpr auto operator<=>(const Id&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, Id id) { return H::combine(std::move(h), id.value_); }
+
+ private:
+  Rep value_ = 0;
+};
+
+using RangeId = Id<struct RangeTag>;
+using Epoch = Id<struct EpochTag>;              // of a range (N2); 0 = none
+using CoordEpoch = Id<struct CoordEpochTag>;    // of the leading coordinator (C1)
+using Incarnation = Id<struct IncarnationTag>;  // one process start (N1); 0 = none
+using StocId = Id<struct StocTag, uint32_t>;    // one store directory, for life; given at format time
+using GroupId = Id<struct GroupTag>;            // one log group or manifest group of a range
+using MemTableId = Id<struct MemTableTag>;      // within a range, never reused
+using SequenceNumber = uint64_t;                // 56 bit, per range (K1)
+inline constexpr SequenceNumber kMaxSequenceNumber = (uint64_t{1} << 56) - 1;
+
+// 128 random bits: names a table, a manifest file, a log, a store, a cluster.
+struct Uuid {
+  uint64_t hi = 0;
+  uint64_t lo = 0;
+  auto operator<=>(const Uuid&) const = default;
+  bool IsNil() const { return hi == 0 && lo == 0; }
+  std::string ToString() const { return absl::StrCat(absl::Hex(hi, absl::kZeroPad16), absl::Hex(lo, absl::kZeroPad16)); }
+  static bool Parse(std::string_view text, Uuid* out);  // 32 hex digits
+  static Uuid Generate();
+  template <typename H>
+  friend H AbslHashValue(H h, const Uuid& u) { return H::combine(std::move(h), u.hi, u.lo); }
+};
+
+// A StoC file is named by what it belongs to and its part in it: fragment i of a table, its metadata, a manifest.
+// The same name is used for every copy, so a reader needs to know only which StoCs hold one.
+struct StocFileId {
+  Uuid owner;
+  uint32_t part = 0;
+  auto operator<=>(const StocFileId&) const = default;
+  std::string ToString() const { return absl::StrCat(owner.ToString(), ".", part); }
+  template <typename H>
+  friend H AbslHashValue(H h, const StocFileId& f) { return H::combine(std::move(h), f.owner, f.part); }
+};
+inline constexpr uint32_t kMetadataPart = 0xffffffff;  // index, filter, properties and footer of a table
+
+}  // namespace nova

@@ -1,0 +1,80 @@
+// Keys: user keys, stored keys and internal keys.
+//
+//   user key      what an application gives: 1..4096 bytes
+//   stored key    varint32 keyspace | user key                       what ranges, bounds, memtables and tables hold (N2)
+//   internal key  stored key | fixed64 little-endian (sequence << 8 | type)
+//
+// Order: stored keys bytewise; among equal stored keys the higher sequence number first.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "common/base/ids.h"
+
+namespace nova {
+
+// Also the type of a log record's entry (L1). Values are on disk and on the wire.
+enum class ValueType : uint8_t {
+  kDelete = 0,
+  kPut = 1,
+  kDeleteRange = 2,
+  kPutTtl = 3,
+  kPrepare = 4,  // reserved for transactions
+  kCommit = 5,
+  kAbort = 6,
+};
+inline constexpr ValueType kMaxValueType = ValueType::kAbort;
+
+inline constexpr size_t kMaxUserKeyBytes = 4096;
+inline constexpr size_t kInternalTrailerBytes = 8;
+
+inline uint64_t PackTrailer(SequenceNumber seq, ValueType type) { return seq << 8 | static_cast<uint8_t>(type); }
+
+struct ParsedInternalKey {
+  std::string_view stored_key;
+  SequenceNumber sequence = 0;
+  ValueType type = ValueType::kPut;
+};
+
+inline uint64_t TrailerOf(std::string_view internal_key) {
+  uint64_t t;
+  std::memcpy(&t, internal_key.data() + internal_key.size() - kInternalTrailerBytes, sizeof(t));
+  return t;
+}
+inline std::string_view StoredKeyOf(std::string_view internal_key) {
+  return internal_key.substr(0, internal_key.size() - kInternalTrailerBytes);
+}
+// False if it is too short or the type is out of range.
+inline bool ParseInternalKey(std::string_view internal_key, ParsedInternalKey* out) {
+  if (internal_key.size() < kInternalTrailerBytes) return false;
+  const uint64_t t = TrailerOf(internal_key);
+  if ((t & 0xff) > static_cast<uint8_t>(kMaxValueType)) return false;
+  *out = {StoredKeyOf(internal_key), t >> 8, static_cast<ValueType>(t & 0xff)};
+  return true;
+}
+inline void AppendInternalKey(std::string* dst, std::string_view stored_key, SequenceNumber seq, ValueType type) {
+  const uint64_t t = PackTrailer(seq, type);
+  dst->append(stored_key);
+  dst->append(reinterpret_cast<const char*>(&t), sizeof(t));
+}
+// The internal key that sorts at or before every version <= seq of `stored_key`: what a reader at `seq` seeks to.
+inline std::string MakeSeekKey(std::string_view stored_key, SequenceNumber seq = kMaxSequenceNumber) {
+  std::string k;
+  k.reserve(stored_key.size() + kInternalTrailerBytes);
+  AppendInternalKey(&k, stored_key, seq, static_cast<ValueType>(0xff));
+  return k;
+}
+
+// <0, 0, >0 in internal key order.
+inline int CompareInternalKeys(std::string_view a, std::string_view b) {
+  const int c = StoredKeyOf(a).compare(StoredKeyOf(b));
+  if (c != 0) return c;
+  const uint64_t ta = TrailerOf(a), tb = TrailerOf(b);
+  return ta > tb ? -1 : ta < tb ? 1 : 0;
+}
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "formats are little-endian and read by memcpy");
+
+}  // namespace nova

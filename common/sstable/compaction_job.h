@@ -1,0 +1,81 @@
+// CompactionJob: one self-contained merge of tables into tables; runs in an LTC or, sent over, in a StoC (paper section 4.3).
+//
+// Everything the result depends on travels in the job (K4): inputs, snapshots, the floor, now, cut points, reserved ids,
+// deadline. Policy (what to compact) is the LTC's; RunCompaction is mechanism only.
+//
+// Kept of each key: its newest version, and the newest at or below each live snapshot. A tombstone (or expired entry) goes
+// when its sequence is <= floor, it is the newest kept version no snapshot needs, and `bottom` holds for it (no older data
+// of the key outside the job).
+//
+// Thread safety: RunCompaction may run on any thread that may wait.   Errors: of source and sink; Cancelled; DataLoss.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/sstable/table_builder.h"
+#include "common/sstable/table_reader.h"
+
+namespace nova {
+
+struct CompactionJob {
+  RangeId range;
+  Epoch epoch;
+  uint64_t job_id = 0;
+  std::vector<TableInfo> inputs;
+  std::vector<SequenceNumber> snapshots;  // live ones, ascending
+  SequenceNumber floor = 0;               // stable_seq at the start of the job
+  bool bottom = false;                    // no table or memtable outside the job can hold an older version of its keys
+  int64_t now_ms = 0;                     // wall clock for TTL
+  std::vector<Uuid> output_uuids;         // reserved ids, used in order; one table each
+  uint64_t max_table_size_bytes = 0;      // outputs are cut at key boundaries past this
+  std::vector<std::string> cut_points;    // stored keys at which an output must end (Drange boundaries)
+  TableOptions table_options;
+  int64_t deadline_ns = 0;                // Now() past which the job gives up; 0 = none
+
+  void AppendTo(std::string* dst) const;
+  static StatusOr<CompactionJob> Parse(std::string_view* input);
+};
+
+struct CompactionResult {
+  std::vector<TableInfo> outputs;
+  uint64_t bytes_read = 0;
+  uint64_t bytes_written = 0;
+  uint64_t entries_in = 0;
+  uint64_t entries_dropped = 0;
+};
+
+// Where a job's bytes come from and go to; both calls may wait.
+class TableStorage {
+ public:
+  virtual ~TableStorage() = default;
+  virtual StatusOr<std::shared_ptr<const TableReader>> OpenTable(const TableInfo& info) = 0;
+  // The raw bytes [offset, offset + size) of the table's logical data stream.
+  virtual StatusOr<std::string> ReadData(const TableInfo& info, uint64_t offset, size_t size) = 0;
+  // Stores a finished table durably, and returns its info with fragments and StoCs filled in.
+  virtual StatusOr<TableInfo> WriteTable(TableBuilder::Output output) = 0;
+};
+
+// `cancelled` is asked between blocks. Outputs written before an error stay behind (orphans of this job, N4).
+StatusOr<CompactionResult> RunCompaction(const CompactionJob& job, TableStorage* storage,
+                                         const std::function<bool()>& cancelled);
+
+// The rule of which versions are kept, shared by flush and compaction: ask once per entry, in internal key order.
+class VersionFilter {
+ public:
+  VersionFilter(std::vector<SequenceNumber> snapshots, SequenceNumber floor, bool bottom, int64_t now_ms);
+  bool Keep(const ParsedInternalKey& key, std::string_view value);
+
+ private:
+  std::vector<SequenceNumber> snapshots_;
+  SequenceNumber floor_;
+  bool bottom_;
+  int64_t now_ms_;
+  std::string last_key_;
+  bool has_last_ = false;
+  SequenceNumber last_kept_stripe_ = 0;
+};
+
+}  // namespace nova

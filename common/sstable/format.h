@@ -1,0 +1,63 @@
+// What a table is (M4): a logical byte stream of data blocks, cut into fragments at block boundaries, and one metadata
+// blob. Both are immutable.
+//
+//   data      | block 0 | block 1 | ...                                logical offsets 0 .. data_size
+//   metadata  | filter | index | properties | footer |                 one StoC file, part kMetadataPart
+//
+//   block     payload | u8 compression (0 = none) | u32 crc            crc = CRC-32C of (table uuid | u64 logical offset |
+//                                                                      payload | compression): a block read from a wrong
+//                                                                      place, or of another table, fails (M4)
+//   footer    see footer.h
+//
+// Fragment i lives in StoC file {table uuid, i} on each StoC of fragments[i].stocs; the metadata in {table uuid,
+// kMetadataPart} on each of metadata_stocs.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/keys.h"
+#include "common/base/status.h"
+
+namespace nova {
+
+// Where a block lies in its table's logical stream. `size` includes the 5 bytes of compression byte and crc.
+struct BlockHandle {
+  uint64_t offset = 0;
+  uint32_t size = 0;
+  auto operator<=>(const BlockHandle&) const = default;
+};
+inline constexpr size_t kBlockTrailerBytes = 5;
+
+struct Fragment {
+  uint64_t offset = 0;         // first logical byte
+  uint64_t size = 0;
+  std::vector<StocId> stocs;   // every StoC that holds a copy
+  bool operator==(const Fragment&) const = default;
+};
+
+// Everything a reader needs to know of a table; what version edits and compaction jobs carry.
+struct TableInfo {
+  Uuid uuid;
+  uint64_t data_size = 0;
+  uint64_t metadata_size = 0;
+  uint64_t entries = 0;
+  std::string smallest;  // internal keys, inclusive
+  std::string largest;
+  SequenceNumber min_sequence = 0;
+  SequenceNumber max_sequence = 0;
+  std::string use_from;  // stored keys: only [use_from, use_to) of the table belongs here (split, clone); empty = unbounded
+  std::string use_to;
+  uint8_t compression = 0;
+  std::vector<Fragment> fragments;
+  std::vector<StocId> metadata_stocs;
+  std::map<std::string, std::string> properties;  // named, unknown ones are kept
+
+  bool operator==(const TableInfo&) const = default;
+  void AppendTo(std::string* dst) const;                        // self-delimiting
+  static StatusOr<TableInfo> Parse(std::string_view* input);    // advances input; Corruption (DataLoss) on bad bytes
+};
+
+}  // namespace nova

@@ -1,0 +1,51 @@
+// Iterator: a sorted sequence of (internal key, value), over blocks that may have to be fetched.
+//
+// An iterator never waits. Where a move needs a block that is not in memory, the iterator stops: state() is kNeedBlocks and
+// AppendNeeded() lists what to fetch. The caller fetches (a scan: asynchronously; a compaction: blocking), hands each block
+// over with BlockRequest::iterator->Supply(), then calls Resume() on the top iterator, which completes the move, or needs more.
+//
+// Thread safety: none; one thread at a time. Keys and values stay valid until the next move.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/sstable/format.h"
+
+namespace nova {
+
+// An immutable, checked block in memory, shared by cache and readers. The bytes exclude the trailer.
+struct BlockContents {
+  std::string data;
+};
+using BlockRef = std::shared_ptr<const BlockContents>;
+
+class TableIterator;
+class TableReader;
+struct BlockRequest {
+  TableIterator* iterator = nullptr;
+  const TableReader* table = nullptr;
+  BlockHandle handle;
+};
+
+class Iterator {
+ public:
+  enum class State { kValid, kEnd, kNeedBlocks, kError };
+  virtual ~Iterator() = default;
+
+  virtual void SeekToFirst() = 0;
+  virtual void Seek(std::string_view internal_key) = 0;  // first entry >= internal_key
+  virtual void Next() = 0;                               // REQUIRES: kValid
+  virtual void Resume() = 0;                             // REQUIRES: kNeedBlocks, and each needed block supplied
+  virtual State state() const = 0;
+  virtual void AppendNeeded(std::vector<BlockRequest>* out) = 0;  // REQUIRES: kNeedBlocks
+  virtual std::string_view key() const = 0;              // REQUIRES: kValid
+  virtual std::string_view value() const = 0;            // REQUIRES: kValid
+  virtual Status status() const = 0;                     // of kError
+
+  bool Valid() const { return state() == State::kValid; }
+};
+
+}  // namespace nova

@@ -1,0 +1,50 @@
+// TableBuilder: sorted entries in, data blocks and metadata out.
+//
+// Add in internal key order; blocks close at block_size_bytes (a larger value gets a block of its own); Finish returns the
+// metadata blob and fills the TableInfo (all but fragments and StoCs, which the writer of the bytes knows).
+//
+// Thread safety: none.   Ownership: data is appended to a buffer the builder owns until TakeData.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/sstable/format.h"
+
+namespace nova {
+
+struct TableOptions {
+  size_t block_size_bytes = 4096;
+  int restart_interval = 16;     // keys between restart points of a block
+  int filter_bits_per_key = 10;  // 0: no filter
+};
+
+class TableBuilder {
+ public:
+  TableBuilder(const TableOptions& options, const Uuid& uuid);
+  ~TableBuilder();
+
+  void Add(std::string_view internal_key, std::string_view value);  // REQUIRES: greater than the last one
+  uint64_t data_size() const;                                       // bytes of data so far, the open block included
+  uint64_t entries() const;
+  void SetProperty(std::string name, std::string value);
+
+  struct Output {
+    std::string data;
+    std::string metadata;
+    std::vector<uint64_t> block_ends;  // logical offset after each block: where fragments may be cut
+    TableInfo info;
+  };
+  Output Finish();  // REQUIRES: at least one Add
+
+ private:
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
+// Cuts [0, data_size) into at most `count` fragments of about equal size at block boundaries (paper section 4.4). Pure.
+std::vector<Fragment> CutFragments(const std::vector<uint64_t>& block_ends, size_t count);
+
+}  // namespace nova
