@@ -1,0 +1,59 @@
+// Metrics: named counters, gauges and histograms of one process, and their Prometheus text.
+//
+// Names are nova_<component>_<what>_<unit>, with labels in the name: `nova_stoc_bytes_total{op="read"}`. A metric lives as
+// long as its registry; look it up once and keep the pointer.
+//
+// Thread safety: all. Counter and Gauge are one relaxed atomic.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/base/histogram.h"
+#include "common/base/mutex.h"
+
+namespace nova {
+
+class Counter {
+ public:
+  void Add(uint64_t n = 1) { value_.fetch_add(n, std::memory_order_relaxed); }
+  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+
+class Gauge {
+ public:
+  void Set(int64_t v) { value_.store(v, std::memory_order_relaxed); }
+  void Add(int64_t n) { value_.fetch_add(n, std::memory_order_relaxed); }
+  int64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<int64_t> value_{0};
+};
+
+class Metrics {
+ public:
+  Counter* counter(const std::string& name);
+  Gauge* gauge(const std::string& name);
+  Histogram* histogram(const std::string& name);  // exposed as a summary: quantiles, _sum, _count
+  // `read` is asked at each exposition; it must not call back into this object.
+  void AddCallback(const std::string& name, std::function<double()> read);
+
+  std::string PrometheusText() const;
+
+ private:
+  mutable Mutex mu_;
+  std::map<std::string, std::unique_ptr<Counter>> counters_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::unique_ptr<Gauge>> gauges_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::unique_ptr<Histogram>> histograms_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::function<double()>> callbacks_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace nova

@@ -1,0 +1,69 @@
+// Mutex, MutexLock, CondVar: the blocking primitives. Production: pthreads. In a simulation: fibers of its scheduler.
+//
+// Thread safety: they are it. Annotated for clang's analysis (the `clang` preset). Not recursive.
+#pragma once
+
+#include <pthread.h>
+
+#include "absl/base/thread_annotations.h"
+#include "common/base/clock.h"
+
+namespace nova {
+
+class ABSL_LOCKABLE Mutex {
+ public:
+  Mutex();
+  ~Mutex();
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION();
+  void Unlock() ABSL_UNLOCK_FUNCTION();
+
+ private:
+  friend class CondVar;
+  pthread_mutex_t mu_;
+  bool held_ = false;  // in a simulation only
+};
+
+class ABSL_SCOPED_LOCKABLE MutexLock {
+ public:
+  explicit MutexLock(Mutex* mu) ABSL_EXCLUSIVE_LOCK_FUNCTION(mu) : mu_(mu) { mu_->Lock(); }
+  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mu_->Unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex* const mu_;
+};
+
+class CondVar {
+ public:
+  CondVar();
+  ~CondVar();
+  CondVar(const CondVar&) = delete;
+  CondVar& operator=(const CondVar&) = delete;
+  void Wait(Mutex* mu) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { WaitUntil(mu, kNever); }
+  // False when the deadline passed. As with any condition variable, the caller loops on its condition.
+  bool WaitUntil(Mutex* mu, Nanos deadline_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void Signal();
+  void SignalAll();
+
+ private:
+  pthread_cond_t cv_;
+};
+
+// A flag that is set once and waited for.
+class Notification {
+ public:
+  void Notify();
+  bool HasBeenNotified() const;
+  bool WaitUntil(Nanos deadline_ns) const;  // false when the deadline passed
+  void Wait() const { WaitUntil(kNever); }
+
+ private:
+  mutable Mutex mu_;
+  mutable CondVar cv_;
+  bool set_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace nova

@@ -1,0 +1,59 @@
+// BoundedQueue: hands work from threads to threads; never grows past its capacity.
+//
+// Thread safety: all. Close wakes everybody; what is queued is still handed out, then Pop returns nullopt.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "common/base/mutex.h"
+
+namespace nova {
+
+template <typename T>
+class BoundedQueue {
+ public:
+  explicit BoundedQueue(size_t capacity) : capacity_(capacity) {}
+
+  // False when full or closed: the caller keeps `item`.
+  bool TryPush(T& item) {
+    MutexLock lock(&mu_);
+    if (closed_ || items_.size() >= capacity_) return false;
+    items_.push_back(std::move(item));
+    ready_.Signal();
+    return true;
+  }
+  bool TryPush(T&& item) { return TryPush(item); }
+
+  // Waits; nullopt when the deadline passed, or closed and empty.
+  std::optional<T> Pop(Nanos deadline_ns = kNever) {
+    MutexLock lock(&mu_);
+    while (items_.empty()) {
+      if (closed_ || (!ready_.WaitUntil(&mu_, deadline_ns) && items_.empty())) return std::nullopt;
+    }
+    T item = std::move(items_.front());
+    items_.pop_front();
+    return item;
+  }
+
+  void Close() {
+    MutexLock lock(&mu_);
+    closed_ = true;
+    ready_.SignalAll();
+  }
+
+  size_t size() const {
+    MutexLock lock(&mu_);
+    return items_.size();
+  }
+
+ private:
+  const size_t capacity_;
+  mutable Mutex mu_;
+  CondVar ready_;
+  std::deque<T> items_ ABSL_GUARDED_BY(mu_);
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace nova

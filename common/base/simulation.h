@@ -1,0 +1,79 @@
+// Simulation: one seeded scheduler with virtual time that runs every thread of a system as a fiber, one at a time.
+//
+// While a Simulation runs, nova::Thread, Mutex, CondVar, SleepFor, Now and RandomSeed of the calling thread act on it; each
+// call that could wait is a yield point at which the seed picks who goes on. Time stands still while a fiber runs and jumps
+// to the next deadline when all wait. Same seed, same schedule, same trace, in any process.
+//
+//   Simulation sim(seed);
+//   sim.Run([] { Thread t("a", ...); SleepFor(10 * kMinute); });     // returns when the main fiber has; all others must have ended
+//
+// What cannot be a fiber (gRPC, the ZooKeeper client, epoll) has a simulated counterpart at its seam instead.
+//
+// Thread safety: belongs to the thread that calls Run. Several may run in different threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/base/clock.h"
+#include "common/base/random.h"
+
+namespace nova {
+
+class Simulation {
+ public:
+  using FiberId = uint64_t;
+
+  explicit Simulation(uint64_t seed);
+  ~Simulation();
+  Simulation(const Simulation&) = delete;
+  Simulation& operator=(const Simulation&) = delete;
+
+  // The one that runs the calling fiber; null in production.
+  static Simulation* Current() { return current_; }
+
+  void Run(std::function<void()> main);
+  Random& random() { return random_; }
+  Nanos now() const { return now_ns_; }
+
+  // Adds a line to the trace (the hash is of all lines, and of each scheduling step).
+  void Trace(std::string_view line);
+  uint64_t trace_hash() const { return trace_hash_; }
+  uint64_t trace_lines() const { return trace_lines_; }
+  void set_trace_output(std::function<void(std::string_view)> output) { trace_output_ = std::move(output); }
+
+  // For the primitives of common/base and the simulated seams.
+  FiberId Spawn(std::string name, std::function<void()> body);
+  void Join(FiberId fiber);
+  const void* CurrentFiber() const { return running_; }
+  void Yield();
+  void MaybeYield() {
+    if (random_.Uniform(8) == 0) Yield();
+  }
+  // Waits until WakeOne or WakeAll of `key`, or the deadline; false for the deadline.
+  bool Block(const void* key, Nanos deadline_ns);
+  void WakeOne(const void* key);  // one waiter, picked by the seed
+  void WakeAll(const void* key);
+
+ private:
+  struct Fiber;
+  static void FiberMain(unsigned hi, unsigned lo);
+  void SwitchToScheduler();
+  void Schedule();
+  Fiber* PickNext();
+
+  static thread_local Simulation* current_;
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+  Random random_;
+  Nanos now_ns_ = kSecond;
+  Fiber* running_ = nullptr;
+  uint64_t trace_hash_ = 0xcbf29ce484222325;
+  uint64_t trace_lines_ = 0;
+  std::function<void(std::string_view)> trace_output_;
+};
+
+}  // namespace nova

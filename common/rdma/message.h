@@ -1,0 +1,38 @@
+// The frame of every message on the data plane (client - LTC, LTC - StoC, StoC - StoC).
+//
+//   offset  size
+//        0     4  magic 'NVM1'
+//        4     2  type: 1..0x0fff requests (see each component's protocol.h)
+//        6     1  flags: bit 0 reply, bit 1 more pieces follow, bit 2 continuation of the piece before
+//        7     1  outcome of a reply (outcome.h)
+//        8     8  request id, of the requester
+//       16     8  hybrid logical clock: wall milliseconds << 16 | counter (reserved for transactions, sent from the first day)
+//       24     4  body length of the whole message (first piece), or of this piece (continuation)
+//       28     4  of a request: microseconds until its deadline (0xffffffff = none); of a reply: queue depth of the node
+//       32        body
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace nova {
+
+struct MessageHeader {
+  uint32_t magic = kMagic;
+  uint16_t type = 0;
+  uint8_t flags = 0;
+  uint8_t outcome = 0;
+  uint64_t request_id = 0;
+  uint64_t clock = 0;
+  uint32_t body_length = 0;
+  uint32_t deadline_or_depth = 0;
+
+  static constexpr uint32_t kMagic = 0x314d564e;
+  static constexpr uint8_t kReply = 1;
+  static constexpr uint8_t kMorePieces = 2;
+  static constexpr uint8_t kContinuation = 4;
+  static constexpr uint32_t kNoDeadline = 0xffffffff;
+};
+static_assert(sizeof(MessageHeader) == 32 && std::is_trivially_copyable_v<MessageHeader>);
+
+}  // namespace nova

@@ -1,0 +1,125 @@
+// Xchg: one exchange thread (paper section 3.2): a port, its connections, and calls, one-sided operations and timers on it.
+//
+// Run to completion: handlers and completions run on this thread, one after another, and must not wait. What a round queues
+// for a connection goes out as one Post (one doorbell, one writev) at the end of the round, after the round hooks, so that
+// everything that one poll brought shares its messages and log WRITEs.
+//
+// A Peer is another process' address; it is connected on first use, closed when idle, reconnected with jittered back-off,
+// single flight, and a generation in the handshake (F3).
+//
+// Messages are framed as message.h says; a message longer than the port's max_message_bytes travels in pieces.
+//
+// Thread safety: OnXchg methods only on this thread (checked in debug builds); Submit, Start and Stop from any.
+// Ownership:     message bodies and results are valid during the callback only. Local memory of Write and Read belongs to the
+//                fabric until `done`, and after a done that is not kOk until `quiesced` (F4): see Write.
+// Errors:        Unavailable: could not be sent (nothing happened at the peer). Unknown: sent, and no answer within the
+//                deadline, or the connection broke. Malformed bytes close that connection and are counted.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/any_invocable.h"
+#include "common/base/metrics.h"
+#include "common/base/outcome.h"
+#include "common/base/thread.h"
+#include "common/rdma/buffer_pool.h"
+#include "common/rdma/fabric.h"
+#include "common/rdma/message.h"
+
+namespace nova {
+
+struct XchgOptions {
+  std::string name = "xchg";          // thread name: "ltc.xchg.0"
+  uint16_t index = 0;
+  Nanos spin_ns = 10 * kMicrosecond;  // polls this long before it sleeps; 0 = never spins
+  Nanos connect_timeout_ns = kSecond;
+  Nanos reconnect_min_ns = 20 * kMillisecond;
+  Nanos reconnect_max_ns = kSecond;
+  Nanos idle_close_ns = 300 * kSecond;
+  size_t max_queued_calls_per_peer = 8192;
+  size_t max_message_bytes = 20 << 20;      // of a whole message, pieces together; larger closes the connection
+  size_t send_pool_bytes = 256 << 20;       // bound on message bytes posted and not completed
+};
+
+struct CallResult {
+  Outcome outcome = Outcome::kUnavailable;
+  std::string_view body;    // of the reply, during the callback
+  uint32_t queue_depth = 0; // of the answering node, as its reply said (power-of-d)
+};
+using CallDone = absl::AnyInvocable<void(const CallResult&)>;
+using OpDone = absl::AnyInvocable<void(Outcome)>;
+
+class Peer;  // owned by its Xchg, lives as long
+
+// A request as it arrived. `body` is valid during the handler.
+struct IncomingCall {
+  ConnectionId connection;
+  uint64_t request_id = 0;
+  uint16_t type = 0;
+  Nanos deadline_ns = kNever;  // the caller's, on our clock
+  std::string_view body;
+  const Hello* peer = nullptr;
+};
+
+class Xchg {
+ public:
+  Xchg(Fabric* fabric, const Hello& self, XchgOptions options);
+  ~Xchg();  // stops
+
+  // --- set-up, before Start
+  Port* port();  // for Fabric::Listen
+  using Handler = std::function<void(const IncomingCall&)>;
+  void Handle(uint16_t type, Handler handler);                                         // requests of this type
+  void HandleImmediate(std::function<void(ConnectionId, uint32_t immediate)> handler);
+  void HandleDisconnect(std::function<void(ConnectionId)> handler);                    // accepted connections that are gone
+  void AddRoundHook(std::function<void()> hook);                                       // at the end of each round that did something
+  void AddTimer(Nanos period_ns, std::function<void()> fn);                            // about every period; also while idle
+  void SetQueueDepthSource(std::function<uint32_t()> depth);                           // what our replies carry
+  void Start();
+  void Stop();  // joins; pending calls end with Unknown or Unavailable first
+
+  // --- any thread
+  void Submit(absl::AnyInvocable<void()> fn);  // runs it on this thread soon; after Stop it is destroyed unrun
+  bool IsCurrentThread() const;
+  const XchgOptions& options() const;
+
+  // --- OnXchg
+  Peer* peer(const std::string& address);  // found or made; not connected yet
+  // Sends a request made of `parts`; `done` runs once, on this thread, never inside Call.
+  void Call(Peer* peer, uint16_t type, std::span<const std::string_view> parts, Nanos deadline_ns, CallDone done);
+  void Reply(ConnectionId connection, uint64_t request_id, Outcome outcome, std::span<const std::string_view> parts);
+  // One-sided. `done` runs once with kOk when delivered, or kUnavailable / kUnknown at the deadline or when the connection
+  // broke. At a deadline the fabric may still read `local` (or write it, of Read): the connection is then destroyed before
+  // `done` runs, so that memory is free when done runs (F4), at the price of what else was pending on it.
+  void Write(Peer* peer, std::span<const LocalBuffer> local, uint64_t remote_address, uint32_t rkey, Nanos deadline_ns,
+             OpDone done);
+  void WriteWithImmediate(Peer* peer, std::span<const LocalBuffer> local, uint64_t remote_address, uint32_t rkey,
+                          uint32_t immediate, Nanos deadline_ns, OpDone done);
+  void Read(Peer* peer, LocalBuffer local, uint64_t remote_address, uint32_t rkey, Nanos deadline_ns, OpDone done);
+  void RunAt(Nanos when_ns, absl::AnyInvocable<void()> fn);  // one shot, millisecond resolution
+  void Close(ConnectionId connection);                       // e.g. after a malformed request; counted as such
+  Nanos round_time_ns() const;                               // Now() at the start of this round: cheap
+
+  // One round: poll, dispatch, closures, timers, hooks, post. True when it did something. The thread's body; tests call it.
+  bool RunOnce();
+
+ private:
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
+// Blocking forms for threads that may wait (compaction, recovery, tools): never on an xchg thread.
+struct BlockingResult {
+  Outcome outcome = Outcome::kUnavailable;
+  std::string body;
+};
+BlockingResult BlockingCall(Xchg* xchg, const std::string& address, uint16_t type, std::span<const std::string_view> parts,
+                            Nanos deadline_ns);
+Outcome BlockingRead(Xchg* xchg, const std::string& address, LocalBuffer local, uint64_t remote_address, uint32_t rkey,
+                     Nanos deadline_ns);
+
+}  // namespace nova

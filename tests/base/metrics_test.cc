@@ -1,0 +1,71 @@
+#include "common/base/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/random.h"
+
+namespace nova {
+namespace {
+
+TEST(HistogramTest, PercentilesAreWithinABucketOfTheTruth) {
+  Histogram h;
+  for (uint64_t v = 1; v <= 100'000; ++v) h.Add(v);
+  EXPECT_EQ(h.count(), 100'000u);
+  EXPECT_EQ(h.max(), 100'000u);
+  for (const double p : {1.0, 50.0, 90.0, 99.0, 99.9}) {
+    const double truth = p * 1000;
+    EXPECT_GE(static_cast<double>(h.Percentile(p)), truth * 0.999) << p;
+    EXPECT_LE(static_cast<double>(h.Percentile(p)), truth * 1.033) << p;
+  }
+  EXPECT_EQ(h.Percentile(100), 100'000u);
+}
+
+TEST(HistogramTest, EmptyAndExtremeValuesAreHarmless) {
+  Histogram h;
+  EXPECT_EQ(h.Percentile(99), 0u);
+  h.Add(0);
+  h.Add(UINT64_MAX / 2);
+  EXPECT_EQ(h.Percentile(1), 0u);
+  EXPECT_EQ(h.Percentile(100), UINT64_MAX / 2);
+}
+
+TEST(HistogramTest, MergeAddsCounts) {
+  Histogram a, b;
+  a.Add(10);
+  b.Add(1000);
+  a.Merge(b);
+  EXPECT_EQ(a.count(), 2u);
+  EXPECT_EQ(a.sum(), 1010u);
+  EXPECT_EQ(a.max(), 1000u);
+}
+
+TEST(MetricsTest, PrometheusTextNamesEachMetricOnce) {
+  Metrics m;
+  m.counter("nova_x_total{op=\"read\"}")->Add(3);
+  EXPECT_EQ(m.counter("nova_x_total{op=\"read\"}")->value(), 3u);
+  m.gauge("nova_depth")->Set(-2);
+  m.histogram("nova_wait_ns")->Add(7);
+  m.AddCallback("nova_up", [] { return 1.0; });
+  const std::string text = m.PrometheusText();
+  EXPECT_NE(text.find("nova_x_total{op=\"read\"} 3\n"), std::string::npos);
+  EXPECT_NE(text.find("nova_depth -2\n"), std::string::npos);
+  EXPECT_NE(text.find("nova_wait_ns{quantile=\"0.99\"} 7\n"), std::string::npos);
+  EXPECT_NE(text.find("nova_wait_ns_count 1\n"), std::string::npos);
+  EXPECT_NE(text.find("nova_up 1\n"), std::string::npos);
+}
+
+TEST(RandomTest, SameSeedSameSequenceAndUniformIsInRange) {
+  Random a(5), b(5), c(6);
+  EXPECT_EQ(a.Next(), b.Next());
+  EXPECT_NE(a.Next(), c.Next());
+  int low = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    const uint64_t v = a.Uniform(10);
+    ASSERT_LT(v, 10u);
+    low += v < 5;
+  }
+  EXPECT_NEAR(low, 5000, 300);
+}
+
+}  // namespace
+}  // namespace nova
