@@ -1,0 +1,135 @@
+// CoordinatorClient: everything an LTC, a StoC, a client or a tool asks of the control plane.
+//
+// Two ways lie below it: the ControlChannel to the leading coordinator (gRPC, simulated), for heartbeats, configurations and
+// admin commands; and the ConfigStore, for the node's own session and the compare-and-set of its ranges' records (L4, M1, R5).
+// Clients and tools have no ConfigStore.
+//
+// Thread safety: all methods from any thread; those that return a Status wait (never on an xchg thread). lease_expiry_ns() is
+// one atomic load.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/config/config_store.h"
+#include "coordinator/cluster_types.h"
+
+namespace nova {
+
+// One request to the leading coordinator, and its answer: serialized protobuf messages of coordinator.proto by method name.
+// Implementations: gRPC (grpc_channel.h; finds the leader among the given addresses), simulated (drops, delays, duplicates).
+class ControlChannel {
+ public:
+  virtual ~ControlChannel() = default;
+  virtual StatusOr<std::string> Call(const std::string& method, const std::string& request, Nanos deadline_ns) = 0;
+};
+
+// A range this node is to open (R1 is done: the record is SEALING, at the new epoch, and names us).
+struct RangeAssignment {
+  RangeRecord record;
+  Nanos old_lease_ends_ns = 0;  // R5, on our clock: no OPEN before
+};
+
+struct RangeLoad {
+  RangeId range;
+  Epoch epoch;
+  bool open = false;
+  uint64_t writes = 0;  // since the range was opened here
+  uint64_t reads = 0;
+  uint64_t bytes = 0;   // stored
+};
+
+struct NodeReport {  // what a heartbeat says of the node
+  std::vector<RangeLoad> ranges;
+  uint32_t queue_depth = 0;
+  uint64_t disk_bytes = 0;
+  uint64_t disk_free_bytes = 0;
+};
+
+struct NodeEvents {
+  // On the heartbeat thread; must not wait.
+  std::function<void(const RangeAssignment&)> assigned;        // repeated until the range is OPEN or assigned elsewhere
+  std::function<void(RangeId, Epoch)> excluded;                // C3: answer nothing for it any more
+  std::function<void(RangeId, Epoch)> release;                 // flush, stop, let go in order (drain, migration)
+  std::function<void(const std::vector<NodeInfo>&)> stocs;     // the StoCs with a lease, whenever they change
+  std::function<void(const std::string& why)> lost;            // our session or incarnation is void: the process must restart
+  std::function<NodeReport()> report;
+};
+
+struct NodeOptions {
+  NodeInfo node;                 // incarnation and stoc_id are filled in by Join
+  Nanos heartbeat_ns = 500 * kMillisecond;
+  double clock_rate_error = 0.01;  // rho of C3
+  Nanos lease_margin_ns = 50 * kMillisecond;  // delta of C3
+};
+
+// A node's membership: its incarnation, its ephemeral znode, its lease, kept by a heartbeat thread of raised priority.
+class NodeSession {
+ public:
+  virtual ~NodeSession() = default;  // leaves: stops heartbeats, removes the ephemeral node
+
+  virtual const NodeInfo& self() const = 0;
+  virtual Uuid cluster() const = 0;
+  // C3, on our clock: reads may be answered before it. 0 before the first grant.
+  virtual Nanos lease_expiry_ns() const = 0;
+  virtual std::vector<NodeInfo> stocs() const = 0;   // with a live lease
+  virtual std::optional<NodeInfo> FindStoc(StocId id) const = 0;  // the last known, live or not
+
+  virtual StatusOr<RangeRecord> ReadRange(RangeId id) = 0;  // `sync` first
+  virtual StatusOr<std::vector<RangeRecord>> ReadRanges() = 0;
+  // Compare-and-set by record.version; returns the record with its new version. Aborted: somebody else was first. A lost
+  // reply is settled by reading again (row 38), so the outcome is never in doubt.
+  virtual StatusOr<RangeRecord> UpdateRange(const RangeRecord& record) = 0;
+};
+
+// Draws an incarnation (N1), registers, and heartbeats until destroyed. Unavailable: no ZooKeeper or no cluster yet.
+StatusOr<std::unique_ptr<NodeSession>> JoinCluster(ConfigStore* store, std::unique_ptr<ControlChannel> channel,
+                                                   NodeOptions options, NodeEvents events);
+
+// StoC only, before JoinCluster: the id of a new store directory, drawn from ZooKeeper and written at format time.
+StatusOr<StocId> DrawStocId(ConfigStore* store, const Uuid& store_uuid, const std::string& name);
+StatusOr<Uuid> ReadClusterUuid(ConfigStore* store);
+
+// Where each range is, for routing.
+struct RangeRoute {
+  RangeId id;
+  std::string lower;
+  std::string upper;
+  Epoch epoch;
+  bool open = false;
+  std::string address;  // of the owner; empty: none
+  bool operator==(const RangeRoute&) const = default;
+};
+struct Configuration {
+  uint64_t version = 0;
+  Uuid cluster;
+  std::map<std::string, RangeRoute> ranges;  // by lower bound
+  std::vector<NodeInfo> nodes;
+  uint32_t max_value_bytes = 0;
+};
+
+// Clients and tools. Configurations travel as deltas against `known`.
+class CoordinatorClient {
+ public:
+  explicit CoordinatorClient(std::unique_ptr<ControlChannel> channel);
+  ~CoordinatorClient();
+  // Brings `known` up to date in place.
+  Status Refresh(Configuration* known, Nanos deadline_ns);
+  // n split points (stored keys) make n + 1 ranges; refused (AlreadyExists) when ranges exist.
+  Status CreateRanges(const std::vector<std::string>& split_points, Nanos deadline_ns);
+  StatusOr<std::string> StatusText(Nanos deadline_ns);  // what `nova status` prints
+  Status Drain(const std::string& node, Nanos deadline_ns);
+  Status ForceOpen(RangeId range, bool accept_data_loss, Nanos deadline_ns, std::string* report);
+
+ private:
+  std::unique_ptr<ControlChannel> channel_;
+};
+
+}  // namespace nova
