@@ -1,0 +1,47 @@
+// Disk: files of one directory tree. posix (disk.cc), simulated (loses what was not synced), fault-injecting and
+// bandwidth-limited wrappers (sim_disk.h, fault_disk.h, limited_disk.h).
+//
+// Paths are relative to the root, "dir/name". Calls wait for the disk: storage and compaction threads only.
+//
+// Thread safety: all methods from any thread; a DiskFile too (positional reads and writes).
+// Errors: NotFound; AlreadyExists; ResourceExhausted: full; DataLoss: EIO; PermissionDenied; each names path and cause.
+// After a failed write or Sync the caller must take the file for bad (S1): this layer does not hide a second try.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace nova {
+
+class DiskFile {
+ public:
+  virtual ~DiskFile() = default;  // closes
+  virtual Status Write(uint64_t offset, std::string_view data) = 0;
+  virtual Status Read(uint64_t offset, size_t n, char* out) = 0;  // all n bytes, or OutOfRange at the end of the file
+  virtual Status Sync() = 0;                                      // data and size are durable
+  virtual StatusOr<uint64_t> Size() = 0;
+};
+
+class Disk {
+ public:
+  virtual ~Disk() = default;
+  virtual StatusOr<std::unique_ptr<DiskFile>> Create(const std::string& path) = 0;  // must not exist
+  virtual StatusOr<std::unique_ptr<DiskFile>> Open(const std::string& path, bool writable) = 0;
+  virtual Status Delete(const std::string& path) = 0;
+  virtual Status Rename(const std::string& from, const std::string& to) = 0;
+  virtual Status MakeDirectory(const std::string& path) = 0;  // fine if it exists
+  virtual Status SyncDirectory(const std::string& path) = 0;  // S4: makes creates, renames and deletes durable
+  virtual StatusOr<std::vector<std::string>> List(const std::string& path) = 0;  // names, sorted
+  virtual StatusOr<uint64_t> FreeBytes() = 0;
+  // One process per tree. Unavailable when another holds it. Released at destruction.
+  virtual Status Lock(const std::string& path) = 0;
+};
+
+StatusOr<std::unique_ptr<Disk>> OpenPosixDisk(const std::string& root);  // made when absent
+
+}  // namespace nova

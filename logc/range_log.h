@@ -1,0 +1,63 @@
+// RangeLog: the log of one range at one epoch, as the engine sees it; the LogSink seam of the design.
+//
+// Each (memtable round, request thread) has a log of its own: one in-memory StoC file with overflow segments, bound for life to
+// that thread, which alone posts to it (L2). What a thread appends to one log in one round of its loop goes out as one WRITE
+// per replica (group commit without waiting).
+//
+// Implementations: mode none (NewNullLog), mode memory (logc/log_client.h).
+//
+// Thread safety: Append and Flush on the executor `on` only; the others from any thread.
+// Ownership:     key and value are copied before Append returns.
+// Errors:        done(kOk): delivered at every member (L3). done(kNotOwner): fenced, the range is lost: no put of this epoch
+//                can be acknowledged any more. Never kUnavailable: a failed member is replaced (L4), the record goes on.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "common/base/executor.h"
+#include "common/base/ids.h"
+#include "common/base/keys.h"
+#include "common/base/outcome.h"
+#include "coordinator/cluster_types.h"
+
+namespace nova {
+
+// A round of sibling memtables that seal and flush together (K3); its number orders it in its range.
+using RoundNumber = uint64_t;
+
+struct LogEntry {
+  MemTableId memtable;
+  ValueType type = ValueType::kPut;
+  std::string_view key;  // stored key
+  std::string_view value;
+};
+
+struct LogRecord {
+  RoundNumber round = 0;
+  SequenceNumber first_sequence = 0;
+  uint64_t client_id = 0;
+  uint64_t request_number = 0;
+  LogEntry entry;
+};
+
+class RangeLog {
+ public:
+  virtual ~RangeLog() = default;
+  // Posts soon (at the latest at the end of the executor's round); done runs on `on`, in append order per log.
+  // False: out of log memory for now, nothing was done: the caller answers Busy.
+  virtual bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) = 0;
+  // M3: every memtable of the round is named done by an acknowledged edit: its logs are freed at all members.
+  virtual void DeleteRound(RoundNumber round) = 0;
+  // L4: groups that no un-flushed round needs any more, so that the owner can take them off the record.
+  virtual std::vector<GroupId> UnusedGroups() const = 0;
+  // Rounds with records in a group that has lost a member: flush these first (most exposed).
+  virtual std::vector<RoundNumber> ExposedRounds() const = 0;
+  virtual size_t bytes_in_flight() const = 0;
+};
+
+std::unique_ptr<RangeLog> NewNullLog();
+
+}  // namespace nova

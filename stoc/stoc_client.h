@@ -1,0 +1,68 @@
+// StocClient: requests to StoCs, for whoever holds their addresses.
+//
+// Async forms run on an xchg thread and call `done` there; blocking forms are for compaction, recovery and control threads.
+// Layout of messages: stoc/protocol.h.
+//
+// Thread safety: async forms OnXchg (of `xchg`); blocking forms from any thread that may wait; the directory of StoCs may be
+// replaced at any time (UpdateStocs).
+// Ownership:     `data` must stay valid until done. Memory handed out by OpenSegment belongs to the StoC.
+// Errors:        outcomes as xchg.h says; kNotOwner: our epoch is fenced; kNoSpace; kNotFound; kCorruption: bytes arrived damaged.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/rdma/xchg.h"
+#include "coordinator/cluster_types.h"
+#include "stoc/protocol.h"
+
+namespace nova {
+
+class StocClient {
+ public:
+  // One Xchg per request thread; blocking forms use them round robin.
+  explicit StocClient(std::vector<Xchg*> xchgs);
+  ~StocClient();
+
+  // --- the StoCs there are: live ones (placement), and the last known address of every other
+  void UpdateStocs(const std::vector<NodeInfo>& live);
+  std::vector<NodeInfo> live() const;
+  std::optional<NodeInfo> Find(StocId id) const;
+  bool IsLive(StocId id) const;
+  uint32_t queue_depth(StocId id) const;  // as its last reply said
+
+  // --- async, OnXchg
+  void OpenSegment(Xchg* xchg, const LogMember& member, RangeId range, Epoch epoch, const Uuid& log, uint32_t index,
+                   uint64_t size, Nanos deadline_ns, absl::AnyInvocable<void(Outcome, RemoteBuffer)> done);
+  void FreeLogs(Xchg* xchg, StocId stoc, RangeId range, Epoch epoch, const std::vector<Uuid>& logs, OpDone done);
+  // Part of a file. done's view is valid during the call.
+  void ReadFile(Xchg* xchg, StocId stoc, const StocFileId& file, uint64_t offset, uint32_t size, Nanos deadline_ns,
+                absl::AnyInvocable<void(Outcome, std::string_view)> done);
+  Peer* peer(Xchg* xchg, StocId stoc);  // null: not known
+
+  // --- blocking
+  StatusOr<FenceReply> Fence(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns);
+  Status FreeFenced(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns);
+  StatusOr<std::string> ReadRemote(StocId stoc, const RemoteBuffer& memory, Nanos deadline_ns);  // one-sided (R3)
+  Status WriteFile(StocId stoc, const StocFileId& file, const Creator& creator, std::string_view data, Nanos deadline_ns);
+  // The same file to several StoCs at once; OK when all have it.
+  Status WriteFiles(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator, std::string_view data,
+                    Nanos deadline_ns);
+  // Synced at every member, else an error (M1: write-all). `create` starts the file.
+  Status AppendFile(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator, uint64_t offset,
+                    bool create, std::string_view data, Nanos deadline_ns);
+  StatusOr<std::string> ReadFileBlocking(StocId stoc, const StocFileId& file, uint64_t offset, uint64_t size,
+                                         Nanos deadline_ns);
+  Status DeleteFiles(StocId stoc, const std::vector<StocFileId>& files, Nanos deadline_ns);
+  StatusOr<std::vector<FileSummary>> ListFiles(StocId stoc, RangeId range, Epoch epoch_below, Nanos deadline_ns);
+  StatusOr<Incarnation> Ping(StocId stoc, Nanos deadline_ns);
+
+ private:
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
+}  // namespace nova
