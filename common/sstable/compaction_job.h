@@ -30,7 +30,7 @@ struct CompactionJob {
   bool bottom = false;                    // no table or memtable outside the job can hold an older version of its keys
   int64_t now_ms = 0;                     // wall clock for TTL
   std::vector<Uuid> output_uuids;         // reserved ids, used in order; one table each
-  uint64_t max_table_size_bytes = 0;      // outputs are cut at key boundaries past this
+  uint64_t max_table_size_bytes = 0;      // outputs are cut at key boundaries past this; 0 = never
   std::vector<std::string> cut_points;    // stored keys at which an output must end (Drange boundaries)
   TableOptions table_options;
   int64_t deadline_ns = 0;                // Now() past which the job gives up; 0 = none
@@ -74,8 +74,7 @@ class VersionFilter {
   bool bottom_;
   int64_t now_ms_;
   std::string last_key_;
-  bool has_last_ = false;
-  SequenceNumber last_kept_stripe_ = 0;
+  size_t last_stripe_;  // of last_key_; entries of one stripe are told apart by no snapshot
 };
 
 }  // namespace nova

@@ -30,6 +30,7 @@ class TableBuilder {
   uint64_t data_size() const;                                       // bytes of data so far, the open block included
   uint64_t entries() const;
   void SetProperty(std::string name, std::string value);
+  void Reserve(size_t data_bytes);  // a hint: the data will not move while it stays below
 
   struct Output {
     std::string data;

@@ -1,0 +1,21 @@
+// The checksum a block carries (M4): CRC-32C of table uuid | u64 logical offset | payload | compression.
+// Builder and reader begin with BlockCrcSeed and extend it by what follows.
+//
+// Thread safety: pure functions.   Ownership: none.   Errors: none.
+#pragma once
+
+#include "common/base/coding.h"
+#include "common/base/crc32c.h"
+#include "common/base/ids.h"
+
+namespace nova {
+
+inline constexpr uint8_t kNoCompression = 0;
+
+inline uint32_t BlockCrcSeed(const Uuid& uuid, uint64_t offset) {
+  char place[24];
+  EncodeFixed64(EncodeFixed64(EncodeFixed64(place, uuid.hi), uuid.lo), offset);
+  return ExtendCrc32c(0, place, sizeof(place));
+}
+
+}  // namespace nova

@@ -1,0 +1,378 @@
+// CompactionJob   varint32 size of the rest | u8 version = 1 | varint64 range | varint64 epoch | varint64
+// job_id |
+//                 varint32 n | n * TableInfo | varint32 n | n * varint64 snapshot | varint64 floor | u8
+//                 bottom | u64 now_ms | varint32 n | n * (u64 hi | u64 lo) | varint64 max_table_size |
+//                 varint32 n | n * cut point | varint64 block_size | varint32 restart_interval | varint32
+//                 filter_bits_per_key | u64 deadline_ns
+//
+// Cut points are length-prefixed.
+#include "common/sstable/compaction_job.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "common/base/clock.h"
+#include "common/base/coding.h"
+#include "common/base/log.h"
+#include "common/sstable/concatenating_iterator.h"
+
+namespace nova {
+namespace {
+
+constexpr char kVersion = 1;
+constexpr size_t kReadAheadBytes = size_t{1} << 20;
+constexpr uint64_t kMaxReserveBytes = uint64_t{256} << 20;
+constexpr size_t kNoStripe = SIZE_MAX;
+
+Status Malformed(absl::string_view what) { return absl::DataLossError(StrCat("compaction job: bad ", what)); }
+
+// A count of elements that take at least `min_bytes` each.
+bool GetCount(std::string_view* in, size_t min_bytes, uint32_t* n) {
+  return GetVarint32(in, n) && *n <= in->size() / min_bytes;
+}
+
+Status ParseLists(std::string_view* in, CompactionJob* job) {
+  uint32_t n;
+  if (!GetCount(in, 1, &n)) return Malformed("number of inputs");
+  for (; n > 0; --n) {
+    NOVA_ASSIGN_OR_RETURN(TableInfo info, TableInfo::Parse(in));
+    job->inputs.push_back(std::move(info));
+  }
+  if (!GetCount(in, 1, &n)) return Malformed("number of snapshots");
+  for (; n > 0; --n) {
+    uint64_t snapshot;
+    if (!GetVarint64(in, &snapshot)) return Malformed("snapshot");
+    job->snapshots.push_back(snapshot);
+  }
+  return OkStatus();
+}
+
+Status ParseOutputs(std::string_view* in, CompactionJob* job) {
+  uint32_t n;
+  if (!GetCount(in, 16, &n)) return Malformed("number of output ids");
+  for (; n > 0; --n) {
+    Uuid uuid;
+    if (!GetFixed64(in, &uuid.hi) || !GetFixed64(in, &uuid.lo)) return Malformed("output id");
+    job->output_uuids.push_back(uuid);
+  }
+  if (!GetVarint64(in, &job->max_table_size_bytes)) return Malformed("table size");
+  if (!GetCount(in, 1, &n)) return Malformed("number of cut points");
+  for (; n > 0; --n) {
+    std::string key;
+    if (!GetLengthPrefixed(in, &key)) return Malformed("cut point");
+    job->cut_points.push_back(std::move(key));
+  }
+  uint64_t block_size;
+  uint32_t restart_interval, filter_bits;
+  if (!GetVarint64(in, &block_size) || !GetVarint32(in, &restart_interval) ||
+      !GetVarint32(in, &filter_bits) || restart_interval > INT32_MAX || filter_bits > INT32_MAX) {
+    return Malformed("table options");
+  }
+  job->table_options = {block_size, static_cast<int>(restart_interval), static_cast<int>(filter_bits)};
+  return OkStatus();
+}
+
+Status ParseBody(std::string_view in, CompactionJob* job) {
+  uint64_t range, epoch;
+  if (in.empty()) return Malformed("length");
+  if (in.front() != kVersion) return Malformed(StrCat("version ", static_cast<int>(in.front())));
+  in.remove_prefix(1);
+  if (!GetVarint64(&in, &range) || !GetVarint64(&in, &epoch) || !GetVarint64(&in, &job->job_id)) {
+    return Malformed("name");
+  }
+  job->range = RangeId(range);
+  job->epoch = Epoch(epoch);
+  NOVA_RETURN_IF_ERROR(ParseLists(&in, job));
+  if (!GetVarint64(&in, &job->floor)) return Malformed("floor");
+  if (in.empty() || static_cast<unsigned char>(in.front()) > 1) return Malformed("bottom");
+  job->bottom = in.front() == 1;
+  in.remove_prefix(1);
+  uint64_t now_ms, deadline_ns;
+  if (!GetFixed64(&in, &now_ms)) return Malformed("now");
+  NOVA_RETURN_IF_ERROR(ParseOutputs(&in, job));
+  if (!GetFixed64(&in, &deadline_ns)) return Malformed("deadline");
+  job->now_ms = static_cast<int64_t>(now_ms);
+  job->deadline_ns = static_cast<int64_t>(deadline_ns);
+  return in.empty() ? OkStatus() : Malformed("length");
+}
+
+// The bytes of one input: read in large pieces that end with a block, handed out block by block.
+class ReadAhead {
+ public:
+  ReadAhead(TableStorage* storage, std::shared_ptr<const TableReader> table)
+      : storage_(storage), table_(std::move(table)) {
+    table_->ForEachBlock([this](const BlockHandle& h) { block_ends_.push_back(h.offset + h.size); });
+  }
+
+  StatusOr<BlockRef> Read(const BlockHandle& handle, uint64_t* bytes_read) {
+    const uint64_t end = handle.offset + handle.size;
+    if (handle.offset < piece_start_ || end > piece_start_ + piece_.size()) {
+      NOVA_RETURN_IF_ERROR(ReadPiece(handle));
+      *bytes_read += piece_.size();
+    }
+    auto block = table_->CheckBlock(handle, piece_.substr(handle.offset - piece_start_, handle.size));
+    if (end == block_ends_.back()) piece_ = {};
+    return block;
+  }
+
+ private:
+  Status ReadPiece(const BlockHandle& first) {
+    const auto past =
+        std::upper_bound(block_ends_.begin(), block_ends_.end(), first.offset + kReadAheadBytes);
+    const uint64_t whole_blocks = past == block_ends_.begin() ? 0 : *(past - 1);
+    const uint64_t end = std::max(first.offset + first.size, whole_blocks);
+    piece_ = {};
+    NOVA_ASSIGN_OR_RETURN(piece_, storage_->ReadData(table_->info(), first.offset, end - first.offset));
+    piece_start_ = first.offset;
+    if (piece_.size() == end - first.offset) return OkStatus();
+    return absl::DataLossError(StrCat("table ", table_->info().uuid.ToString(), ": read of ",
+                                      end - first.offset, " bytes at ", first.offset, " gave ",
+                                      piece_.size()));
+  }
+
+  TableStorage* storage_;
+  std::shared_ptr<const TableReader> table_;
+  std::vector<uint64_t> block_ends_;
+  std::string piece_;
+  uint64_t piece_start_ = 0;
+};
+
+class Compaction {
+ public:
+  Compaction(const CompactionJob& job, TableStorage* storage, const std::function<bool()>& cancelled)
+      : job_(job),
+        storage_(storage),
+        cancelled_(cancelled),
+        filter_(job.snapshots, job.floor, job.bottom, job.now_ms) {}
+
+  StatusOr<CompactionResult> Run() {
+    NOVA_RETURN_IF_ERROR(CheckGoOn());
+    NOVA_RETURN_IF_ERROR(OpenInputs());
+    merged_->SeekToFirst();
+    for (;;) {
+      while (merged_->state() == Iterator::State::kNeedBlocks) NOVA_RETURN_IF_ERROR(SupplyBlocks());
+      if (!merged_->Valid()) break;
+      NOVA_RETURN_IF_ERROR(TakeEntry());
+      merged_->Next();
+    }
+    if (merged_->state() == Iterator::State::kError) return merged_->status();
+    NOVA_RETURN_IF_ERROR(FinishOutput());
+    return std::move(result_);
+  }
+
+ private:
+  Status CheckGoOn() const;
+  Status OpenInputs();
+  Status SupplyBlocks();
+  Status TakeEntry();
+  Status StartOutput();
+  Status FinishOutput();
+  bool CutsBefore(std::string_view stored_key);
+
+  const CompactionJob& job_;
+  TableStorage* const storage_;
+  const std::function<bool()>& cancelled_;
+  VersionFilter filter_;
+  CompactionResult result_;
+
+  std::unordered_map<const TableIterator*, ReadAhead> sources_;
+  std::unique_ptr<Iterator> merged_;
+  uint64_t input_bytes_ = 0;
+  std::vector<BlockRequest> needed_;
+  std::string last_key_;  // the entry taken last
+
+  std::unique_ptr<TableBuilder> builder_;  // null between outputs
+  std::string last_output_key_;            // stored key of the entry added last
+  size_t next_cut_ = 0;                    // the first cut point past last_output_key_
+};
+
+Status Compaction::CheckGoOn() const {
+  if (cancelled_ && cancelled_()) return absl::CancelledError(StrCat("compaction job ", job_.job_id));
+  if (job_.deadline_ns != 0 && Now() >= job_.deadline_ns) {
+    return absl::DeadlineExceededError(StrCat("compaction job ", job_.job_id));
+  }
+  return OkStatus();
+}
+
+// Inputs that follow one another become one child of the merge.
+Status Compaction::OpenInputs() {
+  std::vector<const TableInfo*> inputs;
+  for (const TableInfo& info : job_.inputs) {
+    if (info.smallest.size() < kInternalTrailerBytes || info.largest.size() < kInternalTrailerBytes) {
+      return absl::InvalidArgumentError(StrCat("table ", info.uuid.ToString(), ": no key range"));
+    }
+    inputs.push_back(&info);
+  }
+  std::stable_sort(inputs.begin(), inputs.end(), [](const TableInfo* a, const TableInfo* b) {
+    return CompareInternalKeys(a->smallest, b->smallest) < 0;
+  });
+  struct Run {
+    const TableInfo* last;
+    std::vector<std::unique_ptr<Iterator>> tables;
+  };
+  std::vector<Run> runs;
+  for (const TableInfo* info : inputs) {
+    NOVA_ASSIGN_OR_RETURN(auto table, storage_->OpenTable(*info));
+    if (table->info().uuid != info->uuid || table->info().use_from != info->use_from ||
+        table->info().use_to != info->use_to) {
+      return absl::InternalError(
+          StrCat("table ", info->uuid.ToString(), ": opened with another table's bounds"));
+    }
+    auto iterator = std::make_unique<TableIterator>(table, nullptr);
+    sources_.emplace(iterator.get(), ReadAhead(storage_, table));
+    input_bytes_ += table->info().data_size;
+    auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& r) {
+      return CompareInternalKeys(r.last->largest, info->smallest) < 0;
+    });
+    if (run == runs.end()) run = runs.insert(run, Run{});
+    run->last = info;
+    run->tables.push_back(std::move(iterator));
+  }
+  std::vector<std::unique_ptr<Iterator>> children;
+  for (Run& run : runs) children.push_back(NewConcatenatingIterator(std::move(run.tables)));
+  merged_ = NewMergingIterator(std::move(children));
+  return OkStatus();
+}
+
+Status Compaction::SupplyBlocks() {
+  needed_.clear();
+  merged_->AppendNeeded(&needed_);
+  for (const BlockRequest& request : needed_) {
+    NOVA_RETURN_IF_ERROR(CheckGoOn());
+    ReadAhead& source = sources_.at(request.iterator);
+    NOVA_ASSIGN_OR_RETURN(BlockRef block, source.Read(request.handle, &result_.bytes_read));
+    request.iterator->Supply(request.handle, std::move(block));
+  }
+  merged_->Resume();
+  return OkStatus();
+}
+
+Status Compaction::TakeEntry() {
+  const std::string_view key = merged_->key(), value = merged_->value();
+  ParsedInternalKey parsed;
+  if (!ParseInternalKey(key, &parsed))
+    return absl::DataLossError(StrCat("compaction job ", job_.job_id, ": bad key"));
+  if (!last_key_.empty() && CompareInternalKeys(last_key_, key) >= 0) {
+    return absl::DataLossError(StrCat("compaction job ", job_.job_id, ": an input is not in order"));
+  }
+  last_key_.assign(key);
+  ++result_.entries_in;
+  if (!filter_.Keep(parsed, value)) {
+    ++result_.entries_dropped;
+    return OkStatus();
+  }
+  if (builder_ == nullptr || parsed.stored_key != last_output_key_) {
+    if (CutsBefore(parsed.stored_key)) NOVA_RETURN_IF_ERROR(FinishOutput());
+    if (builder_ == nullptr) NOVA_RETURN_IF_ERROR(StartOutput());
+    last_output_key_.assign(parsed.stored_key);
+  }
+  builder_->Add(key, value);
+  return OkStatus();
+}
+
+// True if the output under way must not go on with this key. Advances past the cut points up to it.
+bool Compaction::CutsBefore(std::string_view stored_key) {
+  const size_t before = next_cut_;
+  while (next_cut_ < job_.cut_points.size() && job_.cut_points[next_cut_] <= stored_key) ++next_cut_;
+  if (builder_ == nullptr) return false;
+  return next_cut_ != before ||
+         (job_.max_table_size_bytes != 0 && builder_->data_size() >= job_.max_table_size_bytes);
+}
+
+Status Compaction::StartOutput() {
+  if (result_.outputs.size() == job_.output_uuids.size()) {
+    return absl::InternalError(StrCat("compaction job ", job_.job_id, ": all ", job_.output_uuids.size(),
+                                      " reserved table ids are used"));
+  }
+  builder_ = std::make_unique<TableBuilder>(job_.table_options, job_.output_uuids[result_.outputs.size()]);
+  const uint64_t most =
+      job_.max_table_size_bytes == 0 ? input_bytes_ : std::min(input_bytes_, job_.max_table_size_bytes);
+  builder_->Reserve(std::min(most + job_.table_options.block_size_bytes, kMaxReserveBytes));
+  return OkStatus();
+}
+
+Status Compaction::FinishOutput() {
+  if (builder_ == nullptr) return OkStatus();
+  TableBuilder::Output output = builder_->Finish();
+  builder_ = nullptr;
+  result_.bytes_written += output.data.size() + output.metadata.size();
+  NOVA_ASSIGN_OR_RETURN(TableInfo info, storage_->WriteTable(std::move(output)));
+  result_.outputs.push_back(std::move(info));
+  return OkStatus();
+}
+
+}  // namespace
+
+void CompactionJob::AppendTo(std::string* dst) const {
+  std::string body(1, kVersion);
+  PutVarint64(&body, range.value());
+  PutVarint64(&body, epoch.value());
+  PutVarint64(&body, job_id);
+  PutVarint32(&body, static_cast<uint32_t>(inputs.size()));
+  for (const TableInfo& info : inputs) info.AppendTo(&body);
+  PutVarint32(&body, static_cast<uint32_t>(snapshots.size()));
+  for (const SequenceNumber s : snapshots) PutVarint64(&body, s);
+  PutVarint64(&body, floor);
+  body.push_back(bottom ? 1 : 0);
+  PutFixed64(&body, static_cast<uint64_t>(now_ms));
+  PutVarint32(&body, static_cast<uint32_t>(output_uuids.size()));
+  for (const Uuid& uuid : output_uuids) {
+    PutFixed64(&body, uuid.hi);
+    PutFixed64(&body, uuid.lo);
+  }
+  PutVarint64(&body, max_table_size_bytes);
+  PutVarint32(&body, static_cast<uint32_t>(cut_points.size()));
+  for (const std::string& key : cut_points) PutLengthPrefixed(&body, key);
+  PutVarint64(&body, table_options.block_size_bytes);
+  PutVarint32(&body, static_cast<uint32_t>(std::max(table_options.restart_interval, 0)));
+  PutVarint32(&body, static_cast<uint32_t>(std::max(table_options.filter_bits_per_key, 0)));
+  PutFixed64(&body, static_cast<uint64_t>(deadline_ns));
+  PutLengthPrefixed(dst, body);
+}
+
+StatusOr<CompactionJob> CompactionJob::Parse(std::string_view* input) {
+  std::string_view rest = *input, body;
+  if (!GetLengthPrefixed(&rest, &body)) return Malformed("length");
+  CompactionJob job;
+  NOVA_RETURN_IF_ERROR(ParseBody(body, &job));
+  *input = rest;
+  return job;
+}
+
+StatusOr<CompactionResult> RunCompaction(const CompactionJob& job, TableStorage* storage,
+                                         const std::function<bool()>& cancelled) {
+  if (!std::is_sorted(job.cut_points.begin(), job.cut_points.end())) {
+    return absl::InvalidArgumentError(
+        StrCat("compaction job ", job.job_id, ": cut points are not ascending"));
+  }
+  return Compaction(job, storage, cancelled).Run();
+}
+
+VersionFilter::VersionFilter(std::vector<SequenceNumber> snapshots, SequenceNumber floor, bool bottom,
+                             int64_t now_ms)
+    : snapshots_(std::move(snapshots)),
+      floor_(floor),
+      bottom_(bottom),
+      now_ms_(now_ms),
+      last_stripe_(kNoStripe) {
+  std::sort(snapshots_.begin(), snapshots_.end());
+}
+
+// A stripe is the sequence numbers above one snapshot, up to and including the next. Stripe 0 is the oldest:
+// what it hides is needed by nobody, so a tombstone there hides nothing once it is itself at the bottom.
+bool VersionFilter::Keep(const ParsedInternalKey& key, std::string_view value) {
+  if (last_stripe_ == kNoStripe || key.stored_key != last_key_) {
+    last_key_.assign(key.stored_key);
+    last_stripe_ = kNoStripe;
+  }
+  const auto snapshot = std::lower_bound(snapshots_.begin(), snapshots_.end(), key.sequence);
+  const auto stripe = static_cast<size_t>(snapshot - snapshots_.begin());
+  if (stripe == last_stripe_) return false;
+  last_stripe_ = stripe;
+  if (stripe != 0 || !bottom_ || key.sequence > floor_) return true;
+  const bool expired = key.type == ValueType::kPutTtl && value.size() >= sizeof(uint64_t) &&
+                       static_cast<int64_t>(DecodeFixed64(value.data())) <= now_ms_;
+  return key.type != ValueType::kDelete && !expired;
+}
+
+}  // namespace nova

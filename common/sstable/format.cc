@@ -1,0 +1,138 @@
+// TableInfo   varint32 size of the rest | u8 version = 1 | u64 uuid.hi | u64 uuid.lo |
+//             varint64 data_size | varint64 metadata_size | varint64 entries | smallest | largest |
+//             varint64 min_sequence | varint64 max_sequence | use_from | use_to | u8 compression |
+//             varint32 n | n * (varint64 offset | varint64 size | stocs) | metadata stocs |
+//             varint32 n | n * (name | value), names ascending
+//
+// Strings are length-prefixed; stocs = varint32 n | n * varint32 StocId. What a later program adds without a
+// new version are properties.
+#include "common/sstable/format.h"
+
+#include "common/base/coding.h"
+
+namespace nova {
+namespace {
+
+constexpr char kVersion = 1;
+
+Status Malformed(absl::string_view what) { return absl::DataLossError(StrCat("table info: bad ", what)); }
+
+void PutStocs(std::string* dst, const std::vector<StocId>& stocs) {
+  PutVarint32(dst, static_cast<uint32_t>(stocs.size()));
+  for (const StocId stoc : stocs) PutVarint32(dst, stoc.value());
+}
+
+bool GetStocs(std::string_view* in, std::vector<StocId>* stocs) {
+  uint32_t n;
+  if (!GetVarint32(in, &n) || n > in->size()) return false;
+  stocs->reserve(n);
+  for (; n > 0; --n) {
+    uint32_t id;
+    if (!GetVarint32(in, &id)) return false;
+    stocs->push_back(StocId(id));
+  }
+  return true;
+}
+
+bool GetByte(std::string_view* in, uint8_t* v) {
+  if (in->empty()) return false;
+  *v = static_cast<uint8_t>(in->front());
+  in->remove_prefix(1);
+  return true;
+}
+
+bool GetFragments(std::string_view* in, std::vector<Fragment>* fragments) {
+  constexpr size_t kMinBytes = 3;
+  uint32_t n;
+  if (!GetVarint32(in, &n) || n > in->size() / kMinBytes) return false;
+  for (; n > 0; --n) {
+    Fragment f;
+    if (!GetVarint64(in, &f.offset) || !GetVarint64(in, &f.size) || f.size > UINT64_MAX - f.offset)
+      return false;
+    if (!GetStocs(in, &f.stocs)) return false;
+    fragments->push_back(std::move(f));
+  }
+  return true;
+}
+
+bool GetProperties(std::string_view* in, std::map<std::string, std::string>* properties) {
+  uint32_t n;
+  if (!GetVarint32(in, &n)) return false;
+  for (; n > 0; --n) {
+    std::string name, value;
+    if (!GetLengthPrefixed(in, &name) || !GetLengthPrefixed(in, &value)) return false;
+    if (!properties->empty() && name <= properties->rbegin()->first) return false;
+    properties->emplace_hint(properties->end(), std::move(name), std::move(value));
+  }
+  return true;
+}
+
+bool IsInternalKeyOrEmpty(std::string_view key) { return key.empty() || key.size() >= kInternalTrailerBytes; }
+
+Status ParseBody(std::string_view in, TableInfo* info) {
+  uint8_t version;
+  if (!GetByte(&in, &version)) return Malformed("length");
+  if (version != kVersion) return Malformed(StrCat("version ", static_cast<int>(version)));
+  if (!GetFixed64(&in, &info->uuid.hi) || !GetFixed64(&in, &info->uuid.lo)) return Malformed("uuid");
+  if (!GetVarint64(&in, &info->data_size) || !GetVarint64(&in, &info->metadata_size) ||
+      !GetVarint64(&in, &info->entries)) {
+    return Malformed("sizes");
+  }
+  if (!GetLengthPrefixed(&in, &info->smallest) || !GetLengthPrefixed(&in, &info->largest) ||
+      !IsInternalKeyOrEmpty(info->smallest) || !IsInternalKeyOrEmpty(info->largest)) {
+    return Malformed("key range");
+  }
+  if (!GetVarint64(&in, &info->min_sequence) || !GetVarint64(&in, &info->max_sequence)) {
+    return Malformed("sequence range");
+  }
+  if (!GetLengthPrefixed(&in, &info->use_from) || !GetLengthPrefixed(&in, &info->use_to)) {
+    return Malformed("use-bounds");
+  }
+  if (!GetByte(&in, &info->compression)) return Malformed("compression");
+  if (!GetFragments(&in, &info->fragments)) return Malformed("fragments");
+  if (!GetStocs(&in, &info->metadata_stocs)) return Malformed("metadata stocs");
+  if (!GetProperties(&in, &info->properties)) return Malformed("properties");
+  return in.empty() ? OkStatus() : Malformed("length");
+}
+
+}  // namespace
+
+void TableInfo::AppendTo(std::string* dst) const {
+  std::string body(1, kVersion);
+  PutFixed64(&body, uuid.hi);
+  PutFixed64(&body, uuid.lo);
+  PutVarint64(&body, data_size);
+  PutVarint64(&body, metadata_size);
+  PutVarint64(&body, entries);
+  PutLengthPrefixed(&body, smallest);
+  PutLengthPrefixed(&body, largest);
+  PutVarint64(&body, min_sequence);
+  PutVarint64(&body, max_sequence);
+  PutLengthPrefixed(&body, use_from);
+  PutLengthPrefixed(&body, use_to);
+  body.push_back(static_cast<char>(compression));
+  PutVarint32(&body, static_cast<uint32_t>(fragments.size()));
+  for (const Fragment& f : fragments) {
+    PutVarint64(&body, f.offset);
+    PutVarint64(&body, f.size);
+    PutStocs(&body, f.stocs);
+  }
+  PutStocs(&body, metadata_stocs);
+  PutVarint32(&body, static_cast<uint32_t>(properties.size()));
+  for (const auto& [name, value] : properties) {
+    PutLengthPrefixed(&body, name);
+    PutLengthPrefixed(&body, value);
+  }
+  PutLengthPrefixed(dst, body);
+}
+
+StatusOr<TableInfo> TableInfo::Parse(std::string_view* input) {
+  std::string_view rest = *input, body;
+  if (!GetLengthPrefixed(&rest, &body)) return Malformed("length");
+  TableInfo info;
+  NOVA_RETURN_IF_ERROR(ParseBody(body, &info));
+  *input = rest;
+  return info;
+}
+
+}  // namespace nova

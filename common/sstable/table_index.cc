@@ -1,0 +1,102 @@
+#include "common/sstable/table_index.h"
+
+#include <algorithm>
+
+#include "common/base/log.h"
+
+namespace nova {
+namespace {
+
+bool ParseHandle(std::string_view value, BlockHandle* handle) {
+  return GetVarint64(&value, &handle->offset) && GetVarint32(&value, &handle->size) && value.empty();
+}
+
+std::string_view StoredKey(const BlockEntry& entry) { return {entry.suffix, entry.unshared}; }
+
+int Compare(const BlockEntry& entry, std::string_view stored_key, uint64_t trailer) {
+  const int c = StoredKey(entry).compare(stored_key);
+  if (c != 0) return c;
+  return entry.trailer() > trailer ? -1 : entry.trailer() < trailer ? 1 : 0;
+}
+
+}  // namespace
+
+bool TableIndex::Parse(std::string_view bytes, uint64_t data_size) {
+  bytes_.assign(bytes);
+  if (!view_.Init(bytes_)) return false;
+  BlockEntry entry, last;
+  uint64_t offset = 0;
+  const char* p = view_.begin();
+  for (size_t i = 0; i < view_.restarts(); ++i, last = entry, p = entry.end()) {
+    BlockHandle handle;
+    if (DecodeFixed32(view_.end() + 4 * i) != p - view_.begin() || !view_.RestartEntry(i, &entry))
+      return false;
+    if (i > 0 && Compare(last, StoredKey(entry), entry.trailer()) >= 0) return false;
+    if (!ParseHandle(entry.value, &handle) || handle.offset != offset) return false;
+    if (handle.size <= kBlockTrailerBytes || handle.size > data_size - offset) return false;
+    offset += handle.size;
+  }
+  if (p != view_.end() || offset != data_size) return false;
+
+  const std::string_view smallest = SeparatorStoredKey(0), largest = SeparatorStoredKey(view_.restarts() - 1);
+  while (shared_ < smallest.size() && shared_ < largest.size() && smallest[shared_] == largest[shared_])
+    ++shared_;
+  pieces_.reserve(view_.restarts());
+  for (size_t i = 0; i < view_.restarts(); ++i) pieces_.push_back(Piece(SeparatorStoredKey(i)));
+  return true;
+}
+
+BlockEntry TableIndex::Entry(size_t i) const {
+  BlockEntry entry;
+  NOVA_CHECK(view_.RestartEntry(i, &entry)) << i;
+  return entry;
+}
+
+BlockHandle TableIndex::Handle(size_t i) const {
+  BlockHandle handle;
+  NOVA_CHECK(ParseHandle(Entry(i).value, &handle)) << i;
+  return handle;
+}
+
+std::string_view TableIndex::SeparatorStoredKey(size_t i) const { return StoredKey(Entry(i)); }
+
+// Eight bytes, big-endian, so that pieces order as the keys do; a shorter key is filled up with zeros.
+uint64_t TableIndex::Piece(std::string_view stored_key) const {
+  stored_key.remove_prefix(std::min(shared_, stored_key.size()));
+  uint64_t piece = 0;
+  if (stored_key.empty()) return piece;
+  std::memcpy(&piece, stored_key.data(), std::min(stored_key.size(), sizeof(piece)));
+  return __builtin_bswap64(piece);
+}
+
+size_t TableIndex::Find(std::string_view stored_key, uint64_t trailer) const {
+  const int c = stored_key.substr(0, shared_).compare(SeparatorStoredKey(0).substr(0, shared_));
+  if (c != 0) return c < 0 ? 0 : blocks();
+  const uint64_t piece = Piece(stored_key);
+  const auto [first, last] = std::equal_range(pieces_.begin(), pieces_.end(), piece);
+  size_t lo = first - pieces_.begin(), hi = last - pieces_.begin();
+  while (lo < hi) {
+    const size_t mid = lo + (hi - lo) / 2;
+    if (Compare(Entry(mid), stored_key, trailer) < 0) {
+      lo = mid + 1;
+    } else {
+      hi = mid;
+    }
+  }
+  return lo;
+}
+
+size_t TableIndex::FindOffset(uint64_t offset) const {
+  size_t lo = 0, hi = blocks();
+  while (lo < hi) {
+    const size_t mid = lo + (hi - lo) / 2;
+    if (Handle(mid).offset < offset) {
+      lo = mid + 1;
+    } else {
+      hi = mid;
+    }
+  }
+  return lo < blocks() && Handle(lo).offset == offset ? lo : blocks();
+}
+
+}  // namespace nova

@@ -1,0 +1,281 @@
+#include "common/sstable/table_reader.h"
+
+#include <cstring>
+
+#include "common/base/log.h"
+#include "common/sstable/block.h"
+#include "common/sstable/block_crc.h"
+#include "common/sstable/filter.h"
+#include "common/sstable/footer.h"
+#include "common/sstable/table_index.h"
+
+namespace nova {
+namespace {
+
+Status TableError(const Uuid& uuid, absl::string_view what) {
+  return absl::DataLossError(StrCat("table ", uuid.ToString(), ": ", what));
+}
+
+// The sections of a metadata blob whose footer and checksum hold.
+struct Sections {
+  std::string_view filter, index, properties;
+};
+
+Status CheckMetadata(const TableInfo& info, std::string_view metadata, Sections* out) {
+  Footer footer;
+  if (metadata.size() < sizeof(footer)) return TableError(info.uuid, "metadata is shorter than a footer");
+  const size_t footer_start = metadata.size() - sizeof(footer);
+  std::memcpy(&footer, metadata.data() + footer_start, sizeof(footer));
+  if (footer.magic != kTableMagic) return TableError(info.uuid, "no footer where it should be");
+  if (footer.version != kTableVersion)
+    return TableError(info.uuid, StrCat("unknown version ", footer.version));
+  if (footer.crc != Crc32c(metadata.substr(0, footer_start + offsetof(Footer, crc)))) {
+    return TableError(info.uuid, "metadata checksum mismatch");
+  }
+  if (footer.uuid_hi != info.uuid.hi || footer.uuid_lo != info.uuid.lo) {
+    return TableError(info.uuid,
+                      StrCat("metadata is of table ", Uuid{footer.uuid_hi, footer.uuid_lo}.ToString()));
+  }
+  if (footer.data_size != info.data_size || metadata.size() != info.metadata_size) {
+    return TableError(info.uuid, "sizes differ from the manifest's");
+  }
+  if (uint64_t{footer.filter_size} + footer.index_size + footer.properties_size != footer_start) {
+    return TableError(info.uuid, "metadata sections do not add up");
+  }
+  out->filter = metadata.substr(0, footer.filter_size);
+  out->index = metadata.substr(footer.filter_size, footer.index_size);
+  out->properties = metadata.substr(uint64_t{footer.filter_size} + footer.index_size, footer.properties_size);
+  return OkStatus();
+}
+
+}  // namespace
+
+struct TableReader::Rep {
+  bool InBounds(std::string_view stored_key) const {
+    return (info.use_from.empty() || stored_key >= info.use_from) &&
+           (info.use_to.empty() || stored_key < info.use_to);
+  }
+
+  TableInfo info;
+  Filter filter;
+  TableIndex index;
+};
+
+TableReader::TableReader() : rep_(std::make_unique<Rep>()) {}
+TableReader::~TableReader() = default;
+
+StatusOr<std::shared_ptr<const TableReader>> TableReader::Open(const TableInfo& info,
+                                                               std::string_view metadata) {
+  Sections sections;
+  NOVA_RETURN_IF_ERROR(CheckMetadata(info, metadata, &sections));
+  if (info.smallest.size() < kInternalTrailerBytes || info.largest.size() < kInternalTrailerBytes) {
+    return TableError(info.uuid, "no key range");
+  }
+  std::shared_ptr<TableReader> reader(new TableReader());
+  Rep& r = *reader->rep_;
+  r.info = info;
+  if (!r.filter.Parse(sections.filter)) return TableError(info.uuid, "malformed filter");
+  if (!r.index.Parse(sections.index, info.data_size)) return TableError(info.uuid, "malformed index");
+  NOVA_ASSIGN_OR_RETURN(const TableInfo as_built, TableInfo::Parse(&sections.properties));
+  if (as_built.uuid != info.uuid || !sections.properties.empty())
+    return TableError(info.uuid, "malformed properties");
+  return std::shared_ptr<const TableReader>(std::move(reader));
+}
+
+const TableInfo& TableReader::info() const { return rep_->info; }
+
+size_t TableReader::memory_bytes() const {
+  return sizeof(Rep) + rep_->filter.memory_bytes() + rep_->index.memory_bytes();
+}
+
+bool TableReader::MayContain(std::string_view stored_key) const {
+  const Rep& r = *rep_;
+  if (!r.InBounds(stored_key)) return false;
+  if (!r.filter.empty()) return r.filter.MayContain(stored_key);
+  return stored_key >= StoredKeyOf(r.info.smallest) && stored_key <= StoredKeyOf(r.info.largest);
+}
+
+bool TableReader::FindBlock(std::string_view stored_key, SequenceNumber seq, BlockHandle* handle) const {
+  const Rep& r = *rep_;
+  if (!r.InBounds(stored_key)) return false;
+  const size_t i = r.index.Find(stored_key, PackTrailer(seq, static_cast<ValueType>(0xff)));
+  if (i == r.index.blocks()) return false;
+  *handle = r.index.Handle(i);
+  return true;
+}
+
+bool TableReader::FindNextBlock(const BlockHandle& handle, BlockHandle* next) const {
+  const TableIndex& index = rep_->index;
+  const size_t i = index.FindOffset(handle.offset + handle.size);
+  if (i == index.blocks()) return false;
+  *next = index.Handle(i);
+  return true;
+}
+
+void TableReader::ForEachBlock(const std::function<void(const BlockHandle&)>& fn) const {
+  for (size_t i = 0; i < rep_->index.blocks(); ++i) fn(rep_->index.Handle(i));
+}
+
+StatusOr<BlockRef> TableReader::CheckBlock(const BlockHandle& handle, std::string raw) const {
+  const auto error = [&](absl::string_view what) {
+    return TableError(rep_->info.uuid,
+                      StrCat("block at ", handle.offset, " of ", handle.size, " bytes: ", what));
+  };
+  if (raw.size() != handle.size || raw.size() < kBlockTrailerBytes)
+    return error(StrCat("got ", raw.size(), " bytes"));
+  const size_t payload_size = raw.size() - kBlockTrailerBytes;
+  const uint32_t crc =
+      ExtendCrc32c(BlockCrcSeed(rep_->info.uuid, handle.offset), raw.data(), payload_size + 1);
+  if (crc != DecodeFixed32(raw.data() + payload_size + 1)) return error("checksum mismatch");
+  const auto compression = static_cast<uint8_t>(raw[payload_size]);
+  if (compression != kNoCompression)
+    return error(StrCat("unknown compression ", static_cast<int>(compression)));
+  raw.resize(payload_size);
+  BlockView view;
+  if (!view.Init(raw)) return error("malformed");
+  return std::make_shared<const BlockContents>(BlockContents{std::move(raw)});
+}
+
+TableReader::Found TableReader::SearchBlock(const BlockContents& block, std::string_view stored_key,
+                                            SequenceNumber seq, Hit* hit) const {
+  BlockView view;
+  if (!view.Init(block.data)) return Found::kCorrupt;
+  BlockEntry entry;
+  bool ends_in_key;
+  switch (view.Seek(stored_key, PackTrailer(seq, static_cast<ValueType>(0xff)), &entry, &ends_in_key)) {
+    case BlockView::Result::kCorrupt:
+      return Found::kCorrupt;
+    case BlockView::Result::kEnd:
+      return ends_in_key ? Found::kNextBlock : Found::kAbsent;
+    case BlockView::Result::kFound:
+      break;
+  }
+  if (std::string_view(entry.suffix, entry.unshared) != stored_key.substr(entry.shared))
+    return Found::kAbsent;
+  const uint64_t trailer = entry.trailer();
+  if ((trailer & 0xff) > static_cast<uint8_t>(kMaxValueType)) return Found::kCorrupt;
+  *hit = {trailer >> 8, static_cast<ValueType>(trailer & 0xff), entry.value};
+  return Found::kFound;
+}
+
+struct TableIterator::Rep {
+  void SeekTo(std::string_view internal_key);
+  void EnterBlocks(size_t first);
+  void EnterBlock(BlockRef ref);
+  void Settle(BlockCursor::Result result);
+  void Fail(absl::string_view what);
+  const TableIndex& index() const { return table->rep_->index; }
+  const TableInfo& info() const { return table->rep_->info; }
+
+  std::shared_ptr<const TableReader> table;
+  BlockLookup lookup;
+  State state = State::kEnd;
+  Status status;
+  size_t position = 0;  // of `block` among the table's blocks, or of the block that is needed
+  BlockHandle handle;   // of the block that is needed
+  BlockRef block;       // what `cursor` walks
+  BlockCursor cursor;
+  bool check_upper = false;  // the block at `position` reaches to use_to or past it
+  bool seeking = false;      // the move under way looks for `target`, else for the first entry of the block
+  std::string target;
+  BlockRef supplied;
+};
+
+void TableIterator::Rep::SeekTo(std::string_view internal_key) {
+  if (StoredKeyOf(internal_key) < info().use_from) {
+    target = MakeSeekKey(info().use_from);
+  } else {
+    target.assign(internal_key);
+  }
+  seeking = true;
+  EnterBlocks(index().Find(StoredKeyOf(target), TrailerOf(target)));
+}
+
+// Goes to the first entry looked for, in the blocks from `first` on.
+void TableIterator::Rep::EnterBlocks(size_t first) {
+  position = first;
+  supplied = nullptr;
+  if (position == index().blocks()) {
+    state = State::kEnd;
+    block = nullptr;
+    return;
+  }
+  handle = index().Handle(position);
+  BlockRef ref = lookup ? lookup(*table, handle) : nullptr;
+  if (ref == nullptr) {
+    state = State::kNeedBlocks;
+    return;
+  }
+  EnterBlock(std::move(ref));
+}
+
+void TableIterator::Rep::EnterBlock(BlockRef ref) {
+  block = std::move(ref);
+  check_upper = !info().use_to.empty() && index().SeparatorStoredKey(position) >= info().use_to;
+  if (!cursor.Init(block->data)) return Fail("malformed");
+  Settle(seeking ? cursor.Seek(target) : cursor.First());
+}
+
+void TableIterator::Rep::Settle(BlockCursor::Result result) {
+  switch (result) {
+    case BlockCursor::Result::kFound:
+      state = check_upper && StoredKeyOf(cursor.key()) >= info().use_to ? State::kEnd : State::kValid;
+      return;
+    case BlockCursor::Result::kEnd:
+      seeking = false;
+      return EnterBlocks(position + 1);
+    case BlockCursor::Result::kCorrupt:
+      return Fail("malformed entry");
+  }
+}
+
+void TableIterator::Rep::Fail(absl::string_view what) {
+  state = State::kError;
+  status = TableError(info().uuid, StrCat("block at ", index().Handle(position).offset, ": ", what));
+}
+
+TableIterator::TableIterator(std::shared_ptr<const TableReader> table, BlockLookup lookup)
+    : rep_(std::make_unique<Rep>()) {
+  rep_->table = std::move(table);
+  rep_->lookup = std::move(lookup);
+}
+TableIterator::~TableIterator() = default;
+
+void TableIterator::SeekToFirst() {
+  if (!rep_->info().use_from.empty()) return rep_->SeekTo(MakeSeekKey(rep_->info().use_from));
+  rep_->seeking = false;
+  rep_->EnterBlocks(0);
+}
+
+void TableIterator::Seek(std::string_view internal_key) {
+  NOVA_DCHECK(internal_key.size() >= kInternalTrailerBytes);
+  rep_->SeekTo(internal_key);
+}
+
+void TableIterator::Next() {
+  NOVA_DCHECK(Valid());
+  rep_->Settle(rep_->cursor.Next());
+}
+
+void TableIterator::AppendNeeded(std::vector<BlockRequest>* out) {
+  NOVA_DCHECK(state() == State::kNeedBlocks);
+  out->push_back({this, rep_->table.get(), rep_->handle});
+}
+
+void TableIterator::Supply(const BlockHandle& handle, BlockRef block) {
+  NOVA_DCHECK(state() == State::kNeedBlocks && handle == rep_->handle);
+  if (handle == rep_->handle) rep_->supplied = std::move(block);
+}
+
+void TableIterator::Resume() {
+  NOVA_DCHECK(state() == State::kNeedBlocks);
+  if (rep_->supplied == nullptr) return rep_->EnterBlocks(rep_->position);
+  rep_->EnterBlock(std::move(rep_->supplied));
+}
+
+TableIterator::State TableIterator::state() const { return rep_->state; }
+std::string_view TableIterator::key() const { return rep_->cursor.key(); }
+std::string_view TableIterator::value() const { return rep_->cursor.value(); }
+Status TableIterator::status() const { return rep_->status; }
+
+}  // namespace nova

@@ -1,0 +1,214 @@
+#include <algorithm>
+
+#include "common/sstable/concatenating_iterator.h"
+#include "common/sstable/table_reader.h"
+#include "tests/sstable/sstable_test_util.h"
+
+namespace nova {
+namespace {
+
+using Tables = std::map<const TableReader*, const TestTable*>;
+
+// Walks `it` as `model` says, from the start and from random places.
+void ExpectSame(Iterator* it, const Model& model, const Tables& tables, Random* random) {
+  it->SeekToFirst();
+  Settle(it, tables);
+  for (const auto& [key, value] : model) {
+    ASSERT_TRUE(it->Valid()) << it->status();
+    ASSERT_EQ(it->key(), key);
+    ASSERT_EQ(it->value(), value);
+    it->Next();
+    Settle(it, tables);
+  }
+  ASSERT_EQ(it->state(), Iterator::State::kEnd);
+  for (int i = 0; i < 30; ++i) {
+    std::string target = InternalKey(RandomKey(random), random->Uniform(1000));
+    if (random->OneIn(2) && !model.empty()) {
+      auto some = model.begin();
+      std::advance(some, random->Uniform(model.size()));
+      target = MakeSeekKey(StoredKeyOf(some->first), random->Uniform(1000));
+    }
+    it->Seek(target);
+    Settle(it, tables);
+    auto expected = model.lower_bound(target);
+    for (int steps = 0; steps < 10 && expected != model.end(); ++steps, ++expected) {
+      ASSERT_TRUE(it->Valid()) << it->status();
+      ASSERT_EQ(it->key(), expected->first);
+      ASSERT_EQ(it->value(), expected->second);
+      it->Next();
+      Settle(it, tables);
+    }
+    if (expected == model.end()) {
+      ASSERT_EQ(it->state(), Iterator::State::kEnd);
+    }
+  }
+}
+
+TEST(TableIteratorTest, AgreesWithAMapWhateverIsInMemory) {
+  Random random(1);
+  for (int round = 0; round < 150; ++round) {
+    const Model model = RandomModel(&random, 1 + random.Uniform(100));
+    const TestTable table = BuildTable(model, RandomOptions(&random));
+    TableIterator it(table.reader, FlakyLookup(&table, &random, random.Uniform(4)));
+    ExpectSame(&it, model, {{table.reader.get(), &table}}, &random);
+  }
+}
+
+TEST(TableIteratorTest, StaysWithinUseBounds) {
+  Random random(2);
+  for (int round = 0; round < 150; ++round) {
+    const Model all = RandomModel(&random, 1 + random.Uniform(100));
+    std::string from = random.OneIn(3) ? "" : RandomKey(&random), to = random.OneIn(3) ? "" : RandomKey(&random);
+    if (!to.empty() && to < from) std::swap(from, to);
+    Model model;
+    for (const auto& [key, value] : all) {
+      const std::string_view stored = StoredKeyOf(key);
+      if (stored >= from && (to.empty() || stored < to)) model.emplace(key, value);
+    }
+    const TestTable table = BuildTable(all, RandomOptions(&random), {1, 2}, from, to);
+    TableIterator it(table.reader, FlakyLookup(&table, &random, random.Uniform(4)));
+    ExpectSame(&it, model, {{table.reader.get(), &table}}, &random);
+  }
+}
+
+TEST(TableIteratorTest, NamesTheBlockItNeedsAndWaitsForIt) {
+  const TestTable table = BuildTable({{InternalKey("a", 1), "1"}, {InternalKey("b", 1), "2"}}, {.block_size_bytes = 1});
+  TableIterator it(table.reader, nullptr);
+  EXPECT_EQ(it.state(), Iterator::State::kEnd);
+  it.SeekToFirst();
+  ASSERT_EQ(it.state(), Iterator::State::kNeedBlocks);
+  std::vector<BlockRequest> needed;
+  it.AppendNeeded(&needed);
+  ASSERT_EQ(needed.size(), 1u);
+  EXPECT_EQ(needed[0].iterator, &it);
+  EXPECT_EQ(needed[0].table, table.reader.get());
+  EXPECT_EQ(needed[0].handle.offset, 0u);
+  it.Resume();
+  EXPECT_EQ(it.state(), Iterator::State::kNeedBlocks) << "nothing was supplied";
+  it.Supply(needed[0].handle, table.Block(needed[0].handle));
+  it.Resume();
+  ASSERT_TRUE(it.Valid());
+  EXPECT_EQ(it.value(), "1");
+  it.Next();
+  ASSERT_EQ(it.state(), Iterator::State::kNeedBlocks);
+  it.Seek(InternalKey("zz", 1));
+  EXPECT_EQ(it.state(), Iterator::State::kEnd) << "known without any block";
+}
+
+TEST(TableIteratorTest, AMalformedBlockIsAnErrorNotACrash) {
+  Random random(3);
+  const TestTable table = BuildTable(RandomModel(&random, 30), {.block_size_bytes = 100000});
+  int errors = 0;
+  for (int round = 0; round < 5000; ++round) {
+    auto block = std::make_shared<BlockContents>();
+    block->data = table.output.data.substr(0, table.output.data.size() - kBlockTrailerBytes);
+    for (int n = 0; n < 3; ++n) block->data[random.Uniform(block->data.size())] = static_cast<char>(random.Next());
+    TableIterator it(table.reader, [&](const TableReader&, const BlockHandle&) { return block; });
+    for (it.SeekToFirst(); it.Valid();) it.Next();
+    if (it.state() == Iterator::State::kError) {
+      ++errors;
+      EXPECT_EQ(it.status().code(), absl::StatusCode::kDataLoss);
+    }
+  }
+  EXPECT_GT(errors, 0);
+}
+
+TEST(MergingIteratorTest, AgreesWithAMapWhateverIsInMemory) {
+  Random random(4);
+  for (int round = 0; round < 150; ++round) {
+    const size_t n = random.Uniform(9);
+    std::vector<TestTable> parts(n);
+    Tables tables;
+    Model all;
+    std::vector<std::unique_ptr<Iterator>> children;
+    for (size_t i = 0; i < n; ++i) {
+      Model part = RandomModel(&random, 1 + random.Uniform(40));
+      for (auto& [key, value] : part) {
+        // What two tables both hold is the same record, recovered twice.
+        value = all.emplace(key, value).first->second;
+      }
+      for (const auto& [key, value] : all) {
+        if (random.OneIn(4)) part.emplace(key, value);
+      }
+      parts[i] = BuildTable(part, RandomOptions(&random), {1, i});
+      tables[parts[i].reader.get()] = &parts[i];
+      children.push_back(
+          std::make_unique<TableIterator>(parts[i].reader, FlakyLookup(&parts[i], &random, random.Uniform(4))));
+    }
+    const auto it = NewMergingIterator(std::move(children));
+    ExpectSame(it.get(), all, tables, &random);
+  }
+}
+
+TEST(MergingIteratorTest, OfNothingIsEmpty) {
+  const auto it = NewMergingIterator({});
+  EXPECT_EQ(it->state(), Iterator::State::kEnd);
+  it->SeekToFirst();
+  EXPECT_EQ(it->state(), Iterator::State::kEnd);
+  it->Seek(InternalKey("a", 1));
+  EXPECT_EQ(it->state(), Iterator::State::kEnd);
+}
+
+TEST(MergingIteratorTest, AsksForTheBlocksOfAllChildrenAtOnce) {
+  const TestTable a = BuildTable({{InternalKey("a", 1), ""}}, {}, {1, 1});
+  const TestTable b = BuildTable({{InternalKey("b", 1), ""}}, {}, {1, 2});
+  std::vector<std::unique_ptr<Iterator>> children;
+  children.push_back(std::make_unique<TableIterator>(a.reader, nullptr));
+  children.push_back(std::make_unique<TableIterator>(b.reader, nullptr));
+  const auto it = NewMergingIterator(std::move(children));
+  it->SeekToFirst();
+  ASSERT_EQ(it->state(), Iterator::State::kNeedBlocks);
+  std::vector<BlockRequest> needed;
+  it->AppendNeeded(&needed);
+  EXPECT_EQ(needed.size(), 2u);
+}
+
+TEST(MergingIteratorTest, AChildsErrorIsTheMergesError) {
+  const TestTable a = BuildTable({{InternalKey("a", 1), "1"}, {InternalKey("c", 1), "3"}}, {.block_size_bytes = 1}, {1, 1});
+  const TestTable b = BuildTable({{InternalKey("b", 1), "2"}}, {}, {1, 2});
+  for (uint64_t bad_offset : {uint64_t{0}, a.output.block_ends[0]}) {
+    const auto broken = std::make_shared<BlockContents>(BlockContents{std::string("\xff\xff\xff\xff\0\0\0\0\1\0\0\0", 12)});
+    std::vector<std::unique_ptr<Iterator>> children;
+    children.push_back(std::make_unique<TableIterator>(a.reader, [&](const TableReader&, const BlockHandle& h) {
+      return h.offset == bad_offset ? broken : a.Block(h);
+    }));
+    children.push_back(std::make_unique<TableIterator>(
+        b.reader, [&](const TableReader&, const BlockHandle& h) { return b.Block(h); }));
+    const auto it = NewMergingIterator(std::move(children));
+    it->SeekToFirst();
+    if (bad_offset != 0) {
+      ASSERT_TRUE(it->Valid());
+      it->Next();
+    }
+    EXPECT_EQ(it->state(), Iterator::State::kError);
+    EXPECT_EQ(it->status().code(), absl::StatusCode::kDataLoss);
+  }
+}
+
+TEST(ConcatenatingIteratorTest, AgreesWithAMapWhateverIsInMemory) {
+  Random random(5);
+  for (int round = 0; round < 100; ++round) {
+    const Model all = RandomModel(&random, 5 + random.Uniform(100));
+    const size_t n = 1 + random.Uniform(5);
+    std::vector<TestTable> parts(n);
+    Tables tables;
+    std::vector<std::unique_ptr<Iterator>> children;
+    auto next = all.begin();
+    for (size_t i = 0; i < n; ++i) {
+      Model part;
+      for (size_t left = all.size() / n; next != all.end() && (left > 0 || i + 1 == n); --left, ++next) part.insert(*next);
+      parts[i] = BuildTable(part, RandomOptions(&random), {1, i});
+      tables[parts[i].reader.get()] = &parts[i];
+      children.push_back(
+          std::make_unique<TableIterator>(parts[i].reader, FlakyLookup(&parts[i], &random, random.Uniform(4))));
+    }
+    const auto it = NewConcatenatingIterator(std::move(children));
+    ExpectSame(it.get(), all, tables, &random);
+  }
+  const auto none = NewConcatenatingIterator({});
+  none->SeekToFirst();
+  EXPECT_EQ(none->state(), Iterator::State::kEnd);
+}
+
+}  // namespace
+}  // namespace nova
