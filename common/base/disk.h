@@ -1,4 +1,4 @@
-// Disk: files of one directory tree. posix (disk.cc), simulated (loses what was not synced), fault-injecting and
+// Disk: files of one directory tree. posix (posix_disk.cc), simulated (loses what was not synced), fault-injecting and
 // bandwidth-limited wrappers (sim_disk.h, fault_disk.h, limited_disk.h).
 //
 // Paths are relative to the root, "dir/name". Calls wait for the disk: storage and compaction threads only.

@@ -18,6 +18,7 @@ class ABSL_LOCKABLE Mutex {
   Mutex& operator=(const Mutex&) = delete;
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION();
   void Unlock() ABSL_UNLOCK_FUNCTION();
+  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}  // for clang's analysis, where it cannot see it
 
  private:
   friend class CondVar;

@@ -1,0 +1,163 @@
+#include <fcntl.h>
+#include <dirent.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "common/base/disk.h"
+#include "common/base/mutex.h"
+
+namespace nova {
+namespace {
+
+Status ErrnoStatus(int error, std::string_view what, const std::string& path) {
+  const std::string text = StrCat(absl::string_view(what.data(), what.size()), " ", path, ": ", std::strerror(error));
+  switch (error) {
+    case ENOENT: return absl::NotFoundError(text);
+    case EEXIST: return absl::AlreadyExistsError(text);
+    case ENOSPC:
+    case EDQUOT: return absl::ResourceExhaustedError(text);
+    case EACCES:
+    case EPERM:
+    case EROFS: return absl::PermissionDeniedError(text);
+    case EIO: return absl::DataLossError(text);
+    default: return absl::InternalError(text);
+  }
+}
+
+class PosixFile : public DiskFile {
+ public:
+  PosixFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  ~PosixFile() override { close(fd_); }
+
+  Status Write(uint64_t offset, std::string_view data) override {
+    while (!data.empty()) {
+      const ssize_t n = pwrite(fd_, data.data(), data.size(), static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return ErrnoStatus(errno, "write", path_);
+      data.remove_prefix(static_cast<size_t>(n));
+      offset += static_cast<uint64_t>(n);
+    }
+    return OkStatus();
+  }
+
+  Status Read(uint64_t offset, size_t size, char* out) override {
+    while (size > 0) {
+      const ssize_t n = pread(fd_, out, size, static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return ErrnoStatus(errno, "read", path_);
+      if (n == 0) return absl::OutOfRangeError(StrCat("read ", path_, ": past the end at ", offset));
+      out += n;
+      size -= static_cast<size_t>(n);
+      offset += static_cast<uint64_t>(n);
+    }
+    return OkStatus();
+  }
+
+  Status Sync() override { return fdatasync(fd_) == 0 ? OkStatus() : ErrnoStatus(errno, "sync", path_); }
+
+  StatusOr<uint64_t> Size() override {
+    struct stat st;
+    if (fstat(fd_, &st) != 0) return ErrnoStatus(errno, "stat", path_);
+    return static_cast<uint64_t>(st.st_size);
+  }
+
+ private:
+  const int fd_;
+  const std::string path_;
+};
+
+class PosixDisk : public Disk {
+ public:
+  explicit PosixDisk(std::string root) : root_(std::move(root)) {}
+  ~PosixDisk() override {
+    if (lock_fd_ >= 0) close(lock_fd_);
+  }
+
+  StatusOr<std::unique_ptr<DiskFile>> Create(const std::string& path) override {
+    return OpenFile(path, O_RDWR | O_CREAT | O_EXCL, "create");
+  }
+  StatusOr<std::unique_ptr<DiskFile>> Open(const std::string& path, bool writable) override {
+    return OpenFile(path, writable ? O_RDWR : O_RDONLY, "open");
+  }
+  Status Delete(const std::string& path) override {
+    return unlink(Full(path).c_str()) == 0 ? OkStatus() : ErrnoStatus(errno, "delete", Full(path));
+  }
+  Status Rename(const std::string& from, const std::string& to) override {
+    return rename(Full(from).c_str(), Full(to).c_str()) == 0 ? OkStatus() : ErrnoStatus(errno, "rename", Full(from));
+  }
+  Status MakeDirectory(const std::string& path) override {
+    if (mkdir(Full(path).c_str(), 0755) == 0 || errno == EEXIST) return OkStatus();
+    return ErrnoStatus(errno, "make directory", Full(path));
+  }
+  Status SyncDirectory(const std::string& path) override {
+    const int fd = open(Full(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return ErrnoStatus(errno, "open directory", Full(path));
+    const int rc = fsync(fd);
+    const int error = errno;
+    close(fd);
+    return rc == 0 ? OkStatus() : ErrnoStatus(error, "sync directory", Full(path));
+  }
+  StatusOr<std::vector<std::string>> List(const std::string& path) override {
+    DIR* dir = opendir(Full(path).c_str());
+    if (dir == nullptr) return ErrnoStatus(errno, "list", Full(path));
+    std::vector<std::string> names;
+    while (const dirent* entry = readdir(dir)) {
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") names.push_back(name);
+    }
+    closedir(dir);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  StatusOr<uint64_t> FreeBytes() override {
+    struct statvfs st;
+    if (statvfs(root_.c_str(), &st) != 0) return ErrnoStatus(errno, "statvfs", root_);
+    return static_cast<uint64_t>(st.f_bavail) * st.f_frsize;
+  }
+  Status Lock(const std::string& path) override {
+    const int fd = open(Full(path).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return ErrnoStatus(errno, "open lock file", Full(path));
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      close(fd);
+      return absl::UnavailableError(StrCat(root_, " is in use by another process"));
+    }
+    MutexLock lock(&mu_);
+    lock_fd_ = fd;
+    return OkStatus();
+  }
+
+ private:
+  std::string Full(const std::string& path) const { return path.empty() ? root_ : root_ + "/" + path; }
+  StatusOr<std::unique_ptr<DiskFile>> OpenFile(const std::string& path, int flags, std::string_view what) {
+    const int fd = open(Full(path).c_str(), flags | O_CLOEXEC, 0644);
+    if (fd < 0) return ErrnoStatus(errno, what, Full(path));
+    return std::unique_ptr<DiskFile>(std::make_unique<PosixFile>(fd, Full(path)));
+  }
+
+  const std::string root_;
+  Mutex mu_;
+  int lock_fd_ = -1;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Disk>> OpenPosixDisk(const std::string& root) {
+  // Each missing parent, as `mkdir -p` does.
+  for (size_t slash = root.find('/', 1);; slash = root.find('/', slash + 1)) {
+    const std::string part = root.substr(0, slash);
+    if (mkdir(part.c_str(), 0755) != 0 && errno != EEXIST) return ErrnoStatus(errno, "make directory", part);
+    if (slash == std::string::npos) break;
+  }
+  struct stat st;
+  if (stat(root.c_str(), &st) != 0) return ErrnoStatus(errno, "stat", root);
+  if (!S_ISDIR(st.st_mode)) return absl::InvalidArgumentError(root + " is not a directory");
+  return std::unique_ptr<Disk>(std::make_unique<PosixDisk>(root));
+}
+
+}  // namespace nova

@@ -1,0 +1,23 @@
+// Mode none: acknowledged when in the memtable; lost when the LTC dies (protocol.md, D).
+#include "logc/range_log.h"
+
+namespace nova {
+namespace {
+
+class NullLog : public RangeLog {
+ public:
+  bool Append(Executor*, const LogRecord&, absl::AnyInvocable<void(Outcome)> done) override {
+    done(Outcome::kOk);
+    return true;
+  }
+  void DeleteRound(RoundNumber) override {}
+  std::vector<GroupId> UnusedGroups() const override { return {}; }
+  std::vector<RoundNumber> ExposedRounds() const override { return {}; }
+  size_t bytes_in_flight() const override { return 0; }
+};
+
+}  // namespace
+
+std::unique_ptr<RangeLog> NewNullLog() { return std::make_unique<NullLog>(); }
+
+}  // namespace nova

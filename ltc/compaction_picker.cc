@@ -1,0 +1,105 @@
+#include "ltc/compaction_picker.h"
+
+#include <algorithm>
+
+namespace nova {
+namespace {
+
+bool AnyBusy(const std::vector<TableRef>& tables, const CompactionState& state) {
+  return std::any_of(tables.begin(), tables.end(), [&](const TableRef& t) { return state.busy.contains(t->info().uuid); });
+}
+
+// [smallest, largest] stored keys of the tables.
+std::pair<std::string, std::string> Bounds(const std::vector<TableRef>& tables) {
+  std::string smallest(tables[0]->smallest_key()), largest(tables[0]->largest_key());
+  for (const TableRef& t : tables) {
+    if (t->smallest_key() < smallest) smallest = t->smallest_key();
+    if (t->largest_key() > largest) largest = t->largest_key();
+  }
+  return {smallest, largest};
+}
+
+void AddOverlaps(const Version& version, CompactionPlan* plan) {
+  const auto [smallest, largest] = Bounds(plan->inputs);
+  if (const Run* below = version.LevelRun(plan->output_level)) {
+    for (size_t i = below->FirstNotBefore(smallest); i < below->tables.size(); ++i) {
+      if (below->tables[i]->smallest_key() > largest) break;
+      plan->overlaps.push_back(below->tables[i]);
+    }
+  }
+  std::vector<TableRef> all = plan->inputs;
+  all.insert(all.end(), plan->overlaps.begin(), plan->overlaps.end());
+  const auto [low, high] = Bounds(all);
+  plan->bottom = !version.OverlapsDeeper(plan->output_level, low, high);
+  plan->trivial_move = plan->inputs.size() == 1 && plan->overlaps.empty();
+}
+
+std::optional<CompactionPlan> PickLevel0(const Version& version, const CompactionOptions& options, const CompactionState& state) {
+  CompactionPlan plan;
+  uint64_t bytes = 0;
+  for (auto run = version.runs().rbegin(); run != version.runs().rend(); ++run) {  // oldest first
+    if (run->level != 0) continue;
+    if (AnyBusy(run->tables, state)) return std::nullopt;  // a Level0 job is under way
+    if (!plan.inputs.empty() && bytes + run->bytes() > options.level0_max_bytes) break;
+    bytes += run->bytes();
+    plan.inputs.insert(plan.inputs.end(), run->tables.begin(), run->tables.end());
+  }
+  AddOverlaps(version, &plan);
+  if (AnyBusy(plan.overlaps, state)) return std::nullopt;
+  return plan;
+}
+
+std::optional<CompactionPlan> PickDeeper(const Version& version, int level, const CompactionState& state) {
+  const Run* run = version.LevelRun(level);
+  const size_t n = run->tables.size();
+  const std::string& cursor = state.cursor[static_cast<size_t>(level)];
+  size_t first = 0;
+  while (first < n && !cursor.empty() && run->tables[first]->largest_key() <= cursor) ++first;
+  for (size_t k = 0; k < n; ++k) {
+    CompactionPlan plan;
+    plan.level = level;
+    plan.output_level = level + 1;
+    plan.inputs.push_back(run->tables[(first + k) % n]);
+    if (AnyBusy(plan.inputs, state)) continue;
+    AddOverlaps(version, &plan);
+    if (AnyBusy(plan.overlaps, state)) continue;
+    return plan;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::array<double, kLevels> CompactionScores(const Version& version, const CompactionOptions& options) {
+  std::array<double, kLevels> scores{};
+  scores[0] = static_cast<double>(version.Level0Runs()) / options.level0_runs_trigger;
+  double target = static_cast<double>(options.level1_bytes);
+  for (int level = 1; level < kLevels - 1; ++level) {
+    scores[static_cast<size_t>(level)] = static_cast<double>(version.LevelBytes(level)) / target;
+    target *= options.level_multiplier;
+  }
+  return scores;
+}
+
+std::optional<CompactionPlan> PickCompaction(const Version& version, const CompactionOptions& options, CompactionState* state) {
+  const auto scores = CompactionScores(version, options);
+  std::array<int, kLevels> order;
+  for (int i = 0; i < kLevels; ++i) order[static_cast<size_t>(i)] = i;
+  std::sort(order.begin(), order.end(),
+            [&](int a, int b) { return scores[static_cast<size_t>(a)] > scores[static_cast<size_t>(b)]; });
+  for (const int level : order) {
+    const double score = scores[static_cast<size_t>(level)];
+    if (score < 1) break;
+    auto plan = level == 0 ? PickLevel0(version, options, *state) : PickDeeper(version, level, *state);
+    if (!plan) continue;
+    plan->score = score;
+    for (const auto* side : {&plan->inputs, &plan->overlaps}) {
+      for (const TableRef& t : *side) state->busy.insert(t->info().uuid);
+    }
+    if (level > 0) state->cursor[static_cast<size_t>(level)] = std::string(plan->inputs[0]->largest_key());
+    return plan;
+  }
+  return std::nullopt;
+}
+
+}  // namespace nova

@@ -1,0 +1,45 @@
+// CompactionPicker: what to compact next, and how eager writers may be; pure functions of a summary of the tree.
+//
+// Leveled (paper section 4.3): Level0 by its number of runs, deeper levels by bytes against a target that grows tenfold.
+// K3c: Level0 is taken from the oldest run on, so that no older run of a chosen key stays behind.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ltc/version.h"
+
+namespace nova {
+
+struct CompactionOptions {
+  int level0_runs_trigger = 4;
+  uint64_t level0_max_bytes = 256 << 20;  // of Level0 in one job, beyond the first run
+  uint64_t level1_bytes = 64 << 20;
+  int level_multiplier = 10;
+  uint64_t table_size_bytes = 4 << 20;    // tau
+};
+
+// What was decided. Inputs of `level` and, of the next one, all that overlap.
+struct CompactionPlan {
+  int level = 0;
+  int output_level = 1;
+  double score = 0;
+  std::vector<TableRef> inputs;
+  std::vector<TableRef> overlaps;
+  bool trivial_move = false;  // one table, nothing below it: only the edit
+  bool bottom = false;        // no deeper table overlaps the inputs' keys
+};
+
+// State between picks: where each level's sweep stands, and which tables are in a running job.
+struct CompactionState {
+  std::array<std::string, kLevels> cursor;  // largest stored key compacted last
+  std::set<Uuid> busy;
+};
+
+std::array<double, kLevels> CompactionScores(const Version& version, const CompactionOptions& options);
+// The plan with the highest score >= 1 whose tables are all free; nullopt: nothing to do.
+std::optional<CompactionPlan> PickCompaction(const Version& version, const CompactionOptions& options, CompactionState* state);
+
+}  // namespace nova

@@ -1,0 +1,33 @@
+// Local storage of the engine, straight on a Disk: tables and manifests without StoCs, as the paper's one-server set-up.
+//
+// Thread safety: all.   Ownership: the disk outlives them.   Errors: the disk's.
+#pragma once
+
+#include <memory>
+
+#include "common/base/disk.h"
+#include "ltc/manifest.h"
+#include "stoc/sstable_store.h"
+
+namespace nova {
+
+// Tables as one file of data and one of metadata each. ReadBlock reads at once, on the caller's thread: a local page cache
+// answers faster than a hand-over costs.
+std::unique_ptr<SstableStore> NewLocalSstableStore(Disk* disk);
+
+// Manifest files "manifest-<uuid>", the installed one named by CURRENT.
+class LocalManifestStorage : public ManifestStorage {
+ public:
+  explicit LocalManifestStorage(Disk* disk) : disk_(disk) {}
+  StatusOr<ManifestGroup> Create(std::string_view first_record, const Uuid& file) override;
+  Status Append(const ManifestGroup& group, uint64_t offset, std::string_view record) override;
+  Status Install(const ManifestGroup& group) override;
+  void Delete(const ManifestGroup& group) override;
+  // The edits of the installed manifest; empty: there is none yet.
+  StatusOr<std::vector<VersionEdit>> ReadInstalled();
+
+ private:
+  Disk* const disk_;
+};
+
+}  // namespace nova

@@ -1,0 +1,55 @@
+// Manifest: the log of a range's version edits (M1): a snapshot record, then edits; one file per epoch and roll.
+//
+//   record   u32 crc | u32 length | payload (a VersionEdit)     crc = CRC-32C of (file uuid | u32 length | payload)
+//
+// Storage is a seam: over StoCs (write-all to M members, epoch checked there, the pointer in the range's record) and local
+// (a file and a CURRENT pointer).
+//
+// Thread safety: none; the range serialises (manifest_mu_).   Errors: FailedPrecondition: the epoch is fenced, the range is lost.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coordinator/cluster_types.h"
+#include "ltc/version.h"
+
+namespace nova {
+
+class ManifestStorage {
+ public:
+  virtual ~ManifestStorage() = default;
+  // Creates the file on fresh members and writes the first record to all of them, synced.
+  virtual StatusOr<ManifestGroup> Create(std::string_view first_record, const Uuid& file) = 0;
+  virtual Status Append(const ManifestGroup& group, uint64_t offset, std::string_view record) = 0;  // synced on all members
+  // Makes `group` the one that recovery reads (compare-and-set). Until it returned, no edit in it counts.
+  virtual Status Install(const ManifestGroup& group) = 0;
+  virtual void Delete(const ManifestGroup& group) = 0;  // best effort
+};
+
+class Manifest {
+ public:
+  explicit Manifest(ManifestStorage* storage) : storage_(storage) {}
+
+  // Starts the first file of this epoch with `snapshot`; not installed yet: the caller does that with its OPEN (R5).
+  Status Start(const VersionEdit& snapshot);
+  const ManifestGroup& group() const { return group_; }
+
+  // Makes `edit` durable on all members. `snapshot` (with the edit applied) is written instead, to a new file on other
+  // members, when a member fails or the file has grown (roll): nothing is acknowledged in the old file after that.
+  Status Append(const VersionEdit& edit, const std::function<VersionEdit()>& snapshot);
+
+  // The edits of a file's valid prefix, the snapshot first. DataLoss: not even the snapshot is whole.
+  static StatusOr<std::vector<VersionEdit>> Parse(const Uuid& file, std::string_view bytes);
+  static std::string EncodeRecord(const Uuid& file, const VersionEdit& edit);
+
+ private:
+  static constexpr uint64_t kRollBytes = 4 << 20;
+  ManifestStorage* const storage_;
+  ManifestGroup group_;
+  uint64_t offset_ = 0;
+};
+
+}  // namespace nova

@@ -1,0 +1,233 @@
+#include "ltc/range.h"
+
+#include "common/base/log.h"
+#include "ltc/range_view.h"
+
+namespace nova {
+
+Range::Range(const RangeRecord& record, const RangeOptions& options, const RangeServices* services, ManifestStorage* storage,
+             SequenceNumber last_sequence)
+    : id_(record.id),
+      epoch_(record.epoch),
+      lower_(record.lower),
+      upper_(record.upper),
+      options_(options),
+      services_(services),
+      sequences_(last_sequence),
+      lanes_(services->executors.size()),
+      manifest_(storage) {
+  MutexLock lock(&mu_);
+  auto view = std::make_shared<View>();
+  view->version = std::make_shared<Version>();
+  view->active = NewRound(last_sequence + 1);
+  view_ = std::move(view);
+}
+
+Range::~Range() = default;
+
+void Range::Activate(std::unique_ptr<RangeLog> log) {
+  log_ = std::move(log);
+  state_.store(State::kActive);
+}
+
+ManifestGroup Range::manifest_group() const {
+  MutexLock lock(&manifest_mu_);
+  return manifest_.group();
+}
+
+// --- views
+
+std::shared_ptr<Range::Round> Range::NewRound(RoundNumber number) {
+  auto round = std::make_shared<Round>();
+  round->number = number;
+  for (int i = 0; i < options_.active_memtables; ++i) {
+    // The epoch in the id makes ids of one range unique and rising over its owners (M3's low-water mark).
+    const MemTableId id((epoch_.value() << 32) + next_memtable_.fetch_add(1));
+    round->siblings.push_back(std::make_unique<MemTable>(id, services_->arenas));
+  }
+  return round;
+}
+
+const Range::View& Range::LaneView(Executor* on) {
+  NOVA_DCHECK(on->IsCurrentThread());
+  Lane& lane = lanes_[on->index()];
+  if (lane.view == nullptr || lane.view->generation != view_generation_.load(std::memory_order_acquire)) {
+    lane.view = CurrentView();
+  }
+  return *lane.view;
+}
+
+void Range::RefreshView(Executor* on) { LaneView(on); }
+
+std::shared_ptr<const Range::View> Range::CurrentView() const {
+  MutexLock lock(&mu_);
+  return view_;
+}
+
+void Range::PublishLocked(std::shared_ptr<const View> view) {
+  NOVA_DCHECK(view->generation == view_->generation + 1);
+  view_ = std::move(view);
+  view_generation_.store(view_->generation, std::memory_order_seq_cst);
+}
+
+void Range::RefreshLanes() {
+  for (Executor* on : services_->executors) {
+    on->Submit([self = shared_from_this(), on] { self->RefreshView(on); });
+  }
+}
+
+// --- writes
+
+void Range::Write(Executor* on, const WriteOp& op, WriteDone done) {
+  if (op.key.empty() || op.value.size() > options_.max_value_bytes) return done(Outcome::kInvalidArgument);
+  const Nanos wait = controller_.Admit(op.key.size() + op.value.size(), Now());
+  if (wait > 0) return ParkWrite(on, wait, op, std::move(done));
+  AdmittedWrite(on, op, std::move(done));
+}
+
+void Range::ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done) {
+  const Nanos when = Now() + wait_ns;
+  if (when >= op.deadline_ns) return done(Outcome::kBusy);
+  on->RunAt(when, [self = shared_from_this(), on, op = WriteOp(op), key = std::string(op.key), value = std::string(op.value),
+                   done = std::move(done)]() mutable {
+    op.key = key;
+    op.value = value;
+    self->AdmittedWrite(on, op, std::move(done));
+  });
+}
+
+void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done) {
+  Round* round;
+  SequenceNumber seq;
+  for (;;) {
+    if (state_.load(std::memory_order_acquire) != State::kActive) return done(Outcome::kNotOwner);
+    round = LaneView(on).active.get();
+    if (round->bytes() >= options_.memtable_size_bytes * static_cast<size_t>(options_.active_memtables)) {
+      if (!SealIfActive(round)) round = nullptr;
+    }
+    if (round == nullptr) return ParkWrite(on, kMillisecond, op, std::move(done));  // every round is full: wait for a flush
+    round->pins.fetch_add(1, std::memory_order_seq_cst);
+    if (!round->sealing.load(std::memory_order_seq_cst)) {
+      seq = sequences_.Take();
+      if (seq == 0) {
+        Unpin(round);
+        return done(Outcome::kBusy);
+      }
+      if (!round->sealing.load(std::memory_order_seq_cst)) break;  // K3a: the round's boundary will be >= seq
+      sequences_.Finish(seq);                                      // abandoned: it was never posted (K4)
+    }
+    Unpin(round);
+  }
+  MemTable* memtable = round->SiblingOf(op.key);
+  MemTable::Entry* entry = memtable->Prepare(op.key, seq, op.type, op.value);
+  const LogRecord record{round->number, seq, op.client_id, op.request_number, {memtable->id(), op.type, op.key, op.value}};
+  // shared: the completion owns the caller's callback; on refusal it is still ours to answer.
+  auto shared_done = std::make_shared<WriteDone>(std::move(done));
+  const bool posted = log_->Append(on, record, [self = shared_from_this(), round, memtable, entry, seq, shared_done](Outcome o) {
+    if (o != Outcome::kOk) {
+      // Posted and not delivered: the number stays unfinished and the round pinned until a new owner has fenced us (K4, L6).
+      self->Lose(ToStatus(o, "log append"));
+      return (*shared_done)(Outcome::kUnknown);
+    }
+    memtable->Link(entry);
+    self->sequences_.Finish(seq);
+    self->Unpin(round);
+    self->writes_.fetch_add(1, std::memory_order_relaxed);
+    (*shared_done)(Outcome::kOk);
+  });
+  if (!posted) {
+    sequences_.Finish(seq);
+    Unpin(round);
+    (*shared_done)(Outcome::kBusy);
+  }
+}
+
+void Range::Unpin(Round* round) {
+  if (round->pins.fetch_sub(1, std::memory_order_seq_cst) == 1 && round->sealing.load(std::memory_order_seq_cst)) {
+    services_->work(id_);
+  }
+}
+
+bool Range::SealActive() { return SealIfActive(CurrentView()->active.get()); }
+
+bool Range::SealIfActive(const Round* round) {
+  {
+    MutexLock lock(&mu_);
+    if (view_->active.get() != round) return true;  // somebody else did
+    if (!SealLocked()) return false;
+  }
+  UpdatePressure();
+  return true;
+}
+
+bool Range::SealLocked() {
+  const std::shared_ptr<Round> old = view_->active;
+  if (old->entries() == 0 && old->pins.load() == 0) return true;
+  if (static_cast<int>(view_->sealed.size()) + 1 >= options_.max_rounds) return false;
+  old->sealing.store(true, std::memory_order_seq_cst);
+  old->boundary = sequences_.last();  // K3a: read after sealing was set, before the successor opens
+  auto view = std::make_shared<View>(*view_);
+  view->generation++;
+  view->sealed.insert(view->sealed.begin(), old);
+  view->active = NewRound(old->boundary + 1);
+  PublishLocked(std::move(view));
+  services_->work(id_);
+  return true;
+}
+
+void Range::UpdatePressure() {
+  const auto view = CurrentView();
+  WritePressure p;
+  p.memtables = static_cast<double>(view->sealed.size()) / std::max(1, options_.max_rounds - 1);
+  p.level0 = static_cast<double>(view->version->Level0Runs() - options_.level0_slow_runs) /
+                 std::max(1, options_.level0_stop_runs - options_.level0_slow_runs) * 0.5 +
+             0.5;
+  p.memory = static_cast<double>(services_->arenas->bytes_used()) / static_cast<double>(services_->memtable_limit_bytes) - 0.25;
+  controller_.SetPressure(p);
+}
+
+void Range::StopWrites() {
+  State expected = State::kActive;
+  state_.compare_exchange_strong(expected, State::kReadOnly);
+}
+
+void Range::Abandon() { state_.store(State::kLost); }
+
+void Range::Lose(const Status& why) {
+  if (state_.exchange(State::kLost) != State::kLost) services_->lost(id_, why);
+}
+
+// --- any thread
+
+RangeStats Range::stats() const {
+  const auto view = CurrentView();
+  RangeStats s;
+  s.writes = writes_.load(std::memory_order_relaxed);
+  s.reads = reads_.load(std::memory_order_relaxed);
+  s.bytes = view->version->TotalBytes();
+  s.level0_runs = view->version->Level0Runs();
+  s.rounds = static_cast<int>(view->sealed.size()) + 1;
+  s.tables = view->version->TableCount();
+  s.memtable_bytes = view->active->bytes();
+  for (const auto& r : view->sealed) s.memtable_bytes += r->bytes();
+  s.stalled_ns = controller_.stalled_ns();
+  s.pressure = controller_.pressure();
+  return s;
+}
+
+size_t Range::active_bytes() const { return CurrentView()->active->bytes(); }
+
+std::set<StocFileId> Range::ReferencedFiles() const {
+  std::set<StocFileId> files;
+  const auto view = CurrentView();
+  for (const Run& run : view->version->runs()) {
+    for (const TableRef& t : run.tables) {
+      for (uint32_t i = 0; i < t->info().fragments.size(); ++i) files.insert({t->info().uuid, i});
+      files.insert({t->info().uuid, kMetadataPart});
+    }
+  }
+  files.insert({manifest_group().file, 0});
+  return files;
+}
+
+}  // namespace nova

@@ -1,0 +1,225 @@
+// Range: one LSM-tree: memtables, log, tables; puts, gets, deletes and scans on it, and its background work.
+//
+// A put, on the request thread: admit (write control) -> pin the active round -> sequence number -> re-check sealing (K3a) ->
+// copy into the memtable's arena -> log record -> [delivered at all members] -> link, finish the number, unpin, done.
+// A get: active round, sealed rounds from young to old, runs from young to old; the first hit is the newest (K3). Only a block
+// that is not in the cache leaves the thread, and comes back to it.
+//
+// Views: {rounds, version} are published as one immutable snapshot; each request thread keeps the latest it has seen, so that
+// the request path takes no lock and touches no shared counter but the pin.
+//
+// Thread safety: Write, Get and Scan on the executor they name; background work (Flush..., Compact...) on threads that may wait.
+// Ownership:     shared_ptr; asynchronous operations keep the range alive.  Keys are stored keys.
+// Errors:        outcomes. After the epoch is fenced every operation ends with kNotOwner, or kUnknown where it was logged.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "common/base/executor.h"
+#include "common/base/metrics.h"
+#include "common/base/outcome.h"
+#include "logc/range_log.h"
+#include "ltc/block_cache.h"
+#include "ltc/compaction_picker.h"
+#include "ltc/manifest.h"
+#include "ltc/memtable.h"
+#include "ltc/placement.h"
+#include "ltc/sequence_tracker.h"
+#include "ltc/version.h"
+#include "ltc/write_controller.h"
+#include "stoc/sstable_store.h"
+
+namespace nova {
+
+struct RangeOptions {
+  size_t memtable_size_bytes = 4 << 20;  // tau
+  int active_memtables = 2;              // alpha: siblings of the active round, chosen by key hash
+  int max_rounds = 6;                    // delta / alpha: rounds in memory, the active one included
+  int level0_slow_runs = 8;              // writers slow down from here ...
+  int level0_stop_runs = 20;             // ... to half the drain rate here
+  uint32_t max_value_bytes = 1 << 20;
+  uint64_t scan_page_bytes = 1 << 20;    // a scan answers in pages of about this
+  Nanos scan_budget_ns = 50 * kMicrosecond;  // then it lets other requests run
+  CompactionOptions compaction;
+  TableOptions table;
+};
+
+// What the LTC gives to each of its ranges; outlives them.
+struct RangeServices {
+  SstableStore* store = nullptr;
+  BlockCache* cache = nullptr;
+  ArenaPool* arenas = nullptr;
+  size_t memtable_limit_bytes = SIZE_MAX;        // of the process, all ranges together
+  std::vector<Executor*> executors;              // the request threads, by index
+  std::function<StatusOr<Placement>(uint64_t table_bytes)> place;
+  GarbageSink garbage;                           // takes dropped tables; deletes them later
+  std::function<void(RangeId)> work;             // background work may be due
+  std::function<void(RangeId, Status)> lost;     // the epoch is fenced: stop using the range
+  std::function<void(std::function<void()>)> run_blocking;  // runs a closure on a thread that may wait
+};
+
+struct WriteOp {
+  ValueType type = ValueType::kPut;
+  std::string_view key;    // valid during Write
+  std::string_view value;
+  uint64_t client_id = 0;
+  uint64_t request_number = 0;
+  Nanos deadline_ns = kNever;
+};
+using WriteDone = absl::AnyInvocable<void(Outcome)>;
+using GetDone = absl::AnyInvocable<void(Outcome, std::string_view value)>;  // the view is valid during the call
+
+struct ScanOp {
+  std::string from;      // first key wanted
+  std::string to;        // keys below it; empty: to the end of the range
+  uint32_t limit = 0;
+  Nanos deadline_ns = kNever;
+};
+struct ScanPage {
+  std::string entries;   // n x (varint key size, key, varint value size, value)
+  uint32_t count = 0;
+  bool more = false;     // the page is full; go on after the last key
+};
+using ScanDone = absl::AnyInvocable<void(Outcome, ScanPage)>;
+
+// One record found in the logs (R3).
+struct RecoveredEntry {
+  SequenceNumber sequence = 0;
+  MemTableId memtable;
+  ValueType type = ValueType::kPut;
+  std::string key;
+  std::string value;
+};
+
+struct RangeStats {
+  uint64_t writes = 0;
+  uint64_t reads = 0;
+  uint64_t bytes = 0;
+  int level0_runs = 0;
+  int rounds = 0;
+  size_t tables = 0;
+  size_t memtable_bytes = 0;
+  Nanos stalled_ns = 0;
+  double pressure = 0;
+};
+
+class Range : public std::enable_shared_from_this<Range> {
+ public:
+  // Rebuilds the tree from a manifest's edits (none: a new range), flushes what the logs held (R4), and starts the manifest of
+  // this epoch: all but the OPEN compare-and-set and `log`, which come with Activate. Waits.
+  static StatusOr<std::shared_ptr<Range>> Recover(const RangeRecord& record, const RangeOptions& options,
+                                                  const RangeServices* services, ManifestStorage* storage,
+                                                  const std::vector<VersionEdit>& edits, std::vector<RecoveredEntry> entries);
+  ~Range();
+  ManifestGroup manifest_group() const;
+  void Activate(std::unique_ptr<RangeLog> log);  // after OPEN; operations before it end with kNotOwner
+
+  // --- request path, on `on`
+  void Write(Executor* on, const WriteOp& op, WriteDone done);
+  void Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done);
+  void Scan(Executor* on, ScanOp op, ScanDone done);
+  void RefreshView(Executor* on);  // lets go of what an idle thread still holds
+
+  // --- background, on threads that may wait
+  bool FlushOne();    // one sealed round, oldest first; false: nothing to do now
+  bool CompactOne();  // false: nothing to do now
+  bool SealActive();  // makes the active round immutable if it holds anything; false: no room for another
+  Status FlushAll(Nanos deadline_ns);  // REQUIRES: StopWrites
+  void StopWrites();  // later writes end with kNotOwner
+  void Abandon();     // the epoch is lost: as StopWrites, and no reads either
+  bool NeedsFlush() const;
+  bool NeedsCompaction();
+
+  // --- any thread
+  RangeId id() const { return id_; }
+  Epoch epoch() const { return epoch_; }
+  const std::string& lower() const { return lower_; }
+  const std::string& upper() const { return upper_; }
+  bool Contains(std::string_view key) const { return key >= lower_ && (upper_.empty() || key < upper_); }
+  bool active() const { return state_.load() == State::kActive; }
+  RangeLog* log() const { return log_.get(); }
+  RangeStats stats() const;
+  size_t active_bytes() const;
+  std::set<StocFileId> ReferencedFiles() const;  // N4: what the current version names
+  SequenceNumber last_sequence() const { return sequences_.last(); }
+
+ private:
+  enum class State { kOpening, kActive, kReadOnly, kLost };
+  struct Round;
+  struct View;
+  struct alignas(64) Lane {
+    std::shared_ptr<const View> view;
+  };
+  struct GetState;
+  struct ScanState;
+  class LevelIterator;
+
+  Range(const RangeRecord& record, const RangeOptions& options, const RangeServices* services, ManifestStorage* storage,
+        SequenceNumber last_sequence);
+
+  const View& LaneView(Executor* on);
+  std::shared_ptr<const View> CurrentView() const;
+  std::shared_ptr<Round> NewRound(RoundNumber number);
+  void PublishLocked(std::shared_ptr<const View> view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RefreshLanes();
+  void UpdatePressure();
+  bool SealIfActive(const Round* round);  // false: no room for another round
+  bool SealLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done);
+  void ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done);
+  void Unpin(Round* round);
+  void Lose(const Status& why);
+
+  void ContinueGet(std::unique_ptr<GetState> get);
+  void FinishGet(GetState* get, Outcome outcome, std::string_view value);
+  void LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done);
+  StatusOr<std::shared_ptr<const TableReader>> LoadReaderBlocking(TableHandle* table);
+
+  void StartScan(std::shared_ptr<ScanState> scan);
+  void ContinueScan(const std::shared_ptr<ScanState>& scan);
+
+  StatusOr<TableInfo> StoreTable(TableBuilder::Output output, const Creator& creator,
+                                 std::shared_ptr<const TableReader>* reader);
+  StatusOr<VersionEdit> WriteLevel0(Iterator* sorted, RoundNumber order);
+  VersionEdit SnapshotOf(const Version& version, MemTableId done_below) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
+  Status CommitEdit(VersionEdit edit, const Round* flushed);
+  class JobStorage;
+  Status RunPlan(const CompactionPlan& plan);
+
+  const RangeId id_;
+  const Epoch epoch_;
+  const std::string lower_;
+  const std::string upper_;
+  const RangeOptions options_;
+  const RangeServices* const services_;
+  std::unique_ptr<RangeLog> log_;  // set once by Activate, before state_ becomes kActive
+  std::atomic<State> state_{State::kOpening};
+
+  SequenceTracker sequences_;
+  WriteController controller_;
+  std::atomic<uint64_t> writes_{0};
+  std::atomic<uint64_t> reads_{0};
+  std::atomic<uint64_t> next_memtable_{1};
+  std::atomic<uint64_t> next_job_{1};
+
+  mutable Mutex mu_;
+  std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mu_);
+  std::atomic<uint64_t> view_generation_{0};
+  std::vector<Lane> lanes_;  // [i] belongs to executor i
+
+  std::atomic<bool> flushing_{false};  // one flush at a time: rounds reach Level0 in order (K3b)
+  Mutex picker_mu_;
+  CompactionState compaction_state_ ABSL_GUARDED_BY(picker_mu_);
+  mutable Mutex manifest_mu_;  // edits are appended and published in one order
+  Manifest manifest_ ABSL_GUARDED_BY(manifest_mu_);
+  SequenceNumber seq_reserved_ ABSL_GUARDED_BY(manifest_mu_) = 0;
+};
+
+}  // namespace nova

@@ -1,0 +1,312 @@
+// Background work of a Range: recovery, flush, compaction, and the one way its version changes.
+#include <algorithm>
+
+#include "common/base/log.h"
+#include "common/sstable/compaction_job.h"
+#include "ltc/range_view.h"
+
+namespace nova {
+namespace {
+
+constexpr SequenceNumber kSequenceReserve = SequenceNumber{1} << 32;  // K1: reserved ahead, by an edit
+
+}  // namespace
+
+// --- recovery (R3, R4)
+
+StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const RangeOptions& options,
+                                                const RangeServices* services, ManifestStorage* storage,
+                                                const std::vector<VersionEdit>& edits, std::vector<RecoveredEntry> entries) {
+  auto version = std::make_shared<const Version>();
+  MemTableId done_below;
+  std::set<MemTableId> done;
+  SequenceNumber reserved = 0;
+  for (const VersionEdit& edit : edits) {
+    NOVA_ASSIGN_OR_RETURN(version, version->Apply(edit, services->garbage));
+    done_below = std::max(done_below, edit.done_below);
+    done.insert(edit.done.begin(), edit.done.end());
+    reserved = std::max(reserved, edit.seq_reserved);
+  }
+  // M3: what was flushed is in the tables already. R3: the rest, merged by number; a record found in two groups counts once.
+  std::erase_if(entries, [&](const RecoveredEntry& e) { return e.memtable < done_below || done.contains(e.memtable); });
+  std::sort(entries.begin(), entries.end(),
+            [](const RecoveredEntry& a, const RecoveredEntry& b) { return a.sequence < b.sequence; });
+  entries.erase(std::unique(entries.begin(), entries.end(),
+                            [](const RecoveredEntry& a, const RecoveredEntry& b) { return a.sequence == b.sequence; }),
+                entries.end());
+  const SequenceNumber last = std::max(reserved, entries.empty() ? 0 : entries.back().sequence);  // K1
+  std::shared_ptr<Range> range(new Range(record, options, services, storage, last));
+  if (!entries.empty()) {
+    auto memtable = std::make_shared<MemTable>(MemTableId(record.epoch.value() << 32), services->arenas);
+    for (const RecoveredEntry& e : entries) memtable->Link(memtable->Prepare(e.key, e.sequence, e.type, e.value));
+    const auto sorted = memtable->NewIterator(memtable);
+    NOVA_ASSIGN_OR_RETURN(const VersionEdit flushed, range->WriteLevel0(sorted.get(), entries.front().sequence));
+    NOVA_ASSIGN_OR_RETURN(version, version->Apply(flushed, services->garbage));
+  }
+  {
+    MutexLock lock(&range->manifest_mu_);
+    range->seq_reserved_ = last + kSequenceReserve;
+    // Every memtable of an older epoch is in the tables now; ids of this epoch start above the mark.
+    NOVA_RETURN_IF_ERROR(range->manifest_.Start(range->SnapshotOf(*version, MemTableId(record.epoch.value() << 32))));
+    MutexLock view_lock(&range->mu_);
+    auto view = std::make_shared<View>(*range->view_);
+    view->generation++;
+    view->version = std::move(version);
+    range->PublishLocked(std::move(view));
+  }
+  return range;
+}
+
+VersionEdit Range::SnapshotOf(const Version& version, MemTableId done_below) const {
+  VersionEdit edit = version.Snapshot();
+  edit.seq_reserved = seq_reserved_;
+  edit.done_below = done_below;
+  return edit;
+}
+
+// --- tables
+
+StatusOr<TableInfo> Range::StoreTable(TableBuilder::Output output, const Creator& creator,
+                                      std::shared_ptr<const TableReader>* reader) {
+  NOVA_ASSIGN_OR_RETURN(const Placement placement, services_->place(output.data.size()));
+  const std::string metadata = output.metadata;
+  NOVA_ASSIGN_OR_RETURN(TableInfo info, services_->store->WriteTable(std::move(output), placement, creator));
+  NOVA_ASSIGN_OR_RETURN(*reader, TableReader::Open(info, metadata));
+  return info;
+}
+
+StatusOr<VersionEdit> Range::WriteLevel0(Iterator* sorted, RoundNumber order) {
+  const Creator creator{id_, epoch_, next_job_.fetch_add(1)};
+  VersionFilter filter({}, sequences_.stable(), /*bottom=*/false, WallNowMs());
+  VersionEdit edit;
+  std::unique_ptr<TableBuilder> builder;
+  std::string last_key;
+  const auto finish = [&]() -> Status {
+    VersionEdit::Add add{0, order, {}, nullptr};
+    NOVA_ASSIGN_OR_RETURN(add.table, StoreTable(builder->Finish(), creator, &add.reader));
+    edit.adds.push_back(std::move(add));
+    builder = nullptr;
+    return OkStatus();
+  };
+  for (sorted->SeekToFirst(); sorted->Valid(); sorted->Next()) {
+    ParsedInternalKey key;
+    if (!ParseInternalKey(sorted->key(), &key)) return absl::InternalError("memtable holds a malformed key");
+    if (!filter.Keep(key, sorted->value())) continue;
+    // Versions of one key stay in one table, so that tables of a run never overlap.
+    if (builder != nullptr && builder->data_size() >= options_.compaction.table_size_bytes && key.stored_key != last_key) {
+      NOVA_RETURN_IF_ERROR(finish());
+    }
+    if (builder == nullptr) builder = std::make_unique<TableBuilder>(options_.table, Uuid::Generate());
+    builder->Add(sorted->key(), sorted->value());
+    last_key.assign(key.stored_key);
+  }
+  if (sorted->state() == Iterator::State::kError) return sorted->status();
+  if (builder != nullptr) NOVA_RETURN_IF_ERROR(finish());
+  return edit;
+}
+
+// --- the one way a version changes: durable edit, then publish, then let go of the inputs (M2)
+
+Status Range::CommitEdit(VersionEdit edit, const Round* flushed) {
+  {
+    MutexLock lock(&manifest_mu_);
+    if (state_.load() == State::kLost) return absl::FailedPreconditionError("the range was lost");
+    const auto view = CurrentView();
+    NOVA_ASSIGN_OR_RETURN(const auto next, view->version->Apply(edit, services_->garbage));
+    if (sequences_.last() + kSequenceReserve / 2 > seq_reserved_) {
+      seq_reserved_ = edit.seq_reserved = sequences_.last() + kSequenceReserve;
+    }
+    // What replay must skip: everything below the oldest round that is left.
+    MemTableId done_below = view->active->siblings[0]->id();
+    for (const auto& r : view->sealed) {
+      if (r.get() != flushed) done_below = std::min(done_below, r->siblings[0]->id());
+    }
+    const Status s = manifest_.Append(edit, [&] {
+      manifest_mu_.AssertHeld();
+      return SnapshotOf(*next, done_below);
+    });
+    if (absl::IsFailedPrecondition(s)) Lose(s);
+    NOVA_RETURN_IF_ERROR(s);
+    MutexLock view_lock(&mu_);
+    auto published = std::make_shared<View>(*view_);
+    published->generation++;
+    published->version = next;
+    if (flushed != nullptr) {
+      NOVA_CHECK(!published->sealed.empty() && published->sealed.back().get() == flushed) << "flush out of order (K3b)";
+      published->sealed.pop_back();
+    }
+    std::set<Uuid> kept;
+    for (const auto& add : edit.adds) kept.insert(add.table.uuid);
+    for (const Run& run : view_->version->runs()) {
+      for (const TableRef& t : run.tables) {
+        const Uuid& u = t->info().uuid;
+        if (std::find(edit.drops.begin(), edit.drops.end(), u) != edit.drops.end() && !kept.contains(u)) t->MarkDropped();
+      }
+    }
+    PublishLocked(std::move(published));
+  }
+  RefreshLanes();
+  UpdatePressure();
+  return OkStatus();
+}
+
+// --- flush
+
+bool Range::NeedsFlush() const {
+  const auto view = CurrentView();
+  return !view->sealed.empty() && view->sealed.back()->pins.load() == 0 && state_.load() != State::kLost;
+}
+
+bool Range::FlushOne() {
+  if (flushing_.exchange(true)) return false;
+  struct Release {
+    std::atomic<bool>* flag;
+    ~Release() { flag->store(false); }
+  } release{&flushing_};
+  if (!NeedsFlush()) return false;
+  const std::shared_ptr<Round> round = CurrentView()->sealed.back();
+  UpdatePressure();
+  std::vector<std::unique_ptr<Iterator>> children;
+  for (const auto& m : round->siblings) children.push_back(m->NewIterator(round));
+  const auto merged = NewMergingIterator(std::move(children));
+  const size_t bytes = round->bytes();
+  auto edit = WriteLevel0(merged.get(), round->number);
+  Status s = edit.status();
+  if (s.ok()) {
+    for (const auto& m : round->siblings) edit->done.push_back(m->id());  // M3
+    s = CommitEdit(*std::move(edit), round.get());
+  }
+  if (!s.ok()) {
+    if (absl::IsFailedPrecondition(s)) Lose(s);
+    if (state_.load() != State::kLost) NOVA_LOG(WARNING) << "range " << id_.value() << ": flush failed, will retry: " << s;
+    return false;
+  }
+  controller_.OnDrained(bytes, Now());
+  if (log_ != nullptr) log_->DeleteRound(round->number);
+  services_->work(id_);
+  return true;
+}
+
+Status Range::FlushAll(Nanos deadline_ns) {
+  while (Now() < deadline_ns) {
+    if (state_.load() == State::kLost) return absl::FailedPreconditionError("the range was lost");
+    {
+      MutexLock lock(&mu_);
+      const Round& active = *view_->active;
+      if (active.pins.load() == 0 && active.entries() == 0 && view_->sealed.empty()) return OkStatus();
+      if (active.pins.load() == 0) SealLocked();
+    }
+    if (!FlushOne()) SleepFor(5 * kMillisecond);
+  }
+  return absl::DeadlineExceededError(StrCat("range ", id_.value(), ": flush did not end in time"));
+}
+
+// --- compaction
+
+// Tables of a job, read and written through the range's services. Outputs keep their readers: their metadata is in hand.
+class Range::JobStorage : public TableStorage {
+ public:
+  JobStorage(Range* range, const CompactionPlan& plan, const Creator& creator) : range_(range), creator_(creator) {
+    for (const auto* side : {&plan.inputs, &plan.overlaps}) {
+      for (const TableRef& t : *side) inputs_[t->info().uuid] = t;
+    }
+  }
+  StatusOr<std::shared_ptr<const TableReader>> OpenTable(const TableInfo& info) override {
+    return range_->LoadReaderBlocking(inputs_.at(info.uuid).get());
+  }
+  StatusOr<std::string> ReadData(const TableInfo& info, uint64_t offset, size_t size) override {
+    return range_->services_->store->ReadData(info, offset, size);
+  }
+  StatusOr<TableInfo> WriteTable(TableBuilder::Output output) override {
+    std::shared_ptr<const TableReader> reader;
+    NOVA_ASSIGN_OR_RETURN(TableInfo info, range_->StoreTable(std::move(output), creator_, &reader));
+    readers_[info.uuid] = std::move(reader);
+    return info;
+  }
+  std::shared_ptr<const TableReader> TakeReader(const Uuid& uuid) { return std::move(readers_[uuid]); }
+
+ private:
+  Range* const range_;
+  const Creator creator_;
+  std::map<Uuid, TableRef> inputs_;
+  std::map<Uuid, std::shared_ptr<const TableReader>> readers_;
+};
+
+bool Range::NeedsCompaction() {
+  const auto view = CurrentView();
+  const auto scores = CompactionScores(*view->version, options_.compaction);
+  return std::any_of(scores.begin(), scores.end(), [](double s) { return s >= 1; });
+}
+
+bool Range::CompactOne() {
+  if (state_.load() == State::kLost) return false;
+  std::optional<CompactionPlan> plan;
+  {
+    MutexLock lock(&picker_mu_);
+    plan = PickCompaction(*CurrentView()->version, options_.compaction, &compaction_state_);
+  }
+  if (!plan) return false;
+  const Status s = RunPlan(*plan);
+  {
+    MutexLock lock(&picker_mu_);
+    for (const auto* side : {&plan->inputs, &plan->overlaps}) {
+      for (const TableRef& t : *side) compaction_state_.busy.erase(t->info().uuid);
+    }
+  }
+  if (!s.ok()) {
+    if (absl::IsFailedPrecondition(s)) Lose(s);
+    if (state_.load() != State::kLost) NOVA_LOG(WARNING) << "range " << id_.value() << ": compaction failed, will retry: " << s;
+    return false;
+  }
+  services_->work(id_);
+  return true;
+}
+
+Status Range::RunPlan(const CompactionPlan& plan) {
+  VersionEdit edit;
+  for (const auto* side : {&plan.inputs, &plan.overlaps}) {
+    for (const TableRef& t : *side) edit.drops.push_back(t->info().uuid);
+  }
+  if (plan.trivial_move) {
+    const TableRef& t = plan.inputs[0];
+    edit.adds.push_back({plan.output_level, 0, t->info(), t->reader()});
+    return CommitEdit(std::move(edit), nullptr);
+  }
+  CompactionJob job;
+  job.range = id_;
+  job.epoch = epoch_;
+  job.job_id = next_job_.fetch_add(1);
+  uint64_t bytes = 0;
+  for (const auto* side : {&plan.inputs, &plan.overlaps}) {
+    for (const TableRef& t : *side) {
+      job.inputs.push_back(t->info());
+      bytes += t->info().data_size;
+    }
+  }
+  if (plan.level == 0) {  // K3c: rounds flush in order, so none that is left in memory is as old as an input
+    const auto view = CurrentView();
+    const RoundNumber oldest = view->sealed.empty() ? view->active->number : view->sealed.back()->number;
+    for (const Run& run : view->version->runs()) {
+      NOVA_CHECK(run.level != 0 || run.order < oldest) << "a Level0 run as young as a memtable (K3)";
+    }
+  }
+  job.floor = sequences_.stable();
+  job.bottom = plan.bottom;
+  job.now_ms = WallNowMs();
+  job.max_table_size_bytes = options_.compaction.table_size_bytes;
+  job.table_options = options_.table;
+  // Outputs end at key boundaries past the size, so there are at most this many; versions dropped only make it fewer.
+  for (uint64_t i = 0; i < bytes / options_.compaction.table_size_bytes * 2 + job.inputs.size() + 2; ++i) {
+    job.output_uuids.push_back(Uuid::Generate());
+  }
+  JobStorage storage(this, plan, {id_, epoch_, job.job_id});
+  NOVA_ASSIGN_OR_RETURN(CompactionResult result,
+                        RunCompaction(job, &storage, [this] { return state_.load() == State::kLost; }));
+  for (TableInfo& table : result.outputs) {
+    auto reader = storage.TakeReader(table.uuid);
+    edit.adds.push_back({plan.output_level, 0, std::move(table), std::move(reader)});
+  }
+  return CommitEdit(std::move(edit), nullptr);
+}
+
+}  // namespace nova

@@ -1,0 +1,308 @@
+// Gets and scans of a Range.
+#include <algorithm>
+
+#include "common/base/coding.h"
+#include "common/base/log.h"
+#include "ltc/range_view.h"
+
+namespace nova {
+
+// --- get
+
+struct Range::GetState {
+  std::shared_ptr<Range> range;
+  std::shared_ptr<const View> view;
+  Executor* on = nullptr;
+  std::string key;
+  Nanos deadline_ns = kNever;
+  GetDone done;
+  size_t run = 0;                  // next run to search
+  TableHandle* table = nullptr;    // of a block under way
+  BlockHandle handle;
+  BlockRef block;                  // just arrived
+};
+
+void Range::Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done) {
+  const State state = state_.load(std::memory_order_acquire);
+  if (state != State::kActive && state != State::kReadOnly) return done(Outcome::kNotOwner, {});
+  reads_.fetch_add(1, std::memory_order_relaxed);
+  const View& view = LaneView(on);
+  const auto answer = [&done](const MemTable::Hit& hit) {
+    hit.type == ValueType::kDelete ? done(Outcome::kNotFound, {}) : done(Outcome::kOk, hit.value);
+  };
+  MemTable::Hit hit;
+  if (view.active->SiblingOf(key)->Get(key, kMaxSequenceNumber, &hit)) return answer(hit);
+  for (const auto& round : view.sealed) {
+    if (round->SiblingOf(key)->Get(key, kMaxSequenceNumber, &hit)) return answer(hit);
+  }
+  if (view.version->runs().empty()) return done(Outcome::kNotFound, {});
+  auto get = std::make_unique<GetState>();
+  get->range = shared_from_this();
+  get->view = lanes_[on->index()].view;
+  get->on = on;
+  get->key = std::string(key);
+  get->deadline_ns = deadline_ns;
+  get->done = std::move(done);
+  ContinueGet(std::move(get));
+}
+
+void Range::FinishGet(GetState* get, Outcome outcome, std::string_view value) { get->done(outcome, value); }
+
+void Range::ContinueGet(std::unique_ptr<GetState> get) {
+  const std::vector<Run>& runs = get->view->version->runs();
+  for (; get->run < runs.size(); ++get->run) {
+    TableHandle* table = runs[get->run].Find(get->key);
+    if (table == nullptr) continue;
+    const auto reader = table->reader();
+    if (reader == nullptr) {
+      const size_t index = runs[get->run].FirstNotBefore(get->key);
+      const TableRef ref = runs[get->run].tables[index];
+      Executor* on = get->on;
+      LoadReader(on, ref, [get = std::move(get)](Status s) mutable {
+        GetState* state = get.get();
+        if (!s.ok()) return state->range->FinishGet(state, ToOutcome(s), {});
+        state->range->ContinueGet(std::move(get));
+      });
+      return;
+    }
+    if (get->block == nullptr) {
+      if (!reader->MayContain(get->key) || !reader->FindBlock(get->key, kMaxSequenceNumber, &get->handle)) continue;
+    }
+    for (bool next_block = true; next_block;) {
+      next_block = false;
+      if (get->block == nullptr) get->block = services_->cache->Lookup(table->info().uuid, get->handle.offset);
+      if (get->block == nullptr) {
+        get->table = table;
+        GetState* state = get.get();
+        services_->store->ReadBlock(state->on, table->info(), state->handle, state->deadline_ns,
+                                    [get = std::move(get)](StatusOr<std::string> raw) mutable {
+                                      GetState* state = get.get();
+                                      Range* self = state->range.get();
+                                      if (!raw.ok()) return self->FinishGet(state, ToOutcome(raw.status()), {});
+                                      auto block = state->table->reader()->CheckBlock(state->handle, *std::move(raw));
+                                      if (!block.ok()) return self->FinishGet(state, Outcome::kCorruption, {});
+                                      self->services_->cache->Insert(state->table->info().uuid, state->handle.offset, *block);
+                                      state->block = *std::move(block);
+                                      self->ContinueGet(std::move(get));
+                                    });
+        return;
+      }
+      TableReader::Hit hit;
+      const auto found = reader->SearchBlock(*get->block, get->key, kMaxSequenceNumber, &hit);
+      if (found == TableReader::Found::kFound) {
+        if (hit.type == ValueType::kDelete) return FinishGet(get.get(), Outcome::kNotFound, {});
+        return FinishGet(get.get(), Outcome::kOk, hit.value);
+      }
+      if (found == TableReader::Found::kCorrupt) return FinishGet(get.get(), Outcome::kCorruption, {});
+      next_block = found == TableReader::Found::kNextBlock && reader->FindNextBlock(get->handle, &get->handle);
+      get->block = nullptr;
+    }
+  }
+  FinishGet(get.get(), Outcome::kNotFound, {});
+}
+
+StatusOr<std::shared_ptr<const TableReader>> Range::LoadReaderBlocking(TableHandle* table) {
+  if (auto reader = table->reader()) return reader;
+  NOVA_ASSIGN_OR_RETURN(const std::string metadata, services_->store->ReadMetadata(table->info()));
+  NOVA_ASSIGN_OR_RETURN(auto reader, TableReader::Open(table->info(), metadata));
+  table->SetReader(reader);
+  return reader;
+}
+
+void Range::LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done) {
+  auto shared_done = std::make_shared<absl::AnyInvocable<void(Status)>>(std::move(done));
+  services_->run_blocking([self = shared_from_this(), on, table = std::move(table), shared_done] {
+    const Status s = self->LoadReaderBlocking(table.get()).status();
+    on->Submit([shared_done, s] { (*shared_done)(s); });
+  });
+}
+
+// --- scan
+
+// The tables of one run, one after another. Waits (kNeedBlocks) for the reader of a table that is not loaded.
+class Range::LevelIterator : public Iterator {
+ public:
+  LevelIterator(const Run* run, BlockLookup lookup) : run_(run), lookup_(std::move(lookup)) {}
+  void SeekToFirst() override {
+    index_ = 0;
+    seek_key_.clear();
+    OpenCurrent();
+  }
+  void Seek(std::string_view internal_key) override {
+    index_ = run_->FirstNotBefore(StoredKeyOf(internal_key));
+    seek_key_ = internal_key;
+    OpenCurrent();
+  }
+  void Next() override {
+    table_->Next();
+    SkipEnds();
+  }
+  void Resume() override {
+    if (table_ == nullptr) return OpenCurrent();
+    table_->Resume();
+    SkipEnds();
+  }
+  State state() const override {
+    if (index_ >= run_->tables.size()) return State::kEnd;
+    return table_ == nullptr ? State::kNeedBlocks : table_->state();
+  }
+  void AppendNeeded(std::vector<BlockRequest>* out) override {
+    if (table_ != nullptr) table_->AppendNeeded(out);
+  }
+  // The table whose reader has to be loaded before Resume; null: none.
+  TableRef table_to_load() const {
+    return index_ < run_->tables.size() && table_ == nullptr ? run_->tables[index_] : nullptr;
+  }
+  std::string_view key() const override { return table_->key(); }
+  std::string_view value() const override { return table_->value(); }
+  Status status() const override { return table_ == nullptr ? OkStatus() : table_->status(); }
+
+ private:
+  void OpenCurrent() {
+    table_ = nullptr;
+    if (index_ >= run_->tables.size()) return;
+    auto reader = run_->tables[index_]->reader();
+    if (reader == nullptr) return;
+    table_ = std::make_unique<TableIterator>(std::move(reader), lookup_);
+    seek_key_.empty() ? table_->SeekToFirst() : table_->Seek(seek_key_);
+    SkipEnds();
+  }
+  void SkipEnds() {
+    while (table_ != nullptr && table_->state() == State::kEnd) {
+      ++index_;
+      seek_key_.clear();
+      OpenCurrent();
+    }
+  }
+
+  const Run* const run_;
+  const BlockLookup lookup_;
+  size_t index_ = 0;
+  std::string seek_key_;
+  std::unique_ptr<TableIterator> table_;
+};
+
+struct Range::ScanState {
+  std::shared_ptr<Range> range;
+  std::shared_ptr<const View> view;
+  SequenceNumber sequence = 0;  // the scan sees this and nothing newer
+  Executor* on = nullptr;
+  ScanOp op;
+  ScanDone done;
+  ScanPage page;
+  std::vector<LevelIterator*> levels;  // owned by `merged`
+  std::unique_ptr<Iterator> merged;
+  std::string last_key;  // its newest visible version was seen
+  bool has_last_key = false;
+  int waiting = 0;
+  Status error;
+};
+
+void Range::Scan(Executor* on, ScanOp op, ScanDone done) {
+  const State state = state_.load(std::memory_order_acquire);
+  if (state != State::kActive && state != State::kReadOnly) return done(Outcome::kNotOwner, {});
+  reads_.fetch_add(1, std::memory_order_relaxed);
+  auto scan = std::make_shared<ScanState>();
+  scan->range = shared_from_this();
+  scan->on = on;
+  scan->op = std::move(op);
+  scan->done = std::move(done);
+  if (!upper_.empty() && (scan->op.to.empty() || scan->op.to > upper_)) scan->op.to = upper_;
+  if (scan->op.from < lower_) scan->op.from = lower_;
+  // View and number must belong together: a round that opened between the two could hold numbers the view does not see.
+  do {
+    LaneView(on);
+    scan->view = lanes_[on->index()].view;
+    scan->sequence = sequences_.last();
+  } while (view_generation_.load(std::memory_order_seq_cst) != scan->view->generation);
+  if (sequences_.stable() >= scan->sequence) return StartScan(std::move(scan));
+  sequences_.WhenStable(scan->sequence, [scan, on] {
+    on->Submit([scan] { scan->range->StartScan(scan); });
+  });
+}
+
+void Range::StartScan(std::shared_ptr<ScanState> scan) {
+  std::vector<std::unique_ptr<Iterator>> children;
+  const auto add_round = [&](const std::shared_ptr<Round>& round) {
+    for (const auto& m : round->siblings) {
+      if (m->entries() > 0) children.push_back(m->NewIterator(round));
+    }
+  };
+  add_round(scan->view->active);
+  for (const auto& round : scan->view->sealed) add_round(round);
+  const BlockLookup lookup = [cache = services_->cache](const TableReader& table, const BlockHandle& handle) {
+    return cache->Lookup(table.info().uuid, handle.offset);
+  };
+  for (const Run& run : scan->view->version->runs()) {
+    auto level = std::make_unique<LevelIterator>(&run, lookup);
+    scan->levels.push_back(level.get());
+    children.push_back(std::move(level));
+  }
+  scan->merged = NewMergingIterator(std::move(children));
+  scan->merged->Seek(MakeSeekKey(scan->op.from));
+  ContinueScan(scan);
+}
+
+void Range::ContinueScan(const std::shared_ptr<ScanState>& scan) {
+  const Nanos until = Now() + options_.scan_budget_ns;
+  Iterator* it = scan->merged.get();
+  int steps = 0;
+  for (; it->state() == Iterator::State::kValid; it->Next()) {
+    if ((++steps & 63) == 0 && Now() > until) {
+      scan->on->Submit([scan] { scan->range->ContinueScan(scan); });
+      return;
+    }
+    ParsedInternalKey key;
+    if (!ParseInternalKey(it->key(), &key)) return scan->done(Outcome::kCorruption, {});
+    if (!scan->op.to.empty() && key.stored_key >= scan->op.to) return scan->done(Outcome::kOk, std::move(scan->page));
+    if (key.sequence > scan->sequence) continue;
+    if (scan->has_last_key && key.stored_key == scan->last_key) continue;
+    if (scan->page.count >= scan->op.limit) return scan->done(Outcome::kOk, std::move(scan->page));
+    if (scan->page.entries.size() >= options_.scan_page_bytes) {
+      scan->page.more = true;
+      return scan->done(Outcome::kOk, std::move(scan->page));
+    }
+    scan->last_key.assign(key.stored_key);
+    scan->has_last_key = true;
+    if (key.type == ValueType::kDelete) continue;
+    PutLengthPrefixed(&scan->page.entries, key.stored_key);
+    PutLengthPrefixed(&scan->page.entries, it->value());
+    if (++scan->page.count >= scan->op.limit) return scan->done(Outcome::kOk, std::move(scan->page));
+  }
+  switch (it->state()) {
+    case Iterator::State::kEnd: return scan->done(Outcome::kOk, std::move(scan->page));
+    case Iterator::State::kError: return scan->done(ToOutcome(it->status()), {});
+    default: break;
+  }
+  if (Now() >= scan->op.deadline_ns) return scan->done(Outcome::kUnavailable, {});
+  // Fetch all that the iterators wait for, in parallel; the last to arrive goes on.
+  std::vector<BlockRequest> needed;
+  it->AppendNeeded(&needed);
+  std::vector<TableRef> to_load;
+  for (LevelIterator* level : scan->levels) {
+    if (auto t = level->table_to_load()) to_load.push_back(std::move(t));
+  }
+  scan->waiting = static_cast<int>(needed.size() + to_load.size());
+  NOVA_CHECK(scan->waiting > 0) << "an iterator waits for nothing";
+  const auto arrived = [scan](const Status& s) {
+    if (!s.ok()) scan->error = s;
+    if (--scan->waiting > 0) return;
+    if (!scan->error.ok()) return scan->done(ToOutcome(scan->error), {});
+    scan->merged->Resume();
+    scan->range->ContinueScan(scan);
+  };
+  for (const BlockRequest& request : needed) {
+    services_->store->ReadBlock(scan->on, request.table->info(), request.handle, scan->op.deadline_ns,
+                                [scan, request, arrived](StatusOr<std::string> raw) {
+                                  if (!raw.ok()) return arrived(raw.status());
+                                  auto block = request.table->CheckBlock(request.handle, *std::move(raw));
+                                  if (!block.ok()) return arrived(block.status());
+                                  scan->range->services_->cache->Insert(request.table->info().uuid, request.handle.offset, *block);
+                                  request.iterator->Supply(request.handle, *std::move(block));
+                                  arrived(OkStatus());
+                                });
+  }
+  for (TableRef& table : to_load) LoadReader(scan->on, std::move(table), arrived);
+}
+
+}  // namespace nova

@@ -1,0 +1,43 @@
+// The parts of a Range that its source files share: rounds and views. Internal to ltc/range*.cc.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "ltc/range.h"
+
+namespace nova {
+
+// K3: sibling memtables that opened together, seal together and flush together. Every number in an older round is below every
+// number in a younger one.
+struct Range::Round {
+  RoundNumber number = 0;  // the first sequence number it can hold
+  std::vector<std::unique_ptr<MemTable>> siblings;
+  std::atomic<int64_t> pins{0};  // L6: writers between pin and insert
+  std::atomic<bool> sealing{false};
+  SequenceNumber boundary = 0;   // no number above it is in here; set when sealed
+
+  MemTable* SiblingOf(std::string_view key) const {
+    return siblings.size() == 1 ? siblings[0].get() : siblings[std::hash<std::string_view>{}(key) % siblings.size()].get();
+  }
+  size_t bytes() const {
+    size_t n = 0;
+    for (const auto& m : siblings) n += m->bytes_used();
+    return n;
+  }
+  uint64_t entries() const {
+    uint64_t n = 0;
+    for (const auto& m : siblings) n += m->entries();
+    return n;
+  }
+};
+
+struct Range::View {
+  uint64_t generation = 0;
+  std::shared_ptr<Round> active;
+  std::vector<std::shared_ptr<Round>> sealed;  // youngest first
+  std::shared_ptr<const Version> version;
+};
+
+}  // namespace nova

@@ -1,0 +1,53 @@
+// SequenceTracker: hands out a range's sequence numbers and knows stable_seq, the largest s with every number <= s finished,
+// that is inserted, or abandoned before it was posted (K4).
+//
+// Thread safety: all; lock-free but for waiters.   Bounds: at most kWindow numbers unfinished at once.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "common/base/ids.h"
+#include "common/base/mutex.h"
+
+namespace nova {
+
+class SequenceTracker {
+ public:
+  static constexpr uint64_t kWindow = 1 << 16;
+
+  explicit SequenceTracker(SequenceNumber last) : last_(last), stable_(last), finished_(new std::atomic<uint64_t>[kWindow]()) {}
+
+  // The next number; 0 when kWindow numbers are unfinished: the caller answers Busy.
+  SequenceNumber Take() {
+    SequenceNumber last = last_.load(std::memory_order_relaxed);
+    do {
+      if (last - stable_.load(std::memory_order_acquire) >= kWindow) return 0;
+    } while (!last_.compare_exchange_weak(last, last + 1, std::memory_order_seq_cst));
+    return last + 1;
+  }
+  void Finish(SequenceNumber seq);
+
+  SequenceNumber last() const { return last_.load(std::memory_order_seq_cst); }
+  SequenceNumber stable() const { return stable_.load(std::memory_order_acquire); }
+  // Runs `fn` once stable() >= seq: now, or on the thread that finishes the number that was missing.
+  void WhenStable(SequenceNumber seq, absl::AnyInvocable<void()> fn);
+
+ private:
+  void Advance();
+  void RunWaiters();
+
+  std::atomic<SequenceNumber> last_;
+  std::atomic<SequenceNumber> stable_;
+  std::unique_ptr<std::atomic<uint64_t>[]> finished_;  // [n % kWindow] = n once n is finished
+  std::atomic<int> waiting_{0};
+  Mutex mu_;
+  std::vector<std::pair<SequenceNumber, absl::AnyInvocable<void()>>> waiters_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace nova

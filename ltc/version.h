@@ -1,0 +1,97 @@
+// Version: the tables of a range at one moment, immutable; an ordered list of sorted runs with a level tag (M5), newest first.
+//
+// Level0 has one run a flushed round, ordered by round number; each deeper level is one run. Tables of a run do not overlap.
+//
+// Thread safety: immutable; TableHandle: all methods.   Ownership: a Version holds its tables; a table's files are handed to
+// `garbage` when the table was dropped by an acknowledged edit and its last reference went (M2).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/sstable/table_reader.h"
+#include "ltc/memtable.h"
+
+namespace nova {
+
+using GarbageSink = std::function<void(const TableInfo&)>;
+
+// A table and, once loaded, its reader.
+class TableHandle {
+ public:
+  TableHandle(TableInfo info, std::shared_ptr<const TableReader> reader, GarbageSink garbage)
+      : info_(std::move(info)), garbage_(std::move(garbage)), reader_(std::move(reader)) {}
+  ~TableHandle();
+  const TableInfo& info() const { return info_; }
+  std::string_view smallest_key() const { return StoredKeyOf(info_.smallest); }
+  std::string_view largest_key() const { return StoredKeyOf(info_.largest); }
+  std::shared_ptr<const TableReader> reader() const;
+  void SetReader(std::shared_ptr<const TableReader> reader);
+  void MarkDropped() { dropped_.store(true); }  // an acknowledged edit dropped it
+
+ private:
+  const TableInfo info_;
+  const GarbageSink garbage_;
+  std::atomic<bool> dropped_{false};
+  mutable Mutex mu_;
+  std::shared_ptr<const TableReader> reader_ ABSL_GUARDED_BY(mu_);
+};
+using TableRef = std::shared_ptr<TableHandle>;
+
+struct Run {
+  int level = 0;
+  uint64_t order = 0;            // Level0: the round number; else 0
+  std::vector<TableRef> tables;  // by smallest key
+  uint64_t bytes() const;
+  // The table whose bounds hold the key; null: none.
+  TableHandle* Find(std::string_view stored_key) const;
+  // Index of the first table whose largest key is >= stored_key.
+  size_t FirstNotBefore(std::string_view stored_key) const;
+};
+
+inline constexpr int kLevels = 7;
+
+// What one flush, compaction or open changes. Encoded in the manifest (docs/formats.md).
+struct VersionEdit {
+  struct Add {
+    int level = 0;
+    uint64_t order = 0;
+    TableInfo table;
+    std::shared_ptr<const TableReader> reader;  // not encoded: in hand after a flush or compaction
+  };
+  std::vector<Add> adds;
+  std::vector<Uuid> drops;
+  std::vector<MemTableId> done;       // M3: memtables whose entries replay must skip
+  MemTableId done_below;              // and every id below this one
+  SequenceNumber seq_reserved = 0;    // K1; 0: unchanged
+
+  std::string Encode() const;
+  static StatusOr<VersionEdit> Decode(std::string_view bytes);
+};
+
+class Version {
+ public:
+  const std::vector<Run>& runs() const { return runs_; }  // newest first
+  int Level0Runs() const;
+  uint64_t LevelBytes(int level) const;
+  const Run* LevelRun(int level) const;  // of a level >= 1; null when empty
+  size_t TableCount() const;
+  uint64_t TotalBytes() const;
+
+  // The version after `edit`. DataLoss: the edit drops what is not there, or makes a run overlap.
+  StatusOr<std::shared_ptr<const Version>> Apply(const VersionEdit& edit, const GarbageSink& garbage) const;
+  // One edit that makes this version from nothing.
+  VersionEdit Snapshot() const;
+  // True if a run of a level deeper than `level` holds keys in [smallest, largest] (stored keys).
+  bool OverlapsDeeper(int level, std::string_view smallest, std::string_view largest) const;
+
+ private:
+  std::vector<Run> runs_;
+};
+
+}  // namespace nova

@@ -1,0 +1,248 @@
+// A range over local storage against a std::map: random operations, reopening, random options.
+#include "ltc/range.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <map>
+
+#include "common/base/coding.h"
+#include "common/base/thread.h"
+#include "ltc/local_storage.h"
+#include "tests/ltc/manual_executor.h"
+
+namespace nova {
+namespace {
+
+using Model = std::map<std::string, std::string>;
+
+// One range on a directory of its own; background work on a thread.
+class LocalRange {
+ public:
+  explicit LocalRange(const RangeOptions& options, std::string lower = "", std::string upper = "")
+      : options_(options), lower_(std::move(lower)), upper_(std::move(upper)), arenas_(64 << 20), cache_(1 << 20) {
+    char dir[] = "/tmp/nova-range-XXXXXX";
+    directory_ = mkdtemp(dir);
+    disk_ = std::move(OpenPosixDisk(directory_)).value();
+    store_ = NewLocalSstableStore(disk_.get());
+    storage_ = std::make_unique<LocalManifestStorage>(disk_.get());
+    services_.store = store_.get();
+    services_.cache = &cache_;
+    services_.arenas = &arenas_;
+    services_.memtable_limit_bytes = 256 << 20;
+    services_.executors = {&executor_};
+    services_.place = [](uint64_t) { return Placement{}; };
+    services_.garbage = [this](const TableInfo& t) { store_->DeleteTable(t); };
+    services_.work = [](RangeId) {};
+    services_.lost = [](RangeId, Status s) { ADD_FAILURE() << "lost: " << s; };
+    services_.run_blocking = [](std::function<void()> fn) { fn(); };
+    Open();
+  }
+  ~LocalRange() {
+    Close();
+    std::filesystem::remove_all(directory_);
+  }
+
+  void Open() {
+    RangeRecord record;
+    record.id = RangeId(1);
+    record.epoch = Epoch(++epoch_);
+    record.lower = lower_;
+    record.upper = upper_;
+    auto edits = storage_->ReadInstalled();
+    ASSERT_TRUE(edits.ok()) << edits.status();
+    auto range = Range::Recover(record, options_, &services_, storage_.get(), *edits, {});
+    ASSERT_TRUE(range.ok()) << range.status();
+    range_ = *std::move(range);
+    ASSERT_TRUE(storage_->Install(range_->manifest_group()).ok());
+    range_->Activate(NewNullLog());
+    stop_ = false;
+    background_ = std::make_unique<Thread>("background", [this] {
+      while (!stop_) {
+        const bool flushed = range_->FlushOne();
+        if (!range_->CompactOne() && !flushed) SleepFor(100 * kMicrosecond);
+      }
+    });
+  }
+  void Close() {
+    stop_ = true;
+    background_->Join();
+    range_->StopWrites();
+    ASSERT_TRUE(range_->FlushAll(Now() + 60 * kSecond).ok());
+    while (executor_.RunOnce()) {
+    }
+    range_ = nullptr;
+  }
+
+  Outcome Write(ValueType type, std::string_view key, std::string_view value) {
+    std::optional<Outcome> outcome;
+    range_->Write(&executor_, {type, key, value, 0, 0, Now() + 60 * kSecond}, [&](Outcome o) { outcome = o; });
+    executor_.RunUntil([&] { return outcome.has_value(); });
+    return *outcome;
+  }
+  std::optional<std::string> Get(std::string_view key) {
+    bool done = false;
+    std::optional<std::string> value;
+    range_->Get(&executor_, key, Now() + 60 * kSecond, [&](Outcome o, std::string_view v) {
+      done = true;
+      if (o == Outcome::kOk) value = std::string(v);
+      EXPECT_TRUE(o == Outcome::kOk || o == Outcome::kNotFound) << OutcomeName(o);
+    });
+    executor_.RunUntil([&] { return done; });
+    return value;
+  }
+  std::vector<std::pair<std::string, std::string>> Scan(std::string from, uint32_t limit) {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (bool more = true; more && all.size() < limit;) {
+      bool done = false;
+      ScanPage page;
+      range_->Scan(&executor_, {from, "", limit - static_cast<uint32_t>(all.size()), Now() + 60 * kSecond},
+                   [&](Outcome o, ScanPage p) {
+                     EXPECT_EQ(o, Outcome::kOk) << OutcomeName(o);
+                     page = std::move(p);
+                     done = true;
+                   });
+      executor_.RunUntil([&] { return done; });
+      std::string_view in = page.entries;
+      std::string key, value;
+      while (!in.empty()) {
+        EXPECT_TRUE(GetLengthPrefixed(&in, &key) && GetLengthPrefixed(&in, &value));
+        all.emplace_back(key, value);
+      }
+      more = page.more;
+      if (more) from = all.back().first + '\0';
+    }
+    return all;
+  }
+  Range* range() { return range_.get(); }
+  ManualExecutor* executor() { return &executor_; }
+
+ private:
+  const RangeOptions options_;
+  const std::string lower_, upper_;
+  std::string directory_;
+  std::unique_ptr<Disk> disk_;
+  std::unique_ptr<SstableStore> store_;
+  std::unique_ptr<LocalManifestStorage> storage_;
+  ArenaPool arenas_;
+  BlockCache cache_;
+  ManualExecutor executor_;
+  RangeServices services_;
+  std::shared_ptr<Range> range_;
+  std::unique_ptr<Thread> background_;
+  std::atomic<bool> stop_{false};
+  uint64_t epoch_ = 0;
+};
+
+RangeOptions SmallOptions(Random* random) {
+  RangeOptions o;
+  o.memtable_size_bytes = 8 << 10 << random->Uniform(4);
+  o.active_memtables = 1 + static_cast<int>(random->Uniform(3));
+  o.max_rounds = 2 + static_cast<int>(random->Uniform(5));
+  o.scan_page_bytes = 256 << random->Uniform(8);
+  o.compaction.level0_runs_trigger = 1 + static_cast<int>(random->Uniform(4));
+  o.compaction.level1_bytes = 32 << 10 << random->Uniform(3);
+  o.compaction.level_multiplier = 2 + static_cast<int>(random->Uniform(4));
+  o.compaction.table_size_bytes = 4 << 10 << random->Uniform(4);
+  o.table.block_size_bytes = 256 << random->Uniform(5);
+  return o;
+}
+
+std::string KeyOf(uint64_t n) {
+  char key[24];
+  std::snprintf(key, sizeof(key), "%cuser%06llu", '\0', static_cast<unsigned long long>(n));
+  return std::string(key, 11);
+}
+
+void ExpectSame(const Model& model, LocalRange* range, Random* random, uint64_t keys) {
+  const std::string from = KeyOf(random->Uniform(keys));
+  const auto limit = static_cast<uint32_t>(1 + random->Uniform(50));
+  const auto scanned = range->Scan(from, limit);
+  auto it = model.lower_bound(from);
+  for (const auto& [key, value] : scanned) {
+    ASSERT_NE(it, model.end());
+    ASSERT_EQ(key, it->first);
+    ASSERT_EQ(value, it->second);
+    ++it;
+  }
+  if (scanned.size() < limit) {
+    ASSERT_EQ(it, model.end());
+  }
+}
+
+class RangeModelTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
+  Random random(static_cast<uint64_t>(GetParam()));
+  Model model;
+  LocalRange range(SmallOptions(&random));
+  const uint64_t keys = 50 + random.Uniform(2000);
+  for (int i = 0; i < 6000; ++i) {
+    const std::string key = KeyOf(random.Uniform(keys));
+    const uint64_t dice = random.Uniform(100);
+    if (dice < 55) {
+      const std::string value(random.Uniform(random.OneIn(50) ? 20'000 : 300), static_cast<char>('a' + random.Uniform(26)));
+      ASSERT_EQ(range.Write(ValueType::kPut, key, value), Outcome::kOk);
+      model[key] = value;
+    } else if (dice < 70) {
+      ASSERT_EQ(range.Write(ValueType::kDelete, key, ""), Outcome::kOk);
+      model.erase(key);
+    } else if (dice < 97) {
+      const auto value = range.Get(key);
+      const auto it = model.find(key);
+      ASSERT_EQ(value.has_value(), it != model.end()) << "seed " << GetParam() << " step " << i;
+      ASSERT_TRUE(!value || *value == it->second) << "seed " << GetParam() << " step " << i;
+    } else {
+      ASSERT_NO_FATAL_FAILURE(ExpectSame(model, &range, &random, keys)) << "seed " << GetParam() << " step " << i;
+    }
+    if (random.OneIn(1500)) {
+      range.Close();
+      ASSERT_NO_FATAL_FAILURE(range.Open());
+    }
+  }
+  const auto all = range.Scan("", 1'000'000);
+  EXPECT_EQ(Model(all.begin(), all.end()), model) << "seed " << GetParam();
+  EXPECT_EQ(all.size(), model.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RangeModelTest, ::testing::Range(1, 13));
+
+TEST(RangeTest, WritesAfterStopWritesAreNotOwner) {
+  LocalRange range(RangeOptions{});
+  EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(1), "x"), Outcome::kOk);
+  range.range()->StopWrites();
+  EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(1), "y"), Outcome::kNotOwner);
+  EXPECT_EQ(range.Get(KeyOf(1)), "x");
+}
+
+TEST(RangeTest, OversizedValueWritesNothing) {
+  RangeOptions options;
+  options.max_value_bytes = 1000;
+  LocalRange range(options);
+  EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(1), std::string(1001, 'x')), Outcome::kInvalidArgument);
+  EXPECT_EQ(range.Get(KeyOf(1)), std::nullopt);
+  EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(1), std::string(1000, 'x')), Outcome::kOk);
+}
+
+TEST(RangeTest, ScanSeesWhatWasAcknowledgedBeforeIt) {
+  LocalRange range(RangeOptions{});
+  for (uint64_t i = 0; i < 100; ++i) ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i), "v"), Outcome::kOk);
+  EXPECT_EQ(range.Scan(KeyOf(0), 1000).size(), 100u);
+  EXPECT_EQ(range.Scan(KeyOf(95), 3).size(), 3u);
+}
+
+TEST(RangeTest, ValueLargerThanAMemtableIsKept) {
+  RangeOptions options;
+  options.memtable_size_bytes = 64 << 10;
+  options.max_value_bytes = 16 << 20;
+  LocalRange range(options);
+  const std::string big(5 << 20, 'b');
+  ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(1), big), Outcome::kOk);
+  for (uint64_t i = 2; i < 200; ++i) ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i), std::string(2000, 's')), Outcome::kOk);
+  EXPECT_EQ(range.Get(KeyOf(1)), big);
+  EXPECT_EQ(range.Scan(KeyOf(1), 1)[0].second, big);
+}
+
+}  // namespace
+}  // namespace nova
