@@ -7,9 +7,17 @@
 //   /stocs/<stoc id>    {store uuid, name}: given once, at format time
 //   /ranges/<range id>  RangeRecord, every change a compare-and-set
 //   /epochs/...         counters: incarnation, stoc id, range id
+//
+// NodeInfo and RangeRecord in bytes; lp = length-prefixed, numbers are varint64 unless said otherwise:
+//   node   = u8 format 1 | lp name | u8 role | incarnation | lp address | lp host | stoc id | fixed64 store hi, lo |
+//            lp metrics address | u8 draining | fixed32 crc32c of all before
+//   range  = u8 format 1 | id | lp lower | lp upper | epoch | u8 state | lp owner | owner incarnation | u8 released |
+//            fixed64 manifest hi, lo | n, n StoC ids | n groups of {id | n, n of {StoC id, incarnation}} | last group |
+//            fixed32 crc32c of all before
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -30,6 +38,8 @@ struct NodeInfo {
   bool draining = false;
   bool operator==(const NodeInfo&) const = default;
 };
+std::string EncodeNodeInfo(const NodeInfo& node);
+StatusOr<NodeInfo> DecodeNodeInfo(std::string_view data);  // DataLoss: malformed
 
 struct LogMember {
   StocId stoc;

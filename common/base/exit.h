@@ -1,0 +1,22 @@
+// ExitWithError: how a program ends on bad flags, bad input or what it cannot start without: one line, exit code 2.
+//
+// For files with a main; libraries return a Status.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <string_view>
+
+namespace nova {
+
+inline constexpr int kExitBadInput = 2;
+
+// Ends the process at once: nothing is torn down, so it may be called while threads run.
+[[noreturn]] inline void ExitWithError(std::string_view text) {
+  std::fprintf(stderr, "error: %.*s\n", static_cast<int>(text.size()), text.data());
+  std::fflush(nullptr);
+  _exit(kExitBadInput);
+}
+
+}  // namespace nova

@@ -1,0 +1,119 @@
+// MemoryConfig: a ConfigStore's znodes in memory, shared by any number of sessions. For one process, and for simulations:
+// sessions that expire by command or because they were cut off for too long (virtual time counts), lost and late replies.
+//
+//   MemoryConfig config({.session_timeout_ns = 2 * kSecond});
+//   std::unique_ptr<MemorySession> a = config.NewSession();
+//
+// Thread safety: all methods from any thread.   Ownership: the MemoryConfig outlives its sessions.
+// Errors: as ConfigStore. While a session is cut off its calls wait, for up to the session timeout.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/base/random.h"
+#include "common/base/thread.h"
+#include "common/config/config_store.h"
+#include "common/config/config_tree.h"
+
+namespace nova {
+
+struct MemoryConfigOptions {
+  Nanos session_timeout_ns = 4 * kSecond;
+  Nanos max_delay_ns = 0;          // every request, and every reply, takes a random time up to this
+  uint32_t lost_reply_one_in = 0;  // 1 in n writes is answered Unknown: half of those are applied. 0: none
+};
+
+class MemorySession;
+
+class MemoryConfig {
+ public:
+  // Makes `tree` durable before the change that led to it is answered or seen; an error refuses the change.
+  using Persist = std::function<Status(const ConfigTree& tree)>;
+
+  explicit MemoryConfig(MemoryConfigOptions options = {}, ConfigTree tree = {}, Persist persist = nullptr);
+  ~MemoryConfig();
+  MemoryConfig(const MemoryConfig&) = delete;
+  MemoryConfig& operator=(const MemoryConfig&) = delete;
+
+  std::unique_ptr<MemorySession> NewSession();
+  void set_faults(Nanos max_delay_ns, uint32_t lost_reply_one_in);
+
+ private:
+  friend class MemorySession;
+  struct Session {
+    bool expired = false;    // as the server sees it
+    bool reachable = true;
+    Nanos cut_off_ns = 0;    // since when it is not reachable
+    int lose_replies = 0;
+    int lose_requests = 0;
+  };
+  struct Watcher {
+    ConfigTree::SessionId session;
+    std::function<void()> changed;
+  };
+
+  void RunKeeper();
+  void ExpireLocked(ConfigTree::SessionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NotifyLocked(const std::vector<std::string>& changed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Status ApplyLocked(const std::vector<ConfigOp>& ops, ConfigTree::SessionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Nanos RandomDelay();
+
+  const Persist persist_;
+  const Nanos session_timeout_ns_;
+  Mutex mu_;
+  CondVar changed_;
+  Nanos max_delay_ns_ ABSL_GUARDED_BY(mu_);
+  uint32_t lost_reply_one_in_ ABSL_GUARDED_BY(mu_);
+  ConfigTree tree_ ABSL_GUARDED_BY(mu_);
+  Random random_ ABSL_GUARDED_BY(mu_);
+  ConfigTree::SessionId last_session_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<ConfigTree::SessionId, Session> sessions_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::vector<Watcher>> watchers_ ABSL_GUARDED_BY(mu_);
+  std::deque<Watcher> due_ ABSL_GUARDED_BY(mu_);  // bounded by the watches that were set
+  ConfigTree::SessionId delivering_ ABSL_GUARDED_BY(mu_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::unique_ptr<Thread> keeper_;  // ends sessions that were cut off too long, delivers watches
+};
+
+class MemorySession : public ConfigStore {
+ public:
+  ~MemorySession() override;
+
+  StatusOr<Znode> Get(const std::string& path) override;
+  StatusOr<std::vector<std::string>> Children(const std::string& path) override;
+  Status Create(const std::string& path, const std::string& data, bool ephemeral) override;
+  Status Set(const std::string& path, const std::string& data, int64_t version) override;
+  Status Delete(const std::string& path, int64_t version) override;
+  Status Multi(const std::vector<ConfigOp>& ops) override;
+  Status Sync() override;
+  void Watch(const std::string& path, std::function<void()> changed) override;
+  SessionState session_state() const override;
+  Nanos session_timeout_ns() const override { return config_->session_timeout_ns_; }
+  Nanos last_answered_send_ns() const override;
+
+  // Faults.
+  void Expire();                  // the server ends the session now; this side learns it at its next contact
+  void SetReachable(bool on);     // false: cut off; after the session timeout the server expires the session
+  void LoseReplies(int n);        // the next n writes are applied and answered Unknown
+  void LoseRequests(int n);       // the next n writes are not applied and answered Unknown
+
+ private:
+  friend class MemoryConfig;
+  MemorySession(MemoryConfig* config, ConfigTree::SessionId id) : config_(config), id_(id) {}
+  // One round trip: `serve` runs under the lock, at the server.
+  Status RoundTrip(bool write, const std::function<Status()>& serve);
+  Status Write(const std::vector<ConfigOp>& ops);
+
+  MemoryConfig* const config_;
+  const ConfigTree::SessionId id_;
+  Nanos last_answered_send_ns_ = 0;  // under config_->mu_
+};
+
+}  // namespace nova

@@ -1,0 +1,386 @@
+#include "coordinator/cluster_state.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_join.h"
+
+namespace nova {
+namespace {
+
+Nanos Stretched(const ClusterOptions& options, Nanos lease_ns) {
+  return lease_ns + static_cast<Nanos>(static_cast<double>(lease_ns) * options.clock_rate_error) + options.lease_margin_ns;
+}
+
+// C2: when every lease that an earlier coordinator granted has ended.
+Nanos EarlierLeasesEnd(const ClusterOptions& options, const ClusterState& state) {
+  if (options.off.c2_wait) return 0;
+  return state.elected_ns + Stretched(options, std::max(state.longest_lease_ns, options.lease_ns));
+}
+
+bool HasFreshLease(const ClusterOptions& options, const ClusterState& state, Incarnation incarnation, Nanos now) {
+  const auto it = state.leases.find(incarnation);
+  return it != state.leases.end() && it->second.heard_ns + options.lease_ns > now;
+}
+
+class Stepper {
+ public:
+  Stepper(const ClusterOptions& options, ClusterState* state, Nanos now) : options_(options), s_(*state), now_(now) {}
+
+  void operator()(const ElectedEvent& e) {
+    s_ = ClusterState{};
+    s_.coord_epoch = e.coord_epoch;
+    s_.elected_ns = now_;
+    s_.longest_lease_ns = e.longest_lease_ns;
+    s_.stocs_version = e.coord_epoch.value() << 32;
+  }
+
+  void operator()(const AuthorityEvent& e) { s_.authority_until_ns = e.until_ns; }
+
+  void operator()(const NodeSeenEvent& e) {
+    const auto [it, added] = s_.nodes.try_emplace(e.node.name, e.node);
+    if (!added && it->second == e.node) return;
+    const Incarnation before = it->second.incarnation;
+    it->second = e.node;
+    NodeChanged(e.node.name, before);
+    if (before != e.node.incarnation) NodeChanged(e.node.name, e.node.incarnation);
+  }
+
+  void operator()(const NodeGoneEvent& e) {
+    const auto it = s_.nodes.find(e.name);
+    if (it == s_.nodes.end()) return;
+    const Incarnation incarnation = it->second.incarnation;
+    s_.nodes.erase(it);
+    s_.reports.erase(e.name);
+    NodeChanged(e.name, incarnation);
+  }
+
+  void operator()(const RangeReadEvent& e) {
+    const auto it = s_.ranges.find(e.record.id);
+    if (it == s_.ranges.end()) {
+      ClusterState::Range& range = s_.ranges[e.record.id];
+      // Who moved it, and when, is not known: R5's wait is that of C2. Its first owner has nobody to wait for.
+      range.old_lease_ends_ns = e.record.epoch.value() <= 1 ? 0 : EarlierLeasesEnd(options_, s_);
+      SetRecord(&range, e.record);
+      return;
+    }
+    ClusterState::Range& range = it->second;
+    if (e.record.version <= range.record.version) return;
+    if (e.record.epoch > range.record.epoch) {
+      range.old_lease_ends_ns = std::max(range.old_lease_ends_ns, EarlierLeasesEnd(options_, s_));
+    }
+    SetRecord(&range, e.record);
+  }
+
+  void operator()(const RangeGoneEvent& e) {
+    const auto it = s_.ranges.find(e.range);
+    if (it == s_.ranges.end()) return;
+    DisownRange(it->second);
+    s_.ranges.erase(it);
+    s_.changed_ranges.insert(e.range);
+  }
+
+  void operator()(const AssignDoneEvent& e) {
+    const auto it = s_.ranges.find(e.range);
+    if (it == s_.ranges.end()) return;
+    ClusterState::Range& range = it->second;
+    DisownRange(range);
+    range.moving = false;
+    range.moving_to = Incarnation();
+    if (e.record.has_value() && e.record->version > range.record.version) {
+      Replace(&range, *e.record);
+    }
+    OwnRange(range);
+  }
+
+  void operator()(const HeartbeatEvent& e) { out_.answer = Answer(e); }
+
+  void operator()(const TickEvent&) {
+    RefreshStocs();
+    MoveRanges();
+    ForgetEndedLeases();
+  }
+
+  ClusterDecisions Take() { return std::move(out_); }
+
+ private:
+  HeartbeatAnswer Answer(const HeartbeatEvent& e) {
+    HeartbeatAnswer answer;
+    answer.stocs_version = s_.stocs_version;
+    const auto node = s_.nodes.find(e.name);
+    if (node == s_.nodes.end() || node->second.incarnation < e.incarnation) return answer;
+    if (node->second.incarnation > e.incarnation) {
+      answer.standing = Standing::kSuperseded;
+      return answer;
+    }
+    answer.standing = Standing::kRegistered;
+    TakeReport(e);
+    if (e.stocs_version != s_.stocs_version) answer.stocs = s_.live_stocs;
+    if (now_ >= s_.authority_until_ns) return answer;  // C3: no grant without a session
+    ClusterState::Lease& lease = s_.leases[e.incarnation];
+    lease.name = e.name;
+    lease.heard_ns = now_;
+    lease.ends_ns = std::max(lease.ends_ns, now_ + Stretched(options_, options_.lease_ns));
+    answer.lease_ns = options_.lease_ns;
+    if (node->second.role != Role::kLtc) return answer;
+    if (s_.first_ltc_heard_ns == 0) s_.first_ltc_heard_ns = now_;
+    AddExclusions(e, lease, &answer);
+    AddAssignments(e.incarnation, &answer);
+    if (node->second.draining) AddReleases(e.incarnation, &answer);
+    return answer;
+  }
+
+  void NodeChanged(const std::string& name, Incarnation incarnation) {
+    s_.changed_nodes.insert(name);
+    const auto owned = s_.owned.find(incarnation);
+    if (owned != s_.owned.end()) s_.changed_ranges.insert(owned->second.begin(), owned->second.end());
+  }
+
+  Incarnation HolderOf(const ClusterState::Range& range) const {
+    return range.moving ? range.moving_to : range.record.owner_incarnation;
+  }
+  void DisownRange(const ClusterState::Range& range) {
+    const auto it = s_.owned.find(HolderOf(range));
+    if (it == s_.owned.end()) return;
+    it->second.erase(range.record.id);
+    if (it->second.empty()) s_.owned.erase(it);
+  }
+  void OwnRange(const ClusterState::Range& range) {
+    const Incarnation holder = HolderOf(range);
+    if (holder != Incarnation()) s_.owned[holder].insert(range.record.id);
+  }
+  void SetRecord(ClusterState::Range* range, const RangeRecord& record) {
+    DisownRange(*range);
+    Replace(range, record);
+    OwnRange(*range);
+  }
+  void Replace(ClusterState::Range* range, const RangeRecord& record) {
+    const RangeRecord& before = range->record;
+    if (record.epoch > before.epoch) {
+      if (!before.released && before.owner_incarnation != Incarnation()) {
+        ClusterState::Lease& lease = s_.leases[before.owner_incarnation];
+        lease.name = before.owner;
+        lease.taken[before.id] = before.epoch;
+      }
+      range->load = RangeLoad{};
+    }
+    range->record = record;
+    s_.changed_ranges.insert(record.id);
+  }
+
+  void TakeReport(const HeartbeatEvent& e) {
+    s_.reports[e.name] = e.report;
+    for (const RangeLoad& load : e.report.ranges) {
+      const auto it = s_.ranges.find(load.range);
+      if (it == s_.ranges.end()) continue;
+      const RangeRecord& record = it->second.record;
+      if (record.owner_incarnation == e.incarnation && record.epoch == load.epoch) it->second.load = load;
+    }
+  }
+
+  void AddExclusions(const HeartbeatEvent& e, const ClusterState::Lease& lease, HeartbeatAnswer* answer) {
+    std::map<RangeId, Epoch> excluded = lease.taken;
+    for (const RangeLoad& load : e.report.ranges) {
+      const auto it = s_.ranges.find(load.range);
+      if (it == s_.ranges.end()) continue;
+      const RangeRecord& record = it->second.record;
+      const bool others = record.epoch == load.epoch && record.owner_incarnation != e.incarnation && !record.released;
+      if (record.epoch <= load.epoch && !others) continue;
+      Epoch& epoch = excluded[load.range];
+      epoch = std::max(epoch, load.epoch);
+    }
+    answer->excluded.assign(excluded.begin(), excluded.end());
+  }
+
+  void AddAssignments(Incarnation incarnation, HeartbeatAnswer* answer) {
+    const auto owned = s_.owned.find(incarnation);
+    if (owned == s_.owned.end()) return;
+    for (const RangeId id : owned->second) {
+      const ClusterState::Range& range = s_.ranges.at(id);
+      if (range.moving || range.record.state != RangeState::kSealing || range.record.released) continue;
+      answer->assigned.push_back({range.record, std::max<Nanos>(0, range.old_lease_ends_ns - now_)});
+    }
+  }
+
+  void AddReleases(Incarnation incarnation, HeartbeatAnswer* answer) {
+    const auto owned = s_.owned.find(incarnation);
+    if (owned == s_.owned.end() || Candidates().empty()) return;
+    for (const RangeId id : owned->second) {
+      if (answer->release.size() >= options_.releases_at_once) return;
+      const ClusterState::Range& range = s_.ranges.at(id);
+      if (range.moving || range.record.state != RangeState::kOpen || range.record.released) continue;
+      answer->release.emplace_back(id, range.record.epoch);
+    }
+  }
+
+  struct Candidate {
+    const NodeInfo* node;
+    size_t ranges;
+  };
+  // LTCs that may be given ranges, by name.
+  std::vector<Candidate> Candidates() const {
+    std::vector<Candidate> found;
+    for (const auto& [name, node] : s_.nodes) {
+      if (node.role != Role::kLtc || node.draining || !HasFreshLease(options_, s_, node.incarnation, now_)) continue;
+      const auto owned = s_.owned.find(node.incarnation);
+      found.push_back({&node, owned == s_.owned.end() ? 0 : owned->second.size()});
+    }
+    return found;
+  }
+
+  bool MayMove(const ClusterState::Range& range) const {
+    const RangeRecord& record = range.record;
+    if (range.moving) return false;
+    if (record.released) return true;
+    if (record.owner_incarnation == Incarnation()) {
+      return s_.first_ltc_heard_ns != 0 && now_ >= s_.first_ltc_heard_ns + options_.settle_ns;
+    }
+    if (options_.off.c3_lease_wait) {
+      const auto lease = s_.leases.find(record.owner_incarnation);
+      return lease != s_.leases.end() && lease->second.heard_ns + options_.lease_ns / 2 < now_;
+    }
+    return LeaseEnds(options_, s_, record.owner_incarnation) <= now_;
+  }
+
+  void MoveRanges() {
+    if (now_ >= s_.authority_until_ns) return;
+    std::vector<Candidate> candidates = Candidates();
+    if (candidates.empty()) return;
+    for (auto& [id, range] : s_.ranges) {
+      if (!MayMove(range)) continue;
+      const auto least = std::min_element(candidates.begin(), candidates.end(),
+                                          [](const Candidate& a, const Candidate& b) { return a.ranges < b.ranges; });
+      RangeMove move{range.record, range.record};
+      if (!options_.off.r1_epoch) move.after.epoch = Epoch(range.record.epoch.value() + 1);
+      move.after.state = RangeState::kSealing;
+      move.after.owner = least->node->name;
+      move.after.owner_incarnation = least->node->incarnation;
+      move.after.released = false;
+      DisownRange(range);
+      range.moving = true;
+      range.moving_to = least->node->incarnation;
+      OwnRange(range);
+      ++least->ranges;
+      out_.moves.push_back(std::move(move));
+    }
+  }
+
+  void RefreshStocs() {
+    std::vector<NodeInfo> live;
+    for (const auto& [name, node] : s_.nodes) {
+      if (node.role == Role::kStoc && HasFreshLease(options_, s_, node.incarnation, now_)) live.push_back(node);
+    }
+    if (live == s_.live_stocs) return;
+    s_.live_stocs = std::move(live);
+    ++s_.stocs_version;
+  }
+
+  void ForgetEndedLeases() {
+    for (auto it = s_.leases.begin(); it != s_.leases.end();) {
+      const auto node = s_.nodes.find(it->second.name);
+      const bool registered = node != s_.nodes.end() && node->second.incarnation == it->first;
+      const bool needed = registered || s_.owned.contains(it->first) || LeaseEnds(options_, s_, it->first) > now_;
+      it = needed ? std::next(it) : s_.leases.erase(it);
+    }
+  }
+
+  const ClusterOptions& options_;
+  ClusterState& s_;
+  const Nanos now_;
+  ClusterDecisions out_;
+};
+
+}  // namespace
+
+Nanos LeaseEnds(const ClusterOptions& options, const ClusterState& state, Incarnation incarnation) {
+  const auto it = state.leases.find(incarnation);
+  const Nanos ours = it == state.leases.end() ? 0 : it->second.ends_ns;
+  return std::max(ours, EarlierLeasesEnd(options, state));
+}
+
+std::string OwnerAddress(const ClusterState& state, const RangeRecord& record) {
+  const auto it = state.nodes.find(record.owner);
+  return it != state.nodes.end() && it->second.incarnation == record.owner_incarnation ? it->second.address : "";
+}
+
+ClusterDecisions Step(const ClusterOptions& options, ClusterState* state, const ClusterEvent& event, Nanos now) {
+  Stepper stepper(options, state, now);
+  std::visit(stepper, event);
+  return stepper.Take();
+}
+
+ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& state, RangeId range, Nanos now) {
+  ForceOpenPlan plan;
+  const auto it = state.ranges.find(range);
+  if (it == state.ranges.end()) {
+    plan.report = StrCat("range ", range.value(), ": there is no such range\n");
+    return plan;
+  }
+  const RangeRecord& record = it->second.record;
+  const std::string name = StrCat("range ", range.value(), " epoch ", record.epoch.value());
+  const Nanos served_until = record.state == RangeState::kOpen && !record.released && record.owner_incarnation != Incarnation()
+                                 ? LeaseEnds(options, state, record.owner_incarnation)
+                                 : it->second.old_lease_ends_ns;
+  if (it->second.moving || served_until > now) {
+    plan.report = StrCat(name, record.state == RangeState::kOpen ? ": is open at " : ": is being moved to ", record.owner, "\n");
+    return plan;
+  }
+  std::map<StocId, const NodeInfo*> stocs;
+  for (const auto& [node_name, node] : state.nodes) {
+    if (node.role == Role::kStoc) stocs[node.stoc_id] = &node;
+  }
+  size_t manifest_alive = 0;
+  for (const StocId stoc : record.manifest.members) {
+    const bool alive = stocs.contains(stoc);
+    manifest_alive += alive;
+    if (!alive) absl::StrAppend(&plan.report, name, ": manifest copy on StoC ", stoc.value(), " is missing\n");
+  }
+  RangeRecord after = record;
+  after.log_groups.clear();
+  for (const LogGroup& group : record.log_groups) {
+    std::vector<std::string> missing;
+    for (const LogMember& m : group.members) {
+      const auto stoc = stocs.find(m.stoc);
+      const bool alive = stoc != stocs.end() &&
+                         (m.incarnation == Incarnation() || stoc->second->incarnation == m.incarnation);
+      if (!alive) missing.push_back(StrCat("StoC ", m.stoc.value(), " incarnation ", m.incarnation.value()));
+    }
+    const bool lost = missing.size() == group.members.size();
+    if (!missing.empty()) {
+      absl::StrAppend(&plan.report, name, ": log group ", group.id.value(), lost ? " is LOST: " : ": missing ",
+                      absl::StrJoin(missing, ", "), lost ? ": writes acknowledged there are gone\n" : " (others have it)\n");
+    }
+    if (!lost) after.log_groups.push_back(group);
+  }
+  if (!record.manifest.members.empty() && manifest_alive == 0) {
+    absl::StrAppend(&plan.report, name, ": no copy of the manifest is left: the range cannot be opened without one\n");
+    return plan;
+  }
+  plan.possible = true;
+  if (after.log_groups.size() == record.log_groups.size()) {
+    absl::StrAppend(&plan.report, name, ": no log group is lost; nothing to force\n");
+    return plan;
+  }
+  after.epoch = Epoch(record.epoch.value() + 1);
+  after.state = RangeState::kSealing;
+  after.owner.clear();
+  after.owner_incarnation = Incarnation();
+  after.released = false;
+  plan.move = RangeMove{record, std::move(after)};
+  return plan;
+}
+
+std::string CheckInvariants(const ClusterState& state) {
+  std::map<Incarnation, std::set<RangeId>> owned;
+  for (const auto& [id, range] : state.ranges) {
+    if (range.record.id != id) return StrCat("range ", id.value(), " holds the record of ", range.record.id.value());
+    const Incarnation holder = range.moving ? range.moving_to : range.record.owner_incarnation;
+    if (holder != Incarnation()) owned[holder].insert(id);
+  }
+  if (owned != state.owned) return "the index of owned ranges differs from the records";
+  for (const auto& [name, node] : state.nodes) {
+    if (node.name != name) return StrCat("node ", name, " holds the record of ", node.name);
+  }
+  return "";
+}
+
+}  // namespace nova

@@ -1,0 +1,154 @@
+// ClusterState: what the leading coordinator knows and decides: leases, who gets which range, which StoCs are live.
+//
+// One pure function: Step(options, state, event, now) changes the state and returns what to do; it never touches a clock, a
+// store or a network. The rules it carries are C2, C3 (the granter's side), C4, R1 and R5 of the protocol:
+//   - A lease is an incarnation's. It has ended for sure at: time of the reply + T (1 + rho) + delta; and for grants of
+//     earlier coordinators, which this one knows nothing of, at: election + longest T (1 + rho) + delta.
+//   - A range moves when it has no owner, when its owner released it in order, or when its owner's lease has ended for sure.
+//   - A move is R1: epoch + 1, SEALING, the new owner with its incarnation, groups as in the version replaced.
+//   - The epochs taken from an incarnation are named in each of its later grants as excluded, for as long as it lives.
+//   - StoC leases say where to place, nothing else.
+//
+// Thread safety: none; the service has the lock.   Ownership: a value.   Errors: none; what is unknown is reported as such.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "coordinator/cluster_types.h"
+#include "coordinator/coordinator_client.h"
+
+namespace nova {
+
+struct ClusterOptions {
+  Nanos lease_ns = 2 * kSecond;              // T
+  double clock_rate_error = 0.01;            // rho
+  Nanos lease_margin_ns = 50 * kMillisecond;  // delta
+  Nanos settle_ns = kSecond;                 // after the first LTC was heard, before ranges without owner are given out
+  uint32_t releases_at_once = 2;             // of one draining LTC
+
+  // For negative controls: a test that switches a rule off must turn red.
+  struct RulesOff {
+    bool c2_wait = false;        // owners not heard from are held for dead at once
+    bool c3_lease_wait = false;  // a range moves as soon as its owner was silent for T/2
+    bool r1_epoch = false;       // a move keeps the epoch
+  } off;
+};
+
+// Events.
+struct ElectedEvent {
+  CoordEpoch coord_epoch;
+  Nanos longest_lease_ns = 0;  // of any earlier leader
+};
+struct AuthorityEvent {
+  Nanos until_ns = 0;  // C3: no grant after it
+};
+struct NodeSeenEvent {
+  NodeInfo node;
+};
+struct NodeGoneEvent {
+  std::string name;
+};
+struct RangeReadEvent {
+  RangeRecord record;
+};
+struct RangeGoneEvent {
+  RangeId range;
+};
+struct HeartbeatEvent {
+  std::string name;
+  Incarnation incarnation;
+  uint64_t stocs_version = 0;
+  NodeReport report;
+};
+struct AssignDoneEvent {
+  RangeId range;
+  std::optional<RangeRecord> record;  // as written; none: refused, and the record as it is follows in a RangeReadEvent
+};
+struct TickEvent {};
+using ClusterEvent = std::variant<ElectedEvent, AuthorityEvent, NodeSeenEvent, NodeGoneEvent, RangeReadEvent, RangeGoneEvent,
+                                  HeartbeatEvent, AssignDoneEvent, TickEvent>;
+
+// Decisions.
+struct RangeMove {  // R1: replace exactly the version of `before`; AssignDoneEvent follows
+  RangeRecord before;
+  RangeRecord after;
+};
+enum class Standing { kUnknown, kRegistered, kSuperseded };
+struct HeartbeatAnswer {
+  Standing standing = Standing::kUnknown;
+  Nanos lease_ns = 0;
+  std::vector<std::pair<RangeId, Epoch>> excluded;
+  std::vector<std::pair<RangeId, Epoch>> release;
+  struct Assigned {
+    RangeRecord record;
+    Nanos wait_ns = 0;
+  };
+  std::vector<Assigned> assigned;
+  uint64_t stocs_version = 0;
+  std::vector<NodeInfo> stocs;  // only when the version differs from the node's
+};
+struct ClusterDecisions {
+  std::vector<RangeMove> moves;
+  std::optional<HeartbeatAnswer> answer;  // of a HeartbeatEvent
+};
+
+struct ClusterState {
+  struct Lease {
+    std::string name;
+    Nanos heard_ns = INT64_MIN / 2;  // the last heartbeat that was granted
+    Nanos ends_ns = 0;               // for sure
+    std::map<RangeId, Epoch> taken;  // moved away from this incarnation without its release
+  };
+  struct Range {
+    RangeRecord record;
+    bool moving = false;              // a RangeMove is under way
+    Incarnation moving_to;
+    Nanos old_lease_ends_ns = 0;      // R5, of the owner before this epoch's
+    RangeLoad load;                   // as last reported by the owner
+  };
+
+  CoordEpoch coord_epoch;
+  Nanos elected_ns = 0;
+  Nanos longest_lease_ns = 0;
+  Nanos authority_until_ns = 0;
+  Nanos first_ltc_heard_ns = 0;  // 0: none yet
+  std::map<std::string, NodeInfo> nodes;  // registered now
+  std::map<std::string, NodeReport> reports;
+  std::map<Incarnation, Lease> leases;
+  std::map<RangeId, Range> ranges;
+  std::map<Incarnation, std::set<RangeId>> owned;  // by the records, and by moves under way
+  uint64_t stocs_version = 0;
+  std::vector<NodeInfo> live_stocs;  // ascending names
+
+  // What routing has to know again; the service takes them out.
+  std::set<RangeId> changed_ranges;
+  std::set<std::string> changed_nodes;
+};
+
+ClusterDecisions Step(const ClusterOptions& options, ClusterState* state, const ClusterEvent& event, Nanos now);
+
+// When the lease of `incarnation` has ended for sure.
+Nanos LeaseEnds(const ClusterOptions& options, const ClusterState& state, Incarnation incarnation);
+// The address where `record` is served, empty when its owner is not registered (under that incarnation).
+std::string OwnerAddress(const ClusterState& state, const RangeRecord& record);
+
+// What `nova range force-open` would do to a range: which log groups and manifest members are missing, and the record
+// without the groups that are lost.
+struct ForceOpenPlan {
+  std::string report;
+  bool possible = false;             // false: the report says why
+  std::optional<RangeMove> move;     // none: nothing is missing
+};
+ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& state, RangeId range, Nanos now);
+
+// Empty when the state is consistent with itself; else what is wrong. Tests and debug builds.
+std::string CheckInvariants(const ClusterState& state);
+
+}  // namespace nova

@@ -1,0 +1,403 @@
+#include "coordinator/coordinator_client.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "common/base/log.h"
+#include "common/base/mutex.h"
+#include "common/base/thread.h"
+#include "coordinator/coordinator.pb.h"
+#include "coordinator/znodes.h"
+
+namespace nova {
+namespace {
+
+constexpr int kSettleTries = 100;
+constexpr Nanos kMinCallNs = kSecond;
+
+template <typename Reply, typename Request>
+StatusOr<Reply> CallMethod(ControlChannel* channel, const char* method, const Request& request, Nanos deadline_ns) {
+  NOVA_ASSIGN_OR_RETURN(const std::string bytes, channel->Call(method, request.SerializeAsString(), deadline_ns));
+  Reply reply;
+  if (!reply.ParseFromString(bytes)) return absl::InternalError(StrCat(method, ": malformed answer"));
+  return reply;
+}
+
+// A lost answer is no answer: waits a moment, so that a store that has no connection is not asked in a tight loop.
+void PauseBeforeRetry() { SleepFor(10 * kMillisecond); }
+
+class NodeSessionImpl : public NodeSession {
+ public:
+  NodeSessionImpl(ConfigStore* store, std::unique_ptr<ControlChannel> channel, NodeOptions options, NodeEvents events)
+      : store_(store), channel_(std::move(channel)), options_(std::move(options)), events_(std::move(events)) {}
+  ~NodeSessionImpl() override;
+
+  Status Join();
+
+  const NodeInfo& self() const override { return options_.node; }
+  Uuid cluster() const override { return cluster_; }
+  Nanos lease_expiry_ns() const override { return lease_expiry_ns_.load(std::memory_order_acquire); }
+  std::vector<NodeInfo> stocs() const override {
+    MutexLock lock(&mu_);
+    return stocs_;
+  }
+  std::optional<NodeInfo> FindStoc(StocId id) const override;
+  StatusOr<RangeRecord> ReadRange(RangeId id) override;
+  StatusOr<std::vector<RangeRecord>> ReadRanges() override;
+  StatusOr<RangeRecord> UpdateRange(const RangeRecord& record) override;
+
+ private:
+  Status Register();
+  void RunHeartbeats();
+  void HeartbeatOnce();
+  void TakeReply(Nanos sent_ns, const std::string& bytes);
+  void TakeStocs(uint64_t version, std::vector<NodeInfo> stocs);
+  void CheckOwnNode();
+  void Lose(const std::string& why);
+
+  ConfigStore* const store_;
+  const std::unique_ptr<ControlChannel> channel_;
+  NodeOptions options_;
+  const NodeEvents events_;
+  Uuid cluster_;
+  std::atomic<Nanos> lease_expiry_ns_{0};
+
+  mutable Mutex mu_;
+  CondVar wake_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<NodeInfo> stocs_ ABSL_GUARDED_BY(mu_);
+  std::map<StocId, NodeInfo> known_stocs_ ABSL_GUARDED_BY(mu_);
+
+  // Of the heartbeat thread.
+  CoordEpoch coord_epoch_;     // the highest seen (C1)
+  uint64_t stocs_version_ = 0;
+  bool lost_ = false;
+  std::map<std::pair<RangeId, Epoch>, Nanos> old_lease_ends_ns_;  // R5: the earliest sound bound heard so far
+
+  std::unique_ptr<Thread> thread_;
+};
+
+NodeSessionImpl::~NodeSessionImpl() {
+  {
+    MutexLock lock(&mu_);
+    stopping_ = true;
+    wake_.SignalAll();
+  }
+  if (thread_ == nullptr) return;
+  thread_->Join();
+  lease_expiry_ns_.store(0, std::memory_order_release);
+  const StatusOr<Znode> node = store_->Get(NodePath(options_.node.name));
+  if (node.ok() && node->mine) store_->Delete(NodePath(options_.node.name), node->version).IgnoreError();
+}
+
+Status NodeSessionImpl::Join() {
+  if (!IsNodeName(options_.node.name)) {
+    return absl::InvalidArgumentError(StrCat("bad node name '", options_.node.name, "': 1 to 64 letters, digits, '.', '_', '-'"));
+  }
+  NOVA_ASSIGN_OR_RETURN(cluster_, ReadClusterUuid(store_));
+  NOVA_ASSIGN_OR_RETURN(const uint64_t incarnation, store_->Increment(kIncarnationPath));
+  options_.node.incarnation = Incarnation(incarnation);
+  NOVA_RETURN_IF_ERROR(Annotate(Register(), StrCat("registering ", options_.node.name)));
+  thread_ = std::make_unique<Thread>("node.heartbeat.0", [this] { RunHeartbeats(); });
+  return OkStatus();
+}
+
+Status NodeSessionImpl::Register() {
+  const std::string path = NodePath(options_.node.name);
+  const std::string data = EncodeNodeInfo(options_.node);
+  Status last = absl::UnavailableError("no try");
+  for (int i = 0; i < kSettleTries; ++i) {
+    last = store_->Create(path, data, true);
+    if (last.ok()) return last;
+    if (!absl::IsAlreadyExists(last) && !absl::IsUnknown(last)) return last;
+    const StatusOr<Znode> there = store_->Get(path);
+    if (absl::IsNotFound(there.status())) continue;
+    NOVA_RETURN_IF_ERROR(there.status());
+    const StatusOr<NodeInfo> info = DecodeNodeInfo(there->data);
+    if (there->mine && info.ok() && info->incarnation == options_.node.incarnation) return OkStatus();  // the answer was lost
+    if (info.ok() && info->incarnation > options_.node.incarnation) {
+      return absl::FailedPreconditionError(StrCat("a later process (incarnation ", info->incarnation.value(), ") has the name"));
+    }
+    last = store_->Delete(path, there->version);  // of a former incarnation
+    if (!last.ok() && !absl::IsNotFound(last) && !absl::IsAborted(last) && !absl::IsUnknown(last)) return last;
+  }
+  return last;
+}
+
+void NodeSessionImpl::RunHeartbeats() {
+  Thread::RaisePriority();
+  Nanos next = Now();
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      while (!stopping_ && Now() < next) wake_.WaitUntil(&mu_, next);
+      if (stopping_) return;
+    }
+    next = Now() + options_.heartbeat_ns;
+    HeartbeatOnce();
+  }
+}
+
+void NodeSessionImpl::HeartbeatOnce() {
+  if (store_->session_state() == SessionState::kExpired) return Lose("its session with the configuration store has expired");
+  proto::HeartbeatRequest request;
+  request.set_name(options_.node.name);
+  request.set_incarnation(options_.node.incarnation.value());
+  request.set_stocs_version(stocs_version_);
+  if (events_.report) {
+    const NodeReport report = events_.report();
+    request.set_queue_depth(report.queue_depth);
+    request.set_disk_bytes(report.disk_bytes);
+    request.set_disk_free_bytes(report.disk_free_bytes);
+    for (const RangeLoad& load : report.ranges) {
+      proto::RangeLoad* l = request.add_ranges();
+      l->set_range(load.range.value());
+      l->set_epoch(load.epoch.value());
+      l->set_open(load.open);
+      l->set_writes(load.writes);
+      l->set_reads(load.reads);
+      l->set_bytes(load.bytes);
+    }
+  }
+  const Nanos sent = Now();  // C3: the holder counts from here, whatever the channel does
+  const StatusOr<std::string> answer =
+      channel_->Call("Heartbeat", request.SerializeAsString(), sent + std::max(kMinCallNs, options_.heartbeat_ns));
+  if (!answer.ok()) {
+    NOVA_LOG(INFO) << options_.node.name << ": heartbeat: " << answer.status().message();
+    return;
+  }
+  TakeReply(sent, *answer);
+}
+
+void NodeSessionImpl::TakeReply(Nanos sent_ns, const std::string& bytes) {
+  const Nanos received_ns = Now();
+  proto::HeartbeatReply reply;
+  if (!reply.ParseFromString(bytes)) {
+    NOVA_LOG(WARNING) << options_.node.name << ": malformed heartbeat answer";
+    return;
+  }
+  if (CoordEpoch(reply.coord_epoch()) < coord_epoch_) return;  // C1: a deposed leader
+  coord_epoch_ = CoordEpoch(reply.coord_epoch());
+  if (reply.standing() == proto::HeartbeatReply::SUPERSEDED) return Lose("a later process has its name");
+  if (reply.standing() == proto::HeartbeatReply::UNKNOWN) return CheckOwnNode();
+  // C3: what is excluded is given up before the lease that excludes it begins.
+  for (const proto::RangeEpoch& e : reply.excluded()) {
+    if (events_.excluded) events_.excluded(RangeId(e.range()), Epoch(e.epoch()));
+  }
+  if (reply.lease_ns() > 0 && reply.lease_ns() < static_cast<uint64_t>(kNever / 2)) {
+    const auto lease = static_cast<Nanos>(reply.lease_ns());
+    const Nanos expiry = sent_ns + lease - static_cast<Nanos>(static_cast<double>(lease) * options_.clock_rate_error) -
+                         options_.lease_margin_ns;
+    if (expiry > lease_expiry_ns_.load(std::memory_order_relaxed)) lease_expiry_ns_.store(expiry, std::memory_order_release);
+  }
+  if (reply.stocs_version() != stocs_version_) {
+    std::vector<NodeInfo> stocs;
+    for (const std::string& s : reply.stocs()) {
+      StatusOr<NodeInfo> info = DecodeNodeInfo(s);
+      if (info.ok()) stocs.push_back(*std::move(info));
+    }
+    TakeStocs(reply.stocs_version(), std::move(stocs));
+  }
+  std::map<std::pair<RangeId, Epoch>, Nanos> ends;
+  for (const proto::Assignment& a : reply.assigned()) {
+    StatusOr<RangeRecord> record = RangeRecord::Decode(a.record(), a.version());
+    if (!record.ok() || a.wait_ns() > static_cast<uint64_t>(kNever / 4)) {
+      NOVA_LOG(ERROR) << options_.node.name << ": malformed assignment: " << record.status().message();
+      continue;
+    }
+    const auto wait = static_cast<Nanos>(a.wait_ns());
+    Nanos end = received_ns + wait + static_cast<Nanos>(static_cast<double>(wait) * options_.clock_rate_error);
+    const std::pair<RangeId, Epoch> key{record->id, record->epoch};
+    const auto known = old_lease_ends_ns_.find(key);
+    if (known != old_lease_ends_ns_.end()) end = std::min(end, known->second);
+    ends[key] = end;
+    if (events_.assigned) events_.assigned(RangeAssignment{*std::move(record), end});
+  }
+  old_lease_ends_ns_ = std::move(ends);
+  for (const proto::RangeEpoch& e : reply.release()) {
+    if (events_.release) events_.release(RangeId(e.range()), Epoch(e.epoch()));
+  }
+}
+
+void NodeSessionImpl::TakeStocs(uint64_t version, std::vector<NodeInfo> stocs) {
+  stocs_version_ = version;
+  {
+    MutexLock lock(&mu_);
+    for (const NodeInfo& s : stocs) known_stocs_[s.stoc_id] = s;
+    if (stocs_ == stocs) return;
+    stocs_ = stocs;
+  }
+  if (events_.stocs) events_.stocs(stocs);
+}
+
+// The coordinator does not see us: it may be behind, or we may be gone.
+void NodeSessionImpl::CheckOwnNode() {
+  const StatusOr<Znode> node = store_->Get(NodePath(options_.node.name));
+  if (absl::IsNotFound(node.status()) || (node.ok() && !node->mine)) {
+    Lose("its registration is gone");
+  } else if (absl::IsUnavailable(node.status())) {
+    Lose("its session with the configuration store has expired");
+  }
+}
+
+void NodeSessionImpl::Lose(const std::string& why) {
+  if (lost_) return;
+  lost_ = true;
+  NOVA_LOG(ERROR) << options_.node.name << " (incarnation " << options_.node.incarnation.value() << ") is no longer a member: " << why;
+  if (events_.lost) events_.lost(why);
+}
+
+std::optional<NodeInfo> NodeSessionImpl::FindStoc(StocId id) const {
+  MutexLock lock(&mu_);
+  const auto it = known_stocs_.find(id);
+  if (it == known_stocs_.end()) return std::nullopt;
+  return it->second;
+}
+
+StatusOr<RangeRecord> NodeSessionImpl::ReadRange(RangeId id) {
+  NOVA_RETURN_IF_ERROR(store_->Sync());
+  NOVA_ASSIGN_OR_RETURN(const Znode node, store_->Get(RangePath(id)));
+  return RangeRecord::Decode(node.data, node.version);
+}
+
+StatusOr<std::vector<RangeRecord>> NodeSessionImpl::ReadRanges() {
+  NOVA_RETURN_IF_ERROR(store_->Sync());
+  NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, store_->Children(kRangesPath));
+  std::vector<RangeRecord> records;
+  for (const std::string& name : names) {
+    const std::string path = StrCat(kRangesPath, "/", name);
+    const StatusOr<Znode> node = store_->Get(path);
+    if (absl::IsNotFound(node.status())) continue;
+    NOVA_RETURN_IF_ERROR(node.status());
+    StatusOr<RangeRecord> record = RangeRecord::Decode(node->data, node->version);
+    if (!record.ok()) return Annotate(record.status(), path);
+    records.push_back(*std::move(record));
+  }
+  std::sort(records.begin(), records.end(), [](const RangeRecord& a, const RangeRecord& b) { return a.id < b.id; });
+  return records;
+}
+
+StatusOr<RangeRecord> NodeSessionImpl::UpdateRange(const RangeRecord& record) {
+  const std::string path = RangePath(record.id);
+  const std::string data = record.Encode();
+  RangeRecord written = record;
+  written.version = record.version + 1;
+  while (true) {
+    const Status s = store_->Set(path, data, record.version);
+    if (s.ok()) return written;
+    if (absl::IsAborted(s)) {
+      // Perhaps by an earlier try of ours whose answer was lost.
+      const StatusOr<Znode> node = store_->Get(path);
+      if (node.ok() && node->version == written.version && node->data == data) return written;
+      if (node.ok()) return s;
+    } else if (!absl::IsUnknown(s) && !absl::IsDeadlineExceeded(s)) {
+      return s;
+    }
+    if (store_->session_state() == SessionState::kExpired) {
+      return absl::UnavailableError("the session has expired; the range belongs to another process");
+    }
+    {
+      MutexLock lock(&mu_);
+      if (stopping_) return absl::UnavailableError("the node is leaving");
+    }
+    PauseBeforeRetry();
+  }
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<NodeSession>> JoinCluster(ConfigStore* store, std::unique_ptr<ControlChannel> channel,
+                                                   NodeOptions options, NodeEvents events) {
+  auto session = std::make_unique<NodeSessionImpl>(store, std::move(channel), std::move(options), std::move(events));
+  NOVA_RETURN_IF_ERROR(session->Join());
+  return std::unique_ptr<NodeSession>(std::move(session));
+}
+
+StatusOr<Uuid> ReadClusterUuid(ConfigStore* store) {
+  const StatusOr<Znode> node = store->Get(kClusterPath);
+  if (absl::IsNotFound(node.status())) return absl::UnavailableError("there is no cluster yet: start a coordinator first");
+  NOVA_RETURN_IF_ERROR(node.status());
+  NOVA_ASSIGN_OR_RETURN(const ClusterRecord record, ClusterRecord::Decode(node->data));
+  return record.uuid;
+}
+
+StatusOr<StocId> DrawStocId(ConfigStore* store, const Uuid& store_uuid, const std::string& name) {
+  NOVA_RETURN_IF_ERROR(ReadClusterUuid(store).status());
+  const std::string data = StrCat("store=", store_uuid.ToString(), "\nname=", name, "\n");
+  for (int i = 0; i < kSettleTries; ++i) {
+    NOVA_ASSIGN_OR_RETURN(const uint64_t number, store->Increment(kStocIdPath));
+    if (number > UINT32_MAX) return absl::ResourceExhaustedError("all StoC ids are used");
+    const StocId id(static_cast<uint32_t>(number));
+    const Status s = store->Create(StocPath(id), data);
+    if (s.ok()) return id;
+    if (!absl::IsUnknown(s) && !absl::IsAlreadyExists(s)) return s;  // else that id is spent: another
+    PauseBeforeRetry();
+  }
+  return absl::UnavailableError("no StoC id could be drawn");
+}
+
+CoordinatorClient::CoordinatorClient(std::unique_ptr<ControlChannel> channel) : channel_(std::move(channel)) {}
+CoordinatorClient::~CoordinatorClient() = default;
+
+Status CoordinatorClient::Refresh(Configuration* known, Nanos deadline_ns) {
+  proto::ConfigurationRequest request;
+  request.set_version(known->version);
+  NOVA_ASSIGN_OR_RETURN(const auto reply,
+                        CallMethod<proto::ConfigurationReply>(channel_.get(), "GetConfiguration", request, deadline_ns));
+  Uuid cluster;
+  if (!Uuid::Parse(reply.cluster(), &cluster)) return absl::InternalError("GetConfiguration: malformed answer");
+  if (reply.full()) {
+    known->ranges.clear();
+    known->nodes.clear();
+  }
+  for (const uint64_t id : reply.removed_ranges()) {
+    std::erase_if(known->ranges, [id](const auto& entry) { return entry.second.id == RangeId(id); });
+  }
+  for (const proto::Route& r : reply.ranges()) {
+    known->ranges[r.lower()] = RangeRoute{RangeId(r.range()), r.lower(), r.upper(), Epoch(r.epoch()), r.open(), r.address()};
+  }
+  const auto forget = [known](const std::string& name) {
+    std::erase_if(known->nodes, [&name](const NodeInfo& n) { return n.name == name; });
+  };
+  for (const std::string& name : reply.removed_nodes()) forget(name);
+  for (const std::string& bytes : reply.nodes()) {
+    NOVA_ASSIGN_OR_RETURN(NodeInfo node, DecodeNodeInfo(bytes));
+    forget(node.name);
+    known->nodes.push_back(std::move(node));
+  }
+  std::sort(known->nodes.begin(), known->nodes.end(), [](const NodeInfo& a, const NodeInfo& b) { return a.name < b.name; });
+  known->cluster = cluster;
+  known->max_value_bytes = reply.max_value_bytes();
+  known->version = reply.version();
+  return OkStatus();
+}
+
+Status CoordinatorClient::CreateRanges(const std::vector<std::string>& split_points, Nanos deadline_ns) {
+  proto::CreateRangesRequest request;
+  for (const std::string& split : split_points) request.add_split_points(split);
+  return CallMethod<proto::CreateRangesReply>(channel_.get(), "CreateRanges", request, deadline_ns).status();
+}
+
+StatusOr<std::string> CoordinatorClient::StatusText(Nanos deadline_ns) {
+  NOVA_ASSIGN_OR_RETURN(auto reply,
+                        CallMethod<proto::StatusReply>(channel_.get(), "GetStatus", proto::StatusRequest(), deadline_ns));
+  return std::move(*reply.mutable_text());
+}
+
+Status CoordinatorClient::Drain(const std::string& node, Nanos deadline_ns) {
+  proto::DrainRequest request;
+  request.set_node(node);
+  return CallMethod<proto::DrainReply>(channel_.get(), "Drain", request, deadline_ns).status();
+}
+
+Status CoordinatorClient::ForceOpen(RangeId range, bool accept_data_loss, Nanos deadline_ns, std::string* report) {
+  proto::ForceOpenRequest request;
+  request.set_range(range.value());
+  request.set_accept_data_loss(accept_data_loss);
+  NOVA_ASSIGN_OR_RETURN(const auto reply, CallMethod<proto::ForceOpenReply>(channel_.get(), "ForceOpen", request, deadline_ns));
+  *report = reply.report();
+  if (!reply.done()) return absl::FailedPreconditionError("nothing was changed");
+  return OkStatus();
+}
+
+}  // namespace nova

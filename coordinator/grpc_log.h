@@ -1,0 +1,10 @@
+// SilenceGrpcLog: gRPC writes no log lines of its own: what matters of them comes back as a Status.
+//
+// Thread safety: any thread, any number of times.
+#pragma once
+
+namespace nova {
+
+void SilenceGrpcLog();
+
+}  // namespace nova

@@ -1,0 +1,77 @@
+#include "coordinator/leader_channel.h"
+
+#include <algorithm>
+
+namespace nova {
+namespace {
+
+constexpr char kLeaderPayload[] = "nova/leader";
+constexpr Nanos kAttemptNs = kSecond;
+constexpr Nanos kMinPauseNs = 20 * kMillisecond;
+constexpr Nanos kMaxPauseNs = 200 * kMillisecond;
+
+bool TryElsewhere(const Status& s) { return absl::IsUnavailable(s) || absl::IsDeadlineExceeded(s) || absl::IsCancelled(s); }
+
+}  // namespace
+
+Status NotLeadingError(const std::string& leader) {
+  Status s = absl::FailedPreconditionError(leader.empty() ? "this coordinator does not lead"
+                                                          : StrCat("this coordinator does not lead; ", leader, " does"));
+  s.SetPayload(kLeaderPayload, absl::Cord(leader));
+  return s;
+}
+
+bool IsNotLeading(const Status& s, std::string* leader) {
+  const auto payload = s.GetPayload(kLeaderPayload);
+  if (!payload.has_value()) return false;
+  *leader = std::string(*payload);
+  return true;
+}
+
+LeaderChannel::LeaderChannel(std::vector<std::string> addresses) : addresses_(std::move(addresses)) {}
+
+StatusOr<std::string> LeaderChannel::Call(const std::string& method, const std::string& request, Nanos deadline_ns) {
+  Status last = absl::UnavailableError("no coordinator address");
+  Nanos pause_ns = kMinPauseNs;
+  while (true) {
+    std::vector<std::string> order;
+    {
+      MutexLock lock(&mu_);
+      if (!leader_.empty()) order.push_back(leader_);
+    }
+    for (const std::string& a : addresses_) {
+      if (std::find(order.begin(), order.end(), a) == order.end()) order.push_back(a);
+    }
+    // Leaders that followers name are tried next; a chain of stale names is cut after twice the coordinators.
+    const size_t max_attempts = 2 * order.size() + 1;
+    for (size_t i = 0; i < order.size() && i < max_attempts && Now() < deadline_ns; ++i) {
+      const std::string address = order[i];
+      StatusOr<std::string> answer = Attempt(address, method, request, std::min(deadline_ns, Now() + kAttemptNs));
+      std::string leader;
+      if (answer.ok() || (!TryElsewhere(answer.status()) && !IsNotLeading(answer.status(), &leader))) {
+        MutexLock lock(&mu_);
+        leader_ = address;
+        return answer;
+      }
+      last = Annotate(answer.status(), StrCat("coordinator ", address));
+      if (leader.empty()) continue;
+      const auto later = order.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+      const bool tried = std::find(order.begin(), later, leader) != later;
+      if (!tried) order.insert(later, leader);
+    }
+    Nanos pause = 0;
+    {
+      MutexLock lock(&mu_);
+      leader_.clear();
+      pause = pause_ns / 2 + static_cast<Nanos>(random_.Uniform(static_cast<uint64_t>(pause_ns)));
+    }
+    if (Now() + pause >= deadline_ns) {
+      std::string unused;
+      return IsNotLeading(last, &unused) ? absl::UnavailableError(last.message()) : last;
+    }
+    SleepFor(pause);
+    pause_ns = std::min(pause_ns * 2, kMaxPauseNs);
+  }
+}
+
+}  // namespace nova

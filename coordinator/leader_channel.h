@@ -1,0 +1,40 @@
+// LeaderChannel: the part of a ControlChannel that finds the leader among several coordinators; a transport does one attempt.
+//
+// An attempt goes to the last known leader first. A coordinator that does not lead names the one that does; one that does not
+// answer is passed over. Each attempt has at most a second, inside the caller's deadline; rounds back off, with jitter.
+//
+// Thread safety: all methods from any thread.
+// Errors: those of the called method; Unavailable or DeadlineExceeded: no leader answered in time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/base/random.h"
+#include "coordinator/coordinator_client.h"
+
+namespace nova {
+
+// The error of a coordinator that does not lead; `leader` is the address of the one that does, empty: not known.
+Status NotLeadingError(const std::string& leader);
+// True when `s` is that error; fills in *leader.
+bool IsNotLeading(const Status& s, std::string* leader);
+
+class LeaderChannel : public ControlChannel {
+ public:
+  explicit LeaderChannel(std::vector<std::string> addresses);
+  StatusOr<std::string> Call(const std::string& method, const std::string& request, Nanos deadline_ns) final;
+
+ protected:
+  virtual StatusOr<std::string> Attempt(const std::string& address, const std::string& method, const std::string& request,
+                                        Nanos deadline_ns) = 0;
+
+ private:
+  const std::vector<std::string> addresses_;
+  Mutex mu_;
+  std::string leader_ ABSL_GUARDED_BY(mu_);
+  Random random_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace nova

@@ -1,0 +1,61 @@
+// SimControlNetwork: the ControlChannel of simulations: calls a coordinator's handler in virtual time; delays, drops and
+// duplicates requests, drops answers, cuts ways.
+//
+// Thread safety: all methods from any thread (fiber).
+// Ownership:     outlives its channels; a handler's object lives until Unregister has returned.
+// Errors:        Unavailable: nobody at that address; DeadlineExceeded: dropped, or cut.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/base/random.h"
+#include "coordinator/coordinator_client.h"
+
+namespace nova {
+
+struct SimControlFaults {
+  Nanos min_delay_ns = 100 * kMicrosecond;  // one way
+  Nanos max_delay_ns = kMillisecond;
+  uint32_t drop_one_in = 0;       // of requests, and of answers; 0: none
+  uint32_t duplicate_one_in = 0;  // of requests
+};
+
+class SimControlNetwork {
+ public:
+  using Handler = std::function<StatusOr<std::string>(const std::string& method, const std::string& request)>;
+
+  explicit SimControlNetwork(SimControlFaults faults = {});
+
+  void Register(const std::string& address, Handler handler);
+  void Unregister(const std::string& address);  // waits for calls under way
+  void SetFaults(SimControlFaults faults);
+  void SetReachable(const std::string& from, const std::string& address, bool on);
+  std::unique_ptr<ControlChannel> NewChannel(std::string from, std::vector<std::string> addresses);
+
+ private:
+  friend class SimChannel;
+  struct Endpoint {
+    Handler handler;
+    int calls = 0;
+  };
+  StatusOr<std::string> Deliver(const std::string& from, const std::string& address, const std::string& method,
+                                const std::string& request, Nanos deadline_ns);
+  StatusOr<std::string> CallHandler(const std::string& address, const std::string& method, const std::string& request);
+  bool Roll(uint32_t one_in) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return one_in != 0 && random_.OneIn(one_in); }
+  Nanos DelayLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  Mutex mu_;
+  CondVar ended_;
+  SimControlFaults faults_ ABSL_GUARDED_BY(mu_);
+  Random random_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Endpoint> endpoints_ ABSL_GUARDED_BY(mu_);
+  std::set<std::pair<std::string, std::string>> cut_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace nova

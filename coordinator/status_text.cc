@@ -1,0 +1,161 @@
+#include "coordinator/status_text.h"
+
+#include <algorithm>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace nova {
+namespace {
+
+constexpr size_t kMaxBoundShown = 24;
+
+const char* RoleName(Role role) {
+  switch (role) {
+    case Role::kClient:
+      return "client";
+    case Role::kLtc:
+      return "ltc";
+    case Role::kStoc:
+      return "stoc";
+    case Role::kTool:
+      return "tool";
+  }
+  return "?";
+}
+
+// A stored key for people: without its keyspace, printable, cut.
+std::string Printable(std::string_view stored_key, const char* when_empty) {
+  if (stored_key.empty()) return when_empty;
+  const uint8_t keyspace = static_cast<uint8_t>(stored_key.front());
+  std::string_view key = stored_key;
+  if (keyspace < 0x80) key.remove_prefix(1);
+  const bool cut = key.size() > kMaxBoundShown;
+  if (cut) key = key.substr(0, kMaxBoundShown);
+  return StrCat(keyspace == 0 || keyspace >= 0x80 ? "" : StrCat(static_cast<int>(keyspace), ":"),
+                absl::CEscape(absl::string_view(key.data(), key.size())), cut ? "..." : "");
+}
+
+std::string Seconds(Nanos ns) { return absl::StrFormat("%.1f s", static_cast<double>(ns) / kSecond); }
+
+std::string StateOf(const ClusterState::Range& range) {
+  const RangeRecord& r = range.record;
+  if (range.moving) return "moving";
+  if (r.released) return "released";
+  if (r.owner_incarnation == Incarnation()) return "no owner";
+  return r.state == RangeState::kOpen ? "open" : "opening";
+}
+
+struct Logs {
+  size_t replicas = 0;   // the largest group there is
+  size_t groups = 0;
+  size_t degraded = 0;
+  size_t open = 0;
+  size_t open_without = 0;
+};
+
+class Renderer {
+ public:
+  Renderer(const ClusterOptions& options, const ClusterState& state, Nanos now) : options_(options), s_(state), now_(now) {
+    for (const auto& [name, node] : s_.nodes) {
+      if (node.role == Role::kStoc) stocs_[node.stoc_id] = &node;
+    }
+    for (const auto& [id, range] : s_.ranges) {
+      for (const LogGroup& g : range.record.log_groups) logs_.replicas = std::max(logs_.replicas, g.members.size());
+    }
+    for (const auto& [id, range] : s_.ranges) {
+      const bool open = range.record.state == RangeState::kOpen && !range.record.released;
+      logs_.open += open;
+      logs_.open_without += open && range.record.log_groups.empty();
+      for (const LogGroup& g : range.record.log_groups) {
+        ++logs_.groups;
+        logs_.degraded += IsDegraded(g);
+      }
+    }
+  }
+
+  std::string Nodes() const {
+    std::string out = absl::StrFormat("%-6s %-16s %-12s %-24s %-10s %s\n", "role", "node", "incarnation", "address", "lease", "");
+    for (const auto& [name, node] : s_.nodes) {
+      const auto lease = s_.leases.find(node.incarnation);
+      const Nanos left = lease == s_.leases.end() ? 0 : lease->second.heard_ns + options_.lease_ns - now_;
+      std::string note = node.draining ? "draining " : "";
+      if (node.role == Role::kStoc) absl::StrAppend(&note, "stoc ", node.stoc_id.value());
+      const auto owned = s_.owned.find(node.incarnation);
+      if (node.role == Role::kLtc) {
+        absl::StrAppend(&note, owned == s_.owned.end() ? 0 : owned->second.size(), " ranges");
+      }
+      absl::StrAppend(&out, absl::StrFormat("%-6s %-16s %-12d %-24s %-10s %s\n", RoleName(node.role), name,
+                                            node.incarnation.value(), node.address, left > 0 ? Seconds(left) : "none", note));
+    }
+    return out;
+  }
+
+  std::string Ranges() const {
+    std::string out = absl::StrFormat("%-6s %-26s %-26s %-6s %-9s %-16s %s\n", "range", "from", "to", "epoch", "state", "owner",
+                                      "log groups");
+    for (const auto& [id, range] : s_.ranges) {
+      const RangeRecord& r = range.record;
+      std::vector<std::string> groups;
+      for (const LogGroup& g : r.log_groups) groups.push_back(Group(g));
+      absl::StrAppend(&out, absl::StrFormat("%-6d %-26s %-26s %-6d %-9s %-16s %s\n", id.value(), Printable(r.lower, "(first)"),
+                                            Printable(r.upper, "(last)"), r.epoch.value(), StateOf(range),
+                                            r.owner.empty() ? "-" : r.owner, absl::StrJoin(groups, " ")));
+    }
+    return out;
+  }
+
+  // The table of protocol D, for what the open ranges have.
+  std::string Durability() const {
+    if (logs_.open == 0) return "durability: no range is open\n";
+    std::string out;
+    if (logs_.open_without < logs_.open) {
+      absl::StrAppend(&out, "durability: memory log, R=", logs_.replicas, ": an acknowledged write is delivered at ",
+                      logs_.replicas, " StoCs; it survives the LTC and ", logs_.replicas - 1,
+                      " members of a group between repairs; lost when all ", logs_.replicas, " go together\n");
+    }
+    if (logs_.open_without > 0) {
+      absl::StrAppend(&out, "durability: no log on ", logs_.open_without, " of ", logs_.open,
+                      " open ranges: an acknowledged write survives an orderly stop; lost when the LTC dies before its flush\n");
+    }
+    absl::StrAppend(&out, "log groups: ", logs_.groups, ", degraded: ", logs_.degraded, "\n");
+    return out;
+  }
+
+ private:
+  bool MemberAlive(const LogMember& m) const {
+    const auto it = stocs_.find(m.stoc);
+    return it != stocs_.end() && (m.incarnation == Incarnation() || it->second->incarnation == m.incarnation);
+  }
+  bool IsDegraded(const LogGroup& g) const {
+    return g.members.size() < logs_.replicas ||
+           !std::all_of(g.members.begin(), g.members.end(), [this](const LogMember& m) { return MemberAlive(m); });
+  }
+  std::string Group(const LogGroup& g) const {
+    std::vector<std::string> members;
+    for (const LogMember& m : g.members) {
+      const auto it = stocs_.find(m.stoc);
+      members.push_back(StrCat(it != stocs_.end() ? it->second->name : StrCat("stoc ", m.stoc.value()),
+                               MemberAlive(m) ? "" : "(gone)"));
+    }
+    return StrCat(g.id.value(), "{", absl::StrJoin(members, ","), "}", IsDegraded(g) ? " DEGRADED" : "");
+  }
+
+  const ClusterOptions& options_;
+  const ClusterState& s_;
+  const Nanos now_;
+  std::map<StocId, const NodeInfo*> stocs_;
+  Logs logs_;
+};
+
+}  // namespace
+
+std::string RenderStatus(const ClusterOptions& options, const ClusterState& state, const StatusHeader& header, Nanos now) {
+  const Renderer r(options, state, now);
+  return StrCat("cluster ", header.cluster.ToString(), "\ncoordinator ", header.leader, " at ", header.address, ", coord_epoch ",
+                state.coord_epoch.value(), ", leads for ", Seconds(now - state.elected_ns), "\n\n", r.Nodes(), "\n", r.Ranges(),
+                "\n", r.Durability());
+}
+
+}  // namespace nova
