@@ -95,8 +95,9 @@ Status NodeSessionImpl::Join() {
     return absl::InvalidArgumentError(StrCat("bad node name '", options_.node.name, "': 1 to 64 letters, digits, '.', '_', '-'"));
   }
   NOVA_ASSIGN_OR_RETURN(cluster_, ReadClusterUuid(store_));
-  NOVA_ASSIGN_OR_RETURN(const uint64_t incarnation, store_->Increment(kIncarnationPath));
-  options_.node.incarnation = Incarnation(incarnation);
+  if (options_.node.incarnation == Incarnation()) {
+    NOVA_ASSIGN_OR_RETURN(options_.node.incarnation, DrawIncarnation(store_));
+  }
   NOVA_RETURN_IF_ERROR(Annotate(Register(), StrCat("registering ", options_.node.name)));
   thread_ = std::make_unique<Thread>("node.heartbeat.0", [this] { RunHeartbeats(); });
   return OkStatus();
@@ -311,6 +312,11 @@ StatusOr<std::unique_ptr<NodeSession>> JoinCluster(ConfigStore* store, std::uniq
   auto session = std::make_unique<NodeSessionImpl>(store, std::move(channel), std::move(options), std::move(events));
   NOVA_RETURN_IF_ERROR(session->Join());
   return std::unique_ptr<NodeSession>(std::move(session));
+}
+
+StatusOr<Incarnation> DrawIncarnation(ConfigStore* store) {
+  NOVA_ASSIGN_OR_RETURN(const uint64_t incarnation, store->Increment(kIncarnationPath));
+  return Incarnation(incarnation);
 }
 
 StatusOr<Uuid> ReadClusterUuid(ConfigStore* store) {

@@ -64,7 +64,7 @@ struct NodeEvents {
 };
 
 struct NodeOptions {
-  NodeInfo node;                 // incarnation and stoc_id are filled in by Join
+  NodeInfo node;                 // incarnation: the process' (DrawIncarnation); 0: JoinCluster draws one
   Nanos heartbeat_ns = 500 * kMillisecond;
   double clock_rate_error = 0.01;  // rho of C3
   Nanos lease_margin_ns = 50 * kMillisecond;  // delta of C3
@@ -96,6 +96,8 @@ StatusOr<std::unique_ptr<NodeSession>> JoinCluster(ConfigStore* store, std::uniq
 // StoC only, before JoinCluster: the id of a new store directory, drawn from ZooKeeper and written at format time.
 StatusOr<StocId> DrawStocId(ConfigStore* store, const Uuid& store_uuid, const std::string& name);
 StatusOr<Uuid> ReadClusterUuid(ConfigStore* store);
+// N1: once per process start. A process whose session expired joins again with the one it has.
+StatusOr<Incarnation> DrawIncarnation(ConfigStore* store);
 
 // Where each range is, for routing.
 struct RangeRoute {
