@@ -55,6 +55,8 @@ class RangeLog {
   virtual std::vector<GroupId> UnusedGroups() const = 0;
   // Rounds with records in a group that has lost a member: flush these first (most exposed).
   virtual std::vector<RoundNumber> ExposedRounds() const = 0;
+  // Asks for a new group though no member failed: to return to R members after a loss.
+  virtual void RequestGroupChange() = 0;
   virtual size_t bytes_in_flight() const = 0;
 };
 

@@ -96,7 +96,10 @@ StatusOr<VersionEdit> Range::WriteLevel0(Iterator* sorted, RoundNumber order) {
     if (builder != nullptr && builder->data_size() >= options_.compaction.table_size_bytes && key.stored_key != last_key) {
       NOVA_RETURN_IF_ERROR(finish());
     }
-    if (builder == nullptr) builder = std::make_unique<TableBuilder>(options_.table, Uuid::Generate());
+    if (builder == nullptr) {
+      builder = std::make_unique<TableBuilder>(options_.table, Uuid::Generate());
+      builder->Reserve(options_.compaction.table_size_bytes);
+    }
     builder->Add(sorted->key(), sorted->value());
     last_key.assign(key.stored_key);
   }

@@ -1,0 +1,492 @@
+#include "logc/log_client.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+
+#include "common/base/log.h"
+#include "logc/log_record.h"
+
+namespace nova {
+namespace {
+
+// Encoded records wait here until delivered. Shared by the batches that were posted from it (F4).
+struct Staging {
+  explicit Staging(Buffer b) : buffer(std::move(b)) {}
+  Buffer buffer;
+  size_t used = 0;
+};
+
+struct PendingRecord {
+  std::shared_ptr<Staging> staging;
+  size_t offset = 0;  // in the staging buffer
+  size_t bytes = 0;
+  absl::AnyInvocable<void(Outcome)> done;
+};
+
+// Records that went out as one WRITE per member.
+struct Batch {
+  std::vector<PendingRecord> records;
+  size_t waiting = 0;  // members that have not reported yet
+};
+
+struct Segment {
+  std::vector<RemoteBuffer> memory;  // by member of the group
+  uint64_t size = 0;
+};
+
+// One log: one file on each member. All of it belongs to one xchg thread.
+struct Log {
+  Uuid uuid;
+  RoundNumber round = 0;
+  LogGroup group;
+  uint64_t next_lsn = 1;
+  std::vector<Segment> segments;
+  uint64_t used = 0;                  // of the last segment
+  bool opening = false;               // a segment is being opened
+  bool failed = false;                // a member failed: its records move to a log of the next group
+  std::deque<PendingRecord> unposted;
+  std::deque<std::shared_ptr<Batch>> posted;  // acknowledged from the front (L2)
+};
+
+}  // namespace
+
+class MemoryLogCore;
+
+struct LogClient::Rep {
+  StocClient* stocs;
+  std::vector<Xchg*> xchgs;
+  LogOptions options;
+  std::unique_ptr<BufferPool> staging;
+  std::vector<std::vector<std::weak_ptr<MemoryLogCore>>> dirty;  // by lane: flush at the end of the round
+  Counter* records;
+  Counter* writes;
+  Counter* group_changes;
+};
+
+// What asynchronous completions refer to; outlives its MemoryLog while any is pending.
+class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
+ public:
+  MemoryLogCore(LogClient::Rep* client, RangeId range, Epoch epoch, LogGroup group, ChangeGroup change_group)
+      : client_(client), range_(range), epoch_(epoch), change_group_(std::move(change_group)), lanes_(client->xchgs.size()) {
+    for (Lane& lane : lanes_) lane.group = group;
+    MutexLock lock(&mu_);
+    group_ = std::move(group);
+  }
+
+  bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) {
+    const size_t index = on->index();
+    Lane& lane = lanes_[index];
+    if (fenced_.load(std::memory_order_acquire)) {
+      done(Outcome::kNotOwner);
+      return true;
+    }
+    const size_t bytes = LogRecordBytes(record);
+    if (lane.in_flight_bytes + bytes > client_->options.lane_in_flight_bytes) return false;
+    auto it = lane.current.find(record.round);
+    const std::shared_ptr<Log> log = it != lane.current.end() ? it->second : NewLog(index, record.round);
+    PendingRecord pending;
+    if (!Stage(index, bytes, &pending)) return false;
+    EncodeLogRecord(log->uuid, log->next_lsn++, record, pending.staging->buffer.data() + pending.offset);
+    pending.done = std::move(done);
+    log->unposted.push_back(std::move(pending));
+    lane.in_flight_bytes += bytes;
+    client_->records->Add();
+    MarkDirty(index);
+    return true;
+  }
+
+  // The round hook of lane `index`.
+  void Flush(size_t index) {
+    Lane& lane = lanes_[index];
+    lane.dirty = false;
+    for (auto& [round, log] : lane.current) PostUnposted(index, log);
+  }
+
+  void DeleteRound(RoundNumber round) {
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      client_->xchgs[i]->Submit([self = shared_from_this(), i, round] { self->DeleteRoundOnLane(i, round); });
+    }
+  }
+
+  std::vector<GroupId> UnusedGroups() const {
+    MutexLock lock(&mu_);
+    std::vector<GroupId> unused;
+    for (const GroupId id : old_groups_) {
+      const auto it = logs_of_group_.find(id);
+      if (it == logs_of_group_.end() || it->second.empty()) unused.push_back(id);
+    }
+    return unused;
+  }
+
+  std::vector<RoundNumber> ExposedRounds() const {
+    MutexLock lock(&mu_);
+    std::set<RoundNumber> rounds;
+    for (const GroupId id : old_groups_) {
+      const auto it = logs_of_group_.find(id);
+      if (it == logs_of_group_.end()) continue;
+      for (const auto& [uuid, round] : it->second) rounds.insert(round);
+    }
+    return {rounds.begin(), rounds.end()};
+  }
+
+  void RequestGroupChange() {
+    LogGroup current;
+    {
+      MutexLock lock(&mu_);
+      if (changing_ || fenced_.load()) return;
+      changing_ = true;
+      current = group_;
+    }
+    Change(current, StocId());
+  }
+
+  size_t bytes_in_flight() const {
+    size_t bytes = 0;
+    for (const Lane& lane : lanes_) bytes += lane.in_flight_bytes.load(std::memory_order_relaxed);
+    return bytes;
+  }
+
+  // Every pending record ends with kNotOwner: the epoch is over, for whatever reason.
+  void Fenced() {
+    if (fenced_.exchange(true)) return;
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      client_->xchgs[i]->Submit([self = shared_from_this(), i] { self->FailLane(i); });
+    }
+  }
+
+ private:
+  struct Lane {
+    LogGroup group;                                       // of new logs
+    std::map<RoundNumber, std::shared_ptr<Log>> current;  // where appends of a round go
+    std::map<RoundNumber, std::vector<std::shared_ptr<Log>>> older;  // logs of former groups, until the round is deleted
+    std::shared_ptr<Log> spare;                           // opened ahead for the next round
+    std::shared_ptr<Staging> staging;                     // the chunk being filled
+    std::atomic<size_t> in_flight_bytes{0};
+    bool dirty = false;
+  };
+
+  void MarkDirty(size_t index) {
+    if (lanes_[index].dirty) return;
+    lanes_[index].dirty = true;
+    client_->dirty[index].push_back(weak_from_this());
+  }
+
+  bool Stage(size_t index, size_t bytes, PendingRecord* pending) {
+    std::shared_ptr<Staging>& chunk = lanes_[index].staging;
+    if (chunk == nullptr || chunk->used + bytes > chunk->buffer.capacity()) {
+      Buffer buffer = client_->staging->Allocate(std::max<size_t>(bytes, 64 << 10));
+      if (!buffer) return false;
+      chunk = std::make_shared<Staging>(std::move(buffer));
+    }
+    *pending = {chunk, chunk->used, bytes, {}};
+    chunk->used += bytes;
+    return true;
+  }
+
+  std::shared_ptr<Log> NewLog(size_t index, RoundNumber round) {
+    Lane& lane = lanes_[index];
+    std::shared_ptr<Log> log = std::move(lane.spare);
+    if (log == nullptr) log = OpenLog(index);
+    log->round = round;
+    lane.current[round] = log;
+    {
+      MutexLock lock(&mu_);
+      logs_of_group_[log->group.id][log->uuid] = round;
+    }
+    lane.spare = OpenLog(index);  // the next round finds its first segment open
+    return log;
+  }
+
+  std::shared_ptr<Log> OpenLog(size_t index) {
+    auto log = std::make_shared<Log>();
+    log->uuid = Uuid::Generate();
+    log->group = lanes_[index].group;
+    OpenSegment(index, log, client_->options.segment_bytes);
+    return log;
+  }
+
+  void OpenSegment(size_t index, const std::shared_ptr<Log>& log, uint64_t size) {
+    log->opening = true;
+    struct Opening {
+      Segment segment;
+      size_t waiting;
+      bool failed = false;
+    };
+    auto opening = std::make_shared<Opening>();
+    opening->segment.size = size;
+    opening->segment.memory.resize(log->group.members.size());
+    opening->waiting = log->group.members.size();
+    const Nanos deadline = Now() + client_->options.open_deadline_ns;
+    for (size_t m = 0; m < log->group.members.size(); ++m) {
+      const LogMember& member = log->group.members[m];
+      client_->stocs->OpenSegment(
+          client_->xchgs[index], member, range_, epoch_, log->uuid, static_cast<uint32_t>(log->segments.size()), size, deadline,
+          [self = shared_from_this(), index, log, opening, m, stoc = member.stoc](Outcome o, RemoteBuffer memory) {
+            opening->segment.memory[m] = memory;
+            if (o == Outcome::kNotOwner) self->Fenced();
+            if (o != Outcome::kOk && o != Outcome::kNotOwner) {
+              opening->failed = true;
+              self->MemberFailed(index, log, stoc);
+            }
+            if (--opening->waiting > 0 || opening->failed || log->failed) return;
+            log->opening = false;
+            log->segments.push_back(std::move(opening->segment));
+            log->used = 0;
+            self->MarkDirty(index);
+          });
+    }
+  }
+
+  // As many records as the last segment takes, each contiguous stretch of staging memory as one WRITE per member.
+  void PostUnposted(size_t index, const std::shared_ptr<Log>& log) {
+    while (!log->unposted.empty() && !log->failed) {
+      const size_t first_bytes = log->unposted.front().bytes;
+      if (log->segments.empty() || log->used + first_bytes > log->segments.back().size) {
+        if (!log->opening) OpenSegment(index, log, std::max<uint64_t>(client_->options.segment_bytes, first_bytes));
+        return;
+      }
+      auto batch = std::make_shared<Batch>();
+      const uint64_t at = log->used;
+      const PendingRecord& first = log->unposted.front();
+      const Staging* staging = first.staging.get();
+      const size_t offset = first.offset;
+      size_t bytes = 0;
+      while (!log->unposted.empty()) {
+        PendingRecord& r = log->unposted.front();
+        if (r.staging.get() != staging || r.offset != offset + bytes || log->used + r.bytes > log->segments.back().size) break;
+        bytes += r.bytes;
+        log->used += r.bytes;
+        batch->records.push_back(std::move(r));
+        log->unposted.pop_front();
+      }
+      batch->waiting = log->group.members.size();
+      log->posted.push_back(batch);
+      client_->writes->Add(batch->waiting);
+      const LocalBuffer local{staging->buffer.data() + offset, static_cast<uint32_t>(bytes), staging->buffer.lkey()};
+      const Nanos deadline = Now() + client_->options.write_deadline_ns;
+      for (size_t m = 0; m < log->group.members.size(); ++m) {
+        const StocId stoc = log->group.members[m].stoc;
+        const RemoteBuffer remote = log->segments.back().memory[m].Slice(at, bytes);
+        Peer* peer = client_->stocs->peer(client_->xchgs[index], stoc);
+        if (peer == nullptr) {
+          client_->xchgs[index]->Submit(
+              [self = shared_from_this(), index, log, batch, stoc] { self->Delivered(index, log, batch, stoc, Outcome::kUnavailable); });
+          continue;
+        }
+        // The batch keeps its staging memory alive until every member has reported (F4).
+        client_->xchgs[index]->Write(peer, {&local, 1}, remote.address, remote.rkey, deadline,
+                                     [self = shared_from_this(), index, log, batch, stoc](Outcome o) {
+                                       self->Delivered(index, log, batch, stoc, o);
+                                     });
+      }
+    }
+  }
+
+  void Delivered(size_t index, const std::shared_ptr<Log>& log, const std::shared_ptr<Batch>& batch, StocId stoc, Outcome o) {
+    if (o != Outcome::kOk) return MemberFailed(index, log, stoc);  // `waiting` stays above 0: never acknowledged in this group
+    --batch->waiting;
+    while (!log->failed && !log->posted.empty() && log->posted.front()->waiting == 0) {  // L2: in lsn order
+      const std::shared_ptr<Batch> front = std::move(log->posted.front());
+      log->posted.pop_front();
+      for (PendingRecord& r : front->records) Finish(index, &r, Outcome::kOk);
+    }
+  }
+
+  void Finish(size_t index, PendingRecord* record, Outcome o) {
+    lanes_[index].in_flight_bytes -= record->bytes;
+    record->staging = nullptr;
+    if (record->done) std::exchange(record->done, {})(o);
+  }
+
+  // --- L4
+
+  void MemberFailed(size_t index, const std::shared_ptr<Log>& log, StocId stoc) {
+    if (fenced_.load()) return;
+    if (!log->failed) NOVA_LOG(WARNING) << "range " << range_.value() << ": log member stoc " << stoc.value() << " failed, replacing it";
+    log->failed = true;
+    LogGroup current;
+    {
+      MutexLock lock(&mu_);
+      if (group_.id != log->group.id) {  // the group was replaced already: only this log has to move
+        current = group_;
+      } else {
+        if (changing_) return;
+        changing_ = true;
+      }
+    }
+    if (!current.members.empty()) return MoveLane(index, current);
+    Change(log->group, stoc);
+  }
+
+  void Change(const LogGroup& current, StocId failed) {
+    client_->group_changes->Add();
+    change_group_(current, failed, [self = shared_from_this()](StatusOr<LogGroup> next) { self->GroupChanged(std::move(next)); });
+  }
+
+  void GroupChanged(StatusOr<LogGroup> next) {
+    if (!next.ok()) {
+      NOVA_LOG(WARNING) << "range " << range_.value() << ": log group not replaced: " << next.status();
+      return Fenced();
+    }
+    {
+      MutexLock lock(&mu_);
+      old_groups_.push_back(group_.id);
+      group_ = *next;
+      changing_ = false;
+    }
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      client_->xchgs[i]->Submit([self = shared_from_this(), i, group = *next] { self->MoveLane(i, group); });
+    }
+  }
+
+  // Every current log that is not of `group` gets a successor there, with what was not acknowledged (L4).
+  void MoveLane(size_t index, const LogGroup& group) {
+    if (fenced_.load()) return;
+    Lane& lane = lanes_[index];
+    if (lane.group.id < group.id) lane.group = group;
+    if (lane.spare != nullptr && lane.spare->group.id != lane.group.id) {
+      FreeLog(index, *lane.spare);
+      lane.spare = nullptr;
+    }
+    std::vector<RoundNumber> rounds;
+    for (const auto& [round, log] : lane.current) {
+      if (log->group.id != lane.group.id) rounds.push_back(round);
+    }
+    for (const RoundNumber round : rounds) {
+      const std::shared_ptr<Log> old = lane.current[round];
+      old->failed = true;  // it takes nothing more
+      lane.older[round].push_back(old);
+      lane.current.erase(round);
+      if (old->posted.empty() && old->unposted.empty()) continue;  // the next append makes the successor
+      const std::shared_ptr<Log> log = NewLog(index, round);
+      for (const auto& batch : old->posted) {
+        for (PendingRecord& r : batch->records) Rehome(index, log, &r);
+      }
+      for (PendingRecord& r : old->unposted) Rehome(index, log, &r);
+      old->posted.clear();
+      old->unposted.clear();
+      MarkDirty(index);
+    }
+  }
+
+  // Copies the record: its bytes may still be read by a WRITE under way to a surviving member, whose batch keeps them.
+  void Rehome(size_t index, const std::shared_ptr<Log>& log, PendingRecord* record) {
+    PendingRecord moved;
+    if (!Stage(index, record->bytes, &moved)) {
+      lanes_[index].in_flight_bytes -= record->bytes;
+      record->done(Outcome::kUnknown);
+      return;
+    }
+    std::copy_n(record->staging->buffer.data() + record->offset, record->bytes, moved.staging->buffer.data() + moved.offset);
+    RebindLogRecord(log->uuid, log->next_lsn++, moved.staging->buffer.data() + moved.offset);
+    moved.done = std::move(record->done);
+    record->done = {};
+    log->unposted.push_back(std::move(moved));
+  }
+
+  // --- the end of logs
+
+  void FreeLog(size_t index, const Log& log) {
+    for (const LogMember& m : log.group.members) {
+      client_->stocs->FreeLogs(client_->xchgs[index], m.stoc, range_, epoch_, {log.uuid}, [](Outcome) {});
+    }
+    MutexLock lock(&mu_);
+    const auto it = logs_of_group_.find(log.group.id);
+    if (it != logs_of_group_.end()) it->second.erase(log.uuid);
+  }
+
+  void DeleteRoundOnLane(size_t index, RoundNumber round) {
+    Lane& lane = lanes_[index];
+    const auto current = lane.current.find(round);
+    if (current != lane.current.end()) {
+      NOVA_CHECK(current->second->posted.empty() && current->second->unposted.empty()) << "a log goes with records pending (L6)";
+      FreeLog(index, *current->second);
+      lane.current.erase(current);
+    }
+    const auto older = lane.older.find(round);
+    if (older == lane.older.end()) return;
+    for (const auto& log : older->second) FreeLog(index, *log);
+    lane.older.erase(older);
+  }
+
+  void FailLane(size_t index) {
+    Lane& lane = lanes_[index];
+    std::vector<std::shared_ptr<Log>> logs;
+    for (auto& [round, log] : lane.current) logs.push_back(log);
+    for (auto& log : logs) {
+      log->failed = true;
+      for (auto& batch : std::exchange(log->posted, {})) {
+        for (PendingRecord& r : batch->records) FailRecord(index, &r);
+      }
+      for (PendingRecord& r : std::exchange(log->unposted, {})) FailRecord(index, &r);
+    }
+    lane.current.clear();
+    lane.older.clear();
+    lane.spare = nullptr;
+  }
+
+  // The staging memory stays with the batch: a WRITE may still read it.
+  void FailRecord(size_t index, PendingRecord* r) {
+    lanes_[index].in_flight_bytes -= r->bytes;
+    if (r->done) std::exchange(r->done, {})(Outcome::kNotOwner);
+  }
+
+  LogClient::Rep* const client_;
+  const RangeId range_;
+  const Epoch epoch_;
+  const ChangeGroup change_group_;
+  std::atomic<bool> fenced_{false};
+  std::vector<Lane> lanes_;  // [i] belongs to xchg i
+
+  mutable Mutex mu_;
+  LogGroup group_ ABSL_GUARDED_BY(mu_);
+  bool changing_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<GroupId> old_groups_ ABSL_GUARDED_BY(mu_);
+  std::map<GroupId, std::map<Uuid, RoundNumber>> logs_of_group_ ABSL_GUARDED_BY(mu_);
+};
+
+class MemoryLog : public RangeLog {
+ public:
+  explicit MemoryLog(std::shared_ptr<MemoryLogCore> core) : core_(std::move(core)) {}
+  ~MemoryLog() override { core_->Fenced(); }
+  bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) override {
+    return core_->Append(on, record, std::move(done));
+  }
+  void DeleteRound(RoundNumber round) override { core_->DeleteRound(round); }
+  std::vector<GroupId> UnusedGroups() const override { return core_->UnusedGroups(); }
+  std::vector<RoundNumber> ExposedRounds() const override { return core_->ExposedRounds(); }
+  void RequestGroupChange() override { core_->RequestGroupChange(); }
+  size_t bytes_in_flight() const override { return core_->bytes_in_flight(); }
+
+ private:
+  const std::shared_ptr<MemoryLogCore> core_;
+};
+
+LogClient::LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs, LogOptions options, Metrics* metrics)
+    : rep_(std::make_unique<Rep>()) {
+  rep_->stocs = stocs;
+  rep_->xchgs = std::move(xchgs);
+  rep_->options = options;
+  rep_->staging = std::make_unique<BufferPool>(fabric, Access::kLocal, options.staging_bytes);
+  rep_->dirty.resize(rep_->xchgs.size());
+  rep_->records = metrics->counter("nova_logc_records_total");
+  rep_->writes = metrics->counter("nova_logc_writes_total");
+  rep_->group_changes = metrics->counter("nova_logc_group_changes_total");
+  for (size_t i = 0; i < rep_->xchgs.size(); ++i) {
+    rep_->xchgs[i]->AddRoundHook([rep = rep_.get(), i] {
+      for (const auto& weak : std::exchange(rep->dirty[i], {})) {
+        if (const auto core = weak.lock()) core->Flush(i);
+      }
+    });
+  }
+}
+
+LogClient::~LogClient() = default;
+
+std::unique_ptr<RangeLog> LogClient::Open(RangeId range, Epoch epoch, const LogGroup& group, ChangeGroup change_group) {
+  return std::make_unique<MemoryLog>(std::make_shared<MemoryLogCore>(rep_.get(), range, epoch, group, std::move(change_group)));
+}
+
+}  // namespace nova

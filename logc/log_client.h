@@ -1,0 +1,49 @@
+// LogClient: LogC, the library in the LTC that replicates log records into StoC memory by one-sided WRITE (paper section 5).
+//
+// One LogClient an LTC; a RangeLog of mode memory for each (range, epoch). A log is one in-memory StoC file on each member of
+// its group, with overflow segments, bound to one xchg thread (L2). What a round of that thread appends to a log goes out as
+// one WRITE per member, posted at the end of the round. A record is acknowledged when every member's WRITE was delivered (L3).
+//
+// A member fails (L4): `change_group` is asked once for a replacement set; it makes the compare-and-set under the epoch and
+// answers. What was posted and not acknowledged is re-posted into fresh logs of the new group; the old group's records stay
+// where they are until their memtables are flushed (UnusedGroups).
+//
+// Thread safety: as RangeLog.   Ownership: the StocClient and xchgs outlive it; destroy RangeLogs before it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/rdma/xchg.h"
+#include "logc/range_log.h"
+#include "stoc/stoc_client.h"
+
+namespace nova {
+
+struct LogOptions {
+  uint64_t segment_bytes = 1 << 20;            // of a log's segments; a larger record gets one of its size
+  Nanos write_deadline_ns = kSecond;           // L5, tcp; 200 ms on verbs
+  Nanos open_deadline_ns = kSecond;
+  size_t staging_bytes = 256 << 20;            // records encoded and not yet delivered, all ranges together
+  size_t lane_in_flight_bytes = 64 << 20;      // of one range and thread; Append refuses more
+};
+
+// Asked for a group without `failed`; answers on any thread, once: the new group (installed in the range's record), or
+// FailedPrecondition when the epoch is no longer ours. Retries other errors itself.
+using ChangeGroup = std::function<void(const LogGroup& current, StocId failed, std::function<void(StatusOr<LogGroup>)> answer)>;
+
+class LogClient {
+ public:
+  // Before the xchgs start: adds its round hooks.
+  LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs, LogOptions options, Metrics* metrics);
+  ~LogClient();
+  std::unique_ptr<RangeLog> Open(RangeId range, Epoch epoch, const LogGroup& group, ChangeGroup change_group);
+
+ private:
+  friend class MemoryLogCore;
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
+}  // namespace nova

@@ -1,0 +1,103 @@
+#include "logc/log_record.h"
+
+#include <cstring>
+
+#include "common/base/coding.h"
+#include "common/base/crc32c.h"
+#include "common/base/log.h"
+
+namespace nova {
+namespace {
+
+constexpr uint8_t kFormat = 1;
+constexpr uint8_t kSkippable = 1;
+
+size_t Padded(size_t n) { return (n + 7) & ~size_t{7}; }
+
+uint32_t SaltOf(const Uuid& log) {
+  char salt[16];
+  EncodeFixed64(salt, log.hi);
+  EncodeFixed64(salt + 8, log.lo);
+  return ExtendCrc32c(0, salt, sizeof(salt));
+}
+
+size_t EntryBytes(const LogEntry& e) {
+  return VarintLength(e.memtable.value()) + 1 + LengthPrefixedSize(e.key) + LengthPrefixedSize(e.value);
+}
+
+bool ParseEntry(std::string_view* in, LogEntry* e) {
+  uint64_t memtable;
+  if (!GetVarint64(in, &memtable) || in->empty()) return false;
+  e->memtable = MemTableId(memtable);
+  e->type = static_cast<ValueType>((*in)[0]);
+  in->remove_prefix(1);
+  return GetLengthPrefixed(in, &e->key) && GetLengthPrefixed(in, &e->value);
+}
+
+}  // namespace
+
+size_t LogRecordBytes(const LogRecord& record) { return Padded(kLogRecordHeaderBytes + EntryBytes(record.entry)); }
+
+void EncodeLogRecord(const Uuid& log, uint64_t lsn, const LogRecord& record, std::byte* dst) {
+  char* const base = reinterpret_cast<char*>(dst);
+  const size_t length = LogRecordBytes(record);
+  EncodeFixed32(base + 4, static_cast<uint32_t>(length));
+  base[8] = static_cast<char>(kFormat);
+  base[9] = 0;
+  EncodeFixed16(base + 10, 1);
+  EncodeFixed32(base + 12, 0);
+  EncodeFixed64(base + 16, lsn);
+  EncodeFixed64(base + 24, record.first_sequence);
+  EncodeFixed64(base + 32, record.client_id);
+  EncodeFixed64(base + 40, record.request_number);
+  const LogEntry& e = record.entry;
+  char* p = EncodeVarint64(base + kLogRecordHeaderBytes, e.memtable.value());
+  *p++ = static_cast<char>(e.type);
+  p = EncodeVarint32(p, static_cast<uint32_t>(e.key.size()));
+  std::memcpy(p, e.key.data(), e.key.size());
+  p = EncodeVarint32(p + e.key.size(), static_cast<uint32_t>(e.value.size()));
+  uint32_t crc = ExtendCrc32c(SaltOf(log), base + 4, static_cast<size_t>(p - base) - 4);
+  if (!e.value.empty()) crc = Crc32cCopy(p, e.value.data(), e.value.size(), crc);
+  p += e.value.size();
+  const size_t padding = length - static_cast<size_t>(p - base);
+  std::memset(p, 0, padding);
+  EncodeFixed32(base, ExtendCrc32c(crc, p, padding));
+}
+
+void RebindLogRecord(const Uuid& log, uint64_t lsn, std::byte* record) {
+  char* const base = reinterpret_cast<char*>(record);
+  EncodeFixed64(base + 16, lsn);
+  EncodeFixed32(base, ExtendCrc32c(SaltOf(log), base + 4, DecodeFixed32(base + 4) - 4));
+}
+
+Status ParseLogSegment(const Uuid& log, std::string_view segment, uint64_t* next_lsn,
+                       const std::function<void(const ParsedLogEntry&)>& fn) {
+  const uint32_t salt = SaltOf(log);
+  while (segment.size() >= kLogRecordHeaderBytes) {
+    const char* const base = segment.data();
+    const uint32_t length = DecodeFixed32(base + 4);
+    if (length < kLogRecordHeaderBytes || length % 8 != 0 || length > segment.size()) break;
+    if (ExtendCrc32c(salt, base + 4, length - 4) != DecodeFixed32(base)) break;
+    if (DecodeFixed64(base + 16) != *next_lsn) break;
+    // From here on the bytes are what an LTC wrote: what cannot be understood must not be passed over in silence.
+    if (base[8] != static_cast<char>(kFormat)) return absl::DataLossError("log record of an unknown format");
+    const bool skippable = (base[9] & kSkippable) != 0;
+    const uint16_t count = DecodeFixed16(base + 10);
+    const SequenceNumber first = DecodeFixed64(base + 24);
+    std::string_view entries = segment.substr(kLogRecordHeaderBytes, length - kLogRecordHeaderBytes);
+    for (uint16_t i = 0; i < count; ++i) {
+      ParsedLogEntry parsed{first + i, {}};
+      if (!ParseEntry(&entries, &parsed.entry)) return absl::DataLossError("log record whose entries do not parse");
+      if (parsed.entry.type != ValueType::kPut && parsed.entry.type != ValueType::kDelete) {
+        if (skippable) continue;
+        return absl::DataLossError(StrCat("log record with entry type ", static_cast<int>(parsed.entry.type)));
+      }
+      fn(parsed);
+    }
+    ++*next_lsn;
+    segment.remove_prefix(length);
+  }
+  return OkStatus();
+}
+
+}  // namespace nova

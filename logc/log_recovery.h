@@ -1,0 +1,30 @@
+// Log recovery (R2, R3): fence the members of a range's log groups, read their sealed segments by READ, parse.
+//
+// At least one listed member, with the listed incarnation, of every group has to be fenced and read: acknowledgement was
+// write-all, so each such member holds every acknowledged record of its group. StoCs and segments in parallel.
+//
+// Thread safety: waits; control threads.
+// Errors: Unavailable: no member of some group answers or still has its memory (the text lists them: force-open's report);
+//         DataLoss: a record that must not be skipped.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "logc/log_record.h"
+#include "stoc/stoc_client.h"
+
+namespace nova {
+
+struct RecoveredRecord {
+  SequenceNumber sequence = 0;
+  MemTableId memtable;
+  ValueType type = ValueType::kPut;
+  std::string key;
+  std::string value;
+};
+
+// Fences (range, epoch) at the members of record.log_groups; epoch = record.epoch, the new owner's.
+StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const RangeRecord& record, Nanos deadline_ns);
+
+}  // namespace nova

@@ -1,0 +1,300 @@
+#include "ltc/hosted_range.h"
+
+#include <algorithm>
+
+#include "common/base/log.h"
+#include "logc/log_recovery.h"
+
+namespace nova {
+
+// --- the record
+
+RangeRecord RecordKeeper::Get() const {
+  MutexLock lock(&mu_);
+  return record_;
+}
+
+Status RecordKeeper::Update(const std::function<Status(RangeRecord*)>& change) {
+  MutexLock update_lock(&update_mu_);
+  RangeRecord next = Get();
+  NOVA_RETURN_IF_ERROR(change(&next));
+  NodeSession* const session = services_->session();
+  if (session == nullptr) return absl::UnavailableError("no session with the cluster");
+  auto stored = session->UpdateRange(next);
+  if (absl::IsAborted(stored.status())) {
+    return absl::FailedPreconditionError(StrCat("range ", next.id.value(), ": epoch ", next.epoch.value(), " is no longer ours"));
+  }
+  NOVA_RETURN_IF_ERROR(stored.status());
+  MutexLock lock(&mu_);
+  record_ = *std::move(stored);
+  return OkStatus();
+}
+
+// --- the manifest on StoCs (M1)
+
+class HostedRange::StocManifestStorage : public ManifestStorage {
+ public:
+  explicit StocManifestStorage(HostedRange* host) : host_(host) {}
+
+  StatusOr<ManifestGroup> Create(std::string_view first_record, const Uuid& file) override {
+    ManifestGroup group{file, {}};
+    {
+      MutexLock lock(&host_->mu_);
+      group.members = PickStocs(host_->LiveStocs(), static_cast<size_t>(host_->options_.manifest_replicas), 2, &host_->random_);
+    }
+    if (group.members.empty()) return absl::UnavailableError("no StoC for the manifest");
+    NOVA_RETURN_IF_ERROR(Write(group, 0, /*create=*/true, first_record));
+    return group;
+  }
+  Status Append(const ManifestGroup& group, uint64_t offset, std::string_view record) override {
+    return Write(group, offset, /*create=*/false, record);
+  }
+  Status Install(const ManifestGroup& group) override {
+    return host_->keeper_.Update([&](RangeRecord* r) {
+      r->manifest = group;
+      return OkStatus();
+    });
+  }
+  void Delete(const ManifestGroup& group) override {
+    for (const StocId stoc : group.members) {
+      host_->services_->stocs->DeleteFiles(stoc, {{group.file, 0}}, Now() + host_->options_.request_deadline_ns).IgnoreError();
+    }
+  }
+
+ private:
+  Status Write(const ManifestGroup& group, uint64_t offset, bool create, std::string_view bytes) {
+    return host_->services_->stocs->AppendFile(group.members, {group.file, 0}, {host_->id_, host_->epoch_, 0}, offset, create,
+                                               bytes, Now() + host_->options_.request_deadline_ns);
+  }
+  HostedRange* const host_;
+};
+
+// --- opening
+
+HostedRange::HostedRange(const HostServices* services, const HostedRangeOptions& options, const RangeAssignment& assignment)
+    : id_(assignment.record.id),
+      epoch_(assignment.record.epoch),
+      services_(services),
+      options_(options),
+      old_lease_ends_ns_(assignment.old_lease_ends_ns),
+      range_services_(services->range),
+      keeper_(services, assignment.record),
+      storage_(std::make_unique<StocManifestStorage>(this)) {
+  range_services_.place = [this](uint64_t bytes) { return Place(bytes); };
+}
+
+HostedRange::~HostedRange() = default;
+
+std::vector<StocChoice> HostedRange::LiveStocs() const {
+  std::vector<StocChoice> choices;
+  for (const NodeInfo& n : services_->stocs->live()) {
+    if (!n.draining) choices.push_back({n.stoc_id, n.host, services_->stocs->queue_depth(n.stoc_id)});
+  }
+  return choices;
+}
+
+StatusOr<Placement> HostedRange::Place(uint64_t table_bytes) {
+  MutexLock lock(&mu_);
+  Placement placement = PlaceTable(LiveStocs(), table_bytes, options_.placement, &random_);
+  if (placement.fragments.empty()) return absl::UnavailableError("no StoC is alive");
+  return placement;
+}
+
+StatusOr<std::vector<VersionEdit>> HostedRange::ReadManifest(const RangeRecord& record, Nanos deadline_ns) {
+  if (record.manifest.members.empty()) return std::vector<VersionEdit>{};  // never opened before
+  std::string tried;
+  for (const StocId stoc : record.manifest.members) {
+    // M1: fence one member, then read its valid prefix: an acknowledged edit is on every member.
+    Status s = services_->stocs->Fence(stoc, id_, epoch_, std::min(deadline_ns, Now() + kSecond)).status();
+    if (s.ok()) {
+      auto bytes = services_->stocs->ReadFileBlocking(stoc, {record.manifest.file, 0}, 0, UINT64_MAX, deadline_ns);
+      if (bytes.ok()) {
+        auto edits = Manifest::Parse(record.manifest.file, *bytes);
+        if (edits.ok()) return edits;
+        s = edits.status();
+      } else {
+        s = bytes.status();
+      }
+    }
+    if (absl::IsFailedPrecondition(s)) return s;
+    tried += StrCat(tried.empty() ? "" : "; ", "stoc ", stoc.value(), ": ", s.message());
+  }
+  return absl::UnavailableError(StrCat("range ", id_.value(), ": no copy of manifest ", record.manifest.file.ToString(), ": ", tried));
+}
+
+Status HostedRange::Open() {
+  const Nanos started = Now();
+  const Nanos deadline = started + 60 * kSecond;
+  const RangeRecord record = keeper_.Get();
+  NOVA_ASSIGN_OR_RETURN(const auto edits, ReadManifest(record, deadline));
+  NOVA_ASSIGN_OR_RETURN(auto recovered, RecoverLogs(services_->stocs, record, deadline));  // R2, R3
+  const size_t records = recovered.size();
+  std::vector<RecoveredEntry> entries;
+  entries.reserve(records);
+  for (RecoveredRecord& r : recovered) {
+    entries.push_back({r.sequence, r.memtable, r.type, std::move(r.key), std::move(r.value)});
+  }
+  recovered.clear();
+  NOVA_ASSIGN_OR_RETURN(range_, Range::Recover(record, options_.range, &range_services_, storage_.get(), edits,
+                                               std::move(entries)));  // R4
+  LogGroup group;
+  if (options_.log_mode == LogMode::kMemory) {
+    NOVA_ASSIGN_OR_RETURN(group, PickLogGroup({}, StocId(), GroupId(record.last_group.value() + 1)));
+  }
+  SleepUntil(old_lease_ends_ns_);  // R5
+  NOVA_RETURN_IF_ERROR(keeper_.Update([&](RangeRecord* r) {
+    r->state = RangeState::kOpen;
+    r->released = false;
+    r->manifest = range_->manifest_group();
+    r->log_groups.clear();
+    if (!group.members.empty()) {
+      r->log_groups.push_back(group);
+      r->last_group = group.id;
+    }
+    return OkStatus();
+  }));
+  std::unique_ptr<RangeLog> log;
+  if (options_.log_mode == LogMode::kNone) {
+    log = NewNullLog();
+  } else {
+    log = services_->logs->Open(id_, epoch_, group, [weak = weak_from_this()](const LogGroup& current, StocId failed, auto answer) {
+      const auto self = weak.lock();
+      if (self == nullptr) return answer(absl::FailedPreconditionError("the range was closed"));
+      self->services_->run_control([self, current, failed, answer] { self->ChangeLogGroup(current, failed, answer); });
+    });
+  }
+  range_->Activate(std::move(log));
+  NOVA_LOG(INFO) << "range " << id_.value() << " open at epoch " << epoch_.value() << ": " << edits.size() << " edits, " << records
+                 << " log records, " << range_->stats().tables << " tables, " << (Now() - started) / kMillisecond << " ms";
+  // R6: nothing reads the old epoch's logs and manifest any more.
+  std::set<StocId> members(record.manifest.members.begin(), record.manifest.members.end());
+  for (const LogGroup& g : record.log_groups) {
+    for (const LogMember& m : g.members) members.insert(m.stoc);
+  }
+  services_->run_control([self = shared_from_this(), members, old = record.manifest] {
+    for (const StocId stoc : members) {
+      self->services_->stocs->FreeFenced(stoc, self->id_, self->epoch_, Now() + self->options_.request_deadline_ns).IgnoreError();
+    }
+    if (!old.members.empty()) self->storage_->Delete(old);
+  });
+  return OkStatus();
+}
+
+void HostedRange::Abandon() {
+  abandoned_.store(true);
+  if (range_ != nullptr) range_->Abandon();
+}
+
+Status HostedRange::Release(Nanos deadline_ns) {
+  range_->StopWrites();
+  NOVA_RETURN_IF_ERROR(range_->FlushAll(deadline_ns));
+  NOVA_RETURN_IF_ERROR(keeper_.Update([](RangeRecord* r) {
+    r->state = RangeState::kSealing;
+    r->released = true;
+    r->log_groups.clear();  // every memtable is in the tables
+    return OkStatus();
+  }));
+  Abandon();
+  return OkStatus();
+}
+
+// --- log groups (L4)
+
+StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep, StocId failed, GroupId id) {
+  LogGroup group{id, keep};
+  std::vector<StocChoice> others;
+  std::vector<NodeInfo> live = services_->stocs->live();
+  for (const StocChoice& s : LiveStocs()) {
+    const bool kept = std::any_of(keep.begin(), keep.end(), [&](const LogMember& m) { return m.stoc == s.id; });
+    if (!kept && s.id != failed) others.push_back(s);
+  }
+  const auto wanted = static_cast<size_t>(options_.log_replicas);
+  if (group.members.size() < wanted) {
+    MutexLock lock(&mu_);
+    for (const StocId stoc : PickStocs(others, wanted - group.members.size(), 2, &random_)) {
+      for (const NodeInfo& n : live) {
+        if (n.stoc_id == stoc) group.members.push_back({stoc, n.incarnation});
+      }
+    }
+  }
+  const size_t least = options_.strict_replicas || wanted <= 2 ? wanted : wanted - 1;
+  if (group.members.size() < least) {
+    return absl::UnavailableError(StrCat("range ", id_.value(), ": a log needs ", least, " StoCs, ", group.members.size(), " are alive"));
+  }
+  if (group.members.size() < wanted) NOVA_LOG(WARNING) << "range " << id_.value() << ": log degraded to " << group.members.size() << " of " << wanted << " members";
+  return group;
+}
+
+void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, const std::function<void(StatusOr<LogGroup>)>& answer) {
+  for (;;) {
+    if (abandoned_.load()) return answer(absl::FailedPreconditionError("the range was abandoned"));
+    const std::vector<NodeInfo> live = services_->stocs->live();
+    std::vector<LogMember> keep;
+    for (const LogMember& m : current.members) {
+      const bool alive = std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
+        return n.stoc_id == m.stoc && n.incarnation == m.incarnation;
+      });
+      if (alive && m.stoc != failed) keep.push_back(m);
+    }
+    LogGroup next;
+    Status s = OkStatus();
+    auto picked = PickLogGroup(keep, failed, GroupId(keeper_.Get().last_group.value() + 1));
+    s = picked.status();
+    if (s.ok()) {
+      next = *std::move(picked);
+      s = keeper_.Update([&](RangeRecord* r) {
+        next.id = GroupId(r->last_group.value() + 1);
+        r->log_groups.push_back(next);
+        r->last_group = next.id;
+        return OkStatus();
+      });
+    }
+    if (s.ok()) return answer(next);
+    if (absl::IsFailedPrecondition(s)) return answer(s);
+    NOVA_LOG(WARNING) << "range " << id_.value() << ": log group not replaced yet: " << s;
+    SleepFor(50 * kMillisecond);
+  }
+}
+
+void HostedRange::MaintainLog() {
+  if (range_ == nullptr || !range_->active() || maintaining_.exchange(true)) return;
+  RangeLog* const log = range_->log();
+  if (!log->ExposedRounds().empty()) range_->SealActive();  // what lost a replica is flushed; sealed rounds are already due
+  const std::vector<GroupId> unused = log->UnusedGroups();
+  const RangeRecord record = keeper_.Get();
+  const auto listed = [&](GroupId id) {
+    return std::any_of(record.log_groups.begin(), record.log_groups.end(), [&](const LogGroup& g) { return g.id == id; });
+  };
+  if (std::any_of(unused.begin(), unused.end(), listed)) {
+    const Status s = keeper_.Update([&](RangeRecord* r) {
+      std::erase_if(r->log_groups, [&](const LogGroup& g) { return std::find(unused.begin(), unused.end(), g.id) != unused.end(); });
+      return OkStatus();
+    });
+    if (absl::IsFailedPrecondition(s)) range_->Abandon();
+  }
+  if (!record.log_groups.empty()) {  // back to R members when there are enough StoCs again
+    const LogGroup& current = record.log_groups.back();
+    const auto wanted = static_cast<size_t>(options_.log_replicas);
+    if (current.members.size() < wanted && services_->stocs->live().size() > current.members.size()) log->RequestGroupChange();
+  }
+  maintaining_.store(false);
+}
+
+void HostedRange::CollectOrphans(uint64_t grace_ms) {
+  if (range_ == nullptr || !range_->active()) return;
+  const Nanos deadline = Now() + options_.request_deadline_ns;
+  for (const NodeInfo& n : services_->stocs->live()) {
+    auto files = services_->stocs->ListFiles(n.stoc_id, id_, epoch_, deadline);
+    if (!files.ok()) continue;
+    const std::set<StocFileId> referenced = range_->ReferencedFiles();
+    std::vector<StocFileId> orphans;
+    for (const FileSummary& f : *files) {
+      if (f.age_ms >= grace_ms && f.creator.epoch < epoch_ && !referenced.contains(f.file)) orphans.push_back(f.file);
+    }
+    if (orphans.empty()) continue;
+    NOVA_LOG(INFO) << "range " << id_.value() << ": deletes " << orphans.size() << " orphans on " << n.name;
+    services_->stocs->DeleteFiles(n.stoc_id, orphans, deadline).IgnoreError();
+  }
+}
+
+}  // namespace nova

@@ -1,0 +1,102 @@
+// HostedRange: a range that this LTC owns in a cluster: the engine's Range, its record in ZooKeeper, its manifest on StoCs.
+//
+// Opening is the one path R1-R6 (failover, migration, start): the coordinator has made the record SEALING at a new epoch with
+// us as owner; Open fences, reads manifest and logs, flushes what the logs held, waits for the old lease, and makes it OPEN.
+//
+// Thread safety: all but the constructor; calls that return a Status wait (control, flush and compaction threads).
+// Errors: FailedPrecondition: the epoch is no longer ours. Unavailable: not now, try again.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/base/random.h"
+#include "coordinator/coordinator_client.h"
+#include "logc/log_client.h"
+#include "ltc/range.h"
+#include "stoc/stoc_client.h"
+
+namespace nova {
+
+enum class LogMode { kNone, kMemory };
+
+struct HostedRangeOptions {
+  RangeOptions range;
+  PlacementOptions placement;
+  LogMode log_mode = LogMode::kMemory;
+  int log_replicas = 3;        // R
+  bool strict_replicas = false;  // --min_replicas=R: never fewer than R, writes wait instead
+  int manifest_replicas = 3;   // M
+  Nanos request_deadline_ns = 2 * kSecond;  // of one request to a StoC
+};
+
+// What an LTC shares among its ranges in a cluster; outlives them.
+struct HostServices {
+  RangeServices range;             // place is per HostedRange
+  StocClient* stocs = nullptr;
+  LogClient* logs = nullptr;
+  std::function<NodeSession*()> session;
+  std::function<void(std::function<void()>)> run_control;  // on a control thread, which may wait
+};
+
+// The record of an owned range: changed by compare-and-set under our epoch, one change at a time.
+class RecordKeeper {
+ public:
+  RecordKeeper(const HostServices* services, RangeRecord record) : services_(services), record_(std::move(record)) {}
+  RangeRecord Get() const;
+  // `change` edits a copy, or refuses. Unavailable and Unknown outcomes of the store are the caller's to retry.
+  Status Update(const std::function<Status(RangeRecord*)>& change);
+
+ private:
+  const HostServices* const services_;
+  Mutex update_mu_;  // held over the compare-and-set
+  mutable Mutex mu_;
+  RangeRecord record_ ABSL_GUARDED_BY(mu_);
+};
+
+class HostedRange : public std::enable_shared_from_this<HostedRange> {
+ public:
+  HostedRange(const HostServices* services, const HostedRangeOptions& options, const RangeAssignment& assignment);
+  ~HostedRange();
+
+  Status Open();
+  // Orderly hand-over: stop writes, flush everything, give the record back (R1-R5 then need no logs and no lease wait).
+  Status Release(Nanos deadline_ns);
+  void Abandon();  // lost: answer nothing more
+
+  RangeId id() const { return id_; }
+  Epoch epoch() const { return epoch_; }
+  const std::shared_ptr<Range>& range() const { return range_; }
+  RangeRecord record() const { return keeper_.Get(); }
+
+  // Housekeeping of the log: flush rounds that lost a replica, drop groups nothing needs, return to R members (L4).
+  void MaintainLog();
+  // N4: deletes files of older epochs that neither the manifest nor a log needs and that are older than `grace_ms`.
+  void CollectOrphans(uint64_t grace_ms);
+
+ private:
+  class StocManifestStorage;
+
+  StatusOr<std::vector<VersionEdit>> ReadManifest(const RangeRecord& record, Nanos deadline_ns);
+  StatusOr<LogGroup> PickLogGroup(const std::vector<LogMember>& keep, StocId failed, GroupId id);
+  void ChangeLogGroup(const LogGroup& current, StocId failed, const std::function<void(StatusOr<LogGroup>)>& answer);
+  std::vector<StocChoice> LiveStocs() const;
+  StatusOr<Placement> Place(uint64_t table_bytes);
+
+  const RangeId id_;
+  const Epoch epoch_;
+  const HostServices* const services_;
+  const HostedRangeOptions options_;
+  const Nanos old_lease_ends_ns_;
+  RangeServices range_services_;
+  RecordKeeper keeper_;
+  std::unique_ptr<StocManifestStorage> storage_;
+  std::shared_ptr<Range> range_;
+  std::atomic<bool> abandoned_{false};
+  std::atomic<bool> maintaining_{false};
+  mutable Mutex mu_;
+  Random random_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace nova
