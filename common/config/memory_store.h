@@ -88,9 +88,9 @@ class MemorySession : public ConfigStore {
 
   StatusOr<Znode> Get(const std::string& path) override;
   StatusOr<std::vector<std::string>> Children(const std::string& path) override;
-  Status Create(const std::string& path, const std::string& data, bool ephemeral) override;
+  Status Create(const std::string& path, const std::string& data, bool ephemeral = false) override;
   Status Set(const std::string& path, const std::string& data, int64_t version) override;
-  Status Delete(const std::string& path, int64_t version) override;
+  Status Delete(const std::string& path, int64_t version = -1) override;
   Status Multi(const std::vector<ConfigOp>& ops) override;
   Status Sync() override;
   void Watch(const std::string& path, std::function<void()> changed) override;

@@ -17,7 +17,7 @@ namespace {
 
 std::atomic<int> g_opening{0};  // stores being opened: what goes wrong then comes back as a Status
 
-// The C client repeats itself at every connection attempt: one line a second is enough for a reader.
+// The C client repeats itself at every connection attempt: one line in ten seconds is enough for a reader.
 void LogFromClient(const char* message) {
   if (g_opening.load() > 0) return;
   static std::atomic<Nanos> last{0};
@@ -27,7 +27,7 @@ void LogFromClient(const char* message) {
   if (!error && text.find(":ZOO_WARN@") == std::string_view::npos) return;
   const Nanos now = Now();
   Nanos before = last.load();
-  if (now - before < kSecond || !last.compare_exchange_strong(before, now)) {
+  if ((before != 0 && now - before < 10 * kSecond) || !last.compare_exchange_strong(before, now)) {
     skipped.fetch_add(1);
     return;
   }
