@@ -451,6 +451,7 @@ class MemoryLog : public RangeLog {
  public:
   explicit MemoryLog(std::shared_ptr<MemoryLogCore> core) : core_(std::move(core)) {}
   ~MemoryLog() override { core_->Fenced(); }
+  void Fence() override { core_->Fenced(); }
   bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) override {
     return core_->Append(on, record, std::move(done));
   }

@@ -11,6 +11,7 @@ class NullLog : public RangeLog {
     return true;
   }
   void DeleteRound(RoundNumber) override {}
+  void Fence() override {}
   std::vector<GroupId> UnusedGroups() const override { return {}; }
   std::vector<RoundNumber> ExposedRounds() const override { return {}; }
   void RequestGroupChange() override {}

@@ -51,6 +51,8 @@ class RangeLog {
   virtual bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) = 0;
   // M3: every memtable of the round is named done by an acknowledged edit: its logs are freed at all members.
   virtual void DeleteRound(RoundNumber round) = 0;
+  // The epoch is over: every pending and later record ends with kNotOwner.
+  virtual void Fence() = 0;
   // L4: groups that no un-flushed round needs any more, so that the owner can take them off the record.
   virtual std::vector<GroupId> UnusedGroups() const = 0;
   // Rounds with records in a group that has lost a member: flush these first (most exposed).

@@ -18,7 +18,7 @@ Status RecordKeeper::Update(const std::function<Status(RangeRecord*)>& change) {
   MutexLock update_lock(&update_mu_);
   RangeRecord next = Get();
   NOVA_RETURN_IF_ERROR(change(&next));
-  NodeSession* const session = services_->session();
+  const std::shared_ptr<NodeSession> session = services_->session();
   if (session == nullptr) return absl::UnavailableError("no session with the cluster");
   auto stored = session->UpdateRange(next);
   if (absl::IsAborted(stored.status())) {

@@ -36,7 +36,7 @@ struct HostServices {
   RangeServices range;             // place is per HostedRange
   StocClient* stocs = nullptr;
   LogClient* logs = nullptr;
-  std::function<NodeSession*()> session;
+  std::function<std::shared_ptr<NodeSession>()> session;  // null while there is none
   std::function<void(std::function<void()>)> run_control;  // on a control thread, which may wait
 };
 

@@ -191,10 +191,14 @@ void Range::StopWrites() {
   state_.compare_exchange_strong(expected, State::kReadOnly);
 }
 
-void Range::Abandon() { state_.store(State::kLost); }
+void Range::Abandon() {
+  if (state_.exchange(State::kLost) != State::kOpening && log_ != nullptr) log_->Fence();
+}
 
 void Range::Lose(const Status& why) {
-  if (state_.exchange(State::kLost) != State::kLost) services_->lost(id_, why);
+  if (state_.exchange(State::kLost) == State::kLost) return;
+  if (log_ != nullptr) log_->Fence();
+  services_->lost(id_, why);
 }
 
 // --- any thread

@@ -1,0 +1,82 @@
+#include "ltc/background.h"
+
+#include "common/base/log.h"
+
+namespace nova {
+
+void BackgroundWork::Turns::Add(RangeId range) {
+  MutexLock lock(&mu_);
+  if (stopped_ || !queued_.insert(range).second) return;
+  queue_.push_back(range);
+  ready_.Signal();
+}
+
+bool BackgroundWork::Turns::Take(RangeId* range) {
+  MutexLock lock(&mu_);
+  while (queue_.empty() && !stopped_) ready_.Wait(&mu_);
+  if (stopped_) return false;
+  *range = queue_.front();
+  queue_.pop_front();
+  queued_.erase(*range);
+  return true;
+}
+
+void BackgroundWork::Turns::Stop() {
+  MutexLock lock(&mu_);
+  stopped_ = true;
+  ready_.SignalAll();
+}
+
+BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find)
+    : find_(std::move(find)), reader_queue_(1 << 16), control_queue_(1 << 16) {
+  const auto start = [this](const char* role, int count, const std::function<void()>& body) {
+    for (int i = 0; i < count; ++i) threads_.push_back(std::make_unique<Thread>(StrCat("ltc.", role, ".", i), body));
+  };
+  start("flush", options.flush_threads, [this] {
+    RangeId id;
+    while (flush_.Take(&id)) {
+      if (const auto hosted = find_(id)) {
+        if (hosted->range()->FlushOne()) flush_.Add(id);
+      }
+    }
+  });
+  start("compaction", options.compaction_threads, [this] {
+    RangeId id;
+    while (compaction_.Take(&id)) {
+      if (const auto hosted = find_(id)) {
+        if (hosted->range()->CompactOne()) compaction_.Add(id);
+      }
+    }
+  });
+  start("reader", options.reader_threads, [this] { RunQueue(&reader_queue_); });
+  start("control", options.control_threads, [this] { RunQueue(&control_queue_); });
+}
+
+BackgroundWork::~BackgroundWork() { Stop(); }
+
+void BackgroundWork::Stop() {
+  flush_.Stop();
+  compaction_.Stop();
+  reader_queue_.Close();
+  control_queue_.Close();
+  threads_.clear();  // joins
+}
+
+void BackgroundWork::Due(RangeId range) {
+  flush_.Add(range);
+  compaction_.Add(range);
+}
+
+void BackgroundWork::RunQueue(BoundedQueue<std::function<void()>>* queue) {
+  while (auto fn = queue->Pop()) (*fn)();
+}
+
+void BackgroundWork::Push(BoundedQueue<std::function<void()>>* queue, std::function<void()> fn) {
+  // Each entry belongs to a request or a range, both bounded far below the capacity; full means closed.
+  if (!queue->TryPush(fn)) NOVA_LOG(INFO) << "background work dropped: stopping";
+}
+
+void BackgroundWork::RunReader(std::function<void()> fn) { Push(&reader_queue_, std::move(fn)); }
+void BackgroundWork::RunControl(std::function<void()> fn) { Push(&control_queue_, std::move(fn)); }
+
+}  // namespace nova

@@ -1,0 +1,66 @@
+// BackgroundWork: the threads that flush and compact the ranges of an LTC, and those that may wait on its behalf.
+//
+// A range reports that work may be due (Due); flush threads take rounds, compaction threads take plans, one at a time per call,
+// ranges in turn (fair). What fails is tried again at the next Due or sweep.
+//
+// Thread safety: Due and Run from any thread, also with a range's lock held.   Errors: none; work logs its own.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/base/queue.h"
+#include "common/base/thread.h"
+#include "ltc/hosted_range.h"
+
+namespace nova {
+
+struct BackgroundOptions {
+  int flush_threads = 2;
+  int compaction_threads = 2;
+  int reader_threads = 2;   // load the metadata of tables that a get or scan found unloaded
+  int control_threads = 4;  // open ranges, replace log groups, release
+};
+
+class BackgroundWork {
+ public:
+  using Find = std::function<std::shared_ptr<HostedRange>(RangeId)>;
+  BackgroundWork(const BackgroundOptions& options, Find find);
+  ~BackgroundWork();  // stops: what runs ends, what is queued is dropped
+
+  void Due(RangeId range);
+  void RunReader(std::function<void()> fn);
+  void RunControl(std::function<void()> fn);
+  void Stop();
+
+ private:
+  // Ranges with work, in turn; a range is in it once.
+  class Turns {
+   public:
+    void Add(RangeId range);
+    bool Take(RangeId* range);  // waits; false: stopped
+    void Stop();
+
+   private:
+    Mutex mu_;
+    CondVar ready_;
+    std::deque<RangeId> queue_ ABSL_GUARDED_BY(mu_);
+    std::set<RangeId> queued_ ABSL_GUARDED_BY(mu_);
+    bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  };
+  static void RunQueue(BoundedQueue<std::function<void()>>* queue);
+  static void Push(BoundedQueue<std::function<void()>>* queue, std::function<void()> fn);
+
+  const Find find_;
+  Turns flush_;
+  Turns compaction_;
+  BoundedQueue<std::function<void()>> reader_queue_;
+  BoundedQueue<std::function<void()>> control_queue_;
+  std::vector<std::unique_ptr<Thread>> threads_;
+};
+
+}  // namespace nova

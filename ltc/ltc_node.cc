@@ -1,0 +1,381 @@
+#include "ltc/ltc_node.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/base/log.h"
+
+namespace nova {
+namespace {
+
+constexpr Nanos kHousekeepingPeriod = 100 * kMillisecond;
+constexpr Nanos kLogPeriod = kSecond;
+constexpr Nanos kClusterWait = 10 * kSecond;  // for the first coordinator of a new cluster
+
+std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
+}  // namespace
+
+LtcNode::LtcNode(const LtcOptions& options, const LtcEnvironment& environment)
+    : options_(options),
+      environment_(environment),
+      metrics_(environment.metrics),
+      arenas_(options.memtable_limit_bytes),
+      cache_(options.block_cache_bytes) {}
+
+StatusOr<std::unique_ptr<LtcNode>> LtcNode::Start(const LtcOptions& options, const LtcEnvironment& environment) {
+  std::unique_ptr<LtcNode> node(new LtcNode(options, environment));
+  NOVA_RETURN_IF_ERROR(node->Init());
+  return node;
+}
+
+Status LtcNode::Init() {
+  NOVA_ASSIGN_OR_RETURN(store_, environment_.open_store());
+  for (const Nanos until = Now() + kClusterWait;;) {
+    auto cluster = ReadClusterUuid(store_.get());
+    if (cluster.ok()) {
+      cluster_ = *cluster;
+      break;
+    }
+    if (!absl::IsUnavailable(cluster.status()) || Now() > until) return cluster.status();
+    SleepFor(100 * kMillisecond);
+  }
+  NOVA_ASSIGN_OR_RETURN(incarnation_, DrawIncarnation(store_.get()));
+
+  Hello self;
+  self.role = Role::kLtc;
+  self.incarnation = incarnation_.value();
+  self.cluster = cluster_;
+  std::strncpy(self.name.data(), options_.name.c_str(), self.name.size() - 1);
+  std::vector<Port*> ports;
+  std::vector<Xchg*> xchgs;
+  std::vector<XchgExecutor*> executors;
+  for (int i = 0; i < options_.xchg_threads; ++i) {
+    XchgOptions x = options_.xchg;
+    x.name = StrCat("ltc.xchg.", i);
+    x.index = static_cast<uint16_t>(i);
+    xchgs_.push_back(std::make_unique<Xchg>(environment_.fabric, self, x));
+    executors_.push_back(std::make_unique<XchgExecutor>(xchgs_.back().get()));
+    ports.push_back(xchgs_.back()->port());
+    xchgs.push_back(xchgs_.back().get());
+    executors.push_back(executors_.back().get());
+  }
+  NOVA_ASSIGN_OR_RETURN(address_, environment_.fabric->Listen(options_.address, self, ports, [this](const Hello& peer) -> Status {
+    if (!peer.cluster.IsNil() && peer.cluster != cluster_) return absl::InvalidArgumentError("this is another cluster");
+    return OkStatus();
+  }));
+  stocs_ = std::make_unique<StocClient>(xchgs);
+  tables_ = NewStocSstableStore(stocs_.get(), [](Executor* e) { return static_cast<XchgExecutor*>(e)->xchg(); });
+  logs_ = std::make_unique<LogClient>(environment_.fabric, stocs_.get(), xchgs, options_.log, metrics_);
+  LtcServerOptions server;
+  server.max_value_bytes = options_.hosted.range.max_value_bytes;
+  server.writes_need_lease = options_.hosted.log_mode == LogMode::kNone;
+  server_ = std::make_unique<LtcServer>(
+      executors, server,
+      [this] {
+        const NodeSession* session = lease_session_.load(std::memory_order_acquire);
+        return session == nullptr ? 0 : session->lease_expiry_ns();
+      },
+      metrics_);
+  background_ = std::make_unique<BackgroundWork>(options_.background, [this](RangeId id) { return Find(id); });
+
+  services_.range.store = tables_.get();
+  services_.range.cache = &cache_;
+  services_.range.arenas = &arenas_;
+  services_.range.memtable_limit_bytes = options_.memtable_limit_bytes;
+  services_.range.executors.assign(executors.begin(), executors.end());
+  services_.range.garbage = [this](const TableInfo& t) {
+    MutexLock lock(&garbage_mu_);
+    garbage_.push_back(t);
+  };
+  services_.range.work = [this](RangeId id) { background_->Due(id); };
+  services_.range.lost = [this](RangeId id, Status why) {
+    NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " lost: " << why;
+    const auto hosted = Find(id);
+    if (hosted != nullptr) background_->RunControl([this, id, epoch = hosted->epoch()] { Drop(id, epoch); });
+  };
+  services_.range.run_blocking = [this](std::function<void()> fn) { background_->RunReader(std::move(fn)); };
+  services_.stocs = stocs_.get();
+  services_.logs = logs_.get();
+  services_.session = [this] {
+    MutexLock lock(&session_mu_);
+    return session_;
+  };
+  services_.run_control = [this](std::function<void()> fn) { background_->RunControl(std::move(fn)); };
+
+  metrics_->AddCallback("nova_ltc_memtable_bytes", [this] { return static_cast<double>(arenas_.bytes_used()); });
+  metrics_->AddCallback("nova_ltc_block_cache_bytes", [this] { return static_cast<double>(cache_.bytes_used()); });
+  metrics_->AddCallback("nova_ltc_block_cache_hits_total", [this] { return static_cast<double>(cache_.hits()); });
+  metrics_->AddCallback("nova_ltc_block_cache_misses_total", [this] { return static_cast<double>(cache_.misses()); });
+  metrics_->AddCallback("nova_ltc_write_stall_seconds_total", [this] {
+    Nanos ns = 0;
+    for (const auto& h : Hosted()) ns += h->range()->stats().stalled_ns;
+    return static_cast<double>(ns) * 1e-9;
+  });
+
+  for (auto& x : xchgs_) x->Start();
+  NOVA_RETURN_IF_ERROR(Join());
+  housekeeping_ = std::make_unique<Thread>("ltc.housekeeping.0", [this] { Housekeeping(); });
+  return OkStatus();
+}
+
+// --- membership
+
+Status LtcNode::Join() {
+  NodeOptions node;
+  node.node.name = options_.name;
+  node.node.role = Role::kLtc;
+  node.node.incarnation = incarnation_;
+  node.node.address = address();
+  node.node.host = options_.host.empty() ? HostOf(node.node.address) : options_.host;
+  node.node.metrics_address = options_.metrics_address;
+  node.heartbeat_ns = options_.heartbeat_ns;
+  NOVA_ASSIGN_OR_RETURN(std::shared_ptr<NodeSession> session,
+                        JoinCluster(store_.get(), environment_.open_channel(), node, Events()));
+  MutexLock lock(&session_mu_);
+  session_ = std::move(session);
+  lease_session_.store(session_.get(), std::memory_order_release);
+  return OkStatus();
+}
+
+// Lets go of the session once no xchg thread can still be reading its lease.
+void LtcNode::Leave() {
+  lease_session_.store(nullptr, std::memory_order_release);
+  std::shared_ptr<NodeSession> session;
+  {
+    MutexLock lock(&session_mu_);
+    session = std::move(session_);
+    session_ = nullptr;
+  }
+  if (session != nullptr) PassXchgs();
+}
+
+// Returns when every xchg thread has run what was submitted to it before.
+void LtcNode::PassXchgs() {
+  for (auto& x : xchgs_) {
+    auto passed = std::make_shared<Notification>();
+    x->Submit([passed] { passed->Notify(); });
+    passed->WaitUntil(Now() + 10 * kSecond);
+  }
+}
+
+NodeEvents LtcNode::Events() {
+  NodeEvents e;
+  e.assigned = [this](const RangeAssignment& a) { OnAssigned(a); };
+  e.excluded = [this](RangeId r, Epoch epoch) { OnExcluded(r, epoch); };
+  e.release = [this](RangeId r, Epoch epoch) { OnRelease(r, epoch); };
+  e.stocs = [this](const std::vector<NodeInfo>& live) { stocs_->UpdateStocs(live); };
+  e.lost = [this](const std::string& why) { OnSessionLost(why); };
+  e.report = [this] { return Report(); };
+  return e;
+}
+
+void LtcNode::OnSessionLost(const std::string& why) {
+  NOVA_LOG(WARNING) << options_.name << ": membership lost (" << why << "), joining again";
+  rejoin_.store(true);
+}
+
+NodeReport LtcNode::Report() const {
+  NodeReport report;
+  for (const auto& h : Hosted()) {
+    const RangeStats s = h->range()->stats();
+    report.ranges.push_back({h->id(), h->epoch(), h->range()->active(), s.writes, s.reads, s.bytes});
+  }
+  return report;
+}
+
+// --- ranges
+
+void LtcNode::OnAssigned(const RangeAssignment& a) {
+  if (stopping_.load()) return;
+  const RangeId id = a.record.id;
+  {
+    MutexLock lock(&mu_);
+    const auto held = ranges_.find(id);
+    if (held != ranges_.end() && held->second->epoch() >= a.record.epoch) return;
+    const auto opening = opening_.find(id);
+    if (opening != opening_.end() && opening->second >= a.record.epoch) return;
+    opening_[id] = a.record.epoch;
+  }
+  background_->RunControl([this, a] { OpenRange(a); });
+}
+
+void LtcNode::OpenRange(const RangeAssignment& a) {
+  const RangeId id = a.record.id;
+  if (a.record.epoch > Epoch(0)) Drop(id, Epoch(a.record.epoch.value() - 1));
+  auto hosted = std::make_shared<HostedRange>(&services_, options_.hosted, a);
+  const Status s = stopping_.load() ? absl::UnavailableError("stopping") : hosted->Open();
+  MutexLock lock(&mu_);
+  const auto opening = opening_.find(id);
+  if (opening != opening_.end() && opening->second == a.record.epoch) opening_.erase(opening);
+  if (!s.ok()) {
+    NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " at epoch " << a.record.epoch.value() << " did not open: " << s;
+    hosted->Abandon();
+    return;  // the assignment comes again with the next heartbeats
+  }
+  auto& slot = ranges_[id];
+  if (slot != nullptr && slot->epoch() > hosted->epoch()) return hosted->Abandon();
+  slot = std::move(hosted);
+  PublishLocked();
+}
+
+void LtcNode::Drop(RangeId id, Epoch up_to) {
+  std::shared_ptr<HostedRange> dropped;
+  MutexLock lock(&mu_);
+  const auto it = ranges_.find(id);
+  if (it == ranges_.end() || it->second->epoch() > up_to) return;
+  dropped = it->second;
+  dropped->Abandon();
+  ranges_.erase(it);
+  PublishLocked();
+}
+
+void LtcNode::OnExcluded(RangeId range, Epoch epoch) {
+  const auto hosted = Find(range);
+  if (hosted == nullptr || hosted->epoch() > epoch) return;
+  hosted->Abandon();  // at once: the lease that excludes it begins with this reply (C3)
+  background_->RunControl([this, range, epoch] { Drop(range, epoch); });
+}
+
+void LtcNode::OnRelease(RangeId range, Epoch epoch) {
+  const auto hosted = Find(range);
+  if (hosted == nullptr || hosted->epoch() != epoch || !hosted->range()->active()) return;
+  hosted->range()->StopWrites();
+  background_->RunControl([this, hosted] {
+    const Status s = hosted->Release(Now() + 60 * kSecond);
+    if (!s.ok()) NOVA_LOG(WARNING) << options_.name << ": releasing range " << hosted->id().value() << ": " << s;
+    Drop(hosted->id(), hosted->epoch());
+  });
+}
+
+void LtcNode::PublishLocked() {
+  auto map = std::make_shared<RangeMap>();
+  for (const auto& [id, hosted] : ranges_) map->emplace(id, hosted->range());
+  server_->SetRanges(std::move(map));
+}
+
+std::shared_ptr<HostedRange> LtcNode::Find(RangeId range) const {
+  MutexLock lock(&mu_);
+  const auto it = ranges_.find(range);
+  return it == ranges_.end() ? nullptr : it->second;
+}
+
+std::vector<std::shared_ptr<HostedRange>> LtcNode::Hosted() const {
+  MutexLock lock(&mu_);
+  std::vector<std::shared_ptr<HostedRange>> all;
+  for (const auto& [id, hosted] : ranges_) all.push_back(hosted);
+  return all;
+}
+
+// --- housekeeping
+
+void LtcNode::Housekeeping() {
+  Nanos next_log = Now() + kLogPeriod;
+  Nanos next_orphans = Now() + options_.orphan_period_ns;
+  while (!stop_.WaitUntil(Now() + kHousekeepingPeriod)) {
+    CollectGarbage();
+    if (rejoin_.exchange(false)) {
+      Leave();
+      store_ = nullptr;
+      auto store = environment_.open_store();
+      Status s = store.status();
+      if (s.ok()) {
+        store_ = *std::move(store);
+        s = Join();
+      }
+      if (!s.ok()) {
+        NOVA_LOG(WARNING) << options_.name << ": joining again: " << s;
+        rejoin_.store(true);
+      }
+      continue;
+    }
+    SealForMemory();
+    const bool log_due = Now() >= next_log;
+    const bool orphans_due = Now() >= next_orphans;
+    for (const auto& h : Hosted()) {
+      if (h->range()->NeedsFlush() || h->range()->NeedsCompaction()) background_->Due(h->id());
+      if (log_due) background_->RunControl([h] { h->MaintainLog(); });
+      if (orphans_due) background_->RunControl([this, h] { h->CollectOrphans(options_.orphan_grace_ms); });
+    }
+    if (log_due) next_log = Now() + kLogPeriod;
+    if (orphans_due) next_orphans = Now() + options_.orphan_period_ns;
+  }
+}
+
+// All ranges share the memory of memtables: past two thirds of it the fullest active round is sealed, so that it can be flushed.
+void LtcNode::SealForMemory() {
+  if (arenas_.bytes_used() * 3 < options_.memtable_limit_bytes * 2) return;
+  std::shared_ptr<HostedRange> fullest;
+  size_t most = 0;
+  for (const auto& h : Hosted()) {
+    const size_t bytes = h->range()->active_bytes();
+    if (bytes > most) {
+      most = bytes;
+      fullest = h;
+    }
+  }
+  if (fullest != nullptr) fullest->range()->SealActive();
+}
+
+void LtcNode::CollectGarbage() {
+  std::vector<TableInfo> garbage;
+  {
+    MutexLock lock(&garbage_mu_);
+    garbage.swap(garbage_);
+  }
+  for (const TableInfo& t : garbage) tables_->DeleteTable(t);
+}
+
+// --- the end
+
+Status LtcNode::Stop(Nanos deadline_ns) {
+  stopping_.store(true);
+  std::vector<std::shared_ptr<HostedRange>> hosted = Hosted();
+  std::atomic<size_t> left{hosted.size()};
+  Mutex mu;
+  Status first;
+  for (const auto& h : hosted) {
+    background_->RunControl([&, h] {
+      const Status s = h->Release(deadline_ns);
+      {
+        MutexLock lock(&mu);
+        if (first.ok()) first = s;
+      }
+      left.fetch_sub(1);
+    });
+  }
+  while (left.load() > 0) SleepFor(5 * kMillisecond);
+  CollectGarbage();
+  Leave();
+  return first;
+}
+
+LtcNode::~LtcNode() {
+  stopping_.store(true);
+  stop_.Notify();
+  housekeeping_ = nullptr;
+  Leave();
+  if (background_ != nullptr) background_->Stop();
+  const auto hosted = Hosted();
+  for (const auto& h : hosted) h->Abandon();
+  if (!hosted.empty()) PassXchgs();  // what waited for the log is answered
+  for (auto& x : xchgs_) x->Stop();
+  MutexLock lock(&mu_);
+  ranges_.clear();
+}
+
+std::string LtcNode::address() const { return options_.advertise.empty() ? address_ : options_.advertise; }
+
+std::string LtcNode::StatusText() const {
+  std::string out = StrCat(options_.name, " incarnation ", incarnation_.value(), " ", address(), "\n\n");
+  for (const auto& h : Hosted()) {
+    const RangeStats s = h->range()->stats();
+    absl::StrAppend(&out, "range ", h->id().value(), " epoch ", h->epoch().value(), " ", h->range()->active() ? "open" : "closed",
+                    "  tables ", s.tables, " (", s.bytes >> 20, " MB, ", s.level0_runs, " Level0 runs)  rounds ", s.rounds, " (",
+                    s.memtable_bytes >> 20, " MB)  writes ", s.writes, "  reads ", s.reads, "  stalled ",
+                    s.stalled_ns / kMillisecond, " ms\n");
+  }
+  return out;
+}
+
+}  // namespace nova
