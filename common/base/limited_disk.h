@@ -1,0 +1,45 @@
+// LimitedDisk: a Disk in front of another that takes as long as a modelled one: one spindle of bytes_per_second, shared by all
+// reads and writes, first come first served; after an idle time up to burst_bytes pass at once.
+//
+// Time is Now(): virtual in a simulation. Syncs, and operations on names, are as fast as the base's.
+//
+// Thread safety: all.   Ownership: `base` outlives it.   Errors: the base's.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/disk.h"
+
+namespace nova {
+
+struct LimitedDiskOptions {
+  uint64_t bytes_per_second = 100 << 20;  // > 0
+  uint64_t burst_bytes = 256 << 10;
+};
+
+class LimitedDisk : public Disk {
+ public:
+  LimitedDisk(Disk* base, LimitedDiskOptions options);
+  ~LimitedDisk() override;
+
+  StatusOr<std::unique_ptr<DiskFile>> Create(const std::string& path) override;
+  StatusOr<std::unique_ptr<DiskFile>> Open(const std::string& path, bool writable) override;
+  Status Delete(const std::string& path) override { return base_->Delete(path); }
+  Status Rename(const std::string& from, const std::string& to) override { return base_->Rename(from, to); }
+  Status MakeDirectory(const std::string& path) override { return base_->MakeDirectory(path); }
+  Status SyncDirectory(const std::string& path) override { return base_->SyncDirectory(path); }
+  StatusOr<std::vector<std::string>> List(const std::string& path) override { return base_->List(path); }
+  StatusOr<uint64_t> FreeBytes() override { return base_->FreeBytes(); }
+  Status Lock(const std::string& path) override { return base_->Lock(path); }
+
+ private:
+  class File;
+  class Bucket;
+  Disk* const base_;
+  const std::shared_ptr<Bucket> bucket_;  // shared with open files
+};
+
+}  // namespace nova
