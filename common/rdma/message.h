@@ -12,7 +12,11 @@
 //       32        body
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 namespace nova {
@@ -32,7 +36,31 @@ struct MessageHeader {
   static constexpr uint8_t kMorePieces = 2;
   static constexpr uint8_t kContinuation = 4;
   static constexpr uint32_t kNoDeadline = 0xffffffff;
+  static constexpr uint16_t kMaxType = 0x0fff;
 };
 static_assert(sizeof(MessageHeader) == 32 && std::is_trivially_copyable_v<MessageHeader>);
+
+// Puts the pieces of one connection's messages together; checks every header.
+//
+// Thread safety: none; one per connection.   Ownership: the Message points into the piece, or into the assembler until the
+// next Add.   Errors: kMalformed: the connection is to be closed; the assembler is of no further use.
+class MessageAssembler {
+ public:
+  struct Message {
+    MessageHeader header;
+    std::string_view body;
+  };
+  enum class Result { kMessage, kMore, kMalformed };
+
+  explicit MessageAssembler(size_t max_message_bytes) : max_message_bytes_(max_message_bytes) {}
+  // `piece` is what one SEND brought.
+  Result Add(std::span<const std::byte> piece, Message* out);
+
+ private:
+  const size_t max_message_bytes_;  // of a whole body
+  bool assembling_ = false;
+  MessageHeader header_;
+  std::string body_;
+};
 
 }  // namespace nova

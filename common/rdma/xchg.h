@@ -11,9 +11,11 @@
 //
 // Thread safety: OnXchg methods only on this thread (checked in debug builds); Submit, Start and Stop from any.
 // Ownership:     message bodies and results are valid during the callback only. Local memory of Write and Read belongs to the
-//                fabric until `done`, and after a done that is not kOk until `quiesced` (F4): see Write.
+//                fabric until `done` (F4): see Write.
 // Errors:        Unavailable: could not be sent (nothing happened at the peer). Unknown: sent, and no answer within the
-//                deadline, or the connection broke. Malformed bytes close that connection and are counted.
+//                deadline, or the connection broke; of a one-sided operation also: refused by the target (key, bounds,
+//                rights; parts of it may have landed before its memory was revoked). InvalidArgument: longer than
+//                max_message_bytes. Malformed bytes close that connection and are counted.
 #pragma once
 
 #include <functional>
@@ -55,6 +57,21 @@ using OpDone = absl::AnyInvocable<void(Outcome)>;
 
 class Peer;  // owned by its Xchg, lives as long
 
+struct XchgCounters {
+  uint64_t messages_sent = 0;
+  uint64_t messages_received = 0;
+  uint64_t bytes_sent = 0;         // of messages, headers included
+  uint64_t bytes_received = 0;
+  uint64_t late_replies = 0;       // to calls that had ended
+  uint64_t dropped_replies = 0;    // not sent: no connection, or out of send memory
+  uint64_t malformed = 0;          // connections closed for it
+  uint64_t deadlines = 0;          // calls and one-sided operations that ended at theirs
+  uint64_t connects = 0;           // connections that came up, either way
+  uint64_t connect_failures = 0;
+  uint64_t rounds = 0;
+  uint64_t sleeps = 0;
+};
+
 // A request as it arrived. `body` is valid during the handler.
 struct IncomingCall {
   ConnectionId connection;
@@ -86,6 +103,7 @@ class Xchg {
   void Submit(absl::AnyInvocable<void()> fn);  // runs it on this thread soon; after Stop it is destroyed unrun
   bool IsCurrentThread() const;
   const XchgOptions& options() const;
+  XchgCounters counters() const;
 
   // --- OnXchg
   Peer* peer(const std::string& address);  // found or made; not connected yet

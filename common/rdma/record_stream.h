@@ -1,0 +1,59 @@
+// RecordStream: the bytes of one connection, after whatever protects them; plain sockets here, a TLS session has its place here.
+//
+// Thread safety: none; the owner of the connection.   Ownership: closes its socket at destruction.
+// Errors: > 0 bytes moved; kWouldBlock; kEnd: closed in order; otherwise -errno.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace nova {
+
+class RecordStream {
+ public:
+  static constexpr ssize_t kEnd = 0;
+  static constexpr ssize_t kWouldBlock = -EAGAIN;
+
+  virtual ~RecordStream() = default;
+  virtual ssize_t Read(iovec* pieces, size_t count) = 0;
+  virtual ssize_t Write(iovec* pieces, size_t count) = 0;
+  virtual void ShutdownWrite() = 0;
+  virtual int fd() const = 0;
+};
+
+class PlainStream final : public RecordStream {
+ public:
+  explicit PlainStream(int fd) : fd_(fd) {}
+  ~PlainStream() override { close(fd_); }
+  PlainStream(const PlainStream&) = delete;
+  PlainStream& operator=(const PlainStream&) = delete;
+
+  ssize_t Read(iovec* pieces, size_t count) override {
+    for (;;) {
+      const ssize_t n = readv(fd_, pieces, static_cast<int>(count));
+      if (n >= 0) return n;
+      if (errno != EINTR) return errno == EWOULDBLOCK ? kWouldBlock : -errno;
+    }
+  }
+  ssize_t Write(iovec* pieces, size_t count) override {
+    msghdr message{};
+    message.msg_iov = pieces;
+    message.msg_iovlen = count;
+    for (;;) {
+      const ssize_t n = sendmsg(fd_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n >= 0) return n;
+      if (errno != EINTR) return errno == EWOULDBLOCK ? kWouldBlock : -errno;
+    }
+  }
+  void ShutdownWrite() override { shutdown(fd_, SHUT_WR); }
+  int fd() const override { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+}  // namespace nova

@@ -1,0 +1,959 @@
+#include "common/rdma/xchg.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/base/log.h"
+#include "common/base/random.h"
+#include "common/base/simulation.h"
+#include "common/rdma/ring.h"
+#include "common/rdma/timer_wheel.h"
+
+namespace nova {
+namespace {
+
+constexpr uint64_t kPieceTag = uint64_t{1} << 63;  // of a WorkRequest::id that names a Piece, not an Op
+constexpr uint32_t kNone = UINT32_MAX;
+constexpr size_t kPollBatch = 64;
+constexpr size_t kPostBatch = 256;
+constexpr uint32_t kMaxPendingRequests = 1024;
+constexpr int kStopRounds = 100;
+constexpr Nanos kStableConnection = kSecond;  // one that lived shorter counts as a failed attempt
+
+void Bump(std::atomic<uint64_t>& counter, uint64_t n = 1) {  // one writer
+  counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+size_t TotalOf(std::span<const std::string_view> parts) {
+  size_t total = 0;
+  for (const std::string_view part : parts) total += part.size();
+  return total;
+}
+
+struct Link;
+
+struct Timed : TimerNode {
+  enum class What : uint8_t { kOp, kLink, kPeriodic, kOneShot };
+  explicit Timed(What w) : what(w) {}
+  const What what;
+};
+
+// A call or one-sided operation that has not ended. Pooled; `serial` tells apart the uses of one record.
+struct Op : Timed {
+  enum class Kind : uint8_t { kFree, kCall, kOneSided };
+  Op() : Timed(What::kOp) {}
+  uint32_t index = 0;
+  uint32_t serial = 1;
+  Kind kind = Kind::kFree;
+  bool posted = false;
+  Link* link = nullptr;
+  Op* prev = nullptr;  // among the link's
+  Op* next = nullptr;
+  CallDone call_done;
+  OpDone op_done;
+  uint64_t id() const { return static_cast<uint64_t>(serial) << 32 | index; }
+};
+
+// A message piece in send memory, from encoded to completed.
+struct Piece {
+  Buffer buffer;
+};
+
+struct Queued {
+  WorkRequest request;
+  uint32_t op = kNone;   // on whose behalf; kNone: a reply
+  uint32_t serial = 0;
+  bool first = false;    // of a message or operation: what has begun is sent to its end, or the peer could not parse on
+};
+
+struct Ended {
+  CallDone call_done;
+  OpDone op_done;
+  Outcome outcome = Outcome::kUnknown;
+};
+
+// One connection, or the wish for one.
+struct Link : Timed {
+  enum class State : uint8_t { kBackOff, kConnecting, kUp, kDead };
+  explicit Link(size_t max_message_bytes) : Timed(What::kLink), assembler(max_message_bytes) {}
+  State state = State::kBackOff;
+  ConnectionId id;
+  Peer* peer = nullptr;  // null: accepted
+  Hello hello;           // the other side's
+  MessageAssembler assembler;
+  Ring<Queued> queue;
+  uint32_t in_flight = 0;
+  bool dirty = false;
+  bool skipping = false;  // the message whose pieces lie at the front of the queue has no taker any more
+  Nanos up_since_ns = 0;
+  Nanos last_used_ns = 0;
+  Op* ops = nullptr;      // circular, oldest first
+};
+
+struct Periodic : Timed {
+  Periodic() : Timed(What::kPeriodic) {}
+  Nanos period_ns = 0;
+  std::function<void()> fn;
+};
+
+struct OneShot : Timed {
+  OneShot() : Timed(What::kOneShot) {}
+  uint32_t index = 0;
+  absl::AnyInvocable<void()> fn;
+};
+
+}  // namespace
+
+class Peer {
+ public:
+  explicit Peer(std::string address) : address(std::move(address)) {}
+  const std::string address;
+  Link* link = nullptr;            // the current one
+  std::unique_ptr<Link> waiting;   // owned here while it has no connection id
+  uint64_t generation = 0;         // F3
+  int failures = 0;
+  Nanos next_attempt_ns = 0;
+};
+
+struct Xchg::Rep {
+  Rep(Fabric* fabric, const Hello& hello, XchgOptions opts);
+
+  // --- constant, or set up before Start
+  Fabric* const fabric;
+  const Hello self;
+  const XchgOptions options;
+  BufferPool send_pool;
+  std::unique_ptr<Port> port;
+  std::vector<Handler> handlers;  // by type
+  std::function<void(ConnectionId, uint32_t)> immediate_handler;
+  std::function<void(ConnectionId)> disconnect_handler;
+  std::vector<std::function<void()>> hooks;
+  std::vector<std::unique_ptr<Periodic>> periodics;
+  std::function<uint32_t()> queue_depth;
+
+  // --- of the thread
+  std::map<std::string, std::unique_ptr<Peer>> peers;
+  absl::flat_hash_map<ConnectionId, std::unique_ptr<Link>> links;  // looked up, never iterated where order shows
+  std::vector<std::unique_ptr<Op>> ops;
+  std::vector<uint32_t> free_ops;
+  std::vector<Piece> pieces;
+  std::vector<uint32_t> free_pieces;
+  std::vector<std::unique_ptr<OneShot>> one_shots;
+  std::vector<uint32_t> free_one_shots;
+  std::vector<ConnectionId> dirty;
+  std::vector<ConnectionId> flushing;
+  std::vector<Ended> ended;  // their done runs later in the round, never where they ended
+  std::vector<Ended> running;
+  std::vector<WorkRequest> post;
+  std::vector<uint32_t> message;  // pieces of the message under construction
+  std::array<Completion, kPollBatch> completions;
+  TimerWheel wheel;
+  Random random;
+  Nanos round_ns;
+  uint64_t round_clock = 0;  // hybrid logical clock of this round; 0: not read yet
+  bool stopping = false;
+
+  // --- any thread
+  std::atomic<const void*> owner{nullptr};
+  std::atomic<bool> stop{false};
+  Mutex mu;
+  std::vector<absl::AnyInvocable<void()>> submitted ABSL_GUARDED_BY(mu);
+  bool closed ABSL_GUARDED_BY(mu) = false;
+  std::atomic<bool> have_submitted{false};
+  std::vector<absl::AnyInvocable<void()>> taken;  // of the thread
+  std::unique_ptr<Thread> thread;
+  bool stopped = false;
+
+  struct {
+    std::atomic<uint64_t> messages_sent{0}, messages_received{0}, bytes_sent{0}, bytes_received{0}, late_replies{0},
+        dropped_replies{0}, malformed{0}, deadlines{0}, connects{0}, connect_failures{0}, rounds{0}, sleeps{0};
+  } count;
+
+  bool OnXchg() const {
+    const void* id = owner.load(std::memory_order_relaxed);
+    return id == nullptr || id == Thread::CurrentId();
+  }
+
+  // Links
+  Link* LinkOf(Peer* peer);
+  void Connect(Link* link);
+  void LinkUp(const Completion& c);
+  void LinkGone(const Completion& c);
+  void Drop(Link* link);
+  void CloseLink(Link* link);
+  void AttemptFailed(Peer* peer);
+  void MarkDirty(Link* link);
+  void Flush(Link* link);
+
+  // Operations
+  Op* NewOp(Op::Kind kind, Link* link, Nanos deadline_ns);
+  Op* FindOp(uint64_t id);
+  void FreeOp(Op* op);
+  void EndOp(Op* op, Outcome outcome);
+  void FailLater(CallDone call_done, OpDone op_done, Outcome outcome);
+  bool Encode(MessageHeader header, std::span<const std::string_view> parts, size_t total);
+  void Enqueue(Link* link, const Op* op);
+  void FreePiece(uint32_t index);
+  void Reply(ConnectionId connection, uint64_t request_id, Outcome outcome, std::span<const std::string_view> parts);
+  void OneSided(Peer* peer, WorkRequest request, Nanos deadline_ns, OpDone done);
+
+  // A round
+  void Dispatch(const Completion& c);
+  void RequestEnded(const Completion& c);
+  void Received(const Completion& c);
+  void Fire(TimerNode* node);
+  bool RunSubmitted();
+  bool RunEnded();
+  bool FlushAll();
+  void WindUp();
+};
+
+Xchg::Rep::Rep(Fabric* f, const Hello& hello, XchgOptions opts)
+    : fabric(f),
+      self(hello),
+      options(std::move(opts)),
+      send_pool(f, Access::kLocal, options.send_pool_bytes),
+      wheel(Now()),
+      round_ns(Now()) {
+  PortOptions port_options;
+  port_options.name = options.name;
+  port_options.index = options.index;
+  port_options.max_pending_requests = kMaxPendingRequests;
+  auto opened = fabric->OpenPort(port_options);
+  NOVA_CHECK(opened.ok()) << options.name << ": " << opened.status().message();
+  port = std::move(opened).value();
+}
+
+// --- Links
+
+Link* Xchg::Rep::LinkOf(Peer* peer) {
+  if (peer->link != nullptr) return peer->link;
+  auto link = std::make_unique<Link>(options.max_message_bytes);
+  link->peer = peer;
+  peer->link = link.get();
+  peer->waiting = std::move(link);
+  if (round_ns >= peer->next_attempt_ns) {
+    Connect(peer->link);
+  } else {
+    wheel.Add(peer->link, peer->next_attempt_ns);
+  }
+  return peer->link;
+}
+
+void Xchg::Rep::Connect(Link* link) {
+  Peer* peer = link->peer;
+  Hello hello = self;
+  hello.xchg_index = options.index;
+  hello.generation = ++peer->generation;
+  link->state = Link::State::kConnecting;
+  link->id = port->Connect(peer->address, hello, round_ns + options.connect_timeout_ns);
+  links.emplace(link->id, std::move(peer->waiting));
+}
+
+void Xchg::Rep::LinkUp(const Completion& c) {
+  Bump(count.connects);
+  Link* link;
+  if (c.accepted) {
+    auto made = std::make_unique<Link>(options.max_message_bytes);
+    link = made.get();
+    link->id = c.connection;
+    links.emplace(link->id, std::move(made));
+  } else {
+    const auto it = links.find(c.connection);
+    if (it == links.end() || it->second->state != Link::State::kConnecting) return;
+    link = it->second.get();
+    wheel.Add(link, round_ns + options.idle_close_ns);
+  }
+  link->state = Link::State::kUp;
+  link->hello = *c.hello;
+  link->up_since_ns = link->last_used_ns = round_ns;
+  if (!link->queue.empty()) MarkDirty(link);
+}
+
+void Xchg::Rep::AttemptFailed(Peer* peer) {
+  const int doublings = std::min(peer->failures++, 20);
+  const Nanos most = std::min(options.reconnect_max_ns, options.reconnect_min_ns << doublings);
+  peer->next_attempt_ns = round_ns + most / 2 + static_cast<Nanos>(random.Uniform(static_cast<uint64_t>(most / 2) + 1));
+}
+
+// Takes the link from its peer and ends what was under way on it; the record stays until kDisconnected.
+void Xchg::Rep::Drop(Link* link) {
+  if (link->state == Link::State::kDead) return;
+  if (Peer* peer = link->peer; peer != nullptr) {
+    if (link->state == Link::State::kConnecting) {
+      Bump(count.connect_failures);
+      AttemptFailed(peer);
+    } else if (link->state == Link::State::kUp && round_ns - link->up_since_ns < kStableConnection) {
+      AttemptFailed(peer);
+    } else if (link->state == Link::State::kUp) {
+      peer->failures = 0;
+    }
+    peer->link = nullptr;
+  }
+  link->state = Link::State::kDead;
+  wheel.Remove(link);
+  for (; !link->queue.empty(); link->queue.pop_front()) {
+    const uint64_t id = link->queue.front().request.id;
+    if ((id & kPieceTag) != 0) FreePiece(static_cast<uint32_t>(id));
+  }
+  while (link->ops != nullptr) EndOp(link->ops, link->ops->posted ? Outcome::kUnknown : Outcome::kUnavailable);
+}
+
+void Xchg::Rep::CloseLink(Link* link) {
+  port->Disconnect(link->id);
+  Drop(link);
+}
+
+void Xchg::Rep::LinkGone(const Completion& c) {
+  const auto it = links.find(c.connection);
+  if (it == links.end()) return;
+  Drop(it->second.get());
+  const bool accepted = it->second->peer == nullptr;
+  links.erase(it);
+  if (accepted && disconnect_handler && !stopping) disconnect_handler(c.connection);
+}
+
+void Xchg::Rep::MarkDirty(Link* link) {
+  if (link->dirty || link->state != Link::State::kUp) return;
+  link->dirty = true;
+  dirty.push_back(link->id);
+}
+
+// Posts what is queued, as far as the connection takes it; the rest follows when completions make room.
+void Xchg::Rep::Flush(Link* link) {
+  while (!link->queue.empty() && link->in_flight < kMaxPendingRequests && link->state == Link::State::kUp) {
+    const size_t room = std::min<size_t>(kPostBatch, kMaxPendingRequests - link->in_flight);
+    post.clear();
+    bool skipping = link->skipping;
+    uint64_t scanned = link->queue.head();
+    for (; scanned < link->queue.tail() && post.size() < room; ++scanned) {
+      const Queued& q = link->queue[scanned];
+      if (q.first) skipping = q.op != kNone && ops[q.op]->serial != q.serial;
+      if (!skipping) post.push_back(q.request);
+    }
+    // Refused only when the connection has broken: kDisconnected is on its way and ends what stays queued.
+    if (!post.empty() && !port->Post(link->id, post).ok()) return;
+    link->in_flight += static_cast<uint32_t>(post.size());
+    for (uint64_t i = link->queue.head(); i < scanned; ++i) {
+      const Queued& q = link->queue.front();
+      if (q.first) link->skipping = q.op != kNone && ops[q.op]->serial != q.serial;
+      if (link->skipping) {
+        if ((q.request.id & kPieceTag) != 0) FreePiece(static_cast<uint32_t>(q.request.id));
+      } else if (q.op != kNone && ops[q.op]->serial == q.serial) {
+        ops[q.op]->posted = true;
+      }
+      link->queue.pop_front();
+    }
+  }
+}
+
+// --- Operations
+
+Op* Xchg::Rep::NewOp(Op::Kind kind, Link* link, Nanos deadline_ns) {
+  if (free_ops.empty()) {
+    free_ops.push_back(static_cast<uint32_t>(ops.size()));
+    ops.push_back(std::make_unique<Op>());
+    ops.back()->index = free_ops.back();
+  }
+  Op* op = ops[free_ops.back()].get();
+  free_ops.pop_back();
+  op->kind = kind;
+  op->posted = false;
+  op->link = link;
+  if (link->ops == nullptr) {
+    link->ops = op->prev = op->next = op;
+  } else {
+    op->prev = link->ops->prev;
+    op->next = link->ops;
+    op->prev->next = op;
+    op->next->prev = op;
+  }
+  wheel.Add(op, deadline_ns);
+  return op;
+}
+
+Op* Xchg::Rep::FindOp(uint64_t id) {
+  const auto index = static_cast<uint32_t>(id);
+  if (index >= ops.size() || ops[index]->kind == Op::Kind::kFree || ops[index]->id() != id) return nullptr;
+  return ops[index].get();
+}
+
+void Xchg::Rep::FreeOp(Op* op) {
+  wheel.Remove(op);
+  if (op->next == op) {
+    op->link->ops = nullptr;
+  } else {
+    op->prev->next = op->next;
+    op->next->prev = op->prev;
+    if (op->link->ops == op) op->link->ops = op->next;
+  }
+  op->kind = Op::Kind::kFree;
+  op->serial = op->serial == INT32_MAX ? 1 : op->serial + 1;  // 31 bits: the top one is kPieceTag
+  op->call_done = nullptr;
+  op->op_done = nullptr;
+  free_ops.push_back(op->index);
+}
+
+void Xchg::Rep::EndOp(Op* op, Outcome outcome) {
+  FailLater(std::move(op->call_done), std::move(op->op_done), outcome);
+  FreeOp(op);
+}
+
+void Xchg::Rep::FailLater(CallDone call_done, OpDone op_done, Outcome outcome) {
+  ended.push_back({std::move(call_done), std::move(op_done), outcome});
+}
+
+void Xchg::Rep::FreePiece(uint32_t index) {
+  pieces[index].buffer.Reset();
+  free_pieces.push_back(index);
+}
+
+// Puts the message into send memory, in `message`. False: none left.
+bool Xchg::Rep::Encode(MessageHeader header, std::span<const std::string_view> parts, size_t total) {
+  if (round_clock == 0) round_clock = static_cast<uint64_t>(WallNowMs()) << 16;
+  header.clock = round_clock;
+  message.clear();
+  const size_t most = port->max_message_bytes() - sizeof(MessageHeader);
+  size_t part = 0, offset = 0, left = total;
+  do {
+    const size_t body = std::min(left, most);
+    Buffer buffer = send_pool.Allocate(sizeof(MessageHeader) + body);
+    if (!buffer) {
+      for (const uint32_t index : message) FreePiece(index);
+      return false;
+    }
+    const bool first = message.empty();
+    header.body_length = static_cast<uint32_t>(first ? total : body);
+    header.flags = static_cast<uint8_t>((header.flags & MessageHeader::kReply) | (first ? 0 : MessageHeader::kContinuation) |
+                                        (body < left ? MessageHeader::kMorePieces : 0));
+    std::memcpy(buffer.data(), &header, sizeof(header));
+    std::byte* to = buffer.data() + sizeof(header);
+    for (size_t copied = 0; copied < body;) {
+      const size_t n = std::min(parts[part].size() - offset, body - copied);
+      if (n > 0) std::memcpy(to + copied, parts[part].data() + offset, n);
+      copied += n;
+      offset += n;
+      if (offset == parts[part].size()) {
+        ++part;
+        offset = 0;
+      }
+    }
+    left -= body;
+    if (free_pieces.empty()) {
+      free_pieces.push_back(static_cast<uint32_t>(pieces.size()));
+      pieces.emplace_back();
+    }
+    message.push_back(free_pieces.back());
+    free_pieces.pop_back();
+    pieces[message.back()].buffer = std::move(buffer);
+  } while (left > 0);
+  return true;
+}
+
+// Queues the pieces in `message`, whose lengths their headers tell.
+void Xchg::Rep::Enqueue(Link* link, const Op* op) {
+  bool first = true;
+  size_t left = 0;
+  for (const uint32_t index : message) {
+    const Buffer& buffer = pieces[index].buffer;
+    MessageHeader header;
+    std::memcpy(&header, buffer.data(), sizeof(header));
+    if (first) left = header.body_length;
+    const size_t body = std::min(left, port->max_message_bytes() - sizeof(header));
+    left -= body;
+    Queued& q = link->queue.push_back({});
+    q.request.id = kPieceTag | index;
+    q.request.opcode = Opcode::kSend;
+    q.request.piece_count = 1;
+    q.request.pieces[0] = {buffer.data(), static_cast<uint32_t>(sizeof(header) + body), buffer.lkey()};
+    q.op = op == nullptr ? kNone : op->index;
+    q.serial = op == nullptr ? 0 : op->serial;
+    q.first = first;
+    first = false;
+    Bump(count.bytes_sent, sizeof(header) + body);
+  }
+  Bump(count.messages_sent);
+  link->last_used_ns = round_ns;
+  MarkDirty(link);
+}
+
+void Xchg::Call(Peer* peer, uint16_t type, std::span<const std::string_view> parts, Nanos deadline_ns, CallDone done) {
+  Rep* r = rep_.get();
+  NOVA_DCHECK(r->OnXchg());
+  const size_t total = TotalOf(parts);
+  if (total > r->options.max_message_bytes) return r->FailLater(std::move(done), nullptr, Outcome::kInvalidArgument);
+  if (r->stopping || deadline_ns <= r->round_ns) return r->FailLater(std::move(done), nullptr, Outcome::kUnavailable);
+  Link* link = r->LinkOf(peer);
+  if (link->queue.size() >= r->options.max_queued_calls_per_peer) {
+    return r->FailLater(std::move(done), nullptr, Outcome::kUnavailable);
+  }
+  Op* op = r->NewOp(Op::Kind::kCall, link, deadline_ns);
+  op->call_done = std::move(done);
+  MessageHeader header;
+  header.type = type;
+  header.request_id = op->id();
+  header.deadline_or_depth = MessageHeader::kNoDeadline;
+  if (deadline_ns != kNever) {
+    const Nanos left_us = (deadline_ns - r->round_ns) / kMicrosecond;
+    header.deadline_or_depth = static_cast<uint32_t>(std::min<Nanos>(left_us, MessageHeader::kNoDeadline - 1));
+  }
+  if (!r->Encode(header, parts, total)) return r->EndOp(op, Outcome::kUnavailable);
+  r->Enqueue(link, op);
+}
+
+void Xchg::Rep::Reply(ConnectionId connection, uint64_t request_id, Outcome outcome,
+                      std::span<const std::string_view> parts) {
+  NOVA_DCHECK(OnXchg());
+  const auto it = links.find(connection);
+  if (it == links.end() || it->second->state != Link::State::kUp) return Bump(count.dropped_replies);
+  Link* link = it->second.get();
+  const size_t total = TotalOf(parts);
+  MessageHeader header;
+  header.type = 1;  // a reply is known by its request id
+  header.flags = MessageHeader::kReply;
+  header.outcome = static_cast<uint8_t>(outcome);
+  header.request_id = request_id;
+  header.deadline_or_depth = queue_depth ? queue_depth() : 0;
+  // A requester that does not take its replies is cut off before it fills the send memory of all.
+  if (link->queue.size() >= 2 * options.max_queued_calls_per_peer) {
+    Bump(count.dropped_replies);
+    return CloseLink(link);
+  }
+  if (total > options.max_message_bytes || !Encode(header, parts, total)) {
+    NOVA_LOG(WARNING) << options.name << ": no memory for a reply of " << total << " bytes; its requester will time out";
+    return Bump(count.dropped_replies);
+  }
+  Enqueue(link, nullptr);
+}
+
+void Xchg::Rep::OneSided(Peer* peer, WorkRequest request, Nanos deadline_ns, OpDone done) {
+  NOVA_DCHECK(OnXchg());
+  if (stopping || deadline_ns <= round_ns) return FailLater(nullptr, std::move(done), Outcome::kUnavailable);
+  Link* link = LinkOf(peer);
+  if (link->queue.size() >= options.max_queued_calls_per_peer) {
+    return FailLater(nullptr, std::move(done), Outcome::kUnavailable);
+  }
+  Op* op = NewOp(Op::Kind::kOneSided, link, deadline_ns);
+  op->op_done = std::move(done);
+  request.id = op->id();
+  link->queue.push_back({request, op->index, op->serial, true});
+  link->last_used_ns = round_ns;
+  MarkDirty(link);
+}
+
+namespace {
+
+WorkRequest OneSidedRequest(Opcode opcode, std::span<const LocalBuffer> local, uint64_t remote_address, uint32_t rkey) {
+  NOVA_CHECK(local.size() <= kMaxPieces);
+  WorkRequest request;
+  request.opcode = opcode;
+  request.piece_count = static_cast<uint8_t>(local.size());
+  std::copy(local.begin(), local.end(), request.pieces.begin());
+  request.remote_address = remote_address;
+  request.rkey = rkey;
+  return request;
+}
+
+}  // namespace
+
+void Xchg::Write(Peer* peer, std::span<const LocalBuffer> local, uint64_t remote_address, uint32_t rkey, Nanos deadline_ns,
+                 OpDone done) {
+  rep_->OneSided(peer, OneSidedRequest(Opcode::kWrite, local, remote_address, rkey), deadline_ns, std::move(done));
+}
+
+void Xchg::WriteWithImmediate(Peer* peer, std::span<const LocalBuffer> local, uint64_t remote_address, uint32_t rkey,
+                              uint32_t immediate, Nanos deadline_ns, OpDone done) {
+  WorkRequest request = OneSidedRequest(Opcode::kWriteWithImm, local, remote_address, rkey);
+  request.immediate = immediate;
+  rep_->OneSided(peer, request, deadline_ns, std::move(done));
+}
+
+void Xchg::Read(Peer* peer, LocalBuffer local, uint64_t remote_address, uint32_t rkey, Nanos deadline_ns, OpDone done) {
+  rep_->OneSided(peer, OneSidedRequest(Opcode::kRead, {&local, 1}, remote_address, rkey), deadline_ns, std::move(done));
+}
+
+// --- A round
+
+void Xchg::Rep::RequestEnded(const Completion& c) {
+  if (const auto it = links.find(c.connection); it != links.end()) {
+    Link* link = it->second.get();
+    --link->in_flight;
+    if (!link->queue.empty()) MarkDirty(link);
+  }
+  if ((c.id & kPieceTag) != 0) {
+    FreePiece(static_cast<uint32_t>(c.id));
+    if (c.status != CompletionStatus::kLocalError) return;
+    // The peer's port takes shorter messages than ours: nothing sensible can follow on this connection.
+    NOVA_LOG(ERROR) << options.name << ": a message could not be posted";
+    if (const auto it = links.find(c.connection); it != links.end()) CloseLink(it->second.get());
+    return;
+  }
+  Op* op = FindOp(c.id);
+  if (op == nullptr || op->kind != Op::Kind::kOneSided) return;
+  OpDone done = std::move(op->op_done);
+  FreeOp(op);
+  done(c.status == CompletionStatus::kOk ? Outcome::kOk : Outcome::kUnknown);
+}
+
+void Xchg::Rep::Received(const Completion& c) {
+  const auto it = links.find(c.connection);
+  if (it == links.end() || it->second->state != Link::State::kUp) return;
+  Link* link = it->second.get();
+  link->last_used_ns = round_ns;
+  Bump(count.bytes_received, c.data.size());
+  MessageAssembler::Message m;
+  switch (link->assembler.Add(c.data, &m)) {
+    case MessageAssembler::Result::kMore: return;
+    case MessageAssembler::Result::kMessage: break;
+    case MessageAssembler::Result::kMalformed:
+      Bump(count.malformed);
+      return CloseLink(link);
+  }
+  Bump(count.messages_received);
+  if ((m.header.flags & MessageHeader::kReply) != 0) {
+    Op* op = FindOp(m.header.request_id);
+    if (op == nullptr || op->kind != Op::Kind::kCall || op->link != link || !op->posted) return Bump(count.late_replies);
+    CallDone done = std::move(op->call_done);
+    FreeOp(op);
+    CallResult result;
+    result.outcome = m.header.outcome <= static_cast<uint8_t>(Outcome::kInternal) ? static_cast<Outcome>(m.header.outcome)
+                                                                                   : Outcome::kInternal;
+    result.body = m.body;
+    result.queue_depth = m.header.deadline_or_depth;
+    return done(result);
+  }
+  IncomingCall call;
+  call.connection = c.connection;
+  call.request_id = m.header.request_id;
+  call.type = m.header.type;
+  if (m.header.deadline_or_depth != MessageHeader::kNoDeadline) {
+    call.deadline_ns = round_ns + static_cast<Nanos>(m.header.deadline_or_depth) * kMicrosecond;
+  }
+  call.body = m.body;
+  call.peer = &link->hello;
+  if (call.type < handlers.size() && handlers[call.type]) return handlers[call.type](call);
+  Reply(c.connection, call.request_id, Outcome::kInvalidArgument, {});
+}
+
+void Xchg::Rep::Dispatch(const Completion& c) {
+  switch (c.kind) {
+    case CompletionKind::kRequest: return RequestEnded(c);
+    case CompletionKind::kReceive: return Received(c);
+    case CompletionKind::kImmediate:
+      if (immediate_handler) immediate_handler(c.connection, c.immediate);
+      return;
+    case CompletionKind::kConnected: return LinkUp(c);
+    case CompletionKind::kDisconnected: return LinkGone(c);
+  }
+}
+
+void Xchg::Rep::Fire(TimerNode* node) {
+  auto* timed = static_cast<Timed*>(node);
+  switch (timed->what) {
+    case Timed::What::kOp: {
+      auto* op = static_cast<Op*>(timed);
+      Bump(count.deadlines);
+      // F4: what the fabric may still read or write is taken from it before anybody is told.
+      if (op->kind == Op::Kind::kOneSided && op->posted) return CloseLink(op->link);
+      return EndOp(op, op->posted ? Outcome::kUnknown : Outcome::kUnavailable);
+    }
+    case Timed::What::kLink: {
+      auto* link = static_cast<Link*>(timed);
+      if (link->state == Link::State::kBackOff) {
+        if (link->ops != nullptr) return Connect(link);
+        Drop(link);
+        return link->peer->waiting.reset();
+      }
+      if (link->ops != nullptr || link->in_flight > 0) link->last_used_ns = round_ns;
+      if (link->last_used_ns + options.idle_close_ns <= round_ns) return CloseLink(link);
+      return wheel.Add(link, link->last_used_ns + options.idle_close_ns);
+    }
+    case Timed::What::kPeriodic: {
+      auto* periodic = static_cast<Periodic*>(timed);
+      wheel.Add(periodic, round_ns + periodic->period_ns);
+      return periodic->fn();
+    }
+    case Timed::What::kOneShot: {
+      auto* one_shot = static_cast<OneShot*>(timed);
+      auto fn = std::move(one_shot->fn);
+      one_shot->fn = nullptr;
+      free_one_shots.push_back(one_shot->index);
+      return fn();
+    }
+  }
+}
+
+bool Xchg::Rep::RunSubmitted() {
+  if (!have_submitted.load(std::memory_order_acquire)) return false;
+  {
+    MutexLock lock(&mu);
+    taken.swap(submitted);
+    have_submitted.store(false, std::memory_order_relaxed);
+  }
+  for (auto& fn : taken) fn();
+  taken.clear();
+  return true;
+}
+
+bool Xchg::Rep::RunEnded() {
+  if (ended.empty()) return false;
+  running.swap(ended);
+  for (Ended& e : running) {
+    if (e.call_done) e.call_done(CallResult{e.outcome, {}, 0});
+    if (e.op_done) e.op_done(e.outcome);
+  }
+  running.clear();
+  return true;
+}
+
+bool Xchg::Rep::FlushAll() {
+  if (dirty.empty()) return false;
+  flushing.swap(dirty);
+  for (const ConnectionId id : flushing) {
+    const auto it = links.find(id);
+    if (it == links.end()) continue;
+    it->second->dirty = false;
+    Flush(it->second.get());
+  }
+  flushing.clear();
+  return true;
+}
+
+bool Xchg::RunOnce() {
+  Rep* r = rep_.get();
+  if (r->owner.load(std::memory_order_relaxed) == nullptr) r->owner.store(Thread::CurrentId());
+  r->round_ns = Now();
+  r->round_clock = 0;
+  Bump(r->count.rounds);
+  bool active = false;
+  const size_t n = r->port->Poll(r->completions);
+  for (size_t i = 0; i < n; ++i) r->Dispatch(r->completions[i]);
+  active |= n > 0;
+  active |= r->RunSubmitted();
+  active |= r->wheel.Advance(r->round_ns, [r](TimerNode* node) { r->Fire(node); }) > 0;
+  active |= r->RunEnded();
+  if (active) {
+    for (const auto& hook : r->hooks) hook();
+  }
+  active |= r->FlushAll();
+  return active || !r->ended.empty();
+}
+
+void Xchg::Rep::WindUp() {
+  stopping = true;
+  round_ns = Now();
+  std::vector<ConnectionId> ids;
+  for (const auto& [id, link] : links) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  for (const ConnectionId id : ids) CloseLink(links[id].get());
+  for (auto& [address, peer] : peers) {
+    if (peer->waiting == nullptr) continue;
+    Drop(peer->waiting.get());
+    peer->waiting.reset();
+  }
+  // Callbacks may call again, and are told Unavailable; not for ever.
+  for (int i = 0; i < kStopRounds; ++i) {
+    const size_t n = port->Poll(completions);
+    for (size_t j = 0; j < n; ++j) Dispatch(completions[j]);
+    if (!RunEnded() && n == 0) break;
+  }
+  ended.clear();
+  pieces.clear();  // no connection is left that could read them (F4)
+}
+
+Xchg::Xchg(Fabric* fabric, const Hello& self, XchgOptions options)
+    : rep_(std::make_unique<Rep>(fabric, self, std::move(options))) {}
+
+Xchg::~Xchg() { Stop(); }
+
+Port* Xchg::port() { return rep_->port.get(); }
+
+void Xchg::Handle(uint16_t type, Handler handler) {
+  NOVA_CHECK(type >= 1 && type <= MessageHeader::kMaxType);
+  if (rep_->handlers.size() <= type) rep_->handlers.resize(type + 1u);
+  rep_->handlers[type] = std::move(handler);
+}
+
+void Xchg::HandleImmediate(std::function<void(ConnectionId, uint32_t)> handler) {
+  rep_->immediate_handler = std::move(handler);
+}
+
+void Xchg::HandleDisconnect(std::function<void(ConnectionId)> handler) { rep_->disconnect_handler = std::move(handler); }
+
+void Xchg::AddRoundHook(std::function<void()> hook) { rep_->hooks.push_back(std::move(hook)); }
+
+void Xchg::AddTimer(Nanos period_ns, std::function<void()> fn) {
+  auto periodic = std::make_unique<Periodic>();
+  periodic->period_ns = period_ns;
+  periodic->fn = std::move(fn);
+  rep_->wheel.Add(periodic.get(), Now() + period_ns);
+  rep_->periodics.push_back(std::move(periodic));
+}
+
+void Xchg::SetQueueDepthSource(std::function<uint32_t()> depth) { rep_->queue_depth = std::move(depth); }
+
+void Xchg::Start() {
+  Rep* r = rep_.get();
+  NOVA_CHECK(r->thread == nullptr) << "started twice";
+  r->thread = std::make_unique<Thread>(r->options.name, [this, r] {
+    r->owner.store(Thread::CurrentId());
+    // Virtual time stands still while a fiber spins.
+    const Nanos spin_ns = Simulation::Current() == nullptr ? r->options.spin_ns : 0;
+    Nanos active_ns = 0;
+    while (!r->stop.load()) {
+      if (RunOnce()) {
+        active_ns = r->round_ns;
+      } else if (r->round_ns - active_ns >= spin_ns) {
+        Bump(r->count.sleeps);
+        r->port->Wait(r->wheel.NextDue());
+      }
+    }
+    r->WindUp();
+  });
+}
+
+void Xchg::Stop() {
+  Rep* r = rep_.get();
+  if (r->stopped) return;
+  r->stopped = true;
+  r->stop.store(true);
+  if (r->thread != nullptr) {
+    r->port->Wake();
+    r->thread->Join();
+  } else {
+    r->WindUp();
+  }
+  std::vector<absl::AnyInvocable<void()>> unrun;
+  MutexLock lock(&r->mu);
+  r->closed = true;
+  unrun.swap(r->submitted);
+}
+
+void Xchg::Submit(absl::AnyInvocable<void()> fn) {
+  Rep* r = rep_.get();
+  {
+    MutexLock lock(&r->mu);
+    if (!r->closed) {
+      r->submitted.push_back(std::move(fn));
+      r->have_submitted.store(true, std::memory_order_release);
+    }
+  }
+  r->port->Wake();
+}
+
+bool Xchg::IsCurrentThread() const { return rep_->owner.load(std::memory_order_relaxed) == Thread::CurrentId(); }
+
+const XchgOptions& Xchg::options() const { return rep_->options; }
+
+XchgCounters Xchg::counters() const {
+  const auto& c = rep_->count;
+  XchgCounters out;
+  out.messages_sent = c.messages_sent;
+  out.messages_received = c.messages_received;
+  out.bytes_sent = c.bytes_sent;
+  out.bytes_received = c.bytes_received;
+  out.late_replies = c.late_replies;
+  out.dropped_replies = c.dropped_replies;
+  out.malformed = c.malformed;
+  out.deadlines = c.deadlines;
+  out.connects = c.connects;
+  out.connect_failures = c.connect_failures;
+  out.rounds = c.rounds;
+  out.sleeps = c.sleeps;
+  return out;
+}
+
+Peer* Xchg::peer(const std::string& address) {
+  NOVA_DCHECK(rep_->OnXchg());
+  auto& peer = rep_->peers[address];
+  if (peer == nullptr) peer = std::make_unique<Peer>(address);
+  return peer.get();
+}
+
+void Xchg::Reply(ConnectionId connection, uint64_t request_id, Outcome outcome, std::span<const std::string_view> parts) {
+  rep_->Reply(connection, request_id, outcome, parts);
+}
+
+void Xchg::RunAt(Nanos when_ns, absl::AnyInvocable<void()> fn) {
+  Rep* r = rep_.get();
+  NOVA_DCHECK(r->OnXchg());
+  if (r->free_one_shots.empty()) {
+    r->free_one_shots.push_back(static_cast<uint32_t>(r->one_shots.size()));
+    r->one_shots.push_back(std::make_unique<OneShot>());
+    r->one_shots.back()->index = r->free_one_shots.back();
+  }
+  OneShot* one_shot = r->one_shots[r->free_one_shots.back()].get();
+  r->free_one_shots.pop_back();
+  one_shot->fn = std::move(fn);
+  r->wheel.Add(one_shot, when_ns);
+}
+
+void Xchg::Close(ConnectionId connection) {
+  NOVA_DCHECK(rep_->OnXchg());
+  const auto it = rep_->links.find(connection);
+  if (it == rep_->links.end() || it->second->state == Link::State::kDead) return;
+  Bump(rep_->count.malformed);
+  rep_->CloseLink(it->second.get());
+}
+
+Nanos Xchg::round_time_ns() const { return rep_->round_ns; }
+
+// --- Blocking forms
+
+namespace {
+
+// What the waiting thread and the xchg thread share; both may be the last to let go of it.
+struct Waiter {
+  Notification ended;
+  BlockingResult result;
+};
+
+// Ends the wait also when the closure that holds it is destroyed unrun.
+class WaiterRef {
+ public:
+  explicit WaiterRef(std::shared_ptr<Waiter> waiter) : waiter_(std::move(waiter)) {}
+  WaiterRef(WaiterRef&&) = default;
+  ~WaiterRef() {
+    if (waiter_ != nullptr) waiter_->ended.Notify();
+  }
+  void End(Outcome outcome, std::string_view body) {
+    waiter_->result.outcome = outcome;
+    waiter_->result.body.assign(body);
+  }
+
+ private:
+  std::shared_ptr<Waiter> waiter_;
+};
+
+}  // namespace
+
+BlockingResult BlockingCall(Xchg* xchg, const std::string& address, uint16_t type, std::span<const std::string_view> parts,
+                            Nanos deadline_ns) {
+  NOVA_CHECK(!xchg->IsCurrentThread()) << "an xchg thread would wait for itself";
+  auto waiter = std::make_shared<Waiter>();
+  xchg->Submit([xchg, &address, type, parts, deadline_ns, ref = WaiterRef(waiter)]() mutable {
+    xchg->Call(xchg->peer(address), type, parts, deadline_ns,
+               [ref = std::move(ref)](const CallResult& r) mutable { ref.End(r.outcome, r.body); });
+  });
+  waiter->ended.Wait();
+  return std::move(waiter->result);
+}
+
+Outcome BlockingRead(Xchg* xchg, const std::string& address, LocalBuffer local, uint64_t remote_address, uint32_t rkey,
+                     Nanos deadline_ns) {
+  NOVA_CHECK(!xchg->IsCurrentThread()) << "an xchg thread would wait for itself";
+  auto waiter = std::make_shared<Waiter>();
+  xchg->Submit([xchg, &address, local, remote_address, rkey, deadline_ns, ref = WaiterRef(waiter)]() mutable {
+    xchg->Read(xchg->peer(address), local, remote_address, rkey, deadline_ns,
+               [ref = std::move(ref)](Outcome outcome) mutable { ref.End(outcome, {}); });
+  });
+  waiter->ended.Wait();
+  return waiter->result.outcome;
+}
+
+}  // namespace nova
