@@ -1,0 +1,189 @@
+#include "client/bench.h"
+
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+
+#include "common/base/clock.h"
+#include "common/base/histogram.h"
+#include "common/base/mutex.h"
+#include "common/base/random.h"
+#include "common/base/thread.h"
+
+namespace nova {
+namespace {
+
+enum OpType { kRead = 0, kWrite = 1, kScan = 2 };
+constexpr std::array<const char*, 3> kOpNames = {"read", "write", "scan"};
+
+// Zipfian ranks by rejection-free inversion (Gray et al., "Quickly generating billion-record synthetic databases").
+class Zipfian {
+ public:
+  explicit Zipfian(uint64_t n) : n_(n) {
+    for (uint64_t i = 1; i <= n; ++i) zeta_n_ += std::pow(1.0 / static_cast<double>(i), kTheta);
+    const double zeta_2 = 1 + std::pow(0.5, kTheta);
+    eta_ = (1 - std::pow(2.0 / static_cast<double>(n), 1 - kTheta)) / (1 - zeta_2 / zeta_n_);
+  }
+  uint64_t Next(Random* random) const {
+    const double u = random->NextDouble();
+    const double uz = u * zeta_n_;
+    if (uz < 1) return 0;
+    if (uz < 1 + std::pow(0.5, kTheta)) return 1;
+    const auto rank = static_cast<uint64_t>(static_cast<double>(n_) * std::pow(eta_ * u - eta_ + 1, 1 / (1 - kTheta)));
+    return rank < n_ ? rank : n_ - 1;
+  }
+
+ private:
+  static constexpr double kTheta = 0.99;
+  const uint64_t n_;
+  double zeta_n_ = 0;
+  double eta_ = 0;
+};
+
+uint64_t Fnv(uint64_t v) {
+  uint64_t h = 0xcbf29ce484222325;
+  for (int i = 0; i < 8; ++i, v >>= 8) h = (h ^ (v & 0xff)) * 0x100000001b3;
+  return h;
+}
+
+struct Shared {
+  const BenchOptions& options;
+  Client* client;
+  int write_percent;
+  int scan_percent;
+  const Zipfian* zipfian;  // null: uniform
+  bool scrambled;
+  Nanos until_ns;
+  std::atomic<uint64_t> next{0};
+  std::atomic<uint64_t> failed{0};
+  std::atomic<uint64_t> not_found{0};
+  std::array<Histogram, 3> latency{};
+  std::array<Histogram, 3> second{};  // of the running second, for progress
+  Mutex mu{};
+  std::string first_error{};
+};
+
+uint64_t PickRecord(Shared* s, Random* random) {
+  if (s->zipfian == nullptr) return random->Uniform(s->options.records);
+  const uint64_t rank = s->zipfian->Next(random);
+  return s->scrambled ? Fnv(rank) % s->options.records : rank;
+}
+
+void Worker(Shared* s, uint64_t seed) {
+  Random random(seed);
+  std::string value(s->options.value_bytes, 'v');
+  const bool load = s->options.workload == "LOAD";
+  const uint64_t limit = load ? s->options.records : s->options.operations;
+  for (;;) {
+    const uint64_t i = s->next.fetch_add(1, std::memory_order_relaxed);
+    if (limit != 0 ? i >= limit : Now() >= s->until_ns) return;
+    const std::string key = BenchKey(load ? i : PickRecord(s, &random), s->options.records);
+    const uint64_t dice = random.Uniform(100);
+    const OpType type = load || dice < static_cast<uint64_t>(s->write_percent)                     ? kWrite
+                        : dice < static_cast<uint64_t>(s->write_percent + s->scan_percent) ? kScan
+                                                                                           : kRead;
+    for (size_t b = 0; b + 8 <= value.size() && type == kWrite; b += 64) {  // no two values alike, cheaply
+      const uint64_t r = random.Next();
+      value.replace(b, 8, reinterpret_cast<const char*>(&r), 8);
+    }
+    const Nanos start = Now();
+    Result r;
+    switch (type) {
+      case kRead: r = s->client->Get(key); break;
+      case kWrite: r = s->client->Put(key, value); break;
+      case kScan: r = s->client->Scan(key, s->options.scan_length); break;
+    }
+    const auto took = static_cast<uint64_t>(Now() - start);
+    s->latency[type].Add(took);
+    s->second[type].Add(took);
+    if (r.outcome == Outcome::kNotFound) s->not_found.fetch_add(1, std::memory_order_relaxed);
+    if (!r.ok() && r.outcome != Outcome::kNotFound && s->failed.fetch_add(1) == 0) {
+      MutexLock lock(&s->mu);
+      s->first_error = r.message;
+    }
+  }
+}
+
+void Progress(Shared* s, Nanos start, const Notification* done) {
+  for (int second = 1; !done->WaitUntil(start + second * kSecond); ++second) {
+    uint64_t ops = 0, worst = 0;
+    for (Histogram& h : s->second) {
+      ops += h.count();
+      worst = std::max(worst, h.max());
+      h.Clear();
+    }
+    std::fprintf(stderr, "%4d s  %8llu ops/s  max %.1f ms\n", second, static_cast<unsigned long long>(ops),
+                 static_cast<double>(worst) * 1e-6);
+  }
+}
+
+std::string Report(const Shared& s, double seconds, uint64_t retries) {
+  uint64_t ops = 0;
+  for (const Histogram& h : s.latency) ops += h.count();
+  char line[256];
+  std::snprintf(line, sizeof(line), "%s %s, %llu records of %zu B, %d threads: %llu operations in %.2f s, %.0f ops/s\n",
+                s.options.workload.c_str(), s.options.distribution.c_str(), static_cast<unsigned long long>(s.options.records),
+                s.options.value_bytes, s.options.threads, static_cast<unsigned long long>(ops), seconds,
+                static_cast<double>(ops) / seconds);
+  std::string out = line;
+  for (size_t t = 0; t < kOpNames.size(); ++t) {
+    const Histogram& h = s.latency[t];
+    if (h.count() == 0) continue;
+    std::snprintf(line, sizeof(line), "%-6s n %9llu  mean %8.1f us  p50 %8.1f  p95 %8.1f  p99 %8.1f  p99.9 %8.1f  max %8.1f\n", kOpNames[t],
+                  static_cast<unsigned long long>(h.count()), h.Mean() * 1e-3, static_cast<double>(h.Percentile(50)) * 1e-3,
+                  static_cast<double>(h.Percentile(95)) * 1e-3, static_cast<double>(h.Percentile(99)) * 1e-3,
+                  static_cast<double>(h.Percentile(99.9)) * 1e-3, static_cast<double>(h.max()) * 1e-3);
+    out += line;
+  }
+  std::snprintf(line, sizeof(line), "failed %llu  not found %llu  internal retries %llu\n",
+                static_cast<unsigned long long>(s.failed.load()), static_cast<unsigned long long>(s.not_found.load()),
+                static_cast<unsigned long long>(retries));
+  return out + line;
+}
+
+}  // namespace
+
+std::string BenchKey(uint64_t n, uint64_t records) {
+  constexpr uint64_t kFirst = 1'000'000'000'000'000'000, kSpan = 8'200'000'000'000'000'000;
+  return StrCat("user", kFirst + n * (kSpan / records));
+}
+
+StatusOr<std::string> RunBench(Client* client, const BenchOptions& options) {
+  int write_percent = 0, scan_percent = 0;
+  if (options.workload == "RW50") {
+    write_percent = 50;
+  } else if (options.workload == "SW50") {
+    write_percent = scan_percent = 50;
+  } else if (options.workload == "W100" || options.workload == "LOAD") {
+    write_percent = 100;
+  } else if (options.workload != "R100") {
+    return absl::InvalidArgumentError(StrCat("workload ", options.workload, " must be R100, RW50, SW50, W100 or LOAD"));
+  }
+  if (options.distribution != "uniform" && options.distribution != "zipfian" && options.distribution != "scrambled") {
+    return absl::InvalidArgumentError(StrCat("distribution ", options.distribution, " must be uniform, zipfian or scrambled"));
+  }
+  std::unique_ptr<Zipfian> zipfian;
+  if (options.distribution != "uniform") zipfian = std::make_unique<Zipfian>(options.records);
+  const uint64_t retries_before = client->retries();
+  const Nanos start = Now();
+  Shared shared{options, client, write_percent, scan_percent, zipfian.get(), options.distribution == "scrambled",
+                start + static_cast<Nanos>(options.seconds * 1e9)};
+  Notification done;
+  std::unique_ptr<Thread> progress;
+  if (options.progress) progress = std::make_unique<Thread>("bench.progress", [&] { Progress(&shared, start, &done); });
+  {
+    std::vector<std::unique_ptr<Thread>> workers;
+    for (int i = 0; i < options.threads; ++i) {
+      workers.push_back(std::make_unique<Thread>(StrCat("bench.", i), [&shared, seed = RandomSeed()] { Worker(&shared, seed); }));
+    }
+  }
+  const double seconds = static_cast<double>(Now() - start) * 1e-9;
+  done.Notify();
+  progress = nullptr;
+  std::string report = Report(shared, seconds, client->retries() - retries_before);
+  if (!shared.first_error.empty()) report += "first failure: " + shared.first_error + "\n";
+  return report;
+}
+
+}  // namespace nova

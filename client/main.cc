@@ -1,0 +1,93 @@
+// nova: the user's tool: put, get, delete, scan, status, an interactive shell, bench, admin commands.
+#include <gflags/gflags.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/str_split.h"
+#include "client/bench.h"
+#include "client/shell.h"
+#include "common/base/exit.h"
+
+DEFINE_string(coordinators, "", "gRPC addresses of the coordinators, host:port,host:port; default: $NOVA_COORDINATORS");
+DEFINE_int32(timeout_ms, 10'000, "deadline of one operation");
+DEFINE_string(workload, "RW50", "bench: LOAD, R100, RW50, SW50 or W100");
+DEFINE_string(distribution, "uniform", "bench: uniform, zipfian (ranked) or scrambled");
+DEFINE_int64(records, 100'000, "bench: records in the store");
+DEFINE_int64(operations, 0, "bench: operations in all; 0: run for --seconds");
+DEFINE_double(seconds, 10, "bench: how long to run");
+DEFINE_int32(threads, 16, "bench: client threads");
+DEFINE_int32(value_bytes, 1024, "bench: size of a value");
+DEFINE_int32(scan_length, 10, "bench: entries of a scan");
+DEFINE_bool(progress, true, "bench: a line a second on stderr");
+
+namespace google {
+extern void (*gflags_exitfunc)(int);
+}
+
+namespace nova {
+namespace {
+
+int Bench(Client* client) {
+  BenchOptions o;
+  o.workload = FLAGS_workload;
+  o.distribution = FLAGS_distribution;
+  o.records = static_cast<uint64_t>(FLAGS_records);
+  o.operations = static_cast<uint64_t>(FLAGS_operations);
+  o.seconds = FLAGS_seconds;
+  o.threads = FLAGS_threads;
+  o.value_bytes = static_cast<size_t>(FLAGS_value_bytes);
+  o.scan_length = static_cast<size_t>(FLAGS_scan_length);
+  o.progress = FLAGS_progress;
+  const auto report = RunBench(client, o);
+  if (!report.ok()) ExitWithError(std::string(report.status().message()));
+  std::fputs(report->c_str(), stdout);
+  return report->find("\nfailed 0 ") != std::string::npos ? 0 : 1;
+}
+
+int Main(int argc, char** argv) {
+  google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
+  google::SetUsageMessage(StrCat("[flags] COMMAND\n", CommandHelp(),
+                                 "  shell                  the same, typed one a line\n"
+                                 "  bench                  load in the paper's workloads (--workload, --threads ...)\n"));
+  // The one flag of a command's own, and long enough that nobody types it by accident.
+  bool accept_data_loss = false;
+  argc = static_cast<int>(std::remove_if(argv + 1, argv + argc,
+                                         [&](const char* a) {
+                                           const bool match = std::string_view(a) == "--accept-data-loss";
+                                           accept_data_loss |= match;
+                                           return match;
+                                         }) -
+                          argv);
+  google::ParseCommandLineFlags(&argc, &argv, true);
+  signal(SIGPIPE, SIG_IGN);
+  if (FLAGS_coordinators.empty()) {
+    const char* from_environment = std::getenv("NOVA_COORDINATORS");
+    if (from_environment == nullptr) ExitWithError("--coordinators=host:port or $NOVA_COORDINATORS is needed");
+    FLAGS_coordinators = from_environment;
+  }
+  if (FLAGS_timeout_ms < 1) ExitWithError("--timeout_ms must be positive");
+  if (FLAGS_records < 1 || FLAGS_operations < 0 || FLAGS_seconds <= 0 || FLAGS_threads < 1 || FLAGS_threads > 4096 ||
+      FLAGS_value_bytes < 0 || FLAGS_value_bytes > (16 << 20) || FLAGS_scan_length < 1) {
+    ExitWithError("a bench flag is out of range: see nova --help");
+  }
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (accept_data_loss) words.push_back("--accept-data-loss");
+  if (words.empty()) ExitWithError("no command: see nova --help");
+  ClientOptions options;
+  options.coordinators = absl::StrSplit(FLAGS_coordinators, ',', absl::SkipEmpty());
+  options.timeout_ms = FLAGS_timeout_ms;
+  auto client = Client::Connect(options);
+  if (!client.ok()) ExitWithError(std::string(client.status().message()));
+  if (words[0] == "shell") return RunShell(client->get());
+  if (words[0] == "bench") return Bench(client->get());
+  return RunCommand(client->get(), words);
+}
+
+}  // namespace
+}  // namespace nova
+
+int main(int argc, char** argv) { return nova::Main(argc, argv); }

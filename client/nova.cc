@@ -1,0 +1,175 @@
+#include "client/nova.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "absl/strings/str_split.h"
+#include "client/client.h"
+
+struct nova_client {
+  std::unique_ptr<nova::Client> client;
+};
+struct nova_scan_result {
+  nova::ScanResult scan;
+};
+
+namespace {
+
+static_assert(NOVA_INTERNAL == static_cast<int>(nova::Outcome::kInternal));
+static_assert(NOVA_UNKNOWN == static_cast<int>(nova::Outcome::kUnknown));
+
+thread_local std::string last_error;
+
+int Code(nova::Outcome o) { return static_cast<int>(o); }
+
+int Report(const nova::Result& r) {
+  last_error = r.message;
+  return Code(r.outcome);
+}
+
+char* CopyOf(std::string_view text) {
+  char* copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy == nullptr) return nullptr;
+  std::memcpy(copy, text.data(), text.size());
+  copy[text.size()] = '\0';
+  return copy;
+}
+
+// No exception crosses the C boundary: memory that runs out is an internal error, of unknown effect.
+template <typename Fn>
+int Guarded(const Fn& fn) {
+  try {
+    return fn();
+  } catch (const std::exception& e) {
+    last_error = e.what();
+    return NOVA_INTERNAL;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+nova_client* nova_open(const char* coordinators, char** error) {
+  const nova_options options{coordinators, 0, 0, 0};
+  return nova_open_with(&options, error);
+}
+
+nova_client* nova_open_with(const nova_options* o, char** error) {
+  try {
+    nova::ClientOptions options;
+    options.coordinators = absl::StrSplit(o->coordinators == nullptr ? "" : o->coordinators, ',', absl::SkipEmpty());
+    if (o->timeout_ms != 0) options.timeout_ms = o->timeout_ms;
+    if (o->threads != 0) options.threads = o->threads;
+    options.keyspace = o->keyspace;
+    auto client = nova::Client::Connect(options);
+    if (client.ok()) return new nova_client{*std::move(client)};
+    last_error = std::string(client.status().message());
+  } catch (const std::exception& e) {
+    last_error = e.what();
+  }
+  if (error != nullptr) *error = CopyOf(last_error);
+  return nullptr;
+}
+
+void nova_close(nova_client* client) { delete client; }
+
+int nova_put(nova_client* c, const char* key, size_t key_size, const char* value, size_t value_size) {
+  return Guarded([&] { return Report(c->client->Put({key, key_size}, {value, value_size})); });
+}
+
+int nova_delete(nova_client* c, const char* key, size_t key_size) {
+  return Guarded([&] { return Report(c->client->Delete({key, key_size})); });
+}
+
+int nova_get(nova_client* c, const char* key, size_t key_size, char** value, size_t* value_size) {
+  *value = nullptr;
+  *value_size = 0;
+  return Guarded([&] {
+    const nova::GetResult r = c->client->Get({key, key_size});
+    if (r.ok()) {
+      *value = CopyOf(r.value);
+      if (*value == nullptr) throw std::bad_alloc();
+      *value_size = r.value.size();
+    }
+    return Report(r);
+  });
+}
+
+int nova_scan(nova_client* c, const char* from, size_t from_size, size_t limit, nova_scan_result** result) {
+  *result = nullptr;
+  return Guarded([&] {
+    nova::ScanResult r = c->client->Scan({from, from_size}, limit);
+    const int code = Report(r);
+    if (code == NOVA_OK) *result = new nova_scan_result{std::move(r)};
+    return code;
+  });
+}
+
+size_t nova_scan_count(const nova_scan_result* result) { return result->scan.entries.size(); }
+
+const char* nova_scan_key(const nova_scan_result* result, size_t i, size_t* size) {
+  const std::string& key = result->scan.entries[i].first;
+  *size = key.size();
+  return key.data();
+}
+
+const char* nova_scan_value(const nova_scan_result* result, size_t i, size_t* size) {
+  const std::string& value = result->scan.entries[i].second;
+  *size = value.size();
+  return value.data();
+}
+
+void nova_scan_free(nova_scan_result* result) { delete result; }
+
+void nova_put_async(nova_client* c, const char* key, size_t key_size, const char* value, size_t value_size, nova_done done,
+                    void* arg) {
+  const int code = Guarded([&] {
+    c->client->PutAsync({key, key_size}, {value, value_size}, [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
+    return 0;
+  });
+  if (code != NOVA_OK) done(arg, code, nullptr, 0);
+}
+
+void nova_delete_async(nova_client* c, const char* key, size_t key_size, nova_done done, void* arg) {
+  const int code = Guarded([&] {
+    c->client->DeleteAsync({key, key_size}, [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
+    return 0;
+  });
+  if (code != NOVA_OK) done(arg, code, nullptr, 0);
+}
+
+void nova_get_async(nova_client* c, const char* key, size_t key_size, nova_done done, void* arg) {
+  const int code = Guarded([&] {
+    c->client->GetAsync({key, key_size}, [done, arg](const nova::GetResult& r) {
+      done(arg, Code(r.outcome), r.value.data(), r.value.size());
+    });
+    return 0;
+  });
+  if (code != NOVA_OK) done(arg, code, nullptr, 0);
+}
+
+nova_effect nova_effect_of(int outcome) {
+  return static_cast<nova_effect>(nova::EffectOf(static_cast<nova::Outcome>(outcome)));
+}
+
+const char* nova_outcome_name(int outcome) {
+  return nova::OutcomeName(static_cast<nova::Outcome>(outcome)).data();  // literals, ended by 0
+}
+
+const char* nova_last_error(void) { return last_error.c_str(); }
+uint64_t nova_retries(const nova_client* c) { return c->client->retries(); }
+
+char* nova_status(nova_client* c) {
+  try {
+    return CopyOf(c->client->StatusText());
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+void nova_free(void* memory) { std::free(memory); }
+
+}  // extern "C"

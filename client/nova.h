@@ -1,0 +1,83 @@
+/* nova.h: the C interface of libnova_client, for C and for bindings of other languages.
+ *
+ *   char* error = NULL;
+ *   nova_client* c = nova_open("127.0.0.1:7400", &error);
+ *   int outcome = nova_put(c, "user1", 5, "value", 5);
+ *
+ * Every operation returns a nova_outcome; nova_effect says what it means for a write.
+ *
+ * Thread safety: all functions from any thread, but nova_close, which comes last.
+ * Ownership:     memory handed out (values, scans, error and status texts) is freed by nova_free / nova_scan_free.
+ * Errors:        nova_last_error() is the text of the calling thread's last operation that was not NOVA_OK. No exception leaves. */
+#ifndef NOVA_CLIENT_NOVA_H_
+#define NOVA_CLIENT_NOVA_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct nova_client nova_client;
+typedef struct nova_scan_result nova_scan_result;
+
+typedef enum nova_outcome { /* as common/base/outcome.h */
+  NOVA_OK = 0,
+  NOVA_NOT_FOUND = 1,
+  NOVA_INVALID_ARGUMENT = 2,
+  NOVA_NOT_OWNER = 3,
+  NOVA_BUSY = 4,
+  NOVA_NO_SPACE = 5,
+  NOVA_UNAVAILABLE = 6,
+  NOVA_CORRUPTION = 7,
+  NOVA_DEADLINE_EXCEEDED = 8,
+  NOVA_UNKNOWN = 9,
+  NOVA_INTERNAL = 10
+} nova_outcome;
+
+typedef enum nova_effect { NOVA_APPLIED = 0, NOVA_NOT_APPLIED = 1, NOVA_EFFECT_UNKNOWN = 2 } nova_effect;
+
+typedef struct nova_options {
+  const char* coordinators; /* "host:port,host:port" */
+  int64_t timeout_ms;       /* of one operation; 0: 10,000 */
+  int threads;              /* exchange threads; 0: 1 */
+  uint32_t keyspace;
+} nova_options;
+
+/* NULL and, if error is not NULL, a text to nova_free, when no coordinator answers. */
+nova_client* nova_open(const char* coordinators, char** error);
+nova_client* nova_open_with(const nova_options* options, char** error);
+void nova_close(nova_client* client); /* waits for what is under way; NULL is fine */
+
+int nova_put(nova_client* client, const char* key, size_t key_size, const char* value, size_t value_size);
+int nova_delete(nova_client* client, const char* key, size_t key_size);
+/* *value is allocated (nova_free), one byte longer than *value_size and ended by 0. */
+int nova_get(nova_client* client, const char* key, size_t key_size, char** value, size_t* value_size);
+
+/* The first `limit` entries with key >= from. *result is NULL when the outcome is not NOVA_OK. */
+int nova_scan(nova_client* client, const char* from, size_t from_size, size_t limit, nova_scan_result** result);
+size_t nova_scan_count(const nova_scan_result* result);
+const char* nova_scan_key(const nova_scan_result* result, size_t i, size_t* size);
+const char* nova_scan_value(const nova_scan_result* result, size_t i, size_t* size);
+void nova_scan_free(nova_scan_result* result);
+
+/* Asynchronous: `done` runs once, on a thread of the client's, and must not wait; value is valid during the call. */
+typedef void (*nova_done)(void* arg, int outcome, const char* value, size_t value_size);
+void nova_put_async(nova_client* client, const char* key, size_t key_size, const char* value, size_t value_size,
+                    nova_done done, void* arg);
+void nova_delete_async(nova_client* client, const char* key, size_t key_size, nova_done done, void* arg);
+void nova_get_async(nova_client* client, const char* key, size_t key_size, nova_done done, void* arg);
+
+nova_effect nova_effect_of(int outcome);
+const char* nova_outcome_name(int outcome); /* static */
+const char* nova_last_error(void);          /* of the calling thread, until its next operation */
+uint64_t nova_retries(const nova_client* client);
+char* nova_status(nova_client* client); /* nova_free */
+void nova_free(void* memory);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* NOVA_CLIENT_NOVA_H_ */

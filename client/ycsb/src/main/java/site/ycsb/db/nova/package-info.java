@@ -1,0 +1,2 @@
+/** The YCSB binding for Nova. */
+package site.ycsb.db.nova;

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Installs what building, testing and running Nova needs on Debian 12. Does nothing when all is there.
+#   deploy/packages.sh            to build and run
+#   deploy/packages.sh --test     and to test
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build ccache mold pkg-config
+  libgflags-dev libgoogle-glog-dev libprotobuf-dev protobuf-compiler libgrpc++-dev protobuf-compiler-grpc
+  libabsl-dev libzookeeper-mt-dev libisal-dev libxxhash-dev libedit-dev libcpp-httplib-dev
+  zookeeper default-jdk-headless maven procps
+)
+if [[ ${1:-} == --test ]]; then
+  packages+=(libgtest-dev libgmock-dev python3)
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  case $package in  # a JDK or a Maven of another source will do
+    default-jdk-headless) command -v javac >/dev/null && continue ;;
+    maven) command -v mvn >/dev/null && continue ;;
+  esac
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+done
+[[ ${#missing[@]} -eq 0 ]] && exit 0
+
+echo "installing packages: ${missing[*]}"
+if [[ $(id -u) -ne 0 ]]; then
+  command -v sudo >/dev/null || { echo "error: packages are missing and this is not root: apt-get install ${missing[*]}" >&2; exit 2; }
+  sudo=sudo
+fi
+log=$(mktemp)
+if ! { ${sudo:-} apt-get update && ${sudo:-} env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+  echo "error: apt-get failed: $(grep -E '^E:' "$log" | head -1)" >&2
+  exit 2
+fi
+rm -f "$log"
