@@ -5,8 +5,10 @@
 // Thread safety: none; the owner has the lock.   Ownership: a value.   Errors: none.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 namespace nova {

@@ -134,8 +134,7 @@ void CoordinatorService::Run() {
       elections_->Add();
       NOVA_LOG(INFO) << options_.name << ": leads, coord_epoch " << term->coord_epoch.value();
       Lead(*term);
-      // Leaves in order when the session still lives; else the node goes with the session.
-      if (store->session_state() == SessionState::kConnected) store->Delete(kCoordLeaderPath, -1).IgnoreError();
+      Vacate(store.get());
       continue;
     }
     if (absl::IsAlreadyExists(term.status())) {
@@ -183,7 +182,8 @@ StatusOr<CoordinatorService::Term> CoordinatorService::Campaign(const std::share
   if (!absl::IsAlreadyExists(s)) return s;
   NOVA_ASSIGN_OR_RETURN(const Znode leader, store->Get(kCoordLeaderPath));
   if (leader.mine) {  // left from a term of ours that ended in doubt
-    NOVA_RETURN_IF_ERROR(store->Delete(kCoordLeaderPath, -1));
+    NOVA_RETURN_IF_ERROR(
+        store->Multi({ConfigOp::Check(kCoordPath, node.version), ConfigOp::Delete(kCoordLeaderPath)}));
     return absl::AbortedError("campaign again");
   }
   MutexLock lock(&mu_);
@@ -207,6 +207,18 @@ StatusOr<CoordinatorService::Term> CoordinatorService::SettleElection(const std:
     if (store->session_state() == SessionState::kExpired) break;
   }
   return absl::UnavailableError("the outcome of the election is not known");
+}
+
+// Leaves in order when the session still lives; else the node goes with the session. While /coord is as we left it nobody else
+// has led, so the node is ours.
+void CoordinatorService::Vacate(ConfigStore* store) {
+  if (store->session_state() != SessionState::kConnected) return;
+  int64_t coord_version = 0;
+  {
+    MutexLock lock(&mu_);
+    coord_version = term_.coord_version;
+  }
+  store->Multi({ConfigOp::Check(kCoordPath, coord_version), ConfigOp::Delete(kCoordLeaderPath)}).IgnoreError();
 }
 
 void CoordinatorService::WaitForVacancy(ConfigStore* store) {

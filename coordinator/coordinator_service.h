@@ -76,6 +76,7 @@ class CoordinatorService {
   StatusOr<Term> Campaign(const std::shared_ptr<ConfigStore>& store);
   StatusOr<Term> SettleElection(const std::shared_ptr<ConfigStore>& store, const CoordRecord& mine, int64_t version_before);
   void WaitForVacancy(ConfigStore* store);
+  void Vacate(ConfigStore* store);
   void Lead(Term term);
   Status LoadAll();
   Status LoadNode(const std::string& name);

@@ -1,0 +1,248 @@
+// ClusterState, text in, text out: testdata/*.txt. A block is commands, "----", and what they say, each line with the time and
+// the command; "# ..." is a comment.
+// With --rewrite the files get what the code says now.
+//
+//   at 2500                                       the time, in ms
+//   elect epoch=1 longest_ms=2000
+//   authority until=9000
+//   node ltc-1 role=ltc inc=1 [draining] [stoc=3]
+//   gone ltc-1
+//   range 1 version=3 epoch=2 [open] [owner=ltc-1 inc=1] [released] [groups=4:1/9,2/8;5:3/7] [manifest=1,2]
+//   heartbeat ltc-1 inc=1 [has=1@2,2@2] [stocs=VERSION]
+//   tick
+//   done 1 | refused 1                            the outcome of the last move of range 1
+//   force 1
+//   status
+#include "coordinator/cluster_state.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "coordinator/status_text.h"
+
+namespace nova {
+namespace {
+
+bool g_rewrite = false;
+
+// "name arg key=value flag": words by position, the rest by key.
+class Command {
+ public:
+  explicit Command(const std::string& line) {
+    const std::vector<std::string> parsed = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    for (const std::string& word : parsed) {
+      const size_t eq = word.find('=');
+      if (eq == std::string::npos) {
+        words_.push_back(word);
+      } else {
+        values_[word.substr(0, eq)] = word.substr(eq + 1);
+      }
+    }
+  }
+  const std::string& name() const { return words_.at(0); }
+  std::string arg() const { return words_.size() > 1 ? words_[1] : ""; }
+  std::string Text(const std::string& key) const {
+    const auto it = values_.find(key);
+    return it == values_.end() ? "" : it->second;
+  }
+  uint64_t Number(const std::string& key) const { return ToNumber(Text(key)); }
+  bool Has(const std::string& flag) const { return std::find(words_.begin() + 1, words_.end(), flag) != words_.end(); }
+  static uint64_t ToNumber(const std::string& text) {
+    uint64_t n = 0;
+    EXPECT_TRUE(text.empty() || absl::SimpleAtoi(text, &n)) << text;
+    return n;
+  }
+
+ private:
+  std::vector<std::string> words_;
+  std::map<std::string, std::string> values_;
+};
+
+std::string Describe(const RangeRecord& r) {
+  std::string out = StrCat("range ", r.id.value(), " epoch ", r.epoch.value(), r.state == RangeState::kOpen ? " OPEN" : " SEALING",
+                           " owner ", r.owner.empty() ? "none" : StrCat(r.owner, "/", r.owner_incarnation.value()));
+  if (r.released) out += " released";
+  for (const LogGroup& g : r.log_groups) absl::StrAppend(&out, " group ", g.id.value(), ":", g.members.size());
+  return out;
+}
+
+class Script {
+ public:
+  int64_t now_ms() const { return now_ / kMillisecond; }
+  std::string Run(const Command& c) {
+    if (c.name() == "at") {
+      now_ = static_cast<Nanos>(Command::ToNumber(c.arg())) * kMillisecond;
+      return "";
+    }
+    if (c.name() == "elect") return Do(ElectedEvent{CoordEpoch(c.Number("epoch")), Ms(c, "longest_ms")});
+    if (c.name() == "authority") return Do(AuthorityEvent{Ms(c, "until")});
+    if (c.name() == "node") return Do(NodeSeenEvent{Node(c)});
+    if (c.name() == "gone") return Do(NodeGoneEvent{c.arg()});
+    if (c.name() == "range") return Do(RangeReadEvent{Record(c)});
+    if (c.name() == "heartbeat") return Do(Heartbeat(c));
+    if (c.name() == "tick") return Do(TickEvent{});
+    if (c.name() == "done" || c.name() == "refused") {
+      const RangeId id(Command::ToNumber(c.arg()));
+      AssignDoneEvent done{id, std::nullopt};
+      if (c.name() == "done") {
+        done.record = moves_.at(id).after;
+        done.record->version = moves_.at(id).before.version + 1;
+      }
+      return Do(done);
+    }
+    if (c.name() == "force") {
+      const ForceOpenPlan plan = PlanForceOpen(options_, state_, RangeId(Command::ToNumber(c.arg())), now_);
+      return StrCat(plan.report, plan.possible ? "possible\n" : "not possible\n",
+                    plan.move.has_value() ? StrCat("becomes ", Describe(plan.move->after), "\n") : "");
+    }
+    if (c.name() == "status") return RenderStatus(options_, state_, {Uuid{1, 2}, "coord-1", "h:1"}, now_);
+    ADD_FAILURE() << "no command " << c.name();
+    return "";
+  }
+
+ private:
+  static Nanos Ms(const Command& c, const std::string& key) { return static_cast<Nanos>(c.Number(key)) * kMillisecond; }
+
+  static NodeInfo Node(const Command& c) {
+    NodeInfo n;
+    n.name = c.arg();
+    n.role = c.Text("role") == "stoc" ? Role::kStoc : Role::kLtc;
+    n.incarnation = Incarnation(c.Number("inc"));
+    n.address = n.name + ":1";
+    n.stoc_id = StocId(static_cast<uint32_t>(c.Number("stoc")));
+    n.draining = c.Has("draining");
+    return n;
+  }
+
+  static RangeRecord Record(const Command& c) {
+    RangeRecord r;
+    r.id = RangeId(Command::ToNumber(c.arg()));
+    r.lower = c.Text("lower").empty() ? "" : std::string(1, '\0') + c.Text("lower");
+    r.upper = c.Text("upper").empty() ? "" : std::string(1, '\0') + c.Text("upper");
+    r.version = static_cast<int64_t>(c.Number("version"));
+    r.epoch = Epoch(c.Number("epoch"));
+    r.state = c.Has("open") ? RangeState::kOpen : RangeState::kSealing;
+    r.owner = c.Text("owner");
+    r.owner_incarnation = Incarnation(c.Number("inc"));
+    r.released = c.Has("released");
+    for (const auto& group : absl::StrSplit(c.Text("groups"), ';', absl::SkipEmpty())) {
+      const std::pair<std::string, std::string> id_members = absl::StrSplit(group, ':');
+      LogGroup g{GroupId(Command::ToNumber(id_members.first)), {}};
+      for (const auto& member : absl::StrSplit(id_members.second, ',')) {
+        const std::pair<std::string, std::string> m = absl::StrSplit(member, '/');
+        g.members.push_back({StocId(static_cast<uint32_t>(Command::ToNumber(m.first))), Incarnation(Command::ToNumber(m.second))});
+      }
+      r.log_groups.push_back(g);
+    }
+    for (const auto& stoc : absl::StrSplit(c.Text("manifest"), ',', absl::SkipEmpty())) {
+      r.manifest.members.emplace_back(static_cast<uint32_t>(Command::ToNumber(std::string(stoc))));
+    }
+    return r;
+  }
+
+  static HeartbeatEvent Heartbeat(const Command& c) {
+    HeartbeatEvent e{c.arg(), Incarnation(c.Number("inc")), c.Number("stocs"), {}};
+    for (const auto& has : absl::StrSplit(c.Text("has"), ',', absl::SkipEmpty())) {
+      const std::pair<std::string, std::string> at = absl::StrSplit(has, '@');
+      RangeLoad load;
+      load.range = RangeId(Command::ToNumber(at.first));
+      load.epoch = Epoch(Command::ToNumber(at.second));
+      e.report.ranges.push_back(load);
+    }
+    return e;
+  }
+
+  std::string Do(const ClusterEvent& event) {
+    const ClusterDecisions d = Step(options_, &state_, event, now_);
+    EXPECT_EQ(CheckInvariants(state_), "");
+    std::string out;
+    for (const RangeMove& m : d.moves) {
+      moves_[m.before.id] = m;
+      absl::StrAppend(&out, "move: ", Describe(m.after), "\n");
+    }
+    if (!d.answer.has_value()) return out;
+    const HeartbeatAnswer& a = *d.answer;
+    if (a.standing != Standing::kRegistered) return a.standing == Standing::kUnknown ? "unknown\n" : "superseded\n";
+    absl::StrAppend(&out, "lease ", a.lease_ns / kMillisecond, " ms");
+    for (const auto& [r, e] : a.excluded) absl::StrAppend(&out, ", without ", r.value(), "@", e.value());
+    for (const auto& [r, e] : a.release) absl::StrAppend(&out, ", release ", r.value(), "@", e.value());
+    for (const auto& assigned : a.assigned) {
+      absl::StrAppend(&out, ", open ", assigned.record.id.value(), "@", assigned.record.epoch.value(), " in ",
+                      assigned.wait_ns / kMillisecond, " ms");
+    }
+    std::vector<std::string> stocs;
+    for (const NodeInfo& n : a.stocs) stocs.push_back(n.name);
+    if (!stocs.empty()) absl::StrAppend(&out, ", stocs ", a.stocs_version & UINT32_MAX, ": ", absl::StrJoin(stocs, " "));
+    return out + "\n";
+  }
+
+  ClusterOptions options_;
+  ClusterState state_;
+  std::map<RangeId, RangeMove> moves_;
+  Nanos now_ = 0;
+};
+
+// The file as it would be with what the code says now.
+std::string Replay(const std::string& text) {
+  Script script;
+  std::string out;
+  std::string said;
+  bool in_answer = false;
+  for (const auto& view : absl::StrSplit(text, '\n')) {
+    const std::string line(view);
+    if (in_answer) {
+      if (line.empty()) in_answer = false;
+      continue;
+    }
+    if (line == "----") {
+      absl::StrAppend(&out, "----\n", said, "\n");
+      said.clear();
+      in_answer = true;
+      continue;
+    }
+    if (!line.empty() && line[0] != '#') {
+      const Command command(line);
+      const std::string answer = script.Run(command);
+      const std::string who = command.name() == "status" ? "" : StrCat(script.now_ms(), " ", command.name(), " ", command.arg(), ": ");
+      for (const auto& answer_line : absl::StrSplit(answer, '\n')) {
+        // An empty line ends a block, so none is kept inside one.
+        if (!answer_line.empty()) absl::StrAppend(&said, who, answer_line, "\n");
+      }
+    }
+    absl::StrAppend(&out, line, "\n");
+  }
+  while (out.ends_with("\n\n")) out.pop_back();
+  return out;
+}
+
+TEST(ClusterStateTest, DecidesAsWrittenDown) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(NOVA_SOURCE_DIR "/tests/coordinator/testdata")) {
+    if (entry.path().extension() != ".txt") continue;
+    ++files;
+    std::stringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    const std::string now = Replay(text.str());
+    if (g_rewrite) {
+      std::ofstream(entry.path()) << now;
+    } else {
+      EXPECT_EQ(now, text.str()) << entry.path().filename();
+    }
+  }
+  EXPECT_GT(files, 0);
+}
+
+}  // namespace
+}  // namespace nova
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  nova::g_rewrite = argc > 1 && std::string(argv[1]) == "--rewrite";
+  return RUN_ALL_TESTS();
+}

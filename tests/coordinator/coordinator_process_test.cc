@@ -1,0 +1,243 @@
+// nova_coordinator as a process, with a real ZooKeeper and gRPC.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "absl/strings/str_split.h"
+#include "common/base/mutex.h"
+#include "common/config/zookeeper_store.h"
+#include "coordinator/coordinator_client.h"
+#include "coordinator/grpc_channel.h"
+#include "tests/cluster/process.h"
+#include "tests/cluster/zookeeper_server.h"
+
+namespace nova {
+namespace {
+
+constexpr char kProgram[] = NOVA_BINARY_DIR "/bin/nova_coordinator";
+constexpr Nanos kSession = 2 * kSecond;
+
+Nanos In(Nanos ns) { return Now() + ns; }
+
+// An LTC that opens what it is given.
+class Ltc {
+ public:
+  Ltc(const std::string& zookeeper, const std::string& name, std::vector<std::string> coordinators) {
+    store_ = std::move(OpenZookeeper(zookeeper, "/nova", 4 * kSession, In(20 * kSecond))).value();
+    NodeOptions options;
+    options.node.name = name;
+    options.node.role = Role::kLtc;
+    options.node.address = name + ":1";
+    NodeEvents events;
+    events.assigned = [this](const RangeAssignment& a) {
+      RangeRecord r = a.record;
+      if (Now() < a.old_lease_ends_ns) return;
+      r.state = RangeState::kOpen;
+      MutexLock lock(&mu_);
+      opens_[r.id] = r;
+    };
+    events.report = [this] {
+      // Not the heartbeat's business to write; a test may.
+      std::map<RangeId, RangeRecord> opens;
+      {
+        MutexLock lock(&mu_);
+        opens.swap(opens_);
+      }
+      NodeReport report;
+      for (const auto& [id, r] : opens) {
+        if (session_ != nullptr && session_->UpdateRange(r).ok()) open_[id] = r.epoch;
+      }
+      for (const auto& [id, epoch] : open_) report.ranges.push_back({id, epoch, true, 0, 0, 0});
+      return report;
+    };
+    auto session = JoinCluster(store_.get(), OpenGrpcChannel(std::move(coordinators)), options, events);
+    EXPECT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+  }
+  ~Ltc() { session_.reset(); }
+  NodeSession* session() { return session_.get(); }
+
+ private:
+  std::unique_ptr<ConfigStore> store_;
+  Mutex mu_;
+  std::map<RangeId, RangeRecord> opens_ ABSL_GUARDED_BY(mu_);
+  std::map<RangeId, Epoch> open_;  // heartbeat thread
+  std::unique_ptr<NodeSession> session_;
+};
+
+class CoordinatorProcessTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    StatusOr<std::unique_ptr<ZookeeperServer>> server = ZookeeperServer::Start();
+    if (absl::IsNotFound(server.status())) GTEST_SKIP() << server.status().message();
+    ASSERT_TRUE(server.ok()) << server.status();
+    zookeeper_ = *std::move(server);
+    errors_ = (std::filesystem::temp_directory_path() / StrCat("nova-coordinator-", getpid(), ".err")).string();
+  }
+  void TearDown() override { std::filesystem::remove(errors_); }
+
+  StatusOr<std::unique_ptr<Process>> Run(std::vector<std::string> flags) {
+    std::filesystem::remove(errors_);
+    flags.insert(flags.begin(), kProgram);
+    return Process::Start(flags, errors_);
+  }
+  // Started and serving; its gRPC address.
+  std::string StartCoordinator(const std::string& name) {
+    auto process = Run({"--zookeeper=" + zookeeper_->hosts(), StrCat("--zookeeper_session_ms=", kSession / kMillisecond),
+                        "--address=127.0.0.1:0", "--name=" + name});
+    EXPECT_TRUE(process.ok()) << process.status();
+    const StatusOr<std::string> line = (*process)->ReadLine(In(30 * kSecond));
+    EXPECT_TRUE(line.ok()) << line.status() << Errors();
+    const std::vector<std::string> words = absl::StrSplit(line.ok() ? *line : "", ' ');
+    EXPECT_EQ(words.size(), 4u);
+    if (words.size() != 4) return "";
+    EXPECT_EQ(words[0], "ready");
+    EXPECT_EQ(words[1], name);
+    coordinators_[name] = *std::move(process);
+    return words[2];
+  }
+  std::string Errors() const {
+    std::stringstream text;
+    text << std::ifstream(errors_).rdbuf();
+    return text.str();
+  }
+
+  std::unique_ptr<ZookeeperServer> zookeeper_;
+  std::map<std::string, std::unique_ptr<Process>> coordinators_;
+  std::string errors_;
+};
+
+bool AllOpen(CoordinatorClient* client, size_t n, Nanos deadline_ns) {
+  Configuration config;
+  while (Now() < deadline_ns) {
+    if (client->Refresh(&config, In(kSecond)).ok() && config.ranges.size() == n) {
+      size_t open = 0;
+      for (const auto& [lower, route] : config.ranges) open += route.open && !route.address.empty();
+      if (open == n) return true;
+    }
+    SleepFor(20 * kMillisecond);
+  }
+  return false;
+}
+
+// Row 33: the other one leads within the session timeout + 2 s, and no range moved.
+TEST_F(CoordinatorProcessTest, AKilledLeaderIsReplaced) {
+  const std::string a = StartCoordinator("c1");
+  SleepFor(500 * kMillisecond);
+  const std::string b = StartCoordinator("c2");
+  const std::vector<std::string> both = {a, b};
+  Ltc ltc1(zookeeper_->hosts(), "ltc-1", both);
+  Ltc ltc2(zookeeper_->hosts(), "ltc-2", both);
+  CoordinatorClient client(OpenGrpcChannel(both));
+  ASSERT_TRUE(client.CreateRanges({std::string("\0m", 2)}, In(5 * kSecond)).ok());
+  ASSERT_TRUE(AllOpen(&client, 2, In(10 * kSecond)));
+  const auto before = std::move(ltc1.session()->ReadRanges()).value();
+
+  coordinators_.at("c1")->Kill();
+  const Nanos killed = Now();
+  StatusOr<std::string> text = client.StatusText(In(10 * kSecond));
+  const Nanos took = Now() - killed;
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_NE(text->find("coordinator c2 at "), std::string::npos) << *text;
+  EXPECT_LE(took, kSession + 2 * kSecond);
+  RecordProperty("failover_ms", static_cast<int>(took / kMillisecond));
+  SleepFor(4 * kSecond);
+  EXPECT_GT(ltc1.session()->lease_expiry_ns(), Now());
+  EXPECT_GT(ltc2.session()->lease_expiry_ns(), Now());
+  const auto after = std::move(ltc1.session()->ReadRanges()).value();
+  ASSERT_EQ(after.size(), before.size());
+  for (size_t i = 0; i < after.size(); ++i) EXPECT_EQ(after[i].Encode(), before[i].Encode());
+}
+
+// The only coordinator is killed and started again: a new range can be made within the session timeout + 2 s.
+TEST_F(CoordinatorProcessTest, AKilledLeaderThatIsStartedAgainServesSoon) {
+  StartCoordinator("c1");
+  SleepFor(500 * kMillisecond);
+  coordinators_.at("c1")->Kill();
+  const Nanos killed = Now();
+  const std::string again = StartCoordinator("c1");
+  CoordinatorClient client(OpenGrpcChannel({again}));
+  const Status s = client.CreateRanges({}, In(10 * kSecond));
+  EXPECT_TRUE(s.ok()) << s;
+  EXPECT_LE(Now() - killed, kSession + 2 * kSecond);
+}
+
+TEST_F(CoordinatorProcessTest, StopsInOrderAndTheNextLeadsAtOnce) {
+  const std::string a = StartCoordinator("c1");
+  SleepFor(500 * kMillisecond);
+  const std::string b = StartCoordinator("c2");
+  coordinators_.at("c1")->Signal(SIGTERM);
+  EXPECT_EQ(*coordinators_.at("c1")->Wait(In(10 * kSecond)), 0);
+  const Nanos stopped = Now();
+  CoordinatorClient client(OpenGrpcChannel({b}));
+  EXPECT_TRUE(client.StatusText(In(5 * kSecond)).ok());
+  EXPECT_LT(Now() - stopped, kSecond);
+}
+
+// Row 33: stopped for longer than its session, it wakes as a follower.
+TEST_F(CoordinatorProcessTest, AStoppedLeaderWakesAsAFollower) {
+  const std::string a = StartCoordinator("c1");
+  SleepFor(500 * kMillisecond);
+  const std::string b = StartCoordinator("c2");
+  coordinators_.at("c1")->Signal(SIGSTOP);
+  CoordinatorClient second(OpenGrpcChannel({b}));
+  ASSERT_TRUE(second.StatusText(In(10 * kSecond)).ok());
+  coordinators_.at("c1")->Signal(SIGCONT);
+  CoordinatorClient first(OpenGrpcChannel({a}));
+  for (int i = 0; i < 20; ++i) {
+    const StatusOr<std::string> text = first.StatusText(In(10 * kSecond));  // by way of the leader it names
+    ASSERT_TRUE(text.ok()) << text.status();
+    EXPECT_NE(text->find("coordinator c2 at "), std::string::npos) << *text;
+    SleepFor(50 * kMillisecond);
+  }
+}
+
+// Row 36: ZooKeeper away for longer than a session, and back.
+TEST_F(CoordinatorProcessTest, AZookeeperThatComesBackIsUsedAgain) {
+  const std::string a = StartCoordinator("c1");
+  CoordinatorClient client(OpenGrpcChannel({a}));
+  ASSERT_TRUE(client.CreateRanges({}, In(5 * kSecond)).ok());
+  zookeeper_->Kill();
+  SleepFor(kSession + kSecond);
+  EXPECT_FALSE(client.StatusText(In(500 * kMillisecond)).ok());  // no session: it does not lead (C3)
+  ASSERT_TRUE(zookeeper_->Restart().ok());
+  const StatusOr<std::string> text = client.StatusText(In(15 * kSecond));
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_NE(text->find("coord_epoch"), std::string::npos);
+}
+
+TEST_F(CoordinatorProcessTest, WhatItCannotStartWithIsOneLineAndExitCode2) {
+  const std::string a = StartCoordinator("c1");
+  const std::string zookeeper = "--zookeeper=" + zookeeper_->hosts();
+  const std::vector<std::vector<std::string>> cases = {
+      {},
+      {zookeeper, "--no_such_flag=1"},
+      {zookeeper, "--lease_ms=many"},
+      {zookeeper, "--lease_ms=1"},
+      {zookeeper, "--clock_rate_error=0.5"},
+      {zookeeper, "--address=nowhere"},
+      {zookeeper, "--address=" + a},
+      {zookeeper, "--address=127.0.0.1:0", "--metrics_address=" + a},
+      {zookeeper, "--address=127.0.0.1:0", "--chroot=relative"},
+      {zookeeper, "--address=127.0.0.1:0", "--name=two words"},
+      {zookeeper, "--address=127.0.0.1:0", "stray"},
+      {"--zookeeper=127.0.0.1:1", "--zookeeper_connect_ms=300", "--address=127.0.0.1:0"},
+  };
+  for (const auto& flags : cases) {
+    SCOPED_TRACE(flags.empty() ? "" : flags.back());
+    auto process = Run(flags);
+    ASSERT_TRUE(process.ok());
+    const StatusOr<int> code = (*process)->Wait(In(20 * kSecond));
+    ASSERT_TRUE(code.ok());
+    EXPECT_EQ(*code, 2);
+    const std::string said = Errors();
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  }
+}
+
+}  // namespace
+}  // namespace nova

@@ -1,0 +1,476 @@
+// Coordinators and nodes as they are, in virtual time, with faults.
+#include <gtest/gtest.h>
+
+#include "coordinator/coordinator.pb.h"
+#include "coordinator/leader_channel.h"
+#include "tests/coordinator/sim_cluster.h"
+
+namespace nova {
+namespace {
+
+Nanos Soon() { return Now() + 20 * kSecond; }
+
+void InSimulation(uint64_t seed, const std::function<void()>& body) {
+  SCOPED_TRACE(StrCat("seed ", seed));
+  Simulation sim(seed);
+  sim.Run(body);
+}
+
+std::vector<std::string> Splits(int ranges) {
+  std::vector<std::string> splits;
+  for (int i = 1; i < ranges; ++i) splits.push_back(std::string(1, '\0') + static_cast<char>('a' + i));
+  return splits;
+}
+
+TEST(CoordinatorSimTest, FirstBootGivesEachLtcItsShare) {
+  InSimulation(1, [] {
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    SimLtc* a = cluster.StartLtc("ltc-1");
+    SimLtc* b = cluster.StartLtc("ltc-2");
+    CoordinatorClient client = cluster.NewClient();
+    ASSERT_TRUE(client.CreateRanges(Splits(6), Soon()).ok());
+    EXPECT_TRUE(absl::IsAlreadyExists(client.CreateRanges({}, Soon())));
+    ASSERT_TRUE(cluster.AllServed(6, 3 * kSecond));
+    EXPECT_EQ(a->open().size(), 3u);
+    EXPECT_EQ(b->open().size(), 3u);
+    Configuration config;
+    ASSERT_TRUE(client.Refresh(&config, Soon()).ok());
+    EXPECT_EQ(config.ranges.size(), 6u);
+    EXPECT_EQ(config.nodes.size(), 2u);
+    EXPECT_EQ(config.cluster, a->session()->cluster());
+    for (const auto& [lower, route] : config.ranges) {
+      EXPECT_TRUE(route.open);
+      EXPECT_TRUE(route.address == "ltc-1:1" || route.address == "ltc-2:1") << route.address;
+    }
+  });
+}
+
+TEST(CoordinatorSimTest, BadSplitPointsAreRefused) {
+  InSimulation(2, [] {
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    CoordinatorClient client = cluster.NewClient();
+    EXPECT_TRUE(absl::IsInvalidArgument(client.CreateRanges({"b", "a"}, Soon())));
+    EXPECT_TRUE(absl::IsInvalidArgument(client.CreateRanges({"a", "a"}, Soon())));
+    EXPECT_TRUE(absl::IsInvalidArgument(client.CreateRanges({""}, Soon())));
+    EXPECT_TRUE(absl::IsInvalidArgument(client.CreateRanges({std::string(5000, 'x')}, Soon())));
+    EXPECT_TRUE(client.CreateRanges({}, Soon()).ok());
+  });
+}
+
+// Row 1: the ranges of a dead LTC are open elsewhere within its lease and a moment; row 2: when it comes back it serves nothing.
+TEST(CoordinatorSimTest, ADeadLtcsRangesAreSpreadOverTheOthers) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    InSimulation(seed, [] {
+      SimCluster cluster;
+      cluster.StartCoordinator("c1");
+      SimLtc* a = cluster.StartLtc("ltc-1");
+      SimLtc* b = cluster.StartLtc("ltc-2");
+      SimLtc* c = cluster.StartLtc("ltc-3");
+      ASSERT_TRUE(cluster.NewClient().CreateRanges(Splits(6), Soon()).ok());
+      ASSERT_TRUE(cluster.AllServed(6, 3 * kSecond));
+      SleepFor(kSecond);
+      a->Cut();
+      SleepFor(2100 * kMillisecond);
+      EXPECT_TRUE(a->serving().empty());
+      EXPECT_TRUE(cluster.AllServed(6, 1500 * kMillisecond));
+      EXPECT_EQ(b->open().size(), 3u);
+      EXPECT_EQ(c->open().size(), 3u);
+      a->Heal();
+      SleepFor(5 * kSecond);
+      EXPECT_TRUE(a->open().empty());
+    });
+  }
+}
+
+// Row 33: no range moves, and everything works again, within the session timeout and a moment.
+TEST(CoordinatorSimTest, AKilledLeaderIsReplacedAndNothingMoves) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    InSimulation(seed, [] {
+      SimCluster cluster;
+      cluster.StartCoordinator("c1");
+      SleepFor(kSecond);
+      CoordinatorService* c2 = cluster.StartCoordinator("c2");
+      cluster.StartLtc("ltc-1");
+      cluster.StartLtc("ltc-2");
+      ASSERT_TRUE(cluster.NewClient().CreateRanges(Splits(4), Soon()).ok());
+      ASSERT_TRUE(cluster.AllServed(4, 3 * kSecond));
+      const auto before = cluster.Records();
+      cluster.CutCoordinator("c1", true);
+      const Nanos killed = Now();
+      while (!c2->leading() && Now() < killed + 10 * kSecond) SleepFor(10 * kMillisecond);
+      EXPECT_LE(Now() - killed, 4 * kSecond + 200 * kMillisecond);
+      EXPECT_TRUE(cluster.AllServed(4, 2 * kSecond));
+      SleepFor(10 * kSecond);
+      for (const auto& [id, r] : cluster.Records()) EXPECT_EQ(r.Encode(), before.at(id).Encode());
+      EXPECT_EQ(c2->coord_epoch(), CoordEpoch(2));
+    });
+  }
+}
+
+// C2: leader and LTC die together; the new leader has never heard of the LTC, and its ranges move all the same.
+TEST(CoordinatorSimTest, LeaderAndLtcDieTogether) {
+  InSimulation(3, [] {
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    SleepFor(kSecond);
+    CoordinatorService* c2 = cluster.StartCoordinator("c2");
+    SimLtc* a = cluster.StartLtc("ltc-1");
+    SimLtc* b = cluster.StartLtc("ltc-2");
+    ASSERT_TRUE(cluster.NewClient().CreateRanges(Splits(4), Soon()).ok());
+    ASSERT_TRUE(cluster.AllServed(4, 3 * kSecond));
+    cluster.CutCoordinator("c1", true);
+    a->Cut();
+    while (!c2->leading()) SleepFor(10 * kMillisecond);
+    const Nanos elected = Now();
+    SleepFor(1900 * kMillisecond);
+    EXPECT_EQ(b->open().size(), 2u);  // not yet
+    EXPECT_TRUE(cluster.AllServed(4, 2 * kSecond));
+    EXPECT_EQ(b->open().size(), 4u);
+    EXPECT_GE(Now() - elected, 2070 * kMillisecond);
+  });
+}
+
+// H17, C3: a leader cut off from the store grants nothing once its session may have expired, although it still answers.
+TEST(CoordinatorSimTest, AZombieLeaderGrantsNothing) {
+  InSimulation(4, [] {
+    SimCluster cluster;
+    CoordinatorService* c1 = cluster.StartCoordinator("c1");
+    SleepFor(kSecond);
+    CoordinatorService* c2 = cluster.StartCoordinator("c2");
+    cluster.StartLtc("ltc-1");
+    ASSERT_TRUE(cluster.NewClient().CreateRanges({}, Soon()).ok());
+    ASSERT_TRUE(cluster.AllServed(1, 3 * kSecond));
+    cluster.CutCoordinator("c1", false);
+    const Nanos cut = Now();
+    while (!c2->leading()) {
+      EXPECT_FALSE(c1->leading() && c2->leading());
+      SleepFor(5 * kMillisecond);
+      ASSERT_LT(Now(), cut + 10 * kSecond);
+    }
+    proto::HeartbeatRequest request;
+    request.set_name("ltc-1");
+    request.set_incarnation(1);
+    std::string leader;
+    EXPECT_TRUE(IsNotLeading(c1->Handle("Heartbeat", request.SerializeAsString()).status(), &leader));
+    ASSERT_TRUE(cluster.AllServed(1, 3 * kSecond));
+    EXPECT_EQ(cluster.Records().begin()->second.epoch, Epoch(1));
+    // It follows once it is back.
+    cluster.HealCoordinator("c1");
+    SleepFor(3 * kSecond);
+    EXPECT_FALSE(c1->leading());
+    EXPECT_TRUE(c2->leading());
+    EXPECT_TRUE(IsNotLeading(c1->Handle("Heartbeat", request.SerializeAsString()).status(), &leader));
+    EXPECT_EQ(leader, "c2:7400");
+  });
+}
+
+// C1: two believe they lead, with living sessions; what the former one decides is refused by check(/coord).
+TEST(CoordinatorSimTest, ADeposedLeadersMovesAreRefused) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    InSimulation(seed, [] {
+      SimCluster cluster({.session_timeout_ns = 4 * kSecond, .max_delay_ns = 5 * kMillisecond});
+      CoordinatorService* c1 = cluster.StartCoordinator("c1");
+      SleepFor(kSecond);
+      CoordinatorService* c2 = cluster.StartCoordinator("c2");
+      SimLtc* a = cluster.StartLtc("ltc-1");
+      cluster.StartLtc("ltc-2");
+      ASSERT_TRUE(cluster.NewClient().CreateRanges(Splits(4), Soon()).ok());
+      ASSERT_TRUE(cluster.AllServed(4, 5 * kSecond));
+      ASSERT_TRUE(cluster.admin()->Delete(kCoordLeaderPath).ok());  // c2 takes over in the midst of c1's term
+      const Epoch before = cluster.Records().at(a->open().begin()->first).epoch;
+      RangeRecord record = cluster.Records().at(a->open().begin()->first);
+      record.released = true;
+      ASSERT_TRUE(cluster.admin()->Set(RangePath(record.id), record.Encode(), record.version).ok());
+      SleepFor(2 * kSecond);
+      EXPECT_FALSE(c1->leading());
+      EXPECT_TRUE(c2->leading());
+      const RangeRecord after = cluster.Records().at(record.id);
+      EXPECT_EQ(after.epoch, Epoch(before.value() + 1));  // moved once
+    });
+  }
+}
+
+// C1 at the node: what a leader of a lower coord_epoch says is not heard.
+TEST(NodeSessionTest, ALeaseOfALowerCoordEpochIsIgnored) {
+  InSimulation(5, [] {
+    struct Scripted : ControlChannel {
+      uint64_t coord_epoch = 5;
+      uint64_t excluded = 0;
+      StatusOr<std::string> Call(const std::string&, const std::string&, Nanos) override {
+        proto::HeartbeatReply reply;
+        reply.set_coord_epoch(coord_epoch);
+        reply.set_standing(proto::HeartbeatReply::REGISTERED);
+        reply.set_lease_ns(2 * kSecond);
+        if (excluded != 0) {
+          reply.add_excluded()->set_range(excluded);
+          reply.mutable_excluded(0)->set_epoch(1);
+        }
+        return reply.SerializeAsString();
+      }
+    };
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    auto store = cluster.config().NewSession();
+    auto channel = std::make_unique<Scripted>();
+    Scripted* leader = channel.get();
+    NodeOptions options;
+    options.node.name = "ltc-1";
+    options.node.role = Role::kLtc;
+    NodeEvents events;
+    NodeSession* joined = nullptr;
+    Nanos expiry_when_excluded = -1;
+    events.excluded = [&](RangeId, Epoch) {
+      if (expiry_when_excluded == -1) expiry_when_excluded = joined->lease_expiry_ns();
+    };
+    auto session = std::move(JoinCluster(store.get(), std::move(channel), options, events)).value();
+    joined = session.get();
+    SleepFor(kSecond);
+    const Nanos expiry = session->lease_expiry_ns();
+    EXPECT_GT(expiry, Now());
+    EXPECT_LE(expiry, Now() + 1930 * kMillisecond);  // C3: T (1 - rho) - delta from the sending
+    leader->coord_epoch = 4;
+    leader->excluded = 7;
+    SleepFor(kSecond);
+    EXPECT_LE(session->lease_expiry_ns(), expiry + 500 * kMillisecond);
+    EXPECT_EQ(expiry_when_excluded, -1);
+    const Nanos unheard = session->lease_expiry_ns();
+    leader->coord_epoch = 6;
+    SleepFor(600 * kMillisecond);
+    EXPECT_EQ(expiry_when_excluded, unheard);  // given up before the lease that excludes it begins
+    EXPECT_GT(session->lease_expiry_ns(), unheard);
+  });
+}
+
+// Row 37.
+TEST(NodeSessionTest, AnExpiredSessionIsLostAndTheNameCanBeTakenAnew) {
+  InSimulation(6, [] {
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    SimLtc* a = cluster.StartLtc("ltc-1");
+    ASSERT_TRUE(cluster.NewClient().CreateRanges({}, Soon()).ok());
+    ASSERT_TRUE(cluster.AllServed(1, 3 * kSecond));
+    a->store()->Expire();
+    SleepFor(kSecond);
+    EXPECT_NE(a->lost(), "");
+    SimLtc* again = cluster.StartLtc("ltc-1");
+    EXPECT_GT(again->session()->self().incarnation, a->session()->self().incarnation);
+    EXPECT_TRUE(cluster.AllServed(1, 5 * kSecond));
+    EXPECT_EQ(again->open().size(), 1u);
+    EXPECT_EQ(cluster.Records().begin()->second.epoch, Epoch(2));
+  });
+}
+
+TEST(NodeSessionTest, ALaterProcessReplacesTheRegistrationOfAFormerOne) {
+  InSimulation(7, [] {
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    SimLtc* a = cluster.StartLtc("ltc-1");
+    SimLtc* again = cluster.StartLtc("ltc-1");  // the former one's ephemeral node is still there
+    SleepFor(2 * kSecond);
+    EXPECT_NE(a->lost(), "");
+    EXPECT_EQ(again->lost(), "");
+    EXPECT_GT(again->session()->lease_expiry_ns(), Now());
+    EXPECT_LE(a->session()->lease_expiry_ns(), Now());
+  });
+}
+
+TEST(NodeSessionTest, WithoutAClusterJoiningIsUnavailable) {
+  InSimulation(8, [] {
+    MemoryConfig config;
+    SimControlNetwork network;
+    auto store = config.NewSession();
+    NodeOptions options;
+    options.node.name = "ltc-1";
+    EXPECT_TRUE(absl::IsUnavailable(JoinCluster(store.get(), network.NewChannel("ltc-1", {}), options, {}).status()));
+    options.node.name = "a/b";
+    EXPECT_TRUE(absl::IsInvalidArgument(JoinCluster(store.get(), network.NewChannel("ltc-1", {}), options, {}).status()));
+  });
+}
+
+// Row 38.
+TEST(NodeSessionTest, UpdateRangeSettlesALostReply) {
+  InSimulation(9, [] {
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    SimLtc* a = cluster.StartLtc("ltc-1");
+    ASSERT_TRUE(cluster.NewClient().CreateRanges({}, Soon()).ok());
+    ASSERT_TRUE(cluster.AllServed(1, 3 * kSecond));
+    RangeRecord record = std::move(a->session()->ReadRange(RangeId(1))).value();
+    for (uint64_t g = 1; g <= 6; ++g) {
+      record.log_groups.push_back({GroupId(g), {}});
+      g % 2 == 0 ? a->store()->LoseReplies(1) : a->store()->LoseRequests(2);
+      const StatusOr<RangeRecord> written = a->session()->UpdateRange(record);
+      ASSERT_TRUE(written.ok()) << written.status();
+      EXPECT_EQ(written->version, record.version + 1);
+      record = *written;
+      EXPECT_EQ(cluster.Records().at(RangeId(1)).Encode(), record.Encode());
+    }
+    RangeRecord stale = record;
+    --stale.version;
+    stale.log_groups.clear();
+    EXPECT_TRUE(absl::IsAborted(a->session()->UpdateRange(stale).status()));
+    EXPECT_EQ(a->session()->ReadRanges()->size(), 1u);
+    EXPECT_TRUE(absl::IsNotFound(a->session()->ReadRange(RangeId(99)).status()));
+  });
+}
+
+TEST(CoordinatorSimTest, DrainMovesEverythingAndServesOn) {
+  InSimulation(10, [] {
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    SimLtc* a = cluster.StartLtc("ltc-1");
+    SimLtc* b = cluster.StartLtc("ltc-2");
+    CoordinatorClient client = cluster.NewClient();
+    ASSERT_TRUE(client.CreateRanges(Splits(8), Soon()).ok());
+    ASSERT_TRUE(cluster.AllServed(8, 3 * kSecond));
+    EXPECT_TRUE(absl::IsNotFound(client.Drain("ltc-9", Soon())));
+    ASSERT_TRUE(client.Drain("ltc-1", Soon()).ok());
+    ASSERT_TRUE(client.Drain("ltc-1", Soon()).ok());  // again: the same
+    const Nanos start = Now();
+    while (!a->open().empty() && Now() < start + 10 * kSecond) SleepFor(50 * kMillisecond);
+    EXPECT_TRUE(cluster.AllServed(8, 3 * kSecond));
+    EXPECT_EQ(b->open().size(), 8u);
+    EXPECT_NE(client.StatusText(Soon())->find("draining"), std::string::npos);
+  });
+}
+
+TEST(CoordinatorSimTest, DeltasLeadToTheSameConfigurationAsTheWhole) {
+  InSimulation(11, [] {
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    SleepFor(kSecond);
+    cluster.StartCoordinator("c2");
+    CoordinatorClient client = cluster.NewClient();
+    Configuration known;
+    ASSERT_TRUE(client.Refresh(&known, Soon()).ok());
+    EXPECT_TRUE(known.ranges.empty());
+    ASSERT_TRUE(client.CreateRanges(Splits(5), Soon()).ok());
+    const auto expect_same = [&] {
+      Configuration whole;
+      ASSERT_TRUE(client.Refresh(&known, Soon()).ok());
+      ASSERT_TRUE(client.Refresh(&whole, Soon()).ok());
+      EXPECT_EQ(known.ranges, whole.ranges);
+      EXPECT_EQ(known.nodes, whole.nodes);
+      EXPECT_EQ(known.version, whole.version);
+    };
+    expect_same();
+    cluster.StartLtc("ltc-1");
+    SimLtc* b = cluster.StartLtc("ltc-2");
+    ASSERT_TRUE(cluster.AllServed(5, 5 * kSecond));
+    expect_same();
+    b->Cut();
+    SleepFor(8 * kSecond);
+    expect_same();
+    EXPECT_EQ(known.nodes.size(), 1u);
+    cluster.CutCoordinator("c1", true);  // another coordinator's versions: all anew
+    SleepFor(6 * kSecond);
+    expect_same();
+  });
+}
+
+TEST(CoordinatorSimTest, ForceOpenDropsTheLostGroupsOnlyWhenAccepted) {
+  InSimulation(12, [] {
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    SimLtc* a = cluster.StartLtc("ltc-1");
+    CoordinatorClient client = cluster.NewClient();
+    ASSERT_TRUE(client.CreateRanges({}, Soon()).ok());
+    ASSERT_TRUE(cluster.AllServed(1, 3 * kSecond));
+    RangeRecord record = cluster.Records().at(RangeId(1));
+    record.log_groups = {{GroupId(1), {{StocId(7), Incarnation(70)}}}};
+    ASSERT_TRUE(cluster.admin()->Set(RangePath(record.id), record.Encode(), record.version).ok());
+    std::string report;
+    EXPECT_TRUE(absl::IsFailedPrecondition(client.ForceOpen(RangeId(1), true, Soon(), &report)));
+    EXPECT_EQ(report, "range 1 epoch 1: is open at ltc-1\n");
+    a->Cut();
+    SleepFor(3 * kSecond);
+    EXPECT_TRUE(absl::IsFailedPrecondition(client.ForceOpen(RangeId(1), false, Soon(), &report)));
+    EXPECT_NE(report.find("log group 1 is LOST: StoC 7 incarnation 70"), std::string::npos) << report;
+    EXPECT_EQ(cluster.Records().at(RangeId(1)).log_groups.size(), 1u);
+    ASSERT_TRUE(client.ForceOpen(RangeId(1), true, Soon(), &report).ok()) << report;
+    EXPECT_TRUE(cluster.Records().at(RangeId(1)).log_groups.empty());
+    SimLtc* b = cluster.StartLtc("ltc-2");
+    EXPECT_TRUE(cluster.AllServed(1, 5 * kSecond));
+    EXPECT_EQ(b->open().at(RangeId(1)), Epoch(3));
+  });
+}
+
+TEST(CoordinatorSimTest, AClusterOfALaterFormatIsRefused) {
+  InSimulation(13, [] {
+    MemoryConfig config;
+    auto admin = config.NewSession();
+    ASSERT_TRUE(admin->Create(kClusterPath, "format=2\nuuid=00000000000000000000000000000001\n").ok());
+    Metrics metrics;
+    CoordinatorOptions options;
+    options.name = "c1";
+    const auto service = CoordinatorService::Start(
+        options, [&]() -> StatusOr<std::unique_ptr<ConfigStore>> { return std::unique_ptr<ConfigStore>(config.NewSession()); },
+        &metrics);
+    EXPECT_TRUE(absl::IsFailedPrecondition(service.status())) << service.status();
+  });
+}
+
+// Everything at once: cuts of LTCs and coordinators, lost, late and doubled messages, lost answers of the store. SimCluster
+// checks; in the end all is well again.
+void Chaos() {
+  SimCluster cluster({.session_timeout_ns = 3 * kSecond, .max_delay_ns = 20 * kMillisecond, .lost_reply_one_in = 20},
+                     {.max_delay_ns = 50 * kMillisecond, .drop_one_in = 20, .duplicate_one_in = 10});
+  const std::vector<std::string> names = {"c1", "c2"};
+  for (const std::string& name : names) cluster.StartCoordinator(name);
+  for (int i = 1; i <= 3; ++i) cluster.StartLtc(StrCat("ltc-", i));
+  CoordinatorClient client = cluster.NewClient();
+  const Status created = client.CreateRanges(Splits(6), Soon());
+  ASSERT_TRUE(created.ok() || absl::IsAlreadyExists(created)) << created;  // the answer to a first try may have been lost
+  Random random;
+  for (int round = 0; round < 15; ++round) {
+    SleepFor(static_cast<Nanos>(random.Uniform(4 * kSecond)));
+    const std::string name = names[random.Uniform(2)];
+    switch (random.Uniform(4)) {
+      case 0: {
+        SimLtc* ltc = cluster.ltcs()[random.Uniform(cluster.ltcs().size())].get();
+        ltc->Cut();
+        SleepFor(static_cast<Nanos>(random.Uniform(5 * kSecond)));
+        ltc->Heal();
+        break;
+      }
+      case 1:
+        cluster.CutCoordinator(name, false);
+        SleepFor(static_cast<Nanos>(random.Uniform(6 * kSecond)));
+        cluster.HealCoordinator(name);
+        break;
+      case 2:
+        if (MemorySession* s = cluster.coordinator_session(name)) s->Expire();
+        break;
+      default:
+        for (size_t i = 0; i < cluster.ltcs().size(); ++i) {
+          SimLtc* ltc = cluster.ltcs()[i].get();
+          if (ltc->lost().empty()) continue;
+          cluster.StartLtc(StrCat("ltc-", cluster.ltcs().size() + 1));  // a process in the place of one that ended
+          break;
+        }
+    }
+  }
+  cluster.config().set_faults(0, 0);
+  cluster.network().SetFaults({});
+  cluster.StartLtc("last");
+  EXPECT_TRUE(cluster.AllServed(6, 30 * kSecond));
+}
+
+TEST(CoordinatorSimTest, ChaosEndsWellAndBreaksNoRule) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) InSimulation(seed, Chaos);
+}
+
+TEST(CoordinatorSimTest, SameSeedSameTrace) {
+  const auto run = [](uint64_t seed) {
+    Simulation sim(seed);
+    sim.Run(Chaos);
+    return sim.trace_hash();
+  };
+  EXPECT_EQ(run(77), run(77));
+  EXPECT_NE(run(77), run(78));
+}
+
+}  // namespace
+}  // namespace nova

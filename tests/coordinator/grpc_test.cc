@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+
+#include "common/base/mutex.h"
+#include "common/base/thread.h"
+#include "coordinator/coordinator.pb.h"
+#include "coordinator/grpc_channel.h"
+#include "coordinator/grpc_server.h"
+#include "coordinator/leader_channel.h"
+
+namespace nova {
+namespace {
+
+// Answers StatusText with `text`, or points to a leader.
+std::unique_ptr<GrpcServer> StartServer(const std::string& text, const std::string& leader = "") {
+  auto server = GrpcServer::Start("127.0.0.1:0", [text, leader](const std::string& method, const std::string&) -> StatusOr<std::string> {
+    if (!leader.empty()) return NotLeadingError(leader == "?" ? "" : leader);
+    if (method == "Drain") return absl::NotFoundError("no node x");
+    if (method == "ForceOpen") return absl::FailedPreconditionError("not because of the leader");
+    proto::StatusReply reply;
+    reply.set_text(text);
+    return reply.SerializeAsString();
+  });
+  EXPECT_TRUE(server.ok()) << server.status();
+  return *std::move(server);
+}
+
+Nanos In(Nanos ns) { return Now() + ns; }
+
+TEST(GrpcTest, BytesGoThereAndBack) {
+  const auto server = StartServer("hello");
+  CoordinatorClient client(OpenGrpcChannel({server->address()}));
+  EXPECT_EQ(*client.StatusText(In(5 * kSecond)), "hello");
+}
+
+TEST(GrpcTest, ErrorsKeepTheirCodeAndText) {
+  const auto server = StartServer("hello");
+  CoordinatorClient client(OpenGrpcChannel({server->address()}));
+  EXPECT_EQ(client.Drain("x", In(5 * kSecond)), absl::NotFoundError("no node x"));
+  std::string report;
+  EXPECT_EQ(client.ForceOpen(RangeId(1), true, In(5 * kSecond), &report), absl::FailedPreconditionError("not because of the leader"));
+}
+
+TEST(GrpcTest, TheLeaderIsFoundThroughAFollowerAndPastDeadOnes) {
+  const auto leader = StartServer("leads");
+  const auto follower = StartServer("", leader->address());
+  const auto lost = StartServer("", "?");
+  for (const std::vector<std::string>& addresses :
+       {std::vector<std::string>{follower->address()}, {"127.0.0.1:1", follower->address()}, {lost->address(), "127.0.0.1:1", leader->address()}}) {
+    CoordinatorClient client(OpenGrpcChannel(addresses));
+    const Nanos start = Now();
+    const StatusOr<std::string> text = client.StatusText(In(5 * kSecond));
+    ASSERT_TRUE(text.ok()) << text.status();
+    EXPECT_EQ(*text, "leads");
+    EXPECT_LT(Now() - start, 2 * kSecond);
+  }
+}
+
+TEST(GrpcTest, WithoutALeaderTheCallEndsByItsDeadline) {
+  const auto follower = StartServer("", "?");
+  for (const std::string& address : {std::string("127.0.0.1:1"), follower->address()}) {
+    CoordinatorClient client(OpenGrpcChannel({address}));
+    const Nanos start = Now();
+    const Status s = client.StatusText(In(700 * kMillisecond)).status();
+    EXPECT_TRUE(absl::IsUnavailable(s) || absl::IsDeadlineExceeded(s)) << s;
+    EXPECT_LT(Now() - start, 2 * kSecond);
+  }
+}
+
+TEST(GrpcTest, AHungCoordinatorCostsOneSecond) {
+  Notification release;
+  auto hung = GrpcServer::Start("127.0.0.1:0", [&release](const std::string&, const std::string&) -> StatusOr<std::string> {
+    release.Wait();
+    return std::string();
+  });
+  ASSERT_TRUE(hung.ok());
+  const auto leader = StartServer("leads");
+  CoordinatorClient client(OpenGrpcChannel({(*hung)->address(), leader->address()}));
+  const Nanos start = Now();
+  EXPECT_EQ(*client.StatusText(In(5 * kSecond)), "leads");
+  EXPECT_GE(Now() - start, 900 * kMillisecond);
+  EXPECT_LT(Now() - start, 2 * kSecond);
+  release.Notify();
+}
+
+TEST(GrpcTest, ATakenPortIsAnError) {
+  const auto server = StartServer("hello");
+  EXPECT_TRUE(absl::IsUnavailable(GrpcServer::Start(server->address(), [](const std::string&, const std::string&) {
+                                    return StatusOr<std::string>("");
+                                  }).status()));
+}
+
+TEST(GrpcTest, ManyCallersAtOnce) {
+  const auto server = StartServer("hello");
+  CoordinatorClient client(OpenGrpcChannel({server->address()}));
+  std::vector<std::unique_ptr<Thread>> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.push_back(std::make_unique<Thread>("caller", [&client] {
+      for (int i = 0; i < 50; ++i) EXPECT_EQ(*client.StatusText(In(10 * kSecond)), "hello");
+    }));
+  }
+}
+
+}  // namespace
+}  // namespace nova
