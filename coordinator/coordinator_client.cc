@@ -43,7 +43,7 @@ class NodeSessionImpl : public NodeSession {
   }
   std::optional<NodeInfo> FindStoc(StocId id) const override;
   StatusOr<RangeRecord> ReadRange(RangeId id) override;
-  StatusOr<std::vector<RangeRecord>> ReadRanges() override;
+  StatusOr<std::vector<RangeRecord>> ReadRanges() override { return ReadRangeRecords(store_); }
   StatusOr<RangeRecord> UpdateRange(const RangeRecord& record) override;
 
  private:
@@ -261,23 +261,6 @@ StatusOr<RangeRecord> NodeSessionImpl::ReadRange(RangeId id) {
   return RangeRecord::Decode(node.data, node.version);
 }
 
-StatusOr<std::vector<RangeRecord>> NodeSessionImpl::ReadRanges() {
-  NOVA_RETURN_IF_ERROR(store_->Sync());
-  NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, store_->Children(kRangesPath));
-  std::vector<RangeRecord> records;
-  for (const std::string& name : names) {
-    const std::string path = StrCat(kRangesPath, "/", name);
-    const StatusOr<Znode> node = store_->Get(path);
-    if (absl::IsNotFound(node.status())) continue;
-    NOVA_RETURN_IF_ERROR(node.status());
-    StatusOr<RangeRecord> record = RangeRecord::Decode(node->data, node->version);
-    if (!record.ok()) return Annotate(record.status(), path);
-    records.push_back(*std::move(record));
-  }
-  std::sort(records.begin(), records.end(), [](const RangeRecord& a, const RangeRecord& b) { return a.id < b.id; });
-  return records;
-}
-
 StatusOr<RangeRecord> NodeSessionImpl::UpdateRange(const RangeRecord& record) {
   const std::string path = RangePath(record.id);
   const std::string data = record.Encode();
@@ -342,6 +325,25 @@ StatusOr<StocId> DrawStocId(ConfigStore* store, const Uuid& store_uuid, const st
   return absl::UnavailableError("no StoC id could be drawn");
 }
 
+StatusOr<std::vector<RangeRecord>> ReadRangeRecords(ConfigStore* store) {
+  NOVA_RETURN_IF_ERROR(store->Sync());
+  NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, store->Children(kRangesPath));
+  std::vector<RangeRecord> records;
+  for (const std::string& name : names) {
+    const std::string path = StrCat(kRangesPath, "/", name);
+    const StatusOr<Znode> node = store->Get(path);
+    if (absl::IsNotFound(node.status())) continue;
+    NOVA_RETURN_IF_ERROR(node.status());
+    StatusOr<RangeRecord> record = RangeRecord::Decode(node->data, node->version);
+    if (!record.ok()) return Annotate(record.status(), path);
+    records.push_back(*std::move(record));
+  }
+  std::sort(records.begin(), records.end(), [](const RangeRecord& a, const RangeRecord& b) { return a.id < b.id; });
+  return records;
+}
+
+// While the store does not answer this goes on asking: until it does, or the session is known to have expired, or the node
+// leaves. A deadline could only end it in doubt.
 CoordinatorClient::CoordinatorClient(std::unique_ptr<ControlChannel> channel) : channel_(std::move(channel)) {}
 CoordinatorClient::~CoordinatorClient() = default;
 

@@ -98,6 +98,8 @@ StatusOr<StocId> DrawStocId(ConfigStore* store, const Uuid& store_uuid, const st
 StatusOr<Uuid> ReadClusterUuid(ConfigStore* store);
 // N1: once per process start. A process whose session expired joins again with the one it has.
 StatusOr<Incarnation> DrawIncarnation(ConfigStore* store);
+// F1: what a StoC reads before it listens; `sync` first. By range id.
+StatusOr<std::vector<RangeRecord>> ReadRangeRecords(ConfigStore* store);
 
 // Where each range is, for routing.
 struct RangeRoute {

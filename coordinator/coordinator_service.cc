@@ -279,7 +279,7 @@ void CoordinatorService::Lead(Term term) {
       LoadAll().IgnoreError();  // what could not be read now is read at the next turn
       next_reread = Now() + options_.reread_ns;
     }
-    ReadDirty(dirty).IgnoreError();
+    if (!ReadDirty(dirty).ok()) SleepFor(kRetryNs);
     if (Now() >= next_check || dirty.contains(kCoordPath)) {
       status = ProveAuthority();
       next_check = Now() + options_.authority_check_ns;
@@ -392,11 +392,12 @@ Status CoordinatorService::LoadAll() {
 
 Status CoordinatorService::LoadChildren(const std::string& path) {
   WatchOnce(path);
-  NOVA_ASSIGN_OR_RETURN(Term term, [this]() -> StatusOr<Term> {
+  std::shared_ptr<ConfigStore> store;
+  {
     MutexLock lock(&mu_);
-    return term_;
-  }());
-  NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, term.store->Children(path));
+    store = term_.store;
+  }
+  NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, store->Children(path));
   const std::set<std::string> there(names.begin(), names.end());
   std::vector<std::string> unknown;
   {
@@ -433,6 +434,7 @@ Status CoordinatorService::LoadNode(const std::string& name) {
     MutexLock lock(&mu_);
     store = term_.store;
   }
+  if (store == nullptr) return absl::UnavailableError("no session");
   const StatusOr<Znode> node = store->Get(NodePath(name));
   if (absl::IsNotFound(node.status())) {
     MutexLock lock(&mu_);
@@ -457,6 +459,7 @@ Status CoordinatorService::LoadRange(RangeId id) {
     MutexLock lock(&mu_);
     store = term_.store;
   }
+  if (store == nullptr) return absl::UnavailableError("no session");
   const StatusOr<Znode> node = store->Get(RangePath(id));
   if (absl::IsNotFound(node.status())) {
     MutexLock lock(&mu_);
@@ -683,9 +686,9 @@ StatusOr<std::string> CoordinatorService::HandleCreateRanges(const std::string& 
   for (int i = 0; i < kSettleTries; ++i) {
     NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> there, term.store->Children(kRangesPath));
     if (!there.empty()) {
-      // After a lost reply: ours, if the ids we drew hold our bounds.
-      const StatusOr<Znode> node = i == 0 ? StatusOr<Znode>(absl::NotFoundError("")) : term.store->Get(RangePath(records[0].id));
-      const bool ours = node.ok() && there.size() == records.size() && term.store->Get(kRangeIdPath)->version == counter.version + 1;
+      // After a lost reply: ours, if they have the ids we drew; whoever draws them has the counter's version.
+      const std::string first = StrCat(records.front().id.value());
+      const bool ours = i > 0 && there.size() == records.size() && std::find(there.begin(), there.end(), first) != there.end();
       if (!ours) return absl::AlreadyExistsError(StrCat("the cluster has ", there.size(), " ranges already"));
       break;
     }

@@ -7,6 +7,7 @@ namespace {
 
 constexpr char kLeaderPayload[] = "nova/leader";
 constexpr Nanos kAttemptNs = kSecond;
+constexpr Nanos kFairAttemptNs = 100 * kMillisecond;  // one that had less says nothing about the coordinator
 constexpr Nanos kMinPauseNs = 20 * kMillisecond;
 constexpr Nanos kMaxPauseNs = 200 * kMillisecond;
 
@@ -30,22 +31,34 @@ bool IsNotLeading(const Status& s, std::string* leader) {
 
 LeaderChannel::LeaderChannel(std::vector<std::string> addresses) : addresses_(std::move(addresses)) {}
 
+std::vector<std::string> LeaderChannel::OrderOfRound() {
+  MutexLock lock(&mu_);
+  std::vector<std::string> order;
+  if (!leader_.empty()) order.push_back(leader_);
+  for (size_t i = 0; i < addresses_.size(); ++i) {
+    const std::string& a = addresses_[(first_ + i) % addresses_.size()];
+    if (a != leader_) order.push_back(a);
+  }
+  return order;
+}
+
+void LeaderChannel::NotedDown(const std::string& address) {
+  MutexLock lock(&mu_);
+  const auto it = std::find(addresses_.begin(), addresses_.end(), address);
+  if (it != addresses_.end()) first_ = static_cast<size_t>(it - addresses_.begin()) + 1;
+  if (leader_ == address) leader_.clear();
+}
+
 StatusOr<std::string> LeaderChannel::Call(const std::string& method, const std::string& request, Nanos deadline_ns) {
   Status last = absl::UnavailableError("no coordinator address");
   Nanos pause_ns = kMinPauseNs;
   while (true) {
-    std::vector<std::string> order;
-    {
-      MutexLock lock(&mu_);
-      if (!leader_.empty()) order.push_back(leader_);
-    }
-    for (const std::string& a : addresses_) {
-      if (std::find(order.begin(), order.end(), a) == order.end()) order.push_back(a);
-    }
+    std::vector<std::string> order = OrderOfRound();
     // Leaders that followers name are tried next; a chain of stale names is cut after twice the coordinators.
     const size_t max_attempts = 2 * order.size() + 1;
     for (size_t i = 0; i < order.size() && i < max_attempts && Now() < deadline_ns; ++i) {
       const std::string address = order[i];
+      const bool fair = deadline_ns - Now() >= kFairAttemptNs;
       StatusOr<std::string> answer = Attempt(address, method, request, std::min(deadline_ns, Now() + kAttemptNs));
       std::string leader;
       if (answer.ok() || (!TryElsewhere(answer.status()) && !IsNotLeading(answer.status(), &leader))) {
@@ -53,7 +66,9 @@ StatusOr<std::string> LeaderChannel::Call(const std::string& method, const std::
         leader_ = address;
         return answer;
       }
-      last = Annotate(answer.status(), StrCat("coordinator ", address));
+      last = TryElsewhere(answer.status()) ? Annotate(answer.status(), StrCat("coordinator ", address))
+                                           : absl::UnavailableError(StrCat("coordinator ", address, ": no leader is known there"));
+      if (fair && TryElsewhere(answer.status())) NotedDown(address);
       if (leader.empty()) continue;
       const auto later = order.begin() + static_cast<std::ptrdiff_t>(i) + 1;
       const bool tried = std::find(order.begin(), later, leader) != later;
@@ -62,13 +77,9 @@ StatusOr<std::string> LeaderChannel::Call(const std::string& method, const std::
     Nanos pause = 0;
     {
       MutexLock lock(&mu_);
-      leader_.clear();
       pause = pause_ns / 2 + static_cast<Nanos>(random_.Uniform(static_cast<uint64_t>(pause_ns)));
     }
-    if (Now() + pause >= deadline_ns) {
-      std::string unused;
-      return IsNotLeading(last, &unused) ? absl::UnavailableError(last.message()) : last;
-    }
+    if (Now() + pause >= deadline_ns) return last;
     SleepFor(pause);
     pause_ns = std::min(pause_ns * 2, kMaxPauseNs);
   }

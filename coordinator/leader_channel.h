@@ -1,7 +1,8 @@
 // LeaderChannel: the part of a ControlChannel that finds the leader among several coordinators; a transport does one attempt.
 //
 // An attempt goes to the last known leader first. A coordinator that does not lead names the one that does; one that does not
-// answer is passed over. Each attempt has at most a second, inside the caller's deadline; rounds back off, with jitter.
+// answer is passed over, and the next call begins behind it. Each attempt has at most a second, inside the caller's deadline;
+// rounds back off, with jitter.
 //
 // Thread safety: all methods from any thread.
 // Errors: those of the called method; Unavailable or DeadlineExceeded: no leader answered in time.
@@ -31,9 +32,13 @@ class LeaderChannel : public ControlChannel {
                                         Nanos deadline_ns) = 0;
 
  private:
+  std::vector<std::string> OrderOfRound();
+  void NotedDown(const std::string& address);
+
   const std::vector<std::string> addresses_;
   Mutex mu_;
   std::string leader_ ABSL_GUARDED_BY(mu_);
+  size_t first_ ABSL_GUARDED_BY(mu_) = 0;  // of addresses_, where a round begins
   Random random_ ABSL_GUARDED_BY(mu_);
 };
 

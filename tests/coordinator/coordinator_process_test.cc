@@ -1,6 +1,10 @@
 // nova_coordinator as a process, with a real ZooKeeper and gRPC.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -98,6 +102,7 @@ class CoordinatorProcessTest : public testing::Test {
     EXPECT_EQ(words[0], "ready");
     EXPECT_EQ(words[1], name);
     coordinators_[name] = *std::move(process);
+    http_[name] = words[3];
     return words[2];
   }
   std::string Errors() const {
@@ -108,6 +113,7 @@ class CoordinatorProcessTest : public testing::Test {
 
   std::unique_ptr<ZookeeperServer> zookeeper_;
   std::map<std::string, std::unique_ptr<Process>> coordinators_;
+  std::map<std::string, std::string> http_;  // address of the pages
   std::string errors_;
 };
 
@@ -122,6 +128,38 @@ bool AllOpen(CoordinatorClient* client, size_t n, Nanos deadline_ns) {
     SleepFor(20 * kMillisecond);
   }
   return false;
+}
+
+// The answer to a GET, headers and all.
+std::string HttpGet(const std::string& address, const std::string& path) {
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const std::string request = StrCat("GET ", path, " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+  std::string answer;
+  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0 &&
+      write(fd, request.data(), request.size()) == static_cast<ssize_t>(request.size())) {
+    char bytes[4096];
+    for (ssize_t n = read(fd, bytes, sizeof(bytes)); n > 0; n = read(fd, bytes, sizeof(bytes))) {
+      answer.append(bytes, static_cast<size_t>(n));
+    }
+  }
+  close(fd);
+  return answer;
+}
+
+TEST_F(CoordinatorProcessTest, ShowsMetricsAndAPageForPeople) {
+  CoordinatorClient client(OpenGrpcChannel({StartCoordinator("c1")}));
+  ASSERT_TRUE(client.CreateRanges({}, In(5 * kSecond)).ok());
+  const std::string metrics = HttpGet(http_["c1"], "/metrics");
+  EXPECT_NE(metrics.find("200 OK"), std::string::npos);
+  EXPECT_NE(metrics.find("\nnova_coordinator_leading 1\n"), std::string::npos) << metrics;
+  const std::string page = HttpGet(http_["c1"], "/");
+  EXPECT_NE(page.find("coordinator c1 at "), std::string::npos) << page;
+  EXPECT_NE(page.find("no owner"), std::string::npos) << page;
+  EXPECT_NE(HttpGet(http_["c1"], "/nothing").find("404"), std::string::npos);
 }
 
 // Row 33: the other one leads within the session timeout + 2 s, and no range moved.

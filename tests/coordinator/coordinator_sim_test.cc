@@ -412,6 +412,26 @@ TEST(CoordinatorSimTest, AClusterOfALaterFormatIsRefused) {
   });
 }
 
+// The same with real threads and real time, for ThreadSanitizer: failover of the leader and of an LTC.
+TEST(CoordinatorThreadsTest, LeaderAndLtcAreReplaced) {
+  SimCluster cluster({.session_timeout_ns = kSecond});
+  cluster.StartCoordinator("c1");
+  SleepFor(200 * kMillisecond);
+  CoordinatorService* c2 = cluster.StartCoordinator("c2");
+  SimLtc* a = cluster.StartLtc("ltc-1");
+  SimLtc* b = cluster.StartLtc("ltc-2");
+  ASSERT_TRUE(cluster.NewClient().CreateRanges(Splits(4), Soon()).ok());
+  ASSERT_TRUE(cluster.AllServed(4, 10 * kSecond));
+  cluster.CutCoordinator("c1", true);
+  const Nanos cut = Now();
+  while (!c2->leading() && Now() < cut + 5 * kSecond) SleepFor(10 * kMillisecond);
+  EXPECT_TRUE(c2->leading());
+  a->Cut();
+  SleepFor(2500 * kMillisecond);
+  EXPECT_TRUE(cluster.AllServed(4, 10 * kSecond));
+  EXPECT_EQ(b->open().size(), 4u);
+}
+
 // Everything at once: cuts of LTCs and coordinators, lost, late and doubled messages, lost answers of the store. SimCluster
 // checks; in the end all is well again.
 void Chaos() {
@@ -429,7 +449,7 @@ void Chaos() {
     const std::string name = names[random.Uniform(2)];
     switch (random.Uniform(4)) {
       case 0: {
-        SimLtc* ltc = cluster.ltcs()[random.Uniform(cluster.ltcs().size())].get();
+        SimLtc* ltc = cluster.ltcs()[random.Uniform(cluster.ltcs().size())];
         ltc->Cut();
         SleepFor(static_cast<Nanos>(random.Uniform(5 * kSecond)));
         ltc->Heal();
@@ -444,8 +464,7 @@ void Chaos() {
         if (MemorySession* s = cluster.coordinator_session(name)) s->Expire();
         break;
       default:
-        for (size_t i = 0; i < cluster.ltcs().size(); ++i) {
-          SimLtc* ltc = cluster.ltcs()[i].get();
+        for (SimLtc* ltc : cluster.ltcs()) {
           if (ltc->lost().empty()) continue;
           cluster.StartLtc(StrCat("ltc-", cluster.ltcs().size() + 1));  // a process in the place of one that ended
           break;

@@ -1,13 +1,14 @@
-// SimCluster: coordinators, LTCs and StoCs of one simulated cluster: CoordinatorService and NodeSession as they are, over a
-// MemoryConfig and a SimControlNetwork. Use inside Simulation::Run.
+// SimCluster: coordinators and LTCs of one cluster in one process: CoordinatorService and NodeSession as they are, over a
+// MemoryConfig and a SimControlNetwork. Inside Simulation::Run or with real threads.
 //
-// It watches, in virtual time: no two LTCs hold a lease under which they serve one range; an epoch of a range has one owner.
+// It watches: no two LTCs hold a lease under which they serve one range; an epoch of a range has one owner.
 //
-// Thread safety: fibers of one simulation.   Ownership: it owns all parts; what was killed stays until the end, cut off.
+// Thread safety: for the one thread or fiber that made it.   Ownership: it owns all parts; what was killed stays until the end, cut off.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,7 +25,7 @@ namespace nova {
 // Forwards to a MemorySession, and tells its place when it ends.
 class TrackedSession : public ConfigStore {
  public:
-  TrackedSession(std::unique_ptr<MemorySession> session, MemorySession** place) : session_(std::move(session)), place_(place) {
+  TrackedSession(std::unique_ptr<MemorySession> session, std::atomic<MemorySession*>* place) : session_(std::move(session)), place_(place) {
     *place_ = session_.get();
   }
   ~TrackedSession() override { *place_ = nullptr; }
@@ -46,7 +47,7 @@ class TrackedSession : public ConfigStore {
 
  private:
   std::unique_ptr<MemorySession> session_;
-  MemorySession** const place_;
+  std::atomic<MemorySession*>* const place_;
 };
 
 // An LTC without the LSM-tree: opens what it is assigned, releases what it is asked to.
@@ -207,19 +208,21 @@ class SimCluster {
   void CutCoordinator(const std::string& name, bool network) {
     Coordinator& c = coordinators_.at(name + ":7400");
     c.reachable = false;
-    if (c.session != nullptr) c.session->SetReachable(false);
+    if (MemorySession* s = c.session) s->SetReachable(false);
     if (network) network_.Unregister(name + ":7400");
   }
   void HealCoordinator(const std::string& name) {
     Coordinator& c = coordinators_.at(name + ":7400");
     c.reachable = true;
-    if (c.session != nullptr) c.session->SetReachable(true);
+    if (MemorySession* s = c.session) s->SetReachable(true);
   }
   CoordinatorService* coordinator(const std::string& name) { return coordinators_.at(name + ":7400").service.get(); }
   MemorySession* coordinator_session(const std::string& name) { return coordinators_.at(name + ":7400").session; }
 
   SimLtc* StartLtc(const std::string& name) {
-    ltcs_.push_back(std::make_unique<SimLtc>(&config_, &network_, name, addresses()));
+    auto ltc = std::make_unique<SimLtc>(&config_, &network_, name, addresses());
+    MutexLock lock(&mu_);
+    ltcs_.push_back(std::move(ltc));
     return ltcs_.back().get();
   }
   std::vector<std::string> addresses() const {
@@ -252,7 +255,7 @@ class SimCluster {
     const Nanos until = Now() + within;
     while (Now() < until) {
       std::map<RangeId, Epoch> served;
-      for (const auto& ltc : ltcs_) {
+      for (SimLtc* ltc : ltcs()) {
         for (const auto& [id, epoch] : ltc->serving()) served[id] = epoch;
       }
       if (served.size() == n) return true;
@@ -264,20 +267,25 @@ class SimCluster {
   MemoryConfig& config() { return config_; }
   SimControlNetwork& network() { return network_; }
   MemorySession* admin() { return admin_.get(); }
-  std::vector<std::unique_ptr<SimLtc>>& ltcs() { return ltcs_; }
+  std::vector<SimLtc*> ltcs() {
+    MutexLock lock(&mu_);
+    std::vector<SimLtc*> all;
+    for (const auto& ltc : ltcs_) all.push_back(ltc.get());
+    return all;
+  }
 
  private:
   struct Coordinator {
     std::unique_ptr<CoordinatorService> service;
-    MemorySession* session = nullptr;
-    bool reachable = true;
+    std::atomic<MemorySession*> session{nullptr};
+    std::atomic<bool> reachable{true};
   };
 
   void RunChecker() {
     std::map<std::pair<RangeId, Epoch>, Incarnation> owners;
     while (!stopping_.WaitUntil(Now() + 20 * kMillisecond)) {
       std::map<RangeId, std::string> serving;
-      for (const auto& ltc : ltcs_) {
+      for (SimLtc* ltc : ltcs()) {
         for (const auto& [id, epoch] : ltc->serving()) {
           const auto [it, first] = serving.try_emplace(id, ltc->name());
           EXPECT_TRUE(first) << "range " << id.value() << " is served by " << it->second << " and " << ltc->name();
@@ -296,7 +304,8 @@ class SimCluster {
   SimControlNetwork network_;
   std::unique_ptr<MemorySession> admin_;
   std::map<std::string, Coordinator> coordinators_;
-  std::vector<std::unique_ptr<SimLtc>> ltcs_;
+  Mutex mu_;
+  std::vector<std::unique_ptr<SimLtc>> ltcs_;  // under mu_ while the checker runs
   Notification stopping_;
   std::unique_ptr<Thread> checker_;
 };
