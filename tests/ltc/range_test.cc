@@ -150,9 +150,8 @@ RangeOptions SmallOptions(Random* random) {
 }
 
 std::string KeyOf(uint64_t n) {
-  char key[24];
-  std::snprintf(key, sizeof(key), "%cuser%06llu", '\0', static_cast<unsigned long long>(n));
-  return std::string(key, 11);
+  const std::string digits = std::to_string(n);
+  return std::string("\0user", 5) + std::string(6 - digits.size(), '0') + digits;
 }
 
 void ExpectSame(const Model& model, LocalRange* range, Random* random, uint64_t keys) {

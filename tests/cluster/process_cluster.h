@@ -1,0 +1,69 @@
+// ProcessCluster: ZooKeeper, coordinators, LTCs and StoCs as processes on loopback, for tests; each can be killed and restarted.
+//
+// Thread safety: one thread; processes die with it.   Ownership: the destructor kills everything and removes the directory.
+// Errors: NotFound: ZooKeeper is not installed; else what did not start, with the end of its log.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/cluster/process.h"
+#include "tests/cluster/zookeeper_server.h"
+
+namespace nova {
+
+struct ProcessClusterOptions {
+  int coordinators = 1;
+  int ltcs = 2;
+  int stocs = 3;
+  int ranges = 16;
+  int zookeeper_session_ms = 4000;
+  std::vector<std::string> ltc_flags;  // added to each LTC's command line
+  std::vector<std::string> stoc_flags;
+  std::vector<std::string> coordinator_flags;
+};
+
+class ProcessCluster {
+ public:
+  static StatusOr<std::unique_ptr<ProcessCluster>> Start(const ProcessClusterOptions& options);
+  ~ProcessCluster();
+
+  std::string coordinators() const;  // "host:port,host:port"
+  ZookeeperServer* zookeeper() { return zookeeper_.get(); }
+  void Kill(const std::string& name);                 // SIGKILL; names are coordinator-0, ltc-0, stoc-0 ...
+  void Signal(const std::string& name, int signal);
+  Status Restart(const std::string& name);            // after Kill or Stop; the same data
+  StatusOr<int> Stop(const std::string& name, Nanos deadline_ns);  // SIGTERM, and its exit code
+  std::string LeadingCoordinator();                   // its name; empty: none leads now
+  pid_t pid(const std::string& name) const { return nodes_.at(name)->process->pid(); }
+  std::string metrics_address(const std::string& name) const { return nodes_.at(name)->metrics_address; }
+  std::string address(const std::string& name) const { return nodes_.at(name)->address; }
+  std::vector<std::string> names() const;
+
+  // Runs the `nova` tool; its exit code, stdout in `output`.
+  int Nova(const std::vector<std::string>& arguments, std::string* output, const std::string& input = "");
+  Status CreateRanges(int ranges);  // evenly over YCSB's keys
+  Status WaitOpen(Nanos deadline_ns);  // every range answers
+
+ private:
+  struct Node {
+    std::string name;
+    std::string address;          // fixed, of coordinators; as bound, of others
+    std::string metrics_address;
+    std::unique_ptr<Process> process;
+  };
+  Status Launch(Node* node);
+
+  ProcessClusterOptions options_;
+  std::string directory_;
+  std::unique_ptr<ZookeeperServer> zookeeper_;
+  std::map<std::string, std::unique_ptr<Node>> nodes_;
+};
+
+// A page over HTTP GET, without its header; empty on any failure.
+std::string HttpGet(const std::string& address, const std::string& path);
+int FreePort();
+
+}  // namespace nova

@@ -1,0 +1,186 @@
+// Decisions of the engine as text in, text out: compaction picking, placement, write control. testdata/*.txt, --rewrite updates.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "ltc/compaction_picker.h"
+#include "ltc/placement.h"
+#include "ltc/write_controller.h"
+
+namespace nova {
+namespace {
+
+bool Rewrite() {
+  for (const std::string& a : testing::internal::GetArgvs()) {
+    if (a == "--rewrite") return true;
+  }
+  return false;
+}
+
+// A file of cases: command lines, "----", the expected output, an empty line.
+void RunFile(const std::string& name, const std::function<std::string(const std::vector<std::string>&)>& run) {
+  const std::string path = std::string(NOVA_SOURCE_DIR "/tests/ltc/testdata/") + name;
+  std::ifstream in(path);
+  ASSERT_TRUE(in.good()) << path;
+  std::string line, rewritten;
+  std::vector<std::string> commands;
+  while (std::getline(in, line)) {
+    if (line.starts_with("#") || (line.empty() && commands.empty())) {
+      rewritten += line + "\n";
+      continue;
+    }
+    if (line != "----") {
+      commands.push_back(line);
+      continue;
+    }
+    std::string expected;
+    while (std::getline(in, line) && !line.empty()) expected += line + "\n";
+    const std::string actual = run(commands);
+    EXPECT_TRUE(Rewrite() || actual == expected) << absl::StrJoin(commands, "\n") << "\n---- expected\n" << expected << "---- got\n" << actual;
+    rewritten += absl::StrJoin(commands, "\n") + "\n----\n" + actual + "\n";
+    commands.clear();
+  }
+  if (Rewrite()) std::ofstream(path) << rewritten;
+}
+
+// Lines "L0:<order> name[from-to]=bytes ..." and "L<n> ..." make a version; "busy name ..." and options follow.
+std::string PickFromText(const std::vector<std::string>& lines) {
+  VersionEdit edit;
+  CompactionOptions options;
+  options.level1_bytes = 100;
+  options.table_size_bytes = 10;
+  CompactionState state;
+  std::map<Uuid, std::string> names;
+  std::map<std::string, Uuid> uuids;
+  int picks = 1;
+  for (const std::string& line : lines) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (words[0] == "busy") {
+      for (size_t i = 1; i < words.size(); ++i) state.busy.insert(uuids.at(words[i]));
+    } else if (words[0] == "trigger") {
+      options.level0_runs_trigger = std::stoi(words[1]);
+    } else if (words[0] == "level0_max") {
+      options.level0_max_bytes = std::stoull(words[1]);
+    } else if (words[0] == "picks") {
+      picks = std::stoi(words[1]);
+    } else {
+      const std::vector<std::string> head = absl::StrSplit(words[0].substr(1), ':');
+      for (size_t i = 1; i < words.size(); ++i) {
+        const size_t open = words[i].find('['), dash = words[i].find('-'), close = words[i].find(']');
+        TableInfo t;
+        t.uuid = {uuids.size() + 1, 0};
+        AppendInternalKey(&t.smallest, words[i].substr(open + 1, dash - open - 1), 9, ValueType::kPut);
+        AppendInternalKey(&t.largest, words[i].substr(dash + 1, close - dash - 1), 1, ValueType::kPut);
+        t.data_size = std::stoull(words[i].substr(close + 2));
+        const std::string name = words[i].substr(0, open);
+        names[t.uuid] = name;
+        uuids[name] = t.uuid;
+        edit.adds.push_back({std::stoi(head[0]), head.size() > 1 ? std::stoull(head[1]) : 0, t, nullptr});
+      }
+    }
+  }
+  const auto version = Version().Apply(edit, {});
+  if (!version.ok()) return StrCat("error: ", version.status().message(), "\n");
+  const auto list = [&](const std::vector<TableRef>& tables) {
+    std::vector<std::string> out;
+    for (const TableRef& t : tables) out.push_back(names[t->info().uuid]);
+    return absl::StrJoin(out, " ");
+  };
+  std::string out;
+  for (int i = 0; i < picks; ++i) {
+    const auto plan = PickCompaction(**version, options, &state);
+    if (!plan) {
+      out += "nothing\n";
+      continue;
+    }
+    out += StrCat("L", plan->level, " {", list(plan->inputs), "} + L", plan->output_level, " {", list(plan->overlaps), "}",
+                  plan->trivial_move ? " move" : "", plan->bottom ? " bottom" : "", "\n");
+  }
+  return out;
+}
+
+TEST(DecisionsTest, CompactionPicker) { RunFile("compaction_picker.txt", PickFromText); }
+
+std::vector<StocChoice> Stocs(const std::vector<uint32_t>& queues, bool one_host = true) {
+  std::vector<StocChoice> stocs;
+  for (size_t i = 0; i < queues.size(); ++i) {
+    stocs.push_back({StocId(static_cast<uint32_t>(i + 1)), one_host ? "h" : StrCat("h", i), queues[i]});
+  }
+  return stocs;
+}
+
+TEST(PlacementTest, CopiesOfAFragmentAreOnDistinctStocs) {
+  Random random(1);
+  PlacementOptions options{3, 2, 2, 100};
+  for (int i = 0; i < 200; ++i) {
+    const Placement p = PlaceTable(Stocs({0, 3, 1, 0, 7}), 100'000, options, &random);
+    ASSERT_EQ(p.fragments.size(), 3u);
+    std::set<StocId> firsts;
+    for (const auto& copies : p.fragments) {
+      ASSERT_EQ(copies.size(), 2u);
+      ASSERT_NE(copies[0], copies[1]);
+      firsts.insert(copies[0]);
+    }
+    ASSERT_EQ(firsts.size(), 3u);
+    ASSERT_EQ(p.metadata.size(), 2u);
+  }
+}
+
+TEST(PlacementTest, PowerOfTwoAvoidsTheBusyStoc) {
+  Random random(2);
+  int busy = 0;
+  for (int i = 0; i < 1000; ++i) busy += PickStocs(Stocs({0, 0, 100}), 1, 2, &random)[0] == StocId(3);
+  EXPECT_EQ(busy, 0) << "one of the two looked at is always idle";
+  for (int i = 0; i < 1000; ++i) busy += PickStocs(Stocs({0, 0, 100}), 1, 1, &random)[0] == StocId(3);
+  EXPECT_NEAR(busy, 333, 80) << "random placement takes it a third of the time";
+}
+
+TEST(PlacementTest, SmallTablesUseFewerFragmentsAndOtherHostsComeFirst) {
+  Random random(3);
+  PlacementOptions options{10, 2, 1, 1000};
+  EXPECT_EQ(PlaceTable(Stocs({0, 0, 0, 0}), 2500, options, &random).fragments.size(), 2u);
+  EXPECT_EQ(PlaceTable(Stocs({0, 0, 0, 0}), 1, options, &random).fragments.size(), 1u);
+  EXPECT_TRUE(PlaceTable({}, 1, options, &random).fragments.empty());
+  std::vector<StocChoice> two_hosts = Stocs({0, 0, 0, 0});
+  two_hosts[3].host = "other";
+  options = {1, 2, 2, 1000};
+  for (int i = 0; i < 50; ++i) {
+    const auto copies = PlaceTable(two_hosts, 5000, options, &random).fragments[0];
+    EXPECT_TRUE((copies[0] == StocId(4)) != (copies[1] == StocId(4))) << "one copy on each host";
+  }
+}
+
+TEST(WriteControllerTest, NoPressureNoWait) {
+  WriteController c;
+  c.SetPressure({0.4, 0.5, 0.1});
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(c.Admit(1 << 20, 0), 0);
+}
+
+TEST(WriteControllerTest, UnderPressureTheRateFollowsTheDrain) {
+  WriteController c;
+  c.SetPressure({1.0, 0, 0});
+  Nanos now = kSecond;
+  for (int i = 0; i < 20; ++i) {  // drained at 10 MB/s
+    now += kSecond;
+    c.OnDrained(10'000'000, now);
+  }
+  // At the hard limit half the drain rate is admitted: 5 MB/s, 1 KB every 0.2 ms.
+  uint64_t admitted = 0;
+  const Nanos start = now;
+  while (now < start + kSecond) {
+    const Nanos wait = c.Admit(1000, now);
+    EXPECT_LT(wait, 5 * kMillisecond) << "one writer at a time waits for its turn only";
+    now += wait;
+    admitted += 1000;
+    if (wait == 0) now += 10 * kMicrosecond;
+  }
+  EXPECT_NEAR(static_cast<double>(admitted), 5e6, 1e6);
+}
+
+}  // namespace
+}  // namespace nova

@@ -1,0 +1,184 @@
+#include "ltc/manifest.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/escaping.h"
+
+namespace nova {
+namespace {
+
+TableInfo Table(uint64_t n, const std::string& from, const std::string& to) {
+  TableInfo t;
+  t.uuid = {n, n};
+  t.data_size = 100 * n;
+  t.metadata_size = 10;
+  AppendInternalKey(&t.smallest, from, 9, ValueType::kPut);
+  AppendInternalKey(&t.largest, to, 3, ValueType::kPut);
+  t.fragments = {{0, 100 * n, {StocId(1), StocId(2)}}};
+  t.metadata_stocs = {StocId(3)};
+  return t;
+}
+
+VersionEdit SampleEdit() {
+  VersionEdit e;
+  e.adds.push_back({0, 42, Table(1, "a", "f"), nullptr});
+  e.drops.push_back({7, 8});
+  e.done = {MemTableId(5), MemTableId(300)};
+  e.done_below = MemTableId(4);
+  e.seq_reserved = 1000;
+  return e;
+}
+
+TEST(VersionEditTest, GoldenBytes) {
+  VersionEdit e;
+  e.drops.push_back({0x0102030405060708, 0x1112131415161718});
+  e.done = {MemTableId(300)};
+  e.done_below = MemTableId(4);
+  e.seq_reserved = 1000;
+  EXPECT_EQ(absl::BytesToHexString(e.Encode()),
+            "01"                                  // format
+            "0208070605040302011817161514131211"  // drop
+            "03ac02"                              // done
+            "0404"                                // done below
+            "05e807"                              // sequence reserved
+            "00");
+}
+
+TEST(VersionEditTest, DecodesWhatItEncodedAndRefusesEveryPrefix) {
+  const std::string bytes = SampleEdit().Encode();
+  const auto back = VersionEdit::Decode(bytes);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->Encode(), bytes);
+  EXPECT_EQ(back->adds[0].order, 42u);
+  EXPECT_EQ(back->adds[0].table, SampleEdit().adds[0].table);
+  for (size_t n = 0; n < bytes.size(); ++n) EXPECT_FALSE(VersionEdit::Decode(std::string_view(bytes).substr(0, n)).ok()) << n;
+  EXPECT_FALSE(VersionEdit::Decode(bytes + "x").ok());
+}
+
+TEST(ManifestTest, ATornOrFlippedTailEndsTheValidPrefix) {
+  const Uuid file{1, 2};
+  VersionEdit snapshot, second;
+  snapshot.seq_reserved = 7;
+  second.seq_reserved = 9;
+  const std::string first_record = Manifest::EncodeRecord(file, snapshot);
+  const std::string bytes = first_record + Manifest::EncodeRecord(file, second);
+  for (size_t n = 0; n <= bytes.size(); ++n) {
+    const auto edits = Manifest::Parse(file, std::string_view(bytes).substr(0, n));
+    if (n < first_record.size()) {
+      EXPECT_FALSE(edits.ok()) << n;
+    } else {
+      ASSERT_TRUE(edits.ok()) << n;
+      EXPECT_EQ(edits->size(), n == bytes.size() ? 2u : 1u) << n;
+    }
+  }
+  for (size_t i = first_record.size(); i < bytes.size(); ++i) {
+    std::string flipped = bytes;
+    flipped[i] = static_cast<char>(flipped[i] ^ 1);
+    const auto edits = Manifest::Parse(file, flipped);
+    ASSERT_TRUE(edits.ok());
+    EXPECT_EQ(edits->size(), 1u) << "the flip at " << i << " went unnoticed";
+  }
+  EXPECT_FALSE(Manifest::Parse(Uuid{1, 3}, bytes).ok()) << "a record belongs to its file";
+}
+
+// Remembers files; fails appends on demand.
+class FakeStorage : public ManifestStorage {
+ public:
+  StatusOr<ManifestGroup> Create(std::string_view first_record, const Uuid& file) override {
+    if (!create_status.ok()) return create_status;
+    files[file] = first_record;
+    return ManifestGroup{file, {}};
+  }
+  Status Append(const ManifestGroup& group, uint64_t offset, std::string_view record) override {
+    if (!append_status.ok()) return append_status;
+    EXPECT_EQ(files[group.file].size(), offset);
+    files[group.file].append(record);
+    return OkStatus();
+  }
+  Status Install(const ManifestGroup& group) override {
+    installed = group.file;
+    return OkStatus();
+  }
+  void Delete(const ManifestGroup& group) override { files.erase(group.file); }
+
+  std::map<Uuid, std::string> files;
+  Uuid installed;
+  Status append_status, create_status;
+};
+
+TEST(ManifestTest, AFailedMemberRollsToANewFileThatHoldsTheEdit) {
+  FakeStorage storage;
+  Manifest manifest(&storage);
+  ASSERT_TRUE(manifest.Start({}).ok());
+  const Uuid first = manifest.group().file;
+  VersionEdit edit;
+  edit.seq_reserved = 5;
+  storage.append_status = absl::UnavailableError("member down");
+  VersionEdit snapshot;
+  snapshot.seq_reserved = 5;
+  ASSERT_TRUE(manifest.Append(edit, [&] { return snapshot; }).ok());
+  EXPECT_NE(manifest.group().file, first);
+  EXPECT_EQ(storage.installed, manifest.group().file);
+  EXPECT_FALSE(storage.files.contains(first));
+  EXPECT_EQ(Manifest::Parse(storage.installed, storage.files[storage.installed])->front().seq_reserved, 5u);
+}
+
+TEST(ManifestTest, AFencedAppendDoesNotRoll) {
+  FakeStorage storage;
+  Manifest manifest(&storage);
+  ASSERT_TRUE(manifest.Start({}).ok());
+  storage.append_status = absl::FailedPreconditionError("fenced");
+  EXPECT_TRUE(absl::IsFailedPrecondition(manifest.Append({}, [] { return VersionEdit(); })));
+  EXPECT_TRUE(storage.installed.IsNil()) << "M1: a fenced owner installs nothing";
+}
+
+TEST(ManifestTest, WhenTheRollFailsTooTheOldFileStaysTheOne) {
+  FakeStorage storage;
+  Manifest manifest(&storage);
+  ASSERT_TRUE(manifest.Start({}).ok());
+  const Uuid first = manifest.group().file;
+  storage.append_status = storage.create_status = absl::UnavailableError("down");
+  EXPECT_FALSE(manifest.Append({}, [] { return VersionEdit(); }).ok());
+  EXPECT_EQ(manifest.group().file, first);
+  storage.append_status = OkStatus();
+  EXPECT_TRUE(manifest.Append({}, [] { return VersionEdit(); }).ok());
+}
+
+TEST(VersionTest, RunsAreOrderedAndOverlapsRefused) {
+  Version empty;
+  VersionEdit e;
+  e.adds.push_back({1, 0, Table(1, "a", "c"), nullptr});
+  e.adds.push_back({0, 10, Table(2, "a", "z"), nullptr});
+  e.adds.push_back({0, 20, Table(3, "b", "d"), nullptr});
+  const auto v = empty.Apply(e, {});
+  ASSERT_TRUE(v.ok()) << v.status();
+  ASSERT_EQ((*v)->runs().size(), 3u);
+  EXPECT_EQ((*v)->runs()[0].order, 20u) << "Level0: youngest round first";
+  EXPECT_EQ((*v)->runs()[2].level, 1);
+  EXPECT_TRUE((*v)->OverlapsDeeper(0, "b", "b"));
+  EXPECT_FALSE((*v)->OverlapsDeeper(0, "d", "z"));
+  VersionEdit overlap;
+  overlap.adds.push_back({1, 0, Table(4, "c", "e"), nullptr});
+  EXPECT_FALSE((*v)->Apply(overlap, {}).ok());
+  VersionEdit unknown_drop;
+  unknown_drop.drops.push_back({9, 9});
+  EXPECT_FALSE((*v)->Apply(unknown_drop, {}).ok());
+}
+
+TEST(VersionTest, ATableGoesOnceItIsDroppedAndUnreferenced) {
+  std::vector<Uuid> garbage;
+  const GarbageSink sink = [&](const TableInfo& t) { garbage.push_back(t.uuid); };
+  VersionEdit e;
+  e.adds.push_back({1, 0, Table(1, "a", "c"), nullptr});
+  auto v1 = *Version().Apply(e, sink);
+  VersionEdit drop;
+  drop.drops.push_back({1, 1});
+  auto v2 = *v1->Apply(drop, sink);
+  v1->runs()[0].tables[0]->MarkDropped();
+  EXPECT_TRUE(garbage.empty()) << "a reader may still hold the older version";
+  v1 = nullptr;
+  EXPECT_EQ(garbage, std::vector<Uuid>({Uuid{1, 1}}));
+}
+
+}  // namespace
+}  // namespace nova

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Installs, builds and runs every test; ends with ctest's summary. Works on a fresh Debian 12.
+#   tests/run.sh            everything but the slow parts
+#   tests/run.sh --long     with them (label "long")
+# Two builds: asan (AddressSanitizer and UBSan, assertions on) runs the unit tests, release runs the programs: clusters, YCSB.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+long=0
+for argument in "$@"; do
+  case $argument in
+    --long) long=1 ;;
+    *) echo "usage: tests/run.sh [--long]" >&2; exit 2 ;;
+  esac
+done
+
+deploy/packages.sh --test
+jobs=$(nproc)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+build() { # preset targets...
+  local preset=$1
+  shift
+  echo "== building ($preset)"
+  cmake --preset "$preset" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+  ninja -C "build/$preset" -j "$jobs" "$@" >"$log" 2>&1 || { grep -E -A20 'FAILED|error:' "$log" | head -80 >&2; exit 1; }
+}
+
+build release all
+echo "== building the YCSB binding (its own tests run)"
+(cd client/ycsb && mvn -q -B package >"$log" 2>&1) || { tail -40 "$log" >&2; exit 1; }
+build asan nova_unit_tests
+
+echo "== unit tests (asan, ubsan)"
+export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
+ctest --test-dir build/asan -L unit -j "$jobs" --output-on-failure --no-tests=error | tail -n 40
+[[ ${PIPESTATUS[0]} -eq 0 ]] || exit 1
+
+echo "== clusters of processes, YCSB (release)"
+exclude=()
+[[ $long == 1 ]] || exclude=(-LE long)
+ctest --test-dir build/release -L cluster "${exclude[@]}" --output-on-failure --no-tests=error

@@ -1,0 +1,167 @@
+// Rules of the repository, as tests: who may include whom, where threads and clocks may appear, what documents may name.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SourceFile {
+  std::string path;    // relative to the source directory
+  std::string folder;  // "common/base", "ltc", "tests/ltc"
+  std::string text;
+};
+
+std::string ReadAll(const fs::path& p) {
+  std::ifstream in(p, std::ios::binary);
+  std::stringstream s;
+  s << in.rdbuf();
+  return s.str();
+}
+
+std::vector<SourceFile> Sources(const std::set<std::string>& extensions = {".h", ".cc"}) {
+  std::vector<SourceFile> files;
+  const fs::path root = NOVA_SOURCE_DIR;
+  for (const char* top : {"common", "coordinator", "stoc", "logc", "ltc", "client", "experiments", "tests", "deploy"}) {
+    if (!fs::exists(root / top)) continue;
+    for (const auto& e : fs::recursive_directory_iterator(root / top)) {
+      if (!e.is_regular_file() || !extensions.contains(e.path().extension())) continue;
+      const fs::path relative = fs::relative(e.path(), root);
+      files.push_back({relative.string(), relative.parent_path().string(), ReadAll(e.path())});
+    }
+  }
+  std::sort(files.begin(), files.end(), [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
+  return files;
+}
+
+std::vector<std::string> ProjectIncludes(const std::string& text) {
+  static const std::regex kInclude("#include \"([^\"]+)\"");
+  std::vector<std::string> out;
+  for (auto it = std::sregex_iterator(text.begin(), text.end(), kInclude); it != std::sregex_iterator(); ++it) out.push_back((*it)[1]);
+  return out;
+}
+
+bool StartsWith(const std::string& s, const std::string& prefix) { return s.compare(0, prefix.size(), prefix) == 0; }
+
+// The include table of the design: per folder, what it may include beside itself. A trailing slash allows a folder.
+const std::map<std::string, std::vector<std::string>> kMayInclude = {
+    {"common/base", {}},
+    {"common/rdma", {"common/base/"}},
+    {"common/sstable", {"common/base/"}},
+    {"common/config", {"common/base/"}},
+    {"coordinator", {"common/"}},
+    {"stoc", {"common/", "coordinator/coordinator_client.h", "coordinator/cluster_types.h"}},
+    {"logc", {"common/", "stoc/stoc_client.h", "coordinator/cluster_types.h"}},
+    {"ltc", {"common/", "logc/", "stoc/stoc_client.h", "stoc/sstable_store.h", "coordinator/coordinator_client.h", "coordinator/cluster_types.h"}},
+    {"client", {"common/", "coordinator/coordinator_client.h", "ltc/ltc_client.h"}},
+    {"experiments", {"common/", "coordinator/", "stoc/", "logc/", "ltc/", "client/"}},
+};
+// How the control channel of a program is made: by whoever has a main, or is the root of an application's library.
+const std::map<std::string, std::string> kRoots = {
+    {"ltc/main.cc", "coordinator/grpc_channel.h"}, {"stoc/main.cc", "coordinator/grpc_channel.h"}, {"client/client.cc", "coordinator/grpc_channel.h"}};
+
+TEST(TidyTest, FoldersIncludeOnlyWhatTheTableAllows) {
+  for (const SourceFile& f : Sources()) {
+    if (StartsWith(f.folder, "tests")) continue;
+    const auto rule = kMayInclude.find(f.folder);
+    ASSERT_NE(rule, kMayInclude.end()) << f.path << ": folder " << f.folder << " is not in the include table";
+    for (const std::string& include : ProjectIncludes(f.text)) {
+      if (include.find('/') == std::string::npos || StartsWith(include, "absl/")) continue;
+      const std::string folder = include.substr(0, include.rfind('/'));
+      const bool allowed = folder == f.folder ||
+                           std::any_of(rule->second.begin(), rule->second.end(),
+                                       [&](const std::string& a) { return a.back() == '/' ? StartsWith(include, a) : include == a; }) ||
+                           (kRoots.contains(f.path) && kRoots.at(f.path) == include);
+      EXPECT_TRUE(allowed) << f.path << " may not include " << include;
+    }
+  }
+}
+
+TEST(TidyTest, NothingIncludesExperimentsOrTests) {
+  for (const SourceFile& f : Sources()) {
+    for (const std::string& include : ProjectIncludes(f.text)) {
+      EXPECT_FALSE(StartsWith(include, "experiments/")) << f.path;
+      EXPECT_TRUE(StartsWith(f.folder, "tests") || !StartsWith(include, "tests/")) << f.path;
+    }
+  }
+}
+
+struct WordRule {
+  std::string pattern;
+  std::string where;  // a prefix of the paths where it may stand, or a suffix when it begins with '*'
+  std::string why;
+};
+
+bool IsAllowedAt(const std::string& path, const std::string& where) {
+  return where[0] == '*' ? path.ends_with(where.substr(1)) : StartsWith(path, where);
+}
+
+TEST(TidyTest, WhatBlocksRunsOrIsRandomStandsOnlyInCommonBase) {
+  const std::vector<WordRule> rules = {
+      {"std::(jthread|thread)\\b", "common/base/", "use nova::Thread: a simulation must be able to run it"},
+      {"std::(mutex|shared_mutex|recursive_mutex|condition_variable)\\b", "common/base/", "use nova::Mutex and nova::CondVar"},
+      {"absl::(Mutex|CondVar|Notification)\\b", "common/base/", "use nova::Mutex"},
+      {"std::chrono\\b", "common/base/", "use common/base/clock.h"},
+      {"std::random_device\\b", "common/base/", "use common/base/random.h"},
+      {"\\b(usleep|nanosleep|sleep_for)\\(", "common/base/", "use SleepFor"},
+      {"#include <(infiniband|rdma)/", "common/rdma/verbs_fabric.cc", "verbs headers stay in the verbs fabric"},
+      {"#include <zookeeper", "common/config/zookeeper_store.cc", "ZooKeeper stays behind ConfigStore"},
+      {"#include <gflags/", "*main.cc", "flags are parsed where main is"},
+  };
+  for (const SourceFile& f : Sources()) {
+    if (StartsWith(f.path, "tests/tidy/")) continue;
+    for (const WordRule& rule : rules) {
+      if (IsAllowedAt(f.path, rule.where)) continue;
+      if (StartsWith(f.path, "tests/") && rule.pattern.find("gflags") != std::string::npos) continue;
+      EXPECT_FALSE(std::regex_search(f.text, std::regex(rule.pattern))) << f.path << ": " << rule.pattern << ": " << rule.why;
+    }
+  }
+}
+
+TEST(TidyTest, HeadersOpenWithWhatTheyAreFor) {
+  for (const SourceFile& f : Sources({".h"})) {
+    EXPECT_TRUE(StartsWith(f.text, "// ") || StartsWith(f.text, "/* ")) << f.path << " must open with its purpose";
+  }
+}
+
+TEST(TidyTest, NoCorpses) {
+  for (const SourceFile& f : Sources()) {
+    if (StartsWith(f.path, "tests/tidy/")) continue;
+    static const std::regex kCorpse("\\b(TODO|FIXME|XXX)\\b|#if 0|using namespace std\\b");
+    std::smatch found;
+    EXPECT_FALSE(std::regex_search(f.text, found, kCorpse)) << f.path << " holds " << found.str();
+  }
+}
+
+TEST(TidyTest, TopLevelHoldsNothingElse) {
+  const std::set<std::string> allowed = {"CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "client", "common", "coordinator",
+                                         "deploy", "docs", "experiments", "logc", "ltc", "stoc", "tests", "build"};
+  for (const auto& e : fs::directory_iterator(NOVA_SOURCE_DIR)) {
+    const std::string name = e.path().filename();
+    EXPECT_TRUE(name[0] == '.' || allowed.contains(name)) << name;
+  }
+}
+
+// docs/life_of_a_put_and_get.md names a file and a function in each row of its tables: both must exist.
+TEST(TidyTest, LifeOfAPutAndGetIsTrueToTheCode) {
+  const std::string doc = ReadAll(fs::path(NOVA_SOURCE_DIR) / "docs/life_of_a_put_and_get.md");
+  ASSERT_FALSE(doc.empty());
+  const std::regex row("`([a-z_/]+\\.(?:cc|h))`[^|]*\\|[^|`]*`([A-Za-z_:]+)`");
+  int rows = 0;
+  for (auto it = std::sregex_iterator(doc.begin(), doc.end(), row); it != std::sregex_iterator(); ++it, ++rows) {
+    const std::string file = (*it)[1], function = (*it)[2];
+    ASSERT_TRUE(fs::exists(fs::path(NOVA_SOURCE_DIR) / file)) << file << " is gone";
+    const std::string name = function.substr(function.rfind(':') == std::string::npos ? 0 : function.rfind(':') + 1);
+    EXPECT_NE(ReadAll(fs::path(NOVA_SOURCE_DIR) / file).find(name + "("), std::string::npos) << file << " has no " << function;
+  }
+  EXPECT_GE(rows, 20);
+}
+
+}  // namespace
