@@ -261,6 +261,8 @@ StatusOr<RangeRecord> NodeSessionImpl::ReadRange(RangeId id) {
   return RangeRecord::Decode(node.data, node.version);
 }
 
+// While the store does not answer this goes on asking: until it does, or the session is known to have expired, or the node
+// leaves. A deadline could only end it in doubt.
 StatusOr<RangeRecord> NodeSessionImpl::UpdateRange(const RangeRecord& record) {
   const std::string path = RangePath(record.id);
   const std::string data = record.Encode();
@@ -342,8 +344,6 @@ StatusOr<std::vector<RangeRecord>> ReadRangeRecords(ConfigStore* store) {
   return records;
 }
 
-// While the store does not answer this goes on asking: until it does, or the session is known to have expired, or the node
-// leaves. A deadline could only end it in doubt.
 CoordinatorClient::CoordinatorClient(std::unique_ptr<ControlChannel> channel) : channel_(std::move(channel)) {}
 CoordinatorClient::~CoordinatorClient() = default;
 
