@@ -698,7 +698,10 @@ StatusOr<std::string> CoordinatorService::HandleCreateRanges(const std::string& 
   }
   {
     MutexLock lock(&mu_);
-    for (const RangeRecord& r : records) dirty_.insert(RangePath(r.id));
+    if (term_.coord_epoch == term.coord_epoch) {
+      for (const RangeRecord& r : records) StepLocked(RangeReadEvent{r});  // the caller's next question finds them
+    }
+    for (const RangeRecord& r : records) dirty_.insert(RangePath(r.id));  // sets their watches
     wake_.SignalAll();
   }
   return proto::CreateRangesReply().SerializeAsString();

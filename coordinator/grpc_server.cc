@@ -80,7 +80,9 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& addre
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&rep->service);
   rep->server = builder.BuildAndStart();
-  if (rep->server == nullptr || port == 0) return absl::UnavailableError(StrCat("cannot listen at ", address, ": taken, or not an address of this host"));
+  if (rep->server == nullptr || port == 0) {
+    return absl::UnavailableError(StrCat("cannot listen at ", address, ": taken, or not an address of this host"));
+  }
   rep->address = StrCat(address.substr(0, address.rfind(':')), ":", port);
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(rep)));
 }

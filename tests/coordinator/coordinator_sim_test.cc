@@ -30,6 +30,9 @@ TEST(CoordinatorSimTest, FirstBootGivesEachLtcItsShare) {
     SimLtc* b = cluster.StartLtc("ltc-2");
     CoordinatorClient client = cluster.NewClient();
     ASSERT_TRUE(client.CreateRanges(Splits(6), Soon()).ok());
+    Configuration at_once;
+    ASSERT_TRUE(client.Refresh(&at_once, Soon()).ok());
+    EXPECT_EQ(at_once.ranges.size(), 6u);
     EXPECT_TRUE(absl::IsAlreadyExists(client.CreateRanges({}, Soon())));
     ASSERT_TRUE(cluster.AllServed(6, 3 * kSecond));
     EXPECT_EQ(a->open().size(), 3u);
