@@ -20,7 +20,8 @@ TEST(LtcProtocolTest, EveryTruncationIsRefused) {
   WriteRequest write{RangeId(1), Epoch(2), 3, 4, "key", ""};
   const std::string w = write.EncodeHeader() + "key";
   for (size_t n = 0; n < w.size(); ++n) EXPECT_FALSE(WriteRequest::Parse(std::string_view(w).substr(0, n), &write)) << n;
-  EXPECT_TRUE(WriteRequest::Parse(w + "value", &write));
+  const std::string whole = w + "value";
+  EXPECT_TRUE(WriteRequest::Parse(whole, &write));
   EXPECT_EQ(write.key, "key");
   EXPECT_EQ(write.value, "value");
   ScanRequest scan{RangeId(1), Epoch(2), 5, "from", "to"};
