@@ -1,7 +1,10 @@
 // FabricWorld: what a test of the fabric seam needs to run the same over sockets and real time, and in a simulation.
+// TestNode: one process of such a test: a fabric, its ports, and what they reported.
 //
-// Thread safety: none; the test's thread or main fiber.   Ownership: fabrics belong to the test and end before the world.
+// Thread safety: none; the test's thread or main fiber polls all ports.   Ownership: nodes end before the world.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <cstring>
 #include <functional>
@@ -10,6 +13,8 @@
 #include <vector>
 
 #include "common/base/simulation.h"
+#include "common/rdma/handshake.h"
+#include "common/rdma/sim_fabric.h"
 #include "common/rdma/tcp_fabric.h"
 
 namespace nova {
@@ -19,14 +24,16 @@ enum class FabricKind { kTcp, kSim };
 class FabricWorld {
  public:
   virtual ~FabricWorld() = default;
-  // `node` names the process that the fabric stands for.
-  virtual std::unique_ptr<Fabric> NewFabric(const std::string& node) = 0;
-  virtual std::string AnyAddress(const std::string& node) = 0;  // to listen at
-  virtual std::string NobodysAddress() = 0;                     // refuses connections
+  virtual std::unique_ptr<Fabric> NewFabric(const std::string& node) = 0;  // of the process named so
+  virtual std::string AnyAddress(const std::string& node) = 0;             // to listen at
+  virtual std::string NobodysAddress() = 0;                                // refuses connections
+  virtual SimNetwork* network() { return nullptr; }
 };
 
 // Runs `test` in a world of that kind: directly, or as the main fiber of a simulation.
 void InFabricWorld(FabricKind kind, const std::function<void(FabricWorld*)>& test);
+
+inline std::string FabricKindName(FabricKind kind) { return kind == FabricKind::kTcp ? "Tcp" : "Sim"; }
 
 inline Hello TestHello(Role role, const std::string& name, uint64_t incarnation = 0, uint64_t generation = 0) {
   Hello h;
@@ -37,6 +44,67 @@ inline Hello TestHello(Role role, const std::string& name, uint64_t incarnation 
   return h;
 }
 
-inline std::string FabricKindName(FabricKind kind) { return kind == FabricKind::kTcp ? "Tcp" : "Sim"; }
+inline std::string Pattern(size_t n, uint64_t seed) {
+  Random random(seed);
+  std::string out(n, '\0');
+  for (char& c : out) c = static_cast<char>(random.Next());
+  return out;
+}
+
+// What a Completion said, kept.
+struct Event {
+  CompletionKind kind;
+  CompletionStatus status;
+  bool accepted;
+  uint32_t immediate;
+  ConnectionId connection;
+  uint64_t id;
+  std::string data;
+  std::string peer;
+  std::string reason;
+};
+
+struct TestNode {
+  TestNode(FabricWorld* world, const std::string& name, size_t port_count = 1, PortOptions options = {});
+  ~TestNode();
+
+  void Listen(AcceptCheck check = nullptr, Hello self = TestHello(Role::kStoc, "server", 1));
+  // Memory of the node, registered; filled with `fill`.
+  MemoryRegion Memory(size_t bytes, Access access, char fill = 0);
+  char* At(const MemoryRegion& region) const { return reinterpret_cast<char*>(region.address); }
+  std::string Contents(const MemoryRegion& region) const { return {At(region), region.size}; }
+
+  size_t Poll();  // records what arrived; how much
+  std::vector<Event> OfKind(CompletionKind kind) const;
+  const Event* Last(CompletionKind kind, ConnectionId connection) const;
+
+  FabricWorld* const world;
+  std::string name;
+  std::unique_ptr<Fabric> fabric;
+  std::vector<std::unique_ptr<Port>> ports;
+  Port* port;
+  std::string address;
+  std::vector<Event> events;
+  std::vector<std::unique_ptr<char[]>> memory;
+};
+
+// Polls the nodes in turn until `done`; false when it took longer than the time.
+bool PumpUntil(const std::vector<TestNode*>& nodes, const std::function<bool()>& done, Nanos time_ns = 10 * kSecond);
+void PumpFor(const std::vector<TestNode*>& nodes, Nanos time_ns);
+
+// Connects and waits for both ends.
+struct Joined {
+  ConnectionId client;
+  ConnectionId server;
+};
+Joined Join(TestNode& client, TestNode& server, Hello hello = TestHello(Role::kClient, "client"));
+
+inline LocalBuffer PieceOf(const MemoryRegion& region, size_t offset, size_t n) {
+  return {region.address + offset, static_cast<uint32_t>(n), region.lkey};
+}
+WorkRequest RequestOf(Opcode opcode, uint64_t id, std::initializer_list<LocalBuffer> pieces, const RemoteBuffer& remote = {},
+                      uint32_t immediate = 0);
+// Posts one request and waits for its completion.
+CompletionStatus PostAndWait(TestNode& node, TestNode& peer, ConnectionId connection, const WorkRequest& request);
 
 }  // namespace nova

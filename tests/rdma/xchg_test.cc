@@ -67,12 +67,6 @@ class XchgTest : public ::testing::TestWithParam<FabricKind> {
   void Run(const std::function<void(FabricWorld*)>& test) { InFabricWorld(GetParam(), test); }
 };
 
-std::string Pattern(size_t n, uint64_t seed) {
-  Random random(seed);
-  std::string out(n, '\0');
-  for (char& c : out) c = static_cast<char>(random.Next());
-  return out;
-}
 
 TEST_P(XchgTest, CallIsAnsweredWithItsBody) {
   Run([](FabricWorld* world) {
@@ -119,7 +113,7 @@ TEST_P(XchgTest, LongMessagesTravelInPieces) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Fabrics, XchgTest, ::testing::Values(FabricKind::kTcp),
+INSTANTIATE_TEST_SUITE_P(Fabrics, XchgTest, ::testing::Values(FabricKind::kTcp, FabricKind::kSim),
                          [](const auto& info) { return FabricKindName(info.param); });
 
 }  // namespace
