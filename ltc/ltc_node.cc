@@ -64,7 +64,7 @@ Status LtcNode::Init() {
     if (!peer.cluster.IsNil() && peer.cluster != cluster_) return absl::InvalidArgumentError("this is another cluster");
     return OkStatus();
   }));
-  stocs_ = std::make_unique<StocClient>(xchgs);
+  stocs_ = std::make_unique<StocClient>(environment_.fabric, xchgs);
   tables_ = NewStocSstableStore(stocs_.get(), [](Executor* e) { return static_cast<XchgExecutor*>(e)->xchg(); });
   logs_ = std::make_unique<LogClient>(environment_.fabric, stocs_.get(), xchgs, options_.log, metrics_);
   LtcServerOptions server;

@@ -1,18 +1,26 @@
 // Requests to a StoC, and their replies; bodies are little-endian, written by AppendTo, read by Parse (bounds-checked).
 //
 // type    request                 body                                                     reply
-// 0x101   OpenSegment             range epoch log_uuid index size                          RemoteBuffer
-// 0x102   FreeLogs                range epoch n x log_uuid                                 -
-// 0x103   Fence                   range epoch                                              incarnation, n x SealedSegment
-// 0x104   OpenFile                file creator size                                        buffer_id RemoteBuffer
-// 0x105   PersistFile             buffer_id size crc                                       -            (after a WRITE)
-// 0x106   WriteSmallFile          file creator bytes                                       -            (up to 64 KB, inline)
-// 0x107   AppendFile              file creator offset create bytes                         -            (manifest edits)
-// 0x108   ReadFile                file offset size                                         bytes
+// 0x101   OpenSegment             range epoch incarnation log index size                   memory
+// 0x102   FreeLogs                range epoch n x log                                      -
+// 0x103   Fence                   range epoch                                              incarnation n x {log index memory}
+// 0x104   OpenFile                file creator size                                        buffer memory
+// 0x105   PersistFile             buffer size crc                                          -            (after a WRITE)
+// 0x106   WriteSmallFile          file creator crc bytes                                   -            (up to 64 KB, inline)
+// 0x107   AppendFile              file creator offset create crc bytes                     -            (manifest edits)
+// 0x108   ReadFile                file offset size                                         bytes        (fewer at the end)
 // 0x109   DeleteFiles             n x file                                                 -
-// 0x10a   ListFiles               range epoch_below                                        n x FileSummary
+// 0x10a   ListFiles               range epoch_below                                        n x {file creator size age_ms}
 // 0x10b   Ping                    -                                                        incarnation
 // 0x10c   FreeFenced              range epoch                                              -            (R6)
+//
+//   range epoch incarnation offset age_ms buffer   u64             log         uuid: u64 hi | u64 lo
+//   size   u64 (of ReadFile and PersistFile u32)   index crc n     u32, create u8 0 or 1
+//   file   uuid | u32 part                         creator         range | epoch | u64 job
+//   memory u64 address | u64 size | u32 rkey | u32 zero            bytes       the rest of the body
+//
+// A segment belongs to an incarnation of the StoC (N1): OpenSegment names the one that the log's group lists, and another
+// refuses it with kUnavailable.
 //
 // Writing a table's fragment: OpenFile gives a piece of the file buffer; the bytes go there by WRITE; PersistFile follows on
 // the same connection in the same doorbell, so it arrives after them; a storage thread checks the crc, writes, syncs, replies.
@@ -20,6 +28,7 @@
 // kNotOwner (F1). Reads are of immutable files and carry none.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +53,9 @@ enum class StocRequest : uint16_t {
   kFreeFenced = 0x10c,
 };
 inline constexpr size_t kMaxInlineFileBytes = 64 * 1024;
+inline constexpr uint32_t kMaxReadBytes = 18 << 20;    // of one ReadFile
+inline constexpr uint32_t kMaxAppendBytes = 18 << 20;  // of one AppendFile
+inline constexpr size_t kMaxListedFiles = 200'000;     // in one reply; the rest shows when these are gone
 
 // N4: who made a file or segment.
 struct Creator {
@@ -71,6 +83,100 @@ struct FileSummary {
   Creator creator;
   uint64_t size = 0;
   uint64_t age_ms = 0;
+  bool operator==(const FileSummary&) const = default;
+};
+
+// Each body: AppendTo writes it; Parse takes exactly one, or returns false and leaves `out` unspecified. Views point into it.
+struct OpenSegmentRequest {
+  RangeId range;
+  Epoch epoch;
+  Incarnation incarnation;
+  Uuid log;
+  uint32_t index = 0;
+  uint64_t size = 0;
+  void AppendTo(std::string* dst) const;
+  static bool Parse(std::string_view body, OpenSegmentRequest* out);
+};
+struct OpenSegmentReply {
+  RemoteBuffer memory;
+  void AppendTo(std::string* dst) const;
+  static bool Parse(std::string_view body, OpenSegmentReply* out);
+};
+struct FreeLogsRequest {
+  RangeId range;
+  Epoch epoch;
+  std::vector<Uuid> logs;
+  void AppendTo(std::string* dst) const;
+  static bool Parse(std::string_view body, FreeLogsRequest* out);
+};
+struct RangeEpochRequest {  // Fence, FreeFenced, ListFiles
+  RangeId range;
+  Epoch epoch;
+  void AppendTo(std::string* dst) const;
+  static bool Parse(std::string_view body, RangeEpochRequest* out);
+};
+struct OpenFileRequest {
+  StocFileId file;
+  Creator creator;
+  uint64_t size = 0;
+  void AppendTo(std::string* dst) const;
+  static bool Parse(std::string_view body, OpenFileRequest* out);
+};
+struct OpenFileReply {
+  uint64_t buffer = 0;
+  RemoteBuffer memory;
+  void AppendTo(std::string* dst) const;
+  static bool Parse(std::string_view body, OpenFileReply* out);
+};
+struct PersistFileRequest {
+  uint64_t buffer = 0;
+  uint32_t size = 0;
+  uint32_t crc = 0;
+  void AppendTo(std::string* dst) const;
+  static bool Parse(std::string_view body, PersistFileRequest* out);
+};
+struct WriteSmallFileRequest {
+  StocFileId file;
+  Creator creator;
+  uint32_t crc = 0;
+  std::string_view bytes;
+  void AppendTo(std::string* dst) const;  // without the bytes, which the sender adds as a part of their own
+  static bool Parse(std::string_view body, WriteSmallFileRequest* out);
+};
+struct AppendFileRequest {
+  StocFileId file;
+  Creator creator;
+  uint64_t offset = 0;
+  bool create = false;
+  uint32_t crc = 0;
+  std::string_view bytes;
+  void AppendTo(std::string* dst) const;  // without the bytes
+  static bool Parse(std::string_view body, AppendFileRequest* out);
+};
+struct ReadFileRequest {
+  StocFileId file;
+  uint64_t offset = 0;
+  uint32_t size = 0;
+  void AppendTo(std::string* dst) const;
+  static bool Parse(std::string_view body, ReadFileRequest* out);
+};
+struct DeleteFilesRequest {
+  std::vector<StocFileId> files;
+  void AppendTo(std::string* dst) const;
+  static bool Parse(std::string_view body, DeleteFilesRequest* out);
+};
+struct ListFilesReply {
+  std::vector<FileSummary> files;
+  void AppendTo(std::string* dst) const;
+  static bool Parse(std::string_view body, ListFilesReply* out);
+};
+struct PingRequest {
+  static bool Parse(std::string_view body, PingRequest*) { return body.empty(); }
+};
+struct PingReply {
+  Incarnation incarnation;
+  void AppendTo(std::string* dst) const;
+  static bool Parse(std::string_view body, PingReply* out);
 };
 
 }  // namespace nova

@@ -4,7 +4,12 @@
 // local, straight on a Disk (ltc/local_sstable_store.h).
 //
 // Thread safety: all. ReadBlock OnXchg of `on`, and `done` runs there; the others wait (compaction and control threads).
-// Errors: Unavailable: no copy answers (the text names the StoCs); ResourceExhausted: full; FailedPrecondition: fenced.
+// Errors: Unavailable: no copy answers (the text names the StoCs); DataLoss: all copies are damaged or shorter than they were;
+//         ResourceExhausted: full; FailedPrecondition: fenced.
+//
+// What is checked here: that a copy answers in time, with as many bytes as asked for. Those are errors that switch to another
+// copy. Checksums of blocks and of the metadata are the reader's (common/sstable): a copy whose bytes are damaged is found
+// there, and not yet read again from elsewhere (S3).
 #pragma once
 
 #include <functional>
@@ -40,7 +45,13 @@ class SstableStore {
   virtual void DeleteTable(const TableInfo& info) = 0;
 };
 
+struct StocSstableStoreOptions {
+  Nanos write_deadline_ns = 60 * kSecond;  // of WriteTable
+  Nanos read_deadline_ns = 10 * kSecond;   // of ReadMetadata and ReadData, and at most of ReadBlock
+};
+
 // `xchg_of` maps an Executor of the LTC to its Xchg.
-std::unique_ptr<SstableStore> NewStocSstableStore(StocClient* client, std::function<Xchg*(Executor*)> xchg_of);
+std::unique_ptr<SstableStore> NewStocSstableStore(StocClient* client, std::function<Xchg*(Executor*)> xchg_of,
+                                                  const StocSstableStoreOptions& options = {});
 
 }  // namespace nova

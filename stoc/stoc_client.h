@@ -5,8 +5,10 @@
 //
 // Thread safety: async forms OnXchg (of `xchg`); blocking forms from any thread that may wait; the directory of StoCs may be
 // replaced at any time (UpdateStocs).
-// Ownership:     `data` must stay valid until done. Memory handed out by OpenSegment belongs to the StoC.
+// Ownership:     `data` must stay valid until done. Memory handed out by OpenSegment belongs to the StoC. The client outlives
+//                the xchgs' threads: what runs on them refers to it.
 // Errors:        outcomes as xchg.h says; kNotOwner: our epoch is fenced; kNoSpace; kNotFound; kCorruption: bytes arrived damaged.
+//                `done` never runs inside the call. Blocking forms wait and try again, in the deadline, while a StoC says kBusy.
 #pragma once
 
 #include <memory>
@@ -21,10 +23,21 @@
 
 namespace nova {
 
+struct StocClientOptions {
+  size_t transfer_bytes = 64 << 20;  // registered memory that WRITEs are sent from and READs come to; bounds a file's size
+};
+
+// A file, and where it goes.
+struct FileWrite {
+  StocFileId file;
+  std::vector<StocId> stocs;
+  std::string_view data;
+};
+
 class StocClient {
  public:
   // One Xchg per request thread; blocking forms use them round robin.
-  explicit StocClient(std::vector<Xchg*> xchgs);
+  StocClient(Fabric* fabric, std::vector<Xchg*> xchgs, const StocClientOptions& options = {});
   ~StocClient();
 
   // --- the StoCs there are: live ones (placement), and the last known address of every other
@@ -42,18 +55,23 @@ class StocClient {
   void ReadFile(Xchg* xchg, StocId stoc, const StocFileId& file, uint64_t offset, uint32_t size, Nanos deadline_ns,
                 absl::AnyInvocable<void(Outcome, std::string_view)> done);
   Peer* peer(Xchg* xchg, StocId stoc);  // null: not known
+  // Any thread: best effort, nobody is told.
+  void DeleteFilesLater(StocId stoc, std::vector<StocFileId> files);
 
   // --- blocking
   StatusOr<FenceReply> Fence(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns);
   Status FreeFenced(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns);
   StatusOr<std::string> ReadRemote(StocId stoc, const RemoteBuffer& memory, Nanos deadline_ns);  // one-sided (R3)
   Status WriteFile(StocId stoc, const StocFileId& file, const Creator& creator, std::string_view data, Nanos deadline_ns);
+  // Several files, all copies at once; OK when all are everywhere.
+  Status WriteAll(const std::vector<FileWrite>& files, const Creator& creator, Nanos deadline_ns);
   // The same file to several StoCs at once; OK when all have it.
   Status WriteFiles(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator, std::string_view data,
                     Nanos deadline_ns);
   // Synced at every member, else an error (M1: write-all). `create` starts the file.
   Status AppendFile(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator, uint64_t offset,
                     bool create, std::string_view data, Nanos deadline_ns);
+  // Fewer bytes than `size` where the file ends; UINT64_MAX: to the end.
   StatusOr<std::string> ReadFileBlocking(StocId stoc, const StocFileId& file, uint64_t offset, uint64_t size,
                                          Nanos deadline_ns);
   Status DeleteFiles(StocId stoc, const std::vector<StocFileId>& files, Nanos deadline_ns);

@@ -1,0 +1,62 @@
+// FenceTable: the epoch below which each range's requests are refused (F1), and the work of each epoch that is under way, so that
+// a FENCE is answered only when nothing of a lower epoch can land any more (M1).
+//
+// Thread safety: all.   Ownership: none taken.   Errors: false: the epoch is fenced: kNotOwner.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "common/base/ids.h"
+#include "common/base/mutex.h"
+
+namespace nova {
+
+class FenceTable {
+ public:
+  bool Admits(RangeId range, Epoch epoch) const;
+  // Brackets a piece of work. Leave only after an Enter that said true.
+  bool Enter(RangeId range, Epoch epoch);
+  void Leave(RangeId range, Epoch epoch);
+  // Refuses epochs below `epoch` from now on; false: a higher one is in force, and nothing happens. `drained` runs once, as soon
+  // as no work of a lower epoch is inside: before this returns, or on the thread of the last Leave.
+  bool Raise(RangeId range, Epoch epoch, absl::AnyInvocable<void()> drained);
+  Epoch epoch(RangeId range) const;
+
+  // Work between Enter and Leave.
+  class Scope {
+   public:
+    Scope(FenceTable* table, RangeId range, Epoch epoch)
+        : table_(table), range_(range), epoch_(epoch), entered_(table->Enter(range, epoch)) {}
+    ~Scope() {
+      if (entered_) table_->Leave(range_, epoch_);
+    }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    bool entered() const { return entered_; }
+
+   private:
+    FenceTable* const table_;
+    const RangeId range_;
+    const Epoch epoch_;
+    const bool entered_;
+  };
+
+ private:
+  struct Waiter {
+    Epoch epoch;
+    absl::AnyInvocable<void()> drained;
+  };
+  struct Range {
+    Epoch epoch;
+    std::map<Epoch, int> inside;
+    std::vector<Waiter> waiters;
+    bool DrainedBelow(Epoch e) const { return inside.empty() || inside.begin()->first >= e; }
+  };
+
+  mutable Mutex mu_;
+  std::map<RangeId, Range> ranges_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace nova

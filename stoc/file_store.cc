@@ -1,0 +1,470 @@
+#include "stoc/file_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "common/base/coding.h"
+#include "common/base/crc32c.h"
+#include "common/base/log.h"
+
+namespace nova {
+namespace {
+
+constexpr char kLockPath[] = "LOCK";
+constexpr char kSuperblockPath[] = "SUPERBLOCK";
+constexpr char kNewSuperblockPath[] = "SUPERBLOCK.new";
+constexpr char kFilesDirectory[] = "files";
+constexpr char kTemporarySuffix[] = ".tmp";
+constexpr uint32_t kFileMagic = 0x3146564e;  // 'NVF1'
+constexpr uint16_t kFileFormat = 1;
+constexpr size_t kMaxSuperblockBytes = 4096;
+
+std::string PathOf(const StocFileId& file) { return StrCat(kFilesDirectory, "/", file.ToString()); }
+
+bool ParseName(std::string_view name, StocFileId* file) {
+  if (name.size() < 34 || name[32] != '.') return false;
+  const std::string_view part = name.substr(33);
+  return Uuid::Parse(name.substr(0, 32), &file->owner) && absl::SimpleAtoi(absl::string_view(part.data(), part.size()), &file->part) &&
+         file->ToString() == name;
+}
+
+uint64_t WallNow() { return static_cast<uint64_t>(std::max<int64_t>(0, WallNowMs())); }
+
+StatusOr<std::string> ReadWhole(Disk* disk, const std::string& path, size_t most) {
+  NOVA_ASSIGN_OR_RETURN(const auto file, disk->Open(path, /*writable=*/false));
+  NOVA_ASSIGN_OR_RETURN(const uint64_t size, file->Size());
+  if (size > most) return absl::DataLossError(StrCat(path, ": ", size, " bytes"));
+  std::string bytes(size, '\0');
+  NOVA_RETURN_IF_ERROR(file->Read(0, bytes.size(), bytes.data()));
+  return bytes;
+}
+
+}  // namespace
+
+// --- the store as a whole
+
+std::string StoreIdentity::Encode() const {
+  std::string text = StrCat("nova stoc store\nformat=", kStoreFormat, "\nstore=", store.ToString(), "\ncluster=", cluster.ToString(),
+                            "\nstoc=", stoc.value(), "\n");
+  return StrCat(text, "crc=", absl::Hex(Crc32c(text), absl::kZeroPad8), "\n");
+}
+
+StatusOr<StoreIdentity> StoreIdentity::Decode(std::string_view text) {
+  const std::vector<std::string> lines = absl::StrSplit(absl::string_view(text.data(), text.size()), '\n');
+  uint32_t format = 0;
+  if (lines.size() < 2 || lines[0] != "nova stoc store" || !lines[1].starts_with("format=") ||
+      !absl::SimpleAtoi(lines[1].substr(7), &format)) {
+    return absl::DataLossError("SUPERBLOCK is not one of a StoC");
+  }
+  if (format > kStoreFormat) {
+    return absl::FailedPreconditionError(
+        StrCat("the store has format ", format, ", this program knows formats up to ", kStoreFormat));
+  }
+  StoreIdentity id;
+  uint32_t stoc = 0;
+  if (lines.size() < 5 || !lines[2].starts_with("store=") || !Uuid::Parse(lines[2].substr(6), &id.store) ||
+      !lines[3].starts_with("cluster=") || !Uuid::Parse(lines[3].substr(8), &id.cluster) || !lines[4].starts_with("stoc=") ||
+      !absl::SimpleAtoi(lines[4].substr(5), &stoc)) {
+    return absl::DataLossError("SUPERBLOCK is malformed");
+  }
+  id.stoc = StocId(stoc);
+  if (id.Encode() != text) return absl::DataLossError("SUPERBLOCK fails its checksum");
+  return id;
+}
+
+StatusOr<std::optional<StoreIdentity>> LockStore(Disk* disk) {
+  NOVA_RETURN_IF_ERROR(disk->Lock(kLockPath));
+  const auto text = ReadWhole(disk, kSuperblockPath, kMaxSuperblockBytes);
+  if (text.ok()) {
+    NOVA_ASSIGN_OR_RETURN(const StoreIdentity identity, StoreIdentity::Decode(*text));
+    return std::optional<StoreIdentity>(identity);
+  }
+  if (!absl::IsNotFound(text.status())) return text.status();
+  NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, disk->List(""));
+  for (const std::string& name : names) {
+    if (name != kLockPath && name != kNewSuperblockPath && name != "lost+found") {
+      return absl::InvalidArgumentError(StrCat("the directory has no SUPERBLOCK and is not empty (", name, ")"));
+    }
+  }
+  return std::optional<StoreIdentity>();
+}
+
+Status FormatStore(Disk* disk, const StoreIdentity& identity) {
+  const Status removed = disk->Delete(kNewSuperblockPath);
+  if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+  {
+    NOVA_ASSIGN_OR_RETURN(const auto file, disk->Create(kNewSuperblockPath));
+    NOVA_RETURN_IF_ERROR(file->Write(0, identity.Encode()));
+    NOVA_RETURN_IF_ERROR(file->Sync());
+  }
+  NOVA_RETURN_IF_ERROR(disk->Rename(kNewSuperblockPath, kSuperblockPath));
+  return disk->SyncDirectory("");
+}
+
+// --- headers
+
+std::string FileHeader::Encode() const {
+  std::string body;
+  PutFixed16(&body, kFileFormat);
+  PutFixed16(&body, static_cast<uint16_t>(kind));
+  PutFixed32(&body, file.part);
+  PutFixed64(&body, file.owner.hi);
+  PutFixed64(&body, file.owner.lo);
+  PutFixed64(&body, creator.range.value());
+  PutFixed64(&body, creator.epoch.value());
+  PutFixed64(&body, creator.job);
+  PutFixed64(&body, size);
+  PutFixed64(&body, created_ms);
+  PutFixed32(&body, data_crc);
+  PutFixed32(&body, 0);
+  std::string bytes;
+  PutFixed32(&bytes, kFileMagic);
+  PutFixed32(&bytes, Crc32c(body));
+  bytes += body;
+  NOVA_CHECK(bytes.size() == kFileHeaderBytes);
+  return bytes;
+}
+
+StatusOr<FileHeader> FileHeader::Decode(std::string_view bytes) {
+  if (bytes.size() != kFileHeaderBytes) return absl::DataLossError("file header cut short");
+  const char* p = bytes.data();
+  if (DecodeFixed32(p) != kFileMagic || DecodeFixed32(p + 4) != Crc32c(bytes.substr(8))) {
+    return absl::DataLossError("file header fails its checksum");
+  }
+  const uint16_t format = DecodeFixed16(p + 8);
+  const uint16_t kind = DecodeFixed16(p + 10);
+  if (format != kFileFormat || (kind != 1 && kind != 2)) {
+    return absl::DataLossError(StrCat("file header of format ", format, ", kind ", kind));
+  }
+  FileHeader h;
+  h.kind = static_cast<Kind>(kind);
+  h.file.part = DecodeFixed32(p + 12);
+  h.file.owner = {DecodeFixed64(p + 16), DecodeFixed64(p + 24)};
+  h.creator = {RangeId(DecodeFixed64(p + 32)), Epoch(DecodeFixed64(p + 40)), DecodeFixed64(p + 48)};
+  h.size = DecodeFixed64(p + 56);
+  h.created_ms = DecodeFixed64(p + 64);
+  h.data_crc = DecodeFixed32(p + 72);
+  return h;
+}
+
+// --- files
+
+struct FileStore::Entry {
+  FileHeader header;
+  std::atomic<uint64_t> size{0};   // of the bytes that are durable
+  std::atomic<bool> writing{true};  // being created
+  std::atomic<bool> bad{false};    // S1
+
+  Mutex append_mu;  // one append at a time
+  Handle append_handle ABSL_GUARDED_BY(append_mu);  // null: closed to appends
+};
+
+FileStore::FileStore(Disk* disk, const FileStoreOptions& options, Metrics* metrics)
+    : disk_(disk),
+      options_(options),
+      bytes_written_(metrics->counter("nova_stoc_disk_bytes_total{op=\"write\"}")),
+      bytes_read_(metrics->counter("nova_stoc_disk_bytes_total{op=\"read\"}")),
+      no_space_(metrics->counter("nova_stoc_no_space_total")),
+      bad_files_(metrics->counter("nova_stoc_bad_files_total")),
+      files_(metrics->gauge("nova_stoc_files")) {}
+
+FileStore::~FileStore() = default;
+
+StatusOr<std::unique_ptr<FileStore>> FileStore::Open(Disk* disk, const FileStoreOptions& options, Metrics* metrics) {
+  std::unique_ptr<FileStore> store(new FileStore(disk, options, metrics));
+  NOVA_RETURN_IF_ERROR(store->Load());
+  return store;
+}
+
+Status FileStore::Load() {
+  NOVA_RETURN_IF_ERROR(disk_->MakeDirectory(kFilesDirectory));
+  NOVA_RETURN_IF_ERROR(disk_->SyncDirectory(""));
+  NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, disk_->List(kFilesDirectory));
+  for (const std::string& name : names) {
+    if (name.ends_with(kTemporarySuffix)) {
+      NOVA_RETURN_IF_ERROR(disk_->Delete(StrCat(kFilesDirectory, "/", name)));
+      continue;
+    }
+    const Status s = LoadOne(name);
+    if (s.ok()) continue;
+    // Left where it is: perhaps a person can still make something of it.
+    bad_files_->Add();
+    NOVA_LOG(ERROR) << kFilesDirectory << "/" << name << " is not used: " << s.message();
+  }
+  MutexLock lock(&mu_);
+  files_->Set(static_cast<int64_t>(entries_.size()));
+  return OkStatus();
+}
+
+Status FileStore::LoadOne(const std::string& name) {
+  StocFileId file;
+  if (!ParseName(name, &file)) return absl::InvalidArgumentError("not the name of a StoC file");
+  NOVA_ASSIGN_OR_RETURN(const auto handle, disk_->Open(PathOf(file), /*writable=*/false));
+  NOVA_ASSIGN_OR_RETURN(const uint64_t size, handle->Size());
+  if (size < kFileHeaderBytes) return absl::DataLossError("shorter than a header");
+  char bytes[kFileHeaderBytes];
+  NOVA_RETURN_IF_ERROR(handle->Read(0, sizeof(bytes), bytes));
+  NOVA_ASSIGN_OR_RETURN(const FileHeader header, FileHeader::Decode({bytes, sizeof(bytes)}));
+  if (header.file != file) return absl::DataLossError("the header is of another file");
+  if (header.kind == FileHeader::Kind::kWhole && size != header.size + kFileHeaderBytes) {
+    return absl::DataLossError(StrCat(size, " bytes instead of ", header.size + kFileHeaderBytes));
+  }
+  auto entry = std::make_shared<Entry>();
+  entry->header = header;
+  entry->size = size - kFileHeaderBytes;
+  entry->writing = false;
+  stored_bytes_ += size;
+  MutexLock lock(&mu_);
+  entries_[file] = std::move(entry);
+  return OkStatus();
+}
+
+uint64_t FileStore::free_bytes() const {
+  const auto free = disk_->FreeBytes();
+  return free.ok() ? *free : 0;
+}
+
+Status FileStore::CheckSpace(uint64_t bytes, uint64_t reserve) {
+  NOVA_ASSIGN_OR_RETURN(const uint64_t free, disk_->FreeBytes());
+  const uint64_t needed = bytes + writing_bytes_.load() + reserve;
+  if (free >= needed) return OkStatus();
+  no_space_->Add();
+  return absl::ResourceExhaustedError(StrCat("the disk is full: ", free, " bytes free, ", needed, " needed"));
+}
+
+std::shared_ptr<FileStore::Entry> FileStore::FindEntry(const StocFileId& file) const {
+  MutexLock lock(&mu_);
+  const auto it = entries_.find(file);
+  return it == entries_.end() ? nullptr : it->second;
+}
+
+StatusOr<FileStore::Handle> FileStore::CreateDurably(const FileHeader& header, std::string_view data) {
+  const std::string path = PathOf(header.file);
+  const std::string temporary = StrCat(path, ".", next_temporary_.fetch_add(1), kTemporarySuffix);
+  writing_bytes_ += data.size() + kFileHeaderBytes;
+  Handle handle;
+  bool renamed = false;
+  const Status status = [&]() -> Status {
+    NOVA_ASSIGN_OR_RETURN(handle, disk_->Create(temporary));
+    NOVA_RETURN_IF_ERROR(handle->Write(0, header.Encode()));
+    NOVA_RETURN_IF_ERROR(handle->Write(kFileHeaderBytes, data));
+    NOVA_RETURN_IF_ERROR(handle->Sync());
+    NOVA_RETURN_IF_ERROR(disk_->Rename(temporary, path));
+    renamed = true;
+    return disk_->SyncDirectory(kFilesDirectory);
+  }();
+  writing_bytes_ -= data.size() + kFileHeaderBytes;
+  if (!status.ok()) {
+    if (handle != nullptr) disk_->Delete(renamed ? path : temporary).IgnoreError();
+    if (absl::IsResourceExhausted(status)) no_space_->Add();
+    return status;
+  }
+  bytes_written_->Add(data.size() + kFileHeaderBytes);
+  stored_bytes_ += data.size() + kFileHeaderBytes;
+  return handle;
+}
+
+// The end of a creation: the entry becomes usable; or goes, when the disk was merely full; or stays as a bad one (S1).
+Status FileStore::FinishCreation(const StocFileId& file, const std::shared_ptr<Entry>& entry, const Status& status) {
+  const bool bad = !status.ok() && !absl::IsResourceExhausted(status);
+  bool deleted = false;
+  {
+    MutexLock lock(&mu_);
+    const auto it = entries_.find(file);
+    deleted = it == entries_.end() || it->second != entry;
+    if (!deleted && !status.ok() && !bad) entries_.erase(it);
+    entry->bad = bad;
+    entry->writing = false;
+    files_->Set(static_cast<int64_t>(entries_.size()));
+  }
+  if (bad) bad_files_->Add();
+  if (!deleted || !status.ok()) return status;
+  DropFromDisk(file, *entry).IgnoreError();
+  return absl::NotFoundError(StrCat(file.ToString(), " was deleted while it was written"));
+}
+
+Status FileStore::WriteFile(const StocFileId& file, const Creator& creator, std::string_view data, uint32_t crc) {
+  auto entry = std::make_shared<Entry>();
+  entry->header = {FileHeader::Kind::kWhole, file, creator, data.size(), WallNow(), crc};
+  {
+    MutexLock lock(&mu_);
+    const auto [it, inserted] = entries_.emplace(file, entry);
+    if (!inserted) {
+      const Entry& there = *it->second;
+      if (there.writing) return absl::AbortedError(StrCat(file.ToString(), " is being written"));
+      if (there.bad) return absl::DataLossError(StrCat(file.ToString(), " is bad"));
+      if (there.header.kind == FileHeader::Kind::kWhole && there.header.creator == creator && there.header.size == data.size() &&
+          there.header.data_crc == crc) {
+        return OkStatus();
+      }
+      return absl::InvalidArgumentError(StrCat(file.ToString(), " is there already, with other content"));
+    }
+  }
+  Status status = CheckSpace(data.size(), options_.reserve_bytes);
+  if (status.ok()) {
+    auto handle = CreateDurably(entry->header, data);
+    status = handle.status();
+    if (status.ok()) {
+      entry->size = data.size();
+      CacheHandle(file, *std::move(handle));
+    }
+  }
+  return FinishCreation(file, entry, status);
+}
+
+Status FileStore::CreateAppended(const StocFileId& file, const Creator& creator, std::string_view data) {
+  auto entry = std::make_shared<Entry>();
+  entry->header = {FileHeader::Kind::kAppended, file, creator, 0, WallNow(), 0};
+  MutexLock appending(&entry->append_mu);
+  {
+    MutexLock lock(&mu_);
+    if (!entries_.emplace(file, entry).second) return absl::InvalidArgumentError(StrCat(file.ToString(), " is there already"));
+  }
+  Status status = CheckSpace(data.size(), options_.reserve_bytes / 4);
+  if (status.ok()) {
+    auto handle = CreateDurably(entry->header, data);
+    status = handle.status();
+    if (status.ok()) {
+      entry->size = data.size();
+      entry->append_handle = *std::move(handle);
+    }
+  }
+  return FinishCreation(file, entry, status);
+}
+
+Status FileStore::AppendFile(const StocFileId& file, const Creator& creator, uint64_t offset, bool create, std::string_view data) {
+  if (create) {
+    if (offset != 0) return absl::InvalidArgumentError("a new file starts at 0");
+    return CreateAppended(file, creator, data);
+  }
+  const std::shared_ptr<Entry> entry = FindEntry(file);
+  if (entry == nullptr) return absl::NotFoundError(StrCat("no file ", file.ToString()));
+  MutexLock appending(&entry->append_mu);
+  if (entry->bad) return absl::DataLossError(StrCat(file.ToString(), " is bad"));
+  if (entry->append_handle == nullptr) return absl::UnavailableError(StrCat(file.ToString(), " is closed to appends"));
+  // M1: an epoch appends to its own files only.
+  if (entry->header.creator.range != creator.range || entry->header.creator.epoch != creator.epoch) {
+    return absl::InvalidArgumentError(StrCat(file.ToString(), " belongs to range ", entry->header.creator.range.value(),
+                                             ", epoch ", entry->header.creator.epoch.value()));
+  }
+  if (entry->size != offset) {
+    return absl::InvalidArgumentError(StrCat(file.ToString(), " ends at ", entry->size.load(), ", not at ", offset));
+  }
+  NOVA_RETURN_IF_ERROR(CheckSpace(data.size(), options_.reserve_bytes / 4));
+  writing_bytes_ += data.size();
+  Status status = entry->append_handle->Write(kFileHeaderBytes + offset, data);
+  if (status.ok()) status = entry->append_handle->Sync();
+  writing_bytes_ -= data.size();
+  if (!status.ok()) {  // S1: nobody knows what is there now; what was acknowledged before still is
+    entry->bad = true;
+    bad_files_->Add();
+    if (absl::IsResourceExhausted(status)) no_space_->Add();
+    return status;
+  }
+  entry->size += data.size();
+  stored_bytes_ += data.size();
+  bytes_written_->Add(data.size());
+  return OkStatus();
+}
+
+StatusOr<std::string> FileStore::ReadFile(const StocFileId& file, uint64_t offset, uint32_t size) {
+  const std::shared_ptr<Entry> entry = FindEntry(file);
+  if (entry == nullptr || entry->writing) return absl::NotFoundError(StrCat("no file ", file.ToString()));
+  const bool whole = entry->header.kind == FileHeader::Kind::kWhole;
+  if (whole && entry->bad) return absl::DataLossError(StrCat(file.ToString(), " is bad"));
+  const uint64_t end = entry->size;
+  std::string bytes(offset >= end ? 0 : std::min<uint64_t>(size, end - offset), '\0');
+  if (bytes.empty()) return bytes;
+  NOVA_ASSIGN_OR_RETURN(const Handle handle, OpenHandle(file));
+  const Status status = handle->Read(kFileHeaderBytes + offset, bytes.size(), bytes.data());
+  if (absl::IsOutOfRange(status)) return absl::DataLossError(std::string(status.message()));  // it was longer once
+  NOVA_RETURN_IF_ERROR(status);
+  bytes_read_->Add(bytes.size());
+  return bytes;
+}
+
+Status FileStore::DropFromDisk(const StocFileId& file, const Entry& entry) {
+  NOVA_RETURN_IF_ERROR(disk_->Delete(PathOf(file)));
+  stored_bytes_ -= entry.size + kFileHeaderBytes;
+  return OkStatus();
+}
+
+Status FileStore::DeleteFiles(const std::vector<StocFileId>& files) {
+  Status first;
+  for (const StocFileId& file : files) {
+    std::shared_ptr<Entry> entry;
+    {
+      MutexLock lock(&mu_);
+      const auto it = entries_.find(file);
+      if (it == entries_.end()) continue;
+      entry = it->second;
+      entries_.erase(it);
+      files_->Set(static_cast<int64_t>(entries_.size()));
+      if (const auto handle = handle_of_.find(file); handle != handle_of_.end()) {
+        handles_.erase(handle->second);
+        handle_of_.erase(handle);
+      }
+    }
+    if (entry->writing) continue;  // its writer finds that it is gone
+    const Status status = DropFromDisk(file, *entry);
+    if (first.ok() && !absl::IsNotFound(status)) first = status;
+  }
+  return first;
+}
+
+// --- open files
+
+StatusOr<FileStore::Handle> FileStore::OpenHandle(const StocFileId& file) {
+  {
+    MutexLock lock(&mu_);
+    if (const auto it = handle_of_.find(file); it != handle_of_.end()) {
+      handles_.splice(handles_.begin(), handles_, it->second);
+      return handles_.front().second;
+    }
+  }
+  NOVA_ASSIGN_OR_RETURN(std::unique_ptr<DiskFile> opened, disk_->Open(PathOf(file), /*writable=*/false));
+  Handle handle = std::move(opened);
+  CacheHandle(file, handle);
+  return handle;
+}
+
+void FileStore::CacheHandle(const StocFileId& file, Handle handle) {
+  std::vector<Handle> closing;  // not under the lock
+  MutexLock lock(&mu_);
+  if (!entries_.contains(file) || handle_of_.contains(file)) return;
+  handles_.emplace_front(file, std::move(handle));
+  handle_of_[file] = handles_.begin();
+  while (handles_.size() > options_.max_open_files) {
+    closing.push_back(std::move(handles_.back().second));
+    handle_of_.erase(handles_.back().first);
+    handles_.pop_back();
+  }
+}
+
+// --- what there is
+
+FileSummary FileStore::Summarize(const StocFileId& file, const Entry& entry) {
+  const uint64_t now = WallNow();
+  const uint64_t age = now > entry.header.created_ms ? now - entry.header.created_ms : 0;
+  return {file, entry.header.creator, entry.size, age};
+}
+
+std::vector<FileSummary> FileStore::List(RangeId range, Epoch epoch_below) const {
+  std::vector<FileSummary> files;
+  MutexLock lock(&mu_);
+  for (const auto& [file, entry] : entries_) {
+    const Creator& creator = entry->header.creator;
+    if (creator.range == range && creator.epoch < epoch_below && !entry->writing) files.push_back(Summarize(file, *entry));
+  }
+  return files;
+}
+
+std::optional<FileSummary> FileStore::Find(const StocFileId& file) const {
+  const std::shared_ptr<Entry> entry = FindEntry(file);
+  if (entry == nullptr || entry->writing) return std::nullopt;
+  return Summarize(file, *entry);
+}
+
+}  // namespace nova

@@ -1,0 +1,75 @@
+// SegmentPool: the in-memory StoC files (log segments) of this incarnation, one registration each (L2).
+//
+//   open ---- FreeLogs in order ----------> warm for the same session (F2)
+//     |  \--- FreeLogs any other way -----> quarantine -> revoked -> registered afresh
+//     \------ Seal (FENCE) -> revoked, remote-READ only ---- FreeSealed (R6) ----> quarantine
+//
+// In order: over the connection that opened it, which has kept its order since; what was posted before the FreeLogs has landed.
+// Memory is not zeroed between logs: the salt in a record's crc tells a log's bytes from another's (L1, H5).
+// Epochs are the caller's to check, before each call (fence_table.h).
+//
+// Thread safety: all. Take and Seal: control threads (exposed_memory.h).
+// Ownership:     the ExposedMemory outlives it.
+// Errors:        kBusy: out of log memory (row 27); kInvalidArgument: a segment that is open already, of another session or size.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "common/base/metrics.h"
+#include "common/base/mutex.h"
+#include "common/base/outcome.h"
+#include "stoc/exposed_memory.h"
+#include "stoc/protocol.h"
+
+namespace nova {
+
+class SegmentPool {
+ public:
+  SegmentPool(ExposedMemory* memory, Metrics* metrics);
+
+  struct Opened {
+    Outcome outcome = Outcome::kBusy;
+    RemoteBuffer memory;
+  };
+  // Opens with memory that is at hand; nullopt: none is, call OpenSlow on a control thread.
+  std::optional<Opened> Open(const OpenSegmentRequest& request, const SessionId& session);
+  Opened OpenSlow(const OpenSegmentRequest& request, const SessionId& session);
+  void FreeLogs(const FreeLogsRequest& request, const SessionId& session);
+  // F1: revokes every segment of (range, below `epoch`); all that are sealed, those of earlier calls included. One at a time.
+  StatusOr<std::vector<SealedSegment>> Seal(RangeId range, Epoch below);
+  void FreeSealed(RangeId range, Epoch below);
+  size_t open_segments() const;
+
+ private:
+  struct Key {
+    RangeId range;
+    Epoch epoch;
+    Uuid log;
+    uint32_t index = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  enum class State { kOpen, kSealing, kSealed };
+  struct Segment {
+    ExposedMemory::Piece piece;
+    uint64_t size = 0;
+    SessionId session;
+    State state = State::kOpen;
+    RemoteBuffer remote() const { return {reinterpret_cast<uint64_t>(piece.data()), size, piece.region().rkey, 0}; }
+  };
+
+  std::optional<Opened> OpenAgain(const Key& key, uint64_t size, const SessionId& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Opened Insert(const Key& key, uint64_t size, const SessionId& session, ExposedMemory::Piece piece);
+  void CountLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  ExposedMemory* const memory_;
+  Counter* const opened_;
+  Counter* const refused_;
+  Counter* const sealed_;
+  Gauge* const open_now_;
+  mutable Mutex mu_;
+  std::map<Key, Segment> segments_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace nova

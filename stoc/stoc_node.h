@@ -1,0 +1,99 @@
+// StocNode: one StoC: owns the store, the memory, the xchg and storage threads, and the membership in the cluster.
+//
+// Start: lock the directory (format it when it is empty), draw an incarnation, read the ranges' epochs (F1), listen, join.
+// When the membership is lost (an expired session) the node goes on serving what it has, segments included, and joins again with
+// the incarnation it has (C4, N1). At start and every collect_period the ranges' records are read: epochs that have risen are
+// fenced, and segments of epochs before an OPEN one are freed (N4).
+// Stop:  refuse new work, finish the queued, leave.
+//
+// Thread safety: all.
+// Errors: Start: one Status naming the cause. FailedPrecondition, InvalidArgument, DataLoss: the directory is not one for us.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/disk.h"
+#include "common/base/metrics.h"
+#include "common/config/config_store.h"
+#include "common/rdma/xchg.h"
+#include "coordinator/coordinator_client.h"
+#include "stoc/stoc_server.h"
+
+namespace nova {
+
+struct StocOptions {
+  std::string name;
+  std::string address = "127.0.0.1:0";  // data plane
+  std::string advertise;                // what others connect to; empty: as bound
+  std::string host;                     // for placement; empty: of the address
+  std::string metrics_address;          // as bound, shown in the status
+  int xchg_threads = 1;
+  uint64_t log_memory_bytes = uint64_t{1} << 30;
+  uint64_t segment_bytes = 1 << 20;     // smallest size class
+  size_t spare_segments = 8;            // kept registered
+  uint64_t file_buffer_bytes = 256 << 20;
+  FileStoreOptions files;
+  StocServerOptions server;             // its incarnation is filled in
+  XchgOptions xchg;
+  Nanos heartbeat_ns = 500 * kMillisecond;
+  Nanos collect_period_ns = 60 * kSecond;
+};
+
+// What differs between production and simulation.
+struct StocEnvironment {
+  std::function<StatusOr<std::unique_ptr<ConfigStore>>()> open_store;
+  std::function<std::unique_ptr<ControlChannel>()> open_channel;
+  Fabric* fabric = nullptr;
+  Disk* disk = nullptr;
+  Metrics* metrics = nullptr;
+};
+
+class StocNode {
+ public:
+  static StatusOr<std::unique_ptr<StocNode>> Start(const StocOptions& options, const StocEnvironment& environment);
+  ~StocNode();  // as Stop
+
+  void Stop();
+  const NodeInfo& self() const { return self_; }
+  std::string StatusText() const;
+  // Notified when the node can be a member no more, and why: a later process has its name. The process is to end.
+  bool WaitUntilSuperseded(Nanos deadline_ns) const { return superseded_.WaitUntil(deadline_ns); }
+
+ private:
+  StocNode(const StocOptions& options, const StocEnvironment& environment);
+  Status Init();
+  Status OpenFiles();
+  Status Serve();
+  Status Join();
+  void Membership();  // the body of thread stoc.membership
+  void Collect();
+  NodeReport Report() const;
+
+  const StocOptions options_;
+  const StocEnvironment environment_;
+  Metrics* const metrics_;
+  NodeInfo self_;
+  Uuid cluster_;
+
+  std::unique_ptr<ConfigStore> store_;  // of the membership thread, once it runs
+  std::unique_ptr<NodeSession> session_;
+  std::unique_ptr<FileStore> files_;
+  FenceTable fences_;
+  std::unique_ptr<ExposedMemory> log_memory_;
+  std::unique_ptr<ExposedMemory> buffer_memory_;
+  std::unique_ptr<SegmentPool> segments_;
+  std::vector<std::unique_ptr<Xchg>> xchgs_;
+  std::unique_ptr<StocServer> server_;
+
+  std::atomic<bool> lost_{false};
+  std::atomic<bool> member_{false};
+  Notification superseded_;
+  Notification stop_;
+  std::unique_ptr<Thread> membership_;
+};
+
+}  // namespace nova

@@ -1,0 +1,407 @@
+#include "stoc/stoc_server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/crc32c.h"
+#include "common/base/log.h"
+
+namespace nova {
+namespace {
+
+constexpr Nanos kOverduePeriod = kSecond;
+
+std::string NameOf(const Hello& hello) {
+  return {hello.name.data(), std::find(hello.name.begin(), hello.name.end(), '\0')};
+}
+
+}  // namespace
+
+StocServer::StocServer(const StocServerOptions& options, const StocParts& parts, std::vector<Xchg*> xchgs)
+    : options_(options),
+      parts_(parts),
+      lanes_(xchgs.size()),
+      malformed_(parts.metrics->counter("nova_stoc_malformed_requests_total")),
+      fenced_(parts.metrics->counter("nova_stoc_fenced_requests_total")),
+      busy_(parts.metrics->counter("nova_stoc_busy_requests_total")),
+      corrupt_(parts.metrics->counter("nova_stoc_corrupt_writes_total")),
+      disk_ns_(parts.metrics->histogram("nova_stoc_disk_operation_ns")),
+      storage_queue_(options.storage_queue),
+      control_queue_(options.control_queue) {
+  for (size_t i = 0; i < xchgs.size(); ++i) {
+    lanes_[i].xchg = xchgs[i];
+    Register(i);
+  }
+  control_ = std::make_unique<Thread>("stoc.control.0", [this] {
+    while (auto work = control_queue_.Pop()) (*work)();
+  });
+  for (int i = 0; i < options.storage_threads; ++i) {
+    storage_.push_back(std::make_unique<Thread>(StrCat("stoc.storage.", i), [this] {
+      while (auto work = storage_queue_.Pop()) (*work)();
+    }));
+  }
+  RecycleSoon();
+}
+
+StocServer::~StocServer() { Stop(); }
+
+void StocServer::Stop() {
+  storage_queue_.Close();
+  for (auto& thread : storage_) thread->Join();
+  control_queue_.Close();
+  control_->Join();
+}
+
+// --- receiving
+
+template <typename Request>
+void StocServer::Handle(size_t lane, StocRequest type, void (StocServer::*handler)(const Caller&, const Request&)) {
+  lanes_[lane].xchg->Handle(static_cast<uint16_t>(type), [this, lane, handler](const IncomingCall& call) {
+    Request request;
+    if (!Request::Parse(call.body, &request)) {
+      malformed_->Add();
+      lanes_[lane].xchg->Close(call.connection);
+      return;
+    }
+    const Caller caller{lane, call.connection, call.request_id, call.deadline_ns};
+    if (SessionOf(caller) == nullptr && !BeginSession(caller, *call.peer)) return;
+    (this->*handler)(caller, request);
+  });
+}
+
+void StocServer::Register(size_t lane) {
+  Xchg* const xchg = lanes_[lane].xchg;
+  Handle(lane, StocRequest::kOpenSegment, &StocServer::OpenSegment);
+  Handle(lane, StocRequest::kFreeLogs, &StocServer::FreeLogs);
+  Handle(lane, StocRequest::kFence, &StocServer::Fence);
+  Handle(lane, StocRequest::kFreeFenced, &StocServer::FreeFenced);
+  Handle(lane, StocRequest::kOpenFile, &StocServer::OpenFile);
+  Handle(lane, StocRequest::kPersistFile, &StocServer::PersistFile);
+  Handle(lane, StocRequest::kWriteSmallFile, &StocServer::WriteSmallFile);
+  Handle(lane, StocRequest::kAppendFile, &StocServer::AppendFile);
+  Handle(lane, StocRequest::kReadFile, &StocServer::ReadFile);
+  Handle(lane, StocRequest::kDeleteFiles, &StocServer::DeleteFiles);
+  Handle(lane, StocRequest::kListFiles, &StocServer::ListFiles);
+  Handle(lane, StocRequest::kPing, &StocServer::Ping);
+  xchg->HandleDisconnect([this, lane](ConnectionId connection) { SessionGone(lane, connection); });
+  xchg->AddTimer(kOverduePeriod, [this, lane] { CloseOverdue(lane); });
+  xchg->SetQueueDepthSource([this] { return queue_depth(); });
+}
+
+// --- sessions (F3, F4)
+
+Status StocServer::AcceptPeer(const Hello& peer) {
+  if (peer.incarnation == 0) return OkStatus();
+  const std::string name = NameOf(peer);
+  {
+    MutexLock lock(&mu_);
+    uint64_t& latest = latest_[name];
+    if (peer.incarnation < latest) return absl::FailedPreconditionError("a later process of this name has connected");
+    if (peer.incarnation == latest) return OkStatus();
+    latest = peer.incarnation;
+  }
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_[i].xchg->Submit([this, i, name, incarnation = peer.incarnation] { CloseOlder(i, name, incarnation); });
+  }
+  return OkStatus();
+}
+
+// False: a later incarnation of the peer is known, and this connection slipped through before it was (F3).
+bool StocServer::BeginSession(const Caller& caller, const Hello& peer) {
+  const std::string name = NameOf(peer);
+  {
+    MutexLock lock(&mu_);
+    const auto latest = latest_.find(name);
+    if (peer.incarnation != 0 && latest != latest_.end() && peer.incarnation < latest->second) {
+      lanes_[caller.lane].xchg->Close(caller.connection);
+      return false;
+    }
+  }
+  Session& session = lanes_[caller.lane].sessions[caller.connection];
+  session.name = name;
+  session.incarnation = peer.incarnation;
+  return true;
+}
+
+void StocServer::CloseOlder(size_t lane, const std::string& name, uint64_t incarnation) {
+  std::vector<ConnectionId> older;
+  for (const auto& [connection, session] : lanes_[lane].sessions) {
+    if (session.name == name && session.incarnation < incarnation) older.push_back(connection);
+  }
+  for (const ConnectionId connection : older) lanes_[lane].xchg->Close(connection);
+}
+
+// A client that has had a buffer for so long has forgotten it, but its WRITE may still be under way.
+void StocServer::CloseOverdue(size_t lane) {
+  const Nanos oldest = Now() - options_.file_buffer_deadline_ns;
+  std::vector<ConnectionId> overdue;
+  for (const auto& [connection, session] : lanes_[lane].sessions) {
+    const auto& buffers = session.buffers;
+    if (!buffers.empty() && buffers.begin()->second.opened_ns < oldest) overdue.push_back(connection);
+  }
+  for (const ConnectionId connection : overdue) {
+    NOVA_LOG(WARNING) << "file buffers of " << lanes_[lane].sessions[connection].name << " are overdue: its connection is closed";
+    lanes_[lane].xchg->Close(connection);
+  }
+}
+
+void StocServer::SessionGone(size_t lane, ConnectionId connection) {
+  lanes_[lane].sessions.erase(connection);
+  const SessionId session{static_cast<uint32_t>(lane), connection};
+  parts_.log_memory->SessionGone(session);
+  parts_.buffer_memory->SessionGone(session);
+  RecycleSoon();
+}
+
+StocServer::Session* StocServer::SessionOf(const Caller& caller) {
+  auto& sessions = lanes_[caller.lane].sessions;
+  const auto it = sessions.find(caller.connection);
+  return it == sessions.end() ? nullptr : &it->second;
+}
+
+// --- answering, handing over
+
+void StocServer::Reply(const Caller& caller, Outcome outcome, std::string_view body) {
+  if (outcome == Outcome::kNotOwner) fenced_->Add();
+  if (outcome == Outcome::kBusy) busy_->Add();
+  if (outcome == Outcome::kCorruption) corrupt_->Add();
+  lanes_[caller.lane].xchg->Reply(caller.connection, caller.request_id, outcome, {&body, 1});
+}
+
+template <typename Message>
+void StocServer::ReplyWith(const Caller& caller, const Message& message) {
+  std::string body;
+  message.AppendTo(&body);
+  Reply(caller, Outcome::kOk, body);
+}
+
+void StocServer::ReplyLater(const Caller& caller, Outcome outcome, std::string body) {
+  lanes_[caller.lane].xchg->Submit([this, caller, outcome, body = std::move(body)] { Reply(caller, outcome, body); });
+}
+
+bool StocServer::OnStorage(const Caller& caller, Work work) {
+  depth_.fetch_add(1, std::memory_order_relaxed);
+  const bool queued = storage_queue_.TryPush([this, caller, work = std::move(work)]() mutable {
+    const Nanos begin = Now();
+    if (begin < caller.deadline_ns) {
+      work();
+      disk_ns_->Add(static_cast<uint64_t>(Now() - begin));
+    } else {
+      ReplyLater(caller, Outcome::kDeadlineExceeded);
+    }
+    work = nullptr;
+    depth_.fetch_sub(1, std::memory_order_relaxed);
+  });
+  if (!queued) depth_.fetch_sub(1, std::memory_order_relaxed);
+  return queued;
+}
+
+bool StocServer::OnControl(Work work) { return control_queue_.TryPush(std::move(work)); }
+
+void StocServer::RecycleSoon() {
+  if (recycling_.exchange(true)) return;
+  const bool queued = OnControl([this] {
+    recycling_.store(false);
+    parts_.log_memory->Recycle();
+    parts_.buffer_memory->Recycle();
+  });
+  if (!queued) recycling_.store(false);
+}
+
+// --- segments
+
+void StocServer::OpenSegment(const Caller& caller, const OpenSegmentRequest& request) {
+  // N1: a group lists incarnations; a segment of another one would be acknowledged into and never be found by recovery.
+  if (request.incarnation != options_.incarnation) return Reply(caller, Outcome::kUnavailable);
+  if (request.size == 0 || request.size > parts_.log_memory->options().max_bytes) return Reply(caller, Outcome::kInvalidArgument);
+  const FenceTable::Scope scope(parts_.fences, request.range, request.epoch);
+  if (!scope.entered()) return Reply(caller, Outcome::kNotOwner);
+  const auto opened = parts_.segments->Open(request, caller.session());
+  RecycleSoon();  // the next one finds a spare
+  if (opened) {
+    if (opened->outcome != Outcome::kOk) return Reply(caller, opened->outcome);
+    return ReplyWith(caller, OpenSegmentReply{opened->memory});
+  }
+  const bool queued = OnControl([this, caller, request] {
+    const FenceTable::Scope inside(parts_.fences, request.range, request.epoch);
+    if (!inside.entered()) return ReplyLater(caller, Outcome::kNotOwner);
+    const SegmentPool::Opened slow = parts_.segments->OpenSlow(request, caller.session());
+    std::string body;
+    OpenSegmentReply{slow.memory}.AppendTo(&body);
+    ReplyLater(caller, slow.outcome, slow.outcome == Outcome::kOk ? std::move(body) : "");
+  });
+  if (!queued) Reply(caller, Outcome::kBusy);
+}
+
+void StocServer::FreeLogs(const Caller& caller, const FreeLogsRequest& request) {
+  const FenceTable::Scope scope(parts_.fences, request.range, request.epoch);
+  if (!scope.entered()) return Reply(caller, Outcome::kNotOwner);
+  parts_.segments->FreeLogs(request, caller.session());
+  RecycleSoon();
+  Reply(caller, Outcome::kOk);
+}
+
+void StocServer::Fence(const Caller& caller, const RangeEpochRequest& request) {
+  const bool raised = parts_.fences->Raise(request.range, request.epoch, [this, caller, request] {
+    const bool queued = OnControl([this, caller, request] {
+      auto sealed = parts_.segments->Seal(request.range, request.epoch);
+      if (!sealed.ok()) {
+        NOVA_LOG(ERROR) << "sealing segments of range " << request.range.value() << ": " << sealed.status();
+        return ReplyLater(caller, Outcome::kUnavailable);
+      }
+      std::string body;
+      FenceReply{options_.incarnation, *std::move(sealed)}.AppendTo(&body);
+      ReplyLater(caller, Outcome::kOk, std::move(body));
+    });
+    if (!queued) ReplyLater(caller, Outcome::kBusy);
+  });
+  if (!raised) Reply(caller, Outcome::kNotOwner);
+}
+
+void StocServer::FreeFenced(const Caller& caller, const RangeEpochRequest& request) {
+  const bool raised = parts_.fences->Raise(request.range, request.epoch, [this, caller, request] {
+    const bool queued = OnControl([this, caller, request] {
+      parts_.segments->FreeSealed(request.range, request.epoch);
+      parts_.log_memory->Recycle();
+      ReplyLater(caller, Outcome::kOk);
+    });
+    if (!queued) ReplyLater(caller, Outcome::kBusy);
+  });
+  if (!raised) Reply(caller, Outcome::kNotOwner);
+}
+
+void StocServer::FenceOnBehalf(RangeId range, Epoch epoch, bool free) {
+  parts_.fences->Raise(range, epoch, [this, range, epoch, free] {
+    OnControl([this, range, epoch, free] {
+      if (free) {
+        parts_.segments->FreeSealed(range, epoch);
+        parts_.log_memory->Recycle();
+      } else if (const auto sealed = parts_.segments->Seal(range, epoch); !sealed.ok()) {
+        NOVA_LOG(ERROR) << "sealing segments of range " << range.value() << ": " << sealed.status();
+      }
+    });
+  });
+}
+
+// --- files
+
+bool StocServer::Refused(const Caller& caller, RangeId range, Epoch epoch) {
+  if (parts_.fences->Admits(range, epoch)) return false;
+  Reply(caller, Outcome::kNotOwner);
+  return true;
+}
+
+void StocServer::OpenFile(const Caller& caller, const OpenFileRequest& request) {
+  if (Refused(caller, request.creator.range, request.creator.epoch)) return;
+  if (request.size > parts_.buffer_memory->options().max_bytes) return Reply(caller, Outcome::kInvalidArgument);
+  if (auto memory = parts_.buffer_memory->TryTake(request.size, caller.session())) {
+    return GiveBuffer(caller, request, std::move(memory));
+  }
+  const bool queued = OnControl([this, caller, request] {
+    auto memory = parts_.buffer_memory->Take(request.size, caller.session());
+    if (!memory.ok()) return ReplyLater(caller, Outcome::kBusy);
+    lanes_[caller.lane].xchg->Submit([this, caller, request, memory = *std::move(memory)]() mutable {
+      GiveBuffer(caller, request, std::move(memory));
+    });
+  });
+  if (!queued) Reply(caller, Outcome::kBusy);
+}
+
+void StocServer::GiveBuffer(const Caller& caller, const OpenFileRequest& request, ExposedMemory::Piece memory) {
+  Session* const session = SessionOf(caller);
+  if (session == nullptr) return RecycleSoon();  // the connection is gone; so is the memory, to quarantine
+  const uint64_t id = lanes_[caller.lane].next_buffer++;
+  const RemoteBuffer remote{reinterpret_cast<uint64_t>(memory.data()), request.size, memory.region().rkey, 0};
+  session->buffers[id] = {std::move(memory), request.file, request.creator, request.size, Now()};
+  ReplyWith(caller, OpenFileReply{id, remote});
+}
+
+void StocServer::PersistFile(const Caller& caller, const PersistFileRequest& request) {
+  Session* const session = SessionOf(caller);
+  const auto it = session->buffers.find(request.buffer);
+  if (it == session->buffers.end()) return Reply(caller, Outcome::kNotFound);  // opened over another connection
+  auto buffer = std::make_shared<FileBuffer>(std::move(it->second));
+  session->buffers.erase(it);
+  const bool queued = OnStorage(caller, [this, caller, request, buffer] {
+    const Outcome outcome = Persist(*buffer, request);
+    lanes_[caller.lane].xchg->Submit([this, caller, outcome, buffer] {
+      // In order: its WRITE came before the request. But only as long as there is a session to keep it for.
+      if (SessionOf(caller) != nullptr) buffer->memory.ReturnInOrder(caller.session());
+      Reply(caller, outcome);
+    });
+  });
+  if (queued) return;
+  buffer->memory.ReturnInOrder(caller.session());
+  Reply(caller, Outcome::kBusy);
+}
+
+Outcome StocServer::Persist(const FileBuffer& buffer, const PersistFileRequest& request) {
+  const FenceTable::Scope scope(parts_.fences, buffer.creator.range, buffer.creator.epoch);
+  if (!scope.entered()) return Outcome::kNotOwner;
+  if (request.size > buffer.size) return Outcome::kInvalidArgument;
+  const std::string_view data(reinterpret_cast<const char*>(buffer.memory.data()), request.size);
+  if (Crc32c(data) != request.crc) return Outcome::kCorruption;
+  return ToOutcome(parts_.files->WriteFile(buffer.file, buffer.creator, data, request.crc));
+}
+
+void StocServer::WriteSmallFile(const Caller& caller, const WriteSmallFileRequest& request) {
+  if (Refused(caller, request.creator.range, request.creator.epoch)) return;
+  if (Crc32c(request.bytes) != request.crc) return Reply(caller, Outcome::kCorruption);
+  const bool queued = OnStorage(caller, [this, caller, request, bytes = std::string(request.bytes)] {
+    Outcome outcome = Outcome::kNotOwner;
+    {
+      const FenceTable::Scope scope(parts_.fences, request.creator.range, request.creator.epoch);
+      if (scope.entered()) outcome = ToOutcome(parts_.files->WriteFile(request.file, request.creator, bytes, request.crc));
+    }
+    ReplyLater(caller, outcome);
+  });
+  if (!queued) Reply(caller, Outcome::kBusy);
+}
+
+void StocServer::AppendFile(const Caller& caller, const AppendFileRequest& request) {
+  if (Refused(caller, request.creator.range, request.creator.epoch)) return;
+  if (Crc32c(request.bytes) != request.crc) return Reply(caller, Outcome::kCorruption);
+  const bool queued = OnStorage(caller, [this, caller, request, bytes = std::string(request.bytes)] {
+    Outcome outcome = Outcome::kNotOwner;
+    {
+      // M1: from here to the end of the scope a FENCE waits; before and after, it wins.
+      const FenceTable::Scope scope(parts_.fences, request.creator.range, request.creator.epoch);
+      if (scope.entered()) {
+        outcome = ToOutcome(parts_.files->AppendFile(request.file, request.creator, request.offset, request.create, bytes));
+      }
+    }
+    ReplyLater(caller, outcome);
+  });
+  if (!queued) Reply(caller, Outcome::kBusy);
+}
+
+void StocServer::ReadFile(const Caller& caller, const ReadFileRequest& request) {
+  const bool queued = OnStorage(caller, [this, caller, request] {
+    auto bytes = parts_.files->ReadFile(request.file, request.offset, request.size);
+    if (!bytes.ok()) return ReplyLater(caller, ToOutcome(bytes.status()));
+    ReplyLater(caller, Outcome::kOk, *std::move(bytes));
+  });
+  if (!queued) Reply(caller, Outcome::kBusy);
+}
+
+void StocServer::DeleteFiles(const Caller& caller, const DeleteFilesRequest& request) {
+  const bool queued = OnStorage(caller, [this, caller, request] {
+    ReplyLater(caller, ToOutcome(parts_.files->DeleteFiles(request.files)));
+  });
+  if (!queued) Reply(caller, Outcome::kBusy);
+}
+
+void StocServer::ListFiles(const Caller& caller, const RangeEpochRequest& request) {
+  const bool queued = OnStorage(caller, [this, caller, request] {
+    ListFilesReply reply{parts_.files->List(request.range, request.epoch)};
+    if (reply.files.size() > kMaxListedFiles) reply.files.resize(kMaxListedFiles);
+    std::string body;
+    reply.AppendTo(&body);
+    ReplyLater(caller, Outcome::kOk, std::move(body));
+  });
+  if (!queued) Reply(caller, Outcome::kBusy);
+}
+
+void StocServer::Ping(const Caller& caller, const PingRequest&) { ReplyWith(caller, PingReply{options_.incarnation}); }
+
+}  // namespace nova

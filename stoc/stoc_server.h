@@ -1,0 +1,152 @@
+// StocServer: the requests of stoc/protocol.h, served: handlers on the xchg threads decode, check the epoch and either answer at
+// once (what needs only memory at hand) or hand over:
+//   storage threads  all that waits for the disk; a full queue answers kBusy
+//   control thread   what registers or revokes memory: sealing, new segments, recycling
+//
+// F1: a request of a fenced epoch is refused when it arrives and again when its work begins; a FENCE is answered when no work of
+//     a lower epoch is inside any more (fence_table.h) and its segments are sealed.
+// F3: when a later incarnation of a peer says hello, the connections of the earlier ones are destroyed.
+// F4: a file buffer belongs to the connection that opened it until it was persisted, or the connection is gone. One that is never
+//     persisted is taken back, after a deadline, by destroying the connection.
+// A malformed body ends its connection.
+//
+// Thread safety: handlers on their xchg thread; AcceptPeer, queue_depth, FenceOnBehalf and Stop from any.
+// Ownership:     all parts outlive it; it outlives the xchgs' threads (not the Xchg objects).
+// Errors:        outcomes in replies.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/metrics.h"
+#include "common/base/queue.h"
+#include "common/base/thread.h"
+#include "common/rdma/xchg.h"
+#include "stoc/exposed_memory.h"
+#include "stoc/fence_table.h"
+#include "stoc/file_store.h"
+#include "stoc/segment_pool.h"
+
+namespace nova {
+
+struct StocServerOptions {
+  Incarnation incarnation;
+  int storage_threads = 4;
+  size_t storage_queue = 1024;
+  size_t control_queue = 1024;
+  Nanos file_buffer_deadline_ns = 60 * kSecond;
+};
+
+struct StocParts {
+  FenceTable* fences = nullptr;
+  SegmentPool* segments = nullptr;
+  ExposedMemory* log_memory = nullptr;
+  ExposedMemory* buffer_memory = nullptr;
+  FileStore* files = nullptr;
+  Metrics* metrics = nullptr;
+};
+
+class StocServer {
+ public:
+  // Before the xchgs start: registers its handlers, timers and queue depth; starts its own threads.
+  StocServer(const StocServerOptions& options, const StocParts& parts, std::vector<Xchg*> xchgs);
+  ~StocServer();
+
+  // F3, for Fabric::Listen: on the port's thread.
+  Status AcceptPeer(const Hello& peer);
+  // What FENCE does, because the range's record says so: raises the epoch and seals, or (`free`, R6) frees what is below.
+  void FenceOnBehalf(RangeId range, Epoch epoch, bool free);
+  // Refuses new work, finishes what is queued; the xchgs still run and send the replies.
+  void Stop();
+
+  uint32_t queue_depth() const { return depth_.load(std::memory_order_relaxed); }
+
+ private:
+  // Whom to answer.
+  struct Caller {
+    size_t lane = 0;
+    ConnectionId connection;
+    uint64_t request_id = 0;
+    Nanos deadline_ns = kNever;
+    SessionId session() const { return {static_cast<uint32_t>(lane), connection}; }
+  };
+  struct FileBuffer {
+    ExposedMemory::Piece memory;
+    StocFileId file;
+    Creator creator;
+    uint64_t size = 0;
+    Nanos opened_ns = 0;
+  };
+  struct Session {
+    std::string name;
+    uint64_t incarnation = 0;
+    std::map<uint64_t, FileBuffer> buffers;  // by the id the client knows
+  };
+  // What belongs to one xchg thread.
+  struct Lane {
+    Xchg* xchg = nullptr;
+    std::map<ConnectionId, Session> sessions;
+    uint64_t next_buffer = 1;
+  };
+  using Work = absl::AnyInvocable<void()>;
+
+  void Register(size_t lane);
+  template <typename Request>
+  void Handle(size_t lane, StocRequest type, void (StocServer::*handler)(const Caller&, const Request&));
+  Session* SessionOf(const Caller& caller);
+  bool BeginSession(const Caller& caller, const Hello& peer);
+  void SessionGone(size_t lane, ConnectionId connection);
+  void CloseOlder(size_t lane, const std::string& name, uint64_t incarnation);
+  void CloseOverdue(size_t lane);
+
+  void OpenSegment(const Caller& caller, const OpenSegmentRequest& request);
+  void FreeLogs(const Caller& caller, const FreeLogsRequest& request);
+  void Fence(const Caller& caller, const RangeEpochRequest& request);
+  void FreeFenced(const Caller& caller, const RangeEpochRequest& request);
+  void OpenFile(const Caller& caller, const OpenFileRequest& request);
+  void GiveBuffer(const Caller& caller, const OpenFileRequest& request, ExposedMemory::Piece memory);
+  void PersistFile(const Caller& caller, const PersistFileRequest& request);
+  void WriteSmallFile(const Caller& caller, const WriteSmallFileRequest& request);
+  void AppendFile(const Caller& caller, const AppendFileRequest& request);
+  void ReadFile(const Caller& caller, const ReadFileRequest& request);
+  void DeleteFiles(const Caller& caller, const DeleteFilesRequest& request);
+  void ListFiles(const Caller& caller, const RangeEpochRequest& request);
+  void Ping(const Caller& caller, const PingRequest& request);
+
+  Outcome Persist(const FileBuffer& buffer, const PersistFileRequest& request);
+  // OnXchg.
+  void Reply(const Caller& caller, Outcome outcome, std::string_view body = {});
+  template <typename Message>
+  void ReplyWith(const Caller& caller, const Message& message);
+  bool Refused(const Caller& caller, RangeId range, Epoch epoch);
+  // Any thread.
+  void ReplyLater(const Caller& caller, Outcome outcome, std::string body = {});
+  // False when the queue is full or closed: `work` was dropped.
+  bool OnStorage(const Caller& caller, Work work);
+  bool OnControl(Work work);
+  void RecycleSoon();
+
+  const StocServerOptions options_;
+  const StocParts parts_;
+  std::vector<Lane> lanes_;  // [i] belongs to xchg i
+  Counter* malformed_;
+  Counter* fenced_;
+  Counter* busy_;
+  Counter* corrupt_;
+  Histogram* disk_ns_;
+
+  std::atomic<uint32_t> depth_{0};  // disk operations queued and running
+  std::atomic<bool> recycling_{false};
+  BoundedQueue<Work> storage_queue_;
+  BoundedQueue<Work> control_queue_;
+  std::vector<std::unique_ptr<Thread>> storage_;
+  std::unique_ptr<Thread> control_;
+
+  Mutex mu_;
+  std::map<std::string, uint64_t> latest_ ABSL_GUARDED_BY(mu_);  // incarnation by peer's name (F3)
+};
+
+}  // namespace nova
