@@ -74,8 +74,9 @@ StatusOr<StoreIdentity> StoreIdentity::Decode(std::string_view text) {
   return id;
 }
 
-StatusOr<std::optional<StoreIdentity>> LockStore(Disk* disk) {
-  NOVA_RETURN_IF_ERROR(disk->Lock(kLockPath));
+namespace {
+
+StatusOr<std::optional<StoreIdentity>> ReadIdentity(Disk* disk) {
   const auto text = ReadWhole(disk, kSuperblockPath, kMaxSuperblockBytes);
   if (text.ok()) {
     NOVA_ASSIGN_OR_RETURN(const StoreIdentity identity, StoreIdentity::Decode(*text));
@@ -89,6 +90,14 @@ StatusOr<std::optional<StoreIdentity>> LockStore(Disk* disk) {
     }
   }
   return std::optional<StoreIdentity>();
+}
+
+}  // namespace
+
+StatusOr<std::optional<StoreIdentity>> LockStore(Disk* disk) {
+  NOVA_RETURN_IF_ERROR(ReadIdentity(disk).status());  // nothing is put into a directory that is not ours
+  NOVA_RETURN_IF_ERROR(disk->Lock(kLockPath));
+  return ReadIdentity(disk);
 }
 
 Status FormatStore(Disk* disk, const StoreIdentity& identity) {

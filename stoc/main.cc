@@ -1,0 +1,182 @@
+// nova_stoc: a storage component: log segments in memory, files on a disk.
+#include <gflags/gflags.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "absl/strings/str_split.h"
+#include "common/base/exit.h"
+#include "common/base/glog_output.h"
+#include "common/base/http_server.h"
+#include "common/base/limited_disk.h"
+#include "common/base/log.h"
+#include "common/config/zookeeper_store.h"
+#include "common/rdma/tcp_fabric.h"
+#include "coordinator/grpc_channel.h"
+#include "stoc/stoc_node.h"
+
+DEFINE_string(zookeeper, "", "ZooKeeper ensemble, host:port,host:port");
+DEFINE_string(chroot, "/nova", "the cluster's path in ZooKeeper");
+DEFINE_int32(zookeeper_session_ms, 4000, "ZooKeeper session timeout");
+DEFINE_int32(zookeeper_connect_ms, 10000, "how long to wait for ZooKeeper at start");
+DEFINE_string(coordinators, "", "gRPC addresses of the coordinators, host:port,host:port");
+DEFINE_string(name, "", "of this node, unique in the cluster");
+DEFINE_string(address, "127.0.0.1:0", "where to serve, host:port; port 0 picks one");
+DEFINE_string(advertise, "", "where others reach this node, host:port; empty: --address as bound");
+DEFINE_string(host, "", "the machine, for placing copies on distinct ones; empty: of the address");
+DEFINE_string(metrics_address, "127.0.0.1:0", "where to serve /metrics and a status page");
+DEFINE_string(fabric, "auto", "tcp; or auto: the fastest this build and machine have, which the log names");
+DEFINE_string(data, "", "directory of the files; made, and formatted, when absent or empty");
+DEFINE_int32(disk_reserve_mb, 64, "free disk space below which new files are refused; appends are below a quarter of it");
+DEFINE_int32(disk_bandwidth_mb, 0, "MB/s of a modelled disk that reads and writes share; 0: the disk as it is");
+DEFINE_int32(open_files, 512, "files kept open");
+DEFINE_int32(log_memory_mb, 1024, "memory for log segments");
+DEFINE_int32(segment_kb, 1024, "smallest log segment, a power of two");
+DEFINE_int32(spare_segments, 8, "log segments kept registered ahead");
+DEFINE_int32(file_buffer_mb, 256, "memory that tables arrive in");
+DEFINE_int32(xchg_threads, 1, "exchange threads: they serve requests");
+DEFINE_int32(storage_threads, 4, "threads that wait for the disk");
+DEFINE_int32(storage_queue, 1024, "disk operations that wait for them; more are answered Busy");
+
+namespace google {
+extern void (*gflags_exitfunc)(int);  // what gflags calls when it does not like a flag
+}
+
+namespace nova {
+namespace {
+
+void CheckRange(const char* flag, int64_t value, int64_t min, int64_t max) {
+  if (value < min || value > max) ExitWithError(StrCat("--", flag, "=", value, " must be in [", min, ", ", max, "]"));
+}
+
+StocOptions OptionsFromFlags(int argc, char** argv) {
+  if (argc > 1) ExitWithError(StrCat("unexpected argument '", argv[1], "'"));
+  if (FLAGS_zookeeper.empty()) ExitWithError("--zookeeper=host:port,... is needed");
+  if (FLAGS_coordinators.empty()) ExitWithError("--coordinators=host:port,... is needed");
+  if (FLAGS_name.empty()) ExitWithError("--name is needed");
+  if (FLAGS_data.empty()) ExitWithError("--data=DIRECTORY is needed");
+  if (FLAGS_fabric != "auto" && FLAGS_fabric != "tcp") ExitWithError(StrCat("--fabric=", FLAGS_fabric, " must be auto or tcp"));
+  CheckRange("zookeeper_session_ms", FLAGS_zookeeper_session_ms, 100, 600'000);
+  CheckRange("zookeeper_connect_ms", FLAGS_zookeeper_connect_ms, 1, 600'000);
+  CheckRange("disk_reserve_mb", FLAGS_disk_reserve_mb, 0, 1 << 20);
+  CheckRange("disk_bandwidth_mb", FLAGS_disk_bandwidth_mb, 0, 1 << 20);
+  CheckRange("open_files", FLAGS_open_files, 1, 1 << 20);
+  CheckRange("log_memory_mb", FLAGS_log_memory_mb, 1, 1 << 20);
+  CheckRange("segment_kb", FLAGS_segment_kb, 4, 1 << 20);
+  if ((FLAGS_segment_kb & (FLAGS_segment_kb - 1)) != 0) ExitWithError(StrCat("--segment_kb=", FLAGS_segment_kb, " must be a power of two"));
+  if (FLAGS_segment_kb / 1024 > FLAGS_log_memory_mb) ExitWithError("--segment_kb is more than --log_memory_mb");
+  CheckRange("spare_segments", FLAGS_spare_segments, 0, 1 << 16);
+  CheckRange("file_buffer_mb", FLAGS_file_buffer_mb, 1, 1 << 20);
+  CheckRange("xchg_threads", FLAGS_xchg_threads, 1, 64);
+  CheckRange("storage_threads", FLAGS_storage_threads, 1, 256);
+  CheckRange("storage_queue", FLAGS_storage_queue, 1, 1 << 20);
+
+  StocOptions o;
+  o.name = FLAGS_name;
+  o.address = FLAGS_address;
+  o.advertise = FLAGS_advertise;
+  o.host = FLAGS_host;
+  o.xchg_threads = FLAGS_xchg_threads;
+  o.log_memory_bytes = static_cast<uint64_t>(FLAGS_log_memory_mb) << 20;
+  o.segment_bytes = static_cast<uint64_t>(FLAGS_segment_kb) << 10;
+  o.spare_segments = static_cast<size_t>(FLAGS_spare_segments);
+  o.file_buffer_bytes = static_cast<uint64_t>(FLAGS_file_buffer_mb) << 20;
+  o.files.reserve_bytes = static_cast<uint64_t>(FLAGS_disk_reserve_mb) << 20;
+  o.files.max_open_files = static_cast<size_t>(FLAGS_open_files);
+  o.server.storage_threads = FLAGS_storage_threads;
+  o.server.storage_queue = static_cast<size_t>(FLAGS_storage_queue);
+  return o;
+}
+
+std::string StatusPage(const std::string& text) {
+  return StrCat("<!doctype html><meta charset=\"utf-8\"><title>nova_stoc</title><pre>", text, "</pre><a href=\"/metrics\">metrics</a>\n");
+}
+
+// Returns at SIGTERM or SIGINT (true), or when the node was superseded.
+bool WaitForTheEnd(const sigset_t& stop, const StocNode& node) {
+  const timespec period{0, 500'000'000};
+  while (!node.WaitUntilSuperseded(0)) {
+    const int received = sigtimedwait(&stop, nullptr, &period);
+    if (received > 0) {
+      NOVA_LOG(INFO) << FLAGS_name << ": stops (signal " << received << ")";
+      return true;
+    }
+  }
+  return false;
+}
+
+int Main(int argc, char** argv) {
+  google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
+  google::SetUsageMessage("a storage component of a Nova cluster");
+  google::ParseCommandLineFlags(&argc, &argv, true);
+  StocOptions options = OptionsFromFlags(argc, argv);
+  // Before any thread: all of them leave these two to the wait at the end.
+  sigset_t stop;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTERM);
+  sigaddset(&stop, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &stop, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  InstallGlog(argv[0]);
+
+  auto posix = OpenPosixDisk(FLAGS_data);
+  if (!posix.ok()) ExitWithError(StrCat("--data: ", posix.status().message()));
+  Disk* disk = posix->get();
+  std::unique_ptr<Disk> limited;
+  if (FLAGS_disk_bandwidth_mb > 0) {
+    LimitedDiskOptions limits;
+    limits.bytes_per_second = static_cast<uint64_t>(FLAGS_disk_bandwidth_mb) * 1'000'000;
+    limited = std::make_unique<LimitedDisk>(disk, limits);
+    disk = limited.get();
+  }
+
+  Metrics metrics;
+  // The pages are there before the node is, and their address is part of what the node registers.
+  struct {
+    Mutex mu;
+    StocNode* node = nullptr;
+  } serving;
+  auto http = HttpServer::Start(FLAGS_metrics_address,
+                                {{"/",
+                                  {"text/html; charset=utf-8",
+                                   [&serving] {
+                                     MutexLock lock(&serving.mu);
+                                     return StatusPage(serving.node == nullptr ? "starting" : serving.node->StatusText());
+                                   }}},
+                                 {"/metrics", {"text/plain; version=0.0.4", [&metrics] { return metrics.PrometheusText(); }}}});
+  if (!http.ok()) ExitWithError(std::string(http.status().message()));
+  options.metrics_address = (*http)->address();
+
+  const std::unique_ptr<Fabric> fabric = NewTcpFabric();
+  NOVA_LOG(INFO) << FLAGS_name << ": fabric " << fabric->name() << (FLAGS_fabric == "auto" ? " (the one this build has)" : "");
+  StocEnvironment environment;
+  environment.fabric = fabric.get();
+  environment.disk = disk;
+  environment.metrics = &metrics;
+  environment.open_store = [] {
+    return OpenZookeeper(FLAGS_zookeeper, FLAGS_chroot, FLAGS_zookeeper_session_ms * kMillisecond,
+                         Now() + FLAGS_zookeeper_connect_ms * kMillisecond);
+  };
+  environment.open_channel = [] { return OpenGrpcChannel(absl::StrSplit(FLAGS_coordinators, ',')); };
+  auto node = StocNode::Start(options, environment);
+  if (!node.ok()) ExitWithError(StrCat(FLAGS_name, ", data in ", FLAGS_data, ": ", node.status().message()));
+  {
+    MutexLock lock(&serving.mu);
+    serving.node = node->get();
+  }
+  std::printf("ready %s %s %s\n", options.name.c_str(), (*node)->self().address.c_str(), options.metrics_address.c_str());
+  std::fflush(stdout);
+
+  const bool orderly = WaitForTheEnd(stop, **node);
+  (*node)->Stop();
+  http->reset();
+  node->reset();
+  if (!orderly) ExitWithError(StrCat(FLAGS_name, ": a later process has this name"));
+  return 0;
+}
+
+}  // namespace
+}  // namespace nova
+
+int main(int argc, char** argv) { return nova::Main(argc, argv); }
