@@ -173,7 +173,7 @@ create_ranges() { # evenly over YCSB's keys: "user" and a hash of up to 19 digit
 
 wait_open() {
   local tenths=600
-  while ! nova --timeout_ms=2000 get quickstart-probe 2>&1 | grep -q NotFound; do
+  while [[ $(nova --timeout_ms=2000 status 2>/dev/null | grep -cE '^[0-9]+ .* open ') -lt $ranges ]]; do
     ((tenths-- > 0)) || fail "the ranges did not open in 60 s: $(nova status | tail -3)"
     sleep 0.1
   done

@@ -191,6 +191,8 @@ Status HostedRange::Release(Nanos deadline_ns) {
   NOVA_RETURN_IF_ERROR(keeper_.Update([](RangeRecord* r) {
     r->state = RangeState::kSealing;
     r->released = true;
+    r->owner.clear();
+    r->owner_incarnation = Incarnation();
     r->log_groups.clear();  // every memtable is in the tables
     return OkStatus();
   }));
