@@ -21,7 +21,15 @@ dir=build/quickstart
 port_base=7400 ltcs=2 stocs=3 ranges=16 records=100000 operations=100000 threads=16
 memtable_limit_mb=512 block_cache_mb=128 ycsb=1
 
-fail() { echo "error: $*" >&2; exit 2; }
+starting=0
+fail() {
+  echo "error: $*" >&2
+  if [[ $starting == 1 ]]; then  # leave nothing half started
+    starting=0
+    kill_all
+  fi
+  exit 2
+}
 say() { echo "== $*"; }
 
 number() { [[ $2 =~ ^[0-9]+$ && $2 -ge $3 && $2 -le $4 ]] || fail "--$1=$2 must be a number in [$3, $4]"; }
@@ -88,6 +96,11 @@ launch() { # name command...
   : >"$dir/$name/ready"
   setsid "$@" >"$dir/$name/ready" 2>>"$dir/$name/log" </dev/null &
   echo $! >"$dir/$name/pid"
+  # Until the shell's copy has become the program, `alive` would not know it.
+  for ((tries = 0; tries < 50; tries++)); do
+    alive "$name" || ! kill -0 "$(cat "$dir/$name/pid")" 2>/dev/null && break
+    sleep 0.02
+  done
 }
 
 wait_ready() { # name seconds: until it has printed its ready line
@@ -145,6 +158,7 @@ start_cluster() {
     done
   done
   say "starting ZooKeeper, 1 coordinator, $ltcs LTCs, $stocs StoCs"
+  starting=1
   start_zookeeper
   start_node coordinator-0
   wait_ready coordinator-0 30
@@ -160,7 +174,7 @@ start_cluster() {
   for name in $(nodes); do
     [[ $name == ltc-* ]] && wait_ready "$name" 30
   done
-  return 0
+  starting=0
 }
 
 nova() { "$bin/nova" --coordinators="127.0.0.1:$(coordinator_port)" "$@"; }
@@ -196,6 +210,14 @@ stop_named() { # signal seconds name...
     done
     rm -f "$dir/$name/pid"
   done
+}
+
+kill_all() {
+  local name
+  for name in $(nodes); do
+    alive "$name" && kill -KILL "$(cat "$dir/$name/pid")"
+  done
+  return 0
 }
 
 stop_cluster() { # LTCs flush before StoCs stop
@@ -239,7 +261,7 @@ case $command in
     printf 'port_base=%s ltcs=%s stocs=%s ranges=%s memtable_limit_mb=%s block_cache_mb=%s\n' \
       "$port_base" "$ltcs" "$stocs" "$ranges" "$memtable_limit_mb" "$block_cache_mb" >"$settings.new"
     start_cluster
-    mv "$settings.new" "$settings"
+    mv "$settings.new" "$settings"  # from here on there is a cluster to stop, start and clean
     say "creating $ranges ranges"
     create_ranges
     wait_open

@@ -28,4 +28,4 @@ done
 [[ $phase == load ]] && mode=-load || mode=-t
 exec java -Djna.library.path="$build/lib" -cp 'client/ycsb/target/*:client/ycsb/target/dependency/*' site.ycsb.Client "$mode" \
   -db site.ycsb.db.nova.NovaClient -P "deploy/workloads/workload$workload" -p nova.coordinators="$coordinators" \
-  -p recordcount="$records" -p operationcount="$operations" -threads "$threads" -s ${extra[@]+"${extra[@]}"}
+  -p recordcount="$records" -p operationcount="$operations" -threads "$threads" -s ${extra[@]+"${extra[@]}"} 2> >(grep -v "^DBWrapper:" >&2)
