@@ -1,0 +1,305 @@
+#include "stoc/file_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/crc32c.h"
+#include "common/base/fault_disk.h"
+#include "common/base/random.h"
+#include "common/base/sim_disk.h"
+
+namespace nova {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr Creator kCreator{RangeId(7), Epoch(3), 11};
+
+StocFileId Id(uint64_t n, uint32_t part = 0) { return {{0xabc, n}, part}; }
+
+class FileStoreTest : public testing::Test {
+ protected:
+  void SetUp() override { Open(); }
+  void Open(FileStoreOptions options = {.reserve_bytes = 0}) {
+    store_ = nullptr;
+    disk_ = nullptr;
+    base_ = medium_.Mount();
+    disk_ = std::make_unique<FaultDisk>(base_.get());
+    auto opened = FileStore::Open(disk_.get(), options, &metrics_);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    store_ = *std::move(opened);
+  }
+  void Crash(Random* torn = nullptr) {
+    medium_.Crash(torn);
+    Open();
+  }
+  Status Write(const StocFileId& file, std::string_view data) { return store_->WriteFile(file, kCreator, data, Crc32c(data)); }
+  Status Append(const StocFileId& file, uint64_t offset, std::string_view data, const Creator& creator = kCreator) {
+    return store_->AppendFile(file, creator, offset, offset == 0, data);
+  }
+  std::string Read(const StocFileId& file, uint64_t offset = 0, uint32_t size = kMaxReadBytes) {
+    auto bytes = store_->ReadFile(file, offset, size);
+    return bytes.ok() ? *bytes : StrCat("(", bytes.status().ToString(), ")");
+  }
+
+  SimDisk medium_;
+  Metrics metrics_;
+  std::unique_ptr<Disk> base_;
+  std::unique_ptr<FaultDisk> disk_;
+  std::unique_ptr<FileStore> store_;
+};
+
+TEST_F(FileStoreTest, AWrittenFileSurvivesACrash) {
+  ASSERT_TRUE(Write(Id(1), "fragment").ok());
+  ASSERT_TRUE(Write(Id(1, kMetadataPart), "metadata").ok());
+  Crash();
+  EXPECT_EQ(Read(Id(1)), "fragment");
+  EXPECT_EQ(Read(Id(1, kMetadataPart)), "metadata");
+}
+
+TEST_F(FileStoreTest, ReadsAreCutAtTheEnd) {
+  ASSERT_TRUE(Write(Id(1), "0123456789").ok());
+  EXPECT_EQ(Read(Id(1), 3, 4), "3456");
+  EXPECT_EQ(Read(Id(1), 8, 100), "89");
+  EXPECT_EQ(Read(Id(1), 10, 1), "");
+  EXPECT_EQ(Read(Id(1), UINT64_MAX, 1), "");
+  EXPECT_THAT(Read(Id(2)), HasSubstr("NOT_FOUND"));
+}
+
+TEST_F(FileStoreTest, AFileNeverChanges) {
+  ASSERT_TRUE(Write(Id(1), "first").ok());
+  EXPECT_TRUE(Write(Id(1), "first").ok());  // the answer to the first try was lost
+  EXPECT_TRUE(absl::IsInvalidArgument(Write(Id(1), "other")));
+  EXPECT_TRUE(absl::IsInvalidArgument(Append(Id(1), 0, "x")));
+  EXPECT_EQ(Read(Id(1)), "first");
+}
+
+TEST_F(FileStoreTest, CreatorsAreListedAfterARestart) {  // N4
+  ASSERT_TRUE(store_->WriteFile(Id(1), {RangeId(7), Epoch(3), 1}, "abc", Crc32c("abc")).ok());
+  ASSERT_TRUE(store_->WriteFile(Id(2), {RangeId(7), Epoch(4), 2}, "", Crc32c("")).ok());
+  ASSERT_TRUE(store_->WriteFile(Id(3), {RangeId(8), Epoch(3), 3}, "x", Crc32c("x")).ok());
+  ASSERT_TRUE(Append(Id(4), 0, "edits", {RangeId(7), Epoch(2), 0}).ok());
+  Crash();
+  const auto below4 = store_->List(RangeId(7), Epoch(4));
+  ASSERT_THAT(below4, SizeIs(2));
+  EXPECT_EQ(below4[0].file, Id(1));
+  EXPECT_EQ(below4[0].creator, (Creator{RangeId(7), Epoch(3), 1}));
+  EXPECT_EQ(below4[0].size, 3u);
+  EXPECT_EQ(below4[1].file, Id(4));
+  EXPECT_EQ(below4[1].size, 5u);
+  EXPECT_THAT(store_->List(RangeId(7), Epoch(5)), SizeIs(3));
+  EXPECT_THAT(store_->List(RangeId(9), Epoch(5)), SizeIs(0));
+}
+
+TEST_F(FileStoreTest, HeaderBytesAreGolden) {
+  const FileHeader header{FileHeader::Kind::kWhole, {{0x0102030405060708, 0x1112131415161718}, 0x21222324},
+                          {RangeId(1), Epoch(2), 3},  4, 5, 0x61626364};
+  const std::string bytes = header.Encode();
+  std::string hex;
+  for (const char c : bytes) hex += StrCat(absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
+  EXPECT_EQ(hex,
+            "4e564631" "f91f30ff" "0100" "0100" "24232221" "0807060504030201" "1817161514131211" "0100000000000000"
+            "0200000000000000" "0300000000000000" "0400000000000000" "0500000000000000" "64636261" "00000000");
+  EXPECT_EQ(*FileHeader::Decode(bytes), header);
+  for (size_t i = 0; i < bytes.size() * 8; ++i) {
+    std::string damaged = bytes;
+    damaged[i / 8] = static_cast<char>(damaged[i / 8] ^ (1 << (i % 8)));
+    EXPECT_FALSE(FileHeader::Decode(damaged).ok()) << i;
+  }
+}
+
+TEST_F(FileStoreTest, AppendsGoToTheEndOnly) {  // M1
+  ASSERT_TRUE(Append(Id(1), 0, "one").ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(Append(Id(1), 2, "x")));
+  EXPECT_TRUE(absl::IsInvalidArgument(Append(Id(1), 4, "x")));
+  EXPECT_TRUE(absl::IsInvalidArgument(Append(Id(1), 0, "again")));
+  ASSERT_TRUE(Append(Id(1), 3, "two").ok());
+  EXPECT_EQ(Read(Id(1)), "onetwo");
+  EXPECT_TRUE(absl::IsNotFound(Append(Id(2), 3, "x")));
+}
+
+TEST_F(FileStoreTest, AnEpochAppendsToItsOwnFilesOnly) {  // M1
+  ASSERT_TRUE(Append(Id(1), 0, "one").ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(Append(Id(1), 3, "x", {RangeId(7), Epoch(4), 0})));
+  EXPECT_TRUE(absl::IsInvalidArgument(Append(Id(1), 3, "x", {RangeId(8), Epoch(3), 0})));
+  EXPECT_EQ(Read(Id(1)), "one");
+}
+
+TEST_F(FileStoreTest, AcknowledgedAppendsSurviveATornCrashAndTheFileIsClosed) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    const StocFileId file = Id(100 + seed);
+    ASSERT_TRUE(Append(file, 0, "first").ok());
+    ASSERT_TRUE(Append(file, 5, "second").ok());
+    // Written and not synced when the power goes.
+    disk_->Add({.op = DiskOp::kSync, .action = FaultAction::kEio});
+    ASSERT_FALSE(Append(file, 11, std::string(2000, 'x')).ok());
+    Random random(seed);
+    Crash(&random);
+    EXPECT_EQ(Read(file).substr(0, 11), "firstsecond");
+    EXPECT_TRUE(absl::IsUnavailable(Append(file, 11, "third")));
+  }
+}
+
+TEST_F(FileStoreTest, ATornCrashLeavesAWholeFileOrNone) {
+  const std::string data(100'000, 'd');
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const std::vector<DiskOp> ops = {DiskOp::kWrite, DiskOp::kSync, DiskOp::kRename, DiskOp::kSyncDirectory};
+    disk_->Add({.path = "files", .op = ops[seed % ops.size()], .action = FaultAction::kEio});
+    ASSERT_FALSE(Write(Id(seed), data).ok());
+    Random random(seed);
+    Crash(&random);
+    const std::string bytes = Read(Id(seed));
+    EXPECT_TRUE(bytes == data || bytes.starts_with("(NOT_FOUND")) << seed << ": " << bytes.substr(0, 80);
+  }
+}
+
+TEST_F(FileStoreTest, AFailedWriteOrSyncMakesTheFileBadForEver) {  // S1, row 22
+  for (const DiskOp op : {DiskOp::kWrite, DiskOp::kSync, DiskOp::kSyncDirectory}) {
+    const StocFileId file = Id(static_cast<uint64_t>(op));
+    disk_->Add({.op = op, .action = FaultAction::kEio, .count = 1});
+    EXPECT_TRUE(absl::IsDataLoss(Write(file, "data")));
+    disk_->Clear();
+    EXPECT_TRUE(absl::IsDataLoss(Write(file, "data"))) << "a second try must not be believed";
+    EXPECT_THAT(Read(file), HasSubstr("DATA_LOSS"));
+    EXPECT_TRUE(store_->DeleteFiles({file}).ok());
+    EXPECT_THAT(Read(file), HasSubstr("NOT_FOUND"));
+  }
+  ASSERT_TRUE(Append(Id(100), 0, "one").ok());
+  disk_->Add({.op = DiskOp::kSync, .action = FaultAction::kEio, .count = 1});
+  EXPECT_TRUE(absl::IsDataLoss(Append(Id(100), 3, "two")));
+  disk_->Clear();
+  EXPECT_TRUE(absl::IsDataLoss(Append(Id(100), 3, "two")));
+  EXPECT_EQ(Read(Id(100)), "one");  // what was acknowledged is still there
+}
+
+TEST_F(FileStoreTest, AFullDiskRefusesEarlyAndResumes) {  // S2, row 20
+  ASSERT_TRUE(Append(Id(100), 0, "one").ok());
+  const uint64_t free = store_->free_bytes();
+  Open({.reserve_bytes = free - 1000});
+  EXPECT_TRUE(Write(Id(1), "fits").ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(Write(Id(2), std::string(2000, 'x'))));
+  EXPECT_TRUE(Append(Id(101), 0, "manifests have a reserve of their own").ok());
+  EXPECT_EQ(Read(Id(1)), "fits");
+  EXPECT_TRUE(store_->DeleteFiles({Id(1)}).ok());
+  Open();
+  EXPECT_TRUE(Write(Id(2), std::string(2000, 'x')).ok()) << "not bad: the disk was merely full";
+}
+
+TEST_F(FileStoreTest, NoSpaceOfTheDiskItselfIsNoSpaceAndNotBad) {
+  for (const DiskOp op : {DiskOp::kCreate, DiskOp::kWrite, DiskOp::kSync}) {
+    disk_->Add({.op = op, .action = FaultAction::kNoSpace});
+    EXPECT_TRUE(absl::IsResourceExhausted(Write(Id(1), "data")));
+    disk_->Clear();
+  }
+  EXPECT_TRUE(Write(Id(1), "data").ok());
+  EXPECT_EQ(Read(Id(1)), "data");
+}
+
+TEST_F(FileStoreTest, UnfinishedFilesAreRemovedAtStart) {
+  disk_->Add({.op = DiskOp::kRename, .action = FaultAction::kEio});
+  disk_->Add({.op = DiskOp::kDelete, .action = FaultAction::kEio});
+  ASSERT_FALSE(Write(Id(1), "data").ok());
+  EXPECT_THAT(*base_->List("files"), SizeIs(1));
+  Open();
+  EXPECT_THAT(*base_->List("files"), SizeIs(0));
+  EXPECT_TRUE(Write(Id(1), "data").ok());
+}
+
+TEST_F(FileStoreTest, DamagedHeadersAreLeftAloneAndCounted) {
+  ASSERT_TRUE(Write(Id(1), "data").ok());
+  ASSERT_TRUE(Write(Id(2), "data").ok());
+  const std::string path = "files/" + Id(1).ToString();
+  ASSERT_TRUE((*base_->Open(path, true))->Write(20, "!").ok());
+  const uint64_t bad = metrics_.counter("nova_stoc_bad_files_total")->value();
+  Open();
+  EXPECT_EQ(metrics_.counter("nova_stoc_bad_files_total")->value(), bad + 1);
+  EXPECT_THAT(Read(Id(1)), HasSubstr("NOT_FOUND"));
+  EXPECT_EQ(Read(Id(2)), "data");
+  EXPECT_THAT(*base_->List("files"), SizeIs(2));
+}
+
+TEST_F(FileStoreTest, ReadErrorsAreDataLoss) {  // row 21
+  ASSERT_TRUE(Write(Id(1), "data").ok());
+  disk_->Add({.op = DiskOp::kRead, .action = FaultAction::kEio, .count = 1});
+  EXPECT_THAT(Read(Id(1)), HasSubstr("DATA_LOSS"));
+  EXPECT_EQ(Read(Id(1)), "data");
+}
+
+TEST_F(FileStoreTest, ManyFilesShareFewHandles) {
+  Open({.reserve_bytes = 0, .max_open_files = 4});
+  for (uint64_t i = 0; i < 50; ++i) ASSERT_TRUE(Write(Id(i), StrCat("file ", i)).ok());
+  for (int round = 0; round < 3; ++round) {
+    for (uint64_t i = 0; i < 50; ++i) ASSERT_EQ(Read(Id(i)), StrCat("file ", i));
+  }
+  for (uint64_t i = 0; i < 50; i += 2) ASSERT_TRUE(store_->DeleteFiles({Id(i)}).ok());
+  for (uint64_t i = 0; i < 50; ++i) {
+    EXPECT_EQ(Read(Id(i)).starts_with("(NOT_FOUND"), i % 2 == 0) << i;
+  }
+}
+
+// --- the store as a whole
+
+TEST(StoreIdentityTest, TextIsGolden) {
+  const StoreIdentity id{{0x1, 0x2}, {0x3, 0x4}, StocId(5)};
+  EXPECT_EQ(id.Encode(),
+            "nova stoc store\nformat=1\nstore=00000000000000010000000000000002\n"
+            "cluster=00000000000000030000000000000004\nstoc=5\ncrc=4ba43764\n");
+  EXPECT_EQ(*StoreIdentity::Decode(id.Encode()), id);
+}
+
+TEST(StoreIdentityTest, AFormatFromTheFutureIsNamed) {
+  const Status s = StoreIdentity::Decode("nova stoc store\nformat=2\nwhatever").status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(s));
+  EXPECT_THAT(std::string(s.message()), HasSubstr("format 2"));
+}
+
+TEST(StoreIdentityTest, DamageIsNoticed) {
+  const std::string text = StoreIdentity{{0x1, 0x2}, {0x3, 0x4}, StocId(5)}.Encode();
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::string damaged = text;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    EXPECT_FALSE(StoreIdentity::Decode(damaged).ok()) << i;
+    EXPECT_FALSE(StoreIdentity::Decode(text.substr(0, i)).ok()) << i;
+  }
+}
+
+TEST(LockStoreTest, OneProcessFormatsAndHoldsIt) {
+  SimDisk medium;
+  auto disk = medium.Mount();
+  ASSERT_FALSE(LockStore(disk.get())->has_value());
+  const StoreIdentity id{{0x1, 0x2}, {0x3, 0x4}, StocId(5)};
+  ASSERT_TRUE(FormatStore(disk.get(), id).ok());
+  auto other = medium.Mount();
+  EXPECT_TRUE(absl::IsUnavailable(LockStore(other.get()).status()));
+  medium.Crash();
+  auto later = medium.Mount();
+  EXPECT_EQ(*LockStore(later.get()), id);
+}
+
+TEST(LockStoreTest, ADirectoryOfSomethingElseIsLeftAsItIs) {
+  SimDisk medium;
+  auto disk = medium.Mount();
+  ASSERT_TRUE(disk->Create("letters.txt").ok());
+  const Status s = LockStore(disk.get()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(s));
+  EXPECT_THAT(std::string(s.message()), HasSubstr("letters.txt"));
+  EXPECT_THAT(*disk->List(""), ElementsAre("letters.txt"));
+}
+
+TEST(LockStoreTest, ACrashWhileFormattingLeavesAnEmptyStore) {
+  SimDisk medium;
+  auto base = medium.Mount();
+  FaultDisk disk(base.get());
+  ASSERT_TRUE(LockStore(&disk).ok());
+  disk.Add({.op = DiskOp::kRename, .action = FaultAction::kEio});
+  ASSERT_FALSE(FormatStore(&disk, {{0x1, 0x2}, {0x3, 0x4}, StocId(5)}).ok());
+  medium.Crash();
+  auto again = medium.Mount();
+  ASSERT_FALSE(LockStore(again.get())->has_value());
+  EXPECT_TRUE(FormatStore(again.get(), {{0x1, 0x2}, {0x3, 0x4}, StocId(6)}).ok());
+}
+
+}  // namespace
+}  // namespace nova

@@ -1,0 +1,99 @@
+#include "stoc/protocol.h"
+
+#include <gtest/gtest.h>
+
+namespace nova {
+namespace {
+
+template <typename Message>
+std::string Encoded(const Message& m) {
+  std::string bytes;
+  m.AppendTo(&bytes);
+  return bytes;
+}
+
+std::string Hex(std::string_view bytes) {
+  std::string hex;
+  for (const char c : bytes) hex += absl::StrCat(absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
+  return hex;
+}
+
+// Golden; and no shorter or longer body parses.
+template <typename Message>
+void Check(const Message& m, std::string_view hex) {
+  const std::string bytes = Encoded(m);
+  EXPECT_EQ(Hex(bytes), hex);
+  Message parsed;
+  ASSERT_TRUE(Message::Parse(bytes, &parsed));
+  EXPECT_EQ(Encoded(parsed), bytes);
+  for (size_t n = 0; n < bytes.size(); ++n) EXPECT_FALSE(Message::Parse(std::string_view(bytes).substr(0, n), &parsed)) << n;
+  EXPECT_FALSE(Message::Parse(bytes + '\0', &parsed));
+}
+
+constexpr Uuid kLog{0x1112131415161718, 0x2122232425262728};
+constexpr StocFileId kFile{kLog, 0x31323334};
+constexpr Creator kCreator{RangeId(1), Epoch(2), 3};
+constexpr RemoteBuffer kMemory{0x41, 0x42, 0x43, 0};
+
+#define RANGE_EPOCH "0100000000000000" "0200000000000000"
+#define LOG "1817161514131211" "2827262524232221"
+#define FILE_ID LOG "34333231"
+#define CREATOR RANGE_EPOCH "0300000000000000"
+#define MEMORY "4100000000000000" "4200000000000000" "43000000" "00000000"
+
+TEST(StocProtocolTest, BytesAreGolden) {
+  Check(OpenSegmentRequest{RangeId(1), Epoch(2), Incarnation(4), kLog, 5, 6},
+        RANGE_EPOCH "0400000000000000" LOG "05000000" "0600000000000000");
+  Check(OpenSegmentReply{kMemory}, MEMORY);
+  Check(FreeLogsRequest{RangeId(1), Epoch(2), {kLog, kLog}}, RANGE_EPOCH "02000000" LOG LOG);
+  Check(RangeEpochRequest{RangeId(1), Epoch(2)}, RANGE_EPOCH);
+  Check(FenceReply{Incarnation(9), {{kLog, 7, kMemory}}}, "0900000000000000" "01000000" LOG "07000000" MEMORY);
+  Check(OpenFileRequest{kFile, kCreator, 8}, FILE_ID CREATOR "0800000000000000");
+  Check(OpenFileReply{9, kMemory}, "0900000000000000" MEMORY);
+  Check(PersistFileRequest{9, 10, 11}, "0900000000000000" "0a000000" "0b000000");
+  Check(ReadFileRequest{kFile, 12, 13}, FILE_ID "0c00000000000000" "0d000000");
+  Check(DeleteFilesRequest{{kFile}}, "01000000" FILE_ID);
+  Check(ListFilesReply{{{kFile, kCreator, 14, 15}}}, "01000000" FILE_ID CREATOR "0e00000000000000" "0f00000000000000");
+  Check(PingReply{Incarnation(16)}, "1000000000000000");
+  EXPECT_EQ(Hex(Encoded(WriteSmallFileRequest{kFile, kCreator, 17, {}})), FILE_ID CREATOR "11000000");
+  EXPECT_EQ(Hex(Encoded(AppendFileRequest{kFile, kCreator, 18, true, 19, {}})), FILE_ID CREATOR "1200000000000000" "01" "13000000");
+}
+
+TEST(StocProtocolTest, TheRestOfABodyIsBytes) {
+  const std::string small = Encoded(WriteSmallFileRequest{kFile, kCreator, 17, {}});
+  WriteSmallFileRequest write;
+  const std::string with_bytes = small + "some bytes";
+  ASSERT_TRUE(WriteSmallFileRequest::Parse(with_bytes, &write));
+  EXPECT_EQ(write.bytes, "some bytes");
+  EXPECT_EQ(write.creator, kCreator);
+  EXPECT_TRUE(WriteSmallFileRequest::Parse(small + std::string(kMaxInlineFileBytes, 'x'), &write));
+  EXPECT_FALSE(WriteSmallFileRequest::Parse(small + std::string(kMaxInlineFileBytes + 1, 'x'), &write));
+  EXPECT_FALSE(WriteSmallFileRequest::Parse(small.substr(0, small.size() - 1), &write));
+
+  std::string bytes = Encoded(AppendFileRequest{kFile, kCreator, 18, true, 19, {}});
+  AppendFileRequest append;
+  const std::string with_edit = bytes + "edit";
+  ASSERT_TRUE(AppendFileRequest::Parse(with_edit, &append));
+  EXPECT_EQ(append.bytes, "edit");
+  EXPECT_TRUE(append.create);
+  bytes[20 + 24 + 8] = 2;
+  EXPECT_FALSE(AppendFileRequest::Parse(bytes + "edit", &append)) << "a flag is 0 or 1";
+}
+
+TEST(StocProtocolTest, CountsThatCannotBeTrueTakeNoMemory) {
+  const std::string huge = "\xff\xff\xff\xff";
+  FreeLogsRequest logs;
+  EXPECT_FALSE(FreeLogsRequest::Parse(std::string(16, 'x') + huge, &logs));
+  DeleteFilesRequest files;
+  EXPECT_FALSE(DeleteFilesRequest::Parse(huge + std::string(20, 'x'), &files));
+  EXPECT_EQ(files.files.capacity(), 0u);
+}
+
+TEST(StocProtocolTest, AReadIsBounded) {
+  ReadFileRequest read;
+  EXPECT_TRUE(ReadFileRequest::Parse(Encoded(ReadFileRequest{kFile, 0, kMaxReadBytes}), &read));
+  EXPECT_FALSE(ReadFileRequest::Parse(Encoded(ReadFileRequest{kFile, 0, kMaxReadBytes + 1}), &read));
+}
+
+}  // namespace
+}  // namespace nova

@@ -1,0 +1,549 @@
+// A StoC and its clients, over sockets in real time and over the simulated fabric.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "common/base/crc32c.h"
+#include "common/base/fault_disk.h"
+#include "tests/stoc/stoc_rig.h"
+
+namespace nova {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr RangeId kRange(7);
+constexpr Creator kCreator{kRange, Epoch(3), 1};
+constexpr Uuid kLog1{0x51, 1}, kLog2{0x51, 2};
+
+class StocTest : public testing::TestWithParam<FabricKind> {
+ protected:
+  void Run(const std::function<void(FabricWorld*)>& test) { InFabricWorld(GetParam(), test); }
+  bool simulated() const { return GetParam() == FabricKind::kSim; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Fabrics, StocTest, testing::Values(FabricKind::kTcp, FabricKind::kSim),
+                         [](const auto& param) { return FabricKindName(param.param); });
+
+// One StoC on a disk with faults, one client.
+struct Rig {
+  explicit Rig(FabricWorld* w, TestStocOptions options = {}) : world(w), base(medium.Mount()), disk(base.get()) {
+    stoc = std::make_unique<TestStoc>(w, 1, 100, &disk, options);
+    client = std::make_unique<TestClient>(w, "ltc-1", 10);
+    client->Update({stoc.get()});
+  }
+  StocClient* operator->() const { return client->stocs.get(); }
+  StocId id() const { return stoc->id(); }
+  std::string Memory(const RemoteBuffer& m) const { return {reinterpret_cast<const char*>(m.address), m.size}; }
+
+  FabricWorld* const world;
+  SimDisk medium;
+  std::unique_ptr<Disk> base;
+  FaultDisk disk;
+  std::unique_ptr<TestStoc> stoc;
+  std::unique_ptr<TestClient> client;
+};
+
+// --- segments
+
+TEST_P(StocTest, ASegmentTakesWritesAndPingSaysTheIncarnation) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    EXPECT_EQ(*rig->Ping(rig.id(), Soon()), Incarnation(100));
+    const auto [outcome, memory] = rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1);
+    ASSERT_EQ(outcome, Outcome::kOk);
+    EXPECT_EQ(memory.size, 1u << 20);
+    ASSERT_EQ(rig.client->Write(*rig.stoc, memory.Slice(8, 5), "hello"), Outcome::kOk);
+    EXPECT_EQ(rig.Memory(memory.Slice(8, 5)), "hello");
+    // The same again is the same segment; another size is not.
+    EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1).second, memory);
+    EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1, 0, 100).first, Outcome::kInvalidArgument);
+  });
+}
+
+TEST_P(StocTest, AfterAFenceNoByteOfASealedSegmentChanges) {  // F1, H1, row 3
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const auto [outcome, memory] = rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1);
+    ASSERT_EQ(outcome, Outcome::kOk);
+    ASSERT_EQ(rig.client->Write(*rig.stoc, memory.Slice(0, 7), "record1"), Outcome::kOk);
+    // Writes race with the fence.
+    std::atomic<int> landed{0}, refused{0};
+    std::atomic<bool> stop{false};
+    const std::string junk(3000, 'z');
+    Thread zombie("zombie", [&] {
+      for (uint64_t at = 8; !stop.load(); at += junk.size()) {
+        const Outcome o = rig.client->Write(*rig.stoc, memory.Slice(at % (1 << 19), junk.size()), junk);
+        ++(o == Outcome::kOk ? landed : refused);
+      }
+    });
+    SleepFor(20 * kMillisecond);
+    TestClient other(world, "ltc-2", 11);
+    other.Update({rig.stoc.get()});
+    const auto fenced = other.stocs->Fence(rig.id(), kRange, Epoch(4), Soon());
+    ASSERT_TRUE(fenced.ok()) << fenced.status();
+    const uint32_t before = Crc32c(rig.Memory(memory));
+    EXPECT_EQ(fenced->incarnation, Incarnation(100));
+    ASSERT_THAT(fenced->segments, SizeIs(1));
+    EXPECT_EQ(fenced->segments[0].log, kLog1);
+    EXPECT_NE(fenced->segments[0].memory.rkey, memory.rkey);
+    SleepFor(200 * kMillisecond);
+    stop = true;
+    zombie.Join();
+    EXPECT_GT(landed.load(), 0);
+    EXPECT_GT(refused.load(), 0);
+    EXPECT_EQ(Crc32c(rig.Memory(memory)), before);
+    // Readable by one-sided READ, writable by nobody.
+    const auto bytes = other.stocs->ReadRemote(rig.id(), fenced->segments[0].memory, Soon());
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    EXPECT_EQ(Crc32c(*bytes), before);
+    EXPECT_EQ(bytes->substr(0, 7), "record1");
+    EXPECT_NE(other.Write(*rig.stoc, fenced->segments[0].memory.Slice(0, 4), "evil"), Outcome::kOk);
+    EXPECT_EQ(Crc32c(rig.Memory(memory)), before);
+  });
+}
+
+TEST_P(StocTest, FencingIsIdempotentAndLowerEpochsAreRefusedEverywhere) {  // F1
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    ASSERT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1).first, Outcome::kOk);
+    ASSERT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1, 1).first, Outcome::kOk);
+    ASSERT_EQ(rig.client->OpenSegment(*rig.stoc, RangeId(8), Epoch(3), kLog2).first, Outcome::kOk);
+    const auto first = rig->Fence(rig.id(), kRange, Epoch(4), Soon());
+    ASSERT_TRUE(first.ok());
+    EXPECT_THAT(first->segments, SizeIs(2));
+    EXPECT_EQ(first->segments[1].index, 1u);
+    EXPECT_EQ(rig->Fence(rig.id(), kRange, Epoch(4), Soon())->segments, first->segments);
+    EXPECT_TRUE(absl::IsFailedPrecondition(rig->Fence(rig.id(), kRange, Epoch(3), Soon()).status()));
+    // Every request that carries the lower epoch.
+    EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog2).first, Outcome::kNotOwner);
+    EXPECT_EQ(rig.client->FreeLogs(*rig.stoc, kRange, Epoch(3), {kLog1}), Outcome::kNotOwner);
+    EXPECT_TRUE(absl::IsFailedPrecondition(rig->WriteFile(rig.id(), FileId(1), kCreator, "small", Soon())));
+    EXPECT_TRUE(absl::IsFailedPrecondition(rig->WriteFile(rig.id(), FileId(2), kCreator, std::string(100'000, 'x'), Soon())));
+    EXPECT_TRUE(absl::IsFailedPrecondition(rig->AppendFile({rig.id()}, FileId(3), kCreator, 0, true, "edit", Soon())));
+    EXPECT_TRUE(absl::IsFailedPrecondition(rig->FreeFenced(rig.id(), kRange, Epoch(3), Soon())));
+    // Its own epoch, and other ranges, go on; a later fence finds what the earlier sealed.
+    ASSERT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(4), kLog2).first, Outcome::kOk);
+    ASSERT_EQ(rig.client->OpenSegment(*rig.stoc, RangeId(8), Epoch(3), kLog1).first, Outcome::kOk);
+    const auto second = rig->Fence(rig.id(), kRange, Epoch(5), Soon());
+    ASSERT_TRUE(second.ok());
+    EXPECT_THAT(second->segments, SizeIs(3));
+    EXPECT_EQ(second->segments[0], first->segments[0]);
+    // R6
+    EXPECT_TRUE(rig->FreeFenced(rig.id(), kRange, Epoch(5), Soon()).ok());
+    EXPECT_THAT(rig->Fence(rig.id(), kRange, Epoch(5), Soon())->segments, SizeIs(0));
+    EXPECT_FALSE(rig->ReadRemote(rig.id(), first->segments[0].memory, Now() + kSecond).ok());
+    EXPECT_GT(rig.stoc->metrics.counter("nova_stoc_fenced_requests_total")->value(), 5u);
+  });
+}
+
+TEST_P(StocTest, ASegmentFreedInOrderIsReusedUnderTheSameKey) {  // F2
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const RemoteBuffer memory = rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1).second;
+    ASSERT_EQ(rig.client->Write(*rig.stoc, memory.Slice(0, 5), "stale"), Outcome::kOk);
+    ASSERT_EQ(rig.client->FreeLogs(*rig.stoc, kRange, Epoch(3), {kLog1}), Outcome::kOk);
+    const RemoteBuffer again = rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog2).second;
+    EXPECT_EQ(again, memory);
+    EXPECT_EQ(rig.Memory(again.Slice(0, 5)), "stale") << "unzeroed: the salt of its records tells them apart (H5)";
+  });
+}
+
+TEST_P(StocTest, AWriterWhoseConnectionEndedCannotReachReusedMemory) {  // H3, F2, row 30
+  Run([&](FabricWorld* world) {
+    TestStocOptions options;
+    options.log_memory = {2 << 20, 1 << 20, 0};  // nothing but what is given back
+    Rig rig(world, options);
+    const RemoteBuffer memory = rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1).second;
+    ASSERT_EQ(rig.client->FreeLogs(*rig.stoc, kRange, Epoch(3), {kLog1}), Outcome::kOk);
+    // Its warm segment goes to another when its connection ends, under another key.
+    rig.client->On(0, [&] { rig.client->xchgs[0]->port()->Disconnect(ConnectionId(1)); });
+    ASSERT_NE(rig.client->Write(*rig.stoc, {0, 1, 1, 0}, "x"), Outcome::kOk);  // whatever was left of it
+    TestClient other(world, "ltc-2", 11);
+    other.Update({rig.stoc.get()});
+    std::vector<RemoteBuffer> given;
+    for (uint32_t i = 0; i < 2; ++i) {
+      const auto [o, m] = other.OpenSegment(*rig.stoc, RangeId(8), Epoch(1), kLog2, i);
+      ASSERT_EQ(o, Outcome::kOk);
+      given.push_back(m);
+    }
+    EXPECT_NE(rig.client->Write(*rig.stoc, memory.Slice(0, 4), "late"), Outcome::kOk);
+    for (const RemoteBuffer& m : given) {
+      EXPECT_NE(m.rkey, memory.rkey);
+      EXPECT_NE(rig.Memory(m.Slice(0, 4)), "late");
+    }
+  });
+}
+
+TEST_P(StocTest, LogMemoryIsBoundedAndRefusedAsBusy) {  // row 27
+  Run([&](FabricWorld* world) {
+    TestStocOptions options;
+    options.log_memory = {4 << 20, 1 << 20, 1};
+    Rig rig(world, options);
+    for (uint32_t i = 0; i < 4; ++i) {
+      ASSERT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1, i).first, Outcome::kOk) << i;
+    }
+    EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1, 4).first, Outcome::kBusy);
+    EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1, 4, 8 << 20).first, Outcome::kInvalidArgument);
+    EXPECT_LE(rig.stoc->log_memory->counts().mapped_bytes, 4u << 20);
+    ASSERT_EQ(rig.client->FreeLogs(*rig.stoc, kRange, Epoch(3), {kLog1}), Outcome::kOk);
+    EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog2, 0, 3 << 20).first, Outcome::kOk) << "of another size";
+  });
+}
+
+TEST_P(StocTest, ASegmentOfAnotherIncarnationIsNotOpened) {  // N1, H8, row 14
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    TestClient other(world, "ltc-2", 11);
+    NodeInfo stale = rig.stoc->info();
+    stale.incarnation = Incarnation(99);
+    other.stocs->UpdateStocs({stale});  // it has not heard of the restart
+    Outcome outcome = Outcome::kOk;
+    Notification done;
+    other.On(0, [&] {
+      other.stocs->OpenSegment(other.xchgs[0].get(), {rig.id(), Incarnation(99)}, kRange, Epoch(3), kLog1, 0, 1 << 20, Soon(),
+                               [&](Outcome o, RemoteBuffer) {
+                                 outcome = o;
+                                 done.Notify();
+                               });
+    });
+    done.Wait();
+    EXPECT_EQ(outcome, Outcome::kUnavailable);
+    EXPECT_EQ(rig.stoc->segments->open_segments(), 0u);
+  });
+}
+
+TEST_P(StocTest, CompletionsNeverRunInsideTheCall) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    std::atomic<int> inside{0}, ran{0};
+    bool calling = true;
+    Notification all;
+    const auto end = [&] {
+      inside += calling ? 1 : 0;
+      if (++ran == 6) all.Notify();
+    };
+    rig.client->On(0, [&] {
+      Xchg* const x = rig.client->xchgs[0].get();
+      for (const uint32_t stoc : {1u, 9u}) {  // 9 is not known
+        rig->OpenSegment(x, {StocId(stoc), Incarnation(100)}, kRange, Epoch(3), kLog1, 0, 4096, Soon(), [end](Outcome, RemoteBuffer) { end(); });
+        rig->FreeLogs(x, StocId(stoc), kRange, Epoch(3), {kLog2}, [end](Outcome) { end(); });
+        rig->ReadFile(x, StocId(stoc), FileId(1), 0, 10, Soon(), [end](Outcome, std::string_view) { end(); });
+      }
+      EXPECT_EQ(rig->peer(x, StocId(9)), nullptr);
+      calling = false;
+      EXPECT_EQ(ran.load(), 0);
+    });
+    all.Wait();
+    EXPECT_EQ(inside.load(), 0);
+  });
+}
+
+TEST_P(StocTest, ALaterIncarnationOfAnLtcEndsTheConnectionsOfTheEarlier) {  // F3
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    TestClient old(world, "ltc-9", 20, 2);
+    old.Update({rig.stoc.get()});
+    // A file buffer over each xchg thread of the old process: only one of them meets its successor's.
+    for (size_t i = 0; i < 2; ++i) {
+      std::string body;
+      OpenFileRequest{FileId(i), kCreator, 1 << 20}.AppendTo(&body);
+      const std::string_view whole = body;
+      EXPECT_EQ(BlockingCall(old.xchgs[i].get(), rig.stoc->info().address, 0x104, {&whole, 1}, Soon()).outcome, Outcome::kOk);
+    }
+    EXPECT_EQ(rig.stoc->buffer_memory->counts().taken_bytes, 2u << 20);
+    TestClient later(world, simulated() ? "ltc-9b" : "ltc-9", 21);
+    if (simulated()) return;  // a node's name is its address there: the same name cannot be twice
+    later.Update({rig.stoc.get()});
+    EXPECT_TRUE(later.stocs->Ping(rig.id(), Soon()).ok());
+    for (const Nanos until = Soon(); rig.stoc->buffer_memory->counts().taken_bytes > 0 && Now() < until;) SleepFor(kMillisecond);
+    EXPECT_EQ(rig.stoc->buffer_memory->counts().taken_bytes, 0u) << "freed after its connections are gone";
+    EXPECT_FALSE(old.stocs->Ping(rig.id(), Now() + kSecond).ok()) << "the old process gets no session again";
+  });
+}
+
+// --- files
+
+TEST_P(StocTest, FilesOfAllSizesComeBack) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    std::vector<size_t> sizes = {0, 1, 4096, 65535, 65536, 65537, 1 << 20, (1 << 20) + 1, (3 << 20) + 12345};
+    if (!simulated()) sizes.insert(sizes.end(), {(16 << 20) + 7, 20 << 20});
+    uint64_t n = 0;
+    for (const size_t size : sizes) {
+      const std::string data = Pattern(size, ++n);
+      const Status s = rig->WriteFile(rig.id(), FileId(n), kCreator, data, Soon());
+      ASSERT_TRUE(s.ok()) << size << ": " << s;
+      const auto back = rig->ReadFileBlocking(rig.id(), FileId(n), 0, UINT64_MAX, Soon());
+      ASSERT_TRUE(back.ok()) << size << ": " << back.status();
+      ASSERT_TRUE(*back == data) << size;
+    }
+    EXPECT_EQ(rig.stoc->buffer_memory->counts().taken_bytes, 0u);
+    // One request, one reply, of more than 16 MB.
+    if (!simulated()) {
+      std::string body;
+      ReadFileRequest{FileId(n), 100, kMaxReadBytes}.AppendTo(&body);
+      const auto [outcome, bytes] = rig.client->Call(*rig.stoc, 0x108, body);
+      EXPECT_EQ(outcome, Outcome::kOk);
+      EXPECT_TRUE(bytes == Pattern(20 << 20, n).substr(100, kMaxReadBytes));
+    }
+  });
+}
+
+TEST_P(StocTest, FilesSurviveARestartAndSegmentsDoNot) {  // N1, N4
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const std::string data = Pattern(200'000, 1);
+    ASSERT_TRUE(rig->WriteFile(rig.id(), FileId(1), kCreator, data, Soon()).ok());
+    ASSERT_TRUE(rig->WriteFile(rig.id(), FileId(2), {kRange, Epoch(5), 2}, "small", Soon()).ok());
+    ASSERT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1).first, Outcome::kOk);
+    rig.stoc = nullptr;
+    rig.stoc = std::make_unique<TestStoc>(world, 1, 101, &rig.disk);
+    rig.client->Update({rig.stoc.get()});
+    EXPECT_EQ(*rig->Ping(rig.id(), Soon()), Incarnation(101));
+    EXPECT_TRUE(*rig->ReadFileBlocking(rig.id(), FileId(1), 0, UINT64_MAX, Soon()) == data);
+    EXPECT_THAT(rig->Fence(rig.id(), kRange, Epoch(4), Soon())->segments, SizeIs(0));
+    const auto listed = rig->ListFiles(rig.id(), kRange, Epoch(5), Soon());
+    ASSERT_TRUE(listed.ok());
+    ASSERT_THAT(*listed, SizeIs(1));
+    EXPECT_EQ((*listed)[0].file, FileId(1));
+    EXPECT_EQ((*listed)[0].creator, kCreator);
+    EXPECT_EQ((*listed)[0].size, data.size());
+    EXPECT_TRUE(rig->DeleteFiles(rig.id(), {FileId(1), FileId(2), FileId(3)}, Soon()).ok());
+    EXPECT_TRUE(absl::IsNotFound(rig->ReadFileBlocking(rig.id(), FileId(1), 0, 1, Soon()).status()));
+  });
+}
+
+TEST_P(StocTest, BytesThatArriveDamagedAreRefused) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const std::string data = Pattern(1 << 20, 1);
+    for (const bool torn : {true, false}) {
+      std::string open;
+      OpenFileRequest{FileId(1), kCreator, data.size()}.AppendTo(&open);
+      const auto [outcome, body] = rig.client->Call(*rig.stoc, 0x104, open);
+      ASSERT_EQ(outcome, Outcome::kOk);
+      OpenFileReply reply;
+      ASSERT_TRUE(OpenFileReply::Parse(body, &reply));
+      std::string sent = data;
+      if (torn) {
+        std::fill(sent.begin() + 777'777, sent.end(), '\0');
+      } else {
+        sent[123'456] ^= 4;
+      }
+      ASSERT_EQ(rig.client->Write(*rig.stoc, reply.memory, sent), Outcome::kOk);
+      std::string persist;
+      PersistFileRequest{reply.buffer, static_cast<uint32_t>(data.size()), Crc32c(data)}.AppendTo(&persist);
+      EXPECT_EQ(rig.client->Call(*rig.stoc, 0x105, persist).first, Outcome::kCorruption);
+      EXPECT_EQ(rig.client->Call(*rig.stoc, 0x105, persist).first, Outcome::kNotFound) << "the buffer is not its any more";
+    }
+    std::string small, append;
+    WriteSmallFileRequest{FileId(2), kCreator, Crc32c("right"), {}}.AppendTo(&small);
+    EXPECT_EQ(rig.client->Call(*rig.stoc, 0x106, small + "wrong").first, Outcome::kCorruption);
+    AppendFileRequest{FileId(2), kCreator, 0, true, Crc32c("right"), {}}.AppendTo(&append);
+    EXPECT_EQ(rig.client->Call(*rig.stoc, 0x107, append + "wrong").first, Outcome::kCorruption);
+    EXPECT_EQ(rig.stoc->metrics.gauge("nova_stoc_files")->value(), 0);
+    EXPECT_TRUE(rig->WriteFile(rig.id(), FileId(1), kCreator, data, Soon()).ok());
+  });
+}
+
+TEST_P(StocTest, AFullDiskSaysSoReadsGoOnAndItResumes) {  // S2, row 20
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const std::string data = Pattern(100'000, 1);
+    ASSERT_TRUE(rig->WriteFile(rig.id(), FileId(1), kCreator, data, Soon()).ok());
+    rig.disk.Add({.op = DiskOp::kFreeBytes, .action = FaultAction::kNoSpace});
+    EXPECT_TRUE(absl::IsResourceExhausted(rig->WriteFile(rig.id(), FileId(2), kCreator, data, Soon())));
+    EXPECT_TRUE(absl::IsResourceExhausted(rig->WriteFile(rig.id(), FileId(3), kCreator, "small", Soon())));
+    EXPECT_TRUE(absl::IsResourceExhausted(rig->AppendFile({rig.id()}, FileId(4), kCreator, 0, true, "edit", Soon())));
+    EXPECT_TRUE(*rig->ReadFileBlocking(rig.id(), FileId(1), 0, UINT64_MAX, Soon()) == data);
+    EXPECT_TRUE(rig->DeleteFiles(rig.id(), {FileId(1)}, Soon()).ok());
+    rig.disk.Clear();
+    EXPECT_TRUE(rig->WriteFile(rig.id(), FileId(2), kCreator, data, Soon()).ok());
+  });
+}
+
+TEST_P(StocTest, AFailedSyncIsNotAcknowledgedNorTrustedLater) {  // S1, row 22
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    rig.disk.Add({.path = "files", .op = DiskOp::kSync, .action = FaultAction::kEio, .count = 1});
+    EXPECT_TRUE(absl::IsDataLoss(rig->WriteFile(rig.id(), FileId(1), kCreator, "x", Soon())));
+    EXPECT_TRUE(absl::IsDataLoss(rig->WriteFile(rig.id(), FileId(1), kCreator, "x", Soon())));
+    EXPECT_FALSE(rig->ReadFileBlocking(rig.id(), FileId(1), 0, 1, Soon()).ok());
+    ASSERT_TRUE(rig->AppendFile({rig.id()}, FileId(2), kCreator, 0, true, "one", Soon()).ok());
+    rig.disk.Add({.path = "files", .op = DiskOp::kSync, .action = FaultAction::kEio, .count = 1});
+    EXPECT_TRUE(absl::IsDataLoss(rig->AppendFile({rig.id()}, FileId(2), kCreator, 3, false, "two", Soon())));
+    EXPECT_TRUE(absl::IsDataLoss(rig->AppendFile({rig.id()}, FileId(2), kCreator, 3, false, "two", Soon())));
+    EXPECT_EQ(*rig->ReadFileBlocking(rig.id(), FileId(2), 0, UINT64_MAX, Soon()), "one");
+  });
+}
+
+TEST_P(StocTest, AfterAFenceNoByteOfAManifestChanges) {  // M1, H12
+  Run([&](FabricWorld* world) {
+    for (uint64_t round = 0; round < (simulated() ? 5 : 3); ++round) {
+      Rig rig(world);
+      rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = 3 * kMillisecond});
+      const StocFileId manifest = FileId(1);
+      ASSERT_TRUE(rig->AppendFile({rig.id()}, manifest, kCreator, 0, true, "snapshot", Soon()).ok());
+      std::atomic<uint64_t> acknowledged{8};
+      Status last;
+      Thread appender("appender", [&] {
+        for (uint64_t at = 8; last.ok(); at += 4) {
+          last = rig->AppendFile({rig.id()}, manifest, kCreator, at, false, "edit", Soon());
+          if (last.ok()) acknowledged = at + 4;
+        }
+      });
+      SleepFor((20 + static_cast<Nanos>(round)) * kMillisecond);
+      TestClient other(world, "ltc-2", 11);
+      other.Update({rig.stoc.get()});
+      ASSERT_TRUE(other.stocs->Fence(rig.id(), kRange, Epoch(4), Soon()).ok());
+      const auto at_fence = other.stocs->ReadFileBlocking(rig.id(), manifest, 0, UINT64_MAX, Soon());
+      ASSERT_TRUE(at_fence.ok());
+      SleepFor(100 * kMillisecond);
+      appender.Join();
+      EXPECT_TRUE(absl::IsFailedPrecondition(last)) << last;
+      EXPECT_EQ(*other.stocs->ReadFileBlocking(rig.id(), manifest, 0, UINT64_MAX, Soon()), *at_fence);
+      EXPECT_EQ(*rig.stoc->files->ReadFile(manifest, 0, kMaxReadBytes), *at_fence);
+      EXPECT_GE(at_fence->size(), acknowledged.load()) << "an acknowledged edit is there";
+      EXPECT_GT(acknowledged.load(), 8u);
+    }
+  });
+}
+
+TEST_P(StocTest, AFenceWaitsForWorkInsideAndNotForOtherRanges) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .count = 1, .delay_ns = 300 * kMillisecond});
+    Thread slow("slow", [&] { rig->AppendFile({rig.id()}, FileId(1), kCreator, 0, true, "x", Soon()).IgnoreError(); });
+    SleepFor(50 * kMillisecond);
+    const Nanos begin = Now();
+    EXPECT_TRUE(rig->Fence(rig.id(), RangeId(8), Epoch(9), Soon()).ok());
+    EXPECT_LT(Now() - begin, 200 * kMillisecond);
+    EXPECT_TRUE(rig->Fence(rig.id(), kRange, Epoch(9), Soon()).ok());
+    EXPECT_GT(Now() - begin, 200 * kMillisecond);
+    slow.Join();
+  });
+}
+
+TEST_P(StocTest, QueueDepthRidesOnEveryReply) {
+  Run([&](FabricWorld* world) {
+    TestStocOptions options;
+    options.server.storage_threads = 1;
+    Rig rig(world, options);
+    EXPECT_TRUE(rig->Ping(rig.id(), Soon()).ok());
+    EXPECT_EQ(rig->queue_depth(rig.id()), 0u);
+    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = 50 * kMillisecond});
+    std::vector<std::unique_ptr<Thread>> writers;
+    for (uint64_t i = 0; i < 4; ++i) {
+      writers.push_back(std::make_unique<Thread>(
+          "writer", [&, i] { EXPECT_TRUE(rig->WriteFile(rig.id(), FileId(i), kCreator, "x", Soon()).ok()); }));
+    }
+    SleepFor(20 * kMillisecond);
+    EXPECT_TRUE(rig->Ping(rig.id(), Soon()).ok());
+    EXPECT_EQ(rig->queue_depth(rig.id()), 4u);
+    writers.clear();
+    EXPECT_TRUE(rig->Ping(rig.id(), Soon()).ok());
+    EXPECT_EQ(rig->queue_depth(rig.id()), 0u);
+  });
+}
+
+TEST_P(StocTest, AFullQueueIsBusyAndBlockingFormsTryAgain) {
+  Run([&](FabricWorld* world) {
+    TestStocOptions options;
+    options.server.storage_threads = 1;
+    options.server.storage_queue = 1;
+    Rig rig(world, options);
+    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = 20 * kMillisecond});
+    std::vector<std::unique_ptr<Thread>> writers;
+    for (uint64_t i = 0; i < 6; ++i) {
+      writers.push_back(std::make_unique<Thread>("writer", [&, i] {
+        const Status s = rig->WriteFile(rig.id(), FileId(i), kCreator, i % 2 == 0 ? "small" : std::string(100'000, 'x'), Soon());
+        EXPECT_TRUE(s.ok()) << s;
+      }));
+    }
+    writers.clear();
+    EXPECT_GT(rig.stoc->metrics.counter("nova_stoc_busy_requests_total")->value(), 0u);
+    for (uint64_t i = 0; i < 6; ++i) EXPECT_TRUE(rig.stoc->files->Find(FileId(i)).has_value());
+  });
+}
+
+TEST_P(StocTest, AForgottenFileBufferIsTakenBackWithItsConnection) {  // F4
+  Run([&](FabricWorld* world) {
+    TestStocOptions options;
+    options.server.file_buffer_deadline_ns = 500 * kMillisecond;
+    Rig rig(world, options);
+    std::string open;
+    OpenFileRequest{FileId(1), kCreator, 1 << 20}.AppendTo(&open);
+    const auto [outcome, body] = rig.client->Call(*rig.stoc, 0x104, open);
+    ASSERT_EQ(outcome, Outcome::kOk);
+    OpenFileReply reply;
+    ASSERT_TRUE(OpenFileReply::Parse(body, &reply));
+    EXPECT_EQ(rig.stoc->buffer_memory->counts().taken_bytes, 1u << 20);
+    for (const Nanos until = Soon(); rig.stoc->buffer_memory->counts().taken_bytes > 0 && Now() < until;) SleepFor(10 * kMillisecond);
+    EXPECT_EQ(rig.stoc->buffer_memory->counts().taken_bytes, 0u);
+    SleepFor(50 * kMillisecond);
+    EXPECT_NE(rig.client->Write(*rig.stoc, reply.memory.Slice(0, 4), "late"), Outcome::kOk) << "its key is revoked";
+    EXPECT_TRUE(rig->WriteFile(rig.id(), FileId(1), kCreator, std::string(100'000, 'x'), Soon()).ok());
+  });
+}
+
+TEST_P(StocTest, MalformedBodiesEndTheConnectionAndNothingElse) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    uint64_t sent = 0;
+    for (uint16_t type = 0x101; type <= 0x10c; ++type) {
+      for (const std::string_view body : {std::string_view("x"), std::string_view("\xff\xff\xff\xff\xff", 5)}) {
+        const auto [outcome, reply] = rig.client->Call(*rig.stoc, type, body);
+        EXPECT_TRUE(outcome == Outcome::kUnknown || outcome == Outcome::kUnavailable) << type << ": " << OutcomeName(outcome);
+        if (outcome == Outcome::kUnknown) ++sent;
+      }
+    }
+    EXPECT_GE(sent, 12u);
+    EXPECT_GE(rig.stoc->metrics.counter("nova_stoc_malformed_requests_total")->value(), sent);
+    EXPECT_TRUE(rig->Ping(rig.id(), Soon()).ok());
+  });
+}
+
+TEST_P(StocTest, StoppingFinishesWhatIsQueued) {
+  Run([&](FabricWorld* world) {
+    TestStocOptions options;
+    options.server.storage_threads = 1;
+    Rig rig(world, options);
+    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = 20 * kMillisecond});
+    std::atomic<int> written{0};
+    std::vector<std::unique_ptr<Thread>> writers;
+    for (uint64_t i = 0; i < 4; ++i) {
+      writers.push_back(std::make_unique<Thread>("writer", [&, i] {
+        if (rig->WriteFile(rig.id(), FileId(i), kCreator, "x", Now() + 2 * kSecond).ok()) ++written;
+      }));
+    }
+    SleepFor(10 * kMillisecond);
+    rig.stoc->Stop();
+    writers.clear();
+    int there = 0;
+    for (uint64_t i = 0; i < 4; ++i) there += rig.stoc->files->Find(FileId(i)).has_value() ? 1 : 0;
+    EXPECT_EQ(there, 4);
+    EXPECT_GE(written.load(), 3) << "and answered, but for what was on its way when the connections ended";
+  });
+}
+
+TEST_P(StocTest, AnUnknownOrDeadStocIsUnavailable) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    EXPECT_TRUE(absl::IsUnavailable(rig->Ping(StocId(9), Soon()).status()));
+    EXPECT_TRUE(absl::IsUnavailable(rig->WriteFile(StocId(9), FileId(1), kCreator, "x", Soon())));
+    EXPECT_TRUE(absl::IsUnavailable(rig->ReadRemote(StocId(9), {1, 100, 1, 0}, Soon()).status()));
+    const Status s = rig->AppendFile({rig.id(), StocId(9)}, FileId(1), kCreator, 0, true, "x", Soon());
+    EXPECT_TRUE(absl::IsUnavailable(s)) << s;
+    EXPECT_THAT(std::string(s.message()), HasSubstr("stoc 9"));
+    rig.stoc->Stop();
+    const Status dead = rig->Ping(rig.id(), Now() + kSecond).status();
+    EXPECT_FALSE(dead.ok());
+    EXPECT_THAT(std::string(dead.message()), HasSubstr("stoc-1"));
+  });
+}
+
+}  // namespace
+}  // namespace nova
