@@ -179,21 +179,27 @@ void StocServer::ReplyLater(const Caller& caller, Outcome outcome, std::string b
   lanes_[caller.lane].xchg->Submit([this, caller, outcome, body = std::move(body)] { Reply(caller, outcome, body); });
 }
 
-bool StocServer::OnStorage(const Caller& caller, Work work) {
+bool StocServer::OnStorage(const Caller& caller, StorageWork work) {
   depth_.fetch_add(1, std::memory_order_relaxed);
   const bool queued = storage_queue_.TryPush([this, caller, work = std::move(work)]() mutable {
+    Answer answer{Outcome::kDeadlineExceeded};
     const Nanos begin = Now();
     if (begin < caller.deadline_ns) {
-      work();
+      answer = work();
       disk_ns_->Add(static_cast<uint64_t>(Now() - begin));
-    } else {
-      ReplyLater(caller, Outcome::kDeadlineExceeded);
     }
-    work = nullptr;
-    depth_.fetch_sub(1, std::memory_order_relaxed);
+    depth_.fetch_sub(1, std::memory_order_relaxed);  // before the answer, which tells the depth
+    lanes_[caller.lane].xchg->Submit(
+        [this, caller, answer = std::move(answer)]() mutable { Finish(caller, std::move(answer)); });
   });
   if (!queued) depth_.fetch_sub(1, std::memory_order_relaxed);
   return queued;
+}
+
+void StocServer::Finish(const Caller& caller, Answer answer) {
+  // In order: its WRITE came before the request. But only as long as there is a session to keep it for.
+  if (answer.memory && SessionOf(caller) != nullptr) answer.memory.ReturnInOrder(caller.session());
+  Reply(caller, answer.outcome, answer.body);
 }
 
 bool StocServer::OnControl(Work work) { return control_queue_.TryPush(std::move(work)); }
@@ -320,19 +326,13 @@ void StocServer::PersistFile(const Caller& caller, const PersistFileRequest& req
   Session* const session = SessionOf(caller);
   const auto it = session->buffers.find(request.buffer);
   if (it == session->buffers.end()) return Reply(caller, Outcome::kNotFound);  // opened over another connection
-  auto buffer = std::make_shared<FileBuffer>(std::move(it->second));
+  FileBuffer buffer = std::move(it->second);
   session->buffers.erase(it);
-  const bool queued = OnStorage(caller, [this, caller, request, buffer] {
-    const Outcome outcome = Persist(*buffer, request);
-    lanes_[caller.lane].xchg->Submit([this, caller, outcome, buffer] {
-      // In order: its WRITE came before the request. But only as long as there is a session to keep it for.
-      if (SessionOf(caller) != nullptr) buffer->memory.ReturnInOrder(caller.session());
-      Reply(caller, outcome);
-    });
+  const bool queued = OnStorage(caller, [this, request, buffer = std::move(buffer)]() mutable {
+    const Outcome outcome = Persist(buffer, request);
+    return Answer{outcome, {}, std::move(buffer.memory)};
   });
-  if (queued) return;
-  buffer->memory.ReturnInOrder(caller.session());
-  Reply(caller, Outcome::kBusy);
+  if (!queued) Reply(caller, Outcome::kBusy);
 }
 
 Outcome StocServer::Persist(const FileBuffer& buffer, const PersistFileRequest& request) {
@@ -347,13 +347,10 @@ Outcome StocServer::Persist(const FileBuffer& buffer, const PersistFileRequest& 
 void StocServer::WriteSmallFile(const Caller& caller, const WriteSmallFileRequest& request) {
   if (Refused(caller, request.creator.range, request.creator.epoch)) return;
   if (Crc32c(request.bytes) != request.crc) return Reply(caller, Outcome::kCorruption);
-  const bool queued = OnStorage(caller, [this, caller, request, bytes = std::string(request.bytes)] {
-    Outcome outcome = Outcome::kNotOwner;
-    {
-      const FenceTable::Scope scope(parts_.fences, request.creator.range, request.creator.epoch);
-      if (scope.entered()) outcome = ToOutcome(parts_.files->WriteFile(request.file, request.creator, bytes, request.crc));
-    }
-    ReplyLater(caller, outcome);
+  const bool queued = OnStorage(caller, [this, request, bytes = std::string(request.bytes)] {
+    const FenceTable::Scope scope(parts_.fences, request.creator.range, request.creator.epoch);
+    if (!scope.entered()) return Answer{Outcome::kNotOwner};
+    return Answer{ToOutcome(parts_.files->WriteFile(request.file, request.creator, bytes, request.crc))};
   });
   if (!queued) Reply(caller, Outcome::kBusy);
 }
@@ -361,43 +358,36 @@ void StocServer::WriteSmallFile(const Caller& caller, const WriteSmallFileReques
 void StocServer::AppendFile(const Caller& caller, const AppendFileRequest& request) {
   if (Refused(caller, request.creator.range, request.creator.epoch)) return;
   if (Crc32c(request.bytes) != request.crc) return Reply(caller, Outcome::kCorruption);
-  const bool queued = OnStorage(caller, [this, caller, request, bytes = std::string(request.bytes)] {
-    Outcome outcome = Outcome::kNotOwner;
-    {
-      // M1: from here to the end of the scope a FENCE waits; before and after, it wins.
-      const FenceTable::Scope scope(parts_.fences, request.creator.range, request.creator.epoch);
-      if (scope.entered()) {
-        outcome = ToOutcome(parts_.files->AppendFile(request.file, request.creator, request.offset, request.create, bytes));
-      }
-    }
-    ReplyLater(caller, outcome);
+  const bool queued = OnStorage(caller, [this, request, bytes = std::string(request.bytes)] {
+    // M1: while this is inside a FENCE waits; before and after, it wins.
+    const FenceTable::Scope scope(parts_.fences, request.creator.range, request.creator.epoch);
+    if (!scope.entered()) return Answer{Outcome::kNotOwner};
+    return Answer{ToOutcome(parts_.files->AppendFile(request.file, request.creator, request.offset, request.create, bytes))};
   });
   if (!queued) Reply(caller, Outcome::kBusy);
 }
 
 void StocServer::ReadFile(const Caller& caller, const ReadFileRequest& request) {
-  const bool queued = OnStorage(caller, [this, caller, request] {
+  const bool queued = OnStorage(caller, [this, request] {
     auto bytes = parts_.files->ReadFile(request.file, request.offset, request.size);
-    if (!bytes.ok()) return ReplyLater(caller, ToOutcome(bytes.status()));
-    ReplyLater(caller, Outcome::kOk, *std::move(bytes));
+    return bytes.ok() ? Answer{Outcome::kOk, *std::move(bytes)} : Answer{ToOutcome(bytes.status())};
   });
   if (!queued) Reply(caller, Outcome::kBusy);
 }
 
 void StocServer::DeleteFiles(const Caller& caller, const DeleteFilesRequest& request) {
-  const bool queued = OnStorage(caller, [this, caller, request] {
-    ReplyLater(caller, ToOutcome(parts_.files->DeleteFiles(request.files)));
-  });
+  const bool queued =
+      OnStorage(caller, [this, request] { return Answer{ToOutcome(parts_.files->DeleteFiles(request.files))}; });
   if (!queued) Reply(caller, Outcome::kBusy);
 }
 
 void StocServer::ListFiles(const Caller& caller, const RangeEpochRequest& request) {
-  const bool queued = OnStorage(caller, [this, caller, request] {
+  const bool queued = OnStorage(caller, [this, request] {
     ListFilesReply reply{parts_.files->List(request.range, request.epoch)};
     if (reply.files.size() > kMaxListedFiles) reply.files.resize(kMaxListedFiles);
-    std::string body;
-    reply.AppendTo(&body);
-    ReplyLater(caller, Outcome::kOk, std::move(body));
+    Answer answer;
+    reply.AppendTo(&answer.body);
+    return answer;
   });
   if (!queued) Reply(caller, Outcome::kBusy);
 }

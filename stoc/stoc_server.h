@@ -92,6 +92,13 @@ class StocServer {
     uint64_t next_buffer = 1;
   };
   using Work = absl::AnyInvocable<void()>;
+  // What a storage thread has to say at the end of its work.
+  struct Answer {
+    Outcome outcome = Outcome::kOk;
+    std::string body = {};
+    ExposedMemory::Piece memory = {};  // goes back in order
+  };
+  using StorageWork = absl::AnyInvocable<Answer()>;
 
   void Register(size_t lane);
   template <typename Request>
@@ -117,6 +124,7 @@ class StocServer {
   void Ping(const Caller& caller, const PingRequest& request);
 
   Outcome Persist(const FileBuffer& buffer, const PersistFileRequest& request);
+  void Finish(const Caller& caller, Answer answer);
   // OnXchg.
   void Reply(const Caller& caller, Outcome outcome, std::string_view body = {});
   template <typename Message>
@@ -125,7 +133,7 @@ class StocServer {
   // Any thread.
   void ReplyLater(const Caller& caller, Outcome outcome, std::string body = {});
   // False when the queue is full or closed: `work` was dropped.
-  bool OnStorage(const Caller& caller, Work work);
+  bool OnStorage(const Caller& caller, StorageWork work);
   bool OnControl(Work work);
   void RecycleSoon();
 
