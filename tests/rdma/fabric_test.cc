@@ -446,6 +446,24 @@ TEST_P(FabricTest, RevokingOurOwnMemoryFailsWhatWasPostedFromIt) {
   });
 }
 
+TEST_P(FabricTest, NothingIsSentFromMemoryOfOursThatWasRevoked) {
+  Run([](FabricWorld* world) {
+    TestNode server(world, "server"), client(world, "client");
+    server.Listen();
+    const size_t bytes = 32 << 20;  // more than lies in any socket's buffer while the peer does not read
+    const Joined c = Join(client, server);
+    const MemoryRegion m = client.Memory(bytes, Access::kLocal, 'x');
+    const MemoryRegion target = server.Memory(bytes, Access::kRemoteWrite, '.');
+    const WorkRequest r = RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, bytes)}, target.remote());
+    ASSERT_TRUE(client.port->Post(c.client, {&r, 1}).ok());
+    client.fabric->Revoke(m);
+    std::memset(m.address, '!', bytes);
+    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return server.Last(CompletionKind::kDisconnected, c.server) != nullptr; }));
+    EXPECT_EQ(client.OfKind(CompletionKind::kRequest)[0].status, CompletionStatus::kLocalError);
+    EXPECT_EQ(server.Contents(target).find('!'), std::string::npos);
+  });
+}
+
 // --- Connections
 
 TEST_P(FabricTest, PostTakesAllOrNothing) {
