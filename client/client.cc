@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "client/client_core.h"
 #include "common/base/coding.h"
 #include "common/base/keys.h"
 #include "common/base/log.h"
@@ -267,6 +268,13 @@ Client::Client(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 
 StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
   if (options.coordinators.empty()) return absl::InvalidArgumentError("no coordinator address");
+  ClientEnvironment environment;
+  environment.open_channel = [&options] { return OpenGrpcChannel(options.coordinators); };
+  environment.open_fabric = [] { return NewTcpFabric(); };
+  return Connect(options, environment);
+}
+
+StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options, const ClientEnvironment& environment) {
   if (options.timeout_ms < 1 || options.threads < 1) return absl::InvalidArgumentError("timeout_ms and threads must be positive");
   auto rep = std::make_unique<Rep>();
   rep->options = options;
@@ -274,11 +282,11 @@ StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) 
   rep->keyspace_end = rep->key_prefix;
   ++rep->keyspace_end.back();  // a varint's last byte is below 0x80
   rep->client_id = RandomSeed();
-  rep->coordinator = std::make_unique<CoordinatorClient>(OpenGrpcChannel(options.coordinators));
+  rep->coordinator = std::make_unique<CoordinatorClient>(environment.open_channel());
   Configuration configuration;
   NOVA_RETURN_IF_ERROR(Annotate(rep->coordinator->Refresh(&configuration, Now() + options.timeout_ms * kMillisecond),
                                 "asking the coordinator for the configuration"));
-  rep->fabric = NewTcpFabric();
+  rep->fabric = environment.open_fabric();
   Hello self;
   self.role = Role::kClient;
   self.cluster = configuration.cluster;

@@ -48,9 +48,12 @@ struct ScanResult : Result {
   std::vector<std::pair<std::string, std::string>> entries;  // in key order
 };
 
+struct ClientEnvironment;  // client/client_core.h: of simulations
+
 class Client {
  public:
   static StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options);
+  static StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options, const ClientEnvironment& environment);
   ~Client();  // waits for the operations under way
 
   // --- blocking

@@ -1,0 +1,56 @@
+// A cluster boots in simulation, serves, and survives the loss of an LTC and of a StoC.
+#include <gtest/gtest.h>
+
+#include "tests/cluster_sim/scenario.h"
+
+namespace nova {
+namespace {
+
+TEST(ClusterSimTest, BootsAndServes) {
+  Simulation sim(1);
+  SetUpSimLog(&sim);
+  sim.Run([] {
+    SimCluster cluster(SmallCluster());
+    cluster.StartAll();
+    const auto client = cluster.NewClient("client-0");
+    ASSERT_TRUE(client->CreateRanges(SplitKeys(4)).ok());
+    ASSERT_TRUE(cluster.WaitOpen(4, 20 * kSecond));
+    for (int i = 0; i < 200; ++i) {
+      const Result r = client->Put(KeyOf(i), std::string(300, 'v'));
+      ASSERT_TRUE(r.ok()) << r.message;
+    }
+    for (int i = 0; i < 200; ++i) EXPECT_EQ(client->Get(KeyOf(i)).value, std::string(300, 'v'));
+    EXPECT_EQ(client->Get("none").outcome, Outcome::kNotFound);
+    EXPECT_EQ(client->Scan("", 1000).entries.size(), 200u);
+  });
+}
+
+TEST(ClusterSimTest, KeepsWhatWasAcknowledgedWhenAnLtcAndAStocDie) {
+  Simulation sim(2);
+  SetUpSimLog(&sim);
+  sim.Run([] {
+    SimCluster cluster(SmallCluster());
+    cluster.StartAll();
+    const auto client = cluster.NewClient("client-0");
+    ASSERT_TRUE(client->CreateRanges(SplitKeys(4)).ok());
+    ASSERT_TRUE(cluster.WaitOpen(4, 20 * kSecond));
+    for (int i = 0; i < 300; ++i) {
+      if (i == 100) cluster.Kill("stoc-1");
+      if (i == 200) cluster.Kill("ltc-0");
+      const Result r = client->Put(KeyOf(i), std::string(300, 'v'));
+      ASSERT_TRUE(r.ok() || r.effect() == Effect::kUnknown) << i << " " << r.message;
+      if (!r.ok()) {
+        ASSERT_TRUE(client->Put(KeyOf(i), std::string(300, 'v')).ok());
+      }
+    }
+    ASSERT_TRUE(cluster.Start("stoc-1").ok());
+    ASSERT_TRUE(cluster.WaitOpen(4, 20 * kSecond));
+    for (int i = 0; i < 300; ++i) {
+      const GetResult r = client->Get(KeyOf(i));
+      EXPECT_EQ(r.value, std::string(300, 'v')) << i << " " << r.message;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace nova

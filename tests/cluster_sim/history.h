@@ -1,0 +1,53 @@
+// History: what clients did to keys, and what a read may return (protocol.md A1, H6, C3).
+//
+// Versions of a key are numbered in the order its one writer issued them. A read that begins when version S is settled
+// (acknowledged, or returned by an earlier read) returns S or a later version that was issued and not refused; absence is a
+// delete of that kind. What a read returned is settled from then on: a version once read stays.
+//
+// Thread safety: all, among the fibers of one Simulation (no method waits).   Ownership: a value.
+// Errors: Check returns the violation as text.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/outcome.h"
+
+namespace nova {
+
+class History {
+ public:
+  // Begins a write of `key`; returns its version. Its bytes are ValueOf.
+  uint64_t Begin(const std::string& key, bool remove);
+  void End(const std::string& key, uint64_t version, Effect effect);
+  static std::string ValueOf(std::string_view key, uint64_t version, size_t bytes);
+
+  uint64_t Settled(const std::string& key) const;  // before a read
+  // After it. Empty, or what is wrong.
+  std::string Check(const std::string& key, uint64_t settled_before, const std::optional<std::string>& value);
+
+  std::vector<std::string> Keys() const;
+  uint64_t acknowledged() const { return acknowledged_; }
+  uint64_t unknown() const { return unknown_; }
+  uint64_t refused() const { return refused_; }
+
+ private:
+  struct Version {
+    bool remove = false;
+    bool refused = false;
+  };
+  struct Key {
+    std::vector<Version> versions{{true, false}};  // 0: never written
+    uint64_t settled = 0;
+  };
+  std::map<std::string, Key> keys_;
+  uint64_t acknowledged_ = 0;
+  uint64_t unknown_ = 0;
+  uint64_t refused_ = 0;
+};
+
+}  // namespace nova

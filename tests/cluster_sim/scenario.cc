@@ -1,0 +1,127 @@
+#include "tests/cluster_sim/scenario.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/numbers.h"
+#include "common/base/log.h"
+
+namespace nova {
+namespace {
+
+bool Verbose() {
+  static const bool verbose = std::getenv("NOVA_SIM_LOG") != nullptr;
+  return verbose;
+}
+
+void PrintLog(LogSeverity severity, const char* file, int line, std::string_view text) {
+  if (!Verbose() && severity < LogSeverity::kFatal) return;
+  const Simulation* const sim = Simulation::Current();
+  std::fprintf(stderr, "%12.6f %s:%d] %.*s\n", sim == nullptr ? 0.0 : static_cast<double>(sim->now()) / kSecond, file, line,
+               static_cast<int>(text.size()), text.data());
+}
+
+}  // namespace
+
+std::optional<uint64_t> SeedFromEnvironment() {
+  const char* const text = std::getenv("NOVA_SIM_SEED");
+  uint64_t seed = 0;
+  if (text == nullptr || !absl::SimpleAtoi(text, &seed)) return std::nullopt;
+  return seed;
+}
+
+void SetUpSimLog(Simulation* sim) {
+  SetLogOutput(PrintLog);
+  if (!Verbose()) return;
+  sim->set_trace_output([sim](std::string_view line) {
+    if (line.starts_with("net ") && !line.starts_with("net kills")) return;
+    std::fprintf(stderr, "%12.6f trace: %.*s\n", static_cast<double>(sim->now()) / kSecond, static_cast<int>(line.size()), line.data());
+  });
+}
+
+std::vector<std::string> SplitKeys(int ranges) {
+  std::vector<std::string> splits;
+  for (int i = 1; i < ranges; ++i) splits.push_back(KeyOf(i * 1000 / ranges));
+  return splits;
+}
+
+std::string KeyOf(int i) { return StrCat("key", absl::Dec(i, absl::kZeroPad3)); }
+
+Load::Load(Client* client, History* history, const LoadOptions& options, std::string* violation)
+    : client_(client), history_(history), options_(options), violation_(violation) {}
+
+void Load::Violation(const std::string& text) {
+  if (violation_->empty()) *violation_ = text;
+  Simulation::Current()->Trace("VIOLATION " + text);
+}
+
+void Load::Step() {
+  SleepFor(static_cast<Nanos>(random_.Uniform(static_cast<uint64_t>(options_.pause_max_us) + 1)) * kMicrosecond);
+  const int own = options_.first_key + static_cast<int>(random_.Uniform(static_cast<uint64_t>(options_.keys)));
+  // Keys are spread over all ranges; neighbours belong to different clients.
+  const std::string key = KeyOf(own * 7 % 1000);
+  const uint64_t dice = random_.Uniform(100);
+  if (dice < 50) {
+    Write(key, /*remove=*/false);
+  } else if (dice < 58) {
+    Write(key, /*remove=*/true);
+  } else if (dice < 95) {
+    const std::vector<std::string> all = history_->Keys();  // also those of others: C3
+    Read(random_.OneIn(2) || all.empty() ? key : all[random_.Uniform(all.size())], "get");
+  } else {
+    Scan(key, 1 + random_.Uniform(30), "scan");
+  }
+}
+
+void Load::Write(const std::string& key, bool remove) {
+  const uint64_t version = history_->Begin(key, remove);
+  const Result r = remove ? client_->Delete(key) : client_->Put(key, History::ValueOf(key, version, options_.value_bytes));
+  history_->End(key, version, r.effect());
+  Simulation::Current()->Trace(StrCat("write ", key, " ", version, remove ? " remove " : " ", static_cast<int>(r.outcome)));
+}
+
+bool Load::Read(const std::string& key, const char* how) {
+  const uint64_t settled = history_->Settled(key);
+  const GetResult r = client_->Get(key);
+  Simulation::Current()->Trace(StrCat(how, " ", key, " ", static_cast<int>(r.outcome), " ", r.value.substr(0, 12)));
+  if (!r.ok() && r.outcome != Outcome::kNotFound) {
+    if (r.outcome == Outcome::kCorruption || r.outcome == Outcome::kInternal) Violation(r.message);
+    return false;
+  }
+  const std::string wrong = history_->Check(key, settled, r.ok() ? std::optional(r.value) : std::nullopt);
+  if (!wrong.empty()) Violation(StrCat(how, " of ", wrong));
+  return true;
+}
+
+bool Load::Scan(const std::string& from, size_t limit, const char* how) {
+  std::map<std::string, uint64_t> settled;
+  for (const std::string& key : history_->Keys()) settled[key] = history_->Settled(key);
+  const ScanResult r = client_->Scan(from, limit);
+  Simulation::Current()->Trace(StrCat(how, " ", from, " ", static_cast<int>(r.outcome), " ", r.entries.size()));
+  if (!r.ok()) {
+    if (r.outcome == Outcome::kCorruption || r.outcome == Outcome::kInternal) Violation(r.message);
+    return false;
+  }
+  std::map<std::string, std::string> found;
+  for (const auto& [key, value] : r.entries) {
+    if (key < from || (!found.empty() && key <= found.rbegin()->first)) Violation(StrCat(how, " out of order at ", key));
+    found.emplace(key, value);
+    if (!settled.contains(key)) settled[key] = 0;
+  }
+  for (const auto& [key, before] : settled) {
+    if (key < from || (r.entries.size() == limit && key > found.rbegin()->first)) continue;
+    const auto it = found.find(key);
+    const std::string wrong = history_->Check(key, before, it == found.end() ? std::nullopt : std::optional(it->second));
+    if (!wrong.empty()) Violation(StrCat(how, " of ", wrong));
+  }
+  return true;
+}
+
+void Load::Verify() {
+  for (const std::string& key : history_->Keys()) {
+    if (!Read(key, "final get")) Violation(StrCat("the final get of ", key, " failed"));
+  }
+  if (!Scan("", 100'000, "final scan")) Violation("the final scan failed");
+}
+
+}  // namespace nova

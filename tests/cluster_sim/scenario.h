@@ -1,0 +1,55 @@
+// Scenarios over a SimCluster that tests share: a load that is checked as it goes, and logging that a person may turn on.
+//
+// NOVA_SIM_SEED=n runs that seed only; NOVA_SIM_LOG=1 prints warnings and the driver's trace, with virtual time.
+//
+// Thread safety: fibers of one Simulation.   Ownership: cluster, clients and history outlive a Load.
+// Errors:        a violation is reported once, by EXPECT, and ends the load.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/cluster_sim/history.h"
+#include "tests/cluster_sim/sim_cluster.h"
+
+namespace nova {
+
+std::optional<uint64_t> SeedFromEnvironment();
+// Warnings of the nodes under test are not the test's: printed only where NOVA_SIM_LOG asks for them.
+void SetUpSimLog(Simulation* sim);
+
+// Split keys so that keys of KeyOf spread over `ranges` ranges.
+std::vector<std::string> SplitKeys(int ranges);
+std::string KeyOf(int i);  // i of 0 .. 999
+
+struct LoadOptions {
+  int keys = 40;  // this client's own, which it alone writes
+  int first_key = 0;
+  size_t value_bytes = 400;
+  int64_t pause_max_us = 4000;  // between operations
+};
+
+// One client's operations, one after another, each checked against the history.
+class Load {
+ public:
+  Load(Client* client, History* history, const LoadOptions& options, std::string* violation);
+  void Step();
+  // Every key of the history by get, and all by scan, which must succeed.
+  void Verify();
+  bool Violated() const { return !violation_->empty(); }
+
+ private:
+  void Write(const std::string& key, bool remove);
+  bool Read(const std::string& key, const char* how);
+  bool Scan(const std::string& from, size_t limit, const char* how);
+  void Violation(const std::string& text);
+
+  Client* const client_;
+  History* const history_;
+  const LoadOptions options_;
+  std::string* const violation_;  // shared by the loads of a scenario
+  Random random_;
+};
+
+}  // namespace nova

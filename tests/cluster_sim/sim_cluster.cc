@@ -1,0 +1,366 @@
+#include "tests/cluster_sim/sim_cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "client/client_core.h"
+#include "common/base/log.h"
+#include "coordinator/znodes.h"
+
+namespace nova {
+namespace {
+
+bool IsKind(const std::string& node, std::string_view kind) {
+  return node.size() > kind.size() && node.starts_with(kind) && node[kind.size()] == '-';
+}
+
+std::string CoordinatorAddress(const std::string& node) { return node + ":7400"; }
+
+}  // namespace
+
+SimClusterOptions SmallCluster() {
+  SimClusterOptions o;
+  o.coordinator.movers = 2;
+  o.ltc.memtable_limit_bytes = 8 << 20;
+  o.ltc.block_cache_bytes = 64 << 10;
+  o.ltc.background = {.flush_threads = 1, .compaction_threads = 1, .reader_threads = 1, .control_threads = 2};
+  o.ltc.hosted.range.memtable_size_bytes = 8 << 10;
+  o.ltc.hosted.range.compaction.level1_bytes = 64 << 10;
+  o.ltc.hosted.range.compaction.table_size_bytes = 8 << 10;
+  o.ltc.hosted.range.table.block_size_bytes = 1024;
+  o.ltc.hosted.range.scan_page_bytes = 4 << 10;
+  o.ltc.hosted.placement.scatter_width = 2;
+  o.ltc.hosted.placement.min_fragment_bytes = 4 << 10;
+  o.ltc.log.segment_bytes = 16 << 10;
+  o.ltc.log.write_deadline_ns = 300 * kMillisecond;
+  o.ltc.log.open_deadline_ns = 300 * kMillisecond;
+  o.ltc.orphan_period_ns = 5 * kSecond;
+  o.ltc.orphan_grace_ms = 3000;
+  o.stoc.log_memory_bytes = 16 << 20;
+  o.stoc.segment_bytes = 16 << 10;
+  o.stoc.spare_segments = 2;
+  o.stoc.file_buffer_bytes = 4 << 20;
+  o.stoc.files.reserve_bytes = 1 << 20;
+  o.stoc.server.storage_threads = 2;
+  o.stoc.collect_period_ns = 5 * kSecond;
+  o.disk.latency_ns = 50 * kMicrosecond;
+  return o;
+}
+
+// Forwards to a MemorySession, which its process' faults find as long as it stands.
+class SimCluster::Session : public ConfigStore {
+ public:
+  Session(std::unique_ptr<MemorySession> session, Process* process) : session_(std::move(session)), process_(process) {
+    process_->sessions.insert(session_.get());
+  }
+  ~Session() override { process_->sessions.erase(session_.get()); }
+  StatusOr<Znode> Get(const std::string& path) override { return session_->Get(path); }
+  StatusOr<std::vector<std::string>> Children(const std::string& path) override { return session_->Children(path); }
+  Status Create(const std::string& path, const std::string& data, bool ephemeral) override {
+    return session_->Create(path, data, ephemeral);
+  }
+  Status Set(const std::string& path, const std::string& data, int64_t version) override {
+    return session_->Set(path, data, version);
+  }
+  Status Delete(const std::string& path, int64_t version) override { return session_->Delete(path, version); }
+  Status Multi(const std::vector<ConfigOp>& ops) override { return session_->Multi(ops); }
+  Status Sync() override { return session_->Sync(); }
+  void Watch(const std::string& path, std::function<void()> changed) override { session_->Watch(path, std::move(changed)); }
+  SessionState session_state() const override { return session_->session_state(); }
+  Nanos session_timeout_ns() const override { return session_->session_timeout_ns(); }
+  Nanos last_answered_send_ns() const override { return session_->last_answered_send_ns(); }
+
+ private:
+  const std::unique_ptr<MemorySession> session_;
+  Process* const process_;
+};
+
+SimCluster::SimCluster(SimClusterOptions options)
+    : options_(std::move(options)),
+      config_(options_.config),
+      control_(options_.control),
+      network_(std::make_unique<SimNetwork>(options_.network)),
+      admin_(config_.NewSession()) {
+  for (int i = 0; i < options_.coordinators; ++i) nodes_[StrCat("coordinator-", i)] = nullptr;
+  for (int i = 0; i < options_.ltcs; ++i) nodes_[StrCat("ltc-", i)] = nullptr;
+  for (int i = 0; i < options_.stocs; ++i) {
+    nodes_[StrCat("stoc-", i)] = nullptr;
+    disks_[StrCat("stoc-", i)] = std::make_unique<SimDisk>(options_.disk);
+  }
+}
+
+SimCluster::~SimCluster() {
+  HealAll();
+  config_.set_faults(0, 0);
+  control_.SetFaults({});
+  for (const char* kind : {"ltc", "stoc", "coordinator"}) {
+    for (const std::string& name : Names(kind)) Kill(name);
+  }
+  burials_.clear();  // joins
+  admin_ = nullptr;
+}
+
+// --- processes
+
+StatusOr<std::unique_ptr<ConfigStore>> SimCluster::OpenStore(Process* process) {
+  if (process->dead || process->paused || process->config_cut) {
+    SleepFor(kSecond);
+    return absl::UnavailableError("cut off from the configuration store");
+  }
+  return std::unique_ptr<ConfigStore>(std::make_unique<Session>(config_.NewSession(), process));
+}
+
+std::vector<std::string> SimCluster::CoordinatorAddresses() const {
+  std::vector<std::string> all;
+  for (const std::string& name : Names("coordinator")) all.push_back(CoordinatorAddress(name));
+  return all;
+}
+
+std::unique_ptr<ControlChannel> SimCluster::OpenChannel(const Process& process) {
+  return control_.NewChannel(process.control_name, CoordinatorAddresses());
+}
+
+Status SimCluster::Start(const std::string& node) {
+  NOVA_CHECK(!Runs(node)) << node << " runs already";
+  auto process = std::make_unique<Process>();
+  process->name = node;
+  process->control_name = StrCat(node, "#", ++starts_);
+  Simulation::Current()->Trace("starts " + process->control_name);
+  Process* const p = process.get();
+  nodes_[node] = std::move(process);
+  const Status s = IsKind(node, "coordinator") ? StartCoordinator(p) : IsKind(node, "ltc") ? StartLtc(p) : StartStoc(p);
+  if (!s.ok()) {
+    NOVA_LOG(INFO) << node << " did not start: " << s;
+    Kill(node);
+  }
+  return s;
+}
+
+Status SimCluster::StartCoordinator(Process* process) {
+  CoordinatorOptions options = options_.coordinator;
+  options.name = process->name;
+  options.address = CoordinatorAddress(process->name);
+  NOVA_ASSIGN_OR_RETURN(process->coordinator,
+                        CoordinatorService::Start(options, [this, process] { return OpenStore(process); }, &process->metrics));
+  control_.Register(options.address, [service = process->coordinator.get()](const std::string& method, const std::string& request) {
+    return service->Handle(method, request);
+  });
+  return OkStatus();
+}
+
+Status SimCluster::StartLtc(Process* process) {
+  process->fabric = NewSimFabric(network_.get(), process->name);
+  LtcOptions options = options_.ltc;
+  options.name = process->name;
+  options.address = process->name + ":7430";
+  LtcEnvironment environment;
+  environment.open_store = [this, process] { return OpenStore(process); };
+  environment.open_channel = [this, process] { return OpenChannel(*process); };
+  environment.fabric = process->fabric.get();
+  environment.metrics = &process->metrics;
+  NOVA_ASSIGN_OR_RETURN(process->ltc, LtcNode::Start(options, environment));
+  return OkStatus();
+}
+
+Status SimCluster::StartStoc(Process* process) {
+  process->fabric = NewSimFabric(network_.get(), process->name);
+  process->mounted = disks_.at(process->name)->Mount();
+  if (options_.wrap_disk) process->wrapped = options_.wrap_disk(process->mounted.get());
+  StocOptions options = options_.stoc;
+  options.name = process->name;
+  options.address = process->name + ":7450";
+  StocEnvironment environment;
+  environment.open_store = [this, process] { return OpenStore(process); };
+  environment.open_channel = [this, process] { return OpenChannel(*process); };
+  environment.fabric = process->fabric.get();
+  environment.disk = process->wrapped != nullptr ? process->wrapped.get() : process->mounted.get();
+  environment.metrics = &process->metrics;
+  NOVA_ASSIGN_OR_RETURN(process->stoc, StocNode::Start(options, environment));
+  return OkStatus();
+}
+
+void SimCluster::StartAll() {
+  for (const std::string& name : Names("coordinator")) NOVA_CHECK(Start(name).ok()) << name;
+  std::vector<std::unique_ptr<Thread>> starting;
+  for (const char* kind : {"stoc", "ltc"}) {
+    for (const std::string& name : Names(kind)) {
+      starting.push_back(std::make_unique<Thread>("sim.start", [this, name] {
+        const Status s = Start(name);
+        NOVA_CHECK(s.ok()) << name << ": " << s;
+      }));
+    }
+  }
+}
+
+bool SimCluster::Runs(const std::string& node) const { return nodes_.at(node) != nullptr; }
+
+void SimCluster::Kill(const std::string& node) {
+  if (!Runs(node)) return;
+  std::unique_ptr<Process> process = std::move(nodes_[node]);
+  Simulation::Current()->Trace("kills " + process->control_name);
+  network_->Kill(node);
+  process->dead = true;
+  process->paused = false;
+  ApplyCuts(process.get());
+  if (const auto disk = disks_.find(node); disk != disks_.end()) disk->second->Crash(options_.torn_disks ? &random_ : nullptr);
+  if (IsKind(node, "coordinator")) control_.Unregister(CoordinatorAddress(node));
+  Bury(std::move(process));
+}
+
+// The object goes once its sessions have expired, as those of a process that is gone do.
+void SimCluster::Bury(std::unique_ptr<Process> process) {
+  burials_.push_back(std::make_unique<Thread>("sim.burial", [this, p = process.release()]() mutable {
+    std::unique_ptr<Process> dead(p);
+    SleepFor(options_.config.session_timeout_ns + kSecond);
+    for (MemorySession* session : std::vector<MemorySession*>(dead->sessions.begin(), dead->sessions.end())) {
+      session->SetReachable(true);  // the server has ended it: now this side learns so
+    }
+    TakeApart(std::move(dead));
+  }));
+}
+
+void SimCluster::TakeApart(std::unique_ptr<Process> process) {
+  process->ltc = nullptr;
+  process->stoc = nullptr;
+  process->coordinator = nullptr;
+  process->fabric = nullptr;
+}
+
+Status SimCluster::Stop(const std::string& node) {
+  std::unique_ptr<Process>& process = nodes_.at(node);
+  NOVA_CHECK(process != nullptr) << node << " does not run";
+  Status s;
+  if (process->ltc != nullptr) s = process->ltc->Stop(Now() + 30 * kSecond);
+  if (process->stoc != nullptr) process->stoc->Stop();
+  TakeApart(std::move(process));
+  return s;
+}
+
+// --- faults
+
+void SimCluster::ApplyCuts(Process* process) {
+  const bool control = !process->dead && !process->paused && !process->control_cut;
+  for (const std::string& address : CoordinatorAddresses()) control_.SetReachable(process->control_name, address, control);
+  const bool config = !process->dead && !process->paused && !process->config_cut;
+  for (MemorySession* session : std::vector<MemorySession*>(process->sessions.begin(), process->sessions.end())) {
+    session->SetReachable(config);
+  }
+}
+
+void SimCluster::Pause(const std::string& node) {
+  if (!Runs(node)) return;
+  Process* const process = nodes_[node].get();
+  Simulation::Current()->Trace("pauses " + process->control_name);
+  process->paused = true;
+  network_->Pause(node);
+  ApplyCuts(process);
+}
+
+void SimCluster::Resume(const std::string& node) {
+  if (!Runs(node)) return;
+  Process* const process = nodes_[node].get();
+  Simulation::Current()->Trace("resumes " + process->control_name);
+  process->paused = false;
+  network_->Resume(node);
+  ApplyCuts(process);
+}
+
+void SimCluster::CutControl(const std::string& node, bool cut) {
+  if (!Runs(node)) return;
+  Simulation::Current()->Trace(StrCat(cut ? "cuts" : "mends", " control of ", node));
+  nodes_[node]->control_cut = cut;
+  ApplyCuts(nodes_[node].get());
+}
+
+void SimCluster::CutConfig(const std::string& node, bool cut) {
+  if (!Runs(node)) return;
+  Simulation::Current()->Trace(StrCat(cut ? "cuts" : "mends", " config of ", node));
+  nodes_[node]->config_cut = cut;
+  ApplyCuts(nodes_[node].get());
+}
+
+void SimCluster::HealAll() {
+  network_->Heal();
+  for (auto& [name, process] : nodes_) {
+    if (process == nullptr) continue;
+    process->control_cut = process->config_cut = false;
+    if (process->paused) {
+      Resume(name);
+    } else {
+      ApplyCuts(process.get());
+    }
+  }
+}
+
+// --- looking at it
+
+std::unique_ptr<Client> SimCluster::NewClient(const std::string& name) {
+  ClientEnvironment environment;
+  environment.open_fabric = [this, name] { return NewSimFabric(network_.get(), name); };
+  environment.open_channel = [this, name] { return control_.NewChannel(name, CoordinatorAddresses()); };
+  for (const Nanos until = Now() + 60 * kSecond;;) {
+    auto client = Client::Connect(options_.client, environment);
+    if (client.ok()) return *std::move(client);
+    NOVA_CHECK(Now() < until) << name << ": " << client.status();
+    SleepFor(100 * kMillisecond);
+  }
+}
+
+CoordinatorClient SimCluster::NewCoordinatorClient() {
+  return CoordinatorClient(control_.NewChannel("admin", CoordinatorAddresses()));
+}
+
+std::map<RangeId, RangeRecord> SimCluster::Records() {
+  std::map<RangeId, RangeRecord> records;
+  const auto names = admin_->Children(kRangesPath);
+  if (!names.ok()) return records;
+  for (const std::string& name : *names) {
+    const StatusOr<Znode> node = admin_->Get(StrCat(kRangesPath, "/", name));
+    if (!node.ok()) continue;
+    StatusOr<RangeRecord> record = RangeRecord::Decode(node->data, node->version);
+    NOVA_CHECK(record.ok()) << record.status();
+    records[record->id] = *std::move(record);
+  }
+  return records;
+}
+
+bool SimCluster::WaitOpen(size_t ranges, Nanos within) {
+  for (const Nanos until = Now() + within; Now() < until; SleepFor(20 * kMillisecond)) {
+    size_t open = 0;
+    for (const auto& [id, r] : Records()) {
+      const auto owner = nodes_.find(r.owner);
+      open += r.state == RangeState::kOpen && !r.released && owner != nodes_.end() && owner->second != nullptr;
+    }
+    if (open == ranges) return true;
+  }
+  return false;
+}
+
+bool SimCluster::MayLose(const std::string& stoc) {
+  std::map<StocId, Incarnation> left;
+  for (const std::string& name : Names("stoc")) {
+    if (name == stoc || !Runs(name) || nodes_[name]->stoc == nullptr) continue;
+    const NodeInfo& self = nodes_[name]->stoc->self();
+    left[self.stoc_id] = self.incarnation;
+  }
+  for (const auto& [id, r] : Records()) {
+    for (const LogGroup& g : r.log_groups) {
+      const bool survives = std::any_of(g.members.begin(), g.members.end(), [&](const LogMember& m) {
+        const auto it = left.find(m.stoc);
+        return it != left.end() && it->second == m.incarnation;
+      });
+      if (!survives) return false;
+    }
+  }
+  return true;
+}
+
+std::vector<std::string> SimCluster::Names(const std::string& kind) const {
+  std::vector<std::string> names;
+  for (const auto& [name, process] : nodes_) {
+    if (IsKind(name, kind)) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace nova

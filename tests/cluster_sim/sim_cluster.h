@@ -1,0 +1,129 @@
+// SimCluster: a whole cluster in one process: coordinators, LTCs, StoCs and clients as they are, over a simulated network,
+// simulated disks, a ConfigStore in memory and a simulated control channel; in virtual time, from one seed.
+//
+// A node is a name ("coordinator-0", "ltc-1", "stoc-2") and the object that runs under it. Kill ends the process: from that
+// moment nothing of it reaches anybody, its disk forgets what was not synced, and its name is free for Start; the object itself
+// is taken apart later, by a fiber of the cluster's. Pause is SIGSTOP as far as others can tell: the ports stand still, no
+// heartbeat comes through. Isolate cuts ways of a node, and HealNode mends them.
+//
+// Thread safety: all methods from any fiber of the Simulation; one node's are called by one fiber at a time.
+// Ownership:     it owns all parts; clients end before it.   Errors: a node that cannot start says why.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "common/base/sim_disk.h"
+#include "common/base/simulation.h"
+#include "common/base/thread.h"
+#include "common/config/memory_store.h"
+#include "common/rdma/sim_fabric.h"
+#include "coordinator/coordinator_service.h"
+#include "coordinator/sim_channel.h"
+#include "ltc/ltc_node.h"
+#include "stoc/stoc_node.h"
+
+namespace nova {
+
+struct SimClusterOptions {
+  int coordinators = 1;
+  int ltcs = 2;
+  int stocs = 4;
+  SimNetworkOptions network;
+  SimControlFaults control;
+  MemoryConfigOptions config = {.session_timeout_ns = 4 * kSecond, .max_delay_ns = 2 * kMillisecond, .lost_reply_one_in = 0};
+  SimDiskOptions disk;
+  bool torn_disks = true;                              // a crash keeps a part of what was not synced
+  std::function<std::unique_ptr<Disk>(Disk*)> wrap_disk;  // in front of each StoC's; null: none
+  CoordinatorOptions coordinator;
+  LtcOptions ltc;
+  StocOptions stoc;
+  ClientOptions client;
+};
+
+// Options small enough that a few hundred puts flush and compact.
+SimClusterOptions SmallCluster();
+
+class SimCluster {
+ public:
+  explicit SimCluster(SimClusterOptions options);  // REQUIRES: inside Simulation::Run
+  ~SimCluster();
+  SimCluster(const SimCluster&) = delete;
+  SimCluster& operator=(const SimCluster&) = delete;
+
+  void StartAll();                        // and waits until the nodes are members
+  Status Start(const std::string& node);  // REQUIRES: it does not run
+  void Kill(const std::string& node);     // no-op where nothing runs
+  Status Stop(const std::string& node);   // in order; of an LTC or StoC
+  bool Runs(const std::string& node) const;
+  void Pause(const std::string& node);
+  void Resume(const std::string& node);
+  // Ways to the coordinators, to the ConfigStore.
+  void CutControl(const std::string& node, bool cut);
+  void CutConfig(const std::string& node, bool cut);
+  // Pauses end, cuts mend; what was killed stays so.
+  void HealAll();
+
+  std::unique_ptr<Client> NewClient(const std::string& name);
+  CoordinatorClient NewCoordinatorClient();
+  std::map<RangeId, RangeRecord> Records();  // as stored
+  // Every range is OPEN, and its owner runs.
+  bool WaitOpen(size_t ranges, Nanos within);
+  // Killing the StoC now would leave each listed log group a member that runs (what R members are to survive).
+  bool MayLose(const std::string& stoc);
+
+  std::vector<std::string> Names(const std::string& kind) const;  // "coordinator", "ltc", "stoc"
+  SimNetwork* network() { return network_.get(); }
+  SimControlNetwork* control() { return &control_; }
+  MemoryConfig* config() { return &config_; }
+  LtcNode* ltc(const std::string& node) { return nodes_.at(node)->ltc.get(); }
+  StocNode* stoc(const std::string& node) { return nodes_.at(node)->stoc.get(); }
+
+ private:
+  class Session;
+  // One process: a name, and which start of it this is.
+  struct Process {
+    std::string name;
+    std::string control_name;  // on the control network
+    bool dead = false;
+    bool paused = false;
+    bool control_cut = false;
+    bool config_cut = false;
+    std::set<MemorySession*> sessions;
+    Metrics metrics;
+    std::unique_ptr<Fabric> fabric;
+    std::unique_ptr<Disk> mounted;
+    std::unique_ptr<Disk> wrapped;
+    std::unique_ptr<CoordinatorService> coordinator;
+    std::unique_ptr<LtcNode> ltc;
+    std::unique_ptr<StocNode> stoc;
+  };
+
+  StatusOr<std::unique_ptr<ConfigStore>> OpenStore(Process* process);
+  std::unique_ptr<ControlChannel> OpenChannel(const Process& process);
+  std::vector<std::string> CoordinatorAddresses() const;
+  Status StartCoordinator(Process* process);
+  Status StartLtc(Process* process);
+  Status StartStoc(Process* process);
+  void ApplyCuts(Process* process);
+  void Bury(std::unique_ptr<Process> process);
+  static void TakeApart(std::unique_ptr<Process> process);
+
+  const SimClusterOptions options_;
+  MemoryConfig config_;
+  SimControlNetwork control_;
+  std::unique_ptr<SimNetwork> network_;
+  std::unique_ptr<MemorySession> admin_;
+  Random random_;
+  std::map<std::string, std::unique_ptr<SimDisk>> disks_;
+  std::map<std::string, std::unique_ptr<Process>> nodes_;
+  std::vector<std::unique_ptr<Thread>> burials_;
+  uint64_t starts_ = 0;
+};
+
+}  // namespace nova
