@@ -46,22 +46,22 @@ TEST(ReadmeTest, ItsProgramsCompileAndRun) {
   const fs::path directory = fs::temp_directory_path() / StrCat("nova-readme-", getpid());
   fs::create_directories(directory);
   const std::string lib = NOVA_BINARY_DIR "/lib";
-  const auto run = [&](const std::string& language, const std::string& compiler, const std::string& extension) {
+  const auto run = [&](const std::string& language, const std::string& compiler, const std::string& extension, const std::string& libraries) {
     const std::string source = (directory / ("program." + extension)).string(), program = (directory / language).string();
     const std::string text = BlockOf(readme.str(), language);
     EXPECT_FALSE(text.empty()) << "README.md has no " << language << " program";
     std::ofstream(source) << text;
     int code;
     const std::string compiled =
-        RunShell(compiler + " -I " NOVA_SOURCE_DIR " " + source + " -o " + program + " -L " + lib + " -lnova_client -Wl,-rpath," + lib, &code);
+        RunShell(compiler + " -I " NOVA_SOURCE_DIR " " + source + " -o " + program + " -L " + lib + " -lnova_client " + libraries + " -Wl,-rpath," + lib, &code);
     EXPECT_EQ(code, 0) << compiled;
     const std::string output = RunShell(program + " " + (*cluster)->coordinators(), &code);
     EXPECT_EQ(code, 0) << output;
     return output;
   };
-  const std::string cpp = run("cpp", "g++ -std=c++20 -Wall -Wextra -Werror", "cc");
+  const std::string cpp = run("cpp", "g++ -std=c++20 -Wall -Wextra -Werror", "cc", "$(pkg-config --libs absl_statusor)");
   EXPECT_NE(cpp.find("apple is sweet\nfruit/apple = sweet\nfruit/plum = sweet\n"), std::string::npos) << cpp;
-  const std::string c = run("c", "gcc -std=c99 -Wall -Wextra -Werror -pedantic", "c");
+  const std::string c = run("c", "gcc -std=c99 -Wall -Wextra -Werror -pedantic", "c", "");
   EXPECT_EQ(c, "green tea is hot\ntea/green\n");
   fs::remove_all(directory);
 }
