@@ -45,10 +45,10 @@ struct ExposedMemory::Rep {
   // What may be given up for `bytes` more, until they fit under `max_bytes`.
   std::vector<MemoryRegion> PickVictims(uint64_t bytes, uint64_t max_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     std::vector<MemoryRegion> victims;
-    uint64_t freed = 0;
+    uint64_t rest = mapped;
     const auto take_from = [&](std::vector<MemoryRegion>* from) {
-      while (!from->empty() && mapped - freed + bytes > max_bytes) {
-        freed += from->back().size;
+      while (!from->empty() && rest + bytes > max_bytes) {
+        rest -= from->back().size;
         victims.push_back(from->back());
         from->pop_back();
       }
@@ -101,20 +101,21 @@ ExposedMemory::Piece ExposedMemory::TryTake(uint64_t bytes, const SessionId& ses
   if (bytes > options_.max_bytes) return {};
   const uint64_t size = std::bit_ceil(std::max(bytes, options_.min_piece_bytes));
   MutexLock lock(&rep_->mu);
-  const auto take = [&](std::vector<MemoryRegion>* from, std::vector<MemoryRegion>::iterator it) {
-    const MemoryRegion region = *it;
-    from->erase(it);
-    rep_->taken += region.size;
-    return Piece(this, region);
-  };
+  std::vector<MemoryRegion>* from = nullptr;
+  std::vector<MemoryRegion>::iterator it;
   if (const auto mine = rep_->warm.find(session); mine != rep_->warm.end()) {
-    const auto it = std::find_if(mine->second.begin(), mine->second.end(), [&](const MemoryRegion& r) { return r.size == size; });
-    if (it != mine->second.end()) return take(&mine->second, it);
+    it = std::find_if(mine->second.begin(), mine->second.end(), [size](const MemoryRegion& r) { return r.size == size; });
+    if (it != mine->second.end()) from = &mine->second;
   }
-  if (const auto spare = rep_->spares.find(size); spare != rep_->spares.end() && !spare->second.empty()) {
-    return take(&spare->second, spare->second.end() - 1);
+  if (from == nullptr) {
+    from = &rep_->spares[size];
+    if (from->empty()) return {};
+    it = from->end() - 1;
   }
-  return {};
+  const MemoryRegion region = *it;
+  from->erase(it);
+  rep_->taken += region.size;
+  return Piece(this, region);
 }
 
 StatusOr<ExposedMemory::Piece> ExposedMemory::Take(uint64_t bytes, const SessionId& session) {
