@@ -53,16 +53,19 @@ TEST(ReadmeTest, ItsProgramsCompileAndRun) {
     std::ofstream(source) << text;
     int code;
     const std::string compiled =
-        RunShell(compiler + " -I " NOVA_SOURCE_DIR " " + source + " -o " + program + " -L " + lib + " -lnova_client " + libraries + " -Wl,-rpath," + lib, &code);
+        RunShell(compiler + " -I " NOVA_SOURCE_DIR " " + source + " -o " + program + " -L " + lib + " " + libraries + " -Wl,-rpath," + lib, &code);
     EXPECT_EQ(code, 0) << compiled;
     const std::string output = RunShell(program + " " + (*cluster)->coordinators(), &code);
     EXPECT_EQ(code, 0) << output;
     return output;
   };
-  const std::string cpp = run("cpp", "g++ -std=c++20 -Wall -Wextra -Werror", "cc", "$(pkg-config --libs absl_statusor)");
+  const std::string cpp = run("cpp", "g++ -std=c++20 -Wall -Wextra -Werror", "cc", "-lnova_client $(pkg-config --libs absl_statusor)");
   EXPECT_NE(cpp.find("apple is sweet\nfruit/apple = sweet\nfruit/plum = sweet\n"), std::string::npos) << cpp;
-  const std::string c = run("c", "gcc -std=c99 -Wall -Wextra -Werror -pedantic", "c", "");
+  const std::string c = run("c", "gcc -std=c99 -Wall -Wextra -Werror -pedantic", "c", "-lnova_client");
   EXPECT_EQ(c, "green tea is hot\ntea/green\n");
+  const std::string archive =  // the README's line for libnova_client.a
+      run("c", "gcc -std=c99", "c", "-l:libnova_client.a $(pkg-config --libs grpc++ protobuf absl_statusor absl_raw_hash_set absl_hash libisal) -lstdc++ -lm");
+  EXPECT_EQ(archive, c);
   fs::remove_all(directory);
 }
 
