@@ -177,6 +177,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void Unpin(Round* round);
   void Lose(const Status& why);
 
+  bool IsNewest(const View& view, std::string_view key, SequenceNumber sequence) const;
   void ContinueGet(std::unique_ptr<GetState> get);
   void FinishGet(GetState* get, Outcome outcome, std::string_view value);
   void LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done);

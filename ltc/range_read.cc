@@ -22,6 +22,19 @@ struct Range::GetState {
   BlockRef block;                  // just arrived
 };
 
+// K3 against a full search of the sealed rounds and of Level0's bounds: what debug and simulation builds check of every hit.
+bool Range::IsNewest(const View& view, std::string_view key, SequenceNumber sequence) const {
+  MemTable::Hit other;
+  for (const auto& round : view.sealed) {
+    if (round->SiblingOf(key)->Get(key, kMaxSequenceNumber, &other) && other.sequence > sequence) return false;
+  }
+  for (const Run& run : view.version->runs()) {
+    const TableHandle* table = run.Find(key);
+    if (table != nullptr && table->info().min_sequence > sequence) return false;
+  }
+  return true;
+}
+
 void Range::Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done) {
   const State state = state_.load(std::memory_order_acquire);
   if (state != State::kActive && state != State::kReadOnly) return done(Outcome::kNotOwner, {});
@@ -31,9 +44,14 @@ void Range::Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone d
     hit.type == ValueType::kDelete ? done(Outcome::kNotFound, {}) : done(Outcome::kOk, hit.value);
   };
   MemTable::Hit hit;
-  if (view.active->SiblingOf(key)->Get(key, kMaxSequenceNumber, &hit)) return answer(hit);
+  if (view.active->SiblingOf(key)->Get(key, kMaxSequenceNumber, &hit)) {
+    NOVA_DCHECK(IsNewest(view, key, hit.sequence)) << "an older round holds a newer version (K3)";
+    return answer(hit);
+  }
   for (const auto& round : view.sealed) {
-    if (round->SiblingOf(key)->Get(key, kMaxSequenceNumber, &hit)) return answer(hit);
+    if (!round->SiblingOf(key)->Get(key, kMaxSequenceNumber, &hit)) continue;
+    NOVA_DCHECK(IsNewest(view, key, hit.sequence)) << "an older round holds a newer version (K3)";
+    return answer(hit);
   }
   if (view.version->runs().empty()) return done(Outcome::kNotFound, {});
   auto get = std::make_unique<GetState>();
