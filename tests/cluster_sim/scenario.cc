@@ -9,6 +9,8 @@
 namespace nova {
 namespace {
 
+thread_local uint64_t g_seed = 0;  // of the running simulation
+
 bool Verbose() {
   static const bool verbose = std::getenv("NOVA_SIM_LOG") != nullptr;
   return verbose;
@@ -16,6 +18,7 @@ bool Verbose() {
 
 void PrintLog(LogSeverity severity, const char* file, int line, std::string_view text) {
   if (!Verbose() && severity < LogSeverity::kFatal) return;
+  if (severity == LogSeverity::kFatal) std::fprintf(stderr, "NOVA_SIM_SEED=%llu\n", static_cast<unsigned long long>(g_seed));
   const Simulation* const sim = Simulation::Current();
   std::fprintf(stderr, "%12.6f %s:%d] %.*s\n", sim == nullptr ? 0.0 : static_cast<double>(sim->now()) / kSecond, file, line,
                static_cast<int>(text.size()), text.data());
@@ -30,7 +33,8 @@ std::optional<uint64_t> SeedFromEnvironment() {
   return seed;
 }
 
-void SetUpSimLog(Simulation* sim) {
+void SetUpSimLog(Simulation* sim, uint64_t seed) {
+  g_seed = seed;
   SetLogOutput(PrintLog);
   if (!Verbose()) return;
   sim->set_trace_output([sim](std::string_view line) {

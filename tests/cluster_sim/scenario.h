@@ -17,7 +17,7 @@ namespace nova {
 
 std::optional<uint64_t> SeedFromEnvironment();
 // Warnings of the nodes under test are not the test's: printed only where NOVA_SIM_LOG asks for them.
-void SetUpSimLog(Simulation* sim);
+void SetUpSimLog(Simulation* sim, uint64_t seed = 0);  // `seed` is named when a process aborts
 
 // Split keys so that keys of KeyOf spread over `ranges` ranges.
 std::vector<std::string> SplitKeys(int ranges);
