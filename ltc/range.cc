@@ -107,6 +107,10 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done) {
     }
     if (round == nullptr) return ParkWrite(on, kMillisecond, op, std::move(done));  // every round is full: wait for a flush
     round->pins.fetch_add(1, std::memory_order_seq_cst);
+    if (state_.load(std::memory_order_seq_cst) != State::kActive) {  // StopWrites may have seen no pin: nothing more may be posted
+      Unpin(round);
+      return done(Outcome::kNotOwner);
+    }
     if (!round->sealing.load(std::memory_order_seq_cst)) {
       seq = sequences_.Take();
       if (seq == 0) {
@@ -193,11 +197,13 @@ void Range::StopWrites() {
 
 void Range::Abandon() {
   if (state_.exchange(State::kLost) != State::kOpening && log_ != nullptr) log_->Fence();
+  sequences_.Close();
 }
 
 void Range::Lose(const Status& why) {
   if (state_.exchange(State::kLost) == State::kLost) return;
   if (log_ != nullptr) log_->Fence();
+  sequences_.Close();
   services_->lost(id_, why);
 }
 

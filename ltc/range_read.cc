@@ -240,6 +240,7 @@ void Range::Scan(Executor* on, ScanOp op, ScanDone done) {
 }
 
 void Range::StartScan(std::shared_ptr<ScanState> scan) {
+  if (state_.load(std::memory_order_acquire) == State::kLost) return scan->done(Outcome::kNotOwner, {});
   std::vector<std::unique_ptr<Iterator>> children;
   const auto add_round = [&](const std::shared_ptr<Round>& round) {
     for (const auto& m : round->siblings) {

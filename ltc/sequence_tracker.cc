@@ -16,7 +16,7 @@ void SequenceTracker::Advance() {
 }
 
 void SequenceTracker::WhenStable(SequenceNumber seq, absl::AnyInvocable<void()> fn) {
-  if (stable() >= seq) return fn();
+  if (stable() >= seq || closed_.load(std::memory_order_seq_cst)) return fn();
   {
     MutexLock lock(&mu_);
     waiting_.fetch_add(1, std::memory_order_seq_cst);
@@ -25,11 +25,16 @@ void SequenceTracker::WhenStable(SequenceNumber seq, absl::AnyInvocable<void()> 
   RunWaiters();  // it may have become stable before anybody could see that we wait
 }
 
+void SequenceTracker::Close() {
+  closed_.store(true, std::memory_order_seq_cst);
+  RunWaiters();
+}
+
 void SequenceTracker::RunWaiters() {
   std::vector<absl::AnyInvocable<void()>> ready;
   {
     MutexLock lock(&mu_);
-    const SequenceNumber s = stable();
+    const SequenceNumber s = closed_.load(std::memory_order_seq_cst) ? kMaxSequenceNumber : stable();
     std::erase_if(waiters_, [&](auto& w) {
       if (w.first > s) return false;
       ready.push_back(std::move(w.second));

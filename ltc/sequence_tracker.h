@@ -37,6 +37,8 @@ class SequenceTracker {
   SequenceNumber stable() const { return stable_.load(std::memory_order_acquire); }
   // Runs `fn` once stable() >= seq: now, or on the thread that finishes the number that was missing.
   void WhenStable(SequenceNumber seq, absl::AnyInvocable<void()> fn);
+  // The epoch is over, numbers may stay unfinished for ever: runs every waiter, and later ones at once.
+  void Close();
 
  private:
   void Advance();
@@ -46,6 +48,7 @@ class SequenceTracker {
   std::atomic<SequenceNumber> stable_;
   std::unique_ptr<std::atomic<uint64_t>[]> finished_;  // [n % kWindow] = n once n is finished
   std::atomic<int> waiting_{0};
+  std::atomic<bool> closed_{false};
   Mutex mu_;
   std::vector<std::pair<SequenceNumber, absl::AnyInvocable<void()>>> waiters_ ABSL_GUARDED_BY(mu_);
 };
