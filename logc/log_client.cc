@@ -72,6 +72,7 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
       : client_(client), range_(range), epoch_(epoch), change_group_(std::move(change_group)), lanes_(client->xchgs.size()) {
     for (Lane& lane : lanes_) lane.group = group;
     MutexLock lock(&mu_);
+    lane_groups_.assign(lanes_.size(), group.id);
     group_ = std::move(group);
   }
 
@@ -115,7 +116,9 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
     std::vector<GroupId> unused;
     for (const GroupId id : old_groups_) {
       const auto it = logs_of_group_.find(id);
-      if (it == logs_of_group_.end() || it->second.empty()) unused.push_back(id);
+      // A lane that has not moved yet may still open a log of the old group, and acknowledge into it.
+      const bool all_moved = std::all_of(lane_groups_.begin(), lane_groups_.end(), [id](GroupId g) { return g > id; });
+      if (all_moved && (it == logs_of_group_.end() || it->second.empty())) unused.push_back(id);
     }
     return unused;
   }
@@ -350,6 +353,10 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
       FreeLog(index, *lane.spare);
       lane.spare = nullptr;
     }
+    {
+      MutexLock lock(&mu_);
+      lane_groups_[index] = lane.group.id;
+    }
     std::vector<RoundNumber> rounds;
     for (const auto& [round, log] : lane.current) {
       if (log->group.id != lane.group.id) rounds.push_back(round);
@@ -425,6 +432,7 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
     lane.current.clear();
     lane.older.clear();
     lane.spare = nullptr;
+    lane.staging = nullptr;
   }
 
   // The staging memory stays with the batch: a WRITE may still read it.
@@ -444,6 +452,7 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
   LogGroup group_ ABSL_GUARDED_BY(mu_);
   bool changing_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<GroupId> old_groups_ ABSL_GUARDED_BY(mu_);
+  std::vector<GroupId> lane_groups_ ABSL_GUARDED_BY(mu_);  // of new logs, by lane
   std::map<GroupId, std::map<Uuid, RoundNumber>> logs_of_group_ ABSL_GUARDED_BY(mu_);
 };
 
