@@ -6,6 +6,11 @@
 #include "logc/log_recovery.h"
 
 namespace nova {
+namespace {
+
+constexpr Nanos kGroupRetry = 50 * kMillisecond;  // while a log group cannot be replaced
+
+}  // namespace
 
 // --- the record
 
@@ -16,18 +21,29 @@ RangeRecord RecordKeeper::Get() const {
 
 Status RecordKeeper::Update(const std::function<Status(RangeRecord*)>& change) {
   MutexLock update_lock(&update_mu_);
-  RangeRecord next = Get();
-  NOVA_RETURN_IF_ERROR(change(&next));
   const std::shared_ptr<NodeSession> session = services_->session();
   if (session == nullptr) return absl::UnavailableError("no session with the cluster");
-  auto stored = session->UpdateRange(next);
-  if (absl::IsAborted(stored.status())) {
-    return absl::FailedPreconditionError(StrCat("range ", next.id.value(), ": epoch ", next.epoch.value(), " is no longer ours"));
+  for (;;) {
+    RangeRecord next = Get();
+    NOVA_RETURN_IF_ERROR(change(&next));
+    auto stored = session->UpdateRange(next);
+    if (absl::IsAborted(stored.status())) {
+      // An update of ours that ended in doubt, with its session, may have been written after all.
+      stored = session->ReadRange(next.id);
+      NOVA_RETURN_IF_ERROR(stored.status());
+      const RangeRecord known = Get();
+      if (stored->epoch != known.epoch || stored->owner_incarnation != known.owner_incarnation || stored->version == known.version) {
+        return absl::FailedPreconditionError(StrCat("range ", next.id.value(), ": epoch ", next.epoch.value(), " is no longer ours"));
+      }
+      MutexLock lock(&mu_);
+      record_ = *std::move(stored);
+      continue;
+    }
+    NOVA_RETURN_IF_ERROR(stored.status());
+    MutexLock lock(&mu_);
+    record_ = *std::move(stored);
+    return OkStatus();
   }
-  NOVA_RETURN_IF_ERROR(stored.status());
-  MutexLock lock(&mu_);
-  record_ = *std::move(stored);
-  return OkStatus();
 }
 
 // --- the manifest on StoCs (M1)
@@ -142,6 +158,7 @@ Status HostedRange::Open() {
     NOVA_ASSIGN_OR_RETURN(group, PickLogGroup({}, StocId(), GroupId(record.last_group.value() + 1)));
   }
   SleepUntil(old_lease_ends_ns_);  // R5
+  if (abandoned_.load()) return absl::FailedPreconditionError("excluded while opening");
   NOVA_RETURN_IF_ERROR(keeper_.Update([&](RangeRecord* r) {
     r->state = RangeState::kOpen;
     r->released = false;
@@ -164,6 +181,8 @@ Status HostedRange::Open() {
     });
   }
   range_->Activate(std::move(log));
+  opened_.store(true);
+  if (abandoned_.load()) range_->Abandon();
   NOVA_LOG(INFO) << "range " << id_.value() << " open at epoch " << epoch_.value() << ": " << edits.size() << " edits, " << records
                  << " log records, " << range_->stats().tables << " tables, " << (Now() - started) / kMillisecond << " ms";
   // R6: nothing reads the old epoch's logs and manifest any more.
@@ -182,7 +201,20 @@ Status HostedRange::Open() {
 
 void HostedRange::Abandon() {
   abandoned_.store(true);
-  if (range_ != nullptr) range_->Abandon();
+  if (opened_.load()) range_->Abandon();
+}
+
+Status HostedRange::GiveBack() {
+  NOVA_CHECK(abandoned_.load()) << "a range is given back while it is served";
+  const std::shared_ptr<NodeSession> session = services_->session();
+  if (session == nullptr) return absl::UnavailableError("no session with the cluster");
+  NOVA_ASSIGN_OR_RETURN(RangeRecord record, session->ReadRange(id_));
+  const bool ours = record.epoch == epoch_ && record.owner_incarnation == session->self().incarnation;
+  if (!ours || record.state != RangeState::kOpen) return OkStatus();
+  record.state = RangeState::kSealing;
+  record.owner.clear();
+  record.owner_incarnation = Incarnation();
+  return session->UpdateRange(record).status();
 }
 
 Status HostedRange::Release(Nanos deadline_ns) {
@@ -228,34 +260,39 @@ StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep,
 }
 
 void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, const std::function<void(StatusOr<LogGroup>)>& answer) {
-  for (;;) {
-    if (abandoned_.load()) return answer(absl::FailedPreconditionError("the range was abandoned"));
-    const std::vector<NodeInfo> live = services_->stocs->live();
-    std::vector<LogMember> keep;
-    for (const LogMember& m : current.members) {
-      const bool alive = std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
-        return n.stoc_id == m.stoc && n.incarnation == m.incarnation;
-      });
-      if (alive && m.stoc != failed) keep.push_back(m);
-    }
-    LogGroup next;
-    Status s = OkStatus();
-    auto picked = PickLogGroup(keep, failed, GroupId(keeper_.Get().last_group.value() + 1));
-    s = picked.status();
-    if (s.ok()) {
-      next = *std::move(picked);
-      s = keeper_.Update([&](RangeRecord* r) {
-        next.id = GroupId(r->last_group.value() + 1);
-        r->log_groups.push_back(next);
-        r->last_group = next.id;
-        return OkStatus();
-      });
-    }
-    if (s.ok()) return answer(next);
-    if (absl::IsFailedPrecondition(s)) return answer(s);
-    NOVA_LOG(WARNING) << "range " << id_.value() << ": log group not replaced yet: " << s;
-    SleepFor(50 * kMillisecond);
+  if (abandoned_.load()) return answer(absl::FailedPreconditionError("the range was abandoned"));
+  const std::vector<NodeInfo> live = services_->stocs->live();
+  std::vector<LogMember> keep;
+  for (const LogMember& m : current.members) {
+    const bool alive = std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
+      return n.stoc_id == m.stoc && n.incarnation == m.incarnation;
+    });
+    if (alive && m.stoc != failed) keep.push_back(m);
   }
+  LogGroup next;
+  auto picked = PickLogGroup(keep, failed, GroupId(keeper_.Get().last_group.value() + 1));
+  Status s = picked.status();
+  if (s.ok()) {
+    next = *std::move(picked);
+    s = keeper_.Update([&](RangeRecord* r) {
+      // A later group than the log's is one of an earlier try whose answer was lost: nothing was ever written to it.
+      std::erase_if(r->log_groups, [&](const LogGroup& g) { return g.id > current.id; });
+      next.id = GroupId(r->last_group.value() + 1);
+      r->log_groups.push_back(next);
+      r->last_group = next.id;
+      return OkStatus();
+    });
+  }
+  if (s.ok()) return answer(next);
+  if (absl::IsFailedPrecondition(s)) return answer(s);
+  NOVA_LOG(WARNING) << "range " << id_.value() << ": log group not replaced yet: " << s;
+  // Not by waiting here: the control threads have to open and release ranges meanwhile.
+  Executor* const on = services_->range.executors[0];
+  on->Submit([self = shared_from_this(), on, current, failed, answer] {
+    on->RunAt(Now() + kGroupRetry, [self, current, failed, answer] {
+      self->services_->run_control([self, current, failed, answer] { self->ChangeLogGroup(current, failed, answer); });
+    });
+  });
 }
 
 void HostedRange::MaintainLog() {

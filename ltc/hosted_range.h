@@ -45,7 +45,7 @@ class RecordKeeper {
  public:
   RecordKeeper(const HostServices* services, RangeRecord record) : services_(services), record_(std::move(record)) {}
   RangeRecord Get() const;
-  // `change` edits a copy, or refuses. Unavailable and Unknown outcomes of the store are the caller's to retry.
+  // `change` edits a copy, or refuses; it may run again, on the record as it is. Unavailable: it may have been written or not.
   Status Update(const std::function<Status(RangeRecord*)>& change);
 
  private:
@@ -63,7 +63,11 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   Status Open();
   // Orderly hand-over: stop writes, flush everything, give the record back (R1-R5 then need no logs and no lease wait).
   Status Release(Nanos deadline_ns);
-  void Abandon();  // lost: answer nothing more
+  void Abandon();  // lost: answer nothing more; ends Open too
+  bool abandoned() const { return abandoned_.load(); }
+  // After Abandon: a record that is OPEN and names us gives the range to nobody, so that the coordinator moves it. Its logs stay
+  // listed. Unavailable: try again.
+  Status GiveBack();
 
   RangeId id() const { return id_; }
   Epoch epoch() const { return epoch_; }
@@ -94,6 +98,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::unique_ptr<StocManifestStorage> storage_;
   std::shared_ptr<Range> range_;
   std::atomic<bool> abandoned_{false};
+  std::atomic<bool> opened_{false};  // range_ stands and is active
   std::atomic<bool> maintaining_{false};
   mutable Mutex mu_;
   Random random_ ABSL_GUARDED_BY(mu_);

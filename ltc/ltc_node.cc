@@ -14,6 +14,12 @@ constexpr Nanos kClusterWait = 10 * kSecond;  // for the first coordinator of a 
 
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
+// A session and the store it lives on; control threads may still be inside when the node has left.
+struct Membership {
+  std::unique_ptr<ConfigStore> store;
+  std::unique_ptr<NodeSession> session;
+};
+
 }  // namespace
 
 LtcNode::LtcNode(const LtcOptions& options, const LtcEnvironment& environment)
@@ -30,9 +36,9 @@ StatusOr<std::unique_ptr<LtcNode>> LtcNode::Start(const LtcOptions& options, con
 }
 
 Status LtcNode::Init() {
-  NOVA_ASSIGN_OR_RETURN(store_, environment_.open_store());
+  NOVA_ASSIGN_OR_RETURN(std::unique_ptr<ConfigStore> store, environment_.open_store());
   for (const Nanos until = Now() + kClusterWait;;) {
-    auto cluster = ReadClusterUuid(store_.get());
+    auto cluster = ReadClusterUuid(store.get());
     if (cluster.ok()) {
       cluster_ = *cluster;
       break;
@@ -40,7 +46,7 @@ Status LtcNode::Init() {
     if (!absl::IsUnavailable(cluster.status()) || Now() > until) return cluster.status();
     SleepFor(100 * kMillisecond);
   }
-  NOVA_ASSIGN_OR_RETURN(incarnation_, DrawIncarnation(store_.get()));
+  NOVA_ASSIGN_OR_RETURN(incarnation_, DrawIncarnation(store.get()));
 
   Hello self;
   self.role = Role::kLtc;
@@ -114,14 +120,14 @@ Status LtcNode::Init() {
   });
 
   for (auto& x : xchgs_) x->Start();
-  NOVA_RETURN_IF_ERROR(Join());
+  NOVA_RETURN_IF_ERROR(Join(std::move(store)));
   housekeeping_ = std::make_unique<Thread>("ltc.housekeeping.0", [this] { Housekeeping(); });
   return OkStatus();
 }
 
 // --- membership
 
-Status LtcNode::Join() {
+Status LtcNode::Join(std::unique_ptr<ConfigStore> store) {
   NodeOptions node;
   node.node.name = options_.name;
   node.node.role = Role::kLtc;
@@ -130,10 +136,11 @@ Status LtcNode::Join() {
   node.node.host = options_.host.empty() ? HostOf(node.node.address) : options_.host;
   node.node.metrics_address = options_.metrics_address;
   node.heartbeat_ns = options_.heartbeat_ns;
-  NOVA_ASSIGN_OR_RETURN(std::shared_ptr<NodeSession> session,
-                        JoinCluster(store_.get(), environment_.open_channel(), node, Events()));
+  auto membership = std::make_shared<Membership>();
+  membership->store = std::move(store);
+  NOVA_ASSIGN_OR_RETURN(membership->session, JoinCluster(membership->store.get(), environment_.open_channel(), node, Events()));
   MutexLock lock(&session_mu_);
-  session_ = std::move(session);
+  session_ = std::shared_ptr<NodeSession>(membership, membership->session.get());
   lease_session_.store(session_.get(), std::memory_order_release);
   return OkStatus();
 }
@@ -193,9 +200,12 @@ void LtcNode::OnAssigned(const RangeAssignment& a) {
     MutexLock lock(&mu_);
     const auto held = ranges_.find(id);
     if (held != ranges_.end() && held->second->epoch() >= a.record.epoch) return;
-    const auto opening = opening_.find(id);
-    if (opening != opening_.end() && opening->second >= a.record.epoch) return;
-    opening_[id] = a.record.epoch;
+    const auto excluded = excluded_.find(id);
+    if (excluded != excluded_.end() && excluded->second >= a.record.epoch) return;
+    Opening& opening = opening_[id];
+    if (opening.epoch >= a.record.epoch) return;
+    if (opening.hosted != nullptr) opening.hosted->Abandon();
+    opening = {a.record.epoch, nullptr};
   }
   background_->RunControl([this, a] { OpenRange(a); });
 }
@@ -203,37 +213,73 @@ void LtcNode::OnAssigned(const RangeAssignment& a) {
 void LtcNode::OpenRange(const RangeAssignment& a) {
   const RangeId id = a.record.id;
   if (a.record.epoch > Epoch(0)) Drop(id, Epoch(a.record.epoch.value() - 1));
-  auto hosted = std::make_shared<HostedRange>(&services_, options_.hosted, a);
-  const Status s = stopping_.load() ? absl::UnavailableError("stopping") : hosted->Open();
+  const auto hosted = std::make_shared<HostedRange>(&services_, options_.hosted, a);
+  {
+    MutexLock lock(&mu_);
+    const auto opening = opening_.find(id);
+    if (opening == opening_.end() || opening->second.epoch != a.record.epoch) return;  // excluded, or a later epoch is assigned
+    if (stopping_.load()) return;
+    opening->second.hosted = hosted;
+  }
+  const Status s = hosted->Open();
   MutexLock lock(&mu_);
   const auto opening = opening_.find(id);
-  if (opening != opening_.end() && opening->second == a.record.epoch) opening_.erase(opening);
-  if (!s.ok()) {
-    NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " at epoch " << a.record.epoch.value() << " did not open: " << s;
-    hosted->Abandon();
-    return;  // the assignment comes again with the next heartbeats
+  if (opening != opening_.end() && opening->second.hosted == hosted) opening_.erase(opening);
+  if (s.ok() && !hosted->abandoned()) {
+    ranges_[id] = hosted;
+    return PublishLocked();
   }
-  auto& slot = ranges_[id];
-  if (slot != nullptr && slot->epoch() > hosted->epoch()) return hosted->Abandon();
-  slot = std::move(hosted);
-  PublishLocked();
+  // The assignment comes again with the next heartbeats; unless the record says OPEN, which an Open that ended in doubt may have
+  // written.
+  NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " at epoch " << a.record.epoch.value() << " did not open: " << s;
+  hosted->Abandon();
+  to_give_back_.push_back(hosted);
 }
 
 void LtcNode::Drop(RangeId id, Epoch up_to) {
-  std::shared_ptr<HostedRange> dropped;
+  std::shared_ptr<HostedRange> dropped;  // outlives the lock
   MutexLock lock(&mu_);
   const auto it = ranges_.find(id);
   if (it == ranges_.end() || it->second->epoch() > up_to) return;
   dropped = it->second;
   dropped->Abandon();
   ranges_.erase(it);
+  to_give_back_.push_back(std::move(dropped));
   PublishLocked();
 }
 
+// A range that we lost while its record still names us is served by nobody, and the coordinator does not know.
+void LtcNode::GiveBackRanges() {
+  std::vector<std::shared_ptr<HostedRange>> ranges;
+  {
+    MutexLock lock(&mu_);
+    ranges.swap(to_give_back_);
+  }
+  for (const auto& hosted : ranges) {
+    background_->RunControl([this, hosted] {
+      const Status s = hosted->GiveBack();
+      if (s.ok() || absl::IsNotFound(s)) return;
+      NOVA_LOG(WARNING) << options_.name << ": range " << hosted->id().value() << " not given back yet: " << s;
+      MutexLock lock(&mu_);
+      to_give_back_.push_back(hosted);
+    });
+  }
+}
+
 void LtcNode::OnExcluded(RangeId range, Epoch epoch) {
-  const auto hosted = Find(range);
-  if (hosted == nullptr || hosted->epoch() > epoch) return;
-  hosted->Abandon();  // at once: the lease that excludes it begins with this reply (C3)
+  {
+    MutexLock lock(&mu_);
+    Epoch& excluded = excluded_[range];
+    excluded = std::max(excluded, epoch);
+    const auto opening = opening_.find(range);
+    if (opening != opening_.end() && opening->second.epoch <= epoch) {
+      if (opening->second.hosted != nullptr) opening->second.hosted->Abandon();
+      opening_.erase(opening);
+    }
+    const auto held = ranges_.find(range);
+    if (held == ranges_.end() || held->second->epoch() > epoch) return;
+    held->second->Abandon();  // at once: the lease that excludes it begins with this reply (C3)
+  }
   background_->RunControl([this, range, epoch] { Drop(range, epoch); });
 }
 
@@ -276,13 +322,9 @@ void LtcNode::Housekeeping() {
     CollectGarbage();
     if (rejoin_.exchange(false)) {
       Leave();
-      store_ = nullptr;
       auto store = environment_.open_store();
       Status s = store.status();
-      if (s.ok()) {
-        store_ = *std::move(store);
-        s = Join();
-      }
+      if (s.ok()) s = Join(*std::move(store));
       if (!s.ok()) {
         NOVA_LOG(WARNING) << options_.name << ": joining again: " << s;
         rejoin_.store(true);
@@ -297,7 +339,10 @@ void LtcNode::Housekeeping() {
       if (log_due) background_->RunControl([h] { h->MaintainLog(); });
       if (orphans_due) background_->RunControl([this, h] { h->CollectOrphans(options_.orphan_grace_ms); });
     }
-    if (log_due) next_log = Now() + kLogPeriod;
+    if (log_due) {
+      next_log = Now() + kLogPeriod;
+      GiveBackRanges();
+    }
     if (orphans_due) next_orphans = Now() + options_.orphan_period_ns;
   }
 }
@@ -354,14 +399,20 @@ LtcNode::~LtcNode() {
   stopping_.store(true);
   stop_.Notify();
   housekeeping_ = nullptr;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [id, hosted] : ranges_) hosted->Abandon();
+    for (const auto& [id, opening] : opening_) {
+      if (opening.hosted != nullptr) opening.hosted->Abandon();
+    }
+  }
   Leave();
   if (background_ != nullptr) background_->Stop();
-  const auto hosted = Hosted();
-  for (const auto& h : hosted) h->Abandon();
-  if (!hosted.empty()) PassXchgs();  // what waited for the log is answered
+  PassXchgs();  // what waited for the log is answered
   for (auto& x : xchgs_) x->Stop();
   MutexLock lock(&mu_);
   ranges_.clear();
+  to_give_back_.clear();
 }
 
 std::string LtcNode::address() const { return options_.advertise.empty() ? address_ : options_.advertise; }

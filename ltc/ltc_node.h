@@ -60,7 +60,7 @@ class LtcNode {
  private:
   LtcNode(const LtcOptions& options, const LtcEnvironment& environment);
   Status Init();
-  Status Join();
+  Status Join(std::unique_ptr<ConfigStore> store);
   void Leave();
   void PassXchgs();
   NodeEvents Events();
@@ -72,6 +72,7 @@ class LtcNode {
   NodeReport Report() const;
   void OpenRange(const RangeAssignment& assignment);
   void Drop(RangeId range, Epoch epoch);  // epochs up to this one
+  void GiveBackRanges();
   void PublishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<HostedRange> Find(RangeId range) const;
   std::vector<std::shared_ptr<HostedRange>> Hosted() const;
@@ -86,7 +87,6 @@ class LtcNode {
   Uuid cluster_;
   std::string address_;
 
-  std::unique_ptr<ConfigStore> store_;
   ArenaPool arenas_;
   BlockCache cache_;
   std::vector<std::unique_ptr<Xchg>> xchgs_;
@@ -105,7 +105,13 @@ class LtcNode {
 
   mutable Mutex mu_;
   std::map<RangeId, std::shared_ptr<HostedRange>> ranges_ ABSL_GUARDED_BY(mu_);
-  std::map<RangeId, Epoch> opening_ ABSL_GUARDED_BY(mu_);
+  struct Opening {
+    Epoch epoch;
+    std::shared_ptr<HostedRange> hosted;  // null: its turn on a control thread has not come
+  };
+  std::map<RangeId, Opening> opening_ ABSL_GUARDED_BY(mu_);
+  std::map<RangeId, Epoch> excluded_ ABSL_GUARDED_BY(mu_);  // the highest epoch; nothing up to it is served any more
+  std::vector<std::shared_ptr<HostedRange>> to_give_back_ ABSL_GUARDED_BY(mu_);  // abandoned; the record may still name us
   Mutex garbage_mu_;
   std::vector<TableInfo> garbage_ ABSL_GUARDED_BY(garbage_mu_);
   std::atomic<bool> stopping_{false};
