@@ -18,8 +18,8 @@ size_t ClassOf(size_t capacity) { return static_cast<size_t>(std::countr_zero(ca
 
 }  // namespace
 
-// A slab is cut into pieces of one size and stays so: no piece is ever split or merged. A free piece's class is its capacity's
-// logarithm; which slab (hence which key) it lies in is found by its address.
+// A slab is cut into pieces of one size and stays so: no piece is ever split or merged. A free piece's class
+// is its capacity's logarithm; which slab (hence which key) it lies in is found by its address.
 struct BufferPool::Rep {
   Fabric* fabric;
   Access access;
@@ -63,7 +63,8 @@ bool BufferPool::Rep::AddSlab(size_t capacity) {
   return true;
 }
 
-BufferPool::BufferPool(Fabric* fabric, Access access, size_t max_bytes, size_t slab_bytes) : rep_(std::make_unique<Rep>()) {
+BufferPool::BufferPool(Fabric* fabric, Access access, size_t max_bytes, size_t slab_bytes)
+    : rep_(std::make_unique<Rep>()) {
   NOVA_CHECK(std::has_single_bit(slab_bytes) && slab_bytes >= kMinPiece) << "slab_bytes is a power of two";
   rep_->fabric = fabric;
   rep_->access = access;

@@ -3,7 +3,8 @@
 // Implementations: tcp (sockets and epoll; several processes or hosts without an RDMA NIC), sim (seeded, virtual time); verbs
 // (librdmacm, libibverbs) has its place here. The subset is reliable connected queue pairs; where they differ from a
 // convenience of sockets, the queue pair's rule holds:
-//   - One connection keeps its order: requests execute at the target in the order they were posted.
+//   - One connection keeps its order: requests execute at the target in the order they were posted, and complete so. (One
+//     exception, as with verbs without a fence: a READ may return what a WRITE posted behind it wrote.)
 //   - A WRITE or READ completes with kOk only when the bytes are in the target's memory (resp. ours): delivered, not sent.
 //   - One-sided operations take no part of the target's application: its port does what a NIC would.
 //   - Key, bounds and rights are checked at the target for every piece; a violation fails the request with kRemoteAccess and
@@ -86,7 +87,7 @@ struct Hello {
   uint16_t max_version = 1;
   Role role = Role::kClient;
   uint16_t xchg_index = 0;        // which xchg thread of the sender
-  uint64_t incarnation = 0;       // N1; 0 for clients
+  uint64_t incarnation = 0;       // N1; 0 for clients and tools: several may share a name, F3's replacement spares them
   uint64_t generation = 0;        // counts the sender's connections to this peer; a higher one replaces a lower
   uint64_t features = 0;
   Uuid cluster;                   // nil: any (tools)

@@ -57,7 +57,8 @@ size_t HandshakeLength(std::string_view prefix) {
 }
 
 const char* DecodeHandshake(std::string_view bytes, Handshake* out) {
-  if (bytes.size() < kHandshakePrefixBytes || HandshakeLength(bytes) != bytes.size()) return "malformed handshake: length";
+  if (bytes.size() < kHandshakePrefixBytes || HandshakeLength(bytes) != bytes.size())
+    return "malformed handshake: length";
   const std::string_view covered = bytes.substr(0, bytes.size() - kChecksumBytes);
   if (DecodeFixed32(bytes.data() + covered.size()) != Crc32c(covered)) return "malformed handshake: checksum";
   const char* p = bytes.data();

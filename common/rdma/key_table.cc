@@ -19,7 +19,8 @@ uint32_t KeyTable::NextKey() {
 MemoryRegion KeyTable::Add(void* address, uint64_t size, Access access) {
   uint32_t key = NextKey();
   while (key == 0 || regions_.contains(key)) key = NextKey();
-  const MemoryRegion region{static_cast<std::byte*>(address), size, key, access == Access::kLocal ? 0 : key, access};
+  const MemoryRegion region{static_cast<std::byte*>(address), size, key, access == Access::kLocal ? 0 : key,
+                            access};
   regions_.emplace(key, region);
   return region;
 }

@@ -1,8 +1,11 @@
-// KeyTable: the registered memory of one fabric by key, and the check that every remote and local access passes.
+// KeyTable: the registered memory of one fabric by key, and the check that every remote and local access
+// passes.
 //
-// Keys are 32 bits, look random, and come back only after 2^32 registrations. A key is protection, not identity (L1 salt).
+// Keys are 32 bits, look random, and come back only after 2^32 registrations. A key is protection, not
+// identity (L1 salt).
 //
-// Thread safety: none; region_table.h adds it, a simulation needs none.   Ownership: regions stay the caller's memory.
+// Thread safety: none; region_table.h adds it, a simulation needs none.
+// Ownership:     regions stay the caller's memory.
 // Errors:        none; Allows says no.
 #pragma once
 

@@ -7,7 +7,8 @@ namespace nova {
 namespace {
 
 constexpr size_t kReserveAtMost = 1 << 20;  // before the bytes have come, a length is only a claim
-constexpr uint8_t kKnownFlags = MessageHeader::kReply | MessageHeader::kMorePieces | MessageHeader::kContinuation;
+constexpr uint8_t kKnownFlags =
+    MessageHeader::kReply | MessageHeader::kMorePieces | MessageHeader::kContinuation;
 
 }  // namespace
 
@@ -16,8 +17,10 @@ MessageAssembler::Result MessageAssembler::Add(std::span<const std::byte> piece,
   MessageHeader h;
   if (piece.size() < sizeof(h)) return Result::kMalformed;
   std::memcpy(&h, piece.data(), sizeof(h));
-  const std::string_view body(reinterpret_cast<const char*>(piece.data()) + sizeof(h), piece.size() - sizeof(h));
-  if (h.magic != MessageHeader::kMagic || h.type == 0 || h.type > MessageHeader::kMaxType || (h.flags & ~kKnownFlags) != 0) {
+  const std::string_view body(reinterpret_cast<const char*>(piece.data()) + sizeof(h),
+                              piece.size() - sizeof(h));
+  if (h.magic != MessageHeader::kMagic || h.type == 0 || h.type > MessageHeader::kMaxType ||
+      (h.flags & ~kKnownFlags) != 0) {
     return Result::kMalformed;
   }
   const bool more = (h.flags & MessageHeader::kMorePieces) != 0;
@@ -38,8 +41,8 @@ MessageAssembler::Result MessageAssembler::Add(std::span<const std::byte> piece,
     assembling_ = true;
     return Result::kMore;
   }
-  if (h.body_length != body.size() || body.empty() || h.request_id != header_.request_id || h.type != header_.type ||
-      body.size() > header_.body_length - body_.size()) {
+  if (h.body_length != body.size() || body.empty() || h.request_id != header_.request_id ||
+      h.type != header_.type || body.size() > header_.body_length - body_.size()) {
     return Result::kMalformed;
   }
   body_.append(body);

@@ -1,4 +1,5 @@
-// RecordStream: the bytes of one connection, after whatever protects them; plain sockets here, a TLS session has its place here.
+// RecordStream: the bytes of one connection, after whatever protects them; plain sockets here, a TLS session
+// has its place here.
 //
 // Thread safety: none; the owner of the connection.   Ownership: closes its socket at destruction.
 // Errors: > 0 bytes moved; kWouldBlock; kEnd: closed in order; otherwise -errno.

@@ -1,12 +1,15 @@
-// RegionTable: the KeyTable of a fabric whose ports run in different threads, and the lock that revocation takes (F1).
+// RegionTable: the KeyTable of a fabric whose ports run in different threads, and the lock that revocation
+// takes (F1).
 //
-// Each reader (a port) has a mutex of its own, registered here, and holds it while it looks up keys and while it touches
-// registered memory, in bounded chunks. Whoever changes the table holds all of them: readers never contend with each other,
-// and when Revoke has returned no reader is in the middle of a chunk that it checked before.
+// Each reader (a port) has a mutex of its own, registered here, and holds it while it looks up keys and while
+// it touches registered memory, in bounded chunks. Whoever changes the table holds all of them: readers never
+// contend with each other, and when Revoke has returned no reader is in the middle of a chunk that it checked
+// before.
 //
-// Thread safety: Register, Revoke, AddReader, RemoveReader from any thread that holds no reader's mutex; keys() and version()
-//                under a reader's mutex.
-// Ownership:     readers' mutexes outlive their registration.   Errors: InvalidArgument for empty memory.
+// Thread safety: Register, Revoke, AddReader, RemoveReader from any thread that holds no reader's mutex;
+//                keys() and version() under a reader's mutex.
+// Ownership:     readers' mutexes outlive their registration.
+// Errors:        InvalidArgument for empty memory.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// Ring: a queue whose elements keep their absolute index (0, 1, 2 ...) while they are in it; grows by doubling, never shrinks.
+// Ring: a queue whose elements keep their absolute index (0, 1, 2 ...) while they are in it; grows by
+// doubling, never shrinks.
 //
 // Thread safety: none.   Ownership: its elements.   Errors: none; indices outside [head, tail) are bugs.
 #pragma once

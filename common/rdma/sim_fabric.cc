@@ -51,12 +51,13 @@ struct SimMessage {
   Kind kind = Kind::kAck;
   WorkRequest request;  // of kRequest
   uint32_t length = 0;
-  std::string data;     // of SEND, WRITE, kReadData; text of kRefusal, kClosed
-  Hello hello;          // of kWelcome
+  std::string data;  // of SEND, WRITE, kReadData; text of kRefusal, kClosed
+  Hello hello;       // of kWelcome
   uint32_t max_message = 0;
   Nanos due_ns = 0;
   bool begun = false;
-  std::vector<std::pair<uint32_t, uint32_t>> steps;  // what is still to land, as [begin, end), the next one last
+  std::vector<std::pair<uint32_t, uint32_t>>
+      steps;  // what is still to land, as [begin, end), the next one last
 };
 
 SimMessage MessageOf(SimMessage::Kind kind, std::string_view text = {}) {
@@ -125,7 +126,8 @@ struct SimNetwork::Rep {
   }
   Nanos Delay() {
     return options.min_delay_ns +
-           static_cast<Nanos>(random.Uniform(static_cast<uint64_t>(options.max_delay_ns - options.min_delay_ns) + 1));
+           static_cast<Nanos>(
+               random.Uniform(static_cast<uint64_t>(options.max_delay_ns - options.min_delay_ns) + 1));
   }
   Nanos UpTo(Nanos most_ns) { return static_cast<Nanos>(random.Uniform(static_cast<uint64_t>(most_ns) + 1)); }
   bool IsCut(const SimNode& from, const SimNode& to) const { return cuts.contains({from.name, to.name}); }
@@ -217,7 +219,8 @@ class SimPort final : public Port {
 
 class SimFabric final : public Fabric {
  public:
-  SimFabric(SimNetwork::Rep* network, std::shared_ptr<SimNode> node) : network_(network), node_(std::move(node)) {}
+  SimFabric(SimNetwork::Rep* network, std::shared_ptr<SimNode> node)
+      : network_(network), node_(std::move(node)) {}
   ~SimFabric() override;
   std::string_view name() const override { return "sim"; }
   StatusOr<MemoryRegion> Register(void* address, uint64_t size, Access access) override {
@@ -251,7 +254,8 @@ void ForEachPart(const WorkRequest& request, uint32_t begin, uint32_t end, Fn fn
   for (size_t i = 0; i < request.piece_count; ++i) {
     const LocalBuffer& piece = request.pieces[i];
     const uint32_t from = std::max(begin, at), to = std::min(end, at + piece.length);
-    if (from < to) fn(const_cast<char*>(static_cast<const char*>(piece.address)) + (from - at), from, to - from);
+    if (from < to)
+      fn(const_cast<char*>(static_cast<const char*>(piece.address)) + (from - at), from, to - from);
     at += piece.length;
   }
 }
@@ -282,7 +286,8 @@ void SimNetwork::Rep::Run() {
 }
 
 void SimNetwork::Rep::Trace(const SimConnection& c, size_t from, std::string_view what) {
-  sim->Trace(StrCat("net ", c.number, from == 0 ? " > " : " < ", absl::string_view(what.data(), what.size())));
+  sim->Trace(
+      StrCat("net ", c.number, from == 0 ? " > " : " < ", absl::string_view(what.data(), what.size())));
 }
 
 void SimNetwork::Rep::Send(const SimConnectionPtr& c, size_t from, SimMessage message) {
@@ -291,7 +296,8 @@ void SimNetwork::Rep::Send(const SimConnectionPtr& c, size_t from, SimMessage me
   const Nanos delay = message.kind == SimMessage::Kind::kClosed ? UpTo(options.detect_ns) : Delay();
   message.due_ns = wire.last_due_ns = std::max(wire.last_due_ns, Now() + delay);
   if (message.kind == SimMessage::Kind::kClosed) wire.closed = true;
-  const bool lost = message.kind != SimMessage::Kind::kClosed && options.lose_one_in != 0 && random.OneIn(options.lose_one_in);
+  const bool lost = message.kind != SimMessage::Kind::kClosed && options.lose_one_in != 0 &&
+                    random.OneIn(options.lose_one_in);
   wire.messages.push_back(std::move(message));
   if (wire.messages.size() == 1) ScheduleArrival(c, from, wire.messages.front().due_ns);
   if (lost) At(Now(), [this, c] { Lose(c, "a message is lost"); });
@@ -306,7 +312,8 @@ void SimNetwork::Rep::Arrive(const SimConnectionPtr& c, size_t from) {
   SimWire& wire = c->wires[from];
   if (wire.messages.empty()) return;
   const SimEnd& to = c->ends[1 - from];
-  if ((to.node != nullptr && to.node->paused) || (to.node != nullptr && IsCut(*c->ends[from].node, *to.node))) {
+  if ((to.node != nullptr && to.node->paused) ||
+      (to.node != nullptr && IsCut(*c->ends[from].node, *to.node))) {
     held.push_back([this, c, from] { Arrive(c, from); });
     return;
   }
@@ -322,7 +329,8 @@ void SimNetwork::Rep::Arrive(const SimConnectionPtr& c, size_t from) {
 
 void SimNetwork::Rep::PlanSteps(SimMessage& m) {
   const auto pieces = static_cast<uint32_t>((m.data.size() + kTearBytes - 1) / kTearBytes);
-  const uint32_t runs = 1 + static_cast<uint32_t>(random.Uniform(std::min(std::max(pieces, 1u), options.tear_steps)));
+  const uint32_t runs =
+      1 + static_cast<uint32_t>(random.Uniform(std::min(std::max(pieces, 1u), options.tear_steps)));
   std::vector<uint32_t> bounds{0, pieces};
   for (uint32_t i = 1; i < runs; ++i) bounds.push_back(static_cast<uint32_t>(random.Uniform(pieces + 1)));
   std::sort(bounds.begin(), bounds.end());
@@ -382,7 +390,8 @@ bool SimNetwork::Rep::LandStep(const SimConnectionPtr& c, size_t from, SimMessag
     if (!m.steps.empty()) {
       const auto [begin, end] = m.steps.back();
       m.steps.pop_back();
-      ForEachPart(request, begin, end, [&](char* at, uint32_t offset, uint32_t n) { std::memcpy(at, m.data.data() + offset, n); });
+      ForEachPart(request, begin, end,
+                  [&](char* at, uint32_t offset, uint32_t n) { std::memcpy(at, m.data.data() + offset, n); });
     }
     if (!m.steps.empty()) return false;
     to.port->CompleteHead(to, CompletionStatus::kOk);
@@ -419,7 +428,8 @@ bool SimNetwork::Rep::LandStep(const SimConnectionPtr& c, size_t from, SimMessag
         std::memcpy(reinterpret_cast<char*>(r.remote_address) + begin, m.data.data() + begin, end - begin);
       }
       if (!m.steps.empty()) return false;
-      if (r.opcode == Opcode::kWriteWithImm) to.port->Deliver(to, CompletionKind::kImmediate, {}, r.immediate);
+      if (r.opcode == Opcode::kWriteWithImm)
+        to.port->Deliver(to, CompletionKind::kImmediate, {}, r.immediate);
       break;
     }
   }
@@ -512,7 +522,8 @@ namespace {
 
 SimPort::~SimPort() {
   BreakAll("the port was closed");
-  for (const SimConnectionPtr& c : knocking_) network_->Send(c, 1, MessageOf(SimMessage::Kind::kClosed, "closed by the peer"));
+  for (const SimConnectionPtr& c : knocking_)
+    network_->Send(c, 1, MessageOf(SimMessage::Kind::kClosed, "closed by the peer"));
   std::erase(node_->ports, this);
   for (auto& [address, listener] : network_->listeners) {
     std::replace(listener.ports.begin(), listener.ports.end(), this, static_cast<SimPort*>(nullptr));
@@ -529,7 +540,8 @@ void SimPort::BreakAll(std::string_view reason) {
 }
 
 void SimPort::Die() {
-  for (const auto& [id, c] : connections_) network_->CutOff(c, SideOf(c, id), "the connection broke", /*tear=*/true);
+  for (const auto& [id, c] : connections_)
+    network_->CutOff(c, SideOf(c, id), "the connection broke", /*tear=*/true);
   BreakAll("this process is dead");
 }
 
@@ -660,7 +672,8 @@ void SimPort::Break(const SimConnectionPtr& c, size_t side, std::string_view rea
   network_->Trace(*c, side, StrCat("down: ", absl::string_view(reason.data(), reason.size())));
   c->wires[side].to_transmit.clear();
   while (!end.pending.empty()) {
-    CompleteHead(end, end.pending.front().failed ? CompletionStatus::kLocalError : CompletionStatus::kFlushed);
+    CompleteHead(end,
+                 end.pending.front().failed ? CompletionStatus::kLocalError : CompletionStatus::kFlushed);
   }
   if (was_up) --node_->counters.connections;
   if (end.accepted) {
@@ -691,14 +704,16 @@ Status SimPort::Post(ConnectionId connection, std::span<const WorkRequest> reque
     p.request = request;
     p.length = static_cast<uint32_t>(length);
     p.failed = length > UINT32_MAX || !PiecesAllowed(*node_->keys, request) ||
-               (request.opcode == Opcode::kSend && length > std::min(options_.max_message_bytes, end.peer_max_message));
+               (request.opcode == Opcode::kSend &&
+                length > std::min(options_.max_message_bytes, end.peer_max_message));
     ++node_->counters.pending_requests;
     if (p.failed) {
       if (end.pending.size() == 1) CompleteHead(end, CompletionStatus::kLocalError);
       continue;
     }
     wire.to_transmit.push_back(request);
-    wire.last_transmit_ns = std::max(wire.last_transmit_ns, Now() + network_->UpTo(network_->options.transmit_delay_ns));
+    wire.last_transmit_ns =
+        std::max(wire.last_transmit_ns, Now() + network_->UpTo(network_->options.transmit_delay_ns));
     network_->At(wire.last_transmit_ns, [network = network_, c, side] { network->Transmit(c, side); });
   }
   return OkStatus();
@@ -729,7 +744,8 @@ size_t SimPort::Poll(std::span<Completion> out) {
 }
 
 void SimPort::Wait(Nanos deadline_ns) {
-  while (ready_.empty() && knocking_.empty() && !woken_ && Now() < deadline_ns) network_->sim->Block(this, deadline_ns);
+  while (ready_.empty() && knocking_.empty() && !woken_ && Now() < deadline_ns)
+    network_->sim->Block(this, deadline_ns);
   woken_ = false;
   StandStill();
 }
@@ -753,8 +769,8 @@ SimFabric::~SimFabric() {
   }
 }
 
-StatusOr<std::string> SimFabric::Listen(const std::string& address, const Hello& self, std::vector<Port*> ports,
-                                        AcceptCheck check) {
+StatusOr<std::string> SimFabric::Listen(const std::string& address, const Hello& self,
+                                        std::vector<Port*> ports, AcceptCheck check) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || ports.empty()) {
     return absl::InvalidArgumentError(StrCat("not an address to listen at (host:port): ", address));

@@ -38,7 +38,8 @@ StatusOr<in_addr> LookUp(const std::string& host) {
 
 class TcpFabric final : public Fabric, public TcpPortOwner {
  public:
-  explicit TcpFabric(const TcpFabricOptions& options) : options_(options), regions_(RandomSeed()), look_ups_(kMaxLookUps) {}
+  explicit TcpFabric(const TcpFabricOptions& options)
+      : options_(options), regions_(RandomSeed()), look_ups_(kMaxLookUps) {}
   ~TcpFabric() override {
     look_ups_.Close();
     resolver_.reset();
@@ -102,8 +103,8 @@ StatusOr<std::unique_ptr<Port>> TcpFabric::OpenPort(const PortOptions& options) 
   return port;
 }
 
-StatusOr<std::string> TcpFabric::Listen(const std::string& address, const Hello& self, std::vector<Port*> ports,
-                                        AcceptCheck check) {
+StatusOr<std::string> TcpFabric::Listen(const std::string& address, const Hello& self,
+                                        std::vector<Port*> ports, AcceptCheck check) {
   const size_t colon = address.rfind(':');
   uint32_t number = 0;
   if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &number) || number > 65535 ||
@@ -149,7 +150,8 @@ FabricCounters TcpFabric::counters() const {
 void TcpFabric::Resolve(const std::string& host, TcpPort* port, ConnectionId connection) {
   {
     MutexLock lock(&mu_);
-    if (resolver_ == nullptr) resolver_ = std::make_unique<Thread>("rdma.resolver.0", [this] { RunResolver(); });
+    if (resolver_ == nullptr)
+      resolver_ = std::make_unique<Thread>("rdma.resolver.0", [this] { RunResolver(); });
   }
   if (!look_ups_.TryPush({host, port, connection})) {
     port->Resolved(connection, absl::ResourceExhaustedError("too many host names to look up"));
@@ -160,7 +162,8 @@ void TcpFabric::RunResolver() {
   while (const auto job = look_ups_.Pop()) {
     const StatusOr<in_addr> ip = LookUp(job->host);
     MutexLock lock(&mu_);
-    if (std::find(ports_.begin(), ports_.end(), job->port) != ports_.end()) job->port->Resolved(job->connection, ip);
+    if (std::find(ports_.begin(), ports_.end(), job->port) != ports_.end())
+      job->port->Resolved(job->connection, ip);
   }
 }
 
@@ -181,6 +184,8 @@ void TcpFabric::PortGone(TcpPort* port, const FabricCounters& last) {
 
 }  // namespace
 
-std::unique_ptr<Fabric> NewTcpFabric(const TcpFabricOptions& options) { return std::make_unique<TcpFabric>(options); }
+std::unique_ptr<Fabric> NewTcpFabric(const TcpFabricOptions& options) {
+  return std::make_unique<TcpFabric>(options);
+}
 
 }  // namespace nova

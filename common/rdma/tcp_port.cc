@@ -21,9 +21,9 @@ constexpr uint32_t kSlotBits = 20;  // a connection id is serial << kSlotBits | 
 constexpr size_t kMaxEvents = 256;
 constexpr size_t kSlabBytes = 64 * 1024;
 constexpr size_t kMinSlabRoom = 16 * 1024;
-constexpr size_t kMaxSlabs = 16;        // read in one round
-constexpr size_t kDirectTail = 4096;    // read beyond a payload that goes straight to its place
-constexpr size_t kDirectMinimum = 2048; // a rest shorter than this goes through the slab
+constexpr size_t kMaxSlabs = 16;         // read in one round
+constexpr size_t kDirectTail = 4096;     // read beyond a payload that goes straight to its place
+constexpr size_t kDirectMinimum = 2048;  // a rest shorter than this goes through the slab
 constexpr size_t kMaxChunkBytes = 256 * 1024;
 constexpr size_t kMaxFrames = 128;
 constexpr size_t kMaxIov = 512;
@@ -60,7 +60,8 @@ void Configure(int fd) {
 bool SplitAddress(const std::string& address, std::string* host, uint16_t* port) {
   const size_t colon = address.rfind(':');
   uint32_t number = 0;
-  if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &number) || number > 65535) {
+  if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &number) ||
+      number > 65535) {
     return false;
   }
   *host = address.substr(0, colon);
@@ -92,17 +93,17 @@ struct TcpPort::Connection {
 
   // Out: our requests, from posted to completed, and frames built and not yet gone.
   Ring<Pending> pending;
-  uint64_t next_send = 0;         // ring index of the request to frame next
-  uint32_t next_offset = 0;       // in it
-  uint64_t begun_requests = 0;    // counted as the peer counts: failed ones are not sent
-  uint64_t sent_requests = 0;     // their last byte is with the kernel
+  uint64_t next_send = 0;       // ring index of the request to frame next
+  uint32_t next_offset = 0;     // in it
+  uint64_t begun_requests = 0;  // counted as the peer counts: failed ones are not sent
+  uint64_t sent_requests = 0;   // their last byte is with the kernel
   uint64_t acked_requests = 0;
-  uint64_t first_unsent = 0;      // ring index
-  uint64_t checked_version = 0;   // local pieces of what is not sent were checked at
+  uint64_t first_unsent = 0;     // ring index
+  uint64_t checked_version = 0;  // local pieces of what is not sent were checked at
   Ring<OutFrame> frames;
   Ring<Response> responses;
   uint64_t received_requests = 0;
-  uint64_t announced = 0;         // last acknowledgement built into a frame
+  uint64_t announced = 0;  // last acknowledgement built into a frame
   bool in_flush = false;
   bool in_owed = false;
 
@@ -112,9 +113,9 @@ struct TcpPort::Connection {
   FrameHeader frame;
   uint32_t in_done = 0;
   uint32_t in_left = 0;
-  uint64_t landing_version = 0;   // its memory was checked at
-  bool in_more = false;           // a WRITE's next frame is due
-  FrameHeader in_expected;        // what it must say
+  uint64_t landing_version = 0;        // its memory was checked at
+  bool in_more = false;                // a WRITE's next frame is due
+  FrameHeader in_expected;             // what it must say
   std::unique_ptr<std::byte[]> block;  // of a SEND that came in parts
 
   void Forget() {
@@ -364,7 +365,8 @@ void TcpPort::ReadHandshake(Connection* c) {
 
 void TcpPort::HandleHandshake(Connection* c, const Handshake& h) {
   if (c->state == State::kAwaitWelcome) {
-    if (h.kind == HandshakeKind::kHello) return BreakMalformed(c, "malformed handshake: a hello as the answer");
+    if (h.kind == HandshakeKind::kHello)
+      return BreakMalformed(c, "malformed handshake: a hello as the answer");
     if (h.kind == HandshakeKind::kRefusal) return Break(c, StrCat("refused: ", h.reason));
     if (!VersionsMeet(c->hello, h.hello)) return Break(c, "the peer's protocol version is not ours");
     c->hello = h.hello;
@@ -389,8 +391,8 @@ void TcpPort::FinishAccept(Connection* c, const Handshake& h) {
   c->peer_max_message = h.max_message_bytes;
   const Hello& self = listener_->self;
   if (!VersionsMeet(self, h.hello)) {
-    return Refuse(c, StrCat("protocol versions ", h.hello.min_version, "..", h.hello.max_version, " offered, ",
-                            self.min_version, "..", self.max_version, " spoken here"));
+    return Refuse(c, StrCat("protocol versions ", h.hello.min_version, "..", h.hello.max_version,
+                            " offered, ", self.min_version, "..", self.max_version, " spoken here"));
   }
   if (listener_->check) {
     if (const Status s = listener_->check(h.hello); !s.ok()) return Refuse(c, std::string(s.message()));
@@ -399,7 +401,8 @@ void TcpPort::FinishAccept(Connection* c, const Handshake& h) {
     const PeerKey key{h.hello.role, std::string(NameOf(h.hello)), h.hello.xchg_index};
     if (const auto it = accepted_.find(key); it != accepted_.end()) {
       Connection* old = Find(it->second);
-      if (std::pair(h.hello.incarnation, h.hello.generation) < std::pair(old->hello.incarnation, old->hello.generation)) {
+      if (std::pair(h.hello.incarnation, h.hello.generation) <
+          std::pair(old->hello.incarnation, old->hello.generation)) {
         return Refuse(c, "an older connection of this peer (F3)");
       }
       Break(old, "replaced by a newer connection of the peer (F3)");
@@ -407,7 +410,8 @@ void TcpPort::FinishAccept(Connection* c, const Handshake& h) {
     accepted_[key] = c->id;
   }
   if (!SendHandshake(c, EncodeHello(HandshakeKind::kWelcome, self, options_.max_message_bytes))) {
-    if (h.hello.incarnation != 0) accepted_.erase({h.hello.role, std::string(NameOf(h.hello)), h.hello.xchg_index});
+    if (h.hello.incarnation != 0)
+      accepted_.erase({h.hello.role, std::string(NameOf(h.hello)), h.hello.xchg_index});
     return Break(c, "the connection broke in the handshake");
   }
   --handshakes_;
@@ -438,7 +442,8 @@ void TcpPort::Accept() {
     const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
       // Out of descriptors: the kernel keeps the caller in its queue; asking again at once would spin.
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) PauseAccepting(Now() + kAcceptPauseNs);
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+        PauseAccepting(Now() + kAcceptPauseNs);
       return;
     }
     Configure(fd);
@@ -532,8 +537,9 @@ void TcpPort::Append(Connection* c, const WorkRequest& request) {
   Pending& p = c->pending.push_back({});
   p.request = request;
   p.length = static_cast<uint32_t>(length);
-  p.failed = length > UINT32_MAX || !PiecesAllowed(request) ||
-             (request.opcode == Opcode::kSend && length > std::min(options_.max_message_bytes, c->peer_max_message));
+  p.failed =
+      length > UINT32_MAX || !PiecesAllowed(request) ||
+      (request.opcode == Opcode::kSend && length > std::min(options_.max_message_bytes, c->peer_max_message));
 }
 
 Status TcpPort::Post(ConnectionId connection, std::span<const WorkRequest> requests) {
@@ -795,10 +801,16 @@ void TcpPort::CompleteHead(Connection* c, CompletionStatus status) {
   done.id = p.request.id;
   if (status == CompletionStatus::kOk) {
     switch (p.request.opcode) {
-      case Opcode::kSend: Bump(counters_.bytes_sent, p.length); break;
-      case Opcode::kRead: Bump(counters_.bytes_read, p.length); break;
+      case Opcode::kSend:
+        Bump(counters_.bytes_sent, p.length);
+        break;
+      case Opcode::kRead:
+        Bump(counters_.bytes_read, p.length);
+        break;
       case Opcode::kWrite:
-      case Opcode::kWriteWithImm: Bump(counters_.bytes_written, p.length); break;
+      case Opcode::kWriteWithImm:
+        Bump(counters_.bytes_written, p.length);
+        break;
     }
   }
   c->pending.pop_front();
@@ -823,7 +835,8 @@ bool TcpPort::HandleAcknowledgement(Connection* c, uint64_t acknowledged) {
   return true;
 }
 
-// A peer's request failed its check of key, bounds or rights: no more of its bytes are looked at, and it is told.
+// A peer's request failed its check of key, bounds or rights: no more of its bytes are looked at, and it is
+// told.
 void TcpPort::FailCheck(Connection* c) {
   Bump(counters_.access_errors, 1);
   c->state = State::kFailing;
@@ -890,7 +903,8 @@ bool TcpPort::BeginFrame(Connection* c) {
       if (h.length > 0) c->responses.push_back({c->received_requests, h.address, h.rkey, h.length, false});
       return true;
     case FrameType::kReadData: {
-      const bool reading = c->acked_requests < c->sent_requests && c->pending.front().request.opcode == Opcode::kRead;
+      const bool reading =
+          c->acked_requests < c->sent_requests && c->pending.front().request.opcode == Opcode::kRead;
       if (!reading || h.length > c->pending.front().length - c->pending.front().received) {
         BreakMalformed(c, "malformed frame: data of no read");
         return false;
@@ -918,7 +932,8 @@ bool TcpPort::CheckLanding(Connection* c) {
   switch (h.frame_type()) {
     case FrameType::kWrite:
     case FrameType::kWriteWithImm:
-      if (regions_->keys().Allows(h.rkey, h.address + c->in_done, c->in_left, Access::kRemoteWrite)) return true;
+      if (regions_->keys().Allows(h.rkey, h.address + c->in_done, c->in_left, Access::kRemoteWrite))
+        return true;
       FailCheck(c);
       return false;
     case FrameType::kReadData:
@@ -1173,7 +1188,8 @@ void TcpPort::Round() {
   int n = ready_events_;
   ready_events_ = 0;
   if (n == 0) n = epoll_wait(epoll_fd_, events_.data(), static_cast<int>(events_.size()), 0);
-  for (int i = 0; i < n; ++i) HandleEvent(events_[static_cast<size_t>(i)].data.u64, events_[static_cast<size_t>(i)].events);
+  for (int i = 0; i < n; ++i)
+    HandleEvent(events_[static_cast<size_t>(i)].data.u64, events_[static_cast<size_t>(i)].events);
   if (!timers_.empty() || accept_again_ns_ != kNever) RunTimers();
   for (size_t i = 0; i < flush_.size(); ++i) {
     Connection* c = Find(flush_[i]);

@@ -1,10 +1,12 @@
 // TcpPort: one epoll set and its connections; the NIC of one xchg thread. Internal to the tcp fabric.
 //
-// Incoming bytes go into a slab shared by all connections, or, of a long payload, straight to where they belong. Outgoing frames
-// are built from the posted pieces and never copied: sendmsg takes them from registered memory. Both touch registered memory
-// only under memory_mu_, in chunks of at most kMaxChunkBytes, so that a revocation waits for one chunk (region_table.h).
+// Incoming bytes go into a slab shared by all connections, or, of a long payload, straight to where they
+// belong. Outgoing frames are built from the posted pieces and never copied: sendmsg takes them from
+// registered memory. Both touch registered memory only under memory_mu_, in chunks of at most kMaxChunkBytes,
+// so that a revocation waits for one chunk (region_table.h).
 //
-// Thread safety: the owner thread, but Wake, HandOver, Resolved and counters.   Ownership: by the caller of OpenPort.
+// Thread safety: the owner thread, but Wake, HandOver, Resolved and counters.
+// Ownership:     by the caller of OpenPort.
 // Errors:        as fabric.h.
 #pragma once
 
@@ -101,18 +103,18 @@ class TcpPort final : public Port {
     FrameHeader header;
     Source source = kControl;
     bool ends_request = false;
-    uint32_t payload = 0;    // bytes after the header
-    uint32_t rkey = 0;       // of kReadData
-    uint64_t position = 0;   // ring index of a request; address of kReadData
-    uint64_t offset = 0;     // in the request; number of the READ that kReadData answers
-    uint64_t sent = 0;       // header and payload
+    uint32_t payload = 0;   // bytes after the header
+    uint32_t rkey = 0;      // of kReadData
+    uint64_t position = 0;  // ring index of a request; address of kReadData
+    uint64_t offset = 0;    // in the request; number of the READ that kReadData answers
+    uint64_t sent = 0;      // header and payload
     uint64_t size() const { return sizeof(FrameHeader) + payload; }
   };
   struct Connection;
   struct Arrival {
     std::unique_ptr<RecordStream> stream;  // handed over, or
     Handshake hello;
-    ConnectionId connection;               // resolved
+    ConnectionId connection;  // resolved
     StatusOr<in_addr> host = in_addr{};
   };
   struct AtomicCounters {
@@ -160,7 +162,8 @@ class TcpPort final : public Port {
   SendResult SendFrames(Connection* c);
   bool CheckOutgoing(Connection* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   bool Gather(Connection* c, size_t* bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
-  void GatherFrame(Connection* c, const OutFrame& frame, size_t* budget) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
+  void GatherFrame(Connection* c, const OutFrame& frame, size_t* budget)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   bool RefuseRead(Connection* c, uint64_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   void FrameGone(Connection* c);
   uint64_t Acknowledgement(const Connection* c) const;
@@ -169,7 +172,8 @@ class TcpPort final : public Port {
 
   // Receiving
   void ReadFrames(Connection* c);
-  bool Consume(Connection* c, const std::byte* p, const std::byte* end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
+  bool Consume(Connection* c, const std::byte* p, const std::byte* end)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   bool BeginFrame(Connection* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   void Land(Connection* c, const std::byte* p, size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   void EndFrame(Connection* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
@@ -215,8 +219,8 @@ class TcpPort final : public Port {
 
   std::vector<Completion> queue_;
   size_t queue_head_ = 0;
-  std::vector<ConnectionId> flush_;        // acknowledgements and answers due at the end of the round
-  std::vector<ConnectionId> owed_;         // acknowledgements that may wait for something to ride on
+  std::vector<ConnectionId> flush_;  // acknowledgements and answers due at the end of the round
+  std::vector<ConnectionId> owed_;   // acknowledgements that may wait for something to ride on
   std::vector<epoll_event> events_;
   int ready_events_ = 0;
   std::vector<iovec> iov_;

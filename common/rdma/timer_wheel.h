@@ -1,9 +1,12 @@
-// TimerWheel: deadlines of one thread, a millisecond apart; adding and removing one costs a list splice, no heap operation.
+// TimerWheel: deadlines of one thread, a millisecond apart; adding and removing one costs a list splice, no
+// heap operation.
 //
-// A node waits in the slot of its millisecond, modulo the wheel; one that is due in a later turn is skipped when its slot
-// comes by. A node fires at or up to about a millisecond after its time, never before.
+// A node waits in the slot of its millisecond, modulo the wheel; one that is due in a later turn is skipped
+// when its slot comes by. A node fires at or up to about a millisecond after its time, never before.
 //
-// Thread safety: none.   Ownership: nodes belong to the caller and are linked in place: they stay where they are while linked.
+// Thread safety: none.
+// Ownership:     nodes belong to the caller and are linked in place: they stay where they are while linked.
+// Errors:        none.
 #pragma once
 
 #include <algorithm>
@@ -94,7 +97,8 @@ class TimerWheel {
       if (best <= (tick_ + i) * kMillisecond) break;
     }
     // A node fires when its whole millisecond has come.
-    return best == kNever ? best : std::max((best + kMillisecond - 1) / kMillisecond, tick_ + 1) * kMillisecond;
+    return best == kNever ? best
+                          : std::max((best + kMillisecond - 1) / kMillisecond, tick_ + 1) * kMillisecond;
   }
 
  private:

@@ -66,9 +66,10 @@ struct Piece {
 
 struct Queued {
   WorkRequest request;
-  uint32_t op = kNone;   // on whose behalf; kNone: a reply
+  uint32_t op = kNone;  // on whose behalf; kNone: a reply
   uint32_t serial = 0;
-  bool first = false;    // of a message or operation: what has begun is sent to its end, or the peer could not parse on
+  bool first =
+      false;  // of a message or operation: what has begun is sent to its end, or the peer could not parse on
 };
 
 struct Ended {
@@ -92,7 +93,7 @@ struct Link : Timed {
   bool skipping = false;  // the message whose pieces lie at the front of the queue has no taker any more
   Nanos up_since_ns = 0;
   Nanos last_used_ns = 0;
-  Op* ops = nullptr;      // circular, oldest first
+  Op* ops = nullptr;  // circular, oldest first
 };
 
 struct Periodic : Timed {
@@ -113,9 +114,9 @@ class Peer {
  public:
   explicit Peer(std::string address) : address(std::move(address)) {}
   const std::string address;
-  Link* link = nullptr;            // the current one
-  std::unique_ptr<Link> waiting;   // owned here while it has no connection id
-  uint64_t generation = 0;         // F3
+  Link* link = nullptr;           // the current one
+  std::unique_ptr<Link> waiting;  // owned here while it has no connection id
+  uint64_t generation = 0;        // F3
   int failures = 0;
   Nanos next_attempt_ns = 0;
 };
@@ -138,7 +139,8 @@ struct Xchg::Rep {
 
   // --- of the thread
   std::map<std::string, std::unique_ptr<Peer>> peers;
-  absl::flat_hash_map<ConnectionId, std::unique_ptr<Link>> links;  // looked up, never iterated where order shows
+  absl::flat_hash_map<ConnectionId, std::unique_ptr<Link>>
+      links;  // looked up, never iterated where order shows
   std::vector<std::unique_ptr<Op>> ops;
   std::vector<uint32_t> free_ops;
   std::vector<Piece> pieces;
@@ -170,8 +172,9 @@ struct Xchg::Rep {
   bool stopped = false;
 
   struct {
-    std::atomic<uint64_t> messages_sent{0}, messages_received{0}, bytes_sent{0}, bytes_received{0}, late_replies{0},
-        dropped_replies{0}, malformed{0}, deadlines{0}, connects{0}, connect_failures{0}, rounds{0}, sleeps{0};
+    std::atomic<uint64_t> messages_sent{0}, messages_received{0}, bytes_sent{0}, bytes_received{0},
+        late_replies{0}, dropped_replies{0}, malformed{0}, deadlines{0}, connects{0}, connect_failures{0},
+        rounds{0}, sleeps{0};
   } count;
 
   bool OnXchg() const {
@@ -199,7 +202,8 @@ struct Xchg::Rep {
   bool Encode(MessageHeader header, std::span<const std::string_view> parts, size_t total);
   void Enqueue(Link* link, const Op* op);
   void FreePiece(uint32_t index);
-  void Reply(ConnectionId connection, uint64_t request_id, Outcome outcome, std::span<const std::string_view> parts);
+  void Reply(ConnectionId connection, uint64_t request_id, Outcome outcome,
+             std::span<const std::string_view> parts);
   void OneSided(Peer* peer, WorkRequest request, Nanos deadline_ns, OpDone done);
 
   // A round
@@ -278,7 +282,8 @@ void Xchg::Rep::LinkUp(const Completion& c) {
 void Xchg::Rep::AttemptFailed(Peer* peer) {
   const int doublings = std::min(peer->failures++, 20);
   const Nanos most = std::min(options.reconnect_max_ns, options.reconnect_min_ns << doublings);
-  peer->next_attempt_ns = round_ns + most / 2 + static_cast<Nanos>(random.Uniform(static_cast<uint64_t>(most / 2) + 1));
+  peer->next_attempt_ns =
+      round_ns + most / 2 + static_cast<Nanos>(random.Uniform(static_cast<uint64_t>(most / 2) + 1));
 }
 
 // Takes the link from its peer and ends what was under way on it; the record stays until kDisconnected.
@@ -301,7 +306,8 @@ void Xchg::Rep::Drop(Link* link) {
     const uint64_t id = link->queue.front().request.id;
     if ((id & kPieceTag) != 0) FreePiece(static_cast<uint32_t>(id));
   }
-  while (link->ops != nullptr) EndOp(link->ops, link->ops->posted ? Outcome::kUnknown : Outcome::kUnavailable);
+  while (link->ops != nullptr)
+    EndOp(link->ops, link->ops->posted ? Outcome::kUnknown : Outcome::kUnavailable);
 }
 
 void Xchg::Rep::CloseLink(Link* link) {
@@ -429,7 +435,8 @@ bool Xchg::Rep::Encode(MessageHeader header, std::span<const std::string_view> p
     }
     const bool first = message.empty();
     header.body_length = static_cast<uint32_t>(first ? total : body);
-    header.flags = static_cast<uint8_t>((header.flags & MessageHeader::kReply) | (first ? 0 : MessageHeader::kContinuation) |
+    header.flags = static_cast<uint8_t>((header.flags & MessageHeader::kReply) |
+                                        (first ? 0 : MessageHeader::kContinuation) |
                                         (body < left ? MessageHeader::kMorePieces : 0));
     std::memcpy(buffer.data(), &header, sizeof(header));
     std::byte* to = buffer.data() + sizeof(header);
@@ -482,12 +489,15 @@ void Xchg::Rep::Enqueue(Link* link, const Op* op) {
   MarkDirty(link);
 }
 
-void Xchg::Call(Peer* peer, uint16_t type, std::span<const std::string_view> parts, Nanos deadline_ns, CallDone done) {
+void Xchg::Call(Peer* peer, uint16_t type, std::span<const std::string_view> parts, Nanos deadline_ns,
+                CallDone done) {
   Rep* r = rep_.get();
   NOVA_DCHECK(r->OnXchg());
   const size_t total = TotalOf(parts);
-  if (total > r->options.max_message_bytes) return r->FailLater(std::move(done), nullptr, Outcome::kInvalidArgument);
-  if (r->stopping || deadline_ns <= r->round_ns) return r->FailLater(std::move(done), nullptr, Outcome::kUnavailable);
+  if (total > r->options.max_message_bytes)
+    return r->FailLater(std::move(done), nullptr, Outcome::kInvalidArgument);
+  if (r->stopping || deadline_ns <= r->round_ns)
+    return r->FailLater(std::move(done), nullptr, Outcome::kUnavailable);
   Link* link = r->LinkOf(peer);
   if (link->queue.size() >= r->options.max_queued_calls_per_peer) {
     return r->FailLater(std::move(done), nullptr, Outcome::kUnavailable);
@@ -500,7 +510,8 @@ void Xchg::Call(Peer* peer, uint16_t type, std::span<const std::string_view> par
   header.deadline_or_depth = MessageHeader::kNoDeadline;
   if (deadline_ns != kNever) {
     const Nanos left_us = (deadline_ns - r->round_ns) / kMicrosecond;
-    header.deadline_or_depth = static_cast<uint32_t>(std::min<Nanos>(left_us, MessageHeader::kNoDeadline - 1));
+    header.deadline_or_depth =
+        static_cast<uint32_t>(std::min<Nanos>(left_us, MessageHeader::kNoDeadline - 1));
   }
   if (!r->Encode(header, parts, total)) return r->EndOp(op, Outcome::kUnavailable);
   r->Enqueue(link, op);
@@ -525,7 +536,8 @@ void Xchg::Rep::Reply(ConnectionId connection, uint64_t request_id, Outcome outc
     return CloseLink(link);
   }
   if (total > options.max_message_bytes || !Encode(header, parts, total)) {
-    NOVA_LOG(WARNING) << options.name << ": no memory for a reply of " << total << " bytes; its requester will time out";
+    NOVA_LOG(WARNING) << options.name << ": no memory for a reply of " << total
+                      << " bytes; its requester will time out";
     return Bump(count.dropped_replies);
   }
   Enqueue(link, nullptr);
@@ -548,7 +560,8 @@ void Xchg::Rep::OneSided(Peer* peer, WorkRequest request, Nanos deadline_ns, OpD
 
 namespace {
 
-WorkRequest OneSidedRequest(Opcode opcode, std::span<const LocalBuffer> local, uint64_t remote_address, uint32_t rkey) {
+WorkRequest OneSidedRequest(Opcode opcode, std::span<const LocalBuffer> local, uint64_t remote_address,
+                            uint32_t rkey) {
   NOVA_CHECK(local.size() <= kMaxPieces);
   WorkRequest request;
   request.opcode = opcode;
@@ -561,20 +574,23 @@ WorkRequest OneSidedRequest(Opcode opcode, std::span<const LocalBuffer> local, u
 
 }  // namespace
 
-void Xchg::Write(Peer* peer, std::span<const LocalBuffer> local, uint64_t remote_address, uint32_t rkey, Nanos deadline_ns,
-                 OpDone done) {
-  rep_->OneSided(peer, OneSidedRequest(Opcode::kWrite, local, remote_address, rkey), deadline_ns, std::move(done));
+void Xchg::Write(Peer* peer, std::span<const LocalBuffer> local, uint64_t remote_address, uint32_t rkey,
+                 Nanos deadline_ns, OpDone done) {
+  rep_->OneSided(peer, OneSidedRequest(Opcode::kWrite, local, remote_address, rkey), deadline_ns,
+                 std::move(done));
 }
 
-void Xchg::WriteWithImmediate(Peer* peer, std::span<const LocalBuffer> local, uint64_t remote_address, uint32_t rkey,
-                              uint32_t immediate, Nanos deadline_ns, OpDone done) {
+void Xchg::WriteWithImmediate(Peer* peer, std::span<const LocalBuffer> local, uint64_t remote_address,
+                              uint32_t rkey, uint32_t immediate, Nanos deadline_ns, OpDone done) {
   WorkRequest request = OneSidedRequest(Opcode::kWriteWithImm, local, remote_address, rkey);
   request.immediate = immediate;
   rep_->OneSided(peer, request, deadline_ns, std::move(done));
 }
 
-void Xchg::Read(Peer* peer, LocalBuffer local, uint64_t remote_address, uint32_t rkey, Nanos deadline_ns, OpDone done) {
-  rep_->OneSided(peer, OneSidedRequest(Opcode::kRead, {&local, 1}, remote_address, rkey), deadline_ns, std::move(done));
+void Xchg::Read(Peer* peer, LocalBuffer local, uint64_t remote_address, uint32_t rkey, Nanos deadline_ns,
+                OpDone done) {
+  rep_->OneSided(peer, OneSidedRequest(Opcode::kRead, {&local, 1}, remote_address, rkey), deadline_ns,
+                 std::move(done));
 }
 
 // --- A round
@@ -608,8 +624,10 @@ void Xchg::Rep::Received(const Completion& c) {
   Bump(count.bytes_received, c.data.size());
   MessageAssembler::Message m;
   switch (link->assembler.Add(c.data, &m)) {
-    case MessageAssembler::Result::kMore: return;
-    case MessageAssembler::Result::kMessage: break;
+    case MessageAssembler::Result::kMore:
+      return;
+    case MessageAssembler::Result::kMessage:
+      break;
     case MessageAssembler::Result::kMalformed:
       Bump(count.malformed);
       return CloseLink(link);
@@ -617,12 +635,14 @@ void Xchg::Rep::Received(const Completion& c) {
   Bump(count.messages_received);
   if ((m.header.flags & MessageHeader::kReply) != 0) {
     Op* op = FindOp(m.header.request_id);
-    if (op == nullptr || op->kind != Op::Kind::kCall || op->link != link || !op->posted) return Bump(count.late_replies);
+    if (op == nullptr || op->kind != Op::Kind::kCall || op->link != link || !op->posted)
+      return Bump(count.late_replies);
     CallDone done = std::move(op->call_done);
     FreeOp(op);
     CallResult result;
-    result.outcome = m.header.outcome <= static_cast<uint8_t>(Outcome::kInternal) ? static_cast<Outcome>(m.header.outcome)
-                                                                                   : Outcome::kInternal;
+    result.outcome = m.header.outcome <= static_cast<uint8_t>(Outcome::kInternal)
+                         ? static_cast<Outcome>(m.header.outcome)
+                         : Outcome::kInternal;
     result.body = m.body;
     result.queue_depth = m.header.deadline_or_depth;
     return done(result);
@@ -642,13 +662,17 @@ void Xchg::Rep::Received(const Completion& c) {
 
 void Xchg::Rep::Dispatch(const Completion& c) {
   switch (c.kind) {
-    case CompletionKind::kRequest: return RequestEnded(c);
-    case CompletionKind::kReceive: return Received(c);
+    case CompletionKind::kRequest:
+      return RequestEnded(c);
+    case CompletionKind::kReceive:
+      return Received(c);
     case CompletionKind::kImmediate:
       if (immediate_handler) immediate_handler(c.connection, c.immediate);
       return;
-    case CompletionKind::kConnected: return LinkUp(c);
-    case CompletionKind::kDisconnected: return LinkGone(c);
+    case CompletionKind::kConnected:
+      return LinkUp(c);
+    case CompletionKind::kDisconnected:
+      return LinkGone(c);
   }
 }
 
@@ -783,7 +807,9 @@ void Xchg::HandleImmediate(std::function<void(ConnectionId, uint32_t)> handler) 
   rep_->immediate_handler = std::move(handler);
 }
 
-void Xchg::HandleDisconnect(std::function<void(ConnectionId)> handler) { rep_->disconnect_handler = std::move(handler); }
+void Xchg::HandleDisconnect(std::function<void(ConnectionId)> handler) {
+  rep_->disconnect_handler = std::move(handler);
+}
 
 void Xchg::AddRoundHook(std::function<void()> hook) { rep_->hooks.push_back(std::move(hook)); }
 
@@ -846,7 +872,9 @@ void Xchg::Submit(absl::AnyInvocable<void()> fn) {
   r->port->Wake();
 }
 
-bool Xchg::IsCurrentThread() const { return rep_->owner.load(std::memory_order_relaxed) == Thread::CurrentId(); }
+bool Xchg::IsCurrentThread() const {
+  return rep_->owner.load(std::memory_order_relaxed) == Thread::CurrentId();
+}
 
 const XchgOptions& Xchg::options() const { return rep_->options; }
 
@@ -875,7 +903,8 @@ Peer* Xchg::peer(const std::string& address) {
   return peer.get();
 }
 
-void Xchg::Reply(ConnectionId connection, uint64_t request_id, Outcome outcome, std::span<const std::string_view> parts) {
+void Xchg::Reply(ConnectionId connection, uint64_t request_id, Outcome outcome,
+                 std::span<const std::string_view> parts) {
   rep_->Reply(connection, request_id, outcome, parts);
 }
 
@@ -932,8 +961,8 @@ class WaiterRef {
 
 }  // namespace
 
-BlockingResult BlockingCall(Xchg* xchg, const std::string& address, uint16_t type, std::span<const std::string_view> parts,
-                            Nanos deadline_ns) {
+BlockingResult BlockingCall(Xchg* xchg, const std::string& address, uint16_t type,
+                            std::span<const std::string_view> parts, Nanos deadline_ns) {
   NOVA_CHECK(!xchg->IsCurrentThread()) << "an xchg thread would wait for itself";
   auto waiter = std::make_shared<Waiter>();
   xchg->Submit([xchg, &address, type, parts, deadline_ns, ref = WaiterRef(waiter)]() mutable {
@@ -944,8 +973,8 @@ BlockingResult BlockingCall(Xchg* xchg, const std::string& address, uint16_t typ
   return std::move(waiter->result);
 }
 
-Outcome BlockingRead(Xchg* xchg, const std::string& address, LocalBuffer local, uint64_t remote_address, uint32_t rkey,
-                     Nanos deadline_ns) {
+Outcome BlockingRead(Xchg* xchg, const std::string& address, LocalBuffer local, uint64_t remote_address,
+                     uint32_t rkey, Nanos deadline_ns) {
   NOVA_CHECK(!xchg->IsCurrentThread()) << "an xchg thread would wait for itself";
   auto waiter = std::make_shared<Waiter>();
   xchg->Submit([xchg, &address, local, remote_address, rkey, deadline_ns, ref = WaiterRef(waiter)]() mutable {

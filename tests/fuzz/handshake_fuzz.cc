@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (nova::DecodeHandshake(bytes, &h) != nullptr) return 0;
   if (h.kind == nova::HandshakeKind::kRefusal) return 0;
   nova::Handshake again;
-  NOVA_CHECK(nova::DecodeHandshake(nova::EncodeHello(h.kind, h.hello, h.max_message_bytes), &again) == nullptr);
+  NOVA_CHECK(nova::DecodeHandshake(nova::EncodeHello(h.kind, h.hello, h.max_message_bytes), &again) ==
+             nullptr);
   NOVA_CHECK(again.hello.incarnation == h.hello.incarnation && again.hello.cluster == h.hello.cluster);
   return 0;
 }

@@ -1,4 +1,5 @@
-// Any bytes after the handshake, to a listening port: it closes that connection at worst, and nothing lands outside a region.
+// Any bytes after the handshake, to a listening port: it closes that connection at worst, and nothing lands
+// outside a region.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -17,8 +18,9 @@
 
 namespace {
 
-// One server for all inputs. The region lies between two margins that nobody may write. An input's frames cannot know the
-// region's key and address: the first bytes of each input say at which offsets they are put in.
+// One server for all inputs. The region lies between two margins that nobody may write. An input's frames
+// cannot know the region's key and address: the first bytes of each input say at which offsets they are put
+// in.
 struct Server {
   Server() : memory(3 * kMargin, '.') {
     fabric = nova::NewTcpFabric();
@@ -54,14 +56,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in to{};
   to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<uint16_t>(std::stoi(server->address.substr(server->address.rfind(':') + 1))));
+  to.sin_port =
+      htons(static_cast<uint16_t>(std::stoi(server->address.substr(server->address.rfind(':') + 1))));
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   NOVA_CHECK(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0);
   const std::string hello = nova::EncodeHello(nova::HandshakeKind::kHello, nova::Hello(), 65536);
   NOVA_CHECK(send(fd, hello.data(), hello.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(hello.size()));
   while (server->fabric->counters().connections == 0) server->Poll();
   for (size_t at = 0; at < bytes.size();) {
-    const ssize_t n = send(fd, bytes.data() + at, std::min<size_t>(bytes.size() - at, 100), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t n =
+        send(fd, bytes.data() + at, std::min<size_t>(bytes.size() - at, 100), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n <= 0) break;
     at += static_cast<size_t>(n);
     server->Poll();

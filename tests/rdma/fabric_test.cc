@@ -43,10 +43,12 @@ TEST_P(FabricTest, MessagesArriveWholeAndInOrderOfPosting) {
     size_t posted = 0;
     for (int round = 0; round < 20; ++round) {
       batch.clear();
-      for (const size_t n : sizes) batch.push_back(RequestOf(Opcode::kSend, posted++, {PieceOf(m, m.size - n, n)}));
+      for (const size_t n : sizes)
+        batch.push_back(RequestOf(Opcode::kSend, posted++, {PieceOf(m, m.size - n, n)}));
       ASSERT_TRUE(client.port->Post(c.client, batch).ok());
     }
-    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == posted; }));
+    ASSERT_TRUE(PumpUntil({&client, &server},
+                          [&] { return client.OfKind(CompletionKind::kRequest).size() == posted; }));
     const auto received = server.OfKind(CompletionKind::kReceive);
     ASSERT_EQ(received.size(), posted) << "a SEND that completed lies in the peer's receive queue";
     for (size_t i = 0; i < posted; ++i) {
@@ -71,7 +73,8 @@ TEST_P(FabricTest, ReceivedDataIsValidUntilTheNextPoll) {
     const std::string bytes = Pattern(m.size, 6);
     std::memcpy(m.address, bytes.data(), bytes.size());
     std::vector<WorkRequest> batch;
-    for (uint64_t i = 0; i < 50; ++i) batch.push_back(RequestOf(Opcode::kSend, i, {PieceOf(m, i, m.size - i)}));
+    for (uint64_t i = 0; i < 50; ++i)
+      batch.push_back(RequestOf(Opcode::kSend, i, {PieceOf(m, i, m.size - i)}));
     ASSERT_TRUE(client.port->Post(c.client, batch).ok());
     uint64_t seen = 0;
     ASSERT_TRUE(PumpUntil({&client}, [&] {
@@ -98,11 +101,13 @@ TEST_P(FabricTest, AMessageLongerThanAPortTakesFailsLocallyAndTheConnectionGoesO
     server.Listen();
     const Joined c = Join(client, server);
     const MemoryRegion m = client.Memory(100000, Access::kLocal);
-    const std::vector<WorkRequest> batch{
-        RequestOf(Opcode::kSend, 1, {PieceOf(m, 0, 1000)}), RequestOf(Opcode::kSend, 2, {PieceOf(m, 0, 1001)}),
-        RequestOf(Opcode::kSend, 3, {PieceOf(m, 0, 70000)}), RequestOf(Opcode::kSend, 4, {PieceOf(m, 0, 5)})};
+    const std::vector<WorkRequest> batch{RequestOf(Opcode::kSend, 1, {PieceOf(m, 0, 1000)}),
+                                         RequestOf(Opcode::kSend, 2, {PieceOf(m, 0, 1001)}),
+                                         RequestOf(Opcode::kSend, 3, {PieceOf(m, 0, 70000)}),
+                                         RequestOf(Opcode::kSend, 4, {PieceOf(m, 0, 5)})};
     ASSERT_TRUE(client.port->Post(c.client, batch).ok());
-    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 4; }));
+    ASSERT_TRUE(
+        PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 4; }));
     const auto done = client.OfKind(CompletionKind::kRequest);
     EXPECT_EQ(done[0].status, CompletionStatus::kOk);
     EXPECT_EQ(done[1].status, CompletionStatus::kLocalError);
@@ -123,7 +128,8 @@ TEST_P(FabricTest, UnregisteredMemoryOfOursFailsLocally) {
     char elsewhere[10];
     for (const LocalBuffer& bad : {LocalBuffer{elsewhere, 10, m.lkey}, LocalBuffer{m.address, 101, m.lkey},
                                    LocalBuffer{m.address, 10, m.lkey + 1}, LocalBuffer{m.address, 10, 0}}) {
-      EXPECT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kSend, 1, {bad})), CompletionStatus::kLocalError);
+      EXPECT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kSend, 1, {bad})),
+                CompletionStatus::kLocalError);
     }
     EXPECT_TRUE(server.OfKind(CompletionKind::kReceive).empty());
   });
@@ -139,15 +145,17 @@ TEST_P(FabricTest, AWriteThatCompletedIsInTheTargetsMemory) {
     const std::string bytes = Pattern(source.size, 8);
     std::memcpy(source.address, bytes.data(), bytes.size());
     size_t at = 0;
-    for (const size_t n : {size_t{1}, size_t{64}, size_t{1000}, size_t{65536}, size_t{262144}, size_t{262145}, size_t{1} << 20,
-                           size_t{5} << 20}) {
-      ASSERT_EQ(PostAndWait(client, server, c.client,
-                            RequestOf(Opcode::kWrite, n, {PieceOf(source, at, n)}, target.remote().Slice(at, n))),
-                CompletionStatus::kOk);
+    for (const size_t n : {size_t{1}, size_t{64}, size_t{1000}, size_t{65536}, size_t{262144}, size_t{262145},
+                           size_t{1} << 20, size_t{5} << 20}) {
+      ASSERT_EQ(
+          PostAndWait(client, server, c.client,
+                      RequestOf(Opcode::kWrite, n, {PieceOf(source, at, n)}, target.remote().Slice(at, n))),
+          CompletionStatus::kOk);
       ASSERT_TRUE(std::memcmp(target.address + at, bytes.data() + at, n) == 0) << n;
       at += n;
     }
-    EXPECT_TRUE(server.OfKind(CompletionKind::kReceive).empty()) << "one-sided: the target's application is not told";
+    EXPECT_TRUE(server.OfKind(CompletionKind::kReceive).empty())
+        << "one-sided: the target's application is not told";
     EXPECT_EQ(client.fabric->counters().bytes_written, at);
   });
 }
@@ -162,7 +170,8 @@ TEST_P(FabricTest, WriteWithImmediateArrivesAfterItsBytes) {
     uint32_t expected = 0;
     for (const size_t n : {size_t{1}, size_t{100}, size_t{70000}, size_t{600000}, size_t{0}}) {
       std::memset(source.address, 'a' + static_cast<int>(expected), source.size);
-      const WorkRequest r = RequestOf(Opcode::kWriteWithImm, 1, {PieceOf(source, 0, n)}, target.remote(), ++expected);
+      const WorkRequest r =
+          RequestOf(Opcode::kWriteWithImm, 1, {PieceOf(source, 0, n)}, target.remote(), ++expected);
       ASSERT_TRUE(client.port->Post(c.client, {&r, 1}).ok());
       ASSERT_TRUE(PumpUntil({&server, &client}, [&] {
         const auto immediates = server.OfKind(CompletionKind::kImmediate);
@@ -173,7 +182,8 @@ TEST_P(FabricTest, WriteWithImmediateArrivesAfterItsBytes) {
         return true;
       }));
     }
-    ASSERT_TRUE(PumpUntil({&server, &client}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 5; }));
+    ASSERT_TRUE(
+        PumpUntil({&server, &client}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 5; }));
   });
 }
 
@@ -188,16 +198,20 @@ TEST_P(FabricTest, PiecesAreGatheredAndScatteredInOrder) {
     std::memcpy(a.address, bytes.data(), 300000);
     std::memcpy(b.address, bytes.data() + 300000, 100000);
     const auto four = {PieceOf(a, 0, 1), PieceOf(a, 1, 0), PieceOf(a, 1, 299999), PieceOf(b, 0, 100000)};
-    ASSERT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kWrite, 1, four, target.remote())), CompletionStatus::kOk);
+    ASSERT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kWrite, 1, four, target.remote())),
+              CompletionStatus::kOk);
     EXPECT_TRUE(server.Contents(target) == bytes);
     std::memset(a.address, 0, a.size);
     std::memset(b.address, 0, b.size);
-    ASSERT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kRead, 2, four, target.remote())), CompletionStatus::kOk);
+    ASSERT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kRead, 2, four, target.remote())),
+              CompletionStatus::kOk);
     EXPECT_TRUE(client.Contents(a) == bytes.substr(0, 300000));
     EXPECT_TRUE(client.Contents(b) == bytes.substr(300000));
-    ASSERT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kSend, 3, {PieceOf(b, 5, 3), PieceOf(a, 7, 4)})),
+    ASSERT_EQ(PostAndWait(client, server, c.client,
+                          RequestOf(Opcode::kSend, 3, {PieceOf(b, 5, 3), PieceOf(a, 7, 4)})),
               CompletionStatus::kOk);
-    EXPECT_EQ(server.OfKind(CompletionKind::kReceive).back().data, bytes.substr(300005, 3) + bytes.substr(7, 4));
+    EXPECT_EQ(server.OfKind(CompletionKind::kReceive).back().data,
+              bytes.substr(300005, 3) + bytes.substr(7, 4));
   });
 }
 
@@ -213,13 +227,15 @@ TEST_P(FabricTest, ReadsBringTheTargetsBytesAndCompleteInOrder) {
     std::vector<WorkRequest> batch;
     size_t at = 0;
     uint64_t id = 0;
-    for (const size_t n : {size_t{10}, size_t{0}, size_t{65536}, size_t{100000}, size_t{1} << 20, size_t{77}}) {
+    for (const size_t n :
+         {size_t{10}, size_t{0}, size_t{65536}, size_t{100000}, size_t{1} << 20, size_t{77}}) {
       batch.push_back(RequestOf(Opcode::kRead, id++, {PieceOf(into, at, n)}, target.remote().Slice(at, n)));
       batch.push_back(RequestOf(Opcode::kSend, id++, {PieceOf(into, 0, 0)}));
       at += n;
     }
     ASSERT_TRUE(client.port->Post(c.client, batch).ok());
-    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == id; }));
+    ASSERT_TRUE(
+        PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == id; }));
     EXPECT_TRUE(client.Contents(into).substr(0, at) == bytes.substr(0, at));
     const auto done = client.OfKind(CompletionKind::kRequest);
     for (uint64_t i = 0; i < id; ++i) {
@@ -244,7 +260,8 @@ TEST_P(FabricTest, RequestsExecuteAtTheTargetInOrder) {
     }
     batch.push_back(RequestOf(Opcode::kRead, 200, {PieceOf(source, 0, 300)}, target.remote()));
     ASSERT_TRUE(client.port->Post(c.client, batch).ok());
-    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 201; }));
+    ASSERT_TRUE(
+        PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 201; }));
     EXPECT_EQ(server.Contents(target), std::string(300, static_cast<char>(199)));
     EXPECT_EQ(client.Contents(source).substr(0, 300), std::string(300, static_cast<char>(199)));
   });
@@ -255,13 +272,16 @@ TEST_P(FabricTest, BothDirectionsAtOnceLoseNothing) {
     TestNode a(world, "a"), b(world, "b");
     b.Listen();
     const Joined c = Join(a, b);
-    const MemoryRegion ma = a.Memory(4 << 20, Access::kRemoteReadWrite, 'a'), mb = b.Memory(4 << 20, Access::kRemoteReadWrite, 'b');
+    const MemoryRegion ma = a.Memory(4 << 20, Access::kRemoteReadWrite, 'a'),
+                       mb = b.Memory(4 << 20, Access::kRemoteReadWrite, 'b');
     const size_t mega = 1 << 20;
     const auto batch = [&](const MemoryRegion& mine, const MemoryRegion& theirs) {
       std::vector<WorkRequest> out;
       for (uint64_t i = 0; i < 5; ++i) {
-        out.push_back(RequestOf(Opcode::kWrite, 3 * i, {PieceOf(mine, 0, mega)}, theirs.remote().Slice(mega, mega)));
-        out.push_back(RequestOf(Opcode::kRead, 3 * i + 1, {PieceOf(mine, 2 * mega, mega)}, theirs.remote().Slice(0, mega)));
+        out.push_back(
+            RequestOf(Opcode::kWrite, 3 * i, {PieceOf(mine, 0, mega)}, theirs.remote().Slice(mega, mega)));
+        out.push_back(RequestOf(Opcode::kRead, 3 * i + 1, {PieceOf(mine, 2 * mega, mega)},
+                                theirs.remote().Slice(0, mega)));
         out.push_back(RequestOf(Opcode::kSend, 3 * i + 2, {PieceOf(mine, 0, 60000)}));
       }
       return out;
@@ -269,7 +289,8 @@ TEST_P(FabricTest, BothDirectionsAtOnceLoseNothing) {
     ASSERT_TRUE(a.port->Post(c.client, batch(ma, mb)).ok());
     ASSERT_TRUE(b.port->Post(c.server, batch(mb, ma)).ok());
     ASSERT_TRUE(PumpUntil({&a, &b}, [&] {
-      return a.OfKind(CompletionKind::kRequest).size() == 15 && b.OfKind(CompletionKind::kRequest).size() == 15;
+      return a.OfKind(CompletionKind::kRequest).size() == 15 &&
+             b.OfKind(CompletionKind::kRequest).size() == 15;
     }));
     for (TestNode* n : {&a, &b}) {
       for (const Event& e : n->OfKind(CompletionKind::kRequest)) EXPECT_EQ(e.status, CompletionStatus::kOk);
@@ -314,13 +335,15 @@ TEST_P(FabricTest, AViolationFailsTheRequestFlushesTheRestAndBreaksTheConnection
       SCOPED_TRACE(bad.what);
       const Joined c = Join(client, server);
       client.events.clear();
-      const std::vector<WorkRequest> batch{RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 10)}, whole),
-                                           RequestOf(bad.opcode, 2, {PieceOf(m, 0, 100)}, bad.remote, 7),
-                                           RequestOf(Opcode::kWrite, 3, {PieceOf(m, 0, 10)}, whole.Slice(500, 10)),
-                                           RequestOf(Opcode::kSend, 4, {PieceOf(m, 0, 10)})};
+      const std::vector<WorkRequest> batch{
+          RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 10)}, whole),
+          RequestOf(bad.opcode, 2, {PieceOf(m, 0, 100)}, bad.remote, 7),
+          RequestOf(Opcode::kWrite, 3, {PieceOf(m, 0, 10)}, whole.Slice(500, 10)),
+          RequestOf(Opcode::kSend, 4, {PieceOf(m, 0, 10)})};
       ASSERT_TRUE(client.port->Post(c.client, batch).ok());
       ASSERT_TRUE(PumpUntil({&client, &server}, [&] {
-        return client.Last(CompletionKind::kDisconnected, c.client) && server.Last(CompletionKind::kDisconnected, c.server);
+        return client.Last(CompletionKind::kDisconnected, c.client) &&
+               server.Last(CompletionKind::kDisconnected, c.server);
       }));
       const auto done = client.OfKind(CompletionKind::kRequest);
       ASSERT_EQ(done.size(), 4u);
@@ -329,13 +352,16 @@ TEST_P(FabricTest, AViolationFailsTheRequestFlushesTheRestAndBreaksTheConnection
       EXPECT_EQ(done[2].status, CompletionStatus::kFlushed);
       EXPECT_EQ(done[3].status, CompletionStatus::kFlushed);
       EXPECT_EQ(client.events.back().kind, CompletionKind::kDisconnected) << "after what was pending";
-      EXPECT_NE(client.events.back().reason.find("key, bounds or rights"), std::string::npos) << client.events.back().reason;
+      EXPECT_NE(client.events.back().reason.find("key, bounds or rights"), std::string::npos)
+          << client.events.back().reason;
       EXPECT_FALSE(client.port->Post(c.client, batch).ok());
       EXPECT_EQ(server.Contents(target), std::string(10, 'x') + std::string(990, '.'));
       EXPECT_EQ(server.fabric->counters().access_errors, ++errors);
     }
-    for (const MemoryRegion& r : {readable, writable, local}) EXPECT_EQ(server.Contents(r), std::string(1000, '.'));
-    EXPECT_TRUE(server.OfKind(CompletionKind::kReceive).empty()) << "nothing behind the violation was executed";
+    for (const MemoryRegion& r : {readable, writable, local})
+      EXPECT_EQ(server.Contents(r), std::string(1000, '.'));
+    EXPECT_TRUE(server.OfKind(CompletionKind::kReceive).empty())
+        << "nothing behind the violation was executed";
     EXPECT_TRUE(server.OfKind(CompletionKind::kImmediate).empty());
   });
 }
@@ -350,16 +376,19 @@ TEST_P(FabricTest, F1_AfterRevokeTheKeyIsDeadForEver) {
     server.fabric->Revoke(target);
     EXPECT_EQ(server.fabric->counters().regions, 0);
     // H3: the same memory, registered anew, has another key.
-    const MemoryRegion again = *server.fabric->Register(target.address, target.size, Access::kRemoteReadWrite);
+    const MemoryRegion again =
+        *server.fabric->Register(target.address, target.size, Access::kRemoteReadWrite);
     EXPECT_NE(again.rkey, target.rkey);
     for (const Opcode opcode : {Opcode::kWrite, Opcode::kRead, Opcode::kWriteWithImm}) {
       const Joined c = Join(client, server);
-      EXPECT_EQ(PostAndWait(client, server, c.client, RequestOf(opcode, 1, {PieceOf(m, 0, 100)}, target.remote())),
-                CompletionStatus::kRemoteAccess);
+      EXPECT_EQ(
+          PostAndWait(client, server, c.client, RequestOf(opcode, 1, {PieceOf(m, 0, 100)}, target.remote())),
+          CompletionStatus::kRemoteAccess);
     }
     EXPECT_EQ(server.Contents(again), std::string(1000, '.'));
     const Joined c = Join(client, server);
-    EXPECT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 100)}, again.remote())),
+    EXPECT_EQ(PostAndWait(client, server, c.client,
+                          RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 100)}, again.remote())),
               CompletionStatus::kOk);
   });
 }
@@ -376,12 +405,14 @@ TEST_P(FabricTest, F1_NothingLandsAfterRevokeHoweverTheWriterStreams) {
       const MemoryRegion target = server.Memory(bytes, Access::kRemoteWrite, '.');
       client.events.clear();
       std::vector<WorkRequest> batch;
-      for (uint64_t i = 0; i < 8; ++i) batch.push_back(RequestOf(Opcode::kWrite, i, {PieceOf(m, 0, bytes)}, target.remote()));
+      for (uint64_t i = 0; i < 8; ++i)
+        batch.push_back(RequestOf(Opcode::kWrite, i, {PieceOf(m, 0, bytes)}, target.remote()));
       ASSERT_TRUE(client.port->Post(c.client, batch).ok());
       PumpFor({&client, &server}, static_cast<Nanos>(random.Uniform(300 * kMicrosecond)));
       server.fabric->Revoke(target);
       std::memset(target.address, '!', bytes);
-      ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 8; }));
+      ASSERT_TRUE(
+          PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 8; }));
       PumpFor({&client, &server}, 200 * kMicrosecond);
       ASSERT_EQ(server.Contents(target), std::string(bytes, '!'));
       // What failed was refused, not lost; kOk is only what was whole before.
@@ -416,7 +447,8 @@ TEST_P(FabricTest, F1_NothingIsReadAfterRevoke) {
       for (uint64_t i = random.Uniform(4); i > 0; --i) server.Poll();
       server.fabric->Revoke(target);
       std::memset(target.address, '!', bytes);
-      ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 1; }));
+      ASSERT_TRUE(
+          PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 1; }));
       // It had all left before, or it failed; the bytes of later are never seen.
       EXPECT_EQ(client.Contents(into).find('!'), std::string::npos);
       const CompletionStatus status = client.OfKind(CompletionKind::kRequest)[0].status;
@@ -440,7 +472,8 @@ TEST_P(FabricTest, RevokingOurOwnMemoryFailsWhatWasPostedFromIt) {
     ASSERT_TRUE(client.port->Post(c.client, {&r, 1}).ok());
     client.fabric->Revoke(m);
     std::memset(m.address, '!', bytes);
-    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return client.Last(CompletionKind::kDisconnected, c.client) != nullptr; }));
+    ASSERT_TRUE(PumpUntil({&client, &server},
+                          [&] { return client.Last(CompletionKind::kDisconnected, c.client) != nullptr; }));
     EXPECT_EQ(client.OfKind(CompletionKind::kRequest)[0].status, CompletionStatus::kLocalError);
     EXPECT_EQ(client.Contents(m), std::string(bytes, '!'));
   });
@@ -458,7 +491,8 @@ TEST_P(FabricTest, NothingIsSentFromMemoryOfOursThatWasRevoked) {
     ASSERT_TRUE(client.port->Post(c.client, {&r, 1}).ok());
     client.fabric->Revoke(m);
     std::memset(m.address, '!', bytes);
-    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return server.Last(CompletionKind::kDisconnected, c.server) != nullptr; }));
+    ASSERT_TRUE(PumpUntil({&client, &server},
+                          [&] { return server.Last(CompletionKind::kDisconnected, c.server) != nullptr; }));
     EXPECT_EQ(client.OfKind(CompletionKind::kRequest)[0].status, CompletionStatus::kLocalError);
     EXPECT_EQ(server.Contents(target).find('!'), std::string::npos);
   });
@@ -479,7 +513,8 @@ TEST_P(FabricTest, PostTakesAllOrNothing) {
     PumpFor({&client, &server}, kMillisecond);
     EXPECT_TRUE(server.OfKind(CompletionKind::kReceive).empty());
     EXPECT_TRUE(client.port->Post(c.client, std::span(five).first(4)).ok());
-    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 4; }));
+    ASSERT_TRUE(
+        PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 4; }));
     EXPECT_TRUE(client.port->Post(c.client, std::span(five).first(1)).ok());
     EXPECT_TRUE(absl::IsUnavailable(client.port->Post(ConnectionId(12345), std::span(five).first(1))));
   });
@@ -488,8 +523,10 @@ TEST_P(FabricTest, PostTakesAllOrNothing) {
 TEST_P(FabricTest, ConnectingToNobodyEndsWithAReason) {
   Run([](FabricWorld* world) {
     TestNode client(world, "client");
-    const ConnectionId c = client.port->Connect(world->NobodysAddress(), TestHello(Role::kClient, "c"), Now() + kSecond);
-    ASSERT_TRUE(PumpUntil({&client}, [&] { return client.Last(CompletionKind::kDisconnected, c) != nullptr; }));
+    const ConnectionId c =
+        client.port->Connect(world->NobodysAddress(), TestHello(Role::kClient, "c"), Now() + kSecond);
+    ASSERT_TRUE(
+        PumpUntil({&client}, [&] { return client.Last(CompletionKind::kDisconnected, c) != nullptr; }));
     EXPECT_NE(client.events.back().reason.find("refused"), std::string::npos) << client.events.back().reason;
     EXPECT_EQ(client.fabric->counters().connections, 0);
   });
@@ -500,8 +537,10 @@ TEST_P(FabricTest, AListenerThatDoesNotPollMakesTheDialerTimeOut) {
     TestNode server(world, "server"), client(world, "client");
     server.Listen();
     const Nanos begin = Now();
-    const ConnectionId c = client.port->Connect(server.address, TestHello(Role::kClient, "c"), begin + 50 * kMillisecond);
-    ASSERT_TRUE(PumpUntil({&client}, [&] { return client.Last(CompletionKind::kDisconnected, c) != nullptr; }));
+    const ConnectionId c =
+        client.port->Connect(server.address, TestHello(Role::kClient, "c"), begin + 50 * kMillisecond);
+    ASSERT_TRUE(
+        PumpUntil({&client}, [&] { return client.Last(CompletionKind::kDisconnected, c) != nullptr; }));
     EXPECT_GE(Now(), begin + 50 * kMillisecond);
     EXPECT_LT(Now(), begin + 2 * kSecond);
   });
@@ -515,12 +554,14 @@ TEST_P(FabricTest, DisconnectFlushesWhatIsPendingAndThePeerLearnsIt) {
     const MemoryRegion m = client.Memory(8 << 20, Access::kLocal);
     const MemoryRegion target = server.Memory(8 << 20, Access::kRemoteWrite);
     std::vector<WorkRequest> batch;
-    for (uint64_t i = 0; i < 3; ++i) batch.push_back(RequestOf(Opcode::kWrite, i, {PieceOf(m, 0, m.size)}, target.remote()));
+    for (uint64_t i = 0; i < 3; ++i)
+      batch.push_back(RequestOf(Opcode::kWrite, i, {PieceOf(m, 0, m.size)}, target.remote()));
     ASSERT_TRUE(client.port->Post(c.client, batch).ok());
     client.port->Disconnect(c.client);
     client.port->Disconnect(c.client);
     ASSERT_TRUE(PumpUntil({&client, &server}, [&] {
-      return client.Last(CompletionKind::kDisconnected, c.client) && server.Last(CompletionKind::kDisconnected, c.server);
+      return client.Last(CompletionKind::kDisconnected, c.client) &&
+             server.Last(CompletionKind::kDisconnected, c.server);
     }));
     const auto done = client.OfKind(CompletionKind::kRequest);
     ASSERT_EQ(done.size(), 3u);
@@ -539,7 +580,8 @@ TEST_P(FabricTest, APortThatIsDestroyedLeavesItsPeersDisconnected) {
     server.Listen();
     const Joined c = Join(client, server);
     server.ports.clear();
-    ASSERT_TRUE(PumpUntil({&client}, [&] { return client.Last(CompletionKind::kDisconnected, c.client) != nullptr; }));
+    ASSERT_TRUE(PumpUntil({&client},
+                          [&] { return client.Last(CompletionKind::kDisconnected, c.client) != nullptr; }));
     EXPECT_EQ(server.fabric->counters().connections, 0);
   });
 }
@@ -554,19 +596,26 @@ TEST_P(FabricTest, F3_ANewerConnectionReplacesTheOlderAndALowerOneIsRefused) {
     // The older was destroyed before the newer was up.
     std::vector<size_t> order;
     for (size_t i = 0; i < server.events.size(); ++i) {
-      if (server.events[i].kind == CompletionKind::kDisconnected && server.events[i].connection == first.server) order.push_back(i);
-      if (server.events[i].kind == CompletionKind::kConnected && server.events[i].connection == second.server) order.push_back(i);
+      if (server.events[i].kind == CompletionKind::kDisconnected &&
+          server.events[i].connection == first.server)
+        order.push_back(i);
+      if (server.events[i].kind == CompletionKind::kConnected && server.events[i].connection == second.server)
+        order.push_back(i);
     }
     ASSERT_EQ(order.size(), 2u);
     EXPECT_EQ(server.events[order[0]].kind, CompletionKind::kDisconnected);
-    ASSERT_TRUE(PumpUntil({&old_client, &server},
-                          [&] { return old_client.Last(CompletionKind::kDisconnected, first.client) != nullptr; }));
-    EXPECT_EQ(old_client.Last(CompletionKind::kDisconnected, other.client), nullptr) << "another name is not concerned";
+    ASSERT_TRUE(PumpUntil({&old_client, &server}, [&] {
+      return old_client.Last(CompletionKind::kDisconnected, first.client) != nullptr;
+    }));
+    EXPECT_EQ(old_client.Last(CompletionKind::kDisconnected, other.client), nullptr)
+        << "another name is not concerned";
     // Lower in generation, and lower in incarnation with a higher generation.
     for (const Hello& lower : {TestHello(Role::kLtc, "ltc1", 5, 1), TestHello(Role::kLtc, "ltc1", 4, 9)}) {
       const ConnectionId c = old_client.port->Connect(server.address, lower, Now() + kSecond);
-      ASSERT_TRUE(PumpUntil({&old_client, &server}, [&] { return old_client.Last(CompletionKind::kDisconnected, c) != nullptr; }));
-      EXPECT_NE(old_client.events.back().reason.find("F3"), std::string::npos) << old_client.events.back().reason;
+      ASSERT_TRUE(PumpUntil({&old_client, &server},
+                            [&] { return old_client.Last(CompletionKind::kDisconnected, c) != nullptr; }));
+      EXPECT_NE(old_client.events.back().reason.find("F3"), std::string::npos)
+          << old_client.events.back().reason;
     }
     EXPECT_EQ(new_client.Last(CompletionKind::kDisconnected, second.client), nullptr);
     EXPECT_EQ(server.fabric->counters().connections, 2);
@@ -585,7 +634,8 @@ TEST_P(FabricTest, F3_NothingOfTheOlderConnectionLandsOnceTheNewerIsUp) {
     const MemoryRegion m = old_client.Memory(bytes, Access::kLocal, 'x');
     const MemoryRegion target = server.Memory(bytes, Access::kRemoteWrite, '.');
     std::vector<WorkRequest> batch;
-    for (uint64_t i = 0; i < 8; ++i) batch.push_back(RequestOf(Opcode::kWrite, i, {PieceOf(m, 0, bytes)}, target.remote()));
+    for (uint64_t i = 0; i < 8; ++i)
+      batch.push_back(RequestOf(Opcode::kWrite, i, {PieceOf(m, 0, bytes)}, target.remote()));
     ASSERT_TRUE(old_client.port->Post(first.client, batch).ok());
     Join(new_client, server, TestHello(Role::kLtc, "ltc1", 5, 2));
     std::memset(target.address, '!', bytes);
@@ -609,7 +659,8 @@ TEST_P(FabricTest, ARefusedPeerIsToldTheReason) {
     TestNode server(world, "server"), client(world, "client");
     const Uuid ours{1, 2};
     server.Listen([&](const Hello& peer) {
-      return peer.cluster == ours ? OkStatus() : absl::PermissionDeniedError("of cluster " + peer.cluster.ToString());
+      return peer.cluster == ours ? OkStatus()
+                                  : absl::PermissionDeniedError("of cluster " + peer.cluster.ToString());
     });
     Hello hello = TestHello(Role::kLtc, "ltc1", 1, 1);
     hello.cluster = ours;
@@ -617,7 +668,8 @@ TEST_P(FabricTest, ARefusedPeerIsToldTheReason) {
     hello.cluster = {3, 4};
     hello.generation = 2;
     const ConnectionId c = client.port->Connect(server.address, hello, Now() + kSecond);
-    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return client.Last(CompletionKind::kDisconnected, c) != nullptr; }));
+    ASSERT_TRUE(PumpUntil({&client, &server},
+                          [&] { return client.Last(CompletionKind::kDisconnected, c) != nullptr; }));
     EXPECT_EQ(client.events.back().reason, "refused: of cluster " + hello.cluster.ToString());
     EXPECT_EQ(server.OfKind(CompletionKind::kConnected).size(), 1u);
     EXPECT_EQ(server.fabric->counters().connections, 1);
@@ -633,8 +685,10 @@ TEST_P(FabricTest, VersionsThatDoNotMeetAreRefused) {
     server.Listen(nullptr, self);
     Hello hello = TestHello(Role::kClient, "c");
     const ConnectionId c = client.port->Connect(server.address, hello, Now() + kSecond);
-    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return client.Last(CompletionKind::kDisconnected, c) != nullptr; }));
-    EXPECT_NE(client.events.back().reason.find("1..1 offered, 2..3 spoken"), std::string::npos) << client.events.back().reason;
+    ASSERT_TRUE(PumpUntil({&client, &server},
+                          [&] { return client.Last(CompletionKind::kDisconnected, c) != nullptr; }));
+    EXPECT_NE(client.events.back().reason.find("1..1 offered, 2..3 spoken"), std::string::npos)
+        << client.events.back().reason;
     hello.max_version = 2;
     Join(client, server, hello);
   });
@@ -644,13 +698,16 @@ TEST_P(FabricTest, ConnectionsGoToThePortOfTheirIndex) {
   Run([](FabricWorld* world) {
     TestNode server(world, "server", 3), client(world, "client", 5);
     server.Listen();
-    for (size_t i = 0; i < 5; ++i) client.ports[i]->Connect(server.address, TestHello(Role::kLtc, "ltc", 1, 1), Now() + kSecond);
+    for (size_t i = 0; i < 5; ++i)
+      client.ports[i]->Connect(server.address, TestHello(Role::kLtc, "ltc", 1, 1), Now() + kSecond);
     ASSERT_TRUE(PumpUntil({&client, &server}, [&] {
-      return client.OfKind(CompletionKind::kConnected).size() == 5 && server.OfKind(CompletionKind::kConnected).size() == 5;
+      return client.OfKind(CompletionKind::kConnected).size() == 5 &&
+             server.OfKind(CompletionKind::kConnected).size() == 5;
     }));
     EXPECT_EQ(server.fabric->counters().connections, 5);
     server.ports[1].reset();
-    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kDisconnected).size() == 2; }));
+    ASSERT_TRUE(PumpUntil({&client, &server},
+                          [&] { return client.OfKind(CompletionKind::kDisconnected).size() == 2; }));
     EXPECT_EQ(server.fabric->counters().connections, 3) << "indices 1 and 4 went to port 1";
   });
 }
@@ -663,22 +720,25 @@ TEST_P(FabricTest, TwoHundredConnectionsWorkAndLeaveNothingBehind) {
     const MemoryRegion target = server.Memory(200 * 1000, Access::kRemoteWrite, '.');
     std::vector<ConnectionId> connections;
     for (int i = 0; i < 200; ++i) {
-      connections.push_back(client.port->Connect(server.address, TestHello(Role::kLtc, "ltc" + std::to_string(i), 1, 1),
-                                                 Now() + 10 * kSecond));
+      connections.push_back(client.port->Connect(
+          server.address, TestHello(Role::kLtc, "ltc" + std::to_string(i), 1, 1), Now() + 10 * kSecond));
     }
-    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kConnected).size() == 200; }));
+    ASSERT_TRUE(PumpUntil({&client, &server},
+                          [&] { return client.OfKind(CompletionKind::kConnected).size() == 200; }));
     for (size_t i = 0; i < 200; ++i) {
       const std::vector<WorkRequest> two{
           RequestOf(Opcode::kWrite, i, {PieceOf(m, 0, 1000)}, target.remote().Slice(i * 1000, 1000)),
           RequestOf(Opcode::kSend, i, {PieceOf(m, 0, 100)})};
       ASSERT_TRUE(client.port->Post(connections[i], two).ok());
     }
-    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 400; }));
+    ASSERT_TRUE(
+        PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 400; }));
     EXPECT_EQ(server.Contents(target), std::string(200 * 1000, 'x'));
     EXPECT_EQ(server.OfKind(CompletionKind::kReceive).size(), 200u);
     EXPECT_EQ(server.fabric->counters().connections, 200);
     for (const ConnectionId c : connections) client.port->Disconnect(c);
-    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return server.OfKind(CompletionKind::kDisconnected).size() == 200; }));
+    ASSERT_TRUE(PumpUntil({&client, &server},
+                          [&] { return server.OfKind(CompletionKind::kDisconnected).size() == 200; }));
     for (TestNode* n : {&client, &server}) {
       EXPECT_EQ(n->fabric->counters().connections, 0);
       EXPECT_EQ(n->fabric->counters().pending_requests, 0);

@@ -12,7 +12,9 @@ class TcpWorld final : public FabricWorld {
 
 class SimWorld final : public FabricWorld {
  public:
-  std::unique_ptr<Fabric> NewFabric(const std::string& node) override { return NewSimFabric(&network_, node); }
+  std::unique_ptr<Fabric> NewFabric(const std::string& node) override {
+    return NewSimFabric(&network_, node);
+  }
   std::string AnyAddress(const std::string& node) override { return node + ":0"; }
   std::string NobodysAddress() override { return "nobody:1"; }
   SimNetwork* network() override { return &network_; }
@@ -81,7 +83,8 @@ size_t TestNode::Poll() {
       const Completion& c = completions[i];
       events.push_back({c.kind, c.status, c.accepted, c.immediate, c.connection, c.id,
                         std::string(reinterpret_cast<const char*>(c.data.data()), c.data.size()),
-                        c.hello == nullptr ? "" : std::string(NameOf(*c.hello)), c.reason == nullptr ? "" : c.reason});
+                        c.hello == nullptr ? "" : std::string(NameOf(*c.hello)),
+                        c.reason == nullptr ? "" : c.reason});
     }
     total += n;
   }
@@ -117,25 +120,29 @@ bool PumpUntil(const std::vector<TestNode*>& nodes, const std::function<bool()>&
 }
 
 void PumpFor(const std::vector<TestNode*>& nodes, Nanos time_ns) {
-  PumpUntil(nodes, [] { return false; }, time_ns);
+  PumpUntil(
+      nodes, [] { return false; }, time_ns);
 }
 
 Joined Join(TestNode& client, TestNode& server, Hello hello) {
   const size_t before = server.OfKind(CompletionKind::kConnected).size();
   Joined out;
   out.client = client.port->Connect(server.address, hello, Now() + 5 * kSecond);
-  EXPECT_TRUE(PumpUntil({&client, &server}, [&] {
-    return client.Last(CompletionKind::kConnected, out.client) != nullptr &&
-           server.OfKind(CompletionKind::kConnected).size() > before;
-  })) << (client.Last(CompletionKind::kDisconnected, out.client) ? client.Last(CompletionKind::kDisconnected, out.client)->reason
-                                                                 : "no answer");
+  EXPECT_TRUE(PumpUntil({&client, &server},
+                        [&] {
+                          return client.Last(CompletionKind::kConnected, out.client) != nullptr &&
+                                 server.OfKind(CompletionKind::kConnected).size() > before;
+                        }))
+      << (client.Last(CompletionKind::kDisconnected, out.client)
+              ? client.Last(CompletionKind::kDisconnected, out.client)->reason
+              : "no answer");
   const auto accepted = server.OfKind(CompletionKind::kConnected);
   if (accepted.size() > before) out.server = accepted.back().connection;
   return out;
 }
 
-WorkRequest RequestOf(Opcode opcode, uint64_t id, std::initializer_list<LocalBuffer> pieces, const RemoteBuffer& remote,
-                      uint32_t immediate) {
+WorkRequest RequestOf(Opcode opcode, uint64_t id, std::initializer_list<LocalBuffer> pieces,
+                      const RemoteBuffer& remote, uint32_t immediate) {
   WorkRequest r;
   r.id = id;
   r.opcode = opcode;
@@ -146,10 +153,12 @@ WorkRequest RequestOf(Opcode opcode, uint64_t id, std::initializer_list<LocalBuf
   return r;
 }
 
-CompletionStatus PostAndWait(TestNode& node, TestNode& peer, ConnectionId connection, const WorkRequest& request) {
+CompletionStatus PostAndWait(TestNode& node, TestNode& peer, ConnectionId connection,
+                             const WorkRequest& request) {
   const size_t before = node.OfKind(CompletionKind::kRequest).size();
   EXPECT_TRUE(node.port->Post(connection, {&request, 1}).ok());
-  EXPECT_TRUE(PumpUntil({&node, &peer}, [&] { return node.OfKind(CompletionKind::kRequest).size() > before; }));
+  EXPECT_TRUE(
+      PumpUntil({&node, &peer}, [&] { return node.OfKind(CompletionKind::kRequest).size() > before; }));
   const auto requests = node.OfKind(CompletionKind::kRequest);
   if (requests.size() <= before) return CompletionStatus::kFlushed;
   EXPECT_EQ(requests[before].id, request.id);

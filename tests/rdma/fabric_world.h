@@ -1,7 +1,8 @@
-// FabricWorld: what a test of the fabric seam needs to run the same over sockets and real time, and in a simulation.
-// TestNode: one process of such a test: a fabric, its ports, and what they reported.
+// FabricWorld: what a test of the fabric seam needs to run the same over sockets and real time, and in a
+// simulation. TestNode: one process of such a test: a fabric, its ports, and what they reported.
 //
-// Thread safety: none; the test's thread or main fiber polls all ports.   Ownership: nodes end before the world.
+// Thread safety: none; the test's thread or main fiber polls all ports.   Ownership: nodes end before the
+// world.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +36,8 @@ void InFabricWorld(FabricKind kind, const std::function<void(FabricWorld*)>& tes
 
 inline std::string FabricKindName(FabricKind kind) { return kind == FabricKind::kTcp ? "Tcp" : "Sim"; }
 
-inline Hello TestHello(Role role, const std::string& name, uint64_t incarnation = 0, uint64_t generation = 0) {
+inline Hello TestHello(Role role, const std::string& name, uint64_t incarnation = 0,
+                       uint64_t generation = 0) {
   Hello h;
   h.role = role;
   h.incarnation = incarnation;
@@ -89,7 +91,8 @@ struct TestNode {
 };
 
 // Polls the nodes in turn until `done`; false when it took longer than the time.
-bool PumpUntil(const std::vector<TestNode*>& nodes, const std::function<bool()>& done, Nanos time_ns = 10 * kSecond);
+bool PumpUntil(const std::vector<TestNode*>& nodes, const std::function<bool()>& done,
+               Nanos time_ns = 10 * kSecond);
 void PumpFor(const std::vector<TestNode*>& nodes, Nanos time_ns);
 
 // Connects and waits for both ends.
@@ -102,9 +105,10 @@ Joined Join(TestNode& client, TestNode& server, Hello hello = TestHello(Role::kC
 inline LocalBuffer PieceOf(const MemoryRegion& region, size_t offset, size_t n) {
   return {region.address + offset, static_cast<uint32_t>(n), region.lkey};
 }
-WorkRequest RequestOf(Opcode opcode, uint64_t id, std::initializer_list<LocalBuffer> pieces, const RemoteBuffer& remote = {},
-                      uint32_t immediate = 0);
+WorkRequest RequestOf(Opcode opcode, uint64_t id, std::initializer_list<LocalBuffer> pieces,
+                      const RemoteBuffer& remote = {}, uint32_t immediate = 0);
 // Posts one request and waits for its completion.
-CompletionStatus PostAndWait(TestNode& node, TestNode& peer, ConnectionId connection, const WorkRequest& request);
+CompletionStatus PostAndWait(TestNode& node, TestNode& peer, ConnectionId connection,
+                             const WorkRequest& request);
 
 }  // namespace nova

@@ -100,7 +100,12 @@ TEST(FrameTest, HeaderHasItsGoldenBytes) {
   h.immediate = 0x31323334;
   h.address = 0x4142434445464748;
   EXPECT_EQ(ToHex({reinterpret_cast<const char*>(&h), sizeof(h)}),
-            "03010000" "04030201" "1817161514131211" "24232221" "34333231" "4847464544434241");
+            "03010000"
+            "04030201"
+            "1817161514131211"
+            "24232221"
+            "34333231"
+            "4847464544434241");
 }
 
 TEST(FrameTest, MalformedHeadersAreRefused) {
@@ -147,7 +152,14 @@ TEST(MessageTest, HeaderHasItsGoldenBytes) {
   h.clock = 0x2122232425262728;
   h.deadline_or_depth = 0x31323334;
   EXPECT_EQ(ToHex({reinterpret_cast<const char*>(&h), sizeof(h)}),
-            "4e564d31" "0101" "01" "03" "1817161514131211" "2827262524232221" "04030201" "34333231");
+            "4e564d31"
+            "0101"
+            "01"
+            "03"
+            "1817161514131211"
+            "2827262524232221"
+            "04030201"
+            "34333231");
 }
 
 TEST(MessageTest, PiecesAreAssembledInOrder) {
@@ -177,10 +189,14 @@ TEST(MessageTest, MalformedPiecesAreRefused) {
   EXPECT_EQ(verdict({PieceOf(HeaderOf(0, 5), "four")}), kBad) << "length";
   EXPECT_EQ(verdict({PieceOf(HeaderOf(0, 17), std::string(17, 'x'))}), kBad) << "longer than the bound";
   EXPECT_EQ(verdict({PieceOf(HeaderOf(kCont, 1), "x")}), kBad) << "continues nothing";
-  EXPECT_EQ(verdict({PieceOf(HeaderOf(kMore, 4), "ab"), PieceOf(HeaderOf(0, 2), "cd")}), kBad) << "not a continuation";
-  EXPECT_EQ(verdict({PieceOf(HeaderOf(kMore, 4), "ab"), PieceOf(HeaderOf(kCont, 2, 8), "cd")}), kBad) << "another id";
-  EXPECT_EQ(verdict({PieceOf(HeaderOf(kMore, 4), "ab"), PieceOf(HeaderOf(kCont, 3), "cde")}), kBad) << "too many bytes";
-  EXPECT_EQ(verdict({PieceOf(HeaderOf(kMore, 4), "ab"), PieceOf(HeaderOf(kCont, 1), "c")}), kBad) << "ends early";
+  EXPECT_EQ(verdict({PieceOf(HeaderOf(kMore, 4), "ab"), PieceOf(HeaderOf(0, 2), "cd")}), kBad)
+      << "not a continuation";
+  EXPECT_EQ(verdict({PieceOf(HeaderOf(kMore, 4), "ab"), PieceOf(HeaderOf(kCont, 2, 8), "cd")}), kBad)
+      << "another id";
+  EXPECT_EQ(verdict({PieceOf(HeaderOf(kMore, 4), "ab"), PieceOf(HeaderOf(kCont, 3), "cde")}), kBad)
+      << "too many bytes";
+  EXPECT_EQ(verdict({PieceOf(HeaderOf(kMore, 4), "ab"), PieceOf(HeaderOf(kCont, 1), "c")}), kBad)
+      << "ends early";
   EXPECT_EQ(verdict({PieceOf(HeaderOf(0x80, 1), "x")}), kBad) << "unknown flag";
   MessageHeader h = HeaderOf(0, 1);
   h.magic ^= 1;

@@ -1,4 +1,5 @@
-// What the simulated network adds to the contract: determinism, tearing, late writes, kills, pauses, partitions, lost messages.
+// What the simulated network adds to the contract: determinism, tearing, late writes, kills, pauses,
+// partitions, lost messages.
 #include "common/rdma/sim_fabric.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +52,9 @@ uint64_t BusyRun(uint64_t seed) {
       XchgOptions xchg_options;
       xchg_options.name = name + ".xchg.0";
       m.xchg = std::make_unique<Xchg>(m.fabric.get(), hello, xchg_options);
-      m.xchg->Handle(1, [&m](const IncomingCall& call) { m.xchg->Reply(call.connection, call.request_id, Outcome::kOk, {{call.body}}); });
+      m.xchg->Handle(1, [&m](const IncomingCall& call) {
+        m.xchg->Reply(call.connection, call.request_id, Outcome::kOk, {{call.body}});
+      });
       m.address = *m.fabric->Listen(name + ":0", hello, {m.xchg->port()}, nullptr);
     }
     for (Member& m : members) m.xchg->Start();
@@ -62,10 +65,12 @@ uint64_t BusyRun(uint64_t seed) {
         Member& other = members[(i + 1) % members.size()];
         for (int n = 0; n < 100; ++n) {
           const BlockingResult r =
-              BlockingCall(self.xchg.get(), other.address, 1, {{std::string(static_cast<size_t>(n) * 10, 'x')}}, Now() + kSecond);
+              BlockingCall(self.xchg.get(), other.address, 1,
+                           {{std::string(static_cast<size_t>(n) * 10, 'x')}}, Now() + kSecond);
           Simulation::Current()->Trace(std::string(OutcomeName(r.outcome)));
-          const Outcome read = BlockingRead(self.xchg.get(), other.address, {self.memory.data(), 1000, self.region.lkey},
-                                            other.region.remote().address, other.region.rkey, Now() + kSecond);
+          const Outcome read =
+              BlockingRead(self.xchg.get(), other.address, {self.memory.data(), 1000, self.region.lkey},
+                           other.region.remote().address, other.region.rkey, Now() + kSecond);
           Simulation::Current()->Trace(std::string(OutcomeName(read)));
         }
       }));
@@ -107,7 +112,8 @@ TEST(SimFabricTest, H4_AWriteUnderWayIsSeenTorn) {
       TestNode server(world, "server"), client(world, "client");
       server.Listen();
       const Joined c = Join(client, server);
-      const MemoryRegion m = client.Memory(4096, Access::kLocal, 'x'), target = server.Memory(4096, Access::kRemoteWrite, '.');
+      const MemoryRegion m = client.Memory(4096, Access::kLocal, 'x'),
+                         target = server.Memory(4096, Access::kRemoteWrite, '.');
       const WorkRequest r = RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 4096)}, target.remote());
       ASSERT_TRUE(client.port->Post(c.client, {&r, 1}).ok());
       bool seen_torn = false, seen_hole = false;
@@ -116,7 +122,8 @@ TEST(SimFabricTest, H4_AWriteUnderWayIsSeenTorn) {
         const size_t first = now.find('x');
         seen_torn |= first != std::string::npos && now.find('.') != std::string::npos;
         seen_hole |= first != std::string::npos && now.find('.') < first;
-        for (size_t i = 0; i < 4096; i += 64) EXPECT_EQ(now.substr(i, 64), std::string(64, now[i])) << "64 bytes land together";
+        for (size_t i = 0; i < 4096; i += 64)
+          EXPECT_EQ(now.substr(i, 64), std::string(64, now[i])) << "64 bytes land together";
         SleepFor(500);
         client.Poll();
       }
@@ -136,7 +143,8 @@ TEST(SimFabricTest, H3_AWriteLandsAfterItsWriterHasGivenUpTheConnection) {
       TestNode server(world, "server"), client(world, "client");
       server.Listen();
       const Joined c = Join(client, server);
-      const MemoryRegion m = client.Memory(64, Access::kLocal, 'x'), target = server.Memory(64, Access::kRemoteWrite, '.');
+      const MemoryRegion m = client.Memory(64, Access::kLocal, 'x'),
+                         target = server.Memory(64, Access::kRemoteWrite, '.');
       const WorkRequest r = RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 64)}, target.remote());
       ASSERT_TRUE(client.port->Post(c.client, {&r, 1}).ok());
       SleepFor(6 * kMicrosecond);
@@ -156,7 +164,8 @@ TEST(SimFabricTest, F1_ALateWriteNeverLandsAfterRevoke) {
       TestNode server(world, "server"), client(world, "client");
       server.Listen();
       const Joined c = Join(client, server);
-      const MemoryRegion m = client.Memory(8192, Access::kLocal, 'x'), target = server.Memory(8192, Access::kRemoteWrite, '.');
+      const MemoryRegion m = client.Memory(8192, Access::kLocal, 'x'),
+                         target = server.Memory(8192, Access::kRemoteWrite, '.');
       std::vector<WorkRequest> batch(5, RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 8192)}, target.remote()));
       ASSERT_TRUE(client.port->Post(c.client, batch).ok());
       SleepFor(static_cast<Nanos>(RandomSeed() % (200 * kMicrosecond)));
@@ -177,7 +186,8 @@ TEST(SimFabricTest, AKilledNodeIsGoneAndItsNameMayComeBack) {
       server.Listen();
       auto client = std::make_unique<TestNode>(world, "client");
       const Joined c = Join(*client, server, TestHello(Role::kLtc, "ltc1", 1, 1));
-      const MemoryRegion m = client->Memory(8192, Access::kLocal, 'x'), target = server.Memory(8192, Access::kRemoteWrite, '.');
+      const MemoryRegion m = client->Memory(8192, Access::kLocal, 'x'),
+                         target = server.Memory(8192, Access::kRemoteWrite, '.');
       SimNetworkOptions slow;
       slow.tear_gap_ns = 20 * kMicrosecond;
       world->network()->set_options(slow);
@@ -185,14 +195,17 @@ TEST(SimFabricTest, AKilledNodeIsGoneAndItsNameMayComeBack) {
       ASSERT_TRUE(client->port->Post(c.client, {&r, 1}).ok());
       SleepFor(static_cast<Nanos>(RandomSeed() % (90 * kMicrosecond)));
       world->network()->Kill("client");
-      ASSERT_TRUE(PumpUntil({&server}, [&] { return server.Last(CompletionKind::kDisconnected, c.server) != nullptr; }));
+      ASSERT_TRUE(PumpUntil({&server},
+                            [&] { return server.Last(CompletionKind::kDisconnected, c.server) != nullptr; }));
       const std::string now = server.Contents(target);
       torn += now.find('x') != std::string::npos && now.find('.') != std::string::npos;
       PumpFor({client.get(), &server}, kMillisecond);
-      EXPECT_EQ(server.Contents(target), now) << "nothing of the dead lands after its connection was seen broken";
+      EXPECT_EQ(server.Contents(target), now)
+          << "nothing of the dead lands after its connection was seen broken";
       // The dead one reaches nobody, and winds down.
       EXPECT_NE(client->Last(CompletionKind::kDisconnected, c.client), nullptr);
-      const ConnectionId again = client->port->Connect(server.address, TestHello(Role::kLtc, "ltc1", 1, 2), Now() + kSecond);
+      const ConnectionId again =
+          client->port->Connect(server.address, TestHello(Role::kLtc, "ltc1", 1, 2), Now() + kSecond);
       PumpFor({client.get(), &server}, kMillisecond);
       EXPECT_NE(client->Last(CompletionKind::kDisconnected, again), nullptr);
       TestNode reborn(world, "client");
@@ -208,16 +221,20 @@ TEST(SimFabricTest, AKilledTargetFlushesItsWritersAndItsListenerIsGone) {
     TestNode server(world, "server"), client(world, "client");
     server.Listen();
     const Joined c = Join(client, server);
-    const MemoryRegion m = client.Memory(64, Access::kLocal), target = server.Memory(64, Access::kRemoteWrite);
+    const MemoryRegion m = client.Memory(64, Access::kLocal),
+                       target = server.Memory(64, Access::kRemoteWrite);
     world->network()->Kill("server");
     const WorkRequest r = RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 64)}, target.remote());
     if (client.port->Post(c.client, {&r, 1}).ok()) {
       ASSERT_TRUE(PumpUntil({&client}, [&] { return !client.OfKind(CompletionKind::kRequest).empty(); }));
       EXPECT_EQ(client.OfKind(CompletionKind::kRequest)[0].status, CompletionStatus::kFlushed);
     }
-    ASSERT_TRUE(PumpUntil({&client}, [&] { return client.Last(CompletionKind::kDisconnected, c.client) != nullptr; }));
-    const ConnectionId again = client.port->Connect(server.address, TestHello(Role::kClient, "c"), Now() + kSecond);
-    ASSERT_TRUE(PumpUntil({&client}, [&] { return client.Last(CompletionKind::kDisconnected, again) != nullptr; }));
+    ASSERT_TRUE(PumpUntil({&client},
+                          [&] { return client.Last(CompletionKind::kDisconnected, c.client) != nullptr; }));
+    const ConnectionId again =
+        client.port->Connect(server.address, TestHello(Role::kClient, "c"), Now() + kSecond);
+    ASSERT_TRUE(
+        PumpUntil({&client}, [&] { return client.Last(CompletionKind::kDisconnected, again) != nullptr; }));
     EXPECT_NE(client.events.back().reason.find("refused"), std::string::npos);
   });
 }
@@ -227,7 +244,8 @@ TEST(SimFabricTest, APausedTargetCompletesNothingUntilItGoesOn) {
     TestNode server(world, "server"), client(world, "client");
     server.Listen();
     const Joined c = Join(client, server);
-    const MemoryRegion m = client.Memory(64, Access::kLocal, 'x'), target = server.Memory(64, Access::kRemoteWrite, '.');
+    const MemoryRegion m = client.Memory(64, Access::kLocal, 'x'),
+                       target = server.Memory(64, Access::kRemoteWrite, '.');
     world->network()->Pause("server");
     const WorkRequest r = RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 64)}, target.remote());
     ASSERT_TRUE(client.port->Post(c.client, {&r, 1}).ok());
@@ -273,13 +291,16 @@ TEST(SimFabricTest, H28_APartitionReportsNothingAndHealsWithEverythingInOrder) {
         const WorkRequest r = RequestOf(Opcode::kSend, i, {PieceOf(m, 0, i)});
         ASSERT_TRUE(client.port->Post(c.client, {&r, 1}).ok());
       }
-      const ConnectionId late = client.port->Connect(server.address, TestHello(Role::kClient, "late"), Now() + 5 * kSecond);
+      const ConnectionId late =
+          client.port->Connect(server.address, TestHello(Role::kClient, "late"), Now() + 5 * kSecond);
       PumpFor({&client, &server}, 30 * kSecond);
       EXPECT_TRUE(client.OfKind(CompletionKind::kRequest).empty());
-      EXPECT_EQ(server.OfKind(CompletionKind::kReceive).size(), both ? 0u : 10u) << "one way: they arrive, the answers do not";
+      EXPECT_EQ(server.OfKind(CompletionKind::kReceive).size(), both ? 0u : 10u)
+          << "one way: they arrive, the answers do not";
       EXPECT_NE(client.Last(CompletionKind::kDisconnected, late), nullptr);
       world->network()->Heal();
-      ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 10; }));
+      ASSERT_TRUE(PumpUntil({&client, &server},
+                            [&] { return client.OfKind(CompletionKind::kRequest).size() == 10; }));
       const auto received = server.OfKind(CompletionKind::kReceive);
       ASSERT_EQ(received.size(), 10u);
       for (size_t i = 0; i < 10; ++i) EXPECT_EQ(received[i].data.size(), i);
@@ -294,13 +315,15 @@ TEST(SimFabricTest, ALostCompletionIsAppliedAndFlushed) {
       TestNode server(world, "server"), client(world, "client");
       server.Listen();
       const Joined c = Join(client, server);
-      const MemoryRegion m = client.Memory(64, Access::kLocal, 'x'), target = server.Memory(64, Access::kRemoteWrite, '.');
+      const MemoryRegion m = client.Memory(64, Access::kLocal, 'x'),
+                         target = server.Memory(64, Access::kRemoteWrite, '.');
       SimNetworkOptions options;
       options.lose_one_in = 2;
       world->network()->set_options(options);
       const WorkRequest r = RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 64)}, target.remote());
       ASSERT_TRUE(client.port->Post(c.client, {&r, 1}).ok());
-      ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return !client.OfKind(CompletionKind::kRequest).empty(); }));
+      ASSERT_TRUE(
+          PumpUntil({&client, &server}, [&] { return !client.OfKind(CompletionKind::kRequest).empty(); }));
       PumpFor({&client, &server}, 5 * kMillisecond);
       const bool landed = server.Contents(target)[0] == 'x';
       const CompletionStatus status = client.OfKind(CompletionKind::kRequest)[0].status;
@@ -327,7 +350,8 @@ TEST(SimFabricTest, ConnectionsOvertakeEachOther) {
       const WorkRequest r = RequestOf(Opcode::kSend, 1, {PieceOf(m, 0, 64)});
       ASSERT_TRUE(client.port->Post(a.client, {&r, 1}).ok());
       ASSERT_TRUE(client.port->Post(b.client, {&r, 1}).ok());
-      ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return server.OfKind(CompletionKind::kReceive).size() == 2; }));
+      ASSERT_TRUE(
+          PumpUntil({&client, &server}, [&] { return server.OfKind(CompletionKind::kReceive).size() == 2; }));
       overtaken += server.OfKind(CompletionKind::kReceive)[0].connection == b.server;
     });
   }

@@ -56,10 +56,13 @@ class RawPeer {
   }
   bool ClosedWithin(TestNode& node, Nanos time_ns) const {
     char c;
-    return PumpUntil({&node}, [&] {
-      const ssize_t n = recv(fd_, &c, 1, MSG_DONTWAIT);
-      return n == 0 || (n < 0 && errno != EAGAIN);
-    }, time_ns);
+    return PumpUntil(
+        {&node},
+        [&] {
+          const ssize_t n = recv(fd_, &c, 1, MSG_DONTWAIT);
+          return n == 0 || (n < 0 && errno != EAGAIN);
+        },
+        time_ns);
   }
   // Says hello and takes the welcome. The node has to be polled meanwhile.
   void Join(TestNode& node) const {
@@ -74,7 +77,9 @@ class RawPeer {
   int fd_;
 };
 
-std::string FrameBytes(FrameHeader header) { return {reinterpret_cast<const char*>(&header), sizeof(header)}; }
+std::string FrameBytes(FrameHeader header) {
+  return {reinterpret_cast<const char*>(&header), sizeof(header)};
+}
 FrameHeader WriteFrame(uint32_t length, const RemoteBuffer& to, uint32_t rest) {
   FrameHeader h;
   h.type = static_cast<uint8_t>(FrameType::kWrite);
@@ -91,20 +96,23 @@ TEST(TcpFabricTest, F1_AWriterPausedInTheMiddleNeitherBlocksRevokeNorLandsAfterI
     TestNode server(world, "server");
     server.Listen();
     constexpr uint32_t kMega = 1 << 20;
-    for (const size_t before : {size_t{0}, size_t{1}, size_t{5000}, size_t{100000}, size_t{kMaxWriteFrameBytes} - 1}) {
+    for (const size_t before :
+         {size_t{0}, size_t{1}, size_t{5000}, size_t{100000}, size_t{kMaxWriteFrameBytes} - 1}) {
       const MemoryRegion target = server.Memory(kMega, Access::kRemoteWrite, '.');
       RawPeer peer(server.address);
       peer.Join(server);
       server.events.clear();
       peer.Send(FrameBytes(WriteFrame(kMaxWriteFrameBytes, target.remote(), kMega - kMaxWriteFrameBytes)));
       if (before > 0) peer.Send(std::string(before, 'x'));
-      ASSERT_TRUE(PumpUntil({&server}, [&] { return server.Contents(target).substr(0, before) == std::string(before, 'x'); }));
+      ASSERT_TRUE(PumpUntil(
+          {&server}, [&] { return server.Contents(target).substr(0, before) == std::string(before, 'x'); }));
       const Nanos begin = Now();
       server.fabric->Revoke(target);
       EXPECT_LT(Now() - begin, 500 * kMillisecond);
       std::memset(target.address, '!', kMega);
       peer.Send(std::string(kMaxWriteFrameBytes - before, 'y'));
-      ASSERT_TRUE(PumpUntil({&server}, [&] { return !server.OfKind(CompletionKind::kDisconnected).empty(); }));
+      ASSERT_TRUE(
+          PumpUntil({&server}, [&] { return !server.OfKind(CompletionKind::kDisconnected).empty(); }));
       EXPECT_EQ(server.Contents(target), std::string(kMega, '!'));
       const std::string answer = peer.Receive(sizeof(FrameHeader));
       ASSERT_EQ(answer.size(), sizeof(FrameHeader)) << "the writer is told by name";
@@ -132,7 +140,8 @@ TEST(TcpFabricTest, F1_RevokeFencesWhileThePortStreamsInItsOwnThread) {
       });
       client.events.clear();
       std::vector<WorkRequest> batch;
-      for (uint64_t i = 0; i < 50; ++i) batch.push_back(RequestOf(Opcode::kWrite, i, {PieceOf(m, 0, kBytes)}, target.remote()));
+      for (uint64_t i = 0; i < 50; ++i)
+        batch.push_back(RequestOf(Opcode::kWrite, i, {PieceOf(m, 0, kBytes)}, target.remote()));
       ASSERT_TRUE(client.port->Post(connection, batch).ok());
       PumpFor({&client}, round * 200 * kMicrosecond);
       const Nanos begin = Now();
@@ -157,8 +166,9 @@ TEST(TcpFabricTest, MalformedBytesCloseOnlyTheirConnection) {
     uint64_t errors = 0;
     const auto counted = [&] { return server.fabric->counters().protocol_errors == errors; };
     // In place of a handshake.
-    for (const std::string& garbage : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(200, '\0'), std::string(500, '\xff'),
-                                       EncodeRefusal(Hello(), "no"), EncodeHello(HandshakeKind::kWelcome, Hello(), 1)}) {
+    for (const std::string& garbage :
+         {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(200, '\0'), std::string(500, '\xff'),
+          EncodeRefusal(Hello(), "no"), EncodeHello(HandshakeKind::kWelcome, Hello(), 1)}) {
       RawPeer peer(server.address);
       peer.Send(garbage);
       EXPECT_TRUE(peer.ClosedWithin(server, 5 * kSecond));
@@ -198,7 +208,8 @@ TEST(TcpFabricTest, MalformedBytesCloseOnlyTheirConnection) {
 
     EXPECT_EQ(server.Last(CompletionKind::kDisconnected, good.server), nullptr);
     const MemoryRegion m = client.Memory(10, Access::kLocal);
-    EXPECT_EQ(PostAndWait(client, server, good.client, RequestOf(Opcode::kSend, 1, {PieceOf(m, 0, 10)})), CompletionStatus::kOk);
+    EXPECT_EQ(PostAndWait(client, server, good.client, RequestOf(Opcode::kSend, 1, {PieceOf(m, 0, 10)})),
+              CompletionStatus::kOk);
   });
 }
 
@@ -221,7 +232,8 @@ TEST(TcpFabricTest, RandomBytesNeverDoMoreThanCloseTheirConnection) {
         h.rkey = random.OneIn(2) ? target.rkey : static_cast<uint32_t>(random.Next());
         h.immediate = static_cast<uint32_t>(random.Uniform(100));
         h.address = target.remote().address + random.Uniform(4200);
-        bytes += FrameBytes(h) + std::string(random.OneIn(3) ? random.Uniform(300) : std::min<uint32_t>(h.length, 500), 'z');
+        bytes += FrameBytes(h) +
+                 std::string(random.OneIn(3) ? random.Uniform(300) : std::min<uint32_t>(h.length, 500), 'z');
       }
       for (size_t at = 0; at < bytes.size();) {
         const size_t n = std::min<size_t>(1 + random.Uniform(700), bytes.size() - at);
@@ -274,9 +286,11 @@ TEST(TcpFabricTest, HostNamesAreLookedUpBesideThePortsThread) {
     const std::string port = server.address.substr(server.address.rfind(':'));
     server.address = "localhost" + port;
     Join(client, server);
-    for (const std::string& bad : {"no-such-host.invalid" + port, std::string("nonsense"), std::string("1.2.3.4:99999")}) {
+    for (const std::string& bad :
+         {"no-such-host.invalid" + port, std::string("nonsense"), std::string("1.2.3.4:99999")}) {
       const ConnectionId c = client.port->Connect(bad, TestHello(Role::kClient, "c"), Now() + 5 * kSecond);
-      ASSERT_TRUE(PumpUntil({&client}, [&] { return client.Last(CompletionKind::kDisconnected, c) != nullptr; }));
+      ASSERT_TRUE(
+          PumpUntil({&client}, [&] { return client.Last(CompletionKind::kDisconnected, c) != nullptr; }));
     }
   });
 }
@@ -300,7 +314,8 @@ pid_t ForkServer(Served* served) {
     Served out{};
     out.memory = fabric->Register(memory, sizeof(memory), Access::kRemoteReadWrite)->remote();
     auto port = std::move(fabric->OpenPort({})).value();
-    const std::string address = *fabric->Listen("127.0.0.1:0", TestHello(Role::kStoc, "child", 1), {port.get()}, nullptr);
+    const std::string address =
+        *fabric->Listen("127.0.0.1:0", TestHello(Role::kStoc, "child", 1), {port.get()}, nullptr);
     std::memcpy(out.address, address.data(), address.size());
     if (write(fds[1], &out, sizeof(out)) != sizeof(out)) _exit(1);
     std::array<Completion, 64> completions;
@@ -315,7 +330,8 @@ pid_t ForkServer(Served* served) {
 }
 
 ConnectionId JoinChild(TestNode& client, const Served& served) {
-  const ConnectionId c = client.port->Connect(served.address, TestHello(Role::kClient, "c"), Now() + 5 * kSecond);
+  const ConnectionId c =
+      client.port->Connect(served.address, TestHello(Role::kClient, "c"), Now() + 5 * kSecond);
   EXPECT_TRUE(PumpUntil({&client}, [&] { return client.Last(CompletionKind::kConnected, c) != nullptr; }));
   return c;
 }
@@ -329,15 +345,18 @@ TEST(TcpFabricProcessTest, AKilledPeerIsReportedAtOnce) {
     const ConnectionId c = JoinChild(client, served);
     kill(child, SIGSTOP);
     std::vector<WorkRequest> batch;
-    for (uint64_t i = 0; i < 4; ++i) batch.push_back(RequestOf(Opcode::kWrite, i, {PieceOf(m, 0, m.size)}, served.memory));
+    for (uint64_t i = 0; i < 4; ++i)
+      batch.push_back(RequestOf(Opcode::kWrite, i, {PieceOf(m, 0, m.size)}, served.memory));
     ASSERT_TRUE(client.port->Post(c, batch).ok());
     PumpFor({&client}, 20 * kMillisecond);
     EXPECT_TRUE(client.OfKind(CompletionKind::kRequest).empty());
     kill(child, SIGKILL);
     const Nanos begin = Now();
-    ASSERT_TRUE(PumpUntil({&client}, [&] { return client.Last(CompletionKind::kDisconnected, c) != nullptr; }));
+    ASSERT_TRUE(
+        PumpUntil({&client}, [&] { return client.Last(CompletionKind::kDisconnected, c) != nullptr; }));
     EXPECT_LT(Now() - begin, kSecond);
-    for (const Event& e : client.OfKind(CompletionKind::kRequest)) EXPECT_EQ(e.status, CompletionStatus::kFlushed);
+    for (const Event& e : client.OfKind(CompletionKind::kRequest))
+      EXPECT_EQ(e.status, CompletionStatus::kFlushed);
     waitpid(child, nullptr, 0);
   });
 }
@@ -378,7 +397,8 @@ TEST(TcpFabricProcessTest, F1_AWriterStoppedInTheMiddleIsFencedWhenItGoesOn) {
       std::vector<char> memory(kBytes, 'x');
       const MemoryRegion m = *fabric->Register(memory.data(), kBytes, Access::kLocal);
       auto port = std::move(fabric->OpenPort({})).value();
-      const ConnectionId c = port->Connect(server.address, TestHello(Role::kLtc, "zombie", 1, 1), Now() + 5 * kSecond);
+      const ConnectionId c =
+          port->Connect(server.address, TestHello(Role::kLtc, "zombie", 1, 1), Now() + 5 * kSecond);
       std::array<Completion, 64> completions;
       std::vector<WorkRequest> batch(4, RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, kBytes)}, remote));
       for (;;) {
@@ -451,7 +471,8 @@ TEST(TcpFabricTest, PortsOfOneFabricRunInThreadsOfTheirOwn) {
       threads.push_back(std::make_unique<Thread>("client.xchg." + std::to_string(i), [&, i] {
         std::vector<char> memory(4096, static_cast<char>('a' + i));
         const MemoryRegion m = *client.fabric->Register(memory.data(), memory.size(), Access::kLocal);
-        const ConnectionId c = client.ports[i]->Connect(server.address, TestHello(Role::kLtc, "ltc", 1, 1), Now() + 5 * kSecond);
+        const ConnectionId c =
+            client.ports[i]->Connect(server.address, TestHello(Role::kLtc, "ltc", 1, 1), Now() + 5 * kSecond);
         std::array<Completion, 64> out;
         uint64_t posted = 0, completed = 0;
         bool up = false;
@@ -464,7 +485,8 @@ TEST(TcpFabricTest, PortsOfOneFabricRunInThreadsOfTheirOwn) {
             ++completed;
           }
           while (up && posted < kWrites && posted - completed < 16) {
-            const WorkRequest r = RequestOf(Opcode::kWrite, posted++, {PieceOf(m, 0, 4096)}, target.remote().Slice(i * 4096, 4096));
+            const WorkRequest r = RequestOf(Opcode::kWrite, posted++, {PieceOf(m, 0, 4096)},
+                                            target.remote().Slice(i * 4096, 4096));
             ASSERT_TRUE(client.ports[i]->Post(c, {&r, 1}).ok());
           }
           if (n == 0) client.ports[i]->Wait(Now() + 10 * kMillisecond);
@@ -482,7 +504,8 @@ TEST(TcpFabricTest, PortsOfOneFabricRunInThreadsOfTheirOwn) {
     stop = true;
     threads.clear();
     for (size_t i = 0; i < kPorts; ++i) {
-      EXPECT_EQ(server.Contents(target).substr(i * 4096, 4096), std::string(4096, static_cast<char>('a' + i)));
+      EXPECT_EQ(server.Contents(target).substr(i * 4096, 4096),
+                std::string(4096, static_cast<char>('a' + i)));
     }
   });
 }

@@ -30,9 +30,10 @@ struct Node {
     });
     xchg->Handle(kSilent, [this](const IncomingCall&) { ++ignored; });
     xchg->Handle(kLate, [this](const IncomingCall& call) {
-      xchg->RunAt(xchg->round_time_ns() + 100 * kMillisecond, [this, connection = call.connection, id = call.request_id] {
-        xchg->Reply(connection, id, Outcome::kOk, {});
-      });
+      xchg->RunAt(xchg->round_time_ns() + 100 * kMillisecond,
+                  [this, connection = call.connection, id = call.request_id] {
+                    xchg->Reply(connection, id, Outcome::kOk, {});
+                  });
     });
   }
   static bool NameIsEmpty(const Hello& h) { return h.name[0] == '\0'; }
@@ -58,7 +59,8 @@ struct Node {
   std::atomic<int> ignored{0};
 };
 
-BlockingResult Echo(Node& client, const std::string& address, std::string_view body, Nanos timeout_ns = 5 * kSecond) {
+BlockingResult Echo(Node& client, const std::string& address, std::string_view body,
+                    Nanos timeout_ns = 5 * kSecond) {
   return BlockingCall(client.xchg.get(), address, kEcho, {{body}}, Now() + timeout_ns);
 }
 
@@ -66,7 +68,6 @@ class XchgTest : public ::testing::TestWithParam<FabricKind> {
  protected:
   void Run(const std::function<void(FabricWorld*)>& test) { InFabricWorld(GetParam(), test); }
 };
-
 
 TEST_P(XchgTest, CallIsAnsweredWithItsBody) {
   Run([](FabricWorld* world) {
@@ -105,14 +106,15 @@ TEST_P(XchgTest, LongMessagesTravelInPieces) {
       const std::string body = Pattern(n, n);
       // In uneven parts, so that pieces and parts do not end together.
       const std::string_view all = body;
-      const std::vector<std::string_view> parts{all.substr(0, n / 3), {}, all.substr(n / 3, n / 7), all.substr(n / 3 + n / 7)};
-      const BlockingResult r = BlockingCall(client.xchg.get(), server.address, kEcho, parts, Now() + 20 * kSecond);
+      const std::vector<std::string_view> parts{
+          all.substr(0, n / 3), {}, all.substr(n / 3, n / 7), all.substr(n / 3 + n / 7)};
+      const BlockingResult r =
+          BlockingCall(client.xchg.get(), server.address, kEcho, parts, Now() + 20 * kSecond);
       ASSERT_EQ(r.outcome, Outcome::kOk) << n;
       ASSERT_TRUE(r.body == body) << n;
     }
   });
 }
-
 
 // Collects what a call or operation ended with.
 struct Ends {
@@ -126,7 +128,8 @@ struct Ends {
 };
 
 // Two nodes whose rounds the test runs itself, in turn.
-bool RunUntil(const std::vector<Xchg*>& xchgs, const std::function<bool()>& done, Nanos time_ns = 10 * kSecond) {
+bool RunUntil(const std::vector<Xchg*>& xchgs, const std::function<bool()>& done,
+              Nanos time_ns = 10 * kSecond) {
   const Nanos deadline = Now() + time_ns;
   while (!done()) {
     if (Now() >= deadline) return false;
@@ -165,10 +168,12 @@ TEST_P(XchgTest, AnUnansweredCallEndsUnknownAndItsLateReplyIsCounted) {
     client.xchg->Start();
     ASSERT_EQ(Echo(client, server.address, "x").outcome, Outcome::kOk);
     const Nanos begin = Now();
-    EXPECT_EQ(BlockingCall(client.xchg.get(), server.address, kSilent, {}, begin + 30 * kMillisecond).outcome, Outcome::kUnknown);
+    EXPECT_EQ(BlockingCall(client.xchg.get(), server.address, kSilent, {}, begin + 30 * kMillisecond).outcome,
+              Outcome::kUnknown);
     EXPECT_GE(Now(), begin + 30 * kMillisecond);
     EXPECT_LT(Now(), begin + kSecond);
-    EXPECT_EQ(BlockingCall(client.xchg.get(), server.address, kLate, {}, Now() + 20 * kMillisecond).outcome, Outcome::kUnknown);
+    EXPECT_EQ(BlockingCall(client.xchg.get(), server.address, kLate, {}, Now() + 20 * kMillisecond).outcome,
+              Outcome::kUnknown);
     SleepFor(200 * kMillisecond);
     EXPECT_EQ(client.xchg->counters().late_replies, 1u);
     EXPECT_EQ(client.xchg->counters().deadlines, 2u);
@@ -182,7 +187,8 @@ TEST_P(XchgTest, ACallThatCannotBeSentEndsUnavailableSoon) {
     Node client(world, "client");
     client.xchg->Start();
     const Nanos begin = Now();
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(Echo(client, world->NobodysAddress(), "x").outcome, Outcome::kUnavailable);
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(Echo(client, world->NobodysAddress(), "x").outcome, Outcome::kUnavailable);
     EXPECT_LT(Now(), begin + kSecond);
   });
 }
@@ -264,13 +270,15 @@ TEST_P(XchgTest, ThousandsOfCallsAreUnderWayAtOnce) {
     constexpr int kCalls = 5000;
     std::atomic<int> good{0}, ended{0};
     std::vector<std::string> bodies;
-    for (int i = 0; i < kCalls; ++i) bodies.push_back(Pattern(static_cast<size_t>(i % 300), static_cast<uint64_t>(i)));
+    for (int i = 0; i < kCalls; ++i)
+      bodies.push_back(Pattern(static_cast<size_t>(i % 300), static_cast<uint64_t>(i)));
     client.OnXchg([&] {
       for (const std::string& body : bodies) {
-        client.xchg->Call(client.xchg->peer(server.address), kEcho, {{body}}, Now() + 20 * kSecond, [&](const CallResult& r) {
-          good += r.outcome == Outcome::kOk && r.body == body;
-          ++ended;
-        });
+        client.xchg->Call(client.xchg->peer(server.address), kEcho, {{body}}, Now() + 20 * kSecond,
+                          [&](const CallResult& r) {
+                            good += r.outcome == Outcome::kOk && r.body == body;
+                            ++ended;
+                          });
       }
     });
     while (ended < kCalls) SleepFor(kMillisecond);
@@ -286,7 +294,8 @@ TEST_P(XchgTest, UnknownTypesAreAnsweredInvalidArgument) {
     server.xchg->Start();
     client.xchg->Start();
     for (const uint16_t type : {uint16_t{0x50}, uint16_t{0xfff}}) {
-      EXPECT_EQ(BlockingCall(client.xchg.get(), server.address, type, {}, Now() + 5 * kSecond).outcome, Outcome::kInvalidArgument);
+      EXPECT_EQ(BlockingCall(client.xchg.get(), server.address, type, {}, Now() + 5 * kSecond).outcome,
+                Outcome::kInvalidArgument);
     }
     EXPECT_EQ(Echo(client, server.address, "x").outcome, Outcome::kOk);
   });
@@ -318,7 +327,8 @@ TEST_P(XchgTest, MalformedMessagesCloseOnlyTheirConnection) {
     client.xchg->Start();
     ASSERT_EQ(Echo(client, server.address, "x").outcome, Outcome::kOk);
     const MemoryRegion m = raw.Memory(100, Access::kLocal, 'z');
-    const ConnectionId c = raw.port->Connect(server.address, TestHello(Role::kClient, "raw"), Now() + 5 * kSecond);
+    const ConnectionId c =
+        raw.port->Connect(server.address, TestHello(Role::kClient, "raw"), Now() + 5 * kSecond);
     ASSERT_TRUE(PumpUntil({&raw}, [&] { return raw.Last(CompletionKind::kConnected, c) != nullptr; }));
     const WorkRequest r = RequestOf(Opcode::kSend, 1, {PieceOf(m, 0, 100)});
     ASSERT_TRUE(raw.port->Post(c, {&r, 1}).ok());
@@ -334,7 +344,8 @@ TEST_P(XchgTest, OneSidedOperationsEndDelivered) {
   Run([](FabricWorld* world) {
     Node server(world, "server"), client(world, "client");
     std::vector<char> target(100000, '.'), mine(100000, 'x');
-    const MemoryRegion remote = *server.fabric->Register(target.data(), target.size(), Access::kRemoteReadWrite);
+    const MemoryRegion remote =
+        *server.fabric->Register(target.data(), target.size(), Access::kRemoteReadWrite);
     const MemoryRegion local = *client.fabric->Register(mine.data(), mine.size(), Access::kLocal);
     server.Listen(world->AnyAddress("server"));
     std::vector<uint32_t> immediates;
@@ -345,14 +356,16 @@ TEST_P(XchgTest, OneSidedOperationsEndDelivered) {
     Ends ends;
     const std::vector<LocalBuffer> two{{mine.data(), 10, local.lkey}, {mine.data() + 10, 50000, local.lkey}};
     client.xchg->Write(peer, two, remote.remote().address, remote.rkey, kNever, ends.Op());
-    client.xchg->WriteWithImmediate(peer, {}, remote.remote().address, remote.rkey, 77, kNever, [&](Outcome o) {
-      ends.outcomes.push_back(o);
-      EXPECT_EQ(std::string(target.data(), 50010), std::string(50010, 'x'));
-    });
+    client.xchg->WriteWithImmediate(peer, {}, remote.remote().address, remote.rkey, 77, kNever,
+                                    [&](Outcome o) {
+                                      ends.outcomes.push_back(o);
+                                      EXPECT_EQ(std::string(target.data(), 50010), std::string(50010, 'x'));
+                                    });
     // L2: what follows on the connection arrives after the bytes are in place.
     client.xchg->Call(peer, kEcho, {{"after"}}, kNever, ends.Call());
     ASSERT_TRUE(RunUntil({client.xchg.get(), server.xchg.get()}, [&] { return ends.outcomes.size() == 3; }));
-    client.xchg->Read(peer, {mine.data(), 100000, local.lkey}, remote.remote().address, remote.rkey, kNever, ends.Op());
+    client.xchg->Read(peer, {mine.data(), 100000, local.lkey}, remote.remote().address, remote.rkey, kNever,
+                      ends.Op());
     ASSERT_TRUE(RunUntil({client.xchg.get(), server.xchg.get()}, [&] { return ends.outcomes.size() == 4; }));
     EXPECT_EQ(ends.outcomes, std::vector<Outcome>(4, Outcome::kOk));
     EXPECT_EQ(immediates, std::vector<uint32_t>{77});
@@ -412,9 +425,11 @@ TEST_P(XchgTest, AWriteThatWasNeverPostedEndsUnavailable) {
     client.xchg->RunOnce();
     Ends ends;
     const LocalBuffer piece{&byte, 1, local.lkey};
-    client.xchg->Write(client.xchg->peer(server.address), {&piece, 1}, 1, 1, Now() + 20 * kMillisecond, ends.Op());
+    client.xchg->Write(client.xchg->peer(server.address), {&piece, 1}, 1, 1, Now() + 20 * kMillisecond,
+                       ends.Op());
     client.xchg->Call(client.xchg->peer(server.address), kEcho, {}, Now() + 20 * kMillisecond, ends.Call());
-    ASSERT_TRUE(RunUntil({client.xchg.get()}, [&] { return ends.outcomes.size() == 2; }, kSecond));
+    ASSERT_TRUE(RunUntil(
+        {client.xchg.get()}, [&] { return ends.outcomes.size() == 2; }, kSecond));
     EXPECT_EQ(ends.outcomes, std::vector<Outcome>(2, Outcome::kUnavailable));
     // The connection comes up afterwards: what had ended is not sent.
     ASSERT_TRUE(PumpUntil({&server}, [&] {
@@ -436,7 +451,8 @@ TEST_P(XchgTest, AnIdleXchgDoesNotWake) {
     client.xchg->Start();
     ASSERT_EQ(Echo(client, server.address, "x").outcome, Outcome::kOk);
     SleepFor(20 * kMillisecond);
-    const uint64_t server_rounds = server.xchg->counters().rounds, client_rounds = client.xchg->counters().rounds;
+    const uint64_t server_rounds = server.xchg->counters().rounds,
+                   client_rounds = client.xchg->counters().rounds;
     SleepFor(300 * kMillisecond);
     EXPECT_EQ(server.xchg->counters().rounds, server_rounds);
     EXPECT_EQ(client.xchg->counters().rounds, client_rounds);
@@ -452,7 +468,8 @@ TEST_P(XchgTest, IdleConnectionsAreClosedAndComeBackWithTheNextCall) {
     server.xchg->Start();
     client.xchg->Start();
     ASSERT_EQ(Echo(client, server.address, "x").outcome, Outcome::kOk);
-    EXPECT_EQ(BlockingCall(client.xchg.get(), server.address, kLate, {}, Now() + 5 * kSecond).outcome, Outcome::kOk)
+    EXPECT_EQ(BlockingCall(client.xchg.get(), server.address, kLate, {}, Now() + 5 * kSecond).outcome,
+              Outcome::kOk)
         << "a call under way keeps its connection";
     SleepFor(300 * kMillisecond);
     EXPECT_EQ(client.fabric->counters().connections, 0);
@@ -549,7 +566,8 @@ TEST_P(XchgTest, StopEndsWhatIsUnderWay) {
     client.xchg->Stop();
     EXPECT_EQ(sent.outcomes, std::vector<Outcome>{Outcome::kUnknown});
     EXPECT_EQ(again.outcomes, std::vector<Outcome>{Outcome::kUnavailable});
-    EXPECT_EQ(Echo(client, server.address, "x").outcome, Outcome::kUnavailable) << "submitted after Stop: destroyed unrun";
+    EXPECT_EQ(Echo(client, server.address, "x").outcome, Outcome::kUnavailable)
+        << "submitted after Stop: destroyed unrun";
     EXPECT_EQ(client.fabric->counters().connections, 0);
   });
 }
@@ -563,7 +581,8 @@ TEST_P(XchgTest, OutOfSendMemoryACallEndsUnavailable) {
     server.xchg->Start();
     client.xchg->Start();
     EXPECT_EQ(Echo(client, server.address, std::string(2 << 20, 'x')).outcome, Outcome::kUnavailable);
-    EXPECT_EQ(Echo(client, server.address, std::string(500000, 'x')).outcome, Outcome::kOk) << "and all of it came back";
+    EXPECT_EQ(Echo(client, server.address, std::string(500000, 'x')).outcome, Outcome::kOk)
+        << "and all of it came back";
   });
 }
 
@@ -579,7 +598,8 @@ TEST_P(XchgTest, DeadlinesTravelWithTheirCalls) {
     server.Listen(world->AnyAddress("server"));
     server.xchg->Start();
     client.xchg->Start();
-    EXPECT_EQ(BlockingCall(client.xchg.get(), server.address, 0x20, {}, Now() + 10 * kSecond).outcome, Outcome::kBusy);
+    EXPECT_EQ(BlockingCall(client.xchg.get(), server.address, 0x20, {}, Now() + 10 * kSecond).outcome,
+              Outcome::kBusy);
     EXPECT_EQ(BlockingCall(client.xchg.get(), server.address, 0x20, {}, kNever).outcome, Outcome::kBusy);
     server.xchg->Stop();
     ASSERT_EQ(left.size(), 2u);
@@ -599,13 +619,13 @@ TEST_P(XchgTest, BlockingReadBringsRemoteMemory) {
     server.Listen(world->AnyAddress("server"));
     server.xchg->Start();
     client.xchg->Start();
-    EXPECT_EQ(BlockingRead(client.xchg.get(), server.address, {mine.data(), 1 << 20, local.lkey}, remote.remote().address,
-                           remote.rkey, Now() + 5 * kSecond),
+    EXPECT_EQ(BlockingRead(client.xchg.get(), server.address, {mine.data(), 1 << 20, local.lkey},
+                           remote.remote().address, remote.rkey, Now() + 5 * kSecond),
               Outcome::kOk);
     EXPECT_TRUE(mine == bytes);
     server.fabric->Revoke(remote);
-    EXPECT_EQ(BlockingRead(client.xchg.get(), server.address, {mine.data(), 1 << 20, local.lkey}, remote.remote().address,
-                           remote.rkey, Now() + 5 * kSecond),
+    EXPECT_EQ(BlockingRead(client.xchg.get(), server.address, {mine.data(), 1 << 20, local.lkey},
+                           remote.remote().address, remote.rkey, Now() + 5 * kSecond),
               Outcome::kUnknown);
   });
 }
