@@ -151,8 +151,12 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
   const size_t ranges = static_cast<size_t>(options.ranges);
   std::vector<std::unique_ptr<Client>> clients;
   for (int i = 0; i < options.clients; ++i) clients.push_back(cluster.NewClient(StrCat("client-", i)));
-  if (!clients[0]->CreateRanges(SplitKeys(options.ranges)).ok() || !cluster.WaitOpen(ranges, kOpenWithin)) {
-    result->violation = "the cluster did not come up";
+  Status created;
+  do {  // a lost answer is no refusal
+    created = clients[0]->CreateRanges(SplitKeys(options.ranges));
+  } while (!created.ok() && !absl::IsAlreadyExists(created));
+  if (!cluster.WaitOpen(ranges, kOpenWithin)) {
+    result->violation = "the cluster did not come up" + DescribeRecords(&cluster);
     return;
   }
   History history;
@@ -193,8 +197,18 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
 
 }  // namespace
 
-ChaosOptions DefaultChaos() {
+ChaosOptions ChaosOf(uint64_t seed) {
+  Random random(seed);
   ChaosOptions o;
+  o.cluster.ltc.xchg_threads = 1 + static_cast<int>(random.Uniform(3));
+  o.cluster.stoc.xchg_threads = 1 + static_cast<int>(random.Uniform(2));
+  o.cluster.ltc.hosted.range.active_memtables = 1 + static_cast<int>(random.Uniform(3));
+  o.cluster.ltc.hosted.placement.replicas = 1 + static_cast<int>(random.Uniform(3));
+  o.cluster.ltc.hosted.strict_replicas = random.OneIn(5);
+  if (random.OneIn(3)) o.cluster.ltc.hosted.range.memtable_size_bytes = 2 << 10;
+  if (random.OneIn(3)) o.cluster.disk.latency_ns = static_cast<Nanos>(random.Uniform(5 * kMillisecond));
+  if (random.OneIn(3)) o.cluster.network.max_delay_ns = 3 * kMillisecond;
+  if (random.OneIn(2)) o.ranges = 2;
   o.cluster.coordinators = 2;
   o.cluster.ltcs = 3;
   o.cluster.stocs = 5;

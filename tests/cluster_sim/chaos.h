@@ -25,7 +25,7 @@ struct ChaosOptions {
   bool pauses = true;
   bool cuts = true;
 };
-ChaosOptions DefaultChaos();
+ChaosOptions ChaosOf(uint64_t seed);  // sizes, threads and delays differ by the seed
 
 struct ChaosResult {
   std::string violation;

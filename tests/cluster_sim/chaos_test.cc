@@ -21,7 +21,7 @@ TEST(ChaosTest, EveryAcknowledgedWriteIsFound) {
   uint64_t seeds = 0, acknowledged = 0, unknown = 0, refused = 0, faults = 0;
   for (; seeds < most && Now() < until; ++seeds) {
     const uint64_t seed = first + seeds;
-    const ChaosResult r = RunChaos(seed, DefaultChaos());
+    const ChaosResult r = RunChaos(seed, ChaosOf(seed));
     EXPECT_EQ(r.violation, "") << "NOVA_SIM_SEED=" << seed;
     acknowledged += r.acknowledged;
     unknown += r.unknown;
