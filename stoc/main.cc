@@ -1,16 +1,14 @@
 // nova_stoc: a storage component: log segments in memory, files on a disk.
 #include <gflags/gflags.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
 
 #include "absl/strings/str_split.h"
 #include "common/base/exit.h"
-#include "common/base/glog_output.h"
-#include "common/base/http_server.h"
 #include "common/base/limited_disk.h"
 #include "common/base/log.h"
+#include "common/base/program.h"
 #include "common/config/zookeeper_store.h"
 #include "common/rdma/tcp_fabric.h"
 #include "coordinator/grpc_channel.h"
@@ -46,31 +44,29 @@ extern void (*gflags_exitfunc)(int);  // what gflags calls when it does not like
 namespace nova {
 namespace {
 
-void CheckRange(const char* flag, int64_t value, int64_t min, int64_t max) {
-  if (value < min || value > max) ExitWithError(StrCat("--", flag, "=", value, " must be in [", min, ", ", max, "]"));
-}
-
 StocOptions OptionsFromFlags(int argc, char** argv) {
   if (argc > 1) ExitWithError(StrCat("unexpected argument '", argv[1], "'"));
-  if (FLAGS_zookeeper.empty()) ExitWithError("--zookeeper=host:port,... is needed");
-  if (FLAGS_coordinators.empty()) ExitWithError("--coordinators=host:port,... is needed");
-  if (FLAGS_name.empty()) ExitWithError("--name is needed");
-  if (FLAGS_data.empty()) ExitWithError("--data=DIRECTORY is needed");
+  CheckFlagGiven("zookeeper", FLAGS_zookeeper, "host:port,...");
+  CheckFlagGiven("coordinators", FLAGS_coordinators, "host:port,...");
+  CheckFlagGiven("name", FLAGS_name, "NAME");
+  CheckFlagGiven("data", FLAGS_data, "DIRECTORY");
+  CheckFlagHostPort("address", FLAGS_address);
+  CheckFlagHostPort("metrics_address", FLAGS_metrics_address);
   if (FLAGS_fabric != "auto" && FLAGS_fabric != "tcp") ExitWithError(StrCat("--fabric=", FLAGS_fabric, " must be auto or tcp"));
-  CheckRange("zookeeper_session_ms", FLAGS_zookeeper_session_ms, 100, 600'000);
-  CheckRange("zookeeper_connect_ms", FLAGS_zookeeper_connect_ms, 1, 600'000);
-  CheckRange("disk_reserve_mb", FLAGS_disk_reserve_mb, 0, 1 << 20);
-  CheckRange("disk_bandwidth_mb", FLAGS_disk_bandwidth_mb, 0, 1 << 20);
-  CheckRange("open_files", FLAGS_open_files, 1, 1 << 20);
-  CheckRange("log_memory_mb", FLAGS_log_memory_mb, 1, 1 << 20);
-  CheckRange("segment_kb", FLAGS_segment_kb, 4, 1 << 20);
+  CheckFlagRange("zookeeper_session_ms", FLAGS_zookeeper_session_ms, 100, 600'000);
+  CheckFlagRange("zookeeper_connect_ms", FLAGS_zookeeper_connect_ms, 1, 600'000);
+  CheckFlagRange("disk_reserve_mb", FLAGS_disk_reserve_mb, 0, 1 << 20);
+  CheckFlagRange("disk_bandwidth_mb", FLAGS_disk_bandwidth_mb, 0, 1 << 20);
+  CheckFlagRange("open_files", FLAGS_open_files, 1, 1 << 20);
+  CheckFlagRange("log_memory_mb", FLAGS_log_memory_mb, 1, 1 << 20);
+  CheckFlagRange("segment_kb", FLAGS_segment_kb, 4, 1 << 20);
   if ((FLAGS_segment_kb & (FLAGS_segment_kb - 1)) != 0) ExitWithError(StrCat("--segment_kb=", FLAGS_segment_kb, " must be a power of two"));
   if (FLAGS_segment_kb / 1024 > FLAGS_log_memory_mb) ExitWithError("--segment_kb is more than --log_memory_mb");
-  CheckRange("spare_segments", FLAGS_spare_segments, 0, 1 << 16);
-  CheckRange("file_buffer_mb", FLAGS_file_buffer_mb, 1, 1 << 20);
-  CheckRange("xchg_threads", FLAGS_xchg_threads, 1, 64);
-  CheckRange("storage_threads", FLAGS_storage_threads, 1, 256);
-  CheckRange("storage_queue", FLAGS_storage_queue, 1, 1 << 20);
+  CheckFlagRange("spare_segments", FLAGS_spare_segments, 0, 1 << 16);
+  CheckFlagRange("file_buffer_mb", FLAGS_file_buffer_mb, 1, 1 << 20);
+  CheckFlagRange("xchg_threads", FLAGS_xchg_threads, 1, 64);
+  CheckFlagRange("storage_threads", FLAGS_storage_threads, 1, 256);
+  CheckFlagRange("storage_queue", FLAGS_storage_queue, 1, 1 << 20);
 
   StocOptions o;
   o.name = FLAGS_name;
@@ -89,19 +85,10 @@ StocOptions OptionsFromFlags(int argc, char** argv) {
   return o;
 }
 
-std::string StatusPage(const std::string& text) {
-  return StrCat("<!doctype html><meta charset=\"utf-8\"><title>nova_stoc</title><pre>", text, "</pre><a href=\"/metrics\">metrics</a>\n");
-}
-
-// Returns at SIGTERM or SIGINT (true), or when the node was superseded.
-bool WaitForTheEnd(const sigset_t& stop, const StocNode& node) {
-  const timespec period{0, 500'000'000};
+// Returns at SIGTERM or SIGINT (true), or when a later process has taken the node's name.
+bool WaitForTheEnd(Program* program, const StocNode& node) {
   while (!node.WaitUntilSuperseded(0)) {
-    const int received = sigtimedwait(&stop, nullptr, &period);
-    if (received > 0) {
-      NOVA_LOG(INFO) << FLAGS_name << ": stops (signal " << received << ")";
-      return true;
-    }
+    if (program->WaitForSignal(Now() + kSecond / 2)) return true;
   }
   return false;
 }
@@ -111,14 +98,7 @@ int Main(int argc, char** argv) {
   google::SetUsageMessage("a storage component of a Nova cluster");
   google::ParseCommandLineFlags(&argc, &argv, true);
   StocOptions options = OptionsFromFlags(argc, argv);
-  // Before any thread: all of them leave these two to the wait at the end.
-  sigset_t stop;
-  sigemptyset(&stop);
-  sigaddset(&stop, SIGTERM);
-  sigaddset(&stop, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &stop, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  InstallGlog(argv[0]);
+  Program program(argv[0], "nova_stoc " + options.name);
 
   auto posix = OpenPosixDisk(FLAGS_data);
   if (!posix.ok()) ExitWithError(StrCat("--data: ", posix.status().message()));
@@ -131,29 +111,15 @@ int Main(int argc, char** argv) {
     disk = limited.get();
   }
 
-  Metrics metrics;
-  // The pages are there before the node is, and their address is part of what the node registers.
-  struct {
-    Mutex mu;
-    StocNode* node = nullptr;
-  } serving;
-  auto http = HttpServer::Start(FLAGS_metrics_address,
-                                {{"/",
-                                  {"text/html; charset=utf-8",
-                                   [&serving] {
-                                     MutexLock lock(&serving.mu);
-                                     return StatusPage(serving.node == nullptr ? "starting" : serving.node->StatusText());
-                                   }}},
-                                 {"/metrics", {"text/plain; version=0.0.4", [&metrics] { return metrics.PrometheusText(); }}}});
-  if (!http.ok()) ExitWithError(std::string(http.status().message()));
-  options.metrics_address = (*http)->address();
+  program.ServePages(FLAGS_metrics_address);
+  options.metrics_address = program.pages_address();
 
   const std::unique_ptr<Fabric> fabric = NewTcpFabric();
   NOVA_LOG(INFO) << FLAGS_name << ": fabric " << fabric->name() << (FLAGS_fabric == "auto" ? " (the one this build has)" : "");
   StocEnvironment environment;
   environment.fabric = fabric.get();
   environment.disk = disk;
-  environment.metrics = &metrics;
+  environment.metrics = program.metrics();
   environment.open_store = [] {
     return OpenZookeeper(FLAGS_zookeeper, FLAGS_chroot, FLAGS_zookeeper_session_ms * kMillisecond,
                          Now() + FLAGS_zookeeper_connect_ms * kMillisecond);
@@ -161,16 +127,12 @@ int Main(int argc, char** argv) {
   environment.open_channel = [] { return OpenGrpcChannel(absl::StrSplit(FLAGS_coordinators, ',')); };
   auto node = StocNode::Start(options, environment);
   if (!node.ok()) ExitWithError(StrCat(FLAGS_name, ", data in ", FLAGS_data, ": ", node.status().message()));
-  {
-    MutexLock lock(&serving.mu);
-    serving.node = node->get();
-  }
-  std::printf("ready %s %s %s\n", options.name.c_str(), (*node)->self().address.c_str(), options.metrics_address.c_str());
-  std::fflush(stdout);
+  program.SetPage([&node] { return (*node)->StatusText(); });
+  program.Ready(options.name, (*node)->self().address);
 
-  const bool orderly = WaitForTheEnd(stop, **node);
+  const bool orderly = WaitForTheEnd(&program, **node);
   (*node)->Stop();
-  http->reset();
+  program.StopPages();
   node->reset();
   if (!orderly) ExitWithError(StrCat(FLAGS_name, ": a later process has this name"));
   return 0;

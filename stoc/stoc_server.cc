@@ -229,20 +229,38 @@ void StocServer::OpenSegment(const Caller& caller, const OpenSegmentRequest& req
     return ReplyWith(caller, OpenSegmentReply{opened->memory});
   }
   const bool queued = OnControl([this, caller, request] {
-    const FenceTable::Scope inside(parts_.fences, request.range, request.epoch);
-    if (!inside.entered()) return ReplyLater(caller, Outcome::kNotOwner);
-    const SegmentPool::Opened slow = parts_.segments->OpenSlow(request, caller.session());
-    std::string body;
-    OpenSegmentReply{slow.memory}.AppendTo(&body);
-    ReplyLater(caller, slow.outcome, slow.outcome == Outcome::kOk ? std::move(body) : "");
+    SegmentPool::Opened slow{Outcome::kNotOwner, {}};
+    {
+      const FenceTable::Scope inside(parts_.fences, request.range, request.epoch);
+      if (inside.entered()) slow = parts_.segments->OpenSlow(request, caller.session());
+    }
+    lanes_[caller.lane].xchg->Submit([this, caller, slow] {
+      --lanes_[caller.lane].slow_opens;
+      if (slow.outcome != Outcome::kOk) return Reply(caller, slow.outcome);
+      ReplyWith(caller, OpenSegmentReply{slow.memory});
+    });
   });
-  if (!queued) Reply(caller, Outcome::kBusy);
+  if (!queued) return Reply(caller, Outcome::kBusy);
+  ++lanes_[caller.lane].slow_opens;
 }
 
 void StocServer::FreeLogs(const Caller& caller, const FreeLogsRequest& request) {
+  if (lanes_[caller.lane].slow_opens > 0) {
+    // Behind the opens that came before it, one of which may be of the same log.
+    const bool queued = OnControl([this, caller, request] {
+      lanes_[caller.lane].xchg->Submit([this, caller, request] { FreeLogsNow(caller, request); });
+    });
+    if (!queued) Reply(caller, Outcome::kBusy);
+    return;
+  }
+  FreeLogsNow(caller, request);
+}
+
+void StocServer::FreeLogsNow(const Caller& caller, const FreeLogsRequest& request) {
   const FenceTable::Scope scope(parts_.fences, request.range, request.epoch);
   if (!scope.entered()) return Reply(caller, Outcome::kNotOwner);
-  parts_.segments->FreeLogs(request, caller.session());
+  // Of a connection that is gone nothing may become warm: no order says that all of its writes have arrived.
+  parts_.segments->FreeLogs(request, SessionOf(caller) != nullptr ? caller.session() : SessionId());
   RecycleSoon();
   Reply(caller, Outcome::kOk);
 }

@@ -90,6 +90,7 @@ class StocServer {
     Xchg* xchg = nullptr;
     std::map<ConnectionId, Session> sessions;
     uint64_t next_buffer = 1;
+    int slow_opens = 0;  // segments being opened by the control thread
   };
   using Work = absl::AnyInvocable<void()>;
   // What a storage thread has to say at the end of its work.
@@ -111,6 +112,7 @@ class StocServer {
 
   void OpenSegment(const Caller& caller, const OpenSegmentRequest& request);
   void FreeLogs(const Caller& caller, const FreeLogsRequest& request);
+  void FreeLogsNow(const Caller& caller, const FreeLogsRequest& request);
   void Fence(const Caller& caller, const RangeEpochRequest& request);
   void FreeFenced(const Caller& caller, const RangeEpochRequest& request);
   void OpenFile(const Caller& caller, const OpenFileRequest& request);

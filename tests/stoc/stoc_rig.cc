@@ -76,8 +76,12 @@ TestClient::TestClient(FabricWorld* world, const std::string& name, uint64_t inc
 }
 
 TestClient::~TestClient() {
-  for (auto& x : xchgs) x->Stop();
+  Stop();
   xchgs.clear();
+}
+
+void TestClient::Stop() {
+  for (auto& x : xchgs) x->Stop();
 }
 
 void TestClient::Update(const std::vector<TestStoc*>& all) {

@@ -67,6 +67,7 @@ class TestClient {
   TestClient(FabricWorld* world, const std::string& name, uint64_t incarnation, int xchg_threads = 1,
              const std::function<void(TestClient*)>& before_start = nullptr);
   ~TestClient();
+  void Stop();  // its threads; what refers to its parts may go then
   void Update(const std::vector<TestStoc*>& stocs);
   void On(size_t xchg, std::function<void()> fn);  // runs it there, waits
 

@@ -1,0 +1,320 @@
+// LogC over real StoCs: what was acknowledged is found by recovery, whoever died in between.
+#include "logc/log_client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "logc/log_recovery.h"
+#include "tests/stoc/stoc_rig.h"
+
+namespace nova {
+namespace {
+
+constexpr RangeId kRange(7);
+constexpr int kLanes = 2;
+
+class LogClientTest : public testing::TestWithParam<FabricKind> {
+ protected:
+  void Run(const std::function<void(FabricWorld*)>& test) { InFabricWorld(GetParam(), test); }
+  uint64_t Many() const { return GetParam() == FabricKind::kTcp ? 20'000 : 1'500; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Fabrics, LogClientTest, testing::Values(FabricKind::kTcp, FabricKind::kSim),
+                         [](const auto& param) { return FabricKindName(param.param); });
+
+std::string KeyOf(SequenceNumber s) { return StrCat("key", s); }
+std::string ValueOf(SequenceNumber s) { return std::string(s % 200, static_cast<char>('a' + s % 26)); }
+
+// Five StoCs and an LTC that logs for one range at epoch 3, into groups of three.
+struct Rig {
+  explicit Rig(FabricWorld* w, LogOptions options = {}, bool may_change = true) : world(w), can_change(may_change) {
+    for (uint32_t i = 0; i < 5; ++i) {
+      media.push_back(std::make_unique<SimDisk>());
+      disks.push_back(media.back()->Mount());
+      stocs.push_back(std::make_unique<TestStoc>(w, i + 1, 100 + i, disks.back().get()));
+    }
+    options.write_deadline_ns = options.open_deadline_ns = 500 * kMillisecond;
+    ltc = std::make_unique<TestClient>(w, "ltc-1", 10, kLanes, [&](TestClient* c) {
+      std::vector<Xchg*> xchgs;
+      for (auto& x : c->xchgs) xchgs.push_back(x.get());
+      logs = std::make_unique<LogClient>(c->fabric.get(), c->stocs.get(), xchgs, options, &metrics);
+    });
+    other = std::make_unique<TestClient>(w, "ltc-2", 11);
+    std::vector<TestStoc*> all;
+    for (auto& s : stocs) all.push_back(s.get());
+    ltc->Update(all);
+    other->Update(all);
+    LogGroup first{GroupId(1), {stocs[0]->member(), stocs[1]->member(), stocs[2]->member()}};
+    record.id = kRange;
+    record.epoch = Epoch(3);
+    record.log_groups = {first};
+    log = logs->Open(kRange, Epoch(3), first,
+                     [this](const LogGroup& current, StocId failed, std::function<void(StatusOr<LogGroup>)> answer) {
+                       Change(current, failed, std::move(answer));
+                     });
+  }
+  ~Rig() {
+    log = nullptr;
+    ltc->Stop();
+    logs = nullptr;
+  }
+
+  void Change(const LogGroup& current, StocId failed, std::function<void(StatusOr<LogGroup>)> answer) {
+    LogGroup next{GroupId(current.id.value() + 1), {}};
+    {
+      MutexLock lock(&mu);
+      if (!can_change) return answer(absl::FailedPreconditionError("the epoch is over"));
+      dead.insert(failed);
+      for (const auto& s : stocs) {
+        if (!dead.contains(s->id()) && next.members.size() < 3) next.members.push_back(s->member());
+      }
+      record.log_groups.push_back(next);
+    }
+    answer(next);
+  }
+
+  // Appends sequence numbers first .. first + count - 1, each lane every second one; waits until all have ended.
+  std::map<SequenceNumber, Outcome> Append(SequenceNumber first, uint64_t count, RoundNumber round = 1,
+                                           const std::function<void(uint64_t ended)>& progress = nullptr) {
+    struct State {
+      Mutex mu;
+      CondVar changed;
+      std::map<SequenceNumber, Outcome> ended;
+    };
+    auto state = std::make_shared<State>();
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      auto next = std::make_shared<SequenceNumber>(first + lane);
+      auto step = std::make_shared<std::function<void()>>();
+      *step = [this, state, next, step, lane, round, end = first + count] {
+        Executor* const on = ltc->executors[lane].get();
+        for (int i = 0; i < 20 && *next < end; ++i) {
+          const SequenceNumber s = *next;
+          const std::string key = KeyOf(s), value = ValueOf(s);
+          const bool taken = log->Append(on, {round, s, 1, s, {MemTableId(round), ValueType::kPut, key, value}}, [state, s](Outcome o) {
+            MutexLock lock(&state->mu);
+            EXPECT_TRUE(state->ended.emplace(s, o).second) << s << " ended twice";
+            state->changed.SignalAll();
+          });
+          if (!taken) return on->RunAt(Now() + kMillisecond, [step] { (*step)(); });
+          *next += kLanes;
+        }
+        if (*next < end) {
+          on->RunAt(Now() + 200 * kMicrosecond, [step] { (*step)(); });
+        } else {
+          on->Submit([step] { *step = nullptr; });
+        }
+      };
+      ltc->executors[lane]->Submit([step] { (*step)(); });
+    }
+    const Nanos until = Now() + 30 * kSecond;
+    MutexLock lock(&state->mu);
+    while (state->ended.size() < count) {
+      if (progress) {
+        const uint64_t ended = state->ended.size();
+        state->mu.Unlock();
+        progress(ended);
+        state->mu.Lock();
+      }
+      if (state->ended.size() == count) break;
+      if (!state->changed.WaitUntil(&state->mu, std::min(until, Now() + 50 * kMillisecond)) && Now() >= until) {
+        ADD_FAILURE() << state->ended.size() << " of " << count << " appends have ended";
+        break;
+      }
+    }
+    return state->ended;
+  }
+
+  // As recovery at `epoch` sees it, by sequence number; also checks what was recovered.
+  std::set<SequenceNumber> Recover(RangeRecord r, Epoch epoch) {
+    r.epoch = epoch;
+    const auto records = RecoverLogs(other->stocs.get(), r, Now() + 10 * kSecond);
+    EXPECT_TRUE(records.ok()) << records.status();
+    std::set<SequenceNumber> found;
+    if (!records.ok()) return found;
+    for (const RecoveredRecord& rec : *records) {
+      found.insert(rec.sequence);
+      EXPECT_EQ(rec.key, KeyOf(rec.sequence));
+      EXPECT_EQ(rec.value, ValueOf(rec.sequence));
+    }
+    return found;
+  }
+  RangeRecord Record() {
+    MutexLock lock(&mu);
+    return record;
+  }
+
+  FabricWorld* const world;
+  Metrics metrics;
+  std::vector<std::unique_ptr<SimDisk>> media;
+  std::vector<std::unique_ptr<Disk>> disks;
+  std::vector<std::unique_ptr<TestStoc>> stocs;
+  std::unique_ptr<TestClient> ltc;
+  std::unique_ptr<TestClient> other;
+  std::unique_ptr<LogClient> logs;
+  std::unique_ptr<RangeLog> log;
+  Mutex mu;
+  bool can_change;
+  std::set<StocId> dead;
+  RangeRecord record;
+};
+
+std::set<SequenceNumber> Range(SequenceNumber first, uint64_t count) {
+  std::set<SequenceNumber> all;
+  for (uint64_t i = 0; i < count; ++i) all.insert(first + i);
+  return all;
+}
+
+void ExpectAllOk(const std::map<SequenceNumber, Outcome>& ended) {
+  for (const auto& [s, o] : ended) ASSERT_EQ(o, Outcome::kOk) << s << ": " << OutcomeName(o);
+}
+
+TEST_P(LogClientTest, EveryMemberHasWhatWasAcknowledged) {  // L3
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    ExpectAllOk(rig.Append(1, Many(), 1));
+    ExpectAllOk(rig.Append(1 + Many(), 100, 2));
+    EXPECT_EQ(rig.log->bytes_in_flight(), 0u);
+    EXPECT_LT(rig.metrics.counter("nova_logc_writes_total")->value(), 3 * Many()) << "records of a round share a WRITE";
+    for (size_t m = 0; m < 3; ++m) {
+      RangeRecord one = rig.Record();
+      one.log_groups[0].members = {one.log_groups[0].members[m]};
+      EXPECT_EQ(rig.Recover(one, Epoch(4)), Range(1, Many() + 100)) << "member " << m;
+    }
+  });
+}
+
+TEST_P(LogClientTest, AStocDiesAndNothingAcknowledgedIsLost) {  // L4, rows 13 and 15
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    bool killed = false;
+    const auto ended = rig.Append(1, Many(), 1, [&](uint64_t n) {
+      if (n < Many() / 3 || killed) return;
+      killed = true;
+      rig.stocs[1]->Stop();
+    });
+    ASSERT_TRUE(killed);
+    ExpectAllOk(ended);
+    ASSERT_EQ(rig.Record().log_groups.size(), 2u);
+    EXPECT_THAT(rig.log->UnusedGroups(), testing::IsEmpty());
+    EXPECT_THAT(rig.log->ExposedRounds(), testing::ElementsAre(1));
+    // One survivor of each group is enough, whichever.
+    for (const size_t first : {0, 2}) {
+      for (size_t second = 0; second < 3; ++second) {
+        RangeRecord two = rig.Record();
+        two.log_groups[0].members = {two.log_groups[0].members[first]};
+        two.log_groups[1].members = {two.log_groups[1].members[second]};
+        EXPECT_EQ(rig.Recover(two, Epoch(4)), Range(1, Many()));
+      }
+    }
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(5)), Range(1, Many()));
+  });
+}
+
+TEST_P(LogClientTest, ASecondStocDiesToo) {  // row 15
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    int killed = 0;
+    const auto ended = rig.Append(1, Many(), 1, [&](uint64_t n) {
+      if (killed < 2 && n > Many() * (static_cast<uint64_t>(killed) + 1) / 4) rig.stocs[static_cast<size_t>(killed++)]->Stop();
+    });
+    ASSERT_EQ(killed, 2);
+    ExpectAllOk(ended);
+    EXPECT_GE(rig.Record().log_groups.size(), 3u);
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, Many()));
+  });
+}
+
+TEST_P(LogClientTest, AfterAFenceAppendsEndAsNotOwner) {  // F1, row 3
+  Run([&](FabricWorld* world) {
+    Rig rig(world, {}, /*may_change=*/false);
+    bool fenced = false;
+    const auto ended = rig.Append(1, Many(), 1, [&](uint64_t n) {
+      if (n < Many() / 3 || fenced) return;
+      fenced = true;
+      EXPECT_TRUE(rig.other->stocs->Fence(StocId(2), kRange, Epoch(4), Soon()).ok());
+    });
+    ASSERT_TRUE(fenced);
+    std::set<SequenceNumber> acknowledged;
+    for (const auto& [s, o] : ended) {
+      ASSERT_TRUE(o == Outcome::kOk || o == Outcome::kNotOwner) << OutcomeName(o);
+      if (o == Outcome::kOk) acknowledged.insert(s);
+    }
+    EXPECT_GE(acknowledged.size(), Many() / 3);
+    EXPECT_LT(acknowledged.size(), Many());
+    // The one that was fenced has them all; more may be there (R4 keeps them).
+    RangeRecord one = rig.Record();
+    one.log_groups[0].members = {one.log_groups[0].members[1]};
+    const std::set<SequenceNumber> found = rig.Recover(one, Epoch(4));
+    EXPECT_TRUE(std::includes(found.begin(), found.end(), acknowledged.begin(), acknowledged.end()));
+    ExpectAllOk({});
+    for (const auto& [s, o] : rig.Append(1 + Many(), 10)) EXPECT_EQ(o, Outcome::kNotOwner) << s;
+  });
+}
+
+TEST_P(LogClientTest, LogsOfADeletedRoundAreFreedInOrder) {  // M3, F2
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const auto open = [&] {
+      size_t n = 0;
+      for (const auto& s : rig.stocs) n += s->segments->open_segments();
+      return n;
+    };
+    uint64_t registrations = 0;
+    for (RoundNumber round = 1; round <= 12; ++round) {
+      ExpectAllOk(rig.Append(round * 1000, 100, round));
+      rig.log->DeleteRound(round);
+      for (const Nanos until = Soon(); open() > 3 * kLanes && Now() < until;) SleepFor(kMillisecond);
+      ASSERT_EQ(open(), 3u * kLanes) << "the spare logs of the next round";
+      const uint64_t now = rig.stocs[0]->log_memory->counts().registrations;
+      EXPECT_TRUE(round <= 6 || now == registrations) << "reused under the same keys";
+      registrations = now;
+    }
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)).size(), 0u) << "no stale record parses (H5)";
+  });
+}
+
+TEST_P(LogClientTest, LogsOverflowIntoFurtherSegments) {
+  Run([&](FabricWorld* world) {
+    LogOptions options;
+    options.segment_bytes = 16 << 10;
+    Rig rig(world, options);
+    ExpectAllOk(rig.Append(1, 1'200));
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 1'200));
+  });
+}
+
+TEST_P(LogClientTest, NoMemberOfAGroupLeftIsLoud) {  // row 16
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    ExpectAllOk(rig.Append(1, 100));
+    for (size_t i = 0; i < 3; ++i) rig.stocs[i]->Stop();
+    RangeRecord r = rig.Record();
+    r.epoch = Epoch(4);
+    const Status s = RecoverLogs(rig.other->stocs.get(), r, Now() + kSecond).status();
+    EXPECT_TRUE(absl::IsUnavailable(s)) << s;
+    EXPECT_THAT(std::string(s.message()), testing::AllOf(testing::HasSubstr("stoc-1"), testing::HasSubstr("log group 1")));
+  });
+}
+
+TEST_P(LogClientTest, ARestartedStocIsNoMember) {  // N1, H8, row 14
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    ExpectAllOk(rig.Append(1, 100));
+    rig.stocs[0] = nullptr;
+    rig.stocs[0] = std::make_unique<TestStoc>(world, 1, 200, rig.disks[0].get());
+    std::vector<TestStoc*> all;
+    for (auto& s : rig.stocs) all.push_back(s.get());
+    rig.other->Update(all);
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 100));
+    RangeRecord r = rig.Record();
+    r.epoch = Epoch(4);
+    r.log_groups[0].members.resize(1);  // it alone: "empty" is not "complete"
+    EXPECT_TRUE(absl::IsUnavailable(RecoverLogs(rig.other->stocs.get(), r, Now() + kSecond).status()));
+  });
+}
+
+}  // namespace
+}  // namespace nova
