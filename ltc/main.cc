@@ -1,15 +1,11 @@
 // nova_ltc: an LSM-tree component: serves the ranges that the coordinator assigns to it.
 #include <gflags/gflags.h>
-#include <signal.h>
 #include <unistd.h>
-
-#include <cstdio>
 
 #include "absl/strings/str_split.h"
 #include "common/base/exit.h"
-#include "common/base/glog_output.h"
-#include "common/base/http_server.h"
 #include "common/base/log.h"
+#include "common/base/program.h"
 #include "common/config/zookeeper_store.h"
 #include "common/rdma/tcp_fabric.h"
 #include "coordinator/grpc_channel.h"
@@ -52,37 +48,35 @@ extern void (*gflags_exitfunc)(int);
 namespace nova {
 namespace {
 
-void CheckRange(const char* flag, int64_t value, int64_t min, int64_t max) {
-  if (value < min || value > max) ExitWithError(StrCat("--", flag, "=", value, " must be in [", min, ", ", max, "]"));
-}
-
 LtcOptions OptionsFromFlags(int argc, char** argv) {
   if (argc > 1) ExitWithError(StrCat("unexpected argument '", argv[1], "'"));
-  if (FLAGS_zookeeper.empty()) ExitWithError("--zookeeper=host:port,... is needed");
-  if (FLAGS_coordinators.empty()) ExitWithError("--coordinators=host:port,... is needed");
-  if (FLAGS_name.empty()) ExitWithError("--name is needed");
+  CheckFlagGiven("zookeeper", FLAGS_zookeeper, "host:port,...");
+  CheckFlagGiven("coordinators", FLAGS_coordinators, "host:port,...");
+  CheckFlagGiven("name", FLAGS_name, "NAME");
+  CheckFlagHostPort("address", FLAGS_address);
+  CheckFlagHostPort("metrics_address", FLAGS_metrics_address);
   if (FLAGS_log_mode != "none" && FLAGS_log_mode != "memory") {
     ExitWithError(StrCat("--log_mode=", FLAGS_log_mode, " must be none or memory"));
   }
-  CheckRange("zookeeper_session_ms", FLAGS_zookeeper_session_ms, 100, 600'000);
-  CheckRange("zookeeper_connect_ms", FLAGS_zookeeper_connect_ms, 1, 600'000);
-  CheckRange("log_replicas", FLAGS_log_replicas, 1, 7);
-  CheckRange("manifest_replicas", FLAGS_manifest_replicas, 1, 7);
-  CheckRange("table_replicas", FLAGS_table_replicas, 1, 7);
-  CheckRange("scatter_width", FLAGS_scatter_width, 1, 1000);
-  CheckRange("power_of_d", FLAGS_power_of_d, 1, 100);
-  CheckRange("memtable_mb", FLAGS_memtable_mb, 1, 1024);
-  CheckRange("active_memtables", FLAGS_active_memtables, 1, 64);
-  CheckRange("max_rounds", FLAGS_max_rounds, 2, 1024);
-  CheckRange("memtable_limit_mb", FLAGS_memtable_limit_mb, 16, 1 << 20);
-  CheckRange("block_cache_mb", FLAGS_block_cache_mb, 1, 1 << 20);
-  CheckRange("table_mb", FLAGS_table_mb, 1, 1024);
-  CheckRange("level1_mb", FLAGS_level1_mb, 1, 1 << 20);
-  CheckRange("level0_runs", FLAGS_level0_runs, 1, 16);
-  CheckRange("max_value_bytes", FLAGS_max_value_bytes, 1, 16 << 20);
-  CheckRange("xchg_threads", FLAGS_xchg_threads, 1, 64);
-  CheckRange("flush_threads", FLAGS_flush_threads, 1, 256);
-  CheckRange("compaction_threads", FLAGS_compaction_threads, 1, 256);
+  CheckFlagRange("zookeeper_session_ms", FLAGS_zookeeper_session_ms, 100, 600'000);
+  CheckFlagRange("zookeeper_connect_ms", FLAGS_zookeeper_connect_ms, 1, 600'000);
+  CheckFlagRange("log_replicas", FLAGS_log_replicas, 1, 7);
+  CheckFlagRange("manifest_replicas", FLAGS_manifest_replicas, 1, 7);
+  CheckFlagRange("table_replicas", FLAGS_table_replicas, 1, 7);
+  CheckFlagRange("scatter_width", FLAGS_scatter_width, 1, 1000);
+  CheckFlagRange("power_of_d", FLAGS_power_of_d, 1, 100);
+  CheckFlagRange("memtable_mb", FLAGS_memtable_mb, 1, 1024);
+  CheckFlagRange("active_memtables", FLAGS_active_memtables, 1, 64);
+  CheckFlagRange("max_rounds", FLAGS_max_rounds, 2, 1024);
+  CheckFlagRange("memtable_limit_mb", FLAGS_memtable_limit_mb, 16, 1 << 20);
+  CheckFlagRange("block_cache_mb", FLAGS_block_cache_mb, 1, 1 << 20);
+  CheckFlagRange("table_mb", FLAGS_table_mb, 1, 1024);
+  CheckFlagRange("level1_mb", FLAGS_level1_mb, 1, 1 << 20);
+  CheckFlagRange("level0_runs", FLAGS_level0_runs, 1, 16);
+  CheckFlagRange("max_value_bytes", FLAGS_max_value_bytes, 1, 16 << 20);
+  CheckFlagRange("xchg_threads", FLAGS_xchg_threads, 1, 64);
+  CheckFlagRange("flush_threads", FLAGS_flush_threads, 1, 256);
+  CheckFlagRange("compaction_threads", FLAGS_compaction_threads, 1, 256);
 
   LtcOptions o;
   o.name = FLAGS_name;
@@ -112,44 +106,19 @@ LtcOptions OptionsFromFlags(int argc, char** argv) {
   return o;
 }
 
-std::string StatusPage(const std::string& text) {
-  return StrCat("<!doctype html><meta charset=\"utf-8\"><title>nova_ltc</title><pre>", text, "</pre><a href=\"/metrics\">metrics</a>\n");
-}
-
 int Main(int argc, char** argv) {
   google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
   google::SetUsageMessage("an LSM-tree component of a Nova cluster");
   google::ParseCommandLineFlags(&argc, &argv, true);
   LtcOptions options = OptionsFromFlags(argc, argv);
-  sigset_t stop;
-  sigemptyset(&stop);
-  sigaddset(&stop, SIGTERM);
-  sigaddset(&stop, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &stop, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  InstallGlog(argv[0]);
-
-  Metrics metrics;
-  // The page is asked for before the node is there, and its address is part of what the node registers.
-  struct {
-    Mutex mu;
-    LtcNode* node = nullptr;
-  } serving;
-  auto http = HttpServer::Start(FLAGS_metrics_address,
-                                {{"/",
-                                  {"text/html; charset=utf-8",
-                                   [&serving] {
-                                     MutexLock lock(&serving.mu);
-                                     return StatusPage(serving.node == nullptr ? "starting" : serving.node->StatusText());
-                                   }}},
-                                 {"/metrics", {"text/plain; version=0.0.4", [&metrics] { return metrics.PrometheusText(); }}}});
-  if (!http.ok()) ExitWithError(std::string(http.status().message()));
-  options.metrics_address = (*http)->address();
+  Program program(argv[0], "nova_ltc " + options.name);
+  program.ServePages(FLAGS_metrics_address);
+  options.metrics_address = program.pages_address();
 
   const std::unique_ptr<Fabric> fabric = NewTcpFabric();
   LtcEnvironment environment;
   environment.fabric = fabric.get();
-  environment.metrics = &metrics;
+  environment.metrics = program.metrics();
   environment.open_store = [] {
     return OpenZookeeper(FLAGS_zookeeper, FLAGS_chroot, FLAGS_zookeeper_session_ms * kMillisecond,
                          Now() + FLAGS_zookeeper_connect_ms * kMillisecond);
@@ -157,20 +126,13 @@ int Main(int argc, char** argv) {
   environment.open_channel = [] { return OpenGrpcChannel(absl::StrSplit(FLAGS_coordinators, ',')); };
   auto node = LtcNode::Start(options, environment);
   if (!node.ok()) ExitWithError(std::string(node.status().message()));
-  {
-    MutexLock lock(&serving.mu);
-    serving.node = node->get();
-  }
-  std::printf("ready %s %s %s\n", options.name.c_str(), (*node)->address().c_str(), options.metrics_address.c_str());
-  std::fflush(stdout);
+  program.SetPage([&node] { return (*node)->StatusText(); });
+  program.Ready(options.name, (*node)->address());
 
-  int received = 0;
-  while (sigwait(&stop, &received) != 0) {
-  }
-  NOVA_LOG(INFO) << options.name << ": stops (signal " << received << ")";
+  program.WaitForSignal();
   const Status stopped = (*node)->Stop(Now() + 60 * kSecond);
   if (!stopped.ok()) NOVA_LOG(WARNING) << options.name << ": stopped with ranges not released: " << stopped;
-  http->reset();
+  program.StopPages();
   node->reset();
   return stopped.ok() ? 0 : 1;
 }

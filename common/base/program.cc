@@ -1,0 +1,87 @@
+#include "common/base/program.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+
+#include "absl/strings/str_replace.h"
+#include "common/base/exit.h"
+#include "common/base/glog_output.h"
+#include "common/base/log.h"
+
+namespace nova {
+
+void CheckFlagRange(const char* flag, int64_t value, int64_t min, int64_t max) {
+  if (value < min || value > max) ExitWithError(StrCat("--", flag, "=", value, " must be in [", min, ", ", max, "]"));
+}
+
+void CheckFlagHostPort(const char* flag, const std::string& value) {
+  const size_t colon = value.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : value.substr(colon + 1);
+  const bool good = colon != 0 && !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos &&
+                    std::stoi(port) <= 65535;
+  if (!good) ExitWithError(StrCat("--", flag, "=", value, " is not host:port"));
+}
+
+void CheckFlagGiven(const char* flag, const std::string& value, const char* form) {
+  if (value.empty()) ExitWithError(StrCat("--", flag, "=", form, " is needed"));
+}
+
+Program::Program(const char* path, std::string title) : title_(std::move(title)), text_([] { return std::string("starting"); }) {
+  sigemptyset(&stop_);
+  sigaddset(&stop_, SIGTERM);
+  sigaddset(&stop_, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &stop_, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  InstallGlog(path);
+}
+
+void Program::ServePages(const std::string& address) {
+  auto pages = HttpServer::Start(address, {{"/", {"text/html; charset=utf-8", [this] { return Page(); }}},
+                                           {"/metrics", {"text/plain; version=0.0.4", [this] { return metrics_.PrometheusText(); }}}});
+  if (!pages.ok()) ExitWithError(std::string(pages.status().message()));
+  pages_ = *std::move(pages);
+}
+
+std::string Program::Page() {
+  std::string text;
+  {
+    MutexLock lock(&mu_);
+    text = text_();
+  }
+  return StrCat("<!doctype html><html><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"2\"><title>", title_,
+                "</title></head><body><pre>", absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}}),
+                "</pre><p><a href=\"/metrics\">metrics</a></p></body></html>\n");
+}
+
+void Program::SetPage(std::function<std::string()> text) {
+  MutexLock lock(&mu_);
+  text_ = std::move(text);
+}
+
+void Program::StopPages() { pages_ = nullptr; }
+
+void Program::Ready(const std::string& name, const std::string& address) {
+  std::printf("ready %s %s %s\n", name.c_str(), address.c_str(), pages_->address().c_str());
+  std::fflush(stdout);
+}
+
+bool Program::WaitForSignal(Nanos deadline_ns) {
+  for (;;) {
+    int received;
+    if (deadline_ns == kNever) {
+      received = sigwaitinfo(&stop_, nullptr);
+    } else {
+      const Nanos left = std::max<Nanos>(0, deadline_ns - Now());
+      const timespec wait{left / kSecond, left % kSecond};
+      received = sigtimedwait(&stop_, nullptr, &wait);
+      if (received < 0 && errno == EAGAIN) return false;
+    }
+    if (received < 0) continue;  // interrupted
+    NOVA_LOG(INFO) << title_ << " stops (signal " << received << ")";
+    return true;
+  }
+}
+
+}  // namespace nova
