@@ -149,6 +149,22 @@ TEST(TidyTest, TopLevelHoldsNothingElse) {
   }
 }
 
+// Every path of a source file that a document names exists.
+TEST(TidyTest, DocumentsNameFilesThatExist) {
+  const fs::path root = NOVA_SOURCE_DIR;
+  std::vector<fs::path> documents = {root / "README.md", root / "client/ycsb/README.md"};
+  for (const auto& e : fs::directory_iterator(root / "docs")) documents.push_back(e.path());
+  const std::regex path("\\b(?:common|coordinator|stoc|logc|ltc|client|deploy|tests|experiments|docs)/[A-Za-z0-9_/.-]*\\.(?:h|cc|sh|md|java|proto|txt)\\b");
+  int named = 0;
+  for (const fs::path& d : documents) {
+    const std::string text = ReadAll(d);
+    for (auto it = std::sregex_iterator(text.begin(), text.end(), path); it != std::sregex_iterator(); ++it, ++named) {
+      EXPECT_TRUE(fs::exists(root / it->str())) << d.filename() << " names " << it->str();
+    }
+  }
+  EXPECT_GE(named, 40);
+}
+
 // docs/life_of_a_put_and_get.md names a file and a function in each row of its tables: both must exist.
 TEST(TidyTest, LifeOfAPutAndGetIsTrueToTheCode) {
   const std::string doc = ReadAll(fs::path(NOVA_SOURCE_DIR) / "docs/life_of_a_put_and_get.md");
