@@ -1,0 +1,261 @@
+// A StoC in a cluster: starting, losing its session, being superseded, collecting.
+#include "stoc/stoc_node.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "common/base/fault_disk.h"
+#include "common/config/memory_store.h"
+#include "coordinator/znodes.h"
+#include "tests/stoc/stoc_rig.h"
+
+namespace nova {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr RangeId kRange(7);
+constexpr Uuid kCluster{0xc1, 0xc2}, kLog{0x51, 1};
+
+class NobodyLeads : public ControlChannel {
+ public:
+  StatusOr<std::string> Call(const std::string&, const std::string&, Nanos) override {
+    return absl::UnavailableError("no coordinator");
+  }
+};
+
+class StocNodeTest : public testing::TestWithParam<FabricKind> {
+ protected:
+  void Run(const std::function<void(FabricWorld*)>& test) { InFabricWorld(GetParam(), test); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Fabrics, StocNodeTest, testing::Values(FabricKind::kTcp, FabricKind::kSim),
+                         [](const auto& param) { return FabricKindName(param.param); });
+
+struct Cluster {
+  explicit Cluster(FabricWorld* w, Uuid uuid = kCluster) : world(w) {
+    admin = config.NewSession();
+    EXPECT_TRUE(admin->Create(kClusterPath, ClusterRecord{kClusterFormat, uuid}.Encode()).ok());
+    for (const char* path : {kNodesPath, kStocsPath, kRangesPath, kEpochsPath}) EXPECT_TRUE(admin->Create(path, "").ok());
+  }
+  void PutRange(Epoch epoch, RangeState state) {
+    RangeRecord r;
+    r.id = kRange;
+    r.epoch = epoch;
+    r.state = state;
+    Status s = admin->Create(RangePath(kRange), r.Encode());
+    if (absl::IsAlreadyExists(s)) s = admin->Set(RangePath(kRange), r.Encode(), -1);
+    EXPECT_TRUE(s.ok()) << s;
+  }
+
+  FabricWorld* const world;
+  MemoryConfig config{MemoryConfigOptions{.session_timeout_ns = kSecond}};
+  std::unique_ptr<MemorySession> admin;
+};
+
+struct Process {
+  Process(Cluster* c, Disk* disk, const std::string& name = "stoc-1") : cluster(c), fabric(c->world->NewFabric(name)) {
+    options.name = name;
+    options.address = c->world->AnyAddress(name);
+    options.log_memory_bytes = 16 << 20;
+    options.file_buffer_bytes = 16 << 20;
+    options.spare_segments = 2;
+    options.files.reserve_bytes = 0;
+    options.heartbeat_ns = 20 * kMillisecond;
+    options.collect_period_ns = 200 * kMillisecond;
+    environment.fabric = fabric.get();
+    environment.disk = disk;
+    environment.metrics = &metrics;
+    environment.open_store = [this]() -> StatusOr<std::unique_ptr<ConfigStore>> {
+      auto opened = cluster->config.NewSession();
+      session.store(opened.get());
+      return std::unique_ptr<ConfigStore>(std::move(opened));
+    };
+    environment.open_channel = [] { return std::make_unique<NobodyLeads>(); };
+  }
+  Status Start() {
+    auto started = StocNode::Start(options, environment);
+    if (started.ok()) node = *std::move(started);
+    return started.status();
+  }
+  bool Registered() const { return cluster->admin->Get(NodePath(options.name)).ok(); }
+  double Gauge(const std::string& name) const {
+    const std::string text = metrics.PrometheusText();
+    const size_t at = text.find("\n" + name + " ");
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
+  }
+
+  Cluster* const cluster;
+  std::unique_ptr<Fabric> fabric;
+  Metrics metrics;
+  StocOptions options;
+  StocEnvironment environment;
+  std::atomic<MemorySession*> session{nullptr};
+  std::unique_ptr<StocNode> node;
+};
+
+template <typename Condition>
+bool Eventually(const Condition& condition) {
+  for (const Nanos until = Now() + 10 * kSecond; Now() < until; SleepFor(5 * kMillisecond)) {
+    if (condition()) return true;
+  }
+  return false;
+}
+
+// A client that knows one node.
+struct Client {
+  Client(FabricWorld* world, const NodeInfo& node, const std::string& name = "ltc-1", uint64_t incarnation = 1000)
+      : client(world, name, incarnation) {
+    client.stocs->UpdateStocs({node});
+  }
+  Outcome Open(const NodeInfo& node, Epoch epoch, uint32_t index = 0) {
+    Outcome outcome = Outcome::kInternal;
+    Notification done;
+    client.On(0, [&] {
+      client.stocs->OpenSegment(client.xchgs[0].get(), {node.stoc_id, node.incarnation}, kRange, epoch, kLog, index, 1 << 20, Soon(),
+                                [&](Outcome o, RemoteBuffer) {
+                                  outcome = o;
+                                  done.Notify();
+                                });
+    });
+    done.Wait();
+    return outcome;
+  }
+  TestClient client;
+};
+
+TEST_P(StocNodeTest, AnEmptyDirectoryIsFormattedAndKeepsItsIdentity) {
+  Run([&](FabricWorld* world) {
+    Cluster cluster(world);
+    SimDisk medium;
+    NodeInfo first;
+    {
+      const auto disk = medium.Mount();
+      Process p(&cluster, disk.get());
+      ASSERT_TRUE(p.Start().ok());
+      first = p.node->self();
+      EXPECT_TRUE(p.Registered());
+      EXPECT_EQ(*Client(world, first).client.stocs->Ping(first.stoc_id, Soon()), first.incarnation);
+      p.node->Stop();
+      EXPECT_FALSE(p.Registered()) << "it has left";
+    }
+    medium.Crash();
+    const auto disk = medium.Mount();
+    Process p(&cluster, disk.get());
+    ASSERT_TRUE(p.Start().ok());
+    EXPECT_EQ(p.node->self().stoc_id, first.stoc_id);
+    EXPECT_EQ(p.node->self().store, first.store);
+    EXPECT_GT(p.node->self().incarnation, first.incarnation);  // N1
+  });
+}
+
+TEST_P(StocNodeTest, AStoreOfAnotherClusterIsRefused) {
+  Run([&](FabricWorld* world) {
+    SimDisk medium;
+    const auto disk = medium.Mount();
+    ASSERT_TRUE(FormatStore(disk.get(), {{1, 1}, {9, 9}, StocId(3)}).ok());
+    Cluster cluster(world);
+    const Status s = Process(&cluster, disk.get()).Start();
+    EXPECT_TRUE(absl::IsFailedPrecondition(s)) << s;
+    EXPECT_THAT(std::string(s.message()), HasSubstr("cluster"));
+  });
+}
+
+TEST_P(StocNodeTest, EpochsAreLoadedBeforeItServes) {  // F1
+  Run([&](FabricWorld* world) {
+    Cluster cluster(world);
+    cluster.PutRange(Epoch(5), RangeState::kOpen);
+    SimDisk medium;
+    const auto disk = medium.Mount();
+    Process p(&cluster, disk.get());
+    ASSERT_TRUE(p.Start().ok());
+    Client client(world, p.node->self());
+    EXPECT_EQ(client.Open(p.node->self(), Epoch(4)), Outcome::kNotOwner);
+    EXPECT_TRUE(absl::IsFailedPrecondition(client.client.stocs->AppendFile({p.node->self().stoc_id}, FileId(1), {kRange, Epoch(4), 0}, 0,
+                                                                           true, "edit", Soon())));
+    EXPECT_EQ(client.Open(p.node->self(), Epoch(5)), Outcome::kOk);
+  });
+}
+
+TEST_P(StocNodeTest, AnExpiredSessionCostsNoSegment) {  // C4, N1
+  Run([&](FabricWorld* world) {
+    Cluster cluster(world);
+    SimDisk medium;
+    const auto disk = medium.Mount();
+    Process p(&cluster, disk.get());
+    ASSERT_TRUE(p.Start().ok());
+    const NodeInfo self = p.node->self();
+    Client client(world, self);
+    ASSERT_EQ(client.Open(self, Epoch(3)), Outcome::kOk);
+    p.session.load()->Expire();
+    EXPECT_TRUE(Eventually([&] { return !p.Registered() || p.Gauge("nova_stoc_member") == 0; }));
+    EXPECT_EQ(client.Open(self, Epoch(3), 1), Outcome::kOk) << "serves on";
+    ASSERT_TRUE(Eventually([&] { return p.Registered() && p.Gauge("nova_stoc_member") == 1; }));
+    const NodeInfo again = *DecodeNodeInfo(cluster.admin->Get(NodePath("stoc-1"))->data);
+    EXPECT_EQ(again.incarnation, self.incarnation);
+    EXPECT_EQ(again.address, self.address);
+    EXPECT_THAT(client.client.stocs->Fence(self.stoc_id, kRange, Epoch(4), Soon())->segments, SizeIs(2));
+  });
+}
+
+TEST_P(StocNodeTest, ALaterProcessOfTheNameEndsIt) {
+  Run([&](FabricWorld* world) {
+    Cluster cluster(world);
+    SimDisk medium;
+    const auto disk = medium.Mount();
+    Process p(&cluster, disk.get());
+    ASSERT_TRUE(p.Start().ok());
+    NodeInfo later = p.node->self();
+    later.incarnation = Incarnation(later.incarnation.value() + 10);
+    ASSERT_TRUE(cluster.admin->Delete(NodePath("stoc-1")).ok());
+    ASSERT_TRUE(cluster.admin->Create(NodePath("stoc-1"), EncodeNodeInfo(later), true).ok());
+    p.session.load()->Expire();
+    EXPECT_TRUE(p.node->WaitUntilSuperseded(Now() + 10 * kSecond));
+  });
+}
+
+TEST_P(StocNodeTest, SegmentsOfEpochsBeforeAnOpenOneAreCollected) {  // N4
+  Run([&](FabricWorld* world) {
+    Cluster cluster(world);
+    cluster.PutRange(Epoch(3), RangeState::kOpen);
+    SimDisk medium;
+    const auto disk = medium.Mount();
+    Process p(&cluster, disk.get());
+    ASSERT_TRUE(p.Start().ok());
+    const NodeInfo self = p.node->self();
+    Client client(world, self);
+    ASSERT_EQ(client.Open(self, Epoch(3)), Outcome::kOk);
+    SleepFor(500 * kMillisecond);
+    EXPECT_EQ(p.Gauge("nova_stoc_segments"), 1) << "of the epoch that is open";
+    cluster.PutRange(Epoch(4), RangeState::kSealing);
+    EXPECT_TRUE(Eventually([&] { return client.Open(self, Epoch(3), 1) == Outcome::kNotOwner; })) << "fenced though nobody asked";
+    EXPECT_GE(p.Gauge("nova_stoc_segments"), 1) << "recovery may still want it";
+    EXPECT_FALSE(client.client.stocs->Fence(self.stoc_id, kRange, Epoch(4), Soon())->segments.empty());
+    cluster.PutRange(Epoch(4), RangeState::kOpen);
+    EXPECT_TRUE(Eventually([&] { return p.Gauge("nova_stoc_segments") == 0; }));
+  });
+}
+
+TEST_P(StocNodeTest, PeersOfAnotherClusterAreRefused) {
+  Run([&](FabricWorld* world) {
+    Cluster cluster(world);
+    SimDisk medium;
+    const auto disk = medium.Mount();
+    Process p(&cluster, disk.get());
+    ASSERT_TRUE(p.Start().ok());
+    auto fabric = world->NewFabric("stranger");
+    Hello hello = TestHello(Role::kLtc, "stranger", 5);
+    hello.cluster = {1, 2};
+    Xchg xchg(fabric.get(), hello, {});
+    xchg.Start();
+    const BlockingResult r = BlockingCall(&xchg, p.node->self().address, static_cast<uint16_t>(StocRequest::kPing), {}, Now() + kSecond);
+    EXPECT_NE(r.outcome, Outcome::kOk);
+    xchg.Stop();
+  });
+}
+
+}  // namespace
+}  // namespace nova
