@@ -109,6 +109,11 @@ Status LtcNode::Init() {
   };
   services_.run_control = [this](std::function<void()> fn) { background_->RunControl(std::move(fn)); };
 
+  metrics_->AddCallback("nova_fabric_connections", [this] { return static_cast<double>(environment_.fabric->counters().connections); });
+  metrics_->AddCallback("nova_fabric_protocol_errors_total",
+                        [this] { return static_cast<double>(environment_.fabric->counters().protocol_errors); });
+  metrics_->AddCallback("nova_fabric_access_errors_total",
+                        [this] { return static_cast<double>(environment_.fabric->counters().access_errors); });
   metrics_->AddCallback("nova_ltc_memtable_bytes", [this] { return static_cast<double>(arenas_.bytes_used()); });
   metrics_->AddCallback("nova_ltc_block_cache_bytes", [this] { return static_cast<double>(cache_.bytes_used()); });
   metrics_->AddCallback("nova_ltc_block_cache_hits_total", [this] { return static_cast<double>(cache_.hits()); });
