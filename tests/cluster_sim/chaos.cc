@@ -18,7 +18,7 @@ class Nemesis {
 
   void RunStocs() {
     const std::vector<std::string> stocs = cluster_->Names("stoc");
-    while (!Sleep(Between(300, 2500))) {
+    while (!Sleep(Between(50, 1500))) {
       const std::string& stoc = Pick(stocs);
       switch (random_.Uniform(4)) {
         case 0:
@@ -36,7 +36,7 @@ class Nemesis {
   }
   void RunLtcs() {
     const std::vector<std::string> ltcs = cluster_->Names("ltc");
-    while (!Sleep(Between(300, 3000))) {
+    while (!Sleep(Between(50, 1500))) {
       const std::string& ltc = Pick(ltcs);
       switch (random_.Uniform(5)) {
         case 0:
@@ -51,7 +51,7 @@ class Nemesis {
   }
   void RunCoordinators() {
     const std::vector<std::string> coordinators = cluster_->Names("coordinator");
-    while (!Sleep(Between(2000, 8000))) {
+    while (!Sleep(Between(500, 5000))) {
       const std::string& coordinator = Pick(coordinators);
       if (options_->kill_coordinators && random_.OneIn(2)) {
         KillAndRestart(coordinator, Between(10, 4000));
@@ -162,7 +162,7 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
   History history;
   std::vector<std::unique_ptr<Load>> loads;
   for (int i = 0; i < options.clients; ++i) {
-    const LoadOptions load{.keys = options.keys_per_client, .first_key = i * options.keys_per_client};
+    const LoadOptions load{.keys = options.keys_per_client, .first_key = i * options.keys_per_client, .pause_max_us = 25'000};
     loads.push_back(std::make_unique<Load>(clients[static_cast<size_t>(i)].get(), &history, load, &result->violation));
   }
   {

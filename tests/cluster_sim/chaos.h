@@ -16,9 +16,9 @@ namespace nova {
 struct ChaosOptions {
   SimClusterOptions cluster = SmallCluster();
   int ranges = 6;
-  int clients = 3;
-  int keys_per_client = 25;
-  Nanos duration_ns = 15 * kSecond;
+  int clients = 4;
+  int keys_per_client = 20;
+  Nanos duration_ns = 12 * kSecond;
   bool kill_stocs = true;
   bool kill_ltcs = true;
   bool kill_coordinators = true;
