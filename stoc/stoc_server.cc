@@ -55,8 +55,11 @@ void StocServer::Stop() {
 // --- receiving
 
 template <typename Request>
-void StocServer::Handle(size_t lane, StocRequest type, void (StocServer::*handler)(const Caller&, const Request&)) {
-  lanes_[lane].xchg->Handle(static_cast<uint16_t>(type), [this, lane, handler](const IncomingCall& call) {
+void StocServer::Handle(size_t lane, StocRequest type, const char* name,
+                        void (StocServer::*handler)(const Caller&, const Request&)) {
+  Counter* const received = parts_.metrics->counter(StrCat("nova_stoc_requests_total{type=\"", name, "\"}"));
+  lanes_[lane].xchg->Handle(static_cast<uint16_t>(type), [this, lane, received, handler](const IncomingCall& call) {
+    received->Add();
     Request request;
     if (!Request::Parse(call.body, &request)) {
       malformed_->Add();
@@ -71,18 +74,18 @@ void StocServer::Handle(size_t lane, StocRequest type, void (StocServer::*handle
 
 void StocServer::Register(size_t lane) {
   Xchg* const xchg = lanes_[lane].xchg;
-  Handle(lane, StocRequest::kOpenSegment, &StocServer::OpenSegment);
-  Handle(lane, StocRequest::kFreeLogs, &StocServer::FreeLogs);
-  Handle(lane, StocRequest::kFence, &StocServer::Fence);
-  Handle(lane, StocRequest::kFreeFenced, &StocServer::FreeFenced);
-  Handle(lane, StocRequest::kOpenFile, &StocServer::OpenFile);
-  Handle(lane, StocRequest::kPersistFile, &StocServer::PersistFile);
-  Handle(lane, StocRequest::kWriteSmallFile, &StocServer::WriteSmallFile);
-  Handle(lane, StocRequest::kAppendFile, &StocServer::AppendFile);
-  Handle(lane, StocRequest::kReadFile, &StocServer::ReadFile);
-  Handle(lane, StocRequest::kDeleteFiles, &StocServer::DeleteFiles);
-  Handle(lane, StocRequest::kListFiles, &StocServer::ListFiles);
-  Handle(lane, StocRequest::kPing, &StocServer::Ping);
+  Handle(lane, StocRequest::kOpenSegment, "open_segment", &StocServer::OpenSegment);
+  Handle(lane, StocRequest::kFreeLogs, "free_logs", &StocServer::FreeLogs);
+  Handle(lane, StocRequest::kFence, "fence", &StocServer::Fence);
+  Handle(lane, StocRequest::kFreeFenced, "free_fenced", &StocServer::FreeFenced);
+  Handle(lane, StocRequest::kOpenFile, "open_file", &StocServer::OpenFile);
+  Handle(lane, StocRequest::kPersistFile, "persist_file", &StocServer::PersistFile);
+  Handle(lane, StocRequest::kWriteSmallFile, "write_small_file", &StocServer::WriteSmallFile);
+  Handle(lane, StocRequest::kAppendFile, "append_file", &StocServer::AppendFile);
+  Handle(lane, StocRequest::kReadFile, "read_file", &StocServer::ReadFile);
+  Handle(lane, StocRequest::kDeleteFiles, "delete_files", &StocServer::DeleteFiles);
+  Handle(lane, StocRequest::kListFiles, "list_files", &StocServer::ListFiles);
+  Handle(lane, StocRequest::kPing, "ping", &StocServer::Ping);
   xchg->HandleDisconnect([this, lane](ConnectionId connection) { SessionGone(lane, connection); });
   xchg->AddTimer(kOverduePeriod, [this, lane] { CloseOverdue(lane); });
   xchg->SetQueueDepthSource([this] { return queue_depth(); });

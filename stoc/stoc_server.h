@@ -103,7 +103,7 @@ class StocServer {
 
   void Register(size_t lane);
   template <typename Request>
-  void Handle(size_t lane, StocRequest type, void (StocServer::*handler)(const Caller&, const Request&));
+  void Handle(size_t lane, StocRequest type, const char* name, void (StocServer::*handler)(const Caller&, const Request&));
   Session* SessionOf(const Caller& caller);
   bool BeginSession(const Caller& caller, const Hello& peer);
   void SessionGone(size_t lane, ConnectionId connection);
