@@ -229,12 +229,22 @@ size_t Range::active_bytes() const { return CurrentView()->active->bytes(); }
 
 std::set<StocFileId> Range::ReferencedFiles() const {
   std::set<StocFileId> files;
-  const auto view = CurrentView();
-  for (const Run& run : view->version->runs()) {
-    for (const TableRef& t : run.tables) {
-      for (uint32_t i = 0; i < t->info().fragments.size(); ++i) files.insert({t->info().uuid, i});
-      files.insert({t->info().uuid, kMetadataPart});
+  const auto add = [&files](const TableInfo& table) {
+    for (uint32_t i = 0; i < table.fragments.size(); ++i) files.insert({table.uuid, i});
+    files.insert({table.uuid, kMetadataPart});
+  };
+  std::vector<TableRef> read;  // let go of outside the lock: the last reference may be ours
+  std::shared_ptr<const View> view;
+  {
+    MutexLock lock(&mu_);
+    view = view_;
+    for (const auto& weak : dropped_) {
+      if (TableRef t = weak.lock()) read.push_back(std::move(t));
     }
+  }
+  for (const TableRef& t : read) add(t->info());
+  for (const Run& run : view->version->runs()) {
+    for (const TableRef& t : run.tables) add(t->info());
   }
   files.insert({manifest_group().file, 0});
   return files;

@@ -147,7 +147,7 @@ class Range : public std::enable_shared_from_this<Range> {
   RangeLog* log() const { return log_.get(); }
   RangeStats stats() const;
   size_t active_bytes() const;
-  std::set<StocFileId> ReferencedFiles() const;  // N4: what the current version names
+  std::set<StocFileId> ReferencedFiles() const;  // N4: what the current version or a reader names
   SequenceNumber last_sequence() const { return sequences_.last(); }
 
  private:
@@ -212,6 +212,7 @@ class Range : public std::enable_shared_from_this<Range> {
 
   mutable Mutex mu_;
   std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::weak_ptr<TableHandle>> dropped_ ABSL_GUARDED_BY(mu_);  // by an edit, and perhaps still read
   std::atomic<uint64_t> view_generation_{0};
   std::vector<Lane> lanes_;  // [i] belongs to executor i
 

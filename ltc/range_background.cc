@@ -138,12 +138,16 @@ Status Range::CommitEdit(VersionEdit edit, const Round* flushed) {
       NOVA_CHECK(!published->sealed.empty() && published->sealed.back().get() == flushed) << "flush out of order (K3b)";
       published->sealed.pop_back();
     }
+    std::erase_if(dropped_, [](const std::weak_ptr<TableHandle>& t) { return t.expired(); });
     std::set<Uuid> kept;
     for (const auto& add : edit.adds) kept.insert(add.table.uuid);
     for (const Run& run : view_->version->runs()) {
       for (const TableRef& t : run.tables) {
         const Uuid& u = t->info().uuid;
-        if (std::find(edit.drops.begin(), edit.drops.end(), u) != edit.drops.end() && !kept.contains(u)) t->MarkDropped();
+        if (std::find(edit.drops.begin(), edit.drops.end(), u) != edit.drops.end() && !kept.contains(u)) {
+          t->MarkDropped();
+          dropped_.push_back(t);
+        }
       }
     }
     PublishLocked(std::move(published));

@@ -854,10 +854,12 @@ void Xchg::Stop() {
   } else {
     r->WindUp();
   }
+  // What is left to run never will; what it holds is let go of now, while the users of this thread still stand.
   std::vector<absl::AnyInvocable<void()>> unrun;
+  for (auto& one_shot : r->one_shots) unrun.push_back(std::exchange(one_shot->fn, {}));
   MutexLock lock(&r->mu);
   r->closed = true;
-  unrun.swap(r->submitted);
+  for (auto& fn : std::exchange(r->submitted, {})) unrun.push_back(std::move(fn));
 }
 
 void Xchg::Submit(absl::AnyInvocable<void()> fn) {
