@@ -24,7 +24,7 @@ build() { # preset targets...
   shift
   echo "== building ($preset)"
   cmake --preset "$preset" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
-  ninja -C "build/$preset" -j "$jobs" "$@" >"$log" 2>&1 || { grep -E -A20 'FAILED|error:' "$log" | head -80 >&2; exit 1; }
+  ninja -C "build/$preset" -j "$jobs" "$@" >"$log" 2>&1 || { grep -E -m4 -A20 'FAILED|error:' "$log" >&2; exit 1; }
 }
 
 build release nova_programs nova_cluster_tests
@@ -34,10 +34,10 @@ build asan nova_unit_tests
 
 echo "== unit tests (asan, ubsan)"
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
-ctest --test-dir build/asan -L unit -j "$jobs" --output-on-failure --no-tests=error | tail -n 40
-[[ ${PIPESTATUS[0]} -eq 0 ]] || exit 1
+ctest --test-dir build/asan -L '^unit$' -j "$jobs" --output-on-failure --no-tests=error >"$log" 2>&1 || { grep -vE ' Passed |Start ' "$log" | tail -n 300; exit 1; }
+tail -n 8 "$log"
 
 echo "== clusters of processes, YCSB (release)"
-exclude=()
-[[ $long == 1 ]] || exclude=(-LE long)
-ctest --test-dir build/release -L cluster "${exclude[@]}" --output-on-failure --no-tests=error
+labels=cluster
+[[ $long == 1 ]] && labels='cluster|long'
+ctest --test-dir build/release -L "^($labels)\$" --output-on-failure --no-tests=error
