@@ -118,23 +118,25 @@ StatusOr<Placement> HostedRange::Place(uint64_t table_bytes) {
 
 StatusOr<std::vector<VersionEdit>> HostedRange::ReadManifest(const RangeRecord& record, Nanos deadline_ns) {
   if (record.manifest.members.empty()) return std::vector<VersionEdit>{};  // never opened before
+  // M1: an acknowledged edit is on every member, so any fenced one would do; but a copy with a damaged record ends there as a torn
+  // one does, and would silently lose what follows. The longest valid prefix of the members that answer is taken.
   std::string tried;
+  std::vector<VersionEdit> longest;
   for (const StocId stoc : record.manifest.members) {
-    // M1: fence one member, then read its valid prefix: an acknowledged edit is on every member.
     Status s = services_->stocs->Fence(stoc, id_, epoch_, std::min(deadline_ns, Now() + kSecond)).status();
     if (s.ok()) {
       auto bytes = services_->stocs->ReadFileBlocking(stoc, {record.manifest.file, 0}, 0, UINT64_MAX, deadline_ns);
-      if (bytes.ok()) {
+      s = bytes.status();
+      if (s.ok()) {
         auto edits = Manifest::Parse(record.manifest.file, *bytes);
-        if (edits.ok()) return edits;
         s = edits.status();
-      } else {
-        s = bytes.status();
+        if (s.ok() && edits->size() > longest.size()) longest = *std::move(edits);
       }
     }
     if (absl::IsFailedPrecondition(s)) return s;
-    tried += StrCat(tried.empty() ? "" : "; ", "stoc ", stoc.value(), ": ", s.message());
+    if (!s.ok()) tried += StrCat(tried.empty() ? "" : "; ", "stoc ", stoc.value(), ": ", s.message());
   }
+  if (!longest.empty()) return longest;
   return absl::UnavailableError(StrCat("range ", id_.value(), ": no copy of manifest ", record.manifest.file.ToString(), ": ", tried));
 }
 
