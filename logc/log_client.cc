@@ -383,7 +383,7 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
     PendingRecord moved;
     if (!Stage(index, record->bytes, &moved)) {
       lanes_[index].in_flight_bytes -= record->bytes;
-      record->done(Outcome::kUnknown);
+      record->done(Outcome::kNotOwner);  // posted and not delivered everywhere: the next owner decides (R4)
       return;
     }
     std::copy_n(record->staging->buffer.data() + record->offset, record->bytes, moved.staging->buffer.data() + moved.offset);

@@ -21,6 +21,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "common/base/ids.h"
@@ -44,5 +45,14 @@ struct ParsedLogEntry {
 // Calls `fn` for each entry of the valid prefix of a segment whose first record must be `*next_lsn`; advances *next_lsn.
 Status ParseLogSegment(const Uuid& log, std::string_view segment, uint64_t* next_lsn,
                        const std::function<void(const ParsedLogEntry&)>& fn);
+
+// One entry found in a log (R3), in memory of its own.
+struct RecoveredRecord {
+  SequenceNumber sequence = 0;
+  MemTableId memtable;
+  ValueType type = ValueType::kPut;
+  std::string key;
+  std::string value;
+};
 
 }  // namespace nova

@@ -16,14 +16,6 @@
 
 namespace nova {
 
-struct RecoveredRecord {
-  SequenceNumber sequence = 0;
-  MemTableId memtable;
-  ValueType type = ValueType::kPut;
-  std::string key;
-  std::string value;
-};
-
 // Fences (range, epoch) at the members of record.log_groups; epoch = record.epoch, the new owner's.
 StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const RangeRecord& record, Nanos deadline_ns);
 

@@ -4,12 +4,13 @@
 // that thread, which alone posts to it (L2). What a thread appends to one log in one round of its loop goes out as one WRITE
 // per replica (group commit without waiting).
 //
-// Implementations: mode none (NewNullLog), mode memory (logc/log_client.h).
+// Implementations: mode none (NewNullLog), mode memory (logc/log_client.h), local persistent (logc/local_log.h).
 //
 // Thread safety: Append and Flush on the executor `on` only; the others from any thread.
 // Ownership:     key and value are copied before Append returns.
 // Errors:        done(kOk): delivered at every member (L3). done(kNotOwner): fenced, the range is lost: no put of this epoch
-//                can be acknowledged any more. Never kUnavailable: a failed member is replaced (L4), the record goes on.
+//                can be acknowledged any more. Others only from a local log, whose disk failed: kNoSpace, kUnavailable: not
+//                in the log; kUnknown: perhaps. On StoCs a failed member is replaced (L4), and the record goes on.
 #pragma once
 
 #include <memory>
@@ -40,6 +41,7 @@ struct LogRecord {
   SequenceNumber first_sequence = 0;
   uint64_t client_id = 0;
   uint64_t request_number = 0;
+  bool sync = false;  // persistent modes: acknowledged when it would survive a power loss
   LogEntry entry;
 };
 

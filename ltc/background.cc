@@ -35,16 +35,16 @@ BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find)
   start("flush", options.flush_threads, [this] {
     RangeId id;
     while (flush_.Take(&id)) {
-      if (const auto hosted = find_(id)) {
-        if (hosted->range()->FlushOne()) flush_.Add(id);
+      if (const auto range = find_(id)) {
+        if (range->FlushOne()) flush_.Add(id);
       }
     }
   });
   start("compaction", options.compaction_threads, [this] {
     RangeId id;
     while (compaction_.Take(&id)) {
-      if (const auto hosted = find_(id)) {
-        if (hosted->range()->CompactOne()) compaction_.Add(id);
+      if (const auto range = find_(id)) {
+        if (range->CompactOne()) compaction_.Add(id);
       }
     }
   });

@@ -1,4 +1,4 @@
-// BackgroundWork: the threads that flush and compact the ranges of an LTC, and those that may wait on its behalf.
+// BackgroundWork: the threads that flush and compact the ranges of an LTC, or of an embedded database, and those that may wait on its behalf.
 //
 // A range reports that work may be due (Due); flush threads take rounds, compaction threads take plans, one at a time per call,
 // ranges in turn (fair). What fails is tried again at the next Due or sweep.
@@ -15,7 +15,7 @@
 #include "common/base/mutex.h"
 #include "common/base/queue.h"
 #include "common/base/thread.h"
-#include "ltc/hosted_range.h"
+#include "ltc/range.h"
 
 namespace nova {
 
@@ -28,7 +28,7 @@ struct BackgroundOptions {
 
 class BackgroundWork {
  public:
-  using Find = std::function<std::shared_ptr<HostedRange>(RangeId)>;
+  using Find = std::function<std::shared_ptr<Range>(RangeId)>;
   BackgroundWork(const BackgroundOptions& options, Find find);
   ~BackgroundWork();  // stops: what runs ends, what is queued is dropped
 

@@ -147,14 +147,8 @@ Status HostedRange::Open() {
   NOVA_ASSIGN_OR_RETURN(const auto edits, ReadManifest(record, deadline));
   NOVA_ASSIGN_OR_RETURN(auto recovered, RecoverLogs(services_->stocs, record, deadline));  // R2, R3
   const size_t records = recovered.size();
-  std::vector<RecoveredEntry> entries;
-  entries.reserve(records);
-  for (RecoveredRecord& r : recovered) {
-    entries.push_back({r.sequence, r.memtable, r.type, std::move(r.key), std::move(r.value)});
-  }
-  recovered.clear();
   NOVA_ASSIGN_OR_RETURN(range_, Range::Recover(record, options_.range, &range_services_, storage_.get(), edits,
-                                               std::move(entries)));  // R4
+                                               std::move(recovered)));  // R4
   LogGroup group;
   if (options_.log_mode == LogMode::kMemory) {
     NOVA_ASSIGN_OR_RETURN(group, PickLogGroup({}, StocId(), GroupId(record.last_group.value() + 1)));

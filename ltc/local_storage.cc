@@ -51,6 +51,14 @@ class LocalSstableStore : public SstableStore {
 
 std::unique_ptr<SstableStore> NewLocalSstableStore(Disk* disk) { return std::make_unique<LocalSstableStore>(disk); }
 
+bool LocalFileUuid(const std::string& name, Uuid* uuid) {
+  const std::string_view view = name, manifest = "manifest-";
+  if (view.substr(0, manifest.size()) == manifest) return Uuid::Parse(view.substr(manifest.size()), uuid);
+  const size_t dot = view.find('.');
+  return (view.substr(dot == view.npos ? view.size() : dot) == ".data" || view.substr(dot == view.npos ? view.size() : dot) == ".meta") &&
+         Uuid::Parse(view.substr(0, dot), uuid);
+}
+
 StatusOr<ManifestGroup> LocalManifestStorage::Create(std::string_view first_record, const Uuid& file) {
   NOVA_RETURN_IF_ERROR(WriteWhole(disk_, ManifestPath(file), first_record));
   NOVA_RETURN_IF_ERROR(disk_->SyncDirectory(""));

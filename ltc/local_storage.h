@@ -15,6 +15,9 @@ namespace nova {
 // answers faster than a hand-over costs.
 std::unique_ptr<SstableStore> NewLocalSstableStore(Disk* disk);
 
+// The table or manifest that a file of a local store belongs to; false: it belongs to none.
+bool LocalFileUuid(const std::string& name, Uuid* uuid);
+
 // Manifest files "manifest-<uuid>", the installed one named by CURRENT.
 class LocalManifestStorage : public ManifestStorage {
  public:

@@ -83,7 +83,10 @@ Status LtcNode::Init() {
         return session == nullptr ? 0 : session->lease_expiry_ns();
       },
       metrics_);
-  background_ = std::make_unique<BackgroundWork>(options_.background, [this](RangeId id) { return Find(id); });
+  background_ = std::make_unique<BackgroundWork>(options_.background, [this](RangeId id) {
+    const auto hosted = Find(id);
+    return hosted == nullptr ? nullptr : hosted->range();
+  });
 
   services_.range.store = tables_.get();
   services_.range.cache = &cache_;

@@ -122,28 +122,38 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done) {
     }
     Unpin(round);
   }
-  MemTable* memtable = round->SiblingOf(op.key);
-  MemTable::Entry* entry = memtable->Prepare(op.key, seq, op.type, op.value);
-  const LogRecord record{round->number, seq, op.client_id, op.request_number, {memtable->id(), op.type, op.key, op.value}};
-  // shared: the completion owns the caller's callback; on refusal it is still ours to answer.
-  auto shared_done = std::make_shared<WriteDone>(std::move(done));
-  const bool posted = log_->Append(on, record, [self = shared_from_this(), round, memtable, entry, seq, shared_done](Outcome o) {
-    if (o != Outcome::kOk) {
-      // Posted and not delivered: the number stays unfinished and the round pinned until a new owner has fenced us (K4, L6).
-      self->Lose(ToStatus(o, "log append"));
-      return (*shared_done)(Outcome::kUnknown);
-    }
-    memtable->Link(entry);
-    self->sequences_.Finish(seq);
-    self->Unpin(round);
-    self->writes_.fetch_add(1, std::memory_order_relaxed);
-    (*shared_done)(Outcome::kOk);
-  });
-  if (!posted) {
-    sequences_.Finish(seq);
-    Unpin(round);
-    (*shared_done)(Outcome::kBusy);
+  Lane& lane = lanes_[on->index()];
+  if (lane.free_contexts.empty()) lane.free_contexts.push_back(std::make_unique<WriteContext>());
+  WriteContext* context = lane.free_contexts.back().release();
+  lane.free_contexts.pop_back();
+  context->range = shared_from_this();
+  context->lane = &lane;
+  context->round = round;
+  context->memtable = round->SiblingOf(op.key);
+  context->sequence = seq;
+  context->entry = context->memtable->Prepare(op.key, seq, op.type, op.value);
+  context->done = std::move(done);
+  const LogRecord record{round->number, seq, op.client_id, op.request_number, op.sync,
+                         {context->memtable->id(), op.type, op.key, op.value}};
+  if (!log_->Append(on, record, [context](Outcome o) { context->range->Logged(context, o); })) Logged(context, Outcome::kBusy);
+}
+
+void Range::Logged(WriteContext* context, Outcome outcome) {
+  WriteDone done = std::move(context->done);
+  const std::shared_ptr<Range> self = std::move(context->range);
+  if (outcome == Outcome::kNotOwner) {
+    // Posted and not delivered: the number stays unfinished and the round pinned until a new owner has fenced us (K4, L6).
+    Lose(ToStatus(outcome, "log append"));
+    outcome = Outcome::kUnknown;
+  } else {
+    // Not in the log: abandoned. Perhaps in a local one: it may come back after a crash, with its number, as an unknown write may.
+    if (outcome == Outcome::kOk) context->memtable->Link(context->entry);
+    sequences_.Finish(context->sequence);
+    Unpin(context->round);
+    writes_.fetch_add(1, std::memory_order_relaxed);
   }
+  context->lane->free_contexts.emplace_back(context);
+  done(outcome);
 }
 
 void Range::Unpin(Round* round) {

@@ -25,6 +25,7 @@
 #include "common/base/executor.h"
 #include "common/base/metrics.h"
 #include "common/base/outcome.h"
+#include "logc/log_record.h"
 #include "logc/range_log.h"
 #include "ltc/block_cache.h"
 #include "ltc/compaction_picker.h"
@@ -72,6 +73,7 @@ struct WriteOp {
   uint64_t client_id = 0;
   uint64_t request_number = 0;
   Nanos deadline_ns = kNever;
+  bool sync = false;       // LogRecord::sync
 };
 using WriteDone = absl::AnyInvocable<void(Outcome)>;
 using GetDone = absl::AnyInvocable<void(Outcome, std::string_view value)>;  // the view is valid during the call
@@ -88,15 +90,6 @@ struct ScanPage {
   bool more = false;     // the page is full; go on after the last key
 };
 using ScanDone = absl::AnyInvocable<void(Outcome, ScanPage)>;
-
-// One record found in the logs (R3).
-struct RecoveredEntry {
-  SequenceNumber sequence = 0;
-  MemTableId memtable;
-  ValueType type = ValueType::kPut;
-  std::string key;
-  std::string value;
-};
 
 struct RangeStats {
   uint64_t writes = 0;
@@ -116,7 +109,7 @@ class Range : public std::enable_shared_from_this<Range> {
   // this epoch: all but the OPEN compare-and-set and `log`, which come with Activate. Waits.
   static StatusOr<std::shared_ptr<Range>> Recover(const RangeRecord& record, const RangeOptions& options,
                                                   const RangeServices* services, ManifestStorage* storage,
-                                                  const std::vector<VersionEdit>& edits, std::vector<RecoveredEntry> entries);
+                                                  const std::vector<VersionEdit>& edits, std::vector<RecoveredRecord> entries);
   ~Range();
   ManifestGroup manifest_group() const;
   void Activate(std::unique_ptr<RangeLog> log);  // after OPEN; operations before it end with kNotOwner
@@ -136,6 +129,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void Abandon();     // the epoch is lost: as StopWrites, and no reads either
   bool NeedsFlush() const;
   bool NeedsCompaction();
+  bool FlushedUpTo(SequenceNumber seq) const;  // no memtable holds a number at or below it
 
   // --- any thread
   RangeId id() const { return id_; }
@@ -154,8 +148,10 @@ class Range : public std::enable_shared_from_this<Range> {
   enum class State { kOpening, kActive, kReadOnly, kLost };
   struct Round;
   struct View;
+  struct WriteContext;
   struct alignas(64) Lane {
     std::shared_ptr<const View> view;
+    std::vector<std::unique_ptr<WriteContext>> free_contexts;
   };
   struct GetState;
   struct ScanState;
@@ -173,6 +169,7 @@ class Range : public std::enable_shared_from_this<Range> {
   bool SealIfActive(const Round* round);  // false: no room for another round
   bool SealLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done);
+  void Logged(WriteContext* context, Outcome outcome);
   void ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done);
   void Unpin(Round* round);
   void Lose(const Status& why);
@@ -185,6 +182,9 @@ class Range : public std::enable_shared_from_this<Range> {
 
   void StartScan(std::shared_ptr<ScanState> scan);
   void ContinueScan(const std::shared_ptr<ScanState>& scan);
+  bool StepScan(const std::shared_ptr<ScanState>& scan);
+  bool ResumeScan(ScanState* scan);
+  static bool EndScan(ScanState* scan, Outcome outcome, ScanPage page);
 
   StatusOr<TableInfo> StoreTable(TableBuilder::Output output, const Creator& creator,
                                  std::shared_ptr<const TableReader>* reader);

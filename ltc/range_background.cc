@@ -16,7 +16,7 @@ constexpr SequenceNumber kSequenceReserve = SequenceNumber{1} << 32;  // K1: res
 
 StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const RangeOptions& options,
                                                 const RangeServices* services, ManifestStorage* storage,
-                                                const std::vector<VersionEdit>& edits, std::vector<RecoveredEntry> entries) {
+                                                const std::vector<VersionEdit>& edits, std::vector<RecoveredRecord> entries) {
   auto version = std::make_shared<const Version>();
   MemTableId done_below;
   std::set<MemTableId> done;
@@ -28,17 +28,17 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const
     reserved = std::max(reserved, edit.seq_reserved);
   }
   // M3: what was flushed is in the tables already. R3: the rest, merged by number; a record found in two groups counts once.
-  std::erase_if(entries, [&](const RecoveredEntry& e) { return e.memtable < done_below || done.contains(e.memtable); });
+  std::erase_if(entries, [&](const RecoveredRecord& e) { return e.memtable < done_below || done.contains(e.memtable); });
   std::sort(entries.begin(), entries.end(),
-            [](const RecoveredEntry& a, const RecoveredEntry& b) { return a.sequence < b.sequence; });
+            [](const RecoveredRecord& a, const RecoveredRecord& b) { return a.sequence < b.sequence; });
   entries.erase(std::unique(entries.begin(), entries.end(),
-                            [](const RecoveredEntry& a, const RecoveredEntry& b) { return a.sequence == b.sequence; }),
+                            [](const RecoveredRecord& a, const RecoveredRecord& b) { return a.sequence == b.sequence; }),
                 entries.end());
   const SequenceNumber last = std::max(reserved, entries.empty() ? 0 : entries.back().sequence);  // K1
   std::shared_ptr<Range> range(new Range(record, options, services, storage, last));
   if (!entries.empty()) {
     auto memtable = std::make_shared<MemTable>(MemTableId(record.epoch.value() << 32), services->arenas);
-    for (const RecoveredEntry& e : entries) memtable->Link(memtable->Prepare(e.key, e.sequence, e.type, e.value));
+    for (const RecoveredRecord& e : entries) memtable->Link(memtable->Prepare(e.key, e.sequence, e.type, e.value));
     const auto sorted = memtable->NewIterator(memtable);
     NOVA_ASSIGN_OR_RETURN(const VersionEdit flushed, range->WriteLevel0(sorted.get(), entries.front().sequence));
     NOVA_ASSIGN_OR_RETURN(version, version->Apply(flushed, services->garbage));
@@ -162,6 +162,12 @@ Status Range::CommitEdit(VersionEdit edit, const Round* flushed) {
 bool Range::NeedsFlush() const {
   const auto view = CurrentView();
   return !view->sealed.empty() && view->sealed.back()->pins.load() == 0 && state_.load() != State::kLost;
+}
+
+bool Range::FlushedUpTo(SequenceNumber seq) const {
+  const auto view = CurrentView();
+  const Round& oldest = view->sealed.empty() ? *view->active : *view->sealed.back();
+  return oldest.number > seq || (view->sealed.empty() && oldest.entries() == 0 && oldest.pins.load() == 0);
 }
 
 bool Range::FlushOne() {

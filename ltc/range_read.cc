@@ -263,37 +263,43 @@ void Range::StartScan(std::shared_ptr<ScanState> scan) {
 }
 
 void Range::ContinueScan(const std::shared_ptr<ScanState>& scan) {
+  while (StepScan(scan)) {
+  }
+}
+
+// Goes on as far as blocks in memory allow. True: what was missing arrived meanwhile. False: it ended, or goes on by itself.
+bool Range::StepScan(const std::shared_ptr<ScanState>& scan) {
   const Nanos until = Now() + options_.scan_budget_ns;
   Iterator* it = scan->merged.get();
   int steps = 0;
   for (; it->state() == Iterator::State::kValid; it->Next()) {
     if ((++steps & 63) == 0 && Now() > until) {
       scan->on->Submit([scan] { scan->range->ContinueScan(scan); });
-      return;
+      return false;
     }
     ParsedInternalKey key;
-    if (!ParseInternalKey(it->key(), &key)) return scan->done(Outcome::kCorruption, {});
-    if (!scan->op.to.empty() && key.stored_key >= scan->op.to) return scan->done(Outcome::kOk, std::move(scan->page));
+    if (!ParseInternalKey(it->key(), &key)) return EndScan(scan.get(), Outcome::kCorruption, {});
+    if (!scan->op.to.empty() && key.stored_key >= scan->op.to) return EndScan(scan.get(), Outcome::kOk, std::move(scan->page));
     if (key.sequence > scan->sequence) continue;
     if (scan->has_last_key && key.stored_key == scan->last_key) continue;
-    if (scan->page.count >= scan->op.limit) return scan->done(Outcome::kOk, std::move(scan->page));
+    if (scan->page.count >= scan->op.limit) return EndScan(scan.get(), Outcome::kOk, std::move(scan->page));
     if (scan->page.entries.size() >= options_.scan_page_bytes) {
       scan->page.more = true;
-      return scan->done(Outcome::kOk, std::move(scan->page));
+      return EndScan(scan.get(), Outcome::kOk, std::move(scan->page));
     }
     scan->last_key.assign(key.stored_key);
     scan->has_last_key = true;
     if (key.type == ValueType::kDelete) continue;
     PutLengthPrefixed(&scan->page.entries, key.stored_key);
     PutLengthPrefixed(&scan->page.entries, it->value());
-    if (++scan->page.count >= scan->op.limit) return scan->done(Outcome::kOk, std::move(scan->page));
+    if (++scan->page.count >= scan->op.limit) return EndScan(scan.get(), Outcome::kOk, std::move(scan->page));
   }
   switch (it->state()) {
-    case Iterator::State::kEnd: return scan->done(Outcome::kOk, std::move(scan->page));
-    case Iterator::State::kError: return scan->done(ToOutcome(it->status()), {});
+    case Iterator::State::kEnd: return EndScan(scan.get(), Outcome::kOk, std::move(scan->page));
+    case Iterator::State::kError: return EndScan(scan.get(), ToOutcome(it->status()), {});
     default: break;
   }
-  if (Now() >= scan->op.deadline_ns) return scan->done(Outcome::kUnavailable, {});
+  if (Now() >= scan->op.deadline_ns) return EndScan(scan.get(), Outcome::kUnavailable, {});
   // Fetch all that the iterators wait for, in parallel; the last to arrive goes on.
   std::vector<BlockRequest> needed;
   it->AppendNeeded(&needed);
@@ -301,14 +307,11 @@ void Range::ContinueScan(const std::shared_ptr<ScanState>& scan) {
   for (LevelIterator* level : scan->levels) {
     if (auto t = level->table_to_load()) to_load.push_back(std::move(t));
   }
-  scan->waiting = static_cast<int>(needed.size() + to_load.size());
-  NOVA_CHECK(scan->waiting > 0) << "an iterator waits for nothing";
+  scan->waiting = static_cast<int>(needed.size() + to_load.size()) + 1;  // ours: an answer may come at once
+  NOVA_CHECK(scan->waiting > 1) << "an iterator waits for nothing";
   const auto arrived = [scan](const Status& s) {
     if (!s.ok()) scan->error = s;
-    if (--scan->waiting > 0) return;
-    if (!scan->error.ok()) return scan->done(ToOutcome(scan->error), {});
-    scan->merged->Resume();
-    scan->range->ContinueScan(scan);
+    if (--scan->waiting == 0 && scan->range->ResumeScan(scan.get())) scan->range->ContinueScan(scan);
   };
   for (const BlockRequest& request : needed) {
     services_->store->ReadBlock(scan->on, request.table->info(), request.handle, scan->op.deadline_ns,
@@ -322,6 +325,18 @@ void Range::ContinueScan(const std::shared_ptr<ScanState>& scan) {
                                 });
   }
   for (TableRef& table : to_load) LoadReader(scan->on, std::move(table), arrived);
+  return --scan->waiting == 0 && ResumeScan(scan.get());
+}
+
+bool Range::ResumeScan(ScanState* scan) {
+  if (!scan->error.ok()) return EndScan(scan, ToOutcome(scan->error), {});
+  scan->merged->Resume();
+  return true;
+}
+
+bool Range::EndScan(ScanState* scan, Outcome outcome, ScanPage page) {
+  scan->done(outcome, std::move(page));
+  return false;
 }
 
 }  // namespace nova

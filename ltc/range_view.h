@@ -33,6 +33,17 @@ struct Range::Round {
   }
 };
 
+// A write between its number and its answer; recycled by its lane, so that a put allocates nothing.
+struct Range::WriteContext {
+  std::shared_ptr<Range> range;
+  Lane* lane = nullptr;
+  Round* round = nullptr;  // pinned
+  MemTable* memtable = nullptr;
+  MemTable::Entry* entry = nullptr;
+  SequenceNumber sequence = 0;
+  WriteDone done;
+};
+
 struct Range::View {
   uint64_t generation = 0;
   std::shared_ptr<Round> active;

@@ -1,0 +1,335 @@
+#include "ltc/db.h"
+
+#include <algorithm>
+
+#include "common/base/coding.h"
+#include "common/base/log.h"
+#include "common/base/thread.h"
+#include "logc/local_log.h"
+#include "ltc/background.h"
+#include "ltc/caller_lane.h"
+#include "ltc/local_storage.h"
+
+namespace nova {
+namespace {
+
+constexpr RangeId kRange(1);
+constexpr size_t kLanes = 64;
+constexpr uint32_t kFormat = 1;
+constexpr char kIdentityPath[] = "IDENTITY";  // "nova database, format 1, epoch 17\n"
+constexpr Nanos kWriteDeadline = 60 * kSecond;
+constexpr Nanos kReadDeadline = 60 * kSecond;
+
+// The calling thread's lane: threads take them in turn, so few threads never share one.
+size_t LaneOfThread() {
+  static std::atomic<size_t> threads{0};
+  static thread_local const size_t mine = threads.fetch_add(1, std::memory_order_relaxed);
+  return mine % kLanes;
+}
+
+// A stored key of keyspace 0, on the stack unless it is long.
+class StoredKey {
+ public:
+  explicit StoredKey(std::string_view user_key) {
+    char* p = inline_;
+    if (user_key.size() + 1 > sizeof(inline_)) {
+      heap_.resize(user_key.size() + 1);
+      p = heap_.data();
+    }
+    p[0] = 0;
+    std::memcpy(p + 1, user_key.data(), user_key.size());
+    view_ = {p, user_key.size() + 1};
+  }
+  std::string_view view() const { return view_; }
+
+ private:
+  char inline_[128];
+  std::string heap_;
+  std::string_view view_;
+};
+
+Status CheckKey(std::string_view key) {
+  if (key.empty()) return absl::InvalidArgumentError("an empty key");
+  if (key.size() > kMaxUserKeyBytes) return absl::InvalidArgumentError(StrCat("a key of ", key.size(), " bytes: over ", kMaxUserKeyBytes));
+  return OkStatus();
+}
+
+Status CheckBetween(const char* name, uint64_t value, uint64_t low, uint64_t high) {
+  if (value >= low && value <= high) return OkStatus();
+  return absl::InvalidArgumentError(StrCat(name, " = ", value, ": must be in [", low, ", ", high, "]"));
+}
+
+// Reads and raises the epoch of the directory: each opening has its own, as each owner of a range has (C1).
+StatusOr<Epoch> NextEpoch(Disk* disk, bool create_if_missing) {
+  uint64_t epoch = 0;
+  auto file = disk->Open(kIdentityPath, /*writable=*/false);
+  if (file.ok()) {
+    NOVA_ASSIGN_OR_RETURN(const uint64_t size, (*file)->Size());
+    std::string text(std::min<uint64_t>(size, 256), '\0');
+    NOVA_RETURN_IF_ERROR((*file)->Read(0, text.size(), text.data()));
+    unsigned format = 0;
+    unsigned long long read = 0;
+    if (std::sscanf(text.c_str(), "nova database, format %u, epoch %llu", &format, &read) != 2) {
+      return absl::DataLossError("IDENTITY does not parse: not a database of Nova, or damaged");
+    }
+    if (format > kFormat) return absl::FailedPreconditionError(StrCat("the directory has format ", format, ", this program knows up to ", kFormat));
+    epoch = read;
+  } else if (!absl::IsNotFound(file.status())) {
+    return file.status();
+  } else {
+    NOVA_ASSIGN_OR_RETURN(const auto names, disk->List(""));
+    if (std::any_of(names.begin(), names.end(), [](const std::string& n) { return n != "LOCK" && n != "IDENTITY.new" && n != "lost+found"; })) {
+      return absl::InvalidArgumentError("the directory holds something else: it is not empty, and has no IDENTITY");
+    }
+    if (!create_if_missing) return absl::NotFoundError("no database here, and create_if_missing is off");
+  }
+  disk->Delete("IDENTITY.new").IgnoreError();
+  NOVA_ASSIGN_OR_RETURN(auto out, disk->Create("IDENTITY.new"));
+  NOVA_RETURN_IF_ERROR(out->Write(0, StrCat("nova database, format ", kFormat, ", epoch ", epoch + 1, "\n")));
+  NOVA_RETURN_IF_ERROR(out->Sync());
+  NOVA_RETURN_IF_ERROR(disk->Rename("IDENTITY.new", kIdentityPath));
+  NOVA_RETURN_IF_ERROR(disk->SyncDirectory(""));
+  return Epoch(epoch + 1);
+}
+
+const Status& NotFound() {
+  static const auto* status = new Status(absl::NotFoundError("no such key"));
+  return *status;
+}
+
+Status StatusOf(Outcome outcome, std::string_view what) {
+  switch (outcome) {
+    case Outcome::kOk: return OkStatus();
+    case Outcome::kNotFound: return NotFound();
+    default: return ToStatus(outcome, what);
+  }
+}
+
+}  // namespace
+
+struct Db::Rep {
+  explicit Rep(const DbOptions& o)
+      : options(o), arenas(o.memtable_bytes + o.memtable_bytes / 8), cache(o.cache_bytes) {
+    for (size_t i = 0; i < kLanes; ++i) lanes.push_back(std::make_unique<CallerLane>(i));
+  }
+
+  Status Init(const std::string& directory);
+  Status DeleteOrphans();
+  template <typename Start>  // Start(executor, Outcome* outcome, bool* finished): one operation, to its end
+  Outcome Run(const Start& start) {
+    CallerLane* lane = lanes[LaneOfThread()].get();
+    CallerLane::Hold hold(lane);
+    Outcome outcome = Outcome::kInternal;
+    bool finished = false;
+    start(lane, &outcome, &finished);
+    hold.RunUntil(&finished);
+    return outcome;
+  }
+  Status Write(ValueType type, std::string_view key, std::string_view value, bool sync);
+
+  const DbOptions options;
+  std::unique_ptr<Disk> own_disk;
+  Disk* disk = nullptr;
+  std::unique_ptr<SstableStore> store;
+  std::unique_ptr<LocalManifestStorage> manifests;
+  ArenaPool arenas;
+  BlockCache cache;
+  std::vector<std::unique_ptr<CallerLane>> lanes;
+  RangeServices services;
+  std::shared_ptr<Range> range;  // set before background_ is told of it
+  std::unique_ptr<BackgroundWork> background;
+};
+
+RangeOptions DbOptions::DefaultRange() {
+  RangeOptions range;
+  range.memtable_size_bytes = 32 << 20;
+  range.active_memtables = 1;
+  range.max_rounds = 8;
+  return range;
+}
+
+Status DbOptions::Check() const {
+  NOVA_RETURN_IF_ERROR(CheckBetween("memtable_bytes", memtable_bytes, 1 << 20, size_t{1} << 40));
+  NOVA_RETURN_IF_ERROR(CheckBetween("cache_bytes", cache_bytes, 0, size_t{1} << 40));
+  NOVA_RETURN_IF_ERROR(CheckBetween("flush_threads", static_cast<uint64_t>(flush_threads), 1, 64));
+  NOVA_RETURN_IF_ERROR(CheckBetween("compaction_threads", static_cast<uint64_t>(compaction_threads), 1, 64));
+  NOVA_RETURN_IF_ERROR(CheckBetween("range.memtable_size_bytes", range.memtable_size_bytes, 64 << 10, size_t{4} << 30));
+  NOVA_RETURN_IF_ERROR(CheckBetween("range.active_memtables", static_cast<uint64_t>(range.active_memtables), 1, 64));
+  NOVA_RETURN_IF_ERROR(CheckBetween("range.max_rounds", static_cast<uint64_t>(range.max_rounds), 2, 1024));
+  NOVA_RETURN_IF_ERROR(CheckBetween("range.max_value_bytes", range.max_value_bytes, 1, 1 << 30));
+  NOVA_RETURN_IF_ERROR(CheckBetween("range.compaction.level_multiplier", static_cast<uint64_t>(range.compaction.level_multiplier), 2, 100));
+  NOVA_RETURN_IF_ERROR(CheckBetween("range.compaction.table_size_bytes", range.compaction.table_size_bytes, 64 << 10, size_t{1} << 32));
+  NOVA_RETURN_IF_ERROR(CheckBetween("range.table.block_size_bytes", range.table.block_size_bytes, 512, 1 << 24));
+  NOVA_RETURN_IF_ERROR(CheckBetween("range.table.filter_bits_per_key", static_cast<uint64_t>(range.table.filter_bits_per_key), 0, 64));
+  return OkStatus();
+}
+
+StatusOr<std::unique_ptr<Db>> Db::Open(const std::string& directory, const DbOptions& options) {
+  NOVA_RETURN_IF_ERROR(Annotate(options.Check(), directory));
+  auto rep = std::make_unique<Rep>(options);
+  NOVA_RETURN_IF_ERROR(Annotate(rep->Init(directory), directory));
+  return std::unique_ptr<Db>(new Db(std::move(rep)));
+}
+
+Status Db::Rep::Init(const std::string& directory) {
+  if (options.disk == nullptr) {
+    NOVA_ASSIGN_OR_RETURN(own_disk, OpenPosixDisk(directory));
+  }
+  disk = options.disk == nullptr ? own_disk.get() : options.disk;
+  NOVA_RETURN_IF_ERROR(disk->Lock("LOCK"));
+  RangeRecord record;
+  record.id = kRange;
+  NOVA_ASSIGN_OR_RETURN(record.epoch, NextEpoch(disk, options.create_if_missing));
+  store = NewLocalSstableStore(disk);
+  manifests = std::make_unique<LocalManifestStorage>(disk);
+
+  services.store = store.get();
+  services.cache = &cache;
+  services.arenas = &arenas;
+  services.memtable_limit_bytes = options.memtable_bytes;
+  for (const auto& lane : lanes) services.executors.push_back(lane.get());
+  services.place = [](uint64_t) { return Placement{}; };
+  services.garbage = [this](const TableInfo& t) { store->DeleteTable(t); };
+  services.work = [this](RangeId id) { background->Due(id); };
+  services.lost = [](RangeId, Status why) { NOVA_LOG(ERROR) << "the database can no longer be written: " << why; };
+  services.run_blocking = [](std::function<void()> fn) { fn(); };  // the caller waits anyway
+  background = std::make_unique<BackgroundWork>(
+      BackgroundOptions{options.flush_threads, options.compaction_threads, /*reader_threads=*/0, /*control_threads=*/0},
+      [this](RangeId) { return range; });
+
+  NOVA_ASSIGN_OR_RETURN(const auto edits, manifests->ReadInstalled());
+  NOVA_ASSIGN_OR_RETURN(auto records, ReadLocalLogs(disk));
+  NOVA_ASSIGN_OR_RETURN(range, Range::Recover(record, options.range, &services, manifests.get(), edits, std::move(records)));
+  NOVA_RETURN_IF_ERROR(manifests->Install(range->manifest_group()));
+  NOVA_RETURN_IF_ERROR(DeleteLocalLogs(disk, record.epoch));  // R6
+  NOVA_RETURN_IF_ERROR(DeleteOrphans());
+  LocalLogOptions log;
+  log.lanes = kLanes;
+  range->Activate(options.log == DbLog::kNone ? NewNullLog() : NewLocalLog(disk, record.epoch, log));
+  background->Due(kRange);
+  return OkStatus();
+}
+
+// N4: files of jobs that did not end, and manifests of older epochs.
+Status Db::Rep::DeleteOrphans() {
+  std::set<Uuid> live;
+  for (const StocFileId& f : range->ReferencedFiles()) live.insert(f.owner);
+  NOVA_ASSIGN_OR_RETURN(const auto names, disk->List(""));
+  for (const std::string& name : names) {
+    Uuid uuid;
+    if (LocalFileUuid(name, &uuid) && !live.contains(uuid)) NOVA_RETURN_IF_ERROR(disk->Delete(name));
+  }
+  return OkStatus();
+}
+
+Db::Db(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
+
+Db::~Db() {
+  Rep& rep = *rep_;
+  rep.range->StopWrites();
+  if (rep.options.log == DbLog::kNone) {
+    const Status s = rep.range->FlushAll(Now() + 60 * kSecond);
+    if (!s.ok()) NOVA_LOG(ERROR) << "close: " << s;
+  }
+  rep.background->Stop();
+  rep.range->Abandon();
+  for (const auto& lane : rep.lanes) CallerLane::Hold last(lane.get());  // what is still submitted runs
+  rep.range = nullptr;
+}
+
+Status Db::Rep::Write(ValueType type, std::string_view key, std::string_view value, bool sync) {
+  NOVA_RETURN_IF_ERROR(CheckKey(key));
+  if (value.size() > options.range.max_value_bytes) {
+    return absl::InvalidArgumentError(StrCat("a value of ", value.size(), " bytes: over max_value_bytes = ", options.range.max_value_bytes));
+  }
+  const StoredKey stored(key);
+  const Nanos deadline = Now() + kWriteDeadline;
+  for (;;) {
+    const Outcome outcome = Run([&](Executor* on, Outcome* out, bool* finished) {
+      range->Write(on, {type, stored.view(), value, 0, 0, deadline, sync}, [out, finished](Outcome o) {
+        *out = o;
+        *finished = true;
+      });
+    });
+    if (outcome != Outcome::kBusy || Now() > deadline) return StatusOf(outcome, "write");
+    SleepFor(kMillisecond);  // out of sequence window or log memory
+  }
+}
+
+Status Db::Put(std::string_view key, std::string_view value, const DbWriteOptions& options) {
+  return rep_->Write(ValueType::kPut, key, value, options.sync);
+}
+
+Status Db::Delete(std::string_view key, const DbWriteOptions& options) {
+  return rep_->Write(ValueType::kDelete, key, {}, options.sync);
+}
+
+Status Db::Get(std::string_view key, std::string* value) {
+  NOVA_RETURN_IF_ERROR(CheckKey(key));
+  const StoredKey stored(key);
+  struct Answer {
+    std::string* value;
+    Outcome* outcome;
+    bool* finished;
+  } answer{value, nullptr, nullptr};
+  const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
+    answer.outcome = out;
+    answer.finished = finished;
+    rep_->range->Get(on, stored.view(), Now() + kReadDeadline, [&answer](Outcome o, std::string_view v) {
+      if (o == Outcome::kOk) answer.value->assign(v);
+      *answer.outcome = o;
+      *answer.finished = true;
+    });
+  });
+  return StatusOf(outcome, "get");
+}
+
+Status Db::Scan(std::string_view from, uint64_t limit, const ScanEntry& entry) {
+  if (from.size() > kMaxUserKeyBytes) return absl::InvalidArgumentError("a start key that is too long");
+  std::string next(1, '\0');
+  next.append(from);
+  const std::string end(1, '\1');  // keyspace 0 ends here
+  for (uint64_t left = limit; left > 0;) {
+    ScanPage page;
+    const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
+      const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(left, UINT32_MAX));
+      rep_->range->Scan(on, {next, end, wanted, Now() + kReadDeadline}, [out, finished, &page](Outcome o, ScanPage p) {
+        page = std::move(p);
+        *out = o;
+        *finished = true;
+      });
+    });
+    if (outcome != Outcome::kOk) return StatusOf(outcome, "scan");
+    std::string_view in = page.entries, key, value;
+    while (GetLengthPrefixed(&in, &key) && GetLengthPrefixed(&in, &value)) {
+      if (!entry(key.substr(1), value)) return OkStatus();
+      next.assign(key);
+    }
+    left -= page.count;
+    if (!page.more) break;
+    next.push_back('\0');
+  }
+  return OkStatus();
+}
+
+Status Db::Flush() {
+  const SequenceNumber upto = rep_->range->last_sequence();
+  for (const Nanos deadline = Now() + 600 * kSecond; Now() < deadline; SleepFor(kMillisecond)) {
+    rep_->range->SealActive();
+    if (rep_->range->FlushedUpTo(upto)) return OkStatus();
+    if (!rep_->range->active()) return absl::FailedPreconditionError("the database can no longer be written");
+  }
+  return absl::DeadlineExceededError("flush");
+}
+
+Status Db::WaitForBackgroundWork() {
+  for (const Nanos deadline = Now() + 600 * kSecond; Now() < deadline; SleepFor(kMillisecond)) {
+    if (!rep_->range->active()) return absl::FailedPreconditionError("the database can no longer be written");
+    if (rep_->range->stats().rounds == 1 && !rep_->range->NeedsCompaction()) return OkStatus();
+  }
+  return absl::DeadlineExceededError("background work");
+}
+
+RangeStats Db::stats() const { return rep_->range->stats(); }
+
+}  // namespace nova

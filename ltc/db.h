@@ -1,0 +1,74 @@
+// Db: the engine in an application's process: one range on a directory of the local disk. No network, no ZooKeeper.
+//
+//   auto db = nova::Db::Open("/data/db");
+//   (*db)->Put("key", "value");
+//
+// The same Range as in a cluster: its request path runs on the calling thread (CallerLane), its log and its tables are files.
+//
+// Thread safety: all methods of Db, from any number of threads; Open and the destructor alone.
+// Ownership:     keys and values are copied before a call returns. One process per directory.
+// Errors:        NotFound; InvalidArgument: an empty or too long key, a value over max_value_bytes, an option out of range, each
+//                named; ResourceExhausted: the disk is full, nothing was written, later calls may succeed; Unavailable: another
+//                process holds the directory, or the disk failed, nothing was written; DataLoss: stored bytes are damaged;
+//                Unknown: the write was written to the log, but syncing it failed.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/base/disk.h"
+#include "common/base/status.h"
+#include "ltc/range.h"
+
+namespace nova {
+
+// What an acknowledged write survives (protocol.md, D).
+enum class DbLog {
+  kNone,        // an orderly close
+  kPersistent,  // the death of the process; with WriteOptions::sync, a loss of power
+};
+
+struct DbOptions {
+  bool create_if_missing = true;
+  DbLog log = DbLog::kPersistent;
+  size_t memtable_bytes = 256 << 20;     // of all memtables together
+  size_t cache_bytes = 256 << 20;        // of blocks that are not mapped
+  int flush_threads = 1;
+  int compaction_threads = 2;
+  RangeOptions range = DefaultRange();
+  Disk* disk = nullptr;                  // instead of the directory's own: a modelled or faulty one; outlives the Db
+
+  static RangeOptions DefaultRange();
+  Status Check() const;
+};
+
+struct DbWriteOptions {
+  bool sync = false;  // acknowledged when the log record is on the disk
+};
+
+class Db {
+ public:
+  static StatusOr<std::unique_ptr<Db>> Open(const std::string& directory, const DbOptions& options = {});
+  ~Db();  // flushes when there is no log
+
+  Status Put(std::string_view key, std::string_view value, const DbWriteOptions& options = {});
+  Status Delete(std::string_view key, const DbWriteOptions& options = {});
+  Status Get(std::string_view key, std::string* value);
+
+  // Calls `entry` for the keys >= `from`, in order, until `limit`, the end of the database, or it returns false. One moment's view.
+  using ScanEntry = std::function<bool(std::string_view key, std::string_view value)>;
+  Status Scan(std::string_view from, uint64_t limit, const ScanEntry& entry);
+
+  Status Flush();                            // everything written so far is in tables
+  Status WaitForBackgroundWork();            // until nothing needs to be flushed or compacted
+  RangeStats stats() const;
+
+ private:
+  struct Rep;
+  explicit Db(std::unique_ptr<Rep> rep);
+  const std::unique_ptr<Rep> rep_;
+};
+
+}  // namespace nova

@@ -1,0 +1,313 @@
+// The embedded engine: against a std::map with random options and reopening, through kills, power losses and failing disks.
+#include "ltc/db.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "common/base/fault_disk.h"
+#include "common/base/random.h"
+#include "common/base/sim_disk.h"
+#include "common/base/thread.h"
+
+namespace nova {
+namespace {
+
+using Model = std::map<std::string, std::string>;
+
+class Directory {
+ public:
+  Directory() {
+    char dir[] = "/tmp/nova-db-XXXXXX";
+    path_ = mkdtemp(dir);
+  }
+  ~Directory() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+DbOptions SmallOptions() {
+  DbOptions o;
+  o.memtable_bytes = 8 << 20;
+  o.cache_bytes = 1 << 20;
+  o.range.memtable_size_bytes = 128 << 10;
+  o.range.compaction.table_size_bytes = 64 << 10;
+  o.range.compaction.level1_bytes = 256 << 10;
+  return o;
+}
+
+std::unique_ptr<Db> MustOpen(const std::string& path, const DbOptions& options) {
+  auto db = Db::Open(path, options);
+  EXPECT_TRUE(db.ok()) << db.status();
+  return db.ok() ? *std::move(db) : nullptr;
+}
+
+void ExpectHolds(Db* db, const Model& model) {
+  auto expected = model.begin();
+  ASSERT_TRUE(db->Scan("", UINT64_MAX, [&](std::string_view key, std::string_view value) {
+                  EXPECT_TRUE(expected != model.end() && expected->first == key && expected->second == value)
+                      << "scan at " << key << ", expected " << (expected == model.end() ? "the end" : expected->first);
+                  return expected != model.end() && (expected++)->first == key;
+                }).ok());
+  EXPECT_TRUE(expected == model.end()) << expected->first << " is missing";
+}
+
+std::string KeyOf(uint64_t i) { return "key" + std::to_string(i * 2654435761 % 1'000'003); }
+
+TEST(Db, AnswersAsAMapThroughReopeningWithRandomOptions) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    Random random(seed);
+    Directory dir;
+    Model model;
+    for (int round = 0; round < 4; ++round) {
+      DbOptions options = SmallOptions();
+      options.log = random.OneIn(3) ? DbLog::kNone : DbLog::kPersistent;
+      options.range.active_memtables = 1 + static_cast<int>(random.Uniform(3));
+      options.range.max_rounds = 2 + static_cast<int>(random.Uniform(6));
+      options.range.table.block_size_bytes = 512 << random.Uniform(5);
+      options.compaction_threads = 1 + static_cast<int>(random.Uniform(3));
+      const auto db = MustOpen(dir.path(), options);
+      ASSERT_NE(db, nullptr);
+      ExpectHolds(db.get(), model);
+      for (int i = 0; i < 4'000; ++i) {
+        const std::string key = KeyOf(random.Uniform(3'000));
+        switch (random.Uniform(8)) {
+          case 0: {
+            ASSERT_TRUE(db->Delete(key).ok());
+            model.erase(key);
+            break;
+          }
+          case 1:
+          case 2: {
+            std::string value;
+            const Status s = db->Get(key, &value);
+            const auto it = model.find(key);
+            if (it == model.end()) {
+              ASSERT_TRUE(absl::IsNotFound(s)) << s;
+            } else {
+              ASSERT_TRUE(s.ok()) << s;
+              ASSERT_EQ(value, it->second);
+            }
+            break;
+          }
+          default: {
+            std::string value(random.Uniform(500), static_cast<char>('a' + random.Uniform(26)));
+            ASSERT_TRUE(db->Put(key, value, {random.OneIn(200)}).ok());
+            model[key] = std::move(value);
+          }
+        }
+        if (random.OneIn(1'000)) {
+          ASSERT_TRUE(db->Flush().ok());
+        }
+      }
+      ExpectHolds(db.get(), model);
+    }
+  }
+}
+
+TEST(Db, ScansStartAndStopWhereTheyAreTold) {
+  Directory dir;
+  const auto db = MustOpen(dir.path(), SmallOptions());
+  for (const char* key : {"a", "b", "c", "d"}) ASSERT_TRUE(db->Put(key, key).ok());
+  std::string seen;
+  const auto collect = [&seen](std::string_view key, std::string_view) {
+    seen += key;
+    return key != "c";
+  };
+  ASSERT_TRUE(db->Scan("b", 2, collect).ok());
+  EXPECT_EQ(seen, "bc");
+  seen.clear();
+  ASSERT_TRUE(db->Scan("", 100, collect).ok());
+  EXPECT_EQ(seen, "abc");
+}
+
+TEST(Db, ManyThreadsWriteAndReadWhatTheyWrote) {
+  Directory dir;
+  const auto db = MustOpen(dir.path(), SmallOptions());
+  std::vector<std::unique_ptr<Thread>> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.push_back(std::make_unique<Thread>("writer", [&, t] {
+      std::string value;
+      for (int i = 0; i < 5'000; ++i) {
+        const std::string key = std::to_string(t) + "-" + std::to_string(i % 700);
+        ASSERT_TRUE(db->Put(key, std::to_string(i) + std::string(100, 'x')).ok());
+        ASSERT_TRUE(db->Get(key, &value).ok());
+        ASSERT_EQ(value, std::to_string(i) + std::string(100, 'x'));
+      }
+    }));
+  }
+  threads.clear();
+  ASSERT_TRUE(db->WaitForBackgroundWork().ok());
+}
+
+// D, persistent: an acknowledged write survives the death of the process.
+TEST(Db, AKilledProcessLosesNothingAcknowledged) {
+  Directory dir;
+  for (int round = 0; round < 3; ++round) {
+    int fds[2];
+    ASSERT_EQ(pipe(fds), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      DbOptions options = SmallOptions();
+      auto db = Db::Open(dir.path(), options);
+      if (!db.ok()) _exit(1);
+      for (uint32_t i = 0;; ++i) {
+        if (!(*db)->Put(StrCat(round, "-", i), std::string(200, 'v')).ok()) _exit(2);
+        if (write(fds[1], &i, sizeof(i)) != sizeof(i)) _exit(3);
+      }
+    }
+    uint32_t acknowledged = 0;
+    while (acknowledged < 5'000) ASSERT_EQ(read(fds[0], &acknowledged, sizeof(acknowledged)), ssize_t{sizeof(acknowledged)});
+    kill(child, SIGKILL);
+    int status;
+    waitpid(child, &status, 0);
+    close(fds[1]);
+    while (read(fds[0], &acknowledged, sizeof(acknowledged)) == sizeof(acknowledged)) {
+    }
+    close(fds[0]);
+    const auto db = MustOpen(dir.path(), SmallOptions());
+    ASSERT_NE(db, nullptr);
+    std::string value;
+    for (int r = 0; r <= round; ++r) {
+      for (uint32_t i = 0; i <= (r == round ? acknowledged : 5'000); ++i) {
+        ASSERT_TRUE(db->Get(StrCat(r, "-", i), &value).ok()) << r << "-" << i;
+      }
+    }
+  }
+}
+
+// D, persistent with sync: it survives a loss of power, with whatever else the disk kept of what was not synced.
+TEST(Db, ALossOfPowerKeepsEverySyncedWrite) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    Random random(seed);
+    SimDisk medium;
+    Model synced;
+    for (int round = 0; round < 3; ++round) {
+      const auto disk = medium.Mount();
+      DbOptions options = SmallOptions();
+      options.disk = disk.get();
+      const auto db = MustOpen("", options);
+      ASSERT_NE(db, nullptr);
+      std::string value;
+      for (const auto& [key, expected] : synced) {
+        ASSERT_TRUE(db->Get(key, &value).ok()) << "seed " << seed << " lost " << key;
+        ASSERT_EQ(value, expected);
+      }
+      const uint64_t writes = random.Uniform(1'500);
+      for (uint64_t i = 0; i < writes; ++i) {
+        const bool sync = random.OneIn(4);
+        // Each key once: what was not synced may or may not be there.
+        const std::string key = StrCat(round, ".", i);
+        const std::string text(random.Uniform(600), 's');
+        ASSERT_TRUE(db->Put(key, text, {sync}).ok());
+        if (sync) synced[key] = text;
+      }
+      random.OneIn(2) ? medium.Crash(&random) : medium.Crash();
+    }
+  }
+}
+
+TEST(Db, ADiskThatFillsUpRefusesWritesAndGoesOnWhenThereIsSpace) {
+  SimDisk medium;
+  const auto mounted = medium.Mount();
+  FaultDisk disk(mounted.get());
+  DbOptions options = SmallOptions();
+  options.disk = &disk;
+  auto db = MustOpen("", options);
+  ASSERT_TRUE(db->Put("before", "1").ok());
+  disk.Add({"log-", DiskOp::kWrite, FaultAction::kNoSpace});
+  EXPECT_TRUE(absl::IsResourceExhausted(db->Put("refused", "2"))) << db->Put("refused", "2");
+  std::string value;
+  EXPECT_TRUE(db->Get("before", &value).ok());
+  EXPECT_TRUE(absl::IsNotFound(db->Get("refused", &value)));
+  disk.Clear();
+  EXPECT_TRUE(db->Put("after", "3").ok());
+  db = nullptr;
+  db = MustOpen("", options);
+  EXPECT_TRUE(db->Get("before", &value).ok());
+  EXPECT_TRUE(db->Get("after", &value).ok());
+  EXPECT_TRUE(absl::IsNotFound(db->Get("refused", &value)));
+}
+
+// S1: after a failed sync the file is not trusted again; the write is unknown, later ones go to another file.
+TEST(Db, AFailedSyncIsUnknownAndLaterWritesAreSafe) {
+  SimDisk medium;
+  {
+    const auto mounted = medium.Mount();
+    FaultDisk disk(mounted.get());
+    DbOptions options = SmallOptions();
+    options.disk = &disk;
+    const auto db = MustOpen("", options);
+    ASSERT_TRUE(db->Put("before", "1", {true}).ok());
+    disk.Add({"log-", DiskOp::kSync, FaultAction::kEio, 1, 1});
+    const Status s = db->Put("unknown", "2", {true});
+    EXPECT_TRUE(absl::IsUnknown(s)) << s;
+    ASSERT_TRUE(db->Put("after", "3", {true}).ok());
+    medium.Crash();
+  }
+  const auto mounted = medium.Mount();
+  DbOptions options = SmallOptions();
+  options.disk = mounted.get();
+  const auto db = MustOpen("", options);
+  std::string value;
+  EXPECT_TRUE(db->Get("before", &value).ok());
+  EXPECT_TRUE(db->Get("after", &value).ok());
+}
+
+TEST(Db, BadInputIsNamedAndWritesNothing) {
+  Directory dir;
+  DbOptions options = SmallOptions();
+  options.range.max_value_bytes = 1'000;
+  const auto db = MustOpen(dir.path(), options);
+  EXPECT_TRUE(absl::IsInvalidArgument(db->Put("", "x")));
+  EXPECT_TRUE(absl::IsInvalidArgument(db->Put(std::string(4'097, 'k'), "x")));
+  EXPECT_TRUE(absl::IsInvalidArgument(db->Put("k", std::string(1'001, 'v'))));
+  EXPECT_TRUE(db->Put(std::string(4'096, 'k'), std::string(1'000, 'v')).ok());
+  std::string value;
+  EXPECT_TRUE(db->Get(std::string(4'096, 'k'), &value).ok());
+  EXPECT_TRUE(absl::IsNotFound(db->Get("k", &value)));
+}
+
+TEST(Db, OptionsOutOfRangeAreNamed) {
+  Directory dir;
+  const auto message = [&](const std::function<void(DbOptions*)>& change) {
+    DbOptions options;
+    change(&options);
+    const auto db = Db::Open(dir.path(), options);
+    EXPECT_TRUE(absl::IsInvalidArgument(db.status())) << db.status();
+    return std::string(db.status().message());
+  };
+  EXPECT_NE(message([](DbOptions* o) { o->memtable_bytes = 1; }).find("memtable_bytes = 1: must be in"), std::string::npos);
+  EXPECT_NE(message([](DbOptions* o) { o->range.max_rounds = 1; }).find("range.max_rounds = 1"), std::string::npos);
+  EXPECT_NE(message([](DbOptions* o) { o->flush_threads = -1; }).find("flush_threads"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(dir.path() + "/IDENTITY"));
+}
+
+TEST(Db, ADirectoryIsOnesOwnAndOneAtATime) {
+  Directory dir;
+  {
+    const auto db = MustOpen(dir.path(), SmallOptions());
+    const auto second = Db::Open(dir.path(), SmallOptions());
+    EXPECT_TRUE(absl::IsUnavailable(second.status())) << second.status();
+  }
+  Directory other;
+  std::ofstream(other.path() + "/thesis.tex") << "precious";
+  EXPECT_TRUE(absl::IsInvalidArgument(Db::Open(other.path(), SmallOptions()).status()));
+  Directory empty;
+  DbOptions options = SmallOptions();
+  options.create_if_missing = false;
+  EXPECT_TRUE(absl::IsNotFound(Db::Open(empty.path(), options).status()));
+  std::ofstream(dir.path() + "/IDENTITY") << "nova database, format 9, epoch 3\n";
+  EXPECT_TRUE(absl::IsFailedPrecondition(Db::Open(dir.path(), SmallOptions()).status()));
+}
+
+}  // namespace
+}  // namespace nova
