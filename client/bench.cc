@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <cmath>
 #include <cstdio>
 
 #include "common/base/clock.h"
@@ -10,42 +9,13 @@
 #include "common/base/mutex.h"
 #include "common/base/random.h"
 #include "common/base/thread.h"
+#include "common/base/zipfian.h"
 
 namespace nova {
 namespace {
 
 enum OpType { kRead = 0, kWrite = 1, kScan = 2 };
 constexpr std::array<const char*, 3> kOpNames = {"read", "write", "scan"};
-
-// Zipfian ranks by rejection-free inversion (Gray et al., "Quickly generating billion-record synthetic databases").
-class Zipfian {
- public:
-  explicit Zipfian(uint64_t n) : n_(n) {
-    for (uint64_t i = 1; i <= n; ++i) zeta_n_ += std::pow(1.0 / static_cast<double>(i), kTheta);
-    const double zeta_2 = 1 + std::pow(0.5, kTheta);
-    eta_ = (1 - std::pow(2.0 / static_cast<double>(n), 1 - kTheta)) / (1 - zeta_2 / zeta_n_);
-  }
-  uint64_t Next(Random* random) const {
-    const double u = random->NextDouble();
-    const double uz = u * zeta_n_;
-    if (uz < 1) return 0;
-    if (uz < 1 + std::pow(0.5, kTheta)) return 1;
-    const auto rank = static_cast<uint64_t>(static_cast<double>(n_) * std::pow(eta_ * u - eta_ + 1, 1 / (1 - kTheta)));
-    return rank < n_ ? rank : n_ - 1;
-  }
-
- private:
-  static constexpr double kTheta = 0.99;
-  const uint64_t n_;
-  double zeta_n_ = 0;
-  double eta_ = 0;
-};
-
-uint64_t Fnv(uint64_t v) {
-  uint64_t h = 0xcbf29ce484222325;
-  for (int i = 0; i < 8; ++i, v >>= 8) h = (h ^ (v & 0xff)) * 0x100000001b3;
-  return h;
-}
 
 struct Shared {
   const BenchOptions& options;
@@ -67,7 +37,7 @@ struct Shared {
 uint64_t PickRecord(Shared* s, Random* random) {
   if (s->zipfian == nullptr) return random->Uniform(s->options.records);
   const uint64_t rank = s->zipfian->Next(random);
-  return s->scrambled ? Fnv(rank) % s->options.records : rank;
+  return s->scrambled ? ScrambledRank(rank) % s->options.records : rank;
 }
 
 void Worker(Shared* s, uint64_t seed) {

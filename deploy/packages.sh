@@ -2,6 +2,7 @@
 # Installs what building, testing and running Nova needs on Debian 12. Does nothing when all is there.
 #   deploy/packages.sh            to build and run
 #   deploy/packages.sh --test     and to test
+#   deploy/packages.sh --experiments   and to compare with other engines
 set -euo pipefail
 
 packages=(
@@ -12,6 +13,10 @@ packages=(
 )
 if [[ ${1:-} == --test ]]; then
   packages+=(libgtest-dev libgmock-dev python3)
+fi
+
+if [[ ${1:-} == --experiments ]]; then
+  packages+=(librocksdb-dev libleveldb-dev)
 fi
 
 missing=()

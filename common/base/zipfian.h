@@ -1,0 +1,44 @@
+// Zipfian: ranks 0, 1, ... with probability proportional to 1 / (rank + 1)^0.99, by inversion without rejection (Gray et al.,
+// "Quickly generating billion-record synthetic databases", SIGMOD 1994).
+//
+// Thread safety: immutable; the Random is the caller's. Construction costs n powers.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "common/base/random.h"
+
+namespace nova {
+
+class Zipfian {
+ public:
+  explicit Zipfian(uint64_t n) : n_(n) {
+    for (uint64_t i = 1; i <= n; ++i) zeta_n_ += std::pow(1.0 / static_cast<double>(i), kTheta);
+    const double zeta_2 = 1 + std::pow(0.5, kTheta);
+    eta_ = (1 - std::pow(2.0 / static_cast<double>(n), 1 - kTheta)) / (1 - zeta_2 / zeta_n_);
+  }
+  uint64_t Next(Random* random) const {
+    const double u = random->NextDouble();
+    const double uz = u * zeta_n_;
+    if (uz < 1) return 0;
+    if (uz < 1 + std::pow(0.5, kTheta)) return 1;
+    const auto rank = static_cast<uint64_t>(static_cast<double>(n_) * std::pow(eta_ * u - eta_ + 1, 1 / (1 - kTheta)));
+    return rank < n_ ? rank : n_ - 1;
+  }
+
+ private:
+  static constexpr double kTheta = 0.99;
+  const uint64_t n_;
+  double zeta_n_ = 0;
+  double eta_ = 0;
+};
+
+// FNV-1a of a rank's bytes: spreads hot ranks over the key space, as YCSB's scrambled generator does.
+inline uint64_t ScrambledRank(uint64_t rank) {
+  uint64_t h = 0xcbf29ce484222325;
+  for (int i = 0; i < 8; ++i, rank >>= 8) h = (h ^ (rank & 0xff)) * 0x100000001b3;
+  return h;
+}
+
+}  // namespace nova

@@ -1,0 +1,76 @@
+#include <leveldb/cache.h>
+#include <leveldb/db.h>
+#include <leveldb/filter_policy.h>
+#include <leveldb/write_batch.h>
+
+#include "common/base/clock.h"
+#include "experiments/peers/store.h"
+
+namespace nova {
+namespace {
+
+class LeveldbStore : public Store {
+ public:
+  LeveldbStore(const StoreOptions& o, size_t memtable_bytes)
+      : cache_(leveldb::NewLRUCache(o.cache_bytes)), filter_(leveldb::NewBloomFilterPolicy(o.filter_bits_per_key)) {
+    leveldb::Options options;
+    options.create_if_missing = true;
+    options.write_buffer_size = memtable_bytes;
+    options.block_cache = cache_.get();
+    options.filter_policy = filter_.get();
+    options.compression = leveldb::kNoCompression;
+    options.max_file_size = 64 << 20;
+    options.max_open_files = 10'000;
+    leveldb::DB* db = nullptr;
+    Check(leveldb::DB::Open(options, o.directory, &db));
+    db_.reset(db);
+    write_.sync = o.sync;
+  }
+  void Put(std::string_view key, std::string_view value) override { Check(db_->Put(write_, Slice(key), Slice(value))); }
+  bool Get(std::string_view key, std::string* value) override {
+    const leveldb::Status s = db_->Get({}, Slice(key), value);
+    if (s.IsNotFound()) return false;
+    Check(s);
+    return true;
+  }
+  void Scan(std::string_view from, uint64_t limit, const std::function<bool(std::string_view, std::string_view)>& entry) override {
+    const std::unique_ptr<leveldb::Iterator> it(db_->NewIterator({}));
+    for (it->Seek(Slice(from)); it->Valid() && limit > 0; it->Next(), --limit) {
+      if (!entry({it->key().data(), it->key().size()}, {it->value().data(), it->value().size()})) return;
+    }
+    Check(it->status());
+  }
+  // LevelDB says nothing of its background work: idle is when its tables have stayed the same for half a second.
+  void WaitIdle() override {
+    std::string last;
+    for (int quiet = 0; quiet < 5; SleepFor(100 * kMillisecond)) {
+      std::string now;
+      db_->GetProperty("leveldb.sstables", &now);
+      quiet = now == last ? quiet + 1 : 0;
+      last = std::move(now);
+    }
+  }
+
+ private:
+  static leveldb::Slice Slice(std::string_view s) { return {s.data(), s.size()}; }
+  static void Check(const leveldb::Status& s) {
+    if (!s.ok()) Fail("leveldb: " + s.ToString());
+  }
+
+  const std::unique_ptr<leveldb::Cache> cache_;
+  const std::unique_ptr<const leveldb::FilterPolicy> filter_;
+  std::unique_ptr<leveldb::DB> db_;
+  leveldb::WriteOptions write_;
+};
+
+}  // namespace
+
+// LevelDB has one memtable that takes writes and one that is flushed, and always a log.
+std::vector<Engine> LeveldbEngines() {
+  return {
+      {"leveldb-small", [](const StoreOptions& o) { return std::make_unique<LeveldbStore>(o, 16 << 20); }},
+      {"leveldb-big", [](const StoreOptions& o) { return std::make_unique<LeveldbStore>(o, o.memtable_bytes / 2); }},
+  };
+}
+
+}  // namespace nova

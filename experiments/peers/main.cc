@@ -1,0 +1,248 @@
+// nova_peers: this engine beside RocksDB and LevelDB: the same keys, values, memory and disk, interleaved in one run.
+//
+//   nova_peers --engines=nova,rocksdb-tuned --workloads=RW50,W100 --distributions=uniform,ranked --seconds=10 --runs=3
+//
+// Each cell: open an empty engine, load every record in random order, wait until it is idle, run the mix for --seconds, wait
+// until it is idle again, read everything back by one scan. Printed: thousand operations per second (completions), the same over
+// the time until the engine was idle, CPU microseconds per operation (the whole process), latencies; medians over the runs.
+#include <gflags/gflags.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <sstream>
+
+#include "common/base/clock.h"
+#include "common/base/histogram.h"
+#include "common/base/random.h"
+#include "common/base/thread.h"
+#include "experiments/peers/store.h"
+#include "experiments/peers/workload.h"
+
+DEFINE_string(engines, "nova,rocksdb-tuned,rocksdb-mmap,leveldb-small,leveldb-big", "engines to compare");
+DEFINE_string(workloads, "R100,RW50,SW50,W100", "of R100, RW50, SW50, W100");
+DEFINE_string(distributions, "uniform,ranked", "of uniform, ranked, scrambled (zipfian 0.99)");
+DEFINE_string(directory, "", "where the engines' directories are made; default: a new one under /tmp");
+DEFINE_string(csv, "", "a file that gets one line a cell and run");
+DEFINE_uint64(records, 1'000'000, "records loaded before each run");
+DEFINE_uint64(value_bytes, 1024, "bytes of a value");
+DEFINE_uint64(scan_length, 10, "records a scan wants");
+DEFINE_uint64(memory_mb, 512, "of memtables and what indexes them");
+DEFINE_uint64(cache_mb, 512, "of block cache");
+DEFINE_double(seconds, 10, "of each run");
+DEFINE_int32(threads, 2, "that put, get and scan");
+DEFINE_int32(runs, 3, "of each cell, engines interleaved");
+DEFINE_bool(log, false, "write a log");
+DEFINE_bool(sync, false, "sync it at every write");
+
+namespace nova {
+
+void Fail(const std::string& what) {
+  std::fprintf(stderr, "nova_peers: %s\n", what.c_str());
+  std::_Exit(1);
+}
+
+namespace {
+
+struct Result {
+  double kops = 0;          // of the timed part
+  double kops_settled = 0;  // the same operations over the time until idle
+  double cpu_us = 0;        // an operation
+  uint64_t put_p999_us = 0;
+  uint64_t get_p999_us = 0;
+  uint64_t max_us = 0;
+};
+
+double CpuSeconds() {
+  rusage u;
+  getrusage(RUSAGE_SELF, &u);
+  return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+std::vector<std::string> Split(const std::string& list) {
+  std::vector<std::string> parts;
+  std::stringstream in(list);
+  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+void Load(Store* store) {
+  std::vector<uint32_t> order(FLAGS_records);
+  std::iota(order.begin(), order.end(), 0u);
+  Random random(7);
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.Uniform(i)]);
+  Values values(FLAGS_value_bytes);
+  char key[kKeyBytes];
+  for (const uint32_t record : order) {
+    WriteKey(record, key);
+    store->Put({key, kKeyBytes}, values.For({key, kKeyBytes}, record));
+  }
+}
+
+void VerifyAll(Store* store, const std::string& engine) {
+  uint64_t record = 0;
+  char key[kKeyBytes];
+  store->Scan("", UINT64_MAX, [&](std::string_view k, std::string_view v) {
+    WriteKey(record++, key);
+    if (k != std::string_view(key, kKeyBytes)) Fail(engine + ": a scan of everything misses " + std::string(key, kKeyBytes));
+    if (!IsValueOf(k, v, FLAGS_value_bytes)) Fail(engine + ": a wrong value of " + std::string(k));
+    return true;
+  });
+  if (record != FLAGS_records) Fail(engine + ": a scan of everything ends at record " + std::to_string(record));
+}
+
+struct Timed {
+  Histogram put, get, scan;
+  std::atomic<uint64_t> operations{0};
+};
+
+void Client(Store* store, const Workload& workload, Distribution distribution, uint64_t seed, Nanos until, Timed* timed) {
+  Sequence sequence(distribution, FLAGS_records, seed);
+  Random random(seed);
+  Values values(FLAGS_value_bytes);
+  std::string value;
+  char key[kKeyBytes];
+  uint64_t done = 0;
+  for (Nanos now = Now(); now < until; ++done) {
+    WriteKey(sequence.Next(), key);
+    const std::string_view k(key, kKeyBytes);
+    const int dice = static_cast<int>(random.Uniform(100));
+    Histogram* histogram;
+    if (dice < workload.write_percent) {
+      store->Put(k, values.For(k, random.Next()));
+      histogram = &timed->put;
+    } else if (dice < workload.write_percent + workload.scan_percent) {
+      uint64_t seen = 0;
+      store->Scan(k, FLAGS_scan_length, [&](std::string_view found, std::string_view v) {
+        if (seen++ == 0 && found != k) Fail("a scan does not start at its key");
+        if (!IsValueOf(found, v, FLAGS_value_bytes)) Fail("a scan returned a wrong value");
+        return true;
+      });
+      histogram = &timed->scan;
+    } else {
+      if (!store->Get(k, &value) || !IsValueOf(k, value, FLAGS_value_bytes)) Fail("a get returned nothing, or a wrong value");
+      histogram = &timed->get;
+    }
+    const Nanos end = Now();
+    histogram->Add(static_cast<uint64_t>(end - now));
+    now = end;
+  }
+  timed->operations.fetch_add(done);
+}
+
+Result RunCell(const Engine& engine, const Workload& workload, Distribution distribution, const std::string& directory) {
+  std::filesystem::remove_all(directory);
+  std::filesystem::create_directories(directory);
+  StoreOptions options;
+  options.directory = directory;
+  options.memtable_bytes = FLAGS_memory_mb << 20;
+  options.cache_bytes = FLAGS_cache_mb << 20;
+  options.log = FLAGS_log;
+  options.sync = FLAGS_sync;
+  Result result;
+  {
+    const auto store = engine.open(options);
+    Load(store.get());
+    store->WaitIdle();
+    const Nanos start = Now();
+    const double cpu = CpuSeconds();
+    Timed timed;
+    {
+      std::vector<std::unique_ptr<Thread>> clients;
+      const Nanos until = start + static_cast<Nanos>(FLAGS_seconds * 1e9);
+      for (int t = 0; t < FLAGS_threads; ++t) {
+        clients.push_back(std::make_unique<Thread>("client", [&, t] {
+          Client(store.get(), workload, distribution, static_cast<uint64_t>(t) + 1, until, &timed);
+        }));
+      }
+    }
+    const auto operations = static_cast<double>(timed.operations.load());
+    const double seconds = static_cast<double>(Now() - start) * 1e-9;
+    store->WaitIdle();
+    result.kops = operations / seconds / 1e3;
+    result.kops_settled = operations / (static_cast<double>(Now() - start) * 1e-9) / 1e3;
+    result.cpu_us = (CpuSeconds() - cpu) / operations * 1e6;
+    result.put_p999_us = timed.put.Percentile(99.9) / 1000;
+    result.get_p999_us = std::max(timed.get.Percentile(99.9), timed.scan.Percentile(99.9)) / 1000;
+    result.max_us = std::max({timed.put.max(), timed.get.max(), timed.scan.max()}) / 1000;
+    const std::string statistics = store->Statistics();
+    if (!statistics.empty()) std::fprintf(stderr, "  %s\n", statistics.c_str());
+    VerifyAll(store.get(), engine.name);
+  }
+  std::filesystem::remove_all(directory);
+  return result;
+}
+
+Result MedianOf(std::vector<Result> results) {
+  std::sort(results.begin(), results.end(), [](const Result& a, const Result& b) { return a.kops < b.kops; });
+  return results[results.size() / 2];
+}
+
+int Main() {
+  std::vector<Engine> all = NovaEngines(), engines;
+  for (auto more : {RocksdbEngines(), LeveldbEngines()}) all.insert(all.end(), more.begin(), more.end());
+  for (const std::string& name : Split(FLAGS_engines)) {
+    const auto it = std::find_if(all.begin(), all.end(), [&](const Engine& e) { return e.name == name; });
+    if (it == all.end()) Fail("there is no engine " + name);
+    engines.push_back(*it);
+  }
+  std::string root = FLAGS_directory;
+  if (root.empty()) {
+    char made[] = "/tmp/nova-peers-XXXXXX";
+    if (mkdtemp(made) == nullptr) Fail("no directory can be made under /tmp");
+    root = made;
+  }
+  std::ofstream csv;
+  if (!FLAGS_csv.empty()) {
+    csv.open(FLAGS_csv);
+    if (!csv) Fail("cannot write " + FLAGS_csv);
+    csv << "workload,distribution,engine,run,kops,kops_settled,cpu_us,put_p999_us,read_p999_us,max_us\n";
+  }
+  const std::map<std::string, Distribution> distributions = {{"uniform", Distribution::kUniform},
+                                                             {"ranked", Distribution::kZipfianRanked},
+                                                             {"scrambled", Distribution::kZipfianScrambled}};
+  std::printf("%-6s %-10s %-14s %10s %10s %10s %12s %12s %10s\n", "", "", "engine", "kops/s", "settled", "cpu us/op", "put p99.9 us",
+              "read p99.9", "max us");
+  for (const std::string& w : Split(FLAGS_workloads)) {
+    const auto workloads = AllWorkloads();
+    const auto workload = std::find_if(workloads.begin(), workloads.end(), [&](const Workload& x) { return x.name == w; });
+    if (workload == workloads.end()) Fail("there is no workload " + w);
+    for (const std::string& d : Split(FLAGS_distributions)) {
+      if (!distributions.contains(d)) Fail("there is no distribution " + d);
+      std::map<std::string, std::vector<Result>> results;
+      for (int run = 0; run < FLAGS_runs; ++run) {
+        for (const Engine& engine : engines) {
+          const Result r = RunCell(engine, *workload, distributions.at(d), root + "/" + engine.name);
+          std::fprintf(stderr, "  %s %s %s run %d: %.0f kops/s, %.1f us\n", w.c_str(), d.c_str(), engine.name.c_str(), run + 1, r.kops, r.cpu_us);
+          if (csv) {
+            csv << w << ',' << d << ',' << engine.name << ',' << run << ',' << r.kops << ',' << r.kops_settled << ',' << r.cpu_us << ','
+                << r.put_p999_us << ',' << r.get_p999_us << ',' << r.max_us << std::endl;
+          }
+          results[engine.name].push_back(r);
+        }
+      }
+      for (const Engine& engine : engines) {
+        const Result r = MedianOf(results[engine.name]);
+        std::printf("%-6s %-10s %-14s %10.0f %10.0f %10.2f %12llu %12llu %10llu\n", w.c_str(), d.c_str(), engine.name.c_str(), r.kops,
+                    r.kops_settled, r.cpu_us, static_cast<unsigned long long>(r.put_p999_us),
+                    static_cast<unsigned long long>(r.get_p999_us), static_cast<unsigned long long>(r.max_us));
+      }
+      std::fflush(stdout);
+    }
+  }
+  if (FLAGS_directory.empty()) std::filesystem::remove_all(root);
+  return 0;
+}
+
+}  // namespace
+}  // namespace nova
+
+int main(int argc, char** argv) {
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  return nova::Main();
+}

@@ -1,0 +1,58 @@
+#include "common/base/status.h"
+#include "experiments/peers/store.h"
+#include "ltc/db.h"
+
+namespace nova {
+namespace {
+
+class NovaStore : public Store {
+ public:
+  NovaStore(std::unique_ptr<Db> db, bool sync) : db_(std::move(db)), write_{sync} {}
+  void Put(std::string_view key, std::string_view value) override {
+    if (const Status s = db_->Put(key, value, write_); !s.ok()) Fail(s.ToString());
+  }
+  bool Get(std::string_view key, std::string* value) override {
+    const Status s = db_->Get(key, value);
+    if (!s.ok() && !absl::IsNotFound(s)) Fail(s.ToString());
+    return s.ok();
+  }
+  void Scan(std::string_view from, uint64_t limit, const std::function<bool(std::string_view, std::string_view)>& entry) override {
+    if (const Status s = db_->Scan(from, limit, entry); !s.ok()) Fail(s.ToString());
+  }
+  void WaitIdle() override {
+    if (const Status s = db_->WaitForBackgroundWork(); !s.ok()) Fail(s.ToString());
+  }
+  std::string Statistics() override {
+    const RangeStats s = db_->stats();
+    return StrCat("rounds ", s.rounds, ", level0 runs ", s.level0_runs, ", tables ", s.tables, ", table MB ", s.bytes >> 20,
+                  ", memtable MB ", s.memtable_bytes >> 20, ", stalled s ", static_cast<double>(s.stalled_ns) * 1e-9);
+  }
+
+ private:
+  const std::unique_ptr<Db> db_;
+  const DbWriteOptions write_;
+};
+
+std::unique_ptr<Store> Open(const StoreOptions& o) {
+  DbOptions options;
+  options.memtable_bytes = o.memtable_bytes;
+  options.cache_bytes = o.cache_bytes;
+  options.log = o.log ? DbLog::kPersistent : DbLog::kNone;
+  options.range.memtable_size_bytes = o.memtable_bytes / 8;
+  options.range.max_rounds = 8;
+  options.range.table.filter_bits_per_key = o.filter_bits_per_key;
+  options.range.compaction.level1_bytes = 1 << 30;
+  options.range.compaction.table_size_bytes = 64 << 20;
+  options.range.compaction.level0_runs_trigger = 8;
+  options.range.level0_slow_runs = 40;
+  options.range.level0_stop_runs = 60;
+  auto db = Db::Open(o.directory, options);
+  if (!db.ok()) Fail(db.status().ToString());
+  return std::make_unique<NovaStore>(*std::move(db), o.sync);
+}
+
+}  // namespace
+
+std::vector<Engine> NovaEngines() { return {{"nova", Open}}; }
+
+}  // namespace nova

@@ -1,0 +1,102 @@
+#include <rocksdb/cache.h>
+#include <rocksdb/db.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/table.h>
+
+#include "common/base/clock.h"
+#include "experiments/peers/store.h"
+
+namespace nova {
+namespace {
+
+class RocksdbStore : public Store {
+ public:
+  RocksdbStore(const StoreOptions& o, rocksdb::Options options, rocksdb::BlockBasedTableOptions table) {
+    options.create_if_missing = true;
+    options.compression = rocksdb::kNoCompression;
+    table.block_cache = rocksdb::NewLRUCache(o.cache_bytes);
+    table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(o.filter_bits_per_key, false));
+    options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+    rocksdb::DB* db = nullptr;
+    Check(rocksdb::DB::Open(options, o.directory, &db));
+    db_.reset(db);
+    write_.disableWAL = !o.log;
+    write_.sync = o.log && o.sync;
+  }
+  void Put(std::string_view key, std::string_view value) override { Check(db_->Put(write_, key, value)); }
+  bool Get(std::string_view key, std::string* value) override {
+    const rocksdb::Status s = db_->Get(read_, key, value);
+    if (s.IsNotFound()) return false;
+    Check(s);
+    return true;
+  }
+  void Scan(std::string_view from, uint64_t limit, const std::function<bool(std::string_view, std::string_view)>& entry) override {
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(read_));
+    for (it->Seek(from); it->Valid() && limit > 0; it->Next(), --limit) {
+      if (!entry(it->key().ToStringView(), it->value().ToStringView())) return;
+    }
+    Check(it->status());
+  }
+  void WaitIdle() override {
+    for (int quiet = 0; quiet < 5; SleepFor(20 * kMillisecond)) {
+      const bool busy = Property("rocksdb.mem-table-flush-pending") || Property("rocksdb.num-running-flushes") ||
+                        Property("rocksdb.compaction-pending") || Property("rocksdb.num-running-compactions");
+      quiet = busy ? 0 : quiet + 1;
+    }
+  }
+
+ private:
+  bool Property(const char* name) {
+    uint64_t value = 0;
+    return db_->GetIntProperty(name, &value) && value > 0;
+  }
+  static void Check(const rocksdb::Status& s) {
+    if (!s.ok()) Fail("rocksdb: " + s.ToString());
+  }
+
+  std::unique_ptr<rocksdb::DB> db_;
+  rocksdb::WriteOptions write_;
+  rocksdb::ReadOptions read_;
+};
+
+// As it comes, but for the sizes that every engine gets.
+std::unique_ptr<Store> OpenDefault(const StoreOptions& o) {
+  rocksdb::Options options;
+  options.write_buffer_size = o.memtable_bytes / 2;
+  options.max_write_buffer_number = 2;
+  return std::make_unique<RocksdbStore>(o, options, rocksdb::BlockBasedTableOptions());
+}
+
+std::unique_ptr<Store> OpenTuned(const StoreOptions& o, bool mapped_reads) {
+  rocksdb::Options options;
+  options.write_buffer_size = o.memtable_bytes / 8;
+  options.max_write_buffer_number = 8;
+  options.db_write_buffer_size = o.memtable_bytes;
+  options.unordered_write = true;
+  options.max_background_jobs = 4;
+  options.max_subcompactions = 2;
+  options.level0_file_num_compaction_trigger = 8;
+  options.level0_slowdown_writes_trigger = 40;
+  options.level0_stop_writes_trigger = 60;
+  options.max_bytes_for_level_base = 1 << 30;
+  options.target_file_size_base = 64 << 20;
+  options.memtable_whole_key_filtering = true;
+  options.memtable_prefix_bloom_size_ratio = 0.02;
+  options.delayed_write_rate = 256 << 20;
+  options.allow_mmap_reads = mapped_reads;
+  rocksdb::BlockBasedTableOptions table;
+  table.data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
+  return std::make_unique<RocksdbStore>(o, options, table);
+}
+
+}  // namespace
+
+std::vector<Engine> RocksdbEngines() {
+  return {
+      {"rocksdb", OpenDefault},
+      {"rocksdb-tuned", [](const StoreOptions& o) { return OpenTuned(o, false); }},
+      {"rocksdb-mmap", [](const StoreOptions& o) { return OpenTuned(o, true); }},
+  };
+}
+
+}  // namespace nova

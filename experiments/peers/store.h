@@ -1,0 +1,45 @@
+// Store: what a benchmark asks of a key-value engine; one file an engine.
+//
+// Thread safety: Put, Get and Scan from any number of threads.   Ownership: the directory is the caller's, and empty at Open.
+// Errors: an engine that fails ends the program with one line: a figure from a run with errors is no figure.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nova {
+
+struct StoreOptions {
+  std::string directory;
+  size_t memtable_bytes = 512 << 20;  // all memtables together, with what indexes them
+  size_t cache_bytes = 512 << 20;
+  bool log = false;
+  bool sync = false;                  // of every write, when there is a log
+  int filter_bits_per_key = 10;
+};
+
+class Store {
+ public:
+  virtual ~Store() = default;
+  virtual void Put(std::string_view key, std::string_view value) = 0;
+  virtual bool Get(std::string_view key, std::string* value) = 0;  // false: there is no such key
+  // Up to `limit` entries from `from` on; stops early when `entry` returns false.
+  virtual void Scan(std::string_view from, uint64_t limit, const std::function<bool(std::string_view, std::string_view)>& entry) = 0;
+  virtual void WaitIdle() = 0;  // until no flush and no compaction is due
+  virtual std::string Statistics() { return ""; }
+};
+
+struct Engine {
+  std::string name;  // "nova", "rocksdb", "rocksdb-tuned", ...
+  std::function<std::unique_ptr<Store>(const StoreOptions&)> open;
+};
+std::vector<Engine> NovaEngines();
+std::vector<Engine> RocksdbEngines();
+std::vector<Engine> LeveldbEngines();
+
+[[noreturn]] void Fail(const std::string& what);  // one line, exit code 1
+
+}  // namespace nova
