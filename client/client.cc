@@ -415,8 +415,8 @@ Status Client::CreateRanges(const std::vector<std::string>& split_keys) {
   return OkStatus();
 }
 
-Status Client::Drain(const std::string& node) {
-  return rep_->coordinator->Drain(node, Now() + rep_->options.timeout_ms * kMillisecond);
+Status Client::Drain(const std::string& node, std::string* left) {
+  return rep_->coordinator->Drain(node, Now() + rep_->options.timeout_ms * kMillisecond, left);
 }
 
 Status Client::ForceOpen(uint64_t range, bool accept_data_loss, std::string* report) {

@@ -72,7 +72,7 @@ class Client {
   uint64_t retries() const;         // tries after the first, of all operations so far
   std::string StatusText();         // what `nova status` prints, or why not
   Status CreateRanges(const std::vector<std::string>& split_keys);  // user keys; n make n + 1 ranges
-  Status Drain(const std::string& node);
+  Status Drain(const std::string& node, std::string* left);  // *left: what is still on it; empty: nothing, it can stop
   Status ForceOpen(uint64_t range, bool accept_data_loss, std::string* report);
   size_t range_count();             // as known now
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
+#include "common/base/clock.h"
 
 namespace nova {
 namespace {
@@ -22,6 +23,37 @@ int Report(const Result& r) {
 
 void PrintBytes(std::string_view bytes) {
   std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+}
+
+// Until nothing is left on the node. The cluster goes on with it if this ends early.
+int Drain(Client* client, const std::string& node) {
+  constexpr Nanos kPoll = 200 * kMillisecond;
+  constexpr Nanos kPatience = 60 * kSecond;
+  std::string shown;
+  for (Nanos changed = Now();;) {
+    std::string left;
+    const Status s = client->Drain(node, &left);
+    if (!s.ok()) {
+      std::fprintf(stderr, "error: %s\n", std::string(s.message()).c_str());
+      return 1;
+    }
+    if (left.empty()) {
+      std::printf("%s is drained: it can stop\n", node.c_str());
+      return 0;
+    }
+    if (left != shown) {
+      std::printf("%s: %s left\n", node.c_str(), left.c_str());
+      std::fflush(stdout);
+      shown = left;
+      changed = Now();
+    }
+    if (Now() > changed + kPatience) {
+      std::fprintf(stderr, "error: %s: nothing moved for %lld s (nova status); ask again to wait on\n", node.c_str(),
+                   static_cast<long long>(kPatience / kSecond));
+      return 1;
+    }
+    SleepFor(kPoll);
+  }
 }
 
 int Usage() {
@@ -63,7 +95,7 @@ const char* CommandHelp() {
          "  delete KEY             remove\n"
          "  scan FROM [COUNT]      the next COUNT (10) entries at or after FROM, in key order\n"
          "  status                 nodes, ranges, leases, durability\n"
-         "  drain NODE             move everything off a node, so that it can stop\n"
+         "  drain NODE             move everything off a node, show what is left; then it can stop\n"
          "  create-ranges [KEY...] cut the key space at these keys (only once)\n"
          "  force-open RANGE [--accept-data-loss]\n"
          "                         what a range that lost its log is missing; with the flag, open it all the same\n";
@@ -106,7 +138,7 @@ int RunCommand(Client* client, const std::vector<std::string>& words) {
     return 1;
   };
   if (command == "create-ranges") return report(client->CreateRanges({words.begin() + 1, words.end()}));
-  if (command == "drain" && arguments == 1) return report(client->Drain(words[1]));
+  if (command == "drain" && arguments == 1) return Drain(client, words[1]);
   if (command == "force-open" && (arguments == 1 || (arguments == 2 && words[2] == "--accept-data-loss"))) {
     uint64_t range;
     if (!absl::SimpleAtoi(words[1], &range)) return Usage();

@@ -369,6 +369,39 @@ ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& s
   return plan;
 }
 
+std::string DrainLeft(const ClusterState& state, const NodeInfo& node) {
+  const auto count = [](uint64_t n, const char* what) { return StrCat(n, " ", what, n == 1 ? "" : "s"); };
+  if (node.role == Role::kLtc) {
+    const auto owned = state.owned.find(node.incarnation);
+    return owned == state.owned.end() ? "" : count(owned->second.size(), "range");
+  }
+  uint64_t tables = 0, groups = 0, manifests = 0, unheard = 0;
+  std::set<std::pair<RangeId, Epoch>> heard;  // whose tables are counted
+  for (const auto& [name, report] : state.reports) {
+    const auto on_node = report.draining.find(node.stoc_id);
+    if (on_node == report.draining.end()) continue;
+    tables += on_node->second;
+    for (const RangeLoad& load : report.ranges) {
+      if (load.open) heard.emplace(load.range, load.epoch);
+    }
+  }
+  for (const auto& [id, range] : state.ranges) {
+    const RangeRecord& r = range.record;
+    for (const LogGroup& g : r.log_groups) {
+      groups += std::any_of(g.members.begin(), g.members.end(), [&](const LogMember& m) { return m.stoc == node.stoc_id; });
+    }
+    const auto& members = r.manifest.members;
+    manifests += std::find(members.begin(), members.end(), node.stoc_id) != members.end();
+    unheard += !members.empty() && !heard.contains({id, r.epoch});  // without a manifest it was never opened
+  }
+  std::vector<std::string> left;
+  if (tables > 0) left.push_back(count(tables, "table"));
+  if (groups > 0) left.push_back(count(groups, "log group"));
+  if (manifests > 0) left.push_back(count(manifests, "manifest"));
+  if (unheard > 0) left.push_back(count(unheard, "range") + " not heard from");
+  return absl::StrJoin(left, ", ");
+}
+
 std::string CheckInvariants(const ClusterState& state) {
   std::map<Incarnation, std::set<RangeId>> owned;
   for (const auto& [id, range] : state.ranges) {

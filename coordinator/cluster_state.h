@@ -148,6 +148,10 @@ struct ForceOpenPlan {
 };
 ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& state, RangeId range, Nanos now);
 
+// What is still on a draining node, for people; empty: nothing, it can stop. A range of an LTC until it was given to another;
+// of a StoC the log groups and manifests that name it, and tables, which only the owners of open ranges know.
+std::string DrainLeft(const ClusterState& state, const NodeInfo& node);
+
 // Empty when the state is consistent with itself; else what is wrong. Tests and debug builds.
 std::string CheckInvariants(const ClusterState& state);
 

@@ -159,6 +159,11 @@ void NodeSessionImpl::HeartbeatOnce() {
       l->set_reads(load.reads);
       l->set_bytes(load.bytes);
     }
+    for (const auto& [stoc, tables] : report.draining) {
+      proto::TablesLeft* t = request.add_draining();
+      t->set_stoc(stoc.value());
+      t->set_tables(tables);
+    }
   }
   const Nanos sent = Now();  // C3: the holder counts from here, whatever the channel does
   const StatusOr<std::string> answer =
@@ -392,10 +397,12 @@ StatusOr<std::string> CoordinatorClient::StatusText(Nanos deadline_ns) {
   return std::move(*reply.mutable_text());
 }
 
-Status CoordinatorClient::Drain(const std::string& node, Nanos deadline_ns) {
+Status CoordinatorClient::Drain(const std::string& node, Nanos deadline_ns, std::string* left) {
   proto::DrainRequest request;
   request.set_node(node);
-  return CallMethod<proto::DrainReply>(channel_.get(), "Drain", request, deadline_ns).status();
+  NOVA_ASSIGN_OR_RETURN(const auto reply, CallMethod<proto::DrainReply>(channel_.get(), "Drain", request, deadline_ns));
+  *left = reply.left();
+  return OkStatus();
 }
 
 Status CoordinatorClient::ForceOpen(RangeId range, bool accept_data_loss, Nanos deadline_ns, std::string* report) {

@@ -51,6 +51,7 @@ struct NodeReport {  // what a heartbeat says of the node
   uint32_t queue_depth = 0;
   uint64_t disk_bytes = 0;
   uint64_t disk_free_bytes = 0;
+  std::map<StocId, uint64_t> draining;  // tables that draining StoCs hold of the ranges, or will when what runs now ends
 };
 
 struct NodeEvents {
@@ -129,7 +130,8 @@ class CoordinatorClient {
   // n split points (stored keys) make n + 1 ranges; refused (AlreadyExists) when ranges exist.
   Status CreateRanges(const std::vector<std::string>& split_points, Nanos deadline_ns);
   StatusOr<std::string> StatusText(Nanos deadline_ns);  // what `nova status` prints
-  Status Drain(const std::string& node, Nanos deadline_ns);
+  // Asks for everything to be moved off the node. *left: what is still there; empty: nothing, it can stop. Ask again to see.
+  Status Drain(const std::string& node, Nanos deadline_ns, std::string* left);
   Status ForceOpen(RangeId range, bool accept_data_loss, Nanos deadline_ns, std::string* report);
 
  private:

@@ -588,6 +588,9 @@ StatusOr<std::string> CoordinatorService::HandleHeartbeat(const std::string& req
   event.report.queue_depth = in.queue_depth();
   event.report.disk_bytes = in.disk_bytes();
   event.report.disk_free_bytes = in.disk_free_bytes();
+  for (const proto::TablesLeft& t : in.draining()) {
+    event.report.draining[StocId(static_cast<uint32_t>(t.stoc()))] = t.tables();
+  }
   for (const proto::RangeLoad& load : in.ranges()) {
     event.report.ranges.push_back(
         {RangeId(load.range()), Epoch(load.epoch()), load.open(), load.writes(), load.reads(), load.bytes()});
@@ -734,8 +737,18 @@ StatusOr<std::string> CoordinatorService::HandleDrain(const std::string& request
     NOVA_RETURN_IF_ERROR(node.status());
     NOVA_ASSIGN_OR_RETURN(NodeInfo info, DecodeNodeInfo(node->data));
     if (info.draining) {
-      MarkDirty(path);
-      return proto::DrainReply().SerializeAsString();
+      NOVA_RETURN_IF_ERROR(LoadNode(in.node()));
+      proto::DrainReply out;
+      MutexLock lock(&mu_);
+      NOVA_RETURN_IF_ERROR(CheckLeadingLocked());
+      out.set_left(DrainLeft(state_, info));
+      return out.SerializeAsString();
+    }
+    if (info.role == Role::kStoc) {
+      MutexLock lock(&mu_);
+      const bool others = std::any_of(state_.live_stocs.begin(), state_.live_stocs.end(),
+                                      [&](const NodeInfo& n) { return n.name != info.name && !n.draining; });
+      if (!others) return absl::FailedPreconditionError(StrCat(info.name, ": no other StoC is there to take what it holds"));
     }
     info.draining = true;
     const Status s = term.store->Multi(

@@ -80,11 +80,15 @@ class Renderer {
     for (const auto& [name, node] : s_.nodes) {
       const auto lease = s_.leases.find(node.incarnation);
       const Nanos left = lease == s_.leases.end() ? 0 : lease->second.heard_ns + options_.lease_ns - now_;
-      std::string note = node.draining ? "draining " : "";
+      std::string note;
       if (node.role == Role::kStoc) absl::StrAppend(&note, "stoc ", node.stoc_id.value());
       const auto owned = s_.owned.find(node.incarnation);
       if (node.role == Role::kLtc) {
         absl::StrAppend(&note, owned == s_.owned.end() ? 0 : owned->second.size(), " ranges");
+      }
+      if (node.draining) {
+        const std::string left = DrainLeft(s_, node);
+        absl::StrAppend(&note, left.empty() ? ", drained" : StrCat(", draining: ", left, " left"));
       }
       absl::StrAppend(&out, absl::StrFormat("%-6s %-16s %-12d %-24s %-10s %s\n", RoleName(node.role), name,
                                             node.incarnation.value(), node.address, left > 0 ? Seconds(left) : "none", note));
@@ -93,17 +97,30 @@ class Renderer {
   }
 
   std::string Ranges() const {
-    std::string out = absl::StrFormat("%-6s %-26s %-26s %-6s %-9s %-16s %s\n", "range", "from", "to", "epoch", "state", "owner",
+    std::string out = absl::StrFormat("%-6s %-26s %-26s %-6s %-11s %-16s %s\n", "range", "from", "to", "epoch", "state", "owner",
                                       "log groups");
     for (const auto& [id, range] : s_.ranges) {
       const RangeRecord& r = range.record;
       std::vector<std::string> groups;
       for (const LogGroup& g : r.log_groups) groups.push_back(Group(g));
-      absl::StrAppend(&out, absl::StrFormat("%-6d %-26s %-26s %-6d %-9s %-16s %s\n", id.value(), Printable(r.lower, "(first)"),
-                                            Printable(r.upper, "(last)"), r.epoch.value(), StateOf(range),
+      absl::StrAppend(&out, absl::StrFormat("%-6d %-26s %-26s %-6d %-11s %-16s %s\n", id.value(), Printable(r.lower, "(first)"),
+                                            Printable(r.upper, "(last)"), r.epoch.value(),
+                                            WhyUnavailable(r).empty() ? StateOf(range) : "UNAVAILABLE",
                                             r.owner.empty() ? "-" : r.owner, absl::StrJoin(groups, " ")));
     }
     return out;
+  }
+
+  // A line a range that nobody can open: why, and what to do.
+  std::string Unavailable() const {
+    std::string out;
+    for (const auto& [id, range] : s_.ranges) {
+      const std::string why = WhyUnavailable(range.record);
+      if (why.empty()) continue;
+      absl::StrAppend(&out, "range ", id.value(), " is UNAVAILABLE: ", why, "; it opens if one comes back with its memory, or by: nova force-open ", id.value(),
+                      "\n");
+    }
+    return out.empty() ? out : out + "\n";
   }
 
   // The table of protocol D, for what the open ranges have.
@@ -128,18 +145,32 @@ class Renderer {
     const auto it = stocs_.find(m.stoc);
     return it != stocs_.end() && (m.incarnation == Incarnation() || it->second->incarnation == m.incarnation);
   }
+  // What a range that is to be opened lacks: an open one has it in its LTC.
+  std::string WhyUnavailable(const RangeRecord& r) const {
+    if (r.state == RangeState::kOpen) return "";
+    const auto gone = [this](const LogMember& m) { return !MemberAlive(m); };
+    for (const LogGroup& g : r.log_groups) {
+      if (std::all_of(g.members.begin(), g.members.end(), gone)) return StrCat("all members of log group ", Members(g), " are gone");
+    }
+    const auto missing = [this](StocId stoc) { return !stocs_.contains(stoc); };
+    if (!r.manifest.members.empty() && std::all_of(r.manifest.members.begin(), r.manifest.members.end(), missing)) {
+      return "all StoCs with its manifest are gone";
+    }
+    return "";
+  }
   bool IsDegraded(const LogGroup& g) const {
     return g.members.size() < logs_.replicas ||
            !std::all_of(g.members.begin(), g.members.end(), [this](const LogMember& m) { return MemberAlive(m); });
   }
-  std::string Group(const LogGroup& g) const {
+  std::string Group(const LogGroup& g) const { return StrCat(Members(g), IsDegraded(g) ? " DEGRADED" : ""); }
+  std::string Members(const LogGroup& g) const {
     std::vector<std::string> members;
     for (const LogMember& m : g.members) {
       const auto it = stocs_.find(m.stoc);
       members.push_back(StrCat(it != stocs_.end() ? it->second->name : StrCat("stoc ", m.stoc.value()),
                                MemberAlive(m) ? "" : "(gone)"));
     }
-    return StrCat(g.id.value(), "{", absl::StrJoin(members, ","), "}", IsDegraded(g) ? " DEGRADED" : "");
+    return StrCat(g.id.value(), "{", absl::StrJoin(members, ","), "}");
   }
 
   const ClusterOptions& options_;
@@ -155,7 +186,7 @@ std::string RenderStatus(const ClusterOptions& options, const ClusterState& stat
   const Renderer r(options, state, now);
   return StrCat("cluster ", header.cluster.ToString(), "\ncoordinator ", header.leader, " at ", header.address, ", coord_epoch ",
                 state.coord_epoch.value(), ", leads for ", Seconds(now - state.elected_ns), "\n\n", r.Nodes(), "\n", r.Ranges(),
-                "\n", r.Durability());
+                "\n", r.Unavailable(), r.Durability());
 }
 
 }  // namespace nova

@@ -102,4 +102,25 @@ std::optional<CompactionPlan> PickCompaction(const Version& version, const Compa
   return std::nullopt;
 }
 
+bool IsOn(const TableInfo& table, StocId stoc) {
+  const auto has = [stoc](const std::vector<StocId>& copies) { return std::find(copies.begin(), copies.end(), stoc) != copies.end(); };
+  return has(table.metadata_stocs) ||
+         std::any_of(table.fragments.begin(), table.fragments.end(), [&](const Fragment& f) { return has(f.stocs); });
+}
+
+std::optional<CompactionPlan> PickMove(const Version& version, const std::vector<StocId>& stocs, CompactionState* state) {
+  for (const Run& run : version.runs()) {
+    for (const TableRef& t : run.tables) {
+      const bool on = std::any_of(stocs.begin(), stocs.end(), [&](StocId stoc) { return IsOn(t->info(), stoc); });
+      if (!on || !state->busy.insert(t->info().uuid).second) continue;
+      CompactionPlan plan;
+      plan.level = plan.output_level = run.level;
+      plan.output_order = run.order;
+      plan.inputs.push_back(t);
+      return plan;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace nova

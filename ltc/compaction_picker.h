@@ -25,6 +25,7 @@ struct CompactionOptions {
 struct CompactionPlan {
   int level = 0;
   int output_level = 1;
+  uint64_t output_order = 0;  // of a table that stays in Level0
   double score = 0;
   std::vector<TableRef> inputs;
   std::vector<TableRef> overlaps;
@@ -41,5 +42,9 @@ struct CompactionState {
 std::array<double, kLevels> CompactionScores(const Version& version, const CompactionOptions& options);
 // The plan with the highest score >= 1 whose tables are all free; nullopt: nothing to do.
 std::optional<CompactionPlan> PickCompaction(const Version& version, const CompactionOptions& options, CompactionState* state);
+
+bool IsOn(const TableInfo& table, StocId stoc);  // a fragment, the metadata, or a copy
+// A free table that is on one of `stocs`, to be written anew in its place: the new one is placed elsewhere.
+std::optional<CompactionPlan> PickMove(const Version& version, const std::vector<StocId>& stocs, CompactionState* state);
 
 }  // namespace nova

@@ -230,6 +230,11 @@ Status HostedRange::Release(Nanos deadline_ns) {
 
 // --- log groups (L4)
 
+size_t HostedRange::LeastLogMembers() const {
+  const auto wanted = static_cast<size_t>(options_.log_replicas);
+  return options_.strict_replicas || wanted <= 2 ? wanted : wanted - 1;
+}
+
 StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep, StocId failed, GroupId id) {
   LogGroup group{id, keep};
   std::vector<StocChoice> others;
@@ -247,7 +252,7 @@ StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep,
       }
     }
   }
-  const size_t least = options_.strict_replicas || wanted <= 2 ? wanted : wanted - 1;
+  const size_t least = LeastLogMembers();
   if (group.members.size() < least) {
     return absl::UnavailableError(StrCat("range ", id_.value(), ": a log needs ", least, " StoCs, ", group.members.size(), " are alive"));
   }
@@ -258,10 +263,11 @@ StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep,
 void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, const std::function<void(StatusOr<LogGroup>)>& answer) {
   if (abandoned_.load()) return answer(absl::FailedPreconditionError("the range was abandoned"));
   const std::vector<NodeInfo> live = services_->stocs->live();
+  const bool may_leave = LiveStocs().size() >= LeastLogMembers();  // without the draining ones
   std::vector<LogMember> keep;
   for (const LogMember& m : current.members) {
     const bool alive = std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
-      return n.stoc_id == m.stoc && n.incarnation == m.incarnation;
+      return n.stoc_id == m.stoc && n.incarnation == m.incarnation && !(n.draining && may_leave);
     });
     if (alive && m.stoc != failed) keep.push_back(m);
   }
@@ -310,9 +316,31 @@ void HostedRange::MaintainLog() {
   if (!record.log_groups.empty()) {  // back to R members when there are enough StoCs again
     const LogGroup& current = record.log_groups.back();
     const auto wanted = static_cast<size_t>(options_.log_replicas);
-    if (current.members.size() < wanted && services_->stocs->live().size() > current.members.size()) log->RequestGroupChange();
+    if (current.members.size() < wanted && LiveStocs().size() > current.members.size()) log->RequestGroupChange();
   }
+  LeaveDraining();
   maintaining_.store(false);
+}
+
+// Off the StoCs that drain: the log by a new group, the manifest by a roll, the tables by compaction threads.
+void HostedRange::LeaveDraining() {
+  std::vector<StocId> draining;
+  for (const NodeInfo& n : services_->stocs->live()) {
+    if (n.draining) draining.push_back(n.stoc_id);
+  }
+  range_->LeaveStocs(draining);
+  const auto leaves = [&](StocId stoc) { return std::find(draining.begin(), draining.end(), stoc) != draining.end(); };
+  const RangeRecord record = keeper_.Get();
+  const std::vector<StocId>& copies = record.manifest.members;
+  if (std::any_of(copies.begin(), copies.end(), leaves)) {
+    const Status s = range_->RollManifest();
+    if (!s.ok()) NOVA_LOG(WARNING) << "range " << id_.value() << ": its manifest does not leave a draining StoC yet: " << s;
+  }
+  if (record.log_groups.empty() || LiveStocs().size() < LeastLogMembers()) return;
+  const std::vector<LogMember>& members = record.log_groups.back().members;
+  if (std::any_of(members.begin(), members.end(), [&](const LogMember& m) { return leaves(m.stoc); })) {
+    range_->log()->RequestGroupChange();
+  }
 }
 
 void HostedRange::CollectOrphans(uint64_t grace_ms) {

@@ -83,6 +83,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   class StocManifestStorage;
 
   StatusOr<std::vector<VersionEdit>> ReadManifest(const RangeRecord& record, Nanos deadline_ns);
+  size_t LeastLogMembers() const;
+  void LeaveDraining();
   StatusOr<LogGroup> PickLogGroup(const std::vector<LogMember>& keep, StocId failed, GroupId id);
   void ChangeLogGroup(const LogGroup& current, StocId failed, const std::function<void(StatusOr<LogGroup>)>& answer);
   std::vector<StocChoice> LiveStocs() const;

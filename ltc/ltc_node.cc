@@ -196,6 +196,11 @@ NodeReport LtcNode::Report() const {
     const RangeStats s = h->range()->stats();
     report.ranges.push_back({h->id(), h->epoch(), h->range()->active(), s.writes, s.reads, s.bytes});
   }
+  for (const NodeInfo& stoc : stocs_->live()) {
+    if (!stoc.draining) continue;
+    uint64_t& tables = report.draining[stoc.stoc_id];
+    for (const auto& h : Hosted()) tables += h->range()->TablesLeft(stoc.stoc_id);
+  }
   return report;
 }
 

@@ -48,7 +48,7 @@ Status Manifest::Start(const VersionEdit& snapshot) {
 }
 
 Status Manifest::Append(const VersionEdit& edit, const std::function<VersionEdit()>& snapshot) {
-  if (offset_ < kRollBytes) {
+  if (offset_ < kRollBytes && !roll_next_) {
     const std::string record = EncodeRecord(group_.file, edit);
     const Status s = storage_->Append(group_, offset_, record);
     if (s.ok()) {
@@ -68,6 +68,7 @@ Status Manifest::Append(const VersionEdit& edit, const std::function<VersionEdit
     offset_ = old_offset;
     return s;
   }
+  roll_next_ = false;
   storage_->Delete(old);
   return OkStatus();
 }

@@ -40,6 +40,7 @@ class Manifest {
   // Makes `edit` durable on all members. `snapshot` (with the edit applied) is written instead, to a new file on other
   // members, when a member fails or the file has grown (roll): nothing is acknowledged in the old file after that.
   Status Append(const VersionEdit& edit, const std::function<VersionEdit()>& snapshot);
+  void RollNext() { roll_next_ = true; }  // the next Append goes to a new file on fresh members
 
   // The edits of a file's valid prefix, the snapshot first. DataLoss: not even the snapshot is whole.
   static StatusOr<std::vector<VersionEdit>> Parse(const Uuid& file, std::string_view bytes);
@@ -50,6 +51,7 @@ class Manifest {
   ManifestStorage* const storage_;
   ManifestGroup group_;
   uint64_t offset_ = 0;
+  bool roll_next_ = false;
 };
 
 }  // namespace nova

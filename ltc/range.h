@@ -130,6 +130,10 @@ class Range : public std::enable_shared_from_this<Range> {
   bool NeedsFlush() const;
   bool NeedsCompaction();
   bool FlushedUpTo(SequenceNumber seq) const;  // no memtable holds a number at or below it
+  // StoCs that must hold nothing of this range any more: CompactOne writes their tables anew elsewhere. `place` knows them before.
+  void LeaveStocs(const std::vector<StocId>& stocs);
+  uint64_t TablesLeft(StocId stoc);  // there now, and jobs under way that were placed before LeaveStocs named it
+  Status RollManifest();             // to fresh members
 
   // --- any thread
   RangeId id() const { return id_; }
@@ -188,11 +192,12 @@ class Range : public std::enable_shared_from_this<Range> {
 
   StatusOr<TableInfo> StoreTable(TableBuilder::Output output, const Creator& creator,
                                  std::shared_ptr<const TableReader>* reader);
-  StatusOr<VersionEdit> WriteLevel0(Iterator* sorted, RoundNumber order);
+  StatusOr<VersionEdit> WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order);
   VersionEdit SnapshotOf(const Version& version, MemTableId done_below) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   Status CommitEdit(VersionEdit edit, const Round* flushed);
   class JobStorage;
-  Status RunPlan(const CompactionPlan& plan);
+  class Job;
+  Status RunPlan(uint64_t job_id, const CompactionPlan& plan);
 
   const RangeId id_;
   const Epoch epoch_;
@@ -208,7 +213,6 @@ class Range : public std::enable_shared_from_this<Range> {
   std::atomic<uint64_t> writes_{0};
   std::atomic<uint64_t> reads_{0};
   std::atomic<uint64_t> next_memtable_{1};
-  std::atomic<uint64_t> next_job_{1};
 
   mutable Mutex mu_;
   std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mu_);
@@ -219,6 +223,9 @@ class Range : public std::enable_shared_from_this<Range> {
   std::atomic<bool> flushing_{false};  // one flush at a time: rounds reach Level0 in order (K3b)
   Mutex picker_mu_;
   CompactionState compaction_state_ ABSL_GUARDED_BY(picker_mu_);
+  uint64_t next_job_ ABSL_GUARDED_BY(picker_mu_) = 1;
+  std::set<uint64_t> jobs_ ABSL_GUARDED_BY(picker_mu_);                // that place tables now
+  std::map<StocId, uint64_t> leaving_ ABSL_GUARDED_BY(picker_mu_);     // and the first job placed elsewhere
   mutable Mutex manifest_mu_;  // edits are appended and published in one order
   Manifest manifest_ ABSL_GUARDED_BY(manifest_mu_);
   SequenceNumber seq_reserved_ ABSL_GUARDED_BY(manifest_mu_) = 0;

@@ -10,7 +10,34 @@ namespace {
 
 constexpr SequenceNumber kSequenceReserve = SequenceNumber{1} << 32;  // K1: reserved ahead, by an edit
 
+uint64_t CountOn(const Version& version, StocId stoc) {
+  uint64_t n = 0;
+  for (const Run& run : version.runs()) {
+    n += static_cast<uint64_t>(std::count_if(run.tables.begin(), run.tables.end(), [&](const TableRef& t) { return IsOn(t->info(), stoc); }));
+  }
+  return n;
+}
+
 }  // namespace
+
+// What places tables, from before the first is placed until its edit is published or given up.
+class Range::Job {
+ public:
+  explicit Job(Range* range) : range_(range) {
+    MutexLock lock(&range_->picker_mu_);
+    id_ = range_->next_job_++;
+    range_->jobs_.insert(id_);
+  }
+  ~Job() {
+    MutexLock lock(&range_->picker_mu_);
+    range_->jobs_.erase(id_);
+  }
+  uint64_t id() const { return id_; }
+
+ private:
+  Range* const range_;
+  uint64_t id_;
+};
 
 // --- recovery (R3, R4)
 
@@ -40,7 +67,8 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const
     auto memtable = std::make_shared<MemTable>(MemTableId(record.epoch.value() << 32), services->arenas);
     for (const RecoveredRecord& e : entries) memtable->Link(memtable->Prepare(e.key, e.sequence, e.type, e.value));
     const auto sorted = memtable->NewIterator(memtable);
-    NOVA_ASSIGN_OR_RETURN(const VersionEdit flushed, range->WriteLevel0(sorted.get(), entries.front().sequence));
+    const Job job(range.get());
+    NOVA_ASSIGN_OR_RETURN(const VersionEdit flushed, range->WriteLevel0(job.id(), sorted.get(), entries.front().sequence));
     NOVA_ASSIGN_OR_RETURN(version, version->Apply(flushed, services->garbage));
   }
   {
@@ -75,8 +103,8 @@ StatusOr<TableInfo> Range::StoreTable(TableBuilder::Output output, const Creator
   return info;
 }
 
-StatusOr<VersionEdit> Range::WriteLevel0(Iterator* sorted, RoundNumber order) {
-  const Creator creator{id_, epoch_, next_job_.fetch_add(1)};
+StatusOr<VersionEdit> Range::WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order) {
+  const Creator creator{id_, epoch_, job};
   VersionFilter filter({}, sequences_.stable(), /*bottom=*/false, WallNowMs());
   VersionEdit edit;
   std::unique_ptr<TableBuilder> builder;
@@ -183,7 +211,8 @@ bool Range::FlushOne() {
   for (const auto& m : round->siblings) children.push_back(m->NewIterator(round));
   const auto merged = NewMergingIterator(std::move(children));
   const size_t bytes = round->bytes();
-  auto edit = WriteLevel0(merged.get(), round->number);
+  const Job job(this);
+  auto edit = WriteLevel0(job.id(), merged.get(), round->number);
   Status s = edit.status();
   if (s.ok()) {
     for (const auto& m : round->siblings) edit->done.push_back(m->id());  // M3
@@ -248,18 +277,57 @@ class Range::JobStorage : public TableStorage {
 bool Range::NeedsCompaction() {
   const auto view = CurrentView();
   const auto scores = CompactionScores(*view->version, options_.compaction);
-  return std::any_of(scores.begin(), scores.end(), [](double s) { return s >= 1; });
+  if (std::any_of(scores.begin(), scores.end(), [](double s) { return s >= 1; })) return true;
+  MutexLock lock(&picker_mu_);
+  return std::any_of(leaving_.begin(), leaving_.end(), [&](const auto& stoc) { return CountOn(*view->version, stoc.first) > 0; });
+}
+
+void Range::LeaveStocs(const std::vector<StocId>& stocs) {
+  MutexLock lock(&picker_mu_);
+  std::map<StocId, uint64_t> leaving;
+  for (const StocId stoc : stocs) {
+    const auto known = leaving_.find(stoc);
+    leaving[stoc] = known == leaving_.end() ? next_job_ : known->second;
+  }
+  leaving_ = std::move(leaving);
+}
+
+uint64_t Range::TablesLeft(StocId stoc) {
+  uint64_t earlier = 1;  // LeaveStocs was not called yet
+  {
+    MutexLock lock(&picker_mu_);
+    const auto leaving = leaving_.find(stoc);
+    if (leaving != leaving_.end()) {
+      earlier = static_cast<uint64_t>(std::distance(jobs_.begin(), jobs_.lower_bound(leaving->second)));
+    }
+  }
+  return earlier + CountOn(*CurrentView()->version, stoc);  // in this order: a job that ends in between is counted
+}
+
+Status Range::RollManifest() {
+  {
+    MutexLock lock(&manifest_mu_);
+    manifest_.RollNext();
+  }
+  return CommitEdit({}, nullptr);
 }
 
 bool Range::CompactOne() {
   if (state_.load() == State::kLost) return false;
+  const Job job(this);
   std::optional<CompactionPlan> plan;
   {
     MutexLock lock(&picker_mu_);
-    plan = PickCompaction(*CurrentView()->version, options_.compaction, &compaction_state_);
+    const auto version = CurrentView()->version;
+    plan = PickCompaction(*version, options_.compaction, &compaction_state_);
+    if (!plan && !leaving_.empty()) {
+      std::vector<StocId> stocs;
+      for (const auto& [stoc, first_job] : leaving_) stocs.push_back(stoc);
+      plan = PickMove(*version, stocs, &compaction_state_);
+    }
   }
   if (!plan) return false;
-  const Status s = RunPlan(*plan);
+  const Status s = RunPlan(job.id(), *plan);
   {
     MutexLock lock(&picker_mu_);
     for (const auto* side : {&plan->inputs, &plan->overlaps}) {
@@ -275,7 +343,7 @@ bool Range::CompactOne() {
   return true;
 }
 
-Status Range::RunPlan(const CompactionPlan& plan) {
+Status Range::RunPlan(uint64_t job_id, const CompactionPlan& plan) {
   VersionEdit edit;
   for (const auto* side : {&plan.inputs, &plan.overlaps}) {
     for (const TableRef& t : *side) edit.drops.push_back(t->info().uuid);
@@ -288,7 +356,7 @@ Status Range::RunPlan(const CompactionPlan& plan) {
   CompactionJob job;
   job.range = id_;
   job.epoch = epoch_;
-  job.job_id = next_job_.fetch_add(1);
+  job.job_id = job_id;
   uint64_t bytes = 0;
   for (const auto* side : {&plan.inputs, &plan.overlaps}) {
     for (const TableRef& t : *side) {
@@ -317,7 +385,7 @@ Status Range::RunPlan(const CompactionPlan& plan) {
                         RunCompaction(job, &storage, [this] { return state_.load() == State::kLost; }));
   for (TableInfo& table : result.outputs) {
     auto reader = storage.TakeReader(table.uuid);
-    edit.adds.push_back({plan.output_level, 0, std::move(table), std::move(reader)});
+    edit.adds.push_back({plan.output_level, plan.output_order, std::move(table), std::move(reader)});
   }
   return CommitEdit(std::move(edit), nullptr);
 }

@@ -59,6 +59,8 @@ std::string HttpGet(const std::string& address, const std::string& path) {
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<uint16_t>(std::atoi(address.c_str() + colon + 1)));
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const timeval timeout{1, 0};  // of a stopped process
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   std::string answer;
   if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
     const std::string request = StrCat("GET ", path, " HTTP/1.0\r\nHost: localhost\r\n\r\n");
@@ -78,7 +80,7 @@ StatusOr<std::unique_ptr<ProcessCluster>> ProcessCluster::Start(const ProcessClu
   std::string directory = (std::filesystem::temp_directory_path() / "nova-cluster-XXXXXX").string();
   if (mkdtemp(directory.data()) == nullptr) return absl::InternalError("no temporary directory");
   cluster->directory_ = directory;
-  NOVA_ASSIGN_OR_RETURN(cluster->zookeeper_, ZookeeperServer::Start());
+  NOVA_ASSIGN_OR_RETURN(cluster->zookeeper_, ZookeeperServer::Start({.servers = options.zookeeper_servers}));
   for (int i = 0; i < options.coordinators; ++i) {
     auto node = std::make_unique<Node>();
     node->name = StrCat("coordinator-", i);

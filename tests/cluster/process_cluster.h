@@ -20,6 +20,7 @@ struct ProcessClusterOptions {
   int stocs = 3;
   int ranges = 16;
   int zookeeper_session_ms = 4000;
+  int zookeeper_servers = 1;
   std::vector<std::string> ltc_flags;  // added to each LTC's command line
   std::vector<std::string> stoc_flags;
   std::vector<std::string> coordinator_flags;

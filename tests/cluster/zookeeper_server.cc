@@ -58,32 +58,56 @@ std::string TailOf(const std::string& path) {
 StatusOr<std::unique_ptr<ZookeeperServer>> ZookeeperServer::Start(ZookeeperServerOptions options) {
   if (access(kJar, R_OK) != 0) return absl::NotFoundError(StrCat("ZooKeeper is not installed: no ", kJar));
   if (std::system("command -v java >/dev/null 2>&1") != 0) return absl::NotFoundError("java is not installed");
-  std::string directory = (std::filesystem::temp_directory_path() / "nova-zookeeper-XXXXXX").string();
-  if (mkdtemp(directory.data()) == nullptr) return absl::InternalError("no temporary directory");
-  const int port = FreePort();
-  std::unique_ptr<ZookeeperServer> server(new ZookeeperServer(directory, port));
-  std::ofstream(directory + "/zoo.cfg") << "tickTime=" << options.tick_ms << "\ndataDir=" << directory << "/data\nclientPort="
-                                        << port << "\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nmaxSessionTimeout="
-                                        << 300 * options.tick_ms << "\nadmin.enableServer=false\n"
-                                        << "4lw.commands.whitelist=ruok\n";
-  NOVA_RETURN_IF_ERROR(server->Launch());
+  auto server = StartOnce(options);
+  // A port that was free may be taken by the time the server binds it.
+  for (int i = 0; i < 3 && absl::IsUnavailable(server.status()); ++i) server = StartOnce(options);
   return server;
 }
 
+StatusOr<std::unique_ptr<ZookeeperServer>> ZookeeperServer::StartOnce(const ZookeeperServerOptions& options) {
+  std::string directory = (std::filesystem::temp_directory_path() / "nova-zookeeper-XXXXXX").string();
+  if (mkdtemp(directory.data()) == nullptr) return absl::InternalError("no temporary directory");
+  std::unique_ptr<ZookeeperServer> all(new ZookeeperServer(directory));
+  std::string ensemble;
+  for (int i = 0; i < options.servers; ++i) {
+    all->servers_.push_back({StrCat(directory, "/", i), FreePort(), -1});
+    if (options.servers > 1) ensemble += StrCat("server.", i, "=127.0.0.1:", FreePort(), ":", FreePort(), "\n");
+  }
+  for (int i = 0; i < options.servers; ++i) {
+    const Server& server = all->servers_[static_cast<size_t>(i)];
+    std::filesystem::create_directories(server.directory + "/data");
+    std::ofstream(server.directory + "/data/myid") << i;
+    std::ofstream(server.directory + "/zoo.cfg")
+        << "tickTime=" << options.tick_ms << "\ninitLimit=50\nsyncLimit=10\ndataDir=" << server.directory << "/data\nclientPort="
+        << server.port << "\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nmaxSessionTimeout=" << 300 * options.tick_ms
+        << "\nadmin.enableServer=false\n4lw.commands.whitelist=srvr\n" << ensemble;
+  }
+  for (Server& server : all->servers_) NOVA_RETURN_IF_ERROR(all->Launch(&server));
+  for (Server& server : all->servers_) NOVA_RETURN_IF_ERROR(all->WaitServing(&server));
+  return all;
+}
+
 ZookeeperServer::~ZookeeperServer() {
-  Kill();
+  for (size_t i = 0; i < servers_.size(); ++i) Kill(static_cast<int>(i));
   std::error_code ignored;
   std::filesystem::remove_all(directory_, ignored);
 }
 
-Status ZookeeperServer::Launch() {
-  const std::string config = directory_ + "/zoo.cfg";
-  const std::string log = directory_ + "/log";
+std::string ZookeeperServer::hosts() const {
+  std::string hosts;
+  for (const Server& server : servers_) hosts += StrCat(hosts.empty() ? "" : ",", "127.0.0.1:", server.port);
+  return hosts;
+}
+
+Status ZookeeperServer::Launch(Server* server) {
+  const std::string config = server->directory + "/zoo.cfg";
+  const std::string log = server->directory + "/log";
+  // QuorumPeerMain runs a config without an ensemble standalone.
   const char* const argv[] = {"java",           "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.fsync.warningthresholdms=10000",
-                              "-cp",            kJar,       "org.apache.zookeeper.server.ZooKeeperServerMain", config.c_str(), nullptr};
+                              "-cp",            kJar,       "org.apache.zookeeper.server.quorum.QuorumPeerMain", config.c_str(), nullptr};
   const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  pid_ = fork();
-  if (pid_ == 0) {
+  server->pid = fork();
+  if (server->pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);
@@ -91,42 +115,64 @@ Status ZookeeperServer::Launch() {
     _exit(127);
   }
   close(out);
-  if (pid_ < 0) return absl::InternalError("fork failed");
+  return server->pid < 0 ? absl::InternalError("fork failed") : OkStatus();
+}
+
+Status ZookeeperServer::WaitServing(Server* server) {
   const Nanos until = Now() + kStartNs;
-  while (!Answers()) {
+  while (Ask(*server, "srvr").find("Mode:") == std::string::npos) {
     int status = 0;
-    const bool ended = waitpid(pid_, &status, WNOHANG) == pid_;
-    if (ended) pid_ = -1;
-    if (ended || Now() > until) return absl::UnavailableError(StrCat("ZooKeeper does not answer: ", TailOf(log)));
+    const bool ended = waitpid(server->pid, &status, WNOHANG) == server->pid;
+    if (ended) server->pid = -1;
+    if (ended || Now() > until) {
+      return absl::UnavailableError(StrCat("ZooKeeper does not serve: ", TailOf(server->directory + "/log")));
+    }
     SleepFor(50 * kMillisecond);
   }
   return OkStatus();
 }
 
-bool ZookeeperServer::Answers() const {
+std::string ZookeeperServer::Ask(const Server& server, const std::string& word) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in address = Loopback(port_);
+  const sockaddr_in to = Loopback(server.port);
   const timeval timeout{1, 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-  char answer[4] = {};
-  const bool ok = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 && write(fd, "ruok", 4) == 4 &&
-                  recv(fd, answer, sizeof(answer), MSG_WAITALL) == 4 && std::string(answer, 4) == "imok";
+  std::string answer;
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0 &&
+      write(fd, word.data(), word.size()) == static_cast<ssize_t>(word.size())) {
+    char bytes[1024];
+    for (ssize_t n; (n = recv(fd, bytes, sizeof(bytes), 0)) > 0;) answer.append(bytes, static_cast<size_t>(n));
+  }
   close(fd);
-  return ok;
+  return answer;
 }
 
-void ZookeeperServer::Pause() {
-  if (pid_ > 0) kill(pid_, SIGSTOP);
+int ZookeeperServer::Leader() const {
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    if (Ask(servers_[i], "srvr").find("Mode: leader") != std::string::npos) return static_cast<int>(i);
+  }
+  return -1;
 }
-void ZookeeperServer::Resume() {
-  if (pid_ > 0) kill(pid_, SIGCONT);
+
+void ZookeeperServer::Pause(int server) {
+  const pid_t pid = servers_.at(static_cast<size_t>(server)).pid;
+  if (pid > 0) kill(pid, SIGSTOP);
 }
-void ZookeeperServer::Kill() {
-  if (pid_ <= 0) return;
-  kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
-  pid_ = -1;
+void ZookeeperServer::Resume(int server) {
+  const pid_t pid = servers_.at(static_cast<size_t>(server)).pid;
+  if (pid > 0) kill(pid, SIGCONT);
 }
-Status ZookeeperServer::Restart() { return Launch(); }
+void ZookeeperServer::Kill(int server) {
+  pid_t& pid = servers_.at(static_cast<size_t>(server)).pid;
+  if (pid <= 0) return;
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  pid = -1;
+}
+Status ZookeeperServer::Restart(int server) {
+  Server* const s = &servers_.at(static_cast<size_t>(server));
+  NOVA_RETURN_IF_ERROR(Launch(s));
+  return WaitServing(s);
+}
 
 }  // namespace nova

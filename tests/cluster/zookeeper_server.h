@@ -1,9 +1,9 @@
-// ZookeeperServer: a real, standalone ZooKeeper for tests, on a free loopback port, with its data in a fresh directory.
+// ZookeeperServer: a real ZooKeeper for tests, standalone or an ensemble, on free loopback ports, its data in a fresh directory.
 //
 // Needs java and ZooKeeper's jar (Debian package `zookeeper`): where they are missing Start returns NotFound, and tests skip.
 //
-// Thread safety: one thread; the process dies with the thread that started it.
-// Ownership:     the destructor kills the process and removes the directory; it touches nothing it did not start.
+// Thread safety: one thread; the processes die with the thread that started them.
+// Ownership:     the destructor kills the processes and removes the directory; it touches nothing it did not start.
 // Errors:        NotFound: not installed; Unavailable: it did not come up; the message has the last lines of its log.
 #pragma once
 
@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 
@@ -18,6 +19,7 @@ namespace nova {
 
 struct ZookeeperServerOptions {
   int tick_ms = 200;  // session timeouts are between 2 and 300 ticks
+  int servers = 1;
 };
 
 class ZookeeperServer {
@@ -27,20 +29,27 @@ class ZookeeperServer {
   ZookeeperServer(const ZookeeperServer&) = delete;
   ZookeeperServer& operator=(const ZookeeperServer&) = delete;
 
-  std::string hosts() const { return StrCat("127.0.0.1:", port_); }
-  void Pause();      // SIGSTOP
-  void Resume();     // SIGCONT
-  void Kill();       // SIGKILL
-  Status Restart();  // after Kill: the same port, the same data
+  std::string hosts() const;
+  void Pause(int server = 0);      // SIGSTOP
+  void Resume(int server = 0);     // SIGCONT
+  void Kill(int server = 0);       // SIGKILL
+  Status Restart(int server = 0);  // after Kill: the same port, the same data; waits until it serves
+  int Leader() const;              // of an ensemble; -1: none now
 
  private:
-  ZookeeperServer(std::string directory, int port) : directory_(std::move(directory)), port_(port) {}
-  Status Launch();
-  bool Answers() const;
+  struct Server {
+    std::string directory;
+    int port = 0;
+    pid_t pid = -1;
+  };
+  explicit ZookeeperServer(std::string directory) : directory_(std::move(directory)) {}
+  static StatusOr<std::unique_ptr<ZookeeperServer>> StartOnce(const ZookeeperServerOptions& options);
+  Status Launch(Server* server);
+  Status WaitServing(Server* server);
+  static std::string Ask(const Server& server, const std::string& word);  // of four letters
 
   const std::string directory_;
-  const int port_;
-  pid_t pid_ = -1;
+  std::vector<Server> servers_;
 };
 
 }  // namespace nova

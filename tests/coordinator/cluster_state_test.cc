@@ -8,10 +8,11 @@
 //   node ltc-1 role=ltc inc=1 [draining] [stoc=3]
 //   gone ltc-1
 //   range 1 version=3 epoch=2 [open] [owner=ltc-1 inc=1] [released] [groups=4:1/9,2/8;5:3/7] [manifest=1,2]
-//   heartbeat ltc-1 inc=1 [has=1@2,2@2] [stocs=VERSION]
+//   heartbeat ltc-1 inc=1 [has=1@2,2@2] [stocs=VERSION] [left=STOC:TABLES,...]
 //   tick
 //   done 1 | refused 1                            the outcome of the last move of range 1
 //   force 1
+//   left stoc-1                                   what is left on a draining node
 //   status
 #include "coordinator/cluster_state.h"
 
@@ -82,6 +83,10 @@ class Script {
     }
     if (c.name() == "elect") return Do(ElectedEvent{CoordEpoch(c.Number("epoch")), Ms(c, "longest_ms")});
     if (c.name() == "authority") return Do(AuthorityEvent{Ms(c, "until")});
+    if (c.name() == "left") {
+      const std::string left = DrainLeft(state_, state_.nodes.at(c.arg()));
+      return left.empty() ? "nothing\n" : left + "\n";
+    }
     if (c.name() == "node") return Do(NodeSeenEvent{Node(c)});
     if (c.name() == "gone") return Do(NodeGoneEvent{c.arg()});
     if (c.name() == "range") return Do(RangeReadEvent{Record(c)});
@@ -153,7 +158,12 @@ class Script {
       RangeLoad load;
       load.range = RangeId(Command::ToNumber(at.first));
       load.epoch = Epoch(Command::ToNumber(at.second));
+      load.open = true;
       e.report.ranges.push_back(load);
+    }
+    for (const auto& left : absl::StrSplit(c.Text("left"), ',', absl::SkipEmpty())) {
+      const std::pair<std::string, std::string> tables = absl::StrSplit(left, ':');
+      e.report.draining[StocId(static_cast<uint32_t>(Command::ToNumber(tables.first)))] = Command::ToNumber(tables.second);
     }
     return e;
   }

@@ -328,14 +328,18 @@ TEST(CoordinatorSimTest, DrainMovesEverythingAndServesOn) {
     CoordinatorClient client = cluster.NewClient();
     ASSERT_TRUE(client.CreateRanges(Splits(8), Soon()).ok());
     ASSERT_TRUE(cluster.AllServed(8, 3 * kSecond));
-    EXPECT_TRUE(absl::IsNotFound(client.Drain("ltc-9", Soon())));
-    ASSERT_TRUE(client.Drain("ltc-1", Soon()).ok());
-    ASSERT_TRUE(client.Drain("ltc-1", Soon()).ok());  // again: the same
+    std::string left;
+    EXPECT_TRUE(absl::IsNotFound(client.Drain("ltc-9", Soon(), &left)));
+    ASSERT_TRUE(client.Drain("ltc-1", Soon(), &left).ok());
+    EXPECT_TRUE(left.ends_with(" ranges")) << left;
+    ASSERT_TRUE(client.Drain("ltc-1", Soon(), &left).ok());  // again: the same
     const Nanos start = Now();
     while (!a->open().empty() && Now() < start + 10 * kSecond) SleepFor(50 * kMillisecond);
     EXPECT_TRUE(cluster.AllServed(8, 3 * kSecond));
     EXPECT_EQ(b->open().size(), 8u);
-    EXPECT_NE(client.StatusText(Soon())->find("draining"), std::string::npos);
+    ASSERT_TRUE(client.Drain("ltc-1", Soon(), &left).ok());
+    EXPECT_EQ(left, "");
+    EXPECT_NE(client.StatusText(Soon())->find("drained"), std::string::npos);
   });
 }
 

@@ -35,7 +35,8 @@ TEST(GrpcTest, BytesGoThereAndBack) {
 TEST(GrpcTest, ErrorsKeepTheirCodeAndText) {
   const auto server = StartServer("hello");
   CoordinatorClient client(OpenGrpcChannel({server->address()}));
-  EXPECT_EQ(client.Drain("x", In(5 * kSecond)), absl::NotFoundError("no node x"));
+  std::string left;
+  EXPECT_EQ(client.Drain("x", In(5 * kSecond), &left), absl::NotFoundError("no node x"));
   std::string report;
   EXPECT_EQ(client.ForceOpen(RangeId(1), true, In(5 * kSecond), &report), absl::FailedPreconditionError("not because of the leader"));
 }

@@ -1,0 +1,132 @@
+// What an administrator does to a cluster under load: draining nodes, opening a range whose log is lost.
+#include <signal.h>
+
+#include "absl/strings/match.h"
+#include "tests/cluster/kill_rounds.h"
+
+namespace nova {
+namespace {
+
+class AdminTest : public testing::Test {
+ protected:
+  void Start(const ProcessClusterOptions& options) {
+    auto cluster = ProcessCluster::Start(options);
+    if (absl::IsNotFound(cluster.status())) GTEST_SKIP() << cluster.status().message();
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    cluster_ = *std::move(cluster);
+  }
+  int Nova(const std::vector<std::string>& arguments) { return cluster_->Nova(arguments, &said_); }
+  std::string Status() {
+    EXPECT_EQ(Nova({"status"}), 0) << said_;
+    return said_;
+  }
+  // `nova drain`, which shows what is left, falling, until nothing is.
+  void Drain(const std::string& node) {
+    EXPECT_EQ(Nova({"drain", node}), 0) << said_;
+    EXPECT_TRUE(absl::StrContains(said_, StrCat(node, ": "))) << said_;
+    EXPECT_TRUE(absl::EndsWith(said_, " left\n" + node + " is drained: it can stop\n")) << said_;
+    std::printf("%s", said_.c_str());
+    EXPECT_TRUE(absl::StrContains(Status(), ", drained")) << said_;
+  }
+  void StopDrained(const std::string& node) {
+    const auto code = cluster_->Stop(node, Now() + 30 * kSecond);
+    ASSERT_TRUE(code.ok()) << node << ": " << code.status();
+    EXPECT_EQ(*code, 0) << node;
+  }
+
+  std::unique_ptr<ProcessCluster> cluster_;
+  std::string said_;
+};
+
+// The number after `name` on a node's metrics page; -1: none.
+int64_t Metric(const ProcessCluster& cluster, const std::string& node, const std::string& name) {
+  for (const auto& line : absl::StrSplit(HttpGet(cluster.metrics_address(node), "/metrics"), '\n')) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    double value;
+    if (words.size() == 2 && words[0] == name && absl::SimpleAtod(words[1], &value)) return static_cast<int64_t>(value);
+  }
+  return -1;
+}
+
+TEST_F(AdminTest, DrainedNodesStopWithNothingFailedAndNothingLost) {
+  ProcessClusterOptions options;
+  options.stocs = 4;
+  options.ranges = 8;
+  options.ltc_flags = {"--table_replicas=1", "--memtable_mb=1", "--table_mb=1", "--level1_mb=4"};  // the only copies have to move
+  Start(options);
+  if (cluster_ == nullptr) return;
+  Checker checker(cluster_->coordinators(), 4, 4000, 4000);
+  for (int i = 0; i < 6; ++i) checker.Next();
+  Drain("stoc-0");
+  EXPECT_EQ(Nova({"drain", "stoc-9"}), 1) << said_;
+  const int64_t changes = Metric(*cluster_, "ltc-0", "nova_logc_group_changes_total");
+  StopDrained("stoc-0");
+  for (int i = 0; i < 3; ++i) checker.Next();
+  EXPECT_EQ(Metric(*cluster_, "ltc-0", "nova_logc_group_changes_total"), changes) << "a log still had the drained StoC";
+  Drain("ltc-0");
+  EXPECT_TRUE(absl::StrContains(said_, "0 ranges, drained")) << said_;
+  StopDrained("ltc-0");
+  for (int i = 0; i < 3; ++i) checker.Next();
+  const std::string verdict = checker.Verify();
+  EXPECT_TRUE(verdict.starts_with("verified 4000 keys")) << verdict;
+  EXPECT_TRUE(absl::StrContains(verdict, ", 0 failed, 0 unknown")) << verdict;
+  std::printf("%s\n", verdict.c_str());
+  // Both may come back, and take part again.
+  ASSERT_TRUE(cluster_->Restart("stoc-0").ok());
+  ASSERT_TRUE(cluster_->Restart("ltc-0").ok());
+  EXPECT_FALSE(absl::StrContains(Status(), "drain")) << said_;
+}
+
+TEST_F(AdminTest, ARangeThatLostItsLogIsUnavailableUntilForcedOpen) {
+  ProcessClusterOptions options;
+  options.ltcs = 1;
+  options.stocs = 4;
+  options.ranges = 1;
+  options.ltc_flags = {"--log_replicas=2", "--table_replicas=2"};
+  Start(options);
+  if (cluster_ == nullptr) return;
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(Nova({"put", StrCat("flushed", i), "1"}), 0) << said_;
+  StopDrained("ltc-0");  // what it holds goes to tables
+  ASSERT_TRUE(cluster_->Restart("ltc-0").ok());
+  ASSERT_TRUE(cluster_->WaitOpen(Now() + 30 * kSecond).ok());
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(Nova({"put", StrCat("logged", i), "2"}), 0) << said_;
+
+  const std::string before = Status();  // "... 7{stoc-1,stoc-3}"
+  const size_t open = before.find('{'), close = before.find('}');
+  ASSERT_TRUE(open != std::string::npos && close != std::string::npos) << before;
+  const std::vector<std::string> group = absl::StrSplit(before.substr(open + 1, close - open - 1), ',');
+  ASSERT_EQ(group.size(), 2u) << before;
+  for (const std::string& stoc : group) cluster_->Kill(stoc);
+  cluster_->Kill("ltc-0");
+  for (const std::string& stoc : group) ASSERT_TRUE(cluster_->Restart(stoc).ok());  // empty memory, the same disk (N1)
+  ASSERT_TRUE(cluster_->Restart("ltc-0").ok());
+
+  const Nanos until = Now() + 15 * kSecond;
+  while (!absl::StrContains(Status(), "range 1 is UNAVAILABLE: all members of log group ") && Now() < until) SleepFor(200 * kMillisecond);
+  EXPECT_TRUE(absl::StrContains(said_, "range 1 is UNAVAILABLE: all members of log group ")) << said_;
+  EXPECT_EQ(Nova({"--timeout_ms=1000", "get", "flushed1"}), 1);
+  EXPECT_FALSE(absl::StrContains(said_, "NotFound")) << said_;
+  EXPECT_EQ(Nova({"--timeout_ms=1000", "put", "new", "1"}), 1) << said_;
+  EXPECT_EQ(Nova({"force-open", "1"}), 1);
+  EXPECT_TRUE(absl::StrContains(said_, " is LOST: ")) << said_;
+  EXPECT_TRUE(absl::StrContains(said_, "writes acknowledged there are gone")) << said_;
+  SleepFor(3 * kSecond);
+  EXPECT_TRUE(absl::StrContains(Status(), "UNAVAILABLE")) << "it opened by itself: " << said_;
+
+  EXPECT_EQ(Nova({"force-open", "1", "--accept-data-loss"}), 0) << said_;
+  EXPECT_TRUE(absl::StrContains(said_, " is LOST: ")) << said_;
+  ASSERT_TRUE(cluster_->WaitOpen(Now() + 30 * kSecond).ok());
+  EXPECT_FALSE(absl::StrContains(Status(), "UNAVAILABLE")) << said_;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(Nova({"get", StrCat("flushed", i)}), 0) << said_;
+    EXPECT_EQ(said_, "1\n");
+    EXPECT_EQ(Nova({"get", StrCat("logged", i)}), 1);
+    EXPECT_EQ(said_, "get: NotFound\n");
+  }
+  EXPECT_EQ(Nova({"put", "logged0", "3"}), 0) << said_;
+  EXPECT_EQ(Nova({"get", "logged0"}), 0);
+  EXPECT_EQ(said_, "3\n");
+}
+
+}  // namespace
+}  // namespace nova
