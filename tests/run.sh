@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs, builds and runs every test; ends with ctest's summary. Works on a fresh Debian 12.
+# Installs, builds and runs every test; ends with ctest's summary, and what was skipped: a failure, but for tests/may_skip.
+# Works on a fresh Debian 12.
 #   tests/run.sh            everything but the slow parts
 #   tests/run.sh --long     with them (label "long")
 # Two builds: asan (AddressSanitizer and UBSan, assertions on) runs the unit tests, release runs the programs: clusters, YCSB.
@@ -14,30 +15,52 @@ for argument in "$@"; do
   esac
 done
 
+stage() { printf '== %4d s: %s\n' "$SECONDS" "$*"; }
+
+stage "packages"
 deploy/packages.sh --test
 jobs=$(nproc)
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+skipped=$(mktemp)
+trap 'rm -f "$log" "$skipped"' EXIT
 
 build() { # preset targets...
   local preset=$1
   shift
-  echo "== building ($preset)"
+  stage "building ($preset)"
   cmake --preset "$preset" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
   ninja -C "build/$preset" -j "$jobs" "$@" >"$log" 2>&1 || { grep -E -m4 -A20 'FAILED|error:' "$log" >&2; exit 1; }
 }
 
 build release nova_programs nova_cluster_tests
-echo "== building the YCSB binding (its own tests run)"
+stage "building the YCSB binding (its own tests run)"
 (cd client/ycsb && mvn -q -B package >"$log" 2>&1) || { tail -40 "$log" >&2; exit 1; }
 build asan nova_unit_tests
 
-echo "== unit tests (asan, ubsan)"
+# Notes what the tests of a build that just ran skipped, and why.
+note_skipped() { # preset
+  awk '/ Testing: / { name = $3 }
+       /: Skipped$/ { if ((getline reason) <= 0 || reason == "") reason = "no reason"; print name ": " reason; next }
+       /^\[  SKIPPED \] / { print name ": skipped" }' \
+    "build/$1/Testing/Temporary/LastTest.log" | awk -F: '!seen[$1]++' >>"$skipped"
+}
+
+stage "unit tests (asan, ubsan)"
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
 ctest --test-dir build/asan -L '^unit$' -j "$jobs" --output-on-failure --no-tests=error >"$log" 2>&1 || { grep -vE ' Passed |Start ' "$log" | tail -n 300; exit 1; }
 tail -n 8 "$log"
+note_skipped asan
 
-echo "== clusters of processes, YCSB (release)"
+stage "clusters of processes, YCSB (release)"
 labels=cluster
 [[ $long == 1 ]] && labels='cluster|long'
 ctest --test-dir build/release -L "^($labels)\$" --output-on-failure --no-tests=error
+note_skipped release
+
+[[ -s $skipped ]] && printf 'skipped:\n' && sed 's/^/  /' "$skipped"
+if grep -vEf <(grep -vE '^(#|$)' tests/may_skip) "$skipped" >"$log"; then
+  echo "error: tests were skipped that tests/may_skip does not name:" >&2
+  sed 's/^/  /' "$log" >&2
+  exit 1
+fi
+stage "done"
