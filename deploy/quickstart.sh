@@ -84,8 +84,11 @@ load_settings() {
 alive() { # name: is the process we started still there, and still ours?
   local pid
   pid=$(cat "$dir/$1/pid" 2>/dev/null) || return 1
-  [[ -n $pid && -r /proc/$pid/cmdline ]] && tr '\0' ' ' <"/proc/$pid/cmdline" | grep -qF -- "$dir/$1"
+  [[ -n $pid && -r /proc/$pid/cmdline && $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null) == *"$dir/$1"* ]]
 }
+
+# Of a process this run started: its command line cannot be read while it becomes the program.
+running() { kill -0 "$(cat "$dir/$1/pid" 2>/dev/null)" 2>/dev/null; }
 
 port_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
@@ -97,8 +100,8 @@ launch() { # name command...
   setsid "$@" >"$dir/$name/ready" 2>>"$dir/$name/log" </dev/null &
   echo $! >"$dir/$name/pid"
   # Until the shell's copy has become the program, `alive` would not know it.
-  for ((tries = 0; tries < 50; tries++)); do
-    alive "$name" || ! kill -0 "$(cat "$dir/$name/pid")" 2>/dev/null && break
+  for ((tries = 0; tries < 1000; tries++)); do  # 20 s: a busy machine may take a while to load a program
+    alive "$name" || ! running "$name" && break
     sleep 0.02
   done
 }
@@ -106,7 +109,7 @@ launch() { # name command...
 wait_ready() { # name seconds: until it has printed its ready line
   local name=$1 tenths=$(($2 * 10))
   while ! grep -q '^ready ' "$dir/$name/ready"; do
-    alive "$name" || fail "$name did not start: $(grep -E '^(error|E|F)' "$dir/$name/log" | tail -1) (log: $dir/$name/log)"
+    running "$name" || fail "$name did not start: $(grep -E '^(error|E|F|setsid)' "$dir/$name/log" | tail -1) (log: $dir/$name/log)"
     ((tenths-- > 0)) || fail "$name is not ready after $2 s (log: $dir/$name/log)"
     sleep 0.1
   done
@@ -130,7 +133,7 @@ CFG
     -Dorg.slf4j.simpleLogger.defaultLogLevel=warn org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zookeeper/zoo.cfg"
   local tenths=300
   while ! port_taken "$(zookeeper_port)"; do
-    alive zookeeper || fail "ZooKeeper did not start: $(tail -1 "$dir/zookeeper/log")"
+    running zookeeper || fail "ZooKeeper did not start: $(tail -1 "$dir/zookeeper/log")"
     ((tenths-- > 0)) || fail "ZooKeeper does not listen after 30 s (log: $dir/zookeeper/log)"
     sleep 0.1
   done
@@ -250,7 +253,7 @@ case $command in
     say "building (release)"
     cmake --preset release -DNOVA_BUILD_TESTS="$([[ -f build/release/CTestTestfile.cmake ]] && echo ON || echo OFF)" >"$dir/build.log" 2>&1 ||
       fail "cmake failed: $(grep -m1 -A3 'CMake Error' "$dir/build.log" | tr '\n' ' ') (log: $dir/build.log)"
-    NINJA_STATUS='[%f/%t] ' ninja -C build/release nova_coordinator nova_stoc nova_ltc nova nova_client 2>&1 | tee -a "$dir/build.log" |
+    NINJA_STATUS='[%f/%t] ' ninja -C build/release nova_coordinator nova_stoc_main nova_ltc_main nova nova_client 2>&1 | tee -a "$dir/build.log" |
       awk '{ if (/^\[/) { printf "\r%s\033[K", substr($0, 1, 100); fflush() } else print }' || fail "the build failed (log: $dir/build.log)"
     echo
     if [[ $ycsb == 1 ]]; then
