@@ -84,7 +84,7 @@ std::string ScanReply::EncodeHeader() const {
 }
 
 bool ScanReply::Parse(std::string_view in, ScanReply* out) {
-  if (!GetFixed32(&in, &out->count) || in.empty() || in[0] > 1) return false;
+  if (!GetFixed32(&in, &out->count) || in.empty() || static_cast<uint8_t>(in[0]) > 1) return false;
   out->more = in[0] == 1;
   out->entries = in.substr(1);
   return true;

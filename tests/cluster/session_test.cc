@@ -147,5 +147,20 @@ TEST_F(SessionTest, ProcessesThatSleptPastTheirSessionTakePartAgain) {
   ExpectVerified(&checker, false);
 }
 
+// Rows 1 and 17 together: ranges open though one member of their logs neither answers nor closes its connections.
+TEST_F(SessionTest, AStoppedStocDoesNotHoldUpAFailover) {
+  Start({});
+  if (cluster_ == nullptr) return;
+  Checker checker(cluster_->coordinators(), 8, 2000, 200);
+  Seconds(&checker, 2);
+  cluster_->Signal("stoc-0", SIGSTOP);
+  cluster_->Kill("ltc-0");
+  const Checker::Second s = Seconds(&checker, 12);
+  EXPECT_LT(s.worst_ms, 9000u) << "a lease of 2 s, 5 s to open, and what a read's own try waits";
+  cluster_->Signal("stoc-0", SIGCONT);
+  Seconds(&checker, 2);
+  ExpectVerified(&checker, false);
+}
+
 }  // namespace
 }  // namespace nova

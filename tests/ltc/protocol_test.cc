@@ -36,6 +36,7 @@ TEST(LtcProtocolTest, EveryTruncationIsRefused) {
   ScanReply reply;
   EXPECT_FALSE(ScanReply::Parse("1234", &reply));
   EXPECT_FALSE(ScanReply::Parse("1234\x02", &reply));
+  EXPECT_FALSE(ScanReply::Parse("1234\x89", &reply));
 }
 
 }  // namespace
