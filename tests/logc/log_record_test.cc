@@ -15,7 +15,7 @@ namespace {
 constexpr Uuid kLog{0x0102030405060708, 0x1112131415161718}, kOther{0x99, 0x98};
 
 LogRecord Record(SequenceNumber sequence, std::string_view key, std::string_view value, ValueType type = ValueType::kPut) {
-  return {1, sequence, 0x31, 0x41, {MemTableId(300), type, key, value}};
+  return {1, sequence, 0x31, 0x41, false, {MemTableId(300), type, key, value}};
 }
 
 // Records of growing values, lsn from 1.
