@@ -28,7 +28,7 @@ build() { # preset targets...
   local preset=$1
   shift
   stage "building ($preset)"
-  cmake --preset "$preset" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+  cmake --preset "$preset" -DNOVA_BUILD_TESTS=ON >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
   ninja -C "build/$preset" -j "$jobs" "$@" >"$log" 2>&1 || { grep -E -m4 -A20 'FAILED|error:' "$log" >&2; exit 1; }
 }
 
