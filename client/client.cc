@@ -1,6 +1,7 @@
 #include "client/client.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 
 #include "client/client_core.h"
@@ -9,7 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/random.h"
 #include "common/base/thread.h"
-#include "common/rdma/tcp_fabric.h"
+#include "common/rdma/open_fabric.h"
 #include "common/rdma/xchg.h"
 #include "coordinator/coordinator_client.h"
 #include "coordinator/grpc_channel.h"
@@ -266,11 +267,30 @@ struct Client::Rep {
 
 Client::Client(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 
+namespace {
+
+std::string FirstOf(const std::string& given, const char* variable, const char* otherwise) {
+  if (!given.empty()) return given;
+  const char* from_environment = std::getenv(variable);
+  return from_environment != nullptr ? from_environment : otherwise;
+}
+
+StatusOr<std::unique_ptr<Fabric>> FabricOf(const ClientOptions& options) {
+  FabricChoice choice;
+  choice.fabric = FirstOf(options.fabric, "NOVA_FABRIC", "auto");
+  choice.rdma_device = FirstOf(options.rdma_device, "NOVA_RDMA_DEVICE", "");
+  NOVA_ASSIGN_OR_RETURN(OpenedFabric opened, OpenFabric(choice));
+  NOVA_LOG(INFO) << "client: " << opened.text;
+  return std::move(opened.fabric);
+}
+
+}  // namespace
+
 StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
   if (options.coordinators.empty()) return absl::InvalidArgumentError("no coordinator address");
   ClientEnvironment environment;
   environment.open_channel = [&options] { return OpenGrpcChannel(options.coordinators); };
-  environment.open_fabric = [] { return NewTcpFabric(); };
+  environment.open_fabric = [&options] { return FabricOf(options); };
   return Connect(options, environment);
 }
 
@@ -286,7 +306,7 @@ StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options, 
   Configuration configuration;
   NOVA_RETURN_IF_ERROR(Annotate(rep->coordinator->Refresh(&configuration, Now() + options.timeout_ms * kMillisecond),
                                 "asking the coordinator for the configuration"));
-  rep->fabric = environment.open_fabric();
+  NOVA_ASSIGN_OR_RETURN(rep->fabric, environment.open_fabric());
   Hello self;
   self.role = Role::kClient;
   self.cluster = configuration.cluster;

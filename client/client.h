@@ -31,6 +31,8 @@ struct ClientOptions {
   int64_t timeout_ms = 10'000;            // of one operation
   int threads = 1;                        // exchange threads, each with one connection per LTC
   uint32_t keyspace = 0;
+  std::string fabric;       // auto, verbs, tcp; empty: $NOVA_FABRIC, else auto
+  std::string rdma_device;  // NAME or NAME:PORT; empty: $NOVA_RDMA_DEVICE, else the first that is up
 };
 
 struct Result {

@@ -13,7 +13,7 @@
 namespace nova {
 
 struct ClientEnvironment {
-  std::function<std::unique_ptr<Fabric>()> open_fabric;
+  std::function<StatusOr<std::unique_ptr<Fabric>>()> open_fabric;
   std::function<std::unique_ptr<ControlChannel>()> open_channel;
 };
 

@@ -13,6 +13,8 @@
 #include "common/base/exit.h"
 
 DEFINE_string(coordinators, "", "gRPC addresses of the coordinators, host:port,host:port; default: $NOVA_COORDINATORS");
+DEFINE_string(fabric, "", "verbs, tcp or auto, as the cluster's nodes; default: $NOVA_FABRIC, else auto");
+DEFINE_string(rdma_device, "", "NAME or NAME:PORT, as mlx5_0:1; default: $NOVA_RDMA_DEVICE, else the first that is up");
 DEFINE_int32(timeout_ms, 10'000, "deadline of one operation");
 DEFINE_string(workload, "RW50", "bench: LOAD, R100, RW50, SW50 or W100");
 DEFINE_string(distribution, "uniform", "bench: uniform, zipfian (ranked) or scrambled");
@@ -80,6 +82,8 @@ int Main(int argc, char** argv) {
   ClientOptions options;
   options.coordinators = absl::StrSplit(FLAGS_coordinators, ',', absl::SkipEmpty());
   options.timeout_ms = FLAGS_timeout_ms;
+  options.fabric = FLAGS_fabric;
+  options.rdma_device = FLAGS_rdma_device;
   auto client = Client::Connect(options);
   if (!client.ok()) ExitWithError(std::string(client.status().message()));
   if (words[0] == "shell") return RunShell(client->get());

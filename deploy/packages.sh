@@ -9,10 +9,11 @@ packages=(
   g++ cmake ninja-build ccache mold pkg-config
   libgflags-dev libgoogle-glog-dev libprotobuf-dev protobuf-compiler libgrpc++-dev protobuf-compiler-grpc
   libabsl-dev libzookeeper-mt-dev libisal-dev libxxhash-dev libedit-dev libcpp-httplib-dev
+  libibverbs-dev librdmacm-dev ibverbs-providers
   zookeeper default-jdk-headless maven procps
 )
 if [[ ${1:-} == --test ]]; then
-  packages+=(libgtest-dev libgmock-dev python3)
+  packages+=(libgtest-dev libgmock-dev python3 qemu-system-x86 busybox-static kmod cpio iproute2 ibverbs-utils)
 fi
 
 if [[ ${1:-} == --experiments ]]; then

@@ -7,7 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/program.h"
 #include "common/config/zookeeper_store.h"
-#include "common/rdma/tcp_fabric.h"
+#include "common/rdma/open_fabric.h"
 #include "coordinator/grpc_channel.h"
 #include "ltc/ltc_node.h"
 
@@ -21,7 +21,10 @@ DEFINE_string(address, "127.0.0.1:0", "where to serve, host:port; port 0 picks o
 DEFINE_string(advertise, "", "where others reach this node, host:port; empty: --address as bound");
 DEFINE_string(host, "", "the machine, for placing copies on distinct ones; empty: of the address");
 DEFINE_string(metrics_address, "127.0.0.1:0", "where to serve /metrics and a status page");
+DEFINE_string(fabric, "auto", "verbs, tcp, or auto: verbs where an RDMA device is up, else tcp; the log says which and why");
+DEFINE_string(rdma_device, "", "NAME or NAME:PORT, as mlx5_0:1; empty: the one that has --address");
 DEFINE_string(log_mode, "memory", "none, or memory: log records in the memory of StoCs");
+DEFINE_int32(log_write_deadline_ms, 0, "L5: of a log WRITE, after which its StoC is replaced; 0: 200 on verbs, 1000 on tcp");
 DEFINE_int32(log_replicas, 3, "R: members of a log group");
 DEFINE_bool(strict_replicas, false, "never log to fewer than R members; writes wait instead");
 DEFINE_int32(manifest_replicas, 3, "M: copies of a manifest");
@@ -60,6 +63,7 @@ LtcOptions OptionsFromFlags(int argc, char** argv) {
   }
   CheckFlagRange("zookeeper_session_ms", FLAGS_zookeeper_session_ms, 100, 600'000);
   CheckFlagRange("zookeeper_connect_ms", FLAGS_zookeeper_connect_ms, 1, 600'000);
+  CheckFlagRange("log_write_deadline_ms", FLAGS_log_write_deadline_ms, 0, 600'000);
   CheckFlagRange("log_replicas", FLAGS_log_replicas, 1, 7);
   CheckFlagRange("manifest_replicas", FLAGS_manifest_replicas, 1, 7);
   CheckFlagRange("table_replicas", FLAGS_table_replicas, 1, 7);
@@ -106,6 +110,17 @@ LtcOptions OptionsFromFlags(int argc, char** argv) {
   return o;
 }
 
+std::unique_ptr<Fabric> FabricFromFlags() {
+  auto opened = OpenFabric({FLAGS_fabric, FLAGS_rdma_device, FLAGS_address});
+  if (!opened.ok()) ExitWithError(std::string(opened.status().message()));
+  if (opened->fell_back) {
+    NOVA_LOG(WARNING) << FLAGS_name << ": " << opened->text;
+  } else {
+    NOVA_LOG(INFO) << FLAGS_name << ": " << opened->text;
+  }
+  return std::move(opened->fabric);
+}
+
 int Main(int argc, char** argv) {
   google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
   google::SetUsageMessage("an LSM-tree component of a Nova cluster");
@@ -115,7 +130,10 @@ int Main(int argc, char** argv) {
   program.ServePages(FLAGS_metrics_address);
   options.metrics_address = program.pages_address();
 
-  const std::unique_ptr<Fabric> fabric = NewTcpFabric();
+  const std::unique_ptr<Fabric> fabric = FabricFromFlags();
+  const int64_t deadline_ms = FLAGS_log_write_deadline_ms != 0 ? FLAGS_log_write_deadline_ms : fabric->name() == "verbs" ? 200 : 1000;
+  options.log.write_deadline_ns = deadline_ms * kMillisecond;
+  program.metrics()->AddCallback("nova_fabric_verbs", [f = fabric.get()] { return f->name() == "verbs" ? 1.0 : 0.0; });
   LtcEnvironment environment;
   environment.fabric = fabric.get();
   environment.metrics = program.metrics();

@@ -10,7 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/program.h"
 #include "common/config/zookeeper_store.h"
-#include "common/rdma/tcp_fabric.h"
+#include "common/rdma/open_fabric.h"
 #include "coordinator/grpc_channel.h"
 #include "stoc/stoc_node.h"
 
@@ -24,7 +24,8 @@ DEFINE_string(address, "127.0.0.1:0", "where to serve, host:port; port 0 picks o
 DEFINE_string(advertise, "", "where others reach this node, host:port; empty: --address as bound");
 DEFINE_string(host, "", "the machine, for placing copies on distinct ones; empty: of the address");
 DEFINE_string(metrics_address, "127.0.0.1:0", "where to serve /metrics and a status page");
-DEFINE_string(fabric, "auto", "tcp; or auto: the fastest this build and machine have, which the log names");
+DEFINE_string(fabric, "auto", "verbs, tcp, or auto: verbs where an RDMA device is up, else tcp; the log says which and why");
+DEFINE_string(rdma_device, "", "NAME or NAME:PORT, as mlx5_0:1; empty: the one that has --address");
 DEFINE_string(data, "", "directory of the files; made, and formatted, when absent or empty");
 DEFINE_int32(disk_reserve_mb, 64, "free disk space below which new files are refused; appends are below a quarter of it");
 DEFINE_int32(disk_bandwidth_mb, 0, "MB/s of a modelled disk that reads and writes share; 0: the disk as it is");
@@ -52,7 +53,6 @@ StocOptions OptionsFromFlags(int argc, char** argv) {
   CheckFlagGiven("data", FLAGS_data, "DIRECTORY");
   CheckFlagHostPort("address", FLAGS_address);
   CheckFlagHostPort("metrics_address", FLAGS_metrics_address);
-  if (FLAGS_fabric != "auto" && FLAGS_fabric != "tcp") ExitWithError(StrCat("--fabric=", FLAGS_fabric, " must be auto or tcp"));
   CheckFlagRange("zookeeper_session_ms", FLAGS_zookeeper_session_ms, 100, 600'000);
   CheckFlagRange("zookeeper_connect_ms", FLAGS_zookeeper_connect_ms, 1, 600'000);
   CheckFlagRange("disk_reserve_mb", FLAGS_disk_reserve_mb, 0, 1 << 20);
@@ -93,6 +93,17 @@ bool WaitForTheEnd(Program* program, const StocNode& node) {
   return false;
 }
 
+std::unique_ptr<Fabric> FabricFromFlags() {
+  auto opened = OpenFabric({FLAGS_fabric, FLAGS_rdma_device, FLAGS_address});
+  if (!opened.ok()) ExitWithError(std::string(opened.status().message()));
+  if (opened->fell_back) {
+    NOVA_LOG(WARNING) << FLAGS_name << ": " << opened->text;
+  } else {
+    NOVA_LOG(INFO) << FLAGS_name << ": " << opened->text;
+  }
+  return std::move(opened->fabric);
+}
+
 int Main(int argc, char** argv) {
   google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
   google::SetUsageMessage("a storage component of a Nova cluster");
@@ -114,8 +125,7 @@ int Main(int argc, char** argv) {
   program.ServePages(FLAGS_metrics_address);
   options.metrics_address = program.pages_address();
 
-  const std::unique_ptr<Fabric> fabric = NewTcpFabric();
-  NOVA_LOG(INFO) << FLAGS_name << ": fabric " << fabric->name() << (FLAGS_fabric == "auto" ? " (the one this build has)" : "");
+  const std::unique_ptr<Fabric> fabric = FabricFromFlags();
   StocEnvironment environment;
   environment.fabric = fabric.get();
   environment.disk = disk;

@@ -1,48 +1,26 @@
 #include "common/rdma/tcp_fabric.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/numbers.h"
 #include "common/base/log.h"
-#include "common/base/queue.h"
 #include "common/base/random.h"
-#include "common/base/thread.h"
+#include "common/rdma/resolver.h"
 #include "common/rdma/tcp_port.h"
 
 namespace nova {
 namespace {
 
 constexpr int kBacklog = 1024;
-constexpr size_t kMaxLookUps = 1024;
-
-StatusOr<in_addr> LookUp(const std::string& host) {
-  in_addr ip{};
-  if (host == "localhost") return LookUp("127.0.0.1");
-  if (inet_pton(AF_INET, host.c_str(), &ip) == 1) return ip;
-  addrinfo hints{};
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) {
-    return absl::UnavailableError(StrCat("host ", host, ": ", gai_strerror(error)));
-  }
-  ip = reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr;
-  freeaddrinfo(found);
-  return ip;
-}
 
 class TcpFabric final : public Fabric, public TcpPortOwner {
  public:
   explicit TcpFabric(const TcpFabricOptions& options)
-      : options_(options), regions_(RandomSeed()), look_ups_(kMaxLookUps) {}
+      : options_(options), regions_(RandomSeed()) {}
   ~TcpFabric() override {
-    look_ups_.Close();
-    resolver_.reset();
+    resolver_.Stop();
     MutexLock lock(&mu_);
     NOVA_CHECK(ports_.empty()) << "a port outlives its fabric";
   }
@@ -64,23 +42,15 @@ class TcpFabric final : public Fabric, public TcpPortOwner {
   void PortGone(TcpPort* port, const FabricCounters& last) override;
 
  private:
-  struct LookUpJob {
-    std::string host;
-    TcpPort* port;
-    ConnectionId connection;
-  };
-  void RunResolver();
-
   const TcpFabricOptions options_;
   RegionTable regions_;
-  BoundedQueue<LookUpJob> look_ups_;
 
   mutable Mutex mu_;
   std::vector<TcpPort*> ports_ ABSL_GUARDED_BY(mu_);
   std::vector<TcpPort*> listening_ ABSL_GUARDED_BY(mu_);  // null: gone
   FabricCounters gone_ ABSL_GUARDED_BY(mu_);              // what ports that are gone had counted
-  std::unique_ptr<Thread> resolver_;                      // started under mu_ at the first name
   TcpListener listener_;
+  Resolver resolver_;
 };
 
 void AddCounters(FabricCounters* sum, const FabricCounters& c) {
@@ -105,14 +75,12 @@ StatusOr<std::unique_ptr<Port>> TcpFabric::OpenPort(const PortOptions& options) 
 
 StatusOr<std::string> TcpFabric::Listen(const std::string& address, const Hello& self,
                                         std::vector<Port*> ports, AcceptCheck check) {
-  const size_t colon = address.rfind(':');
-  uint32_t number = 0;
-  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &number) || number > 65535 ||
-      ports.empty()) {
+  std::string host;
+  uint16_t number = 0;
+  if (!SplitHostPort(address, &host, &number) || ports.empty()) {
     return absl::InvalidArgumentError(StrCat("not an address to listen at (host:port): ", address));
   }
-  const std::string host = address.substr(0, colon);
-  NOVA_ASSIGN_OR_RETURN(const in_addr ip, LookUp(host.empty() ? "0.0.0.0" : host));
+  NOVA_ASSIGN_OR_RETURN(const in_addr ip, LookUpHost(host.empty() ? "0.0.0.0" : host));
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return absl::ResourceExhaustedError(StrCat("socket: ", strerror(errno)));
   const int on = 1;
@@ -120,7 +88,7 @@ StatusOr<std::string> TcpFabric::Listen(const std::string& address, const Hello&
   sockaddr_in at{};
   at.sin_family = AF_INET;
   at.sin_addr = ip;
-  at.sin_port = htons(static_cast<uint16_t>(number));
+  at.sin_port = htons(number);
   socklen_t length = sizeof(at);
   if (bind(fd, reinterpret_cast<sockaddr*>(&at), sizeof(at)) != 0 || listen(fd, kBacklog) != 0 ||
       getsockname(fd, reinterpret_cast<sockaddr*>(&at), &length) != 0) {
@@ -148,23 +116,10 @@ FabricCounters TcpFabric::counters() const {
 }
 
 void TcpFabric::Resolve(const std::string& host, TcpPort* port, ConnectionId connection) {
-  {
+  resolver_.Resolve(host, [this, port, connection](const StatusOr<in_addr>& ip) {
     MutexLock lock(&mu_);
-    if (resolver_ == nullptr)
-      resolver_ = std::make_unique<Thread>("rdma.resolver.0", [this] { RunResolver(); });
-  }
-  if (!look_ups_.TryPush({host, port, connection})) {
-    port->Resolved(connection, absl::ResourceExhaustedError("too many host names to look up"));
-  }
-}
-
-void TcpFabric::RunResolver() {
-  while (const auto job = look_ups_.Pop()) {
-    const StatusOr<in_addr> ip = LookUp(job->host);
-    MutexLock lock(&mu_);
-    if (std::find(ports_.begin(), ports_.end(), job->port) != ports_.end())
-      job->port->Resolved(job->connection, ip);
-  }
+    if (std::find(ports_.begin(), ports_.end(), port) != ports_.end()) port->Resolved(connection, ip);
+  });
 }
 
 bool TcpFabric::HandOver(TcpPort* from, std::unique_ptr<RecordStream>& stream, const Handshake& hello) {

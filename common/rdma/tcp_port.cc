@@ -1,6 +1,5 @@
 #include "common/rdma/tcp_port.h"
 
-#include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -8,8 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/numbers.h"
 #include "common/base/log.h"
+#include "common/rdma/resolver.h"
 
 namespace nova {
 namespace {
@@ -54,19 +53,6 @@ void Configure(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-}
-
-// "host:port"; false when it is not one.
-bool SplitAddress(const std::string& address, std::string* host, uint16_t* port) {
-  const size_t colon = address.rfind(':');
-  uint32_t number = 0;
-  if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &number) ||
-      number > 65535) {
-    return false;
-  }
-  *host = address.substr(0, colon);
-  *port = static_cast<uint16_t>(number);
-  return true;
 }
 
 std::string ErrorText(std::string_view what, int error) {
@@ -290,13 +276,12 @@ ConnectionId TcpPort::Connect(const std::string& address, const Hello& hello, Na
   c->hello.xchg_index = options_.index;
   SetTimer(c, deadline_ns);
   std::string host;
-  if (!SplitAddress(address, &host, &c->tcp_port)) {
+  if (!SplitHostPort(address, &host, &c->tcp_port) || host.empty()) {
     Break(c, StrCat("not an address (host:port): ", address));
     return id;
   }
   in_addr ip{};
-  if (host == "localhost") host = "127.0.0.1";
-  if (inet_pton(AF_INET, host.c_str(), &ip) == 1) {
+  if (KnownHost(host, &ip)) {
     StartConnect(c, ip);
   } else {
     owner_->Resolve(host, this, id);

@@ -64,7 +64,7 @@ TEST(ReadmeTest, ItsProgramsCompileAndRun) {
   const std::string c = run("c", "gcc -std=c99 -Wall -Wextra -Werror -pedantic", "c", "-lnova_client");
   EXPECT_EQ(c, "green tea is hot\ntea/green\n");
   const std::string archive =  // the README's line for libnova_client.a
-      run("c", "gcc -std=c99", "c", "-l:libnova_client.a $(pkg-config --libs grpc++ protobuf absl_statusor absl_raw_hash_set absl_hash libisal) -lstdc++ -lm");
+      run("c", "gcc -std=c99", "c", "-l:libnova_client.a $(pkg-config --libs grpc++ protobuf absl_statusor absl_raw_hash_set absl_hash libisal libibverbs librdmacm) -lstdc++ -lm");
   EXPECT_EQ(archive, c);
   fs::remove_all(directory);
 }

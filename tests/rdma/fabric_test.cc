@@ -453,7 +453,7 @@ TEST_P(FabricTest, F1_NothingIsReadAfterRevoke) {
       EXPECT_EQ(client.Contents(into).find('!'), std::string::npos);
       const CompletionStatus status = client.OfKind(CompletionKind::kRequest)[0].status;
       if (status == CompletionStatus::kOk) {
-        EXPECT_EQ(client.Contents(into), std::string(bytes, '.'));
+        EXPECT_TRUE(client.Contents(into) == std::string(bytes, '.'));
       }
       client.port->Disconnect(c.client);
     }
@@ -765,7 +765,7 @@ TEST_P(FabricTest, WaitEndsWhenSomethingArrivesOrIsWokenOrAtItsDeadline) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Fabrics, FabricTest, ::testing::Values(FabricKind::kTcp, FabricKind::kSim),
+INSTANTIATE_TEST_SUITE_P(Fabrics, FabricTest, ::testing::ValuesIn(FabricKinds()),
                          [](const auto& info) { return FabricKindName(info.param); });
 
 }  // namespace

@@ -1,5 +1,9 @@
 #include "tests/rdma/fabric_world.h"
 
+#include <cstdlib>
+
+#include "common/base/log.h"
+
 namespace nova {
 namespace {
 
@@ -8,6 +12,28 @@ class TcpWorld final : public FabricWorld {
   std::unique_ptr<Fabric> NewFabric(const std::string&) override { return NewTcpFabric(); }
   std::string AnyAddress(const std::string&) override { return "127.0.0.1:0"; }
   std::string NobodysAddress() override { return "127.0.0.1:1"; }
+};
+
+// Nodes lie on two devices, so that what they say to each other crosses a wire.
+class VerbsWorld final : public FabricWorld {
+ public:
+  std::unique_ptr<Fabric> NewFabric(const std::string& node) override {
+    VerbsFabricOptions options;
+    options.address = AddressOf(node);
+    auto fabric = NewVerbsFabric(options);
+    NOVA_CHECK(fabric.ok()) << fabric.status();
+    return *std::move(fabric);
+  }
+  std::string AnyAddress(const std::string& node) override { return AddressOf(node) + ":0"; }
+  std::string NobodysAddress() override { return AddressOf("server") + ":1"; }
+  int64_t patience() const override { return 20; }
+
+ private:
+  static std::string AddressOf(const std::string& node) {
+    const char* other = std::getenv("NOVA_VERBS_SERVER");
+    const bool serves = node == "server" || node == "b" || node.starts_with("stoc");
+    return serves && other != nullptr ? other : std::getenv("NOVA_VERBS_ADDRESS");
+  }
 };
 
 class SimWorld final : public FabricWorld {
@@ -25,7 +51,16 @@ class SimWorld final : public FabricWorld {
 
 }  // namespace
 
+std::vector<FabricKind> FabricKinds() {
+  if (std::getenv("NOVA_VERBS_ADDRESS") != nullptr) return {FabricKind::kVerbs};
+  return {FabricKind::kTcp, FabricKind::kSim};
+}
+
 void InFabricWorld(FabricKind kind, const std::function<void(FabricWorld*)>& test) {
+  if (kind == FabricKind::kVerbs) {
+    VerbsWorld world;
+    return test(&world);
+  }
   if (kind == FabricKind::kTcp) {
     TcpWorld world;
     return test(&world);

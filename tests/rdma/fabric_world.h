@@ -17,10 +17,15 @@
 #include "common/rdma/handshake.h"
 #include "common/rdma/sim_fabric.h"
 #include "common/rdma/tcp_fabric.h"
+#include "common/rdma/verbs_fabric.h"
 
 namespace nova {
 
-enum class FabricKind { kTcp, kSim };
+enum class FabricKind { kTcp, kSim, kVerbs };
+
+// tcp and sim; verbs alone where $NOVA_VERBS_ADDRESS is the address of an RDMA device here (tests/softroce). Nodes that serve lie
+// on the device of $NOVA_VERBS_SERVER, where it is set.
+std::vector<FabricKind> FabricKinds();
 
 class FabricWorld {
  public:
@@ -29,12 +34,15 @@ class FabricWorld {
   virtual std::string AnyAddress(const std::string& node) = 0;             // to listen at
   virtual std::string NobodysAddress() = 0;                                // refuses connections
   virtual SimNetwork* network() { return nullptr; }
+  virtual int64_t patience() const { return 1; }  // a test's short times are to be multiplied with: an emulated machine is slow
 };
 
 // Runs `test` in a world of that kind: directly, or as the main fiber of a simulation.
 void InFabricWorld(FabricKind kind, const std::function<void(FabricWorld*)>& test);
 
-inline std::string FabricKindName(FabricKind kind) { return kind == FabricKind::kTcp ? "Tcp" : "Sim"; }
+inline std::string FabricKindName(FabricKind kind) {
+  return kind == FabricKind::kTcp ? "Tcp" : kind == FabricKind::kSim ? "Sim" : "Verbs";
+}
 
 inline Hello TestHello(Role role, const std::string& name, uint64_t incarnation = 0,
                        uint64_t generation = 0) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/random.h"
+#include "common/rdma/connect_data.h"
 #include "common/rdma/frame.h"
 #include "common/rdma/handshake.h"
 #include "common/rdma/key_table.h"
@@ -38,6 +39,18 @@ Hello ExampleHello() {
   h.credentials[0] = std::byte{0xaa};
   h.credentials[31] = std::byte{0xbb};
   return h;
+}
+
+TEST(ConnectDataTest, HasItsGoldenBytesAndRefusesOthers) {
+  const std::string bytes = EncodeConnectData({0x0302, 0x1122334455667788, 0x99aabbcc});
+  EXPECT_EQ(ToHex(bytes), "4e56433102030000" "8877665544332211" "ccbbaa99");
+  ConnectData d;
+  ASSERT_TRUE(DecodeConnectData(bytes + std::string(36, '\0'), &d)) << "the transport pads";
+  EXPECT_EQ(d.xchg_index, 0x0302);
+  EXPECT_EQ(d.cell_address, 0x1122334455667788u);
+  EXPECT_EQ(d.cell_rkey, 0x99aabbccu);
+  EXPECT_FALSE(DecodeConnectData(bytes.substr(0, 19), &d));
+  EXPECT_FALSE(DecodeConnectData(std::string(56, '\0'), &d));
 }
 
 TEST(HandshakeTest, HelloHasItsGoldenBytes) {

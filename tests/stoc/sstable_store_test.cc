@@ -33,7 +33,7 @@ class SstableStoreTest : public testing::TestWithParam<FabricKind> {
   void Run(const std::function<void(FabricWorld*)>& test) { InFabricWorld(GetParam(), test); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Fabrics, SstableStoreTest, testing::Values(FabricKind::kTcp, FabricKind::kSim),
+INSTANTIATE_TEST_SUITE_P(Fabrics, SstableStoreTest, testing::ValuesIn(FabricKinds()),
                          [](const auto& param) { return FabricKindName(param.param); });
 
 struct Rig {

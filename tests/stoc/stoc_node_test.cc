@@ -32,7 +32,7 @@ class StocNodeTest : public testing::TestWithParam<FabricKind> {
   void Run(const std::function<void(FabricWorld*)>& test) { InFabricWorld(GetParam(), test); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Fabrics, StocNodeTest, testing::Values(FabricKind::kTcp, FabricKind::kSim),
+INSTANTIATE_TEST_SUITE_P(Fabrics, StocNodeTest, testing::ValuesIn(FabricKinds()),
                          [](const auto& param) { return FabricKindName(param.param); });
 
 struct Cluster {

@@ -63,7 +63,7 @@ TestClient::TestClient(FabricWorld* world, const std::string& name, uint64_t inc
     XchgOptions x;
     x.name = StrCat("ltc.xchg.", i);
     x.index = static_cast<uint16_t>(i);
-    x.connect_timeout_ns = 200 * kMillisecond;
+    x.connect_timeout_ns = 200 * kMillisecond * world->patience();
     x.reconnect_max_ns = 50 * kMillisecond;
     xchgs.push_back(std::make_unique<Xchg>(fabric.get(), TestHello(Role::kLtc, name, incarnation), x));
     raw.push_back(xchgs.back().get());

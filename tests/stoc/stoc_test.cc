@@ -24,7 +24,7 @@ class StocTest : public testing::TestWithParam<FabricKind> {
   bool simulated() const { return GetParam() == FabricKind::kSim; }
 };
 
-INSTANTIATE_TEST_SUITE_P(Fabrics, StocTest, testing::Values(FabricKind::kTcp, FabricKind::kSim),
+INSTANTIATE_TEST_SUITE_P(Fabrics, StocTest, testing::ValuesIn(FabricKinds()),
                          [](const auto& param) { return FabricKindName(param.param); });
 
 // One StoC on a disk with faults, one client.
@@ -510,15 +510,15 @@ TEST_P(StocTest, StoppingFinishesWhatIsQueued) {
     TestStocOptions options;
     options.server.storage_threads = 1;
     Rig rig(world, options);
-    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = 20 * kMillisecond});
+    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = 20 * kMillisecond * world->patience()});
     std::atomic<int> written{0};
     std::vector<std::unique_ptr<Thread>> writers;
     for (uint64_t i = 0; i < 4; ++i) {
       writers.push_back(std::make_unique<Thread>("writer", [&, i] {
-        if (rig->WriteFile(rig.id(), FileId(i), kCreator, "x", Now() + 2 * kSecond).ok()) ++written;
+        if (rig->WriteFile(rig.id(), FileId(i), kCreator, "x", Soon()).ok()) ++written;
       }));
     }
-    SleepFor(10 * kMillisecond);
+    SleepFor(10 * kMillisecond * world->patience());
     rig.stoc->Stop();
     writers.clear();
     int there = 0;
