@@ -189,7 +189,12 @@ int Main(int argc, char** argv) {
   }
   ClientOptions options;
   options.coordinators = absl::StrSplit(argv[1], ',');
+  const Nanos until = Now() + 30 * kSecond;  // an election may be under way
   auto client = Client::Connect(options);
+  while (!client.ok() && Now() < until) {
+    SleepFor(kSecond);
+    client = Client::Connect(options);
+  }
   if (!client.ok()) {
     std::fprintf(stderr, "%s\n", std::string(client.status().message()).c_str());
     return 2;

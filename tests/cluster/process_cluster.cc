@@ -131,7 +131,7 @@ Status ProcessCluster::Launch(Node* node) {
     add(stoc ? options_.stoc_flags : options_.ltc_flags);
   }
   NOVA_ASSIGN_OR_RETURN(node->process, Process::Start(argv, log));
-  const auto line = node->process->ReadLine(Now() + 30 * kSecond);
+  const auto line = node->process->ReadLine(Now() + options_.start_ns);
   const std::vector<std::string> words = line.ok() ? absl::StrSplit(*line, ' ') : std::vector<std::string>{};
   if (words.size() != 4 || words[0] != "ready") {
     return absl::UnavailableError(StrCat(node->name, " did not start: ", Tail(log)));

@@ -20,6 +20,7 @@ struct ProcessClusterOptions {
   int stocs = 3;
   int ranges = 16;
   int zookeeper_session_ms = 4000;
+  Nanos start_ns = 30 * kSecond;  // for a process to say that it is ready
   int zookeeper_servers = 1;
   std::vector<std::string> ltc_flags;  // added to each LTC's command line
   std::vector<std::string> stoc_flags;
