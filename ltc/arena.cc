@@ -57,6 +57,13 @@ char* Arena::Allocate(size_t bytes) {
   return AllocateSlow(bytes);
 }
 
+char* Arena::AllocateChunk() {
+  used_.fetch_add(ArenaPool::kChunkBytes, std::memory_order_relaxed);
+  MutexLock lock(&mu_);
+  chunks_.push_back(new Chunk{pool_->Take(), ArenaPool::kChunkBytes});
+  return chunks_.back()->memory;
+}
+
 char* Arena::AllocateSlow(size_t bytes) {
   MutexLock lock(&mu_);
   if (bytes > ArenaPool::kChunkBytes / 4) {

@@ -39,6 +39,7 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   char* Allocate(size_t bytes);  // 8-byte aligned
+  char* AllocateChunk();         // ArenaPool::kChunkBytes, recycled as every chunk is
   size_t bytes_used() const { return used_.load(std::memory_order_relaxed); }
 
  private:

@@ -19,6 +19,7 @@ struct CompactionOptions {
   uint64_t level1_bytes = 64 << 20;
   int level_multiplier = 10;
   uint64_t table_size_bytes = 4 << 20;    // tau
+  int max_parts = 4;                      // of one job, run side by side by the compaction threads there are
 };
 
 // What was decided. Inputs of `level` and, of the next one, all that overlap.

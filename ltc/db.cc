@@ -180,7 +180,7 @@ Status Db::Rep::Init(const std::string& directory) {
   RangeRecord record;
   record.id = kRange;
   NOVA_ASSIGN_OR_RETURN(record.epoch, NextEpoch(disk, options.create_if_missing));
-  store = NewLocalSstableStore(disk);
+  store = NewLocalSstableStore(disk, options.map_tables);
   manifests = std::make_unique<LocalManifestStorage>(disk);
 
   services.store = store.get();

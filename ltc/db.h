@@ -35,6 +35,7 @@ struct DbOptions {
   DbLog log = DbLog::kPersistent;
   size_t memtable_bytes = 256 << 20;     // of all memtables together
   size_t cache_bytes = 256 << 20;        // of blocks that are not mapped
+  bool map_tables = true;                // reads are of mapped files: fastest; false: through the cache, and a failing disk is an error
   int flush_threads = 1;
   int compaction_threads = 2;
   RangeOptions range = DefaultRange();

@@ -3,8 +3,8 @@
 namespace nova {
 namespace {
 
-std::string DataPath(const TableInfo& info) { return info.uuid.ToString() + ".data"; }
-std::string MetadataPath(const TableInfo& info) { return info.uuid.ToString() + ".meta"; }
+// Data, then metadata.
+std::string TablePath(const Uuid& table) { return table.ToString() + ".sst"; }
 std::string ManifestPath(const Uuid& file) { return "manifest-" + file.ToString(); }
 
 Status WriteWhole(Disk* disk, const std::string& path, std::string_view bytes) {
@@ -20,43 +20,81 @@ StatusOr<std::string> ReadPart(Disk* disk, const std::string& path, uint64_t off
   return bytes;
 }
 
-class LocalSstableStore : public SstableStore {
+// A table's file while it is being built; deleted unless it was finished.
+class LocalSink : public TableSink {
  public:
-  explicit LocalSstableStore(Disk* disk) : disk_(disk) {}
-  StatusOr<TableInfo> WriteTable(TableBuilder::Output output, const Placement&, const Creator&) override {
-    NOVA_RETURN_IF_ERROR(WriteWhole(disk_, DataPath(output.info), output.data));
-    NOVA_RETURN_IF_ERROR(WriteWhole(disk_, MetadataPath(output.info), output.metadata));
-    NOVA_RETURN_IF_ERROR(disk_->SyncDirectory(""));
-    return std::move(output.info);
+  LocalSink(Disk* disk, const Uuid& table) : disk_(disk), path_(TablePath(table)) {
+    auto file = disk->Create(path_);
+    status_ = file.status();
+    if (file.ok()) file_ = *std::move(file);
   }
-  StatusOr<std::string> ReadMetadata(const TableInfo& info) override {
-    return ReadPart(disk_, MetadataPath(info), 0, info.metadata_size);
+  ~LocalSink() override {
+    if (file_ != nullptr && !finished_) disk_->Delete(path_).IgnoreError();
   }
-  StatusOr<std::string> ReadData(const TableInfo& info, uint64_t offset, size_t size) override {
-    return ReadPart(disk_, DataPath(info), offset, size);
+  void Append(std::string_view data) override {
+    if (status_.ok()) status_ = file_->Write(end_, data);
+    end_ += data.size();
   }
-  void ReadBlock(Executor*, const TableInfo& info, const BlockHandle& handle, Nanos, ReadDone done) override {
-    done(ReadData(info, handle.offset, handle.size));
-  }
-  void DeleteTable(const TableInfo& info) override {
-    disk_->Delete(DataPath(info)).IgnoreError();
-    disk_->Delete(MetadataPath(info)).IgnoreError();
+  Status Finish() {
+    if (status_.ok()) status_ = file_->Sync();
+    finished_ = status_.ok();
+    return status_;
   }
 
  private:
   Disk* const disk_;
+  const std::string path_;
+  std::unique_ptr<DiskFile> file_;
+  Status status_;
+  uint64_t end_ = 0;
+  bool finished_ = false;
+};
+
+class LocalSstableStore : public SstableStore {
+ public:
+  LocalSstableStore(Disk* disk, bool map) : disk_(disk), map_(map) {}
+  std::unique_ptr<TableSink> StartTable(const Uuid& table) override { return std::make_unique<LocalSink>(disk_, table); }
+  StatusOr<TableInfo> WriteTable(TableBuilder::Output output, const Placement&, const Creator&) override {
+    if (output.sink == nullptr) output.sink = StartTable(output.info.uuid);
+    auto* sink = static_cast<LocalSink*>(output.sink.get());
+    sink->Append(output.data);
+    sink->Append(output.metadata);
+    NOVA_RETURN_IF_ERROR(sink->Finish());
+    NOVA_RETURN_IF_ERROR(disk_->SyncDirectory(""));
+    return std::move(output.info);
+  }
+  SharedBytes MapData(const TableInfo& info) override {
+    if (!map_) return {};
+    auto file = disk_->Open(TablePath(info.uuid), /*writable=*/false);
+    if (!file.ok()) return {};
+    auto bytes = (*file)->Map(info.data_size);
+    return bytes.ok() ? *std::move(bytes) : SharedBytes();
+  }
+  StatusOr<std::string> ReadMetadata(const TableInfo& info) override {
+    return ReadPart(disk_, TablePath(info.uuid), info.data_size, info.metadata_size);
+  }
+  StatusOr<std::string> ReadData(const TableInfo& info, uint64_t offset, size_t size) override {
+    return ReadPart(disk_, TablePath(info.uuid), offset, size);
+  }
+  void ReadBlock(Executor*, const TableInfo& info, const BlockHandle& handle, Nanos, ReadDone done) override {
+    done(ReadData(info, handle.offset, handle.size));
+  }
+  void DeleteTable(const TableInfo& info) override { disk_->Delete(TablePath(info.uuid)).IgnoreError(); }
+
+ private:
+  Disk* const disk_;
+  const bool map_;
 };
 
 }  // namespace
 
-std::unique_ptr<SstableStore> NewLocalSstableStore(Disk* disk) { return std::make_unique<LocalSstableStore>(disk); }
+std::unique_ptr<SstableStore> NewLocalSstableStore(Disk* disk, bool map) { return std::make_unique<LocalSstableStore>(disk, map); }
 
 bool LocalFileUuid(const std::string& name, Uuid* uuid) {
   const std::string_view view = name, manifest = "manifest-";
   if (view.substr(0, manifest.size()) == manifest) return Uuid::Parse(view.substr(manifest.size()), uuid);
   const size_t dot = view.find('.');
-  return (view.substr(dot == view.npos ? view.size() : dot) == ".data" || view.substr(dot == view.npos ? view.size() : dot) == ".meta") &&
-         Uuid::Parse(view.substr(0, dot), uuid);
+  return dot != view.npos && view.substr(dot) == ".sst" && Uuid::Parse(view.substr(0, dot), uuid);
 }
 
 StatusOr<ManifestGroup> LocalManifestStorage::Create(std::string_view first_record, const Uuid& file) {

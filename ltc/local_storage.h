@@ -11,9 +11,9 @@
 
 namespace nova {
 
-// Tables as one file of data and one of metadata each. ReadBlock reads at once, on the caller's thread: a local page cache
-// answers faster than a hand-over costs.
-std::unique_ptr<SstableStore> NewLocalSstableStore(Disk* disk);
+// Tables as one file each, data and metadata. ReadBlock reads at once, on the caller's thread: a local page cache answers faster
+// than a hand-over costs. `map`: readers get mapped data where the disk has it (disk.h says what that risks).
+std::unique_ptr<SstableStore> NewLocalSstableStore(Disk* disk, bool map = false);
 
 // The table or manifest that a file of a local store belongs to; false: it belongs to none.
 bool LocalFileUuid(const std::string& name, Uuid* uuid);

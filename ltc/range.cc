@@ -43,7 +43,7 @@ std::shared_ptr<Range::Round> Range::NewRound(RoundNumber number) {
   for (int i = 0; i < options_.active_memtables; ++i) {
     // The epoch in the id makes ids of one range unique and rising over its owners (M3's low-water mark).
     const MemTableId id((epoch_.value() << 32) + next_memtable_.fetch_add(1));
-    round->siblings.push_back(std::make_unique<MemTable>(id, services_->arenas));
+    round->siblings.push_back(std::make_unique<MemTable>(id, services_->arenas, options_.memtable_size_bytes));
   }
   return round;
 }

@@ -121,8 +121,8 @@ class Range : public std::enable_shared_from_this<Range> {
   void RefreshView(Executor* on);  // lets go of what an idle thread still holds
 
   // --- background, on threads that may wait
-  bool FlushOne();    // one sealed round, oldest first; false: nothing to do now
-  bool CompactOne();  // false: nothing to do now
+  bool FlushOne();    // one sealed round, the oldest that nobody flushes; false: nothing to do now
+  bool CompactOne();  // one compaction, or a part of one that another thread began; false: nothing to do now
   bool SealActive();  // makes the active round immutable if it holds anything; false: no room for another
   Status FlushAll(Nanos deadline_ns);  // REQUIRES: StopWrites
   void StopWrites();  // later writes end with kNotOwner
@@ -195,9 +195,15 @@ class Range : public std::enable_shared_from_this<Range> {
   StatusOr<VersionEdit> WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order);
   VersionEdit SnapshotOf(const Version& version, MemTableId done_below) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   Status CommitEdit(VersionEdit edit, const Round* flushed);
+  std::shared_ptr<Round> ClaimRound();
+  bool CommitFlushes();
+  void BackgroundFailed(const char* what, const Status& s);
   class JobStorage;
   class Job;
-  Status RunPlan(uint64_t job_id, const CompactionPlan& plan);
+  struct PlanRun;
+  Status RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run);
+  Status PlanParts(uint64_t job_id, PlanRun* run);
+  bool RunParts(PlanRun* run);
 
   const RangeId id_;
   const Epoch epoch_;
@@ -220,9 +226,10 @@ class Range : public std::enable_shared_from_this<Range> {
   std::atomic<uint64_t> view_generation_{0};
   std::vector<Lane> lanes_;  // [i] belongs to executor i
 
-  std::atomic<bool> flushing_{false};  // one flush at a time: rounds reach Level0 in order (K3b)
+  Mutex flush_mu_;  // held while flushed rounds are committed, one after another
   Mutex picker_mu_;
   CompactionState compaction_state_ ABSL_GUARDED_BY(picker_mu_);
+  std::vector<std::shared_ptr<PlanRun>> open_runs_ ABSL_GUARDED_BY(picker_mu_);  // with parts that nobody has taken
   uint64_t next_job_ ABSL_GUARDED_BY(picker_mu_) = 1;
   std::set<uint64_t> jobs_ ABSL_GUARDED_BY(picker_mu_);                // that place tables now
   std::map<StocId, uint64_t> leaving_ ABSL_GUARDED_BY(picker_mu_);     // and the first job placed elsewhere

@@ -29,14 +29,22 @@ class Range::Job {
     range_->jobs_.insert(id_);
   }
   ~Job() {
-    MutexLock lock(&range_->picker_mu_);
-    range_->jobs_.erase(id_);
+    if (!kept_) End(range_, id_);
   }
   uint64_t id() const { return id_; }
+  uint64_t Keep() {  // until End
+    kept_ = true;
+    return id_;
+  }
+  static void End(Range* range, uint64_t id) {
+    MutexLock lock(&range->picker_mu_);
+    range->jobs_.erase(id);
+  }
 
  private:
   Range* const range_;
   uint64_t id_;
+  bool kept_ = false;
 };
 
 // --- recovery (R3, R4)
@@ -96,10 +104,10 @@ VersionEdit Range::SnapshotOf(const Version& version, MemTableId done_below) con
 
 StatusOr<TableInfo> Range::StoreTable(TableBuilder::Output output, const Creator& creator,
                                       std::shared_ptr<const TableReader>* reader) {
-  NOVA_ASSIGN_OR_RETURN(const Placement placement, services_->place(output.data.size()));
+  NOVA_ASSIGN_OR_RETURN(const Placement placement, services_->place(output.info.data_size));
   const std::string metadata = output.metadata;
   NOVA_ASSIGN_OR_RETURN(TableInfo info, services_->store->WriteTable(std::move(output), placement, creator));
-  NOVA_ASSIGN_OR_RETURN(*reader, TableReader::Open(info, metadata));
+  NOVA_ASSIGN_OR_RETURN(*reader, TableReader::Open(info, metadata, services_->store->MapData(info)));
   return info;
 }
 
@@ -125,7 +133,8 @@ StatusOr<VersionEdit> Range::WriteLevel0(uint64_t job, Iterator* sorted, RoundNu
       NOVA_RETURN_IF_ERROR(finish());
     }
     if (builder == nullptr) {
-      builder = std::make_unique<TableBuilder>(options_.table, Uuid::Generate());
+      const Uuid uuid = Uuid::Generate();
+      builder = std::make_unique<TableBuilder>(options_.table, uuid, services_->store->StartTable(uuid));
       builder->Reserve(options_.compaction.table_size_bytes);
     }
     builder->Add(sorted->key(), sorted->value());
@@ -198,35 +207,64 @@ bool Range::FlushedUpTo(SequenceNumber seq) const {
   return oldest.number > seq || (view->sealed.empty() && oldest.entries() == 0 && oldest.pins.load() == 0);
 }
 
+// The oldest round that nobody writes yet; null: none is ready.
+std::shared_ptr<Range::Round> Range::ClaimRound() {
+  if (state_.load() == State::kLost) return nullptr;
+  const auto view = CurrentView();
+  for (auto round = view->sealed.rbegin(); round != view->sealed.rend(); ++round) {
+    if ((*round)->pins.load() == 0 && !(*round)->flushing.exchange(true)) return *round;
+  }
+  return nullptr;
+}
+
 bool Range::FlushOne() {
-  if (flushing_.exchange(true)) return false;
-  struct Release {
-    std::atomic<bool>* flag;
-    ~Release() { flag->store(false); }
-  } release{&flushing_};
-  if (!NeedsFlush()) return false;
-  const std::shared_ptr<Round> round = CurrentView()->sealed.back();
+  const std::shared_ptr<Round> round = ClaimRound();
+  if (round == nullptr) return CommitFlushes();
+  Job job(this);
   UpdatePressure();
   std::vector<std::unique_ptr<Iterator>> children;
   for (const auto& m : round->siblings) children.push_back(m->NewIterator(round));
   const auto merged = NewMergingIterator(std::move(children));
-  const size_t bytes = round->bytes();
-  const Job job(this);
   auto edit = WriteLevel0(job.id(), merged.get(), round->number);
-  Status s = edit.status();
-  if (s.ok()) {
-    for (const auto& m : round->siblings) edit->done.push_back(m->id());  // M3
-    s = CommitEdit(*std::move(edit), round.get());
-  }
-  if (!s.ok()) {
-    if (absl::IsFailedPrecondition(s)) Lose(s);
-    if (state_.load() != State::kLost) NOVA_LOG(WARNING) << "range " << id_.value() << ": flush failed, will retry: " << s;
+  if (!edit.ok()) {
+    round->flushing.store(false);
+    BackgroundFailed("flush", edit.status());
     return false;
   }
-  controller_.OnDrained(bytes, Now());
-  if (log_ != nullptr) log_->DeleteRound(round->number);
-  services_->work(id_);
+  for (const auto& m : round->siblings) edit->done.push_back(m->id());  // M3
+  {
+    MutexLock lock(&flush_mu_);
+    round->flushed = *std::move(edit);
+    round->flush_job = job.Keep();
+  }
+  CommitFlushes();
   return true;
+}
+
+// K3b: rounds are written side by side, and reach Level0 in order. False: the oldest one is not written yet, or its edit failed.
+bool Range::CommitFlushes() {
+  MutexLock lock(&flush_mu_);
+  bool any = false;
+  for (;;) {
+    const auto view = CurrentView();
+    if (view->sealed.empty() || !view->sealed.back()->flushed) return any;
+    Round* const round = view->sealed.back().get();
+    const Status s = CommitEdit(*round->flushed, round);
+    if (!s.ok()) {
+      BackgroundFailed("flush", s);
+      return false;
+    }
+    Job::End(this, round->flush_job);
+    controller_.OnDrained(round->bytes(), Now());
+    if (log_ != nullptr) log_->DeleteRound(round->number);
+    services_->work(id_);
+    any = true;
+  }
+}
+
+void Range::BackgroundFailed(const char* what, const Status& s) {
+  if (absl::IsFailedPrecondition(s)) Lose(s);
+  if (state_.load() != State::kLost) NOVA_LOG(WARNING) << "range " << id_.value() << ": " << what << " failed, will retry: " << s;
 }
 
 Status Range::FlushAll(Nanos deadline_ns) {
@@ -259,6 +297,7 @@ class Range::JobStorage : public TableStorage {
   StatusOr<std::string> ReadData(const TableInfo& info, uint64_t offset, size_t size) override {
     return range_->services_->store->ReadData(info, offset, size);
   }
+  std::unique_ptr<TableSink> StartTable(const Uuid& table) override { return range_->services_->store->StartTable(table); }
   StatusOr<TableInfo> WriteTable(TableBuilder::Output output) override {
     std::shared_ptr<const TableReader> reader;
     NOVA_ASSIGN_OR_RETURN(TableInfo info, range_->StoreTable(std::move(output), creator_, &reader));
@@ -312,38 +351,59 @@ Status Range::RollManifest() {
   return CommitEdit({}, nullptr);
 }
 
+// A plan in parts: ranges of keys that threads compact side by side. One edit in the end.
+struct Range::PlanRun {
+  CompactionPlan plan;
+  std::vector<CompactionJob> jobs;  // one a part, by key
+  std::atomic<size_t> next{0};
+  std::atomic<bool> failed{false};
+  Mutex mu;
+  CondVar ended;
+  size_t running ABSL_GUARDED_BY(mu) = 0;
+  Status status ABSL_GUARDED_BY(mu);
+  std::vector<std::vector<VersionEdit::Add>> outputs ABSL_GUARDED_BY(mu);  // [i] of part i
+};
+
 bool Range::CompactOne() {
   if (state_.load() == State::kLost) return false;
+  std::shared_ptr<PlanRun> run;
+  {
+    MutexLock lock(&picker_mu_);
+    std::erase_if(open_runs_, [](const auto& r) { return r->next.load() >= r->jobs.size(); });
+    if (!open_runs_.empty()) run = open_runs_.front();
+  }
+  if (run != nullptr) return RunParts(run.get());
   const Job job(this);
-  std::optional<CompactionPlan> plan;
+  run = std::make_shared<PlanRun>();
   {
     MutexLock lock(&picker_mu_);
     const auto version = CurrentView()->version;
-    plan = PickCompaction(*version, options_.compaction, &compaction_state_);
+    auto plan = PickCompaction(*version, options_.compaction, &compaction_state_);
     if (!plan && !leaving_.empty()) {
       std::vector<StocId> stocs;
       for (const auto& [stoc, first_job] : leaving_) stocs.push_back(stoc);
       plan = PickMove(*version, stocs, &compaction_state_);
     }
+    if (!plan) return false;
+    run->plan = *std::move(plan);
   }
-  if (!plan) return false;
-  const Status s = RunPlan(job.id(), *plan);
+  const Status s = RunPlan(job.id(), run);
   {
     MutexLock lock(&picker_mu_);
-    for (const auto* side : {&plan->inputs, &plan->overlaps}) {
+    for (const auto* side : {&run->plan.inputs, &run->plan.overlaps}) {
       for (const TableRef& t : *side) compaction_state_.busy.erase(t->info().uuid);
     }
   }
   if (!s.ok()) {
-    if (absl::IsFailedPrecondition(s)) Lose(s);
-    if (state_.load() != State::kLost) NOVA_LOG(WARNING) << "range " << id_.value() << ": compaction failed, will retry: " << s;
+    BackgroundFailed("compaction", s);
     return false;
   }
   services_->work(id_);
   return true;
 }
 
-Status Range::RunPlan(uint64_t job_id, const CompactionPlan& plan) {
+Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
+  const CompactionPlan& plan = run->plan;
   VersionEdit edit;
   for (const auto* side : {&plan.inputs, &plan.overlaps}) {
     for (const TableRef& t : *side) edit.drops.push_back(t->info().uuid);
@@ -353,41 +413,109 @@ Status Range::RunPlan(uint64_t job_id, const CompactionPlan& plan) {
     edit.adds.push_back({plan.output_level, 0, t->info(), t->reader()});
     return CommitEdit(std::move(edit), nullptr);
   }
+  if (plan.level == 0) {  // K3c: rounds flush in order, so none that is left in memory is as old as an input
+    const auto view = CurrentView();
+    const RoundNumber oldest = view->sealed.empty() ? view->active->number : view->sealed.back()->number;
+    for (const Run& r : view->version->runs()) {
+      NOVA_CHECK(r.level != 0 || r.order < oldest) << "a Level0 run as young as a memtable (K3)";
+    }
+  }
+  NOVA_RETURN_IF_ERROR(PlanParts(job_id, run.get()));
+  if (run->jobs.size() > 1) {
+    {
+      MutexLock lock(&picker_mu_);
+      open_runs_.push_back(run);
+    }
+    services_->work(id_);
+  }
+  RunParts(run.get());
+  MutexLock lock(&run->mu);
+  while (run->running > 0) run->ended.Wait(&run->mu);
+  NOVA_RETURN_IF_ERROR(run->status);
+  for (auto& part : run->outputs) std::move(part.begin(), part.end(), std::back_inserter(edit.adds));
+  return CommitEdit(std::move(edit), nullptr);
+}
+
+// The jobs of a plan: cut where its tables' blocks say that about equal parts of the bytes lie on each side.
+Status Range::PlanParts(uint64_t job_id, PlanRun* run) {
+  constexpr size_t kSamples = 16;  // of one table
+  const CompactionPlan& plan = run->plan;
   CompactionJob job;
   job.range = id_;
   job.epoch = epoch_;
   job.job_id = job_id;
-  uint64_t bytes = 0;
-  for (const auto* side : {&plan.inputs, &plan.overlaps}) {
-    for (const TableRef& t : *side) {
-      job.inputs.push_back(t->info());
-      bytes += t->info().data_size;
-    }
-  }
-  if (plan.level == 0) {  // K3c: rounds flush in order, so none that is left in memory is as old as an input
-    const auto view = CurrentView();
-    const RoundNumber oldest = view->sealed.empty() ? view->active->number : view->sealed.back()->number;
-    for (const Run& run : view->version->runs()) {
-      NOVA_CHECK(run.level != 0 || run.order < oldest) << "a Level0 run as young as a memtable (K3)";
-    }
-  }
   job.floor = sequences_.stable();
   job.bottom = plan.bottom;
   job.now_ms = WallNowMs();
   job.max_table_size_bytes = options_.compaction.table_size_bytes;
   job.table_options = options_.table;
-  // Outputs end at key boundaries past the size, so there are at most this many; versions dropped only make it fewer.
-  for (uint64_t i = 0; i < bytes / options_.compaction.table_size_bytes * 2 + job.inputs.size() + 2; ++i) {
-    job.output_uuids.push_back(Uuid::Generate());
+  uint64_t bytes = 0;
+  std::vector<std::pair<std::string, uint64_t>> samples;  // stored key, bytes behind it
+  for (const auto* side : {&plan.inputs, &plan.overlaps}) {
+    for (const TableRef& t : *side) {
+      job.inputs.push_back(t->info());
+      bytes += t->info().data_size;
+      NOVA_ASSIGN_OR_RETURN(const auto reader, LoadReaderBlocking(t.get()));
+      for (std::string& key : reader->SplitKeys(kSamples)) samples.emplace_back(std::move(key), t->info().data_size / kSamples);
+    }
   }
-  JobStorage storage(this, plan, {id_, epoch_, job.job_id});
-  NOVA_ASSIGN_OR_RETURN(CompactionResult result,
-                        RunCompaction(job, &storage, [this] { return state_.load() == State::kLost; }));
-  for (TableInfo& table : result.outputs) {
-    auto reader = storage.TakeReader(table.uuid);
-    edit.adds.push_back({plan.output_level, plan.output_order, std::move(table), std::move(reader)});
+  std::sort(samples.begin(), samples.end());
+  const auto parts = static_cast<size_t>(std::clamp<uint64_t>(bytes / options_.compaction.table_size_bytes, 1,
+                                                              static_cast<uint64_t>(options_.compaction.max_parts)));
+  std::vector<std::string> cuts;
+  uint64_t before = 0;
+  for (const auto& [key, size] : samples) {
+    if (before >= bytes / parts * (cuts.size() + 1) && cuts.size() + 1 < parts && (cuts.empty() || key > cuts.back())) cuts.push_back(key);
+    before += size;
   }
-  return CommitEdit(std::move(edit), nullptr);
+  for (size_t i = 0; i <= cuts.size(); ++i) {
+    job.from = i == 0 ? "" : cuts[i - 1];
+    job.to = i == cuts.size() ? "" : cuts[i];
+    // Outputs end at key boundaries past the size, so there are at most this many; versions dropped only make it fewer.
+    job.output_uuids.clear();
+    for (uint64_t n = 0; n < bytes / options_.compaction.table_size_bytes * 2 + job.inputs.size() + 2; ++n) {
+      job.output_uuids.push_back(Uuid::Generate());
+    }
+    run->jobs.push_back(job);
+  }
+  MutexLock lock(&run->mu);
+  run->outputs.resize(run->jobs.size());
+  return OkStatus();
+}
+
+// Takes parts until none is left. False: there was none.
+bool Range::RunParts(PlanRun* run) {
+  bool any = false;
+  for (;;) {
+    {
+      MutexLock lock(&run->mu);
+      ++run->running;  // before a part is taken: the owner waits for whoever may have one
+    }
+    const size_t i = run->next.fetch_add(1);
+    Status s = OkStatus();
+    std::vector<VersionEdit::Add> adds;
+    if (i < run->jobs.size() && !run->failed.load()) {
+      any = true;
+      const CompactionJob& job = run->jobs[i];
+      JobStorage storage(this, run->plan, {id_, epoch_, job.job_id});
+      auto result = RunCompaction(job, &storage, [&] { return run->failed.load() || state_.load() == State::kLost; });
+      s = result.status();
+      if (s.ok()) {
+        for (TableInfo& table : result->outputs) {
+          auto reader = storage.TakeReader(table.uuid);
+          adds.push_back({run->plan.output_level, run->plan.output_order, std::move(table), std::move(reader)});
+        }
+      }
+    }
+    MutexLock lock(&run->mu);
+    if (i < run->jobs.size()) run->outputs[i] = std::move(adds);
+    if (!s.ok() && run->status.ok()) {
+      run->status = s;
+      run->failed.store(true);
+    }
+    if (--run->running == 0) run->ended.SignalAll();
+    if (i >= run->jobs.size()) return any;
+  }
 }
 
 }  // namespace nova

@@ -43,17 +43,30 @@ void Range::Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone d
   const auto answer = [&done](const MemTable::Hit& hit) {
     hit.type == ValueType::kDelete ? done(Outcome::kNotFound, {}) : done(Outcome::kOk, hit.value);
   };
+  const uint64_t hash = FilterHash(key);
   MemTable::Hit hit;
-  if (view.active->SiblingOf(key)->Get(key, kMaxSequenceNumber, &hit)) {
+  if (view.active->SiblingOf(key)->Get(key, hash, kMaxSequenceNumber, &hit)) {
     NOVA_DCHECK(IsNewest(view, key, hit.sequence)) << "an older round holds a newer version (K3)";
     return answer(hit);
   }
   for (const auto& round : view.sealed) {
-    if (!round->SiblingOf(key)->Get(key, kMaxSequenceNumber, &hit)) continue;
+    if (!round->SiblingOf(key)->Get(key, hash, kMaxSequenceNumber, &hit)) continue;
     NOVA_DCHECK(IsNewest(view, key, hit.sequence)) << "an older round holds a newer version (K3)";
     return answer(hit);
   }
-  if (view.version->runs().empty()) return done(Outcome::kNotFound, {});
+  const std::vector<Run>& runs = view.version->runs();
+  size_t run = 0;
+  for (; run < runs.size(); ++run) {  // mapped tables answer here, without a state that could wait
+    const TableHandle* table = runs[run].Find(key);
+    if (table == nullptr) continue;
+    const TableReader* reader = table->mapped_reader();
+    if (reader == nullptr) break;
+    TableReader::Hit found;
+    const auto result = reader->Search(key, kMaxSequenceNumber, &found);
+    if (result == TableReader::Found::kCorrupt) break;  // read it again, by a way that can say more
+    if (result == TableReader::Found::kFound) return answer({found.sequence, found.type, found.value});
+  }
+  if (run == runs.size()) return done(Outcome::kNotFound, {});
   auto get = std::make_unique<GetState>();
   get->range = shared_from_this();
   get->view = lanes_[on->index()].view;
@@ -61,6 +74,7 @@ void Range::Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone d
   get->key = std::string(key);
   get->deadline_ns = deadline_ns;
   get->done = std::move(done);
+  get->run = run;
   ContinueGet(std::move(get));
 }
 
@@ -83,13 +97,13 @@ void Range::ContinueGet(std::unique_ptr<GetState> get) {
       });
       return;
     }
-    if (get->block == nullptr) {
+    if (!get->block) {
       if (!reader->MayContain(get->key) || !reader->FindBlock(get->key, kMaxSequenceNumber, &get->handle)) continue;
     }
     for (bool next_block = true; next_block;) {
       next_block = false;
-      if (get->block == nullptr) get->block = services_->cache->Lookup(table->info().uuid, get->handle.offset);
-      if (get->block == nullptr) {
+      if (!get->block) get->block = services_->cache->Lookup(table->info().uuid, get->handle.offset);
+      if (!get->block) {
         get->table = table;
         GetState* state = get.get();
         services_->store->ReadBlock(state->on, table->info(), state->handle, state->deadline_ns,
@@ -106,14 +120,14 @@ void Range::ContinueGet(std::unique_ptr<GetState> get) {
         return;
       }
       TableReader::Hit hit;
-      const auto found = reader->SearchBlock(*get->block, get->key, kMaxSequenceNumber, &hit);
+      const auto found = reader->SearchBlock(get->block.data, get->key, kMaxSequenceNumber, &hit);
       if (found == TableReader::Found::kFound) {
         if (hit.type == ValueType::kDelete) return FinishGet(get.get(), Outcome::kNotFound, {});
         return FinishGet(get.get(), Outcome::kOk, hit.value);
       }
       if (found == TableReader::Found::kCorrupt) return FinishGet(get.get(), Outcome::kCorruption, {});
       next_block = found == TableReader::Found::kNextBlock && reader->FindNextBlock(get->handle, &get->handle);
-      get->block = nullptr;
+      get->block = {};
     }
   }
   FinishGet(get.get(), Outcome::kNotFound, {});
@@ -122,7 +136,7 @@ void Range::ContinueGet(std::unique_ptr<GetState> get) {
 StatusOr<std::shared_ptr<const TableReader>> Range::LoadReaderBlocking(TableHandle* table) {
   if (auto reader = table->reader()) return reader;
   NOVA_ASSIGN_OR_RETURN(const std::string metadata, services_->store->ReadMetadata(table->info()));
-  NOVA_ASSIGN_OR_RETURN(auto reader, TableReader::Open(table->info(), metadata));
+  NOVA_ASSIGN_OR_RETURN(auto reader, TableReader::Open(table->info(), metadata, services_->store->MapData(table->info())));
   table->SetReader(reader);
   return reader;
 }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ltc/range.h"
@@ -17,6 +18,9 @@ struct Range::Round {
   std::atomic<int64_t> pins{0};  // L6: writers between pin and insert
   std::atomic<bool> sealing{false};
   SequenceNumber boundary = 0;   // no number above it is in here; set when sealed
+  std::atomic<bool> flushing{false};  // some thread writes its tables
+  std::optional<VersionEdit> flushed;  // they are written; guarded by flush_mu_, as is the job that wrote them
+  uint64_t flush_job = 0;
 
   MemTable* SiblingOf(std::string_view key) const {
     return siblings.size() == 1 ? siblings[0].get() : siblings[std::hash<std::string_view>{}(key) % siblings.size()].get();

@@ -17,7 +17,9 @@ std::shared_ptr<const TableReader> TableHandle::reader() const {
 
 void TableHandle::SetReader(std::shared_ptr<const TableReader> reader) {
   MutexLock lock(&mu_);
-  if (reader_ == nullptr) reader_ = std::move(reader);
+  if (reader_ != nullptr) return;
+  reader_ = std::move(reader);
+  if (reader_->mapped()) mapped_.store(reader_.get(), std::memory_order_release);
 }
 
 uint64_t Run::bytes() const {

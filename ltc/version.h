@@ -6,6 +6,7 @@
 // `garbage` when the table was dropped by an acknowledged edit and its last reference went (M2).
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <set>
@@ -25,19 +26,23 @@ using GarbageSink = std::function<void(const TableInfo&)>;
 class TableHandle {
  public:
   TableHandle(TableInfo info, std::shared_ptr<const TableReader> reader, GarbageSink garbage)
-      : info_(std::move(info)), garbage_(std::move(garbage)), reader_(std::move(reader)) {}
+      : info_(std::move(info)), garbage_(std::move(garbage)) {
+    if (reader != nullptr) SetReader(std::move(reader));
+  }
   ~TableHandle();
   const TableInfo& info() const { return info_; }
   std::string_view smallest_key() const { return StoredKeyOf(info_.smallest); }
   std::string_view largest_key() const { return StoredKeyOf(info_.largest); }
   std::shared_ptr<const TableReader> reader() const;
   void SetReader(std::shared_ptr<const TableReader> reader);
+  const TableReader* mapped_reader() const { return mapped_.load(std::memory_order_acquire); }  // null: not loaded, or not mapped
   void MarkDropped() { dropped_.store(true); }  // an acknowledged edit dropped it
 
  private:
   const TableInfo info_;
   const GarbageSink garbage_;
   std::atomic<bool> dropped_{false};
+  std::atomic<const TableReader*> mapped_{nullptr};  // of reader_, which stays once it is set
   mutable Mutex mu_;
   std::shared_ptr<const TableReader> reader_ ABSL_GUARDED_BY(mu_);
 };

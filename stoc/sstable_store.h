@@ -19,6 +19,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "common/base/executor.h"
+#include "common/base/shared_bytes.h"
 #include "common/sstable/table_builder.h"
 #include "stoc/protocol.h"
 #include "stoc/stoc_client.h"
@@ -35,6 +36,10 @@ class SstableStore {
  public:
   virtual ~SstableStore() = default;
 
+  // Takes a table's data while it is built, and goes back to WriteTable with the rest; null: the data is wanted whole.
+  virtual std::unique_ptr<TableSink> StartTable(const Uuid&) { return nullptr; }
+  // The data of a table where it is in memory anyway (a mapped file); empty: it is not.
+  virtual SharedBytes MapData(const TableInfo&) { return {}; }
   // Writes fragments and metadata, all copies in parallel, synced (M2); fills in info.fragments and metadata_stocs.
   virtual StatusOr<TableInfo> WriteTable(TableBuilder::Output output, const Placement& placement, const Creator& creator) = 0;
   virtual StatusOr<std::string> ReadMetadata(const TableInfo& info) = 0;

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/shared_bytes.h"
 #include "common/base/status.h"
 
 namespace nova {
@@ -25,6 +26,9 @@ class DiskFile {
   virtual Status Read(uint64_t offset, size_t n, char* out) = 0;  // all n bytes, or OutOfRange at the end of the file
   virtual Status Sync() = 0;                                      // data and size are durable
   virtual StatusOr<uint64_t> Size() = 0;
+  // The first `size` bytes, in memory for as long as they are kept. Empty: this disk maps nothing, Read. A disk that fails under
+  // a mapping ends the process (SIGBUS): for those who would rather have an error there is Read.
+  virtual StatusOr<SharedBytes> Map(uint64_t /*size*/) { return SharedBytes(); }
 };
 
 class Disk {

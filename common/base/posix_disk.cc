@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <dirent.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -60,6 +61,13 @@ class PosixFile : public DiskFile {
   }
 
   Status Sync() override { return fdatasync(fd_) == 0 ? OkStatus() : ErrnoStatus(errno, "sync", path_); }
+
+  StatusOr<SharedBytes> Map(uint64_t size) override {
+    void* const at = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd_, 0);
+    if (at == MAP_FAILED) return ErrnoStatus(errno, "map", path_);
+    std::shared_ptr<const void> keep(at, [size](const void* p) { munmap(const_cast<void*>(p), size); });
+    return SharedBytes{{static_cast<const char*>(at), size}, std::move(keep)};
+  }
 
   StatusOr<uint64_t> Size() override {
     struct stat st;

@@ -38,6 +38,7 @@ Status ParseLists(std::string_view* in, CompactionJob* job) {
     NOVA_ASSIGN_OR_RETURN(TableInfo info, TableInfo::Parse(in));
     job->inputs.push_back(std::move(info));
   }
+  if (!GetLengthPrefixed(in, &job->from) || !GetLengthPrefixed(in, &job->to)) return Malformed("bounds");
   if (!GetCount(in, 1, &n)) return Malformed("number of snapshots");
   for (; n > 0; --n) {
     uint64_t snapshot;
@@ -148,10 +149,10 @@ class Compaction {
   StatusOr<CompactionResult> Run() {
     NOVA_RETURN_IF_ERROR(CheckGoOn());
     NOVA_RETURN_IF_ERROR(OpenInputs());
-    merged_->SeekToFirst();
+    job_.from.empty() ? merged_->SeekToFirst() : merged_->Seek(MakeSeekKey(job_.from));
     for (;;) {
       while (merged_->state() == Iterator::State::kNeedBlocks) NOVA_RETURN_IF_ERROR(SupplyBlocks());
-      if (!merged_->Valid()) break;
+      if (!merged_->Valid() || (!job_.to.empty() && StoredKeyOf(merged_->key()) >= job_.to)) break;
       NOVA_RETURN_IF_ERROR(TakeEntry());
       merged_->Next();
     }
@@ -218,7 +219,7 @@ Status Compaction::OpenInputs() {
       return absl::InternalError(
           StrCat("table ", info->uuid.ToString(), ": opened with another table's bounds"));
     }
-    auto iterator = std::make_unique<TableIterator>(table, nullptr);
+    auto iterator = std::make_unique<TableIterator>(table, nullptr, TableIterator::Check::kEach);
     sources_.emplace(iterator.get(), ReadAhead(storage_, table));
     input_bytes_ += table->info().data_size;
     auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& r) {
@@ -284,7 +285,8 @@ Status Compaction::StartOutput() {
     return absl::InternalError(StrCat("compaction job ", job_.job_id, ": all ", job_.output_uuids.size(),
                                       " reserved table ids are used"));
   }
-  builder_ = std::make_unique<TableBuilder>(job_.table_options, job_.output_uuids[result_.outputs.size()]);
+  const Uuid& uuid = job_.output_uuids[result_.outputs.size()];
+  builder_ = std::make_unique<TableBuilder>(job_.table_options, uuid, storage_->StartTable(uuid));
   const uint64_t most =
       job_.max_table_size_bytes == 0 ? input_bytes_ : std::min(input_bytes_, job_.max_table_size_bytes);
   builder_->Reserve(std::min(most + job_.table_options.block_size_bytes, kMaxReserveBytes));
@@ -295,7 +297,7 @@ Status Compaction::FinishOutput() {
   if (builder_ == nullptr) return OkStatus();
   TableBuilder::Output output = builder_->Finish();
   builder_ = nullptr;
-  result_.bytes_written += output.data.size() + output.metadata.size();
+  result_.bytes_written += output.info.data_size + output.metadata.size();
   NOVA_ASSIGN_OR_RETURN(TableInfo info, storage_->WriteTable(std::move(output)));
   result_.outputs.push_back(std::move(info));
   return OkStatus();
@@ -310,6 +312,8 @@ void CompactionJob::AppendTo(std::string* dst) const {
   PutVarint64(&body, job_id);
   PutVarint32(&body, static_cast<uint32_t>(inputs.size()));
   for (const TableInfo& info : inputs) info.AppendTo(&body);
+  PutLengthPrefixed(&body, from);
+  PutLengthPrefixed(&body, to);
   PutVarint32(&body, static_cast<uint32_t>(snapshots.size()));
   for (const SequenceNumber s : snapshots) PutVarint64(&body, s);
   PutVarint64(&body, floor);

@@ -25,6 +25,8 @@ struct CompactionJob {
   Epoch epoch;
   uint64_t job_id = 0;
   std::vector<TableInfo> inputs;
+  std::string from;                       // only stored keys in [from, to) of the inputs; empty: open
+  std::string to;
   std::vector<SequenceNumber> snapshots;  // live ones, ascending
   SequenceNumber floor = 0;               // stable_seq at the start of the job
   bool bottom = false;                    // no table or memtable outside the job can hold an older version of its keys
@@ -54,6 +56,8 @@ class TableStorage {
   virtual StatusOr<std::shared_ptr<const TableReader>> OpenTable(const TableInfo& info) = 0;
   // The raw bytes [offset, offset + size) of the table's logical data stream.
   virtual StatusOr<std::string> ReadData(const TableInfo& info, uint64_t offset, size_t size) = 0;
+  // Takes a table's data while it is built; null: it is wanted whole.
+  virtual std::unique_ptr<TableSink> StartTable(const Uuid&) { return nullptr; }
   // Stores a finished table durably, and returns its info with fragments and StoCs filled in.
   virtual StatusOr<TableInfo> WriteTable(TableBuilder::Output output) = 0;
 };

@@ -11,16 +11,14 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/shared_bytes.h"
 #include "common/base/status.h"
 #include "common/sstable/format.h"
 
 namespace nova {
 
-// An immutable, checked block in memory, shared by cache and readers. The bytes exclude the trailer.
-struct BlockContents {
-  std::string data;
-};
-using BlockRef = std::shared_ptr<const BlockContents>;
+// A checked block in memory, without its trailer, shared by cache and readers.
+using BlockRef = SharedBytes;
 
 class TableIterator;
 class TableReader;

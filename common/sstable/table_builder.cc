@@ -44,8 +44,9 @@ std::string_view ShortestSeparator(std::string_view a, std::string_view b, std::
 }  // namespace
 
 struct TableBuilder::Rep {
-  Rep(const TableOptions& o, const Uuid& uuid)
+  Rep(const TableOptions& o, const Uuid& uuid, std::unique_ptr<TableSink> s)
       : options(Sane(o)),
+        sink(std::move(s)),
         block(&data, options.restart_interval),
         index(&index_data, 1),
         filter(options.filter_bits_per_key) {
@@ -57,10 +58,14 @@ struct TableBuilder::Rep {
   void Append(std::string_view internal_key, std::string_view value);
   void CloseBlock();
   void AddIndexEntry(std::string_view next_key);
+  void DrainToSink();
+  uint64_t end() const { return sunk + data.size(); }  // of the logical stream
 
   const TableOptions options;
+  std::unique_ptr<TableSink> sink;
   TableInfo info;
   std::string data;
+  uint64_t sunk = 0;  // bytes the sink has
   std::string index_data;
   BlockBuilder block;
   BlockBuilder index;
@@ -68,7 +73,7 @@ struct TableBuilder::Rep {
   std::string last_key;
   std::vector<uint64_t> block_ends;
   uint64_t block_start = 0;
-  uint64_t checksummed_to = 0;  // crc covers the data from block_start to here
+  size_t checksummed_to = 0;  // crc covers `data` from the start of the block to here
   uint32_t crc = 0;
   std::string separator_key;
   std::string separator_buffer;
@@ -76,7 +81,8 @@ struct TableBuilder::Rep {
 
 void TableBuilder::Rep::Append(std::string_view internal_key, std::string_view value) {
   if (block.empty()) {
-    block_start = checksummed_to = data.size();
+    block_start = end();
+    checksummed_to = data.size();
     crc = BlockCrcSeed(info.uuid, block_start);
   }
   block.AddKey(internal_key, value.size());
@@ -98,7 +104,7 @@ void TableBuilder::Rep::CloseBlock() {
   block.Finish();
   data.push_back(static_cast<char>(kNoCompression));
   PutFixed32(&data, ExtendCrc32c(crc, data.data() + checksummed_to, data.size() - checksummed_to));
-  block_ends.push_back(data.size());
+  block_ends.push_back(end());
 }
 
 // The entry of the block closed last; `next_key` is the first one after it, empty at the end of the table.
@@ -113,13 +119,20 @@ void TableBuilder::Rep::AddIndexEntry(std::string_view next_key) {
   }
   char handle[kMaxVarint64Bytes + kMaxVarint32Bytes];
   char* end =
-      EncodeVarint32(EncodeVarint64(handle, block_start), static_cast<uint32_t>(data.size() - block_start));
+      EncodeVarint32(EncodeVarint64(handle, block_start), static_cast<uint32_t>(this->end() - block_start));
   index.AddKey(separator, end - handle);
   index_data.append(handle, end - handle);
 }
 
-TableBuilder::TableBuilder(const TableOptions& options, const Uuid& uuid)
-    : rep_(std::make_unique<Rep>(options, uuid)) {}
+void TableBuilder::Rep::DrainToSink() {
+  if (sink == nullptr || data.size() < kSinkBytes) return;
+  sink->Append(data);
+  sunk += data.size();
+  data.clear();
+}
+
+TableBuilder::TableBuilder(const TableOptions& options, const Uuid& uuid, std::unique_ptr<TableSink> sink)
+    : rep_(std::make_unique<Rep>(options, uuid, std::move(sink))) {}
 TableBuilder::~TableBuilder() = default;
 
 void TableBuilder::Add(std::string_view internal_key, std::string_view value) {
@@ -133,6 +146,7 @@ void TableBuilder::Add(std::string_view internal_key, std::string_view value) {
   if (block_full) {
     r.CloseBlock();
     r.AddIndexEntry(internal_key);
+    r.DrainToSink();
   }
   const std::string_view stored_key = StoredKeyOf(internal_key);
   if (r.info.entries == 0) r.info.smallest.assign(internal_key);
@@ -147,13 +161,15 @@ void TableBuilder::Add(std::string_view internal_key, std::string_view value) {
 
 uint64_t TableBuilder::data_size() const {
   const Rep& r = *rep_;
-  return r.block.empty() ? r.data.size() : r.block_start + r.block.size() + kBlockTrailerBytes;
+  return r.block.empty() ? r.end() : r.block_start + r.block.size() + kBlockTrailerBytes;
 }
 uint64_t TableBuilder::entries() const { return rep_->info.entries; }
 void TableBuilder::SetProperty(std::string name, std::string value) {
   rep_->info.properties[std::move(name)] = std::move(value);
 }
-void TableBuilder::Reserve(size_t data_bytes) { rep_->data.reserve(data_bytes); }
+void TableBuilder::Reserve(size_t data_bytes) {
+  rep_->data.reserve(rep_->sink == nullptr ? data_bytes : 2 * kSinkBytes);
+}
 
 TableBuilder::Output TableBuilder::Finish() {
   Rep& r = *rep_;
@@ -161,7 +177,7 @@ TableBuilder::Output TableBuilder::Finish() {
   r.CloseBlock();
   r.AddIndexEntry({});
   r.index.Finish();
-  r.info.data_size = r.data.size();
+  r.info.data_size = r.end();
   r.info.largest = r.last_key;
 
   Output out;
@@ -185,6 +201,7 @@ TableBuilder::Output TableBuilder::Finish() {
 
   r.info.metadata_size = m.size();
   out.data = std::move(r.data);
+  out.sink = std::move(r.sink);
   out.block_ends = std::move(r.block_ends);
   out.info = std::move(r.info);
   return out;

@@ -21,9 +21,18 @@ struct TableOptions {
   int filter_bits_per_key = 10;  // 0: no filter
 };
 
+// Takes the data of a table while it is being built. Errors are kept, and told by whoever finishes the table.
+class TableSink {
+ public:
+  virtual ~TableSink() = default;
+  virtual void Append(std::string_view data) = 0;
+};
+
 class TableBuilder {
  public:
-  TableBuilder(const TableOptions& options, const Uuid& uuid);
+  // With a sink, data goes there in steps of kSinkBytes, still in the processor's cache; without, all of it is in Output::data.
+  static constexpr size_t kSinkBytes = 256 << 10;
+  TableBuilder(const TableOptions& options, const Uuid& uuid, std::unique_ptr<TableSink> sink = nullptr);
   ~TableBuilder();
 
   void Add(std::string_view internal_key, std::string_view value);  // REQUIRES: greater than the last one
@@ -33,7 +42,8 @@ class TableBuilder {
   void Reserve(size_t data_bytes);  // a hint: the data will not move while it stays below
 
   struct Output {
-    std::string data;
+    std::string data;  // what the sink did not get
+    std::unique_ptr<TableSink> sink;
     std::string metadata;
     std::vector<uint64_t> block_ends;  // logical offset after each block: where fragments may be cut
     TableInfo info;

@@ -34,9 +34,11 @@ bool TableIndex::Parse(std::string_view bytes, uint64_t data_size) {
     if (i > 0 && Compare(last, StoredKey(entry), entry.trailer()) >= 0) return false;
     if (!ParseHandle(entry.value, &handle) || handle.offset != offset) return false;
     if (handle.size <= kBlockTrailerBytes || handle.size > data_size - offset) return false;
+    offsets_.push_back(offset);
     offset += handle.size;
   }
   if (p != view_.end() || offset != data_size) return false;
+  offsets_.push_back(offset);
 
   const std::string_view smallest = SeparatorStoredKey(0), largest = SeparatorStoredKey(view_.restarts() - 1);
   while (shared_ < smallest.size() && shared_ < largest.size() && smallest[shared_] == largest[shared_])
@@ -50,12 +52,6 @@ BlockEntry TableIndex::Entry(size_t i) const {
   BlockEntry entry;
   NOVA_CHECK(view_.RestartEntry(i, &entry)) << i;
   return entry;
-}
-
-BlockHandle TableIndex::Handle(size_t i) const {
-  BlockHandle handle;
-  NOVA_CHECK(ParseHandle(Entry(i).value, &handle)) << i;
-  return handle;
 }
 
 std::string_view TableIndex::SeparatorStoredKey(size_t i) const { return StoredKey(Entry(i)); }
@@ -73,8 +69,10 @@ size_t TableIndex::Find(std::string_view stored_key, uint64_t trailer) const {
   const int c = stored_key.substr(0, shared_).compare(SeparatorStoredKey(0).substr(0, shared_));
   if (c != 0) return c < 0 ? 0 : blocks();
   const uint64_t piece = Piece(stored_key);
-  const auto [first, last] = std::equal_range(pieces_.begin(), pieces_.end(), piece);
-  size_t lo = first - pieces_.begin(), hi = last - pieces_.begin();
+  const auto first = std::lower_bound(pieces_.begin(), pieces_.end(), piece);
+  size_t lo = static_cast<size_t>(first - pieces_.begin());
+  if (first == pieces_.end() || *first != piece) return lo;
+  size_t hi = static_cast<size_t>(std::upper_bound(first, pieces_.end(), piece) - pieces_.begin());
   while (lo < hi) {
     const size_t mid = lo + (hi - lo) / 2;
     if (Compare(Entry(mid), stored_key, trailer) < 0) {
@@ -87,16 +85,8 @@ size_t TableIndex::Find(std::string_view stored_key, uint64_t trailer) const {
 }
 
 size_t TableIndex::FindOffset(uint64_t offset) const {
-  size_t lo = 0, hi = blocks();
-  while (lo < hi) {
-    const size_t mid = lo + (hi - lo) / 2;
-    if (Handle(mid).offset < offset) {
-      lo = mid + 1;
-    } else {
-      hi = mid;
-    }
-  }
-  return lo < blocks() && Handle(lo).offset == offset ? lo : blocks();
+  const auto at = std::lower_bound(offsets_.begin(), offsets_.end(), offset);
+  return at != offsets_.end() && *at == offset ? static_cast<size_t>(at - offsets_.begin()) : blocks();
 }
 
 }  // namespace nova

@@ -1,5 +1,7 @@
 #include "common/sstable/table_reader.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "common/base/log.h"
@@ -56,16 +58,23 @@ struct TableReader::Rep {
            (info.use_to.empty() || stored_key < info.use_to);
   }
 
+  // Why the bytes of a block as stored cannot be used; null: they can. `payload` excludes the trailer.
+  const char* Damage(const BlockHandle& handle, std::string_view raw, std::string_view* payload) const;
+  // The block where the table is mapped; empty: it is not, or the block is damaged.
+  std::string_view MappedBlock(size_t i, TableIterator::Check check) const;
+
   TableInfo info;
   Filter filter;
   TableIndex index;
+  SharedBytes mapped;
+  std::unique_ptr<std::atomic<uint64_t>[]> checked;  // of a mapped table: one bit a block
 };
 
 TableReader::TableReader() : rep_(std::make_unique<Rep>()) {}
 TableReader::~TableReader() = default;
 
 StatusOr<std::shared_ptr<const TableReader>> TableReader::Open(const TableInfo& info,
-                                                               std::string_view metadata) {
+                                                               std::string_view metadata, SharedBytes mapped) {
   Sections sections;
   NOVA_RETURN_IF_ERROR(CheckMetadata(info, metadata, &sections));
   if (info.smallest.size() < kInternalTrailerBytes || info.largest.size() < kInternalTrailerBytes) {
@@ -79,6 +88,10 @@ StatusOr<std::shared_ptr<const TableReader>> TableReader::Open(const TableInfo& 
   NOVA_ASSIGN_OR_RETURN(const TableInfo as_built, TableInfo::Parse(&sections.properties));
   if (as_built.uuid != info.uuid || !sections.properties.empty())
     return TableError(info.uuid, "malformed properties");
+  if (mapped.data.size() == info.data_size) {
+    r.mapped = std::move(mapped);
+    r.checked.reset(new std::atomic<uint64_t>[r.index.blocks() / 64 + 1]());
+  }
   return std::shared_ptr<const TableReader>(std::move(reader));
 }
 
@@ -112,34 +125,73 @@ bool TableReader::FindNextBlock(const BlockHandle& handle, BlockHandle* next) co
   return true;
 }
 
+std::vector<std::string> TableReader::SplitKeys(size_t n) const {
+  const TableIndex& index = rep_->index;
+  std::vector<std::string> keys;
+  for (size_t i = 1; i < n + 1; ++i) {
+    std::string key(index.SeparatorStoredKey(std::min(index.blocks() - 1, index.blocks() * i / (n + 1))));
+    if ((keys.empty() || key > keys.back()) && rep_->InBounds(key)) keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
 void TableReader::ForEachBlock(const std::function<void(const BlockHandle&)>& fn) const {
   for (size_t i = 0; i < rep_->index.blocks(); ++i) fn(rep_->index.Handle(i));
 }
 
-StatusOr<BlockRef> TableReader::CheckBlock(const BlockHandle& handle, std::string raw) const {
-  const auto error = [&](absl::string_view what) {
-    return TableError(rep_->info.uuid,
-                      StrCat("block at ", handle.offset, " of ", handle.size, " bytes: ", what));
-  };
-  if (raw.size() != handle.size || raw.size() < kBlockTrailerBytes)
-    return error(StrCat("got ", raw.size(), " bytes"));
+const char* TableReader::Rep::Damage(const BlockHandle& handle, std::string_view raw, std::string_view* payload) const {
+  if (raw.size() != handle.size || raw.size() < kBlockTrailerBytes) return "is cut short";
   const size_t payload_size = raw.size() - kBlockTrailerBytes;
-  const uint32_t crc =
-      ExtendCrc32c(BlockCrcSeed(rep_->info.uuid, handle.offset), raw.data(), payload_size + 1);
-  if (crc != DecodeFixed32(raw.data() + payload_size + 1)) return error("checksum mismatch");
-  const auto compression = static_cast<uint8_t>(raw[payload_size]);
-  if (compression != kNoCompression)
-    return error(StrCat("unknown compression ", static_cast<int>(compression)));
-  raw.resize(payload_size);
+  const uint32_t crc = ExtendCrc32c(BlockCrcSeed(info.uuid, handle.offset), raw.data(), payload_size + 1);
+  if (crc != DecodeFixed32(raw.data() + payload_size + 1)) return "checksum mismatch";
+  if (static_cast<uint8_t>(raw[payload_size]) != kNoCompression) return "unknown compression";
+  *payload = raw.substr(0, payload_size);
   BlockView view;
-  if (!view.Init(raw)) return error("malformed");
-  return std::make_shared<const BlockContents>(BlockContents{std::move(raw)});
+  return view.Init(*payload) ? nullptr : "malformed";
 }
 
-TableReader::Found TableReader::SearchBlock(const BlockContents& block, std::string_view stored_key,
+StatusOr<BlockRef> TableReader::CheckBlock(const BlockHandle& handle, std::string raw) const {
+  std::string_view payload;
+  if (const char* damage = rep_->Damage(handle, raw, &payload)) {
+    return TableError(rep_->info.uuid, StrCat("block at ", handle.offset, " of ", handle.size, " bytes, got ", raw.size(), ": ", damage));
+  }
+  raw.resize(payload.size());
+  return SharedBytes::Of(std::move(raw));
+}
+
+std::string_view TableReader::Rep::MappedBlock(size_t i, TableIterator::Check check) const {
+  if (!mapped) return {};
+  const BlockHandle handle = index.Handle(i);
+  const std::string_view raw = mapped.data.substr(handle.offset, handle.size);
+  std::atomic<uint64_t>& word = checked[i / 64];
+  const uint64_t bit = uint64_t{1} << (i % 64);
+  if (check == TableIterator::Check::kOnce && (word.load(std::memory_order_relaxed) & bit) != 0) {
+    return raw.substr(0, raw.size() - kBlockTrailerBytes);
+  }
+  std::string_view payload;
+  if (Damage(handle, raw, &payload) != nullptr) return {};
+  word.fetch_or(bit, std::memory_order_relaxed);
+  return payload;
+}
+
+bool TableReader::mapped() const { return static_cast<bool>(rep_->mapped); }
+
+TableReader::Found TableReader::Search(std::string_view stored_key, SequenceNumber seq, Hit* hit) const {
+  const Rep& r = *rep_;
+  if (!MayContain(stored_key)) return Found::kAbsent;
+  for (size_t i = r.index.Find(stored_key, PackTrailer(seq, static_cast<ValueType>(0xff))); i < r.index.blocks(); ++i) {
+    const std::string_view block = r.MappedBlock(i, TableIterator::Check::kOnce);
+    if (block.empty()) return Found::kCorrupt;
+    const Found found = SearchBlock(block, stored_key, seq, hit);
+    if (found != Found::kNextBlock) return found;
+  }
+  return Found::kAbsent;
+}
+
+TableReader::Found TableReader::SearchBlock(std::string_view block, std::string_view stored_key,
                                             SequenceNumber seq, Hit* hit) const {
   BlockView view;
-  if (!view.Init(block.data)) return Found::kCorrupt;
+  if (!view.Init(block)) return Found::kCorrupt;
   BlockEntry entry;
   bool ends_in_key;
   switch (view.Seek(stored_key, PackTrailer(seq, static_cast<ValueType>(0xff)), &entry, &ends_in_key)) {
@@ -169,6 +221,7 @@ struct TableIterator::Rep {
 
   std::shared_ptr<const TableReader> table;
   BlockLookup lookup;
+  Check check = Check::kOnce;
   State state = State::kEnd;
   Status status;
   size_t position = 0;  // of `block` among the table's blocks, or of the block that is needed
@@ -194,15 +247,16 @@ void TableIterator::Rep::SeekTo(std::string_view internal_key) {
 // Goes to the first entry looked for, in the blocks from `first` on.
 void TableIterator::Rep::EnterBlocks(size_t first) {
   position = first;
-  supplied = nullptr;
+  supplied = {};
   if (position == index().blocks()) {
     state = State::kEnd;
-    block = nullptr;
+    block = {};
     return;
   }
   handle = index().Handle(position);
-  BlockRef ref = lookup ? lookup(*table, handle) : nullptr;
-  if (ref == nullptr) {
+  BlockRef ref{table->rep_->MappedBlock(position, check), nullptr};  // kept by `table`
+  if (!ref && lookup) ref = lookup(*table, handle);
+  if (!ref) {
     state = State::kNeedBlocks;
     return;
   }
@@ -212,7 +266,7 @@ void TableIterator::Rep::EnterBlocks(size_t first) {
 void TableIterator::Rep::EnterBlock(BlockRef ref) {
   block = std::move(ref);
   check_upper = !info().use_to.empty() && index().SeparatorStoredKey(position) >= info().use_to;
-  if (!cursor.Init(block->data)) return Fail("malformed");
+  if (!cursor.Init(block.data)) return Fail("malformed");
   Settle(seeking ? cursor.Seek(target) : cursor.First());
 }
 
@@ -234,8 +288,9 @@ void TableIterator::Rep::Fail(absl::string_view what) {
   status = TableError(info().uuid, StrCat("block at ", index().Handle(position).offset, ": ", what));
 }
 
-TableIterator::TableIterator(std::shared_ptr<const TableReader> table, BlockLookup lookup)
+TableIterator::TableIterator(std::shared_ptr<const TableReader> table, BlockLookup lookup, Check check)
     : rep_(std::make_unique<Rep>()) {
+  rep_->check = check;
   rep_->table = std::move(table);
   rep_->lookup = std::move(lookup);
 }
@@ -269,7 +324,7 @@ void TableIterator::Supply(const BlockHandle& handle, BlockRef block) {
 
 void TableIterator::Resume() {
   NOVA_DCHECK(state() == State::kNeedBlocks);
-  if (rep_->supplied == nullptr) return rep_->EnterBlocks(rep_->position);
+  if (!rep_->supplied) return rep_->EnterBlocks(rep_->position);
   rep_->EnterBlock(std::move(rep_->supplied));
 }
 

@@ -8,7 +8,9 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/sstable/format.h"
 #include "common/sstable/iterator.h"
@@ -17,7 +19,8 @@ namespace nova {
 
 class TableReader {
  public:
-  static StatusOr<std::shared_ptr<const TableReader>> Open(const TableInfo& info, std::string_view metadata);
+  // `mapped`: the data as bytes in memory, where the store has it so.
+  static StatusOr<std::shared_ptr<const TableReader>> Open(const TableInfo& info, std::string_view metadata, SharedBytes mapped = {});
   ~TableReader();
 
   const TableInfo& info() const;
@@ -37,9 +40,15 @@ class TableReader {
     ValueType type = ValueType::kPut;
     std::string_view value;  // points into the block
   };
-  Found SearchBlock(const BlockContents& block, std::string_view stored_key, SequenceNumber seq, Hit* hit) const;
+  Found SearchBlock(std::string_view block, std::string_view stored_key, SequenceNumber seq, Hit* hit) const;
   bool FindNextBlock(const BlockHandle& handle, BlockHandle* next) const;  // for kNextBlock; false: the table ends here
 
+  // A get on a mapped table, whole. A block is checked at its first use; later ones trust memory, as they trust a cache.
+  bool mapped() const;
+  Found Search(std::string_view stored_key, SequenceNumber seq, Hit* hit) const;  // REQUIRES: mapped(); kAbsent, kFound or kCorrupt
+
+  // At most `n` stored keys, ascending, that cut the table into parts of about equal size.
+  std::vector<std::string> SplitKeys(size_t n) const;
   // Every data block in order: scrub, tools, tests, and a scan's read-ahead.
   void ForEachBlock(const std::function<void(const BlockHandle&)>& fn) const;
 
@@ -53,10 +62,12 @@ class TableReader {
 // Looks a block up in memory; null when it is not there. A scan passes the block cache, a compaction its read-ahead buffer.
 using BlockLookup = std::function<BlockRef(const TableReader& table, const BlockHandle& handle)>;
 
-// Iterates one table within its use-bounds; kNeedBlocks when `lookup` has no block for the next position.
+// Iterates one table within its use-bounds; kNeedBlocks when it is not mapped and `lookup` has no block for the next position.
 class TableIterator : public Iterator {
  public:
-  TableIterator(std::shared_ptr<const TableReader> table, BlockLookup lookup);
+  // kEach: a mapped block is checked at every use: bytes that are written again with a new checksum must not be damaged ones.
+  enum class Check { kOnce, kEach };
+  TableIterator(std::shared_ptr<const TableReader> table, BlockLookup lookup, Check check = Check::kOnce);
   ~TableIterator() override;
   void Supply(const BlockHandle& handle, BlockRef block);  // one that AppendNeeded named
   void SeekToFirst() override;

@@ -44,6 +44,7 @@ std::unique_ptr<Store> Open(const StoreOptions& o) {
   options.range.compaction.level1_bytes = 1 << 30;
   options.range.compaction.table_size_bytes = 64 << 20;
   options.range.compaction.level0_runs_trigger = 8;
+  options.range.compaction.level0_max_bytes = uint64_t{2} << 30;
   options.range.level0_slow_runs = 40;
   options.range.level0_stop_runs = 60;
   auto db = Db::Open(o.directory, options);

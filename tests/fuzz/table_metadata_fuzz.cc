@@ -35,12 +35,12 @@ void Walk(const std::shared_ptr<const TableReader>& reader, const BlockRef& bloc
     reader->MayContain(key);
     if (reader->FindBlock(key, 7, &handle)) reader->FindNextBlock(handle, &handle);
     TableReader::Hit hit;
-    if (block != nullptr && reader->SearchBlock(*block, key, 7, &hit) == TableReader::Found::kFound) {
+    if (block && reader->SearchBlock(block.data, key, 7, &hit) == TableReader::Found::kFound) {
       NOVA_CHECK(hit.value.data() >= block->data.data() &&
                  hit.value.data() + hit.value.size() <= block->data.data() + block->data.size());
     }
   }
-  if (block == nullptr) return;
+  if (!block) return;
   TableIterator it(reader, [&](const TableReader&, const BlockHandle&) { return block; });
   int steps = 0;
   for (it.SeekToFirst(); it.Valid() && ++steps < 1000; it.Next()) NOVA_CHECK(it.key().size() >= kInternalTrailerBytes);
@@ -52,7 +52,7 @@ BlockRef Check(const TableReader& reader, std::string raw) {
   raw.push_back(static_cast<char>(kNoCompression));
   PutFixed32(&raw, ExtendCrc32c(BlockCrcSeed(reader.info().uuid, 0), raw.data(), raw.size()));
   auto block = reader.CheckBlock({0, static_cast<uint32_t>(raw.size())}, raw);
-  return block.ok() ? *block : nullptr;
+  return block.ok() ? *block : BlockRef();
 }
 
 std::shared_ptr<const TableReader> GoodTable() {

@@ -58,16 +58,18 @@ class LocalRange {
     ASSERT_TRUE(storage_->Install(range_->manifest_group()).ok());
     range_->Activate(NewNullLog());
     stop_ = false;
-    background_ = std::make_unique<Thread>("background", [this] {
-      while (!stop_) {
-        const bool flushed = range_->FlushOne();
-        if (!range_->CompactOne() && !flushed) SleepFor(100 * kMicrosecond);
-      }
-    });
+    for (int i = 0; i < 2; ++i) {
+      background_.push_back(std::make_unique<Thread>("background", [this] {
+        while (!stop_) {
+          const bool flushed = range_->FlushOne();
+          if (!range_->CompactOne() && !flushed) SleepFor(100 * kMicrosecond);
+        }
+      }));
+    }
   }
   void Close() {
     stop_ = true;
-    background_->Join();
+    background_.clear();
     range_->StopWrites();
     ASSERT_TRUE(range_->FlushAll(Now() + 60 * kSecond).ok());
     while (executor_.RunOnce()) {
@@ -130,7 +132,7 @@ class LocalRange {
   ManualExecutor executor_;
   RangeServices services_;
   std::shared_ptr<Range> range_;
-  std::unique_ptr<Thread> background_;
+  std::vector<std::unique_ptr<Thread>> background_;
   std::atomic<bool> stop_{false};
   uint64_t epoch_ = 0;
 };
@@ -145,6 +147,7 @@ RangeOptions SmallOptions(Random* random) {
   o.compaction.level1_bytes = 32 << 10 << random->Uniform(3);
   o.compaction.level_multiplier = 2 + static_cast<int>(random->Uniform(4));
   o.compaction.table_size_bytes = 4 << 10 << random->Uniform(4);
+  o.compaction.max_parts = 1 + static_cast<int>(random->Uniform(5));
   o.table.block_size_bytes = 256 << random->Uniform(5);
   return o;
 }

@@ -119,6 +119,8 @@ CompactionJob SampleJob() {
   TableInfo info;
   info.uuid = {1, 2};
   job.inputs = {info};
+  job.from = "a";
+  job.to = "q";
   job.snapshots = {10, 200};
   job.floor = 300;
   job.bottom = true;
@@ -141,8 +143,8 @@ TEST(CompactionJobTest, BytesAreAsDocumented) {
   std::string info;
   TableInfo().AppendTo(&info);
   EXPECT_EQ(ToHex(Encode(SampleJob())),
-            "6c" "01" "03" "04" "f403"
-            "01" "1e01" "0100000000000000" "0200000000000000" "000000" "0000" "0000" "0000" "00" "00" "00" "00"
+            "70" "01" "03" "04" "f403"
+            "01" "1e01" "0100000000000000" "0200000000000000" "000000" "0000" "0000" "0000" "00" "00" "00" "00" "0161" "0171"
             "02" "0a" "c801" "ac02" "01" "0068e5cf8b010000"
             "02" "0500000000000000" "0600000000000000" "0700000000000000" "0800000000000000"
             "808040" "02" "03" "637574" "02" "6974"

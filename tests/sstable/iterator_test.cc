@@ -100,9 +100,9 @@ TEST(TableIteratorTest, AMalformedBlockIsAnErrorNotACrash) {
   const TestTable table = BuildTable(RandomModel(&random, 30), {.block_size_bytes = 100000});
   int errors = 0;
   for (int round = 0; round < 5000; ++round) {
-    auto block = std::make_shared<BlockContents>();
-    block->data = table.output.data.substr(0, table.output.data.size() - kBlockTrailerBytes);
-    for (int n = 0; n < 3; ++n) block->data[random.Uniform(block->data.size())] = static_cast<char>(random.Next());
+    std::string bytes = table.output.data.substr(0, table.output.data.size() - kBlockTrailerBytes);
+    for (int n = 0; n < 3; ++n) bytes[random.Uniform(bytes.size())] = static_cast<char>(random.Next());
+    const BlockRef block = SharedBytes::Of(std::move(bytes));
     TableIterator it(table.reader, [&](const TableReader&, const BlockHandle&) { return block; });
     for (it.SeekToFirst(); it.Valid();) it.Next();
     if (it.state() == Iterator::State::kError) {
@@ -167,7 +167,7 @@ TEST(MergingIteratorTest, AChildsErrorIsTheMergesError) {
   const TestTable a = BuildTable({{InternalKey("a", 1), "1"}, {InternalKey("c", 1), "3"}}, {.block_size_bytes = 1}, {1, 1});
   const TestTable b = BuildTable({{InternalKey("b", 1), "2"}}, {}, {1, 2});
   for (uint64_t bad_offset : {uint64_t{0}, a.output.block_ends[0]}) {
-    const auto broken = std::make_shared<BlockContents>(BlockContents{std::string("\xff\xff\xff\xff\0\0\0\0\1\0\0\0", 12)});
+    const auto broken = SharedBytes::Of(std::string("\xff\xff\xff\xff\0\0\0\0\1\0\0\0", 12));
     std::vector<std::unique_ptr<Iterator>> children;
     children.push_back(std::make_unique<TableIterator>(a.reader, [&](const TableReader&, const BlockHandle& h) {
       return h.offset == bad_offset ? broken : a.Block(h);

@@ -48,7 +48,7 @@ struct TestTable {
   BlockRef Block(const BlockHandle& handle) const {
     auto block = reader->CheckBlock(handle, Raw(handle));
     EXPECT_TRUE(block.ok()) << block.status();
-    return block.ok() ? *block : nullptr;
+    return block.ok() ? *block : BlockRef();
   }
 };
 
@@ -111,7 +111,7 @@ inline const Model::value_type* ModelGet(const Model& model, std::string_view ke
 // A lookup that has each block with probability 1 / `one_in`; 0: never.
 inline BlockLookup FlakyLookup(const TestTable* table, Random* random, uint64_t one_in) {
   return [=](const TableReader&, const BlockHandle& handle) -> BlockRef {
-    return one_in != 0 && random->OneIn(one_in) ? table->Block(handle) : nullptr;
+    return one_in != 0 && random->OneIn(one_in) ? table->Block(handle) : BlockRef();
   };
 }
 

@@ -29,7 +29,7 @@ GetResult Get(const TestTable& table, std::string_view key, SequenceNumber seq) 
     const BlockRef block = table.Block(handle);
     ++result.blocks;
     TableReader::Hit hit;
-    result.found = table.reader->SearchBlock(*block, key, seq, &hit);
+    result.found = table.reader->SearchBlock(block.data, key, seq, &hit);
     if (result.found == Found::kFound) {
       result.sequence = hit.sequence;
       result.type = hit.type;
@@ -195,7 +195,7 @@ TEST(TableTest, VersionsOfAHotKeyGoOnInTheNextBlock) {
   int steps = 0;
   Found found;
   BlockRef block = table.Block(handle);
-  while ((found = table.reader->SearchBlock(*block, "hot", 50, &hit)) == Found::kNextBlock) {
+  while ((found = table.reader->SearchBlock(block.data, "hot", 50, &hit)) == Found::kNextBlock) {
     ++steps;
     ASSERT_TRUE(table.reader->FindNextBlock(handle, &handle));
     block = table.Block(handle);
@@ -272,7 +272,7 @@ TEST(TableTest, UnknownCompressionIsDataLoss) {
   EncodeFixed32(raw.data() + raw.size() - 4, Crc32c(place + raw.substr(0, raw.size() - 4)));
   const Status status = table.reader->CheckBlock(handle, raw).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_NE(status.message().find("compression 1"), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("unknown compression"), absl::string_view::npos) << status;
 }
 
 TEST(TableTest, EveryBitFlipInDataIsDataLoss) {
@@ -330,8 +330,8 @@ TEST(TableTest, AnUnorderedBlockIsNeverACrash) {
   const TestTable table = BuildTable(RandomModel(&random, 30), {.block_size_bytes = 100000}, {0, 0});
   TableReader::Hit hit;
   for (int round = 0; round < 10000; ++round) {
-    BlockContents block{table.output.data.substr(0, table.output.data.size() - kBlockTrailerBytes)};
-    for (int n = 0; n < 3; ++n) block.data[random.Uniform(block.data.size())] = static_cast<char>(random.Next());
+    std::string block = table.output.data.substr(0, table.output.data.size() - kBlockTrailerBytes);
+    for (int n = 0; n < 3; ++n) block[random.Uniform(block.size())] = static_cast<char>(random.Next());
     table.reader->SearchBlock(block, RandomKey(&random), random.Uniform(300), &hit);
   }
 }
