@@ -43,7 +43,7 @@ class TableBuilder {
 
   struct Output {
     std::string data;  // what the sink did not get
-    std::unique_ptr<TableSink> sink;
+    std::shared_ptr<TableSink> sink;
     std::string metadata;
     std::vector<uint64_t> block_ends;  // logical offset after each block: where fragments may be cut
     TableInfo info;
