@@ -3,6 +3,9 @@
 //   auto db = nova::Db::Open("/data/db");
 //   (*db)->Put("key", "value");
 //
+// In the directory: IDENTITY (one line of text: format and epoch, raised by every opening), CURRENT (the manifest's uuid),
+// manifest-<uuid>, log-<epoch>-<n> (logc/local_log.h), <uuid>.sst (a table: data, then metadata), LOCK.
+//
 // The same Range as in a cluster: its request path runs on the calling thread (CallerLane), its log and its tables are files.
 //
 // Thread safety: all methods of Db, from any number of threads; Open and the destructor alone.
