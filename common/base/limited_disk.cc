@@ -3,45 +3,35 @@
 #include <algorithm>
 
 #include "common/base/log.h"
-#include "common/base/mutex.h"
 
 namespace nova {
 
-class LimitedDisk::Bucket {
- public:
-  explicit Bucket(const LimitedDiskOptions& options)
-      : ns_per_byte_(static_cast<double>(kSecond) / static_cast<double>(options.bytes_per_second)),
-        burst_ns_(TimeOf(options.burst_bytes)) {}
+DiskBandwidth::DiskBandwidth(const LimitedDiskOptions& options)
+    : ns_per_byte_(static_cast<double>(kSecond) / static_cast<double>(options.bytes_per_second)),
+      burst_ns_(TimeOf(options.burst_bytes)) {
+  NOVA_CHECK(options.bytes_per_second > 0);
+}
 
-  // Waits for the turn of n bytes.
-  void Take(size_t n) {
-    Nanos done;
-    {
-      MutexLock lock(&mu_);
-      free_at_ns_ = std::max(free_at_ns_, Now() - burst_ns_) + TimeOf(n);
-      done = free_at_ns_;
-    }
-    if (done > Now()) SleepUntil(done);
+void DiskBandwidth::Take(size_t bytes) {
+  if (!limited_.load(std::memory_order_relaxed)) return;
+  Nanos done;
+  {
+    MutexLock lock(&mu_);
+    free_at_ns_ = std::max(free_at_ns_, Now() - burst_ns_) + TimeOf(bytes);
+    done = free_at_ns_;
   }
-
- private:
-  Nanos TimeOf(uint64_t bytes) const { return static_cast<Nanos>(static_cast<double>(bytes) * ns_per_byte_); }
-
-  const double ns_per_byte_;
-  const Nanos burst_ns_;
-  Mutex mu_;
-  Nanos free_at_ns_ ABSL_GUARDED_BY(mu_) = 0;  // when the disk has done all it was given
-};
+  if (done > Now()) SleepUntil(done);
+}
 
 class LimitedDisk::File : public DiskFile {
  public:
-  File(std::unique_ptr<DiskFile> base, std::shared_ptr<Bucket> bucket) : base_(std::move(base)), bucket_(std::move(bucket)) {}
+  File(std::unique_ptr<DiskFile> base, std::shared_ptr<DiskBandwidth> bandwidth) : base_(std::move(base)), bandwidth_(std::move(bandwidth)) {}
   Status Write(uint64_t offset, std::string_view data) override {
-    bucket_->Take(data.size());
+    bandwidth_->Take(data.size());
     return base_->Write(offset, data);
   }
   Status Read(uint64_t offset, size_t n, char* out) override {
-    bucket_->Take(n);
+    bandwidth_->Take(n);
     return base_->Read(offset, n, out);
   }
   Status Sync() override { return base_->Sync(); }
@@ -49,21 +39,19 @@ class LimitedDisk::File : public DiskFile {
 
  private:
   const std::unique_ptr<DiskFile> base_;
-  const std::shared_ptr<Bucket> bucket_;
+  const std::shared_ptr<DiskBandwidth> bandwidth_;
 };
 
-LimitedDisk::LimitedDisk(Disk* base, LimitedDiskOptions options) : base_(base), bucket_(std::make_shared<Bucket>(options)) {
-  NOVA_CHECK(options.bytes_per_second > 0);
-}
+LimitedDisk::LimitedDisk(Disk* base, std::shared_ptr<DiskBandwidth> bandwidth) : base_(base), bandwidth_(std::move(bandwidth)) {}
 LimitedDisk::~LimitedDisk() = default;
 
 StatusOr<std::unique_ptr<DiskFile>> LimitedDisk::Create(const std::string& path) {
   NOVA_ASSIGN_OR_RETURN(auto file, base_->Create(path));
-  return std::unique_ptr<DiskFile>(std::make_unique<File>(std::move(file), bucket_));
+  return std::unique_ptr<DiskFile>(std::make_unique<File>(std::move(file), bandwidth_));
 }
 StatusOr<std::unique_ptr<DiskFile>> LimitedDisk::Open(const std::string& path, bool writable) {
   NOVA_ASSIGN_OR_RETURN(auto file, base_->Open(path, writable));
-  return std::unique_ptr<DiskFile>(std::make_unique<File>(std::move(file), bucket_));
+  return std::unique_ptr<DiskFile>(std::make_unique<File>(std::move(file), bandwidth_));
 }
 
 }  // namespace nova

@@ -6,12 +6,14 @@
 // Thread safety: all.   Ownership: `base` outlives it.   Errors: the base's.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/disk.h"
+#include "common/base/mutex.h"
 
 namespace nova {
 
@@ -20,9 +22,27 @@ struct LimitedDiskOptions {
   uint64_t burst_bytes = 256 << 10;
 };
 
+// The modelled disk's time, which everything that reads and writes on it shares.
+class DiskBandwidth {
+ public:
+  explicit DiskBandwidth(const LimitedDiskOptions& options);
+  void Take(size_t bytes);  // waits for its turn, and until it is done
+  void SetLimited(bool limited) { limited_.store(limited); }  // off: as fast as the base; what it did then is not owed later
+
+ private:
+  Nanos TimeOf(uint64_t bytes) const { return static_cast<Nanos>(static_cast<double>(bytes) * ns_per_byte_); }
+
+  const double ns_per_byte_;
+  const Nanos burst_ns_;
+  std::atomic<bool> limited_{true};
+  Mutex mu_;
+  Nanos free_at_ns_ ABSL_GUARDED_BY(mu_) = 0;  // when the disk has done all it was given
+};
+
 class LimitedDisk : public Disk {
  public:
-  LimitedDisk(Disk* base, LimitedDiskOptions options);
+  LimitedDisk(Disk* base, const LimitedDiskOptions& options) : LimitedDisk(base, std::make_shared<DiskBandwidth>(options)) {}
+  LimitedDisk(Disk* base, std::shared_ptr<DiskBandwidth> bandwidth);
   ~LimitedDisk() override;
 
   StatusOr<std::unique_ptr<DiskFile>> Create(const std::string& path) override;
@@ -37,9 +57,8 @@ class LimitedDisk : public Disk {
 
  private:
   class File;
-  class Bucket;
   Disk* const base_;
-  const std::shared_ptr<Bucket> bucket_;  // shared with open files
+  const std::shared_ptr<DiskBandwidth> bandwidth_;  // shared with open files
 };
 
 }  // namespace nova

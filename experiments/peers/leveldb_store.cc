@@ -1,5 +1,6 @@
 #include <leveldb/cache.h>
 #include <leveldb/db.h>
+#include <leveldb/env.h>
 #include <leveldb/filter_policy.h>
 #include <leveldb/write_batch.h>
 
@@ -8,6 +9,75 @@
 
 namespace nova {
 namespace {
+
+// Files on the modelled disk.
+class LimitedSequential : public leveldb::SequentialFile {
+ public:
+  LimitedSequential(leveldb::SequentialFile* base, std::shared_ptr<DiskBandwidth> disk) : base_(base), disk_(std::move(disk)) {}
+  leveldb::Status Read(size_t n, leveldb::Slice* result, char* scratch) override {
+    disk_->Take(n);
+    return base_->Read(n, result, scratch);
+  }
+  leveldb::Status Skip(uint64_t n) override { return base_->Skip(n); }
+
+ private:
+  const std::unique_ptr<leveldb::SequentialFile> base_;
+  const std::shared_ptr<DiskBandwidth> disk_;
+};
+
+class LimitedRandomAccess : public leveldb::RandomAccessFile {
+ public:
+  LimitedRandomAccess(leveldb::RandomAccessFile* base, std::shared_ptr<DiskBandwidth> disk) : base_(base), disk_(std::move(disk)) {}
+  leveldb::Status Read(uint64_t offset, size_t n, leveldb::Slice* result, char* scratch) const override {
+    disk_->Take(n);
+    return base_->Read(offset, n, result, scratch);
+  }
+
+ private:
+  const std::unique_ptr<leveldb::RandomAccessFile> base_;
+  const std::shared_ptr<DiskBandwidth> disk_;
+};
+
+class LimitedWritable : public leveldb::WritableFile {
+ public:
+  LimitedWritable(leveldb::WritableFile* base, std::shared_ptr<DiskBandwidth> disk) : base_(base), disk_(std::move(disk)) {}
+  leveldb::Status Append(const leveldb::Slice& data) override {
+    disk_->Take(data.size());
+    return base_->Append(data);
+  }
+  leveldb::Status Close() override { return base_->Close(); }
+  leveldb::Status Flush() override { return base_->Flush(); }
+  leveldb::Status Sync() override { return base_->Sync(); }
+
+ private:
+  const std::unique_ptr<leveldb::WritableFile> base_;
+  const std::shared_ptr<DiskBandwidth> disk_;
+};
+
+class LimitedEnv : public leveldb::EnvWrapper {
+ public:
+  explicit LimitedEnv(std::shared_ptr<DiskBandwidth> disk) : EnvWrapper(leveldb::Env::Default()), disk_(std::move(disk)) {}
+  leveldb::Status NewSequentialFile(const std::string& name, leveldb::SequentialFile** file) override {
+    return Wrap<LimitedSequential>(target()->NewSequentialFile(name, file), file);
+  }
+  leveldb::Status NewRandomAccessFile(const std::string& name, leveldb::RandomAccessFile** file) override {
+    return Wrap<LimitedRandomAccess>(target()->NewRandomAccessFile(name, file), file);
+  }
+  leveldb::Status NewWritableFile(const std::string& name, leveldb::WritableFile** file) override {
+    return Wrap<LimitedWritable>(target()->NewWritableFile(name, file), file);
+  }
+  leveldb::Status NewAppendableFile(const std::string& name, leveldb::WritableFile** file) override {
+    return Wrap<LimitedWritable>(target()->NewAppendableFile(name, file), file);
+  }
+
+ private:
+  template <typename Limited, typename File>
+  leveldb::Status Wrap(leveldb::Status s, File** file) {
+    if (s.ok()) *file = new Limited(*file, disk_);
+    return s;
+  }
+  const std::shared_ptr<DiskBandwidth> disk_;
+};
 
 class LeveldbStore : public Store {
  public:
@@ -21,6 +91,10 @@ class LeveldbStore : public Store {
     options.compression = leveldb::kNoCompression;
     options.max_file_size = 64 << 20;
     options.max_open_files = 10'000;
+    if (o.disk != nullptr) {
+      env_ = std::make_unique<LimitedEnv>(o.disk);
+      options.env = env_.get();
+    }
     leveldb::DB* db = nullptr;
     Check(leveldb::DB::Open(options, o.directory, &db));
     db_.reset(db);
@@ -57,6 +131,7 @@ class LeveldbStore : public Store {
     if (!s.ok()) Fail("leveldb: " + s.ToString());
   }
 
+  std::unique_ptr<leveldb::Env> env_;
   const std::unique_ptr<leveldb::Cache> cache_;
   const std::unique_ptr<const leveldb::FilterPolicy> filter_;
   std::unique_ptr<leveldb::DB> db_;

@@ -7,7 +7,18 @@ namespace {
 
 class NovaStore : public Store {
  public:
-  NovaStore(std::unique_ptr<Db> db, bool sync) : db_(std::move(db)), write_{sync} {}
+  NovaStore(const StoreOptions& o, DbOptions options) : write_{o.sync} {
+    if (o.disk != nullptr) {
+      auto base = OpenPosixDisk(o.directory);
+      if (!base.ok()) Fail(base.status().ToString());
+      base_ = *std::move(base);
+      disk_ = std::make_unique<LimitedDisk>(base_.get(), o.disk);
+      options.disk = disk_.get();
+    }
+    auto db = Db::Open(o.directory, options);
+    if (!db.ok()) Fail(db.status().ToString());
+    db_ = *std::move(db);
+  }
   void Put(std::string_view key, std::string_view value) override {
     if (const Status s = db_->Put(key, value, write_); !s.ok()) Fail(s.ToString());
   }
@@ -29,7 +40,8 @@ class NovaStore : public Store {
   }
 
  private:
-  const std::unique_ptr<Db> db_;
+  std::unique_ptr<Disk> base_, disk_;  // a modelled disk, and what is below it
+  std::unique_ptr<Db> db_;
   const DbWriteOptions write_;
 };
 
@@ -47,9 +59,7 @@ std::unique_ptr<Store> Open(const StoreOptions& o) {
   options.range.compaction.level0_max_bytes = uint64_t{2} << 30;
   options.range.level0_slow_runs = 40;
   options.range.level0_stop_runs = 60;
-  auto db = Db::Open(o.directory, options);
-  if (!db.ok()) Fail(db.status().ToString());
-  return std::make_unique<NovaStore>(*std::move(db), o.sync);
+  return std::make_unique<NovaStore>(o, options);
 }
 
 }  // namespace

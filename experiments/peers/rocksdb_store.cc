@@ -1,5 +1,7 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
+#include <rocksdb/file_system.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/table.h>
 
@@ -9,6 +11,85 @@
 namespace nova {
 namespace {
 
+// Files on the modelled disk.
+class LimitedSequential : public rocksdb::FSSequentialFileOwnerWrapper {
+ public:
+  LimitedSequential(std::unique_ptr<rocksdb::FSSequentialFile>&& base, std::shared_ptr<DiskBandwidth> disk)
+      : FSSequentialFileOwnerWrapper(std::move(base)), disk_(std::move(disk)) {}
+  rocksdb::IOStatus Read(size_t n, const rocksdb::IOOptions& options, rocksdb::Slice* result, char* scratch,
+                         rocksdb::IODebugContext* debug) override {
+    disk_->Take(n);
+    return FSSequentialFileOwnerWrapper::Read(n, options, result, scratch, debug);
+  }
+
+ private:
+  const std::shared_ptr<DiskBandwidth> disk_;
+};
+
+class LimitedRandomAccess : public rocksdb::FSRandomAccessFileOwnerWrapper {
+ public:
+  LimitedRandomAccess(std::unique_ptr<rocksdb::FSRandomAccessFile>&& base, std::shared_ptr<DiskBandwidth> disk)
+      : FSRandomAccessFileOwnerWrapper(std::move(base)), disk_(std::move(disk)) {}
+  rocksdb::IOStatus Read(uint64_t offset, size_t n, const rocksdb::IOOptions& options, rocksdb::Slice* result, char* scratch,
+                         rocksdb::IODebugContext* debug) const override {
+    disk_->Take(n);
+    return FSRandomAccessFileOwnerWrapper::Read(offset, n, options, result, scratch, debug);
+  }
+  rocksdb::IOStatus MultiRead(rocksdb::FSReadRequest* requests, size_t count, const rocksdb::IOOptions& options,
+                              rocksdb::IODebugContext* debug) override {
+    for (size_t i = 0; i < count; ++i) disk_->Take(requests[i].len);
+    return FSRandomAccessFileOwnerWrapper::MultiRead(requests, count, options, debug);
+  }
+
+ private:
+  const std::shared_ptr<DiskBandwidth> disk_;
+};
+
+class LimitedWritable : public rocksdb::FSWritableFileOwnerWrapper {
+ public:
+  LimitedWritable(std::unique_ptr<rocksdb::FSWritableFile>&& base, std::shared_ptr<DiskBandwidth> disk)
+      : FSWritableFileOwnerWrapper(std::move(base)), disk_(std::move(disk)) {}
+  rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options, rocksdb::IODebugContext* debug) override {
+    disk_->Take(data.size());
+    return FSWritableFileOwnerWrapper::Append(data, options, debug);
+  }
+  rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
+                           const rocksdb::DataVerificationInfo& info, rocksdb::IODebugContext* debug) override {
+    disk_->Take(data.size());
+    return FSWritableFileOwnerWrapper::Append(data, options, info, debug);
+  }
+
+ private:
+  const std::shared_ptr<DiskBandwidth> disk_;
+};
+
+class LimitedFileSystem : public rocksdb::FileSystemWrapper {
+ public:
+  explicit LimitedFileSystem(std::shared_ptr<DiskBandwidth> disk)
+      : FileSystemWrapper(rocksdb::FileSystem::Default()), disk_(std::move(disk)) {}
+  const char* Name() const override { return "LimitedFileSystem"; }
+  rocksdb::IOStatus NewSequentialFile(const std::string& name, const rocksdb::FileOptions& options,
+                                      std::unique_ptr<rocksdb::FSSequentialFile>* file, rocksdb::IODebugContext* debug) override {
+    return Wrap<LimitedSequential>(target()->NewSequentialFile(name, options, file, debug), file);
+  }
+  rocksdb::IOStatus NewRandomAccessFile(const std::string& name, const rocksdb::FileOptions& options,
+                                        std::unique_ptr<rocksdb::FSRandomAccessFile>* file, rocksdb::IODebugContext* debug) override {
+    return Wrap<LimitedRandomAccess>(target()->NewRandomAccessFile(name, options, file, debug), file);
+  }
+  rocksdb::IOStatus NewWritableFile(const std::string& name, const rocksdb::FileOptions& options,
+                                    std::unique_ptr<rocksdb::FSWritableFile>* file, rocksdb::IODebugContext* debug) override {
+    return Wrap<LimitedWritable>(target()->NewWritableFile(name, options, file, debug), file);
+  }
+
+ private:
+  template <typename Limited, typename File>
+  rocksdb::IOStatus Wrap(rocksdb::IOStatus s, std::unique_ptr<File>* file) {
+    if (s.ok()) *file = std::make_unique<Limited>(std::move(*file), disk_);
+    return s;
+  }
+  const std::shared_ptr<DiskBandwidth> disk_;
+};
+
 class RocksdbStore : public Store {
  public:
   RocksdbStore(const StoreOptions& o, rocksdb::Options options, rocksdb::BlockBasedTableOptions table) {
@@ -17,6 +98,11 @@ class RocksdbStore : public Store {
     table.block_cache = rocksdb::NewLRUCache(o.cache_bytes);
     table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(o.filter_bits_per_key, false));
     options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+    if (o.disk != nullptr) {
+      if (options.allow_mmap_reads) Fail("rocksdb-mmap: mapped reads would pass by the modelled disk");
+      env_ = rocksdb::NewCompositeEnv(std::make_shared<LimitedFileSystem>(o.disk));
+      options.env = env_.get();
+    }
     rocksdb::DB* db = nullptr;
     Check(rocksdb::DB::Open(options, o.directory, &db));
     db_.reset(db);
@@ -54,6 +140,7 @@ class RocksdbStore : public Store {
     if (!s.ok()) Fail("rocksdb: " + s.ToString());
   }
 
+  std::unique_ptr<rocksdb::Env> env_;
   std::unique_ptr<rocksdb::DB> db_;
   rocksdb::WriteOptions write_;
   rocksdb::ReadOptions read_;

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/limited_disk.h"
+
 namespace nova {
 
 struct StoreOptions {
@@ -19,6 +21,7 @@ struct StoreOptions {
   bool log = false;
   bool sync = false;                  // of every write, when there is a log
   int filter_bits_per_key = 10;
+  std::shared_ptr<DiskBandwidth> disk;  // of the modelled disk that all reads and writes of files go through; null: none
 };
 
 class Store {
