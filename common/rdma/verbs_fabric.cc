@@ -348,17 +348,19 @@ void VerbsFabric::FinishDiscarding() {
 }
 
 void VerbsFabric::RunReaper() {
-  MutexLock lock(&discard_mu_);
   for (;;) {
-    while (discarded_.empty()) {
-      if (stopping_) return;
-      discard_changed_.Wait(&discard_mu_);
+    rdma_cm_id* cm = nullptr;
+    {
+      MutexLock lock(&discard_mu_);
+      while (discarded_.empty()) {
+        if (stopping_) return;
+        discard_changed_.Wait(&discard_mu_);
+      }
+      cm = discarded_.front();
+      discarded_.pop_front();
     }
-    rdma_cm_id* cm = discarded_.front();
-    discarded_.pop_front();
-    discard_mu_.Unlock();
     rdma_destroy_id(cm);
-    discard_mu_.Lock();
+    MutexLock lock(&discard_mu_);
     ++destroyed_;
     discard_changed_.SignalAll();
   }

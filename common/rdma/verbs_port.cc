@@ -34,7 +34,8 @@ constexpr uint8_t kMinRnrTimer = 12;      // 0.64 ms: how long a sender waits wh
 constexpr uint8_t kRnrForEver = 7;
 constexpr uint8_t kRetries = 7;
 constexpr int kResolveMs = 2000;
-constexpr Nanos kSlowNs = 50 * kMicrosecond;
+constexpr Nanos kSlowNs = 50 * kMicrosecond;      // between looks at what is not the completion queue
+constexpr Nanos kIdleSlowNs = 10 * kMicrosecond;  // where that is empty
 constexpr Nanos kScanNs = 200 * kMillisecond;
 constexpr Nanos kRefuseNs = kSecond;
 constexpr uint32_t kNoBlock = UINT32_MAX;
@@ -771,24 +772,23 @@ void VerbsPort::DropFailedHeads(Connection* c) {
 bool VerbsPort::FetchCompletions() {
   size_t total = 0;
   while (total < kMaxFetched) {
-    const size_t at = fetched_.size();
-    fetched_.resize(at + kFetch);
-    const int n = ibv_poll_cq(cq_, kFetch, &fetched_[at]);
-    fetched_.resize(at + static_cast<size_t>(std::max(n, 0)));
+    if (fetched_tail_ + kFetch > fetched_.size()) fetched_.resize(fetched_.size() + kMaxFetched);
+    const int n = ibv_poll_cq(cq_, kFetch, &fetched_[fetched_tail_]);
     if (n < 0) NOVA_LOG(ERROR) << options_.name << ": ibv_poll_cq failed";
-    total += static_cast<size_t>(std::max(n, 0));
+    if (n <= 0) break;
+    fetched_tail_ += static_cast<size_t>(n);
+    total += static_cast<size_t>(n);
     if (n < static_cast<int>(kFetch)) break;
   }
   return total > 0;
 }
 
 void VerbsPort::HandleCompletions() {
-  while (fetched_head_ < fetched_.size()) {
+  while (fetched_head_ < fetched_tail_) {
     const ibv_wc wc = fetched_[fetched_head_++];  // handling one may fetch more
     HandleCompletion(wc);
   }
-  fetched_.clear();
-  fetched_head_ = 0;
+  fetched_head_ = fetched_tail_ = 0;
 }
 
 void VerbsPort::DrainCompletions() {
@@ -819,7 +819,7 @@ void VerbsPort::HandleCompletion(const ibv_wc& wc) {
   if (wc.status != IBV_WC_SUCCESS) return RequestFailed(c, wc.status);
   CompleteHead(c, CompletionStatus::kOk);
   DropFailedHeads(c);
-  c->heard_ns = c->progress_ns = Now();
+  c->heard_ns = c->progress_ns = round_ns_;
   if (c->next_push < c->pending.tail()) Push(c);
 }
 
@@ -854,7 +854,7 @@ void VerbsPort::HandleReceive(const ibv_wc& wc) {
     return BreakMalformed(c, StrCat("malformed message: ", ibv_wc_status_str(wc.status)));
   }
   if (c->state == State::kUp) {
-    c->heard_ns = slow_ns_;  // near enough
+    c->heard_ns = round_ns_;
     Completion& done = queue_.emplace_back();
     done.connection = c->id;
     if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
@@ -1026,12 +1026,12 @@ void VerbsPort::SlowRound(Nanos now_ns) {
   if (!timers_.empty()) RunTimers(now_ns);
 }
 
-void VerbsPort::Round() {
+void VerbsPort::Round(bool before_sleep) {
+  round_ns_ = Now();
   const bool something = FetchCompletions();
   HandleCompletions();
   if (HaveArrivals()) TakeArrivals();
-  const Nanos now = Now();
-  if (!something || now - slow_ns_ >= kSlowNs) SlowRound(now);
+  if (before_sleep || round_ns_ - slow_ns_ >= (something ? kSlowNs : kIdleSlowNs)) SlowRound(round_ns_);
   while (!waiting_.empty() && handshakes_ < kMaxHandshakes) {
     const Arrival a = std::move(waiting_.front());
     waiting_.erase(waiting_.begin());
@@ -1053,7 +1053,7 @@ void VerbsPort::Round() {
 size_t VerbsPort::Poll(std::span<Completion> out) {
   if (queue_head_ == queue_.size()) {
     Recycle();
-    Round();
+    Round(/*before_sleep=*/false);
   }
   const size_t n = std::min(out.size(), queue_.size() - queue_head_);
   std::copy_n(queue_.begin() + static_cast<ptrdiff_t>(queue_head_), n, out.begin());
@@ -1066,7 +1066,7 @@ void VerbsPort::Wait(Nanos deadline_ns) {
     // Armed first, then looked at once more: what comes after that look rings.
     if (ibv_req_notify_cq(cq_, 0) != 0) return;
     armed_ = true;
-    Round();
+    Round(/*before_sleep=*/true);
     if (queue_head_ < queue_.size()) break;
     if (!armed_) continue;  // it rang between the look and the end of the round
     Nanos until = deadline_ns;

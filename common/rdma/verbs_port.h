@@ -1,7 +1,7 @@
 // VerbsPort: the queues of one xchg thread and its connections. Internal to the verbs fabric.
 //
 // A completion queue for all; a shared receive queue of buffers that are handed out where they lie and posted again at the
-// next Poll; a channel of connection events, looked at when the completion queue is empty and every kSlowNs. Two limits keep
+// next Poll; a channel of connection events, looked at before a sleep and every kSlowNs. Two limits keep
 // the completion queue from overflowing: requests in one queue pair, and in all of them together; the rest waits in order.
 //
 // Which request a completion means: its id carries the connection's tag and the request's ring index. Requests without a
@@ -174,7 +174,7 @@ class VerbsPort final : public Port {
 
   // A round
   void Recycle();
-  void Round();
+  void Round(bool before_sleep);
   void SlowRound(Nanos now_ns);
   void TakeArrivals();
   void Scan(Nanos now_ns);
@@ -225,6 +225,7 @@ class VerbsPort final : public Port {
   size_t queue_head_ = 0;
   std::vector<ibv_wc> fetched_;
   size_t fetched_head_ = 0;
+  size_t fetched_tail_ = 0;
   std::vector<uint32_t> held_;    // receive buffers that completions point into
   std::vector<uint32_t> repost_;
   std::vector<uint32_t> free_handshake_blocks_;
@@ -232,6 +233,7 @@ class VerbsPort final : public Port {
   std::vector<ibv_sge> chain_pieces_;
   std::vector<ibv_recv_wr> receive_chain_;
   std::vector<ibv_sge> receive_pieces_;
+  Nanos round_ns_ = 0;  // when this round began
   Nanos slow_ns_ = 0;
   Nanos scan_ns_ = 0;
 
