@@ -1,8 +1,15 @@
 #include "common/base/program.h"
 
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <ctime>
 
 #include "absl/strings/str_replace.h"
@@ -11,6 +18,27 @@
 #include "common/base/log.h"
 
 namespace nova {
+
+namespace {
+
+// What sd_notify does, for units of Type=notify. Nobody listens: nothing.
+void TellServiceManager(const char* state) {
+  const char* path = std::getenv("NOTIFY_SOCKET");
+  sockaddr_un to{};
+  if (path == nullptr || (path[0] != '/' && path[0] != '@') || std::strlen(path) >= sizeof(to.sun_path)) return;
+  to.sun_family = AF_UNIX;
+  std::strcpy(to.sun_path, path);
+  if (path[0] == '@') to.sun_path[0] = '\0';  // the abstract namespace
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path));
+  if (sendto(fd, state, std::strlen(state), MSG_NOSIGNAL, reinterpret_cast<sockaddr*>(&to), size) < 0) {
+    NOVA_LOG(WARNING) << "the service manager at " << path << " was not told: " << strerror(errno);
+  }
+  close(fd);
+}
+
+}  // namespace
 
 void CheckFlagRange(const char* flag, int64_t value, int64_t min, int64_t max) {
   if (value < min || value > max) ExitWithError(StrCat("--", flag, "=", value, " must be in [", min, ", ", max, "]"));
@@ -65,6 +93,7 @@ void Program::StopPages() { pages_ = nullptr; }
 void Program::Ready(const std::string& name, const std::string& address) {
   std::printf("ready %s %s %s\n", name.c_str(), address.c_str(), pages_->address().c_str());
   std::fflush(stdout);
+  TellServiceManager("READY=1");
 }
 
 bool Program::WaitForSignal(Nanos deadline_ns) {
@@ -80,6 +109,7 @@ bool Program::WaitForSignal(Nanos deadline_ns) {
     }
     if (received < 0) continue;  // interrupted
     NOVA_LOG(INFO) << title_ << " stops (signal " << received << ")";
+    TellServiceManager("STOPPING=1");
     return true;
   }
 }

@@ -40,7 +40,8 @@ class Program {
   void SetPage(std::function<std::string()> text);
   void StopPages();
 
-  void Ready(const std::string& name, const std::string& address);  // "ready NAME ADDRESS PAGES" on stdout
+  // "ready NAME ADDRESS PAGES" on stdout, and READY=1 to a service manager ($NOTIFY_SOCKET).
+  void Ready(const std::string& name, const std::string& address);
   // True at SIGTERM or SIGINT; false when the deadline passed.
   bool WaitForSignal(Nanos deadline_ns = kNever);
 
