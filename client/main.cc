@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_split.h"
 #include "client/bench.h"
+#include "client/doctor.h"
 #include "client/shell.h"
 #include "common/base/exit.h"
 
@@ -16,6 +17,10 @@ DEFINE_string(coordinators, "", "gRPC addresses of the coordinators, host:port,h
 DEFINE_string(fabric, "", "verbs, tcp or auto, as the cluster's nodes; default: $NOVA_FABRIC, else auto");
 DEFINE_string(rdma_device, "", "NAME or NAME:PORT, as mlx5_0:1; default: $NOVA_RDMA_DEVICE, else the first that is up");
 DEFINE_int32(timeout_ms, 10'000, "deadline of one operation");
+DEFINE_string(zookeeper, "", "doctor: host:port,... to look at");
+DEFINE_string(address, "", "doctor: host:port that a node is to serve at");
+DEFINE_int32(lock_mb, 1280, "doctor: memory that a node is to register (--log_memory_mb, --file_buffer_mb, buffers)");
+DEFINE_bool(fence_test, false, "doctor: tries which revocation of rights the RDMA device really honours");
 DEFINE_string(workload, "RW50", "bench: LOAD, R100, RW50, SW50 or W100");
 DEFINE_string(distribution, "uniform", "bench: uniform, zipfian (ranked) or scrambled");
 DEFINE_int64(records, 100'000, "bench: records in the store");
@@ -50,11 +55,26 @@ int Bench(Client* client) {
   return report->find("\nfailed 0 ") != std::string::npos ? 0 : 1;
 }
 
+int Doctor() {
+  DoctorOptions o;
+  if (!FLAGS_fabric.empty()) o.fabric = FLAGS_fabric;
+  if (o.fabric != "auto" && o.fabric != "verbs" && o.fabric != "tcp") ExitWithError(StrCat("--fabric=", o.fabric, " must be auto, verbs or tcp"));
+  if (FLAGS_lock_mb < 0) ExitWithError("--lock_mb must not be negative");
+  o.rdma_device = FLAGS_rdma_device;
+  o.address = FLAGS_address;
+  o.zookeeper = FLAGS_zookeeper;
+  o.coordinators = absl::StrSplit(FLAGS_coordinators, ',', absl::SkipEmpty());
+  o.lock_bytes = static_cast<uint64_t>(FLAGS_lock_mb) << 20;
+  o.fence_test = FLAGS_fence_test;
+  return RunDoctor(o);
+}
+
 int Main(int argc, char** argv) {
   google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
   google::SetUsageMessage(StrCat("[flags] COMMAND\n", CommandHelp(),
                                  "  shell                  the same, typed one a line\n"
-                                 "  bench                  load in the paper's workloads (--workload, --threads ...)\n"));
+                                 "  bench                  load in the paper's workloads (--workload, --threads ...)\n"
+                                 "  doctor                 what this machine lacks to be a node, and the fix (--fabric, --address, --fence-test ...)\n"));
   // The one flag of a command's own, and long enough that nobody types it by accident.
   bool accept_data_loss = false;
   argc = static_cast<int>(std::remove_if(argv + 1, argv + argc,
@@ -66,6 +86,7 @@ int Main(int argc, char** argv) {
                           argv);
   google::ParseCommandLineFlags(&argc, &argv, true);
   signal(SIGPIPE, SIG_IGN);
+  if (argc == 2 && std::string_view(argv[1]) == "doctor") return Doctor();
   if (FLAGS_coordinators.empty()) {
     const char* from_environment = std::getenv("NOVA_COORDINATORS");
     if (from_environment == nullptr) ExitWithError("--coordinators=host:port or $NOVA_COORDINATORS is needed");

@@ -1,0 +1,219 @@
+#include "client/doctor.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/timex.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "absl/strings/str_split.h"
+#include "common/base/clock.h"
+#include "common/rdma/resolver.h"
+#include "common/rdma/verbs_fabric.h"
+#include "common/rdma/verbs_fence.h"
+
+namespace nova {
+namespace {
+
+constexpr int kConnectMs = 2000;
+
+class Examination {
+ public:
+  explicit Examination(const DoctorOptions& options) : options_(options) {}
+  std::vector<Finding> Run() {
+    Rdma();
+    Memory();
+    ClockIsKept();
+    Address();
+    Others();
+    if (options_.fence_test) FenceTest();
+    return std::move(findings_);
+  }
+
+ private:
+  void Good(std::string what) { findings_.push_back({Finding::Level::kGood, std::move(what), ""}); }
+  void Bad(bool error, std::string what, std::string fix) {
+    findings_.push_back({error ? Finding::Level::kError : Finding::Level::kWarning, std::move(what), std::move(fix)});
+  }
+
+  void Rdma() {
+    if (options_.fabric == "tcp") return Good("fabric tcp: RDMA is not looked at");
+    const bool needed = options_.fabric == "verbs";
+    const std::vector<RdmaPort> ports = ListRdmaPorts();
+    if (ports.empty()) {
+      return Bad(needed, "no RDMA device",
+                 "load the driver of the NIC (mlx5_ib, mlx4_ib, irdma; rdma_rxe and `rdma link add` without one), or serve over tcp");
+    }
+    for (const RdmaPort& p : ports) Port(p, needed);
+    VerbsFabricOptions o;
+    o.device = options_.rdma_device;
+    uint16_t number = 0;
+    SplitHostPort(options_.address, &o.address, &number);
+    o.receive_buffers = 16;  // lockable memory is a finding of its own
+    const auto fabric = NewVerbsFabric(o);
+    if (fabric.ok()) return Good(StrCat("verbs: ", VerbsFabricText(**fabric)));
+    Bad(needed, StrCat("verbs: ", fabric.status().message()), "as said; or --fabric=tcp");
+  }
+
+  void Port(const RdmaPort& p, bool needed) {
+    const std::string name = StrCat(p.device, ":", p.port);
+    const std::string netdev = p.gids.empty() || p.gids[0].netdev.empty() ? "its interface" : p.gids[0].netdev;
+    if (!p.active) {
+      return Bad(needed, StrCat(name, ": link ", p.state, " (", p.link, ")"),
+                 p.link == "InfiniBand" ? "check cable and subnet manager: ibstat; opensm on one node" : StrCat("ip link set ", netdev, " up"));
+    }
+    Good(StrCat(name, ": ", p.link, " active", p.speed.empty() ? "" : ", ", p.speed, ", MTU ", p.active_mtu, " of ", p.max_mtu, ", at most ",
+                p.max_regions, " regions, ", p.max_queue_pairs, " queue pairs"));
+    if (p.active_mtu < p.max_mtu && p.link == "Ethernet") {
+      Bad(false, StrCat(name, ": MTU ", p.active_mtu, ", the device has ", p.max_mtu),
+          StrCat("ip link set ", netdev, " mtu ", p.max_mtu == 4096 ? 4200 : p.max_mtu + 100, ", here, on its peers and on the switch: the lower end counts"));
+    }
+    bool address = false;
+    for (const RdmaPort::Gid& g : p.gids) {
+      const bool v4 = g.text.find(':') == std::string::npos;
+      if (g.type == "RoCEv2" && v4) address = true;
+      Good(StrCat(name, ": GID ", g.index, " ", g.text, " ", g.type, g.netdev.empty() ? "" : " on ", g.netdev));
+    }
+    if (p.link == "Ethernet" && !address) {
+      Bad(needed, StrCat(name, ": no RoCEv2 GID with an IPv4 address"), StrCat("ip address add ADDRESS/24 dev ", netdev));
+    }
+  }
+
+  void Memory() {
+    if (const std::string problem = MemlockProblem(options_.lock_bytes); !problem.empty()) {
+      Bad(options_.fabric == "verbs", problem.substr(0, problem.rfind(": ")), problem.substr(problem.rfind(": ") + 2));
+    } else {
+      Good(StrCat("may lock ", options_.lock_bytes >> 20, " MiB"));
+    }
+    std::ifstream in("/proc/meminfo");
+    uint64_t huge = 0, available = 0;
+    for (std::string key, rest; in >> key && std::getline(in, rest);) {
+      if (key == "HugePages_Total:") huge = std::strtoull(rest.c_str(), nullptr, 10);
+      if (key == "MemAvailable:") available = std::strtoull(rest.c_str(), nullptr, 10) << 10;
+    }
+    Good(huge > 0 ? StrCat(huge, " huge pages reserved (not used yet)") : "no huge pages reserved (not used yet)");
+    if (available < options_.lock_bytes) {
+      Bad(false, StrCat(available >> 20, " MiB of memory available, ", options_.lock_bytes >> 20, " MiB are to be locked"),
+          "a smaller --log_memory_mb and --file_buffer_mb, or another machine");
+    }
+  }
+
+  // Leases assume that clocks run at about the same rate, not that they agree; logs are read more easily when they do.
+  void ClockIsKept() {
+    timex state{};
+    const int code = adjtimex(&state);
+    if (code < 0 || code == TIME_ERROR || (state.status & STA_UNSYNC) != 0) {
+      return Bad(false, "the clock is not synchronized", "apt-get install chrony (leases need only its rate; logs and TTLs its time)");
+    }
+    Good("the clock is synchronized");
+  }
+
+  void Address() {
+    if (options_.address.empty()) return;
+    std::string host;
+    uint16_t port = 0;
+    if (!SplitHostPort(options_.address, &host, &port)) return Bad(true, StrCat(options_.address, " is not host:port"), "--address=HOST:PORT");
+    const auto ip = LookUpHost(host.empty() ? "0.0.0.0" : host);
+    if (!ip.ok()) return Bad(true, std::string(ip.status().message()), "an address of this machine: ip address");
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr = *ip;
+    at.sin_port = htons(port);
+    if (bind(fd, reinterpret_cast<sockaddr*>(&at), sizeof(at)) != 0) {
+      Bad(true, StrCat("cannot serve at ", options_.address, ": ", strerror(errno)),
+          errno == EADDRINUSE ? StrCat("another process has it: ss -lntp 'sport = :", port, "'") : "an address of this machine: ip address");
+    } else {
+      Good(StrCat("may serve at ", options_.address));
+    }
+    close(fd);
+  }
+
+  void Others() {
+    std::vector<std::pair<const char*, std::string>> all;
+    for (const absl::string_view z : absl::StrSplit(options_.zookeeper, ',', absl::SkipEmpty())) all.emplace_back("ZooKeeper", std::string(z));
+    for (const std::string& c : options_.coordinators) all.emplace_back("coordinator", c);
+    for (const auto& [what, address] : all) {
+      const Nanos begin = Now();
+      const std::string error = Reach(address);
+      if (error.empty()) {
+        Good(StrCat(what, " ", address, " answers (", (Now() - begin) / kMicrosecond, " us to connect)"));
+      } else {
+        Bad(true, StrCat(what, " ", address, ": ", error), "is it running, and does a firewall let this host through?");
+      }
+    }
+  }
+
+  static std::string Reach(const std::string& address) {
+    std::string host;
+    uint16_t port = 0;
+    if (!SplitHostPort(address, &host, &port)) return "not host:port";
+    const auto ip = LookUpHost(host);
+    if (!ip.ok()) return std::string(ip.status().message());
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_addr = *ip;
+    to.sin_port = htons(port);
+    int error = connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0 ? 0 : errno;
+    if (error == EINPROGRESS) {
+      pollfd wait{fd, POLLOUT, 0};
+      socklen_t size = sizeof(error);
+      if (poll(&wait, 1, kConnectMs) == 0) {
+        error = ETIMEDOUT;
+      } else {
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+      }
+    }
+    close(fd);
+    return error == 0 ? "" : strerror(error);
+  }
+
+  void FenceTest() {
+    std::string host;
+    uint16_t port = 0;
+    SplitHostPort(options_.address, &host, &port);
+    const auto results = RunFenceTests(host);
+    if (!results.ok()) return Bad(true, StrCat("fence test: ", results.status().message()), "an RDMA device that is up");
+    std::string trusted;
+    for (const FenceResult& r : *results) {
+      const std::string text = StrCat("fence test ", r.name, ", ", r.what, ": ", r.outcome, r.micros > 0 ? StrCat(" (", static_cast<int64_t>(r.micros), " us)") : "");
+      if (r.name == "T2" && r.fences != Fences::kYes) {
+        Bad(true, text, "this device does not fence by deregistration: do not run Nova's logs on it");
+      } else {
+        Good(text);
+      }
+      if (r.fences == Fences::kYes) trusted += (trusted.empty() ? "" : ", ") + r.name;
+    }
+    Good(StrCat("fence test: what fences here: ", trusted, "; Nova trusts T2"));
+  }
+
+  const DoctorOptions& options_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+std::vector<Finding> Examine(const DoctorOptions& options) { return Examination(options).Run(); }
+
+int RunDoctor(const DoctorOptions& options) {
+  int code = 0;
+  for (const Finding& f : Examine(options)) {
+    const int level = static_cast<int>(f.level);
+    code = std::max(code, level);
+    static constexpr const char* kNames[] = {"good   ", "warning", "ERROR  "};
+    std::printf("%s  %s\n", kNames[level], f.what.c_str());
+    if (!f.fix.empty()) std::printf("         fix: %s\n", f.fix.c_str());
+  }
+  return code;
+}
+
+}  // namespace nova
