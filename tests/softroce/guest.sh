@@ -8,17 +8,26 @@ set -uo pipefail
 
 ip link set lo up
 ip link add v0 type veth peer name v1
-for i in 0 1; do
-  j=$((1 - i)) from=10.77.0.$((i + 1)) to=10.77.0.$((2 - i))
-  echo 1 >"/proc/sys/net/ipv4/conf/v$i/accept_local"
-  echo 0 >"/proc/sys/net/ipv4/conf/v$i/rp_filter"
-  ip link set "v$i" mtu 4300 up
-  ip addr add "$from/24" dev "v$i"
-  ip neigh replace "$to" lladdr "$(<"/sys/class/net/v$j/address")" dev "v$i"
-  ip route add "$to" dev "v$i" src "$from" table "$((100 + i))"
-  ip rule add pref "$((10 + i))" iif lo from "$from" to "$to" lookup "$((100 + i))"
-  ip rule add pref "$((20 + i))" oif "v$i" lookup "$((100 + i))"
-done
+
+# Brings both ends up, with addresses and the rules between them; again after one was down.
+wire() {
+  local i j from to
+  for i in 0 1; do
+    j=$((1 - i)) from=10.77.0.$((i + 1)) to=10.77.0.$((2 - i))
+    echo 1 >"/proc/sys/net/ipv4/conf/v$i/accept_local"
+    echo 0 >"/proc/sys/net/ipv4/conf/v$i/rp_filter"
+    ip link set "v$i" mtu 4300 up
+    ip addr replace "$from/24" dev "v$i"
+    ip neigh replace "$to" lladdr "$(<"/sys/class/net/v$j/address")" dev "v$i"
+    ip rule add pref "$((10 + i))" iif lo from "$from" to "$to" lookup "$((100 + i))" 2>/dev/null
+    ip rule add pref "$((20 + i))" oif "v$i" lookup "$((100 + i))" 2>/dev/null
+  done
+  for i in 0 1; do
+    from=10.77.0.$((i + 1)) to=10.77.0.$((2 - i))
+    ip route replace "$to" dev "v$i" src "$from" table "$((100 + i))"
+  done
+}
+wire
 echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter
 echo 100000 >/proc/sys/net/core/netdev_max_backlog  # a long READ's answer comes at once, and is to be lossless
 ip rule add pref 100 lookup local
@@ -31,10 +40,37 @@ status=0
 step() { # name limit command...
   local name=$1 limit=$2 begin=$SECONDS code=0
   shift 2
+  if [[ $(type -t "$1") == function ]]; then set -- bash -c "$1"; fi
   timeout "$limit" "$@" >"$NOVA_OUT/$name.log" 2>&1 || code=$?
   echo "softroce $name: $([[ $code == 0 ]] && echo good || echo "FAILED ($code)") in $((SECONDS - begin)) s: $(grep -aE '^\[  (PASSED|FAILED)' "$NOVA_OUT/$name.log" | head -1)"
   [[ $code == 0 ]] || { status=1; grep -aE 'FAILED|Failure' -A6 "$NOVA_OUT/$name.log" | cut -c1-200 | head -60 | sed "s/^/softroce $name: /"; }
 }
+
+# Nothing may be an error here; the guest's clock is nobody's.
+doctor() {
+  "$NOVA_BUILD/bin/nova" --fabric=verbs --address=10.77.0.1:7450 --fence-test doctor
+  [[ $? -le 1 ]] || return 1
+  ip link set v0 mtu 1500
+  "$NOVA_BUILD/bin/nova" --fabric=verbs --address=10.77.0.1:7450 doctor | grep -A1 'warning  rxe0:1: MTU 1024, the device has 4096' || return 1
+  ip link set v0 mtu 4300
+  ip link set v0 down
+  "$NOVA_BUILD/bin/nova" --fabric=verbs --rdma_device=rxe0 doctor | grep -A1 'ERROR    rxe0:1: link down' || return 1
+  wire
+}
+
+bench() {
+  "$NOVA_BUILD/bin/nova_fabric_bench" --fabric=verbs --address=10.77.0.1 --operations=500 || return 1
+  command -v ib_write_lat >/dev/null || return 0
+  local tool
+  for tool in ib_write_lat ib_read_lat ib_write_bw; do
+    local flags="-d rxe0 -x 1 -F -n 500 -s $([[ $tool == *_bw ]] && echo 65536 || echo 64)"
+    timeout 60 $tool $flags >/dev/null 2>&1 &
+    sleep 2
+    timeout 60 $tool $flags 10.77.0.1 2>&1 | grep -aE '^ *(#bytes|[0-9]+ )' | sed "s/^/$tool /"
+    wait
+  done
+}
+export -f doctor bench wire
 
 tests=$NOVA_BUILD/tests
 run_step() {
@@ -43,12 +79,14 @@ run_step() {
     verbs) step verbs 400 "$tests/softroce/nova_verbs_test" ;;
     stoc) step stoc 300 "$tests/stoc/nova_stoc_test" --gtest_filter='*/Verbs' ;;
     logc) step logc 300 "$tests/logc/nova_logc_test" --gtest_filter='*/Verbs' ;;
+    doctor) step doctor 60 doctor ;;
+    bench) step bench 600 bench ;;  # nova_fabric_bench is built by hand
     cluster) step cluster 600 "$tests/softroce/nova_verbs_cluster_test" ;;
     *) step "$(basename "$1")" 600 bash "$1" ;;  # a script, by hand
   esac
 }
 
-[[ $# -gt 0 ]] || set -- contract verbs stoc logc cluster
+[[ $# -gt 0 ]] || set -- doctor contract verbs stoc logc cluster
 for name in "$@"; do run_step "$name"; done
 dmesg >"$NOVA_OUT/dmesg"
 echo "$status" >"$NOVA_OUT/status"
