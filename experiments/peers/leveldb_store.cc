@@ -101,6 +101,7 @@ class LeveldbStore : public Store {
     write_.sync = o.sync;
   }
   void Put(std::string_view key, std::string_view value) override { Check(db_->Put(write_, Slice(key), Slice(value))); }
+  void Delete(std::string_view key) override { Check(db_->Delete(write_, Slice(key))); }
   bool Get(std::string_view key, std::string* value) override {
     const leveldb::Status s = db_->Get({}, Slice(key), value);
     if (s.IsNotFound()) return false;

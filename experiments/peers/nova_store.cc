@@ -22,6 +22,9 @@ class NovaStore : public Store {
   void Put(std::string_view key, std::string_view value) override {
     if (const Status s = db_->Put(key, value, write_); !s.ok()) Fail(s.ToString());
   }
+  void Delete(std::string_view key) override {
+    if (const Status s = db_->Delete(key, write_); !s.ok()) Fail(s.ToString());
+  }
   bool Get(std::string_view key, std::string* value) override {
     const Status s = db_->Get(key, value);
     if (!s.ok() && !absl::IsNotFound(s)) Fail(s.ToString());

@@ -110,6 +110,7 @@ class RocksdbStore : public Store {
     write_.sync = o.log && o.sync;
   }
   void Put(std::string_view key, std::string_view value) override { Check(db_->Put(write_, key, value)); }
+  void Delete(std::string_view key) override { Check(db_->Delete(write_, key)); }
   bool Get(std::string_view key, std::string* value) override {
     const rocksdb::Status s = db_->Get(read_, key, value);
     if (s.IsNotFound()) return false;

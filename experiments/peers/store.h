@@ -28,6 +28,7 @@ class Store {
  public:
   virtual ~Store() = default;
   virtual void Put(std::string_view key, std::string_view value) = 0;
+  virtual void Delete(std::string_view key) = 0;
   virtual bool Get(std::string_view key, std::string* value) = 0;  // false: there is no such key
   // Up to `limit` entries from `from` on; stops early when `entry` returns false.
   virtual void Scan(std::string_view from, uint64_t limit, const std::function<bool(std::string_view, std::string_view)>& entry) = 0;
