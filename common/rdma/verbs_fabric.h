@@ -68,7 +68,7 @@ struct RdmaPort {
   std::vector<Gid> gids;
 };
 std::vector<RdmaPort> ListRdmaPorts();
-// Null, or why the memory this process may pin is less than `bytes`, and what to change.
+// Empty, or why the memory this process may pin is less than `bytes`, and what to change.
 std::string MemlockProblem(uint64_t bytes);
 
 }  // namespace nova

@@ -35,7 +35,8 @@ class Pair {
     pd_ = ibv_alloc_pd(device_.context);
     cq_ = ibv_create_cq(device_.context, 64, nullptr, nullptr, 0);
     if (pd_ == nullptr || cq_ == nullptr) return Failed("ibv_alloc_pd, ibv_create_cq");
-    source_mr_ = ibv_reg_mr(pd_, memory_.data(), kBytes, IBV_ACCESS_LOCAL_WRITE);
+    const unsigned local = IBV_ACCESS_LOCAL_WRITE;
+    source_mr_ = ibv_reg_mr(pd_, memory_.data(), kBytes, local);
     target_mr_ = Register();
     if (source_mr_ == nullptr || target_mr_ == nullptr) return Failed("ibv_reg_mr");
     rkey_ = target_mr_->rkey;
@@ -53,7 +54,8 @@ class Pair {
   }
 
   ibv_mr* Register() {
-    return ibv_reg_mr(pd_, target(), kBytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_MW_BIND);
+    const unsigned rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_MW_BIND;
+    return ibv_reg_mr(pd_, target(), kBytes, rights);
   }
   char* target() { return memory_.data() + kBytes; }
 

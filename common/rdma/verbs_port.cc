@@ -165,8 +165,9 @@ Status VerbsPort::Open() {
   if (memory == MAP_FAILED) return ErrorStatus("receive buffers");
   memory_ = static_cast<std::byte*>(memory);
   cell_ = memory_ + memory_bytes_ - kCellBytes;
-  memory_region_ = ibv_reg_mr(owner_->pd(), memory_, memory_bytes_ - kCellBytes, IBV_ACCESS_LOCAL_WRITE);
-  cell_region_ = ibv_reg_mr(owner_->pd(), cell_, kCellBytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+  const unsigned local = IBV_ACCESS_LOCAL_WRITE, readable = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+  memory_region_ = ibv_reg_mr(owner_->pd(), memory_, memory_bytes_ - kCellBytes, local);
+  cell_region_ = ibv_reg_mr(owner_->pd(), cell_, kCellBytes, readable);
   if (memory_region_ == nullptr || cell_region_ == nullptr) {
     const std::string problem = MemlockProblem(memory_bytes_);
     return problem.empty() ? ErrorStatus("registering receive buffers") : absl::ResourceExhaustedError(problem);

@@ -40,8 +40,9 @@ class BareVerbs final : public Bare {
     channel_ = ibv_create_comp_channel(device_.context);
     cq_ = ibv_create_cq(device_.context, 2 * kQueue, nullptr, channel_, 0);
     receive_cq_ = ibv_create_cq(device_.context, 2 * kQueue, nullptr, nullptr, 0);
-    from_mr_ = ibv_reg_mr(pd_, from_.data(), from_.size(), IBV_ACCESS_LOCAL_WRITE);
-    to_mr_ = ibv_reg_mr(pd_, to_.data(), to_.size(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+    const unsigned local = IBV_ACCESS_LOCAL_WRITE, remote = local | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    from_mr_ = ibv_reg_mr(pd_, from_.data(), from_.size(), local);
+    to_mr_ = ibv_reg_mr(pd_, to_.data(), to_.size(), remote);
     for (ibv_qp** qp : {&writer_, &target_}) {
       ibv_qp_init_attr init{};
       init.send_cq = cq_;

@@ -242,7 +242,6 @@ TEST(VerbsTest, TheInterfaceGoesDownAndUpAndTrafficResumes) {  // row 44
                       "ip route replace 10.77.0.1 dev v1 src 10.77.0.2 table 101"), 0);
       client.port->Disconnect(c.client);
       PumpFor({&client, &server}, 2 * kSecond);
-      const auto gone = server.OfKind(CompletionKind::kDisconnected);
       for (const Event& e : server.OfKind(CompletionKind::kConnected)) {
         if (server.Last(CompletionKind::kDisconnected, e.connection) == nullptr) server.port->Disconnect(e.connection);
       }
@@ -328,7 +327,7 @@ TEST(VerbsTest, LittleLockableMemoryIsOneLineWithItsFix) {
 
 // --- The StoC's processor takes no part
 
-// A StoC in a process of its own: says where, then answers each line on stdin with its counters.
+// A StoC in a process of its own: says where, and serves until it is killed.
 int StocMain() {
   InVerbs([](FabricWorld* world) {
     SimDisk medium;
@@ -338,9 +337,7 @@ int StocMain() {
     TestStoc stoc(world, 1, 100, disk.get(), options);
     std::printf("%s\n", stoc.info().address.c_str());
     std::fflush(stdout);
-    for (;;) {
-      SleepFor(100 * kMillisecond);
-    }
+    for (;;) SleepFor(kSecond);
   });
   return 0;
 }
