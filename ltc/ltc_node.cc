@@ -10,6 +10,8 @@ namespace {
 
 constexpr Nanos kHousekeepingPeriod = 100 * kMillisecond;
 constexpr Nanos kLogPeriod = kSecond;
+constexpr size_t kMostDamaged = 1024;          // tables waiting for repair
+constexpr Nanos kRepairPause = 10 * kSecond;   // after one that failed
 constexpr Nanos kClusterWait = 10 * kSecond;  // for the first coordinator of a new cluster
 
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
@@ -71,7 +73,9 @@ Status LtcNode::Init() {
     return OkStatus();
   }));
   stocs_ = std::make_unique<StocClient>(environment_.fabric, xchgs);
-  tables_ = NewStocSstableStore(stocs_.get(), [](Executor* e) { return static_cast<XchgExecutor*>(e)->xchg(); });
+  StocSstableStoreOptions tables;
+  tables.damaged = [this](const Uuid& table) { OnDamaged(table); };
+  tables_ = NewStocSstableStore(stocs_.get(), [](Executor* e) { return static_cast<XchgExecutor*>(e)->xchg(); }, tables, metrics_);
   logs_ = std::make_unique<LogClient>(environment_.fabric, stocs_.get(), xchgs, options_.log, metrics_);
   LtcServerOptions server;
   server.max_value_bytes = options_.hosted.range.max_value_bytes;
@@ -333,6 +337,7 @@ void LtcNode::Housekeeping() {
   Nanos next_orphans = Now() + options_.orphan_period_ns;
   while (!stop_.WaitUntil(Now() + kHousekeepingPeriod)) {
     CollectGarbage();
+    RepairNext();
     if (rejoin_.exchange(false)) {
       Leave();
       auto store = environment_.open_store();
@@ -382,6 +387,44 @@ void LtcNode::CollectGarbage() {
     garbage.swap(garbage_);
   }
   for (const TableInfo& t : garbage) tables_->DeleteTable(t);
+}
+
+// --- repair (S3)
+
+void LtcNode::OnDamaged(const Uuid& table) {
+  MutexLock lock(&damaged_mu_);
+  if (damaged_.size() < kMostDamaged) damaged_.insert(table);  // else the next read of it tells again
+}
+
+void LtcNode::RepairNext() {
+  Uuid table;
+  {
+    MutexLock lock(&damaged_mu_);
+    if (damaged_.empty() || repairing_ || Now() < next_repair_ns_) return;
+    repairing_ = true;
+    table = *damaged_.begin();
+    damaged_.erase(damaged_.begin());
+  }
+  background_->RunControl([this, table] {
+    const Status s = Repair(table);
+    if (!s.ok()) NOVA_LOG(WARNING) << options_.name << ": table " << table.ToString() << " not repaired: " << s;
+    MutexLock lock(&damaged_mu_);
+    repairing_ = false;
+    if (!s.ok()) next_repair_ns_ = Now() + kRepairPause;  // reads go on finding it
+  });
+}
+
+Status LtcNode::Repair(const Uuid& table) {
+  for (const auto& h : Hosted()) {
+    const auto info = h->range()->FindTable(table);
+    if (!info) continue;
+    const auto written = tables_->Repair(*info, {h->id(), h->epoch(), 0});
+    // A table that was dropped meanwhile may be deleted already, and what was written after that would stay. One that is still
+    // referenced now will be deleted after now.
+    if (!h->range()->ReferencedFiles().contains({table, kMetadataPart})) tables_->DeleteTable(*info);
+    return written.status();
+  }
+  return OkStatus();  // compacted away
 }
 
 // --- the end

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,7 +79,11 @@ class LtcNode {
   std::vector<std::shared_ptr<HostedRange>> Hosted() const;
   void Housekeeping();   // the body of thread ltc.control
   void SealForMemory();
+  void FlushExposed();
   void CollectGarbage();
+  void OnDamaged(const Uuid& table);
+  void RepairNext();
+  Status Repair(const Uuid& table);
 
   const LtcOptions options_;
   const LtcEnvironment environment_;
@@ -114,6 +119,10 @@ class LtcNode {
   std::vector<std::shared_ptr<HostedRange>> to_give_back_ ABSL_GUARDED_BY(mu_);  // abandoned; the record may still name us
   Mutex garbage_mu_;
   std::vector<TableInfo> garbage_ ABSL_GUARDED_BY(garbage_mu_);
+  Mutex damaged_mu_;
+  std::set<Uuid> damaged_ ABSL_GUARDED_BY(damaged_mu_);  // tables of which a copy is damaged or gone (S3)
+  bool repairing_ ABSL_GUARDED_BY(damaged_mu_) = false;  // one at a time: what serves requests comes first
+  Nanos next_repair_ns_ ABSL_GUARDED_BY(damaged_mu_) = 0;
   std::atomic<bool> stopping_{false};
   Notification stop_;
   std::unique_ptr<Thread> housekeeping_;

@@ -237,6 +237,16 @@ RangeStats Range::stats() const {
 
 size_t Range::active_bytes() const { return CurrentView()->active->bytes(); }
 
+std::optional<TableInfo> Range::FindTable(const Uuid& table) const {
+  const auto view = CurrentView();
+  for (const Run& run : view->version->runs()) {
+    for (const TableRef& t : run.tables) {
+      if (t->info().uuid == table) return t->info();
+    }
+  }
+  return std::nullopt;
+}
+
 std::set<StocFileId> Range::ReferencedFiles() const {
   std::set<StocFileId> files;
   const auto add = [&files](const TableInfo& table) {

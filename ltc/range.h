@@ -145,6 +145,7 @@ class Range : public std::enable_shared_from_this<Range> {
   RangeLog* log() const { return log_.get(); }
   RangeStats stats() const;
   size_t active_bytes() const;
+  std::optional<TableInfo> FindTable(const Uuid& table) const;  // in the current version
   std::set<StocFileId> ReferencedFiles() const;  // N4: what the current version or a reader names
   SequenceNumber last_sequence() const { return sequences_.last(); }
 

@@ -294,8 +294,8 @@ class Range::JobStorage : public TableStorage {
   StatusOr<std::shared_ptr<const TableReader>> OpenTable(const TableInfo& info) override {
     return range_->LoadReaderBlocking(inputs_.at(info.uuid).get());
   }
-  StatusOr<std::string> ReadData(const TableInfo& info, uint64_t offset, size_t size) override {
-    return range_->services_->store->ReadData(info, offset, size);
+  StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) override {
+    return range_->services_->store->ReadBlocks(info, blocks);
   }
   std::unique_ptr<TableSink> StartTable(const Uuid& table) override { return range_->services_->store->StartTable(table); }
   StatusOr<TableInfo> WriteTable(TableBuilder::Output output) override {

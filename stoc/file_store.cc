@@ -166,7 +166,7 @@ struct FileStore::Entry {
   std::atomic<bool> writing{true};  // being created
   std::atomic<bool> bad{false};    // S1
 
-  Mutex append_mu;  // one append at a time
+  Mutex append_mu;  // one append at a time; one healing
   Handle append_handle ABSL_GUARDED_BY(append_mu);  // null: closed to appends
 };
 
@@ -177,6 +177,7 @@ FileStore::FileStore(Disk* disk, const FileStoreOptions& options, Metrics* metri
       bytes_read_(metrics->counter("nova_stoc_disk_bytes_total{op=\"read\"}")),
       no_space_(metrics->counter("nova_stoc_no_space_total")),
       bad_files_(metrics->counter("nova_stoc_bad_files_total")),
+      healed_(metrics->counter("nova_stoc_files_healed_total")),
       files_(metrics->gauge("nova_stoc_files")) {}
 
 FileStore::~FileStore() = default;
@@ -297,6 +298,7 @@ Status FileStore::FinishCreation(const StocFileId& file, const std::shared_ptr<E
 Status FileStore::WriteFile(const StocFileId& file, const Creator& creator, std::string_view data, uint32_t crc) {
   auto entry = std::make_shared<Entry>();
   entry->header = {FileHeader::Kind::kWhole, file, creator, data.size(), WallNow(), crc};
+  std::shared_ptr<Entry> same;
   {
     MutexLock lock(&mu_);
     const auto [it, inserted] = entries_.emplace(file, entry);
@@ -304,13 +306,16 @@ Status FileStore::WriteFile(const StocFileId& file, const Creator& creator, std:
       const Entry& there = *it->second;
       if (there.writing) return absl::AbortedError(StrCat(file.ToString(), " is being written"));
       if (there.bad) return absl::DataLossError(StrCat(file.ToString(), " is bad"));
-      if (there.header.kind == FileHeader::Kind::kWhole && there.header.creator == creator && there.header.size == data.size() &&
-          there.header.data_crc == crc) {
-        return OkStatus();
+      const FileHeader& h = there.header;
+      // Of a later epoch of the range too: its new owner heals what an older one wrote.
+      if (h.kind != FileHeader::Kind::kWhole || h.creator.range != creator.range || h.creator.epoch > creator.epoch ||
+          h.size != data.size() || h.data_crc != crc) {
+        return absl::InvalidArgumentError(StrCat(file.ToString(), " is there already, with other content"));
       }
-      return absl::InvalidArgumentError(StrCat(file.ToString(), " is there already, with other content"));
+      same = it->second;
     }
   }
+  if (same != nullptr) return Heal(file, same, data);
   Status status = CheckSpace(data.size(), options_.reserve_bytes);
   if (status.ok()) {
     auto handle = CreateDurably(entry->header, data);
@@ -321,6 +326,41 @@ Status FileStore::WriteFile(const StocFileId& file, const Creator& creator, std:
     }
   }
   return FinishCreation(file, entry, status);
+}
+
+Status FileStore::Heal(const StocFileId& file, const std::shared_ptr<Entry>& entry, std::string_view data) {
+  MutexLock one(&entry->append_mu);
+  const FileHeader& header = entry->header;
+  const auto intact = [&]() -> Status {
+    NOVA_ASSIGN_OR_RETURN(const Handle handle, OpenHandle(file));
+    std::string bytes(kFileHeaderBytes + data.size(), '\0');
+    NOVA_RETURN_IF_ERROR(handle->Read(0, bytes.size(), bytes.data()));
+    return bytes.substr(0, kFileHeaderBytes) == header.Encode() && std::string_view(bytes).substr(kFileHeaderBytes) == data
+               ? OkStatus()
+               : absl::DataLossError("changed");
+  };
+  if (intact().ok()) return OkStatus();
+  NOVA_RETURN_IF_ERROR(CheckSpace(data.size(), options_.reserve_bytes));
+  // Renamed over the old one: whoever is reading that goes on with it.
+  NOVA_ASSIGN_OR_RETURN(Handle handle, CreateDurably(header, data));
+  stored_bytes_ -= data.size() + kFileHeaderBytes;
+  healed_->Add();
+  bool deleted = false;
+  {
+    MutexLock lock(&mu_);
+    const auto it = entries_.find(file);
+    deleted = it == entries_.end() || it->second != entry;
+    if (const auto cached = handle_of_.find(file); cached != handle_of_.end()) {
+      handles_.erase(cached->second);
+      handle_of_.erase(cached);
+    }
+  }
+  if (deleted) {
+    disk_->Delete(PathOf(file)).IgnoreError();
+    return absl::NotFoundError(StrCat(file.ToString(), " was deleted while it was written"));
+  }
+  CacheHandle(file, std::move(handle));
+  return OkStatus();
 }
 
 Status FileStore::CreateAppended(const StocFileId& file, const Creator& creator, std::string_view data) {

@@ -87,7 +87,8 @@ class FileStore {
   static StatusOr<std::unique_ptr<FileStore>> Open(Disk* disk, const FileStoreOptions& options, Metrics* metrics);
   ~FileStore();
 
-  // Durable when it returns OK; also when the same file is there already. `crc` is that of `data`.
+  // Durable when it returns OK; also when the same file is there already: its bytes are then looked at, and written anew in its
+  // place where they are not what they were (S3). `crc` is that of `data`.
   Status WriteFile(const StocFileId& file, const Creator& creator, std::string_view data, uint32_t crc);
   // At `offset`, which must be the end; `create` makes the file, with offset 0.
   Status AppendFile(const StocFileId& file, const Creator& creator, uint64_t offset, bool create, std::string_view data);
@@ -109,6 +110,7 @@ class FileStore {
   Status Load();
   Status LoadOne(const std::string& name);
   Status CheckSpace(uint64_t bytes, uint64_t reserve);
+  Status Heal(const StocFileId& file, const std::shared_ptr<Entry>& entry, std::string_view data);
   // S4. On error nothing of it is left under its name.
   StatusOr<Handle> CreateDurably(const FileHeader& header, std::string_view data);
   std::shared_ptr<Entry> FindEntry(const StocFileId& file) const;
@@ -125,6 +127,7 @@ class FileStore {
   Counter* const bytes_read_;
   Counter* const no_space_;
   Counter* const bad_files_;
+  Counter* const healed_;
   Gauge* const files_;
 
   std::atomic<uint64_t> stored_bytes_{0};

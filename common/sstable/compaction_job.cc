@@ -102,7 +102,7 @@ class ReadAhead {
  public:
   ReadAhead(TableStorage* storage, std::shared_ptr<const TableReader> table)
       : storage_(storage), table_(std::move(table)) {
-    table_->ForEachBlock([this](const BlockHandle& h) { block_ends_.push_back(h.offset + h.size); });
+    table_->ForEachBlock([this](const BlockHandle& h) { blocks_.push_back(h); });
   }
 
   StatusOr<BlockRef> Read(const BlockHandle& handle, uint64_t* bytes_read) {
@@ -112,28 +112,30 @@ class ReadAhead {
       *bytes_read += piece_.size();
     }
     auto block = table_->CheckBlock(handle, piece_.substr(handle.offset - piece_start_, handle.size));
-    if (end == block_ends_.back()) piece_ = {};
+    if (handle == blocks_.back()) piece_ = {};
     return block;
   }
 
  private:
   Status ReadPiece(const BlockHandle& first) {
-    const auto past =
-        std::upper_bound(block_ends_.begin(), block_ends_.end(), first.offset + kReadAheadBytes);
-    const uint64_t whole_blocks = past == block_ends_.begin() ? 0 : *(past - 1);
-    const uint64_t end = std::max(first.offset + first.size, whole_blocks);
+    const auto begin = std::lower_bound(blocks_.begin(), blocks_.end(), first);
+    if (begin == blocks_.end() || *begin != first) return Error(first.offset, "no block begins there");
+    auto end = begin + 1;
+    while (end != blocks_.end() && end->offset + end->size <= first.offset + kReadAheadBytes) ++end;
+    const uint64_t bytes = (end - 1)->offset + (end - 1)->size - first.offset;
     piece_ = {};
-    NOVA_ASSIGN_OR_RETURN(piece_, storage_->ReadData(table_->info(), first.offset, end - first.offset));
+    NOVA_ASSIGN_OR_RETURN(piece_, storage_->ReadBlocks(table_->info(), {begin, end}));
     piece_start_ = first.offset;
-    if (piece_.size() == end - first.offset) return OkStatus();
-    return absl::DataLossError(StrCat("table ", table_->info().uuid.ToString(), ": read of ",
-                                      end - first.offset, " bytes at ", first.offset, " gave ",
-                                      piece_.size()));
+    if (piece_.size() == bytes) return OkStatus();
+    return Error(first.offset, StrCat("a read of ", bytes, " bytes gave ", piece_.size()));
+  }
+  Status Error(uint64_t offset, absl::string_view what) const {
+    return absl::DataLossError(StrCat("table ", table_->info().uuid.ToString(), " at ", offset, ": ", what));
   }
 
   TableStorage* storage_;
   std::shared_ptr<const TableReader> table_;
-  std::vector<uint64_t> block_ends_;
+  std::vector<BlockHandle> blocks_;
   std::string piece_;
   uint64_t piece_start_ = 0;
 };

@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,8 +55,8 @@ class TableStorage {
  public:
   virtual ~TableStorage() = default;
   virtual StatusOr<std::shared_ptr<const TableReader>> OpenTable(const TableInfo& info) = 0;
-  // The raw bytes [offset, offset + size) of the table's logical data stream.
-  virtual StatusOr<std::string> ReadData(const TableInfo& info, uint64_t offset, size_t size) = 0;
+  // The raw bytes of blocks that follow one another, verified: where there are copies, from one that is not damaged (S3).
+  virtual StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) = 0;
   // Takes a table's data while it is built; null: it is wanted whole.
   virtual std::unique_ptr<TableSink> StartTable(const Uuid&) { return nullptr; }
   // Stores a finished table durably, and returns its info with fragments and StoCs filled in.

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "common/base/log.h"
 #include "common/sstable/block.h"
 #include "common/sstable/block_crc.h"
 #include "common/sstable/filter.h"
-#include "common/sstable/footer.h"
+#include "common/sstable/table_check.h"
 #include "common/sstable/table_index.h"
 
 namespace nova {
@@ -16,38 +15,6 @@ namespace {
 
 Status TableError(const Uuid& uuid, absl::string_view what) {
   return absl::DataLossError(StrCat("table ", uuid.ToString(), ": ", what));
-}
-
-// The sections of a metadata blob whose footer and checksum hold.
-struct Sections {
-  std::string_view filter, index, properties;
-};
-
-Status CheckMetadata(const TableInfo& info, std::string_view metadata, Sections* out) {
-  Footer footer;
-  if (metadata.size() < sizeof(footer)) return TableError(info.uuid, "metadata is shorter than a footer");
-  const size_t footer_start = metadata.size() - sizeof(footer);
-  std::memcpy(&footer, metadata.data() + footer_start, sizeof(footer));
-  if (footer.magic != kTableMagic) return TableError(info.uuid, "no footer where it should be");
-  if (footer.version != kTableVersion)
-    return TableError(info.uuid, StrCat("unknown version ", footer.version));
-  if (footer.crc != Crc32c(metadata.substr(0, footer_start + offsetof(Footer, crc)))) {
-    return TableError(info.uuid, "metadata checksum mismatch");
-  }
-  if (footer.uuid_hi != info.uuid.hi || footer.uuid_lo != info.uuid.lo) {
-    return TableError(info.uuid,
-                      StrCat("metadata is of table ", Uuid{footer.uuid_hi, footer.uuid_lo}.ToString()));
-  }
-  if (footer.data_size != info.data_size || metadata.size() != info.metadata_size) {
-    return TableError(info.uuid, "sizes differ from the manifest's");
-  }
-  if (uint64_t{footer.filter_size} + footer.index_size + footer.properties_size != footer_start) {
-    return TableError(info.uuid, "metadata sections do not add up");
-  }
-  out->filter = metadata.substr(0, footer.filter_size);
-  out->index = metadata.substr(footer.filter_size, footer.index_size);
-  out->properties = metadata.substr(uint64_t{footer.filter_size} + footer.index_size, footer.properties_size);
-  return OkStatus();
 }
 
 }  // namespace
@@ -75,8 +42,7 @@ TableReader::~TableReader() = default;
 
 StatusOr<std::shared_ptr<const TableReader>> TableReader::Open(const TableInfo& info,
                                                                std::string_view metadata, SharedBytes mapped) {
-  Sections sections;
-  NOVA_RETURN_IF_ERROR(CheckMetadata(info, metadata, &sections));
+  NOVA_ASSIGN_OR_RETURN(MetadataSections sections, CheckRawMetadata(info, metadata));
   if (info.smallest.size() < kInternalTrailerBytes || info.largest.size() < kInternalTrailerBytes) {
     return TableError(info.uuid, "no key range");
   }
@@ -140,10 +106,8 @@ void TableReader::ForEachBlock(const std::function<void(const BlockHandle&)>& fn
 }
 
 const char* TableReader::Rep::Damage(const BlockHandle& handle, std::string_view raw, std::string_view* payload) const {
-  if (raw.size() != handle.size || raw.size() < kBlockTrailerBytes) return "is cut short";
+  if (const char* damage = RawBlockDamage(info.uuid, handle, raw)) return damage;
   const size_t payload_size = raw.size() - kBlockTrailerBytes;
-  const uint32_t crc = ExtendCrc32c(BlockCrcSeed(info.uuid, handle.offset), raw.data(), payload_size + 1);
-  if (crc != DecodeFixed32(raw.data() + payload_size + 1)) return "checksum mismatch";
   if (static_cast<uint8_t>(raw[payload_size]) != kNoCompression) return "unknown compression";
   *payload = raw.substr(0, payload_size);
   BlockView view;

@@ -65,7 +65,9 @@ class MemoryStorage : public TableStorage {
     if (!tables_.contains(info.uuid)) return absl::NotFoundError("no table");
     return TableReader::Open(info, tables_.at(info.uuid).metadata);
   }
-  StatusOr<std::string> ReadData(const TableInfo& info, uint64_t offset, size_t size) override {
+  StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) override {
+    const uint64_t offset = blocks.front().offset;
+    const size_t size = blocks.back().offset + blocks.back().size - offset;
     ++reads;
     largest_read = std::max(largest_read, size);
     EXPECT_LE(offset + size, info.data_size);

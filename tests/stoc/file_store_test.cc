@@ -76,6 +76,31 @@ TEST_F(FileStoreTest, AFileNeverChanges) {
   EXPECT_EQ(Read(Id(1)), "first");
 }
 
+TEST_F(FileStoreTest, S3WritingADamagedFileAgainHealsIt) {
+  ASSERT_TRUE(Write(Id(1), "0123456789").ok());
+  ASSERT_TRUE(Write(Id(2), "untouched").ok());
+  const uint64_t stored = store_->stored_bytes();
+  for (const uint64_t at : {uint64_t{3}, kFileHeaderBytes + uint64_t{4}}) {  // in the header, in the bytes
+    const auto file = base_->Open("files/" + Id(1).ToString(), /*writable=*/true);
+    ASSERT_TRUE((*file)->Write(at, "#").ok() && (*file)->Sync().ok());
+    EXPECT_TRUE(Write(Id(1), "0123456789").ok());
+    EXPECT_EQ(Read(Id(1)), "0123456789");
+    EXPECT_EQ(store_->stored_bytes(), stored);
+  }
+  EXPECT_EQ(metrics_.counter("nova_stoc_files_healed_total")->value(), 2u);
+  EXPECT_TRUE(Write(Id(1), "0123456789").ok());
+  EXPECT_EQ(metrics_.counter("nova_stoc_files_healed_total")->value(), 2u) << "what is whole is left alone";
+  // A later owner of the range heals too; the file stays its creator's (N4). An older one, or another range, does not.
+  const auto again = [&](const Creator& by) { return store_->WriteFile(Id(1), by, "0123456789", Crc32c("0123456789")); };
+  EXPECT_TRUE(again({RangeId(7), Epoch(5), 1}).ok());
+  EXPECT_EQ(store_->Find(Id(1))->creator, kCreator);
+  EXPECT_TRUE(absl::IsInvalidArgument(again({RangeId(7), Epoch(2), 1})));
+  EXPECT_TRUE(absl::IsInvalidArgument(again({RangeId(8), Epoch(3), 1})));
+  Crash();
+  EXPECT_EQ(Read(Id(1)), "0123456789");
+  EXPECT_EQ(Read(Id(2)), "untouched");
+}
+
 TEST_F(FileStoreTest, CreatorsAreListedAfterARestart) {  // N4
   ASSERT_TRUE(store_->WriteFile(Id(1), {RangeId(7), Epoch(3), 1}, "abc", Crc32c("abc")).ok());
   ASSERT_TRUE(store_->WriteFile(Id(2), {RangeId(7), Epoch(4), 2}, "", Crc32c("")).ok());

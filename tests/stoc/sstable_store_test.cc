@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "common/base/fault_disk.h"
@@ -16,16 +17,25 @@ using ::testing::HasSubstr;
 
 constexpr Creator kCreator{RangeId(7), Epoch(3), 1};
 
-// Bytes that stand for blocks: nobody here looks into them.
+// A table of that many blocks, a little more than `block_bytes` each.
 TableBuilder::Output SomeTable(uint64_t n, size_t blocks = 200, size_t block_bytes = 4096) {
-  TableBuilder::Output output;
-  output.info.uuid = {0x7ab1e, n};
-  output.data = Pattern(blocks * block_bytes, n);
-  output.metadata = Pattern(10'000, n + 1000);
-  for (size_t i = 1; i <= blocks; ++i) output.block_ends.push_back(i * block_bytes);
-  output.info.data_size = output.data.size();
-  output.info.metadata_size = output.metadata.size();
-  return output;
+  TableBuilder builder({.block_size_bytes = block_bytes}, {0x7ab1e, n});
+  for (size_t i = 0; i < blocks; ++i) {
+    std::string key;
+    AppendInternalKey(&key, StrCat("key", absl::Dec(i, absl::kZeroPad6)), 1, ValueType::kPut);
+    builder.Add(key, Pattern(block_bytes, n * 1000 + i));
+  }
+  return builder.Finish();
+}
+
+BlockHandle BlockOf(const TableBuilder::Output& table, size_t i) {
+  const uint64_t begin = i == 0 ? 0 : table.block_ends[i - 1];
+  return {begin, static_cast<uint32_t>(table.block_ends[i] - begin)};
+}
+std::vector<BlockHandle> BlocksOf(const TableBuilder::Output& table) {
+  std::vector<BlockHandle> all;
+  for (size_t i = 0; i < table.block_ends.size(); ++i) all.push_back(BlockOf(table, i));
+  return all;
 }
 
 class SstableStoreTest : public testing::TestWithParam<FabricKind> {
@@ -46,7 +56,14 @@ struct Rig {
     }
     client = std::make_unique<TestClient>(w, "ltc-1", 10);
     store = NewStocSstableStore(client->stocs.get(), [](Executor* e) { return static_cast<TestExecutor*>(e)->xchg(); },
-                                {.write_deadline_ns = 3 * kSecond, .read_deadline_ns = 3 * kSecond});
+                                {.write_deadline_ns = 3 * kSecond,
+                                 .read_deadline_ns = 3 * kSecond,
+                                 .damaged =
+                                     [this](const Uuid& table) {
+                                       MutexLock lock(&mu);
+                                       damaged.insert(table);
+                                     }},
+                                &metrics);
     Update();
   }
   void Update() {
@@ -78,17 +95,34 @@ struct Rig {
     const auto metadata = store->ReadMetadata(info);
     ASSERT_TRUE(metadata.ok()) << metadata.status();
     EXPECT_TRUE(*metadata == table.metadata);
-    const auto data = store->ReadData(info, 0, table.data.size());
+    const auto data = store->ReadBlocks(info, BlocksOf(table));
     ASSERT_TRUE(data.ok()) << data.status();
     EXPECT_TRUE(*data == table.data);
     Random random(1);
     for (int i = 0; i < 20; ++i) {
-      const size_t block = random.Uniform(table.block_ends.size());
-      const uint64_t begin = block == 0 ? 0 : table.block_ends[block - 1];
-      const auto bytes = ReadBlock(info, {begin, static_cast<uint32_t>(table.block_ends[block] - begin)}, Now() + 3 * kSecond);
+      const BlockHandle block = BlockOf(table, random.Uniform(table.block_ends.size()));
+      const auto bytes = ReadBlock(info, block, Now() + 3 * kSecond);
       ASSERT_TRUE(bytes.ok()) << bytes.status();
-      EXPECT_TRUE(*bytes == table.data.substr(begin, bytes->size()));
+      EXPECT_TRUE(*bytes == table.data.substr(block.offset, block.size));
     }
+  }
+  // Bit rot: inverts a bit of the file on that StoC's disk.
+  void Damage(size_t i, const StocFileId& file, uint64_t offset) {
+    const auto opened = bases[i]->Open("files/" + file.ToString(), /*writable=*/true);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    char byte;
+    ASSERT_TRUE((*opened)->Read(kFileHeaderBytes + offset, 1, &byte).ok());
+    byte = static_cast<char>(byte ^ 4);
+    ASSERT_TRUE((*opened)->Write(kFileHeaderBytes + offset, {&byte, 1}).ok());
+    ASSERT_TRUE((*opened)->Sync().ok());
+  }
+  std::string CopyAt(size_t i, const StocFileId& file) {
+    return client->stocs->ReadFileBlocking(StocId(static_cast<uint32_t>(i + 1)), file, 0, UINT64_MAX, Soon()).value_or("(none)");
+  }
+  uint64_t Count(const std::string& what) { return metrics.counter("nova_table_" + what + "_total")->value(); }
+  std::set<Uuid> Damaged() {
+    MutexLock lock(&mu);
+    return damaged;
   }
   size_t FilesAt(size_t i) const { return stocs[i]->files->List(kCreator.range, Epoch(100)).size(); }
   size_t Files() const {
@@ -98,6 +132,9 @@ struct Rig {
   }
 
   FabricWorld* const world;
+  Metrics metrics;
+  Mutex mu;
+  std::set<Uuid> damaged ABSL_GUARDED_BY(mu);
   std::vector<std::unique_ptr<SimDisk>> media;
   std::vector<std::unique_ptr<Disk>> bases;
   std::vector<std::unique_ptr<FaultDisk>> disks;
@@ -156,7 +193,9 @@ TEST_P(SstableStoreTest, ReadsGoToTheOtherCopyWhileAStocIsGone) {  // row 18
     rig.Update();
     rig.ExpectReads(*info, table);
     rig.Kill(2);  // both copies of fragment 1
-    const BlockHandle first{0, 4096}, gone{info->fragments[1].offset, 4096};
+    const BlockHandle first = BlockOf(table, 0);
+    const std::vector<BlockHandle> all = BlocksOf(table);
+    const BlockHandle gone = *std::find_if(all.begin(), all.end(), [&](const BlockHandle& b) { return b.offset == info->fragments[1].offset; });
     EXPECT_TRUE(rig.ReadBlock(*info, first, Now() + 2 * kSecond).ok());
     const Status s = rig.ReadBlock(*info, gone, Now() + kSecond).status();
     EXPECT_TRUE(absl::IsUnavailable(s)) << s;
@@ -176,7 +215,7 @@ TEST_P(SstableStoreTest, ASilentCopyCostsAThirdOfTheDeadline) {  // row 26
     rig.disks[0]->Add({.op = DiskOp::kRead, .action = FaultAction::kDelay, .delay_ns = 4 * kSecond});
     for (int i = 0; i < 2; ++i) {  // each copy is first in turn
       const Nanos begin = Now();
-      const auto bytes = rig.ReadBlock(*info, {0, 4096}, Now() + 900 * kMillisecond);
+      const auto bytes = rig.ReadBlock(*info, BlockOf(table, 0), Now() + 900 * kMillisecond);
       ASSERT_TRUE(bytes.ok()) << bytes.status();
       EXPECT_LT(Now() - begin, 600 * kMillisecond);
     }
@@ -195,8 +234,109 @@ TEST_P(SstableStoreTest, AReadErrorOrAShortFileGoesToTheOtherCopy) {  // row 21
     ASSERT_TRUE(rig.client->stocs->DeleteFiles(StocId(1), {{info->uuid, 0}, {info->uuid, kMetadataPart}}, Soon()).ok());
     rig.ExpectReads(*info, table);
     ASSERT_TRUE(rig.client->stocs->DeleteFiles(StocId(2), {{info->uuid, 0}}, Soon()).ok());
-    const Status s = rig.store->ReadData(*info, 0, 100).status();
+    const std::vector<BlockHandle> all = BlocksOf(table);
+    const Status s = rig.store->ReadBlocks(*info, {all.data(), 1}).status();
     EXPECT_TRUE(absl::IsDataLoss(s)) << s;
+  });
+}
+
+TEST_P(SstableStoreTest, S3ADamagedBlockIsReadFromTheOtherCopy) {  // row 25
+  Run([&](FabricWorld* world) {
+    Rig rig(world, 2);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    rig.ExpectReads(*info, table);
+    EXPECT_EQ(rig.Count("blocks_damaged"), 0u);
+    EXPECT_EQ(rig.Count("reads_from_other_copy"), 0u);
+    const BlockHandle block = BlockOf(table, 30);
+    rig.Damage(0, {info->uuid, 0}, block.offset + 100);
+    for (int i = 0; i < 4; ++i) {  // each copy is first in turn
+      const auto bytes = rig.ReadBlock(*info, block, Soon());
+      ASSERT_TRUE(bytes.ok()) << bytes.status();
+      EXPECT_TRUE(*bytes == table.data.substr(block.offset, block.size));
+    }
+    EXPECT_GE(rig.Count("blocks_damaged"), 1u);
+    EXPECT_EQ(rig.Count("reads_from_other_copy"), rig.Count("blocks_damaged"));
+    EXPECT_EQ(rig.Damaged(), std::set<Uuid>({info->uuid}));
+    rig.Damage(0, {info->uuid, kMetadataPart}, 7);
+    for (int i = 0; i < 4; ++i) rig.ExpectReads(*info, table);
+    EXPECT_EQ(rig.Count("reads_without_good_copy"), 0u);
+  });
+}
+
+TEST_P(SstableStoreTest, S3EachBlockIsReadFromTheCopyThatHasIt) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, 2);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    for (const size_t block : {3, 50, 199}) rig.Damage(0, {info->uuid, 0}, BlockOf(table, block).offset);
+    for (const size_t block : {4, 51, 0}) rig.Damage(1, {info->uuid, 0}, BlockOf(table, block).offset);
+    for (int i = 0; i < 2; ++i) rig.ExpectReads(*info, table);
+    EXPECT_EQ(rig.Count("reads_without_good_copy"), 0u);
+  });
+}
+
+TEST_P(SstableStoreTest, S3WithoutAGoodCopyTheErrorNamesTableAndStocs) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, 2);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    const BlockHandle block = BlockOf(table, 5);
+    for (const size_t stoc : {0, 1}) rig.Damage(stoc, {info->uuid, 0}, block.offset + block.size - 1);
+    const std::vector<BlockHandle> all = BlocksOf(table);
+    for (const Status& s : {rig.ReadBlock(*info, block, Soon()).status(), rig.store->ReadBlocks(*info, all).status()}) {
+      EXPECT_TRUE(absl::IsDataLoss(s)) << s;
+      EXPECT_EQ(ToOutcome(s), Outcome::kCorruption);
+      EXPECT_THAT(std::string(s.message()), testing::AllOf(HasSubstr(info->uuid.ToString()), HasSubstr("stoc 1 (stoc-1)"),
+                                                           HasSubstr("stoc 2 (stoc-2)"), HasSubstr("checksum mismatch")));
+    }
+    EXPECT_EQ(rig.Count("reads_without_good_copy"), 2u);
+    EXPECT_TRUE(rig.ReadBlock(*info, BlockOf(table, 4), Soon()).ok()) << "only what is damaged";
+    // One of the two may be good again: it does not answer, so nothing is known to be lost.
+    rig.Kill(1);
+    EXPECT_TRUE(absl::IsUnavailable(rig.ReadBlock(*info, block, Now() + 500 * kMillisecond).status()));
+  });
+}
+
+TEST_P(SstableStoreTest, S3RepairWritesDamagedAndMissingCopiesAnew) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(2, 3), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    ASSERT_EQ(*rig.store->Repair(*info, kCreator), 0);
+    const StocFileId first{info->uuid, 0}, second{info->uuid, 1}, metadata{info->uuid, kMetadataPart};
+    rig.Damage(0, first, 10);
+    rig.Damage(1, first, 50'000);  // another block
+    rig.Damage(2, metadata, 10);
+    ASSERT_TRUE(rig.client->stocs->DeleteFiles(StocId(2), {second}, Soon()).ok());
+    // A later epoch, as after a failover, heals what an older one wrote.
+    const Creator healer{kCreator.range, Epoch(kCreator.epoch.value() + 2), 0};
+    const auto written = rig.store->Repair(*info, healer);
+    ASSERT_TRUE(written.ok()) << written.status();
+    EXPECT_EQ(*written, 4);
+    EXPECT_EQ(rig.Count("copies_repaired"), 4u);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(rig.CopyAt(i, first) == table.data.substr(0, info->fragments[0].size)) << i;
+      EXPECT_TRUE(rig.CopyAt(i + 1, second) == table.data.substr(info->fragments[1].offset)) << i;
+      EXPECT_TRUE(rig.CopyAt(i, metadata) == table.metadata) << i;
+    }
+    EXPECT_EQ(*rig.store->Repair(*info, healer), 0);
+    // What is down is left alone; what can be healed is.
+    rig.Damage(0, first, 10);
+    rig.Kill(1);
+    rig.Update();
+    EXPECT_EQ(*rig.store->Repair(*info, healer), 1);
+    // A block without a good copy is an error, and no copy is made of it.
+    for (const size_t i : {0, 2}) rig.Damage(i, first, 10);
+    EXPECT_TRUE(absl::IsDataLoss(rig.store->Repair(*info, healer).status()));
+    // F1: a fenced owner heals nothing.
+    ASSERT_TRUE(rig.client->stocs->Fence(StocId(3), kCreator.range, Epoch(99), Soon()).ok());
+    rig.Damage(2, metadata, 10);
+    EXPECT_TRUE(absl::IsFailedPrecondition(rig.store->Repair(*info, healer).status()));
   });
 }
 
@@ -233,7 +373,8 @@ TEST_P(SstableStoreTest, DeletingATableRemovesEveryPart) {
 TEST_P(SstableStoreTest, ReadsPreferTheShorterQueue) {
   Run([&](FabricWorld* world) {
     Rig rig(world, 2);
-    const auto info = rig.store->WriteTable(SomeTable(1), Scattered(1, 2, 2), kCreator);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2, 2), kCreator);
     ASSERT_TRUE(info.ok());
     rig.disks[0]->Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = kSecond});
     Thread busy("busy", [&] { rig.client->stocs->WriteFile(StocId(1), FileId(9), kCreator, "x", Soon()).IgnoreError(); });
@@ -241,7 +382,7 @@ TEST_P(SstableStoreTest, ReadsPreferTheShorterQueue) {
     EXPECT_TRUE(rig.client->stocs->Ping(StocId(1), Soon()).ok());
     Counter* const read1 = rig.stocs[0]->metrics.counter("nova_stoc_disk_bytes_total{op=\"read\"}");
     const uint64_t before = read1->value();
-    for (int i = 0; i < 10; ++i) EXPECT_TRUE(rig.ReadBlock(*info, {0, 4096}, Soon()).ok());
+    for (int i = 0; i < 10; ++i) EXPECT_TRUE(rig.ReadBlock(*info, BlockOf(table, 0), Soon()).ok());
     EXPECT_EQ(read1->value(), before);
     busy.Join();
   });
@@ -250,12 +391,15 @@ TEST_P(SstableStoreTest, ReadsPreferTheShorterQueue) {
 TEST_P(SstableStoreTest, BadHandlesAreOutOfRange) {
   Run([&](FabricWorld* world) {
     Rig rig(world, 1);
-    const auto info = rig.store->WriteTable(SomeTable(1, 10, 100), Scattered(2, 1, 1), kCreator);
+    const TableBuilder::Output table = SomeTable(1, 10, 100);
+    const auto info = rig.store->WriteTable(table, Scattered(2, 1, 1), kCreator);
     ASSERT_TRUE(info.ok());
-    EXPECT_TRUE(absl::IsOutOfRange(rig.ReadBlock(*info, {1000, 1}, Soon()).status()));
-    EXPECT_TRUE(absl::IsOutOfRange(rig.ReadBlock(*info, {450, 100}, Soon()).status())) << "a block lies in one fragment";
-    EXPECT_TRUE(absl::IsOutOfRange(rig.store->ReadData(*info, 990, 20).status()));
-    EXPECT_TRUE(rig.store->ReadData(*info, 450, 100).ok());
+    EXPECT_TRUE(absl::IsOutOfRange(rig.ReadBlock(*info, {table.data.size(), 1}, Soon()).status()));
+    const uint64_t cut = info->fragments[1].offset;
+    EXPECT_TRUE(absl::IsOutOfRange(rig.ReadBlock(*info, {cut - 50, 100}, Soon()).status())) << "a block lies in one fragment";
+    const BlockHandle past{table.data.size() - 10, 20};
+    EXPECT_TRUE(absl::IsOutOfRange(rig.store->ReadBlocks(*info, {&past, 1}).status()));
+    EXPECT_TRUE(rig.store->ReadBlocks(*info, BlocksOf(table)).ok());
     EXPECT_TRUE(absl::IsUnavailable(rig.store->ReadMetadata(TableInfo{}).status()));
   });
 }
