@@ -118,26 +118,29 @@ StatusOr<Placement> HostedRange::Place(uint64_t table_bytes) {
 
 StatusOr<std::vector<VersionEdit>> HostedRange::ReadManifest(const RangeRecord& record, Nanos deadline_ns) {
   if (record.manifest.members.empty()) return std::vector<VersionEdit>{};  // never opened before
-  // M1: an acknowledged edit is on every member, so any fenced one would do; but a copy with a damaged record ends there as a torn
-  // one does, and would silently lose what follows. The longest valid prefix of the members that answer is taken.
+  // M1: an acknowledged edit is on every member, so any fenced one would do; but where the record of one copy is damaged, another
+  // copy has it: so all that answer are read.
   std::string tried;
-  std::vector<VersionEdit> longest;
+  std::vector<Manifest::Copy> copies;
   for (const StocId stoc : record.manifest.members) {
+    const auto node = services_->stocs->Find(stoc);
+    const std::string where = StrCat("stoc ", stoc.value(), node ? StrCat(" (", node->name, ")") : "");
     Status s = services_->stocs->Fence(stoc, id_, epoch_, std::min(deadline_ns, Now() + kSecond)).status();
     if (s.ok()) {
       auto bytes = services_->stocs->ReadFileBlocking(stoc, {record.manifest.file, 0}, 0, UINT64_MAX, deadline_ns);
       s = bytes.status();
-      if (s.ok()) {
-        auto edits = Manifest::Parse(record.manifest.file, *bytes);
-        s = edits.status();
-        if (s.ok() && edits->size() > longest.size()) longest = *std::move(edits);
-      }
+      if (s.ok()) copies.push_back({where, *std::move(bytes)});
     }
     if (absl::IsFailedPrecondition(s)) return s;
-    if (!s.ok()) tried += StrCat(tried.empty() ? "" : "; ", "stoc ", stoc.value(), ": ", s.message());
+    if (!s.ok()) tried += StrCat(tried.empty() ? "" : "; ", where, ": ", s.message());
   }
-  if (!longest.empty()) return longest;
-  return absl::UnavailableError(StrCat("range ", id_.value(), ": no copy of manifest ", record.manifest.file.ToString(), ": ", tried));
+  const std::string which = StrCat("range ", id_.value());
+  if (copies.empty()) {
+    return absl::UnavailableError(StrCat(which, ": no copy of manifest ", record.manifest.file.ToString(), ": ", tried));
+  }
+  auto edits = Manifest::Recover(record.manifest.file, copies);
+  if (edits.ok()) return edits;
+  return Annotate(edits.status(), tried.empty() ? which : StrCat(which, " (not read: ", tried, ")"));
 }
 
 Status HostedRange::Open() {

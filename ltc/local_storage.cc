@@ -141,7 +141,7 @@ StatusOr<std::vector<VersionEdit>> LocalManifestStorage::ReadInstalled() {
   NOVA_ASSIGN_OR_RETURN(const uint64_t size, file->Size());
   std::string bytes(size, '\0');
   NOVA_RETURN_IF_ERROR(file->Read(0, size, bytes.data()));
-  return Manifest::Parse(uuid, bytes);
+  return Manifest::Recover(uuid, {{"the local disk", std::move(bytes)}});
 }
 
 }  // namespace nova

@@ -248,7 +248,12 @@ void LtcNode::OpenRange(const RangeAssignment& a) {
   }
   // The assignment comes again with the next heartbeats; unless the record says OPEN, which an Open that ended in doubt may have
   // written.
-  NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " at epoch " << a.record.epoch.value() << " did not open: " << s;
+  if (absl::IsDataLoss(s)) {  // it stays unavailable until a copy that is whole comes back, or a person decides
+    metrics_->counter("nova_ltc_opens_refused_for_data_loss_total")->Add();
+    NOVA_LOG(ERROR) << options_.name << ": DATA LOSS: range " << id.value() << " is not opened: " << s.message();
+  } else {
+    NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " at epoch " << a.record.epoch.value() << " did not open: " << s;
+  }
   hosted->Abandon();
   to_give_back_.push_back(hosted);
 }

@@ -1,5 +1,8 @@
 #include "ltc/manifest.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "common/base/coding.h"
 #include "common/base/crc32c.h"
 #include "common/base/log.h"
@@ -15,6 +18,48 @@ uint32_t RecordCrc(const Uuid& file, std::string_view payload) {
   return ExtendCrc32c(Crc32c(head), payload.data(), payload.size());
 }
 
+constexpr size_t kRecordHeaderBytes = 8;
+constexpr size_t kSectorBytes = 512;  // what a disk writes whole, at least
+
+// The payload of the valid record at the front of `in`; nullopt: there is none.
+std::optional<std::string_view> FrontPayload(const Uuid& file, std::string_view in) {
+  uint32_t crc, length;
+  if (!GetFixed32(&in, &crc) || !GetFixed32(&in, &length) || length > in.size()) return std::nullopt;
+  const std::string_view payload = in.substr(0, length);
+  return RecordCrc(file, payload) == crc ? std::optional(payload) : std::nullopt;
+}
+
+// Where in `in`, behind its front, a valid record begins; npos: nowhere. What does not parse costs no checksum.
+size_t FindRecord(const Uuid& file, std::string_view in) {
+  for (size_t at = 1; at + kRecordHeaderBytes < in.size(); ++at) {
+    const std::string_view rest = in.substr(at);
+    const uint32_t length = DecodeFixed32(rest.data() + 4);
+    if (length > rest.size() - kRecordHeaderBytes || !VersionEdit::Decode(rest.substr(kRecordHeaderBytes, length)).ok()) continue;
+    if (FrontPayload(file, rest)) return at;
+  }
+  return std::string_view::npos;
+}
+
+// Zeros that may stand for sectors that were never written.
+bool HasUnwritten(std::string_view tail) {
+  const auto zeros = [](std::string_view s) { return std::all_of(s.begin(), s.end(), [](char c) { return c == 0; }); };
+  if (zeros(tail.substr(0, kRecordHeaderBytes))) return true;
+  if (zeros(tail.substr(tail.size() - std::min(tail.size(), kRecordHeaderBytes)))) return true;
+  size_t run = 0;
+  for (const char c : tail) {
+    run = c == 0 ? run + 1 : 0;
+    if (run == kSectorBytes) return true;
+  }
+  return false;
+}
+
+// The tail, which begins with no valid record, may be what an append left whose StoC died over it.
+bool MayBeTorn(std::string_view tail) {
+  if (tail.size() <= kRecordHeaderBytes || HasUnwritten(tail)) return true;
+  const std::string_view rest = tail.substr(kRecordHeaderBytes);
+  return DecodeFixed32(tail.data() + 4) > rest.size() && !VersionEdit::Decode(rest).ok();
+}
+
 }  // namespace
 
 std::string Manifest::EncodeRecord(const Uuid& file, const VersionEdit& edit) {
@@ -25,15 +70,46 @@ std::string Manifest::EncodeRecord(const Uuid& file, const VersionEdit& edit) {
   return record + payload;
 }
 
-StatusOr<std::vector<VersionEdit>> Manifest::Parse(const Uuid& file, std::string_view in) {
+StatusOr<std::vector<VersionEdit>> Manifest::Recover(const Uuid& file, const std::vector<Copy>& copies) {
   std::vector<VersionEdit> edits;
-  uint32_t crc, length;
-  while (GetFixed32(&in, &crc) && GetFixed32(&in, &length) && length <= in.size()) {
-    const std::string_view payload = in.substr(0, length);
-    if (RecordCrc(file, payload) != crc) break;
-    NOVA_ASSIGN_OR_RETURN(VersionEdit edit, VersionEdit::Decode(payload));
+  size_t end = 0;
+  std::vector<bool> damaged(copies.size());  // holds something else where another copy holds a record
+  for (;;) {
+    std::optional<std::string_view> payload;
+    std::vector<bool> without(copies.size());
+    for (size_t i = 0; i < copies.size(); ++i) {
+      const std::string_view bytes = copies[i].bytes;
+      const auto here = end < bytes.size() ? FrontPayload(file, bytes.substr(end)) : std::nullopt;
+      without[i] = !here && end + kRecordHeaderBytes < bytes.size();
+      if (here && !payload) payload = here;
+    }
+    if (!payload) break;
+    for (size_t i = 0; i < copies.size(); ++i) {
+      if (!without[i] || damaged[i]) continue;
+      damaged[i] = true;
+      NOVA_LOG(WARNING) << "manifest " << file.ToString() << ": the record at " << end << " is damaged or torn on " << copies[i].where
+                        << ", another copy has it";
+    }
+    NOVA_ASSIGN_OR_RETURN(VersionEdit edit, VersionEdit::Decode(*payload));
     edits.push_back(std::move(edit));
-    in.remove_prefix(length);
+    end += kRecordHeaderBytes + payload->size();
+  }
+  std::string places;
+  bool lost = false, all_damaged = true;
+  for (const Copy& copy : copies) {
+    const std::string_view tail = std::string_view(copy.bytes).substr(std::min(end, copy.bytes.size()));
+    const size_t next = FindRecord(file, tail);
+    if (next != std::string_view::npos) lost = true;
+    if (tail.empty() || (next == std::string_view::npos && MayBeTorn(tail))) {
+      all_damaged = false;
+      continue;
+    }
+    places += StrCat(places.empty() ? "" : "; ", copy.where, ": ", tail.size(), " bytes",
+                     next == std::string_view::npos ? "" : StrCat(", a valid record ", next, " bytes further on"));
+  }
+  if (!places.empty() && (lost || all_damaged)) {
+    return absl::DataLossError(
+        StrCat("manifest ", file.ToString(), " is damaged at offset ", end, ": acknowledged edits are lost there (", places, ")"));
   }
   if (edits.empty()) return absl::DataLossError(StrCat("manifest ", file.ToString(), " has no valid snapshot"));
   return edits;

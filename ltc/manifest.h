@@ -2,6 +2,14 @@
 //
 //   record   u32 crc | u32 length | payload (a VersionEdit)     crc = CRC-32C of (file uuid | u32 length | payload)
 //
+// What may lie behind the last acknowledged record. Appends go out one at a time, the next only when every member has acknowledged
+// the one before; so behind the valid prefix there is at most one record, never acknowledged, and torn if its StoC died over it.
+// A torn record is cut short, or holds zeros where sectors were not written; its other bytes are right. So these are no torn tails,
+// but damage to what was acknowledged, and recovery says so rather than to lose edits in silence:
+//   - a valid record further on, in any copy: it was sent after the one that is missing was acknowledged;
+//   - in every copy that answers: a record that is whole (its length fits, or its payload parses to the end), has nothing that is
+//     zero for want of writing, and fails its crc; or bytes behind it.
+//
 // Storage is a seam: over StoCs (write-all to M members, epoch checked there, the pointer in the range's record) and local
 // (a file and a CURRENT pointer).
 //
@@ -42,8 +50,14 @@ class Manifest {
   Status Append(const VersionEdit& edit, const std::function<VersionEdit()>& snapshot);
   void RollNext() { roll_next_ = true; }  // the next Append goes to a new file on fresh members
 
-  // The edits of a file's valid prefix, the snapshot first. DataLoss: not even the snapshot is whole.
-  static StatusOr<std::vector<VersionEdit>> Parse(const Uuid& file, std::string_view bytes);
+  // One member's file, and how to call it in an error: "stoc 3 (name)".
+  struct Copy {
+    std::string where;
+    std::string bytes;
+  };
+  // The edits of a file, the snapshot first: at each offset the record of whichever copy holds it whole, to where no copy does.
+  // DataLoss: not even the snapshot is whole; or what lies behind is no torn tail: the text names file, offset and places.
+  static StatusOr<std::vector<VersionEdit>> Recover(const Uuid& file, const std::vector<Copy>& copies);
   static std::string EncodeRecord(const Uuid& file, const VersionEdit& edit);
 
  private:

@@ -13,6 +13,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     NOVA_CHECK(again.ok() && again->Encode() == edit->Encode());
     nova::Version().Apply(*edit, {}).status().IgnoreError();
   }
-  nova::Manifest::Parse(nova::Uuid{1, 2}, bytes).status().IgnoreError();
+  const size_t half = size / 2;
+  nova::Manifest::Recover({1, 2}, {{"one", std::string(bytes)}}).status().IgnoreError();
+  nova::Manifest::Recover({1, 2}, {{"one", std::string(bytes.substr(0, half))}, {"two", std::string(bytes.substr(half))}})
+      .status()
+      .IgnoreError();
   return 0;
 }

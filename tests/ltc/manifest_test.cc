@@ -55,30 +55,91 @@ TEST(VersionEditTest, DecodesWhatItEncodedAndRefusesEveryPrefix) {
   EXPECT_FALSE(VersionEdit::Decode(bytes + "x").ok());
 }
 
-TEST(ManifestTest, ATornOrFlippedTailEndsTheValidPrefix) {
-  const Uuid file{1, 2};
-  VersionEdit snapshot, second;
-  snapshot.seq_reserved = 7;
-  second.seq_reserved = 9;
-  const std::string first_record = Manifest::EncodeRecord(file, snapshot);
-  const std::string bytes = first_record + Manifest::EncodeRecord(file, second);
-  for (size_t n = 0; n <= bytes.size(); ++n) {
-    const auto edits = Manifest::Parse(file, std::string_view(bytes).substr(0, n));
-    if (n < first_record.size()) {
-      EXPECT_FALSE(edits.ok()) << n;
-    } else {
-      ASSERT_TRUE(edits.ok()) << n;
-      EXPECT_EQ(edits->size(), n == bytes.size() ? 2u : 1u) << n;
+// A manifest of some records, as one file's bytes, and where each record ends.
+struct SomeManifest {
+  explicit SomeManifest(size_t records, size_t tables = 1) {
+    for (size_t i = 0; i < records; ++i) {
+      VersionEdit edit;
+      edit.seq_reserved = i + 1;
+      for (size_t t = 0; t < tables; ++t) edit.adds.push_back({0, i, Table(i * 100 + t + 1, "a", "f"), nullptr});
+      bytes += Manifest::EncodeRecord(file, edit);
+      ends.push_back(bytes.size());
     }
   }
-  for (size_t i = first_record.size(); i < bytes.size(); ++i) {
-    std::string flipped = bytes;
-    flipped[i] = static_cast<char>(flipped[i] ^ 1);
-    const auto edits = Manifest::Parse(file, flipped);
-    ASSERT_TRUE(edits.ok());
-    EXPECT_EQ(edits->size(), 1u) << "the flip at " << i << " went unnoticed";
+  // The number of edits recovered; -1: loud.
+  int Recover(const std::vector<std::string>& copies) const {
+    std::vector<Manifest::Copy> all;
+    for (const std::string& c : copies) all.push_back({StrCat("stoc ", all.size() + 1), c});
+    const auto edits = Manifest::Recover(file, all);
+    if (!edits.ok()) {
+      EXPECT_TRUE(absl::IsDataLoss(edits.status())) << edits.status();
+      return -1;
+    }
+    for (size_t i = 0; i < edits->size(); ++i) EXPECT_EQ((*edits)[i].seq_reserved, i + 1);
+    return static_cast<int>(edits->size());
   }
-  EXPECT_FALSE(Manifest::Parse(Uuid{1, 3}, bytes).ok()) << "a record belongs to its file";
+  std::string Flipped(size_t at) const {
+    std::string damaged = bytes;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    return damaged;
+  }
+  const Uuid file{1, 2};
+  std::string bytes;
+  std::vector<size_t> ends;
+};
+
+TEST(ManifestTest, M1ATornTailEndsTheValidPrefix) {
+  const SomeManifest m(2, 30);  // records of several sectors
+  for (size_t n = 0; n <= m.bytes.size(); ++n) {  // cut short
+    EXPECT_EQ(m.Recover({m.bytes.substr(0, n)}), n < m.ends[0] ? -1 : n < m.ends[1] ? 1 : 2) << n;
+  }
+  // Sectors of the second record that were not written read as zeros; the disk's sectors lie anywhere to it.
+  ASSERT_GT(m.bytes.size() - m.ends[0], 3 * 512u);
+  for (size_t from = m.ends[0]; from < m.bytes.size(); from += 97) {
+    const size_t n = std::min<size_t>(512, m.bytes.size() - from);
+    std::string torn = m.bytes;
+    torn.replace(from, n, n, '\0');
+    if (n < 8) continue;
+    if (n == 512) {
+      EXPECT_EQ(m.Recover({torn}), 1) << from;
+    }
+    torn.resize(from + n);
+    EXPECT_EQ(m.Recover({torn}), 1) << from;
+  }
+  EXPECT_EQ(m.Recover({m.bytes + std::string(1000, '\0')}), 2);
+}
+
+TEST(ManifestTest, M1OfEachRecordTheCopyThatHasItIsTaken) {
+  const SomeManifest m(6);
+  const auto in_record = [&](size_t i) { return m.ends[i] - 20; };
+  EXPECT_EQ(m.Recover({m.Flipped(in_record(2)), m.bytes}), 6);
+  EXPECT_EQ(m.Recover({m.Flipped(in_record(1)), m.Flipped(in_record(3)), m.Flipped(in_record(5))}), 6);
+  EXPECT_EQ(m.Recover({m.Flipped(in_record(0)), m.Flipped(in_record(5))}), 6);
+  EXPECT_EQ(m.Recover({m.bytes.substr(0, 10), m.bytes.substr(0, m.ends[3]), m.bytes}), 6);
+}
+
+TEST(ManifestTest, M1DamageToWhatWasAcknowledgedIsLoud) {
+  const SomeManifest m(6);
+  for (size_t i = 0; i < m.bytes.size(); ++i) {
+    EXPECT_EQ(m.Recover({m.Flipped(i)}), -1) << "the flip at " << i << " of one copy lost edits in silence";
+    EXPECT_EQ(m.Recover({m.Flipped(i), m.Flipped(i), m.Flipped(i)}), -1) << i;
+  }
+  // A record behind the damaged one was acknowledged, whatever the others say.
+  const std::string damaged = m.Flipped(m.ends[2] - 20);
+  EXPECT_EQ(m.Recover({m.bytes.substr(0, m.ends[1]), damaged}), -1);
+  EXPECT_EQ(m.Recover({damaged, m.bytes.substr(0, m.ends[2] - 30)}), -1);
+  // Also where the record behind is torn.
+  std::string two = damaged.substr(0, m.ends[3]);
+  EXPECT_EQ(m.Recover({two.substr(0, m.ends[3] - 5)}), -1);
+  // A copy that ends in order before the damaged last record shows that it was never acknowledged.
+  const std::string last = m.Flipped(m.ends[5] - 20);
+  EXPECT_EQ(m.Recover({last, m.bytes.substr(0, m.ends[4])}), 5);
+  EXPECT_EQ(m.Recover({last, m.bytes.substr(0, m.ends[4] + 11)}), 5);
+  const Status s = Manifest::Recover(m.file, {{"stoc 7 (seven)", damaged}}).status();
+  for (const std::string& part : {m.file.ToString(), StrCat("offset ", m.ends[1]), std::string("stoc 7 (seven)")}) {
+    EXPECT_NE(s.message().find(part), std::string::npos) << s;
+  }
+  EXPECT_FALSE(Manifest::Recover(Uuid{1, 3}, {{"", m.bytes}}).ok()) << "a record belongs to its file";
 }
 
 // Remembers files; fails appends on demand.
@@ -120,7 +181,7 @@ TEST(ManifestTest, AFailedMemberRollsToANewFileThatHoldsTheEdit) {
   EXPECT_NE(manifest.group().file, first);
   EXPECT_EQ(storage.installed, manifest.group().file);
   EXPECT_FALSE(storage.files.contains(first));
-  EXPECT_EQ(Manifest::Parse(storage.installed, storage.files[storage.installed])->front().seq_reserved, 5u);
+  EXPECT_EQ(Manifest::Recover(storage.installed, {{"", storage.files[storage.installed]}})->front().seq_reserved, 5u);
 }
 
 TEST(ManifestTest, AFencedAppendDoesNotRoll) {
