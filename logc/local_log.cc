@@ -81,7 +81,7 @@ class LocalLog : public RangeLog {
 
   void Fence() override { fenced_.store(true, std::memory_order_release); }
   std::vector<GroupId> UnusedGroups() const override { return {}; }
-  std::vector<RoundNumber> ExposedRounds() const override { return {}; }
+  std::vector<ExposedRound> ExposedRounds() const override { return {}; }
   void RequestGroupChange() override {}
   size_t bytes_in_flight() const override { return 0; }
 

@@ -1,6 +1,7 @@
 #include "logc/log_client.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <map>
 #include <set>
@@ -25,10 +26,20 @@ struct PendingRecord {
   absl::AnyInvocable<void(Outcome)> done;
 };
 
+constexpr int kFailuresOfTheLiving = 2;                  // in a row, after which a member that answers pings is replaced
+constexpr int kMostUnsent = 2;                           // pings that found no connection, until the process counts as gone
+constexpr Nanos kRepostPause = 50 * kMillisecond;       // while it may not be replaced yet
+
 // Records that went out as one WRITE per member.
 struct Batch {
   std::vector<PendingRecord> records;
-  size_t waiting = 0;  // members that have not reported yet
+  std::shared_ptr<Staging> staging;  // their bytes: [offset, offset + bytes)
+  size_t offset = 0;
+  size_t bytes = 0;
+  size_t segment = 0;   // where they go: of the log's segments
+  uint64_t at = 0;      // and where in it
+  size_t waiting = 0;   // members that do not have it yet
+  std::vector<bool> failed;  // by member: its WRITE ended, not delivered
 };
 
 struct Segment {
@@ -36,19 +47,34 @@ struct Segment {
   uint64_t size = 0;
 };
 
+struct Opening {
+  Segment segment;
+  size_t waiting = 0;        // members that have not opened it yet
+  std::vector<bool> failed;  // by member: asked, and not answered
+};
+
 // One log: one file on each member. All of it belongs to one xchg thread.
 struct Log {
+  struct Member {
+    bool suspected = false;  // a ping is on its way
+    int failures = 0;        // in a row
+  };
   Uuid uuid;
   RoundNumber round = 0;
   LogGroup group;
+  std::vector<Member> members;        // as the group's
+  size_t suspected = 0;               // of them
   uint64_t next_lsn = 1;
   std::vector<Segment> segments;
   uint64_t used = 0;                  // of the last segment
-  bool opening = false;               // a segment is being opened
-  bool failed = false;                // a member failed: its records move to a log of the next group
+  std::shared_ptr<Opening> opening;   // null: none
+  bool failed = false;                // it takes nothing more: a member was replaced, or the log is freed
   std::deque<PendingRecord> unposted;
   std::deque<std::shared_ptr<Batch>> posted;  // acknowledged from the front (L2)
 };
+
+enum class Cause { kDead, kSlow, kRefused, kAsked };
+constexpr const char* kCauseNames[] = {"dead", "slow", "refused", "asked"};
 
 }  // namespace
 
@@ -62,7 +88,39 @@ struct LogClient::Rep {
   std::vector<std::vector<std::weak_ptr<MemoryLogCore>>> dirty;  // by lane: flush at the end of the round
   Counter* records;
   Counter* writes;
-  Counter* group_changes;
+  Counter* reposts;
+  Counter* suspicions;
+  Counter* pings_answered;
+  Counter* pings_failed;
+  std::array<Counter*, std::size(kCauseNames)> group_changes;  // by cause
+  // Who waits for a ping of a StoC's incarnation, by lane: [i] belongs to xchg i.
+  using Asked = std::map<std::pair<StocId, Incarnation>, std::vector<absl::AnyInvocable<void(bool alive)>>>;
+  std::vector<Asked> asked;
+
+  // L5: is that process there? One ping for all of the lane who ask at the time. Over another connection than the one that failed:
+  // that of the next xchg thread; where there is only one thread, a new one, for a WRITE's deadline has destroyed the old (F4).
+  void Ask(size_t lane, const LogMember& member, absl::AnyInvocable<void(bool alive)> answer) {
+    auto& waiting = asked[lane][{member.stoc, member.incarnation}];
+    waiting.push_back(std::move(answer));
+    if (waiting.size() > 1) return;
+    Xchg* const other = xchgs[(lane + 1) % xchgs.size()];
+    other->Submit([this, lane, other, member] { Ping(lane, other, member, Now() + options.ping_deadline_ns, 0); });
+  }
+
+  // On `other`. A connection that breaks under the ping says nothing of the process: another request's deadline may have destroyed
+  // it, sent the ping (kUnknown) or not (kUnavailable). A new one then tells; a process that is gone refuses that, too.
+  void Ping(size_t lane, Xchg* other, const LogMember& member, Nanos deadline_ns, int unsent) {
+    stocs->Ping(other, member.stoc, deadline_ns, [=, this](Outcome o, Incarnation found) {
+      const bool broke = o == Outcome::kUnknown || (o == Outcome::kUnavailable && unsent + 1 < kMostUnsent);
+      if (broke && Now() < deadline_ns) return Ping(lane, other, member, deadline_ns, unsent + (o == Outcome::kUnavailable));
+      const bool alive = o == Outcome::kOk && found == member.incarnation;
+      (alive ? pings_answered : pings_failed)->Add();
+      xchgs[lane]->Submit([this, lane, member, alive] {
+        auto waited = asked[lane].extract({member.stoc, member.incarnation});
+        for (auto& a : waited.mapped()) a(alive);
+      });
+    });
+  }
 };
 
 // What asynchronous completions refer to; outlives its MemoryLog while any is pending.
@@ -114,24 +172,39 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
   std::vector<GroupId> UnusedGroups() const {
     MutexLock lock(&mu_);
     std::vector<GroupId> unused;
-    for (const GroupId id : old_groups_) {
-      const auto it = logs_of_group_.find(id);
+    for (const LogGroup& old : old_groups_) {
+      const auto it = logs_of_group_.find(old.id);
       // A lane that has not moved yet may still open a log of the old group, and acknowledge into it.
-      const bool all_moved = std::all_of(lane_groups_.begin(), lane_groups_.end(), [id](GroupId g) { return g > id; });
-      if (all_moved && (it == logs_of_group_.end() || it->second.empty())) unused.push_back(id);
+      const bool all_moved = std::all_of(lane_groups_.begin(), lane_groups_.end(), [&](GroupId g) { return g > old.id; });
+      if (all_moved && (it == logs_of_group_.end() || it->second.empty())) unused.push_back(old.id);
     }
     return unused;
   }
 
-  std::vector<RoundNumber> ExposedRounds() const {
-    MutexLock lock(&mu_);
-    std::set<RoundNumber> rounds;
-    for (const GroupId id : old_groups_) {
-      const auto it = logs_of_group_.find(id);
-      if (it == logs_of_group_.end()) continue;
-      for (const auto& [uuid, round] : it->second) rounds.insert(round);
+  std::vector<ExposedRound> ExposedRounds() const {
+    std::map<RoundNumber, size_t> live_members;
+    {
+      MutexLock lock(&mu_);
+      if (old_groups_.empty()) return {};
+      std::set<std::pair<StocId, Incarnation>> live;
+      for (const NodeInfo& n : client_->stocs->live()) live.insert({n.stoc_id, n.incarnation});
+      for (const LogGroup& old : old_groups_) {
+        const auto it = logs_of_group_.find(old.id);
+        if (it == logs_of_group_.end()) continue;
+        const auto left = static_cast<size_t>(std::count_if(old.members.begin(), old.members.end(), [&](const LogMember& m) {
+          return live.contains({m.stoc, m.incarnation});
+        }));
+        for (const auto& [uuid, round] : it->second) {
+          const auto [at, first] = live_members.emplace(round, left);
+          if (!first) at->second = std::min(at->second, left);
+        }
+      }
     }
-    return {rounds.begin(), rounds.end()};
+    std::vector<ExposedRound> rounds;
+    for (const auto& [round, left] : live_members) rounds.push_back({round, left});
+    std::stable_sort(rounds.begin(), rounds.end(),
+                     [](const ExposedRound& a, const ExposedRound& b) { return a.live_members < b.live_members; });
+    return rounds;
   }
 
   void RequestGroupChange() {
@@ -142,7 +215,7 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
       changing_ = true;
       current = group_;
     }
-    Change(current, StocId());
+    Change(current, StocId(), Cause::kAsked);
   }
 
   size_t bytes_in_flight() const {
@@ -206,89 +279,100 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
     auto log = std::make_shared<Log>();
     log->uuid = Uuid::Generate();
     log->group = lanes_[index].group;
+    log->members.resize(log->group.members.size());
     OpenSegment(index, log, client_->options.segment_bytes);
     return log;
   }
 
   void OpenSegment(size_t index, const std::shared_ptr<Log>& log, uint64_t size) {
-    log->opening = true;
-    struct Opening {
-      Segment segment;
-      size_t waiting;
-      bool failed = false;
-    };
-    auto opening = std::make_shared<Opening>();
-    opening->segment.size = size;
-    opening->segment.memory.resize(log->group.members.size());
-    opening->waiting = log->group.members.size();
-    const Nanos deadline = Now() + client_->options.open_deadline_ns;
-    for (size_t m = 0; m < log->group.members.size(); ++m) {
-      const LogMember& member = log->group.members[m];
-      client_->stocs->OpenSegment(
-          client_->xchgs[index], member, range_, epoch_, log->uuid, static_cast<uint32_t>(log->segments.size()), size, deadline,
-          [self = shared_from_this(), index, log, opening, m, stoc = member.stoc](Outcome o, RemoteBuffer memory) {
-            opening->segment.memory[m] = memory;
-            if (o == Outcome::kNotOwner) self->Fenced();
-            if (o != Outcome::kOk && o != Outcome::kNotOwner) {
-              opening->failed = true;
-              self->MemberFailed(index, log, stoc);
-            }
-            if (--opening->waiting > 0 || opening->failed || log->failed) return;
-            log->opening = false;
-            log->segments.push_back(std::move(opening->segment));
-            log->used = 0;
-            self->MarkDirty(index);
-          });
+    log->opening = std::make_shared<Opening>();
+    log->opening->segment.size = size;
+    log->opening->segment.memory.resize(log->group.members.size());
+    log->opening->waiting = log->group.members.size();
+    log->opening->failed.resize(log->group.members.size());
+    for (size_t m = 0; m < log->group.members.size(); ++m) OpenAt(index, log, m);
+  }
+
+  void OpenAt(size_t index, const std::shared_ptr<Log>& log, size_t m) {
+    Opening& opening = *log->opening;
+    opening.failed[m] = false;
+    client_->stocs->OpenSegment(client_->xchgs[index], log->group.members[m], range_, epoch_, log->uuid,
+                                static_cast<uint32_t>(log->segments.size()), opening.segment.size,
+                                Now() + client_->options.open_deadline_ns,
+                                [self = shared_from_this(), index, log, m](Outcome o, RemoteBuffer memory) {
+                                  self->Opened(index, log, m, o, memory);
+                                });
+  }
+
+  void Opened(size_t index, const std::shared_ptr<Log>& log, size_t m, Outcome o, const RemoteBuffer& memory) {
+    if (o == Outcome::kNotOwner) return Fenced();
+    if (log->failed) return;
+    Opening& opening = *log->opening;
+    if (o == Outcome::kUnavailable || o == Outcome::kUnknown || o == Outcome::kDeadlineExceeded) {
+      opening.failed[m] = true;
+      return Suspect(index, log, m);
     }
+    if (o != Outcome::kOk) return MemberFailed(index, log, m, Cause::kRefused);
+    log->members[m].failures = 0;
+    opening.segment.memory[m] = memory;
+    if (--opening.waiting > 0) return;
+    log->segments.push_back(std::move(opening.segment));
+    log->opening = nullptr;
+    log->used = 0;
+    MarkDirty(index);
   }
 
   // As many records as the last segment takes, each contiguous stretch of staging memory as one WRITE per member.
   void PostUnposted(size_t index, const std::shared_ptr<Log>& log) {
-    while (!log->unposted.empty() && !log->failed) {
+    while (!log->unposted.empty() && !log->failed && log->suspected == 0) {
       const size_t first_bytes = log->unposted.front().bytes;
       if (log->segments.empty() || log->used + first_bytes > log->segments.back().size) {
-        if (!log->opening) OpenSegment(index, log, std::max<uint64_t>(client_->options.segment_bytes, first_bytes));
+        if (log->opening == nullptr) OpenSegment(index, log, std::max<uint64_t>(client_->options.segment_bytes, first_bytes));
         return;
       }
       auto batch = std::make_shared<Batch>();
-      const uint64_t at = log->used;
-      const PendingRecord& first = log->unposted.front();
-      const Staging* staging = first.staging.get();
-      const size_t offset = first.offset;
-      size_t bytes = 0;
+      batch->staging = log->unposted.front().staging;
+      batch->offset = log->unposted.front().offset;
+      batch->segment = log->segments.size() - 1;
+      batch->at = log->used;
       while (!log->unposted.empty()) {
         PendingRecord& r = log->unposted.front();
-        if (r.staging.get() != staging || r.offset != offset + bytes || log->used + r.bytes > log->segments.back().size) break;
-        bytes += r.bytes;
+        if (r.staging != batch->staging || r.offset != batch->offset + batch->bytes ||
+            log->used + r.bytes > log->segments.back().size) {
+          break;
+        }
+        batch->bytes += r.bytes;
         log->used += r.bytes;
         batch->records.push_back(std::move(r));
         log->unposted.pop_front();
       }
       batch->waiting = log->group.members.size();
+      batch->failed.resize(log->group.members.size());
       log->posted.push_back(batch);
-      client_->writes->Add(batch->waiting);
-      const LocalBuffer local{staging->buffer.data() + offset, static_cast<uint32_t>(bytes), staging->buffer.lkey()};
-      const Nanos deadline = Now() + client_->options.write_deadline_ns;
-      for (size_t m = 0; m < log->group.members.size(); ++m) {
-        const StocId stoc = log->group.members[m].stoc;
-        const RemoteBuffer remote = log->segments.back().memory[m].Slice(at, bytes);
-        Peer* peer = client_->stocs->peer(client_->xchgs[index], stoc);
-        if (peer == nullptr) {
-          client_->xchgs[index]->Submit(
-              [self = shared_from_this(), index, log, batch, stoc] { self->Delivered(index, log, batch, stoc, Outcome::kUnavailable); });
-          continue;
-        }
-        // The batch keeps its staging memory alive until every member has reported (F4).
-        client_->xchgs[index]->Write(peer, {&local, 1}, remote.address, remote.rkey, deadline,
-                                     [self = shared_from_this(), index, log, batch, stoc](Outcome o) {
-                                       self->Delivered(index, log, batch, stoc, o);
-                                     });
-      }
+      for (size_t m = 0; m < log->group.members.size(); ++m) Post(index, log, batch, m);
     }
   }
 
-  void Delivered(size_t index, const std::shared_ptr<Log>& log, const std::shared_ptr<Batch>& batch, StocId stoc, Outcome o) {
-    if (o != Outcome::kOk) return MemberFailed(index, log, stoc);  // `waiting` stays above 0: never acknowledged in this group
+  // The batch keeps its staging memory alive until every member has reported (F4).
+  void Post(size_t index, const std::shared_ptr<Log>& log, const std::shared_ptr<Batch>& batch, size_t m) {
+    Xchg* const xchg = client_->xchgs[index];
+    batch->failed[m] = false;
+    auto done = [self = shared_from_this(), index, log, batch, m](Outcome o) { self->Delivered(index, log, batch, m, o); };
+    Peer* const peer = client_->stocs->peer(xchg, log->group.members[m].stoc);
+    if (peer == nullptr) return xchg->Submit([done = std::move(done)] { done(Outcome::kUnavailable); });
+    client_->writes->Add();
+    const Buffer& from = batch->staging->buffer;
+    const LocalBuffer local{from.data() + batch->offset, static_cast<uint32_t>(batch->bytes), from.lkey()};
+    const RemoteBuffer remote = log->segments[batch->segment].memory[m].Slice(batch->at, batch->bytes);
+    xchg->Write(peer, {&local, 1}, remote.address, remote.rkey, Now() + client_->options.write_deadline_ns, std::move(done));
+  }
+
+  void Delivered(size_t index, const std::shared_ptr<Log>& log, const std::shared_ptr<Batch>& batch, size_t m, Outcome o) {
+    if (o != Outcome::kOk) {
+      batch->failed[m] = true;  // `waiting` stays above 0
+      return Suspect(index, log, m);
+    }
+    log->members[m].failures = 0;
     --batch->waiting;
     while (!log->failed && !log->posted.empty() && log->posted.front()->waiting == 0) {  // L2: in lsn order
       const std::shared_ptr<Batch> front = std::move(log->posted.front());
@@ -303,11 +387,52 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
     if (record->done) std::exchange(record->done, {})(o);
   }
 
+  // --- L5
+
+  void Suspect(size_t index, const std::shared_ptr<Log>& log, size_t m) {
+    Log::Member& member = log->members[m];
+    if (fenced_.load() || log->failed || member.suspected) return;
+    member.suspected = true;
+    ++log->suspected;
+    ++member.failures;
+    client_->suspicions->Add();
+    client_->Ask(index, log->group.members[m], [self = shared_from_this(), index, log, m](bool alive) {
+      if (self->fenced_.load() || log->failed) return;
+      if (!alive) return self->MemberFailed(index, log, m, Cause::kDead);
+      if (log->members[m].failures < kFailuresOfTheLiving) return self->Trust(index, log, m);
+      if (self->MayReplaceLiving(log->group.id)) return self->MemberFailed(index, log, m, Cause::kSlow);
+      self->client_->xchgs[index]->RunAt(Now() + kRepostPause, [self, index, log, m] { self->Trust(index, log, m); });
+    });
+  }
+
+  bool MayReplaceLiving(GroupId group) {
+    MutexLock lock(&mu_);
+    if (changing_ || group_.id != group) return true;  // it is being replaced, or was
+    if (Now() < next_living_change_ns_) return false;
+    next_living_change_ns_ = Now() + client_->options.change_pause_ns;
+    return true;
+  }
+
+  // The member gets again what it lacks: the same bytes to the same place, so that it does not matter what of the first try landed
+  // or lands yet.
+  void Trust(size_t index, const std::shared_ptr<Log>& log, size_t m) {
+    if (fenced_.load() || log->failed) return;
+    log->members[m].suspected = false;
+    --log->suspected;
+    if (log->opening != nullptr && log->opening->failed[m]) OpenAt(index, log, m);
+    for (const auto& batch : log->posted) {
+      if (!batch->failed[m]) continue;
+      client_->reposts->Add();
+      Post(index, log, batch, m);
+    }
+    MarkDirty(index);
+  }
+
   // --- L4
 
-  void MemberFailed(size_t index, const std::shared_ptr<Log>& log, StocId stoc) {
-    if (fenced_.load()) return;
-    if (!log->failed) NOVA_LOG(WARNING) << "range " << range_.value() << ": log member stoc " << stoc.value() << " failed, replacing it";
+  void MemberFailed(size_t index, const std::shared_ptr<Log>& log, size_t m, Cause cause) {
+    if (fenced_.load() || log->failed) return;
+    const StocId stoc = log->group.members[m].stoc;
     log->failed = true;
     LogGroup current;
     {
@@ -320,11 +445,13 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
       }
     }
     if (!current.members.empty()) return MoveLane(index, current);
-    Change(log->group, stoc);
+    NOVA_LOG(WARNING) << "range " << range_.value() << ": log member stoc " << stoc.value() << " is "
+                      << kCauseNames[static_cast<size_t>(cause)] << ", replacing it";
+    Change(log->group, stoc, cause);
   }
 
-  void Change(const LogGroup& current, StocId failed) {
-    client_->group_changes->Add();
+  void Change(const LogGroup& current, StocId failed, Cause cause) {
+    client_->group_changes[static_cast<size_t>(cause)]->Add();
     change_group_(current, failed, [self = shared_from_this()](StatusOr<LogGroup> next) { self->GroupChanged(std::move(next)); });
   }
 
@@ -335,7 +462,7 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
     }
     {
       MutexLock lock(&mu_);
-      old_groups_.push_back(group_.id);
+      old_groups_.push_back(group_);
       group_ = *next;
       changing_ = false;
     }
@@ -350,7 +477,7 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
     Lane& lane = lanes_[index];
     if (lane.group.id < group.id) lane.group = group;
     if (lane.spare != nullptr && lane.spare->group.id != lane.group.id) {
-      FreeLog(index, *lane.spare);
+      FreeLog(index, lane.spare);
       lane.spare = nullptr;
     }
     {
@@ -395,13 +522,14 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
 
   // --- the end of logs
 
-  void FreeLog(size_t index, const Log& log) {
-    for (const LogMember& m : log.group.members) {
-      client_->stocs->FreeLogs(client_->xchgs[index], m.stoc, range_, epoch_, {log.uuid}, [](Outcome) {});
+  void FreeLog(size_t index, const std::shared_ptr<Log>& log) {
+    log->failed = true;
+    for (const LogMember& m : log->group.members) {
+      client_->stocs->FreeLogs(client_->xchgs[index], m.stoc, range_, epoch_, {log->uuid}, [](Outcome) {});
     }
     MutexLock lock(&mu_);
-    const auto it = logs_of_group_.find(log.group.id);
-    if (it != logs_of_group_.end()) it->second.erase(log.uuid);
+    const auto it = logs_of_group_.find(log->group.id);
+    if (it != logs_of_group_.end()) it->second.erase(log->uuid);
   }
 
   void DeleteRoundOnLane(size_t index, RoundNumber round) {
@@ -409,12 +537,12 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
     const auto current = lane.current.find(round);
     if (current != lane.current.end()) {
       NOVA_CHECK(current->second->posted.empty() && current->second->unposted.empty()) << "a log goes with records pending (L6)";
-      FreeLog(index, *current->second);
+      FreeLog(index, current->second);
       lane.current.erase(current);
     }
     const auto older = lane.older.find(round);
     if (older == lane.older.end()) return;
-    for (const auto& log : older->second) FreeLog(index, *log);
+    for (const auto& log : older->second) FreeLog(index, log);
     lane.older.erase(older);
   }
 
@@ -451,7 +579,8 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
   mutable Mutex mu_;
   LogGroup group_ ABSL_GUARDED_BY(mu_);
   bool changing_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<GroupId> old_groups_ ABSL_GUARDED_BY(mu_);
+  Nanos next_living_change_ns_ ABSL_GUARDED_BY(mu_) = 0;  // L5
+  std::vector<LogGroup> old_groups_ ABSL_GUARDED_BY(mu_);
   std::vector<GroupId> lane_groups_ ABSL_GUARDED_BY(mu_);  // of new logs, by lane
   std::map<GroupId, std::map<Uuid, RoundNumber>> logs_of_group_ ABSL_GUARDED_BY(mu_);
 };
@@ -466,7 +595,7 @@ class MemoryLog : public RangeLog {
   }
   void DeleteRound(RoundNumber round) override { core_->DeleteRound(round); }
   std::vector<GroupId> UnusedGroups() const override { return core_->UnusedGroups(); }
-  std::vector<RoundNumber> ExposedRounds() const override { return core_->ExposedRounds(); }
+  std::vector<ExposedRound> ExposedRounds() const override { return core_->ExposedRounds(); }
   void RequestGroupChange() override { core_->RequestGroupChange(); }
   size_t bytes_in_flight() const override { return core_->bytes_in_flight(); }
 
@@ -483,7 +612,14 @@ LogClient::LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs
   rep_->dirty.resize(rep_->xchgs.size());
   rep_->records = metrics->counter("nova_logc_records_total");
   rep_->writes = metrics->counter("nova_logc_writes_total");
-  rep_->group_changes = metrics->counter("nova_logc_group_changes_total");
+  rep_->asked.resize(rep_->xchgs.size());
+  rep_->reposts = metrics->counter("nova_logc_reposts_total");
+  rep_->suspicions = metrics->counter("nova_logc_suspicions_total");
+  rep_->pings_answered = metrics->counter("nova_logc_pings_total{result=\"answered\"}");
+  rep_->pings_failed = metrics->counter("nova_logc_pings_total{result=\"failed\"}");
+  for (size_t i = 0; i < std::size(kCauseNames); ++i) {
+    rep_->group_changes[i] = metrics->counter(StrCat("nova_logc_group_changes_total{cause=\"", kCauseNames[i], "\"}"));
+  }
   for (size_t i = 0; i < rep_->xchgs.size(); ++i) {
     rep_->xchgs[i]->AddRoundHook([rep = rep_.get(), i] {
       for (const auto& weak : std::exchange(rep->dirty[i], {})) {

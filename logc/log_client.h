@@ -8,6 +8,18 @@
 // answers. What was posted and not acknowledged is re-posted into fresh logs of the new group; the old group's records stay
 // where they are until their memtables are flushed (UnusedGroups).
 //
+// When it counts as failed (L5). A WRITE that was not delivered, or an open that was not answered, is a suspicion: one ping over
+// another connection decides.
+//   not answered, or by another incarnation   the member is gone, and every put waits for it: replaced at once. A process that died
+//                                             refuses the ping's connection, so that this costs a round trip, not a deadline; and
+//                                             no limit may delay it
+//   answered                                  its connection broke, or it or the network is slow: what it lacks is posted to it again,
+//                                             the same bytes to the same place. When that fails too it is replaced, though it lives;
+//                                             at most once in change_pause_ns and range, or an overloaded cluster would go round and
+//                                             round through its StoCs, leaving a group in the record each time
+//   refused (an open)                         it said no: replaced at once
+// While a log's member is suspected the log posts nothing more: lsn order holds (L2).
+//
 // Thread safety: as RangeLog.   Ownership: the StocClient and xchgs outlive it; destroy RangeLogs before it.
 #pragma once
 
@@ -25,6 +37,8 @@ struct LogOptions {
   uint64_t segment_bytes = 1 << 20;            // of a log's segments; a larger record gets one of its size
   Nanos write_deadline_ns = kSecond;           // L5, tcp; 200 ms on verbs
   Nanos open_deadline_ns = kSecond;
+  Nanos ping_deadline_ns = 250 * kMillisecond;  // L5
+  Nanos change_pause_ns = 5 * kSecond;          // L5: between changes of a range's group for members that answer pings
   size_t staging_bytes = 256 << 20;            // records encoded and not yet delivered, all ranges together
   size_t lane_in_flight_bytes = 64 << 20;      // of one range and thread; Append refuses more
 };

@@ -13,7 +13,7 @@ class NullLog : public RangeLog {
   void DeleteRound(RoundNumber) override {}
   void Fence() override {}
   std::vector<GroupId> UnusedGroups() const override { return {}; }
-  std::vector<RoundNumber> ExposedRounds() const override { return {}; }
+  std::vector<ExposedRound> ExposedRounds() const override { return {}; }
   void RequestGroupChange() override {}
   size_t bytes_in_flight() const override { return 0; }
 };

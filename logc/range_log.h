@@ -45,6 +45,12 @@ struct LogRecord {
   LogEntry entry;
 };
 
+struct ExposedRound {
+  RoundNumber round = 0;
+  size_t live_members = 0;  // of the group that has the fewest; each holds every acknowledged record of the group
+  bool operator==(const ExposedRound&) const = default;
+};
+
 class RangeLog {
  public:
   virtual ~RangeLog() = default;
@@ -57,8 +63,8 @@ class RangeLog {
   virtual void Fence() = 0;
   // L4: groups that no un-flushed round needs any more, so that the owner can take them off the record.
   virtual std::vector<GroupId> UnusedGroups() const = 0;
-  // Rounds with records in a group that has lost a member: flush these first (most exposed).
-  virtual std::vector<RoundNumber> ExposedRounds() const = 0;
+  // L4: rounds with records in a group that was replaced, the most exposed first, of equally exposed ones the oldest.
+  virtual std::vector<ExposedRound> ExposedRounds() const = 0;
   // Asks for a new group though no member failed: to return to R members after a loss.
   virtual void RequestGroupChange() = 0;
   virtual size_t bytes_in_flight() const = 0;

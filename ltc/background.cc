@@ -4,10 +4,14 @@
 
 namespace nova {
 
-void BackgroundWork::Turns::Add(RangeId range) {
+void BackgroundWork::Turns::Add(RangeId range, bool first) {
   MutexLock lock(&mu_);
-  if (stopped_ || !queued_.insert(range).second) return;
-  queue_.push_back(range);
+  if (stopped_) return;
+  if (!queued_.insert(range).second) {
+    if (!first) return;
+    std::erase(queue_, range);
+  }
+  first ? queue_.push_front(range) : queue_.push_back(range);
   ready_.Signal();
 }
 
@@ -66,6 +70,8 @@ void BackgroundWork::Due(RangeId range) {
   flush_.Add(range);
   compaction_.Add(range);
 }
+
+void BackgroundWork::FlushFirst(RangeId range) { flush_.Add(range, /*first=*/true); }
 
 void BackgroundWork::RunQueue(BoundedQueue<std::function<void()>>* queue) {
   while (auto fn = queue->Pop()) (*fn)();

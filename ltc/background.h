@@ -1,7 +1,7 @@
 // BackgroundWork: the threads that flush and compact the ranges of an LTC, or of an embedded database, and those that may wait on its behalf.
 //
 // A range reports that work may be due (Due); flush threads take rounds, compaction threads take plans, one at a time per call,
-// ranges in turn (fair). What fails is tried again at the next Due or sweep.
+// ranges in turn (fair), but for those whose log is exposed (FlushFirst). What fails is tried again at the next Due or sweep.
 //
 // Thread safety: Due and Run from any thread, also with a range's lock held.   Errors: none; work logs its own.
 #pragma once
@@ -33,6 +33,7 @@ class BackgroundWork {
   ~BackgroundWork();  // stops: what runs ends, what is queued is dropped
 
   void Due(RangeId range);
+  void FlushFirst(RangeId range);  // before the flushes of other ranges
   void RunReader(std::function<void()> fn);
   void RunControl(std::function<void()> fn);
   void Stop();
@@ -41,7 +42,7 @@ class BackgroundWork {
   // Ranges with work, in turn; a range is in it once.
   class Turns {
    public:
-    void Add(RangeId range);
+    void Add(RangeId range, bool first = false);
     bool Take(RangeId* range);  // waits; false: stopped
     void Stop();
 

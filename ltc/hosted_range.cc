@@ -9,6 +9,7 @@ namespace nova {
 namespace {
 
 constexpr Nanos kGroupRetry = 50 * kMillisecond;  // while a log group cannot be replaced
+constexpr Nanos kForgiveAfter = 5 * kSecond;      // a member that failed, and still has a lease then, may be taken again
 
 }  // namespace
 
@@ -154,7 +155,7 @@ Status HostedRange::Open() {
                                                std::move(recovered)));  // R4
   LogGroup group;
   if (options_.log_mode == LogMode::kMemory) {
-    NOVA_ASSIGN_OR_RETURN(group, PickLogGroup({}, StocId(), GroupId(record.last_group.value() + 1)));
+    NOVA_ASSIGN_OR_RETURN(group, PickLogGroup({}, LogMember{}, GroupId(record.last_group.value() + 1)));
   }
   SleepUntil(old_lease_ends_ns_);  // R5
   if (abandoned_.load()) return absl::FailedPreconditionError("excluded while opening");
@@ -176,7 +177,7 @@ Status HostedRange::Open() {
     log = services_->logs->Open(id_, epoch_, group, [weak = weak_from_this()](const LogGroup& current, StocId failed, auto answer) {
       const auto self = weak.lock();
       if (self == nullptr) return answer(absl::FailedPreconditionError("the range was closed"));
-      self->services_->run_control([self, current, failed, answer] { self->ChangeLogGroup(current, failed, answer); });
+      self->services_->run_control([self, current, failed, answer] { self->ChangeLogGroup(current, failed, Now(), answer); });
     });
   }
   range_->Activate(std::move(log));
@@ -234,17 +235,20 @@ Status HostedRange::Release(Nanos deadline_ns) {
 // --- log groups (L4)
 
 size_t HostedRange::LeastLogMembers() const {
-  const auto wanted = static_cast<size_t>(options_.log_replicas);
-  return options_.strict_replicas || wanted <= 2 ? wanted : wanted - 1;
+  const int most = options_.log_replicas;
+  const int least = options_.min_replicas > 0 ? options_.min_replicas : std::max(2, most - 1);
+  return static_cast<size_t>(std::min(least, most));
 }
 
-StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep, StocId failed, GroupId id) {
+StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without, GroupId id) {
   LogGroup group{id, keep};
   std::vector<StocChoice> others;
   std::vector<NodeInfo> live = services_->stocs->live();
+  const bool without_is_live = std::any_of(
+      live.begin(), live.end(), [&](const NodeInfo& n) { return n.stoc_id == without.stoc && n.incarnation == without.incarnation; });
   for (const StocChoice& s : LiveStocs()) {
     const bool kept = std::any_of(keep.begin(), keep.end(), [&](const LogMember& m) { return m.stoc == s.id; });
-    if (!kept && s.id != failed) others.push_back(s);
+    if (!kept && !(without_is_live && s.id == without.stoc)) others.push_back(s);
   }
   const auto wanted = static_cast<size_t>(options_.log_replicas);
   if (group.members.size() < wanted) {
@@ -263,19 +267,28 @@ StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep,
   return group;
 }
 
-void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, const std::function<void(StatusOr<LogGroup>)>& answer) {
+void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns,
+                                 const std::function<void(StatusOr<LogGroup>)>& answer) {
   if (abandoned_.load()) return answer(absl::FailedPreconditionError("the range was abandoned"));
   const std::vector<NodeInfo> live = services_->stocs->live();
   const bool may_leave = LiveStocs().size() >= LeastLogMembers();  // without the draining ones
+  // The member that failed may come back as another incarnation, or prove to live; then it is as good as any, and where every StoC
+  // is needed the only one that will do.
+  const bool forgiven = Now() > asked_ns + kForgiveAfter;
+  LogMember without;
   std::vector<LogMember> keep;
   for (const LogMember& m : current.members) {
     const bool alive = std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
       return n.stoc_id == m.stoc && n.incarnation == m.incarnation && !(n.draining && may_leave);
     });
-    if (alive && m.stoc != failed) keep.push_back(m);
+    if (m.stoc == failed && !forgiven) {
+      without = m;
+    } else if (alive) {
+      keep.push_back(m);
+    }
   }
   LogGroup next;
-  auto picked = PickLogGroup(keep, failed, GroupId(keeper_.Get().last_group.value() + 1));
+  auto picked = PickLogGroup(keep, without, GroupId(keeper_.Get().last_group.value() + 1));
   Status s = picked.status();
   if (s.ok()) {
     next = *std::move(picked);
@@ -293,9 +306,11 @@ void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, const s
   NOVA_LOG(WARNING) << "range " << id_.value() << ": log group not replaced yet: " << s;
   // Not by waiting here: the control threads have to open and release ranges meanwhile.
   Executor* const on = services_->range.executors[0];
-  on->Submit([self = shared_from_this(), on, current, failed, answer] {
-    on->RunAt(Now() + kGroupRetry, [self, current, failed, answer] {
-      self->services_->run_control([self, current, failed, answer] { self->ChangeLogGroup(current, failed, answer); });
+  on->Submit([self = shared_from_this(), on, current, failed, asked_ns, answer] {
+    on->RunAt(Now() + kGroupRetry, [self, current, failed, asked_ns, answer] {
+      self->services_->run_control([self, current, failed, asked_ns, answer] {
+        self->ChangeLogGroup(current, failed, asked_ns, answer);
+      });
     });
   });
 }
@@ -303,7 +318,6 @@ void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, const s
 void HostedRange::MaintainLog() {
   if (range_ == nullptr || !range_->active() || maintaining_.exchange(true)) return;
   RangeLog* const log = range_->log();
-  if (!log->ExposedRounds().empty()) range_->SealActive();  // what lost a replica is flushed; sealed rounds are already due
   const std::vector<GroupId> unused = log->UnusedGroups();
   const RangeRecord record = keeper_.Get();
   const auto listed = [&](GroupId id) {
@@ -316,11 +330,7 @@ void HostedRange::MaintainLog() {
     });
     if (absl::IsFailedPrecondition(s)) range_->Abandon();
   }
-  if (!record.log_groups.empty()) {  // back to R members when there are enough StoCs again
-    const LogGroup& current = record.log_groups.back();
-    const auto wanted = static_cast<size_t>(options_.log_replicas);
-    if (current.members.size() < wanted && LiveStocs().size() > current.members.size()) log->RequestGroupChange();
-  }
+  if (!record.log_groups.empty()) ReturnToR(record.log_groups.back());
   LeaveDraining();
   maintaining_.store(false);
 }
@@ -344,6 +354,36 @@ void HostedRange::LeaveDraining() {
   if (std::any_of(members.begin(), members.end(), [&](const LogMember& m) { return leaves(m.stoc); })) {
     range_->log()->RequestGroupChange();
   }
+}
+
+// True if a group picked now has more members than `current`.
+bool HostedRange::CanGrow(const LogGroup& current) const {
+  std::set<StocId> could;
+  for (const NodeInfo& n : services_->stocs->live()) {
+    const LogMember as_member{n.stoc_id, n.incarnation};
+    const bool is_member = std::find(current.members.begin(), current.members.end(), as_member) != current.members.end();
+    if (is_member || !n.draining) could.insert(n.stoc_id);
+  }
+  return could.size() > current.members.size();
+}
+
+// Each attempt leaves a group in the record until a flush, so one that brought nothing, or did not last, is not repeated soon.
+void HostedRange::ReturnToR(const LogGroup& current) {
+  const Nanos now = Now();
+  if (current.members.size() >= static_cast<size_t>(options_.log_replicas)) {
+    if (now > next_growth_ns_ + growth_pause_ns_) growth_pause_ns_ = kFirstGrowthPause;
+    return;
+  }
+  if (now < next_growth_ns_ || !CanGrow(current)) return;
+  next_growth_ns_ = now + growth_pause_ns_;
+  growth_pause_ns_ = std::min(kLongestGrowthPause, 2 * growth_pause_ns_);
+  range_->log()->RequestGroupChange();
+}
+
+std::optional<size_t> HostedRange::Exposure() const {
+  if (range_ == nullptr || !range_->active()) return std::nullopt;
+  const std::vector<ExposedRound> rounds = range_->log()->ExposedRounds();
+  return rounds.empty() ? std::nullopt : std::optional(rounds.front().live_members);
 }
 
 void HostedRange::CollectOrphans(uint64_t grace_ms) {

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/base/random.h"
@@ -26,7 +27,7 @@ struct HostedRangeOptions {
   PlacementOptions placement;
   LogMode log_mode = LogMode::kMemory;
   int log_replicas = 3;        // R
-  bool strict_replicas = false;  // --min_replicas=R: never fewer than R, writes wait instead
+  int min_replicas = 0;        // L4: with fewer, writes wait; R: the strict choice; 0: max(2, R - 1), and never above R
   int manifest_replicas = 3;   // M
   Nanos request_deadline_ns = 2 * kSecond;  // of one request to a StoC
 };
@@ -74,19 +75,26 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   const std::shared_ptr<Range>& range() const { return range_; }
   RangeRecord record() const { return keeper_.Get(); }
 
-  // Housekeeping of the log: flush rounds that lost a replica, drop groups nothing needs, return to R members (L4).
+  // Housekeeping of the log: drop groups nothing needs, return to R members (L4).
   void MaintainLog();
+  // L4: members left of the log group whose loss is nearest, of those that un-flushed rounds still need after it was replaced;
+  // nullopt: none does.
+  std::optional<size_t> Exposure() const;
   // N4: deletes files of older epochs that neither the manifest nor a log needs and that are older than `grace_ms`.
   void CollectOrphans(uint64_t grace_ms);
 
  private:
   class StocManifestStorage;
+  static constexpr Nanos kFirstGrowthPause = kSecond;      // between attempts to return to R; doubles while they do not last
+  static constexpr Nanos kLongestGrowthPause = 60 * kSecond;
 
   StatusOr<std::vector<VersionEdit>> ReadManifest(const RangeRecord& record, Nanos deadline_ns);
   size_t LeastLogMembers() const;
   void LeaveDraining();
-  StatusOr<LogGroup> PickLogGroup(const std::vector<LogMember>& keep, StocId failed, GroupId id);
-  void ChangeLogGroup(const LogGroup& current, StocId failed, const std::function<void(StatusOr<LogGroup>)>& answer);
+  StatusOr<LogGroup> PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without, GroupId id);
+  void ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns, const std::function<void(StatusOr<LogGroup>)>& answer);
+  bool CanGrow(const LogGroup& current) const;
+  void ReturnToR(const LogGroup& current);
   std::vector<StocChoice> LiveStocs() const;
   StatusOr<Placement> Place(uint64_t table_bytes);
 
@@ -101,7 +109,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::shared_ptr<Range> range_;
   std::atomic<bool> abandoned_{false};
   std::atomic<bool> opened_{false};  // range_ stands and is active
-  std::atomic<bool> maintaining_{false};
+  std::atomic<bool> maintaining_{false};  // by one thread at a time, which the next two belong to
+  Nanos growth_pause_ns_ = kFirstGrowthPause;
+  Nanos next_growth_ns_ = 0;
   mutable Mutex mu_;
   Random random_ ABSL_GUARDED_BY(mu_);
 };

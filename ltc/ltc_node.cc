@@ -355,6 +355,7 @@ void LtcNode::Housekeeping() {
       continue;
     }
     SealForMemory();
+    FlushExposed();
     const bool log_due = Now() >= next_log;
     const bool orphans_due = Now() >= next_orphans;
     for (const auto& h : Hosted()) {
@@ -383,6 +384,29 @@ void LtcNode::SealForMemory() {
     }
   }
   if (fullest != nullptr) fullest->range()->SealActive();
+}
+
+// L4: what a replaced log group holds is flushed, the most exposed ranges first and no more at once than there are threads for it:
+// a StoC that died had a part in the groups of many ranges, and sealing them all would leave the last one for the end all the same,
+// and the writers of all of them without room.
+void LtcNode::FlushExposed() {
+  struct Exposed {
+    size_t live_members;
+    std::shared_ptr<HostedRange> hosted;
+  };
+  std::vector<Exposed> exposed;
+  for (const auto& h : Hosted()) {
+    if (const auto live = h->Exposure()) exposed.push_back({*live, h});
+  }
+  std::stable_sort(exposed.begin(), exposed.end(), [](const Exposed& a, const Exposed& b) { return a.live_members < b.live_members; });
+  if (exposed.size() > static_cast<size_t>(options_.background.flush_threads)) {
+    exposed.resize(static_cast<size_t>(options_.background.flush_threads));
+  }
+  for (const Exposed& e : exposed) {
+    // Rounds flush in order (K3b): the active one's turn comes when no sealed one is left.
+    if (e.hosted->range()->stats().rounds == 1) e.hosted->range()->SealActive();
+    background_->FlushFirst(e.hosted->id());
+  }
 }
 
 void LtcNode::CollectGarbage() {

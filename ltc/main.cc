@@ -26,7 +26,7 @@ DEFINE_string(rdma_device, "", "NAME or NAME:PORT, as mlx5_0:1; empty: the one t
 DEFINE_string(log_mode, "memory", "none, or memory: log records in the memory of StoCs");
 DEFINE_int32(log_write_deadline_ms, 0, "L5: of a log WRITE, after which its StoC is replaced; 0: 200 on verbs, 1000 on tcp");
 DEFINE_int32(log_replicas, 3, "R: members of a log group");
-DEFINE_bool(strict_replicas, false, "never log to fewer than R members; writes wait instead");
+DEFINE_int32(min_replicas, 0, "members of a log group without which writes wait, at most R; R is the strict choice; 0: max(2, R - 1)");
 DEFINE_int32(manifest_replicas, 3, "M: copies of a manifest");
 DEFINE_int32(table_replicas, 1, "copies of a table's fragments and metadata");
 DEFINE_int32(scatter_width, 1, "rho: StoCs over which a table is scattered");
@@ -65,6 +65,7 @@ LtcOptions OptionsFromFlags(int argc, char** argv) {
   CheckFlagRange("zookeeper_connect_ms", FLAGS_zookeeper_connect_ms, 1, 600'000);
   CheckFlagRange("log_write_deadline_ms", FLAGS_log_write_deadline_ms, 0, 600'000);
   CheckFlagRange("log_replicas", FLAGS_log_replicas, 1, 7);
+  CheckFlagRange("min_replicas", FLAGS_min_replicas, 0, FLAGS_log_replicas);
   CheckFlagRange("manifest_replicas", FLAGS_manifest_replicas, 1, 7);
   CheckFlagRange("table_replicas", FLAGS_table_replicas, 1, 7);
   CheckFlagRange("scatter_width", FLAGS_scatter_width, 1, 1000);
@@ -95,7 +96,7 @@ LtcOptions OptionsFromFlags(int argc, char** argv) {
   HostedRangeOptions& h = o.hosted;
   h.log_mode = FLAGS_log_mode == "none" ? LogMode::kNone : LogMode::kMemory;
   h.log_replicas = FLAGS_log_replicas;
-  h.strict_replicas = FLAGS_strict_replicas;
+  h.min_replicas = FLAGS_min_replicas;
   h.manifest_replicas = FLAGS_manifest_replicas;
   h.placement.replicas = FLAGS_table_replicas;
   h.placement.scatter_width = FLAGS_scatter_width;

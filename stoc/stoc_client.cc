@@ -383,6 +383,16 @@ void StocClient::ReadFile(Xchg* xchg, StocId stoc, const StocFileId& file, uint6
   rep_->Call(xchg, stoc, StocRequest::kReadFile, {&whole, 1}, deadline_ns, std::move(done));
 }
 
+void StocClient::Ping(Xchg* xchg, StocId stoc, Nanos deadline_ns, absl::AnyInvocable<void(Outcome, Incarnation)> done) {
+  const std::string_view nothing;
+  rep_->Call(xchg, stoc, StocRequest::kPing, {&nothing, 1}, deadline_ns,
+             [done = std::move(done)](Outcome o, std::string_view body) mutable {
+               PingReply reply;
+               if (o == Outcome::kOk && !PingReply::Parse(body, &reply)) o = Outcome::kInternal;
+               done(o, reply.incarnation);
+             });
+}
+
 void StocClient::DeleteFilesLater(StocId stoc, std::vector<StocFileId> files) {
   Xchg* const xchg = rep_->NextXchg();
   xchg->Submit([rep = rep_.get(), xchg, stoc, request = DeleteFilesRequest{std::move(files)}] {

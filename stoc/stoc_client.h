@@ -54,6 +54,7 @@ class StocClient {
   // Part of a file. done's view is valid during the call.
   void ReadFile(Xchg* xchg, StocId stoc, const StocFileId& file, uint64_t offset, uint32_t size, Nanos deadline_ns,
                 absl::AnyInvocable<void(Outcome, std::string_view)> done);
+  void Ping(Xchg* xchg, StocId stoc, Nanos deadline_ns, absl::AnyInvocable<void(Outcome, Incarnation)> done);
   Peer* peer(Xchg* xchg, StocId stoc);  // null: not known
   // Any thread: best effort, nobody is told.
   void DeleteFilesLater(StocId stoc, std::vector<StocFileId> files);

@@ -204,7 +204,7 @@ ChaosOptions ChaosOf(uint64_t seed) {
   o.cluster.stoc.xchg_threads = 1 + static_cast<int>(random.Uniform(2));
   o.cluster.ltc.hosted.range.active_memtables = 1 + static_cast<int>(random.Uniform(3));
   o.cluster.ltc.hosted.placement.replicas = 1 + static_cast<int>(random.Uniform(3));
-  o.cluster.ltc.hosted.strict_replicas = random.OneIn(5);
+  if (random.OneIn(5)) o.cluster.ltc.hosted.min_replicas = o.cluster.ltc.hosted.log_replicas;
   if (random.OneIn(3)) o.cluster.ltc.hosted.range.memtable_size_bytes = 2 << 10;
   if (random.OneIn(3)) o.cluster.disk.latency_ns = static_cast<Nanos>(random.Uniform(5 * kMillisecond));
   if (random.OneIn(3)) o.cluster.network.max_delay_ns = 3 * kMillisecond;

@@ -88,7 +88,8 @@ struct Rig {
     for (size_t lane = 0; lane < kLanes; ++lane) {
       auto next = std::make_shared<SequenceNumber>(first + lane);
       auto step = std::make_shared<std::function<void()>>();
-      *step = [this, state, next, step, lane, round, end = first + count] {
+      *step = [this, state, next, weak = std::weak_ptr(step), lane, round, end = first + count] {
+        const auto step = weak.lock();  // whoever runs it holds it
         Executor* const on = ltc->executors[lane].get();
         for (int i = 0; i < 20 && *next < end; ++i) {
           const SequenceNumber s = *next;
@@ -101,11 +102,7 @@ struct Rig {
           if (!taken) return on->RunAt(Now() + kMillisecond, [step] { (*step)(); });
           *next += kLanes;
         }
-        if (*next < end) {
-          on->RunAt(Now() + 200 * kMicrosecond, [step] { (*step)(); });
-        } else {
-          on->Submit([step] { *step = nullptr; });
-        }
+        if (*next < end) on->RunAt(Now() + 200 * kMicrosecond, [step] { (*step)(); });
       };
       ltc->executors[lane]->Submit([step] { (*step)(); });
     }
@@ -145,6 +142,28 @@ struct Rig {
     MutexLock lock(&mu);
     return record;
   }
+  uint64_t Changes(const std::string& cause) {
+    return metrics.counter("nova_logc_group_changes_total{cause=\"" + cause + "\"}")->value();
+  }
+  // The StoC does nothing for so long.
+  void Stall(size_t stoc, Nanos ns) {
+    if (const auto network = world->network()) {
+      network->Pause(stocs[stoc]->info().name);
+      stalls.push_back(std::make_unique<Thread>("stall", [this, network, stoc, ns] {
+        SleepFor(ns);
+        network->Resume(stocs[stoc]->info().name);
+      }));
+      return;
+    }
+    for (auto& x : stocs[stoc]->xchgs) x->Submit([ns] { SleepFor(ns); });
+    SleepFor(20 * kMillisecond);
+  }
+  // As the coordinator would tell of it: the StoCs from `first` on are live.
+  void TellLive(size_t first) {
+    std::vector<TestStoc*> live;
+    for (size_t i = first; i < stocs.size(); ++i) live.push_back(stocs[i].get());
+    ltc->Update(live);
+  }
 
   FabricWorld* const world;
   Metrics metrics;
@@ -157,6 +176,7 @@ struct Rig {
   std::unique_ptr<RangeLog> log;
   Mutex mu;
   bool can_change;
+  std::vector<std::unique_ptr<Thread>> stalls;
   std::set<StocId> dead;
   RangeRecord record;
 };
@@ -199,7 +219,9 @@ TEST_P(LogClientTest, AStocDiesAndNothingAcknowledgedIsLost) {  // L4, rows 13 a
     ExpectAllOk(ended);
     ASSERT_EQ(rig.Record().log_groups.size(), 2u);
     EXPECT_THAT(rig.log->UnusedGroups(), testing::IsEmpty());
-    EXPECT_THAT(rig.log->ExposedRounds(), testing::ElementsAre(1));
+    EXPECT_THAT(rig.log->ExposedRounds(), testing::ElementsAre(ExposedRound{1, 3})) << "nobody has told of the death yet";
+    EXPECT_EQ(rig.Changes("dead"), 1u);
+    EXPECT_EQ(rig.Changes("slow"), 0u);
     // One survivor of each group is enough, whichever.
     for (const size_t first : {0, 2}) {
       for (size_t second = 0; second < 3; ++second) {
@@ -216,14 +238,96 @@ TEST_P(LogClientTest, AStocDiesAndNothingAcknowledgedIsLost) {  // L4, rows 13 a
 TEST_P(LogClientTest, ASecondStocDiesToo) {  // row 15
   Run([&](FabricWorld* world) {
     Rig rig(world);
-    int killed = 0;
-    const auto ended = rig.Append(1, Many(), 1, [&](uint64_t n) {
-      if (killed < 2 && n > Many() * (static_cast<uint64_t>(killed) + 1) / 4) rig.stocs[static_cast<size_t>(killed++)]->Stop();
-    });
-    ASSERT_EQ(killed, 2);
-    ExpectAllOk(ended);
+    size_t killed = 0;
+    for (const SequenceNumber first : {SequenceNumber{1}, 1 + Many()}) {
+      const size_t before = killed;
+      ExpectAllOk(rig.Append(first, Many(), 1, [&](uint64_t n) {
+        if (killed == before && n > Many() / 4) rig.stocs[killed++]->Stop();
+      }));
+    }
+    ASSERT_EQ(killed, 2u);
     EXPECT_GE(rig.Record().log_groups.size(), 3u);
-    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, Many()));
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 2 * Many()));
+  });
+}
+
+TEST_P(LogClientTest, L5ADeathReplacesTheMemberWithoutWaitingForADeadline) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    ExpectAllOk(rig.Append(1, 10));
+    rig.stocs[1]->Stop();
+    const Nanos begin = Now();
+    ExpectAllOk(rig.Append(11, 10));
+    EXPECT_LT(Now() - begin, 250 * kMillisecond) << "the deadline of a WRITE is 500 ms";
+    EXPECT_EQ(rig.Changes("dead"), 1u);
+    // The next one right after it: no limit holds up what every put waits for.
+    rig.stocs[2]->Stop();
+    ExpectAllOk(rig.Append(21, 10));
+    EXPECT_LT(Now() - begin, 500 * kMillisecond);
+    EXPECT_EQ(rig.Changes("dead"), 2u);
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 30));
+  });
+}
+
+// A StoC whose process stands still for longer than the deadline, and answers the ping after it.
+TEST_P(LogClientTest, L5AMemberThatAnswersThePingIsNotReplaced) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    ExpectAllOk(rig.Append(1, 100));
+    rig.Stall(1, 650 * kMillisecond);
+    const Nanos begin = Now();
+    ExpectAllOk(rig.Append(101, 100));
+    EXPECT_GT(Now() - begin, 500 * kMillisecond);
+    EXPECT_EQ(rig.Record().log_groups.size(), 1u) << "the group was changed for a hiccup";
+    EXPECT_GE(rig.metrics.counter("nova_logc_reposts_total")->value(), 1u);
+    EXPECT_GE(rig.metrics.counter("nova_logc_pings_total{result=\"answered\"}")->value(), 1u);
+    ExpectAllOk(rig.Append(201, 100));
+    for (size_t m = 0; m < 3; ++m) {  // L3: also the one that was late has it all
+      RangeRecord one = rig.Record();
+      one.log_groups[0].members = {one.log_groups[0].members[m]};
+      EXPECT_EQ(rig.Recover(one, Epoch(4)), Range(1, 300)) << "member " << m;
+    }
+  });
+}
+
+// Members that answer pings and take no WRITE: their memory was revoked.
+TEST_P(LogClientTest, L5LivingMembersAreReplacedAtMostOnceInAWhile) {
+  Run([&](FabricWorld* world) {
+    LogOptions options;
+    options.change_pause_ns = 2 * kSecond;
+    Rig rig(world, options);
+    ExpectAllOk(rig.Append(1, 10));
+    ASSERT_TRUE(rig.stocs[0]->segments->Seal(kRange, Epoch(9)).ok());
+    const Nanos begin = Now();
+    ExpectAllOk(rig.Append(11, 10));
+    EXPECT_LT(Now() - begin, kSecond);
+    EXPECT_EQ(rig.Changes("slow"), 1u);
+    ASSERT_TRUE(rig.stocs[1]->segments->Seal(kRange, Epoch(9)).ok());
+    ExpectAllOk(rig.Append(21, 10));
+    EXPECT_GT(Now() - begin, 1900 * kMillisecond);
+    EXPECT_EQ(rig.Changes("slow"), 2u);
+    EXPECT_EQ(rig.Changes("dead"), 0u);
+    EXPECT_EQ(rig.Record().log_groups.size(), 3u);
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(10)), Range(1, 30));
+  });
+}
+
+TEST_P(LogClientTest, L4TheMostExposedRoundComesFirst) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    ExpectAllOk(rig.Append(1, 10, /*round=*/900));
+    rig.stocs[0]->Stop();
+    rig.TellLive(1);
+    ExpectAllOk(rig.Append(11, 10, 900));
+    ExpectAllOk(rig.Append(21, 10, 200));  // in the second group only
+    EXPECT_THAT(rig.log->ExposedRounds(), testing::ElementsAre(ExposedRound{900, 2}));
+    rig.stocs[1]->Stop();
+    rig.TellLive(2);
+    ExpectAllOk(rig.Append(31, 10, 200));
+    EXPECT_THAT(rig.log->ExposedRounds(), testing::ElementsAre(ExposedRound{900, 1}, ExposedRound{200, 2}));
+    rig.log->DeleteRound(900);
+    for (const Nanos until = Soon(); rig.log->ExposedRounds().size() > 1 && Now() < until;) SleepFor(kMillisecond);
+    EXPECT_THAT(rig.log->ExposedRounds(), testing::ElementsAre(ExposedRound{200, 2}));
   });
 }
 
