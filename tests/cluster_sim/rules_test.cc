@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "common/base/crc32c.h"
 #include "common/base/limited_disk.h"
+#include "stoc/file_store.h"
 #include "tests/cluster_sim/scenario.h"
 
 namespace nova {
@@ -267,6 +269,253 @@ TEST(RulesTest, PutsNeverStopForASecondWhileASlowDiskMoves) {
     }
     EXPECT_LT(worst, kSecond) << puts << " puts";
     EXPECT_GT(puts, 300u);
+  });
+}
+
+// --- what disks do to what was written
+
+struct FileOnDisk {
+  std::string path;
+  FileHeader header;
+  std::string bytes;
+  bool whole() const { return header.kind == FileHeader::Kind::kWhole; }
+  bool rotten() const { return whole() && Crc32c(bytes) != header.data_crc; }
+};
+std::vector<FileOnDisk> FilesOn(Disk* disk) {
+  std::vector<FileOnDisk> files;
+  const auto names = disk->List("files");
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
+    const auto file = disk->Open("files/" + name, /*writable=*/false);
+    if (!file.ok() || name.ends_with(".tmp")) continue;
+    std::string bytes((*file)->Size().value_or(0), '\0');
+    if (!(*file)->Read(0, bytes.size(), bytes.data()).ok()) continue;
+    const auto header = FileHeader::Decode(bytes.substr(0, kFileHeaderBytes));
+    if (header.ok()) files.push_back({"files/" + name, *header, bytes.substr(kFileHeaderBytes)});
+  }
+  return files;
+}
+void Flip(Disk* disk, const FileOnDisk& file, size_t at) {
+  const auto opened = disk->Open(file.path, /*writable=*/true);
+  if (absl::IsNotFound(opened.status())) return;  // compacted away meanwhile
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const char byte = static_cast<char>(file.bytes[at] ^ 1);
+  ASSERT_TRUE((*opened)->Write(kFileHeaderBytes + at, {&byte, 1}).ok());
+  ASSERT_TRUE((*opened)->Sync().ok());
+}
+// Every block of every table file has a wrong bit.
+void Rot(Disk* disk) {
+  for (const FileOnDisk& file : FilesOn(disk)) {
+    for (size_t at = 7; file.whole() && !file.rotten() && at < file.bytes.size(); at += 200) Flip(disk, file, at);
+  }
+}
+size_t RottenOn(Disk* disk) {
+  const auto files = FilesOn(disk);
+  return static_cast<size_t>(std::count_if(files.begin(), files.end(), [](const FileOnDisk& f) { return f.rotten(); }));
+}
+
+// S3, row 25: what has rotted on one disk is read from the others, by gets, scans, compactions and whoever loads metadata; then it
+// is healed.
+TEST(RulesTest, S3RotOnOneDiskIsReadAroundAndHealed) {
+  Simulate(9, [] {
+    SimClusterOptions options = SmallCluster();
+    options.ltc.hosted.placement.replicas = 2;
+    options.ltc.block_cache_bytes = 1 << 10;
+    World w(options);
+    for (int i = 0; i < 300; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
+    Disk* const disk = w.cluster.disk("stoc-0");
+    Rot(disk);
+    ASSERT_GE(RottenOn(disk), 3u);
+    const std::string owner = w.Record().owner;
+    const auto expect_all = [&](char value) {
+      const ScanResult scan = w.client->Scan("", 1000);
+      ASSERT_TRUE(scan.ok()) << scan.message;
+      ASSERT_EQ(scan.entries.size(), 300u);
+      for (int i = 0; i < 300; i += 7) {
+        const GetResult got = w.client->Get(KeyOf(i));
+        ASSERT_TRUE(got.ok()) << got.message;
+        ASSERT_EQ(got.value, std::string(200, value));
+      }
+    };
+    ASSERT_NO_FATAL_FAILURE(expect_all('x'));
+    EXPECT_GT(w.cluster.LtcMetric("nova_table_blocks_damaged_total"), 0);
+    EXPECT_GT(w.cluster.LtcMetric("nova_table_reads_from_other_copy_total"), 0);
+    w.cluster.Kill(owner);  // the next owner has no metadata in memory
+    Rot(disk);
+    ASSERT_TRUE(w.WaitForOtherOwner(owner));
+    // What reads come across is healed, with all that is wrong with its table, until they come across nothing more.
+    const size_t rotten = RottenOn(disk);
+    double damaged = -1;
+    for (const Nanos until = Now() + 60 * kSecond; Now() < until; SleepFor(kSecond)) {
+      const double before = std::exchange(damaged, w.cluster.LtcMetric("nova_table_blocks_damaged_total"));
+      if (before == damaged) break;
+      for (int i = 0; i < 4; ++i) ASSERT_NO_FATAL_FAILURE(expect_all('x'));
+    }
+    EXPECT_EQ(w.cluster.LtcMetric("nova_table_blocks_damaged_total"), damaged) << "not healed";
+    EXPECT_LT(RottenOn(disk), rotten);
+    EXPECT_GT(w.cluster.LtcMetric("nova_table_copies_repaired_total"), 0);
+    Rot(disk);
+    for (int i = 0; i < 300; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'y')).ok());  // flushes and compactions
+    ASSERT_NO_FATAL_FAILURE(expect_all('y'));
+    EXPECT_EQ(w.cluster.LtcMetric("nova_table_reads_without_good_copy_total"), 0);
+  });
+}
+
+// S3: where there is no other copy the keys of the damaged blocks, and no others, are Corruption.
+TEST(RulesTest, S3WithoutAnotherCopyOnlyWhatIsDamagedIsCorruption) {
+  Simulate(10, [] {
+    SimClusterOptions options = SmallCluster();
+    options.ltc.block_cache_bytes = 1 << 10;
+    World w(options);
+    for (int i = 0; i < 300; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
+    Rot(w.cluster.disk("stoc-0"));
+    int good = 0, corrupt = 0;
+    for (int i = 0; i < 300; ++i) {
+      const GetResult got = w.client->Get(KeyOf(i));
+      ASSERT_TRUE(got.ok() || got.outcome == Outcome::kCorruption) << got.message;
+      ++(got.ok() ? good : corrupt);
+      if (got.ok()) {
+        ASSERT_EQ(got.value, std::string(200, 'x'));
+      }
+    }
+    EXPECT_GT(good, 50);
+    EXPECT_GT(corrupt, 10);
+    EXPECT_EQ(w.client->Scan("", 1000).outcome, Outcome::kCorruption);
+  });
+}
+
+// M1: what is damaged in one copy of the manifest is taken from another, wherever each of them is damaged; what is damaged in all
+// of them keeps the range closed until a copy that is whole is back.
+TEST(RulesTest, M1DamagedManifestsLoseNothingAndAreNeverPassedOver) {
+  for (const bool same_place : {false, true}) {
+    Simulate(11, [same_place] {
+      SimClusterOptions options = SmallCluster();
+      options.stocs = 3;
+      options.ltc.hosted.placement.replicas = 3;
+      World w(options);
+      for (int i = 0; i < 300; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
+      const std::string owner = w.Record().owner;
+      w.cluster.Kill(owner);
+      const std::string path = "files/" + StocFileId{w.Record().manifest.file, 0}.ToString();
+      int damaged = 0;
+      const auto flip = [&](const std::string& stoc) {
+        for (const FileOnDisk& f : FilesOn(w.cluster.disk(stoc))) {
+          if (f.path != path) continue;
+          const size_t part = same_place ? 2 : static_cast<size_t>(damaged) + 1;
+          Flip(w.cluster.disk(stoc), f, f.bytes.size() * part / 4);
+          ++damaged;
+        }
+      };
+      for (const std::string& stoc : w.cluster.Names("stoc")) flip(stoc);
+      ASSERT_EQ(damaged, 3);
+      if (same_place) {
+        EXPECT_FALSE(w.WaitForOtherOwner(owner)) << "opened without what was acknowledged";
+        EXPECT_GT(w.cluster.LtcMetric("nova_ltc_opens_refused_for_data_loss_total"), 0);
+        flip("stoc-1");  // whole again
+      }
+      ASSERT_TRUE(w.WaitFor(30 * kSecond, [&](const RangeRecord& r) { return r.state == RangeState::kOpen && r.owner != owner; }));
+      EXPECT_EQ(w.client->Scan("", 1000).entries.size(), 300u);
+    });
+  }
+}
+
+// --- StoCs that are not there
+
+// Row 6, with the StoCs dead: every put ends, none is acknowledged, memory stays bounded; all of it resumes.
+TEST(RulesTest, WithoutAnyStocPutsEndAndMemoryIsBoundedAndAllResumes) {
+  for (const bool flushes_first : {false, true}) {
+    Simulate(12, [flushes_first] {
+      SimClusterOptions options = SmallCluster();
+      options.client.timeout_ms = 3000;
+      options.ltc.memtable_limit_bytes = 4 << 20;
+      World w(options);
+      const int before = flushes_first ? 300 : 20;
+      for (int i = 0; i < before; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
+      const Epoch epoch = w.Record().epoch;
+      for (const std::string& stoc : w.cluster.Names("stoc")) w.cluster.Kill(stoc);
+      for (int round = 0; round < 2; ++round) {
+        constexpr int kPuts = 100;  // 400 KB: more than the range's memtables hold
+        std::atomic<int> ended{0}, acknowledged{0}, wrong{0};
+        const Nanos begin = Now();
+        for (int i = 0; i < kPuts; ++i) {
+          w.client->PutAsync(KeyOf(300 + i), std::string(4000, 'z'), [&](Result r) {
+            acknowledged += r.ok();
+            const bool fits = r.outcome == Outcome::kUnknown || r.outcome == Outcome::kBusy || r.outcome == Outcome::kUnavailable ||
+                              r.outcome == Outcome::kDeadlineExceeded;
+            wrong += !fits && !r.ok();
+            ++ended;
+          });
+        }
+        while (ended.load() < kPuts && Now() < begin + 30 * kSecond) SleepFor(10 * kMillisecond);
+        EXPECT_EQ(ended.load(), kPuts);
+        EXPECT_LT(Now() - begin, 5 * kSecond) << "a put outlived its deadline";
+        EXPECT_EQ(acknowledged.load(), 0);
+        EXPECT_EQ(wrong.load(), 0);
+        EXPECT_LE(w.cluster.LtcMetric("nova_ltc_memtable_bytes"), options.ltc.memtable_limit_bytes);
+        EXPECT_GT(w.cluster.LtcMetric("nova_ltc_memtable_bytes"), 0);
+      }
+      // Reads of what is in memory go on.
+      EXPECT_TRUE(flushes_first || w.client->Get(KeyOf(3)).ok());
+      for (const std::string& stoc : w.cluster.Names("stoc")) ASSERT_TRUE(w.cluster.Start(stoc).ok());
+      Result put;
+      for (const Nanos until = Now() + 30 * kSecond; !put.ok() && Now() < until;) put = w.client->Put("again", "1");
+      EXPECT_TRUE(put.ok()) << put.message;
+      EXPECT_EQ(w.Record().epoch, epoch) << "the range had to move";
+      for (int i = 0; i < before; ++i) ASSERT_EQ(w.client->Get(KeyOf(i)).value, std::string(200, 'x')) << i;
+      for (int i = 0; i < 200; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'y')).ok());  // flushes
+      EXPECT_TRUE(w.WaitFor(20 * kSecond, [](const RangeRecord& r) { return r.log_groups.size() == 1; }));
+    });
+  }
+}
+
+// L4: --min_replicas: with fewer members writes wait.
+TEST(RulesTest, L4WritesWaitForMinReplicas) {
+  struct Case {
+    int min_replicas;
+    int stocs_left;
+    bool goes_on;
+  };
+  for (const Case& c : {Case{0, 2, true}, Case{0, 1, false}, Case{3, 2, false}, Case{2, 2, true}, Case{1, 1, true}}) {
+    Simulate(13, [&c] {
+      SimClusterOptions options = SmallCluster();
+      options.stocs = 3;
+      options.ltc.hosted.min_replicas = c.min_replicas;
+      options.client.timeout_ms = 20'000;
+      World w(options);
+      ASSERT_TRUE(w.client->Put("k", "old").ok());
+      for (int i = c.stocs_left; i < 3; ++i) w.cluster.Kill(StrCat("stoc-", i));
+      Result put;
+      Notification answered;
+      w.client->PutAsync("k", "new", [&](Result r) {
+        put = std::move(r);
+        answered.Notify();
+      });
+      EXPECT_EQ(answered.WaitUntil(Now() + 8 * kSecond), c.goes_on) << c.min_replicas << " with " << c.stocs_left;
+      for (int i = c.stocs_left; i < 3; ++i) ASSERT_TRUE(w.cluster.Start(StrCat("stoc-", i)).ok());
+      answered.Wait();
+      EXPECT_TRUE(put.ok()) << put.message << ": min_replicas " << c.min_replicas << " with " << c.stocs_left;
+      EXPECT_TRUE(w.WaitFor(20 * kSecond, [](const RangeRecord& r) { return r.log_groups.back().members.size() == 3; }));
+    });
+  }
+}
+
+// L4: a StoC that drains takes no new logs: its being there is no reason to look for a larger group again and again.
+TEST(RulesTest, L4ADrainingStocIsNoReasonForNewGroups) {
+  Simulate(14, [] {
+    SimClusterOptions options = SmallCluster();
+    options.stocs = 3;
+    World w(options);
+    ASSERT_TRUE(w.client->Put("k", "1").ok());
+    w.cluster.Kill("stoc-1");
+    ASSERT_TRUE(w.client->Put("k", "2").ok());
+    ASSERT_EQ(w.Record().log_groups.back().members.size(), 2u);
+    ASSERT_TRUE(w.cluster.Start("stoc-1").ok());
+    std::string left;
+    ASSERT_TRUE(w.cluster.NewCoordinatorClient().Drain("stoc-1", Now() + 5 * kSecond, &left).ok());
+    SleepFor(3 * kSecond);
+    ASSERT_EQ(w.Record().log_groups.back().members.size(), 2u) << "it was taken before it was told to drain";
+    const GroupId before = w.Record().last_group;
+    SleepFor(20 * kSecond);
+    EXPECT_LE(w.Record().last_group.value() - before.value(), 1u);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "client/client_core.h"
 #include "common/base/log.h"
 #include "coordinator/znodes.h"
@@ -353,6 +354,20 @@ bool SimCluster::MayLose(const std::string& stoc) {
     }
   }
   return true;
+}
+
+double SimCluster::LtcMetric(const std::string& name) const {
+  double sum = 0;
+  for (const std::string& node : Names("ltc")) {
+    if (!Runs(node)) continue;
+    const std::string text = nodes_.at(node)->metrics.PrometheusText();
+    const size_t at = text.find("\n" + name + " ");
+    double value = 0;
+    if (at != std::string::npos && absl::SimpleAtod(text.substr(at + name.size() + 2, text.find('\n', at + 1) - at - name.size() - 2), &value)) {
+      sum += value;
+    }
+  }
+  return sum;
 }
 
 std::vector<std::string> SimCluster::Names(const std::string& kind) const {
