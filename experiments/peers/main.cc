@@ -16,7 +16,6 @@
 #include <fstream>
 #include <map>
 #include <numeric>
-#include <sstream>
 
 #include "common/base/clock.h"
 #include "common/base/histogram.h"
@@ -68,13 +67,6 @@ double CpuSeconds() {
   rusage u;
   getrusage(RUSAGE_SELF, &u);
   return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
-}
-
-std::vector<std::string> Split(const std::string& list) {
-  std::vector<std::string> parts;
-  std::stringstream in(list);
-  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
-  return parts;
 }
 
 void Load(Store* store) {
@@ -213,13 +205,7 @@ Result MedianOf(std::vector<Result> results) {
 }
 
 int Main() {
-  std::vector<Engine> all = NovaEngines(), engines;
-  for (auto more : {RocksdbEngines(), LeveldbEngines()}) all.insert(all.end(), more.begin(), more.end());
-  for (const std::string& name : Split(FLAGS_engines)) {
-    const auto it = std::find_if(all.begin(), all.end(), [&](const Engine& e) { return e.name == name; });
-    if (it == all.end()) Fail("there is no engine " + name);
-    engines.push_back(*it);
-  }
+  const std::vector<Engine> engines = EnginesNamed(FLAGS_engines);
   std::string root = FLAGS_directory;
   if (root.empty()) {
     char made[] = "/tmp/nova-peers-XXXXXX";
@@ -237,11 +223,11 @@ int Main() {
                                                              {"scrambled", Distribution::kZipfianScrambled}};
   std::printf("%-6s %-10s %-14s %10s %10s %10s %12s %12s %10s %12s\n", "", "", "engine", "kops/s", "settled", "cpu us/op", "put p99.9 us",
               "read p99.9", "max us", "least puts/s");
-  for (const std::string& w : Split(FLAGS_workloads)) {
+  for (const std::string& w : SplitList(FLAGS_workloads)) {
     const auto workloads = AllWorkloads();
     const auto workload = std::find_if(workloads.begin(), workloads.end(), [&](const Workload& x) { return x.name == w; });
     if (workload == workloads.end()) Fail("there is no workload " + w);
-    for (const std::string& d : Split(FLAGS_distributions)) {
+    for (const std::string& d : SplitList(FLAGS_distributions)) {
       if (!distributions.contains(d)) Fail("there is no distribution " + d);
       std::map<std::string, std::vector<Result>> results;
       for (int run = 0; run < FLAGS_runs; ++run) {

@@ -44,6 +44,8 @@ std::vector<Engine> NovaEngines();
 std::vector<Engine> RocksdbEngines();
 std::vector<Engine> LeveldbEngines();
 
+std::vector<std::string> SplitList(const std::string& list);          // at commas
+std::vector<Engine> EnginesNamed(const std::string& comma_separated);  // fails on an unknown name
 [[noreturn]] void Fail(const std::string& what);  // one line, exit code 1
 
 }  // namespace nova

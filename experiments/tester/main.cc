@@ -4,10 +4,8 @@
 //   nova_tester --engines=nova,rocksdb,leveldb-small --seeds=10 --operations=20000
 #include <gflags/gflags.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <sstream>
 
 #include "client/client.h"
 #include "common/base/storage_tester.h"
@@ -27,13 +25,6 @@ void Fail(const std::string& what) {
 }
 
 namespace {
-
-std::vector<std::string> Split(const std::string& list) {
-  std::vector<std::string> parts;
-  std::stringstream in(list);
-  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
-  return parts;
-}
 
 // An engine on a directory; disturbed by closing and opening it.
 class EngineUnderTest : public TestedStore {
@@ -108,17 +99,11 @@ class ClusterUnderTest : public TestedStore {
 };
 
 int Main() {
-  std::vector<Engine> all = NovaEngines(), engines;
-  for (auto more : {RocksdbEngines(), LeveldbEngines()}) all.insert(all.end(), more.begin(), more.end());
-  for (const std::string& name : Split(FLAGS_engines)) {
-    const auto it = std::find_if(all.begin(), all.end(), [&](const Engine& e) { return e.name == name; });
-    if (it == all.end()) Fail("there is no engine " + name);
-    engines.push_back(*it);
-  }
+  const std::vector<Engine> engines = EnginesNamed(FLAGS_engines);
   std::unique_ptr<Client> client;
   if (!FLAGS_coordinators.empty()) {
     ClientOptions options;
-    options.coordinators = Split(FLAGS_coordinators);
+    options.coordinators = SplitList(FLAGS_coordinators);
     auto connected = Client::Connect(options);
     if (!connected.ok()) Fail(connected.status().ToString());
     client = *std::move(connected);

@@ -1,0 +1,26 @@
+#include "experiments/peers/store.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace nova {
+
+std::vector<std::string> SplitList(const std::string& list) {
+  std::vector<std::string> parts;
+  std::stringstream in(list);
+  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+std::vector<Engine> EnginesNamed(const std::string& comma_separated) {
+  std::vector<Engine> all = NovaEngines(), named;
+  for (auto more : {RocksdbEngines(), LeveldbEngines()}) all.insert(all.end(), more.begin(), more.end());
+  for (const std::string& name : SplitList(comma_separated)) {
+    const auto it = std::find_if(all.begin(), all.end(), [&](const Engine& e) { return e.name == name; });
+    if (it == all.end()) Fail("there is no engine " + name);
+    named.push_back(*it);
+  }
+  return named;
+}
+
+}  // namespace nova
