@@ -215,18 +215,23 @@ bool MemTable::Get(std::string_view stored_key, uint64_t hash, SequenceNumber se
 
 class MemTable::Iter : public Iterator {
  public:
-  Iter(const MemTable* table, std::shared_ptr<const void> keep_alive) : table_(table), keep_alive_(std::move(keep_alive)) {}
+  static constexpr SequenceNumber kEvery = kMaxSequenceNumber + 1;
+  // `at`: a reader's number; kEvery: all versions.
+  Iter(const MemTable* table, SequenceNumber at, std::shared_ptr<const void> keep_alive)
+      : table_(table), at_(at), keep_alive_(std::move(keep_alive)) {}
   void SeekToFirst() override { GoTo(table_->head_->next(0).load(std::memory_order_acquire)); }
   void Seek(std::string_view internal_key) override {
     const std::string_view key = StoredKeyOf(internal_key);
     GoTo(table_->FindGreaterOrEqual(key));
     if (entry_ == nullptr || node_->key() != key) return;
     const uint64_t trailer = TrailerOf(internal_key);
+    if (entry_->trailer <= trailer) return;
+    if (newest_only()) return NextNode();
     while (entry_ != nullptr && entry_->trailer > trailer) entry_ = entry_->older.load(std::memory_order_acquire);
     entry_ == nullptr ? NextNode() : Compose();
   }
   void Next() override {
-    entry_ = entry_->older.load(std::memory_order_acquire);
+    entry_ = newest_only() ? nullptr : entry_->older.load(std::memory_order_acquire);
     entry_ == nullptr ? NextNode() : Compose();
   }
   void Resume() override { NOVA_CHECK(false) << "a memtable iterator never needs blocks"; }
@@ -237,10 +242,16 @@ class MemTable::Iter : public Iterator {
   Status status() const override { return OkStatus(); }
 
  private:
+  bool newest_only() const { return at_ != kEvery; }
   void NextNode() { GoTo(node_->next(0).load(std::memory_order_acquire)); }
+  // The first of `node` and those behind it with a version to show.
   void GoTo(const Node* node) {
+    for (entry_ = nullptr; node != nullptr; node = node->next(0).load(std::memory_order_acquire)) {
+      entry_ = node->newest.load(std::memory_order_acquire);
+      while (entry_ != nullptr && entry_->sequence() > at_) entry_ = entry_->older.load(std::memory_order_acquire);
+      if (entry_ != nullptr) break;
+    }
     node_ = node;
-    entry_ = node == nullptr ? nullptr : node->newest.load(std::memory_order_acquire);
     if (entry_ == nullptr) return;
     key_.assign(node->key());
     key_.resize(node->key_size + kInternalTrailerBytes);
@@ -249,6 +260,7 @@ class MemTable::Iter : public Iterator {
   void Compose() { std::memcpy(key_.data() + node_->key_size, &entry_->trailer, kInternalTrailerBytes); }
 
   const MemTable* table_;
+  const SequenceNumber at_;
   std::shared_ptr<const void> keep_alive_;
   const Node* node_ = nullptr;
   const Entry* entry_ = nullptr;
@@ -256,7 +268,11 @@ class MemTable::Iter : public Iterator {
 };
 
 std::unique_ptr<Iterator> MemTable::NewIterator(std::shared_ptr<const void> keep_alive) const {
-  return std::make_unique<Iter>(this, std::move(keep_alive));
+  return std::make_unique<Iter>(this, Iter::kEvery, std::move(keep_alive));
+}
+
+std::unique_ptr<Iterator> MemTable::NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive) const {
+  return std::make_unique<Iter>(this, seq, std::move(keep_alive));
 }
 
 }  // namespace nova

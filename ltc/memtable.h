@@ -49,6 +49,8 @@ class MemTable {
   }
   // Never kNeedBlocks. The iterator must not outlive the table; `keep_alive` is held as long as the iterator is.
   std::unique_ptr<Iterator> NewIterator(std::shared_ptr<const void> keep_alive) const;
+  // The same for a reader at `seq`: of each key only the newest version with sequence <= seq, so that a hot key costs one step.
+  std::unique_ptr<Iterator> NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive) const;
 
   size_t bytes_used() const { return arena_.bytes_used() - overhead_; }
   uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }  // versions

@@ -258,7 +258,7 @@ void Range::StartScan(std::shared_ptr<ScanState> scan) {
   std::vector<std::unique_ptr<Iterator>> children;
   const auto add_round = [&](const std::shared_ptr<Round>& round) {
     for (const auto& m : round->siblings) {
-      if (m->entries() > 0) children.push_back(m->NewIterator(round));
+      if (m->entries() > 0) children.push_back(m->NewIteratorAt(scan->sequence, round));
     }
   };
   add_round(scan->view->active);

@@ -37,6 +37,27 @@ TEST(MemTableTest, GetFindsTheNewestVersionAtOrBelowTheNumber) {
   EXPECT_FALSE(t.Get("kk", kMaxSequenceNumber, &hit));
 }
 
+TEST(MemTableTest, AnIteratorAtANumberShowsOneVersionOfAKey) {
+  ArenaPool pool(1 << 20);
+  const auto t = std::make_shared<MemTable>(MemTableId(1), &pool);
+  const auto add = [&](std::string_view key, SequenceNumber s) { t->Link(t->Prepare(key, s, ValueType::kPut, std::to_string(s))); };
+  for (const SequenceNumber s : {2, 5, 8}) add("a", s);
+  add("b", 7);
+  for (const SequenceNumber s : {1, 6}) add("c", s);
+  const auto seen = [&](SequenceNumber at, std::string_view from) {
+    std::string text;
+    const auto it = t->NewIteratorAt(at, t);
+    from.empty() ? it->SeekToFirst() : it->Seek(MakeSeekKey(from));
+    for (; it->Valid(); it->Next()) text += StrCat(std::string(StoredKeyOf(it->key())), TrailerOf(it->key()) >> 8, "=", std::string(it->value()), " ");
+    return text;
+  };
+  EXPECT_EQ(seen(kMaxSequenceNumber, ""), "a8=8 b7=7 c6=6 ");
+  EXPECT_EQ(seen(6, ""), "a5=5 c6=6 ");
+  EXPECT_EQ(seen(6, "aa"), "c6=6 ");
+  EXPECT_EQ(seen(1, "a"), "c1=1 ");
+  EXPECT_EQ(seen(0, ""), "");
+}
+
 TEST(MemTableTest, ConcurrentInsertsAreAllFoundInOrder) {
   ArenaPool pool(64 << 20);
   MemTable t(MemTableId(1), &pool);
