@@ -145,14 +145,15 @@ void Range::Logged(WriteContext* context, Outcome outcome) {
     // Posted and not delivered: the number stays unfinished and the round pinned until a new owner has fenced us (K4, L6).
     Lose(ToStatus(outcome, "log append"));
     outcome = Outcome::kUnknown;
+    delete context;  // the log ends what is pending on whatever thread fenced it: not the lane's
   } else {
     // Not in the log: abandoned. Perhaps in a local one: it may come back after a crash, with its number, as an unknown write may.
     if (outcome == Outcome::kOk) context->memtable->Link(context->entry);
     sequences_.Finish(context->sequence);
     Unpin(context->round);
     writes_.fetch_add(1, std::memory_order_relaxed);
+    context->lane->free_contexts.emplace_back(context);
   }
-  context->lane->free_contexts.emplace_back(context);
   done(outcome);
 }
 

@@ -390,6 +390,7 @@ bool Range::CompactOne() {
   const Status s = RunPlan(job.id(), run);
   {
     MutexLock lock(&picker_mu_);
+    std::erase(open_runs_, run);
     for (const auto* side : {&run->plan.inputs, &run->plan.overlaps}) {
       for (const TableRef& t : *side) compaction_state_.busy.erase(t->info().uuid);
     }
