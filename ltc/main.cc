@@ -111,17 +111,6 @@ LtcOptions OptionsFromFlags(int argc, char** argv) {
   return o;
 }
 
-std::unique_ptr<Fabric> FabricFromFlags() {
-  auto opened = OpenFabric({FLAGS_fabric, FLAGS_rdma_device, FLAGS_address});
-  if (!opened.ok()) ExitWithError(std::string(opened.status().message()));
-  if (opened->fell_back) {
-    NOVA_LOG(WARNING) << FLAGS_name << ": " << opened->text;
-  } else {
-    NOVA_LOG(INFO) << FLAGS_name << ": " << opened->text;
-  }
-  return std::move(opened->fabric);
-}
-
 int Main(int argc, char** argv) {
   google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
   google::SetUsageMessage("an LSM-tree component of a Nova cluster");
@@ -131,12 +120,14 @@ int Main(int argc, char** argv) {
   program.ServePages(FLAGS_metrics_address);
   options.metrics_address = program.pages_address();
 
-  const std::unique_ptr<Fabric> fabric = FabricFromFlags();
+  const auto opened = OpenFabric({FLAGS_fabric, FLAGS_rdma_device, FLAGS_address});
+  if (!opened.ok()) ExitWithError(std::string(opened.status().message()));
+  Fabric* const fabric = opened->fabric.get();
   const int64_t deadline_ms = FLAGS_log_write_deadline_ms != 0 ? FLAGS_log_write_deadline_ms : fabric->name() == "verbs" ? 200 : 1000;
   options.log.write_deadline_ns = deadline_ms * kMillisecond;
-  program.metrics()->AddCallback("nova_fabric_verbs", [f = fabric.get()] { return f->name() == "verbs" ? 1.0 : 0.0; });
+  program.metrics()->AddCallback("nova_fabric_verbs", [f = fabric] { return f->name() == "verbs" ? 1.0 : 0.0; });
   LtcEnvironment environment;
-  environment.fabric = fabric.get();
+  environment.fabric = fabric;
   environment.metrics = program.metrics();
   environment.open_store = [] {
     return OpenZookeeper(FLAGS_zookeeper, FLAGS_chroot, FLAGS_zookeeper_session_ms * kMillisecond,
@@ -145,6 +136,7 @@ int Main(int argc, char** argv) {
   environment.open_channel = [] { return OpenGrpcChannel(absl::StrSplit(FLAGS_coordinators, ',')); };
   auto node = LtcNode::Start(options, environment);
   if (!node.ok()) ExitWithError(std::string(node.status().message()));
+  LogFabric(FLAGS_name, *opened);
   program.SetPage([&node] { return (*node)->StatusText(); });
   program.Ready(options.name, (*node)->address());
 

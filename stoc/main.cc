@@ -93,17 +93,6 @@ bool WaitForTheEnd(Program* program, const StocNode& node) {
   return false;
 }
 
-std::unique_ptr<Fabric> FabricFromFlags() {
-  auto opened = OpenFabric({FLAGS_fabric, FLAGS_rdma_device, FLAGS_address});
-  if (!opened.ok()) ExitWithError(std::string(opened.status().message()));
-  if (opened->fell_back) {
-    NOVA_LOG(WARNING) << FLAGS_name << ": " << opened->text;
-  } else {
-    NOVA_LOG(INFO) << FLAGS_name << ": " << opened->text;
-  }
-  return std::move(opened->fabric);
-}
-
 int Main(int argc, char** argv) {
   google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
   google::SetUsageMessage("a storage component of a Nova cluster");
@@ -125,9 +114,11 @@ int Main(int argc, char** argv) {
   program.ServePages(FLAGS_metrics_address);
   options.metrics_address = program.pages_address();
 
-  const std::unique_ptr<Fabric> fabric = FabricFromFlags();
+  const auto opened = OpenFabric({FLAGS_fabric, FLAGS_rdma_device, FLAGS_address});
+  if (!opened.ok()) ExitWithError(std::string(opened.status().message()));
+  Fabric* const fabric = opened->fabric.get();
   StocEnvironment environment;
-  environment.fabric = fabric.get();
+  environment.fabric = fabric;
   environment.disk = disk;
   environment.metrics = program.metrics();
   environment.open_store = [] {
@@ -137,6 +128,7 @@ int Main(int argc, char** argv) {
   environment.open_channel = [] { return OpenGrpcChannel(absl::StrSplit(FLAGS_coordinators, ',')); };
   auto node = StocNode::Start(options, environment);
   if (!node.ok()) ExitWithError(StrCat(FLAGS_name, ", data in ", FLAGS_data, ": ", node.status().message()));
+  LogFabric(FLAGS_name, *opened);
   program.SetPage([&node] { return (*node)->StatusText(); });
   program.Ready(options.name, (*node)->self().address);
 

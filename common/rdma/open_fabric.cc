@@ -1,3 +1,4 @@
+#include "common/base/log.h"
 #include "common/rdma/open_fabric.h"
 
 #include "common/rdma/resolver.h"
@@ -34,6 +35,14 @@ StatusOr<OpenedFabric> OpenFabric(const FabricChoice& choice) {
   out.text = StrCat("fabric tcp: ", verbs.status().message(),
                     "; lost: log records and reads now take CPU time of the StoCs, and an RDMA NIC's latency");
   return out;
+}
+
+void LogFabric(const std::string& node, const OpenedFabric& opened) {
+  if (opened.fell_back) {
+    NOVA_LOG(WARNING) << node << ": " << opened.text;
+  } else {
+    NOVA_LOG(INFO) << node << ": " << opened.text;
+  }
 }
 
 }  // namespace nova

@@ -27,5 +27,7 @@ struct OpenedFabric {
 };
 
 StatusOr<OpenedFabric> OpenFabric(const FabricChoice& choice);
+// One line in the log of a node that has started: which fabric it has, a warning if it fell back.
+void LogFabric(const std::string& node, const OpenedFabric& opened);
 
 }  // namespace nova

@@ -277,10 +277,14 @@ TEST_P(LogClientTest, L5AMemberThatAnswersThePingIsNotReplaced) {
     rig.Stall(1, 650 * kMillisecond);
     const Nanos begin = Now();
     ExpectAllOk(rig.Append(101, 100));
-    EXPECT_GT(Now() - begin, 500 * kMillisecond);
     EXPECT_EQ(rig.Record().log_groups.size(), 1u) << "the group was changed for a hiccup";
-    EXPECT_GE(rig.metrics.counter("nova_logc_reposts_total")->value(), 1u);
-    EXPECT_GE(rig.metrics.counter("nova_logc_pings_total{result=\"answered\"}")->value(), 1u);
+    if (GetParam() == FabricKind::kVerbs) {
+      EXPECT_LT(Now() - begin, 500 * kMillisecond) << "a NIC takes a WRITE while its host stands still";
+    } else {
+      EXPECT_GT(Now() - begin, 500 * kMillisecond);
+      EXPECT_GE(rig.metrics.counter("nova_logc_reposts_total")->value(), 1u);
+      EXPECT_GE(rig.metrics.counter("nova_logc_pings_total{result=\"answered\"}")->value(), 1u);
+    }
     ExpectAllOk(rig.Append(201, 100));
     for (size_t m = 0; m < 3; ++m) {  // L3: also the one that was late has it all
       RangeRecord one = rig.Record();
