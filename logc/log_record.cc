@@ -36,7 +36,11 @@ bool ParseEntry(std::string_view* in, LogEntry* e) {
 
 }  // namespace
 
-size_t LogRecordBytes(const LogRecord& record) { return Padded(kLogRecordHeaderBytes + EntryBytes(record.entry)); }
+size_t LogRecordBytes(const LogRecord& record) {
+  size_t bytes = kLogRecordHeaderBytes;
+  for (const LogEntry& e : record.entries) bytes += EntryBytes(e);
+  return Padded(bytes);
+}
 
 void EncodeLogRecord(const Uuid& log, uint64_t lsn, const LogRecord& record, std::byte* dst) {
   char* const base = reinterpret_cast<char*>(dst);
@@ -44,21 +48,26 @@ void EncodeLogRecord(const Uuid& log, uint64_t lsn, const LogRecord& record, std
   EncodeFixed32(base + 4, static_cast<uint32_t>(length));
   base[8] = static_cast<char>(kFormat);
   base[9] = 0;
-  EncodeFixed16(base + 10, 1);
+  EncodeFixed16(base + 10, static_cast<uint16_t>(record.entries.size()));
   EncodeFixed32(base + 12, 0);
   EncodeFixed64(base + 16, lsn);
   EncodeFixed64(base + 24, record.first_sequence);
   EncodeFixed64(base + 32, record.client_id);
   EncodeFixed64(base + 40, record.request_number);
-  const LogEntry& e = record.entry;
-  char* p = EncodeVarint64(base + kLogRecordHeaderBytes, e.memtable.value());
-  *p++ = static_cast<char>(e.type);
-  p = EncodeVarint32(p, static_cast<uint32_t>(e.key.size()));
-  std::memcpy(p, e.key.data(), e.key.size());
-  p = EncodeVarint32(p + e.key.size(), static_cast<uint32_t>(e.value.size()));
-  uint32_t crc = ExtendCrc32c(SaltOf(log), base + 4, static_cast<size_t>(p - base) - 4);
-  if (!e.value.empty()) crc = Crc32cCopy(p, e.value.data(), e.value.size(), crc);
-  p += e.value.size();
+  uint32_t crc = SaltOf(log);
+  char* checked = base + 4;
+  char* p = base + kLogRecordHeaderBytes;
+  for (const LogEntry& e : record.entries) {
+    p = EncodeVarint64(p, e.memtable.value());
+    *p++ = static_cast<char>(e.type);
+    p = EncodeVarint32(p, static_cast<uint32_t>(e.key.size()));
+    std::memcpy(p, e.key.data(), e.key.size());
+    p = EncodeVarint32(p + e.key.size(), static_cast<uint32_t>(e.value.size()));
+    crc = ExtendCrc32c(crc, checked, static_cast<size_t>(p - checked));
+    if (!e.value.empty()) crc = Crc32cCopy(p, e.value.data(), e.value.size(), crc);
+    checked = p += e.value.size();
+  }
+  NOVA_DCHECK(record.entries.size() <= kMaxLogEntries);
   const size_t padding = length - static_cast<size_t>(p - base);
   std::memset(p, 0, padding);
   EncodeFixed32(base, ExtendCrc32c(crc, p, padding));
@@ -88,7 +97,7 @@ Status ParseLogSegment(const Uuid& log, std::string_view segment, uint64_t* next
     for (uint16_t i = 0; i < count; ++i) {
       ParsedLogEntry parsed{first + i, {}};
       if (!ParseEntry(&entries, &parsed.entry)) return absl::DataLossError("log record whose entries do not parse");
-      if (parsed.entry.type != ValueType::kPut && parsed.entry.type != ValueType::kDelete) {
+      if (parsed.entry.type != ValueType::kPut && parsed.entry.type != ValueType::kDelete && parsed.entry.type != ValueType::kPutTtl) {
         if (skippable) continue;
         return absl::DataLossError(StrCat("log record with entry type ", static_cast<int>(parsed.entry.type)));
       }

@@ -33,7 +33,7 @@ namespace nova {
 inline constexpr size_t kLogRecordHeaderBytes = 48;
 
 size_t LogRecordBytes(const LogRecord& record);
-// Writes the record at `dst`, which has LogRecordBytes of room. The value is copied and checksummed in one pass.
+// Writes the record at `dst`, which has LogRecordBytes of room. Values are copied and checksummed in one pass.
 void EncodeLogRecord(const Uuid& log, uint64_t lsn, const LogRecord& record, std::byte* dst);
 // Gives a record encoded for one log to another (L4): new crc and lsn, same content.
 void RebindLogRecord(const Uuid& log, uint64_t lsn, std::byte* record);

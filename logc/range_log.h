@@ -7,13 +7,14 @@
 // Implementations: mode none (NewNullLog), mode memory (logc/log_client.h), local persistent (logc/local_log.h).
 //
 // Thread safety: Append and Flush on the executor `on` only; the others from any thread.
-// Ownership:     key and value are copied before Append returns.
+// Ownership:     entries, keys and values are copied before Append returns.
 // Errors:        done(kOk): delivered at every member (L3). done(kNotOwner): fenced, the range is lost: no put of this epoch
 //                can be acknowledged any more. Others only from a local log, whose disk failed: kNoSpace, kUnavailable: not
 //                in the log; kUnknown: perhaps. On StoCs a failed member is replaced (L4), and the record goes on.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +30,8 @@ namespace nova {
 // A round of sibling memtables that seal and flush together (K3); its number orders it in its range.
 using RoundNumber = uint64_t;
 
+inline constexpr size_t kMaxLogEntries = UINT16_MAX;
+
 struct LogEntry {
   MemTableId memtable;
   ValueType type = ValueType::kPut;
@@ -42,7 +45,7 @@ struct LogRecord {
   uint64_t client_id = 0;
   uint64_t request_number = 0;
   bool sync = false;  // persistent modes: acknowledged when it would survive a power loss
-  LogEntry entry;
+  std::span<const LogEntry> entries;  // entry i has first_sequence + i; at most kMaxLogEntries (K6: a batch is one record)
 };
 
 struct ExposedRound {

@@ -125,7 +125,9 @@ struct Db::Rep {
     hold.RunUntil(&finished);
     return outcome;
   }
-  Status Write(ValueType type, std::string_view key, std::string_view value, bool sync);
+  Status CheckValue(std::string_view value) const;
+  Status Write(std::span<const WriteEntry> entries, bool sync);
+  Status WriteOne(ValueType type, std::string_view key, std::string_view value, bool sync);
 
   const DbOptions options;
   std::unique_ptr<Disk> own_disk;
@@ -157,6 +159,8 @@ Status DbOptions::Check() const {
   NOVA_RETURN_IF_ERROR(CheckBetween("range.active_memtables", static_cast<uint64_t>(range.active_memtables), 1, 64));
   NOVA_RETURN_IF_ERROR(CheckBetween("range.max_rounds", static_cast<uint64_t>(range.max_rounds), 2, 1024));
   NOVA_RETURN_IF_ERROR(CheckBetween("range.max_value_bytes", range.max_value_bytes, 1, 1 << 30));
+  NOVA_RETURN_IF_ERROR(CheckBetween("range.max_batch_entries", range.max_batch_entries, 1, SequenceTracker::kWindow / 4));
+  NOVA_RETURN_IF_ERROR(CheckBetween("range.max_batch_bytes", range.max_batch_bytes, 1, 1 << 30));
   NOVA_RETURN_IF_ERROR(CheckBetween("range.compaction.level_multiplier", static_cast<uint64_t>(range.compaction.level_multiplier), 2, 100));
   NOVA_RETURN_IF_ERROR(CheckBetween("range.compaction.table_size_bytes", range.compaction.table_size_bytes, 64 << 10, size_t{1} << 32));
   NOVA_RETURN_IF_ERROR(CheckBetween("range.table.block_size_bytes", range.table.block_size_bytes, 512, 1 << 24));
@@ -237,16 +241,16 @@ Db::~Db() {
   rep.range = nullptr;
 }
 
-Status Db::Rep::Write(ValueType type, std::string_view key, std::string_view value, bool sync) {
-  NOVA_RETURN_IF_ERROR(CheckKey(key));
-  if (value.size() > options.range.max_value_bytes) {
-    return absl::InvalidArgumentError(StrCat("a value of ", value.size(), " bytes: over max_value_bytes = ", options.range.max_value_bytes));
-  }
-  const StoredKey stored(key);
+Status Db::Rep::CheckValue(std::string_view value) const {
+  if (value.size() <= options.range.max_value_bytes) return OkStatus();
+  return absl::InvalidArgumentError(StrCat("a value of ", value.size(), " bytes: over max_value_bytes = ", options.range.max_value_bytes));
+}
+
+Status Db::Rep::Write(std::span<const WriteEntry> entries, bool sync) {
   const Nanos deadline = Now() + kWriteDeadline;
   for (;;) {
     const Outcome outcome = Run([&](Executor* on, Outcome* out, bool* finished) {
-      range->Write(on, {type, stored.view(), value, 0, 0, deadline, sync}, [out, finished](Outcome o) {
+      range->Write(on, {entries, 0, 0, deadline, sync}, [out, finished](Outcome o) {
         *out = o;
         *finished = true;
       });
@@ -256,12 +260,44 @@ Status Db::Rep::Write(ValueType type, std::string_view key, std::string_view val
   }
 }
 
+Status Db::Rep::WriteOne(ValueType type, std::string_view key, std::string_view value, bool sync) {
+  NOVA_RETURN_IF_ERROR(CheckKey(key));
+  NOVA_RETURN_IF_ERROR(CheckValue(value));
+  const StoredKey stored(key);
+  const WriteEntry entry{type, stored.view(), value};
+  return Write({&entry, 1}, sync);
+}
+
+Status Db::Write(const WriteBatch& batch, const DbWriteOptions& options) {
+  const RangeOptions& limits = rep_->options.range;
+  if (batch.count() == 0) return OkStatus();
+  if (batch.count() > limits.max_batch_entries) {
+    return absl::InvalidArgumentError(StrCat("a batch of ", batch.count(), " entries: over max_batch_entries = ", limits.max_batch_entries));
+  }
+  if (batch.bytes() + batch.count() > limits.max_batch_bytes) {
+    return absl::InvalidArgumentError(StrCat("a batch of ", batch.bytes(), " bytes: over max_batch_bytes = ", limits.max_batch_bytes));
+  }
+  std::string keys;  // as stored
+  keys.reserve(batch.bytes() + batch.count());
+  std::vector<WriteEntry> entries;
+  entries.reserve(batch.count());
+  for (size_t i = 0; i < batch.count(); ++i) {
+    const WriteBatch::Entry e = batch.entry(i);
+    NOVA_RETURN_IF_ERROR(CheckKey(e.key));
+    NOVA_RETURN_IF_ERROR(rep_->CheckValue(e.value));
+    const size_t at = keys.size();
+    keys.append(1, '\0').append(e.key);
+    entries.push_back({e.type, std::string_view(keys).substr(at), e.value});
+  }
+  return rep_->Write(entries, options.sync);
+}
+
 Status Db::Put(std::string_view key, std::string_view value, const DbWriteOptions& options) {
-  return rep_->Write(ValueType::kPut, key, value, options.sync);
+  return rep_->WriteOne(ValueType::kPut, key, value, options.sync);
 }
 
 Status Db::Delete(std::string_view key, const DbWriteOptions& options) {
-  return rep_->Write(ValueType::kDelete, key, {}, options.sync);
+  return rep_->WriteOne(ValueType::kDelete, key, {}, options.sync);
 }
 
 Status Db::Get(std::string_view key, std::string* value) {

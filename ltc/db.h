@@ -10,8 +10,8 @@
 //
 // Thread safety: all methods of Db, from any number of threads; Open and the destructor alone.
 // Ownership:     keys and values are copied before a call returns. One process per directory.
-// Errors:        NotFound; InvalidArgument: an empty or too long key, a value over max_value_bytes, an option out of range, each
-//                named; ResourceExhausted: the disk is full, nothing was written, later calls may succeed; Unavailable: another
+// Errors:        NotFound; InvalidArgument: an empty or too long key, a value over max_value_bytes, a batch over its limits, an
+//                option out of range, each named; ResourceExhausted: the disk is full, nothing was written, later calls may succeed; Unavailable: another
 //                process holds the directory, or the disk failed, nothing was written; DataLoss: stored bytes are damaged;
 //                Unknown: the write was written to the log, but syncing it failed.
 #pragma once
@@ -24,6 +24,7 @@
 #include "common/base/disk.h"
 #include "common/base/status.h"
 #include "ltc/range.h"
+#include "ltc/write_batch.h"
 
 namespace nova {
 
@@ -59,6 +60,8 @@ class Db {
 
   Status Put(std::string_view key, std::string_view value, const DbWriteOptions& options = {});
   Status Delete(std::string_view key, const DbWriteOptions& options = {});
+  // All of it or nothing: after a crash too, and for every scan and snapshot (K6). Get may see its entries one after another.
+  Status Write(const WriteBatch& batch, const DbWriteOptions& options = {});
   Status Get(std::string_view key, std::string* value);
 
   // Calls `entry` for the keys >= `from`, in order, until `limit`, the end of the database, or it returns false. One moment's view.

@@ -79,7 +79,8 @@ void LtcServer::HandleWrite(size_t index, const IncomingCall& call, ValueType ty
   const Outcome found = FindRange(index, request.range, request.epoch, request.key, &range);
   if (found != Outcome::kOk) return refuse(found);
   if (options_.writes_need_lease && !HasLease()) return refuse(Outcome::kNotOwner);
-  const WriteOp op{type, request.key, request.value, request.client_id, request.request_number, call.deadline_ns};
+  const WriteEntry entry{type, request.key, request.value};
+  const WriteOp op{{&entry, 1}, request.client_id, request.request_number, call.deadline_ns};
   range->Write(executors_[index], op, [this, xchg, connection = call.connection, id = call.request_id](Outcome o) {
     // C3 in mode none; C4: a logged write needs no lease.
     if (o == Outcome::kOk && options_.writes_need_lease && !HasLease()) o = Outcome::kUnknown;

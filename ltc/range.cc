@@ -1,9 +1,16 @@
 #include "ltc/range.h"
 
+#include <algorithm>
+
 #include "common/base/log.h"
 #include "ltc/range_view.h"
 
 namespace nova {
+namespace {
+
+constexpr uint64_t kRecycledEntries = 256;  // the context of a larger batch is not kept
+
+}  // namespace
 
 Range::Range(const RangeRecord& record, const RangeOptions& options, const RangeServices* services, ManifestStorage* storage,
              SequenceNumber last_sequence)
@@ -79,24 +86,56 @@ void Range::RefreshLanes() {
 // --- writes
 
 void Range::Write(Executor* on, const WriteOp& op, WriteDone done) {
-  if (op.key.empty() || op.value.size() > options_.max_value_bytes) return done(Outcome::kInvalidArgument);
-  const Nanos wait = controller_.Admit(op.key.size() + op.value.size(), Now());
+  uint64_t bytes = 0;
+  for (const WriteEntry& e : op.entries) bytes += e.key.size() + e.value.size();
+  if (!IsValid(op, bytes)) return done(Outcome::kInvalidArgument);
+  const Nanos wait = controller_.Admit(bytes, Now());
   if (wait > 0) return ParkWrite(on, wait, op, std::move(done));
   AdmittedWrite(on, op, std::move(done));
 }
 
+// K6: a batch across ranges is refused.
+bool Range::IsValid(const WriteOp& op, uint64_t bytes) const {
+  for (const WriteEntry& e : op.entries) {
+    if (e.key.empty() || e.value.size() > options_.max_value_bytes) return false;
+  }
+  if (op.entries.size() == 1) return true;
+  return !op.entries.empty() && op.entries.size() <= options_.max_batch_entries && bytes <= options_.max_batch_bytes &&
+         std::all_of(op.entries.begin(), op.entries.end(), [this](const WriteEntry& e) { return Contains(e.key); });
+}
+
+// A write that waits has copies of its own.
+struct Range::ParkedWrite {
+  ParkedWrite(const WriteOp& from, WriteDone d) : op(from), done(std::move(d)) {
+    size_t size = 0;
+    for (const WriteEntry& e : from.entries) size += e.key.size() + e.value.size();
+    bytes.reserve(size);
+    for (const WriteEntry& e : from.entries) entries.push_back({e.type, Copy(e.key), Copy(e.value)});
+    op.entries = entries;
+  }
+  ParkedWrite(const ParkedWrite&) = delete;
+  ParkedWrite& operator=(const ParkedWrite&) = delete;
+  std::string_view Copy(std::string_view part) {
+    bytes.append(part);
+    return std::string_view(bytes).substr(bytes.size() - part.size());
+  }
+
+  WriteOp op;
+  std::string bytes;
+  std::vector<WriteEntry> entries;
+  WriteDone done;
+};
+
 void Range::ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done) {
   const Nanos when = Now() + wait_ns;
   if (when >= op.deadline_ns) return done(Outcome::kBusy);
-  on->RunAt(when, [self = shared_from_this(), on, op = WriteOp(op), key = std::string(op.key), value = std::string(op.value),
-                   done = std::move(done)]() mutable {
-    op.key = key;
-    op.value = value;
-    self->AdmittedWrite(on, op, std::move(done));
+  on->RunAt(when, [self = shared_from_this(), on, parked = std::make_unique<ParkedWrite>(op, std::move(done))] {
+    self->AdmittedWrite(on, parked->op, std::move(parked->done));
   });
 }
 
 void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done) {
+  const uint64_t count = op.entries.size();
   Round* round;
   SequenceNumber seq;
   for (;;) {
@@ -112,13 +151,13 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done) {
       return done(Outcome::kNotOwner);
     }
     if (!round->sealing.load(std::memory_order_seq_cst)) {
-      seq = sequences_.Take();
+      seq = sequences_.Take(count);
       if (seq == 0) {
         Unpin(round);
         return done(Outcome::kBusy);
       }
       if (!round->sealing.load(std::memory_order_seq_cst)) break;  // K3a: the round's boundary will be >= seq
-      sequences_.Finish(seq);                                      // abandoned: it was never posted (K4)
+      sequences_.Finish(seq, count);                               // abandoned: it was never posted (K4)
     }
     Unpin(round);
   }
@@ -129,12 +168,24 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done) {
   context->range = shared_from_this();
   context->lane = &lane;
   context->round = round;
-  context->memtable = round->SiblingOf(op.key);
   context->sequence = seq;
-  context->entry = context->memtable->Prepare(op.key, seq, op.type, op.value);
+  context->count = count;
   context->done = std::move(done);
-  const LogRecord record{round->number, seq, op.client_id, op.request_number, op.sync,
-                         {context->memtable->id(), op.type, op.key, op.value}};
+  const WriteEntry& first = op.entries[0];
+  MemTable* memtable = round->SiblingOf(first.key);
+  context->first = {memtable, memtable->Prepare(first.key, seq, first.type, first.value)};
+  const LogEntry log_entry{memtable->id(), first.type, first.key, first.value};
+  LogRecord record{round->number, seq, op.client_id, op.request_number, op.sync, {&log_entry, 1}};
+  if (count > 1) {
+    // K6: one record. The memtables it touches are siblings: the pin of their round is a pin of each, and keeps the round's logs.
+    context->log_entries.assign(1, log_entry);
+    for (const WriteEntry& e : op.entries.subspan(1)) {
+      memtable = round->SiblingOf(e.key);
+      context->rest.push_back({memtable, memtable->Prepare(e.key, ++seq, e.type, e.value)});
+      context->log_entries.push_back({memtable->id(), e.type, e.key, e.value});
+    }
+    record.entries = context->log_entries;
+  }
   if (!log_->Append(on, record, [context](Outcome o) { context->range->Logged(context, o); })) Logged(context, Outcome::kBusy);
 }
 
@@ -148,11 +199,17 @@ void Range::Logged(WriteContext* context, Outcome outcome) {
     delete context;  // the log ends what is pending on whatever thread fenced it: not the lane's
   } else {
     // Not in the log: abandoned. Perhaps in a local one: it may come back after a crash, with its number, as an unknown write may.
-    if (outcome == Outcome::kOk) context->memtable->Link(context->entry);
-    sequences_.Finish(context->sequence);
+    if (outcome == Outcome::kOk) {
+      // The youngest first: no get sees what the batch itself hides.
+      for (auto e = context->rest.rbegin(); e != context->rest.rend(); ++e) e->memtable->Link(e->entry);
+      context->first.memtable->Link(context->first.entry);
+    }
+    sequences_.Finish(context->sequence, context->count);
     Unpin(context->round);
-    writes_.fetch_add(1, std::memory_order_relaxed);
-    context->lane->free_contexts.emplace_back(context);
+    writes_.fetch_add(context->count, std::memory_order_relaxed);
+    context->rest.clear();
+    std::unique_ptr<WriteContext> ended(context);
+    if (ended->count <= kRecycledEntries) context->lane->free_contexts.push_back(std::move(ended));
   }
   done(outcome);
 }

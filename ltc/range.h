@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,8 @@ struct RangeOptions {
   int level0_slow_runs = 8;              // writers slow down from here ...
   int level0_stop_runs = 20;             // ... to half the drain rate here
   uint32_t max_value_bytes = 1 << 20;
+  uint32_t max_batch_entries = 10'000;   // of a write batch; all of it is in flight at once (SequenceTracker::kWindow)
+  uint64_t max_batch_bytes = 16 << 20;   // keys and values of a write batch
   uint64_t scan_page_bytes = 1 << 20;    // a scan answers in pages of about this
   Nanos scan_budget_ns = 50 * kMicrosecond;  // then it lets other requests run
   CompactionOptions compaction;
@@ -66,10 +69,15 @@ struct RangeServices {
   std::function<void(std::function<void()>)> run_blocking;  // runs a closure on a thread that may wait
 };
 
-struct WriteOp {
+struct WriteEntry {
   ValueType type = ValueType::kPut;
-  std::string_view key;    // valid during Write
+  std::string_view key;
   std::string_view value;
+};
+// One entry, or a batch (K6): one log record, consecutive numbers, visible together to scans and snapshots. A later entry of a
+// key hides an earlier one.
+struct WriteOp {
+  std::span<const WriteEntry> entries;  // at least one; they and what they view are valid during Write
   uint64_t client_id = 0;
   uint64_t request_number = 0;
   Nanos deadline_ns = kNever;
@@ -154,6 +162,7 @@ class Range : public std::enable_shared_from_this<Range> {
   struct Round;
   struct View;
   struct WriteContext;
+  struct ParkedWrite;
   struct alignas(64) Lane {
     std::shared_ptr<const View> view;
     std::vector<std::unique_ptr<WriteContext>> free_contexts;
@@ -173,6 +182,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void UpdatePressure();
   bool SealIfActive(const Round* round);  // false: no room for another round
   bool SealLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsValid(const WriteOp& op, uint64_t bytes) const;
   void AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done);
   void Logged(WriteContext* context, Outcome outcome);
   void ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done);

@@ -39,12 +39,18 @@ struct Range::Round {
 
 // A write between its number and its answer; recycled by its lane, so that a put allocates nothing.
 struct Range::WriteContext {
+  struct Prepared {
+    MemTable* memtable = nullptr;
+    MemTable::Entry* entry = nullptr;
+  };
   std::shared_ptr<Range> range;
   Lane* lane = nullptr;
   Round* round = nullptr;  // pinned
-  MemTable* memtable = nullptr;
-  MemTable::Entry* entry = nullptr;
-  SequenceNumber sequence = 0;
+  SequenceNumber sequence = 0;  // of its first entry
+  uint64_t count = 0;
+  Prepared first;
+  std::vector<Prepared> rest;         // of a batch
+  std::vector<LogEntry> log_entries;  // of a batch, while its record is made
   WriteDone done;
 };
 

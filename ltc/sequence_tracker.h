@@ -23,15 +23,16 @@ class SequenceTracker {
 
   explicit SequenceTracker(SequenceNumber last) : last_(last), stable_(last), finished_(new std::atomic<uint64_t>[kWindow]()) {}
 
-  // The next number; 0 when kWindow numbers are unfinished: the caller answers Busy.
-  SequenceNumber Take() {
+  // The first of `count` consecutive numbers, taken in one step (K6: last() never lies inside a batch); 0 when more than kWindow
+  // would be unfinished: the caller answers Busy.
+  SequenceNumber Take(uint64_t count = 1) {
     SequenceNumber last = last_.load(std::memory_order_relaxed);
     do {
-      if (last - stable_.load(std::memory_order_acquire) >= kWindow) return 0;
-    } while (!last_.compare_exchange_weak(last, last + 1, std::memory_order_seq_cst));
+      if (last + count - stable_.load(std::memory_order_acquire) > kWindow) return 0;
+    } while (!last_.compare_exchange_weak(last, last + count, std::memory_order_seq_cst));
     return last + 1;
   }
-  void Finish(SequenceNumber seq);
+  void Finish(SequenceNumber first, uint64_t count = 1);  // those of one Take
 
   SequenceNumber last() const { return last_.load(std::memory_order_seq_cst); }
   SequenceNumber stable() const { return stable_.load(std::memory_order_acquire); }

@@ -22,7 +22,8 @@ class LocalLogTest : public ::testing::Test {
   Outcome Append(RoundNumber round, SequenceNumber seq, std::string_view key, std::string_view value, bool sync = false,
                  ManualExecutor* on = nullptr) {
     Outcome outcome = Outcome::kInternal;
-    const LogRecord record{round, seq, 7, seq, sync, {MemTableId(round), ValueType::kPut, key, value}};
+    const LogEntry entry{MemTableId(round), ValueType::kPut, key, value};
+    const LogRecord record{round, seq, 7, seq, sync, {&entry, 1}};
     EXPECT_TRUE(log_->Append(on == nullptr ? &first_ : on, record, [&](Outcome o) { outcome = o; }));
     return outcome;
   }

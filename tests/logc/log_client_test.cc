@@ -94,7 +94,8 @@ struct Rig {
         for (int i = 0; i < 20 && *next < end; ++i) {
           const SequenceNumber s = *next;
           const std::string key = KeyOf(s), value = ValueOf(s);
-          const bool taken = log->Append(on, {round, s, 1, s, false, {MemTableId(round), ValueType::kPut, key, value}}, [state, s](Outcome o) {
+          const LogEntry entry{MemTableId(round), ValueType::kPut, key, value};
+          const bool taken = log->Append(on, {round, s, 1, s, false, {&entry, 1}}, [state, s](Outcome o) {
             MutexLock lock(&state->mu);
             EXPECT_TRUE(state->ended.emplace(s, o).second) << s << " ended twice";
             state->changed.SignalAll();

@@ -14,16 +14,23 @@ namespace {
 
 constexpr Uuid kLog{0x0102030405060708, 0x1112131415161718}, kOther{0x99, 0x98};
 
-LogRecord Record(SequenceNumber sequence, std::string_view key, std::string_view value, ValueType type = ValueType::kPut) {
-  return {1, sequence, 0x31, 0x41, false, {MemTableId(300), type, key, value}};
-}
+// A record of one entry.
+struct Record {
+  Record(SequenceNumber sequence, std::string_view key, std::string_view value, ValueType type = ValueType::kPut)
+      : entry{MemTableId(300), type, key, value}, record{1, sequence, 0x31, 0x41, false, {&entry, 1}} {}
+  Record(const Record&) = delete;
+  operator const LogRecord&() const { return record; }
+
+  const LogEntry entry;
+  const LogRecord record;
+};
 
 // Records of growing values, lsn from 1.
 std::string Segment(const Uuid& log, size_t count, size_t room, uint64_t first_lsn = 1) {
   std::string segment;
   for (size_t i = 0; i < count; ++i) {
     const std::string key = absl::StrCat("key", i), value(i * 37 % 300, static_cast<char>('a' + i % 26));
-    const LogRecord record = Record(100 + first_lsn + i, key, value);
+    const Record record(100 + first_lsn + i, key, value);
     std::string bytes(LogRecordBytes(record), '\0');
     EncodeLogRecord(log, first_lsn + i, record, reinterpret_cast<std::byte*>(bytes.data()));
     segment += bytes;
@@ -87,7 +94,7 @@ std::string Entry(uint8_t type, std::string_view key, std::string_view value) {
 }
 
 TEST(LogRecordTest, BytesAreGolden) {  // L1
-  const LogRecord record = Record(0x21, "key", "value");
+  const Record record(0x21, "key", "value");
   std::string bytes(LogRecordBytes(record), 'x');
   ASSERT_EQ(bytes.size(), 64u);
   EncodeLogRecord(kLog, 0x11, record, reinterpret_cast<std::byte*>(bytes.data()));
@@ -96,6 +103,36 @@ TEST(LogRecordTest, BytesAreGolden) {  // L1
   EXPECT_EQ(hex,
             "f2856cc2" "40000000" "01" "00" "0100" "00000000" "1100000000000000" "2100000000000000" "3100000000000000"
             "4100000000000000" "ac02" "01" "03" "6b6579" "05" "76616c7565" "000000");
+}
+
+TEST(LogRecordTest, ABatchIsOneRecord) {  // K6: its bytes are golden too
+  const LogEntry entries[] = {{MemTableId(300), ValueType::kPut, "key", "value"},
+                              {MemTableId(301), ValueType::kDelete, "k2", ""},
+                              {MemTableId(300), ValueType::kPutTtl, "k3", "v3"}};
+  const LogRecord record{1, 0x21, 0x31, 0x41, false, entries};
+  std::string bytes(LogRecordBytes(record), 'x');
+  EncodeLogRecord(kLog, 1, record, reinterpret_cast<std::byte*>(bytes.data()));
+  std::string hex;
+  for (const char c : bytes.substr(4)) hex += absl::StrCat(absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
+  EXPECT_EQ(hex,
+            "50000000" "01" "00" "0300" "00000000" "0100000000000000" "2100000000000000" "3100000000000000"
+            "4100000000000000" "ac02" "01" "03" "6b6579" "05" "76616c7565" "ad02" "00" "02" "6b32" "00" "ac02" "03" "02" "6b33" "02"
+            "7633" "000000");
+  uint64_t lsn = 1;
+  std::vector<ParsedLogEntry> parsed;
+  ASSERT_TRUE(ParseLogSegment(kLog, bytes, &lsn, [&](const ParsedLogEntry& e) { parsed.push_back(e); }).ok());
+  ASSERT_EQ(parsed.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(parsed[i].sequence, 0x21 + i);
+    EXPECT_EQ(parsed[i].entry.memtable, entries[i].memtable);
+    EXPECT_EQ(parsed[i].entry.type, entries[i].type);
+    EXPECT_EQ(parsed[i].entry.key, entries[i].key);
+    EXPECT_EQ(parsed[i].entry.value, entries[i].value);
+  }
+  for (size_t cut = 0; cut < bytes.size(); ++cut) {
+    lsn = 1;
+    ASSERT_TRUE(ParseLogSegment(kLog, bytes.substr(0, cut), &lsn, [&](const ParsedLogEntry&) { ADD_FAILURE() << cut; }).ok());
+  }
 }
 
 TEST(LogRecordTest, WhatWasWrittenIsParsed) {
@@ -111,7 +148,7 @@ TEST(LogRecordTest, WhatWasWrittenIsParsed) {
 }
 
 TEST(LogRecordTest, DeletesStayDeletes) {  // H29
-  const LogRecord record = Record(5, "key", "", ValueType::kDelete);
+  const Record record(5, "key", "", ValueType::kDelete);
   std::string bytes(LogRecordBytes(record), '\0');
   EncodeLogRecord(kLog, 1, record, reinterpret_cast<std::byte*>(bytes.data()));
   uint64_t lsn = 1;

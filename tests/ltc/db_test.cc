@@ -129,6 +129,49 @@ TEST(Db, ScansStartAndStopWhereTheyAreTold) {
   EXPECT_EQ(seen, "abc");
 }
 
+// K4, K6: a scan sees a batch whole or not at all, while rounds seal and flush under it.
+TEST(Db, ScansSeeBatchesWholeWhileTheyAreWritten) {
+  Directory dir;
+  DbOptions options = SmallOptions();
+  options.range.active_memtables = 3;
+  options.range.scan_page_bytes = 1 << 20;
+  const auto db = MustOpen(dir.path(), options);
+  constexpr int kKeys = 24, kBatches = 1'500;
+  const auto write = [&](int writer, int n) {
+    WriteBatch batch;
+    for (int k = 0; k < kKeys; ++k) batch.Put(StrCat(k, "-", writer), StrCat(n, std::string(200, 'v')));
+    ASSERT_TRUE(db->Write(batch).ok());
+  };
+  for (int writer = 0; writer < 2; ++writer) write(writer, 0);
+  std::atomic<int> writing{2};
+  std::vector<std::unique_ptr<Thread>> threads;
+  for (int writer = 0; writer < 2; ++writer) {
+    threads.push_back(std::make_unique<Thread>("writer", [&, writer] {
+      for (int n = 1; n < kBatches; ++n) write(writer, n);
+      --writing;
+    }));
+  }
+  int last[2] = {0, 0};
+  for (bool more = true; more;) {
+    more = writing > 0;
+    int seen[2] = {-1, -1}, keys = 0;
+    ASSERT_TRUE(db->Scan("", UINT64_MAX, [&](std::string_view key, std::string_view value) {
+                    const int writer = key.back() - '0', n = std::stoi(std::string(value.substr(0, value.find('v'))));
+                    if (seen[writer] == -1) seen[writer] = n;
+                    EXPECT_EQ(n, seen[writer]) << key;
+                    ++keys;
+                    return true;
+                  }).ok());
+    ASSERT_EQ(keys, 2 * kKeys);
+    for (int writer = 0; writer < 2; ++writer) {
+      ASSERT_GE(seen[writer], last[writer]);
+      last[writer] = seen[writer];
+    }
+  }
+  EXPECT_EQ(last[0], kBatches - 1);
+  EXPECT_EQ(last[1], kBatches - 1);
+}
+
 TEST(Db, ManyThreadsWriteAndReadWhatTheyWrote) {
   Directory dir;
   const auto db = MustOpen(dir.path(), SmallOptions());
@@ -180,6 +223,88 @@ TEST(Db, AKilledProcessLosesNothingAcknowledged) {
       for (uint32_t i = 0; i <= (r == round ? acknowledged : 5'000); ++i) {
         ASSERT_TRUE(db->Get(StrCat(r, "-", i), &value).ok()) << r << "-" << i;
       }
+    }
+  }
+}
+
+// K6: the batch under way when the process died is there whole or not at all.
+TEST(Db, AKilledProcessLeavesBatchesWhole) {
+  Directory dir;
+  constexpr uint32_t kKeys = 40;
+  const auto key = [](uint32_t i) { return StrCat("key-", i); };
+  uint32_t first = 0;
+  for (int round = 0; round < 3; ++round) {
+    int fds[2];
+    ASSERT_EQ(pipe(fds), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      DbOptions options = SmallOptions();
+      options.range.active_memtables = 1 + round;  // one record, several memtables
+      auto db = Db::Open(dir.path(), options);
+      if (!db.ok()) _exit(1);
+      for (uint32_t n = first;; ++n) {
+        WriteBatch batch;
+        for (uint32_t i = 0; i < kKeys; ++i) batch.Put(key(i), StrCat(n, std::string(100, 'v')));
+        if (!(*db)->Write(batch).ok()) _exit(2);
+        if (write(fds[1], &n, sizeof(n)) != sizeof(n)) _exit(3);
+      }
+    }
+    close(fds[1]);
+    uint32_t acknowledged = 0;
+    while (acknowledged < first + 300) ASSERT_EQ(read(fds[0], &acknowledged, sizeof(acknowledged)), ssize_t{sizeof(acknowledged)});
+    kill(child, SIGKILL);
+    int status;
+    waitpid(child, &status, 0);
+    while (read(fds[0], &acknowledged, sizeof(acknowledged)) == sizeof(acknowledged)) {
+    }
+    close(fds[0]);
+    const auto db = MustOpen(dir.path(), SmallOptions());
+    ASSERT_NE(db, nullptr);
+    std::string all, value;
+    for (uint32_t i = 0; i < kKeys; ++i) {
+      ASSERT_TRUE(db->Get(key(i), &value).ok());
+      if (i == 0) all = value;
+      ASSERT_EQ(value, all) << "key " << i;
+    }
+    const auto found = static_cast<uint32_t>(std::stoul(all));
+    EXPECT_TRUE(found == acknowledged || found == acknowledged + 1) << found << " after " << acknowledged;
+    first = found + 1;
+  }
+}
+
+// K6, D: a loss of power keeps every synced batch, and of the others each whole or not at all.
+TEST(Db, ALossOfPowerLeavesBatchesWhole) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    Random random(seed);
+    SimDisk medium;
+    std::map<std::string, bool> synced;  // batch
+    std::map<std::string, size_t> sizes;
+    for (int round = 0; round < 3; ++round) {
+      const auto disk = medium.Mount();
+      DbOptions options = SmallOptions();
+      options.range.active_memtables = 1 + static_cast<int>(random.Uniform(3));
+      options.disk = disk.get();
+      const auto db = MustOpen("", options);
+      ASSERT_NE(db, nullptr);
+      std::map<std::string, size_t> found;
+      ASSERT_TRUE(db->Scan("", UINT64_MAX, [&](std::string_view k, std::string_view) {
+                      ++found[std::string(k.substr(0, k.find('/')))];
+                      return true;
+                    }).ok());
+      for (const auto& [batch, size] : sizes) {
+        const size_t n = found.contains(batch) ? found[batch] : 0;
+        ASSERT_TRUE(n == size || (n == 0 && !synced[batch])) << "seed " << seed << ", batch " << batch << ": " << n << " of " << size;
+      }
+      const uint64_t writes = random.Uniform(300);
+      for (uint64_t i = 0; i < writes; ++i) {
+        const std::string name = StrCat(round, ".", i);
+        WriteBatch batch;
+        sizes[name] = 1 + random.Uniform(30);
+        for (size_t k = 0; k < sizes[name]; ++k) batch.Put(StrCat(name, "/", k), std::string(random.Uniform(300), 's'));
+        synced[name] = random.OneIn(4);
+        ASSERT_TRUE(db->Write(batch, {synced[name]}).ok());
+      }
+      random.OneIn(2) ? medium.Crash(&random) : medium.Crash();
     }
   }
 }
@@ -270,6 +395,14 @@ TEST(Db, BadInputIsNamedAndWritesNothing) {
   EXPECT_TRUE(absl::IsInvalidArgument(db->Put("", "x")));
   EXPECT_TRUE(absl::IsInvalidArgument(db->Put(std::string(4'097, 'k'), "x")));
   EXPECT_TRUE(absl::IsInvalidArgument(db->Put("k", std::string(1'001, 'v'))));
+  WriteBatch batch;
+  EXPECT_TRUE(db->Write(batch).ok());
+  batch.Put("k", "v");
+  batch.Put("k2", std::string(1'001, 'v'));
+  EXPECT_TRUE(absl::IsInvalidArgument(db->Write(batch)));
+  batch.Clear();
+  for (int i = 0; i < 10'001; ++i) batch.Put("k", "v");
+  EXPECT_TRUE(absl::IsInvalidArgument(db->Write(batch)));
   EXPECT_TRUE(db->Put(std::string(4'096, 'k'), std::string(1'000, 'v')).ok());
   std::string value;
   EXPECT_TRUE(db->Get(std::string(4'096, 'k'), &value).ok());

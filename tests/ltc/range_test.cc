@@ -78,8 +78,12 @@ class LocalRange {
   }
 
   Outcome Write(ValueType type, std::string_view key, std::string_view value) {
+    const WriteEntry entry{type, key, value};
+    return Write({&entry, 1});
+  }
+  Outcome Write(std::span<const WriteEntry> entries) {
     std::optional<Outcome> outcome;
-    range_->Write(&executor_, {type, key, value, 0, 0, Now() + 60 * kSecond}, [&](Outcome o) { outcome = o; });
+    range_->Write(&executor_, {entries, 0, 0, Now() + 60 * kSecond}, [&](Outcome o) { outcome = o; });
     executor_.RunUntil([&] { return outcome.has_value(); });
     return *outcome;
   }
@@ -173,6 +177,8 @@ void ExpectSame(const Model& model, LocalRange* range, Random* random, uint64_t 
   }
 }
 
+constexpr char kText[] = "what the values of batches are cut from: each begins somewhere in here and goes on to the end";
+
 class RangeModelTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
@@ -187,9 +193,24 @@ TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
       const std::string value(random.Uniform(random.OneIn(50) ? 20'000 : 300), static_cast<char>('a' + random.Uniform(26)));
       ASSERT_EQ(range.Write(ValueType::kPut, key, value), Outcome::kOk);
       model[key] = value;
-    } else if (dice < 70) {
+    } else if (dice < 62) {
       ASSERT_EQ(range.Write(ValueType::kDelete, key, ""), Outcome::kOk);
       model.erase(key);
+    } else if (dice < 70) {  // K6; with few keys a batch often has one of them twice
+      std::vector<std::string> strings(1 + random.Uniform(30));
+      std::vector<WriteEntry> batch;
+      for (std::string& s : strings) {
+        s = KeyOf(random.Uniform(keys));
+        const std::string_view value = std::string_view(kText).substr(random.Uniform(sizeof(kText)));
+        const ValueType type = random.OneIn(4) ? ValueType::kDelete : ValueType::kPut;
+        batch.push_back({type, s, type == ValueType::kDelete ? "" : value});
+        if (type == ValueType::kPut) {
+          model[s] = value;
+        } else {
+          model.erase(s);
+        }
+      }
+      ASSERT_EQ(range.Write(batch), Outcome::kOk);
     } else if (dice < 97) {
       const auto value = range.Get(key);
       const auto it = model.find(key);
@@ -225,6 +246,39 @@ TEST(RangeTest, OversizedValueWritesNothing) {
   EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(1), std::string(1001, 'x')), Outcome::kInvalidArgument);
   EXPECT_EQ(range.Get(KeyOf(1)), std::nullopt);
   EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(1), std::string(1000, 'x')), Outcome::kOk);
+}
+
+TEST(RangeTest, ABatchThatIsNoneWritesNothing) {  // K6
+  RangeOptions options;
+  options.max_value_bytes = 1000;
+  options.max_batch_entries = 3;
+  options.max_batch_bytes = 2000;
+  LocalRange range(options, KeyOf(10), KeyOf(20));
+  const std::string a = KeyOf(11), b = KeyOf(19), outside = KeyOf(20), big(1001, 'x'), half(900, 'x');
+  const auto put = [](const std::string& key, std::string_view value) { return WriteEntry{ValueType::kPut, key, value}; };
+  const std::vector<std::vector<WriteEntry>> bad = {{},
+                                                    {put(a, "1"), put(b, big)},
+                                                    {put(a, "1"), put("", "2")},
+                                                    {put(a, "1"), put(outside, "2")},
+                                                    {put(a, "1"), put(b, "1"), put(a, "1"), put(b, "1")},
+                                                    {put(a, half), put(b, half), put(b, half)}};
+  for (const auto& batch : bad) EXPECT_EQ(range.Write(batch), Outcome::kInvalidArgument);
+  EXPECT_EQ(range.Scan("", 10).size(), 0u);
+  EXPECT_EQ(range.Write(std::vector<WriteEntry>{put(a, half), put(b, half)}), Outcome::kOk);
+  EXPECT_EQ(range.Scan("", 10).size(), 2u);
+}
+
+TEST(RangeTest, ABatchLargerThanAMemtableIsKept) {
+  RangeOptions options;
+  options.memtable_size_bytes = 64 << 10;
+  LocalRange range(options);
+  std::vector<std::string> keys;
+  for (uint64_t i = 0; i < 10'000; ++i) keys.push_back(KeyOf(i));
+  std::vector<WriteEntry> batch;
+  const std::string value(300, 'v');
+  for (const std::string& key : keys) batch.push_back({ValueType::kPut, key, value});
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(range.Write(batch), Outcome::kOk);
+  EXPECT_EQ(range.Scan("", 100'000).size(), 10'000u);
 }
 
 TEST(RangeTest, ScanSeesWhatWasAcknowledgedBeforeIt) {

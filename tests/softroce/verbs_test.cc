@@ -412,7 +412,8 @@ TEST(VerbsTest, AppendingTakesNoneOfTheStocsTimeAndRecoveryNoneOfItsMessages) { 
           LogRecord record;
           record.round = 1;
           record.first_sequence = first + state.next;
-          record.entry = {MemTableId(1), ValueType::kPut, "key", value};
+          const LogEntry entry{MemTableId(1), ValueType::kPut, "key", value};
+          record.entries = {&entry, 1};
           const bool taken = log->Append(on, record, [&](Outcome o) {
             MutexLock lock(&state.mu);
             state.ok += o == Outcome::kOk;

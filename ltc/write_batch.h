@@ -1,0 +1,50 @@
+// WriteBatch: puts and deletes that are written together or not at all (K6), in the order they were added.
+//
+// Thread safety: none.   Ownership: copies keys and values.   Errors: none here; writing it checks each key and value.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/keys.h"
+
+namespace nova {
+
+class WriteBatch {
+ public:
+  void Put(std::string_view key, std::string_view value) { Add(ValueType::kPut, key, value); }
+  void Delete(std::string_view key) { Add(ValueType::kDelete, key, {}); }
+  void Clear() {
+    entries_.clear();
+    bytes_.clear();
+  }
+  size_t count() const { return entries_.size(); }
+  size_t bytes() const { return bytes_.size(); }
+
+  struct Entry {
+    ValueType type;
+    std::string_view key;  // user key
+    std::string_view value;
+  };
+  Entry entry(size_t i) const {
+    const Place& p = entries_[i];
+    const std::string_view all = bytes_;
+    return {p.type, all.substr(p.offset, p.key_size), all.substr(p.offset + p.key_size, p.value_size)};
+  }
+
+ private:
+  struct Place {
+    ValueType type;
+    size_t offset, key_size, value_size;
+  };
+  void Add(ValueType type, std::string_view key, std::string_view value) {
+    entries_.push_back({type, bytes_.size(), key.size(), value.size()});
+    bytes_.append(key).append(value);
+  }
+
+  std::vector<Place> entries_;
+  std::string bytes_;
+};
+
+}  // namespace nova
