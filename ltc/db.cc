@@ -54,6 +54,11 @@ Status CheckKey(std::string_view key) {
   return OkStatus();
 }
 
+Status CheckTtl(ValueType type, int64_t ttl_ms) {
+  if (type != ValueType::kPutTtl || (ttl_ms > 0 && ttl_ms <= kMaxTtlMs)) return OkStatus();
+  return absl::InvalidArgumentError(StrCat("a time to live of ", ttl_ms, " ms: must be in [1, ", kMaxTtlMs, "]"));
+}
+
 Status CheckBetween(const char* name, uint64_t value, uint64_t low, uint64_t high) {
   if (value >= low && value <= high) return OkStatus();
   return absl::InvalidArgumentError(StrCat(name, " = ", value, ": must be in [", low, ", ", high, "]"));
@@ -127,7 +132,7 @@ struct Db::Rep {
   }
   Status CheckValue(std::string_view value) const;
   Status Write(std::span<const WriteEntry> entries, bool sync);
-  Status WriteOne(ValueType type, std::string_view key, std::string_view value, bool sync);
+  Status WriteOne(ValueType type, std::string_view key, std::string_view value, bool sync, int64_t ttl_ms = 0);
 
   const DbOptions options;
   std::unique_ptr<Disk> own_disk;
@@ -260,11 +265,11 @@ Status Db::Rep::Write(std::span<const WriteEntry> entries, bool sync) {
   }
 }
 
-Status Db::Rep::WriteOne(ValueType type, std::string_view key, std::string_view value, bool sync) {
+Status Db::Rep::WriteOne(ValueType type, std::string_view key, std::string_view value, bool sync, int64_t ttl_ms) {
   NOVA_RETURN_IF_ERROR(CheckKey(key));
   NOVA_RETURN_IF_ERROR(CheckValue(value));
   const StoredKey stored(key);
-  const WriteEntry entry{type, stored.view(), value};
+  const WriteEntry entry{type, stored.view(), value, ttl_ms};
   return Write({&entry, 1}, sync);
 }
 
@@ -287,7 +292,8 @@ Status Db::Write(const WriteBatch& batch, const DbWriteOptions& options) {
     NOVA_RETURN_IF_ERROR(rep_->CheckValue(e.value));
     const size_t at = keys.size();
     keys.append(1, '\0').append(e.key);
-    entries.push_back({e.type, std::string_view(keys).substr(at), e.value});
+    NOVA_RETURN_IF_ERROR(CheckTtl(e.type, e.ttl_ms));
+    entries.push_back({e.type, std::string_view(keys).substr(at), e.value, e.ttl_ms});
   }
   return rep_->Write(entries, options.sync);
 }
@@ -300,7 +306,67 @@ Status Db::Delete(std::string_view key, const DbWriteOptions& options) {
   return rep_->WriteOne(ValueType::kDelete, key, {}, options.sync);
 }
 
-Status Db::Get(std::string_view key, std::string* value) {
+Status Db::PutTtl(std::string_view key, std::string_view value, int64_t ttl_ms, const DbWriteOptions& options) {
+  NOVA_RETURN_IF_ERROR(CheckTtl(ValueType::kPutTtl, ttl_ms));
+  return rep_->WriteOne(ValueType::kPutTtl, key, value, options.sync, ttl_ms);
+}
+
+StatusOr<bool> Db::CompareAndSwap(std::string_view key, std::optional<std::string_view> expected,
+                                  std::optional<std::string_view> desired, const DbWriteOptions& options) {
+  NOVA_RETURN_IF_ERROR(CheckKey(key));
+  if (desired) NOVA_RETURN_IF_ERROR(rep_->CheckValue(*desired));
+  CompareAndSwapOp op;
+  op.key = StoredKey(key).view();
+  if (expected) op.expected = *expected;
+  if (desired) op.desired = *desired;
+  op.deadline_ns = Now() + kWriteDeadline;
+  op.sync = options.sync;
+  for (;;) {
+    const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
+      rep_->range->CompareAndSwap(on, op, [out, finished](Outcome o) {
+        *out = o;
+        *finished = true;
+      });
+    });
+    if (outcome == Outcome::kConditionFailed) return false;
+    if (outcome == Outcome::kOk) return true;
+    if (outcome != Outcome::kBusy || Now() > op.deadline_ns) return StatusOf(outcome, "compare and swap");
+    SleepFor(kMillisecond);  // as in Write
+  }
+}
+
+StatusOr<std::shared_ptr<const Snapshot>> Db::TakeSnapshot() {
+  std::shared_ptr<const Snapshot> snapshot;
+  const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
+    rep_->range->TakeSnapshot(on, kNever, [out, finished, &snapshot](Outcome o, std::shared_ptr<Snapshot> s) {
+      snapshot = std::move(s);
+      *out = o;
+      *finished = true;
+    });
+  });
+  if (outcome != Outcome::kOk) return StatusOf(outcome, "snapshot");
+  return snapshot;
+}
+
+Status Db::MultiGet(std::span<const std::string_view> keys, std::vector<std::optional<std::string>>* values, const DbReadOptions& options) {
+  std::vector<std::string> stored;
+  stored.reserve(keys.size());
+  for (const std::string_view key : keys) {
+    NOVA_RETURN_IF_ERROR(CheckKey(key));
+    stored.emplace_back(StoredKey(key).view());
+  }
+  const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
+    rep_->range->MultiGet(on, std::move(stored), options.snapshot, Now() + kReadDeadline,
+                          [out, finished, values](Outcome o, std::vector<std::optional<std::string>> all) {
+                            *values = std::move(all);
+                            *out = o;
+                            *finished = true;
+                          });
+  });
+  return StatusOf(outcome, "multi-get");
+}
+
+Status Db::Get(std::string_view key, std::string* value, const DbReadOptions& options) {
   NOVA_RETURN_IF_ERROR(CheckKey(key));
   const StoredKey stored(key);
   struct Answer {
@@ -311,25 +377,32 @@ Status Db::Get(std::string_view key, std::string* value) {
   const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
     answer.outcome = out;
     answer.finished = finished;
-    rep_->range->Get(on, stored.view(), Now() + kReadDeadline, [&answer](Outcome o, std::string_view v) {
+    const auto done = [&answer](Outcome o, std::string_view v) {
       if (o == Outcome::kOk) answer.value->assign(v);
       *answer.outcome = o;
       *answer.finished = true;
-    });
+    };
+    const Nanos deadline = Now() + kReadDeadline;
+    options.snapshot == nullptr ? rep_->range->Get(on, stored.view(), deadline, done)
+                                : rep_->range->GetAt(on, *options.snapshot, stored.view(), deadline, done);
   });
   return StatusOf(outcome, "get");
 }
 
-Status Db::Scan(std::string_view from, uint64_t limit, const ScanEntry& entry) {
+Status Db::Scan(std::string_view from, uint64_t limit, const ScanEntry& entry, const DbReadOptions& options) {
   if (from.size() > kMaxUserKeyBytes) return absl::InvalidArgumentError("a start key that is too long");
   std::string next(1, '\0');
   next.append(from);
   const std::string end(1, '\1');  // keyspace 0 ends here
+  std::shared_ptr<const Snapshot> snapshot = options.snapshot;
+  if (snapshot == nullptr) {  // one moment for all pages
+    NOVA_ASSIGN_OR_RETURN(snapshot, TakeSnapshot());
+  }
   for (uint64_t left = limit; left > 0;) {
     ScanPage page;
     const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
       const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(left, UINT32_MAX));
-      rep_->range->Scan(on, {next, end, wanted, Now() + kReadDeadline}, [out, finished, &page](Outcome o, ScanPage p) {
+      rep_->range->Scan(on, {next, end, wanted, Now() + kReadDeadline, snapshot}, [out, finished, &page](Outcome o, ScanPage p) {
         page = std::move(p);
         *out = o;
         *finished = true;

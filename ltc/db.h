@@ -11,15 +11,18 @@
 // Thread safety: all methods of Db, from any number of threads; Open and the destructor alone.
 // Ownership:     keys and values are copied before a call returns. One process per directory.
 // Errors:        NotFound; InvalidArgument: an empty or too long key, a value over max_value_bytes, a batch over its limits, an
-//                option out of range, each named; ResourceExhausted: the disk is full, nothing was written, later calls may succeed; Unavailable: another
-//                process holds the directory, or the disk failed, nothing was written; DataLoss: stored bytes are damaged;
-//                Unknown: the write was written to the log, but syncing it failed.
+//                option or a time to live out of range, each named; ResourceExhausted: the disk is full, nothing was written,
+//                later calls may succeed; Unavailable: another process holds the directory, or the disk failed, nothing was
+//                written; DataLoss: stored bytes are damaged; Unknown: the write was written to the log, but syncing it failed.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/disk.h"
 #include "common/base/status.h"
@@ -53,6 +56,10 @@ struct DbWriteOptions {
   bool sync = false;  // acknowledged when the log record is on the disk
 };
 
+struct DbReadOptions {
+  std::shared_ptr<const Snapshot> snapshot = nullptr;  // of this database, as it was opened; null: now
+};
+
 class Db {
  public:
   static StatusOr<std::unique_ptr<Db>> Open(const std::string& directory, const DbOptions& options = {});
@@ -62,11 +69,22 @@ class Db {
   Status Delete(std::string_view key, const DbWriteOptions& options = {});
   // All of it or nothing: after a crash too, and for every scan and snapshot (K6). Get may see its entries one after another.
   Status Write(const WriteBatch& batch, const DbWriteOptions& options = {});
-  Status Get(std::string_view key, std::string* value);
+  // The key is gone, as if deleted, `ttl_ms` from now by the wall clock (K7). Rewriting it rewrites that.
+  Status PutTtl(std::string_view key, std::string_view value, int64_t ttl_ms, const DbWriteOptions& options = {});
+  // Writes `desired` (none: a deletion) if the value is `expected` (none: there is no value); false: it is another. No write of the
+  // key comes between (K6).
+  StatusOr<bool> CompareAndSwap(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired,
+                                const DbWriteOptions& options = {});
+  Status Get(std::string_view key, std::string* value, const DbReadOptions& options = {});
+  // values[i] of keys[i], none where there is no such key; all of one moment (K4).
+  Status MultiGet(std::span<const std::string_view> keys, std::vector<std::optional<std::string>>* values,
+                  const DbReadOptions& options = {});
+  // What the database is now, to be read for as long as the handle is kept; may outlive the Db (K4).
+  StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshot();
 
   // Calls `entry` for the keys >= `from`, in order, until `limit`, the end of the database, or it returns false. One moment's view.
   using ScanEntry = std::function<bool(std::string_view key, std::string_view value)>;
-  Status Scan(std::string_view from, uint64_t limit, const ScanEntry& entry);
+  Status Scan(std::string_view from, uint64_t limit, const ScanEntry& entry, const DbReadOptions& options = {});
 
   Status Flush();                            // everything written so far is in tables
   Status WaitForBackgroundWork();            // until nothing needs to be flushed or compacted

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/coding.h"
 #include "common/base/log.h"
 #include "ltc/range_view.h"
 
@@ -85,32 +86,21 @@ void Range::RefreshLanes() {
 
 // --- writes
 
-void Range::Write(Executor* on, const WriteOp& op, WriteDone done) {
-  uint64_t bytes = 0;
-  for (const WriteEntry& e : op.entries) bytes += e.key.size() + e.value.size();
-  if (!IsValid(op, bytes)) return done(Outcome::kInvalidArgument);
-  const Nanos wait = controller_.Admit(bytes, Now());
-  if (wait > 0) return ParkWrite(on, wait, op, std::move(done));
-  AdmittedWrite(on, op, std::move(done));
-}
-
-// K6: a batch across ranges is refused.
-bool Range::IsValid(const WriteOp& op, uint64_t bytes) const {
-  for (const WriteEntry& e : op.entries) {
-    if (e.key.empty() || e.value.size() > options_.max_value_bytes) return false;
-  }
-  if (op.entries.size() == 1) return true;
-  return !op.entries.empty() && op.entries.size() <= options_.max_batch_entries && bytes <= options_.max_batch_bytes &&
-         std::all_of(op.entries.begin(), op.entries.end(), [this](const WriteEntry& e) { return Contains(e.key); });
-}
-
 // A write that waits has copies of its own.
 struct Range::ParkedWrite {
-  ParkedWrite(const WriteOp& from, WriteDone d) : op(from), done(std::move(d)) {
+  // now_ms: when the entries with a time to live were taken; 0: they are stamped already (K7).
+  ParkedWrite(const WriteOp& from, WriteDone d, int64_t now_ms = 0) : op(from), done(std::move(d)) {
     size_t size = 0;
-    for (const WriteEntry& e : from.entries) size += e.key.size() + e.value.size();
+    for (const WriteEntry& e : from.entries) size += e.key.size() + e.value.size() + kExpiryBytes;
     bytes.reserve(size);
-    for (const WriteEntry& e : from.entries) entries.push_back({e.type, Copy(e.key), Copy(e.value)});
+    entries.reserve(from.entries.size());
+    for (const WriteEntry& e : from.entries) {
+      const std::string_view key = Copy(e.key);
+      const size_t at = bytes.size();
+      if (now_ms != 0 && e.type == ValueType::kPutTtl) PutFixed64(&bytes, static_cast<uint64_t>(now_ms + e.ttl_ms));
+      bytes.append(e.value);
+      entries.push_back({e.type, key, std::string_view(bytes).substr(at)});
+    }
     op.entries = entries;
   }
   ParkedWrite(const ParkedWrite&) = delete;
@@ -126,15 +116,42 @@ struct Range::ParkedWrite {
   WriteDone done;
 };
 
-void Range::ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done) {
+void Range::Write(Executor* on, const WriteOp& op, WriteDone done) {
+  uint64_t bytes = 0;
+  bool ttl = false;
+  for (const WriteEntry& e : op.entries) {
+    bytes += e.key.size() + e.value.size();
+    ttl |= e.type == ValueType::kPutTtl;
+  }
+  if (!IsValid(op, bytes)) return done(Outcome::kInvalidArgument);
+  const Nanos wait = controller_.Admit(bytes, Now());
+  if (ttl) {
+    const ParkedWrite stamped(op, {}, NowMs());
+    return wait > 0 ? ParkWrite(on, wait, stamped.op, std::move(done)) : AdmittedWrite(on, stamped.op, std::move(done));
+  }
+  if (wait > 0) return ParkWrite(on, wait, op, std::move(done));
+  AdmittedWrite(on, op, std::move(done));
+}
+
+// K6: a batch across ranges is refused.
+bool Range::IsValid(const WriteOp& op, uint64_t bytes) const {
+  for (const WriteEntry& e : op.entries) {
+    if (e.key.empty() || e.value.size() > options_.max_value_bytes || e.ttl_ms < 0 || e.ttl_ms > kMaxTtlMs) return false;
+  }
+  if (op.entries.size() == 1) return true;
+  return !op.entries.empty() && op.entries.size() <= options_.max_batch_entries && bytes <= options_.max_batch_bytes &&
+         std::all_of(op.entries.begin(), op.entries.end(), [this](const WriteEntry& e) { return Contains(e.key); });
+}
+
+void Range::ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done, bool latched) {
   const Nanos when = Now() + wait_ns;
   if (when >= op.deadline_ns) return done(Outcome::kBusy);
-  on->RunAt(when, [self = shared_from_this(), on, parked = std::make_unique<ParkedWrite>(op, std::move(done))] {
-    self->AdmittedWrite(on, parked->op, std::move(parked->done));
+  on->RunAt(when, [self = shared_from_this(), on, latched, parked = std::make_unique<ParkedWrite>(op, std::move(done))] {
+    self->AdmittedWrite(on, parked->op, std::move(parked->done), latched);
   });
 }
 
-void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done) {
+void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, bool latched) {
   const uint64_t count = op.entries.size();
   Round* round;
   SequenceNumber seq;
@@ -144,7 +161,7 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done) {
     if (round->bytes() >= options_.memtable_size_bytes * static_cast<size_t>(options_.active_memtables)) {
       if (!SealIfActive(round)) round = nullptr;
     }
-    if (round == nullptr) return ParkWrite(on, kMillisecond, op, std::move(done));  // every round is full: wait for a flush
+    if (round == nullptr) return ParkWrite(on, kMillisecond, op, std::move(done), latched);  // every round is full: wait for a flush
     round->pins.fetch_add(1, std::memory_order_seq_cst);
     if (state_.load(std::memory_order_seq_cst) != State::kActive) {  // StopWrites may have seen no pin: nothing more may be posted
       Unpin(round);
@@ -156,8 +173,17 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done) {
         Unpin(round);
         return done(Outcome::kBusy);
       }
-      if (!round->sealing.load(std::memory_order_seq_cst)) break;  // K3a: the round's boundary will be >= seq
-      sequences_.Finish(seq, count);                               // abandoned: it was never posted (K4)
+      size_t stripe = KeyLatches::kStripes;
+      if (!round->sealing.load(std::memory_order_seq_cst)) {  // K3a: the round's boundary will be >= seq
+        if (latched || !latches_.any_held()) break;
+        stripe = HeldStripeOf(op);
+        if (stripe == KeyLatches::kStripes) break;
+      }
+      sequences_.Finish(seq, count);  // abandoned: it was never posted (K4)
+      if (stripe != KeyLatches::kStripes) {
+        Unpin(round);
+        return WaitForLatch(on, stripe, op, std::move(done));
+      }
     }
     Unpin(round);
   }
@@ -212,6 +238,78 @@ void Range::Logged(WriteContext* context, Outcome outcome) {
     if (ended->count <= kRecycledEntries) context->lane->free_contexts.push_back(std::move(ended));
   }
   done(outcome);
+}
+
+// --- compare and swap (K6)
+
+size_t Range::HeldStripeOf(const WriteOp& op) const {
+  for (const WriteEntry& e : op.entries) {
+    const size_t stripe = KeyLatches::StripeOf(FilterHash(e.key));
+    if (latches_.held(stripe)) return stripe;
+  }
+  return KeyLatches::kStripes;
+}
+
+// REQUIRES: the write holds nothing: neither pin nor number nor stripe.
+void Range::WaitForLatch(Executor* on, size_t stripe, const WriteOp& op, WriteDone done) {
+  auto parked = std::make_shared<ParkedWrite>(op, std::move(done));
+  const auto again = [self = shared_from_this(), on, parked](KeyLatches::Turn turn) {
+    on->Submit([self, on, parked, turn = std::move(turn)]() mutable {
+      if (Now() >= parked->op.deadline_ns) return parked->done(Outcome::kBusy);
+      self->AdmittedWrite(on, parked->op, std::move(parked->done));
+      turn = nullptr;
+    });
+  };
+  if (!latches_.WaitWhileHeld(stripe, again)) again(nullptr);
+}
+
+struct Range::SwapState {
+  std::shared_ptr<Range> range;
+  Executor* on = nullptr;
+  size_t stripe = 0;
+  CompareAndSwapOp op;
+  WriteDone done;
+};
+
+void Range::CompareAndSwap(Executor* on, CompareAndSwapOp op, WriteDone done) {
+  if (op.key.empty() || (op.desired && op.desired->size() > options_.max_value_bytes)) return done(Outcome::kInvalidArgument);
+  auto swap = std::make_shared<SwapState>();
+  swap->range = shared_from_this();
+  swap->on = on;
+  swap->stripe = KeyLatches::StripeOf(FilterHash(op.key));
+  swap->op = std::move(op);
+  swap->done = std::move(done);
+  const auto lock = [swap] {
+    const auto go_on = [swap] { swap->on->Submit([swap] { swap->range->LockedSwap(swap); }); };
+    if (swap->range->latches_.Lock(swap->stripe, go_on)) swap->range->LockedSwap(swap);
+  };
+  const Nanos wait = controller_.Admit(swap->op.key.size() + (swap->op.desired ? swap->op.desired->size() : 0), Now());
+  if (wait == 0) return lock();
+  if (Now() + wait >= swap->op.deadline_ns) return swap->done(Outcome::kBusy);
+  on->RunAt(Now() + wait, lock);
+}
+
+// The stripe is held: a writer of it that took its number before sees no latch and is waited for; a later one waits for us.
+void Range::LockedSwap(const std::shared_ptr<SwapState>& swap) {
+  WhenStable(swap->on, sequences_.last(), [swap] { swap->range->CompareForSwap(swap); });
+}
+
+void Range::CompareForSwap(const std::shared_ptr<SwapState>& swap) {
+  if (Now() >= swap->op.deadline_ns) return EndSwap(swap.get(), Outcome::kDeadlineExceeded);
+  Get(swap->on, swap->op.key, swap->op.deadline_ns, [this, swap](Outcome o, std::string_view value) {
+    if (o != Outcome::kOk && o != Outcome::kNotFound) return EndSwap(swap.get(), o);
+    const CompareAndSwapOp& op = swap->op;
+    const bool as_expected = o == Outcome::kOk ? op.expected && *op.expected == value : !op.expected;
+    if (!as_expected) return EndSwap(swap.get(), Outcome::kConditionFailed);
+    const WriteEntry entry{op.desired ? ValueType::kPut : ValueType::kDelete, op.key, op.desired ? std::string_view(*op.desired) : ""};
+    AdmittedWrite(swap->on, {{&entry, 1}, op.client_id, op.request_number, op.deadline_ns, op.sync},
+                  [this, swap](Outcome written) { EndSwap(swap.get(), written); }, /*latched=*/true);
+  });
+}
+
+void Range::EndSwap(SwapState* swap, Outcome outcome) {
+  latches_.Unlock(swap->stripe);
+  swap->done(outcome);
 }
 
 void Range::Unpin(Round* round) {

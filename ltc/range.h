@@ -13,6 +13,7 @@
 // Errors:        outcomes. After the epoch is fenced every operation ends with kNotOwner, or kUnknown where it was logged.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -30,10 +31,12 @@
 #include "logc/range_log.h"
 #include "ltc/block_cache.h"
 #include "ltc/compaction_picker.h"
+#include "ltc/key_latches.h"
 #include "ltc/manifest.h"
 #include "ltc/memtable.h"
 #include "ltc/placement.h"
 #include "ltc/sequence_tracker.h"
+#include "ltc/snapshot.h"
 #include "ltc/version.h"
 #include "ltc/write_controller.h"
 #include "stoc/sstable_store.h"
@@ -69,10 +72,13 @@ struct RangeServices {
   std::function<void(std::function<void()>)> run_blocking;  // runs a closure on a thread that may wait
 };
 
+inline constexpr int64_t kMaxTtlMs = int64_t{1} << 50;
+
 struct WriteEntry {
   ValueType type = ValueType::kPut;
   std::string_view key;
   std::string_view value;
+  int64_t ttl_ms = 0;  // of kPutTtl: from when the range takes it (K7)
 };
 // One entry, or a batch (K6): one log record, consecutive numbers, visible together to scans and snapshots. A later entry of a
 // key hides an earlier one.
@@ -86,11 +92,26 @@ struct WriteOp {
 using WriteDone = absl::AnyInvocable<void(Outcome)>;
 using GetDone = absl::AnyInvocable<void(Outcome, std::string_view value)>;  // the view is valid during the call
 
+// Writes `desired` if the key's value is `expected`; null: that there is none (K6).
+struct CompareAndSwapOp {
+  std::string key;
+  std::optional<std::string> expected;
+  std::optional<std::string> desired;
+  uint64_t client_id = 0;
+  uint64_t request_number = 0;
+  Nanos deadline_ns = kNever;
+  bool sync = false;
+};
+
+using SnapshotDone = absl::AnyInvocable<void(Outcome, std::shared_ptr<Snapshot>)>;
+using MultiGetDone = absl::AnyInvocable<void(Outcome, std::vector<std::optional<std::string>>)>;  // one a key, in their order
+
 struct ScanOp {
   std::string from;      // first key wanted
   std::string to;        // keys below it; empty: to the end of the range
   uint32_t limit = 0;
   Nanos deadline_ns = kNever;
+  std::shared_ptr<const Snapshot> snapshot = nullptr;  // null: now
 };
 struct ScanPage {
   std::string entries;   // n x (varint key size, key, varint value size, value)
@@ -124,7 +145,15 @@ class Range : public std::enable_shared_from_this<Range> {
 
   // --- request path, on `on`
   void Write(Executor* on, const WriteOp& op, WriteDone done);
-  void Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done);
+  // kConditionFailed: another value was there. No write of the key comes between the comparison and the swap.
+  void CompareAndSwap(Executor* on, CompareAndSwapOp op, WriteDone done);
+  void Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done);  // the newest
+  // As of the snapshot, which this range made. kSnapshotEnded: it is not live any more; so with the others.
+  void GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, Nanos deadline_ns, GetDone done);
+  // All of one moment: the snapshot's, or (null) now (K4).
+  void MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot, Nanos deadline_ns, MultiGetDone done);
+  // K4: sees every write that was acknowledged before, and every batch whole or not at all. Live until let go, or `expires_ns`.
+  void TakeSnapshot(Executor* on, Nanos expires_ns, SnapshotDone done);
   void Scan(Executor* on, ScanOp op, ScanDone done);
   void RefreshView(Executor* on);  // lets go of what an idle thread still holds
 
@@ -167,7 +196,10 @@ class Range : public std::enable_shared_from_this<Range> {
     std::shared_ptr<const View> view;
     std::vector<std::unique_ptr<WriteContext>> free_contexts;
   };
+  struct Moment;
   struct GetState;
+  struct MultiGetState;
+  struct SwapState;
   struct ScanState;
   class LevelIterator;
 
@@ -183,13 +215,25 @@ class Range : public std::enable_shared_from_this<Range> {
   bool SealIfActive(const Round* round);  // false: no room for another round
   bool SealLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsValid(const WriteOp& op, uint64_t bytes) const;
-  void AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done);
+  void AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, bool latched = false);
+  size_t HeldStripeOf(const WriteOp& op) const;
+  void WaitForLatch(Executor* on, size_t stripe, const WriteOp& op, WriteDone done);
+  void LockedSwap(const std::shared_ptr<SwapState>& swap);
+  void CompareForSwap(const std::shared_ptr<SwapState>& swap);
+  void EndSwap(SwapState* swap, Outcome outcome);
   void Logged(WriteContext* context, Outcome outcome);
-  void ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done);
+  void ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done, bool latched = false);
   void Unpin(Round* round);
   void Lose(const Status& why);
 
-  bool IsNewest(const View& view, std::string_view key, SequenceNumber sequence) const;
+  int64_t NowMs() const { return std::max(WallNowMs(), published_now_ms_.load(std::memory_order_relaxed)); }  // K7
+  bool Shows(ValueType type, std::string_view* value) const;
+  Moment MomentOf(Executor* on);
+  void WhenStable(Executor* on, SequenceNumber seq, absl::AnyInvocable<void()> fn);
+  void Search(Executor* on, const std::shared_ptr<const View>& view, SequenceNumber at, std::string_view key, Nanos deadline_ns,
+              GetDone done);
+  void SearchAll(const std::shared_ptr<MultiGetState>& get);
+  bool IsNewest(const View& view, std::string_view key, SequenceNumber at, SequenceNumber sequence) const;
   void ContinueGet(std::unique_ptr<GetState> get);
   void FinishGet(GetState* get, Outcome outcome, std::string_view value);
   void LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done);
@@ -226,6 +270,9 @@ class Range : public std::enable_shared_from_this<Range> {
   std::atomic<State> state_{State::kOpening};
 
   SequenceTracker sequences_;
+  KeyLatches latches_;
+  SnapshotList snapshots_;
+  std::atomic<int64_t> published_now_ms_{0};  // the latest now_ms of an edit; set under manifest_mu_
   WriteController controller_;
   std::atomic<uint64_t> writes_{0};
   std::atomic<uint64_t> reads_{0};

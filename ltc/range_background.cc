@@ -56,11 +56,13 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const
   MemTableId done_below;
   std::set<MemTableId> done;
   SequenceNumber reserved = 0;
+  int64_t now_ms = 0;
   for (const VersionEdit& edit : edits) {
     NOVA_ASSIGN_OR_RETURN(version, version->Apply(edit, services->garbage));
     done_below = std::max(done_below, edit.done_below);
     done.insert(edit.done.begin(), edit.done.end());
     reserved = std::max(reserved, edit.seq_reserved);
+    now_ms = std::max(now_ms, edit.now_ms);
   }
   // M3: what was flushed is in the tables already. R3: the rest, merged by number; a record found in two groups counts once.
   std::erase_if(entries, [&](const RecoveredRecord& e) { return e.memtable < done_below || done.contains(e.memtable); });
@@ -71,6 +73,7 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const
                 entries.end());
   const SequenceNumber last = std::max(reserved, entries.empty() ? 0 : entries.back().sequence);  // K1
   std::shared_ptr<Range> range(new Range(record, options, services, storage, last));
+  range->published_now_ms_.store(now_ms);
   if (!entries.empty()) {
     auto memtable = std::make_shared<MemTable>(MemTableId(record.epoch.value() << 32), services->arenas);
     for (const RecoveredRecord& e : entries) memtable->Link(memtable->Prepare(e.key, e.sequence, e.type, e.value));
@@ -97,6 +100,7 @@ VersionEdit Range::SnapshotOf(const Version& version, MemTableId done_below) con
   VersionEdit edit = version.Snapshot();
   edit.seq_reserved = seq_reserved_;
   edit.done_below = done_below;
+  edit.now_ms = published_now_ms_.load();
   return edit;
 }
 
@@ -113,7 +117,7 @@ StatusOr<TableInfo> Range::StoreTable(TableBuilder::Output output, const Creator
 
 StatusOr<VersionEdit> Range::WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order) {
   const Creator creator{id_, epoch_, job};
-  VersionFilter filter({}, sequences_.stable(), /*bottom=*/false, WallNowMs());
+  VersionFilter filter(snapshots_.Live(Now()), sequences_.stable(), /*bottom=*/false, NowMs());
   VersionEdit edit;
   std::unique_ptr<TableBuilder> builder;
   std::string last_key;
@@ -153,6 +157,7 @@ Status Range::CommitEdit(VersionEdit edit, const Round* flushed) {
     if (state_.load() == State::kLost) return absl::FailedPreconditionError("the range was lost");
     const auto view = CurrentView();
     NOVA_ASSIGN_OR_RETURN(const auto next, view->version->Apply(edit, services_->garbage));
+    if (edit.now_ms > published_now_ms_.load()) published_now_ms_.store(edit.now_ms);  // K7: before what had expired is gone
     if (sequences_.last() + kSequenceReserve / 2 > seq_reserved_) {
       seq_reserved_ = edit.seq_reserved = sequences_.last() + kSequenceReserve;
     }
@@ -434,6 +439,7 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
   while (run->running > 0) run->ended.Wait(&run->mu);
   NOVA_RETURN_IF_ERROR(run->status);
   for (auto& part : run->outputs) std::move(part.begin(), part.end(), std::back_inserter(edit.adds));
+  edit.now_ms = run->jobs[0].now_ms;
   return CommitEdit(std::move(edit), nullptr);
 }
 
@@ -447,7 +453,8 @@ Status Range::PlanParts(uint64_t job_id, PlanRun* run) {
   job.job_id = job_id;
   job.floor = sequences_.stable();
   job.bottom = plan.bottom;
-  job.now_ms = WallNowMs();
+  job.snapshots = snapshots_.Live(Now());
+  job.now_ms = NowMs();
   job.max_table_size_bytes = options_.compaction.table_size_bytes;
   job.table_options = options_.table;
   uint64_t bytes = 0;

@@ -9,10 +9,17 @@ namespace nova {
 
 // --- get
 
+// A view and the number that belong together: everything at or below it is in the view, once it is stable.
+struct Range::Moment {
+  std::shared_ptr<const View> view;
+  SequenceNumber sequence = 0;
+};
+
 struct Range::GetState {
   std::shared_ptr<Range> range;
   std::shared_ptr<const View> view;
   Executor* on = nullptr;
+  SequenceNumber at = 0;
   std::string key;
   Nanos deadline_ns = kNever;
   GetDone done;
@@ -23,11 +30,12 @@ struct Range::GetState {
 };
 
 // K3 against a full search of the sealed rounds and of Level0's bounds: what debug and simulation builds check of every hit.
-bool Range::IsNewest(const View& view, std::string_view key, SequenceNumber sequence) const {
+bool Range::IsNewest(const View& view, std::string_view key, SequenceNumber at, SequenceNumber sequence) const {
   MemTable::Hit other;
   for (const auto& round : view.sealed) {
-    if (round->SiblingOf(key)->Get(key, kMaxSequenceNumber, &other) && other.sequence > sequence) return false;
+    if (round->SiblingOf(key)->Get(key, at, &other) && other.sequence > sequence) return false;
   }
+  if (at != kMaxSequenceNumber) return true;  // the bounds of tables say nothing of older numbers
   for (const Run& run : view.version->runs()) {
     const TableHandle* table = run.Find(key);
     if (table != nullptr && table->info().min_sequence > sequence) return false;
@@ -39,19 +47,45 @@ void Range::Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone d
   const State state = state_.load(std::memory_order_acquire);
   if (state != State::kActive && state != State::kReadOnly) return done(Outcome::kNotOwner, {});
   reads_.fetch_add(1, std::memory_order_relaxed);
-  const View& view = LaneView(on);
-  const auto answer = [&done](const MemTable::Hit& hit) {
-    hit.type == ValueType::kDelete ? done(Outcome::kNotFound, {}) : done(Outcome::kOk, hit.value);
+  LaneView(on);
+  Search(on, lanes_[on->index()].view, kMaxSequenceNumber, key, deadline_ns, std::move(done));
+}
+
+void Range::GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, Nanos deadline_ns, GetDone done) {
+  const State state = state_.load(std::memory_order_acquire);
+  if (state != State::kActive && state != State::kReadOnly) return done(Outcome::kNotOwner, {});
+  reads_.fetch_add(1, std::memory_order_relaxed);
+  LaneView(on);
+  // Asked after the view is in hand: whatever changed the view spared a snapshot that is live now.
+  if (!snapshot.live(Now())) return done(Outcome::kSnapshotEnded, {});
+  Search(on, lanes_[on->index()].view, snapshot.sequence(), key, deadline_ns, std::move(done));
+}
+
+// False: a deletion, or expired (K7: an expired newest version hides older ones). Takes the expiry off the value.
+bool Range::Shows(ValueType type, std::string_view* value) const {
+  if (type == ValueType::kPut) return true;
+  if (type != ValueType::kPutTtl || value->size() < kExpiryBytes) return false;
+  if (static_cast<int64_t>(DecodeFixed64(value->data())) <= NowMs()) return false;
+  value->remove_prefix(kExpiryBytes);
+  return true;
+}
+
+// The newest version at or below `at`. K3 makes the first hit the newest: what an older round or run holds has lower numbers.
+void Range::Search(Executor* on, const std::shared_ptr<const View>& in, SequenceNumber at, std::string_view key, Nanos deadline_ns,
+                   GetDone done) {
+  const View& view = *in;
+  const auto answer = [this, &done](MemTable::Hit hit) {
+    Shows(hit.type, &hit.value) ? done(Outcome::kOk, hit.value) : done(Outcome::kNotFound, {});
   };
   const uint64_t hash = FilterHash(key);
   MemTable::Hit hit;
-  if (view.active->SiblingOf(key)->Get(key, hash, kMaxSequenceNumber, &hit)) {
-    NOVA_DCHECK(IsNewest(view, key, hit.sequence)) << "an older round holds a newer version (K3)";
+  if (view.active->SiblingOf(key)->Get(key, hash, at, &hit)) {
+    NOVA_DCHECK(IsNewest(view, key, at, hit.sequence)) << "an older round holds a newer version (K3)";
     return answer(hit);
   }
   for (const auto& round : view.sealed) {
-    if (!round->SiblingOf(key)->Get(key, hash, kMaxSequenceNumber, &hit)) continue;
-    NOVA_DCHECK(IsNewest(view, key, hit.sequence)) << "an older round holds a newer version (K3)";
+    if (!round->SiblingOf(key)->Get(key, hash, at, &hit)) continue;
+    NOVA_DCHECK(IsNewest(view, key, at, hit.sequence)) << "an older round holds a newer version (K3)";
     return answer(hit);
   }
   const std::vector<Run>& runs = view.version->runs();
@@ -62,15 +96,16 @@ void Range::Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone d
     const TableReader* reader = table->mapped_reader();
     if (reader == nullptr) break;
     TableReader::Hit found;
-    const auto result = reader->Search(key, kMaxSequenceNumber, &found);
+    const auto result = reader->Search(key, at, &found);
     if (result == TableReader::Found::kCorrupt) break;  // read it again, by a way that can say more
     if (result == TableReader::Found::kFound) return answer({found.sequence, found.type, found.value});
   }
   if (run == runs.size()) return done(Outcome::kNotFound, {});
   auto get = std::make_unique<GetState>();
   get->range = shared_from_this();
-  get->view = lanes_[on->index()].view;
+  get->view = in;
   get->on = on;
+  get->at = at;
   get->key = std::string(key);
   get->deadline_ns = deadline_ns;
   get->done = std::move(done);
@@ -98,7 +133,7 @@ void Range::ContinueGet(std::unique_ptr<GetState> get) {
       return;
     }
     if (!get->block) {
-      if (!reader->MayContain(get->key) || !reader->FindBlock(get->key, kMaxSequenceNumber, &get->handle)) continue;
+      if (!reader->MayContain(get->key) || !reader->FindBlock(get->key, get->at, &get->handle)) continue;
     }
     for (bool next_block = true; next_block;) {
       next_block = false;
@@ -120,9 +155,9 @@ void Range::ContinueGet(std::unique_ptr<GetState> get) {
         return;
       }
       TableReader::Hit hit;
-      const auto found = reader->SearchBlock(get->block.data, get->key, kMaxSequenceNumber, &hit);
+      const auto found = reader->SearchBlock(get->block.data, get->key, get->at, &hit);
       if (found == TableReader::Found::kFound) {
-        if (hit.type == ValueType::kDelete) return FinishGet(get.get(), Outcome::kNotFound, {});
+        if (!Shows(hit.type, &hit.value)) return FinishGet(get.get(), Outcome::kNotFound, {});
         return FinishGet(get.get(), Outcome::kOk, hit.value);
       }
       if (found == TableReader::Found::kCorrupt) return FinishGet(get.get(), Outcome::kCorruption, {});
@@ -147,6 +182,86 @@ void Range::LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Sta
     const Status s = self->LoadReaderBlocking(table.get()).status();
     on->Submit([shared_done, s] { (*shared_done)(s); });
   });
+}
+
+// --- moments (K4)
+
+// View and number must belong together: a round that opened between the two could hold numbers the view does not see.
+Range::Moment Range::MomentOf(Executor* on) {
+  Moment m;
+  do {
+    LaneView(on);
+    m.view = lanes_[on->index()].view;
+    m.sequence = sequences_.last();
+  } while (view_generation_.load(std::memory_order_seq_cst) != m.view->generation);
+  return m;
+}
+
+// Runs `fn` on `on`: now, if seq is stable.
+void Range::WhenStable(Executor* on, SequenceNumber seq, absl::AnyInvocable<void()> fn) {
+  if (sequences_.stable() >= seq) return fn();
+  sequences_.WhenStable(seq, [on, fn = std::move(fn)]() mutable { on->Submit(std::move(fn)); });
+}
+
+void Range::TakeSnapshot(Executor* on, Nanos expires_ns, SnapshotDone done) {
+  const State state = state_.load(std::memory_order_acquire);
+  if (state != State::kActive && state != State::kReadOnly) return done(Outcome::kNotOwner, nullptr);
+  auto snapshot = snapshots_.Enter([this] { return sequences_.last(); }, expires_ns);
+  const SequenceNumber seq = snapshot->sequence();
+  WhenStable(on, seq, [self = shared_from_this(), snapshot = std::move(snapshot), done = std::move(done)]() mutable {
+    if (self->state_.load(std::memory_order_acquire) == State::kLost) return done(Outcome::kNotOwner, nullptr);
+    done(Outcome::kOk, std::move(snapshot));
+  });
+}
+
+struct Range::MultiGetState {
+  std::shared_ptr<Range> range;
+  Moment moment;
+  Executor* on = nullptr;
+  std::vector<std::string> keys;
+  Nanos deadline_ns = kNever;
+  MultiGetDone done;
+  std::vector<std::optional<std::string>> values;
+  size_t waiting = 0;
+  Outcome outcome = Outcome::kOk;
+};
+
+void Range::MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot, Nanos deadline_ns,
+                     MultiGetDone done) {
+  const State state = state_.load(std::memory_order_acquire);
+  if (state != State::kActive && state != State::kReadOnly) return done(Outcome::kNotOwner, {});
+  reads_.fetch_add(keys.size(), std::memory_order_relaxed);
+  auto get = std::make_shared<MultiGetState>();
+  get->range = shared_from_this();
+  get->on = on;
+  get->moment = MomentOf(on);
+  get->keys = std::move(keys);
+  get->deadline_ns = deadline_ns;
+  get->done = std::move(done);
+  get->values.resize(get->keys.size());
+  if (snapshot != nullptr) {
+    get->moment.sequence = snapshot->sequence();
+    if (!snapshot->live(Now())) return get->done(Outcome::kSnapshotEnded, {});  // as in GetAt
+  }
+  WhenStable(on, get->moment.sequence, [get] { get->range->SearchAll(get); });
+}
+
+// The view holds all of the moment, so no snapshot has to be live meanwhile.
+void Range::SearchAll(const std::shared_ptr<MultiGetState>& get) {
+  if (state_.load(std::memory_order_acquire) == State::kLost) return get->done(Outcome::kNotOwner, {});
+  const auto arrived = [](MultiGetState* g) {
+    if (--g->waiting == 0) g->done(g->outcome, std::move(g->values));
+  };
+  get->waiting = get->keys.size() + 1;  // ours: answers may come at once
+  for (size_t i = 0; i < get->keys.size(); ++i) {
+    Search(get->on, get->moment.view, get->moment.sequence, get->keys[i], get->deadline_ns,
+           [get, i, arrived](Outcome o, std::string_view value) {
+             if (o == Outcome::kOk) get->values[i] = std::string(value);
+             if (o != Outcome::kOk && o != Outcome::kNotFound) get->outcome = o;
+             arrived(get.get());
+           });
+  }
+  arrived(get.get());
 }
 
 // --- scan
@@ -241,16 +356,17 @@ void Range::Scan(Executor* on, ScanOp op, ScanDone done) {
   scan->done = std::move(done);
   if (!upper_.empty() && (scan->op.to.empty() || scan->op.to > upper_)) scan->op.to = upper_;
   if (scan->op.from < lower_) scan->op.from = lower_;
-  // View and number must belong together: a round that opened between the two could hold numbers the view does not see.
-  do {
+  if (scan->op.snapshot != nullptr) {
     LaneView(on);
     scan->view = lanes_[on->index()].view;
-    scan->sequence = sequences_.last();
-  } while (view_generation_.load(std::memory_order_seq_cst) != scan->view->generation);
-  if (sequences_.stable() >= scan->sequence) return StartScan(std::move(scan));
-  sequences_.WhenStable(scan->sequence, [scan, on] {
-    on->Submit([scan] { scan->range->StartScan(scan); });
-  });
+    scan->sequence = scan->op.snapshot->sequence();
+    if (!scan->op.snapshot->live(Now())) return scan->done(Outcome::kSnapshotEnded, {});  // as in GetAt
+    return StartScan(std::move(scan));
+  }
+  Moment moment = MomentOf(on);
+  scan->view = std::move(moment.view);
+  scan->sequence = moment.sequence;
+  WhenStable(on, scan->sequence, [scan] { scan->range->StartScan(scan); });
 }
 
 void Range::StartScan(std::shared_ptr<ScanState> scan) {
@@ -303,9 +419,10 @@ bool Range::StepScan(const std::shared_ptr<ScanState>& scan) {
     }
     scan->last_key.assign(key.stored_key);
     scan->has_last_key = true;
-    if (key.type == ValueType::kDelete) continue;
+    std::string_view value = it->value();
+    if (!Shows(key.type, &value)) continue;
     PutLengthPrefixed(&scan->page.entries, key.stored_key);
-    PutLengthPrefixed(&scan->page.entries, it->value());
+    PutLengthPrefixed(&scan->page.entries, value);
     if (++scan->page.count >= scan->op.limit) return EndScan(scan.get(), Outcome::kOk, std::move(scan->page));
   }
   switch (it->state()) {

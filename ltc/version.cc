@@ -44,7 +44,7 @@ TableHandle* Run::Find(std::string_view stored_key) const {
 namespace {
 
 constexpr uint8_t kEditFormat = 1;
-enum EditTag : uint8_t { kEnd = 0, kAdd = 1, kDrop = 2, kDone = 3, kDoneBelow = 4, kSeqReserved = 5 };
+enum EditTag : uint8_t { kEnd = 0, kAdd = 1, kDrop = 2, kDone = 3, kDoneBelow = 4, kSeqReserved = 5, kNowMs = 6 };
 
 Status BadEdit(std::string_view what) {
   return absl::DataLossError(StrCat("version edit: ", absl::string_view(what.data(), what.size())));
@@ -76,6 +76,7 @@ std::string VersionEdit::Encode() const {
   };
   put(kDoneBelow, done_below.value());
   put(kSeqReserved, seq_reserved);
+  put(kNowMs, static_cast<uint64_t>(now_ms));
   out.push_back(kEnd);
   return out;
 }
@@ -120,6 +121,10 @@ StatusOr<VersionEdit> VersionEdit::Decode(std::string_view in) {
         break;
       case kSeqReserved:
         if (!GetVarint64(&in, &edit.seq_reserved)) return BadEdit("bad sequence");
+        break;
+      case kNowMs:
+        if (!GetVarint64(&in, &v)) return BadEdit("bad time");
+        edit.now_ms = static_cast<int64_t>(v);
         break;
       default: return BadEdit("unknown field");
     }

@@ -74,6 +74,7 @@ struct VersionEdit {
   std::vector<MemTableId> done;       // M3: memtables whose entries replay must skip
   MemTableId done_below;              // and every id below this one
   SequenceNumber seq_reserved = 0;    // K1; 0: unchanged
+  int64_t now_ms = 0;                 // K7: what expired by then may be gone; 0: unchanged
 
   std::string Encode() const;
   static StatusOr<VersionEdit> Decode(std::string_view bytes);

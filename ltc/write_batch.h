@@ -14,6 +14,7 @@ namespace nova {
 class WriteBatch {
  public:
   void Put(std::string_view key, std::string_view value) { Add(ValueType::kPut, key, value); }
+  void PutTtl(std::string_view key, std::string_view value, int64_t ttl_ms) { Add(ValueType::kPutTtl, key, value, ttl_ms); }
   void Delete(std::string_view key) { Add(ValueType::kDelete, key, {}); }
   void Clear() {
     entries_.clear();
@@ -26,20 +27,22 @@ class WriteBatch {
     ValueType type;
     std::string_view key;  // user key
     std::string_view value;
+    int64_t ttl_ms;
   };
   Entry entry(size_t i) const {
     const Place& p = entries_[i];
     const std::string_view all = bytes_;
-    return {p.type, all.substr(p.offset, p.key_size), all.substr(p.offset + p.key_size, p.value_size)};
+    return {p.type, all.substr(p.offset, p.key_size), all.substr(p.offset + p.key_size, p.value_size), p.ttl_ms};
   }
 
  private:
   struct Place {
     ValueType type;
     size_t offset, key_size, value_size;
+    int64_t ttl_ms;
   };
-  void Add(ValueType type, std::string_view key, std::string_view value) {
-    entries_.push_back({type, bytes_.size(), key.size(), value.size()});
+  void Add(ValueType type, std::string_view key, std::string_view value, int64_t ttl_ms = 0) {
+    entries_.push_back({type, bytes_.size(), key.size(), value.size(), ttl_ms});
     bytes_.append(key).append(value);
   }
 

@@ -29,6 +29,7 @@ inline constexpr ValueType kMaxValueType = ValueType::kAbort;
 
 inline constexpr size_t kMaxUserKeyBytes = 4096;
 inline constexpr size_t kInternalTrailerBytes = 8;
+inline constexpr size_t kExpiryBytes = 8;  // a value of kPutTtl: fixed64 when it expires, wall clock in ms | what the user put
 
 inline uint64_t PackTrailer(SequenceNumber seq, ValueType type) { return seq << 8 | static_cast<uint8_t>(type); }
 

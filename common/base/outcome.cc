@@ -15,6 +15,8 @@ std::string_view OutcomeName(Outcome o) {
     case Outcome::kDeadlineExceeded: return "DeadlineExceeded";
     case Outcome::kUnknown: return "Unknown";
     case Outcome::kInternal: return "Internal";
+    case Outcome::kConditionFailed: return "ConditionFailed";
+    case Outcome::kSnapshotEnded: return "SnapshotEnded";
   }
   return "Invalid";
 }
@@ -33,6 +35,8 @@ Status ToStatus(Outcome o, std::string_view what) {
     case Outcome::kDeadlineExceeded: code = absl::StatusCode::kDeadlineExceeded; break;
     case Outcome::kUnknown: code = absl::StatusCode::kUnknown; break;
     case Outcome::kInternal: code = absl::StatusCode::kInternal; break;
+    case Outcome::kConditionFailed: code = absl::StatusCode::kAlreadyExists; break;
+    case Outcome::kSnapshotEnded: code = absl::StatusCode::kOutOfRange; break;
   }
   return Status(code, absl::string_view(what.data(), what.size()));
 }
@@ -49,6 +53,8 @@ Outcome ToOutcome(const Status& s) {
     case absl::StatusCode::kDataLoss: return Outcome::kCorruption;
     case absl::StatusCode::kDeadlineExceeded: return Outcome::kDeadlineExceeded;
     case absl::StatusCode::kUnknown: return Outcome::kUnknown;
+    case absl::StatusCode::kAlreadyExists: return Outcome::kConditionFailed;
+    case absl::StatusCode::kOutOfRange: return Outcome::kSnapshotEnded;
     default: return Outcome::kInternal;
   }
 }

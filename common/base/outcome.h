@@ -20,7 +20,10 @@ enum class Outcome : uint8_t {
   kDeadlineExceeded = 8,  // the deadline passed before the request was sent or begun: nothing was written
   kUnknown = 9,           // a write was sent and not answered: applied or not, nobody here can tell
   kInternal = 10,         // a bug on the other side
+  kConditionFailed = 11,  // CompareAndSwap found another value: nothing was written
+  kSnapshotEnded = 12,    // the snapshot's lease is over, or its owner changed: take another
 };
+inline constexpr Outcome kMaxOutcome = Outcome::kSnapshotEnded;
 
 // A1: what a client may conclude about a write.
 enum class Effect { kApplied, kNotApplied, kUnknown };

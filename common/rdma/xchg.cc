@@ -640,7 +640,7 @@ void Xchg::Rep::Received(const Completion& c) {
     CallDone done = std::move(op->call_done);
     FreeOp(op);
     CallResult result;
-    result.outcome = m.header.outcome <= static_cast<uint8_t>(Outcome::kInternal)
+    result.outcome = m.header.outcome <= static_cast<uint8_t>(kMaxOutcome)
                          ? static_cast<Outcome>(m.header.outcome)
                          : Outcome::kInternal;
     result.body = m.body;

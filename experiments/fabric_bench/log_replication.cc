@@ -117,7 +117,8 @@ double LogTime(Fabric* fabric, const std::vector<std::unique_ptr<Stoc>>& stocs, 
       LogRecord record;
       record.round = 1;
       record.first_sequence = static_cast<uint64_t>(done) + 1;
-      record.entry = {MemTableId(1), ValueType::kPut, "key", value};
+      const LogEntry entry{MemTableId(1), ValueType::kPut, "key", value};
+      record.entries = {&entry, 1};
       const bool taken = log->Append(&executor, record, [&](Outcome o) {
         NOVA_CHECK(o == Outcome::kOk) << OutcomeName(o);
         if (done > 0) micros.push_back(static_cast<double>(Now() - begin) / 1e3);  // the first opens connections and segments

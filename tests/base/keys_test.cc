@@ -51,10 +51,13 @@ TEST(OutcomeTest, WireValuesDoNotMoveAndEffectsAreThree) {
   EXPECT_EQ(static_cast<int>(Outcome::kNotOwner), 3);
   EXPECT_EQ(static_cast<int>(Outcome::kUnknown), 9);
   EXPECT_EQ(static_cast<int>(Outcome::kInternal), 10);
+  EXPECT_EQ(static_cast<int>(Outcome::kConditionFailed), 11);
+  EXPECT_EQ(static_cast<int>(kMaxOutcome), 12);
+  EXPECT_EQ(EffectOf(Outcome::kConditionFailed), Effect::kNotApplied);
   EXPECT_EQ(EffectOf(Outcome::kOk), Effect::kApplied);
   EXPECT_EQ(EffectOf(Outcome::kBusy), Effect::kNotApplied);
   EXPECT_EQ(EffectOf(Outcome::kUnknown), Effect::kUnknown);
-  for (int i = 0; i <= 10; ++i) {
+  for (int i = 0; i <= static_cast<int>(kMaxOutcome); ++i) {
     const auto o = static_cast<Outcome>(i);
     EXPECT_NE(OutcomeName(o), "Invalid");
     EXPECT_FALSE(IsRetryable(o) && EffectOf(o) != Effect::kNotApplied) << "A1: only what was not applied is sent again";

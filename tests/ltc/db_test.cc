@@ -172,6 +172,117 @@ TEST(Db, ScansSeeBatchesWholeWhileTheyAreWritten) {
   EXPECT_EQ(last[1], kBatches - 1);
 }
 
+// K6: each increment of a counter counts, while others write keys of its stripe, batches of it too.
+TEST(Db, CountersIncrementedByCompareAndSwapSumUp) {
+  Directory dir;
+  DbOptions options = SmallOptions();
+  options.range.active_memtables = 2;
+  const auto db = MustOpen(dir.path(), options);
+  constexpr int kCounters = 3, kEach = 1'500, kThreads = 4;
+  std::atomic<int> failed{0};
+  std::vector<std::unique_ptr<Thread>> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.push_back(std::make_unique<Thread>("counter", [&, t] {
+      for (int i = 0; i < kEach; ++i) {
+        const std::string key = StrCat("counter-", (i + t) % kCounters);
+        for (;;) {
+          std::string value;
+          const Status s = db->Get(key, &value);
+          ASSERT_TRUE(s.ok() || absl::IsNotFound(s)) << s;
+          const std::string next = StrCat(s.ok() ? std::stoi(value) + 1 : 1, ".", std::string(50, 'x'));
+          const auto swapped = db->CompareAndSwap(key, s.ok() ? std::optional<std::string_view>(value) : std::nullopt, next);
+          ASSERT_TRUE(swapped.ok()) << swapped.status();
+          if (*swapped) break;
+          ++failed;
+        }
+      }
+    }));
+  }
+  // A swap from `a` to `b` that succeeds must not have lost a put between: the writer alternates, so the value is always its last.
+  threads.push_back(std::make_unique<Thread>("writer", [&] {
+    std::string value;
+    for (int i = 0; i < 2'000; ++i) {
+      const std::string mine = StrCat("put-", i);
+      WriteBatch batch;
+      batch.Put("contended", mine);
+      for (int k = 0; k < 20; ++k) batch.Put(StrCat("other-", k), mine);
+      ASSERT_TRUE((i % 2 == 0 ? db->Write(batch) : db->Put("contended", mine)).ok());
+      ASSERT_TRUE(db->Get("contended", &value).ok());
+      ASSERT_TRUE(value == mine || value == "swapped-" + mine) << value << " after " << mine;
+    }
+  }));
+  threads.push_back(std::make_unique<Thread>("swapper", [&] {
+    std::string value;
+    for (int i = 0; i < 2'000; ++i) {
+      if (!db->Get("contended", &value).ok() || value.starts_with("swapped-")) continue;
+      ASSERT_TRUE(db->CompareAndSwap("contended", value, "swapped-" + value).ok());
+    }
+  }));
+  threads.clear();
+  int sum = 0;
+  std::string value;
+  for (int c = 0; c < kCounters; ++c) {
+    ASSERT_TRUE(db->Get(StrCat("counter-", c), &value).ok());
+    sum += std::stoi(value);
+  }
+  EXPECT_EQ(sum, kThreads * kEach) << failed << " swaps were refused";
+}
+
+TEST(Db, SnapshotsReadTheirMomentAndMayOutliveTheDatabase) {  // K4
+  Directory dir;
+  auto db = MustOpen(dir.path(), SmallOptions());
+  Model then;
+  for (uint64_t i = 0; i < 2'000; ++i) ASSERT_TRUE(db->Put(KeyOf(i), then[KeyOf(i)] = StrCat("old", i)).ok());
+  auto snapshot = db->TakeSnapshot();
+  ASSERT_TRUE(snapshot.ok());
+  for (int round = 0; round < 3; ++round) {
+    for (uint64_t i = 0; i < 3'000; ++i) {
+      ASSERT_TRUE((i % 3 == 0 ? db->Delete(KeyOf(i)) : db->Put(KeyOf(i), std::string(300, 'n'))).ok());
+    }
+    ASSERT_TRUE(db->Flush().ok());
+    ASSERT_TRUE(db->WaitForBackgroundWork().ok());
+  }
+  Model seen;
+  ASSERT_TRUE(db->Scan("", UINT64_MAX, [&](std::string_view k, std::string_view v) {
+                  seen[std::string(k)] = v;
+                  return true;
+                }, {*snapshot}).ok());
+  EXPECT_EQ(seen, then);
+  std::string value;
+  EXPECT_TRUE(absl::IsNotFound(db->Get(KeyOf(3), &value)));
+  ASSERT_TRUE(db->Get(KeyOf(3), &value, {*snapshot}).ok());
+  EXPECT_EQ(value, "old3");
+  const std::string present = KeyOf(3), absent = KeyOf(2'999);
+  const std::string_view keys[] = {present, absent, present};
+  std::vector<std::optional<std::string>> values;
+  ASSERT_TRUE(db->MultiGet(keys, &values, {*snapshot}).ok());
+  EXPECT_EQ(values, (std::vector<std::optional<std::string>>{"old3", std::nullopt, "old3"}));
+  db = nullptr;
+}
+
+TEST(Db, TimesToLiveSurviveReopening) {  // K7
+  Directory dir;
+  for (int round = 0; round < 2; ++round) {
+    const auto db = MustOpen(dir.path(), SmallOptions());
+    std::string value;
+    if (round == 1) {
+      EXPECT_TRUE(db->Get("long", &value).ok());
+      EXPECT_EQ(value, "1");
+      EXPECT_TRUE(absl::IsNotFound(db->Get("short", &value)));
+      EXPECT_TRUE(absl::IsNotFound(db->Get("in a batch", &value)));
+    }
+    ASSERT_TRUE(db->PutTtl("long", "1", 3'600'000).ok());
+    ASSERT_TRUE(db->PutTtl("short", "2", 1).ok());
+    WriteBatch batch;
+    batch.PutTtl("in a batch", "3", 1);
+    ASSERT_TRUE(db->Write(batch).ok());
+    EXPECT_TRUE(absl::IsInvalidArgument(db->PutTtl("k", "v", 0)));
+    batch.PutTtl("k", "v", -5);
+    EXPECT_TRUE(absl::IsInvalidArgument(db->Write(batch)));
+    SleepFor(3 * kMillisecond);
+  }
+}
+
 TEST(Db, ManyThreadsWriteAndReadWhatTheyWrote) {
   Directory dir;
   const auto db = MustOpen(dir.path(), SmallOptions());

@@ -1,0 +1,72 @@
+// Snapshot: a moment of a range that stays readable while somebody holds it (K4).
+//
+// While one is live, flushes and compactions keep of each key the newest version at or below its number. It is live until it was
+// let go or its lease ended: what a client forgot pins nothing for ever. Once ended it stays so, and reads at it are refused.
+//
+// Thread safety: all.   Ownership: shared_ptr; the list knows its snapshots weakly, so a handle may outlive the range.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/ids.h"
+#include "common/base/mutex.h"
+
+namespace nova {
+
+class Snapshot {
+ public:
+  Snapshot(SequenceNumber sequence, Nanos expires_ns) : sequence_(sequence), expires_ns_(expires_ns) {}
+  SequenceNumber sequence() const { return sequence_; }
+  bool live(Nanos now_ns) const { return now_ns < expires_ns_.load(std::memory_order_acquire); }
+  // False: it has ended.
+  bool Renew(Nanos now_ns, Nanos expires_ns) {
+    Nanos old = expires_ns_.load(std::memory_order_relaxed);
+    while (now_ns < old) {
+      if (expires_ns_.compare_exchange_weak(old, expires_ns)) return true;
+    }
+    return false;
+  }
+
+ private:
+  friend class SnapshotList;
+  const SequenceNumber sequence_;
+  std::atomic<Nanos> expires_ns_;  // 0: ended
+};
+
+class SnapshotList {
+ public:
+  // `sequence()` is read and the list entered in one atomic step: a job that does not see the snapshot has only older inputs.
+  template <typename Sequence>
+  std::shared_ptr<Snapshot> Enter(const Sequence& sequence, Nanos expires_ns) {
+    MutexLock lock(&mu_);
+    auto snapshot = std::make_shared<Snapshot>(sequence(), expires_ns);
+    snapshots_.push_back(snapshot);
+    return snapshot;
+  }
+  // Of the live ones, ascending; ends those whose lease is over.
+  std::vector<SequenceNumber> Live(Nanos now_ns) {
+    std::vector<SequenceNumber> live;
+    MutexLock lock(&mu_);
+    std::erase_if(snapshots_, [&](const std::weak_ptr<Snapshot>& weak) {
+      const std::shared_ptr<Snapshot> s = weak.lock();
+      if (s == nullptr) return true;
+      Nanos expires = s->expires_ns_.load();
+      while (now_ns >= expires) {
+        if (s->expires_ns_.compare_exchange_weak(expires, 0)) return true;
+      }
+      live.push_back(s->sequence());
+      return false;
+    });
+    return live;
+  }
+
+ private:
+  Mutex mu_;
+  std::vector<std::weak_ptr<Snapshot>> snapshots_ ABSL_GUARDED_BY(mu_);  // in the order of their numbers
+};
+
+}  // namespace nova
