@@ -86,7 +86,7 @@ class KeyLatches {
       MutexLock lock(&mu_);
       turns_[stripe] = false;
       std::deque<Waiter>& queue = waiting_[stripe];
-      if (queue.empty()) return;  // only lockers wait for a stripe that is not held
+      if (queue.empty()) return;  // its front is a locker: writers wait only while the stripe is held
       next = std::move(queue.front().locker);
       queue.pop_front();
       Hold(stripe);
