@@ -510,7 +510,7 @@ TEST_P(StocTest, StoppingFinishesWhatIsQueued) {
     TestStocOptions options;
     options.server.storage_threads = 1;
     Rig rig(world, options);
-    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = 200 * kMillisecond * world->patience()});
+    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = 20 * kMillisecond * world->patience()});
     std::atomic<int> written{0};
     std::vector<std::unique_ptr<Thread>> writers;
     for (uint64_t i = 0; i < 4; ++i) {
@@ -518,7 +518,7 @@ TEST_P(StocTest, StoppingFinishesWhatIsQueued) {
         if (rig->WriteFile(rig.id(), FileId(i), kCreator, "x", Soon()).ok()) ++written;
       }));
     }
-    SleepFor(100 * kMillisecond * world->patience());  // all four are queued by now
+    SleepFor(10 * kMillisecond * world->patience());
     rig.stoc->Stop();
     writers.clear();
     int there = 0;
