@@ -49,7 +49,7 @@ TEST_P(FabricTest, MessagesArriveWholeAndInOrderOfPosting) {
     }
     ASSERT_TRUE(PumpUntil({&client, &server},
                           [&] { return client.OfKind(CompletionKind::kRequest).size() == posted; }));
-    const auto received = server.OfKind(CompletionKind::kReceive);
+    const auto received = ReceiveAll(server, posted);
     ASSERT_EQ(received.size(), posted) << "a SEND that completed lies in the peer's receive queue";
     for (size_t i = 0; i < posted; ++i) {
       ASSERT_TRUE(received[i].data == bytes.substr(m.size - sizes[i % sizes.size()])) << i;
@@ -113,7 +113,7 @@ TEST_P(FabricTest, AMessageLongerThanAPortTakesFailsLocallyAndTheConnectionGoesO
     EXPECT_EQ(done[1].status, CompletionStatus::kLocalError);
     EXPECT_EQ(done[2].status, CompletionStatus::kLocalError);
     EXPECT_EQ(done[3].status, CompletionStatus::kOk);
-    EXPECT_EQ(server.OfKind(CompletionKind::kReceive).size(), 2u);
+    EXPECT_EQ(ReceiveAll(server, 2).size(), 2u);
     EXPECT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kSend, 9, {PieceOf(m, 0, 1001)})),
               CompletionStatus::kLocalError);
   });
@@ -210,8 +210,7 @@ TEST_P(FabricTest, PiecesAreGatheredAndScatteredInOrder) {
     ASSERT_EQ(PostAndWait(client, server, c.client,
                           RequestOf(Opcode::kSend, 3, {PieceOf(b, 5, 3), PieceOf(a, 7, 4)})),
               CompletionStatus::kOk);
-    EXPECT_EQ(server.OfKind(CompletionKind::kReceive).back().data,
-              bytes.substr(300005, 3) + bytes.substr(7, 4));
+    EXPECT_EQ(ReceiveAll(server, 1).back().data, bytes.substr(300005, 3) + bytes.substr(7, 4));
   });
 }
 
@@ -294,7 +293,7 @@ TEST_P(FabricTest, BothDirectionsAtOnceLoseNothing) {
     }));
     for (TestNode* n : {&a, &b}) {
       for (const Event& e : n->OfKind(CompletionKind::kRequest)) EXPECT_EQ(e.status, CompletionStatus::kOk);
-      EXPECT_EQ(n->OfKind(CompletionKind::kReceive).size(), 5u);
+      EXPECT_EQ(ReceiveAll(*n, 5).size(), 5u);
     }
     EXPECT_EQ(a.Contents(ma).substr(mega, 2 * mega), std::string(2 * mega, 'b'));
     EXPECT_EQ(b.Contents(mb).substr(mega, 2 * mega), std::string(2 * mega, 'a'));
@@ -734,7 +733,7 @@ TEST_P(FabricTest, TwoHundredConnectionsWorkAndLeaveNothingBehind) {
     ASSERT_TRUE(
         PumpUntil({&client, &server}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 400; }));
     EXPECT_EQ(server.Contents(target), std::string(200 * 1000, 'x'));
-    EXPECT_EQ(server.OfKind(CompletionKind::kReceive).size(), 200u);
+    EXPECT_EQ(ReceiveAll(server, 200).size(), 200u);
     EXPECT_EQ(server.fabric->counters().connections, 200);
     for (const ConnectionId c : connections) client.port->Disconnect(c);
     ASSERT_TRUE(PumpUntil({&client, &server},

@@ -159,6 +159,11 @@ void PumpFor(const std::vector<TestNode*>& nodes, Nanos time_ns) {
       nodes, [] { return false; }, time_ns);
 }
 
+std::vector<Event> ReceiveAll(TestNode& node, size_t n) {
+  PumpUntil({&node}, [&] { return node.OfKind(CompletionKind::kReceive).size() >= n; });
+  return node.OfKind(CompletionKind::kReceive);
+}
+
 Joined Join(TestNode& client, TestNode& server, Hello hello) {
   const size_t before = server.OfKind(CompletionKind::kConnected).size();
   Joined out;

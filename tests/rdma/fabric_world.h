@@ -102,6 +102,9 @@ struct TestNode {
 bool PumpUntil(const std::vector<TestNode*>& nodes, const std::function<bool()>& done,
                Nanos time_ns = 10 * kSecond);
 void PumpFor(const std::vector<TestNode*>& nodes, Nanos time_ns);
+// Polls `node` until it has had `n` messages in all; those it had. (A SEND completes when the peer's NIC has it; the peer's
+// program learns of it when it polls, a bounded number at a time.)
+std::vector<Event> ReceiveAll(TestNode& node, size_t n);
 
 // Connects and waits for both ends.
 struct Joined {
