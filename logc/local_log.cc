@@ -1,6 +1,9 @@
 #include "logc/local_log.h"
 
+#include <atomic>
+#include <deque>
 #include <map>
+#include <span>
 
 #include "common/base/coding.h"
 #include "common/base/crc32c.h"
@@ -50,6 +53,19 @@ bool ParsePath(std::string_view name, Epoch* epoch) {
   return false;
 }
 
+struct LogFile {
+  explicit LogFile(std::string p) : path(std::move(p)) {}
+  const std::string path;
+  std::unique_ptr<DiskFile> file;
+  Uuid uuid;
+  uint64_t lsn = 0;
+  uint64_t end = 0;        // of what is written
+  uint64_t allocated = 0;  // of the file: zeros, or an older log's records
+  bool name_synced = false;            // the syncing thread's
+  std::atomic<bool> unsynced{false};   // holds records that no sync followed
+  std::atomic<bool> good{true};        // S1
+};
+
 class LocalLog : public RangeLog {
  public:
   LocalLog(Disk* disk, Epoch epoch, const LocalLogOptions& options)
@@ -59,24 +75,24 @@ class LocalLog : public RangeLog {
     NOVA_DCHECK(on->IsCurrentThread());
     if (fenced_.load(std::memory_order_acquire)) {
       done(Outcome::kNotOwner);
-      return true;
+    } else {
+      done(record.sync ? AppendSynced(record) : AppendUnsynced(&lanes_[on->index()], record));
     }
-    done(AppendNow(&lanes_[on->index()], record));
     return true;
   }
 
   void DeleteRound(RoundNumber round) override {
-    std::vector<Retired> retired;
+    std::vector<std::shared_ptr<LogFile>> files;
+    std::vector<std::string> retired;
     {
       MutexLock lock(&mu_);
       const auto it = files_.find(round);
       if (it == files_.end()) return;
-      for (Retired& file : it->second) {
-        (free_.size() < options_.keep_files && file.good ? free_ : retired).push_back(std::move(file));
-      }
+      files = std::move(it->second);
       files_.erase(it);
+      for (const auto& f : files) (free_.size() < options_.keep_files && f->good.load() ? free_ : retired).push_back(f->path);
     }
-    for (const Retired& file : retired) disk_->Delete(file.path).IgnoreError();  // a leftover holds done memtables only (M3)
+    for (const std::string& path : retired) disk_->Delete(path).IgnoreError();  // a leftover holds done memtables only (M3)
   }
 
   void Fence() override { fenced_.store(true, std::memory_order_release); }
@@ -86,100 +102,177 @@ class LocalLog : public RangeLog {
   size_t bytes_in_flight() const override { return 0; }
 
  private:
-  struct Retired {
-    std::string path;
-    bool good = true;
-  };
-  struct alignas(64) Lane {
+  // Where one writer at a time appends.
+  struct alignas(64) Writer {
     RoundNumber round = 0;
-    std::string path;
-    std::unique_ptr<DiskFile> file;  // null: the next record opens one
-    Uuid uuid;
-    uint64_t lsn = 0;
-    uint64_t end = 0;        // of what is written
-    uint64_t allocated = 0;  // of the file: zeros, or an older log's records
-    bool name_synced = false;
-    std::vector<std::byte> buffer;
+    std::shared_ptr<LogFile> file;
+    std::string buffer;
   };
+  struct SyncRequest {
+    explicit SyncRequest(const LogRecord* r) : record(r) {}
+    const LogRecord* const record;
+    CondVar turn;  // it is done, or leads
+    bool done = false;
+    Outcome outcome = Outcome::kOk;
+  };
+  using Group = std::vector<SyncRequest*>;
 
-  Outcome AppendNow(Lane* lane, const LogRecord& record) {
-    if (lane->file == nullptr || lane->round != record.round) {
-      if (const Status s = OpenFile(lane, record.round); !s.ok()) return Failed(lane, s, Outcome::kUnavailable);
-    }
-    const size_t size = LogRecordBytes(record);
-    if (lane->buffer.size() < size) lane->buffer.resize(size);
-    EncodeLogRecord(lane->uuid, lane->lsn + 1, record, lane->buffer.data());
-    Status s = OkStatus();
-    if (record.sync) s = ZeroAhead(lane, size);
-    if (s.ok()) s = lane->file->Write(lane->end, {reinterpret_cast<const char*>(lane->buffer.data()), size});
-    if (!s.ok()) return Failed(lane, s, Outcome::kUnavailable);
-    ++lane->lsn;
-    lane->end += size;
-    if (!record.sync) return Outcome::kOk;
-    s = lane->file->Sync();
-    if (s.ok() && !lane->name_synced) s = disk_->SyncDirectory("");
-    if (!s.ok()) return Failed(lane, s, Outcome::kUnknown);
-    lane->name_synced = true;
+  Outcome AppendUnsynced(Writer* lane, const LogRecord& record) {
+    if (const Status s = OpenFor(lane, record.round); !s.ok()) return Failed(lane, s, Outcome::kUnavailable);
+    const LogRecord* const records[] = {&record};
+    if (const Status s = WriteRecords(lane, records); !s.ok()) return Failed(lane, s, Outcome::kUnavailable);
+    lane->file->unsynced.store(true, std::memory_order_release);
     return Outcome::kOk;
   }
 
-  Status OpenFile(Lane* lane, RoundNumber round) {
-    lane->file = nullptr;
+  // Group commit: whoever finds nobody leading writes and syncs what has come together meanwhile, its own first.
+  Outcome AppendSynced(const LogRecord& record) {
+    SyncRequest mine(&record);
+    Group group;
+    {
+      MutexLock lock(&group_mu_);
+      waiting_.push_back(&mine);
+      while (!mine.done && waiting_.front() != &mine) mine.turn.Wait(&group_mu_);
+      if (mine.done) return mine.outcome;
+      // Stays at the front, so that nobody else leads. A file holds the records of one round.
+      for (SyncRequest* r : waiting_) {
+        if (r->record->round != record.round || group.size() == options_.max_group) break;
+        group.push_back(r);
+      }
+    }
+    const Outcome outcome = WriteGroup(group);
+    MutexLock lock(&group_mu_);
+    for (SyncRequest* r : group) {
+      waiting_.pop_front();
+      r->outcome = outcome;
+      r->done = true;
+      if (r != &mine) r->turn.Signal();
+    }
+    if (!waiting_.empty()) waiting_.front()->turn.Signal();
+    return outcome;
+  }
+
+  Outcome WriteGroup(const Group& group) {
+    Writer* w = &synced_;
+    std::vector<const LogRecord*> records;
+    size_t size = 0;
+    for (const SyncRequest* r : group) {
+      records.push_back(r->record);
+      size += LogRecordBytes(*r->record);
+    }
+    Status s = OpenFor(w, records[0]->round);
+    if (s.ok()) s = ZeroAhead(w->file.get(), size);
+    if (!s.ok()) return Failed(w, s, Outcome::kUnavailable);
+    // A write that fails in the middle may have left whole records behind.
+    s = WriteRecords(w, records);
+    if (!s.ok()) return Failed(w, s, records.size() == 1 ? Outcome::kUnavailable : Outcome::kUnknown);
+    w->file->unsynced.store(true, std::memory_order_relaxed);
+    s = SyncAll();
+    return s.ok() ? Outcome::kOk : Failed(w, s, Outcome::kUnknown);
+  }
+
+  // Every record that was acknowledged before is durable too: what is synced is a prefix of the history.
+  Status SyncAll() {
+    std::vector<std::shared_ptr<LogFile>> unsynced;
+    {
+      MutexLock lock(&mu_);
+      for (const auto& [round, files] : files_) {
+        for (const auto& f : files) {
+          if (f->unsynced.load(std::memory_order_relaxed)) unsynced.push_back(f);
+        }
+      }
+    }
+    bool new_names = false;
+    for (const auto& f : unsynced) {
+      if (!f->unsynced.exchange(false, std::memory_order_acq_rel)) continue;
+      const Status s = f->file->Sync();
+      if (!s.ok()) {
+        f->good.store(false);
+        return s;
+      }
+      new_names |= !f->name_synced;
+      f->name_synced = true;
+    }
+    return new_names ? disk_->SyncDirectory("") : OkStatus();
+  }
+
+  Status OpenFor(Writer* w, RoundNumber round) {
+    if (w->file != nullptr && w->round == round && w->file->good.load(std::memory_order_relaxed)) return OkStatus();
+    w->file = nullptr;
+    std::shared_ptr<LogFile> f;
     std::string recycled;
     {
       MutexLock lock(&mu_);
-      lane->path = PathOf(epoch_, next_++);
+      f = std::make_shared<LogFile>(PathOf(epoch_, next_++));
       if (!free_.empty()) {
-        recycled = std::move(free_.back().path);
+        recycled = std::move(free_.back());
         free_.pop_back();
       }
-      files_[round].push_back({lane->path});
     }
-    lane->allocated = 0;
     if (!recycled.empty()) {
-      NOVA_RETURN_IF_ERROR(disk_->Rename(recycled, lane->path));
-      NOVA_ASSIGN_OR_RETURN(lane->file, disk_->Open(lane->path, /*writable=*/true));
-      NOVA_ASSIGN_OR_RETURN(lane->allocated, lane->file->Size());
+      NOVA_RETURN_IF_ERROR(disk_->Rename(recycled, f->path));
+      NOVA_ASSIGN_OR_RETURN(f->file, disk_->Open(f->path, /*writable=*/true));
+      NOVA_ASSIGN_OR_RETURN(f->allocated, f->file->Size());
     } else {
-      NOVA_ASSIGN_OR_RETURN(lane->file, disk_->Create(lane->path));
+      NOVA_ASSIGN_OR_RETURN(f->file, disk_->Create(f->path));
     }
-    lane->round = round;
-    lane->uuid = Uuid::Generate();  // what an older log left behind is no record of this one (H5)
-    lane->lsn = 0;
-    lane->end = kHeaderBytes;
-    lane->name_synced = false;
-    return lane->file->Write(0, HeaderOf(lane->uuid, epoch_));
+    f->uuid = Uuid::Generate();  // what an older log left behind is no record of this one (H5)
+    f->end = kHeaderBytes;
+    w->round = round;
+    w->file = f;
+    {
+      MutexLock lock(&mu_);
+      files_[round].push_back(f);
+    }
+    return f->file->Write(0, HeaderOf(f->uuid, epoch_));
   }
 
-  Status ZeroAhead(Lane* lane, size_t size) {
-    if (lane->end + size <= lane->allocated) return OkStatus();
-    const uint64_t from = std::max(lane->end, lane->allocated);
+  static Status WriteRecords(Writer* w, std::span<const LogRecord* const> records) {
+    LogFile* f = w->file.get();
+    size_t size = 0;
+    for (const LogRecord* r : records) size += LogRecordBytes(*r);
+    if (w->buffer.size() < size) w->buffer.resize(size);
+    size_t at = 0;
+    uint64_t lsn = f->lsn;
+    for (const LogRecord* r : records) {
+      EncodeLogRecord(f->uuid, ++lsn, *r, reinterpret_cast<std::byte*>(w->buffer.data()) + at);
+      at += LogRecordBytes(*r);
+    }
+    NOVA_RETURN_IF_ERROR(f->file->Write(f->end, {w->buffer.data(), size}));
+    f->lsn = lsn;
+    f->end += size;
+    return OkStatus();
+  }
+
+  Status ZeroAhead(LogFile* f, size_t size) const {
+    if (f->end + size <= f->allocated) return OkStatus();
+    const uint64_t from = std::max(f->end, f->allocated);
     const std::string zeros(size + options_.zero_ahead_bytes, '\0');
-    NOVA_RETURN_IF_ERROR(lane->file->Write(from, zeros));
-    lane->allocated = from + zeros.size();
+    NOVA_RETURN_IF_ERROR(f->file->Write(from, zeros));
+    f->allocated = from + zeros.size();
     return OkStatus();
   }
 
   // S1: nothing more goes to this file.
-  Outcome Failed(Lane* lane, const Status& s, Outcome otherwise) {
-    NOVA_LOG(ERROR) << "log " << lane->path << ": " << s;
-    lane->file = nullptr;
-    MutexLock lock(&mu_);
-    for (auto& [round, files] : files_) {
-      for (Retired& file : files) file.good = file.good && file.path != lane->path;
-    }
+  static Outcome Failed(Writer* w, const Status& s, Outcome otherwise) {
+    NOVA_LOG(ERROR) << "log: " << s;
+    if (w->file != nullptr) w->file->good.store(false);
+    w->file = nullptr;
     return absl::IsResourceExhausted(s) && otherwise != Outcome::kUnknown ? Outcome::kNoSpace : otherwise;
   }
 
   Disk* const disk_;
   const Epoch epoch_;
   const LocalLogOptions options_;
-  std::vector<Lane> lanes_;  // [i] belongs to executor i
+  std::vector<Writer> lanes_;  // [i] belongs to executor i
+  Writer synced_;              // belongs to who leads
   std::atomic<bool> fenced_{false};
+  Mutex group_mu_;
+  std::deque<SyncRequest*> waiting_ ABSL_GUARDED_BY(group_mu_);  // the first leads
   Mutex mu_;
   uint64_t next_ ABSL_GUARDED_BY(mu_) = 1;
-  std::map<RoundNumber, std::vector<Retired>> files_ ABSL_GUARDED_BY(mu_);
-  std::vector<Retired> free_ ABSL_GUARDED_BY(mu_);
+  std::map<RoundNumber, std::vector<std::shared_ptr<LogFile>>> files_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> free_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace

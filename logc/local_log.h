@@ -1,14 +1,15 @@
 // LocalLog: mode persistent on the local disk: the log of embedded mode (protocol.md, D).
 //
-// One file for each (memtable round, caller lane), written by the lane's holder alone (L2), recycled once its round is flushed:
-// overwriting a file that is there is cheaper to sync than growing one. A record is acknowledged when it is written, and, with
-// `sync`, when it is synced; lanes sync side by side.
+// One file for each (memtable round, caller lane), written by the lane's holder alone (L2), and one for the round's synced records,
+// which any lane brings and whoever comes first writes and syncs for all that wait (group commit). Recycled once the round is
+// flushed: overwriting a file that is there is cheaper to sync than growing one. A record is acknowledged when it is written, and,
+// with `sync`, when it and every record acknowledged before it are synced.
 //
 //   file      header | record | record | ...                       records as in log_record.h
 //   header    "novalog1" | fixed64 uuid hi | fixed64 uuid lo | fixed64 epoch | u32 crc32c of the 32 bytes before | 28 zeros
 //
 // Thread safety, ownership: as RangeLog's.   Errors of Append: kNoSpace, kUnavailable: the file could not be written, nothing
-// is in the log; kUnknown: it was written but not synced. The file is bad from then on (S1), the lane goes on in another.
+// is in the log; kUnknown: it was perhaps written, and not synced. The file is bad from then on (S1), the next record goes to another.
 #pragma once
 
 #include <memory>
@@ -24,6 +25,7 @@ struct LocalLogOptions {
   size_t lanes = 1;                   // Executor::index() < lanes
   uint64_t zero_ahead_bytes = 1 << 20;  // of synced logs: written beforehand, so that a sync need not grow the file
   size_t keep_files = 16;             // retired files kept for reuse
+  size_t max_group = 256;             // records synced together
 };
 
 // `disk` outlives it. The files of older epochs are left alone.

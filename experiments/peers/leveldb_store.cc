@@ -98,8 +98,8 @@ class LeveldbStore : public Store {
     leveldb::DB* db = nullptr;
     Check(leveldb::DB::Open(options, o.directory, &db));
     db_.reset(db);
-    write_.sync = o.sync;
   }
+  void SetSync(bool on) override { write_.sync = on; }
   void Put(std::string_view key, std::string_view value) override { Check(db_->Put(write_, Slice(key), Slice(value))); }
   void Delete(std::string_view key) override { Check(db_->Delete(write_, Slice(key))); }
   bool Get(std::string_view key, std::string* value) override {

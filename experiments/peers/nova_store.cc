@@ -7,7 +7,7 @@ namespace {
 
 class NovaStore : public Store {
  public:
-  NovaStore(const StoreOptions& o, DbOptions options) : write_{o.sync} {
+  NovaStore(const StoreOptions& o, DbOptions options) {
     if (o.disk != nullptr) {
       auto base = OpenPosixDisk(o.directory);
       if (!base.ok()) Fail(base.status().ToString());
@@ -19,6 +19,7 @@ class NovaStore : public Store {
     if (!db.ok()) Fail(db.status().ToString());
     db_ = *std::move(db);
   }
+  void SetSync(bool on) override { write_.sync = on; }
   void Put(std::string_view key, std::string_view value) override {
     if (const Status s = db_->Put(key, value, write_); !s.ok()) Fail(s.ToString());
   }
@@ -45,7 +46,7 @@ class NovaStore : public Store {
  private:
   std::unique_ptr<Disk> base_, disk_;  // a modelled disk, and what is below it
   std::unique_ptr<Db> db_;
-  const DbWriteOptions write_;
+  DbWriteOptions write_;
 };
 
 std::unique_ptr<Store> Open(const StoreOptions& o) {

@@ -107,8 +107,8 @@ class RocksdbStore : public Store {
     Check(rocksdb::DB::Open(options, o.directory, &db));
     db_.reset(db);
     write_.disableWAL = !o.log;
-    write_.sync = o.log && o.sync;
   }
+  void SetSync(bool on) override { write_.sync = on; }
   void Put(std::string_view key, std::string_view value) override { Check(db_->Put(write_, key, value)); }
   void Delete(std::string_view key) override { Check(db_->Delete(write_, key)); }
   bool Get(std::string_view key, std::string* value) override {

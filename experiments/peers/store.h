@@ -19,7 +19,6 @@ struct StoreOptions {
   size_t memtable_bytes = 512 << 20;  // all memtables together, with what indexes them
   size_t cache_bytes = 512 << 20;
   bool log = false;
-  bool sync = false;                  // of every write, when there is a log
   int filter_bits_per_key = 10;
   std::shared_ptr<DiskBandwidth> disk;  // of the modelled disk that all reads and writes of files go through; null: none
 };
@@ -27,6 +26,7 @@ struct StoreOptions {
 class Store {
  public:
   virtual ~Store() = default;
+  virtual void SetSync(bool on) = 0;  // whether later writes are synced to the log; no operation is under way
   virtual void Put(std::string_view key, std::string_view value) = 0;
   virtual void Delete(std::string_view key) = 0;
   virtual bool Get(std::string_view key, std::string* value) = 0;  // false: there is no such key

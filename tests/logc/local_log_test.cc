@@ -7,6 +7,7 @@
 #include "common/base/crc32c.h"
 #include "common/base/fault_disk.h"
 #include "common/base/sim_disk.h"
+#include "common/base/thread.h"
 #include "tests/ltc/manual_executor.h"
 
 namespace nova {
@@ -114,6 +115,59 @@ TEST_F(LocalLogTest, SyncedRecordsSurviveALossOfPowerAndOthersMayNot) {
   ASSERT_TRUE(records.ok());
   ASSERT_EQ(records->size(), 1u);
   EXPECT_EQ((*records)[0].key, "a");
+}
+
+// What is durable is a prefix of what was acknowledged, whichever lane it came through.
+TEST_F(LocalLogTest, ASyncedRecordMakesEarlierOnesOfEveryLaneAndRoundDurable) {
+  Open(Epoch(1));
+  ASSERT_EQ(Append(1, 1, "a", "1", false), Outcome::kOk);
+  ASSERT_EQ(Append(1, 2, "b", "2", false, &second_), Outcome::kOk);
+  ASSERT_EQ(Append(3, 3, "c", "3", true), Outcome::kOk);
+  ASSERT_EQ(Append(3, 4, "d", "4", false), Outcome::kOk);
+  medium_.Crash();
+  mount_ = medium_.Mount();
+  const auto records = ReadLocalLogs(mount_.get());
+  ASSERT_TRUE(records.ok());
+  Texts keys;
+  for (const RecoveredRecord& r : *records) keys.push_back(r.key);
+  EXPECT_EQ(keys, (Texts{"a", "b", "c"}));
+}
+
+TEST_F(LocalLogTest, RecordsThatWaitAreSyncedTogether) {
+  constexpr int kThreads = 8, kEach = 10;
+  LocalLogOptions options;
+  options.lanes = kThreads;
+  log_ = NewLocalLog(&disk_, Epoch(1), options);
+  disk_.Add({"log-", DiskOp::kSync, FaultAction::kDelay, 1, UINT64_MAX, 5 * kMillisecond});
+  std::vector<std::unique_ptr<Thread>> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.push_back(std::make_unique<Thread>("writer", [this, t] {
+      ManualExecutor lane(static_cast<size_t>(t));
+      for (int i = 0; i < kEach; ++i) {
+        const auto sequence = static_cast<SequenceNumber>(t * kEach + i + 1);
+        EXPECT_EQ(Append(1, sequence, StrCat(t, "-", i), "x", true, &lane), Outcome::kOk);
+      }
+    }));
+  }
+  for (auto& t : threads) t->Join();
+  EXPECT_LE(disk_.faults(), kThreads * kEach / 2) << "syncs for " << kThreads * kEach << " records";
+  disk_.Clear();
+  EXPECT_EQ(Recovered().size(), static_cast<size_t>(kThreads * kEach));
+}
+
+TEST_F(LocalLogTest, AfterAFailedSyncTheNextRecordGoesToAnotherFile) {
+  Open(Epoch(1));
+  ASSERT_EQ(Append(1, 1, "a", "1", true), Outcome::kOk);
+  disk_.Add({"log-1-1", DiskOp::kSync});
+  EXPECT_EQ(Append(1, 2, "b", "2", true), Outcome::kUnknown);
+  ASSERT_EQ(Append(1, 3, "c", "3", true), Outcome::kOk) << "a file whose sync failed is not synced again (S1)";
+  medium_.Crash();
+  mount_ = medium_.Mount();
+  const auto records = ReadLocalLogs(mount_.get());
+  ASSERT_TRUE(records.ok());
+  ASSERT_EQ(records->size(), 2u);
+  EXPECT_EQ((*records)[0].key, "a");
+  EXPECT_EQ((*records)[1].key, "c");
 }
 
 // S1: a file whose write failed gets nothing more; the lane goes on in another, and nothing of the failed record comes back.
