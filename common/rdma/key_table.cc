@@ -19,9 +19,8 @@ uint32_t KeyTable::NextKey() {
 MemoryRegion KeyTable::Add(void* address, uint64_t size, Access access) {
   uint32_t key = NextKey();
   while (key == 0 || regions_.contains(key)) key = NextKey();
-  const MemoryRegion region{static_cast<std::byte*>(address), size, key, access == Access::kLocal ? 0 : key,
-                            access};
-  regions_.emplace(key, region);
+  const MemoryRegion region{static_cast<std::byte*>(address), size, key, access == Access::kLocal ? 0 : key, access};
+  Add(region);
   return region;
 }
 
@@ -35,6 +34,14 @@ bool KeyTable::Allows(uint32_t key, uint64_t address, uint64_t length, Access ne
   const auto rights = static_cast<uint8_t>(need);
   return (static_cast<uint8_t>(r.access) & rights) == rights && address >= base && length <= r.size &&
          address - base <= r.size - length;
+}
+
+bool KeyTable::AllowsPieces(const WorkRequest& request) const {
+  for (size_t i = 0; i < request.piece_count; ++i) {
+    const LocalBuffer& p = request.pieces[i];
+    if (p.length > 0 && !Allows(p.lkey, reinterpret_cast<uint64_t>(p.address), p.length, Access::kLocal)) return false;
+  }
+  return true;
 }
 
 }  // namespace nova

@@ -1,7 +1,6 @@
-// KeyTable: the registered memory of one fabric by key, and the check that every remote and local access
-// passes.
+// KeyTable: the registered memory of one fabric by key, and the check that every remote and local access passes.
 //
-// Keys are 32 bits, look random, and come back only after 2^32 registrations. A key is protection, not
+// Keys are 32 bits, look random, and come back only after 2^32 registrations; a device brings its own. A key is protection, not
 // identity (L1 salt).
 //
 // Thread safety: none; region_table.h adds it, a simulation needs none.
@@ -18,22 +17,21 @@ namespace nova {
 
 class KeyTable {
  public:
-  explicit KeyTable(uint64_t seed);
+  explicit KeyTable(uint64_t seed = 0);
 
   MemoryRegion Add(void* address, uint64_t size, Access access);
+  void Add(const MemoryRegion& region) { regions_.emplace(region.lkey, region); }  // under the key it has
   bool Remove(uint32_t key);  // false: no such key
   // The key is live, [address, address + length) lies inside its region, and the region grants `need`.
   bool Allows(uint32_t key, uint64_t address, uint64_t length, Access need) const;
-  bool AllowsLocal(const LocalBuffer& piece) const {
-    return Allows(piece.lkey, reinterpret_cast<uint64_t>(piece.address), piece.length, Access::kLocal);
-  }
+  bool AllowsPieces(const WorkRequest& request) const;
   size_t size() const { return regions_.size(); }
 
  private:
   uint32_t NextKey();
 
-  const uint32_t multiplier_;
-  const uint32_t offset_;
+  uint32_t multiplier_;
+  uint32_t offset_;
   uint32_t count_ = 0;
   absl::flat_hash_map<uint32_t, MemoryRegion> regions_;
 };

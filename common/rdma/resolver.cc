@@ -10,6 +10,14 @@ namespace {
 
 constexpr size_t kMaxJobs = 1024;
 
+sockaddr_in SocketAddress(in_addr ip, uint16_t port) {
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr = ip;
+  at.sin_port = htons(port);
+  return at;
+}
+
 }  // namespace
 
 bool SplitHostPort(const std::string& address, std::string* host, uint16_t* port) {
@@ -23,6 +31,19 @@ bool SplitHostPort(const std::string& address, std::string* host, uint16_t* port
 
 bool KnownHost(const std::string& host, in_addr* ip) {
   return inet_pton(AF_INET, host == "localhost" ? "127.0.0.1" : host.c_str(), ip) == 1;
+}
+
+bool KnownAddress(const std::string& address, StatusOr<sockaddr_in>* at) {
+  std::string host;
+  uint16_t port = 0;
+  in_addr ip{};
+  if (!SplitHostPort(address, &host, &port) || host.empty()) {
+    *at = absl::InvalidArgumentError(StrCat("not an address (host:port): ", address));
+    return true;
+  }
+  if (!KnownHost(host, &ip)) return false;
+  *at = SocketAddress(ip, port);
+  return true;
 }
 
 StatusOr<in_addr> LookUpHost(const std::string& host) {
@@ -40,18 +61,38 @@ StatusOr<in_addr> LookUpHost(const std::string& host) {
   return ip;
 }
 
+StatusOr<sockaddr_in> ListenAddress(const std::string& address) {
+  std::string host;
+  uint16_t port = 0;
+  if (!SplitHostPort(address, &host, &port)) {
+    return absl::InvalidArgumentError(StrCat("not an address to listen at (host:port): ", address));
+  }
+  NOVA_ASSIGN_OR_RETURN(const in_addr ip, LookUpHost(host.empty() ? "0.0.0.0" : host));
+  return SocketAddress(ip, port);
+}
+
+std::string BoundAddress(const std::string& address, uint16_t port) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return StrCat(host.empty() ? "0.0.0.0" : host, ":", port);
+}
+
 Resolver::Resolver() : jobs_(kMaxJobs) {}
 
-void Resolver::Resolve(const std::string& host, Done done) {
+void Resolver::Resolve(const std::string& address, Done done) {
+  Job job;
+  job.done = done;
+  SplitHostPort(address, &job.host, &job.port);
   {
     MutexLock lock(&mu_);
     if (thread_ == nullptr) {
       thread_ = std::make_unique<Thread>("rdma.resolver.0", [this] {
-        while (auto job = jobs_.Pop()) job->done(LookUpHost(job->host));
+        while (auto next = jobs_.Pop()) {
+          const StatusOr<in_addr> ip = LookUpHost(next->host);
+          next->done(ip.ok() ? StatusOr<sockaddr_in>(SocketAddress(*ip, next->port)) : ip.status());
+        }
       });
     }
   }
-  Job job{host, done};
   if (!jobs_.TryPush(std::move(job))) done(absl::ResourceExhaustedError("too many host names to look up"));
 }
 

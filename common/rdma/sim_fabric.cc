@@ -5,15 +5,15 @@
 #include <deque>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "common/base/log.h"
 #include "common/base/random.h"
 #include "common/base/simulation.h"
 #include "common/base/thread.h"
-#include "common/rdma/handshake.h"
+#include "common/rdma/admission.h"
 #include "common/rdma/key_table.h"
+#include "common/rdma/pending_request.h"
 
 namespace nova {
 namespace {
@@ -33,17 +33,9 @@ struct SimNode {
   FabricCounters counters;
 };
 
-struct SimListener {
+struct SimListener : Listener {
   std::shared_ptr<SimNode> node;
-  Hello self;
-  AcceptCheck check;
   std::vector<SimPort*> ports;
-};
-
-struct SimPending {
-  WorkRequest request;
-  uint32_t length = 0;
-  bool failed = false;
 };
 
 struct SimMessage {
@@ -77,7 +69,7 @@ struct SimEnd {
   bool accepted = false;
   Hello hello;  // of the other side
   uint32_t peer_max_message = 0;
-  std::deque<SimPending> pending;
+  std::deque<PendingRequest> pending;
 };
 
 // From ends[i] to ends[1 - i].
@@ -98,8 +90,6 @@ struct SimConnection {
   uint64_t number = 0;
 };
 using SimConnectionPtr = std::shared_ptr<SimConnection>;
-
-Status NotConnected() { return absl::UnavailableError("no such connection, or not up"); }
 
 }  // namespace
 
@@ -125,9 +115,7 @@ struct SimNetwork::Rep {
     sim->WakeAll(this);
   }
   Nanos Delay() {
-    return options.min_delay_ns +
-           static_cast<Nanos>(
-               random.Uniform(static_cast<uint64_t>(options.max_delay_ns - options.min_delay_ns) + 1));
+    return options.min_delay_ns + UpTo(options.max_delay_ns - options.min_delay_ns);
   }
   Nanos UpTo(Nanos most_ns) { return static_cast<Nanos>(random.Uniform(static_cast<uint64_t>(most_ns) + 1)); }
   bool IsCut(const SimNode& from, const SimNode& to) const { return cuts.contains({from.name, to.name}); }
@@ -148,6 +136,7 @@ struct SimNetwork::Rep {
   bool Execute(const SimConnectionPtr& c, size_t from, SimMessage& m);
   bool LandStep(const SimConnectionPtr& c, size_t from, SimMessage& m);
   void PlanSteps(SimMessage& m);
+  std::pair<uint32_t, uint32_t> NextStep(SimMessage& m);
   void Acknowledge(const SimConnectionPtr& c, size_t from);
   void Refuse(const SimConnectionPtr& c, size_t from);
   void Lose(const SimConnectionPtr& c, std::string_view why);
@@ -196,7 +185,6 @@ class SimPort final : public Port {
     std::string reason;
     Hello hello;
   };
-  using PeerKey = std::tuple<Role, std::string, uint16_t>;
 
   size_t SideOf(const SimConnectionPtr& c, ConnectionId id) const {
     return c->ends[0].port == this && c->ends[0].id == id ? 0 : 1;
@@ -210,7 +198,7 @@ class SimPort final : public Port {
   const PortOptions options_;
   uint64_t next_id_ = 1;
   std::map<ConnectionId, SimConnectionPtr> connections_;
-  std::map<PeerKey, ConnectionId> accepted_;  // F3
+  Admission admission_;
   std::vector<SimConnectionPtr> knocking_;
   std::deque<Ready> ready_;
   std::vector<std::unique_ptr<Ready>> polled_;
@@ -219,8 +207,7 @@ class SimPort final : public Port {
 
 class SimFabric final : public Fabric {
  public:
-  SimFabric(SimNetwork::Rep* network, std::shared_ptr<SimNode> node)
-      : network_(network), node_(std::move(node)) {}
+  SimFabric(SimNetwork::Rep* network, std::shared_ptr<SimNode> node) : network_(network), node_(std::move(node)) {}
   ~SimFabric() override;
   std::string_view name() const override { return "sim"; }
   StatusOr<MemoryRegion> Register(void* address, uint64_t size, Access access) override {
@@ -254,17 +241,9 @@ void ForEachPart(const WorkRequest& request, uint32_t begin, uint32_t end, Fn fn
   for (size_t i = 0; i < request.piece_count; ++i) {
     const LocalBuffer& piece = request.pieces[i];
     const uint32_t from = std::max(begin, at), to = std::min(end, at + piece.length);
-    if (from < to)
-      fn(const_cast<char*>(static_cast<const char*>(piece.address)) + (from - at), from, to - from);
+    if (from < to) fn(const_cast<char*>(static_cast<const char*>(piece.address)) + (from - at), from, to - from);
     at += piece.length;
   }
-}
-
-bool PiecesAllowed(const KeyTable& keys, const WorkRequest& request) {
-  for (size_t i = 0; i < request.piece_count; ++i) {
-    if (request.pieces[i].length > 0 && !keys.AllowsLocal(request.pieces[i])) return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -286,8 +265,7 @@ void SimNetwork::Rep::Run() {
 }
 
 void SimNetwork::Rep::Trace(const SimConnection& c, size_t from, std::string_view what) {
-  sim->Trace(
-      StrCat("net ", c.number, from == 0 ? " > " : " < ", absl::string_view(what.data(), what.size())));
+  sim->Trace(StrCat("net ", c.number, from == 0 ? " > " : " < ", absl::string_view(what.data(), what.size())));
 }
 
 void SimNetwork::Rep::Send(const SimConnectionPtr& c, size_t from, SimMessage message) {
@@ -296,8 +274,7 @@ void SimNetwork::Rep::Send(const SimConnectionPtr& c, size_t from, SimMessage me
   const Nanos delay = message.kind == SimMessage::Kind::kClosed ? UpTo(options.detect_ns) : Delay();
   message.due_ns = wire.last_due_ns = std::max(wire.last_due_ns, Now() + delay);
   if (message.kind == SimMessage::Kind::kClosed) wire.closed = true;
-  const bool lost = message.kind != SimMessage::Kind::kClosed && options.lose_one_in != 0 &&
-                    random.OneIn(options.lose_one_in);
+  const bool lost = message.kind != SimMessage::Kind::kClosed && options.lose_one_in != 0 && random.OneIn(options.lose_one_in);
   wire.messages.push_back(std::move(message));
   if (wire.messages.size() == 1) ScheduleArrival(c, from, wire.messages.front().due_ns);
   if (lost) At(Now(), [this, c] { Lose(c, "a message is lost"); });
@@ -312,8 +289,7 @@ void SimNetwork::Rep::Arrive(const SimConnectionPtr& c, size_t from) {
   SimWire& wire = c->wires[from];
   if (wire.messages.empty()) return;
   const SimEnd& to = c->ends[1 - from];
-  if ((to.node != nullptr && to.node->paused) ||
-      (to.node != nullptr && IsCut(*c->ends[from].node, *to.node))) {
+  if ((to.node != nullptr && to.node->paused) || (to.node != nullptr && IsCut(*c->ends[from].node, *to.node))) {
     held.push_back([this, c, from] { Arrive(c, from); });
     return;
   }
@@ -329,8 +305,7 @@ void SimNetwork::Rep::Arrive(const SimConnectionPtr& c, size_t from) {
 
 void SimNetwork::Rep::PlanSteps(SimMessage& m) {
   const auto pieces = static_cast<uint32_t>((m.data.size() + kTearBytes - 1) / kTearBytes);
-  const uint32_t runs =
-      1 + static_cast<uint32_t>(random.Uniform(std::min(std::max(pieces, 1u), options.tear_steps)));
+  const uint32_t runs = 1 + static_cast<uint32_t>(random.Uniform(std::min(std::max(pieces, 1u), options.tear_steps)));
   std::vector<uint32_t> bounds{0, pieces};
   for (uint32_t i = 1; i < runs; ++i) bounds.push_back(static_cast<uint32_t>(random.Uniform(pieces + 1)));
   std::sort(bounds.begin(), bounds.end());
@@ -340,6 +315,15 @@ void SimNetwork::Rep::PlanSteps(SimMessage& m) {
     if (begin < end) m.steps.emplace_back(begin, end);
   }
   for (size_t i = m.steps.size(); i > 1; --i) std::swap(m.steps[i - 1], m.steps[random.Uniform(i)]);
+}
+
+// Empty when nothing is to land.
+std::pair<uint32_t, uint32_t> SimNetwork::Rep::NextStep(SimMessage& m) {
+  if (!std::exchange(m.begun, true)) PlanSteps(m);
+  if (m.steps.empty()) return {0, 0};
+  const auto step = m.steps.back();
+  m.steps.pop_back();
+  return step;
 }
 
 // True when the message is done with.
@@ -379,20 +363,14 @@ bool SimNetwork::Rep::LandStep(const SimConnectionPtr& c, size_t from, SimMessag
   if (m.kind == SimMessage::Kind::kReadData) {
     if (to.pending.empty()) return true;
     const WorkRequest request = to.pending.front().request;
-    if (!PiecesAllowed(keys, request)) {
+    if (!keys.AllowsPieces(request)) {
       to.port->CompleteHead(to, CompletionStatus::kLocalError);
       to.port->Break(c, 1 - from, "memory of a posted request was revoked on this side");
       Send(c, 1 - from, MessageOf(SimMessage::Kind::kClosed, "closed by the peer"));
       return true;
     }
-    if (!m.begun) PlanSteps(m);
-    m.begun = true;
-    if (!m.steps.empty()) {
-      const auto [begin, end] = m.steps.back();
-      m.steps.pop_back();
-      ForEachPart(request, begin, end,
-                  [&](char* at, uint32_t offset, uint32_t n) { std::memcpy(at, m.data.data() + offset, n); });
-    }
+    const auto [begin, end] = NextStep(m);
+    ForEachPart(request, begin, end, [&](char* at, uint32_t offset, uint32_t n) { std::memcpy(at, m.data.data() + offset, n); });
     if (!m.steps.empty()) return false;
     to.port->CompleteHead(to, CompletionStatus::kOk);
     return true;
@@ -420,16 +398,10 @@ bool SimNetwork::Rep::LandStep(const SimConnectionPtr& c, size_t from, SimMessag
         Refuse(c, from);
         return true;
       }
-      if (!m.begun) PlanSteps(m);
-      m.begun = true;
-      if (!m.steps.empty()) {
-        const auto [begin, end] = m.steps.back();
-        m.steps.pop_back();
-        std::memcpy(reinterpret_cast<char*>(r.remote_address) + begin, m.data.data() + begin, end - begin);
-      }
+      const auto [begin, end] = NextStep(m);
+      if (begin < end) std::memcpy(reinterpret_cast<char*>(r.remote_address) + begin, m.data.data() + begin, end - begin);
       if (!m.steps.empty()) return false;
-      if (r.opcode == Opcode::kWriteWithImm)
-        to.port->Deliver(to, CompletionKind::kImmediate, {}, r.immediate);
+      if (r.opcode == Opcode::kWriteWithImm) to.port->Deliver(to, CompletionKind::kImmediate, {}, r.immediate);
       break;
     }
   }
@@ -482,8 +454,8 @@ void SimNetwork::Rep::Transmit(const SimConnectionPtr& c, size_t from) {
   m.request = wire.to_transmit.front();
   wire.to_transmit.pop_front();
   for (size_t i = 0; i < m.request.piece_count; ++i) m.length += m.request.pieces[i].length;
-  if (!PiecesAllowed(*end.node->keys, m.request)) {
-    for (SimPending& p : end.pending) p.failed = p.failed || p.request.id == m.request.id;
+  if (!end.node->keys->AllowsPieces(m.request)) {
+    for (PendingRequest& p : end.pending) p.failed = p.failed || p.request.id == m.request.id;
     end.port->Break(c, from, "memory of a posted request was revoked on this side");
     return Send(c, from, MessageOf(SimMessage::Kind::kClosed, "closed by the peer"));
   }
@@ -598,35 +570,20 @@ void SimPort::Admit(const SimConnectionPtr& c) {
   const SimListener& listener = it->second;
   const Hello& hello = c->dialler_hello;
   SimEnd& end = c->ends[1];
-  const auto refuse = [&](std::string_view reason) {
-    network_->Send(c, 1, MessageOf(SimMessage::Kind::kRefusal, reason));
-  };
-  if (!VersionsMeet(listener.self, hello)) {
-    return refuse(StrCat("protocol versions ", hello.min_version, "..", hello.max_version, " offered, ",
-                         listener.self.min_version, "..", listener.self.max_version, " spoken here"));
-  }
-  if (listener.check) {
-    if (const Status s = listener.check(hello); !s.ok()) return refuse(std::string(s.message()));
+  const ConnectionId id(next_id_++);
+  ConnectionId replaced;
+  const std::string refusal = admission_.Judge(listener, hello, id, &replaced);
+  if (!refusal.empty()) return network_->Send(c, 1, MessageOf(SimMessage::Kind::kRefusal, refusal));
+  if (const auto old = connections_.find(replaced); old != connections_.end()) {
+    const SimConnectionPtr other = old->second;
+    Break(other, 1, kReplaced);
+    network_->Send(other, 1, MessageOf(SimMessage::Kind::kClosed, "closed by the peer"));
   }
   end.port = this;
-  end.id = ConnectionId(next_id_++);
+  end.id = id;
   end.accepted = true;
   end.hello = hello;
   end.peer_max_message = c->dialler_max_message;
-  if (hello.incarnation != 0) {
-    const PeerKey key{hello.role, std::string(NameOf(hello)), hello.xchg_index};
-    if (const auto old = accepted_.find(key); old != accepted_.end()) {
-      const SimConnectionPtr other = connections_.at(old->second);
-      const Hello& theirs = other->ends[1].hello;
-      if (std::pair(hello.incarnation, hello.generation) < std::pair(theirs.incarnation, theirs.generation)) {
-        end.port = nullptr;
-        return refuse("an older connection of this peer (F3)");
-      }
-      Break(other, 1, "replaced by a newer connection of the peer (F3)");
-      network_->Send(other, 1, MessageOf(SimMessage::Kind::kClosed, "closed by the peer"));
-    }
-    accepted_[key] = end.id;
-  }
   connections_.emplace(end.id, c);
   Up(c, 1);
   SimMessage welcome = MessageOf(SimMessage::Kind::kWelcome);
@@ -636,7 +593,7 @@ void SimPort::Admit(const SimConnectionPtr& c) {
 }
 
 void SimPort::CompleteHead(SimEnd& end, CompletionStatus status) {
-  const SimPending p = end.pending.front();
+  const PendingRequest p = end.pending.front();
   end.pending.pop_front();
   --node_->counters.pending_requests;
   Ready& r = Push(end, CompletionKind::kRequest);
@@ -644,12 +601,11 @@ void SimPort::CompleteHead(SimEnd& end, CompletionStatus status) {
   r.completion.status = status;
   if (status == CompletionStatus::kOk) {
     uint64_t& bytes = p.request.opcode == Opcode::kSend   ? node_->counters.bytes_sent
-                      : p.request.opcode == Opcode::kRead ? node_->counters.bytes_read
-                                                          : node_->counters.bytes_written;
+                      : p.request.opcode == Opcode::kRead ? node_->counters.bytes_read : node_->counters.bytes_written;
     bytes += p.length;
   }
   while (!end.pending.empty() && end.pending.front().failed && status != CompletionStatus::kFlushed) {
-    const SimPending failed = end.pending.front();
+    const PendingRequest failed = end.pending.front();
     end.pending.pop_front();
     --node_->counters.pending_requests;
     Ready& f = Push(end, CompletionKind::kRequest);
@@ -671,15 +627,9 @@ void SimPort::Break(const SimConnectionPtr& c, size_t side, std::string_view rea
   end.state = EndState::kDown;
   network_->Trace(*c, side, StrCat("down: ", absl::string_view(reason.data(), reason.size())));
   c->wires[side].to_transmit.clear();
-  while (!end.pending.empty()) {
-    CompleteHead(end,
-                 end.pending.front().failed ? CompletionStatus::kLocalError : CompletionStatus::kFlushed);
-  }
+  while (!end.pending.empty()) CompleteHead(end, end.pending.front().flushed());
   if (was_up) --node_->counters.connections;
-  if (end.accepted) {
-    const auto it = accepted_.find({end.hello.role, std::string(NameOf(end.hello)), end.hello.xchg_index});
-    if (it != accepted_.end() && it->second == end.id) accepted_.erase(it);
-  }
+  if (end.accepted) admission_.Leave(end.hello, end.id);
   Push(end, CompletionKind::kDisconnected).reason.assign(reason);
   connections_.erase(end.id);
   end.port = nullptr;
@@ -692,28 +642,19 @@ Status SimPort::Post(ConnectionId connection, std::span<const WorkRequest> reque
   const size_t side = SideOf(c, connection);
   SimEnd& end = c->ends[side];
   if (end.state != EndState::kUp) return NotConnected();
-  if (end.pending.size() + requests.size() > options_.max_pending_requests) {
-    return absl::ResourceExhaustedError("too many pending requests");
-  }
+  if (end.pending.size() + requests.size() > options_.max_pending_requests) return TooManyPending();
   SimWire& wire = c->wires[side];
   for (const WorkRequest& request : requests) {
-    NOVA_CHECK(request.piece_count <= kMaxPieces);
-    uint64_t length = 0;
-    for (size_t i = 0; i < request.piece_count; ++i) length += request.pieces[i].length;
-    SimPending& p = end.pending.emplace_back();
-    p.request = request;
-    p.length = static_cast<uint32_t>(length);
-    p.failed = length > UINT32_MAX || !PiecesAllowed(*node_->keys, request) ||
-               (request.opcode == Opcode::kSend &&
-                length > std::min(options_.max_message_bytes, end.peer_max_message));
+    PendingRequest& p = end.pending.emplace_back();
+    p.Set(request, UINT32_MAX, std::min(options_.max_message_bytes, end.peer_max_message));
+    p.failed = p.failed || !node_->keys->AllowsPieces(request);
     ++node_->counters.pending_requests;
     if (p.failed) {
       if (end.pending.size() == 1) CompleteHead(end, CompletionStatus::kLocalError);
       continue;
     }
     wire.to_transmit.push_back(request);
-    wire.last_transmit_ns =
-        std::max(wire.last_transmit_ns, Now() + network_->UpTo(network_->options.transmit_delay_ns));
+    wire.last_transmit_ns = std::max(wire.last_transmit_ns, Now() + network_->UpTo(network_->options.transmit_delay_ns));
     network_->At(wire.last_transmit_ns, [network = network_, c, side] { network->Transmit(c, side); });
   }
   return OkStatus();
@@ -780,7 +721,7 @@ StatusOr<std::string> SimFabric::Listen(const std::string& address, const Hello&
   if (network_->listeners.contains(bound)) {
     return absl::UnavailableError(StrCat("cannot listen at ", address, ": Address already in use"));
   }
-  SimListener listener{node_, self, std::move(check), {}};
+  SimListener listener{{self, std::move(check), ports.size()}, node_, {}};
   for (Port* port : ports) listener.ports.push_back(static_cast<SimPort*>(port));
   network_->listeners.emplace(bound, std::move(listener));
   return bound;

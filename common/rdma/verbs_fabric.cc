@@ -26,17 +26,13 @@ class VerbsFabric final : public Fabric, public VerbsPortOwner {
     reaper_ = std::make_unique<Thread>("rdma.reaper.0", [this] { RunReaper(); });
   }
   ~VerbsFabric() override {
-    resolver_.Stop();
+    ports_.Close();
     {
       MutexLock lock(&discard_mu_);
       stopping_ = true;
       discard_changed_.SignalAll();
     }
     reaper_.reset();
-    {
-      MutexLock lock(&mu_);
-      NOVA_CHECK(ports_.empty()) << "a port outlives its fabric";
-    }
     MutexLock lock(&regions_mu_);
     for (const auto& [lkey, mr] : registered_) ibv_dereg_mr(mr);
     registered_.clear();
@@ -47,26 +43,26 @@ class VerbsFabric final : public Fabric, public VerbsPortOwner {
   std::string_view name() const override { return "verbs"; }
   StatusOr<MemoryRegion> Register(void* address, uint64_t size, Access access) override;
   void Revoke(const MemoryRegion& region) override;
-  StatusOr<std::unique_ptr<Port>> OpenPort(const PortOptions& options) override;
+  StatusOr<std::unique_ptr<Port>> OpenPort(const PortOptions& options) override {
+    return ports_.Open(std::make_unique<VerbsPort>(this, options));
+  }
   StatusOr<std::string> Listen(const std::string& address, const Hello& self, std::vector<Port*> ports, AcceptCheck check) override;
   FabricCounters counters() const override;
 
   const VerbsFabricOptions& options() const override { return options_; }
+  FabricPorts<VerbsPort>* ports() override { return &ports_; }
   ibv_context* context() override { return context_; }
   ibv_pd* pd() override { return pd_; }
   const ibv_device_attr& limits() const override { return limits_; }
   bool IsOurs(const rdma_cm_id* cm) const override;
   bool source(sockaddr_in* from) const override;
-  void RefreshRegions(uint64_t* version, VerbsRegions* regions) override;
+  void RefreshRegions(uint64_t* version, KeyTable* regions) override;
   ibv_qp* CreateQueuePair(ibv_qp_init_attr* attributes, VerbsPort* port) override;
   void DestroyQueuePair(ibv_qp* qp) override;
   bool WasBrokenByUs(const ibv_qp* qp) const override;
   void DrainAsyncEvents() override;
-  void Resolve(const std::string& host, VerbsPort* port, ConnectionId connection) override;
-  bool HandOver(rdma_cm_id* cm, const ConnectData& data, const rdma_conn_param& param) override;
   void Discard(rdma_cm_id* cm) override;
   void FinishDiscarding() override;
-  void PortGone(VerbsPort* port, const FabricCounters& last) override;
 
   std::string Text() const;
   void BreakAll();
@@ -96,15 +92,14 @@ class VerbsFabric final : public Fabric, public VerbsPortOwner {
   ibv_pd* const pd_;
   ibv_device_attr limits_{};
 
+  FabricPorts<VerbsPort> ports_;
+  Listener listener_;
+
   mutable Mutex mu_;
-  std::vector<VerbsPort*> ports_ ABSL_GUARDED_BY(mu_);
-  std::vector<VerbsPort*> listening_ ABSL_GUARDED_BY(mu_);  // null: gone
-  FabricCounters gone_ ABSL_GUARDED_BY(mu_);                // what ports that are gone had counted
   absl::flat_hash_map<uint32_t, QueuePair> queue_pairs_ ABSL_GUARDED_BY(mu_);  // by number
-  VerbsListener listener_;
 
   mutable Mutex regions_mu_;
-  VerbsRegions regions_ ABSL_GUARDED_BY(regions_mu_);
+  KeyTable regions_ ABSL_GUARDED_BY(regions_mu_);
   absl::flat_hash_map<uint32_t, ibv_mr*> registered_ ABSL_GUARDED_BY(regions_mu_);  // by lkey
   std::atomic<uint64_t> regions_version_{1};
 
@@ -115,8 +110,6 @@ class VerbsFabric final : public Fabric, public VerbsPortOwner {
   uint64_t destroyed_ ABSL_GUARDED_BY(discard_mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(discard_mu_) = false;
   std::unique_ptr<Thread> reaper_;
-
-  Resolver resolver_;
 };
 
 // --- Memory
@@ -135,7 +128,7 @@ StatusOr<MemoryRegion> VerbsFabric::Register(void* address, uint64_t size, Acces
   const MemoryRegion region{static_cast<std::byte*>(address), size, mr->lkey, access == Access::kLocal ? 0 : mr->rkey, access};
   MutexLock lock(&regions_mu_);
   registered_.emplace(mr->lkey, mr);
-  regions_.emplace(mr->lkey, region);
+  regions_.Add(region);
   regions_version_.fetch_add(1, std::memory_order_release);
   return region;
 }
@@ -148,7 +141,7 @@ void VerbsFabric::Revoke(const MemoryRegion& region) {
     if (it == registered_.end()) return;
     mr = it->second;
     registered_.erase(it);
-    regions_.erase(region.lkey);
+    regions_.Remove(region.lkey);
     regions_version_.fetch_add(1, std::memory_order_release);
   }
   int error = ibv_dereg_mr(mr);
@@ -160,7 +153,7 @@ void VerbsFabric::Revoke(const MemoryRegion& region) {
   if (error != 0) NOVA_LOG(ERROR) << "a memory region stays pinned: " << strerror(error);
 }
 
-void VerbsFabric::RefreshRegions(uint64_t* version, VerbsRegions* regions) {
+void VerbsFabric::RefreshRegions(uint64_t* version, KeyTable* regions) {
   if (*version == regions_version_.load(std::memory_order_acquire)) return;
   MutexLock lock(&regions_mu_);
   *version = regions_version_.load(std::memory_order_relaxed);
@@ -255,83 +248,28 @@ bool VerbsFabric::source(sockaddr_in* from) const {
   return source_.s_addr != 0;
 }
 
-void AddCounters(FabricCounters* sum, const FabricCounters& c) {
-  sum->connections += c.connections;
-  sum->pending_requests += c.pending_requests;
-  sum->bytes_sent += c.bytes_sent;
-  sum->bytes_written += c.bytes_written;
-  sum->bytes_read += c.bytes_read;
-  sum->protocol_errors += c.protocol_errors;
-  sum->access_errors += c.access_errors;
-}
-
-StatusOr<std::unique_ptr<Port>> VerbsFabric::OpenPort(const PortOptions& options) {
-  auto port = std::make_unique<VerbsPort>(this, options);
-  {
-    MutexLock lock(&mu_);
-    ports_.push_back(port.get());
-  }
-  NOVA_RETURN_IF_ERROR(port->Open());
-  return port;
-}
-
 StatusOr<std::string> VerbsFabric::Listen(const std::string& address, const Hello& self, std::vector<Port*> ports, AcceptCheck check) {
-  std::string host;
-  uint16_t number = 0;
-  if (!SplitHostPort(address, &host, &number) || ports.empty()) {
-    return absl::InvalidArgumentError(StrCat("not an address to listen at (host:port): ", address));
-  }
-  NOVA_ASSIGN_OR_RETURN(const in_addr ip, LookUpHost(host.empty() ? "0.0.0.0" : host));
-  auto* first = static_cast<VerbsPort*>(ports[0]);
+  NOVA_CHECK(!ports.empty());
+  NOVA_ASSIGN_OR_RETURN(sockaddr_in at, ListenAddress(address));
   rdma_cm_id* listening = nullptr;
-  if (rdma_create_id(first->channel(), &listening, nullptr, RDMA_PS_TCP) != 0) {
+  if (rdma_create_id(static_cast<VerbsPort*>(ports[0])->channel(), &listening, nullptr, RDMA_PS_TCP) != 0) {
     return absl::ResourceExhaustedError(StrCat("rdma_create_id: ", strerror(errno)));
   }
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr = ip;
-  at.sin_port = htons(number);
   if (rdma_bind_addr(listening, reinterpret_cast<sockaddr*>(&at)) != 0 || rdma_listen(listening, kBacklog) != 0) {
     const int error = errno;
     rdma_destroy_id(listening);
     return absl::UnavailableError(StrCat("cannot listen at ", address, " (RDMA): ", strerror(error)));
   }
   listener_ = {self, std::move(check), ports.size()};
-  MutexLock lock(&mu_);
-  NOVA_CHECK(listening_.empty()) << "Listen is called once";
-  for (size_t i = 0; i < ports.size(); ++i) {
-    auto* port = static_cast<VerbsPort*>(ports[i]);
-    listening_.push_back(port);
-    port->Serve(&listener_, i == 0 ? listening : nullptr);
-  }
-  return StrCat(host.empty() ? "0.0.0.0" : host, ":", ntohs(rdma_get_src_port(listening)));
+  ports_.Serve(ports, [&](VerbsPort* port, bool is_first) { port->Serve(&listener_, is_first ? listening : nullptr); });
+  return BoundAddress(address, ntohs(rdma_get_src_port(listening)));
 }
 
 FabricCounters VerbsFabric::counters() const {
-  FabricCounters sum;
-  {
-    MutexLock lock(&mu_);
-    sum = gone_;
-    for (const VerbsPort* port : ports_) AddCounters(&sum, port->counters());
-  }
+  FabricCounters sum = ports_.counters();
   MutexLock lock(&regions_mu_);
   sum.regions = static_cast<int64_t>(regions_.size());
   return sum;
-}
-
-void VerbsFabric::Resolve(const std::string& host, VerbsPort* port, ConnectionId connection) {
-  resolver_.Resolve(host, [this, port, connection](const StatusOr<in_addr>& ip) {
-    MutexLock lock(&mu_);
-    if (std::find(ports_.begin(), ports_.end(), port) != ports_.end()) port->Resolved(connection, ip);
-  });
-}
-
-bool VerbsFabric::HandOver(rdma_cm_id* cm, const ConnectData& data, const rdma_conn_param& param) {
-  MutexLock lock(&mu_);
-  VerbsPort* to = listening_[data.xchg_index % listening_.size()];
-  if (to == nullptr || rdma_migrate_id(cm, to->channel()) != 0) return false;
-  to->TakeOver(cm, data, param);
-  return true;
 }
 
 void VerbsFabric::Discard(rdma_cm_id* cm) {
@@ -364,13 +302,6 @@ void VerbsFabric::RunReaper() {
     ++destroyed_;
     discard_changed_.SignalAll();
   }
-}
-
-void VerbsFabric::PortGone(VerbsPort* port, const FabricCounters& last) {
-  MutexLock lock(&mu_);
-  AddCounters(&gone_, last);
-  ports_.erase(std::find(ports_.begin(), ports_.end(), port));
-  std::replace(listening_.begin(), listening_.end(), port, static_cast<VerbsPort*>(nullptr));
 }
 
 std::string VerbsFabric::Text() const {

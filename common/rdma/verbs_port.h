@@ -7,7 +7,9 @@
 // Which request a completion means: its id carries the connection's tag and the request's ring index. Requests without a
 // completion of their own end with the next that has one, or the one that failed.
 //
-// Thread safety: the owner thread, but Wake, TakeOver, Resolved, Failed and counters.
+// Its parts: verbs_port.cc set-up and a round, verbs_connect.cc connections until they are up, verbs_requests.cc the data path.
+//
+// Thread safety: the owner thread, but Wake, Resolved, Failed and counters.
 // Ownership:     by the caller of OpenPort.
 // Errors:        as fabric.h.
 #pragma once
@@ -17,31 +19,34 @@
 #include <rdma/rdma_cma.h>
 #include <sys/epoll.h>
 
-#include <atomic>
-#include <map>
-#include <memory>
 #include <string>
-#include <tuple>
+#include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "common/base/mutex.h"
+#include "common/rdma/admission.h"
+#include "common/rdma/completion_queue.h"
 #include "common/rdma/connect_data.h"
+#include "common/rdma/connection_table.h"
 #include "common/rdma/fabric.h"
-#include "common/rdma/handshake.h"
-#include "common/rdma/ring.h"
+#include "common/rdma/fabric_ports.h"
+#include "common/rdma/key_table.h"
+#include "common/rdma/mailbox.h"
+#include "common/rdma/port_counters.h"
+#include "common/rdma/verbs_connection.h"
 #include "common/rdma/verbs_fabric.h"
+#include "common/rdma/wake_event.h"
 
 namespace nova {
 
 class VerbsPort;
-using VerbsRegions = absl::flat_hash_map<uint32_t, MemoryRegion>;  // by lkey
 
 // What ports of one fabric share.
 class VerbsPortOwner {
  public:
   virtual ~VerbsPortOwner() = default;
   virtual const VerbsFabricOptions& options() const = 0;
+  virtual FabricPorts<VerbsPort>* ports() = 0;
   virtual ibv_context* context() = 0;
   virtual ibv_pd* pd() = 0;
   virtual const ibv_device_attr& limits() const = 0;
@@ -49,25 +54,14 @@ class VerbsPortOwner {
   // The source address to dial from; false: any.
   virtual bool source(sockaddr_in* from) const = 0;
   // Brings a copy of the registered regions up to date; cheap when nothing changed.
-  virtual void RefreshRegions(uint64_t* version, VerbsRegions* regions) = 0;
+  virtual void RefreshRegions(uint64_t* version, KeyTable* regions) = 0;
   virtual ibv_qp* CreateQueuePair(ibv_qp_init_attr* attributes, VerbsPort* port) = 0;
   virtual void DestroyQueuePair(ibv_qp* qp) = 0;
   virtual bool WasBrokenByUs(const ibv_qp* qp) const = 0;
   virtual void DrainAsyncEvents() = 0;
-  virtual void Resolve(const std::string& host, VerbsPort* port, ConnectionId connection) = 0;
-  // Gives a connection request to the port that serves its index; false when that port is gone.
-  virtual bool HandOver(rdma_cm_id* cm, const ConnectData& data, const rdma_conn_param& param) = 0;
   // Destroys the id on another thread: its disconnection may take the peer's time to answer.
   virtual void Discard(rdma_cm_id* cm) = 0;
   virtual void FinishDiscarding() = 0;  // returns when every id discarded so far is destroyed
-  virtual void PortGone(VerbsPort* port, const FabricCounters& last) = 0;
-};
-
-// What a listening fabric says and asks. Set before the ports' threads run.
-struct VerbsListener {
-  Hello self;
-  AcceptCheck check;
-  size_t port_count = 1;
 };
 
 class VerbsPort final : public Port {
@@ -80,112 +74,88 @@ class VerbsPort final : public Port {
   Status Post(ConnectionId connection, std::span<const WorkRequest> requests) override;
   size_t Poll(std::span<Completion> out) override;
   void Wait(Nanos deadline_ns) override;
-  void Wake() override;
+  void Wake() override { wake_.Wake(); }
   void Disconnect(ConnectionId connection) override;
   uint32_t max_message_bytes() const override { return options_.max_message_bytes; }
 
+  // Before the port's thread runs. The first port gets the listening id, the others null.
+  void Serve(const Listener* listener, rdma_cm_id* listening);
   rdma_event_channel* channel() { return channel_; }
-  // Before the port's thread runs. The first port also gets the listening id.
-  void Serve(const VerbsListener* listener, rdma_cm_id* listening);
   // Any thread.
-  void TakeOver(rdma_cm_id* cm, const ConnectData& data, const rdma_conn_param& param);
-  void Resolved(ConnectionId connection, const StatusOr<in_addr>& host);
+  void Resolved(ConnectionId connection, const StatusOr<sockaddr_in>& at);
   void Failed(uint32_t qp_number, bool refused_peer, std::string reason);
-  FabricCounters counters() const;
+  FabricCounters counters() const { return counters_.Read(); }
 
  private:
-  enum class State : uint8_t {
-    kResolving,     // the host's name
-    kAddress,       // which device leads there
-    kRoute,
-    kConnecting,
-    kAwaitWelcome,
-    kAwaitHello,
-    kUp,
-    kRefusing,      // the refusal is on its way out
-    kDead,
-  };
-  struct Pending {
-    WorkRequest request;
-    uint32_t length = 0;
-    bool failed = false;    // locally: never handed to the queue pair, completes in its turn
-    bool internal = false;  // a sign of life: nobody is told
-  };
-  struct Connection;
-  struct Arrival {
-    enum Kind : uint8_t { kRequest, kResolved, kFailed } kind = kResolved;
+  using State = VerbsConnection::State;
+  struct ConnectRequest {
     rdma_cm_id* cm = nullptr;
     ConnectData data;
     rdma_conn_param param{};
-    ConnectionId connection;
-    StatusOr<in_addr> host = in_addr{};
-    uint32_t qp_number = 0;
+  };
+  struct Arrival {
+    enum Kind : uint8_t { kRequest, kResolved, kFailed } kind = kResolved;
+    ConnectRequest request;
+    ConnectionId connection;  // resolved
+    StatusOr<sockaddr_in> at = sockaddr_in{};
+    uint32_t qp_number = 0;  // failed
     bool refused_peer = false;
     std::string reason;
   };
-  struct AtomicCounters {
-    std::atomic<int64_t> connections{0};
-    std::atomic<int64_t> pending_requests{0};
-    std::atomic<uint64_t> bytes_sent{0};
-    std::atomic<uint64_t> bytes_written{0};
-    std::atomic<uint64_t> bytes_read{0};
-    std::atomic<uint64_t> protocol_errors{0};
-    std::atomic<uint64_t> access_errors{0};
-  };
-  enum class WakeState : int { kRunning, kSleeping, kWoken };
 
-  // Connections
-  Connection* Add(State state);
-  Connection* Find(ConnectionId id) const;
-  void SetTimer(Connection* c, Nanos when_ns);
-  void Break(Connection* c, std::string_view reason);
-  void BreakMalformed(Connection* c, std::string_view reason);
+  // verbs_port.cc
+  void Break(VerbsConnection* c, std::string_view reason);
+  void BreakMalformed(VerbsConnection* c, std::string_view reason);
+  void Recycle();
+  void Round(bool before_sleep);
+  void SlowRound(Nanos now_ns);
+  void Scan(Nanos now_ns);
+  void RunTimers(Nanos now_ns);
+  std::byte* BufferOf(uint32_t index) const { return memory_ + size_t{index} * options_.max_message_bytes; }
+  std::byte* HandshakeBlock(uint32_t index) const { return BufferOf(receive_buffers_) + size_t{index} * kMaxHandshakeBytes; }
 
-  // Connecting
-  void StartConnect(Connection* c, in_addr host);
-  bool MakeQueuePair(Connection* c);
-  bool ReadyToReceiveAndSend(Connection* c, uint8_t responder_resources, uint8_t initiator_depth);
-  void AcceptRequest(rdma_cm_id* cm, const ConnectData& data, const rdma_conn_param& param);
-  bool SendHandshake(Connection* c, const std::string& bytes);
-  void HandleHandshake(Connection* c, std::string_view bytes);
-  void FinishAccept(Connection* c, const Handshake& h);
-  void Refuse(Connection* c, std::string_view reason);
-  void Up(Connection* c);
+  // verbs_connect.cc
+  bool TakeOver(const ConnectRequest& request);  // any thread
+  void TakeArrivals();
+  VerbsConnection* AddConnection(State state);
+  void StartConnect(VerbsConnection* c, const StatusOr<sockaddr_in>& at);
+  bool MakeQueuePair(VerbsConnection* c);
+  bool ReadyToReceiveAndSend(VerbsConnection* c, uint8_t responder_resources, uint8_t initiator_depth);
+  std::string OurConnectData() const;
+  void AcceptRequest(const ConnectRequest& request);
+  bool SendHandshake(VerbsConnection* c, const std::string& bytes);
+  void HandleHandshake(VerbsConnection* c, std::string_view bytes);
+  void FinishAccept(VerbsConnection* c, const Handshake& h);
+  void Refuse(VerbsConnection* c, std::string_view reason);
+  void Up(VerbsConnection* c);
   void HandleConnectionEvents();
   void HandleConnectionEvent(const rdma_cm_event& event, std::string_view private_data);
-  void Disconnected(Connection* c);
+  void Disconnected(VerbsConnection* c);
 
-  // Requests
-  bool PiecesAllowed(const WorkRequest& request) const;
-  void Append(Connection* c, const WorkRequest& request);
-  void Push(Connection* c);
-  size_t BuildChain(Connection* c);
-  void CompleteHead(Connection* c, CompletionStatus status);
-  void DropFailedHeads(Connection* c);
-
-  // Completions
+  // verbs_requests.cc
+  void Push(VerbsConnection* c);
+  size_t BuildChain(VerbsConnection* c);
+  void CompleteHead(VerbsConnection* c, CompletionStatus status);
+  void DropFailedHeads(VerbsConnection* c);
   bool FetchCompletions();
   void HandleCompletions();
   void DrainCompletions();
   void HandleCompletion(const ibv_wc& wc);
   void HandleReceive(const ibv_wc& wc);
-  void RequestFailed(Connection* c, ibv_wc_status status);
+  void RequestFailed(VerbsConnection* c, ibv_wc_status status);
   void PostReceives(std::vector<uint32_t>* buffers);
 
-  // A round
-  void Recycle();
-  void Round(bool before_sleep);
-  void SlowRound(Nanos now_ns);
-  void TakeArrivals();
-  void Scan(Nanos now_ns);
-  void RunTimers(Nanos now_ns);
-  bool HaveArrivals() const { return have_arrivals_.load(std::memory_order_acquire); }
-  std::byte* BufferOf(uint32_t index) const { return memory_ + size_t{index} * options_.max_message_bytes; }
-  std::byte* HandshakeBlock(uint32_t index) const;
+  static constexpr uint64_t kReceiveTag = uint64_t{1} << 63;    // of a work request id: a receive buffer
+  static constexpr uint64_t kHandshakeTag = uint64_t{1} << 62;  // a handshake block; else tag << 32 | ring index
+  static constexpr uint32_t kTagMask = (1u << 30) - 1;
+  static constexpr size_t kChain = 64;  // requests under one doorbell
+  static constexpr uint32_t kHandshakeBlocks = 256;
+  static constexpr size_t kMaxHandshakes = kHandshakeBlocks / 2;  // accepted and not yet up; the dialler's need blocks too
+  static constexpr uint32_t kNoBlock = VerbsConnection::kNoBlock;
 
   VerbsPortOwner* const owner_;
   const PortOptions options_;
-  const VerbsListener* listener_ = nullptr;
+  const Listener* listener_ = nullptr;
   rdma_cm_id* listening_ = nullptr;
   rdma_event_channel* channel_ = nullptr;
   ibv_comp_channel* completion_channel_ = nullptr;
@@ -197,7 +167,6 @@ class VerbsPort final : public Port {
   size_t memory_bytes_ = 0;
   std::byte* cell_ = nullptr;
   int epoll_fd_ = -1;
-  int wake_fd_ = -1;
   uint32_t receive_buffers_ = 0;
   uint32_t send_queue_ = 0;
   uint32_t max_inline_ = 0;
@@ -207,22 +176,19 @@ class VerbsPort final : public Port {
   bool armed_ = false;  // the completion queue will ring
   size_t handshakes_ = 0;
 
-  std::vector<std::unique_ptr<Connection>> slots_;
-  std::vector<uint32_t> free_slots_;
-  uint64_t next_serial_ = 1;
-  std::vector<std::unique_ptr<Connection>> graveyard_;  // completions still point into them
-  absl::flat_hash_map<uint32_t, Connection*> by_queue_pair_;
-  using PeerKey = std::tuple<Role, std::string, uint16_t>;
-  std::map<PeerKey, ConnectionId> accepted_;  // F3
-  std::multimap<Nanos, ConnectionId> timers_;
-  std::vector<Arrival> waiting_;       // connection requests beyond kMaxHandshakes
+  ConnectionTable<VerbsConnection> connections_;
+  absl::flat_hash_map<uint32_t, VerbsConnection*> by_queue_pair_;
+  Admission admission_;
+  CompletionQueue queue_;
+  PortCounters counters_;
+  Mailbox<Arrival> arrivals_;
+  WakeEvent wake_;
+  std::vector<ConnectRequest> waiting_;  // beyond kMaxHandshakes
   std::vector<ConnectionId> starved_;  // have requests to hand over, and the completion queue had no room
 
   uint64_t regions_version_ = 0;
-  VerbsRegions regions_;
+  KeyTable regions_;
 
-  std::vector<Completion> queue_;
-  size_t queue_head_ = 0;
   std::vector<ibv_wc> fetched_;
   size_t fetched_head_ = 0;
   size_t fetched_tail_ = 0;
@@ -236,12 +202,6 @@ class VerbsPort final : public Port {
   Nanos round_ns_ = 0;  // when this round began
   Nanos slow_ns_ = 0;
   Nanos scan_ns_ = 0;
-
-  std::atomic<WakeState> wake_{WakeState::kRunning};
-  std::atomic<bool> have_arrivals_{false};
-  Mutex arrivals_mu_;
-  std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(arrivals_mu_);
-  AtomicCounters counters_;
 };
 
 }  // namespace nova

@@ -1,0 +1,100 @@
+// FabricPorts: the ports of one fabric: who serves which peers, what they have counted, and host names looked up for them.
+//
+// Thread safety: all methods from any thread; a port cannot go while a function given to a method runs.
+// Ownership:     ports are their openers'; the last one is closed before this ends. A port removes itself in its destructor.
+// Errors:        as fabric.h.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/base/mutex.h"
+#include "common/rdma/fabric.h"
+#include "common/rdma/resolver.h"
+
+namespace nova {
+
+template <typename P>  // a Port with Status Open(), counters() and Resolved(ConnectionId, StatusOr<sockaddr_in>)
+class FabricPorts {
+ public:
+  ~FabricPorts() { Close(); }
+  // No port is left, and none is opened any more.
+  void Close() {
+    resolver_.Stop();
+    MutexLock lock(&mu_);
+    NOVA_CHECK(ports_.empty()) << "a port outlives its fabric";
+  }
+
+  StatusOr<std::unique_ptr<Port>> Open(std::unique_ptr<P> port) {
+    {
+      MutexLock lock(&mu_);
+      ports_.push_back(port.get());
+    }
+    NOVA_RETURN_IF_ERROR(port->Open());
+    return port;
+  }
+  // It has no connections any more.
+  void Remove(P* port) {
+    MutexLock lock(&mu_);
+    AddCounters(&gone_, port->counters());
+    std::erase(ports_, port);
+    std::replace(listening_.begin(), listening_.end(), port, static_cast<P*>(nullptr));
+  }
+
+  // Each port serves from now on; `serve(port, first)`. REQUIRES: called once, with a port at least.
+  template <typename Fn>
+  void Serve(const std::vector<Port*>& ports, Fn serve) {
+    MutexLock lock(&mu_);
+    NOVA_CHECK(listening_.empty() && !ports.empty()) << "Listen is called once, with ports";
+    for (Port* port : ports) {
+      listening_.push_back(static_cast<P*>(port));
+      serve(listening_.back(), listening_.size() == 1);
+    }
+  }
+  // What `hand_over(port)` says of the port that serves peers of this index; false when it is gone.
+  template <typename Fn>
+  bool HandOver(uint16_t xchg_index, Fn hand_over) {
+    MutexLock lock(&mu_);
+    P* to = listening_[xchg_index % listening_.size()];
+    return to != nullptr && hand_over(to);
+  }
+  // True: `*at` is the answer. False: it comes through P::Resolved, unless the port is gone.
+  bool Resolve(const std::string& address, P* port, ConnectionId connection, StatusOr<sockaddr_in>* at) {
+    if (KnownAddress(address, at)) return true;
+    resolver_.Resolve(address, [this, port, connection](const StatusOr<sockaddr_in>& found) {
+      MutexLock lock(&mu_);
+      if (std::find(ports_.begin(), ports_.end(), port) != ports_.end()) port->Resolved(connection, found);
+    });
+    return false;
+  }
+  // All but the regions.
+  FabricCounters counters() const {
+    MutexLock lock(&mu_);
+    FabricCounters sum = gone_;
+    for (const P* port : ports_) AddCounters(&sum, port->counters());
+    return sum;
+  }
+
+ private:
+  static void AddCounters(FabricCounters* sum, const FabricCounters& c) {
+    sum->connections += c.connections;
+    sum->pending_requests += c.pending_requests;
+    sum->bytes_sent += c.bytes_sent;
+    sum->bytes_written += c.bytes_written;
+    sum->bytes_read += c.bytes_read;
+    sum->protocol_errors += c.protocol_errors;
+    sum->access_errors += c.access_errors;
+  }
+
+  mutable Mutex mu_;
+  std::vector<P*> ports_ ABSL_GUARDED_BY(mu_);
+  std::vector<P*> listening_ ABSL_GUARDED_BY(mu_);  // null: gone
+  FabricCounters gone_ ABSL_GUARDED_BY(mu_);        // what ports that are gone had counted
+  Resolver resolver_;
+};
+
+}  // namespace nova

@@ -1,0 +1,40 @@
+// PendingRequest: a posted request until it completes, and what is looked at when it is posted.
+//
+// Thread safety: none.   Ownership: the memory it names is the poster's (fabric.h, F4).
+// Errors:        a request that cannot be sent is taken, and completes in its turn with kLocalError.
+#pragma once
+
+#include "common/base/log.h"
+#include "common/rdma/fabric.h"
+
+namespace nova {
+
+struct PendingRequest {
+  WorkRequest request;
+  uint32_t length = 0;  // of its pieces together
+  bool failed = false;  // here: never sent
+
+  // Fails what is too long; whether its pieces lie in registered memory is the caller's to see.
+  void Set(const WorkRequest& posted, uint64_t longest, uint32_t longest_send) {
+    NOVA_CHECK(posted.piece_count <= kMaxPieces);
+    uint64_t total = 0;
+    for (size_t i = 0; i < posted.piece_count; ++i) total += posted.pieces[i].length;
+    request = posted;
+    length = static_cast<uint32_t>(total);
+    failed = total > (posted.opcode == Opcode::kSend ? longest_send : longest);
+  }
+  // What it ends with when its connection does.
+  CompletionStatus flushed() const { return failed ? CompletionStatus::kLocalError : CompletionStatus::kFlushed; }
+};
+
+// What Post answers; made once, for a poster may try again and again.
+inline const Status& NotConnected() {
+  static const Status* status = new Status(absl::UnavailableError("no such connection, or not up"));
+  return *status;
+}
+inline const Status& TooManyPending() {
+  static const Status* status = new Status(absl::ResourceExhaustedError("too many pending requests"));
+  return *status;
+}
+
+}  // namespace nova

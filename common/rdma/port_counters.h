@@ -1,0 +1,54 @@
+// PortCounters: the FabricCounters of one port.
+//
+// Thread safety: the port's thread counts, any thread reads.   Ownership: plain values.   Errors: none.
+#pragma once
+
+#include <atomic>
+
+#include "common/rdma/fabric.h"
+
+namespace nova {
+
+class PortCounters {
+ public:
+  void Connected() { Add(connections_, 1); }
+  void Disconnected() { Add(connections_, -1); }
+  void Posted(size_t requests) { Add(pending_requests_, static_cast<int64_t>(requests)); }
+  void Completed(Opcode opcode, uint32_t length, CompletionStatus status) {
+    Add(pending_requests_, -1);
+    if (status != CompletionStatus::kOk) return;
+    Add(opcode == Opcode::kSend ? bytes_sent_ : opcode == Opcode::kRead ? bytes_read_ : bytes_written_, length);
+  }
+  void ProtocolError() { Add(protocol_errors_, 1); }
+  void AccessError() { Add(access_errors_, 1); }
+
+  int64_t connections() const { return connections_.load(std::memory_order_relaxed); }
+  FabricCounters Read() const {
+    FabricCounters out;
+    out.connections = connections();
+    out.pending_requests = pending_requests_.load(std::memory_order_relaxed);
+    out.bytes_sent = bytes_sent_.load(std::memory_order_relaxed);
+    out.bytes_written = bytes_written_.load(std::memory_order_relaxed);
+    out.bytes_read = bytes_read_.load(std::memory_order_relaxed);
+    out.protocol_errors = protocol_errors_.load(std::memory_order_relaxed);
+    out.access_errors = access_errors_.load(std::memory_order_relaxed);
+    return out;
+  }
+
+ private:
+  // There is one writer: no locked instruction is needed.
+  template <typename T, typename N>
+  static void Add(std::atomic<T>& counter, N n) {
+    counter.store(counter.load(std::memory_order_relaxed) + static_cast<T>(n), std::memory_order_relaxed);
+  }
+
+  std::atomic<int64_t> connections_{0};
+  std::atomic<int64_t> pending_requests_{0};
+  std::atomic<uint64_t> bytes_sent_{0};
+  std::atomic<uint64_t> bytes_written_{0};
+  std::atomic<uint64_t> bytes_read_{0};
+  std::atomic<uint64_t> protocol_errors_{0};
+  std::atomic<uint64_t> access_errors_{0};
+};
+
+}  // namespace nova
