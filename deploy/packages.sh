@@ -3,6 +3,8 @@
 #   deploy/packages.sh            to build and run
 #   deploy/packages.sh --test     and to test
 #   deploy/packages.sh --experiments   and to compare with other engines
+#   deploy/packages.sh --node     only what a node of a cluster runs, with programs built elsewhere (deploy/ansible does this)
+#   deploy/packages.sh --control  only what the host needs that deploy/ansible is run from
 set -euo pipefail
 
 packages=(
@@ -12,17 +14,27 @@ packages=(
   libibverbs-dev librdmacm-dev ibverbs-providers
   zookeeper default-jdk-headless maven procps
 )
-if [[ ${1:-} == --test ]]; then
-  packages+=(libgtest-dev libgmock-dev python3 qemu-system-x86 busybox-static kmod cpio iproute2 ibverbs-utils)
-fi
-
-if [[ ${1:-} == --experiments ]]; then
-  packages+=(librocksdb-dev libleveldb-dev)
-fi
+node=(
+  libgflags2.2 libgoogle-glog0v6 libprotobuf32 libgrpc++1.51 libabsl20220623 libzookeeper-mt2 libisal2 libedit2 libcpp-httplib0.11
+  libibverbs1 librdmacm1 ibverbs-providers rdma-core ibverbs-utils zookeeper default-jre-headless procps python3
+)
+control=(ansible-core openssh-client gnuplot-nox)
+case ${1:-} in
+  '') ;;
+  --test)
+    packages+=(libgtest-dev libgmock-dev python3 qemu-system-x86 busybox-static kmod cpio iproute2 ibverbs-utils)
+    packages+=("${node[@]}" "${control[@]}" openssh-server systemd)  # tests/deploy: nodes in namespaces; systemd-analyze
+    ;;
+  --experiments) packages+=(librocksdb-dev libleveldb-dev) ;;
+  --node) packages=("${node[@]}") ;;
+  --control) packages=("${control[@]}") ;;
+  *) echo "error: unknown argument $1" >&2; exit 2 ;;
+esac
 
 missing=()
 for package in "${packages[@]}"; do
-  case $package in  # a JDK or a Maven of another source will do
+  case $package in  # a Java or a Maven of another source will do
+    default-jre-headless) command -v java >/dev/null && continue ;;
     default-jdk-headless) command -v javac >/dev/null && continue ;;
     maven) command -v mvn >/dev/null && continue ;;
   esac
