@@ -1,4 +1,4 @@
-// Runs the scripts of this folder: the playbooks against nodes in namespaces, the units past systemd-analyze.
+// Runs the scripts of this folder: the playbooks against nodes in namespaces, the units past systemd-analyze, the CloudLab profile.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -29,5 +29,7 @@ TEST(DeployTest, ThePlaybooksInstallRunAndWipeAClusterOfNamespaces) {
 }
 
 TEST(DeployTest, SystemdFindsNothingWrongWithTheUnits) { RunScript(NOVA_SOURCE_DIR "/tests/deploy/verify.sh"); }
+
+TEST(DeployTest, TheCloudLabProfileAsksForTheClusterAndItsInventoryFollows) { RunScript("python3 " NOVA_SOURCE_DIR "/tests/deploy/cloudlab_test.py"); }
 
 }  // namespace
