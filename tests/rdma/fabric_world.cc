@@ -20,6 +20,8 @@ class VerbsWorld final : public FabricWorld {
   std::unique_ptr<Fabric> NewFabric(const std::string& node) override {
     VerbsFabricOptions options;
     options.address = AddressOf(node);
+    options.ack_timeout = 17;  // an emulated machine may stand still for longer than half a second
+    options.request_timeout_ns = 10 * kSecond;
     auto fabric = NewVerbsFabric(options);
     NOVA_CHECK(fabric.ok()) << fabric.status();
     return *std::move(fabric);

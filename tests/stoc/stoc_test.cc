@@ -414,14 +414,14 @@ TEST_P(StocTest, AfterAFenceNoByteOfAManifestChanges) {  // M1, H12
 TEST_P(StocTest, AFenceWaitsForWorkInsideAndNotForOtherRanges) {
   Run([&](FabricWorld* world) {
     Rig rig(world);
-    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .count = 1, .delay_ns = 300 * kMillisecond});
+    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .count = 1, .delay_ns = 300 * kMillisecond * world->patience()});
     Thread slow("slow", [&] { rig->AppendFile({rig.id()}, FileId(1), kCreator, 0, true, "x", Soon()).IgnoreError(); });
     SleepFor(50 * kMillisecond);
     const Nanos begin = Now();
     EXPECT_TRUE(rig->Fence(rig.id(), RangeId(8), Epoch(9), Soon()).ok());
-    EXPECT_LT(Now() - begin, 200 * kMillisecond);
+    EXPECT_LT(Now() - begin, 200 * kMillisecond * world->patience());
     EXPECT_TRUE(rig->Fence(rig.id(), kRange, Epoch(9), Soon()).ok());
-    EXPECT_GT(Now() - begin, 200 * kMillisecond);
+    EXPECT_GT(Now() - begin, 200 * kMillisecond * world->patience());
     slow.Join();
   });
 }
