@@ -68,29 +68,35 @@ bool BlockView::Init(std::string_view payload) {
   return begin_ != end_ && DecodeFixed32(end_) == 0;
 }
 
-BlockView::Result BlockView::Seek(std::string_view stored_key, uint64_t trailer, BlockEntry* entry,
-                                  bool* ends_in_key) const {
-  *ends_in_key = false;
+BlockView::Result BlockView::RestartsBefore(std::string_view stored_key, uint64_t trailer, size_t* n) const {
+  BlockEntry entry;
   size_t lo = 0, hi = restarts_;  // restart points before lo are before the target, those from hi on are not
   while (lo < hi) {
     const size_t mid = lo + (hi - lo) / 2;
-    if (!RestartEntry(mid, entry)) return Result::kCorrupt;
-    int c = std::string_view(entry->suffix, entry->unshared).compare(stored_key);
-    if (c == 0) c = CompareTrailers(entry->trailer(), trailer);
+    if (!RestartEntry(mid, &entry)) return Result::kCorrupt;
+    int c = std::string_view(entry.suffix, entry.unshared).compare(stored_key);
+    if (c == 0) c = CompareTrailers(entry.trailer(), trailer);
     if (c < 0) {
       lo = mid + 1;
     } else {
       hi = mid;
     }
   }
-  const size_t start = lo == 0 ? 0 : lo - 1;
-  const uint32_t offset = DecodeFixed32(end_ + 4 * start);
-  if (offset >= static_cast<size_t>(end_ - begin_)) return Result::kCorrupt;
+  *n = lo;
+  return Result::kFound;
+}
+
+BlockView::Result BlockView::Seek(std::string_view stored_key, uint64_t trailer, BlockEntry* entry,
+                                  bool* ends_in_key) const {
+  *ends_in_key = false;
+  size_t before;
+  if (RestartsBefore(stored_key, trailer, &before) != Result::kFound) return Result::kCorrupt;
+  const char* p = RestartAt(before == 0 ? 0 : before - 1);
+  if (p == nullptr) return Result::kCorrupt;
 
   // Keys are not put together here. `matched` is how many bytes the last entry, known to be before the
   // target, has in common with it. An entry that shares more with the last one differs from the target just
   // where that one did; one that shares less is greater than the last one where that one equals the target.
-  const char* p = begin_ + offset;
   size_t matched = 0, last_size = 0;
   while (p != end_) {
     if (!DecodeEntry(p, entry) || entry->shared > last_size) return Result::kCorrupt;
@@ -143,6 +149,40 @@ BlockCursor::Result BlockCursor::Advance() {
   value_ = entry.value;
   next_ = entry.end();
   return Result::kFound;
+}
+
+BackwardBlockCursor::Result BackwardBlockCursor::EnterInterval(size_t i) {
+  const char* p = view_.RestartAt(i);
+  const char* const end = i + 1 < view_.restarts() ? view_.RestartAt(i + 1) : view_.end();
+  if (p == nullptr || end == nullptr || p >= end) return Result::kCorrupt;
+  interval_ = i;
+  keys_.clear();
+  entries_.clear();
+  size_t last = 0, last_size = 0;  // the stored key before: where in keys_, and its length
+  BlockEntry entry;
+  while (p < end) {
+    if (!view_.DecodeEntry(p, &entry) || entry.shared > last_size) return Result::kCorrupt;
+    const size_t begin = keys_.size();
+    keys_.append(keys_, last, entry.shared);
+    keys_.append(entry.suffix, entry.unshared + kInternalTrailerBytes);
+    entries_.push_back({keys_.size(), entry.value});
+    last = begin;
+    last_size = size_t{entry.shared} + entry.unshared;
+    p = entry.end();
+  }
+  if (p != end) return Result::kCorrupt;
+  at_ = entries_.size() - 1;
+  return Result::kFound;
+}
+
+BackwardBlockCursor::Result BackwardBlockCursor::SeekBefore(std::string_view internal_key) {
+  size_t before;
+  if (view_.RestartsBefore(StoredKeyOf(internal_key), TrailerOf(internal_key), &before) != Result::kFound) return Result::kCorrupt;
+  if (before == 0) return Result::kEnd;
+  const Result result = EnterInterval(before - 1);
+  if (result != Result::kFound) return result;
+  while (at_ > 0 && CompareInternalKeys(key(), internal_key) >= 0) --at_;  // its first entry is before
+  return result;
 }
 
 }  // namespace nova

@@ -79,15 +79,21 @@ class BlockView {
   }
   // The entry of restart point i, whose suffix is its whole stored key.
   bool RestartEntry(size_t i, BlockEntry* entry) const {
-    const uint32_t offset = DecodeFixed32(end_ + 4 * i);
-    return offset < static_cast<size_t>(end_ - begin_) && DecodeEntry(begin_ + offset, entry) &&
-           entry->shared == 0;
+    const char* p = RestartAt(i);
+    return p != nullptr && DecodeEntry(p, entry) && entry->shared == 0;
   }
 
+  // Where the entries of restart point i begin; null: beyond the block.
+  const char* RestartAt(size_t i) const {
+    const uint32_t offset = DecodeFixed32(end_ + 4 * i);
+    return offset < static_cast<size_t>(end_ - begin_) ? begin_ + offset : nullptr;
+  }
   // The first entry at or after (stored key, trailer) in internal key order. kFound: the entry's stored key
   // is the first `shared` bytes of `stored_key` and its suffix. kEnd: all entries are before; *ends_in_key
   // says whether the last one is a version of `stored_key`.
   Result Seek(std::string_view stored_key, uint64_t trailer, BlockEntry* entry, bool* ends_in_key) const;
+  // The number of restart points whose entry is before (stored key, trailer), which are the first ones.
+  Result RestartsBefore(std::string_view stored_key, uint64_t trailer, size_t* n) const;
 
  private:
   const char* begin_ = nullptr;
@@ -119,6 +125,39 @@ class BlockCursor {
   const char* next_ = nullptr;
   std::string key_;
   std::string_view value_;
+};
+
+// Walks a block backwards: the entries between two restart points are put together in one go.
+class BackwardBlockCursor {
+ public:
+  using Result = BlockView::Result;
+  bool Init(std::string_view payload) { return view_.Init(payload); }
+
+  Result Last() { return EnterInterval(view_.restarts() - 1); }
+  Result SeekBefore(std::string_view internal_key);  // to the last entry before it; kEnd: there is none
+  Result Previous() {  // REQUIRES: the last move gave kFound
+    if (at_ > 0) return --at_, Result::kFound;
+    return interval_ == 0 ? Result::kEnd : EnterInterval(interval_ - 1);
+  }
+
+  std::string_view key() const {
+    const size_t begin = at_ == 0 ? 0 : entries_[at_ - 1].key_end;
+    return std::string_view(keys_).substr(begin, entries_[at_].key_end - begin);
+  }
+  std::string_view value() const { return entries_[at_].value; }
+
+ private:
+  struct Whole {
+    size_t key_end;  // in keys_
+    std::string_view value;
+  };
+  Result EnterInterval(size_t i);  // at its last entry
+
+  BlockView view_;
+  size_t interval_ = 0;  // between restart points interval_ and interval_ + 1
+  std::string keys_;
+  std::vector<Whole> entries_;
+  size_t at_ = 0;
 };
 
 }  // namespace nova

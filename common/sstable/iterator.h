@@ -4,6 +4,9 @@
 // AppendNeeded() lists what to fetch. The caller fetches (a scan: asynchronously; a compaction: blocking), hands each block
 // over with BlockRequest::iterator->Supply(), then calls Resume() on the top iterator, which completes the move, or needs more.
 //
+// Backwards, "first" and "next" mean the other way: SeekToFirst goes to the last entry, Seek to the last one before the key. Of a
+// key the oldest version comes first then.
+//
 // Thread safety: none; one thread at a time. Keys and values stay valid until the next move.
 #pragma once
 
@@ -20,6 +23,8 @@ namespace nova {
 // A checked block in memory, without its trailer, shared by cache and readers.
 using BlockRef = SharedBytes;
 
+enum class Direction : bool { kForward, kBackward };  // of an iterator, for life
+
 class TableIterator;
 class TableReader;
 struct BlockRequest {
@@ -34,7 +39,7 @@ class Iterator {
   virtual ~Iterator() = default;
 
   virtual void SeekToFirst() = 0;
-  virtual void Seek(std::string_view internal_key) = 0;  // first entry >= internal_key
+  virtual void Seek(std::string_view internal_key) = 0;  // first entry >= internal_key; backwards: last one < it
   virtual void Next() = 0;                               // REQUIRES: kValid
   virtual void Resume() = 0;                             // REQUIRES: kNeedBlocks, and each needed block supplied
   virtual State state() const = 0;

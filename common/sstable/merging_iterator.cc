@@ -1,5 +1,5 @@
 // Merging by a tournament: leaf i is child i, each inner node remembers the loser of its match, the winner
-// has the smallest key. After the winner moved, its path is replayed: one comparison a level.
+// has the smallest key (backwards: the largest). After the winner moved, its path is replayed: one comparison a level.
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 
 class MergingIterator : public Iterator {
  public:
-  explicit MergingIterator(std::vector<std::unique_ptr<Iterator>> children);
+  MergingIterator(std::vector<std::unique_ptr<Iterator>> children, Direction direction);
 
   void SeekToFirst() override;
   void Seek(std::string_view internal_key) override;
@@ -42,6 +42,7 @@ class MergingIterator : public Iterator {
   void Replay();
   bool WinnerIsTied() const;
 
+  const bool backward_;
   std::vector<Player> players_;
   std::vector<Node>
       nodes_;  // 1 is the root; the children of n are 2n and 2n+1; leaf i is at players_.size() + i
@@ -53,7 +54,8 @@ class MergingIterator : public Iterator {
   std::string skipped_key_;
 };
 
-MergingIterator::MergingIterator(std::vector<std::unique_ptr<Iterator>> children) : nodes_(children.size()) {
+MergingIterator::MergingIterator(std::vector<std::unique_ptr<Iterator>> children, Direction direction)
+    : backward_(direction == Direction::kBackward), nodes_(children.size()) {
   for (auto& child : children) players_.push_back({std::move(child), {}});
 }
 
@@ -166,7 +168,7 @@ size_t MergingIterator::Play(size_t node, size_t a, size_t b) {
   if (ka.data() == nullptr || kb.data() == nullptr) {
     a_wins = kb.data() == nullptr;
   } else {
-    const int c = CompareInternalKeys(ka, kb);
+    const int c = backward_ ? CompareInternalKeys(kb, ka) : CompareInternalKeys(ka, kb);
     n.tied = c == 0;
     a_wins = c < 0 || (c == 0 && a < b);
   }
@@ -196,9 +198,9 @@ bool MergingIterator::WinnerIsTied() const {
 
 }  // namespace
 
-std::unique_ptr<Iterator> NewMergingIterator(std::vector<std::unique_ptr<Iterator>> children) {
+std::unique_ptr<Iterator> NewMergingIterator(std::vector<std::unique_ptr<Iterator>> children, Direction direction) {
   if (children.size() == 1) return std::move(children[0]);
-  return std::make_unique<MergingIterator>(std::move(children));
+  return std::make_unique<MergingIterator>(std::move(children), direction);
 }
 
 }  // namespace nova

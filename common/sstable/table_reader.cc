@@ -180,32 +180,41 @@ struct TableIterator::Rep {
   void EnterBlock(BlockRef ref);
   void Settle(BlockCursor::Result result);
   void Fail(absl::string_view what);
+  bool OutOfBounds(std::string_view stored_key) const {
+    return backward ? stored_key < info().use_from : stored_key >= info().use_to;
+  }
   const TableIndex& index() const { return table->rep_->index; }
   const TableInfo& info() const { return table->rep_->info; }
 
   std::shared_ptr<const TableReader> table;
   BlockLookup lookup;
   Check check = Check::kOnce;
+  bool backward = false;
   State state = State::kEnd;
   Status status;
   size_t position = 0;  // of `block` among the table's blocks, or of the block that is needed
   BlockHandle handle;   // of the block that is needed
   BlockRef block;       // what `cursor` walks
-  BlockCursor cursor;
-  bool check_upper = false;  // the block at `position` reaches to use_to or past it
+  BlockCursor cursor;   // of a forward iterator, the other of a backward one
+  BackwardBlockCursor back;
+  bool check_bound = false;  // the block at `position` may reach past the use-bound that lies ahead
   bool seeking = false;      // the move under way looks for `target`, else for the first entry of the block
   std::string target;
   BlockRef supplied;
 };
 
 void TableIterator::Rep::SeekTo(std::string_view internal_key) {
-  if (StoredKeyOf(internal_key) < info().use_from) {
+  const std::string_view stored_key = StoredKeyOf(internal_key);
+  if (!backward && stored_key < info().use_from) {
     target = MakeSeekKey(info().use_from);
+  } else if (backward && !info().use_to.empty() && stored_key > info().use_to) {
+    target = MakeSeekKey(info().use_to);
   } else {
     target.assign(internal_key);
   }
   seeking = true;
-  EnterBlocks(index().Find(StoredKeyOf(target), TrailerOf(target)));
+  const size_t found = index().Find(StoredKeyOf(target), TrailerOf(target));
+  EnterBlocks(backward ? std::min(found, index().blocks() - 1) : found);
 }
 
 // Goes to the first entry looked for, in the blocks from `first` on.
@@ -229,7 +238,12 @@ void TableIterator::Rep::EnterBlocks(size_t first) {
 
 void TableIterator::Rep::EnterBlock(BlockRef ref) {
   block = std::move(ref);
-  check_upper = !info().use_to.empty() && index().SeparatorStoredKey(position) >= info().use_to;
+  if (backward) {
+    check_bound = !info().use_from.empty();
+    if (!back.Init(block.data)) return Fail("malformed");
+    return Settle(seeking ? back.SeekBefore(target) : back.Last());
+  }
+  check_bound = !info().use_to.empty() && index().SeparatorStoredKey(position) >= info().use_to;
   if (!cursor.Init(block.data)) return Fail("malformed");
   Settle(seeking ? cursor.Seek(target) : cursor.First());
 }
@@ -237,11 +251,11 @@ void TableIterator::Rep::EnterBlock(BlockRef ref) {
 void TableIterator::Rep::Settle(BlockCursor::Result result) {
   switch (result) {
     case BlockCursor::Result::kFound:
-      state = check_upper && StoredKeyOf(cursor.key()) >= info().use_to ? State::kEnd : State::kValid;
+      state = check_bound && OutOfBounds(StoredKeyOf(backward ? back.key() : cursor.key())) ? State::kEnd : State::kValid;
       return;
     case BlockCursor::Result::kEnd:
       seeking = false;
-      return EnterBlocks(position + 1);
+      return EnterBlocks(!backward ? position + 1 : position == 0 ? index().blocks() : position - 1);
     case BlockCursor::Result::kCorrupt:
       return Fail("malformed entry");
   }
@@ -252,8 +266,9 @@ void TableIterator::Rep::Fail(absl::string_view what) {
   status = TableError(info().uuid, StrCat("block at ", index().Handle(position).offset, ": ", what));
 }
 
-TableIterator::TableIterator(std::shared_ptr<const TableReader> table, BlockLookup lookup, Check check)
+TableIterator::TableIterator(std::shared_ptr<const TableReader> table, BlockLookup lookup, Check check, Direction direction)
     : rep_(std::make_unique<Rep>()) {
+  rep_->backward = direction == Direction::kBackward;
   rep_->check = check;
   rep_->table = std::move(table);
   rep_->lookup = std::move(lookup);
@@ -261,9 +276,10 @@ TableIterator::TableIterator(std::shared_ptr<const TableReader> table, BlockLook
 TableIterator::~TableIterator() = default;
 
 void TableIterator::SeekToFirst() {
-  if (!rep_->info().use_from.empty()) return rep_->SeekTo(MakeSeekKey(rep_->info().use_from));
+  const std::string& bound = rep_->backward ? rep_->info().use_to : rep_->info().use_from;
+  if (!bound.empty()) return rep_->SeekTo(MakeSeekKey(bound));
   rep_->seeking = false;
-  rep_->EnterBlocks(0);
+  rep_->EnterBlocks(rep_->backward ? rep_->index().blocks() - 1 : 0);
 }
 
 void TableIterator::Seek(std::string_view internal_key) {
@@ -273,7 +289,7 @@ void TableIterator::Seek(std::string_view internal_key) {
 
 void TableIterator::Next() {
   NOVA_DCHECK(Valid());
-  rep_->Settle(rep_->cursor.Next());
+  rep_->Settle(rep_->backward ? rep_->back.Previous() : rep_->cursor.Next());
 }
 
 void TableIterator::AppendNeeded(std::vector<BlockRequest>* out) {
@@ -293,8 +309,8 @@ void TableIterator::Resume() {
 }
 
 TableIterator::State TableIterator::state() const { return rep_->state; }
-std::string_view TableIterator::key() const { return rep_->cursor.key(); }
-std::string_view TableIterator::value() const { return rep_->cursor.value(); }
+std::string_view TableIterator::key() const { return rep_->backward ? rep_->back.key() : rep_->cursor.key(); }
+std::string_view TableIterator::value() const { return rep_->backward ? rep_->back.value() : rep_->cursor.value(); }
 Status TableIterator::status() const { return rep_->status; }
 
 }  // namespace nova

@@ -67,7 +67,8 @@ class TableIterator : public Iterator {
  public:
   // kEach: a mapped block is checked at every use: bytes that are written again with a new checksum must not be damaged ones.
   enum class Check { kOnce, kEach };
-  TableIterator(std::shared_ptr<const TableReader> table, BlockLookup lookup, Check check = Check::kOnce);
+  TableIterator(std::shared_ptr<const TableReader> table, BlockLookup lookup, Check check = Check::kOnce,
+                Direction direction = Direction::kForward);
   ~TableIterator() override;
   void Supply(const BlockHandle& handle, BlockRef block);  // one that AppendNeeded named
   void SeekToFirst() override;
@@ -85,7 +86,7 @@ class TableIterator : public Iterator {
   std::unique_ptr<Rep> rep_;
 };
 
-// Merges children into one sorted sequence. Equal internal keys (a record recovered twice) come out once.
-std::unique_ptr<Iterator> NewMergingIterator(std::vector<std::unique_ptr<Iterator>> children);
+// Merges children of that direction into one sorted sequence. Equal internal keys (a record recovered twice) come out once.
+std::unique_ptr<Iterator> NewMergingIterator(std::vector<std::unique_ptr<Iterator>> children, Direction direction = Direction::kForward);
 
 }  // namespace nova

@@ -109,6 +109,12 @@ TEST(BlockTest, MalformedBytesNeverCrash) {
     while (r == BlockCursor::Result::kFound) r = cursor.Next();
     r = cursor.Seek(InternalKey(RandomKey(&random), random.Uniform(600)));
     while (r == BlockCursor::Result::kFound) r = cursor.Next();
+    BackwardBlockCursor back;
+    ASSERT_TRUE(back.Init({exact.data(), exact.size()}));
+    r = back.Last();
+    while (r == BlockCursor::Result::kFound) r = back.Previous();
+    r = back.SeekBefore(InternalKey(RandomKey(&random), random.Uniform(600)));
+    while (r == BlockCursor::Result::kFound) r = back.Previous();
   }
 }
 

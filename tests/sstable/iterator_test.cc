@@ -9,11 +9,16 @@ namespace {
 
 using Tables = std::map<const TableReader*, const TestTable*>;
 
+Direction RandomDirection(Random* random) { return random->OneIn(2) ? Direction::kForward : Direction::kBackward; }
+
 // Walks `it` as `model` says, from the start and from random places.
-void ExpectSame(Iterator* it, const Model& model, const Tables& tables, Random* random) {
+void ExpectSame(Iterator* it, const Model& model, const Tables& tables, Random* random, Direction direction = Direction::kForward) {
+  const bool backward = direction == Direction::kBackward;
+  std::vector<std::pair<std::string, std::string>> entries(model.begin(), model.end());
+  if (backward) std::reverse(entries.begin(), entries.end());
   it->SeekToFirst();
   Settle(it, tables);
-  for (const auto& [key, value] : model) {
+  for (const auto& [key, value] : entries) {
     ASSERT_TRUE(it->Valid()) << it->status();
     ASSERT_EQ(it->key(), key);
     ASSERT_EQ(it->value(), value);
@@ -30,15 +35,16 @@ void ExpectSame(Iterator* it, const Model& model, const Tables& tables, Random* 
     }
     it->Seek(target);
     Settle(it, tables);
-    auto expected = model.lower_bound(target);
-    for (int steps = 0; steps < 10 && expected != model.end(); ++steps, ++expected) {
+    const auto before = static_cast<size_t>(std::distance(model.begin(), model.lower_bound(target)));
+    auto expected = entries.begin() + static_cast<std::ptrdiff_t>(backward ? entries.size() - before : before);
+    for (int steps = 0; steps < 10 && expected != entries.end(); ++steps, ++expected) {
       ASSERT_TRUE(it->Valid()) << it->status();
       ASSERT_EQ(it->key(), expected->first);
       ASSERT_EQ(it->value(), expected->second);
       it->Next();
       Settle(it, tables);
     }
-    if (expected == model.end()) {
+    if (expected == entries.end()) {
       ASSERT_EQ(it->state(), Iterator::State::kEnd);
     }
   }
@@ -49,8 +55,9 @@ TEST(TableIteratorTest, AgreesWithAMapWhateverIsInMemory) {
   for (int round = 0; round < 150; ++round) {
     const Model model = RandomModel(&random, 1 + random.Uniform(100));
     const TestTable table = BuildTable(model, RandomOptions(&random));
-    TableIterator it(table.reader, FlakyLookup(&table, &random, random.Uniform(4)));
-    ExpectSame(&it, model, {{table.reader.get(), &table}}, &random);
+    const Direction direction = RandomDirection(&random);
+    TableIterator it(table.reader, FlakyLookup(&table, &random, random.Uniform(4)), TableIterator::Check::kOnce, direction);
+    ExpectSame(&it, model, {{table.reader.get(), &table}}, &random, direction);
   }
 }
 
@@ -66,8 +73,9 @@ TEST(TableIteratorTest, StaysWithinUseBounds) {
       if (stored >= from && (to.empty() || stored < to)) model.emplace(key, value);
     }
     const TestTable table = BuildTable(all, RandomOptions(&random), {1, 2}, from, to);
-    TableIterator it(table.reader, FlakyLookup(&table, &random, random.Uniform(4)));
-    ExpectSame(&it, model, {{table.reader.get(), &table}}, &random);
+    const Direction direction = RandomDirection(&random);
+    TableIterator it(table.reader, FlakyLookup(&table, &random, random.Uniform(4)), TableIterator::Check::kOnce, direction);
+    ExpectSame(&it, model, {{table.reader.get(), &table}}, &random, direction);
   }
 }
 
@@ -103,7 +111,8 @@ TEST(TableIteratorTest, AMalformedBlockIsAnErrorNotACrash) {
     std::string bytes = table.output.data.substr(0, table.output.data.size() - kBlockTrailerBytes);
     for (int n = 0; n < 3; ++n) bytes[random.Uniform(bytes.size())] = static_cast<char>(random.Next());
     const BlockRef block = SharedBytes::Of(std::move(bytes));
-    TableIterator it(table.reader, [&](const TableReader&, const BlockHandle&) { return block; });
+    TableIterator it(table.reader, [&](const TableReader&, const BlockHandle&) { return block; }, TableIterator::Check::kOnce,
+                     RandomDirection(&random));
     for (it.SeekToFirst(); it.Valid();) it.Next();
     if (it.state() == Iterator::State::kError) {
       ++errors;
@@ -117,6 +126,7 @@ TEST(MergingIteratorTest, AgreesWithAMapWhateverIsInMemory) {
   Random random(4);
   for (int round = 0; round < 150; ++round) {
     const size_t n = random.Uniform(9);
+    const Direction direction = RandomDirection(&random);
     std::vector<TestTable> parts(n);
     Tables tables;
     Model all;
@@ -133,10 +143,11 @@ TEST(MergingIteratorTest, AgreesWithAMapWhateverIsInMemory) {
       parts[i] = BuildTable(part, RandomOptions(&random), {1, i});
       tables[parts[i].reader.get()] = &parts[i];
       children.push_back(
-          std::make_unique<TableIterator>(parts[i].reader, FlakyLookup(&parts[i], &random, random.Uniform(4))));
+          std::make_unique<TableIterator>(parts[i].reader, FlakyLookup(&parts[i], &random, random.Uniform(4)),
+                                          TableIterator::Check::kOnce, direction));
     }
-    const auto it = NewMergingIterator(std::move(children));
-    ExpectSame(it.get(), all, tables, &random);
+    const auto it = NewMergingIterator(std::move(children), direction);
+    ExpectSame(it.get(), all, tables, &random, direction);
   }
 }
 

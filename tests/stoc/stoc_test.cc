@@ -433,15 +433,18 @@ TEST_P(StocTest, QueueDepthRidesOnEveryReply) {
     Rig rig(world, options);
     EXPECT_TRUE(rig->Ping(rig.id(), Soon()).ok());
     EXPECT_EQ(rig->queue_depth(rig.id()), 0u);
-    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = 50 * kMillisecond});
+    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = 50 * kMillisecond * world->patience()});
     std::vector<std::unique_ptr<Thread>> writers;
     for (uint64_t i = 0; i < 4; ++i) {
       writers.push_back(std::make_unique<Thread>(
           "writer", [&, i] { EXPECT_TRUE(rig->WriteFile(rig.id(), FileId(i), kCreator, "x", Soon()).ok()); }));
     }
-    SleepFor(20 * kMillisecond);
-    EXPECT_TRUE(rig->Ping(rig.id(), Soon()).ok());
-    EXPECT_EQ(rig->queue_depth(rig.id()), 4u);
+    uint64_t deepest = 0;
+    for (const Nanos until = Soon(); deepest < 4 && Now() < until; SleepFor(kMillisecond)) {
+      EXPECT_TRUE(rig->Ping(rig.id(), Soon()).ok());
+      deepest = std::max<uint64_t>(deepest, rig->queue_depth(rig.id()));
+    }
+    EXPECT_EQ(deepest, 4u);
     writers.clear();
     EXPECT_TRUE(rig->Ping(rig.id(), Soon()).ok());
     EXPECT_EQ(rig->queue_depth(rig.id()), 0u);
