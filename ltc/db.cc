@@ -389,20 +389,21 @@ Status Db::Get(std::string_view key, std::string* value, const DbReadOptions& op
   return StatusOf(outcome, "get");
 }
 
-Status Db::Scan(std::string_view from, uint64_t limit, const ScanEntry& entry, const DbReadOptions& options) {
-  if (from.size() > kMaxUserKeyBytes) return absl::InvalidArgumentError("a start key that is too long");
-  std::string next(1, '\0');
-  next.append(from);
-  const std::string end(1, '\1');  // keyspace 0 ends here
+Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions& options) {
+  if (scan.from.size() > kMaxUserKeyBytes || scan.to.size() > kMaxUserKeyBytes) {
+    return absl::InvalidArgumentError(StrCat("a bound of a scan with more than ", kMaxUserKeyBytes, " bytes"));
+  }
+  std::string from = std::string(1, '\0') + scan.from;
+  std::string to = scan.to.empty() ? std::string(1, '\1') : std::string(1, '\0') + scan.to;  // keyspace 0 ends at 1
   std::shared_ptr<const Snapshot> snapshot = options.snapshot;
   if (snapshot == nullptr) {  // one moment for all pages
     NOVA_ASSIGN_OR_RETURN(snapshot, TakeSnapshot());
   }
-  for (uint64_t left = limit; left > 0;) {
+  for (uint64_t left = scan.limit; left > 0 && from < to;) {
     ScanPage page;
     const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
       const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(left, UINT32_MAX));
-      rep_->range->Scan(on, {next, end, wanted, Now() + kReadDeadline, snapshot}, [out, finished, &page](Outcome o, ScanPage p) {
+      rep_->range->Scan(on, {from, to, wanted, Now() + kReadDeadline, snapshot, scan.reverse}, [out, finished, &page](Outcome o, ScanPage p) {
         page = std::move(p);
         *out = o;
         *finished = true;
@@ -412,11 +413,11 @@ Status Db::Scan(std::string_view from, uint64_t limit, const ScanEntry& entry, c
     std::string_view in = page.entries, key, value;
     while (GetLengthPrefixed(&in, &key) && GetLengthPrefixed(&in, &value)) {
       if (!entry(key.substr(1), value)) return OkStatus();
-      next.assign(key);
+      if (page.more) (scan.reverse ? to : from).assign(key);
     }
     left -= page.count;
     if (!page.more) break;
-    next.push_back('\0');
+    if (!scan.reverse) from.push_back('\0');
   }
   return OkStatus();
 }

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "common/base/disk.h"
+#include "common/base/keys.h"
 #include "common/base/status.h"
 #include "ltc/range.h"
 #include "ltc/write_batch.h"
@@ -60,6 +61,15 @@ struct DbReadOptions {
   std::shared_ptr<const Snapshot> snapshot = nullptr;  // of this database, as it was opened; null: now
 };
 
+// What a scan wants: the keys in [from, to), an empty `to` being the end, ascending, or in reverse.
+struct DbScan {
+  std::string from = {};
+  std::string to = {};
+  uint64_t limit = UINT64_MAX;  // entries at most
+  bool reverse = false;
+  static DbScan OfPrefix(std::string_view prefix) { return {std::string(prefix), PrefixEnd(prefix)}; }
+};
+
 class Db {
  public:
   static StatusOr<std::unique_ptr<Db>> Open(const std::string& directory, const DbOptions& options = {});
@@ -82,9 +92,12 @@ class Db {
   // What the database is now, to be read for as long as the handle is kept; may outlive the Db (K4).
   StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshot();
 
-  // Calls `entry` for the keys >= `from`, in order, until `limit`, the end of the database, or it returns false. One moment's view.
+  // Calls `entry` for what is wanted, in order, until it returns false. One moment's view.
   using ScanEntry = std::function<bool(std::string_view key, std::string_view value)>;
-  Status Scan(std::string_view from, uint64_t limit, const ScanEntry& entry, const DbReadOptions& options = {});
+  Status Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions& options = {});
+  Status Scan(std::string_view from, uint64_t limit, const ScanEntry& entry, const DbReadOptions& options = {}) {
+    return Scan(DbScan{std::string(from), {}, limit}, entry, options);
+  }
 
   Status Flush();                            // everything written so far is in tables
   Status WaitForBackgroundWork();            // until nothing needs to be flushed or compacted

@@ -202,6 +202,23 @@ MemTable::Node* MemTable::FindGreaterOrEqual(std::string_view stored_key) const 
   return after;
 }
 
+const MemTable::Node* MemTable::FindLess(std::string_view stored_key) const {
+  Node* before = head_;
+  Node* after = nullptr;
+  for (int level = height_.load(std::memory_order_relaxed) - 1; level >= 0; --level) {
+    FindOnLevel(stored_key, level, before, &before, &after);
+  }
+  return before == head_ ? nullptr : before;
+}
+
+const MemTable::Node* MemTable::FindLast() const {
+  const Node* last = head_;
+  for (int level = height_.load(std::memory_order_relaxed) - 1; level >= 0; --level) {
+    while (const Node* next = last->next(level).load(std::memory_order_acquire)) last = next;
+  }
+  return last == head_ ? nullptr : last;
+}
+
 bool MemTable::Get(std::string_view stored_key, uint64_t hash, SequenceNumber seq, Hit* hit) const {
   const Node* n = FindInBucket(stored_key, hash);
   if (n == nullptr) return false;
@@ -216,12 +233,13 @@ bool MemTable::Get(std::string_view stored_key, uint64_t hash, SequenceNumber se
 class MemTable::Iter : public Iterator {
  public:
   static constexpr SequenceNumber kEvery = kMaxSequenceNumber + 1;
-  // `at`: a reader's number; kEvery: all versions.
-  Iter(const MemTable* table, SequenceNumber at, std::shared_ptr<const void> keep_alive)
-      : table_(table), at_(at), keep_alive_(std::move(keep_alive)) {}
-  void SeekToFirst() override { GoTo(table_->head_->next(0).load(std::memory_order_acquire)); }
+  // `at`: a reader's number; kEvery: all versions, forward only.
+  Iter(const MemTable* table, SequenceNumber at, std::shared_ptr<const void> keep_alive, Direction direction)
+      : table_(table), at_(at), backward_(direction == Direction::kBackward), keep_alive_(std::move(keep_alive)) {}
+  void SeekToFirst() override { GoTo(backward_ ? table_->FindLast() : table_->head_->next(0).load(std::memory_order_acquire)); }
   void Seek(std::string_view internal_key) override {
     const std::string_view key = StoredKeyOf(internal_key);
+    if (backward_) return GoTo(table_->FindLess(key));
     GoTo(table_->FindGreaterOrEqual(key));
     if (entry_ == nullptr || node_->key() != key) return;
     const uint64_t trailer = TrailerOf(internal_key);
@@ -243,10 +261,13 @@ class MemTable::Iter : public Iterator {
 
  private:
   bool newest_only() const { return at_ != kEvery; }
-  void NextNode() { GoTo(node_->next(0).load(std::memory_order_acquire)); }
+  const Node* After(const Node* node) const {
+    return backward_ ? table_->FindLess(node->key()) : node->next(0).load(std::memory_order_acquire);
+  }
+  void NextNode() { GoTo(After(node_)); }
   // The first of `node` and those behind it with a version to show.
   void GoTo(const Node* node) {
-    for (entry_ = nullptr; node != nullptr; node = node->next(0).load(std::memory_order_acquire)) {
+    for (entry_ = nullptr; node != nullptr; node = After(node)) {
       entry_ = node->newest.load(std::memory_order_acquire);
       while (entry_ != nullptr && entry_->sequence() > at_) entry_ = entry_->older.load(std::memory_order_acquire);
       if (entry_ != nullptr) break;
@@ -261,6 +282,7 @@ class MemTable::Iter : public Iterator {
 
   const MemTable* table_;
   const SequenceNumber at_;
+  const bool backward_;
   std::shared_ptr<const void> keep_alive_;
   const Node* node_ = nullptr;
   const Entry* entry_ = nullptr;
@@ -268,11 +290,11 @@ class MemTable::Iter : public Iterator {
 };
 
 std::unique_ptr<Iterator> MemTable::NewIterator(std::shared_ptr<const void> keep_alive) const {
-  return std::make_unique<Iter>(this, Iter::kEvery, std::move(keep_alive));
+  return std::make_unique<Iter>(this, Iter::kEvery, std::move(keep_alive), Direction::kForward);
 }
 
-std::unique_ptr<Iterator> MemTable::NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive) const {
-  return std::make_unique<Iter>(this, seq, std::move(keep_alive));
+std::unique_ptr<Iterator> MemTable::NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive, Direction direction) const {
+  return std::make_unique<Iter>(this, seq, std::move(keep_alive), direction);
 }
 
 }  // namespace nova

@@ -50,7 +50,9 @@ class MemTable {
   // Never kNeedBlocks. The iterator must not outlive the table; `keep_alive` is held as long as the iterator is.
   std::unique_ptr<Iterator> NewIterator(std::shared_ptr<const void> keep_alive) const;
   // The same for a reader at `seq`: of each key only the newest version with sequence <= seq, so that a hot key costs one step.
-  std::unique_ptr<Iterator> NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive) const;
+  // Backwards, Seek wants a key of MakeSeekKey's.
+  std::unique_ptr<Iterator> NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive,
+                                          Direction direction = Direction::kForward) const;
 
   size_t bytes_used() const { return arena_.bytes_used() - overhead_; }
   uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }  // versions
@@ -70,6 +72,8 @@ class MemTable {
   // The last node before, and the first at or after, the key on one level, starting at `from`.
   static void FindOnLevel(std::string_view stored_key, int level, Node* from, Node** before, Node** after);
   Node* FindGreaterOrEqual(std::string_view stored_key) const;
+  const Node* FindLess(std::string_view stored_key) const;  // the last one before the key; null: none
+  const Node* FindLast() const;
 
   const MemTableId id_;
   Arena arena_;

@@ -112,11 +112,12 @@ struct ScanOp {
   uint32_t limit = 0;
   Nanos deadline_ns = kNever;
   std::shared_ptr<const Snapshot> snapshot = nullptr;  // null: now
+  bool reverse = false;  // from the largest key below `to` down to `from`
 };
 struct ScanPage {
   std::string entries;   // n x (varint key size, key, varint value size, value)
   uint32_t count = 0;
-  bool more = false;     // the page is full; go on after the last key
+  bool more = false;     // the page is full; go on after the last key, in reverse below it
 };
 using ScanDone = absl::AnyInvocable<void(Outcome, ScanPage)>;
 
@@ -243,6 +244,8 @@ class Range : public std::enable_shared_from_this<Range> {
   void ContinueScan(const std::shared_ptr<ScanState>& scan);
   bool StepScan(const std::shared_ptr<ScanState>& scan);
   bool ResumeScan(ScanState* scan);
+  void AppendEntry(ScanState* scan, std::string_view stored_key, ValueType type, std::string_view value) const;
+  void AppendLast(ScanState* scan) const;
   static bool EndScan(ScanState* scan, Outcome outcome, ScanPage page);
 
   StatusOr<TableInfo> StoreTable(TableBuilder::Output output, const Creator& creator,

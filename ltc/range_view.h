@@ -61,4 +61,10 @@ struct Range::View {
   std::shared_ptr<const Version> version;
 };
 
+// A view and the number that belong together: everything at or below it is in the view, once it is stable.
+struct Range::Moment {
+  std::shared_ptr<const View> view;
+  SequenceNumber sequence = 0;
+};
+
 }  // namespace nova

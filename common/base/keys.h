@@ -68,6 +68,14 @@ inline std::string MakeSeekKey(std::string_view stored_key, SequenceNumber seq =
   return k;
 }
 
+// The first key behind all that begin with `prefix`; empty: there is none, the prefix is empty or all 0xff.
+inline std::string PrefixEnd(std::string_view prefix) {
+  std::string end(prefix);
+  while (!end.empty() && end.back() == '\xff') end.pop_back();
+  if (!end.empty()) ++end.back();
+  return end;
+}
+
 // <0, 0, >0 in internal key order.
 inline int CompareInternalKeys(std::string_view a, std::string_view b) {
   const int c = StoredKeyOf(a).compare(StoredKeyOf(b));

@@ -60,6 +60,35 @@ void ExpectHolds(Db* db, const Model& model) {
   EXPECT_TRUE(expected == model.end()) << expected->first << " is missing";
 }
 
+void ExpectScans(Db* db, const Model& model, const DbScan& scan) {
+  using Entries = std::vector<std::pair<std::string, std::string>>;
+  Entries expected(model.lower_bound(scan.from), scan.to.empty() ? model.end() : model.lower_bound(scan.to));
+  if (scan.reverse) std::reverse(expected.begin(), expected.end());
+  if (expected.size() > scan.limit) expected.resize(scan.limit);
+  Entries got;
+  const Status s = db->Scan(scan, [&](std::string_view key, std::string_view value) {
+    got.emplace_back(key, value);
+    return true;
+  });
+  ASSERT_TRUE(s.ok()) << s;
+  ASSERT_EQ(got.size(), expected.size()) << scan.from << " to " << scan.to << (scan.reverse ? " in reverse" : "");
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_TRUE(got[i] == expected[i]) << got[i].first << ", expected " << expected[i].first;
+}
+
+DbScan RandomScan(Random* random, const std::function<std::string()>& some_key) {
+  DbScan scan;
+  if (random->OneIn(3)) {
+    scan = DbScan::OfPrefix(some_key().substr(0, 3 + random->Uniform(3)));
+  } else {
+    scan.from = random->OneIn(4) ? "" : some_key();
+    scan.to = random->OneIn(4) ? "" : some_key();
+    if (!scan.to.empty() && scan.to < scan.from) std::swap(scan.from, scan.to);
+  }
+  if (random->OneIn(2)) scan.limit = 1 + random->Uniform(300);
+  scan.reverse = random->OneIn(2);
+  return scan;
+}
+
 std::string KeyOf(uint64_t i) { return "key" + std::to_string(i * 2654435761 % 1'000'003); }
 
 TEST(Db, AnswersAsAMapThroughReopeningWithRandomOptions) {
@@ -74,6 +103,8 @@ TEST(Db, AnswersAsAMapThroughReopeningWithRandomOptions) {
       options.range.max_rounds = 2 + static_cast<int>(random.Uniform(6));
       options.range.table.block_size_bytes = 512 << random.Uniform(5);
       options.compaction_threads = 1 + static_cast<int>(random.Uniform(3));
+      options.map_tables = random.OneIn(2);
+      options.range.scan_page_bytes = uint64_t{1} << random.Uniform(21);
       const auto db = MustOpen(dir.path(), options);
       ASSERT_NE(db, nullptr);
       ExpectHolds(db.get(), model);
@@ -107,6 +138,9 @@ TEST(Db, AnswersAsAMapThroughReopeningWithRandomOptions) {
         if (random.OneIn(1'000)) {
           ASSERT_TRUE(db->Flush().ok());
         }
+        if (random.OneIn(100)) {
+          ASSERT_NO_FATAL_FAILURE(ExpectScans(db.get(), model, RandomScan(&random, [&] { return KeyOf(random.Uniform(3'000)); })));
+        }
       }
       ExpectHolds(db.get(), model);
     }
@@ -127,6 +161,58 @@ TEST(Db, ScansStartAndStopWhereTheyAreTold) {
   seen.clear();
   ASSERT_TRUE(db->Scan("", 100, collect).ok());
   EXPECT_EQ(seen, "abc");
+  seen.clear();
+  ASSERT_TRUE(db->Scan({.from = "b", .to = "d", .reverse = true}, collect).ok());
+  EXPECT_EQ(seen, "c");
+  seen.clear();
+  ASSERT_TRUE(db->Scan({.from = "d", .to = "b"}, collect).ok());
+  EXPECT_EQ(seen, "") << "nothing lies between";
+}
+
+TEST(Db, PrefixScansAndTheirEnds) {
+  EXPECT_EQ(PrefixEnd("ab"), "ac");
+  EXPECT_EQ(PrefixEnd("a\xff\xff"), "b");
+  EXPECT_EQ(PrefixEnd("\xff"), "");
+  EXPECT_EQ(PrefixEnd(""), "");
+  Directory dir;
+  const auto db = MustOpen(dir.path(), SmallOptions());
+  Model model;
+  for (const char* key : {"a", "ab", "ab\xff", "abc", "ac", "\xff", "\xff\xff", "\xff\xffz"}) {
+    ASSERT_TRUE(db->Put(key, key).ok());
+    model[key] = key;
+  }
+  for (const char* prefix : {"", "a", "ab", "ab\xff", "b", "\xff", "\xff\xff"}) {
+    for (const bool reverse : {false, true}) {
+      DbScan scan = DbScan::OfPrefix(prefix);
+      scan.reverse = reverse;
+      ASSERT_NO_FATAL_FAILURE(ExpectScans(db.get(), model, scan));
+    }
+  }
+}
+
+// A key whose versions fill blocks and tables comes out once, newest first or last.
+TEST(Db, ReverseScansSeeTheNewestOfManyVersionsAndNoDeletedKey) {
+  Directory dir;
+  DbOptions options = SmallOptions();
+  options.range.table.block_size_bytes = 512;
+  const auto db = MustOpen(dir.path(), options);
+  const auto snapshot = db->TakeSnapshot();  // no version is dropped
+  ASSERT_TRUE(snapshot.ok());
+  Model model;
+  for (int i = 0; i < 2'000; ++i) {
+    const std::string key(1, static_cast<char>('a' + i % 5)), value = std::to_string(i) + std::string(200, 'x');
+    ASSERT_TRUE(db->Put(key, value).ok());
+    model[key] = value;
+    if (i % 700 == 0) {
+      ASSERT_TRUE(db->Flush().ok());
+    }
+  }
+  ASSERT_TRUE(db->Delete("c").ok());
+  model.erase("c");
+  ASSERT_NO_FATAL_FAILURE(ExpectScans(db.get(), model, {.reverse = true}));
+  std::string seen;
+  ASSERT_TRUE(db->Scan({.reverse = true}, [&](std::string_view key, std::string_view) { return seen += key, true; }, {*snapshot}).ok());
+  EXPECT_EQ(seen, "") << "the snapshot is older than all of it";
 }
 
 // K4, K6: a scan sees a batch whole or not at all, while rounds seal and flush under it.

@@ -44,9 +44,9 @@ TEST(MemTableTest, AnIteratorAtANumberShowsOneVersionOfAKey) {
   for (const SequenceNumber s : {2, 5, 8}) add("a", s);
   add("b", 7);
   for (const SequenceNumber s : {1, 6}) add("c", s);
-  const auto seen = [&](SequenceNumber at, std::string_view from) {
+  const auto seen = [&](SequenceNumber at, std::string_view from, Direction direction = Direction::kForward) {
     std::string text;
-    const auto it = t->NewIteratorAt(at, t);
+    const auto it = t->NewIteratorAt(at, t, direction);
     from.empty() ? it->SeekToFirst() : it->Seek(MakeSeekKey(from));
     for (; it->Valid(); it->Next()) text += StrCat(std::string(StoredKeyOf(it->key())), TrailerOf(it->key()) >> 8, "=", std::string(it->value()), " ");
     return text;
@@ -56,6 +56,13 @@ TEST(MemTableTest, AnIteratorAtANumberShowsOneVersionOfAKey) {
   EXPECT_EQ(seen(6, "aa"), "c6=6 ");
   EXPECT_EQ(seen(1, "a"), "c1=1 ");
   EXPECT_EQ(seen(0, ""), "");
+  const auto back = Direction::kBackward;
+  EXPECT_EQ(seen(kMaxSequenceNumber, "", back), "c6=6 b7=7 a8=8 ");
+  EXPECT_EQ(seen(6, "", back), "c6=6 a5=5 ");
+  EXPECT_EQ(seen(6, "c", back), "a5=5 ") << "below it";
+  EXPECT_EQ(seen(6, "bb", back), "a5=5 ");
+  EXPECT_EQ(seen(kMaxSequenceNumber, "a", back), "");
+  EXPECT_EQ(seen(0, "", back), "");
 }
 
 TEST(MemTableTest, ConcurrentInsertsAreAllFoundInOrder) {
