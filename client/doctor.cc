@@ -32,7 +32,7 @@ class Examination {
     ClockIsKept();
     Address();
     Others();
-    if (options_.fence_test) FenceTest();
+    if (!options_.fence_test.empty()) FenceTest();
     return std::move(findings_);
   }
 
@@ -97,11 +97,23 @@ class Examination {
       if (key == "HugePages_Total:") huge = std::strtoull(rest.c_str(), nullptr, 10);
       if (key == "MemAvailable:") available = std::strtoull(rest.c_str(), nullptr, 10) << 10;
     }
-    Good(huge > 0 ? StrCat(huge, " huge pages reserved (not used yet)") : "no huge pages reserved (not used yet)");
+    if (huge > 0) Bad(false, StrCat(huge, " huge pages are reserved: Nova takes none of them, nobody else can use that memory"), "sysctl vm.nr_hugepages=0");
+    TransparentHugePages();
     if (available < options_.lock_bytes) {
       Bad(false, StrCat(available >> 20, " MiB of memory available, ", options_.lock_bytes >> 20, " MiB are to be locked"),
           "a smaller --log_memory_mb and --file_buffer_mb, or another machine");
     }
+  }
+
+  // A NIC translates what it is registered page by page, and remembers few: buffers of gigabytes want the large ones.
+  void TransparentHugePages() {
+    std::ifstream in("/sys/kernel/mm/transparent_hugepage/enabled");
+    std::string modes;
+    if (!std::getline(in, modes)) modes = "not in this kernel";
+    if (modes.find("[always]") != std::string::npos) return Good("huge pages: transparent ones are given to all");
+    const std::string what = StrCat("huge pages: transparent ones are ", modes, ": registered memory lies in small pages");
+    if (options_.fabric != "verbs") return Good(what);
+    Bad(false, what, "echo always > /sys/kernel/mm/transparent_hugepage/enabled (the NIC remembers fewer translations than small pages need)");
   }
 
   // Leases assume that clocks run at about the same rate, not that they agree; logs are read more easily when they do.
@@ -181,30 +193,73 @@ class Examination {
     std::string host;
     uint16_t port = 0;
     SplitHostPort(options_.address, &host, &port);
-    const auto results = RunFenceTests(host);
-    if (!results.ok()) return Bad(true, StrCat("fence test: ", results.status().message()), "an RDMA device that is up");
+    if (options_.fence_test == "here") {
+      const auto results = RunFenceTests(host);
+      if (!results.ok()) return Bad(true, StrCat("fence test: ", results.status().message()), "an RDMA device that is up");
+      return FenceFindings(*results, "here");
+    }
+    const std::string& there = options_.fence_test;
+    const auto report = RunFenceTestsAgainst(there, {options_.rdma_device, host});
+    if (!report.ok()) {
+      const bool connected = report.status().message().find("the WRITE before") != absl::string_view::npos;
+      return Bad(true, StrCat("fence test against ", there, ": ", report.status().message()),
+                 connected ? "does the path carry packets of that size (ping -M do -s 4000)? The same MTU on both ends and on the switch"
+                           : StrCat("on that node: nova --fabric=verbs --address=", there, " --fence_serve doctor"));
+    }
+    FarMtu(*report);
+    FenceFindings(report->results, there);
+  }
+
+  void FarMtu(const FenceReport& r) {
+    const std::string what = StrCat("far end ", options_.fence_test, ": MTU ", r.mtu_there, ", here ", r.mtu_here);
+    if (r.mtu_here == r.mtu_there) return Good(StrCat(what, ", and a WRITE of that arrives"));
+    Bad(false, StrCat(what, ": connections use the lower"), StrCat("ip link set DEVICE mtu ...", r.mtu_there < r.mtu_here ? ", there" : ", here", " (see nova doctor on that node)"));
+  }
+
+  void FenceFindings(const std::vector<FenceResult>& results, const std::string& where) {
     std::string trusted;
-    for (const FenceResult& r : *results) {
-      const std::string text = StrCat("fence test ", r.name, ", ", r.what, ": ", r.outcome, r.micros > 0 ? StrCat(" (", static_cast<int64_t>(r.micros), " us)") : "");
+    bool by_deregistration = false;
+    for (const FenceResult& r : results) {
+      const std::string text = StrCat("fence test ", where, " ", r.name, ", ", r.what, ": ", r.outcome, r.micros > 0 ? StrCat(" (", static_cast<int64_t>(r.micros), " us)") : "");
       if (r.name == "T2" && r.fences != Fences::kYes) {
         Bad(true, text, "this device does not fence by deregistration: do not run Nova's logs on it");
       } else {
         Good(text);
       }
+      by_deregistration |= r.name == "T2" && r.fences == Fences::kYes;
       if (r.fences == Fences::kYes) trusted += (trusted.empty() ? "" : ", ") + r.name;
     }
-    Good(StrCat("fence test: what fences here: ", trusted, "; Nova trusts T2"));
+    if (by_deregistration) Good(StrCat("fence test ", where, ": what fences: ", trusted, "; Nova trusts T2"));
   }
 
   const DoctorOptions& options_;
   std::vector<Finding> findings_;
 };
 
+constexpr Nanos kServePatience = 600 * kSecond;
+
+int ServeFence(const DoctorOptions& options) {
+  std::string host;
+  uint16_t port = 0;
+  Status status = absl::InvalidArgumentError("--fence_serve needs --address=HOST:PORT, of the RDMA device");
+  if (SplitHostPort(options.address, &host, &port) && !host.empty()) {
+    status = ServeFenceTests({options.rdma_device, host}, port, kServePatience, [&](const std::string& device) {
+      std::printf("serving one fence test on %s; on the other node: nova --fabric=verbs --address=HERE:0 --fence_test=%s doctor\n", device.c_str(),
+                  options.address.c_str());
+      std::fflush(stdout);
+    });
+  }
+  if (status.ok()) return 0;
+  std::printf("ERROR    fence test: %s\n", std::string(status.message()).c_str());
+  return 2;
+}
+
 }  // namespace
 
 std::vector<Finding> Examine(const DoctorOptions& options) { return Examination(options).Run(); }
 
 int RunDoctor(const DoctorOptions& options) {
+  if (options.fence_serve) return ServeFence(options);
   int code = 0;
   for (const Finding& f : Examine(options)) {
     const int level = static_cast<int>(f.level);

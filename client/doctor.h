@@ -1,6 +1,6 @@
 // Doctor: looks at what a node of a cluster needs of its machine, and says what to change: `nova doctor`.
 //
-// RDMA devices, ports, links, MTU, addresses (GIDs), lockable memory against what a process will register, huge pages, the clock,
+// RDMA devices, ports, links, MTU here and at the far end, addresses (GIDs), lockable memory against what a process will register, huge pages, the clock,
 // the address to serve at, ZooKeeper and coordinators. A line a finding: "good", "warning" or "ERROR", and its fix.
 //
 // Thread safety: one caller.   Errors: findings.
@@ -18,7 +18,8 @@ struct DoctorOptions {
   std::string zookeeper;                // host:port,...; empty: not asked
   std::vector<std::string> coordinators;
   uint64_t lock_bytes = uint64_t{1280} << 20;
-  bool fence_test = false;              // T1-T6 on the device (docs/rdma.md)
+  std::string fence_test;               // T1-T6 (docs/rdma.md): "here": both ends on this device; host:port: against a node that serves
+  bool fence_serve = false;             // serve one at `address`, nothing else
 };
 
 struct Finding {
@@ -28,7 +29,7 @@ struct Finding {
 };
 
 std::vector<Finding> Examine(const DoctorOptions& options);
-// Prints them; exit code 0: all good, 1: warnings, 2: errors.
+// Prints them, or serves a fence test; exit code 0: all good, 1: warnings, 2: errors.
 int RunDoctor(const DoctorOptions& options);
 
 }  // namespace nova

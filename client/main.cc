@@ -20,7 +20,8 @@ DEFINE_int32(timeout_ms, 10'000, "deadline of one operation");
 DEFINE_string(zookeeper, "", "doctor: host:port,... to look at");
 DEFINE_string(address, "", "doctor: host:port that a node is to serve at");
 DEFINE_int32(lock_mb, 1280, "doctor: memory that a node is to register (--log_memory_mb, --file_buffer_mb, buffers)");
-DEFINE_bool(fence_test, false, "doctor: tries which revocation of rights the RDMA device really honours");
+DEFINE_string(fence_test, "", "doctor: tries which revocation of rights RDMA devices really honour: of host:port, where --fence_serve runs; or: here");
+DEFINE_bool(fence_serve, false, "doctor: is the far end of one --fence_test, at --address");
 DEFINE_string(workload, "RW50", "bench: LOAD, R100, RW50, SW50 or W100");
 DEFINE_string(distribution, "uniform", "bench: uniform, zipfian (ranked) or scrambled");
 DEFINE_int64(records, 100'000, "bench: records in the store");
@@ -66,6 +67,7 @@ int Doctor() {
   o.coordinators = absl::StrSplit(FLAGS_coordinators, ',', absl::SkipEmpty());
   o.lock_bytes = static_cast<uint64_t>(FLAGS_lock_mb) << 20;
   o.fence_test = FLAGS_fence_test;
+  o.fence_serve = FLAGS_fence_serve;
   return RunDoctor(o);
 }
 
@@ -74,7 +76,7 @@ int Main(int argc, char** argv) {
   google::SetUsageMessage(StrCat("[flags] COMMAND\n", CommandHelp(),
                                  "  shell                  the same, typed one a line\n"
                                  "  bench                  load in the paper's workloads (--workload, --threads ...)\n"
-                                 "  doctor                 what this machine lacks to be a node, and the fix (--fabric, --address, --fence-test ...)\n"));
+                                 "  doctor                 what this machine lacks to be a node, and the fix (--fabric, --address, --fence_test ...)\n"));
   // The one flag of a command's own, and long enough that nobody types it by accident.
   bool accept_data_loss = false;
   argc = static_cast<int>(std::remove_if(argv + 1, argv + argc,

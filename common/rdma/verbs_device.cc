@@ -5,6 +5,7 @@
 #include <rdma/rdma_cma.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 
@@ -114,7 +115,23 @@ Status PairError(const char* state) {
 
 }  // namespace
 
+StatusOr<QueuePairAddress> AddressOfQueuePair(const VerbsDevice& device, const ibv_qp* qp) {
+  QueuePairAddress out;
+  out.number = qp->qp_num;
+  out.lid = device.attributes.lid;
+  out.mtu = device.attributes.active_mtu;
+  if (device.attributes.link_layer == IBV_LINK_LAYER_ETHERNET && ibv_query_gid(device.context, device.port, device.gid_index, &out.gid) != 0) {
+    return PairError("ibv_query_gid");
+  }
+  return out;
+}
+
 Status ConnectQueuePair(const VerbsDevice& device, ibv_qp* qp, const ibv_qp* to) {
+  NOVA_ASSIGN_OR_RETURN(const QueuePairAddress address, AddressOfQueuePair(device, to));
+  return ConnectQueuePair(device, qp, address);
+}
+
+Status ConnectQueuePair(const VerbsDevice& device, ibv_qp* qp, const QueuePairAddress& to) {
   ibv_qp_attr a{};
   a.qp_state = IBV_QPS_INIT;
   a.port_num = device.port;
@@ -122,17 +139,17 @@ Status ConnectQueuePair(const VerbsDevice& device, ibv_qp* qp, const ibv_qp* to)
   if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) != 0) return PairError("INIT");
   a = {};
   a.qp_state = IBV_QPS_RTR;
-  a.path_mtu = device.attributes.active_mtu;
-  a.dest_qp_num = to->qp_num;
+  a.path_mtu = std::min(device.attributes.active_mtu, to.mtu);
+  a.dest_qp_num = to.number;
   a.max_dest_rd_atomic = 16;
   a.min_rnr_timer = 12;
   a.ah_attr.port_num = device.port;
-  a.ah_attr.dlid = device.attributes.lid;
+  a.ah_attr.dlid = to.lid;
   if (device.attributes.link_layer == IBV_LINK_LAYER_ETHERNET) {
     a.ah_attr.is_global = 1;
     a.ah_attr.grh.hop_limit = 64;
     a.ah_attr.grh.sgid_index = static_cast<uint8_t>(device.gid_index);
-    if (ibv_query_gid(device.context, device.port, device.gid_index, &a.ah_attr.grh.dgid) != 0) return PairError("ibv_query_gid");
+    a.ah_attr.grh.dgid = to.gid;
   }
   if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) != 0) {

@@ -22,7 +22,18 @@ inline int VerbsMtuBytes(ibv_mtu mtu) { return 128 << mtu; }
 // The device and port that the options name, by name or by address; else the first port that is up.
 StatusOr<VerbsDevice> OpenVerbsDevice(const VerbsFabricOptions& options);
 
-// Brings `qp` to RTS, connected to another queue pair of the same device and process: for loops without a fabric.
+// Where a queue pair is reached, here or from another node.
+struct QueuePairAddress {
+  uint32_t number = 0;
+  uint16_t lid = 0;
+  ibv_mtu mtu = IBV_MTU_256;  // of its port
+  ibv_gid gid{};
+};
+StatusOr<QueuePairAddress> AddressOfQueuePair(const VerbsDevice& device, const ibv_qp* qp);
+
+// Brings `qp` to RTS, connected to another queue pair without a connection manager: for loops without a fabric.
+Status ConnectQueuePair(const VerbsDevice& device, ibv_qp* qp, const QueuePairAddress& to);
+// The same, to a queue pair of the same device and process.
 Status ConnectQueuePair(const VerbsDevice& device, ibv_qp* qp, const ibv_qp* to);
 
 }  // namespace nova

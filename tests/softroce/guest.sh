@@ -48,13 +48,36 @@ step() { # name limit command...
 
 # Nothing may be an error here; the guest's clock is nobody's.
 doctor() {
-  "$NOVA_BUILD/bin/nova" --fabric=verbs --address=10.77.0.1:7450 --fence-test doctor
+  local nova="$NOVA_BUILD/bin/nova --fabric=verbs" code said
+  $nova --address=10.77.0.1:7450 --fence_test=here doctor
   [[ $? -le 1 ]] || return 1
+
+  # Against the other end of the wire: nobody serves there; one does; one whose link carries less.
+  said=$($nova --address=10.77.0.1:0 --fence_test=10.77.0.2:7460 doctor)
+  [[ $? -eq 2 ]] && grep -A1 'ERROR    fence test against 10.77.0.2:7460: .*Connection refused' <<<"$said" || return 1
+  for mtu in 4300 1500; do
+    ip link set v1 mtu "$mtu"
+    $nova --address=10.77.0.2:7460 --fence_serve doctor &
+    for ((i = 0; i < 100; i++)); do ss -ltn | grep -q 10.77.0.2:7460 && break; sleep 0.1; done
+    said=$($nova --address=10.77.0.1:0 --fence_test=10.77.0.2:7460 doctor)
+    code=$?
+    grep -E 'far end|fence test' <<<"$said"
+    wait $! && [[ $code -le 1 ]] || return 1
+    grep -q 'fence test 10.77.0.2:7460 T2, ibv_dereg_mr: refused' <<<"$said" && grep -q 'T1, .*: landed' <<<"$said" &&
+      grep -q '; Nova trusts T2' <<<"$said" || return 1
+    if [[ $mtu == 4300 ]]; then
+      grep -q 'good     far end 10.77.0.2:7460: MTU 4096, here 4096, and a WRITE of that arrives' <<<"$said" || return 1
+    else
+      grep -q 'warning  far end 10.77.0.2:7460: MTU 1024, here 4096: connections use the lower' <<<"$said" || return 1
+    fi
+  done
+  ip link set v1 mtu 4300
+
   ip link set v0 mtu 1500
-  "$NOVA_BUILD/bin/nova" --fabric=verbs --address=10.77.0.1:7450 doctor | grep -A1 'warning  rxe0:1: MTU 1024, the device has 4096' || return 1
+  $nova --address=10.77.0.1:7450 doctor | grep -A1 'warning  rxe0:1: MTU 1024, the device has 4096' || return 1
   ip link set v0 mtu 4300
   ip link set v0 down
-  "$NOVA_BUILD/bin/nova" --fabric=verbs --rdma_device=rxe0 doctor | grep -A1 'ERROR    rxe0:1: link down' || return 1
+  $nova --rdma_device=rxe0 doctor | grep -A1 'ERROR    rxe0:1: link down' || return 1
   wire
 }
 
@@ -79,7 +102,7 @@ run_step() {
     verbs) step verbs 400 "$tests/softroce/nova_verbs_test" ;;
     stoc) step stoc 300 "$tests/stoc/nova_stoc_test" --gtest_filter='*/Verbs' ;;
     logc) step logc 300 "$tests/logc/nova_logc_test" --gtest_filter='*/Verbs' ;;
-    doctor) step doctor 60 doctor ;;
+    doctor) step doctor 120 doctor ;;
     bench) step bench 600 bench ;;  # nova_fabric_bench is built by hand
     cluster) step cluster 600 "$tests/softroce/nova_verbs_cluster_test" ;;
     *) step "$(basename "$1")" 600 bash "$1" ;;  # a script, by hand
