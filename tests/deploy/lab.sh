@@ -132,7 +132,7 @@ must start
 [[ $(nova get fruit/apple) == sweet ]] || fail "what was written before the stop is gone after the start"
 
 # --- wipe
-! play wipe || fail "wipe.yml does not ask for confirm=yes"
+for limit in all b; do ! play wipe --limit "$limit" || fail "wipe.yml --limit $limit does not ask for confirm=yes"; done
 on b test -d /var/lib/nova || fail "wipe.yml without confirm=yes removed data"
 must wipe -e confirm=yes
 for node in "${nodes[@]}"; do
