@@ -1,4 +1,4 @@
-// Client: gets, puts, deletes and scans against a Nova cluster, from any number of threads over few connections.
+// Client: reads and writes against a Nova cluster, from any number of threads over few connections.
 //
 //   auto client = nova::Client::Connect({.coordinators = {"127.0.0.1:7400"}});
 //   if (!client.ok()) ...
@@ -9,13 +9,16 @@
 //
 // Thread safety: all methods from any thread; callbacks run on a thread of the client's and must not wait.
 // Ownership:     arguments are copied where a call is asynchronous; results are values. The client outlives its operations.
-// Errors:        Result. Keys are 1 to 4096 bytes; an empty or larger key, or a value over the cluster's limit, is InvalidArgument
-//                and nothing is written. The library has no flags, installs no signal handlers and logs to stderr at most warnings.
+// Errors:        Result. Keys are 1 to 4096 bytes; an empty or larger key, a value over the cluster's limit or a batch over several
+//                ranges is InvalidArgument and nothing is written. ConditionFailed: CompareAndSwap found another value.
+//                SnapshotEnded: a range of the snapshot has another owner now, or its lease ended: take another. The library has no flags, installs no signal handlers and logs to stderr at most warnings.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +26,7 @@
 
 #include "common/base/outcome.h"
 #include "common/base/status.h"
+#include "common/base/write_batch.h"
 
 namespace nova {
 
@@ -31,6 +35,7 @@ struct ClientOptions {
   int64_t timeout_ms = 10'000;            // of one operation
   int threads = 1;                        // exchange threads, each with one connection per LTC
   uint32_t keyspace = 0;
+  int64_t snapshot_lease_ms = 30'000;     // how long what a client that died had taken stays; renewed every third of it
   std::string fabric;       // auto, verbs, tcp; empty: $NOVA_FABRIC, else auto
   std::string rdma_device;  // NAME or NAME:PORT; empty: $NOVA_RDMA_DEVICE, else the first that is up
 };
@@ -46,8 +51,51 @@ struct GetResult : Result {
   std::string value;
 };
 
+struct MultiGetResult : Result {
+  std::vector<std::optional<std::string>> values;  // [i] of key i; none where there is no such key
+};
+
 struct ScanResult : Result {
-  std::vector<std::pair<std::string, std::string>> entries;  // in key order
+  std::vector<std::pair<std::string, std::string>> entries;  // in the scan's order
+};
+
+struct ClientRep;
+struct SnapshotState;
+
+// A moment of every range, to be read for as long as the handle is kept (K4): each range sees all that was acknowledged before the
+// snapshot was asked for. Each range is at one moment, not all of them at the same one. The ranges' LTCs hold it, so that a range
+// which moves or fails over ends its part: reads there are SnapshotEnded. Only for the client that took it; may outlive that.
+class ClientSnapshot {
+ public:
+  ~ClientSnapshot();  // the LTCs are told, without waiting
+  ClientSnapshot(const ClientSnapshot&) = delete;
+  ClientSnapshot& operator=(const ClientSnapshot&) = delete;
+  bool ended() const;  // for some range, as far as known here
+
+ private:
+  friend struct ClientRep;
+  explicit ClientSnapshot(std::shared_ptr<SnapshotState> state) : state_(std::move(state)) {}
+  const std::shared_ptr<SnapshotState> state_;
+};
+
+struct SnapshotResult : Result {
+  std::shared_ptr<const ClientSnapshot> snapshot;
+};
+
+struct WriteOptions {
+  int64_t ttl_ms = 0;  // of a put: the key is gone, as if deleted, so long from now (K7); 0: never
+};
+
+struct ReadOptions {
+  std::shared_ptr<const ClientSnapshot> snapshot = nullptr;  // null: now
+};
+
+struct ScanOptions {
+  size_t limit = SIZE_MAX;                                   // entries
+  std::string prefix = "";                                   // only keys that begin so
+  std::string to = "";                                       // only keys below it; empty: to the end
+  bool reverse = false;                                      // from the highest key down
+  std::shared_ptr<const ClientSnapshot> snapshot = nullptr;  // null: now
 };
 
 struct ClientEnvironment;  // client/client_core.h: of simulations
@@ -59,17 +107,33 @@ class Client {
   ~Client();  // waits for the operations under way
 
   // --- blocking
-  Result Put(std::string_view key, std::string_view value);
+  Result Put(std::string_view key, std::string_view value, const WriteOptions& options = {});
   Result Delete(std::string_view key);
-  GetResult Get(std::string_view key);
-  // The first `limit` entries with key >= from, over all ranges; each range is read at one moment.
-  ScanResult Scan(std::string_view from, size_t limit);
+  // All of it or nothing, of one range (K6); scans and snapshots never see a part.
+  Result Write(const WriteBatch& batch);
+  // Writes `desired` (none: a deletion) if the value is `expected` (none: there is no value); else ConditionFailed.
+  Result CompareAndSwap(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired);
+  GetResult Get(std::string_view key, const ReadOptions& options = {});
+  // At most 10,000 keys; those of one range are read at one moment.
+  MultiGetResult MultiGet(std::span<const std::string_view> keys, const ReadOptions& options = {});
+  // Entries with from <= key, over all ranges; each range is read at one moment.
+  ScanResult Scan(std::string_view from, const ScanOptions& options);
+  ScanResult Scan(std::string_view from, size_t limit) { return Scan(from, ScanOptions{limit}); }
+  SnapshotResult TakeSnapshot();
 
   // --- asynchronous
-  void PutAsync(std::string_view key, std::string_view value, std::function<void(Result)> done);
+  void PutAsync(std::string_view key, std::string_view value, const WriteOptions& options, std::function<void(Result)> done);
+  void PutAsync(std::string_view key, std::string_view value, std::function<void(Result)> done) { PutAsync(key, value, {}, std::move(done)); }
   void DeleteAsync(std::string_view key, std::function<void(Result)> done);
-  void GetAsync(std::string_view key, std::function<void(GetResult)> done);
-  void ScanAsync(std::string_view from, size_t limit, std::function<void(ScanResult)> done);
+  void WriteAsync(const WriteBatch& batch, std::function<void(Result)> done);
+  void CompareAndSwapAsync(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired,
+                           std::function<void(Result)> done);
+  void GetAsync(std::string_view key, const ReadOptions& options, std::function<void(GetResult)> done);
+  void GetAsync(std::string_view key, std::function<void(GetResult)> done) { GetAsync(key, {}, std::move(done)); }
+  void MultiGetAsync(std::span<const std::string_view> keys, const ReadOptions& options, std::function<void(MultiGetResult)> done);
+  void ScanAsync(std::string_view from, const ScanOptions& options, std::function<void(ScanResult)> done);
+  void ScanAsync(std::string_view from, size_t limit, std::function<void(ScanResult)> done) { ScanAsync(from, ScanOptions{limit}, std::move(done)); }
+  void TakeSnapshotAsync(std::function<void(SnapshotResult)> done);
 
   uint64_t retries() const;         // tries after the first, of all operations so far
   std::string StatusText();         // what `nova status` prints, or why not
@@ -79,9 +143,8 @@ class Client {
   size_t range_count();             // as known now
 
  private:
-  struct Rep;
-  explicit Client(std::unique_ptr<Rep> rep);
-  std::unique_ptr<Rep> rep_;
+  explicit Client(std::unique_ptr<ClientRep> rep);
+  const std::unique_ptr<ClientRep> rep_;
 };
 
 }  // namespace nova

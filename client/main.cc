@@ -77,12 +77,13 @@ int Main(int argc, char** argv) {
                                  "  shell                  the same, typed one a line\n"
                                  "  bench                  load in the paper's workloads (--workload, --threads ...)\n"
                                  "  doctor                 what this machine lacks to be a node, and the fix (--fabric, --address, --fence_test ...)\n"));
-  // The one flag of a command's own, and long enough that nobody types it by accident.
-  bool accept_data_loss = false;
+  // The flags of commands' own: the last one long enough that nobody types it by accident.
+  std::vector<std::string> command_flags;
   argc = static_cast<int>(std::remove_if(argv + 1, argv + argc,
                                          [&](const char* a) {
-                                           const bool match = std::string_view(a) == "--accept-data-loss";
-                                           accept_data_loss |= match;
+                                           const std::string_view flag = a;
+                                           const bool match = flag == "--absent" || flag == "--delete" || flag == "--accept-data-loss";
+                                           if (match) command_flags.emplace_back(flag);
                                            return match;
                                          }) -
                           argv);
@@ -100,7 +101,7 @@ int Main(int argc, char** argv) {
     ExitWithError("a bench flag is out of range: see nova --help");
   }
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (accept_data_loss) words.push_back("--accept-data-loss");
+  if (!words.empty()) words.insert(words.end(), command_flags.begin(), command_flags.end());
   if (words.empty()) ExitWithError("no command: see nova --help");
   ClientOptions options;
   options.coordinators = absl::StrSplit(FLAGS_coordinators, ',', absl::SkipEmpty());
@@ -109,9 +110,10 @@ int Main(int argc, char** argv) {
   options.rdma_device = FLAGS_rdma_device;
   auto client = Client::Connect(options);
   if (!client.ok()) ExitWithError(std::string(client.status().message()));
-  if (words[0] == "shell") return RunShell(client->get());
+  Shell shell(client->get());
+  if (words[0] == "shell") return shell.Run();
   if (words[0] == "bench") return Bench(client->get());
-  return RunCommand(client->get(), words);
+  return shell.RunCommand(words);
 }
 
 }  // namespace

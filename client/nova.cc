@@ -11,14 +11,25 @@
 struct nova_client {
   std::unique_ptr<nova::Client> client;
 };
+struct nova_batch {
+  nova::WriteBatch batch;
+};
+struct nova_snapshot {
+  std::shared_ptr<const nova::ClientSnapshot> snapshot;
+};
 struct nova_scan_result {
   nova::ScanResult scan;
+};
+struct nova_values {
+  nova::MultiGetResult values;
 };
 
 namespace {
 
 static_assert(NOVA_INTERNAL == static_cast<int>(nova::Outcome::kInternal));
 static_assert(NOVA_UNKNOWN == static_cast<int>(nova::Outcome::kUnknown));
+static_assert(NOVA_CONDITION_FAILED == static_cast<int>(nova::Outcome::kConditionFailed));
+static_assert(NOVA_SNAPSHOT_ENDED == static_cast<int>(nova::kMaxOutcome));
 
 thread_local std::string last_error;
 
@@ -36,6 +47,13 @@ char* CopyOf(std::string_view text) {
   copy[text.size()] = '\0';
   return copy;
 }
+
+// NULL is not the empty string.
+std::optional<std::string_view> Optional(const char* bytes, size_t size) {
+  return bytes == nullptr ? std::nullopt : std::optional<std::string_view>({bytes, size});
+}
+
+std::shared_ptr<const nova::ClientSnapshot> SnapshotOf(const nova_snapshot* s) { return s == nullptr ? nullptr : s->snapshot; }
 
 // No exception crosses the C boundary: memory that runs out is an internal error, of unknown effect.
 template <typename Fn>
@@ -84,11 +102,59 @@ int nova_delete(nova_client* c, const char* key, size_t key_size) {
   return Guarded([&] { return Report(c->client->Delete({key, key_size})); });
 }
 
+int nova_put_ttl(nova_client* c, const char* key, size_t key_size, const char* value, size_t value_size, int64_t ttl_ms) {
+  return Guarded([&] {
+    if (ttl_ms == 0) return Report({nova::Outcome::kInvalidArgument, "a time to live of 0 ms"});
+    return Report(c->client->Put({key, key_size}, {value, value_size}, {ttl_ms}));
+  });
+}
+
+int nova_compare_and_swap(nova_client* c, const char* key, size_t key_size, const char* expected, size_t expected_size,
+                          const char* desired, size_t desired_size) {
+  return Guarded([&] {
+    return Report(c->client->CompareAndSwap({key, key_size}, Optional(expected, expected_size), Optional(desired, desired_size)));
+  });
+}
+
+nova_batch* nova_batch_create(void) { return new (std::nothrow) nova_batch; }
+
+int nova_batch_put(nova_batch* b, const char* key, size_t key_size, const char* value, size_t value_size) {
+  return Guarded([&] {
+    b->batch.Put({key, key_size}, {value, value_size});
+    return NOVA_OK;
+  });
+}
+
+int nova_batch_put_ttl(nova_batch* b, const char* key, size_t key_size, const char* value, size_t value_size, int64_t ttl_ms) {
+  return Guarded([&] {
+    b->batch.PutTtl({key, key_size}, {value, value_size}, ttl_ms);
+    return NOVA_OK;
+  });
+}
+
+int nova_batch_delete(nova_batch* b, const char* key, size_t key_size) {
+  return Guarded([&] {
+    b->batch.Delete({key, key_size});
+    return NOVA_OK;
+  });
+}
+
+void nova_batch_clear(nova_batch* b) { b->batch.Clear(); }
+void nova_batch_free(nova_batch* b) { delete b; }
+
+int nova_write(nova_client* c, const nova_batch* b) {
+  return Guarded([&] { return Report(c->client->Write(b->batch)); });
+}
+
 int nova_get(nova_client* c, const char* key, size_t key_size, char** value, size_t* value_size) {
+  return nova_get_at(c, nullptr, key, key_size, value, value_size);
+}
+
+int nova_get_at(nova_client* c, const nova_snapshot* snapshot, const char* key, size_t key_size, char** value, size_t* value_size) {
   *value = nullptr;
   *value_size = 0;
   return Guarded([&] {
-    const nova::GetResult r = c->client->Get({key, key_size});
+    const nova::GetResult r = c->client->Get({key, key_size}, {SnapshotOf(snapshot)});
     if (r.ok()) {
       *value = CopyOf(r.value);
       if (*value == nullptr) throw std::bad_alloc();
@@ -98,10 +164,57 @@ int nova_get(nova_client* c, const char* key, size_t key_size, char** value, siz
   });
 }
 
+int nova_snapshot_take(nova_client* c, nova_snapshot** snapshot) {
+  *snapshot = nullptr;
+  return Guarded([&] {
+    nova::SnapshotResult r = c->client->TakeSnapshot();
+    if (r.ok()) *snapshot = new nova_snapshot{std::move(r.snapshot)};
+    return Report(r);
+  });
+}
+
+void nova_snapshot_drop(nova_snapshot* snapshot) { delete snapshot; }
+
+int nova_multi_get(nova_client* c, const nova_snapshot* snapshot, size_t count, const char* const* keys, const size_t* key_sizes,
+                   nova_values** values) {
+  *values = nullptr;
+  return Guarded([&] {
+    std::vector<std::string_view> views;
+    for (size_t i = 0; i < count; ++i) views.emplace_back(keys[i], key_sizes[i]);
+    nova::MultiGetResult r = c->client->MultiGet(views, {SnapshotOf(snapshot)});
+    const int code = Report(r);
+    if (code == NOVA_OK) *values = new nova_values{std::move(r)};
+    return code;
+  });
+}
+
+const char* nova_values_get(const nova_values* values, size_t i, size_t* size) {
+  const std::optional<std::string>& value = values->values.values[i];
+  *size = value ? value->size() : 0;
+  return value ? value->data() : nullptr;
+}
+
+void nova_values_free(nova_values* values) { delete values; }
+
 int nova_scan(nova_client* c, const char* from, size_t from_size, size_t limit, nova_scan_result** result) {
+  if (limit == 0) {
+    *result = nullptr;
+    return Report({nova::Outcome::kInvalidArgument, "a scan of no entries"});
+  }
+  const nova_scan_options options{from, from_size, nullptr, 0, nullptr, 0, limit, 0, nullptr};
+  return nova_scan_with(c, &options, result);
+}
+
+int nova_scan_with(nova_client* c, const nova_scan_options* o, nova_scan_result** result) {
   *result = nullptr;
   return Guarded([&] {
-    nova::ScanResult r = c->client->Scan({from, from_size}, limit);
+    nova::ScanOptions options;
+    if (o->limit != 0) options.limit = o->limit;
+    if (o->to != nullptr) options.to.assign(o->to, o->to_size);
+    if (o->prefix != nullptr) options.prefix.assign(o->prefix, o->prefix_size);
+    options.reverse = o->reverse != 0;
+    options.snapshot = SnapshotOf(o->snapshot);
+    nova::ScanResult r = c->client->Scan({o->from, o->from == nullptr ? 0 : o->from_size}, options);
     const int code = Report(r);
     if (code == NOVA_OK) *result = new nova_scan_result{std::move(r)};
     return code;
@@ -146,6 +259,24 @@ void nova_get_async(nova_client* c, const char* key, size_t key_size, nova_done 
     c->client->GetAsync({key, key_size}, [done, arg](const nova::GetResult& r) {
       done(arg, Code(r.outcome), r.value.data(), r.value.size());
     });
+    return 0;
+  });
+  if (code != NOVA_OK) done(arg, code, nullptr, 0);
+}
+
+void nova_write_async(nova_client* c, const nova_batch* b, nova_done done, void* arg) {
+  const int code = Guarded([&] {
+    c->client->WriteAsync(b->batch, [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
+    return 0;
+  });
+  if (code != NOVA_OK) done(arg, code, nullptr, 0);
+}
+
+void nova_compare_and_swap_async(nova_client* c, const char* key, size_t key_size, const char* expected, size_t expected_size,
+                                 const char* desired, size_t desired_size, nova_done done, void* arg) {
+  const int code = Guarded([&] {
+    c->client->CompareAndSwapAsync({key, key_size}, Optional(expected, expected_size), Optional(desired, desired_size),
+                                   [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
     return 0;
   });
   if (code != NOVA_OK) done(arg, code, nullptr, 0);

@@ -27,8 +27,8 @@
 #include "common/base/disk.h"
 #include "common/base/keys.h"
 #include "common/base/status.h"
+#include "common/base/write_batch.h"
 #include "ltc/range.h"
-#include "ltc/write_batch.h"
 
 namespace nova {
 

@@ -2,11 +2,27 @@
 
 namespace nova {
 
+void LtcClient::Call(LtcRequest type, const std::string& address, std::span<const std::string_view> parts, Nanos deadline_ns, OpDone done) {
+  xchg_->Call(xchg_->peer(address), static_cast<uint16_t>(type), parts, deadline_ns,
+              [done = std::move(done)](const CallResult& r) mutable { done(r.outcome); });
+}
+
+// done(outcome, reply), where the reply is parsed.
+template <typename Reply, typename Done>
+void LtcClient::CallFor(LtcRequest type, const std::string& address, std::string_view body, Nanos deadline_ns, Done done) {
+  const std::string_view parts[] = {body};
+  xchg_->Call(xchg_->peer(address), static_cast<uint16_t>(type), parts, deadline_ns,
+              [done = std::move(done)](const CallResult& r) mutable {
+                Reply reply;
+                if (r.outcome == Outcome::kOk && !Reply::Parse(r.body, &reply)) return done(Outcome::kInternal, Reply{});
+                done(r.outcome, reply);
+              });
+}
+
 void LtcClient::Write(LtcRequest type, const std::string& address, const WriteRequest& request, Nanos deadline_ns, OpDone done) {
   const std::string header = request.EncodeHeader();
   const std::string_view parts[] = {header, request.key, request.value};
-  xchg_->Call(xchg_->peer(address), static_cast<uint16_t>(type), parts, deadline_ns,
-              [done = std::move(done)](const CallResult& r) mutable { done(r.outcome); });
+  Call(type, address, parts, deadline_ns, std::move(done));
 }
 
 void LtcClient::Put(const std::string& address, const WriteRequest& request, Nanos deadline_ns, OpDone done) {
@@ -17,6 +33,18 @@ void LtcClient::Delete(const std::string& address, const WriteRequest& request, 
   Write(LtcRequest::kDelete, address, request, deadline_ns, std::move(done));
 }
 
+void LtcClient::Batch(const std::string& address, const BatchRequest& request, Nanos deadline_ns, OpDone done) {
+  const std::string header = request.EncodeHeader();
+  const std::string_view parts[] = {header, request.entries};
+  Call(LtcRequest::kBatch, address, parts, deadline_ns, std::move(done));
+}
+
+void LtcClient::CompareAndSwap(const std::string& address, const CompareAndSwapRequest& request, Nanos deadline_ns, OpDone done) {
+  const std::string header = request.EncodeHeader();
+  const std::string_view parts[] = {header, request.key, request.expected.value_or(""), request.desired.value_or("")};
+  Call(LtcRequest::kCompareAndSwap, address, parts, deadline_ns, std::move(done));
+}
+
 void LtcClient::Get(const std::string& address, const GetRequest& request, Nanos deadline_ns, GetDone done) {
   const std::string header = request.EncodeHeader();
   const std::string_view parts[] = {header, request.key};
@@ -25,14 +53,28 @@ void LtcClient::Get(const std::string& address, const GetRequest& request, Nanos
 }
 
 void LtcClient::Scan(const std::string& address, const ScanRequest& request, Nanos deadline_ns, ScanDone done) {
-  const std::string body = request.Encode();
+  CallFor<ScanReply>(LtcRequest::kScan, address, request.Encode(), deadline_ns, std::move(done));
+}
+
+void LtcClient::MultiGet(const std::string& address, const MultiGetRequest& request, Nanos deadline_ns, MultiGetDone done) {
+  CallFor<MultiGetReply>(LtcRequest::kMultiGet, address, request.Encode(), deadline_ns, std::move(done));
+}
+
+void LtcClient::TakeSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns, SnapshotDone done) {
+  CallFor<SnapshotReply>(LtcRequest::kTakeSnapshot, address, request.Encode(LtcRequest::kTakeSnapshot), deadline_ns,
+                         [done = std::move(done)](Outcome o, const SnapshotReply& reply) mutable { done(o, reply.snapshot); });
+}
+
+void LtcClient::RenewSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns, OpDone done) {
+  const std::string body = request.Encode(LtcRequest::kRenewSnapshot);
   const std::string_view parts[] = {body};
-  xchg_->Call(xchg_->peer(address), static_cast<uint16_t>(LtcRequest::kScan), parts, deadline_ns,
-              [done = std::move(done)](const CallResult& r) mutable {
-                ScanReply reply;
-                if (r.outcome == Outcome::kOk && !ScanReply::Parse(r.body, &reply)) return done(Outcome::kInternal, {});
-                done(r.outcome, reply);
-              });
+  Call(LtcRequest::kRenewSnapshot, address, parts, deadline_ns, std::move(done));
+}
+
+void LtcClient::DropSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns, OpDone done) {
+  const std::string body = request.Encode(LtcRequest::kDropSnapshot);
+  const std::string_view parts[] = {body};
+  Call(LtcRequest::kDropSnapshot, address, parts, deadline_ns, std::move(done));
 }
 
 }  // namespace nova

@@ -79,6 +79,10 @@ Status LtcNode::Init() {
   logs_ = std::make_unique<LogClient>(environment_.fabric, stocs_.get(), xchgs, options_.log, metrics_);
   LtcServerOptions server;
   server.max_value_bytes = options_.hosted.range.max_value_bytes;
+  server.max_batch_entries = options_.hosted.range.max_batch_entries;
+  server.multi_get_page_bytes = options_.hosted.range.scan_page_bytes;
+  server.max_snapshots_per_range = options_.max_snapshots_per_range;
+  server.max_snapshot_lease_ms = options_.max_snapshot_lease_ms;
   server.writes_need_lease = options_.hosted.log_mode == LogMode::kNone;
   server_ = std::make_unique<LtcServer>(
       executors, server,

@@ -36,6 +36,8 @@ struct LtcOptions {
   HostedRangeOptions hosted;
   LogOptions log;
   XchgOptions xchg;
+  size_t max_snapshots_per_range = 1000;  // that clients hold
+  int64_t max_snapshot_lease_ms = 600'000;
   Nanos heartbeat_ns = 500 * kMillisecond;
   Nanos orphan_period_ns = 180 * kSecond;
   uint64_t orphan_grace_ms = 60'000;

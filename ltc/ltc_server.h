@@ -3,18 +3,23 @@
 // The lease (C3) is checked after a value was read and before the reply is posted. A request for a range that is not here, or
 // at another epoch, is answered kNotOwner. A malformed request closes its connection.
 //
+// A multi-get reads some keys at a time, at one snapshot, so that neither its values nor its time on the thread grow with it.
+//
 // Thread safety: handlers OnXchg; SetRanges from any thread.   Ownership: xchgs outlive it; ranges are shared.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "common/base/executor.h"
 #include "common/rdma/xchg.h"
+#include "ltc/protocol.h"
 #include "ltc/range.h"
+#include "ltc/snapshot_table.h"
 
 namespace nova {
 
@@ -35,6 +40,10 @@ class XchgExecutor : public Executor {
 struct LtcServerOptions {
   uint32_t max_value_bytes = 1 << 20;
   uint32_t max_scan_limit = 1 << 20;
+  uint32_t max_batch_entries = 10'000;
+  uint64_t multi_get_page_bytes = 1 << 20;  // a multi-get's reply is full when its values reach this
+  size_t max_snapshots_per_range = 1000;
+  int64_t max_snapshot_lease_ms = 600'000;
   bool writes_need_lease = false;  // log mode none: an acknowledgement depends on the lease
 };
 
@@ -53,11 +62,23 @@ class LtcServer {
     std::shared_ptr<const RangeMap> ranges;
     uint64_t generation = 0;
   };
+  struct MultiGetCall;
   // kOk and the range, or why not.
-  Outcome FindRange(size_t index, RangeId id, Epoch epoch, std::string_view key, Range** range);
+  Outcome FindRange(size_t index, RangeId id, Epoch epoch, Range** range);
+  Outcome FindRangeOf(size_t index, RangeId id, Epoch epoch, std::string_view key, Range** range);
+  // kOk and the snapshot, null for 0; or kSnapshotEnded.
+  Outcome FindSnapshot(const Range& range, uint64_t id, std::shared_ptr<const Snapshot>* snapshot) const;
   void HandleWrite(size_t index, const IncomingCall& call, ValueType type);
+  void HandleBatch(size_t index, const IncomingCall& call);
+  void HandleCompareAndSwap(size_t index, const IncomingCall& call);
   void HandleGet(size_t index, const IncomingCall& call);
   void HandleScan(size_t index, const IncomingCall& call);
+  void HandleMultiGet(size_t index, const IncomingCall& call);
+  void ReadSome(const std::shared_ptr<MultiGetCall>& get);
+  void HandleTakeSnapshot(size_t index, const IncomingCall& call);
+  void HandleHeldSnapshot(size_t index, const IncomingCall& call, LtcRequest type);  // renew, drop
+  WriteDone ReplyToWrite(size_t index, const IncomingCall& call);
+  Outcome IsWritable(std::string_view key, std::string_view value, std::optional<uint64_t> ttl_ms) const;
   bool HasLease() const { return Now() < lease_expiry_ns_(); }
 
   const std::vector<XchgExecutor*> executors_;
@@ -67,9 +88,14 @@ class LtcServer {
   std::atomic<uint64_t> generation_{0};
   Mutex mu_;
   std::shared_ptr<const RangeMap> ranges_ ABSL_GUARDED_BY(mu_);
+  SnapshotTable snapshots_;
   Counter* const puts_;
+  Counter* const batches_;
+  Counter* const swaps_;
   Counter* const gets_;
+  Counter* const multi_gets_;
   Counter* const scans_;
+  Counter* const snapshots_taken_;
   Counter* const not_owner_;
 };
 

@@ -40,6 +40,8 @@ DEFINE_int32(table_mb, 4, "size at which a table ends");
 DEFINE_int32(level1_mb, 64, "target size of Level1; deeper levels are ten times the one above");
 DEFINE_int32(level0_runs, 4, "runs of Level0 that start a compaction");
 DEFINE_int32(max_value_bytes, 1 << 20, "largest value accepted");
+DEFINE_int32(max_snapshots, 1000, "snapshots that clients may hold of one range");
+DEFINE_int32(max_snapshot_lease_ms, 600'000, "longest lease of a snapshot, renewals aside");
 DEFINE_int32(xchg_threads, 1, "exchange threads: they serve requests");
 DEFINE_int32(flush_threads, 2, "threads that write memtables to StoCs");
 DEFINE_int32(compaction_threads, 2, "threads that merge tables");
@@ -79,6 +81,8 @@ LtcOptions OptionsFromFlags(int argc, char** argv) {
   CheckFlagRange("level1_mb", FLAGS_level1_mb, 1, 1 << 20);
   CheckFlagRange("level0_runs", FLAGS_level0_runs, 1, 16);
   CheckFlagRange("max_value_bytes", FLAGS_max_value_bytes, 1, 16 << 20);
+  CheckFlagRange("max_snapshots", FLAGS_max_snapshots, 1, 1'000'000);
+  CheckFlagRange("max_snapshot_lease_ms", FLAGS_max_snapshot_lease_ms, 1000, 86'400'000);
   CheckFlagRange("xchg_threads", FLAGS_xchg_threads, 1, 64);
   CheckFlagRange("flush_threads", FLAGS_flush_threads, 1, 256);
   CheckFlagRange("compaction_threads", FLAGS_compaction_threads, 1, 256);
@@ -91,6 +95,8 @@ LtcOptions OptionsFromFlags(int argc, char** argv) {
   o.xchg_threads = FLAGS_xchg_threads;
   o.block_cache_bytes = static_cast<size_t>(FLAGS_block_cache_mb) << 20;
   o.memtable_limit_bytes = static_cast<size_t>(FLAGS_memtable_limit_mb) << 20;
+  o.max_snapshots_per_range = static_cast<size_t>(FLAGS_max_snapshots);
+  o.max_snapshot_lease_ms = FLAGS_max_snapshot_lease_ms;
   o.background.flush_threads = FLAGS_flush_threads;
   o.background.compaction_threads = FLAGS_compaction_threads;
   HostedRangeOptions& h = o.hosted;

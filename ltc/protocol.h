@@ -1,24 +1,53 @@
 // Requests of clients to an LTC, and their replies; bodies are little-endian. Keys are stored keys (keys.h).
 //
-// type   request  body                                                                              reply
-// 0x201  Put      range epoch client_id request_number u16 key_size u16 flags | key | value         -
-// 0x202  Delete   the same, no value                                                                -
-// 0x203  Get      range epoch | key                                                                 value
-// 0x204  Scan     range epoch u32 limit u16 from_size u16 to_size | from | to                       u32 count u8 more | entries
+// type   request         body                                                                                reply
+// 0x201  Put             range epoch client_id request_number u16 key_size u16 flags | [ttl_ms] key | value  -
+// 0x202  Delete          the same, no ttl_ms and no value                                                    -
+// 0x203  Get             range epoch snapshot | key                                                          value
+// 0x204  Scan            range epoch snapshot u32 limit u8 flags u16 from_size u16 to_size | from | to       u32 count u8 more | entries
+// 0x205  Batch           range epoch client_id request_number u32 count | entries                            -
+// 0x206  CompareAndSwap  range epoch client_id request_number u16 key_size u8 flags u32 expected_size
+//                        | key | expected | desired                                                          -
+// 0x207  MultiGet        range epoch snapshot u32 count | n x (varint32 key size, key)                       u32 count | answers
+// 0x208  TakeSnapshot    range epoch u32 lease_ms                                                            snapshot
+// 0x209  RenewSnapshot   range epoch snapshot u32 lease_ms                                                   -
+// 0x20a  DropSnapshot    range epoch snapshot                                                                -
 //
-// range, epoch, client_id and request_number are u64. A scan's entries are n x (varint32 key size, key, varint32 value size,
-// value); more = the page is full: go on after its last key. An LTC that does not hold the range at that epoch answers
-// kNotOwner and did nothing.
+// range, epoch, client_id, request_number, snapshot and ttl_ms are u64; snapshot 0 is now. An LTC that does not hold the range at
+// that epoch answers kNotOwner and did nothing; kSnapshotEnded: it knows no such snapshot of the range, or its lease is over.
+//
+// Put: flags 1: ttl_ms is there (K7).
+// Scan: flags 1: reverse: the keys below `to` (empty: the end) in descending order, down to `from`. Entries are n x (varint32 key
+// size, key, varint32 value size, value); more = the page is full: go on after its last key.
+// Batch (K6): n x (u8 ValueType: Delete, Put or PutTtl; varint32 key size; varint32 value size; varint64 ttl_ms of PutTtl; key; value).
+// CompareAndSwap: flags 1: `expected` is given, else the key must have no value; 2: `desired` is given, else the key is deleted.
+// kConditionFailed: it has another value.
+// MultiGet: answers are n x (u8 found, varint32 value size and value when found), of the first n keys: when they are fewer than
+// asked for, the reply is full. All that one reply holds is of one moment (K4).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/ids.h"
+#include "common/base/write_batch.h"
 
 namespace nova {
 
-enum class LtcRequest : uint16_t { kPut = 0x201, kDelete = 0x202, kGet = 0x203, kScan = 0x204 };
+enum class LtcRequest : uint16_t {
+  kPut = 0x201,
+  kDelete = 0x202,
+  kGet = 0x203,
+  kScan = 0x204,
+  kBatch = 0x205,
+  kCompareAndSwap = 0x206,
+  kMultiGet = 0x207,
+  kTakeSnapshot = 0x208,
+  kRenewSnapshot = 0x209,
+  kDropSnapshot = 0x20a,
+};
 
 struct WriteRequest {
   RangeId range;
@@ -27,6 +56,7 @@ struct WriteRequest {
   uint64_t request_number = 0;
   std::string_view key;
   std::string_view value;
+  std::optional<uint64_t> ttl_ms = std::nullopt;
 
   // Everything but key and value, which travel as parts of their own.
   std::string EncodeHeader() const;
@@ -36,6 +66,7 @@ struct WriteRequest {
 struct GetRequest {
   RangeId range;
   Epoch epoch;
+  uint64_t snapshot = 0;
   std::string_view key;
   std::string EncodeHeader() const;
   static bool Parse(std::string_view body, GetRequest* out);
@@ -44,7 +75,9 @@ struct GetRequest {
 struct ScanRequest {
   RangeId range;
   Epoch epoch;
+  uint64_t snapshot = 0;
   uint32_t limit = 0;
+  bool reverse = false;
   std::string_view from;
   std::string_view to;  // empty: to the end of the range
   std::string Encode() const;
@@ -57,6 +90,68 @@ struct ScanReply {
   std::string_view entries;
   std::string EncodeHeader() const;
   static bool Parse(std::string_view body, ScanReply* out);
+};
+
+struct BatchRequest {
+  RangeId range;
+  Epoch epoch;
+  uint64_t client_id = 0;
+  uint64_t request_number = 0;
+  uint32_t count = 0;
+  std::string_view entries;
+
+  std::string EncodeHeader() const;
+  static void AppendEntry(std::string_view key_prefix, const WriteBatch::Entry& entry, std::string* entries);
+  static bool Parse(std::string_view body, BatchRequest* out);
+  bool ParseEntries(std::vector<WriteBatch::Entry>* out) const;  // which point into `entries`, and have stored keys
+};
+
+struct CompareAndSwapRequest {
+  RangeId range;
+  Epoch epoch;
+  uint64_t client_id = 0;
+  uint64_t request_number = 0;
+  std::string_view key;
+  std::optional<std::string_view> expected;
+  std::optional<std::string_view> desired;
+
+  std::string EncodeHeader() const;  // everything but key, expected and desired
+  static bool Parse(std::string_view body, CompareAndSwapRequest* out);
+};
+
+inline constexpr uint32_t kMaxMultiGetKeys = 10'000;
+
+struct MultiGetRequest {
+  RangeId range;
+  Epoch epoch;
+  uint64_t snapshot = 0;
+  std::vector<std::string_view> keys;
+  std::string Encode() const;
+  // Refuses more than kMaxMultiGetKeys.
+  static bool Parse(std::string_view body, MultiGetRequest* out);
+};
+
+struct MultiGetReply {
+  std::vector<std::optional<std::string_view>> values;  // of the first keys
+  static std::string EncodeHeader(uint32_t count);
+  static void AppendAnswer(const std::optional<std::string>& value, std::string* answers);
+  static bool Parse(std::string_view body, MultiGetReply* out);
+};
+
+// Take, renew and drop; what a type does not carry stays 0.
+struct SnapshotRequest {
+  RangeId range;
+  Epoch epoch;
+  uint64_t snapshot = 0;
+  uint32_t lease_ms = 0;
+  std::string Encode(LtcRequest type) const;
+  static bool Parse(LtcRequest type, std::string_view body, SnapshotRequest* out);
+};
+
+struct SnapshotReply {
+  uint64_t snapshot = 0;
+  std::string Encode() const;
+  static bool Parse(std::string_view body, SnapshotReply* out);
 };
 
 }  // namespace nova

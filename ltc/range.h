@@ -27,6 +27,7 @@
 #include "common/base/executor.h"
 #include "common/base/metrics.h"
 #include "common/base/outcome.h"
+#include "common/base/write_batch.h"
 #include "logc/log_record.h"
 #include "logc/range_log.h"
 #include "ltc/block_cache.h"
@@ -71,8 +72,6 @@ struct RangeServices {
   std::function<void(RangeId, Status)> lost;     // the epoch is fenced: stop using the range
   std::function<void(std::function<void()>)> run_blocking;  // runs a closure on a thread that may wait
 };
-
-inline constexpr int64_t kMaxTtlMs = int64_t{1} << 50;
 
 struct WriteEntry {
   ValueType type = ValueType::kPut;

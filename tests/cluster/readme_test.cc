@@ -61,8 +61,9 @@ TEST(ReadmeTest, ItsProgramsCompileAndRun) {
   };
   const std::string cpp = run("cpp", "g++ -std=c++20 -Wall -Wextra -Werror", "cc", "-lnova_client $(pkg-config --libs absl_statusor)");
   EXPECT_NE(cpp.find("apple is sweet\nfruit/apple = sweet\nfruit/plum = sweet\n"), std::string::npos) << cpp;
+  EXPECT_NE(cpp.find("then the fig was eaten, there was no plum\nfruit/grape is sour\n"), std::string::npos) << cpp;
   const std::string c = run("c", "gcc -std=c99 -Wall -Wextra -Werror -pedantic", "c", "-lnova_client");
-  EXPECT_EQ(c, "green tea is hot\ntea/green\n");
+  EXPECT_EQ(c, "green tea is hot\ntea/green\nConditionFailed\n");
   const std::string archive =  // the README's line for libnova_client.a
       run("c", "gcc -std=c99", "c", "-l:libnova_client.a $(pkg-config --libs grpc++ protobuf absl_statusor absl_raw_hash_set absl_hash libisal libibverbs librdmacm) -lstdc++ -lm");
   EXPECT_EQ(archive, c);

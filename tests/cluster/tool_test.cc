@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_split.h"
 #include "client/client.h"
+#include "client/nova.h"
 #include "common/base/random.h"
 #include "tests/cluster/process_cluster.h"
 
@@ -59,6 +60,93 @@ TEST_F(ToolTest, ShellReadsCommandsFromItsInput) {
   EXPECT_EQ(out, "a \"quoted\" value\n");
   EXPECT_EQ(Nova({"shell"}, &out, "get nothing-here\n"), 1);
   EXPECT_EQ(Nova({"shell"}, &out, "frobnicate\n"), 2);
+}
+
+TEST_F(ToolTest, BatchesSwapsMultiGetsExpiriesAndPrefixes) {
+  std::string out;
+  EXPECT_EQ(Nova({"batch", "put", "sem/a", "1", "put", "sem/b", "2", "put-ttl", "sem/c", "3", "600000", "delete", "sem/a"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"mget", "sem/c", "sem/b"}, &out), 0) << out;
+  EXPECT_EQ(out, "sem/c\t3\nsem/b\t2\n");
+  EXPECT_EQ(Nova({"mget", "sem/a"}, &out), 1);
+  EXPECT_EQ(out, "mget: NotFound: sem/a\n");
+  EXPECT_EQ(Nova({"cas", "sem/b", "2", "two"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"cas", "sem/b", "2", "x"}, &out), 1);
+  EXPECT_EQ(out, "compare-and-swap: ConditionFailed\n");
+  EXPECT_EQ(Nova({"cas", "sem/d", "--absent", "new"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"cas", "sem/d", "--absent", "new"}, &out), 1);
+  EXPECT_EQ(Nova({"cas", "sem/d", "new", "--delete"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"get", "sem/d"}, &out), 1);
+  EXPECT_EQ(Nova({"cas", "sem/d", "x"}, &out), 2);
+  EXPECT_EQ(Nova({"put", "sem/e", "x", "1"}, &out), 0) << out;
+  SleepFor(20 * kMillisecond);
+  EXPECT_EQ(Nova({"scan", "", "10", "prefix", "sem/"}, &out), 0);
+  EXPECT_EQ(out, "sem/b\ttwo\nsem/c\t3\n");
+  EXPECT_EQ(Nova({"scan", "sem/", "1", "reverse", "to", "sem/c"}, &out), 0);
+  EXPECT_EQ(out, "sem/b\ttwo\n");
+  EXPECT_EQ(Nova({"put", "sem/e", "x", "soon"}, &out), 2);
+  EXPECT_EQ(Nova({"batch", "put", "sem/a"}, &out), 2);
+  EXPECT_EQ(Nova({"batch", "put", "\x01", "x", "put", "zzz", "y"}, &out), 2) << "over ranges";
+  EXPECT_NE(out.find("more than one range"), std::string::npos) << out;
+  EXPECT_EQ(Nova({"get", "zzz"}, &out), 1);
+}
+
+TEST_F(ToolTest, AShellReadsAtItsSnapshot) {
+  std::string out;
+  EXPECT_EQ(Nova({"snapshot", "take"}, &out), 2);
+  EXPECT_EQ(Nova({"shell"}, &out, "put snap/a 1\nsnapshot take\nput snap/a 2\nput snap/b 2\nget snap/a\nscan snap/ 5 prefix snap/\nmget snap/a\n"
+                                  "snapshot drop\nget snap/a\nquit\n"), 0) << out;
+  EXPECT_EQ(out, "1\nsnap/a\t1\nsnap/a\t1\n2\n");
+}
+
+// The same by the C interface, whose program of README.md does the rest.
+TEST_F(ToolTest, TheCInterfaceSaysTheSame) {
+  char* error = nullptr;
+  nova_client* c = nova_open(cluster_->coordinators().c_str(), &error);
+  ASSERT_NE(c, nullptr) << error;
+  EXPECT_EQ(nova_put_ttl(c, "c/ttl", 5, "x", 1, 0), NOVA_INVALID_ARGUMENT);
+  EXPECT_EQ(nova_put_ttl(c, "c/ttl", 5, "x", 1, 600'000), NOVA_OK) << nova_last_error();
+  EXPECT_EQ(nova_compare_and_swap(c, "c/k", 3, nullptr, 0, "", 0), NOVA_OK) << nova_last_error();
+  EXPECT_EQ(nova_compare_and_swap(c, "c/k", 3, nullptr, 0, "new", 3), NOVA_CONDITION_FAILED);
+  EXPECT_EQ(nova_effect_of(NOVA_CONDITION_FAILED), NOVA_NOT_APPLIED);
+  nova_snapshot* snapshot = nullptr;
+  ASSERT_EQ(nova_snapshot_take(c, &snapshot), NOVA_OK) << nova_last_error();
+  nova_batch* batch = nova_batch_create();
+  nova_batch_put(batch, "c/k", 3, "new", 3);
+  nova_batch_put_ttl(batch, "c/l", 3, "new", 3, 600'000);
+  nova_batch_delete(batch, "c/ttl", 5);
+  EXPECT_EQ(nova_write(c, batch), NOVA_OK) << nova_last_error();
+  nova_batch_clear(batch);
+  EXPECT_EQ(nova_write(c, batch), NOVA_OK);
+  nova_batch_free(batch);
+  char* value = nullptr;
+  size_t size = 9;
+  EXPECT_EQ(nova_get_at(c, snapshot, "c/k", 3, &value, &size), NOVA_OK) << nova_last_error();
+  EXPECT_EQ(size, 0u);
+  nova_free(value);
+  const char* const keys[] = {"c/ttl", "c/k", "c/l"};
+  const size_t sizes[] = {5, 3, 3};
+  for (const nova_snapshot* at : {static_cast<const nova_snapshot*>(snapshot), static_cast<const nova_snapshot*>(nullptr)}) {
+    nova_values* values = nullptr;
+    ASSERT_EQ(nova_multi_get(c, at, 3, keys, sizes, &values), NOVA_OK) << nova_last_error();
+    const auto is = [&](size_t i) {
+      size_t n;
+      const char* v = nova_values_get(values, i, &n);
+      return v == nullptr ? std::string("none") : "=" + std::string(v, n);
+    };
+    EXPECT_EQ(is(0) + is(1) + is(2), at != nullptr ? "=x=none" : "none=new=new");
+    nova_values_free(values);
+  }
+  nova_scan_options options{};
+  options.prefix = "c/";
+  options.prefix_size = 2;
+  options.snapshot = snapshot;
+  nova_scan_result* scan = nullptr;
+  ASSERT_EQ(nova_scan_with(c, &options, &scan), NOVA_OK) << nova_last_error();
+  ASSERT_EQ(nova_scan_count(scan), 2u);
+  EXPECT_EQ(std::string(nova_scan_key(scan, 1, &size)), "c/ttl");
+  nova_scan_free(scan);
+  nova_snapshot_drop(snapshot);
+  nova_close(c);
 }
 
 TEST_F(ToolTest, BadInputIsOneLineAndWritesNothing) {

@@ -3,6 +3,7 @@
 // Thread safety: none.   Ownership: copies keys and values.   Errors: none here; writing it checks each key and value.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "common/base/keys.h"
 
 namespace nova {
+
+inline constexpr int64_t kMaxTtlMs = int64_t{1} << 50;  // of a time to live; the least is 1
 
 class WriteBatch {
  public:

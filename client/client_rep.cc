@@ -1,0 +1,202 @@
+#include "client/client_rep.h"
+
+#include "common/base/log.h"
+
+namespace nova {
+namespace {
+
+constexpr Nanos kFirstBackoff = 2 * kMillisecond;
+constexpr Nanos kMaxBackoff = 100 * kMillisecond;
+constexpr Nanos kMinRefreshPeriod = 20 * kMillisecond;
+
+// Of the range that holds `key`, or with `below` the keys just below it; null: none does.
+template <typename Map>
+const typename Map::mapped_type* FindByLower(const Map& map, const std::string& key, bool below) {
+  auto it = below ? map.lower_bound(key) : map.upper_bound(key);
+  return it == map.begin() ? nullptr : &std::prev(it)->second;
+}
+
+bool Covers(const std::string& upper, const std::string& key, bool below) {
+  return upper.empty() || key < upper || (below && key == upper);
+}
+
+}  // namespace
+
+// --- configuration
+
+// Single flight, asleep until somebody found the configuration wrong.
+void ClientRep::Refresh() {
+  Configuration known = *Current();
+  for (;;) {
+    {
+      MutexLock lock(&mu);
+      while (!refresh_wanted && !stopping) wanted.Wait(&mu);
+      if (stopping) return;
+      refresh_wanted = false;
+    }
+    const Nanos next = Now() + kMinRefreshPeriod;
+    const Status s = coordinator->Refresh(&known, Now() + kSecond);
+    if (!s.ok()) NOVA_LOG(INFO) << "configuration not refreshed: " << s;
+    auto fresh = std::make_shared<const Configuration>(known);
+    {
+      MutexLock lock(&mu);
+      configuration = fresh;
+    }
+    for (auto& lane : lanes) {
+      lane->xchg->Submit([lane = lane.get(), fresh] { lane->configuration = fresh; });
+    }
+    SleepUntil(next);
+  }
+}
+
+std::shared_ptr<const Configuration> ClientRep::Current() {
+  MutexLock lock(&mu);
+  return configuration;
+}
+
+void ClientRep::WantRefresh() {
+  MutexLock lock(&mu);
+  refresh_wanted = true;
+  wanted.Signal();
+}
+
+// --- any operation
+
+OpRef ClientRep::NewOp(const char* name, std::string key) const {
+  auto op = std::make_shared<Op>();
+  op->name = name;
+  op->key = std::move(key);
+  return op;
+}
+
+void ClientRep::Start(OpRef op) {
+  StartOn(lanes[next_lane.fetch_add(1, std::memory_order_relaxed) % lanes.size()].get(), std::move(op));
+}
+
+void ClientRep::StartOn(ClientLane* lane, OpRef op) {
+  op->lane = lane;
+  op->backoff_ns = kFirstBackoff;
+  op->request_number = next_request.fetch_add(1, std::memory_order_relaxed);
+  if (op->deadline_ns == 0) op->deadline_ns = Now() + options.timeout_ms * kMillisecond;
+  under_way.fetch_add(1);
+  lane->xchg->Submit([this, op = std::move(op)]() mutable { Try(std::move(op)); });
+}
+
+// A snapshot is where it was taken, as long as no later epoch of the range is known.
+bool ClientRep::FindTarget(const Op& op, Target* target, std::string* why_not, bool* snapshot_ended) {
+  const RangeRoute* route = FindByLower(op.lane->configuration->ranges, op.key, op.below);
+  if (route != nullptr && !Covers(route->upper, op.key, op.below)) route = nullptr;
+  if (op.snapshot != nullptr) {
+    const auto* found = FindByLower(op.snapshot->state_->parts, op.key, op.below);
+    if (found == nullptr || !Covers((*found)->target.upper, op.key, op.below)) {
+      *why_not = "it has no such range";
+      *snapshot_ended = true;
+      return false;
+    }
+    SnapshotState::Part* const part = found->get();
+    *target = part->target;
+    if (route != nullptr && (route->id != target->range || route->epoch > target->epoch)) part->ended.store(true);
+    *snapshot_ended = part->ended.load();
+    if (*snapshot_ended) *why_not = StrCat("range ", target->range.value(), " epoch ", target->epoch.value());
+    return !*snapshot_ended;
+  }
+  if (route == nullptr || !route->open || route->address.empty()) {
+    *why_not = route == nullptr ? "no range holds the key" : StrCat("range ", route->id.value(), " has no owner now");
+    return false;
+  }
+  *target = {route->id, route->epoch, route->address, route->lower, route->upper};
+  return true;
+}
+
+void ClientRep::Try(OpRef op) {
+  if (Now() >= op->deadline_ns) return GiveUp(op);
+  Target target;
+  bool snapshot_ended = false;
+  if (!FindTarget(*op, &target, &op->last_where, &snapshot_ended)) {
+    if (snapshot_ended) return Finish(op.get(), Outcome::kSnapshotEnded);
+    op->last = Outcome::kUnavailable;
+    return RetryLater(std::move(op));
+  }
+  op->last_where = StrCat("range ", target.range.value(), " epoch ", target.epoch.value(), " at ", target.address);
+  op->send(target, op);
+}
+
+void ClientRep::RetryLater(OpRef op) {
+  if (op->last != Outcome::kBusy && op->last != Outcome::kNoSpace) WantRefresh();
+  retries.fetch_add(1, std::memory_order_relaxed);
+  const Nanos wait = op->backoff_ns / 2 + static_cast<Nanos>(op->lane->random.Uniform(static_cast<uint64_t>(op->backoff_ns)));
+  op->backoff_ns = std::min(kMaxBackoff, op->backoff_ns * 2);
+  const Nanos when = Now() + wait;
+  if (when >= op->deadline_ns) return GiveUp(op);
+  Xchg* const xchg = op->lane->xchg.get();
+  xchg->RunAt(when, [this, op = std::move(op)]() mutable { Try(std::move(op)); });
+}
+
+// The deadline passed between tries: the last try was definitely not applied, so neither is the operation.
+void ClientRep::GiveUp(const OpRef& op) {
+  Finish(op.get(), op->last == Outcome::kUnknown ? Outcome::kUnavailable : op->last);
+}
+
+void ClientRep::Finish(Op* op, Outcome o) {
+  Result result{o, {}};
+  if (o != Outcome::kOk) {
+    const bool plain = o == Outcome::kNotFound || o == Outcome::kConditionFailed;
+    result.message = StrCat(op->name, ": ", absl::string_view(OutcomeName(o).data(), OutcomeName(o).size()), plain ? "" : " (" + op->last_where + ")");
+  }
+  op->end(std::move(result));
+  under_way.fetch_sub(1);
+}
+
+void ClientRep::EndWrite(const OpRef& op, Outcome o) {
+  if (!IsRetryable(o)) return Finish(op.get(), o);
+  op->last = o;  // A1: definitely not applied
+  RetryLater(op);
+}
+
+bool ClientRep::RetriesRead(const OpRef& op, Outcome o) {
+  if (!IsRetryable(o) && o != Outcome::kUnknown) return false;
+  op->last = o;
+  RetryLater(op);
+  return true;
+}
+
+void ClientRep::TakePageSnapshot(const OpRef& op, const Target& target, PageSnapshot* page) {
+  // Nobody needs it after the operation's deadline.
+  const auto lease_ms = static_cast<uint32_t>(std::min<int64_t>(options.timeout_ms, options.snapshot_lease_ms));
+  op->lane->ltc->TakeSnapshot(target.address, {target.range, target.epoch, 0, lease_ms}, ReadDeadline(*op),
+                              [this, op, target, page](Outcome o, uint64_t id) {
+                                if (RetriesRead(op, o)) return;
+                                if (o != Outcome::kOk) return Finish(op.get(), o);
+                                *page = {target.range, target.epoch, target.address, id};
+                                Try(op);
+                              });
+}
+
+void ClientRep::DropPageSnapshot(ClientLane* lane, PageSnapshot* page) {
+  if (page->id == 0) return;
+  lane->ltc->DropSnapshot(page->address, {page->range, page->epoch, page->id}, Now() + kReadTry, [](Outcome) {});
+  page->id = 0;
+}
+
+// --- checks
+
+Result ClientRep::CheckKey(std::string_view key) {
+  if (key.empty()) return {Outcome::kInvalidArgument, "the key is empty"};
+  if (key.size() > kMaxUserKeyBytes) {
+    return {Outcome::kInvalidArgument, StrCat("the key has ", key.size(), " bytes, the limit is ", kMaxUserKeyBytes)};
+  }
+  return {};
+}
+
+Result ClientRep::CheckValue(std::string_view value) {
+  const uint32_t max = Current()->max_value_bytes;
+  if (max == 0 || value.size() <= max) return {};
+  return {Outcome::kInvalidArgument, StrCat("the value has ", value.size(), " bytes, the limit is ", max)};
+}
+
+Result ClientRep::CheckSnapshot(const std::shared_ptr<const ClientSnapshot>& snapshot) {
+  if (snapshot == nullptr || snapshot->state_->link == link) return {};
+  return {Outcome::kInvalidArgument, "the snapshot is another client's"};
+}
+
+}  // namespace nova
