@@ -1,0 +1,162 @@
+// An LTC's answers to requests as they come off the wire, from a peer that is not our client.
+#include <gtest/gtest.h>
+
+#include "common/rdma/sim_fabric.h"
+#include "ltc/ltc_client.h"
+#include "tests/cluster_sim/scenario.h"
+
+namespace nova {
+namespace {
+
+// A cluster of one LTC and two ranges, cut at "\0m" (keyspace 0), and a bare exchange thread.
+struct Rig {
+  explicit Rig(SimClusterOptions options = OneLtc()) : cluster(std::move(options)) {
+    cluster.StartAll();
+    EXPECT_TRUE(cluster.NewClient("client-0")->CreateRanges({"m"}).ok());
+    EXPECT_TRUE(cluster.WaitOpen(2, 30 * kSecond));
+    first = cluster.Records().begin()->second;
+    fabric = NewSimFabric(cluster.network(), "peer");
+    Hello self;
+    self.role = Role::kClient;
+    xchg = std::make_unique<Xchg>(fabric.get(), self, XchgOptions{});
+    xchg->Start();
+  }
+  ~Rig() { xchg->Stop(); }
+  static SimClusterOptions OneLtc() {
+    SimClusterOptions options = SmallCluster();
+    options.ltcs = 1;
+    return options;
+  }
+  BlockingResult Call(LtcRequest type, std::string_view body) {
+    const std::string_view parts[] = {body};
+    return BlockingCall(xchg.get(), cluster.ltc("ltc-0")->address(), static_cast<uint16_t>(type), parts, Now() + 20 * kSecond);
+  }
+  Outcome Put(std::string_view key, std::string_view value) {
+    const std::string header = WriteRequest{first.id, first.epoch, 1, ++requests, key, value}.EncodeHeader();
+    return Call(LtcRequest::kPut, header + std::string(key) + std::string(value)).outcome;
+  }
+  Outcome Snapshot(LtcRequest type, uint64_t id, uint32_t lease_ms) {
+    return Call(type, SnapshotRequest{first.id, first.epoch, id, lease_ms}.Encode(type)).outcome;
+  }
+  uint64_t TakeSnapshot(uint32_t lease_ms) {
+    const BlockingResult r = Call(LtcRequest::kTakeSnapshot, SnapshotRequest{first.id, first.epoch, 0, lease_ms}.Encode(LtcRequest::kTakeSnapshot));
+    EXPECT_EQ(r.outcome, Outcome::kOk);
+    SnapshotReply reply;
+    EXPECT_TRUE(SnapshotReply::Parse(r.body, &reply));
+    return reply.snapshot;
+  }
+  Outcome GetAt(uint64_t snapshot, const RangeRecord& range, std::string_view key, std::string* value = nullptr) {
+    const std::string header = GetRequest{range.id, range.epoch, snapshot, key}.EncodeHeader();
+    BlockingResult r = Call(LtcRequest::kGet, header + std::string(key));
+    if (value != nullptr) *value = std::move(r.body);
+    return r.outcome;
+  }
+  SimCluster cluster;
+  RangeRecord first;
+  std::unique_ptr<Fabric> fabric;
+  std::unique_ptr<Xchg> xchg;
+  uint64_t requests = 0;
+};
+
+void Simulate(const std::function<void()>& body) {
+  Simulation sim(1);
+  SetUpSimLog(&sim, 1);
+  sim.Run(body);
+}
+
+constexpr LtcRequest kAllTypes[] = {LtcRequest::kPut,      LtcRequest::kDelete,       LtcRequest::kGet,           LtcRequest::kScan,
+                                    LtcRequest::kBatch,    LtcRequest::kCompareAndSwap, LtcRequest::kMultiGet,    LtcRequest::kTakeSnapshot,
+                                    LtcRequest::kRenewSnapshot, LtcRequest::kDropSnapshot};
+const std::string kKey("\0a", 2), kFarKey("\0z", 2);
+
+TEST(LtcServerTest, AMalformedRequestClosesItsConnectionAndTheServerLives) {
+  Simulate([] {
+    Rig rig;
+    for (const LtcRequest type : kAllTypes) {
+      for (const size_t size : {0u, 7u, 15u}) {
+        const Nanos before = Now();
+        EXPECT_EQ(rig.Call(type, std::string(size, 'x')).outcome, Outcome::kUnknown) << static_cast<int>(type);
+        EXPECT_LT(Now() - before, 10 * kSecond) << "the connection stayed open";
+      }
+      EXPECT_EQ(rig.Put(kKey, "v"), Outcome::kOk) << static_cast<int>(type);
+    }
+  });
+}
+
+TEST(LtcServerTest, ARangeThatIsNotHereAtThatEpochIsNotOwned) {
+  Simulate([] {
+    Rig rig;
+    RangeRecord later = rig.first;
+    later.epoch = Epoch(later.epoch.value() + 1);
+    EXPECT_EQ(rig.GetAt(0, later, kKey), Outcome::kNotOwner);
+    EXPECT_EQ(rig.GetAt(0, rig.first, kFarKey), Outcome::kNotOwner);
+    const MultiGetRequest multi{rig.first.id, rig.first.epoch, 0, {kKey, kFarKey}};
+    EXPECT_EQ(rig.Call(LtcRequest::kMultiGet, multi.Encode()).outcome, Outcome::kNotOwner);
+    std::string entries;
+    for (const std::string& key : {kKey, kFarKey}) BatchRequest::AppendEntry("", {ValueType::kPut, key, "v", 0}, &entries);
+    const BatchRequest batch{rig.first.id, rig.first.epoch, 1, 1, 2, {}};
+    EXPECT_EQ(rig.Call(LtcRequest::kBatch, batch.EncodeHeader() + entries).outcome, Outcome::kInvalidArgument) << "K6";
+    EXPECT_EQ(rig.GetAt(0, rig.first, kKey), Outcome::kNotFound);
+  });
+}
+
+TEST(LtcServerTest, K4SnapshotsHaveIdsAndLeases) {
+  Simulate([] {
+    Rig rig;
+    ASSERT_EQ(rig.Put(kKey, "before"), Outcome::kOk);
+    const uint64_t one = rig.TakeSnapshot(10'000), two = rig.TakeSnapshot(600'000);
+    EXPECT_NE(one, two);
+    ASSERT_EQ(rig.Put(kKey, "after"), Outcome::kOk);
+    std::string value;
+    EXPECT_EQ(rig.GetAt(one, rig.first, kKey, &value), Outcome::kOk);
+    EXPECT_EQ(value, "before");
+    EXPECT_EQ(rig.GetAt(one + 100, rig.first, kKey), Outcome::kSnapshotEnded) << "an id that nobody was given";
+    const RangeRecord second = std::next(rig.cluster.Records().begin())->second;
+    EXPECT_EQ(rig.GetAt(one, second, kFarKey), Outcome::kSnapshotEnded) << "another range's";
+    EXPECT_EQ(rig.Snapshot(LtcRequest::kRenewSnapshot, one, 0), Outcome::kInvalidArgument);
+    EXPECT_EQ(rig.Snapshot(LtcRequest::kRenewSnapshot, one, 600'001), Outcome::kInvalidArgument);
+    EXPECT_EQ(rig.Snapshot(LtcRequest::kTakeSnapshot, 0, 600'001), Outcome::kInvalidArgument);
+    for (int i = 0; i < 3; ++i) {
+      SleepFor(7 * kSecond);
+      EXPECT_EQ(rig.Snapshot(LtcRequest::kRenewSnapshot, one, 10'000), Outcome::kOk) << i;
+    }
+    SleepFor(11 * kSecond);
+    EXPECT_EQ(rig.GetAt(one, rig.first, kKey), Outcome::kSnapshotEnded);
+    EXPECT_EQ(rig.Snapshot(LtcRequest::kRenewSnapshot, one, 10'000), Outcome::kSnapshotEnded) << "once ended, for ever";
+    EXPECT_EQ(rig.GetAt(two, rig.first, kKey, &value), Outcome::kOk);
+    EXPECT_EQ(value, "before");
+    EXPECT_EQ(rig.Snapshot(LtcRequest::kDropSnapshot, two, 0), Outcome::kOk);
+    EXPECT_EQ(rig.Snapshot(LtcRequest::kDropSnapshot, two, 0), Outcome::kSnapshotEnded);
+    EXPECT_EQ(rig.GetAt(two, rig.first, kKey), Outcome::kSnapshotEnded);
+    EXPECT_NE(rig.TakeSnapshot(1000), two);
+  });
+}
+
+// A reply that is full has the first keys' answers, and one at least.
+TEST(LtcServerTest, AMultiGetThatDoesNotFitAnswersItsFirstKeys) {
+  Simulate([] {
+    SimClusterOptions options = Rig::OneLtc();
+    options.ltc.hosted.range.scan_page_bytes = 1000;
+    Rig rig(options);
+    std::vector<std::string> names;
+    for (int i = 0; i < 40; ++i) {
+      names.push_back(kKey + std::to_string(10 + i));
+      ASSERT_EQ(rig.Put(names.back(), std::string(300, static_cast<char>('a' + i % 26))), Outcome::kOk);
+    }
+    MultiGetRequest request{rig.first.id, rig.first.epoch, 0, {}};
+    for (const std::string& name : names) request.keys.push_back(name);
+    BlockingResult r = rig.Call(LtcRequest::kMultiGet, request.Encode());
+    ASSERT_EQ(r.outcome, Outcome::kOk);
+    MultiGetReply reply;
+    ASSERT_TRUE(MultiGetReply::Parse(r.body, &reply));
+    EXPECT_EQ(reply.values.size(), 4u);
+    for (size_t i = 0; i < reply.values.size(); ++i) EXPECT_EQ(reply.values[i]->front(), static_cast<char>('a' + i));
+    request.keys.assign(1, names[7]);
+    r = rig.Call(LtcRequest::kMultiGet, request.Encode());
+    ASSERT_TRUE(MultiGetReply::Parse(r.body, &reply));
+    EXPECT_EQ(reply.values.size(), 1u);
+  });
+}
+
+}  // namespace
+}  // namespace nova
