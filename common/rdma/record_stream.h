@@ -35,7 +35,8 @@ class PlainStream final : public RecordStream {
 
   ssize_t Read(iovec* pieces, size_t count) override {
     for (;;) {
-      const ssize_t n = readv(fd_, pieces, static_cast<int>(count));
+      const ssize_t n = count == 1 ? recv(fd_, pieces->iov_base, pieces->iov_len, MSG_DONTWAIT)
+                                   : readv(fd_, pieces, static_cast<int>(count));
       if (n >= 0) return n;
       if (errno != EINTR) return errno == EWOULDBLOCK ? kWouldBlock : -errno;
     }
@@ -45,7 +46,8 @@ class PlainStream final : public RecordStream {
     message.msg_iov = pieces;
     message.msg_iovlen = count;
     for (;;) {
-      const ssize_t n = sendmsg(fd_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t n = count == 1 ? send(fd_, pieces->iov_base, pieces->iov_len, MSG_NOSIGNAL | MSG_DONTWAIT)
+                                   : sendmsg(fd_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (n >= 0) return n;
       if (errno != EINTR) return errno == EWOULDBLOCK ? kWouldBlock : -errno;
     }

@@ -4,7 +4,9 @@
 // Thread safety: none.   Ownership: its elements.   Errors: none; indices outside [head, tail) are bugs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,8 @@ namespace nova {
 
 template <typename T>
 class Ring {
+  static_assert(std::is_trivially_destructible_v<T>);  // what left the queue lies there until it is overwritten
+
  public:
   uint64_t head() const { return head_; }
   uint64_t tail() const { return tail_; }
@@ -23,17 +27,14 @@ class Ring {
   const T& front() const { return (*this)[head_]; }
   T& back() { return (*this)[tail_ - 1]; }
 
-  T& push_back(T item) {
+  T& emplace_back() {
     if (size() == items_.size()) Grow();
-    T& place = (*this)[tail_++];
-    place = std::move(item);
-    return place;
+    return (*this)[tail_++] = T();
   }
-  void pop_front() { (*this)[head_++] = T(); }
-  void clear() { truncate(head_); }
-  void truncate(uint64_t tail) {
-    while (tail_ > tail) (*this)[--tail_] = T();
-  }
+  void push_back(T item) { emplace_back() = std::move(item); }
+  void pop_front() { ++head_; }
+  void clear() { tail_ = head_; }
+  void truncate(uint64_t tail) { tail_ = std::min(tail_, tail); }
 
  private:
   void Grow() {

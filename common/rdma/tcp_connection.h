@@ -79,6 +79,7 @@ struct TcpConnection : PortConnection {
   FrameHeader frame;
   uint32_t in_done = 0;
   uint32_t in_left = 0;
+  bool in_long = false;                // this frame, or else the last one, is long
   uint64_t landing_version = 0;        // its memory was checked at
   bool in_more = false;                // a WRITE's next frame is due
   FrameHeader in_expected;             // what it must say

@@ -10,6 +10,8 @@ namespace {
 
 constexpr size_t kMaxEvents = 256;
 constexpr size_t kMaxIov = 512;
+constexpr size_t kInlinedBytes = 64 * 1024;  // sent by one system call
+constexpr uint32_t kMaxRoundsAlone = 8;
 constexpr size_t kMaxLingering = 64;
 constexpr Nanos kLingerNs = kSecond;
 
@@ -18,6 +20,7 @@ constexpr Nanos kLingerNs = kSecond;
 TcpPort::TcpPort(TcpShared* shared, const PortOptions& options)
     : shared_(shared), regions_(&shared->regions), options_(options), events_(kMaxEvents) {
   iov_.reserve(kMaxIov);
+  inlined_.reserve(kInlinedBytes);
   regions_->AddReader(&memory_mu_);
 }
 
@@ -169,15 +172,24 @@ void TcpPort::RunTimers() {
   }
 }
 
+// False: all are to be looked at.
+bool TcpPort::ReadAlone() {
+  TcpConnection* c = connections_.Find(alone_);
+  if (c == nullptr || c->state != State::kUp || !c->frames.empty()) return false;  // frames: it waits for room, too
+  return ++rounds_alone_ % kMaxRoundsAlone != 0 && ReadFrames(c);
+}
+
 void TcpPort::Round() {
   FlushOwed();
   if (!arrivals_.empty()) TakeArrivals();
-  int n = ready_events_;
-  ready_events_ = 0;
-  if (n == 0) n = epoll_wait(epoll_fd_, events_.data(), static_cast<int>(events_.size()), 0);
-  for (int i = 0; i < n; ++i) {
-    const epoll_event& event = events_[static_cast<size_t>(i)];
-    HandleEvent(event.data.u64, event.events);
+  if (ready_events_ > 0 || !ReadAlone()) {
+    int n = std::exchange(ready_events_, 0);
+    if (n == 0) n = epoll_wait(epoll_fd_, events_.data(), static_cast<int>(events_.size()), 0);
+    if (n > 0) alone_ = ConnectionId(n == 1 ? events_[0].data.u64 : 0);
+    for (int i = 0; i < n; ++i) {
+      const epoll_event& event = events_[static_cast<size_t>(i)];
+      HandleEvent(event.data.u64, event.events);
+    }
   }
   if (connections_.next_timer_ns() != kNever || accept_again_ns_ != kNever) RunTimers();
   for (size_t i = 0; i < flush_.size(); ++i) {

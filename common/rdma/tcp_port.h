@@ -1,8 +1,12 @@
 // TcpPort: one epoll set and its connections; the NIC of one xchg thread. Internal to the tcp fabric.
 //
 // Incoming bytes go into a slab shared by all connections, or, of a long payload, straight to where they belong. Outgoing frames
-// are built from the posted pieces and never copied: sendmsg takes them from registered memory. Both touch registered memory only
-// under memory_mu_, in chunks of at most kMaxChunkBytes, so that a revocation waits for one chunk (region_table.h).
+// are built from the posted pieces: short ones are copied, of long ones sendmsg takes the bytes from registered memory. Both touch
+// registered memory only under memory_mu_, in chunks of at most kMaxChunkBytes, so that a revocation waits for one chunk
+// (region_table.h).
+//
+// A connection that alone has traffic is read without asking epoll first, which saves a system call a message; the others are
+// looked at every few rounds, and before a sleep.
 //
 // Its parts: tcp_port.cc a round of the port, tcp_connect.cc connections until they are up, tcp_send.cc and tcp_receive.cc frames.
 //
@@ -86,6 +90,7 @@ class TcpPort final : public Port {
   void Recycle();
   void Round();
   void HandleEvent(uint64_t id, uint32_t events);
+  bool ReadAlone();
   void DropInput(TcpConnection* c);
   void RunTimers();
 
@@ -123,7 +128,7 @@ class TcpPort final : public Port {
   void FlushOwed();
 
   // tcp_receive.cc
-  void ReadFrames(TcpConnection* c);
+  bool ReadFrames(TcpConnection* c);
   bool Consume(TcpConnection* c, const std::byte* p, const std::byte* end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   bool BeginFrame(TcpConnection* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   void Land(TcpConnection* c, const std::byte* p, size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
@@ -164,7 +169,10 @@ class TcpPort final : public Port {
   std::vector<ConnectionId> owed_;   // acknowledgements that may wait for something to ride on
   std::vector<epoll_event> events_;
   int ready_events_ = 0;
+  ConnectionId alone_;  // the only one that had something when all were looked at; 0: none, or several
+  uint32_t rounds_alone_ = 0;
   std::vector<iovec> iov_;
+  std::vector<std::byte> inlined_;  // what iov_ names of headers and short payloads; never grows
 
   std::vector<std::unique_ptr<std::byte[]>> slabs_;
   size_t slab_ = 0;

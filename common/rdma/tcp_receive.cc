@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kSlabBytes = 64 * 1024;
 constexpr size_t kMinSlabRoom = 16 * 1024;
 constexpr size_t kMaxSlabs = 16;         // read in one round
+constexpr size_t kLongFrame = 16 * 1024;  // after one of these, only the beginning of the next goes through the slab
 constexpr size_t kDirectTail = 4096;     // read beyond a payload that goes straight to its place
 constexpr size_t kDirectMinimum = 2048;  // a rest shorter than this goes through the slab
 
@@ -57,6 +58,7 @@ bool TcpPort::BeginFrame(TcpConnection* c) {
   }
   c->in_done = 0;
   c->in_left = h.length;
+  c->in_long = h.length >= kLongFrame && type != FrameType::kRead;
   c->landing_version = regions_->version();
   switch (type) {
     case FrameType::kSend:
@@ -246,10 +248,11 @@ bool TcpPort::Consume(TcpConnection* c, const std::byte* p, const std::byte* end
   return true;
 }
 
-void TcpPort::ReadFrames(TcpConnection* c) {
+// True when there was something to read.
+bool TcpPort::ReadFrames(TcpConnection* c) {
   for (int i = 0; i < kReadsPerRound; ++i) {
     if (slab_ < slabs_.size() && kSlabBytes - slab_used_ < kMinSlabRoom) {
-      if (slab_ + 1 == kMaxSlabs) return;  // epoll reports the rest again
+      if (slab_ + 1 == kMaxSlabs) return true;  // epoll reports the rest again
       ++slab_;
       slab_used_ = 0;
     }
@@ -258,7 +261,7 @@ void TcpPort::ReadFrames(TcpConnection* c) {
     const size_t room = kSlabBytes - slab_used_;
 
     RegionLock lock(regions_, &memory_mu_);
-    if (!CheckLanding(c)) return;
+    if (!CheckLanding(c)) return true;
     std::span<std::byte> direct;
     if (c->head_have == sizeof(FrameHeader) && c->in_left >= kDirectMinimum) direct = DirectTarget(c);
     iovec pieces[2];
@@ -268,12 +271,14 @@ void TcpPort::ReadFrames(TcpConnection* c) {
       pieces[count++] = {direct.data(), direct.size()};
       asked = direct.size();
     }
-    pieces[count] = {slab, direct.empty() ? room : std::min(room, kDirectTail)};
+    pieces[count] = {slab, direct.empty() && !c->in_long ? room : std::min(room, kDirectTail)};
     asked += pieces[count++].iov_len;
     const ssize_t n = c->stream->Read(pieces, count);
-    if (n == RecordStream::kWouldBlock) return;
-    if (n == RecordStream::kEnd) return Break(c, "closed by the peer");
-    if (n < 0) return Break(c, StrCat("the connection broke: ", strerror(static_cast<int>(-n))));
+    if (n == RecordStream::kWouldBlock) return i > 0;
+    if (n <= 0) {
+      Break(c, n == RecordStream::kEnd ? "closed by the peer" : StrCat("the connection broke: ", strerror(static_cast<int>(-n))));
+      return true;
+    }
     auto got = static_cast<size_t>(n);
     if (!direct.empty()) {
       const size_t here = std::min(got, direct.size());
@@ -282,10 +287,11 @@ void TcpPort::ReadFrames(TcpConnection* c) {
       got -= here;
     }
     slab_referenced_ = false;
-    if (!Consume(c, slab, slab + got)) return;
+    if (!Consume(c, slab, slab + got)) return true;
     if (slab_referenced_) slab_used_ += got;
-    if (static_cast<size_t>(n) < asked) return;
+    if (static_cast<size_t>(n) < asked) return true;
   }
+  return true;
 }
 
 }  // namespace nova

@@ -10,6 +10,7 @@ namespace {
 
 constexpr size_t kMaxFrames = 128;
 constexpr size_t kMaxIov = 512;
+constexpr size_t kMaxInline = 1024;  // bytes of a piece
 
 }  // namespace
 
@@ -22,7 +23,7 @@ Status TcpPort::Post(ConnectionId connection, std::span<const WorkRequest> reque
     if (c->first_unsent == c->pending.tail()) c->checked_version = regions_->version();
     const uint32_t longest_send = std::min(options_.max_message_bytes, c->peer_max_message);
     for (const WorkRequest& request : requests) {
-      TcpPending& p = c->pending.push_back({});
+      TcpPending& p = c->pending.emplace_back();
       p.Set(request, UINT32_MAX, longest_send);
       p.failed = p.failed || !regions_->keys().AllowsPieces(request);
     }
@@ -34,7 +35,7 @@ Status TcpPort::Post(ConnectionId connection, std::span<const WorkRequest> reque
 }
 
 OutFrame& TcpPort::PushFrame(TcpConnection* c, FrameType type, OutFrame::Source source) {
-  OutFrame& f = c->frames.push_back({});
+  OutFrame& f = c->frames.emplace_back();
   f.header.type = static_cast<uint8_t>(type);
   f.header.acknowledged = c->announced = c->acknowledgement();
   f.source = source;
@@ -148,7 +149,8 @@ bool TcpPort::RefuseRead(TcpConnection* c, uint64_t index) {
   return true;
 }
 
-// Adds what is left of `frame` to iov_, as far as the budget goes.
+// Adds what is left of `frame` to iov_, as far as the budget goes. Headers and short payloads are copied side by side: one piece
+// costs the kernel less than many.
 void TcpPort::GatherFrame(TcpConnection* c, const OutFrame& frame, size_t* budget) {
   uint64_t skip = frame.sent;
   const auto add = [&](const void* data, uint64_t length) {
@@ -157,9 +159,18 @@ void TcpPort::GatherFrame(TcpConnection* c, const OutFrame& frame, size_t* budge
       return;
     }
     const size_t n = std::min<uint64_t>(length - skip, *budget);
-    if (n > 0) iov_.push_back({const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skip, n});
+    auto* from = const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skip;
     skip = 0;
     *budget -= n;
+    if (n <= kMaxInline && inlined_.size() + n <= inlined_.capacity()) {
+      inlined_.insert(inlined_.end(), from, from + n);
+      from = inlined_.data() + inlined_.size() - n;
+    }
+    if (!iov_.empty() && static_cast<std::byte*>(iov_.back().iov_base) + iov_.back().iov_len == from) {
+      iov_.back().iov_len += n;
+    } else if (n > 0) {
+      iov_.push_back({from, n});
+    }
   };
   add(&frame.header, sizeof(FrameHeader));
   if (frame.source == OutFrame::kReadData) {
@@ -184,6 +195,7 @@ void TcpPort::GatherFrame(TcpConnection* c, const OutFrame& frame, size_t* budge
 // Fills iov_ with at most a chunk. False: the connection is gone.
 bool TcpPort::Gather(TcpConnection* c, size_t* bytes) {
   iov_.clear();
+  inlined_.clear();
   size_t budget = kMaxChunkBytes;
   for (uint64_t i = c->frames.head(); i < c->frames.tail(); ++i) {
     const OutFrame& f = c->frames[i];

@@ -170,7 +170,7 @@ void VerbsPort::Scan(Nanos now_ns) {
     if (c->in_queue_pair > 0 && now_ns - c->progress_ns >= o.request_timeout_ns) {
       Break(c, "the peer completed nothing in time");
     } else if (c->pending.empty() && now_ns - c->heard_ns >= o.keepalive_ns) {
-      VerbsPending& p = c->pending.push_back({});
+      VerbsPending& p = c->pending.emplace_back();
       p.internal = true;
       p.request.opcode = Opcode::kRead;
       p.request.remote_address = c->peer.cell_address;

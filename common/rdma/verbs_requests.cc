@@ -43,7 +43,7 @@ Status VerbsPort::Post(ConnectionId connection, std::span<const WorkRequest> req
   owner_->RefreshRegions(&regions_version_, &regions_);
   const uint32_t longest_send = std::min(options_.max_message_bytes, c->peer_max_message);
   for (const WorkRequest& request : requests) {
-    VerbsPending& p = c->pending.push_back({});
+    VerbsPending& p = c->pending.emplace_back();
     p.Set(request, kLongestRequest, longest_send);
     p.failed = p.failed || !regions_.AllowsPieces(request);
   }

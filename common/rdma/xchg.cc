@@ -473,7 +473,7 @@ void Xchg::Rep::Enqueue(Link* link, const Op* op) {
     if (first) left = header.body_length;
     const size_t body = std::min(left, port->max_message_bytes() - sizeof(header));
     left -= body;
-    Queued& q = link->queue.push_back({});
+    Queued& q = link->queue.emplace_back();
     q.request.id = kPieceTag | index;
     q.request.opcode = Opcode::kSend;
     q.request.piece_count = 1;

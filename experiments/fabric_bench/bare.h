@@ -18,7 +18,7 @@ class Bare {
   // `count` operations one after another; each one's time goes to `micros`. Sleeping or spinning while it waits.
   virtual void PingPong(BenchOp op, size_t bytes, bool spin, int count, double* micros) = 0;
   // `count` operations, up to `depth` under way.
-  virtual void Stream(BenchOp op, size_t bytes, int depth, int count) = 0;
+  virtual void Stream(BenchOp op, size_t bytes, bool spin, int depth, int count) = 0;
 };
 
 inline constexpr size_t kBenchBytes = 1 << 20;  // the largest operation

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "experiments/fabric_bench/bare.h"
+#include "experiments/fabric_bench/cores.h"
 
 namespace nova {
 namespace {
@@ -62,22 +63,29 @@ class BareTcp final : public Bare {
       ReceiveAll(client_, memory_.data(), AnswerOf(op, bytes), spin);
       micros[i] = static_cast<double>(Now() - begin) / 1e3;
     }
+    if (spin) Calm();
   }
   // Two batches under way, so that the pipe does not run dry between them.
-  void Stream(BenchOp op, size_t bytes, int depth, int count) override {
+  void Stream(BenchOp op, size_t bytes, bool spin, int depth, int count) override {
     const int batch = std::max(1, depth / 2);
     int asked = 0;
     for (int done = 0; done < count; done += batch) {
       while (asked < count && asked < done + 2 * batch) {
-        Once(op, bytes, static_cast<uint32_t>(batch), false);
+        Once(op, bytes, static_cast<uint32_t>(batch), spin);
         asked += batch;
       }
-      for (int i = 0; i < (op == BenchOp::kRead ? batch : 1); ++i) ReceiveAll(client_, memory_.data(), AnswerOf(op, bytes), false);
+      for (int i = 0; i < (op == BenchOp::kRead ? batch : 1); ++i) ReceiveAll(client_, memory_.data(), AnswerOf(op, bytes), spin);
     }
+    if (spin) Calm();
   }
 
  private:
   static size_t AnswerOf(BenchOp op, size_t bytes) { return op == BenchOp::kRead ? bytes + kAnswer : kAnswer; }
+  // The server sleeps again: left spinning it would take a core from the fabric's turn.
+  void Calm() {
+    Once(BenchOp::kWrite, 1, 1, false);
+    ReceiveAll(client_, memory_.data(), kAnswer, false);
+  }
   void Once(BenchOp op, size_t bytes, uint32_t count, bool spin) {
     if (op == BenchOp::kRead) {
       const Ask ask{0, static_cast<uint32_t>(bytes) + kAnswer, count, spin};
@@ -89,6 +97,7 @@ class BareTcp final : public Bare {
     for (uint32_t i = 1; i < count; ++i) SendAll(client_, memory_.data(), bytes);
   }
   void Serve() {
+    RunOnCore(kServerCore);
     std::vector<char> memory(kBenchBytes + kAnswer);
     bool spin = false;
     for (Ask ask; ReceiveAll(server_, &ask, sizeof(ask), spin);) {

@@ -69,10 +69,16 @@ class BareVerbs final : public Bare {
       micros[i] = static_cast<double>(Now() - begin) / 1e3;
     }
   }
-  void Stream(BenchOp op, size_t bytes, int depth, int count) override {
+  void Stream(BenchOp op, size_t bytes, bool spin, int depth, int count) override {
     int posted = 0;
-    for (int done = 0; done < count; done += Reap()) {
+    for (int done = 0; done < count;) {
       for (; posted < count && posted < done + depth; ++posted) Post(op, bytes);
+      int n = Reap();
+      if (n == 0 && !spin) {
+        ibv_req_notify_cq(cq_, 0);
+        if ((n = Reap()) == 0) Sleep();
+      }
+      done += n;
     }
   }
 

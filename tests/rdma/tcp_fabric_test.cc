@@ -451,6 +451,32 @@ TEST(TcpFabricTest, AnIdlePortWithConnectionsSleeps) {
   });
 }
 
+// A connection that alone has traffic is read without asking epoll; one that begins to speak meanwhile is heard soon.
+TEST(TcpFabricTest, OneBusyConnectionDoesNotKeepTheOthersWaiting) {
+  InTcpWorld([](FabricWorld* world) {
+    TestNode server(world, "server"), busy(world, "busy"), quiet(world, "quiet");
+    server.Listen();
+    const Joined b = Join(busy, server, TestHello(Role::kClient, "busy"));
+    const Joined q = Join(quiet, server, TestHello(Role::kClient, "quiet"));
+    const MemoryRegion from = busy.Memory(64, Access::kLocal), other = quiet.Memory(64, Access::kLocal);
+    const WorkRequest r = RequestOf(Opcode::kSend, 1, {PieceOf(from, 0, 64)}), s = RequestOf(Opcode::kSend, 2, {PieceOf(other, 0, 64)});
+    constexpr int kBusy = 200, kBegins = 100;
+    int heard = -1;
+    for (int i = 0; i < kBusy; ++i) {
+      ASSERT_TRUE(busy.port->Post(b.client, {&r, 1}).ok());
+      if (i == kBegins) {
+        ASSERT_TRUE(quiet.port->Post(q.client, {&s, 1}).ok());
+      }
+      server.Poll();
+      busy.Poll();
+      if (heard < 0 && server.Last(CompletionKind::kReceive, q.server) != nullptr) heard = i;
+    }
+    EXPECT_GE(heard, kBegins);
+    EXPECT_LT(heard, kBegins + 20);
+    EXPECT_EQ(ReceiveAll(server, kBusy + 1).size(), size_t{kBusy + 1});
+  });
+}
+
 TEST(TcpFabricTest, PortsOfOneFabricRunInThreadsOfTheirOwn) {
   InTcpWorld([](FabricWorld* world) {
     constexpr size_t kPorts = 3;
