@@ -1,8 +1,16 @@
 #include "ltc/background.h"
 
+#include <algorithm>
+
 #include "common/base/log.h"
 
 namespace nova {
+
+namespace {
+
+constexpr Nanos kRetryPause = 100 * kMillisecond;  // after work that failed, or that another thread has in hand
+
+}  // namespace
 
 void BackgroundWork::Turns::Add(RangeId range, bool first) {
   MutexLock lock(&mu_);
@@ -15,10 +23,23 @@ void BackgroundWork::Turns::Add(RangeId range, bool first) {
   ready_.Signal();
 }
 
+void BackgroundWork::Turns::AddLater(RangeId range) {
+  MutexLock lock(&mu_);
+  if (std::any_of(later_.begin(), later_.end(), [range](const auto& entry) { return entry.second == range; })) return;
+  later_.emplace_back(Now() + kRetryPause, range);
+  ready_.Signal();
+}
+
 bool BackgroundWork::Turns::Take(RangeId* range) {
   MutexLock lock(&mu_);
-  while (queue_.empty() && !stopped_) ready_.Wait(&mu_);
-  if (stopped_) return false;
+  for (;;) {
+    if (stopped_) return false;
+    for (; !later_.empty() && later_.front().first <= Now(); later_.pop_front()) {
+      if (queued_.insert(later_.front().second).second) queue_.push_back(later_.front().second);
+    }
+    if (!queue_.empty()) break;
+    ready_.WaitUntil(&mu_, later_.empty() ? kNever : later_.front().first);
+  }
   *range = queue_.front();
   queue_.pop_front();
   queued_.erase(*range);
@@ -40,7 +61,11 @@ BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find)
     RangeId id;
     while (flush_.Take(&id)) {
       if (const auto range = find_(id)) {
-        if (range->FlushOne()) flush_.Add(id);
+        if (range->FlushOne()) {
+          flush_.Add(id);
+        } else if (range->NeedsFlush()) {
+          flush_.AddLater(id);
+        }
       }
     }
   });
@@ -48,7 +73,11 @@ BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find)
     RangeId id;
     while (compaction_.Take(&id)) {
       if (const auto range = find_(id)) {
-        if (range->CompactOne()) compaction_.Add(id);
+        if (range->CompactOne()) {
+          compaction_.Add(id);
+        } else if (range->NeedsCompaction()) {
+          compaction_.AddLater(id);
+        }
       }
     }
   });

@@ -1,7 +1,7 @@
 // BackgroundWork: the threads that flush and compact the ranges of an LTC, or of an embedded database, and those that may wait on its behalf.
 //
 // A range reports that work may be due (Due); flush threads take rounds, compaction threads take plans, one at a time per call,
-// ranges in turn (fair), but for those whose log is exposed (FlushFirst). What fails is tried again at the next Due or sweep.
+// ranges in turn (fair), but for those whose log is exposed (FlushFirst). What fails is tried again after a pause.
 //
 // Thread safety: Due and Run from any thread, also with a range's lock held.   Errors: none; work logs its own.
 #pragma once
@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "common/base/mutex.h"
@@ -43,6 +44,7 @@ class BackgroundWork {
   class Turns {
    public:
     void Add(RangeId range, bool first = false);
+    void AddLater(RangeId range);
     bool Take(RangeId* range);  // waits; false: stopped
     void Stop();
 
@@ -51,6 +53,7 @@ class BackgroundWork {
     CondVar ready_;
     std::deque<RangeId> queue_ ABSL_GUARDED_BY(mu_);
     std::set<RangeId> queued_ ABSL_GUARDED_BY(mu_);
+    std::deque<std::pair<Nanos, RangeId>> later_ ABSL_GUARDED_BY(mu_);  // and when
     bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   };
   static void RunQueue(BoundedQueue<std::function<void()>>* queue);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/coding.h"
+#include "common/base/crc32c.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "logc/local_log.h"
@@ -16,7 +17,7 @@ namespace {
 constexpr RangeId kRange(1);
 constexpr size_t kLanes = 64;
 constexpr uint32_t kFormat = 1;
-constexpr char kIdentityPath[] = "IDENTITY";  // "nova database, format 1, epoch 17\n"
+constexpr char kIdentityPath[] = "IDENTITY";  // "nova database, format 1, epoch 17, crc32c 0a1b2c3d\n"
 constexpr Nanos kWriteDeadline = 60 * kSecond;
 constexpr Nanos kReadDeadline = 60 * kSecond;
 
@@ -64,6 +65,12 @@ Status CheckBetween(const char* name, uint64_t value, uint64_t low, uint64_t hig
   return absl::InvalidArgumentError(StrCat(name, " = ", value, ": must be in [", low, ", ", high, "]"));
 }
 
+// With the checksum of what it says: an epoch that went back would make written logs look old.
+std::string IdentityText(uint32_t format, uint64_t epoch) {
+  const std::string text = StrCat("nova database, format ", format, ", epoch ", epoch);
+  return StrCat(text, ", crc32c ", absl::Hex(Crc32c(text), absl::kZeroPad8), "\n");
+}
+
 // Reads and raises the epoch of the directory: each opening has its own, as each owner of a range has (C1).
 StatusOr<Epoch> NextEpoch(Disk* disk, bool create_if_missing) {
   uint64_t epoch = 0;
@@ -78,6 +85,7 @@ StatusOr<Epoch> NextEpoch(Disk* disk, bool create_if_missing) {
       return absl::DataLossError("IDENTITY does not parse: not a database of Nova, or damaged");
     }
     if (format > kFormat) return absl::FailedPreconditionError(StrCat("the directory has format ", format, ", this program knows up to ", kFormat));
+    if (text != IdentityText(format, read)) return absl::DataLossError("IDENTITY is damaged: its checksum is not that of its text");
     epoch = read;
   } else if (!absl::IsNotFound(file.status())) {
     return file.status();
@@ -90,7 +98,7 @@ StatusOr<Epoch> NextEpoch(Disk* disk, bool create_if_missing) {
   }
   disk->Delete("IDENTITY.new").IgnoreError();
   NOVA_ASSIGN_OR_RETURN(auto out, disk->Create("IDENTITY.new"));
-  NOVA_RETURN_IF_ERROR(out->Write(0, StrCat("nova database, format ", kFormat, ", epoch ", epoch + 1, "\n")));
+  NOVA_RETURN_IF_ERROR(out->Write(0, IdentityText(kFormat, epoch + 1)));
   NOVA_RETURN_IF_ERROR(out->Sync());
   NOVA_RETURN_IF_ERROR(disk->Rename("IDENTITY.new", kIdentityPath));
   NOVA_RETURN_IF_ERROR(disk->SyncDirectory(""));

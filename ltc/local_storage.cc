@@ -1,9 +1,13 @@
 #include "ltc/local_storage.h"
 
+#include <algorithm>
+
 #include "common/sstable/table_check.h"
 
 namespace nova {
 namespace {
+
+constexpr size_t kUuidText = 32;
 
 // Data, then metadata.
 std::string TablePath(const Uuid& table) { return table.ToString() + ".sst"; }
@@ -15,10 +19,16 @@ Status WriteWhole(Disk* disk, const std::string& path, std::string_view bytes) {
   return file->Sync();
 }
 
+// Of a file that something names: missing or short, it is damaged.
+Status Named(const Status& s) {
+  return absl::IsNotFound(s) || absl::IsOutOfRange(s) ? absl::DataLossError(s.message()) : s;
+}
+
 StatusOr<std::string> ReadPart(Disk* disk, const std::string& path, uint64_t offset, size_t size) {
-  NOVA_ASSIGN_OR_RETURN(const auto file, disk->Open(path, /*writable=*/false));
+  const auto file = disk->Open(path, /*writable=*/false);
+  NOVA_RETURN_IF_ERROR(Named(file.status()));
   std::string bytes(size, '\0');
-  NOVA_RETURN_IF_ERROR(file->Read(offset, size, bytes.data()));
+  NOVA_RETURN_IF_ERROR(Named((*file)->Read(offset, size, bytes.data())));
   return bytes;
 }
 
@@ -130,17 +140,21 @@ Status LocalManifestStorage::Install(const ManifestGroup& group) {
 void LocalManifestStorage::Delete(const ManifestGroup& group) { disk_->Delete(ManifestPath(group.file)).IgnoreError(); }
 
 StatusOr<std::vector<VersionEdit>> LocalManifestStorage::ReadInstalled() {
-  auto current = disk_->Open("CURRENT", /*writable=*/false);
-  if (absl::IsNotFound(current.status())) return std::vector<VersionEdit>{};
-  NOVA_RETURN_IF_ERROR(current.status());
-  std::string text(32, '\0');
-  NOVA_RETURN_IF_ERROR((*current)->Read(0, text.size(), text.data()));
+  NOVA_ASSIGN_OR_RETURN(const auto names, disk_->List(""));
+  if (std::find(names.begin(), names.end(), "CURRENT") == names.end()) {
+    // Tables and logs come after the first CURRENT: without it they would be taken for leftovers.
+    const auto data = std::find_if(names.begin(), names.end(), [](const std::string& n) { return n.ends_with(".sst") || n.starts_with("log-"); });
+    if (data != names.end()) return absl::DataLossError(StrCat("CURRENT is missing, though ", *data, " is there"));
+    return std::vector<VersionEdit>{};
+  }
+  NOVA_ASSIGN_OR_RETURN(const std::string text, ReadPart(disk_, "CURRENT", 0, kUuidText));
   Uuid uuid;
   if (!Uuid::Parse(text, &uuid)) return absl::DataLossError("CURRENT does not name a manifest");
-  NOVA_ASSIGN_OR_RETURN(const auto file, disk_->Open(ManifestPath(uuid), /*writable=*/false));
-  NOVA_ASSIGN_OR_RETURN(const uint64_t size, file->Size());
+  const auto file = disk_->Open(ManifestPath(uuid), /*writable=*/false);
+  NOVA_RETURN_IF_ERROR(Named(file.status()));
+  NOVA_ASSIGN_OR_RETURN(const uint64_t size, (*file)->Size());
   std::string bytes(size, '\0');
-  NOVA_RETURN_IF_ERROR(file->Read(0, size, bytes.data()));
+  NOVA_RETURN_IF_ERROR((*file)->Read(0, size, bytes.data()));
   return Manifest::Recover(uuid, {{"the local disk", std::move(bytes)}});
 }
 

@@ -145,7 +145,10 @@ bool Range::IsValid(const WriteOp& op, uint64_t bytes) const {
 
 void Range::ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done, bool latched) {
   const Nanos when = Now() + wait_ns;
-  if (when >= op.deadline_ns) return done(Outcome::kBusy);
+  if (when >= op.deadline_ns) {
+    const Outcome why = flush_failure_.load();
+    return done(why == Outcome::kOk ? Outcome::kBusy : why);
+  }
   on->RunAt(when, [self = shared_from_this(), on, latched, parked = std::make_unique<ParkedWrite>(op, std::move(done))] {
     self->AdmittedWrite(on, parked->op, std::move(parked->done), latched);
   });
@@ -161,7 +164,10 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, bool 
     if (round->bytes() >= options_.memtable_size_bytes * static_cast<size_t>(options_.active_memtables)) {
       if (!SealIfActive(round)) round = nullptr;
     }
-    if (round == nullptr) return ParkWrite(on, kMillisecond, op, std::move(done), latched);  // every round is full: wait for a flush
+    if (round == nullptr) {  // every round is full: wait for a flush
+      if (flush_failure_.load() == Outcome::kNoSpace) return done(Outcome::kNoSpace);
+      return ParkWrite(on, kMillisecond, op, std::move(done), latched);
+    }
     round->pins.fetch_add(1, std::memory_order_seq_cst);
     if (state_.load(std::memory_order_seq_cst) != State::kActive) {  // StopWrites may have seen no pin: nothing more may be posted
       Unpin(round);

@@ -254,6 +254,7 @@ class Range : public std::enable_shared_from_this<Range> {
   Status CommitEdit(VersionEdit edit, const Round* flushed);
   std::shared_ptr<Round> ClaimRound();
   bool CommitFlushes();
+  void FlushFailed(const Status& s);
   void BackgroundFailed(const char* what, const Status& s);
   class JobStorage;
   class Job;
@@ -276,6 +277,7 @@ class Range : public std::enable_shared_from_this<Range> {
   SnapshotList snapshots_;
   std::atomic<int64_t> published_now_ms_{0};  // the latest now_ms of an edit; set under manifest_mu_
   WriteController controller_;
+  std::atomic<Outcome> flush_failure_{Outcome::kOk};  // what ails the last flush: told to writes that no memtable has room for
   std::atomic<uint64_t> writes_{0};
   std::atomic<uint64_t> reads_{0};
   std::atomic<uint64_t> next_memtable_{1};

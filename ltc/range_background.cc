@@ -233,7 +233,7 @@ bool Range::FlushOne() {
   auto edit = WriteLevel0(job.id(), merged.get(), round->number);
   if (!edit.ok()) {
     round->flushing.store(false);
-    BackgroundFailed("flush", edit.status());
+    FlushFailed(edit.status());
     return false;
   }
   for (const auto& m : round->siblings) edit->done.push_back(m->id());  // M3
@@ -256,15 +256,21 @@ bool Range::CommitFlushes() {
     Round* const round = view->sealed.back().get();
     const Status s = CommitEdit(*round->flushed, round);
     if (!s.ok()) {
-      BackgroundFailed("flush", s);
+      FlushFailed(s);
       return false;
     }
+    flush_failure_.store(Outcome::kOk);
     Job::End(this, round->flush_job);
     controller_.OnDrained(round->bytes(), Now());
     if (log_ != nullptr) log_->DeleteRound(round->number);
     services_->work(id_);
     any = true;
   }
+}
+
+void Range::FlushFailed(const Status& s) {
+  flush_failure_.store(absl::IsResourceExhausted(s) ? Outcome::kNoSpace : Outcome::kUnavailable);
+  BackgroundFailed("flush", s);
 }
 
 void Range::BackgroundFailed(const char* what, const Status& s) {
