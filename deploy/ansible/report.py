@@ -33,7 +33,9 @@ class Run:
         for operation, *us in NOVA_LATENCY.findall(out):
             self.latency[operation] = dict(zip((50, 95, 99), map(float, us)))
         seconds = YCSB_SECOND.findall(err) or NOVA_SECOND.findall(err)
-        self.seconds = [(int(s), float(ops)) for s, ops in seconds]
+        self.seconds = {}
+        for second, ops in seconds:
+            self.seconds.setdefault(int(second), float(ops))  # YCSB's last line is of a part of a second
 
 
 def summary(runs):
@@ -54,8 +56,8 @@ def draw(results, runs):
     lines = [r for r in runs if r.seconds]
     if lines:
         plots = ", ".join(f"'-' using 1:2 with linespoints title '{r.host} {r.name}' noenhanced" for r in lines)
-        data = "".join("".join(f"{s} {ops}\n" for s, ops in r.seconds) + "e\n" for r in lines)
-        gnuplot(f"{head}set output '{results}/throughput.svg'\nset xlabel 'seconds'\nset ylabel 'operations/s'\nplot {plots}\n{data}")
+        data = "".join("".join(f"{s} {ops}\n" for s, ops in r.seconds.items()) + "e\n" for r in lines)
+        gnuplot(f"{head}set xrange [0:*]\nset output '{results}/throughput.svg'\nset xlabel 'seconds'\nset ylabel 'operations/s'\nplot {plots}\n{data}")
     bars = [(f"{r.host} {r.name} {o}", us) for r in runs if r.name.endswith("-run") for o, us in sorted(r.latency.items())]
     if bars:
         plots = ", ".join(f"'-' using 2:xtic(1) title 'p{p}'" for p in (50, 95, 99))
