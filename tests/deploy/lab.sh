@@ -31,7 +31,13 @@ for i in "${!nodes[@]}"; do
   ip link set "v-$node" master lab up
   ip -n "$node" addr add "$address/24" dev eth0
   ip -n "$node" link set eth0 up
-  ip netns exec "$node" unshare --mount --pid --fork --kill-child --uts bash "$here/node.sh" "$dir" >"$out/sshd-$node.log" 2>&1 &
+  (
+    for hierarchy in $NOVA_LAB_CGROUPS; do  # a tree of its own for its systemd
+      mkdir "/sys/fs/cgroup/$hierarchy/$NOVA_LAB-$node"
+      echo "$BASHPID" >"/sys/fs/cgroup/$hierarchy/$NOVA_LAB-$node/cgroup.procs"
+    done
+    exec ip netns exec "$node" unshare --mount --pid --fork --kill-child --uts --ipc --cgroup bash "$here/node.sh" "$dir"
+  ) >"$out/boot-$node.log" 2>&1 &
 done
 cat >"$lab/inventory" <<INVENTORY
 [all:vars]
@@ -71,8 +77,8 @@ on() { # node command...
   ssh -n -o BatchMode=yes -o UserKnownHostsFile="$lab/known_hosts" -i "$lab/key" "root@$address" "$@"
 }
 for node in "${nodes[@]}"; do
-  for ((tries = 0; tries < 100; tries++)); do on "$node" true 2>/dev/null && break; sleep 0.1; done
-  on "$node" true || fail "node $node: $(tail -3 "$out/sshd-$node.log")"
+  for ((tries = 0; tries < 300; tries++)); do on "$node" true 2>/dev/null && break; sleep 0.1; done
+  on "$node" true || fail "node $node: $(tail -3 "$out/boot-$node.log")"
 done
 
 play() { # playbook [arguments]: what it printed goes to OUT/playbook.log
@@ -97,6 +103,7 @@ for node in b c; do
     [[ $(on "$node" systemctl is-active "$unit") == active ]] || fail "$unit on $node is not active"
   done
 done
+[[ $(on b systemctl show -p NRestarts --value nova-ltc@ltc-b) == 0 ]] || fail "ltc-b needed restarts to come up: $(on b journalctl -u nova-ltc@ltc-b -n 20)"
 lockable=$(bash -c 'ulimit -l unlimited' 2>/dev/null && echo unlimited || ulimit -Hl)  # in KiB: all there is to give on this machine
 [[ $lockable == unlimited ]] && bytes=unlimited || bytes=$((lockable * 1024))
 on b 'cat /proc/$(pgrep -x nova_ltc)/limits' | grep -qE "^Max locked memory +$bytes +$bytes" || fail "the LTC may not lock $bytes of memory"
@@ -126,7 +133,7 @@ done
 nova put fruit/apple sweet
 must stop
 for node in "${nodes[@]}"; do
-  [[ $(count "$node" '^/usr/bin/(nova|java)|systemctl') == 0 ]] || fail "processes on $node after stop: $(on "$node" ps -eo args)"
+  [[ $(count "$node" '^/usr/bin/(nova|java)') == 0 ]] || fail "processes on $node after stop: $(on "$node" ps -eo args)"
 done
 must start
 [[ $(nova get fruit/apple) == sweet ]] || fail "what was written before the stop is gone after the start"
@@ -136,7 +143,7 @@ for limit in all b; do ! play wipe --limit "$limit" || fail "wipe.yml --limit $l
 on b test -d /var/lib/nova || fail "wipe.yml without confirm=yes removed data"
 must wipe -e confirm=yes
 for node in "${nodes[@]}"; do
-  [[ $(count "$node" '^/usr/bin/(nova|java)|systemctl') == 0 ]] || fail "processes on $node after wipe: $(on "$node" ps -eo args)"
+  [[ $(count "$node" '^/usr/bin/(nova|java)') == 0 ]] || fail "processes on $node after wipe: $(on "$node" ps -eo args)"
   left=$(find "$lab/$node/upper" -iname '*nova*' -o -path '*/srv/disk/*')
   [[ -z $left ]] || fail "left on $node after wipe: $left"
   ! grep -q nova "$lab/$node/upper/etc/passwd" || fail "user nova is left on $node"
