@@ -17,7 +17,7 @@ class Bare {
   virtual ~Bare() = default;
   // `count` operations one after another; each one's time goes to `micros`. Sleeping or spinning while it waits.
   virtual void PingPong(BenchOp op, size_t bytes, bool spin, int count, double* micros) = 0;
-  // `count` operations, up to `depth` under way.
+  // `count` operations, up to `depth` under way. REQUIRES: a multiple of it.
   virtual void Stream(BenchOp op, size_t bytes, bool spin, int depth, int count) = 0;
 };
 

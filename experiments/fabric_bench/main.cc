@@ -208,7 +208,8 @@ double PerSecond(Loop* loop, BenchOp op, size_t bytes, bool spin, int depth, int
 Both Throughput(Bench* bench, Bare* bare, BenchOp op, size_t bytes, const Place& place, int depth) {
   RunOnCore(place.client_core);
   const auto operations = static_cast<size_t>(FLAGS_operations);
-  const int count = static_cast<int>(std::clamp<size_t>(operations * 65536 / bytes, 100, operations * 20)) / kSlices;
+  const int slice = static_cast<int>(std::min(operations * 65536 / bytes, operations * 20)) / kSlices;
+  const int count = std::max(2, (slice + depth - 1) / depth) * depth;  // whole turns: the bare loop knows no others
   std::vector<double> fabric, plain;
   for (int i = 0; i < kSlices; ++i) {
     fabric.push_back(PerSecond(bench, op, bytes, place.spin, depth, count));
