@@ -41,9 +41,10 @@ bool SnapshotTable::Drop(RangeId range, Epoch epoch, uint64_t id, Nanos now_ns) 
 }
 
 void SnapshotTable::EraseIfLocked(const std::function<bool(const Held&)>& gone) {
-  absl::erase_if(held_, [&gone, &count = count_](const auto& entry) {
+  auto* const count = &count_;  // clang does not know that the closure runs here
+  absl::erase_if(held_, [&gone, count](const auto& entry) {
     if (!gone(entry.second)) return false;
-    --count[entry.second.range];
+    --(*count)[entry.second.range];
     return true;
   });
   absl::erase_if(count_, [](const auto& entry) { return entry.second == 0; });
