@@ -10,12 +10,12 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache mold pkg-config
   libgflags-dev libgoogle-glog-dev libprotobuf-dev protobuf-compiler libgrpc++-dev protobuf-compiler-grpc
-  libabsl-dev libzookeeper-mt-dev libisal-dev libxxhash-dev libedit-dev libcpp-httplib-dev
+  libabsl-dev libzookeeper-mt-dev libisal-dev libxxhash-dev liblz4-dev libzstd-dev libedit-dev libcpp-httplib-dev
   libibverbs-dev librdmacm-dev ibverbs-providers
   zookeeper default-jdk-headless maven procps
 )
 node=(
-  libgflags2.2 libgoogle-glog0v6 libprotobuf32 libgrpc++1.51 libabsl20220623 libzookeeper-mt2 libisal2 libedit2 libcpp-httplib0.11
+  libgflags2.2 libgoogle-glog0v6 libprotobuf32 libgrpc++1.51 libabsl20220623 libzookeeper-mt2 libisal2 liblz4-1 libzstd1 libedit2 libcpp-httplib0.11
   libibverbs1 librdmacm1 ibverbs-providers rdma-core ibverbs-utils zookeeper default-jre-headless procps python3
 )
 control=(ansible-core openssh-client gnuplot-nox)

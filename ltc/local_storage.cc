@@ -76,7 +76,7 @@ class LocalSstableStore : public SstableStore {
     return std::move(output.info);
   }
   SharedBytes MapData(const TableInfo& info) override {
-    if (!map_) return {};
+    if (!map_ || info.compression != 0) return {};
     auto file = disk_->Open(TablePath(info.uuid), /*writable=*/false);
     if (!file.ok()) return {};
     auto bytes = (*file)->Map(info.data_size);

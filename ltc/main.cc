@@ -8,6 +8,7 @@
 #include "common/base/program.h"
 #include "common/config/zookeeper_store.h"
 #include "common/rdma/open_fabric.h"
+#include "common/sstable/compression.h"
 #include "coordinator/grpc_channel.h"
 #include "ltc/ltc_node.h"
 
@@ -38,6 +39,7 @@ DEFINE_int32(memtable_limit_mb, 512, "memory of all memtables of this process");
 DEFINE_int32(block_cache_mb, 256, "memory of the block cache");
 DEFINE_int32(table_mb, 4, "size at which a table ends");
 DEFINE_int32(level1_mb, 64, "target size of Level1; deeper levels are ten times the one above");
+DEFINE_string(compression, "none", "of tables by level, as none,lz4,zstd: Level0, Level1 and all below; a table that is moved as it is stays as it was");
 DEFINE_int32(level0_runs, 4, "runs of Level0 that start a compaction");
 DEFINE_int32(max_value_bytes, 1 << 20, "largest value accepted");
 DEFINE_int32(max_snapshots, 1000, "snapshots that clients may hold of one range");
@@ -114,6 +116,9 @@ LtcOptions OptionsFromFlags(int argc, char** argv) {
   h.range.compaction.table_size_bytes = static_cast<uint64_t>(FLAGS_table_mb) << 20;
   h.range.compaction.level1_bytes = static_cast<uint64_t>(FLAGS_level1_mb) << 20;
   h.range.compaction.level0_runs_trigger = FLAGS_level0_runs;
+  auto compression = ParseCompressionList(FLAGS_compression);
+  if (!compression.ok()) ExitWithError(StrCat("--compression: ", compression.status().message()));
+  h.range.compression = *std::move(compression);
   return o;
 }
 

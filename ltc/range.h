@@ -56,7 +56,8 @@ struct RangeOptions {
   uint64_t scan_page_bytes = 1 << 20;    // a scan answers in pages of about this
   Nanos scan_budget_ns = 50 * kMicrosecond;  // then it lets other requests run
   CompactionOptions compaction;
-  TableOptions table;
+  TableOptions table;  // but for the compression:
+  std::vector<Compression> compression = {};  // of the tables written to Level0, Level1, ...; the last holds for deeper ones; empty: none
 };
 
 // What the LTC gives to each of its ranges; outlives them.
@@ -254,6 +255,7 @@ class Range : public std::enable_shared_from_this<Range> {
   Status CommitEdit(VersionEdit edit, const Round* flushed);
   std::shared_ptr<Round> ClaimRound();
   bool CommitFlushes();
+  TableOptions TableOptionsAt(int level) const;
   void FlushFailed(const Status& s);
   void BackgroundFailed(const char* what, const Status& s);
   class JobStorage;

@@ -138,7 +138,7 @@ StatusOr<VersionEdit> Range::WriteLevel0(uint64_t job, Iterator* sorted, RoundNu
     }
     if (builder == nullptr) {
       const Uuid uuid = Uuid::Generate();
-      builder = std::make_unique<TableBuilder>(options_.table, uuid, services_->store->StartTable(uuid));
+      builder = std::make_unique<TableBuilder>(TableOptionsAt(0), uuid, services_->store->StartTable(uuid));
       builder->Reserve(options_.compaction.table_size_bytes);
     }
     builder->Add(sorted->key(), sorted->value());
@@ -266,6 +266,13 @@ bool Range::CommitFlushes() {
     services_->work(id_);
     any = true;
   }
+}
+
+TableOptions Range::TableOptionsAt(int level) const {
+  TableOptions o = options_.table;
+  const auto& list = options_.compression;
+  o.compression = list.empty() ? Compression::kNone : list[std::min(static_cast<size_t>(level), list.size() - 1)];
+  return o;
 }
 
 void Range::FlushFailed(const Status& s) {
@@ -462,7 +469,7 @@ Status Range::PlanParts(uint64_t job_id, PlanRun* run) {
   job.snapshots = snapshots_.Live(Now());
   job.now_ms = NowMs();
   job.max_table_size_bytes = options_.compaction.table_size_bytes;
-  job.table_options = options_.table;
+  job.table_options = TableOptionsAt(plan.output_level);
   uint64_t bytes = 0;
   std::vector<std::pair<std::string, uint64_t>> samples;  // stored key, bytes behind it
   for (const auto* side : {&plan.inputs, &plan.overlaps}) {

@@ -10,8 +10,6 @@
 
 namespace nova {
 
-inline constexpr uint8_t kNoCompression = 0;
-
 inline uint32_t BlockCrcSeed(const Uuid& uuid, uint64_t offset) {
   char place[24];
   EncodeFixed64(EncodeFixed64(EncodeFixed64(place, uuid.hi), uuid.lo), offset);

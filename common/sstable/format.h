@@ -4,9 +4,10 @@
 //   data      | block 0 | block 1 | ...                                logical offsets 0 .. data_size
 //   metadata  | filter | index | properties | footer |                 one StoC file, part kMetadataPart
 //
-//   block     payload | u8 compression (0 = none) | u32 crc            crc = CRC-32C of (table uuid | u64 logical offset |
+//   block     payload | u8 compression | u32 crc                       crc = CRC-32C of (table uuid | u64 logical offset |
 //                                                                      payload | compression): a block read from a wrong
 //                                                                      place, or of another table, fails (M4)
+//             compression: 0 none, 1 lz4, 2 zstd; of 1 and 2 see compression.h. A block that would not shrink stays as it is.
 //   footer    see footer.h
 //
 // Fragment i lives in StoC file {table uuid, i} on each StoC of fragments[i].stocs; the metadata in {table uuid,
@@ -31,6 +32,8 @@ struct BlockHandle {
 };
 inline constexpr size_t kBlockTrailerBytes = 5;
 
+enum class Compression : uint8_t { kNone = 0, kLz4 = 1, kZstd = 2 };
+
 struct Fragment {
   uint64_t offset = 0;         // first logical byte
   uint64_t size = 0;
@@ -50,7 +53,7 @@ struct TableInfo {
   SequenceNumber max_sequence = 0;
   std::string use_from;  // stored keys: only [use_from, use_to) of the table belongs here (split, clone); empty = unbounded
   std::string use_to;
-  uint8_t compression = 0;
+  uint8_t compression = 0;  // of its blocks, those that shrink by it; 0: none of them
   std::vector<Fragment> fragments;
   std::vector<StocId> metadata_stocs;
   std::map<std::string, std::string> properties;  // named, unknown ones are kept

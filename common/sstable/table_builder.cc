@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/sstable/block.h"
 #include "common/sstable/block_crc.h"
+#include "common/sstable/compression.h"
 #include "common/sstable/filter.h"
 #include "common/sstable/footer.h"
 
@@ -51,7 +52,7 @@ struct TableBuilder::Rep {
         index(&index_data, 1),
         filter(options.filter_bits_per_key) {
     info.uuid = uuid;
-    info.compression = kNoCompression;
+    info.compression = static_cast<uint8_t>(options.compression);
     info.min_sequence = kMaxSequenceNumber;
   }
 
@@ -77,6 +78,7 @@ struct TableBuilder::Rep {
   uint32_t crc = 0;
   std::string separator_key;
   std::string separator_buffer;
+  std::string compressed;
 };
 
 void TableBuilder::Rep::Append(std::string_view internal_key, std::string_view value) {
@@ -102,7 +104,15 @@ void TableBuilder::Rep::Append(std::string_view internal_key, std::string_view v
 
 void TableBuilder::Rep::CloseBlock() {
   block.Finish();
-  data.push_back(static_cast<char>(kNoCompression));
+  const size_t at = block_start - sunk;  // in `data`
+  compressed.clear();
+  const bool shrinks = CompressBlock(options.compression, std::string_view(data).substr(at), &compressed);
+  if (shrinks) {
+    data.replace(at, data.npos, compressed);
+    checksummed_to = at;
+    crc = BlockCrcSeed(info.uuid, block_start);
+  }
+  data.push_back(static_cast<char>(shrinks ? options.compression : Compression::kNone));
   PutFixed32(&data, ExtendCrc32c(crc, data.data() + checksummed_to, data.size() - checksummed_to));
   block_ends.push_back(end());
 }

@@ -1,6 +1,6 @@
 // TableBuilder: sorted entries in, data blocks and metadata out.
 //
-// Add in internal key order; blocks close at block_size_bytes (a larger value gets a block of its own); Finish returns the
+// Add in internal key order; blocks close at block_size_bytes before compression (a larger value gets a block of its own); Finish returns the
 // metadata blob and fills the TableInfo (all but fragments and StoCs, which the writer of the bytes knows).
 //
 // Thread safety: none.   Ownership: data is appended to a buffer the builder owns until TakeData.
@@ -19,6 +19,7 @@ struct TableOptions {
   size_t block_size_bytes = 4096;
   int restart_interval = 16;     // keys between restart points of a block
   int filter_bits_per_key = 10;  // 0: no filter
+  Compression compression = Compression::kNone;
 };
 
 // Takes the data of a table while it is being built. Errors are kept, and told by whoever finishes the table.

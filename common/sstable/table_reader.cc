@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/sstable/block.h"
 #include "common/sstable/block_crc.h"
+#include "common/sstable/compression.h"
 #include "common/sstable/filter.h"
 #include "common/sstable/table_check.h"
 #include "common/sstable/table_index.h"
@@ -25,8 +26,9 @@ struct TableReader::Rep {
            (info.use_to.empty() || stored_key < info.use_to);
   }
 
-  // Why the bytes of a block as stored cannot be used; null: they can. `payload` excludes the trailer.
-  const char* Damage(const BlockHandle& handle, std::string_view raw, std::string_view* payload) const;
+  // Why the bytes of a block as stored cannot be used; null: they can. *payload excludes the trailer, and lies in `raw`, or, of a
+  // compressed block, in *buffer.
+  const char* Damage(const BlockHandle& handle, std::string_view raw, std::string_view* payload, std::string* buffer) const;
   // The block where the table is mapped; empty: it is not, or the block is damaged.
   std::string_view MappedBlock(size_t i, TableIterator::Check check) const;
 
@@ -54,7 +56,7 @@ StatusOr<std::shared_ptr<const TableReader>> TableReader::Open(const TableInfo& 
   NOVA_ASSIGN_OR_RETURN(const TableInfo as_built, TableInfo::Parse(&sections.properties));
   if (as_built.uuid != info.uuid || !sections.properties.empty())
     return TableError(info.uuid, "malformed properties");
-  if (mapped.data.size() == info.data_size) {
+  if (mapped.data.size() == info.data_size && info.compression == 0) {
     r.mapped = std::move(mapped);
     r.checked.reset(new std::atomic<uint64_t>[r.index.blocks() / 64 + 1]());
   }
@@ -105,20 +107,28 @@ void TableReader::ForEachBlock(const std::function<void(const BlockHandle&)>& fn
   for (size_t i = 0; i < rep_->index.blocks(); ++i) fn(rep_->index.Handle(i));
 }
 
-const char* TableReader::Rep::Damage(const BlockHandle& handle, std::string_view raw, std::string_view* payload) const {
+const char* TableReader::Rep::Damage(const BlockHandle& handle, std::string_view raw, std::string_view* payload,
+                                     std::string* buffer) const {
   if (const char* damage = RawBlockDamage(info.uuid, handle, raw)) return damage;
   const size_t payload_size = raw.size() - kBlockTrailerBytes;
-  if (static_cast<uint8_t>(raw[payload_size]) != kNoCompression) return "unknown compression";
   *payload = raw.substr(0, payload_size);
+  const auto compression = static_cast<Compression>(raw[payload_size]);
+  if (compression != Compression::kNone) {
+    if (compression > Compression::kZstd) return "unknown compression";
+    if (!DecompressBlock(compression, *payload, buffer)) return "does not decompress";
+    *payload = *buffer;
+  }
   BlockView view;
   return view.Init(*payload) ? nullptr : "malformed";
 }
 
 StatusOr<BlockRef> TableReader::CheckBlock(const BlockHandle& handle, std::string raw) const {
   std::string_view payload;
-  if (const char* damage = rep_->Damage(handle, raw, &payload)) {
+  std::string buffer;
+  if (const char* damage = rep_->Damage(handle, raw, &payload, &buffer)) {
     return TableError(rep_->info.uuid, StrCat("block at ", handle.offset, " of ", handle.size, " bytes, got ", raw.size(), ": ", damage));
   }
+  if (payload.data() == buffer.data()) return SharedBytes::Of(std::move(buffer));
   raw.resize(payload.size());
   return SharedBytes::Of(std::move(raw));
 }
@@ -133,7 +143,8 @@ std::string_view TableReader::Rep::MappedBlock(size_t i, TableIterator::Check ch
     return raw.substr(0, raw.size() - kBlockTrailerBytes);
   }
   std::string_view payload;
-  if (Damage(handle, raw, &payload) != nullptr) return {};
+  std::string buffer;
+  if (Damage(handle, raw, &payload, &buffer) != nullptr || !buffer.empty()) return {};
   word.fetch_or(bit, std::memory_order_relaxed);
   return payload;
 }

@@ -48,8 +48,8 @@ void Walk(const std::shared_ptr<const TableReader>& reader, const BlockRef& bloc
 }
 
 // The block, ended as a block of `reader`'s table would be.
-BlockRef Check(const TableReader& reader, std::string raw) {
-  raw.push_back(static_cast<char>(kNoCompression));
+BlockRef Check(const TableReader& reader, std::string raw, Compression compression) {
+  raw.push_back(static_cast<char>(compression));
   PutFixed32(&raw, ExtendCrc32c(BlockCrcSeed(reader.info().uuid, 0), raw.data(), raw.size()));
   auto block = reader.CheckBlock({0, static_cast<uint32_t>(raw.size())}, raw);
   return block.ok() ? *block : BlockRef();
@@ -75,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view all(reinterpret_cast<const char*>(data + 1), size - 1);
   const size_t cut = std::min<size_t>(data[0] * size_t{4}, all.size());
   const std::string metadata = nova::WithFittingFooter(std::string(all.substr(0, cut)), {1, 2});
-  const nova::BlockRef block = nova::Check(*good, std::string(all.substr(cut)));
+  const nova::BlockRef block = nova::Check(*good, std::string(all.substr(cut)), static_cast<nova::Compression>(size % 3));
   nova::Walk(good, block);
 
   nova::Footer footer;

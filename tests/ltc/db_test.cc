@@ -104,6 +104,7 @@ TEST(Db, AnswersAsAMapThroughReopeningWithRandomOptions) {
       options.range.table.block_size_bytes = 512 << random.Uniform(5);
       options.compaction_threads = 1 + static_cast<int>(random.Uniform(3));
       options.map_tables = random.OneIn(2);
+      for (size_t n = random.Uniform(4); n > 0; --n) options.range.compression.push_back(static_cast<Compression>(random.Uniform(3)));
       options.range.scan_page_bytes = uint64_t{1} << random.Uniform(21);
       const auto db = MustOpen(dir.path(), options);
       ASSERT_NE(db, nullptr);

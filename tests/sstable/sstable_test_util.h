@@ -71,6 +71,7 @@ inline TableOptions RandomOptions(Random* random) {
   options.block_size_bytes = size_t{1} << random->Uniform(15);
   options.restart_interval = 1 + static_cast<int>(random->Uniform(20));
   options.filter_bits_per_key = static_cast<int>(random->Uniform(13));
+  options.compression = static_cast<Compression>(random->Uniform(3));
   return options;
 }
 

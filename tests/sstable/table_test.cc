@@ -2,6 +2,7 @@
 #include <set>
 
 #include "common/base/crc32c.h"
+#include "common/sstable/compression.h"
 #include "common/sstable/footer.h"
 #include "common/sstable/table_builder.h"
 #include "common/sstable/table_reader.h"
@@ -267,12 +268,61 @@ TEST(TableTest, UnknownCompressionIsDataLoss) {
   const TestTable table = BuildTable({{InternalKey("k", 1), "v"}}, {}, {0, 0});
   const BlockHandle handle{0, static_cast<uint32_t>(table.output.data.size())};
   std::string raw = table.output.data;
-  raw[raw.size() - 5] = 1;
+  raw[raw.size() - 5] = 3;
   const std::string place(24, '\0');
   EncodeFixed32(raw.data() + raw.size() - 4, Crc32c(place + raw.substr(0, raw.size() - 4)));
   const Status status = table.reader->CheckBlock(handle, raw).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_NE(status.message().find("unknown compression"), absl::string_view::npos) << status;
+}
+
+TEST(TableTest, CompressedBlocksAreSmallerAndIncompressibleOnesAsTheyWere) {
+  Random random(12);
+  Model text, noise;
+  for (int i = 0; i < 200; ++i) {
+    text[InternalKey(StrCat("key", i), 7)] = std::string(200, static_cast<char>('a' + i % 26));
+    std::string& value = noise[InternalKey(StrCat("key", i), 7)];
+    for (int n = 0; n < 200; ++n) value.push_back(static_cast<char>(random.Next()));
+  }
+  const auto size = [](const Model& model, Compression compression) {
+    TableOptions options;
+    options.compression = compression;
+    const TestTable table = BuildTable(model, options);
+    for (const auto& [key, value] : model) {
+      BlockHandle handle;
+      TableReader::Hit hit;
+      EXPECT_TRUE(table.reader->FindBlock(StoredKeyOf(key), kMaxSequenceNumber, &handle));
+      const BlockRef block = table.Block(handle);
+      EXPECT_EQ(table.reader->SearchBlock(block.data, StoredKeyOf(key), kMaxSequenceNumber, &hit), TableReader::Found::kFound);
+      EXPECT_EQ(hit.value, value);
+    }
+    return table.output.data.size();
+  };
+  for (const Compression c : {Compression::kLz4, Compression::kZstd}) {
+    EXPECT_LT(size(text, c), size(text, Compression::kNone) / 3);
+    EXPECT_EQ(size(noise, c), size(noise, Compression::kNone));
+  }
+}
+
+// The payload of a compressed block: what it was, then the codec's bytes.
+TEST(TableTest, CompressedPayloadsAreAsDocumentedAndAnyOthersRefused) {
+  const std::string raw(1'000, 'x');
+  for (const Compression c : {Compression::kLz4, Compression::kZstd}) {
+    std::string payload, back;
+    ASSERT_TRUE(CompressBlock(c, raw, &payload));
+    std::string_view in = payload;
+    uint32_t size;
+    ASSERT_TRUE(GetVarint32(&in, &size));
+    EXPECT_EQ(size, 1'000u);
+    ASSERT_TRUE(DecompressBlock(c, payload, &back));
+    EXPECT_EQ(back, raw);
+    for (size_t n = 0; n < payload.size(); ++n) EXPECT_FALSE(DecompressBlock(c, payload.substr(0, n), &back)) << n;
+    std::string bomb;
+    PutVarint32(&bomb, 1 << 30);
+    EXPECT_FALSE(DecompressBlock(c, bomb + "abc", &back)) << "claims to grow beyond reason";
+  }
+  EXPECT_FALSE(ParseCompressionList("lz4,snappy").ok());
+  EXPECT_EQ(*ParseCompressionList("none,lz4,zstd"), (std::vector{Compression::kNone, Compression::kLz4, Compression::kZstd}));
 }
 
 TEST(TableTest, EveryBitFlipInDataIsDataLoss) {
