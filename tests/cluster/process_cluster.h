@@ -43,6 +43,7 @@ class ProcessCluster {
   std::string metrics_address(const std::string& name) const { return nodes_.at(name)->metrics_address; }
   std::string address(const std::string& name) const { return nodes_.at(name)->address; }
   std::vector<std::string> names() const;
+  const std::string& directory() const { return directory_; }
 
   // Runs the `nova` tool; its exit code, stdout in `output`.
   int Nova(const std::vector<std::string>& arguments, std::string* output, const std::string& input = "");
