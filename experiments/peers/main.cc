@@ -22,6 +22,7 @@
 #include "common/base/mutex.h"
 #include "common/base/random.h"
 #include "common/base/thread.h"
+#include "experiments/peers/plot.h"
 #include "experiments/peers/store.h"
 #include "experiments/peers/workload.h"
 
@@ -30,6 +31,7 @@ DEFINE_string(workloads, "R100,RW50,SW50,W100", "of R100, RW50, SW50, W100");
 DEFINE_string(distributions, "uniform,ranked", "of uniform, ranked, scrambled (zipfian 0.99)");
 DEFINE_string(directory, "", "where the engines' directories are made; default: a new one under /tmp");
 DEFINE_string(csv, "", "a file that gets one line a cell and run");
+DEFINE_string(plot, "", "a PNG file that shows the medians, by gnuplot");
 DEFINE_uint64(records, 1'000'000, "records loaded before each run");
 DEFINE_uint64(value_bytes, 1024, "bytes of a value");
 DEFINE_uint64(scan_length, 10, "records a scan wants");
@@ -222,6 +224,7 @@ int Main() {
   const std::map<std::string, Distribution> distributions = {{"uniform", Distribution::kUniform},
                                                              {"ranked", Distribution::kZipfianRanked},
                                                              {"scrambled", Distribution::kZipfianScrambled}};
+  std::vector<PlotRow> rows;
   std::printf("%-6s %-10s %-14s %10s %10s %10s %12s %12s %10s %12s\n", "", "", "engine", "kops/s", "settled", "cpu us/op", "put p99.9 us",
               "read p99.9", "max us", "least puts/s");
   for (const std::string& w : SplitList(FLAGS_workloads)) {
@@ -242,8 +245,10 @@ int Main() {
           results[engine.name].push_back(r);
         }
       }
+      rows.push_back({w + " " + d, {}});
       for (const Engine& engine : engines) {
         const Result r = MedianOf(results[engine.name]);
+        rows.back().values.push_back(r.kops);
         std::printf("%-6s %-10s %-14s %10.0f %10.0f %10.2f %12llu %12llu %10llu %12llu\n", w.c_str(), d.c_str(), engine.name.c_str(), r.kops,
                     r.kops_settled, r.cpu_us, static_cast<unsigned long long>(r.put_p999_us),
                     static_cast<unsigned long long>(r.get_p999_us), static_cast<unsigned long long>(r.max_us),
@@ -251,6 +256,12 @@ int Main() {
       }
       std::fflush(stdout);
     }
+  }
+  if (!FLAGS_plot.empty()) {
+    std::vector<std::string> names;
+    for (const Engine& engine : engines) names.push_back(engine.name);
+    const std::string disk = FLAGS_disk_mb_per_second == 0 ? "" : ", disk of " + std::to_string(FLAGS_disk_mb_per_second) + " MB/s";
+    PlotBars(FLAGS_plot, std::string(FLAGS_log ? FLAGS_sync ? "log, synced" : "log" : "no log") + disk, names, rows);
   }
   if (FLAGS_directory.empty()) std::filesystem::remove_all(root);
   return 0;
