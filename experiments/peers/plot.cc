@@ -24,7 +24,7 @@ bool RunGnuplot(const std::string& script) {
 void PlotBars(const std::string& png, const std::string& title, const std::vector<std::string>& engines, const std::vector<PlotRow>& rows) {
   const std::string script = png + ".gp";
   std::ofstream out(script);
-  out << "set terminal pngcairo size " << 300 + 130 * rows.size() << ",600\nset output '" << png << "'\nset title '" << title << "'\n"
+  out << "set terminal pngcairo size " << 300 + 170 * rows.size() << ",600\nset output '" << png << "'\nset title '" << title << "'\n"
       << "set style data histograms\nset style fill solid 0.8 border -1\nset boxwidth 0.9\nset grid ytics\nset ylabel 'thousand operations/s'\n"
       << "set yrange [0:*]\nset key outside\n$table << END\ncell";
   for (const std::string& e : engines) out << " \"" << e << '"';
