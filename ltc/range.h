@@ -279,6 +279,8 @@ class Range : public std::enable_shared_from_this<Range> {
   SnapshotList snapshots_;
   std::atomic<int64_t> published_now_ms_{0};  // the latest now_ms of an edit; set under manifest_mu_
   WriteController controller_;
+  std::atomic<uint64_t> failures_{0};      // of background work
+  std::atomic<Nanos> warn_again_ns_{0};
   std::atomic<Outcome> flush_failure_{Outcome::kOk};  // what ails the last flush: told to writes that no memtable has room for
   std::atomic<uint64_t> writes_{0};
   std::atomic<uint64_t> reads_{0};

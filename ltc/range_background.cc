@@ -9,6 +9,7 @@ namespace nova {
 namespace {
 
 constexpr SequenceNumber kSequenceReserve = SequenceNumber{1} << 32;  // K1: reserved ahead, by an edit
+constexpr Nanos kWarnPeriod = 5 * kSecond;                            // of a failure that lasts
 
 uint64_t CountOn(const Version& version, StocId stoc) {
   uint64_t n = 0;
@@ -282,7 +283,12 @@ void Range::FlushFailed(const Status& s) {
 
 void Range::BackgroundFailed(const char* what, const Status& s) {
   if (absl::IsFailedPrecondition(s)) Lose(s);
-  if (state_.load() != State::kLost) NOVA_LOG(WARNING) << "range " << id_.value() << ": " << what << " failed, will retry: " << s;
+  if (state_.load() == State::kLost) return;
+  // It is tried ten times a second for as long as the cause lasts.
+  const uint64_t failures = failures_.fetch_add(1) + 1;
+  Nanos due = warn_again_ns_.load();
+  if (Now() < due || !warn_again_ns_.compare_exchange_strong(due, Now() + kWarnPeriod)) return;
+  NOVA_LOG(WARNING) << "range " << id_.value() << ": " << what << " failed, will retry (failures so far: " << failures << "): " << s;
 }
 
 Status Range::FlushAll(Nanos deadline_ns) {
