@@ -17,11 +17,10 @@ class TcpWorld final : public FabricWorld {
 // Nodes lie on two devices, so that what they say to each other crosses a wire.
 class VerbsWorld final : public FabricWorld {
  public:
+  explicit VerbsWorld(const VerbsFabricOptions& options) : options_(options) {}
   std::unique_ptr<Fabric> NewFabric(const std::string& node) override {
-    VerbsFabricOptions options;
+    VerbsFabricOptions options = options_;
     options.address = AddressOf(node);
-    options.ack_timeout = 17;  // an emulated machine may stand still for longer than half a second
-    options.request_timeout_ns = 10 * kSecond;
     auto fabric = NewVerbsFabric(options);
     NOVA_CHECK(fabric.ok()) << fabric.status();
     return *std::move(fabric);
@@ -36,6 +35,7 @@ class VerbsWorld final : public FabricWorld {
     const bool serves = node == "server" || node == "b" || node.starts_with("stoc");
     return serves && other != nullptr ? other : std::getenv("NOVA_VERBS_ADDRESS");
   }
+  const VerbsFabricOptions options_;
 };
 
 class SimWorld final : public FabricWorld {
@@ -53,6 +53,8 @@ class SimWorld final : public FabricWorld {
 
 }  // namespace
 
+std::unique_ptr<FabricWorld> NewVerbsWorld(const VerbsFabricOptions& options) { return std::make_unique<VerbsWorld>(options); }
+
 std::vector<FabricKind> FabricKinds() {
   if (std::getenv("NOVA_VERBS_ADDRESS") != nullptr) return {FabricKind::kVerbs};
   return {FabricKind::kTcp, FabricKind::kSim};
@@ -60,8 +62,10 @@ std::vector<FabricKind> FabricKinds() {
 
 void InFabricWorld(FabricKind kind, const std::function<void(FabricWorld*)>& test) {
   if (kind == FabricKind::kVerbs) {
-    VerbsWorld world;
-    return test(&world);
+    VerbsFabricOptions options;
+    options.ack_timeout = 17;  // an emulated machine may stand still for longer than half a second
+    options.request_timeout_ns = 10 * kSecond;
+    return test(NewVerbsWorld(options).get());
   }
   if (kind == FabricKind::kTcp) {
     TcpWorld world;

@@ -39,6 +39,8 @@ class FabricWorld {
 
 // Runs `test` in a world of that kind: directly, or as the main fiber of a simulation.
 void InFabricWorld(FabricKind kind, const std::function<void(FabricWorld*)>& test);
+// On the RDMA devices of $NOVA_VERBS_ADDRESS and $NOVA_VERBS_SERVER. InFabricWorld gives its verbs more time than the fabric does.
+std::unique_ptr<FabricWorld> NewVerbsWorld(const VerbsFabricOptions& options);
 
 inline std::string FabricKindName(FabricKind kind) {
   return kind == FabricKind::kTcp ? "Tcp" : kind == FabricKind::kSim ? "Sim" : "Verbs";

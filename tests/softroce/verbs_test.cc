@@ -27,7 +27,8 @@
 namespace nova {
 namespace {
 
-void InVerbs(const std::function<void(FabricWorld*)>& test) { InFabricWorld(FabricKind::kVerbs, test); }
+// With the fabric's own times: some of what follows is about them.
+void InVerbs(const std::function<void(FabricWorld*)>& test) { test(NewVerbsWorld({}).get()); }
 std::string ClientAddress() { return std::getenv("NOVA_VERBS_ADDRESS"); }
 std::string ServerAddress() { return std::getenv("NOVA_VERBS_SERVER"); }
 int Shell(const std::string& command) { return std::system(command.c_str()); }
@@ -89,17 +90,10 @@ TEST(VerbsTest, T3_AQueuePairInErrorMayCompleteNothingAndOurDeadlineEndsIt) {  /
   InVerbs([](FabricWorld* world) {
     TestNode server(world, "server");
     server.Listen();
-    struct Impatient final : FabricWorld {
-      std::unique_ptr<Fabric> NewFabric(const std::string&) override {
-        VerbsFabricOptions options;
-        options.address = ClientAddress();
-        options.request_timeout_ns = 500 * kMillisecond;
-        return *NewVerbsFabric(options);
-      }
-      std::string AnyAddress(const std::string&) override { return ClientAddress() + ":0"; }
-      std::string NobodysAddress() override { return ""; }
-    } impatient;
-    TestNode client(&impatient, "client");
+    VerbsFabricOptions options;
+    options.request_timeout_ns = 500 * kMillisecond;
+    const auto impatient = NewVerbsWorld(options);
+    TestNode client(impatient.get(), "client");
     const MemoryRegion m = client.Memory(1000, Access::kLocal, 'x');
     const MemoryRegion target = server.Memory(1000, Access::kRemoteWrite, '.');
     Joined c = Join(client, server);
@@ -258,17 +252,8 @@ TEST(VerbsTest, ASilentConnectionIsKeptAliveWithoutThePeersProcessor) {
   VerbsFabricOptions options;
   options.keepalive_ns = 300 * kMillisecond;
   options.request_timeout_ns = 500 * kMillisecond;
-  struct World final : FabricWorld {
-    explicit World(VerbsFabricOptions o) : options(std::move(o)) {}
-    std::unique_ptr<Fabric> NewFabric(const std::string& node) override {
-      options.address = node == "server" ? ServerAddress() : ClientAddress();
-      return *NewVerbsFabric(options);
-    }
-    std::string AnyAddress(const std::string&) override { return ServerAddress() + ":0"; }
-    std::string NobodysAddress() override { return ""; }
-    VerbsFabricOptions options;
-  } world(options);
-  TestNode server(&world, "server"), client(&world, "client");
+  const auto world = NewVerbsWorld(options);
+  TestNode server(world.get(), "server"), client(world.get(), "client");
   server.Listen();
   const Joined c = Join(client, server);
   PumpFor({&client}, 2 * kSecond);  // the server's port does nothing
