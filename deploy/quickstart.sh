@@ -211,6 +211,11 @@ stop_named() { # signal seconds name...
       fi
       sleep 0.1
     done
+    # A process that ends loses its command line before its sockets, which the next start needs.
+    for ((tries = 0; tries < 50; tries++)); do
+      port_taken "$(port_of "$name")" || port_taken "$(metrics_port_of "$name")" || break
+      sleep 0.1
+    done
     rm -f "$dir/$name/pid"
   done
 }
