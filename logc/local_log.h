@@ -9,7 +9,8 @@
 //   header    "novalog1" | fixed64 uuid hi | fixed64 uuid lo | fixed64 epoch | u32 crc32c of the 32 bytes before | 28 zeros
 //
 // Thread safety, ownership: as RangeLog's.   Errors of Append: kNoSpace, kUnavailable: the file could not be written, nothing
-// is in the log; kUnknown: it was perhaps written, and not synced. The file is bad from then on (S1), the next record goes to another.
+// is in the log; kUnknown: it was perhaps written, and not synced. The file is bad from then on (S1), the next record goes to another;
+// unsynced records that were acknowledged before from that file are as safe as they were: a later sync does not cover them.
 #pragma once
 
 #include <memory>
