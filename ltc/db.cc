@@ -126,6 +126,11 @@ struct Db::Rep {
     for (size_t i = 0; i < kLanes; ++i) lanes.push_back(std::make_unique<CallerLane>(i));
   }
 
+  ~Rep() {
+    if (background != nullptr) background->Stop();
+    range = nullptr;  // its tables may still ask for their deletion; what is not deleted now, the next opening finds
+  }
+
   Status Init(const std::string& directory);
   Status DeleteOrphans();
   template <typename Start>  // Start(executor, Outcome* outcome, bool* finished): one operation, to its end
@@ -206,12 +211,13 @@ Status Db::Rep::Init(const std::string& directory) {
   services.memtable_limit_bytes = options.memtable_bytes;
   for (const auto& lane : lanes) services.executors.push_back(lane.get());
   services.place = [](uint64_t) { return Placement{}; };
-  services.garbage = [this](const TableInfo& t) { store->DeleteTable(t); };
+  // Whoever lets go of a table last may be in the middle of a get: unlinking a large file takes long.
+  services.garbage = [this](const TableInfo& t) { background->RunControl([this, t] { store->DeleteTable(t); }); };
   services.work = [this](RangeId id) { background->Due(id); };
   services.lost = [](RangeId, Status why) { NOVA_LOG(ERROR) << "the database can no longer be written: " << why; };
   services.run_blocking = [](std::function<void()> fn) { fn(); };  // the caller waits anyway
   background = std::make_unique<BackgroundWork>(
-      BackgroundOptions{options.flush_threads, options.compaction_threads, /*reader_threads=*/0, /*control_threads=*/0},
+      BackgroundOptions{options.flush_threads, options.compaction_threads, /*reader_threads=*/0, /*control_threads=*/1},
       [this](RangeId) { return range; });
 
   NOVA_ASSIGN_OR_RETURN(const auto edits, manifests->ReadInstalled());
