@@ -52,7 +52,7 @@ struct FrameHeader {
 static_assert(sizeof(FrameHeader) == 32 && std::is_trivially_copyable_v<FrameHeader>);
 
 inline constexpr uint32_t kMaxWriteFrameBytes = 256 * 1024;
-inline constexpr uint32_t kMaxReadFrameBytes = 64 * 1024;
+inline constexpr uint32_t kMaxReadFrameBytes = 256 * 1024;
 // Requests under way in one direction of a connection; more READs than this unanswered is a malformed peer.
 inline constexpr uint32_t kMaxRequestsUnderWay = 16 * 1024;
 

@@ -14,8 +14,13 @@ namespace {
 constexpr int kAcceptsPerRound = 16;
 constexpr Nanos kAcceptPauseNs = 100 * kMillisecond;
 
+// Bytes on their way that the kernel keeps, or 384 KiB in its accounting: more than a 25 Gbit/s link has under way, and little enough
+// to stay in a core's cache between the two copies. Left to grow, megabytes queue and both copies go to memory: half the bandwidth.
+constexpr int kSendBufferBytes = 192 * 1024;
+
 void Configure(int fd) {
   const int on = 1, idle_s = 60, interval_s = 10, probes = 3;
+  setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes, sizeof(kSendBufferBytes));
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));

@@ -140,7 +140,7 @@ class TcpPort final : public Port {
   void FailCheck(TcpConnection* c);
   std::unique_ptr<std::byte[]> TakeBlock();
 
-  static constexpr size_t kMaxChunkBytes = 256 * 1024;
+  static constexpr size_t kMaxChunkBytes = 512 * 1024;
   static constexpr int kReadsPerRound = 8;
   static constexpr Nanos kFailingNs = 500 * kMillisecond;
   static constexpr uint64_t kWakeEvent = 0;  // connections' ids are larger
