@@ -27,9 +27,10 @@ struct MemTable::Entry {
 struct MemTable::Node {
   std::atomic<Entry*> newest;
   std::atomic<Node*> next_in_bucket;
+  Node* older_in_chain;
   uint32_t key_size;
   uint16_t height;
-  std::atomic<bool> listed;  // it is in the list, on every level
+  std::atomic<bool> chained;
   uint64_t hash;
 
   const char* bytes() const { return reinterpret_cast<const char*>(this + 1); }
@@ -43,15 +44,16 @@ struct MemTable::Node {
   }
 };
 
-MemTable::MemTable(MemTableId id, ArenaPool* pool, size_t expected_bytes)
+MemTable::MemTable(MemTableId id, ArenaPool* pool, size_t expected_bytes, bool scanned)
     : id_(id),
       arena_(pool),
       // A bucket for each half kilobyte: entries of 1 KB leave half of them empty, of 100 B make chains of two or three.
       bucket_mask_(std::bit_ceil(std::clamp(expected_bytes / 512, size_t{256}, kPieceBuckets << 10)) - 1),
       pieces_(NewBuckets()),
       head_(NewNode({}, 0, kMaxHeight)),
-      overhead_(arena_.bytes_used()) {
-  static_assert(sizeof(Entry) == 32 && sizeof(Node) == 32);
+      overhead_(arena_.bytes_used()),
+      listed_by_writers_(scanned) {
+  static_assert(sizeof(Entry) == 32 && sizeof(Node) == 40);
 }
 
 std::vector<std::atomic<MemTable::Node*>*> MemTable::NewBuckets() {
@@ -71,7 +73,7 @@ MemTable::Node* MemTable::NewNode(std::string_view stored_key, uint64_t hash, in
   node->next_in_bucket.store(nullptr, std::memory_order_relaxed);
   node->key_size = static_cast<uint32_t>(stored_key.size());
   node->height = static_cast<uint16_t>(height);
-  node->listed.store(false, std::memory_order_relaxed);
+  node->chained.store(false, std::memory_order_relaxed);
   node->hash = hash;
   if (!stored_key.empty()) std::memcpy(const_cast<char*>(node->bytes()), stored_key.data(), stored_key.size());
   for (int i = 0; i < height; ++i) new (&node->next(i)) std::atomic<Node*>(nullptr);
@@ -107,12 +109,12 @@ MemTable::Entry* MemTable::Prepare(std::string_view stored_key, SequenceNumber s
 }
 
 void MemTable::Link(Entry* entry) {
-  entries_.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t before = entries_.fetch_add(1, std::memory_order_relaxed);
   if (entry->brings_node) {
     Node* other = InsertInBucket(entry->node);
     if (other == nullptr) {
-      InsertInList(entry->node);
-      entry->node->listed.store(true, std::memory_order_release);
+      Chain(entry->node);
+      if (listed_by_writers_ && before % kListEvery == 0) List();
       return;
     }
     entry->node = other;  // another writer brought the key meanwhile
@@ -126,8 +128,8 @@ void MemTable::Link(Entry* entry) {
     entry->older.store(next, std::memory_order_relaxed);
     if (at->compare_exchange_weak(next, entry, std::memory_order_release, std::memory_order_relaxed)) break;
   }
-  // The version may be acknowledged once this returns, so scans must find the key: its first writer is about to list it.
-  for (int spins = 0; !entry->node->listed.load(std::memory_order_acquire); ++spins) {
+  // The version may be acknowledged once this returns, so scans must find the key: its first writer is about to chain it.
+  for (int spins = 0; !entry->node->chained.load(std::memory_order_acquire); ++spins) {
     spins < 1'000 ? __builtin_ia32_pause() : SleepFor(kMicrosecond);
   }
 }
@@ -157,57 +159,86 @@ MemTable::Node* MemTable::InsertInBucket(Node* node) {
   }
 }
 
-void MemTable::FindOnLevel(std::string_view stored_key, int level, Node* from, Node** before, Node** after) {
-  Node* n = from;
-  for (;;) {
-    Node* next = n->next(level).load(std::memory_order_acquire);
-    if (next == nullptr || next->key() >= stored_key) {
-      *before = n;
-      *after = next;
-      return;
-    }
-    n = next;
+// --- order
+
+void MemTable::Chain(Node* node) {
+  Node* youngest = youngest_.load(std::memory_order_relaxed);
+  do {
+    node->older_in_chain = youngest;
+  } while (!youngest_.compare_exchange_weak(youngest, node, std::memory_order_acq_rel, std::memory_order_relaxed));
+  node->chained.store(true, std::memory_order_release);
+}
+
+// Eight bytes of the key tell most keys apart without a look at the key; they begin where keys begin to differ.
+struct MemTable::SortKey {
+  uint64_t prefix;
+  Node* node;
+
+  bool operator<(const SortKey& other) const { return prefix != other.prefix ? prefix < other.prefix : node->key() < other.node->key(); }
+};
+
+std::vector<MemTable::SortKey> MemTable::SortedChain(Node* from, const Node* until) {
+  std::vector<SortKey> keys;
+  size_t same = from == until ? 0 : from->key_size;
+  for (Node* n = from; n != until; n = n->older_in_chain) {
+    same = std::min(same, CommonPrefix(from->key(), n->key()));
+    keys.push_back({0, n});
+  }
+  for (SortKey& k : keys) {
+    const std::string_view rest = k.node->key().substr(same, sizeof(k.prefix));
+    std::memcpy(&k.prefix, rest.data(), rest.size());
+    k.prefix = __builtin_bswap64(k.prefix);
+  }
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+void MemTable::List() {
+  if (youngest_.load(std::memory_order_acquire) == ordered_.load(std::memory_order_acquire)) return;
+  MutexLock lock(&list_mu_);
+  Node* const from = youngest_.load(std::memory_order_acquire);
+  std::array<Node*, kMaxHeight> before;
+  before.fill(head_);
+  for (const SortKey& k : SortedChain(from, ordered_.load(std::memory_order_relaxed))) InsertInList(k.node, &before);
+  ordered_.store(from, std::memory_order_release);
+}
+
+bool MemTable::IsBefore(const Node* node, std::string_view stored_key) { return node != nullptr && node->key() < stored_key; }
+
+// `before`: on each level the last node at or before the key that was inserted last, which is smaller.
+void MemTable::InsertInList(Node* node, std::array<Node*, kMaxHeight>* before) {
+  const std::string_view key = node->key();
+  Node* from = nullptr;
+  for (int level = height_.load(std::memory_order_relaxed) - 1; level >= 0; --level) {
+    // Where a level above moved on, it is past what the levels below remember.
+    Node* n = from != nullptr ? from : (*before)[level];
+    for (Node* next; IsBefore(next = n->next(level).load(std::memory_order_relaxed), key);) from = n = next;
+    (*before)[level] = n;
+  }
+  if (node->height > height_.load(std::memory_order_relaxed)) height_.store(node->height, std::memory_order_relaxed);
+  for (int level = 0; level < node->height; ++level) {
+    node->next(level).store((*before)[level]->next(level).load(std::memory_order_relaxed), std::memory_order_relaxed);
+    (*before)[level]->next(level).store(node, std::memory_order_release);
+    (*before)[level] = node;
   }
 }
 
-void MemTable::InsertInList(Node* node) {
-  const std::string_view key = node->key();
-  const int height = node->height;
-  int top = height_.load(std::memory_order_relaxed);
-  while (height > top && !height_.compare_exchange_weak(top, height, std::memory_order_relaxed)) {
+MemTable::Node* MemTable::FindBefore(std::string_view stored_key) const {
+  Node* n = head_;
+  for (int level = height_.load(std::memory_order_relaxed) - 1; level >= 0; --level) {
+    for (Node* next; IsBefore(next = n->next(level).load(std::memory_order_acquire), stored_key);) n = next;
   }
-  if (height > top) top = height;
-  Node* before[kMaxHeight];
-  Node* after[kMaxHeight];
-  Node* from = head_;
-  for (int level = top - 1; level >= 0; --level) {
-    FindOnLevel(key, level, from, &before[level], &after[level]);
-    from = before[level];
-  }
-  for (int level = 0; level < height; ++level) {
-    for (;;) {
-      node->next(level).store(after[level], std::memory_order_relaxed);
-      if (before[level]->next(level).compare_exchange_strong(after[level], node, std::memory_order_release)) break;
-      FindOnLevel(key, level, before[level], &before[level], &after[level]);
-    }
-  }
+  return n;
 }
 
 MemTable::Node* MemTable::FindGreaterOrEqual(std::string_view stored_key) const {
-  Node* before = head_;
-  Node* after = nullptr;
-  for (int level = height_.load(std::memory_order_relaxed) - 1; level >= 0; --level) {
-    FindOnLevel(stored_key, level, before, &before, &after);
-  }
-  return after;
+  Node* n = FindBefore(stored_key)->next(0).load(std::memory_order_acquire);
+  while (IsBefore(n, stored_key)) n = n->next(0).load(std::memory_order_acquire);  // one that was listed meanwhile
+  return n;
 }
 
 const MemTable::Node* MemTable::FindLess(std::string_view stored_key) const {
-  Node* before = head_;
-  Node* after = nullptr;
-  for (int level = height_.load(std::memory_order_relaxed) - 1; level >= 0; --level) {
-    FindOnLevel(stored_key, level, before, &before, &after);
-  }
+  const Node* before = FindBefore(stored_key);
   return before == head_ ? nullptr : before;
 }
 
@@ -230,41 +261,46 @@ bool MemTable::Get(std::string_view stored_key, uint64_t hash, SequenceNumber se
   return false;
 }
 
-class MemTable::Iter : public Iterator {
+// A place at a version.
+class MemTable::VersionIterator : public Iterator {
  public:
-  static constexpr SequenceNumber kEvery = kMaxSequenceNumber + 1;
-  // `at`: a reader's number; kEvery: all versions, forward only.
-  Iter(const MemTable* table, SequenceNumber at, std::shared_ptr<const void> keep_alive, Direction direction)
-      : table_(table), at_(at), backward_(direction == Direction::kBackward), keep_alive_(std::move(keep_alive)) {}
+  explicit VersionIterator(std::shared_ptr<const void> keep_alive) : keep_alive_(std::move(keep_alive)) {}
+  void Resume() final { NOVA_CHECK(false) << "a memtable iterator never needs blocks"; }
+  State state() const final { return entry_ == nullptr ? State::kEnd : State::kValid; }
+  void AppendNeeded(std::vector<BlockRequest>*) final {}
+  std::string_view key() const final { return key_; }
+  std::string_view value() const final { return entry_->value(); }
+  Status status() const final { return OkStatus(); }
+
+ protected:
+  void Compose(const Node* node) {
+    key_.assign(node->key());
+    key_.append(reinterpret_cast<const char*>(&entry_->trailer), kInternalTrailerBytes);
+  }
+  const Entry* entry_ = nullptr;
+  std::string key_;  // the internal key at this position
+
+ private:
+  const std::shared_ptr<const void> keep_alive_;
+};
+
+class MemTable::ScanIterator final : public VersionIterator {
+ public:
+  ScanIterator(const MemTable* table, SequenceNumber at, std::shared_ptr<const void> keep_alive, Direction direction)
+      : VersionIterator(std::move(keep_alive)), table_(table), at_(at), backward_(direction == Direction::kBackward) {}
   void SeekToFirst() override { GoTo(backward_ ? table_->FindLast() : table_->head_->next(0).load(std::memory_order_acquire)); }
   void Seek(std::string_view internal_key) override {
     const std::string_view key = StoredKeyOf(internal_key);
     if (backward_) return GoTo(table_->FindLess(key));
     GoTo(table_->FindGreaterOrEqual(key));
-    if (entry_ == nullptr || node_->key() != key) return;
-    const uint64_t trailer = TrailerOf(internal_key);
-    if (entry_->trailer <= trailer) return;
-    if (newest_only()) return NextNode();
-    while (entry_ != nullptr && entry_->trailer > trailer) entry_ = entry_->older.load(std::memory_order_acquire);
-    entry_ == nullptr ? NextNode() : Compose();
+    if (entry_ != nullptr && node_->key() == key && entry_->trailer > TrailerOf(internal_key)) Next();
   }
-  void Next() override {
-    entry_ = newest_only() ? nullptr : entry_->older.load(std::memory_order_acquire);
-    entry_ == nullptr ? NextNode() : Compose();
-  }
-  void Resume() override { NOVA_CHECK(false) << "a memtable iterator never needs blocks"; }
-  State state() const override { return entry_ == nullptr ? State::kEnd : State::kValid; }
-  void AppendNeeded(std::vector<BlockRequest>*) override {}
-  std::string_view key() const override { return key_; }
-  std::string_view value() const override { return entry_->value(); }
-  Status status() const override { return OkStatus(); }
+  void Next() override { GoTo(After(node_)); }
 
  private:
-  bool newest_only() const { return at_ != kEvery; }
   const Node* After(const Node* node) const {
     return backward_ ? table_->FindLess(node->key()) : node->next(0).load(std::memory_order_acquire);
   }
-  void NextNode() { GoTo(After(node_)); }
   // The first of `node` and those behind it with a version to show.
   void GoTo(const Node* node) {
     for (entry_ = nullptr; node != nullptr; node = After(node)) {
@@ -273,28 +309,61 @@ class MemTable::Iter : public Iterator {
       if (entry_ != nullptr) break;
     }
     node_ = node;
-    if (entry_ == nullptr) return;
-    key_.assign(node->key());
-    key_.resize(node->key_size + kInternalTrailerBytes);
-    Compose();
+    if (entry_ != nullptr) Compose(node);
   }
-  void Compose() { std::memcpy(key_.data() + node_->key_size, &entry_->trailer, kInternalTrailerBytes); }
 
-  const MemTable* table_;
+  const MemTable* const table_;
   const SequenceNumber at_;
   const bool backward_;
-  std::shared_ptr<const void> keep_alive_;
   const Node* node_ = nullptr;
-  const Entry* entry_ = nullptr;
-  std::string key_;  // the internal key at this position
+};
+
+std::unique_ptr<Iterator> MemTable::NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive, Direction direction) {
+  if (!scanned()) scanned_.store(true, std::memory_order_relaxed);
+  List();
+  return std::make_unique<ScanIterator>(this, seq, std::move(keep_alive), direction);
+}
+
+// Every version, over keys sorted once. What it is about to show is fetched ahead: in key order, nothing lies where the cache expects it.
+class MemTable::FlushIterator final : public VersionIterator {
+ public:
+  FlushIterator(std::vector<SortKey> keys, std::shared_ptr<const void> keep_alive)
+      : VersionIterator(std::move(keep_alive)), keys_(std::move(keys)) {}
+  void SeekToFirst() override { GoTo(0); }
+  void Seek(std::string_view internal_key) override {
+    const auto before = [](const SortKey& k, std::string_view key) { return k.node->key() < key; };
+    const auto found = std::lower_bound(keys_.begin(), keys_.end(), StoredKeyOf(internal_key), before);
+    GoTo(static_cast<size_t>(found - keys_.begin()));
+    while (entry_ != nullptr && CompareInternalKeys(key_, internal_key) < 0) Next();
+  }
+  void Next() override {
+    entry_ = entry_->older.load(std::memory_order_acquire);
+    entry_ == nullptr ? GoTo(at_ + 1) : Compose(keys_[at_].node);
+  }
+
+ private:
+  static constexpr size_t kNodesAhead = 8;
+  static constexpr size_t kValuesAhead = 4;
+
+  void GoTo(size_t at) {
+    at_ = at;
+    entry_ = nullptr;
+    if (at + kNodesAhead < keys_.size()) __builtin_prefetch(keys_[at + kNodesAhead].node);
+    if (at + kValuesAhead < keys_.size()) {
+      const auto* next = reinterpret_cast<const char*>(keys_[at + kValuesAhead].node->newest.load(std::memory_order_relaxed));
+      for (size_t line = 0; line < 4; ++line) __builtin_prefetch(next + line * 64);
+    }
+    if (at == keys_.size()) return;
+    entry_ = keys_[at].node->newest.load(std::memory_order_acquire);
+    Compose(keys_[at].node);
+  }
+
+  const std::vector<SortKey> keys_;
+  size_t at_ = 0;
 };
 
 std::unique_ptr<Iterator> MemTable::NewIterator(std::shared_ptr<const void> keep_alive) const {
-  return std::make_unique<Iter>(this, Iter::kEvery, std::move(keep_alive), Direction::kForward);
-}
-
-std::unique_ptr<Iterator> MemTable::NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive, Direction direction) const {
-  return std::make_unique<Iter>(this, seq, std::move(keep_alive), direction);
+  return std::make_unique<FlushIterator>(SortedChain(youngest_.load(std::memory_order_acquire), nullptr), std::move(keep_alive));
 }
 
 }  // namespace nova

@@ -27,7 +27,7 @@ Range::Range(const RangeRecord& record, const RangeOptions& options, const Range
   MutexLock lock(&mu_);
   auto view = std::make_shared<View>();
   view->version = std::make_shared<Version>();
-  view->active = NewRound(last_sequence + 1);
+  view->active = NewRound(last_sequence + 1, /*scanned=*/false);
   view_ = std::move(view);
 }
 
@@ -45,13 +45,13 @@ ManifestGroup Range::manifest_group() const {
 
 // --- views
 
-std::shared_ptr<Range::Round> Range::NewRound(RoundNumber number) {
+std::shared_ptr<Range::Round> Range::NewRound(RoundNumber number, bool scanned) {
   auto round = std::make_shared<Round>();
   round->number = number;
   for (int i = 0; i < options_.active_memtables; ++i) {
     // The epoch in the id makes ids of one range unique and rising over its owners (M3's low-water mark).
     const MemTableId id((epoch_.value() << 32) + next_memtable_.fetch_add(1));
-    round->siblings.push_back(std::make_unique<MemTable>(id, services_->arenas, options_.memtable_size_bytes));
+    round->siblings.push_back(std::make_unique<MemTable>(id, services_->arenas, options_.memtable_size_bytes, scanned));
   }
   return round;
 }
@@ -345,7 +345,8 @@ bool Range::SealLocked() {
   auto view = std::make_shared<View>(*view_);
   view->generation++;
   view->sealed.insert(view->sealed.begin(), old);
-  view->active = NewRound(old->boundary + 1);
+  const bool scanned = std::any_of(old->siblings.begin(), old->siblings.end(), [](const auto& m) { return m->scanned(); });
+  view->active = NewRound(old->boundary + 1, scanned);
   PublishLocked(std::move(view));
   services_->work(id_);
   return true;

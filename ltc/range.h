@@ -209,7 +209,7 @@ class Range : public std::enable_shared_from_this<Range> {
 
   const View& LaneView(Executor* on);
   std::shared_ptr<const View> CurrentView() const;
-  std::shared_ptr<Round> NewRound(RoundNumber number);
+  std::shared_ptr<Round> NewRound(RoundNumber number, bool scanned);
   void PublishLocked(std::shared_ptr<const View> view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RefreshLanes();
   void UpdatePressure();

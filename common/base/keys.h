@@ -7,10 +7,13 @@
 // Order: stored keys bytewise; among equal stored keys the higher sequence number first.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string>
 #include <string_view>
 
+#include "common/base/coding.h"
 #include "common/base/ids.h"
 
 namespace nova {
@@ -66,6 +69,18 @@ inline std::string MakeSeekKey(std::string_view stored_key, SequenceNumber seq =
   k.reserve(stored_key.size() + kInternalTrailerBytes);
   AppendInternalKey(&k, stored_key, seq, static_cast<ValueType>(0xff));
   return k;
+}
+
+inline size_t CommonPrefix(std::string_view a, std::string_view b) {
+  const size_t limit = std::min(a.size(), b.size());
+  size_t n = 0;
+  while (n + 8 <= limit) {
+    const uint64_t diff = DecodeFixed64(a.data() + n) ^ DecodeFixed64(b.data() + n);
+    if (diff != 0) return n + std::countr_zero(diff) / 8;
+    n += 8;
+  }
+  while (n < limit && a[n] == b[n]) ++n;
+  return n;
 }
 
 // The first key behind all that begin with `prefix`; empty: there is none, the prefix is empty or all 0xff.

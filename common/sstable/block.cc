@@ -1,24 +1,11 @@
 #include "common/sstable/block.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "common/base/log.h"
 
 namespace nova {
 namespace {
-
-size_t CommonPrefix(std::string_view a, std::string_view b) {
-  const size_t limit = std::min(a.size(), b.size());
-  size_t n = 0;
-  while (n + 8 <= limit) {
-    const uint64_t diff = DecodeFixed64(a.data() + n) ^ DecodeFixed64(b.data() + n);
-    if (diff != 0) return n + std::countr_zero(diff) / 8;
-    n += 8;
-  }
-  while (n < limit && a[n] == b[n]) ++n;
-  return n;
-}
 
 // <0, 0, >0 as the entry at (key, trailer a) lies before, at or after (key, trailer b): the newer one first.
 int CompareTrailers(uint64_t a, uint64_t b) { return a > b ? -1 : a < b ? 1 : 0; }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 
 #include "common/base/random.h"
@@ -93,6 +94,78 @@ TEST(MemTableTest, ConcurrentInsertsAreAllFoundInOrder) {
     last = it->key();
   }
   EXPECT_EQ(n, 40'000u);
+}
+
+// Keys that end early, begin alike for more than eight bytes, or hold bytes above 0x7f: the sort looks at eight bytes first.
+TEST(MemTableTest, FlushesAndScansSortAlike) {
+  for (const std::string common : {"", "a", "abcdefghijkl"}) {
+    ArenaPool pool(1 << 20);
+    const auto t = std::make_shared<MemTable>(MemTableId(1), &pool);
+    std::map<std::string, SequenceNumber> model;
+    Random random(common.size());
+    for (SequenceNumber s = 1; s <= 2000; ++s) {
+      std::string key = common;
+      for (uint64_t n = random.Uniform(12); n > 0; --n) key.push_back(static_cast<char>("\0\1ab\x80\xff"[random.Uniform(6)]));
+      t->Link(t->Prepare(key, s, ValueType::kPut, key));
+      model[key] = s;
+      if (s % 700 != 0) continue;
+      const auto scan = t->NewIteratorAt(kMaxSequenceNumber, t);
+      const auto flush = t->NewIterator(t);
+      scan->SeekToFirst();
+      flush->SeekToFirst();
+      for (const auto& [k, newest] : model) {
+        ASSERT_TRUE(scan->Valid() && flush->Valid());
+        ASSERT_EQ(StoredKeyOf(scan->key()), k);
+        ASSERT_EQ(TrailerOf(scan->key()) >> 8, newest);
+        ASSERT_EQ(flush->key(), scan->key());
+        for (flush->Next(); flush->Valid() && StoredKeyOf(flush->key()) == k; flush->Next()) continue;
+        scan->Next();
+      }
+      EXPECT_FALSE(scan->Valid() || flush->Valid());
+    }
+  }
+}
+
+// A scan at `seq` sees every version up to it whose Link has returned, whoever else writes, scans or lists.
+TEST(MemTableTest, ScansBesideWritersSeeWhatIsLinked) {
+  for (const bool scanned : {false, true}) {
+    ArenaPool pool(64 << 20);
+    const auto t = std::make_shared<MemTable>(MemTableId(1), &pool, 4 << 20, scanned);
+    constexpr uint64_t kKeys = 4000;
+    std::array<std::atomic<uint64_t>, 2> linked{};  // of writer w: keys 0..linked
+    const auto key_of = [](uint64_t w, uint64_t i) { return StrCat("key", (i * 7919 + w) % 100'000 + 100'000, "-", w, "-", i); };
+    std::vector<std::unique_ptr<Thread>> threads;
+    for (uint64_t w = 0; w < 2; ++w) {
+      threads.push_back(std::make_unique<Thread>("w", [&, w] {
+        for (uint64_t i = 0; i < kKeys; ++i) {
+          t->Link(t->Prepare(key_of(w, i), i + 1, ValueType::kPut, std::to_string(w)));
+          linked[w].store(i + 1);
+        }
+      }));
+    }
+    for (int r = 0; r < 2; ++r) {
+      threads.push_back(std::make_unique<Thread>("r", [&] {
+        for (bool last = false; !last;) {
+          const uint64_t before[2] = {linked[0].load(), linked[1].load()};
+          last = before[0] == kKeys && before[1] == kKeys;
+          const auto it = t->NewIteratorAt(kMaxSequenceNumber, t);
+          uint64_t found[2] = {0, 0};
+          std::string previous;
+          for (it->SeekToFirst(); it->Valid(); it->Next()) {
+            const std::string key(StoredKeyOf(it->key()));
+            ASSERT_LT(previous, key);
+            previous = key;
+            const uint64_t w = it->value() == "0" ? 0 : 1;
+            found[w] += TrailerOf(it->key()) >> 8 <= before[w] ? 1 : 0;
+          }
+          ASSERT_EQ(found[0], before[0]);
+          ASSERT_EQ(found[1], before[1]);
+        }
+      }));
+    }
+    threads.clear();
+    EXPECT_TRUE(t->scanned());
+  }
 }
 
 TEST(ArenaTest, ChunksAreRecycledAndCounted) {
