@@ -26,7 +26,8 @@
 #include "experiments/peers/store.h"
 #include "experiments/peers/workload.h"
 
-DEFINE_string(engines, "nova,rocksdb-tuned,rocksdb-mmap,leveldb-small,leveldb-big", "engines to compare");
+DEFINE_string(engines, "nova,rocksdb-tuned,rocksdb-mmap,leveldb-small,leveldb-big",
+              "engines to compare; rocksdb-all: every setting of RocksDB that was tried");
 DEFINE_string(workloads, "R100,RW50,SW50,W100", "of R100, RW50, SW50, W100");
 DEFINE_string(distributions, "uniform,ranked", "of uniform, ranked, scrambled (zipfian 0.99)");
 DEFINE_string(directory, "", "where the engines' directories are made; default: a new one under /tmp");
@@ -41,6 +42,8 @@ DEFINE_double(seconds, 10, "of each run");
 DEFINE_double(skip_seconds, 0, "at the start of each run that do not count for kops/s");
 DEFINE_bool(settle, true, "wait for background work at the end of each run");
 DEFINE_int32(threads, 2, "that put, get and scan");
+DEFINE_uint64(rate, 0, "operations per second of all threads, each due at its own time whether or not the one before has ended; latency "
+                       "counts from then (open loop); 0: one after another, as fast as they go");
 DEFINE_int32(runs, 3, "of each cell, engines interleaved");
 DEFINE_bool(log, false, "write a log");
 DEFINE_uint64(disk_mb_per_second, 0, "of one modelled disk, which reads and writes share; 0: the machine's own");
@@ -56,6 +59,8 @@ void Fail(const std::string& what) {
 namespace {
 
 struct Result {
+  double load_kops = 0;     // of the load, until its end
+  double load_cpu_us = 0;   // an operation of it, background work until idle included
   double kops = 0;          // of the timed part
   double kops_settled = 0;  // the same operations over the time until idle
   double cpu_us = 0;        // an operation
@@ -118,7 +123,13 @@ void Client(Store* store, const Workload& workload, Distribution distribution, u
   std::string value;
   char key[kKeyBytes];
   std::vector<uint64_t> puts(static_cast<size_t>((until - start) / kSecond) + 60), others(puts.size());
-  for (Nanos now = Now(); now < until;) {
+  const Nanos pace = FLAGS_rate == 0 ? 0 : kSecond * FLAGS_threads / static_cast<Nanos>(FLAGS_rate);
+  for (Nanos now = Now(), due = now; now < until;) {
+    if (pace > 0) {
+      due += pace;
+      if (due > now) SleepFor(due - now);
+      now = due;
+    }
     WriteKey(sequence.Next(), key);
     const std::string_view k(key, kKeyBytes);
     const int dice = static_cast<int>(random.Uniform(100));
@@ -160,8 +171,12 @@ Result RunCell(const Engine& engine, const Workload& workload, Distribution dist
   {
     const auto store = engine.open(options);
     if (options.disk != nullptr) options.disk->SetLimited(false);
+    const Nanos load_start = Now();
+    const double load_cpu = CpuSeconds();
     Load(store.get());
+    result.load_kops = static_cast<double>(FLAGS_records) / (static_cast<double>(Now() - load_start) * 1e-9) / 1e3;
     store->WaitIdle();
+    result.load_cpu_us = (CpuSeconds() - load_cpu) / static_cast<double>(FLAGS_records) * 1e6;
     store->SetSync(FLAGS_sync);
     if (options.disk != nullptr) options.disk->SetLimited(true);
     const Nanos start = Now();
@@ -219,13 +234,13 @@ int Main() {
   if (!FLAGS_csv.empty()) {
     csv.open(FLAGS_csv);
     if (!csv) Fail("cannot write " + FLAGS_csv);
-    csv << "workload,distribution,engine,run,kops,kops_settled,cpu_us,put_p999_us,read_p999_us,max_us,least_puts\n";
+    csv << "workload,distribution,engine,run,load_kops,load_cpu_us,kops,kops_settled,cpu_us,put_p999_us,read_p999_us,max_us,least_puts\n";
   }
   const std::map<std::string, Distribution> distributions = {{"uniform", Distribution::kUniform},
                                                              {"ranked", Distribution::kZipfianRanked},
                                                              {"scrambled", Distribution::kZipfianScrambled}};
   std::vector<PlotRow> rows;
-  std::printf("%-6s %-10s %-14s %10s %10s %10s %12s %12s %10s %12s\n", "", "", "engine", "kops/s", "settled", "cpu us/op", "put p99.9 us",
+  std::printf("%-6s %-10s %-26s %10s %10s %10s %10s %10s %12s %12s %10s %12s\n", "", "", "engine", "load k/s", "cpu us/op", "kops/s", "settled", "cpu us/op", "put p99.9 us",
               "read p99.9", "max us", "least puts/s");
   for (const std::string& w : SplitList(FLAGS_workloads)) {
     const auto workloads = AllWorkloads();
@@ -239,7 +254,7 @@ int Main() {
           const Result r = RunCell(engine, *workload, distributions.at(d), root + "/" + engine.name);
           std::fprintf(stderr, "  %s %s %s run %d: %.0f kops/s, %.1f us\n", w.c_str(), d.c_str(), engine.name.c_str(), run + 1, r.kops, r.cpu_us);
           if (csv) {
-            csv << w << ',' << d << ',' << engine.name << ',' << run << ',' << r.kops << ',' << r.kops_settled << ',' << r.cpu_us << ','
+            csv << w << ',' << d << ',' << engine.name << ',' << run << ',' << r.load_kops << ',' << r.load_cpu_us << ',' << r.kops << ',' << r.kops_settled << ',' << r.cpu_us << ','
                 << r.put_p999_us << ',' << r.get_p999_us << ',' << r.max_us << ',' << r.least_puts << std::endl;
           }
           results[engine.name].push_back(r);
@@ -249,8 +264,8 @@ int Main() {
       for (const Engine& engine : engines) {
         const Result r = MedianOf(results[engine.name]);
         rows.back().values.push_back(r.kops);
-        std::printf("%-6s %-10s %-14s %10.0f %10.0f %10.2f %12llu %12llu %10llu %12llu\n", w.c_str(), d.c_str(), engine.name.c_str(), r.kops,
-                    r.kops_settled, r.cpu_us, static_cast<unsigned long long>(r.put_p999_us),
+        std::printf("%-6s %-10s %-26s %10.0f %10.2f %10.0f %10.0f %10.2f %12llu %12llu %10llu %12llu\n", w.c_str(), d.c_str(),
+                    engine.name.c_str(), r.load_kops, r.load_cpu_us, r.kops, r.kops_settled, r.cpu_us, static_cast<unsigned long long>(r.put_p999_us),
                     static_cast<unsigned long long>(r.get_p999_us), static_cast<unsigned long long>(r.max_us),
                     static_cast<unsigned long long>(r.least_puts));
       }

@@ -49,7 +49,7 @@ class NovaStore : public Store {
   DbWriteOptions write_;
 };
 
-std::unique_ptr<Store> Open(const StoreOptions& o) {
+std::unique_ptr<Store> Open(const StoreOptions& o, int level0_runs) {
   DbOptions options;
   options.memtable_bytes = o.memtable_bytes;
   options.cache_bytes = o.cache_bytes;
@@ -59,7 +59,7 @@ std::unique_ptr<Store> Open(const StoreOptions& o) {
   options.range.table.filter_bits_per_key = o.filter_bits_per_key;
   options.range.compaction.level1_bytes = 1 << 30;
   options.range.compaction.table_size_bytes = 64 << 20;
-  options.range.compaction.level0_runs_trigger = 8;
+  options.range.compaction.level0_runs_trigger = level0_runs;
   options.range.compaction.level0_max_bytes = uint64_t{2} << 30;
   options.range.level0_slow_runs = 40;
   options.range.level0_stop_runs = 60;
@@ -68,6 +68,13 @@ std::unique_ptr<Store> Open(const StoreOptions& o) {
 
 }  // namespace
 
-std::vector<Engine> NovaEngines() { return {{"nova", Open}}; }
+std::vector<Engine> NovaEngines() {
+  std::vector<Engine> engines;
+  for (const int level0_runs : {8, 4, 12, 16, 24}) {
+    const std::string name = level0_runs == 8 ? "nova" : StrCat("nova-level0-", level0_runs);
+    engines.push_back({name, [level0_runs](const StoreOptions& o) { return Open(o, level0_runs); }});
+  }
+  return engines;
+}
 
 }  // namespace nova

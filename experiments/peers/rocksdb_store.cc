@@ -3,6 +3,7 @@
 #include <rocksdb/env.h>
 #include <rocksdb/file_system.h>
 #include <rocksdb/filter_policy.h>
+#include <rocksdb/memtablerep.h>
 #include <rocksdb/table.h>
 
 #include "common/base/clock.h"
@@ -155,36 +156,92 @@ std::unique_ptr<Store> OpenDefault(const StoreOptions& o) {
   return std::make_unique<RocksdbStore>(o, options, rocksdb::BlockBasedTableOptions());
 }
 
-std::unique_ptr<Store> OpenTuned(const StoreOptions& o, bool mapped_reads) {
-  rocksdb::Options options;
-  options.write_buffer_size = o.memtable_bytes / 8;
-  options.max_write_buffer_number = 8;
-  options.db_write_buffer_size = o.memtable_bytes;
-  options.unordered_write = true;
-  options.max_background_jobs = 4;
-  options.max_subcompactions = 2;
-  options.level0_file_num_compaction_trigger = 8;
-  options.level0_slowdown_writes_trigger = 40;
-  options.level0_stop_writes_trigger = 60;
-  options.max_bytes_for_level_base = 1 << 30;
-  options.target_file_size_base = 64 << 20;
-  options.memtable_whole_key_filtering = true;
-  options.memtable_prefix_bloom_size_ratio = 0.02;
-  options.delayed_write_rate = 256 << 20;
-  options.allow_mmap_reads = mapped_reads;
-  rocksdb::BlockBasedTableOptions table;
-  table.data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
-  return std::make_unique<RocksdbStore>(o, options, table);
+using Apply = void (*)(const StoreOptions&, rocksdb::Options*, rocksdb::BlockBasedTableOptions*);
+
+void Tune(const StoreOptions& o, rocksdb::Options* options, rocksdb::BlockBasedTableOptions* table) {
+  options->write_buffer_size = o.memtable_bytes / 8;
+  options->max_write_buffer_number = 8;
+  options->db_write_buffer_size = o.memtable_bytes;
+  options->unordered_write = true;
+  options->max_background_jobs = 4;
+  options->max_subcompactions = 2;
+  options->level0_file_num_compaction_trigger = 8;
+  options->level0_slowdown_writes_trigger = 40;
+  options->level0_stop_writes_trigger = 60;
+  options->max_bytes_for_level_base = 1 << 30;
+  options->target_file_size_base = 64 << 20;
+  options->memtable_whole_key_filtering = true;
+  options->memtable_prefix_bloom_size_ratio = 0.02;
+  options->delayed_write_rate = 256 << 20;
+  table->data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
 }
+
+// What was tried on top of Tune, one change each (docs/performance.md).
+struct Setting {
+  const char* name;
+  Apply apply;
+};
+constexpr Setting kSettings[] = {
+    {"rocksdb-tuned", [](auto&, auto*, auto*) {}},
+    {"rocksdb-mmap", [](auto&, auto* options, auto*) { options->allow_mmap_reads = true; }},
+    {"rocksdb-2-memtables", [](auto& o, auto* options, auto*) {
+       options->write_buffer_size = o.memtable_bytes / 2;
+       options->max_write_buffer_number = 2;
+     }},
+    {"rocksdb-16-memtables", [](auto& o, auto* options, auto*) {
+       options->write_buffer_size = o.memtable_bytes / 16;
+       options->max_write_buffer_number = 16;
+     }},
+    {"rocksdb-vector-memtable", [](auto&, auto* options, auto*) {
+       options->memtable_factory = std::make_shared<rocksdb::VectorRepFactory>();
+       options->unordered_write = false;
+       options->allow_concurrent_memtable_write = false;
+     }},
+    {"rocksdb-pipelined-write", [](auto&, auto* options, auto*) {
+       options->unordered_write = false;
+       options->enable_pipelined_write = true;
+     }},
+    {"rocksdb-no-memtable-filter", [](auto&, auto* options, auto*) {
+       options->memtable_whole_key_filtering = false;
+       options->memtable_prefix_bloom_size_ratio = 0;
+     }},
+    {"rocksdb-level0-4", [](auto&, auto* options, auto*) { options->level0_file_num_compaction_trigger = 4; }},
+    {"rocksdb-level0-16", [](auto&, auto* options, auto*) { options->level0_file_num_compaction_trigger = 16; }},
+    {"rocksdb-level0-24", [](auto&, auto* options, auto*) { options->level0_file_num_compaction_trigger = 24; }},
+    {"rocksdb-level1-512", [](auto&, auto* options, auto*) { options->max_bytes_for_level_base = 512 << 20; }},
+    {"rocksdb-universal", [](auto&, auto* options, auto*) { options->compaction_style = rocksdb::kCompactionStyleUniversal; }},
+    {"rocksdb-1-compaction", [](auto&, auto* options, auto*) {
+       options->max_background_jobs = 2;
+       options->max_subcompactions = 1;
+     }},
+    {"rocksdb-8-jobs", [](auto&, auto* options, auto*) {
+       options->max_background_jobs = 8;
+       options->max_subcompactions = 4;
+     }},
+    {"rocksdb-binary-blocks", [](auto&, auto*, auto* table) {
+       table->data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinarySearch;
+     }},
+    {"rocksdb-blocks-16k", [](auto&, auto*, auto* table) { table->block_size = 16 << 10; }},
+    {"rocksdb-mmap-level0-16", [](auto&, auto* options, auto*) {
+       options->allow_mmap_reads = true;
+       options->level0_file_num_compaction_trigger = 16;
+     }},
+};
 
 }  // namespace
 
 std::vector<Engine> RocksdbEngines() {
-  return {
-      {"rocksdb", OpenDefault},
-      {"rocksdb-tuned", [](const StoreOptions& o) { return OpenTuned(o, false); }},
-      {"rocksdb-mmap", [](const StoreOptions& o) { return OpenTuned(o, true); }},
-  };
+  std::vector<Engine> engines = {{"rocksdb", OpenDefault}};
+  for (const Setting& setting : kSettings) {
+    engines.push_back({setting.name, [apply = setting.apply](const StoreOptions& o) {
+      rocksdb::Options options;
+      rocksdb::BlockBasedTableOptions table;
+      Tune(o, &options, &table);
+      apply(o, &options, &table);
+      return std::make_unique<RocksdbStore>(o, options, table);
+    }});
+  }
+  return engines;
 }
 
 }  // namespace nova

@@ -16,6 +16,10 @@ std::vector<Engine> EnginesNamed(const std::string& comma_separated) {
   std::vector<Engine> all = NovaEngines(), named;
   for (auto more : {RocksdbEngines(), LeveldbEngines()}) all.insert(all.end(), more.begin(), more.end());
   for (const std::string& name : SplitList(comma_separated)) {
+    if (name == "rocksdb-all") {
+      for (Engine& e : RocksdbEngines()) named.push_back(std::move(e));
+      continue;
+    }
     const auto it = std::find_if(all.begin(), all.end(), [&](const Engine& e) { return e.name == name; });
     if (it == all.end()) Fail("there is no engine " + name);
     named.push_back(*it);
