@@ -109,18 +109,17 @@ bool IsOn(const TableInfo& table, StocId stoc) {
 }
 
 std::optional<CompactionPlan> PickMove(const Version& version, const std::vector<StocId>& stocs, CompactionState* state) {
-  for (const Run& run : version.runs()) {
-    for (const TableRef& t : run.tables) {
-      const bool on = std::any_of(stocs.begin(), stocs.end(), [&](StocId stoc) { return IsOn(t->info(), stoc); });
-      if (!on || !state->busy.insert(t->info().uuid).second) continue;
-      CompactionPlan plan;
-      plan.level = plan.output_level = run.level;
-      plan.output_order = run.order;
-      plan.inputs.push_back(t);
-      return plan;
-    }
-  }
-  return std::nullopt;
+  std::optional<CompactionPlan> plan;
+  version.ForEachTable([&](const Run& run, const TableRef& t) {
+    const bool on = !plan && std::any_of(stocs.begin(), stocs.end(), [&](StocId stoc) { return IsOn(t->info(), stoc); });
+    if (!on || !state->busy.insert(t->info().uuid).second) return;
+    plan.emplace();
+    plan->level = plan->output_level = run.level;
+    plan->output_order = run.order;
+    plan->inputs.push_back(t);
+    plan->move = true;
+  });
+  return plan;
 }
 
 }  // namespace nova

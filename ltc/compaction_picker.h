@@ -32,6 +32,7 @@ struct CompactionPlan {
   std::vector<TableRef> overlaps;
   bool trivial_move = false;  // one table, nothing below it: only the edit
   bool bottom = false;        // no deeper table overlaps the inputs' keys
+  bool move = false;          // one table, written anew where it is: in the version, in checkpoints, or in both
 };
 
 // State between picks: where each level's sweep stands, and which tables are in a running job.

@@ -1,14 +1,16 @@
 #include "ltc/db.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "common/base/coding.h"
-#include "common/base/crc32c.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "logc/local_log.h"
 #include "ltc/background.h"
 #include "ltc/caller_lane.h"
+#include "ltc/db_checkpoint.h"
+#include "ltc/db_identity.h"
 #include "ltc/local_storage.h"
 
 namespace nova {
@@ -16,10 +18,9 @@ namespace {
 
 constexpr RangeId kRange(1);
 constexpr size_t kLanes = 64;
-constexpr uint32_t kFormat = 1;
-constexpr char kIdentityPath[] = "IDENTITY";  // "nova database, format 1, epoch 17, crc32c 0a1b2c3d\n"
 constexpr Nanos kWriteDeadline = 60 * kSecond;
 constexpr Nanos kReadDeadline = 60 * kSecond;
+constexpr Nanos kCheckpointDeadline = 600 * kSecond;  // of its flush
 
 // The calling thread's lane: threads take them in turn, so few threads never share one.
 size_t LaneOfThread() {
@@ -63,46 +64,6 @@ Status CheckTtl(ValueType type, int64_t ttl_ms) {
 Status CheckBetween(const char* name, uint64_t value, uint64_t low, uint64_t high) {
   if (value >= low && value <= high) return OkStatus();
   return absl::InvalidArgumentError(StrCat(name, " = ", value, ": must be in [", low, ", ", high, "]"));
-}
-
-// With the checksum of what it says: an epoch that went back would make written logs look old.
-std::string IdentityText(uint32_t format, uint64_t epoch) {
-  const std::string text = StrCat("nova database, format ", format, ", epoch ", epoch);
-  return StrCat(text, ", crc32c ", absl::Hex(Crc32c(text), absl::kZeroPad8), "\n");
-}
-
-// Reads and raises the epoch of the directory: each opening has its own, as each owner of a range has (C1).
-StatusOr<Epoch> NextEpoch(Disk* disk, bool create_if_missing) {
-  uint64_t epoch = 0;
-  auto file = disk->Open(kIdentityPath, /*writable=*/false);
-  if (file.ok()) {
-    NOVA_ASSIGN_OR_RETURN(const uint64_t size, (*file)->Size());
-    std::string text(std::min<uint64_t>(size, 256), '\0');
-    NOVA_RETURN_IF_ERROR((*file)->Read(0, text.size(), text.data()));
-    unsigned format = 0;
-    unsigned long long read = 0;
-    if (std::sscanf(text.c_str(), "nova database, format %u, epoch %llu", &format, &read) != 2) {
-      return absl::DataLossError("IDENTITY does not parse: not a database of Nova, or damaged");
-    }
-    if (format > kFormat) return absl::FailedPreconditionError(StrCat("the directory has format ", format, ", this program knows up to ", kFormat));
-    if (text != IdentityText(format, read)) return absl::DataLossError("IDENTITY is damaged: its checksum is not that of its text");
-    epoch = read;
-  } else if (!absl::IsNotFound(file.status())) {
-    return file.status();
-  } else {
-    NOVA_ASSIGN_OR_RETURN(const auto names, disk->List(""));
-    if (std::any_of(names.begin(), names.end(), [](const std::string& n) { return n != "LOCK" && n != "IDENTITY.new" && n != "lost+found"; })) {
-      return absl::InvalidArgumentError("the directory holds something else: it is not empty, and has no IDENTITY");
-    }
-    if (!create_if_missing) return absl::NotFoundError("no database here, and create_if_missing is off");
-  }
-  disk->Delete("IDENTITY.new").IgnoreError();
-  NOVA_ASSIGN_OR_RETURN(auto out, disk->Create("IDENTITY.new"));
-  NOVA_RETURN_IF_ERROR(out->Write(0, IdentityText(kFormat, epoch + 1)));
-  NOVA_RETURN_IF_ERROR(out->Sync());
-  NOVA_RETURN_IF_ERROR(disk->Rename("IDENTITY.new", kIdentityPath));
-  NOVA_RETURN_IF_ERROR(disk->SyncDirectory(""));
-  return Epoch(epoch + 1);
 }
 
 const Status& NotFound() {
@@ -201,7 +162,7 @@ Status Db::Rep::Init(const std::string& directory) {
   NOVA_RETURN_IF_ERROR(disk->Lock("LOCK"));
   RangeRecord record;
   record.id = kRange;
-  NOVA_ASSIGN_OR_RETURN(record.epoch, NextEpoch(disk, options.create_if_missing));
+  NOVA_ASSIGN_OR_RETURN(record.epoch, NextDbEpoch(disk, options.create_if_missing));
   store = NewLocalSstableStore(disk, options.map_tables);
   manifests = std::make_unique<LocalManifestStorage>(disk);
 
@@ -444,6 +405,16 @@ Status Db::Flush() {
     if (!rep_->range->active()) return absl::FailedPreconditionError("the database can no longer be written");
   }
   return absl::DeadlineExceededError("flush");
+}
+
+Status Db::Checkpoint(const std::string& directory) {
+  const std::filesystem::path path = std::filesystem::path(directory).lexically_normal();
+  const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  if (name.empty() || name == "." || name == "..") return absl::InvalidArgumentError(StrCat("\"", directory, "\" names no new directory"));
+  const std::string parent = (path.has_filename() ? path : path.parent_path()).parent_path().string();
+  NOVA_ASSIGN_OR_RETURN(const auto to, OpenPosixDisk(parent.empty() ? "." : parent));
+  NOVA_ASSIGN_OR_RETURN(const CheckpointRef frozen, rep_->range->Freeze(Now() + kCheckpointDeadline));
+  return Annotate(WriteDbCheckpoint(*frozen, rep_->range->now_ms(), rep_->disk, to.get(), name), directory);
 }
 
 Status Db::WaitForBackgroundWork() {

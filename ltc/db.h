@@ -99,6 +99,12 @@ class Db {
     return Scan(DbScan{std::string(from), {}, limit}, entry, options);
   }
 
+  // Makes `directory` an openable database that holds what this one held at one moment during the call, with every write that was
+  // acknowledged before it; writes go on. Tables are hard links where the file system has them, else copies: neither database
+  // deletes them for the other. It is there, synced, as a whole or not at all; what a crash leaves is `directory`.tmp, which does
+  // not open before it is whole, and which the next call replaces. AlreadyExists: the directory is there.
+  Status Checkpoint(const std::string& directory);
+
   Status Flush();                            // everything written so far is in tables
   Status WaitForBackgroundWork();            // until nothing needs to be flushed or compacted
   RangeStats stats() const;

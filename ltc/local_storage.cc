@@ -5,13 +5,14 @@
 #include "common/sstable/table_check.h"
 
 namespace nova {
+
+// Data, then metadata.
+std::string LocalTableName(const Uuid& table) { return table.ToString() + ".sst"; }
+std::string LocalManifestName(const Uuid& file) { return "manifest-" + file.ToString(); }
+
 namespace {
 
 constexpr size_t kUuidText = 32;
-
-// Data, then metadata.
-std::string TablePath(const Uuid& table) { return table.ToString() + ".sst"; }
-std::string ManifestPath(const Uuid& file) { return "manifest-" + file.ToString(); }
 
 Status WriteWhole(Disk* disk, const std::string& path, std::string_view bytes) {
   NOVA_ASSIGN_OR_RETURN(const auto file, disk->Create(path));
@@ -35,7 +36,7 @@ StatusOr<std::string> ReadPart(Disk* disk, const std::string& path, uint64_t off
 // A table's file while it is being built; deleted unless it was finished.
 class LocalSink : public TableSink {
  public:
-  LocalSink(Disk* disk, const Uuid& table) : disk_(disk), path_(TablePath(table)) {
+  LocalSink(Disk* disk, const Uuid& table) : disk_(disk), path_(LocalTableName(table)) {
     auto file = disk->Create(path_);
     status_ = file.status();
     if (file.ok()) file_ = *std::move(file);
@@ -77,20 +78,20 @@ class LocalSstableStore : public SstableStore {
   }
   SharedBytes MapData(const TableInfo& info) override {
     if (!map_ || info.compression != 0) return {};
-    auto file = disk_->Open(TablePath(info.uuid), /*writable=*/false);
+    auto file = disk_->Open(LocalTableName(info.uuid), /*writable=*/false);
     if (!file.ok()) return {};
     auto bytes = (*file)->Map(info.data_size);
     return bytes.ok() ? *std::move(bytes) : SharedBytes();
   }
   StatusOr<std::string> ReadMetadata(const TableInfo& info) override {
-    NOVA_ASSIGN_OR_RETURN(std::string bytes, ReadPart(disk_, TablePath(info.uuid), info.data_size, info.metadata_size));
+    NOVA_ASSIGN_OR_RETURN(std::string bytes, ReadPart(disk_, LocalTableName(info.uuid), info.data_size, info.metadata_size));
     NOVA_RETURN_IF_ERROR(CheckRawMetadata(info, bytes).status());
     return bytes;
   }
   StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) override {
     const uint64_t begin = blocks.front().offset;
     NOVA_ASSIGN_OR_RETURN(std::string bytes,
-                          ReadPart(disk_, TablePath(info.uuid), begin, blocks.back().offset + blocks.back().size - begin));
+                          ReadPart(disk_, LocalTableName(info.uuid), begin, blocks.back().offset + blocks.back().size - begin));
     for (const BlockHandle& b : blocks) {
       NOVA_RETURN_IF_ERROR(CheckRawBlock(info.uuid, b, std::string_view(bytes).substr(b.offset - begin, b.size)));
     }
@@ -100,7 +101,7 @@ class LocalSstableStore : public SstableStore {
     done(ReadBlocks(info, {&handle, 1}));
   }
   StatusOr<int> Repair(const TableInfo&, const Creator&) override { return 0; }  // there is one copy
-  void DeleteTable(const TableInfo& info) override { disk_->Delete(TablePath(info.uuid)).IgnoreError(); }
+  void DeleteTable(const TableInfo& info) override { disk_->Delete(LocalTableName(info.uuid)).IgnoreError(); }
 
  private:
   Disk* const disk_;
@@ -119,13 +120,13 @@ bool LocalFileUuid(const std::string& name, Uuid* uuid) {
 }
 
 StatusOr<ManifestGroup> LocalManifestStorage::Create(std::string_view first_record, const Uuid& file) {
-  NOVA_RETURN_IF_ERROR(WriteWhole(disk_, ManifestPath(file), first_record));
+  NOVA_RETURN_IF_ERROR(WriteWhole(disk_, LocalManifestName(file), first_record));
   NOVA_RETURN_IF_ERROR(disk_->SyncDirectory(""));
   return ManifestGroup{file, {}};
 }
 
 Status LocalManifestStorage::Append(const ManifestGroup& group, uint64_t offset, std::string_view record) {
-  NOVA_ASSIGN_OR_RETURN(const auto file, disk_->Open(ManifestPath(group.file), /*writable=*/true));
+  NOVA_ASSIGN_OR_RETURN(const auto file, disk_->Open(LocalManifestName(group.file), /*writable=*/true));
   NOVA_RETURN_IF_ERROR(file->Write(offset, record));
   return file->Sync();
 }
@@ -137,7 +138,7 @@ Status LocalManifestStorage::Install(const ManifestGroup& group) {
   return disk_->SyncDirectory("");
 }
 
-void LocalManifestStorage::Delete(const ManifestGroup& group) { disk_->Delete(ManifestPath(group.file)).IgnoreError(); }
+void LocalManifestStorage::Delete(const ManifestGroup& group) { disk_->Delete(LocalManifestName(group.file)).IgnoreError(); }
 
 StatusOr<std::vector<VersionEdit>> LocalManifestStorage::ReadInstalled() {
   NOVA_ASSIGN_OR_RETURN(const auto names, disk_->List(""));
@@ -150,7 +151,7 @@ StatusOr<std::vector<VersionEdit>> LocalManifestStorage::ReadInstalled() {
   NOVA_ASSIGN_OR_RETURN(const std::string text, ReadPart(disk_, "CURRENT", 0, kUuidText));
   Uuid uuid;
   if (!Uuid::Parse(text, &uuid)) return absl::DataLossError("CURRENT does not name a manifest");
-  const auto file = disk_->Open(ManifestPath(uuid), /*writable=*/false);
+  const auto file = disk_->Open(LocalManifestName(uuid), /*writable=*/false);
   NOVA_RETURN_IF_ERROR(Named(file.status()));
   NOVA_ASSIGN_OR_RETURN(const uint64_t size, (*file)->Size());
   std::string bytes(size, '\0');

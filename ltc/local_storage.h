@@ -15,6 +15,8 @@ namespace nova {
 // than a hand-over costs. `map`: readers get mapped data where the disk has it (disk.h says what that risks).
 std::unique_ptr<SstableStore> NewLocalSstableStore(Disk* disk, bool map = false);
 
+std::string LocalTableName(const Uuid& table);
+std::string LocalManifestName(const Uuid& file);
 // The table or manifest that a file of a local store belongs to; false: it belongs to none.
 bool LocalFileUuid(const std::string& name, Uuid* uuid);
 

@@ -119,12 +119,12 @@ Status Manifest::Start(const VersionEdit& snapshot) {
   const Uuid file = Uuid::Generate();
   const std::string record = EncodeRecord(file, snapshot);
   NOVA_ASSIGN_OR_RETURN(group_, storage_->Create(record, file));
-  offset_ = record.size();
+  offset_ = first_record_bytes_ = record.size();
   return OkStatus();
 }
 
 Status Manifest::Append(const VersionEdit& edit, const std::function<VersionEdit()>& snapshot) {
-  if (offset_ < kRollBytes && !roll_next_) {
+  if (offset_ < first_record_bytes_ + kRollBytes && !roll_next_) {
     const std::string record = EncodeRecord(group_.file, edit);
     const Status s = storage_->Append(group_, offset_, record);
     if (s.ok()) {
@@ -135,13 +135,14 @@ Status Manifest::Append(const VersionEdit& edit, const std::function<VersionEdit
     NOVA_LOG(WARNING) << "manifest " << group_.file.ToString() << " rolls: " << s;
   }
   const ManifestGroup old = group_;
-  const uint64_t old_offset = offset_;
+  const uint64_t old_offset = offset_, old_first = first_record_bytes_;
   Status s = Start(snapshot());
   if (s.ok()) s = storage_->Install(group_);
   if (!s.ok()) {
     // The old file stays the one recovery reads; an edit half written there is not acknowledged and harmless.
     group_ = old;
     offset_ = old_offset;
+    first_record_bytes_ = old_first;
     return s;
   }
   roll_next_ = false;

@@ -65,6 +65,7 @@ class Manifest {
   ManifestStorage* const storage_;
   ManifestGroup group_;
   uint64_t offset_ = 0;
+  uint64_t first_record_bytes_ = 0;  // the snapshot's: a file rolls when its edits have grown, however large the range is
   bool roll_next_ = false;
 };
 

@@ -364,8 +364,9 @@ void Range::UpdatePressure() {
 }
 
 void Range::StopWrites() {
-  State expected = State::kActive;
-  state_.compare_exchange_strong(expected, State::kReadOnly);
+  for (State from : {State::kActive, State::kRestoring}) {
+    if (state_.compare_exchange_strong(from, State::kReadOnly)) return;
+  }
 }
 
 void Range::Abandon() {
@@ -401,13 +402,8 @@ RangeStats Range::stats() const {
 size_t Range::active_bytes() const { return CurrentView()->active->bytes(); }
 
 std::optional<TableInfo> Range::FindTable(const Uuid& table) const {
-  const auto view = CurrentView();
-  for (const Run& run : view->version->runs()) {
-    for (const TableRef& t : run.tables) {
-      if (t->info().uuid == table) return t->info();
-    }
-  }
-  return std::nullopt;
+  const TableRef found = CurrentView()->version->FindHandle(table);
+  return found == nullptr ? std::nullopt : std::optional(found->info());
 }
 
 std::set<StocFileId> Range::ReferencedFiles() const {
@@ -426,9 +422,7 @@ std::set<StocFileId> Range::ReferencedFiles() const {
     }
   }
   for (const TableRef& t : read) add(t->info());
-  for (const Run& run : view->version->runs()) {
-    for (const TableRef& t : run.tables) add(t->info());
-  }
+  view->version->ForEachTable([&](const Run&, const TableRef& t) { add(t->info()); });
   files.insert({manifest_group().file, 0});
   return files;
 }

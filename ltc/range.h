@@ -173,6 +173,17 @@ class Range : public std::enable_shared_from_this<Range> {
   uint64_t TablesLeft(StocId stoc);  // there now, and jobs under way that were placed before LeaveStocs named it
   Status RollManifest();             // to fresh members
 
+  // --- checkpoints (M2; docs/engine.md), on threads that may wait
+  // A durable pin of what the range holds: all that was acknowledged before. AlreadyExists; ResourceExhausted: kMaxCheckpoints;
+  // DeadlineExceeded, Unavailable: it may have been made all the same.
+  Status CreateCheckpoint(const std::string& name, Nanos deadline_ns);
+  // The same without a name, and not durable: its tables stay for as long as it is kept.
+  StatusOr<CheckpointRef> Freeze(Nanos deadline_ns);
+  Status DeleteCheckpoint(const std::string& name);  // NotFound
+  // The range holds what it held at the checkpoint, in one step; what was written since is gone, snapshots end. Requests are
+  // refused (kNotOwner) meanwhile. NotFound; Unavailable: nothing changed, or it did and the answer was lost.
+  Status RestoreCheckpoint(const std::string& name, Nanos deadline_ns);
+
   // --- any thread
   RangeId id() const { return id_; }
   Epoch epoch() const { return epoch_; }
@@ -184,12 +195,15 @@ class Range : public std::enable_shared_from_this<Range> {
   RangeStats stats() const;
   size_t active_bytes() const;
   std::optional<TableInfo> FindTable(const Uuid& table) const;  // in the current version
-  std::set<StocFileId> ReferencedFiles() const;  // N4: what the current version or a reader names
+  std::set<StocFileId> ReferencedFiles() const;  // N4: what the current version, a checkpoint or a reader names
+  std::vector<CheckpointRef> Checkpoints() const;  // by name
+  int64_t now_ms() const { return published_now_ms_.load(); }  // K7: what had expired by then may be gone
   SequenceNumber last_sequence() const { return sequences_.last(); }
 
  private:
-  enum class State { kOpening, kActive, kReadOnly, kLost };
+  enum class State { kOpening, kActive, kRestoring, kReadOnly, kLost };
   struct Round;
+  struct CheckpointRequest;
   struct View;
   struct WriteContext;
   struct ParkedWrite;
@@ -252,7 +266,14 @@ class Range : public std::enable_shared_from_this<Range> {
                                  std::shared_ptr<const TableReader>* reader);
   StatusOr<VersionEdit> WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order);
   VersionEdit SnapshotOf(const Version& version, MemTableId done_below) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
-  Status CommitEdit(VersionEdit edit, const Round* flushed);
+  Status CommitEdit(VersionEdit edit, Round* flushed);
+  Status CommitEditLocked(VersionEdit edit, Round* flushed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
+  StatusOr<CheckpointRef> MakeCheckpoint(const std::shared_ptr<CheckpointRequest>& request, Nanos deadline_ns);
+  Status AttachLocked(const std::shared_ptr<CheckpointRequest>& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
+  void PinFlushedLocked(const Round& flushed, const Version& next, VersionEdit* edit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
+  void AnswerCheckpointsLocked(Round* flushed, const Version& published) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
+  Status RestoreStopped(const std::string& name, Nanos deadline_ns);
+  Status CommitMove(const Uuid& moved, std::vector<VersionEdit::Add> outputs);
   std::shared_ptr<Round> ClaimRound();
   bool CommitFlushes();
   TableOptions TableOptionsAt(int level) const;
@@ -299,7 +320,9 @@ class Range : public std::enable_shared_from_this<Range> {
   uint64_t next_job_ ABSL_GUARDED_BY(picker_mu_) = 1;
   std::set<uint64_t> jobs_ ABSL_GUARDED_BY(picker_mu_);                // that place tables now
   std::map<StocId, uint64_t> leaving_ ABSL_GUARDED_BY(picker_mu_);     // and the first job placed elsewhere
+  bool compactions_paused_ ABSL_GUARDED_BY(picker_mu_) = false;        // while the range is restored
   mutable Mutex manifest_mu_;  // edits are appended and published in one order
+  CondVar checkpoint_made_;    // with manifest_mu_
   Manifest manifest_ ABSL_GUARDED_BY(manifest_mu_);
   SequenceNumber seq_reserved_ ABSL_GUARDED_BY(manifest_mu_) = 0;
 };

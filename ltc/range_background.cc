@@ -12,11 +12,23 @@ constexpr SequenceNumber kSequenceReserve = SequenceNumber{1} << 32;  // K1: res
 constexpr Nanos kWarnPeriod = 5 * kSecond;                            // of a failure that lasts
 
 uint64_t CountOn(const Version& version, StocId stoc) {
-  uint64_t n = 0;
-  for (const Run& run : version.runs()) {
-    n += static_cast<uint64_t>(std::count_if(run.tables.begin(), run.tables.end(), [&](const TableRef& t) { return IsOn(t->info(), stoc); }));
-  }
-  return n;
+  std::set<const TableHandle*> on;
+  version.ForEachTable([&](const Run&, const TableRef& t) {
+    if (IsOn(t->info(), stoc)) on.insert(t.get());
+  });
+  return on.size();
+}
+
+// Tables of `before` that `after` has neither in its runs nor in a checkpoint.
+std::vector<TableRef> LeftOut(const Version& before, const Version& after) {
+  std::vector<const TableHandle*> kept;
+  after.ForEachTable([&](const Run&, const TableRef& t) { kept.push_back(t.get()); });
+  std::sort(kept.begin(), kept.end());
+  std::vector<TableRef> out;
+  before.ForEachTable([&](const Run&, const TableRef& t) {
+    if (!std::binary_search(kept.begin(), kept.end(), t.get())) out.push_back(t);
+  });
+  return out;
 }
 
 }  // namespace
@@ -152,51 +164,57 @@ StatusOr<VersionEdit> Range::WriteLevel0(uint64_t job, Iterator* sorted, RoundNu
 
 // --- the one way a version changes: durable edit, then publish, then let go of the inputs (M2)
 
-Status Range::CommitEdit(VersionEdit edit, const Round* flushed) {
+Status Range::CommitEdit(VersionEdit edit, Round* flushed) {
   {
     MutexLock lock(&manifest_mu_);
-    if (state_.load() == State::kLost) return absl::FailedPreconditionError("the range was lost");
-    const auto view = CurrentView();
-    NOVA_ASSIGN_OR_RETURN(const auto next, view->version->Apply(edit, services_->garbage));
-    if (edit.now_ms > published_now_ms_.load()) published_now_ms_.store(edit.now_ms);  // K7: before what had expired is gone
-    if (sequences_.last() + kSequenceReserve / 2 > seq_reserved_) {
-      seq_reserved_ = edit.seq_reserved = sequences_.last() + kSequenceReserve;
-    }
-    // What replay must skip: everything below the oldest round that is left.
-    MemTableId done_below = view->active->siblings[0]->id();
-    for (const auto& r : view->sealed) {
-      if (r.get() != flushed) done_below = std::min(done_below, r->siblings[0]->id());
-    }
-    const Status s = manifest_.Append(edit, [&] {
-      manifest_mu_.AssertHeld();
-      return SnapshotOf(*next, done_below);
-    });
-    if (absl::IsFailedPrecondition(s)) Lose(s);
-    NOVA_RETURN_IF_ERROR(s);
-    MutexLock view_lock(&mu_);
-    auto published = std::make_shared<View>(*view_);
-    published->generation++;
-    published->version = next;
-    if (flushed != nullptr) {
-      NOVA_CHECK(!published->sealed.empty() && published->sealed.back().get() == flushed) << "flush out of order (K3b)";
-      published->sealed.pop_back();
-    }
-    std::erase_if(dropped_, [](const std::weak_ptr<TableHandle>& t) { return t.expired(); });
-    std::set<Uuid> kept;
-    for (const auto& add : edit.adds) kept.insert(add.table.uuid);
-    for (const Run& run : view_->version->runs()) {
-      for (const TableRef& t : run.tables) {
-        const Uuid& u = t->info().uuid;
-        if (std::find(edit.drops.begin(), edit.drops.end(), u) != edit.drops.end() && !kept.contains(u)) {
-          t->MarkDropped();
-          dropped_.push_back(t);
-        }
-      }
-    }
-    PublishLocked(std::move(published));
+    NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit), flushed));
   }
   RefreshLanes();
   UpdatePressure();
+  return OkStatus();
+}
+
+// The caller refreshes lanes and pressure when it has let go of the lock.
+Status Range::CommitEditLocked(VersionEdit edit, Round* flushed) {
+  if (state_.load() == State::kLost) return absl::FailedPreconditionError("the range was lost");
+  const auto view = CurrentView();
+  NOVA_ASSIGN_OR_RETURN(auto next, view->version->Apply(edit, services_->garbage));
+  if (flushed != nullptr && !flushed->checkpoints.empty()) {
+    PinFlushedLocked(*flushed, *next, &edit);
+    NOVA_ASSIGN_OR_RETURN(next, view->version->Apply(edit, services_->garbage));
+  }
+  if (edit.now_ms > published_now_ms_.load()) published_now_ms_.store(edit.now_ms);  // K7: before what had expired is gone
+  if (sequences_.last() + kSequenceReserve / 2 > seq_reserved_) {
+    seq_reserved_ = edit.seq_reserved = sequences_.last() + kSequenceReserve;
+  }
+  // What replay must skip: everything below the oldest round that is left.
+  MemTableId done_below = view->active->siblings[0]->id();
+  for (const auto& r : view->sealed) {
+    if (r.get() != flushed) done_below = std::min(done_below, r->siblings[0]->id());
+  }
+  const Status s = manifest_.Append(edit, [&] {
+    manifest_mu_.AssertHeld();
+    return SnapshotOf(*next, done_below);
+  });
+  if (absl::IsFailedPrecondition(s)) Lose(s);
+  NOVA_RETURN_IF_ERROR(s);
+  std::vector<TableRef> left_out;
+  if (!edit.drops.empty() || !edit.pins.empty() || !edit.unpins.empty()) left_out = LeftOut(*view->version, *next);
+  MutexLock view_lock(&mu_);
+  auto published = std::make_shared<View>(*view_);
+  published->generation++;
+  published->version = next;
+  if (flushed != nullptr) {
+    NOVA_CHECK(!published->sealed.empty() && published->sealed.back().get() == flushed) << "flush out of order (K3b)";
+    published->sealed.pop_back();
+    AnswerCheckpointsLocked(flushed, *next);
+  }
+  std::erase_if(dropped_, [](const std::weak_ptr<TableHandle>& t) { return t.expired(); });
+  for (const TableRef& t : left_out) {
+    t->MarkDropped();
+    dropped_.push_back(t);
+  }
+  PublishLocked(std::move(published));
   return OkStatus();
 }
 
@@ -401,6 +419,7 @@ bool Range::CompactOne() {
   run = std::make_shared<PlanRun>();
   {
     MutexLock lock(&picker_mu_);
+    if (compactions_paused_) return false;
     const auto version = CurrentView()->version;
     auto plan = PickCompaction(*version, options_.compaction, &compaction_state_);
     if (!plan && !leaving_.empty()) {
@@ -458,6 +477,7 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
   while (run->running > 0) run->ended.Wait(&run->mu);
   NOVA_RETURN_IF_ERROR(run->status);
   for (auto& part : run->outputs) std::move(part.begin(), part.end(), std::back_inserter(edit.adds));
+  if (plan.move) return CommitMove(plan.inputs[0]->info().uuid, std::move(edit.adds));
   edit.now_ms = run->jobs[0].now_ms;
   return CommitEdit(std::move(edit), nullptr);
 }

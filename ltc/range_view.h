@@ -21,6 +21,7 @@ struct Range::Round {
   std::atomic<bool> flushing{false};  // some thread writes its tables
   std::optional<VersionEdit> flushed;  // they are written; guarded by flush_mu_, as is the job that wrote them
   uint64_t flush_job = 0;
+  std::vector<std::shared_ptr<CheckpointRequest>> checkpoints;  // to be made when it is committed; guarded by manifest_mu_
 
   MemTable* SiblingOf(std::string_view key) const {
     return siblings.size() == 1 ? siblings[0].get() : siblings[std::hash<std::string_view>{}(key) % siblings.size()].get();

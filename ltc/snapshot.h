@@ -64,6 +64,13 @@ class SnapshotList {
     return live;
   }
 
+  void EndAll() {
+    MutexLock lock(&mu_);
+    for (const std::weak_ptr<Snapshot>& weak : snapshots_) {
+      if (const std::shared_ptr<Snapshot> s = weak.lock()) s->expires_ns_.store(0);
+    }
+  }
+
  private:
   Mutex mu_;
   std::vector<std::weak_ptr<Snapshot>> snapshots_ ABSL_GUARDED_BY(mu_);  // in the order of their numbers

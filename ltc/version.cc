@@ -1,6 +1,7 @@
 #include "ltc/version.h"
 
 #include <algorithm>
+#include <map>
 
 #include "common/base/coding.h"
 
@@ -44,7 +45,8 @@ TableHandle* Run::Find(std::string_view stored_key) const {
 namespace {
 
 constexpr uint8_t kEditFormat = 1;
-enum EditTag : uint8_t { kEnd = 0, kAdd = 1, kDrop = 2, kDone = 3, kDoneBelow = 4, kSeqReserved = 5, kNowMs = 6 };
+enum EditTag : uint8_t { kEnd = 0, kAdd = 1, kDrop = 2, kDone = 3, kDoneBelow = 4, kSeqReserved = 5, kNowMs = 6,
+                         kHeld = 7, kPin = 8, kUnpin = 9 };
 
 Status BadEdit(std::string_view what) {
   return absl::DataLossError(StrCat("version edit: ", absl::string_view(what.data(), what.size())));
@@ -69,6 +71,27 @@ std::string VersionEdit::Encode() const {
     out.push_back(kDone);
     PutVarint64(&out, id.value());
   }
+  for (const TableInfo& t : held) {
+    out.push_back(kHeld);
+    t.AppendTo(&out);
+  }
+  for (const Pin& p : pins) {
+    out.push_back(kPin);
+    PutLengthPrefixed(&out, p.name);
+    PutVarint64(&out, p.sequence);
+    PutVarint64(&out, static_cast<uint64_t>(p.created_ms));
+    PutVarint64(&out, p.tables.size());
+    for (const Pin::Table& t : p.tables) {
+      PutVarint32(&out, static_cast<uint32_t>(t.level));
+      PutVarint64(&out, t.order);
+      PutFixed64(&out, t.table.hi);
+      PutFixed64(&out, t.table.lo);
+    }
+  }
+  for (const std::string& name : unpins) {
+    out.push_back(kUnpin);
+    PutLengthPrefixed(&out, name);
+  }
   const auto put = [&out](EditTag tag, uint64_t v) {
     if (v == 0) return;
     out.push_back(static_cast<char>(tag));
@@ -80,6 +103,36 @@ std::string VersionEdit::Encode() const {
   out.push_back(kEnd);
   return out;
 }
+
+namespace {
+
+bool ValidBounds(const TableInfo& t) {
+  return t.smallest.size() >= kInternalTrailerBytes && t.largest.size() >= kInternalTrailerBytes;
+}
+
+bool ParsePin(std::string_view* in, VersionEdit::Pin* pin) {
+  std::string_view name;
+  uint64_t created = 0, count = 0;
+  if (!GetLengthPrefixed(in, &name) || !IsCheckpointName(name) || !GetVarint64(in, &pin->sequence) || !GetVarint64(in, &created) ||
+      !GetVarint64(in, &count)) {
+    return false;
+  }
+  pin->name = name;
+  pin->created_ms = static_cast<int64_t>(created);
+  for (; count > 0; --count) {
+    VersionEdit::Pin::Table t;
+    uint32_t level;
+    if (!GetVarint32(in, &level) || level >= kLevels || !GetVarint64(in, &t.order) || !GetFixed64(in, &t.table.hi) ||
+        !GetFixed64(in, &t.table.lo)) {
+      return false;
+    }
+    t.level = static_cast<int>(level);
+    pin->tables.push_back(t);
+  }
+  return true;
+}
+
+}  // namespace
 
 StatusOr<VersionEdit> VersionEdit::Decode(std::string_view in) {
   VersionEdit edit;
@@ -99,10 +152,26 @@ StatusOr<VersionEdit> VersionEdit::Decode(std::string_view in) {
         if (!GetVarint32(&in, &level) || level >= kLevels || !GetVarint64(&in, &add.order)) return BadEdit("bad add");
         add.level = static_cast<int>(level);
         NOVA_ASSIGN_OR_RETURN(add.table, TableInfo::Parse(&in));
-        if (add.table.smallest.size() < kInternalTrailerBytes || add.table.largest.size() < kInternalTrailerBytes) {
-          return BadEdit("bad bounds");
-        }
+        if (!ValidBounds(add.table)) return BadEdit("bad bounds");
         edit.adds.push_back(std::move(add));
+        break;
+      }
+      case kHeld: {
+        NOVA_ASSIGN_OR_RETURN(TableInfo table, TableInfo::Parse(&in));
+        if (!ValidBounds(table)) return BadEdit("bad bounds");
+        edit.held.push_back(std::move(table));
+        break;
+      }
+      case kPin: {
+        Pin pin;
+        if (!ParsePin(&in, &pin)) return BadEdit("bad checkpoint");
+        edit.pins.push_back(std::move(pin));
+        break;
+      }
+      case kUnpin: {
+        std::string_view name;
+        if (!GetLengthPrefixed(&in, &name)) return BadEdit("bad name of a checkpoint");
+        edit.unpins.emplace_back(name);
         break;
       }
       case kDrop: {
@@ -163,35 +232,21 @@ uint64_t Version::TotalBytes() const {
   return n;
 }
 
-StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit, const GarbageSink& garbage) const {
-  auto next = std::make_shared<Version>();
-  next->runs_ = runs_;
-  for (const Uuid& uuid : edit.drops) {
-    bool found = false;
-    for (Run& run : next->runs_) {
-      found |= std::erase_if(run.tables, [&](const TableRef& t) { return t->info().uuid == uuid; }) > 0;
-    }
-    if (!found) return absl::DataLossError(StrCat("edit drops table ", uuid.ToString(), ", which is not there"));
+namespace {
+
+// Puts a table where it belongs; the order of tables and runs comes with SortRuns.
+void AddTable(int level, uint64_t order, TableRef table, std::vector<Run>* runs) {
+  auto run = std::find_if(runs->begin(), runs->end(), [&](const Run& r) { return r.level == level && r.order == order; });
+  if (run == runs->end()) {
+    runs->push_back(Run{level, order, {}});
+    run = std::prev(runs->end());
   }
-  for (const VersionEdit::Add& add : edit.adds) {
-    TableRef handle;
-    // A table that moved to another level keeps its handle: it is in this version already.
-    for (const Run& run : runs_) {
-      for (const TableRef& t : run.tables) {
-        if (t->info().uuid == add.table.uuid) handle = t;
-      }
-    }
-    if (handle == nullptr) handle = std::make_shared<TableHandle>(add.table, add.reader, garbage);
-    auto run = std::find_if(next->runs_.begin(), next->runs_.end(),
-                            [&](const Run& r) { return r.level == add.level && r.order == add.order; });
-    if (run == next->runs_.end()) {
-      next->runs_.push_back(Run{add.level, add.order, {}});
-      run = std::prev(next->runs_.end());
-    }
-    run->tables.push_back(std::move(handle));
-  }
-  std::erase_if(next->runs_, [](const Run& r) { return r.tables.empty(); });
-  for (Run& run : next->runs_) {
+  run->tables.push_back(std::move(table));
+}
+
+Status SortRuns(std::vector<Run>* runs) {
+  std::erase_if(*runs, [](const Run& r) { return r.tables.empty(); });
+  for (Run& run : *runs) {
     std::sort(run.tables.begin(), run.tables.end(),
               [](const TableRef& a, const TableRef& b) { return a->smallest_key() < b->smallest_key(); });
     for (size_t i = 1; i < run.tables.size(); ++i) {
@@ -200,16 +255,119 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
       }
     }
   }
-  std::sort(next->runs_.begin(), next->runs_.end(), [](const Run& a, const Run& b) {
+  std::sort(runs->begin(), runs->end(), [](const Run& a, const Run& b) {
     return a.level != b.level ? a.level < b.level : a.order > b.order;
   });
+  return OkStatus();
+}
+
+}  // namespace
+
+bool IsCheckpointName(std::string_view name) {
+  return !name.empty() && name.size() <= 100 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
+  });
+}
+
+CheckpointRef Version::FindCheckpoint(std::string_view name) const {
+  const auto at = std::find_if(checkpoints_.begin(), checkpoints_.end(), [&](const CheckpointRef& c) { return c->name == name; });
+  return at == checkpoints_.end() ? nullptr : *at;
+}
+
+void Version::ForEachTable(const std::function<void(const Run&, const TableRef&)>& fn) const {
+  const auto visit = [&fn](const std::vector<Run>& runs) {
+    for (const Run& run : runs) {
+      for (const TableRef& t : run.tables) fn(run, t);
+    }
+  };
+  visit(runs_);
+  for (const CheckpointRef& c : checkpoints_) visit(c->runs);
+}
+
+// A table keeps its handle wherever it goes: two handles would delete its files for one another.
+TableRef Version::FindHandle(const Uuid& table) const {
+  const auto find = [&table](const std::vector<Run>& runs) -> TableRef {
+    for (const Run& run : runs) {
+      for (const TableRef& t : run.tables) {
+        if (t->info().uuid == table) return t;
+      }
+    }
+    return nullptr;
+  };
+  TableRef found = find(runs_);
+  for (size_t i = 0; found == nullptr && i < checkpoints_.size(); ++i) found = find(checkpoints_[i]->runs);
+  return found;
+}
+
+VersionEdit::Pin Version::PinRuns(std::string name, SequenceNumber sequence, int64_t created_ms) const {
+  VersionEdit::Pin pin{std::move(name), sequence, created_ms, {}};
+  for (const Run& run : runs_) {
+    for (const TableRef& t : run.tables) pin.tables.push_back({run.level, run.order, t->info().uuid});
+  }
+  return pin;
+}
+
+StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit, const GarbageSink& garbage) const {
+  auto next = std::make_shared<Version>();
+  next->runs_ = runs_;
+  next->checkpoints_ = checkpoints_;
+  for (const Uuid& uuid : edit.drops) {
+    bool found = false;
+    for (Run& run : next->runs_) {
+      found |= std::erase_if(run.tables, [&](const TableRef& t) { return t->info().uuid == uuid; }) > 0;
+    }
+    if (!found) return absl::DataLossError(StrCat("edit drops table ", uuid.ToString(), ", which is not there"));
+  }
+  std::map<Uuid, TableRef> held;
+  for (const TableInfo& info : edit.held) {
+    TableRef handle = FindHandle(info.uuid);
+    held[info.uuid] = handle != nullptr ? std::move(handle) : std::make_shared<TableHandle>(info, nullptr, garbage);
+  }
+  for (const VersionEdit::Add& add : edit.adds) {
+    TableRef handle = FindHandle(add.table.uuid);
+    if (handle == nullptr) handle = std::make_shared<TableHandle>(add.table, add.reader, garbage);
+    AddTable(add.level, add.order, std::move(handle), &next->runs_);
+  }
+  NOVA_RETURN_IF_ERROR(SortRuns(&next->runs_));
+  for (const VersionEdit::Pin& pin : edit.pins) {
+    auto made = std::make_shared<Checkpoint>(Checkpoint{pin.name, pin.sequence, pin.created_ms, {}});
+    for (const VersionEdit::Pin::Table& t : pin.tables) {
+      TableRef handle = next->FindHandle(t.table);
+      if (handle == nullptr) handle = FindHandle(t.table);
+      if (const auto h = held.find(t.table); handle == nullptr && h != held.end()) handle = h->second;
+      if (handle == nullptr) return absl::DataLossError(StrCat("checkpoint ", pin.name, " pins table ", t.table.ToString(), ", which is not there"));
+      AddTable(t.level, t.order, std::move(handle), &made->runs);
+    }
+    NOVA_RETURN_IF_ERROR(Annotate(SortRuns(&made->runs), pin.name));
+    std::erase_if(next->checkpoints_, [&](const CheckpointRef& c) { return c->name == pin.name; });
+    next->checkpoints_.push_back(std::move(made));
+  }
+  for (const std::string& name : edit.unpins) {
+    const auto of_name = [&](const CheckpointRef& c) { return c->name == name; };
+    if (std::erase_if(next->checkpoints_, of_name) == 0) return absl::DataLossError(StrCat("edit deletes checkpoint ", name, ", which is not there"));
+  }
+  std::sort(next->checkpoints_.begin(), next->checkpoints_.end(), [](const CheckpointRef& a, const CheckpointRef& b) { return a->name < b->name; });
   return std::shared_ptr<const Version>(std::move(next));
 }
 
 VersionEdit Version::Snapshot() const {
   VersionEdit edit;
+  std::set<Uuid> named;
   for (const Run& run : runs_) {
-    for (const TableRef& t : run.tables) edit.adds.push_back({run.level, run.order, t->info(), nullptr});
+    for (const TableRef& t : run.tables) {
+      edit.adds.push_back({run.level, run.order, t->info(), nullptr});
+      named.insert(t->info().uuid);
+    }
+  }
+  for (const CheckpointRef& c : checkpoints_) {
+    VersionEdit::Pin pin{c->name, c->sequence, c->created_ms, {}};
+    for (const Run& run : c->runs) {
+      for (const TableRef& t : run.tables) {
+        pin.tables.push_back({run.level, run.order, t->info().uuid});
+        if (named.insert(t->info().uuid).second) edit.held.push_back(t->info());
+      }
+    }
+    edit.pins.push_back(std::move(pin));
   }
   return edit;
 }

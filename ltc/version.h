@@ -1,9 +1,10 @@
-// Version: the tables of a range at one moment, immutable; an ordered list of sorted runs with a level tag (M5), newest first.
+// Version: the tables of a range at one moment, immutable; an ordered list of sorted runs with a level tag (M5), newest first;
+// and the checkpoints: earlier lists of runs that stay under their names (docs/engine.md).
 //
 // Level0 has one run a flushed round, ordered by round number; each deeper level is one run. Tables of a run do not overlap.
 //
-// Thread safety: immutable; TableHandle: all methods.   Ownership: a Version holds its tables; a table's files are handed to
-// `garbage` when the table was dropped by an acknowledged edit and its last reference went (M2).
+// Thread safety: immutable; TableHandle: all methods.   Ownership: a Version holds its tables and those of its checkpoints; a
+// table's files are handed to `garbage` when an acknowledged edit left it in neither and its last reference went (M2).
 #pragma once
 
 #include <atomic>
@@ -61,6 +62,18 @@ struct Run {
 
 inline constexpr int kLevels = 7;
 
+// M2: a durable pin. What the range held at one sequence number: every number at or below it, and none above.
+struct Checkpoint {
+  std::string name;
+  SequenceNumber sequence = 0;
+  int64_t created_ms = 0;  // wall clock
+  std::vector<Run> runs;   // newest first
+};
+using CheckpointRef = std::shared_ptr<const Checkpoint>;
+inline constexpr size_t kMaxCheckpoints = 100;  // of a range
+// 1 to 100 letters, digits, dots, dashes or underscores.
+bool IsCheckpointName(std::string_view name);
+
 // What one flush, compaction or open changes. Encoded in the manifest (docs/formats.md).
 struct VersionEdit {
   struct Add {
@@ -69,8 +82,23 @@ struct VersionEdit {
     TableInfo table;
     std::shared_ptr<const TableReader> reader;  // not encoded: in hand after a flush or compaction
   };
+  // A checkpoint is made, or in the place of one of its name. Its tables are in the version before or after the edit, or in `held`.
+  struct Pin {
+    struct Table {
+      int level = 0;
+      uint64_t order = 0;
+      Uuid table;
+    };
+    std::string name;
+    SequenceNumber sequence = 0;
+    int64_t created_ms = 0;
+    std::vector<Table> tables;
+  };
   std::vector<Add> adds;
   std::vector<Uuid> drops;
+  std::vector<TableInfo> held;        // tables of checkpoints only
+  std::vector<Pin> pins;
+  std::vector<std::string> unpins;    // checkpoints that are deleted
   std::vector<MemTableId> done;       // M3: memtables whose entries replay must skip
   MemTableId done_below;              // and every id below this one
   SequenceNumber seq_reserved = 0;    // K1; 0: unchanged
@@ -83,13 +111,20 @@ struct VersionEdit {
 class Version {
  public:
   const std::vector<Run>& runs() const { return runs_; }  // newest first
+  const std::vector<CheckpointRef>& checkpoints() const { return checkpoints_; }  // by name
+  CheckpointRef FindCheckpoint(std::string_view name) const;  // null: there is none
+  // Of the runs, then of each checkpoint: a table may come several times.
+  void ForEachTable(const std::function<void(const Run&, const TableRef&)>& fn) const;
+  TableRef FindHandle(const Uuid& table) const;  // in the runs or in a checkpoint; null: in none
+  // What makes a checkpoint of the runs.
+  VersionEdit::Pin PinRuns(std::string name, SequenceNumber sequence, int64_t created_ms) const;
   int Level0Runs() const;
   uint64_t LevelBytes(int level) const;
   const Run* LevelRun(int level) const;  // of a level >= 1; null when empty
   size_t TableCount() const;
   uint64_t TotalBytes() const;
 
-  // The version after `edit`. DataLoss: the edit drops what is not there, or makes a run overlap.
+  // The version after `edit`. DataLoss: the edit drops or pins what is not there, or makes a run overlap.
   StatusOr<std::shared_ptr<const Version>> Apply(const VersionEdit& edit, const GarbageSink& garbage) const;
   // One edit that makes this version from nothing.
   VersionEdit Snapshot() const;
@@ -98,6 +133,7 @@ class Version {
 
  private:
   std::vector<Run> runs_;
+  std::vector<CheckpointRef> checkpoints_;
 };
 
 }  // namespace nova

@@ -42,6 +42,10 @@ class Disk {
   virtual Status SyncDirectory(const std::string& path) = 0;  // S4: makes creates, renames and deletes durable
   virtual StatusOr<std::vector<std::string>> List(const std::string& path) = 0;  // names, sorted
   virtual StatusOr<uint64_t> FreeBytes() = 0;
+  // Where the file is for other programs of this machine; empty: nowhere.
+  virtual std::string NativePath(const std::string& /*path*/) const { return {}; }
+  // A second name, here, of the file at a native path. Unimplemented: not by this disk, or not across these file systems: copy it.
+  virtual Status Link(const std::string& /*native_path*/, const std::string& /*path*/) { return absl::UnimplementedError("hard links"); }
   // One process per tree. Unavailable when another holds it. Released at destruction.
   virtual Status Lock(const std::string& path) = 0;
 };

@@ -128,6 +128,15 @@ class PosixDisk : public Disk {
     if (statvfs(root_.c_str(), &st) != 0) return ErrnoStatus(errno, "statvfs", root_);
     return static_cast<uint64_t>(st.f_bavail) * st.f_frsize;
   }
+  std::string NativePath(const std::string& path) const override { return Full(path); }
+  Status Link(const std::string& native_path, const std::string& path) override {
+    if (link(native_path.c_str(), Full(path).c_str()) == 0) return OkStatus();
+    // Another file system; one without links; too many of them; a file that we may read and not link (protected_hardlinks).
+    if (errno == EXDEV || errno == EPERM || errno == EOPNOTSUPP || errno == EMLINK || errno == ENOSYS) {
+      return absl::UnimplementedError(StrCat("no hard link to ", native_path));
+    }
+    return ErrnoStatus(errno, "link", Full(path));
+  }
   Status Lock(const std::string& path) override {
     const int fd = open(Full(path).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) return ErrnoStatus(errno, "open lock file", Full(path));

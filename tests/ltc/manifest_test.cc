@@ -55,6 +55,28 @@ TEST(VersionEditTest, DecodesWhatItEncodedAndRefusesEveryPrefix) {
   EXPECT_FALSE(VersionEdit::Decode(bytes + "x").ok());
 }
 
+// M2. An edit without checkpoints is byte for byte what it was before there were any: see GoldenBytes above.
+TEST(VersionEditTest, CheckpointsGoldenBytesAndRefusals) {
+  VersionEdit e;
+  e.pins.push_back({"ab", 300, 5, {{1, 0, {0x0102030405060708, 0x1112131415161718}}}});
+  e.unpins.push_back("c");
+  EXPECT_EQ(absl::BytesToHexString(e.Encode()),
+            "01"
+            "08" "026162" "ac02" "05" "01"                  // checkpoint ab, number 300, made at 5 ms, one table:
+            "01" "00" "08070605040302011817161514131211"    // level 1, order 0
+            "09" "0163"                                     // checkpoint c is deleted
+            "00");
+  e.held.push_back(Table(3, "a", "b"));
+  const std::string bytes = e.Encode();
+  const auto back = VersionEdit::Decode(bytes);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->Encode(), bytes);
+  EXPECT_EQ(back->held[0], e.held[0]);
+  for (size_t n = 0; n < bytes.size(); ++n) EXPECT_FALSE(VersionEdit::Decode(std::string_view(bytes).substr(0, n)).ok()) << n;
+  e.pins[0].name = "../x";
+  EXPECT_FALSE(VersionEdit::Decode(e.Encode()).ok());
+}
+
 // A manifest of some records, as one file's bytes, and where each record ends.
 struct SomeManifest {
   explicit SomeManifest(size_t records, size_t tables = 1) {
@@ -224,6 +246,36 @@ TEST(VersionTest, RunsAreOrderedAndOverlapsRefused) {
   VersionEdit unknown_drop;
   unknown_drop.drops.push_back({9, 9});
   EXPECT_FALSE((*v)->Apply(unknown_drop, {}).ok());
+}
+
+TEST(VersionTest, M2ASnapshotRecordHasTheCheckpointsAndTheirTables) {
+  VersionEdit first;
+  first.adds.push_back({0, 10, Table(1, "a", "c"), nullptr});
+  first.adds.push_back({1, 0, Table(2, "a", "z"), nullptr});
+  auto v = *Version().Apply(first, {});
+  VersionEdit pin;
+  pin.pins.push_back(v->PinRuns("p", 42, 7));
+  v = *v->Apply(pin, {});
+  VersionEdit compacted;
+  compacted.drops = {{1, 1}};
+  compacted.adds.push_back({1, 0, Table(3, "zz", "zzz"), nullptr});
+  v = *v->Apply(compacted, {});
+  const VersionEdit snapshot = *VersionEdit::Decode(v->Snapshot().Encode());
+  ASSERT_EQ(snapshot.held.size(), 1u) << "the one that only the checkpoint has";
+  const auto again = *Version().Apply(snapshot, {});
+  EXPECT_EQ(again->Snapshot().Encode(), v->Snapshot().Encode());
+  const CheckpointRef p = again->FindCheckpoint("p");
+  ASSERT_NE(p, nullptr);
+  EXPECT_EQ(p->sequence, 42u);
+  ASSERT_EQ(p->runs.size(), 2u);
+  EXPECT_EQ(p->runs[0].order, 10u);
+  EXPECT_EQ(p->runs[1].tables[0], again->runs()[0].tables[0]) << "one handle";
+  VersionEdit bad;
+  bad.pins.push_back({"q", 1, 1, {{0, 1, {9, 9}}}});
+  EXPECT_FALSE(again->Apply(bad, {}).ok());
+  bad = {};
+  bad.unpins = {"q"};
+  EXPECT_FALSE(again->Apply(bad, {}).ok());
 }
 
 TEST(VersionTest, ATableGoesOnceItIsDroppedAndUnreferenced) {

@@ -150,6 +150,14 @@ class LocalRange {
     }
     return all;
   }
+  std::set<std::string> TableFiles() {
+    while (executor_.RunOnce()) {  // lets go of older views
+    }
+    const auto names = disk_->List("");
+    std::set<std::string> files(names->begin(), names->end());
+    std::erase_if(files, [](const std::string& n) { return !n.ends_with(".sst"); });
+    return files;
+  }
   Range* range() { return range_.get(); }
   ManualExecutor* executor() { return &executor_; }
 
@@ -226,6 +234,7 @@ TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
   LocalRange range(SmallOptions(&random));
   const uint64_t keys = 50 + random.Uniform(2000);
   std::vector<std::pair<std::shared_ptr<const Snapshot>, Model>> snapshots;  // held over flushes and compactions (K4)
+  std::map<std::string, Model> checkpoints;  // held over reopening too (M2)
   for (int i = 0; i < 6000; ++i) {
     const std::string key = KeyOf(random.Uniform(keys));
     const uint64_t dice = random.Uniform(100);
@@ -288,6 +297,31 @@ TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
             << "seed " << GetParam() << " step " << i << ", snapshot " << snapshots[which].first->sequence();
       }
       if (random.OneIn(3)) snapshots.erase(snapshots.begin() + static_cast<ptrdiff_t>(which));
+    }
+    if (random.OneIn(400)) {  // M2
+      const std::string name = StrCat("checkpoint-", random.Uniform(4));
+      const auto it = checkpoints.find(name);
+      if (it == checkpoints.end()) {
+        ASSERT_EQ(range.range()->RestoreCheckpoint(name, Now() + 60 * kSecond).code(), absl::StatusCode::kNotFound);
+        const Status s = range.range()->CreateCheckpoint(name, Now() + 60 * kSecond);
+        ASSERT_TRUE(s.ok()) << s << ", seed " << GetParam() << " step " << i;
+        checkpoints[name] = model;
+      } else if (random.OneIn(3)) {
+        ASSERT_EQ(range.range()->CreateCheckpoint(name, Now() + 60 * kSecond).code(), absl::StatusCode::kAlreadyExists);
+        ASSERT_TRUE(range.range()->DeleteCheckpoint(name).ok());
+        ASSERT_EQ(range.range()->DeleteCheckpoint(name).code(), absl::StatusCode::kNotFound);
+        checkpoints.erase(it);
+      } else {
+        const auto before = range.TakeSnapshot();
+        const Status s = range.range()->RestoreCheckpoint(name, Now() + 60 * kSecond);
+        ASSERT_TRUE(s.ok()) << s << ", seed " << GetParam() << " step " << i;
+        EXPECT_FALSE(before->live(Now()));
+        snapshots.clear();
+        model = it->second;
+        const auto all = range.Scan("", 1'000'000);
+        ASSERT_EQ(Model(all.begin(), all.end()), model) << "seed " << GetParam() << " step " << i;
+      }
+      ASSERT_EQ(range.range()->Checkpoints().size(), checkpoints.size());
     }
     if (random.OneIn(1500)) {
       snapshots.clear();  // they are of the range that was opened
@@ -377,6 +411,59 @@ TEST(RangeTest, AnExpiredVersionHidesOlderOnesAndIsDropped) {
   EXPECT_EQ(range.CompareAndSwap(KeyOf(1), std::nullopt, "there again"), Outcome::kOk);
   EXPECT_EQ(range.Get(KeyOf(1)), "there again");
   EXPECT_EQ(put("x", -1), Outcome::kInvalidArgument);
+}
+
+// M2: what a checkpoint pins stays, over compactions and an orderly close, and goes when the last that names it is deleted.
+TEST(RangeTest, M2ACheckpointsTablesStayUntilItIsDeleted) {
+  RangeOptions options;
+  options.memtable_size_bytes = 64 << 10;
+  options.compaction.level0_runs_trigger = 1;
+  LocalRange range(options);
+  const auto write_all = [&](const std::string& value) {
+    for (uint64_t i = 0; i < 300; ++i) ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i), value + std::string(500, 'v')), Outcome::kOk);
+  };
+  const Nanos deadline = Now() + 60 * kSecond;
+  ASSERT_TRUE(range.range()->CreateCheckpoint("empty", deadline).ok());
+  write_all("first");
+  ASSERT_TRUE(range.range()->CreateCheckpoint("first", deadline).ok());
+  ASSERT_TRUE(range.range()->CreateCheckpoint("again", deadline).ok()) << "nothing was written in between";
+  for (const char* value : {"second", "third"}) write_all(value);
+  range.Close();
+  ASSERT_NO_FATAL_FAILURE(range.Open());
+  std::set<std::string> pinned;
+  {
+    const auto checkpoints = range.range()->Checkpoints();
+    ASSERT_EQ(checkpoints.size(), 3u);
+    EXPECT_EQ(checkpoints[0]->name, "again");
+    EXPECT_EQ(checkpoints[0]->sequence, checkpoints[2]->sequence);
+    for (const auto& run : checkpoints[0]->runs) {
+      for (const TableRef& t : run.tables) pinned.insert(t->info().uuid.ToString() + ".sst");
+    }
+  }
+  ASSERT_FALSE(pinned.empty());
+  const auto all_there = [&] {
+    const auto files = range.TableFiles();
+    return std::includes(files.begin(), files.end(), pinned.begin(), pinned.end());
+  };
+  // Compactions that run now may still bring and take files.
+  const auto only_the_versions = [&] {
+    const Nanos until = Now() + 20 * kSecond;
+    while (range.TableFiles().size() != range.range()->stats().tables && Now() < until) SleepFor(kMillisecond);
+    return range.TableFiles().size() == range.range()->stats().tables;
+  };
+  EXPECT_TRUE(all_there());
+  ASSERT_TRUE(range.range()->DeleteCheckpoint("first").ok());
+  EXPECT_TRUE(all_there()) << "another checkpoint has the same tables";
+  ASSERT_TRUE(range.range()->DeleteCheckpoint("again").ok());
+  for (const Nanos until = Now() + 20 * kSecond; all_there() && Now() < until;) SleepFor(kMillisecond);
+  EXPECT_FALSE(all_there());
+  EXPECT_TRUE(only_the_versions());
+  ASSERT_TRUE(range.range()->RestoreCheckpoint("empty", Now() + 60 * kSecond).ok());
+  EXPECT_TRUE(range.Scan("", 10).empty());
+  EXPECT_EQ(range.range()->stats().tables, 0u);
+  EXPECT_TRUE(only_the_versions());
+  EXPECT_EQ(range.range()->CreateCheckpoint("a/b", deadline).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(range.range()->CreateCheckpoint("", deadline).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(RangeTest, ABatchThatIsNoneWritesNothing) {  // K6

@@ -1,0 +1,93 @@
+#include "ltc/db_checkpoint.h"
+
+#include <algorithm>
+
+#include "ltc/db_identity.h"
+#include "ltc/local_storage.h"
+#include "ltc/manifest.h"
+
+namespace nova {
+namespace {
+
+constexpr size_t kCopyBytes = 1 << 20;
+
+Status WriteSynced(Disk* disk, const std::string& path, std::string_view bytes) {
+  NOVA_ASSIGN_OR_RETURN(const auto file, disk->Create(path));
+  NOVA_RETURN_IF_ERROR(file->Write(0, bytes));
+  return file->Sync();
+}
+
+// A table never changes once it is written, so that one file may be two databases'.
+Status LinkOrCopy(Disk* from, const std::string& path, Disk* to, const std::string& to_path) {
+  if (const std::string native = from->NativePath(path); !native.empty()) {
+    const Status s = to->Link(native, to_path);
+    if (!absl::IsUnimplemented(s)) return s;
+  }
+  NOVA_ASSIGN_OR_RETURN(const auto in, from->Open(path, /*writable=*/false));
+  NOVA_ASSIGN_OR_RETURN(const uint64_t size, in->Size());
+  NOVA_ASSIGN_OR_RETURN(const auto out, to->Create(to_path));
+  std::string piece;
+  for (uint64_t at = 0; at < size; at += piece.size()) {
+    piece.resize(std::min<uint64_t>(kCopyBytes, size - at));
+    NOVA_RETURN_IF_ERROR(in->Read(at, piece.size(), piece.data()));
+    NOVA_RETURN_IF_ERROR(out->Write(at, piece));
+  }
+  return out->Sync();
+}
+
+bool MayBeOurs(const std::string& name) {
+  Uuid uuid;
+  return name == "CURRENT" || name == "IDENTITY" || name == "LOCK" || LocalFileUuid(name, &uuid);
+}
+
+// What a call that did not end left. What was ever opened, with both IDENTITY and LOCK, is a database of the user's.
+Status RemoveUnfinished(Disk* disk, const std::string& directory) {
+  const auto names = disk->List(directory);
+  if (!names.ok()) return absl::IsNotFound(names.status()) ? OkStatus() : names.status();
+  for (const std::string& name : *names) {
+    if (!MayBeOurs(name)) return absl::AlreadyExistsError(StrCat(directory, " is in the way, and holds ", name));
+  }
+  const auto has = [&](const char* name) { return std::find(names->begin(), names->end(), name) != names->end(); };
+  if (has("IDENTITY") && has("LOCK")) return absl::AlreadyExistsError(StrCat(directory, " is in the way, and is a database"));
+  for (const std::string& name : *names) NOVA_RETURN_IF_ERROR(disk->Delete(StrCat(directory, "/", name)));
+  return OkStatus();
+}
+
+Status Fill(const Checkpoint& frozen, int64_t now_ms, Disk* from, Disk* to, const std::string& directory) {
+  VersionEdit snapshot;
+  for (const Run& run : frozen.runs) {
+    for (const TableRef& t : run.tables) snapshot.adds.push_back({run.level, run.order, t->info(), nullptr});
+  }
+  snapshot.seq_reserved = frozen.sequence;
+  snapshot.now_ms = now_ms;
+  const Uuid manifest = Uuid::Generate();
+  NOVA_RETURN_IF_ERROR(WriteSynced(to, StrCat(directory, "/", LocalManifestName(manifest)), Manifest::EncodeRecord(manifest, snapshot)));
+  for (const VersionEdit::Add& add : snapshot.adds) {
+    const std::string table = LocalTableName(add.table.uuid);
+    NOVA_RETURN_IF_ERROR(LinkOrCopy(from, table, to, StrCat(directory, "/", table)));
+  }
+  NOVA_RETURN_IF_ERROR(WriteSynced(to, StrCat(directory, "/CURRENT"), manifest.ToString()));
+  NOVA_RETURN_IF_ERROR(to->SyncDirectory(directory));
+  NOVA_RETURN_IF_ERROR(WriteDbIdentity(to, StrCat(directory, "/IDENTITY"), Epoch(0)));
+  return to->SyncDirectory(directory);
+}
+
+}  // namespace
+
+Status WriteDbCheckpoint(const Checkpoint& frozen, int64_t now_ms, Disk* from, Disk* to, const std::string& name) {
+  if (const auto there = to->List(name); !absl::IsNotFound(there.status())) {
+    return there.ok() ? absl::AlreadyExistsError("the directory is there already") : there.status();
+  }
+  const std::string unfinished = name + ".tmp";
+  NOVA_RETURN_IF_ERROR(RemoveUnfinished(to, unfinished));
+  NOVA_RETURN_IF_ERROR(to->MakeDirectory(unfinished));
+  Status s = Fill(frozen, now_ms, from, to, unfinished);
+  if (s.ok()) s = to->Rename(unfinished, name);
+  if (!s.ok()) {
+    RemoveUnfinished(to, unfinished).IgnoreError();  // a full disk wants its space back
+    return s;
+  }
+  return to->SyncDirectory("");
+}
+
+}  // namespace nova
