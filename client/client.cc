@@ -136,6 +136,34 @@ void Client::DeleteAsync(std::string_view key, std::function<void(Result)> done)
   rep_->Start(std::move(op));
 }
 
+// From range to range, in the order of keys. What is not answered is unknown, as of any write; what is refused behind a range that is
+// done already is not "not applied" either.
+void Client::DeleteRangeAsync(std::string_view begin, std::string_view end, std::function<void(Result)> done) {
+  Result checked = ClientRep::CheckKeyRange(begin, end);
+  if (!checked.ok()) return done(std::move(checked));
+  auto op = rep_->NewOp("delete-range", rep_->Stored(begin));
+  const auto reached = std::make_shared<std::string>();  // stored: everything below it is deleted; empty: nothing is
+  op->end = [reached, prefix = rep_->key_prefix.size(), done = std::move(done)](Result result) {
+    if (!result.ok() && !reached->empty()) {
+      result.outcome = Outcome::kUnknown;
+      result.message += StrCat("; the keys below ", reached->substr(prefix), " are deleted");
+    }
+    done(std::move(result));
+  };
+  op->send = [rep = rep_.get(), end = rep_->StoredEnd(end), reached](const Target& target, const OpRef& op) {
+    const bool last = target.upper.empty() || end <= target.upper;
+    const std::string to = last ? end : target.upper;
+    const WriteRequest request{target.range, target.epoch, rep->client_id, op->request_number, op->key, to};
+    op->lane->ltc->DeleteRange(target.address, request, op->deadline_ns, [rep, op, last, to, reached](Outcome o) {
+      if (o != Outcome::kOk || last) return rep->EndWrite(op, o);
+      *reached = op->key = to;
+      op->request_number = rep->next_request.fetch_add(1, std::memory_order_relaxed);
+      rep->Try(op);
+    });
+  };
+  rep_->Start(std::move(op));
+}
+
 void Client::WriteAsync(const WriteBatch& batch, std::function<void(Result)> done) {
   if (batch.count() == 0) return done({});
   if (batch.bytes() > kMaxBatchBytes) {
@@ -143,21 +171,26 @@ void Client::WriteAsync(const WriteBatch& batch, std::function<void(Result)> don
   }
   std::string entries;
   std::string_view least = batch.entry(0).key, greatest = least;
+  std::string deleted_to;  // stored: where the range deletions of the batch end; empty: it has none
   for (size_t i = 0; i < batch.count(); ++i) {
-    const WriteBatch::Entry e = batch.entry(i);
-    Result checked = ClientRep::CheckKey(e.key);
-    if (checked.ok()) checked = rep_->CheckValue(e.value);
+    WriteBatch::Entry e = batch.entry(i);
+    const bool range_delete = e.type == ValueType::kDeleteRange;
+    Result checked = range_delete ? ClientRep::CheckKeyRange(e.key, e.value) : ClientRep::CheckKey(e.key);
+    if (checked.ok() && !range_delete) checked = rep_->CheckValue(e.value);
     if (checked.ok() && e.type == ValueType::kPutTtl) checked = CheckTtl(e.ttl_ms);
     if (!checked.ok()) return done({checked.outcome, StrCat("entry ", i, " of the batch: ", checked.message)});
     least = std::min(least, e.key);
     greatest = std::max(greatest, e.key);
+    const std::string end = range_delete ? rep_->StoredEnd(e.value) : "";
+    deleted_to = std::max(deleted_to, end);
+    if (range_delete) e.value = end;
     BatchRequest::AppendEntry(rep_->key_prefix, e, &entries);
   }
   auto op = rep_->NewOp("batch", rep_->Stored(least));
   op->end = std::move(done);
-  op->send = [rep = rep_.get(), greatest = rep_->Stored(greatest), count = static_cast<uint32_t>(batch.count()),
+  op->send = [rep = rep_.get(), greatest = rep_->Stored(greatest), deleted_to = std::move(deleted_to), count = static_cast<uint32_t>(batch.count()),
               entries = std::move(entries)](const Target& target, const OpRef& op) {
-    if (!target.Contains(greatest)) {  // K6
+    if (!target.Contains(greatest) || (!target.upper.empty() && deleted_to > target.upper)) {  // K6
       op->last_where = "its keys are of more than one range";
       return rep->Finish(op.get(), Outcome::kInvalidArgument);
     }
@@ -229,6 +262,9 @@ Result Client::Put(std::string_view key, std::string_view value, const WriteOpti
 }
 Result Client::Delete(std::string_view key) {
   return Wait<Result>([&](auto done) { DeleteAsync(key, done); });
+}
+Result Client::DeleteRange(std::string_view begin, std::string_view end) {
+  return Wait<Result>([&](auto done) { DeleteRangeAsync(begin, end, done); });
 }
 Result Client::Write(const WriteBatch& batch) {
   return Wait<Result>([&](auto done) { WriteAsync(batch, done); });

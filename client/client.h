@@ -109,6 +109,10 @@ class Client {
   // --- blocking
   Result Put(std::string_view key, std::string_view value, const WriteOptions& options = {});
   Result Delete(std::string_view key);
+  // Every key in [begin, end) is gone, as if deleted; no begin: from the first key, no end: to the last (K7). Range by range, each
+  // whole or not at all; of several ranges some may be done when it fails: then the outcome is Unknown, and the message says where
+  // it had come to.
+  Result DeleteRange(std::string_view begin, std::string_view end);
   // All of it or nothing, of one range (K6); scans and snapshots never see a part.
   Result Write(const WriteBatch& batch);
   // Writes `desired` (none: a deletion) if the value is `expected` (none: there is no value); else ConditionFailed.
@@ -125,6 +129,7 @@ class Client {
   void PutAsync(std::string_view key, std::string_view value, const WriteOptions& options, std::function<void(Result)> done);
   void PutAsync(std::string_view key, std::string_view value, std::function<void(Result)> done) { PutAsync(key, value, {}, std::move(done)); }
   void DeleteAsync(std::string_view key, std::function<void(Result)> done);
+  void DeleteRangeAsync(std::string_view begin, std::string_view end, std::function<void(Result)> done);
   void WriteAsync(const WriteBatch& batch, std::function<void(Result)> done);
   void CompareAndSwapAsync(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired,
                            std::function<void(Result)> done);

@@ -188,6 +188,12 @@ Result ClientRep::CheckKey(std::string_view key) {
   return {};
 }
 
+Result ClientRep::CheckKeyRange(std::string_view begin, std::string_view end) {
+  if (std::max(begin.size(), end.size()) > kMaxUserKeyBytes) return CheckKey(begin.size() > end.size() ? begin : end);
+  if (end.empty() || begin < end) return {};
+  return {Outcome::kInvalidArgument, "a range of keys that ends where it begins, or before"};
+}
+
 Result ClientRep::CheckValue(std::string_view value) {
   const uint32_t max = Current()->max_value_bytes;
   if (max == 0 || value.size() <= max) return {};

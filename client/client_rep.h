@@ -137,7 +137,9 @@ struct ClientRep {
 
   Result CheckValue(std::string_view value);  // InvalidArgument before anything is sent
   static Result CheckKey(std::string_view key);
+  static Result CheckKeyRange(std::string_view begin, std::string_view end);  // either may be empty
   std::string Stored(std::string_view key) const { return key_prefix + std::string(key); }
+  std::string StoredEnd(std::string_view end) const { return end.empty() ? keyspace_end : Stored(end); }
 
  private:
   bool FindTarget(const Op& op, Target* target, std::string* why_not, bool* snapshot_ended);

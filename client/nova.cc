@@ -102,6 +102,10 @@ int nova_delete(nova_client* c, const char* key, size_t key_size) {
   return Guarded([&] { return Report(c->client->Delete({key, key_size})); });
 }
 
+int nova_delete_range(nova_client* c, const char* begin, size_t begin_size, const char* end, size_t end_size) {
+  return Guarded([&] { return Report(c->client->DeleteRange({begin, begin_size}, {end, end_size})); });
+}
+
 int nova_put_ttl(nova_client* c, const char* key, size_t key_size, const char* value, size_t value_size, int64_t ttl_ms) {
   return Guarded([&] {
     if (ttl_ms == 0) return Report({nova::Outcome::kInvalidArgument, "a time to live of 0 ms"});
@@ -135,6 +139,13 @@ int nova_batch_put_ttl(nova_batch* b, const char* key, size_t key_size, const ch
 int nova_batch_delete(nova_batch* b, const char* key, size_t key_size) {
   return Guarded([&] {
     b->batch.Delete({key, key_size});
+    return NOVA_OK;
+  });
+}
+
+int nova_batch_delete_range(nova_batch* b, const char* begin, size_t begin_size, const char* end, size_t end_size) {
+  return Guarded([&] {
+    b->batch.DeleteRange({begin, begin_size}, {end, end_size});
     return NOVA_OK;
   });
 }
@@ -249,6 +260,16 @@ void nova_put_async(nova_client* c, const char* key, size_t key_size, const char
 void nova_delete_async(nova_client* c, const char* key, size_t key_size, nova_done done, void* arg) {
   const int code = Guarded([&] {
     c->client->DeleteAsync({key, key_size}, [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
+    return 0;
+  });
+  if (code != NOVA_OK) done(arg, code, nullptr, 0);
+}
+
+void nova_delete_range_async(nova_client* c, const char* begin, size_t begin_size, const char* end, size_t end_size, nova_done done,
+                             void* arg) {
+  const int code = Guarded([&] {
+    c->client->DeleteRangeAsync({begin, begin_size}, {end, end_size},
+                                [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
     return 0;
   });
   if (code != NOVA_OK) done(arg, code, nullptr, 0);

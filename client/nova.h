@@ -60,6 +60,9 @@ int nova_put(nova_client* client, const char* key, size_t key_size, const char* 
 /* The key is gone, as if deleted, ttl_ms from now. */
 int nova_put_ttl(nova_client* client, const char* key, size_t key_size, const char* value, size_t value_size, int64_t ttl_ms);
 int nova_delete(nova_client* client, const char* key, size_t key_size);
+/* Deletes every key in [begin, end); size 0: from the first, to the last. Whole or not at all in each range of the cluster; of
+ * several some may be done when it fails: then it is NOVA_UNKNOWN. */
+int nova_delete_range(nova_client* client, const char* begin, size_t begin_size, const char* end, size_t end_size);
 /* Writes `desired` (NULL: deletes) if the value is `expected` (NULL: there is no value), else NOVA_CONDITION_FAILED. */
 int nova_compare_and_swap(nova_client* client, const char* key, size_t key_size, const char* expected, size_t expected_size,
                           const char* desired, size_t desired_size);
@@ -69,6 +72,7 @@ nova_batch* nova_batch_create(void); /* NULL: out of memory */
 int nova_batch_put(nova_batch* batch, const char* key, size_t key_size, const char* value, size_t value_size);
 int nova_batch_put_ttl(nova_batch* batch, const char* key, size_t key_size, const char* value, size_t value_size, int64_t ttl_ms);
 int nova_batch_delete(nova_batch* batch, const char* key, size_t key_size);
+int nova_batch_delete_range(nova_batch* batch, const char* begin, size_t begin_size, const char* end, size_t end_size);
 void nova_batch_clear(nova_batch* batch);
 void nova_batch_free(nova_batch* batch);
 int nova_write(nova_client* client, const nova_batch* batch); /* the batch stays as it is */
@@ -111,6 +115,8 @@ typedef void (*nova_done)(void* arg, int outcome, const char* value, size_t valu
 void nova_put_async(nova_client* client, const char* key, size_t key_size, const char* value, size_t value_size,
                     nova_done done, void* arg);
 void nova_delete_async(nova_client* client, const char* key, size_t key_size, nova_done done, void* arg);
+void nova_delete_range_async(nova_client* client, const char* begin, size_t begin_size, const char* end, size_t end_size,
+                             nova_done done, void* arg);
 void nova_write_async(nova_client* client, const nova_batch* batch, nova_done done, void* arg);
 void nova_compare_and_swap_async(nova_client* client, const char* key, size_t key_size, const char* expected, size_t expected_size,
                                  const char* desired, size_t desired_size, nova_done done, void* arg);

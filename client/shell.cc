@@ -100,9 +100,12 @@ const char* CommandHelp() {
   return "  put KEY VALUE [TTL_MS] write; with TTL_MS, gone so many milliseconds from now\n"
          "  get KEY                read one\n"
          "  delete KEY             remove\n"
+         "  delete-range FROM TO   remove every key at or after FROM and below TO (\"\": from the first, to the last); whole in each range\n"
+         "                         of the cluster, not over all of them\n"
          "  cas KEY EXPECTED NEW   write NEW if the value is EXPECTED; --absent for EXPECTED: if there is none; --delete for NEW: remove\n"
          "  mget KEY...            read several\n"
-         "  batch ENTRY...         all or nothing, in one range: put KEY VALUE, put-ttl KEY VALUE TTL_MS, delete KEY\n"
+         "  batch ENTRY...         all or nothing, in one range: put KEY VALUE, put-ttl KEY VALUE TTL_MS, delete KEY,\n"
+         "                         delete-range FROM TO\n"
          "  scan FROM [COUNT] [to TO] [prefix PREFIX] [reverse]\n"
          "                         COUNT (10) entries at or after FROM, in key order; to: below TO; prefix: only keys that begin so;\n"
          "                         reverse: from the highest key down\n"
@@ -154,6 +157,9 @@ int Shell::Batch(const std::vector<std::string>& words) {
     } else if (words[i] == "delete" && left >= 2) {
       batch.Delete(words[i + 1]);
       i += 2;
+    } else if (words[i] == "delete-range" && left >= 3) {
+      batch.DeleteRange(words[i + 1], words[i + 2]);
+      i += 3;
     } else {
       return Usage();
     }
@@ -217,6 +223,7 @@ int Shell::RunCommand(const std::vector<std::string>& words) {
   const size_t arguments = words.size() - 1;
   if (command == "put" && (arguments == 2 || arguments == 3)) return Put(words);
   if (command == "delete" && arguments == 1) return Report(client_->Delete(words[1]));
+  if (command == "delete-range" && arguments == 2) return Report(client_->DeleteRange(words[1], words[2]));
   if (command == "get" && arguments == 1) {
     const GetResult r = client_->Get(words[1], {snapshot_});
     if (r.ok()) {

@@ -97,7 +97,7 @@ Status ParseLogSegment(const Uuid& log, std::string_view segment, uint64_t* next
     for (uint16_t i = 0; i < count; ++i) {
       ParsedLogEntry parsed{first + i, {}};
       if (!ParseEntry(&entries, &parsed.entry)) return absl::DataLossError("log record whose entries do not parse");
-      if (parsed.entry.type != ValueType::kPut && parsed.entry.type != ValueType::kDelete && parsed.entry.type != ValueType::kPutTtl) {
+      if (parsed.entry.type > ValueType::kPutTtl) {
         if (skippable) continue;
         return absl::DataLossError(StrCat("log record with entry type ", static_cast<int>(parsed.entry.type)));
       }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/sstable/compaction_job.h"
+
 namespace nova {
 namespace {
 
@@ -120,6 +122,34 @@ std::optional<CompactionPlan> PickMove(const Version& version, const std::vector
     plan->move = true;
   });
   return plan;
+}
+
+bool IsHidden(const TableInfo& table, const RangeTombstones& tombstones, SequenceNumber upto) {
+  return tombstones.CoversAll(StoredKeyOf(table.smallest), StoredKeyOf(table.largest), table.max_sequence, upto);
+}
+
+std::optional<CompactionPlan> PickHidden(const Version& version, SequenceNumber upto, CompactionState* state) {
+  const RangeTombstones& tombstones = *version.tombstones();
+  CompactionPlan plan;
+  for (const Run& run : version.runs()) {
+    for (const TableRef& t : run.tables) {
+      if (IsHidden(t->info(), tombstones, upto) && state->busy.insert(t->info().uuid).second) plan.inputs.push_back(t);
+    }
+  }
+  if (!plan.inputs.empty()) {
+    plan.drop_only = true;
+    return plan;
+  }
+  for (const Run& run : version.runs()) {
+    for (const TableRef& t : run.tables) {
+      if (!MayHoldHidden(t->info(), tombstones, upto) || !state->busy.insert(t->info().uuid).second) continue;
+      plan.level = plan.output_level = run.level;
+      plan.output_order = run.order;
+      plan.inputs.push_back(t);
+      return plan;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace nova

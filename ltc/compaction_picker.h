@@ -33,6 +33,7 @@ struct CompactionPlan {
   bool trivial_move = false;  // one table, nothing below it: only the edit
   bool bottom = false;        // no deeper table overlaps the inputs' keys
   bool move = false;          // one table, written anew where it is: in the version, in checkpoints, or in both
+  bool drop_only = false;     // the inputs, of any levels, hold only what range tombstones hide: only the edit (K7)
 };
 
 // State between picks: where each level's sweep stands, and which tables are in a running job.
@@ -46,6 +47,11 @@ std::array<double, kLevels> CompactionScores(const Version& version, const Compa
 std::optional<CompactionPlan> PickCompaction(const Version& version, const CompactionOptions& options, CompactionState* state);
 
 bool IsOn(const TableInfo& table, StocId stoc);  // a fragment, the metadata, or a copy
+// Of free tables, all those that range tombstones up to `upto` hide as a whole: to be dropped unread. If there are none, one that
+// may hold something hidden: to be written anew in its place (K7). REQUIRES: the version has tombstones.
+std::optional<CompactionPlan> PickHidden(const Version& version, SequenceNumber upto, CompactionState* state);
+bool IsHidden(const TableInfo& table, const RangeTombstones& tombstones, SequenceNumber upto);  // as a whole
+
 // A free table that is on one of `stocs`, to be written anew in its place: the new one is placed elsewhere.
 std::optional<CompactionPlan> PickMove(const Version& version, const std::vector<StocId>& stocs, CompactionState* state);
 

@@ -61,6 +61,13 @@ Status CheckTtl(ValueType type, int64_t ttl_ms) {
   return absl::InvalidArgumentError(StrCat("a time to live of ", ttl_ms, " ms: must be in [1, ", kMaxTtlMs, "]"));
 }
 
+// Of user keys; no begin: from the first, no end: to the last.
+Status CheckKeyRange(std::string_view begin, std::string_view end) {
+  if (std::max(begin.size(), end.size()) > kMaxUserKeyBytes) return CheckKey(begin.size() > end.size() ? begin : end);
+  if (end.empty() || begin < end) return OkStatus();
+  return absl::InvalidArgumentError("a range of keys that ends where it begins, or before");
+}
+
 Status CheckBetween(const char* name, uint64_t value, uint64_t low, uint64_t high) {
   if (value >= low && value <= high) return OkStatus();
   return absl::InvalidArgumentError(StrCat(name, " = ", value, ": must be in [", low, ", ", high, "]"));
@@ -140,6 +147,8 @@ Status DbOptions::Check() const {
   NOVA_RETURN_IF_ERROR(CheckBetween("range.max_value_bytes", range.max_value_bytes, 1, 1 << 30));
   NOVA_RETURN_IF_ERROR(CheckBetween("range.max_batch_entries", range.max_batch_entries, 1, SequenceTracker::kWindow / 4));
   NOVA_RETURN_IF_ERROR(CheckBetween("range.max_batch_bytes", range.max_batch_bytes, 1, 1 << 30));
+  NOVA_RETURN_IF_ERROR(CheckBetween("range.max_range_tombstones", range.max_range_tombstones, 1, 1 << 16));
+  NOVA_RETURN_IF_ERROR(CheckBetween("range.round_range_tombstones", range.round_range_tombstones, 1, range.max_range_tombstones));
   NOVA_RETURN_IF_ERROR(CheckBetween("range.compaction.level_multiplier", static_cast<uint64_t>(range.compaction.level_multiplier), 2, 100));
   NOVA_RETURN_IF_ERROR(CheckBetween("range.compaction.table_size_bytes", range.compaction.table_size_bytes, 64 << 10, size_t{1} << 32));
   NOVA_RETURN_IF_ERROR(CheckBetween("range.table.block_size_bytes", range.table.block_size_bytes, 512, 1 << 24));
@@ -258,17 +267,29 @@ Status Db::Write(const WriteBatch& batch, const DbWriteOptions& options) {
     return absl::InvalidArgumentError(StrCat("a batch of ", batch.bytes(), " bytes: over max_batch_bytes = ", limits.max_batch_bytes));
   }
   std::string keys;  // as stored
-  keys.reserve(batch.bytes() + batch.count());
+  keys.reserve(batch.bytes() + 2 * batch.count());
+  size_t range_deletes = 0;
   std::vector<WriteEntry> entries;
   entries.reserve(batch.count());
   for (size_t i = 0; i < batch.count(); ++i) {
     const WriteBatch::Entry e = batch.entry(i);
+    const auto stored = [&keys](char keyspace, std::string_view key) {
+      keys.append(1, keyspace).append(key);
+      return std::string_view(keys).substr(keys.size() - key.size() - 1);
+    };
+    if (e.type == ValueType::kDeleteRange) {
+      NOVA_RETURN_IF_ERROR(CheckKeyRange(e.key, e.value));
+      const std::string_view begin = stored('\0', e.key);
+      entries.push_back({e.type, begin, stored(e.value.empty() ? '\1' : '\0', e.value)});
+      if (++range_deletes > limits.round_range_tombstones) {
+        return absl::InvalidArgumentError(StrCat("a batch with more range deletions than round_range_tombstones = ", limits.round_range_tombstones));
+      }
+      continue;
+    }
     NOVA_RETURN_IF_ERROR(CheckKey(e.key));
     NOVA_RETURN_IF_ERROR(rep_->CheckValue(e.value));
-    const size_t at = keys.size();
-    keys.append(1, '\0').append(e.key);
     NOVA_RETURN_IF_ERROR(CheckTtl(e.type, e.ttl_ms));
-    entries.push_back({e.type, std::string_view(keys).substr(at), e.value, e.ttl_ms});
+    entries.push_back({e.type, stored('\0', e.key), e.value, e.ttl_ms});
   }
   return rep_->Write(entries, options.sync);
 }
@@ -279,6 +300,14 @@ Status Db::Put(std::string_view key, std::string_view value, const DbWriteOption
 
 Status Db::Delete(std::string_view key, const DbWriteOptions& options) {
   return rep_->WriteOne(ValueType::kDelete, key, {}, options.sync);
+}
+
+Status Db::DeleteRange(std::string_view begin, std::string_view end, const DbWriteOptions& options) {
+  NOVA_RETURN_IF_ERROR(CheckKeyRange(begin, end));
+  const std::string from = std::string(1, '\0').append(begin);
+  const std::string to = end.empty() ? std::string(1, '\1') : std::string(1, '\0').append(end);  // keyspace 0 ends at 1
+  const WriteEntry entry{ValueType::kDeleteRange, from, to};
+  return rep_->Write({&entry, 1}, options.sync);
 }
 
 Status Db::PutTtl(std::string_view key, std::string_view value, int64_t ttl_ms, const DbWriteOptions& options) {
@@ -421,6 +450,7 @@ Status Db::WaitForBackgroundWork() {
   for (const Nanos deadline = Now() + 600 * kSecond; Now() < deadline; SleepFor(kMillisecond)) {
     if (!rep_->range->active()) return absl::FailedPreconditionError("the database can no longer be written");
     if (rep_->range->stats().rounds == 1 && !rep_->range->NeedsCompaction()) return OkStatus();
+    rep_->background->Due(kRange);  // a snapshot that was let go made more due, and nobody was told
   }
   return absl::DeadlineExceededError("background work");
 }

@@ -11,7 +11,7 @@
 // Thread safety: all methods of Db, from any number of threads; Open and the destructor alone.
 // Ownership:     keys and values are copied before a call returns. One process per directory.
 // Errors:        NotFound; InvalidArgument: an empty or too long key, a value over max_value_bytes, a batch over its limits, an
-//                option or a time to live out of range, each named; ResourceExhausted: the disk is full, nothing was written,
+//                option or a time to live out of range, a range of keys that ends where it begins or before, each named; ResourceExhausted: the disk is full, nothing was written,
 //                later calls may succeed; Unavailable: another process holds the directory, or the disk failed, nothing was
 //                written; DataLoss: stored bytes are damaged; Unknown: the write was written to the log, but syncing it failed.
 #pragma once
@@ -77,6 +77,9 @@ class Db {
 
   Status Put(std::string_view key, std::string_view value, const DbWriteOptions& options = {});
   Status Delete(std::string_view key, const DbWriteOptions& options = {});
+  // Every key in [begin, end) is gone, as if each were deleted at this moment; no begin: from the first key, no end: to the last (K7).
+  // Costs one log record however many keys there are; the space comes back in the background.
+  Status DeleteRange(std::string_view begin, std::string_view end, const DbWriteOptions& options = {});
   // All of it or nothing: after a crash too, and for every scan and snapshot (K6). Get may see its entries one after another.
   Status Write(const WriteBatch& batch, const DbWriteOptions& options = {});
   // The key is gone, as if deleted, `ttl_ms` from now by the wall clock (K7). Rewriting it rewrites that.

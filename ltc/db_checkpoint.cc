@@ -58,6 +58,7 @@ Status Fill(const Checkpoint& frozen, int64_t now_ms, Disk* from, Disk* to, cons
   for (const Run& run : frozen.runs) {
     for (const TableRef& t : run.tables) snapshot.adds.push_back({run.level, run.order, t->info(), nullptr});
   }
+  if (frozen.tombstones != nullptr) snapshot.tombstones = frozen.tombstones->all();
   snapshot.seq_reserved = frozen.sequence;
   snapshot.now_ms = now_ms;
   const Uuid manifest = Uuid::Generate();

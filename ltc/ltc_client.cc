@@ -33,6 +33,10 @@ void LtcClient::Delete(const std::string& address, const WriteRequest& request, 
   Write(LtcRequest::kDelete, address, request, deadline_ns, std::move(done));
 }
 
+void LtcClient::DeleteRange(const std::string& address, const WriteRequest& request, Nanos deadline_ns, OpDone done) {
+  Write(LtcRequest::kDeleteRange, address, request, deadline_ns, std::move(done));
+}
+
 void LtcClient::Batch(const std::string& address, const BatchRequest& request, Nanos deadline_ns, OpDone done) {
   const std::string header = request.EncodeHeader();
   const std::string_view parts[] = {header, request.entries};

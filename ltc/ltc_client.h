@@ -19,6 +19,7 @@ class LtcClient {
   explicit LtcClient(Xchg* xchg) : xchg_(xchg) {}
   void Put(const std::string& address, const WriteRequest& request, Nanos deadline_ns, OpDone done);
   void Delete(const std::string& address, const WriteRequest& request, Nanos deadline_ns, OpDone done);
+  void DeleteRange(const std::string& address, const WriteRequest& request, Nanos deadline_ns, OpDone done);
   void Batch(const std::string& address, const BatchRequest& request, Nanos deadline_ns, OpDone done);
   void CompareAndSwap(const std::string& address, const CompareAndSwapRequest& request, Nanos deadline_ns, OpDone done);
   using GetDone = absl::AnyInvocable<void(Outcome, std::string_view value)>;

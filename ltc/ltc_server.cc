@@ -17,6 +17,9 @@ bool IsValidStoredKey(std::string_view key) {
   return key.size() > keyspace && key.size() <= keyspace + kMaxUserKeyBytes;
 }
 
+// Of a range deletion: a stored key, or just a keyspace.
+bool IsBound(std::string_view key) { return !key.empty() && key.size() <= 5 + kMaxUserKeyBytes; }
+
 // Keys just below `to` (empty: the end) are the range's.
 bool EndsIn(const Range& range, std::string_view to) {
   if (to.empty()) return range.upper().empty();
@@ -51,6 +54,7 @@ LtcServer::LtcServer(std::vector<XchgExecutor*> executors, const LtcServerOption
     };
     handle_with(LtcRequest::kPut, &LtcServer::HandleWrite, ValueType::kPut);
     handle_with(LtcRequest::kDelete, &LtcServer::HandleWrite, ValueType::kDelete);
+    handle_with(LtcRequest::kDeleteRange, &LtcServer::HandleWrite, ValueType::kDeleteRange);
     handle(LtcRequest::kGet, &LtcServer::HandleGet);
     handle(LtcRequest::kScan, &LtcServer::HandleScan);
     handle(LtcRequest::kBatch, &LtcServer::HandleBatch);
@@ -114,7 +118,8 @@ Outcome LtcServer::FindSnapshot(const Range& range, uint64_t id, std::shared_ptr
 
 // --- writes
 
-Outcome LtcServer::IsWritable(std::string_view key, std::string_view value, std::optional<uint64_t> ttl_ms) const {
+Outcome LtcServer::IsWritable(ValueType type, std::string_view key, std::string_view value, std::optional<uint64_t> ttl_ms) const {
+  if (type == ValueType::kDeleteRange) return IsBound(key) && IsBound(value) ? Outcome::kOk : Outcome::kInvalidArgument;
   const bool valid = IsValidStoredKey(key) && value.size() <= options_.max_value_bytes &&
                      (!ttl_ms || (*ttl_ms > 0 && *ttl_ms <= static_cast<uint64_t>(kMaxTtlMs)));
   return valid ? Outcome::kOk : Outcome::kInvalidArgument;
@@ -133,12 +138,13 @@ WriteDone LtcServer::ReplyToWrite(size_t index, const IncomingCall& call) {
 void LtcServer::HandleWrite(size_t index, const IncomingCall& call, ValueType type) {
   Xchg* const xchg = executors_[index]->xchg();
   WriteRequest request;
-  if (!WriteRequest::Parse(call.body, &request) || (type == ValueType::kDelete && (request.ttl_ms || !request.value.empty()))) {
+  if (!WriteRequest::Parse(call.body, &request) || (type != ValueType::kPut && request.ttl_ms) ||
+      (type == ValueType::kDelete && !request.value.empty())) {
     return xchg->Close(call.connection);
   }
   puts_->Add();
   Range* range;
-  Outcome found = IsWritable(request.key, request.value, request.ttl_ms);
+  Outcome found = IsWritable(type, request.key, request.value, request.ttl_ms);
   if (found == Outcome::kOk) found = FindRangeOf(index, request.range, request.epoch, request.key, &range);
   if (found == Outcome::kOk && options_.writes_need_lease && !HasLease()) found = Outcome::kNotOwner;
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
@@ -164,7 +170,7 @@ void LtcServer::HandleBatch(size_t index, const IncomingCall& call) {
   entries.reserve(parsed.size());
   for (const WriteBatch::Entry& e : parsed) {
     const auto ttl_ms = e.type == ValueType::kPutTtl ? std::optional<uint64_t>(e.ttl_ms) : std::nullopt;
-    if (IsWritable(e.key, e.value, ttl_ms) != Outcome::kOk) return refuse(Outcome::kInvalidArgument);
+    if (IsWritable(e.type, e.key, e.value, ttl_ms) != Outcome::kOk) return refuse(Outcome::kInvalidArgument);
     entries.push_back({e.type, e.key, e.value, e.ttl_ms});
   }
   Range* range;
@@ -180,7 +186,7 @@ void LtcServer::HandleCompareAndSwap(size_t index, const IncomingCall& call) {
   if (!CompareAndSwapRequest::Parse(call.body, &request)) return xchg->Close(call.connection);
   swaps_->Add();
   Range* range;
-  Outcome found = IsWritable(request.key, request.desired.value_or(""), std::nullopt);
+  Outcome found = IsWritable(ValueType::kPut, request.key, request.desired.value_or(""), std::nullopt);
   if (found == Outcome::kOk) found = FindRangeOf(index, request.range, request.epoch, request.key, &range);
   if (found == Outcome::kOk && options_.writes_need_lease && !HasLease()) found = Outcome::kNotOwner;
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});

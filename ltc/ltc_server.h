@@ -78,7 +78,7 @@ class LtcServer {
   void HandleTakeSnapshot(size_t index, const IncomingCall& call);
   void HandleHeldSnapshot(size_t index, const IncomingCall& call, LtcRequest type);  // renew, drop
   WriteDone ReplyToWrite(size_t index, const IncomingCall& call);
-  Outcome IsWritable(std::string_view key, std::string_view value, std::optional<uint64_t> ttl_ms) const;
+  Outcome IsWritable(ValueType type, std::string_view key, std::string_view value, std::optional<uint64_t> ttl_ms) const;
   bool HasLease() const { return Now() < lease_expiry_ns_(); }
 
   const std::vector<XchgExecutor*> executors_;

@@ -108,6 +108,8 @@ MemTable::Entry* MemTable::Prepare(std::string_view stored_key, SequenceNumber s
   return entry;
 }
 
+std::string_view MemTable::KeyOf(const Entry* entry) { return entry->node->key(); }
+
 void MemTable::Link(Entry* entry) {
   const uint64_t before = entries_.fetch_add(1, std::memory_order_relaxed);
   if (entry->brings_node) {

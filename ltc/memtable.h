@@ -40,6 +40,7 @@ class MemTable {
   MemTableId id() const { return id_; }
 
   Entry* Prepare(std::string_view stored_key, SequenceNumber seq, ValueType type, std::string_view value);
+  static std::string_view KeyOf(const Entry* entry);  // stored key
   void Link(Entry* entry);  // REQUIRES: from Prepare, once; no equal internal key is linked
 
   struct Hit {

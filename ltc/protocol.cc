@@ -161,7 +161,8 @@ bool BatchRequest::ParseEntries(std::vector<WriteBatch::Entry>* out) const {
     if (!GetByte(&in, &type) || !GetVarint32(&in, &key_size) || !GetVarint32(&in, &value_size)) return false;
     entry.type = static_cast<ValueType>(type);
     switch (entry.type) {
-      case ValueType::kPut: break;
+      case ValueType::kPut:
+      case ValueType::kDeleteRange: break;
       case ValueType::kPutTtl:
         if (!GetVarint64(&in, &ttl_ms)) return false;
         break;

@@ -12,6 +12,7 @@
 // 0x208  TakeSnapshot    range epoch u32 lease_ms                                                            snapshot
 // 0x209  RenewSnapshot   range epoch snapshot u32 lease_ms                                                   -
 // 0x20a  DropSnapshot    range epoch snapshot                                                                -
+// 0x20b  DeleteRange     as Put, no ttl_ms; key is the first one deleted, value the one behind the last      -
 //
 // range, epoch, client_id, request_number, snapshot and ttl_ms are u64; snapshot 0 is now. An LTC that does not hold the range at
 // that epoch answers kNotOwner and did nothing; kSnapshotEnded: it knows no such snapshot of the range, or its lease is over.
@@ -19,7 +20,8 @@
 // Put: flags 1: ttl_ms is there (K7).
 // Scan: flags 1: reverse: the keys below `to` (empty: the end) in descending order, down to `from`. Entries are n x (varint32 key
 // size, key, varint32 value size, value); more = the page is full: go on after its last key.
-// Batch (K6): n x (u8 ValueType: Delete, Put or PutTtl; varint32 key size; varint32 value size; varint64 ttl_ms of PutTtl; key; value).
+// Batch (K6): n x (u8 ValueType: Delete, Put, PutTtl or DeleteRange (key and value as in a DeleteRange); varint32 key size; varint32
+// value size; varint64 ttl_ms of PutTtl; key; value).
 // CompareAndSwap: flags 1: `expected` is given, else the key must have no value; 2: `desired` is given, else the key is deleted.
 // kConditionFailed: it has another value.
 // MultiGet: answers are n x (u8 found, varint32 value size and value when found), of the first n keys: when they are fewer than
@@ -47,6 +49,7 @@ enum class LtcRequest : uint16_t {
   kTakeSnapshot = 0x208,
   kRenewSnapshot = 0x209,
   kDropSnapshot = 0x20a,
+  kDeleteRange = 0x20b,
 };
 
 struct WriteRequest {

@@ -117,13 +117,15 @@ struct Range::ParkedWrite {
 };
 
 void Range::Write(Executor* on, const WriteOp& op, WriteDone done) {
-  uint64_t bytes = 0;
+  uint64_t bytes = 0, range_deletes = 0;
   bool ttl = false;
   for (const WriteEntry& e : op.entries) {
     bytes += e.key.size() + e.value.size();
     ttl |= e.type == ValueType::kPutTtl;
+    range_deletes += e.type == ValueType::kDeleteRange;
   }
-  if (!IsValid(op, bytes)) return done(Outcome::kInvalidArgument);
+  if (!IsValid(op, bytes, range_deletes)) return done(Outcome::kInvalidArgument);
+  if (range_deletes > 0 && !HasRoomForTombstones(on, range_deletes)) return done(Outcome::kBusy);
   const Nanos wait = controller_.Admit(bytes, Now());
   if (ttl) {
     const ParkedWrite stamped(op, {}, NowMs());
@@ -134,39 +136,59 @@ void Range::Write(Executor* on, const WriteOp& op, WriteDone done) {
 }
 
 // K6: a batch across ranges is refused.
-bool Range::IsValid(const WriteOp& op, uint64_t bytes) const {
+bool Range::IsValid(const WriteOp& op, uint64_t bytes, uint64_t range_deletes) const {
   for (const WriteEntry& e : op.entries) {
     if (e.key.empty() || e.value.size() > options_.max_value_bytes || e.ttl_ms < 0 || e.ttl_ms > kMaxTtlMs) return false;
   }
+  const auto deletes_of_here = [this](const WriteEntry& e) {
+    return e.type != ValueType::kDeleteRange || (e.key < e.value && Contains(e.key) && (upper_.empty() || e.value <= upper_));
+  };
+  if (range_deletes > options_.round_range_tombstones || !std::all_of(op.entries.begin(), op.entries.end(), deletes_of_here)) return false;
   if (op.entries.size() == 1) return true;
   return !op.entries.empty() && op.entries.size() <= options_.max_batch_entries && bytes <= options_.max_batch_bytes &&
          std::all_of(op.entries.begin(), op.entries.end(), [this](const WriteEntry& e) { return Contains(e.key); });
 }
 
-void Range::ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done, bool latched) {
+void Range::ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done, std::shared_ptr<SwapState> swap) {
   const Nanos when = Now() + wait_ns;
   if (when >= op.deadline_ns) {
     const Outcome why = flush_failure_.load();
     return done(why == Outcome::kOk ? Outcome::kBusy : why);
   }
-  on->RunAt(when, [self = shared_from_this(), on, latched, parked = std::make_unique<ParkedWrite>(op, std::move(done))] {
-    self->AdmittedWrite(on, parked->op, std::move(parked->done), latched);
+  on->RunAt(when, [self = shared_from_this(), on, swap = std::move(swap), parked = std::make_unique<ParkedWrite>(op, std::move(done))] {
+    self->AdmittedWrite(on, parked->op, std::move(parked->done), swap);
   });
 }
 
-void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, bool latched) {
+struct Range::SwapState {
+  std::shared_ptr<Range> range;
+  Executor* on = nullptr;
+  size_t stripe = 0;
+  CompareAndSwapOp op;
+  WriteDone done;
+  uint64_t range_deletes = 0;  // range_deletes_numbered_ before the comparison
+};
+
+Range::WriteContext::Prepared Range::WriteContext::Prepare(const WriteEntry& e, SequenceNumber seq) {
+  MemTable* const memtable = round->SiblingOf(e.key);
+  if (e.type != ValueType::kDeleteRange) return {memtable, memtable->Prepare(e.key, seq, e.type, e.value)};
+  tombstones.push_back(std::make_shared<const RangeTombstone>(RangeTombstone{std::string(e.key), std::string(e.value), seq}));
+  return {memtable, nullptr};
+}
+
+void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, std::shared_ptr<SwapState> swap) {
   const uint64_t count = op.entries.size();
+  const bool range_delete = std::any_of(op.entries.begin(), op.entries.end(),
+                                        [](const WriteEntry& e) { return e.type == ValueType::kDeleteRange; });
   Round* round;
   SequenceNumber seq;
   for (;;) {
     if (state_.load(std::memory_order_acquire) != State::kActive) return done(Outcome::kNotOwner);
     round = LaneView(on).active.get();
-    if (round->bytes() >= options_.memtable_size_bytes * static_cast<size_t>(options_.active_memtables)) {
-      if (!SealIfActive(round)) round = nullptr;
-    }
+    if (round->IsFull(options_) && !SealIfActive(round)) round = nullptr;
     if (round == nullptr) {  // every round is full: wait for a flush
       if (flush_failure_.load() == Outcome::kNoSpace) return done(Outcome::kNoSpace);
-      return ParkWrite(on, kMillisecond, op, std::move(done), latched);
+      return ParkWrite(on, kMillisecond, op, std::move(done), std::move(swap));
     }
     round->pins.fetch_add(1, std::memory_order_seq_cst);
     if (state_.load(std::memory_order_seq_cst) != State::kActive) {  // StopWrites may have seen no pin: nothing more may be posted
@@ -174,21 +196,33 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, bool 
       return done(Outcome::kNotOwner);
     }
     if (!round->sealing.load(std::memory_order_seq_cst)) {
+      if (range_delete) range_deletes_begun_.fetch_add(1, std::memory_order_seq_cst);
       seq = sequences_.Take(count);
+      if (range_delete) range_deletes_numbered_.fetch_add(1, std::memory_order_seq_cst);
       if (seq == 0) {
         Unpin(round);
         return done(Outcome::kBusy);
       }
       size_t stripe = KeyLatches::kStripes;
+      bool compared_too_early = false;  // K6: a range deletion may have come between the comparison and this number
       if (!round->sealing.load(std::memory_order_seq_cst)) {  // K3a: the round's boundary will be >= seq
-        if (latched || !latches_.any_held()) break;
-        stripe = HeldStripeOf(op);
-        if (stripe == KeyLatches::kStripes) break;
+        if (swap != nullptr) {
+          compared_too_early = range_deletes_begun_.load(std::memory_order_seq_cst) != swap->range_deletes;
+          if (!compared_too_early) break;
+        } else {
+          if (!latches_.any_held()) break;
+          stripe = HeldStripeOf(op);
+          if (stripe == KeyLatches::kStripes) break;
+        }
       }
       sequences_.Finish(seq, count);  // abandoned: it was never posted (K4)
       if (stripe != KeyLatches::kStripes) {
         Unpin(round);
         return WaitForLatch(on, stripe, op, std::move(done));
+      }
+      if (compared_too_early) {
+        Unpin(round);
+        return LockedSwap(swap);
       }
     }
     Unpin(round);
@@ -204,17 +238,15 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, bool 
   context->count = count;
   context->done = std::move(done);
   const WriteEntry& first = op.entries[0];
-  MemTable* memtable = round->SiblingOf(first.key);
-  context->first = {memtable, memtable->Prepare(first.key, seq, first.type, first.value)};
-  const LogEntry log_entry{memtable->id(), first.type, first.key, first.value};
+  context->first = context->Prepare(first, seq);
+  const LogEntry log_entry{context->first.memtable->id(), first.type, first.key, first.value};
   LogRecord record{round->number, seq, op.client_id, op.request_number, op.sync, {&log_entry, 1}};
   if (count > 1) {
     // K6: one record. The memtables it touches are siblings: the pin of their round is a pin of each, and keeps the round's logs.
     context->log_entries.assign(1, log_entry);
     for (const WriteEntry& e : op.entries.subspan(1)) {
-      memtable = round->SiblingOf(e.key);
-      context->rest.push_back({memtable, memtable->Prepare(e.key, ++seq, e.type, e.value)});
-      context->log_entries.push_back({memtable->id(), e.type, e.key, e.value});
+      context->rest.push_back(context->Prepare(e, ++seq));
+      context->log_entries.push_back({context->rest.back().memtable->id(), e.type, e.key, e.value});
     }
     record.entries = context->log_entries;
   }
@@ -231,7 +263,9 @@ void Range::Logged(WriteContext* context, Outcome outcome) {
     delete context;  // the log ends what is pending on whatever thread fenced it: not the lane's
   } else {
     // Not in the log: abandoned. Perhaps in a local one: it may come back after a crash, with its number, as an unknown write may.
-    if (outcome == Outcome::kOk) {
+    if (outcome == Outcome::kOk && !context->tombstones.empty()) {
+      LinkWithTombstones(context);
+    } else if (outcome == Outcome::kOk) {
       // The youngest first: no get sees what the batch itself hides.
       for (auto e = context->rest.rbegin(); e != context->rest.rend(); ++e) e->memtable->Link(e->entry);
       context->first.memtable->Link(context->first.entry);
@@ -240,6 +274,7 @@ void Range::Logged(WriteContext* context, Outcome outcome) {
     Unpin(context->round);
     writes_.fetch_add(context->count, std::memory_order_relaxed);
     context->rest.clear();
+    context->tombstones.clear();
     std::unique_ptr<WriteContext> ended(context);
     if (ended->count <= kRecycledEntries) context->lane->free_contexts.push_back(std::move(ended));
   }
@@ -250,6 +285,7 @@ void Range::Logged(WriteContext* context, Outcome outcome) {
 
 size_t Range::HeldStripeOf(const WriteOp& op) const {
   for (const WriteEntry& e : op.entries) {
+    if (e.type == ValueType::kDeleteRange) continue;  // a swap that it came between compares again
     const size_t stripe = KeyLatches::StripeOf(FilterHash(e.key));
     if (latches_.held(stripe)) return stripe;
   }
@@ -268,14 +304,6 @@ void Range::WaitForLatch(Executor* on, size_t stripe, const WriteOp& op, WriteDo
   };
   if (!latches_.WaitWhileHeld(stripe, again)) again(nullptr);
 }
-
-struct Range::SwapState {
-  std::shared_ptr<Range> range;
-  Executor* on = nullptr;
-  size_t stripe = 0;
-  CompareAndSwapOp op;
-  WriteDone done;
-};
 
 void Range::CompareAndSwap(Executor* on, CompareAndSwapOp op, WriteDone done) {
   if (op.key.empty() || (op.desired && op.desired->size() > options_.max_value_bytes)) return done(Outcome::kInvalidArgument);
@@ -297,6 +325,7 @@ void Range::CompareAndSwap(Executor* on, CompareAndSwapOp op, WriteDone done) {
 
 // The stripe is held: a writer of it that took its number before sees no latch and is waited for; a later one waits for us.
 void Range::LockedSwap(const std::shared_ptr<SwapState>& swap) {
+  swap->range_deletes = range_deletes_numbered_.load(std::memory_order_seq_cst);  // before the number that the comparison waits for
   WhenStable(swap->on, sequences_.last(), [swap] { swap->range->CompareForSwap(swap); });
 }
 
@@ -309,7 +338,7 @@ void Range::CompareForSwap(const std::shared_ptr<SwapState>& swap) {
     if (!as_expected) return EndSwap(swap.get(), Outcome::kConditionFailed);
     const WriteEntry entry{op.desired ? ValueType::kPut : ValueType::kDelete, op.key, op.desired ? std::string_view(*op.desired) : ""};
     AdmittedWrite(swap->on, {{&entry, 1}, op.client_id, op.request_number, op.deadline_ns, op.sync},
-                  [this, swap](Outcome written) { EndSwap(swap.get(), written); }, /*latched=*/true);
+                  [this, swap](Outcome written) { EndSwap(swap.get(), written); }, swap);
   });
 }
 
@@ -392,6 +421,7 @@ RangeStats Range::stats() const {
   s.level0_runs = view->version->Level0Runs();
   s.rounds = static_cast<int>(view->sealed.size()) + 1;
   s.tables = view->version->TableCount();
+  s.range_tombstones = view->tombstones == nullptr ? 0 : view->tombstones->size();
   s.memtable_bytes = view->active->bytes();
   for (const auto& r : view->sealed) s.memtable_bytes += r->bytes();
   s.stalled_ns = controller_.stalled_ns();

@@ -5,8 +5,11 @@
 // A get: active round, sealed rounds from young to old, runs from young to old; the first hit is the newest (K3). Only a block
 // that is not in the cache leaves the thread, and comes back to it.
 //
-// Views: {rounds, version} are published as one immutable snapshot; each request thread keeps the latest it has seen, so that
-// the request path takes no lock and touches no shared counter but the pin.
+// A DeleteRange goes the way of a put, but ends in the list of range tombstones (K7): once logged, a view with it is published;
+// a flush moves it into the manifest with its round; compactions drop what it hides; it goes when no table holds such any more.
+//
+// Views: {rounds, version, range tombstones} are published as one immutable snapshot; each request thread keeps the latest it
+// has seen, so that the request path takes no lock and touches no shared counter but the pin.
 //
 // Thread safety: Write, Get and Scan on the executor they name; background work (Flush..., Compact...) on threads that may wait.
 // Ownership:     shared_ptr; asynchronous operations keep the range alive.  Keys are stored keys.
@@ -53,6 +56,8 @@ struct RangeOptions {
   uint32_t max_value_bytes = 1 << 20;
   uint32_t max_batch_entries = 10'000;   // of a write batch; all of it is in flight at once (SequenceTracker::kWindow)
   uint64_t max_batch_bytes = 16 << 20;   // keys and values of a write batch
+  uint32_t max_range_tombstones = 4096;  // K7: more wait until older ones hide nothing any more
+  uint32_t round_range_tombstones = 256; // a round with as many is sealed; a batch has at most as many
   uint64_t scan_page_bytes = 1 << 20;    // a scan answers in pages of about this
   Nanos scan_budget_ns = 50 * kMicrosecond;  // then it lets other requests run
   CompactionOptions compaction;
@@ -76,8 +81,8 @@ struct RangeServices {
 
 struct WriteEntry {
   ValueType type = ValueType::kPut;
-  std::string_view key;
-  std::string_view value;
+  std::string_view key;    // of kDeleteRange: the first key deleted
+  std::string_view value;  // of kDeleteRange: the key behind the last one
   int64_t ttl_ms = 0;  // of kPutTtl: from when the range takes it (K7)
 };
 // One entry, or a batch (K6): one log record, consecutive numbers, visible together to scans and snapshots. A later entry of a
@@ -128,6 +133,7 @@ struct RangeStats {
   int level0_runs = 0;
   int rounds = 0;
   size_t tables = 0;
+  size_t range_tombstones = 0;
   size_t memtable_bytes = 0;
   Nanos stalled_ns = 0;
   double pressure = 0;
@@ -215,6 +221,7 @@ class Range : public std::enable_shared_from_this<Range> {
   struct GetState;
   struct MultiGetState;
   struct SwapState;
+  struct DropRules;
   struct ScanState;
   class LevelIterator;
 
@@ -229,21 +236,24 @@ class Range : public std::enable_shared_from_this<Range> {
   void UpdatePressure();
   bool SealIfActive(const Round* round);  // false: no room for another round
   bool SealLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool IsValid(const WriteOp& op, uint64_t bytes) const;
-  void AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, bool latched = false);
+  bool IsValid(const WriteOp& op, uint64_t bytes, uint64_t range_deletes) const;
+  bool HasRoomForTombstones(Executor* on, uint64_t count);
+  void AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, std::shared_ptr<SwapState> swap = nullptr);
+  void LinkWithTombstones(WriteContext* context);
   size_t HeldStripeOf(const WriteOp& op) const;
   void WaitForLatch(Executor* on, size_t stripe, const WriteOp& op, WriteDone done);
   void LockedSwap(const std::shared_ptr<SwapState>& swap);
   void CompareForSwap(const std::shared_ptr<SwapState>& swap);
   void EndSwap(SwapState* swap, Outcome outcome);
   void Logged(WriteContext* context, Outcome outcome);
-  void ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done, bool latched = false);
+  void ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done, std::shared_ptr<SwapState> swap = nullptr);
   void Unpin(Round* round);
   void Lose(const Status& why);
 
   int64_t NowMs() const { return std::max(WallNowMs(), published_now_ms_.load(std::memory_order_relaxed)); }  // K7
   bool Shows(ValueType type, std::string_view* value) const;
   Moment MomentOf(Executor* on);
+  void WithMoment(Executor* on, absl::AnyInvocable<void(Moment)> fn);
   void WhenStable(Executor* on, SequenceNumber seq, absl::AnyInvocable<void()> fn);
   void Search(Executor* on, const std::shared_ptr<const View>& view, SequenceNumber at, std::string_view key, Nanos deadline_ns,
               GetDone done);
@@ -258,13 +268,15 @@ class Range : public std::enable_shared_from_this<Range> {
   void ContinueScan(const std::shared_ptr<ScanState>& scan);
   bool StepScan(const std::shared_ptr<ScanState>& scan);
   bool ResumeScan(ScanState* scan);
-  void AppendEntry(ScanState* scan, std::string_view stored_key, ValueType type, std::string_view value) const;
+  void AppendEntry(ScanState* scan, std::string_view stored_key, SequenceNumber sequence, ValueType type, std::string_view value) const;
   void AppendLast(ScanState* scan) const;
   static bool EndScan(ScanState* scan, Outcome outcome, ScanPage page);
 
   StatusOr<TableInfo> StoreTable(TableBuilder::Output output, const Creator& creator,
                                  std::shared_ptr<const TableReader>* reader);
-  StatusOr<VersionEdit> WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order);
+  DropRules RulesOf(const View& view);
+  DropRules RulesOfFlush(const Round& round);
+  StatusOr<VersionEdit> WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order, const DropRules& rules);
   VersionEdit SnapshotOf(const Version& version, MemTableId done_below) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   Status CommitEdit(VersionEdit edit, Round* flushed);
   Status CommitEditLocked(VersionEdit edit, Round* flushed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
@@ -274,6 +286,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void AnswerCheckpointsLocked(Round* flushed, const Version& published) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   Status RestoreStopped(const std::string& name, Nanos deadline_ns);
   Status CommitMove(const Uuid& moved, std::vector<VersionEdit::Add> outputs);
+  bool HoldsHidden(const View& view);
   std::shared_ptr<Round> ClaimRound();
   bool CommitFlushes();
   TableOptions TableOptionsAt(int level) const;
@@ -283,7 +296,7 @@ class Range : public std::enable_shared_from_this<Range> {
   class Job;
   struct PlanRun;
   Status RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run);
-  Status PlanParts(uint64_t job_id, PlanRun* run);
+  Status PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run);
   bool RunParts(PlanRun* run);
 
   const RangeId id_;
@@ -306,6 +319,8 @@ class Range : public std::enable_shared_from_this<Range> {
   std::atomic<uint64_t> writes_{0};
   std::atomic<uint64_t> reads_{0};
   std::atomic<uint64_t> next_memtable_{1};
+  std::atomic<uint64_t> range_deletes_begun_{0};     // K6: each tells a swap of itself before it takes its number ...
+  std::atomic<uint64_t> range_deletes_numbered_{0};  // ... and that it has taken it
 
   mutable Mutex mu_;
   std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mu_);

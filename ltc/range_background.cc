@@ -89,12 +89,26 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const
   range->published_now_ms_.store(now_ms);
   if (!entries.empty()) {
     auto memtable = std::make_shared<MemTable>(MemTableId(record.epoch.value() << 32), services->arenas);
-    for (const RecoveredRecord& e : entries) memtable->Link(memtable->Prepare(e.key, e.sequence, e.type, e.value));
+    VersionEdit deletes;
+    for (const RecoveredRecord& e : entries) {
+      if (e.type != ValueType::kDeleteRange) {
+        memtable->Link(memtable->Prepare(e.key, e.sequence, e.type, e.value));
+      } else if (e.key < e.value) {
+        deletes.tombstones.push_back(std::make_shared<const RangeTombstone>(RangeTombstone{e.key, e.value, e.sequence}));
+      } else {
+        return absl::DataLossError(StrCat("log record ", e.sequence, " deletes a range that ends before it begins"));
+      }
+    }
+    NOVA_ASSIGN_OR_RETURN(version, version->Apply(deletes, services->garbage));
     const auto sorted = memtable->NewIterator(memtable);
     const Job job(range.get());
-    NOVA_ASSIGN_OR_RETURN(const VersionEdit flushed, range->WriteLevel0(job.id(), sorted.get(), entries.front().sequence));
+    const DropRules rules{{}, last, range->NowMs(), version->tombstones(), last};
+    NOVA_ASSIGN_OR_RETURN(const VersionEdit flushed, range->WriteLevel0(job.id(), sorted.get(), entries.front().sequence, rules));
     NOVA_ASSIGN_OR_RETURN(version, version->Apply(flushed, services->garbage));
   }
+  VersionEdit needless;
+  needless.dropped_tombstones = version->NeedlessTombstones({});
+  NOVA_ASSIGN_OR_RETURN(version, version->Apply(needless, services->garbage));
   {
     MutexLock lock(&range->manifest_mu_);
     range->seq_reserved_ = last + kSequenceReserve;
@@ -103,6 +117,7 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const
     MutexLock view_lock(&range->mu_);
     auto view = std::make_shared<View>(*range->view_);
     view->generation++;
+    view->tombstones = version->tombstones();
     view->version = std::move(version);
     range->PublishLocked(std::move(view));
   }
@@ -128,15 +143,17 @@ StatusOr<TableInfo> Range::StoreTable(TableBuilder::Output output, const Creator
   return info;
 }
 
-StatusOr<VersionEdit> Range::WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order) {
+StatusOr<VersionEdit> Range::WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order, const DropRules& rules) {
   const Creator creator{id_, epoch_, job};
-  VersionFilter filter(snapshots_.Live(Now()), sequences_.stable(), /*bottom=*/false, NowMs());
+  VersionFilter filter(rules.snapshots, rules.floor, /*bottom=*/false, rules.now_ms, rules.tombstones);
   VersionEdit edit;
   std::unique_ptr<TableBuilder> builder;
   std::string last_key;
   const auto finish = [&]() -> Status {
     VersionEdit::Add add{0, order, {}, nullptr};
-    NOVA_ASSIGN_OR_RETURN(add.table, StoreTable(builder->Finish(), creator, &add.reader));
+    TableBuilder::Output output = builder->Finish();
+    if (rules.tombstones != nullptr) SetTombstonesApplied(rules.tombstones_applied, &output.info);
+    NOVA_ASSIGN_OR_RETURN(add.table, StoreTable(std::move(output), creator, &add.reader));
     edit.adds.push_back(std::move(add));
     builder = nullptr;
     return OkStatus();
@@ -183,6 +200,12 @@ Status Range::CommitEditLocked(VersionEdit edit, Round* flushed) {
     PinFlushedLocked(*flushed, *next, &edit);
     NOVA_ASSIGN_OR_RETURN(next, view->version->Apply(edit, services_->garbage));
   }
+  if (next->tombstones() != nullptr) {  // K7; the snapshots are asked for when the tombstones are in hand: later ones see them all
+    VersionEdit needless;
+    needless.dropped_tombstones = next->NeedlessTombstones(snapshots_.Live(Now()));
+    NOVA_ASSIGN_OR_RETURN(next, next->Apply(needless, services_->garbage));
+    edit.dropped_tombstones.insert(edit.dropped_tombstones.end(), needless.dropped_tombstones.begin(), needless.dropped_tombstones.end());
+  }
   if (edit.now_ms > published_now_ms_.load()) published_now_ms_.store(edit.now_ms);  // K7: before what had expired is gone
   if (sequences_.last() + kSequenceReserve / 2 > seq_reserved_) {
     seq_reserved_ = edit.seq_reserved = sequences_.last() + kSequenceReserve;
@@ -204,6 +227,7 @@ Status Range::CommitEditLocked(VersionEdit edit, Round* flushed) {
   auto published = std::make_shared<View>(*view_);
   published->generation++;
   published->version = next;
+  published->ApplyTombstones(edit);
   if (flushed != nullptr) {
     NOVA_CHECK(!published->sealed.empty() && published->sealed.back().get() == flushed) << "flush out of order (K3b)";
     published->sealed.pop_back();
@@ -249,13 +273,19 @@ bool Range::FlushOne() {
   std::vector<std::unique_ptr<Iterator>> children;
   for (const auto& m : round->siblings) children.push_back(m->NewIterator(round));
   const auto merged = NewMergingIterator(std::move(children));
-  auto edit = WriteLevel0(job.id(), merged.get(), round->number);
+  const DropRules rules = RulesOfFlush(*round);
+  auto edit = WriteLevel0(job.id(), merged.get(), round->number, rules);
   if (!edit.ok()) {
     round->flushing.store(false);
     FlushFailed(edit.status());
     return false;
   }
   for (const auto& m : round->siblings) edit->done.push_back(m->id());  // M3
+  if (round->tombstones.load() > 0) {
+    for (const RangeTombstoneRef& t : rules.tombstones->all()) {
+      if (t->sequence >= round->number) edit->tombstones.push_back(t);
+    }
+  }
   {
     MutexLock lock(&flush_mu_);
     round->flushed = *std::move(edit);
@@ -358,7 +388,7 @@ class Range::JobStorage : public TableStorage {
 bool Range::NeedsCompaction() {
   const auto view = CurrentView();
   const auto scores = CompactionScores(*view->version, options_.compaction);
-  if (std::any_of(scores.begin(), scores.end(), [](double s) { return s >= 1; })) return true;
+  if (std::any_of(scores.begin(), scores.end(), [](double s) { return s >= 1; }) || HoldsHidden(*view)) return true;
   MutexLock lock(&picker_mu_);
   return std::any_of(leaving_.begin(), leaving_.end(), [&](const auto& stoc) { return CountOn(*view->version, stoc.first) > 0; });
 }
@@ -396,6 +426,7 @@ Status Range::RollManifest() {
 // A plan in parts: ranges of keys that threads compact side by side. One edit in the end.
 struct Range::PlanRun {
   CompactionPlan plan;
+  std::vector<TableRef> read;       // its tables but those that are hidden as a whole (K7)
   std::vector<CompactionJob> jobs;  // one a part, by key
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};
@@ -420,8 +451,10 @@ bool Range::CompactOne() {
   {
     MutexLock lock(&picker_mu_);
     if (compactions_paused_) return false;
-    const auto version = CurrentView()->version;
+    const auto view = CurrentView();
+    const auto version = view->version;
     auto plan = PickCompaction(*version, options_.compaction, &compaction_state_);
+    if (!plan && version->tombstones() != nullptr) plan = PickHidden(*version, RulesOf(*view).tombstones_applied, &compaction_state_);
     if (!plan && !leaving_.empty()) {
       std::vector<StocId> stocs;
       for (const auto& [stoc, first_job] : leaving_) stocs.push_back(stoc);
@@ -452,6 +485,15 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
   for (const auto* side : {&plan.inputs, &plan.overlaps}) {
     for (const TableRef& t : *side) edit.drops.push_back(t->info().uuid);
   }
+  if (plan.drop_only) return CommitEdit(std::move(edit), nullptr);
+  DropRules rules = RulesOf(*CurrentView());
+  if (plan.move) rules.tombstones = nullptr;  // younger than its checkpoint, perhaps
+  for (const auto* side : {&plan.inputs, &plan.overlaps}) {
+    for (const TableRef& t : *side) {
+      if (rules.tombstones == nullptr || !IsHidden(t->info(), *rules.tombstones, rules.tombstones_applied)) run->read.push_back(t);
+    }
+  }
+  if (run->read.empty()) return CommitEdit(std::move(edit), nullptr);
   if (plan.trivial_move) {
     const TableRef& t = plan.inputs[0];
     edit.adds.push_back({plan.output_level, 0, t->info(), t->reader()});
@@ -464,7 +506,7 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
       NOVA_CHECK(r.level != 0 || r.order < oldest) << "a Level0 run as young as a memtable (K3)";
     }
   }
-  NOVA_RETURN_IF_ERROR(PlanParts(job_id, run.get()));
+  NOVA_RETURN_IF_ERROR(PlanParts(job_id, rules, run.get()));
   if (run->jobs.size() > 1) {
     {
       MutexLock lock(&picker_mu_);
@@ -483,28 +525,28 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
 }
 
 // The jobs of a plan: cut where its tables' blocks say that about equal parts of the bytes lie on each side.
-Status Range::PlanParts(uint64_t job_id, PlanRun* run) {
+Status Range::PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run) {
   constexpr size_t kSamples = 16;  // of one table
   const CompactionPlan& plan = run->plan;
   CompactionJob job;
   job.range = id_;
   job.epoch = epoch_;
   job.job_id = job_id;
-  job.floor = sequences_.stable();
+  job.floor = rules.floor;
   job.bottom = plan.bottom;
-  job.snapshots = snapshots_.Live(Now());
-  job.now_ms = NowMs();
+  job.snapshots = rules.snapshots;
+  job.now_ms = rules.now_ms;
+  job.range_tombstones = rules.tombstones;
+  job.tombstones_applied = rules.tombstones_applied;
   job.max_table_size_bytes = options_.compaction.table_size_bytes;
   job.table_options = TableOptionsAt(plan.output_level);
   uint64_t bytes = 0;
   std::vector<std::pair<std::string, uint64_t>> samples;  // stored key, bytes behind it
-  for (const auto* side : {&plan.inputs, &plan.overlaps}) {
-    for (const TableRef& t : *side) {
-      job.inputs.push_back(t->info());
-      bytes += t->info().data_size;
-      NOVA_ASSIGN_OR_RETURN(const auto reader, LoadReaderBlocking(t.get()));
-      for (std::string& key : reader->SplitKeys(kSamples)) samples.emplace_back(std::move(key), t->info().data_size / kSamples);
-    }
+  for (const TableRef& t : run->read) {
+    job.inputs.push_back(t->info());
+    bytes += t->info().data_size;
+    NOVA_ASSIGN_OR_RETURN(const auto reader, LoadReaderBlocking(t.get()));
+    for (std::string& key : reader->SplitKeys(kSamples)) samples.emplace_back(std::move(key), t->info().data_size / kSamples);
   }
   std::sort(samples.begin(), samples.end());
   const auto parts = static_cast<size_t>(std::clamp<uint64_t>(bytes / options_.compaction.table_size_bytes, 1,

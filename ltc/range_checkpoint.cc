@@ -17,6 +17,23 @@ Status ForName(const Version& version, const std::string& name) {
   return OkStatus();
 }
 
+// K7: with the tables their range tombstones. Numbers name them: those that are in both stay.
+void ReplaceTombstones(const RangeTombstonesRef& now, const RangeTombstonesRef& then, VersionEdit* edit) {
+  std::set<SequenceNumber> stay;
+  if (then != nullptr) {
+    for (const RangeTombstoneRef& t : then->all()) stay.insert(t->sequence);
+    edit->tombstones = then->all();
+  }
+  if (now == nullptr) return;
+  for (const RangeTombstoneRef& t : now->all()) {
+    if (stay.contains(t->sequence)) {
+      std::erase_if(edit->tombstones, [&t](const RangeTombstoneRef& s) { return s->sequence == t->sequence; });
+    } else {
+      edit->dropped_tombstones.push_back(t->sequence);
+    }
+  }
+}
+
 }  // namespace
 
 // Guarded by manifest_mu_, but for what does not change.
@@ -49,7 +66,8 @@ Status Range::AttachLocked(const std::shared_ptr<CheckpointRequest>& request) {
   // Nothing is in memory: the version holds it all. A write that comes now has a number above; edits wait for manifest_mu_.
   const auto version = CurrentView()->version;
   if (request->name.empty()) {
-    request->made = std::make_shared<Checkpoint>(Checkpoint{"", edit.pins[0].sequence, request->created_ms, version->runs()});
+    request->made =
+        std::make_shared<Checkpoint>(Checkpoint{"", edit.pins[0].sequence, request->created_ms, version->runs(), version->tombstones()});
     return OkStatus();
   }
   NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit), nullptr));
@@ -72,7 +90,7 @@ void Range::AnswerCheckpointsLocked(Round* flushed, const Version& published) {
   for (const auto& request : flushed->checkpoints) {
     if (!request->status.ok()) continue;
     request->made = request->name.empty()
-                        ? std::make_shared<Checkpoint>(Checkpoint{"", flushed->boundary, request->created_ms, published.runs()})
+                        ? std::make_shared<Checkpoint>(Checkpoint{"", flushed->boundary, request->created_ms, published.runs(), published.tombstones()})
                         : published.FindCheckpoint(request->name);
   }
   flushed->checkpoints.clear();
@@ -174,6 +192,7 @@ Status Range::RestoreStopped(const std::string& name, Nanos deadline_ns) {
     for (const Run& run : checkpoint->runs) {
       for (const TableRef& t : run.tables) edit.adds.push_back({run.level, run.order, t->info(), nullptr});
     }
+    ReplaceTombstones(view->version->tombstones(), checkpoint->tombstones, &edit);
     snapshots_.EndAll();  // before the version changes, which spares none of them
     NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit), nullptr));
     NOVA_LOG(INFO) << "range " << id_.value() << " is what it was at checkpoint " << name << ", number " << checkpoint->sequence;
@@ -203,6 +222,7 @@ Status Range::CommitMove(const Uuid& moved, std::vector<VersionEdit::Add> output
     }
     for (const CheckpointRef& c : version->checkpoints()) {
       VersionEdit::Pin pin{c->name, c->sequence, c->created_ms, {}};
+      if (c->tombstones != nullptr) pin.tombstones = c->tombstones->all();
       bool named = false;
       for (const Run& run : c->runs) {
         for (const TableRef& t : run.tables) {

@@ -68,8 +68,9 @@ bool Range::Shows(ValueType type, std::string_view* value) const {
 void Range::Search(Executor* on, const std::shared_ptr<const View>& in, SequenceNumber at, std::string_view key, Nanos deadline_ns,
                    GetDone done) {
   const View& view = *in;
-  const auto answer = [this, &done](MemTable::Hit hit) {
-    Shows(hit.type, &hit.value) ? done(Outcome::kOk, hit.value) : done(Outcome::kNotFound, {});
+  const auto answer = [this, &done, &view, key, at](MemTable::Hit hit) {
+    const bool hidden = view.tombstones != nullptr && view.tombstones->Covering(key, at) > hit.sequence;  // K7
+    !hidden && Shows(hit.type, &hit.value) ? done(Outcome::kOk, hit.value) : done(Outcome::kNotFound, {});
   };
   const uint64_t hash = FilterHash(key);
   MemTable::Hit hit;
@@ -151,7 +152,9 @@ void Range::ContinueGet(std::unique_ptr<GetState> get) {
       TableReader::Hit hit;
       const auto found = reader->SearchBlock(get->block.data, get->key, get->at, &hit);
       if (found == TableReader::Found::kFound) {
-        if (!Shows(hit.type, &hit.value)) return FinishGet(get.get(), Outcome::kNotFound, {});
+        const RangeTombstones* tombstones = get->view->tombstones.get();
+        const bool hidden = tombstones != nullptr && tombstones->Covering(get->key, get->at) > hit.sequence;  // K7
+        if (hidden || !Shows(hit.type, &hit.value)) return FinishGet(get.get(), Outcome::kNotFound, {});
         return FinishGet(get.get(), Outcome::kOk, hit.value);
       }
       if (found == TableReader::Found::kCorrupt) return FinishGet(get.get(), Outcome::kCorruption, {});
@@ -191,6 +194,23 @@ Range::Moment Range::MomentOf(Executor* on) {
   return m;
 }
 
+// Calls `fn` with what is last() now, once it is stable. A range deletion below the number may have been under way when the view
+// was taken: it is in a later view's list, unless one was dropped since, perhaps this one. Then the moment is a later one.
+void Range::WithMoment(Executor* on, absl::AnyInvocable<void(Moment)> fn) {
+  Moment moment = MomentOf(on);
+  const SequenceNumber seq = moment.sequence;
+  WhenStable(on, seq, [self = shared_from_this(), on, moment = std::move(moment), fn = std::move(fn)]() mutable {
+    const View& now = self->LaneView(on);
+    if (now.tombstones_dropped != moment.view->tombstones_dropped) return self->WithMoment(on, std::move(fn));
+    if (now.tombstones != moment.view->tombstones) {
+      auto view = std::make_shared<View>(*moment.view);
+      view->tombstones = now.tombstones;
+      moment.view = std::move(view);
+    }
+    fn(std::move(moment));
+  });
+}
+
 // Runs `fn` on `on`: now, if seq is stable.
 void Range::WhenStable(Executor* on, SequenceNumber seq, absl::AnyInvocable<void()> fn) {
   if (sequences_.stable() >= seq) return fn();
@@ -228,16 +248,20 @@ void Range::MultiGet(Executor* on, std::vector<std::string> keys, std::shared_pt
   auto get = std::make_shared<MultiGetState>();
   get->range = shared_from_this();
   get->on = on;
-  get->moment = MomentOf(on);
   get->keys = std::move(keys);
   get->deadline_ns = deadline_ns;
   get->done = std::move(done);
   get->values.resize(get->keys.size());
   if (snapshot != nullptr) {
-    get->moment.sequence = snapshot->sequence();
+    LaneView(on);
+    get->moment = {lanes_[on->index()].view, snapshot->sequence()};
     if (!snapshot->live(Now())) return get->done(Outcome::kSnapshotEnded, {});  // as in GetAt
+    return SearchAll(get);
   }
-  WhenStable(on, get->moment.sequence, [get] { get->range->SearchAll(get); });
+  WithMoment(on, [get](Moment moment) {
+    get->moment = std::move(moment);
+    get->range->SearchAll(get);
+  });
 }
 
 // The view holds all of the moment, so no snapshot has to be live meanwhile.

@@ -89,6 +89,7 @@ struct Range::ScanState {
   std::string last_key;  // forward: its newest visible version was seen; reverse: versions of it are being passed, oldest first
   bool has_last_key = false;
   bool has_last_value = false;  // reverse: the newest visible version so far
+  SequenceNumber last_sequence = 0;
   ValueType last_type = ValueType::kPut;
   std::string last_value;
   int waiting = 0;
@@ -113,10 +114,11 @@ void Range::Scan(Executor* on, ScanOp op, ScanDone done) {
     if (!scan->op.snapshot->live(Now())) return scan->done(Outcome::kSnapshotEnded, {});  // as in GetAt
     return StartScan(std::move(scan));
   }
-  Moment moment = MomentOf(on);
-  scan->view = std::move(moment.view);
-  scan->sequence = moment.sequence;
-  WhenStable(on, scan->sequence, [scan] { scan->range->StartScan(scan); });
+  WithMoment(on, [scan](Moment moment) {
+    scan->view = std::move(moment.view);
+    scan->sequence = moment.sequence;
+    scan->range->StartScan(scan);
+  });
 }
 
 void Range::StartScan(std::shared_ptr<ScanState> scan) {
@@ -177,12 +179,13 @@ bool Range::StepScan(const std::shared_ptr<ScanState>& scan) {
       scan->has_last_key = true;
     }
     if (scan->op.reverse) {  // a newer version may follow
+      scan->last_sequence = key.sequence;
       scan->last_type = key.type;
       scan->last_value.assign(it->value());
       scan->has_last_value = true;
       continue;
     }
-    AppendEntry(scan.get(), key.stored_key, key.type, it->value());
+    AppendEntry(scan.get(), key.stored_key, key.sequence, key.type, it->value());
     if (scan->page.count >= scan->op.limit) return EndScan(scan.get(), Outcome::kOk, std::move(scan->page));
   }
   switch (it->state()) {
@@ -222,7 +225,9 @@ bool Range::StepScan(const std::shared_ptr<ScanState>& scan) {
   return --scan->waiting == 0 && ResumeScan(scan.get());
 }
 
-void Range::AppendEntry(ScanState* scan, std::string_view stored_key, ValueType type, std::string_view value) const {
+void Range::AppendEntry(ScanState* scan, std::string_view stored_key, SequenceNumber sequence, ValueType type, std::string_view value) const {
+  const RangeTombstones* tombstones = scan->view->tombstones.get();
+  if (tombstones != nullptr && tombstones->Covering(stored_key, scan->sequence) > sequence) return;  // K7
   if (!Shows(type, &value)) return;
   PutLengthPrefixed(&scan->page.entries, stored_key);
   PutLengthPrefixed(&scan->page.entries, value);
@@ -231,7 +236,7 @@ void Range::AppendEntry(ScanState* scan, std::string_view stored_key, ValueType 
 
 // Reverse: the versions of a key are all passed, the last visible one is its newest.
 void Range::AppendLast(ScanState* scan) const {
-  if (scan->has_last_value) AppendEntry(scan, scan->last_key, scan->last_type, scan->last_value);
+  if (scan->has_last_value) AppendEntry(scan, scan->last_key, scan->last_sequence, scan->last_type, scan->last_value);
   scan->has_last_value = false;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -22,17 +23,22 @@ struct Range::Round {
   std::optional<VersionEdit> flushed;  // they are written; guarded by flush_mu_, as is the job that wrote them
   uint64_t flush_job = 0;
   std::vector<std::shared_ptr<CheckpointRequest>> checkpoints;  // to be made when it is committed; guarded by manifest_mu_
+  std::atomic<uint64_t> tombstones{0};  // range tombstones that it brings into the manifest
 
   MemTable* SiblingOf(std::string_view key) const {
     return siblings.size() == 1 ? siblings[0].get() : siblings[std::hash<std::string_view>{}(key) % siblings.size()].get();
+  }
+  bool IsFull(const RangeOptions& options) const {
+    return bytes() >= options.memtable_size_bytes * siblings.size() ||
+           tombstones.load(std::memory_order_relaxed) >= options.round_range_tombstones;
   }
   size_t bytes() const {
     size_t n = 0;
     for (const auto& m : siblings) n += m->bytes_used();
     return n;
   }
-  uint64_t entries() const {
-    uint64_t n = 0;
+  uint64_t entries() const {  // versions and range tombstones
+    uint64_t n = tombstones.load(std::memory_order_relaxed);
     for (const auto& m : siblings) n += m->entries();
     return n;
   }
@@ -42,7 +48,7 @@ struct Range::Round {
 struct Range::WriteContext {
   struct Prepared {
     MemTable* memtable = nullptr;
-    MemTable::Entry* entry = nullptr;
+    MemTable::Entry* entry = nullptr;  // null: a range deletion
   };
   std::shared_ptr<Range> range;
   Lane* lane = nullptr;
@@ -52,6 +58,9 @@ struct Range::WriteContext {
   Prepared first;
   std::vector<Prepared> rest;         // of a batch
   std::vector<LogEntry> log_entries;  // of a batch, while its record is made
+  std::vector<RangeTombstoneRef> tombstones;
+
+  Prepared Prepare(const WriteEntry& e, SequenceNumber seq);
   WriteDone done;
 };
 
@@ -60,6 +69,32 @@ struct Range::View {
   std::shared_ptr<Round> active;
   std::vector<std::shared_ptr<Round>> sealed;  // youngest first
   std::shared_ptr<const Version> version;
+  RangeTombstonesRef tombstones;    // K7: those of the version and of all rounds
+  uint64_t tombstones_dropped = 0;  // how often some went
+
+  // A flush's are in the list already.
+  void ApplyTombstones(const VersionEdit& edit) {
+    if (edit.tombstones.empty() && edit.dropped_tombstones.empty()) return;
+    std::map<SequenceNumber, RangeTombstoneRef> by_number;
+    for (const RangeTombstoneRef& t : edit.tombstones) by_number[t->sequence] = t;
+    if (tombstones != nullptr) {
+      for (const RangeTombstoneRef& t : tombstones->all()) by_number[t->sequence] = t;
+    }
+    for (const SequenceNumber n : edit.dropped_tombstones) by_number.erase(n);
+    std::vector<RangeTombstoneRef> all;
+    for (const auto& [number, t] : by_number) all.push_back(t);
+    tombstones = RangeTombstones::Of(std::move(all));
+    tombstones_dropped += edit.dropped_tombstones.empty() ? 0 : 1;
+  }
+};
+
+// What a flush or compaction may leave out.
+struct Range::DropRules {
+  std::vector<SequenceNumber> snapshots;  // live, ascending
+  SequenceNumber floor = 0;
+  int64_t now_ms = 0;
+  RangeTombstonesRef tombstones;
+  SequenceNumber tombstones_applied = 0;  // what range tombstones up to this number hide is left out, all of it
 };
 
 // A view and the number that belong together: everything at or below it is in the view, once it is stable.

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "common/base/coding.h"
+#include "common/sstable/compaction_job.h"
 
 namespace nova {
 
@@ -46,10 +47,17 @@ namespace {
 
 constexpr uint8_t kEditFormat = 1;
 enum EditTag : uint8_t { kEnd = 0, kAdd = 1, kDrop = 2, kDone = 3, kDoneBelow = 4, kSeqReserved = 5, kNowMs = 6,
-                         kHeld = 7, kPin = 8, kUnpin = 9 };
+                         kHeld = 7, kPin = 8, kUnpin = 9, kTombstone = 10, kDropTombstone = 11, kPinTombstone = 12 };
 
 Status BadEdit(std::string_view what) {
   return absl::DataLossError(StrCat("version edit: ", absl::string_view(what.data(), what.size())));
+}
+
+void PutTombstone(EditTag tag, const RangeTombstone& t, std::string* out) {
+  out->push_back(static_cast<char>(tag));
+  PutVarint64(out, t.sequence);
+  PutLengthPrefixed(out, t.begin);
+  PutLengthPrefixed(out, t.end);
 }
 
 }  // namespace
@@ -66,6 +74,11 @@ std::string VersionEdit::Encode() const {
     out.push_back(kDrop);
     PutFixed64(&out, d.hi);
     PutFixed64(&out, d.lo);
+  }
+  for (const RangeTombstoneRef& t : tombstones) PutTombstone(kTombstone, *t, &out);
+  for (const SequenceNumber n : dropped_tombstones) {
+    out.push_back(kDropTombstone);
+    PutVarint64(&out, n);
   }
   for (const MemTableId& id : done) {
     out.push_back(kDone);
@@ -87,6 +100,7 @@ std::string VersionEdit::Encode() const {
       PutFixed64(&out, t.table.hi);
       PutFixed64(&out, t.table.lo);
     }
+    for (const RangeTombstoneRef& t : p.tombstones) PutTombstone(kPinTombstone, *t, &out);
   }
   for (const std::string& name : unpins) {
     out.push_back(kUnpin);
@@ -180,6 +194,21 @@ StatusOr<VersionEdit> VersionEdit::Decode(std::string_view in) {
         edit.drops.push_back(u);
         break;
       }
+      case kTombstone:
+      case kPinTombstone: {  // of the pin before it
+        RangeTombstone t;
+        if (!GetVarint64(&in, &t.sequence) || !GetLengthPrefixed(&in, &t.begin) || !GetLengthPrefixed(&in, &t.end) || t.begin >= t.end ||
+            (tag == kPinTombstone && edit.pins.empty())) {
+          return BadEdit("bad range tombstone");
+        }
+        auto& all = tag == kTombstone ? edit.tombstones : edit.pins.back().tombstones;
+        all.push_back(std::make_shared<const RangeTombstone>(std::move(t)));
+        break;
+      }
+      case kDropTombstone:
+        if (!GetVarint64(&in, &v)) return BadEdit("bad range tombstone");
+        edit.dropped_tombstones.push_back(v);
+        break;
       case kDone:
         if (!GetVarint64(&in, &v)) return BadEdit("bad memtable id");
         edit.done.emplace_back(v);
@@ -202,6 +231,22 @@ StatusOr<VersionEdit> VersionEdit::Decode(std::string_view in) {
 }
 
 // --- Version
+
+namespace {
+
+StatusOr<RangeTombstonesRef> ApplyTombstones(const RangeTombstonesRef& before, const VersionEdit& edit) {
+  if (edit.tombstones.empty() && edit.dropped_tombstones.empty()) return before;
+  std::vector<RangeTombstoneRef> all = edit.tombstones;
+  if (before != nullptr) all.insert(all.end(), before->all().begin(), before->all().end());
+  for (const SequenceNumber n : edit.dropped_tombstones) {
+    if (std::erase_if(all, [n](const RangeTombstoneRef& t) { return t->sequence == n; }) != 1) {
+      return absl::DataLossError(StrCat("edit drops range tombstone ", n, ", which is not there"));
+    }
+  }
+  return RangeTombstones::Of(std::move(all));
+}
+
+}  // namespace
 
 int Version::Level0Runs() const {
   return static_cast<int>(std::count_if(runs_.begin(), runs_.end(), [](const Run& r) { return r.level == 0; }));
@@ -304,6 +349,7 @@ VersionEdit::Pin Version::PinRuns(std::string name, SequenceNumber sequence, int
   for (const Run& run : runs_) {
     for (const TableRef& t : run.tables) pin.tables.push_back({run.level, run.order, t->info().uuid});
   }
+  if (tombstones_ != nullptr) pin.tombstones = tombstones_->all();
   return pin;
 }
 
@@ -311,6 +357,7 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
   auto next = std::make_shared<Version>();
   next->runs_ = runs_;
   next->checkpoints_ = checkpoints_;
+  NOVA_ASSIGN_OR_RETURN(next->tombstones_, ApplyTombstones(tombstones_, edit));
   for (const Uuid& uuid : edit.drops) {
     bool found = false;
     for (Run& run : next->runs_) {
@@ -330,7 +377,7 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
   }
   NOVA_RETURN_IF_ERROR(SortRuns(&next->runs_));
   for (const VersionEdit::Pin& pin : edit.pins) {
-    auto made = std::make_shared<Checkpoint>(Checkpoint{pin.name, pin.sequence, pin.created_ms, {}});
+    auto made = std::make_shared<Checkpoint>(Checkpoint{pin.name, pin.sequence, pin.created_ms, {}, RangeTombstones::Of(pin.tombstones)});
     for (const VersionEdit::Pin::Table& t : pin.tables) {
       TableRef handle = next->FindHandle(t.table);
       if (handle == nullptr) handle = FindHandle(t.table);
@@ -361,6 +408,7 @@ VersionEdit Version::Snapshot() const {
   }
   for (const CheckpointRef& c : checkpoints_) {
     VersionEdit::Pin pin{c->name, c->sequence, c->created_ms, {}};
+    if (c->tombstones != nullptr) pin.tombstones = c->tombstones->all();
     for (const Run& run : c->runs) {
       for (const TableRef& t : run.tables) {
         pin.tables.push_back({run.level, run.order, t->info().uuid});
@@ -369,7 +417,28 @@ VersionEdit Version::Snapshot() const {
     }
     edit.pins.push_back(std::move(pin));
   }
+  if (tombstones_ != nullptr) edit.tombstones = tombstones_->all();
   return edit;
+}
+
+std::vector<SequenceNumber> Version::NeedlessTombstones(std::span<const SequenceNumber> snapshots) const {
+  if (tombstones_ == nullptr) return {};
+  std::vector<SequenceNumber> needless = tombstones_->Needless(snapshots);
+  const size_t hidden = needless.size();
+  for (const RangeTombstoneRef& t : tombstones_->all()) {
+    if (std::binary_search(needless.begin(), needless.begin() + static_cast<ptrdiff_t>(hidden), t->sequence)) continue;
+    const auto holds_hidden = [&t](const TableRef& table) {
+      return table->info().min_sequence < t->sequence && TombstonesApplied(table->info()) < t->sequence;
+    };
+    const bool hides = std::any_of(runs_.begin(), runs_.end(), [&](const Run& run) {
+      for (size_t i = run.FirstNotBefore(t->begin); i < run.tables.size() && run.tables[i]->smallest_key() < t->end; ++i) {
+        if (holds_hidden(run.tables[i])) return true;
+      }
+      return false;
+    });
+    if (!hides) needless.push_back(t->sequence);
+  }
+  return needless;
 }
 
 bool Version::OverlapsDeeper(int level, std::string_view smallest, std::string_view largest) const {

@@ -2,6 +2,7 @@
 // and the checkpoints: earlier lists of runs that stay under their names (docs/engine.md).
 //
 // Level0 has one run a flushed round, ordered by round number; each deeper level is one run. Tables of a run do not overlap.
+// With them the range tombstones of flushed rounds (K7), until no table holds what they hide.
 //
 // Thread safety: immutable; TableHandle: all methods.   Ownership: a Version holds its tables and those of its checkpoints; a
 // table's files are handed to `garbage` when an acknowledged edit left it in neither and its last reference went (M2).
@@ -11,11 +12,13 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/base/mutex.h"
+#include "common/sstable/range_tombstones.h"
 #include "common/sstable/table_reader.h"
 #include "ltc/memtable.h"
 
@@ -68,6 +71,7 @@ struct Checkpoint {
   SequenceNumber sequence = 0;
   int64_t created_ms = 0;  // wall clock
   std::vector<Run> runs;   // newest first
+  RangeTombstonesRef tombstones = nullptr;  // K7: what they hide in the runs is not in it
 };
 using CheckpointRef = std::shared_ptr<const Checkpoint>;
 inline constexpr size_t kMaxCheckpoints = 100;  // of a range
@@ -93,12 +97,15 @@ struct VersionEdit {
     SequenceNumber sequence = 0;
     int64_t created_ms = 0;
     std::vector<Table> tables;
+    std::vector<RangeTombstoneRef> tombstones = {};
   };
   std::vector<Add> adds;
   std::vector<Uuid> drops;
   std::vector<TableInfo> held;        // tables of checkpoints only
   std::vector<Pin> pins;
   std::vector<std::string> unpins;    // checkpoints that are deleted
+  std::vector<RangeTombstoneRef> tombstones;        // K7: of the flushed round
+  std::vector<SequenceNumber> dropped_tombstones;   // by number
   std::vector<MemTableId> done;       // M3: memtables whose entries replay must skip
   MemTableId done_below;              // and every id below this one
   SequenceNumber seq_reserved = 0;    // K1; 0: unchanged
@@ -116,8 +123,9 @@ class Version {
   // Of the runs, then of each checkpoint: a table may come several times.
   void ForEachTable(const std::function<void(const Run&, const TableRef&)>& fn) const;
   TableRef FindHandle(const Uuid& table) const;  // in the runs or in a checkpoint; null: in none
-  // What makes a checkpoint of the runs.
+  // What makes a checkpoint of the runs and the range tombstones.
   VersionEdit::Pin PinRuns(std::string name, SequenceNumber sequence, int64_t created_ms) const;
+  const RangeTombstonesRef& tombstones() const { return tombstones_; }
   int Level0Runs() const;
   uint64_t LevelBytes(int level) const;
   const Run* LevelRun(int level) const;  // of a level >= 1; null when empty
@@ -126,6 +134,9 @@ class Version {
 
   // The version after `edit`. DataLoss: the edit drops or pins what is not there, or makes a run overlap.
   StatusOr<std::shared_ptr<const Version>> Apply(const VersionEdit& edit, const GarbageSink& garbage) const;
+  // K7: numbers of the range tombstones that hide nothing any more: no table may hold an older version that they cover, or newer
+  // ones hide it as well from everybody. `snapshots`: the live ones, ascending; asked for when the version was in hand.
+  std::vector<SequenceNumber> NeedlessTombstones(std::span<const SequenceNumber> snapshots) const;
   // One edit that makes this version from nothing.
   VersionEdit Snapshot() const;
   // True if a run of a level deeper than `level` holds keys in [smallest, largest] (stored keys).
@@ -134,6 +145,7 @@ class Version {
  private:
   std::vector<Run> runs_;
   std::vector<CheckpointRef> checkpoints_;
+  RangeTombstonesRef tombstones_;
 };
 
 }  // namespace nova

@@ -22,7 +22,7 @@ namespace nova {
 enum class ValueType : uint8_t {
   kDelete = 0,
   kPut = 1,
-  kDeleteRange = 2,
+  kDeleteRange = 2,  // of [key, value); in logs only, it is no version of a key
   kPutTtl = 3,
   kPrepare = 4,  // reserved for transactions
   kCommit = 5,

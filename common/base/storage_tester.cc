@@ -23,7 +23,7 @@ class Tester {
  private:
   Status Step() {
     const OperationMix& mix = options_.mix;
-    auto dice = static_cast<int>(random_.Uniform(static_cast<uint64_t>(mix.put + mix.remove + mix.get + mix.scan)));
+    auto dice = static_cast<int>(random_.Uniform(static_cast<uint64_t>(mix.put + mix.remove + mix.remove_range + mix.get + mix.scan)));
     const std::string key = PickKey();
     if ((dice -= mix.put) < 0) {
       std::string value(random_.Uniform(options_.max_value_bytes + 1), '\0');
@@ -37,8 +37,22 @@ class Tester {
       model_.erase(key);
       return OkStatus();
     }
+    if ((dice -= mix.remove_range) < 0) return DeleteRange(key);
     if ((dice -= mix.get) < 0) return Get(key);
     return Scan(key, 1 + random_.Uniform(options_.max_scan));
+  }
+
+  // Mostly of a few keys, sometimes of none; ends are keys that are there, keys that are not, and now and then the end of all.
+  Status DeleteRange(const std::string& begin) {
+    const auto first = model_.lower_bound(begin);
+    auto last = first;
+    for (uint64_t n = random_.Uniform(random_.OneIn(8) ? options_.max_removed_keys : 10); n > 0 && last != model_.end(); --n) ++last;
+    std::string end = last == model_.end() ? "" : last->first;
+    if (!end.empty() && random_.OneIn(3)) end.push_back('\0');
+    if (!end.empty() && end <= begin) end = begin + '\0';
+    NOVA_RETURN_IF_ERROR(Annotate(store_->DeleteRange(begin, end), Name("delete-range", begin)));
+    model_.erase(first, end.empty() ? model_.end() : model_.lower_bound(end));
+    return OkStatus();
   }
 
   Status Get(const std::string& key) {

@@ -1,5 +1,5 @@
 // StorageTester: one tester for any ordered key-value store behind a small interface, after the ReadWriteStorageTester of
-// "LSMTree" (Hagy): random puts, deletes, gets and scans, each answer compared with a std::map.
+// "LSMTree" (Hagy): random puts, deletes, range deletes, gets and scans, each answer compared with a std::map.
 //
 // Two dials decide what a run is good at: the mix of operations, and the rate at which keys that are known to be there are chosen
 // (a tester of fresh random keys alone finds almost nothing). The same options and seed give the same operations on every store,
@@ -26,17 +26,18 @@ class TestedStore {
   virtual ~TestedStore() = default;
   virtual Status Put(const std::string& key, const std::string& value) = 0;
   virtual Status Delete(const std::string& key) = 0;
+  virtual Status DeleteRange(const std::string& begin, const std::string& end) = 0;    // [begin, end); no end: to the last key
   virtual StatusOr<std::string> Get(const std::string& key) = 0;                       // NotFound
   virtual StatusOr<Entries> Scan(const std::string& from, size_t limit) = 0;
   virtual Status Disturb() { return OkStatus(); }  // flush, compact, reopen: whatever must change no answer
 };
 
 struct OperationMix {
-  int put = 40, remove = 10, get = 40, scan = 10;  // weights
+  int put = 400, remove = 100, remove_range = 10, get = 400, scan = 100;  // weights
   static OperationMix Balanced() { return {}; }
-  static OperationMix WriteHeavy() { return {80, 10, 5, 5}; }
-  static OperationMix DeleteHeavy() { return {45, 45, 5, 5}; }
-  static OperationMix ReadHeavy() { return {10, 2, 70, 18}; }
+  static OperationMix WriteHeavy() { return {800, 100, 5, 50, 50}; }
+  static OperationMix DeleteHeavy() { return {450, 400, 50, 50, 50}; }
+  static OperationMix ReadHeavy() { return {100, 20, 2, 700, 180}; }
 };
 
 struct StorageTesterOptions {
@@ -47,6 +48,7 @@ struct StorageTesterOptions {
   size_t max_key_bytes = 24;       // at least 1; short ones are likely, so that keys collide and are prefixes of one another
   size_t max_value_bytes = 1024;
   size_t max_scan = 50;
+  size_t max_removed_keys = 100;   // by one range delete, as far as the store knows keys
   uint64_t disturb_every = 1'000;  // operations; 0: never
 };
 

@@ -1,4 +1,4 @@
-// WriteBatch: puts and deletes that are written together or not at all (K6), in the order they were added.
+// WriteBatch: puts and deletes, of keys and of ranges of keys, that are written together or not at all (K6), in the order they were added.
 //
 // Thread safety: none.   Ownership: copies keys and values.   Errors: none here; writing it checks each key and value.
 #pragma once
@@ -19,6 +19,7 @@ class WriteBatch {
   void Put(std::string_view key, std::string_view value) { Add(ValueType::kPut, key, value); }
   void PutTtl(std::string_view key, std::string_view value, int64_t ttl_ms) { Add(ValueType::kPutTtl, key, value, ttl_ms); }
   void Delete(std::string_view key) { Add(ValueType::kDelete, key, {}); }
+  void DeleteRange(std::string_view begin, std::string_view end) { Add(ValueType::kDeleteRange, begin, end); }  // [begin, end)
   void Clear() {
     entries_.clear();
     bytes_.clear();
@@ -28,8 +29,8 @@ class WriteBatch {
 
   struct Entry {
     ValueType type;
-    std::string_view key;  // user key
-    std::string_view value;
+    std::string_view key;    // user key
+    std::string_view value;  // of kDeleteRange: the end, a user key; empty: of all keys
     int64_t ttl_ms;
   };
   Entry entry(size_t i) const {

@@ -1,11 +1,12 @@
-// CompactionJob   varint32 size of the rest | u8 version = 1 | varint64 range | varint64 epoch | varint64
+// CompactionJob   varint32 size of the rest | u8 version = 2 | varint64 range | varint64 epoch | varint64
 // job_id |
 //                 varint32 n | n * TableInfo | varint32 n | n * varint64 snapshot | varint64 floor | u8
 //                 bottom | u64 now_ms | varint32 n | n * (u64 hi | u64 lo) | varint64 max_table_size |
 //                 varint32 n | n * cut point | varint64 block_size | varint32 restart_interval | varint32
-//                 filter_bits_per_key | u64 deadline_ns
+//                 filter_bits_per_key | u64 deadline_ns | varint64 tombstones_applied | varint32 n |
+//                 n * (begin | end | varint64 sequence)
 //
-// Cut points are length-prefixed.
+// Keys are length-prefixed.
 #include "common/sstable/compaction_job.h"
 
 #include <algorithm>
@@ -19,7 +20,8 @@
 namespace nova {
 namespace {
 
-constexpr char kVersion = 1;
+constexpr char kVersion = 2;
+constexpr char kAppliedProperty[] = "range_tombstones_applied";  // a varint64
 constexpr size_t kReadAheadBytes = size_t{1} << 20;
 constexpr uint64_t kMaxReserveBytes = uint64_t{256} << 20;
 constexpr size_t kNoStripe = SIZE_MAX;
@@ -73,6 +75,23 @@ Status ParseOutputs(std::string_view* in, CompactionJob* job) {
   return OkStatus();
 }
 
+Status ParseTombstones(std::string_view* in, CompactionJob* job) {
+  uint32_t n;
+  if (!GetVarint64(in, &job->tombstones_applied) || !GetCount(in, 3, &n)) return Malformed("number of range tombstones");
+  std::vector<RangeTombstoneRef> all;
+  for (SequenceNumber last = 0; n > 0; --n) {
+    RangeTombstone t;
+    if (!GetLengthPrefixed(in, &t.begin) || !GetLengthPrefixed(in, &t.end) || !GetVarint64(in, &t.sequence) || t.begin >= t.end ||
+        t.sequence <= last) {
+      return Malformed("range tombstone");
+    }
+    last = t.sequence;
+    all.push_back(std::make_shared<const RangeTombstone>(std::move(t)));
+  }
+  job->range_tombstones = RangeTombstones::Of(std::move(all));
+  return OkStatus();
+}
+
 Status ParseBody(std::string_view in, CompactionJob* job) {
   uint64_t range, epoch;
   if (in.empty()) return Malformed("length");
@@ -92,6 +111,7 @@ Status ParseBody(std::string_view in, CompactionJob* job) {
   if (!GetFixed64(&in, &now_ms)) return Malformed("now");
   NOVA_RETURN_IF_ERROR(ParseOutputs(&in, job));
   if (!GetFixed64(&in, &deadline_ns)) return Malformed("deadline");
+  NOVA_RETURN_IF_ERROR(ParseTombstones(&in, job));
   job->now_ms = static_cast<int64_t>(now_ms);
   job->deadline_ns = static_cast<int64_t>(deadline_ns);
   return in.empty() ? OkStatus() : Malformed("length");
@@ -146,7 +166,7 @@ class Compaction {
       : job_(job),
         storage_(storage),
         cancelled_(cancelled),
-        filter_(job.snapshots, job.floor, job.bottom, job.now_ms) {}
+        filter_(job.snapshots, job.floor, job.bottom, job.now_ms, job.range_tombstones) {}
 
   StatusOr<CompactionResult> Run() {
     NOVA_RETURN_IF_ERROR(CheckGoOn());
@@ -300,6 +320,7 @@ Status Compaction::FinishOutput() {
   TableBuilder::Output output = builder_->Finish();
   builder_ = nullptr;
   result_.bytes_written += output.info.data_size + output.metadata.size();
+  if (job_.range_tombstones != nullptr) SetTombstonesApplied(job_.tombstones_applied, &output.info);
   NOVA_ASSIGN_OR_RETURN(TableInfo info, storage_->WriteTable(std::move(output)));
   result_.outputs.push_back(std::move(info));
   return OkStatus();
@@ -333,6 +354,15 @@ void CompactionJob::AppendTo(std::string* dst) const {
   PutVarint32(&body, static_cast<uint32_t>(std::max(table_options.restart_interval, 0)));
   PutVarint32(&body, static_cast<uint32_t>(std::max(table_options.filter_bits_per_key, 0)));
   PutFixed64(&body, static_cast<uint64_t>(deadline_ns));
+  PutVarint64(&body, tombstones_applied);
+  PutVarint32(&body, range_tombstones == nullptr ? 0 : static_cast<uint32_t>(range_tombstones->size()));
+  if (range_tombstones != nullptr) {
+    for (const RangeTombstoneRef& t : range_tombstones->all()) {
+      PutLengthPrefixed(&body, t->begin);
+      PutLengthPrefixed(&body, t->end);
+      PutVarint64(&body, t->sequence);
+    }
+  }
   PutLengthPrefixed(dst, body);
 }
 
@@ -354,12 +384,32 @@ StatusOr<CompactionResult> RunCompaction(const CompactionJob& job, TableStorage*
   return Compaction(job, storage, cancelled).Run();
 }
 
+void SetTombstonesApplied(SequenceNumber upto, TableInfo* info) {
+  std::string& value = info->properties[kAppliedProperty];
+  value.clear();
+  PutVarint64(&value, upto);
+}
+
+SequenceNumber TombstonesApplied(const TableInfo& info) {
+  const auto property = info.properties.find(kAppliedProperty);
+  if (property == info.properties.end()) return 0;
+  uint64_t upto;
+  std::string_view value = property->second;
+  return GetVarint64(&value, &upto) ? upto : 0;
+}
+
+bool MayHoldHidden(const TableInfo& info, const RangeTombstones& tombstones, SequenceNumber upto) {
+  const SequenceNumber newest = tombstones.Overlapping(StoredKeyOf(info.smallest), StoredKeyOf(info.largest), upto);
+  return newest > info.min_sequence && newest > TombstonesApplied(info);
+}
+
 VersionFilter::VersionFilter(std::vector<SequenceNumber> snapshots, SequenceNumber floor, bool bottom,
-                             int64_t now_ms)
+                             int64_t now_ms, RangeTombstonesRef range_tombstones)
     : snapshots_(std::move(snapshots)),
       floor_(floor),
       bottom_(bottom),
       now_ms_(now_ms),
+      range_tombstones_(std::move(range_tombstones)),
       last_stripe_(kNoStripe) {
   std::sort(snapshots_.begin(), snapshots_.end());
 }
@@ -374,6 +424,11 @@ bool VersionFilter::Keep(const ParsedInternalKey& key, std::string_view value) {
   const auto snapshot = std::lower_bound(snapshots_.begin(), snapshots_.end(), key.sequence);
   const auto stripe = static_cast<size_t>(snapshot - snapshots_.begin());
   if (stripe == last_stripe_) return false;
+  // K7: hidden from whoever reads in this stripe. The tombstone stays, so what the entry itself hid stays hidden.
+  if (range_tombstones_ != nullptr) {
+    const SequenceNumber newest_seen = snapshot == snapshots_.end() ? kMaxSequenceNumber : *snapshot;
+    if (range_tombstones_->Covering(key.stored_key, newest_seen) > key.sequence) return false;
+  }
   last_stripe_ = stripe;
   if (stripe != 0 || !bottom_ || key.sequence > floor_) return true;
   const bool expired = key.type == ValueType::kPutTtl && value.size() >= sizeof(uint64_t) &&

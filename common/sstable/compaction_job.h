@@ -5,7 +5,7 @@
 //
 // Kept of each key: its newest version, and the newest at or below each live snapshot. A tombstone (or expired entry) goes
 // when its sequence is <= floor, it is the newest kept version no snapshot needs, and `bottom` holds for it (no older data
-// of the key outside the job).
+// of the key outside the job). What a range tombstone hides from all who read goes too (K7).
 //
 // Thread safety: RunCompaction may run on any thread that may wait.   Errors: of source and sink; Cancelled; DataLoss.
 #pragma once
@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "common/sstable/range_tombstones.h"
 #include "common/sstable/table_builder.h"
 #include "common/sstable/table_reader.h"
 
@@ -37,6 +38,8 @@ struct CompactionJob {
   std::vector<std::string> cut_points;    // stored keys at which an output must end (Drange boundaries)
   TableOptions table_options;
   int64_t deadline_ns = 0;                // Now() past which the job gives up; 0 = none
+  RangeTombstonesRef range_tombstones;    // in the manifest already: a crash must not bring back what the job drops by them
+  SequenceNumber tombstones_applied = 0;  // outputs hold nothing that range tombstones up to this number hide
 
   void AppendTo(std::string* dst) const;
   static StatusOr<CompactionJob> Parse(std::string_view* input);
@@ -67,10 +70,17 @@ class TableStorage {
 StatusOr<CompactionResult> RunCompaction(const CompactionJob& job, TableStorage* storage,
                                          const std::function<bool()>& cancelled);
 
+// K7: the property of a table that range tombstones up to some number were applied to. Absent: 0.
+void SetTombstonesApplied(SequenceNumber upto, TableInfo* info);
+SequenceNumber TombstonesApplied(const TableInfo& info);
+// The table may hold what a range tombstone hides that has a number up to `upto`.
+bool MayHoldHidden(const TableInfo& info, const RangeTombstones& tombstones, SequenceNumber upto);
+
 // The rule of which versions are kept, shared by flush and compaction: ask once per entry, in internal key order.
 class VersionFilter {
  public:
-  VersionFilter(std::vector<SequenceNumber> snapshots, SequenceNumber floor, bool bottom, int64_t now_ms);
+  VersionFilter(std::vector<SequenceNumber> snapshots, SequenceNumber floor, bool bottom, int64_t now_ms,
+                RangeTombstonesRef range_tombstones = nullptr);
   bool Keep(const ParsedInternalKey& key, std::string_view value);
 
  private:
@@ -78,6 +88,7 @@ class VersionFilter {
   SequenceNumber floor_;
   bool bottom_;
   int64_t now_ms_;
+  RangeTombstonesRef range_tombstones_;
   std::string last_key_;
   size_t last_stripe_;  // of last_key_; entries of one stripe are told apart by no snapshot
 };

@@ -102,6 +102,14 @@ class LeveldbStore : public Store {
   void SetSync(bool on) override { write_.sync = on; }
   void Put(std::string_view key, std::string_view value) override { Check(db_->Put(write_, Slice(key), Slice(value))); }
   void Delete(std::string_view key) override { Check(db_->Delete(write_, Slice(key))); }
+  // It has none: what is there is deleted key by key, at once.
+  void DeleteRange(std::string_view begin, std::string_view end) override {
+    leveldb::WriteBatch batch;
+    const std::unique_ptr<leveldb::Iterator> it(db_->NewIterator({}));
+    for (it->Seek(Slice(begin)); it->Valid() && (end.empty() || it->key().compare(Slice(end)) < 0); it->Next()) batch.Delete(it->key());
+    Check(it->status());
+    Check(db_->Write(write_, &batch));
+  }
   bool Get(std::string_view key, std::string* value) override {
     const leveldb::Status s = db_->Get({}, Slice(key), value);
     if (s.IsNotFound()) return false;

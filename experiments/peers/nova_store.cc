@@ -26,6 +26,9 @@ class NovaStore : public Store {
   void Delete(std::string_view key) override {
     if (const Status s = db_->Delete(key, write_); !s.ok()) Fail(s.ToString());
   }
+  void DeleteRange(std::string_view begin, std::string_view end) override {
+    if (const Status s = db_->DeleteRange(begin, end, write_); !s.ok()) Fail(s.ToString());
+  }
   bool Get(std::string_view key, std::string* value) override {
     const Status s = db_->Get(key, value);
     if (!s.ok() && !absl::IsNotFound(s)) Fail(s.ToString());

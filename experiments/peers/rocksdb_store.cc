@@ -112,6 +112,10 @@ class RocksdbStore : public Store {
   void SetSync(bool on) override { write_.sync = on; }
   void Put(std::string_view key, std::string_view value) override { Check(db_->Put(write_, key, value)); }
   void Delete(std::string_view key) override { Check(db_->Delete(write_, key)); }
+  void DeleteRange(std::string_view begin, std::string_view end) override {
+    const std::string behind_all(4097, '\xff');  // no engine's keys here are as long
+    Check(db_->DeleteRange(write_, db_->DefaultColumnFamily(), begin, end.empty() ? std::string_view(behind_all) : end));
+  }
   bool Get(std::string_view key, std::string* value) override {
     const rocksdb::Status s = db_->Get(read_, key, value);
     if (s.IsNotFound()) return false;

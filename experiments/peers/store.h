@@ -29,6 +29,7 @@ class Store {
   virtual void SetSync(bool on) = 0;  // whether later writes are synced to the log; no operation is under way
   virtual void Put(std::string_view key, std::string_view value) = 0;
   virtual void Delete(std::string_view key) = 0;
+  virtual void DeleteRange(std::string_view begin, std::string_view end) = 0;  // [begin, end); no end: to the last key
   virtual bool Get(std::string_view key, std::string* value) = 0;  // false: there is no such key
   // Up to `limit` entries from `from` on; stops early when `entry` returns false.
   virtual void Scan(std::string_view from, uint64_t limit, const std::function<bool(std::string_view, std::string_view)>& entry) = 0;

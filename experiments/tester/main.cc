@@ -45,6 +45,10 @@ class EngineUnderTest : public TestedStore {
     store_->Delete(key);
     return OkStatus();
   }
+  Status DeleteRange(const std::string& begin, const std::string& end) override {
+    store_->DeleteRange(begin, end);
+    return OkStatus();
+  }
   StatusOr<std::string> Get(const std::string& key) override {
     std::string value;
     if (!store_->Get(key, &value)) return absl::NotFoundError(key);
@@ -75,6 +79,7 @@ class ClusterUnderTest : public TestedStore {
   explicit ClusterUnderTest(Client* client) : client_(client) {}
   Status Put(const std::string& key, const std::string& value) override { return StatusOf(client_->Put(key, value)); }
   Status Delete(const std::string& key) override { return StatusOf(client_->Delete(key)); }
+  Status DeleteRange(const std::string& begin, const std::string& end) override { return StatusOf(client_->DeleteRange(begin, end)); }
   StatusOr<std::string> Get(const std::string& key) override {
     GetResult r = client_->Get(key);
     if (r.outcome == Outcome::kNotFound) return absl::NotFoundError(key);
@@ -87,11 +92,7 @@ class ClusterUnderTest : public TestedStore {
     return std::move(r.entries);
   }
   // Leaves the cluster as it was: empty.
-  Status Clear() {
-    NOVA_ASSIGN_OR_RETURN(const Entries all, Scan("", 10'000'000));
-    for (const auto& entry : all) NOVA_RETURN_IF_ERROR(Delete(entry.first));
-    return OkStatus();
-  }
+  Status Clear() { return DeleteRange("", ""); }
 
  private:
   static Status StatusOf(const Result& r) { return r.ok() ? OkStatus() : ToStatus(r.outcome, r.message); }

@@ -36,6 +36,9 @@ class TestedCluster : public TestedStore {
       }
     });
   }
+  Status DeleteRange(const std::string& begin, const std::string& end) override {
+    return Write([&] { return client_->DeleteRange(begin, end); });
+  }
   StatusOr<std::string> Get(const std::string& key) override {
     NOVA_ASSIGN_OR_RETURN(const ReadOptions options, SomeMoment());
     if (random_.OneIn(3)) {

@@ -88,6 +88,15 @@ TEST_F(ToolTest, BatchesSwapsMultiGetsExpiriesAndPrefixes) {
   EXPECT_EQ(Nova({"batch", "put", "\x01", "x", "put", "zzz", "y"}, &out), 2) << "over ranges";
   EXPECT_NE(out.find("more than one range"), std::string::npos) << out;
   EXPECT_EQ(Nova({"get", "zzz"}, &out), 1);
+  EXPECT_EQ(Nova({"batch", "put", "del/a", "1", "delete-range", "del/", "del0", "put", "del/b", "2", "put", "del/c", "3"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"scan", "", "10", "prefix", "del/"}, &out), 0);
+  EXPECT_EQ(out, "del/b\t2\ndel/c\t3\n");
+  EXPECT_EQ(Nova({"delete-range", "del/", "del/c"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"scan", "", "10", "prefix", "del/"}, &out), 0);
+  EXPECT_EQ(out, "del/c\t3\n");
+  EXPECT_EQ(Nova({"delete-range", "del/c", "del/c"}, &out), 2);
+  EXPECT_EQ(Nova({"delete-range", "del/c"}, &out), 2);
+  EXPECT_EQ(Nova({"get", "del/c"}, &out), 0);
 }
 
 TEST_F(ToolTest, AShellReadsAtItsSnapshot) {
@@ -117,7 +126,19 @@ TEST_F(ToolTest, TheCInterfaceSaysTheSame) {
   EXPECT_EQ(nova_write(c, batch), NOVA_OK) << nova_last_error();
   nova_batch_clear(batch);
   EXPECT_EQ(nova_write(c, batch), NOVA_OK);
+  EXPECT_EQ(nova_put(c, "c/r/1", 5, "x", 1), NOVA_OK) << nova_last_error();
+  nova_batch_delete_range(batch, "c/r/", 4, "c/r0", 4);
+  nova_batch_put(batch, "c/r/2", 5, "x", 1);
+  EXPECT_EQ(nova_write(c, batch), NOVA_OK) << nova_last_error();
   nova_batch_free(batch);
+  char* in_range = nullptr;
+  size_t in_range_size = 0;
+  EXPECT_EQ(nova_get(c, "c/r/1", 5, &in_range, &in_range_size), NOVA_NOT_FOUND);
+  EXPECT_EQ(nova_get(c, "c/r/2", 5, &in_range, &in_range_size), NOVA_OK) << nova_last_error();
+  nova_free(in_range);
+  EXPECT_EQ(nova_delete_range(c, "c/r/", 4, "c/r0", 4), NOVA_OK) << nova_last_error();
+  EXPECT_EQ(nova_get(c, "c/r/2", 5, &in_range, &in_range_size), NOVA_NOT_FOUND);
+  EXPECT_EQ(nova_delete_range(c, "c/r0", 4, "c/r/", 4), NOVA_INVALID_ARGUMENT);
   char* value = nullptr;
   size_t size = 9;
   EXPECT_EQ(nova_get_at(c, snapshot, "c/k", 3, &value, &size), NOVA_OK) << nova_last_error();

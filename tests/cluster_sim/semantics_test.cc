@@ -252,6 +252,75 @@ TEST(SemanticsTest, K6CompareAndSwapCountsOverAnLtcsDeath) {
   }
 }
 
+// Range deletions over several ranges, puts before and after them, and deaths of LTCs meanwhile: in the end and at every scan what one
+// writer, who repeats what is unknown, has done.
+TEST(SemanticsTest, K7RangeDeletionsHoldOverAnLtcsDeath) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    Simulate(seed, [seed] {
+      SimClusterOptions options = SmallCluster();
+      options.client.timeout_ms = 30'000;
+      World w(3, options);
+      std::map<std::string, std::string> model;
+      std::atomic<bool> stop{false};
+      int deletions = 0;
+      Thread writer("writer", [&] {
+        Random random(seed);
+        const auto until_known = [&](const auto& attempt) {
+          Result r = attempt();
+          while (r.effect() == Effect::kUnknown) r = attempt();
+          ASSERT_TRUE(r.ok()) << r.message;
+        };
+        while (!stop.load()) {
+          if (random.OneIn(12)) {
+            const int a = static_cast<int>(random.Uniform(999));
+            const int b = a + 1 + static_cast<int>(random.Uniform(static_cast<uint64_t>(random.OneIn(3) ? 999 - a : std::min(30, 999 - a))));
+            until_known([&] { return w.client->DeleteRange(KeyOf(a), KeyOf(b)); });
+            model.erase(model.lower_bound(KeyOf(a)), model.lower_bound(KeyOf(b)));
+            ++deletions;
+          } else if (random.OneIn(10)) {  // in one range
+            const int a = static_cast<int>(random.Uniform(300));
+            WriteBatch batch;
+            batch.Put(KeyOf(a), "hidden");
+            batch.DeleteRange(KeyOf(a), KeyOf(a + 10));
+            batch.Put(KeyOf(a + 1), "batch");
+            until_known([&] { return w.client->Write(batch); });
+            model.erase(model.lower_bound(KeyOf(a)), model.lower_bound(KeyOf(a + 10)));
+            model[KeyOf(a + 1)] = "batch";
+          } else {
+            const std::string key = KeyOf(static_cast<int>(random.Uniform(1000)));
+            const std::string value(1 + random.Uniform(400), static_cast<char>('a' + random.Uniform(26)));
+            until_known([&] { return w.client->Put(key, value); });
+            model[key] = value;
+          }
+          SleepFor(static_cast<Nanos>(random.Uniform(4)) * kMillisecond);
+        }
+      });
+      SleepFor(static_cast<Nanos>(200 + Random(seed).Uniform(300)) * kMillisecond);
+      w.FailOver(3);
+      SleepFor(200 * kMillisecond);
+      stop = true;
+      writer.Join();
+      EXPECT_GT(deletions, 5);
+      for (const bool reverse : {false, true}) {
+        ScanResult all = w.client->Scan("", ScanOptions{.reverse = reverse});
+        ASSERT_TRUE(all.ok()) << all.message;
+        EXPECT_EQ((std::map<std::string, std::string>(all.entries.begin(), all.entries.end())), model) << "seed " << seed;
+      }
+      for (int i = 0; i < 1000; i += 7) {
+        const GetResult r = w.client->Get(KeyOf(i));
+        const auto expected = model.find(KeyOf(i));
+        ASSERT_EQ(r.ok(), expected != model.end()) << "seed " << seed << " " << KeyOf(i) << " " << r.message;
+      }
+      ASSERT_TRUE(w.client->DeleteRange("", "").ok());
+      EXPECT_TRUE(w.client->Scan("", 10).entries.empty());
+      EXPECT_EQ(w.client->DeleteRange("b", "a").outcome, Outcome::kInvalidArgument);
+      WriteBatch over_ranges;
+      over_ranges.DeleteRange(KeyOf(1), KeyOf(999));
+      EXPECT_EQ(w.client->Write(over_ranges).outcome, Outcome::kInvalidArgument);
+    });
+  }
+}
+
 TEST(SemanticsTest, CompareAndSwapKnowsAbsentFromEmpty) {
   Simulate(5, [] {
     World w(2);

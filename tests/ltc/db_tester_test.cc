@@ -25,6 +25,7 @@ class TestedDb : public TestedStore {
   }
   Status Put(const std::string& key, const std::string& value) override { return db_->Put(key, value); }
   Status Delete(const std::string& key) override { return db_->Delete(key); }
+  Status DeleteRange(const std::string& begin, const std::string& end) override { return db_->DeleteRange(begin, end); }
   StatusOr<std::string> Get(const std::string& key) override {
     std::string value;
     NOVA_RETURN_IF_ERROR(db_->Get(key, &value));
@@ -89,7 +90,7 @@ TEST(StorageTester, FindsNothingInTheEmbeddedEngine) {
 // A map with one fault.
 class FaultyMap : public TestedStore {
  public:
-  enum Fault { kNone, kForgetsDeletes, kLosesLongValues, kSkipsInScans, kEndsScansEarly };
+  enum Fault { kNone, kForgetsDeletes, kForgetsLastOfRange, kLosesLongValues, kSkipsInScans, kEndsScansEarly };
   explicit FaultyMap(Fault fault) : fault_(fault) {}
   Status Put(const std::string& key, const std::string& value) override {
     if (fault_ != kLosesLongValues || value.size() < 1'000) map_[key] = value;
@@ -97,6 +98,13 @@ class FaultyMap : public TestedStore {
   }
   Status Delete(const std::string& key) override {
     if (fault_ != kForgetsDeletes || key.size() != 5) map_.erase(key);
+    return OkStatus();
+  }
+  Status DeleteRange(const std::string& begin, const std::string& end) override {
+    auto last = end.empty() ? map_.end() : map_.lower_bound(end);
+    const auto first = map_.lower_bound(begin);
+    if (fault_ == kForgetsLastOfRange && first != last) --last;
+    map_.erase(first, last);
     return OkStatus();
   }
   StatusOr<std::string> Get(const std::string& key) override {
@@ -127,7 +135,8 @@ TEST(StorageTester, FindsFaultsAndAgreesWithItself) {
   StorageTesterOptions second;
   second.seed = 2;
   EXPECT_NE(*digest, *TestStorage(&other, second));
-  for (const auto fault : {FaultyMap::kForgetsDeletes, FaultyMap::kLosesLongValues, FaultyMap::kSkipsInScans, FaultyMap::kEndsScansEarly}) {
+  for (const auto fault : {FaultyMap::kForgetsDeletes, FaultyMap::kForgetsLastOfRange, FaultyMap::kLosesLongValues,
+                           FaultyMap::kSkipsInScans, FaultyMap::kEndsScansEarly}) {
     FaultyMap store(fault);
     EXPECT_TRUE(absl::IsInternal(TestStorage(&store, {}).status())) << "fault " << fault << " was not found";
   }

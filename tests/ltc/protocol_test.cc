@@ -99,7 +99,8 @@ TEST(LtcProtocolTest, EveryTruncationIsRefused) {
 
 TEST(LtcProtocolTest, BatchesArriveAsTheyWereSent) {
   const std::vector<WriteBatch::Entry> sent = {
-      {ValueType::kPut, "a", "1", 0}, {ValueType::kDelete, "b", "", 0}, {ValueType::kPutTtl, "c", "3", kMaxTtlMs}, {ValueType::kPut, "d", "", 0}};
+      {ValueType::kPut, "a", "1", 0}, {ValueType::kDelete, "b", "", 0}, {ValueType::kPutTtl, "c", "3", kMaxTtlMs},
+      {ValueType::kPut, "d", "", 0}, {ValueType::kDeleteRange, "e", "g", 0}};
   std::string entries;
   for (const auto& e : sent) BatchRequest::AppendEntry("", e, &entries);
   const std::string body = BatchRequest{kRange, kEpoch, 3, 4, static_cast<uint32_t>(sent.size()), {}}.EncodeHeader() + entries;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <deque>
 #include <filesystem>
 #include <map>
 
@@ -190,6 +191,7 @@ RangeOptions SmallOptions(Random* random) {
   o.compaction.table_size_bytes = 4 << 10 << random->Uniform(4);
   o.compaction.max_parts = 1 + static_cast<int>(random->Uniform(5));
   o.table.block_size_bytes = 256 << random->Uniform(5);
+  o.round_range_tombstones = 30 << random->Uniform(4);
   return o;
 }
 
@@ -242,14 +244,32 @@ TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
       const std::string value(random.Uniform(random.OneIn(50) ? 20'000 : 300), static_cast<char>('a' + random.Uniform(26)));
       ASSERT_EQ(range.Write(ValueType::kPut, key, value), Outcome::kOk);
       model[key] = value;
+    } else if (dice < 53) {  // K7: of none, few or many keys
+      const std::string end = KeyOf(random.Uniform(keys + 1) / (random.OneIn(20) ? 1 : 1 + random.Uniform(30)));
+      const std::string begin = random.OneIn(10) ? KeyOf(0) : end < key ? end : key;
+      const std::string upto = end < key ? key : end;
+      if (begin < upto) {
+        ASSERT_EQ(range.Write(ValueType::kDeleteRange, begin, upto), Outcome::kOk);
+        model.erase(model.lower_bound(begin), model.lower_bound(upto));
+      } else {
+        ASSERT_EQ(range.Write(ValueType::kDeleteRange, begin, upto), Outcome::kInvalidArgument);
+      }
     } else if (dice < 62) {
       ASSERT_EQ(range.Write(ValueType::kDelete, key, ""), Outcome::kOk);
       model.erase(key);
     } else if (dice < 70) {  // K6; with few keys a batch often has one of them twice
       std::vector<std::string> strings(1 + random.Uniform(30));
+      std::deque<std::string> ends;
       std::vector<WriteEntry> batch;
       for (std::string& s : strings) {
         s = KeyOf(random.Uniform(keys));
+        if (random.OneIn(12)) {  // of what is there, and of what the batch wrote before
+          ends.push_back(KeyOf(random.Uniform(keys)));
+          if (ends.back() <= s) ends.back() = s + '\0';
+          batch.push_back({ValueType::kDeleteRange, s, ends.back()});
+          model.erase(model.lower_bound(s), model.lower_bound(ends.back()));
+          continue;
+        }
         const std::string_view value = std::string_view(kText).substr(random.Uniform(sizeof(kText)));
         const ValueType type = random.OneIn(4) ? ValueType::kDelete : ValueType::kPut;
         batch.push_back({type, s, type == ValueType::kDelete ? "" : value});
@@ -346,6 +366,57 @@ TEST(RangeTest, WritesAfterStopWritesAreNotOwner) {
   range.range()->StopWrites();
   EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(1), "y"), Outcome::kNotOwner);
   EXPECT_EQ(range.Get(KeyOf(1)), "x");
+}
+
+TEST(RangeTest, K7RangeDeletionsAreBounded) {
+  RangeOptions options;
+  options.max_range_tombstones = 4;
+  LocalRange range(options);
+  ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(50), "x"), Outcome::kOk);
+  auto snapshot = range.TakeSnapshot();
+  for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(range.Write(ValueType::kDeleteRange, KeyOf(10 * i), KeyOf(100)), Outcome::kOk);
+  EXPECT_EQ(range.Write(ValueType::kDeleteRange, KeyOf(0), KeyOf(100)), Outcome::kBusy);
+  EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(51), "y"), Outcome::kOk);
+  EXPECT_EQ(range.Get(KeyOf(51)), "y");
+  EXPECT_EQ(range.Get(KeyOf(50), snapshot.get()), "x");
+  snapshot = nullptr;
+  range.range()->SealActive();
+  while (range.Write(ValueType::kDeleteRange, KeyOf(0), KeyOf(100)) == Outcome::kBusy) SleepFor(kMillisecond);
+  EXPECT_EQ(range.Get(KeyOf(51)), std::nullopt);
+}
+
+TEST(RangeTest, K7ACheckpointKeepsTheRangeDeletionsOfItsMoment) {
+  LocalRange range(RangeOptions{});
+  const auto deadline = [] { return Now() + 60 * kSecond; };
+  ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(50), "x"), Outcome::kOk);
+  ASSERT_TRUE(range.range()->CreateCheckpoint("before", deadline()).ok());
+  auto snapshot = range.TakeSnapshot();  // keeps what is hidden, and so the deletion
+  ASSERT_EQ(range.Write(ValueType::kDeleteRange, KeyOf(0), KeyOf(100)), Outcome::kOk);
+  ASSERT_TRUE(range.range()->CreateCheckpoint("after", deadline()).ok());
+  ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(60), "y"), Outcome::kOk);
+  for (const bool reopen : {false, true}) {
+    ASSERT_TRUE(range.range()->RestoreCheckpoint("before", deadline()).ok());
+    EXPECT_EQ(range.Get(KeyOf(50)), "x");
+    EXPECT_EQ(range.Get(KeyOf(60)), std::nullopt);
+    EXPECT_EQ(range.range()->stats().range_tombstones, 0u);
+    if (reopen) {
+      range.Close();
+      ASSERT_NO_FATAL_FAILURE(range.Open());
+    }
+    ASSERT_TRUE(range.range()->RestoreCheckpoint("after", deadline()).ok());
+    EXPECT_EQ(range.Get(KeyOf(50)), std::nullopt);
+    EXPECT_EQ(range.Scan("", 10).size(), 0u);
+  }
+}
+
+TEST(RangeTest, K7ARangeDeletionBeyondTheRangeIsRefused) {
+  LocalRange range(RangeOptions{}, KeyOf(10), KeyOf(20));
+  ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(15), "x"), Outcome::kOk);
+  EXPECT_EQ(range.Write(ValueType::kDeleteRange, KeyOf(9), KeyOf(16)), Outcome::kInvalidArgument);
+  EXPECT_EQ(range.Write(ValueType::kDeleteRange, KeyOf(15), KeyOf(21)), Outcome::kInvalidArgument);
+  EXPECT_EQ(range.Get(KeyOf(15)), "x");
+  EXPECT_EQ(range.Write(ValueType::kDeleteRange, KeyOf(10), KeyOf(20)), Outcome::kOk);
+  EXPECT_EQ(range.Get(KeyOf(15)), std::nullopt);
 }
 
 TEST(RangeTest, OversizedValueWritesNothing) {

@@ -132,6 +132,8 @@ CompactionJob SampleJob() {
   job.cut_points = {"cut", "it"};
   job.table_options = {4096, 16, 10};
   job.deadline_ns = 77;
+  job.tombstones_applied = 300;
+  job.range_tombstones = RangeTombstones::Of({std::make_shared<const RangeTombstone>(RangeTombstone{"b", "c", 300})});
   return job;
 }
 
@@ -145,12 +147,12 @@ TEST(CompactionJobTest, BytesAreAsDocumented) {
   std::string info;
   TableInfo().AppendTo(&info);
   EXPECT_EQ(ToHex(Encode(SampleJob())),
-            "70" "01" "03" "04" "f403"
+            "79" "02" "03" "04" "f403"
             "01" "1e01" "0100000000000000" "0200000000000000" "000000" "0000" "0000" "0000" "00" "00" "00" "00" "0161" "0171"
             "02" "0a" "c801" "ac02" "01" "0068e5cf8b010000"
             "02" "0500000000000000" "0600000000000000" "0700000000000000" "0800000000000000"
             "808040" "02" "03" "637574" "02" "6974"
-            "8020" "10" "0a" "4d00000000000000");
+            "8020" "10" "0a" "4d00000000000000" "ac02" "01" "0162" "0163" "ac02");
 }
 
 TEST(CompactionJobTest, ComesBack) {
@@ -166,6 +168,9 @@ TEST(CompactionJobTest, ComesBack) {
   EXPECT_EQ(job->now_ms, SampleJob().now_ms);
   EXPECT_EQ(job->cut_points, SampleJob().cut_points);
   EXPECT_EQ(job->deadline_ns, 77);
+  EXPECT_EQ(job->tombstones_applied, 300u);
+  ASSERT_NE(job->range_tombstones, nullptr);
+  EXPECT_EQ(*job->range_tombstones->all()[0], (RangeTombstone{"b", "c", 300}));
 }
 
 TEST(CompactionJobTest, TruncatedBytesAreDataLoss) {
