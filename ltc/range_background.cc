@@ -526,7 +526,8 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
 
 // The jobs of a plan: cut where its tables' blocks say that about equal parts of the bytes lie on each side.
 Status Range::PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run) {
-  constexpr size_t kSamples = 16;  // of one table
+  constexpr size_t kSamples = 16;      // of one table
+  constexpr uint64_t kMostGrowth = 8;  // beyond it the last output is larger
   const CompactionPlan& plan = run->plan;
   CompactionJob job;
   job.range = id_;
@@ -540,11 +541,12 @@ Status Range::PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run) {
   job.tombstones_applied = rules.tombstones_applied;
   job.max_table_size_bytes = options_.compaction.table_size_bytes;
   job.table_options = TableOptionsAt(plan.output_level);
-  uint64_t bytes = 0;
+  uint64_t bytes = 0, most_bytes = 0;  // most: as they may grow, outputs may be compressed less
   std::vector<std::pair<std::string, uint64_t>> samples;  // stored key, bytes behind it
   for (const TableRef& t : run->read) {
     job.inputs.push_back(t->info());
     bytes += t->info().data_size;
+    most_bytes += t->info().data_size * (t->info().compression == 0 ? 1 : kMostGrowth);
     NOVA_ASSIGN_OR_RETURN(const auto reader, LoadReaderBlocking(t.get()));
     for (std::string& key : reader->SplitKeys(kSamples)) samples.emplace_back(std::move(key), t->info().data_size / kSamples);
   }
@@ -562,7 +564,7 @@ Status Range::PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run) {
     job.to = i == cuts.size() ? "" : cuts[i];
     // Outputs end at key boundaries past the size, so there are at most this many; versions dropped only make it fewer.
     job.output_uuids.clear();
-    for (uint64_t n = 0; n < bytes / options_.compaction.table_size_bytes * 2 + job.inputs.size() + 2; ++n) {
+    for (uint64_t n = 0; n < most_bytes / options_.compaction.table_size_bytes * 2 + job.inputs.size() + 2; ++n) {
       job.output_uuids.push_back(Uuid::Generate());
     }
     run->jobs.push_back(job);

@@ -34,7 +34,7 @@ struct CompactionJob {
   bool bottom = false;                    // no table or memtable outside the job can hold an older version of its keys
   int64_t now_ms = 0;                     // wall clock for TTL
   std::vector<Uuid> output_uuids;         // reserved ids, used in order; one table each
-  uint64_t max_table_size_bytes = 0;      // outputs are cut at key boundaries past this; 0 = never
+  uint64_t max_table_size_bytes = 0;      // outputs are cut at key boundaries past this, while ids are left; 0 = never
   std::vector<std::string> cut_points;    // stored keys at which an output must end (Drange boundaries)
   TableOptions table_options;
   int64_t deadline_ns = 0;                // Now() past which the job gives up; 0 = none

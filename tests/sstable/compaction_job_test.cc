@@ -447,7 +447,17 @@ TEST_F(RunCompactionErrorTest, FineAsItIs) { EXPECT_EQ(Run(), absl::StatusCode::
 
 TEST_F(RunCompactionErrorTest, RunningOutOfReservedIdsIsInternal) {
   job_.output_uuids = OutputIds(2);
+  job_.cut_points = {"key1100", "key1200"};
   EXPECT_EQ(Run(), absl::StatusCode::kInternal);
+}
+
+TEST_F(RunCompactionErrorTest, TheLastReservedIdTakesWhatIsLeft) {
+  job_.output_uuids = OutputIds(2);
+  const auto result = RunCompaction(job_, &storage_, nullptr);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->outputs.size(), 2u);
+  EXPECT_EQ(result->outputs[0].entries + result->outputs[1].entries, 500u);
+  EXPECT_GT(result->outputs[1].data_size, 5 * result->outputs[0].data_size);
 }
 
 TEST_F(RunCompactionErrorTest, IsCancelledBetweenBlocks) {
