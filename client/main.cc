@@ -12,6 +12,7 @@
 #include "client/doctor.h"
 #include "client/shell.h"
 #include "common/base/exit.h"
+#include "common/base/failpoint.h"
 
 DEFINE_string(coordinators, "", "gRPC addresses of the coordinators, host:port,host:port; default: $NOVA_COORDINATORS");
 DEFINE_string(fabric, "", "verbs, tcp or auto, as the cluster's nodes; default: $NOVA_FABRIC, else auto");
@@ -76,7 +77,8 @@ int Main(int argc, char** argv) {
   google::SetUsageMessage(StrCat("[flags] COMMAND\n", CommandHelp(),
                                  "  shell                  the same, typed one a line\n"
                                  "  bench                  load in the paper's workloads (--workload, --threads ...)\n"
-                                 "  doctor                 what this machine lacks to be a node, and the fix (--fabric, --address, --fence_test ...)\n"));
+                                 "  doctor                 what this machine lacks to be a node, and the fix (--fabric, --address, --fence_test ...)\n"
+                                 "  debug failpoints       steps at which $NOVA_FAILPOINTS can stop a node, as log.written=crash (docs/testing.md)\n"));
   // The flags of commands' own: the last one long enough that nobody types it by accident.
   std::vector<std::string> command_flags;
   argc = static_cast<int>(std::remove_if(argv + 1, argv + argc,
@@ -90,6 +92,10 @@ int Main(int argc, char** argv) {
   google::ParseCommandLineFlags(&argc, &argv, true);
   signal(SIGPIPE, SIG_IGN);
   if (argc == 2 && std::string_view(argv[1]) == "doctor") return Doctor();
+  if (argc == 3 && std::string_view(argv[1]) == "debug" && std::string_view(argv[2]) == "failpoints") {
+    std::printf("%s", FailPointsText().c_str());
+    return 0;
+  }
   if (FLAGS_coordinators.empty()) {
     const char* from_environment = std::getenv("NOVA_COORDINATORS");
     if (from_environment == nullptr) ExitWithError("--coordinators=host:port or $NOVA_COORDINATORS is needed");

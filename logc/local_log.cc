@@ -7,6 +7,7 @@
 
 #include "common/base/coding.h"
 #include "common/base/crc32c.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 
@@ -92,6 +93,7 @@ class LocalLog : public RangeLog {
       files_.erase(it);
       for (const auto& f : files) (free_.size() < options_.keep_files && f->good.load() ? free_ : retired).push_back(f->path);
     }
+    NOVA_FP_VOID("log.round_deleted");
     for (const std::string& path : retired) disk_->Delete(path).IgnoreError();  // a leftover holds done memtables only (M3)
   }
 
@@ -121,6 +123,7 @@ class LocalLog : public RangeLog {
     if (const Status s = OpenFor(lane, record.round); !s.ok()) return Failed(lane, s, Outcome::kUnavailable);
     const LogRecord* const records[] = {&record};
     if (const Status s = WriteRecords(lane, records); !s.ok()) return Failed(lane, s, Outcome::kUnavailable);
+    if (const Status s = NOVA_FP_STATUS("log.written"); !s.ok()) return Failed(lane, s, Outcome::kUnknown);
     lane->file->unsynced.store(true, std::memory_order_release);
     return Outcome::kOk;
   }
@@ -167,7 +170,9 @@ class LocalLog : public RangeLog {
     s = WriteRecords(w, records);
     if (!s.ok()) return Failed(w, s, records.size() == 1 ? Outcome::kUnavailable : Outcome::kUnknown);
     w->file->unsynced.store(true, std::memory_order_relaxed);
-    s = SyncAll();
+    s = NOVA_FP_STATUS("log.group_written");
+    if (s.ok()) s = SyncAll();
+    if (s.ok()) s = NOVA_FP_STATUS("log.group_synced");
     return s.ok() ? Outcome::kOk : Failed(w, s, Outcome::kUnknown);
   }
 
@@ -211,10 +216,12 @@ class LocalLog : public RangeLog {
     }
     if (!recycled.empty()) {
       NOVA_RETURN_IF_ERROR(disk_->Rename(recycled, f->path));
+      NOVA_FP("log.recycled");
       NOVA_ASSIGN_OR_RETURN(f->file, disk_->Open(f->path, /*writable=*/true));
       NOVA_ASSIGN_OR_RETURN(f->allocated, f->file->Size());
     } else {
       NOVA_ASSIGN_OR_RETURN(f->file, disk_->Create(f->path));
+      NOVA_FP("log.created");
     }
     f->uuid = Uuid::Generate();  // what an older log left behind is no record of this one (H5)
     f->end = kHeaderBytes;
@@ -306,7 +313,9 @@ Status DeleteLocalLogs(Disk* disk, Epoch epoch) {
   NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, disk->List(""));
   Epoch of;
   for (const std::string& name : names) {
-    if (ParsePath(name, &of) && of < epoch) NOVA_RETURN_IF_ERROR(disk->Delete(name));
+    if (!ParsePath(name, &of) || of >= epoch) continue;
+    NOVA_RETURN_IF_ERROR(disk->Delete(name));
+    NOVA_FP("log.epoch_deleted");
   }
   return OkStatus();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/failpoint.h"
 #include "common/sstable/table_check.h"
 
 namespace nova {
@@ -49,6 +50,7 @@ class LocalSink : public TableSink {
     end_ += data.size();
   }
   Status Finish() {
+    if (status_.ok()) status_ = NOVA_FP_STATUS("table.written");
     if (status_.ok()) status_ = file_->Sync();
     finished_ = status_.ok();
     return status_;
@@ -73,7 +75,9 @@ class LocalSstableStore : public SstableStore {
     sink->Append(output.data);
     sink->Append(output.metadata);
     NOVA_RETURN_IF_ERROR(sink->Finish());
+    NOVA_FP("table.synced");
     NOVA_RETURN_IF_ERROR(disk_->SyncDirectory(""));
+    NOVA_FP("table.stored");
     return std::move(output.info);
   }
   SharedBytes MapData(const TableInfo& info) override {
@@ -101,7 +105,10 @@ class LocalSstableStore : public SstableStore {
     done(ReadBlocks(info, {&handle, 1}));
   }
   StatusOr<int> Repair(const TableInfo&, const Creator&) override { return 0; }  // there is one copy
-  void DeleteTable(const TableInfo& info) override { disk_->Delete(LocalTableName(info.uuid)).IgnoreError(); }
+  void DeleteTable(const TableInfo& info) override {
+    disk_->Delete(LocalTableName(info.uuid)).IgnoreError();
+    NOVA_FP_VOID("table.deleted");
+  }
 
  private:
   Disk* const disk_;
@@ -121,6 +128,7 @@ bool LocalFileUuid(const std::string& name, Uuid* uuid) {
 
 StatusOr<ManifestGroup> LocalManifestStorage::Create(std::string_view first_record, const Uuid& file) {
   NOVA_RETURN_IF_ERROR(WriteWhole(disk_, LocalManifestName(file), first_record));
+  NOVA_FP("manifest.created");
   NOVA_RETURN_IF_ERROR(disk_->SyncDirectory(""));
   return ManifestGroup{file, {}};
 }
@@ -128,14 +136,21 @@ StatusOr<ManifestGroup> LocalManifestStorage::Create(std::string_view first_reco
 Status LocalManifestStorage::Append(const ManifestGroup& group, uint64_t offset, std::string_view record) {
   NOVA_ASSIGN_OR_RETURN(const auto file, disk_->Open(LocalManifestName(group.file), /*writable=*/true));
   NOVA_RETURN_IF_ERROR(file->Write(offset, record));
-  return file->Sync();
+  NOVA_FP("manifest.append_written");
+  NOVA_RETURN_IF_ERROR(file->Sync());
+  NOVA_FP("manifest.append_synced");
+  return OkStatus();
 }
 
 Status LocalManifestStorage::Install(const ManifestGroup& group) {
   disk_->Delete("CURRENT.new").IgnoreError();
   NOVA_RETURN_IF_ERROR(WriteWhole(disk_, "CURRENT.new", group.file.ToString()));
+  NOVA_FP("manifest.current_written");
   NOVA_RETURN_IF_ERROR(disk_->Rename("CURRENT.new", "CURRENT"));
-  return disk_->SyncDirectory("");
+  NOVA_FP("manifest.current_renamed");
+  NOVA_RETURN_IF_ERROR(disk_->SyncDirectory(""));
+  NOVA_FP("manifest.installed");
+  return OkStatus();
 }
 
 void LocalManifestStorage::Delete(const ManifestGroup& group) { disk_->Delete(LocalManifestName(group.file)).IgnoreError(); }

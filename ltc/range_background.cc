@@ -1,6 +1,7 @@
 // Background work of a Range: recovery, flush, compaction, and the one way its version changes.
 #include <algorithm>
 
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/sstable/compaction_job.h"
 #include "ltc/range_view.h"
@@ -221,6 +222,7 @@ Status Range::CommitEditLocked(VersionEdit edit, Round* flushed) {
   });
   if (absl::IsFailedPrecondition(s)) Lose(s);
   NOVA_RETURN_IF_ERROR(s);
+  NOVA_FP_VOID("edit.appended");  // it is durable: to fail now would deny what is so
   std::vector<TableRef> left_out;
   if (!edit.drops.empty() || !edit.pins.empty() || !edit.unpins.empty()) left_out = LeftOut(*view->version, *next);
   MutexLock view_lock(&mu_);
@@ -303,7 +305,8 @@ bool Range::CommitFlushes() {
     const auto view = CurrentView();
     if (view->sealed.empty() || !view->sealed.back()->flushed) return any;
     Round* const round = view->sealed.back().get();
-    const Status s = CommitEdit(*round->flushed, round);
+    Status s = NOVA_FP_STATUS("flush.written");
+    if (s.ok()) s = CommitEdit(*round->flushed, round);
     if (!s.ok()) {
       FlushFailed(s);
       return false;
@@ -311,6 +314,7 @@ bool Range::CommitFlushes() {
     flush_failure_.store(Outcome::kOk);
     Job::End(this, round->flush_job);
     controller_.OnDrained(round->bytes(), Now());
+    NOVA_FP_VOID("flush.committed");
     if (log_ != nullptr) log_->DeleteRound(round->number);
     services_->work(id_);
     any = true;
@@ -521,7 +525,10 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
   for (auto& part : run->outputs) std::move(part.begin(), part.end(), std::back_inserter(edit.adds));
   if (plan.move) return CommitMove(plan.inputs[0]->info().uuid, std::move(edit.adds));
   edit.now_ms = run->jobs[0].now_ms;
-  return CommitEdit(std::move(edit), nullptr);
+  NOVA_FP("compaction.written");
+  NOVA_RETURN_IF_ERROR(CommitEdit(std::move(edit), nullptr));
+  NOVA_FP_VOID("compaction.committed");
+  return OkStatus();
 }
 
 // The jobs of a plan: cut where its tables' blocks say that about equal parts of the bytes lie on each side.

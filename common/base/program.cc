@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "common/base/exit.h"
+#include "common/base/failpoint.h"
 #include "common/base/glog_output.h"
 #include "common/base/log.h"
 
@@ -63,6 +64,7 @@ Program::Program(const char* path, std::string title) : title_(std::move(title))
   pthread_sigmask(SIG_BLOCK, &stop_, nullptr);
   signal(SIGPIPE, SIG_IGN);
   InstallGlog(path);
+  if (const Status s = ArmFailPointsFromEnv(); !s.ok()) ExitWithError(StrCat("$NOVA_FAILPOINTS: ", s.message()));
 }
 
 void Program::ServePages(const std::string& address) {

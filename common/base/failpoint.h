@@ -1,0 +1,87 @@
+// Failpoints: named steps between which a crash, an error or a pause matters; off until armed.
+//
+// They are in every build, release too: what is tested is what runs. Off, one costs a relaxed load of one flag that all share, and they
+// stand at writes, syncs and renames, none in a get. Every name is in the table below, so that a test can go through all of them; a
+// NOVA_FP of another name does not compile. A process takes its orders from $NOVA_FAILPOINTS when it starts (ArmFailPointsFromEnv):
+//
+//   NOVA_FAILPOINTS="log.group_written=crash;table.written=error@3;manifest.append_written=delay:200"
+//
+// crash: SIGKILL to itself. error: DataLoss, as of a disk, where the step can fail. delay: milliseconds. @n: at the n-th hit only.
+//
+// Thread safety: all.   Errors: of arming: InvalidArgument names what is wrong.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "common/base/status.h"
+
+namespace nova {
+
+struct FailPointInfo {
+  std::string_view name;
+  bool may_fail = false;  // the step returns a Status
+  std::string_view where = {};
+};
+
+inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
+    // The local log (logc/local_log.cc).
+    {"log.created", true, "a log file was made, and has no header yet"},
+    {"log.recycled", true, "an old log file has its new name, and its old header"},
+    {"log.written", true, "a record was written, not synced, not acknowledged"},
+    {"log.group_written", true, "a group of records was written, not synced"},
+    {"log.group_synced", true, "it is synced, not acknowledged"},
+    {"log.round_deleted", false, "the log files of a flushed round are about to be let go"},
+    {"log.epoch_deleted", true, "at open, one log file of an older epoch is deleted, others are not"},
+    // Tables and manifest on the local disk (ltc/local_storage.cc).
+    {"table.written", true, "a table was written, not synced"},
+    {"table.synced", true, "it is synced, its name is not"},
+    {"table.stored", true, "its name is synced, no edit names it"},
+    {"table.deleted", false, "a dropped table was deleted"},
+    {"manifest.created", true, "a new manifest was written and synced, its name is not"},
+    {"manifest.append_written", true, "an edit was appended, not synced"},
+    {"manifest.append_synced", true, "it is synced, not acknowledged"},
+    {"manifest.current_written", true, "CURRENT.new names a new manifest"},
+    {"manifest.current_renamed", true, "it is CURRENT, the directory is not synced"},
+    {"manifest.installed", true, "a new manifest is installed, old ones are there"},
+    // The engine (ltc/range_background.cc).
+    {"flush.written", true, "the tables of a round are stored, its edit is not written"},
+    {"flush.committed", false, "the edit of a flush is published, its log files are there"},
+    {"compaction.written", true, "the outputs of a compaction are stored, its edit is not written"},
+    {"compaction.committed", false, "its edit is published"},
+    {"edit.appended", false, "an edit is in the manifest, not published"},
+});
+
+// The place of `name` in the table; only at compile time.
+consteval size_t FailPointIndex(std::string_view name) {
+  for (size_t i = 0; i < kFailPoints.size(); ++i) {
+    if (kFailPoints[i].name == name) return i;
+  }
+  throw "no failpoint of this name in kFailPoints";
+}
+
+extern std::atomic<bool> g_fail_points_armed;
+Status HitFailPoint(size_t index);
+
+// What happens at the `nth` hit of the point, or at every one (0); for tests.
+Status ArmFailPoint(std::string_view name, uint64_t nth, std::function<Status()> action);
+Status ArmFailPoints(std::string_view orders);
+Status ArmFailPointsFromEnv();
+void DisarmFailPoints();                         // and forgets the hits
+uint64_t FailPointHits(std::string_view name);   // while anything was armed
+std::string FailPointsText();                    // the table, for people
+
+#define NOVA_FP_STATUS(name)                                                                             \
+  (::nova::g_fail_points_armed.load(std::memory_order_relaxed) ? ::nova::HitFailPoint(::nova::FailPointIndex(name)) \
+                                                               : ::nova::OkStatus())
+// In a function that returns a Status, or a StatusOr.
+#define NOVA_FP(name) NOVA_RETURN_IF_ERROR(NOVA_FP_STATUS(name))
+// Where nothing can fail.
+#define NOVA_FP_VOID(name) NOVA_FP_STATUS(name).IgnoreError()
+
+}  // namespace nova
