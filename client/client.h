@@ -82,6 +82,20 @@ struct SnapshotResult : Result {
   std::shared_ptr<const ClientSnapshot> snapshot;
 };
 
+// What the ranges know of a checkpoint of one name.
+struct CheckpointSummary {
+  std::string name;
+  uint64_t ranges = 0;         // that have it; all of them, or it is incomplete
+  int64_t created_ms = 0;      // wall clock of the first
+  uint64_t bytes = 0;
+  uint64_t pinned_bytes = 0;   // kept on the StoCs only for it, and for others like it
+};
+
+struct CheckpointsResult : Result {
+  std::vector<CheckpointSummary> checkpoints;  // by name
+  uint64_t ranges = 0;                         // of the cluster
+};
+
 struct WriteOptions {
   int64_t ttl_ms = 0;  // of a put: the key is gone, as if deleted, so long from now (K7); 0: never
 };
@@ -139,6 +153,16 @@ class Client {
   void ScanAsync(std::string_view from, const ScanOptions& options, std::function<void(ScanResult)> done);
   void ScanAsync(std::string_view from, size_t limit, std::function<void(ScanResult)> done) { ScanAsync(from, ScanOptions{limit}, std::move(done)); }
   void TakeSnapshotAsync(std::function<void(SnapshotResult)> done);
+
+  // --- checkpoints of all ranges, each range's of one moment of its own. A call that fails has been done in some ranges and not in
+  // others; the message says what failed first. What was not done, or may not have been, is tried again within timeout_ms.
+  Result CreateCheckpoint(const std::string& name);   // ConditionFailed: some range has one of that name
+  CheckpointsResult ListCheckpoints();
+  Result DeleteCheckpoint(const std::string& name);   // of the ranges that have it; NotFound: none has
+  // The ranges hold what they held at the checkpoint; what was written since is gone, and snapshots end. NotFound: none or not all
+  // ranges have it, and nothing is restored. Each range is restored in one step, not all of
+  // them at once: a write to one that is done may be there while another is not.
+  Result RestoreCheckpoint(const std::string& name);
 
   uint64_t retries() const;         // tries after the first, of all operations so far
   std::string StatusText();         // what `nova status` prints, or why not

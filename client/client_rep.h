@@ -133,6 +133,19 @@ struct ClientRep {
   void TakeSnapshot(std::function<void(SnapshotResult)> done);
   void RenewLater(ClientLane* lane, std::weak_ptr<SnapshotState> weak);
   void DropParts(std::shared_ptr<SnapshotState> state);  // from any thread
+
+  // --- checkpoints: asks every range
+  struct CheckpointAnswer {
+    Result result;  // of the first that failed
+    std::map<std::string, CheckpointSummary> checkpoints;
+    uint64_t ranges = 0;
+    uint64_t not_found = 0;  // ranges that answered so
+    std::string exists;      // the first range that has one of the name, as it said
+  };
+  void Checkpoint(CheckpointVerb verb, const std::string& name, std::function<void(CheckpointAnswer)> done);
+  CheckpointAnswer CheckpointAndWait(CheckpointVerb verb, const std::string& name);
+  void CheckpointOf(const Target& target, const OpRef& op, CheckpointVerb verb, const std::string& name, CheckpointAnswer* all);
+
   Result CheckSnapshot(const std::shared_ptr<const ClientSnapshot>& snapshot);  // it is this client's, or null
 
   Result CheckValue(std::string_view value);  // InvalidArgument before anything is sent

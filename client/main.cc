@@ -84,7 +84,7 @@ int Main(int argc, char** argv) {
   argc = static_cast<int>(std::remove_if(argv + 1, argv + argc,
                                          [&](const char* a) {
                                            const std::string_view flag = a;
-                                           const bool match = flag == "--absent" || flag == "--delete" || flag == "--accept-data-loss";
+                                           const bool match = flag == "--absent" || flag == "--delete" || flag == "--list" || flag == "--accept-data-loss";
                                            if (match) command_flags.emplace_back(flag);
                                            return match;
                                          }) -

@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "common/base/clock.h"
 
 namespace nova {
@@ -110,6 +111,10 @@ const char* CommandHelp() {
          "                         COUNT (10) entries at or after FROM, in key order; to: below TO; prefix: only keys that begin so;\n"
          "                         reverse: from the highest key down\n"
          "  snapshot take|drop     in the shell: later reads see what is there now; drop: as it goes on\n"
+         "  checkpoint NAME        keep what every range holds now, under NAME, until it is deleted\n"
+         "  checkpoint --list      the checkpoints, and what they keep on the StoCs\n"
+         "  checkpoint --delete NAME\n"
+         "  restore NAME           the ranges hold what they held at the checkpoint; what was written since is GONE\n"
          "  status                 nodes, ranges, leases, durability\n"
          "  drain NODE             move everything off a node, show what is left; then it can stop\n"
          "  create-ranges [KEY...] cut the key space at these keys (only once)\n"
@@ -203,6 +208,31 @@ int Shell::Scan(const std::vector<std::string>& words) {
   return Report(r);
 }
 
+int Shell::Checkpoint(const std::vector<std::string>& words) {
+  bool list = false, remove = false;
+  std::vector<std::string> names;
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (words[i] == "--list") {
+      list = true;
+    } else if (words[i] == "--delete") {
+      remove = true;
+    } else {
+      names.push_back(words[i]);
+    }
+  }
+  if (names.size() != (list ? 0 : 1) || (list && remove)) return Usage();
+  if (remove) return Report(client_->DeleteCheckpoint(names[0]));
+  if (!list) return Report(client_->CreateCheckpoint(names[0]));
+  const CheckpointsResult r = client_->ListCheckpoints();
+  for (const CheckpointSummary& c : r.checkpoints) {
+    const std::string made = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixMillis(c.created_ms), absl::UTCTimeZone());
+    std::printf("%s\t%s\t%llu bytes, %llu of them kept only for checkpoints\t%s\n", c.name.c_str(), made.c_str(),
+                static_cast<unsigned long long>(c.bytes), static_cast<unsigned long long>(c.pinned_bytes),
+                c.ranges == r.ranges ? "complete" : StrCat("INCOMPLETE: ", c.ranges, " of ", r.ranges, " ranges").c_str());
+  }
+  return Report(r);
+}
+
 int Shell::TakeOrDrop(const std::string& which) {
   if (!interactive_) {
     std::fputs("snapshot: it lives in a shell (nova shell), for the commands that follow\n", stderr);
@@ -236,6 +266,8 @@ int Shell::RunCommand(const std::vector<std::string>& words) {
   if (command == "mget" && arguments > 0) return MultiGet(words);
   if (command == "batch" && arguments > 0) return Batch(words);
   if (command == "scan" && arguments > 0) return Scan(words);
+  if (command == "checkpoint" && arguments > 0) return Checkpoint(words);
+  if (command == "restore" && arguments == 1) return Report(client_->RestoreCheckpoint(words[1]));
   if (command == "snapshot" && arguments == 1 && (words[1] == "take" || words[1] == "drop")) return TakeOrDrop(words[1]);
   if (command == "status" && arguments == 0) {
     const std::string text = client_->StatusText();

@@ -25,6 +25,7 @@ class Shell {
   int Batch(const std::vector<std::string>& words);
   int MultiGet(const std::vector<std::string>& words);
   int Scan(const std::vector<std::string>& words);
+  int Checkpoint(const std::vector<std::string>& words);
   int TakeOrDrop(const std::string& which);
 
   Client* const client_;

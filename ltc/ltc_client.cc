@@ -81,4 +81,16 @@ void LtcClient::DropSnapshot(const std::string& address, const SnapshotRequest& 
   Call(LtcRequest::kDropSnapshot, address, parts, deadline_ns, std::move(done));
 }
 
+void LtcClient::Checkpoint(const std::string& address, const CheckpointRequest& request, Nanos deadline_ns, CheckpointDone done) {
+  const std::string body = request.Encode();
+  const std::string_view parts[] = {body};
+  xchg_->Call(xchg_->peer(address), static_cast<uint16_t>(LtcRequest::kCheckpoint), parts, deadline_ns,
+              [done = std::move(done)](const CallResult& r) mutable {
+                CheckpointReply reply;
+                if (r.outcome != Outcome::kOk) return done(r.outcome, reply, r.body);
+                const bool parsed = CheckpointReply::Parse(r.body, &reply);
+                done(parsed ? Outcome::kOk : Outcome::kInternal, reply, {});
+              });
+}
+
 }  // namespace nova

@@ -32,6 +32,9 @@ class LtcClient {
   void TakeSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns, SnapshotDone done);
   void RenewSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns, OpDone done);
   void DropSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns, OpDone done);
+  // `reply` is of a list, `text` of what did not succeed.
+  using CheckpointDone = absl::AnyInvocable<void(Outcome, const CheckpointReply& reply, std::string_view text)>;
+  void Checkpoint(const std::string& address, const CheckpointRequest& request, Nanos deadline_ns, CheckpointDone done);
 
  private:
   void Call(LtcRequest type, const std::string& address, std::span<const std::string_view> parts, Nanos deadline_ns, OpDone done);

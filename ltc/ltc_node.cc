@@ -96,6 +96,8 @@ Status LtcNode::Init() {
     return hosted == nullptr ? nullptr : hosted->range();
   });
 
+  server_->SetRunControl([this](std::function<void()> fn) { background_->RunControl(std::move(fn)); });
+
   services_.range.store = tables_.get();
   services_.range.cache = &cache_;
   services_.range.arenas = &arenas_;

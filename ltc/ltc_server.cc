@@ -62,6 +62,7 @@ LtcServer::LtcServer(std::vector<XchgExecutor*> executors, const LtcServerOption
     handle(LtcRequest::kMultiGet, &LtcServer::HandleMultiGet);
     handle(LtcRequest::kTakeSnapshot, &LtcServer::HandleTakeSnapshot);
     handle_with(LtcRequest::kRenewSnapshot, &LtcServer::HandleHeldSnapshot, LtcRequest::kRenewSnapshot);
+    handle(LtcRequest::kCheckpoint, &LtcServer::HandleCheckpoint);
     handle_with(LtcRequest::kDropSnapshot, &LtcServer::HandleHeldSnapshot, LtcRequest::kDropSnapshot);
   }
   executors_[0]->xchg()->AddTimer(kSweepPeriod, [this] { snapshots_.Sweep(Now()); });
@@ -355,6 +356,68 @@ void LtcServer::HandleHeldSnapshot(size_t index, const IncomingCall& call, LtcRe
     if (!lives) o = Outcome::kSnapshotEnded;
   }
   xchg->Reply(call.connection, call.request_id, o, {});
+}
+
+// --- checkpoints
+
+namespace {
+
+uint64_t BytesOf(const Checkpoint& checkpoint, const Range& range, uint64_t* pinned) {
+  uint64_t bytes = 0;
+  *pinned = 0;
+  for (const Run& run : checkpoint.runs) {
+    for (const TableRef& t : run.tables) {
+      bytes += t->info().data_size;
+      if (!range.InVersion(t->info().uuid)) *pinned += t->info().data_size;
+    }
+  }
+  return bytes;
+}
+
+std::string ListOf(const Range& range) {
+  CheckpointReply reply;
+  const auto checkpoints = range.Checkpoints();
+  for (const CheckpointRef& c : checkpoints) {
+    CheckpointReply::Entry e{c->name, c->sequence, static_cast<uint64_t>(c->created_ms), 0, 0};
+    e.bytes = BytesOf(*c, range, &e.pinned_bytes);
+    reply.entries.push_back(e);
+  }
+  return reply.Encode();
+}
+
+Status Do(CheckpointVerb verb, const std::string& name, Range* range, Nanos deadline_ns) {
+  switch (verb) {
+    case CheckpointVerb::kCreate: return range->CreateCheckpoint(name, deadline_ns);
+    case CheckpointVerb::kList: return OkStatus();
+    case CheckpointVerb::kDelete: return range->DeleteCheckpoint(name);
+    case CheckpointVerb::kRestore: return range->RestoreCheckpoint(name, deadline_ns);
+  }
+  return absl::InternalError("no such verb");
+}
+
+}  // namespace
+
+// What changes the manifest is fenced by its epoch and needs no lease (C4); a list is a read.
+void LtcServer::HandleCheckpoint(size_t index, const IncomingCall& call) {
+  XchgExecutor* const on = executors_[index];
+  CheckpointRequest request;
+  if (!CheckpointRequest::Parse(call.body, &request)) return on->xchg()->Close(call.connection);
+  Range* range;
+  const bool list = request.verb == CheckpointVerb::kList;
+  Outcome found = FindRange(index, request.range, request.epoch, &range);
+  if (found == Outcome::kOk && !list && checkpoint_running_.exchange(true)) found = Outcome::kBusy;
+  if (found != Outcome::kOk) return on->xchg()->Reply(call.connection, call.request_id, found, {});
+  run_control_([this, on, held = range->shared_from_this(), verb = request.verb, name = std::string(request.name),
+                deadline = call.deadline_ns, connection = call.connection, id = call.request_id] {
+    const Status s = Do(verb, name, held.get(), deadline);
+    std::string body = !s.ok() ? std::string(s.message()) : verb == CheckpointVerb::kList ? ListOf(*held) : "";
+    if (verb != CheckpointVerb::kList) checkpoint_running_.store(false);
+    on->Submit([this, on, connection, id, verb, o = ToOutcome(s), body = std::move(body)] {
+      if (verb == CheckpointVerb::kList && !HasLease()) return on->xchg()->Reply(connection, id, Outcome::kNotOwner, {});  // C3
+      const std::string_view parts[] = {body};
+      on->xchg()->Reply(connection, id, o, parts);
+    });
+  });
 }
 
 }  // namespace nova

@@ -56,6 +56,8 @@ class LtcServer {
             Metrics* metrics);
 
   void SetRanges(std::shared_ptr<const RangeMap> ranges);
+  // Before the xchgs start: runs what has to wait (checkpoints) on another thread.
+  void SetRunControl(std::function<void(std::function<void()>)> run) { run_control_ = std::move(run); }
 
  private:
   struct alignas(64) Lane {
@@ -77,6 +79,7 @@ class LtcServer {
   void ReadSome(const std::shared_ptr<MultiGetCall>& get);
   void HandleTakeSnapshot(size_t index, const IncomingCall& call);
   void HandleHeldSnapshot(size_t index, const IncomingCall& call, LtcRequest type);  // renew, drop
+  void HandleCheckpoint(size_t index, const IncomingCall& call);
   WriteDone ReplyToWrite(size_t index, const IncomingCall& call);
   Outcome IsWritable(ValueType type, std::string_view key, std::string_view value, std::optional<uint64_t> ttl_ms) const;
   bool HasLease() const { return Now() < lease_expiry_ns_(); }
@@ -84,6 +87,8 @@ class LtcServer {
   const std::vector<XchgExecutor*> executors_;
   const LtcServerOptions options_;
   const std::function<Nanos()> lease_expiry_ns_;
+  std::function<void(std::function<void()>)> run_control_;
+  std::atomic<bool> checkpoint_running_{false};  // one at a time: log groups need control threads too, and flushes them
   std::vector<Lane> lanes_;  // [i] belongs to xchg i
   std::atomic<uint64_t> generation_{0};
   Mutex mu_;

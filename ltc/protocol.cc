@@ -280,4 +280,42 @@ std::string SnapshotReply::Encode() const {
 
 bool SnapshotReply::Parse(std::string_view in, SnapshotReply* out) { return GetFixed64(&in, &out->snapshot) && in.empty(); }
 
+std::string CheckpointRequest::Encode() const {
+  std::string out;
+  PutRangeAndEpoch(&out, range, epoch);
+  out.push_back(static_cast<char>(verb));
+  return out.append(name);
+}
+
+bool CheckpointRequest::Parse(std::string_view in, CheckpointRequest* out) {
+  if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) || in.empty() || in[0] < 1 || in[0] > static_cast<char>(CheckpointVerb::kRestore)) {
+    return false;
+  }
+  out->verb = static_cast<CheckpointVerb>(in[0]);
+  out->name = in.substr(1);
+  return out->verb != CheckpointVerb::kList || out->name.empty();
+}
+
+std::string CheckpointReply::Encode() const {
+  std::string out;
+  for (const Entry& e : entries) {
+    PutLengthPrefixed(&out, e.name);
+    for (const uint64_t v : {e.sequence, e.created_ms, e.bytes, e.pinned_bytes}) PutFixed64(&out, v);
+  }
+  return out;
+}
+
+bool CheckpointReply::Parse(std::string_view in, CheckpointReply* out) {
+  out->entries.clear();
+  while (!in.empty()) {
+    Entry e;
+    if (!GetLengthPrefixed(&in, &e.name)) return false;
+    for (uint64_t* v : {&e.sequence, &e.created_ms, &e.bytes, &e.pinned_bytes}) {
+      if (!GetFixed64(&in, v)) return false;
+    }
+    out->entries.push_back(e);
+  }
+  return true;
+}
+
 }  // namespace nova

@@ -13,6 +13,7 @@
 // 0x209  RenewSnapshot   range epoch snapshot u32 lease_ms                                                   -
 // 0x20a  DropSnapshot    range epoch snapshot                                                                -
 // 0x20b  DeleteRange     as Put, no ttl_ms; key is the first one deleted, value the one behind the last      -
+// 0x210  Checkpoint      range epoch u8 verb | name                                                          checkpoints
 //
 // range, epoch, client_id, request_number, snapshot and ttl_ms are u64; snapshot 0 is now. An LTC that does not hold the range at
 // that epoch answers kNotOwner and did nothing; kSnapshotEnded: it knows no such snapshot of the range, or its lease is over.
@@ -24,6 +25,9 @@
 // value size; varint64 ttl_ms of PutTtl; key; value).
 // CompareAndSwap: flags 1: `expected` is given, else the key must have no value; 2: `desired` is given, else the key is deleted.
 // kConditionFailed: it has another value.
+// Checkpoint: verb 1: make, 2: list, no name, 3: delete, 4: restore (docs/engine.md). checkpoints, of list: n x (varint32 name size, name,
+// u64 number, u64 milliseconds of the wall clock, u64 bytes, u64 bytes of tables that the range has rewritten since). kConditionFailed:
+// there is one of that name; kNotFound; kBusy: the LTC does another. When the outcome is not kOk the reply is a text for people.
 // MultiGet: answers are n x (u8 found, varint32 value size and value when found), of the first n keys: when they are fewer than
 // asked for, the reply is full. All that one reply holds is of one moment (K4).
 #pragma once
@@ -50,6 +54,7 @@ enum class LtcRequest : uint16_t {
   kRenewSnapshot = 0x209,
   kDropSnapshot = 0x20a,
   kDeleteRange = 0x20b,
+  kCheckpoint = 0x210,
 };
 
 struct WriteRequest {
@@ -149,6 +154,30 @@ struct SnapshotRequest {
   uint32_t lease_ms = 0;
   std::string Encode(LtcRequest type) const;
   static bool Parse(LtcRequest type, std::string_view body, SnapshotRequest* out);
+};
+
+enum class CheckpointVerb : uint8_t { kCreate = 1, kList = 2, kDelete = 3, kRestore = 4 };
+
+struct CheckpointRequest {
+  RangeId range;
+  Epoch epoch;
+  CheckpointVerb verb = CheckpointVerb::kList;
+  std::string_view name;
+  std::string Encode() const;
+  static bool Parse(std::string_view body, CheckpointRequest* out);
+};
+
+struct CheckpointReply {
+  struct Entry {
+    std::string_view name;
+    uint64_t sequence = 0;
+    uint64_t created_ms = 0;
+    uint64_t bytes = 0;
+    uint64_t pinned_bytes = 0;  // of tables that the range's version has not any more
+  };
+  std::vector<Entry> entries;
+  std::string Encode() const;
+  static bool Parse(std::string_view body, CheckpointReply* out);
 };
 
 struct SnapshotReply {

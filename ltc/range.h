@@ -203,6 +203,7 @@ class Range : public std::enable_shared_from_this<Range> {
   std::optional<TableInfo> FindTable(const Uuid& table) const;  // in the current version
   std::set<StocFileId> ReferencedFiles() const;  // N4: what the current version, a checkpoint or a reader names
   std::vector<CheckpointRef> Checkpoints() const;  // by name
+  bool InVersion(const Uuid& table) const;         // in the current version's runs
   int64_t now_ms() const { return published_now_ms_.load(); }  // K7: what had expired by then may be gone
   SequenceNumber last_sequence() const { return sequences_.last(); }
 

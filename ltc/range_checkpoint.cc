@@ -134,6 +134,16 @@ StatusOr<CheckpointRef> Range::Freeze(Nanos deadline_ns) {
 
 std::vector<CheckpointRef> Range::Checkpoints() const { return CurrentView()->version->checkpoints(); }
 
+bool Range::InVersion(const Uuid& table) const {
+  const auto view = CurrentView();
+  for (const Run& run : view->version->runs()) {
+    for (const TableRef& t : run.tables) {
+      if (t->info().uuid == table) return true;
+    }
+  }
+  return false;
+}
+
 Status Range::DeleteCheckpoint(const std::string& name) {
   VersionEdit edit;
   edit.unpins.push_back(name);

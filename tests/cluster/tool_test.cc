@@ -99,6 +99,30 @@ TEST_F(ToolTest, BatchesSwapsMultiGetsExpiriesAndPrefixes) {
   EXPECT_EQ(Nova({"get", "del/c"}, &out), 0);
 }
 
+TEST_F(ToolTest, CheckpointAndRestore) {
+  std::string out;
+  EXPECT_EQ(Nova({"put", "cp/a", "1"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"checkpoint", "before"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"checkpoint", "before"}, &out), 1);
+  EXPECT_NE(out.find("there is a checkpoint before"), std::string::npos) << out;
+  EXPECT_EQ(Nova({"put", "cp/a", "2"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"put", "cp/b", "2"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"checkpoint", "--list"}, &out), 0) << out;
+  EXPECT_TRUE(out.starts_with("before\t")) << out;
+  EXPECT_TRUE(out.ends_with("\tcomplete\n")) << out;
+  EXPECT_EQ(Nova({"restore", "before"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"scan", "cp/", "10", "prefix", "cp/"}, &out), 0);
+  EXPECT_EQ(out, "cp/a\t1\n");
+  EXPECT_EQ(Nova({"checkpoint", "--delete", "before"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"checkpoint", "--delete", "before"}, &out), 1);
+  EXPECT_EQ(Nova({"restore", "before"}, &out), 1);
+  EXPECT_NE(out.find("nothing was restored"), std::string::npos) << out;
+  EXPECT_EQ(Nova({"checkpoint", "a/b"}, &out), 2);
+  EXPECT_EQ(Nova({"checkpoint"}, &out), 2);
+  EXPECT_EQ(Nova({"checkpoint", "--list"}, &out), 0);
+  EXPECT_EQ(out, "");
+}
+
 TEST_F(ToolTest, AShellReadsAtItsSnapshot) {
   std::string out;
   EXPECT_EQ(Nova({"snapshot", "take"}, &out), 2);

@@ -46,6 +46,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     nova::SnapshotRequest snapshot;
     if (nova::SnapshotRequest::Parse(type, body, &snapshot)) NOVA_CHECK(snapshot.Encode(type) == body);
   }
+  nova::CheckpointRequest checkpoint;
+  if (nova::CheckpointRequest::Parse(body, &checkpoint)) NOVA_CHECK(checkpoint.Encode() == body);
+  nova::CheckpointReply checkpoints;
+  nova::CheckpointReply::Parse(body, &checkpoints);
   nova::SnapshotReply taken;
   if (nova::SnapshotReply::Parse(body, &taken)) NOVA_CHECK(taken.Encode() == body);
   return 0;

@@ -41,6 +41,9 @@ TEST(LtcProtocolTest, GoldenBytes) {
   EXPECT_EQ(Hex(snapshot.Encode(LtcRequest::kRenewSnapshot)), Where("0600000000000000" "07000000"));
   EXPECT_EQ(Hex(snapshot.Encode(LtcRequest::kDropSnapshot)), Where("0600000000000000"));
   EXPECT_EQ(Hex(SnapshotReply{8}.Encode()), "0800000000000000");
+  EXPECT_EQ(Hex((CheckpointRequest{kRange, kEpoch, CheckpointVerb::kRestore, "ab"}).Encode()), Where("04" "6162"));
+  EXPECT_EQ(Hex((CheckpointReply{{{"ab", 1, 2, 3, 4}}}).Encode()),
+            "026162" "0100000000000000" "0200000000000000" "0300000000000000" "0400000000000000");
 }
 
 // Refuses every prefix of `whole` that is shorter than `least`, and takes all of it.
@@ -51,6 +54,16 @@ void ExpectTruncationsRefused(const std::string& whole, size_t least, const Pars
 }
 
 TEST(LtcProtocolTest, EveryTruncationIsRefused) {
+  CheckpointRequest checkpoint{kRange, kEpoch, CheckpointVerb::kCreate, ""};
+  ExpectTruncationsRefused(checkpoint.Encode(), 17, [&](std::string_view in) { return CheckpointRequest::Parse(in, &checkpoint); });
+  EXPECT_FALSE(CheckpointRequest::Parse(CheckpointRequest{kRange, kEpoch, CheckpointVerb::kList, "x"}.Encode(), &checkpoint));
+  EXPECT_FALSE(CheckpointRequest::Parse(std::string(16, 'r') + "\x05", &checkpoint));
+  CheckpointReply list{{{"ab", 1, 2, 3, 4}}};
+  const std::string one = list.Encode();
+  EXPECT_TRUE(CheckpointReply::Parse("", &list)) << "no checkpoints";
+  for (size_t n = 1; n < one.size(); ++n) EXPECT_FALSE(CheckpointReply::Parse(std::string_view(one).substr(0, n), &list)) << n;
+  EXPECT_TRUE(CheckpointReply::Parse(one, &list));
+  EXPECT_EQ(list.entries[0].pinned_bytes, 4u);
   WriteRequest write{kRange, kEpoch, 3, 4, "key", "", 9};
   const std::string w = write.EncodeHeader() + "keyvalue";
   ExpectTruncationsRefused(w, w.size() - 5, [&](std::string_view in) { return WriteRequest::Parse(in, &write); });

@@ -1,0 +1,179 @@
+// Checkpoints of a whole simulated cluster: made while clients write, kept over compactions, orphan collection, an LTC's death, a drained
+// StoC and a cluster of another size; restored to the byte (faults row 51).
+#include <gtest/gtest.h>
+
+#include "tests/cluster_sim/scenario.h"
+
+namespace nova {
+namespace {
+
+using Entries = std::vector<std::pair<std::string, std::string>>;
+constexpr int kRanges = 4;
+
+void Simulate(uint64_t seed, const std::function<void()>& body) {
+  Simulation sim(seed);
+  SetUpSimLog(&sim, seed);
+  sim.Run(body);
+}
+
+SimClusterOptions Options() {
+  SimClusterOptions options = SmallCluster();
+  options.client.timeout_ms = 60'000;
+  options.ltc.orphan_period_ns = 2 * kSecond;
+  options.ltc.orphan_grace_ms = 1000;
+  return options;
+}
+
+struct World {
+  explicit World(SimClusterOptions options = Options()) : cluster(std::move(options)) {
+    cluster.StartAll();
+    client = cluster.NewClient("client-0");
+    EXPECT_TRUE(client->CreateRanges(SplitKeys(kRanges)).ok());
+    EXPECT_TRUE(cluster.WaitOpen(kRanges, 30 * kSecond));
+  }
+  void Write(const std::string& value, int step) {
+    for (int i = 0; i < 1000; i += step) {
+      const Result r = i % 5 == 4 ? client->Delete(KeyOf(i)) : client->Put(KeyOf(i), StrCat(value, " ", i, std::string(300, 'v')));
+      ASSERT_TRUE(r.ok()) << r.message;
+    }
+  }
+  Entries All() {
+    const ScanResult r = client->Scan("", 100'000);
+    EXPECT_TRUE(r.ok()) << r.message;
+    return r.entries;
+  }
+  void ExpectComplete(const std::vector<std::string>& names) {
+    const CheckpointsResult r = client->ListCheckpoints();
+    ASSERT_TRUE(r.ok()) << r.message;
+    ASSERT_EQ(r.checkpoints.size(), names.size());
+    for (size_t i = 0; i < names.size(); ++i) {
+      EXPECT_EQ(r.checkpoints[i].name, names[i]);
+      EXPECT_EQ(r.checkpoints[i].ranges, r.ranges);
+    }
+  }
+  SimCluster cluster;
+  std::unique_ptr<Client> client;
+};
+
+TEST(CheckpointTest, M2IsRestoredToTheByteByAClusterOfAnotherSize) {
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    Simulate(seed, [] {
+      SimClusterOptions options = Options();
+      options.ltcs = 3;
+      World w(options);
+      ASSERT_NO_FATAL_FAILURE(w.Write("first", 2));
+      ASSERT_NO_FATAL_FAILURE(w.Write("second", 3));
+      const Entries then = w.All();
+      Result r = w.client->CreateCheckpoint("a");
+      ASSERT_TRUE(r.ok()) << r.message;
+      EXPECT_EQ(w.client->CreateCheckpoint("a").outcome, Outcome::kConditionFailed);
+      for (const char* value : {"third", "fourth", "fifth"}) ASSERT_NO_FATAL_FAILURE(w.Write(value, 1));
+      // A cluster of another size: of three LTCs one is left.
+      for (const char* ltc : {"ltc-0", "ltc-1"}) {
+        w.cluster.Kill(ltc);
+        ASSERT_TRUE(w.cluster.WaitOpen(kRanges, 60 * kSecond));
+      }
+      ASSERT_NO_FATAL_FAILURE(w.Write("sixth", 1));
+      SleepFor(20 * kSecond);  // orphans are collected meanwhile
+      w.ExpectComplete({"a"});
+      EXPECT_GT(w.client->ListCheckpoints().checkpoints[0].pinned_bytes, 0u);
+      const Entries now = w.All();
+      EXPECT_NE(now, then);
+      ASSERT_TRUE(w.client->CreateCheckpoint("b").ok());
+      r = w.client->RestoreCheckpoint("a");
+      ASSERT_TRUE(r.ok()) << r.message;
+      EXPECT_EQ(w.All(), then);
+      ASSERT_NO_FATAL_FAILURE(w.Write("seventh", 7));
+      EXPECT_NE(w.All(), then);
+      // And forth, and back once more, through an owner that read it all from the manifest.
+      ASSERT_TRUE(w.client->RestoreCheckpoint("b").ok());
+      EXPECT_EQ(w.All(), now);
+      ASSERT_TRUE(w.client->RestoreCheckpoint("a").ok());
+      ASSERT_TRUE(w.cluster.Start("ltc-0").ok());
+      w.cluster.Kill("ltc-2");
+      ASSERT_TRUE(w.cluster.WaitOpen(kRanges, 60 * kSecond));
+      EXPECT_EQ(w.All(), then);
+      w.ExpectComplete({"a", "b"});
+      for (const char* name : {"a", "b"}) ASSERT_TRUE(w.client->DeleteCheckpoint(name).ok());
+      w.ExpectComplete({});
+      EXPECT_EQ(w.client->DeleteCheckpoint("a").outcome, Outcome::kNotFound);
+      EXPECT_EQ(w.client->RestoreCheckpoint("a").outcome, Outcome::kNotFound);
+      EXPECT_EQ(w.All(), then);
+    });
+  }
+}
+
+// An LTC dies while a checkpoint is made under load: it is there in some ranges or all, and says so; nothing else is lost.
+TEST(CheckpointTest, M2AnLtcsDeathMeanwhileLeavesItWholeInEachRangeThatHasIt) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Simulate(seed, [seed] {
+      World w;
+      std::atomic<bool> stop{false};
+      std::atomic<int> acknowledged{0};
+      const auto writing = w.cluster.NewClient("client-1");
+      Thread writer("writer", [&] {
+        for (int i = 0; !stop.load(); ++i) {
+          if (writing->Put(KeyOf(i % 1000), StrCat(i, std::string(200, 'w'))).ok()) ++acknowledged;
+        }
+      });
+      Random random(seed);
+      SleepFor(static_cast<Nanos>(50 + random.Uniform(200)) * kMillisecond);
+      Thread killer("killer", [&] {
+        SleepFor(static_cast<Nanos>(random.Uniform(40'000)) * kMicrosecond);
+        w.cluster.Kill("ltc-0");
+      });
+      const Result made = w.client->CreateCheckpoint("a");  // a try that was not answered may have made it
+      killer.Join();
+      ASSERT_TRUE(w.cluster.WaitOpen(kRanges, 60 * kSecond));
+      const CheckpointsResult list = w.client->ListCheckpoints();
+      ASSERT_TRUE(list.ok()) << list.message;
+      const uint64_t ranges = list.checkpoints.empty() ? 0 : list.checkpoints[0].ranges;
+      if (made.ok()) {
+        EXPECT_EQ(ranges, list.ranges) << "seed " << seed;
+      }
+      if (ranges < list.ranges) {
+        EXPECT_EQ(w.client->RestoreCheckpoint("a").outcome, Outcome::kNotFound);
+      }
+      if (ranges > 0) {
+        ASSERT_TRUE(w.client->DeleteCheckpoint("a").ok());
+      }
+      ASSERT_TRUE(w.client->CreateCheckpoint("a").ok());
+      stop = true;
+      writer.Join();
+      EXPECT_GT(acknowledged.load(), 0);
+      ASSERT_TRUE(w.client->RestoreCheckpoint("a").ok());
+      const Entries once = w.All();
+      ASSERT_NO_FATAL_FAILURE(w.Write("after", 1));
+      ASSERT_TRUE(w.client->RestoreCheckpoint("a").ok());
+      EXPECT_EQ(w.All(), once) << "seed " << seed;
+    });
+  }
+}
+
+// What only a checkpoint names leaves a StoC that drains.
+TEST(CheckpointTest, M2ADrainedStocTakesNoTableOfACheckpointWithIt) {
+  Simulate(1, [] {
+    SimClusterOptions options = Options();
+    options.stocs = 5;
+    World w(options);
+    ASSERT_NO_FATAL_FAILURE(w.Write("first", 1));
+    const Entries then = w.All();
+    ASSERT_TRUE(w.client->CreateCheckpoint("a").ok());
+    for (const char* value : {"second", "third"}) ASSERT_NO_FATAL_FAILURE(w.Write(value, 1));
+    std::string left = "?";
+    for (const Nanos until = Now() + 120 * kSecond; !left.empty() && Now() < until; SleepFor(200 * kMillisecond)) {
+      const Status s = w.client->Drain("stoc-0", &left);
+      ASSERT_TRUE(s.ok()) << s;
+    }
+    EXPECT_EQ(left, "");
+    w.cluster.Kill("stoc-0");
+    w.cluster.Kill("ltc-0");
+    ASSERT_TRUE(w.cluster.WaitOpen(kRanges, 60 * kSecond));
+    const Result r = w.client->RestoreCheckpoint("a");
+    ASSERT_TRUE(r.ok()) << r.message;
+    EXPECT_EQ(w.All(), then);
+  });
+}
+
+}  // namespace
+}  // namespace nova
