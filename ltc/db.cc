@@ -224,8 +224,8 @@ Db::~Db() {
     const Status s = rep.range->FlushAll(Now() + 60 * kSecond);
     if (!s.ok()) NOVA_LOG(ERROR) << "close: " << s;
   }
+  rep.range->Abandon();  // a compaction under way gives up
   rep.background->Stop();
-  rep.range->Abandon();
   for (const auto& lane : rep.lanes) CallerLane::Hold last(lane.get());  // what is still submitted runs
   rep.range = nullptr;
 }

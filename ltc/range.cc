@@ -126,13 +126,20 @@ void Range::Write(Executor* on, const WriteOp& op, WriteDone done) {
   }
   if (!IsValid(op, bytes, range_deletes)) return done(Outcome::kInvalidArgument);
   if (range_deletes > 0 && !HasRoomForTombstones(on, range_deletes)) return done(Outcome::kBusy);
-  const Nanos wait = controller_.Admit(bytes, Now());
+  const Nanos wait = Admit(on, bytes);
   if (ttl) {
     const ParkedWrite stamped(op, {}, NowMs());
     return wait > 0 ? ParkWrite(on, wait, stamped.op, std::move(done)) : AdmittedWrite(on, stamped.op, std::move(done));
   }
   if (wait > 0) return ParkWrite(on, wait, op, std::move(done));
   AdmittedWrite(on, op, std::move(done));
+}
+
+Nanos Range::Admit(Executor* on, uint64_t bytes) {
+  if (!controller_.pressed()) return 0;
+  const View& view = LaneView(on);
+  const double rounds = options_.max_rounds - static_cast<double>(view.sealed.size());
+  return controller_.Admit(bytes, rounds - static_cast<double>(view.active->bytes()) / static_cast<double>(RoundBytes()), Now());
 }
 
 // K6: a batch across ranges is refused.
@@ -317,7 +324,7 @@ void Range::CompareAndSwap(Executor* on, CompareAndSwapOp op, WriteDone done) {
     const auto go_on = [swap] { swap->on->Submit([swap] { swap->range->LockedSwap(swap); }); };
     if (swap->range->latches_.Lock(swap->stripe, go_on)) swap->range->LockedSwap(swap);
   };
-  const Nanos wait = controller_.Admit(swap->op.key.size() + (swap->op.desired ? swap->op.desired->size() : 0), Now());
+  const Nanos wait = Admit(on, swap->op.key.size() + (swap->op.desired ? swap->op.desired->size() : 0));
   if (wait == 0) return lock();
   if (Now() + wait >= swap->op.deadline_ns) return swap->done(Outcome::kBusy);
   on->RunAt(Now() + wait, lock);
@@ -389,7 +396,7 @@ void Range::UpdatePressure() {
                  std::max(1, options_.level0_stop_runs - options_.level0_slow_runs) * 0.5 +
              0.5;
   p.memory = static_cast<double>(services_->arenas->bytes_used()) / static_cast<double>(services_->memtable_limit_bytes) - 0.25;
-  controller_.SetPressure(p);
+  controller_.SetPressure(p, Now());
 }
 
 void Range::StopWrites() {

@@ -234,6 +234,8 @@ class Range : public std::enable_shared_from_this<Range> {
   std::shared_ptr<Round> NewRound(RoundNumber number, bool scanned);
   void PublishLocked(std::shared_ptr<const View> view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RefreshLanes();
+  size_t RoundBytes() const { return options_.memtable_size_bytes * static_cast<size_t>(options_.active_memtables); }
+  Nanos Admit(Executor* on, uint64_t bytes);  // how long a write has to wait
   void UpdatePressure();
   bool SealIfActive(const Round* round);  // false: no room for another round
   bool SealLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -290,6 +292,8 @@ class Range : public std::enable_shared_from_this<Range> {
   bool HoldsHidden(const View& view);
   std::shared_ptr<Round> ClaimRound();
   bool CommitFlushes();
+  bool FlushIsBehind() const;
+  void LetFlushGoFirst() const;
   TableOptions TableOptionsAt(int level) const;
   void FlushFailed(const Status& s);
   void BackgroundFailed(const char* what, const Status& s);

@@ -157,29 +157,32 @@ TEST(PlacementTest, SmallTablesUseFewerFragmentsAndOtherHostsComeFirst) {
 
 TEST(WriteControllerTest, NoPressureNoWait) {
   WriteController c;
-  c.SetPressure({0.4, 0.5, 0.1});
-  for (int i = 0; i < 1000; ++i) EXPECT_EQ(c.Admit(1 << 20, 0), 0);
+  c.SetPressure({0.4, 0.5, 0.1}, 0);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(c.Admit(1 << 20, 4, 0), 0);
+}
+
+// Bytes that one writer at a time gets in within a second.
+uint64_t AdmittedInASecond(WriteController* c, double room, Nanos now) {
+  uint64_t admitted = 0;
+  for (const Nanos end = now + kSecond; now < end;) {
+    const Nanos wait = c->Admit(1000, room, now);
+    EXPECT_LT(wait, 50 * kMillisecond) << "one writer at a time waits for its turn only";
+    now += wait == 0 ? 10 * kMicrosecond : wait;
+    admitted += 1000;
+  }
+  return admitted;
 }
 
 TEST(WriteControllerTest, UnderPressureTheRateFollowsTheDrain) {
   WriteController c;
-  c.SetPressure({1.0, 0, 0});
   Nanos now = kSecond;
-  for (int i = 0; i < 20; ++i) {  // drained at 10 MB/s
-    now += kSecond;
-    c.OnDrained(10'000'000, now);
-  }
-  // At the hard limit half the drain rate is admitted: 5 MB/s, 1 KB every 0.2 ms.
-  uint64_t admitted = 0;
-  const Nanos start = now;
-  while (now < start + kSecond) {
-    const Nanos wait = c.Admit(1000, now);
-    EXPECT_LT(wait, 5 * kMillisecond) << "one writer at a time waits for its turn only";
-    now += wait;
-    admitted += 1000;
-    if (wait == 0) now += 10 * kMicrosecond;
-  }
-  EXPECT_NEAR(static_cast<double>(admitted), 5e6, 1e6);
+  c.OnDrained(600'000'000, now += kSecond);  // before there was any pressure
+  c.SetPressure({1.0, 0, 0}, now);
+  for (int i = 0; i < 3; ++i) c.OnDrained(60'000'000, now += 6 * kSecond);  // 10 MB/s, in rounds that take seconds each
+  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 1, now)), 5e6, 1e6) << "at the hard limit half of it";
+  c.SetPressure({0.83, 0, 0}, now += 2 * kSecond);
+  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 2, now)), 10e6, 1e6) << "two rounds left: as fast as it drains";
+  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.2, now += 2 * kSecond)), 1e6, 0.2e6) << "never all of the room";
 }
 
 }  // namespace

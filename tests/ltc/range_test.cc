@@ -18,11 +18,13 @@ namespace {
 
 using Model = std::map<std::string, std::string>;
 
-// One range on a directory of its own; background work on a thread.
+enum class Background { kThreads, kByHand };
+
+// One range on a directory of its own; background work on threads of its own, or as the test says.
 class LocalRange {
  public:
-  explicit LocalRange(const RangeOptions& options, std::string lower = "", std::string upper = "")
-      : options_(options), lower_(std::move(lower)), upper_(std::move(upper)), arenas_(64 << 20), cache_(1 << 20) {
+  explicit LocalRange(const RangeOptions& options, std::string lower = "", std::string upper = "", Background background = Background::kThreads)
+      : background_kind_(background), options_(options), lower_(std::move(lower)), upper_(std::move(upper)), arenas_(64 << 20), cache_(1 << 20) {
     char dir[] = "/tmp/nova-range-XXXXXX";
     directory_ = mkdtemp(dir);
     disk_ = std::move(OpenPosixDisk(directory_)).value();
@@ -33,7 +35,10 @@ class LocalRange {
     services_.arenas = &arenas_;
     services_.memtable_limit_bytes = 256 << 20;
     services_.executors = {&executor_};
-    services_.place = [](uint64_t) { return Placement{}; };
+    services_.place = [this](uint64_t) {
+      if (before_table_) before_table_();
+      return Placement{};
+    };
     services_.garbage = [this](const TableInfo& t) { store_->DeleteTable(t); };
     services_.work = [](RangeId) {};
     services_.lost = [](RangeId, Status s) { ADD_FAILURE() << "lost: " << s; };
@@ -59,7 +64,7 @@ class LocalRange {
     ASSERT_TRUE(storage_->Install(range_->manifest_group()).ok());
     range_->Activate(NewNullLog());
     stop_ = false;
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < (background_kind_ == Background::kThreads ? 2 : 0); ++i) {
       background_.push_back(std::make_unique<Thread>("background", [this] {
         while (!stop_) {
           const bool flushed = range_->FlushOne();
@@ -161,8 +166,10 @@ class LocalRange {
   }
   Range* range() { return range_.get(); }
   ManualExecutor* executor() { return &executor_; }
+  void set_before_table(std::function<void()> fn) { before_table_ = std::move(fn); }
 
  private:
+  const Background background_kind_;
   const RangeOptions options_;
   const std::string lower_, upper_;
   std::string directory_;
@@ -177,6 +184,7 @@ class LocalRange {
   std::vector<std::unique_ptr<Thread>> background_;
   std::atomic<bool> stop_{false};
   uint64_t epoch_ = 0;
+  std::function<void()> before_table_;
 };
 
 RangeOptions SmallOptions(Random* random) {
@@ -568,6 +576,40 @@ TEST(RangeTest, ABatchLargerThanAMemtableIsKept) {
   for (const std::string& key : keys) batch.push_back({ValueType::kPut, key, value});
   for (int i = 0; i < 3; ++i) ASSERT_EQ(range.Write(batch), Outcome::kOk);
   EXPECT_EQ(range.Scan("", 100'000).size(), 10'000u);
+}
+
+// Half of the memtables wait for a flush that is under way: a compaction waits too, unless writers would be slowed down for its sake.
+TEST(RangeTest, FlushesGoFirst) {
+  for (const int slow_runs : {8, 1}) {
+    RangeOptions options;
+    options.memtable_size_bytes = 64 << 10;
+    options.active_memtables = 1;
+    options.max_rounds = 4;
+    options.level0_slow_runs = slow_runs;
+    options.compaction.level0_runs_trigger = 1;
+    LocalRange range(options, "", "", Background::kByHand);
+    const auto fill_rounds = [&range](int rounds) {
+      for (uint64_t i = 0; range.range()->stats().rounds < rounds; ++i) {
+        ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i), std::string(1000, 'v')), Outcome::kOk);
+      }
+    };
+    fill_rounds(2);
+    ASSERT_TRUE(range.range()->FlushOne());
+    ASSERT_EQ(range.range()->stats().level0_runs, 1);
+    fill_rounds(3);  // two of them sealed
+    std::atomic<bool> writing{false}, go_on{false};
+    range.set_before_table([&] {
+      if (writing.exchange(true)) return;  // only the first table waits: the flush's
+      while (!go_on) SleepFor(100 * kMicrosecond);
+    });
+    {
+      Thread flush("flush", [&] { EXPECT_TRUE(range.range()->FlushOne()); });
+      while (!writing) SleepFor(100 * kMicrosecond);
+      EXPECT_EQ(range.range()->CompactOne(), slow_runs == 1);
+      go_on = true;
+    }
+    EXPECT_TRUE(range.range()->CompactOne()) << "one round is left";
+  }
 }
 
 TEST(RangeTest, ScanSeesWhatWasAcknowledgedBeforeIt) {
