@@ -7,7 +7,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/random.h"
 
 namespace nova {
 
@@ -80,10 +79,11 @@ MemTable::Node* MemTable::NewNode(std::string_view stored_key, uint64_t hash, in
   return node;
 }
 
-int MemTable::RandomHeight() {
-  // Heights only shape the list: no answer depends on them, so a thread's own seed is fine, in a simulation too.
-  static thread_local Random random(0x5eed);
-  uint64_t bits = random.Next();
+// As good as random, and the same in every run: heights count into the bytes used, which decide when the table is full. The id makes
+// a key's height another one in the next table.
+int MemTable::HeightOf(uint64_t hash) const {
+  uint64_t bits = (hash ^ id_.value() * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
+  bits ^= bits >> 32;
   int height = 1;
   while (height < kMaxHeight && (bits & 3) == 0) {
     ++height;
@@ -102,7 +102,7 @@ MemTable::Entry* MemTable::Prepare(std::string_view stored_key, SequenceNumber s
   entry->node = FindInBucket(stored_key, hash);
   entry->brings_node = entry->node == nullptr;
   if (entry->brings_node) {
-    entry->node = NewNode(stored_key, hash, RandomHeight());
+    entry->node = NewNode(stored_key, hash, HeightOf(hash));
     entry->node->newest.store(entry, std::memory_order_relaxed);
   }
   return entry;

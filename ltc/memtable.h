@@ -74,7 +74,7 @@ class MemTable {
   static constexpr int kMaxHeight = 12;
   static constexpr uint64_t kListEvery = 256;  // writes of a scanned range
   static constexpr size_t kPieceBuckets = ArenaPool::kChunkBytes / sizeof(void*);
-  static int RandomHeight();
+  int HeightOf(uint64_t hash) const;
   std::vector<std::atomic<Node*>*> NewBuckets();
   Node* NewNode(std::string_view stored_key, uint64_t hash, int height);
   std::atomic<Node*>* BucketOf(uint64_t hash) const;

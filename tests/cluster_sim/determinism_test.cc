@@ -1,11 +1,14 @@
-// Same seed, same trace: a whole cluster, with faults, in two processes.
+// Same seed, same trace: a whole cluster, with faults, in two processes, and whatever a process has run before.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <string>
 
+#include "tests/cluster_sim/chaos.h"
 #include "tests/cluster_sim/scenario.h"
 
 namespace nova {
@@ -70,6 +73,22 @@ TEST(DeterminismTest, SameSeedSameTraceInTwoProcesses) {
   const std::string other = TraceOfProcess(8);
   EXPECT_NE(other.find(' '), std::string::npos) << other;
   EXPECT_NE(first.substr(0, space), other.substr(0, space));
+}
+
+// Else a violation of chaos, which runs seed after seed, would not come back when its seed is run alone.
+TEST(DeterminismTest, SameSeedSameChaosWhateverRanBefore) {
+  const auto run = [](uint64_t seed) {
+    ChaosOptions options = ChaosOf(seed);
+    options.duration_ns = 4 * kSecond;
+    const ChaosResult r = RunChaos(seed, options);
+    EXPECT_EQ(r.violation, "");
+    EXPECT_GT(r.acknowledged, 20u);
+    return StrCat(r.acknowledged, " acknowledged, ", r.unknown, " unknown, ", r.refused, " refused, ", r.faults, " faults, trace ", r.trace_hash);
+  };
+  std::map<uint64_t, std::string> first;
+  for (const uint64_t seed : {3, 4, 5, 6}) first[seed] = run(seed);
+  for (const uint64_t seed : {6, 4, 3, 5}) EXPECT_EQ(run(seed), first[seed]) << "seed " << seed;
+  EXPECT_NE(first[3], first[4]);
 }
 
 }  // namespace

@@ -52,9 +52,9 @@ SimClusterOptions SmallCluster() {
 class SimCluster::Session : public ConfigStore {
  public:
   Session(std::unique_ptr<MemorySession> session, Process* process) : session_(std::move(session)), process_(process) {
-    process_->sessions.insert(session_.get());
+    process_->sessions.push_back(session_.get());
   }
-  ~Session() override { process_->sessions.erase(session_.get()); }
+  ~Session() override { std::erase(process_->sessions, session_.get()); }
   StatusOr<Znode> Get(const std::string& path) override { return session_->Get(path); }
   StatusOr<std::vector<std::string>> Children(const std::string& path) override { return session_->Children(path); }
   Status Create(const std::string& path, const std::string& data, bool ephemeral) override {
@@ -213,7 +213,7 @@ void SimCluster::Bury(std::unique_ptr<Process> process) {
   burials_.push_back(std::make_unique<Thread>("sim.burial", [this, p = process.release()]() mutable {
     std::unique_ptr<Process> dead(p);
     SleepFor(options_.config.session_timeout_ns + kSecond);
-    for (MemorySession* session : std::vector<MemorySession*>(dead->sessions.begin(), dead->sessions.end())) {
+    for (MemorySession* session : std::vector(dead->sessions)) {
       session->SetReachable(true);  // the server has ended it: now this side learns so
     }
     TakeApart(std::move(dead));
@@ -243,7 +243,7 @@ void SimCluster::ApplyCuts(Process* process) {
   const bool control = !process->dead && !process->paused && !process->control_cut;
   for (const std::string& address : CoordinatorAddresses()) control_.SetReachable(process->control_name, address, control);
   const bool config = !process->dead && !process->paused && !process->config_cut;
-  for (MemorySession* session : std::vector<MemorySession*>(process->sessions.begin(), process->sessions.end())) {
+  for (MemorySession* session : std::vector(process->sessions)) {
     session->SetReachable(config);
   }
 }

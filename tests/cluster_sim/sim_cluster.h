@@ -13,7 +13,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -97,7 +96,7 @@ class SimCluster {
     bool paused = false;
     bool control_cut = false;
     bool config_cut = false;
-    std::set<MemorySession*> sessions;
+    std::vector<MemorySession*> sessions;  // in the order they were opened
     Metrics metrics;
     std::unique_ptr<Fabric> fabric;
     std::unique_ptr<Disk> mounted;
