@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/log.h"
+#include "common/base/random.h"
 #include "logc/log_recovery.h"
 
 namespace nova {
@@ -49,16 +50,29 @@ Status RecordKeeper::Update(const std::function<Status(RangeRecord*)>& change) {
 
 // --- the manifest on StoCs (M1)
 
-class HostedRange::StocManifestStorage : public ManifestStorage {
+// What the Range works with, and keeps: a flush or compaction under way outlives the HostedRange when the range is lost.
+class HostedRange::Ground : public ManifestStorage {
  public:
-  explicit StocManifestStorage(HostedRange* host) : host_(host) {}
+  Ground(const HostServices* services, const HostedRangeOptions& options, const RangeAssignment& assignment)
+      : range_services(services->range), keeper(services, assignment.record), creator_{assignment.record.id, assignment.record.epoch, 0},
+        services_(services), options_(options) {
+    range_services.place = [this](uint64_t bytes) { return Place(bytes); };
+  }
+
+  std::vector<StocChoice> LiveStocs() const {
+    std::vector<StocChoice> choices;
+    for (const NodeInfo& n : services_->stocs->live()) {
+      if (!n.draining) choices.push_back({n.stoc_id, n.host, services_->stocs->queue_depth(n.stoc_id)});
+    }
+    return choices;
+  }
+  std::vector<StocId> Pick(const std::vector<StocChoice>& from, size_t count) {
+    MutexLock lock(&mu_);
+    return PickStocs(from, count, 2, &random_);
+  }
 
   StatusOr<ManifestGroup> Create(std::string_view first_record, const Uuid& file) override {
-    ManifestGroup group{file, {}};
-    {
-      MutexLock lock(&host_->mu_);
-      group.members = PickStocs(host_->LiveStocs(), static_cast<size_t>(host_->options_.manifest_replicas), 2, &host_->random_);
-    }
+    const ManifestGroup group{file, Pick(LiveStocs(), static_cast<size_t>(options_.manifest_replicas))};
     if (group.members.empty()) return absl::UnavailableError("no StoC for the manifest");
     NOVA_RETURN_IF_ERROR(Write(group, 0, /*create=*/true, first_record));
     return group;
@@ -67,23 +81,37 @@ class HostedRange::StocManifestStorage : public ManifestStorage {
     return Write(group, offset, /*create=*/false, record);
   }
   Status Install(const ManifestGroup& group) override {
-    return host_->keeper_.Update([&](RangeRecord* r) {
+    return keeper.Update([&](RangeRecord* r) {
       r->manifest = group;
       return OkStatus();
     });
   }
   void Delete(const ManifestGroup& group) override {
     for (const StocId stoc : group.members) {
-      host_->services_->stocs->DeleteFiles(stoc, {{group.file, 0}}, Now() + host_->options_.request_deadline_ns).IgnoreError();
+      services_->stocs->DeleteFiles(stoc, {{group.file, 0}}, Now() + options_.request_deadline_ns).IgnoreError();
     }
   }
 
+  RangeServices range_services;
+  RecordKeeper keeper;
+
  private:
   Status Write(const ManifestGroup& group, uint64_t offset, bool create, std::string_view bytes) {
-    return host_->services_->stocs->AppendFile(group.members, {group.file, 0}, {host_->id_, host_->epoch_, 0}, offset, create,
-                                               bytes, Now() + host_->options_.request_deadline_ns);
+    return services_->stocs->AppendFile(group.members, {group.file, 0}, creator_, offset, create, bytes,
+                                        Now() + options_.request_deadline_ns);
   }
-  HostedRange* const host_;
+  StatusOr<Placement> Place(uint64_t table_bytes) {
+    MutexLock lock(&mu_);
+    Placement placement = PlaceTable(LiveStocs(), table_bytes, options_.placement, &random_);
+    if (placement.fragments.empty()) return absl::UnavailableError("no StoC is alive");
+    return placement;
+  }
+
+  const Creator creator_;
+  const HostServices* const services_;
+  const HostedRangeOptions options_;
+  Mutex mu_;
+  Random random_ ABSL_GUARDED_BY(mu_);
 };
 
 // --- opening
@@ -94,28 +122,11 @@ HostedRange::HostedRange(const HostServices* services, const HostedRangeOptions&
       services_(services),
       options_(options),
       old_lease_ends_ns_(assignment.old_lease_ends_ns),
-      range_services_(services->range),
-      keeper_(services, assignment.record),
-      storage_(std::make_unique<StocManifestStorage>(this)) {
-  range_services_.place = [this](uint64_t bytes) { return Place(bytes); };
-}
+      ground_(std::make_shared<Ground>(services, options, assignment)) {}
 
 HostedRange::~HostedRange() = default;
 
-std::vector<StocChoice> HostedRange::LiveStocs() const {
-  std::vector<StocChoice> choices;
-  for (const NodeInfo& n : services_->stocs->live()) {
-    if (!n.draining) choices.push_back({n.stoc_id, n.host, services_->stocs->queue_depth(n.stoc_id)});
-  }
-  return choices;
-}
-
-StatusOr<Placement> HostedRange::Place(uint64_t table_bytes) {
-  MutexLock lock(&mu_);
-  Placement placement = PlaceTable(LiveStocs(), table_bytes, options_.placement, &random_);
-  if (placement.fragments.empty()) return absl::UnavailableError("no StoC is alive");
-  return placement;
-}
+RangeRecord HostedRange::record() const { return ground_->keeper.Get(); }
 
 StatusOr<std::vector<VersionEdit>> HostedRange::ReadManifest(const RangeRecord& record, Nanos deadline_ns) {
   if (record.manifest.members.empty()) return std::vector<VersionEdit>{};  // never opened before
@@ -147,19 +158,19 @@ StatusOr<std::vector<VersionEdit>> HostedRange::ReadManifest(const RangeRecord& 
 Status HostedRange::Open() {
   const Nanos started = Now();
   const Nanos deadline = started + 60 * kSecond;
-  const RangeRecord record = keeper_.Get();
+  const RangeRecord record = ground_->keeper.Get();
   NOVA_ASSIGN_OR_RETURN(const auto edits, ReadManifest(record, deadline));
   NOVA_ASSIGN_OR_RETURN(auto recovered, RecoverLogs(services_->stocs, record, deadline));  // R2, R3
   const size_t records = recovered.size();
-  NOVA_ASSIGN_OR_RETURN(range_, Range::Recover(record, options_.range, &range_services_, storage_.get(), edits,
-                                               std::move(recovered)));  // R4
+  NOVA_ASSIGN_OR_RETURN(range_, Range::Recover(record, options_.range, &ground_->range_services, ground_.get(), edits,
+                                               std::move(recovered), ground_));  // R4
   LogGroup group;
   if (options_.log_mode == LogMode::kMemory) {
     NOVA_ASSIGN_OR_RETURN(group, PickLogGroup({}, LogMember{}, GroupId(record.last_group.value() + 1)));
   }
   SleepUntil(old_lease_ends_ns_);  // R5
   if (abandoned_.load()) return absl::FailedPreconditionError("excluded while opening");
-  NOVA_RETURN_IF_ERROR(keeper_.Update([&](RangeRecord* r) {
+  NOVA_RETURN_IF_ERROR(ground_->keeper.Update([&](RangeRecord* r) {
     r->state = RangeState::kOpen;
     r->released = false;
     r->manifest = range_->manifest_group();
@@ -194,7 +205,7 @@ Status HostedRange::Open() {
     for (const StocId stoc : members) {
       self->services_->stocs->FreeFenced(stoc, self->id_, self->epoch_, Now() + self->options_.request_deadline_ns).IgnoreError();
     }
-    if (!old.members.empty()) self->storage_->Delete(old);
+    if (!old.members.empty()) self->ground_->Delete(old);
   });
   return OkStatus();
 }
@@ -220,7 +231,7 @@ Status HostedRange::GiveBack() {
 Status HostedRange::Release(Nanos deadline_ns) {
   range_->StopWrites();
   NOVA_RETURN_IF_ERROR(range_->FlushAll(deadline_ns));
-  NOVA_RETURN_IF_ERROR(keeper_.Update([](RangeRecord* r) {
+  NOVA_RETURN_IF_ERROR(ground_->keeper.Update([](RangeRecord* r) {
     r->state = RangeState::kSealing;
     r->released = true;
     r->owner.clear();
@@ -246,14 +257,13 @@ StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep,
   std::vector<NodeInfo> live = services_->stocs->live();
   const bool without_is_live = std::any_of(
       live.begin(), live.end(), [&](const NodeInfo& n) { return n.stoc_id == without.stoc && n.incarnation == without.incarnation; });
-  for (const StocChoice& s : LiveStocs()) {
+  for (const StocChoice& s : ground_->LiveStocs()) {
     const bool kept = std::any_of(keep.begin(), keep.end(), [&](const LogMember& m) { return m.stoc == s.id; });
     if (!kept && !(without_is_live && s.id == without.stoc)) others.push_back(s);
   }
   const auto wanted = static_cast<size_t>(options_.log_replicas);
   if (group.members.size() < wanted) {
-    MutexLock lock(&mu_);
-    for (const StocId stoc : PickStocs(others, wanted - group.members.size(), 2, &random_)) {
+    for (const StocId stoc : ground_->Pick(others, wanted - group.members.size())) {
       for (const NodeInfo& n : live) {
         if (n.stoc_id == stoc) group.members.push_back({stoc, n.incarnation});
       }
@@ -271,7 +281,7 @@ void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos a
                                  const std::function<void(StatusOr<LogGroup>)>& answer) {
   if (abandoned_.load()) return answer(absl::FailedPreconditionError("the range was abandoned"));
   const std::vector<NodeInfo> live = services_->stocs->live();
-  const bool may_leave = LiveStocs().size() >= LeastLogMembers();  // without the draining ones
+  const bool may_leave = ground_->LiveStocs().size() >= LeastLogMembers();  // without the draining ones
   // The member that failed may come back as another incarnation, or prove to live; then it is as good as any, and where every StoC
   // is needed the only one that will do.
   const bool forgiven = Now() > asked_ns + kForgiveAfter;
@@ -288,11 +298,11 @@ void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos a
     }
   }
   LogGroup next;
-  auto picked = PickLogGroup(keep, without, GroupId(keeper_.Get().last_group.value() + 1));
+  auto picked = PickLogGroup(keep, without, GroupId(ground_->keeper.Get().last_group.value() + 1));
   Status s = picked.status();
   if (s.ok()) {
     next = *std::move(picked);
-    s = keeper_.Update([&](RangeRecord* r) {
+    s = ground_->keeper.Update([&](RangeRecord* r) {
       // A later group than the log's is one of an earlier try whose answer was lost: nothing was ever written to it.
       std::erase_if(r->log_groups, [&](const LogGroup& g) { return g.id > current.id; });
       next.id = GroupId(r->last_group.value() + 1);
@@ -319,12 +329,12 @@ void HostedRange::MaintainLog() {
   if (range_ == nullptr || !range_->active() || maintaining_.exchange(true)) return;
   RangeLog* const log = range_->log();
   const std::vector<GroupId> unused = log->UnusedGroups();
-  const RangeRecord record = keeper_.Get();
+  const RangeRecord record = ground_->keeper.Get();
   const auto listed = [&](GroupId id) {
     return std::any_of(record.log_groups.begin(), record.log_groups.end(), [&](const LogGroup& g) { return g.id == id; });
   };
   if (std::any_of(unused.begin(), unused.end(), listed)) {
-    const Status s = keeper_.Update([&](RangeRecord* r) {
+    const Status s = ground_->keeper.Update([&](RangeRecord* r) {
       std::erase_if(r->log_groups, [&](const LogGroup& g) { return std::find(unused.begin(), unused.end(), g.id) != unused.end(); });
       return OkStatus();
     });
@@ -343,13 +353,13 @@ void HostedRange::LeaveDraining() {
   }
   range_->LeaveStocs(draining);
   const auto leaves = [&](StocId stoc) { return std::find(draining.begin(), draining.end(), stoc) != draining.end(); };
-  const RangeRecord record = keeper_.Get();
+  const RangeRecord record = ground_->keeper.Get();
   const std::vector<StocId>& copies = record.manifest.members;
   if (std::any_of(copies.begin(), copies.end(), leaves)) {
     const Status s = range_->RollManifest();
     if (!s.ok()) NOVA_LOG(WARNING) << "range " << id_.value() << ": its manifest does not leave a draining StoC yet: " << s;
   }
-  if (record.log_groups.empty() || LiveStocs().size() < LeastLogMembers()) return;
+  if (record.log_groups.empty() || ground_->LiveStocs().size() < LeastLogMembers()) return;
   const std::vector<LogMember>& members = record.log_groups.back().members;
   if (std::any_of(members.begin(), members.end(), [&](const LogMember& m) { return leaves(m.stoc); })) {
     range_->log()->RequestGroupChange();

@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/base/random.h"
+#include "common/base/mutex.h"
 #include "coordinator/coordinator_client.h"
 #include "logc/log_client.h"
 #include "ltc/range.h"
@@ -73,7 +73,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   RangeId id() const { return id_; }
   Epoch epoch() const { return epoch_; }
   const std::shared_ptr<Range>& range() const { return range_; }
-  RangeRecord record() const { return keeper_.Get(); }
+  RangeRecord record() const;
 
   // Housekeeping of the log: drop groups nothing needs, return to R members (L4).
   void MaintainLog();
@@ -84,7 +84,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   void CollectOrphans(uint64_t grace_ms);
 
  private:
-  class StocManifestStorage;
+  class Ground;
   static constexpr Nanos kFirstGrowthPause = kSecond;      // between attempts to return to R; doubles while they do not last
   static constexpr Nanos kLongestGrowthPause = 60 * kSecond;
 
@@ -95,25 +95,19 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   void ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns, const std::function<void(StatusOr<LogGroup>)>& answer);
   bool CanGrow(const LogGroup& current) const;
   void ReturnToR(const LogGroup& current);
-  std::vector<StocChoice> LiveStocs() const;
-  StatusOr<Placement> Place(uint64_t table_bytes);
 
   const RangeId id_;
   const Epoch epoch_;
   const HostServices* const services_;
   const HostedRangeOptions options_;
   const Nanos old_lease_ends_ns_;
-  RangeServices range_services_;
-  RecordKeeper keeper_;
-  std::unique_ptr<StocManifestStorage> storage_;
+  const std::shared_ptr<Ground> ground_;
   std::shared_ptr<Range> range_;
   std::atomic<bool> abandoned_{false};
   std::atomic<bool> opened_{false};  // range_ stands and is active
   std::atomic<bool> maintaining_{false};  // by one thread at a time, which the next two belong to
   Nanos growth_pause_ns_ = kFirstGrowthPause;
   Nanos next_growth_ns_ = 0;
-  mutable Mutex mu_;
-  Random random_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace nova

@@ -143,9 +143,11 @@ class Range : public std::enable_shared_from_this<Range> {
  public:
   // Rebuilds the tree from a manifest's edits (none: a new range), flushes what the logs held (R4), and starts the manifest of
   // this epoch: all but the OPEN compare-and-set and `log`, which come with Activate. Waits.
+  // `keep` owns services and storage, which work under way needs after everybody else has let go of them; null: they outlive it.
   static StatusOr<std::shared_ptr<Range>> Recover(const RangeRecord& record, const RangeOptions& options,
                                                   const RangeServices* services, ManifestStorage* storage,
-                                                  const std::vector<VersionEdit>& edits, std::vector<RecoveredRecord> entries);
+                                                  const std::vector<VersionEdit>& edits, std::vector<RecoveredRecord> entries,
+                                                  std::shared_ptr<const void> keep = nullptr);
   ~Range();
   ManifestGroup manifest_group() const;
   void Activate(std::unique_ptr<RangeLog> log);  // after OPEN; operations before it end with kNotOwner
@@ -309,6 +311,7 @@ class Range : public std::enable_shared_from_this<Range> {
   const std::string lower_;
   const std::string upper_;
   const RangeOptions options_;
+  std::shared_ptr<const void> keep_;  // set once by Recover
   const RangeServices* const services_;
   std::unique_ptr<RangeLog> log_;  // set once by Activate, before state_ becomes kActive
   std::atomic<State> state_{State::kOpening};

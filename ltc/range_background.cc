@@ -65,7 +65,8 @@ class Range::Job {
 
 StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const RangeOptions& options,
                                                 const RangeServices* services, ManifestStorage* storage,
-                                                const std::vector<VersionEdit>& edits, std::vector<RecoveredRecord> entries) {
+                                                const std::vector<VersionEdit>& edits, std::vector<RecoveredRecord> entries,
+                                                std::shared_ptr<const void> keep) {
   auto version = std::make_shared<const Version>();
   MemTableId done_below;
   std::set<MemTableId> done;
@@ -87,6 +88,7 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const
                 entries.end());
   const SequenceNumber last = std::max(reserved, entries.empty() ? 0 : entries.back().sequence);  // K1
   std::shared_ptr<Range> range(new Range(record, options, services, storage, last));
+  range->keep_ = std::move(keep);
   range->published_now_ms_.store(now_ms);
   if (!entries.empty()) {
     auto memtable = std::make_shared<MemTable>(MemTableId(record.epoch.value() << 32), services->arenas);

@@ -58,7 +58,7 @@ class LocalRange {
     record.upper = upper_;
     auto edits = storage_->ReadInstalled();
     ASSERT_TRUE(edits.ok()) << edits.status();
-    auto range = Range::Recover(record, options_, &services_, storage_.get(), *edits, {});
+    auto range = Range::Recover(record, options_, &services_, storage_.get(), *edits, {}, std::move(keep_));
     ASSERT_TRUE(range.ok()) << range.status();
     range_ = *std::move(range);
     ASSERT_TRUE(storage_->Install(range_->manifest_group()).ok());
@@ -165,6 +165,8 @@ class LocalRange {
     return files;
   }
   Range* range() { return range_.get(); }
+  std::shared_ptr<Range> shared() { return range_; }
+  std::weak_ptr<const void> kept() { return kept_; }
   ManualExecutor* executor() { return &executor_; }
   void set_before_table(std::function<void()> fn) { before_table_ = std::move(fn); }
 
@@ -185,6 +187,8 @@ class LocalRange {
   std::atomic<bool> stop_{false};
   uint64_t epoch_ = 0;
   std::function<void()> before_table_;
+  std::shared_ptr<const void> keep_ = std::make_shared<int>();  // passed to the first range
+  const std::weak_ptr<const void> kept_ = keep_;
 };
 
 RangeOptions SmallOptions(Random* random) {
@@ -374,6 +378,17 @@ TEST(RangeTest, WritesAfterStopWritesAreNotOwner) {
   range.range()->StopWrites();
   EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(1), "y"), Outcome::kNotOwner);
   EXPECT_EQ(range.Get(KeyOf(1)), "x");
+}
+
+// Whoever holds the last reference, in work under way or in a request: the services go after the range.
+TEST(RangeTest, KeepsItsServicesUntilItEnds) {
+  LocalRange range(RangeOptions{});
+  std::shared_ptr<Range> work = range.shared();
+  range.Close();
+  EXPECT_FALSE(range.kept().expired());
+  work = nullptr;
+  EXPECT_TRUE(range.kept().expired());
+  range.Open();
 }
 
 TEST(RangeTest, K7RangeDeletionsAreBounded) {
