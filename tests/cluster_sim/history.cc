@@ -25,7 +25,10 @@ void History::End(const std::string& key, uint64_t version, Effect effect) {
       k.versions[version].refused = true;
       ++refused_;
       break;
-    case Effect::kUnknown: ++unknown_; break;
+    case Effect::kUnknown:
+      k.versions[version].unknown = true;
+      ++unknown_;
+      break;
   }
 }
 
@@ -63,7 +66,14 @@ std::string History::Check(const std::string& key, uint64_t settled_before, cons
   }
   if (version >= k.versions.size() || k.versions[version].remove) return StrCat(key, ": version ", version, " was never put");
   if (k.versions[version].refused) return StrCat(key, ": version ", version, " was refused, and is there");
-  if (version < settled_before) return StrCat(key, ": version ", version, " read, ", settled_before, " was settled before");
+  if (version < settled_before) {
+    std::string since;  // how each ended from there on
+    for (uint64_t v = version; v < k.versions.size(); ++v) {
+      const Version& w = k.versions[v];
+      absl::StrAppend(&since, v == version ? "" : ", ", v, w.remove ? " delete" : " put", w.refused ? " refused" : w.unknown ? " unknown" : "");
+    }
+    return StrCat(key, ": version ", version, " read, ", settled_before, " was settled before (", since, ")");
+  }
   k.settled = std::max(k.settled, version);
   return "";
 }

@@ -39,6 +39,7 @@ class History {
   struct Version {
     bool remove = false;
     bool refused = false;
+    bool unknown = false;
   };
   struct Key {
     std::vector<Version> versions{{true, false}};  // 0: never written
