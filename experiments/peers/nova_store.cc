@@ -73,8 +73,8 @@ std::unique_ptr<Store> Open(const StoreOptions& o, int level0_runs) {
 
 std::vector<Engine> NovaEngines() {
   std::vector<Engine> engines;
-  for (const int level0_runs : {8, 4, 12, 16, 24}) {
-    const std::string name = level0_runs == 8 ? "nova" : StrCat("nova-level0-", level0_runs);
+  for (const int level0_runs : {16, 4, 8, 12, 24}) {
+    const std::string name = level0_runs == 16 ? "nova" : StrCat("nova-level0-", level0_runs);
     engines.push_back({name, [level0_runs](const StoreOptions& o) { return Open(o, level0_runs); }});
   }
   return engines;
