@@ -326,7 +326,8 @@ bool Range::CommitFlushes() {
 // Writers wait for memory, and memory for a flush; a compaction has time until writers would be slowed down for its sake (Luo &
 // Carey: flushes first). What it puts off it does at less cost: more runs in one merge.
 bool Range::FlushIsBehind() const {
-  if (state_.load(std::memory_order_relaxed) != State::kActive) return false;
+  // A flush that fails may fail for want of the space that a compaction frees.
+  if (state_.load(std::memory_order_relaxed) != State::kActive || flush_failure_.load() != Outcome::kOk) return false;
   const auto view = CurrentView();
   return static_cast<int>(view->sealed.size()) * 2 >= options_.max_rounds && view->sealed.back()->flushing.load() &&
          view->version->Level0Runs() < options_.level0_slow_runs;
