@@ -15,25 +15,13 @@
 #include "common/base/thread.h"
 #include "ltc/db.h"
 #include "ltc/local_storage.h"
+#include "tests/ltc/directory.h"
 
 namespace nova {
 namespace {
 
 namespace fs = std::filesystem;
 using Model = std::map<std::string, std::string>;
-
-class Directory {
- public:
-  Directory() {
-    char dir[] = "/tmp/nova-checkpoint-XXXXXX";
-    path_ = mkdtemp(dir);
-  }
-  ~Directory() { fs::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 DbOptions SmallOptions() {
   DbOptions o;

@@ -12,25 +12,13 @@
 #include "common/base/random.h"
 #include "common/base/sim_disk.h"
 #include "ltc/db.h"
+#include "tests/ltc/directory.h"
 
 namespace nova {
 namespace {
 
 constexpr int kKeys = 200;
 constexpr uint32_t kMostOps = 30'000;  // long before, every step was taken
-
-class Directory {
- public:
-  Directory() {
-    char dir[] = "/tmp/nova-failpoint-XXXXXX";
-    path_ = mkdtemp(dir);
-  }
-  ~Directory() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // A few hundred writes flush, a few thousand compact.
 DbOptions SmallOptions(Disk* disk) {

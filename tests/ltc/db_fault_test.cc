@@ -12,25 +12,13 @@
 #include "common/base/random.h"
 #include "common/base/sim_disk.h"
 #include "ltc/db.h"
+#include "tests/ltc/directory.h"
 
 namespace nova {
 namespace {
 
 namespace fs = std::filesystem;
 using Model = std::map<std::string, std::string>;
-
-class Directory {
- public:
-  Directory() {
-    char dir[] = "/tmp/nova-fault-XXXXXX";
-    path_ = mkdtemp(dir);
-  }
-  ~Directory() { fs::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 DbOptions SmallOptions(bool map_tables = true) {
   DbOptions o;

@@ -15,24 +15,12 @@
 #include "common/base/random.h"
 #include "common/base/sim_disk.h"
 #include "common/base/thread.h"
+#include "tests/ltc/directory.h"
 
 namespace nova {
 namespace {
 
 using Model = std::map<std::string, std::string>;
-
-class Directory {
- public:
-  Directory() {
-    char dir[] = "/tmp/nova-db-XXXXXX";
-    path_ = mkdtemp(dir);
-  }
-  ~Directory() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 DbOptions SmallOptions() {
   DbOptions o;
