@@ -1,7 +1,6 @@
 // nova: the user's tool: put, get, delete, scan, status, an interactive shell, bench, admin commands.
 #include <gflags/gflags.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -11,8 +10,8 @@
 #include "client/bench.h"
 #include "client/doctor.h"
 #include "client/shell.h"
-#include "common/base/exit.h"
 #include "common/base/failpoint.h"
+#include "common/base/flags.h"
 
 DEFINE_string(coordinators, "", "gRPC addresses of the coordinators, host:port,host:port; default: $NOVA_COORDINATORS");
 DEFINE_string(fabric, "", "verbs, tcp or auto, as the cluster's nodes; default: $NOVA_FABRIC, else auto");
@@ -32,10 +31,6 @@ DEFINE_int32(threads, 16, "bench: client threads");
 DEFINE_int32(value_bytes, 1024, "bench: size of a value");
 DEFINE_int32(scan_length, 10, "bench: entries of a scan");
 DEFINE_bool(progress, true, "bench: a line a second on stderr");
-
-namespace google {
-extern void (*gflags_exitfunc)(int);
-}
 
 namespace nova {
 namespace {
@@ -60,8 +55,6 @@ int Bench(Client* client) {
 int Doctor() {
   DoctorOptions o;
   if (!FLAGS_fabric.empty()) o.fabric = FLAGS_fabric;
-  if (o.fabric != "auto" && o.fabric != "verbs" && o.fabric != "tcp") ExitWithError(StrCat("--fabric=", o.fabric, " must be auto, verbs or tcp"));
-  if (FLAGS_lock_mb < 0) ExitWithError("--lock_mb must not be negative");
   o.rdma_device = FLAGS_rdma_device;
   o.address = FLAGS_address;
   o.zookeeper = FLAGS_zookeeper;
@@ -72,13 +65,27 @@ int Doctor() {
   return RunDoctor(o);
 }
 
+void CheckFlags() {
+  CheckFlagOneOf("fabric", FLAGS_fabric, {"", "auto", "verbs", "tcp"});
+  CheckFlagRange("timeout_ms", FLAGS_timeout_ms, 1, 86'400'000);
+  if (!FLAGS_address.empty()) CheckFlagHostPort("address", FLAGS_address);
+  CheckFlagRange("lock_mb", FLAGS_lock_mb, 0, 1 << 30);
+  CheckFlagOneOf("workload", FLAGS_workload, {"LOAD", "R100", "RW50", "SW50", "W100"});
+  CheckFlagOneOf("distribution", FLAGS_distribution, {"uniform", "zipfian", "scrambled"});
+  CheckFlagRange("records", FLAGS_records, 1, 1'000'000'000'000);
+  CheckFlagRange("operations", FLAGS_operations, 0, 1'000'000'000'000'000);
+  CheckFlagRange("seconds", FLAGS_seconds, 0.001, 1e7);
+  CheckFlagRange("threads", FLAGS_threads, 1, 4096);
+  CheckFlagRange("value_bytes", FLAGS_value_bytes, 0, 16 << 20);
+  CheckFlagRange("scan_length", FLAGS_scan_length, 1, 1'000'000);
+}
+
 int Main(int argc, char** argv) {
-  google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
-  google::SetUsageMessage(StrCat("[flags] COMMAND\n", CommandHelp(),
+  const std::string usage = StrCat("[flags] COMMAND\n", CommandHelp(),
                                  "  shell                  the same, typed one a line\n"
                                  "  bench                  load in the paper's workloads (--workload, --threads ...)\n"
                                  "  doctor                 what this machine lacks to be a node, and the fix (--fabric, --address, --fence_test ...)\n"
-                                 "  debug failpoints       steps at which $NOVA_FAILPOINTS can stop a node, as log.written=crash (docs/testing.md)\n"));
+                                 "  debug failpoints       steps at which $NOVA_FAILPOINTS can stop a node, as log.written=crash (docs/testing.md)\n");
   // The flags of commands' own: the last one long enough that nobody types it by accident.
   std::vector<std::string> command_flags;
   argc = static_cast<int>(std::remove_if(argv + 1, argv + argc,
@@ -89,7 +96,8 @@ int Main(int argc, char** argv) {
                                            return match;
                                          }) -
                           argv);
-  google::ParseCommandLineFlags(&argc, &argv, true);
+  ParseFlags(usage, &argc, &argv);
+  CheckFlags();
   signal(SIGPIPE, SIG_IGN);
   if (argc == 2 && std::string_view(argv[1]) == "doctor") return Doctor();
   if (argc == 3 && std::string_view(argv[1]) == "debug" && std::string_view(argv[2]) == "failpoints") {
@@ -100,11 +108,6 @@ int Main(int argc, char** argv) {
     const char* from_environment = std::getenv("NOVA_COORDINATORS");
     if (from_environment == nullptr) ExitWithError("--coordinators=host:port or $NOVA_COORDINATORS is needed");
     FLAGS_coordinators = from_environment;
-  }
-  if (FLAGS_timeout_ms < 1) ExitWithError("--timeout_ms must be positive");
-  if (FLAGS_records < 1 || FLAGS_operations < 0 || FLAGS_seconds <= 0 || FLAGS_threads < 1 || FLAGS_threads > 4096 ||
-      FLAGS_value_bytes < 0 || FLAGS_value_bytes > (16 << 20) || FLAGS_scan_length < 1) {
-    ExitWithError("a bench flag is out of range: see nova --help");
   }
   std::vector<std::string> words(argv + 1, argv + argc);
   if (!words.empty()) words.insert(words.end(), command_flags.begin(), command_flags.end());

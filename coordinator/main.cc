@@ -2,50 +2,28 @@
 #include <gflags/gflags.h>
 #include <unistd.h>
 
-#include "common/base/exit.h"
 #include "common/base/program.h"
+#include "common/base/server_flags.h"
 #include "common/config/zookeeper_store.h"
 #include "coordinator/coordinator_service.h"
 #include "coordinator/grpc_server.h"
 
-DEFINE_string(zookeeper, "", "ZooKeeper ensemble, host:port,host:port");
-DEFINE_string(chroot, "/nova", "the cluster's path in ZooKeeper");
-DEFINE_int32(zookeeper_session_ms, 4000, "ZooKeeper session timeout; the time after which a killed leader is replaced");
-DEFINE_int32(zookeeper_connect_ms, 10000, "how long to wait for ZooKeeper at start");
-DEFINE_string(address, "127.0.0.1:7400", "where to serve gRPC, host:port; port 0 picks one");
-DEFINE_string(advertise, "", "where others reach this coordinator, host:port; empty: --address");
-DEFINE_string(metrics_address, "127.0.0.1:0", "where to serve /metrics and the status page, host:port; port 0 picks one");
-DEFINE_string(name, "", "of this coordinator; empty: coord-<host>-<port>");
 DEFINE_int32(lease_ms, 2000, "T: how long a heartbeat's lease lasts");
 DEFINE_int32(lease_margin_ms, 50, "delta: what a lease is shortened by at its holder and lengthened by here");
 DEFINE_double(clock_rate_error, 0.01, "rho: how much faster or slower than real time a clock may run");
 DEFINE_int32(settle_ms, 1000, "wait after the first LTC was heard, before ranges without an owner are given out");
 DEFINE_int32(max_value_bytes, 1 << 20, "largest value clients may put");
 
-namespace google {
-extern void (*gflags_exitfunc)(int);  // what gflags calls when it does not like a flag
-}
-
 namespace nova {
 namespace {
 
-void CheckFlags(int argc, char** argv) {
-  if (argc > 1) ExitWithError(StrCat("unexpected argument '", argv[1], "'"));
-  CheckFlagGiven("zookeeper", FLAGS_zookeeper, "host:port,...");
-  CheckFlagRange("zookeeper_session_ms", FLAGS_zookeeper_session_ms, 100, 600'000);
-  CheckFlagRange("zookeeper_connect_ms", FLAGS_zookeeper_connect_ms, 1, 600'000);
+void CheckFlags() {
+  CheckServerFlags();
   CheckFlagRange("lease_ms", FLAGS_lease_ms, 100, 600'000);
   CheckFlagRange("lease_margin_ms", FLAGS_lease_margin_ms, 0, FLAGS_lease_ms / 4);
+  CheckFlagRange("clock_rate_error", FLAGS_clock_rate_error, 0, 0.2);
   CheckFlagRange("settle_ms", FLAGS_settle_ms, 0, 600'000);
   CheckFlagRange("max_value_bytes", FLAGS_max_value_bytes, 1, 64 << 20);
-  if (!(FLAGS_clock_rate_error >= 0 && FLAGS_clock_rate_error <= 0.2)) {
-    ExitWithError(StrCat("--clock_rate_error=", FLAGS_clock_rate_error, " must be in [0, 0.2]"));
-  }
-  for (const auto& [flag, value] : {std::pair<const char*, std::string>{"address", FLAGS_address},
-                                    {"metrics_address", FLAGS_metrics_address},
-                                    {"advertise", FLAGS_advertise.empty() ? FLAGS_address : FLAGS_advertise}}) {
-    CheckFlagHostPort(flag, value);
-  }
 }
 
 std::string DefaultName(const std::string& address) {
@@ -55,10 +33,10 @@ std::string DefaultName(const std::string& address) {
 }
 
 int Run(int argc, char** argv) {
-  google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
-  google::SetUsageMessage("the control plane of a Nova cluster");
-  google::ParseCommandLineFlags(&argc, &argv, true);
-  CheckFlags(argc, argv);
+  google::SetCommandLineOptionWithMode("address", "127.0.0.1:7400", google::SET_FLAGS_DEFAULT);  // clients are told it
+  ParseFlags("the control plane of a Nova cluster", &argc, &argv);
+  RefuseArguments(argc, argv);
+  CheckFlags();
   Program program(argv[0], "Nova");
 
   // The address is known only once the port is bound, and calls must not reach a service that is not there yet.

@@ -20,6 +20,7 @@ struct CompactionOptions {
   int level_multiplier = 10;
   uint64_t table_size_bytes = 4 << 20;    // tau
   int max_parts = 4;                      // of one job, run side by side by the compaction threads there are
+  Status Check() const;                   // InvalidArgument: an option out of range, by name
 };
 
 // What was decided. Inputs of `level` and, of the next one, all that overlap.

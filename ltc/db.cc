@@ -68,11 +68,6 @@ Status CheckKeyRange(std::string_view begin, std::string_view end) {
   return absl::InvalidArgumentError("a range of keys that ends where it begins, or before");
 }
 
-Status CheckBetween(const char* name, uint64_t value, uint64_t low, uint64_t high) {
-  if (value >= low && value <= high) return OkStatus();
-  return absl::InvalidArgumentError(StrCat(name, " = ", value, ": must be in [", low, ", ", high, "]"));
-}
-
 const Status& NotFound() {
   static const auto* status = new Status(absl::NotFoundError("no such key"));
   return *status;
@@ -127,34 +122,6 @@ struct Db::Rep {
   std::shared_ptr<Range> range;  // set before background_ is told of it
   std::unique_ptr<BackgroundWork> background;
 };
-
-RangeOptions DbOptions::DefaultRange() {
-  RangeOptions range;
-  range.memtable_size_bytes = 32 << 20;
-  range.active_memtables = 1;
-  range.max_rounds = 8;
-  return range;
-}
-
-Status DbOptions::Check() const {
-  NOVA_RETURN_IF_ERROR(CheckBetween("memtable_bytes", memtable_bytes, 1 << 20, size_t{1} << 40));
-  NOVA_RETURN_IF_ERROR(CheckBetween("cache_bytes", cache_bytes, 0, size_t{1} << 40));
-  NOVA_RETURN_IF_ERROR(CheckBetween("flush_threads", static_cast<uint64_t>(flush_threads), 1, 64));
-  NOVA_RETURN_IF_ERROR(CheckBetween("compaction_threads", static_cast<uint64_t>(compaction_threads), 1, 64));
-  NOVA_RETURN_IF_ERROR(CheckBetween("range.memtable_size_bytes", range.memtable_size_bytes, 64 << 10, size_t{4} << 30));
-  NOVA_RETURN_IF_ERROR(CheckBetween("range.active_memtables", static_cast<uint64_t>(range.active_memtables), 1, 64));
-  NOVA_RETURN_IF_ERROR(CheckBetween("range.max_rounds", static_cast<uint64_t>(range.max_rounds), 2, 1024));
-  NOVA_RETURN_IF_ERROR(CheckBetween("range.max_value_bytes", range.max_value_bytes, 1, 1 << 30));
-  NOVA_RETURN_IF_ERROR(CheckBetween("range.max_batch_entries", range.max_batch_entries, 1, SequenceTracker::kWindow / 4));
-  NOVA_RETURN_IF_ERROR(CheckBetween("range.max_batch_bytes", range.max_batch_bytes, 1, 1 << 30));
-  NOVA_RETURN_IF_ERROR(CheckBetween("range.max_range_tombstones", range.max_range_tombstones, 1, 1 << 16));
-  NOVA_RETURN_IF_ERROR(CheckBetween("range.round_range_tombstones", range.round_range_tombstones, 1, range.max_range_tombstones));
-  NOVA_RETURN_IF_ERROR(CheckBetween("range.compaction.level_multiplier", static_cast<uint64_t>(range.compaction.level_multiplier), 2, 100));
-  NOVA_RETURN_IF_ERROR(CheckBetween("range.compaction.table_size_bytes", range.compaction.table_size_bytes, 64 << 10, size_t{1} << 32));
-  NOVA_RETURN_IF_ERROR(CheckBetween("range.table.block_size_bytes", range.table.block_size_bytes, 512, 1 << 24));
-  NOVA_RETURN_IF_ERROR(CheckBetween("range.table.filter_bits_per_key", static_cast<uint64_t>(range.table.filter_bits_per_key), 0, 64));
-  return OkStatus();
-}
 
 StatusOr<std::unique_ptr<Db>> Db::Open(const std::string& directory, const DbOptions& options) {
   NOVA_RETURN_IF_ERROR(Annotate(options.Check(), directory));

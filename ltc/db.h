@@ -50,7 +50,7 @@ struct DbOptions {
   Disk* disk = nullptr;                  // instead of the directory's own: a modelled or faulty one; outlives the Db
 
   static RangeOptions DefaultRange();
-  Status Check() const;
+  Status Check() const;  // InvalidArgument: an option out of range: its name, its value and what is allowed
 };
 
 struct DbWriteOptions {

@@ -1,29 +1,16 @@
 // nova_ltc: an LSM-tree component: serves the ranges that the coordinator assigns to it.
 #include <gflags/gflags.h>
-#include <unistd.h>
 
 #include "absl/strings/str_split.h"
-#include "common/base/exit.h"
 #include "common/base/log.h"
 #include "common/base/program.h"
+#include "common/base/server_flags.h"
 #include "common/config/zookeeper_store.h"
 #include "common/rdma/open_fabric.h"
 #include "common/sstable/compression.h"
 #include "coordinator/grpc_channel.h"
 #include "ltc/ltc_node.h"
 
-DEFINE_string(zookeeper, "", "ZooKeeper ensemble, host:port,host:port");
-DEFINE_string(chroot, "/nova", "the cluster's path in ZooKeeper");
-DEFINE_int32(zookeeper_session_ms, 4000, "ZooKeeper session timeout");
-DEFINE_int32(zookeeper_connect_ms, 10000, "how long to wait for ZooKeeper at start");
-DEFINE_string(coordinators, "", "gRPC addresses of the coordinators, host:port,host:port");
-DEFINE_string(name, "", "of this node, unique in the cluster");
-DEFINE_string(address, "127.0.0.1:0", "where to serve, host:port; port 0 picks one");
-DEFINE_string(advertise, "", "where others reach this node, host:port; empty: --address as bound");
-DEFINE_string(host, "", "the machine, for placing copies on distinct ones; empty: of the address");
-DEFINE_string(metrics_address, "127.0.0.1:0", "where to serve /metrics and a status page");
-DEFINE_string(fabric, "auto", "verbs, tcp, or auto: verbs where an RDMA device is up, else tcp; the log says which and why");
-DEFINE_string(rdma_device, "", "NAME or NAME:PORT, as mlx5_0:1; empty: the one that has --address");
 DEFINE_string(log_mode, "memory", "none, or memory: log records in the memory of StoCs");
 DEFINE_int32(log_write_deadline_ms, 0, "L5: of a log WRITE, after which its StoC is replaced; 0: 200 on verbs, 1000 on tcp");
 DEFINE_int32(log_replicas, 3, "R: members of a log group");
@@ -48,25 +35,12 @@ DEFINE_int32(xchg_threads, 1, "exchange threads: they serve requests");
 DEFINE_int32(flush_threads, 2, "threads that write memtables to StoCs");
 DEFINE_int32(compaction_threads, 2, "threads that merge tables");
 
-namespace google {
-extern void (*gflags_exitfunc)(int);
-}
-
 namespace nova {
 namespace {
 
-LtcOptions OptionsFromFlags(int argc, char** argv) {
-  if (argc > 1) ExitWithError(StrCat("unexpected argument '", argv[1], "'"));
-  CheckFlagGiven("zookeeper", FLAGS_zookeeper, "host:port,...");
-  CheckFlagGiven("coordinators", FLAGS_coordinators, "host:port,...");
-  CheckFlagGiven("name", FLAGS_name, "NAME");
-  CheckFlagHostPort("address", FLAGS_address);
-  CheckFlagHostPort("metrics_address", FLAGS_metrics_address);
-  if (FLAGS_log_mode != "none" && FLAGS_log_mode != "memory") {
-    ExitWithError(StrCat("--log_mode=", FLAGS_log_mode, " must be none or memory"));
-  }
-  CheckFlagRange("zookeeper_session_ms", FLAGS_zookeeper_session_ms, 100, 600'000);
-  CheckFlagRange("zookeeper_connect_ms", FLAGS_zookeeper_connect_ms, 1, 600'000);
+LtcOptions OptionsFromFlags() {
+  CheckNodeFlags();
+  CheckFlagOneOf("log_mode", FLAGS_log_mode, {"none", "memory"});
   CheckFlagRange("log_write_deadline_ms", FLAGS_log_write_deadline_ms, 0, 600'000);
   CheckFlagRange("log_replicas", FLAGS_log_replicas, 1, 7);
   CheckFlagRange("min_replicas", FLAGS_min_replicas, 0, FLAGS_log_replicas);
@@ -116,6 +90,8 @@ LtcOptions OptionsFromFlags(int argc, char** argv) {
   h.range.compaction.table_size_bytes = static_cast<uint64_t>(FLAGS_table_mb) << 20;
   h.range.compaction.level1_bytes = static_cast<uint64_t>(FLAGS_level1_mb) << 20;
   h.range.compaction.level0_runs_trigger = FLAGS_level0_runs;
+  h.range.level0_slow_runs = 2 * FLAGS_level0_runs;  // a compaction begins before writers are slowed down for want of one
+  h.range.level0_stop_runs = 5 * FLAGS_level0_runs;
   auto compression = ParseCompressionList(FLAGS_compression);
   if (!compression.ok()) ExitWithError(StrCat("--compression: ", compression.status().message()));
   h.range.compression = *std::move(compression);
@@ -123,10 +99,9 @@ LtcOptions OptionsFromFlags(int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
-  google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
-  google::SetUsageMessage("an LSM-tree component of a Nova cluster");
-  google::ParseCommandLineFlags(&argc, &argv, true);
-  LtcOptions options = OptionsFromFlags(argc, argv);
+  ParseFlags("an LSM-tree component of a Nova cluster", &argc, &argv);
+  RefuseArguments(argc, argv);
+  LtcOptions options = OptionsFromFlags();
   Program program(argv[0], "nova_ltc " + options.name);
   program.ServePages(FLAGS_metrics_address);
   options.metrics_address = program.pages_address();

@@ -63,6 +63,7 @@ struct RangeOptions {
   CompactionOptions compaction;
   TableOptions table;  // but for the compression:
   std::vector<Compression> compression = {};  // of the tables written to Level0, Level1, ...; the last holds for deeper ones; empty: none
+  Status Check() const;  // InvalidArgument: an option out of range, by name
 };
 
 // What the LTC gives to each of its ranges; outlives them.

@@ -1,31 +1,18 @@
 // nova_stoc: a storage component: log segments in memory, files on a disk.
 #include <gflags/gflags.h>
-#include <unistd.h>
 
 #include <cstdio>
 
 #include "absl/strings/str_split.h"
-#include "common/base/exit.h"
 #include "common/base/limited_disk.h"
 #include "common/base/log.h"
 #include "common/base/program.h"
+#include "common/base/server_flags.h"
 #include "common/config/zookeeper_store.h"
 #include "common/rdma/open_fabric.h"
 #include "coordinator/grpc_channel.h"
 #include "stoc/stoc_node.h"
 
-DEFINE_string(zookeeper, "", "ZooKeeper ensemble, host:port,host:port");
-DEFINE_string(chroot, "/nova", "the cluster's path in ZooKeeper");
-DEFINE_int32(zookeeper_session_ms, 4000, "ZooKeeper session timeout");
-DEFINE_int32(zookeeper_connect_ms, 10000, "how long to wait for ZooKeeper at start");
-DEFINE_string(coordinators, "", "gRPC addresses of the coordinators, host:port,host:port");
-DEFINE_string(name, "", "of this node, unique in the cluster");
-DEFINE_string(address, "127.0.0.1:0", "where to serve, host:port; port 0 picks one");
-DEFINE_string(advertise, "", "where others reach this node, host:port; empty: --address as bound");
-DEFINE_string(host, "", "the machine, for placing copies on distinct ones; empty: of the address");
-DEFINE_string(metrics_address, "127.0.0.1:0", "where to serve /metrics and a status page");
-DEFINE_string(fabric, "auto", "verbs, tcp, or auto: verbs where an RDMA device is up, else tcp; the log says which and why");
-DEFINE_string(rdma_device, "", "NAME or NAME:PORT, as mlx5_0:1; empty: the one that has --address");
 DEFINE_string(data, "", "directory of the files; made, and formatted, when absent or empty");
 DEFINE_int32(disk_reserve_mb, 64, "free disk space below which new files are refused; appends are below a quarter of it");
 DEFINE_int32(disk_bandwidth_mb, 0, "MB/s of a modelled disk that reads and writes share; 0: the disk as it is");
@@ -38,30 +25,21 @@ DEFINE_int32(xchg_threads, 1, "exchange threads: they serve requests");
 DEFINE_int32(storage_threads, 4, "threads that wait for the disk");
 DEFINE_int32(storage_queue, 1024, "disk operations that wait for them; more are answered Busy");
 
-namespace google {
-extern void (*gflags_exitfunc)(int);  // what gflags calls when it does not like a flag
-}
-
 namespace nova {
 namespace {
 
-StocOptions OptionsFromFlags(int argc, char** argv) {
-  if (argc > 1) ExitWithError(StrCat("unexpected argument '", argv[1], "'"));
-  CheckFlagGiven("zookeeper", FLAGS_zookeeper, "host:port,...");
-  CheckFlagGiven("coordinators", FLAGS_coordinators, "host:port,...");
-  CheckFlagGiven("name", FLAGS_name, "NAME");
+StocOptions OptionsFromFlags() {
+  CheckNodeFlags();
   CheckFlagGiven("data", FLAGS_data, "DIRECTORY");
-  CheckFlagHostPort("address", FLAGS_address);
-  CheckFlagHostPort("metrics_address", FLAGS_metrics_address);
-  CheckFlagRange("zookeeper_session_ms", FLAGS_zookeeper_session_ms, 100, 600'000);
-  CheckFlagRange("zookeeper_connect_ms", FLAGS_zookeeper_connect_ms, 1, 600'000);
   CheckFlagRange("disk_reserve_mb", FLAGS_disk_reserve_mb, 0, 1 << 20);
   CheckFlagRange("disk_bandwidth_mb", FLAGS_disk_bandwidth_mb, 0, 1 << 20);
   CheckFlagRange("open_files", FLAGS_open_files, 1, 1 << 20);
   CheckFlagRange("log_memory_mb", FLAGS_log_memory_mb, 1, 1 << 20);
   CheckFlagRange("segment_kb", FLAGS_segment_kb, 4, 1 << 20);
-  if ((FLAGS_segment_kb & (FLAGS_segment_kb - 1)) != 0) ExitWithError(StrCat("--segment_kb=", FLAGS_segment_kb, " must be a power of two"));
-  if (FLAGS_segment_kb / 1024 > FLAGS_log_memory_mb) ExitWithError("--segment_kb is more than --log_memory_mb");
+  if ((FLAGS_segment_kb & (FLAGS_segment_kb - 1)) != 0) ExitWithError(StrCat("--segment_kb = ", FLAGS_segment_kb, ": must be a power of two"));
+  if (FLAGS_segment_kb / 1024 > FLAGS_log_memory_mb) {
+    ExitWithError(StrCat("--segment_kb = ", FLAGS_segment_kb, ": must be at most --log_memory_mb, ", FLAGS_log_memory_mb));
+  }
   CheckFlagRange("spare_segments", FLAGS_spare_segments, 0, 1 << 16);
   CheckFlagRange("file_buffer_mb", FLAGS_file_buffer_mb, 1, 1 << 20);
   CheckFlagRange("xchg_threads", FLAGS_xchg_threads, 1, 64);
@@ -94,10 +72,9 @@ bool WaitForTheEnd(Program* program, const StocNode& node) {
 }
 
 int Main(int argc, char** argv) {
-  google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
-  google::SetUsageMessage("a storage component of a Nova cluster");
-  google::ParseCommandLineFlags(&argc, &argv, true);
-  StocOptions options = OptionsFromFlags(argc, argv);
+  ParseFlags("a storage component of a Nova cluster", &argc, &argv);
+  RefuseArguments(argc, argv);
+  StocOptions options = OptionsFromFlags();
   Program program(argv[0], "nova_stoc " + options.name);
 
   auto posix = OpenPosixDisk(FLAGS_data);

@@ -41,22 +41,6 @@ void TellServiceManager(const char* state) {
 
 }  // namespace
 
-void CheckFlagRange(const char* flag, int64_t value, int64_t min, int64_t max) {
-  if (value < min || value > max) ExitWithError(StrCat("--", flag, "=", value, " must be in [", min, ", ", max, "]"));
-}
-
-void CheckFlagHostPort(const char* flag, const std::string& value) {
-  const size_t colon = value.rfind(':');
-  const std::string port = colon == std::string::npos ? "" : value.substr(colon + 1);
-  const bool good = colon != 0 && !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos &&
-                    std::stoi(port) <= 65535;
-  if (!good) ExitWithError(StrCat("--", flag, "=", value, " is not host:port"));
-}
-
-void CheckFlagGiven(const char* flag, const std::string& value, const char* form) {
-  if (value.empty()) ExitWithError(StrCat("--", flag, "=", form, " is needed"));
-}
-
 Program::Program(const char* path, std::string title) : title_(std::move(title)), text_([] { return std::string("starting"); }) {
   sigemptyset(&stop_);
   sigaddset(&stop_, SIGTERM);

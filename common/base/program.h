@@ -1,6 +1,5 @@
 // Program: what every server's main does alike: signals, logging, /metrics and a page for people, the ready line, the end.
 //
-//   CheckFlagRange("xchg_threads", FLAGS_xchg_threads, 1, 64);     // one line and exit 2 when it is outside
 //   Program program(argv[0], "nova_ltc");                          // before any thread
 //   program.ServePages(FLAGS_metrics_address);
 //   ... make the node ...
@@ -23,10 +22,6 @@
 #include "common/base/metrics.h"
 
 namespace nova {
-
-void CheckFlagRange(const char* flag, int64_t value, int64_t min, int64_t max);
-void CheckFlagHostPort(const char* flag, const std::string& value);
-void CheckFlagGiven(const char* flag, const std::string& value, const char* form);  // form: "host:port,..."
 
 class Program {
  public:

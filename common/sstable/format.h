@@ -33,6 +33,7 @@ struct BlockHandle {
 inline constexpr size_t kBlockTrailerBytes = 5;
 
 enum class Compression : uint8_t { kNone = 0, kLz4 = 1, kZstd = 2 };
+inline constexpr int kCompressions = 3;
 
 struct Fragment {
   uint64_t offset = 0;         // first logical byte

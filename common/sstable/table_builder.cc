@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/base/check_between.h"
 #include "common/base/log.h"
 #include "common/sstable/block.h"
 #include "common/sstable/block_crc.h"
@@ -43,6 +44,13 @@ std::string_view ShortestSeparator(std::string_view a, std::string_view b, std::
 }
 
 }  // namespace
+
+Status TableOptions::Check() const {
+  NOVA_RETURN_IF_ERROR(CheckBetween("block_size_bytes", block_size_bytes, 512, 1 << 24));
+  NOVA_RETURN_IF_ERROR(CheckBetween("restart_interval", restart_interval, 1, 1024));
+  NOVA_RETURN_IF_ERROR(CheckBetween("filter_bits_per_key", filter_bits_per_key, 0, kMaxFilterBitsPerKey));
+  return CheckBetween("compression", static_cast<int>(compression), 0, kCompressions - 1);
+}
 
 struct TableBuilder::Rep {
   Rep(const TableOptions& o, const Uuid& uuid, std::unique_ptr<TableSink> s)

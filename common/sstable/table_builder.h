@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/status.h"
 #include "common/sstable/format.h"
 
 namespace nova {
@@ -20,6 +21,7 @@ struct TableOptions {
   int restart_interval = 16;     // keys between restart points of a block
   int filter_bits_per_key = 10;  // 0: no filter
   Compression compression = Compression::kNone;
+  Status Check() const;  // InvalidArgument: an option out of range, by name
 };
 
 // Takes the data of a table while it is being built. Errors are kept, and told by whoever finishes the table.

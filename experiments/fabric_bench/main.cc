@@ -9,14 +9,13 @@
 //
 // Asleep on a core each, every turn of depth operations pays two wakes from one core to the other, whatever the fabric does.
 #include <gflags/gflags.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <vector>
 
-#include "common/base/exit.h"
+#include "common/base/flags.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/rdma/open_fabric.h"
@@ -28,10 +27,6 @@ DEFINE_string(fabric, "tcp", "tcp or verbs");
 DEFINE_string(address, "127.0.0.1", "of the device: the server listens there");
 DEFINE_int32(operations, 2000, "of each latency; of a bandwidth: as many bytes as 64 KiB of each would be, at most");
 DEFINE_bool(judge, true, "tcp: exit 1 where a bound is missed");
-
-namespace google {
-extern void (*gflags_exitfunc)(int);
-}
 
 namespace nova {
 namespace {
@@ -302,12 +297,10 @@ int Run() {
 }
 
 int Main(int argc, char** argv) {
-  google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
-  google::SetUsageMessage("the fabric beside a bare loop");
-  google::ParseCommandLineFlags(&argc, &argv, true);
-  if (argc > 1) ExitWithError(StrCat("unexpected argument '", argv[1], "'"));
-  if (FLAGS_fabric != "tcp" && FLAGS_fabric != "verbs") ExitWithError("--fabric must be tcp or verbs");
-  if (FLAGS_operations < 50 || FLAGS_operations > 10'000'000) ExitWithError("--operations must be in [50, 10000000]");
+  ParseFlags("the fabric beside a bare loop", &argc, &argv);
+  RefuseArguments(argc, argv);
+  CheckFlagOneOf("fabric", FLAGS_fabric, {"tcp", "verbs"});
+  CheckFlagRange("operations", FLAGS_operations, 50, 10'000'000);
   return Run();
 }
 

@@ -18,6 +18,7 @@
 #include <numeric>
 
 #include "common/base/clock.h"
+#include "common/base/flags.h"
 #include "common/base/histogram.h"
 #include "common/base/mutex.h"
 #include "common/base/random.h"
@@ -221,8 +222,22 @@ Result MedianOf(std::vector<Result> results) {
   return results[results.size() / 2];
 }
 
+void CheckFlags() {
+  CheckFlagRange("records", FLAGS_records, 1, uint64_t{UINT32_MAX});
+  CheckFlagRange("value_bytes", FLAGS_value_bytes, 0, 1 << 20);
+  CheckFlagRange("scan_length", FLAGS_scan_length, 1, 1'000'000);
+  CheckFlagRange("memory_mb", FLAGS_memory_mb, 1, 1 << 20);
+  CheckFlagRange("cache_mb", FLAGS_cache_mb, 0, 1 << 20);
+  CheckFlagRange("seconds", FLAGS_seconds, 0.001, 1e6);
+  CheckFlagRange("skip_seconds", FLAGS_skip_seconds, 0, FLAGS_seconds);
+  CheckFlagRange("threads", FLAGS_threads, 1, 1024);
+  CheckFlagRange("rate", FLAGS_rate, 0, 1'000'000'000);
+  CheckFlagRange("runs", FLAGS_runs, 1, 1000);
+  CheckFlagRange("disk_mb_per_second", FLAGS_disk_mb_per_second, 0, 1 << 20);
+  if (FLAGS_sync && !FLAGS_log) ExitWithError("--sync needs --log");
+}
+
 int Main() {
-  if (FLAGS_sync && !FLAGS_log) Fail("--sync needs --log");
   const std::vector<Engine> engines = EnginesNamed(FLAGS_engines);
   std::string root = FLAGS_directory;
   if (root.empty()) {
@@ -286,6 +301,8 @@ int Main() {
 }  // namespace nova
 
 int main(int argc, char** argv) {
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  nova::ParseFlags("this engine beside RocksDB and LevelDB", &argc, &argv);
+  nova::RefuseArguments(argc, argv);
+  nova::CheckFlags();
   return nova::Main();
 }

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "client/client.h"
+#include "common/base/flags.h"
 #include "common/base/storage_tester.h"
 #include "experiments/peers/store.h"
 
@@ -99,7 +100,11 @@ class ClusterUnderTest : public TestedStore {
   Client* const client_;
 };
 
-int Main() {
+int Main(int argc, char** argv) {
+  ParseFlags("the storage tester over this engine and its peers", &argc, &argv);
+  RefuseArguments(argc, argv);
+  CheckFlagRange("seeds", FLAGS_seeds, 1, 1'000'000'000);
+  CheckFlagRange("operations", FLAGS_operations, 4, 1'000'000'000);
   const std::vector<Engine> engines = EnginesNamed(FLAGS_engines);
   std::unique_ptr<Client> client;
   if (!FLAGS_coordinators.empty()) {
@@ -153,7 +158,4 @@ int Main() {
 }  // namespace
 }  // namespace nova
 
-int main(int argc, char** argv) {
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  return nova::Main();
-}
+int main(int argc, char** argv) { return nova::Main(argc, argv); }

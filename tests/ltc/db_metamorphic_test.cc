@@ -26,12 +26,12 @@ DbOptions DrawOptions(Random* random) {
   r.memtable_size_bytes = 64 << 10 << random->Uniform(4);
   r.active_memtables = 1 + static_cast<int>(random->Uniform(4));
   r.max_rounds = 2 + static_cast<int>(random->Uniform(6));
-  r.level0_slow_runs = 2 + static_cast<int>(random->Uniform(10));
+  r.compaction.level0_runs_trigger = 1 + static_cast<int>(random->Uniform(6));
+  r.level0_slow_runs = r.compaction.level0_runs_trigger + static_cast<int>(random->Uniform(8));
   r.level0_stop_runs = r.level0_slow_runs + 1 + static_cast<int>(random->Uniform(10));
   r.scan_page_bytes = 256 << random->Uniform(10);
   r.scan_budget_ns = static_cast<Nanos>(random->Uniform(100)) * kMicrosecond;
   r.round_range_tombstones = 16 << random->Uniform(5);
-  r.compaction.level0_runs_trigger = 1 + static_cast<int>(random->Uniform(6));
   r.compaction.level0_max_bytes = 64 << 10 << random->Uniform(8);
   r.compaction.level1_bytes = 64 << 10 << random->Uniform(5);
   r.compaction.level_multiplier = 2 + static_cast<int>(random->Uniform(9));

@@ -595,21 +595,6 @@ TEST(Db, BadInputIsNamedAndWritesNothing) {
   EXPECT_TRUE(absl::IsNotFound(db->Get("k", &value)));
 }
 
-TEST(Db, OptionsOutOfRangeAreNamed) {
-  Directory dir;
-  const auto message = [&](const std::function<void(DbOptions*)>& change) {
-    DbOptions options;
-    change(&options);
-    const auto db = Db::Open(dir.path(), options);
-    EXPECT_TRUE(absl::IsInvalidArgument(db.status())) << db.status();
-    return std::string(db.status().message());
-  };
-  EXPECT_NE(message([](DbOptions* o) { o->memtable_bytes = 1; }).find("memtable_bytes = 1: must be in"), std::string::npos);
-  EXPECT_NE(message([](DbOptions* o) { o->range.max_rounds = 1; }).find("range.max_rounds = 1"), std::string::npos);
-  EXPECT_NE(message([](DbOptions* o) { o->flush_threads = -1; }).find("flush_threads"), std::string::npos);
-  EXPECT_FALSE(std::filesystem::exists(dir.path() + "/IDENTITY"));
-}
-
 TEST(Db, ADirectoryIsOnesOwnAndOneAtATime) {
   Directory dir;
   {

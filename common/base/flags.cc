@@ -1,0 +1,44 @@
+#include "common/base/flags.h"
+
+#include <gflags/gflags.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_join.h"
+
+namespace google {
+extern void (*gflags_exitfunc)(int);  // what gflags calls when it does not like a flag
+}
+
+namespace nova {
+
+void ParseFlags(const std::string& usage, int* argc, char*** argv) {
+  google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
+  google::SetUsageMessage(usage);
+  google::ParseCommandLineFlags(argc, argv, true);
+}
+
+void RefuseArguments(int argc, char** argv) {
+  if (argc > 1) ExitWithError(StrCat("unexpected argument '", argv[1], "'"));
+}
+
+void CheckFlagOneOf(const char* flag, const std::string& value, std::initializer_list<std::string_view> allowed) {
+  if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
+  ExitWithError(StrCat("--", flag, " = ", value, ": must be one of ", absl::StrJoin(allowed, ", ", [](std::string* out, std::string_view v) {
+    out->append(v.empty() ? "\"\"" : v);
+  })));
+}
+
+void CheckFlagHostPort(const char* flag, const std::string& value) {
+  const size_t colon = value.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : value.substr(colon + 1);
+  const bool good = colon != 0 && !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos &&
+                    std::stoi(port) <= 65535;
+  if (!good) ExitWithError(StrCat("--", flag, " = ", value, ": must be host:port"));
+}
+
+void CheckFlagGiven(const char* flag, const std::string& value, const char* form) {
+  if (value.empty()) ExitWithError(StrCat("--", flag, "=", form, " is needed"));
+}
+
+}  // namespace nova

@@ -1,0 +1,125 @@
+// Every number that a program takes as a flag, far below and far above what can be meant: exit 2, one line that names the flag, nothing
+// on disk. The flags are those that the program itself lists (--helpxml): one that is added and not checked fails here.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "absl/strings/str_split.h"
+#include "common/base/clock.h"
+#include "tests/cluster/process.h"
+
+namespace nova {
+namespace {
+
+const std::string kBin = NOVA_BINARY_DIR "/bin/";
+
+std::string ReadAll(const std::string& path) {
+  std::stringstream s;
+  s << std::ifstream(path).rdbuf();
+  return s.str();
+}
+
+struct Ended {
+  int code = -1;
+  std::string errors;
+};
+
+class FlagsTest : public testing::Test {
+ protected:
+  FlagsTest() : directory_(testing::TempDir() + StrCat("nova-flags-", getpid())) { std::filesystem::create_directories(directory_); }
+  ~FlagsTest() override { std::filesystem::remove_all(directory_); }
+
+  Ended Run(std::vector<std::string> argv) {
+    const std::string errors = directory_ + "/errors";
+    std::filesystem::remove(errors);
+    auto process = Process::Start(argv, errors);
+    EXPECT_TRUE(process.ok()) << argv[0];
+    if (!process.ok()) return {};
+    const auto code = (*process)->Wait(Now() + 20 * kSecond);
+    EXPECT_TRUE(code.ok()) << argv[0] << " " << argv.back() << " does not end";
+    return {code.ok() ? *code : -1, ReadAll(errors)};
+  }
+  // Numbers among the flags of our own files.
+  std::vector<std::string> NumbersOf(const std::string& program) {
+    auto process = Process::Start({kBin + program, "--helpxml"});
+    std::string all;
+    for (auto line = (*process)->ReadLine(Now() + 20 * kSecond); line.ok(); line = (*process)->ReadLine(Now() + 20 * kSecond)) all += *line;
+    const std::regex flag("<flag><file>[^<]*(main|flags)\\.cc</file><name>([^<]*)</name>.*?<type>(int32|int64|uint64|double)</type></flag>");
+    std::vector<std::string> names;
+    for (const std::string& one : std::vector<std::string>(absl::StrSplit(all, "</flag>"))) {
+      std::smatch found;
+      const std::string text = one + "</flag>";
+      if (std::regex_search(text, found, flag)) names.push_back(found[2]);
+    }
+    return names;
+  }
+  void ExpectOneLineOf(const Ended& ended, const std::string& flag, const std::string& argument) {
+    EXPECT_EQ(ended.code, 2) << argument << ": " << ended.errors;
+    EXPECT_NE(ended.errors.find(flag), std::string::npos) << argument << ": " << ended.errors;
+    const std::vector<std::string> lines = absl::StrSplit(ended.errors, '\n', absl::SkipEmpty());
+    EXPECT_EQ(lines.size(), 1u) << argument << ": " << ended.errors;
+  }
+
+  const std::string directory_;
+};
+
+TEST_F(FlagsTest, ANumberOutOfRangeIsNamedOnOneLineAndNothingIsMade) {
+  const std::vector<std::string> server = {"--zookeeper=127.0.0.1:1", "--zookeeper_connect_ms=1"};
+  const std::vector<std::string> node = {"--zookeeper=127.0.0.1:1", "--zookeeper_connect_ms=1", "--coordinators=127.0.0.1:1", "--name=x"};
+  std::vector<std::string> stoc = node;
+  stoc.push_back("--data=" + directory_ + "/data");
+  const std::vector<std::tuple<std::string, std::vector<std::string>, size_t>> programs = {
+      {"nova_coordinator", server, 6}, {"nova_ltc", node, 20}, {"nova_stoc", stoc, 10}, {"nova", {"--coordinators=127.0.0.1:1", "--timeout_ms=100", "get", "k"}, 8}};
+  for (const auto& [program, needed, at_least] : programs) {
+    const std::vector<std::string> flags = NumbersOf(program);
+    EXPECT_GE(flags.size(), at_least) << program;
+    for (const std::string& flag : flags) {
+      for (const char* value : {"-2147483648", "2147483647", "99999999999999999999999999"}) {
+        std::vector<std::string> argv = {kBin + program};
+        argv.insert(argv.end(), needed.begin(), needed.end());
+        argv.push_back(StrCat("--", flag, "=", value));
+        const Ended ended = Run(argv);
+        // Numbers that count records, operations or seconds may be as large as the second.
+        const bool large = value[0] == '2' && (flag == "records" || flag == "operations");
+        if (!large) ExpectOneLineOf(ended, flag, program + " " + argv.back());
+      }
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/data"));
+}
+
+TEST_F(FlagsTest, AWordThatIsNoneOfThoseAllowedIsNamedOnOneLine) {
+  const std::vector<std::string> node = {"--zookeeper=127.0.0.1:1", "--coordinators=127.0.0.1:1", "--name=x", "--data=" + directory_ + "/data"};
+  for (const auto& [program, flag, value] : std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"nova_coordinator", "chroot", "nova"},
+           {"nova_coordinator", "address", "here"},
+           {"nova_coordinator", "advertise", ":1"},
+           {"nova_coordinator", "metrics_address", "127.0.0.1:65536"},
+           {"nova_ltc", "chroot", ""},
+           {"nova_ltc", "fabric", "carrier-pigeon"},
+           {"nova_ltc", "log_mode", "most"},
+           {"nova_ltc", "compression", "none,gzip"},
+           {"nova_ltc", "min_replicas", "4"},
+           {"nova_ltc", "name", ""},
+           {"nova_stoc", "data", ""},
+           {"nova_stoc", "segment_kb", "5"},
+           {"nova_stoc", "fabric", ""},
+           {"nova", "fabric", "rdma"},
+           {"nova", "workload", "W50"},
+           {"nova", "distribution", "normal"},
+       }) {
+    std::vector<std::string> argv = {kBin + program};
+    const size_t needed = program == "nova_stoc" ? 4 : program == "nova_ltc" ? 3 : program == "nova_coordinator" ? 1 : 0;
+    argv.insert(argv.end(), node.begin(), node.begin() + static_cast<ptrdiff_t>(needed));
+    argv.push_back(StrCat("--", flag, "=", value));
+    ExpectOneLineOf(Run(argv), flag, program + " " + argv.back());
+  }
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/data"));
+}
+
+}  // namespace
+}  // namespace nova
