@@ -340,9 +340,9 @@ ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& s
     std::vector<std::string> missing;
     for (const LogMember& m : group.members) {
       const auto stoc = stocs.find(m.stoc);
-      const bool alive = stoc != stocs.end() &&
-                         (m.incarnation == Incarnation() || stoc->second->incarnation == m.incarnation);
-      if (!alive) missing.push_back(StrCat("StoC ", m.stoc.value(), " incarnation ", m.incarnation.value()));
+      const bool alive = stoc != stocs.end() && group.Holds(m, stoc->second->incarnation, stoc->second->store);
+      if (!alive) missing.push_back(StrCat("StoC ", m.stoc.value(), HasMemory(group.media) ? StrCat(" incarnation ", m.incarnation.value()) : "",
+                                           HasFiles(group.media) ? StrCat(" store ", m.store.ToString()) : ""));
     }
     const bool lost = missing.size() == group.members.size();
     if (!missing.empty()) {

@@ -1,5 +1,7 @@
 #include "coordinator/cluster_types.h"
 
+#include <algorithm>
+
 #include "common/base/coding.h"
 #include "common/base/crc32c.h"
 
@@ -7,6 +9,7 @@ namespace nova {
 namespace {
 
 constexpr char kFormat = 1;
+constexpr char kFormatWithFiles = 2;  // of a range record: a log group with files is listed; a version that knows none stays away
 
 void PutUuid(std::string* out, const Uuid& uuid) {
   PutFixed64(out, uuid.hi);
@@ -21,15 +24,16 @@ std::string Sealed(std::string body) {
 // Takes values off the front; once one is missing, all that follow are.
 class Reader {
  public:
-  // Checks the checksum and the format.
-  Status Open(std::string_view data, std::string_view what) {
+  // Checks the checksum and the format, which is one of 1 .. `newest`.
+  Status Open(std::string_view data, std::string_view what, char newest = kFormat) {
     if (data.size() < 5) return absl::DataLossError(StrCat(std::string(what), ": too short"));
     const uint32_t crc = DecodeFixed32(data.data() + data.size() - 4);
     data.remove_suffix(4);
     if (crc != Crc32c(data)) return absl::DataLossError(StrCat(std::string(what), ": wrong checksum"));
-    if (data.front() != kFormat) {
-      return absl::DataLossError(StrCat(std::string(what), ": format ", static_cast<int>(data.front()),
-                                        " is not known to this version, which reads ", static_cast<int>(kFormat)));
+    format_ = data.front();
+    if (format_ < kFormat || format_ > newest) {
+      return absl::DataLossError(StrCat(std::string(what), ": format ", static_cast<int>(format_),
+                                        " is not known to this version, which reads ", static_cast<int>(newest)));
     }
     in_ = data.substr(1);
     return OkStatus();
@@ -68,9 +72,11 @@ class Reader {
     return ok_ ? u : Uuid{};
   }
   bool Done() const { return ok_ && in_.empty(); }
+  char format() const { return format_; }
 
  private:
   std::string_view in_;
+  char format_ = kFormat;
   bool ok_ = true;
 };
 
@@ -108,7 +114,8 @@ StatusOr<NodeInfo> DecodeNodeInfo(std::string_view data) {
 }
 
 std::string RangeRecord::Encode() const {
-  std::string out(1, kFormat);
+  const bool files = std::any_of(log_groups.begin(), log_groups.end(), [](const LogGroup& g) { return HasFiles(g.media); });
+  std::string out(1, files ? kFormatWithFiles : kFormat);
   PutVarint64(&out, id.value());
   PutLengthPrefixed(&out, lower);
   PutLengthPrefixed(&out, upper);
@@ -127,7 +134,9 @@ std::string RangeRecord::Encode() const {
     for (const LogMember& m : group.members) {
       PutVarint64(&out, m.stoc.value());
       PutVarint64(&out, m.incarnation.value());
+      if (files) PutUuid(&out, m.store);
     }
+    if (files) out.push_back(static_cast<char>(group.media));
   }
   PutVarint64(&out, last_group.value());
   return Sealed(std::move(out));
@@ -135,7 +144,8 @@ std::string RangeRecord::Encode() const {
 
 StatusOr<RangeRecord> RangeRecord::Decode(std::string_view data, int64_t version) {
   Reader in;
-  NOVA_RETURN_IF_ERROR(in.Open(data, "range record"));
+  NOVA_RETURN_IF_ERROR(in.Open(data, "range record", kFormatWithFiles));
+  const bool files = in.format() == kFormatWithFiles;
   RangeRecord r;
   r.id = RangeId(in.Number());
   r.lower = in.Text();
@@ -152,8 +162,10 @@ StatusOr<RangeRecord> RangeRecord::Decode(std::string_view data, int64_t version
     group.id = GroupId(in.Number());
     for (uint64_t m = in.Count(); m > 0; --m) {
       const StocId stoc(in.Number32());
-      group.members.push_back({stoc, Incarnation(in.Number())});
+      const Incarnation incarnation(in.Number());
+      group.members.push_back({stoc, incarnation, files ? in.ReadUuid() : Uuid{}});
     }
+    if (files) group.media = static_cast<LogMedia>(in.Byte(static_cast<uint8_t>(LogMedia::kMemoryAndFiles)));
     r.log_groups.push_back(std::move(group));
   }
   r.last_group = GroupId(in.Number());

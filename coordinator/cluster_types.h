@@ -44,11 +44,22 @@ StatusOr<NodeInfo> DecodeNodeInfo(std::string_view data);  // DataLoss: malforme
 struct LogMember {
   StocId stoc;
   Incarnation incarnation;  // in-memory segments belong to one (N1)
+  Uuid store = {};          // log files belong to a store
   bool operator==(const LogMember&) const = default;
 };
+// What each member of a group holds of a log.
+enum class LogMedia : uint8_t { kMemory = 0, kFiles = 1, kMemoryAndFiles = 2 };
+inline bool HasMemory(LogMedia m) { return m != LogMedia::kFiles; }
+inline bool HasFiles(LogMedia m) { return m != LogMedia::kMemory; }
+
 struct LogGroup {
   GroupId id;
   std::vector<LogMember> members;
+  LogMedia media = LogMedia::kMemory;
+  // True if `member`, whose StoC runs with that incarnation on that store, has what was acknowledged.
+  bool Holds(const LogMember& member, Incarnation incarnation, const Uuid& store) const {
+    return (HasMemory(media) && member.incarnation == incarnation) || (HasFiles(media) && member.store == store);
+  }
   bool operator==(const LogGroup&) const = default;
 };
 // The file of one epoch and roll (M1): StocFileId{file, 0} on each member.

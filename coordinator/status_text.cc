@@ -1,6 +1,7 @@
 #include "coordinator/status_text.h"
 
 #include <algorithm>
+#include <array>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
@@ -53,6 +54,7 @@ struct Logs {
   size_t degraded = 0;
   size_t open = 0;
   size_t open_without = 0;
+  std::array<size_t, 3> open_with{};  // by the LogMedia of the group that takes the writes
 };
 
 class Renderer {
@@ -68,6 +70,7 @@ class Renderer {
       const bool open = range.record.state == RangeState::kOpen && !range.record.released;
       logs_.open += open;
       logs_.open_without += open && range.record.log_groups.empty();
+      if (open && !range.record.log_groups.empty()) ++logs_.open_with[static_cast<size_t>(range.record.log_groups.back().media)];
       for (const LogGroup& g : range.record.log_groups) {
         ++logs_.groups;
         logs_.degraded += IsDegraded(g);
@@ -127,10 +130,16 @@ class Renderer {
   std::string Durability() const {
     if (logs_.open == 0) return "durability: no range is open\n";
     std::string out;
-    if (logs_.open_without < logs_.open) {
+    if (logs_.open_with[static_cast<size_t>(LogMedia::kMemory)] > 0) {
       absl::StrAppend(&out, "durability: memory log, R=", logs_.replicas, ": an acknowledged write is delivered at ",
                       logs_.replicas, " StoCs; it survives the LTC and ", logs_.replicas - 1,
                       " members of a group between repairs; lost when all ", logs_.replicas, " go together\n");
+    }
+    for (const auto& [media, name] : {std::pair{LogMedia::kFiles, "persistent"}, std::pair{LogMedia::kMemoryAndFiles, "memory+persistent"}}) {
+      if (logs_.open_with[static_cast<size_t>(media)] == 0) continue;
+      absl::StrAppend(&out, "durability: ", name, " log, R=", logs_.replicas, ": an acknowledged write is written and synced at ",
+                      logs_.replicas, " StoCs (one of sync=false: written); it survives also a loss of power of everything (of sync=false: the death of all processes); lost with all ",
+                      logs_.replicas, " disks\n");
     }
     if (logs_.open_without > 0) {
       absl::StrAppend(&out, "durability: no log on ", logs_.open_without, " of ", logs_.open,
@@ -143,13 +152,17 @@ class Renderer {
  private:
   bool MemberAlive(const LogMember& m) const {
     const auto it = stocs_.find(m.stoc);
-    return it != stocs_.end() && (m.incarnation == Incarnation() || it->second->incarnation == m.incarnation);
+    return it != stocs_.end() && it->second->incarnation == m.incarnation;
+  }
+  bool Holds(const LogGroup& g, const LogMember& m) const {
+    const auto it = stocs_.find(m.stoc);
+    return it != stocs_.end() && g.Holds(m, it->second->incarnation, it->second->store);
   }
   // What a range that is to be opened lacks: an open one has it in its LTC.
   std::string WhyUnavailable(const RangeRecord& r) const {
     if (r.state == RangeState::kOpen) return "";
-    const auto gone = [this](const LogMember& m) { return !MemberAlive(m); };
     for (const LogGroup& g : r.log_groups) {
+      const auto gone = [&](const LogMember& m) { return !Holds(g, m); };
       if (std::all_of(g.members.begin(), g.members.end(), gone)) return StrCat("all members of log group ", Members(g), " are gone");
     }
     const auto missing = [this](StocId stoc) { return !stocs_.contains(stoc); };
@@ -168,7 +181,7 @@ class Renderer {
     for (const LogMember& m : g.members) {
       const auto it = stocs_.find(m.stoc);
       members.push_back(StrCat(it != stocs_.end() ? it->second->name : StrCat("stoc ", m.stoc.value()),
-                               MemberAlive(m) ? "" : "(gone)"));
+                               MemberAlive(m) ? "" : Holds(g, m) ? "(restarted)" : "(gone)"));
     }
     return StrCat(g.id.value(), "{", absl::StrJoin(members, ","), "}");
   }

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "common/base/crc32c.h"
 #include "common/base/log.h"
 #include "logc/log_record.h"
 
@@ -23,6 +24,7 @@ struct PendingRecord {
   std::shared_ptr<Staging> staging;
   size_t offset = 0;  // in the staging buffer
   size_t bytes = 0;
+  bool sync = false;
   absl::AnyInvocable<void(Outcome)> done;
 };
 
@@ -30,7 +32,11 @@ constexpr int kFailuresOfTheLiving = 2;                  // in a row, after whic
 constexpr int kMostUnsent = 2;                           // pings that found no connection, until the process counts as gone
 constexpr Nanos kRepostPause = 50 * kMillisecond;       // while it may not be replaced yet
 
-// Records that went out as one WRITE per member.
+// A member holds one or two copies of a log, as its group's media say; copy c = 2 * member + medium.
+enum Medium : size_t { kMemory = 0, kFile = 1 };
+constexpr size_t kMediums = 2;
+
+// Records that went out together: one WRITE, one AppendLog per member.
 struct Batch {
   std::vector<PendingRecord> records;
   std::shared_ptr<Staging> staging;  // their bytes: [offset, offset + bytes)
@@ -38,8 +44,11 @@ struct Batch {
   size_t bytes = 0;
   size_t segment = 0;   // where they go: of the log's segments
   uint64_t at = 0;      // and where in it
-  size_t waiting = 0;   // members that do not have it yet
-  std::vector<bool> failed;  // by member: its WRITE ended, not delivered
+  uint64_t file_at = 0; // where they go in the log's file
+  bool sync = false;    // there: some record asks for it
+  uint32_t crc = 0;     // of the bytes, where they go to a file
+  size_t waiting = 0;   // copies that do not have it yet
+  std::vector<bool> failed;  // by copy: its post ended, not delivered
 };
 
 struct Segment {
@@ -49,16 +58,24 @@ struct Segment {
 
 struct Opening {
   Segment segment;
-  size_t waiting = 0;        // members that have not opened it yet
-  std::vector<bool> failed;  // by member: asked, and not answered
+  size_t waiting = 0;        // copies that are not open yet
+  std::vector<bool> failed;  // by copy: asked, and not answered
 };
 
-// One log: one file on each member. All of it belongs to one xchg thread.
+// One log, of which each member has a copy or two. All of it belongs to one xchg thread.
 struct Log {
   struct Member {
     bool suspected = false;  // a ping is on its way
-    int failures = 0;        // in a row
+    std::array<int, kMediums> failures{};  // in a row
   };
+  std::vector<size_t> Copies() const {
+    std::vector<size_t> copies;
+    for (size_t m = 0; m < group.members.size(); ++m) {
+      if (HasMemory(group.media)) copies.push_back(kMediums * m + kMemory);
+      if (HasFiles(group.media)) copies.push_back(kMediums * m + kFile);
+    }
+    return copies;
+  }
   Uuid uuid;
   RoundNumber round = 0;
   LogGroup group;
@@ -67,8 +84,11 @@ struct Log {
   uint64_t next_lsn = 1;
   std::vector<Segment> segments;
   uint64_t used = 0;                  // of the last segment
+  bool opened = false;                // its first segment and its file are there
+  uint64_t file_end = 0;
   std::shared_ptr<Opening> opening;   // null: none
   bool failed = false;                // it takes nothing more: a member was replaced, or the log is freed
+  bool freed = false;
   std::deque<PendingRecord> unposted;
   std::deque<std::shared_ptr<Batch>> posted;  // acknowledged from the front (L2)
 };
@@ -78,16 +98,17 @@ constexpr const char* kCauseNames[] = {"dead", "slow", "refused", "asked"};
 
 }  // namespace
 
-class MemoryLogCore;
+class StocLogCore;
 
 struct LogClient::Rep {
   StocClient* stocs;
   std::vector<Xchg*> xchgs;
   LogOptions options;
   std::unique_ptr<BufferPool> staging;
-  std::vector<std::vector<std::weak_ptr<MemoryLogCore>>> dirty;  // by lane: flush at the end of the round
+  std::vector<std::vector<std::weak_ptr<StocLogCore>>> dirty;  // by lane: flush at the end of the round
   Counter* records;
   Counter* writes;
+  Counter* appends;
   Counter* reposts;
   Counter* suspicions;
   Counter* pings_answered;
@@ -123,10 +144,10 @@ struct LogClient::Rep {
   }
 };
 
-// What asynchronous completions refer to; outlives its MemoryLog while any is pending.
-class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
+// What asynchronous completions refer to; outlives its StocLog while any is pending.
+class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
  public:
-  MemoryLogCore(LogClient::Rep* client, RangeId range, Epoch epoch, LogGroup group, ChangeGroup change_group)
+  StocLogCore(LogClient::Rep* client, RangeId range, Epoch epoch, LogGroup group, ChangeGroup change_group)
       : client_(client), range_(range), epoch_(epoch), change_group_(std::move(change_group)), lanes_(client->xchgs.size()) {
     for (Lane& lane : lanes_) lane.group = group;
     MutexLock lock(&mu_);
@@ -148,6 +169,7 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
     PendingRecord pending;
     if (!Stage(index, bytes, &pending)) return false;
     EncodeLogRecord(log->uuid, log->next_lsn++, record, pending.staging->buffer.data() + pending.offset);
+    pending.sync = record.sync;
     pending.done = std::move(done);
     log->unposted.push_back(std::move(pending));
     lane.in_flight_bytes += bytes;
@@ -186,13 +208,13 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
     {
       MutexLock lock(&mu_);
       if (old_groups_.empty()) return {};
-      std::set<std::pair<StocId, Incarnation>> live;
-      for (const NodeInfo& n : client_->stocs->live()) live.insert({n.stoc_id, n.incarnation});
+      const std::vector<NodeInfo> live = client_->stocs->live();
       for (const LogGroup& old : old_groups_) {
         const auto it = logs_of_group_.find(old.id);
         if (it == logs_of_group_.end()) continue;
         const auto left = static_cast<size_t>(std::count_if(old.members.begin(), old.members.end(), [&](const LogMember& m) {
-          return live.contains({m.stoc, m.incarnation});
+          return std::any_of(live.begin(), live.end(),
+                             [&](const NodeInfo& n) { return n.stoc_id == m.stoc && old.Holds(m, n.incarnation, n.store); });
         }));
         for (const auto& [uuid, round] : it->second) {
           const auto [at, first] = live_members.emplace(round, left);
@@ -256,7 +278,7 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
       if (!buffer) return false;
       chunk = std::make_shared<Staging>(std::move(buffer));
     }
-    *pending = {chunk, chunk->used, bytes, {}};
+    *pending = {chunk, chunk->used, bytes, false, {}};
     chunk->used += bytes;
     return true;
   }
@@ -285,79 +307,110 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
   }
 
   void OpenSegment(size_t index, const std::shared_ptr<Log>& log, uint64_t size) {
+    std::vector<size_t> copies = log->Copies();
+    if (log->opened) std::erase_if(copies, [](size_t c) { return c % kMediums == kFile; });  // an overflow segment
     log->opening = std::make_shared<Opening>();
     log->opening->segment.size = size;
     log->opening->segment.memory.resize(log->group.members.size());
-    log->opening->waiting = log->group.members.size();
-    log->opening->failed.resize(log->group.members.size());
-    for (size_t m = 0; m < log->group.members.size(); ++m) OpenAt(index, log, m);
+    log->opening->waiting = copies.size();
+    log->opening->failed.resize(kMediums * log->group.members.size());
+    for (const size_t c : copies) OpenAt(index, log, c);
   }
 
-  void OpenAt(size_t index, const std::shared_ptr<Log>& log, size_t m) {
+  void OpenAt(size_t index, const std::shared_ptr<Log>& log, size_t c) {
     Opening& opening = *log->opening;
-    opening.failed[m] = false;
+    opening.failed[c] = false;
+    const size_t m = c / kMediums;
+    if (c % kMediums == kFile) {
+      client_->stocs->OpenLogFile(client_->xchgs[index], log->group.members[m], range_, epoch_, log->uuid,
+                                  Now() + client_->options.file_deadline_ns,
+                                  [self = shared_from_this(), index, log, c](Outcome o) { self->Opened(index, log, c, o, {}); });
+      return;
+    }
     client_->stocs->OpenSegment(client_->xchgs[index], log->group.members[m], range_, epoch_, log->uuid,
                                 static_cast<uint32_t>(log->segments.size()), opening.segment.size,
                                 Now() + client_->options.open_deadline_ns,
-                                [self = shared_from_this(), index, log, m](Outcome o, RemoteBuffer memory) {
-                                  self->Opened(index, log, m, o, memory);
+                                [self = shared_from_this(), index, log, c](Outcome o, RemoteBuffer memory) {
+                                  self->Opened(index, log, c, o, memory);
                                 });
   }
 
-  void Opened(size_t index, const std::shared_ptr<Log>& log, size_t m, Outcome o, const RemoteBuffer& memory) {
+  void Opened(size_t index, const std::shared_ptr<Log>& log, size_t c, Outcome o, const RemoteBuffer& memory) {
     if (o == Outcome::kNotOwner) return Fenced();
+    if (log->freed && o == Outcome::kOk && c % kMediums == kFile) return FreeAt(index, *log, c / kMediums);  // it was made after that
     if (log->failed) return;
     Opening& opening = *log->opening;
-    if (o == Outcome::kUnavailable || o == Outcome::kUnknown || o == Outcome::kDeadlineExceeded) {
-      opening.failed[m] = true;
-      return Suspect(index, log, m);
+    const bool no_answer = o == Outcome::kUnavailable || o == Outcome::kUnknown || o == Outcome::kDeadlineExceeded;
+    // A disk that is busy or full may be free soon, and where all members share one no other would do.
+    if (no_answer || (c % kMediums == kFile && (o == Outcome::kBusy || o == Outcome::kNoSpace))) {
+      opening.failed[c] = true;
+      return Suspect(index, log, c);
     }
-    if (o != Outcome::kOk) return MemberFailed(index, log, m, Cause::kRefused);
-    log->members[m].failures = 0;
-    opening.segment.memory[m] = memory;
+    if (o != Outcome::kOk) return MemberFailed(index, log, c / kMediums, Cause::kRefused);
+    log->members[c / kMediums].failures[c % kMediums] = 0;
+    if (c % kMediums == kMemory) opening.segment.memory[c / kMediums] = memory;
     if (--opening.waiting > 0) return;
-    log->segments.push_back(std::move(opening.segment));
+    if (HasMemory(log->group.media)) log->segments.push_back(std::move(opening.segment));
     log->opening = nullptr;
+    log->opened = true;
     log->used = 0;
     MarkDirty(index);
   }
 
-  // As many records as the last segment takes, each contiguous stretch of staging memory as one WRITE per member.
+  // Now, without another segment.
+  bool HasRoom(const Log& log, size_t bytes) const {
+    if (!HasMemory(log.group.media)) return log.opened;
+    return !log.segments.empty() && log.used + bytes <= log.segments.back().size;
+  }
+
+  // As many records as the last segment takes, each contiguous stretch of staging memory as one post per copy.
   void PostUnposted(size_t index, const std::shared_ptr<Log>& log) {
     while (!log->unposted.empty() && !log->failed && log->suspected == 0) {
       const size_t first_bytes = log->unposted.front().bytes;
-      if (log->segments.empty() || log->used + first_bytes > log->segments.back().size) {
+      if (!HasRoom(*log, first_bytes)) {
         if (log->opening == nullptr) OpenSegment(index, log, std::max<uint64_t>(client_->options.segment_bytes, first_bytes));
         return;
       }
       auto batch = std::make_shared<Batch>();
       batch->staging = log->unposted.front().staging;
       batch->offset = log->unposted.front().offset;
-      batch->segment = log->segments.size() - 1;
+      batch->segment = log->segments.empty() ? 0 : log->segments.size() - 1;
       batch->at = log->used;
+      batch->file_at = log->file_end;
       while (!log->unposted.empty()) {
         PendingRecord& r = log->unposted.front();
-        if (r.staging != batch->staging || r.offset != batch->offset + batch->bytes ||
-            log->used + r.bytes > log->segments.back().size) {
-          break;
-        }
+        if (r.staging != batch->staging || r.offset != batch->offset + batch->bytes || !HasRoom(*log, r.bytes)) break;
+        batch->sync |= r.sync;
         batch->bytes += r.bytes;
         log->used += r.bytes;
+        log->file_end += r.bytes;
         batch->records.push_back(std::move(r));
         log->unposted.pop_front();
       }
-      batch->waiting = log->group.members.size();
-      batch->failed.resize(log->group.members.size());
+      if (HasFiles(log->group.media)) batch->crc = Crc32c(BytesOf(*batch));
+      const std::vector<size_t> copies = log->Copies();
+      batch->waiting = copies.size();
+      batch->failed.resize(kMediums * log->group.members.size());
       log->posted.push_back(batch);
-      for (size_t m = 0; m < log->group.members.size(); ++m) Post(index, log, batch, m);
+      for (const size_t c : copies) Post(index, log, batch, c);
     }
   }
 
-  // The batch keeps its staging memory alive until every member has reported (F4).
-  void Post(size_t index, const std::shared_ptr<Log>& log, const std::shared_ptr<Batch>& batch, size_t m) {
+  static std::string_view BytesOf(const Batch& batch) {
+    return {reinterpret_cast<const char*>(batch.staging->buffer.data()) + batch.offset, batch.bytes};
+  }
+
+  // The batch keeps its staging memory alive until every copy has reported (F4).
+  void Post(size_t index, const std::shared_ptr<Log>& log, const std::shared_ptr<Batch>& batch, size_t c) {
     Xchg* const xchg = client_->xchgs[index];
-    batch->failed[m] = false;
-    auto done = [self = shared_from_this(), index, log, batch, m](Outcome o) { self->Delivered(index, log, batch, m, o); };
+    batch->failed[c] = false;
+    const size_t m = c / kMediums;
+    auto done = [self = shared_from_this(), index, log, batch, c](Outcome o) { self->Delivered(index, log, batch, c, o); };
+    if (c % kMediums == kFile) {
+      client_->appends->Add();
+      const AppendLogRequest append{range_, epoch_, log->uuid, batch->file_at, batch->sync, batch->crc, BytesOf(*batch)};
+      return client_->stocs->AppendLog(xchg, log->group.members[m].stoc, append, Now() + client_->options.file_deadline_ns, std::move(done));
+    }
     Peer* const peer = client_->stocs->peer(xchg, log->group.members[m].stoc);
     if (peer == nullptr) return xchg->Submit([done = std::move(done)] { done(Outcome::kUnavailable); });
     client_->writes->Add();
@@ -367,12 +420,13 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
     xchg->Write(peer, {&local, 1}, remote.address, remote.rkey, Now() + client_->options.write_deadline_ns, std::move(done));
   }
 
-  void Delivered(size_t index, const std::shared_ptr<Log>& log, const std::shared_ptr<Batch>& batch, size_t m, Outcome o) {
+  void Delivered(size_t index, const std::shared_ptr<Log>& log, const std::shared_ptr<Batch>& batch, size_t c, Outcome o) {
+    if (o == Outcome::kNotOwner) return Fenced();
     if (o != Outcome::kOk) {
-      batch->failed[m] = true;  // `waiting` stays above 0
-      return Suspect(index, log, m);
+      batch->failed[c] = true;  // `waiting` stays above 0
+      return Suspect(index, log, c);
     }
-    log->members[m].failures = 0;
+    log->members[c / kMediums].failures[c % kMediums] = 0;
     --batch->waiting;
     while (!log->failed && !log->posted.empty() && log->posted.front()->waiting == 0) {  // L2: in lsn order
       const std::shared_ptr<Batch> front = std::move(log->posted.front());
@@ -389,17 +443,18 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
 
   // --- L5
 
-  void Suspect(size_t index, const std::shared_ptr<Log>& log, size_t m) {
+  void Suspect(size_t index, const std::shared_ptr<Log>& log, size_t c) {
+    const size_t m = c / kMediums;
     Log::Member& member = log->members[m];
     if (fenced_.load() || log->failed || member.suspected) return;
     member.suspected = true;
     ++log->suspected;
-    ++member.failures;
+    ++member.failures[c % kMediums];
     client_->suspicions->Add();
-    client_->Ask(index, log->group.members[m], [self = shared_from_this(), index, log, m](bool alive) {
+    client_->Ask(index, log->group.members[m], [self = shared_from_this(), index, log, c, m](bool alive) {
       if (self->fenced_.load() || log->failed) return;
       if (!alive) return self->MemberFailed(index, log, m, Cause::kDead);
-      if (log->members[m].failures < kFailuresOfTheLiving) return self->Trust(index, log, m);
+      if (log->members[m].failures[c % kMediums] < kFailuresOfTheLiving) return self->Trust(index, log, m);
       if (self->MayReplaceLiving(log->group.id)) return self->MemberFailed(index, log, m, Cause::kSlow);
       self->client_->xchgs[index]->RunAt(Now() + kRepostPause, [self, index, log, m] { self->Trust(index, log, m); });
     });
@@ -419,11 +474,13 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
     if (fenced_.load() || log->failed) return;
     log->members[m].suspected = false;
     --log->suspected;
-    if (log->opening != nullptr && log->opening->failed[m]) OpenAt(index, log, m);
-    for (const auto& batch : log->posted) {
-      if (!batch->failed[m]) continue;
-      client_->reposts->Add();
-      Post(index, log, batch, m);
+    for (const size_t c : {kMediums * m + kMemory, kMediums * m + kFile}) {
+      if (log->opening != nullptr && log->opening->failed[c]) OpenAt(index, log, c);
+      for (const auto& batch : log->posted) {
+        if (!batch->failed[c]) continue;
+        client_->reposts->Add();
+        Post(index, log, batch, c);
+      }
     }
     MarkDirty(index);
   }
@@ -515,6 +572,7 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
     }
     std::copy_n(record->staging->buffer.data() + record->offset, record->bytes, moved.staging->buffer.data() + moved.offset);
     RebindLogRecord(log->uuid, log->next_lsn++, moved.staging->buffer.data() + moved.offset);
+    moved.sync = record->sync;
     moved.done = std::move(record->done);
     record->done = {};
     log->unposted.push_back(std::move(moved));
@@ -522,11 +580,14 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
 
   // --- the end of logs
 
+  void FreeAt(size_t index, const Log& log, size_t m) {
+    client_->stocs->FreeLogs(client_->xchgs[index], log.group.members[m].stoc, range_, epoch_, {log.uuid}, [](Outcome) {});
+  }
+
   void FreeLog(size_t index, const std::shared_ptr<Log>& log) {
     log->failed = true;
-    for (const LogMember& m : log->group.members) {
-      client_->stocs->FreeLogs(client_->xchgs[index], m.stoc, range_, epoch_, {log->uuid}, [](Outcome) {});
-    }
+    log->freed = true;
+    for (size_t m = 0; m < log->group.members.size(); ++m) FreeAt(index, *log, m);
     MutexLock lock(&mu_);
     const auto it = logs_of_group_.find(log->group.id);
     if (it != logs_of_group_.end()) it->second.erase(log->uuid);
@@ -585,10 +646,10 @@ class MemoryLogCore : public std::enable_shared_from_this<MemoryLogCore> {
   std::map<GroupId, std::map<Uuid, RoundNumber>> logs_of_group_ ABSL_GUARDED_BY(mu_);
 };
 
-class MemoryLog : public RangeLog {
+class StocLog : public RangeLog {
  public:
-  explicit MemoryLog(std::shared_ptr<MemoryLogCore> core) : core_(std::move(core)) {}
-  ~MemoryLog() override { core_->Fenced(); }
+  explicit StocLog(std::shared_ptr<StocLogCore> core) : core_(std::move(core)) {}
+  ~StocLog() override { core_->Fenced(); }
   void Fence() override { core_->Fenced(); }
   bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) override {
     return core_->Append(on, record, std::move(done));
@@ -600,7 +661,7 @@ class MemoryLog : public RangeLog {
   size_t bytes_in_flight() const override { return core_->bytes_in_flight(); }
 
  private:
-  const std::shared_ptr<MemoryLogCore> core_;
+  const std::shared_ptr<StocLogCore> core_;
 };
 
 LogClient::LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs, LogOptions options, Metrics* metrics)
@@ -612,6 +673,7 @@ LogClient::LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs
   rep_->dirty.resize(rep_->xchgs.size());
   rep_->records = metrics->counter("nova_logc_records_total");
   rep_->writes = metrics->counter("nova_logc_writes_total");
+  rep_->appends = metrics->counter("nova_logc_appends_total");
   rep_->asked.resize(rep_->xchgs.size());
   rep_->reposts = metrics->counter("nova_logc_reposts_total");
   rep_->suspicions = metrics->counter("nova_logc_suspicions_total");
@@ -632,7 +694,7 @@ LogClient::LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs
 LogClient::~LogClient() = default;
 
 std::unique_ptr<RangeLog> LogClient::Open(RangeId range, Epoch epoch, const LogGroup& group, ChangeGroup change_group) {
-  return std::make_unique<MemoryLog>(std::make_shared<MemoryLogCore>(rep_.get(), range, epoch, group, std::move(change_group)));
+  return std::make_unique<StocLog>(std::make_shared<StocLogCore>(rep_.get(), range, epoch, group, std::move(change_group)));
 }
 
 }  // namespace nova

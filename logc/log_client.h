@@ -1,8 +1,10 @@
-// LogClient: LogC, the library in the LTC that replicates log records into StoC memory by one-sided WRITE (paper section 5).
+// LogClient: LogC, the library in the LTC that replicates log records to StoCs (paper section 5): into their memory by one-sided
+// WRITE, into files on their disks by SEND, or both, as the group says.
 //
-// One LogClient an LTC; a RangeLog of mode memory for each (range, epoch). A log is one in-memory StoC file on each member of
-// its group, with overflow segments, bound to one xchg thread (L2). What a round of that thread appends to a log goes out as
-// one WRITE per member, posted at the end of the round. A record is acknowledged when every member's WRITE was delivered (L3).
+// One LogClient an LTC; a RangeLog for each (range, epoch). A log is, on each member of its group, one in-memory StoC file with
+// overflow segments, one file on its disk, or both, bound to one xchg thread (L2). What a round of that thread appends to a log goes
+// out as one WRITE and one AppendLog per member, posted at the end of the round. A record is acknowledged when every one of them was
+// delivered (L3): of a file, when its bytes are written, and synced if the record says so.
 //
 // A member fails (L4): `change_group` is asked once for a replacement set; it makes the compare-and-set under the epoch and
 // answers. What was posted and not acknowledged is re-posted into fresh logs of the new group; the old group's records stay
@@ -17,7 +19,7 @@
 //                                             the same bytes to the same place. When that fails too it is replaced, though it lives;
 //                                             at most once in change_pause_ns and range, or an overloaded cluster would go round and
 //                                             round through its StoCs, leaving a group in the record each time
-//   refused (an open)                         it said no: replaced at once
+//   refused (an open)                         it said no: replaced at once; a disk that is busy or full counts as slow
 // While a log's member is suspected the log posts nothing more: lsn order holds (L2).
 //
 // Thread safety: as RangeLog.   Ownership: the StocClient and xchgs outlive it; destroy RangeLogs before it.
@@ -37,6 +39,7 @@ struct LogOptions {
   uint64_t segment_bytes = 1 << 20;            // of a log's segments; a larger record gets one of its size
   Nanos write_deadline_ns = kSecond;           // L5, tcp; 200 ms on verbs
   Nanos open_deadline_ns = kSecond;
+  Nanos file_deadline_ns = 5 * kSecond;         // L5, of opening a log's file and of an append to it: a disk that syncs takes its time
   Nanos ping_deadline_ns = 250 * kMillisecond;  // L5
   Nanos change_pause_ns = 5 * kSecond;          // L5: between changes of a range's group for members that answer pings
   size_t staging_bytes = 256 << 20;            // records encoded and not yet delivered, all ranges together
@@ -55,7 +58,7 @@ class LogClient {
   std::unique_ptr<RangeLog> Open(RangeId range, Epoch epoch, const LogGroup& group, ChangeGroup change_group);
 
  private:
-  friend class MemoryLogCore;
+  friend class StocLogCore;
   struct Rep;
   std::unique_ptr<Rep> rep_;
 };

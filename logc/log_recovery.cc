@@ -10,22 +10,18 @@
 namespace nova {
 namespace {
 
-constexpr size_t kReaders = 4;  // segments read at once
+constexpr size_t kReaders = 4;  // logs read at once
 
 std::string MemberText(StocClient* stocs, const LogMember& m) {
   const auto node = stocs->Find(m.stoc);
   return StrCat(node ? node->name : StrCat("stoc ", m.stoc.value()), "/", m.incarnation.value());
 }
 
-// Fences every listed member that answers; by StoC, the replies of the right incarnation.
+// Fences every listed member that answers; by StoC.
 std::map<StocId, FenceReply> FenceMembers(StocClient* stocs, const RangeRecord& record, Nanos deadline_ns) {
   std::set<StocId> members;
-  std::set<std::pair<StocId, Incarnation>> listed;
   for (const LogGroup& g : record.log_groups) {
-    for (const LogMember& m : g.members) {
-      members.insert(m.stoc);
-      listed.insert({m.stoc, m.incarnation});
-    }
+    for (const LogMember& m : g.members) members.insert(m.stoc);
   }
   Mutex mu;
   std::map<StocId, FenceReply> fenced;
@@ -38,28 +34,55 @@ std::map<StocId, FenceReply> FenceMembers(StocClient* stocs, const RangeRecord& 
         return;
       }
       MutexLock lock(&mu);
-      if (listed.contains({stoc, reply->incarnation})) fenced[stoc] = *std::move(reply);
+      fenced[stoc] = *std::move(reply);
     }));
   }
   threads.clear();  // joins
   return fenced;
 }
 
-struct Segment {
+// One log: its segments on one StoC, or its file wherever there is one.
+struct SealedLog {
   StocId stoc;
-  SealedSegment sealed;
+  Uuid log;
+  std::vector<SealedSegment> segments;
+  std::vector<std::pair<StocId, uint64_t>> files;  // and their bytes
 };
 
-// All segments of one log, read from one StoC, parsed in order.
-Status ReadLog(StocClient* stocs, std::vector<Segment> segments, Nanos deadline_ns, std::vector<RecoveredRecord>* out) {
-  std::sort(segments.begin(), segments.end(),
-            [](const Segment& a, const Segment& b) { return a.sealed.index < b.sealed.index; });
+Status Parse(const Uuid& log, std::string_view bytes, uint64_t* lsn, std::vector<RecoveredRecord>* out) {
+  return ParseLogSegment(log, bytes, lsn, [out](const ParsedLogEntry& e) {
+    out->push_back({e.sequence, e.entry.memtable, e.entry.type, std::string(e.entry.key), std::string(e.entry.value)});
+  });
+}
+
+// The copy with the longest valid prefix: each has what was acknowledged, but a disk may have damaged a record since.
+Status ReadLogFile(StocClient* stocs, const SealedLog& log, Nanos deadline_ns, std::vector<RecoveredRecord>* out) {
+  Status failed;
+  uint64_t longest = 0;
+  for (const auto& [stoc, size] : log.files) {
+    const auto bytes = stocs->ReadFileBlocking(stoc, {log.log, 0}, 0, size, deadline_ns);
+    if (!bytes.ok()) {
+      failed = bytes.status();
+      continue;
+    }
+    uint64_t lsn = 1;
+    std::vector<RecoveredRecord> records;
+    NOVA_RETURN_IF_ERROR(Parse(log.log, *bytes, &lsn, &records));
+    if (lsn > longest) {
+      longest = lsn;
+      *out = std::move(records);
+    }
+  }
+  return longest > 0 ? OkStatus() : failed;
+}
+
+Status ReadLog(StocClient* stocs, SealedLog log, Nanos deadline_ns, std::vector<RecoveredRecord>* out) {
+  if (log.segments.empty()) return ReadLogFile(stocs, log, deadline_ns, out);
   uint64_t lsn = 1;
-  for (const Segment& s : segments) {
-    NOVA_ASSIGN_OR_RETURN(const std::string bytes, stocs->ReadRemote(s.stoc, s.sealed.memory, deadline_ns));
-    NOVA_RETURN_IF_ERROR(ParseLogSegment(s.sealed.log, bytes, &lsn, [out](const ParsedLogEntry& e) {
-      out->push_back({e.sequence, e.entry.memtable, e.entry.type, std::string(e.entry.key), std::string(e.entry.value)});
-    }));
+  std::sort(log.segments.begin(), log.segments.end(), [](const SealedSegment& a, const SealedSegment& b) { return a.index < b.index; });
+  for (const SealedSegment& s : log.segments) {
+    NOVA_ASSIGN_OR_RETURN(const std::string bytes, stocs->ReadRemote(log.stoc, s.memory, deadline_ns));
+    NOVA_RETURN_IF_ERROR(Parse(log.log, bytes, &lsn, out));
   }
   return OkStatus();
 }
@@ -74,7 +97,7 @@ StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const Rang
   for (const LogGroup& g : record.log_groups) {
     const auto usable = [&](const LogMember& m) {
       const auto it = fenced.find(m.stoc);
-      return it != fenced.end() && it->second.incarnation == m.incarnation;
+      return it != fenced.end() && g.Holds(m, it->second.incarnation, it->second.store);
     };
     if (std::any_of(g.members.begin(), g.members.end(), [&](const LogMember& m) { return usable(m) && chosen.contains(m.stoc); })) {
       continue;
@@ -91,11 +114,19 @@ StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const Rang
   if (!missing.empty()) {
     return absl::UnavailableError(StrCat("range ", record.id.value(), ": no member answers of ", missing));
   }
-  std::vector<std::vector<Segment>> logs;
+  // A log that has segments there has all of them: they are of one incarnation.
+  std::map<Uuid, std::vector<std::pair<StocId, uint64_t>>> file_copies;
+  for (const auto& [stoc, reply] : fenced) {
+    for (const SealedLogFile& f : reply.files) file_copies[f.log].push_back({stoc, f.size});
+  }
+  std::vector<SealedLog> logs;
   for (const StocId stoc : chosen) {
-    std::map<Uuid, std::vector<Segment>> by_log;
-    for (const SealedSegment& s : fenced.at(stoc).segments) by_log[s.log].push_back({stoc, s});
-    for (auto& [uuid, segments] : by_log) logs.push_back(std::move(segments));
+    std::map<Uuid, SealedLog> by_log;
+    for (const SealedLogFile& f : fenced.at(stoc).files) by_log[f.log] = {stoc, f.log, {}, file_copies.at(f.log)};
+    for (const SealedSegment& s : fenced.at(stoc).segments) {
+      by_log.try_emplace(s.log, SealedLog{stoc, s.log, {}, {}}).first->second.segments.push_back(s);
+    }
+    for (auto& [uuid, log] : by_log) logs.push_back(std::move(log));
   }
   Mutex mu;
   size_t next = 0;
@@ -105,14 +136,14 @@ StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const Rang
   for (size_t i = 0; i < std::min(kReaders, logs.size()); ++i) {
     readers.push_back(std::make_unique<Thread>("ltc.recovery", [&] {
       for (;;) {
-        std::vector<Segment> segments;
+        SealedLog log;
         {
           MutexLock lock(&mu);
           if (next == logs.size() || !status.ok()) return;
-          segments = logs[next++];
+          log = logs[next++];
         }
         std::vector<RecoveredRecord> part;
-        const Status s = ReadLog(stocs, std::move(segments), deadline_ns, &part);
+        const Status s = ReadLog(stocs, std::move(log), deadline_ns, &part);
         MutexLock lock(&mu);
         if (!s.ok()) status = s;
         std::move(part.begin(), part.end(), std::back_inserter(records));

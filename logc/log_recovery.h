@@ -1,10 +1,11 @@
-// Log recovery (R2, R3): fence the members of a range's log groups, read their sealed segments by READ, parse.
+// Log recovery (R2, R3): fence the members of a range's log groups, read their sealed segments by READ or their files, parse.
 //
-// At least one listed member, with the listed incarnation, of every group has to be fenced and read: acknowledgement was
-// write-all, so each such member holds every acknowledged record of its group. StoCs and segments in parallel.
+// At least one listed member of every group, with the listed incarnation where the group has segments, or on the listed store where
+// it has files (N1), has to be fenced and read: acknowledgement was write-all, so each such member holds every acknowledged record of
+// its group. Segments before files; StoCs and logs in parallel.
 //
 // Thread safety: waits; control threads.
-// Errors: Unavailable: no member of some group answers or still has its memory (the text lists them: force-open's report);
+// Errors: Unavailable: no member of some group answers or still has its memory or store (the text lists them: force-open's report);
 //         DataLoss: a record that must not be skipped.
 #pragma once
 

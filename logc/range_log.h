@@ -1,10 +1,9 @@
 // RangeLog: the log of one range at one epoch, as the engine sees it; the LogSink seam of the design.
 //
-// Each (memtable round, request thread) has a log of its own: one in-memory StoC file with overflow segments, bound for life to
-// that thread, which alone posts to it (L2). What a thread appends to one log in one round of its loop goes out as one WRITE
-// per replica (group commit without waiting).
+// Each (memtable round, request thread) has a log of its own, bound for life to that thread, which alone posts to it (L2). What a
+// thread appends to one log in one round of its loop goes out as one WRITE, or one message, per replica (group commit without waiting).
 //
-// Implementations: mode none (NewNullLog), mode memory (logc/log_client.h), local persistent (logc/local_log.h).
+// Implementations: mode none (NewNullLog), modes memory, persistent and both on StoCs (logc/log_client.h), local persistent (logc/local_log.h).
 //
 // Thread safety: Append and Flush on the executor `on` only; the others from any thread.
 // Ownership:     entries, keys and values are copied before Append returns.
@@ -44,7 +43,7 @@ struct LogRecord {
   SequenceNumber first_sequence = 0;
   uint64_t client_id = 0;
   uint64_t request_number = 0;
-  bool sync = false;  // persistent modes: acknowledged when it would survive a power loss
+  bool sync = false;  // persistent modes: acknowledged when it would survive a loss of power, else the death of processes
   std::span<const LogEntry> entries;  // entry i has first_sequence + i; at most kMaxLogEntries (K6: a batch is one record)
 };
 

@@ -165,7 +165,7 @@ Status HostedRange::Open() {
   NOVA_ASSIGN_OR_RETURN(range_, Range::Recover(record, options_.range, &ground_->range_services, ground_.get(), edits,
                                                std::move(recovered), ground_));  // R4
   LogGroup group;
-  if (options_.log_mode == LogMode::kMemory) {
+  if (options_.log_mode != LogMode::kNone) {
     NOVA_ASSIGN_OR_RETURN(group, PickLogGroup({}, LogMember{}, GroupId(record.last_group.value() + 1)));
   }
   SleepUntil(old_lease_ends_ns_);  // R5
@@ -251,10 +251,30 @@ size_t HostedRange::LeastLogMembers() const {
   return static_cast<size_t>(std::min(least, most));
 }
 
+LogMedia HostedRange::MediaOf(const std::vector<NodeInfo>& live) const {
+  switch (options_.log_mode) {
+    case LogMode::kPersistent:
+      return LogMedia::kFiles;
+    case LogMode::kMemoryAndPersistent:
+      return LogMedia::kMemoryAndFiles;
+    case LogMode::kAuto:
+      return std::all_of(live.begin(), live.end(), [&](const NodeInfo& n) { return n.host == live.front().host; })
+                 ? LogMedia::kMemoryAndFiles
+                 : LogMedia::kMemory;
+    default:
+      return LogMedia::kMemory;
+  }
+}
+
 StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without, GroupId id) {
-  LogGroup group{id, keep};
   std::vector<StocChoice> others;
-  std::vector<NodeInfo> live = services_->stocs->live();
+  const std::vector<NodeInfo> live = services_->stocs->live();
+  LogGroup group{id, {}, MediaOf(live)};
+  const auto add = [&](StocId stoc) {
+    const auto n = std::find_if(live.begin(), live.end(), [&](const NodeInfo& l) { return l.stoc_id == stoc; });
+    if (n != live.end()) group.members.push_back({stoc, n->incarnation, HasFiles(group.media) ? n->store : Uuid{}});
+  };
+  for (const LogMember& m : keep) add(m.stoc);
   const bool without_is_live = std::any_of(
       live.begin(), live.end(), [&](const NodeInfo& n) { return n.stoc_id == without.stoc && n.incarnation == without.incarnation; });
   for (const StocChoice& s : ground_->LiveStocs()) {
@@ -263,11 +283,7 @@ StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep,
   }
   const auto wanted = static_cast<size_t>(options_.log_replicas);
   if (group.members.size() < wanted) {
-    for (const StocId stoc : ground_->Pick(others, wanted - group.members.size())) {
-      for (const NodeInfo& n : live) {
-        if (n.stoc_id == stoc) group.members.push_back({stoc, n.incarnation});
-      }
-    }
+    for (const StocId stoc : ground_->Pick(others, wanted - group.members.size())) add(stoc);
   }
   const size_t least = LeastLogMembers();
   if (group.members.size() < least) {
@@ -370,8 +386,9 @@ void HostedRange::LeaveDraining() {
 bool HostedRange::CanGrow(const LogGroup& current) const {
   std::set<StocId> could;
   for (const NodeInfo& n : services_->stocs->live()) {
-    const LogMember as_member{n.stoc_id, n.incarnation};
-    const bool is_member = std::find(current.members.begin(), current.members.end(), as_member) != current.members.end();
+    const bool is_member = std::any_of(current.members.begin(), current.members.end(), [&](const LogMember& m) {
+      return m.stoc == n.stoc_id && m.incarnation == n.incarnation;
+    });
     if (is_member || !n.draining) could.insert(n.stoc_id);
   }
   return could.size() > current.members.size();

@@ -20,7 +20,8 @@
 
 namespace nova {
 
-enum class LogMode { kNone, kMemory };
+// kAuto: memory and files where all StoCs share one host, which one loss of power takes, else memory; as each group is chosen.
+enum class LogMode { kNone, kMemory, kPersistent, kMemoryAndPersistent, kAuto };
 
 struct HostedRangeOptions {
   RangeOptions range;
@@ -90,6 +91,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
 
   StatusOr<std::vector<VersionEdit>> ReadManifest(const RangeRecord& record, Nanos deadline_ns);
   size_t LeastLogMembers() const;
+  LogMedia MediaOf(const std::vector<NodeInfo>& live) const;
   void LeaveDraining();
   StatusOr<LogGroup> PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without, GroupId id);
   void ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns, const std::function<void(StatusOr<LogGroup>)>& answer);

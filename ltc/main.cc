@@ -1,6 +1,8 @@
 // nova_ltc: an LSM-tree component: serves the ranges that the coordinator assigns to it.
 #include <gflags/gflags.h>
 
+#include <map>
+
 #include "absl/strings/str_split.h"
 #include "common/base/log.h"
 #include "common/base/program.h"
@@ -11,7 +13,7 @@
 #include "coordinator/grpc_channel.h"
 #include "ltc/ltc_node.h"
 
-DEFINE_string(log_mode, "memory", "none, or memory: log records in the memory of StoCs");
+DEFINE_string(log_mode, "auto", "where log records go: none; memory or persistent: of StoCs; memory+persistent; auto: memory+persistent where all StoCs share one host, else memory");
 DEFINE_int32(log_write_deadline_ms, 0, "L5: of a log WRITE, after which its StoC is replaced; 0: 200 on verbs, 1000 on tcp");
 DEFINE_int32(log_replicas, 3, "R: members of a log group");
 DEFINE_int32(min_replicas, 0, "members of a log group without which writes wait, at most R; R is the strict choice; 0: max(2, R - 1)");
@@ -38,9 +40,15 @@ DEFINE_int32(compaction_threads, 2, "threads that merge tables");
 namespace nova {
 namespace {
 
+const std::map<std::string, LogMode> kLogModes = {{"none", LogMode::kNone},
+                                                  {"memory", LogMode::kMemory},
+                                                  {"persistent", LogMode::kPersistent},
+                                                  {"memory+persistent", LogMode::kMemoryAndPersistent},
+                                                  {"auto", LogMode::kAuto}};
+
 LtcOptions OptionsFromFlags() {
   CheckNodeFlags();
-  CheckFlagOneOf("log_mode", FLAGS_log_mode, {"none", "memory"});
+  CheckFlagOneOf("log_mode", FLAGS_log_mode, {"none", "memory", "persistent", "memory+persistent", "auto"});
   CheckFlagRange("log_write_deadline_ms", FLAGS_log_write_deadline_ms, 0, 600'000);
   CheckFlagRange("log_replicas", FLAGS_log_replicas, 1, 7);
   CheckFlagRange("min_replicas", FLAGS_min_replicas, 0, FLAGS_log_replicas);
@@ -76,7 +84,7 @@ LtcOptions OptionsFromFlags() {
   o.background.flush_threads = FLAGS_flush_threads;
   o.background.compaction_threads = FLAGS_compaction_threads;
   HostedRangeOptions& h = o.hosted;
-  h.log_mode = FLAGS_log_mode == "none" ? LogMode::kNone : LogMode::kMemory;
+  h.log_mode = kLogModes.at(FLAGS_log_mode);
   h.log_replicas = FLAGS_log_replicas;
   h.min_replicas = FLAGS_min_replicas;
   h.manifest_replicas = FLAGS_manifest_replicas;

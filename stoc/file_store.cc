@@ -144,7 +144,7 @@ StatusOr<FileHeader> FileHeader::Decode(std::string_view bytes) {
   }
   const uint16_t format = DecodeFixed16(p + 8);
   const uint16_t kind = DecodeFixed16(p + 10);
-  if (format != kFileFormat || (kind != 1 && kind != 2)) {
+  if (format != kFileFormat || kind < 1 || kind > 3) {
     return absl::DataLossError(StrCat("file header of format ", format, ", kind ", kind));
   }
   FileHeader h;
@@ -363,9 +363,9 @@ Status FileStore::Heal(const StocFileId& file, const std::shared_ptr<Entry>& ent
   return OkStatus();
 }
 
-Status FileStore::CreateAppended(const StocFileId& file, const Creator& creator, std::string_view data) {
+Status FileStore::CreateAppended(FileHeader::Kind kind, const StocFileId& file, const Creator& creator, std::string_view data) {
   auto entry = std::make_shared<Entry>();
-  entry->header = {FileHeader::Kind::kAppended, file, creator, 0, WallNow(), 0};
+  entry->header = {kind, file, creator, 0, WallNow(), 0};
   MutexLock appending(&entry->append_mu);
   {
     MutexLock lock(&mu_);
@@ -386,7 +386,7 @@ Status FileStore::CreateAppended(const StocFileId& file, const Creator& creator,
 Status FileStore::AppendFile(const StocFileId& file, const Creator& creator, uint64_t offset, bool create, std::string_view data) {
   if (create) {
     if (offset != 0) return absl::InvalidArgumentError("a new file starts at 0");
-    return CreateAppended(file, creator, data);
+    return CreateAppended(FileHeader::Kind::kAppended, file, creator, data);
   }
   const std::shared_ptr<Entry> entry = FindEntry(file);
   if (entry == nullptr) return absl::NotFoundError(StrCat("no file ", file.ToString()));
@@ -406,16 +406,81 @@ Status FileStore::AppendFile(const StocFileId& file, const Creator& creator, uin
   Status status = entry->append_handle->Write(kFileHeaderBytes + offset, data);
   if (status.ok()) status = entry->append_handle->Sync();
   writing_bytes_ -= data.size();
-  if (!status.ok()) {  // S1: nobody knows what is there now; what was acknowledged before still is
-    entry->bad = true;
-    bad_files_->Add();
-    if (absl::IsResourceExhausted(status)) no_space_->Add();
-    return status;
-  }
+  if (!status.ok()) return Failed(entry.get(), status);
   entry->size += data.size();
   stored_bytes_ += data.size();
   bytes_written_->Add(data.size());
   return OkStatus();
+}
+
+// S1: nobody knows what is there now; what was acknowledged before still is.
+Status FileStore::Failed(Entry* entry, const Status& status) {
+  entry->bad = true;
+  bad_files_->Add();
+  if (absl::IsResourceExhausted(status)) no_space_->Add();
+  return status;
+}
+
+// --- logs
+
+Status FileStore::CreateLog(const Uuid& log, const Creator& creator) {
+  const StocFileId file{log, 0};
+  const std::shared_ptr<Entry> there = FindEntry(file);
+  if (there == nullptr) return CreateAppended(FileHeader::Kind::kLog, file, creator, "");
+  MutexLock appending(&there->append_mu);
+  const bool open = there->append_handle != nullptr && there->header.kind == FileHeader::Kind::kLog;
+  return open && there->header.creator == creator ? OkStatus() : absl::UnavailableError(StrCat("log ", log.ToString(), " is closed"));
+}
+
+Status FileStore::WriteLog(const Uuid& log, const Creator& creator, std::span<const LogPiece> pieces, bool sync) {
+  const std::shared_ptr<Entry> entry = FindEntry({log, 0});
+  if (entry == nullptr) return absl::UnavailableError(StrCat("no log ", log.ToString()));
+  MutexLock appending(&entry->append_mu);
+  if (entry->bad) return absl::DataLossError(StrCat("log ", log.ToString(), " is bad"));
+  const FileHeader& header = entry->header;
+  if (entry->append_handle == nullptr || header.kind != FileHeader::Kind::kLog || header.creator != creator) {
+    return absl::UnavailableError(StrCat("log ", log.ToString(), " is closed"));
+  }
+  uint64_t end = entry->size, bytes = 0;
+  for (const LogPiece& p : pieces) {
+    end = std::max(end, p.offset + p.bytes.size());
+    bytes += p.bytes.size();
+  }
+  NOVA_RETURN_IF_ERROR(CheckSpace(bytes, options_.reserve_bytes / 4));
+  Status status;
+  for (const LogPiece& p : pieces) {
+    if (status.ok()) status = entry->append_handle->Write(kFileHeaderBytes + p.offset, p.bytes);
+  }
+  if (status.ok() && sync) status = entry->append_handle->Sync();
+  if (!status.ok()) return Failed(entry.get(), status);
+  stored_bytes_ += end - entry->size;
+  entry->size = end;
+  bytes_written_->Add(bytes);
+  return OkStatus();
+}
+
+std::vector<SealedLogFile> FileStore::SealLogs(RangeId range, Epoch epoch) {
+  std::vector<SealedLogFile> sealed;
+  std::vector<std::shared_ptr<Entry>> logs;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [file, entry] : entries_) {
+      const FileHeader& h = entry->header;
+      if (h.kind == FileHeader::Kind::kLog && h.creator.range == range && h.creator.epoch < epoch && !entry->writing) logs.push_back(entry);
+    }
+  }
+  for (const auto& entry : logs) {
+    MutexLock appending(&entry->append_mu);
+    entry->append_handle = nullptr;
+    sealed.push_back({entry->header.file.owner, entry->size});
+  }
+  return sealed;
+}
+
+Status FileStore::DeleteLogs(RangeId range, Epoch epoch_below) {
+  std::vector<StocFileId> files;
+  for (const SealedLogFile& f : SealLogs(range, epoch_below)) files.push_back({f.log, 0});
+  return DeleteFiles(files);
 }
 
 StatusOr<std::string> FileStore::ReadFile(const StocFileId& file, uint64_t offset, uint32_t size) {

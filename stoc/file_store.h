@@ -10,18 +10,19 @@
 //        0     4  magic 'NVF1'
 //        4     4  crc      CRC-32C of bytes 8 .. 80
 //        8     2  format   1
-//       10     2  kind     1 whole (never changes), 2 appended to
+//       10     2  kind     1 whole (never changes), 2 appended to, 3 log
 //       12     4  part
 //       16    16  owner uuid (hi, lo)
 //       32    24  creator: range, epoch, job (N4)
-//       56     8  size of the bytes; 0 for kind 2
+//       56     8  size of the bytes; 0 for kinds 2 and 3
 //       64     8  wall time of creation, ms
-//       72     4  CRC-32C of the bytes; 0 for kind 2
+//       72     4  CRC-32C of the bytes; 0 for kinds 2 and 3
 //       76     4  zero
 //
 // S4: a new file is written under its temporary name, synced, renamed, and the directory synced. S1: a file whose write or sync
 // failed is bad for ever. A file of kind 2 takes appends only from the process that created it: after a restart its tail is not
-// known to be what its writer thinks, who then goes on in a new file (a torn tail is the reader's to cut).
+// known to be what its writer thinks, who then goes on in a new file (a torn tail is the reader's to cut). So does a log, whose
+// writer says where its bytes go, and when they are to be synced.
 // S2: below the reserve of free bytes new files are refused, below a quarter of it appends too; deletes and reads go on.
 //
 // Thread safety: all; every call but List, Find and the counts waits for the disk (storage threads).
@@ -35,6 +36,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,7 +66,7 @@ StatusOr<std::optional<StoreIdentity>> LockStore(Disk* disk);
 Status FormatStore(Disk* disk, const StoreIdentity& identity);
 
 struct FileHeader {
-  enum class Kind : uint16_t { kWhole = 1, kAppended = 2 };
+  enum class Kind : uint16_t { kWhole = 1, kAppended = 2, kLog = 3 };
   Kind kind = Kind::kWhole;
   StocFileId file;
   Creator creator;
@@ -92,6 +94,19 @@ class FileStore {
   Status WriteFile(const StocFileId& file, const Creator& creator, std::string_view data, uint32_t crc);
   // At `offset`, which must be the end; `create` makes the file, with offset 0.
   Status AppendFile(const StocFileId& file, const Creator& creator, uint64_t offset, bool create, std::string_view data);
+  // --- logs: the file {log, 0}
+  // Durable and empty; OK also when this process has made it before.
+  Status CreateLog(const Uuid& log, const Creator& creator);
+  // Bytes, each where it belongs; `sync`: durable when it returns OK, with all that was written before. Unavailable: not open here.
+  struct LogPiece {
+    uint64_t offset = 0;
+    std::string_view bytes;
+  };
+  Status WriteLog(const Uuid& log, const Creator& creator, std::span<const LogPiece> pieces, bool sync);
+  // F1: closes the range's logs of epochs below `epoch`; all of them. No WriteLog of theirs is inside, nor will be.
+  std::vector<SealedLogFile> SealLogs(RangeId range, Epoch epoch);
+  Status DeleteLogs(RangeId range, Epoch epoch_below);
+
   // Fewer bytes than `size` where the file ends.
   StatusOr<std::string> ReadFile(const StocFileId& file, uint64_t offset, uint32_t size);
   // Those that are there; goes on after an error and returns the first.
@@ -114,7 +129,8 @@ class FileStore {
   // S4. On error nothing of it is left under its name.
   StatusOr<Handle> CreateDurably(const FileHeader& header, std::string_view data);
   std::shared_ptr<Entry> FindEntry(const StocFileId& file) const;
-  Status CreateAppended(const StocFileId& file, const Creator& creator, std::string_view data);
+  Status CreateAppended(FileHeader::Kind kind, const StocFileId& file, const Creator& creator, std::string_view data);
+  Status Failed(Entry* entry, const Status& status);
   StatusOr<Handle> OpenHandle(const StocFileId& file);
   void CacheHandle(const StocFileId& file, Handle handle);
   Status FinishCreation(const StocFileId& file, const std::shared_ptr<Entry>& entry, const Status& status);

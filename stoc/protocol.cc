@@ -37,6 +37,10 @@ void Put(std::string* dst, const SealedSegment& s) {
   PutFixed32(dst, s.index);
   Put(dst, s.memory);
 }
+void Put(std::string* dst, const SealedLogFile& f) {
+  Put(dst, f.log);
+  PutFixed64(dst, f.size);
+}
 void Put(std::string* dst, const FileSummary& f) {
   Put(dst, f.file);
   Put(dst, f.creator);
@@ -61,6 +65,7 @@ bool Get(std::string_view* in, RemoteBuffer* m) {
          m->reserved == 0;
 }
 bool Get(std::string_view* in, SealedSegment* s) { return Get(in, &s->log) && GetFixed32(in, &s->index) && Get(in, &s->memory); }
+bool Get(std::string_view* in, SealedLogFile* f) { return Get(in, &f->log) && Get(in, &f->size); }
 bool Get(std::string_view* in, FileSummary* f) {
   return Get(in, &f->file) && Get(in, &f->creator) && GetFixed64(in, &f->size) && GetFixed64(in, &f->age_ms);
 }
@@ -104,6 +109,7 @@ bool GetExactly(std::string_view body, Fields*... fields) {
 constexpr size_t kUuidBytes = 16;
 constexpr size_t kFileIdBytes = 20;
 constexpr size_t kSealedSegmentBytes = 44;
+constexpr size_t kSealedLogFileBytes = 24;
 constexpr size_t kFileSummaryBytes = 60;
 
 }  // namespace
@@ -124,15 +130,33 @@ bool FreeLogsRequest::Parse(std::string_view body, FreeLogsRequest* out) {
   return GetFields(&body, &out->range, &out->epoch) && GetAll(&body, kUuidBytes, &out->logs) && body.empty();
 }
 
+void OpenLogFileRequest::AppendTo(std::string* dst) const { PutFields(dst, range, epoch, incarnation, log); }
+bool OpenLogFileRequest::Parse(std::string_view body, OpenLogFileRequest* out) {
+  return GetExactly(body, &out->range, &out->epoch, &out->incarnation, &out->log);
+}
+
+void AppendLogRequest::AppendTo(std::string* dst) const {
+  PutFields(dst, range, epoch, log, offset);
+  dst->push_back(sync ? 1 : 0);
+  Put(dst, crc);
+}
+bool AppendLogRequest::Parse(std::string_view body, AppendLogRequest* out) {
+  if (!GetFields(&body, &out->range, &out->epoch, &out->log, &out->offset, &out->sync, &out->crc)) return false;
+  out->bytes = body;
+  return body.size() <= kMaxAppendBytes && out->offset <= kMaxLogFileBytes;
+}
+
 void RangeEpochRequest::AppendTo(std::string* dst) const { PutFields(dst, range, epoch); }
 bool RangeEpochRequest::Parse(std::string_view body, RangeEpochRequest* out) { return GetExactly(body, &out->range, &out->epoch); }
 
 void FenceReply::AppendTo(std::string* dst) const {
-  Put(dst, incarnation);
+  PutFields(dst, incarnation, store);
   PutAll(dst, segments);
+  PutAll(dst, files);
 }
 bool FenceReply::Parse(std::string_view body, FenceReply* out) {
-  return Get(&body, &out->incarnation) && GetAll(&body, kSealedSegmentBytes, &out->segments) && body.empty();
+  return GetFields(&body, &out->incarnation, &out->store) && GetAll(&body, kSealedSegmentBytes, &out->segments) &&
+         GetAll(&body, kSealedLogFileBytes, &out->files) && body.empty();
 }
 
 void OpenFileRequest::AppendTo(std::string* dst) const { PutFields(dst, file, creator, size); }

@@ -3,7 +3,8 @@
 // type    request                 body                                                     reply
 // 0x101   OpenSegment             range epoch incarnation log index size                   memory
 // 0x102   FreeLogs                range epoch n x log                                      -
-// 0x103   Fence                   range epoch                                              incarnation n x {log index memory}
+// 0x103   Fence                   range epoch                                              incarnation store n x {log index memory}
+//                                                                                          n x {log size}
 // 0x104   OpenFile                file creator size                                        buffer memory
 // 0x105   PersistFile             buffer size crc                                          -            (after a WRITE)
 // 0x106   WriteSmallFile          file creator crc bytes                                   -            (up to 64 KB, inline)
@@ -13,14 +14,18 @@
 // 0x10a   ListFiles               range epoch_below                                        n x {file creator size age_ms}
 // 0x10b   Ping                    -                                                        incarnation
 // 0x10c   FreeFenced              range epoch                                              -            (R6)
+// 0x10d   OpenLogFile             range epoch incarnation log                              -
+// 0x10e   AppendLog               range epoch log offset sync crc bytes                    -
 //
-//   range epoch incarnation offset age_ms buffer   u64             log         uuid: u64 hi | u64 lo
-//   size   u64 (of ReadFile and PersistFile u32)   index crc n     u32, create u8 0 or 1
+//   range epoch incarnation offset age_ms buffer   u64             log store   uuid: u64 hi | u64 lo
+//   size   u64 (of ReadFile and PersistFile u32)   index crc n     u32, create sync u8 0 or 1
 //   file   uuid | u32 part                         creator         range | epoch | u64 job
 //   memory u64 address | u64 size | u32 rkey | u32 zero            bytes       the rest of the body
 //
 // A segment belongs to an incarnation of the StoC (N1): OpenSegment names the one that the log's group lists, and another
-// refuses it with kUnavailable.
+// refuses it with kUnavailable. OpenLogFile too, for a log takes appends only from the process that opened it, and AppendLog to
+// another is kUnavailable. A log's file is {log, part 0}; Fence lists those of lower epochs, of any incarnation. FreeLogs frees the
+// segments and the file of a log. AppendLog is answered when its bytes are written, and, if it says so, synced.
 //
 // Writing a table's fragment: OpenFile gives a piece of the file buffer; the bytes go there by WRITE; PersistFile follows on
 // the same connection in the same doorbell, so it arrives after them; a storage thread checks the crc, writes, syncs, replies.
@@ -51,10 +56,13 @@ enum class StocRequest : uint16_t {
   kListFiles = 0x10a,
   kPing = 0x10b,
   kFreeFenced = 0x10c,
+  kOpenLogFile = 0x10d,
+  kAppendLog = 0x10e,
 };
 inline constexpr size_t kMaxInlineFileBytes = 64 * 1024;
 inline constexpr uint32_t kMaxReadBytes = 18 << 20;    // of one ReadFile
 inline constexpr uint32_t kMaxAppendBytes = 18 << 20;  // of one AppendFile
+inline constexpr uint64_t kMaxLogFileBytes = uint64_t{1} << 40;  // an offset above is malformed
 inline constexpr size_t kMaxListedFiles = 200'000;     // in one reply; the rest shows when these are gone
 
 // N4: who made a file or segment.
@@ -71,9 +79,16 @@ struct SealedSegment {
   RemoteBuffer memory;      // re-registered remote-READ only
   bool operator==(const SealedSegment&) const = default;
 };
+struct SealedLogFile {
+  Uuid log;
+  uint64_t size = 0;
+  bool operator==(const SealedLogFile&) const = default;
+};
 struct FenceReply {
   Incarnation incarnation;
+  Uuid store;
   std::vector<SealedSegment> segments;
+  std::vector<SealedLogFile> files;
   void AppendTo(std::string* dst) const;
   static bool Parse(std::string_view body, FenceReply* out);
 };
@@ -108,6 +123,25 @@ struct FreeLogsRequest {
   std::vector<Uuid> logs;
   void AppendTo(std::string* dst) const;
   static bool Parse(std::string_view body, FreeLogsRequest* out);
+};
+struct OpenLogFileRequest {
+  RangeId range;
+  Epoch epoch;
+  Incarnation incarnation;
+  Uuid log;
+  void AppendTo(std::string* dst) const;
+  static bool Parse(std::string_view body, OpenLogFileRequest* out);
+};
+struct AppendLogRequest {
+  RangeId range;
+  Epoch epoch;
+  Uuid log;
+  uint64_t offset = 0;
+  bool sync = false;
+  uint32_t crc = 0;
+  std::string_view bytes;
+  void AppendTo(std::string* dst) const;  // without the bytes, which the sender adds as a part of their own
+  static bool Parse(std::string_view body, AppendLogRequest* out);
 };
 struct RangeEpochRequest {  // Fence, FreeFenced, ListFiles
   RangeId range;

@@ -367,6 +367,23 @@ void StocClient::OpenSegment(Xchg* xchg, const LogMember& member, RangeId range,
             });
 }
 
+void StocClient::OpenLogFile(Xchg* xchg, const LogMember& member, RangeId range, Epoch epoch, const Uuid& log, Nanos deadline_ns,
+                             OpDone done) {
+  std::string body;
+  OpenLogFileRequest{range, epoch, member.incarnation, log}.AppendTo(&body);
+  const std::string_view whole = body;
+  rep_->Call(xchg, member.stoc, StocRequest::kOpenLogFile, {&whole, 1}, deadline_ns,
+             [done = std::move(done)](Outcome o, std::string_view) mutable { done(o); });
+}
+
+void StocClient::AppendLog(Xchg* xchg, StocId stoc, const AppendLogRequest& request, Nanos deadline_ns, OpDone done) {
+  std::string head;
+  request.AppendTo(&head);
+  const std::string_view parts[] = {head, request.bytes};
+  rep_->Call(xchg, stoc, StocRequest::kAppendLog, parts, deadline_ns,
+             [done = std::move(done)](Outcome o, std::string_view) mutable { done(o); });
+}
+
 void StocClient::FreeLogs(Xchg* xchg, StocId stoc, RangeId range, Epoch epoch, const std::vector<Uuid>& logs, OpDone done) {
   std::string body;
   FreeLogsRequest{range, epoch, logs}.AppendTo(&body);

@@ -51,6 +51,9 @@ class StocClient {
   void OpenSegment(Xchg* xchg, const LogMember& member, RangeId range, Epoch epoch, const Uuid& log, uint32_t index,
                    uint64_t size, Nanos deadline_ns, absl::AnyInvocable<void(Outcome, RemoteBuffer)> done);
   void FreeLogs(Xchg* xchg, StocId stoc, RangeId range, Epoch epoch, const std::vector<Uuid>& logs, OpDone done);
+  void OpenLogFile(Xchg* xchg, const LogMember& member, RangeId range, Epoch epoch, const Uuid& log, Nanos deadline_ns, OpDone done);
+  // The bytes at `request.offset` of the log's file.
+  void AppendLog(Xchg* xchg, StocId stoc, const AppendLogRequest& request, Nanos deadline_ns, OpDone done);
   // Part of a file. done's view is valid during the call.
   void ReadFile(Xchg* xchg, StocId stoc, const StocFileId& file, uint64_t offset, uint32_t size, Nanos deadline_ns,
                 absl::AnyInvocable<void(Outcome, std::string_view)> done);

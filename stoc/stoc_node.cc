@@ -85,6 +85,7 @@ Status StocNode::Serve() {
   }
   StocServerOptions server = options_.server;
   server.incarnation = self_.incarnation;
+  server.store = self_.store;
   server_ = std::make_unique<StocServer>(
       server, StocParts{&fences_, segments_.get(), log_memory_.get(), buffer_memory_.get(), files_.get(), metrics_}, xchgs);
   NOVA_ASSIGN_OR_RETURN(const std::string bound,

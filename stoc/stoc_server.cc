@@ -26,6 +26,7 @@ StocServer::StocServer(const StocServerOptions& options, const StocParts& parts,
       busy_(parts.metrics->counter("nova_stoc_busy_requests_total")),
       corrupt_(parts.metrics->counter("nova_stoc_corrupt_writes_total")),
       disk_ns_(parts.metrics->histogram("nova_stoc_disk_operation_ns")),
+      log_writer_(options.log, parts.files, parts.fences, parts.metrics),
       storage_queue_(options.storage_queue),
       control_queue_(options.control_queue) {
   for (size_t i = 0; i < xchgs.size(); ++i) {
@@ -46,6 +47,7 @@ StocServer::StocServer(const StocServerOptions& options, const StocParts& parts,
 StocServer::~StocServer() { Stop(); }
 
 void StocServer::Stop() {
+  log_writer_.Stop();
   storage_queue_.Close();
   for (auto& thread : storage_) thread->Join();
   control_queue_.Close();
@@ -75,6 +77,8 @@ void StocServer::Handle(size_t lane, StocRequest type, const char* name,
 void StocServer::Register(size_t lane) {
   Xchg* const xchg = lanes_[lane].xchg;
   Handle(lane, StocRequest::kOpenSegment, "open_segment", &StocServer::OpenSegment);
+  Handle(lane, StocRequest::kOpenLogFile, "open_log_file", &StocServer::OpenLogFile);
+  Handle(lane, StocRequest::kAppendLog, "append_log", &StocServer::AppendLog);
   Handle(lane, StocRequest::kFreeLogs, "free_logs", &StocServer::FreeLogs);
   Handle(lane, StocRequest::kFence, "fence", &StocServer::Fence);
   Handle(lane, StocRequest::kFreeFenced, "free_fenced", &StocServer::FreeFenced);
@@ -265,7 +269,35 @@ void StocServer::FreeLogsNow(const Caller& caller, const FreeLogsRequest& reques
   // Of a connection that is gone nothing may become warm: no order says that all of its writes have arrived.
   parts_.segments->FreeLogs(request, SessionOf(caller) != nullptr ? caller.session() : SessionId());
   RecycleSoon();
-  Reply(caller, Outcome::kOk);
+  std::vector<StocFileId> files;
+  for (const Uuid& log : request.logs) {
+    const auto file = parts_.files->Find({log, 0});
+    if (file && file->creator == Creator{request.range, request.epoch}) files.push_back(file->file);
+  }
+  if (files.empty()) return Reply(caller, Outcome::kOk);
+  const bool queued = OnStorage(caller, [this, request, files = std::move(files)] {
+    const FenceTable::Scope inside(parts_.fences, request.range, request.epoch);  // else a recovery is reading them
+    return Answer{inside.entered() ? ToOutcome(parts_.files->DeleteFiles(files)) : Outcome::kNotOwner};
+  });
+  if (!queued) Reply(caller, Outcome::kBusy);
+}
+
+void StocServer::OpenLogFile(const Caller& caller, const OpenLogFileRequest& request) {
+  if (Refused(caller, request.range, request.epoch)) return;
+  if (request.incarnation != options_.incarnation) return Reply(caller, Outcome::kUnavailable);
+  const bool queued = OnStorage(caller, [this, request] {
+    const FenceTable::Scope scope(parts_.fences, request.range, request.epoch);
+    if (!scope.entered()) return Answer{Outcome::kNotOwner};
+    return Answer{ToOutcome(parts_.files->CreateLog(request.log, {request.range, request.epoch}))};
+  });
+  if (!queued) Reply(caller, Outcome::kBusy);
+}
+
+void StocServer::AppendLog(const Caller& caller, const AppendLogRequest& request) {
+  if (Refused(caller, request.range, request.epoch)) return;
+  if (Crc32c(request.bytes) != request.crc) return Reply(caller, Outcome::kCorruption);
+  const bool queued = log_writer_.Append(request, [this, caller](Outcome o) { ReplyLater(caller, o); });
+  if (!queued) Reply(caller, Outcome::kBusy);
 }
 
 void StocServer::Fence(const Caller& caller, const RangeEpochRequest& request) {
@@ -277,7 +309,8 @@ void StocServer::Fence(const Caller& caller, const RangeEpochRequest& request) {
         return ReplyLater(caller, Outcome::kUnavailable);
       }
       std::string body;
-      FenceReply{options_.incarnation, *std::move(sealed)}.AppendTo(&body);
+      FenceReply{options_.incarnation, options_.store, *std::move(sealed), parts_.files->SealLogs(request.range, request.epoch)}
+          .AppendTo(&body);
       ReplyLater(caller, Outcome::kOk, std::move(body));
     });
     if (!queued) ReplyLater(caller, Outcome::kBusy);
@@ -290,6 +323,7 @@ void StocServer::FreeFenced(const Caller& caller, const RangeEpochRequest& reque
     const bool queued = OnControl([this, caller, request] {
       parts_.segments->FreeSealed(request.range, request.epoch);
       parts_.log_memory->Recycle();
+      DeleteLogFiles(request.range, request.epoch);
       ReplyLater(caller, Outcome::kOk);
     });
     if (!queued) ReplyLater(caller, Outcome::kBusy);
@@ -303,11 +337,17 @@ void StocServer::FenceOnBehalf(RangeId range, Epoch epoch, bool free) {
       if (free) {
         parts_.segments->FreeSealed(range, epoch);
         parts_.log_memory->Recycle();
+        DeleteLogFiles(range, epoch);
       } else if (const auto sealed = parts_.segments->Seal(range, epoch); !sealed.ok()) {
         NOVA_LOG(ERROR) << "sealing segments of range " << range.value() << ": " << sealed.status();
       }
     });
   });
+}
+
+void StocServer::DeleteLogFiles(RangeId range, Epoch epoch_below) {
+  const Status s = parts_.files->DeleteLogs(range, epoch_below);
+  if (!s.ok()) NOVA_LOG(WARNING) << "deleting logs of range " << range.value() << ": " << s;  // collected later (N4)
 }
 
 // --- files

@@ -1,6 +1,7 @@
 // StocServer: the requests of stoc/protocol.h, served: handlers on the xchg threads decode, check the epoch and either answer at
 // once (what needs only memory at hand) or hand over:
 //   storage threads  all that waits for the disk; a full queue answers kBusy
+//   log threads      appends to logs in files (log_writer.h)
 //   control thread   what registers or revokes memory: sealing, new segments, recycling
 //
 // F1: a request of a fenced epoch is refused when it arrives and again when its work begins; a FENCE is answered when no work of
@@ -28,12 +29,15 @@
 #include "stoc/exposed_memory.h"
 #include "stoc/fence_table.h"
 #include "stoc/file_store.h"
+#include "stoc/log_writer.h"
 #include "stoc/segment_pool.h"
 
 namespace nova {
 
 struct StocServerOptions {
   Incarnation incarnation;
+  Uuid store = {};
+  LogWriterOptions log;
   int storage_threads = 4;
   size_t storage_queue = 1024;
   size_t control_queue = 1024;
@@ -112,6 +116,8 @@ class StocServer {
 
   void OpenSegment(const Caller& caller, const OpenSegmentRequest& request);
   void FreeLogs(const Caller& caller, const FreeLogsRequest& request);
+  void OpenLogFile(const Caller& caller, const OpenLogFileRequest& request);
+  void AppendLog(const Caller& caller, const AppendLogRequest& request);
   void FreeLogsNow(const Caller& caller, const FreeLogsRequest& request);
   void Fence(const Caller& caller, const RangeEpochRequest& request);
   void FreeFenced(const Caller& caller, const RangeEpochRequest& request);
@@ -137,6 +143,7 @@ class StocServer {
   // False when the queue is full or closed: `work` was dropped.
   bool OnStorage(const Caller& caller, StorageWork work);
   bool OnControl(Work work);
+  void DeleteLogFiles(RangeId range, Epoch epoch_below);  // a control thread
   void RecycleSoon();
 
   const StocServerOptions options_;
@@ -150,6 +157,7 @@ class StocServer {
 
   std::atomic<uint32_t> depth_{0};  // disk operations queued and running
   std::atomic<bool> recycling_{false};
+  LogWriter log_writer_;
   BoundedQueue<Work> storage_queue_;
   BoundedQueue<Work> control_queue_;
   std::vector<std::unique_ptr<Thread>> storage_;

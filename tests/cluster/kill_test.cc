@@ -26,6 +26,30 @@ TEST_F(KillTest, ZombieLtcAcknowledgesNothingAfterItsLease) {
   EXPECT_TRUE(verdict.starts_with("verified 2000 keys")) << verdict;
 }
 
+// All StoCs share this host: the log is on their disks too, by default.
+TEST_F(KillTest, NothingAcknowledgedIsLostWhenEveryProcessIsKilledAtOnce) {
+  Start({});
+  if (cluster_ == nullptr) return;
+  Checker checker(cluster_->coordinators(), 8, 2000, 200);
+  for (int round = 0; round < 2; ++round) {
+    uint64_t ok = 0;
+    for (int i = 0; i < 4; ++i) ok += checker.Next().ok;
+    EXPECT_GT(ok, 0u);
+    for (const std::string& name : cluster_->names()) cluster_->Kill(name);
+    for (const char* role : {"coordinator-", "stoc-", "ltc-"}) {
+      for (const std::string& name : cluster_->names()) {
+        ASSERT_TRUE(!name.starts_with(role) || cluster_->Restart(name).ok()) << name;
+      }
+    }
+    ASSERT_TRUE(cluster_->WaitOpen(Now() + 60 * kSecond).ok());
+  }
+  std::string status;
+  EXPECT_EQ(cluster_->Nova({"status"}, &status), 0);
+  EXPECT_NE(status.find("durability: memory+persistent log, R=3"), std::string::npos) << status;
+  const std::string verdict = checker.Verify();
+  EXPECT_TRUE(verdict.starts_with("verified 2000 keys")) << verdict;
+}
+
 TEST_F(KillTest, EverythingComesBackAfterAnOrderlyStop) {
   Start({});
   if (cluster_ == nullptr) return;

@@ -209,6 +209,8 @@ ChaosOptions ChaosOf(uint64_t seed) {
   if (random.OneIn(3)) o.cluster.disk.latency_ns = static_cast<Nanos>(random.Uniform(5 * kMillisecond));
   if (random.OneIn(3)) o.cluster.network.max_delay_ns = 3 * kMillisecond;
   if (random.OneIn(2)) o.ranges = 2;
+  constexpr LogMode kModes[] = {LogMode::kMemory, LogMode::kMemory, LogMode::kPersistent, LogMode::kMemoryAndPersistent};
+  o.cluster.ltc.hosted.log_mode = kModes[random.Uniform(std::size(kModes))];
   o.cluster.coordinators = 2;
   o.cluster.ltcs = 3;
   o.cluster.stocs = 5;

@@ -22,7 +22,7 @@ TEST(ChaosTest, EveryAcknowledgedWriteIsFound) {
   for (; seeds < most && Now() < until; ++seeds) {
     const uint64_t seed = first + seeds;
     const ChaosResult r = RunChaos(seed, ChaosOf(seed));
-    EXPECT_EQ(r.violation, "") << "NOVA_SIM_SEED=" << seed;
+    EXPECT_EQ(r.violation, "") << "NOVA_SIM_SEED=" << seed << ", log mode " << static_cast<int>(ChaosOf(seed).cluster.ltc.hosted.log_mode);
     acknowledged += r.acknowledged;
     unknown += r.unknown;
     refused += r.refused;

@@ -5,6 +5,7 @@
 
 #include "common/base/crc32c.h"
 #include "common/base/limited_disk.h"
+#include "common/base/log.h"
 #include "stoc/file_store.h"
 #include "tests/cluster_sim/scenario.h"
 
@@ -179,6 +180,106 @@ TEST(RulesTest, R4WhatARecoveryHasShownStays) {
       while (!done.load()) SleepFor(kMillisecond);
     });
   }
+}
+
+// D: what was acknowledged survives the loss of power of everything, where the log is on disks; a StoC's disk forgets what it did not
+// sync, and keeps torn parts of it.
+TEST(RulesTest, DAPersistentLogSurvivesTheLossOfPowerOfEverything) {
+  for (const LogMode mode : {LogMode::kPersistent, LogMode::kMemoryAndPersistent, LogMode::kAuto}) {
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+      Simulate(seed, [seed, mode] {
+        SimClusterOptions options = SmallCluster();
+        options.stocs = 3 + static_cast<int>(seed % 2);
+        options.stoc.host = "laptop";
+        options.ltc.hosted.log_mode = mode;
+        World w(options);
+        const LogMedia media = w.Record().log_groups.back().media;
+        EXPECT_EQ(media, mode == LogMode::kPersistent ? LogMedia::kFiles : LogMedia::kMemoryAndFiles);
+        std::map<std::string, std::string> acknowledged;
+        int puts = 0;
+        // Once with everything in the log, once after flushes, each time in the middle of puts.
+        for (const int count : {7, 300}) {
+          Notification stop;
+          Thread writer("writer", [&] {
+            for (; !stop.HasBeenNotified(); ++puts) {
+              const std::string value = StrCat("value-", puts, std::string(seed % 5 * 40, 'x'));
+              if (w.client->Put(KeyOf(puts), value).ok()) acknowledged[KeyOf(puts)] = value;
+            }
+          });
+          while (puts < count) SleepFor(kMillisecond);
+          for (const char* kind : {"stoc", "ltc"}) {
+            for (const std::string& name : w.cluster.Names(kind)) w.cluster.Kill(name);
+          }
+          stop.Notify();
+          writer.Join();
+          for (const char* kind : {"stoc", "ltc"}) {
+            for (const std::string& name : w.cluster.Names(kind)) ASSERT_TRUE(w.cluster.Start(name).ok());
+          }
+          ASSERT_TRUE(w.cluster.WaitOpen(1, 60 * kSecond)) << "seed " << seed;
+          for (const auto& [key, value] : acknowledged) {
+            const GetResult found = w.client->Get(key);
+            ASSERT_EQ(found.value, value) << key << ", seed " << seed << ", " << acknowledged.size() << " acknowledged";
+          }
+        }
+        EXPECT_GE(acknowledged.size(), 250u);
+      });
+    }
+  }
+}
+
+// The mode decides: the same end, with the log in memory, makes the range unavailable, and says so.
+TEST(RulesTest, DAMemoryLogDoesNotSurviveTheLossOfEveryMember) {
+  Simulate(1, [] {
+    SimClusterOptions options = SmallCluster();
+    options.stocs = 3;
+    World w(options);
+    ASSERT_TRUE(w.client->Put("k", "v").ok());
+    for (const char* kind : {"stoc", "ltc"}) {
+      for (const std::string& name : w.cluster.Names(kind)) w.cluster.Kill(name);
+    }
+    for (const char* kind : {"stoc", "ltc"}) {
+      for (const std::string& name : w.cluster.Names(kind)) ASSERT_TRUE(w.cluster.Start(name).ok());
+    }
+    EXPECT_TRUE(w.WaitFor(20 * kSecond, [](const RangeRecord& r) { return r.state == RangeState::kSealing; }));
+    EXPECT_FALSE(w.cluster.WaitOpen(1, 20 * kSecond));
+  });
+}
+
+// The files of a log go with it: what flushed and what recovered leaves none but those of the open log.
+TEST(RulesTest, R6LogFilesAreDeletedWithTheirRoundAndWithTheirEpoch) {
+  Simulate(2, [] {
+    SimClusterOptions options = SmallCluster();
+    options.stocs = 3;
+    options.ltcs = 1;
+    options.ltc.hosted.log_mode = LogMode::kPersistent;
+    World w(options);
+    const auto log_files = [&] {
+      size_t n = 0;
+      for (const std::string& name : w.cluster.Names("stoc")) {
+        const auto files = w.cluster.disk(name)->List("files");
+        NOVA_CHECK(files.ok()) << files.status();
+        for (const std::string& f : *files) {
+          const auto file = w.cluster.disk(name)->Open("files/" + f, /*writable=*/false);
+          char header[kFileHeaderBytes];
+          if (!file.ok() || !(*file)->Read(0, sizeof(header), header).ok()) continue;
+          const auto decoded = FileHeader::Decode({header, sizeof(header)});
+          n += decoded.ok() && decoded->kind == FileHeader::Kind::kLog;
+        }
+      }
+      return n;
+    };
+    const auto settles = [&] {  // the log of the open round, that of the next, of each member
+      for (const Nanos until = Now() + 20 * kSecond; Now() < until && log_files() > 6;) SleepFor(100 * kMillisecond);
+      return log_files();
+    };
+    for (int i = 0; i < 400; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
+    EXPECT_LE(settles(), 6u);
+    w.cluster.Kill("ltc-0");
+    ASSERT_TRUE(w.cluster.Start("ltc-0").ok());
+    ASSERT_TRUE(w.cluster.WaitOpen(1, 60 * kSecond));
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), "y").ok());
+    EXPECT_LE(settles(), 6u);
+  });
 }
 
 // R4's certificate: a range that was let go in order lists no logs, and waits for no lease.

@@ -338,17 +338,17 @@ bool SimCluster::WaitOpen(size_t ranges, Nanos within) {
 }
 
 bool SimCluster::MayLose(const std::string& stoc) {
-  std::map<StocId, Incarnation> left;
+  std::map<StocId, NodeInfo> left;
   for (const std::string& name : Names("stoc")) {
     if (name == stoc || !Runs(name) || nodes_[name]->stoc == nullptr) continue;
     const NodeInfo& self = nodes_[name]->stoc->self();
-    left[self.stoc_id] = self.incarnation;
+    left[self.stoc_id] = self;
   }
   for (const auto& [id, r] : Records()) {
     for (const LogGroup& g : r.log_groups) {
       const bool survives = std::any_of(g.members.begin(), g.members.end(), [&](const LogMember& m) {
         const auto it = left.find(m.stoc);
-        return it != left.end() && it->second == m.incarnation;
+        return it != left.end() && g.Holds(m, it->second.incarnation, it->second.store);
       });
       if (!survives) return false;
     }

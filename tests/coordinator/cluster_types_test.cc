@@ -55,6 +55,35 @@ TEST(RangeRecordTest, GoldenBytes) {
             "02" "04" "02" "0109" "03c801" "05" "00" "05" "bd1f80b3");
 }
 
+// A group with files makes the record one of format 2, which names stores and media.
+TEST(RangeRecordTest, GoldenBytesOfGroupsWithFiles) {
+  RangeRecord r;
+  r.log_groups = {{GroupId(4), {{StocId(1), Incarnation(9), Uuid{1, 2}}}, LogMedia::kMemoryAndFiles}, {GroupId(5), {{StocId(1), Incarnation(9)}}}};
+  const std::string bytes = r.Encode();
+  EXPECT_EQ(absl::BytesToHexString(bytes.substr(0, bytes.size() - 4)),
+            "02" "00" "00" "00" "00" "00" "00" "00" "00" "0000000000000000" "0000000000000000" "00"
+            "02" "04" "01" "0109" "0100000000000000" "0200000000000000" "02" "05" "01" "0109" "0000000000000000" "0000000000000000" "00" "00");
+  const auto back = RangeRecord::Decode(bytes, 0);
+  ASSERT_TRUE(back.ok()) << back.status();
+  ExpectEqual(*back, r);
+}
+
+// N1: which member has what was acknowledged.
+TEST(LogGroupTest, MemoryBelongsToAnIncarnationAndFilesToAStore) {
+  const LogMember member{StocId(1), Incarnation(9), Uuid{1, 2}};
+  const struct {
+    LogMedia media;
+    bool restarted, reformatted;
+  } cases[] = {{LogMedia::kMemory, false, true}, {LogMedia::kFiles, true, false}, {LogMedia::kMemoryAndFiles, true, true}};
+  for (const auto& c : cases) {
+    const LogGroup g{GroupId(1), {member}, c.media};
+    EXPECT_TRUE(g.Holds(member, Incarnation(9), Uuid{1, 2}));
+    EXPECT_EQ(g.Holds(member, Incarnation(10), Uuid{1, 2}), c.restarted);
+    EXPECT_EQ(g.Holds(member, Incarnation(9), Uuid{3, 4}), c.reformatted);
+    EXPECT_FALSE(g.Holds(member, Incarnation(10), Uuid{3, 4}));
+  }
+}
+
 TEST(NodeInfoTest, GoldenBytes) {
   EXPECT_EQ(absl::BytesToHexString(EncodeNodeInfo(SampleNode())),
             "01" "0673746f632d31" "03" "03" "03683a31" "0168" "02" "0100000000000000" "0200000000000000" "03683a32" "01" "e727eb91");
@@ -125,9 +154,9 @@ TEST(RangeRecordTest, RandomBytesNeverCrash) {
 TEST(RangeRecordTest, ALaterFormatIsNamed) {
   std::string data = Sample().Encode();
   data.resize(data.size() - 4);
-  data[0] = 2;
+  data[0] = 3;
   PutFixed32(&data, Crc32c(data));
-  EXPECT_EQ(RangeRecord::Decode(data, 0).status().message(), "range record: format 2 is not known to this version, which reads 1");
+  EXPECT_EQ(RangeRecord::Decode(data, 0).status().message(), "range record: format 3 is not known to this version, which reads 2");
 }
 
 TEST(ZnodesTest, RecordsAreText) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 #include <set>
 
@@ -16,27 +17,54 @@ namespace {
 constexpr RangeId kRange(7);
 constexpr int kLanes = 2;
 
-class LogClientTest : public testing::TestWithParam<FabricKind> {
- protected:
-  void Run(const std::function<void(FabricWorld*)>& test) { InFabricWorld(GetParam(), test); }
-  uint64_t Many() const { return GetParam() == FabricKind::kSim ? 1'500 : 20'000; }
+struct Mode {
+  FabricKind fabric;
+  LogMedia media;
 };
 
-INSTANTIATE_TEST_SUITE_P(Fabrics, LogClientTest, testing::ValuesIn(FabricKinds()),
-                         [](const auto& param) { return FabricKindName(param.param); });
+std::vector<Mode> Modes(const std::vector<LogMedia>& all = {LogMedia::kMemory, LogMedia::kFiles, LogMedia::kMemoryAndFiles}) {
+  std::vector<Mode> modes;
+  for (const FabricKind fabric : FabricKinds()) {
+    for (const LogMedia media : all) modes.push_back({fabric, media});
+  }
+  return modes;
+}
+
+std::string ModeName(const testing::TestParamInfo<Mode>& param) {
+  const std::string fabric = FabricKindName(param.param.fabric);
+  return param.param.media == LogMedia::kMemory ? fabric : fabric + (param.param.media == LogMedia::kFiles ? "Files" : "MemoryAndFiles");
+}
+
+class LogClientTest : public testing::TestWithParam<Mode> {
+ protected:
+  void Run(const std::function<void(FabricWorld*)>& test) { InFabricWorld(GetParam().fabric, test); }
+  uint64_t Many() const { return GetParam().fabric == FabricKind::kSim ? 1'500 : 20'000; }
+  bool memory() const { return HasMemory(GetParam().media); }
+  bool files() const { return HasFiles(GetParam().media); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Fabrics, LogClientTest, testing::ValuesIn(Modes()), ModeName);
+
+class LogSegmentTest : public LogClientTest {};  // of groups with memory
+INSTANTIATE_TEST_SUITE_P(Fabrics, LogSegmentTest, testing::ValuesIn(Modes({LogMedia::kMemory, LogMedia::kMemoryAndFiles})), ModeName);
+
+class LogFileTest : public LogClientTest {};  // of groups with files
+INSTANTIATE_TEST_SUITE_P(Fabrics, LogFileTest, testing::ValuesIn(Modes({LogMedia::kFiles, LogMedia::kMemoryAndFiles})), ModeName);
 
 std::string KeyOf(SequenceNumber s) { return StrCat("key", s); }
 std::string ValueOf(SequenceNumber s) { return std::string(s % 200, static_cast<char>('a' + s % 26)); }
 
 // Five StoCs and an LTC that logs for one range at epoch 3, into groups of three.
 struct Rig {
-  explicit Rig(FabricWorld* w, LogOptions options = {}, bool may_change = true) : world(w), can_change(may_change) {
+  explicit Rig(FabricWorld* w, LogMedia log_media, LogOptions options = {}, bool may_change = true)
+      : world(w), media(log_media), can_change(may_change) {
     for (uint32_t i = 0; i < 5; ++i) {
-      media.push_back(std::make_unique<SimDisk>());
-      disks.push_back(media.back()->Mount());
+      machines.push_back(std::make_unique<SimDisk>());
+      disks.push_back(machines.back()->Mount());
       stocs.push_back(std::make_unique<TestStoc>(w, i + 1, 100 + i, disks.back().get()));
     }
     options.write_deadline_ns = options.open_deadline_ns = 500 * kMillisecond * w->patience();
+    options.file_deadline_ns = options.write_deadline_ns;
     options.ping_deadline_ns *= w->patience();
     ltc = std::make_unique<TestClient>(w, "ltc-1", 10, kLanes, [&](TestClient* c) {
       std::vector<Xchg*> xchgs;
@@ -48,7 +76,7 @@ struct Rig {
     for (auto& s : stocs) all.push_back(s.get());
     ltc->Update(all);
     other->Update(all);
-    LogGroup first{GroupId(1), {stocs[0]->member(), stocs[1]->member(), stocs[2]->member()}};
+    LogGroup first{GroupId(1), {stocs[0]->member(media), stocs[1]->member(media), stocs[2]->member(media)}, media};
     record.id = kRange;
     record.epoch = Epoch(3);
     record.log_groups = {first};
@@ -64,13 +92,13 @@ struct Rig {
   }
 
   void Change(const LogGroup& current, StocId failed, std::function<void(StatusOr<LogGroup>)> answer) {
-    LogGroup next{GroupId(current.id.value() + 1), {}};
+    LogGroup next{GroupId(current.id.value() + 1), {}, media};
     {
       MutexLock lock(&mu);
       if (!can_change) return answer(absl::FailedPreconditionError("the epoch is over"));
       dead.insert(failed);
       for (const auto& s : stocs) {
-        if (!dead.contains(s->id()) && next.members.size() < 3) next.members.push_back(s->member());
+        if (!dead.contains(s->id()) && next.members.size() < 3) next.members.push_back(s->member(media));
       }
       record.log_groups.push_back(next);
     }
@@ -96,7 +124,7 @@ struct Rig {
           const SequenceNumber s = *next;
           const std::string key = KeyOf(s), value = ValueOf(s);
           const LogEntry entry{MemTableId(round), ValueType::kPut, key, value};
-          const bool taken = log->Append(on, {round, s, 1, s, false, {&entry, 1}}, [state, s](Outcome o) {
+          const bool taken = log->Append(on, {round, s, 1, s, sync, {&entry, 1}}, [state, s](Outcome o) {
             MutexLock lock(&state->mu);
             EXPECT_TRUE(state->ended.emplace(s, o).second) << s << " ended twice";
             state->changed.SignalAll();
@@ -160,6 +188,19 @@ struct Rig {
     for (auto& x : stocs[stoc]->xchgs) x->Submit([ns] { SleepFor(ns); });
     SleepFor(20 * kMillisecond);
   }
+  // Another process on its store. With `power_loss` what was not synced is gone.
+  void Restart(size_t stoc, bool power_loss) {
+    const uint64_t incarnation = stocs[stoc]->info().incarnation.value() + 100;
+    stocs[stoc] = nullptr;
+    disks[stoc] = nullptr;
+    if (power_loss) machines[stoc]->Crash();
+    disks[stoc] = machines[stoc]->Mount();
+    stocs[stoc] = std::make_unique<TestStoc>(world, static_cast<uint32_t>(stoc + 1), incarnation, disks[stoc].get());
+    std::vector<TestStoc*> all;
+    for (auto& s : stocs) all.push_back(s.get());
+    ltc->Update(all);
+    other->Update(all);
+  }
   // As the coordinator would tell of it: the StoCs from `first` on are live.
   void TellLive(size_t first) {
     std::vector<TestStoc*> live;
@@ -169,13 +210,15 @@ struct Rig {
 
   FabricWorld* const world;
   Metrics metrics;
-  std::vector<std::unique_ptr<SimDisk>> media;
+  const LogMedia media;
+  std::vector<std::unique_ptr<SimDisk>> machines;
   std::vector<std::unique_ptr<Disk>> disks;
   std::vector<std::unique_ptr<TestStoc>> stocs;
   std::unique_ptr<TestClient> ltc;
   std::unique_ptr<TestClient> other;
   std::unique_ptr<LogClient> logs;
   std::unique_ptr<RangeLog> log;
+  std::atomic<bool> sync{true};  // of the records appended
   Mutex mu;
   bool can_change;
   std::vector<std::unique_ptr<Thread>> stalls;
@@ -195,7 +238,7 @@ void ExpectAllOk(const std::map<SequenceNumber, Outcome>& ended) {
 
 TEST_P(LogClientTest, EveryMemberHasWhatWasAcknowledged) {  // L3
   Run([&](FabricWorld* world) {
-    Rig rig(world);
+    Rig rig(world, GetParam().media);
     ExpectAllOk(rig.Append(1, Many(), 1));
     ExpectAllOk(rig.Append(1 + Many(), 100, 2));
     EXPECT_EQ(rig.log->bytes_in_flight(), 0u);
@@ -210,7 +253,7 @@ TEST_P(LogClientTest, EveryMemberHasWhatWasAcknowledged) {  // L3
 
 TEST_P(LogClientTest, AStocDiesAndNothingAcknowledgedIsLost) {  // L4, rows 13 and 15
   Run([&](FabricWorld* world) {
-    Rig rig(world);
+    Rig rig(world, GetParam().media);
     bool killed = false;
     const auto ended = rig.Append(1, Many(), 1, [&](uint64_t n) {
       if (n < Many() / 3 || killed) return;
@@ -222,8 +265,9 @@ TEST_P(LogClientTest, AStocDiesAndNothingAcknowledgedIsLost) {  // L4, rows 13 a
     ASSERT_EQ(rig.Record().log_groups.size(), 2u);
     EXPECT_THAT(rig.log->UnusedGroups(), testing::IsEmpty());
     EXPECT_THAT(rig.log->ExposedRounds(), testing::ElementsAre(ExposedRound{1, 3})) << "nobody has told of the death yet";
-    EXPECT_EQ(rig.Changes("dead"), 1u);
-    EXPECT_EQ(rig.Changes("slow"), 0u);
+    // A StoC that stops in order refuses appends to files a moment before it is gone.
+    EXPECT_EQ(rig.Changes("dead") + (files() ? rig.Changes("slow") : 0), 1u);
+    EXPECT_TRUE(files() || rig.Changes("slow") == 0);
     // One survivor of each group is enough, whichever.
     for (const size_t first : {0, 2}) {
       for (size_t second = 0; second < 3; ++second) {
@@ -239,7 +283,7 @@ TEST_P(LogClientTest, AStocDiesAndNothingAcknowledgedIsLost) {  // L4, rows 13 a
 
 TEST_P(LogClientTest, ASecondStocDiesToo) {  // row 15
   Run([&](FabricWorld* world) {
-    Rig rig(world);
+    Rig rig(world, GetParam().media);
     size_t killed = 0;
     for (const SequenceNumber first : {SequenceNumber{1}, 1 + Many()}) {
       const size_t before = killed;
@@ -255,7 +299,7 @@ TEST_P(LogClientTest, ASecondStocDiesToo) {  // row 15
 
 TEST_P(LogClientTest, L5ADeathReplacesTheMemberWithoutWaitingForADeadline) {
   Run([&](FabricWorld* world) {
-    Rig rig(world);
+    Rig rig(world, GetParam().media);
     ExpectAllOk(rig.Append(1, 10));
     rig.stocs[1]->Stop();
     const Nanos begin = Now();
@@ -274,9 +318,9 @@ TEST_P(LogClientTest, L5ADeathReplacesTheMemberWithoutWaitingForADeadline) {
 // A StoC whose process stands still for longer than the deadline, and answers the ping after it.
 TEST_P(LogClientTest, L5AMemberThatAnswersThePingIsNotReplaced) {
   Run([&](FabricWorld* world) {
-    Rig rig(world);
+    Rig rig(world, GetParam().media);
     ExpectAllOk(rig.Append(1, 100));
-    const bool nic = GetParam() == FabricKind::kVerbs;
+    const bool nic = GetParam().fabric == FabricKind::kVerbs && !files();
     const Nanos stall = nic ? 5 * kSecond : 650 * kMillisecond;  // the deadline: 500 ms, in the guest 10 s
     rig.Stall(1, stall);
     const Nanos begin = Now();
@@ -300,11 +344,11 @@ TEST_P(LogClientTest, L5AMemberThatAnswersThePingIsNotReplaced) {
 }
 
 // Members that answer pings and take no WRITE: their memory was revoked.
-TEST_P(LogClientTest, L5LivingMembersAreReplacedAtMostOnceInAWhile) {
+TEST_P(LogSegmentTest, L5LivingMembersAreReplacedAtMostOnceInAWhile) {
   Run([&](FabricWorld* world) {
     LogOptions options;
     options.change_pause_ns = 2 * kSecond;
-    Rig rig(world, options);
+    Rig rig(world, GetParam().media, options);
     ExpectAllOk(rig.Append(1, 10));
     ASSERT_TRUE(rig.stocs[0]->segments->Seal(kRange, Epoch(9)).ok());
     const Nanos begin = Now();
@@ -323,7 +367,7 @@ TEST_P(LogClientTest, L5LivingMembersAreReplacedAtMostOnceInAWhile) {
 
 TEST_P(LogClientTest, L4TheMostExposedRoundComesFirst) {
   Run([&](FabricWorld* world) {
-    Rig rig(world);
+    Rig rig(world, GetParam().media);
     ExpectAllOk(rig.Append(1, 10, /*round=*/900));
     rig.stocs[0]->Stop();
     rig.TellLive(1);
@@ -342,7 +386,7 @@ TEST_P(LogClientTest, L4TheMostExposedRoundComesFirst) {
 
 TEST_P(LogClientTest, AfterAFenceAppendsEndAsNotOwner) {  // F1, row 3
   Run([&](FabricWorld* world) {
-    Rig rig(world, {}, /*may_change=*/false);
+    Rig rig(world, GetParam().media, {}, /*may_change=*/false);
     bool fenced = false;
     const auto ended = rig.Append(1, Many(), 1, [&](uint64_t n) {
       if (n < Many() / 3 || fenced) return;
@@ -368,19 +412,27 @@ TEST_P(LogClientTest, AfterAFenceAppendsEndAsNotOwner) {  // F1, row 3
 }
 
 TEST_P(LogClientTest, LogsOfADeletedRoundAreFreedInOrder) {  // M3, F2
+  const size_t copies = 3 * kLanes;
   Run([&](FabricWorld* world) {
-    Rig rig(world);
+    Rig rig(world, GetParam().media);
     const auto open = [&] {
       size_t n = 0;
       for (const auto& s : rig.stocs) n += s->segments->open_segments();
       return n;
     };
+    const auto kept = [&] {
+      size_t n = 0;
+      for (const auto& s : rig.stocs) n += s->files->List(kRange, Epoch(9)).size();
+      return n;
+    };
+    const size_t segments = memory() ? copies : 0, log_files = files() ? copies : 0;
     uint64_t registrations = 0;
     for (RoundNumber round = 1; round <= 12; ++round) {
       ExpectAllOk(rig.Append(round * 1000, 100, round));
       rig.log->DeleteRound(round);
-      for (const Nanos until = Soon(); open() > 3 * kLanes && Now() < until;) SleepFor(kMillisecond);
-      ASSERT_EQ(open(), 3u * kLanes) << "the spare logs of the next round";
+      for (const Nanos until = Soon(); (open() != segments || kept() != log_files) && Now() < until;) SleepFor(kMillisecond);
+      ASSERT_EQ(open(), segments) << "the spare logs of the next round";
+      ASSERT_EQ(kept(), log_files);
       const uint64_t now = rig.stocs[0]->log_memory->counts().registrations;
       EXPECT_TRUE(round <= 6 || now == registrations) << "reused under the same keys";
       registrations = now;
@@ -393,7 +445,7 @@ TEST_P(LogClientTest, LogsOverflowIntoFurtherSegments) {
   Run([&](FabricWorld* world) {
     LogOptions options;
     options.segment_bytes = 16 << 10;
-    Rig rig(world, options);
+    Rig rig(world, GetParam().media, options);
     ExpectAllOk(rig.Append(1, 1'200));
     EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 1'200));
   });
@@ -401,7 +453,7 @@ TEST_P(LogClientTest, LogsOverflowIntoFurtherSegments) {
 
 TEST_P(LogClientTest, NoMemberOfAGroupLeftIsLoud) {  // row 16
   Run([&](FabricWorld* world) {
-    Rig rig(world);
+    Rig rig(world, GetParam().media);
     ExpectAllOk(rig.Append(1, 100));
     for (size_t i = 0; i < 3; ++i) rig.stocs[i]->Stop();
     RangeRecord r = rig.Record();
@@ -412,20 +464,89 @@ TEST_P(LogClientTest, NoMemberOfAGroupLeftIsLoud) {  // row 16
   });
 }
 
-TEST_P(LogClientTest, ARestartedStocIsNoMember) {  // N1, H8, row 14
+TEST_P(LogClientTest, ARestartedStocHasItsFilesAndNotItsMemory) {  // N1, H8, row 14
   Run([&](FabricWorld* world) {
-    Rig rig(world);
+    Rig rig(world, GetParam().media);
     ExpectAllOk(rig.Append(1, 100));
-    rig.stocs[0] = nullptr;
-    rig.stocs[0] = std::make_unique<TestStoc>(world, 1, 200, rig.disks[0].get());
-    std::vector<TestStoc*> all;
-    for (auto& s : rig.stocs) all.push_back(s.get());
-    rig.other->Update(all);
+    rig.Restart(0, /*power_loss=*/false);
     EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 100));
     RangeRecord r = rig.Record();
-    r.epoch = Epoch(4);
-    r.log_groups[0].members.resize(1);  // it alone: "empty" is not "complete"
-    EXPECT_TRUE(absl::IsUnavailable(RecoverLogs(rig.other->stocs.get(), r, Now() + kSecond).status()));
+    r.epoch = Epoch(5);
+    r.log_groups[0].members.resize(1);  // it alone
+    if (files()) {
+      EXPECT_EQ(rig.Recover(r, Epoch(5)), Range(1, 100));
+      return;
+    }
+    EXPECT_TRUE(absl::IsUnavailable(RecoverLogs(rig.other->stocs.get(), r, Now() + kSecond).status())) << "\"empty\" is not \"complete\"";
+  });
+}
+
+TEST_P(LogFileTest, SyncedRecordsSurviveTheLossOfPowerOfEveryMember) {  // D
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media);
+    ExpectAllOk(rig.Append(1, 200));
+    rig.sync = false;
+    ExpectAllOk(rig.Append(201, 50));
+    for (size_t i = 0; i < 3; ++i) rig.Restart(i, /*power_loss=*/true);
+    for (size_t m = 0; m < 3; ++m) {
+      RangeRecord one = rig.Record();
+      one.log_groups[0].members = {one.log_groups[0].members[m]};
+      const std::set<SequenceNumber> found = rig.Recover(one, Epoch(4 + m));
+      const std::set<SequenceNumber> synced = Range(1, 200);
+      EXPECT_TRUE(std::includes(found.begin(), found.end(), synced.begin(), synced.end())) << "member " << m << " has " << found.size();
+    }
+  });
+}
+
+TEST_P(LogFileTest, RecordsThatWereNotSyncedSurviveTheDeathOfEveryProcess) {  // D
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media);
+    rig.sync = false;
+    ExpectAllOk(rig.Append(1, 200));
+    for (size_t i = 0; i < 3; ++i) rig.Restart(i, /*power_loss=*/false);
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 200));
+  });
+}
+
+TEST_P(LogFileTest, WritersOfALogShareASync) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media);
+    ExpectAllOk(rig.Append(1, Many()));
+    const uint64_t groups = rig.stocs[0]->metrics.counter("nova_stoc_log_groups_total")->value();
+    EXPECT_GT(groups, 0u);
+    EXPECT_LT(groups, Many()) << "records of a round share an append, appends that wait share a sync";
+  });
+}
+
+// A member that restarts takes no more appends to logs it has: its group is replaced, and what it had before counts.
+TEST_P(LogFileTest, L4AMemberThatRestartsIsReplacedAndStillCounts) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media);
+    ExpectAllOk(rig.Append(1, 100));
+    rig.Restart(0, /*power_loss=*/false);
+    ExpectAllOk(rig.Append(101, 100));
+    ASSERT_EQ(rig.Record().log_groups.size(), 2u);
+    RangeRecord r = rig.Record();
+    r.log_groups[0].members.resize(1);  // the one that restarted
+    EXPECT_EQ(rig.Recover(r, Epoch(4)), Range(1, 200));
+  });
+}
+
+// Bit rot in one copy of a log ends that copy; another has what follows.
+TEST_P(LogFileTest, ADamagedFileIsOnlyOneOfTheCopies) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media);
+    ExpectAllOk(rig.Append(1, 200));
+    for (const SealedLogFile& f : rig.stocs[0]->files->SealLogs(kRange, Epoch(4))) {
+      const auto file = rig.disks[0]->Open(StrCat("files/", StocFileId{f.log, 0}.ToString()), /*writable=*/true);
+      ASSERT_TRUE(file.ok()) << file.status();
+      ASSERT_TRUE((*file)->Write(kFileHeaderBytes + 60, "rot").ok());
+    }
+    rig.Restart(0, /*power_loss=*/false);  // segments would be read first
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 200));
+    RangeRecord r = rig.Record();
+    r.log_groups[0].members.resize(1);
+    EXPECT_EQ(rig.Recover(r, Epoch(5)).size(), 0u) << "the damage was no damage";
   });
 }
 

@@ -47,7 +47,9 @@ TEST(StocProtocolTest, BytesAreGolden) {
   Check(OpenSegmentReply{kMemory}, MEMORY);
   Check(FreeLogsRequest{RangeId(1), Epoch(2), {kLog, kLog}}, RANGE_EPOCH "02000000" LOG LOG);
   Check(RangeEpochRequest{RangeId(1), Epoch(2)}, RANGE_EPOCH);
-  Check(FenceReply{Incarnation(9), {{kLog, 7, kMemory}}}, "0900000000000000" "01000000" LOG "07000000" MEMORY);
+  Check(FenceReply{Incarnation(9), kLog, {{kLog, 7, kMemory}}, {{kLog, 8}}},
+        "0900000000000000" LOG "01000000" LOG "07000000" MEMORY "01000000" LOG "0800000000000000");
+  Check(OpenLogFileRequest{RangeId(1), Epoch(2), Incarnation(4), kLog}, RANGE_EPOCH "0400000000000000" LOG);
   Check(OpenFileRequest{kFile, kCreator, 8}, FILE_ID CREATOR "0800000000000000");
   Check(OpenFileReply{9, kMemory}, "0900000000000000" MEMORY);
   Check(PersistFileRequest{9, 10, 11}, "0900000000000000" "0a000000" "0b000000");
@@ -56,6 +58,8 @@ TEST(StocProtocolTest, BytesAreGolden) {
   Check(ListFilesReply{{{kFile, kCreator, 14, 15}}}, "01000000" FILE_ID CREATOR "0e00000000000000" "0f00000000000000");
   Check(PingReply{Incarnation(16)}, "1000000000000000");
   EXPECT_EQ(Hex(Encoded(WriteSmallFileRequest{kFile, kCreator, 17, {}})), FILE_ID CREATOR "11000000");
+  EXPECT_EQ(Hex(Encoded(AppendLogRequest{RangeId(1), Epoch(2), kLog, 18, true, 19, {}})),
+            RANGE_EPOCH LOG "1200000000000000" "01" "13000000");
   EXPECT_EQ(Hex(Encoded(AppendFileRequest{kFile, kCreator, 18, true, 19, {}})), FILE_ID CREATOR "1200000000000000" "01" "13000000");
 }
 

@@ -10,6 +10,7 @@ TestStoc::TestStoc(FabricWorld* world, uint32_t id, uint64_t incarnation, Disk* 
   info_.stoc_id = StocId(id);
   info_.incarnation = Incarnation(incarnation);
   info_.host = info_.name;
+  info_.store = {0x5700, id};
   fabric = world->NewFabric(info_.name);
   auto opened = FileStore::Open(disk, options.files, &metrics);
   EXPECT_TRUE(opened.ok()) << opened.status();
@@ -29,6 +30,7 @@ TestStoc::TestStoc(FabricWorld* world, uint32_t id, uint64_t incarnation, Disk* 
     ports.push_back(xchgs.back()->port());
   }
   options.server.incarnation = info_.incarnation;
+  options.server.store = info_.store;
   server = std::make_unique<StocServer>(
       options.server, StocParts{&fences, segments.get(), log_memory.get(), buffer_memory.get(), files.get(), &metrics}, raw);
   auto bound = fabric->Listen(world->AnyAddress(info_.name), hello, ports, [this](const Hello& peer) { return server->AcceptPeer(peer); });

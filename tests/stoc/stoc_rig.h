@@ -30,7 +30,9 @@ class TestStoc {
   void Stop();  // orderly
   NodeInfo info() const { return info_; }
   StocId id() const { return info_.stoc_id; }
-  LogMember member() const { return {info_.stoc_id, info_.incarnation}; }
+  LogMember member(LogMedia media = LogMedia::kMemory) const {
+    return {info_.stoc_id, info_.incarnation, HasFiles(media) ? info_.store : Uuid{}};
+  }
 
   Metrics metrics;
   std::unique_ptr<Fabric> fabric;
