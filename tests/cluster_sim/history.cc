@@ -10,15 +10,16 @@ namespace nova {
 
 uint64_t History::Begin(const std::string& key, bool remove) {
   Key& k = keys_[key];
-  k.versions.push_back({remove, false});
-  return k.versions.size() - 1;
+  const uint64_t version = k.versions.size();
+  k.versions.push_back({.remove = remove, .place = {version, 0}});
+  return version;
 }
 
 void History::End(const std::string& key, uint64_t version, Effect effect) {
   Key& k = keys_.at(key);
   switch (effect) {
     case Effect::kApplied:
-      k.settled = std::max(k.settled, version);
+      k.settled = std::max(k.settled, k.versions[version].place);
       ++acknowledged_;
       break;
     case Effect::kNotApplied:
@@ -39,20 +40,45 @@ std::string History::ValueOf(std::string_view key, uint64_t version, size_t byte
   return value;
 }
 
-uint64_t History::Settled(const std::string& key) const {
+History::Place History::Settled(const std::string& key) const {
   const auto it = keys_.find(key);
-  return it == keys_.end() ? 0 : it->second.settled;
+  return it == keys_.end() ? Place() : it->second.settled;
 }
 
-std::string History::Check(const std::string& key, uint64_t settled_before, const std::optional<std::string>& value) {
+// True if that unknown write may have taken effect only after the version at `after`, where it is put.
+bool History::Key::TakeLate(Version* version, const Place& after) {
+  if (!version->unknown || version->placed) return false;
+  version->placed = true;
+  version->place = {after.version, ++late};
+  return true;
+}
+
+// How each version ended from there on.
+std::string History::Key::Since(uint64_t version) const {
+  std::string text;
+  for (uint64_t v = version; v < versions.size(); ++v) {
+    const Version& w = versions[v];
+    absl::StrAppend(&text, v == version ? "" : ", ", v, w.remove ? " delete" : " put", w.refused ? " refused" : w.unknown ? " unknown" : "",
+                    w.place.late > 0 ? " late" : "");
+  }
+  return text;
+}
+
+std::string History::Check(const std::string& key, const Place& settled_before, const std::optional<std::string>& value) {
   Key& k = keys_[key];
   if (!value) {
-    for (uint64_t v = settled_before; v < k.versions.size(); ++v) {
-      if (!k.versions[v].remove || k.versions[v].refused) continue;
-      k.settled = std::max(k.settled, v);  // it may be this one; which, only later reads tell
-      return "";
+    Version* found = nullptr;  // the earliest that it may be; which, only later reads tell
+    for (Version& v : k.versions) {
+      if (v.remove && !v.refused && v.place >= settled_before && (found == nullptr || v.place < found->place)) found = &v;
     }
-    return StrCat(key, ": nothing found, version ", settled_before, " was settled");
+    for (auto v = k.versions.begin(); found == nullptr && v != k.versions.end(); ++v) {
+      if (v->remove && k.TakeLate(&*v, settled_before)) found = &*v;
+    }
+    if (found == nullptr) {
+      return StrCat(key, ": nothing found, version ", settled_before.version, " was settled (", k.Since(settled_before.version), ")");
+    }
+    k.settled = std::max(k.settled, found->place);
+    return "";
   }
   uint64_t version = 0;
   const size_t end = value->find(';');
@@ -65,16 +91,13 @@ std::string History::Check(const std::string& key, uint64_t settled_before, cons
     return StrCat(key, ": bytes nobody wrote");
   }
   if (version >= k.versions.size() || k.versions[version].remove) return StrCat(key, ": version ", version, " was never put");
-  if (k.versions[version].refused) return StrCat(key, ": version ", version, " was refused, and is there");
-  if (version < settled_before) {
-    std::string since;  // how each ended from there on
-    for (uint64_t v = version; v < k.versions.size(); ++v) {
-      const Version& w = k.versions[v];
-      absl::StrAppend(&since, v == version ? "" : ", ", v, w.remove ? " delete" : " put", w.refused ? " refused" : w.unknown ? " unknown" : "");
-    }
-    return StrCat(key, ": version ", version, " read, ", settled_before, " was settled before (", since, ")");
+  Version& found = k.versions[version];
+  if (found.refused) return StrCat(key, ": version ", version, " was refused, and is there");
+  if (found.place < settled_before && !k.TakeLate(&found, settled_before)) {
+    return StrCat(key, ": version ", version, " read, ", settled_before.version, " was settled before (", k.Since(version), ")");
   }
-  k.settled = std::max(k.settled, version);
+  found.placed = true;
+  k.settled = std::max(k.settled, found.place);
   return "";
 }
 

@@ -3,6 +3,8 @@
 // Versions of a key are numbered in the order its one writer issued them. A read that begins when version S is settled
 // (acknowledged, or returned by an earlier read) returns S or a later version that was issued and not refused; absence is a
 // delete of that kind. What a read returned is settled from then on: a version once read stays.
+// One exception: a write that ended as unknown may still be on its way, or parked in a server, when its writer's next one is
+// acknowledged. It may take effect after that one, once: then it is settled in its late place, and what it replaced is gone.
 //
 // Thread safety: all, among the fibers of one Simulation (no method waits).   Ownership: a value.
 // Errors: Check returns the violation as text.
@@ -26,9 +28,15 @@ class History {
   void End(const std::string& key, uint64_t version, Effect effect);
   static std::string ValueOf(std::string_view key, uint64_t version, size_t bytes);
 
-  uint64_t Settled(const std::string& key) const;  // before a read
+  // The place of a version in the order of effects: its number, or, of one that came late, that of the version it came after.
+  struct Place {
+    uint64_t version = 0;
+    uint64_t late = 0;
+    auto operator<=>(const Place&) const = default;
+  };
+  Place Settled(const std::string& key) const;  // before a read
   // After it. Empty, or what is wrong.
-  std::string Check(const std::string& key, uint64_t settled_before, const std::optional<std::string>& value);
+  std::string Check(const std::string& key, const Place& settled_before, const std::optional<std::string>& value);
 
   std::vector<std::string> Keys() const;
   uint64_t acknowledged() const { return acknowledged_; }
@@ -40,10 +48,15 @@ class History {
     bool remove = false;
     bool refused = false;
     bool unknown = false;
+    bool placed = false;  // where it took effect is known: it does not come late any more
+    Place place = {};
   };
   struct Key {
-    std::vector<Version> versions{{true, false}};  // 0: never written
-    uint64_t settled = 0;
+    std::vector<Version> versions{{.remove = true}};  // 0: never written
+    Place settled;
+    uint64_t late = 0;  // versions that were
+    bool TakeLate(Version* version, const Place& after);
+    std::string Since(uint64_t version) const;
   };
   std::map<std::string, Key> keys_;
   uint64_t acknowledged_ = 0;

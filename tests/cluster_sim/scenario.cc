@@ -85,7 +85,7 @@ void Load::Write(const std::string& key, bool remove) {
 }
 
 bool Load::Read(const std::string& key, const char* how) {
-  const uint64_t settled = history_->Settled(key);
+  const History::Place settled = history_->Settled(key);
   const GetResult r = client_->Get(key);
   Simulation::Current()->Trace(StrCat(how, " ", key, " ", static_cast<int>(r.outcome), " ", r.value.substr(0, 12)));
   if (!r.ok() && r.outcome != Outcome::kNotFound) {
@@ -98,7 +98,7 @@ bool Load::Read(const std::string& key, const char* how) {
 }
 
 bool Load::Scan(const std::string& from, size_t limit, const char* how) {
-  std::map<std::string, uint64_t> settled;
+  std::map<std::string, History::Place> settled;
   for (const std::string& key : history_->Keys()) settled[key] = history_->Settled(key);
   const ScanResult r = client_->Scan(from, limit);
   Simulation::Current()->Trace(StrCat(how, " ", from, " ", static_cast<int>(r.outcome), " ", r.entries.size()));
@@ -110,7 +110,7 @@ bool Load::Scan(const std::string& from, size_t limit, const char* how) {
   for (const auto& [key, value] : r.entries) {
     if (key < from || (!found.empty() && key <= found.rbegin()->first)) Violation(StrCat(how, " out of order at ", key));
     found.emplace(key, value);
-    if (!settled.contains(key)) settled[key] = 0;
+    settled.try_emplace(key);
   }
   for (const auto& [key, before] : settled) {
     if (key < from || (r.entries.size() == limit && key > found.rbegin()->first)) continue;
