@@ -64,7 +64,7 @@ void Worker(Shared* s, uint64_t seed) {
     Result r;
     switch (type) {
       case kRead: r = s->client->Get(key); break;
-      case kWrite: r = s->client->Put(key, value); break;
+      case kWrite: r = s->client->Put(key, value, s->options.write); break;
       case kScan: r = s->client->Scan(key, s->options.scan_length); break;
     }
     const auto took = static_cast<uint64_t>(Now() - start);

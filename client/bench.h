@@ -22,6 +22,7 @@ struct BenchOptions {
   size_t value_bytes = 1024;
   size_t scan_length = 10;
   bool progress = true;                 // a line a second on stderr
+  WriteOptions write;
 };
 
 // The report: throughput, latencies by operation, outcomes other than Ok and NotFound, retries.

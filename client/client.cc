@@ -117,20 +117,20 @@ void Client::PutAsync(std::string_view key, std::string_view value, const WriteO
   auto op = rep_->NewOp("put", rep_->Stored(key));
   op->end = std::move(done);
   const auto ttl_ms = options.ttl_ms != 0 ? std::optional<uint64_t>(options.ttl_ms) : std::nullopt;
-  op->send = [rep = rep_.get(), value = std::string(value), ttl_ms](const Target& target, const OpRef& op) {
-    const WriteRequest request{target.range, target.epoch, rep->client_id, op->request_number, op->key, value, ttl_ms};
+  op->send = [rep = rep_.get(), value = std::string(value), ttl_ms, sync = options.sync](const Target& target, const OpRef& op) {
+    const WriteRequest request{target.range, target.epoch, rep->client_id, op->request_number, op->key, value, ttl_ms, sync};
     op->lane->ltc->Put(target.address, request, op->deadline_ns, [rep, op](Outcome o) { rep->EndWrite(op, o); });
   };
   rep_->Start(std::move(op));
 }
 
-void Client::DeleteAsync(std::string_view key, std::function<void(Result)> done) {
+void Client::DeleteAsync(std::string_view key, const WriteOptions& options, std::function<void(Result)> done) {
   Result checked = ClientRep::CheckKey(key);
   if (!checked.ok()) return done(std::move(checked));
   auto op = rep_->NewOp("delete", rep_->Stored(key));
   op->end = std::move(done);
-  op->send = [rep = rep_.get()](const Target& target, const OpRef& op) {
-    const WriteRequest request{target.range, target.epoch, rep->client_id, op->request_number, op->key, {}};
+  op->send = [rep = rep_.get(), sync = options.sync](const Target& target, const OpRef& op) {
+    const WriteRequest request{target.range, target.epoch, rep->client_id, op->request_number, op->key, {}, std::nullopt, sync};
     op->lane->ltc->Delete(target.address, request, op->deadline_ns, [rep, op](Outcome o) { rep->EndWrite(op, o); });
   };
   rep_->Start(std::move(op));
@@ -138,7 +138,7 @@ void Client::DeleteAsync(std::string_view key, std::function<void(Result)> done)
 
 // From range to range, in the order of keys. What is not answered is unknown, as of any write; what is refused behind a range that is
 // done already is not "not applied" either.
-void Client::DeleteRangeAsync(std::string_view begin, std::string_view end, std::function<void(Result)> done) {
+void Client::DeleteRangeAsync(std::string_view begin, std::string_view end, const WriteOptions& options, std::function<void(Result)> done) {
   Result checked = ClientRep::CheckKeyRange(begin, end);
   if (!checked.ok()) return done(std::move(checked));
   auto op = rep_->NewOp("delete-range", rep_->Stored(begin));
@@ -150,10 +150,10 @@ void Client::DeleteRangeAsync(std::string_view begin, std::string_view end, std:
     }
     done(std::move(result));
   };
-  op->send = [rep = rep_.get(), end = rep_->StoredEnd(end), reached](const Target& target, const OpRef& op) {
+  op->send = [rep = rep_.get(), end = rep_->StoredEnd(end), reached, sync = options.sync](const Target& target, const OpRef& op) {
     const bool last = target.upper.empty() || end <= target.upper;
     const std::string to = last ? end : target.upper;
-    const WriteRequest request{target.range, target.epoch, rep->client_id, op->request_number, op->key, to};
+    const WriteRequest request{target.range, target.epoch, rep->client_id, op->request_number, op->key, to, std::nullopt, sync};
     op->lane->ltc->DeleteRange(target.address, request, op->deadline_ns, [rep, op, last, to, reached](Outcome o) {
       if (o != Outcome::kOk || last) return rep->EndWrite(op, o);
       *reached = op->key = to;
@@ -164,7 +164,7 @@ void Client::DeleteRangeAsync(std::string_view begin, std::string_view end, std:
   rep_->Start(std::move(op));
 }
 
-void Client::WriteAsync(const WriteBatch& batch, std::function<void(Result)> done) {
+void Client::WriteAsync(const WriteBatch& batch, const WriteOptions& options, std::function<void(Result)> done) {
   if (batch.count() == 0) return done({});
   if (batch.bytes() > kMaxBatchBytes) {
     return done({Outcome::kInvalidArgument, StrCat("the batch has ", batch.bytes(), " bytes, the limit is ", kMaxBatchBytes)});
@@ -189,12 +189,12 @@ void Client::WriteAsync(const WriteBatch& batch, std::function<void(Result)> don
   auto op = rep_->NewOp("batch", rep_->Stored(least));
   op->end = std::move(done);
   op->send = [rep = rep_.get(), greatest = rep_->Stored(greatest), deleted_to = std::move(deleted_to), count = static_cast<uint32_t>(batch.count()),
-              entries = std::move(entries)](const Target& target, const OpRef& op) {
+              entries = std::move(entries), sync = options.sync](const Target& target, const OpRef& op) {
     if (!target.Contains(greatest) || (!target.upper.empty() && deleted_to > target.upper)) {  // K6
       op->last_where = "its keys are of more than one range";
       return rep->Finish(op.get(), Outcome::kInvalidArgument);
     }
-    const BatchRequest request{target.range, target.epoch, rep->client_id, op->request_number, count, entries};
+    const BatchRequest request{target.range, target.epoch, rep->client_id, op->request_number, count, entries, sync};
     op->lane->ltc->Batch(target.address, request, op->deadline_ns, [rep, op, count](Outcome o) {
       if (o == Outcome::kInvalidArgument) op->last_where = StrCat(count, " entries: over the limits of ", op->last_where);
       rep->EndWrite(op, o);
@@ -204,16 +204,16 @@ void Client::WriteAsync(const WriteBatch& batch, std::function<void(Result)> don
 }
 
 void Client::CompareAndSwapAsync(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired,
-                                 std::function<void(Result)> done) {
+                                 const WriteOptions& options, std::function<void(Result)> done) {
   Result checked = ClientRep::CheckKey(key);
   if (checked.ok() && desired) checked = rep_->CheckValue(*desired);
   if (checked.ok() && expected) checked = rep_->CheckValue(*expected);
   if (!checked.ok()) return done(std::move(checked));
   auto op = rep_->NewOp("compare-and-swap", rep_->Stored(key));
   op->end = std::move(done);
-  op->send = [rep = rep_.get(), expected = std::optional<std::string>(expected), desired = std::optional<std::string>(desired)](
-                 const Target& target, const OpRef& op) {
-    const CompareAndSwapRequest request{target.range, target.epoch, rep->client_id, op->request_number, op->key, expected, desired};
+  op->send = [rep = rep_.get(), expected = std::optional<std::string>(expected), desired = std::optional<std::string>(desired),
+              sync = options.sync](const Target& target, const OpRef& op) {
+    const CompareAndSwapRequest request{target.range, target.epoch, rep->client_id, op->request_number, op->key, expected, desired, sync};
     op->lane->ltc->CompareAndSwap(target.address, request, op->deadline_ns, [rep, op](Outcome o) { rep->EndWrite(op, o); });
   };
   rep_->Start(std::move(op));
@@ -260,17 +260,18 @@ R Wait(const StartFn& start) {
 Result Client::Put(std::string_view key, std::string_view value, const WriteOptions& options) {
   return Wait<Result>([&](auto done) { PutAsync(key, value, options, done); });
 }
-Result Client::Delete(std::string_view key) {
-  return Wait<Result>([&](auto done) { DeleteAsync(key, done); });
+Result Client::Delete(std::string_view key, const WriteOptions& options) {
+  return Wait<Result>([&](auto done) { DeleteAsync(key, options, done); });
 }
-Result Client::DeleteRange(std::string_view begin, std::string_view end) {
-  return Wait<Result>([&](auto done) { DeleteRangeAsync(begin, end, done); });
+Result Client::DeleteRange(std::string_view begin, std::string_view end, const WriteOptions& options) {
+  return Wait<Result>([&](auto done) { DeleteRangeAsync(begin, end, options, done); });
 }
-Result Client::Write(const WriteBatch& batch) {
-  return Wait<Result>([&](auto done) { WriteAsync(batch, done); });
+Result Client::Write(const WriteBatch& batch, const WriteOptions& options) {
+  return Wait<Result>([&](auto done) { WriteAsync(batch, options, done); });
 }
-Result Client::CompareAndSwap(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired) {
-  return Wait<Result>([&](auto done) { CompareAndSwapAsync(key, expected, desired, done); });
+Result Client::CompareAndSwap(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired,
+                              const WriteOptions& options) {
+  return Wait<Result>([&](auto done) { CompareAndSwapAsync(key, expected, desired, options, done); });
 }
 GetResult Client::Get(std::string_view key, const ReadOptions& options) {
   return Wait<GetResult>([&](auto done) { GetAsync(key, options, done); });

@@ -98,6 +98,9 @@ struct CheckpointsResult : Result {
 
 struct WriteOptions {
   int64_t ttl_ms = 0;  // of a put: the key is gone, as if deleted, so long from now (K7); 0: never
+  // false: where the log is on disks, acknowledged when it is written there: it survives the death of all processes, not a loss of
+  // power of their hosts (docs/durability.md). Nothing else changes, and where the log is in memory nothing at all.
+  bool sync = true;
 };
 
 struct ReadOptions {
@@ -122,15 +125,16 @@ class Client {
 
   // --- blocking
   Result Put(std::string_view key, std::string_view value, const WriteOptions& options = {});
-  Result Delete(std::string_view key);
+  Result Delete(std::string_view key, const WriteOptions& options = {});
   // Every key in [begin, end) is gone, as if deleted; no begin: from the first key, no end: to the last (K7). Range by range, each
   // whole or not at all; of several ranges some may be done when it fails: then the outcome is Unknown, and the message says where
   // it had come to.
-  Result DeleteRange(std::string_view begin, std::string_view end);
+  Result DeleteRange(std::string_view begin, std::string_view end, const WriteOptions& options = {});
   // All of it or nothing, of one range (K6); scans and snapshots never see a part.
-  Result Write(const WriteBatch& batch);
+  Result Write(const WriteBatch& batch, const WriteOptions& options = {});
   // Writes `desired` (none: a deletion) if the value is `expected` (none: there is no value); else ConditionFailed.
-  Result CompareAndSwap(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired);
+  Result CompareAndSwap(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired,
+                        const WriteOptions& options = {});
   GetResult Get(std::string_view key, const ReadOptions& options = {});
   // At most 10,000 keys; those of one range are read at one moment.
   MultiGetResult MultiGet(std::span<const std::string_view> keys, const ReadOptions& options = {});
@@ -142,11 +146,20 @@ class Client {
   // --- asynchronous
   void PutAsync(std::string_view key, std::string_view value, const WriteOptions& options, std::function<void(Result)> done);
   void PutAsync(std::string_view key, std::string_view value, std::function<void(Result)> done) { PutAsync(key, value, {}, std::move(done)); }
-  void DeleteAsync(std::string_view key, std::function<void(Result)> done);
-  void DeleteRangeAsync(std::string_view begin, std::string_view end, std::function<void(Result)> done);
-  void WriteAsync(const WriteBatch& batch, std::function<void(Result)> done);
+  void DeleteAsync(std::string_view key, const WriteOptions& options, std::function<void(Result)> done);
+  void DeleteAsync(std::string_view key, std::function<void(Result)> done) { DeleteAsync(key, {}, std::move(done)); }
+  void DeleteRangeAsync(std::string_view begin, std::string_view end, const WriteOptions& options, std::function<void(Result)> done);
+  void DeleteRangeAsync(std::string_view begin, std::string_view end, std::function<void(Result)> done) {
+    DeleteRangeAsync(begin, end, {}, std::move(done));
+  }
+  void WriteAsync(const WriteBatch& batch, const WriteOptions& options, std::function<void(Result)> done);
+  void WriteAsync(const WriteBatch& batch, std::function<void(Result)> done) { WriteAsync(batch, {}, std::move(done)); }
   void CompareAndSwapAsync(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired,
-                           std::function<void(Result)> done);
+                           const WriteOptions& options, std::function<void(Result)> done);
+  void CompareAndSwapAsync(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired,
+                           std::function<void(Result)> done) {
+    CompareAndSwapAsync(key, expected, desired, {}, std::move(done));
+  }
   void GetAsync(std::string_view key, const ReadOptions& options, std::function<void(GetResult)> done);
   void GetAsync(std::string_view key, std::function<void(GetResult)> done) { GetAsync(key, {}, std::move(done)); }
   void MultiGetAsync(std::span<const std::string_view> keys, const ReadOptions& options, std::function<void(MultiGetResult)> done);

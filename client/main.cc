@@ -17,6 +17,7 @@ DEFINE_string(coordinators, "", "gRPC addresses of the coordinators, host:port,h
 DEFINE_string(fabric, "", "verbs, tcp or auto, as the cluster's nodes; default: $NOVA_FABRIC, else auto");
 DEFINE_string(rdma_device, "", "NAME or NAME:PORT, as mlx5_0:1; default: $NOVA_RDMA_DEVICE, else the first that is up");
 DEFINE_int32(timeout_ms, 10'000, "deadline of one operation");
+DEFINE_bool(sync, true, "of writes, bench's too; false: where the log is on disks, acknowledged when written: survives processes, not hosts");
 DEFINE_string(zookeeper, "", "doctor: host:port,... to look at");
 DEFINE_string(address, "", "doctor: host:port that a node is to serve at");
 DEFINE_int32(lock_mb, 1280, "doctor: memory that a node is to register (--log_memory_mb, --file_buffer_mb, buffers)");
@@ -46,6 +47,7 @@ int Bench(Client* client) {
   o.value_bytes = static_cast<size_t>(FLAGS_value_bytes);
   o.scan_length = static_cast<size_t>(FLAGS_scan_length);
   o.progress = FLAGS_progress;
+  o.write.sync = FLAGS_sync;
   const auto report = RunBench(client, o);
   if (!report.ok()) ExitWithError(std::string(report.status().message()));
   std::fputs(report->c_str(), stdout);
@@ -119,7 +121,9 @@ int Main(int argc, char** argv) {
   options.rdma_device = FLAGS_rdma_device;
   auto client = Client::Connect(options);
   if (!client.ok()) ExitWithError(std::string(client.status().message()));
-  Shell shell(client->get());
+  WriteOptions write;
+  write.sync = FLAGS_sync;
+  Shell shell(client->get(), write);
   if (words[0] == "shell") return shell.Run();
   if (words[0] == "bench") return Bench(client->get());
   return shell.RunCommand(words);

@@ -55,6 +55,10 @@ std::optional<std::string_view> Optional(const char* bytes, size_t size) {
 
 std::shared_ptr<const nova::ClientSnapshot> SnapshotOf(const nova_snapshot* s) { return s == nullptr ? nullptr : s->snapshot; }
 
+nova::WriteOptions OptionsOf(const nova_write_options* o) {
+  return o == nullptr ? nova::WriteOptions() : nova::WriteOptions{o->ttl_ms, o->no_sync == 0};
+}
+
 // No exception crosses the C boundary: memory that runs out is an internal error, of unknown effect.
 template <typename Fn>
 int Guarded(const Fn& fn) {
@@ -100,6 +104,14 @@ int nova_put(nova_client* c, const char* key, size_t key_size, const char* value
 
 int nova_delete(nova_client* c, const char* key, size_t key_size) {
   return Guarded([&] { return Report(c->client->Delete({key, key_size})); });
+}
+
+int nova_put_with(nova_client* c, const nova_write_options* options, const char* key, size_t key_size, const char* value, size_t value_size) {
+  return Guarded([&] { return Report(c->client->Put({key, key_size}, {value, value_size}, OptionsOf(options))); });
+}
+
+int nova_delete_with(nova_client* c, const nova_write_options* options, const char* key, size_t key_size) {
+  return Guarded([&] { return Report(c->client->Delete({key, key_size}, OptionsOf(options))); });
 }
 
 int nova_delete_range(nova_client* c, const char* begin, size_t begin_size, const char* end, size_t end_size) {
@@ -155,6 +167,10 @@ void nova_batch_free(nova_batch* b) { delete b; }
 
 int nova_write(nova_client* c, const nova_batch* b) {
   return Guarded([&] { return Report(c->client->Write(b->batch)); });
+}
+
+int nova_write_with(nova_client* c, const nova_write_options* options, const nova_batch* b) {
+  return Guarded([&] { return Report(c->client->Write(b->batch, OptionsOf(options))); });
 }
 
 int nova_get(nova_client* c, const char* key, size_t key_size, char** value, size_t* value_size) {

@@ -60,6 +60,13 @@ int nova_put(nova_client* client, const char* key, size_t key_size, const char* 
 /* The key is gone, as if deleted, ttl_ms from now. */
 int nova_put_ttl(nova_client* client, const char* key, size_t key_size, const char* value, size_t value_size, int64_t ttl_ms);
 int nova_delete(nova_client* client, const char* key, size_t key_size);
+typedef struct nova_write_options { /* all zero, or NULL: as without */
+  int64_t ttl_ms;                   /* of a put: the key is gone, as if deleted, so long from now; 0: never */
+  int no_sync; /* not 0: where the log is on disks, acknowledged when written there: survives the death of processes, not of hosts */
+} nova_write_options;
+int nova_put_with(nova_client* client, const nova_write_options* options, const char* key, size_t key_size, const char* value,
+                  size_t value_size);
+int nova_delete_with(nova_client* client, const nova_write_options* options, const char* key, size_t key_size);
 /* Deletes every key in [begin, end); size 0: from the first, to the last. Whole or not at all in each range of the cluster; of
  * several some may be done when it fails: then it is NOVA_UNKNOWN. */
 int nova_delete_range(nova_client* client, const char* begin, size_t begin_size, const char* end, size_t end_size);
@@ -76,6 +83,7 @@ int nova_batch_delete_range(nova_batch* batch, const char* begin, size_t begin_s
 void nova_batch_clear(nova_batch* batch);
 void nova_batch_free(nova_batch* batch);
 int nova_write(nova_client* client, const nova_batch* batch); /* the batch stays as it is */
+int nova_write_with(nova_client* client, const nova_write_options* options, const nova_batch* batch);
 
 /* *value is allocated (nova_free), one byte longer than *value_size and ended by 0. */
 int nova_get(nova_client* client, const char* key, size_t key_size, char** value, size_t* value_size);

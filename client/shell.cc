@@ -123,7 +123,7 @@ const char* CommandHelp() {
 }
 
 int Shell::Put(const std::vector<std::string>& words) {
-  WriteOptions options;
+  WriteOptions options = write_;
   if (words.size() == 4 && (!absl::SimpleAtoi(words[3], &options.ttl_ms) || options.ttl_ms <= 0)) return Usage();
   return Report(client_->Put(words[1], words[2], options));
 }
@@ -145,7 +145,7 @@ int Shell::CompareAndSwap(const std::vector<std::string>& words) {
   std::optional<std::string_view> expected, desired;
   if (!absent) expected = given[1];
   if (!remove) desired = given.back();
-  return Report(client_->CompareAndSwap(given[0], expected, desired));
+  return Report(client_->CompareAndSwap(given[0], expected, desired, write_));
 }
 
 int Shell::Batch(const std::vector<std::string>& words) {
@@ -169,7 +169,7 @@ int Shell::Batch(const std::vector<std::string>& words) {
       return Usage();
     }
   }
-  return Report(client_->Write(batch));
+  return Report(client_->Write(batch, write_));
 }
 
 int Shell::MultiGet(const std::vector<std::string>& words) {
@@ -252,8 +252,8 @@ int Shell::RunCommand(const std::vector<std::string>& words) {
   const std::string& command = words[0];
   const size_t arguments = words.size() - 1;
   if (command == "put" && (arguments == 2 || arguments == 3)) return Put(words);
-  if (command == "delete" && arguments == 1) return Report(client_->Delete(words[1]));
-  if (command == "delete-range" && arguments == 2) return Report(client_->DeleteRange(words[1], words[2]));
+  if (command == "delete" && arguments == 1) return Report(client_->Delete(words[1], write_));
+  if (command == "delete-range" && arguments == 2) return Report(client_->DeleteRange(words[1], words[2], write_));
   if (command == "get" && arguments == 1) {
     const GetResult r = client_->Get(words[1], {snapshot_});
     if (r.ok()) {

@@ -14,7 +14,8 @@ namespace nova {
 
 class Shell {
  public:
-  explicit Shell(Client* client) : client_(client) {}
+  // `write` is how all writes are done.
+  explicit Shell(Client* client, const WriteOptions& write = {}) : client_(client), write_(write) {}
   int RunCommand(const std::vector<std::string>& words);
   // Reads commands until end of file or `quit`; with line editing and history on a terminal.
   int Run();
@@ -29,6 +30,7 @@ class Shell {
   int TakeOrDrop(const std::string& which);
 
   Client* const client_;
+  const WriteOptions write_;
   bool interactive_ = false;
   std::shared_ptr<const ClientSnapshot> snapshot_;  // reads are at it; null: now
 };

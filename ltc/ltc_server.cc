@@ -154,7 +154,7 @@ void LtcServer::HandleWrite(size_t index, const IncomingCall& call, ValueType ty
     entry.type = ValueType::kPutTtl;
     entry.ttl_ms = static_cast<int64_t>(*request.ttl_ms);
   }
-  range->Write(executors_[index], {{&entry, 1}, request.client_id, request.request_number, call.deadline_ns, /*sync=*/true}, ReplyToWrite(index, call));
+  range->Write(executors_[index], {{&entry, 1}, request.client_id, request.request_number, call.deadline_ns, request.sync}, ReplyToWrite(index, call));
 }
 
 // K6: the range refuses what is not all its own.
@@ -178,7 +178,7 @@ void LtcServer::HandleBatch(size_t index, const IncomingCall& call) {
   const Outcome found = FindRangeOf(index, request.range, request.epoch, entries[0].key, &range);
   if (found != Outcome::kOk) return refuse(found);
   if (options_.writes_need_lease && !HasLease()) return refuse(Outcome::kNotOwner);
-  range->Write(executors_[index], {entries, request.client_id, request.request_number, call.deadline_ns, /*sync=*/true}, ReplyToWrite(index, call));
+  range->Write(executors_[index], {entries, request.client_id, request.request_number, call.deadline_ns, request.sync}, ReplyToWrite(index, call));
 }
 
 void LtcServer::HandleCompareAndSwap(size_t index, const IncomingCall& call) {
@@ -198,7 +198,7 @@ void LtcServer::HandleCompareAndSwap(size_t index, const IncomingCall& call) {
   op.client_id = request.client_id;
   op.request_number = request.request_number;
   op.deadline_ns = call.deadline_ns;
-  op.sync = true;
+  op.sync = request.sync;
   range->CompareAndSwap(executors_[index], std::move(op), ReplyToWrite(index, call));
 }
 

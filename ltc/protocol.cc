@@ -6,9 +6,12 @@ namespace nova {
 namespace {
 
 constexpr uint16_t kHasTtl = 1;       // of Put
+constexpr uint16_t kNoSync = 2;       // of Put, Delete and DeleteRange
 constexpr uint8_t kReverse = 1;       // of Scan
 constexpr uint8_t kHasExpected = 1;   // of CompareAndSwap
 constexpr uint8_t kHasDesired = 2;
+constexpr uint8_t kSwapNoSync = 4;
+constexpr uint32_t kBatchNoSync = uint32_t{1} << 31;
 
 bool GetRangeAndEpoch(std::string_view* in, RangeId* range, Epoch* epoch) {
   uint64_t r, e;
@@ -54,7 +57,7 @@ std::string WriteRequest::EncodeHeader() const {
   PutRangeAndEpoch(&out, range, epoch);
   PutWriter(&out, client_id, request_number);
   PutFixed16(&out, static_cast<uint16_t>(key.size()));
-  PutFixed16(&out, ttl_ms ? kHasTtl : 0);
+  PutFixed16(&out, static_cast<uint16_t>((ttl_ms ? kHasTtl : 0) | (sync ? 0 : kNoSync)));
   if (ttl_ms) PutFixed64(&out, *ttl_ms);
   return out;
 }
@@ -62,9 +65,10 @@ std::string WriteRequest::EncodeHeader() const {
 bool WriteRequest::Parse(std::string_view in, WriteRequest* out) {
   uint16_t key_size, flags;
   if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) || !GetWriter(&in, &out->client_id, &out->request_number) ||
-      !GetFixed16(&in, &key_size) || !GetFixed16(&in, &flags) || flags > kHasTtl) {
+      !GetFixed16(&in, &key_size) || !GetFixed16(&in, &flags) || flags > (kHasTtl | kNoSync)) {
     return false;
   }
+  out->sync = (flags & kNoSync) == 0;
   out->ttl_ms.reset();
   if ((flags & kHasTtl) != 0 && !GetFixed64(&in, &out->ttl_ms.emplace())) return false;
   if (!GetBytes(&in, key_size, &out->key)) return false;
@@ -130,7 +134,7 @@ std::string BatchRequest::EncodeHeader() const {
   out.reserve(36);
   PutRangeAndEpoch(&out, range, epoch);
   PutWriter(&out, client_id, request_number);
-  PutFixed32(&out, count);
+  PutFixed32(&out, count | (sync ? 0 : kBatchNoSync));
   return out;
 }
 
@@ -147,6 +151,8 @@ bool BatchRequest::Parse(std::string_view in, BatchRequest* out) {
       !GetFixed32(&in, &out->count)) {
     return false;
   }
+  out->sync = (out->count & kBatchNoSync) == 0;
+  out->count &= ~kBatchNoSync;
   out->entries = in;
   return true;
 }
@@ -184,7 +190,7 @@ std::string CompareAndSwapRequest::EncodeHeader() const {
   PutRangeAndEpoch(&out, range, epoch);
   PutWriter(&out, client_id, request_number);
   PutFixed16(&out, static_cast<uint16_t>(key.size()));
-  out.push_back(static_cast<char>((expected ? kHasExpected : 0) | (desired ? kHasDesired : 0)));
+  out.push_back(static_cast<char>((expected ? kHasExpected : 0) | (desired ? kHasDesired : 0) | (sync ? 0 : kSwapNoSync)));
   PutFixed32(&out, expected ? static_cast<uint32_t>(expected->size()) : 0);
   return out;
 }
@@ -195,10 +201,11 @@ bool CompareAndSwapRequest::Parse(std::string_view in, CompareAndSwapRequest* ou
   uint32_t expected_size;
   std::string_view expected;
   if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) || !GetWriter(&in, &out->client_id, &out->request_number) ||
-      !GetFixed16(&in, &key_size) || !GetByte(&in, &flags) || flags > (kHasExpected | kHasDesired) || !GetFixed32(&in, &expected_size) ||
+      !GetFixed16(&in, &key_size) || !GetByte(&in, &flags) || flags > (kHasExpected | kHasDesired | kSwapNoSync) || !GetFixed32(&in, &expected_size) ||
       !GetBytes(&in, key_size, &out->key) || !GetBytes(&in, expected_size, &expected)) {
     return false;
   }
+  out->sync = (flags & kSwapNoSync) == 0;
   out->expected.reset();
   out->desired.reset();
   if ((flags & kHasExpected) != 0) out->expected = expected;

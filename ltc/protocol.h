@@ -18,12 +18,13 @@
 // range, epoch, client_id, request_number, snapshot and ttl_ms are u64; snapshot 0 is now. An LTC that does not hold the range at
 // that epoch answers kNotOwner and did nothing; kSnapshotEnded: it knows no such snapshot of the range, or its lease is over.
 //
-// Put: flags 1: ttl_ms is there (K7).
+// Put, Delete, DeleteRange: flags 1: ttl_ms is there (K7); 2: no sync: of a persistent log, acknowledged when written (D).
 // Scan: flags 1: reverse: the keys below `to` (empty: the end) in descending order, down to `from`. Entries are n x (varint32 key
 // size, key, varint32 value size, value); more = the page is full: go on after its last key.
-// Batch (K6): n x (u8 ValueType: Delete, Put, PutTtl or DeleteRange (key and value as in a DeleteRange); varint32 key size; varint32
+// Batch (K6): the top bit of count: no sync. n x (u8 ValueType: Delete, Put, PutTtl or DeleteRange (key and value as in a DeleteRange); varint32 key size; varint32
 // value size; varint64 ttl_ms of PutTtl; key; value).
-// CompareAndSwap: flags 1: `expected` is given, else the key must have no value; 2: `desired` is given, else the key is deleted.
+// CompareAndSwap: flags 1: `expected` is given, else the key must have no value; 2: `desired` is given, else the key is deleted;
+// 4: no sync.
 // kConditionFailed: it has another value.
 // Checkpoint: verb 1: make, 2: list, no name, 3: delete, 4: restore (docs/engine.md). checkpoints, of list: n x (varint32 name size, name,
 // u64 number, u64 milliseconds of the wall clock, u64 bytes, u64 bytes of tables that the range has rewritten since). kConditionFailed:
@@ -65,6 +66,7 @@ struct WriteRequest {
   std::string_view key;
   std::string_view value;
   std::optional<uint64_t> ttl_ms = std::nullopt;
+  bool sync = true;
 
   // Everything but key and value, which travel as parts of their own.
   std::string EncodeHeader() const;
@@ -105,8 +107,9 @@ struct BatchRequest {
   Epoch epoch;
   uint64_t client_id = 0;
   uint64_t request_number = 0;
-  uint32_t count = 0;
+  uint32_t count = 0;  // below 1 << 31
   std::string_view entries;
+  bool sync = true;
 
   std::string EncodeHeader() const;
   static void AppendEntry(std::string_view key_prefix, const WriteBatch::Entry& entry, std::string* entries);
@@ -122,6 +125,7 @@ struct CompareAndSwapRequest {
   std::string_view key;
   std::optional<std::string_view> expected;
   std::optional<std::string_view> desired;
+  bool sync = true;
 
   std::string EncodeHeader() const;  // everything but key, expected and desired
   static bool Parse(std::string_view body, CompareAndSwapRequest* out);

@@ -13,6 +13,7 @@ LogWriter::LogWriter(const LogWriterOptions& options, FileStore* files, FenceTab
       fences_(fences),
       appends_(metrics->counter("nova_stoc_log_appends_total")),
       groups_(metrics->counter("nova_stoc_log_groups_total")),
+      syncs_(metrics->counter("nova_stoc_log_syncs_total")),
       sync_ns_(metrics->histogram("nova_stoc_log_group_ns")) {
   for (int i = 0; i < options_.threads; ++i) {
     threads_.push_back(std::make_unique<Thread>(StrCat("stoc.log.", i), [this] { Work(); }));
@@ -83,6 +84,7 @@ Outcome LogWriter::Write(const Uuid& log, const Group& group) {
   if (!scope.entered()) return Outcome::kNotOwner;
   appends_->Add(group.size());
   groups_->Add();
+  if (sync) syncs_->Add();
   const Nanos begin = Now();
   const Status status = files_->WriteLog(log, creator, pieces, sync);
   sync_ns_->Add(static_cast<uint64_t>(Now() - begin));

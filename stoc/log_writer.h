@@ -58,6 +58,7 @@ class LogWriter {
   FenceTable* const fences_;
   Counter* const appends_;
   Counter* const groups_;
+  Counter* const syncs_;
   Histogram* const sync_ns_;
 
   Mutex mu_;

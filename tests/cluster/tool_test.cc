@@ -148,6 +148,11 @@ TEST_F(ToolTest, TheCInterfaceSaysTheSame) {
   nova_batch_put_ttl(batch, "c/l", 3, "new", 3, 600'000);
   nova_batch_delete(batch, "c/ttl", 5);
   EXPECT_EQ(nova_write(c, batch), NOVA_OK) << nova_last_error();
+  const nova_write_options no_sync{600'000, 1}, none{0, 0};
+  EXPECT_EQ(nova_put_with(c, &no_sync, "c/w", 3, "x", 1), NOVA_OK) << nova_last_error();
+  EXPECT_EQ(nova_put_with(c, nullptr, "c/w", 3, "x", 1), NOVA_OK) << nova_last_error();
+  EXPECT_EQ(nova_delete_with(c, &no_sync, "c/w", 3), NOVA_OK) << nova_last_error();
+  EXPECT_EQ(nova_write_with(c, &none, batch), NOVA_OK) << nova_last_error();
   nova_batch_clear(batch);
   EXPECT_EQ(nova_write(c, batch), NOVA_OK);
   EXPECT_EQ(nova_put(c, "c/r/1", 5, "x", 1), NOVA_OK) << nova_last_error();

@@ -10,12 +10,6 @@ namespace {
 using Entries = std::vector<std::pair<std::string, std::string>>;
 constexpr int kRanges = 4;
 
-void Simulate(uint64_t seed, const std::function<void()>& body) {
-  Simulation sim(seed);
-  SetUpSimLog(&sim, seed);
-  sim.Run(body);
-}
-
 SimClusterOptions Options() {
   SimClusterOptions options = SmallCluster();
   options.client.timeout_ms = 60'000;

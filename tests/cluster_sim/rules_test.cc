@@ -5,46 +5,11 @@
 
 #include "common/base/crc32c.h"
 #include "common/base/limited_disk.h"
-#include "common/base/log.h"
 #include "stoc/file_store.h"
 #include "tests/cluster_sim/scenario.h"
 
 namespace nova {
 namespace {
-
-void Simulate(uint64_t seed, const std::function<void()>& body) {
-  Simulation sim(seed);
-  SetUpSimLog(&sim, seed);
-  sim.Run(body);
-}
-
-// A cluster with one open range.
-struct World {
-  explicit World(const SimClusterOptions& options) : cluster(options) {
-    cluster.StartAll();
-    client = cluster.NewClient("client-0");
-    EXPECT_TRUE(client->CreateRanges({}).ok());
-    EXPECT_TRUE(cluster.WaitOpen(1, 30 * kSecond));
-  }
-  RangeRecord Record() { return cluster.Records().begin()->second; }
-  bool WaitFor(Nanos within, const std::function<bool(const RangeRecord&)>& wanted) {
-    for (const Nanos until = Now() + within; Now() < until; SleepFor(20 * kMillisecond)) {
-      if (wanted(Record())) return true;
-    }
-    return false;
-  }
-  bool WaitForOtherOwner(const std::string& than) {
-    return WaitFor(30 * kSecond, [&](const RangeRecord& r) { return r.state == RangeState::kOpen && r.owner != than; });
-  }
-  std::string StocOf(StocId id) {
-    for (const std::string& name : cluster.Names("stoc")) {
-      if (cluster.Runs(name) && cluster.stoc(name)->self().stoc_id == id) return name;
-    }
-    return "";
-  }
-  SimCluster cluster;
-  std::unique_ptr<Client> client;
-};
 
 // H1, H2: a put that a zombie takes after its range was opened elsewhere is not acknowledged, or is there.
 TEST(RulesTest, F1AZombiesPutIsNotAcknowledgedAndLost) {
@@ -52,7 +17,7 @@ TEST(RulesTest, F1AZombiesPutIsNotAcknowledgedAndLost) {
     Simulate(seed, [seed] {
       SimClusterOptions options = SmallCluster();
       options.client.timeout_ms = 30'000;
-      World w(options);
+      OneRange w(options);
       ASSERT_TRUE(w.client->Put("k", "old").ok());
       const std::string owner = w.Record().owner;
       w.cluster.Pause(owner);
@@ -79,7 +44,7 @@ TEST(RulesTest, F1AZombiesPutIsNotAcknowledgedAndLost) {
 // H19: an owner that is cut off from the coordinator answers no read once its lease is over, whatever its clients believe.
 TEST(RulesTest, C3AnOwnerWithoutALeaseAnswersNoReads) {
   Simulate(1, [] {
-    World w(SmallCluster());
+    OneRange w(SmallCluster());
     ASSERT_TRUE(w.client->Put("k", "old").ok());
     const std::string owner = w.Record().owner;
     w.cluster.CutControl(owner, true);
@@ -99,7 +64,7 @@ TEST(RulesTest, L3NoAcknowledgementBeforeEveryMemberHasTheRecord) {
     Simulate(3, [paused] {
       SimClusterOptions options = SmallCluster();
       options.stocs = 3;
-      World w(options);
+      OneRange w(options);
       ASSERT_TRUE(w.client->Put("k", "old").ok());  // its log is open on all
       ASSERT_EQ(w.Record().log_groups.back().members.size(), 3u);
       const std::string stoc = w.StocOf(w.Record().log_groups.back().members[paused].stoc);
@@ -126,7 +91,7 @@ TEST(RulesTest, L4ADegradedGroupReturnsToRAndOldGroupsLeaveTheRecord) {
   Simulate(4, [] {
     SimClusterOptions options = SmallCluster();
     options.stocs = 3;
-    World w(options);
+    OneRange w(options);
     ASSERT_TRUE(w.client->Put("a", "1").ok());
     w.cluster.Kill("stoc-1");
     ASSERT_TRUE(w.client->Put("b", "2").ok());
@@ -154,7 +119,7 @@ TEST(RulesTest, R4WhatARecoveryHasShownStays) {
       SimClusterOptions options = SmallCluster();
       options.stocs = 3;
       options.ltcs = 1;
-      World w(options);
+      OneRange w(options);
       ASSERT_TRUE(w.client->Put("k", "old").ok());
       const std::vector<LogMember> members = w.Record().log_groups.back().members;
       // The record reaches one member, and nobody is told.
@@ -182,110 +147,10 @@ TEST(RulesTest, R4WhatARecoveryHasShownStays) {
   }
 }
 
-// D: what was acknowledged survives the loss of power of everything, where the log is on disks; a StoC's disk forgets what it did not
-// sync, and keeps torn parts of it.
-TEST(RulesTest, DAPersistentLogSurvivesTheLossOfPowerOfEverything) {
-  for (const LogMode mode : {LogMode::kPersistent, LogMode::kMemoryAndPersistent, LogMode::kAuto}) {
-    for (uint64_t seed = 1; seed <= 6; ++seed) {
-      Simulate(seed, [seed, mode] {
-        SimClusterOptions options = SmallCluster();
-        options.stocs = 3 + static_cast<int>(seed % 2);
-        options.stoc.host = "laptop";
-        options.ltc.hosted.log_mode = mode;
-        World w(options);
-        const LogMedia media = w.Record().log_groups.back().media;
-        EXPECT_EQ(media, mode == LogMode::kPersistent ? LogMedia::kFiles : LogMedia::kMemoryAndFiles);
-        std::map<std::string, std::string> acknowledged;
-        int puts = 0;
-        // Once with everything in the log, once after flushes, each time in the middle of puts.
-        for (const int count : {7, 300}) {
-          Notification stop;
-          Thread writer("writer", [&] {
-            for (; !stop.HasBeenNotified(); ++puts) {
-              const std::string value = StrCat("value-", puts, std::string(seed % 5 * 40, 'x'));
-              if (w.client->Put(KeyOf(puts), value).ok()) acknowledged[KeyOf(puts)] = value;
-            }
-          });
-          while (puts < count) SleepFor(kMillisecond);
-          for (const char* kind : {"stoc", "ltc"}) {
-            for (const std::string& name : w.cluster.Names(kind)) w.cluster.Kill(name);
-          }
-          stop.Notify();
-          writer.Join();
-          for (const char* kind : {"stoc", "ltc"}) {
-            for (const std::string& name : w.cluster.Names(kind)) ASSERT_TRUE(w.cluster.Start(name).ok());
-          }
-          ASSERT_TRUE(w.cluster.WaitOpen(1, 60 * kSecond)) << "seed " << seed;
-          for (const auto& [key, value] : acknowledged) {
-            const GetResult found = w.client->Get(key);
-            ASSERT_EQ(found.value, value) << key << ", seed " << seed << ", " << acknowledged.size() << " acknowledged";
-          }
-        }
-        EXPECT_GE(acknowledged.size(), 250u);
-      });
-    }
-  }
-}
-
-// The mode decides: the same end, with the log in memory, makes the range unavailable, and says so.
-TEST(RulesTest, DAMemoryLogDoesNotSurviveTheLossOfEveryMember) {
-  Simulate(1, [] {
-    SimClusterOptions options = SmallCluster();
-    options.stocs = 3;
-    World w(options);
-    ASSERT_TRUE(w.client->Put("k", "v").ok());
-    for (const char* kind : {"stoc", "ltc"}) {
-      for (const std::string& name : w.cluster.Names(kind)) w.cluster.Kill(name);
-    }
-    for (const char* kind : {"stoc", "ltc"}) {
-      for (const std::string& name : w.cluster.Names(kind)) ASSERT_TRUE(w.cluster.Start(name).ok());
-    }
-    EXPECT_TRUE(w.WaitFor(20 * kSecond, [](const RangeRecord& r) { return r.state == RangeState::kSealing; }));
-    EXPECT_FALSE(w.cluster.WaitOpen(1, 20 * kSecond));
-  });
-}
-
-// The files of a log go with it: what flushed and what recovered leaves none but those of the open log.
-TEST(RulesTest, R6LogFilesAreDeletedWithTheirRoundAndWithTheirEpoch) {
-  Simulate(2, [] {
-    SimClusterOptions options = SmallCluster();
-    options.stocs = 3;
-    options.ltcs = 1;
-    options.ltc.hosted.log_mode = LogMode::kPersistent;
-    World w(options);
-    const auto log_files = [&] {
-      size_t n = 0;
-      for (const std::string& name : w.cluster.Names("stoc")) {
-        const auto files = w.cluster.disk(name)->List("files");
-        NOVA_CHECK(files.ok()) << files.status();
-        for (const std::string& f : *files) {
-          const auto file = w.cluster.disk(name)->Open("files/" + f, /*writable=*/false);
-          char header[kFileHeaderBytes];
-          if (!file.ok() || !(*file)->Read(0, sizeof(header), header).ok()) continue;
-          const auto decoded = FileHeader::Decode({header, sizeof(header)});
-          n += decoded.ok() && decoded->kind == FileHeader::Kind::kLog;
-        }
-      }
-      return n;
-    };
-    const auto settles = [&] {  // the log of the open round, that of the next, of each member
-      for (const Nanos until = Now() + 20 * kSecond; Now() < until && log_files() > 6;) SleepFor(100 * kMillisecond);
-      return log_files();
-    };
-    for (int i = 0; i < 400; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
-    EXPECT_LE(settles(), 6u);
-    w.cluster.Kill("ltc-0");
-    ASSERT_TRUE(w.cluster.Start("ltc-0").ok());
-    ASSERT_TRUE(w.cluster.WaitOpen(1, 60 * kSecond));
-    for (int i = 0; i < 10; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), "y").ok());
-    EXPECT_LE(settles(), 6u);
-  });
-}
-
 // R4's certificate: a range that was let go in order lists no logs, and waits for no lease.
 TEST(RulesTest, AReleasedRangeListsNoLogsAndKeepsEverything) {
   Simulate(5, [] {
-    World w(SmallCluster());
+    OneRange w(SmallCluster());
     for (int i = 0; i < 50; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
     const std::string owner = w.Record().owner;
     const Epoch epoch = w.Record().epoch;
@@ -316,7 +181,7 @@ TEST(RulesTest, M1ARangeOpensWithOneMemberOfItsManifestLeft) {
   Simulate(6, [] {
     SimClusterOptions options = SmallCluster();
     options.ltc.hosted.placement.replicas = 3;
-    World w(options);
+    OneRange w(options);
     for (int i = 0; i < 200; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
     const RangeRecord record = w.Record();
     ASSERT_EQ(record.manifest.members.size(), 3u);
@@ -332,7 +197,7 @@ TEST(RulesTest, AScanOfManyPagesRunsWhileTheRangeFlushesAndCompacts) {
   Simulate(7, [] {
     SimClusterOptions options = SmallCluster();
     options.ltc.hosted.range.scan_page_bytes = 1000;
-    World w(options);
+    OneRange w(options);
     for (int i = 0; i < 300; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'a')).ok());
     Notification stop;
     Thread writer("writer", [&] {
@@ -358,7 +223,7 @@ TEST(RulesTest, PutsNeverStopForASecondWhileASlowDiskMoves) {
       return std::make_unique<LimitedDisk>(disk, LimitedDiskOptions{.bytes_per_second = 200 << 10, .burst_bytes = 16 << 10});
     };
     options.ltc.hosted.range.memtable_size_bytes = 32 << 10;
-    World w(options);
+    OneRange w(options);
     Nanos worst = 0;
     uint64_t puts = 0;
     const Nanos until = Now() + 30 * kSecond;
@@ -421,7 +286,7 @@ TEST(RulesTest, S3RotOnOneDiskIsReadAroundAndHealed) {
     SimClusterOptions options = SmallCluster();
     options.ltc.hosted.placement.replicas = 2;
     options.ltc.block_cache_bytes = 1 << 10;
-    World w(options);
+    OneRange w(options);
     for (int i = 0; i < 300; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
     Disk* const disk = w.cluster.disk("stoc-0");
     Rot(disk);
@@ -438,8 +303,8 @@ TEST(RulesTest, S3RotOnOneDiskIsReadAroundAndHealed) {
       }
     };
     ASSERT_NO_FATAL_FAILURE(expect_all('x'));
-    EXPECT_GT(w.cluster.LtcMetric("nova_table_blocks_damaged_total"), 0);
-    EXPECT_GT(w.cluster.LtcMetric("nova_table_reads_from_other_copy_total"), 0);
+    EXPECT_GT(w.cluster.Metric("ltc", "nova_table_blocks_damaged_total"), 0);
+    EXPECT_GT(w.cluster.Metric("ltc", "nova_table_reads_from_other_copy_total"), 0);
     w.cluster.Kill(owner);  // the next owner has no metadata in memory
     Rot(disk);
     ASSERT_TRUE(w.WaitForOtherOwner(owner));
@@ -447,17 +312,17 @@ TEST(RulesTest, S3RotOnOneDiskIsReadAroundAndHealed) {
     const size_t rotten = RottenOn(disk);
     double damaged = -1;
     for (const Nanos until = Now() + 60 * kSecond; Now() < until; SleepFor(kSecond)) {
-      const double before = std::exchange(damaged, w.cluster.LtcMetric("nova_table_blocks_damaged_total"));
+      const double before = std::exchange(damaged, w.cluster.Metric("ltc", "nova_table_blocks_damaged_total"));
       if (before == damaged) break;
       for (int i = 0; i < 4; ++i) ASSERT_NO_FATAL_FAILURE(expect_all('x'));
     }
-    EXPECT_EQ(w.cluster.LtcMetric("nova_table_blocks_damaged_total"), damaged) << "not healed";
+    EXPECT_EQ(w.cluster.Metric("ltc", "nova_table_blocks_damaged_total"), damaged) << "not healed";
     EXPECT_LT(RottenOn(disk), rotten);
-    EXPECT_GT(w.cluster.LtcMetric("nova_table_copies_repaired_total"), 0);
+    EXPECT_GT(w.cluster.Metric("ltc", "nova_table_copies_repaired_total"), 0);
     Rot(disk);
     for (int i = 0; i < 300; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'y')).ok());  // flushes and compactions
     ASSERT_NO_FATAL_FAILURE(expect_all('y'));
-    EXPECT_EQ(w.cluster.LtcMetric("nova_table_reads_without_good_copy_total"), 0);
+    EXPECT_EQ(w.cluster.Metric("ltc", "nova_table_reads_without_good_copy_total"), 0);
   });
 }
 
@@ -466,7 +331,7 @@ TEST(RulesTest, S3WithoutAnotherCopyOnlyWhatIsDamagedIsCorruption) {
   Simulate(10, [] {
     SimClusterOptions options = SmallCluster();
     options.ltc.block_cache_bytes = 1 << 10;
-    World w(options);
+    OneRange w(options);
     for (int i = 0; i < 300; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
     Rot(w.cluster.disk("stoc-0"));
     int good = 0, corrupt = 0;
@@ -492,7 +357,7 @@ TEST(RulesTest, M1DamagedManifestsLoseNothingAndAreNeverPassedOver) {
       SimClusterOptions options = SmallCluster();
       options.stocs = 3;
       options.ltc.hosted.placement.replicas = 3;
-      World w(options);
+      OneRange w(options);
       for (int i = 0; i < 300; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
       const std::string owner = w.Record().owner;
       w.cluster.Kill(owner);
@@ -510,7 +375,7 @@ TEST(RulesTest, M1DamagedManifestsLoseNothingAndAreNeverPassedOver) {
       ASSERT_EQ(damaged, 3);
       if (same_place) {
         EXPECT_FALSE(w.WaitForOtherOwner(owner)) << "opened without what was acknowledged";
-        EXPECT_GT(w.cluster.LtcMetric("nova_ltc_opens_refused_for_data_loss_total"), 0);
+        EXPECT_GT(w.cluster.Metric("ltc", "nova_ltc_opens_refused_for_data_loss_total"), 0);
         flip("stoc-1");  // whole again
       }
       ASSERT_TRUE(w.WaitFor(30 * kSecond, [&](const RangeRecord& r) { return r.state == RangeState::kOpen && r.owner != owner; }));
@@ -528,7 +393,7 @@ TEST(RulesTest, WithoutAnyStocPutsEndAndMemoryIsBoundedAndAllResumes) {
       SimClusterOptions options = SmallCluster();
       options.client.timeout_ms = 3000;
       options.ltc.memtable_limit_bytes = 4 << 20;
-      World w(options);
+      OneRange w(options);
       const int before = flushes_first ? 300 : 20;
       for (int i = 0; i < before; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
       const Epoch epoch = w.Record().epoch;
@@ -551,8 +416,8 @@ TEST(RulesTest, WithoutAnyStocPutsEndAndMemoryIsBoundedAndAllResumes) {
         EXPECT_LT(Now() - begin, 5 * kSecond) << "a put outlived its deadline";
         EXPECT_EQ(acknowledged.load(), 0);
         EXPECT_EQ(wrong.load(), 0);
-        EXPECT_LE(w.cluster.LtcMetric("nova_ltc_memtable_bytes"), options.ltc.memtable_limit_bytes);
-        EXPECT_GT(w.cluster.LtcMetric("nova_ltc_memtable_bytes"), 0);
+        EXPECT_LE(w.cluster.Metric("ltc", "nova_ltc_memtable_bytes"), options.ltc.memtable_limit_bytes);
+        EXPECT_GT(w.cluster.Metric("ltc", "nova_ltc_memtable_bytes"), 0);
       }
       // Reads of what is in memory go on.
       EXPECT_TRUE(flushes_first || w.client->Get(KeyOf(3)).ok());
@@ -581,7 +446,7 @@ TEST(RulesTest, L4WritesWaitForMinReplicas) {
       options.stocs = 3;
       options.ltc.hosted.min_replicas = c.min_replicas;
       options.client.timeout_ms = 20'000;
-      World w(options);
+      OneRange w(options);
       ASSERT_TRUE(w.client->Put("k", "old").ok());
       for (int i = c.stocs_left; i < 3; ++i) w.cluster.Kill(StrCat("stoc-", i));
       Result put;
@@ -604,7 +469,7 @@ TEST(RulesTest, L4ADrainingStocIsNoReasonForNewGroups) {
   Simulate(14, [] {
     SimClusterOptions options = SmallCluster();
     options.stocs = 3;
-    World w(options);
+    OneRange w(options);
     ASSERT_TRUE(w.client->Put("k", "1").ok());
     w.cluster.Kill("stoc-1");
     ASSERT_TRUE(w.client->Put("k", "2").ok());

@@ -43,6 +43,54 @@ void SetUpSimLog(Simulation* sim, uint64_t seed) {
   });
 }
 
+void Simulate(uint64_t seed, const std::function<void()>& body) {
+  Simulation sim(seed);
+  SetUpSimLog(&sim, seed);
+  sim.Run(body);
+}
+
+OneRange::OneRange(const SimClusterOptions& options) : cluster(options) {
+  cluster.StartAll();
+  client = cluster.NewClient("client-0");
+  const Status created = client->CreateRanges({});
+  NOVA_CHECK(created.ok()) << created;
+  NOVA_CHECK(cluster.WaitOpen(1, 30 * kSecond)) << "the range does not open";
+}
+
+bool OneRange::WaitFor(Nanos within, const std::function<bool(const RangeRecord&)>& wanted) {
+  for (const Nanos until = Now() + within; Now() < until; SleepFor(20 * kMillisecond)) {
+    if (wanted(Record())) return true;
+  }
+  return false;
+}
+
+bool OneRange::WaitForOtherOwner(const std::string& than) {
+  return WaitFor(30 * kSecond, [&](const RangeRecord& r) { return r.state == RangeState::kOpen && r.owner != than; });
+}
+
+std::string OneRange::StocOf(StocId id) {
+  for (const std::string& name : cluster.Names("stoc")) {
+    if (cluster.Runs(name) && cluster.stoc(name)->self().stoc_id == id) return name;
+  }
+  return "";
+}
+
+void OneRange::LosePower() {
+  for (const char* kind : {"stoc", "ltc"}) {
+    for (const std::string& name : cluster.Names(kind)) cluster.Kill(name);
+  }
+}
+
+void OneRange::Restart() {
+  for (const char* kind : {"stoc", "ltc"}) {
+    for (const std::string& name : cluster.Names(kind)) {
+      if (cluster.Runs(name)) continue;
+      const Status started = cluster.Start(name);
+      NOVA_CHECK(started.ok()) << name << ": " << started;
+    }
+  }
+}
+
 std::vector<std::string> SplitKeys(int ranges) {
   std::vector<std::string> splits;
   for (int i = 1; i < ranges; ++i) splits.push_back(KeyOf(i * 1000 / ranges));

@@ -6,6 +6,8 @@
 // Errors:        a violation is reported once, by EXPECT, and ends the load.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,9 +21,25 @@ std::optional<uint64_t> SeedFromEnvironment();
 // Warnings of the nodes under test are not the test's: printed only where NOVA_SIM_LOG asks for them.
 void SetUpSimLog(Simulation* sim, uint64_t seed = 0);  // `seed` is named when a process aborts
 
+void Simulate(uint64_t seed, const std::function<void()>& body);
+
 // Split keys so that keys of KeyOf spread over `ranges` ranges.
 std::vector<std::string> SplitKeys(int ranges);
 std::string KeyOf(int i);  // i of 0 .. 999
+
+// A cluster with one open range, and a client.
+struct OneRange {
+  explicit OneRange(const SimClusterOptions& options);
+  RangeRecord Record() { return cluster.Records().begin()->second; }
+  bool WaitFor(Nanos within, const std::function<bool(const RangeRecord&)>& wanted);
+  bool WaitForOtherOwner(const std::string& than);
+  std::string StocOf(StocId id);  // that runs; empty: none
+  // A loss of power of all StoCs and LTCs: disks keep what was synced, and torn parts of the rest.
+  void LosePower();
+  void Restart();  // what does not run of them
+  SimCluster cluster;
+  std::unique_ptr<Client> client;
+};
 
 struct LoadOptions {
   int keys = 40;  // this client's own, which it alone writes

@@ -9,12 +9,6 @@ namespace {
 
 using Entries = std::vector<std::pair<std::string, std::string>>;
 
-void Simulate(uint64_t seed, const std::function<void()>& body) {
-  Simulation sim(seed);
-  SetUpSimLog(&sim, seed);
-  sim.Run(body);
-}
-
 // Two LTCs, `ranges` open ranges over KeyOf's keys.
 struct World {
   explicit World(int ranges, SimClusterOptions options = SmallCluster()) : cluster(std::move(options)) {
@@ -120,7 +114,7 @@ TEST(SemanticsTest, K4ASnapshotStaysWhatItWasWhileWritesGoOn) {
     }
     const SnapshotResult taken = w.client->TakeSnapshot();
     ASSERT_TRUE(taken.ok()) << taken.message;
-    EXPECT_EQ(w.cluster.LtcMetric("nova_ltc_snapshots"), 4);
+    EXPECT_EQ(w.cluster.Metric("ltc", "nova_ltc_snapshots"), 4);
     for (int round = 0; round < 4; ++round) {
       for (int i = 0; i < 1000; i += 3) {
         ASSERT_TRUE((i % 2 == 0 ? w.client->Put(KeyOf(i), StrCat("after ", round, std::string(300, 'a'))) : w.client->Delete(KeyOf(i))).ok());
@@ -150,10 +144,10 @@ TEST(SemanticsTest, K4NothingIsPinnedForEver) {
     {
       const SnapshotResult taken = w.client->TakeSnapshot();
       ASSERT_TRUE(taken.ok()) << taken.message;
-      EXPECT_EQ(w.cluster.LtcMetric("nova_ltc_snapshots"), 2);
+      EXPECT_EQ(w.cluster.Metric("ltc", "nova_ltc_snapshots"), 2);
     }
     SleepFor(kSecond);
-    EXPECT_EQ(w.cluster.LtcMetric("nova_ltc_snapshots"), 0);
+    EXPECT_EQ(w.cluster.Metric("ltc", "nova_ltc_snapshots"), 0);
     SnapshotResult outlives;
     {
       const auto mortal = w.cluster.NewClient("client-1");
@@ -162,9 +156,9 @@ TEST(SemanticsTest, K4NothingIsPinnedForEver) {
     }
     outlives.snapshot = nullptr;  // nobody is told
     SleepFor(20 * kSecond);
-    EXPECT_EQ(w.cluster.LtcMetric("nova_ltc_snapshots"), 2);
+    EXPECT_EQ(w.cluster.Metric("ltc", "nova_ltc_snapshots"), 2);
     SleepFor(20 * kSecond);
-    EXPECT_EQ(w.cluster.LtcMetric("nova_ltc_snapshots"), 0);
+    EXPECT_EQ(w.cluster.Metric("ltc", "nova_ltc_snapshots"), 0);
   });
 }
 

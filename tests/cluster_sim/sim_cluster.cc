@@ -356,9 +356,9 @@ bool SimCluster::MayLose(const std::string& stoc) {
   return true;
 }
 
-double SimCluster::LtcMetric(const std::string& name) const {
+double SimCluster::Metric(const std::string& kind, const std::string& name) const {
   double sum = 0;
-  for (const std::string& node : Names("ltc")) {
+  for (const std::string& node : Names(kind)) {
     if (!Runs(node)) continue;
     const std::string text = nodes_.at(node)->metrics.PrometheusText();
     const size_t at = text.find("\n" + name + " ");

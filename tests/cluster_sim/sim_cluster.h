@@ -83,8 +83,8 @@ class SimCluster {
   LtcNode* ltc(const std::string& node) { return nodes_.at(node)->ltc.get(); }
   StocNode* stoc(const std::string& node) { return nodes_.at(node)->stoc.get(); }
   Disk* disk(const std::string& stoc) { return nodes_.at(stoc)->mounted.get(); }  // of one that runs, behind its back
-  // A metric's value, summed over the LTCs that run.
-  double LtcMetric(const std::string& name) const;
+  // A metric's value, summed over the nodes of that kind that run.
+  double Metric(const std::string& kind, const std::string& name) const;
 
  private:
   class Session;

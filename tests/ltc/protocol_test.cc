@@ -19,11 +19,13 @@ std::string Writer(std::string_view rest) { return std::string(kWhere).append(kW
 TEST(LtcProtocolTest, GoldenBytes) {
   EXPECT_EQ(Hex((WriteRequest{kRange, kEpoch, 3, 4, "key", "value"}).EncodeHeader()), Writer("0300" "0000"));
   EXPECT_EQ(Hex((WriteRequest{kRange, kEpoch, 3, 4, "key", "value", 5}).EncodeHeader()), Writer("0300" "0100" "0500000000000000"));
+  EXPECT_EQ(Hex((WriteRequest{kRange, kEpoch, 3, 4, "key", "value", std::nullopt, /*sync=*/false}).EncodeHeader()), Writer("0300" "0200"));
   EXPECT_EQ(Hex((GetRequest{kRange, kEpoch, 6, "key"}).EncodeHeader()), Where("0600000000000000"));
   EXPECT_EQ(Hex((ScanRequest{kRange, kEpoch, 6, 5, true, "from", "to"}).Encode()),
             Where("0600000000000000" "05000000" "01" "0400" "0200" "66726f6d746f"));
   EXPECT_EQ(Hex((ScanReply{7, true, {}}).EncodeHeader()), "0700000001");
   EXPECT_EQ(Hex((BatchRequest{kRange, kEpoch, 3, 4, 2, {}}).EncodeHeader()), Writer("02000000"));
+  EXPECT_EQ(Hex((BatchRequest{kRange, kEpoch, 3, 4, 2, {}, /*sync=*/false}).EncodeHeader()), Writer("02000080"));
   std::string entries;
   BatchRequest::AppendEntry("p", {ValueType::kPut, "k", "val", 0}, &entries);
   BatchRequest::AppendEntry("p", {ValueType::kDelete, "k", "", 0}, &entries);
@@ -31,6 +33,8 @@ TEST(LtcProtocolTest, GoldenBytes) {
   EXPECT_EQ(Hex(entries), "010203" "706b76616c" "000200" "706b" "030201ac02" "706b76");
   EXPECT_EQ(Hex((CompareAndSwapRequest{kRange, kEpoch, 3, 4, "key", "old", "new"}).EncodeHeader()), Writer("0300" "03" "03000000"));
   EXPECT_EQ(Hex((CompareAndSwapRequest{kRange, kEpoch, 3, 4, "key", std::nullopt, "new"}).EncodeHeader()), Writer("0300" "02" "00000000"));
+  EXPECT_EQ(Hex((CompareAndSwapRequest{kRange, kEpoch, 3, 4, "key", std::nullopt, "new", /*sync=*/false}).EncodeHeader()),
+            Writer("0300" "06" "00000000"));
   EXPECT_EQ(Hex((MultiGetRequest{kRange, kEpoch, 6, {"a", "bc"}}).Encode()), Where("0600000000000000" "02000000" "0161" "026263"));
   std::string answers = MultiGetReply::EncodeHeader(2);
   MultiGetReply::AppendAnswer("val", &answers);
@@ -44,6 +48,29 @@ TEST(LtcProtocolTest, GoldenBytes) {
   EXPECT_EQ(Hex((CheckpointRequest{kRange, kEpoch, CheckpointVerb::kRestore, "ab"}).Encode()), Where("04" "6162"));
   EXPECT_EQ(Hex((CheckpointReply{{{"ab", 1, 2, 3, 4}}}).Encode()),
             "026162" "0100000000000000" "0200000000000000" "0300000000000000" "0400000000000000");
+}
+
+TEST(LtcProtocolTest, NoSyncArrivesAsItWasSent) {
+  for (const bool sync : {true, false}) {
+    for (const std::optional<uint64_t> ttl_ms : {std::optional<uint64_t>(), std::optional<uint64_t>(7)}) {
+      WriteRequest write{kRange, kEpoch, 3, 4, "key", "", ttl_ms, sync};
+      const std::string w = write.EncodeHeader() + "keyvalue";
+      ASSERT_TRUE(WriteRequest::Parse(w, &write));
+      EXPECT_EQ(write.sync, sync);
+      EXPECT_EQ(write.ttl_ms, ttl_ms);
+    }
+    BatchRequest batch{kRange, kEpoch, 3, 4, 5, {}, sync};
+    const std::string b = batch.EncodeHeader();
+    ASSERT_TRUE(BatchRequest::Parse(b, &batch));
+    EXPECT_EQ(batch.sync, sync);
+    EXPECT_EQ(batch.count, 5u);
+    CompareAndSwapRequest swap{kRange, kEpoch, 3, 4, "key", std::nullopt, "new", sync};
+    const std::string c = swap.EncodeHeader() + "keynew";
+    ASSERT_TRUE(CompareAndSwapRequest::Parse(c, &swap));
+    EXPECT_EQ(swap.sync, sync);
+    EXPECT_FALSE(swap.expected);
+    EXPECT_EQ(swap.desired, "new");
+  }
 }
 
 // Refuses every prefix of `whole` that is shorter than `least`, and takes all of it.

@@ -1,0 +1,143 @@
+// The log on the disks of StoCs, on a whole simulated cluster (protocol.md D): what a loss of power leaves, what a log leaves behind.
+#include <gtest/gtest.h>
+
+#include "common/base/log.h"
+#include "stoc/file_store.h"
+#include "tests/cluster_sim/scenario.h"
+
+namespace nova {
+namespace {
+
+// D: what was acknowledged survives the loss of power of everything, where the log is on disks; a StoC's disk forgets what it did not
+// sync, and keeps torn parts of it.
+TEST(PersistentLogTest, DAPersistentLogSurvivesTheLossOfPowerOfEverything) {
+  for (const LogMode mode : {LogMode::kPersistent, LogMode::kMemoryAndPersistent, LogMode::kAuto}) {
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+      Simulate(seed, [seed, mode] {
+        SimClusterOptions options = SmallCluster();
+        options.stocs = 3 + static_cast<int>(seed % 2);
+        options.stoc.host = "laptop";
+        options.ltc.hosted.log_mode = mode;
+        OneRange w(options);
+        const LogMedia media = w.Record().log_groups.back().media;
+        EXPECT_EQ(media, mode == LogMode::kPersistent ? LogMedia::kFiles : LogMedia::kMemoryAndFiles);
+        std::map<std::string, std::string> acknowledged;
+        int puts = 0;
+        // Once with everything in the log, once after flushes, each time in the middle of puts.
+        for (const int count : {7, 300}) {
+          Notification stop;
+          Thread writer("writer", [&] {
+            for (; !stop.HasBeenNotified(); ++puts) {
+              const std::string value = StrCat("value-", puts, std::string(seed % 5 * 40, 'x'));
+              if (w.client->Put(KeyOf(puts), value).ok()) acknowledged[KeyOf(puts)] = value;
+            }
+          });
+          while (puts < count) SleepFor(kMillisecond);
+          w.LosePower();
+          stop.Notify();
+          writer.Join();
+          w.Restart();
+          ASSERT_TRUE(w.cluster.WaitOpen(1, 60 * kSecond)) << "seed " << seed;
+          for (const auto& [key, value] : acknowledged) {
+            const GetResult found = w.client->Get(key);
+            ASSERT_EQ(found.value, value) << key << ", seed " << seed << ", " << acknowledged.size() << " acknowledged";
+          }
+        }
+        EXPECT_GE(acknowledged.size(), 250u);
+      });
+    }
+  }
+}
+
+// The mode decides: the same end, with the log in memory, makes the range unavailable, and says so.
+TEST(PersistentLogTest, DAMemoryLogDoesNotSurviveTheLossOfEveryMember) {
+  Simulate(1, [] {
+    SimClusterOptions options = SmallCluster();
+    options.stocs = 3;
+    OneRange w(options);
+    ASSERT_TRUE(w.client->Put("k", "v").ok());
+    w.LosePower();
+    w.Restart();
+    EXPECT_TRUE(w.WaitFor(20 * kSecond, [](const RangeRecord& r) { return r.state == RangeState::kSealing; }));
+    EXPECT_FALSE(w.cluster.WaitOpen(1, 20 * kSecond));
+  });
+}
+
+// The files of a log go with it: what flushed and what recovered leaves none but those of the open log.
+TEST(PersistentLogTest, R6LogFilesAreDeletedWithTheirRoundAndWithTheirEpoch) {
+  Simulate(2, [] {
+    SimClusterOptions options = SmallCluster();
+    options.stocs = 3;
+    options.ltcs = 1;
+    options.ltc.hosted.log_mode = LogMode::kPersistent;
+    OneRange w(options);
+    const auto log_files = [&] {
+      size_t n = 0;
+      for (const std::string& name : w.cluster.Names("stoc")) {
+        const auto files = w.cluster.disk(name)->List("files");
+        NOVA_CHECK(files.ok()) << files.status();
+        for (const std::string& f : *files) {
+          const auto file = w.cluster.disk(name)->Open("files/" + f, /*writable=*/false);
+          char header[kFileHeaderBytes];
+          if (!file.ok() || !(*file)->Read(0, sizeof(header), header).ok()) continue;
+          const auto decoded = FileHeader::Decode({header, sizeof(header)});
+          n += decoded.ok() && decoded->kind == FileHeader::Kind::kLog;
+        }
+      }
+      return n;
+    };
+    const auto settles = [&] {  // the log of the open round, that of the next, of each member
+      for (const Nanos until = Now() + 20 * kSecond; Now() < until && log_files() > 6;) SleepFor(100 * kMillisecond);
+      return log_files();
+    };
+    for (int i = 0; i < 400; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
+    EXPECT_LE(settles(), 6u);
+    w.cluster.Kill("ltc-0");
+    ASSERT_TRUE(w.cluster.Start("ltc-0").ok());
+    ASSERT_TRUE(w.cluster.WaitOpen(1, 60 * kSecond));
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), "y").ok());
+    EXPECT_LE(settles(), 6u);
+  });
+}
+
+// D: sync=false costs no sync, whatever kind of write, and survives the death of the LTC; a write that asks for one is synced then.
+TEST(PersistentLogTest, DAWriteWithoutSyncIsWrittenAndNotSynced) {
+  Simulate(3, [] {
+    SimClusterOptions options = SmallCluster();
+    options.ltc.hosted.log_mode = LogMode::kPersistent;
+    OneRange w(options);
+    const auto syncs = [&] { return w.cluster.Metric("stoc", "nova_stoc_log_syncs_total"); };
+    ASSERT_TRUE(w.client->Put("deleted", "1").ok());
+    ASSERT_TRUE(w.client->Put("in a range", "1").ok());
+    const double before = syncs();
+    EXPECT_GE(before, 2);
+    const WriteOptions no_sync{.sync = false};
+    WriteBatch batch;
+    batch.Put("batch", "1");
+    batch.PutTtl("batch with ttl", "1", 3'600'000);
+    ASSERT_TRUE(w.client->Put("put", "1", no_sync).ok());
+    ASSERT_TRUE(w.client->Put("put with ttl", "1", {.ttl_ms = 3'600'000, .sync = false}).ok());
+    ASSERT_TRUE(w.client->Delete("deleted", no_sync).ok());
+    ASSERT_TRUE(w.client->DeleteRange("in", "io", no_sync).ok());
+    ASSERT_TRUE(w.client->Write(batch, no_sync).ok());
+    ASSERT_TRUE(w.client->CompareAndSwap("swapped", std::nullopt, "1", no_sync).ok());
+    EXPECT_EQ(syncs(), before);
+    w.cluster.Kill("ltc-0");
+    w.cluster.Kill("ltc-1");
+    w.Restart();
+    ASSERT_TRUE(w.cluster.WaitOpen(1, 60 * kSecond));
+    const ScanResult found = w.client->Scan("", 100);
+    ASSERT_TRUE(found.ok()) << found.message;
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : found.entries) keys.push_back(key);
+    EXPECT_EQ(keys, (std::vector<std::string>{"batch", "batch with ttl", "put", "put with ttl", "swapped"}));
+    const double again = syncs();
+    ASSERT_TRUE(w.client->Delete("put").ok());
+    ASSERT_TRUE(w.client->Write(batch).ok());
+    ASSERT_TRUE(w.client->CompareAndSwap("swapped", "1", "2").ok());
+    EXPECT_GE(syncs(), again + 3);
+  });
+}
+
+}  // namespace
+}  // namespace nova
