@@ -36,17 +36,46 @@ void AddOverlaps(const Version& version, CompactionPlan* plan) {
   plan->trivial_move = plan->inputs.size() == 1 && plan->overlaps.empty();
 }
 
+uint64_t BytesOf(const std::vector<TableRef>& tables) {
+  uint64_t n = 0;
+  for (const TableRef& t : tables) n += t->info().data_size;
+  return n;
+}
+
+// The youngest runs of Level0, as many as are of about the same size, become one of the youngest one's order: what they held is
+// still younger than every other run, and older than every round in memory (K3). Nullopt: only one is.
+std::optional<CompactionPlan> MergeWithinLevel0(const Version& version) {
+  CompactionPlan plan;
+  plan.output_level = 0;
+  uint64_t bytes = 0, count = 0;
+  for (const Run& run : version.runs()) {  // youngest first
+    if (run.level != 0 || run.bytes() * count > 2 * bytes) break;
+    if (count++ == 0) plan.output_order = run.order;
+    bytes += run.bytes();
+    plan.inputs.insert(plan.inputs.end(), run.tables.begin(), run.tables.end());
+  }
+  if (count < 2) return std::nullopt;
+  return plan;
+}
+
 std::optional<CompactionPlan> PickLevel0(const Version& version, const CompactionOptions& options, const CompactionState& state) {
   CompactionPlan plan;
   uint64_t bytes = 0;
+  bool whole = true;
   for (auto run = version.runs().rbegin(); run != version.runs().rend(); ++run) {  // oldest first
     if (run->level != 0) continue;
     if (AnyBusy(run->tables, state)) return std::nullopt;  // a Level0 job is under way
-    if (!plan.inputs.empty() && bytes + run->bytes() > options.level0_max_bytes) break;
+    if (!plan.inputs.empty() && bytes + run->bytes() > options.level0_max_bytes) {
+      whole = false;
+      break;
+    }
     bytes += run->bytes();
     plan.inputs.insert(plan.inputs.end(), run->tables.begin(), run->tables.end());
   }
   AddOverlaps(version, &plan);
+  if (whole && static_cast<double>(bytes) < options.level0_share * static_cast<double>(BytesOf(plan.overlaps))) {
+    if (auto merge = MergeWithinLevel0(version)) return merge;
+  }
   if (AnyBusy(plan.overlaps, state)) return std::nullopt;
   return plan;
 }

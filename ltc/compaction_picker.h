@@ -1,7 +1,9 @@
 // CompactionPicker: what to compact next, and how eager writers may be; pure functions of a summary of the tree.
 //
 // Leveled (paper section 4.3): Level0 by its number of runs, deeper levels by bytes against a target that grows tenfold.
-// K3c: Level0 is taken from the oldest run on, so that no older run of a chosen key stays behind.
+// K3c: Level0 is taken from the oldest run on, so that no older run of a chosen key stays behind. While Level0 is small beside the
+// Level1 that would be written anew for it, its youngest runs are merged into one in its place (tiering): under a skewed load most
+// of what is flushed are versions of the same keys.
 #pragma once
 
 #include <array>
@@ -16,6 +18,7 @@ namespace nova {
 struct CompactionOptions {
   int level0_runs_trigger = 4;
   uint64_t level0_max_bytes = 256 << 20;  // of Level0 in one job, beyond the first run
+  double level0_share = 0.5;              // of the bytes it overlaps in Level1: with less it is merged within Level0; 0: never
   uint64_t level1_bytes = 64 << 20;
   int level_multiplier = 10;
   uint64_t table_size_bytes = 4 << 20;    // tau
@@ -27,7 +30,7 @@ struct CompactionOptions {
 struct CompactionPlan {
   int level = 0;
   int output_level = 1;
-  uint64_t output_order = 0;  // of a table that stays in Level0
+  uint64_t output_order = 0;  // of what stays in Level0
   double score = 0;
   std::vector<TableRef> inputs;
   std::vector<TableRef> overlaps;

@@ -19,7 +19,6 @@ namespace {
 constexpr RangeId kRange(1);
 constexpr size_t kLanes = 64;
 constexpr Nanos kWriteDeadline = 60 * kSecond;
-constexpr Nanos kReadDeadline = 60 * kSecond;
 constexpr Nanos kCheckpointDeadline = 600 * kSecond;  // of its flush
 
 // The calling thread's lane: threads take them in turn, so few threads never share one.
@@ -327,7 +326,7 @@ Status Db::MultiGet(std::span<const std::string_view> keys, std::vector<std::opt
     stored.emplace_back(StoredKey(key).view());
   }
   const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
-    rep_->range->MultiGet(on, std::move(stored), options.snapshot, Now() + kReadDeadline,
+    rep_->range->MultiGet(on, std::move(stored), options.snapshot, kNever,
                           [out, finished, values](Outcome o, std::vector<std::optional<std::string>> all) {
                             *values = std::move(all);
                             *out = o;
@@ -353,9 +352,8 @@ Status Db::Get(std::string_view key, std::string* value, const DbReadOptions& op
       *answer.outcome = o;
       *answer.finished = true;
     };
-    const Nanos deadline = Now() + kReadDeadline;
-    options.snapshot == nullptr ? rep_->range->Get(on, stored.view(), deadline, done)
-                                : rep_->range->GetAt(on, *options.snapshot, stored.view(), deadline, done);
+    options.snapshot == nullptr ? rep_->range->Get(on, stored.view(), kNever, done)
+                                : rep_->range->GetAt(on, *options.snapshot, stored.view(), kNever, done);
   });
   return StatusOf(outcome, "get");
 }
@@ -374,7 +372,7 @@ Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions&
     ScanPage page;
     const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
       const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(left, UINT32_MAX));
-      rep_->range->Scan(on, {from, to, wanted, Now() + kReadDeadline, snapshot, scan.reverse}, [out, finished, &page](Outcome o, ScanPage p) {
+      rep_->range->Scan(on, {from, to, wanted, kNever, snapshot, scan.reverse}, [out, finished, &page](Outcome o, ScanPage p) {
         page = std::move(p);
         *out = o;
         *finished = true;

@@ -44,7 +44,7 @@ struct DbOptions {
   size_t memtable_bytes = 256 << 20;     // of all memtables together
   size_t cache_bytes = 256 << 20;        // of blocks that are not mapped
   bool map_tables = true;                // reads are of mapped files: fastest; false: through the cache, and a failing disk is an error
-  int flush_threads = 1;
+  int flush_threads = 2;
   int compaction_threads = 2;
   RangeOptions range = DefaultRange();
   Disk* disk = nullptr;                  // instead of the directory's own: a modelled or faulty one; outlives the Db

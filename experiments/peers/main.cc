@@ -211,6 +211,7 @@ Result RunCell(const Engine& engine, const Workload& workload, Distribution dist
     result.max_us = std::max({timed.put.max(), timed.get.max(), timed.scan.max()}) / 1000;
     const std::string statistics = store->Statistics();
     if (!statistics.empty()) std::fprintf(stderr, "  %s\n", statistics.c_str());
+    if (options.disk != nullptr) options.disk->SetLimited(false);
     VerifyAll(store.get(), engine.name);
   }
   std::filesystem::remove_all(directory);

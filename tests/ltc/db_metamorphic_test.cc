@@ -33,6 +33,7 @@ DbOptions DrawOptions(Random* random) {
   r.scan_budget_ns = static_cast<Nanos>(random->Uniform(100)) * kMicrosecond;
   r.round_range_tombstones = 16 << random->Uniform(5);
   r.compaction.level0_max_bytes = 64 << 10 << random->Uniform(8);
+  r.compaction.level0_share = 0.5 * static_cast<double>(random->Uniform(5));
   r.compaction.level1_bytes = 64 << 10 << random->Uniform(5);
   r.compaction.level_multiplier = 2 + static_cast<int>(random->Uniform(9));
   r.compaction.table_size_bytes = 64 << 10 << random->Uniform(3);

@@ -66,6 +66,8 @@ std::string PickFromText(const std::vector<std::string>& lines) {
       options.level0_runs_trigger = std::stoi(words[1]);
     } else if (words[0] == "level0_max") {
       options.level0_max_bytes = std::stoull(words[1]);
+    } else if (words[0] == "level0_share") {
+      options.level0_share = std::stod(words[1]);
     } else if (words[0] == "picks") {
       picks = std::stoi(words[1]);
     } else {
@@ -98,7 +100,8 @@ std::string PickFromText(const std::vector<std::string>& lines) {
       out += "nothing\n";
       continue;
     }
-    out += StrCat("L", plan->level, " {", list(plan->inputs), "} + L", plan->output_level, " {", list(plan->overlaps), "}",
+    out += StrCat("L", plan->level, " {", list(plan->inputs), "} + L", plan->output_level,
+                  plan->output_level == 0 ? StrCat(":", plan->output_order) : "", " {", list(plan->overlaps), "}",
                   plan->trivial_move ? " move" : "", plan->bottom ? " bottom" : "", "\n");
   }
   return out;
