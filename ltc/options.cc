@@ -8,6 +8,7 @@ Status CompactionOptions::Check() const {
   constexpr uint64_t kMost = uint64_t{1} << 50;
   NOVA_RETURN_IF_ERROR(CheckBetween("level0_runs_trigger", level0_runs_trigger, 1, 1000));
   NOVA_RETURN_IF_ERROR(CheckBetween("level0_max_bytes", level0_max_bytes, 0, kMost));
+  NOVA_RETURN_IF_ERROR(CheckBetween("level0_share", level0_share, 0, 10));
   NOVA_RETURN_IF_ERROR(CheckBetween("level1_bytes", level1_bytes, 64 << 10, kMost));
   NOVA_RETURN_IF_ERROR(CheckBetween("level_multiplier", level_multiplier, 2, 100));
   NOVA_RETURN_IF_ERROR(CheckBetween("table_size_bytes", table_size_bytes, 64 << 10, uint64_t{1} << 32));

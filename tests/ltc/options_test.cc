@@ -15,7 +15,7 @@ namespace {
   [[maybe_unused]] const auto& [create, log, memtables, cache, map, flushes, compactions, of_range, disk] = db;
   [[maybe_unused]] const auto& [tau, alpha, rounds, slow, stop, value, batch, batch_bytes, tombstones, round_tombstones, page, budget,
                                 of_compaction, of_table, compression] = range;
-  [[maybe_unused]] const auto& [trigger, level0_max, level1, multiplier, table_size, parts] = compaction;
+  [[maybe_unused]] const auto& [trigger, level0_max, share, level1, multiplier, table_size, parts] = compaction;
   [[maybe_unused]] const auto& [block, restart, filter, of_one_table] = table;
 }
 
@@ -50,6 +50,7 @@ const std::vector<Bounds>& AllBounds() {
       NOVA_BOUNDS(range.scan_budget_ns, 0, 1'000'000'000),
       NOVA_BOUNDS(range.compaction.level0_runs_trigger, 1, 8, "range.level0_slow_runs"),  // the default slow-down
       NOVA_BOUNDS(range.compaction.level0_max_bytes, 0, int64_t{1} << 50),
+      NOVA_BOUNDS(range.compaction.level0_share, 0, 10),
       NOVA_BOUNDS(range.compaction.level1_bytes, 64 << 10, int64_t{1} << 50),
       NOVA_BOUNDS(range.compaction.level_multiplier, 2, 100),
       NOVA_BOUNDS(range.compaction.table_size_bytes, 64 << 10, int64_t{1} << 32),
