@@ -25,7 +25,7 @@ case ${1:-} in
     packages+=(libgtest-dev libgmock-dev python3 qemu-system-x86 busybox-static kmod cpio iproute2 ibverbs-utils)
     packages+=("${node[@]}" "${control[@]}" openssh-server systemd)  # tests/deploy: nodes in namespaces; systemd-analyze
     ;;
-  --experiments) packages+=(librocksdb-dev libleveldb-dev gnuplot-nox) ;;
+  --experiments) packages+=(librocksdb-dev libleveldb-dev libbenchmark-dev gnuplot-nox) ;;
   --node) packages=("${node[@]}") ;;
   --control) packages=("${control[@]}") ;;
   *) echo "error: unknown argument $1" >&2; exit 2 ;;
