@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/base/log.h"
 
@@ -221,6 +222,7 @@ void LtcNode::OnAssigned(const RangeAssignment& a) {
   const RangeId id = a.record.id;
   {
     MutexLock lock(&mu_);
+    if (giving_back_.contains(id)) return;  // it comes again with the next heartbeats
     const auto held = ranges_.find(id);
     if (held != ranges_.end() && held->second->epoch() >= a.record.epoch) return;
     const auto excluded = excluded_.find(id);
@@ -281,14 +283,24 @@ void LtcNode::GiveBackRanges() {
   std::vector<std::shared_ptr<HostedRange>> ranges;
   {
     MutexLock lock(&mu_);
-    ranges.swap(to_give_back_);
+    for (auto& hosted : std::exchange(to_give_back_, {})) {
+      // A later try at the same epoch is what the record names then: given back, its range would go to another LTC at once, and be
+      // read here under our lease all the same.
+      const auto held = ranges_.find(hosted->id());
+      const auto opening = opening_.find(hosted->id());
+      if (held != ranges_.end() && held->second->epoch() >= hosted->epoch()) continue;
+      if (opening != opening_.end() && opening->second.epoch >= hosted->epoch()) continue;
+      giving_back_.insert(hosted->id());
+      ranges.push_back(std::move(hosted));
+    }
   }
   for (const auto& hosted : ranges) {
     background_->RunControl([this, hosted] {
       const Status s = hosted->GiveBack();
+      MutexLock lock(&mu_);
+      giving_back_.erase(giving_back_.find(hosted->id()));
       if (s.ok() || absl::IsNotFound(s)) return;
       NOVA_LOG(WARNING) << options_.name << ": range " << hosted->id().value() << " not given back yet: " << s;
-      MutexLock lock(&mu_);
       to_give_back_.push_back(hosted);
     });
   }

@@ -119,6 +119,7 @@ class LtcNode {
   std::map<RangeId, Opening> opening_ ABSL_GUARDED_BY(mu_);
   std::map<RangeId, Epoch> excluded_ ABSL_GUARDED_BY(mu_);  // the highest epoch; nothing up to it is served any more
   std::vector<std::shared_ptr<HostedRange>> to_give_back_ ABSL_GUARDED_BY(mu_);  // abandoned; the record may still name us
+  std::multiset<RangeId> giving_back_ ABSL_GUARDED_BY(mu_);  // under way: not opened meanwhile
   Mutex garbage_mu_;
   std::vector<TableInfo> garbage_ ABSL_GUARDED_BY(garbage_mu_);
   Mutex damaged_mu_;

@@ -147,6 +147,30 @@ TEST(RulesTest, R4WhatARecoveryHasShownStays) {
   }
 }
 
+// C3: an open that failed gives its range back; late, when the next try of that LTC serves it, it leaves it alone: the range would be
+// opened elsewhere at once, and be read here under the LTC's lease all the same.
+TEST(RulesTest, C3AGiveBackThatComesLateLeavesTheOpenRangeAlone) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    Simulate(seed, [seed] {
+      SimClusterOptions options = SmallCluster();
+      options.stocs = 3;
+      options.config.max_delay_ns = 100 * kMillisecond;
+      OneRange w(options);
+      for (int i = 0; i < 20; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), "v").ok());
+      w.cluster.Kill(w.Record().owner);
+      ASSERT_TRUE(w.WaitFor(60 * kSecond, [](const RangeRecord& r) { return r.epoch > Epoch(1); }));
+      w.cluster.Kill("stoc-0");  // opens fail until it is back
+      SleepFor(static_cast<Nanos>(seed) * 150 * kMillisecond);
+      w.Restart();
+      ASSERT_TRUE(w.WaitFor(60 * kSecond, [](const RangeRecord& r) { return r.state == RangeState::kOpen && r.epoch > Epoch(1); }));
+      const Epoch epoch = w.Record().epoch;
+      SleepFor(5 * kSecond);
+      EXPECT_EQ(w.Record().epoch, epoch) << "seed " << seed;
+      EXPECT_TRUE(w.cluster.WaitOpen(1, kMillisecond)) << "seed " << seed;
+    });
+  }
+}
+
 // R4's certificate: a range that was let go in order lists no logs, and waits for no lease.
 TEST(RulesTest, AReleasedRangeListsNoLogsAndKeepsEverything) {
   Simulate(5, [] {
