@@ -7,6 +7,7 @@
 #include <set>
 
 #include "common/base/crc32c.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "logc/log_record.h"
 
@@ -186,6 +187,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
   }
 
   void DeleteRound(RoundNumber round) {
+    NOVA_FP_VOID("logc.round_deleted");
     for (size_t i = 0; i < lanes_.size(); ++i) {
       client_->xchgs[i]->Submit([self = shared_from_this(), i, round] { self->DeleteRoundOnLane(i, round); });
     }
@@ -393,6 +395,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       batch->failed.resize(kMediums * log->group.members.size());
       log->posted.push_back(batch);
       for (const size_t c : copies) Post(index, log, batch, c);
+      NOVA_FP_VOID("logc.posted");
     }
   }
 
@@ -431,6 +434,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     while (!log->failed && !log->posted.empty() && log->posted.front()->waiting == 0) {  // L2: in lsn order
       const std::shared_ptr<Batch> front = std::move(log->posted.front());
       log->posted.pop_front();
+      NOVA_FP_VOID("logc.delivered");
       for (PendingRecord& r : front->records) Finish(index, &r, Outcome::kOk);
     }
   }
@@ -517,6 +521,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       NOVA_LOG(WARNING) << "range " << range_.value() << ": log group not replaced: " << next.status();
       return Fenced();
     }
+    NOVA_FP_VOID("logc.group_changed");
     {
       MutexLock lock(&mu_);
       old_groups_.push_back(group_);
@@ -560,6 +565,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       old->unposted.clear();
       MarkDirty(index);
     }
+    NOVA_FP_VOID("logc.lane_moved");
   }
 
   // Copies the record: its bytes may still be read by a WRITE under way to a surviving member, whose batch keeps them.

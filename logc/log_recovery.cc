@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
 
@@ -91,6 +92,7 @@ Status ReadLog(StocClient* stocs, SealedLog log, Nanos deadline_ns, std::vector<
 
 StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const RangeRecord& record, Nanos deadline_ns) {
   const std::map<StocId, FenceReply> fenced = FenceMembers(stocs, record, deadline_ns);
+  if (!fenced.empty()) NOVA_FP("logc.fenced");
   // Few StoCs that cover all groups: one that is already chosen first, else the first that was fenced.
   std::set<StocId> chosen;
   std::string missing;
@@ -152,6 +154,7 @@ StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const Rang
   }
   readers.clear();
   NOVA_RETURN_IF_ERROR(status);
+  if (!records.empty()) NOVA_FP("logc.recovered");
   return records;
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/coding.h"
 #include "common/base/crc32c.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 
 namespace nova {
@@ -260,9 +261,12 @@ StatusOr<FileStore::Handle> FileStore::CreateDurably(const FileHeader& header, s
     NOVA_ASSIGN_OR_RETURN(handle, disk_->Create(temporary));
     NOVA_RETURN_IF_ERROR(handle->Write(0, header.Encode()));
     NOVA_RETURN_IF_ERROR(handle->Write(kFileHeaderBytes, data));
+    NOVA_FP("stoc.file_written");
     NOVA_RETURN_IF_ERROR(handle->Sync());
+    NOVA_FP("stoc.file_synced");
     NOVA_RETURN_IF_ERROR(disk_->Rename(temporary, path));
     renamed = true;
+    NOVA_FP("stoc.file_renamed");
     return disk_->SyncDirectory(kFilesDirectory);
   }();
   writing_bytes_ -= data.size() + kFileHeaderBytes;
@@ -404,7 +408,9 @@ Status FileStore::AppendFile(const StocFileId& file, const Creator& creator, uin
   NOVA_RETURN_IF_ERROR(CheckSpace(data.size(), options_.reserve_bytes / 4));
   writing_bytes_ += data.size();
   Status status = entry->append_handle->Write(kFileHeaderBytes + offset, data);
+  if (status.ok()) status = NOVA_FP_STATUS("stoc.append_written");
   if (status.ok()) status = entry->append_handle->Sync();
+  if (status.ok()) status = NOVA_FP_STATUS("stoc.append_synced");
   writing_bytes_ -= data.size();
   if (!status.ok()) return Failed(entry.get(), status);
   entry->size += data.size();
@@ -426,7 +432,11 @@ Status FileStore::Failed(Entry* entry, const Status& status) {
 Status FileStore::CreateLog(const Uuid& log, const Creator& creator) {
   const StocFileId file{log, 0};
   const std::shared_ptr<Entry> there = FindEntry(file);
-  if (there == nullptr) return CreateAppended(FileHeader::Kind::kLog, file, creator, "");
+  if (there == nullptr) {
+    NOVA_RETURN_IF_ERROR(CreateAppended(FileHeader::Kind::kLog, file, creator, ""));
+    NOVA_FP("stoc.log_created");
+    return OkStatus();
+  }
   MutexLock appending(&there->append_mu);
   const bool open = there->append_handle != nullptr && there->header.kind == FileHeader::Kind::kLog;
   return open && there->header.creator == creator ? OkStatus() : absl::UnavailableError(StrCat("log ", log.ToString(), " is closed"));
@@ -451,7 +461,11 @@ Status FileStore::WriteLog(const Uuid& log, const Creator& creator, std::span<co
   for (const LogPiece& p : pieces) {
     if (status.ok()) status = entry->append_handle->Write(kFileHeaderBytes + p.offset, p.bytes);
   }
-  if (status.ok() && sync) status = entry->append_handle->Sync();
+  if (status.ok()) status = NOVA_FP_STATUS("stoc.log_written");
+  if (status.ok() && sync) {
+    status = entry->append_handle->Sync();
+    if (status.ok()) status = NOVA_FP_STATUS("stoc.log_synced");
+  }
   if (!status.ok()) return Failed(entry.get(), status);
   stored_bytes_ += end - entry->size;
   entry->size = end;
@@ -474,6 +488,7 @@ std::vector<SealedLogFile> FileStore::SealLogs(RangeId range, Epoch epoch) {
     entry->append_handle = nullptr;
     sealed.push_back({entry->header.file.owner, entry->size});
   }
+  if (!sealed.empty()) NOVA_FP_VOID("stoc.logs_sealed");
   return sealed;
 }
 
@@ -523,6 +538,7 @@ Status FileStore::DeleteFiles(const std::vector<StocFileId>& files) {
     }
     if (entry->writing) continue;  // its writer finds that it is gone
     const Status status = DropFromDisk(file, *entry);
+    if (entry->header.kind == FileHeader::Kind::kLog) NOVA_FP_VOID("stoc.log_deleted");
     if (first.ok() && !absl::IsNotFound(status)) first = status;
   }
   return first;

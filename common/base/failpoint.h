@@ -55,6 +55,25 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"compaction.written", true, "the outputs of a compaction are stored, its edit is not written"},
     {"compaction.committed", false, "its edit is published"},
     {"edit.appended", false, "an edit is in the manifest, not published"},
+    // Files of a StoC (stoc/file_store.cc).
+    {"stoc.file_written", true, "a new file was written under its temporary name, not synced"},
+    {"stoc.file_synced", true, "it is synced, not renamed"},
+    {"stoc.file_renamed", true, "it has its name, the directory is not synced"},
+    {"stoc.append_written", true, "an append to a manifest was written, not synced"},
+    {"stoc.append_synced", true, "it is synced, not answered"},
+    {"stoc.log_created", true, "the file of a log is durable, its opening is not answered"},
+    {"stoc.log_written", true, "a group of appends to a log was written, not synced"},
+    {"stoc.log_synced", true, "it is synced, not answered"},
+    {"stoc.logs_sealed", false, "a fence closed the logs of a range, and is not answered"},
+    {"stoc.log_deleted", false, "one log file is deleted, of those that are let go"},
+    // The log on StoCs, in the LTC (logc/log_client.cc, logc/log_recovery.cc).
+    {"logc.posted", false, "records were posted to every copy of a log"},
+    {"logc.delivered", false, "every copy has them, their writers are not told"},
+    {"logc.group_changed", false, "a new group is in the range's record, none of its logs is there yet"},
+    {"logc.lane_moved", false, "the logs of one thread have successors in the new group"},
+    {"logc.round_deleted", false, "the logs of a flushed round are about to be freed"},
+    {"logc.fenced", true, "a recovery has fenced the members, and read nothing yet"},
+    {"logc.recovered", true, "it has read the logs, and nothing of them is in tables yet"},
 });
 
 // The place of `name` in the table; only at compile time.

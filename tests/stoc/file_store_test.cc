@@ -245,6 +245,35 @@ TEST_F(FileStoreTest, DamagedHeadersAreLeftAloneAndCounted) {
   EXPECT_THAT(*base_->List("files"), SizeIs(2));
 }
 
+// D, L2: a log's bytes go where its writer says; what was synced is there after a crash, and the log closed.
+TEST_F(FileStoreTest, ALogTakesBytesAtTheirPlacesUntilItIsSealed) {
+  const Uuid log{7, 7};
+  const auto write = [&](uint64_t offset, std::string_view bytes, bool sync, const Creator& creator = kCreator) {
+    const FileStore::LogPiece piece{offset, bytes};
+    return store_->WriteLog(log, creator, {&piece, 1}, sync);
+  };
+  EXPECT_TRUE(absl::IsUnavailable(write(0, "x", true))) << "it is not open";
+  ASSERT_TRUE(store_->CreateLog(log, kCreator).ok());
+  ASSERT_TRUE(store_->CreateLog(log, kCreator).ok()) << "the answer to the first try was lost";
+  ASSERT_TRUE(write(3, "def", false).ok());
+  ASSERT_TRUE(write(0, "abc", false).ok());
+  ASSERT_TRUE(write(3, "def", true).ok()) << "posted again";
+  ASSERT_TRUE(write(6, "ghi", false).ok());
+  EXPECT_EQ(Read({log, 0}), "abcdefghi");
+  const Creator later{kCreator.range, Epoch(kCreator.epoch.value() + 1)};
+  EXPECT_TRUE(absl::IsUnavailable(write(9, "x", true, later))) << "an epoch appends to its own logs only";
+  EXPECT_TRUE(store_->SealLogs(kCreator.range, kCreator.epoch).empty());
+  EXPECT_EQ(store_->SealLogs(kCreator.range, later.epoch), (std::vector<SealedLogFile>{{log, 9}}));
+  EXPECT_TRUE(absl::IsUnavailable(write(9, "x", true)));
+  Crash();
+  EXPECT_EQ(Read({log, 0}).substr(0, 6), "abcdef");
+  EXPECT_TRUE(absl::IsUnavailable(write(6, "x", true)));
+  EXPECT_TRUE(absl::IsUnavailable(store_->CreateLog(log, kCreator)));
+  EXPECT_EQ(store_->SealLogs(kCreator.range, later.epoch).size(), 1u);
+  ASSERT_TRUE(store_->DeleteLogs(kCreator.range, later.epoch).ok());
+  EXPECT_FALSE(store_->Find({log, 0}));
+}
+
 TEST_F(FileStoreTest, ReadErrorsAreDataLoss) {  // row 21
   ASSERT_TRUE(Write(Id(1), "data").ok());
   disk_->Add({.op = DiskOp::kRead, .action = FaultAction::kEio, .count = 1});
