@@ -3,6 +3,11 @@
 #include <cstdlib>
 
 namespace nova {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+
+}  // namespace
 
 ArenaPool::~ArenaPool() {
   MutexLock lock(&mu_);
@@ -10,28 +15,60 @@ ArenaPool::~ArenaPool() {
 }
 
 char* ArenaPool::Take() {
-  used_.fetch_add(kChunkBytes, std::memory_order_relaxed);
+  char* chunk = nullptr;
+  bool wanting;  // more that are ready
   {
     MutexLock lock(&mu_);
     if (!free_.empty()) {
-      char* chunk = free_.back();
+      chunk = free_.back();
       free_.pop_back();
-      return chunk;
     }
+    SetReadyLocked();
+    used_.fetch_add(kChunkBytes, std::memory_order_relaxed);
+    wanting = free_.size() * kChunkBytes < ahead_bytes_ && IsKeptLocked(kChunkBytes);
   }
-  return static_cast<char*>(std::aligned_alloc(64, kChunkBytes));
+  if (wanting && !refill_due_.exchange(true)) refill_();
+  return chunk != nullptr ? chunk : static_cast<char*>(std::aligned_alloc(64, kChunkBytes));
 }
 
 void ArenaPool::Give(char* chunk) {
-  used_.fetch_sub(kChunkBytes, std::memory_order_relaxed);
   {
     MutexLock lock(&mu_);
-    if ((free_.size() + 1) * kChunkBytes <= keep_bytes_) {
+    used_.fetch_sub(kChunkBytes, std::memory_order_relaxed);
+    if (IsKeptLocked(kChunkBytes)) {
       free_.push_back(chunk);
-      return;
+      return SetReadyLocked();
     }
   }
   std::free(chunk);
+}
+
+void ArenaPool::AddLarge(ptrdiff_t bytes) {
+  MutexLock lock(&mu_);
+  used_.fetch_add(static_cast<size_t>(bytes), std::memory_order_relaxed);
+  for (; !free_.empty() && !IsKeptLocked(0); free_.pop_back()) std::free(free_.back());
+  SetReadyLocked();
+}
+
+void ArenaPool::KeepAhead(size_t bytes, std::function<void()> refill) {
+  ahead_bytes_ = bytes;
+  refill_ = std::move(refill);
+  if (!refill_due_.exchange(true)) refill_();
+}
+
+void ArenaPool::Refill() {
+  refill_due_.store(false);
+  for (;;) {
+    {
+      MutexLock lock(&mu_);
+      if (free_.size() * kChunkBytes >= ahead_bytes_ || !IsKeptLocked(kChunkBytes)) return;
+    }
+    char* chunk = static_cast<char*>(std::aligned_alloc(64, kChunkBytes));
+    for (size_t at = 0; at < kChunkBytes; at += kPageBytes) *static_cast<volatile char*>(chunk + at) = 0;
+    MutexLock lock(&mu_);
+    free_.insert(free_.begin(), chunk);  // warm ones first: what was just given back may still be in the processor's cache
+    SetReadyLocked();
+  }
 }
 
 Arena::~Arena() {
@@ -46,13 +83,20 @@ Arena::~Arena() {
   }
 }
 
+// Null: the chunk has no room. Whose piece would reach over its end counts what is wasted there.
+char* Arena::AllocateFrom(Chunk* chunk, size_t bytes) {
+  const size_t offset = chunk->offset.fetch_add(bytes, std::memory_order_relaxed);
+  if (offset + bytes <= ArenaPool::kChunkBytes) return chunk->memory + offset;
+  if (offset < ArenaPool::kChunkBytes) used_.fetch_add(ArenaPool::kChunkBytes - offset, std::memory_order_relaxed);
+  return nullptr;
+}
+
 char* Arena::Allocate(size_t bytes) {
   bytes = (bytes + 7) & ~size_t{7};
   used_.fetch_add(bytes, std::memory_order_relaxed);
   Chunk* chunk = current_.load(std::memory_order_acquire);
   if (chunk != nullptr && bytes <= ArenaPool::kChunkBytes / 4) {
-    const size_t offset = chunk->offset.fetch_add(bytes, std::memory_order_relaxed);
-    if (offset + bytes <= ArenaPool::kChunkBytes) return chunk->memory + offset;
+    if (char* memory = AllocateFrom(chunk, bytes)) return memory;
   }
   return AllocateSlow(bytes);
 }
@@ -74,8 +118,7 @@ char* Arena::AllocateSlow(size_t bytes) {
   }
   for (;;) {
     if (Chunk* chunk = current_.load(std::memory_order_relaxed)) {  // somebody else may have brought a new one
-      const size_t offset = chunk->offset.fetch_add(bytes, std::memory_order_relaxed);
-      if (offset + bytes <= ArenaPool::kChunkBytes) return chunk->memory + offset;
+      if (char* memory = AllocateFrom(chunk, bytes)) return memory;
     }
     auto* chunk = new Chunk{pool_->Take(), 0};
     chunks_.push_back(chunk);

@@ -84,7 +84,10 @@ Status StatusOf(Outcome outcome, std::string_view what) {
 
 struct Db::Rep {
   explicit Rep(const DbOptions& o)
-      : options(o), arenas(o.memtable_bytes + o.memtable_bytes / 8), cache(o.cache_bytes) {
+      : options(o.Derived()),
+        // Without a limit, what rounds take beyond their size is kept as well.
+        arenas(*options.memtable_bytes + (options.memory_limit_bytes ? 0 : *options.memtable_bytes / 8)),
+        cache(*options.cache_bytes) {
     for (size_t i = 0; i < kLanes; ++i) lanes.push_back(std::make_unique<CallerLane>(i));
   }
 
@@ -144,7 +147,7 @@ Status Db::Rep::Init(const std::string& directory) {
   services.store = store.get();
   services.cache = &cache;
   services.arenas = &arenas;
-  services.memtable_limit_bytes = options.memtable_bytes;
+  services.memtable_limit_bytes = *options.memtable_bytes;
   for (const auto& lane : lanes) services.executors.push_back(lane.get());
   services.place = [](uint64_t) { return Placement{}; };
   // Whoever lets go of a table last may be in the middle of a get: unlinking a large file takes long.
@@ -165,6 +168,9 @@ Status Db::Rep::Init(const std::string& directory) {
   LocalLogOptions log;
   log.lanes = kLanes;
   range->Activate(options.log == DbLog::kNone ? NewNullLog() : NewLocalLog(disk, record.epoch, log));
+  // A round ahead of the writers: a small database never touches memory for all of them.
+  arenas.KeepAhead(options.range.memtable_size_bytes * static_cast<size_t>(options.range.active_memtables),
+                   [this] { background->RunControl([this] { arenas.Refill(); }); });
   background->Due(kRange);
   return OkStatus();
 }
@@ -421,5 +427,6 @@ Status Db::WaitForBackgroundWork() {
 }
 
 RangeStats Db::stats() const { return rep_->range->stats(); }
+MemoryUse Db::memory_use() const { return MemoryUse::Of(rep_->arenas, rep_->cache); }
 
 }  // namespace nova

@@ -28,6 +28,7 @@
 #include "common/base/keys.h"
 #include "common/base/status.h"
 #include "common/base/write_batch.h"
+#include "ltc/memory_use.h"
 #include "ltc/range.h"
 
 namespace nova {
@@ -41,16 +42,19 @@ enum class DbLog {
 struct DbOptions {
   bool create_if_missing = true;
   DbLog log = DbLog::kPersistent;
-  size_t memtable_bytes = 256 << 20;     // of all memtables together
-  size_t cache_bytes = 256 << 20;        // of blocks that are not mapped
+  // Of all that follows, and of what the engine needs beside it; docs/engine.md, "Memory". None: each has a size of its own.
+  std::optional<size_t> memory_limit_bytes;
+  std::optional<size_t> memtable_bytes;  // of all memtables together; none: half of the limit, or 256 MiB
+  std::optional<size_t> cache_bytes;     // of index and filter of all tables, and of blocks that are not mapped; none: the rest, or 256 MiB
   bool map_tables = true;                // reads are of mapped files: fastest; false: through the cache, and a failing disk is an error
   int flush_threads = 2;
   int compaction_threads = 2;
-  RangeOptions range = DefaultRange();
+  RangeOptions range = DefaultRange();   // memtable_size_bytes = 0: what memtable_bytes has for each
   Disk* disk = nullptr;                  // instead of the directory's own: a modelled or faulty one; outlives the Db
 
   static RangeOptions DefaultRange();
-  Status Check() const;  // InvalidArgument: an option out of range: its name, its value and what is allowed
+  DbOptions Derived() const;  // with every size that was left open
+  Status Check() const;       // InvalidArgument: an option out of range: its name, its value and what is allowed
 };
 
 struct DbWriteOptions {
@@ -111,6 +115,7 @@ class Db {
   Status Flush();                            // everything written so far is in tables
   Status WaitForBackgroundWork();            // until nothing needs to be flushed or compacted
   RangeStats stats() const;
+  MemoryUse memory_use() const;
 
  private:
   struct Rep;

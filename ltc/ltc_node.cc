@@ -9,6 +9,11 @@
 namespace nova {
 namespace {
 
+constexpr std::pair<const char*, size_t MemoryUse::*> kMemoryPools[] = {{"memtables", &MemoryUse::memtables},
+                                                                        {"memtables_ready", &MemoryUse::memtables_ready},
+                                                                        {"table_metadata", &MemoryUse::table_metadata},
+                                                                        {"block_cache", &MemoryUse::block_cache}};
+
 constexpr Nanos kHousekeepingPeriod = 100 * kMillisecond;
 constexpr Nanos kLogPeriod = kSecond;
 constexpr size_t kMostDamaged = 1024;          // tables waiting for repair
@@ -114,6 +119,8 @@ Status LtcNode::Init() {
     const auto hosted = Find(id);
     if (hosted != nullptr) background_->RunControl([this, id, epoch = hosted->epoch()] { Drop(id, epoch); });
   };
+  arenas_.KeepAhead(options_.hosted.range.memtable_size_bytes * static_cast<size_t>(options_.hosted.range.active_memtables),
+                    [this] { background_->RunControl([this] { arenas_.Refill(); }); });
   services_.range.run_blocking = [this](std::function<void()> fn) { background_->RunReader(std::move(fn)); };
   services_.stocs = stocs_.get();
   services_.logs = logs_.get();
@@ -128,8 +135,10 @@ Status LtcNode::Init() {
                         [this] { return static_cast<double>(environment_.fabric->counters().protocol_errors); });
   metrics_->AddCallback("nova_fabric_access_errors_total",
                         [this] { return static_cast<double>(environment_.fabric->counters().access_errors); });
-  metrics_->AddCallback("nova_ltc_memtable_bytes", [this] { return static_cast<double>(arenas_.bytes_used()); });
-  metrics_->AddCallback("nova_ltc_block_cache_bytes", [this] { return static_cast<double>(cache_.bytes_used()); });
+  for (const auto& [pool, bytes] : kMemoryPools) {
+    metrics_->AddCallback(StrCat("nova_ltc_memory_bytes{pool=\"", pool, "\"}"),
+                          [this, of = bytes] { return static_cast<double>(MemoryUse::Of(arenas_, cache_).*of); });
+  }
   metrics_->AddCallback("nova_ltc_block_cache_hits_total", [this] { return static_cast<double>(cache_.hits()); });
   metrics_->AddCallback("nova_ltc_block_cache_misses_total", [this] { return static_cast<double>(cache_.misses()); });
   metrics_->AddCallback("nova_ltc_write_stall_seconds_total", [this] {
@@ -521,7 +530,10 @@ LtcNode::~LtcNode() {
 std::string LtcNode::address() const { return options_.advertise.empty() ? address_ : options_.advertise; }
 
 std::string LtcNode::StatusText() const {
-  std::string out = StrCat(options_.name, " incarnation ", incarnation_.value(), " ", address(), "\n\n");
+  std::string out = StrCat(options_.name, " incarnation ", incarnation_.value(), " ", address(), "\nmemory in MB:");
+  const MemoryUse memory = MemoryUse::Of(arenas_, cache_);
+  for (const auto& [pool, bytes] : kMemoryPools) absl::StrAppend(&out, "  ", pool, " ", memory.*bytes >> 20);
+  absl::StrAppend(&out, "\n\n");
   for (const auto& h : Hosted()) {
     const RangeStats s = h->range()->stats();
     absl::StrAppend(&out, "range ", h->id().value(), " epoch ", h->epoch().value(), " ", h->range()->active() ? "open" : "closed",

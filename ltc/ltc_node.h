@@ -20,6 +20,7 @@
 #include "ltc/background.h"
 #include "ltc/hosted_range.h"
 #include "ltc/ltc_server.h"
+#include "ltc/memory_use.h"
 
 namespace nova {
 

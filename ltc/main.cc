@@ -1,6 +1,7 @@
 // nova_ltc: an LSM-tree component: serves the ranges that the coordinator assigns to it.
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/str_split.h"
@@ -24,8 +25,10 @@ DEFINE_int32(power_of_d, 2, "d: StoCs looked at for each one picked");
 DEFINE_int32(memtable_mb, 4, "tau: size of a memtable");
 DEFINE_int32(active_memtables, 2, "alpha: memtables of a range that take writes at once");
 DEFINE_int32(max_rounds, 6, "delta / alpha: rounds of memtables of a range, the active one included");
+DEFINE_int32(memory_limit_mb, 0, "memory of this process: unless they are given, a half is for memtables, a quarter for the cache, and the rest "
+                                 "for log records and messages on their way; 0: each as its own flag says");
 DEFINE_int32(memtable_limit_mb, 512, "memory of all memtables of this process");
-DEFINE_int32(block_cache_mb, 256, "memory of the block cache");
+DEFINE_int32(block_cache_mb, 256, "memory of index and filter of all tables, and of the block cache");
 DEFINE_int32(table_mb, 4, "size at which a table ends");
 DEFINE_int32(level1_mb, 64, "target size of Level1; deeper levels are ten times the one above");
 DEFINE_string(compression, "none", "of tables by level, as none,lz4,zstd: Level0, Level1 and all below; a table that is moved as it is stays as it was");
@@ -46,6 +49,23 @@ const std::map<std::string, LogMode> kLogModes = {{"none", LogMode::kNone},
                                                   {"memory+persistent", LogMode::kMemoryAndPersistent},
                                                   {"auto", LogMode::kAuto}};
 
+// What one limit leaves for each.
+void DeriveMemory(LtcOptions* o) {
+  if (FLAGS_memory_limit_mb == 0) return;
+  const int threads = FLAGS_xchg_threads;
+  CheckFlagRange("memory_limit_mb", FLAGS_memory_limit_mb, 256 * threads, 1 << 21);  // a message of 20 MB fits the eighth of a thread's
+  if (!IsFlagGiven("memtable_limit_mb")) FLAGS_memtable_limit_mb = FLAGS_memory_limit_mb / 2;
+  if (!IsFlagGiven("block_cache_mb")) FLAGS_block_cache_mb = FLAGS_memory_limit_mb / 4;
+  const int on_their_way_mb = FLAGS_memory_limit_mb - FLAGS_memtable_limit_mb - FLAGS_block_cache_mb;
+  if (on_their_way_mb < 64 * threads) {
+    ExitWithError(StrCat("--memory_limit_mb = ", FLAGS_memory_limit_mb, ": must be at least --memtable_limit_mb + --block_cache_mb + ", 64 * threads,
+                         " = ", FLAGS_memtable_limit_mb + FLAGS_block_cache_mb + 64 * threads));
+  }
+  o->log.staging_bytes = static_cast<size_t>(on_their_way_mb) << 19;
+  o->log.lane_in_flight_bytes = std::min(o->log.lane_in_flight_bytes, o->log.staging_bytes / 2);
+  o->xchg.send_pool_bytes = (static_cast<size_t>(on_their_way_mb) << 19) / static_cast<size_t>(threads);
+}
+
 LtcOptions OptionsFromFlags() {
   CheckNodeFlags();
   CheckFlagOneOf("log_mode", FLAGS_log_mode, {"none", "memory", "persistent", "memory+persistent", "auto"});
@@ -59,6 +79,7 @@ LtcOptions OptionsFromFlags() {
   CheckFlagRange("memtable_mb", FLAGS_memtable_mb, 1, 1024);
   CheckFlagRange("active_memtables", FLAGS_active_memtables, 1, 64);
   CheckFlagRange("max_rounds", FLAGS_max_rounds, 2, 1024);
+  CheckFlagRange("memory_limit_mb", FLAGS_memory_limit_mb, 0, 1 << 21);
   CheckFlagRange("memtable_limit_mb", FLAGS_memtable_limit_mb, 16, 1 << 20);
   CheckFlagRange("block_cache_mb", FLAGS_block_cache_mb, 1, 1 << 20);
   CheckFlagRange("table_mb", FLAGS_table_mb, 1, 1024);
@@ -72,6 +93,7 @@ LtcOptions OptionsFromFlags() {
   CheckFlagRange("compaction_threads", FLAGS_compaction_threads, 1, 256);
 
   LtcOptions o;
+  DeriveMemory(&o);
   o.name = FLAGS_name;
   o.address = FLAGS_address;
   o.advertise = FLAGS_advertise;

@@ -269,6 +269,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void FinishGet(GetState* get, Outcome outcome, std::string_view value);
   void LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done);
   StatusOr<std::shared_ptr<const TableReader>> LoadReaderBlocking(TableHandle* table);
+  StatusOr<std::shared_ptr<const TableReader>> OpenReader(const TableInfo& info, std::string_view metadata);
 
   void StartScan(std::shared_ptr<ScanState> scan);
   void ContinueScan(const std::shared_ptr<ScanState>& scan);

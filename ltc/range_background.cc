@@ -142,7 +142,7 @@ StatusOr<TableInfo> Range::StoreTable(TableBuilder::Output output, const Creator
   NOVA_ASSIGN_OR_RETURN(const Placement placement, services_->place(output.info.data_size));
   const std::string metadata = output.metadata;
   NOVA_ASSIGN_OR_RETURN(TableInfo info, services_->store->WriteTable(std::move(output), placement, creator));
-  NOVA_ASSIGN_OR_RETURN(*reader, TableReader::Open(info, metadata, services_->store->MapData(info)));
+  NOVA_ASSIGN_OR_RETURN(*reader, OpenReader(info, metadata));
   return info;
 }
 

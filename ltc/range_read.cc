@@ -168,9 +168,19 @@ void Range::ContinueGet(std::unique_ptr<GetState> get) {
 StatusOr<std::shared_ptr<const TableReader>> Range::LoadReaderBlocking(TableHandle* table) {
   if (auto reader = table->reader()) return reader;
   NOVA_ASSIGN_OR_RETURN(const std::string metadata, services_->store->ReadMetadata(table->info()));
-  NOVA_ASSIGN_OR_RETURN(auto reader, TableReader::Open(table->info(), metadata, services_->store->MapData(table->info())));
+  NOVA_ASSIGN_OR_RETURN(auto reader, OpenReader(table->info(), metadata));
   table->SetReader(reader);
   return reader;
+}
+
+// Its index and filter count as memory of the cache for as long as it lives.
+StatusOr<std::shared_ptr<const TableReader>> Range::OpenReader(const TableInfo& info, std::string_view metadata) {
+  NOVA_ASSIGN_OR_RETURN(auto reader, TableReader::Open(info, metadata, services_->store->MapData(info)));
+  BlockCache* const cache = services_->cache;
+  const TableReader* const opened = reader.get();
+  cache->Pin(opened->memory_bytes());
+  return std::shared_ptr<const TableReader>(
+      opened, [cache, reader = std::move(reader)](const TableReader* r) { cache->Unpin(r->memory_bytes()); });
 }
 
 void Range::LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done) {

@@ -37,6 +37,8 @@ void CheckFlagHostPort(const char* flag, const std::string& value) {
   if (!good) ExitWithError(StrCat("--", flag, " = ", value, ": must be host:port"));
 }
 
+bool IsFlagGiven(const char* flag) { return !google::GetCommandLineFlagInfoOrDie(flag).is_default; }
+
 void CheckFlagGiven(const char* flag, const std::string& value, const char* form) {
   if (value.empty()) ExitWithError(StrCat("--", flag, "=", form, " is needed"));
 }

@@ -26,6 +26,7 @@ void CheckFlagRange(const char* flag, T value, std::type_identity_t<T> low, std:
 }
 void CheckFlagOneOf(const char* flag, const std::string& value, std::initializer_list<std::string_view> allowed);
 void CheckFlagHostPort(const char* flag, const std::string& value);
+bool IsFlagGiven(const char* flag);  // on the command line
 void CheckFlagGiven(const char* flag, const std::string& value, const char* form);  // form: "host:port,..."
 
 }  // namespace nova

@@ -440,8 +440,8 @@ TEST(RulesTest, WithoutAnyStocPutsEndAndMemoryIsBoundedAndAllResumes) {
         EXPECT_LT(Now() - begin, 5 * kSecond) << "a put outlived its deadline";
         EXPECT_EQ(acknowledged.load(), 0);
         EXPECT_EQ(wrong.load(), 0);
-        EXPECT_LE(w.cluster.Metric("ltc", "nova_ltc_memtable_bytes"), options.ltc.memtable_limit_bytes);
-        EXPECT_GT(w.cluster.Metric("ltc", "nova_ltc_memtable_bytes"), 0);
+        EXPECT_LE(w.cluster.Metric("ltc", "nova_ltc_memory_bytes{pool=\"memtables\"}"), options.ltc.memtable_limit_bytes);
+        EXPECT_GT(w.cluster.Metric("ltc", "nova_ltc_memory_bytes{pool=\"memtables\"}"), 0);
       }
       // Reads of what is in memory go on.
       EXPECT_TRUE(flushes_first || w.client->Get(KeyOf(3)).ok());

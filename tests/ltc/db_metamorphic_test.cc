@@ -79,7 +79,7 @@ class Database {
     threads_ = 1 + options_.Uniform(4);
     what_ += StrCat(what_.empty() ? "" : "; ", "memtable ", o.range.memtable_size_bytes, " x ", o.range.active_memtables, ", rounds ",
                     o.range.max_rounds, ", table ", o.range.compaction.table_size_bytes, ", block ", o.range.table.block_size_bytes, ", log ",
-                    static_cast<int>(o.log), ", mapped ", o.map_tables, ", cache ", o.cache_bytes, ", threads ", threads_);
+                    static_cast<int>(o.log), ", mapped ", o.map_tables, ", cache ", *o.cache_bytes, ", threads ", threads_);
     auto db = Db::Open(directory_, o);
     ASSERT_TRUE(db.ok()) << db.status() << " with " << what_;
     db_ = *std::move(db);

@@ -12,7 +12,7 @@ namespace {
 
 // The tables below hold every field. Who adds one to a struct finds that this does not compile, and adds its row.
 [[maybe_unused]] void FieldsAreCounted(const DbOptions& db, const RangeOptions& range, const CompactionOptions& compaction, const TableOptions& table) {
-  [[maybe_unused]] const auto& [create, log, memtables, cache, map, flushes, compactions, of_range, disk] = db;
+  [[maybe_unused]] const auto& [create, log, limit, memtables, cache, map, flushes, compactions, of_range, disk] = db;
   [[maybe_unused]] const auto& [tau, alpha, rounds, slow, stop, value, batch, batch_bytes, tombstones, round_tombstones, page, budget,
                                 of_compaction, of_table, compression] = range;
   [[maybe_unused]] const auto& [trigger, level0_max, share, level1, multiplier, table_size, parts] = compaction;
@@ -33,6 +33,7 @@ const std::vector<Bounds>& AllBounds() {
   static const auto* all = new std::vector<Bounds>{
       NOVA_BOUNDS(log, 0, 1),
       NOVA_BOUNDS(memtable_bytes, 1 << 20, int64_t{1} << 40),
+      NOVA_BOUNDS(memory_limit_bytes, 64 << 20, int64_t{1} << 41),
       NOVA_BOUNDS(cache_bytes, 0, int64_t{1} << 40),
       NOVA_BOUNDS(flush_threads, 1, 64),
       NOVA_BOUNDS(compaction_threads, 1, 64),
