@@ -222,6 +222,7 @@ class Range : public std::enable_shared_from_this<Range> {
     std::vector<std::unique_ptr<WriteContext>> free_contexts;
   };
   struct Moment;
+  struct TablePosition;
   struct GetState;
   struct MultiGetState;
   struct SwapState;
@@ -265,8 +266,11 @@ class Range : public std::enable_shared_from_this<Range> {
               GetDone done);
   void SearchAll(const std::shared_ptr<MultiGetState>& get);
   bool IsNewest(const View& view, std::string_view key, SequenceNumber at, SequenceNumber sequence) const;
+  enum class TableAnswer { kFound, kAbsent, kCorrupt, kNeedsReader, kNeedsBlock };
+  TableAnswer SearchTables(const View& view, SequenceNumber at, std::string_view key, TablePosition* position, TableReader::Hit* hit) const;
   void ContinueGet(std::unique_ptr<GetState> get);
-  void FinishGet(GetState* get, Outcome outcome, std::string_view value);
+  void Fetch(TableAnswer missing, std::unique_ptr<GetState> get);
+  void Answer(const View& view, std::string_view key, SequenceNumber at, MemTable::Hit hit, GetDone* done) const;
   void LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done);
   StatusOr<std::shared_ptr<const TableReader>> LoadReaderBlocking(TableHandle* table);
   StatusOr<std::shared_ptr<const TableReader>> OpenReader(const TableInfo& info, std::string_view metadata);

@@ -9,6 +9,16 @@ namespace nova {
 
 // --- get
 
+// How far the search of the tables has come.
+struct Range::TablePosition {
+  size_t run = 0;
+  TableHandle* table = nullptr;  // of that run
+  bool in_table = false;         // `handle` is of the block to be looked into
+  BlockHandle handle;
+  BlockRef block;                // that block, once it is here
+};
+
+// A get that waits.
 struct Range::GetState {
   std::shared_ptr<Range> range;
   std::shared_ptr<const View> view;
@@ -17,10 +27,7 @@ struct Range::GetState {
   std::string key;
   Nanos deadline_ns = kNever;
   GetDone done;
-  size_t run = 0;                  // next run to search
-  TableHandle* table = nullptr;    // of a block under way
-  BlockHandle handle;
-  BlockRef block;                  // just arrived
+  TablePosition position;
 };
 
 // K3 against a full search of the sealed rounds and of Level0's bounds: what debug and simulation builds check of every hit.
@@ -68,34 +75,23 @@ bool Range::Shows(ValueType type, std::string_view* value) const {
 void Range::Search(Executor* on, const std::shared_ptr<const View>& in, SequenceNumber at, std::string_view key, Nanos deadline_ns,
                    GetDone done) {
   const View& view = *in;
-  const auto answer = [this, &done, &view, key, at](MemTable::Hit hit) {
-    const bool hidden = view.tombstones != nullptr && view.tombstones->Covering(key, at) > hit.sequence;  // K7
-    !hidden && Shows(hit.type, &hit.value) ? done(Outcome::kOk, hit.value) : done(Outcome::kNotFound, {});
-  };
   const uint64_t hash = FilterHash(key);
   MemTable::Hit hit;
   if (view.active->SiblingOf(key)->Get(key, hash, at, &hit)) {
     NOVA_DCHECK(IsNewest(view, key, at, hit.sequence)) << "an older round holds a newer version (K3)";
-    return answer(hit);
+    return Answer(view, key, at, hit, &done);
   }
   for (const auto& round : view.sealed) {
     if (!round->SiblingOf(key)->Get(key, hash, at, &hit)) continue;
     NOVA_DCHECK(IsNewest(view, key, at, hit.sequence)) << "an older round holds a newer version (K3)";
-    return answer(hit);
+    return Answer(view, key, at, hit, &done);
   }
-  const std::vector<Run>& runs = view.version->runs();
-  size_t run = 0;
-  for (; run < runs.size(); ++run) {  // mapped tables answer here, without a state that could wait
-    const TableHandle* table = runs[run].Find(key);
-    if (table == nullptr) continue;
-    const TableReader* reader = table->mapped_reader();
-    if (reader == nullptr) break;
-    TableReader::Hit found;
-    const auto result = reader->Search(key, at, &found);
-    if (result == TableReader::Found::kCorrupt) break;  // read it again, by a way that can say more
-    if (result == TableReader::Found::kFound) return answer({found.sequence, found.type, found.value});
-  }
-  if (run == runs.size()) return done(Outcome::kNotFound, {});
+  TablePosition position;
+  TableReader::Hit found;
+  const TableAnswer tables = SearchTables(view, at, key, &position, &found);
+  if (tables == TableAnswer::kFound) return Answer(view, key, at, {found.sequence, found.type, found.value}, &done);
+  if (tables == TableAnswer::kAbsent) return done(Outcome::kNotFound, {});
+  if (tables == TableAnswer::kCorrupt) return done(Outcome::kCorruption, {});
   auto get = std::make_unique<GetState>();
   get->range = shared_from_this();
   get->view = in;
@@ -104,65 +100,79 @@ void Range::Search(Executor* on, const std::shared_ptr<const View>& in, Sequence
   get->key = std::string(key);
   get->deadline_ns = deadline_ns;
   get->done = std::move(done);
-  get->run = run;
-  ContinueGet(std::move(get));
+  get->position = std::move(position);
+  Fetch(tables, std::move(get));
 }
 
-void Range::FinishGet(GetState* get, Outcome outcome, std::string_view value) { get->done(outcome, value); }
-
-void Range::ContinueGet(std::unique_ptr<GetState> get) {
-  const std::vector<Run>& runs = get->view->version->runs();
-  for (; get->run < runs.size(); ++get->run) {
-    TableHandle* table = runs[get->run].Find(get->key);
-    if (table == nullptr) continue;
-    const auto reader = table->reader();
-    if (reader == nullptr) {
-      const size_t index = runs[get->run].FirstNotBefore(get->key);
-      const TableRef ref = runs[get->run].tables[index];
-      Executor* on = get->on;
-      LoadReader(on, ref, [get = std::move(get)](Status s) mutable {
-        GetState* state = get.get();
-        if (!s.ok()) return state->range->FinishGet(state, ToOutcome(s), {});
-        state->range->ContinueGet(std::move(get));
-      });
-      return;
-    }
-    if (!get->block) {
-      if (!reader->MayContain(get->key) || !reader->FindBlock(get->key, get->at, &get->handle)) continue;
-    }
-    for (bool next_block = true; next_block;) {
-      next_block = false;
-      if (!get->block) get->block = services_->cache->Lookup(table->info().uuid, get->handle.offset);
-      if (!get->block) {
-        get->table = table;
-        GetState* state = get.get();
-        services_->store->ReadBlock(state->on, table->info(), state->handle, state->deadline_ns,
-                                    [get = std::move(get)](StatusOr<std::string> raw) mutable {
-                                      GetState* state = get.get();
-                                      Range* self = state->range.get();
-                                      if (!raw.ok()) return self->FinishGet(state, ToOutcome(raw.status()), {});
-                                      auto block = state->table->reader()->CheckBlock(state->handle, *std::move(raw));
-                                      if (!block.ok()) return self->FinishGet(state, Outcome::kCorruption, {});
-                                      self->services_->cache->Insert(state->table->info().uuid, state->handle.offset, *block);
-                                      state->block = *std::move(block);
-                                      self->ContinueGet(std::move(get));
-                                    });
-        return;
+// Goes on from *p until the answer is known or something is not in memory. A value found lies in p->block, or is mapped. Allocates nothing.
+Range::TableAnswer Range::SearchTables(const View& view, SequenceNumber at, std::string_view key, TablePosition* p, TableReader::Hit* hit) const {
+  const std::vector<Run>& runs = view.version->runs();
+  for (; p->run < runs.size(); ++p->run) {
+    if (!p->in_table) {
+      p->table = runs[p->run].Find(key);
+      if (p->table == nullptr) continue;
+      if (const TableReader* mapped = p->table->mapped_reader()) {
+        const auto found = mapped->Search(key, at, hit);
+        if (found == TableReader::Found::kFound) return TableAnswer::kFound;
+        if (found == TableReader::Found::kAbsent) continue;  // else it is damaged: it is read again, by a way that can say more
       }
-      TableReader::Hit hit;
-      const auto found = reader->SearchBlock(get->block.data, get->key, get->at, &hit);
-      if (found == TableReader::Found::kFound) {
-        const RangeTombstones* tombstones = get->view->tombstones.get();
-        const bool hidden = tombstones != nullptr && tombstones->Covering(get->key, get->at) > hit.sequence;  // K7
-        if (hidden || !Shows(hit.type, &hit.value)) return FinishGet(get.get(), Outcome::kNotFound, {});
-        return FinishGet(get.get(), Outcome::kOk, hit.value);
-      }
-      if (found == TableReader::Found::kCorrupt) return FinishGet(get.get(), Outcome::kCorruption, {});
-      next_block = found == TableReader::Found::kNextBlock && reader->FindNextBlock(get->handle, &get->handle);
-      get->block = {};
+    }
+    const auto reader = p->table->reader();
+    if (reader == nullptr) return TableAnswer::kNeedsReader;
+    if (!p->in_table && (!reader->MayContain(key) || !reader->FindBlock(key, at, &p->handle))) continue;
+    for (p->in_table = true; p->in_table;) {
+      if (!p->block) p->block = services_->cache->Lookup(p->table->info().uuid, p->handle.offset);
+      if (!p->block) return TableAnswer::kNeedsBlock;
+      const auto found = reader->SearchBlock(p->block.data, key, at, hit);
+      if (found == TableReader::Found::kFound) return TableAnswer::kFound;
+      if (found == TableReader::Found::kCorrupt) return TableAnswer::kCorrupt;
+      p->in_table = found == TableReader::Found::kNextBlock && reader->FindNextBlock(p->handle, &p->handle);
+      p->block = {};
     }
   }
-  FinishGet(get.get(), Outcome::kNotFound, {});
+  return TableAnswer::kAbsent;
+}
+
+void Range::ContinueGet(std::unique_ptr<GetState> get) {
+  TableReader::Hit hit;
+  const TableAnswer tables = SearchTables(*get->view, get->at, get->key, &get->position, &hit);
+  switch (tables) {
+    case TableAnswer::kFound: return Answer(*get->view, get->key, get->at, {hit.sequence, hit.type, hit.value}, &get->done);
+    case TableAnswer::kAbsent: return get->done(Outcome::kNotFound, {});
+    case TableAnswer::kCorrupt: return get->done(Outcome::kCorruption, {});
+    case TableAnswer::kNeedsReader:
+    case TableAnswer::kNeedsBlock: return Fetch(tables, std::move(get));
+  }
+}
+
+// What SearchTables found missing; then goes on.
+void Range::Fetch(TableAnswer missing, std::unique_ptr<GetState> get) {
+  GetState* const state = get.get();
+  TablePosition* const position = &state->position;
+  if (missing == TableAnswer::kNeedsReader) {
+    const Run& run = state->view->version->runs()[position->run];
+    LoadReader(state->on, run.tables[run.FirstNotBefore(state->key)], [this, get = std::move(get)](Status s) mutable {
+      if (!s.ok()) return get->done(ToOutcome(s), {});
+      ContinueGet(std::move(get));
+    });
+    return;
+  }
+  services_->store->ReadBlock(state->on, position->table->info(), position->handle, state->deadline_ns,
+                              [this, get = std::move(get)](StatusOr<std::string> raw) mutable {
+                                if (!raw.ok()) return get->done(ToOutcome(raw.status()), {});
+                                TablePosition* const p = &get->position;
+                                auto block = p->table->reader()->CheckBlock(p->handle, *std::move(raw));
+                                if (!block.ok()) return get->done(Outcome::kCorruption, {});
+                                services_->cache->Insert(p->table->info().uuid, p->handle.offset, *block);
+                                p->block = *std::move(block);
+                                ContinueGet(std::move(get));
+                              });
+}
+
+// A range deletion may hide the hit (K7).
+void Range::Answer(const View& view, std::string_view key, SequenceNumber at, MemTable::Hit hit, GetDone* done) const {
+  const bool hidden = view.tombstones != nullptr && view.tombstones->Covering(key, at) > hit.sequence;
+  !hidden && Shows(hit.type, &hit.value) ? (*done)(Outcome::kOk, hit.value) : (*done)(Outcome::kNotFound, {});
 }
 
 StatusOr<std::shared_ptr<const TableReader>> Range::LoadReaderBlocking(TableHandle* table) {

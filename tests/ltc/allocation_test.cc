@@ -1,0 +1,168 @@
+// A get that memory can answer allocates nothing; a put next to nothing. Asserted by a counter: this program's operator new.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "common/base/fault_disk.h"
+#include "common/base/thread.h"
+#include "ltc/db.h"
+#include "tests/ltc/directory.h"
+
+namespace {
+
+thread_local uint64_t allocations = 0;  // of this thread
+
+void* Allocate(size_t bytes, size_t alignment = alignof(std::max_align_t)) {
+  ++allocations;
+  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  return memory == nullptr ? std::abort(), nullptr : memory;
+}
+
+[[gnu::noinline]] void Free(void* p) { std::free(p); }  // inlined, the compiler takes it for a mistake
+
+}  // namespace
+
+void* operator new(size_t n) { return Allocate(n); }
+void* operator new[](size_t n) { return Allocate(n); }
+void* operator new(size_t n, const std::nothrow_t&) noexcept { return Allocate(n); }
+void* operator new[](size_t n, const std::nothrow_t&) noexcept { return Allocate(n); }
+void* operator new(size_t n, std::align_val_t a) { return Allocate(n, static_cast<size_t>(a)); }
+void* operator new[](size_t n, std::align_val_t a) { return Allocate(n, static_cast<size_t>(a)); }
+void operator delete(void* p) noexcept { Free(p); }
+void operator delete[](void* p) noexcept { Free(p); }
+void operator delete(void* p, size_t) noexcept { Free(p); }
+void operator delete[](void* p, size_t) noexcept { Free(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { Free(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { Free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { Free(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { Free(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { Free(p); }
+void operator delete[](void* p, size_t, std::align_val_t) noexcept { Free(p); }
+
+namespace nova {
+namespace {
+
+std::string KeyOf(int i) { return StrCat("a key that is too long for a string's own bytes, ", 1'000'000 + i); }
+constexpr int kKeys = 1000;
+
+class AllocationTest : public testing::Test {
+ protected:
+  void Open(bool map_tables) {
+    DbOptions options;
+    options.log = DbLog::kNone;
+    options.map_tables = map_tables;
+    auto db = Db::Open(dir_.path(), options);
+    ASSERT_TRUE(db.ok()) << db.status();
+    db_ = *std::move(db);
+    value_.reserve(4096);
+  }
+  void Fill() {
+    for (int i = 0; i < kKeys; ++i) ASSERT_TRUE(db_->Put(KeyOf(i), std::string(1000, 'v')).ok());
+  }
+  // Of gets of all keys, the second time: what is loaded once is in memory then.
+  uint64_t OfGets(bool found) {
+    uint64_t sum = 0;
+    for (int round = 0; round < 2; ++round) {
+      sum = 0;
+      for (int i = 0; i < kKeys; ++i) {
+        const std::string key = found ? KeyOf(i) : KeyOf(i) + "?";
+        const uint64_t before = allocations;
+        const Status s = db_->Get(key, &value_, read_);
+        sum += allocations - before;
+        EXPECT_EQ(s.ok(), found) << s;
+      }
+    }
+    return sum;
+  }
+
+  Directory dir_;
+  std::unique_ptr<Db> db_;
+  DbReadOptions read_;
+  std::string value_;
+};
+
+TEST_F(AllocationTest, TheCounterCounts) {
+  const uint64_t before = allocations;
+  const auto made = std::make_unique<std::string>(100, 'x');
+  EXPECT_EQ(allocations - before, 2u) << made->size();
+}
+
+TEST_F(AllocationTest, AGetFromTheActiveMemtableAllocatesNothing) {
+  Open(/*map_tables=*/true);
+  Fill();
+  EXPECT_EQ(OfGets(true), 0u);
+  EXPECT_EQ(OfGets(false), 0u);
+  const auto snapshot = db_->TakeSnapshot();
+  ASSERT_TRUE(snapshot.ok());
+  read_.snapshot = *snapshot;
+  EXPECT_EQ(OfGets(true), 0u);
+}
+
+TEST_F(AllocationTest, AGetFromAMappedTableAllocatesNothing) {
+  Open(/*map_tables=*/true);
+  Fill();
+  ASSERT_TRUE(db_->Flush().ok());
+  ASSERT_TRUE(db_->WaitForBackgroundWork().ok());
+  ASSERT_GT(db_->stats().tables, 0u);
+  EXPECT_EQ(OfGets(true), 0u);
+  EXPECT_EQ(OfGets(false), 0u);
+}
+
+TEST_F(AllocationTest, AGetFromTheBlockCacheAllocatesNothing) {
+  Open(/*map_tables=*/false);
+  Fill();
+  ASSERT_TRUE(db_->Flush().ok());
+  ASSERT_TRUE(db_->WaitForBackgroundWork().ok());
+  EXPECT_EQ(OfGets(true), 0u);
+  EXPECT_GT(db_->memory_use().block_cache, 1'000'000u);
+  EXPECT_EQ(OfGets(false), 0u);
+}
+
+// A flush that cannot write its table leaves its round sealed.
+TEST_F(AllocationTest, AGetFromASealedRoundAllocatesNothing) {
+  auto posix = OpenPosixDisk(dir_.path());
+  ASSERT_TRUE(posix.ok());
+  FaultDisk disk(posix->get());
+  DbOptions options;
+  options.log = DbLog::kNone;
+  options.disk = &disk;
+  auto db = Db::Open(dir_.path(), options);
+  ASSERT_TRUE(db.ok()) << db.status();
+  db_ = *std::move(db);
+  value_.reserve(4096);
+  Fill();
+  disk.Add({.path = ".sst", .op = DiskOp::kCreate, .action = FaultAction::kNoSpace});
+  const Nanos until = Now() + 10 * kSecond;
+  auto flush = std::make_unique<Thread>("flush", [&] { db_->Flush().IgnoreError(); });
+  while (db_->stats().rounds < 2 && Now() < until) SleepFor(kMillisecond);
+  ASSERT_EQ(db_->stats().rounds, 2);
+  EXPECT_EQ(OfGets(true), 0u);
+  disk.Clear();
+  flush = nullptr;
+  db_ = nullptr;  // before its disk
+}
+
+// A chunk of the arena now and then, a new round: far below one in a put.
+TEST_F(AllocationTest, APutAllocatesAlmostNothing) {
+  for (const DbLog log : {DbLog::kNone, DbLog::kPersistent}) {
+    Directory dir;
+    DbOptions options;
+    options.log = log;
+    const auto db = Db::Open(dir.path(), options);
+    ASSERT_TRUE(db.ok()) << db.status();
+    const std::string value(1000, 'v');
+    ASSERT_TRUE((*db)->Put("first", value).ok());
+    uint64_t sum = 0;
+    for (int i = 0; i < kKeys; ++i) {
+      const std::string key = KeyOf(i);
+      const uint64_t before = allocations;
+      ASSERT_TRUE((*db)->Put(key, value).ok());
+      sum += allocations - before;
+    }
+    EXPECT_LE(sum, uint64_t{kKeys} / 50) << "log " << static_cast<int>(log);
+  }
+}
+
+}  // namespace
+}  // namespace nova
