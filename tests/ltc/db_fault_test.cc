@@ -1,5 +1,6 @@
 // The embedded database on disks and files that fail: what was acknowledged is found or its loss is said, and no answer is wrong.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -264,6 +265,34 @@ TEST(DbFault, AReadOnlyDirectoryIsNamed) {
   fs::permissions(dir.path(), fs::perms::owner_all);
   EXPECT_NE(text.find(dir.path()), std::string::npos) << text;
   EXPECT_NE(text.find("ermission"), std::string::npos) << text;
+}
+
+// The lock goes with its process, however that ends; what it had acknowledged is there.
+TEST(DbFault, ASecondProcessIsRefusedUntilTheFirstIsGone) {
+  Directory dir;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t first = fork();
+  if (first == 0) {
+    const auto db = Db::Open(dir.path(), SmallOptions());
+    const bool holds = db.ok() && (*db)->Put("key", "of the first").ok();
+    if (write(ends[1], holds ? "y" : "n", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  char holds = 'n';
+  EXPECT_EQ(read(ends[0], &holds, 1), 1);
+  EXPECT_EQ(holds, 'y');
+  const auto second = Db::Open(dir.path(), SmallOptions());
+  EXPECT_TRUE(absl::IsUnavailable(second.status())) << second.status();
+  EXPECT_NE(second.status().message().find(dir.path()), std::string::npos) << second.status();
+  kill(first, SIGKILL);
+  waitpid(first, nullptr, 0);
+  for (const int end : ends) close(end);
+  const auto db = Db::Open(dir.path(), SmallOptions());
+  ASSERT_TRUE(db.ok()) << db.status();
+  std::string value;
+  EXPECT_TRUE((*db)->Get("key", &value).ok());
+  EXPECT_EQ(value, "of the first");
 }
 
 // A file system of 24 MB that fills up, and is given room again.
