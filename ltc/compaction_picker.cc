@@ -11,28 +11,31 @@ bool AnyBusy(const std::vector<TableRef>& tables, const CompactionState& state) 
   return std::any_of(tables.begin(), tables.end(), [&](const TableRef& t) { return state.busy.contains(t->info().uuid); });
 }
 
-// [smallest, largest] stored keys of the tables.
-std::pair<std::string, std::string> Bounds(const std::vector<TableRef>& tables) {
-  std::string smallest(tables[0]->smallest_key()), largest(tables[0]->largest_key());
+// From the first key of the tables to the last; views into them.
+KeyInterval Hull(const std::vector<TableRef>& tables) {
+  KeyInterval hull = tables[0]->keys();
   for (const TableRef& t : tables) {
-    if (t->smallest_key() < smallest) smallest = t->smallest_key();
-    if (t->largest_key() > largest) largest = t->largest_key();
+    const KeyInterval& keys = t->keys();
+    hull.first = std::min(hull.first, keys.first);
+    if (keys.last > hull.last || (keys.last == hull.last && !keys.open_end)) {
+      hull.last = keys.last;
+      hull.open_end = keys.open_end;
+    }
   }
-  return {smallest, largest};
+  return hull;
 }
 
 void AddOverlaps(const Version& version, CompactionPlan* plan) {
-  const auto [smallest, largest] = Bounds(plan->inputs);
+  const KeyInterval hull = Hull(plan->inputs);
   if (const Run* below = version.LevelRun(plan->output_level)) {
-    for (size_t i = below->FirstNotBefore(smallest); i < below->tables.size(); ++i) {
-      if (below->tables[i]->smallest_key() > largest) break;
+    for (size_t i = below->FirstNotBefore(hull.first); i < below->tables.size(); ++i) {
+      if (hull.EndsBefore(below->tables[i]->keys().first)) break;
       plan->overlaps.push_back(below->tables[i]);
     }
   }
   std::vector<TableRef> all = plan->inputs;
   all.insert(all.end(), plan->overlaps.begin(), plan->overlaps.end());
-  const auto [low, high] = Bounds(all);
-  plan->bottom = !version.OverlapsDeeper(plan->output_level, low, high);
+  plan->bottom = !version.OverlapsDeeper(plan->output_level, Hull(all));
   plan->trivial_move = plan->inputs.size() == 1 && plan->overlaps.empty();
 }
 
@@ -85,7 +88,7 @@ std::optional<CompactionPlan> PickDeeper(const Version& version, int level, cons
   const size_t n = run->tables.size();
   const std::string& cursor = state.cursor[static_cast<size_t>(level)];
   size_t first = 0;
-  while (first < n && !cursor.empty() && run->tables[first]->largest_key() <= cursor) ++first;
+  while (first < n && !cursor.empty() && run->tables[first]->keys().last <= cursor) ++first;
   for (size_t k = 0; k < n; ++k) {
     CompactionPlan plan;
     plan.level = level;
@@ -127,7 +130,7 @@ std::optional<CompactionPlan> PickCompaction(const Version& version, const Compa
     for (const auto* side : {&plan->inputs, &plan->overlaps}) {
       for (const TableRef& t : *side) state->busy.insert(t->info().uuid);
     }
-    if (level > 0) state->cursor[static_cast<size_t>(level)] = std::string(plan->inputs[0]->largest_key());
+    if (level > 0) state->cursor[static_cast<size_t>(level)] = std::string(plan->inputs[0]->keys().last);
     return plan;
   }
   return std::nullopt;
@@ -154,7 +157,7 @@ std::optional<CompactionPlan> PickMove(const Version& version, const std::vector
 }
 
 bool IsHidden(const TableInfo& table, const RangeTombstones& tombstones, SequenceNumber upto) {
-  return tombstones.CoversAll(StoredKeyOf(table.smallest), StoredKeyOf(table.largest), table.max_sequence, upto);
+  return tombstones.CoversAll(UsedKeys(table), table.max_sequence, upto);
 }
 
 std::optional<CompactionPlan> PickHidden(const Version& version, SequenceNumber upto, CompactionState* state) {

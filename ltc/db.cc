@@ -11,6 +11,7 @@
 #include "ltc/caller_lane.h"
 #include "ltc/db_checkpoint.h"
 #include "ltc/db_identity.h"
+#include "ltc/import.h"
 #include "ltc/local_storage.h"
 
 namespace nova {
@@ -407,14 +408,17 @@ Status Db::Flush() {
   return absl::DeadlineExceededError("flush");
 }
 
-Status Db::Checkpoint(const std::string& directory) {
+Status Db::Checkpoint(const std::string& directory, std::string_view from, std::string_view to) {
+  NOVA_RETURN_IF_ERROR(CheckKeyRange(from, to));
   const std::filesystem::path path = std::filesystem::path(directory).lexically_normal();
   const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
   if (name.empty() || name == "." || name == "..") return absl::InvalidArgumentError(StrCat("\"", directory, "\" names no new directory"));
   const std::string parent = (path.has_filename() ? path : path.parent_path()).parent_path().string();
-  NOVA_ASSIGN_OR_RETURN(const auto to, OpenPosixDisk(parent.empty() ? "." : parent));
+  NOVA_ASSIGN_OR_RETURN(const auto target, OpenPosixDisk(parent.empty() ? "." : parent));
   NOVA_ASSIGN_OR_RETURN(const CheckpointRef frozen, rep_->range->Freeze(Now() + kCheckpointDeadline));
-  return Annotate(WriteDbCheckpoint(*frozen, rep_->range->now_ms(), rep_->disk, to.get(), name), directory);
+  const auto stored = [](std::string_view key) { return key.empty() ? std::string() : std::string(1, '\0').append(key); };
+  NOVA_ASSIGN_OR_RETURN(const VersionEdit cut, CutCheckpoint(*frozen, stored(from), stored(to), rep_->range->now_ms(), rep_->store.get()));
+  return Annotate(WriteDbCheckpoint(cut, rep_->disk, target.get(), name), directory);
 }
 
 Status Db::WaitForBackgroundWork() {

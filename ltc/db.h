@@ -110,7 +110,8 @@ class Db {
   // acknowledged before it; writes go on. Tables are hard links where the file system has them, else copies: neither database
   // deletes them for the other. It is there, synced, as a whole or not at all; what a crash leaves is `directory`.tmp, which does
   // not open before it is whole, and which the next call replaces. AlreadyExists: the directory is there.
-  Status Checkpoint(const std::string& directory);
+  // With bounds it holds the keys in [from, to) only, an empty `to` being the end; the tables at the ends are linked whole.
+  Status Checkpoint(const std::string& directory, std::string_view from = {}, std::string_view to = {});
 
   Status Flush();                            // everything written so far is in tables
   Status WaitForBackgroundWork();            // until nothing needs to be flushed or compacted

@@ -17,7 +17,8 @@ Status WriteSynced(Disk* disk, const std::string& path, std::string_view bytes) 
   return file->Sync();
 }
 
-// A table never changes once it is written, so that one file may be two databases'.
+// M4: a table never changes once it is written, so that one file may be two databases': a link is a reference, and the last one to go
+// takes the file along.
 Status LinkOrCopy(Disk* from, const std::string& path, Disk* to, const std::string& to_path) {
   if (const std::string native = from->NativePath(path); !native.empty()) {
     const Status s = to->Link(native, to_path);
@@ -53,17 +54,10 @@ Status RemoveUnfinished(Disk* disk, const std::string& directory) {
   return OkStatus();
 }
 
-Status Fill(const Checkpoint& frozen, int64_t now_ms, Disk* from, Disk* to, const std::string& directory) {
-  VersionEdit snapshot;
-  for (const Run& run : frozen.runs) {
-    for (const TableRef& t : run.tables) snapshot.adds.push_back({run.level, run.order, t->info(), nullptr});
-  }
-  if (frozen.tombstones != nullptr) snapshot.tombstones = frozen.tombstones->all();
-  snapshot.seq_reserved = frozen.sequence;
-  snapshot.now_ms = now_ms;
+Status Fill(const VersionEdit& cut, Disk* from, Disk* to, const std::string& directory) {
   const Uuid manifest = Uuid::Generate();
-  NOVA_RETURN_IF_ERROR(WriteSynced(to, StrCat(directory, "/", LocalManifestName(manifest)), Manifest::EncodeRecord(manifest, snapshot)));
-  for (const VersionEdit::Add& add : snapshot.adds) {
+  NOVA_RETURN_IF_ERROR(WriteSynced(to, StrCat(directory, "/", LocalManifestName(manifest)), Manifest::EncodeRecord(manifest, cut)));
+  for (const VersionEdit::Add& add : cut.adds) {
     const std::string table = LocalTableName(add.table.uuid);
     NOVA_RETURN_IF_ERROR(LinkOrCopy(from, table, to, StrCat(directory, "/", table)));
   }
@@ -75,14 +69,14 @@ Status Fill(const Checkpoint& frozen, int64_t now_ms, Disk* from, Disk* to, cons
 
 }  // namespace
 
-Status WriteDbCheckpoint(const Checkpoint& frozen, int64_t now_ms, Disk* from, Disk* to, const std::string& name) {
+Status WriteDbCheckpoint(const VersionEdit& cut, Disk* from, Disk* to, const std::string& name) {
   if (const auto there = to->List(name); !absl::IsNotFound(there.status())) {
     return there.ok() ? absl::AlreadyExistsError("the directory is there already") : there.status();
   }
   const std::string unfinished = name + ".tmp";
   NOVA_RETURN_IF_ERROR(RemoveUnfinished(to, unfinished));
   NOVA_RETURN_IF_ERROR(to->MakeDirectory(unfinished));
-  Status s = Fill(frozen, now_ms, from, to, unfinished);
+  Status s = Fill(cut, from, to, unfinished);
   if (s.ok()) s = to->Rename(unfinished, name);
   if (!s.ok()) {
     RemoveUnfinished(to, unfinished).IgnoreError();  // a full disk wants its space back

@@ -368,8 +368,8 @@ uint64_t BytesOf(const Checkpoint& checkpoint, const Range& range, uint64_t* pin
   *pinned = 0;
   for (const Run& run : checkpoint.runs) {
     for (const TableRef& t : run.tables) {
-      bytes += t->info().data_size;
-      if (!range.InVersion(t->info().uuid)) *pinned += t->info().data_size;
+      bytes += UsedBytes(t->info());
+      if (!range.InVersion(t->info().uuid)) *pinned += UsedBytes(t->info());
     }
   }
   return bytes;

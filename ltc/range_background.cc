@@ -570,10 +570,11 @@ Status Range::PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run) {
   std::vector<std::pair<std::string, uint64_t>> samples;  // stored key, bytes behind it
   for (const TableRef& t : run->read) {
     job.inputs.push_back(t->info());
-    bytes += t->info().data_size;
-    most_bytes += t->info().data_size * (t->info().compression == 0 ? 1 : kMostGrowth);
+    const uint64_t used = UsedBytes(t->info());
+    bytes += used;
+    most_bytes += used * (t->info().compression == 0 ? 1 : kMostGrowth);
     NOVA_ASSIGN_OR_RETURN(const auto reader, LoadReaderBlocking(t.get()));
-    for (std::string& key : reader->SplitKeys(kSamples)) samples.emplace_back(std::move(key), t->info().data_size / kSamples);
+    for (std::string& key : reader->SplitKeys(kSamples)) samples.emplace_back(std::move(key), used / kSamples);
   }
   std::sort(samples.begin(), samples.end());
   const auto parts = static_cast<size_t>(std::clamp<uint64_t>(bytes / options_.compaction.table_size_bytes, 1,

@@ -26,19 +26,19 @@ void TableHandle::SetReader(std::shared_ptr<const TableReader> reader) {
 
 uint64_t Run::bytes() const {
   uint64_t n = 0;
-  for (const TableRef& t : tables) n += t->info().data_size;
+  for (const TableRef& t : tables) n += UsedBytes(t->info());
   return n;
 }
 
 size_t Run::FirstNotBefore(std::string_view stored_key) const {
   return static_cast<size_t>(std::partition_point(tables.begin(), tables.end(),
-                                                  [&](const TableRef& t) { return t->largest_key() < stored_key; }) -
+                                                  [&](const TableRef& t) { return t->keys().EndsBefore(stored_key); }) -
                              tables.begin());
 }
 
 TableHandle* Run::Find(std::string_view stored_key) const {
   const size_t i = FirstNotBefore(stored_key);
-  return i < tables.size() && tables[i]->smallest_key() <= stored_key ? tables[i].get() : nullptr;
+  return i < tables.size() && tables[i]->keys().first <= stored_key ? tables[i].get() : nullptr;
 }
 
 // --- VersionEdit: u8 format, then fields  u8 tag | value; tags are never reused, unknown ones are refused (they would be data)
@@ -121,7 +121,7 @@ std::string VersionEdit::Encode() const {
 namespace {
 
 bool ValidBounds(const TableInfo& t) {
-  return t.smallest.size() >= kInternalTrailerBytes && t.largest.size() >= kInternalTrailerBytes;
+  return t.smallest.size() >= kInternalTrailerBytes && t.largest.size() >= kInternalTrailerBytes && !UsedKeys(t).empty();
 }
 
 bool ParsePin(std::string_view* in, VersionEdit::Pin* pin) {
@@ -293,9 +293,9 @@ Status SortRuns(std::vector<Run>* runs) {
   std::erase_if(*runs, [](const Run& r) { return r.tables.empty(); });
   for (Run& run : *runs) {
     std::sort(run.tables.begin(), run.tables.end(),
-              [](const TableRef& a, const TableRef& b) { return a->smallest_key() < b->smallest_key(); });
+              [](const TableRef& a, const TableRef& b) { return a->keys().first < b->keys().first; });
     for (size_t i = 1; i < run.tables.size(); ++i) {
-      if (run.tables[i]->smallest_key() <= run.tables[i - 1]->largest_key()) {
+      if (!run.tables[i - 1]->keys().EndsBefore(run.tables[i]->keys().first)) {
         return absl::DataLossError(StrCat("tables overlap in level ", run.level));
       }
     }
@@ -365,14 +365,18 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
     }
     if (!found) return absl::DataLossError(StrCat("edit drops table ", uuid.ToString(), ", which is not there"));
   }
+  const auto handle_of = [&](const TableInfo& info, const std::shared_ptr<const TableReader>& reader) -> StatusOr<TableRef> {
+    TableRef handle = FindHandle(info.uuid);
+    if (handle == nullptr) return std::make_shared<TableHandle>(info, reader, garbage);
+    if (handle->info().use_from == info.use_from && handle->info().use_to == info.use_to) return handle;
+    return absl::DataLossError(StrCat("edit names table ", info.uuid.ToString(), ", which is there with other use-bounds"));
+  };
   std::map<Uuid, TableRef> held;
   for (const TableInfo& info : edit.held) {
-    TableRef handle = FindHandle(info.uuid);
-    held[info.uuid] = handle != nullptr ? std::move(handle) : std::make_shared<TableHandle>(info, nullptr, garbage);
+    NOVA_ASSIGN_OR_RETURN(held[info.uuid], handle_of(info, nullptr));
   }
   for (const VersionEdit::Add& add : edit.adds) {
-    TableRef handle = FindHandle(add.table.uuid);
-    if (handle == nullptr) handle = std::make_shared<TableHandle>(add.table, add.reader, garbage);
+    NOVA_ASSIGN_OR_RETURN(TableRef handle, handle_of(add.table, add.reader));
     AddTable(add.level, add.order, std::move(handle), &next->runs_);
   }
   NOVA_RETURN_IF_ERROR(SortRuns(&next->runs_));
@@ -431,7 +435,7 @@ std::vector<SequenceNumber> Version::NeedlessTombstones(std::span<const Sequence
       return table->info().min_sequence < t->sequence && TombstonesApplied(table->info()) < t->sequence;
     };
     const bool hides = std::any_of(runs_.begin(), runs_.end(), [&](const Run& run) {
-      for (size_t i = run.FirstNotBefore(t->begin); i < run.tables.size() && run.tables[i]->smallest_key() < t->end; ++i) {
+      for (size_t i = run.FirstNotBefore(t->begin); i < run.tables.size() && run.tables[i]->keys().first < t->end; ++i) {
         if (holds_hidden(run.tables[i])) return true;
       }
       return false;
@@ -441,11 +445,11 @@ std::vector<SequenceNumber> Version::NeedlessTombstones(std::span<const Sequence
   return needless;
 }
 
-bool Version::OverlapsDeeper(int level, std::string_view smallest, std::string_view largest) const {
+bool Version::OverlapsDeeper(int level, const KeyInterval& keys) const {
   for (const Run& run : runs_) {
     if (run.level <= level) continue;
-    const size_t i = run.FirstNotBefore(smallest);
-    if (i < run.tables.size() && run.tables[i]->smallest_key() <= largest) return true;
+    const size_t i = run.FirstNotBefore(keys.first);
+    if (i < run.tables.size() && !keys.EndsBefore(run.tables[i]->keys().first)) return true;
   }
   return false;
 }

@@ -2,6 +2,7 @@
 // and the checkpoints: earlier lists of runs that stay under their names (docs/engine.md).
 //
 // Level0 has one run a flushed round, ordered by round number; each deeper level is one run. Tables of a run do not overlap.
+// Of a table that other ranges reference too (M4) a range has a part of its keys: whatever is asked of keys here is asked of that part.
 // With them the range tombstones of flushed rounds (K7), until no table holds what they hide.
 //
 // Thread safety: immutable; TableHandle: all methods.   Ownership: a Version holds its tables and those of its checkpoints; a
@@ -26,17 +27,16 @@ namespace nova {
 
 using GarbageSink = std::function<void(const TableInfo&)>;
 
-// A table and, once loaded, its reader.
+// A table, as this range uses it (M4), and, once loaded, its reader.
 class TableHandle {
  public:
   TableHandle(TableInfo info, std::shared_ptr<const TableReader> reader, GarbageSink garbage)
-      : info_(std::move(info)), garbage_(std::move(garbage)) {
+      : info_(std::move(info)), keys_(UsedKeys(info_)), garbage_(std::move(garbage)) {
     if (reader != nullptr) SetReader(std::move(reader));
   }
   ~TableHandle();
   const TableInfo& info() const { return info_; }
-  std::string_view smallest_key() const { return StoredKeyOf(info_.smallest); }
-  std::string_view largest_key() const { return StoredKeyOf(info_.largest); }
+  const KeyInterval& keys() const { return keys_; }  // stored keys, within the use-bounds
   std::shared_ptr<const TableReader> reader() const;
   void SetReader(std::shared_ptr<const TableReader> reader);
   const TableReader* mapped_reader() const { return mapped_.load(std::memory_order_acquire); }  // null: not loaded, or not mapped
@@ -44,6 +44,7 @@ class TableHandle {
 
  private:
   const TableInfo info_;
+  const KeyInterval keys_;  // into info_
   const GarbageSink garbage_;
   std::atomic<bool> dropped_{false};
   std::atomic<const TableReader*> mapped_{nullptr};  // of reader_, which stays once it is set
@@ -55,11 +56,11 @@ using TableRef = std::shared_ptr<TableHandle>;
 struct Run {
   int level = 0;
   uint64_t order = 0;            // Level0: the round number; else 0
-  std::vector<TableRef> tables;  // by smallest key
-  uint64_t bytes() const;
-  // The table whose bounds hold the key; null: none.
+  std::vector<TableRef> tables;  // by first key
+  uint64_t bytes() const;        // that are used
+  // The table among whose keys this one would be; null: none.
   TableHandle* Find(std::string_view stored_key) const;
-  // Index of the first table whose largest key is >= stored_key.
+  // Index of the first table that does not end before stored_key.
   size_t FirstNotBefore(std::string_view stored_key) const;
 };
 
@@ -132,15 +133,16 @@ class Version {
   size_t TableCount() const;
   uint64_t TotalBytes() const;
 
-  // The version after `edit`. DataLoss: the edit drops or pins what is not there, or makes a run overlap.
+  // The version after `edit`. DataLoss: the edit drops or pins what is not there, makes a run overlap, or names a table that is
+  // there with other use-bounds (a range has one reference to a table, and one part that it uses).
   StatusOr<std::shared_ptr<const Version>> Apply(const VersionEdit& edit, const GarbageSink& garbage) const;
   // K7: numbers of the range tombstones that hide nothing any more: no table may hold an older version that they cover, or newer
   // ones hide it as well from everybody. `snapshots`: the live ones, ascending; asked for when the version was in hand.
   std::vector<SequenceNumber> NeedlessTombstones(std::span<const SequenceNumber> snapshots) const;
   // One edit that makes this version from nothing.
   VersionEdit Snapshot() const;
-  // True if a run of a level deeper than `level` holds keys in [smallest, largest] (stored keys).
-  bool OverlapsDeeper(int level, std::string_view smallest, std::string_view largest) const;
+  // True if a run of a level deeper than `level` may hold one of the keys.
+  bool OverlapsDeeper(int level, const KeyInterval& keys) const;
 
  private:
   std::vector<Run> runs_;

@@ -71,6 +71,16 @@ inline std::string MakeSeekKey(std::string_view stored_key, SequenceNumber seq =
   return k;
 }
 
+// Stored keys from `first` to `last`; with an open end `last` itself is not among them. Views: whoever gives it says into what.
+struct KeyInterval {
+  std::string_view first;
+  std::string_view last;
+  bool open_end = false;
+  bool EndsBefore(std::string_view key) const { return open_end ? last <= key : last < key; }
+  bool Contains(std::string_view key) const { return first <= key && !EndsBefore(key); }
+  bool empty() const { return EndsBefore(first); }
+};
+
 inline size_t CommonPrefix(std::string_view a, std::string_view b) {
   const size_t limit = std::min(a.size(), b.size());
   size_t n = 0;

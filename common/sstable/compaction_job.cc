@@ -122,7 +122,7 @@ class ReadAhead {
  public:
   ReadAhead(TableStorage* storage, std::shared_ptr<const TableReader> table)
       : storage_(storage), table_(std::move(table)) {
-    table_->ForEachBlock([this](const BlockHandle& h) { blocks_.push_back(h); });
+    table_->ForEachUsedBlock([this](const BlockHandle& h) { blocks_.push_back(h); });
   }
 
   StatusOr<BlockRef> Read(const BlockHandle& handle, uint64_t* bytes_read) {
@@ -243,7 +243,7 @@ Status Compaction::OpenInputs() {
     }
     auto iterator = std::make_unique<TableIterator>(table, nullptr, TableIterator::Check::kEach);
     sources_.emplace(iterator.get(), ReadAhead(storage_, table));
-    input_bytes_ += table->info().data_size;
+    input_bytes_ += UsedBytes(table->info());
     auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& r) {
       return CompareInternalKeys(r.last->largest, info->smallest) < 0;
     });
@@ -401,7 +401,7 @@ SequenceNumber TombstonesApplied(const TableInfo& info) {
 }
 
 bool MayHoldHidden(const TableInfo& info, const RangeTombstones& tombstones, SequenceNumber upto) {
-  const SequenceNumber newest = tombstones.Overlapping(StoredKeyOf(info.smallest), StoredKeyOf(info.largest), upto);
+  const SequenceNumber newest = tombstones.Overlapping(UsedKeys(info), upto);
   return newest > info.min_sequence && newest > TombstonesApplied(info);
 }
 

@@ -8,12 +8,15 @@
 // new version are properties.
 #include "common/sstable/format.h"
 
+#include <algorithm>
+
 #include "common/base/coding.h"
 
 namespace nova {
 namespace {
 
 constexpr char kVersion = 1;
+constexpr char kUsedBytesProperty[] = "used_bytes";  // a varint64
 
 Status Malformed(absl::string_view what) { return absl::DataLossError(StrCat("table info: bad ", what)); }
 
@@ -124,6 +127,31 @@ void TableInfo::AppendTo(std::string* dst) const {
     PutLengthPrefixed(&body, value);
   }
   PutLengthPrefixed(dst, body);
+}
+
+KeyInterval UsedKeys(const TableInfo& t) {
+  KeyInterval keys{StoredKeyOf(t.smallest), StoredKeyOf(t.largest)};
+  if (t.use_from > keys.first) keys.first = t.use_from;
+  if (!t.use_to.empty() && t.use_to <= keys.last) {
+    keys.last = t.use_to;
+    keys.open_end = true;
+  }
+  return keys;
+}
+
+uint64_t UsedBytes(const TableInfo& t) {
+  if (!HasUseBounds(t)) return t.data_size;
+  const auto property = t.properties.find(kUsedBytesProperty);
+  if (property == t.properties.end()) return t.data_size;
+  uint64_t bytes;
+  std::string_view value = property->second;
+  return GetVarint64(&value, &bytes) ? std::min(bytes, t.data_size) : t.data_size;
+}
+
+void SetUsedBytes(uint64_t bytes, TableInfo* t) {
+  std::string& value = t->properties[kUsedBytesProperty];
+  value.clear();
+  PutVarint64(&value, bytes);
 }
 
 StatusOr<TableInfo> TableInfo::Parse(std::string_view* input) {

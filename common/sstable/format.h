@@ -43,6 +43,10 @@ struct Fragment {
 };
 
 // Everything a reader needs to know of a table; what version edits and compaction jobs carry.
+//
+// A table may be referenced by several ranges (M4), each of which uses the keys of it in its use-bounds. What is said of the table
+// as it was built (sizes, entries, smallest, largest, sequences) stays as it was; who asks for what is used asks UsedKeys and
+// UsedBytes. A table without use-bounds is used whole.
 struct TableInfo {
   Uuid uuid;
   uint64_t data_size = 0;
@@ -63,5 +67,12 @@ struct TableInfo {
   void AppendTo(std::string* dst) const;                        // self-delimiting
   static StatusOr<TableInfo> Parse(std::string_view* input);    // advances input; Corruption (DataLoss) on bad bytes
 };
+
+inline bool HasUseBounds(const TableInfo& t) { return !t.use_from.empty() || !t.use_to.empty(); }
+// Where the keys lie that are used; views into `t`.
+KeyInterval UsedKeys(const TableInfo& t);
+// Data in blocks that hold them: said by whoever set the bounds, as a property; else all.
+uint64_t UsedBytes(const TableInfo& t);
+void SetUsedBytes(uint64_t bytes, TableInfo* t);
 
 }  // namespace nova

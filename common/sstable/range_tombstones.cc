@@ -64,17 +64,17 @@ SequenceNumber RangeTombstones::Covering(std::string_view key, SequenceNumber at
   return f == fragments_.end() || f->begin > key ? 0 : NewestOf(*f, at);
 }
 
-SequenceNumber RangeTombstones::Overlapping(std::string_view smallest, std::string_view largest, SequenceNumber at) const {
+SequenceNumber RangeTombstones::Overlapping(const KeyInterval& keys, SequenceNumber at) const {
   SequenceNumber newest = 0;
-  for (auto f = FirstBehind(smallest); f != fragments_.end() && f->begin <= largest; ++f) newest = std::max(newest, NewestOf(*f, at));
+  for (auto f = FirstBehind(keys.first); f != fragments_.end() && !keys.EndsBefore(f->begin); ++f) newest = std::max(newest, NewestOf(*f, at));
   return newest;
 }
 
-bool RangeTombstones::CoversAll(std::string_view smallest, std::string_view largest, SequenceNumber above, SequenceNumber at) const {
-  std::string_view reached = smallest;  // every key below it is covered
-  for (auto f = FirstBehind(smallest); f != fragments_.end() && f->begin <= reached && NewestOf(*f, at) > above; ++f) {
+bool RangeTombstones::CoversAll(const KeyInterval& keys, SequenceNumber above, SequenceNumber at) const {
+  std::string_view reached = keys.first;  // every key below it is covered
+  for (auto f = FirstBehind(keys.first); f != fragments_.end() && f->begin <= reached && NewestOf(*f, at) > above; ++f) {
     reached = f->end;
-    if (reached > largest) return true;
+    if (keys.EndsBefore(reached)) return true;
   }
   return false;
 }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/base/keys.h"
 
 namespace nova {
 
@@ -44,10 +45,10 @@ class RangeTombstones {
 
   // The number of the newest one at or below `at` that covers the key; 0: there is none. It hides versions with lower numbers.
   SequenceNumber Covering(std::string_view key, SequenceNumber at) const;
-  // The same of any key in [smallest, largest].
-  SequenceNumber Overlapping(std::string_view smallest, std::string_view largest, SequenceNumber at) const;
-  // Each key that may lie in [smallest, largest] is covered by one with a number in (above, at].
-  bool CoversAll(std::string_view smallest, std::string_view largest, SequenceNumber above, SequenceNumber at) const;
+  // The same of any of the keys.
+  SequenceNumber Overlapping(const KeyInterval& keys, SequenceNumber at) const;
+  // Each key that may lie there is covered by one with a number in (above, at].
+  bool CoversAll(const KeyInterval& keys, SequenceNumber above, SequenceNumber at) const;
   // Numbers of those that newer ones hide: wherever such a one covers a key, so does a newer one, and no snapshot (ascending)
   // lies between the two. Nobody misses them.
   std::vector<SequenceNumber> Needless(std::span<const SequenceNumber> snapshots) const;

@@ -26,6 +26,8 @@ struct TableReader::Rep {
            (info.use_to.empty() || stored_key < info.use_to);
   }
 
+  // The blocks that may hold a key within the use-bounds: [first, end).
+  std::pair<size_t, size_t> UsedBlocks() const;
   // Why the bytes of a block as stored cannot be used; null: they can. *payload excludes the trailer, and lies in `raw`, or, of a
   // compressed block, in *buffer.
   const char* Damage(const BlockHandle& handle, std::string_view raw, std::string_view* payload, std::string* buffer) const;
@@ -94,10 +96,10 @@ bool TableReader::FindNextBlock(const BlockHandle& handle, BlockHandle* next) co
 }
 
 std::vector<std::string> TableReader::SplitKeys(size_t n) const {
-  const TableIndex& index = rep_->index;
+  const auto [first, end] = rep_->UsedBlocks();
   std::vector<std::string> keys;
-  for (size_t i = 1; i < n + 1; ++i) {
-    std::string key(index.SeparatorStoredKey(std::min(index.blocks() - 1, index.blocks() * i / (n + 1))));
+  for (size_t i = 1; first < end && i < n + 1; ++i) {
+    std::string key(rep_->index.SeparatorStoredKey(std::min(end - 1, first + (end - first) * i / (n + 1))));
     if ((keys.empty() || key > keys.back()) && rep_->InBounds(key)) keys.push_back(std::move(key));
   }
   return keys;
@@ -105,6 +107,18 @@ std::vector<std::string> TableReader::SplitKeys(size_t n) const {
 
 void TableReader::ForEachBlock(const std::function<void(const BlockHandle&)>& fn) const {
   for (size_t i = 0; i < rep_->index.blocks(); ++i) fn(rep_->index.Handle(i));
+}
+
+void TableReader::ForEachUsedBlock(const std::function<void(const BlockHandle&)>& fn) const {
+  const auto [first, end] = rep_->UsedBlocks();
+  for (size_t i = first; i < end; ++i) fn(rep_->index.Handle(i));
+}
+
+std::pair<size_t, size_t> TableReader::Rep::UsedBlocks() const {
+  constexpr uint64_t kNewest = UINT64_MAX;
+  const size_t first = info.use_from.empty() ? 0 : index.Find(info.use_from, kNewest);
+  if (info.use_to.empty()) return {first, index.blocks()};
+  return {first, std::min(index.blocks(), index.Find(info.use_to, kNewest) + 1)};  // that one may begin below the bound
 }
 
 const char* TableReader::Rep::Damage(const BlockHandle& handle, std::string_view raw, std::string_view* payload,
@@ -190,6 +204,7 @@ struct TableIterator::Rep {
   void EnterBlocks(size_t first);
   void EnterBlock(BlockRef ref);
   void Settle(BlockCursor::Result result);
+  size_t NextPosition() const;
   void Fail(absl::string_view what);
   bool OutOfBounds(std::string_view stored_key) const {
     return backward ? stored_key < info().use_from : stored_key >= info().use_to;
@@ -216,6 +231,9 @@ struct TableIterator::Rep {
 
 void TableIterator::Rep::SeekTo(std::string_view internal_key) {
   const std::string_view stored_key = StoredKeyOf(internal_key);
+  const bool past_bound = backward ? !info().use_from.empty() && stored_key <= info().use_from
+                                   : !info().use_to.empty() && stored_key >= info().use_to;
+  if (past_bound) return EnterBlocks(index().blocks());
   if (!backward && stored_key < info().use_from) {
     target = MakeSeekKey(info().use_from);
   } else if (backward && !info().use_to.empty() && stored_key > info().use_to) {
@@ -266,10 +284,16 @@ void TableIterator::Rep::Settle(BlockCursor::Result result) {
       return;
     case BlockCursor::Result::kEnd:
       seeking = false;
-      return EnterBlocks(!backward ? position + 1 : position == 0 ? index().blocks() : position - 1);
+      return EnterBlocks(NextPosition());
     case BlockCursor::Result::kCorrupt:
       return Fail("malformed entry");
   }
+}
+
+// The block behind the one that ended; blocks(): there is none, or all it holds is out of bounds.
+size_t TableIterator::Rep::NextPosition() const {
+  if (!backward) return check_bound ? index().blocks() : position + 1;
+  return position == 0 || index().SeparatorStoredKey(position - 1) < info().use_from ? index().blocks() : position - 1;
 }
 
 void TableIterator::Rep::Fail(absl::string_view what) {

@@ -47,10 +47,12 @@ class TableReader {
   bool mapped() const;
   Found Search(std::string_view stored_key, SequenceNumber seq, Hit* hit) const;  // REQUIRES: mapped(); kAbsent, kFound or kCorrupt
 
-  // At most `n` stored keys, ascending, that cut the table into parts of about equal size.
+  // At most `n` stored keys, ascending, that cut what is used of the table into parts of about equal size.
   std::vector<std::string> SplitKeys(size_t n) const;
   // Every data block in order: scrub, tools, tests, and a scan's read-ahead.
   void ForEachBlock(const std::function<void(const BlockHandle&)>& fn) const;
+  // Those that may hold a key within the use-bounds.
+  void ForEachUsedBlock(const std::function<void(const BlockHandle&)>& fn) const;
 
  private:
   TableReader();

@@ -166,8 +166,8 @@ TEST(DbCheckpoint, AFailingOrFullDiskLeavesNothingThatOpens) {
   const auto edits = LocalManifestStorage(from.get()).ReadInstalled();
   ASSERT_TRUE(edits.ok()) << edits.status();
   ASSERT_EQ(edits->size(), 1u);
-  const Checkpoint frozen{"", (*edits)[0].seq_reserved, 0, (*Version().Apply((*edits)[0], {}))->runs()};
-  ASSERT_FALSE(frozen.runs.empty());
+  const VersionEdit& cut = (*edits)[0];
+  ASSERT_FALSE(cut.adds.empty());
   const auto base = *OpenPosixDisk(dir / "target");
   FaultDisk to(base.get());
   int failed = 0;
@@ -177,7 +177,7 @@ TEST(DbCheckpoint, AFailingOrFullDiskLeavesNothingThatOpens) {
         fs::remove_all(dir / "target/copy");
         to.Clear();
         to.Add({"", op, action, nth, 1});
-        const Status s = WriteDbCheckpoint(frozen, 0, from.get(), &to, "copy");
+        const Status s = WriteDbCheckpoint(cut, from.get(), &to, "copy");
         if (s.ok()) break;  // it makes no more such calls
         ++failed;
         EXPECT_EQ(s.code(), action == FaultAction::kEio ? absl::StatusCode::kDataLoss : absl::StatusCode::kResourceExhausted) << s;

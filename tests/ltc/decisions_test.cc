@@ -48,7 +48,8 @@ void RunFile(const std::string& name, const std::function<std::string(const std:
   if (Rewrite()) std::ofstream(path) << rewritten;
 }
 
-// Lines "L0:<order> name[from-to]=bytes ..." and "L<n> ..." make a version; "busy name ..." and options follow.
+// Lines "L0:<order> name[from-to]=bytes ..." and "L<n> ..." make a version; "busy name ..." and options follow. A table (from-to)
+// reaches further on both sides, and only [from, to) of it is used (M4).
 std::string PickFromText(const std::vector<std::string>& lines) {
   VersionEdit edit;
   CompactionOptions options;
@@ -73,12 +74,20 @@ std::string PickFromText(const std::vector<std::string>& lines) {
     } else {
       const std::vector<std::string> head = absl::StrSplit(words[0].substr(1), ':');
       for (size_t i = 1; i < words.size(); ++i) {
-        const size_t open = words[i].find('['), dash = words[i].find('-'), close = words[i].find(']');
+        const size_t open = words[i].find_first_of("[("), dash = words[i].find('-'), close = words[i].find_first_of("])");
+        const std::string from = words[i].substr(open + 1, dash - open - 1), to = words[i].substr(dash + 1, close - dash - 1);
+        const bool bounds = words[i][open] == '(';
         TableInfo t;
         t.uuid = {uuids.size() + 1, 0};
-        AppendInternalKey(&t.smallest, words[i].substr(open + 1, dash - open - 1), 9, ValueType::kPut);
-        AppendInternalKey(&t.largest, words[i].substr(dash + 1, close - dash - 1), 1, ValueType::kPut);
+        AppendInternalKey(&t.smallest, bounds ? "A" : from, 9, ValueType::kPut);
+        AppendInternalKey(&t.largest, bounds ? "zz" : to, 1, ValueType::kPut);
         t.data_size = std::stoull(words[i].substr(close + 2));
+        if (bounds) {
+          t.use_from = from;
+          t.use_to = to;
+          SetUsedBytes(t.data_size, &t);
+          t.data_size *= 10;
+        }
         const std::string name = words[i].substr(0, open);
         names[t.uuid] = name;
         uuids[name] = t.uuid;

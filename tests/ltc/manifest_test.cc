@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/escaping.h"
+#include "common/sstable/compaction_job.h"
+#include "ltc/compaction_picker.h"
 
 namespace nova {
 namespace {
@@ -227,6 +229,79 @@ TEST(ManifestTest, WhenTheRollFailsTooTheOldFileStaysTheOne) {
   EXPECT_TRUE(manifest.Append({}, [] { return VersionEdit(); }).ok());
 }
 
+TableInfo Used(TableInfo t, const std::string& from, const std::string& to, uint64_t bytes) {
+  t.use_from = from;
+  t.use_to = to;
+  SetUsedBytes(bytes, &t);
+  return t;
+}
+
+// M4: a version is made of what is used of its tables.
+TEST(VersionTest, UseBoundsAreTheTablesEnds) {
+  VersionEdit e;
+  e.adds.push_back({1, 0, Used(Table(1, "a", "k"), "", "f", 10), nullptr});
+  e.adds.push_back({1, 0, Table(2, "f", "g"), nullptr});
+  e.adds.push_back({1, 0, Used(Table(3, "a", "z"), "m", "", 30), nullptr});
+  const auto decoded = VersionEdit::Decode(e.Encode());
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  const auto v = Version().Apply(*decoded, {});
+  ASSERT_TRUE(v.ok()) << v.status();
+  const nova::Run& run = (*v)->runs()[0];
+  const auto found = [&](std::string_view key) { return run.Find(key) == nullptr ? 0 : run.Find(key)->info().uuid.hi; };
+  EXPECT_EQ(found("e"), 1u);
+  EXPECT_EQ(found("f"), 2u) << "an end is open";
+  EXPECT_EQ(found("h"), 0u) << "table 1 reaches so far, but not for this range";
+  EXPECT_EQ(found("l"), 0u);
+  EXPECT_EQ(found("m"), 3u);
+  EXPECT_EQ(run.FirstNotBefore("f"), 1u);
+  EXPECT_EQ((*v)->TotalBytes(), 10u + 200u + 30u);
+  EXPECT_FALSE((*v)->OverlapsDeeper(0, {"h", "m", /*open_end=*/true}));
+  EXPECT_TRUE((*v)->OverlapsDeeper(0, {"h", "m"}));
+  // A trivial move takes the bounds along; a manifest's snapshot has them.
+  VersionEdit move;
+  move.drops = {{1, 1}};
+  move.adds.push_back({2, 0, run.tables[0]->info(), nullptr});
+  const auto moved = (*v)->Apply(move, {});
+  ASSERT_TRUE(moved.ok()) << moved.status();
+  EXPECT_EQ((*moved)->LevelRun(2)->Find("h"), nullptr);
+  const auto again = Version().Apply(VersionEdit::Decode((*moved)->Snapshot().Encode()).value(), {});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ((*again)->LevelRun(2)->tables[0]->info().use_to, "f");
+}
+
+TEST(VersionTest, EditsWithBoundsThatCannotBeAreRefused) {
+  VersionEdit e;
+  e.adds.push_back({1, 0, Used(Table(1, "a", "k"), "", "f", 10), nullptr});
+  const auto v = Version().Apply(e, {});
+  ASSERT_TRUE(v.ok()) << v.status();
+  VersionEdit other;  // one handle of a table, one part of it that is used
+  other.drops = {{1, 1}};
+  other.adds.push_back({1, 0, Table(1, "a", "k"), nullptr});
+  EXPECT_TRUE(absl::IsDataLoss((*v)->Apply(other, {}).status()));
+  for (const auto& [from, to] : {std::pair("l", ""), std::pair("", "a"), std::pair("f", "f"), std::pair("g", "f")}) {
+    VersionEdit nothing;
+    nothing.adds.push_back({1, 0, Used(Table(1, "a", "k"), from, to, 10), nullptr});
+    EXPECT_TRUE(absl::IsDataLoss(VersionEdit::Decode(nothing.Encode()).status())) << from << " " << to;
+  }
+}
+
+// K7: a table whose used part is hidden is hidden; what lies outside need not be covered.
+TEST(VersionTest, RangeTombstonesOverTheUsedPartHideTheTable) {
+  const auto tombstone = std::make_shared<const RangeTombstone>(RangeTombstone{"c", "f", 20});
+  const auto list = RangeTombstones::Of({tombstone});
+  TableInfo t = Table(1, "a", "k");
+  t.max_sequence = 9;
+  EXPECT_FALSE(IsHidden(t, *list, 20));
+  EXPECT_TRUE(IsHidden(Used(t, "c", "f", 10), *list, 20));
+  EXPECT_FALSE(IsHidden(Used(t, "c", "g", 10), *list, 20));
+  EXPECT_FALSE(MayHoldHidden(Used(t, "f", "", 10), *list, 20));
+  EXPECT_TRUE(MayHoldHidden(Used(t, "e", "", 10), *list, 20));
+  VersionEdit e;
+  e.adds.push_back({1, 0, Used(t, "f", "", 10), nullptr});
+  e.tombstones = {tombstone};
+  EXPECT_EQ((*Version().Apply(e, {}))->NeedlessTombstones({}), (std::vector<SequenceNumber>{20}));
+}
+
 TEST(VersionTest, RunsAreOrderedAndOverlapsRefused) {
   Version empty;
   VersionEdit e;
@@ -238,8 +313,8 @@ TEST(VersionTest, RunsAreOrderedAndOverlapsRefused) {
   ASSERT_EQ((*v)->runs().size(), 3u);
   EXPECT_EQ((*v)->runs()[0].order, 20u) << "Level0: youngest round first";
   EXPECT_EQ((*v)->runs()[2].level, 1);
-  EXPECT_TRUE((*v)->OverlapsDeeper(0, "b", "b"));
-  EXPECT_FALSE((*v)->OverlapsDeeper(0, "d", "z"));
+  EXPECT_TRUE((*v)->OverlapsDeeper(0, {"b", "b"}));
+  EXPECT_FALSE((*v)->OverlapsDeeper(0, {"d", "z"}));
   VersionEdit overlap;
   overlap.adds.push_back({1, 0, Table(4, "c", "e"), nullptr});
   EXPECT_FALSE((*v)->Apply(overlap, {}).ok());

@@ -88,8 +88,8 @@ TEST(RangeTombstonesTest, OverlappingAndCoversAllAreOfEveryKeyBetween) {
         newest = std::max(newest, list.Covering(key, at));
         all &= list.Covering(key, at) > above;
       }
-      ASSERT_EQ(list.tombstones->Overlapping(smallest, largest, at), newest) << "seed " << seed << " " << smallest << " " << largest;
-      ASSERT_EQ(list.tombstones->CoversAll(smallest, largest, above, at), all) << "seed " << seed << " " << smallest << " " << largest;
+      ASSERT_EQ(list.tombstones->Overlapping({smallest, largest}, at), newest) << "seed " << seed << " " << smallest << " " << largest;
+      ASSERT_EQ(list.tombstones->CoversAll({smallest, largest}, above, at), all) << "seed " << seed << " " << smallest << " " << largest;
     }
   }
 }

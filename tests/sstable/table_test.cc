@@ -234,6 +234,42 @@ TEST(TableTest, UseBoundsHideWhatLiesOutside) {
   EXPECT_FALSE(table.reader->FindBlock("c", 1, &handle));
 }
 
+// M4: what is read, measured and cut is what is used.
+TEST(TableTest, BlocksAndCutsAreThoseOfTheUsedPart) {
+  Model model;
+  for (int i = 0; i < 100; ++i) model[InternalKey(absl::StrCat("key", 100 + i), 1)] = std::string(50, 'v');
+  const TestTable table = BuildTable(model, {.block_size_bytes = 1}, {1, 2}, "key130", "key160");
+  std::vector<BlockHandle> used;
+  table.reader->ForEachUsedBlock([&](const BlockHandle& h) { used.push_back(h); });
+  ASSERT_TRUE(used.size() == 30 || used.size() == 31) << used.size();
+  BlockHandle first, last;
+  ASSERT_TRUE(table.reader->FindBlock("key130", 1, &first) && table.reader->FindBlock("key159", 1, &last));
+  EXPECT_EQ(used.front(), first);
+  EXPECT_TRUE(std::find(used.begin(), used.end(), last) != used.end());
+  const auto cuts = table.reader->SplitKeys(3);
+  ASSERT_EQ(cuts.size(), 3u);
+  EXPECT_LT(cuts[0], "key140");
+  EXPECT_TRUE(cuts[1] > "key142" && cuts[1] < "key148") << cuts[1];
+  EXPECT_GT(cuts[2], "key150");
+  size_t all = 0;
+  table.reader->ForEachBlock([&](const BlockHandle&) { ++all; });
+  EXPECT_EQ(all, 100u) << "a scrub looks at all of it";
+
+  const auto blocks_asked = [&](Direction direction, std::string_view seek) {
+    size_t asked = 0;
+    TableIterator it(table.reader, [&](const TableReader&, const BlockHandle& h) { return ++asked, table.Block(h); }, TableIterator::Check::kOnce,
+                     direction);
+    seek.empty() ? it.SeekToFirst() : it.Seek(MakeSeekKey(seek));
+    while (it.Valid()) it.Next();
+    return asked;
+  };
+  EXPECT_LE(blocks_asked(Direction::kForward, ""), 31u);
+  EXPECT_LE(blocks_asked(Direction::kBackward, ""), 31u);
+  EXPECT_EQ(blocks_asked(Direction::kForward, "key160"), 0u);
+  EXPECT_EQ(blocks_asked(Direction::kForward, "key190"), 0u);
+  EXPECT_EQ(blocks_asked(Direction::kBackward, "key130"), 0u);
+}
+
 TEST(TableTest, MayContainWithoutAFilterKnowsTheKeyRange) {
   const TestTable table = BuildTable({{InternalKey("b", 1), ""}, {InternalKey("d", 1), ""}}, {.filter_bits_per_key = 0});
   EXPECT_FALSE(table.reader->MayContain("a"));

@@ -1,0 +1,24 @@
+// Import: what a range starts with that takes over an interval of another one's keys without copying its tables (M4: split, clone).
+//
+// A cut is the edit that makes the new range's first version: of the other range, as it was at a checkpoint, the tables with keys in
+// the interval, the two at its ends in each run with use-bounds, and the range tombstones, clipped. Numbers go on from the
+// checkpoint's: they are a range's own (K1).
+//
+// The tables' files belong to both ranges from then on, and go when neither references them: the new range's references are added
+// before the edit that names the tables (Range::Import), while the other one still has its own.
+//
+// Thread safety: a pure function but for the store; waits for it.   Ownership: whoever gave the checkpoint keeps it until the
+// references are added.   Errors: the store's (metadata of the tables at the ends is read).
+#pragma once
+
+#include <string_view>
+
+#include "ltc/version.h"
+#include "stoc/sstable_store.h"
+
+namespace nova {
+
+// Stored keys in [lower, upper); empty: open. `now_ms`: the other range's (K7).
+StatusOr<VersionEdit> CutCheckpoint(const Checkpoint& from, std::string_view lower, std::string_view upper, int64_t now_ms, SstableStore* store);
+
+}  // namespace nova
