@@ -41,7 +41,7 @@ void AddOverlaps(const Version& version, CompactionPlan* plan) {
 
 uint64_t BytesOf(const std::vector<TableRef>& tables) {
   uint64_t n = 0;
-  for (const TableRef& t : tables) n += t->info().data_size;
+  for (const TableRef& t : tables) n += UsedBytes(t->info());
   return n;
 }
 

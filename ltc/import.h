@@ -5,7 +5,8 @@
 // checkpoint's: they are a range's own (K1).
 //
 // The tables' files belong to both ranges from then on, and go when neither references them: the new range's references are added
-// before the edit that names the tables (Range::Import), while the other one still has its own.
+// before the edit that names the tables, while the other one still has its own. Embedded, a hard link is the
+// reference; on StoCs there are no such references yet, and a cluster makes no cuts.
 //
 // Thread safety: a pure function but for the store; waits for it.   Ownership: whoever gave the checkpoint keeps it until the
 // references are added.   Errors: the store's (metadata of the tables at the ends is read).

@@ -137,15 +137,17 @@ Status Manifest::Append(const VersionEdit& edit, const std::function<VersionEdit
   const ManifestGroup old = group_;
   const uint64_t old_offset = offset_, old_first = first_record_bytes_;
   Status s = Start(snapshot());
-  if (s.ok()) s = storage_->Install(group_);
+  if (s.ok()) {
+    s = storage_->Install(group_);
+    roll_next_ = !s.ok();  // perhaps it is installed: nothing more may be acknowledged in the old file (M1)
+  }
   if (!s.ok()) {
-    // The old file stays the one recovery reads; an edit half written there is not acknowledged and harmless.
+    // The old file stays the one recovery reads, as far as we know; an edit half written there is not acknowledged and harmless.
     group_ = old;
     offset_ = old_offset;
     first_record_bytes_ = old_first;
     return s;
   }
-  roll_next_ = false;
   storage_->Delete(old);
   return OkStatus();
 }

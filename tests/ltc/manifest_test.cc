@@ -182,13 +182,13 @@ class FakeStorage : public ManifestStorage {
   }
   Status Install(const ManifestGroup& group) override {
     installed = group.file;
-    return OkStatus();
+    return install_status;
   }
   void Delete(const ManifestGroup& group) override { files.erase(group.file); }
 
   std::map<Uuid, std::string> files;
   Uuid installed;
-  Status append_status, create_status;
+  Status append_status, create_status, install_status;
 };
 
 TEST(ManifestTest, AFailedMemberRollsToANewFileThatHoldsTheEdit) {
@@ -227,6 +227,24 @@ TEST(ManifestTest, WhenTheRollFailsTooTheOldFileStaysTheOne) {
   EXPECT_EQ(manifest.group().file, first);
   storage.append_status = OkStatus();
   EXPECT_TRUE(manifest.Append({}, [] { return VersionEdit(); }).ok());
+}
+
+// M1: the compare-and-set of the pointer may have happened though its answer was lost.
+TEST(ManifestTest, AfterARollInDoubtNothingIsAcknowledgedInTheOldFile) {
+  FakeStorage storage;
+  Manifest manifest(&storage);
+  ASSERT_TRUE(manifest.Start({}).ok());
+  const Uuid first = manifest.group().file;
+  storage.append_status = storage.install_status = absl::UnavailableError("no answer");
+  EXPECT_FALSE(manifest.Append({}, [] { return VersionEdit(); }).ok());
+  storage.append_status = storage.install_status = OkStatus();
+  VersionEdit edit;
+  edit.seq_reserved = 7;
+  ASSERT_TRUE(manifest.Append(edit, [&] { return edit; }).ok());
+  EXPECT_NE(manifest.group().file, first);
+  EXPECT_EQ(storage.installed, manifest.group().file) << "what was acknowledged is where recovery looks";
+  ASSERT_TRUE(manifest.Append(edit, [&] { return edit; }).ok());
+  EXPECT_EQ(storage.installed, manifest.group().file) << "and it rolls no further";
 }
 
 TableInfo Used(TableInfo t, const std::string& from, const std::string& to, uint64_t bytes) {
