@@ -213,6 +213,7 @@ class Range : public std::enable_shared_from_this<Range> {
  private:
   enum class State { kOpening, kActive, kRestoring, kReadOnly, kLost };
   struct Round;
+  using RoundGroup = std::vector<std::shared_ptr<Round>>;  // that follow one another, the oldest first
   struct CheckpointRequest;
   struct View;
   struct WriteContext;
@@ -286,11 +287,11 @@ class Range : public std::enable_shared_from_this<Range> {
   StatusOr<TableInfo> StoreTable(TableBuilder::Output output, const Creator& creator,
                                  std::shared_ptr<const TableReader>* reader);
   DropRules RulesOf(const View& view);
-  DropRules RulesOfFlush(const Round& round);
+  DropRules RulesOfFlush(const RoundGroup& rounds);
   StatusOr<VersionEdit> WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order, const DropRules& rules);
   VersionEdit SnapshotOf(const Version& version, MemTableId done_below) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
-  Status CommitEdit(VersionEdit edit, Round* flushed);
-  Status CommitEditLocked(VersionEdit edit, Round* flushed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
+  Status CommitEdit(VersionEdit edit, const RoundGroup* flushed = nullptr);
+  Status CommitEditLocked(VersionEdit edit, const RoundGroup* flushed = nullptr) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   StatusOr<CheckpointRef> MakeCheckpoint(const std::shared_ptr<CheckpointRequest>& request, Nanos deadline_ns);
   Status AttachLocked(const std::shared_ptr<CheckpointRequest>& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   void PinFlushedLocked(const Round& flushed, const Version& next, VersionEdit* edit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
@@ -298,7 +299,7 @@ class Range : public std::enable_shared_from_this<Range> {
   Status RestoreStopped(const std::string& name, Nanos deadline_ns);
   Status CommitMove(const Uuid& moved, std::vector<VersionEdit::Add> outputs);
   bool HoldsHidden(const View& view);
-  std::shared_ptr<Round> ClaimRound();
+  RoundGroup ClaimRounds();
   bool CommitFlushes();
   bool FlushIsBehind() const;
   void LetFlushGoFirst() const;
@@ -342,6 +343,7 @@ class Range : public std::enable_shared_from_this<Range> {
   std::atomic<uint64_t> view_generation_{0};
   std::vector<Lane> lanes_;  // [i] belongs to executor i
 
+  std::atomic<double> flush_kept_{1};  // of the entries of the last flush, the part that went to tables
   Mutex flush_mu_;  // held while flushed rounds are committed, one after another
   Mutex picker_mu_;
   CompactionState compaction_state_ ABSL_GUARDED_BY(picker_mu_);

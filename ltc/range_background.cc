@@ -184,7 +184,7 @@ StatusOr<VersionEdit> Range::WriteLevel0(uint64_t job, Iterator* sorted, RoundNu
 
 // --- the one way a version changes: durable edit, then publish, then let go of the inputs (M2)
 
-Status Range::CommitEdit(VersionEdit edit, Round* flushed) {
+Status Range::CommitEdit(VersionEdit edit, const RoundGroup* flushed) {
   {
     MutexLock lock(&manifest_mu_);
     NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit), flushed));
@@ -195,12 +195,12 @@ Status Range::CommitEdit(VersionEdit edit, Round* flushed) {
 }
 
 // The caller refreshes lanes and pressure when it has let go of the lock.
-Status Range::CommitEditLocked(VersionEdit edit, Round* flushed) {
+Status Range::CommitEditLocked(VersionEdit edit, const RoundGroup* flushed) {
   if (state_.load() == State::kLost) return absl::FailedPreconditionError("the range was lost");
   const auto view = CurrentView();
   NOVA_ASSIGN_OR_RETURN(auto next, view->version->Apply(edit, services_->garbage));
-  if (flushed != nullptr && !flushed->checkpoints.empty()) {
-    PinFlushedLocked(*flushed, *next, &edit);
+  if (flushed != nullptr && !flushed->back()->checkpoints.empty()) {
+    PinFlushedLocked(*flushed->back(), *next, &edit);
     NOVA_ASSIGN_OR_RETURN(next, view->version->Apply(edit, services_->garbage));
   }
   if (next->tombstones() != nullptr) {  // K7; the snapshots are asked for when the tombstones are in hand: later ones see them all
@@ -216,7 +216,8 @@ Status Range::CommitEditLocked(VersionEdit edit, Round* flushed) {
   // What replay must skip: everything below the oldest round that is left.
   MemTableId done_below = view->active->siblings[0]->id();
   for (const auto& r : view->sealed) {
-    if (r.get() != flushed) done_below = std::min(done_below, r->siblings[0]->id());
+    const bool done = flushed != nullptr && std::find(flushed->begin(), flushed->end(), r) != flushed->end();
+    if (!done) done_below = std::min(done_below, r->siblings[0]->id());
   }
   const Status s = manifest_.Append(edit, [&] {
     manifest_mu_.AssertHeld();
@@ -233,9 +234,11 @@ Status Range::CommitEditLocked(VersionEdit edit, Round* flushed) {
   published->version = next;
   published->ApplyTombstones(edit);
   if (flushed != nullptr) {
-    NOVA_CHECK(!published->sealed.empty() && published->sealed.back().get() == flushed) << "flush out of order (K3b)";
-    published->sealed.pop_back();
-    AnswerCheckpointsLocked(flushed, *next);
+    for (const auto& r : *flushed) {
+      NOVA_CHECK(!published->sealed.empty() && published->sealed.back() == r) << "flush out of order (K3b)";
+      published->sealed.pop_back();
+    }
+    AnswerCheckpointsLocked(flushed->back().get(), *next);
   }
   std::erase_if(dropped_, [](const std::weak_ptr<TableHandle>& t) { return t.expired(); });
   for (const TableRef& t : left_out) {
@@ -259,41 +262,60 @@ bool Range::FlushedUpTo(SequenceNumber seq) const {
   return oldest.number > seq || (view->sealed.empty() && oldest.entries() == 0 && oldest.pins.load() == 0);
 }
 
-// The oldest round that nobody writes yet; null: none is ready.
-std::shared_ptr<Range::Round> Range::ClaimRound() {
-  if (state_.load() == State::kLost) return nullptr;
+// The oldest round that nobody writes yet. Where rounds hold the same keys again and again, those behind it go with it, as one run: what
+// they share is written once. A round with a checkpoint is the last of them: that has nothing of younger ones. Empty: none is ready.
+Range::RoundGroup Range::ClaimRounds() {
+  constexpr double kShared = 0.75;
+  RoundGroup rounds;
+  if (state_.load() == State::kLost) return rounds;
+  const size_t most = flush_kept_.load() < kShared ? static_cast<size_t>(std::max(1, options_.max_rounds / 2)) : 1;
+  MutexLock lock(&manifest_mu_);  // a checkpoint is attached to the youngest round there is: of a group that is claimed, to the last
   const auto view = CurrentView();
-  for (auto round = view->sealed.rbegin(); round != view->sealed.rend(); ++round) {
-    if ((*round)->pins.load() == 0 && !(*round)->flushing.exchange(true)) return *round;
+  for (auto round = view->sealed.rbegin(); round != view->sealed.rend() && rounds.size() < most; ++round) {
+    if ((*round)->pins.load() == 0 && !(*round)->flushing.exchange(true)) {
+      rounds.push_back(*round);
+      if (!(*round)->checkpoints.empty()) break;
+    } else if (!rounds.empty()) {
+      break;
+    }
   }
-  return nullptr;
+  return rounds;
 }
 
 bool Range::FlushOne() {
-  const std::shared_ptr<Round> round = ClaimRound();
-  if (round == nullptr) return CommitFlushes();
+  const RoundGroup rounds = ClaimRounds();
+  if (rounds.empty()) return CommitFlushes();
   Job job(this);
   UpdatePressure();
   std::vector<std::unique_ptr<Iterator>> children;
-  for (const auto& m : round->siblings) children.push_back(m->NewIterator(round));
+  uint64_t entries = 0, tombstones = 0;
+  for (const auto& round : rounds) {
+    entries += round->entries();
+    tombstones += round->tombstones.load();
+    for (const auto& m : round->siblings) children.push_back(m->NewIterator(round));
+  }
   const auto merged = NewMergingIterator(std::move(children));
-  const DropRules rules = RulesOfFlush(*round);
-  auto edit = WriteLevel0(job.id(), merged.get(), round->number, rules);
+  const DropRules rules = RulesOfFlush(rounds);
+  auto edit = WriteLevel0(job.id(), merged.get(), rounds.back()->number, rules);
   if (!edit.ok()) {
-    round->flushing.store(false);
+    for (const auto& round : rounds) round->flushing.store(false);
     FlushFailed(edit.status());
     return false;
   }
-  for (const auto& m : round->siblings) edit->done.push_back(m->id());  // M3
-  if (round->tombstones.load() > 0) {
+  uint64_t kept = 0;
+  for (const VersionEdit::Add& add : edit->adds) kept += add.table.entries;
+  flush_kept_.store(static_cast<double>(kept) / static_cast<double>(std::max<uint64_t>(entries, 1)));
+  for (const auto& round : rounds) {
+    for (const auto& m : round->siblings) edit->done.push_back(m->id());  // M3
+  }
+  if (tombstones > 0) {
     for (const RangeTombstoneRef& t : rules.tombstones->all()) {
-      if (t->sequence >= round->number) edit->tombstones.push_back(t);
+      if (t->sequence >= rounds.front()->number) edit->tombstones.push_back(t);
     }
   }
   {
     MutexLock lock(&flush_mu_);
-    round->flushed = *std::move(edit);
-    round->flush_job = job.Keep();
+    rounds.front()->flushed = {*std::move(edit), rounds.size(), job.Keep()};
   }
   CommitFlushes();
   return true;
@@ -306,18 +328,24 @@ bool Range::CommitFlushes() {
   for (;;) {
     const auto view = CurrentView();
     if (view->sealed.empty() || !view->sealed.back()->flushed) return any;
-    Round* const round = view->sealed.back().get();
+    const Round::Flushed& flushed = *view->sealed.back()->flushed;
+    const auto oldest = view->sealed.rbegin();
+    const RoundGroup rounds(oldest, oldest + static_cast<ptrdiff_t>(flushed.rounds));
     Status s = NOVA_FP_STATUS("flush.written");
-    if (s.ok()) s = CommitEdit(*round->flushed, round);
+    if (s.ok()) s = CommitEdit(flushed.edit, &rounds);
     if (!s.ok()) {
       FlushFailed(s);
       return false;
     }
     flush_failure_.store(Outcome::kOk);
-    Job::End(this, round->flush_job);
-    controller_.OnDrained(round->bytes(), Now());
+    Job::End(this, flushed.job);
+    uint64_t bytes = 0;
+    for (const auto& round : rounds) bytes += round->bytes();
+    controller_.OnDrained(bytes, Now());
     NOVA_FP_VOID("flush.committed");
-    if (log_ != nullptr) log_->DeleteRound(round->number);
+    for (const auto& round : rounds) {
+      if (log_ != nullptr) log_->DeleteRound(round->number);
+    }
     services_->work(id_);
     any = true;
   }
@@ -441,7 +469,7 @@ Status Range::RollManifest() {
     MutexLock lock(&manifest_mu_);
     manifest_.RollNext();
   }
-  return CommitEdit({}, nullptr);
+  return CommitEdit({});
 }
 
 // A plan in parts: ranges of keys that threads compact side by side. One edit in the end.
@@ -507,7 +535,7 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
   for (const auto* side : {&plan.inputs, &plan.overlaps}) {
     for (const TableRef& t : *side) edit.drops.push_back(t->info().uuid);
   }
-  if (plan.drop_only) return CommitEdit(std::move(edit), nullptr);
+  if (plan.drop_only) return CommitEdit(std::move(edit));
   DropRules rules = RulesOf(*CurrentView());
   if (plan.move) rules.tombstones = nullptr;  // younger than its checkpoint, perhaps
   for (const auto* side : {&plan.inputs, &plan.overlaps}) {
@@ -515,11 +543,11 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
       if (rules.tombstones == nullptr || !IsHidden(t->info(), *rules.tombstones, rules.tombstones_applied)) run->read.push_back(t);
     }
   }
-  if (run->read.empty()) return CommitEdit(std::move(edit), nullptr);
+  if (run->read.empty()) return CommitEdit(std::move(edit));
   if (plan.trivial_move) {
     const TableRef& t = plan.inputs[0];
     edit.adds.push_back({plan.output_level, 0, t->info(), t->reader()});
-    return CommitEdit(std::move(edit), nullptr);
+    return CommitEdit(std::move(edit));
   }
   if (plan.level == 0) {  // K3c: rounds flush in order, so none that is left in memory is as old as an input
     const auto view = CurrentView();
@@ -544,7 +572,7 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
   if (plan.move) return CommitMove(plan.inputs[0]->info().uuid, std::move(edit.adds));
   edit.now_ms = run->jobs[0].now_ms;
   NOVA_FP("compaction.written");
-  NOVA_RETURN_IF_ERROR(CommitEdit(std::move(edit), nullptr));
+  NOVA_RETURN_IF_ERROR(CommitEdit(std::move(edit)));
   NOVA_FP_VOID("compaction.committed");
   return OkStatus();
 }

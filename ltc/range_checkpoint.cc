@@ -70,7 +70,7 @@ Status Range::AttachLocked(const std::shared_ptr<CheckpointRequest>& request) {
         std::make_shared<Checkpoint>(Checkpoint{"", edit.pins[0].sequence, request->created_ms, version->runs(), version->tombstones()});
     return OkStatus();
   }
-  NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit), nullptr));
+  NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit)));
   request->made = CurrentView()->version->FindCheckpoint(request->name);
   return OkStatus();
 }
@@ -150,7 +150,7 @@ Status Range::DeleteCheckpoint(const std::string& name) {
   {
     MutexLock lock(&manifest_mu_);
     if (CurrentView()->version->FindCheckpoint(name) == nullptr) return absl::NotFoundError(StrCat("no checkpoint ", name));
-    NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit), nullptr));
+    NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit)));
   }
   RefreshLanes();  // whose views hold its tables
   return OkStatus();
@@ -204,7 +204,7 @@ Status Range::RestoreStopped(const std::string& name, Nanos deadline_ns) {
     }
     ReplaceTombstones(view->version->tombstones(), checkpoint->tombstones, &edit);
     snapshots_.EndAll();  // before the version changes, which spares none of them
-    NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit), nullptr));
+    NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit)));
     NOVA_LOG(INFO) << "range " << id_.value() << " is what it was at checkpoint " << name << ", number " << checkpoint->sequence;
   }
   RefreshLanes();
@@ -253,7 +253,7 @@ Status Range::CommitMove(const Uuid& moved, std::vector<VersionEdit::Add> output
       for (const VersionEdit::Add& add : outputs) services_->garbage(add.table);
       return OkStatus();
     }
-    NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit), nullptr));
+    NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit)));
   }
   RefreshLanes();
   UpdatePressure();

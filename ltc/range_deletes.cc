@@ -50,11 +50,12 @@ Range::DropRules Range::RulesOf(const View& view) {
 
 // Rounds reach the manifest in order (K3b), each with its tombstones: those of older rounds and its own get there no later than the
 // tables. The older ones may not be known yet while an older round is written to.
-Range::DropRules Range::RulesOfFlush(const Round& round) {
+Range::DropRules Range::RulesOfFlush(const RoundGroup& rounds) {
   const auto view = CurrentView();
   DropRules rules = RulesOf(*view);
-  rules.tombstones = RangeTombstones::UpTo(view->tombstones, round.boundary);
-  if (view->sealed.back().get() == &round && rules.snapshots.empty()) rules.tombstones_applied = round.boundary;
+  const SequenceNumber boundary = rounds.back()->boundary;
+  rules.tombstones = RangeTombstones::UpTo(view->tombstones, boundary);
+  if (view->sealed.back() == rounds.front() && rules.snapshots.empty()) rules.tombstones_applied = boundary;
   return rules;
 }
 

@@ -20,8 +20,12 @@ struct Range::Round {
   std::atomic<bool> sealing{false};
   SequenceNumber boundary = 0;   // no number above it is in here; set when sealed
   std::atomic<bool> flushing{false};  // some thread writes its tables
-  std::optional<VersionEdit> flushed;  // they are written; guarded by flush_mu_, as is the job that wrote them
-  uint64_t flush_job = 0;
+  struct Flushed {
+    VersionEdit edit;
+    size_t rounds = 1;  // this one, and those behind it that went with it
+    uint64_t job = 0;
+  };
+  std::optional<Flushed> flushed;  // its tables are written; guarded by flush_mu_
   std::vector<std::shared_ptr<CheckpointRequest>> checkpoints;  // to be made when it is committed; guarded by manifest_mu_
   std::atomic<uint64_t> tombstones{0};  // range tombstones that it brings into the manifest
 

@@ -1,8 +1,9 @@
 // Version: the tables of a range at one moment, immutable; an ordered list of sorted runs with a level tag (M5), newest first;
 // and the checkpoints: earlier lists of runs that stay under their names (docs/engine.md).
 //
-// Level0 has one run a flushed round, ordered by round number; each deeper level is one run. Tables of a run do not overlap.
-// Of a table that other ranges reference too (M4) a range has a part of its keys: whatever is asked of keys here is asked of that part.
+// Level0 has one run a flushed round, or a few rounds, ordered by the youngest one's number; each deeper level is one run. Tables of a
+// run do not overlap. Of a table that other ranges reference too (M4) a range has a part of its keys: whatever is asked of keys here
+// is asked of that part.
 // With them the range tombstones of flushed rounds (K7), until no table holds what they hide.
 //
 // Thread safety: immutable; TableHandle: all methods.   Ownership: a Version holds its tables and those of its checkpoints; a

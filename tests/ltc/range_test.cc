@@ -508,6 +508,55 @@ TEST(RangeTest, AnExpiredVersionHidesOlderOnesAndIsDropped) {
   EXPECT_EQ(put("x", -1), Outcome::kInvalidArgument);
 }
 
+// Rounds that hold the same keys again and again go to Level0 as one run (K3b), but never past a checkpoint (M2).
+TEST(RangeTest, K3bRoundsOfTheSameKeysAreFlushedTogether) {
+  RangeOptions options;
+  options.max_rounds = 8;
+  LocalRange range(options, "", "", Background::kByHand);
+  const auto write = [&](int round) {
+    for (uint64_t i = 0; i < 200; ++i) {
+      ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i % 100), StrCat("round ", round)), Outcome::kOk);
+    }
+  };
+  const auto expect_all = [&](const std::string& value) {
+    const auto all = range.Scan("", 1000);
+    EXPECT_EQ(all.size(), 100u);
+    for (const auto& [key, v] : all) EXPECT_EQ(v, value) << key;
+    EXPECT_EQ(range.Get(KeyOf(7)), value);
+  };
+  for (int round = 1; round <= 7; ++round) {
+    write(round);
+    ASSERT_TRUE(range.range()->SealActive());
+    if (round == 1) {
+      ASSERT_TRUE(range.range()->FlushOne());  // by itself: nothing is known of the keys
+    }
+  }
+  EXPECT_EQ(range.range()->stats().rounds, 7);
+  ASSERT_TRUE(range.range()->FlushOne());  // half of the rounds there may be
+  EXPECT_EQ(range.range()->stats().rounds, 3);
+  EXPECT_EQ(range.range()->stats().level0_runs, 2);
+  expect_all("round 7");
+
+  write(8);
+  Status made;
+  {
+    Thread checkpoint("checkpoint", [&] { made = range.range()->CreateCheckpoint("eight", Now() + 60 * kSecond); });
+    while (range.range()->stats().rounds < 4) SleepFor(kMillisecond);  // until it has sealed what it wants
+    write(9);
+    ASSERT_TRUE(range.range()->SealActive());
+    ASSERT_TRUE(range.range()->FlushOne());
+  }
+  ASSERT_TRUE(made.ok()) << made;
+  EXPECT_EQ(range.range()->stats().rounds, 2);
+  EXPECT_EQ(range.range()->stats().level0_runs, 3);
+  expect_all("round 9");
+  range.Close();
+  range.Open();
+  expect_all("round 9");
+  ASSERT_TRUE(range.range()->RestoreCheckpoint("eight", Now() + 60 * kSecond).ok());
+  expect_all("round 8");
+}
+
 // M2: what a checkpoint pins stays, over compactions and an orderly close, and goes when the last that names it is deleted.
 TEST(RangeTest, M2ACheckpointsTablesStayUntilItIsDeleted) {
   RangeOptions options;
