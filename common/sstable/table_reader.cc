@@ -231,12 +231,13 @@ struct TableIterator::Rep {
 
 void TableIterator::Rep::SeekTo(std::string_view internal_key) {
   const std::string_view stored_key = StoredKeyOf(internal_key);
-  const bool past_bound = backward ? !info().use_from.empty() && stored_key <= info().use_from
+  // Versions of the key of the lower bound are in the table's part: backwards some of them may still lie ahead.
+  const bool past_bound = backward ? !info().use_from.empty() && CompareInternalKeys(internal_key, MakeSeekKey(info().use_from)) <= 0
                                    : !info().use_to.empty() && stored_key >= info().use_to;
   if (past_bound) return EnterBlocks(index().blocks());
   if (!backward && stored_key < info().use_from) {
     target = MakeSeekKey(info().use_from);
-  } else if (backward && !info().use_to.empty() && stored_key > info().use_to) {
+  } else if (backward && !info().use_to.empty() && stored_key >= info().use_to) {
     target = MakeSeekKey(info().use_to);
   } else {
     target.assign(internal_key);
