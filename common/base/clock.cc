@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <ctime>
 
 #include "common/base/ids.h"
@@ -24,6 +25,19 @@ int64_t WallNowMs() {
   timespec ts;
   clock_gettime(CLOCK_REALTIME, &ts);
   return ts.tv_sec * 1000 + ts.tv_nsec / kMillisecond;
+}
+
+Nanos ThreadBusy() {
+  if (Simulation::Current() != nullptr) return 0;
+  if (FILE* file = std::fopen("/proc/thread-self/schedstat", "r"); file != nullptr) {
+    long long ran, queued;
+    const bool read = std::fscanf(file, "%lld %lld", &ran, &queued) == 2;
+    std::fclose(file);
+    if (read) return ran + queued;
+  }
+  timespec ts;  // a kernel without it: less than it is
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+  return ts.tv_sec * kSecond + ts.tv_nsec;
 }
 
 void SleepUntil(Nanos deadline_ns) { SleepFor(deadline_ns - Now()); }

@@ -15,6 +15,7 @@ inline constexpr Nanos kNever = INT64_MAX;  // as a deadline: wait for ever
 
 Nanos Now();
 int64_t WallNowMs();        // for people, TTL and logs; may jump
+Nanos ThreadBusy();         // how long the calling thread has run, or wanted to: what is left, it waited; 0 in a simulation
 void SleepFor(Nanos ns);    // a yield point of a simulation
 void SleepUntil(Nanos deadline_ns);
 

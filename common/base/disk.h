@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/ids.h"
 #include "common/base/shared_bytes.h"
 #include "common/base/status.h"
 
@@ -46,6 +47,8 @@ class Disk {
   virtual std::string NativePath(const std::string& /*path*/) const { return {}; }
   // A second name, here, of the file at a native path. Unimplemented: not by this disk, or not across these file systems: copy it.
   virtual Status Link(const std::string& /*native_path*/, const std::string& /*path*/) { return absl::UnimplementedError("hard links"); }
+  // The running of the machine under it: while this is the same, what was written is there, synced or not. Nil: not known.
+  virtual Uuid Boot() const { return {}; }
   // One process per tree. Unavailable when another holds it. Released at destruction.
   virtual Status Lock(const std::string& path) = 0;
 };

@@ -55,7 +55,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"compaction.written", true, "the outputs of a compaction are stored, its edit is not written"},
     {"compaction.committed", false, "its edit is published"},
     {"edit.appended", false, "an edit is in the manifest, not published"},
-    // Files of a StoC (stoc/file_store.cc).
+    // Files of a StoC (stoc/file_store.cc, stoc/log_journal.cc).
     {"stoc.file_written", true, "a new file was written under its temporary name, not synced"},
     {"stoc.file_synced", true, "it is synced, not renamed"},
     {"stoc.file_renamed", true, "it has its name, the directory is not synced"},
@@ -63,9 +63,19 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"stoc.append_synced", true, "it is synced, not answered"},
     {"stoc.log_created", true, "the file of a log is durable, its opening is not answered"},
     {"stoc.log_written", true, "a group of appends to a log was written, not synced"},
-    {"stoc.log_synced", true, "it is synced, not answered"},
+    {"stoc.log_synced", true, "it is durable, not answered"},
+    {"stoc.journal_begun", true, "a half of the journal has a new header, not synced"},
+    {"stoc.journal_written", true, "appends to several logs are in the journal, not synced"},
+    {"stoc.journal_synced", true, "they are durable"},
+    {"stoc.journal_cleaned", true, "the logs of a full half of the journal are synced, it is not let go"},
+    {"stoc.journal_replayed", true, "at start, logs have got back what the journal holds, and are synced"},
     {"stoc.logs_sealed", false, "a fence closed the logs of a range, and is not answered"},
     {"stoc.log_deleted", false, "one log file is deleted, of those that are let go"},
+    // References of shared files of a StoC (stoc/file_store.cc), and the LTC's import of tables of another range (ltc/import.cc).
+    {"refs.list_written", true, "a new list of a file's references was written and synced, not renamed"},
+    {"refs.list_renamed", true, "it has its name, the directory is not synced"},
+    {"refs.file_deleted", true, "a file that nobody references any more is deleted, the directory is not synced, its list is there"},
+    {"import.referenced", true, "a new range references the tables of another one, no edit names them"},
     // The log on StoCs, in the LTC (logc/log_client.cc, logc/log_recovery.cc).
     {"logc.posted", false, "records were posted to every copy of a log"},
     {"logc.delivered", false, "every copy has them, their writers are not told"},

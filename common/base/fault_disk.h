@@ -51,6 +51,7 @@ class FaultDisk : public Disk {
   Status SyncDirectory(const std::string& path) override;
   StatusOr<std::vector<std::string>> List(const std::string& path) override;
   StatusOr<uint64_t> FreeBytes() override;
+  Uuid Boot() const override { return base_->Boot(); }
   Status Lock(const std::string& path) override;
 
  private:

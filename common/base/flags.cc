@@ -13,7 +13,10 @@ extern void (*gflags_exitfunc)(int);  // what gflags calls when it does not like
 namespace nova {
 
 void ParseFlags(const std::string& usage, int* argc, char*** argv) {
-  google::gflags_exitfunc = [](int code) { _exit(code == 0 ? 0 : kExitBadInput); };
+  google::gflags_exitfunc = [](int code) {  // also at the end of --help, which may be longer than a buffer
+    std::fflush(nullptr);
+    _exit(code == 0 ? 0 : kExitBadInput);
+  };
   google::SetUsageMessage(usage);
   google::ParseCommandLineFlags(argc, argv, true);
 }

@@ -53,6 +53,7 @@ class LimitedDisk : public Disk {
   Status SyncDirectory(const std::string& path) override { return base_->SyncDirectory(path); }
   StatusOr<std::vector<std::string>> List(const std::string& path) override { return base_->List(path); }
   StatusOr<uint64_t> FreeBytes() override { return base_->FreeBytes(); }
+  Uuid Boot() const override { return base_->Boot(); }
   Status Lock(const std::string& path) override { return base_->Lock(path); }
 
  private:

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "common/base/disk.h"
 #include "common/base/mutex.h"
@@ -82,7 +83,7 @@ class PosixFile : public DiskFile {
 
 class PosixDisk : public Disk {
  public:
-  explicit PosixDisk(std::string root) : root_(std::move(root)) {}
+  explicit PosixDisk(std::string root) : root_(std::move(root)), boot_(ReadBoot()) {}
   ~PosixDisk() override {
     if (lock_fd_ >= 0) close(lock_fd_);
   }
@@ -137,6 +138,7 @@ class PosixDisk : public Disk {
     }
     return ErrnoStatus(errno, "link", Full(path));
   }
+  Uuid Boot() const override { return boot_; }
   Status Lock(const std::string& path) override {
     const int fd = open(Full(path).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) return ErrnoStatus(errno, "open lock file", Full(path));
@@ -157,7 +159,17 @@ class PosixDisk : public Disk {
     return std::unique_ptr<DiskFile>(std::make_unique<PosixFile>(fd, Full(path)));
   }
 
+  static Uuid ReadBoot() {
+    std::ifstream in("/proc/sys/kernel/random/boot_id");
+    std::string text;
+    Uuid boot;
+    if (!std::getline(in, text)) return boot;
+    std::erase(text, '-');
+    return Uuid::Parse(text, &boot) ? boot : Uuid();
+  }
+
   const std::string root_;
+  const Uuid boot_;
   Mutex mu_;
   int lock_fd_ = -1;
 };

@@ -208,6 +208,7 @@ class SimDisk::Rep::View : public Disk {
     NOVA_RETURN_IF_ERROR(medium_->Alive(generation_, "/"));
     return medium_->options.capacity_bytes - std::min(medium_->options.capacity_bytes, medium_->UsedBytes());
   }
+  Uuid Boot() const override { return {1, generation_ + 1}; }
   Status Lock(const std::string& path) override {
     MutexLock lock(&medium_->mu);
     NOVA_RETURN_IF_ERROR(CheckParent(path));
