@@ -159,6 +159,11 @@ void NodeSessionImpl::HeartbeatOnce() {
       l->set_reads(load.reads);
       l->set_bytes(load.bytes);
     }
+    for (const auto& [name, bytes] : report.memory) {
+      proto::MemoryPool* pool = request.add_memory();
+      pool->set_name(name);
+      pool->set_bytes(bytes);
+    }
     for (const auto& [stoc, tables] : report.draining) {
       proto::TablesLeft* t = request.add_draining();
       t->set_stoc(stoc.value());

@@ -51,6 +51,7 @@ struct NodeReport {  // what a heartbeat says of the node
   uint32_t queue_depth = 0;
   uint64_t disk_bytes = 0;
   uint64_t disk_free_bytes = 0;
+  std::vector<std::pair<std::string, uint64_t>> memory;  // bytes used, by pool
   std::map<StocId, uint64_t> draining;  // tables that draining StoCs hold of the ranges, or will when what runs now ends
 };
 

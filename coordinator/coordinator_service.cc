@@ -588,6 +588,7 @@ StatusOr<std::string> CoordinatorService::HandleHeartbeat(const std::string& req
   event.report.queue_depth = in.queue_depth();
   event.report.disk_bytes = in.disk_bytes();
   event.report.disk_free_bytes = in.disk_free_bytes();
+  for (const proto::MemoryPool& pool : in.memory()) event.report.memory.emplace_back(pool.name(), pool.bytes());
   for (const proto::TablesLeft& t : in.draining()) {
     event.report.draining[StocId(static_cast<uint32_t>(t.stoc()))] = t.tables();
   }

@@ -93,6 +93,7 @@ class Renderer {
         const std::string left = DrainLeft(s_, node);
         absl::StrAppend(&note, left.empty() ? ", drained" : StrCat(", draining: ", left, " left"));
       }
+      note += MemoryOf(name);
       absl::StrAppend(&out, absl::StrFormat("%-6s %-16s %-12d %-24s %-10s %s\n", RoleName(node.role), name,
                                             node.incarnation.value(), node.address, left > 0 ? Seconds(left) : "none", note));
     }
@@ -157,6 +158,14 @@ class Renderer {
   bool Holds(const LogGroup& g, const LogMember& m) const {
     const auto it = stocs_.find(m.stoc);
     return it != stocs_.end() && g.Holds(m, it->second->incarnation, it->second->store);
+  }
+  // By pool, as the node last said.
+  std::string MemoryOf(const std::string& node) const {
+    const auto report = s_.reports.find(node);
+    if (report == s_.reports.end() || report->second.memory.empty()) return "";
+    std::vector<std::string> pools;
+    for (const auto& [pool, bytes] : report->second.memory) pools.push_back(StrCat(pool, " ", bytes >> 20));
+    return StrCat(", MB: ", absl::StrJoin(pools, " "));
   }
   // What a range that is to be opened lacks: an open one has it in its LTC.
   std::string WhyUnavailable(const RangeRecord& r) const {

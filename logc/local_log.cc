@@ -1,5 +1,6 @@
 #include "logc/local_log.h"
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <map>
@@ -18,22 +19,28 @@ constexpr std::string_view kPrefix = "log-";
 constexpr std::string_view kMagic = "novalog1";
 constexpr size_t kHeaderBytes = 64;
 constexpr size_t kHeaderCrcAt = 32;
+constexpr size_t kBootAt = 36;
 
-std::string HeaderOf(const Uuid& uuid, Epoch epoch) {
+std::string HeaderOf(const Uuid& uuid, Epoch epoch, const Uuid& boot) {
   std::string h(kMagic);
   PutFixed64(&h, uuid.hi);
   PutFixed64(&h, uuid.lo);
   PutFixed64(&h, epoch.value());
   PutFixed32(&h, ExtendCrc32c(0, h.data(), h.size()));
+  PutFixed64(&h, boot.hi);
+  PutFixed64(&h, boot.lo);
   h.resize(kHeaderBytes, '\0');
   return h;
 }
 
-bool ParseHeader(std::string_view bytes, Uuid* uuid) {
+Uuid UuidAt(std::string_view bytes, size_t at) { return {DecodeFixed64(bytes.data() + at), DecodeFixed64(bytes.data() + at + 8)}; }
+
+// The boot is not in the checksum: a wrong one is not the present one, and then less is asked of the file.
+bool ParseHeader(std::string_view bytes, Uuid* uuid, Uuid* boot) {
   if (bytes.size() < kHeaderBytes || bytes.substr(0, kMagic.size()) != kMagic) return false;
   if (DecodeFixed32(bytes.data() + kHeaderCrcAt) != ExtendCrc32c(0, bytes.data(), kHeaderCrcAt)) return false;
-  uuid->hi = DecodeFixed64(bytes.data() + 8);
-  uuid->lo = DecodeFixed64(bytes.data() + 16);
+  *uuid = UuidAt(bytes, 8);
+  *boot = UuidAt(bytes, kBootAt);
   return true;
 }
 
@@ -59,11 +66,13 @@ struct LogFile {
   const std::string path;
   std::unique_ptr<DiskFile> file;
   Uuid uuid;
-  uint64_t lsn = 0;
-  uint64_t end = 0;        // of what is written
+  uint64_t lsn = 0;        // of the last record that was written
+  uint64_t end = 0;        // of it
   uint64_t allocated = 0;  // of the file: zeros, or an older log's records
   bool name_synced = false;            // the syncing thread's
-  std::atomic<bool> unsynced{false};   // holds records that no sync followed
+  bool sync_failed = false;            // too
+  std::atomic<uint64_t> written{0};    // lsn up to which a sync that begins now finds everything
+  std::atomic<uint64_t> synced{0};     // and up to which one has ended
   std::atomic<bool> good{true};        // S1
 };
 
@@ -102,6 +111,7 @@ class LocalLog : public RangeLog {
   std::vector<ExposedRound> ExposedRounds() const override { return {}; }
   void RequestGroupChange() override {}
   size_t bytes_in_flight() const override { return 0; }
+  bool sync_matters() const override { return true; }
 
  private:
   // Where one writer at a time appends.
@@ -124,7 +134,7 @@ class LocalLog : public RangeLog {
     const LogRecord* const records[] = {&record};
     if (const Status s = WriteRecords(lane, records); !s.ok()) return Failed(lane, s, Outcome::kUnavailable);
     if (const Status s = NOVA_FP_STATUS("log.written"); !s.ok()) return Failed(lane, s, Outcome::kUnknown);
-    lane->file->unsynced.store(true, std::memory_order_release);
+    lane->file->written.store(lane->file->lsn, std::memory_order_release);
     return Outcome::kOk;
   }
 
@@ -169,7 +179,7 @@ class LocalLog : public RangeLog {
     // A write that fails in the middle may have left whole records behind.
     s = WriteRecords(w, records);
     if (!s.ok()) return Failed(w, s, records.size() == 1 ? Outcome::kUnavailable : Outcome::kUnknown);
-    w->file->unsynced.store(true, std::memory_order_relaxed);
+    w->file->written.store(w->file->lsn, std::memory_order_release);
     s = NOVA_FP_STATUS("log.group_written");
     if (s.ok()) s = SyncAll();
     if (s.ok()) s = NOVA_FP_STATUS("log.group_synced");
@@ -183,18 +193,21 @@ class LocalLog : public RangeLog {
       MutexLock lock(&mu_);
       for (const auto& [round, files] : files_) {
         for (const auto& f : files) {
-          if (f->unsynced.load(std::memory_order_relaxed)) unsynced.push_back(f);
+          if (f->written.load(std::memory_order_relaxed) > f->synced.load(std::memory_order_relaxed)) unsynced.push_back(f);
         }
       }
     }
     bool new_names = false;
     for (const auto& f : unsynced) {
-      if (!f->unsynced.exchange(false, std::memory_order_acq_rel)) continue;
+      if (f->sync_failed) continue;
+      const uint64_t written = f->written.load(std::memory_order_acquire);
       const Status s = f->file->Sync();
       if (!s.ok()) {
+        f->sync_failed = true;
         f->good.store(false);
         return s;
       }
+      f->synced.store(written, std::memory_order_release);
       new_names |= !f->name_synced;
       f->name_synced = true;
     }
@@ -231,7 +244,9 @@ class LocalLog : public RangeLog {
       MutexLock lock(&mu_);
       files_[round].push_back(f);
     }
-    return f->file->Write(0, HeaderOf(f->uuid, epoch_));
+    const Status s = f->file->Write(0, HeaderOf(f->uuid, epoch_, disk_->Boot()));
+    if (!s.ok()) disk_->Delete(f->path).IgnoreError();  // half a header would be taken for a damaged one
+    return s;
   }
 
   static Status WriteRecords(Writer* w, std::span<const LogRecord* const> records) {
@@ -240,9 +255,10 @@ class LocalLog : public RangeLog {
     for (const LogRecord* r : records) size += LogRecordBytes(*r);
     if (w->buffer.size() < size) w->buffer.resize(size);
     size_t at = 0;
+    const LogMarks marks{f->lsn, f->synced.load(std::memory_order_acquire)};  // every record that is written was acknowledged: S1
     uint64_t lsn = f->lsn;
     for (const LogRecord* r : records) {
-      EncodeLogRecord(f->uuid, ++lsn, *r, reinterpret_cast<std::byte*>(w->buffer.data()) + at);
+      EncodeLogRecord(f->uuid, ++lsn, marks, *r, reinterpret_cast<std::byte*>(w->buffer.data()) + at);
       at += LogRecordBytes(*r);
     }
     NOVA_RETURN_IF_ERROR(f->file->Write(f->end, {w->buffer.data(), size}));
@@ -282,13 +298,26 @@ class LocalLog : public RangeLog {
   std::vector<std::string> free_ ABSL_GUARDED_BY(mu_);
 };
 
+// Of a file without a valid header. One that power or the process went away from when it was made is short or begins with zeros: a
+// header is in one sector, and in a recycled file the one before is valid.
+Status CheckNeverWritten(const std::string& name, std::string_view bytes) {
+  const auto zeros = [](std::string_view s) { return std::all_of(s.begin(), s.end(), [](char c) { return c == 0; }); };
+  if (bytes.size() < kHeaderBytes || zeros(bytes)) return OkStatus();
+  if (zeros(bytes.substr(0, kHeaderBytes))) {
+    NOVA_LOG(WARNING) << name << " has no header, which was not known to be durable; its " << bytes.size() << " bytes are left out";
+    return OkStatus();
+  }
+  return absl::DataLossError(StrCat(name, " is damaged: its header of ", kHeaderBytes,
+                                    " bytes; to open without what is lost, all its records: truncate -s 0 ", name));
+}
+
 }  // namespace
 
 std::unique_ptr<RangeLog> NewLocalLog(Disk* disk, Epoch epoch, const LocalLogOptions& options) {
   return std::make_unique<LocalLog>(disk, epoch, options);
 }
 
-StatusOr<std::vector<RecoveredRecord>> ReadLocalLogs(Disk* disk) {
+StatusOr<std::vector<RecoveredRecord>> ReadLocalLogs(Disk* disk, const MemTableDone& done) {
   std::vector<RecoveredRecord> records;
   NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, disk->List(""));
   Epoch epoch;
@@ -298,12 +327,18 @@ StatusOr<std::vector<RecoveredRecord>> ReadLocalLogs(Disk* disk) {
     NOVA_ASSIGN_OR_RETURN(const uint64_t size, file->Size());
     std::string bytes(size, '\0');
     NOVA_RETURN_IF_ERROR(file->Read(0, size, bytes.data()));
-    Uuid uuid;
-    if (!ParseHeader(bytes, &uuid)) continue;  // torn when it was made: it never held a record
-    uint64_t next_lsn = 1;
-    const Status s = ParseLogSegment(uuid, std::string_view(bytes).substr(kHeaderBytes), &next_lsn, [&](const ParsedLogEntry& e) {
-      records.push_back({e.sequence, e.entry.memtable, e.entry.type, std::string(e.entry.key), std::string(e.entry.value)});
-    });
+    Uuid uuid, boot;
+    if (!ParseHeader(bytes, &uuid, &boot)) {
+      NOVA_RETURN_IF_ERROR(CheckNeverWritten(name, bytes));
+      continue;
+    }
+    const bool same_boot = !boot.IsNil() && boot == disk->Boot();
+    LogCopies log(uuid, done);
+    log.Add(same_boot ? LogCopies::Keeps::kWritten : LogCopies::Keeps::kSynced, {{name, std::move(bytes), kHeaderBytes}});
+    const Status s = log.Read(&records);
+    if (log.damaged()) {
+      return absl::DataLossError(StrCat(s.message(), "; to open without what is lost: truncate -s ", log.end_of_first(), " ", name));
+    }
     if (!s.ok()) return Annotate(s, name);
   }
   return records;

@@ -6,7 +6,11 @@
 // with `sync`, when it and every record acknowledged before it are synced.
 //
 //   file      header | record | record | ...                       records as in log_record.h
-//   header    "novalog1" | fixed64 uuid hi | fixed64 uuid lo | fixed64 epoch | u32 crc32c of the 32 bytes before | 28 zeros
+//   header    "novalog1" | fixed64 uuid hi | fixed64 uuid lo | fixed64 epoch | u32 crc32c of the 32 bytes before
+//             | fixed64 boot hi | fixed64 boot lo (Disk::Boot of its making; nil: not known) | 12 zeros
+//
+// A record's marks: acknowledged: it was written, and synced if it was to be; synced: a sync of the file that began after it has
+// ended. As long as the machine has not been started again nothing that was written may be missing (log_copies.h: kWritten).
 //
 // Thread safety, ownership: as RangeLog's.   Errors of Append: kNoSpace, kUnavailable: the file could not be written, nothing
 // is in the log; kUnknown: it was perhaps written, and not synced. The file is bad from then on (S1), the next record goes to another;
@@ -18,7 +22,8 @@
 #include <vector>
 
 #include "common/base/disk.h"
-#include "logc/log_record.h"
+#include "logc/log_copies.h"
+#include "logc/range_log.h"
 
 namespace nova {
 
@@ -32,8 +37,9 @@ struct LocalLogOptions {
 // `disk` outlives it. The files of older epochs are left alone.
 std::unique_ptr<RangeLog> NewLocalLog(Disk* disk, Epoch epoch, const LocalLogOptions& options);
 
-// The valid prefixes of all log files (R3).
-StatusOr<std::vector<RecoveredRecord>> ReadLocalLogs(Disk* disk);
+// What all log files hold (R3), each as far as it is whole. DataLoss: a file is damaged, and holds what is needed: the text says where,
+// and how to open without what is lost.
+StatusOr<std::vector<RecoveredRecord>> ReadLocalLogs(Disk* disk, const MemTableDone& done);
 // Deletes the files of epochs below `epoch` (R6): what they hold is in tables.
 Status DeleteLocalLogs(Disk* disk, Epoch epoch);
 

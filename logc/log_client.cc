@@ -47,6 +47,7 @@ struct Batch {
   uint64_t at = 0;      // and where in it
   uint64_t file_at = 0; // where they go in the log's file
   bool sync = false;    // there: some record asks for it
+  uint64_t acknowledged = 0;  // of the log, when this was posted: an lsn
   uint32_t crc = 0;     // of the bytes, where they go to a file
   size_t waiting = 0;   // copies that do not have it yet
   std::vector<bool> failed;  // by copy: its post ended, not delivered
@@ -83,6 +84,7 @@ struct Log {
   std::vector<Member> members;        // as the group's
   size_t suspected = 0;               // of them
   uint64_t next_lsn = 1;
+  LogMarks marks;                     // of the record that is built next
   std::vector<Segment> segments;
   uint64_t used = 0;                  // of the last segment
   bool opened = false;                // its first segment and its file are there
@@ -169,7 +171,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     const std::shared_ptr<Log> log = it != lane.current.end() ? it->second : NewLog(index, record.round);
     PendingRecord pending;
     if (!Stage(index, bytes, &pending)) return false;
-    EncodeLogRecord(log->uuid, log->next_lsn++, record, pending.staging->buffer.data() + pending.offset);
+    EncodeLogRecord(log->uuid, log->next_lsn++, log->marks, record, pending.staging->buffer.data() + pending.offset);
     pending.sync = record.sync;
     pending.done = std::move(done);
     log->unposted.push_back(std::move(pending));
@@ -379,6 +381,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       batch->segment = log->segments.empty() ? 0 : log->segments.size() - 1;
       batch->at = log->used;
       batch->file_at = log->file_end;
+      batch->acknowledged = log->marks.acknowledged;
       while (!log->unposted.empty()) {
         PendingRecord& r = log->unposted.front();
         if (r.staging != batch->staging || r.offset != batch->offset + batch->bytes || !HasRoom(*log, r.bytes)) break;
@@ -435,8 +438,19 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       const std::shared_ptr<Batch> front = std::move(log->posted.front());
       log->posted.pop_front();
       NOVA_FP_VOID("logc.delivered");
+      AdvanceMarks(*front, &log->marks);
       for (PendingRecord& r : front->records) Finish(index, &r, Outcome::kOk);
     }
+  }
+
+  // `batch` is in every copy, as is all before it. Its sync covers itself, in every file, and what was there when it was posted: what
+  // was under way then may have been posted once more, and written behind that sync.
+  static void AdvanceMarks(const Batch& batch, LogMarks* marks) {
+    const uint64_t before = marks->acknowledged;
+    marks->acknowledged += batch.records.size();
+    if (!batch.sync) return;
+    const bool gap = marks->synced < before && batch.acknowledged < before;
+    marks->synced = gap ? std::max(marks->synced, batch.acknowledged) : marks->acknowledged;
   }
 
   void Finish(size_t index, PendingRecord* record, Outcome o) {
@@ -577,7 +591,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       return;
     }
     std::copy_n(record->staging->buffer.data() + record->offset, record->bytes, moved.staging->buffer.data() + moved.offset);
-    RebindLogRecord(log->uuid, log->next_lsn++, moved.staging->buffer.data() + moved.offset);
+    RebindLogRecord(log->uuid, log->next_lsn++, log->marks, moved.staging->buffer.data() + moved.offset);
     moved.sync = record->sync;
     moved.done = std::move(record->done);
     record->done = {};
@@ -665,6 +679,7 @@ class StocLog : public RangeLog {
   std::vector<ExposedRound> ExposedRounds() const override { return core_->ExposedRounds(); }
   void RequestGroupChange() override { core_->RequestGroupChange(); }
   size_t bytes_in_flight() const override { return core_->bytes_in_flight(); }
+  bool sync_matters() const override { return true; }  // of files; of memory it does not, but a group with files may follow
 
  private:
   const std::shared_ptr<StocLogCore> core_;

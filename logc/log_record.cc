@@ -21,6 +21,16 @@ uint32_t SaltOf(const Uuid& log) {
   return ExtendCrc32c(0, salt, sizeof(salt));
 }
 
+// The place of a mark, counted back from the record at `lsn`.
+uint16_t CountBack(uint64_t lsn, uint64_t mark) { return lsn - mark > UINT16_MAX ? 0 : static_cast<uint16_t>(lsn - mark); }
+uint64_t MarkAt(uint64_t lsn, uint16_t back) { return back == 0 || back > lsn ? 0 : lsn - back; }
+
+void EncodeMarks(uint64_t lsn, const LogMarks& marks, char* base) {
+  NOVA_DCHECK(marks.synced <= marks.acknowledged && marks.acknowledged < lsn);
+  EncodeFixed16(base + 12, CountBack(lsn, marks.acknowledged));
+  EncodeFixed16(base + 14, CountBack(lsn, marks.synced));
+}
+
 size_t EntryBytes(const LogEntry& e) {
   return VarintLength(e.memtable.value()) + 1 + LengthPrefixedSize(e.key) + LengthPrefixedSize(e.value);
 }
@@ -42,14 +52,14 @@ size_t LogRecordBytes(const LogRecord& record) {
   return Padded(bytes);
 }
 
-void EncodeLogRecord(const Uuid& log, uint64_t lsn, const LogRecord& record, std::byte* dst) {
+void EncodeLogRecord(const Uuid& log, uint64_t lsn, const LogMarks& marks, const LogRecord& record, std::byte* dst) {
   char* const base = reinterpret_cast<char*>(dst);
   const size_t length = LogRecordBytes(record);
   EncodeFixed32(base + 4, static_cast<uint32_t>(length));
   base[8] = static_cast<char>(kFormat);
   base[9] = 0;
   EncodeFixed16(base + 10, static_cast<uint16_t>(record.entries.size()));
-  EncodeFixed32(base + 12, 0);
+  EncodeMarks(lsn, marks, base);
   EncodeFixed64(base + 16, lsn);
   EncodeFixed64(base + 24, record.first_sequence);
   EncodeFixed64(base + 32, record.client_id);
@@ -73,38 +83,44 @@ void EncodeLogRecord(const Uuid& log, uint64_t lsn, const LogRecord& record, std
   EncodeFixed32(base, ExtendCrc32c(crc, p, padding));
 }
 
-void RebindLogRecord(const Uuid& log, uint64_t lsn, std::byte* record) {
+void RebindLogRecord(const Uuid& log, uint64_t lsn, const LogMarks& marks, std::byte* record) {
   char* const base = reinterpret_cast<char*>(record);
+  EncodeMarks(lsn, marks, base);
   EncodeFixed64(base + 16, lsn);
   EncodeFixed32(base, ExtendCrc32c(SaltOf(log), base + 4, DecodeFixed32(base + 4) - 4));
 }
 
-Status ParseLogSegment(const Uuid& log, std::string_view segment, uint64_t* next_lsn,
-                       const std::function<void(const ParsedLogEntry&)>& fn) {
-  const uint32_t salt = SaltOf(log);
-  while (segment.size() >= kLogRecordHeaderBytes) {
-    const char* const base = segment.data();
-    const uint32_t length = DecodeFixed32(base + 4);
-    if (length < kLogRecordHeaderBytes || length % 8 != 0 || length > segment.size()) break;
-    if (ExtendCrc32c(salt, base + 4, length - 4) != DecodeFixed32(base)) break;
-    if (DecodeFixed64(base + 16) != *next_lsn) break;
-    // From here on the bytes are what an LTC wrote: what cannot be understood must not be passed over in silence.
-    if (base[8] != static_cast<char>(kFormat)) return absl::DataLossError("log record of an unknown format");
-    const bool skippable = (base[9] & kSkippable) != 0;
-    const uint16_t count = DecodeFixed16(base + 10);
-    const SequenceNumber first = DecodeFixed64(base + 24);
-    std::string_view entries = segment.substr(kLogRecordHeaderBytes, length - kLogRecordHeaderBytes);
-    for (uint16_t i = 0; i < count; ++i) {
-      ParsedLogEntry parsed{first + i, {}};
-      if (!ParseEntry(&entries, &parsed.entry)) return absl::DataLossError("log record whose entries do not parse");
-      if (parsed.entry.type > ValueType::kPutTtl) {
-        if (skippable) continue;
-        return absl::DataLossError(StrCat("log record with entry type ", static_cast<int>(parsed.entry.type)));
-      }
-      fn(parsed);
+size_t PlausibleLogRecord(std::string_view in, uint64_t last_lsn) {
+  if (in.size() < kLogRecordHeaderBytes) return 0;
+  const uint32_t length = DecodeFixed32(in.data() + 4);
+  if (length < kLogRecordHeaderBytes || length % 8 != 0 || length > in.size()) return 0;
+  const uint64_t lsn = DecodeFixed64(in.data() + 16);
+  return lsn == 0 || lsn > last_lsn ? 0 : length;
+}
+
+std::optional<WholeLogRecord> CheckLogRecord(const Uuid& log, std::string_view in, size_t length) {
+  const char* const base = in.data();
+  if (ExtendCrc32c(SaltOf(log), base + 4, length - 4) != DecodeFixed32(base)) return std::nullopt;
+  const uint64_t lsn = DecodeFixed64(base + 16);
+  return WholeLogRecord{lsn, {MarkAt(lsn, DecodeFixed16(base + 12)), MarkAt(lsn, DecodeFixed16(base + 14))}, in.substr(0, length)};
+}
+
+// The bytes are what an LTC wrote: what cannot be understood must not be passed over in silence.
+Status ParseLogEntries(const WholeLogRecord& record, const std::function<void(const ParsedLogEntry&)>& fn) {
+  const char* const base = record.bytes.data();
+  if (base[8] != static_cast<char>(kFormat)) return absl::DataLossError("log record of an unknown format");
+  const bool skippable = (base[9] & kSkippable) != 0;
+  const uint16_t count = DecodeFixed16(base + 10);
+  const SequenceNumber first = DecodeFixed64(base + 24);
+  std::string_view entries = record.bytes.substr(kLogRecordHeaderBytes);
+  for (uint16_t i = 0; i < count; ++i) {
+    ParsedLogEntry parsed{first + i, {}};
+    if (!ParseEntry(&entries, &parsed.entry)) return absl::DataLossError("log record whose entries do not parse");
+    if (parsed.entry.type > ValueType::kPutTtl) {
+      if (skippable) continue;
+      return absl::DataLossError(StrCat("log record with entry type ", static_cast<int>(parsed.entry.type)));
     }
-    ++*next_lsn;
-    segment.remove_prefix(length);
+    fn(parsed);
   }
   return OkStatus();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "common/base/failpoint.h"
@@ -42,55 +43,70 @@ std::map<StocId, FenceReply> FenceMembers(StocClient* stocs, const RangeRecord& 
   return fenced;
 }
 
-// One log: its segments on one StoC, or its file wherever there is one.
+// One log, wherever there are copies of it.
 struct SealedLog {
-  StocId stoc;
   Uuid log;
-  std::vector<SealedSegment> segments;
-  std::vector<std::pair<StocId, uint64_t>> files;  // and their bytes
+  std::optional<StocId> preferred;  // whose segments will do
+  std::map<StocId, std::vector<SealedSegment>> segments;
+  std::map<StocId, uint64_t> files;  // and their bytes
 };
 
-Status Parse(const Uuid& log, std::string_view bytes, uint64_t* lsn, std::vector<RecoveredRecord>* out) {
-  return ParseLogSegment(log, bytes, lsn, [out](const ParsedLogEntry& e) {
-    out->push_back({e.sequence, e.entry.memtable, e.entry.type, std::string(e.entry.key), std::string(e.entry.value)});
-  });
+std::string StocText(StocClient* stocs, StocId stoc) {
+  const auto node = stocs->Find(stoc);
+  return node ? node->name : StrCat("stoc ", stoc.value());
 }
 
-// The copy with the longest valid prefix: each has what was acknowledged, but a disk may have damaged a record since.
-Status ReadLogFile(StocClient* stocs, const SealedLog& log, Nanos deadline_ns, std::vector<RecoveredRecord>* out) {
-  Status failed;
-  uint64_t longest = 0;
-  for (const auto& [stoc, size] : log.files) {
-    const auto bytes = stocs->ReadFileBlocking(stoc, {log.log, 0}, 0, size, deadline_ns);
-    if (!bytes.ok()) {
-      failed = bytes.status();
-      continue;
-    }
-    uint64_t lsn = 1;
-    std::vector<RecoveredRecord> records;
-    NOVA_RETURN_IF_ERROR(Parse(log.log, *bytes, &lsn, &records));
-    if (lsn > longest) {
-      longest = lsn;
-      *out = std::move(records);
-    }
+Status AddSegments(StocClient* stocs, const SealedLog& log, StocId stoc, Nanos deadline_ns, LogCopies* copies) {
+  std::vector<SealedSegment> segments = log.segments.at(stoc);
+  std::sort(segments.begin(), segments.end(), [](const SealedSegment& a, const SealedSegment& b) { return a.index < b.index; });
+  std::vector<LogCopies::Piece> pieces;
+  for (const SealedSegment& s : segments) {
+    NOVA_ASSIGN_OR_RETURN(std::string bytes, stocs->ReadRemote(stoc, s.memory, deadline_ns));
+    pieces.push_back({StrCat("segment ", s.index, " on ", StocText(stocs, stoc)), std::move(bytes)});
   }
-  return longest > 0 ? OkStatus() : failed;
-}
-
-Status ReadLog(StocClient* stocs, SealedLog log, Nanos deadline_ns, std::vector<RecoveredRecord>* out) {
-  if (log.segments.empty()) return ReadLogFile(stocs, log, deadline_ns, out);
-  uint64_t lsn = 1;
-  std::sort(log.segments.begin(), log.segments.end(), [](const SealedSegment& a, const SealedSegment& b) { return a.index < b.index; });
-  for (const SealedSegment& s : log.segments) {
-    NOVA_ASSIGN_OR_RETURN(const std::string bytes, stocs->ReadRemote(log.stoc, s.memory, deadline_ns));
-    NOVA_RETURN_IF_ERROR(Parse(log.log, bytes, &lsn, out));
-  }
+  copies->Add(LogCopies::Keeps::kWritten, std::move(pieces));
   return OkStatus();
+}
+
+Status AddFile(StocClient* stocs, const SealedLog& log, StocId stoc, Nanos deadline_ns, LogCopies* copies) {
+  const StocFileId file{log.log, 0};
+  NOVA_ASSIGN_OR_RETURN(std::string bytes, stocs->ReadFileBlocking(stoc, file, 0, log.files.at(stoc), deadline_ns));
+  const std::string where = StrCat("files/", file.ToString(), " on ", StocText(stocs, stoc));
+  copies->Add(LogCopies::Keeps::kSynced, {{where, std::move(bytes)}});
+  return OkStatus();
+}
+
+// The segments of one member hold what was acknowledged, and so does each file; but a disk may have damaged a record since, so all
+// files are read; and where that happened to memory, whatever there is.
+Status ReadLog(StocClient* stocs, const SealedLog& log, const MemTableDone& done, Nanos deadline_ns, std::vector<RecoveredRecord>* out) {
+  LogCopies copies(log.log, done);
+  bool any = false;
+  Status failed;
+  std::string unread;
+  const auto add = [&](StocId stoc, const Status& s) {
+    any |= s.ok();
+    if (s.ok()) return;
+    failed = s;
+    unread += StrCat(unread.empty() ? "" : "; ", StocText(stocs, stoc), ": ", s.message());
+  };
+  if (log.preferred) add(*log.preferred, AddSegments(stocs, log, *log.preferred, deadline_ns, &copies));
+  if (!any || copies.damaged()) {
+    for (const auto& [stoc, bytes] : log.files) add(stoc, AddFile(stocs, log, stoc, deadline_ns, &copies));
+  }
+  if (!any || copies.damaged()) {
+    for (const auto& [stoc, segments] : log.segments) {
+      if (stoc != log.preferred) add(stoc, AddSegments(stocs, log, stoc, deadline_ns, &copies));
+    }
+  }
+  if (!any) return failed;
+  const Status s = copies.Read(out);
+  return unread.empty() ? s : Annotate(s, StrCat("not read: ", unread));
 }
 
 }  // namespace
 
-StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const RangeRecord& record, Nanos deadline_ns) {
+StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const RangeRecord& record, const MemTableDone& done,
+                                                   Nanos deadline_ns) {
   const std::map<StocId, FenceReply> fenced = FenceMembers(stocs, record, deadline_ns);
   if (!fenced.empty()) NOVA_FP("logc.fenced");
   // Few StoCs that cover all groups: one that is already chosen first, else the first that was fenced.
@@ -116,19 +132,21 @@ StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const Rang
   if (!missing.empty()) {
     return absl::UnavailableError(StrCat("range ", record.id.value(), ": no member answers of ", missing));
   }
-  // A log that has segments there has all of them: they are of one incarnation.
-  std::map<Uuid, std::vector<std::pair<StocId, uint64_t>>> file_copies;
+  // The logs that have segments on a chosen StoC, which has all of them then: they are of one incarnation; or a file anywhere, for a
+  // StoC may have lost one.
+  std::map<Uuid, SealedLog> by_log;
   for (const auto& [stoc, reply] : fenced) {
-    for (const SealedLogFile& f : reply.files) file_copies[f.log].push_back({stoc, f.size});
+    for (const SealedLogFile& f : reply.files) by_log[f.log].files[stoc] = f.size;
+    for (const SealedSegment& s : reply.segments) {
+      SealedLog& log = by_log[s.log];
+      log.segments[stoc].push_back(s);
+      if (chosen.contains(stoc) && !log.preferred) log.preferred = stoc;
+    }
   }
   std::vector<SealedLog> logs;
-  for (const StocId stoc : chosen) {
-    std::map<Uuid, SealedLog> by_log;
-    for (const SealedLogFile& f : fenced.at(stoc).files) by_log[f.log] = {stoc, f.log, {}, file_copies.at(f.log)};
-    for (const SealedSegment& s : fenced.at(stoc).segments) {
-      by_log.try_emplace(s.log, SealedLog{stoc, s.log, {}, {}}).first->second.segments.push_back(s);
-    }
-    for (auto& [uuid, log] : by_log) logs.push_back(std::move(log));
+  for (auto& [uuid, log] : by_log) {
+    log.log = uuid;
+    if (log.preferred || !log.files.empty()) logs.push_back(std::move(log));
   }
   Mutex mu;
   size_t next = 0;
@@ -145,7 +163,7 @@ StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const Rang
           log = logs[next++];
         }
         std::vector<RecoveredRecord> part;
-        const Status s = ReadLog(stocs, std::move(log), deadline_ns, &part);
+        const Status s = ReadLog(stocs, log, done, deadline_ns, &part);
         MutexLock lock(&mu);
         if (!s.ok()) status = s;
         std::move(part.begin(), part.end(), std::back_inserter(records));

@@ -16,6 +16,7 @@ class NullLog : public RangeLog {
   std::vector<ExposedRound> ExposedRounds() const override { return {}; }
   void RequestGroupChange() override {}
   size_t bytes_in_flight() const override { return 0; }
+  bool sync_matters() const override { return false; }
 };
 
 }  // namespace

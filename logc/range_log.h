@@ -70,6 +70,8 @@ class RangeLog {
   // Asks for a new group though no member failed: to return to R members after a loss.
   virtual void RequestGroupChange() = 0;
   virtual size_t bytes_in_flight() const = 0;
+  // A record without `sync` may be lost where one with it is not.
+  virtual bool sync_matters() const = 0;
 };
 
 std::unique_ptr<RangeLog> NewNullLog();

@@ -57,6 +57,7 @@ class HostedRange::Ground : public ManifestStorage {
       : range_services(services->range), keeper(services, assignment.record), creator_{assignment.record.id, assignment.record.epoch, 0},
         services_(services), options_(options) {
     range_services.place = [this](uint64_t bytes) { return Place(bytes); };
+    range_services.garbage = [drop = services->garbage, holder = creator_](const TableInfo& t) { drop(t, holder); };
   }
 
   std::vector<StocChoice> LiveStocs() const {
@@ -88,7 +89,7 @@ class HostedRange::Ground : public ManifestStorage {
   }
   void Delete(const ManifestGroup& group) override {
     for (const StocId stoc : group.members) {
-      services_->stocs->DeleteFiles(stoc, {{group.file, 0}}, Now() + options_.request_deadline_ns).IgnoreError();
+      services_->stocs->DropReferences(stoc, creator_.range, creator_.epoch, {{group.file, 0}}, Now() + options_.request_deadline_ns).IgnoreError();
     }
   }
 
@@ -160,7 +161,7 @@ Status HostedRange::Open() {
   const Nanos deadline = started + 60 * kSecond;
   const RangeRecord record = ground_->keeper.Get();
   NOVA_ASSIGN_OR_RETURN(const auto edits, ReadManifest(record, deadline));
-  NOVA_ASSIGN_OR_RETURN(auto recovered, RecoverLogs(services_->stocs, record, deadline));  // R2, R3
+  NOVA_ASSIGN_OR_RETURN(auto recovered, RecoverLogs(services_->stocs, record, DoneMemTables(edits), deadline));  // R2, R3
   const size_t records = recovered.size();
   NOVA_ASSIGN_OR_RETURN(range_, Range::Recover(record, options_.range, &ground_->range_services, ground_.get(), edits,
                                                std::move(recovered), ground_));  // R4
@@ -425,8 +426,8 @@ void HostedRange::CollectOrphans(uint64_t grace_ms) {
       if (f.age_ms >= grace_ms && f.creator.epoch < epoch_ && !referenced.contains(f.file)) orphans.push_back(f.file);
     }
     if (orphans.empty()) continue;
-    NOVA_LOG(INFO) << "range " << id_.value() << ": deletes " << orphans.size() << " orphans on " << n.name;
-    services_->stocs->DeleteFiles(n.stoc_id, orphans, deadline).IgnoreError();
+    NOVA_LOG(INFO) << "range " << id_.value() << ": drops " << orphans.size() << " orphans on " << n.name;
+    services_->stocs->DropReferences(n.stoc_id, id_, epoch_, orphans, deadline).IgnoreError();
   }
 }
 

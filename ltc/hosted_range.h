@@ -35,7 +35,8 @@ struct HostedRangeOptions {
 
 // What an LTC shares among its ranges in a cluster; outlives them.
 struct HostServices {
-  RangeServices range;             // place is per HostedRange
+  RangeServices range;             // place and garbage are per HostedRange
+  std::function<void(const TableInfo&, const Creator& holder)> garbage;  // takes tables that a range dropped
   StocClient* stocs = nullptr;
   LogClient* logs = nullptr;
   std::function<std::shared_ptr<NodeSession>()> session;  // null while there is none
@@ -81,7 +82,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // L4: members left of the log group whose loss is nearest, of those that un-flushed rounds still need after it was replaced;
   // nullopt: none does.
   std::optional<size_t> Exposure() const;
-  // N4: deletes files of older epochs that neither the manifest nor a log needs and that are older than `grace_ms`.
+  // N4: drops references of older epochs (M4; most are the only one of a file) that neither the manifest nor a log needs and that are
+  // older than `grace_ms`.
   void CollectOrphans(uint64_t grace_ms);
 
  private:

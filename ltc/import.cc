@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/base/failpoint.h"
+
 namespace nova {
 namespace {
 
@@ -43,6 +45,15 @@ StatusOr<VersionEdit> CutCheckpoint(const Checkpoint& from, std::string_view low
     if (clipped.begin < clipped.end) cut.tombstones.push_back(std::make_shared<const RangeTombstone>(std::move(clipped)));
   }
   return cut;
+}
+
+StatusOr<std::shared_ptr<Range>> ImportRange(const RangeRecord& record, const RangeOptions& options, const RangeServices* services,
+                                             ManifestStorage* storage, const VersionEdit& cut, std::shared_ptr<const void> keep) {
+  std::vector<TableInfo> tables;
+  for (const VersionEdit::Add& add : cut.adds) tables.push_back(add.table);
+  NOVA_RETURN_IF_ERROR(services->store->AddReferences(tables, {record.id, record.epoch, 0}));
+  NOVA_FP("import.referenced");
+  return Range::Recover(record, options, services, storage, {cut}, {}, std::move(keep));
 }
 
 }  // namespace nova

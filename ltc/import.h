@@ -5,21 +5,26 @@
 // checkpoint's: they are a range's own (K1).
 //
 // The tables' files belong to both ranges from then on, and go when neither references them: the new range's references are added
-// before the edit that names the tables, while the other one still has its own. Embedded, a hard link is the
-// reference; on StoCs there are no such references yet, and a cluster makes no cuts.
+// before the edit that names the tables, while the other one still has its own. Embedded, a hard link is the reference; on StoCs
+// it is an entry in a list (stoc/file_references.h).
 //
-// Thread safety: a pure function but for the store; waits for it.   Ownership: whoever gave the checkpoint keeps it until the
-// references are added.   Errors: the store's (metadata of the tables at the ends is read).
+// Thread safety: pure functions but for the stores; they wait.   Ownership: whoever gave the checkpoint keeps it until the range has
+// been imported.   Errors: the stores' (metadata of the tables at the ends is read).
 #pragma once
 
+#include <memory>
 #include <string_view>
 
-#include "ltc/version.h"
-#include "stoc/sstable_store.h"
+#include "ltc/range.h"
 
 namespace nova {
 
 // Stored keys in [lower, upper); empty: open. `now_ms`: the other range's (K7).
 StatusOr<VersionEdit> CutCheckpoint(const Checkpoint& from, std::string_view lower, std::string_view upper, int64_t now_ms, SstableStore* store);
+
+// A new range that starts with a cut: references to all its tables' files, then Range::Recover, which writes the first edit. After an
+// error, or a crash before that edit counts, the range's next owner collects the references (N4), or imports again.
+StatusOr<std::shared_ptr<Range>> ImportRange(const RangeRecord& record, const RangeOptions& options, const RangeServices* services,
+                                             ManifestStorage* storage, const VersionEdit& cut, std::shared_ptr<const void> keep = nullptr);
 
 }  // namespace nova

@@ -105,7 +105,8 @@ class LocalSstableStore : public SstableStore {
     done(ReadBlocks(info, {&handle, 1}));
   }
   StatusOr<int> Repair(const TableInfo&, const Creator&) override { return 0; }  // there is one copy
-  void DeleteTable(const TableInfo& info) override {
+  Status AddReferences(std::span<const TableInfo>, const Creator&) override { return OkStatus(); }  // whoever made the links did
+  void DropTable(const TableInfo& info, const Creator&) override {
     disk_->Delete(LocalTableName(info.uuid)).IgnoreError();
     NOVA_FP_VOID("table.deleted");
   }

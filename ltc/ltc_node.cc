@@ -109,9 +109,9 @@ Status LtcNode::Init() {
   services_.range.arenas = &arenas_;
   services_.range.memtable_limit_bytes = options_.memtable_limit_bytes;
   services_.range.executors.assign(executors.begin(), executors.end());
-  services_.range.garbage = [this](const TableInfo& t) {
+  services_.garbage = [this](const TableInfo& t, const Creator& holder) {
     MutexLock lock(&garbage_mu_);
-    garbage_.push_back(t);
+    garbage_.emplace_back(t, holder);
   };
   services_.range.work = [this](RangeId id) { background_->Due(id); };
   services_.range.lost = [this](RangeId id, Status why) {
@@ -216,6 +216,8 @@ NodeReport LtcNode::Report() const {
     const RangeStats s = h->range()->stats();
     report.ranges.push_back({h->id(), h->epoch(), h->range()->active(), s.writes, s.reads, s.bytes});
   }
+  const MemoryUse memory = MemoryUse::Of(arenas_, cache_);
+  for (const auto& [pool, bytes] : kMemoryPools) report.memory.emplace_back(pool, memory.*bytes);
   for (const NodeInfo& stoc : stocs_->live()) {
     if (!stoc.draining) continue;
     uint64_t& tables = report.draining[stoc.stoc_id];
@@ -437,12 +439,12 @@ void LtcNode::FlushExposed() {
 }
 
 void LtcNode::CollectGarbage() {
-  std::vector<TableInfo> garbage;
+  std::vector<std::pair<TableInfo, Creator>> garbage;
   {
     MutexLock lock(&garbage_mu_);
     garbage.swap(garbage_);
   }
-  for (const TableInfo& t : garbage) tables_->DeleteTable(t);
+  for (const auto& [t, holder] : garbage) tables_->DropTable(t, holder);
 }
 
 // --- repair (S3)
@@ -474,10 +476,11 @@ Status LtcNode::Repair(const Uuid& table) {
   for (const auto& h : Hosted()) {
     const auto info = h->range()->FindTable(table);
     if (!info) continue;
-    const auto written = tables_->Repair(*info, {h->id(), h->epoch(), 0});
+    const Creator holder{h->id(), h->epoch(), 0};
+    const auto written = tables_->Repair(*info, holder);
     // A table that was dropped meanwhile may be deleted already, and what was written after that would stay. One that is still
     // referenced now will be deleted after now.
-    if (!h->range()->ReferencedFiles().contains({table, kMetadataPart})) tables_->DeleteTable(*info);
+    if (!h->range()->ReferencedFiles().contains({table, kMetadataPart})) tables_->DropTable(*info, holder);
     return written.status();
   }
   return OkStatus();  // compacted away

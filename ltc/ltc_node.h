@@ -122,7 +122,7 @@ class LtcNode {
   std::vector<std::shared_ptr<HostedRange>> to_give_back_ ABSL_GUARDED_BY(mu_);  // abandoned; the record may still name us
   std::multiset<RangeId> giving_back_ ABSL_GUARDED_BY(mu_);  // under way: not opened meanwhile
   Mutex garbage_mu_;
-  std::vector<TableInfo> garbage_ ABSL_GUARDED_BY(garbage_mu_);
+  std::vector<std::pair<TableInfo, Creator>> garbage_ ABSL_GUARDED_BY(garbage_mu_);
   Mutex damaged_mu_;
   std::set<Uuid> damaged_ ABSL_GUARDED_BY(damaged_mu_);  // tables of which a copy is damaged or gone (S3)
   bool repairing_ ABSL_GUARDED_BY(damaged_mu_) = false;  // one at a time: what serves requests comes first

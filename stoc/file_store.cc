@@ -18,11 +18,19 @@ constexpr char kSuperblockPath[] = "SUPERBLOCK";
 constexpr char kNewSuperblockPath[] = "SUPERBLOCK.new";
 constexpr char kFilesDirectory[] = "files";
 constexpr char kTemporarySuffix[] = ".tmp";
+constexpr char kReferencesSuffix[] = ".refs";
 constexpr uint32_t kFileMagic = 0x3146564e;  // 'NVF1'
 constexpr uint16_t kFileFormat = 1;
 constexpr size_t kMaxSuperblockBytes = 4096;
+constexpr size_t kMaxReferencesBytes = 1 << 20;
+constexpr uint64_t kReferencesReserveBytes = 4096;  // of a list, on the disk
 
 std::string PathOf(const StocFileId& file) { return StrCat(kFilesDirectory, "/", file.ToString()); }
+std::string ReferencesPathOf(const StocFileId& file) { return StrCat(PathOf(file), kReferencesSuffix); }
+
+Status UnreadableReferences(const StocFileId& file) {
+  return absl::DataLossError(StrCat("the references of ", file.ToString(), " cannot be read"));
+}
 
 bool ParseName(std::string_view name, StocFileId* file) {
   if (name.size() < 34 || name[32] != '.') return false;
@@ -167,6 +175,13 @@ struct FileStore::Entry {
   std::atomic<bool> writing{true};  // being created
   std::atomic<bool> bad{false};    // S1
 
+  // Of a log:
+  std::atomic<uint64_t> unsynced_writes{0};  // that asked for no sync, and are not in the journal
+  std::atomic<uint64_t> synced_writes{0};    // of them, since: those before a sync
+  std::atomic<bool> incomplete{false};       // what the journal has of it was not put back
+  Mutex sync_mu;                             // one sync at a time, so that none misses another's failure (S1); before append_mu
+  bool sync_failed ABSL_GUARDED_BY(sync_mu) = false;  // what was written before may never become durable, whatever a later sync says
+
   Mutex append_mu;  // one append at a time; one healing
   Handle append_handle ABSL_GUARDED_BY(append_mu);  // null: closed to appends
 };
@@ -198,11 +213,18 @@ Status FileStore::Load() {
       NOVA_RETURN_IF_ERROR(disk_->Delete(StrCat(kFilesDirectory, "/", name)));
       continue;
     }
-    const Status s = LoadOne(name);
+    const Status s = name.ends_with(kReferencesSuffix) ? LoadReferences(name) : LoadOne(name);
     if (s.ok()) continue;
     // Left where it is: perhaps a person can still make something of it.
     bad_files_->Add();
     NOVA_LOG(ERROR) << kFilesDirectory << "/" << name << " is not used: " << s.message();
+  }
+  if (const Status s = OpenJournal(); !s.ok()) {
+    // What is left of a log must not pass for all of it: other copies have to serve, until a start succeeds.
+    bad_files_->Add();
+    NOVA_LOG(ERROR) << "the journal cannot be put back, the logs that are here are not read: " << s;
+    MutexLock lock(&mu_);
+    for (const auto& [file, entry] : entries_) entry->incomplete = entry->header.kind == FileHeader::Kind::kLog;
   }
   MutexLock lock(&mu_);
   files_->Set(static_cast<int64_t>(entries_.size()));
@@ -311,9 +333,8 @@ Status FileStore::WriteFile(const StocFileId& file, const Creator& creator, std:
       if (there.writing) return absl::AbortedError(StrCat(file.ToString(), " is being written"));
       if (there.bad) return absl::DataLossError(StrCat(file.ToString(), " is bad"));
       const FileHeader& h = there.header;
-      // Of a later epoch of the range too: its new owner heals what an older one wrote.
-      if (h.kind != FileHeader::Kind::kWhole || h.creator.range != creator.range || h.creator.epoch > creator.epoch ||
-          h.size != data.size() || h.data_crc != crc) {
+      // Of a later epoch of the range too, and of another one that shares it: whoever reads it may heal it.
+      if (h.kind != FileHeader::Kind::kWhole || !ReferencesLocked(file, h, creator) || h.size != data.size() || h.data_crc != crc) {
         return absl::InvalidArgumentError(StrCat(file.ToString(), " is there already, with other content"));
       }
       same = it->second;
@@ -442,35 +463,115 @@ Status FileStore::CreateLog(const Uuid& log, const Creator& creator) {
   return open && there->header.creator == creator ? OkStatus() : absl::UnavailableError(StrCat("log ", log.ToString(), " is closed"));
 }
 
-Status FileStore::WriteLog(const Uuid& log, const Creator& creator, std::span<const LogPiece> pieces, bool sync) {
-  const std::shared_ptr<Entry> entry = FindEntry({log, 0});
-  if (entry == nullptr) return absl::UnavailableError(StrCat("no log ", log.ToString()));
+Status FileStore::OpenJournal() {
+  std::map<Uuid, Handle> logs;  // that something was put back into
+  NOVA_RETURN_IF_ERROR(LogJournal::Replay(disk_, [&](const LogJournal::Piece& piece) -> Status {
+    const StocFileId file{piece.log, 0};
+    const std::shared_ptr<Entry> entry = FindEntry(file);
+    if (entry == nullptr || entry->header.kind != FileHeader::Kind::kLog) return OkStatus();  // deleted since
+    Handle& handle = logs[piece.log];
+    if (handle == nullptr) {
+      NOVA_ASSIGN_OR_RETURN(handle, disk_->Open(PathOf(file), /*writable=*/true));
+    }
+    NOVA_RETURN_IF_ERROR(handle->Write(kFileHeaderBytes + piece.offset, piece.bytes));
+    const uint64_t end = std::max(entry->size.load(), piece.offset + piece.bytes.size());
+    stored_bytes_ += end - entry->size;
+    entry->size = end;
+    return OkStatus();
+  }));
+  for (const auto& [log, handle] : logs) NOVA_RETURN_IF_ERROR(handle->Sync());
+  NOVA_FP("stoc.journal_replayed");
+  journal_ = std::make_unique<LogJournal>(disk_, options_.journal, [this](const Uuid& log) {
+    const std::shared_ptr<Entry> entry = FindEntry({log, 0});
+    const Status s = entry == nullptr ? OkStatus() : SyncLog({log, 0}, entry);
+    return absl::IsNotFound(s) ? OkStatus() : s;
+  });
+  return OkStatus();
+}
+
+// Written, not synced.
+StatusOr<std::shared_ptr<FileStore::Entry>> FileStore::WriteLog(const LogWrite& write) {
+  const std::shared_ptr<Entry> entry = FindEntry({write.log, 0});
+  if (entry == nullptr) return absl::UnavailableError(StrCat("no log ", write.log.ToString()));
   MutexLock appending(&entry->append_mu);
-  if (entry->bad) return absl::DataLossError(StrCat("log ", log.ToString(), " is bad"));
+  if (entry->bad) return absl::DataLossError(StrCat("log ", write.log.ToString(), " is bad"));
   const FileHeader& header = entry->header;
-  if (entry->append_handle == nullptr || header.kind != FileHeader::Kind::kLog || header.creator != creator) {
-    return absl::UnavailableError(StrCat("log ", log.ToString(), " is closed"));
+  if (entry->append_handle == nullptr || header.kind != FileHeader::Kind::kLog || header.creator != write.creator) {
+    return absl::UnavailableError(StrCat("log ", write.log.ToString(), " is closed"));
   }
   uint64_t end = entry->size, bytes = 0;
-  for (const LogPiece& p : pieces) {
+  for (const LogPiece& p : write.pieces) {
     end = std::max(end, p.offset + p.bytes.size());
     bytes += p.bytes.size();
   }
   NOVA_RETURN_IF_ERROR(CheckSpace(bytes, options_.reserve_bytes / 4));
   Status status;
-  for (const LogPiece& p : pieces) {
+  for (const LogPiece& p : write.pieces) {
     if (status.ok()) status = entry->append_handle->Write(kFileHeaderBytes + p.offset, p.bytes);
   }
   if (status.ok()) status = NOVA_FP_STATUS("stoc.log_written");
-  if (status.ok() && sync) {
-    status = entry->append_handle->Sync();
-    if (status.ok()) status = NOVA_FP_STATUS("stoc.log_synced");
-  }
   if (!status.ok()) return Failed(entry.get(), status);
+  if (!write.sync) ++entry->unsynced_writes;
   stored_bytes_ += end - entry->size;
   entry->size = end;
   bytes_written_->Add(bytes);
+  return entry;
+}
+
+// All that was written to the log before, in its own file. It is appended to meanwhile.
+Status FileStore::SyncLog(const StocFileId& file, const std::shared_ptr<Entry>& entry) {
+  MutexLock syncing(&entry->sync_mu);
+  if (entry->sync_failed) return absl::DataLossError(StrCat("log ", file.owner.ToString(), " could not be synced before"));
+  const uint64_t writes = entry->unsynced_writes;
+  Handle handle;
+  {
+    MutexLock appending(&entry->append_mu);
+    handle = entry->append_handle;
+  }
+  if (handle == nullptr) {
+    NOVA_ASSIGN_OR_RETURN(handle, OpenHandle(file));
+  }
+  const Status status = handle->Sync();
+  if (!status.ok()) {
+    entry->sync_failed = true;
+    return Failed(entry.get(), status);
+  }
+  entry->synced_writes = writes;
   return OkStatus();
+}
+
+std::vector<Status> FileStore::WriteLogs(std::span<const LogWrite> writes) {
+  std::vector<Status> outcomes;
+  std::vector<std::shared_ptr<Entry>> entries;
+  std::vector<LogJournal::Piece> together;
+  std::vector<size_t> alone, journaled;  // of `writes`
+  size_t bytes = 0;
+  for (size_t i = 0; i < writes.size(); ++i) {
+    const LogWrite& w = writes[i];
+    auto entry = WriteLog(w);
+    outcomes.push_back(entry.status());
+    entries.push_back(entry.ok() ? *std::move(entry) : nullptr);
+    if (!outcomes.back().ok() || !w.sync) continue;
+    size_t records = 0;
+    for (const LogPiece& p : w.pieces) records += LogJournal::RecordBytes({w.log, p.offset, p.bytes});
+    if (journal_ == nullptr || entries.back()->unsynced_writes > entries.back()->synced_writes || bytes + records > options_.journal.batch_bytes) {
+      alone.push_back(i);
+      continue;
+    }
+    bytes += records;
+    journaled.push_back(i);
+    for (const LogPiece& p : w.pieces) together.push_back({w.log, p.offset, p.bytes});
+  }
+  if (!together.empty()) {
+    MutexLock lock(&journal_mu_);
+    if (!journal_->Append(together).ok()) alone.insert(alone.end(), journaled.begin(), journaled.end());
+  }
+  for (const size_t i : alone) outcomes[i] = SyncLog({writes[i].log, 0}, entries[i]);
+  for (size_t i = 0; i < writes.size(); ++i) {
+    if (!outcomes[i].ok() || !writes[i].sync) continue;
+    if (const Status s = NOVA_FP_STATUS("stoc.log_synced"); !s.ok()) outcomes[i] = Failed(entries[i].get(), s);
+  }
+  return outcomes;
 }
 
 std::vector<SealedLogFile> FileStore::SealLogs(RangeId range, Epoch epoch) {
@@ -503,6 +604,7 @@ StatusOr<std::string> FileStore::ReadFile(const StocFileId& file, uint64_t offse
   if (entry == nullptr || entry->writing) return absl::NotFoundError(StrCat("no file ", file.ToString()));
   const bool whole = entry->header.kind == FileHeader::Kind::kWhole;
   if (whole && entry->bad) return absl::DataLossError(StrCat(file.ToString(), " is bad"));
+  if (entry->incomplete) return absl::DataLossError(StrCat("log ", file.owner.ToString(), " lacks what the journal has of it"));
   const uint64_t end = entry->size;
   std::string bytes(offset >= end ? 0 : std::min<uint64_t>(size, end - offset), '\0');
   if (bytes.empty()) return bytes;
@@ -520,28 +622,147 @@ Status FileStore::DropFromDisk(const StocFileId& file, const Entry& entry) {
   return OkStatus();
 }
 
+std::shared_ptr<FileStore::Entry> FileStore::UnlistLocked(const StocFileId& file) {
+  const auto it = entries_.find(file);
+  if (it == entries_.end()) return nullptr;
+  std::shared_ptr<Entry> entry = std::move(it->second);
+  entries_.erase(it);
+  files_->Set(static_cast<int64_t>(entries_.size()));
+  if (const auto handle = handle_of_.find(file); handle != handle_of_.end()) {
+    handles_.erase(handle->second);
+    handle_of_.erase(handle);
+  }
+  return entry;
+}
+
 Status FileStore::DeleteFiles(const std::vector<StocFileId>& files) {
   Status first;
   for (const StocFileId& file : files) {
     std::shared_ptr<Entry> entry;
     {
       MutexLock lock(&mu_);
-      const auto it = entries_.find(file);
-      if (it == entries_.end()) continue;
-      entry = it->second;
-      entries_.erase(it);
-      files_->Set(static_cast<int64_t>(entries_.size()));
-      if (const auto handle = handle_of_.find(file); handle != handle_of_.end()) {
-        handles_.erase(handle->second);
-        handle_of_.erase(handle);
-      }
+      entry = UnlistLocked(file);
     }
-    if (entry->writing) continue;  // its writer finds that it is gone
+    if (entry == nullptr || entry->writing) continue;  // its writer finds that it is gone
     const Status status = DropFromDisk(file, *entry);
     if (entry->header.kind == FileHeader::Kind::kLog) NOVA_FP_VOID("stoc.log_deleted");
     if (first.ok() && !absl::IsNotFound(status)) first = status;
   }
   return first;
+}
+
+// --- references (M4)
+
+bool FileStore::ReferencesLocked(const StocFileId& file, const FileHeader& header, const Creator& who) const {
+  const auto shared = references_.find(file);
+  if (shared != references_.end()) return shared->second.Has(who.range, who.epoch);
+  return header.creator.range == who.range && header.creator.epoch <= who.epoch;
+}
+
+Status FileStore::LoadReferences(const std::string& name) {
+  StocFileId file;
+  if (!ParseName(std::string_view(name).substr(0, name.size() - (sizeof(kReferencesSuffix) - 1)), &file)) {
+    return absl::InvalidArgumentError("not the name of a StoC file's references");
+  }
+  const auto references = [&]() -> StatusOr<FileReferences> {
+    NOVA_ASSIGN_OR_RETURN(const std::string bytes, ReadWhole(disk_, StrCat(kFilesDirectory, "/", name), kMaxReferencesBytes));
+    return FileReferences::Decode(bytes, file);
+  }();
+  MutexLock lock(&mu_);
+  references_[file] = references.ok() ? *references : FileReferences{.all = {}, .unreadable = true};
+  return references.status();
+}
+
+// The caller syncs the directory where it matters.
+Status FileStore::WriteReferences(const StocFileId& file, const FileReferences& references) {
+  const std::string path = ReferencesPathOf(file);
+  const std::string temporary = StrCat(path, ".", next_temporary_.fetch_add(1), kTemporarySuffix);
+  const Status status = [&]() -> Status {
+    NOVA_ASSIGN_OR_RETURN(const auto handle, disk_->Create(temporary));
+    NOVA_RETURN_IF_ERROR(handle->Write(0, references.Encode(file)));
+    NOVA_RETURN_IF_ERROR(handle->Sync());
+    NOVA_FP("refs.list_written");
+    return disk_->Rename(temporary, path);
+  }();
+  if (!status.ok()) {
+    disk_->Delete(temporary).IgnoreError();
+    return status;
+  }
+  NOVA_FP("refs.list_renamed");
+  return OkStatus();
+}
+
+// In memory first: whoever drops the creator's reference from then on finds the list, and waits for us. What fails leaves a reference
+// too many there, never one too few.
+Status FileStore::AddReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files) {
+  MutexLock one(&references_mu_);
+  NOVA_RETURN_IF_ERROR(CheckSpace(files.size() * kReferencesReserveBytes, options_.reserve_bytes / 4));
+  for (const StocFileId& file : files) {
+    FileReferences references;
+    {
+      MutexLock lock(&mu_);
+      const auto it = entries_.find(file);
+      if (it == entries_.end() || it->second->writing || it->second->header.kind != FileHeader::Kind::kWhole) {
+        return absl::NotFoundError(StrCat("no file ", file.ToString(), " to be referenced"));
+      }
+      const FileHeader& header = it->second->header;
+      const auto [shared, first] = references_.try_emplace(file);
+      if (shared->second.unreadable) return UnreadableReferences(file);
+      if (first) shared->second.Add(header.creator.range, header.creator.epoch, header.created_ms);
+      shared->second.Add(range, epoch, WallNow());
+      references = shared->second;
+    }
+    NOVA_RETURN_IF_ERROR(WriteReferences(file, references));
+  }
+  return disk_->SyncDirectory(kFilesDirectory);
+}
+
+Status FileStore::DropReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files) {
+  Status first;
+  for (const StocFileId& file : files) {
+    const Status s = DropReference(range, epoch, file);
+    if (first.ok() && !absl::IsNotFound(s)) first = s;
+  }
+  return first;
+}
+
+Status FileStore::DropReference(RangeId range, Epoch epoch, const StocFileId& file) {
+  std::shared_ptr<Entry> entry;
+  {
+    MutexLock lock(&mu_);
+    if (!references_.contains(file)) {
+      const auto it = entries_.find(file);
+      if (it == entries_.end() || !ReferencesLocked(file, it->second->header, {range, epoch, 0})) return OkStatus();
+      entry = UnlistLocked(file);
+    }
+  }
+  if (entry == nullptr) return DropSharedReference(range, epoch, file);
+  return entry->writing ? OkStatus() : DropFromDisk(file, *entry);  // its writer finds that it is gone
+}
+
+Status FileStore::DropSharedReference(RangeId range, Epoch epoch, const StocFileId& file) {
+  MutexLock one(&references_mu_);
+  std::shared_ptr<Entry> entry;
+  FileReferences left;
+  {
+    MutexLock lock(&mu_);
+    const auto shared = references_.find(file);
+    if (shared == references_.end()) return OkStatus();
+    if (shared->second.unreadable) return UnreadableReferences(file);
+    if (!shared->second.Drop(range, epoch)) return OkStatus();
+    left = shared->second;
+    if (left.all.empty()) {
+      references_.erase(shared);
+      entry = UnlistLocked(file);
+    }
+  }
+  if (!left.all.empty()) return WriteReferences(file, left);
+  // The list goes last: without it the file would be its creator's again.
+  if (entry != nullptr && !entry->writing) NOVA_RETURN_IF_ERROR(DropFromDisk(file, *entry));
+  NOVA_FP("refs.file_deleted");
+  NOVA_RETURN_IF_ERROR(disk_->SyncDirectory(kFilesDirectory));
+  NOVA_RETURN_IF_ERROR(disk_->Delete(ReferencesPathOf(file)));
+  return disk_->SyncDirectory(kFilesDirectory);
 }
 
 // --- open files
@@ -586,7 +807,16 @@ std::vector<FileSummary> FileStore::List(RangeId range, Epoch epoch_below) const
   MutexLock lock(&mu_);
   for (const auto& [file, entry] : entries_) {
     const Creator& creator = entry->header.creator;
-    if (creator.range == range && creator.epoch < epoch_below && !entry->writing) files.push_back(Summarize(file, *entry));
+    if (creator.range != range || creator.epoch >= epoch_below || entry->writing || references_.contains(file)) continue;
+    files.push_back(Summarize(file, *entry));
+  }
+  const uint64_t now = WallNow();
+  for (const auto& [file, references] : references_) {
+    const auto entry = entries_.find(file);
+    for (const FileReferences::Reference& r : references.all) {
+      if (r.range != range || r.epoch >= epoch_below) continue;
+      files.push_back({file, {r.range, r.epoch, 0}, entry == entries_.end() ? 0 : entry->second->size.load(), now > r.added_ms ? now - r.added_ms : 0});
+    }
   }
   return files;
 }

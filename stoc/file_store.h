@@ -3,7 +3,9 @@
 //   LOCK         held while a process uses the directory
 //   SUPERBLOCK   text: what this directory is (StoreIdentity)
 //   files/<owner uuid>.<part>           a file: header | bytes
+//   files/<owner uuid>.<part>.refs      which ranges reference it, once it is shared (file_references.h)
 //   files/<owner uuid>.<part>.<n>.tmp   not finished; removed at start
+//   journal-0, journal-1                the latest bytes of logs (log_journal.h); put back at start
 //
 // Header of a file (little-endian, 80 bytes):
 //   offset  size
@@ -18,6 +20,10 @@
 //       64     8  wall time of creation, ms
 //       72     4  CRC-32C of the bytes; 0 for kinds 2 and 3
 //       76     4  zero
+//
+// M4: a file goes when the last range drops its reference. One that was never shared has its creator's, by its header. A reference is
+// added, durably, before the manifest edit that names the file, and dropped after the edit that drops it; what a crash leaves in
+// between is a reference too many, which its range's next owner finds in List and drops (N4).
 //
 // S4: a new file is written under its temporary name, synced, renamed, and the directory synced. S1: a file whose write or sync
 // failed is bad for ever. A file of kind 2 takes appends only from the process that created it: after a restart its tail is not
@@ -43,6 +49,8 @@
 #include "common/base/disk.h"
 #include "common/base/metrics.h"
 #include "common/base/mutex.h"
+#include "stoc/file_references.h"
+#include "stoc/log_journal.h"
 #include "stoc/protocol.h"
 
 namespace nova {
@@ -81,6 +89,7 @@ struct FileHeader {
 struct FileStoreOptions {
   uint64_t reserve_bytes = 64 << 20;  // of free disk
   size_t max_open_files = 512;
+  LogJournalOptions journal = {};
 };
 
 class FileStore {
@@ -97,21 +106,35 @@ class FileStore {
   // --- logs: the file {log, 0}
   // Durable and empty; OK also when this process has made it before.
   Status CreateLog(const Uuid& log, const Creator& creator);
-  // Bytes, each where it belongs; `sync`: durable when it returns OK, with all that was written before. Unavailable: not open here.
+  // Bytes, each where it belongs; `sync`: durable when it is OK, with all that was written to that log before.
   struct LogPiece {
     uint64_t offset = 0;
     std::string_view bytes;
   };
-  Status WriteLog(const Uuid& log, const Creator& creator, std::span<const LogPiece> pieces, bool sync);
+  struct LogWrite {
+    Uuid log;
+    Creator creator;
+    std::vector<LogPiece> pieces;
+    bool sync = false;
+  };
+  // Logs, each at most once: those that ask are made durable together. What became of each; Unavailable: not open here.
+  std::vector<Status> WriteLogs(std::span<const LogWrite> writes);
   // F1: closes the range's logs of epochs below `epoch`; all of them. No WriteLog of theirs is inside, nor will be.
   std::vector<SealedLogFile> SealLogs(RangeId range, Epoch epoch);
   Status DeleteLogs(RangeId range, Epoch epoch_below);
 
+  // M4: the range references these files of kind 1, from now on and durably; again is no error. NotFound: of one that is not there.
+  Status AddReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files);
+  // The range does not, if it did by its epoch `epoch` or an earlier one; what nobody references any more is deleted. Goes on after an
+  // error and returns the first. A crash may bring back a reference, but no file that was deleted.
+  Status DropReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files);
   // Fewer bytes than `size` where the file ends.
   StatusOr<std::string> ReadFile(const StocFileId& file, uint64_t offset, uint32_t size);
   // Those that are there; goes on after an error and returns the first.
   Status DeleteFiles(const std::vector<StocFileId>& files);
 
+  // What the range references by epochs below `epoch_below`: what it created, unless others share it, and what it shares; of that
+  // the creator and age are the reference's, and the size is 0 where the file itself is gone.
   std::vector<FileSummary> List(RangeId range, Epoch epoch_below) const;
   std::optional<FileSummary> Find(const StocFileId& file) const;
   uint64_t stored_bytes() const { return stored_bytes_.load(std::memory_order_relaxed); }
@@ -124,11 +147,20 @@ class FileStore {
   FileStore(Disk* disk, const FileStoreOptions& options, Metrics* metrics);
   Status Load();
   Status LoadOne(const std::string& name);
+  Status LoadReferences(const std::string& name);
+  Status WriteReferences(const StocFileId& file, const FileReferences& references) ABSL_EXCLUSIVE_LOCKS_REQUIRED(references_mu_);
+  Status DropReference(RangeId range, Epoch epoch, const StocFileId& file);
+  Status DropSharedReference(RangeId range, Epoch epoch, const StocFileId& file);
+  bool ReferencesLocked(const StocFileId& file, const FileHeader& header, const Creator& who) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<Entry> UnlistLocked(const StocFileId& file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Status CheckSpace(uint64_t bytes, uint64_t reserve);
   Status Heal(const StocFileId& file, const std::shared_ptr<Entry>& entry, std::string_view data);
   // S4. On error nothing of it is left under its name.
   StatusOr<Handle> CreateDurably(const FileHeader& header, std::string_view data);
   std::shared_ptr<Entry> FindEntry(const StocFileId& file) const;
+  Status OpenJournal();
+  StatusOr<std::shared_ptr<Entry>> WriteLog(const LogWrite& write);
+  Status SyncLog(const StocFileId& file, const std::shared_ptr<Entry>& entry);
   Status CreateAppended(FileHeader::Kind kind, const StocFileId& file, const Creator& creator, std::string_view data);
   Status Failed(Entry* entry, const Status& status);
   StatusOr<Handle> OpenHandle(const StocFileId& file);
@@ -150,10 +182,14 @@ class FileStore {
   std::atomic<uint64_t> writing_bytes_{0};
   std::atomic<uint64_t> next_temporary_{0};
 
+  Mutex journal_mu_;  // one batch at a time
+  Mutex references_mu_;  // one change of shared files' references at a time; held over the disk's work
   mutable Mutex mu_;
   std::map<StocFileId, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mu_);
+  std::map<StocFileId, FileReferences> references_ ABSL_GUARDED_BY(mu_);  // of shared files
   std::list<std::pair<StocFileId, Handle>> handles_ ABSL_GUARDED_BY(mu_);  // the latest used first
   std::map<StocFileId, std::list<std::pair<StocFileId, Handle>>::iterator> handle_of_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<LogJournal> journal_;  // null: the one there is could not be put back, and is left as it is. The first to go: it calls back
 };
 
 }  // namespace nova

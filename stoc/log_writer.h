@@ -1,15 +1,14 @@
-// LogWriter: group commit of the logs in files. Appends queue by log; one thread at a time works on a log: it takes all that has come,
-// writes it, syncs once if one of them asks, and answers all, while the next group comes together.
+// LogWriter: group commit of the logs in files. One thread takes all appends that have come, of all logs, has them written and made durable
+// together, and answers all, while the next come together.
 //
-// F1: a group of a fenced epoch is refused when its work begins; while it is under way a FENCE waits.
+// F1: appends of a fenced epoch are refused when their work begins; while it is under way a FENCE waits.
 //
-// Thread safety: all; `done` runs on a thread of the writer's, once.
+// Thread safety: all; `done` runs on the writer's thread, once.
 // Ownership:     FileStore and FenceTable outlive it; bytes are copied.
 // Errors:        false: too much is queued. Outcomes: kNotOwner: fenced; kUnavailable: the log is not open here; kNoSpace;
 //                kCorruption: the disk failed, and the log is bad (S1).
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,7 +26,6 @@
 namespace nova {
 
 struct LogWriterOptions {
-  int threads = 4;                   // logs that are synced at a time
   size_t queued_bytes = 256 << 20;   // and being written
 };
 
@@ -48,26 +46,26 @@ class LogWriter {
     std::string bytes;
     absl::AnyInvocable<void(Outcome)> done;
   };
-  using Group = std::vector<Waiting>;
+  using Group = std::vector<Waiting>;    // of one log
+  using Batch = std::map<Uuid, Group>;
 
   void Work();
-  Outcome Write(const Uuid& log, const Group& group);
+  void Write(Batch* batch);
 
   const LogWriterOptions options_;
   FileStore* const files_;
   FenceTable* const fences_;
   Counter* const appends_;
-  Counter* const groups_;
-  Counter* const syncs_;
-  Histogram* const sync_ns_;
+  Counter* const batches_;
+  Counter* const syncs_;  // batches with one that asks for it
+  Histogram* const batch_ns_;
 
   Mutex mu_;
-  CondVar ready_changed_;
-  std::map<Uuid, Group> queued_ ABSL_GUARDED_BY(mu_);  // of logs that are ready, or being worked on
-  std::deque<Uuid> ready_ ABSL_GUARDED_BY(mu_);
-  size_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  CondVar changed_;
+  Batch queued_ ABSL_GUARDED_BY(mu_);
+  size_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // and being written
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<std::unique_ptr<Thread>> threads_;
+  std::unique_ptr<Thread> thread_;
 };
 
 }  // namespace nova

@@ -195,9 +195,13 @@ bool ReadFileRequest::Parse(std::string_view body, ReadFileRequest* out) {
   return GetExactly(body, &out->file, &out->offset, &out->size) && out->size <= kMaxReadBytes;
 }
 
-void DeleteFilesRequest::AppendTo(std::string* dst) const { PutAll(dst, files); }
-bool DeleteFilesRequest::Parse(std::string_view body, DeleteFilesRequest* out) {
-  return GetAll(&body, kFileIdBytes, &out->files) && body.empty();
+void FileReferencesRequest::AppendTo(std::string* dst) const {
+  PutFields(dst, range, epoch);
+  PutAll(dst, files);
+}
+bool FileReferencesRequest::Parse(std::string_view body, FileReferencesRequest* out) {
+  return GetFields(&body, &out->range, &out->epoch) && GetAll(&body, kFileIdBytes, &out->files) && body.empty() &&
+         out->files.size() <= kMaxFilesOfReferences;
 }
 
 void ListFilesReply::AppendTo(std::string* dst) const { PutAll(dst, files); }

@@ -10,12 +10,13 @@
 // 0x106   WriteSmallFile          file creator crc bytes                                   -            (up to 64 KB, inline)
 // 0x107   AppendFile              file creator offset create crc bytes                     -            (manifest edits)
 // 0x108   ReadFile                file offset size                                         bytes        (fewer at the end)
-// 0x109   DeleteFiles             n x file                                                 -
 // 0x10a   ListFiles               range epoch_below                                        n x {file creator size age_ms}
 // 0x10b   Ping                    -                                                        incarnation
 // 0x10c   FreeFenced              range epoch                                              -            (R6)
 // 0x10d   OpenLogFile             range epoch incarnation log                              -
 // 0x10e   AppendLog               range epoch log offset sync crc bytes                    -
+// 0x10f   AddReferences           range epoch n x file                                     -            (M4)
+// 0x110   DropReferences          range epoch n x file                                     -            (M4; 0x109, without range, is no more)
 //
 //   range epoch incarnation offset age_ms buffer   u64             log store   uuid: u64 hi | u64 lo
 //   size   u64 (of ReadFile and PersistFile u32)   index crc n     u32, create sync u8 0 or 1
@@ -29,6 +30,8 @@
 //
 // Writing a table's fragment: OpenFile gives a piece of the file buffer; the bytes go there by WRITE; PersistFile follows on
 // the same connection in the same doorbell, so it arrives after them; a storage thread checks the crc, writes, syncs, replies.
+// A file belongs to the ranges that reference it: the one that created it, and those that AddReferences names; it is deleted when the
+// last of them drops it (file_store.h).
 // Every request that changes something of a range carries (range, epoch); a lower epoch than the fenced one is refused with
 // kNotOwner (F1). Reads are of immutable files and carry none.
 #pragma once
@@ -52,13 +55,15 @@ enum class StocRequest : uint16_t {
   kWriteSmallFile = 0x106,
   kAppendFile = 0x107,
   kReadFile = 0x108,
-  kDeleteFiles = 0x109,
   kListFiles = 0x10a,
   kPing = 0x10b,
   kFreeFenced = 0x10c,
   kOpenLogFile = 0x10d,
   kAppendLog = 0x10e,
+  kAddReferences = 0x10f,
+  kDropReferences = 0x110,
 };
+inline constexpr size_t kMaxFilesOfReferences = 256;   // of one AddReferences or DropReferences: each may write to the disk
 inline constexpr size_t kMaxInlineFileBytes = 64 * 1024;
 inline constexpr uint32_t kMaxReadBytes = 18 << 20;    // of one ReadFile
 inline constexpr uint32_t kMaxAppendBytes = 18 << 20;  // of one AppendFile
@@ -194,10 +199,12 @@ struct ReadFileRequest {
   void AppendTo(std::string* dst) const;
   static bool Parse(std::string_view body, ReadFileRequest* out);
 };
-struct DeleteFilesRequest {
+struct FileReferencesRequest {  // AddReferences, DropReferences
+  RangeId range;
+  Epoch epoch;
   std::vector<StocFileId> files;
   void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, DeleteFilesRequest* out);
+  static bool Parse(std::string_view body, FileReferencesRequest* out);
 };
 struct ListFilesReply {
   std::vector<FileSummary> files;

@@ -89,7 +89,7 @@ class StocSstableStore : public SstableStore {
     files.push_back({{info.uuid, kMetadataPart}, info.metadata_stocs, output.metadata});
     const Status status = client_->WriteAll(files, creator, Now() + options_.write_deadline_ns);
     if (!status.ok()) {
-      DeleteTable(info);
+      DropTable(info, creator);
       return Annotate(status, StrCat("table ", info.uuid.ToString()));
     }
     return std::move(info);
@@ -132,17 +132,32 @@ class StocSstableStore : public SstableStore {
   void ReadBlock(Executor* on, const TableInfo& info, const BlockHandle& handle, Nanos deadline_ns, ReadDone done) override;
   StatusOr<int> Repair(const TableInfo& info, const Creator& creator) override;
 
-  void DeleteTable(const TableInfo& info) override {
-    std::map<StocId, std::vector<StocFileId>> files;
-    for (size_t i = 0; i < info.fragments.size(); ++i) {
-      for (const StocId stoc : info.fragments[i].stocs) files[stoc].push_back({info.uuid, static_cast<uint32_t>(i)});
+  Status AddReferences(std::span<const TableInfo> tables, const Creator& holder) override {
+    FilesByStoc files;
+    for (const TableInfo& t : tables) AddFilesOf(t, &files);
+    const Nanos deadline = Now() + options_.write_deadline_ns;
+    for (const auto& [stoc, of_stoc] : files) {
+      NOVA_RETURN_IF_ERROR(client_->AddReferences(stoc, holder.range, holder.epoch, of_stoc, deadline));
     }
-    for (const StocId stoc : info.metadata_stocs) files[stoc].push_back({info.uuid, kMetadataPart});
-    for (auto& [stoc, of_stoc] : files) client_->DeleteFilesLater(stoc, std::move(of_stoc));
+    return OkStatus();
+  }
+
+  void DropTable(const TableInfo& info, const Creator& holder) override {
+    FilesByStoc files;
+    AddFilesOf(info, &files);
+    for (auto& [stoc, of_stoc] : files) client_->DropReferencesLater(stoc, holder.range, holder.epoch, std::move(of_stoc));
   }
 
  private:
   class BlockRead;
+  using FilesByStoc = std::map<StocId, std::vector<StocFileId>>;
+
+  static void AddFilesOf(const TableInfo& info, FilesByStoc* files) {
+    for (size_t i = 0; i < info.fragments.size(); ++i) {
+      for (const StocId stoc : info.fragments[i].stocs) (*files)[stoc].push_back({info.uuid, static_cast<uint32_t>(i)});
+    }
+    for (const StocId stoc : info.metadata_stocs) (*files)[stoc].push_back({info.uuid, kMetadataPart});
+  }
 
   // The index of the fragment that holds the block; -1: none does, all of it.
   static int FragmentOf(const TableInfo& info, const BlockHandle& handle) {

@@ -51,8 +51,12 @@ class SstableStore {
   // S3: reads every copy of every part that answers, and writes those anew, on their StoCs, that are damaged or gone. The number
   // written. DataLoss: some block has no good copy; what could be healed is.
   virtual StatusOr<int> Repair(const TableInfo& info, const Creator& creator) = 0;
-  // Best effort: what cannot be reached now is an orphan and is collected later (N4).
-  virtual void DeleteTable(const TableInfo& info) = 0;
+  // M4: `holder`'s range references the tables from now on, durably, on every StoC that has a copy of a part. Their files must be there
+  // for as long as this takes: another range references them. After an error some may be referenced.
+  virtual Status AddReferences(std::span<const TableInfo> tables, const Creator& holder) = 0;
+  // It does not any more; the files go when nobody references them. Best effort: what cannot be reached now is an orphan, which the
+  // range's owner collects later (N4).
+  virtual void DropTable(const TableInfo& info, const Creator& holder) = 0;
 };
 
 struct StocSstableStoreOptions {

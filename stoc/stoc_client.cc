@@ -215,6 +215,17 @@ struct StocClient::Rep {
     if (outcome == Outcome::kOk) return OkStatus();
     return ToStatus(outcome, StrCat(std::string(what), " at ", NameOf(stoc), ": ", std::string(OutcomeName(outcome))));
   }
+  // As many requests as it takes; again is no error, so each is tried until the deadline. Stops at the first that fails.
+  Status ChangeReferences(StocId stoc, StocRequest type, std::string_view what, const FileReferencesRequest& all, Nanos deadline_ns) {
+    for (auto next = all.files.begin(); next != all.files.end();) {
+      const auto end = next + std::min(static_cast<ptrdiff_t>(kMaxFilesOfReferences), all.files.end() - next);
+      std::string body;
+      FileReferencesRequest{all.range, all.epoch, {next, end}}.AppendTo(&body);
+      NOVA_RETURN_IF_ERROR(StatusOf(stoc, what, CallAndWait(stoc, type, body, deadline_ns).outcome));
+      next = end;
+    }
+    return OkStatus();
+  }
 
   class CopyWriter;
 };
@@ -410,13 +421,13 @@ void StocClient::Ping(Xchg* xchg, StocId stoc, Nanos deadline_ns, absl::AnyInvoc
              });
 }
 
-void StocClient::DeleteFilesLater(StocId stoc, std::vector<StocFileId> files) {
+void StocClient::DropReferencesLater(StocId stoc, RangeId range, Epoch epoch, std::vector<StocFileId> files) {
   Xchg* const xchg = rep_->NextXchg();
-  xchg->Submit([rep = rep_.get(), xchg, stoc, request = DeleteFilesRequest{std::move(files)}] {
+  xchg->Submit([rep = rep_.get(), xchg, stoc, request = FileReferencesRequest{range, epoch, std::move(files)}] {
     std::string body;
     request.AppendTo(&body);
     const std::string_view whole = body;
-    rep->Call(xchg, stoc, StocRequest::kDeleteFiles, {&whole, 1}, Now() + kDeleteLaterDeadline, [](Outcome, std::string_view) {});
+    rep->Call(xchg, stoc, StocRequest::kDropReferences, {&whole, 1}, Now() + kDeleteLaterDeadline, [](Outcome, std::string_view) {});
   });
 }
 
@@ -585,10 +596,12 @@ StatusOr<std::string> StocClient::ReadFileBlocking(StocId stoc, const StocFileId
   return bytes;
 }
 
-Status StocClient::DeleteFiles(StocId stoc, const std::vector<StocFileId>& files, Nanos deadline_ns) {
-  std::string body;
-  DeleteFilesRequest{files}.AppendTo(&body);
-  return rep_->StatusOf(stoc, "deleting files", rep_->CallAndWait(stoc, StocRequest::kDeleteFiles, body, deadline_ns).outcome);
+Status StocClient::AddReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files, Nanos deadline_ns) {
+  return rep_->ChangeReferences(stoc, StocRequest::kAddReferences, "referencing files", {range, epoch, files}, deadline_ns);
+}
+
+Status StocClient::DropReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files, Nanos deadline_ns) {
+  return rep_->ChangeReferences(stoc, StocRequest::kDropReferences, "dropping files", {range, epoch, files}, deadline_ns);
 }
 
 StatusOr<std::vector<FileSummary>> StocClient::ListFiles(StocId stoc, RangeId range, Epoch epoch_below, Nanos deadline_ns) {

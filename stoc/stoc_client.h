@@ -60,7 +60,7 @@ class StocClient {
   void Ping(Xchg* xchg, StocId stoc, Nanos deadline_ns, absl::AnyInvocable<void(Outcome, Incarnation)> done);
   Peer* peer(Xchg* xchg, StocId stoc);  // null: not known
   // Any thread: best effort, nobody is told.
-  void DeleteFilesLater(StocId stoc, std::vector<StocFileId> files);
+  void DropReferencesLater(StocId stoc, RangeId range, Epoch epoch, std::vector<StocFileId> files);
 
   // --- blocking
   StatusOr<FenceReply> Fence(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns);
@@ -78,7 +78,10 @@ class StocClient {
   // Fewer bytes than `size` where the file ends; UINT64_MAX: to the end.
   StatusOr<std::string> ReadFileBlocking(StocId stoc, const StocFileId& file, uint64_t offset, uint64_t size,
                                          Nanos deadline_ns);
-  Status DeleteFiles(StocId stoc, const std::vector<StocFileId>& files, Nanos deadline_ns);
+  // M4: the range references the files from now on; after an error some may be referenced. NotFound: one is not there.
+  Status AddReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files, Nanos deadline_ns);
+  // It does not any more; what nobody references is deleted.
+  Status DropReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files, Nanos deadline_ns);
   StatusOr<std::vector<FileSummary>> ListFiles(StocId stoc, RangeId range, Epoch epoch_below, Nanos deadline_ns);
   StatusOr<Incarnation> Ping(StocId stoc, Nanos deadline_ns);
 

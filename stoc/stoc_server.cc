@@ -87,7 +87,8 @@ void StocServer::Register(size_t lane) {
   Handle(lane, StocRequest::kWriteSmallFile, "write_small_file", &StocServer::WriteSmallFile);
   Handle(lane, StocRequest::kAppendFile, "append_file", &StocServer::AppendFile);
   Handle(lane, StocRequest::kReadFile, "read_file", &StocServer::ReadFile);
-  Handle(lane, StocRequest::kDeleteFiles, "delete_files", &StocServer::DeleteFiles);
+  Handle(lane, StocRequest::kAddReferences, "add_references", &StocServer::AddReferences);
+  Handle(lane, StocRequest::kDropReferences, "drop_references", &StocServer::DropReferences);
   Handle(lane, StocRequest::kListFiles, "list_files", &StocServer::ListFiles);
   Handle(lane, StocRequest::kPing, "ping", &StocServer::Ping);
   xchg->HandleDisconnect([this, lane](ConnectionId connection) { SessionGone(lane, connection); });
@@ -436,9 +437,23 @@ void StocServer::ReadFile(const Caller& caller, const ReadFileRequest& request) 
   if (!queued) Reply(caller, Outcome::kBusy);
 }
 
-void StocServer::DeleteFiles(const Caller& caller, const DeleteFilesRequest& request) {
-  const bool queued =
-      OnStorage(caller, [this, request] { return Answer{ToOutcome(parts_.files->DeleteFiles(request.files))}; });
+void StocServer::AddReferences(const Caller& caller, const FileReferencesRequest& request) {
+  if (Refused(caller, request.range, request.epoch)) return;
+  const bool queued = OnStorage(caller, [this, request] {
+    const FenceTable::Scope scope(parts_.fences, request.range, request.epoch);
+    if (!scope.entered()) return Answer{Outcome::kNotOwner};
+    return Answer{ToOutcome(parts_.files->AddReferences(request.range, request.epoch, request.files))};
+  });
+  if (!queued) Reply(caller, Outcome::kBusy);
+}
+
+void StocServer::DropReferences(const Caller& caller, const FileReferencesRequest& request) {
+  if (Refused(caller, request.range, request.epoch)) return;
+  const bool queued = OnStorage(caller, [this, request] {
+    const FenceTable::Scope scope(parts_.fences, request.range, request.epoch);
+    if (!scope.entered()) return Answer{Outcome::kNotOwner};
+    return Answer{ToOutcome(parts_.files->DropReferences(request.range, request.epoch, request.files))};
+  });
   if (!queued) Reply(caller, Outcome::kBusy);
 }
 

@@ -127,7 +127,8 @@ class StocServer {
   void WriteSmallFile(const Caller& caller, const WriteSmallFileRequest& request);
   void AppendFile(const Caller& caller, const AppendFileRequest& request);
   void ReadFile(const Caller& caller, const ReadFileRequest& request);
-  void DeleteFiles(const Caller& caller, const DeleteFilesRequest& request);
+  void AddReferences(const Caller& caller, const FileReferencesRequest& request);
+  void DropReferences(const Caller& caller, const FileReferencesRequest& request);
   void ListFiles(const Caller& caller, const RangeEpochRequest& request);
   void Ping(const Caller& caller, const PingRequest& request);
 

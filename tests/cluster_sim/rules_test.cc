@@ -408,6 +408,40 @@ TEST(RulesTest, M1DamagedManifestsLoseNothingAndAreNeverPassedOver) {
   }
 }
 
+// The same of a log in files, all of whose processes died: what one copy lacks is taken from another; what all lack keeps the range
+// closed, though every copy has a valid prefix, and until one is whole again.
+TEST(RulesTest, L3DamagedLogsLoseNothingAndAreNeverPassedOver) {
+  for (const bool same_place : {false, true}) {
+    Simulate(11, [same_place] {
+      SimClusterOptions options = SmallCluster();
+      options.stocs = 3;
+      options.ltc.hosted.log_mode = LogMode::kPersistent;
+      OneRange w(options);
+      for (int i = 0; i < 20; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
+      const std::string owner = w.Record().owner;
+      w.cluster.Kill(owner);
+      int damaged = 0;
+      const auto flip = [&](const std::string& stoc) {
+        const size_t part = same_place ? 1 : 1 + static_cast<size_t>(stoc.back() - '0');
+        for (const FileOnDisk& f : FilesOn(w.cluster.disk(stoc))) {
+          if (f.header.kind != FileHeader::Kind::kLog || f.bytes.empty()) continue;
+          Flip(w.cluster.disk(stoc), f, f.bytes.size() * part / 8);
+          ++damaged;
+        }
+      };
+      for (const std::string& stoc : w.cluster.Names("stoc")) flip(stoc);
+      ASSERT_GE(damaged, 3);
+      if (same_place) {
+        EXPECT_FALSE(w.WaitForOtherOwner(owner)) << "opened without what was acknowledged";
+        EXPECT_GT(w.cluster.Metric("ltc", "nova_ltc_opens_refused_for_data_loss_total"), 0);
+        flip("stoc-1");  // whole again
+      }
+      ASSERT_TRUE(w.WaitFor(30 * kSecond, [&](const RangeRecord& r) { return r.state == RangeState::kOpen && r.owner != owner; }));
+      EXPECT_EQ(w.client->Scan("", 1000).entries.size(), 20u);
+    });
+  }
+}
+
 // --- StoCs that are not there
 
 // Row 6, with the StoCs dead: every put ends, none is acknowledged, memory stays bounded; all of it resumes.

@@ -9,6 +9,8 @@
 namespace nova {
 namespace {
 
+constexpr int kKeyStep = 12;  // spreads 80 keys over all ranges
+
 thread_local uint64_t g_seed = 0;  // of the running simulation
 
 bool Verbose() {
@@ -109,14 +111,15 @@ void Load::Violation(const std::string& text) {
 
 void Load::Step() {
   SleepFor(static_cast<Nanos>(random_.Uniform(static_cast<uint64_t>(options_.pause_max_us) + 1)) * kMicrosecond);
-  const int own = options_.first_key + static_cast<int>(random_.Uniform(static_cast<uint64_t>(options_.keys)));
-  // Keys are spread over all ranges; neighbours belong to different clients.
-  const std::string key = KeyOf(own * 7 % 1000);
+  const int own = static_cast<int>(random_.Uniform(static_cast<uint64_t>(options_.keys)));
+  const std::string key = OwnKey(own);
   const uint64_t dice = random_.Uniform(100);
   if (dice < 50) {
     Write(key, /*remove=*/false);
-  } else if (dice < 58) {
+  } else if (dice < 56) {
     Write(key, /*remove=*/true);
+  } else if (dice < 58) {
+    DeleteRange(own, own + 1 + static_cast<int>(random_.Uniform(static_cast<uint64_t>(options_.keys - own))));
   } else if (dice < 95) {
     const std::vector<std::string> all = history_->Keys();  // also those of others: C3
     Read(random_.OneIn(2) || all.empty() ? key : all[random_.Uniform(all.size())], "get");
@@ -125,11 +128,22 @@ void Load::Step() {
   }
 }
 
+std::string Load::OwnKey(int i) const { return KeyOf((options_.first_key + i) * kKeyStep); }
+
 void Load::Write(const std::string& key, bool remove) {
   const uint64_t version = history_->Begin(key, remove);
   const Result r = remove ? client_->Delete(key) : client_->Put(key, History::ValueOf(key, version, options_.value_bytes));
   history_->End(key, version, r.effect());
   Simulation::Current()->Trace(StrCat("write ", key, " ", version, remove ? " remove " : " ", static_cast<int>(r.outcome)));
+}
+
+// The keys of a client are neighbours: what it deletes is its own. Over two ranges it is two deletions, of one outcome.
+void Load::DeleteRange(int from, int to) {
+  std::vector<std::pair<std::string, uint64_t>> versions;
+  for (int i = from; i < to; ++i) versions.emplace_back(OwnKey(i), history_->Begin(OwnKey(i), /*remove=*/true));
+  const Result r = client_->DeleteRange(OwnKey(from), OwnKey(to));
+  for (const auto& [key, version] : versions) history_->End(key, version, r.effect());
+  Simulation::Current()->Trace(StrCat("delete-range ", from, " ", to, " ", static_cast<int>(r.outcome)));
 }
 
 bool Load::Read(const std::string& key, const char* how) {

@@ -58,7 +58,9 @@ class Load {
   bool Violated() const { return !violation_->empty(); }
 
  private:
+  std::string OwnKey(int i) const;  // ascending
   void Write(const std::string& key, bool remove);
+  void DeleteRange(int from, int to);  // of own keys
   bool Read(const std::string& key, const char* how);
   bool Scan(const std::string& from, size_t limit, const char* how);
   void Violation(const std::string& text);

@@ -42,6 +42,7 @@ SimClusterOptions SmallCluster() {
   o.stoc.spare_segments = 2;
   o.stoc.file_buffer_bytes = 4 << 20;
   o.stoc.files.reserve_bytes = 1 << 20;
+  o.stoc.files.journal = {.half_bytes = 64 << 10, .zero_ahead_bytes = 8 << 10, .batch_bytes = 16 << 10};
   o.stoc.server.storage_threads = 2;
   o.stoc.collect_period_ns = 5 * kSecond;
   o.disk.latency_ns = 50 * kMicrosecond;

@@ -8,7 +8,7 @@
 //   node ltc-1 role=ltc inc=1 [draining] [stoc=3]
 //   gone ltc-1
 //   range 1 version=3 epoch=2 [open] [owner=ltc-1 inc=1] [released] [groups=4:1/9,2/8;5:3/7] [manifest=1,2]
-//   heartbeat ltc-1 inc=1 [has=1@2,2@2] [stocs=VERSION] [left=STOC:TABLES,...]
+//   heartbeat ltc-1 inc=1 [has=1@2,2@2] [stocs=VERSION] [left=STOC:TABLES,...] [memory=POOL:MB,...]
 //   tick
 //   done 1 | refused 1                            the outcome of the last move of range 1
 //   force 1
@@ -164,6 +164,10 @@ class Script {
     for (const auto& left : absl::StrSplit(c.Text("left"), ',', absl::SkipEmpty())) {
       const std::pair<std::string, std::string> tables = absl::StrSplit(left, ':');
       e.report.draining[StocId(static_cast<uint32_t>(Command::ToNumber(tables.first)))] = Command::ToNumber(tables.second);
+    }
+    for (const auto& pool : absl::StrSplit(c.Text("memory"), ',', absl::SkipEmpty())) {
+      const std::pair<std::string, std::string> mb = absl::StrSplit(pool, ':');
+      e.report.memory.emplace_back(mb.first, Command::ToNumber(mb.second) << 20);
     }
     return e;
   }

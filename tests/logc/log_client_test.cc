@@ -54,9 +54,11 @@ INSTANTIATE_TEST_SUITE_P(Fabrics, LogFileTest, testing::ValuesIn(Modes({LogMedia
 std::string KeyOf(SequenceNumber s) { return StrCat("key", s); }
 std::string ValueOf(SequenceNumber s) { return std::string(s % 200, static_cast<char>('a' + s % 26)); }
 
+bool NothingDone(MemTableId) { return false; }
+
 // Five StoCs and an LTC that logs for one range at epoch 3, into groups of three.
 struct Rig {
-  explicit Rig(FabricWorld* w, LogMedia log_media, LogOptions options = {}, bool may_change = true)
+  explicit Rig(FabricWorld* w, LogMedia log_media, LogOptions options = {}, bool may_change = true, Nanos file_deadline = 2 * kSecond)
       : world(w), media(log_media), can_change(may_change) {
     for (uint32_t i = 0; i < 5; ++i) {
       machines.push_back(std::make_unique<SimDisk>());
@@ -64,7 +66,7 @@ struct Rig {
       stocs.push_back(std::make_unique<TestStoc>(w, i + 1, 100 + i, disks.back().get()));
     }
     options.write_deadline_ns = options.open_deadline_ns = 500 * kMillisecond * w->patience();
-    options.file_deadline_ns = options.write_deadline_ns;
+    options.file_deadline_ns = file_deadline * w->patience();
     options.ping_deadline_ns *= w->patience();
     ltc = std::make_unique<TestClient>(w, "ltc-1", 10, kLanes, [&](TestClient* c) {
       std::vector<Xchg*> xchgs;
@@ -157,7 +159,7 @@ struct Rig {
   // As recovery at `epoch` sees it, by sequence number; also checks what was recovered.
   std::set<SequenceNumber> Recover(RangeRecord r, Epoch epoch) {
     r.epoch = epoch;
-    const auto records = RecoverLogs(other->stocs.get(), r, Now() + 10 * kSecond);
+    const auto records = RecoverLogs(other->stocs.get(), r, NothingDone, Now() + 10 * kSecond);
     EXPECT_TRUE(records.ok()) << records.status();
     std::set<SequenceNumber> found;
     if (!records.ok()) return found;
@@ -318,7 +320,7 @@ TEST_P(LogClientTest, L5ADeathReplacesTheMemberWithoutWaitingForADeadline) {
 // A StoC whose process stands still for longer than the deadline, and answers the ping after it.
 TEST_P(LogClientTest, L5AMemberThatAnswersThePingIsNotReplaced) {
   Run([&](FabricWorld* world) {
-    Rig rig(world, GetParam().media);
+    Rig rig(world, GetParam().media, {}, /*may_change=*/true, /*file_deadline=*/500 * kMillisecond);
     ExpectAllOk(rig.Append(1, 100));
     const bool nic = GetParam().fabric == FabricKind::kVerbs && !files();
     const Nanos stall = nic ? 5 * kSecond : 650 * kMillisecond;  // the deadline: 500 ms, in the guest 10 s
@@ -458,7 +460,7 @@ TEST_P(LogClientTest, NoMemberOfAGroupLeftIsLoud) {  // row 16
     for (size_t i = 0; i < 3; ++i) rig.stocs[i]->Stop();
     RangeRecord r = rig.Record();
     r.epoch = Epoch(4);
-    const Status s = RecoverLogs(rig.other->stocs.get(), r, Now() + kSecond).status();
+    const Status s = RecoverLogs(rig.other->stocs.get(), r, NothingDone, Now() + kSecond).status();
     EXPECT_TRUE(absl::IsUnavailable(s)) << s;
     EXPECT_THAT(std::string(s.message()), testing::AllOf(testing::HasSubstr("stoc-1"), testing::HasSubstr("log group 1")));
   });
@@ -477,7 +479,7 @@ TEST_P(LogClientTest, ARestartedStocHasItsFilesAndNotItsMemory) {  // N1, H8, ro
       EXPECT_EQ(rig.Recover(r, Epoch(5)), Range(1, 100));
       return;
     }
-    EXPECT_TRUE(absl::IsUnavailable(RecoverLogs(rig.other->stocs.get(), r, Now() + kSecond).status())) << "\"empty\" is not \"complete\"";
+    EXPECT_TRUE(absl::IsUnavailable(RecoverLogs(rig.other->stocs.get(), r, NothingDone, Now() + kSecond).status())) << "\"empty\" is not \"complete\"";
   });
 }
 
@@ -512,7 +514,7 @@ TEST_P(LogFileTest, WritersOfALogShareASync) {
   Run([&](FabricWorld* world) {
     Rig rig(world, GetParam().media);
     ExpectAllOk(rig.Append(1, Many()));
-    const uint64_t groups = rig.stocs[0]->metrics.counter("nova_stoc_log_groups_total")->value();
+    const uint64_t groups = rig.stocs[0]->metrics.counter("nova_stoc_log_batches_total")->value();
     EXPECT_GT(groups, 0u);
     EXPECT_LT(groups, Many()) << "records of a round share an append, appends that wait share a sync";
   });
@@ -532,21 +534,113 @@ TEST_P(LogFileTest, L4AMemberThatRestartsIsReplacedAndStillCounts) {
   });
 }
 
-// Bit rot in one copy of a log ends that copy; another has what follows.
-TEST_P(LogFileTest, ADamagedFileIsOnlyOneOfTheCopies) {
+// Bit rot in one copy of a log, or in all at other places: another copy has what is missing. In all at the same place: nothing but
+// an error will do, and it names them.
+TEST_P(LogFileTest, L3DamagedFilesLoseNothingAndAreNeverPassedOver) {
   Run([&](FabricWorld* world) {
     Rig rig(world, GetParam().media);
     ExpectAllOk(rig.Append(1, 200));
+    ExpectAllOk(rig.Append(201, kLanes));  // says of those before that they were acknowledged
+    const auto rot = [&](size_t stoc, uint64_t at) {
+      for (const SealedLogFile& f : rig.stocs[stoc]->files->SealLogs(kRange, Epoch(4))) {
+        const auto file = rig.disks[stoc]->Open(StrCat("files/", StocFileId{f.log, 0}.ToString()), /*writable=*/true);
+        ASSERT_TRUE(file.ok()) << file.status();
+        char byte;
+        ASSERT_TRUE(f.size == 0 || (*file)->Read(kFileHeaderBytes + at, 1, &byte).ok());
+        byte ^= 4;
+        ASSERT_TRUE(f.size == 0 || (*file)->Write(kFileHeaderBytes + at, {&byte, 1}).ok());
+      }
+    };
+    // Segments would be read first; and a start puts back what the journal has.
+    for (size_t i = 0; i < 3; ++i) rig.Restart(i, /*power_loss=*/false);
+    for (size_t i = 0; i < 3; ++i) rot(i, 60 + i * 1'000);
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 200 + kLanes));
+    const auto refused = [&](RangeRecord r, uint64_t epoch) {
+      r.epoch = Epoch(epoch);
+      return RecoverLogs(rig.other->stocs.get(), r, NothingDone, Now() + 10 * kSecond).status();
+    };
+    RangeRecord one = rig.Record();
+    one.log_groups[0].members.resize(1);
+    EXPECT_TRUE(absl::IsDataLoss(refused(one, 5)));
+    rot(1, 60);
+    rot(2, 60);
+    const Status all = refused(rig.Record(), 6);
+    EXPECT_TRUE(absl::IsDataLoss(all)) << all;
+    EXPECT_THAT(std::string(all.message()), testing::AllOf(testing::HasSubstr("record 1,"), testing::HasSubstr("on stoc-1 from offset 0"),
+                                                           testing::HasSubstr("on stoc-2 from"), testing::HasSubstr("on stoc-3 from")));
+    rot(1, 60);  // whole again, there
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(7)), Range(1, 200 + kLanes));
+  });
+}
+
+// A hole that sync=false may leave in a file after a loss of power is no damage; where a synced record is missing, it is.
+TEST_P(LogFileTest, DAHoleInWhatWasNotSyncedEndsTheLogAndInWhatWasIsLoud) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media);
+    ExpectAllOk(rig.Append(1, 100));
+    rig.sync = false;
+    ExpectAllOk(rig.Append(101, 100));
+    for (size_t i = 0; i < 3; ++i) rig.Restart(i, /*power_loss=*/false);
+    for (const bool synced : {false, true}) {
+      for (size_t i = 0; i < 3; ++i) {
+        for (const SealedLogFile& f : rig.stocs[i]->files->SealLogs(kRange, Epoch(4))) {
+          if (f.size == 0) continue;
+          const auto file = rig.disks[i]->Open(StrCat("files/", StocFileId{f.log, 0}.ToString()), /*writable=*/true);
+          ASSERT_TRUE(file.ok()) << file.status();
+          ASSERT_TRUE((*file)->Write(kFileHeaderBytes + (synced ? f.size / 4 : f.size * 3 / 4), std::string(64, '\0')).ok());
+        }
+      }
+      RangeRecord r = rig.Record();
+      r.epoch = Epoch(synced ? 5 : 4);
+      const auto records = RecoverLogs(rig.other->stocs.get(), r, NothingDone, Now() + 10 * kSecond);
+      ASSERT_EQ(records.ok(), !synced) << records.status();
+      if (synced) continue;
+      std::set<SequenceNumber> found;
+      for (const RecoveredRecord& rec : *records) found.insert(rec.sequence);
+      const std::set<SequenceNumber> durable = Range(1, 100);
+      EXPECT_TRUE(std::includes(found.begin(), found.end(), durable.begin(), durable.end()));
+      EXPECT_LT(found.size(), 200u) << "the hole was no hole";
+    }
+  });
+}
+
+// A StoC that has lost a log's file altogether, its header rotten, does not take the log's records with it.
+TEST_P(LogFileTest, AFileThatIsGoneOnOneMemberIsReadFromAnother) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media);
+    ExpectAllOk(rig.Append(1, 200));
+    rig.Restart(0, /*power_loss=*/false);  // segments would be read first; and a start puts back what the journal has
     for (const SealedLogFile& f : rig.stocs[0]->files->SealLogs(kRange, Epoch(4))) {
       const auto file = rig.disks[0]->Open(StrCat("files/", StocFileId{f.log, 0}.ToString()), /*writable=*/true);
       ASSERT_TRUE(file.ok()) << file.status();
-      ASSERT_TRUE((*file)->Write(kFileHeaderBytes + 60, "rot").ok());
+      ASSERT_TRUE((*file)->Write(20, "rot").ok());
     }
-    rig.Restart(0, /*power_loss=*/false);  // segments would be read first
+    for (size_t i = 0; i < 3; ++i) rig.Restart(i, /*power_loss=*/false);
+    EXPECT_TRUE(rig.stocs[0]->files->SealLogs(kRange, Epoch(4)).empty()) << "the header is whole";
     EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 200));
+  });
+}
+
+// Memory that went bad in one member, or in all at the same place.
+TEST_P(LogSegmentTest, L3DamagedSegmentsLoseNothingAndAreNeverPassedOver) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media);
+    ExpectAllOk(rig.Append(1, 200));
+    ExpectAllOk(rig.Append(201, kLanes));
+    const auto rot = [&](size_t stoc) {
+      const auto segments = rig.stocs[stoc]->segments->Seal(kRange, Epoch(4));
+      ASSERT_TRUE(segments.ok()) << segments.status();
+      ASSERT_FALSE(segments->empty());
+      for (const SealedSegment& s : *segments) *reinterpret_cast<char*>(s.memory.address + 300) ^= 1;
+    };
+    for (size_t i = 0; i < 2; ++i) rot(i);
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 200 + kLanes));
+    rot(2);
     RangeRecord r = rig.Record();
-    r.log_groups[0].members.resize(1);
-    EXPECT_EQ(rig.Recover(r, Epoch(5)).size(), 0u) << "the damage was no damage";
+    r.epoch = Epoch(5);
+    const auto records = RecoverLogs(rig.other->stocs.get(), r, NothingDone, Now() + 10 * kSecond);
+    EXPECT_EQ(records.ok(), files()) << "the files have it";
+    EXPECT_TRUE(records.ok() || absl::IsDataLoss(records.status())) << records.status();
   });
 }
 

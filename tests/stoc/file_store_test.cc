@@ -249,8 +249,8 @@ TEST_F(FileStoreTest, DamagedHeadersAreLeftAloneAndCounted) {
 TEST_F(FileStoreTest, ALogTakesBytesAtTheirPlacesUntilItIsSealed) {
   const Uuid log{7, 7};
   const auto write = [&](uint64_t offset, std::string_view bytes, bool sync, const Creator& creator = kCreator) {
-    const FileStore::LogPiece piece{offset, bytes};
-    return store_->WriteLog(log, creator, {&piece, 1}, sync);
+    const FileStore::LogWrite one{log, creator, {{offset, bytes}}, sync};
+    return store_->WriteLogs({&one, 1})[0];
   };
   EXPECT_TRUE(absl::IsUnavailable(write(0, "x", true))) << "it is not open";
   ASSERT_TRUE(store_->CreateLog(log, kCreator).ok());
@@ -272,6 +272,57 @@ TEST_F(FileStoreTest, ALogTakesBytesAtTheirPlacesUntilItIsSealed) {
   EXPECT_EQ(store_->SealLogs(kCreator.range, later.epoch).size(), 1u);
   ASSERT_TRUE(store_->DeleteLogs(kCreator.range, later.epoch).ok());
   EXPECT_FALSE(store_->Find({log, 0}));
+}
+
+// D: logs that are synced together are durable by the journal, and without it.
+TEST_F(FileStoreTest, LogsAreDurableTogetherWhateverBecomesOfTheJournal) {
+  const auto no_fault = [] {};
+  const auto sync_fails = [&] { disk_->Add({.path = "journal", .op = DiskOp::kSync, .count = 1}); };
+  const auto write_fails = [&] { disk_->Add({.path = "journal", .op = DiskOp::kWrite, .action = FaultAction::kTorn, .count = 1}); };
+  const auto full = [&] { disk_->Add({.path = "journal", .op = DiskOp::kWrite, .action = FaultAction::kNoSpace}); };
+  const auto no_file = [&] { disk_->Add({.path = "journal", .op = DiskOp::kCreate}); };
+  uint64_t n = 0;
+  for (const std::function<void()>& fault : std::vector<std::function<void()>>{no_fault, sync_fails, write_fails, full, no_file}) {
+    const std::vector<Uuid> logs = {{++n, 1}, {n, 2}, {n, 3}};
+    for (const Uuid& log : logs) ASSERT_TRUE(store_->CreateLog(log, kCreator).ok());
+    fault();
+    for (uint64_t at = 0; at < 90; at += 3) {
+      std::vector<FileStore::LogWrite> writes;
+      for (const Uuid& log : logs) writes.push_back({log, kCreator, {{at, "abc"}}, /*sync=*/log.lo != 3 || at == 87});
+      for (const Status& s : store_->WriteLogs(writes)) ASSERT_TRUE(s.ok()) << n << ": " << s;
+    }
+    disk_->Clear();
+    Random torn(n);
+    Crash(&torn);
+    for (const Uuid& log : logs) {
+      EXPECT_EQ(Read({log, 0}).size(), 90u) << n << " " << log.lo;
+      EXPECT_EQ(Read({log, 0}).substr(0, 6), "abcabc") << n << " " << log.lo;
+    }
+  }
+}
+
+// A journal that cannot be put back is left as it is for the next start; the logs of before are not read, new ones are synced one by one.
+TEST_F(FileStoreTest, AJournalThatCannotBeReadIsKept) {
+  const Uuid log{1, 1};
+  ASSERT_TRUE(store_->CreateLog(log, kCreator).ok());
+  const FileStore::LogWrite write{log, kCreator, {{0, "abc"}}, true};
+  ASSERT_TRUE(store_->WriteLogs({&write, 1})[0].ok());
+  medium_.Crash();
+  store_ = nullptr;
+  base_ = medium_.Mount();
+  FaultDisk faults(base_.get());
+  faults.Add({.path = "journal", .op = DiskOp::kRead});
+  {
+    auto store = FileStore::Open(&faults, {.reserve_bytes = 0}, &metrics_);
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_TRUE(absl::IsDataLoss((*store)->ReadFile({log, 0}, 0, 3).status())) << "what is left of it must not pass for all";
+    const FileStore::LogWrite other{{1, 2}, kCreator, {{0, "def"}}, true};
+    ASSERT_TRUE((*store)->CreateLog(other.log, kCreator).ok());
+    ASSERT_TRUE((*store)->WriteLogs({&other, 1})[0].ok());
+  }
+  Crash();
+  EXPECT_EQ(Read({log, 0}), "abc");
+  EXPECT_EQ(Read({{1, 2}, 0}), "def");
 }
 
 TEST_F(FileStoreTest, ReadErrorsAreDataLoss) {  // row 21

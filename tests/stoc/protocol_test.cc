@@ -54,7 +54,7 @@ TEST(StocProtocolTest, BytesAreGolden) {
   Check(OpenFileReply{9, kMemory}, "0900000000000000" MEMORY);
   Check(PersistFileRequest{9, 10, 11}, "0900000000000000" "0a000000" "0b000000");
   Check(ReadFileRequest{kFile, 12, 13}, FILE_ID "0c00000000000000" "0d000000");
-  Check(DeleteFilesRequest{{kFile}}, "01000000" FILE_ID);
+  Check(FileReferencesRequest{RangeId(1), Epoch(2), {kFile}}, RANGE_EPOCH "01000000" FILE_ID);
   Check(ListFilesReply{{{kFile, kCreator, 14, 15}}}, "01000000" FILE_ID CREATOR "0e00000000000000" "0f00000000000000");
   Check(PingReply{Incarnation(16)}, "1000000000000000");
   EXPECT_EQ(Hex(Encoded(WriteSmallFileRequest{kFile, kCreator, 17, {}})), FILE_ID CREATOR "11000000");
@@ -88,8 +88,8 @@ TEST(StocProtocolTest, CountsThatCannotBeTrueTakeNoMemory) {
   const std::string huge = "\xff\xff\xff\xff";
   FreeLogsRequest logs;
   EXPECT_FALSE(FreeLogsRequest::Parse(std::string(16, 'x') + huge, &logs));
-  DeleteFilesRequest files;
-  EXPECT_FALSE(DeleteFilesRequest::Parse(huge + std::string(20, 'x'), &files));
+  FileReferencesRequest files;
+  EXPECT_FALSE(FileReferencesRequest::Parse(std::string(16, 'x') + huge + std::string(20, 'x'), &files));
   EXPECT_EQ(files.files.capacity(), 0u);
 }
 

@@ -232,9 +232,9 @@ TEST_P(SstableStoreTest, AReadErrorOrAShortFileGoesToTheOtherCopy) {  // row 21
     rig.disks[0]->Add({.op = DiskOp::kRead, .action = FaultAction::kEio});
     rig.ExpectReads(*info, table);
     rig.disks[0]->Clear();
-    ASSERT_TRUE(rig.client->stocs->DeleteFiles(StocId(1), {{info->uuid, 0}, {info->uuid, kMetadataPart}}, Soon()).ok());
+    ASSERT_TRUE(rig.client->stocs->DropReferences(StocId(1), kCreator.range, kCreator.epoch, {{info->uuid, 0}, {info->uuid, kMetadataPart}}, Soon()).ok());
     rig.ExpectReads(*info, table);
-    ASSERT_TRUE(rig.client->stocs->DeleteFiles(StocId(2), {{info->uuid, 0}}, Soon()).ok());
+    ASSERT_TRUE(rig.client->stocs->DropReferences(StocId(2), kCreator.range, kCreator.epoch, {{info->uuid, 0}}, Soon()).ok());
     const std::vector<BlockHandle> all = BlocksOf(table);
     const Status s = rig.store->ReadBlocks(*info, {all.data(), 1}).status();
     EXPECT_TRUE(absl::IsDataLoss(s)) << s;
@@ -313,7 +313,7 @@ TEST_P(SstableStoreTest, S3RepairWritesDamagedAndMissingCopiesAnew) {
     rig.Damage(0, first, 10);
     rig.Damage(1, first, 50'000);  // another block
     rig.Damage(2, metadata, 10);
-    ASSERT_TRUE(rig.client->stocs->DeleteFiles(StocId(2), {second}, Soon()).ok());
+    ASSERT_TRUE(rig.client->stocs->DropReferences(StocId(2), kCreator.range, kCreator.epoch, {second}, Soon()).ok());
     // A later epoch, as after a failover, heals what an older one wrote.
     const Creator healer{kCreator.range, Epoch(kCreator.epoch.value() + 2), 0};
     const auto written = rig.store->Repair(*info, healer);
@@ -364,7 +364,7 @@ TEST_P(SstableStoreTest, DeletingATableRemovesEveryPart) {
     const auto other = rig.store->WriteTable(SomeTable(2), Scattered(4, 1), kCreator);
     ASSERT_TRUE(info.ok() && other.ok());
     EXPECT_EQ(rig.Files(), 4u * 3 + 3 + 4 + 1);
-    rig.store->DeleteTable(*info);
+    rig.store->DropTable(*info, kCreator);
     for (const Nanos until = Soon(); rig.Files() > 5 && Now() < until;) SleepFor(10 * kMillisecond);
     EXPECT_EQ(rig.Files(), 5u);
     rig.ExpectReads(*other, SomeTable(2));

@@ -1,0 +1,72 @@
+// LogCopies: one log, read back from as many copies as it takes (R3): memory segments, files, of one StoC or several, or a local file.
+//
+// What counts is the longest sequence of records, dense in lsn, each from whichever copy has it whole. Where it ends for want of a
+// record there may be nothing behind; or the writer died over an append whose parts landed out of order; or a record that was
+// acknowledged is damaged. The last must not pass for one of the others, or acknowledged writes would be lost without a word. What
+// tells them apart are the marks of the whole records behind the hole (log_record.h), which are searched for to the end of each copy:
+// a record that says "acknowledged up to" the missing one, or further, was built when that one was in every copy. Which mark a copy's
+// records are asked for depends on what the copy may lose and not be damaged:
+//   kWritten   nothing: memory of a living process; a file of a machine that was not started again since
+//   kSynced    what was not synced: any other file
+// A hole that no mark contradicts is the end of the log, as ever; whole records behind it are told of in a warning.
+//
+// Not to be told: damage to the newest records that were acknowledged, for none behind them says so; and a file cut short. Other copies
+// have them (files are all read). docs/durability.md says what bounds it.
+//
+// A log all of whose records belong to memtables that are done (M3) proves nothing: its room may be in use again, in part, by another.
+//
+// Thread safety: none.   Ownership: of the bytes; `done` outlives it.
+// Errors: DataLoss: an acknowledged record is in no copy, or one that is whole is not understood.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "logc/log_record.h"
+
+namespace nova {
+
+// M3: replay skips the entries of that memtable.
+using MemTableDone = std::function<bool(MemTableId)>;
+
+class LogCopies {
+ public:
+  enum class Keeps { kWritten, kSynced };
+  // Part of a copy, in order: a segment, or the file.
+  struct Piece {
+    std::string where;  // in an error: "segment 0 on stoc-3"
+    std::string bytes;
+    size_t first = 0;  // where records begin in it
+  };
+
+  LogCopies(const Uuid& log, const MemTableDone& done) : log_(log), done_(done) {}
+  void Add(Keeps keeps, std::vector<Piece> pieces);
+
+  // An acknowledged record is in no copy so far; another copy may have it.
+  bool damaged() const;
+  // The entries, appended to `out`. DataLoss when damaged(): one line.
+  Status Read(std::vector<RecoveredRecord>* out) const;
+  // Where the first copy is not whole any more, itself: a place in its last piece that is.
+  uint64_t end_of_first() const { return copies_.front().end; }
+
+ private:
+  struct Copy {
+    uint64_t mark = 0;    // the furthest of its records
+    uint64_t prefix = 0;  // the lsn up to which it is whole itself,
+    std::string where;    // and where that ends
+    uint64_t end = 0;
+  };
+  uint64_t FirstMissing() const;
+  bool Needed() const;
+
+  const Uuid log_;
+  const MemTableDone& done_;
+  std::deque<std::string> bytes_;
+  std::vector<WholeLogRecord> records_;  // [lsn - 1]; without bytes: in no copy
+  std::vector<Copy> copies_;
+};
+
+}  // namespace nova
