@@ -152,7 +152,8 @@ Status Db::Rep::Init(const std::string& directory) {
   for (const auto& lane : lanes) services.executors.push_back(lane.get());
   services.place = [](uint64_t) { return Placement{}; };
   // Whoever lets go of a table last may be in the middle of a get: unlinking a large file takes long.
-  services.garbage = [this](const TableInfo& t) { background->RunControl([this, t] { store->DeleteTable(t); }); };
+  services.garbage = [this](const TableInfo& t) { background->RunControl([this, t] { store->DropTable(t, {kRange, Epoch(), 0}); }); };
+  services.one_disk = true;
   services.work = [this](RangeId id) { background->Due(id); };
   services.lost = [](RangeId, Status why) { NOVA_LOG(ERROR) << "the database can no longer be written: " << why; };
   services.run_blocking = [](std::function<void()> fn) { fn(); };  // the caller waits anyway
@@ -161,7 +162,7 @@ Status Db::Rep::Init(const std::string& directory) {
       [this](RangeId) { return range; });
 
   NOVA_ASSIGN_OR_RETURN(const auto edits, manifests->ReadInstalled());
-  NOVA_ASSIGN_OR_RETURN(auto records, ReadLocalLogs(disk));
+  NOVA_ASSIGN_OR_RETURN(auto records, ReadLocalLogs(disk, DoneMemTables(edits)));
   NOVA_ASSIGN_OR_RETURN(range, Range::Recover(record, options.range, &services, manifests.get(), edits, std::move(records)));
   NOVA_RETURN_IF_ERROR(manifests->Install(range->manifest_group()));
   NOVA_RETURN_IF_ERROR(DeleteLocalLogs(disk, record.epoch));  // R6
@@ -399,9 +400,9 @@ Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions&
 }
 
 Status Db::Flush() {
-  const SequenceNumber upto = rep_->range->last_sequence();
+  const SequenceNumber upto = rep_->range->BeginFlush();
   for (const Nanos deadline = Now() + 600 * kSecond; Now() < deadline; SleepFor(kMillisecond)) {
-    rep_->range->SealActive();
+    rep_->range->SealUpTo(upto);
     if (rep_->range->FlushedUpTo(upto)) return OkStatus();
     if (!rep_->range->active()) return absl::FailedPreconditionError("the database can no longer be written");
   }

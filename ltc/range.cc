@@ -35,6 +35,7 @@ Range::~Range() = default;
 
 void Range::Activate(std::unique_ptr<RangeLog> log) {
   log_ = std::move(log);
+  sync_matters_ = log_->sync_matters();
   state_.store(State::kActive);
 }
 
@@ -244,6 +245,7 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, std::
   context->sequence = seq;
   context->count = count;
   context->done = std::move(done);
+  if (!op.sync && sync_matters_ && !round->unsynced.load(std::memory_order_relaxed)) round->unsynced.store(true, std::memory_order_relaxed);
   const WriteEntry& first = op.entries[0];
   context->first = context->Prepare(first, seq);
   const LogEntry log_entry{context->first.memtable->id(), first.type, first.key, first.value};
@@ -360,6 +362,18 @@ void Range::Unpin(Round* round) {
   }
 }
 
+SequenceNumber Range::BeginFlush() {
+  MutexLock lock(&mu_);  // LookForYounger, under it, knows of this, or of nothing that is written from now on
+  const SequenceNumber upto = sequences_.last();
+  whole_upto_.insert(upto);
+  return upto;
+}
+
+bool Range::SealUpTo(SequenceNumber seq) {
+  const auto view = CurrentView();
+  return view->active->number > seq || SealIfActive(view->active.get());
+}
+
 bool Range::SealActive() { return SealIfActive(CurrentView()->active.get()); }
 
 bool Range::SealIfActive(const Round* round) {
@@ -388,13 +402,17 @@ bool Range::SealLocked() {
   return true;
 }
 
+double Range::Level0Excess(const View& view) const {
+  const double band = std::max(1, options_.level0_stop_runs - options_.level0_slow_runs);
+  return (view.version->Level0Runs() - level0_credit_.load() - options_.level0_slow_runs) / band;
+}
+
 void Range::UpdatePressure() {
+  MutexLock lock(&pressure_mu_);  // the last to say so says what is so
   const auto view = CurrentView();
   WritePressure p;
   p.memtables = static_cast<double>(view->sealed.size()) / std::max(1, options_.max_rounds - 1);
-  p.level0 = static_cast<double>(view->version->Level0Runs() - options_.level0_slow_runs) /
-                 std::max(1, options_.level0_stop_runs - options_.level0_slow_runs) * 0.5 +
-             0.5;
+  p.level0 = Level0Excess(*view) * 0.5 + 0.5;
   p.memory = static_cast<double>(services_->arenas->bytes_used()) / static_cast<double>(services_->memtable_limit_bytes) - 0.25;
   controller_.SetPressure(p, Now());
 }

@@ -72,6 +72,7 @@ struct RangeServices {
   BlockCache* cache = nullptr;
   ArenaPool* arenas = nullptr;
   size_t memtable_limit_bytes = SIZE_MAX;        // of the process, all ranges together
+  bool one_disk = false;                         // all tables lie on it: flushes that wait for it gain nothing side by side
   std::vector<Executor*> executors;              // the request threads, by index
   std::function<StatusOr<Placement>(uint64_t table_bytes)> place;
   GarbageSink garbage;                           // takes dropped tables; deletes them later
@@ -171,6 +172,9 @@ class Range : public std::enable_shared_from_this<Range> {
   bool FlushOne();    // one sealed round, the oldest that nobody flushes; false: nothing to do now
   bool CompactOne();  // one compaction, or a part of one that another thread began; false: nothing to do now
   bool SealActive();  // makes the active round immutable if it holds anything; false: no room for another
+  // All that is written by now will be in tables by the time of FlushedUpTo(the number returned), also what is replaced until then.
+  SequenceNumber BeginFlush();
+  bool SealUpTo(SequenceNumber seq);  // what SealActive does, where the round may hold such a number
   Status FlushAll(Nanos deadline_ns);  // REQUIRES: StopWrites
   void StopWrites();  // later writes end with kNotOwner
   void Abandon();     // the epoch is lost: as StopWrites, and no reads either
@@ -228,8 +232,12 @@ class Range : public std::enable_shared_from_this<Range> {
   struct MultiGetState;
   struct SwapState;
   struct DropRules;
+  class Younger;
   struct ScanState;
   class LevelIterator;
+  class JobStorage;
+  class Job;
+  struct PlanRun;
 
   Range(const RangeRecord& record, const RangeOptions& options, const RangeServices* services, ManifestStorage* storage,
         SequenceNumber last_sequence);
@@ -241,6 +249,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void RefreshLanes();
   size_t RoundBytes() const { return options_.memtable_size_bytes * static_cast<size_t>(options_.active_memtables); }
   Nanos Admit(Executor* on, uint64_t bytes);  // how long a write has to wait
+  double Level0Excess(const View& view) const;  // 0: as many runs as slow writers down; 1: at the stop limit
   void UpdatePressure();
   bool SealIfActive(const Round* round);  // false: no room for another round
   bool SealLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -288,7 +297,10 @@ class Range : public std::enable_shared_from_this<Range> {
                                  std::shared_ptr<const TableReader>* reader);
   DropRules RulesOf(const View& view);
   DropRules RulesOfFlush(const RoundGroup& rounds);
-  StatusOr<VersionEdit> WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order, const DropRules& rules);
+  void LookForYounger(const RoundGroup& rounds, Younger* younger);
+  using FlushProgress = std::function<void(uint64_t entries, uint64_t kept_bytes)>;  // since the last call
+  StatusOr<VersionEdit> WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order, const DropRules& rules, Younger* younger,
+                                    const FlushProgress& progress);
   VersionEdit SnapshotOf(const Version& version, MemTableId done_below) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   Status CommitEdit(VersionEdit edit, const RoundGroup* flushed = nullptr);
   Status CommitEditLocked(VersionEdit edit, const RoundGroup* flushed = nullptr) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
@@ -302,13 +314,13 @@ class Range : public std::enable_shared_from_this<Range> {
   RoundGroup ClaimRounds();
   bool CommitFlushes();
   bool FlushIsBehind() const;
-  void LetFlushGoFirst() const;
+  void GrantCompaction(uint64_t flushed_bytes);
+  void CreditLevel0(const PlanRun& run);
+  void LetFlushGoFirst(uint64_t bytes);
   TableOptions TableOptionsAt(int level) const;
+  void GiveUp(PlanRun* run);
   void FlushFailed(const Status& s);
   void BackgroundFailed(const char* what, const Status& s);
-  class JobStorage;
-  class Job;
-  struct PlanRun;
   Status RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run);
   Status PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run);
   bool RunParts(PlanRun* run);
@@ -321,6 +333,7 @@ class Range : public std::enable_shared_from_this<Range> {
   std::shared_ptr<const void> keep_;  // set once by Recover
   const RangeServices* const services_;
   std::unique_ptr<RangeLog> log_;  // set once by Activate, before state_ becomes kActive
+  bool sync_matters_ = false;      // log_->sync_matters()
   std::atomic<State> state_{State::kOpening};
 
   SequenceTracker sequences_;
@@ -340,10 +353,17 @@ class Range : public std::enable_shared_from_this<Range> {
   mutable Mutex mu_;
   std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mu_);
   std::vector<std::weak_ptr<TableHandle>> dropped_ ABSL_GUARDED_BY(mu_);  // by an edit, and perhaps still read
+  std::set<SequenceNumber> whole_upto_ ABSL_GUARDED_BY(mu_);  // what tables hold when rounds up to here are flushed nothing younger replaces
   std::atomic<uint64_t> view_generation_{0};
   std::vector<Lane> lanes_;  // [i] belongs to executor i
 
-  std::atomic<double> flush_kept_{1};  // of the entries of the last flush, the part that went to tables
+  std::atomic<double> level0_credit_{0};  // runs that the Level0 job under way is done with
+  std::atomic<int64_t> compaction_grant_{0};  // bytes that compactions may move while a flush is behind
+  std::atomic<double> flush_kept_{1};  // of the entries of the last flush, the part that none of its own replaced
+  std::atomic<double> flush_replaced_{0};  // of what the last flushes kept, the part that younger rounds had replaced
+  std::atomic<uint64_t> flushes_{0};
+  std::atomic<bool> flush_alone_{false};  // flushes wait for one disk, and leave out what younger rounds have replaced
+  Mutex pressure_mu_;  // held while the controller is told of the view
   Mutex flush_mu_;  // held while flushed rounds are committed, one after another
   Mutex picker_mu_;
   CompactionState compaction_state_ ABSL_GUARDED_BY(picker_mu_);
@@ -355,6 +375,7 @@ class Range : public std::enable_shared_from_this<Range> {
   mutable Mutex manifest_mu_;  // edits are appended and published in one order
   CondVar checkpoint_made_;    // with manifest_mu_
   Manifest manifest_ ABSL_GUARDED_BY(manifest_mu_);
+  std::vector<TableInfo> given_up_ ABSL_GUARDED_BY(manifest_mu_);  // of edits that failed; theirs no more once a later one counts
   SequenceNumber seq_reserved_ ABSL_GUARDED_BY(manifest_mu_) = 0;
 };
 

@@ -1,5 +1,6 @@
 // Background work of a Range: recovery, flush, compaction, and the one way its version changes.
 #include <algorithm>
+#include <cmath>
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -10,6 +11,7 @@ namespace nova {
 namespace {
 
 constexpr SequenceNumber kSequenceReserve = SequenceNumber{1} << 32;  // K1: reserved ahead, by an edit
+constexpr uint64_t kWholeEvery = 8;                                   // flushes: how old, at most, tables may be of a key
 constexpr Nanos kWarnPeriod = 5 * kSecond;                            // of a failure that lasts
 
 uint64_t CountOn(const Version& version, StocId stoc) {
@@ -68,19 +70,16 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const
                                                 const std::vector<VersionEdit>& edits, std::vector<RecoveredRecord> entries,
                                                 std::shared_ptr<const void> keep) {
   auto version = std::make_shared<const Version>();
-  MemTableId done_below;
-  std::set<MemTableId> done;
   SequenceNumber reserved = 0;
   int64_t now_ms = 0;
   for (const VersionEdit& edit : edits) {
     NOVA_ASSIGN_OR_RETURN(version, version->Apply(edit, services->garbage));
-    done_below = std::max(done_below, edit.done_below);
-    done.insert(edit.done.begin(), edit.done.end());
     reserved = std::max(reserved, edit.seq_reserved);
     now_ms = std::max(now_ms, edit.now_ms);
   }
   // M3: what was flushed is in the tables already. R3: the rest, merged by number; a record found in two groups counts once.
-  std::erase_if(entries, [&](const RecoveredRecord& e) { return e.memtable < done_below || done.contains(e.memtable); });
+  const DoneMemTables done(edits);
+  std::erase_if(entries, [&](const RecoveredRecord& e) { return done(e.memtable); });
   std::sort(entries.begin(), entries.end(),
             [](const RecoveredRecord& a, const RecoveredRecord& b) { return a.sequence < b.sequence; });
   entries.erase(std::unique(entries.begin(), entries.end(),
@@ -105,8 +104,9 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const
     NOVA_ASSIGN_OR_RETURN(version, version->Apply(deletes, services->garbage));
     const auto sorted = memtable->NewIterator(memtable);
     const Job job(range.get());
+    Younger younger;
     const DropRules rules{{}, last, range->NowMs(), version->tombstones(), last};
-    NOVA_ASSIGN_OR_RETURN(const VersionEdit flushed, range->WriteLevel0(job.id(), sorted.get(), entries.front().sequence, rules));
+    NOVA_ASSIGN_OR_RETURN(const VersionEdit flushed, range->WriteLevel0(job.id(), sorted.get(), entries.front().sequence, rules, &younger, {}));
     NOVA_ASSIGN_OR_RETURN(version, version->Apply(flushed, services->garbage));
   }
   VersionEdit needless;
@@ -146,7 +146,9 @@ StatusOr<TableInfo> Range::StoreTable(TableBuilder::Output output, const Creator
   return info;
 }
 
-StatusOr<VersionEdit> Range::WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order, const DropRules& rules) {
+StatusOr<VersionEdit> Range::WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order, const DropRules& rules, Younger* younger,
+                                         const FlushProgress& progress) {
+  constexpr uint64_t kProgressBytes = 256 << 10;
   const Creator creator{id_, epoch_, job};
   VersionFilter filter(rules.snapshots, rules.floor, /*bottom=*/false, rules.now_ms, rules.tombstones);
   VersionEdit edit;
@@ -161,24 +163,39 @@ StatusOr<VersionEdit> Range::WriteLevel0(uint64_t job, Iterator* sorted, RoundNu
     builder = nullptr;
     return OkStatus();
   };
+  const auto give_up = [&](const Status& s) {  // what is written is in no edit
+    for (const VersionEdit::Add& add : edit.adds) services_->garbage(add.table);
+    return s;
+  };
+  uint64_t entries = 0, bytes = 0, kept_bytes = 0;  // not told of yet
   for (sorted->SeekToFirst(); sorted->Valid(); sorted->Next()) {
+    const std::string_view internal_key = sorted->key(), value = sorted->value();
+    ++entries;
+    bytes += internal_key.size() + value.size();
+    if (bytes >= kProgressBytes && progress) {
+      progress(std::exchange(entries, 0), std::exchange(kept_bytes, 0));
+      bytes = 0;
+    }
     ParsedInternalKey key;
-    if (!ParseInternalKey(sorted->key(), &key)) return absl::InternalError("memtable holds a malformed key");
-    if (!filter.Keep(key, sorted->value())) continue;
+    if (!ParseInternalKey(internal_key, &key)) return give_up(absl::InternalError("memtable holds a malformed key"));
+    if (!filter.Keep(key, value) || younger->Replaces(key)) continue;
+    kept_bytes += internal_key.size() + value.size();
     // Versions of one key stay in one table, so that tables of a run never overlap.
     if (builder != nullptr && builder->data_size() >= options_.compaction.table_size_bytes && key.stored_key != last_key) {
-      NOVA_RETURN_IF_ERROR(finish());
+      if (const Status s = finish(); !s.ok()) return give_up(s);
     }
     if (builder == nullptr) {
       const Uuid uuid = Uuid::Generate();
       builder = std::make_unique<TableBuilder>(TableOptionsAt(0), uuid, services_->store->StartTable(uuid));
       builder->Reserve(options_.compaction.table_size_bytes);
     }
-    builder->Add(sorted->key(), sorted->value());
+    builder->Add(internal_key, value);
     last_key.assign(key.stored_key);
   }
-  if (sorted->state() == Iterator::State::kError) return sorted->status();
-  if (builder != nullptr) NOVA_RETURN_IF_ERROR(finish());
+  Status s = sorted->state() == Iterator::State::kError ? sorted->status() : OkStatus();
+  if (s.ok() && builder != nullptr) s = finish();
+  if (!s.ok()) return give_up(s);
+  if (entries > 0 && progress) progress(entries, kept_bytes);
   return edit;
 }
 
@@ -225,6 +242,9 @@ Status Range::CommitEditLocked(VersionEdit edit, const RoundGroup* flushed) {
   });
   if (absl::IsFailedPrecondition(s)) Lose(s);
   NOVA_RETURN_IF_ERROR(s);
+  // An edit that failed may be durable all the same, until a later one is in its place.
+  for (const TableInfo& t : given_up_) services_->garbage(t);
+  given_up_.clear();
   NOVA_FP_VOID("edit.appended");  // it is durable: to fail now would deny what is so
   std::vector<TableRef> left_out;
   if (!edit.drops.empty() || !edit.pins.empty() || !edit.unpins.empty()) left_out = LeftOut(*view->version, *next);
@@ -262,48 +282,116 @@ bool Range::FlushedUpTo(SequenceNumber seq) const {
   return oldest.number > seq || (view->sealed.empty() && oldest.entries() == 0 && oldest.pins.load() == 0);
 }
 
-// The oldest round that nobody writes yet. Where rounds hold the same keys again and again, those behind it go with it, as one run: what
-// they share is written once. A round with a checkpoint is the last of them: that has nothing of younger ones. Empty: none is ready.
+// The oldest round that nobody writes yet; where flushes are better one after another, when the group before it is written. Those
+// behind it go with it, as one run, where rounds hold the same keys again and again: what they share is written once; and where
+// compactions are behind: fewer and larger runs put off when writers have to wait for them. A round with a checkpoint is the last of a
+// group: that has nothing of younger ones. Empty: none is ready.
 Range::RoundGroup Range::ClaimRounds() {
   constexpr double kShared = 0.75;
   RoundGroup rounds;
   if (state_.load() == State::kLost) return rounds;
-  const size_t most = flush_kept_.load() < kShared ? static_cast<size_t>(std::max(1, options_.max_rounds / 2)) : 1;
-  MutexLock lock(&manifest_mu_);  // a checkpoint is attached to the youngest round there is: of a group that is claimed, to the last
-  const auto view = CurrentView();
-  for (auto round = view->sealed.rbegin(); round != view->sealed.rend() && rounds.size() < most; ++round) {
-    if ((*round)->pins.load() == 0 && !(*round)->flushing.exchange(true)) {
-      rounds.push_back(*round);
-      if (!(*round)->checkpoints.empty()) break;
-    } else if (!rounds.empty()) {
-      break;
-    }
+  MutexLock lock(&mu_);  // a checkpoint is attached to the youngest round there is: of a group that is claimed, to the last
+  const bool shared = flush_kept_.load() < kShared;
+  const bool together = shared || view_->version->Level0Runs() * 2 >= options_.level0_slow_runs;
+  const auto most = static_cast<size_t>(together ? std::max(1, options_.max_rounds / 2) : 1);
+  const auto& sealed = view_->sealed;
+  auto round = sealed.rbegin();
+  while (round != sealed.rend() && (*round)->flushing.load()) ++round;
+  if (round != sealed.rbegin()) {
+    if (flush_alone_.load()) return rounds;
+    // A larger group comes together while another one is written.
+    const auto waiting = static_cast<int>(sealed.rend() - round);
+    if (shared && waiting < (options_.max_rounds - 1) / 2) return rounds;
+  }
+  for (; round != sealed.rend() && rounds.size() < most && (*round)->pins.load() == 0; ++round) {
+    if ((*round)->flushing.exchange(true)) break;  // it is another group's, and what was before it has failed once
+    rounds.push_back(*round);
+    if (!(*round)->checkpoints.empty()) break;
   }
   return rounds;
+}
+
+bool Range::Younger::Replaces(const ParsedInternalKey& key) {
+  constexpr uint32_t kInARow = 256, kLeast = kInARow / 8, kMostPause = 16 * kInARow;
+  if (rounds_.empty()) return false;
+  if (left_ > 0) {
+    --left_;
+    return false;
+  }
+  const bool replaced = Holds(key);
+  replaced_ += replaced;
+  found_ += replaced;
+  if (++asked_ == kInARow) {
+    left_ = pause_ = found_ >= kLeast ? 0 : std::clamp(2 * pause_, kInARow, kMostPause);
+    asked_ = found_ = 0;
+  }
+  return replaced;
+}
+
+bool Range::Younger::Holds(const ParsedInternalKey& key) const {
+  const auto snapshot = std::lower_bound(snapshots_.begin(), snapshots_.end(), key.sequence);
+  const SequenceNumber seen = snapshot == snapshots_.end() ? upto_ : std::min(upto_, *snapshot);  // by whoever sees this one
+  const uint64_t hash = FilterHash(key.stored_key);
+  MemTable::Hit hit;
+  return std::any_of(rounds_.begin(), rounds_.end(),
+                     [&](const auto& round) { return round->SiblingOf(key.stored_key)->Get(key.stored_key, hash, seen, &hit); });
+}
+
+// A version that is at or below stable_seq (K4) in a younger round hides an older one from whoever reads from now on, and its log outlives
+// this flush. Not asked are rounds that a loss of power may take while a sync promised the older version.
+void Range::LookForYounger(const RoundGroup& rounds, Younger* younger) {
+  const SequenceNumber floor = sequences_.stable();  // before the snapshots: those that come later are above it
+  std::vector<SequenceNumber> snapshots = snapshots_.Live(Now());
+  MutexLock lock(&mu_);
+  whole_upto_.erase(whole_upto_.begin(), whole_upto_.lower_bound(view_->sealed.back()->number));
+  const auto whole = whole_upto_.lower_bound(rounds.front()->number);
+  const SequenceNumber upto = whole == whole_upto_.end() ? floor : std::min(floor, *whole);
+  RoundGroup found;
+  const auto add = [&](const std::shared_ptr<Round>& round) {
+    if (round->number > rounds.back()->number && round->number <= upto && !round->unsynced.load()) found.push_back(round);
+  };
+  add(view_->active);
+  for (const auto& round : view_->sealed) add(round);
+  younger->Set(std::move(found), upto, std::move(snapshots));
 }
 
 bool Range::FlushOne() {
   const RoundGroup rounds = ClaimRounds();
   if (rounds.empty()) return CommitFlushes();
   Job job(this);
+  const Nanos begin = Now(), busy = ThreadBusy();
   UpdatePressure();
   std::vector<std::unique_ptr<Iterator>> children;
-  uint64_t entries = 0, tombstones = 0;
+  uint64_t bytes = 0, entries = 0, tombstones = 0;
   for (const auto& round : rounds) {
+    bytes += round->bytes();
     entries += round->entries();
     tombstones += round->tombstones.load();
     for (const auto& m : round->siblings) children.push_back(m->NewIterator(round));
   }
   const auto merged = NewMergingIterator(std::move(children));
   const DropRules rules = RulesOfFlush(rounds);
-  auto edit = WriteLevel0(job.id(), merged.get(), rounds.back()->number, rules);
+  // Now and then all that is written by now has to get into tables: a key that is never left alone would never be in one.
+  if ((flushes_.fetch_add(1) + 1) % kWholeEvery == 0) BeginFlush();
+  Younger younger;
+  LookForYounger(rounds, &younger);
+  auto edit = WriteLevel0(job.id(), merged.get(), rounds.back()->number, rules, &younger, [&](uint64_t passed, uint64_t kept_bytes) {
+    controller_.OnFlushed(bytes / entries * passed, Now());
+    GrantCompaction(kept_bytes);
+    LookForYounger(rounds, &younger);
+  });
+  const bool waited = (ThreadBusy() - busy) * 3 < Now() - begin;  // for the disk, most of the time
   if (!edit.ok()) {
     for (const auto& round : rounds) round->flushing.store(false);
     FlushFailed(edit.status());
     return false;
   }
-  uint64_t kept = 0;
+  uint64_t kept = younger.replaced();
   for (const VersionEdit::Add& add : edit->adds) kept += add.table.entries;
+  // Side by side they would hold rounds that are younger ones if they wait for their turn.
+  const double replaced = static_cast<double>(younger.replaced()) / static_cast<double>(std::max<uint64_t>(kept, 1));
+  flush_replaced_.store((flush_replaced_.load() + replaced) / 2);
+  flush_alone_.store(services_->one_disk && waited && flush_replaced_.load() >= 1.0 / 16);
   flush_kept_.store(static_cast<double>(kept) / static_cast<double>(std::max<uint64_t>(entries, 1)));
   for (const auto& round : rounds) {
     for (const auto& m : round->siblings) edit->done.push_back(m->id());  // M3
@@ -339,9 +427,6 @@ bool Range::CommitFlushes() {
     }
     flush_failure_.store(Outcome::kOk);
     Job::End(this, flushed.job);
-    uint64_t bytes = 0;
-    for (const auto& round : rounds) bytes += round->bytes();
-    controller_.OnDrained(bytes, Now());
     NOVA_FP_VOID("flush.committed");
     for (const auto& round : rounds) {
       if (log_ != nullptr) log_->DeleteRound(round->number);
@@ -357,12 +442,33 @@ bool Range::FlushIsBehind() const {
   // A flush that fails may fail for want of the space that a compaction frees.
   if (state_.load(std::memory_order_relaxed) != State::kActive || flush_failure_.load() != Outcome::kOk) return false;
   const auto view = CurrentView();
-  return static_cast<int>(view->sealed.size()) * 2 >= options_.max_rounds && view->sealed.back()->flushing.load() &&
-         view->version->Level0Runs() < options_.level0_slow_runs;
+  return static_cast<int>(view->sealed.size()) * 2 >= options_.max_rounds && view->sealed.back()->flushing.load();
 }
 
-void Range::LetFlushGoFirst() const {
-  while (FlushIsBehind()) SleepFor(5 * kMillisecond);
+// What a flush has written gives compactions a part of the disk's time beside it: the larger, the more runs Level0 has. On its own a
+// compaction, whose reads are large, would leave a flush a fifth.
+void Range::GrantCompaction(uint64_t flushed_bytes) {
+  constexpr double kAtSlow = 0.5, kAtStop = 3;  // bytes that are moved for one that is flushed
+  constexpr int64_t kMost = 16 << 20;
+  const double over = std::clamp(Level0Excess(*CurrentView()), 0.0, 4.0);
+  const auto grant = static_cast<int64_t>(static_cast<double>(flushed_bytes) * kAtSlow * std::pow(kAtStop / kAtSlow, over));
+  if (compaction_grant_.fetch_add(grant) + grant > kMost) compaction_grant_.store(kMost);
+}
+
+// Before a compaction reads so much: it waits for its part, but for no flush that stands still.
+void Range::LetFlushGoFirst(uint64_t bytes) {
+  constexpr Nanos kLongest = 500 * kMillisecond;
+  const Nanos begin = Now();
+  while (FlushIsBehind()) {
+    if (CurrentView()->version->Level0Runs() >= options_.level0_slow_runs) {
+      if (compaction_grant_.load() > 0) {
+        compaction_grant_.fetch_sub(static_cast<int64_t>(2 * bytes));  // read here, and written later
+        return;
+      }
+      if (Now() - begin >= kLongest) return;
+    }
+    SleepFor(5 * kMillisecond);
+  }
 }
 
 TableOptions Range::TableOptionsAt(int level) const {
@@ -403,11 +509,30 @@ Status Range::FlushAll(Nanos deadline_ns) {
 
 // --- compaction
 
+// A plan in parts: ranges of keys that threads compact side by side. One edit in the end.
+struct Range::PlanRun {
+  CompactionPlan plan;
+  std::vector<TableRef> read;       // its tables but those that are hidden as a whole (K7)
+  int level0_runs = 0;              // that Level0 will have less
+  uint64_t bytes = 0;               // of `read`
+  std::atomic<uint64_t> read_bytes{0};
+  std::vector<CompactionJob> jobs;  // one a part, by key
+  std::atomic<size_t> next{0};
+  std::atomic<bool> failed{false};
+  Mutex mu;
+  CondVar ended;
+  size_t running ABSL_GUARDED_BY(mu) = 0;
+  Status status ABSL_GUARDED_BY(mu);
+  std::vector<TableInfo> written ABSL_GUARDED_BY(mu);
+  bool edit_tried = false;
+  std::vector<std::vector<VersionEdit::Add>> outputs ABSL_GUARDED_BY(mu);  // [i] of part i
+};
+
 // Tables of a job, read and written through the range's services. Outputs keep their readers: their metadata is in hand.
 class Range::JobStorage : public TableStorage {
  public:
-  JobStorage(Range* range, const CompactionPlan& plan, const Creator& creator) : range_(range), creator_(creator) {
-    for (const auto* side : {&plan.inputs, &plan.overlaps}) {
+  JobStorage(Range* range, PlanRun* run, const Creator& creator) : range_(range), run_(run), creator_(creator) {
+    for (const auto* side : {&run->plan.inputs, &run->plan.overlaps}) {
       for (const TableRef& t : *side) inputs_[t->info().uuid] = t;
     }
   }
@@ -415,24 +540,41 @@ class Range::JobStorage : public TableStorage {
     return range_->LoadReaderBlocking(inputs_.at(info.uuid).get());
   }
   StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) override {
-    range_->LetFlushGoFirst();
-    return range_->services_->store->ReadBlocks(info, blocks);
+    uint64_t bytes = 0;
+    for (const BlockHandle& b : blocks) bytes += b.size;
+    range_->LetFlushGoFirst(bytes);
+    auto data = range_->services_->store->ReadBlocks(info, blocks);
+    run_->read_bytes.fetch_add(bytes);
+    range_->CreditLevel0(*run_);
+    return data;
   }
   std::unique_ptr<TableSink> StartTable(const Uuid& table) override { return range_->services_->store->StartTable(table); }
   StatusOr<TableInfo> WriteTable(TableBuilder::Output output) override {
     std::shared_ptr<const TableReader> reader;
     NOVA_ASSIGN_OR_RETURN(TableInfo info, range_->StoreTable(std::move(output), creator_, &reader));
     readers_[info.uuid] = std::move(reader);
+    MutexLock lock(&run_->mu);
+    run_->written.push_back(info);
     return info;
   }
   std::shared_ptr<const TableReader> TakeReader(const Uuid& uuid) { return std::move(readers_[uuid]); }
 
  private:
   Range* const range_;
+  PlanRun* const run_;
   const Creator creator_;
   std::map<Uuid, TableRef> inputs_;
   std::map<Uuid, std::shared_ptr<const TableReader>> readers_;
 };
+
+// Runs that a job has read half of are half gone: or else writers would be slowed down more and more until the end of a long one, and
+// not at all after it.
+void Range::CreditLevel0(const PlanRun& run) {
+  if (run.level0_runs == 0) return;
+  const double part = static_cast<double>(run.read_bytes.load()) / static_cast<double>(std::max<uint64_t>(run.bytes, 1));
+  level0_credit_.store(run.level0_runs * std::min(part, 1.0));
+  UpdatePressure();
+}
 
 bool Range::NeedsCompaction() {
   const auto view = CurrentView();
@@ -472,20 +614,6 @@ Status Range::RollManifest() {
   return CommitEdit({});
 }
 
-// A plan in parts: ranges of keys that threads compact side by side. One edit in the end.
-struct Range::PlanRun {
-  CompactionPlan plan;
-  std::vector<TableRef> read;       // its tables but those that are hidden as a whole (K7)
-  std::vector<CompactionJob> jobs;  // one a part, by key
-  std::atomic<size_t> next{0};
-  std::atomic<bool> failed{false};
-  Mutex mu;
-  CondVar ended;
-  size_t running ABSL_GUARDED_BY(mu) = 0;
-  Status status ABSL_GUARDED_BY(mu);
-  std::vector<std::vector<VersionEdit::Add>> outputs ABSL_GUARDED_BY(mu);  // [i] of part i
-};
-
 bool Range::CompactOne() {
   if (state_.load() == State::kLost) return false;
   std::shared_ptr<PlanRun> run;
@@ -495,7 +623,7 @@ bool Range::CompactOne() {
     if (!open_runs_.empty()) run = open_runs_.front();
   }
   if (run != nullptr) return RunParts(run.get());
-  if (FlushIsBehind()) return false;
+  if (FlushIsBehind() && CurrentView()->version->Level0Runs() < options_.level0_slow_runs) return false;
   const Job job(this);
   run = std::make_shared<PlanRun>();
   {
@@ -522,11 +650,27 @@ bool Range::CompactOne() {
     }
   }
   if (!s.ok()) {
+    GiveUp(run.get());
     BackgroundFailed("compaction", s);
     return false;
   }
   services_->work(id_);
   return true;
+}
+
+// What a plan that failed has written.
+void Range::GiveUp(PlanRun* run) {
+  std::vector<TableInfo> written;
+  {
+    MutexLock lock(&run->mu);
+    written.swap(run->written);
+  }
+  if (run->edit_tried) {
+    MutexLock lock(&manifest_mu_);
+    given_up_.insert(given_up_.end(), written.begin(), written.end());
+  } else {
+    for (const TableInfo& t : written) services_->garbage(t);
+  }
 }
 
 Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
@@ -554,7 +698,9 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
     const RoundNumber oldest = view->sealed.empty() ? view->active->number : view->sealed.back()->number;
     for (const Run& r : view->version->runs()) {
       NOVA_CHECK(r.level != 0 || r.order < oldest) << "a Level0 run as young as a memtable (K3)";
+      if (r.level == 0 && std::find(plan.inputs.begin(), plan.inputs.end(), r.tables[0]) != plan.inputs.end()) ++run->level0_runs;
     }
+    if (plan.output_level == 0 && run->level0_runs > 0) --run->level0_runs;
   }
   NOVA_RETURN_IF_ERROR(PlanParts(job_id, rules, run.get()));
   if (run->jobs.size() > 1) {
@@ -567,8 +713,10 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
   RunParts(run.get());
   MutexLock lock(&run->mu);
   while (run->running > 0) run->ended.Wait(&run->mu);
+  if (run->level0_runs > 0) level0_credit_.store(0);
   NOVA_RETURN_IF_ERROR(run->status);
   for (auto& part : run->outputs) std::move(part.begin(), part.end(), std::back_inserter(edit.adds));
+  run->edit_tried = true;
   if (plan.move) return CommitMove(plan.inputs[0]->info().uuid, std::move(edit.adds));
   edit.now_ms = run->jobs[0].now_ms;
   NOVA_FP("compaction.written");
@@ -604,6 +752,7 @@ Status Range::PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run) {
     NOVA_ASSIGN_OR_RETURN(const auto reader, LoadReaderBlocking(t.get()));
     for (std::string& key : reader->SplitKeys(kSamples)) samples.emplace_back(std::move(key), used / kSamples);
   }
+  run->bytes = bytes;
   std::sort(samples.begin(), samples.end());
   const auto parts = static_cast<size_t>(std::clamp<uint64_t>(bytes / options_.compaction.table_size_bytes, 1,
                                                               static_cast<uint64_t>(options_.compaction.max_parts)));
@@ -642,7 +791,7 @@ bool Range::RunParts(PlanRun* run) {
     if (i < run->jobs.size() && !run->failed.load()) {
       any = true;
       const CompactionJob& job = run->jobs[i];
-      JobStorage storage(this, run->plan, {id_, epoch_, job.job_id});
+      JobStorage storage(this, run, {id_, epoch_, job.job_id});
       auto result = RunCompaction(job, &storage, [&] { return run->failed.load() || state_.load() == State::kLost; });
       s = result.status();
       if (s.ok()) {

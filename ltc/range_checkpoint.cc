@@ -58,6 +58,7 @@ Status Range::AttachLocked(const std::shared_ptr<CheckpointRequest>& request) {
     if (!all_sealed && !SealLocked()) return OkStatus();  // no room for another round: a flush will make it
     if (!view_->sealed.empty()) {
       view_->sealed.front()->checkpoints.push_back(request);
+      whole_upto_.insert(view_->sealed.front()->boundary);
       request->attached = true;
       return OkStatus();
     }
@@ -113,7 +114,8 @@ StatusOr<CheckpointRef> Range::MakeCheckpoint(const std::shared_ptr<CheckpointRe
     if (Now() >= deadline_ns) break;
     checkpoint_made_.WaitUntil(&manifest_mu_, std::min(deadline_ns, Now() + kPoll));
   }
-  for (const auto& round : CurrentView()->sealed) std::erase(round->checkpoints, request);
+  MutexLock view_lock(&mu_);
+  for (const auto& round : view_->sealed) std::erase(round->checkpoints, request);
   return absl::DeadlineExceededError("the flush for the checkpoint did not end in time");
 }
 

@@ -26,8 +26,9 @@ struct Range::Round {
     uint64_t job = 0;
   };
   std::optional<Flushed> flushed;  // its tables are written; guarded by flush_mu_
-  std::vector<std::shared_ptr<CheckpointRequest>> checkpoints;  // to be made when it is committed; guarded by manifest_mu_
+  std::vector<std::shared_ptr<CheckpointRequest>> checkpoints;  // to be made when it is committed; changed under manifest_mu_ and mu_
   std::atomic<uint64_t> tombstones{0};  // range tombstones that it brings into the manifest
+  std::atomic<bool> unsynced{false};    // holds what asked for no sync of a log where that matters
 
   MemTable* SiblingOf(std::string_view key) const {
     return siblings.size() == 1 ? siblings[0].get() : siblings[std::hash<std::string_view>{}(key) % siblings.size()].get();
@@ -99,6 +100,31 @@ struct Range::DropRules {
   int64_t now_ms = 0;
   RangeTombstonesRef tombstones;
   SequenceNumber tombstones_applied = 0;  // what range tombstones up to this number hide is left out, all of it
+};
+
+// What rounds younger than those of a flush hold, and readers see instead of what the flush would write: of a key that is written
+// again and again only now and then a version has to go to disk.
+class Range::Younger {
+ public:
+  // `upto`: numbers above it replace nothing.
+  void Set(RoundGroup rounds, SequenceNumber upto, std::vector<SequenceNumber> snapshots) {
+    rounds_ = std::move(rounds);
+    upto_ = upto;
+    snapshots_ = std::move(snapshots);
+  }
+  bool Replaces(const ParsedInternalKey& key);
+  uint64_t replaced() const { return replaced_; }
+
+ private:
+  bool Holds(const ParsedInternalKey& key) const;
+
+  RoundGroup rounds_;  // none: nothing is replaced
+  SequenceNumber upto_ = 0;
+  std::vector<SequenceNumber> snapshots_;  // live, ascending
+  uint64_t replaced_ = 0;
+  // Where hardly any key is found, most are not looked for.
+  uint32_t asked_ = 0, found_ = 0;  // of a few keys in a row
+  uint32_t pause_ = 0, left_ = 0;   // keys that are passed over, and how many are still to come
 };
 
 // A view and the number that belong together: everything at or below it is in the view, once it is stable.

@@ -248,6 +248,13 @@ StatusOr<RangeTombstonesRef> ApplyTombstones(const RangeTombstonesRef& before, c
 
 }  // namespace
 
+DoneMemTables::DoneMemTables(const std::vector<VersionEdit>& edits) {
+  for (const VersionEdit& edit : edits) {
+    below_ = std::max(below_, edit.done_below);
+    done_.insert(edit.done.begin(), edit.done.end());
+  }
+}
+
 int Version::Level0Runs() const {
   return static_cast<int>(std::count_if(runs_.begin(), runs_.end(), [](const Run& r) { return r.level == 0; }));
 }

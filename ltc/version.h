@@ -117,6 +117,17 @@ struct VersionEdit {
   static StatusOr<VersionEdit> Decode(std::string_view bytes);
 };
 
+// M3: the memtables whose entries replay skips, of a manifest's edits.
+class DoneMemTables {
+ public:
+  explicit DoneMemTables(const std::vector<VersionEdit>& edits);
+  bool operator()(MemTableId id) const { return id < below_ || done_.contains(id); }
+
+ private:
+  MemTableId below_;
+  std::set<MemTableId> done_;
+};
+
 class Version {
  public:
   const std::vector<Run>& runs() const { return runs_; }  // newest first

@@ -1,9 +1,10 @@
 // WriteController: slows writers of a range in milliseconds so that they never stop for seconds (Luo & Carey: a write rate that
 // follows the rate at which the tree is drained).
 //
-// Below the soft limits writes pass. Above, they are admitted at the rate at which flushes have been draining, scaled down as the
-// pressure rises to the hard limits. What drained since the pressure rose says what the drain can do; without pressure it only says
-// what the load was, which is at least that. The caller parks a write for the nanoseconds Admit returns.
+// Below the soft limits writes pass. Above, they are admitted at the rate at which flushes get on, measured while memtables wait for one,
+// scaled down as the pressure rises. That rate is known long before a flush ends: a disk that has become slow is slow now. Level0
+// scales it down by its runs, further with each one beyond the stop limit: so the runs stay where compactions keep up. The caller parks
+// a write for the nanoseconds Admit returns.
 //
 // Thread safety: all; time is an argument, so decisions are tested without a clock.
 #pragma once
@@ -18,20 +19,20 @@ namespace nova {
 
 struct WritePressure {
   double memtables = 0;  // rounds that wait for a flush over what may wait: 1 = at the limit
-  double level0 = 0;     // runs between the slow-down and the stop limit: 0..1
+  double level0 = 0;     // runs: 0.5 at the slow-down limit, 1 at the stop limit, more beyond
   double memory = 0;     // of all memtables of the process over its limit
 };
 
 class WriteController {
  public:
   static constexpr double kSoft = 0.5;
-  static constexpr double kMinRate = 1 << 20;  // bytes/s: a 1 KB put waits 1 ms at most for its turn
-  static constexpr Nanos kWindow = 500 * kMillisecond;  // at least: rounds drain one at a time
+  static constexpr double kMinRate = 1 << 20;  // bytes/s, of flushes
+  static constexpr Nanos kWindow = 200 * kMillisecond;
 
   void SetPressure(const WritePressure& p, Nanos now_ns);
-  void OnDrained(uint64_t bytes, Nanos now_ns);
+  void OnFlushed(uint64_t bytes, Nanos now_ns);  // of memtables, since the last call: they are in a table, or left out of it
   // How long to park a write of `bytes` before it may go; 0: go now. `room`: rounds that the memtables have room for, parts of one
-  // included. It never quite runs out: with two rounds left writes come as fast as they drain, with one half as fast.
+  // included. It never quite runs out: with one round left writes come as fast as they drain, with half of one half as fast.
   Nanos Admit(uint64_t bytes, double room, Nanos now_ns);
   bool pressed() const { return pressure() > kSoft; }  // else Admit returns 0
   double pressure() const { return pressure_.load(std::memory_order_relaxed); }
@@ -39,13 +40,15 @@ class WriteController {
 
  private:
   std::atomic<double> pressure_{0};
+  std::atomic<double> scale_{1};  // of the rate, for the sake of Level0 and of the process's memory
   std::atomic<double> rate_{64 << 20};
   std::atomic<Nanos> next_free_ns_{0};
   std::atomic<Nanos> stalled_ns_{0};
   Mutex mu_;
-  uint64_t window_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // drained since
-  Nanos window_start_ns_ ABSL_GUARDED_BY(mu_) = 0;
-  bool first_window_ ABSL_GUARDED_BY(mu_) = true;  // since pressure rose or fell: what was known before is of another time
+  bool waiting_ ABSL_GUARDED_BY(mu_) = false;  // memtables, for a flush
+  Nanos waiting_since_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  Nanos window_ns_ ABSL_GUARDED_BY(mu_) = 0;  // of this window, before that
+  uint64_t window_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace nova

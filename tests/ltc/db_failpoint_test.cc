@@ -81,11 +81,14 @@ Last Fill(const std::string& path, Disk* disk) {
   return last;
 }
 
-// Those that an embedded database meets: the others are of StoCs and of the log on them (tests/cluster_sim/log_failpoint_test.cc).
+// Those that an embedded database meets: the others are of StoCs and of the log on them (tests/cluster_sim/log_failpoint_test.cc), and of
+// tables that ranges share there (tests/stoc/file_references_test.cc, shared_table_test.cc).
 std::vector<size_t> PointsOfTheEngine() {
+  constexpr std::string_view kElsewhere[] = {"stoc.", "logc.", "refs.", "import."};
   std::vector<size_t> points;
   for (size_t i = 0; i < kFailPoints.size(); ++i) {
-    if (!kFailPoints[i].name.starts_with("stoc.") && !kFailPoints[i].name.starts_with("logc.")) points.push_back(i);
+    const std::string_view name = kFailPoints[i].name;
+    if (std::none_of(std::begin(kElsewhere), std::end(kElsewhere), [&](std::string_view p) { return name.starts_with(p); })) points.push_back(i);
   }
   return points;
 }

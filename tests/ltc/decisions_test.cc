@@ -185,16 +185,52 @@ uint64_t AdmittedInASecond(WriteController* c, double room, Nanos now) {
   return admitted;
 }
 
-TEST(WriteControllerTest, UnderPressureTheRateFollowsTheDrain) {
+// A flush that writes so much in steps of 1 MB.
+void Flush(WriteController* c, uint64_t bytes, Nanos each, Nanos* now) {
+  for (; bytes > 0; bytes -= 1'000'000) c->OnFlushed(1'000'000, *now += each);
+}
+
+TEST(WriteControllerTest, UnderPressureTheRateFollowsTheFlush) {
   WriteController c;
   Nanos now = kSecond;
-  c.OnDrained(600'000'000, now += kSecond);  // before there was any pressure
   c.SetPressure({1.0, 0, 0}, now);
-  for (int i = 0; i < 3; ++i) c.OnDrained(60'000'000, now += 6 * kSecond);  // 10 MB/s, in rounds that take seconds each
-  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 1, now)), 5e6, 1e6) << "at the hard limit half of it";
-  c.SetPressure({0.83, 0, 0}, now += 2 * kSecond);
-  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 2, now)), 10e6, 1e6) << "two rounds left: as fast as it drains";
-  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.2, now += 2 * kSecond)), 1e6, 0.2e6) << "never all of the room";
+  Flush(&c, 60'000'000, 100 * kMillisecond, &now);
+  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.5, now)), 5e6, 1e6) << "half a round left: half as fast";
+  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 1, now += 2 * kSecond)), 10e6, 1e6) << "one: as fast as it drains";
+  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.1, now += 2 * kSecond)), 1e6, 0.2e6) << "never all of the room";
+}
+
+TEST(WriteControllerTest, WhatFlushesDoIsMeasuredWhileMemtablesWaitForThem) {
+  WriteController c;
+  Nanos now = kSecond;
+  for (int round = 0; round < 4; ++round) {  // with pauses in between, in which there is nothing to flush
+    c.SetPressure({0.2, 0, 0}, now += 10 * kSecond);
+    Flush(&c, 20'000'000, 25 * kMillisecond, &now);
+    c.SetPressure({0, 0, 0}, now);
+  }
+  c.SetPressure({1.0, 0, 0}, now);
+  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.5, now)), 20e6, 2e6);
+  now += 2 * kSecond;
+  Flush(&c, 10'000'000, 250 * kMillisecond, &now);
+  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.5, now)), 2e6, 0.4e6) << "a slow one is known to be slow before it ends";
+}
+
+TEST(WriteControllerTest, Level0SlowsWritersTheMoreTheFurtherItIsBehind) {
+  WriteController c;
+  Nanos now = kSecond;
+  c.SetPressure({0.2, 0, 0}, now);
+  Flush(&c, 60'000'000, 100 * kMillisecond, &now);  // 10 MB/s
+  double before = 20e6;
+  for (const double level0 : {0.6, 0.8, 1.0, 1.2, 1.5}) {
+    c.SetPressure({0.2, level0, 0}, now += 2 * kSecond);
+    const auto admitted = static_cast<double>(AdmittedInASecond(&c, 8, now));
+    EXPECT_LT(admitted, before * 0.95);
+    before = admitted;
+    if (level0 == 1.0) {
+      EXPECT_NEAR(admitted, 10e6, 1e6) << "the stop limit: as flushes get on";
+    }
+  }
+  EXPECT_GT(before, 1e6) << "never quite";
 }
 
 }  // namespace

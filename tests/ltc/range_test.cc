@@ -9,6 +9,7 @@
 #include <map>
 
 #include "common/base/coding.h"
+#include "common/base/failpoint.h"
 #include "common/base/thread.h"
 #include "ltc/local_storage.h"
 #include "tests/ltc/manual_executor.h"
@@ -39,7 +40,7 @@ class LocalRange {
       if (before_table_) before_table_();
       return Placement{};
     };
-    services_.garbage = [this](const TableInfo& t) { store_->DeleteTable(t); };
+    services_.garbage = [this](const TableInfo& t) { store_->DropTable(t, {RangeId(1), Epoch(epoch_), 0}); };
     services_.work = [](RangeId) {};
     services_.lost = [](RangeId, Status s) { ADD_FAILURE() << "lost: " << s; };
     services_.run_blocking = [](std::function<void()> fn) { fn(); };
@@ -50,7 +51,7 @@ class LocalRange {
     std::filesystem::remove_all(directory_);
   }
 
-  void Open() {
+  void Open(std::unique_ptr<RangeLog> log = NewNullLog()) {
     RangeRecord record;
     record.id = RangeId(1);
     record.epoch = Epoch(++epoch_);
@@ -62,7 +63,7 @@ class LocalRange {
     ASSERT_TRUE(range.ok()) << range.status();
     range_ = *std::move(range);
     ASSERT_TRUE(storage_->Install(range_->manifest_group()).ok());
-    range_->Activate(NewNullLog());
+    range_->Activate(std::move(log));
     stop_ = false;
     for (int i = 0; i < (background_kind_ == Background::kThreads ? 2 : 0); ++i) {
       background_.push_back(std::make_unique<Thread>("background", [this] {
@@ -83,13 +84,24 @@ class LocalRange {
     range_ = nullptr;
   }
 
-  Outcome Write(ValueType type, std::string_view key, std::string_view value) {
-    const WriteEntry entry{type, key, value};
-    return Write({&entry, 1});
+  // What a process does that dies without a log.
+  void LoseMemory() {
+    stop_ = true;
+    background_.clear();
+    range_->Abandon();
+    while (executor_.RunOnce()) {
+    }
+    range_ = nullptr;
+    Open();
   }
-  Outcome Write(std::span<const WriteEntry> entries) {
+
+  Outcome Write(ValueType type, std::string_view key, std::string_view value, bool sync = false) {
+    const WriteEntry entry{type, key, value};
+    return Write({&entry, 1}, sync);
+  }
+  Outcome Write(std::span<const WriteEntry> entries, bool sync = false) {
     std::optional<Outcome> outcome;
-    range_->Write(&executor_, {entries, 0, 0, Now() + 60 * kSecond}, [&](Outcome o) { outcome = o; });
+    range_->Write(&executor_, {entries, 0, 0, Now() + 60 * kSecond, sync}, [&](Outcome o) { outcome = o; });
     executor_.RunUntil([&] { return outcome.has_value(); });
     return *outcome;
   }
@@ -168,6 +180,7 @@ class LocalRange {
   std::shared_ptr<Range> shared() { return range_; }
   std::weak_ptr<const void> kept() { return kept_; }
   ManualExecutor* executor() { return &executor_; }
+  RangeServices* services() { return &services_; }
   void set_before_table(std::function<void()> fn) { before_table_ = std::move(fn); }
 
  private:
@@ -508,6 +521,162 @@ TEST(RangeTest, AnExpiredVersionHidesOlderOnesAndIsDropped) {
   EXPECT_EQ(put("x", -1), Outcome::kInvalidArgument);
 }
 
+// A log that promises more of synced records than of others, as one on a disk does.
+class LogThatSyncs : public RangeLog {
+ public:
+  bool Append(Executor* on, const LogRecord& r, absl::AnyInvocable<void(Outcome)> done) override { return log_->Append(on, r, std::move(done)); }
+  void DeleteRound(RoundNumber) override {}
+  void Fence() override {}
+  std::vector<GroupId> UnusedGroups() const override { return {}; }
+  std::vector<ExposedRound> ExposedRounds() const override { return {}; }
+  void RequestGroupChange() override {}
+  size_t bytes_in_flight() const override { return 0; }
+  bool sync_matters() const override { return true; }
+
+ private:
+  const std::unique_ptr<RangeLog> log_ = NewNullLog();
+};
+
+// Two rounds of the same ten keys, the older one sealed, flushed while the younger one is in memory.
+class ReplacedTest : public testing::Test {
+ protected:
+  static RangeOptions Options() {
+    RangeOptions options;
+    options.max_rounds = 12;
+    options.level0_slow_runs = 100;  // one round a flush
+    options.level0_stop_runs = 200;
+    return options;
+  }
+  void Write(const std::string& value, bool sync = false) {
+    for (uint64_t i = 0; i < 10; ++i) ASSERT_EQ(range_.Write(ValueType::kPut, KeyOf(i), value, sync), Outcome::kOk);
+  }
+  void Expect(const std::string& value, const Snapshot* at = nullptr) {
+    for (uint64_t i = 0; i < 10; ++i) EXPECT_EQ(range_.Get(KeyOf(i), at), value);
+  }
+  // How many tables the flush of the oldest round makes.
+  size_t Flush() {
+    const size_t before = range_.range()->stats().tables;
+    const int rounds = range_.range()->stats().rounds;
+    EXPECT_TRUE(range_.range()->FlushOne());
+    EXPECT_EQ(range_.range()->stats().rounds, rounds - 1);
+    return range_.range()->stats().tables - before;
+  }
+
+  LocalRange range_{Options(), "", "", Background::kByHand};
+};
+
+TEST_F(ReplacedTest, K4AFlushLeavesOutWhatAYoungerRoundHasReplaced) {
+  Write("old");
+  ASSERT_TRUE(range_.range()->SealActive());
+  Write("new");
+  EXPECT_EQ(Flush(), 0u);
+  Expect("new");
+  range_.Close();  // flushes what is left
+  range_.Open();
+  Expect("new");
+}
+
+TEST_F(ReplacedTest, K4NotWhatASnapshotSees) {
+  Write("old");
+  ASSERT_TRUE(range_.range()->SealActive());
+  const auto snapshot = range_.TakeSnapshot();
+  Write("new");
+  EXPECT_EQ(Flush(), 1u);
+  Expect("old", snapshot.get());
+  Expect("new");
+}
+
+TEST_F(ReplacedTest, M2NotWhatACheckpointPins) {
+  Write("old");
+  Status made;
+  {
+    Thread checkpoint("checkpoint", [&] { made = range_.range()->CreateCheckpoint("old", Now() + 60 * kSecond); });
+    while (range_.range()->stats().rounds < 2) SleepFor(kMillisecond);  // until it has sealed what it wants
+    Write("new");
+    EXPECT_EQ(Flush(), 1u);
+  }
+  ASSERT_TRUE(made.ok()) << made;
+  ASSERT_TRUE(range_.range()->RestoreCheckpoint("old", Now() + 60 * kSecond).ok());
+  Expect("old");
+}
+
+TEST_F(ReplacedTest, NotWhatWasThereWhenAFlushWasAskedFor) {
+  Write("old");
+  const SequenceNumber upto = range_.range()->BeginFlush();
+  ASSERT_TRUE(range_.range()->SealUpTo(upto));
+  Write("new");
+  EXPECT_FALSE(range_.range()->FlushedUpTo(upto));
+  EXPECT_EQ(Flush(), 1u);
+  EXPECT_TRUE(range_.range()->FlushedUpTo(upto));
+  // What is younger has no part in that.
+  ASSERT_TRUE(range_.range()->SealActive());
+  Write("newer");
+  EXPECT_EQ(Flush(), 0u);
+  Expect("newer");
+}
+
+TEST_F(ReplacedTest, NotForWhatIsLessDurable) {
+  range_.Close();
+  range_.Open(std::make_unique<LogThatSyncs>());
+  Write("old", /*sync=*/true);
+  ASSERT_TRUE(range_.range()->SealActive());
+  Write("new", /*sync=*/false);
+  EXPECT_EQ(Flush(), 1u);
+  ASSERT_TRUE(range_.range()->SealActive());
+  Write("newer", /*sync=*/true);
+  EXPECT_EQ(Flush(), 0u);
+  Expect("newer");
+}
+
+// Tables hold keys that are never left alone, too, however their writes fall between flushes: a loss of all memory sets none back far.
+TEST_F(ReplacedTest, NothingIsLongOverdue) {
+  constexpr int kRounds = 40, kInMemory = 5;
+  const auto number = [](int n) { return StrCat(std::string(n < 10 ? 1 : 0, '0'), n); };
+  for (int round = 0; round < kRounds; ++round) {
+    for (int every = 1; every <= 4; ++every) {
+      if (round % every == 0) { ASSERT_EQ(range_.Write(ValueType::kPut, KeyOf(every), number(round)), Outcome::kOk); }
+    }
+    ASSERT_TRUE(range_.range()->SealActive());
+    if (round >= kInMemory) Flush();
+  }
+  range_.LoseMemory();
+  for (int every = 1; every <= 4; ++every) {
+    const auto value = range_.Get(KeyOf(every));
+    ASSERT_TRUE(value.has_value()) << "written every " << every << " rounds";
+    EXPECT_GE(*value, number(kRounds - 2 * kInMemory - 8 - 4)) << "written every " << every << " rounds";
+  }
+}
+
+// Flushes that wait for one disk, and find some of their entries replaced, wait for one another.
+TEST(RangeTest, FlushesThatWaitForOneDiskGoOneAfterAnother) {
+  RangeOptions options;
+  options.max_rounds = 8;
+  LocalRange range(options, "", "", Background::kByHand);
+  range.services()->one_disk = true;
+  for (uint64_t round = 0; round < 4; ++round) {
+    for (uint64_t i = 0; i < 20; ++i) {
+      ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i < 10 ? i : 100 * round + i), "ten of each round are replaced by the next"), Outcome::kOk);
+    }
+    ASSERT_TRUE(range.range()->SealActive());
+  }
+  std::atomic<bool> writing{false}, may_write{true};
+  range.set_before_table([&] {
+    writing = true;
+    SleepFor(100 * kMillisecond);  // a slow disk
+    while (!may_write.load()) SleepFor(kMillisecond);
+  });
+  ASSERT_TRUE(range.range()->FlushOne());
+  writing = may_write = false;
+  {
+    Thread flush("flush", [&] { EXPECT_TRUE(range.range()->FlushOne()); });
+    while (!writing.load()) SleepFor(kMillisecond);
+    EXPECT_FALSE(range.range()->FlushOne());
+    may_write = true;
+  }
+  EXPECT_TRUE(range.range()->FlushOne());
+  EXPECT_EQ(range.range()->stats().rounds, 2);
+}
+
 // Rounds that hold the same keys again and again go to Level0 as one run (K3b), but never past a checkpoint (M2).
 TEST(RangeTest, K3bRoundsOfTheSameKeysAreFlushedTogether) {
   RangeOptions options;
@@ -534,7 +703,7 @@ TEST(RangeTest, K3bRoundsOfTheSameKeysAreFlushedTogether) {
   EXPECT_EQ(range.range()->stats().rounds, 7);
   ASSERT_TRUE(range.range()->FlushOne());  // half of the rounds there may be
   EXPECT_EQ(range.range()->stats().rounds, 3);
-  EXPECT_EQ(range.range()->stats().level0_runs, 2);
+  EXPECT_EQ(range.range()->stats().level0_runs, 1) << "younger rounds have replaced all of it";
   expect_all("round 7");
 
   write(8);
@@ -548,7 +717,7 @@ TEST(RangeTest, K3bRoundsOfTheSameKeysAreFlushedTogether) {
   }
   ASSERT_TRUE(made.ok()) << made;
   EXPECT_EQ(range.range()->stats().rounds, 2);
-  EXPECT_EQ(range.range()->stats().level0_runs, 3);
+  EXPECT_EQ(range.range()->stats().level0_runs, 2) << "three rounds are one run, and the ninth is younger than the checkpoint";
   expect_all("round 9");
   range.Close();
   range.Open();
@@ -591,9 +760,10 @@ TEST(RangeTest, M2ACheckpointsTablesStayUntilItIsDeleted) {
   };
   // Compactions that run now may still bring and take files.
   const auto only_the_versions = [&] {
-    const Nanos until = Now() + 20 * kSecond;
-    while (range.TableFiles().size() != range.range()->stats().tables && Now() < until) SleepFor(kMillisecond);
-    return range.TableFiles().size() == range.range()->stats().tables;
+    for (const Nanos until = Now() + 20 * kSecond; Now() < until; SleepFor(kMillisecond)) {
+      if (range.TableFiles().size() == range.range()->stats().tables) return true;
+    }
+    return false;
   };
   EXPECT_TRUE(all_there());
   ASSERT_TRUE(range.range()->DeleteCheckpoint("first").ok());
@@ -675,6 +845,84 @@ TEST(RangeTest, FlushesGoFirst) {
     }
     EXPECT_TRUE(range.range()->CompactOne()) << "one round is left";
   }
+}
+
+// A flush that fails, perhaps for want of space, stays at the front: a compaction, which frees some, does not wait for it.
+TEST(RangeTest, ACompactionDoesNotWaitForAFlushThatFails) {
+  RangeOptions options;
+  options.memtable_size_bytes = 64 << 10;
+  options.active_memtables = 1;
+  options.max_rounds = 4;
+  options.compaction.level0_runs_trigger = 2;
+  LocalRange range(options, "", "", Background::kByHand);
+  const auto fill_rounds = [&range](int rounds) {
+    for (uint64_t i = 0; range.range()->stats().rounds < rounds; ++i) {
+      ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i), std::string(1000, 'v')), Outcome::kOk);
+    }
+  };
+  for (int run = 1; run <= 2; ++run) {  // of the same keys: a merge of the two reads and writes
+    fill_rounds(2);
+    ASSERT_TRUE(range.range()->FlushOne());
+    ASSERT_EQ(range.range()->stats().level0_runs, run);
+  }
+  fill_rounds(3);  // half of the memtables are sealed
+  ASSERT_TRUE(ArmFailPoint("flush.written", 0, [] { return absl::ResourceExhaustedError("no space"); }).ok());
+  range.range()->FlushOne();
+  ASSERT_EQ(range.range()->stats().rounds, 3) << "the flush did not fail";
+  EXPECT_TRUE(range.range()->CompactOne());
+  EXPECT_EQ(range.range()->stats().level0_runs, 0);
+  DisarmFailPoints();
+  EXPECT_TRUE(range.range()->FlushOne());
+  EXPECT_EQ(range.range()->stats().rounds, 1);
+}
+
+// K3b: a group whose flush failed is flushed again while a younger group is under way, and takes none of its rounds.
+TEST(RangeTest, AFlushThatIsTriedAgainLeavesAYoungerOneItsRounds) {
+  RangeOptions options;
+  options.memtable_size_bytes = 64 << 10;
+  options.active_memtables = 1;
+  options.max_rounds = 8;
+  options.level0_slow_runs = 2;  // with one run there, rounds go together
+  LocalRange range(options, "", "", Background::kByHand);
+  uint64_t written = 0;
+  const auto fill_rounds = [&](int rounds) {
+    while (range.range()->stats().rounds < rounds) {
+      ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(written++), std::string(1000, 'v')), Outcome::kOk);
+    }
+  };
+  ASSERT_NO_FATAL_FAILURE(fill_rounds(2));
+  ASSERT_TRUE(range.range()->FlushOne());
+  ASSERT_NO_FATAL_FAILURE(fill_rounds(3));
+  std::atomic<int> hits{0};
+  Notification older, younger, fail_older, end_younger;
+  ASSERT_TRUE(ArmFailPoint("table.written", 0, [&] {
+                const int hit = ++hits;
+                if (hit == 1) {
+                  older.Notify();
+                  fail_older.Wait();
+                  return absl::DataLossError("failpoint");
+                }
+                if (hit == 2) {
+                  younger.Notify();
+                  end_younger.Wait();
+                }
+                return OkStatus();
+              }).ok());
+  Thread first("test.older", [&] { EXPECT_FALSE(range.range()->FlushOne()); });
+  older.Wait();
+  ASSERT_NO_FATAL_FAILURE(fill_rounds(6));
+  Thread second("test.younger", [&] { range.range()->FlushOne(); });
+  younger.Wait();
+  fail_older.Notify();
+  first.Join();
+  EXPECT_TRUE(range.range()->FlushOne());
+  EXPECT_EQ(range.range()->stats().rounds, 4) << "the older two are in Level0, three are under way";
+  end_younger.Notify();
+  second.Join();
+  DisarmFailPoints();
+  EXPECT_EQ(range.range()->stats().rounds, 1);
+  EXPECT_EQ(range.range()->stats().level0_runs, 3);
+  EXPECT_EQ(range.Scan("", written + 1).size(), written);
 }
 
 TEST(RangeTest, ScanSeesWhatWasAcknowledgedBeforeIt) {
