@@ -3,7 +3,8 @@
 # Works on a fresh Debian 12.
 #   tests/run.sh            everything but the slow parts
 #   tests/run.sh --long     with them (label "long")
-# Two builds: asan (AddressSanitizer and UBSan, assertions on) runs the unit tests, release runs the programs: clusters, YCSB.
+# Two builds: asan (AddressSanitizer and UBSan, assertions on) runs the unit tests, release runs the programs: clusters, YCSB;
+# --long has a third: tsan (ThreadSanitizer) runs the unit tests again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -45,17 +46,26 @@ note_skipped() { # preset
     "build/$1/Testing/Temporary/LastTest.log" | awk -F: '!seen[$1]++' >>"$skipped"
 }
 
-stage "unit tests (asan, ubsan)"
+unit_tests() { # preset
+  stage "unit tests ($1)"
+  ctest --test-dir "build/$1" -L '^unit$' -j "$jobs" --output-on-failure --no-tests=error >"$log" 2>&1 || { grep -vE ' Passed |Start ' "$log" | tail -n 300; exit 1; }
+  tail -n 8 "$log"
+  note_skipped "$1"
+}
+
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
-ctest --test-dir build/asan -L '^unit$' -j "$jobs" --output-on-failure --no-tests=error >"$log" 2>&1 || { grep -vE ' Passed |Start ' "$log" | tail -n 300; exit 1; }
-tail -n 8 "$log"
-note_skipped asan
+unit_tests asan
 
 stage "clusters of processes, YCSB (release)"
 labels=cluster
 [[ $long == 1 ]] && labels='cluster|long'
 ctest --test-dir build/release -L "^($labels)\$" --output-on-failure --no-tests=error
 note_skipped release
+
+if [[ $long == 1 ]]; then
+  build tsan nova_unit_tests
+  unit_tests tsan
+fi
 
 [[ -s $skipped ]] && printf 'skipped:\n' && sed 's/^/  /' "$skipped"
 if grep -vEf <(grep -vE '^(#|$)' tests/may_skip) "$skipped" >"$log"; then

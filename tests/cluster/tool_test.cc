@@ -51,7 +51,7 @@ TEST_F(ToolTest, PutGetDeleteScanStatus) {
   EXPECT_EQ(Nova({"get", "tool/a"}, &out), 1);
   EXPECT_EQ(out, "get: NotFound\n");
   EXPECT_EQ(Nova({"status"}, &out), 0);
-  for (const char* word : {"ltc-0", "stoc-2", "coordinator-0", "durability", "open"}) EXPECT_NE(out.find(word), std::string::npos) << word;
+  for (const char* word : {"ltc-0", "stoc-2", "coordinator-0", "durability", "open", "memtables", "block_cache"}) EXPECT_NE(out.find(word), std::string::npos) << word;
 }
 
 TEST_F(ToolTest, ShellReadsCommandsFromItsInput) {
