@@ -17,6 +17,7 @@
 #include <map>
 #include <numeric>
 
+#include "absl/strings/str_format.h"
 #include "common/base/clock.h"
 #include "common/base/flags.h"
 #include "common/base/histogram.h"
@@ -58,6 +59,8 @@ void Fail(const std::string& what) {
 }
 
 namespace {
+
+constexpr Nanos kProgress = 10 * kSecond;  // between two lines of it
 
 struct Result {
   double load_kops = 0;     // of the load, until its end
@@ -102,28 +105,42 @@ void VerifyAll(Store* store, const std::string& engine) {
   if (record != FLAGS_records) Fail(engine + ": a scan of everything ends at record " + std::to_string(record));
 }
 
-// What the client threads count; puts and others by second since the start.
+// What the client threads count.
 struct Timed {
+  struct Second {
+    uint64_t puts = 0, others = 0;
+  };
   Histogram put, get, scan;
   Mutex mu;
-  std::vector<uint64_t> puts ABSL_GUARDED_BY(mu), others ABSL_GUARDED_BY(mu);
+  std::vector<Second> seconds ABSL_GUARDED_BY(mu);  // since the start; a client tells of a second when it is over
 
-  void Add(const std::vector<uint64_t>& p, const std::vector<uint64_t>& o) {
+  void Add(size_t second, const Second& s) {
     MutexLock lock(&mu);
-    puts.resize(std::max(puts.size(), p.size()));
-    others.resize(puts.size());
-    for (size_t i = 0; i < p.size(); ++i) puts[i] += p[i], others[i] += o[i];
+    seconds.resize(std::max(seconds.size(), second + 1));
+    seconds[second].puts += s.puts;
+    seconds[second].others += s.others;
+  }
+  // For whoever waits.
+  std::string Progress(Nanos from, Nanos to) {
+    Second sum;
+    MutexLock lock(&mu);
+    for (auto i = static_cast<size_t>(from / kSecond); i < std::min(static_cast<size_t>(to / kSecond), seconds.size()); ++i) {
+      sum.puts += seconds[i].puts;
+      sum.others += seconds[i].others;
+    }
+    const double per = static_cast<double>(to - from) / 1e6;  // thousands of operations a second
+    return absl::StrFormat("%lld s to %lld s: %.1f k puts/s, %.1f k reads/s", from / kSecond, to / kSecond, static_cast<double>(sum.puts) / per,
+                           static_cast<double>(sum.others) / per);
   }
 };
 
-void Client(Store* store, const Workload& workload, Distribution distribution, uint64_t seed, Nanos start, Nanos until,
-            Timed* timed) {
-  Sequence sequence(distribution, FLAGS_records, seed);
+void Client(Store* store, const Workload& workload, Sequence sequence, uint64_t seed, Nanos start, Nanos until, Timed* timed) {
   Random random(seed);
   Values values(FLAGS_value_bytes);
   std::string value;
   char key[kKeyBytes];
-  std::vector<uint64_t> puts(static_cast<size_t>((until - start) / kSecond) + 60), others(puts.size());
+  Timed::Second counted;
+  size_t counted_second = 0;
   const Nanos pace = FLAGS_rate == 0 ? 0 : kSecond * FLAGS_threads / static_cast<Nanos>(FLAGS_rate);
   for (Nanos now = Now(), due = now; now < until;) {
     if (pace > 0) {
@@ -152,11 +169,16 @@ void Client(Store* store, const Workload& workload, Distribution distribution, u
     }
     const Nanos end = Now();
     histogram->Add(static_cast<uint64_t>(end - now));
-    const size_t second = std::min(static_cast<size_t>((end - start) / kSecond), puts.size() - 1);
-    ++(histogram == &timed->put ? puts : others)[second];
+    const auto second = static_cast<size_t>((end - start) / kSecond);
+    if (second != counted_second) {
+      timed->Add(counted_second, counted);
+      counted = {};
+      counted_second = second;
+    }
+    ++(histogram == &timed->put ? counted.puts : counted.others);
     now = end;
   }
-  timed->Add(puts, others);
+  timed->Add(counted_second, counted);
 }
 
 Result RunCell(const Engine& engine, const Workload& workload, Distribution distribution, const std::string& directory) {
@@ -180,6 +202,8 @@ Result RunCell(const Engine& engine, const Workload& workload, Distribution dist
     result.load_cpu_us = (CpuSeconds() - load_cpu) / static_cast<double>(FLAGS_records) * 1e6;
     store->SetSync(FLAGS_sync);
     if (options.disk != nullptr) options.disk->SetLimited(true);
+    std::vector<Sequence> sequences;
+    for (int t = 0; t < FLAGS_threads; ++t) sequences.emplace_back(distribution, FLAGS_records, static_cast<uint64_t>(t) + 1);
     const Nanos start = Now();
     const double cpu = CpuSeconds();
     Timed timed;
@@ -188,8 +212,12 @@ Result RunCell(const Engine& engine, const Workload& workload, Distribution dist
       const Nanos until = start + static_cast<Nanos>(FLAGS_seconds * 1e9);
       for (int t = 0; t < FLAGS_threads; ++t) {
         clients.push_back(std::make_unique<Thread>("client", [&, t] {
-          Client(store.get(), workload, distribution, static_cast<uint64_t>(t) + 1, start, until, &timed);
+          Client(store.get(), workload, std::move(sequences[static_cast<size_t>(t)]), static_cast<uint64_t>(t) + 1, start, until, &timed);
         }));
+      }
+      for (Nanos said = start; until - said > kProgress; said += kProgress) {
+        SleepFor(said + kProgress + kSecond - Now());  // by then every client that is not stuck has told of those seconds
+        std::fprintf(stderr, "  %s %s: %s\n", engine.name.c_str(), workload.name.c_str(), timed.Progress(said - start, said - start + kProgress).c_str());
       }
     }
     const double seconds = static_cast<double>(Now() - start) * 1e-9;
@@ -197,11 +225,11 @@ Result RunCell(const Engine& engine, const Workload& workload, Distribution dist
     MutexLock lock(&timed.mu);
     double operations = 0, counted = 0;
     result.least_puts = workload.write_percent > 0 ? UINT64_MAX : 0;
-    for (size_t i = 0; i < timed.puts.size(); ++i) {
-      const auto both = static_cast<double>(timed.puts[i] + timed.others[i]);
+    for (size_t i = 0; i < timed.seconds.size(); ++i) {
+      const auto both = static_cast<double>(timed.seconds[i].puts + timed.seconds[i].others);
       operations += both;
       if (static_cast<double>(i) >= FLAGS_skip_seconds) counted += both;
-      if (static_cast<double>(i + 1) <= FLAGS_seconds) result.least_puts = std::min(result.least_puts, timed.puts[i]);
+      if (static_cast<double>(i + 1) <= FLAGS_seconds) result.least_puts = std::min(result.least_puts, timed.seconds[i].puts);
     }
     result.kops = counted / (seconds - FLAGS_skip_seconds) / 1e3;
     result.kops_settled = operations / (static_cast<double>(Now() - start) * 1e-9) / 1e3;

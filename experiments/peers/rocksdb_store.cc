@@ -196,6 +196,7 @@ constexpr Setting kSettings[] = {
        options->write_buffer_size = o.memtable_bytes / 16;
        options->max_write_buffer_number = 16;
      }},
+    {"rocksdb-merged-memtables", [](auto&, auto* options, auto*) { options->min_write_buffer_number_to_merge = 4; }},
     {"rocksdb-vector-memtable", [](auto&, auto* options, auto*) {
        options->memtable_factory = std::make_shared<rocksdb::VectorRepFactory>();
        options->unordered_write = false;

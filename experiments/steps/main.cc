@@ -158,7 +158,7 @@ void EncodeRecord(benchmark::State& state) {
     record.entries = {&entry, 1};
     const size_t size = LogRecordBytes(record);
     if (at + size > buffer.size()) at = 0;
-    EncodeLogRecord({1, 2}, i, record, buffer.data() + at);
+    EncodeLogRecord({1, 2}, i, {i - 1, i - 1}, record, buffer.data() + at);
     at += size;
   }
 }
