@@ -127,6 +127,7 @@ void Range::Write(Executor* on, const WriteOp& op, WriteDone done) {
   }
   if (!IsValid(op, bytes, range_deletes)) return done(Outcome::kInvalidArgument);
   if (range_deletes > 0 && !HasRoomForTombstones(on, range_deletes)) return done(Outcome::kBusy);
+  if (Level0LacksSpace()) return done(Outcome::kNoSpace);
   const Nanos wait = Admit(on, bytes);
   if (ttl) {
     const ParkedWrite stamped(op, {}, NowMs());
@@ -141,6 +142,12 @@ Nanos Range::Admit(Executor* on, uint64_t bytes) {
   const View& view = LaneView(on);
   const double rounds = options_.max_rounds - static_cast<double>(view.sealed.size());
   return controller_.Admit(bytes, rounds - static_cast<double>(view.active->bytes()) / static_cast<double>(RoundBytes()), Now());
+}
+
+// Writers are slowed down for the sake of a compaction that the disk has no room for: they would wait for nothing, at the least rate.
+bool Range::Level0LacksSpace() const {
+  return controller_.pressed() && compaction_failure_.load(std::memory_order_relaxed) == Outcome::kNoSpace &&
+         CurrentView()->version->Level0Runs() >= options_.level0_slow_runs;
 }
 
 // K6: a batch across ranges is refused.
@@ -160,8 +167,10 @@ bool Range::IsValid(const WriteOp& op, uint64_t bytes, uint64_t range_deletes) c
 void Range::ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done, std::shared_ptr<SwapState> swap) {
   const Nanos when = Now() + wait_ns;
   if (when >= op.deadline_ns) {
-    const Outcome why = flush_failure_.load();
-    return done(why == Outcome::kOk ? Outcome::kBusy : why);
+    for (const Outcome why : {flush_failure_.load(), compaction_failure_.load()}) {
+      if (why != Outcome::kOk) return done(why);
+    }
+    return done(Outcome::kBusy);
   }
   on->RunAt(when, [self = shared_from_this(), on, swap = std::move(swap), parked = std::make_unique<ParkedWrite>(op, std::move(done))] {
     self->AdmittedWrite(on, parked->op, std::move(parked->done), swap);
@@ -326,6 +335,7 @@ void Range::CompareAndSwap(Executor* on, CompareAndSwapOp op, WriteDone done) {
     const auto go_on = [swap] { swap->on->Submit([swap] { swap->range->LockedSwap(swap); }); };
     if (swap->range->latches_.Lock(swap->stripe, go_on)) swap->range->LockedSwap(swap);
   };
+  if (Level0LacksSpace()) return swap->done(Outcome::kNoSpace);
   const Nanos wait = Admit(on, swap->op.key.size() + (swap->op.desired ? swap->op.desired->size() : 0));
   if (wait == 0) return lock();
   if (Now() + wait >= swap->op.deadline_ns) return swap->done(Outcome::kBusy);

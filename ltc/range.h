@@ -249,6 +249,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void RefreshLanes();
   size_t RoundBytes() const { return options_.memtable_size_bytes * static_cast<size_t>(options_.active_memtables); }
   Nanos Admit(Executor* on, uint64_t bytes);  // how long a write has to wait
+  bool Level0LacksSpace() const;
   double Level0Excess(const View& view) const;  // 0: as many runs as slow writers down; 1: at the stop limit
   void UpdatePressure();
   bool SealIfActive(const Round* round);  // false: no room for another round
@@ -319,8 +320,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void LetFlushGoFirst(uint64_t bytes);
   TableOptions TableOptionsAt(int level) const;
   void GiveUp(PlanRun* run);
-  void FlushFailed(const Status& s);
-  void BackgroundFailed(const char* what, const Status& s);
+  void BackgroundFailed(const char* what, const Status& s, std::atomic<Outcome>* failure);
   Status RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run);
   Status PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run);
   bool RunParts(PlanRun* run);
@@ -344,6 +344,7 @@ class Range : public std::enable_shared_from_this<Range> {
   std::atomic<uint64_t> failures_{0};      // of background work
   std::atomic<Nanos> warn_again_ns_{0};
   std::atomic<Outcome> flush_failure_{Outcome::kOk};  // what ails the last flush: told to writes that no memtable has room for
+  std::atomic<Outcome> compaction_failure_{Outcome::kOk};  // the last compaction: told to writes that are slowed down for the want of it
   std::atomic<uint64_t> writes_{0};
   std::atomic<uint64_t> reads_{0};
   std::atomic<uint64_t> next_memtable_{1};

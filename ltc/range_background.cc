@@ -383,7 +383,7 @@ bool Range::FlushOne() {
   const bool waited = (ThreadBusy() - busy) * 3 < Now() - begin;  // for the disk, most of the time
   if (!edit.ok()) {
     for (const auto& round : rounds) round->flushing.store(false);
-    FlushFailed(edit.status());
+    BackgroundFailed("flush", edit.status(), &flush_failure_);
     return false;
   }
   uint64_t kept = younger.replaced();
@@ -422,7 +422,7 @@ bool Range::CommitFlushes() {
     Status s = NOVA_FP_STATUS("flush.written");
     if (s.ok()) s = CommitEdit(flushed.edit, &rounds);
     if (!s.ok()) {
-      FlushFailed(s);
+      BackgroundFailed("flush", s, &flush_failure_);
       return false;
     }
     flush_failure_.store(Outcome::kOk);
@@ -478,12 +478,8 @@ TableOptions Range::TableOptionsAt(int level) const {
   return o;
 }
 
-void Range::FlushFailed(const Status& s) {
-  flush_failure_.store(absl::IsResourceExhausted(s) ? Outcome::kNoSpace : Outcome::kUnavailable);
-  BackgroundFailed("flush", s);
-}
-
-void Range::BackgroundFailed(const char* what, const Status& s) {
+void Range::BackgroundFailed(const char* what, const Status& s, std::atomic<Outcome>* failure) {
+  failure->store(absl::IsResourceExhausted(s) ? Outcome::kNoSpace : Outcome::kUnavailable);
   if (absl::IsFailedPrecondition(s)) Lose(s);
   if (state_.load() == State::kLost) return;
   // It is tried ten times a second for as long as the cause lasts.
@@ -651,9 +647,11 @@ bool Range::CompactOne() {
   }
   if (!s.ok()) {
     GiveUp(run.get());
-    BackgroundFailed("compaction", s);
+    BackgroundFailed("compaction", s, &compaction_failure_);
+    UpdatePressure();  // what Level0 was credited with is there again
     return false;
   }
+  compaction_failure_.store(Outcome::kOk);
   services_->work(id_);
   return true;
 }

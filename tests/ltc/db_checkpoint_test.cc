@@ -215,9 +215,10 @@ TEST(DbCheckpoint, AKillLeavesAWholeCopyOrNoneThatOpens) {
       _exit(1);
     }
     // In turn: soon after the first copy has begun, and some time after it was whole.
-    const std::string sign = dir / (round % 2 == 0 ? "copy0.tmp" : "copy0");
-    for (const Nanos until = Now() + 60 * kSecond; !fs::exists(sign) && Now() < until;) SleepFor(100 * kMicrosecond);
-    SleepFor(static_cast<Nanos>(random.Uniform(round % 2 == 0 ? 3000 : 30'000)) * kMicrosecond);
+    const bool early = round % 2 == 0;
+    const auto begun = [&] { return fs::exists(dir / "copy0") || (early && fs::exists(dir / "copy0.tmp")); };
+    for (const Nanos until = Now() + 60 * kSecond; !begun() && Now() < until;) SleepFor(100 * kMicrosecond);
+    SleepFor(static_cast<Nanos>(random.Uniform(early ? 3000 : 30'000)) * kMicrosecond);
     kill(pid, SIGKILL);
     int status = 0;
     ASSERT_EQ(waitpid(pid, &status, 0), pid);

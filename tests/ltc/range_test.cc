@@ -876,6 +876,34 @@ TEST(RangeTest, ACompactionDoesNotWaitForAFlushThatFails) {
   EXPECT_EQ(range.range()->stats().rounds, 1);
 }
 
+// A disk that has room for flushes, and none for the compaction that writers are slowed down for: they are told so.
+TEST(RangeTest, WritersDoNotWaitForACompactionThatLacksSpace) {
+  RangeOptions options;
+  options.memtable_size_bytes = 64 << 10;
+  options.active_memtables = 1;
+  options.compaction.level0_runs_trigger = 2;
+  options.level0_slow_runs = 2;
+  options.level0_stop_runs = 20;
+  LocalRange range(options, "", "", Background::kByHand);
+  for (int run = 1; run <= 3; ++run) {  // of the same keys: a merge of them reads and writes
+    for (uint64_t i = 0; range.range()->stats().rounds < 2; ++i) {
+      ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i), std::string(1000, 'v')), Outcome::kOk);
+    }
+    ASSERT_TRUE(range.range()->FlushOne());
+    ASSERT_EQ(range.range()->stats().level0_runs, run);
+  }
+  EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(1), "slowed down"), Outcome::kOk);
+  ASSERT_TRUE(ArmFailPoint("compaction.written", 0, [] { return absl::ResourceExhaustedError("no space"); }).ok());
+  EXPECT_FALSE(range.range()->CompactOne());
+  EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(1), "refused"), Outcome::kNoSpace);
+  EXPECT_EQ(range.CompareAndSwap(KeyOf(1), "slowed down", "refused"), Outcome::kNoSpace);
+  EXPECT_EQ(range.Get(KeyOf(1)), "slowed down");
+  DisarmFailPoints();
+  EXPECT_TRUE(range.range()->CompactOne());
+  EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(1), "there is room"), Outcome::kOk);
+  EXPECT_EQ(range.Get(KeyOf(1)), "there is room");
+}
+
 // K3b: a group whose flush failed is flushed again while a younger group is under way, and takes none of its rounds.
 TEST(RangeTest, AFlushThatIsTriedAgainLeavesAYoungerOneItsRounds) {
   RangeOptions options;
