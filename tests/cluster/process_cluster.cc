@@ -113,9 +113,10 @@ ProcessCluster::~ProcessCluster() {
   if (std::getenv("NOVA_KEEP_LOGS") == nullptr) std::filesystem::remove_all(directory_, ignored);
 }
 
-Status ProcessCluster::Launch(Node* node) {
+Status ProcessCluster::Launch(Node* node, const std::string& failpoints) {
   const std::string log = StrCat(directory_, "/", node->name, ".log");
   std::vector<std::string> argv;
+  if (!failpoints.empty()) argv = {"/usr/bin/env", StrCat("NOVA_FAILPOINTS=", failpoints)};
   const auto add = [&argv](const std::vector<std::string>& more) { argv.insert(argv.end(), more.begin(), more.end()); };
   const bool coordinator = node->name.starts_with("coordinator-");
   const bool stoc = node->name.starts_with("stoc-");
@@ -157,7 +158,11 @@ std::vector<std::string> ProcessCluster::names() const {
 
 void ProcessCluster::Kill(const std::string& name) { nodes_.at(name)->process->Kill(); }
 void ProcessCluster::Signal(const std::string& name, int signal) { nodes_.at(name)->process->Signal(signal); }
-Status ProcessCluster::Restart(const std::string& name) { return Launch(nodes_.at(name).get()); }
+bool ProcessCluster::Runs(const std::string& name) { return !nodes_.at(name)->process->Wait(Now()).ok(); }
+
+Status ProcessCluster::Restart(const std::string& name, const std::string& failpoints) {
+  return Launch(nodes_.at(name).get(), failpoints);
+}
 
 StatusOr<int> ProcessCluster::Stop(const std::string& name, Nanos deadline_ns) {
   Process* const process = nodes_.at(name)->process.get();

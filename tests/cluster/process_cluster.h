@@ -36,7 +36,9 @@ class ProcessCluster {
   ZookeeperServer* zookeeper() { return zookeeper_.get(); }
   void Kill(const std::string& name);                 // SIGKILL; names are coordinator-0, ltc-0, stoc-0 ...
   void Signal(const std::string& name, int signal);
-  Status Restart(const std::string& name);            // after Kill or Stop; the same data
+  // After Kill or Stop; the same data. `failpoints`: its orders (docs/testing.md).
+  Status Restart(const std::string& name, const std::string& failpoints = "");
+  bool Runs(const std::string& name);
   StatusOr<int> Stop(const std::string& name, Nanos deadline_ns);  // SIGTERM, and its exit code
   std::string LeadingCoordinator();                   // its name; empty: none leads now
   pid_t pid(const std::string& name) const { return nodes_.at(name)->process->pid(); }
@@ -57,7 +59,7 @@ class ProcessCluster {
     std::string metrics_address;
     std::unique_ptr<Process> process;
   };
-  Status Launch(Node* node);
+  Status Launch(Node* node, const std::string& failpoints = "");
 
   ProcessClusterOptions options_;
   std::string directory_;
