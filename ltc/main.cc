@@ -33,6 +33,7 @@ DEFINE_int32(table_mb, 4, "size at which a table ends");
 DEFINE_int32(level1_mb, 64, "target size of Level1; deeper levels are ten times the one above");
 DEFINE_string(compression, "none", "of tables by level, as none,lz4,zstd: Level0, Level1 and all below; a table that is moved as it is stays as it was");
 DEFINE_int32(level0_runs, 4, "runs of Level0 that start a compaction");
+DEFINE_int32(table_lag_s, 20, "for so long, and what is in memory then, tables may lack what younger writes of the same keys replace again and again");
 DEFINE_double(level0_share, 0.5, "of the bytes it overlaps in Level1, the part that Level0 must have to be merged into it: with less it is merged within itself; 0: any");
 DEFINE_int32(max_value_bytes, 1 << 20, "largest value accepted");
 DEFINE_int32(max_snapshots, 1000, "snapshots that clients may hold of one range");
@@ -86,6 +87,7 @@ LtcOptions OptionsFromFlags() {
   CheckFlagRange("table_mb", FLAGS_table_mb, 1, 1024);
   CheckFlagRange("level1_mb", FLAGS_level1_mb, 1, 1 << 20);
   CheckFlagRange("level0_runs", FLAGS_level0_runs, 1, 16);
+  CheckFlagRange("table_lag_s", FLAGS_table_lag_s, 0, 3600);
   CheckFlagRange("level0_share", FLAGS_level0_share, 0, 10);
   CheckFlagRange("max_value_bytes", FLAGS_max_value_bytes, 1, 16 << 20);
   CheckFlagRange("max_snapshots", FLAGS_max_snapshots, 1, 1'000'000);
@@ -122,6 +124,7 @@ LtcOptions OptionsFromFlags() {
   h.range.compaction.table_size_bytes = static_cast<uint64_t>(FLAGS_table_mb) << 20;
   h.range.compaction.level1_bytes = static_cast<uint64_t>(FLAGS_level1_mb) << 20;
   h.range.compaction.level0_runs_trigger = FLAGS_level0_runs;
+  h.range.table_lag_ns = FLAGS_table_lag_s * kSecond;
   h.range.compaction.level0_share = FLAGS_level0_share;
   h.range.level0_slow_runs = 2 * FLAGS_level0_runs;  // a compaction begins before writers are slowed down for want of one
   h.range.level0_stop_runs = 5 * FLAGS_level0_runs;

@@ -53,6 +53,7 @@ struct RangeOptions {
   int max_rounds = 6;                    // delta / alpha: rounds in memory, the active one included
   int level0_slow_runs = 8;              // writers slow down from here ...
   int level0_stop_runs = 20;             // ... to half the drain rate here
+  Nanos table_lag_ns = 20 * kSecond;     // a flush so much later puts into tables what younger rounds replace again and again; 0: each
   uint32_t max_value_bytes = 1 << 20;
   uint32_t max_batch_entries = 10'000;   // of a write batch; all of it is in flight at once (SequenceTracker::kWindow)
   uint64_t max_batch_bytes = 16 << 20;   // keys and values of a write batch
@@ -362,7 +363,7 @@ class Range : public std::enable_shared_from_this<Range> {
   std::atomic<int64_t> compaction_grant_{0};  // bytes that compactions may move while a flush is behind
   std::atomic<double> flush_kept_{1};  // of the entries of the last flush, the part that none of its own replaced
   std::atomic<double> flush_replaced_{0};  // of what the last flushes kept, the part that younger rounds had replaced
-  std::atomic<uint64_t> flushes_{0};
+  std::atomic<Nanos> whole_again_ns_{Now() + options_.table_lag_ns};  // the next flush from here on puts all that is written by then into tables
   std::atomic<bool> flush_alone_{false};  // flushes wait for one disk, and leave out what younger rounds have replaced
   Mutex pressure_mu_;  // held while the controller is told of the view
   Mutex flush_mu_;  // held while flushed rounds are committed, one after another

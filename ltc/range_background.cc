@@ -11,7 +11,6 @@ namespace nova {
 namespace {
 
 constexpr SequenceNumber kSequenceReserve = SequenceNumber{1} << 32;  // K1: reserved ahead, by an edit
-constexpr uint64_t kWholeEvery = 8;                                   // flushes: how old, at most, tables may be of a key
 constexpr Nanos kWarnPeriod = 5 * kSecond;                            // of a failure that lasts
 
 uint64_t CountOn(const Version& version, StocId stoc) {
@@ -372,7 +371,7 @@ bool Range::FlushOne() {
   const auto merged = NewMergingIterator(std::move(children));
   const DropRules rules = RulesOfFlush(rounds);
   // Now and then all that is written by now has to get into tables: a key that is never left alone would never be in one.
-  if ((flushes_.fetch_add(1) + 1) % kWholeEvery == 0) BeginFlush();
+  if (Nanos due = whole_again_ns_.load(); begin >= due && whole_again_ns_.compare_exchange_strong(due, begin + options_.table_lag_ns)) BeginFlush();
   Younger younger;
   LookForYounger(rounds, &younger);
   auto edit = WriteLevel0(job.id(), merged.get(), rounds.back()->number, rules, &younger, [&](uint64_t passed, uint64_t kept_bytes) {

@@ -49,6 +49,7 @@ const std::vector<Bounds>& AllBounds() {
       NOVA_BOUNDS(range.round_range_tombstones, 1, 4096),  // the default of all
       NOVA_BOUNDS(range.scan_page_bytes, 1, 1 << 30),
       NOVA_BOUNDS(range.scan_budget_ns, 0, 1'000'000'000),
+      NOVA_BOUNDS(range.table_lag_ns, 0, 3'600'000'000'000),
       NOVA_BOUNDS(range.compaction.level0_runs_trigger, 1, 8, "range.level0_slow_runs"),  // the default slow-down
       NOVA_BOUNDS(range.compaction.level0_max_bytes, 0, int64_t{1} << 50),
       NOVA_BOUNDS(range.compaction.level0_share, 0, 10),
