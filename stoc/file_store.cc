@@ -481,6 +481,7 @@ Status FileStore::OpenJournal() {
   }));
   for (const auto& [log, handle] : logs) NOVA_RETURN_IF_ERROR(handle->Sync());
   NOVA_FP("stoc.journal_replayed");
+  if (const Status s = LogJournal::Forget(disk_); !s.ok()) NOVA_LOG(WARNING) << "the next start puts the journal back once more: " << s;
   journal_ = std::make_unique<LogJournal>(disk_, options_.journal, [this](const Uuid& log) {
     const std::shared_ptr<Entry> entry = FindEntry({log, 0});
     const Status s = entry == nullptr ? OkStatus() : SyncLog({log, 0}, entry);

@@ -77,6 +77,14 @@ Status LogJournal::Replay(Disk* disk, const std::function<Status(const Piece&)>&
   return OkStatus();
 }
 
+Status LogJournal::Forget(Disk* disk) {
+  for (size_t half = 0; half < 2; ++half) {
+    const Status s = disk->Delete(PathOf(half));
+    if (!absl::IsNotFound(s)) NOVA_RETURN_IF_ERROR(s);
+  }
+  return disk->SyncDirectory("");
+}
+
 LogJournal::LogJournal(Disk* disk, const LogJournalOptions& options, std::function<Status(const Uuid&)> sync)
     : disk_(disk), options_(options), sync_(std::move(sync)) {
   cleaner_ = std::make_unique<Thread>("stoc.journal.0", [this] { Clean(); });

@@ -52,6 +52,8 @@ class LogJournal {
 
   // Every whole piece of both halves, in no order, to `put`. The caller makes them durable before it makes a LogJournal.
   static Status Replay(Disk* disk, const std::function<Status(const Piece&)>& put);
+  // What Replay gave is durable where it belongs: no later start puts it back over what a person has made of a damaged log since.
+  static Status Forget(Disk* disk);
 
   // `sync` makes a log's own file durable; OK too when there is none any more.
   LogJournal(Disk* disk, const LogJournalOptions& options, std::function<Status(const Uuid&)> sync);

@@ -1,6 +1,11 @@
 // What an administrator does to a cluster under load: draining nodes, opening a range whose log is lost.
 #include <signal.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+
 #include "absl/strings/match.h"
 #include "tests/cluster/kill_rounds.h"
 
@@ -126,6 +131,71 @@ TEST_F(AdminTest, ARangeThatLostItsLogIsUnavailableUntilForcedOpen) {
   EXPECT_EQ(Nova({"put", "logged0", "3"}), 0) << said_;
   EXPECT_EQ(Nova({"get", "logged0"}), 0);
   EXPECT_EQ(said_, "3\n");
+}
+
+// L3: what docs/durability.md tells a person to do.
+TEST_F(AdminTest, ALogDamagedOnEveryStocIsOpenedAsFarAsItIsCut) {
+  ProcessClusterOptions options;
+  options.ltcs = 1;
+  options.ranges = 1;
+  options.ltc_flags = {"--log_mode=persistent", "--xchg_threads=1"};  // one log
+  Start(options);
+  if (cluster_ == nullptr) return;
+  const auto key = [](int i) { return StrCat("key", 100 + i); };
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(Nova({"put", key(i), "1"}), 0) << said_;
+  const std::vector<std::string> stocs = {"stoc-0", "stoc-1", "stoc-2"};
+  const auto kill_all = [&] {
+    cluster_->Kill("ltc-0");
+    for (const std::string& stoc : stocs) cluster_->Kill(stoc);
+  };
+  const auto start_all = [&] {
+    for (const std::string& stoc : stocs) ASSERT_TRUE(cluster_->Restart(stoc).ok());
+    ASSERT_TRUE(cluster_->Restart("ltc-0").ok());
+  };
+  kill_all();
+  for (const std::string& stoc : stocs) ASSERT_TRUE(cluster_->Restart(stoc).ok());  // or a journal would mend what follows
+  for (const std::string& stoc : stocs) cluster_->Kill(stoc);
+  int damaged = 0;
+  for (const std::string& stoc : stocs) {
+    for (const auto& file : std::filesystem::directory_iterator(StrCat(cluster_->directory(), "/", stoc, "/files"))) {
+      std::fstream bytes(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+      const std::string all{std::istreambuf_iterator<char>(bytes), {}};
+      const size_t at = all.find(key(12));
+      if (at == std::string::npos) continue;
+      bytes.seekp(static_cast<std::streamoff>(at));
+      bytes.put('K');
+      ++damaged;
+    }
+  }
+  ASSERT_EQ(damaged, 3) << "copies of the log";
+  start_all();
+
+  std::string text;
+  for (const Nanos until = Now() + 20 * kSecond; Now() < until && text.empty(); SleepFor(100 * kMillisecond)) {
+    std::ifstream log(StrCat(cluster_->directory(), "/ltc-0.log"));
+    for (std::string line; text.empty() && std::getline(log, line);) {
+      if (absl::StrContains(line, "is damaged: record ")) text = line;
+    }
+  }
+  EXPECT_TRUE(absl::StrContains(text, "is damaged: record 13, which was acknowledged, is not whole in files/")) << text;
+  EXPECT_EQ(Nova({"--timeout_ms=1000", "get", key(0)}), 1);
+  EXPECT_FALSE(absl::StrContains(said_, "NotFound")) << said_;
+  kill_all();
+  for (const std::string& stoc : stocs) {
+    const std::regex place(StrCat("(files/[0-9a-f.]+) on ", stoc, "[^,;]* from offset ([0-9]+)"));
+    std::smatch found;
+    ASSERT_TRUE(std::regex_search(text, found, place)) << text;
+    std::filesystem::resize_file(StrCat(cluster_->directory(), "/", stoc, "/", found[1].str()), 80 + std::stoull(found[2].str()));
+  }
+  start_all();
+  ASSERT_TRUE(cluster_->WaitOpen(Now() + 30 * kSecond).ok());
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(Nova({"get", key(i)}), i < 12 ? 0 : 1);
+    EXPECT_EQ(said_, i < 12 ? "1\n" : "get: NotFound\n") << i;
+  }
+  EXPECT_EQ(Nova({"put", key(12), "2"}), 0) << said_;
+  EXPECT_EQ(Nova({"get", key(12)}), 0);
+  EXPECT_EQ(said_, "2\n");
 }
 
 }  // namespace

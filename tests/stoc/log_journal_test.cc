@@ -26,6 +26,7 @@ class LogJournalTest : public testing::Test {
     base_ = medium_.Mount();
     disk_ = std::make_unique<FaultDisk>(base_.get());
     ASSERT_TRUE(Replay(&durable_).ok());
+    ASSERT_TRUE(LogJournal::Forget(disk_.get()).ok());
     written_ = durable_;
     journal_ = std::make_unique<LogJournal>(disk_.get(), options_, [this](const Uuid& log) {
       MutexLock lock(&mu_);
@@ -118,6 +119,18 @@ TEST_F(LogJournalTest, WhatWasAppendedSurvivesEveryCrash) {  // D
     Crash(&random);
     EXPECT_EQ(durable_, expected) << seed;
   }
+}
+
+TEST_F(LogJournalTest, WhatWasPutBackIsNotPutBackAgain) {
+  ASSERT_TRUE(Append({1}, 10).ok());
+  Crash();
+  ASSERT_EQ(durable_.size(), 1u);
+  durable_.clear();  // by hand
+  Crash();
+  EXPECT_TRUE(durable_.empty());
+  ASSERT_TRUE(Append({2}, 10).ok());
+  Crash();
+  EXPECT_EQ(durable_.size(), 1u);
 }
 
 TEST_F(LogJournalTest, AHalfIsUsedAgainOnceItsLogsAreSynced) {
