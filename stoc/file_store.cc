@@ -464,22 +464,27 @@ Status FileStore::CreateLog(const Uuid& log, const Creator& creator) {
 }
 
 Status FileStore::OpenJournal() {
-  std::map<Uuid, Handle> logs;  // that something was put back into
+  std::map<Uuid, Handle> logs;  // that something was put back into; null: deleted since
   NOVA_RETURN_IF_ERROR(LogJournal::Replay(disk_, [&](const LogJournal::Piece& piece) -> Status {
     const StocFileId file{piece.log, 0};
-    const std::shared_ptr<Entry> entry = FindEntry(file);
-    if (entry == nullptr || entry->header.kind != FileHeader::Kind::kLog) return OkStatus();  // deleted since
-    Handle& handle = logs[piece.log];
-    if (handle == nullptr) {
-      NOVA_ASSIGN_OR_RETURN(handle, disk_->Open(PathOf(file), /*writable=*/true));
+    const auto [log, first] = logs.try_emplace(piece.log);
+    if (first) {
+      auto handle = disk_->Open(PathOf(file), /*writable=*/true);
+      if (!absl::IsNotFound(handle.status())) NOVA_RETURN_IF_ERROR(handle.status());
+      if (handle.ok()) log->second = *std::move(handle);
     }
-    NOVA_RETURN_IF_ERROR(handle->Write(kFileHeaderBytes + piece.offset, piece.bytes));
+    if (log->second == nullptr) return OkStatus();
+    NOVA_RETURN_IF_ERROR(log->second->Write(kFileHeaderBytes + piece.offset, piece.bytes));
+    const std::shared_ptr<Entry> entry = FindEntry(file);
+    if (entry == nullptr) return OkStatus();  // could not be read now: a later start may, and the journal is forgotten by then
     const uint64_t end = std::max(entry->size.load(), piece.offset + piece.bytes.size());
     stored_bytes_ += end - entry->size;
     entry->size = end;
     return OkStatus();
   }));
-  for (const auto& [log, handle] : logs) NOVA_RETURN_IF_ERROR(handle->Sync());
+  for (const auto& [log, handle] : logs) {
+    if (handle != nullptr) NOVA_RETURN_IF_ERROR(handle->Sync());
+  }
   NOVA_FP("stoc.journal_replayed");
   if (const Status s = LogJournal::Forget(disk_); !s.ok()) NOVA_LOG(WARNING) << "the next start puts the journal back once more: " << s;
   journal_ = std::make_unique<LogJournal>(disk_, options_.journal, [this](const Uuid& log) {

@@ -325,6 +325,30 @@ TEST_F(FileStoreTest, AJournalThatCannotBeReadIsKept) {
   EXPECT_EQ(Read({{1, 2}, 0}), "def");
 }
 
+// A log whose header a start could not read gets back what the journal has of it all the same: the journal is gone at the next start.
+TEST_F(FileStoreTest, AJournalIsPutBackIntoALogThatCannotBeReadNow) {  // D
+  const Uuid log{1, 1};
+  ASSERT_TRUE(store_->CreateLog(log, kCreator).ok());
+  const FileStore::LogWrite write{log, kCreator, {{0, "abc"}}, true};
+  ASSERT_TRUE(store_->WriteLogs({&write, 1})[0].ok());
+  medium_.Crash();
+  store_ = nullptr;
+  base_ = medium_.Mount();
+  FaultDisk faults(base_.get());
+  faults.Add({.path = StocFileId{log, 0}.ToString(), .op = DiskOp::kRead});
+  {
+    auto store = FileStore::Open(&faults, {.reserve_bytes = 0}, &metrics_);
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_FALSE((*store)->Find({log, 0}));
+    const FileStore::LogWrite other{{1, 2}, kCreator, {{0, "def"}}, true};  // begins the journal anew
+    ASSERT_TRUE((*store)->CreateLog(other.log, kCreator).ok());
+    ASSERT_TRUE((*store)->WriteLogs({&other, 1})[0].ok());
+  }
+  Crash();
+  EXPECT_EQ(Read({log, 0}), "abc");
+  EXPECT_EQ(Read({{1, 2}, 0}), "def");
+}
+
 TEST_F(FileStoreTest, ReadErrorsAreDataLoss) {  // row 21
   ASSERT_TRUE(Write(Id(1), "data").ok());
   disk_->Add({.op = DiskOp::kRead, .action = FaultAction::kEio, .count = 1});
