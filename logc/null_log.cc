@@ -17,6 +17,7 @@ class NullLog : public RangeLog {
   void RequestGroupChange() override {}
   size_t bytes_in_flight() const override { return 0; }
   bool sync_matters() const override { return false; }
+  bool keeps_records() const override { return false; }
 };
 
 }  // namespace

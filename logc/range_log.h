@@ -72,6 +72,8 @@ class RangeLog {
   virtual size_t bytes_in_flight() const = 0;
   // A record without `sync` may be lost where one with it is not.
   virtual bool sync_matters() const = 0;
+  // Rounds that stay in memory for long keep logs for long.
+  virtual bool keeps_records() const { return true; }
 };
 
 std::unique_ptr<RangeLog> NewNullLog();

@@ -115,6 +115,7 @@ void MemTable::Link(Entry* entry) {
   if (entry->brings_node) {
     Node* other = InsertInBucket(entry->node);
     if (other == nullptr) {
+      keys_.fetch_add(1, std::memory_order_relaxed);
       Chain(entry->node);
       if (listed_by_writers_ && before % kListEvery == 0) List();
       return;

@@ -64,6 +64,7 @@ class MemTable {
 
   size_t bytes_used() const { return arena_.bytes_used() - overhead_; }
   uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }  // versions
+  uint64_t keys() const { return keys_.load(std::memory_order_relaxed); }
 
  private:
   class VersionIterator;
@@ -99,6 +100,7 @@ class MemTable {
   const bool listed_by_writers_;
   std::atomic<bool> scanned_{false};
   std::atomic<uint64_t> entries_{0};
+  std::atomic<uint64_t> keys_{0};
   std::atomic<Node*> youngest_{nullptr};  // of the chain
   std::atomic<Node*> ordered_{nullptr};   // it and all before it in the chain are in the list
   std::atomic<int> height_{1};

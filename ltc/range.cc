@@ -1,6 +1,7 @@
 #include "ltc/range.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/base/coding.h"
 #include "common/base/log.h"
@@ -9,6 +10,7 @@
 namespace nova {
 namespace {
 
+constexpr double kInexact = 1e-6;           // sums of shares
 constexpr uint64_t kRecycledEntries = 256;  // the context of a larger batch is not kept
 
 }  // namespace
@@ -54,6 +56,8 @@ std::shared_ptr<Range::Round> Range::NewRound(RoundNumber number, bool scanned) 
     const MemTableId id((epoch_.value() << 32) + next_memtable_.fetch_add(1));
     round->siblings.push_back(std::make_unique<MemTable>(id, services_->arenas, options_.memtable_size_bytes, scanned));
   }
+  round->sources.push_back({number, {}});
+  for (const auto& m : round->siblings) round->sources[0].memtables.push_back(m->id());
   return round;
 }
 
@@ -140,7 +144,7 @@ void Range::Write(Executor* on, const WriteOp& op, WriteDone done) {
 Nanos Range::Admit(Executor* on, uint64_t bytes) {
   if (!controller_.pressed()) return 0;
   const View& view = LaneView(on);
-  const double rounds = options_.max_rounds - static_cast<double>(view.sealed.size());
+  const double rounds = std::floor(options_.max_rounds - view.sealed_share + kInexact);  // a round is opened whole, or not yet
   return controller_.Admit(bytes, rounds - static_cast<double>(view.active->bytes()) / static_cast<double>(RoundBytes()), Now());
 }
 
@@ -396,15 +400,20 @@ bool Range::SealIfActive(const Round* round) {
   return true;
 }
 
+bool Range::HasRoomFor(double rounds) const {
+  return view_->sealed_share + merging_share_ + 1 + rounds <= options_.max_rounds + kInexact;
+}
+
 bool Range::SealLocked() {
   const std::shared_ptr<Round> old = view_->active;
   if (old->entries() == 0 && old->pins.load() == 0) return true;
-  if (static_cast<int>(view_->sealed.size()) + 1 >= options_.max_rounds) return false;
+  if (!HasRoomFor(1)) return false;
   old->sealing.store(true, std::memory_order_seq_cst);
   old->boundary = sequences_.last();  // K3a: read after sealing was set, before the successor opens
   auto view = std::make_shared<View>(*view_);
   view->generation++;
   view->sealed.insert(view->sealed.begin(), old);
+  view->CountSealed();
   const bool scanned = std::any_of(old->siblings.begin(), old->siblings.end(), [](const auto& m) { return m->scanned(); });
   view->active = NewRound(old->boundary + 1, scanned);
   PublishLocked(std::move(view));
@@ -421,7 +430,7 @@ void Range::UpdatePressure() {
   MutexLock lock(&pressure_mu_);  // the last to say so says what is so
   const auto view = CurrentView();
   WritePressure p;
-  p.memtables = static_cast<double>(view->sealed.size()) / std::max(1, options_.max_rounds - 1);
+  p.memtables = view->sealed_share / std::max(1, options_.max_rounds - 1);
   p.level0 = Level0Excess(*view) * 0.5 + 0.5;
   p.memory = static_cast<double>(services_->arenas->bytes_used()) / static_cast<double>(services_->memtable_limit_bytes) - 0.25;
   controller_.SetPressure(p, Now());
@@ -459,6 +468,7 @@ RangeStats Range::stats() const {
   s.range_tombstones = view->tombstones == nullptr ? 0 : view->tombstones->size();
   s.memtable_bytes = view->active->bytes();
   for (const auto& r : view->sealed) s.memtable_bytes += r->bytes();
+  s.merges = merges_.load(std::memory_order_relaxed);
   s.stalled_ns = controller_.stalled_ns();
   s.pressure = controller_.pressure();
   return s;

@@ -47,6 +47,13 @@
 
 namespace nova {
 
+// Rounds that wait for their flush are merged into one, in memory, where they hold the same keys again and again (docs/engine.md).
+enum class MergeRounds {
+  kNever,
+  kAuto,    // where flushes wait for one disk and there is no log, which would stay for as long as they do
+  kAlways,  // before each flush; of use where the log is on another disk, and has room
+};
+
 struct RangeOptions {
   size_t memtable_size_bytes = 4 << 20;  // tau
   int active_memtables = 2;              // alpha: siblings of the active round, chosen by key hash
@@ -54,6 +61,7 @@ struct RangeOptions {
   int level0_slow_runs = 8;              // writers slow down from here ...
   int level0_stop_runs = 20;             // ... to half the drain rate here
   Nanos table_lag_ns = 20 * kSecond;     // a flush so much later puts into tables what younger rounds replace again and again; 0: each
+  MergeRounds merge_rounds = MergeRounds::kAuto;
   uint32_t max_value_bytes = 1 << 20;
   uint32_t max_batch_entries = 10'000;   // of a write batch; all of it is in flight at once (SequenceTracker::kWindow)
   uint64_t max_batch_bytes = 16 << 20;   // keys and values of a write batch
@@ -138,6 +146,7 @@ struct RangeStats {
   size_t tables = 0;
   size_t range_tombstones = 0;
   size_t memtable_bytes = 0;
+  uint64_t merges = 0;  // of rounds, in memory
   Nanos stalled_ns = 0;
   double pressure = 0;
 };
@@ -170,7 +179,8 @@ class Range : public std::enable_shared_from_this<Range> {
   void RefreshView(Executor* on);  // lets go of what an idle thread still holds
 
   // --- background, on threads that may wait
-  bool FlushOne();    // one sealed round, the oldest that nobody flushes; false: nothing to do now
+  bool FlushOne();    // the oldest sealed rounds that nobody flushes, or a merge of younger ones; false: nothing to do now
+  bool MergeSealed(); // sealed rounds that hold the same keys again and again, in memory; false: there are none, or no room
   bool CompactOne();  // one compaction, or a part of one that another thread began; false: nothing to do now
   bool SealActive();  // makes the active round immutable if it holds anything; false: no room for another
   // All that is written by now will be in tables by the time of FlushedUpTo(the number returned), also what is replaced until then.
@@ -251,6 +261,7 @@ class Range : public std::enable_shared_from_this<Range> {
   size_t RoundBytes() const { return options_.memtable_size_bytes * static_cast<size_t>(options_.active_memtables); }
   Nanos Admit(Executor* on, uint64_t bytes);  // how long a write has to wait
   bool Level0LacksSpace() const;
+  bool HasRoomFor(double rounds) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // beside those there are
   double Level0Excess(const View& view) const;  // 0: as many runs as slow writers down; 1: at the stop limit
   void UpdatePressure();
   bool SealIfActive(const Round* round);  // false: no room for another round
@@ -315,6 +326,10 @@ class Range : public std::enable_shared_from_this<Range> {
   bool HoldsHidden(const View& view);
   RoundGroup ClaimRounds();
   bool CommitFlushes();
+  bool MayMerge() const;
+  RoundGroup ClaimMerge(double* share);
+  std::shared_ptr<Round> MergedRound(const RoundGroup& rounds, double most_share);
+  bool PublishMerged(const RoundGroup& rounds, std::shared_ptr<Round> merged);
   bool FlushIsBehind() const;
   void GrantCompaction(uint64_t flushed_bytes);
   void CreditLevel0(const PlanRun& run);
@@ -346,6 +361,7 @@ class Range : public std::enable_shared_from_this<Range> {
   std::atomic<Nanos> warn_again_ns_{0};
   std::atomic<Outcome> flush_failure_{Outcome::kOk};  // what ails the last flush: told to writes that no memtable has room for
   std::atomic<Outcome> compaction_failure_{Outcome::kOk};  // the last compaction: told to writes that are slowed down for the want of it
+  std::atomic<size_t> tables_at_failure_{0};               // that it had stored: one that stores more does not fail of that
   std::atomic<uint64_t> writes_{0};
   std::atomic<uint64_t> reads_{0};
   std::atomic<uint64_t> next_memtable_{1};
@@ -364,6 +380,8 @@ class Range : public std::enable_shared_from_this<Range> {
   std::atomic<double> flush_kept_{1};  // of the entries of the last flush, the part that none of its own replaced
   std::atomic<double> flush_replaced_{0};  // of what the last flushes kept, the part that younger rounds had replaced
   std::atomic<Nanos> whole_again_ns_{Now() + options_.table_lag_ns};  // the next flush from here on puts all that is written by then into tables
+  double merging_share_ ABSL_GUARDED_BY(mu_) = 0;  // of a round's memory, kept for a merge under way
+  std::atomic<uint64_t> merges_{0};
   std::atomic<bool> flush_alone_{false};  // flushes wait for one disk, and leave out what younger rounds have replaced
   Mutex pressure_mu_;  // held while the controller is told of the view
   Mutex flush_mu_;  // held while flushed rounds are committed, one after another

@@ -233,7 +233,7 @@ Status Range::CommitEditLocked(VersionEdit edit, const RoundGroup* flushed) {
   MemTableId done_below = view->active->siblings[0]->id();
   for (const auto& r : view->sealed) {
     const bool done = flushed != nullptr && std::find(flushed->begin(), flushed->end(), r) != flushed->end();
-    if (!done) done_below = std::min(done_below, r->siblings[0]->id());
+    if (!done) done_below = std::min(done_below, r->sources[0].memtables[0]);
   }
   const Status s = manifest_.Append(edit, [&] {
     manifest_mu_.AssertHeld();
@@ -257,6 +257,7 @@ Status Range::CommitEditLocked(VersionEdit edit, const RoundGroup* flushed) {
       NOVA_CHECK(!published->sealed.empty() && published->sealed.back() == r) << "flush out of order (K3b)";
       published->sealed.pop_back();
     }
+    published->CountSealed();
     AnswerCheckpointsLocked(flushed->back().get(), *next);
   }
   std::erase_if(dropped_, [](const std::weak_ptr<TableHandle>& t) { return t.expired(); });
@@ -292,17 +293,22 @@ Range::RoundGroup Range::ClaimRounds() {
   MutexLock lock(&mu_);  // a checkpoint is attached to the youngest round there is: of a group that is claimed, to the last
   const bool shared = flush_kept_.load() < kShared;
   const bool together = shared || view_->version->Level0Runs() * 2 >= options_.level0_slow_runs;
-  const auto most = static_cast<size_t>(together ? std::max(1, options_.max_rounds / 2) : 1);
+  // Where rounds are merged in memory, a smaller group leaves more of them to be younger ones.
+  const int most = together ? std::max(1, (MayMerge() ? options_.max_rounds * 3 / 8 : options_.max_rounds / 2)) : 1;
   const auto& sealed = view_->sealed;
+  double share = 0;
   auto round = sealed.rbegin();
   while (round != sealed.rend() && (*round)->flushing.load()) ++round;
   if (round != sealed.rbegin()) {
     if (flush_alone_.load()) return rounds;
     // A larger group comes together while another one is written.
-    const auto waiting = static_cast<int>(sealed.rend() - round);
+    double waiting = 0;
+    for (auto r = round; r != sealed.rend(); ++r) waiting += (*r)->share;
     if (shared && waiting < (options_.max_rounds - 1) / 2) return rounds;
   }
-  for (; round != sealed.rend() && rounds.size() < most && (*round)->pins.load() == 0; ++round) {
+  for (; round != sealed.rend() && (*round)->pins.load() == 0 && !(*round)->merging; ++round) {
+    share += (*round)->share;
+    if (share > most && !rounds.empty()) break;
     if ((*round)->flushing.exchange(true)) break;  // it is another group's, and what was before it has failed once
     rounds.push_back(*round);
     if (!(*round)->checkpoints.empty()) break;
@@ -355,15 +361,17 @@ void Range::LookForYounger(const RoundGroup& rounds, Younger* younger) {
 }
 
 bool Range::FlushOne() {
+  if (options_.merge_rounds == MergeRounds::kAlways && MergeSealed()) return true;
   const RoundGroup rounds = ClaimRounds();
-  if (rounds.empty()) return CommitFlushes();
+  if (rounds.empty()) return CommitFlushes() || (MayMerge() && MergeSealed());
   Job job(this);
   const Nanos begin = Now(), busy = ThreadBusy();
   UpdatePressure();
   std::vector<std::unique_ptr<Iterator>> children;
-  uint64_t bytes = 0, entries = 0, tombstones = 0;
+  uint64_t written_bytes = 0, written_entries = 0, entries = 0, tombstones = 0;
   for (const auto& round : rounds) {
-    bytes += round->bytes();
+    written_bytes += round->written_bytes();
+    written_entries += round->written_entries();
     entries += round->entries();
     tombstones += round->tombstones.load();
     for (const auto& m : round->siblings) children.push_back(m->NewIterator(round));
@@ -375,7 +383,7 @@ bool Range::FlushOne() {
   Younger younger;
   LookForYounger(rounds, &younger);
   auto edit = WriteLevel0(job.id(), merged.get(), rounds.back()->number, rules, &younger, [&](uint64_t passed, uint64_t kept_bytes) {
-    controller_.OnFlushed(bytes / entries * passed, Now());
+    controller_.OnFlushed(written_bytes / entries * passed, Now());
     GrantCompaction(kept_bytes);
     LookForYounger(rounds, &younger);
   });
@@ -391,9 +399,9 @@ bool Range::FlushOne() {
   const double replaced = static_cast<double>(younger.replaced()) / static_cast<double>(std::max<uint64_t>(kept, 1));
   flush_replaced_.store((flush_replaced_.load() + replaced) / 2);
   flush_alone_.store(services_->one_disk && waited && flush_replaced_.load() >= 1.0 / 16);
-  flush_kept_.store(static_cast<double>(kept) / static_cast<double>(std::max<uint64_t>(entries, 1)));
+  flush_kept_.store(static_cast<double>(kept) / static_cast<double>(std::max<uint64_t>(written_entries, 1)));
   for (const auto& round : rounds) {
-    for (const auto& m : round->siblings) edit->done.push_back(m->id());  // M3
+    for (const auto& source : round->sources) edit->done.insert(edit->done.end(), source.memtables.begin(), source.memtables.end());  // M3
   }
   if (tombstones > 0) {
     for (const RangeTombstoneRef& t : rules.tombstones->all()) {
@@ -428,7 +436,9 @@ bool Range::CommitFlushes() {
     Job::End(this, flushed.job);
     NOVA_FP_VOID("flush.committed");
     for (const auto& round : rounds) {
-      if (log_ != nullptr) log_->DeleteRound(round->number);
+      for (const auto& source : round->sources) {
+        if (log_ != nullptr) log_->DeleteRound(source.number);
+      }
     }
     services_->work(id_);
     any = true;
@@ -441,7 +451,7 @@ bool Range::FlushIsBehind() const {
   // A flush that fails may fail for want of the space that a compaction frees.
   if (state_.load(std::memory_order_relaxed) != State::kActive || flush_failure_.load() != Outcome::kOk) return false;
   const auto view = CurrentView();
-  return static_cast<int>(view->sealed.size()) * 2 >= options_.max_rounds && view->sealed.back()->flushing.load();
+  return view->sealed_share * 2 >= options_.max_rounds && view->sealed.back()->flushing.load();
 }
 
 // What a flush has written gives compactions a part of the disk's time beside it: the larger, the more runs Level0 has. On its own a
@@ -550,6 +560,7 @@ class Range::JobStorage : public TableStorage {
     readers_[info.uuid] = std::move(reader);
     MutexLock lock(&run_->mu);
     run_->written.push_back(info);
+    if (run_->written.size() > range_->tables_at_failure_.load()) range_->compaction_failure_.store(Outcome::kOk);  // there is room again
     return info;
   }
   std::shared_ptr<const TableReader> TakeReader(const Uuid& uuid) { return std::move(readers_[uuid]); }
@@ -662,6 +673,7 @@ void Range::GiveUp(PlanRun* run) {
     MutexLock lock(&run->mu);
     written.swap(run->written);
   }
+  tables_at_failure_.store(written.size());
   if (run->edit_tried) {
     MutexLock lock(&manifest_mu_);
     given_up_.insert(given_up_.end(), written.begin(), written.end());

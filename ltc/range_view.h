@@ -20,6 +20,17 @@ struct Range::Round {
   std::atomic<bool> sealing{false};
   SequenceNumber boundary = 0;   // no number above it is in here; set when sealed
   std::atomic<bool> flushing{false};  // some thread writes its tables
+  bool merging = false;               // some thread copies what is left of it into another one; guarded by mu_
+  bool merged_in_vain = false;        // guarded by mu_
+  // What it was before it was merged: one source, itself, if it was not.
+  struct Source {
+    RoundNumber number = 0;  // of its logs
+    std::vector<MemTableId> memtables;
+  };
+  std::vector<Source> sources;       // the oldest first
+  uint64_t merged_bytes = 0;         // of all sources, as they were written; 0: it was not merged
+  uint64_t merged_entries = 0;
+  double share = 1;                  // of the memory of one round that it has
   struct Flushed {
     VersionEdit edit;
     size_t rounds = 1;  // this one, and those behind it that went with it
@@ -40,6 +51,13 @@ struct Range::Round {
   size_t bytes() const {
     size_t n = 0;
     for (const auto& m : siblings) n += m->bytes_used();
+    return n;
+  }
+  uint64_t written_bytes() const { return merged_bytes > 0 ? merged_bytes : bytes(); }
+  uint64_t written_entries() const { return merged_entries > 0 ? merged_entries : entries(); }
+  uint64_t keys() const {
+    uint64_t n = 0;
+    for (const auto& m : siblings) n += m->keys();
     return n;
   }
   uint64_t entries() const {  // versions and range tombstones
@@ -73,9 +91,15 @@ struct Range::View {
   uint64_t generation = 0;
   std::shared_ptr<Round> active;
   std::vector<std::shared_ptr<Round>> sealed;  // youngest first
+  double sealed_share = 0;                     // of the memory of all rounds, in rounds
   std::shared_ptr<const Version> version;
   RangeTombstonesRef tombstones;    // K7: those of the version and of all rounds
   uint64_t tombstones_dropped = 0;  // how often some went
+
+  void CountSealed() {
+    sealed_share = 0;
+    for (const auto& round : sealed) sealed_share += round->share;
+  }
 
   // A flush's are in the list already.
   void ApplyTombstones(const VersionEdit& edit) {

@@ -26,6 +26,7 @@ DbOptions SmallOptions(Disk* disk) {
   o.memtable_bytes = 4 << 20;
   o.cache_bytes = 64 << 10;
   o.range.memtable_size_bytes = 64 << 10;
+  o.range.merge_rounds = MergeRounds::kAlways;
   o.range.table.block_size_bytes = 1 << 10;
   o.range.compaction.table_size_bytes = 64 << 10;
   o.range.compaction.level1_bytes = 256 << 10;
@@ -33,8 +34,9 @@ DbOptions SmallOptions(Disk* disk) {
   return o;
 }
 
-// Op i of the one writer there is: a put, or the deletion, of key i % kKeys; every seventh is synced.
-std::string KeyOf(uint32_t i) { return StrCat("key", i * 7919 % kKeys); }
+// Op i of the one writer there is: a put, or the deletion, of one of kKeys keys; every seventh is synced. Two of three are of a few keys,
+// so that rounds are merged.
+std::string KeyOf(uint32_t i) { return StrCat("key", i * 7919 % (i % 3 == 0 ? kKeys : kKeys / 10)); }
 bool IsDelete(uint32_t i) { return i % 11 == 3; }
 bool IsSynced(uint32_t i) { return i % 7 == 0; }
 std::string ValueOf(uint32_t i) { return StrCat(i, ":", std::string(400 + i % 200, 'v')); }

@@ -30,6 +30,7 @@ DbOptions DrawOptions(Random* random) {
   r.level0_slow_runs = r.compaction.level0_runs_trigger + static_cast<int>(random->Uniform(8));
   r.level0_stop_runs = r.level0_slow_runs + 1 + static_cast<int>(random->Uniform(10));
   r.scan_page_bytes = 256 << random->Uniform(10);
+  r.merge_rounds = random->OneIn(2) ? MergeRounds::kAlways : MergeRounds::kNever;
   r.table_lag_ns = static_cast<Nanos>(random->Uniform(3)) * 10 * kMillisecond;
   r.scan_budget_ns = static_cast<Nanos>(random->Uniform(100)) * kMicrosecond;
   r.round_range_tombstones = 16 << random->Uniform(5);
@@ -79,7 +80,7 @@ class Database {
     sync_one_in_ = options_.OneIn(2) ? 0 : 1 + options_.Uniform(50);
     threads_ = 1 + options_.Uniform(4);
     what_ += StrCat(what_.empty() ? "" : "; ", "memtable ", o.range.memtable_size_bytes, " x ", o.range.active_memtables, ", rounds ",
-                    o.range.max_rounds, ", table ", o.range.compaction.table_size_bytes, ", block ", o.range.table.block_size_bytes, ", log ",
+                    o.range.max_rounds, o.range.merge_rounds == MergeRounds::kNever ? "" : " merged", ", table ", o.range.compaction.table_size_bytes, ", block ", o.range.table.block_size_bytes, ", log ",
                     static_cast<int>(o.log), ", mapped ", o.map_tables, ", cache ", *o.cache_bytes, ", threads ", threads_);
     auto db = Db::Open(directory_, o);
     ASSERT_TRUE(db.ok()) << db.status() << " with " << what_;

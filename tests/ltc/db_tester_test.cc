@@ -59,6 +59,7 @@ class TestedDb : public TestedStore {
     o.range.memtable_size_bytes = 64 << 10 << random_.Uniform(3);
     o.range.active_memtables = 1 + static_cast<int>(random_.Uniform(3));
     o.range.max_rounds = 2 + static_cast<int>(random_.Uniform(5));
+    o.range.merge_rounds = random_.OneIn(2) ? MergeRounds::kAlways : MergeRounds::kAuto;
     o.range.compaction.table_size_bytes = 64 << 10;
     o.range.compaction.level1_bytes = 128 << 10;
     o.range.compaction.max_parts = 1 + static_cast<int>(random_.Uniform(4));

@@ -13,7 +13,7 @@ namespace {
 // The tables below hold every field. Who adds one to a struct finds that this does not compile, and adds its row.
 [[maybe_unused]] void FieldsAreCounted(const DbOptions& db, const RangeOptions& range, const CompactionOptions& compaction, const TableOptions& table) {
   [[maybe_unused]] const auto& [create, log, limit, memtables, cache, map, flushes, compactions, of_range, disk] = db;
-  [[maybe_unused]] const auto& [tau, alpha, rounds, slow, stop, lag, value, batch, batch_bytes, tombstones, round_tombstones, page, budget,
+  [[maybe_unused]] const auto& [tau, alpha, rounds, slow, stop, lag, merge, value, batch, batch_bytes, tombstones, round_tombstones, page, budget,
                                 of_compaction, of_table, compression] = range;
   [[maybe_unused]] const auto& [trigger, level0_max, share, level1, multiplier, table_size, parts] = compaction;
   [[maybe_unused]] const auto& [block, restart, filter, of_one_table] = table;
@@ -50,6 +50,7 @@ const std::vector<Bounds>& AllBounds() {
       NOVA_BOUNDS(range.scan_page_bytes, 1, 1 << 30),
       NOVA_BOUNDS(range.scan_budget_ns, 0, 1'000'000'000),
       NOVA_BOUNDS(range.table_lag_ns, 0, 3'600'000'000'000),
+      NOVA_BOUNDS(range.merge_rounds, 0, 2),
       NOVA_BOUNDS(range.compaction.level0_runs_trigger, 1, 8, "range.level0_slow_runs"),  // the default slow-down
       NOVA_BOUNDS(range.compaction.level0_max_bytes, 0, int64_t{1} << 50),
       NOVA_BOUNDS(range.compaction.level0_share, 0, 10),

@@ -145,12 +145,14 @@ class LocalRange {
     executor_.RunUntil([&] { return done; });
     return values;
   }
-  std::vector<std::pair<std::string, std::string>> Scan(std::string from, uint32_t limit, std::shared_ptr<const Snapshot> at = nullptr) {
+  std::vector<std::pair<std::string, std::string>> Scan(std::string from, uint32_t limit, std::shared_ptr<const Snapshot> at = nullptr,
+                                                        bool reverse = false) {
+    std::string to;
     std::vector<std::pair<std::string, std::string>> all;
     for (bool more = true; more && all.size() < limit;) {
       bool done = false;
       ScanPage page;
-      range_->Scan(&executor_, {from, "", limit - static_cast<uint32_t>(all.size()), Now() + 60 * kSecond, at},
+      range_->Scan(&executor_, {from, to, limit - static_cast<uint32_t>(all.size()), Now() + 60 * kSecond, at, reverse},
                    [&](Outcome o, ScanPage p) {
                      EXPECT_EQ(o, Outcome::kOk) << OutcomeName(o);
                      page = std::move(p);
@@ -164,7 +166,7 @@ class LocalRange {
         all.emplace_back(key, value);
       }
       more = page.more;
-      if (more) from = all.back().first + '\0';
+      if (more) reverse ? to = all.back().first : from = all.back().first + '\0';
     }
     return all;
   }
@@ -218,6 +220,7 @@ RangeOptions SmallOptions(Random* random) {
   o.compaction.max_parts = 1 + static_cast<int>(random->Uniform(5));
   o.table.block_size_bytes = 256 << random->Uniform(5);
   o.round_range_tombstones = 30 << random->Uniform(4);
+  o.merge_rounds = random->OneIn(2) ? MergeRounds::kAlways : MergeRounds::kNever;
   return o;
 }
 
@@ -521,11 +524,14 @@ TEST(RangeTest, AnExpiredVersionHidesOlderOnesAndIsDropped) {
   EXPECT_EQ(put("x", -1), Outcome::kInvalidArgument);
 }
 
-// A log that promises more of synced records than of others, as one on a disk does.
+// A log that promises more of synced records than of others, as one on a disk does, and notes which rounds are deleted.
 class LogThatSyncs : public RangeLog {
  public:
+  explicit LogThatSyncs(std::vector<RoundNumber>* deleted = nullptr) : deleted_(deleted) {}
   bool Append(Executor* on, const LogRecord& r, absl::AnyInvocable<void(Outcome)> done) override { return log_->Append(on, r, std::move(done)); }
-  void DeleteRound(RoundNumber) override {}
+  void DeleteRound(RoundNumber round) override {
+    if (deleted_ != nullptr) deleted_->push_back(round);
+  }
   void Fence() override {}
   std::vector<GroupId> UnusedGroups() const override { return {}; }
   std::vector<ExposedRound> ExposedRounds() const override { return {}; }
@@ -535,6 +541,7 @@ class LogThatSyncs : public RangeLog {
 
  private:
   const std::unique_ptr<RangeLog> log_ = NewNullLog();
+  std::vector<RoundNumber>* const deleted_;
 };
 
 // Two rounds of the same ten keys, the older one sealed, flushed while the younger one is in memory.
@@ -659,6 +666,7 @@ TEST_F(ReplacedTest, NothingIsOverdueForLongerThanTheLag) {
 TEST(RangeTest, FlushesThatWaitForOneDiskGoOneAfterAnother) {
   RangeOptions options;
   options.max_rounds = 8;
+  options.merge_rounds = MergeRounds::kNever;
   LocalRange range(options, "", "", Background::kByHand);
   range.services()->one_disk = true;
   for (uint64_t round = 0; round < 4; ++round) {
@@ -683,6 +691,249 @@ TEST(RangeTest, FlushesThatWaitForOneDiskGoOneAfterAnother) {
   }
   EXPECT_TRUE(range.range()->FlushOne());
   EXPECT_EQ(range.range()->stats().rounds, 2);
+}
+
+// Rounds that hold the same hundred keys twice each, merged in memory as the test says.
+class MergedRoundsTest : public testing::Test {
+ public:
+  static RangeOptions Options(MergeRounds merges = MergeRounds::kNever) {  // but by hand
+    RangeOptions options;
+    options.max_rounds = 8;
+    options.merge_rounds = merges;
+    return options;
+  }
+
+ protected:
+  void WriteRound(int round) {
+    for (uint64_t i = 0; i < 200; ++i) ASSERT_EQ(range_.Write(ValueType::kPut, KeyOf(i % 100), StrCat("round ", round)), Outcome::kOk);
+  }
+  void WriteAndSeal(int round) {
+    WriteRound(round);
+    ASSERT_TRUE(range_.range()->SealActive());
+  }
+  void ExpectAll(int round, std::shared_ptr<const Snapshot> at = nullptr) {
+    const std::string value = StrCat("round ", round);
+    auto all = range_.Scan("", 1000, at);
+    ASSERT_EQ(all.size(), 100u);
+    for (const auto& [key, v] : all) EXPECT_EQ(v, value) << key;
+    auto reverse = range_.Scan("", 1000, at, /*reverse=*/true);
+    std::reverse(reverse.begin(), reverse.end());
+    EXPECT_EQ(reverse, all);
+    for (uint64_t i = 0; i < 100; ++i) EXPECT_EQ(range_.Get(KeyOf(i), at.get()), value);
+  }
+  size_t MemtableBytes() { return range_.range()->stats().memtable_bytes; }
+  int Rounds() { return range_.range()->stats().rounds; }
+
+  std::vector<RoundNumber> deleted_;  // logs
+  LocalRange range_{Options(), "", "", Background::kByHand};
+};
+
+TEST_F(MergedRoundsTest, K3TakeThePlaceOfWhatTheyWere) {
+  for (int round = 1; round <= 3; ++round) WriteAndSeal(round);
+  const size_t before = MemtableBytes();
+  ASSERT_TRUE(range_.range()->MergeSealed());
+  EXPECT_EQ(Rounds(), 2);
+  EXPECT_LT(MemtableBytes(), before / 4);
+  ExpectAll(3);
+  EXPECT_FALSE(range_.range()->MergeSealed()) << "all of its keys are different ones";
+  for (int round = 4; round <= 5; ++round) {
+    WriteAndSeal(round);
+    ASSERT_TRUE(range_.range()->MergeSealed()) << "with what was merged before";
+    ExpectAll(round);
+  }
+  EXPECT_EQ(Rounds(), 2);
+  EXPECT_EQ(range_.range()->stats().merges, 3u);
+  WriteRound(6);
+  ASSERT_TRUE(range_.range()->FlushOne());
+  EXPECT_EQ(Rounds(), 1);
+  ExpectAll(6);
+  range_.Close();
+  range_.Open();
+  ExpectAll(6);
+}
+
+TEST_F(MergedRoundsTest, HoldDeletionsAndTimesToLive) {
+  WriteAndSeal(1);
+  ASSERT_TRUE(range_.range()->FlushOne());
+  for (const char* value : {"soon replaced", "lives long"}) {
+    const std::string key = KeyOf(1);
+    const WriteEntry entry{ValueType::kPutTtl, key, value, 3'600'000};
+    ASSERT_EQ(range_.Write({&entry, 1}), Outcome::kOk);
+    for (uint64_t i = 2; i < 50; ++i) ASSERT_EQ(range_.Write(ValueType::kDelete, KeyOf(i), ""), Outcome::kOk);
+    ASSERT_EQ(range_.Write(ValueType::kDeleteRange, KeyOf(50), KeyOf(100)), Outcome::kOk);
+    ASSERT_EQ(range_.Write(ValueType::kPut, KeyOf(60), value), Outcome::kOk);
+  }
+  ASSERT_TRUE(range_.range()->SealActive());
+  ASSERT_TRUE(range_.range()->MergeSealed());
+  const std::vector<std::pair<std::string, std::string>> expected = {{KeyOf(0), "round 1"}, {KeyOf(1), "lives long"}, {KeyOf(60), "lives long"}};
+  EXPECT_EQ(range_.Scan("", 1000), expected);
+  ASSERT_TRUE(range_.range()->FlushOne());
+  EXPECT_EQ(range_.Scan("", 1000), expected);
+  range_.Close();
+  range_.Open();
+  EXPECT_EQ(range_.Scan("", 1000), expected);
+}
+
+TEST_F(MergedRoundsTest, K4KeepWhatASnapshotSees) {
+  WriteAndSeal(1);
+  const auto first = range_.TakeSnapshot();
+  WriteAndSeal(2);
+  WriteRound(3);
+  const auto third = range_.TakeSnapshot();
+  WriteRound(4);
+  ASSERT_TRUE(range_.range()->SealActive());
+  ASSERT_TRUE(range_.range()->MergeSealed());
+  EXPECT_EQ(Rounds(), 2);
+  ExpectAll(1, first);
+  ExpectAll(3, third);
+  WriteAndSeal(5);
+  ASSERT_TRUE(range_.range()->MergeSealed());
+  ExpectAll(1, first);
+  ExpectAll(3, third);
+  ExpectAll(5);
+  EXPECT_EQ(Rounds(), 2);
+  ASSERT_TRUE(range_.range()->FlushOne());
+  ExpectAll(1, first);
+  ExpectAll(3, third);
+  ExpectAll(5);
+}
+
+// What was merged has the memory that it needs, no round's; all of it stays within what rounds may have.
+TEST(RangeTest, MergedRoundsTakeTheMemoryThatTheyNeed) {
+  constexpr uint64_t kKeys = 500, kWrites = 40'000;
+  constexpr int kRounds = 4;
+  RangeOptions options;
+  options.memtable_size_bytes = 2 << 20;
+  options.active_memtables = 1;
+  options.max_rounds = kRounds;
+  options.merge_rounds = MergeRounds::kNever;  // but by hand
+  LocalRange range(options, "", "", Background::kByHand);
+  const auto value = [](uint64_t i) { return StrCat(i, std::string(1000, 'v')); };
+  for (uint64_t i = 0; range.range()->stats().rounds < kRounds; ++i) {
+    ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i % kKeys), value(i)), Outcome::kOk);
+  }
+  EXPECT_FALSE(range.range()->MergeSealed()) << "there is no room for a copy";
+  ASSERT_TRUE(range.range()->FlushOne());
+  const size_t tables = range.range()->stats().tables;
+  size_t most = 0;
+  for (uint64_t i = 0; i < kWrites; ++i) {
+    ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i % kKeys), value(i)), Outcome::kOk);
+    if (range.range()->stats().rounds > 2) { ASSERT_TRUE(range.range()->MergeSealed()); }
+    most = std::max(most, range.services()->arenas->bytes_used());
+  }
+  EXPECT_LE(most, kRounds * (options.memtable_size_bytes + ArenaPool::kChunkBytes));
+  EXPECT_EQ(range.range()->stats().tables, tables) << "five times the memory was written, and nothing had to be flushed";
+  for (uint64_t i = 0; i < kKeys; ++i) ASSERT_EQ(range.Get(KeyOf(i)), value(kWrites - kKeys + i));
+}
+
+// Who has to wait for another flush merges meanwhile; not where a log would stay for as long as the rounds do.
+TEST(RangeTest, RoundsAreMergedWhileAFlushWaitsForOneDisk) {
+  for (const bool with_log : {false, true}) {
+    LocalRange range(MergedRoundsTest::Options(MergeRounds::kAuto), "", "", Background::kByHand);
+    range.services()->one_disk = true;
+    if (with_log) {
+      range.Close();
+      range.Open(std::make_unique<LogThatSyncs>());
+    }
+    uint64_t number = 0;
+    const auto write = [&](int rounds) {
+      for (; rounds > 0; --rounds) {
+        number += 100;
+        for (uint64_t i = 0; i < 40; ++i) {  // each twice, half of them in every round
+          ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i % 20 < 10 ? i % 20 : number + i % 20), "value", /*sync=*/true), Outcome::kOk);
+        }
+        ASSERT_TRUE(range.range()->SealActive());
+      }
+    };
+    write(2);
+    std::atomic<bool> writing{false}, may_write{true};
+    range.set_before_table([&] {
+      writing = true;
+      SleepFor(100 * kMillisecond);  // a slow disk
+      while (!may_write.load()) SleepFor(kMillisecond);
+    });
+    ASSERT_TRUE(range.range()->FlushOne());
+    write(3);
+    writing = may_write = false;
+    {
+      Thread flush("flush", [&] { EXPECT_TRUE(range.range()->FlushOne()); });
+      while (!writing.load()) SleepFor(kMillisecond);
+      EXPECT_EQ(range.range()->FlushOne(), !with_log);
+      EXPECT_EQ(range.range()->stats().merges, with_log ? 0u : 1u);
+      may_write = true;
+    }
+    range.set_before_table(nullptr);
+  }
+}
+
+TEST_F(MergedRoundsTest, M2AreNotMergedAcrossACheckpoint) {
+  WriteAndSeal(1);
+  WriteRound(2);
+  Status made;
+  {
+    Thread checkpoint("checkpoint", [&] { made = range_.range()->CreateCheckpoint("two", Now() + 60 * kSecond); });
+    while (Rounds() < 3) SleepFor(kMillisecond);  // until it has sealed what it wants
+    EXPECT_FALSE(range_.range()->MergeSealed());
+    WriteAndSeal(3);
+    WriteAndSeal(4);
+    ASSERT_TRUE(range_.range()->MergeSealed());
+    EXPECT_EQ(Rounds(), 4);
+    ASSERT_TRUE(range_.range()->FlushOne());
+    ASSERT_TRUE(range_.range()->FlushOne());
+  }
+  ASSERT_TRUE(made.ok()) << made;
+  ExpectAll(4);
+  ASSERT_TRUE(range_.range()->RestoreCheckpoint("two", Now() + 60 * kSecond).ok());
+  ExpectAll(2);
+}
+
+TEST_F(MergedRoundsTest, M2ACheckpointThatComesMeanwhileComesFirst) {
+  WriteAndSeal(1);
+  WriteAndSeal(2);
+  Status made;
+  std::unique_ptr<Thread> checkpoint;
+  ASSERT_TRUE(ArmFailPoint("rounds.merged", 1, [&] {
+                checkpoint = std::make_unique<Thread>("checkpoint", [&] { made = range_.range()->CreateCheckpoint("two", Now() + 60 * kSecond); });
+                SleepFor(100 * kMillisecond);  // it is attached, or else it finds one round and this shows nothing
+                return OkStatus();
+              }).ok());
+  EXPECT_FALSE(range_.range()->MergeSealed());
+  DisarmFailPoints();
+  EXPECT_EQ(Rounds(), 3);
+  WriteAndSeal(3);
+  ASSERT_TRUE(range_.range()->FlushOne());
+  ASSERT_TRUE(range_.range()->FlushOne());
+  checkpoint = nullptr;  // joins
+  ASSERT_TRUE(made.ok()) << made;
+  ASSERT_TRUE(range_.range()->RestoreCheckpoint("two", Now() + 60 * kSecond).ok());
+  ExpectAll(2);
+}
+
+// M3: what the manifest calls done, and the logs that go, are those of all rounds that were merged.
+TEST_F(MergedRoundsTest, M3LeaveNoLogBehind) {
+  range_.Close();
+  range_.Open(std::make_unique<LogThatSyncs>(&deleted_));
+  const RoundNumber first = range_.range()->last_sequence() + 1;
+  for (int round = 1; round <= 3; ++round) WriteAndSeal(round);
+  ASSERT_TRUE(range_.range()->MergeSealed());
+  EXPECT_TRUE(deleted_.empty()) << "what they hold is in no table yet";
+  WriteAndSeal(4);
+  ASSERT_TRUE(range_.range()->FlushOne());
+  EXPECT_EQ(deleted_, (std::vector<RoundNumber>{first, first + 200, first + 400}));
+}
+
+TEST_F(MergedRoundsTest, AreFlushedBeforeAFlushThatWasAskedForEnds) {
+  WriteRound(1);
+  const SequenceNumber upto = range_.range()->BeginFlush();
+  ASSERT_TRUE(range_.range()->SealUpTo(upto));
+  WriteAndSeal(2);
+  ASSERT_TRUE(range_.range()->MergeSealed());
+  WriteRound(3);
+  EXPECT_FALSE(range_.range()->FlushedUpTo(upto));
+  ASSERT_TRUE(range_.range()->FlushOne());
+  EXPECT_TRUE(range_.range()->FlushedUpTo(upto));
+  range_.LoseMemory();
+  ExpectAll(2);
 }
 
 // Rounds that hold the same keys again and again go to Level0 as one run (K3b), but never past a checkpoint (M2).
@@ -910,6 +1161,37 @@ TEST(RangeTest, WritersDoNotWaitForACompactionThatLacksSpace) {
   EXPECT_TRUE(range.range()->CompactOne());
   EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(1), "there is room"), Outcome::kOk);
   EXPECT_EQ(range.Get(KeyOf(1)), "there is room");
+}
+
+// Nor until the end of a long compaction that has room again, but until it is further than the one that failed.
+TEST(RangeTest, WritersGoOnOnceACompactionFindsSpace) {
+  RangeOptions options;
+  options.memtable_size_bytes = 256 << 10;
+  options.active_memtables = 1;
+  options.compaction.level0_runs_trigger = 2;
+  options.compaction.table_size_bytes = 64 << 10;
+  options.compaction.level0_max_bytes = 600 << 10;  // not all of the runs: those that are left slow writers down still
+  options.compaction.max_parts = 1;
+  options.level0_slow_runs = 2;
+  options.level0_stop_runs = 20;
+  LocalRange range(options, "", "", Background::kByHand);
+  for (int run = 1; run <= 8; ++run) {
+    for (uint64_t i = 0; range.range()->stats().rounds < 2; ++i) {
+      ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i), std::string(1000, 'v')), Outcome::kOk);
+    }
+    ASSERT_TRUE(range.range()->FlushOne());
+  }
+  ASSERT_TRUE(ArmFailPoint("table.written", 2, [] { return absl::ResourceExhaustedError("no space"); }).ok());
+  EXPECT_FALSE(range.range()->CompactOne()) << "at its second table";
+  DisarmFailPoints();
+  std::vector<Outcome> outcomes;  // before each table
+  range.set_before_table([&] { outcomes.push_back(range.Write(ValueType::kPut, KeyOf(1), "a write")); });
+  EXPECT_TRUE(range.range()->CompactOne());
+  range.set_before_table(nullptr);
+  ASSERT_GE(outcomes.size(), 3u);
+  EXPECT_EQ(outcomes[0], Outcome::kNoSpace);
+  EXPECT_EQ(outcomes[1], Outcome::kNoSpace) << "as far as it was";
+  EXPECT_EQ(outcomes[2], Outcome::kOk);
 }
 
 // K3b: a group whose flush failed is flushed again while a younger group is under way, and takes none of its rounds.
