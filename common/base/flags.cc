@@ -3,6 +3,9 @@
 #include <gflags/gflags.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
 
 #include "absl/strings/str_join.h"
 
@@ -10,7 +13,25 @@ namespace google {
 extern void (*gflags_exitfunc)(int);  // what gflags calls when it does not like a flag
 }
 
+DECLARE_bool(helpshort);
+
 namespace nova {
+namespace {
+
+// What gflags looks for is a source file with the program's name; ours are called main.cc.
+[[noreturn]] void ShowOwnFlags(const std::string& usage) {
+  std::printf("%s: %s\n", google::ProgramInvocationShortName(), usage.c_str());
+  std::vector<google::CommandLineFlagInfo> flags;
+  google::GetAllFlags(&flags);
+  for (const google::CommandLineFlagInfo& flag : flags) {
+    const std::string_view file = flag.filename;
+    if (file.ends_with("main.cc") || file.ends_with("_flags.cc")) std::fputs(google::DescribeOneFlag(flag).c_str(), stdout);
+  }
+  google::gflags_exitfunc(0);
+  std::abort();
+}
+
+}  // namespace
 
 void ParseFlags(const std::string& usage, int* argc, char*** argv) {
   google::gflags_exitfunc = [](int code) {  // also at the end of --help, which may be longer than a buffer
@@ -18,7 +39,9 @@ void ParseFlags(const std::string& usage, int* argc, char*** argv) {
     _exit(code == 0 ? 0 : kExitBadInput);
   };
   google::SetUsageMessage(usage);
-  google::ParseCommandLineFlags(argc, argv, true);
+  google::ParseCommandLineNonHelpFlags(argc, argv, true);
+  if (FLAGS_helpshort) ShowOwnFlags(usage);
+  google::HandleCommandLineHelpFlags();
 }
 
 void RefuseArguments(int argc, char** argv) {

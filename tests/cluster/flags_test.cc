@@ -92,6 +92,20 @@ TEST_F(FlagsTest, ANumberOutOfRangeIsNamedOnOneLineAndNothingIsMade) {
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/data"));
 }
 
+// --helpshort: the flags of our own files, and not where they were compiled.
+TEST_F(FlagsTest, TheShortHelpShowsOwnFlagsOnly) {
+  for (const auto& [program, flag] : std::vector<std::pair<std::string, std::string>>{
+           {"nova_coordinator", "lease_ms"}, {"nova_ltc", "max_rounds"}, {"nova_stoc", "data"}, {"nova", "coordinators"}}) {
+    auto process = Process::Start({kBin + program, "--helpshort"});
+    ASSERT_TRUE(process.ok()) << program;
+    std::string all;
+    for (auto line = (*process)->ReadLine(Now() + 20 * kSecond); line.ok(); line = (*process)->ReadLine(Now() + 20 * kSecond)) all += *line + '\n';
+    EXPECT_NE(all.find("-" + flag + " ("), std::string::npos) << program << ": " << all;
+    EXPECT_EQ(all.find("-logbufsecs ("), std::string::npos) << program << ": " << all;
+    EXPECT_EQ(all.find(NOVA_SOURCE_DIR), std::string::npos) << program << ": " << all;
+  }
+}
+
 TEST_F(FlagsTest, AWordThatIsNoneOfThoseAllowedIsNamedOnOneLine) {
   const std::vector<std::string> node = {"--zookeeper=127.0.0.1:1", "--coordinators=127.0.0.1:1", "--name=x", "--data=" + directory_ + "/data"};
   for (const auto& [program, flag, value] : std::vector<std::tuple<std::string, std::string, std::string>>{
