@@ -90,6 +90,12 @@ alive() { # name: is the process we started still there, and still ours?
 # Of a process this run started: its command line cannot be read while it becomes the program.
 running() { kill -0 "$(cat "$dir/$1/pid" 2>/dev/null)" 2>/dev/null; }
 
+has_ended() { # name: its process is gone, or waits for nothing but its parent
+  local stat
+  stat=$(cat "/proc/$(cat "$dir/$1/pid" 2>/dev/null)/stat" 2>/dev/null) || return 0
+  [[ ${stat##*) } == [ZX]* ]]
+}
+
 port_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 launch() { # name command...
@@ -213,7 +219,7 @@ stop_named() { # signal seconds name...
     done
     # A process that ends loses its command line before its sockets, which the next start needs.
     for ((tries = 0; tries < 50; tries++)); do
-      port_taken "$(port_of "$name")" || port_taken "$(metrics_port_of "$name")" || break
+      has_ended "$name" && ! port_taken "$(port_of "$name")" && ! port_taken "$(metrics_port_of "$name")" && break
       sleep 0.1
     done
     rm -f "$dir/$name/pid"
