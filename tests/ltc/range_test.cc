@@ -662,6 +662,32 @@ TEST_F(ReplacedTest, NothingIsOverdueForLongerThanTheLag) {
   }
 }
 
+// The disk below a range: a table takes it 100 ms, and it can stand still.
+class SlowDisk {
+ public:
+  explicit SlowDisk(LocalRange* range) : range_(range) {
+    range->set_before_table([this] {
+      writing_ = true;
+      SleepFor(100 * kMillisecond);
+      while (stands_still_.load()) SleepFor(kMillisecond);
+    });
+  }
+  ~SlowDisk() { range_->set_before_table(nullptr); }
+  // Runs `fn` while another thread's flush waits for the disk.
+  void DuringAFlush(const std::function<void()>& fn) {
+    writing_ = false;
+    stands_still_ = true;
+    Thread flush("flush", [&] { EXPECT_TRUE(range_->range()->FlushOne()); });
+    while (!writing_.load()) SleepFor(kMillisecond);
+    fn();
+    stands_still_ = false;
+  }
+
+ private:
+  LocalRange* const range_;
+  std::atomic<bool> writing_{false}, stands_still_{false};
+};
+
 // Flushes that wait for one disk, and find some of their entries replaced, wait for one another.
 TEST(RangeTest, FlushesThatWaitForOneDiskGoOneAfterAnother) {
   RangeOptions options;
@@ -675,20 +701,9 @@ TEST(RangeTest, FlushesThatWaitForOneDiskGoOneAfterAnother) {
     }
     ASSERT_TRUE(range.range()->SealActive());
   }
-  std::atomic<bool> writing{false}, may_write{true};
-  range.set_before_table([&] {
-    writing = true;
-    SleepFor(100 * kMillisecond);  // a slow disk
-    while (!may_write.load()) SleepFor(kMillisecond);
-  });
+  SlowDisk disk(&range);
   ASSERT_TRUE(range.range()->FlushOne());
-  writing = may_write = false;
-  {
-    Thread flush("flush", [&] { EXPECT_TRUE(range.range()->FlushOne()); });
-    while (!writing.load()) SleepFor(kMillisecond);
-    EXPECT_FALSE(range.range()->FlushOne());
-    may_write = true;
-  }
+  disk.DuringAFlush([&] { EXPECT_FALSE(range.range()->FlushOne()); });
   EXPECT_TRUE(range.range()->FlushOne());
   EXPECT_EQ(range.range()->stats().rounds, 2);
 }
@@ -846,23 +861,13 @@ TEST(RangeTest, RoundsAreMergedWhileAFlushWaitsForOneDisk) {
       }
     };
     write(2);
-    std::atomic<bool> writing{false}, may_write{true};
-    range.set_before_table([&] {
-      writing = true;
-      SleepFor(100 * kMillisecond);  // a slow disk
-      while (!may_write.load()) SleepFor(kMillisecond);
-    });
+    SlowDisk disk(&range);
     ASSERT_TRUE(range.range()->FlushOne());
     write(3);
-    writing = may_write = false;
-    {
-      Thread flush("flush", [&] { EXPECT_TRUE(range.range()->FlushOne()); });
-      while (!writing.load()) SleepFor(kMillisecond);
+    disk.DuringAFlush([&] {
       EXPECT_EQ(range.range()->FlushOne(), !with_log);
       EXPECT_EQ(range.range()->stats().merges, with_log ? 0u : 1u);
-      may_write = true;
-    }
-    range.set_before_table(nullptr);
+    });
   }
 }
 
