@@ -16,8 +16,9 @@ bool Range::MayMerge() const {
   return options_.merge_rounds == MergeRounds::kAuto && flush_alone_.load() && !log_->keeps_records();
 }
 
-// The youngest sealed round, if its keys are few for its entries, and older ones behind it, each not much larger than those that were
-// taken: so an entry is copied about as often as the size doubles. `share`: what the merged one may have of a round's memory at most.
+// The youngest sealed round, if it was not merged and its keys are few for its entries, and older ones behind it, each not much larger
+// than those that were taken: so an entry is copied about as often as the size doubles. `share`: what the merged one may have of a
+// round's memory at most.
 Range::RoundGroup Range::ClaimMerge(double* share) {
   constexpr double kWorthIt = 0.75;  // keys for each entry
   constexpr double kLarger = 3;
@@ -34,7 +35,7 @@ Range::RoundGroup Range::ClaimMerge(double* share) {
   for (const auto& round : sealed) {
     if (round->pins.load() != 0 || round->flushing.load() || round->merging || round->merged_in_vain || !round->checkpoints.empty()) break;
     const double more = left_of(*round);
-    if (rounds.empty() ? more > kWorthIt * round->share : more > kLarger * left || left + more > options_.max_rounds / 4.0) break;
+    if (rounds.empty() ? round->merged || more > kWorthIt * round->share : more > kLarger * left || left + more > options_.max_rounds / 4.0) break;
     if (!HasRoomFor(kSlack * (left + more))) break;
     left += more;
     rounds.push_back(round);
@@ -56,6 +57,7 @@ std::shared_ptr<Range::Round> Range::MergedRound(const RoundGroup& rounds, doubl
   merged->number = rounds.front()->number;
   merged->boundary = rounds.back()->boundary;
   merged->sealing.store(true);
+  merged->merged = true;
   std::vector<std::unique_ptr<Iterator>> children;
   bool scanned = false, unsynced = false;
   for (const auto& round : rounds) {

@@ -28,7 +28,8 @@ struct Range::Round {
     std::vector<MemTableId> memtables;
   };
   std::vector<Source> sources;       // the oldest first
-  uint64_t merged_bytes = 0;         // of all sources, as they were written; 0: it was not merged
+  bool merged = false;               // it is a copy of what was left of them
+  uint64_t merged_bytes = 0;         // then: of all sources, as they were written
   uint64_t merged_entries = 0;
   double share = 1;                  // of the memory of one round that it has
   struct Flushed {
@@ -53,8 +54,8 @@ struct Range::Round {
     for (const auto& m : siblings) n += m->bytes_used();
     return n;
   }
-  uint64_t written_bytes() const { return merged_bytes > 0 ? merged_bytes : bytes(); }
-  uint64_t written_entries() const { return merged_entries > 0 ? merged_entries : entries(); }
+  uint64_t written_bytes() const { return merged ? merged_bytes : bytes(); }
+  uint64_t written_entries() const { return merged ? merged_entries : entries(); }
   uint64_t keys() const {
     uint64_t n = 0;
     for (const auto& m : siblings) n += m->keys();

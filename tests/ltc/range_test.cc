@@ -798,6 +798,7 @@ TEST_F(MergedRoundsTest, K4KeepWhatASnapshotSees) {
   WriteRound(4);
   ASSERT_TRUE(range_.range()->SealActive());
   ASSERT_TRUE(range_.range()->MergeSealed());
+  EXPECT_FALSE(range_.range()->MergeSealed()) << "once: what snapshots see would be copied for as long as they live";
   EXPECT_EQ(Rounds(), 2);
   ExpectAll(1, first);
   ExpectAll(3, third);
