@@ -467,6 +467,8 @@ Status FileStore::OpenJournal() {
   std::map<Uuid, Handle> logs;  // that something was put back into; null: deleted since
   NOVA_RETURN_IF_ERROR(LogJournal::Replay(disk_, [&](const LogJournal::Piece& piece) -> Status {
     const StocFileId file{piece.log, 0};
+    const std::shared_ptr<Entry> entry = FindEntry(file);
+    if (entry != nullptr && entry->header.kind != FileHeader::Kind::kLog) return OkStatus();
     const auto [log, first] = logs.try_emplace(piece.log);
     if (first) {
       auto handle = disk_->Open(PathOf(file), /*writable=*/true);
@@ -475,7 +477,6 @@ Status FileStore::OpenJournal() {
     }
     if (log->second == nullptr) return OkStatus();
     NOVA_RETURN_IF_ERROR(log->second->Write(kFileHeaderBytes + piece.offset, piece.bytes));
-    const std::shared_ptr<Entry> entry = FindEntry(file);
     if (entry == nullptr) return OkStatus();  // could not be read now: a later start may, and the journal is forgotten by then
     const uint64_t end = std::max(entry->size.load(), piece.offset + piece.bytes.size());
     stored_bytes_ += end - entry->size;
