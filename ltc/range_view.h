@@ -1,4 +1,4 @@
-// The parts of a Range that its source files share: rounds and views. Internal to ltc/range*.cc.
+// The parts of a Range that its source files share: rounds, views, jobs. Internal to ltc/range*.cc.
 #pragma once
 
 #include <atomic>
@@ -156,6 +156,33 @@ class Range::Younger {
 struct Range::Moment {
   std::shared_ptr<const View> view;
   SequenceNumber sequence = 0;
+};
+
+// What places tables, from before the first is placed until its edit is published or given up.
+class Range::Job {
+ public:
+  explicit Job(Range* range) : range_(range) {
+    MutexLock lock(&range_->picker_mu_);
+    id_ = range_->next_job_++;
+    range_->jobs_.insert(id_);
+  }
+  ~Job() {
+    if (!kept_) End(range_, id_);
+  }
+  uint64_t id() const { return id_; }
+  uint64_t Keep() {  // until End
+    kept_ = true;
+    return id_;
+  }
+  static void End(Range* range, uint64_t id) {
+    MutexLock lock(&range->picker_mu_);
+    range->jobs_.erase(id);
+  }
+
+ private:
+  Range* const range_;
+  uint64_t id_;
+  bool kept_ = false;
 };
 
 }  // namespace nova

@@ -49,7 +49,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"manifest.current_written", true, "CURRENT.new names a new manifest"},
     {"manifest.current_renamed", true, "it is CURRENT, the directory is not synced"},
     {"manifest.installed", true, "a new manifest is installed, old ones are there"},
-    // The engine (ltc/range_background.cc, ltc/range_merge.cc).
+    // The engine (ltc/range_*.cc).
     {"rounds.merged", false, "what is left of sealed rounds is in a new one, which nobody sees yet"},
     {"flush.written", true, "the tables of a round are stored, its edit is not written"},
     {"flush.committed", false, "the edit of a flush is published, its log files are there"},

@@ -1,0 +1,206 @@
+// The version of a Range: rebuilt by recovery (R3, R4), and the one way it changes (M2).
+#include <algorithm>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "ltc/range_view.h"
+
+namespace nova {
+namespace {
+
+constexpr SequenceNumber kSequenceReserve = SequenceNumber{1} << 32;  // K1: reserved ahead, by an edit
+constexpr Nanos kWarnPeriod = 5 * kSecond;                            // of a failure that lasts
+
+// Tables of `before` that `after` has neither in its runs nor in a checkpoint.
+std::vector<TableRef> LeftOut(const Version& before, const Version& after) {
+  std::vector<const TableHandle*> kept;
+  after.ForEachTable([&](const Run&, const TableRef& t) { kept.push_back(t.get()); });
+  std::sort(kept.begin(), kept.end());
+  std::vector<TableRef> out;
+  before.ForEachTable([&](const Run&, const TableRef& t) {
+    if (!std::binary_search(kept.begin(), kept.end(), t.get())) out.push_back(t);
+  });
+  return out;
+}
+
+}  // namespace
+
+// --- recovery
+
+StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const RangeOptions& options,
+                                                const RangeServices* services, ManifestStorage* storage,
+                                                const std::vector<VersionEdit>& edits, std::vector<RecoveredRecord> entries,
+                                                std::shared_ptr<const void> keep) {
+  auto version = std::make_shared<const Version>();
+  SequenceNumber reserved = 0;
+  int64_t now_ms = 0;
+  for (const VersionEdit& edit : edits) {
+    NOVA_ASSIGN_OR_RETURN(version, version->Apply(edit, services->garbage));
+    reserved = std::max(reserved, edit.seq_reserved);
+    now_ms = std::max(now_ms, edit.now_ms);
+  }
+  // M3: what was flushed is in the tables already. R3: the rest, merged by number; a record found in two groups counts once.
+  const DoneMemTables done(edits);
+  std::erase_if(entries, [&](const RecoveredRecord& e) { return done(e.memtable); });
+  std::sort(entries.begin(), entries.end(),
+            [](const RecoveredRecord& a, const RecoveredRecord& b) { return a.sequence < b.sequence; });
+  entries.erase(std::unique(entries.begin(), entries.end(),
+                            [](const RecoveredRecord& a, const RecoveredRecord& b) { return a.sequence == b.sequence; }),
+                entries.end());
+  const SequenceNumber last = std::max(reserved, entries.empty() ? 0 : entries.back().sequence);  // K1
+  std::shared_ptr<Range> range(new Range(record, options, services, storage, last));
+  range->keep_ = std::move(keep);
+  range->published_now_ms_.store(now_ms);
+  if (!entries.empty()) {
+    auto memtable = std::make_shared<MemTable>(MemTableId(record.epoch.value() << 32), services->arenas);
+    VersionEdit deletes;
+    for (const RecoveredRecord& e : entries) {
+      if (e.type != ValueType::kDeleteRange) {
+        memtable->Link(memtable->Prepare(e.key, e.sequence, e.type, e.value));
+      } else if (e.key < e.value) {
+        deletes.tombstones.push_back(std::make_shared<const RangeTombstone>(RangeTombstone{e.key, e.value, e.sequence}));
+      } else {
+        return absl::DataLossError(StrCat("log record ", e.sequence, " deletes a range that ends before it begins"));
+      }
+    }
+    NOVA_ASSIGN_OR_RETURN(version, version->Apply(deletes, services->garbage));
+    const auto sorted = memtable->NewIterator(memtable);
+    const Job job(range.get());
+    Younger younger;
+    const DropRules rules{{}, last, range->NowMs(), version->tombstones(), last};
+    NOVA_ASSIGN_OR_RETURN(const VersionEdit flushed, range->WriteLevel0(job.id(), sorted.get(), entries.front().sequence, rules, &younger, {}));
+    NOVA_ASSIGN_OR_RETURN(version, version->Apply(flushed, services->garbage));
+  }
+  VersionEdit needless;
+  needless.dropped_tombstones = version->NeedlessTombstones({});
+  NOVA_ASSIGN_OR_RETURN(version, version->Apply(needless, services->garbage));
+  {
+    MutexLock lock(&range->manifest_mu_);
+    range->seq_reserved_ = last + kSequenceReserve;
+    // Every memtable of an older epoch is in the tables now; ids of this epoch start above the mark.
+    NOVA_RETURN_IF_ERROR(range->manifest_.Start(range->SnapshotOf(*version, MemTableId(record.epoch.value() << 32))));
+    MutexLock view_lock(&range->mu_);
+    auto view = std::make_shared<View>(*range->view_);
+    view->generation++;
+    view->tombstones = version->tombstones();
+    view->version = std::move(version);
+    range->PublishLocked(std::move(view));
+  }
+  return range;
+}
+
+VersionEdit Range::SnapshotOf(const Version& version, MemTableId done_below) const {
+  VersionEdit edit = version.Snapshot();
+  edit.seq_reserved = seq_reserved_;
+  edit.done_below = done_below;
+  edit.now_ms = published_now_ms_.load();
+  return edit;
+}
+
+StatusOr<TableInfo> Range::StoreTable(TableBuilder::Output output, const Creator& creator,
+                                      std::shared_ptr<const TableReader>* reader) {
+  NOVA_ASSIGN_OR_RETURN(const Placement placement, services_->place(output.info.data_size));
+  const std::string metadata = output.metadata;
+  NOVA_ASSIGN_OR_RETURN(TableInfo info, services_->store->WriteTable(std::move(output), placement, creator));
+  NOVA_ASSIGN_OR_RETURN(*reader, OpenReader(info, metadata));
+  return info;
+}
+
+TableOptions Range::TableOptionsAt(int level) const {
+  TableOptions o = options_.table;
+  const auto& list = options_.compression;
+  o.compression = list.empty() ? Compression::kNone : list[std::min(static_cast<size_t>(level), list.size() - 1)];
+  return o;
+}
+
+// --- edits: durable, then published, then the inputs are let go of
+
+Status Range::CommitEdit(VersionEdit edit, const RoundGroup* flushed) {
+  {
+    MutexLock lock(&manifest_mu_);
+    NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit), flushed));
+  }
+  RefreshLanes();
+  UpdatePressure();
+  return OkStatus();
+}
+
+// The caller refreshes lanes and pressure when it has let go of the lock.
+Status Range::CommitEditLocked(VersionEdit edit, const RoundGroup* flushed) {
+  if (state_.load() == State::kLost) return absl::FailedPreconditionError("the range was lost");
+  const auto view = CurrentView();
+  NOVA_ASSIGN_OR_RETURN(auto next, view->version->Apply(edit, services_->garbage));
+  if (flushed != nullptr && !flushed->back()->checkpoints.empty()) {
+    PinFlushedLocked(*flushed->back(), *next, &edit);
+    NOVA_ASSIGN_OR_RETURN(next, view->version->Apply(edit, services_->garbage));
+  }
+  if (next->tombstones() != nullptr) {  // K7; the snapshots are asked for when the tombstones are in hand: later ones see them all
+    VersionEdit needless;
+    needless.dropped_tombstones = next->NeedlessTombstones(snapshots_.Live(Now()));
+    NOVA_ASSIGN_OR_RETURN(next, next->Apply(needless, services_->garbage));
+    edit.dropped_tombstones.insert(edit.dropped_tombstones.end(), needless.dropped_tombstones.begin(), needless.dropped_tombstones.end());
+  }
+  if (edit.now_ms > published_now_ms_.load()) published_now_ms_.store(edit.now_ms);  // K7: before what had expired is gone
+  if (sequences_.last() + kSequenceReserve / 2 > seq_reserved_) {
+    seq_reserved_ = edit.seq_reserved = sequences_.last() + kSequenceReserve;
+  }
+  // What replay must skip: everything below the oldest round that is left.
+  MemTableId done_below = view->active->siblings[0]->id();
+  for (const auto& r : view->sealed) {
+    const bool done = flushed != nullptr && std::find(flushed->begin(), flushed->end(), r) != flushed->end();
+    if (!done) done_below = std::min(done_below, r->sources[0].memtables[0]);
+  }
+  const Status s = manifest_.Append(edit, [&] {
+    manifest_mu_.AssertHeld();
+    return SnapshotOf(*next, done_below);
+  });
+  if (absl::IsFailedPrecondition(s)) Lose(s);
+  NOVA_RETURN_IF_ERROR(s);
+  // An edit that failed may be durable all the same, until a later one is in its place.
+  for (const TableInfo& t : given_up_) services_->garbage(t);
+  given_up_.clear();
+  NOVA_FP_VOID("edit.appended");  // it is durable: to fail now would deny what is so
+  std::vector<TableRef> left_out;
+  if (!edit.drops.empty() || !edit.pins.empty() || !edit.unpins.empty()) left_out = LeftOut(*view->version, *next);
+  MutexLock view_lock(&mu_);
+  auto published = std::make_shared<View>(*view_);
+  published->generation++;
+  published->version = next;
+  published->ApplyTombstones(edit);
+  if (flushed != nullptr) {
+    for (const auto& r : *flushed) {
+      NOVA_CHECK(!published->sealed.empty() && published->sealed.back() == r) << "flush out of order (K3b)";
+      published->sealed.pop_back();
+    }
+    published->CountSealed();
+    AnswerCheckpointsLocked(flushed->back().get(), *next);
+  }
+  std::erase_if(dropped_, [](const std::weak_ptr<TableHandle>& t) { return t.expired(); });
+  for (const TableRef& t : left_out) {
+    t->MarkDropped();
+    dropped_.push_back(t);
+  }
+  PublishLocked(std::move(published));
+  return OkStatus();
+}
+
+Status Range::RollManifest() {
+  {
+    MutexLock lock(&manifest_mu_);
+    manifest_.RollNext();
+  }
+  return CommitEdit({});
+}
+
+void Range::BackgroundFailed(const char* what, const Status& s, std::atomic<Outcome>* failure) {
+  failure->store(absl::IsResourceExhausted(s) ? Outcome::kNoSpace : Outcome::kUnavailable);
+  if (absl::IsFailedPrecondition(s)) Lose(s);
+  if (state_.load() == State::kLost) return;
+  // It is tried ten times a second for as long as the cause lasts.
+  const uint64_t failures = failures_.fetch_add(1) + 1;
+  Nanos due = warn_again_ns_.load();
+  if (Now() < due || !warn_again_ns_.compare_exchange_strong(due, Now() + kWarnPeriod)) return;
+  NOVA_LOG(WARNING) << "range " << id_.value() << ": " << what << " failed, will retry (failures so far: " << failures << "): " << s;
+}
+
+}  // namespace nova
