@@ -29,7 +29,7 @@
 #include "experiments/peers/workload.h"
 
 DEFINE_string(engines, "nova,rocksdb-tuned,rocksdb-mmap,leveldb-small,leveldb-big",
-              "engines to compare; rocksdb-all: every setting of RocksDB that was tried");
+              "engines to compare; rocksdb-all: every setting of RocksDB that was tried, with a modelled disk those that map no files");
 DEFINE_string(workloads, "R100,RW50,SW50,W100", "of R100, RW50, SW50, W100");
 DEFINE_string(distributions, "uniform,ranked", "of uniform, ranked, scrambled (zipfian 0.99)");
 DEFINE_string(directory, "", "where the engines' directories are made; default: a new one under /tmp");
@@ -267,7 +267,7 @@ void CheckFlags() {
 }
 
 int Main() {
-  const std::vector<Engine> engines = EnginesNamed(FLAGS_engines);
+  const std::vector<Engine> engines = EnginesNamed(FLAGS_engines, FLAGS_disk_mb_per_second > 0);
   std::string root = FLAGS_directory;
   if (root.empty()) {
     char made[] = "/tmp/nova-peers-XXXXXX";

@@ -215,6 +215,11 @@ constexpr Setting kSettings[] = {
     {"rocksdb-level0-24", [](auto&, auto* options, auto*) { options->level0_file_num_compaction_trigger = 24; }},
     {"rocksdb-level1-512", [](auto&, auto* options, auto*) { options->max_bytes_for_level_base = 512 << 20; }},
     {"rocksdb-universal", [](auto&, auto* options, auto*) { options->compaction_style = rocksdb::kCompactionStyleUniversal; }},
+    {"rocksdb-universal-2-memtables", [](auto& o, auto* options, auto*) {
+       options->compaction_style = rocksdb::kCompactionStyleUniversal;
+       options->write_buffer_size = o.memtable_bytes / 2;
+       options->max_write_buffer_number = 2;
+     }},
     {"rocksdb-1-compaction", [](auto&, auto* options, auto*) {
        options->max_background_jobs = 2;
        options->max_subcompactions = 1;
@@ -238,13 +243,20 @@ constexpr Setting kSettings[] = {
 std::vector<Engine> RocksdbEngines() {
   std::vector<Engine> engines = {{"rocksdb", OpenDefault}};
   for (const Setting& setting : kSettings) {
-    engines.push_back({setting.name, [apply = setting.apply](const StoreOptions& o) {
+    const auto set = [apply = setting.apply](const StoreOptions& o, rocksdb::Options* options, rocksdb::BlockBasedTableOptions* table) {
+      Tune(o, options, table);
+      apply(o, options, table);
+    };
+    const auto open = [set](const StoreOptions& o) {
       rocksdb::Options options;
       rocksdb::BlockBasedTableOptions table;
-      Tune(o, &options, &table);
-      apply(o, &options, &table);
+      set(o, &options, &table);
       return std::make_unique<RocksdbStore>(o, options, table);
-    }});
+    };
+    rocksdb::Options options;
+    rocksdb::BlockBasedTableOptions table;
+    set({}, &options, &table);
+    engines.push_back({setting.name, open, options.allow_mmap_reads});
   }
   return engines;
 }

@@ -12,12 +12,14 @@ std::vector<std::string> SplitList(const std::string& list) {
   return parts;
 }
 
-std::vector<Engine> EnginesNamed(const std::string& comma_separated) {
+std::vector<Engine> EnginesNamed(const std::string& comma_separated, bool modelled_disk) {
   std::vector<Engine> all = NovaEngines(), named;
   for (auto more : {RocksdbEngines(), LeveldbEngines()}) all.insert(all.end(), more.begin(), more.end());
   for (const std::string& name : SplitList(comma_separated)) {
     if (name == "rocksdb-all") {
-      for (Engine& e : RocksdbEngines()) named.push_back(std::move(e));
+      for (Engine& e : RocksdbEngines()) {
+        if (!modelled_disk || !e.maps_files) named.push_back(std::move(e));
+      }
       continue;
     }
     const auto it = std::find_if(all.begin(), all.end(), [&](const Engine& e) { return e.name == name; });

@@ -40,13 +40,15 @@ class Store {
 struct Engine {
   std::string name;  // "nova", "rocksdb", "rocksdb-tuned", ...
   std::function<std::unique_ptr<Store>(const StoreOptions&)> open;
+  bool maps_files = false;  // and reads them past a modelled disk: open fails with one
 };
 std::vector<Engine> NovaEngines();
 std::vector<Engine> RocksdbEngines();
 std::vector<Engine> LeveldbEngines();
 
 std::vector<std::string> SplitList(const std::string& list);          // at commas
-std::vector<Engine> EnginesNamed(const std::string& comma_separated);  // fails on an unknown name
+// Fails on an unknown name. `modelled_disk`: "rocksdb-all" leaves out what maps files.
+std::vector<Engine> EnginesNamed(const std::string& comma_separated, bool modelled_disk = false);
 [[noreturn]] void Fail(const std::string& what);  // one line, exit code 1
 
 }  // namespace nova
