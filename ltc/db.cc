@@ -425,6 +425,7 @@ Status Db::Checkpoint(const std::string& directory, std::string_view from, std::
 Status Db::WaitForBackgroundWork() {
   for (const Nanos deadline = Now() + 600 * kSecond; Now() < deadline; SleepFor(kMillisecond)) {
     if (!rep_->range->active()) return absl::FailedPreconditionError("the database can no longer be written");
+    rep_->range->FlushHeld();
     if (rep_->range->stats().rounds == 1 && !rep_->range->NeedsCompaction()) return OkStatus();
     rep_->background->Due(kRange);  // a snapshot that was let go made more due, and nobody was told
   }

@@ -377,10 +377,20 @@ void Range::Unpin(Round* round) {
 }
 
 SequenceNumber Range::BeginFlush() {
-  MutexLock lock(&mu_);  // LookForYounger, under it, knows of this, or of nothing that is written from now on
-  const SequenceNumber upto = sequences_.last();
+  MutexLock lock(&mu_);
+  return flush_asked_ = ReplaceNoneLocked();
+}
+
+// Of what is written by now, and is not in tables yet.
+SequenceNumber Range::ReplaceNoneLocked() {
+  const SequenceNumber upto = sequences_.last();  // LookForYounger, under mu_ too, knows of this, or of nothing that is written from now on
   whole_upto_.insert(upto);
   return upto;
+}
+
+void Range::FlushHeld() {
+  MutexLock lock(&mu_);
+  if (!view_->sealed.empty()) flush_asked_ = std::max(flush_asked_, view_->sealed.front()->boundary);
 }
 
 bool Range::SealUpTo(SequenceNumber seq) {
@@ -410,6 +420,8 @@ bool Range::SealLocked() {
   if (!HasRoomFor(1)) return false;
   old->sealing.store(true, std::memory_order_seq_cst);
   old->boundary = sequences_.last();  // K3a: read after sealing was set, before the successor opens
+  old->sealed_ns = Now();
+  fill_ns_ = old->sealed_ns - old->opened_ns;
   auto view = std::make_shared<View>(*view_);
   view->generation++;
   view->sealed.insert(view->sealed.begin(), old);
@@ -431,6 +443,7 @@ void Range::UpdatePressure() {
   const auto view = CurrentView();
   WritePressure p;
   p.memtables = view->sealed_share / std::max(1, options_.max_rounds - 1);
+  p.held = MayHold() && std::none_of(view->sealed.begin(), view->sealed.end(), [](const auto& round) { return round->flushing.load(); });
   p.level0 = Level0Excess(*view) * 0.5 + 0.5;
   p.memory = static_cast<double>(services_->arenas->bytes_used()) / static_cast<double>(services_->memtable_limit_bytes) - 0.25;
   controller_.SetPressure(p, Now());

@@ -47,11 +47,11 @@
 
 namespace nova {
 
-// Rounds that wait for their flush are merged into one, in memory, where they hold the same keys again and again (docs/engine.md).
+// Sealed rounds stay in memory as long as it lasts, and are merged there where they hold the same keys again and again (docs/engine.md).
 enum class MergeRounds {
   kNever,
   kAuto,    // where flushes wait for one disk and there is no log, which would stay for as long as they do
-  kAlways,  // before each flush; of use where the log is on another disk, and has room
+  kAlways,  // of use where the log is on another disk, and has room
 };
 
 struct RangeOptions {
@@ -60,7 +60,7 @@ struct RangeOptions {
   int max_rounds = 6;                    // delta / alpha: rounds in memory, the active one included
   int level0_slow_runs = 8;              // writers slow down from here ...
   int level0_stop_runs = 20;             // ... to half the drain rate here
-  Nanos table_lag_ns = 20 * kSecond;     // a flush so much later puts into tables what younger rounds replace again and again; 0: each
+  Nanos table_lag_ns = 60 * kSecond;     // a flush so much later takes a round that was held back, and what younger ones replace again and again
   MergeRounds merge_rounds = MergeRounds::kAuto;
   uint32_t max_value_bytes = 1 << 20;
   uint32_t max_batch_entries = 10'000;   // of a write batch; all of it is in flight at once (SequenceTracker::kWindow)
@@ -179,12 +179,13 @@ class Range : public std::enable_shared_from_this<Range> {
   void RefreshView(Executor* on);  // lets go of what an idle thread still holds
 
   // --- background, on threads that may wait
-  bool FlushOne();    // the oldest sealed rounds that nobody flushes, or a merge of younger ones; false: nothing to do now
+  bool FlushOne();    // the oldest sealed rounds that nobody flushes, or a merge of some; false: nothing to do now
   bool MergeSealed(); // sealed rounds that hold the same keys again and again, in memory; false: there are none, or no room
   bool CompactOne();  // one compaction, or a part of one that another thread began; false: nothing to do now
   bool SealActive();  // makes the active round immutable if it holds anything; false: no room for another
   // All that is written by now will be in tables by the time of FlushedUpTo(the number returned), also what is replaced until then.
   SequenceNumber BeginFlush();
+  void FlushHeld();  // rounds that are sealed by now wait no longer for others to go with them
   bool SealUpTo(SequenceNumber seq);  // what SealActive does, where the round may hold such a number
   Status FlushAll(Nanos deadline_ns);  // REQUIRES: StopWrites
   void StopWrites();  // later writes end with kNotOwner
@@ -324,9 +325,11 @@ class Range : public std::enable_shared_from_this<Range> {
   Status RestoreStopped(const std::string& name, Nanos deadline_ns);
   Status CommitMove(const Uuid& moved, std::vector<VersionEdit::Add> outputs);
   bool HoldsHidden(const View& view);
+  SequenceNumber ReplaceNoneLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   RoundGroup ClaimRounds();
   bool CommitFlushes();
-  bool MayMerge() const;
+  bool MayHold() const;
+  bool MemoryLasts(double rounds) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   RoundGroup ClaimMerge(double* share);
   std::shared_ptr<Round> MergedRound(const RoundGroup& rounds, double most_share);
   bool PublishMerged(const RoundGroup& rounds, std::shared_ptr<Round> merged);
@@ -372,6 +375,7 @@ class Range : public std::enable_shared_from_this<Range> {
   std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mu_);
   std::vector<std::weak_ptr<TableHandle>> dropped_ ABSL_GUARDED_BY(mu_);  // by an edit, and perhaps still read
   std::set<SequenceNumber> whole_upto_ ABSL_GUARDED_BY(mu_);  // what tables hold when rounds up to here are flushed nothing younger replaces
+  SequenceNumber flush_asked_ ABSL_GUARDED_BY(mu_) = 0;       // rounds that may hold a number up to here are flushed at once
   std::atomic<uint64_t> view_generation_{0};
   std::vector<Lane> lanes_;  // [i] belongs to executor i
 
@@ -381,8 +385,11 @@ class Range : public std::enable_shared_from_this<Range> {
   std::atomic<double> flush_replaced_{0};  // of what the last flushes kept, the part that younger rounds had replaced
   std::atomic<Nanos> whole_again_ns_{Now() + options_.table_lag_ns};  // the next flush from here on puts all that is written by then into tables
   double merging_share_ ABSL_GUARDED_BY(mu_) = 0;  // of a round's memory, kept for a merge under way
+  Nanos fill_ns_ ABSL_GUARDED_BY(mu_) = 0;          // that writers took to fill the last round
   std::atomic<uint64_t> merges_{0};
-  std::atomic<bool> flush_alone_{false};  // flushes wait for one disk, and leave out what younger rounds have replaced
+  std::atomic<bool> flush_waits_{false};  // flushes wait for one disk, most of the time
+  std::atomic<bool> flush_alone_{false};  // and leave out what younger rounds have replaced
+  std::atomic<Nanos> flush_round_ns_{0};  // that the last flush took for a round's memory
   Mutex pressure_mu_;  // held while the controller is told of the view
   Mutex flush_mu_;  // held while flushed rounds are committed, one after another
   Mutex picker_mu_;

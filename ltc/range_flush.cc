@@ -19,6 +19,13 @@ bool Range::FlushedUpTo(SequenceNumber seq) const {
   return oldest.number > seq || (view->sealed.empty() && oldest.entries() == 0 && oldest.pins.load() == 0);
 }
 
+// Writers take longer to fill the memory that is left than flushes to write `rounds`.
+bool Range::MemoryLasts(double rounds) const {
+  const auto left = static_cast<double>(services_->memtable_limit_bytes) - static_cast<double>(services_->arenas->bytes_used());
+  const double room = std::min(options_.max_rounds - 1 - view_->sealed_share, left / static_cast<double>(RoundBytes()));
+  return room * static_cast<double>(fill_ns_) >= rounds * static_cast<double>(flush_round_ns_.load());
+}
+
 // The oldest round that nobody writes yet; where flushes are better one after another, when the group before it is written. Those
 // behind it go with it, as one run, where rounds hold the same keys again and again: what they share is written once; and where
 // compactions are behind: fewer and larger runs put off when writers have to wait for them. A round with a checkpoint is the last of a
@@ -29,20 +36,24 @@ Range::RoundGroup Range::ClaimRounds() {
   if (state_.load() == State::kLost) return rounds;
   MutexLock lock(&mu_);  // a checkpoint is attached to the youngest round there is: of a group that is claimed, to the last
   const bool shared = flush_kept_.load() < kShared;
-  const bool together = shared || view_->version->Level0Runs() * 2 >= options_.level0_slow_runs;
-  // Where rounds are merged in memory, a smaller group leaves more of them to be younger ones.
-  const int most = together ? std::max(1, (MayMerge() ? options_.max_rounds * 3 / 8 : options_.max_rounds / 2)) : 1;
   const auto& sealed = view_->sealed;
-  double share = 0;
+  double share = 0, waiting = 0;
   auto round = sealed.rbegin();
   while (round != sealed.rend() && (*round)->flushing.load()) ++round;
+  for (auto r = round; r != sealed.rend(); ++r) waiting += (*r)->share;
   if (round != sealed.rbegin()) {
     if (flush_alone_.load()) return rounds;
     // A larger group comes together while another one is written.
-    double waiting = 0;
-    for (auto r = round; r != sealed.rend(); ++r) waiting += (*r)->share;
     if (shared && waiting < (options_.max_rounds - 1) / 2) return rounds;
   }
+  const bool lasts = MayHold() && MemoryLasts(waiting);
+  const auto is_wanted = [this, now = Now()](const auto& r) {
+    return r->number <= flush_asked_ || now - r->sealed_ns >= options_.table_lag_ns || r->tombstones.load() > 0 || !r->checkpoints.empty();
+  };
+  if (lasts && waiting * 2 < options_.max_rounds - 1 && std::none_of(round, sealed.rend(), is_wanted)) return rounds;
+  const bool together = shared || lasts || view_->version->Level0Runs() * 2 >= options_.level0_slow_runs;
+  // Where rounds are merged in memory, a smaller group leaves more of them to be younger ones.
+  const int most = together ? std::max(1, (MayHold() && flush_alone_.load() ? options_.max_rounds * 3 / 8 : options_.max_rounds / 2)) : 1;
   for (; round != sealed.rend() && (*round)->pins.load() == 0 && !(*round)->merging; ++round) {
     share += (*round)->share;
     if (share > most && !rounds.empty()) break;
@@ -153,13 +164,15 @@ StatusOr<VersionEdit> Range::WriteLevel0(uint64_t job, Iterator* sorted, RoundNu
 bool Range::FlushOne() {
   if (options_.merge_rounds == MergeRounds::kAlways && MergeSealed()) return true;
   const RoundGroup rounds = ClaimRounds();
-  if (rounds.empty()) return CommitFlushes() || (MayMerge() && MergeSealed());
+  if (rounds.empty()) return CommitFlushes() || (MayHold() && MergeSealed());
   Job job(this);
   const Nanos begin = Now(), busy = ThreadBusy();
   UpdatePressure();
   std::vector<std::unique_ptr<Iterator>> children;
   uint64_t written_bytes = 0, written_entries = 0, entries = 0, tombstones = 0;
+  double share = 0;
   for (const auto& round : rounds) {
+    share += round->share;
     written_bytes += round->written_bytes();
     written_entries += round->written_entries();
     entries += round->entries();
@@ -169,7 +182,10 @@ bool Range::FlushOne() {
   const auto merged = NewMergingIterator(std::move(children));
   const DropRules rules = RulesOfFlush(rounds);
   // Now and then all that is written by now has to get into tables: a key that is never left alone would never be in one.
-  if (Nanos due = whole_again_ns_.load(); begin >= due && whole_again_ns_.compare_exchange_strong(due, begin + options_.table_lag_ns)) BeginFlush();
+  if (Nanos due = whole_again_ns_.load(); begin >= due && whole_again_ns_.compare_exchange_strong(due, begin + options_.table_lag_ns)) {
+    MutexLock lock(&mu_);
+    ReplaceNoneLocked();
+  }
   Younger younger;
   LookForYounger(rounds, &younger);
   auto edit = WriteLevel0(job.id(), merged.get(), rounds.back()->number, rules, &younger, [&](uint64_t passed, uint64_t kept_bytes) {
@@ -177,7 +193,7 @@ bool Range::FlushOne() {
     GrantCompaction(kept_bytes);
     LookForYounger(rounds, &younger);
   });
-  const bool waited = (ThreadBusy() - busy) * 3 < Now() - begin;  // for the disk, most of the time
+  const Nanos took = Now() - begin;
   if (!edit.ok()) {
     for (const auto& round : rounds) round->flushing.store(false);
     BackgroundFailed("flush", edit.status(), &flush_failure_);
@@ -188,7 +204,9 @@ bool Range::FlushOne() {
   // Side by side they would hold rounds that are younger ones if they wait for their turn.
   const double replaced = static_cast<double>(younger.replaced()) / static_cast<double>(std::max<uint64_t>(kept, 1));
   flush_replaced_.store((flush_replaced_.load() + replaced) / 2);
-  flush_alone_.store(services_->one_disk && waited && flush_replaced_.load() >= 1.0 / 16);
+  flush_waits_.store(services_->one_disk && (ThreadBusy() - busy) * 3 < took);
+  flush_alone_.store(flush_waits_.load() && flush_replaced_.load() >= 1.0 / 16);
+  flush_round_ns_.store(static_cast<Nanos>(static_cast<double>(took) / std::max(share, 0.01)));
   flush_kept_.store(static_cast<double>(kept) / static_cast<double>(std::max<uint64_t>(written_entries, 1)));
   for (const auto& round : rounds) {
     for (const auto& source : round->sources) edit->done.insert(edit->done.end(), source.memtables.begin(), source.memtables.end());  // M3

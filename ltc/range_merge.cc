@@ -10,10 +10,10 @@
 
 namespace nova {
 
-// Of a flush that has to wait for another one.
-bool Range::MayMerge() const {
-  if (state_.load() != State::kActive) return false;
-  return options_.merge_rounds == MergeRounds::kAuto && flush_alone_.load() && !log_->keeps_records();
+// Where flushes wait for a disk, memory costs less than what they write; a log would stay for as long as they are put off.
+bool Range::MayHold() const {
+  if (state_.load() != State::kActive || options_.merge_rounds == MergeRounds::kNever) return false;
+  return options_.merge_rounds == MergeRounds::kAlways || (flush_waits_.load() && !log_->keeps_records());
 }
 
 // The youngest sealed round, if it was not merged and its keys are few for its entries, and older ones behind it, each not much larger
@@ -56,6 +56,7 @@ std::shared_ptr<Range::Round> Range::MergedRound(const RoundGroup& rounds, doubl
   auto merged = std::make_shared<Round>();
   merged->number = rounds.front()->number;
   merged->boundary = rounds.back()->boundary;
+  merged->sealed_ns = rounds.front()->sealed_ns;
   merged->sealing.store(true);
   merged->merged = true;
   std::vector<std::unique_ptr<Iterator>> children;

@@ -19,6 +19,8 @@ struct Range::Round {
   std::atomic<int64_t> pins{0};  // L6: writers between pin and insert
   std::atomic<bool> sealing{false};
   SequenceNumber boundary = 0;   // no number above it is in here; set when sealed
+  const Nanos opened_ns = Now();
+  Nanos sealed_ns = 0;           // set when sealed; of what was merged, the oldest's
   std::atomic<bool> flushing{false};  // some thread writes its tables
   bool merging = false;               // some thread copies what is left of it into another one; guarded by mu_
   bool merged_in_vain = false;        // guarded by mu_

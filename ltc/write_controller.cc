@@ -11,7 +11,7 @@ void WriteController::SetPressure(const WritePressure& p, Nanos now_ns) {
   const double of_memory = std::max(0.5, 2.0 - 3.0 * std::max(0.0, p.memory - kSoft));
   scale_.store(std::min(of_level0, of_memory), std::memory_order_relaxed);
   MutexLock lock(&mu_);
-  const bool waiting = p.memtables > 0;
+  const bool waiting = p.memtables > 0 && !p.held;
   if (waiting && !waiting_) waiting_since_ns_ = now_ns;
   if (!waiting && waiting_) window_ns_ += now_ns - waiting_since_ns_;
   waiting_ = waiting;

@@ -21,6 +21,7 @@ struct WritePressure {
   double memtables = 0;  // rounds that wait for a flush over what may wait: 1 = at the limit
   double level0 = 0;     // runs: 0.5 at the slow-down limit, 1 at the stop limit, more beyond
   double memory = 0;     // of all memtables of the process over its limit
+  bool held = false;     // the rounds wait for no flush yet, but in memory that nobody else needs
 };
 
 class WriteController {

@@ -378,6 +378,37 @@ TEST(Db, ManyThreadsWriteAndReadWhatTheyWrote) {
 }
 
 // D, persistent: an acknowledged write survives the death of the process.
+// Memtables that stay in memory because it lasts are flushed for whoever waits for them: Flush, WaitForBackgroundWork, an orderly close.
+TEST(Db, HeldMemtablesAreFlushedForWhoeverWaits) {
+  const Directory directory;
+  DbOptions options = SmallOptions();
+  options.log = DbLog::kNone;
+  options.range.merge_rounds = MergeRounds::kAlways;
+  options.range.table_lag_ns = 3600 * kSecond;
+  auto db = MustOpen(directory.path(), options);
+  Model model;
+  const auto fill_a_round = [&] {
+    while (db->stats().rounds == 1) {
+      const std::string key = StrCat("key", model.size()), value(1000, 'v');
+      ASSERT_TRUE(db->Put(key, value).ok());
+      model[key] = value;
+      SleepFor(kMillisecond);  // slow enough for memory to last
+    }
+    SleepFor(300 * kMillisecond);
+    ASSERT_EQ(db->stats().rounds, 2);
+  };
+  fill_a_round();
+  ASSERT_TRUE(db->WaitForBackgroundWork().ok());
+  EXPECT_EQ(db->stats().rounds, 1);
+  fill_a_round();
+  ASSERT_TRUE(db->Flush().ok());
+  EXPECT_EQ(db->stats().rounds, 1);
+  fill_a_round();
+  db = nullptr;
+  db = MustOpen(directory.path(), options);
+  ExpectHolds(db.get(), model);
+}
+
 TEST(Db, AKilledProcessLosesNothingAcknowledged) {
   Directory dir;
   for (int round = 0; round < 3; ++round) {

@@ -208,7 +208,9 @@ TEST(WriteControllerTest, WhatFlushesDoIsMeasuredWhileMemtablesWaitForThem) {
     Flush(&c, 20'000'000, 25 * kMillisecond, &now);
     c.SetPressure({0, 0, 0}, now);
   }
-  c.SetPressure({1.0, 0, 0}, now);
+  c.SetPressure({.memtables = 0.4, .held = true}, now);  // they could be flushed, and are not
+  c.SetPressure({1.0, 0, 0}, now += 10 * kSecond);
+  Flush(&c, 10'000'000, 25 * kMillisecond, &now);
   EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.5, now)), 20e6, 2e6);
   now += 2 * kSecond;
   Flush(&c, 10'000'000, 250 * kMillisecond, &now);

@@ -708,6 +708,136 @@ TEST(RangeTest, FlushesThatWaitForOneDiskGoOneAfterAnother) {
   EXPECT_EQ(range.range()->stats().rounds, 2);
 }
 
+// Rounds that writers take their time for, above a disk that flushes wait for.
+class HeldRoundsTest : public testing::Test {
+ public:
+  static RangeOptions Options(Nanos lag = 3600 * kSecond, MergeRounds merges = MergeRounds::kAuto) {
+    RangeOptions options;
+    options.memtable_size_bytes = 64 << 10;
+    options.active_memtables = 1;
+    options.max_rounds = 8;
+    options.table_lag_ns = lag;
+    options.merge_rounds = merges;
+    return options;
+  }
+
+ protected:
+  static constexpr uint64_t kKeys = 55;  // of a round, which no other round has, and which nearly fill it: to merge them gains nothing
+  void Open(const RangeOptions& options, std::unique_ptr<RangeLog> log = nullptr) {
+    disk_ = nullptr;
+    range_ = std::make_unique<LocalRange>(options, "", "", Background::kByHand);
+    range_->services()->one_disk = true;
+    if (log != nullptr) {
+      range_->Close();
+      range_->Open(std::move(log));
+    }
+    disk_ = std::make_unique<SlowDisk>(range_.get());
+    rounds_ = 0;
+    WriteAndSeal();
+    const Nanos begin = Now();
+    ASSERT_TRUE(range_->range()->FlushOne()) << "nothing is known of the disk";
+    flush_ns_ = Now() - begin;
+  }
+  void TearDown() override { disk_ = nullptr; }
+  void WriteAndSeal() {
+    for (uint64_t i = 0; i < kKeys; ++i) {
+      ASSERT_EQ(range_->Write(ValueType::kPut, KeyOf(rounds_ * kKeys + i), std::string(1000, 'v'), /*sync=*/true), Outcome::kOk);
+    }
+    SleepFor(2 * flush_ns_);
+    ++rounds_;
+    ASSERT_TRUE(range_->range()->SealActive());
+  }
+  void WriteAndSealQuickly() {
+    flush_ns_ = 0;
+    WriteAndSeal();
+  }
+  void ExpectHeld(int rounds) {
+    EXPECT_FALSE(range_->range()->FlushOne());
+    EXPECT_EQ(range_->range()->stats().rounds, rounds + 1);
+  }
+  void ExpectFlushedTogether() {
+    const int runs = range_->range()->stats().level0_runs;
+    EXPECT_TRUE(range_->range()->FlushOne());
+    EXPECT_EQ(range_->range()->stats().rounds, 1);
+    EXPECT_EQ(range_->range()->stats().level0_runs, runs + 1);
+    EXPECT_EQ(range_->Scan("", 10'000).size(), rounds_ * kKeys);
+  }
+
+  std::unique_ptr<LocalRange> range_;
+  std::unique_ptr<SlowDisk> disk_;
+  Nanos flush_ns_ = 0;
+  uint64_t rounds_ = 0;
+};
+
+TEST_F(HeldRoundsTest, StayInMemoryWhileItLasts) {
+  Open(Options());
+  for (int held = 1; held <= 3; ++held) {
+    WriteAndSeal();
+    ExpectHeld(held);
+  }
+  EXPECT_LE(range_->range()->stats().pressure, WriteController::kSoft);
+  WriteAndSeal();  // half of what may wait
+  ExpectFlushedTogether();
+  WriteAndSeal();
+  ExpectHeld(1);
+}
+
+TEST_F(HeldRoundsTest, GoWhenWritersBecomeFaster) {
+  Open(Options());
+  WriteAndSeal();
+  ExpectHeld(1);
+  WriteAndSealQuickly();
+  EXPECT_TRUE(range_->range()->FlushOne()) << "memory would be full before the disk has taken what is in it";
+}
+
+TEST_F(HeldRoundsTest, GoWhenTheyAreAskedFor) {
+  Open(Options());
+  WriteAndSeal();
+  WriteAndSeal();
+  ExpectHeld(2);
+  range_->range()->FlushHeld();
+  ExpectFlushedTogether();
+  WriteAndSeal();
+  ExpectHeld(1);
+  const SequenceNumber upto = range_->range()->BeginFlush();
+  ExpectFlushedTogether();
+  EXPECT_TRUE(range_->range()->FlushedUpTo(upto));
+  WriteAndSeal();
+  ExpectHeld(1);
+}
+
+TEST_F(HeldRoundsTest, GoAfterTheLag) {
+  Open(Options(/*lag=*/500 * kMillisecond));
+  WriteAndSeal();
+  SleepFor(500 * kMillisecond);
+  ExpectFlushedTogether();
+}
+
+TEST_F(HeldRoundsTest, AreNotHeldWithRangeDeletionsOrALogOrByChoice) {
+  Open(Options());
+  ASSERT_EQ(range_->Write(ValueType::kDeleteRange, KeyOf(900'000), KeyOf(990'000)), Outcome::kOk);
+  WriteAndSeal();
+  ExpectFlushedTogether();  // K7: the list of them is bounded
+  Open(Options(), std::make_unique<LogThatSyncs>());
+  WriteAndSeal();
+  ExpectFlushedTogether();
+  Open(Options(3600 * kSecond, MergeRounds::kNever));
+  WriteAndSeal();
+  ExpectFlushedTogether();
+}
+
+TEST_F(HeldRoundsTest, M2ACheckpointIsNotHeldBack) {
+  Open(Options());
+  WriteAndSeal();
+  ExpectHeld(1);
+  Status made;
+  {
+    Thread checkpoint("checkpoint", [&] { made = range_->range()->CreateCheckpoint("one", Now() + 60 * kSecond); });
+    for (const Nanos until = Now() + 30 * kSecond; !range_->range()->FlushOne() && Now() < until;) SleepFor(kMillisecond);
+  }
+  EXPECT_TRUE(made.ok()) << made;
+}
+
 // Rounds that hold the same hundred keys twice each, merged in memory as the test says.
 class MergedRoundsTest : public testing::Test {
  public:
