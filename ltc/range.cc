@@ -483,6 +483,7 @@ RangeStats Range::stats() const {
   for (const auto& r : view->sealed) s.memtable_bytes += r->bytes();
   s.merges = merges_.load(std::memory_order_relaxed);
   s.stalled_ns = controller_.stalled_ns();
+  s.paused_ns = disk_turns_.paused_ns();
   s.pressure = controller_.pressure();
   return s;
 }

@@ -35,6 +35,7 @@
 #include "logc/range_log.h"
 #include "ltc/block_cache.h"
 #include "ltc/compaction_picker.h"
+#include "ltc/disk_turns.h"
 #include "ltc/key_latches.h"
 #include "ltc/manifest.h"
 #include "ltc/memtable.h"
@@ -147,7 +148,8 @@ struct RangeStats {
   size_t range_tombstones = 0;
   size_t memtable_bytes = 0;
   uint64_t merges = 0;  // of rounds, in memory
-  Nanos stalled_ns = 0;
+  Nanos stalled_ns = 0;    // of writers
+  Nanos paused_ns = 0;     // of background work, for reads that wait for the disk
   double pressure = 0;
 };
 
@@ -295,6 +297,8 @@ class Range : public std::enable_shared_from_this<Range> {
   void ContinueGet(std::unique_ptr<GetState> get);
   void Fetch(TableAnswer missing, std::unique_ptr<GetState> get);
   void Answer(const View& view, std::string_view key, SequenceNumber at, MemTable::Hit hit, GetDone* done) const;
+  void FetchBlock(Executor* on, const TableReader& table, const BlockHandle& handle, Nanos deadline_ns,
+                  absl::AnyInvocable<void(StatusOr<BlockRef>)> done);
   void LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done);
   StatusOr<std::shared_ptr<const TableReader>> LoadReaderBlocking(TableHandle* table);
   StatusOr<std::shared_ptr<const TableReader>> OpenReader(const TableInfo& info, std::string_view metadata);
@@ -337,6 +341,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void GrantCompaction(uint64_t flushed_bytes);
   void CreditLevel0(const PlanRun& run);
   void LetFlushGoFirst(uint64_t bytes);
+  void LetReadsHaveTurns();
   TableOptions TableOptionsAt(int level) const;
   void GiveUp(PlanRun* run);
   void BackgroundFailed(const char* what, const Status& s, std::atomic<Outcome>* failure);
@@ -390,6 +395,7 @@ class Range : public std::enable_shared_from_this<Range> {
   std::atomic<bool> flush_waits_{false};  // flushes wait for one disk, most of the time
   std::atomic<bool> flush_alone_{false};  // and leave out what younger rounds have replaced
   std::atomic<Nanos> flush_round_ns_{0};  // that the last flush took for a round's memory
+  DiskTurns disk_turns_;
   Mutex pressure_mu_;  // held while the controller is told of the view
   Mutex flush_mu_;  // held while flushed rounds are committed, one after another
   Mutex picker_mu_;

@@ -54,6 +54,12 @@ void Range::LetFlushGoFirst(uint64_t bytes) {
   }
 }
 
+// Before background work reads or writes more, unless writers wait for it.
+void Range::LetReadsHaveTurns() {
+  if (!services_->one_disk || controller_.pressed()) return;
+  if (const Nanos pause = disk_turns_.Pause(Now()); pause > 0) SleepFor(pause);
+}
+
 // Tables of a job, read and written through the range's services. Outputs keep their readers: their metadata is in hand.
 class Range::JobStorage : public TableStorage {
  public:
@@ -69,6 +75,7 @@ class Range::JobStorage : public TableStorage {
     uint64_t bytes = 0;
     for (const BlockHandle& b : blocks) bytes += b.size;
     range_->LetFlushGoFirst(bytes);
+    range_->LetReadsHaveTurns();
     auto data = range_->services_->store->ReadBlocks(info, blocks);
     run_->read_bytes.fetch_add(bytes);
     range_->CreditLevel0(*run_);

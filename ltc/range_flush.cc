@@ -191,6 +191,7 @@ bool Range::FlushOne() {
   auto edit = WriteLevel0(job.id(), merged.get(), rounds.back()->number, rules, &younger, [&](uint64_t passed, uint64_t kept_bytes) {
     controller_.OnFlushed(written_bytes / entries * passed, Now());
     GrantCompaction(kept_bytes);
+    LetReadsHaveTurns();
     LookForYounger(rounds, &younger);
   });
   const Nanos took = Now() - begin;

@@ -157,15 +157,25 @@ void Range::Fetch(TableAnswer missing, std::unique_ptr<GetState> get) {
     });
     return;
   }
-  services_->store->ReadBlock(state->on, position->table->info(), position->handle, state->deadline_ns,
-                              [this, get = std::move(get)](StatusOr<std::string> raw) mutable {
-                                if (!raw.ok()) return get->done(ToOutcome(raw.status()), {});
-                                TablePosition* const p = &get->position;
-                                auto block = p->table->reader()->CheckBlock(p->handle, *std::move(raw));
-                                if (!block.ok()) return get->done(Outcome::kCorruption, {});
-                                services_->cache->Insert(p->table->info().uuid, p->handle.offset, *block);
-                                p->block = *std::move(block);
-                                ContinueGet(std::move(get));
+  FetchBlock(state->on, *position->table->reader(), position->handle, state->deadline_ns,
+             [this, get = std::move(get)](StatusOr<BlockRef> block) mutable {
+               if (!block.ok()) return get->done(ToOutcome(block.status()), {});
+               get->position.block = *std::move(block);
+               ContinueGet(std::move(get));
+             });
+}
+
+// From the store into the cache. `done` keeps `table`.
+void Range::FetchBlock(Executor* on, const TableReader& table, const BlockHandle& handle, Nanos deadline_ns,
+                       absl::AnyInvocable<void(StatusOr<BlockRef>)> done) {
+  services_->store->ReadBlock(on, table.info(), handle, deadline_ns,
+                              [this, &table, handle, begin = Now(), done = std::move(done)](StatusOr<std::string> raw) mutable {
+                                const Nanos now = Now();
+                                disk_turns_.OnRead(now - begin, now);
+                                if (!raw.ok()) return done(raw.status());
+                                auto block = table.CheckBlock(handle, *std::move(raw));
+                                if (block.ok()) services_->cache->Insert(table.info().uuid, handle.offset, *block);
+                                done(std::move(block));
                               });
 }
 

@@ -211,15 +211,10 @@ bool Range::StepScan(const std::shared_ptr<ScanState>& scan) {
     if (--scan->waiting == 0 && scan->range->ResumeScan(scan.get())) scan->range->ContinueScan(scan);
   };
   for (const BlockRequest& request : needed) {
-    services_->store->ReadBlock(scan->on, request.table->info(), request.handle, scan->op.deadline_ns,
-                                [scan, request, arrived](StatusOr<std::string> raw) {
-                                  if (!raw.ok()) return arrived(raw.status());
-                                  auto block = request.table->CheckBlock(request.handle, *std::move(raw));
-                                  if (!block.ok()) return arrived(block.status());
-                                  scan->range->services_->cache->Insert(request.table->info().uuid, request.handle.offset, *block);
-                                  request.iterator->Supply(request.handle, *std::move(block));
-                                  arrived(OkStatus());
-                                });
+    FetchBlock(scan->on, *request.table, request.handle, scan->op.deadline_ns, [request, arrived](StatusOr<BlockRef> block) {
+      if (block.ok()) request.iterator->Supply(request.handle, *block);
+      arrived(block.status());
+    });
   }
   for (TableRef& table : to_load) LoadReader(scan->on, std::move(table), arrived);
   return --scan->waiting == 0 && ResumeScan(scan.get());

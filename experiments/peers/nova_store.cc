@@ -43,7 +43,8 @@ class NovaStore : public Store {
   std::string Statistics() override {
     const RangeStats s = db_->stats();
     return StrCat("rounds ", s.rounds, ", merges ", s.merges, ", level0 runs ", s.level0_runs, ", tables ", s.tables, ", table MB ", s.bytes >> 20,
-                  ", memtable MB ", s.memtable_bytes >> 20, ", stalled s ", static_cast<double>(s.stalled_ns) * 1e-9);
+                  ", memtable MB ", s.memtable_bytes >> 20, ", stalled s ", static_cast<double>(s.stalled_ns) * 1e-9,
+                  ", paused s ", static_cast<double>(s.paused_ns) * 1e-9);
   }
 
  private:

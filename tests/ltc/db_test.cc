@@ -12,6 +12,7 @@
 #include <map>
 
 #include "common/base/fault_disk.h"
+#include "common/base/limited_disk.h"
 #include "common/base/random.h"
 #include "common/base/sim_disk.h"
 #include "common/base/thread.h"
@@ -407,6 +408,43 @@ TEST(Db, HeldMemtablesAreFlushedForWhoeverWaits) {
   db = nullptr;
   db = MustOpen(directory.path(), options);
   ExpectHolds(db.get(), model);
+}
+
+// On a slow disk compactions and flushes leave some of its time to reads that wait for it; where nobody reads, none.
+TEST(Db, BackgroundWorkOnASlowDiskPausesForReads) {
+  const Directory directory;
+  const auto base = OpenPosixDisk(directory.path());
+  ASSERT_TRUE(base.ok()) << base.status();
+  LimitedDisk disk(base->get(), {.bytes_per_second = 8 << 20, .burst_bytes = 4 << 10});
+  DbOptions options = SmallOptions();
+  options.cache_bytes = 0;
+  options.disk = &disk;
+  options.log = DbLog::kNone;
+  options.range.compaction.level0_runs_trigger = 1;
+  const auto db = MustOpen(directory.path(), options);
+  Random random(3);
+  const auto write = [&](int keys) {
+    for (int i = 0; i < keys; ++i) ASSERT_TRUE(db->Put(StrCat("key", random.Uniform(2000)), std::string(1000, 'v')).ok());
+  };
+  write(4000);
+  ASSERT_TRUE(db->Flush().ok());
+  EXPECT_EQ(db->stats().paused_ns, 0);
+  std::atomic<bool> stop{false};
+  {
+    Thread reader("reader", [&] {
+      Random mine(4);
+      for (std::string value; !stop.load();) {
+        const Status s = db->Get(StrCat("key", mine.Uniform(2000)), &value);
+        EXPECT_TRUE(s.ok() || absl::IsNotFound(s)) << s;
+      }
+    });
+    for (const Nanos until = Now() + 60 * kSecond; db->stats().paused_ns == 0 && Now() < until;) {
+      write(600);
+      SleepFor(300 * kMillisecond);  // writers that wait would come first
+    }
+    stop = true;
+  }
+  EXPECT_GT(db->stats().paused_ns, 0);
 }
 
 TEST(Db, AKilledProcessLosesNothingAcknowledged) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "ltc/compaction_picker.h"
+#include "ltc/disk_turns.h"
 #include "ltc/placement.h"
 #include "ltc/write_controller.h"
 
@@ -165,6 +166,44 @@ TEST(PlacementTest, SmallTablesUseFewerFragmentsAndOtherHostsComeFirst) {
     const auto copies = PlaceTable(two_hosts, 5000, options, &random).fragments[0];
     EXPECT_TRUE((copies[0] == StocId(4)) != (copies[1] == StocId(4))) << "one copy on each host";
   }
+}
+
+TEST(DiskTurnsTest, NobodyPausesForReadsThatAreQuickOrLongAgo) {
+  DiskTurns turns;
+  Nanos now = kSecond;
+  for (int i = 0; i < 1000; ++i) {
+    turns.OnRead(DiskTurns::kSlowRead - 1, now);
+    EXPECT_EQ(turns.Pause(now += 10 * kMillisecond), 0);
+  }
+  turns.OnRead(DiskTurns::kSlowRead, now);
+  EXPECT_EQ(turns.Pause(now += kSecond), 0);
+  EXPECT_EQ(turns.paused_ns(), 0);
+}
+
+TEST(DiskTurnsTest, HalfOfTheTimeIsForReadsThatWait) {
+  DiskTurns turns;
+  Nanos now = kSecond, working = 0;
+  turns.Pause(now);  // a turn begins
+  while (working < 10 * kSecond) {
+    turns.OnRead(20 * kMillisecond, now);  // behind a megabyte at 50 MB/s
+    if (const Nanos pause = turns.Pause(now); pause > 0) {
+      EXPECT_GE(pause, DiskTurns::kTurn);
+      EXPECT_LE(pause, DiskTurns::kLongPause);
+      EXPECT_EQ(turns.Pause(now + pause / 4), pause - pause / 4) << "another thread: as long as this one";
+      now += pause;
+      EXPECT_EQ(turns.Pause(now), 0);
+    }
+    now += 15 * kMillisecond;
+    working += 15 * kMillisecond;
+  }
+  EXPECT_NEAR(static_cast<double>(turns.paused_ns()), 10e9, 0.1e9);
+}
+
+TEST(DiskTurnsTest, ALongTurnIsNoReasonForAPauseAsLong) {
+  DiskTurns turns;
+  turns.Pause(kSecond);
+  turns.OnRead(kSecond, 9 * kSecond);
+  EXPECT_EQ(turns.Pause(9 * kSecond), DiskTurns::kLongPause);
 }
 
 TEST(WriteControllerTest, NoPressureNoWait) {
