@@ -29,7 +29,8 @@ bool Range::MemoryLasts(double rounds) const {
 // The oldest round that nobody writes yet; where flushes are better one after another, when the group before it is written. Those
 // behind it go with it, as one run, where rounds hold the same keys again and again: what they share is written once; and where
 // compactions are behind: fewer and larger runs put off when writers have to wait for them. A round with a checkpoint is the last of a
-// group: that has nothing of younger ones. Empty: none is ready.
+// group: that has nothing of younger ones. Where MayHold, rounds that nobody wants in tables are held back while memory lasts, and then go
+// together. Empty: none is ready.
 Range::RoundGroup Range::ClaimRounds() {
   constexpr double kShared = 0.75;
   RoundGroup rounds;
