@@ -61,7 +61,7 @@ struct RangeOptions {
   int max_rounds = 6;                    // delta / alpha: rounds in memory, the active one included
   int level0_slow_runs = 8;              // writers slow down from here ...
   int level0_stop_runs = 20;             // ... to half the drain rate here
-  Nanos table_lag_ns = 60 * kSecond;     // a flush so much later takes a round that was held back, and what younger ones replace again and again
+  Nanos table_lag_ns = 60 * kSecond;     // so much later a flush takes what was held back, and what younger rounds replace again and again; 0: at once
   MergeRounds merge_rounds = MergeRounds::kAuto;
   uint32_t max_value_bytes = 1 << 20;
   uint32_t max_batch_entries = 10'000;   // of a write batch; all of it is in flight at once (SequenceTracker::kWindow)
