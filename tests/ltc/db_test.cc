@@ -378,7 +378,6 @@ TEST(Db, ManyThreadsWriteAndReadWhatTheyWrote) {
   ASSERT_TRUE(db->WaitForBackgroundWork().ok());
 }
 
-// D, persistent: an acknowledged write survives the death of the process.
 // Memtables that stay in memory because it lasts are flushed for whoever waits for them: Flush, WaitForBackgroundWork, an orderly close.
 TEST(Db, HeldMemtablesAreFlushedForWhoeverWaits) {
   const Directory directory;
@@ -447,6 +446,7 @@ TEST(Db, BackgroundWorkOnASlowDiskPausesForReads) {
   EXPECT_GT(db->stats().paused_ns, 0);
 }
 
+// D, persistent: an acknowledged write survives the death of the process.
 TEST(Db, AKilledProcessLosesNothingAcknowledged) {
   Directory dir;
   for (int round = 0; round < 3; ++round) {
