@@ -331,6 +331,8 @@ class Range : public std::enable_shared_from_this<Range> {
   bool HoldsHidden(const View& view);
   SequenceNumber ReplaceNoneLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   RoundGroup ClaimRounds();
+  bool FlushLater(RoundGroup::const_reverse_iterator first, double waiting, bool memory_lasts) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool RoundsShareKeys() const;
   bool CommitFlushes();
   bool MayHold() const;
   bool MemoryLasts(double rounds) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

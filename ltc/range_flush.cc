@@ -1,6 +1,7 @@
 // Flushes of a Range: sealed rounds become runs of Level0, in order (K3b).
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "common/base/failpoint.h"
 #include "common/sstable/compaction_job.h"
@@ -19,6 +20,10 @@ bool Range::FlushedUpTo(SequenceNumber seq) const {
   return oldest.number > seq || (view->sealed.empty() && oldest.entries() == 0 && oldest.pins.load() == 0);
 }
 
+bool Range::RoundsShareKeys() const {
+  return flush_kept_.load() < 0.75;
+}
+
 // Writers take longer to fill the memory that is left than flushes to write `rounds`.
 bool Range::MemoryLasts(double rounds) const {
   const auto left = static_cast<double>(services_->memtable_limit_bytes) - static_cast<double>(services_->arenas->bytes_used());
@@ -26,36 +31,39 @@ bool Range::MemoryLasts(double rounds) const {
   return room * static_cast<double>(fill_ns_) >= rounds * static_cast<double>(flush_round_ns_.load());
 }
 
-// The oldest round that nobody writes yet; where flushes are better one after another, when the group before it is written. Those
-// behind it go with it, as one run, where rounds hold the same keys again and again: what they share is written once; and where
-// compactions are behind: fewer and larger runs put off when writers have to wait for them. A round with a checkpoint is the last of a
-// group: that has nothing of younger ones. Where MayHold, rounds that nobody wants in tables are held back while memory lasts, and then go
-// together. Empty: none is ready.
+// Rounds from `first` on, which no flush has and which hold the memory of `waiting` full ones, are better written later.
+bool Range::FlushLater(RoundGroup::const_reverse_iterator first, double waiting, bool memory_lasts) const {
+  const int room = options_.max_rounds - 1;  // for sealed rounds
+  const bool others_are_written = first != view_->sealed.rbegin();
+  if (others_are_written && flush_alone_.load()) return true;
+  if (others_are_written && RoundsShareKeys() && waiting < room / 2) return true;  // a larger group comes together
+  if (!memory_lasts || waiting * 2 >= room) return false;
+  return std::none_of(first, view_->sealed.rend(), [this, now = Now()](const auto& round) {
+    const bool asked_for = round->number <= flush_asked_, due = now - round->sealed_ns >= options_.table_lag_ns;
+    return asked_for || due || round->tombstones.load() > 0 || !round->checkpoints.empty();
+  });
+}
+
+// The oldest round that nobody writes yet, if it is time. Those behind it go with it, as one run, where rounds hold the same keys again
+// and again: what they share is written once; where they were held back; and where compactions are behind: fewer and larger runs put off
+// when writers have to wait for them. A round with a checkpoint is the last of a group: that has nothing of younger ones. Empty: none is
+// ready.
 Range::RoundGroup Range::ClaimRounds() {
-  constexpr double kShared = 0.75;
   RoundGroup rounds;
   if (state_.load() == State::kLost) return rounds;
   MutexLock lock(&mu_);  // a checkpoint is attached to the youngest round there is: of a group that is claimed, to the last
-  const bool shared = flush_kept_.load() < kShared;
   const auto& sealed = view_->sealed;
-  double share = 0, waiting = 0;
-  auto round = sealed.rbegin();
-  while (round != sealed.rend() && (*round)->flushing.load()) ++round;
-  for (auto r = round; r != sealed.rend(); ++r) waiting += (*r)->share;
-  if (round != sealed.rbegin()) {
-    if (flush_alone_.load()) return rounds;
-    // A larger group comes together while another one is written.
-    if (shared && waiting < (options_.max_rounds - 1) / 2) return rounds;
+  const auto first = std::find_if(sealed.rbegin(), sealed.rend(), [](const auto& round) { return !round->flushing.load(); });
+  const double waiting = std::accumulate(first, sealed.rend(), 0.0, [](double sum, const auto& round) { return sum + round->share; });
+  const bool held = MayHold() && MemoryLasts(waiting);
+  if (FlushLater(first, waiting, held)) return rounds;
+  int most = 1;
+  if (RoundsShareKeys() || held || view_->version->Level0Runs() * 2 >= options_.level0_slow_runs) {
+    // Where rounds are merged in memory, a smaller group leaves more of them to be younger ones.
+    most = std::max(1, MayHold() && flush_alone_.load() ? options_.max_rounds * 3 / 8 : options_.max_rounds / 2);
   }
-  const bool lasts = MayHold() && MemoryLasts(waiting);
-  const auto is_wanted = [this, now = Now()](const auto& r) {
-    return r->number <= flush_asked_ || now - r->sealed_ns >= options_.table_lag_ns || r->tombstones.load() > 0 || !r->checkpoints.empty();
-  };
-  if (lasts && waiting * 2 < options_.max_rounds - 1 && std::none_of(round, sealed.rend(), is_wanted)) return rounds;
-  const bool together = shared || lasts || view_->version->Level0Runs() * 2 >= options_.level0_slow_runs;
-  // Where rounds are merged in memory, a smaller group leaves more of them to be younger ones.
-  const int most = together ? std::max(1, (MayHold() && flush_alone_.load() ? options_.max_rounds * 3 / 8 : options_.max_rounds / 2)) : 1;
-  for (; round != sealed.rend() && (*round)->pins.load() == 0 && !(*round)->merging; ++round) {
+  double share = 0;
+  for (auto round = first; round != sealed.rend() && (*round)->pins.load() == 0 && !(*round)->merging; ++round) {
     share += (*round)->share;
     if (share > most && !rounds.empty()) break;
     if ((*round)->flushing.exchange(true)) break;  // it is another group's, and what was before it has failed once
