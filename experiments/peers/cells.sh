@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every cell of docs/performance.md in which the embedded engine is measured beside its peers, engines in turn, then one table: medians,
-# the ratio to the fastest peer, what is wanted. On an otherwise idle machine; two hours with three runs, 40 minutes with one.
+# the ratio to the fastest peer, what is wanted. On an otherwise idle machine; two and a half hours with three runs, 50 minutes with one.
 #   experiments/peers/cells.sh [--runs=N] [--out=DIR] [none] [log] [sync] [disk]     rows; default: all
 # DIR (default build/cells) gets a CSV and a log a row; a row whose CSV is there is not run again.
 set -euo pipefail
@@ -41,8 +41,9 @@ for row in "${rows[@]}"; do
     disk)  # modelled: what lies below it must be faster, whatever the page cache keeps
       below=$(mktemp -d /dev/shm/nova-cells-XXXXXX 2> /dev/null || mktemp -d)
       trap 'rm -rf "$below"' EXIT
-      measure disk --directory="$below" --disk_mb_per_second=50 --workloads=RW50,SW50,W100 --seconds=60 --skip_seconds=30 --nosettle \
-        --engines=nova,rocksdb,rocksdb-tuned,rocksdb-universal ;;
+      disk=(--directory="$below" --disk_mb_per_second=50 --seconds=60 --skip_seconds=30 --nosettle)
+      measure disk-reads "${disk[@]}" --workloads=RW50,SW50 --engines=nova,rocksdb,rocksdb-universal,rocksdb-universal-2-memtables
+      measure disk-writes "${disk[@]}" --workloads=W100 --engines=nova,rocksdb,rocksdb-tuned,rocksdb-universal-2-memtables ;;
   esac
 done
 
@@ -53,7 +54,8 @@ for csv in "$out"/*.csv; do
       split("none-reads R100 uniform 1.1 none-reads R100 ranked 1.0 none-reads RW50 uniform 1.2 none-reads RW50 ranked 1.2 " \
             "none-reads SW50 uniform 1.0 none-reads SW50 ranked 1.5 none-writes W100 uniform 1.5 none-writes W100 ranked 1.5 " \
             "log RW50 uniform 1.2 log RW50 ranked 1.2 log W100 uniform 1.2 log W100 ranked 1.2 sync W100 uniform 1.2 sync W100 ranked 1.2 " \
-            "disk RW50 uniform 1.0 disk RW50 ranked 1.2 disk SW50 uniform 1.0 disk SW50 ranked 1.2 disk W100 uniform 1.2 disk W100 ranked 1.5", w, " ")
+            "disk-reads RW50 uniform 1.0 disk-reads RW50 ranked 1.2 " \
+            "disk-reads SW50 uniform 1.0 disk-reads SW50 ranked 1.2 disk-writes W100 uniform 1.2 disk-writes W100 ranked 1.5", w, " ")
       for (i = 1; i in w; i += 4) wanted[w[i] " " w[i + 1] " " w[i + 2]] = w[i + 3]
     }
     function median(column, cell,    n, i, j, t, v) {
