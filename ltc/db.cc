@@ -142,7 +142,7 @@ Status Db::Rep::Init(const std::string& directory) {
   RangeRecord record;
   record.id = kRange;
   NOVA_ASSIGN_OR_RETURN(record.epoch, NextDbEpoch(disk, options.create_if_missing));
-  store = NewLocalSstableStore(disk, options.map_tables);
+  store = NewLocalSstableStore(disk, {options.map_tables, options.max_open_files});
   manifests = std::make_unique<LocalManifestStorage>(disk);
 
   services.store = store.get();

@@ -56,6 +56,7 @@ Status DbOptions::Check() const {
   if (memory_limit_bytes) NOVA_RETURN_IF_ERROR(CheckBetween("memory_limit_bytes", *memory_limit_bytes, kLeastLimit, kMost));
   NOVA_RETURN_IF_ERROR(CheckBetween("memtable_bytes", *o.memtable_bytes, 1 << 20, kMost / 2));
   NOVA_RETURN_IF_ERROR(CheckBetween("cache_bytes", *o.cache_bytes, 0, kMost / 2));
+  NOVA_RETURN_IF_ERROR(CheckBetween("max_open_files", max_open_files, 1, 1 << 20));
   NOVA_RETURN_IF_ERROR(CheckBetween("flush_threads", flush_threads, 1, 64));
   NOVA_RETURN_IF_ERROR(CheckBetween("compaction_threads", compaction_threads, 1, 64));
   NOVA_RETURN_IF_ERROR(InGroup("range", o.range.Check()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/failpoint.h"
+#include "common/base/open_files.h"
 #include "common/sstable/table_check.h"
 
 namespace nova {
@@ -26,11 +27,9 @@ Status Named(const Status& s) {
   return absl::IsNotFound(s) || absl::IsOutOfRange(s) ? absl::DataLossError(s.message()) : s;
 }
 
-StatusOr<std::string> ReadPart(Disk* disk, const std::string& path, uint64_t offset, size_t size) {
-  const auto file = disk->Open(path, /*writable=*/false);
-  NOVA_RETURN_IF_ERROR(Named(file.status()));
+StatusOr<std::string> ReadPart(DiskFile* file, uint64_t offset, size_t size) {
   std::string bytes(size, '\0');
-  NOVA_RETURN_IF_ERROR(Named((*file)->Read(offset, size, bytes.data())));
+  NOVA_RETURN_IF_ERROR(Named(file->Read(offset, size, bytes.data())));
   return bytes;
 }
 
@@ -67,7 +66,7 @@ class LocalSink : public TableSink {
 
 class LocalSstableStore : public SstableStore {
  public:
-  LocalSstableStore(Disk* disk, bool map) : disk_(disk), map_(map) {}
+  LocalSstableStore(Disk* disk, const LocalStoreOptions& options) : disk_(disk), map_(options.map), open_files_(disk, options.max_open_files) {}
   std::unique_ptr<TableSink> StartTable(const Uuid& table) override { return std::make_unique<LocalSink>(disk_, table); }
   StatusOr<TableInfo> WriteTable(TableBuilder::Output output, const Placement&, const Creator&) override {
     if (output.sink == nullptr) output.sink = StartTable(output.info.uuid);
@@ -88,14 +87,13 @@ class LocalSstableStore : public SstableStore {
     return bytes.ok() ? *std::move(bytes) : SharedBytes();
   }
   StatusOr<std::string> ReadMetadata(const TableInfo& info) override {
-    NOVA_ASSIGN_OR_RETURN(std::string bytes, ReadPart(disk_, LocalTableName(info.uuid), info.data_size, info.metadata_size));
+    NOVA_ASSIGN_OR_RETURN(std::string bytes, Read(info, info.data_size, info.metadata_size));
     NOVA_RETURN_IF_ERROR(CheckRawMetadata(info, bytes).status());
     return bytes;
   }
   StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) override {
     const uint64_t begin = blocks.front().offset;
-    NOVA_ASSIGN_OR_RETURN(std::string bytes,
-                          ReadPart(disk_, LocalTableName(info.uuid), begin, blocks.back().offset + blocks.back().size - begin));
+    NOVA_ASSIGN_OR_RETURN(std::string bytes, Read(info, begin, blocks.back().offset + blocks.back().size - begin));
     for (const BlockHandle& b : blocks) {
       NOVA_RETURN_IF_ERROR(CheckRawBlock(info.uuid, b, std::string_view(bytes).substr(b.offset - begin, b.size)));
     }
@@ -107,18 +105,29 @@ class LocalSstableStore : public SstableStore {
   StatusOr<int> Repair(const TableInfo&, const Creator&) override { return 0; }  // there is one copy
   Status AddReferences(std::span<const TableInfo>, const Creator&) override { return OkStatus(); }  // whoever made the links did
   void DropTable(const TableInfo& info, const Creator&) override {
-    disk_->Delete(LocalTableName(info.uuid)).IgnoreError();
+    const std::string name = LocalTableName(info.uuid);
+    disk_->Delete(name).IgnoreError();
+    open_files_.Drop(name);
     NOVA_FP_VOID("table.deleted");
   }
 
  private:
+  StatusOr<std::string> Read(const TableInfo& info, uint64_t offset, size_t size) {
+    const auto file = open_files_.Open(LocalTableName(info.uuid));
+    NOVA_RETURN_IF_ERROR(Named(file.status()));
+    return ReadPart(file->get(), offset, size);
+  }
+
   Disk* const disk_;
   const bool map_;
+  OpenFiles open_files_;
 };
 
 }  // namespace
 
-std::unique_ptr<SstableStore> NewLocalSstableStore(Disk* disk, bool map) { return std::make_unique<LocalSstableStore>(disk, map); }
+std::unique_ptr<SstableStore> NewLocalSstableStore(Disk* disk, const LocalStoreOptions& options) {
+  return std::make_unique<LocalSstableStore>(disk, options);
+}
 
 bool LocalFileUuid(const std::string& name, Uuid* uuid) {
   const std::string_view view = name, manifest = "manifest-";
@@ -164,7 +173,9 @@ StatusOr<std::vector<VersionEdit>> LocalManifestStorage::ReadInstalled() {
     if (data != names.end()) return absl::DataLossError(StrCat("CURRENT is missing, though ", *data, " is there"));
     return std::vector<VersionEdit>{};
   }
-  NOVA_ASSIGN_OR_RETURN(const std::string text, ReadPart(disk_, "CURRENT", 0, kUuidText));
+  const auto current = disk_->Open("CURRENT", /*writable=*/false);
+  NOVA_RETURN_IF_ERROR(Named(current.status()));
+  NOVA_ASSIGN_OR_RETURN(const std::string text, ReadPart(current->get(), 0, kUuidText));
   Uuid uuid;
   if (!Uuid::Parse(text, &uuid)) return absl::DataLossError("CURRENT does not name a manifest");
   const auto file = disk_->Open(LocalManifestName(uuid), /*writable=*/false);

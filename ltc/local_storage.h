@@ -11,9 +11,14 @@
 
 namespace nova {
 
+struct LocalStoreOptions {
+  bool map = false;             // readers get mapped data where the disk has it (disk.h says what that risks)
+  size_t max_open_files = 512;  // that are kept open; mappings take none
+};
+
 // Tables as one file each, data and metadata. ReadBlock reads at once, on the caller's thread: a local page cache answers faster
-// than a hand-over costs. `map`: readers get mapped data where the disk has it (disk.h says what that risks).
-std::unique_ptr<SstableStore> NewLocalSstableStore(Disk* disk, bool map = false);
+// than a hand-over costs.
+std::unique_ptr<SstableStore> NewLocalSstableStore(Disk* disk, const LocalStoreOptions& options = {});
 
 std::string LocalTableName(const Uuid& table);
 std::string LocalManifestName(const Uuid& file);

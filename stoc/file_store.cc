@@ -194,7 +194,8 @@ FileStore::FileStore(Disk* disk, const FileStoreOptions& options, Metrics* metri
       no_space_(metrics->counter("nova_stoc_no_space_total")),
       bad_files_(metrics->counter("nova_stoc_bad_files_total")),
       healed_(metrics->counter("nova_stoc_files_healed_total")),
-      files_(metrics->gauge("nova_stoc_files")) {}
+      files_(metrics->gauge("nova_stoc_files")),
+      open_files_(disk, options.max_open_files) {}
 
 FileStore::~FileStore() = default;
 
@@ -294,6 +295,7 @@ StatusOr<FileStore::Handle> FileStore::CreateDurably(const FileHeader& header, s
   writing_bytes_ -= data.size() + kFileHeaderBytes;
   if (!status.ok()) {
     if (handle != nullptr) disk_->Delete(renamed ? path : temporary).IgnoreError();
+    if (renamed) open_files_.Drop(path);
     if (absl::IsResourceExhausted(status)) no_space_->Add();
     return status;
   }
@@ -347,7 +349,7 @@ Status FileStore::WriteFile(const StocFileId& file, const Creator& creator, std:
     status = handle.status();
     if (status.ok()) {
       entry->size = data.size();
-      CacheHandle(file, *std::move(handle));
+      open_files_.Put(PathOf(file), *std::move(handle));
     }
   }
   return FinishCreation(file, entry, status);
@@ -356,8 +358,9 @@ Status FileStore::WriteFile(const StocFileId& file, const Creator& creator, std:
 Status FileStore::Heal(const StocFileId& file, const std::shared_ptr<Entry>& entry, std::string_view data) {
   MutexLock one(&entry->append_mu);
   const FileHeader& header = entry->header;
+  const std::string path = PathOf(file);
   const auto intact = [&]() -> Status {
-    NOVA_ASSIGN_OR_RETURN(const Handle handle, OpenHandle(file));
+    NOVA_ASSIGN_OR_RETURN(const Handle handle, open_files_.Open(path));
     std::string bytes(kFileHeaderBytes + data.size(), '\0');
     NOVA_RETURN_IF_ERROR(handle->Read(0, bytes.size(), bytes.data()));
     return bytes.substr(0, kFileHeaderBytes) == header.Encode() && std::string_view(bytes).substr(kFileHeaderBytes) == data
@@ -375,16 +378,13 @@ Status FileStore::Heal(const StocFileId& file, const std::shared_ptr<Entry>& ent
     MutexLock lock(&mu_);
     const auto it = entries_.find(file);
     deleted = it == entries_.end() || it->second != entry;
-    if (const auto cached = handle_of_.find(file); cached != handle_of_.end()) {
-      handles_.erase(cached->second);
-      handle_of_.erase(cached);
-    }
   }
   if (deleted) {
-    disk_->Delete(PathOf(file)).IgnoreError();
+    disk_->Delete(path).IgnoreError();
+    open_files_.Drop(path);
     return absl::NotFoundError(StrCat(file.ToString(), " was deleted while it was written"));
   }
-  CacheHandle(file, std::move(handle));
+  open_files_.Put(path, std::move(handle));
   return OkStatus();
 }
 
@@ -536,7 +536,7 @@ Status FileStore::SyncLog(const StocFileId& file, const std::shared_ptr<Entry>& 
     handle = entry->append_handle;
   }
   if (handle == nullptr) {
-    NOVA_ASSIGN_OR_RETURN(handle, OpenHandle(file));
+    NOVA_ASSIGN_OR_RETURN(handle, open_files_.Open(PathOf(file)));
   }
   const Status status = handle->Sync();
   if (!status.ok()) {
@@ -615,7 +615,7 @@ StatusOr<std::string> FileStore::ReadFile(const StocFileId& file, uint64_t offse
   const uint64_t end = entry->size;
   std::string bytes(offset >= end ? 0 : std::min<uint64_t>(size, end - offset), '\0');
   if (bytes.empty()) return bytes;
-  NOVA_ASSIGN_OR_RETURN(const Handle handle, OpenHandle(file));
+  NOVA_ASSIGN_OR_RETURN(const Handle handle, open_files_.Open(PathOf(file)));
   const Status status = handle->Read(kFileHeaderBytes + offset, bytes.size(), bytes.data());
   if (absl::IsOutOfRange(status)) return absl::DataLossError(std::string(status.message()));  // it was longer once
   NOVA_RETURN_IF_ERROR(status);
@@ -624,7 +624,9 @@ StatusOr<std::string> FileStore::ReadFile(const StocFileId& file, uint64_t offse
 }
 
 Status FileStore::DropFromDisk(const StocFileId& file, const Entry& entry) {
-  NOVA_RETURN_IF_ERROR(disk_->Delete(PathOf(file)));
+  const std::string path = PathOf(file);
+  NOVA_RETURN_IF_ERROR(disk_->Delete(path));
+  open_files_.Drop(path);
   stored_bytes_ -= entry.size + kFileHeaderBytes;
   return OkStatus();
 }
@@ -635,10 +637,6 @@ std::shared_ptr<FileStore::Entry> FileStore::UnlistLocked(const StocFileId& file
   std::shared_ptr<Entry> entry = std::move(it->second);
   entries_.erase(it);
   files_->Set(static_cast<int64_t>(entries_.size()));
-  if (const auto handle = handle_of_.find(file); handle != handle_of_.end()) {
-    handles_.erase(handle->second);
-    handle_of_.erase(handle);
-  }
   return entry;
 }
 
@@ -770,35 +768,6 @@ Status FileStore::DropSharedReference(RangeId range, Epoch epoch, const StocFile
   NOVA_RETURN_IF_ERROR(disk_->SyncDirectory(kFilesDirectory));
   NOVA_RETURN_IF_ERROR(disk_->Delete(ReferencesPathOf(file)));
   return disk_->SyncDirectory(kFilesDirectory);
-}
-
-// --- open files
-
-StatusOr<FileStore::Handle> FileStore::OpenHandle(const StocFileId& file) {
-  {
-    MutexLock lock(&mu_);
-    if (const auto it = handle_of_.find(file); it != handle_of_.end()) {
-      handles_.splice(handles_.begin(), handles_, it->second);
-      return handles_.front().second;
-    }
-  }
-  NOVA_ASSIGN_OR_RETURN(std::unique_ptr<DiskFile> opened, disk_->Open(PathOf(file), /*writable=*/false));
-  Handle handle = std::move(opened);
-  CacheHandle(file, handle);
-  return handle;
-}
-
-void FileStore::CacheHandle(const StocFileId& file, Handle handle) {
-  std::vector<Handle> closing;  // not under the lock
-  MutexLock lock(&mu_);
-  if (!entries_.contains(file) || handle_of_.contains(file)) return;
-  handles_.emplace_front(file, std::move(handle));
-  handle_of_[file] = handles_.begin();
-  while (handles_.size() > options_.max_open_files) {
-    closing.push_back(std::move(handles_.back().second));
-    handle_of_.erase(handles_.back().first);
-    handles_.pop_back();
-  }
 }
 
 // --- what there is

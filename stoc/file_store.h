@@ -38,7 +38,6 @@
 #pragma once
 
 #include <atomic>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -49,6 +48,7 @@
 #include "common/base/disk.h"
 #include "common/base/metrics.h"
 #include "common/base/mutex.h"
+#include "common/base/open_files.h"
 #include "stoc/file_references.h"
 #include "stoc/log_journal.h"
 #include "stoc/protocol.h"
@@ -163,8 +163,6 @@ class FileStore {
   Status SyncLog(const StocFileId& file, const std::shared_ptr<Entry>& entry);
   Status CreateAppended(FileHeader::Kind kind, const StocFileId& file, const Creator& creator, std::string_view data);
   Status Failed(Entry* entry, const Status& status);
-  StatusOr<Handle> OpenHandle(const StocFileId& file);
-  void CacheHandle(const StocFileId& file, Handle handle);
   Status FinishCreation(const StocFileId& file, const std::shared_ptr<Entry>& entry, const Status& status);
   Status DropFromDisk(const StocFileId& file, const Entry& entry);
   static FileSummary Summarize(const StocFileId& file, const Entry& entry);
@@ -187,8 +185,7 @@ class FileStore {
   mutable Mutex mu_;
   std::map<StocFileId, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mu_);
   std::map<StocFileId, FileReferences> references_ ABSL_GUARDED_BY(mu_);  // of shared files
-  std::list<std::pair<StocFileId, Handle>> handles_ ABSL_GUARDED_BY(mu_);  // the latest used first
-  std::map<StocFileId, std::list<std::pair<StocFileId, Handle>>::iterator> handle_of_ ABSL_GUARDED_BY(mu_);
+  OpenFiles open_files_;
   std::unique_ptr<LogJournal> journal_;  // null: the one there is could not be put back, and is left as it is. The first to go: it calls back
 };
 

@@ -20,6 +20,7 @@ DbOptions DrawOptions(Random* random) {
   o.cache_bytes = random->OneIn(3) ? 0 : 64 << 10 << random->Uniform(6);
   o.log = random->OneIn(3) ? DbLog::kNone : DbLog::kPersistent;
   o.map_tables = random->OneIn(2);
+  if (random->OneIn(2)) o.max_open_files = 1 + random->Uniform(4);
   o.flush_threads = 1 + static_cast<int>(random->Uniform(3));
   o.compaction_threads = 1 + static_cast<int>(random->Uniform(3));
   RangeOptions& r = o.range;
@@ -81,7 +82,7 @@ class Database {
     threads_ = 1 + options_.Uniform(4);
     what_ += StrCat(what_.empty() ? "" : "; ", "memtable ", o.range.memtable_size_bytes, " x ", o.range.active_memtables, ", rounds ",
                     o.range.max_rounds, o.range.merge_rounds == MergeRounds::kNever ? "" : " merged", ", table ", o.range.compaction.table_size_bytes, ", block ", o.range.table.block_size_bytes, ", log ",
-                    static_cast<int>(o.log), ", mapped ", o.map_tables, ", cache ", *o.cache_bytes, ", threads ", threads_);
+                    static_cast<int>(o.log), ", mapped ", o.map_tables, ", files ", o.max_open_files, ", cache ", *o.cache_bytes, ", threads ", threads_);
     auto db = Db::Open(directory_, o);
     ASSERT_TRUE(db.ok()) << db.status() << " with " << what_;
     db_ = *std::move(db);

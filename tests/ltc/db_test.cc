@@ -409,6 +409,44 @@ TEST(Db, HeldMemtablesAreFlushedForWhoeverWaits) {
   ExpectHolds(db.get(), model);
 }
 
+// Files of dir's tables that this process has open.
+int OpenTables(const Directory& dir, bool deleted) {
+  int n = 0;
+  for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the iterator's own
+    const std::string file = std::filesystem::read_symlink(fd.path(), gone).string();
+    n += file.starts_with(dir.path()) && file.find(".sst") != file.npos && file.ends_with(" (deleted)") == deleted;
+  }
+  return n;
+}
+
+TEST(Db, TablesAreKeptOpenUntilTheyAreDeleted) {
+  const Directory dir;
+  DbOptions options = SmallOptions();
+  options.map_tables = false;
+  options.cache_bytes = 0;
+  options.max_open_files = 3;
+  options.range.compaction.level0_runs_trigger = 1;
+  const auto db = MustOpen(dir.path(), options);
+  Random random(5);
+  std::string value;
+  for (int round = 0; round < 10; ++round) {
+    for (int i = 0; i < 500; ++i) ASSERT_TRUE(db->Put(StrCat("key", random.Uniform(2000)), std::string(1000, 'v')).ok());
+    ASSERT_TRUE(db->Flush().ok());
+    for (int i = 0; i < 200; ++i) {
+      const Status s = db->Get(StrCat("key", i), &value);
+      ASSERT_TRUE(s.ok() || absl::IsNotFound(s)) << s;
+    }
+  }
+  ASSERT_TRUE(db->WaitForBackgroundWork().ok());
+  ASSERT_TRUE(db->Put("key0", "v").ok() && db->Flush().ok() && db->WaitForBackgroundWork().ok());
+  for (int i = 1; i < 200; ++i) db->Get(StrCat("key", i), &value).IgnoreError();
+  EXPECT_GT(OpenTables(dir, /*deleted=*/false), 0);
+  EXPECT_LE(OpenTables(dir, /*deleted=*/false), 3);
+  for (const Nanos until = Now() + 30 * kSecond; OpenTables(dir, /*deleted=*/true) > 0 && Now() < until;) SleepFor(10 * kMillisecond);
+  EXPECT_EQ(OpenTables(dir, /*deleted=*/true), 0) << "their space is not the disk's again";
+}
+
 // On a slow disk compactions and flushes leave some of its time to reads that wait for it; where nobody reads, none.
 TEST(Db, BackgroundWorkOnASlowDiskPausesForReads) {
   const Directory directory;

@@ -12,7 +12,7 @@ namespace {
 
 // The tables below hold every field. Who adds one to a struct finds that this does not compile, and adds its row.
 [[maybe_unused]] void FieldsAreCounted(const DbOptions& db, const RangeOptions& range, const CompactionOptions& compaction, const TableOptions& table) {
-  [[maybe_unused]] const auto& [create, log, limit, memtables, cache, map, flushes, compactions, of_range, disk] = db;
+  [[maybe_unused]] const auto& [create, log, limit, memtables, cache, map, files, flushes, compactions, of_range, disk] = db;
   [[maybe_unused]] const auto& [tau, alpha, rounds, slow, stop, lag, merge, value, batch, batch_bytes, tombstones, round_tombstones, page, budget,
                                 of_compaction, of_table, compression] = range;
   [[maybe_unused]] const auto& [trigger, level0_max, share, level1, multiplier, table_size, parts] = compaction;
@@ -35,6 +35,7 @@ const std::vector<Bounds>& AllBounds() {
       NOVA_BOUNDS(memtable_bytes, 1 << 20, int64_t{1} << 40),
       NOVA_BOUNDS(memory_limit_bytes, 64 << 20, int64_t{1} << 41),
       NOVA_BOUNDS(cache_bytes, 0, int64_t{1} << 40),
+      NOVA_BOUNDS(max_open_files, 1, 1 << 20),
       NOVA_BOUNDS(flush_threads, 1, 64),
       NOVA_BOUNDS(compaction_threads, 1, 64),
       NOVA_BOUNDS(range.memtable_size_bytes, 64 << 10, int64_t{4} << 30),
