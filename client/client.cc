@@ -1,7 +1,6 @@
 #include "client/client.h"
 
 #include <cstdlib>
-#include <cstring>
 
 #include "client/client_core.h"
 #include "client/client_rep.h"
@@ -67,7 +66,7 @@ StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options, 
   Hello self;
   self.role = Role::kClient;
   self.cluster = configuration.cluster;
-  std::strncpy(self.name.data(), "client", self.name.size() - 1);
+  self.name = ToNodeName("client");
   auto shared = std::make_shared<const Configuration>(std::move(configuration));
   for (int i = 0; i < options.threads; ++i) {
     auto lane = std::make_unique<ClientLane>();

@@ -2,8 +2,14 @@
 
 namespace nova {
 
+// Which LTC it is does not matter: the range's epoch is in the request.
+Peer* LtcClient::PeerAt(const std::string& address) {
+  static const PeerIdentity kAnLtc{Role::kLtc};
+  return xchg_->peer(address, kAnLtc);
+}
+
 void LtcClient::Call(LtcRequest type, const std::string& address, std::span<const std::string_view> parts, Nanos deadline_ns, OpDone done) {
-  xchg_->Call(xchg_->peer(address), static_cast<uint16_t>(type), parts, deadline_ns,
+  xchg_->Call(PeerAt(address), static_cast<uint16_t>(type), parts, deadline_ns,
               [done = std::move(done)](const CallResult& r) mutable { done(r.outcome); });
 }
 
@@ -11,7 +17,7 @@ void LtcClient::Call(LtcRequest type, const std::string& address, std::span<cons
 template <typename Reply, typename Done>
 void LtcClient::CallFor(LtcRequest type, const std::string& address, std::string_view body, Nanos deadline_ns, Done done) {
   const std::string_view parts[] = {body};
-  xchg_->Call(xchg_->peer(address), static_cast<uint16_t>(type), parts, deadline_ns,
+  xchg_->Call(PeerAt(address), static_cast<uint16_t>(type), parts, deadline_ns,
               [done = std::move(done)](const CallResult& r) mutable {
                 Reply reply;
                 if (r.outcome == Outcome::kOk && !Reply::Parse(r.body, &reply)) return done(Outcome::kInternal, Reply{});
@@ -52,7 +58,7 @@ void LtcClient::CompareAndSwap(const std::string& address, const CompareAndSwapR
 void LtcClient::Get(const std::string& address, const GetRequest& request, Nanos deadline_ns, GetDone done) {
   const std::string header = request.EncodeHeader();
   const std::string_view parts[] = {header, request.key};
-  xchg_->Call(xchg_->peer(address), static_cast<uint16_t>(LtcRequest::kGet), parts, deadline_ns,
+  xchg_->Call(PeerAt(address), static_cast<uint16_t>(LtcRequest::kGet), parts, deadline_ns,
               [done = std::move(done)](const CallResult& r) mutable { done(r.outcome, r.body); });
 }
 
@@ -84,7 +90,7 @@ void LtcClient::DropSnapshot(const std::string& address, const SnapshotRequest& 
 void LtcClient::Checkpoint(const std::string& address, const CheckpointRequest& request, Nanos deadline_ns, CheckpointDone done) {
   const std::string body = request.Encode();
   const std::string_view parts[] = {body};
-  xchg_->Call(xchg_->peer(address), static_cast<uint16_t>(LtcRequest::kCheckpoint), parts, deadline_ns,
+  xchg_->Call(PeerAt(address), static_cast<uint16_t>(LtcRequest::kCheckpoint), parts, deadline_ns,
               [done = std::move(done)](const CallResult& r) mutable {
                 CheckpointReply reply;
                 if (r.outcome != Outcome::kOk) return done(r.outcome, reply, r.body);

@@ -41,6 +41,8 @@ class LtcClient {
   template <typename Reply, typename Done>
   void CallFor(LtcRequest type, const std::string& address, std::string_view body, Nanos deadline_ns, Done done);
   void Write(LtcRequest type, const std::string& address, const WriteRequest& request, Nanos deadline_ns, OpDone done);
+  Peer* PeerAt(const std::string& address);
+
   Xchg* const xchg_;
 };
 

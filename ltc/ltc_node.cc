@@ -1,7 +1,6 @@
 #include "ltc/ltc_node.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "common/base/log.h"
@@ -60,7 +59,7 @@ Status LtcNode::Init() {
   self.role = Role::kLtc;
   self.incarnation = incarnation_.value();
   self.cluster = cluster_;
-  std::strncpy(self.name.data(), options_.name.c_str(), self.name.size() - 1);
+  self.name = ToNodeName(options_.name);
   std::vector<Port*> ports;
   std::vector<Xchg*> xchgs;
   std::vector<XchgExecutor*> executors;

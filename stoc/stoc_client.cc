@@ -159,7 +159,7 @@ struct StocClient::Rep {
     const auto node = nodes.find(stoc);
     if (node == nodes.end() || node->second.info.address.empty()) return nullptr;
     const NodeInfo& info = node->second.info;
-    return &(lane.targets[stoc] = {xchg->peer(info.address), info.incarnation, node->second.depth.get()});
+    return &(lane.targets[stoc] = {xchg->peer(info.address, {Role::kStoc, ToNodeName(info.name)}), info.incarnation, node->second.depth.get()});
   }
 
   std::string NameOf(StocId stoc) const {

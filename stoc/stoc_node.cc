@@ -72,7 +72,7 @@ Status StocNode::Serve() {
   hello.role = Role::kStoc;
   hello.incarnation = self_.incarnation.value();
   hello.cluster = cluster_;
-  std::copy_n(self_.name.begin(), std::min(self_.name.size(), hello.name.size() - 1), hello.name.begin());
+  hello.name = ToNodeName(self_.name);
   std::vector<Port*> ports;
   std::vector<Xchg*> xchgs;
   for (int i = 0; i < options_.xchg_threads; ++i) {

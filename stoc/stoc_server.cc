@@ -5,15 +5,12 @@
 
 #include "common/base/crc32c.h"
 #include "common/base/log.h"
+#include "common/rdma/handshake.h"
 
 namespace nova {
 namespace {
 
 constexpr Nanos kOverduePeriod = kSecond;
-
-std::string NameOf(const Hello& hello) {
-  return {hello.name.data(), std::find(hello.name.begin(), hello.name.end(), '\0')};
-}
 
 }  // namespace
 
@@ -100,7 +97,7 @@ void StocServer::Register(size_t lane) {
 
 Status StocServer::AcceptPeer(const Hello& peer) {
   if (peer.incarnation == 0) return OkStatus();
-  const std::string name = NameOf(peer);
+  const std::string name(NameOf(peer));
   {
     MutexLock lock(&mu_);
     uint64_t& latest = latest_[name];
@@ -116,7 +113,7 @@ Status StocServer::AcceptPeer(const Hello& peer) {
 
 // False: a later incarnation of the peer is known, and this connection slipped through before it was (F3).
 bool StocServer::BeginSession(const Caller& caller, const Hello& peer) {
-  const std::string name = NameOf(peer);
+  const std::string name(NameOf(peer));
   {
     MutexLock lock(&mu_);
     const auto latest = latest_.find(name);

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -82,6 +83,20 @@ using ConnectionId = Id<struct ConnectionTag>;
 
 // F3: the first thing each side tells the other. Fixed layout; a peer of another cluster or version is refused with a reason.
 enum class Role : uint8_t { kClient = 1, kLtc = 2, kStoc = 3, kTool = 4 };
+using NodeName = std::array<char, 64>;  // zero padded
+inline NodeName ToNodeName(std::string_view name) {  // as much of it as there is room for
+  NodeName padded{};
+  name.copy(padded.data(), padded.size());
+  return padded;
+}
+
+// Whom a dialler means to reach: another process may have the address by now, a StoC with other files among them.
+struct PeerIdentity {
+  std::optional<Role> role = {};  // none: any
+  NodeName name{};                // empty: any
+  bool operator==(const PeerIdentity&) const = default;
+};
+
 struct Hello {
   uint16_t min_version = 1;
   uint16_t max_version = 1;
@@ -91,8 +106,13 @@ struct Hello {
   uint64_t generation = 0;        // counts the sender's connections to this peer; a higher one replaces a lower
   uint64_t features = 0;
   Uuid cluster;                   // nil: any (tools)
-  std::array<char, 40> name{};    // of the node, zero padded
+  NodeName name{};
   std::array<std::byte, 32> credentials{};
+  PeerIdentity meant_for;         // of a dialler: who is somebody else refuses it
+
+  bool Is(const PeerIdentity& who) const {
+    return (!who.role || *who.role == role) && (who.name == NodeName{} || who.name == name);
+  }
 };
 
 enum class CompletionKind : uint8_t {

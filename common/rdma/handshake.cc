@@ -27,7 +27,7 @@ std::string EncodeHello(HandshakeKind kind, const Hello& hello, uint32_t max_mes
   PutPrefix(&out, kind, kHelloBytes, hello);
   PutFixed32(&out, max_message_bytes);
   out.push_back(static_cast<char>(hello.role));
-  out.push_back(0);
+  out.push_back(hello.meant_for.role ? static_cast<char>(*hello.meant_for.role) : '\0');
   PutFixed16(&out, hello.xchg_index);
   PutFixed32(&out, 0);
   PutFixed64(&out, hello.incarnation);
@@ -37,6 +37,7 @@ std::string EncodeHello(HandshakeKind kind, const Hello& hello, uint32_t max_mes
   PutFixed64(&out, hello.cluster.lo);
   out.append(hello.name.data(), hello.name.size());
   out.append(reinterpret_cast<const char*>(hello.credentials.data()), hello.credentials.size());
+  out.append(hello.meant_for.name.data(), hello.meant_for.name.size());
   PutFixed32(&out, Crc32c(out));
   return out;
 }
@@ -75,8 +76,9 @@ const char* DecodeHandshake(std::string_view bytes, Handshake* out) {
   // A later version may append to a hello: what is longer than ours reads as ours.
   if (bytes.size() < kHelloBytes) return "malformed handshake: short hello";
   Hello& h = out->hello;
-  const auto role = static_cast<uint8_t>(p[16]);
-  if (role < static_cast<uint8_t>(Role::kClient) || role > static_cast<uint8_t>(Role::kTool)) {
+  const auto role = static_cast<uint8_t>(p[16]), meant_role = static_cast<uint8_t>(p[17]);
+  constexpr auto kLast = static_cast<uint8_t>(Role::kTool);
+  if (role < static_cast<uint8_t>(Role::kClient) || role > kLast || meant_role > kLast) {
     return "malformed handshake: role";
   }
   out->max_message_bytes = DecodeFixed32(p + 12);
@@ -87,7 +89,9 @@ const char* DecodeHandshake(std::string_view bytes, Handshake* out) {
   h.features = DecodeFixed64(p + 40);
   h.cluster = {DecodeFixed64(p + 48), DecodeFixed64(p + 56)};
   std::memcpy(h.name.data(), p + 64, h.name.size());
-  std::memcpy(h.credentials.data(), p + 104, h.credentials.size());
+  std::memcpy(h.credentials.data(), p + 128, h.credentials.size());
+  if (meant_role != 0) h.meant_for.role = static_cast<Role>(meant_role);
+  std::memcpy(h.meant_for.name.data(), p + 160, h.meant_for.name.size());
   return nullptr;
 }
 

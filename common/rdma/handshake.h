@@ -10,15 +10,16 @@
 //                 hello and welcome:
 //       12     4  longest message (SEND) the sender's port takes
 //       16     1  role
-//       17     1  zero
+//       17     1  role of whom it is meant for; zero: any
 //       18     2  xchg index
 //       20     4  zero
 //       24     8  incarnation
 //       32     8  generation
 //       40     8  features
 //       48    16  cluster uuid (hi, lo)
-//       64    40  name, zero padded
-//      104    32  credentials
+//       64    64  name, zero padded
+//      128    32  credentials
+//      160    64  name of whom it is meant for; zero: any
 //                 refusal:
 //       12        reason, text
 //      end-4   4  crc32c of all before
@@ -40,7 +41,7 @@ enum class HandshakeKind : uint8_t { kHello = 1, kWelcome = 2, kRefusal = 3 };
 
 inline constexpr uint32_t kHandshakeMagic = 0x3148564e;
 inline constexpr size_t kHandshakePrefixBytes = 12;
-inline constexpr size_t kHelloBytes = 140;
+inline constexpr size_t kHelloBytes = 228;
 inline constexpr size_t kMaxHandshakeBytes = 512;
 
 struct Handshake {

@@ -112,8 +112,9 @@ struct OneShot : Timed {
 
 class Peer {
  public:
-  explicit Peer(std::string address) : address(std::move(address)) {}
+  Peer(std::string address, const PeerIdentity& who) : address(std::move(address)), who(who) {}
   const std::string address;
+  const PeerIdentity who;
   Link* link = nullptr;           // the current one
   std::unique_ptr<Link> waiting;  // owned here while it has no connection id
   uint64_t generation = 0;        // F3
@@ -138,7 +139,7 @@ struct Xchg::Rep {
   std::function<uint32_t()> queue_depth;
 
   // --- of the thread
-  std::map<std::string, std::unique_ptr<Peer>> peers;
+  std::map<std::string, std::vector<std::unique_ptr<Peer>>> peers;  // by address; those that were meant to be there
   absl::flat_hash_map<ConnectionId, std::unique_ptr<Link>>
       links;  // looked up, never iterated where order shows
   std::vector<std::unique_ptr<Op>> ops;
@@ -254,6 +255,7 @@ void Xchg::Rep::Connect(Link* link) {
   Hello hello = self;
   hello.xchg_index = options.index;
   hello.generation = ++peer->generation;
+  hello.meant_for = peer->who;
   link->state = Link::State::kConnecting;
   link->id = port->Connect(peer->address, hello, round_ns + options.connect_timeout_ns);
   links.emplace(link->id, std::move(peer->waiting));
@@ -775,10 +777,12 @@ void Xchg::Rep::WindUp() {
   for (const auto& [id, link] : links) ids.push_back(id);
   std::sort(ids.begin(), ids.end());
   for (const ConnectionId id : ids) CloseLink(links[id].get());
-  for (auto& [address, peer] : peers) {
-    if (peer->waiting == nullptr) continue;
-    Drop(peer->waiting.get());
-    peer->waiting.reset();
+  for (auto& [address, there] : peers) {
+    for (const auto& peer : there) {
+      if (peer->waiting == nullptr) continue;
+      Drop(peer->waiting.get());
+      peer->waiting.reset();
+    }
   }
   // Callbacks may call again, and are told Unavailable; not for ever.
   for (int i = 0; i < kStopRounds; ++i) {
@@ -898,11 +902,13 @@ XchgCounters Xchg::counters() const {
   return out;
 }
 
-Peer* Xchg::peer(const std::string& address) {
+Peer* Xchg::peer(const std::string& address, const PeerIdentity& who) {
   NOVA_DCHECK(rep_->OnXchg());
-  auto& peer = rep_->peers[address];
-  if (peer == nullptr) peer = std::make_unique<Peer>(address);
-  return peer.get();
+  auto& there = rep_->peers[address];
+  for (const auto& peer : there) {
+    if (peer->who == who) return peer.get();
+  }
+  return there.emplace_back(std::make_unique<Peer>(address, who)).get();
 }
 
 void Xchg::Reply(ConnectionId connection, uint64_t request_id, Outcome outcome,

@@ -4,8 +4,8 @@
 // for a connection goes out as one Post (one doorbell, one writev) at the end of the round, after the round hooks, so that
 // everything that one poll brought shares its messages and log WRITEs.
 //
-// A Peer is another process' address; it is connected on first use, closed when idle, reconnected with jittered back-off,
-// single flight, and a generation in the handshake (F3).
+// A Peer is another process' address, and who it has to be where the caller says so; it is connected on first use, closed when
+// idle, reconnected with jittered back-off, single flight, and a generation in the handshake (F3).
 //
 // Messages are framed as message.h says; a message longer than the port's max_message_bytes travels in pieces.
 //
@@ -106,7 +106,8 @@ class Xchg {
   XchgCounters counters() const;
 
   // --- OnXchg
-  Peer* peer(const std::string& address);  // found or made; not connected yet
+  // Found or made; not connected yet. Unavailable: another than `who` has the address. One process, one `who`: F3 lets it keep one link.
+  Peer* peer(const std::string& address, const PeerIdentity& who = {});
   // Sends a request made of `parts`; `done` runs once, on this thread, never inside Call.
   void Call(Peer* peer, uint16_t type, std::span<const std::string_view> parts, Nanos deadline_ns, CallDone done);
   void Reply(ConnectionId connection, uint64_t request_id, Outcome outcome, std::span<const std::string_view> parts);

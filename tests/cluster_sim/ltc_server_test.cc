@@ -69,6 +69,30 @@ constexpr LtcRequest kAllTypes[] = {LtcRequest::kPut,      LtcRequest::kDelete, 
                                     LtcRequest::kRenewSnapshot, LtcRequest::kDropSnapshot};
 const std::string kKey("\0a", 2), kFarKey("\0z", 2);
 
+// A StoC may get the address that a client knows as an LTC's: nobody is there then, and where the range is has to be asked again.
+TEST(LtcServerTest, F3_WhatIsMeantForAnLtcReachesNoStoc) {
+  Simulate([] {
+    Rig rig;
+    LtcClient client(rig.xchg.get());
+    const auto get = [&](const std::string& address) {
+      Outcome outcome = Outcome::kInternal;
+      Notification done;
+      rig.xchg->Submit([&] {
+        client.Get(address, {rig.first.id, rig.first.epoch, 0, kKey}, Now() + 20 * kSecond, [&](Outcome o, std::string_view) {
+          outcome = o;
+          done.Notify();
+        });
+      });
+      done.Wait();
+      return outcome;
+    };
+    EXPECT_EQ(get(rig.cluster.ltc("ltc-0")->address()), Outcome::kNotFound);
+    EXPECT_EQ(get("stoc-0:7450"), Outcome::kUnavailable);
+    EXPECT_EQ(BlockingCall(rig.xchg.get(), "stoc-0:7450", static_cast<uint16_t>(LtcRequest::kGet), {}, Now() + 20 * kSecond).outcome,
+              Outcome::kInvalidArgument) << "no StoC is there";
+  });
+}
+
 TEST(LtcServerTest, AMalformedRequestClosesItsConnectionAndTheServerLives) {
   Simulate([] {
     Rig rig;

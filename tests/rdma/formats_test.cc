@@ -38,6 +38,7 @@ Hello ExampleHello() {
   std::memcpy(h.name.data(), "ltc1", 4);
   h.credentials[0] = std::byte{0xaa};
   h.credentials[31] = std::byte{0xbb};
+  h.meant_for = {Role::kStoc, ToNodeName("stoc9")};
   return h;
 }
 
@@ -56,19 +57,19 @@ TEST(ConnectDataTest, HasItsGoldenBytesAndRefusesOthers) {
 TEST(HandshakeTest, HelloHasItsGoldenBytes) {
   const std::string bytes = EncodeHello(HandshakeKind::kHello, ExampleHello(), 65536);
   ASSERT_EQ(bytes.size(), kHelloBytes);
-  EXPECT_EQ(ToHex(bytes.substr(0, 136)),
+  EXPECT_EQ(ToHex(bytes.substr(0, 224)),
             "4e564831"
-            "01008c00"
+            "0100e400"
             "01000200"
             "00000100"
-            "02000300"
+            "02030300"
             "00000000"
             "8877665544332211"
             "0900000000000000"
             "8000000000000000"
             "0807060504030201"
             "100f0e0d0c0b0a09" +
-                ToHex("ltc1") + std::string(72, '0') + "aa" + std::string(60, '0') + "bb");
+                ToHex("ltc1") + std::string(120, '0') + "aa" + std::string(60, '0') + "bb" + ToHex("stoc9") + std::string(118, '0'));
   Handshake h;
   ASSERT_EQ(DecodeHandshake(bytes, &h), nullptr);
   EXPECT_EQ(h.kind, HandshakeKind::kHello);
@@ -77,6 +78,7 @@ TEST(HandshakeTest, HelloHasItsGoldenBytes) {
   EXPECT_EQ(h.hello.cluster, ExampleHello().cluster);
   EXPECT_EQ(NameOf(h.hello), "ltc1");
   EXPECT_EQ(h.hello.credentials, ExampleHello().credentials);
+  EXPECT_EQ(h.hello.meant_for, ExampleHello().meant_for);
 }
 
 TEST(HandshakeTest, RefusalCarriesItsReasonCutToWhatFits) {

@@ -587,6 +587,43 @@ TEST_P(XchgTest, OutOfSendMemoryACallEndsUnavailable) {
   });
 }
 
+// By the time an address is dialled another process may have it: it takes no call for another, and keeps the connections it has.
+TEST_P(XchgTest, F3_ACallReachesWhomItIsMeantForOrNobody) {
+  Run([](FabricWorld* world) {
+    Node server(world, "server"), client(world, "client");
+    server.Listen(world->AnyAddress("server"));
+    server.xchg->Start();
+    client.xchg->Start();
+    const auto call = [&](Node* from, std::optional<Role> role, std::string_view name) {
+      Outcome outcome = Outcome::kInternal;
+      Notification done;
+      from->xchg->Submit([&] {
+        Peer* const peer = from->xchg->peer(server.address, {role, ToNodeName(name)});
+        from->xchg->Call(peer, kEcho, {}, Now() + 10 * kSecond, [&](const CallResult& r) {
+          outcome = r.outcome;
+          done.Notify();
+        });
+      });
+      done.Wait();
+      return outcome;
+    };
+    EXPECT_EQ(call(&client, Role::kStoc, "server"), Outcome::kOk);
+    EXPECT_EQ(call(&client, Role::kLtc, ""), Outcome::kUnavailable);
+    EXPECT_EQ(call(&client, Role::kLtc, "server"), Outcome::kUnavailable);
+    for (const char* name : {"serve", "server2"}) EXPECT_EQ(call(&client, Role::kStoc, name), Outcome::kUnavailable) << name;
+    EXPECT_EQ(client.xchg->counters().connect_failures, 4u);
+    EXPECT_EQ(call(&client, Role::kStoc, "server"), Outcome::kOk);
+    EXPECT_EQ(client.xchg->counters().connects, 1u);
+    EXPECT_EQ(server.echoed, 2);
+    for (const std::optional<Role> role : {std::optional<Role>(), std::optional(Role::kStoc)}) {
+      Node other(world, role ? "other" : "another");
+      other.xchg->Start();
+      EXPECT_EQ(call(&other, role, ""), Outcome::kOk);
+    }
+    EXPECT_EQ(server.echoed, 4);
+  });
+}
+
 TEST_P(XchgTest, DeadlinesTravelWithTheirCalls) {
   Run([](FabricWorld* world) {
     std::vector<Nanos> left;

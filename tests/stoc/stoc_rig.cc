@@ -135,7 +135,7 @@ Outcome TestClient::Write(const TestStoc& stoc, const RemoteBuffer& memory, std:
   Notification done;
   On(0, [&] {
     const LocalBuffer local{buffer.data(), static_cast<uint32_t>(bytes.size()), buffer.lkey()};
-    xchgs[0]->Write(xchgs[0]->peer(stoc.info().address), {&local, 1}, memory.address, memory.rkey, Now() + 2 * kSecond, [&](Outcome o) {
+    xchgs[0]->Write(stocs->peer(xchgs[0].get(), stoc.id()), {&local, 1}, memory.address, memory.rkey, Now() + 2 * kSecond, [&](Outcome o) {
       result = o;
       done.Notify();
     });
@@ -145,8 +145,16 @@ Outcome TestClient::Write(const TestStoc& stoc, const RemoteBuffer& memory, std:
 }
 
 std::pair<Outcome, std::string> TestClient::Call(const TestStoc& stoc, uint16_t type, std::string_view body) {
-  const BlockingResult r = BlockingCall(xchgs[0].get(), stoc.info().address, type, {&body, 1}, Now() + 5 * kSecond);
-  return {r.outcome, r.body};
+  std::pair<Outcome, std::string> result;
+  Notification done;
+  On(0, [&] {
+    xchgs[0]->Call(stocs->peer(xchgs[0].get(), stoc.id()), type, {&body, 1}, Now() + 5 * kSecond, [&](const CallResult& r) {
+      result = {r.outcome, std::string(r.body)};
+      done.Notify();
+    });
+  });
+  done.Wait();
+  return result;
 }
 
 }  // namespace nova

@@ -240,6 +240,21 @@ TEST_P(StocTest, CompletionsNeverRunInsideTheCall) {
   });
 }
 
+// A StoC that died, and another one that got its address before anybody heard of it: what is written must not end up there.
+TEST_P(StocTest, F3_NothingIsWrittenToAnotherStocThanItIsMeantFor) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    NodeInfo moved = rig.stoc->info();
+    moved.name = "stoc-of-before";
+    rig->UpdateStocs({moved});
+    EXPECT_TRUE(absl::IsUnavailable(rig->WriteFile(moved.stoc_id, FileId(1), kCreator, "data", Soon())));
+    EXPECT_FALSE(rig->ReadFileBlocking(moved.stoc_id, FileId(1), 0, 4, Soon()).ok());
+    EXPECT_EQ(rig.stoc->files->stored_bytes(), 0u);
+    rig.client->Update({rig.stoc.get()});
+    EXPECT_TRUE(rig->WriteFile(moved.stoc_id, FileId(1), kCreator, "data", Soon()).ok());
+  });
+}
+
 TEST_P(StocTest, ALaterIncarnationOfAnLtcEndsTheConnectionsOfTheEarlier) {  // F3
   Run([&](FabricWorld* world) {
     Rig rig(world);
