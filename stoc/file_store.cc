@@ -625,8 +625,9 @@ StatusOr<std::string> FileStore::ReadFile(const StocFileId& file, uint64_t offse
 
 Status FileStore::DropFromDisk(const StocFileId& file, const Entry& entry) {
   const std::string path = PathOf(file);
-  NOVA_RETURN_IF_ERROR(disk_->Delete(path));
+  const Status deleted = disk_->Delete(path);
   open_files_.Drop(path);
+  NOVA_RETURN_IF_ERROR(deleted);
   stored_bytes_ -= entry.size + kFileHeaderBytes;
   return OkStatus();
 }
