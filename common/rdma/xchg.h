@@ -106,7 +106,8 @@ class Xchg {
   XchgCounters counters() const;
 
   // --- OnXchg
-  // Found or made; not connected yet. Unavailable: another than `who` has the address. One process, one `who`: F3 lets it keep one link.
+  // Found or made; not connected yet. Calls end with Unavailable where another than `who` has the address. Always say the same of one
+  // process: of two connections from this thread it keeps the newer (F3).
   Peer* peer(const std::string& address, const PeerIdentity& who = {});
   // Sends a request made of `parts`; `done` runs once, on this thread, never inside Call.
   void Call(Peer* peer, uint16_t type, std::span<const std::string_view> parts, Nanos deadline_ns, CallDone done);
@@ -137,7 +138,7 @@ struct BlockingResult {
   std::string body;
 };
 BlockingResult BlockingCall(Xchg* xchg, const std::string& address, uint16_t type, std::span<const std::string_view> parts,
-                            Nanos deadline_ns);
+                            Nanos deadline_ns, const PeerIdentity& who = {});
 Outcome BlockingRead(Xchg* xchg, const std::string& address, LocalBuffer local, uint64_t remote_address, uint32_t rkey,
                      Nanos deadline_ns);
 

@@ -595,17 +595,7 @@ TEST_P(XchgTest, F3_ACallReachesWhomItIsMeantForOrNobody) {
     server.xchg->Start();
     client.xchg->Start();
     const auto call = [&](Node* from, std::optional<Role> role, std::string_view name) {
-      Outcome outcome = Outcome::kInternal;
-      Notification done;
-      from->xchg->Submit([&] {
-        Peer* const peer = from->xchg->peer(server.address, {role, ToNodeName(name)});
-        from->xchg->Call(peer, kEcho, {}, Now() + 10 * kSecond, [&](const CallResult& r) {
-          outcome = r.outcome;
-          done.Notify();
-        });
-      });
-      done.Wait();
-      return outcome;
+      return BlockingCall(from->xchg.get(), server.address, kEcho, {}, Now() + 10 * kSecond, {role, ToNodeName(name)}).outcome;
     };
     EXPECT_EQ(call(&client, Role::kStoc, "server"), Outcome::kOk);
     EXPECT_EQ(call(&client, Role::kLtc, ""), Outcome::kUnavailable);

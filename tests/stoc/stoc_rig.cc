@@ -145,16 +145,9 @@ Outcome TestClient::Write(const TestStoc& stoc, const RemoteBuffer& memory, std:
 }
 
 std::pair<Outcome, std::string> TestClient::Call(const TestStoc& stoc, uint16_t type, std::string_view body) {
-  std::pair<Outcome, std::string> result;
-  Notification done;
-  On(0, [&] {
-    xchgs[0]->Call(stocs->peer(xchgs[0].get(), stoc.id()), type, {&body, 1}, Now() + 5 * kSecond, [&](const CallResult& r) {
-      result = {r.outcome, std::string(r.body)};
-      done.Notify();
-    });
-  });
-  done.Wait();
-  return result;
+  const PeerIdentity who{Role::kStoc, ToNodeName(stoc.info().name)};
+  const BlockingResult r = BlockingCall(xchgs[0].get(), stoc.info().address, type, {&body, 1}, Now() + 5 * kSecond, who);
+  return {r.outcome, r.body};
 }
 
 }  // namespace nova
