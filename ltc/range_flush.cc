@@ -20,6 +20,7 @@ bool Range::FlushedUpTo(SequenceNumber seq) const {
   return oldest.number > seq || (view->sealed.empty() && oldest.entries() == 0 && oldest.pins.load() == 0);
 }
 
+// The last flush left out a quarter of its entries, or more: the same keys in another of its rounds had replaced them.
 bool Range::RoundsShareKeys() const {
   return flush_kept_.load() < 0.75;
 }
