@@ -132,14 +132,4 @@ class Xchg {
   std::unique_ptr<Rep> rep_;
 };
 
-// Blocking forms for threads that may wait (compaction, recovery, tools): never on an xchg thread.
-struct BlockingResult {
-  Outcome outcome = Outcome::kUnavailable;
-  std::string body;
-};
-BlockingResult BlockingCall(Xchg* xchg, const std::string& address, uint16_t type, std::span<const std::string_view> parts,
-                            Nanos deadline_ns, const PeerIdentity& who = {});
-Outcome BlockingRead(Xchg* xchg, const std::string& address, LocalBuffer local, uint64_t remote_address, uint32_t rkey,
-                     Nanos deadline_ns);
-
 }  // namespace nova

@@ -4,6 +4,7 @@
 #include "common/rdma/sim_fabric.h"
 #include "ltc/ltc_client.h"
 #include "tests/cluster_sim/scenario.h"
+#include "tests/rdma/blocking_call.h"
 
 namespace nova {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "common/base/thread.h"
 #include "common/rdma/xchg.h"
+#include "tests/rdma/blocking_call.h"
 #include "tests/rdma/fabric_world.h"
 
 namespace nova {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/rdma/blocking_call.h"
 #include "tests/rdma/fabric_world.h"
 
 namespace nova {

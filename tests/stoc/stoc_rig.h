@@ -11,6 +11,7 @@
 #include "common/base/sim_disk.h"
 #include "stoc/stoc_client.h"
 #include "stoc/stoc_server.h"
+#include "tests/rdma/blocking_call.h"
 #include "tests/rdma/fabric_world.h"
 
 namespace nova {
