@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every cell of docs/performance.md in which the embedded engine is measured beside its peers, engines in turn, then one table: medians,
-# the ratio to the fastest peer, what is wanted. On an otherwise idle machine; two and a half hours with three runs, 50 minutes with one.
+# the ratio to the fastest peer, what is wanted. On an otherwise idle machine; two hours with three runs, 40 minutes with one.
 #   experiments/peers/cells.sh [--runs=N] [--out=DIR] [none] [log] [sync] [disk]     rows; default: all
 # DIR (default build/cells) gets a CSV and a log a row; a row whose CSV is there is not run again.
 set -euo pipefail
@@ -42,8 +42,8 @@ for row in "${rows[@]}"; do
       below=$(mktemp -d /dev/shm/nova-cells-XXXXXX 2> /dev/null || mktemp -d)
       trap 'rm -rf "$below"' EXIT
       disk=(--directory="$below" --disk_mb_per_second=50 --seconds=60 --skip_seconds=30 --nosettle)
-      measure disk-reads "${disk[@]}" --workloads=RW50,SW50 --engines=nova,rocksdb,rocksdb-universal,rocksdb-universal-2-memtables
-      measure disk-writes "${disk[@]}" --workloads=W100 --engines=nova,rocksdb,rocksdb-tuned,rocksdb-universal-2-memtables ;;
+      measure disk-reads "${disk[@]}" --workloads=RW50,SW50 --engines=nova,rocksdb,rocksdb-universal-2-memtables
+      measure disk-writes "${disk[@]}" --workloads=W100 --engines=nova,rocksdb,rocksdb-tuned ;;
   esac
 done
 
