@@ -186,7 +186,7 @@ void AppendToLog(benchmark::State& state, bool sync) {
     if (n % kKeys == 0) log->DeleteRound(record.round);
   }
 }
-BENCHMARK_CAPTURE(AppendToLog, written, false)->Name("put/log record written to its file (with the two rows above)");
+BENCHMARK_CAPTURE(AppendToLog, written, false)->Name("put/log record written to its file (lane and record included)");
 BENCHMARK_CAPTURE(AppendToLog, synced, true)->Name("put/and synced, one thread")->UseRealTime();
 
 // --- get
