@@ -47,7 +47,7 @@ struct DbOptions {
   std::optional<size_t> memtable_bytes;  // of all memtables together; none: half of the limit, or 256 MiB
   std::optional<size_t> cache_bytes;     // of index and filter of all tables, and of blocks that are not mapped; none: the rest, or 256 MiB
   bool map_tables = true;                // reads are of mapped files: fastest; false: through the cache, and a failing disk is an error
-  size_t max_open_files = 512;           // tables that are kept open, of what the process may have; mappings take none
+  size_t max_open_files = 512;           // tables that are kept open, which counts against the process' ulimit -n; mappings take none
   int flush_threads = 2;
   int compaction_threads = 2;
   RangeOptions range = DefaultRange();   // memtable_size_bytes = 0: what memtable_bytes has for each
