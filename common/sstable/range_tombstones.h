@@ -1,7 +1,9 @@
 // RangeTombstones: the range deletions that may still hide something (K7), as one immutable list.
 //
 // A range deletion hides every older version of every key in [begin, end). The list is cut into fragments at the ends of its
-// tombstones: all keys of a fragment are hidden by the same ones. A lookup is a binary search; nothing is allocated.
+// tombstones: all keys of a fragment are hidden by the same ones. Over the fragments stands a segment tree: a tombstone's number is
+// in the few nodes that its fragments make up, so n tombstones take O(n log n) memory however they nest. A lookup is a binary
+// search for the fragment, and one in each node from there to the root; nothing is allocated.
 //
 //   tombstones   [a, m) @5   [f, z) @9   [f, m) @7
 //   fragments    [a, f) 5    [f, m) 9 7 5    [m, z) 9
@@ -54,18 +56,14 @@ class RangeTombstones {
   std::vector<SequenceNumber> Needless(std::span<const SequenceNumber> snapshots) const;
 
  private:
-  struct Fragment {
-    std::string_view begin;  // into all_
-    std::string_view end;
-    size_t first = 0;  // its numbers, the newest first: numbers_[first, first + count)
-    size_t count = 0;
-  };
-  std::span<const SequenceNumber> NumbersOf(const Fragment& f) const { return std::span(numbers_).subspan(f.first, f.count); }
-  SequenceNumber NewestOf(const Fragment& f, SequenceNumber at) const;
-  std::vector<Fragment>::const_iterator FirstBehind(std::string_view key) const;  // the first fragment that ends behind the key
+  size_t fragments() const { return places_.empty() ? 0 : places_.size() - 1; }
+  SequenceNumber NewestOf(size_t fragment, SequenceNumber at) const;
+  size_t FirstBehind(std::string_view key) const;  // the first fragment that ends behind the key; fragments(): none does
 
   std::vector<RangeTombstoneRef> all_;
-  std::vector<Fragment> fragments_;  // by key, none empty
+  std::vector<std::string_view> places_;  // into all_: fragment i is [places_[i], places_[i + 1])
+  // Node fragments() + i of the tree is fragment i, node i has the children 2 i and 2 i + 1, 1 is the root.
+  std::vector<uint32_t> first_of_node_;   // its numbers: numbers_[first_of_node_[i], first_of_node_[i + 1]), ascending
   std::vector<SequenceNumber> numbers_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/clock.h"
 #include "common/base/random.h"
 #include "common/sstable/compaction_job.h"
 
@@ -166,6 +167,27 @@ TEST(RangeTombstonesTest, ATableMayHoldHiddenUntilItIsWrittenUnderTheTombstone) 
   SetTombstonesApplied(10, &info);
   EXPECT_EQ(TombstonesApplied(info), 10u);
   EXPECT_FALSE(MayHoldHidden(info, *tombstones, 10));
+}
+
+// Tombstones that lie in one another, with a snapshot between each two: the dearest there are.
+Nanos BusyWithNested(size_t n) {
+  std::vector<RangeTombstoneRef> all;
+  std::vector<SequenceNumber> snapshots;
+  for (size_t i = 0; i < n; ++i) {
+    all.push_back(std::make_shared<const RangeTombstone>(RangeTombstone{StrCat("a", 100'000 + i), StrCat("b", 900'000 - i), 2 * i + 1}));
+    snapshots.push_back(2 * i + 2);
+  }
+  const Nanos begin = ThreadBusy();
+  const RangeTombstonesRef list = RangeTombstones::Of(all);
+  EXPECT_TRUE(list->Needless(snapshots).empty());
+  for (size_t i = 0; i < n; ++i) EXPECT_EQ(list->Covering(StrCat("a", 100'000 + i), 2 * (n - 1) + 1), 2 * i + 1);
+  return ThreadBusy() - begin;
+}
+
+TEST(RangeTombstonesTest, NestedOnesCostLittleMoreThanAsManyOthers) {
+  BusyWithNested(500);  // warm
+  const Nanos few = BusyWithNested(500), many = BusyWithNested(8'000);
+  EXPECT_LT(many, 16 * 4 * few) << few / kMicrosecond << " us for few, " << many / kMicrosecond << " for sixteen times as many";
 }
 
 }  // namespace
