@@ -1,25 +1,71 @@
 #include "ltc/caller_lane.h"
 
+#include <bit>
+
 #include "common/base/thread.h"
 
 namespace nova {
+namespace {
 
-bool CallerLane::TryTake() {
-  uint32_t expected = kFree;
-  if (!state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire)) return false;
+// A number for each living thread of the process that called: the least that is free, so that threads that come and go use few lanes.
+// Beyond 64 threads they share numbers.
+class ThreadNumber {
+ public:
+  ThreadNumber() {
+    uint64_t taken = taken_.load(std::memory_order_relaxed);
+    while (taken != UINT64_MAX) {
+      const auto least = static_cast<size_t>(std::countr_one(taken));
+      if (!taken_.compare_exchange_weak(taken, taken | uint64_t{1} << least, std::memory_order_relaxed)) continue;
+      number_ = least;
+      mine_ = uint64_t{1} << least;
+      return;
+    }
+    number_ = shared_.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~ThreadNumber() { taken_.fetch_and(~mine_, std::memory_order_relaxed); }
+  size_t number() const { return number_; }
+
+ private:
+  inline static std::atomic<uint64_t> taken_{0};  // one bit a number
+  inline static std::atomic<size_t> shared_{0};
+  size_t number_ = 0;
+  uint64_t mine_ = 0;  // the bit of it; 0: it is shared
+};
+
+// Where the calling thread looks for a lane first, in every database.
+size_t* PreferredLane() {
+  static thread_local const ThreadNumber number;
+  static thread_local size_t preferred = number.number();
+  return &preferred;
+}
+
+}  // namespace
+
+bool CallerLane::Take(State from, State to) {
+  uint32_t expected = from;
+  if (!state_.compare_exchange_strong(expected, to, std::memory_order_acquire)) return false;
   holder_.store(Thread::CurrentId(), std::memory_order_relaxed);
   return true;
 }
+
+bool CallerLane::TryTake() { return Take(kFree, kHeld); }
+
+// Contended: whoever sleeps on it is woken when it is let go of, for what it waits for may have run.
+bool CallerLane::TryTakeFromSleeper() { return Take(kParked, kContended) || TryTake(); }
 
 bool CallerLane::IsCurrentThread() const { return holder_.load(std::memory_order_relaxed) == Thread::CurrentId(); }
 
 void CallerLane::Enter() {
   if (TryTake()) return;
   MutexLock lock(&mu_);
-  while (!TryTake()) {
+  EnterLocked();
+}
+
+void CallerLane::EnterLocked() {
+  while (!TryTakeFromSleeper()) {
     uint32_t held = kHeld;
     state_.compare_exchange_strong(held, kContended, std::memory_order_relaxed);
-    if (held == kFree) continue;
+    if (held == kFree || held == kParked) continue;
     changed_.Wait(&mu_);
   }
 }
@@ -34,8 +80,12 @@ void CallerLane::LeaveSlow() {
   MutexLock lock(&mu_);
   holder_.store(Thread::CurrentId(), std::memory_order_relaxed);
   RunQueued();
+  LeaveLocked();
+}
+
+void CallerLane::LeaveLocked() {
   holder_.store(nullptr, std::memory_order_relaxed);
-  state_.store(kFree, std::memory_order_release);
+  state_.store(sleepers_ > 0 ? kParked : kFree, std::memory_order_release);
   changed_.SignalAll();
 }
 
@@ -61,7 +111,7 @@ void CallerLane::Submit(absl::AnyInvocable<void()> fn) {
       MutexLock lock(&mu_);
       return RunQueued();
     }
-    changed_.SignalAll();
+    changed_.SignalAll();  // who sleeps on it runs it
   }
   mu_.Unlock();
   if (taken) LeaveSlow();
@@ -70,6 +120,7 @@ void CallerLane::Submit(absl::AnyInvocable<void()> fn) {
 void CallerLane::RunAt(Nanos when_ns, absl::AnyInvocable<void()> fn) {
   MutexLock lock(&mu_);
   timers_.emplace(when_ns, std::move(fn));
+  if (sleepers_ > 0) changed_.SignalAll();  // it may be due before what they wait for
 }
 
 void CallerLane::WaitFor(const bool* done) {
@@ -81,8 +132,41 @@ void CallerLane::WaitFor(const bool* done) {
     }
     RunQueued();
     if (*done) return;
-    if (queue_.empty()) changed_.WaitUntil(&mu_, timers_.empty() ? kNever : timers_.begin()->first);
+    if (!queue_.empty()) continue;
+    ++sleepers_;
+    LeaveLocked();
+    changed_.WaitUntil(&mu_, timers_.empty() ? kNever : timers_.begin()->first);
+    --sleepers_;
+    EnterLocked();
   }
+}
+
+// --- CallerLanes
+
+CallerLanes::CallerLanes(size_t lanes, size_t lanes_for_reads) : shared_(lanes) {
+  for (size_t i = 0; i < lanes + lanes_for_reads; ++i) lanes_.push_back(std::make_unique<CallerLane>(i));
+}
+
+CallerLane* CallerLanes::Take(For what) {
+  size_t* const preferred = PreferredLane();
+  const size_t first = *preferred % shared_;
+  if (lanes_[first]->TryTake()) return lanes_[first].get();
+  for (size_t i = 1; i < shared_; ++i) {
+    const size_t at = (first + i) % shared_;
+    if (!lanes_[at]->TryTake()) continue;
+    *preferred = at;
+    return lanes_[at].get();
+  }
+  const size_t reads = lanes_.size() - shared_;
+  const bool for_reads = what == For::kReads && reads > 0;
+  const size_t begin = for_reads ? shared_ : 0, n = for_reads ? reads : shared_;
+  for (size_t i = 0; i < n; ++i) {
+    CallerLane* const lane = lanes_[begin + (first + i) % n].get();
+    if (lane->TryTakeFromSleeper()) return lane;
+  }
+  CallerLane* const lane = lanes_[begin + first % n].get();
+  lane->Enter();
+  return lane;
 }
 
 }  // namespace nova

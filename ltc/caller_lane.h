@@ -1,15 +1,24 @@
 // CallerLane: a request thread of embedded mode: whoever calls.
 //
-// The engine's request path runs on an Executor and never waits. In an LTC that is an xchg thread; here the calling thread takes
-// a lane for the time of one call, is the executor meanwhile, and sleeps on it only where the operation could not end at once.
-// What others submit to a lane nobody holds runs on their thread, at once: there is no thread to wake.
+// The engine's request path runs on an Executor and never waits. In an LTC that is an xchg thread. Here the calling thread takes
+// a lane for the time of one call and is the executor meanwhile. Where an operation could not end at once its thread sleeps, and
+// others may use the lane until it wakes. What others submit to a lane that nobody has runs on their thread, at once: there is no
+// thread to wake.
 //
-// Thread safety: Enter and Submit from any thread; the others by the holder.   Ownership: outlives what is submitted to it.
+//   state      who has the lane                      Leave
+//   kFree      nobody                                -
+//   kHeld      a thread                              one compare-and-swap
+//   kContended a thread; more to run, or waiters     runs what is queued, wakes the waiters
+//   kParked    nobody; a thread sleeps in RunUntil   -
+//
+// Thread safety: Hold and Submit from any thread; the others by the holder.   Ownership: outlives what is submitted to it.
 #pragma once
 
 #include <atomic>
 #include <deque>
 #include <map>
+#include <memory>
+#include <vector>
 
 #include "common/base/executor.h"
 #include "common/base/mutex.h"
@@ -20,14 +29,16 @@ class CallerLane : public Executor {
  public:
   explicit CallerLane(size_t index) : index_(index) {}
 
-  // The calling thread holds the lane from construction to destruction; waits while another does.
+  // The calling thread has the lane from construction to destruction, but for when it sleeps in RunUntil.
   class Hold {
    public:
-    explicit Hold(CallerLane* lane) : lane_(lane) { lane_->Enter(); }
+    explicit Hold(CallerLane* lane) : lane_(lane) { lane_->Enter(); }  // waits while another thread has the lane
+    struct Taken {};
+    Hold(CallerLane* lane, Taken) : lane_(lane) {}  // after TryTake
     ~Hold() { lane_->Leave(); }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
-    // Runs what is submitted and due until *done.
+    // Runs what is submitted and due until *done, which is set by something that runs on the lane.
     void RunUntil(const bool* done) {
       if (!*done) lane_->WaitFor(done);
     }
@@ -36,18 +47,24 @@ class CallerLane : public Executor {
     CallerLane* const lane_;
   };
 
+  bool TryTake();  // false: another thread has it, or sleeps on it
   void Submit(absl::AnyInvocable<void()> fn) override;
   void RunAt(Nanos when_ns, absl::AnyInvocable<void()> fn) override;
   bool IsCurrentThread() const override;
   size_t index() const override { return index_; }
 
  private:
-  enum State : uint32_t { kFree, kHeld, kContended };  // kContended: the holder has work, or others wait for the lane
+  enum State : uint32_t { kFree, kHeld, kContended, kParked };
 
+  friend class CallerLanes;
+
+  bool Take(State from, State to);
+  bool TryTakeFromSleeper();  // false: another thread has it
   void Enter();
+  void EnterLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave();
+  void LeaveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WaitFor(const bool* done);
-  bool TryTake();
   void LeaveSlow() ABSL_LOCKS_EXCLUDED(mu_);
   void RunQueued() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -56,8 +73,30 @@ class CallerLane : public Executor {
   std::atomic<const void*> holder_{nullptr};
   Mutex mu_;
   CondVar changed_;
+  int sleepers_ ABSL_GUARDED_BY(mu_) = 0;  // threads that let go of the lane in RunUntil
   std::deque<absl::AnyInvocable<void()>> queue_ ABSL_GUARDED_BY(mu_);
   std::multimap<Nanos, absl::AnyInvocable<void()>> timers_ ABSL_GUARDED_BY(mu_);
+};
+
+// CallerLanes: the lanes of a database, and which one a call takes.
+//
+// A thread takes the lane it had last, while that is free: its view and its log file are at hand. Else it takes another free one and
+// stays there. A few lanes are for reads alone, so that no get waits for writers, however many of them wait for a log or a flush.
+//
+// Thread safety: all methods from any thread.   Ownership: outlives what is submitted to its lanes.
+class CallerLanes {
+ public:
+  enum class For { kReads, kWrites };
+  CallerLanes(size_t lanes, size_t lanes_for_reads);
+
+  // A lane that the calling thread has now: for CallerLane::Hold's Taken. Waits where others have all that it may take.
+  CallerLane* Take(For what);
+  size_t for_writes() const { return shared_; }  // lanes with an index below may write
+  const std::vector<std::unique_ptr<CallerLane>>& all() const { return lanes_; }
+
+ private:
+  const size_t shared_;  // lanes_[0, shared_) are for all calls, those behind them for reads
+  std::vector<std::unique_ptr<CallerLane>> lanes_;
 };
 
 }  // namespace nova
