@@ -1,0 +1,80 @@
+#include "ltc/recovered_entries.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/base/log.h"
+
+namespace nova {
+
+bool RecoveredEntries::Sorted::operator<(const Sorted& other) const {
+  if (prefix != other.prefix) return prefix < other.prefix;
+  const int order = record->key.compare(other.record->key);
+  return order != 0 ? order < 0 : record->sequence > other.record->sequence;
+}
+
+RecoveredEntries::RecoveredEntries(std::vector<RecoveredRecord> records, const DoneMemTables& done) : records_(std::move(records)) {
+  size_t same = SIZE_MAX;
+  sorted_.reserve(records_.size());
+  for (const RecoveredRecord& r : records_) {
+    if (done(r.memtable)) continue;
+    const bool is_first = sorted_.empty();
+    first_ = is_first ? r.sequence : std::min(first_, r.sequence);
+    last_ = std::max(last_, r.sequence);
+    same = is_first ? r.key.size() : std::min(same, CommonPrefix(r.key, sorted_.front().record->key));
+    sorted_.push_back({0, &r});
+  }
+  for (Sorted& s : sorted_) {
+    const std::string_view rest = std::string_view(s.record->key).substr(same, sizeof(s.prefix));
+    std::memcpy(&s.prefix, rest.data(), rest.size());
+    s.prefix = __builtin_bswap64(s.prefix);
+  }
+  std::sort(sorted_.begin(), sorted_.end());
+  const auto equal = [](const Sorted& a, const Sorted& b) { return a.record->sequence == b.record->sequence; };
+  sorted_.erase(std::unique(sorted_.begin(), sorted_.end(), equal), sorted_.end());
+}
+
+StatusOr<std::vector<RangeTombstoneRef>> RecoveredEntries::RangeDeletions() const {
+  std::vector<RangeTombstoneRef> deletions;
+  for (const Sorted& s : sorted_) {
+    const RecoveredRecord& r = *s.record;
+    if (r.type != ValueType::kDeleteRange) continue;
+    if (r.key >= r.value) return absl::DataLossError(StrCat("log record ", r.sequence, " deletes a range that ends before it begins"));
+    deletions.push_back(std::make_shared<const RangeTombstone>(RangeTombstone{r.key, r.value, r.sequence}));
+  }
+  return deletions;
+}
+
+class RecoveredEntries::EntryIterator : public Iterator {
+ public:
+  explicit EntryIterator(const std::vector<Sorted>* sorted) : sorted_(sorted), at_(sorted->size()) {}
+  void SeekToFirst() override { GoTo(0); }
+  void Seek(std::string_view internal_key) override {
+    for (SeekToFirst(); Valid() && CompareInternalKeys(key_, internal_key) < 0;) Next();
+  }
+  void Next() override { GoTo(at_ + 1); }
+  void Resume() override { NOVA_CHECK(false) << "recovered entries never need blocks"; }
+  State state() const override { return at_ < sorted_->size() ? State::kValid : State::kEnd; }
+  void AppendNeeded(std::vector<BlockRequest>*) override {}
+  std::string_view key() const override { return key_; }
+  std::string_view value() const override { return (*sorted_)[at_].record->value; }
+  Status status() const override { return OkStatus(); }
+
+ private:
+  void GoTo(size_t at) {
+    while (at < sorted_->size() && (*sorted_)[at].record->type == ValueType::kDeleteRange) ++at;
+    at_ = at;
+    if (at_ == sorted_->size()) return;
+    const RecoveredRecord& r = *(*sorted_)[at_].record;
+    key_.clear();
+    AppendInternalKey(&key_, r.key, r.sequence, r.type);
+  }
+
+  const std::vector<Sorted>* const sorted_;
+  size_t at_;
+  std::string key_;  // the internal key at this position
+};
+
+std::unique_ptr<Iterator> RecoveredEntries::NewIterator() const { return std::make_unique<EntryIterator>(&sorted_); }
+
+}  // namespace nova
