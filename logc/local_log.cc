@@ -9,8 +9,11 @@
 #include "common/base/coding.h"
 #include "common/base/crc32c.h"
 #include "common/base/failpoint.h"
+#include "common/base/file_remover.h"
 #include "common/base/log.h"
+#include "common/base/log_throttle.h"
 #include "common/base/mutex.h"
+#include "common/base/refusals.h"
 
 namespace nova {
 namespace {
@@ -64,22 +67,23 @@ bool ParsePath(std::string_view name, Epoch* epoch) {
 struct LogFile {
   explicit LogFile(std::string p) : path(std::move(p)) {}
   const std::string path;
-  std::unique_ptr<DiskFile> file;
   Uuid uuid;
   uint64_t lsn = 0;        // of the last record that was written
   uint64_t end = 0;        // of it
   uint64_t allocated = 0;  // of the file: zeros, or an older log's records
-  bool name_synced = false;            // the syncing thread's
-  bool sync_failed = false;            // too
-  std::atomic<uint64_t> written{0};    // lsn up to which a sync that begins now finds everything
-  std::atomic<uint64_t> synced{0};     // and up to which one has ended
-  std::atomic<bool> good{true};        // S1
+  std::atomic<uint64_t> written{0};  // lsn up to which a sync that begins now finds everything
+  std::atomic<uint64_t> synced{0};   // and up to which one has ended
+  std::atomic<bool> good{true};      // S1
+  // Guarded by LocalLog::mu_, but for reads of `file` by its writer.
+  std::shared_ptr<DiskFile> file;  // null: it is bad, and was closed
+  bool name_synced = false;
+  bool sync_failed = false;  // no later sync covers it
 };
 
 class LocalLog : public RangeLog {
  public:
   LocalLog(Disk* disk, Epoch epoch, const LocalLogOptions& options)
-      : disk_(disk), epoch_(epoch), options_(options), lanes_(options.lanes) {}
+      : disk_(disk), epoch_(epoch), options_(options), remover_(disk), lanes_(options.lanes) {}
 
   bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) override {
     NOVA_DCHECK(on->IsCurrentThread());
@@ -103,9 +107,10 @@ class LocalLog : public RangeLog {
       for (const auto& f : files) (free_.size() < options_.keep_files && f->good.load() ? free_ : retired).push_back(f->path);
     }
     NOVA_FP_VOID("log.round_deleted");
-    for (const std::string& path : retired) disk_->Delete(path).IgnoreError();  // a leftover holds done memtables only (M3)
+    for (std::string& path : retired) remover_.Delete(std::move(path));  // a leftover holds done memtables only (M3)
   }
 
+  Status Sync() override { return SyncAll(); }
   void Fence() override { fenced_.store(true, std::memory_order_release); }
   std::vector<GroupId> UnusedGroups() const override { return {}; }
   std::vector<ExposedRound> ExposedRounds() const override { return {}; }
@@ -117,7 +122,7 @@ class LocalLog : public RangeLog {
   // Where one writer at a time appends.
   struct alignas(64) Writer {
     RoundNumber round = 0;
-    std::shared_ptr<LogFile> file;
+    std::shared_ptr<LogFile> log;  // null: it needs one
     std::string buffer;
   };
   struct SyncRequest {
@@ -134,7 +139,7 @@ class LocalLog : public RangeLog {
     const LogRecord* const records[] = {&record};
     if (const Status s = WriteRecords(lane, records); !s.ok()) return Failed(lane, s, Outcome::kUnavailable);
     if (const Status s = NOVA_FP_STATUS("log.written"); !s.ok()) return Failed(lane, s, Outcome::kUnknown);
-    lane->file->written.store(lane->file->lsn, std::memory_order_release);
+    lane->log->written.store(lane->log->lsn, std::memory_order_release);
     return Outcome::kOk;
   }
 
@@ -167,6 +172,8 @@ class LocalLog : public RangeLog {
 
   Outcome WriteGroup(const Group& group) {
     Writer* w = &synced_;
+    // Each sync that fails ends the file of every lane (S1).
+    if (const Outcome why = sync_refusals_.Why(); why != Outcome::kOk) return why;
     std::vector<const LogRecord*> records;
     size_t size = 0;
     for (const SyncRequest* r : group) {
@@ -174,49 +181,59 @@ class LocalLog : public RangeLog {
       size += LogRecordBytes(*r->record);
     }
     Status s = OpenFor(w, records[0]->round);
-    if (s.ok()) s = ZeroAhead(w->file.get(), size);
+    if (s.ok()) s = ZeroAhead(w->log.get(), size);
     if (!s.ok()) return Failed(w, s, Outcome::kUnavailable);
     // A write that fails in the middle may have left whole records behind.
     s = WriteRecords(w, records);
     if (!s.ok()) return Failed(w, s, records.size() == 1 ? Outcome::kUnavailable : Outcome::kUnknown);
-    w->file->written.store(w->file->lsn, std::memory_order_release);
+    w->log->written.store(w->log->lsn, std::memory_order_release);
     s = NOVA_FP_STATUS("log.group_written");
     if (s.ok()) s = SyncAll();
     if (s.ok()) s = NOVA_FP_STATUS("log.group_synced");
+    s.ok() ? sync_refusals_.OnTaken() : sync_refusals_.OnRefused(Outcome::kUnavailable);
     return s.ok() ? Outcome::kOk : Failed(w, s, Outcome::kUnknown);
   }
 
   // Every record that was acknowledged before is durable too: what is synced is a prefix of the history.
   Status SyncAll() {
-    std::vector<std::shared_ptr<LogFile>> unsynced;
+    std::vector<std::pair<std::shared_ptr<LogFile>, std::shared_ptr<DiskFile>>> unsynced;
+    std::vector<std::shared_ptr<LogFile>> unnamed;
     {
       MutexLock lock(&mu_);
       for (const auto& [round, files] : files_) {
         for (const auto& f : files) {
-          if (f->written.load(std::memory_order_relaxed) > f->synced.load(std::memory_order_relaxed)) unsynced.push_back(f);
+          const uint64_t written = f->written.load(std::memory_order_relaxed);
+          if (f->sync_failed || written == 0) continue;
+          if (f->file != nullptr && written > f->synced.load(std::memory_order_relaxed)) unsynced.emplace_back(f, f->file);
+          if (!f->name_synced) unnamed.push_back(f);
         }
       }
     }
-    bool new_names = false;
-    for (const auto& f : unsynced) {
-      if (f->sync_failed) continue;
-      const uint64_t written = f->written.load(std::memory_order_acquire);
-      const Status s = f->file->Sync();
-      if (!s.ok()) {
-        f->sync_failed = true;
-        f->good.store(false);
-        return s;
-      }
-      f->synced.store(written, std::memory_order_release);
-      new_names |= !f->name_synced;
-      f->name_synced = true;
+    for (const auto& [log, file] : unsynced) NOVA_RETURN_IF_ERROR(SyncFile(log.get(), file.get()));
+    if (unnamed.empty()) return OkStatus();
+    NOVA_RETURN_IF_ERROR(disk_->SyncDirectory(""));
+    MutexLock lock(&mu_);
+    for (const auto& f : unnamed) f->name_synced = true;
+    return OkStatus();
+  }
+
+  Status SyncFile(LogFile* log, DiskFile* file) {
+    const uint64_t written = log->written.load(std::memory_order_acquire);
+    const Status s = file->Sync();
+    if (s.ok()) {
+      log->synced.store(written, std::memory_order_release);
+      return s;
     }
-    return new_names ? disk_->SyncDirectory("") : OkStatus();
+    log->good.store(false);
+    MutexLock lock(&mu_);
+    log->sync_failed = true;
+    return s;
   }
 
   Status OpenFor(Writer* w, RoundNumber round) {
-    if (w->file != nullptr && w->round == round && w->file->good.load(std::memory_order_relaxed)) return OkStatus();
-    w->file = nullptr;
+    if (w->log != nullptr && w->round == round && w->log->good.load(std::memory_order_relaxed)) return OkStatus();
+    Detach(w);
+    NOVA_RETURN_IF_ERROR(remover_.CheckRoom());
     std::shared_ptr<LogFile> f;
     std::string recycled;
     {
@@ -227,6 +244,21 @@ class LocalLog : public RangeLog {
         free_.pop_back();
       }
     }
+    if (const Status s = MakeFile(recycled, f.get()); !s.ok()) {
+      f->file = nullptr;
+      remover_.Delete(f->path);  // half a header would be taken for a damaged one
+      if (!recycled.empty()) remover_.Delete(std::move(recycled));
+      return s;
+    }
+    w->round = round;
+    w->log = f;
+    MutexLock lock(&mu_);
+    files_[round].push_back(std::move(f));
+    return OkStatus();
+  }
+
+  // With a header, and no record.
+  Status MakeFile(const std::string& recycled, LogFile* f) {
     if (!recycled.empty()) {
       NOVA_RETURN_IF_ERROR(disk_->Rename(recycled, f->path));
       NOVA_FP("log.recycled");
@@ -238,19 +270,33 @@ class LocalLog : public RangeLog {
     }
     f->uuid = Uuid::Generate();  // what an older log left behind is no record of this one (H5)
     f->end = kHeaderBytes;
-    w->round = round;
-    w->file = f;
+    return f->file->Write(0, HeaderOf(f->uuid, epoch_, disk_->Boot()));
+  }
+
+  // The writer is through with its file. One that is bad is closed, and is deleted if it holds nothing acknowledged: a disk that refuses
+  // writes for long leaves neither descriptors nor files behind.
+  void Detach(Writer* w) {
+    if (w->log == nullptr) return;
+    const std::shared_ptr<LogFile> f = std::move(w->log);
+    w->log = nullptr;
+    if (f->good.load()) return;
+    const bool acknowledged = (w == &synced_ ? f->synced : f->written).load() > 0;
+    if (acknowledged) SyncFile(f.get(), f->file.get()).IgnoreError();  // what a later sync finds closed
+    std::shared_ptr<DiskFile> closing;
     {
       MutexLock lock(&mu_);
-      files_[round].push_back(f);
+      closing = std::move(f->file);
+      if (acknowledged) return;
+      const auto round = files_.find(w->round);
+      if (round == files_.end()) return;  // it was flushed meanwhile, and its files are deleted
+      std::erase(round->second, f);
+      if (round->second.empty()) files_.erase(round);
     }
-    const Status s = f->file->Write(0, HeaderOf(f->uuid, epoch_, disk_->Boot()));
-    if (!s.ok()) disk_->Delete(f->path).IgnoreError();  // half a header would be taken for a damaged one
-    return s;
+    remover_.Delete(f->path);
   }
 
   static Status WriteRecords(Writer* w, std::span<const LogRecord* const> records) {
-    LogFile* f = w->file.get();
+    LogFile* f = w->log.get();
     size_t size = 0;
     for (const LogRecord* r : records) size += LogRecordBytes(*r);
     if (w->buffer.size() < size) w->buffer.resize(size);
@@ -277,16 +323,19 @@ class LocalLog : public RangeLog {
   }
 
   // S1: nothing more goes to this file.
-  static Outcome Failed(Writer* w, const Status& s, Outcome otherwise) {
-    NOVA_LOG(ERROR) << "log: " << s;
-    if (w->file != nullptr) w->file->good.store(false);
-    w->file = nullptr;
+  Outcome Failed(Writer* w, const Status& s, Outcome otherwise) {
+    if (const uint64_t met = errors_.Due()) NOVA_LOG(ERROR) << "log (" << met << " errors so far): " << s;
+    if (w->log != nullptr) w->log->good.store(false);
+    Detach(w);
     return absl::IsResourceExhausted(s) && otherwise != Outcome::kUnknown ? Outcome::kNoSpace : otherwise;
   }
 
   Disk* const disk_;
   const Epoch epoch_;
   const LocalLogOptions options_;
+  FileRemover remover_;
+  LogThrottle errors_;
+  Refusals sync_refusals_{500 * kMillisecond};
   std::vector<Writer> lanes_;  // [i] belongs to executor i
   Writer synced_;              // belongs to who leads
   std::atomic<bool> fenced_{false};

@@ -22,6 +22,7 @@
 #include "common/base/ids.h"
 #include "common/base/keys.h"
 #include "common/base/outcome.h"
+#include "common/base/status.h"
 #include "coordinator/cluster_types.h"
 
 namespace nova {
@@ -70,6 +71,8 @@ class RangeLog {
   // Asks for a new group though no member failed: to return to R members after a loss.
   virtual void RequestGroupChange() = 0;
   virtual size_t bytes_in_flight() const = 0;
+  // Every record that was acknowledged survives what one with `sync` survives. Waits.
+  virtual Status Sync() { return OkStatus(); }
   // A record without `sync` may be lost where one with it is not.
   virtual bool sync_matters() const = 0;
   // Rounds that stay in memory for long keep logs for long.

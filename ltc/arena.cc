@@ -1,11 +1,17 @@
 #include "ltc/arena.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+
+#include "common/base/log.h"
 
 namespace nova {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
+
+size_t RoundUp(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
 
 }  // namespace
 
@@ -92,13 +98,31 @@ char* Arena::AllocateFrom(Chunk* chunk, size_t bytes) {
 }
 
 char* Arena::Allocate(size_t bytes) {
-  bytes = (bytes + 7) & ~size_t{7};
+  bytes = RoundUp(bytes);
   used_.fetch_add(bytes, std::memory_order_relaxed);
   Chunk* chunk = current_.load(std::memory_order_acquire);
   if (chunk != nullptr && bytes <= ArenaPool::kChunkBytes / 4) {
     if (char* memory = AllocateFrom(chunk, bytes)) return memory;
   }
   return AllocateSlow(bytes);
+}
+
+void Arena::GiveBack(char* memory, size_t bytes) {
+  bytes = RoundUp(bytes);
+  if (bytes > ArenaPool::kChunkBytes / 4) {
+    MutexLock lock(&mu_);
+    const auto piece = std::find_if(large_.begin(), large_.end(), [memory](const auto& p) { return p.first == memory; });
+    NOVA_CHECK(piece != large_.end()) << "memory that is not of this arena";
+    large_.erase(piece);
+    pool_->AddLarge(-static_cast<ptrdiff_t>(bytes));
+    std::free(memory);
+  } else {
+    Chunk* const chunk = current_.load(std::memory_order_acquire);
+    const size_t at = reinterpret_cast<uintptr_t>(memory) - reinterpret_cast<uintptr_t>(chunk->memory);  // beyond it: an older chunk's
+    size_t end = at + bytes;
+    if (at >= ArenaPool::kChunkBytes || !chunk->offset.compare_exchange_strong(end, at, std::memory_order_relaxed)) return;
+  }
+  used_.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
 char* Arena::AllocateChunk() {

@@ -56,6 +56,8 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   char* Allocate(size_t bytes);  // 8-byte aligned
+  // Takes back a piece that Allocate gave and nobody has seen, if nothing was allocated behind it; else it is lost until the end.
+  void GiveBack(char* memory, size_t bytes);
   char* AllocateChunk();         // ArenaPool::kChunkBytes, recycled as every chunk is
   size_t bytes_used() const { return used_.load(std::memory_order_relaxed); }  // with what is wasted at the ends of chunks
 

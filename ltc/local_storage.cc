@@ -36,27 +36,36 @@ StatusOr<std::string> ReadPart(DiskFile* file, uint64_t offset, size_t size) {
 // A table's file while it is being built; deleted unless it was finished.
 class LocalSink : public TableSink {
  public:
-  LocalSink(Disk* disk, const Uuid& table) : disk_(disk), path_(LocalTableName(table)) {
+  LocalSink(Disk* disk, FileRemover* remover, const Uuid& table) : disk_(disk), remover_(remover), path_(LocalTableName(table)) {
+    status_ = remover->CheckRoom();
+    if (!status_.ok()) return;
     auto file = disk->Create(path_);
     status_ = file.status();
     if (file.ok()) file_ = *std::move(file);
   }
   ~LocalSink() override {
-    if (file_ != nullptr && !finished_) disk_->Delete(path_).IgnoreError();
+    const bool made = file_ != nullptr;
+    file_ = nullptr;
+    if (made && !finished_) remover_->Delete(path_);
   }
   void Append(std::string_view data) override {
     if (status_.ok()) status_ = file_->Write(end_, data);
     end_ += data.size();
   }
   Status Finish() {
-    if (status_.ok()) status_ = NOVA_FP_STATUS("table.written");
-    if (status_.ok()) status_ = file_->Sync();
-    finished_ = status_.ok();
-    return status_;
+    NOVA_RETURN_IF_ERROR(status_);
+    NOVA_FP("table.written");
+    NOVA_RETURN_IF_ERROR(file_->Sync());
+    NOVA_FP("table.synced");
+    NOVA_RETURN_IF_ERROR(disk_->SyncDirectory(""));
+    NOVA_FP("table.stored");
+    finished_ = true;
+    return OkStatus();
   }
 
  private:
   Disk* const disk_;
+  FileRemover* const remover_;
   const std::string path_;
   std::unique_ptr<DiskFile> file_;
   Status status_;
@@ -66,17 +75,14 @@ class LocalSink : public TableSink {
 
 class LocalSstableStore : public SstableStore {
  public:
-  LocalSstableStore(Disk* disk, const LocalStoreOptions& options) : disk_(disk), map_(options.map), open_files_(disk, options.max_open_files) {}
-  std::unique_ptr<TableSink> StartTable(const Uuid& table) override { return std::make_unique<LocalSink>(disk_, table); }
+  LocalSstableStore(Disk* disk, const LocalStoreOptions& options) : disk_(disk), map_(options.map), remover_(disk), open_files_(disk, options.max_open_files) {}
+  std::unique_ptr<TableSink> StartTable(const Uuid& table) override { return std::make_unique<LocalSink>(disk_, &remover_, table); }
   StatusOr<TableInfo> WriteTable(TableBuilder::Output output, const Placement&, const Creator&) override {
     if (output.sink == nullptr) output.sink = StartTable(output.info.uuid);
     auto* sink = static_cast<LocalSink*>(output.sink.get());
     sink->Append(output.data);
     sink->Append(output.metadata);
     NOVA_RETURN_IF_ERROR(sink->Finish());
-    NOVA_FP("table.synced");
-    NOVA_RETURN_IF_ERROR(disk_->SyncDirectory(""));
-    NOVA_FP("table.stored");
     return std::move(output.info);
   }
   SharedBytes MapData(const TableInfo& info) override {
@@ -106,7 +112,7 @@ class LocalSstableStore : public SstableStore {
   Status AddReferences(std::span<const TableInfo>, const Creator&) override { return OkStatus(); }  // whoever made the links did
   void DropTable(const TableInfo& info, const Creator&) override {
     const std::string name = LocalTableName(info.uuid);
-    disk_->Delete(name).IgnoreError();
+    remover_.Delete(name);
     open_files_.Drop(name);
     NOVA_FP_VOID("table.deleted");
   }
@@ -120,6 +126,7 @@ class LocalSstableStore : public SstableStore {
 
   Disk* const disk_;
   const bool map_;
+  FileRemover remover_;  // outlives sinks
   OpenFiles open_files_;
 };
 
@@ -137,10 +144,13 @@ bool LocalFileUuid(const std::string& name, Uuid* uuid) {
 }
 
 StatusOr<ManifestGroup> LocalManifestStorage::Create(std::string_view first_record, const Uuid& file) {
-  NOVA_RETURN_IF_ERROR(WriteWhole(disk_, LocalManifestName(file), first_record));
-  NOVA_FP("manifest.created");
-  NOVA_RETURN_IF_ERROR(disk_->SyncDirectory(""));
-  return ManifestGroup{file, {}};
+  NOVA_RETURN_IF_ERROR(remover_.CheckRoom());
+  Status s = WriteWhole(disk_, LocalManifestName(file), first_record);
+  if (s.ok()) s = NOVA_FP_STATUS("manifest.created");
+  if (s.ok()) s = disk_->SyncDirectory("");
+  if (s.ok()) return ManifestGroup{file, {}};
+  remover_.Delete(LocalManifestName(file));
+  return s;
 }
 
 Status LocalManifestStorage::Append(const ManifestGroup& group, uint64_t offset, std::string_view record) {
@@ -153,7 +163,7 @@ Status LocalManifestStorage::Append(const ManifestGroup& group, uint64_t offset,
 }
 
 Status LocalManifestStorage::Install(const ManifestGroup& group) {
-  disk_->Delete("CURRENT.new").IgnoreError();
+  disk_->Delete("CURRENT.new").IgnoreError();  // what an attempt that failed has left
   NOVA_RETURN_IF_ERROR(WriteWhole(disk_, "CURRENT.new", group.file.ToString()));
   NOVA_FP("manifest.current_written");
   NOVA_RETURN_IF_ERROR(disk_->Rename("CURRENT.new", "CURRENT"));
@@ -163,7 +173,7 @@ Status LocalManifestStorage::Install(const ManifestGroup& group) {
   return OkStatus();
 }
 
-void LocalManifestStorage::Delete(const ManifestGroup& group) { disk_->Delete(LocalManifestName(group.file)).IgnoreError(); }
+void LocalManifestStorage::Delete(const ManifestGroup& group) { remover_.Delete(LocalManifestName(group.file)); }
 
 StatusOr<std::vector<VersionEdit>> LocalManifestStorage::ReadInstalled() {
   NOVA_ASSIGN_OR_RETURN(const auto names, disk_->List(""));

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "common/base/disk.h"
+#include "common/base/file_remover.h"
 #include "ltc/manifest.h"
 #include "stoc/sstable_store.h"
 
@@ -28,7 +29,7 @@ bool LocalFileUuid(const std::string& name, Uuid* uuid);
 // Manifest files "manifest-<uuid>", the installed one named by CURRENT.
 class LocalManifestStorage : public ManifestStorage {
  public:
-  explicit LocalManifestStorage(Disk* disk) : disk_(disk) {}
+  explicit LocalManifestStorage(Disk* disk) : disk_(disk), remover_(disk) {}
   StatusOr<ManifestGroup> Create(std::string_view first_record, const Uuid& file) override;
   Status Append(const ManifestGroup& group, uint64_t offset, std::string_view record) override;
   Status Install(const ManifestGroup& group) override;
@@ -38,6 +39,7 @@ class LocalManifestStorage : public ManifestStorage {
 
  private:
   Disk* const disk_;
+  FileRemover remover_;
 };
 
 }  // namespace nova

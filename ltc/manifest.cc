@@ -124,6 +124,7 @@ Status Manifest::Start(const VersionEdit& snapshot) {
 }
 
 Status Manifest::Append(const VersionEdit& edit, const std::function<VersionEdit()>& snapshot) {
+  NOVA_RETURN_IF_ERROR(SettleDoubt());
   if (offset_ < first_record_bytes_ + kRollBytes && !roll_next_) {
     const std::string record = EncodeRecord(group_.file, edit);
     const Status s = storage_->Append(group_, offset_, record);
@@ -132,23 +133,35 @@ Status Manifest::Append(const VersionEdit& edit, const std::function<VersionEdit
       return OkStatus();
     }
     if (absl::IsFailedPrecondition(s)) return s;
-    NOVA_LOG(WARNING) << "manifest " << group_.file.ToString() << " rolls: " << s;
+    if (const uint64_t met = rolls_.Due()) NOVA_LOG(WARNING) << "manifest " << group_.file.ToString() << " rolls (failed appends so far: " << met << "): " << s;
   }
+  return Roll(snapshot());
+}
+
+// A file that cannot be made leaves the old one as it is: an edit half written there is not acknowledged, and harmless.
+Status Manifest::Roll(const VersionEdit& snapshot) {
   const ManifestGroup old = group_;
   const uint64_t old_offset = offset_, old_first = first_record_bytes_;
-  Status s = Start(snapshot());
-  if (s.ok()) {
-    s = storage_->Install(group_);
-    roll_next_ = !s.ok();  // perhaps it is installed: nothing more may be acknowledged in the old file (M1)
-  }
-  if (!s.ok()) {
-    // The old file stays the one recovery reads, as far as we know; an edit half written there is not acknowledged and harmless.
+  NOVA_RETURN_IF_ERROR(Start(snapshot));
+  if (const Status s = storage_->Install(group_); !s.ok()) {
+    in_doubt_ = group_;
     group_ = old;
     offset_ = old_offset;
     first_record_bytes_ = old_first;
     return s;
   }
+  roll_next_ = false;
   storage_->Delete(old);
+  return OkStatus();
+}
+
+// The file in doubt is installed for certain, or nothing more is written: so there is one at most, however long that takes. It holds
+// an edit whose failure was reported; a roll takes its place before another edit counts.
+Status Manifest::SettleDoubt() {
+  if (!in_doubt_) return OkStatus();
+  NOVA_RETURN_IF_ERROR(storage_->Install(*in_doubt_));
+  storage_->Delete(std::exchange(group_, *std::exchange(in_doubt_, std::nullopt)));
+  roll_next_ = true;
   return OkStatus();
 }
 

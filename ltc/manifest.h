@@ -17,10 +17,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/base/log_throttle.h"
 #include "coordinator/cluster_types.h"
 #include "ltc/version.h"
 
@@ -29,10 +31,11 @@ namespace nova {
 class ManifestStorage {
  public:
   virtual ~ManifestStorage() = default;
-  // Creates the file on fresh members and writes the first record to all of them, synced.
+  // Creates the file on fresh members and writes the first record to all of them, synced. After an error it leaves no file behind.
   virtual StatusOr<ManifestGroup> Create(std::string_view first_record, const Uuid& file) = 0;
   virtual Status Append(const ManifestGroup& group, uint64_t offset, std::string_view record) = 0;  // synced on all members
-  // Makes `group` the one that recovery reads (compare-and-set). Until it returned, no edit in it counts.
+  // Makes `group` the one that recovery reads (compare-and-set). Until it returned, no edit in it counts. After an error it may be
+  // that all the same; to ask again is harmless.
   virtual Status Install(const ManifestGroup& group) = 0;
   virtual void Delete(const ManifestGroup& group) = 0;  // best effort
 };
@@ -62,11 +65,16 @@ class Manifest {
 
  private:
   static constexpr uint64_t kRollBytes = 4 << 20;
+  Status Roll(const VersionEdit& snapshot);
+  Status SettleDoubt();
+
   ManifestStorage* const storage_;
   ManifestGroup group_;
   uint64_t offset_ = 0;
   uint64_t first_record_bytes_ = 0;  // the snapshot's: a file rolls when its edits have grown, however large the range is
   bool roll_next_ = false;
+  std::optional<ManifestGroup> in_doubt_;  // M1: perhaps it is installed, so nothing may be acknowledged in `group_`
+  LogThrottle rolls_;
 };
 
 }  // namespace nova

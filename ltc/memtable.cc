@@ -108,6 +108,12 @@ MemTable::Entry* MemTable::Prepare(std::string_view stored_key, SequenceNumber s
   return entry;
 }
 
+void MemTable::Abandon(Entry* entry) {
+  Node* const node = entry->node;
+  if (entry->brings_node) arena_.GiveBack(reinterpret_cast<char*>(node), Node::Bytes(node->key_size, node->height));
+  arena_.GiveBack(reinterpret_cast<char*>(entry), sizeof(Entry) + entry->value_size);
+}
+
 std::string_view MemTable::KeyOf(const Entry* entry) { return entry->node->key(); }
 
 void MemTable::Link(Entry* entry) {

@@ -42,6 +42,8 @@ class MemTable {
   Entry* Prepare(std::string_view stored_key, SequenceNumber seq, ValueType type, std::string_view value);
   static std::string_view KeyOf(const Entry* entry);  // stored key
   void Link(Entry* entry);  // REQUIRES: from Prepare, once; no equal internal key is linked
+  // Instead of Link: nobody will see it. Its memory is of use again where it is the latest that was prepared.
+  void Abandon(Entry* entry);
 
   struct Hit {
     SequenceNumber sequence = 0;

@@ -35,6 +35,7 @@ struct FaultDisk::Rules {
     switch (hit->action) {
       case FaultAction::kDelay: SleepFor(hit->delay_ns); return OkStatus();
       case FaultAction::kNoSpace: return absl::ResourceExhaustedError(StrCat(path, ": no space left (injected)"));
+      case FaultAction::kReadOnly: return absl::PermissionDeniedError(StrCat(path, ": read-only file system (injected)"));
       case FaultAction::kBitFlip:
         if (special != nullptr) *special = hit->action;
         return OkStatus();

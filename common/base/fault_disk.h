@@ -5,6 +5,7 @@
 //
 //   kEio       the call fails with DataLoss and does nothing
 //   kNoSpace   the call fails with ResourceExhausted and does nothing; FreeBytes answers 0
+//   kReadOnly  the call fails with PermissionDenied and does nothing
 //   kDelay     waits delay_ns first, then does what was asked
 //   kTorn      Write: the first half lands, then DataLoss; another call: as kEio
 //   kBitFlip   Write, Read: one bit in the middle is inverted and nobody is told; another call: nothing
@@ -23,7 +24,7 @@
 namespace nova {
 
 enum class DiskOp : uint8_t { kCreate, kOpen, kWrite, kRead, kSync, kDelete, kRename, kSyncDirectory, kList, kFreeBytes };
-enum class FaultAction : uint8_t { kEio, kNoSpace, kDelay, kTorn, kBitFlip };
+enum class FaultAction : uint8_t { kEio, kNoSpace, kReadOnly, kDelay, kTorn, kBitFlip };
 
 struct FaultRule {
   std::string path = {};  // part of it; empty: any. Of Rename: of the old or the new one

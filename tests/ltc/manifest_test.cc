@@ -247,6 +247,29 @@ TEST(ManifestTest, AfterARollInDoubtNothingIsAcknowledgedInTheOldFile) {
   EXPECT_EQ(storage.installed, manifest.group().file) << "and it rolls no further";
 }
 
+// However often the pointer cannot be changed, one file waits for it, and goes when another is installed.
+TEST(ManifestTest, ARollInDoubtLeavesOneFile) {
+  FakeStorage storage;
+  Manifest manifest(&storage);
+  ASSERT_TRUE(manifest.Start({}).ok());
+  storage.append_status = storage.install_status = absl::UnavailableError("no answer");
+  for (int i = 0; i < 1'000; ++i) EXPECT_FALSE(manifest.Append({}, [] { return VersionEdit(); }).ok());
+  EXPECT_EQ(storage.files.size(), 2u);
+  // The doubt is settled, but for the next file there is no room: nothing is acknowledged in either of the others.
+  storage.install_status = OkStatus();
+  storage.create_status = absl::ResourceExhaustedError("full");
+  EXPECT_FALSE(manifest.Append({}, [] { return VersionEdit(); }).ok());
+  EXPECT_EQ(storage.files.size(), 1u);
+  EXPECT_TRUE(storage.files.contains(storage.installed)) << "what recovery reads is there";
+  storage.append_status = storage.create_status = OkStatus();
+  VersionEdit edit;
+  edit.seq_reserved = 7;
+  ASSERT_TRUE(manifest.Append(edit, [&] { return edit; }).ok());
+  EXPECT_EQ(storage.files.size(), 1u);
+  EXPECT_EQ(storage.installed, manifest.group().file);
+  EXPECT_EQ(Manifest::Recover(storage.installed, {{"", storage.files[storage.installed]}})->front().seq_reserved, 7u);
+}
+
 TableInfo Used(TableInfo t, const std::string& from, const std::string& to, uint64_t bytes) {
   t.use_from = from;
   t.use_to = to;
