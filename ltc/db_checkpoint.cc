@@ -38,20 +38,44 @@ Status LinkOrCopy(Disk* from, const std::string& path, Disk* to, const std::stri
 
 bool MayBeOurs(const std::string& name) {
   Uuid uuid;
-  return name == "CURRENT" || name == "IDENTITY" || name == "LOCK" || LocalFileUuid(name, &uuid);
+  return name == kUnfinishedCheckpoint || name == "CURRENT" || name == "IDENTITY" || name == "LOCK" || LocalFileUuid(name, &uuid);
 }
 
-// What a call that did not end left. What was ever opened, with both IDENTITY and LOCK, is a database of the user's.
-Status RemoveUnfinished(Disk* disk, const std::string& directory) {
+// What a call left that did not end, but for the mark. A database has an IDENTITY and no mark.
+Status RemoveUnfinished(Disk* disk, const std::string& directory, bool only_look = false) {
   const auto names = disk->List(directory);
   if (!names.ok()) return absl::IsNotFound(names.status()) ? OkStatus() : names.status();
   for (const std::string& name : *names) {
     if (!MayBeOurs(name)) return absl::AlreadyExistsError(StrCat(directory, " is in the way, and holds ", name));
   }
   const auto has = [&](const char* name) { return std::find(names->begin(), names->end(), name) != names->end(); };
-  if (has("IDENTITY") && has("LOCK")) return absl::AlreadyExistsError(StrCat(directory, " is in the way, and is a database"));
-  for (const std::string& name : *names) NOVA_RETURN_IF_ERROR(disk->Delete(StrCat(directory, "/", name)));
+  if (has("IDENTITY") && !has(kUnfinishedCheckpoint)) return absl::AlreadyExistsError(StrCat(directory, " is in the way, and is a database"));
+  for (const std::string& name : *names) {
+    if (name != kUnfinishedCheckpoint && !only_look) NOVA_RETURN_IF_ERROR(disk->Delete(StrCat(directory, "/", name)));
+  }
   return OkStatus();
+}
+
+// Who makes a checkpoint of that name holds its mark for as long. Null: the disk is nobody's but ours.
+StatusOr<std::unique_ptr<Disk>> LockUnfinished(Disk* to, const std::string& directory) {
+  const std::string native = to->NativePath(directory);
+  if (native.empty()) return nullptr;
+  NOVA_ASSIGN_OR_RETURN(auto held, OpenPosixDisk(native));
+  const Status s = held->Lock(kUnfinishedCheckpoint);
+  if (absl::IsUnavailable(s) || absl::IsNotFound(s)) return absl::UnavailableError("another checkpoint of that name is being made");
+  NOVA_RETURN_IF_ERROR(s);
+  return held;
+}
+
+Status MarkUnfinished(Disk* to, const std::string& directory) {
+  const std::string path = StrCat(directory, "/", kUnfinishedCheckpoint);
+  const Status s = to->Open(path, /*writable=*/false).status();
+  return absl::IsNotFound(s) ? to->Create(path).status() : s;
+}
+
+Status CheckFree(Disk* to, const std::string& name) {
+  const Status there = to->List(name).status();
+  return absl::IsNotFound(there) ? OkStatus() : there.ok() ? absl::AlreadyExistsError("the directory is there already") : there;
 }
 
 Status Fill(const VersionEdit& cut, Disk* from, Disk* to, const std::string& directory) {
@@ -70,18 +94,23 @@ Status Fill(const VersionEdit& cut, Disk* from, Disk* to, const std::string& dir
 }  // namespace
 
 Status WriteDbCheckpoint(const VersionEdit& cut, Disk* from, Disk* to, const std::string& name) {
-  if (const auto there = to->List(name); !absl::IsNotFound(there.status())) {
-    return there.ok() ? absl::AlreadyExistsError("the directory is there already") : there.status();
-  }
-  const std::string unfinished = name + ".tmp";
-  NOVA_RETURN_IF_ERROR(RemoveUnfinished(to, unfinished));
+  NOVA_RETURN_IF_ERROR(CheckFree(to, name));
+  const std::string unfinished = name + ".unfinished", mark = StrCat("/", kUnfinishedCheckpoint);
+  NOVA_RETURN_IF_ERROR(RemoveUnfinished(to, unfinished, /*only_look=*/true));
   NOVA_RETURN_IF_ERROR(to->MakeDirectory(unfinished));
-  Status s = Fill(cut, from, to, unfinished);
+  NOVA_ASSIGN_OR_RETURN(const auto held, LockUnfinished(to, unfinished));
+  Status s = CheckFree(to, name);  // once more: who held the lock until now may have made it
+  if (s.ok()) s = RemoveUnfinished(to, unfinished);
+  if (s.ok()) s = MarkUnfinished(to, unfinished);
+  if (s.ok()) s = Fill(cut, from, to, unfinished);
   if (s.ok()) s = to->Rename(unfinished, name);
   if (!s.ok()) {
     RemoveUnfinished(to, unfinished).IgnoreError();  // a full disk wants its space back
+    to->Delete(unfinished + mark).IgnoreError();
+    to->Delete(unfinished).IgnoreError();
     return s;
   }
+  to->Delete(name + mark).IgnoreError();  // or the first opening will
   return to->SyncDirectory("");
 }
 

@@ -4,6 +4,7 @@
 // Errors: DataLoss: damaged; FailedPrecondition: of a later format; InvalidArgument: the directory holds something else.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "common/base/disk.h"
@@ -11,8 +12,11 @@
 
 namespace nova {
 
-// Reads and raises the epoch of the directory: each opening has its own, as each owner of a range has (C1).
-StatusOr<Epoch> NextDbEpoch(Disk* disk, bool create_if_missing);
+// The epoch of the directory's latest opening; none: it holds no database. NotFound: so, and `create_if_missing` is off.
+// A creation that did not end left files that hold nothing, and no IDENTITY, which comes last: they are deleted.
+StatusOr<std::optional<Epoch>> ReadDbIdentity(Disk* disk, bool create_if_missing);
+// Each opening has an epoch of its own, as each owner of a range has (C1). Durable, as a whole or not at all.
+Status InstallDbIdentity(Disk* disk, Epoch epoch);
 // A new file, synced.
 Status WriteDbIdentity(Disk* disk, const std::string& path, Epoch epoch);
 

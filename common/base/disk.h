@@ -27,8 +27,9 @@ class DiskFile {
   virtual Status Read(uint64_t offset, size_t n, char* out) = 0;  // all n bytes, or OutOfRange at the end of the file
   virtual Status Sync() = 0;                                      // data and size are durable
   virtual StatusOr<uint64_t> Size() = 0;
-  // The first `size` bytes, in memory for as long as they are kept. Empty: this disk maps nothing, Read. A disk that fails under
-  // a mapping ends the process (SIGBUS): for those who would rather have an error there is Read.
+  // The first `size` bytes, in memory for as long as they are kept. Empty: this disk maps nothing, Read. Of what is not in memory
+  // the pages that are touched are read, and no others: who goes on from there says so (PrefetchMapped). A disk that fails under a
+  // mapping ends the process (SIGBUS): for those who would rather have an error there is Read.
   virtual StatusOr<SharedBytes> Map(uint64_t /*size*/) { return SharedBytes(); }
 };
 
@@ -37,7 +38,7 @@ class Disk {
   virtual ~Disk() = default;
   virtual StatusOr<std::unique_ptr<DiskFile>> Create(const std::string& path) = 0;  // must not exist
   virtual StatusOr<std::unique_ptr<DiskFile>> Open(const std::string& path, bool writable) = 0;
-  virtual Status Delete(const std::string& path) = 0;
+  virtual Status Delete(const std::string& path) = 0;  // a file, or a directory that is empty
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
   virtual Status MakeDirectory(const std::string& path) = 0;  // fine if it exists
   virtual Status SyncDirectory(const std::string& path) = 0;  // S4: makes creates, renames and deletes durable
@@ -49,10 +50,15 @@ class Disk {
   virtual Status Link(const std::string& /*native_path*/, const std::string& /*path*/) { return absl::UnimplementedError("hard links"); }
   // The running of the machine under it: while this is the same, what was written is there, synced or not. Nil: not known.
   virtual Uuid Boot() const { return {}; }
-  // One process per tree. Unavailable when another holds it. Released at destruction.
+  // One process per tree, and one Disk. Unavailable when another holds it. Released at destruction.
   virtual Status Lock(const std::string& path) = 0;
 };
 
 StatusOr<std::unique_ptr<Disk>> OpenPosixDisk(const std::string& root);  // made when absent
+
+// Some bytes of a mapping are wanted soon: begins to read those that are not in memory, and does not wait. Best effort.
+void PrefetchMapped(std::string_view bytes);
+// Waits until they have been read, for what that is worth: they may be pushed out again. Later touches cost no fault.
+void LoadMapped(std::string_view bytes);
 
 }  // namespace nova

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 
@@ -66,6 +67,12 @@ class PosixFile : public DiskFile {
   StatusOr<SharedBytes> Map(uint64_t size) override {
     void* const at = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd_, 0);
     if (at == MAP_FAILED) return ErrnoStatus(errno, "map", path_);
+    // Else a get that misses reads megabytes around its page.
+    if (madvise(at, size, MADV_RANDOM) != 0) {
+      const Status s = ErrnoStatus(errno, "advise", path_);
+      munmap(at, size);
+      return s;
+    }
     std::shared_ptr<const void> keep(at, [size](const void* p) { munmap(const_cast<void*>(p), size); });
     return SharedBytes{{static_cast<const char*>(at), size}, std::move(keep)};
   }
@@ -95,7 +102,7 @@ class PosixDisk : public Disk {
     return OpenFile(path, writable ? O_RDWR : O_RDONLY, "open");
   }
   Status Delete(const std::string& path) override {
-    return unlink(Full(path).c_str()) == 0 ? OkStatus() : ErrnoStatus(errno, "delete", Full(path));
+    return remove(Full(path).c_str()) == 0 ? OkStatus() : ErrnoStatus(errno, "delete", Full(path));
   }
   Status Rename(const std::string& from, const std::string& to) override {
     return rename(Full(from).c_str(), Full(to).c_str()) == 0 ? OkStatus() : ErrnoStatus(errno, "rename", Full(from));
@@ -142,7 +149,11 @@ class PosixDisk : public Disk {
   Status Lock(const std::string& path) override {
     const int fd = open(Full(path).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) return ErrnoStatus(errno, "open lock file", Full(path));
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    struct stat locked, named;
+    // Whoever held it may have deleted or renamed the file while it was opened here: then this lock keeps nobody out.
+    const bool ours = flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &locked) == 0 && stat(Full(path).c_str(), &named) == 0 &&
+                      locked.st_ino == named.st_ino && locked.st_dev == named.st_dev;
+    if (!ours) {
       close(fd);
       return absl::UnavailableError(StrCat(root_, " is in use by another process"));
     }
@@ -175,6 +186,21 @@ class PosixDisk : public Disk {
 };
 
 }  // namespace
+
+namespace {
+
+// Whole pages.
+void Advise(std::string_view bytes, int advice) {
+  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  if (bytes.empty()) return;
+  const auto begin = reinterpret_cast<uintptr_t>(bytes.data()) & ~(page - 1);
+  madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size() - begin, advice);
+}
+
+}  // namespace
+
+void PrefetchMapped(std::string_view bytes) { Advise(bytes, MADV_WILLNEED); }
+void LoadMapped(std::string_view bytes) { Advise(bytes, MADV_POPULATE_READ); }
 
 StatusOr<std::unique_ptr<Disk>> OpenPosixDisk(const std::string& root) {
   // Each missing parent, as `mkdir -p` does.

@@ -156,6 +156,15 @@ class SimDisk::Rep::View : public Disk {
   }
   Status Delete(const std::string& path) override {
     MutexLock lock(&medium_->mu);
+    NOVA_RETURN_IF_ERROR(medium_->Alive(generation_, path));
+    if (medium_->directories.contains(path)) {
+      const auto inside = medium_->entries.lower_bound(path + "/");
+      if (inside != medium_->entries.end() && inside->first.starts_with(path + "/")) {
+        return absl::FailedPreconditionError(StrCat("delete ", path, ": the directory is not empty"));
+      }
+      medium_->directories.erase(path);
+      return OkStatus();
+    }
     NOVA_RETURN_IF_ERROR(CheckEntry("delete", path));
     medium_->Change({{path, nullptr}});
     return OkStatus();

@@ -146,10 +146,47 @@ TEST(DbCheckpoint, AnEmptyDatabaseAndBadNames) {
   for (const std::string& bad : {std::string(""), std::string("/"), std::string(".."), std::string(".")}) {
     EXPECT_EQ(db->Checkpoint(bad).code(), absl::StatusCode::kInvalidArgument) << bad;
   }
-  fs::create_directory(dir / "x.tmp");
-  std::filesystem::copy_file(dir / "db/IDENTITY", dir / "x.tmp/something of the user's");
+  fs::create_directory(dir / "x.unfinished");
+  std::filesystem::copy_file(dir / "db/IDENTITY", dir / "x.unfinished/something of the user's");
   EXPECT_EQ(db->Checkpoint(dir / "x").code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_TRUE(fs::exists(dir / "x.tmp/something of the user's"));
+  EXPECT_TRUE(fs::exists(dir / "x.unfinished/something of the user's"));
+}
+
+// Of calls of one name at once one makes it, whole; the others say so.
+TEST(DbCheckpoint, OfSeveralCallsOfOneNameOneMakesIt) {
+  Directory dir;
+  const auto db = MustOpen(dir / "db");
+  Model model;
+  for (uint64_t i = 0; i < 500; ++i) model[KeyOf(1, i)] = std::string(300, static_cast<char>('a' + i % 26));
+  for (const auto& [key, value] : model) ASSERT_TRUE(db->Put(key, value).ok());
+  for (int round = 0; round < 30; ++round) {
+    const std::string at = dir / StrCat("copy", round);
+    std::atomic<int> made{0};
+    {
+      std::vector<std::unique_ptr<Thread>> threads;
+      for (int t = 0; t < 3; ++t) {
+        threads.push_back(std::make_unique<Thread>("caller", [&] {
+          const Status s = db->Checkpoint(at);
+          made += s.ok();
+          EXPECT_TRUE(s.ok() || absl::IsAlreadyExists(s) || absl::IsUnavailable(s)) << s;
+        }));
+      }
+    }
+    EXPECT_EQ(made, 1) << "round " << round;
+    EXPECT_EQ(Contents(MustOpen(at, /*create=*/false).get()), model) << "round " << round;
+    EXPECT_FALSE(fs::exists(at + ".unfinished"));
+  }
+}
+
+TEST(DbCheckpoint, NamesThatBelongToAnotherCheckpointAreLeftAlone) {
+  Directory dir;
+  const auto db = MustOpen(dir / "db");
+  ASSERT_TRUE(db->Put("key", "1").ok());
+  for (const char* name : {"x.tmp", "x.unfinished"}) ASSERT_TRUE(db->Checkpoint(dir / name).ok());
+  EXPECT_EQ(db->Checkpoint(dir / "x").code(), absl::StatusCode::kAlreadyExists) << "x.unfinished is the user's, and in the way";
+  fs::remove_all(dir / "x.unfinished");
+  ASSERT_TRUE(db->Checkpoint(dir / "x").ok());
+  for (const char* name : {"x.tmp", "x"}) EXPECT_EQ(Contents(MustOpen(dir / name, /*create=*/false).get()).size(), 1u) << name;
 }
 
 // Row 51: whatever call of the disk fails, nothing is there under the name, what is there does not open, and the next try succeeds.
@@ -185,7 +222,7 @@ TEST(DbCheckpoint, AFailingOrFullDiskLeavesNothingThatOpens) {
         EXPECT_TRUE(!renamed || op == DiskOp::kSyncDirectory) << s;
         DbOptions options = SmallOptions();
         options.create_if_missing = false;
-        EXPECT_FALSE(Db::Open(dir / "target/copy.tmp", options).ok());
+        EXPECT_FALSE(Db::Open(dir / "target/copy.unfinished", options).ok());
       }
       EXPECT_EQ(Contents(MustOpen(dir / "target/copy", /*create=*/false).get()), model);
     }
@@ -216,7 +253,7 @@ TEST(DbCheckpoint, AKillLeavesAWholeCopyOrNoneThatOpens) {
     }
     // In turn: soon after the first copy has begun, and some time after it was whole.
     const bool early = round % 2 == 0;
-    const auto begun = [&] { return fs::exists(dir / "copy0") || (early && fs::exists(dir / "copy0.tmp")); };
+    const auto begun = [&] { return fs::exists(dir / "copy0") || (early && fs::exists(dir / "copy0.unfinished")); };
     for (const Nanos until = Now() + 60 * kSecond; !begun() && Now() < until;) SleepFor(100 * kMicrosecond);
     SleepFor(static_cast<Nanos>(random.Uniform(early ? 3000 : 30'000)) * kMicrosecond);
     kill(pid, SIGKILL);
@@ -228,14 +265,14 @@ TEST(DbCheckpoint, AKillLeavesAWholeCopyOrNoneThatOpens) {
       DbOptions options = SmallOptions();
       options.create_if_missing = false;
       if (!fs::exists(at)) {
-        if (fs::exists(at + ".tmp")) {  // all of it, but for the rename, or nothing that opens
-          const auto db = Db::Open(at + ".tmp", options);
+        if (fs::exists(at + ".unfinished")) {  // all of it, but for the rename, or nothing that opens
+          const auto db = Db::Open(at + ".unfinished", options);
           unfinished += db.ok() ? 0 : 1;
           if (db.ok()) {
             EXPECT_EQ(Contents(db->get()), model) << "round " << round;
           }
         }
-        fs::remove_all(at + ".tmp");
+        fs::remove_all(at + ".unfinished");
         break;
       }
       EXPECT_EQ(Contents(MustOpen(at, /*create=*/false).get()), model) << "round " << round;
