@@ -5,6 +5,7 @@
 
 #include "common/base/coding.h"
 #include "common/base/log.h"
+#include "common/base/memory_room.h"
 #include "common/base/thread.h"
 #include "logc/local_log.h"
 #include "ltc/background.h"
@@ -19,15 +20,10 @@ namespace {
 
 constexpr RangeId kRange(1);
 constexpr size_t kLanes = 64;
+constexpr size_t kLanesForReads = 16;
 constexpr Nanos kWriteDeadline = 60 * kSecond;
-constexpr Nanos kCheckpointDeadline = 600 * kSecond;  // of its flush
-
-// The calling thread's lane: threads take them in turn, so few threads never share one.
-size_t LaneOfThread() {
-  static std::atomic<size_t> threads{0};
-  static thread_local const size_t mine = threads.fetch_add(1, std::memory_order_relaxed);
-  return mine % kLanes;
-}
+constexpr Nanos kWorkDeadline = 600 * kSecond;  // of background work that somebody waits for
+constexpr Nanos kEndDeadline = 60 * kSecond;
 
 // A stored key of keyspace 0, on the stack unless it is long.
 class StoredKey {
@@ -77,9 +73,12 @@ Status StatusOf(Outcome outcome, std::string_view what) {
   switch (outcome) {
     case Outcome::kOk: return OkStatus();
     case Outcome::kNotFound: return NotFound();
+    case Outcome::kNotOwner: return Annotate(absl::FailedPreconditionError("the database is closed, or can no longer be written"), what);
     default: return ToStatus(outcome, what);
   }
 }
+
+std::optional<Status> FailedFor(const Status& why) { return why.ok() ? std::nullopt : std::optional(why); }
 
 }  // namespace
 
@@ -88,9 +87,8 @@ struct Db::Rep {
       : options(o.Derived()),
         // Without a limit, what rounds take beyond their size is kept as well.
         arenas(*options.memtable_bytes + (options.memory_limit_bytes ? 0 : *options.memtable_bytes / 8)),
-        cache(*options.cache_bytes) {
-    for (size_t i = 0; i < kLanes; ++i) lanes.push_back(std::make_unique<CallerLane>(i));
-  }
+        cache(*options.cache_bytes),
+        lanes(kLanes, kLanesForReads) {}
 
   ~Rep() {
     if (background != nullptr) background->Stop();
@@ -99,15 +97,31 @@ struct Db::Rep {
 
   Status Init(const std::string& directory);
   Status DeleteOrphans();
+  void StartWarming();
   template <typename Start>  // Start(executor, Outcome* outcome, bool* finished): one operation, to its end
-  Outcome Run(const Start& start) {
-    CallerLane* lane = lanes[LaneOfThread()].get();
-    CallerLane::Hold hold(lane);
+  Outcome Run(CallerLanes::For what, const Start& start) {
+    CallerLane* const lane = lanes.Take(what);
+    CallerLane::Hold hold(lane, CallerLane::Hold::Taken());
     Outcome outcome = Outcome::kInternal;
     bool finished = false;
     start(lane, &outcome, &finished);
     hold.RunUntil(&finished);
     return outcome;
+  }
+  // Until `outcome()` has one.
+  template <typename Fn>
+  Status WaitFor(std::string_view what, const Fn& outcome) {
+    for (const Nanos deadline = Now() + kWorkDeadline; Now() < deadline; SleepFor(kMillisecond)) {
+      if (!range->active()) return StatusOf(Outcome::kNotOwner, what);
+      if (const std::optional<Status> s = outcome()) return Annotate(*s, what);
+    }
+    return Annotate(absl::DeadlineExceededError(StrCat("not done in ", kWorkDeadline / kSecond, " s")), what);
+  }
+  Status End(bool sync);
+  void Stop();
+  Status CheckSnapshot(const DbReadOptions& options) const {
+    if (options.snapshot == nullptr || range->MadeSnapshot(*options.snapshot)) return OkStatus();
+    return absl::InvalidArgumentError("a snapshot of another database, or of another opening of this one");
   }
   Status CheckValue(std::string_view value) const;
   Status Write(std::span<const WriteEntry> entries, bool sync);
@@ -120,10 +134,14 @@ struct Db::Rep {
   std::unique_ptr<LocalManifestStorage> manifests;
   ArenaPool arenas;
   BlockCache cache;
-  std::vector<std::unique_ptr<CallerLane>> lanes;
+  CallerLanes lanes;
   RangeServices services;
   std::shared_ptr<Range> range;  // set before background_ is told of it
   std::unique_ptr<BackgroundWork> background;
+  std::atomic<bool> stop_warming{false};
+  std::unique_ptr<Thread> warmer;  // null: there is nothing to warm, or no room
+  Mutex end_mu;
+  bool stopped ABSL_GUARDED_BY(end_mu) = false;
 };
 
 StatusOr<std::unique_ptr<Db>> Db::Open(const std::string& directory, const DbOptions& options) {
@@ -135,13 +153,16 @@ StatusOr<std::unique_ptr<Db>> Db::Open(const std::string& directory, const DbOpt
 
 Status Db::Rep::Init(const std::string& directory) {
   if (options.disk == nullptr) {
+    if (!options.create_if_missing && !std::filesystem::exists(directory)) return absl::NotFoundError("no such directory");
     NOVA_ASSIGN_OR_RETURN(own_disk, OpenPosixDisk(directory));
   }
   disk = options.disk == nullptr ? own_disk.get() : options.disk;
   NOVA_RETURN_IF_ERROR(disk->Lock("LOCK"));
   RangeRecord record;
   record.id = kRange;
-  NOVA_ASSIGN_OR_RETURN(record.epoch, NextDbEpoch(disk, options.create_if_missing));
+  NOVA_ASSIGN_OR_RETURN(const std::optional<Epoch> before, ReadDbIdentity(disk, options.create_if_missing));
+  record.epoch = Epoch(before.value_or(Epoch(0)).value() + 1);
+  if (before) NOVA_RETURN_IF_ERROR(InstallDbIdentity(disk, record.epoch));
   store = NewLocalSstableStore(disk, {options.map_tables, options.max_open_files});
   manifests = std::make_unique<LocalManifestStorage>(disk);
 
@@ -149,7 +170,7 @@ Status Db::Rep::Init(const std::string& directory) {
   services.cache = &cache;
   services.arenas = &arenas;
   services.memtable_limit_bytes = *options.memtable_bytes;
-  for (const auto& lane : lanes) services.executors.push_back(lane.get());
+  for (const auto& lane : lanes.all()) services.executors.push_back(lane.get());
   services.place = [](uint64_t) { return Placement{}; };
   // Whoever lets go of a table last may be in the middle of a get: unlinking a large file takes long.
   services.garbage = [this](const TableInfo& t) { background->RunControl([this, t] { store->DropTable(t, {kRange, Epoch(), 0}); }); };
@@ -161,20 +182,34 @@ Status Db::Rep::Init(const std::string& directory) {
       BackgroundOptions{options.flush_threads, options.compaction_threads, /*reader_threads=*/0, /*control_threads=*/1},
       [this](RangeId) { return range; });
 
-  NOVA_ASSIGN_OR_RETURN(const auto edits, manifests->ReadInstalled());
+  std::vector<VersionEdit> edits;
+  if (before) {
+    NOVA_ASSIGN_OR_RETURN(edits, manifests->ReadInstalled());
+    if (edits.empty()) return absl::DataLossError("CURRENT is missing, though IDENTITY says that there is a database");
+  }
   NOVA_ASSIGN_OR_RETURN(auto records, ReadLocalLogs(disk, DoneMemTables(edits)));
   NOVA_ASSIGN_OR_RETURN(range, Range::Recover(record, options.range, &services, manifests.get(), edits, std::move(records)));
   NOVA_RETURN_IF_ERROR(manifests->Install(range->manifest_group()));
+  if (!before) NOVA_RETURN_IF_ERROR(InstallDbIdentity(disk, record.epoch));  // a directory with it alone has lost the rest
   NOVA_RETURN_IF_ERROR(DeleteLocalLogs(disk, record.epoch));  // R6
   NOVA_RETURN_IF_ERROR(DeleteOrphans());
   LocalLogOptions log;
-  log.lanes = kLanes;
+  log.lanes = lanes.for_writes();
   range->Activate(options.log == DbLog::kNone ? NewNullLog() : NewLocalLog(disk, record.epoch, log));
   // A round ahead of the writers: a small database never touches memory for all of them.
   arenas.KeepAhead(options.range.memtable_size_bytes * static_cast<size_t>(options.range.active_memtables),
                    [this] { background->RunControl([this] { arenas.Refill(); }); });
   background->Due(kRange);
+  StartWarming();
   return OkStatus();
+}
+
+void Db::Rep::StartWarming() {
+  const uint64_t bytes = range->stats().bytes, own = *options.memtable_bytes + *options.cache_bytes;
+  if (!options.map_tables || !options.warm_tables || bytes == 0) return;
+  const uint64_t room = RoomInMemory() / 4 * 3;  // others live here too
+  if (room < own || room - own < bytes) return;
+  warmer = std::make_unique<Thread>("db.warmer", [this] { range->WarmTables([this] { return stop_warming.load(); }); });
 }
 
 // N4: files of jobs that did not end, and manifests of older epochs.
@@ -184,7 +219,8 @@ Status Db::Rep::DeleteOrphans() {
   NOVA_ASSIGN_OR_RETURN(const auto names, disk->List(""));
   for (const std::string& name : names) {
     Uuid uuid;
-    if (LocalFileUuid(name, &uuid) && !live.contains(uuid)) NOVA_RETURN_IF_ERROR(disk->Delete(name));
+    const bool orphan = LocalFileUuid(name, &uuid) && !live.contains(uuid);
+    if (orphan || name == kUnfinishedCheckpoint) NOVA_RETURN_IF_ERROR(disk->Delete(name));
   }
   return OkStatus();
 }
@@ -192,16 +228,33 @@ Status Db::Rep::DeleteOrphans() {
 Db::Db(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 
 Db::~Db() {
-  Rep& rep = *rep_;
-  rep.range->StopWrites();
-  if (rep.options.log == DbLog::kNone) {
-    const Status s = rep.range->FlushAll(Now() + 60 * kSecond);
-    if (!s.ok()) NOVA_LOG(ERROR) << "close: " << s;
-  }
-  rep.range->Abandon();  // a compaction under way gives up
-  rep.background->Stop();
-  for (const auto& lane : rep.lanes) CallerLane::Hold last(lane.get());  // what is still submitted runs
-  rep.range = nullptr;
+  if (const Status s = rep_->End(/*sync=*/false); !s.ok()) NOVA_LOG(ERROR) << "close: " << s;
+  rep_->Stop();
+}
+
+Status Db::Close() {
+  NOVA_RETURN_IF_ERROR(rep_->End(/*sync=*/true));
+  rep_->Stop();
+  return OkStatus();
+}
+
+// Makes durable what the log does not hold. `sync`: and what it holds.
+Status Db::Rep::End(bool sync) {
+  MutexLock lock(&end_mu);
+  if (stopped) return OkStatus();
+  range->StopWrites();
+  if (options.log == DbLog::kNone) return range->FlushAll(Now() + kEndDeadline, /*give_up=*/true);
+  return sync ? range->log()->Sync() : OkStatus();
+}
+
+void Db::Rep::Stop() {
+  MutexLock lock(&end_mu);
+  if (std::exchange(stopped, true)) return;
+  stop_warming.store(true);
+  warmer = nullptr;
+  range->Abandon();  // a compaction under way gives up
+  background->Stop();
+  for (const auto& lane : lanes.all()) CallerLane::Hold last(lane.get());  // what is still submitted runs
 }
 
 Status Db::Rep::CheckValue(std::string_view value) const {
@@ -212,7 +265,7 @@ Status Db::Rep::CheckValue(std::string_view value) const {
 Status Db::Rep::Write(std::span<const WriteEntry> entries, bool sync) {
   const Nanos deadline = Now() + kWriteDeadline;
   for (;;) {
-    const Outcome outcome = Run([&](Executor* on, Outcome* out, bool* finished) {
+    const Outcome outcome = Run(CallerLanes::For::kWrites, [&](Executor* on, Outcome* out, bool* finished) {
       range->Write(on, {entries, 0, 0, deadline, sync}, [out, finished](Outcome o) {
         *out = o;
         *finished = true;
@@ -300,7 +353,7 @@ StatusOr<bool> Db::CompareAndSwap(std::string_view key, std::optional<std::strin
   op.deadline_ns = Now() + kWriteDeadline;
   op.sync = options.sync;
   for (;;) {
-    const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
+    const Outcome outcome = rep_->Run(CallerLanes::For::kWrites, [&](Executor* on, Outcome* out, bool* finished) {
       rep_->range->CompareAndSwap(on, op, [out, finished](Outcome o) {
         *out = o;
         *finished = true;
@@ -315,7 +368,7 @@ StatusOr<bool> Db::CompareAndSwap(std::string_view key, std::optional<std::strin
 
 StatusOr<std::shared_ptr<const Snapshot>> Db::TakeSnapshot() {
   std::shared_ptr<const Snapshot> snapshot;
-  const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
+  const Outcome outcome = rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
     rep_->range->TakeSnapshot(on, kNever, [out, finished, &snapshot](Outcome o, std::shared_ptr<Snapshot> s) {
       snapshot = std::move(s);
       *out = o;
@@ -327,13 +380,14 @@ StatusOr<std::shared_ptr<const Snapshot>> Db::TakeSnapshot() {
 }
 
 Status Db::MultiGet(std::span<const std::string_view> keys, std::vector<std::optional<std::string>>* values, const DbReadOptions& options) {
+  NOVA_RETURN_IF_ERROR(rep_->CheckSnapshot(options));
   std::vector<std::string> stored;
   stored.reserve(keys.size());
   for (const std::string_view key : keys) {
     NOVA_RETURN_IF_ERROR(CheckKey(key));
     stored.emplace_back(StoredKey(key).view());
   }
-  const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
+  const Outcome outcome = rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
     rep_->range->MultiGet(on, std::move(stored), options.snapshot, kNever,
                           [out, finished, values](Outcome o, std::vector<std::optional<std::string>> all) {
                             *values = std::move(all);
@@ -345,6 +399,7 @@ Status Db::MultiGet(std::span<const std::string_view> keys, std::vector<std::opt
 }
 
 Status Db::Get(std::string_view key, std::string* value, const DbReadOptions& options) {
+  NOVA_RETURN_IF_ERROR(rep_->CheckSnapshot(options));
   NOVA_RETURN_IF_ERROR(CheckKey(key));
   const StoredKey stored(key);
   struct Answer {
@@ -352,7 +407,7 @@ Status Db::Get(std::string_view key, std::string* value, const DbReadOptions& op
     Outcome* outcome;
     bool* finished;
   } answer{value, nullptr, nullptr};
-  const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
+  const Outcome outcome = rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
     answer.outcome = out;
     answer.finished = finished;
     const auto done = [&answer](Outcome o, std::string_view v) {
@@ -367,6 +422,7 @@ Status Db::Get(std::string_view key, std::string* value, const DbReadOptions& op
 }
 
 Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions& options) {
+  NOVA_RETURN_IF_ERROR(rep_->CheckSnapshot(options));
   if (scan.from.size() > kMaxUserKeyBytes || scan.to.size() > kMaxUserKeyBytes) {
     return absl::InvalidArgumentError(StrCat("a bound of a scan with more than ", kMaxUserKeyBytes, " bytes"));
   }
@@ -378,7 +434,7 @@ Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions&
   }
   for (uint64_t left = scan.limit; left > 0 && from < to;) {
     ScanPage page;
-    const Outcome outcome = rep_->Run([&](Executor* on, Outcome* out, bool* finished) {
+    const Outcome outcome = rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
       const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(left, UINT32_MAX));
       rep_->range->Scan(on, {from, to, wanted, kNever, snapshot, scan.reverse}, [out, finished, &page](Outcome o, ScanPage p) {
         page = std::move(p);
@@ -400,13 +456,12 @@ Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions&
 }
 
 Status Db::Flush() {
+  const Nanos begin = Now();
   const SequenceNumber upto = rep_->range->BeginFlush();
-  for (const Nanos deadline = Now() + 600 * kSecond; Now() < deadline; SleepFor(kMillisecond)) {
+  return rep_->WaitFor("flush", [&] {
     rep_->range->SealUpTo(upto);
-    if (rep_->range->FlushedUpTo(upto)) return OkStatus();
-    if (!rep_->range->active()) return absl::FailedPreconditionError("the database can no longer be written");
-  }
-  return absl::DeadlineExceededError("flush");
+    return rep_->range->FlushedUpTo(upto) ? std::optional(OkStatus()) : FailedFor(rep_->range->LastingFlushFailure(begin));
+  });
 }
 
 Status Db::Checkpoint(const std::string& directory, std::string_view from, std::string_view to) {
@@ -416,20 +471,21 @@ Status Db::Checkpoint(const std::string& directory, std::string_view from, std::
   if (name.empty() || name == "." || name == "..") return absl::InvalidArgumentError(StrCat("\"", directory, "\" names no new directory"));
   const std::string parent = (path.has_filename() ? path : path.parent_path()).parent_path().string();
   NOVA_ASSIGN_OR_RETURN(const auto target, OpenPosixDisk(parent.empty() ? "." : parent));
-  NOVA_ASSIGN_OR_RETURN(const CheckpointRef frozen, rep_->range->Freeze(Now() + kCheckpointDeadline));
+  NOVA_ASSIGN_OR_RETURN(const CheckpointRef frozen, rep_->range->Freeze(Now() + kWorkDeadline));
   const auto stored = [](std::string_view key) { return key.empty() ? std::string() : std::string(1, '\0').append(key); };
   NOVA_ASSIGN_OR_RETURN(const VersionEdit cut, CutCheckpoint(*frozen, stored(from), stored(to), rep_->range->now_ms(), rep_->store.get()));
   return Annotate(WriteDbCheckpoint(cut, rep_->disk, target.get(), name), directory);
 }
 
 Status Db::WaitForBackgroundWork() {
-  for (const Nanos deadline = Now() + 600 * kSecond; Now() < deadline; SleepFor(kMillisecond)) {
-    if (!rep_->range->active()) return absl::FailedPreconditionError("the database can no longer be written");
+  const Nanos begin = Now();
+  return rep_->WaitFor("background work", [&] {
     rep_->range->FlushHeld();
-    if (rep_->range->stats().rounds == 1 && !rep_->range->NeedsCompaction()) return OkStatus();
+    if (rep_->range->stats().rounds == 1 && !rep_->range->NeedsCompaction()) return std::optional(OkStatus());
     rep_->background->Due(kRange);  // a snapshot that was let go made more due, and nobody was told
-  }
-  return absl::DeadlineExceededError("background work");
+    const Status why = rep_->range->LastingFlushFailure(begin);
+    return FailedFor(why.ok() ? rep_->range->LastingCompactionFailure(begin) : why);
+  });
 }
 
 RangeStats Db::stats() const { return rep_->range->stats(); }

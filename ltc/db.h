@@ -13,7 +13,8 @@
 // Errors:        NotFound; InvalidArgument: an empty or too long key, a value over max_value_bytes, a batch over its limits, an
 //                option or a time to live out of range, a range of keys that ends where it begins or before, each named; ResourceExhausted: the disk is full, nothing was written,
 //                later calls may succeed; Unavailable: another process holds the directory, or the disk failed, nothing was
-//                written; DataLoss: stored bytes are damaged; Unknown: the write was written to the log, but syncing it failed.
+//                written; DataLoss: stored bytes are damaged; Unknown: the write was written to the log, but syncing it failed;
+//                FailedPrecondition: the database is closed, or its manifest is another's. docs/durability.md: what holds after each.
 #pragma once
 
 #include <functional>
@@ -35,7 +36,9 @@ namespace nova {
 
 // What an acknowledged write survives (protocol.md, D).
 enum class DbLog {
-  kNone,        // an orderly close
+  // An orderly close. After a crash the database holds what flushes had put into tables by then: of a batch perhaps a part, and a
+  // late write perhaps without an earlier one.
+  kNone,
   kPersistent,  // the death of the process; with WriteOptions::sync, a loss of power
 };
 
@@ -47,6 +50,9 @@ struct DbOptions {
   std::optional<size_t> memtable_bytes;  // of all memtables together; none: half of the limit, or 256 MiB
   std::optional<size_t> cache_bytes;     // of index and filter of all tables, and of blocks that are not mapped; none: the rest, or 256 MiB
   bool map_tables = true;                // reads are of mapped files: fastest; false: through the cache, and a failing disk is an error
+  // After opening, mapped tables are read into memory by a thread of their own, in order, at the disk's rate: if the machine, and the
+  // cgroup the process is in, have room for all of them.
+  bool warm_tables = true;
   size_t max_open_files = 512;           // tables that are kept open, which counts against the process' ulimit -n; mappings take none
   int flush_threads = 2;
   int compaction_threads = 2;
@@ -63,7 +69,8 @@ struct DbWriteOptions {
 };
 
 struct DbReadOptions {
-  std::shared_ptr<const Snapshot> snapshot = nullptr;  // of this database, as it was opened; null: now
+  // Of this Db, or InvalidArgument: one of another opening of the directory says nothing about what was kept since. Null: now.
+  std::shared_ptr<const Snapshot> snapshot = nullptr;
 };
 
 // What a scan wants: the keys in [from, to), an empty `to` being the end, ascending, or in reverse.
@@ -78,14 +85,20 @@ struct DbScan {
 class Db {
  public:
   static StatusOr<std::unique_ptr<Db>> Open(const std::string& directory, const DbOptions& options = {});
-  ~Db();  // flushes when there is no log
+  // Closes, unless Close has; what it says is logged, and where the disk failed the end is not an orderly one.
+  ~Db();
+
+  // An orderly end. Writes end with FailedPrecondition from its beginning on. Without a log, all that was written goes into tables;
+  // with one, the log is synced: after Ok, nothing that was acknowledged depends on the machine's power. After an error nothing is
+  // lost yet: reads go on, and Close may be called again. After Ok every call ends with FailedPrecondition.
+  Status Close();
 
   Status Put(std::string_view key, std::string_view value, const DbWriteOptions& options = {});
   Status Delete(std::string_view key, const DbWriteOptions& options = {});
   // Every key in [begin, end) is gone, as if each were deleted at this moment; no begin: from the first key, no end: to the last (K7).
   // Costs one log record however many keys there are; the space comes back in the background.
   Status DeleteRange(std::string_view begin, std::string_view end, const DbWriteOptions& options = {});
-  // All of it or nothing: after a crash too, and for every scan and snapshot (K6). Get may see its entries one after another.
+  // All of it or nothing, for every scan and snapshot (K6), and with a log after a crash too. Get may see its entries one after another.
   Status Write(const WriteBatch& batch, const DbWriteOptions& options = {});
   // The key is gone, as if deleted, `ttl_ms` from now by the wall clock (K7). Rewriting it rewrites that.
   Status PutTtl(std::string_view key, std::string_view value, int64_t ttl_ms, const DbWriteOptions& options = {});
@@ -109,13 +122,16 @@ class Db {
 
   // Makes `directory` an openable database that holds what this one held at one moment during the call, with every write that was
   // acknowledged before it; writes go on. Tables are hard links where the file system has them, else copies: neither database
-  // deletes them for the other. It is there, synced, as a whole or not at all; what a crash leaves is `directory`.tmp, which does
-  // not open before it is whole, and which the next call replaces. AlreadyExists: the directory is there.
+  // deletes them for the other. It is there, synced, as a whole or not at all; what a crash leaves is `directory`.unfinished, which
+  // does not open before it is whole, and which the next call replaces. AlreadyExists: the directory is there. Unavailable: another
+  // call is making it.
   // With bounds it holds the keys in [from, to) only, an empty `to` being the end; the tables at the ends are linked whole.
   Status Checkpoint(const std::string& directory, std::string_view from = {}, std::string_view to = {});
 
-  Status Flush();                            // everything written so far is in tables
-  Status WaitForBackgroundWork();            // until nothing needs to be flushed or compacted
+  // Everything written so far is in tables. As with Checkpoint and WaitForBackgroundWork: a disk that is full, or fails, for longer
+  // than a moment ends the wait with its error; the work is tried again all the same, as long as the database is open.
+  Status Flush();
+  Status WaitForBackgroundWork();  // until nothing needs to be flushed or compacted
   RangeStats stats() const;
   MemoryUse memory_use() const;
 

@@ -150,7 +150,7 @@ Nanos Range::Admit(Executor* on, uint64_t bytes) {
 
 // Writers are slowed down for the sake of a compaction that the disk has no room for: they would wait for nothing, at the least rate.
 bool Range::Level0LacksSpace() const {
-  return controller_.pressed() && compaction_failure_.load(std::memory_order_relaxed) == Outcome::kNoSpace &&
+  return controller_.pressed() && compaction_failure_.outcome() == Outcome::kNoSpace &&
          CurrentView()->version->Level0Runs() >= options_.level0_slow_runs;
 }
 
@@ -171,7 +171,7 @@ bool Range::IsValid(const WriteOp& op, uint64_t bytes, uint64_t range_deletes) c
 void Range::ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done, std::shared_ptr<SwapState> swap) {
   const Nanos when = Now() + wait_ns;
   if (when >= op.deadline_ns) {
-    for (const Outcome why : {flush_failure_.load(), compaction_failure_.load()}) {
+    for (const Outcome why : {flush_failure_.outcome(), compaction_failure_.outcome()}) {
       if (why != Outcome::kOk) return done(why);
     }
     return done(Outcome::kBusy);
@@ -197,7 +197,23 @@ Range::WriteContext::Prepared Range::WriteContext::Prepare(const WriteEntry& e, 
   return {memtable, nullptr};
 }
 
+void Range::WriteContext::Link() {
+  // The youngest first: no get sees what the batch itself hides.
+  for (auto e = rest.rbegin(); e != rest.rend(); ++e) e->memtable->Link(e->entry);
+  first.memtable->Link(first.entry);
+}
+
+// The youngest first: so the memory of each is the latest that was taken.
+void Range::WriteContext::Abandon() {
+  const auto abandon = [](const Prepared& e) {
+    if (e.entry != nullptr) e.memtable->Abandon(e.entry);
+  };
+  std::for_each(rest.rbegin(), rest.rend(), abandon);
+  abandon(first);
+}
+
 void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, std::shared_ptr<SwapState> swap) {
+  if (const Outcome why = log_refusals_.Why(); why != Outcome::kOk) return done(why);
   const uint64_t count = op.entries.size();
   const bool range_delete = std::any_of(op.entries.begin(), op.entries.end(),
                                         [](const WriteEntry& e) { return e.type == ValueType::kDeleteRange; });
@@ -208,7 +224,9 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, std::
     round = LaneView(on).active.get();
     if (round->IsFull(options_) && !SealIfActive(round)) round = nullptr;
     if (round == nullptr) {  // every round is full: wait for a flush
-      if (flush_failure_.load() == Outcome::kNoSpace) return done(Outcome::kNoSpace);
+      const Outcome why = flush_failure_.outcome();
+      if (why == Outcome::kNoSpace) return done(why);
+      if (services_->one_disk && !LastingFlushFailure(0).ok()) return done(why);  // no other disk will take the flush
       return ParkWrite(on, kMillisecond, op, std::move(done), std::move(swap));
     }
     round->pins.fetch_add(1, std::memory_order_seq_cst);
@@ -284,13 +302,13 @@ void Range::Logged(WriteContext* context, Outcome outcome) {
     outcome = Outcome::kUnknown;
     delete context;  // the log ends what is pending on whatever thread fenced it: not the lane's
   } else {
-    // Not in the log: abandoned. Perhaps in a local one: it may come back after a crash, with its number, as an unknown write may.
-    if (outcome == Outcome::kOk && !context->tombstones.empty()) {
-      LinkWithTombstones(context);
-    } else if (outcome == Outcome::kOk) {
-      // The youngest first: no get sees what the batch itself hides.
-      for (auto e = context->rest.rbegin(); e != context->rest.rend(); ++e) e->memtable->Link(e->entry);
-      context->first.memtable->Link(context->first.entry);
+    if (outcome == Outcome::kOk) {
+      log_refusals_.OnTaken();
+      context->tombstones.empty() ? context->Link() : LinkWithTombstones(context);
+    } else {
+      // Not in the log. Perhaps in a local one: it may come back after a crash, with its number, as an unknown write may.
+      if (outcome != Outcome::kBusy) log_refusals_.OnRefused(outcome);
+      context->Abandon();
     }
     sequences_.Finish(context->sequence, context->count);
     Unpin(context->round);
@@ -406,26 +424,50 @@ bool Range::SealIfActive(const Round* round) {
     if (view_->active.get() != round) return true;  // somebody else did
     if (!SealLocked()) return false;
   }
+  ForgetReplacedRounds();
   UpdatePressure();
   return true;
+}
+
+void Range::ForgetReplacedRounds() {
+  std::vector<RoundNumber> replaced;
+  {
+    MutexLock lock(&mu_);
+    replaced.swap(replaced_);
+  }
+  if (replaced.empty()) return;
+  for (const RoundNumber number : replaced) log_->DeleteRound(number);
+  RefreshLanes();  // which still hold their memory
 }
 
 bool Range::HasRoomFor(double rounds) const {
   return view_->sealed_share + merging_share_ + 1 + rounds <= options_.max_rounds + kInexact;
 }
 
+// A round that is full of what its log refused, and holds nothing, is replaced: no flush has to make room for another.
 bool Range::SealLocked() {
   const std::shared_ptr<Round> old = view_->active;
-  if (old->entries() == 0 && old->pins.load() == 0) return true;
-  if (!HasRoomFor(1)) return false;
+  const auto empty = [&old] { return old->pins.load(std::memory_order_seq_cst) == 0 && old->entries() == 0; };
+  const bool was_empty = empty();
+  if (was_empty && !old->IsFull(options_)) return true;
+  if (!was_empty && !HasRoomFor(1)) return false;
   old->sealing.store(true, std::memory_order_seq_cst);
+  const bool replace = was_empty && empty();  // no: a writer has pinned it meanwhile, and may still bring something
+  if (!replace && !HasRoomFor(1)) {
+    old->sealing.store(false, std::memory_order_seq_cst);
+    return false;
+  }
   old->boundary = sequences_.last();  // K3a: read after sealing was set, before the successor opens
   old->sealed_ns = Now();
   fill_ns_ = old->sealed_ns - old->opened_ns;
   auto view = std::make_shared<View>(*view_);
   view->generation++;
-  view->sealed.insert(view->sealed.begin(), old);
-  view->CountSealed();
+  if (replace) {
+    replaced_.push_back(old->number);
+  } else {
+    view->sealed.insert(view->sealed.begin(), old);
+    view->CountSealed();
+  }
   const bool scanned = std::any_of(old->siblings.begin(), old->siblings.end(), [](const auto& m) { return m->scanned(); });
   view->active = NewRound(old->boundary + 1, scanned);
   PublishLocked(std::move(view));

@@ -28,8 +28,10 @@
 
 #include "absl/functional/any_invocable.h"
 #include "common/base/executor.h"
+#include "common/base/log_throttle.h"
 #include "common/base/metrics.h"
 #include "common/base/outcome.h"
+#include "common/base/refusals.h"
 #include "common/base/write_batch.h"
 #include "logc/log_record.h"
 #include "logc/range_log.h"
@@ -43,6 +45,7 @@
 #include "ltc/sequence_tracker.h"
 #include "ltc/snapshot.h"
 #include "ltc/version.h"
+#include "ltc/work_failure.h"
 #include "ltc/write_controller.h"
 #include "stoc/sstable_store.h"
 
@@ -179,6 +182,9 @@ class Range : public std::enable_shared_from_this<Range> {
   void TakeSnapshot(Executor* on, Nanos expires_ns, SnapshotDone done);
   void Scan(Executor* on, ScanOp op, ScanDone done);
   void RefreshView(Executor* on);  // lets go of what an idle thread still holds
+  // Reads mapped tables into memory, one after another, at the disk's rate: of a range that was just opened, where there is room for
+  // them. Waits; ends early when `stop` says so.
+  void WarmTables(const std::function<bool()>& stop);
 
   // --- background, on threads that may wait
   bool FlushOne();    // the oldest sealed rounds that nobody flushes, or a merge of some; false: nothing to do now
@@ -189,7 +195,11 @@ class Range : public std::enable_shared_from_this<Range> {
   SequenceNumber BeginFlush();
   void FlushHeld();  // rounds that are sealed by now wait no longer for others to go with them
   bool SealUpTo(SequenceNumber seq);  // what SealActive does, where the round may hold such a number
-  Status FlushAll(Nanos deadline_ns);  // REQUIRES: StopWrites
+  // REQUIRES: StopWrites. `give_up`: as soon as flushes fail for longer than a moment.
+  Status FlushAll(Nanos deadline_ns, bool give_up = false);
+  // Why flushes, or compactions, have failed for a while, and again since then; Ok: they have not.
+  Status LastingFlushFailure(Nanos since_ns) const { return flush_failure_.Lasting(since_ns); }
+  Status LastingCompactionFailure(Nanos since_ns) const { return compaction_failure_.Lasting(since_ns); }
   void StopWrites();  // later writes end with kNotOwner
   void Abandon();     // the epoch is lost: as StopWrites, and no reads either
   bool NeedsFlush() const;
@@ -226,6 +236,7 @@ class Range : public std::enable_shared_from_this<Range> {
   std::vector<CheckpointRef> Checkpoints() const;  // by name
   bool InVersion(const Uuid& table) const;         // in the current version's runs
   int64_t now_ms() const { return published_now_ms_.load(); }  // K7: what had expired by then may be gone
+  bool MadeSnapshot(const Snapshot& snapshot) const { return snapshots_.Made(snapshot); }
   SequenceNumber last_sequence() const { return sequences_.last(); }
 
  private:
@@ -269,6 +280,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void UpdatePressure();
   bool SealIfActive(const Round* round);  // false: no room for another round
   bool SealLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ForgetReplacedRounds();
   bool IsValid(const WriteOp& op, uint64_t bytes, uint64_t range_deletes) const;
   bool HasRoomForTombstones(Executor* on, uint64_t count);
   void AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, std::shared_ptr<SwapState> swap = nullptr);
@@ -301,7 +313,7 @@ class Range : public std::enable_shared_from_this<Range> {
                   absl::AnyInvocable<void(StatusOr<BlockRef>)> done);
   void LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done);
   StatusOr<std::shared_ptr<const TableReader>> LoadReaderBlocking(TableHandle* table);
-  StatusOr<std::shared_ptr<const TableReader>> OpenReader(const TableInfo& info, std::string_view metadata);
+  StatusOr<std::shared_ptr<const TableReader>> OpenReader(const TableInfo& info, std::string_view metadata, bool cold);
 
   void StartScan(std::shared_ptr<ScanState> scan);
   void ContinueScan(const std::shared_ptr<ScanState>& scan);
@@ -346,7 +358,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void LetReadsHaveTurns();
   TableOptions TableOptionsAt(int level) const;
   void GiveUp(PlanRun* run);
-  void BackgroundFailed(const char* what, const Status& s, std::atomic<Outcome>* failure);
+  void BackgroundFailed(const char* what, const Status& s, WorkFailure* failure);
   Status RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run);
   Status PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run);
   bool RunParts(PlanRun* run);
@@ -367,10 +379,10 @@ class Range : public std::enable_shared_from_this<Range> {
   SnapshotList snapshots_;
   std::atomic<int64_t> published_now_ms_{0};  // the latest now_ms of an edit; set under manifest_mu_
   WriteController controller_;
-  std::atomic<uint64_t> failures_{0};      // of background work
-  std::atomic<Nanos> warn_again_ns_{0};
-  std::atomic<Outcome> flush_failure_{Outcome::kOk};  // what ails the last flush: told to writes that no memtable has room for
-  std::atomic<Outcome> compaction_failure_{Outcome::kOk};  // the last compaction: told to writes that are slowed down for the want of it
+  LogThrottle background_errors_;
+  Refusals log_refusals_{100 * kMillisecond};  // of records, which are not tried again and again while the log cannot be written
+  WorkFailure flush_failure_;       // told to writes that no memtable has room for
+  WorkFailure compaction_failure_;  // told to writes that are slowed down for the want of it
   std::atomic<size_t> tables_at_failure_{0};               // that it had stored: one that stores more does not fail of that
   std::atomic<uint64_t> writes_{0};
   std::atomic<uint64_t> reads_{0};
@@ -381,6 +393,7 @@ class Range : public std::enable_shared_from_this<Range> {
   mutable Mutex mu_;
   std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mu_);
   std::vector<std::weak_ptr<TableHandle>> dropped_ ABSL_GUARDED_BY(mu_);  // by an edit, and perhaps still read
+  std::vector<RoundNumber> replaced_ ABSL_GUARDED_BY(mu_);  // rounds that held nothing acknowledged, and whose logs may go
   std::set<SequenceNumber> whole_upto_ ABSL_GUARDED_BY(mu_);  // what tables hold when rounds up to here are flushed nothing younger replaces
   SequenceNumber flush_asked_ ABSL_GUARDED_BY(mu_) = 0;       // rounds that may hold a number up to here are flushed at once
   std::atomic<uint64_t> view_generation_{0};

@@ -99,6 +99,8 @@ void Range::AnswerCheckpointsLocked(Round* flushed, const Version& published) {
 }
 
 StatusOr<CheckpointRef> Range::MakeCheckpoint(const std::shared_ptr<CheckpointRequest>& request, Nanos deadline_ns) {
+  const Nanos begin = Now();
+  Status s = absl::DeadlineExceededError("the flush for the checkpoint did not end in time");
   MutexLock lock(&manifest_mu_);
   for (;;) {
     const State state = state_.load();
@@ -112,11 +114,15 @@ StatusOr<CheckpointRef> Range::MakeCheckpoint(const std::shared_ptr<CheckpointRe
       if (request->made != nullptr) return request->made;
     }
     if (Now() >= deadline_ns) break;
+    if (const Status why = LastingFlushFailure(begin); !why.ok()) {
+      s = Annotate(why, "the flush for the checkpoint");
+      break;
+    }
     checkpoint_made_.WaitUntil(&manifest_mu_, std::min(deadline_ns, Now() + kPoll));
   }
   MutexLock view_lock(&mu_);
   for (const auto& round : view_->sealed) std::erase(round->checkpoints, request);
-  return absl::DeadlineExceededError("the flush for the checkpoint did not end in time");
+  return s;
 }
 
 Status Range::CreateCheckpoint(const std::string& name, Nanos deadline_ns) {

@@ -88,7 +88,7 @@ class Range::JobStorage : public TableStorage {
     readers_[info.uuid] = std::move(reader);
     MutexLock lock(&run_->mu);
     run_->written.push_back(info);
-    if (run_->written.size() > range_->tables_at_failure_.load()) range_->compaction_failure_.store(Outcome::kOk);  // there is room again
+    if (run_->written.size() > range_->tables_at_failure_.load()) range_->compaction_failure_.OnDone();  // there is room again
     return info;
   }
   std::shared_ptr<const TableReader> TakeReader(const Uuid& uuid) { return std::move(readers_[uuid]); }
@@ -181,7 +181,7 @@ bool Range::CompactOne() {
     UpdatePressure();  // what Level0 was credited with is there again
     return false;
   }
-  compaction_failure_.store(Outcome::kOk);
+  compaction_failure_.OnDone();
   services_->work(id_);
   return true;
 }

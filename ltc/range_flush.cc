@@ -251,7 +251,7 @@ bool Range::CommitFlushes() {
       BackgroundFailed("flush", s, &flush_failure_);
       return false;
     }
-    flush_failure_.store(Outcome::kOk);
+    flush_failure_.OnDone();
     Job::End(this, flushed.job);
     NOVA_FP_VOID("flush.committed");
     for (const auto& round : rounds) {
@@ -268,7 +268,7 @@ bool Range::CommitFlushes() {
 // Carey: flushes first). What it puts off it does at less cost: more runs in one merge.
 bool Range::FlushIsBehind() const {
   // A flush that fails may fail for want of the space that a compaction frees.
-  if (state_.load(std::memory_order_relaxed) != State::kActive || flush_failure_.load() != Outcome::kOk) return false;
+  if (state_.load(std::memory_order_relaxed) != State::kActive || flush_failure_.outcome() != Outcome::kOk) return false;
   const auto view = CurrentView();
   return view->sealed_share * 2 >= options_.max_rounds && view->sealed.back()->flushing.load();
 }
@@ -283,7 +283,8 @@ void Range::GrantCompaction(uint64_t flushed_bytes) {
   if (compaction_grant_.fetch_add(grant) + grant > kMost) compaction_grant_.store(kMost);
 }
 
-Status Range::FlushAll(Nanos deadline_ns) {
+Status Range::FlushAll(Nanos deadline_ns, bool give_up) {
+  const Nanos begin = Now();
   while (Now() < deadline_ns) {
     if (state_.load() == State::kLost) return absl::FailedPreconditionError("the range was lost");
     {
@@ -292,7 +293,9 @@ Status Range::FlushAll(Nanos deadline_ns) {
       if (active.pins.load() == 0 && active.entries() == 0 && view_->sealed.empty()) return OkStatus();
       if (active.pins.load() == 0) SealLocked();
     }
-    if (!FlushOne()) SleepFor(5 * kMillisecond);
+    if (FlushOne()) continue;
+    if (give_up) NOVA_RETURN_IF_ERROR(LastingFlushFailure(begin));
+    SleepFor(5 * kMillisecond);
   }
   return absl::DeadlineExceededError(StrCat("range ", id_.value(), ": flush did not end in time"));
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/base/coding.h"
+#include "common/base/disk.h"
 #include "common/base/log.h"
 #include "ltc/range_view.h"
 
@@ -58,7 +59,7 @@ void Range::GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, 
   reads_.fetch_add(1, std::memory_order_relaxed);
   LaneView(on);
   // Asked after the view is in hand: whatever changed the view spared a snapshot that is live now.
-  if (!snapshot.live(Now())) return done(Outcome::kSnapshotEnded, {});
+  if (!snapshots_.IsLive(snapshot, Now())) return done(Outcome::kSnapshotEnded, {});
   Search(on, lanes_[on->index()].view, snapshot.sequence(), key, deadline_ns, std::move(done));
 }
 
@@ -188,14 +189,14 @@ void Range::Answer(const View& view, std::string_view key, SequenceNumber at, Me
 StatusOr<std::shared_ptr<const TableReader>> Range::LoadReaderBlocking(TableHandle* table) {
   if (auto reader = table->reader()) return reader;
   NOVA_ASSIGN_OR_RETURN(const std::string metadata, services_->store->ReadMetadata(table->info()));
-  NOVA_ASSIGN_OR_RETURN(auto reader, OpenReader(table->info(), metadata));
+  NOVA_ASSIGN_OR_RETURN(auto reader, OpenReader(table->info(), metadata, /*cold=*/true));
   table->SetReader(reader);
   return reader;
 }
 
 // Its index and filter count as memory of the cache for as long as it lives.
-StatusOr<std::shared_ptr<const TableReader>> Range::OpenReader(const TableInfo& info, std::string_view metadata) {
-  NOVA_ASSIGN_OR_RETURN(auto reader, TableReader::Open(info, metadata, services_->store->MapData(info)));
+StatusOr<std::shared_ptr<const TableReader>> Range::OpenReader(const TableInfo& info, std::string_view metadata, bool cold) {
+  NOVA_ASSIGN_OR_RETURN(auto reader, TableReader::Open(info, metadata, services_->store->MapData(info), cold));
   BlockCache* const cache = services_->cache;
   const TableReader* const opened = reader.get();
   cache->Pin(opened->memory_bytes());
@@ -209,6 +210,23 @@ void Range::LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Sta
     const Status s = self->LoadReaderBlocking(table.get()).status();
     on->Submit([shared_done, s] { (*shared_done)(s); });
   });
+}
+
+void Range::WarmTables(const std::function<bool()>& stop) {
+  constexpr size_t kPieceBytes = 1 << 20;  // one is read while the one before is waited for
+  std::vector<std::weak_ptr<TableHandle>> tables;  // those that are dropped meanwhile are of no interest
+  for (const Run& run : CurrentView()->version->runs()) tables.insert(tables.end(), run.tables.begin(), run.tables.end());
+  for (const auto& weak : tables) {
+    const TableRef table = weak.lock();
+    if (table == nullptr) continue;
+    const auto reader = LoadReaderBlocking(table.get());
+    const std::string_view data = reader.ok() ? (*reader)->mapped_data() : "";  // who asks for it will be told why
+    for (size_t at = 0; at < data.size() && !stop(); at += kPieceBytes) {
+      if (at + kPieceBytes < data.size()) PrefetchMapped(data.substr(at + kPieceBytes, kPieceBytes));
+      LoadMapped(data.substr(at, kPieceBytes));
+    }
+    if (stop()) return;
+  }
 }
 
 // --- moments (K4)
@@ -285,7 +303,7 @@ void Range::MultiGet(Executor* on, std::vector<std::string> keys, std::shared_pt
   if (snapshot != nullptr) {
     LaneView(on);
     get->moment = {lanes_[on->index()].view, snapshot->sequence()};
-    if (!snapshot->live(Now())) return get->done(Outcome::kSnapshotEnded, {});  // as in GetAt
+    if (!snapshots_.IsLive(*snapshot, Now())) return get->done(Outcome::kSnapshotEnded, {});  // as in GetAt
     return SearchAll(get);
   }
   WithMoment(on, [get](Moment moment) {

@@ -111,7 +111,7 @@ void Range::Scan(Executor* on, ScanOp op, ScanDone done) {
     LaneView(on);
     scan->view = lanes_[on->index()].view;
     scan->sequence = scan->op.snapshot->sequence();
-    if (!scan->op.snapshot->live(Now())) return scan->done(Outcome::kSnapshotEnded, {});  // as in GetAt
+    if (!snapshots_.IsLive(*scan->op.snapshot, Now())) return scan->done(Outcome::kSnapshotEnded, {});  // as in GetAt
     return StartScan(std::move(scan));
   }
   WithMoment(on, [scan](Moment moment) {

@@ -4,12 +4,12 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "ltc/range_view.h"
+#include "ltc/recovered_entries.h"
 
 namespace nova {
 namespace {
 
 constexpr SequenceNumber kSequenceReserve = SequenceNumber{1} << 32;  // K1: reserved ahead, by an edit
-constexpr Nanos kWarnPeriod = 5 * kSecond;                            // of a failure that lasts
 
 // Tables of `before` that `after` has neither in its runs nor in a checkpoint.
 std::vector<TableRef> LeftOut(const Version& before, const Version& after) {
@@ -39,36 +39,20 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const
     reserved = std::max(reserved, edit.seq_reserved);
     now_ms = std::max(now_ms, edit.now_ms);
   }
-  // M3: what was flushed is in the tables already. R3: the rest, merged by number; a record found in two groups counts once.
-  const DoneMemTables done(edits);
-  std::erase_if(entries, [&](const RecoveredRecord& e) { return done(e.memtable); });
-  std::sort(entries.begin(), entries.end(),
-            [](const RecoveredRecord& a, const RecoveredRecord& b) { return a.sequence < b.sequence; });
-  entries.erase(std::unique(entries.begin(), entries.end(),
-                            [](const RecoveredRecord& a, const RecoveredRecord& b) { return a.sequence == b.sequence; }),
-                entries.end());
-  const SequenceNumber last = std::max(reserved, entries.empty() ? 0 : entries.back().sequence);  // K1
+  const RecoveredEntries recovered(std::move(entries), DoneMemTables(edits));
+  const SequenceNumber last = std::max(reserved, recovered.last());  // K1
   std::shared_ptr<Range> range(new Range(record, options, services, storage, last));
   range->keep_ = std::move(keep);
   range->published_now_ms_.store(now_ms);
-  if (!entries.empty()) {
-    auto memtable = std::make_shared<MemTable>(MemTableId(record.epoch.value() << 32), services->arenas);
+  if (!recovered.empty()) {
     VersionEdit deletes;
-    for (const RecoveredRecord& e : entries) {
-      if (e.type != ValueType::kDeleteRange) {
-        memtable->Link(memtable->Prepare(e.key, e.sequence, e.type, e.value));
-      } else if (e.key < e.value) {
-        deletes.tombstones.push_back(std::make_shared<const RangeTombstone>(RangeTombstone{e.key, e.value, e.sequence}));
-      } else {
-        return absl::DataLossError(StrCat("log record ", e.sequence, " deletes a range that ends before it begins"));
-      }
-    }
+    NOVA_ASSIGN_OR_RETURN(deletes.tombstones, recovered.RangeDeletions());
     NOVA_ASSIGN_OR_RETURN(version, version->Apply(deletes, services->garbage));
-    const auto sorted = memtable->NewIterator(memtable);
+    const auto sorted = recovered.NewIterator();
     const Job job(range.get());
     Younger younger;
     const DropRules rules{{}, last, range->NowMs(), version->tombstones(), last};
-    NOVA_ASSIGN_OR_RETURN(const VersionEdit flushed, range->WriteLevel0(job.id(), sorted.get(), entries.front().sequence, rules, &younger, {}));
+    NOVA_ASSIGN_OR_RETURN(const VersionEdit flushed, range->WriteLevel0(job.id(), sorted.get(), recovered.first(), rules, &younger, {}));
     NOVA_ASSIGN_OR_RETURN(version, version->Apply(flushed, services->garbage));
   }
   VersionEdit needless;
@@ -102,7 +86,12 @@ StatusOr<TableInfo> Range::StoreTable(TableBuilder::Output output, const Creator
   NOVA_ASSIGN_OR_RETURN(const Placement placement, services_->place(output.info.data_size));
   const std::string metadata = output.metadata;
   NOVA_ASSIGN_OR_RETURN(TableInfo info, services_->store->WriteTable(std::move(output), placement, creator));
-  NOVA_ASSIGN_OR_RETURN(*reader, OpenReader(info, metadata));
+  auto opened = OpenReader(info, metadata, /*cold=*/false);
+  if (!opened.ok()) {
+    services_->garbage(info);
+    return opened.status();
+  }
+  *reader = *std::move(opened);
   return info;
 }
 
@@ -192,15 +181,13 @@ Status Range::RollManifest() {
   return CommitEdit({});
 }
 
-void Range::BackgroundFailed(const char* what, const Status& s, std::atomic<Outcome>* failure) {
-  failure->store(absl::IsResourceExhausted(s) ? Outcome::kNoSpace : Outcome::kUnavailable);
+void Range::BackgroundFailed(const char* what, const Status& s, WorkFailure* failure) {
+  failure->OnFailed(s);
   if (absl::IsFailedPrecondition(s)) Lose(s);
   if (state_.load() == State::kLost) return;
-  // It is tried ten times a second for as long as the cause lasts.
-  const uint64_t failures = failures_.fetch_add(1) + 1;
-  Nanos due = warn_again_ns_.load();
-  if (Now() < due || !warn_again_ns_.compare_exchange_strong(due, Now() + kWarnPeriod)) return;
-  NOVA_LOG(WARNING) << "range " << id_.value() << ": " << what << " failed, will retry (failures so far: " << failures << "): " << s;
+  if (const uint64_t met = background_errors_.Due()) {
+    NOVA_LOG(WARNING) << "range " << id_.value() << ": " << what << " failed, will retry (failures so far: " << met << "): " << s;
+  }
 }
 
 }  // namespace nova

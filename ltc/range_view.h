@@ -87,6 +87,8 @@ struct Range::WriteContext {
   std::vector<RangeTombstoneRef> tombstones;
 
   Prepared Prepare(const WriteEntry& e, SequenceNumber seq);
+  void Link();     // REQUIRES: no range deletion is among its entries
+  void Abandon();  // instead: none of it will be seen
   WriteDone done;
 };
 

@@ -19,7 +19,7 @@ namespace nova {
 
 class Snapshot {
  public:
-  Snapshot(SequenceNumber sequence, Nanos expires_ns) : sequence_(sequence), expires_ns_(expires_ns) {}
+  Snapshot(uint64_t list, SequenceNumber sequence, Nanos expires_ns) : list_(list), sequence_(sequence), expires_ns_(expires_ns) {}
   SequenceNumber sequence() const { return sequence_; }
   bool live(Nanos now_ns) const { return now_ns < expires_ns_.load(std::memory_order_acquire); }
   // False: it has ended.
@@ -33,6 +33,7 @@ class Snapshot {
 
  private:
   friend class SnapshotList;
+  const uint64_t list_;  // the SnapshotList that made it
   const SequenceNumber sequence_;
   std::atomic<Nanos> expires_ns_;  // 0: ended
 };
@@ -43,10 +44,13 @@ class SnapshotList {
   template <typename Sequence>
   std::shared_ptr<Snapshot> Enter(const Sequence& sequence, Nanos expires_ns) {
     MutexLock lock(&mu_);
-    auto snapshot = std::make_shared<Snapshot>(sequence(), expires_ns);
+    auto snapshot = std::make_shared<Snapshot>(id_, sequence(), expires_ns);
     snapshots_.push_back(snapshot);
     return snapshot;
   }
+  // It was made here, and is live. One of another opening, or of another range, says nothing about what is kept here.
+  bool IsLive(const Snapshot& snapshot, Nanos now_ns) const { return snapshot.list_ == id_ && snapshot.live(now_ns); }
+  bool Made(const Snapshot& snapshot) const { return snapshot.list_ == id_; }
   // Of the live ones, ascending; ends those whose lease is over.
   std::vector<SequenceNumber> Live(Nanos now_ns) {
     std::vector<SequenceNumber> live;
@@ -72,6 +76,8 @@ class SnapshotList {
   }
 
  private:
+  inline static std::atomic<uint64_t> next_id_{1};
+  const uint64_t id_ = next_id_.fetch_add(1);
   Mutex mu_;
   std::vector<std::weak_ptr<Snapshot>> snapshots_ ABSL_GUARDED_BY(mu_);  // in the order of their numbers
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "common/base/disk.h"
 #include "common/base/log.h"
 #include "common/sstable/block.h"
 #include "common/sstable/block_crc.h"
@@ -38,6 +39,7 @@ struct TableReader::Rep {
   Filter filter;
   TableIndex index;
   SharedBytes mapped;
+  bool cold = false;
   std::unique_ptr<std::atomic<uint64_t>[]> checked;  // of a mapped table: one bit a block
 };
 
@@ -45,7 +47,7 @@ TableReader::TableReader() : rep_(std::make_unique<Rep>()) {}
 TableReader::~TableReader() = default;
 
 StatusOr<std::shared_ptr<const TableReader>> TableReader::Open(const TableInfo& info,
-                                                               std::string_view metadata, SharedBytes mapped) {
+                                                               std::string_view metadata, SharedBytes mapped, bool cold) {
   NOVA_ASSIGN_OR_RETURN(MetadataSections sections, CheckRawMetadata(info, metadata));
   if (info.smallest.size() < kInternalTrailerBytes || info.largest.size() < kInternalTrailerBytes) {
     return TableError(info.uuid, "no key range");
@@ -60,6 +62,7 @@ StatusOr<std::shared_ptr<const TableReader>> TableReader::Open(const TableInfo& 
     return TableError(info.uuid, "malformed properties");
   if (mapped.data.size() == info.data_size && info.compression == 0) {
     r.mapped = std::move(mapped);
+    r.cold = cold;
     r.checked.reset(new std::atomic<uint64_t>[r.index.blocks() / 64 + 1]());
   }
   return std::shared_ptr<const TableReader>(std::move(reader));
@@ -156,6 +159,7 @@ std::string_view TableReader::Rep::MappedBlock(size_t i, TableIterator::Check ch
   if (check == TableIterator::Check::kOnce && (word.load(std::memory_order_relaxed) & bit) != 0) {
     return raw.substr(0, raw.size() - kBlockTrailerBytes);
   }
+  if (cold) PrefetchMapped(raw);
   std::string_view payload;
   std::string buffer;
   if (Damage(handle, raw, &payload, &buffer) != nullptr || !buffer.empty()) return {};
@@ -164,6 +168,8 @@ std::string_view TableReader::Rep::MappedBlock(size_t i, TableIterator::Check ch
 }
 
 bool TableReader::mapped() const { return static_cast<bool>(rep_->mapped); }
+
+std::string_view TableReader::mapped_data() const { return rep_->mapped.data; }
 
 TableReader::Found TableReader::Search(std::string_view stored_key, SequenceNumber seq, Hit* hit) const {
   const Rep& r = *rep_;
@@ -199,7 +205,47 @@ TableReader::Found TableReader::SearchBlock(std::string_view block, std::string_
   return Found::kFound;
 }
 
+// What an iterator over a mapped table asks for ahead of the block it enters: nothing for the first blocks in a row, as of a get or a
+// short scan; then ever more. One that will read all of the table asks for much from the start.
+class MappedReadAhead {
+ public:
+  MappedReadAhead(bool reads_all, bool backward) : reads_all_(reads_all), backward_(backward) {}
+  void Enter(size_t position, const BlockHandle& handle, std::string_view data) {
+    const bool follows = position == (backward_ ? position_ - 1 : position_ + 1);
+    position_ = position;
+    if (!follows) {
+      in_a_row_ = 0;
+      window_ = reads_all_ ? kMost / 2 : kFirst / 2;
+      reached_ = backward_ ? handle.offset : handle.offset + handle.size;
+    }
+    if (!reads_all_ && in_a_row_++ < kInARow) return;
+    const uint64_t left = backward_ ? handle.offset - std::min(handle.offset, reached_) : reached_ - std::min(reached_, handle.offset + handle.size);
+    if (left > window_ / 2) return;
+    window_ = std::min(2 * window_, kMost);
+    if (backward_) {
+      const uint64_t end = std::min(reached_, handle.offset);
+      reached_ = end - std::min(end, window_);
+      PrefetchMapped(data.substr(reached_, end - reached_));
+    } else {
+      const uint64_t begin = std::max(reached_, handle.offset);
+      reached_ = std::min<uint64_t>(data.size(), begin + window_);
+      if (begin < reached_) PrefetchMapped(data.substr(begin, reached_ - begin));
+    }
+  }
+
+ private:
+  static constexpr int kInARow = 3;
+  static constexpr uint64_t kFirst = 32 << 10, kMost = 1 << 20;
+  const bool reads_all_;
+  const bool backward_;
+  size_t position_ = SIZE_MAX - 1;
+  int in_a_row_ = 0;
+  uint64_t window_ = 0;
+  uint64_t reached_ = 0;  // what lies between the block and this offset was asked for
+};
+
 struct TableIterator::Rep {
+  Rep(bool reads_all, bool is_backward) : backward(is_backward), read_ahead(reads_all, is_backward) {}
   void SeekTo(std::string_view internal_key);
   void EnterBlocks(size_t first);
   void EnterBlock(BlockRef ref);
@@ -215,7 +261,8 @@ struct TableIterator::Rep {
   std::shared_ptr<const TableReader> table;
   BlockLookup lookup;
   Check check = Check::kOnce;
-  bool backward = false;
+  const bool backward;
+  MappedReadAhead read_ahead;
   State state = State::kEnd;
   Status status;
   size_t position = 0;  // of `block` among the table's blocks, or of the block that is needed
@@ -257,6 +304,7 @@ void TableIterator::Rep::EnterBlocks(size_t first) {
     return;
   }
   handle = index().Handle(position);
+  if (table->rep_->mapped) read_ahead.Enter(position, handle, table->rep_->mapped.data);
   BlockRef ref{table->rep_->MappedBlock(position, check), nullptr};  // kept by `table`
   if (!ref && lookup) ref = lookup(*table, handle);
   if (!ref) {
@@ -303,8 +351,7 @@ void TableIterator::Rep::Fail(absl::string_view what) {
 }
 
 TableIterator::TableIterator(std::shared_ptr<const TableReader> table, BlockLookup lookup, Check check, Direction direction)
-    : rep_(std::make_unique<Rep>()) {
-  rep_->backward = direction == Direction::kBackward;
+    : rep_(std::make_unique<Rep>(check == Check::kEach, direction == Direction::kBackward)) {
   rep_->check = check;
   rep_->table = std::move(table);
   rep_->lookup = std::move(lookup);

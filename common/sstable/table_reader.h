@@ -19,8 +19,10 @@ namespace nova {
 
 class TableReader {
  public:
-  // `mapped`: the data as bytes in memory, where the store has it so.
-  static StatusOr<std::shared_ptr<const TableReader>> Open(const TableInfo& info, std::string_view metadata, SharedBytes mapped = {});
+  // `mapped`: the data as bytes in memory, where the store has it so. `cold`: perhaps they are still on the disk: a block is read
+  // as a whole when it is first touched, rather than page by page.
+  static StatusOr<std::shared_ptr<const TableReader>> Open(const TableInfo& info, std::string_view metadata, SharedBytes mapped = {},
+                                                           bool cold = false);
   ~TableReader();
 
   const TableInfo& info() const;
@@ -45,6 +47,7 @@ class TableReader {
 
   // A get on a mapped table, whole. A block is checked at its first use; later ones trust memory, as they trust a cache.
   bool mapped() const;
+  std::string_view mapped_data() const;  // empty: it is not
   Found Search(std::string_view stored_key, SequenceNumber seq, Hit* hit) const;  // REQUIRES: mapped(); kAbsent, kFound or kCorrupt
 
   // At most `n` stored keys, ascending, that cut what is used of the table into parts of about equal size.

@@ -20,6 +20,7 @@ DbOptions DrawOptions(Random* random) {
   o.cache_bytes = random->OneIn(3) ? 0 : 64 << 10 << random->Uniform(6);
   o.log = random->OneIn(3) ? DbLog::kNone : DbLog::kPersistent;
   o.map_tables = random->OneIn(2);
+  o.warm_tables = random->OneIn(2);
   if (random->OneIn(2)) o.max_open_files = 1 + random->Uniform(4);
   o.flush_threads = 1 + static_cast<int>(random->Uniform(3));
   o.compaction_threads = 1 + static_cast<int>(random->Uniform(3));

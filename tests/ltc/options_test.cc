@@ -12,7 +12,7 @@ namespace {
 
 // The tables below hold every field. Who adds one to a struct finds that this does not compile, and adds its row.
 [[maybe_unused]] void FieldsAreCounted(const DbOptions& db, const RangeOptions& range, const CompactionOptions& compaction, const TableOptions& table) {
-  [[maybe_unused]] const auto& [create, log, limit, memtables, cache, map, files, flushes, compactions, of_range, disk] = db;
+  [[maybe_unused]] const auto& [create, log, limit, memtables, cache, map, warm, files, flushes, compactions, of_range, disk] = db;
   [[maybe_unused]] const auto& [tau, alpha, rounds, slow, stop, lag, merge, value, batch, batch_bytes, tombstones, round_tombstones, page, budget,
                                 of_compaction, of_table, compression] = range;
   [[maybe_unused]] const auto& [trigger, level0_max, share, level1, multiplier, table_size, parts] = compaction;

@@ -1,0 +1,131 @@
+// A database that was just opened, none of which is in memory: what a get reads from the disk, and that what fits is read ahead.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "common/base/memory_room.h"
+#include "common/base/random.h"
+#include "ltc/db.h"
+#include "tests/ltc/directory.h"
+
+namespace nova {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kPage = 4096;
+constexpr int kRecords = 40'000;
+
+std::string KeyOf(uint64_t i) { return StrCat("key", 1'000'000 + i); }
+std::string ValueOf(uint64_t i) { return std::string(1000, static_cast<char>('a' + i % 26)); }
+
+struct OpenFile {
+  explicit OpenFile(const std::string& path) : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)), size(fs::file_size(path)) {}
+  ~OpenFile() { close(fd); }
+  const int fd;
+  const uint64_t size;
+};
+
+// Bytes of the tables that are in the page cache.
+uint64_t BytesInMemory(const std::string& directory) {
+  uint64_t pages = 0;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    if (entry.path().extension() != ".sst") continue;
+    const OpenFile file(entry.path());
+    void* const at = mmap(nullptr, file.size, PROT_READ, MAP_SHARED, file.fd, 0);
+    std::vector<unsigned char> in((file.size + kPage - 1) / kPage);
+    EXPECT_EQ(mincore(at, file.size, in.data()), 0);
+    munmap(at, file.size);
+    for (const unsigned char page : in) pages += page & 1;
+  }
+  return pages * kPage;
+}
+
+class ColdTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto db = Db::Open(dir_.path(), Options());
+    ASSERT_TRUE(db.ok()) << db.status();
+    for (int i = 0; i < kRecords; ++i) ASSERT_TRUE((*db)->Put(KeyOf(i), ValueOf(i)).ok());
+    ASSERT_TRUE((*db)->Flush().ok());
+    ASSERT_TRUE((*db)->WaitForBackgroundWork().ok());
+    bytes_ = (*db)->stats().bytes;
+    ASSERT_GT(bytes_, uint64_t{kRecords} * 1000);
+    db->reset();
+    for (const auto& entry : fs::directory_iterator(dir_.path())) {
+      const OpenFile file(entry.path());
+      fsync(file.fd);
+      posix_fadvise(file.fd, 0, 0, POSIX_FADV_DONTNEED);
+    }
+    if (BytesInMemory(dir_.path()) > bytes_ / 10) GTEST_SKIP() << "this file system's pages stay in memory";
+  }
+  DbOptions Options() {
+    DbOptions o;
+    o.memtable_bytes = 16 << 20;
+    o.warm_tables = false;
+    return o;
+  }
+
+  Directory dir_;
+  uint64_t bytes_ = 0;
+};
+
+TEST_F(ColdTest, AGetReadsLittleMoreThanItsBlock) {
+  const auto db = Db::Open(dir_.path(), Options());
+  ASSERT_TRUE(db.ok()) << db.status();
+  std::string value;
+  ASSERT_TRUE((*db)->Get(KeyOf(0), &value).ok());  // with what is read of each table when it is first used
+  const uint64_t before = BytesInMemory(dir_.path());
+  constexpr uint64_t kGets = 100;
+  Random random(3);
+  for (uint64_t n = 0; n < kGets; ++n) {
+    const uint64_t i = random.Uniform(kRecords);
+    ASSERT_TRUE((*db)->Get(KeyOf(i), &value).ok());
+    EXPECT_EQ(value, ValueOf(i));
+  }
+  EXPECT_LE(BytesInMemory(dir_.path()) - before, kGets * 256 * 1024 / 10) << "bytes that gets brought into memory";
+}
+
+TEST_F(ColdTest, AScanReadsAheadOfWhereItIsAndNotOfTheWholeTable) {
+  const auto db = Db::Open(dir_.path(), Options());
+  ASSERT_TRUE(db.ok()) << db.status();
+  int seen = 0;
+  const auto count = [&](std::string_view, std::string_view) { return ++seen > 0; };
+  ASSERT_TRUE((*db)->Scan(KeyOf(0), 10, count).ok());
+  EXPECT_LE(BytesInMemory(dir_.path()), uint64_t{2} << 20);
+  for (const bool reverse : {false, true}) {
+    seen = 0;
+    ASSERT_TRUE((*db)->Scan({KeyOf(5'000), KeyOf(9'000), UINT64_MAX, reverse}, count).ok());
+    EXPECT_EQ(seen, 4'000);
+  }
+  EXPECT_GE(BytesInMemory(dir_.path()), uint64_t{4'000} * 1000);
+}
+
+TEST_F(ColdTest, WhatFitsIsReadAheadInTheBackground) {
+  DbOptions options = Options();
+  options.warm_tables = true;
+  const auto db = Db::Open(dir_.path(), options);
+  ASSERT_TRUE(db.ok()) << db.status();
+  for (const Nanos until = Now() + 30 * kSecond; BytesInMemory(dir_.path()) < bytes_ && Now() < until;) SleepFor(10 * kMillisecond);
+  EXPECT_GE(BytesInMemory(dir_.path()), bytes_);
+}
+
+TEST_F(ColdTest, ADatabaseThatIsClosedReadsNoFurther) {
+  DbOptions options = Options();
+  options.warm_tables = true;
+  const Nanos begin = Now();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(Db::Open(dir_.path(), options).ok());
+  EXPECT_LT(Now() - begin, 20 * kSecond);
+}
+
+TEST(MemoryRoomTest, IsPartOfTheMachines) {
+  const uint64_t room = RoomInMemory();
+  EXPECT_GT(room, uint64_t{1} << 20);
+  EXPECT_LE(room, static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
+}
+
+}  // namespace
+}  // namespace nova
