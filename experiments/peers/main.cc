@@ -257,7 +257,7 @@ void CheckFlags() {
   CheckFlagRange("log_mb", FLAGS_log_mb, 1, 1 << 20);
   CheckFlagRange("writers", FLAGS_writers, 1, 1024);
   CheckFlagRange("write_delay_ms", FLAGS_write_delay_ms, 1, 10'000);
-  if (FLAGS_cell == "cold") CheckFlagRange("seconds", FLAGS_seconds, 1, 1e6);
+  if (FLAGS_cell == "cold") CheckFlagRange("seconds", FLAGS_seconds, 2, 1e6);
   if (FLAGS_sync && !FLAGS_log) ExitWithError("--sync needs --log");
 }
 
