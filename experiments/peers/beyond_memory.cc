@@ -56,7 +56,7 @@ class BeyondMemoryCell : public Cell {
       return Measure(engine, store, workload);
     });
     const auto peak = limit->PeakBytes();
-    report.Add("peak of the group, page cache included", "MiB", peak ? Megabytes(*peak) : kNotReached);
+    report.Add("peak of the group with page cache", "MiB", peak ? Megabytes(*peak) : kNotReached);
     if (workload.write_percent > 0) databases_.Discard(engine);
     return report;
   }
@@ -91,8 +91,8 @@ class BeyondMemoryCell : public Cell {
     report.Add("p99.9 of an operation", "ms", Milliseconds(static_cast<Nanos>(latency.Percentile(99.9))));
     report.Add("longest operation", "ms", Milliseconds(static_cast<Nanos>(latency.max())));
     report.Add("operations over 100 ms", "", static_cast<double>(stalls));
-    report.Add("peak of the process, mapped files included", "MiB", Megabytes(PeakResidentBytes()));
-    report.Add("peak of the process, without files", "MiB", Megabytes(anonymous));
+    report.Add("peak of the process with mapped files", "MiB", Megabytes(PeakResidentBytes()));
+    report.Add("peak of the process without files", "MiB", Megabytes(anonymous));
     return report;
   }
 
@@ -100,7 +100,7 @@ class BeyondMemoryCell : public Cell {
     const auto operations = static_cast<double>(to.operations - from.operations);
     Report report;
     report.Add("operations", "K op/s", operations / Seconds(to.at - from.at) / 1e3);
-    report.Add("CPU, background work included", "us/op",
+    report.Add("CPU with background work", "us/op",
                Ratio((to.cpu_seconds - from.cpu_seconds) * 1e6, operations));
     report.Add("read from the device", "KiB/op",
                Ratio(static_cast<double>(to.read_bytes - from.read_bytes) / 1024, operations));

@@ -13,7 +13,7 @@ namespace nova {
 inline constexpr double kNotReached = -1;  // of a figure that this run does not have; printed as "-"
 
 struct Figure {
-  std::string name;
+  std::string name;  // without commas: it is a column of a CSV
   std::string unit;
   double value = kNotReached;
 };

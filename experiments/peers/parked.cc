@@ -72,8 +72,8 @@ class ParkedCell : public Cell {
     report.Add("writers that stand: gets", "K op/s", beside.kops);
     report.Add("writers that stand: p99", "us", static_cast<double>(beside.p99) / 1e3);
     report.Add("writers that stand: longest", "us", static_cast<double>(beside.longest) / 1e3);
-    report.Add("gets, standing / without", "", Ratio(beside.kops, alone.kops));
-    report.Add("p99, standing / without", "",
+    report.Add("gets: standing / without", "", Ratio(beside.kops, alone.kops));
+    report.Add("p99: standing / without", "",
                Ratio(static_cast<double>(beside.p99), static_cast<double>(alone.p99)));
     report.Add("puts beside", "1/s", puts_beside);
     report.Add("longest put", "ms", Milliseconds(TakeLongestOf(writers)));
