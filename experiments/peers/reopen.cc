@@ -99,7 +99,7 @@ class ReopenCell : public Cell {
     report.Add("open", "ms", Milliseconds(opened - begin));
     report.Add("open: CPU", "ms", (cpu_opened - cpu) * 1e3);
     report.Add("open: peak memory of the process", "MiB", Megabytes(peak));
-    report.Add("then the first 1,000 gets", "ms", Milliseconds(checked - opened));
+    report.Add("then the first 1000 gets", "ms", Milliseconds(checked - opened));
     report.Add("open: a record", "us", Ratio(Seconds(opened - begin) * 1e6, static_cast<double>(records)));
     report.Add("records found", "", static_cast<double>(records));
     return report;
