@@ -2,7 +2,7 @@
 # Installs what building, testing and running Nova needs on Debian 12. Does nothing when all is there.
 #   deploy/packages.sh            to build and run
 #   deploy/packages.sh --test     and to test
-#   deploy/packages.sh --experiments   and to compare with other engines; one of them comes from Maven Central, into ~/.cache/nova
+#   deploy/packages.sh --experiments   and to compare with other engines; one comes from Maven Central, to ~/.cache/nova
 #   deploy/packages.sh --node     only what a node of a cluster runs, with programs built elsewhere (deploy/ansible does this)
 #   deploy/packages.sh --control  only what the host needs that deploy/ansible is run from
 set -euo pipefail
@@ -31,7 +31,8 @@ case ${1:-} in
   *) echo "error: unknown argument $1" >&2; exit 2 ;;
 esac
 
-# The newest RocksDB: the library for Linux on x86-64 that its Java package holds, which exports the C interface too (nova_peers: rocksdb10).
+# The newest RocksDB (nova_peers: rocksdb10): the library for Linux on x86-64 that its Java package holds, which
+# exports the C interface too.
 fetch_rocksdb10() {
   local version=10.10.1 sum=fda4a26cd4ea229636c5379ed41d827ce119a99c404fab94d9f863783c9ccb18
   local library=${XDG_CACHE_HOME:-$HOME/.cache}/nova/librocksdbjni-$version.so
@@ -40,13 +41,15 @@ fetch_rocksdb10() {
   local scratch jar
   scratch=$(mktemp -d)
   jar=$scratch/rocksdbjni-$version-linux64.jar
-  if ! mvn -q -B dependency:copy -Dartifact=org.rocksdb:rocksdbjni:$version:jar:linux64 -DoutputDirectory="$scratch" >"$scratch/log" 2>&1; then
+  if ! mvn -q -B dependency:copy -Dartifact=org.rocksdb:rocksdbjni:$version:jar:linux64 \
+      -DoutputDirectory="$scratch" >"$scratch/log" 2>&1; then
     echo "error: mvn failed: $(grep -F '[ERROR]' "$scratch/log" | head -1)" >&2
     rm -rf "$scratch"
     exit 2
   fi
   if ! echo "$sum  $jar" | sha256sum --check --status; then
-    echo "error: $jar is not the file that was expected: its SHA-256 is $(sha256sum "$jar" | cut -d' ' -f1), not $sum" >&2
+    echo "error: RocksDB $version is not what was expected: its SHA-256 is $(sha256sum "$jar" | cut -d' ' -f1), not $sum" >&2
+    rm -rf "$scratch"
     exit 2
   fi
   mkdir -p "${library%/*}"

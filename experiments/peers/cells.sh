@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every cell of docs/performance.md in which the embedded engine is measured beside its peers, engines in turn, then one table: medians,
-# the ratio to the fastest peer, what is wanted. On an otherwise idle machine; none, log, sync and disk take two hours with three runs,
-# 40 minutes with one. Then the tables of the rows that measure something else, medians too: cold, beyond-memory, churn, reopen, parked.
+# the ratio to the fastest peer, what is wanted. On an otherwise idle machine; none, log, sync and disk take two
+# hours with three runs, 40 minutes with one. Then the tables of the rows that measure something else, medians too:
+# cold, beyond-memory, churn, reopen, parked.
 #   experiments/peers/cells.sh [--runs=N] [--out=DIR] [--directory=DIR] [ROW...]     default: all rows
 # --out (default build/cells) gets a CSV and a log a row; a row whose CSV is there is not run again.
 # --directory (default: a new one under /tmp) is on a disk, as root for cold and beyond-memory.
@@ -21,7 +22,8 @@ for argument in "$@"; do
     --directory=*) on_disk=("$argument") ;;
     *)
       [[ " ${mixes[*]} ${others[*]} " == *" $argument "* ]] || {
-        echo "usage: experiments/peers/cells.sh [--runs=N] [--out=DIR] [--directory=DIR] [ROW...]; rows: ${mixes[*]} ${others[*]}" >&2
+        echo "usage: experiments/peers/cells.sh [--runs=N] [--out=DIR] [--directory=DIR] [ROW...]" >&2
+        echo "rows: ${mixes[*]} ${others[*]}" >&2
         exit 2
       }
       rows+=("$argument") ;;
@@ -37,7 +39,8 @@ measure() { # csv flags...
   shift
   [[ -f $csv ]] && return
   echo "== $csv: $*"
-  "$peers" "$@" --runs="$runs" --csv="$csv.new" 2>&1 | tee "${csv%.csv}.log" | grep --line-buffered -E ' run |^error|left out'
+  "$peers" "$@" --runs="$runs" --csv="$csv.new" 2>&1 | tee "${csv%.csv}.log" |
+    grep --line-buffered -E ' run |^error|^nova_peers|left out'
   mv "$csv.new" "$csv"
 }
 

@@ -68,7 +68,7 @@ void CheckEnded(int status) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   if (WIFEXITED(status)) _exit(kExitBadInput);
   ExitWithError(StrCat("a run was killed by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)),
-                       "); by SIGKILL a group ends what needs more memory than it has"));
+                       "); a control group kills so what needs more memory than it has"));
 }
 
 }  // namespace

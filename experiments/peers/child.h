@@ -23,7 +23,7 @@ Report ReportInChild(const std::function<Report()>& body);
 void RunInChild(const std::function<void()>& body);
 // `body` kills its process (SIGKILL); ends the program if it returns.
 void RunUntilKilled(const std::function<void()>& body);
-// A child that keeps what `hold` took until the caller kills and reaps it. Empty `error`: it has it.
+// A child that keeps what `hold` took, until EndHolder. `error`: what `hold` returned; empty: it has it.
 pid_t StartHolder(const std::function<std::string()>& hold, std::string* error);
 void EndHolder(pid_t holder);
 
