@@ -2,7 +2,7 @@
 # Installs what building, testing and running Nova needs on Debian 12. Does nothing when all is there.
 #   deploy/packages.sh            to build and run
 #   deploy/packages.sh --test     and to test
-#   deploy/packages.sh --experiments   and to compare with other engines
+#   deploy/packages.sh --experiments   and to compare with other engines; one comes from Maven Central, to ~/.cache/nova
 #   deploy/packages.sh --node     only what a node of a cluster runs, with programs built elsewhere (deploy/ansible does this)
 #   deploy/packages.sh --control  only what the host needs that deploy/ansible is run from
 set -euo pipefail
@@ -25,11 +25,38 @@ case ${1:-} in
     packages+=(libgtest-dev libgmock-dev python3 qemu-system-x86 busybox-static kmod cpio iproute2 ibverbs-utils)
     packages+=("${node[@]}" "${control[@]}" openssh-server systemd)  # tests/deploy: nodes in namespaces; systemd-analyze
     ;;
-  --experiments) packages+=(librocksdb-dev libleveldb-dev libbenchmark-dev gnuplot-nox) ;;
+  --experiments) packages+=(librocksdb-dev libleveldb-dev liblmdb-dev libbenchmark-dev gnuplot-nox unzip) ;;
   --node) packages=("${node[@]}") ;;
   --control) packages=("${control[@]}") ;;
   *) echo "error: unknown argument $1" >&2; exit 2 ;;
 esac
+
+# The newest RocksDB (nova_peers: rocksdb10): the library for Linux on x86-64 that its Java package holds, which
+# exports the C interface too.
+fetch_rocksdb10() {
+  local version=10.10.1 sum=fda4a26cd4ea229636c5379ed41d827ce119a99c404fab94d9f863783c9ccb18
+  local library=${XDG_CACHE_HOME:-$HOME/.cache}/nova/librocksdbjni-$version.so
+  [[ $(uname -m) == x86_64 && ! -f $library ]] || return 0
+  echo "fetching RocksDB $version from Maven Central"
+  local scratch jar
+  scratch=$(mktemp -d)
+  jar=$scratch/rocksdbjni-$version-linux64.jar
+  if ! mvn -q -B dependency:copy -Dartifact=org.rocksdb:rocksdbjni:$version:jar:linux64 \
+      -DoutputDirectory="$scratch" >"$scratch/log" 2>&1; then
+    echo "error: mvn failed: $(grep -F '[ERROR]' "$scratch/log" | head -1)" >&2
+    rm -rf "$scratch"
+    exit 2
+  fi
+  if ! echo "$sum  $jar" | sha256sum --check --status; then
+    echo "error: RocksDB $version is not what was expected: its SHA-256 is $(sha256sum "$jar" | cut -d' ' -f1), not $sum" >&2
+    rm -rf "$scratch"
+    exit 2
+  fi
+  mkdir -p "${library%/*}"
+  unzip -p "$jar" librocksdbjni-linux64.so >"$library.new"
+  mv "$library.new" "$library"
+  rm -rf "$scratch"
+}
 
 missing=()
 for package in "${packages[@]}"; do
@@ -40,7 +67,11 @@ for package in "${packages[@]}"; do
   esac
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
 done
-[[ ${#missing[@]} -eq 0 ]] && exit 0
+finish() {
+  [[ $1 != --experiments ]] || fetch_rocksdb10
+  exit 0
+}
+[[ ${#missing[@]} -gt 0 ]] || finish "${1:-}"
 
 echo "installing packages: ${missing[*]}"
 if [[ $(id -u) -ne 0 ]]; then
@@ -53,3 +84,4 @@ if ! { ${sudo:-} apt-get update && ${sudo:-} env DEBIAN_FRONTEND=noninteractive 
   exit 2
 fi
 rm -f "$log"
+finish "${1:-}"

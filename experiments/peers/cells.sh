@@ -1,23 +1,35 @@
 #!/usr/bin/env bash
 # Every cell of docs/performance.md in which the embedded engine is measured beside its peers, engines in turn, then one table: medians,
-# the ratio to the fastest peer, what is wanted. On an otherwise idle machine; two hours with three runs, 40 minutes with one.
-#   experiments/peers/cells.sh [--runs=N] [--out=DIR] [none] [log] [sync] [disk]     rows; default: all
-# DIR (default build/cells) gets a CSV and a log a row; a row whose CSV is there is not run again.
+# the ratio to the fastest peer, what is wanted. On an otherwise idle machine; none, log, sync and disk take two
+# hours with three runs, 40 minutes with one. Then the tables of the rows that measure something else, medians too:
+# cold, beyond-memory, churn, reopen, parked.
+#   experiments/peers/cells.sh [--runs=N] [--out=DIR] [--directory=DIR] [ROW...]     default: all rows
+# --out (default build/cells) gets a CSV and a log a row; a row whose CSV is there is not run again.
+# --directory (default: a new one under /tmp) is on a disk, as root for cold and beyond-memory.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 runs=3
 out=build/cells
+on_disk=()
+mixes=(none log sync disk)
+others=(cold beyond-memory churn reopen parked)
 rows=()
 for argument in "$@"; do
   case $argument in
     --runs=*) runs=${argument#*=} ;;
     --out=*) out=${argument#*=} ;;
-    none|log|sync|disk) rows+=("$argument") ;;
-    *) echo "usage: experiments/peers/cells.sh [--runs=N] [--out=DIR] [none] [log] [sync] [disk]" >&2; exit 2 ;;
+    --directory=*) on_disk=("$argument") ;;
+    *)
+      [[ " ${mixes[*]} ${others[*]} " == *" $argument "* ]] || {
+        echo "usage: experiments/peers/cells.sh [--runs=N] [--out=DIR] [--directory=DIR] [ROW...]" >&2
+        echo "rows: ${mixes[*]} ${others[*]}" >&2
+        exit 2
+      }
+      rows+=("$argument") ;;
   esac
 done
-[[ ${#rows[@]} -gt 0 ]] || rows=(none log sync disk)
+[[ ${#rows[@]} -gt 0 ]] || rows=("${mixes[@]}" "${others[@]}")
 peers=build/release/bin/nova_peers
 [[ -x $peers ]] || { echo "error: no $peers: deploy/packages.sh --experiments, cmake --preset release, ninja -C build/release nova_peers" >&2; exit 1; }
 mkdir -p "$out"
@@ -27,7 +39,8 @@ measure() { # csv flags...
   shift
   [[ -f $csv ]] && return
   echo "== $csv: $*"
-  "$peers" "$@" --runs="$runs" --csv="$csv.new" 2>&1 | tee "${csv%.csv}.log" | grep --line-buffered ' run '
+  "$peers" "$@" --runs="$runs" --csv="$csv.new" 2>&1 | tee "${csv%.csv}.log" |
+    grep --line-buffered -E ' run |^error|^nova_peers|left out'
   mv "$csv.new" "$csv"
 }
 
@@ -44,11 +57,19 @@ for row in "${rows[@]}"; do
       disk=(--directory="$below" --disk_mb_per_second=50 --seconds=60 --skip_seconds=30 --nosettle)
       measure disk-reads "${disk[@]}" --workloads=RW50,SW50 --engines=nova,rocksdb,rocksdb-universal-2-memtables
       measure disk-writes "${disk[@]}" --workloads=W100 --engines=nova,rocksdb,rocksdb-tuned ;;
+    beyond-memory)
+      measure beyond-memory --cell=beyond-memory "${on_disk[@]}" --workloads=R100,RW50,SW50,W100 ;;
+    *) measure "$row" --cell="$row" "${on_disk[@]}" ;;
   esac
 done
 
-printf '\n| | nova | best peer | ratio | wanted | put p99.9 ms, least puts/s |\n|---|---|---|---|---|---|\n'
-for csv in "$out"/*.csv; do
+mix_csvs=()
+for csv in "$out"/{none-reads,none-writes,log,sync,disk-reads,disk-writes}.csv; do
+  [[ ! -f $csv ]] || mix_csvs+=("$csv")
+done
+[[ ${#mix_csvs[@]} -eq 0 ]] ||
+  printf '\n| | nova | best peer | ratio | wanted | put p99.9 ms, least puts/s |\n|---|---|---|---|---|---|\n'
+for csv in "${mix_csvs[@]}"; do
   awk -F, -v row="$(basename "$csv" .csv)" '
     BEGIN {
       split("none-reads R100 uniform 1.1 none-reads R100 ranked 1.0 none-reads RW50 uniform 1.2 none-reads RW50 ranked 1.2 " \
@@ -87,4 +108,7 @@ for csv in "$out"/*.csv; do
                median("cpu", cell SUBSEP best), best, ours / theirs < want ? "**" : "", ours / theirs, ours / theirs < want ? "**" : "", want, p999[cell] / 1000, least[cell]
       }
     }' "$csv"
+done
+for row in "${others[@]}"; do
+  [[ ! -f $out/$row.csv ]] || printf '\n%s\n' "$(grep -v '^  ' "$out/$row.log")"
 done

@@ -1,36 +1,44 @@
-// nova_peers: this engine beside RocksDB and LevelDB: the same keys, values, memory and disk, interleaved in one run.
+// nova_peers: this engine beside RocksDB, LevelDB and LMDB: the same keys, values, memory and disk,
+// interleaved in one run.
 //
-//   nova_peers --engines=nova,rocksdb-tuned --workloads=RW50,W100 --distributions=uniform,ranked --seconds=10 --runs=3
+//   nova_peers --engines=nova,rocksdb-tuned --workloads=RW50,W100 --distributions=uniform --seconds=10 --runs=3
 //
-// Each cell: open an empty engine, load every record in random order, wait until it is idle, run the mix for --seconds, wait
-// until it is idle again, read everything back by one scan. Printed: thousand operations per second (completions), the same over
-// the time until the engine was idle, CPU microseconds per operation (the whole process), latencies, and the fewest puts that any
-// second saw; medians over the runs. The load runs at the disk's own speed, and does not count.
+// Each cell: open an empty engine, load every record in random order, wait until it is idle, run the mix for
+// --seconds, wait until it is idle again, read everything back by one scan. Printed: thousand operations per
+// second (completions), the same over the time until the engine was idle, CPU microseconds per operation (the
+// whole process), latencies, and the fewest puts that any second saw; medians over the runs. The load runs at
+// the disk's own speed, and does not count. Each run is a process of its own.
+//
+//   nova_peers --cell=cold --directory=/data/scratch --runs=3
+//
+// measures something else (experiments/peers/cell.h); the cell sets what no flag says, and prints it.
 #include <gflags/gflags.h>
-#include <sys/resource.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <numeric>
 
 #include "absl/strings/str_format.h"
 #include "common/base/clock.h"
+#include "common/base/exit.h"
 #include "common/base/flags.h"
 #include "common/base/histogram.h"
 #include "common/base/mutex.h"
-#include "common/base/random.h"
 #include "common/base/thread.h"
+#include "experiments/peers/cell.h"
+#include "experiments/peers/child.h"
+#include "experiments/peers/page_cache.h"
 #include "experiments/peers/plot.h"
+#include "experiments/peers/process.h"
 #include "experiments/peers/store.h"
 #include "experiments/peers/workload.h"
 
+DEFINE_string(cell, "mix", "what is measured: mix, cold, beyond-memory, churn, reopen, parked");
 DEFINE_string(engines, "nova,rocksdb-tuned,rocksdb-mmap,leveldb-small,leveldb-big",
               "engines to compare; rocksdb-all: every setting of RocksDB that was tried, with a modelled disk those that map no files");
-DEFINE_string(workloads, "R100,RW50,SW50,W100", "of R100, RW50, SW50, W100");
+DEFINE_string(workloads, "R100,RW50,SW50,W100", "of R100, S100, RW50, SW50, W100");
 DEFINE_string(distributions, "uniform,ranked", "of uniform, ranked, scrambled (zipfian 0.99)");
 DEFINE_string(directory, "", "where the engines' directories are made; default: a new one under /tmp");
 DEFINE_string(csv, "", "a file that gets one line a cell and run");
@@ -50,12 +58,20 @@ DEFINE_int32(runs, 3, "of each cell, engines interleaved");
 DEFINE_bool(log, false, "write a log");
 DEFINE_uint64(disk_mb_per_second, 0, "of one modelled disk, which reads and writes share; 0: the machine's own");
 DEFINE_bool(sync, false, "sync it at every write of a run (the load before is not synced)");
+DEFINE_uint64(data_per_memory, 4, "beyond-memory: how often the records are the memory there is");
+DEFINE_string(limit_by, "any",
+              "beyond-memory: group (a control group), locked (another process locks the rest of the machine's "
+              "memory), any: the first of them that can be had");
+DEFINE_int32(threads_gone, 63, "churn: threads that come and go between the first phase and the second");
+DEFINE_uint64(log_mb, 256, "reopen: of log when the writer is killed");
+DEFINE_int32(writers, 2, "parked: threads that put, and stand");
+DEFINE_int32(write_delay_ms, 1000, "parked: how much longer a write to a table's file takes");
 
 namespace nova {
 
 void Fail(const std::string& what) {
   std::fprintf(stderr, "nova_peers: %s\n", what.c_str());
-  std::_Exit(1);
+  std::_Exit(kExitBadInput);
 }
 
 namespace {
@@ -74,24 +90,7 @@ struct Result {
   uint64_t least_puts = 0;  // of any second
 };
 
-double CpuSeconds() {
-  rusage u;
-  getrusage(RUSAGE_SELF, &u);
-  return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
-}
-
-void Load(Store* store) {
-  std::vector<uint32_t> order(FLAGS_records);
-  std::iota(order.begin(), order.end(), 0u);
-  Random random(7);
-  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.Uniform(i)]);
-  Values values(FLAGS_value_bytes);
-  char key[kKeyBytes];
-  for (const uint32_t record : order) {
-    WriteKey(record, key);
-    store->Put({key, kKeyBytes}, values.For({key, kKeyBytes}, record));
-  }
-}
+RecordOptions Records() { return {FLAGS_records, FLAGS_value_bytes, FLAGS_scan_length}; }
 
 void VerifyAll(Store* store, const std::string& engine) {
   uint64_t record = 0;
@@ -134,11 +133,9 @@ struct Timed {
   }
 };
 
-void Client(Store* store, const Workload& workload, Sequence sequence, uint64_t seed, Nanos start, Nanos until, Timed* timed) {
-  Random random(seed);
-  Values values(FLAGS_value_bytes);
-  std::string value;
-  char key[kKeyBytes];
+void RunClient(Store* store, const Workload& workload, Sequence sequence, uint64_t seed, Nanos start,
+               Nanos until, Timed* timed) {
+  Mix mix(store, workload, Records(), std::move(sequence), seed);
   Timed::Second counted;
   size_t counted_second = 0;
   const Nanos pace = FLAGS_rate == 0 ? 0 : kSecond * FLAGS_threads / static_cast<Nanos>(FLAGS_rate);
@@ -148,26 +145,11 @@ void Client(Store* store, const Workload& workload, Sequence sequence, uint64_t 
       if (due > now) SleepFor(due - now);
       now = due;
     }
-    WriteKey(sequence.Next(), key);
-    const std::string_view k(key, kKeyBytes);
-    const int dice = static_cast<int>(random.Uniform(100));
-    Histogram* histogram;
-    if (dice < workload.write_percent) {
-      store->Put(k, values.For(k, random.Next()));
-      histogram = &timed->put;
-    } else if (dice < workload.write_percent + workload.scan_percent) {
-      uint64_t seen = 0;
-      store->Scan(k, FLAGS_scan_length, [&](std::string_view found, std::string_view v) {
-        if (seen++ == 0 && found != k) Fail("a scan does not start at its key");
-        if (!IsValueOf(found, v, FLAGS_value_bytes)) Fail("a scan returned a wrong value");
-        return true;
-      });
-      histogram = &timed->scan;
-    } else {
-      if (!store->Get(k, &value) || !IsValueOf(k, value, FLAGS_value_bytes)) Fail("a get returned nothing, or a wrong value");
-      histogram = &timed->get;
-    }
+    const Mix::Operation done = mix.RunOne();
     const Nanos end = Now();
+    Histogram* const histogram = done == Mix::Operation::kPut    ? &timed->put
+                                 : done == Mix::Operation::kScan ? &timed->scan
+                                                                 : &timed->get;
     histogram->Add(static_cast<uint64_t>(end - now));
     const auto second = static_cast<size_t>((end - start) / kSecond);
     if (second != counted_second) {
@@ -175,20 +157,26 @@ void Client(Store* store, const Workload& workload, Sequence sequence, uint64_t 
       counted = {};
       counted_second = second;
     }
-    ++(histogram == &timed->put ? counted.puts : counted.others);
+    ++(done == Mix::Operation::kPut ? counted.puts : counted.others);
     now = end;
   }
   timed->Add(counted_second, counted);
 }
 
-Result RunCell(const Engine& engine, const Workload& workload, Distribution distribution, const std::string& directory) {
-  std::filesystem::remove_all(directory);
-  std::filesystem::create_directories(directory);
+StoreOptions OptionsAt(const std::string& directory) {
   StoreOptions options;
   options.directory = directory;
   options.memtable_bytes = FLAGS_memory_mb << 20;
   options.cache_bytes = FLAGS_cache_mb << 20;
   options.log = FLAGS_log;
+  return options;
+}
+
+Result RunMix(const Engine& engine, const Workload& workload, Distribution distribution,
+              const std::string& directory) {
+  std::filesystem::remove_all(directory);
+  std::filesystem::create_directories(directory);
+  StoreOptions options = OptionsAt(directory);
   if (FLAGS_disk_mb_per_second > 0) options.disk = std::make_shared<DiskBandwidth>(LimitedDiskOptions{FLAGS_disk_mb_per_second << 20});
   Result result;
   {
@@ -196,7 +184,7 @@ Result RunCell(const Engine& engine, const Workload& workload, Distribution dist
     if (options.disk != nullptr) options.disk->SetLimited(false);
     const Nanos load_start = Now();
     const double load_cpu = CpuSeconds();
-    Load(store.get());
+    Load(store.get(), Records());
     result.load_kops = static_cast<double>(FLAGS_records) / (static_cast<double>(Now() - load_start) * 1e-9) / 1e3;
     store->WaitIdle();
     result.load_cpu_us = (CpuSeconds() - load_cpu) / static_cast<double>(FLAGS_records) * 1e6;
@@ -212,7 +200,8 @@ Result RunCell(const Engine& engine, const Workload& workload, Distribution dist
       const Nanos until = start + static_cast<Nanos>(FLAGS_seconds * 1e9);
       for (int t = 0; t < FLAGS_threads; ++t) {
         clients.push_back(std::make_unique<Thread>("client", [&, t] {
-          Client(store.get(), workload, std::move(sequences[static_cast<size_t>(t)]), static_cast<uint64_t>(t) + 1, start, until, &timed);
+          RunClient(store.get(), workload, std::move(sequences[static_cast<size_t>(t)]),
+                    static_cast<uint64_t>(t) + 1, start, until, &timed);
         }));
       }
       for (Nanos said = start; until - said > kProgress; said += kProgress) {
@@ -252,6 +241,7 @@ Result MedianOf(std::vector<Result> results) {
 }
 
 void CheckFlags() {
+  CheckFlagOneOf("cell", FLAGS_cell, {"mix", "cold", "beyond-memory", "churn", "reopen", "parked"});
   CheckFlagRange("records", FLAGS_records, 1, uint64_t{UINT32_MAX});
   CheckFlagRange("value_bytes", FLAGS_value_bytes, 0, 1 << 20);
   CheckFlagRange("scan_length", FLAGS_scan_length, 1, 1'000'000);
@@ -263,23 +253,49 @@ void CheckFlags() {
   CheckFlagRange("rate", FLAGS_rate, 0, 1'000'000'000);
   CheckFlagRange("runs", FLAGS_runs, 1, 1000);
   CheckFlagRange("disk_mb_per_second", FLAGS_disk_mb_per_second, 0, 1 << 20);
+  CheckFlagRange("threads_gone", FLAGS_threads_gone, 0, 10'000);
+  CheckFlagRange("log_mb", FLAGS_log_mb, 1, 1 << 20);
+  CheckFlagRange("writers", FLAGS_writers, 1, 1024);
+  CheckFlagRange("write_delay_ms", FLAGS_write_delay_ms, 1, 10'000);
+  if (FLAGS_cell == "cold") CheckFlagRange("seconds", FLAGS_seconds, 2, 1e6);
   if (FLAGS_sync && !FLAGS_log) ExitWithError("--sync needs --log");
 }
 
-int Main() {
-  const std::vector<Engine> engines = EnginesNamed(FLAGS_engines, FLAGS_disk_mb_per_second > 0);
-  std::string root = FLAGS_directory;
-  if (root.empty()) {
-    char made[] = "/tmp/nova-peers-XXXXXX";
-    if (mkdtemp(made) == nullptr) Fail("no directory can be made under /tmp");
-    root = made;
+std::vector<Engine> Engines() {
+  std::vector<Engine> engines = EnginesNamed(FLAGS_engines, FLAGS_disk_mb_per_second > 0);
+  if (engines.empty()) ExitWithError("no engine is left to measure");
+  return engines;
+}
+
+// A new directory, unless one was named.
+std::string Root() {
+  if (!FLAGS_directory.empty()) {
+    std::error_code error;
+    if (std::filesystem::create_directories(FLAGS_directory, error); error) {
+      ExitWithError(StrCat("--directory=", FLAGS_directory, ": ", error.message()));
+    }
+    return FLAGS_directory;
   }
+  char made[] = "/tmp/nova-peers-XXXXXX";
+  if (mkdtemp(made) == nullptr) ExitWithError("no directory can be made under /tmp");
+  return made;
+}
+
+std::ofstream OpenCsv(const char* columns) {
   std::ofstream csv;
-  if (!FLAGS_csv.empty()) {
-    csv.open(FLAGS_csv);
-    if (!csv) Fail("cannot write " + FLAGS_csv);
-    csv << "workload,distribution,engine,run,load_kops,load_cpu_us,kops,kops_settled,cpu_us,put_p999_us,read_p999_us,max_us,least_puts\n";
-  }
+  if (FLAGS_csv.empty()) return csv;
+  csv.open(FLAGS_csv);
+  if (!csv) ExitWithError("cannot write " + FLAGS_csv);
+  csv << columns << std::endl;
+  return csv;
+}
+
+int RunMixes() {
+  const std::vector<Engine> engines = Engines();
+  const std::string root = Root();
+  std::ofstream csv = OpenCsv(
+      "workload,distribution,engine,run,load_kops,load_cpu_us,kops,kops_settled,cpu_us,put_p999_us,"
+      "read_p999_us,max_us,least_puts");
   const std::map<std::string, Distribution> distributions = {{"uniform", Distribution::kUniform},
                                                              {"ranked", Distribution::kZipfianRanked},
                                                              {"scrambled", Distribution::kZipfianScrambled}};
@@ -287,17 +303,18 @@ int Main() {
   std::printf("%-6s %-10s %-26s %10s %10s %10s %10s %10s %12s %12s %10s %12s\n", "", "", "engine", "load k/s", "cpu us/op", "kops/s", "settled", "cpu us/op", "put p99.9 us",
               "read p99.9", "max us", "least puts/s");
   for (const std::string& w : SplitList(FLAGS_workloads)) {
-    const auto workloads = AllWorkloads();
-    const auto workload = std::find_if(workloads.begin(), workloads.end(), [&](const Workload& x) { return x.name == w; });
-    if (workload == workloads.end()) Fail("there is no workload " + w);
+    const Workload workload = WorkloadNamed(w);
     for (const std::string& d : SplitList(FLAGS_distributions)) {
       if (!distributions.contains(d)) Fail("there is no distribution " + d);
       std::map<std::string, std::vector<Result>> results;
       for (int run = 0; run < FLAGS_runs; ++run) {
         for (const Engine& engine : engines) {
-          const Result r = RunCell(engine, *workload, distributions.at(d), root + "/" + engine.name);
+          const auto run_one = [&] {
+            return RunMix(engine, workload, distributions.at(d), root + "/" + engine.name);
+          };
+          const Result r = ValueInChild<Result>(run_one);
           std::fprintf(stderr, "  %s %s %s run %d: %.0f kops/s, %.1f us\n", w.c_str(), d.c_str(), engine.name.c_str(), run + 1, r.kops, r.cpu_us);
-          if (csv) {
+          if (csv.is_open()) {
             csv << w << ',' << d << ',' << engine.name << ',' << run << ',' << r.load_kops << ',' << r.load_cpu_us << ',' << r.kops << ',' << r.kops_settled << ',' << r.cpu_us << ','
                 << r.put_p999_us << ',' << r.get_p999_us << ',' << r.max_us << ',' << r.least_puts << std::endl;
           }
@@ -326,12 +343,165 @@ int Main() {
   return 0;
 }
 
+// A cell, and the flags that it sets where the command line does not.
+struct CellKind {
+  const char* name;
+  std::vector<std::pair<const char*, const char*>> defaults;
+  std::vector<std::string> workloads;  // that it knows
+  std::unique_ptr<Cell> (*make)(const CellOptions&);
+  bool slows_files = false;  // of engines that take them
+};
+
+BeyondMemoryOptions BeyondMemory() {
+  const LimitBy by = FLAGS_limit_by == "group"    ? LimitBy::kGroup
+                     : FLAGS_limit_by == "locked" ? LimitBy::kLockedMemory
+                                                  : LimitBy::kAny;
+  return {FLAGS_records * (kKeyBytes + FLAGS_value_bytes) / FLAGS_data_per_memory, by};
+}
+
+const std::vector<CellKind>& CellKinds() {
+  static const auto* kinds = new std::vector<CellKind>{
+      {"cold",
+       {{"engines", "nova-default,rocksdb-mmap,rocksdb-tuned,rocksdb10,leveldb-small,lmdb"},
+        {"workloads", "R100,S100"},
+        {"records", "2000000"},
+        {"memory_mb", "256"},
+        {"cache_mb", "256"},
+        {"seconds", "20"}},
+       {"R100", "S100"},
+       NewColdCell},
+      {"beyond-memory",
+       {{"engines", "nova-default,rocksdb-mmap,rocksdb-tuned,rocksdb10,leveldb-small,lmdb"},
+        {"workloads", "R100"},
+        {"records", "4000000"},
+        {"seconds", "60"}},
+       {"R100", "S100", "RW50", "SW50", "W100"},
+       [](const CellOptions& o) { return NewBeyondMemoryCell(o, BeyondMemory()); }},
+      {"churn",
+       {{"engines", "nova-default,rocksdb-mmap,rocksdb10"},
+        {"workloads", "R100"},
+        {"records", "1000000"},
+        {"seconds", "5"}},
+       {"R100"},
+       [](const CellOptions& o) { return NewChurnCell(o, {.threads_gone = FLAGS_threads_gone}); }},
+      {"reopen",
+       {{"engines", "nova-default,rocksdb,rocksdb10,leveldb-big"},
+        {"workloads", "W100"},
+        {"value_bytes", "8"},
+        {"memory_mb", "6144"}},  // one memtable of any engine holds what the log holds
+       {"W100"},
+       [](const CellOptions& o) { return NewReopenCell(o, {.log_bytes = FLAGS_log_mb << 20}); }},
+      {"parked",
+       {{"engines", "nova-default"},
+        {"workloads", "R100"},
+        {"records", "200000"},
+        {"memory_mb", "256"},
+        {"cache_mb", "256"},
+        {"seconds", "5"}},
+       {"R100"},
+       [](const CellOptions& o) {
+         return NewParkedCell(o,
+                              {.writers = FLAGS_writers, .write_delay = FLAGS_write_delay_ms * kMillisecond});
+       },
+       /*slows_files=*/true},
+  };
+  return *kinds;
+}
+
+const CellKind* Kind() {
+  for (const CellKind& kind : CellKinds()) {
+    if (FLAGS_cell == kind.name) return &kind;
+  }
+  return nullptr;  // the mix
+}
+
+void SetUnlessGiven(const char* flag, const std::string& value) {
+  gflags::SetCommandLineOptionWithMode(flag, value.c_str(), gflags::SET_FLAG_IF_DEFAULT);
+}
+
+// What an engine plans with has to fit beside what it does not count, and pages of files.
+void ShareOutMemory() {
+  CheckFlagRange("data_per_memory", FLAGS_data_per_memory, 1, 1000);
+  CheckFlagOneOf("limit_by", FLAGS_limit_by, {"any", "group", "locked"});
+  const uint64_t memory_mb = BeyondMemory().memory_bytes >> 20;
+  constexpr uint64_t kLeast = 64;
+  if (memory_mb < kLeast) {
+    ExitWithError(StrCat("memory of ", memory_mb, " MiB: at least ", kLeast, ", by more --records"));
+  }
+  SetUnlessGiven("memory_mb", StrCat(memory_mb / 4));
+  SetUnlessGiven("cache_mb", StrCat(memory_mb / 4));
+  if (FLAGS_memory_mb + FLAGS_cache_mb > memory_mb / 2) {
+    ExitWithError(
+        StrCat("--memory_mb and --cache_mb together over half of the memory, which is ", memory_mb, " MiB"));
+  }
+}
+
+void SetDefaults(const CellKind& kind) {
+  for (const char* flag :
+       {"distributions", "skip_seconds", "settle", "rate", "sync", "disk_mb_per_second", "plot"}) {
+    if (IsFlagGiven(flag)) ExitWithError(StrCat("--", flag, " is of --cell=mix"));
+  }
+  for (const auto& [flag, value] : kind.defaults) SetUnlessGiven(flag, value);
+  if (FLAGS_cell == "beyond-memory") ShareOutMemory();
+}
+
+void CheckWorkloads(const CellKind& kind) {
+  for (const std::string& w : SplitList(FLAGS_workloads)) {
+    if (std::find(kind.workloads.begin(), kind.workloads.end(), w) == kind.workloads.end()) {
+      ExitWithError(StrCat("--cell=", kind.name, " does not know the workload ", w));
+    }
+  }
+}
+
+int RunCells(const CellKind& kind) {
+  const std::vector<Engine> engines = Engines();
+  std::vector<std::string> names;
+  for (const Engine& engine : engines) {
+    names.push_back(engine.name);
+    if (kind.slows_files && !engine.takes_files) {
+      ExitWithError(engine.name + " cannot be given a slow disk for its flushes: --engines=nova-default");
+    }
+  }
+  const std::string root = Root();
+  if (IsInMemory(root)) {
+    ExitWithError(root + " is in memory (tmpfs): name a directory on a disk with --directory");
+  }
+  std::ofstream csv = OpenCsv("cell,engine,run,figure,unit,value");
+  const CellOptions options{OptionsAt(root), Records(), FLAGS_threads,
+                            static_cast<Nanos>(FLAGS_seconds * 1e9)};
+  std::unique_ptr<Cell> cell = kind.make(options);
+  std::printf("%s: %s; medians of %d runs\n", kind.name, cell->Describe().c_str(), FLAGS_runs);
+  std::fflush(stdout);
+  for (const std::string& w : SplitList(FLAGS_workloads)) {
+    const std::string title = StrCat(kind.name, " ", w);
+    std::vector<std::vector<Report>> reports(engines.size());
+    for (int run = 0; run < FLAGS_runs; ++run) {
+      for (size_t i = 0; i < engines.size(); ++i) {
+        reports[i].push_back(cell->Run(engines[i], WorkloadNamed(w)));
+        if (csv.is_open()) WriteCsv(csv, title, names[i], run, reports[i].back());
+        std::fprintf(stderr, "  %s %s run %d\n", title.c_str(), names[i].c_str(), run + 1);
+      }
+    }
+    std::vector<Report> medians;
+    for (const auto& of_engine : reports) medians.push_back(MedianOf(of_engine));
+    PrintTable(title, names, medians);
+    for (size_t i = 0; i < engines.size(); ++i) PrintSeries(names[i], reports[i].back());
+  }
+  cell = nullptr;
+  if (FLAGS_directory.empty()) std::filesystem::remove_all(root);
+  return 0;
+}
+
 }  // namespace
 }  // namespace nova
 
 int main(int argc, char** argv) {
-  nova::ParseFlags("this engine beside RocksDB and LevelDB", &argc, &argv);
+  nova::ParseFlags("this engine beside RocksDB, LevelDB and LMDB", &argc, &argv);
   nova::RefuseArguments(argc, argv);
+  const nova::CellKind* kind = nova::Kind();
+  if (kind != nullptr) nova::SetDefaults(*kind);
   nova::CheckFlags();
-  return nova::Main();
+  if (kind == nullptr) return nova::RunMixes();
+  nova::CheckWorkloads(*kind);
+  return nova::RunCells(*kind);
 }

@@ -15,6 +15,7 @@ class NovaStore : public Store {
       disk_ = std::make_unique<LimitedDisk>(base_.get(), o.disk);
       options.disk = disk_.get();
     }
+    if (o.files != nullptr) options.disk = o.files;
     auto db = Db::Open(o.directory, options);
     if (!db.ok()) Fail(db.status().ToString());
     db_ = *std::move(db);
@@ -53,6 +54,16 @@ class NovaStore : public Store {
   DbWriteOptions write_;
 };
 
+// As it comes, but for the sizes that every engine gets.
+std::unique_ptr<Store> OpenDefault(const StoreOptions& o) {
+  DbOptions options;
+  options.memtable_bytes = o.memtable_bytes;
+  options.cache_bytes = o.cache_bytes;
+  options.log = o.log ? DbLog::kPersistent : DbLog::kNone;
+  options.range.table.filter_bits_per_key = o.filter_bits_per_key;
+  return std::make_unique<NovaStore>(o, options);
+}
+
 std::unique_ptr<Store> Open(const StoreOptions& o, int level0_runs) {
   DbOptions options;
   options.memtable_bytes = o.memtable_bytes;
@@ -74,10 +85,11 @@ std::unique_ptr<Store> Open(const StoreOptions& o, int level0_runs) {
 }  // namespace
 
 std::vector<Engine> NovaEngines() {
-  std::vector<Engine> engines;
+  std::vector<Engine> engines = {{"nova-default", OpenDefault, /*maps_files=*/false, /*takes_files=*/true}};
   for (const int level0_runs : {16, 4, 8, 12, 24}) {
     const std::string name = level0_runs == 16 ? "nova" : StrCat("nova-level0-", level0_runs);
-    engines.push_back({name, [level0_runs](const StoreOptions& o) { return Open(o, level0_runs); }});
+    engines.push_back({name, [level0_runs](const StoreOptions& o) { return Open(o, level0_runs); },
+                       /*maps_files=*/false, /*takes_files=*/true});
   }
   return engines;
 }

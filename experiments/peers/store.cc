@@ -1,6 +1,7 @@
 #include "experiments/peers/store.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <sstream>
 
 namespace nova {
@@ -14,7 +15,9 @@ std::vector<std::string> SplitList(const std::string& list) {
 
 std::vector<Engine> EnginesNamed(const std::string& comma_separated, bool modelled_disk) {
   std::vector<Engine> all = NovaEngines(), named;
-  for (auto more : {RocksdbEngines(), LeveldbEngines()}) all.insert(all.end(), more.begin(), more.end());
+  for (auto more : {RocksdbEngines(), Rocksdb10Engines(), LeveldbEngines(), LmdbEngines()}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
   for (const std::string& name : SplitList(comma_separated)) {
     if (name == "rocksdb-all") {
       for (Engine& e : RocksdbEngines()) {
@@ -24,6 +27,10 @@ std::vector<Engine> EnginesNamed(const std::string& comma_separated, bool modell
     }
     const auto it = std::find_if(all.begin(), all.end(), [&](const Engine& e) { return e.name == name; });
     if (it == all.end()) Fail("there is no engine " + name);
+    if (const std::string why = it->absent == nullptr ? "" : it->absent(); !why.empty()) {
+      std::fprintf(stderr, "%s is left out: %s\n", name.c_str(), why.c_str());
+      continue;
+    }
     named.push_back(*it);
   }
   return named;

@@ -1,6 +1,7 @@
 // Store: what a benchmark asks of a key-value engine; one file an engine.
 //
-// Thread safety: Put, Get and Scan from any number of threads.   Ownership: the directory is the caller's, and empty at Open.
+// Thread safety: Put, Get and Scan from any number of threads.
+// Ownership: the directory is the caller's, and at Open empty or what the same engine left there.
 // Errors: an engine that fails ends the program with one line: a figure from a run with errors is no figure.
 #pragma once
 
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/disk.h"
 #include "common/base/limited_disk.h"
 
 namespace nova {
@@ -21,6 +23,7 @@ struct StoreOptions {
   bool log = false;
   int filter_bits_per_key = 10;
   std::shared_ptr<DiskBandwidth> disk;  // of the modelled disk that all reads and writes of files go through; null: none
+  Disk* files = nullptr;  // instead of the directory's own, if the engine takes_files; outlives the store
 };
 
 class Store {
@@ -40,15 +43,20 @@ class Store {
 struct Engine {
   std::string name;  // "nova", "rocksdb", "rocksdb-tuned", ...
   std::function<std::unique_ptr<Store>(const StoreOptions&)> open;
-  bool maps_files = false;  // and reads them past a modelled disk: open fails with one
+  bool maps_files = false;                        // and reads them past a modelled disk: open fails with one
+  bool takes_files = false;                       // StoreOptions::files
+  std::function<std::string()> absent = nullptr;  // why it is not on this machine; empty, or null: it is
 };
 std::vector<Engine> NovaEngines();
 std::vector<Engine> RocksdbEngines();
+std::vector<Engine> Rocksdb10Engines();  // a newer version; only one of the two in a process
 std::vector<Engine> LeveldbEngines();
+std::vector<Engine> LmdbEngines();
 
 std::vector<std::string> SplitList(const std::string& list);          // at commas
-// Fails on an unknown name. `modelled_disk`: "rocksdb-all" leaves out what maps files.
+// Fails on an unknown name. Says in one line which is not on this machine, and leaves it out.
+// `modelled_disk`: "rocksdb-all" leaves out what maps files.
 std::vector<Engine> EnginesNamed(const std::string& comma_separated, bool modelled_disk = false);
-[[noreturn]] void Fail(const std::string& what);  // one line, exit code 1
+[[noreturn]] void Fail(const std::string& what);  // one line; the exit code is not 0
 
 }  // namespace nova

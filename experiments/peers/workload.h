@@ -1,8 +1,10 @@
-// Workload: the operations of one cell of the comparison: a mix over records drawn uniformly or by rank (zipfian 0.99).
+// Workload: the operations of one cell of the comparison: a mix over records drawn uniformly or by rank
+// (zipfian 0.99).
 //
 // The records a thread will touch are drawn beforehand: the generator is no part of what is measured.
 //
-// Thread safety: Sequence is one thread's.   Keys: 20 bytes, "user" and 16 digits, in the order of the record numbers.
+// Thread safety: a Sequence and a Mix are one thread's.   Errors: a wrong answer of a store ends the program
+// with one line.   Keys: 20 bytes, "user" and 16 digits, in the order of the record numbers.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +12,20 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/random.h"
+#include "experiments/peers/store.h"
+
 namespace nova {
 
 enum class Distribution { kUniform, kZipfianRanked, kZipfianScrambled };  // ranked: record 0 is the hottest, hot keys are neighbours
 
 struct Workload {
-  std::string name;        // R100, RW50, SW50, W100
+  std::string name;  // R100, S100, RW50, SW50, W100
   int write_percent = 0;
   int scan_percent = 0;    // the rest are gets
 };
 std::vector<Workload> AllWorkloads();
+Workload WorkloadNamed(const std::string& name);  // fails on an unknown one
 
 class Sequence {
  public:
@@ -49,5 +55,31 @@ class Values {
   std::string noise_;
 };
 bool IsValueOf(std::string_view key, std::string_view value, size_t size);
+
+struct RecordOptions {
+  uint64_t count = 1'000'000;
+  size_t value_bytes = 1024;
+  uint64_t scan_length = 10;  // records a scan wants
+};
+void Load(Store* store, const RecordOptions& options);  // each record once, in random order
+
+// A thread's operations on a store that holds every record; each answer is looked at.
+class Mix {
+ public:
+  enum class Operation { kPut, kGet, kScan };
+  Mix(Store* store, const Workload& workload, const RecordOptions& options, Sequence sequence, uint64_t seed);
+  Operation RunOne();
+
+ private:
+  void ScanFrom(std::string_view key);
+
+  Store* const store_;
+  const Workload workload_;
+  const RecordOptions options_;
+  Sequence sequence_;
+  Random random_;
+  Values values_;
+  std::string value_;
+};
 
 }  // namespace nova

@@ -1,0 +1,73 @@
+// Client: a thread that does operations of a workload, one after another, from its construction until End.
+//
+// Thread safety: one owner.   Ownership: the store outlives it.   Errors: as Mix's.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/histogram.h"
+#include "common/base/mutex.h"
+#include "common/base/thread.h"
+#include "experiments/peers/workload.h"
+
+namespace nova {
+
+inline constexpr Nanos kWindow = 100 * kMillisecond;
+inline constexpr Nanos kStall = 100 * kMillisecond;  // an operation that takes longer is one
+
+struct ClientOptions {
+  Nanos origin = 0;       // of the windows
+  Nanos counts_from = 0;  // operations that begin earlier are no part of latency() and stalls()
+};
+
+class Client {
+ public:
+  Client(Mix mix, const ClientOptions& options);
+  ~Client();
+
+  pid_t thread() const;
+  void WaitForFirst() const { first_done_.Wait(); }  // operation
+  uint64_t operations() const { return operations_.load(std::memory_order_relaxed); }
+  Nanos TakeLongest() {
+    return longest_.exchange(0, std::memory_order_relaxed);
+  }  // operation since the last call
+
+  void End();  // waits until its last operation is done; idempotent
+  // After End:
+  const Histogram& latency() const { return latency_; }  // nanoseconds
+  uint64_t stalls() const { return stalls_; }
+  const std::vector<uint64_t>& windows() const { return windows_; }  // operations that ended in each
+  uint64_t device_read_bytes() const { return device_read_bytes_; }  // of this thread
+
+ private:
+  void Loop();
+  void Count(Nanos begin, Nanos end);
+
+  Mix mix_;
+  const ClientOptions options_;
+  Notification started_, first_done_;
+  pid_t tid_ = 0;  // set before started_
+  std::atomic<bool> ending_{false};
+  std::atomic<uint64_t> operations_{0};
+  std::atomic<Nanos> longest_{0};
+  Histogram latency_;
+  uint64_t stalls_ = 0;
+  std::vector<uint64_t> windows_;
+  uint64_t device_read_bytes_ = 0;
+  std::unique_ptr<Thread> thread_;
+};
+
+// Several at once. Their sequences are drawn before, by `seed` and its successors.
+std::vector<Sequence> SequencesFor(int clients, const RecordOptions& options, uint64_t seed = 1);
+using Clients = std::vector<std::unique_ptr<Client>>;
+Clients StartClients(Store* store, const Workload& workload, const RecordOptions& options,
+                     std::vector<Sequence> sequences, const ClientOptions& client);
+uint64_t OperationsOf(const Clients& clients);
+Nanos TakeLongestOf(const Clients& clients);
+
+}  // namespace nova
