@@ -205,11 +205,12 @@ Status Db::Rep::Init(const std::string& directory) {
 }
 
 void Db::Rep::StartWarming() {
+  constexpr uint64_t kMetadataPart = 50;  // of the data, at least, is what indexes and filters take
   const uint64_t bytes = range->stats().bytes, own = *options.memtable_bytes + *options.cache_bytes;
-  if (!options.map_tables || !options.warm_tables || bytes == 0) return;
+  if (!options.warm_tables || bytes == 0 || bytes / kMetadataPart > *options.cache_bytes) return;
   const uint64_t room = RoomInMemory() / 4 * 3;  // others live here too
-  if (room < own || room - own < bytes) return;
-  warmer = std::make_unique<Thread>("db.warmer", [this] { range->WarmTables([this] { return stop_warming.load(); }); });
+  const bool data = options.map_tables && room >= own && room - own >= bytes;
+  warmer = std::make_unique<Thread>("db.warmer", [this, data] { range->WarmTables(data, [this] { return stop_warming.load(); }); });
 }
 
 // N4: files of jobs that did not end, and manifests of older epochs.

@@ -182,9 +182,9 @@ class Range : public std::enable_shared_from_this<Range> {
   void TakeSnapshot(Executor* on, Nanos expires_ns, SnapshotDone done);
   void Scan(Executor* on, ScanOp op, ScanDone done);
   void RefreshView(Executor* on);  // lets go of what an idle thread still holds
-  // Reads mapped tables into memory, one after another, at the disk's rate: of a range that was just opened, where there is room for
-  // them. Waits; ends early when `stop` says so.
-  void WarmTables(const std::function<bool()>& stop);
+  // Of a range that was just opened: reads what is known of each table, its index and filter, and then, with `data`, mapped tables
+  // themselves, one after another, at the disk's rate. Waits; ends early when `stop` says so.
+  void WarmTables(bool data, const std::function<bool()>& stop);
 
   // --- background, on threads that may wait
   bool FlushOne();    // the oldest sealed rounds that nobody flushes, or a merge of some; false: nothing to do now

@@ -212,20 +212,28 @@ void Range::LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Sta
   });
 }
 
-void Range::WarmTables(const std::function<bool()>& stop) {
-  constexpr size_t kPieceBytes = 1 << 20;  // one is read while the one before is waited for
+void Range::WarmTables(bool data, const std::function<bool()>& stop) {
+  constexpr size_t kPieceBytes = 2 << 20;  // one is read while the one before is waited for
   std::vector<std::weak_ptr<TableHandle>> tables;  // those that are dropped meanwhile are of no interest
   for (const Run& run : CurrentView()->version->runs()) tables.insert(tables.end(), run.tables.begin(), run.tables.end());
-  for (const auto& weak : tables) {
-    const TableRef table = weak.lock();
-    if (table == nullptr) continue;
-    const auto reader = LoadReaderBlocking(table.get());
-    const std::string_view data = reader.ok() ? (*reader)->mapped_data() : "";  // who asks for it will be told why
-    for (size_t at = 0; at < data.size() && !stop(); at += kPieceBytes) {
-      if (at + kPieceBytes < data.size()) PrefetchMapped(data.substr(at + kPieceBytes, kPieceBytes));
-      LoadMapped(data.substr(at, kPieceBytes));
+  const auto read_data = [&](const TableReader& table) {
+    const std::string_view bytes = table.mapped_data();
+    PrefetchMapped(bytes.substr(0, kPieceBytes));
+    for (size_t at = 0; at < bytes.size() && !stop(); at += kPieceBytes) {
+      if (at + kPieceBytes < bytes.size()) PrefetchMapped(bytes.substr(at + kPieceBytes, kPieceBytes));
+      LoadMapped(bytes.substr(at, kPieceBytes));
     }
-    if (stop()) return;
+  };
+  // Indexes and filters first: every get needs them, and they are a hundredth of the data.
+  for (const bool second : {false, true}) {
+    if (second && !data) return;
+    for (const auto& weak : tables) {
+      const TableRef table = weak.lock();
+      if (table == nullptr) continue;
+      const auto reader = LoadReaderBlocking(table.get());
+      if (second && reader.ok()) read_data(**reader);  // who asks for one that cannot be read will be told why
+      if (stop()) return;
+    }
   }
 }
 
