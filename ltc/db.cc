@@ -138,7 +138,8 @@ struct Db::Rep {
   RangeServices services;
   std::shared_ptr<Range> range;  // set before background_ is told of it
   std::unique_ptr<BackgroundWork> background;
-  std::atomic<bool> stop_warming{false};
+  Notification warming_ends;
+  Notification readers_loaded;
   std::unique_ptr<Thread> warmer;  // null: there is nothing to warm, or no room
   Mutex end_mu;
   bool stopped ABSL_GUARDED_BY(end_mu) = false;
@@ -204,13 +205,22 @@ Status Db::Rep::Init(const std::string& directory) {
   return OkStatus();
 }
 
+// The first gets of a database whose indexes and filters are not in memory read those, and little else, so opening waits for a moment.
 void Db::Rep::StartWarming() {
-  constexpr uint64_t kMetadataPart = 50;  // of the data, at least, is what indexes and filters take
+  constexpr uint64_t kMetadataPart = 50;  // of the data, at most, is what indexes and filters take
+  constexpr Nanos kLongestWait = 150 * kMillisecond;
+  constexpr Nanos kFirstReads = 500 * kMillisecond;  // the disk is theirs; and who opens a database for a moment reads no more than they do
   const uint64_t bytes = range->stats().bytes, own = *options.memtable_bytes + *options.cache_bytes;
   if (!options.warm_tables || bytes == 0 || bytes / kMetadataPart > *options.cache_bytes) return;
   const uint64_t room = RoomInMemory() / 4 * 3;  // others live here too
   const bool data = options.map_tables && room >= own && room - own >= bytes;
-  warmer = std::make_unique<Thread>("db.warmer", [this, data] { range->WarmTables(data, [this] { return stop_warming.load(); }); });
+  warmer = std::make_unique<Thread>("db.warmer", [this, data] {
+    const auto stop = [this] { return warming_ends.HasBeenNotified(); };
+    range->LoadReaders(stop);
+    readers_loaded.Notify();
+    if (data && !warming_ends.WaitUntil(Now() + kFirstReads)) range->WarmTables(stop);
+  });
+  readers_loaded.WaitUntil(Now() + kLongestWait);
 }
 
 // N4: files of jobs that did not end, and manifests of older epochs.
@@ -251,7 +261,7 @@ Status Db::Rep::End(bool sync) {
 void Db::Rep::Stop() {
   MutexLock lock(&end_mu);
   if (std::exchange(stopped, true)) return;
-  stop_warming.store(true);
+  warming_ends.Notify();
   warmer = nullptr;
   range->Abandon();  // a compaction under way gives up
   background->Stop();

@@ -50,8 +50,9 @@ struct DbOptions {
   std::optional<size_t> memtable_bytes;  // of all memtables together; none: half of the limit, or 256 MiB
   std::optional<size_t> cache_bytes;     // of index and filter of all tables, and of blocks that are not mapped; none: the rest, or 256 MiB
   bool map_tables = true;                // reads are of mapped files: fastest; false: through the cache, and a failing disk is an error
-  // After opening, a thread of its own reads the indexes and filters of all tables, if the cache has room for them; then mapped tables
-  // themselves, in order, at the disk's rate, if the machine, and the cgroup the process is in, have room for all of them.
+  // A thread of its own reads the indexes and filters of all tables, if the cache has room for them, which opening waits for, for 0.15 s at
+  // most; half a second later mapped tables themselves, in order, if the machine, and the cgroup the process is in, have room for all of
+  // them.
   bool warm_tables = true;
   size_t max_open_files = 512;           // tables that are kept open, which counts against the process' ulimit -n; mappings take none
   int flush_threads = 2;

@@ -182,9 +182,9 @@ class Range : public std::enable_shared_from_this<Range> {
   void TakeSnapshot(Executor* on, Nanos expires_ns, SnapshotDone done);
   void Scan(Executor* on, ScanOp op, ScanDone done);
   void RefreshView(Executor* on);  // lets go of what an idle thread still holds
-  // Of a range that was just opened: reads what is known of each table, its index and filter, and then, with `data`, mapped tables
-  // themselves, one after another, at the disk's rate. Waits; ends early when `stop` says so.
-  void WarmTables(bool data, const std::function<bool()>& stop);
+  // Of a range that was just opened, until `stop` says so. Waits.
+  void LoadReaders(const std::function<bool()>& stop);  // reads the index and the filter of each table
+  void WarmTables(const std::function<bool()>& stop);   // and mapped tables as a whole, one after another, at the disk's rate
 
   // --- background, on threads that may wait
   bool FlushOne();    // the oldest sealed rounds that nobody flushes, or a merge of some; false: nothing to do now
@@ -311,6 +311,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void Answer(const View& view, std::string_view key, SequenceNumber at, MemTable::Hit hit, GetDone* done) const;
   void FetchBlock(Executor* on, const TableReader& table, const BlockHandle& handle, Nanos deadline_ns,
                   absl::AnyInvocable<void(StatusOr<BlockRef>)> done);
+  void ForEachTableNow(const std::function<bool()>& stop, const std::function<void(const TableReader&)>& fn);
   void LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done);
   StatusOr<std::shared_ptr<const TableReader>> LoadReaderBlocking(TableHandle* table);
   StatusOr<std::shared_ptr<const TableReader>> OpenReader(const TableInfo& info, std::string_view metadata, bool cold);

@@ -212,29 +212,33 @@ void Range::LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Sta
   });
 }
 
-void Range::WarmTables(bool data, const std::function<bool()>& stop) {
-  constexpr size_t kPieceBytes = 2 << 20;  // one is read while the one before is waited for
-  std::vector<std::weak_ptr<TableHandle>> tables;  // those that are dropped meanwhile are of no interest
+// Those that are dropped meanwhile are of no interest. A table that cannot be read is passed over: who asks for it will be told why.
+void Range::ForEachTableNow(const std::function<bool()>& stop, const std::function<void(const TableReader&)>& fn) {
+  std::vector<std::weak_ptr<TableHandle>> tables;
   for (const Run& run : CurrentView()->version->runs()) tables.insert(tables.end(), run.tables.begin(), run.tables.end());
-  const auto read_data = [&](const TableReader& table) {
-    const std::string_view bytes = table.mapped_data();
-    PrefetchMapped(bytes.substr(0, kPieceBytes));
-    for (size_t at = 0; at < bytes.size() && !stop(); at += kPieceBytes) {
-      if (at + kPieceBytes < bytes.size()) PrefetchMapped(bytes.substr(at + kPieceBytes, kPieceBytes));
-      LoadMapped(bytes.substr(at, kPieceBytes));
-    }
-  };
-  // Indexes and filters first: every get needs them, and they are a hundredth of the data.
-  for (const bool second : {false, true}) {
-    if (second && !data) return;
-    for (const auto& weak : tables) {
-      const TableRef table = weak.lock();
-      if (table == nullptr) continue;
-      const auto reader = LoadReaderBlocking(table.get());
-      if (second && reader.ok()) read_data(**reader);  // who asks for one that cannot be read will be told why
-      if (stop()) return;
-    }
+  for (const auto& weak : tables) {
+    if (stop()) return;
+    const TableRef table = weak.lock();
+    if (table == nullptr) continue;
+    if (const auto reader = LoadReaderBlocking(table.get()); reader.ok()) fn(**reader);
   }
+}
+
+void Range::LoadReaders(const std::function<bool()>& stop) {
+  ForEachTableNow(stop, [](const TableReader&) {});
+}
+
+void Range::WarmTables(const std::function<bool()>& stop) {
+  constexpr size_t kPieceBytes = 8 << 20;  // one is read while the one before is waited for
+  ForEachTableNow(stop, [&](const TableReader& table) {
+    const std::string_view data = table.mapped_data();
+    PrefetchMapped(data.substr(0, kPieceBytes));
+    for (size_t at = 0; at < data.size() && !stop(); at += kPieceBytes) {
+      if (at + kPieceBytes < data.size()) PrefetchMapped(data.substr(at + kPieceBytes, kPieceBytes));
+      LoadMapped(data.substr(at, kPieceBytes));
+    }
+    table.MarkWarm();
+  });
 }
 
 // --- moments (K4)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "common/base/clock.h"
 #include "common/base/disk.h"
 #include "common/base/log.h"
 #include "common/sstable/block.h"
@@ -20,6 +21,33 @@ Status TableError(const Uuid& uuid, absl::string_view what) {
 }
 
 }  // namespace
+
+// Whether the blocks of a mapped table are in memory when they are used again: most tables' are; where data are far more than memory,
+// most are not, and a block is better asked for as a whole, by a call that is dear where it is not needed. So one use of some is timed.
+class Residency {
+ public:
+  void OnUse(std::string_view block) {
+    const uint32_t n = uses_.fetch_add(1, std::memory_order_relaxed);
+    if (n % kSampled == 0) return Sample(block);
+    if (missing_.load(std::memory_order_relaxed) >= kWorthIt) PrefetchMapped(block);
+  }
+
+ private:
+  static constexpr uint32_t kSampled = 32;
+  static constexpr uint32_t kAll = 256, kWorthIt = kAll / 16;  // a miss costs a hundred times the call
+  static constexpr Nanos kMiss = 10 * kMicrosecond;
+  void Sample(std::string_view block) {
+    const Nanos begin = Now();
+    PrefetchMapped(block);
+    static_cast<void>(*static_cast<const volatile char*>(block.data()));
+    const uint32_t missed = Now() - begin >= kMiss ? kAll : 0;
+    const uint32_t before = missing_.load(std::memory_order_relaxed);
+    missing_.store(before + missed / 8 - before / 8, std::memory_order_relaxed);
+  }
+
+  std::atomic<uint32_t> uses_{0};
+  std::atomic<uint32_t> missing_{kAll};  // of kAll, as far as is known
+};
 
 struct TableReader::Rep {
   bool InBounds(std::string_view stored_key) const {
@@ -39,7 +67,8 @@ struct TableReader::Rep {
   Filter filter;
   TableIndex index;
   SharedBytes mapped;
-  bool cold = false;
+  std::atomic<bool> cold{false};
+  mutable Residency residency;  // of a cold table
   std::unique_ptr<std::atomic<uint64_t>[]> checked;  // of a mapped table: one bit a block
 };
 
@@ -62,7 +91,7 @@ StatusOr<std::shared_ptr<const TableReader>> TableReader::Open(const TableInfo& 
     return TableError(info.uuid, "malformed properties");
   if (mapped.data.size() == info.data_size && info.compression == 0) {
     r.mapped = std::move(mapped);
-    r.cold = cold;
+    r.cold.store(cold, std::memory_order_relaxed);
     r.checked.reset(new std::atomic<uint64_t>[r.index.blocks() / 64 + 1]());
   }
   return std::shared_ptr<const TableReader>(std::move(reader));
@@ -156,10 +185,12 @@ std::string_view TableReader::Rep::MappedBlock(size_t i, TableIterator::Check ch
   const std::string_view raw = mapped.data.substr(handle.offset, handle.size);
   std::atomic<uint64_t>& word = checked[i / 64];
   const uint64_t bit = uint64_t{1} << (i % 64);
+  const bool on_disk = cold.load(std::memory_order_relaxed);
   if (check == TableIterator::Check::kOnce && (word.load(std::memory_order_relaxed) & bit) != 0) {
+    if (on_disk) residency.OnUse(raw);
     return raw.substr(0, raw.size() - kBlockTrailerBytes);
   }
-  if (cold) PrefetchMapped(raw);
+  if (on_disk) PrefetchMapped(raw);
   std::string_view payload;
   std::string buffer;
   if (Damage(handle, raw, &payload, &buffer) != nullptr || !buffer.empty()) return {};
@@ -170,6 +201,8 @@ std::string_view TableReader::Rep::MappedBlock(size_t i, TableIterator::Check ch
 bool TableReader::mapped() const { return static_cast<bool>(rep_->mapped); }
 
 std::string_view TableReader::mapped_data() const { return rep_->mapped.data; }
+
+void TableReader::MarkWarm() const { rep_->cold.store(false, std::memory_order_relaxed); }
 
 TableReader::Found TableReader::Search(std::string_view stored_key, SequenceNumber seq, Hit* hit) const {
   const Rep& r = *rep_;

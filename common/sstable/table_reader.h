@@ -48,6 +48,7 @@ class TableReader {
   // A get on a mapped table, whole. A block is checked at its first use; later ones trust memory, as they trust a cache.
   bool mapped() const;
   std::string_view mapped_data() const;  // empty: it is not
+  void MarkWarm() const;                 // all of it is in memory now: `cold` no longer
   Found Search(std::string_view stored_key, SequenceNumber seq, Hit* hit) const;  // REQUIRES: mapped(); kAbsent, kFound or kCorrupt
 
   // At most `n` stored keys, ascending, that cut what is used of the table into parts of about equal size.
