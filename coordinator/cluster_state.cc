@@ -61,6 +61,7 @@ class Stepper {
       // Who moved it, and when, is not known: R5's wait is that of C2. Its first owner has nobody to wait for.
       range.old_lease_ends_ns = e.record.epoch.value() <= 1 ? 0 : EarlierLeasesEnd(options_, s_);
       SetRecord(&range, e.record);
+      range.found_without_owner = e.record.released || e.record.owner_incarnation == Incarnation();
       return;
     }
     ClusterState::Range& range = it->second;
@@ -94,7 +95,9 @@ class Stepper {
 
   void operator()(const HeartbeatEvent& e) { out_.answer = Answer(e); }
 
-  void operator()(const TickEvent&) {
+  void operator()(const TickEvent& e) {
+    s_.deaf_ns += e.deaf_ns;
+    if (e.deaf_ns >= options_.lease_ns) s_.first_ltc_heard_ns = 0;  // all come anew
     RefreshStocs();
     MoveRanges();
     ForgetEndedLeases();
@@ -117,16 +120,28 @@ class Stepper {
     if (e.stocs_version != s_.stocs_version) answer.stocs = s_.live_stocs;
     if (now_ >= s_.authority_until_ns) return answer;  // C3: no grant without a session
     ClusterState::Lease& lease = s_.leases[e.incarnation];
+    if (node->second.role == Role::kLtc) NoteLtcHeard(lease);
     lease.name = e.name;
     lease.heard_ns = now_;
+    lease.deaf_before_ns = s_.deaf_ns;
     lease.ends_ns = std::max(lease.ends_ns, now_ + Stretched(options_, options_.lease_ns));
     answer.lease_ns = options_.lease_ns;
     if (node->second.role != Role::kLtc) return answer;
-    if (s_.first_ltc_heard_ns == 0) s_.first_ltc_heard_ns = now_;
     AddExclusions(e, lease, &answer);
     AddAssignments(e.incarnation, &answer);
     if (node->second.draining) AddReleases(e.incarnation, &answer);
     return answer;
+  }
+
+  void NoteLtcHeard(const ClusterState::Lease& before) {
+    if (s_.first_ltc_heard_ns == 0) {
+      s_.first_ltc_heard_ns = now_;
+    } else if (before.heard_ns >= s_.first_ltc_heard_ns) {
+      return;  // not newly
+    }
+    s_.settled_ns =
+        std::min(now_ + options_.settle_ns,
+                 s_.first_ltc_heard_ns + std::max(options_.settle_ns, options_.longest_settle_ns));
   }
 
   void NodeChanged(const std::string& name, Incarnation incarnation) {
@@ -160,10 +175,16 @@ class Stepper {
         ClusterState::Lease& lease = s_.leases[before.owner_incarnation];
         lease.name = before.owner;
         lease.taken[before.id] = before.epoch;
+        // R5: the old owner may have been heard, and granted a lease that does not exclude the range, while
+        // it was being moved.
+        if (!options_.off.r5_late_grant) {
+          range->old_lease_ends_ns = std::max(range->old_lease_ends_ns, lease.ends_ns);
+        }
       }
       range->load = RangeLoad{};
     }
     range->record = record;
+    range->found_without_owner = false;
     s_.changed_ranges.insert(record.id);
   }
 
@@ -230,15 +251,25 @@ class Stepper {
   bool MayMove(const ClusterState::Range& range) const {
     const RangeRecord& record = range.record;
     if (range.moving) return false;
-    if (record.released) return true;
-    if (record.owner_incarnation == Incarnation()) {
-      return s_.first_ltc_heard_ns != 0 && now_ >= s_.first_ltc_heard_ns + options_.settle_ns;
+    if (record.released && !range.found_without_owner) return true;
+    if (record.released || record.owner_incarnation == Incarnation()) return Settled();
+    const auto lease = s_.leases.find(record.owner_incarnation);
+    const bool heard = lease != s_.leases.end() && lease->second.heard_ns != ClusterState::kUnheard;
+    if (options_.off.c3_lease_wait) return heard && lease->second.heard_ns + options_.lease_ns / 2 < now_;
+    if (LeaseEnds(options_, s_, record.owner_incarnation) > now_) return false;
+    if (heard) {
+      return ListenedSince(lease->second.heard_ns, lease->second.deaf_before_ns) >= options_.lease_ns;
     }
-    if (options_.off.c3_lease_wait) {
-      const auto lease = s_.leases.find(record.owner_incarnation);
-      return lease != s_.leases.end() && lease->second.heard_ns + options_.lease_ns / 2 < now_;
-    }
-    return LeaseEnds(options_, s_, record.owner_incarnation) <= now_;
+    if (options_.off.c2_wait || options_.off.c2_listen) return true;
+    return Settled() && (!IsRegistered(record) || ListenedSince(s_.elected_ns, 0) >= options_.listen_ns);
+  }
+  bool Settled() const { return s_.first_ltc_heard_ns != 0 && now_ >= s_.settled_ns; }
+  Nanos ListenedSince(Nanos then_ns, Nanos deaf_then_ns) const {
+    return now_ - then_ns - (s_.deaf_ns - deaf_then_ns);
+  }
+  bool IsRegistered(const RangeRecord& record) const {
+    const auto node = s_.nodes.find(record.owner);
+    return node != s_.nodes.end() && node->second.incarnation == record.owner_incarnation;
   }
 
   void MoveRanges() {
@@ -264,10 +295,19 @@ class Stepper {
     }
   }
 
+  // C4: one that this leader had no time to hear is as good as it was: LTCs are told of few, or none, only
+  // when few are there.
+  bool IsLiveStoc(const NodeInfo& node) const {
+    const auto lease = s_.leases.find(node.incarnation);
+    const Nanos listened = lease == s_.leases.end()
+                               ? ListenedSince(s_.elected_ns, 0)
+                               : ListenedSince(lease->second.heard_ns, lease->second.deaf_before_ns);
+    return listened < options_.lease_ns;
+  }
   void RefreshStocs() {
     std::vector<NodeInfo> live;
     for (const auto& [name, node] : s_.nodes) {
-      if (node.role == Role::kStoc && HasFreshLease(options_, s_, node.incarnation, now_)) live.push_back(node);
+      if (node.role == Role::kStoc && IsLiveStoc(node)) live.push_back(node);
     }
     if (live == s_.live_stocs) return;
     s_.live_stocs = std::move(live);

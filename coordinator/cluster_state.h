@@ -1,15 +1,32 @@
-// ClusterState: what the leading coordinator knows and decides: leases, who gets which range, which StoCs are live.
+// ClusterState: what the leading coordinator knows and decides: leases, who gets which range, which StoCs are
+// live.
 //
-// One pure function: Step(options, state, event, now) changes the state and returns what to do; it never touches a clock, a
-// store or a network. The rules it carries are C2, C3 (the granter's side), C4, R1 and R5 of the protocol:
-//   - A lease is an incarnation's. It has ended for sure at: time of the reply + T (1 + rho) + delta; and for grants of
-//     earlier coordinators, which this one knows nothing of, at: election + longest T (1 + rho) + delta.
-//   - A range moves when it has no owner, when its owner released it in order, or when its owner's lease has ended for sure.
-//   - A move is R1: epoch + 1, SEALING, the new owner with its incarnation, groups as in the version replaced.
-//   - The epochs taken from an incarnation are named in each of its later grants as excluded, for as long as it lives.
+// One pure function: Step(options, state, event, now) changes the state and returns what to do; it never
+// touches a clock, a store or a network. The rules it carries are C2, C3 (the granter's side), C4, R1 and R5
+// of the protocol:
+//   - A lease is an incarnation's. It has ended for sure at: time of the reply + T (1 + rho) + delta; and for
+//     grants of earlier coordinators, which this one knows nothing of, at: election + longest T (1 + rho) +
+//     delta.
+//   - A range moves when it has no owner, when its owner released it in order, or when its owner is taken for
+//     dead.
+//   - An owner that this leader has heard is taken for dead when its lease has ended for sure, and the leader
+//     has listened for as long as a lease since: time in which its own process stood still is no time in
+//     which others were silent.
+//   - One that it has not heard, when C2's wait is over and either its node is gone or the leader has
+//   listened
+//     for `listen_ns`: a node that comes back late, for whatever reason, keeps its ranges (C2').
+//   - Ranges that are nobody's wait until no LTC has been newly heard for `settle_ns`: the first to come is
+//   not
+//     given everything. One that is released while this leader looks on does not.
+//   - A move is R1: epoch + 1, SEALING, the new owner with its incarnation, groups as in the version
+//   replaced.
+//   - The epochs taken from an incarnation are named in each of its later grants as excluded, for as long as
+//   it
+//     lives.
 //   - StoC leases say where to place, nothing else.
 //
-// Thread safety: none; the service has the lock.   Ownership: a value.   Errors: none; what is unknown is reported as such.
+// Thread safety: none; the service has the lock.   Ownership: a value.   Errors: none; what is unknown is
+// reported as such.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +47,18 @@ struct ClusterOptions {
   Nanos lease_ns = 2 * kSecond;              // T
   double clock_rate_error = 0.01;            // rho
   Nanos lease_margin_ns = 50 * kMillisecond;  // delta
-  Nanos settle_ns = kSecond;                 // after the first LTC was heard, before ranges without owner are given out
+  Nanos settle_ns = kSecond;  // after an LTC was newly heard: then ranges without owner are given out ...
+  Nanos longest_settle_ns = 5 * kSecond;  // ... and at most so long after the first
+  Nanos listen_ns = 10 * kSecond;  // C2': then an owner that was not heard, but is registered, counts as dead
   uint32_t releases_at_once = 2;             // of one draining LTC
 
   // For negative controls: a test that switches a rule off must turn red.
   struct RulesOff {
     bool c2_wait = false;        // owners not heard from are held for dead at once
     bool c3_lease_wait = false;  // a range moves as soon as its owner was silent for T/2
+    bool c2_listen = false;  // C2' is switched off: an unheard owner is held for dead when C2's wait is over
     bool r1_epoch = false;       // a move keeps the epoch
+    bool r5_late_grant = false;  // a grant made while the range was being moved is not waited for
   } off;
 };
 
@@ -71,7 +92,9 @@ struct AssignDoneEvent {
   RangeId range;
   std::optional<RangeRecord> record;  // as written; none: refused, and the record as it is follows in a RangeReadEvent
 };
-struct TickEvent {};
+struct TickEvent {
+  Nanos deaf_ns = 0;  // since the last tick the leader's process stood still for so long
+};
 using ClusterEvent = std::variant<ElectedEvent, AuthorityEvent, NodeSeenEvent, NodeGoneEvent, RangeReadEvent, RangeGoneEvent,
                                   HeartbeatEvent, AssignDoneEvent, TickEvent>;
 
@@ -100,14 +123,17 @@ struct ClusterDecisions {
 };
 
 struct ClusterState {
+  static constexpr Nanos kUnheard = INT64_MIN / 2;
   struct Lease {
     std::string name;
-    Nanos heard_ns = INT64_MIN / 2;  // the last heartbeat that was granted
+    Nanos heard_ns = kUnheard;       // the last heartbeat that was granted
+    Nanos deaf_before_ns = 0;        // ClusterState::deaf_ns then
     Nanos ends_ns = 0;               // for sure
     std::map<RangeId, Epoch> taken;  // moved away from this incarnation without its release
   };
   struct Range {
     RangeRecord record;
+    bool found_without_owner = false;  // so it was before this leader's time
     bool moving = false;              // a RangeMove is under way
     Incarnation moving_to;
     Nanos old_lease_ends_ns = 0;      // R5, of the owner before this epoch's
@@ -118,7 +144,9 @@ struct ClusterState {
   Nanos elected_ns = 0;
   Nanos longest_lease_ns = 0;
   Nanos authority_until_ns = 0;
-  Nanos first_ltc_heard_ns = 0;  // 0: none yet
+  Nanos first_ltc_heard_ns = 0;  // of those that may be many more; 0: none yet
+  Nanos settled_ns = 0;          // when ranges without owner are given out
+  Nanos deaf_ns = 0;             // of this term: the sum of TickEvent's
   std::map<std::string, NodeInfo> nodes;  // registered now
   std::map<std::string, NodeReport> reports;
   std::map<Incarnation, Lease> leases;

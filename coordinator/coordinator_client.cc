@@ -1,6 +1,7 @@
 #include "coordinator/coordinator_client.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/numbers.h"
 #include "common/base/log.h"
@@ -45,8 +46,13 @@ class NodeSessionImpl : public NodeSession {
   StatusOr<RangeRecord> ReadRange(RangeId id) override;
   StatusOr<std::vector<RangeRecord>> ReadRanges() override { return ReadRangeRecords(store_); }
   StatusOr<RangeRecord> UpdateRange(const RangeRecord& record) override;
+  StatusOr<Handover> HandOverRange(const RangeRecord& before, const RangeRecord& after,
+                                   Nanos doubt_ns) override;
 
  private:
+  enum class Try { kWritten, kRefused, kNotSent, kInDoubt };
+  Try TrySet(const std::string& path, const std::string& data, int64_t version, Status* refused);
+  Status CheckMayAsk() const;
   Status Register();
   void RunHeartbeats();
   void HeartbeatOnce();
@@ -271,6 +277,28 @@ StatusOr<RangeRecord> NodeSessionImpl::ReadRange(RangeId id) {
   return RangeRecord::Decode(node.data, node.version);
 }
 
+// One compare-and-set. kRefused, with *refused: it was not made, nor will be. kNotSent: nor will it, and
+// nobody else was first.
+NodeSessionImpl::Try NodeSessionImpl::TrySet(const std::string& path, const std::string& data,
+                                             int64_t version, Status* refused) {
+  if (store_->session_state() != SessionState::kConnected) return Try::kNotSent;
+  const Status s = store_->Set(path, data, version);
+  if (s.ok()) return Try::kWritten;
+  if (absl::IsDeadlineExceeded(s)) return Try::kNotSent;
+  if (absl::IsUnknown(s)) return Try::kInDoubt;
+  *refused = s;
+  return Try::kRefused;
+}
+
+// While an outcome is in doubt: whether to go on asking.
+Status NodeSessionImpl::CheckMayAsk() const {
+  if (store_->session_state() == SessionState::kExpired) {
+    return absl::UnavailableError("the session has expired; the range belongs to another process");
+  }
+  MutexLock lock(&mu_);
+  return stopping_ ? absl::UnavailableError("the node is leaving") : OkStatus();
+}
+
 // While the store does not answer this goes on asking: until it does, or the session is known to have expired, or the node
 // leaves. A deadline could only end it in doubt.
 StatusOr<RangeRecord> NodeSessionImpl::UpdateRange(const RangeRecord& record) {
@@ -278,25 +306,49 @@ StatusOr<RangeRecord> NodeSessionImpl::UpdateRange(const RangeRecord& record) {
   const std::string data = record.Encode();
   RangeRecord written = record;
   written.version = record.version + 1;
-  while (true) {
-    const Status s = store_->Set(path, data, record.version);
-    if (s.ok()) return written;
-    if (absl::IsAborted(s)) {
+  for (;; PauseBeforeRetry()) {
+    Status refused;
+    const Try tried = TrySet(path, data, record.version, &refused);
+    if (tried == Try::kWritten) return written;
+    if (tried == Try::kRefused) {
+      if (!absl::IsAborted(refused)) return refused;
       // Perhaps by an earlier try of ours whose answer was lost.
       const StatusOr<Znode> node = store_->Get(path);
       if (node.ok() && node->version == written.version && node->data == data) return written;
-      if (node.ok()) return s;
-    } else if (!absl::IsUnknown(s) && !absl::IsDeadlineExceeded(s)) {
-      return s;
+      if (node.ok()) return refused;
     }
-    if (store_->session_state() == SessionState::kExpired) {
-      return absl::UnavailableError("the session has expired; the range belongs to another process");
+    NOVA_RETURN_IF_ERROR(CheckMayAsk());
+  }
+}
+
+StatusOr<NodeSession::Handover> NodeSessionImpl::HandOverRange(const RangeRecord& before,
+                                                               const RangeRecord& after, Nanos doubt_ns) {
+  const std::string path = RangePath(before.id);
+  const std::string datas[] = {after.Encode(), before.Encode()};  // to give away; to cancel
+  const Nanos cancel_ns = Now() + doubt_ns;
+  bool in_doubt = false;
+  for (;; PauseBeforeRetry()) {
+    const bool cancel = in_doubt && Now() >= cancel_ns;
+    Status refused;
+    const Try tried = TrySet(path, datas[cancel], before.version, &refused);
+    std::optional<bool> cancelled;
+    if (tried == Try::kWritten) cancelled = cancel;
+    if (tried == Try::kNotSent && !in_doubt) return Handover{before, true};  // nothing is under way
+    if (tried == Try::kInDoubt) in_doubt = true;
+    if (tried == Try::kRefused) {
+      if (!absl::IsAborted(refused)) return in_doubt ? absl::UnavailableError(refused.message()) : refused;
+      const StatusOr<Znode> node = store_->Get(path);
+      const bool next = node.ok() && node->version == before.version + 1;
+      if (next && node->data == datas[false]) cancelled = false;
+      if (next && in_doubt && node->data == datas[true]) cancelled = true;
+      if (node.ok() && !cancelled) return refused;
     }
-    {
-      MutexLock lock(&mu_);
-      if (stopping_) return absl::UnavailableError("the node is leaving");
+    if (cancelled) {
+      Handover done{*cancelled ? before : after, *cancelled};
+      done.record.version = before.version + 1;
+      return done;
     }
-    PauseBeforeRetry();
+    NOVA_RETURN_IF_ERROR(CheckMayAsk());
   }
 }
 

@@ -89,6 +89,17 @@ class NodeSession {
   // Compare-and-set by record.version; returns the record with its new version. Aborted: somebody else was first. A lost
   // reply is settled by reading again (row 38), so the outcome is never in doubt.
   virtual StatusOr<RangeRecord> UpdateRange(const RangeRecord& record) = 0;
+  // R5 (release): replaces `before` by `after`, which gives the range away; whoever calls it serves nothing
+  // meanwhile. While the outcome is in doubt for longer than `doubt_ns` the change is cancelled: by a
+  // compare-and-set of `before` from the same version, so that at most one of the two ever counts. The record
+  // as it is now, and which of them it is. Aborted: somebody else was first. Unavailable: it will stay in
+  // doubt: the session has expired, or the node leaves.
+  struct Handover {
+    RangeRecord record;
+    bool cancelled = false;
+  };
+  virtual StatusOr<Handover> HandOverRange(const RangeRecord& before, const RangeRecord& after,
+                                           Nanos doubt_ns) = 0;
 };
 
 // Draws an incarnation (N1), registers, and heartbeats until destroyed. Unavailable: no ZooKeeper or no cluster yet.

@@ -18,6 +18,9 @@ namespace nova {
 namespace {
 
 void CheckFlags() {
+  if (google::GetCommandLineFlagInfoOrDie("zookeeper_session_ms").is_default) {
+    FLAGS_zookeeper_session_ms = FLAGS_lease_ms;
+  }
   CheckServerFlags();
   CheckFlagRange("lease_ms", FLAGS_lease_ms, 100, 600'000);
   CheckFlagRange("lease_margin_ms", FLAGS_lease_margin_ms, 0, FLAGS_lease_ms / 4);

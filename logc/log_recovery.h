@@ -1,24 +1,81 @@
-// Log recovery (R2, R3): fence the members of a range's log groups, read their sealed segments by READ or their files, parse.
+// Log recovery (R2, R3): fence the members of a range's log groups, read their sealed segments by READ or
+// their files, parse.
 //
-// At least one listed member of every group, with the listed incarnation where the group has segments, or on the listed store where
-// it has files (N1), has to be fenced and read: acknowledgement was write-all, so each such member holds every acknowledged record of
-// its group. Segments before files; StoCs and logs in parallel. Of a log's segments one member's are read, of its files all that answer;
-// where those lack a record that was acknowledged (log_copies.h), every other copy too.
+// At least one listed member of every group, with the listed incarnation where the group has segments, or on
+// the listed store where it has files (N1), has to be fenced and read: acknowledgement was write-all, so each
+// such member holds every acknowledged record of its group, and the fenced one keeps whatever the old owner
+// still sends to the others from being acknowledged. The others are fenced too, but nobody waits for one that
+// is silent longer than kStragglers: it may stand still for minutes. Segments before files; StoCs and logs in
+// parallel. Of a log's segments one member's are read, of its files all that answer; where those lack a
+// record that was acknowledged (log_copies.h), every other copy too, and then even the silent are waited for,
+// up to kWaitForCopies.
 //
 // Thread safety: waits; control threads.
-// Errors: Unavailable: no member of some group answers or still has its memory or store (the text lists them: force-open's report);
-//         DataLoss: a record that was acknowledged is damaged in every copy that answers, or one must not be skipped.
+// Errors: Unavailable: no member of some group answers or still has its memory or store (the text lists them:
+//         force-open's report);
+//         DataLoss: a record that was acknowledged is damaged in every copy that answers, or one must not be
+//         skipped;
+//         FailedPrecondition: a later epoch has fenced us.
 #pragma once
 
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "logc/log_copies.h"
 #include "stoc/stoc_client.h"
 
 namespace nova {
 
-// Fences (range, epoch) at the members of record.log_groups; epoch = record.epoch, the new owner's. `done`: of its manifest.
+// The StoCs that a range's record lists, for its logs or its manifest, as they are fenced for record.epoch,
+// the new owner's (R2): all at once, each anew until it is, or kFenceFor is over, whether somebody waits for
+// it or not.
+//
+// Thread safety: all.   Ownership: shared by the requests under way; the StocClient outlives its xchgs.
+class RangeFences : public std::enable_shared_from_this<RangeFences> {
+ public:
+  static constexpr Nanos kStragglers = kSecond;          // from Start: so long the silent are waited for
+  static constexpr Nanos kWaitForCopies = 10 * kSecond;  // for members whose copies are needed
+  static constexpr Nanos kFenceFor = 60 * kSecond;
+
+  struct Members {
+    std::map<StocId, FenceReply> fenced;
+    std::set<StocId> silent;  // asked, and neither answered nor failed so far
+    std::set<StocId> failed;  // asked again later
+    Status lost;              // FailedPrecondition: a later epoch was there before
+  };
+
+  static std::shared_ptr<RangeFences> Start(StocClient* stocs, const RangeRecord& record);
+  // Returns what is known when `enough` of it is, or the deadline has passed.
+  Members WaitUntil(const std::function<bool(const Members&)>& enough, Nanos deadline_ns) const;
+  // The same, then on for those that are silent: until kStragglers is over.
+  Members WaitForMost(const std::function<bool(const Members&)>& enough, Nanos deadline_ns) const;
+
+ private:
+  struct Request;
+  RangeFences(StocClient* stocs, RangeId range, Epoch epoch)
+      : stocs_(stocs), range_(range), epoch_(epoch), started_ns_(Now()) {}
+  void Ask(StocId stoc, Nanos start_ns);
+  void Answered(StocId stoc, StatusOr<FenceReply> reply);
+
+  StocClient* const stocs_;
+  const RangeId range_;
+  const Epoch epoch_;
+  const Nanos started_ns_;
+  mutable Mutex mu_;
+  mutable CondVar changed_;
+  Members members_ ABSL_GUARDED_BY(mu_);
+};
+
+// `done`: of the range's manifest.
+StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const RangeRecord& record,
+                                                   const RangeFences& fences, const MemTableDone& done,
+                                                   Nanos deadline_ns);
+// The same, with fences of its own.
 StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const RangeRecord& record, const MemTableDone& done,
                                                    Nanos deadline_ns);
 

@@ -53,7 +53,7 @@ void BackgroundWork::Turns::Stop() {
 }
 
 BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find)
-    : find_(std::move(find)), reader_queue_(1 << 16), control_queue_(1 << 16) {
+    : find_(std::move(find)) {
   const auto start = [this](const char* role, int count, const std::function<void()>& body) {
     for (int i = 0; i < count; ++i) threads_.push_back(std::make_unique<Thread>(StrCat("ltc.", role, ".", i), body));
   };
@@ -82,6 +82,9 @@ BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find)
     }
   });
   start("reader", options.reader_threads, [this] { RunQueue(&reader_queue_); });
+  start("open", options.open_threads, [this] { RunQueue(&open_queue_); });
+  start("release", options.release_threads, [this] { RunQueue(&release_queue_); });
+  start("change", options.change_threads, [this] { RunQueue(&change_queue_); });
   start("control", options.control_threads, [this] { RunQueue(&control_queue_); });
 }
 
@@ -90,8 +93,9 @@ BackgroundWork::~BackgroundWork() { Stop(); }
 void BackgroundWork::Stop() {
   flush_.Stop();
   compaction_.Stop();
-  reader_queue_.Close();
-  control_queue_.Close();
+  for (auto* queue : {&reader_queue_, &open_queue_, &release_queue_, &change_queue_, &control_queue_}) {
+    queue->Close();
+  }
   threads_.clear();  // joins
 }
 
@@ -112,6 +116,9 @@ void BackgroundWork::Push(BoundedQueue<std::function<void()>>* queue, std::funct
 }
 
 void BackgroundWork::RunReader(std::function<void()> fn) { Push(&reader_queue_, std::move(fn)); }
+void BackgroundWork::RunOpen(std::function<void()> fn) { Push(&open_queue_, std::move(fn)); }
+void BackgroundWork::RunRelease(std::function<void()> fn) { Push(&release_queue_, std::move(fn)); }
+void BackgroundWork::RunChange(std::function<void()> fn) { Push(&change_queue_, std::move(fn)); }
 void BackgroundWork::RunControl(std::function<void()> fn) { Push(&control_queue_, std::move(fn)); }
 
 }  // namespace nova

@@ -179,9 +179,15 @@ Status Db::Rep::Init(const std::string& directory) {
   services.work = [this](RangeId id) { background->Due(id); };
   services.lost = [](RangeId, Status why) { NOVA_LOG(ERROR) << "the database can no longer be written: " << why; };
   services.run_blocking = [](std::function<void()> fn) { fn(); };  // the caller waits anyway
-  background = std::make_unique<BackgroundWork>(
-      BackgroundOptions{options.flush_threads, options.compaction_threads, /*reader_threads=*/0, /*control_threads=*/1},
-      [this](RangeId) { return range; });
+  background =
+      std::make_unique<BackgroundWork>(BackgroundOptions{.flush_threads = options.flush_threads,
+                                                         .compaction_threads = options.compaction_threads,
+                                                         .reader_threads = 0,
+                                                         .open_threads = 0,
+                                                         .release_threads = 0,
+                                                         .change_threads = 0,
+                                                         .control_threads = 1},
+                                       [this](RangeId) { return range; });
 
   std::vector<VersionEdit> edits;
   if (before) {

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "common/base/random.h"
-#include "logc/log_recovery.h"
 
 namespace nova {
 namespace {
 
 constexpr Nanos kGroupRetry = 50 * kMillisecond;  // while a log group cannot be replaced
+constexpr Nanos kReadOfCopy = 5 * kSecond;        // of a manifest, before it counts as unread
 constexpr Nanos kForgiveAfter = 5 * kSecond;      // a member that failed, and still has a lease then, may be taken again
 
 }  // namespace
@@ -30,21 +31,51 @@ Status RecordKeeper::Update(const std::function<Status(RangeRecord*)>& change) {
     NOVA_RETURN_IF_ERROR(change(&next));
     auto stored = session->UpdateRange(next);
     if (absl::IsAborted(stored.status())) {
-      // An update of ours that ended in doubt, with its session, may have been written after all.
-      stored = session->ReadRange(next.id);
-      NOVA_RETURN_IF_ERROR(stored.status());
-      const RangeRecord known = Get();
-      if (stored->epoch != known.epoch || stored->owner_incarnation != known.owner_incarnation || stored->version == known.version) {
-        return absl::FailedPreconditionError(StrCat("range ", next.id.value(), ": epoch ", next.epoch.value(), " is no longer ours"));
-      }
-      MutexLock lock(&mu_);
-      record_ = *std::move(stored);
+      NOVA_RETURN_IF_ERROR(TakeLateUpdate(session.get(), next.id));
       continue;
     }
     NOVA_RETURN_IF_ERROR(stored.status());
     MutexLock lock(&mu_);
     record_ = *std::move(stored);
     return OkStatus();
+  }
+}
+
+// Somebody was first. An update of ours that ended in doubt, with its session, may have been written after
+// all.
+Status RecordKeeper::TakeLateUpdate(NodeSession* session, RangeId id) {
+  NOVA_ASSIGN_OR_RETURN(RangeRecord stored, session->ReadRange(id));
+  MutexLock lock(&mu_);
+  if (stored.epoch != record_.epoch || stored.owner_incarnation != record_.owner_incarnation ||
+      stored.version == record_.version) {
+    return absl::FailedPreconditionError(
+        StrCat("range ", id.value(), ": epoch ", record_.epoch.value(), " is no longer ours"));
+  }
+  record_ = std::move(stored);
+  return OkStatus();
+}
+
+Status RecordKeeper::HandOver(const std::function<void()>& stop_serving,
+                              const std::function<void(RangeRecord*)>& change) {
+  MutexLock update_lock(&update_mu_);  // what is under way here ends before the range goes dark
+  const std::shared_ptr<NodeSession> session = services_->session();
+  if (session == nullptr) return absl::CancelledError("no session with the cluster");
+  stop_serving();
+  for (;;) {
+    const RangeRecord before = Get();
+    RangeRecord after = before;
+    change(&after);
+    auto handed = session->HandOverRange(before, after, kMostDoubt);
+    if (absl::IsAborted(handed.status())) {
+      NOVA_RETURN_IF_ERROR(TakeLateUpdate(session.get(), before.id));
+      continue;
+    }
+    NOVA_RETURN_IF_ERROR(handed.status());
+    MutexLock lock(&mu_);
+    record_ = std::move(handed->record);
+    return handed->cancelled
+               ? absl::CancelledError("the store did not answer in time: the record was left as it was")
+               : OkStatus();
   }
 }
 
@@ -61,11 +92,22 @@ class HostedRange::Ground : public ManifestStorage {
   }
 
   std::vector<StocChoice> LiveStocs() const {
+    std::set<StocId> avoided;
+    {
+      MutexLock lock(&mu_);
+      avoided = avoided_;
+    }
     std::vector<StocChoice> choices;
     for (const NodeInfo& n : services_->stocs->live()) {
-      if (!n.draining) choices.push_back({n.stoc_id, n.host, services_->stocs->queue_depth(n.stoc_id)});
+      if (n.draining || avoided.contains(n.stoc_id)) continue;
+      choices.push_back({n.stoc_id, n.host, services_->stocs->queue_depth(n.stoc_id)});
     }
     return choices;
+  }
+  // StoCs that stand still, whose lease has not ended yet: nothing new goes there.
+  void Avoid(std::set<StocId> stocs) {
+    MutexLock lock(&mu_);
+    avoided_ = std::move(stocs);
   }
   std::vector<StocId> Pick(const std::vector<StocChoice>& from, size_t count) {
     MutexLock lock(&mu_);
@@ -102,8 +144,9 @@ class HostedRange::Ground : public ManifestStorage {
                                         Now() + options_.request_deadline_ns);
   }
   StatusOr<Placement> Place(uint64_t table_bytes) {
+    const std::vector<StocChoice> live = LiveStocs();
     MutexLock lock(&mu_);
-    Placement placement = PlaceTable(LiveStocs(), table_bytes, options_.placement, &random_);
+    Placement placement = PlaceTable(live, table_bytes, options_.placement, &random_);
     if (placement.fragments.empty()) return absl::UnavailableError("no StoC is alive");
     return placement;
   }
@@ -111,8 +154,9 @@ class HostedRange::Ground : public ManifestStorage {
   const Creator creator_;
   const HostServices* const services_;
   const HostedRangeOptions options_;
-  Mutex mu_;
+  mutable Mutex mu_;
   Random random_ ABSL_GUARDED_BY(mu_);
+  std::set<StocId> avoided_ ABSL_GUARDED_BY(mu_);
 };
 
 // --- opening
@@ -129,40 +173,77 @@ HostedRange::~HostedRange() = default;
 
 RangeRecord HostedRange::record() const { return ground_->keeper.Get(); }
 
-StatusOr<std::vector<VersionEdit>> HostedRange::ReadManifest(const RangeRecord& record, Nanos deadline_ns) {
-  if (record.manifest.members.empty()) return std::vector<VersionEdit>{};  // never opened before
-  // M1: an acknowledged edit is on every member, so any fenced one would do; but where the record of one copy is damaged, another
-  // copy has it: so all that answer are read.
-  std::string tried;
+// M1: an acknowledged edit is on every member, so any fenced one would do; but where the record of one copy
+// is damaged, another copy has it: so all that answer are read. The silent are waited for only where what the
+// others have is not enough.
+StatusOr<std::vector<VersionEdit>> HostedRange::ReadManifest(const RangeRecord& record,
+                                                             const RangeFences& fences, Nanos deadline_ns) {
+  const std::vector<StocId>& group = record.manifest.members;
+  if (group.empty()) return std::vector<VersionEdit>{};  // never opened before
+  const auto any_of = [&group](const auto& stocs) {
+    return std::any_of(group.begin(), group.end(), [&stocs](StocId stoc) { return stocs.contains(stoc); });
+  };
   std::vector<Manifest::Copy> copies;
-  for (const StocId stoc : record.manifest.members) {
-    const auto node = services_->stocs->Find(stoc);
-    const std::string where = StrCat("stoc ", stoc.value(), node ? StrCat(" (", node->name, ")") : "");
-    Status s = services_->stocs->Fence(stoc, id_, epoch_, std::min(deadline_ns, Now() + kSecond)).status();
-    if (s.ok()) {
-      auto bytes = services_->stocs->ReadFileBlocking(stoc, {record.manifest.file, 0}, 0, UINT64_MAX, deadline_ns);
-      s = bytes.status();
-      if (s.ok()) copies.push_back({where, *std::move(bytes)});
+  std::map<StocId, std::string> unread;  // and why
+  for (const StocId stoc : group) unread[stoc] = "does not answer";
+  std::set<StocId> asked;
+  auto members =
+      fences.WaitForMost([&](const RangeFences::Members& m) { return any_of(m.fenced); }, deadline_ns);
+  const Nanos until = std::min(deadline_ns, Now() + RangeFences::kWaitForCopies);
+  Status failed;
+  for (;;) {
+    NOVA_RETURN_IF_ERROR(members.lost);
+    for (const StocId stoc : group) {
+      if (!members.fenced.contains(stoc) || !asked.insert(stoc).second) continue;
+      auto bytes = services_->stocs->ReadFileBlocking(stoc, {record.manifest.file, 0}, 0, UINT64_MAX,
+                                                      std::min(deadline_ns, Now() + kReadOfCopy));
+      if (bytes.ok()) {
+        copies.push_back({NameOf(stoc), *std::move(bytes)});
+        unread.erase(stoc);
+      } else {
+        unread[stoc] = std::string(bytes.status().message());
+      }
     }
-    if (absl::IsFailedPrecondition(s)) return s;
-    if (!s.ok()) tried += StrCat(tried.empty() ? "" : "; ", where, ": ", s.message());
+    if (!copies.empty()) {
+      auto edits = Manifest::Recover(record.manifest.file, copies);
+      if (edits.ok()) return edits;
+      failed = edits.status();
+    }
+    const size_t known = members.fenced.size();
+    members = fences.WaitUntil(
+        [&](const RangeFences::Members& m) {
+          const bool more = any_of(m.silent) || (!copies.empty() && any_of(m.failed));
+          return m.fenced.size() > known || !m.lost.ok() || !more;
+        },
+        until);
+    if (members.fenced.size() == known && members.lost.ok()) break;
   }
+  const std::string why = absl::StrJoin(unread, "; ", [this](std::string* out, const auto& u) {
+    absl::StrAppend(out, NameOf(u.first), ": ", u.second);
+  });
   const std::string which = StrCat("range ", id_.value());
   if (copies.empty()) {
-    return absl::UnavailableError(StrCat(which, ": no copy of manifest ", record.manifest.file.ToString(), ": ", tried));
+    return absl::UnavailableError(
+        StrCat(which, ": no copy of manifest ", record.manifest.file.ToString(), ": ", why));
   }
-  auto edits = Manifest::Recover(record.manifest.file, copies);
-  if (edits.ok()) return edits;
-  return Annotate(edits.status(), tried.empty() ? which : StrCat(which, " (not read: ", tried, ")"));
+  return Annotate(failed, why.empty() ? which : StrCat(which, " (not read: ", why, ")"));
+}
+
+std::string HostedRange::NameOf(StocId stoc) const {
+  const auto node = services_->stocs->Find(stoc);
+  return StrCat("stoc ", stoc.value(), node ? StrCat(" (", node->name, ")") : "");
 }
 
 Status HostedRange::Open() {
   const Nanos started = Now();
   const Nanos deadline = started + 60 * kSecond;
   const RangeRecord record = ground_->keeper.Get();
-  NOVA_ASSIGN_OR_RETURN(const auto edits, ReadManifest(record, deadline));
-  NOVA_ASSIGN_OR_RETURN(auto recovered, RecoverLogs(services_->stocs, record, DoneMemTables(edits), deadline));  // R2, R3
+  const std::shared_ptr<RangeFences> fences = RangeFences::Start(services_->stocs, record);  // R2
+  NOVA_ASSIGN_OR_RETURN(const auto edits, ReadManifest(record, *fences, deadline));
+  NOVA_ASSIGN_OR_RETURN(
+      auto recovered, RecoverLogs(services_->stocs, record, *fences, DoneMemTables(edits), deadline));  // R3
   const size_t records = recovered.size();
+  ground_->Avoid(fences->WaitUntil([](const auto&) { return true; }, 0).silent);
   NOVA_ASSIGN_OR_RETURN(range_, Range::Recover(record, options_.range, &ground_->range_services, ground_.get(), edits,
                                                std::move(recovered), ground_));  // R4
   LogGroup group;
@@ -171,6 +252,7 @@ Status HostedRange::Open() {
   }
   SleepUntil(old_lease_ends_ns_);  // R5
   if (abandoned_.load()) return absl::FailedPreconditionError("excluded while opening");
+  ground_->Avoid({});
   NOVA_RETURN_IF_ERROR(ground_->keeper.Update([&](RangeRecord* r) {
     r->state = RangeState::kOpen;
     r->released = false;
@@ -189,7 +271,8 @@ Status HostedRange::Open() {
     log = services_->logs->Open(id_, epoch_, group, [weak = weak_from_this()](const LogGroup& current, StocId failed, auto answer) {
       const auto self = weak.lock();
       if (self == nullptr) return answer(absl::FailedPreconditionError("the range was closed"));
-      self->services_->run_control([self, current, failed, answer] { self->ChangeLogGroup(current, failed, Now(), answer); });
+      self->services_->run_change(
+          [self, current, failed, answer] { self->ChangeLogGroup(current, failed, Now(), answer); });
     });
   }
   range_->Activate(std::move(log));
@@ -230,18 +313,42 @@ Status HostedRange::GiveBack() {
 }
 
 Status HostedRange::Release(Nanos deadline_ns) {
-  range_->StopWrites();
-  NOVA_RETURN_IF_ERROR(range_->FlushAll(deadline_ns));
-  NOVA_RETURN_IF_ERROR(ground_->keeper.Update([](RangeRecord* r) {
+  if (releasing_.exchange(true)) return absl::UnavailableError("it is being released already");
+  Status s;
+  if (!released_.load()) s = TryRelease(deadline_ns);
+  if (s.ok()) released_.store(true);
+  if (s.ok() || absl::IsFailedPrecondition(s)) Abandon();
+  releasing_.store(false);
+  return s;
+}
+
+// FailedPrecondition: the range is lost, or may be. Any other error: it is served as before.
+Status HostedRange::TryRelease(Nanos deadline_ns) {
+  // The range is dark until the store has answered, so nothing begins while it does not.
+  const auto store_answers = [this] {
+    const std::shared_ptr<NodeSession> session = services_->session();
+    if (session == nullptr) return absl::UnavailableError("no session with the cluster");
+    const Status s = session->ReadRange(id_).status();
+    return s.ok() ? s : absl::UnavailableError(s.message());
+  };
+  NOVA_RETURN_IF_ERROR(store_answers());
+  if (!range_->BeginRelease()) return absl::UnavailableError("the range is not open, or is being restored");
+  Status s = range_->FlushAll(deadline_ns);
+  if (s.ok()) s = store_answers();
+  if (!s.ok()) {
+    range_->CancelRelease();
+    return s;
+  }
+  // From the change of the record on there may be another owner, and newer writes.
+  s = ground_->keeper.HandOver([this] { range_->StopReads(); }, [](RangeRecord* r) {
     r->state = RangeState::kSealing;
     r->released = true;
     r->owner.clear();
     r->owner_incarnation = Incarnation();
     r->log_groups.clear();  // every memtable is in the tables
-    return OkStatus();
-  }));
-  Abandon();
-  return OkStatus();
+  });
+  if (absl::IsCancelled(s)) range_->CancelRelease();
+  return s.ok() || absl::IsCancelled(s) ? s : absl::FailedPreconditionError(s.message());
 }
 
 // --- log groups (L4)
@@ -331,11 +438,11 @@ void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos a
   if (s.ok()) return answer(next);
   if (absl::IsFailedPrecondition(s)) return answer(s);
   NOVA_LOG(WARNING) << "range " << id_.value() << ": log group not replaced yet: " << s;
-  // Not by waiting here: the control threads have to open and release ranges meanwhile.
+  // Not by waiting here: other ranges' groups have to be replaced meanwhile.
   Executor* const on = services_->range.executors[0];
   on->Submit([self = shared_from_this(), on, current, failed, asked_ns, answer] {
     on->RunAt(Now() + kGroupRetry, [self, current, failed, asked_ns, answer] {
-      self->services_->run_control([self, current, failed, asked_ns, answer] {
+      self->services_->run_change([self, current, failed, asked_ns, answer] {
         self->ChangeLogGroup(current, failed, asked_ns, answer);
       });
     });

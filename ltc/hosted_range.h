@@ -15,6 +15,7 @@
 #include "common/base/mutex.h"
 #include "coordinator/coordinator_client.h"
 #include "logc/log_client.h"
+#include "logc/log_recovery.h"
 #include "ltc/range.h"
 #include "stoc/stoc_client.h"
 
@@ -41,6 +42,7 @@ struct HostServices {
   LogClient* logs = nullptr;
   std::function<std::shared_ptr<NodeSession>()> session;  // null while there is none
   std::function<void(std::function<void()>)> run_control;  // on a control thread, which may wait
+  std::function<void(std::function<void()>)> run_change;   // the same, on one that only replaces log groups
 };
 
 // The record of an owned range: changed by compare-and-set under our epoch, one change at a time.
@@ -50,8 +52,15 @@ class RecordKeeper {
   RangeRecord Get() const;
   // `change` edits a copy, or refuses; it may run again, on the record as it is. Unavailable: it may have been written or not.
   Status Update(const std::function<Status(RangeRecord*)>& change);
+  // The same for a change that gives the range away, which nobody serves from `stop_serving` on (R5): in
+  // doubt for long it is cancelled. Cancelled: it was not made, and never will be. Any other error: it may
+  // have been made, or somebody else was first.
+  Status HandOver(const std::function<void()>& stop_serving, const std::function<void(RangeRecord*)>& change);
 
  private:
+  static constexpr Nanos kMostDoubt = kSecond;
+  Status TakeLateUpdate(NodeSession* session, RangeId id);
+
   const HostServices* const services_;
   Mutex update_mu_;  // held over the compare-and-set
   mutable Mutex mu_;
@@ -64,7 +73,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   ~HostedRange();
 
   Status Open();
-  // Orderly hand-over: stop writes, flush everything, give the record back (R1-R5 then need no logs and no lease wait).
+  // R5 (release), in this order: no writes, everything flushed, no reads, then the record (R1-R5 then need no
+  // logs and no lease wait). OK: released. Else, if abandoned(): the range is lost, or may be; if not: it is
+  // served here as before. A second call meanwhile is Unavailable.
   Status Release(Nanos deadline_ns);
   void Abandon();  // lost: answer nothing more; ends Open too
   bool abandoned() const { return abandoned_.load(); }
@@ -91,7 +102,10 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   static constexpr Nanos kFirstGrowthPause = kSecond;      // between attempts to return to R; doubles while they do not last
   static constexpr Nanos kLongestGrowthPause = 60 * kSecond;
 
-  StatusOr<std::vector<VersionEdit>> ReadManifest(const RangeRecord& record, Nanos deadline_ns);
+  Status TryRelease(Nanos deadline_ns);
+  StatusOr<std::vector<VersionEdit>> ReadManifest(const RangeRecord& record, const RangeFences& fences,
+                                                  Nanos deadline_ns);
+  std::string NameOf(StocId stoc) const;
   size_t LeastLogMembers() const;
   LogMedia MediaOf(const std::vector<NodeInfo>& live) const;
   void LeaveDraining();
@@ -109,6 +123,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::shared_ptr<Range> range_;
   std::atomic<bool> abandoned_{false};
   std::atomic<bool> opened_{false};  // range_ stands and is active
+  std::atomic<bool> releasing_{false};
+  std::atomic<bool> released_{false};
   std::atomic<bool> maintaining_{false};  // by one thread at a time, which the next two belong to
   Nanos growth_pause_ns_ = kFirstGrowthPause;
   Nanos next_growth_ns_ = 0;

@@ -17,6 +17,9 @@ constexpr Nanos kHousekeepingPeriod = 100 * kMillisecond;
 constexpr Nanos kLogPeriod = kSecond;
 constexpr size_t kMostDamaged = 1024;          // tables waiting for repair
 constexpr Nanos kRepairPause = 10 * kSecond;   // after one that failed
+constexpr Nanos kReleaseDeadline = 60 * kSecond;  // of the flush
+constexpr Nanos kReleasePause =
+    50 * kMillisecond;                        // while the node stops, after a release that was taken back
 constexpr Nanos kClusterWait = 10 * kSecond;  // for the first coordinator of a new cluster
 
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
@@ -116,7 +119,7 @@ Status LtcNode::Init() {
   services_.range.lost = [this](RangeId id, Status why) {
     NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " lost: " << why;
     const auto hosted = Find(id);
-    if (hosted != nullptr) background_->RunControl([this, id, epoch = hosted->epoch()] { Drop(id, epoch); });
+    if (hosted != nullptr) background_->RunRelease([this, id, epoch = hosted->epoch()] { Drop(id, epoch); });
   };
   arenas_.KeepAhead(options_.hosted.range.memtable_size_bytes * static_cast<size_t>(options_.hosted.range.active_memtables),
                     [this] { background_->RunControl([this] { arenas_.Refill(); }); });
@@ -128,6 +131,7 @@ Status LtcNode::Init() {
     return session_;
   };
   services_.run_control = [this](std::function<void()> fn) { background_->RunControl(std::move(fn)); };
+  services_.run_change = [this](std::function<void()> fn) { background_->RunChange(std::move(fn)); };
 
   metrics_->AddCallback("nova_fabric_connections", [this] { return static_cast<double>(environment_.fabric->counters().connections); });
   metrics_->AddCallback("nova_fabric_protocol_errors_total",
@@ -242,7 +246,7 @@ void LtcNode::OnAssigned(const RangeAssignment& a) {
     if (opening.hosted != nullptr) opening.hosted->Abandon();
     opening = {a.record.epoch, nullptr};
   }
-  background_->RunControl([this, a] { OpenRange(a); });
+  background_->RunOpen([this, a] { OpenRange(a); });
 }
 
 void LtcNode::OpenRange(const RangeAssignment& a) {
@@ -305,7 +309,7 @@ void LtcNode::GiveBackRanges() {
     }
   }
   for (const auto& hosted : ranges) {
-    background_->RunControl([this, hosted] {
+    background_->RunRelease([this, hosted] {
       const Status s = hosted->GiveBack();
       MutexLock lock(&mu_);
       giving_back_.erase(giving_back_.find(hosted->id()));
@@ -330,17 +334,17 @@ void LtcNode::OnExcluded(RangeId range, Epoch epoch) {
     if (held == ranges_.end() || held->second->epoch() > epoch) return;
     held->second->Abandon();  // at once: the lease that excludes it begins with this reply (C3)
   }
-  background_->RunControl([this, range, epoch] { Drop(range, epoch); });
+  background_->RunRelease([this, range, epoch] { Drop(range, epoch); });
 }
 
 void LtcNode::OnRelease(RangeId range, Epoch epoch) {
   const auto hosted = Find(range);
   if (hosted == nullptr || hosted->epoch() != epoch || !hosted->range()->active()) return;
-  hosted->range()->StopWrites();
-  background_->RunControl([this, hosted] {
-    const Status s = hosted->Release(Now() + 60 * kSecond);
+  background_->RunRelease([this, hosted] {
+    if (!hosted->range()->active()) return;  // asked with every heartbeat until it is done
+    const Status s = hosted->Release(Now() + kReleaseDeadline);
     if (!s.ok()) NOVA_LOG(WARNING) << options_.name << ": releasing range " << hosted->id().value() << ": " << s;
-    Drop(hosted->id(), hosted->epoch());
+    if (hosted->abandoned()) Drop(hosted->id(), hosted->epoch());
   });
 }
 
@@ -494,8 +498,11 @@ Status LtcNode::Stop(Nanos deadline_ns) {
   Mutex mu;
   Status first;
   for (const auto& h : hosted) {
-    background_->RunControl([&, h] {
-      const Status s = h->Release(deadline_ns);
+    background_->RunRelease([&, h] {
+      Status s = h->Release(deadline_ns);
+      for (; !s.ok() && !h->abandoned() && Now() < deadline_ns; s = h->Release(deadline_ns)) {
+        SleepFor(kReleasePause);
+      }
       {
         MutexLock lock(&mu);
         if (first.ok()) first = s;

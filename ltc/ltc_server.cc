@@ -214,6 +214,9 @@ void LtcServer::HandleGet(size_t index, const IncomingCall& call) {
   Outcome found = IsValidStoredKey(request.key) ? FindRangeOf(index, request.range, request.epoch, request.key, &range)
                                                 : Outcome::kInvalidArgument;
   if (found == Outcome::kOk) found = FindSnapshot(*range, request.snapshot, &snapshot);
+  if (found == Outcome::kOk && !HasLease()) {
+    found = Outcome::kNotOwner;  // C3: at once; and again before the reply
+  }
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
   auto done = [this, xchg, connection = call.connection, id = call.request_id](Outcome o, std::string_view value) {
     if (!HasLease()) return xchg->Reply(connection, id, Outcome::kNotOwner, {});  // C3
@@ -236,6 +239,7 @@ void LtcServer::HandleScan(size_t index, const IncomingCall& call) {
   // Where it begins must be of this range: the client goes on where a range ends.
   if (found == Outcome::kOk && !(request.reverse ? EndsIn(*range, request.to) : range->Contains(request.from))) found = Outcome::kNotOwner;
   if (found == Outcome::kOk) found = FindSnapshot(*range, request.snapshot, &snapshot);
+  if (found == Outcome::kOk && !HasLease()) found = Outcome::kNotOwner;  // C3, as in HandleGet
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
   ScanOp op{std::string(request.from), std::string(request.to), request.limit, call.deadline_ns, std::move(snapshot), request.reverse};
   range->Scan(executors_[index], std::move(op),
@@ -280,6 +284,7 @@ void LtcServer::HandleMultiGet(size_t index, const IncomingCall& call) {
   if (found == Outcome::kOk && !std::all_of(request.keys.begin(), request.keys.end(), [&](auto key) { return range->Contains(key); })) {
     found = Outcome::kNotOwner;
   }
+  if (found == Outcome::kOk && !HasLease()) found = Outcome::kNotOwner;  // C3, as in HandleGet
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
   get->range = range->shared_from_this();
   get->on = executors_[index];
@@ -350,6 +355,7 @@ void LtcServer::HandleHeldSnapshot(size_t index, const IncomingCall& call, LtcRe
   Outcome o = renew && (request.lease_ms == 0 || request.lease_ms > options_.max_snapshot_lease_ms)
                   ? Outcome::kInvalidArgument
                   : FindRange(index, request.range, request.epoch, &range);
+  if (o == Outcome::kOk && renew && !range->serves_reads()) o = Outcome::kNotOwner;
   if (o == Outcome::kOk) {
     const Nanos now = Now();
     const bool lives = renew ? snapshots_.Renew(request.range, request.epoch, request.snapshot, now, now + request.lease_ms * kMillisecond)
@@ -406,6 +412,7 @@ void LtcServer::HandleCheckpoint(size_t index, const IncomingCall& call) {
   Range* range;
   const bool list = request.verb == CheckpointVerb::kList;
   Outcome found = FindRange(index, request.range, request.epoch, &range);
+  if (found == Outcome::kOk && list && !range->serves_reads()) found = Outcome::kNotOwner;
   if (found == Outcome::kOk && !list && checkpoint_running_.exchange(true)) found = Outcome::kBusy;
   if (found != Outcome::kOk) return on->xchg()->Reply(call.connection, call.request_id, found, {});
   run_control_([this, on, held = range->shared_from_this(), verb = request.verb, name = std::string(request.name),

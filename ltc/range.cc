@@ -497,6 +497,28 @@ void Range::StopWrites() {
   }
 }
 
+bool Range::BeginRelease() {
+  State from = State::kActive;
+  return state_.compare_exchange_strong(from, State::kReadOnly);
+}
+
+void Range::StopReads() {
+  State from = State::kReadOnly;
+  state_.compare_exchange_strong(from, State::kSilent);
+}
+
+void Range::CancelRelease() {
+  for (State from : {State::kReadOnly, State::kSilent}) {
+    if (state_.compare_exchange_strong(from, State::kActive)) break;
+  }
+  services_->work(id_);
+}
+
+bool Range::serves_reads() const {
+  const State state = state_.load(std::memory_order_acquire);
+  return state == State::kActive || state == State::kReadOnly;
+}
+
 void Range::Abandon() {
   if (state_.exchange(State::kLost) != State::kOpening && log_ != nullptr) log_->Fence();
   sequences_.Close();

@@ -201,6 +201,12 @@ class Range : public std::enable_shared_from_this<Range> {
   Status LastingFlushFailure(Nanos since_ns) const { return flush_failure_.Lasting(since_ns); }
   Status LastingCompactionFailure(Nanos since_ns) const { return compaction_failure_.Lasting(since_ns); }
   void StopWrites();  // later writes end with kNotOwner
+  // R5 (release): a range that is let go stops in two steps, and may be taken back between them and after.
+  // Every request that arrives after StopReads ends with kNotOwner.
+  bool BeginRelease();   // stops writes; false: the range does not serve, or is being restored
+  void StopReads();      // REQUIRES: BeginRelease was true
+  void CancelRelease();  // serves on, unless the range was lost meanwhile
+  bool serves_reads() const;
   void Abandon();     // the epoch is lost: as StopWrites, and no reads either
   bool NeedsFlush() const;
   bool NeedsCompaction();
@@ -240,7 +246,7 @@ class Range : public std::enable_shared_from_this<Range> {
   SequenceNumber last_sequence() const { return sequences_.last(); }
 
  private:
-  enum class State { kOpening, kActive, kRestoring, kReadOnly, kLost };
+  enum class State { kOpening, kActive, kRestoring, kReadOnly, kSilent, kLost };  // kSilent: after StopReads
   struct Round;
   using RoundGroup = std::vector<std::shared_ptr<Round>>;  // that follow one another, the oldest first
   struct CheckpointRequest;

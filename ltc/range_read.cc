@@ -46,16 +46,14 @@ bool Range::IsNewest(const View& view, std::string_view key, SequenceNumber at, 
 }
 
 void Range::Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done) {
-  const State state = state_.load(std::memory_order_acquire);
-  if (state != State::kActive && state != State::kReadOnly) return done(Outcome::kNotOwner, {});
+  if (!serves_reads()) return done(Outcome::kNotOwner, {});
   reads_.fetch_add(1, std::memory_order_relaxed);
   LaneView(on);
   Search(on, lanes_[on->index()].view, kMaxSequenceNumber, key, deadline_ns, std::move(done));
 }
 
 void Range::GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, Nanos deadline_ns, GetDone done) {
-  const State state = state_.load(std::memory_order_acquire);
-  if (state != State::kActive && state != State::kReadOnly) return done(Outcome::kNotOwner, {});
+  if (!serves_reads()) return done(Outcome::kNotOwner, {});
   reads_.fetch_add(1, std::memory_order_relaxed);
   LaneView(on);
   // Asked after the view is in hand: whatever changed the view spared a snapshot that is live now.
@@ -278,8 +276,7 @@ void Range::WhenStable(Executor* on, SequenceNumber seq, absl::AnyInvocable<void
 }
 
 void Range::TakeSnapshot(Executor* on, Nanos expires_ns, SnapshotDone done) {
-  const State state = state_.load(std::memory_order_acquire);
-  if (state != State::kActive && state != State::kReadOnly) return done(Outcome::kNotOwner, nullptr);
+  if (!serves_reads()) return done(Outcome::kNotOwner, nullptr);
   auto snapshot = snapshots_.Enter([this] { return sequences_.last(); }, expires_ns);
   const SequenceNumber seq = snapshot->sequence();
   WhenStable(on, seq, [self = shared_from_this(), snapshot = std::move(snapshot), done = std::move(done)]() mutable {
@@ -302,8 +299,7 @@ struct Range::MultiGetState {
 
 void Range::MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot, Nanos deadline_ns,
                      MultiGetDone done) {
-  const State state = state_.load(std::memory_order_acquire);
-  if (state != State::kActive && state != State::kReadOnly) return done(Outcome::kNotOwner, {});
+  if (!serves_reads()) return done(Outcome::kNotOwner, {});
   reads_.fetch_add(keys.size(), std::memory_order_relaxed);
   auto get = std::make_shared<MultiGetState>();
   get->range = shared_from_this();

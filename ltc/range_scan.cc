@@ -97,8 +97,7 @@ struct Range::ScanState {
 };
 
 void Range::Scan(Executor* on, ScanOp op, ScanDone done) {
-  const State state = state_.load(std::memory_order_acquire);
-  if (state != State::kActive && state != State::kReadOnly) return done(Outcome::kNotOwner, {});
+  if (!serves_reads()) return done(Outcome::kNotOwner, {});
   reads_.fetch_add(1, std::memory_order_relaxed);
   auto scan = std::make_shared<ScanState>();
   scan->range = shared_from_this();

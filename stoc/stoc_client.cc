@@ -227,6 +227,10 @@ struct StocClient::Rep {
     return OkStatus();
   }
 
+  struct FenceCall;
+  void TryFence(std::unique_ptr<FenceCall> c);
+  StatusOr<FenceReply> FenceAnswer(StocId stoc, Outcome outcome, std::string_view body) const;
+
   class CopyWriter;
 };
 
@@ -431,17 +435,58 @@ void StocClient::DropReferencesLater(StocId stoc, RangeId range, Epoch epoch, st
   });
 }
 
-// --- blocking: fencing and logs
+// --- fencing
+
+StatusOr<FenceReply> StocClient::Rep::FenceAnswer(StocId stoc, Outcome outcome, std::string_view body) const {
+  NOVA_RETURN_IF_ERROR(StatusOf(stoc, "fencing", outcome));
+  FenceReply reply;
+  if (!FenceReply::Parse(body, &reply)) return StatusOf(stoc, "fencing: malformed reply", Outcome::kInternal);
+  return reply;
+}
 
 StatusOr<FenceReply> StocClient::Fence(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns) {
   std::string body;
   RangeEpochRequest{range, epoch}.AppendTo(&body);
   const auto r = rep_->CallAndWait(stoc, StocRequest::kFence, body, deadline_ns);
-  NOVA_RETURN_IF_ERROR(rep_->StatusOf(stoc, "fencing", r.outcome));
-  FenceReply reply;
-  if (!FenceReply::Parse(r.body, &reply)) return rep_->StatusOf(stoc, "fencing: malformed reply", Outcome::kInternal);
-  return reply;
+  return rep_->FenceAnswer(stoc, r.outcome, r.body);
 }
+
+struct StocClient::Rep::FenceCall {
+  Xchg* xchg;
+  StocId stoc;
+  std::string body;
+  Nanos deadline_ns;
+  absl::AnyInvocable<void(StatusOr<FenceReply>)> done;
+  int tries = 0;
+};
+
+void StocClient::StartFence(StocId stoc, RangeId range, Epoch epoch, Nanos start_ns, Nanos deadline_ns,
+                            absl::AnyInvocable<void(StatusOr<FenceReply>)> done) {
+  Xchg* const xchg = rep_->NextXchg();
+  auto call = std::make_unique<Rep::FenceCall>(Rep::FenceCall{xchg, stoc, {}, deadline_ns, std::move(done)});
+  RangeEpochRequest{range, epoch}.AppendTo(&call->body);
+  xchg->Submit([rep = rep_.get(), start_ns, call = std::move(call)]() mutable {
+    if (start_ns <= Now()) return rep->TryFence(std::move(call));
+    Xchg* const on = call->xchg;
+    on->RunAt(start_ns, [rep, call = std::move(call)]() mutable { rep->TryFence(std::move(call)); });
+  });
+}
+
+void StocClient::Rep::TryFence(std::unique_ptr<FenceCall> c) {
+  const FenceCall& request = *c;
+  const std::string_view body = request.body;
+  Call(request.xchg, request.stoc, StocRequest::kFence, {&body, 1}, request.deadline_ns,
+       [this, call = std::move(c)](Outcome o, std::string_view answer) mutable {
+         const Nanos again = Now() + PauseAfter(call->tries++);
+         if (o != Outcome::kBusy || again >= call->deadline_ns) {
+           return call->done(FenceAnswer(call->stoc, o, answer));
+         }
+         Xchg* const on = call->xchg;
+         on->RunAt(again, [this, call = std::move(call)]() mutable { TryFence(std::move(call)); });
+       });
+}
+
+// --- blocking: logs
 
 Status StocClient::FreeFenced(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns) {
   std::string body;

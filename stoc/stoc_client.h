@@ -59,6 +59,10 @@ class StocClient {
                 absl::AnyInvocable<void(Outcome, std::string_view)> done);
   void Ping(Xchg* xchg, StocId stoc, Nanos deadline_ns, absl::AnyInvocable<void(Outcome, Incarnation)> done);
   Peer* peer(Xchg* xchg, StocId stoc);  // null: not known
+  // Any thread. FENCE, as below, at `start_ns`, for callers that wait for several at once: `done` runs on an
+  // xchg thread, or is destroyed undone where that has stopped.
+  void StartFence(StocId stoc, RangeId range, Epoch epoch, Nanos start_ns, Nanos deadline_ns,
+                  absl::AnyInvocable<void(StatusOr<FenceReply>)> done);
   // Any thread: best effort, nobody is told.
   void DropReferencesLater(StocId stoc, RangeId range, Epoch epoch, std::vector<StocFileId> files);
 

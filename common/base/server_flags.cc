@@ -4,7 +4,9 @@
 
 DEFINE_string(zookeeper, "", "ZooKeeper ensemble, host:port,host:port");
 DEFINE_string(chroot, "/nova", "the cluster's path in ZooKeeper");
-DEFINE_int32(zookeeper_session_ms, 4000, "ZooKeeper session timeout; after it a killed leader is replaced");
+DEFINE_int32(zookeeper_session_ms, 30000,
+             "ZooKeeper session timeout; a coordinator's, unless given, is --lease_ms: after it a killed "
+             "leader is replaced");
 DEFINE_int32(zookeeper_connect_ms, 10000, "how long to wait for ZooKeeper at start");
 DEFINE_string(name, "", "of this node, unique in the cluster; a coordinator's may be left out: coord-<host>-<port>");
 DEFINE_string(address, "127.0.0.1:0", "where to serve, host:port; port 0 picks one");

@@ -121,8 +121,10 @@ Status ProcessCluster::Launch(Node* node, const std::string& failpoints) {
   const bool coordinator = node->name.starts_with("coordinator-");
   const bool stoc = node->name.starts_with("stoc-");
   argv.push_back(StrCat(kBin, coordinator ? "nova_coordinator" : stoc ? "nova_stoc" : "nova_ltc"));
-  add({StrCat("--zookeeper=", zookeeper_->hosts()), StrCat("--name=", node->name),
-       StrCat("--zookeeper_session_ms=", options_.zookeeper_session_ms)});
+  add({StrCat("--zookeeper=", zookeeper_->hosts()), StrCat("--name=", node->name)});
+  if (options_.zookeeper_session_ms > 0) {
+    add({StrCat("--zookeeper_session_ms=", options_.zookeeper_session_ms)});
+  }
   if (coordinator) {
     add({StrCat("--address=", node->address)});
     add(options_.coordinator_flags);

@@ -19,7 +19,7 @@ struct ProcessClusterOptions {
   int ltcs = 2;
   int stocs = 3;
   int ranges = 16;
-  int zookeeper_session_ms = 4000;
+  int zookeeper_session_ms = 4000;  // of all; 0: what each takes by itself
   Nanos start_ns = 30 * kSecond;  // for a process to say that it is ready
   int zookeeper_servers = 1;
   std::vector<std::string> ltc_flags;  // added to each LTC's command line

@@ -163,5 +163,31 @@ TEST_F(SessionTest, AStoppedStocDoesNotHoldUpAFailover) {
   ExpectVerified(&checker, false);
 }
 
+// The same while nothing is written, so that nothing else breaks the connection to the member that stands
+// still: R2 asks it, and goes on with the others.
+TEST_F(SessionTest, AStoppedStocDoesNotHoldUpAFailoverOfIdleRanges) {
+  Start({});
+  if (cluster_ == nullptr) return;
+  std::string output;
+  ASSERT_EQ(
+      cluster_->Nova({"bench", "--workload=LOAD", "--records=2000", "--threads=4", "--noprogress"}, &output),
+      0)
+      << output;
+  std::string before;
+  ASSERT_EQ(cluster_->Nova({"scan", "", "100000"}, &before), 0);
+  MachineWatch machine(std::filesystem::temp_directory_path().string());
+  cluster_->Signal("stoc-0", SIGSTOP);
+  cluster_->Kill("ltc-0");
+  const Nanos died = Now();
+  const Status open = cluster_->WaitOpen(died + 60 * kSecond);
+  EXPECT_TRUE(open.ok()) << open;
+  EXPECT_LT(Now() - died, 9 * kSecond + machine.worst())
+      << "a lease of 2 s, 5 s to open, and what a read's own try waits";
+  std::string after;
+  EXPECT_EQ(cluster_->Nova({"--timeout_ms=20000", "scan", "", "100000"}, &after), 0);
+  EXPECT_TRUE(before == after) << before.size() << " bytes before, " << after.size() << " after";
+  cluster_->Signal("stoc-0", SIGCONT);
+}
+
 }  // namespace
 }  // namespace nova

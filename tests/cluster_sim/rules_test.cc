@@ -200,6 +200,155 @@ TEST(RulesTest, AReleasedRangeListsNoLogsAndKeepsEverything) {
   });
 }
 
+// R5 (release): reads end before the record says released. The owner never hears that it was changed, has a
+// lease, and is asked by a client that knows no other: what it knows is old.
+TEST(RulesTest, R5AnOwnerThatLetGoAnswersNoReads) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    Simulate(seed, [seed] {
+      OneRange w(SmallCluster());
+      ASSERT_TRUE(w.client->Put("k", "old").ok());
+      const std::string owner = w.Record().owner;
+      w.cluster.LoseConfigReplies(owner, 1);
+      std::string left;
+      ASSERT_TRUE(w.cluster.NewCoordinatorClient().Drain(owner, Now() + 5 * kSecond, &left).ok());
+      while (w.Record().owner == owner) SleepFor(kMillisecond);
+      w.cluster.CutConfig(owner, true);
+      w.cluster.CutControl(owner, true);  // nor is it told so with a heartbeat
+      const Nanos cut = Now();
+      ASSERT_TRUE(w.WaitForOtherOwner(owner));
+      const auto fresh = w.cluster.NewClient("client-1");
+      ASSERT_TRUE(fresh->Put("k", "new").ok());
+      ASSERT_LT(Now(), cut + kSecond) << "its lease is over";
+      EXPECT_EQ(w.client->Get("k").value, "new") << "seed " << seed;
+      const ScanResult scan = w.client->Scan("", 10);
+      ASSERT_EQ(scan.entries.size(), 1u);
+      EXPECT_EQ(scan.entries[0].second, "new") << "seed " << seed;
+      w.cluster.HealAll();
+    });
+  }
+}
+
+// R5 (release): what is in doubt for long is cancelled, from the same version, and the range is served on:
+// here the requests are lost for a while, so the cancelling one is the first to arrive. It is asked to let go
+// again, and does.
+TEST(RulesTest, R5AReleaseInDoubtIsCancelledAndTheRangeIsServedOn) {
+  Simulate(2, [] {
+    OneRange w(SmallCluster());
+    ASSERT_TRUE(w.client->Put("k", "1").ok());
+    const RangeRecord before = w.Record();
+    w.cluster.LoseConfigRequests(before.owner, 150);
+    std::string left;
+    ASSERT_TRUE(w.cluster.NewCoordinatorClient().Drain(before.owner, Now() + 5 * kSecond, &left).ok());
+    ASSERT_TRUE(w.WaitFor(20 * kSecond, [&](const RangeRecord& r) { return r.version > before.version; }));
+    const RangeRecord cancelled = w.Record();
+    EXPECT_EQ(cancelled.owner, before.owner);
+    EXPECT_EQ(cancelled.epoch, before.epoch);
+    EXPECT_FALSE(cancelled.released);
+    EXPECT_TRUE(w.client->Put("k", "2").ok());
+    ASSERT_TRUE(w.WaitForOtherOwner(before.owner));
+    EXPECT_EQ(w.client->Get("k").value, "2");
+  });
+}
+
+// R5 (release): while the store does not answer no release begins, and reads and writes go on.
+TEST(RulesTest, R5NoReleaseBeginsWhileTheStoreDoesNotAnswer) {
+  Simulate(3, [] {
+    SimClusterOptions options = SmallCluster();
+    options.config.session_timeout_ns = 20 * kSecond;
+    options.client.timeout_ms = 1000;
+    OneRange w(options);
+    ASSERT_TRUE(w.client->Put("k", "1").ok());
+    const std::string owner = w.Record().owner;
+    w.cluster.CutConfig(owner, true);
+    std::string left;
+    ASSERT_TRUE(w.cluster.NewCoordinatorClient().Drain(owner, Now() + 5 * kSecond, &left).ok());
+    for (const Nanos until = Now() + 5 * kSecond; Now() < until; SleepFor(100 * kMillisecond)) {
+      ASSERT_TRUE(w.client->Put("k", "2").ok());
+      ASSERT_EQ(w.client->Get("k").value, "2");
+    }
+    w.cluster.CutConfig(owner, false);
+    ASSERT_TRUE(w.WaitForOtherOwner(owner));
+    EXPECT_EQ(w.client->Get("k").value, "2");
+  });
+}
+
+// How long it takes to have all of four ranges open after an LTC died, a StoC that their logs list standing
+// still, or dead.
+Nanos FailoverTime(uint64_t seed, bool hung) {
+  Nanos took = 0;
+  Simulate(seed, [&] {
+    SimClusterOptions options = SmallCluster();
+    options.stocs = 3;
+    OneRange w(options, 4);
+    for (int i = 0; i < 1000; i += 10) {
+      ASSERT_TRUE(w.client->Put(KeyOf(i), "v").ok());  // both LTCs know all StoCs
+    }
+    hung ? w.cluster.Pause("stoc-1") : w.cluster.Kill("stoc-1");
+    w.cluster.Kill("ltc-0");
+    const Nanos died = Now();
+    ASSERT_TRUE(w.cluster.WaitOpen(4, 200 * kSecond));
+    took = Now() - died;
+    w.cluster.HealAll();
+    ASSERT_EQ(w.client->Scan("", 1000).entries.size(), 100u);
+  });
+  return took;
+}
+
+// R2: one good member of each group is enough; nobody waits for one that stands still for longer than for one
+// that is dead, but for the second in which it might have answered.
+TEST(RulesTest, R2AMemberThatStandsStillHoldsUpAFailoverNoLongerThanADeadOne) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    const Nanos dead = FailoverTime(seed, false);
+    const Nanos hung = FailoverTime(seed, true);
+    EXPECT_LT(dead, 6 * kSecond) << "seed " << seed;
+    EXPECT_LT(hung, dead + 2 * kSecond) << "seed " << seed;
+  }
+}
+
+// R2, L3: and that is safe: what the old owner still brings to the member that stood still, and was not
+// fenced, is not acknowledged, for the one that was fenced has it not; or it is there.
+TEST(RulesTest, R2AZombiesPutIsNotAcknowledgedByMembersThatWereNotFenced) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Simulate(seed, [seed] {
+      SimClusterOptions options = SmallCluster();
+      options.stocs = 3;
+      options.client.timeout_ms = 30'000;
+      OneRange w(options, 4);
+      for (int i = 0; i < 1000; i += 10) ASSERT_TRUE(w.client->Put(KeyOf(i), "old").ok());
+      const std::string stoc = StrCat("stoc-", seed % 3);
+      w.cluster.Pause(stoc);
+      w.cluster.Pause("ltc-0");
+      std::atomic<int> waiting{100};
+      std::vector<std::string> late(100);  // what was acknowledged, or nothing
+      for (int i = 0; i < 100; ++i) {
+        w.client->PutAsync(KeyOf(10 * i), StrCat("late", i), [&, i](Result r) {
+          if (r.ok()) late[static_cast<size_t>(i)] = StrCat("late", i);
+          --waiting;
+        });
+      }
+      const auto moved = [&w] {
+        const auto records = w.cluster.Records();
+        return std::all_of(records.begin(), records.end(), [](const auto& r) {
+          return r.second.owner != "ltc-0" && r.second.state == RangeState::kOpen;
+        });
+      };
+      for (const Nanos until = Now() + 60 * kSecond; !moved(); SleepFor(20 * kMillisecond)) {
+        ASSERT_LT(Now(), until);
+      }
+      w.cluster.HealAll();
+      while (waiting.load() > 0) SleepFor(kMillisecond);
+      const auto fresh = w.cluster.NewClient("client-1");
+      for (int i = 0; i < 100; ++i) {
+        const std::string found = fresh->Get(KeyOf(10 * i)).value;
+        const std::string& acknowledged = late[static_cast<size_t>(i)];
+        EXPECT_TRUE(found == acknowledged ||
+                    (acknowledged.empty() && (found == "old" || found == StrCat("late", i))))
+            << "seed " << seed << ": " << found << " instead of " << acknowledged;
+      }
+    });
+  }
+}
+
 // M1: one member of the manifest group is enough to open the range.
 TEST(RulesTest, M1ARangeOpensWithOneMemberOfItsManifestLeft) {
   Simulate(6, [] {
@@ -440,6 +589,38 @@ TEST(RulesTest, L3DamagedLogsLoseNothingAndAreNeverPassedOver) {
       EXPECT_EQ(w.client->Scan("", 1000).entries.size(), 20u);
     });
   }
+}
+
+// R2: a log that lacks an acknowledged record in the copies at hand waits for the member that stands still:
+// it has it.
+TEST(RulesTest, R2ADamagedLogWaitsForTheMembersThatAreSilent) {
+  Simulate(11, [] {
+    SimClusterOptions options = SmallCluster();
+    options.stocs = 3;
+    options.ltc.hosted.log_mode = LogMode::kPersistent;
+    OneRange w(options);
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
+    const std::string owner = w.Record().owner;
+    w.cluster.Kill(owner);
+    int damaged = 0;
+    for (const char* const stoc : {"stoc-0", "stoc-1"}) {
+      for (const FileOnDisk& f : FilesOn(w.cluster.disk(stoc))) {
+        if (f.header.kind != FileHeader::Kind::kLog || f.bytes.empty()) continue;
+        Flip(w.cluster.disk(stoc), f, f.bytes.size() / 8);
+        ++damaged;
+      }
+    }
+    ASSERT_GE(damaged, 2);
+    w.cluster.Pause("stoc-2");
+    SleepFor(5 * kSecond);  // the lease of the owner is over, and the open has begun
+    EXPECT_NE(w.Record().state, RangeState::kOpen);
+    w.cluster.Resume("stoc-2");
+    ASSERT_TRUE(w.WaitFor(30 * kSecond, [&](const RangeRecord& r) {
+      return r.state == RangeState::kOpen && r.owner != owner;
+    }));
+    EXPECT_EQ(w.client->Scan("", 1000).entries.size(), 20u);
+    EXPECT_EQ(w.cluster.Metric("ltc", "nova_ltc_opens_refused_for_data_loss_total"), 0);
+  });
 }
 
 // --- StoCs that are not there

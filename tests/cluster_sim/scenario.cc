@@ -51,12 +51,12 @@ void Simulate(uint64_t seed, const std::function<void()>& body) {
   sim.Run(body);
 }
 
-OneRange::OneRange(const SimClusterOptions& options) : cluster(options) {
+OneRange::OneRange(const SimClusterOptions& options, int ranges) : cluster(options) {
   cluster.StartAll();
   client = cluster.NewClient("client-0");
-  const Status created = client->CreateRanges({});
+  const Status created = client->CreateRanges(SplitKeys(ranges));
   NOVA_CHECK(created.ok()) << created;
-  NOVA_CHECK(cluster.WaitOpen(1, 30 * kSecond)) << "the range does not open";
+  NOVA_CHECK(cluster.WaitOpen(static_cast<size_t>(ranges), 30 * kSecond)) << "the ranges do not open";
 }
 
 bool OneRange::WaitFor(Nanos within, const std::function<bool(const RangeRecord&)>& wanted) {

@@ -27,9 +27,9 @@ void Simulate(uint64_t seed, const std::function<void()>& body);
 std::vector<std::string> SplitKeys(int ranges);
 std::string KeyOf(int i);  // i of 0 .. 999
 
-// A cluster with one open range, and a client.
+// A cluster with one open range, or a few, and a client.
 struct OneRange {
-  explicit OneRange(const SimClusterOptions& options);
+  explicit OneRange(const SimClusterOptions& options, int ranges = 1);
   RangeRecord Record() { return cluster.Records().begin()->second; }
   bool WaitFor(Nanos within, const std::function<bool(const RangeRecord&)>& wanted);
   bool WaitForOtherOwner(const std::string& than);

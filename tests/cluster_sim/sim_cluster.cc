@@ -24,7 +24,8 @@ SimClusterOptions SmallCluster() {
   o.coordinator.movers = 2;
   o.ltc.memtable_limit_bytes = 8 << 20;
   o.ltc.block_cache_bytes = 64 << 10;
-  o.ltc.background = {.flush_threads = 1, .compaction_threads = 1, .reader_threads = 1, .control_threads = 2};
+  o.ltc.background = {.flush_threads = 1, .compaction_threads = 1, .reader_threads = 1, .open_threads = 2,
+                         .release_threads = 1, .change_threads = 1, .control_threads = 1};
   o.ltc.hosted.range.memtable_size_bytes = 8 << 10;
   o.ltc.hosted.range.compaction.level1_bytes = 64 << 10;
   o.ltc.hosted.range.compaction.table_size_bytes = 8 << 10;
@@ -279,6 +280,14 @@ void SimCluster::CutConfig(const std::string& node, bool cut) {
   Simulation::Current()->Trace(StrCat(cut ? "cuts" : "mends", " config of ", node));
   nodes_[node]->config_cut = cut;
   ApplyCuts(nodes_[node].get());
+}
+
+void SimCluster::LoseConfigReplies(const std::string& node, int n) {
+  for (MemorySession* session : nodes_.at(node)->sessions) session->LoseReplies(n);
+}
+
+void SimCluster::LoseConfigRequests(const std::string& node, int n) {
+  for (MemorySession* session : nodes_.at(node)->sessions) session->LoseRequests(n);
 }
 
 void SimCluster::HealAll() {

@@ -65,6 +65,9 @@ class SimCluster {
   // Ways to the coordinators, to the ConfigStore.
   void CutControl(const std::string& node, bool cut);
   void CutConfig(const std::string& node, bool cut);
+  // Of the node's next changes in the ConfigStore: so many answers, or so many requests, are lost.
+  void LoseConfigReplies(const std::string& node, int n);
+  void LoseConfigRequests(const std::string& node, int n);
   // Pauses end, cuts mend; what was killed stays so.
   void HealAll();
 

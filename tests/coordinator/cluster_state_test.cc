@@ -9,7 +9,7 @@
 //   gone ltc-1
 //   range 1 version=3 epoch=2 [open] [owner=ltc-1 inc=1] [released] [groups=4:1/9,2/8;5:3/7] [manifest=1,2]
 //   heartbeat ltc-1 inc=1 [has=1@2,2@2] [stocs=VERSION] [left=STOC:TABLES,...] [memory=POOL:MB,...]
-//   tick
+//   tick [deaf=8000]                              the leader stood still for so long
 //   done 1 | refused 1                            the outcome of the last move of range 1
 //   force 1
 //   left stoc-1                                   what is left on a draining node
@@ -91,7 +91,7 @@ class Script {
     if (c.name() == "gone") return Do(NodeGoneEvent{c.arg()});
     if (c.name() == "range") return Do(RangeReadEvent{Record(c)});
     if (c.name() == "heartbeat") return Do(Heartbeat(c));
-    if (c.name() == "tick") return Do(TickEvent{});
+    if (c.name() == "tick") return Do(TickEvent{Ms(c, "deaf")});
     if (c.name() == "done" || c.name() == "refused") {
       const RangeId id(Command::ToNumber(c.arg()));
       AssignDoneEvent done{id, std::nullopt};

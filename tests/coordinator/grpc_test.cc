@@ -87,6 +87,28 @@ TEST(GrpcTest, AHungCoordinatorCostsOneSecond) {
   release.Notify();
 }
 
+// However long it was away: neither a back-off that grew nor a poller that sleeps keeps the way to it closed.
+TEST(GrpcTest, ACoordinatorThatIsBackIsFoundSoon) {
+  const auto answer = [](const std::string&, const std::string&) -> StatusOr<std::string> {
+    return proto::StatusReply().SerializeAsString();
+  };
+  auto server = GrpcServer::Start("127.0.0.1:0", answer);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->address();
+  CoordinatorClient client(OpenGrpcChannel({address}));
+  ASSERT_TRUE(client.StatusText(In(5 * kSecond)).ok());
+  server->reset();
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_FALSE(client.StatusText(In(400 * kMillisecond)).ok());
+    SleepFor(200 * kMillisecond);
+  }
+  server = GrpcServer::Start(address, answer);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const Nanos back = Now();
+  while (!client.StatusText(In(400 * kMillisecond)).ok()) ASSERT_LT(Now(), back + 10 * kSecond);
+  EXPECT_LT(Now() - back, 1500 * kMillisecond);
+}
+
 TEST(GrpcTest, ATakenPortIsAnError) {
   const auto server = StartServer("hello");
   EXPECT_TRUE(absl::IsUnavailable(GrpcServer::Start(server->address(), [](const std::string&, const std::string&) {
