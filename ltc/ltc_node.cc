@@ -67,7 +67,8 @@ Status LtcNode::Init() {
     XchgOptions x = options_.xchg;
     x.name = StrCat("ltc.xchg.", i);
     x.index = static_cast<uint16_t>(i);
-    xchgs_.push_back(std::make_unique<Xchg>(environment_.fabric, self, x));
+    NOVA_ASSIGN_OR_RETURN(auto xchg, Xchg::Open(environment_.fabric, self, x));
+    xchgs_.push_back(std::move(xchg));
     executors_.push_back(std::make_unique<XchgExecutor>(xchgs_.back().get()));
     ports.push_back(xchgs_.back()->port());
     xchgs.push_back(xchgs_.back().get());
@@ -147,6 +148,7 @@ Status LtcNode::Init() {
   });
 
   for (auto& x : xchgs_) x->Start();
+  serving_ = true;
   NOVA_RETURN_IF_ERROR(Join(std::move(store)));
   housekeeping_ = std::make_unique<Thread>("ltc.housekeeping.0", [this] { Housekeeping(); });
   return OkStatus();
@@ -186,6 +188,7 @@ void LtcNode::Leave() {
 
 // Returns when every xchg thread has run what was submitted to it before.
 void LtcNode::PassXchgs() {
+  if (!serving_) return;
   for (auto& x : xchgs_) {
     auto passed = std::make_shared<Notification>();
     x->Submit([passed] { passed->Notify(); });

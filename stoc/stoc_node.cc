@@ -79,7 +79,8 @@ Status StocNode::Serve() {
     XchgOptions x = options_.xchg;
     x.name = StrCat("stoc.xchg.", i);
     x.index = static_cast<uint16_t>(i);
-    xchgs_.push_back(std::make_unique<Xchg>(environment_.fabric, hello, x));
+    NOVA_ASSIGN_OR_RETURN(auto xchg, Xchg::Open(environment_.fabric, hello, x));
+    xchgs_.push_back(std::move(xchg));
     ports.push_back(xchgs_.back()->port());
     xchgs.push_back(xchgs_.back().get());
   }

@@ -123,7 +123,7 @@ class Peer {
 };
 
 struct Xchg::Rep {
-  Rep(Fabric* fabric, const Hello& hello, XchgOptions opts);
+  Rep(Fabric* fabric, const Hello& hello, XchgOptions opts, std::unique_ptr<Port> port);
 
   // --- constant, or set up before Start
   Fabric* const fabric;
@@ -218,21 +218,14 @@ struct Xchg::Rep {
   void WindUp();
 };
 
-Xchg::Rep::Rep(Fabric* f, const Hello& hello, XchgOptions opts)
+Xchg::Rep::Rep(Fabric* f, const Hello& hello, XchgOptions opts, std::unique_ptr<Port> p)
     : fabric(f),
       self(hello),
       options(std::move(opts)),
       send_pool(f, Access::kLocal, options.send_pool_bytes),
+      port(std::move(p)),
       wheel(Now()),
-      round_ns(Now()) {
-  PortOptions port_options;
-  port_options.name = options.name;
-  port_options.index = options.index;
-  port_options.max_pending_requests = kMaxPendingRequests;
-  auto opened = fabric->OpenPort(port_options);
-  NOVA_CHECK(opened.ok()) << options.name << ": " << opened.status().message();
-  port = std::move(opened).value();
-}
+      round_ns(Now()) {}
 
 // --- Links
 
@@ -794,8 +787,17 @@ void Xchg::Rep::WindUp() {
   pieces.clear();  // no connection is left that could read them (F4)
 }
 
-Xchg::Xchg(Fabric* fabric, const Hello& self, XchgOptions options)
-    : rep_(std::make_unique<Rep>(fabric, self, std::move(options))) {}
+StatusOr<std::unique_ptr<Xchg>> Xchg::Open(Fabric* fabric, const Hello& self, XchgOptions options) {
+  PortOptions port_options;
+  port_options.name = options.name;
+  port_options.index = options.index;
+  port_options.max_pending_requests = kMaxPendingRequests;
+  auto port = fabric->OpenPort(port_options);
+  if (!port.ok()) return Annotate(port.status(), StrCat("opening exchange thread ", options.name));
+  return std::unique_ptr<Xchg>(new Xchg(std::make_unique<Rep>(fabric, self, std::move(options), *std::move(port))));
+}
+
+Xchg::Xchg(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 
 Xchg::~Xchg() { Stop(); }
 

@@ -27,6 +27,7 @@
 #include "absl/functional/any_invocable.h"
 #include "common/base/metrics.h"
 #include "common/base/outcome.h"
+#include "common/base/status.h"
 #include "common/base/thread.h"
 #include "common/rdma/buffer_pool.h"
 #include "common/rdma/fabric.h"
@@ -84,7 +85,8 @@ struct IncomingCall {
 
 class Xchg {
  public:
-  Xchg(Fabric* fabric, const Hello& self, XchgOptions options);
+  // With a port of its own. An error (descriptors, lockable memory) leaves nothing behind.
+  static StatusOr<std::unique_ptr<Xchg>> Open(Fabric* fabric, const Hello& self, XchgOptions options);
   ~Xchg();  // stops
 
   // --- set-up, before Start
@@ -129,6 +131,7 @@ class Xchg {
 
  private:
   struct Rep;
+  explicit Xchg(std::unique_ptr<Rep> rep);
   std::unique_ptr<Rep> rep_;
 };
 

@@ -19,7 +19,7 @@ struct Rig {
     fabric = NewSimFabric(cluster.network(), "peer");
     Hello self;
     self.role = Role::kClient;
-    xchg = std::make_unique<Xchg>(fabric.get(), self, XchgOptions{});
+    xchg = *Xchg::Open(fabric.get(), self, XchgOptions{});
     xchg->Start();
   }
   ~Rig() { xchg->Stop(); }
