@@ -86,7 +86,7 @@ Status LtcNode::Init() {
   LtcServerOptions server;
   server.max_value_bytes = options_.hosted.range.max_value_bytes;
   server.max_batch_entries = options_.hosted.range.max_batch_entries;
-  server.multi_get_page_bytes = options_.hosted.range.scan_page_bytes;
+  server.page_bytes = options_.hosted.range.scan_page_bytes;
   server.max_snapshots_per_range = options_.max_snapshots_per_range;
   server.max_snapshot_lease_ms = options_.max_snapshot_lease_ms;
   server.writes_need_lease = options_.hosted.log_mode == LogMode::kNone;
@@ -135,6 +135,11 @@ Status LtcNode::Init() {
                         [this] { return static_cast<double>(environment_.fabric->counters().protocol_errors); });
   metrics_->AddCallback("nova_fabric_access_errors_total",
                         [this] { return static_cast<double>(environment_.fabric->counters().access_errors); });
+  metrics_->AddCallback("nova_xchg_cut_off_total", [this] {
+    uint64_t n = 0;
+    for (const auto& x : xchgs_) n += x->counters().cut_off;
+    return static_cast<double>(n);
+  });
   for (const auto& [pool, bytes] : kMemoryPools) {
     metrics_->AddCallback(StrCat("nova_ltc_memory_bytes{pool=\"", pool, "\"}"),
                           [this, of = bytes] { return static_cast<double>(MemoryUse::Of(arenas_, cache_).*of); });
