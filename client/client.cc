@@ -73,7 +73,7 @@ StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options, 
     XchgOptions x;
     x.name = StrCat("client.xchg.", i);
     x.index = static_cast<uint16_t>(i);
-    lane->xchg = std::make_unique<Xchg>(rep->fabric.get(), self, x);
+    NOVA_ASSIGN_OR_RETURN(lane->xchg, Xchg::Open(rep->fabric.get(), self, x));
     lane->ltc = std::make_unique<LtcClient>(lane->xchg.get());
     lane->configuration = shared;
     rep->lanes.push_back(std::move(lane));

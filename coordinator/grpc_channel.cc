@@ -1,11 +1,16 @@
 #include "coordinator/grpc_channel.h"
 
+#include <fcntl.h>
 #include <grpc/support/time.h>
 #include <stdlib.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <map>
 
 #include "coordinator/grpc_log.h"
@@ -35,6 +40,19 @@ Status ToStatus(const grpc::Status& s) {
     return NotLeadingError(s.error_details().substr(std::string("leader=").size()));
   }
   return Status(static_cast<absl::StatusCode>(s.error_code()), s.error_message());
+}
+
+// gRPC ends the process when it gets no descriptor for a completion queue. So a call begins only where there are as many
+// as one takes, sockets and all; a few more, for other threads take some meanwhile.
+Status CheckDescriptors() {
+  std::array<int, 16> taken;
+  size_t n = 0;
+  while (n < taken.size() && (taken[n] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0) ++n;
+  const int error = errno;
+  for (size_t i = 0; i < n; ++i) close(taken[i]);
+  if (n == taken.size()) return OkStatus();
+  return absl::ResourceExhaustedError(
+      StrCat("a call to the coordinator needs ", taken.size(), " descriptors, ", n, " are free: ", strerror(error)));
 }
 
 class GrpcChannel : public LeaderChannel {
@@ -70,6 +88,7 @@ std::shared_ptr<grpc::GenericStub> GrpcChannel::StubFor(const std::string& addre
 
 StatusOr<std::string> GrpcChannel::Attempt(const std::string& address, const std::string& method, const std::string& request,
                                            Nanos deadline_ns) {
+  NOVA_RETURN_IF_ERROR(CheckDescriptors());
   const std::shared_ptr<grpc::GenericStub> stub = StubFor(address);
   grpc::ClientContext context;
   const Nanos left_ns = std::max<Nanos>(deadline_ns - Now(), kMillisecond);

@@ -70,7 +70,8 @@ Status LtcNode::Init() {
     XchgOptions x = options_.xchg;
     x.name = StrCat("ltc.xchg.", i);
     x.index = static_cast<uint16_t>(i);
-    xchgs_.push_back(std::make_unique<Xchg>(environment_.fabric, self, x));
+    NOVA_ASSIGN_OR_RETURN(auto xchg, Xchg::Open(environment_.fabric, self, x));
+    xchgs_.push_back(std::move(xchg));
     executors_.push_back(std::make_unique<XchgExecutor>(xchgs_.back().get()));
     ports.push_back(xchgs_.back()->port());
     xchgs.push_back(xchgs_.back().get());
@@ -88,7 +89,7 @@ Status LtcNode::Init() {
   LtcServerOptions server;
   server.max_value_bytes = options_.hosted.range.max_value_bytes;
   server.max_batch_entries = options_.hosted.range.max_batch_entries;
-  server.multi_get_page_bytes = options_.hosted.range.scan_page_bytes;
+  server.page_bytes = options_.hosted.range.scan_page_bytes;
   server.max_snapshots_per_range = options_.max_snapshots_per_range;
   server.max_snapshot_lease_ms = options_.max_snapshot_lease_ms;
   server.writes_need_lease = options_.hosted.log_mode == LogMode::kNone;
@@ -138,6 +139,11 @@ Status LtcNode::Init() {
                         [this] { return static_cast<double>(environment_.fabric->counters().protocol_errors); });
   metrics_->AddCallback("nova_fabric_access_errors_total",
                         [this] { return static_cast<double>(environment_.fabric->counters().access_errors); });
+  metrics_->AddCallback("nova_xchg_cut_off_total", [this] {
+    uint64_t n = 0;
+    for (const auto& x : xchgs_) n += x->counters().cut_off;
+    return static_cast<double>(n);
+  });
   for (const auto& [pool, bytes] : kMemoryPools) {
     metrics_->AddCallback(StrCat("nova_ltc_memory_bytes{pool=\"", pool, "\"}"),
                           [this, of = bytes] { return static_cast<double>(MemoryUse::Of(arenas_, cache_).*of); });
@@ -151,6 +157,7 @@ Status LtcNode::Init() {
   });
 
   for (auto& x : xchgs_) x->Start();
+  serving_ = true;
   NOVA_RETURN_IF_ERROR(Join(std::move(store)));
   housekeeping_ = std::make_unique<Thread>("ltc.housekeeping.0", [this] { Housekeeping(); });
   return OkStatus();
@@ -190,6 +197,7 @@ void LtcNode::Leave() {
 
 // Returns when every xchg thread has run what was submitted to it before.
 void LtcNode::PassXchgs() {
+  if (!serving_) return;
   for (auto& x : xchgs_) {
     auto passed = std::make_shared<Notification>();
     x->Submit([passed] { passed->Notify(); });

@@ -98,6 +98,7 @@ class LtcNode {
   ArenaPool arenas_;
   BlockCache cache_;
   std::vector<std::unique_ptr<Xchg>> xchgs_;
+  bool serving_ = false;  // they run
   std::vector<std::unique_ptr<XchgExecutor>> executors_;
   std::unique_ptr<StocClient> stocs_;
   std::unique_ptr<SstableStore> tables_;

@@ -241,6 +241,8 @@ void LtcServer::HandleScan(size_t index, const IncomingCall& call) {
   if (found == Outcome::kOk) found = FindSnapshot(*range, request.snapshot, &snapshot);
   if (found == Outcome::kOk && !HasLease()) found = Outcome::kNotOwner;  // C3, as in HandleGet
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
+  const uint64_t longest = uint64_t{request.limit} * (kMaxUserKeyBytes + options_.max_value_bytes);
+  xchg->ExpectReply(call.request_id, std::min(options_.page_bytes, longest));
   ScanOp op{std::string(request.from), std::string(request.to), request.limit, call.deadline_ns, std::move(snapshot), request.reverse};
   range->Scan(executors_[index], std::move(op),
               [this, xchg, connection = call.connection, id = call.request_id](Outcome o, ScanPage page) {
@@ -286,6 +288,8 @@ void LtcServer::HandleMultiGet(size_t index, const IncomingCall& call) {
   }
   if (found == Outcome::kOk && !HasLease()) found = Outcome::kNotOwner;  // C3, as in HandleGet
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
+  const uint64_t longest = uint64_t{request.keys.size()} * options_.max_value_bytes;
+  xchg->ExpectReply(call.request_id, std::min(options_.page_bytes, longest));
   get->range = range->shared_from_this();
   get->on = executors_[index];
   get->connection = call.connection;
@@ -313,9 +317,9 @@ void LtcServer::ReadSome(const std::shared_ptr<MultiGetCall>& get) {
                          for (const auto& value : values) {
                            MultiGetReply::AppendAnswer(value, &get->answers);
                            ++get->answered;
-                           if (get->answers.size() >= options_.multi_get_page_bytes) break;
+                           if (get->answers.size() >= options_.page_bytes) break;
                          }
-                         if (get->answered == get->keys.size() || get->answers.size() >= options_.multi_get_page_bytes) {
+                         if (get->answered == get->keys.size() || get->answers.size() >= options_.page_bytes) {
                            return get->Reply(Outcome::kOk);
                          }
                          get->on->Submit([this, get] { ReadSome(get); });

@@ -41,7 +41,7 @@ struct LtcServerOptions {
   uint32_t max_value_bytes = 1 << 20;
   uint32_t max_scan_limit = 1 << 20;
   uint32_t max_batch_entries = 10'000;
-  uint64_t multi_get_page_bytes = 1 << 20;  // a multi-get's reply is full when its values reach this
+  uint64_t page_bytes = 1 << 20;  // a reply of many entries is full when they reach this
   size_t max_snapshots_per_range = 1000;
   int64_t max_snapshot_lease_ms = 600'000;
   bool writes_need_lease = false;  // log mode none: an acknowledgement depends on the lease

@@ -514,11 +514,6 @@ void Range::CancelRelease() {
   services_->work(id_);
 }
 
-bool Range::serves_reads() const {
-  const State state = state_.load(std::memory_order_acquire);
-  return state == State::kActive || state == State::kReadOnly;
-}
-
 void Range::Abandon() {
   if (state_.exchange(State::kLost) != State::kOpening && log_ != nullptr) log_->Fence();
   sequences_.Close();

@@ -206,7 +206,10 @@ class Range : public std::enable_shared_from_this<Range> {
   bool BeginRelease();   // stops writes; false: the range does not serve, or is being restored
   void StopReads();      // REQUIRES: BeginRelease was true
   void CancelRelease();  // serves on, unless the range was lost meanwhile
-  bool serves_reads() const;
+  bool serves_reads() const {
+    const State state = state_.load(std::memory_order_acquire);
+    return state == State::kActive || state == State::kReadOnly;
+  }
   void Abandon();     // the epoch is lost: as StopWrites, and no reads either
   bool NeedsFlush() const;
   bool NeedsCompaction();

@@ -79,7 +79,8 @@ Status StocNode::Serve() {
     XchgOptions x = options_.xchg;
     x.name = StrCat("stoc.xchg.", i);
     x.index = static_cast<uint16_t>(i);
-    xchgs_.push_back(std::make_unique<Xchg>(environment_.fabric, hello, x));
+    NOVA_ASSIGN_OR_RETURN(auto xchg, Xchg::Open(environment_.fabric, hello, x));
+    xchgs_.push_back(std::move(xchg));
     ports.push_back(xchgs_.back()->port());
     xchgs.push_back(xchgs_.back().get());
   }
@@ -98,6 +99,11 @@ Status StocNode::Serve() {
   self_.address = options_.advertise.empty() ? bound : options_.advertise;
   self_.host = options_.host.empty() ? HostOf(self_.address) : options_.host;
   metrics_->AddCallback("nova_stoc_queue_depth", [this] { return server_->queue_depth(); });
+  metrics_->AddCallback("nova_xchg_cut_off_total", [this] {
+    uint64_t n = 0;
+    for (const auto& x : xchgs_) n += x->counters().cut_off;
+    return static_cast<double>(n);
+  });
   metrics_->AddCallback("nova_stoc_stored_bytes", [this] { return static_cast<double>(files_->stored_bytes()); });
   metrics_->AddCallback("nova_stoc_disk_free_bytes", [this] { return static_cast<double>(files_->free_bytes()); });
   metrics_->AddCallback("nova_stoc_member", [this] { return member_.load() ? 1.0 : 0.0; });

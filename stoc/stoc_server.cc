@@ -427,6 +427,7 @@ void StocServer::AppendFile(const Caller& caller, const AppendFileRequest& reque
 }
 
 void StocServer::ReadFile(const Caller& caller, const ReadFileRequest& request) {
+  lanes_[caller.lane].xchg->ExpectReply(caller.request_id, request.size);
   const bool queued = OnStorage(caller, [this, request] {
     auto bytes = parts_.files->ReadFile(request.file, request.offset, request.size);
     return bytes.ok() ? Answer{Outcome::kOk, *std::move(bytes)} : Answer{ToOutcome(bytes.status())};

@@ -1,6 +1,12 @@
 // BufferPool: registered memory in power-of-two pieces, bounded and counted.
 //
+// Memory is registered in slabs; a slab is cut into pieces of one size. When none of its pieces has a user,
+// it serves the size that is asked for next, or makes room for a larger slab. A piece that has a user stays
+// where it is, and its slab as it is cut.
+//
 // Thread safety: all.   Ownership: a Buffer returns its piece when destroyed; the pool outlives its buffers.
+// A Buffer is destroyed only when no posted request names it and no peer may reach it any more (F4): its
+// memory has other users from then on.
 // Errors: Allocate gives an empty Buffer when the bound is reached: the caller says Busy or waits.
 #pragma once
 
@@ -13,6 +19,7 @@
 namespace nova {
 
 class BufferPool;
+struct BufferSlab;
 
 class Buffer {
  public:
@@ -31,6 +38,7 @@ class Buffer {
  private:
   friend class BufferPool;
   BufferPool* pool_ = nullptr;
+  BufferSlab* slab_ = nullptr;
   std::byte* data_ = nullptr;
   size_t capacity_ = 0;
   uint32_t lkey_ = 0;
@@ -39,7 +47,7 @@ class Buffer {
 
 class BufferPool {
  public:
-  // Slabs of slab_bytes (a power of two) are mapped and registered as needed, up to max_bytes, and recycled for ever.
+  // Slabs of slab_bytes (a power of two) are mapped and registered as needed, up to max_bytes together.
   BufferPool(Fabric* fabric, Access access, size_t max_bytes, size_t slab_bytes = size_t{1} << 20);
   ~BufferPool();  // REQUIRES: every Buffer is back
 
@@ -50,7 +58,7 @@ class BufferPool {
 
  private:
   friend class Buffer;
-  void Free(std::byte* data, size_t capacity);
+  void Free(BufferSlab* slab, const std::byte* data);
   struct Rep;
   std::unique_ptr<Rep> rep_;
 };

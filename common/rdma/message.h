@@ -55,6 +55,8 @@ class MessageAssembler {
   explicit MessageAssembler(size_t max_message_bytes) : max_message_bytes_(max_message_bytes) {}
   // `piece` is what one SEND brought.
   Result Add(std::span<const std::byte> piece, Message* out);
+  // Of the message that has begun and not ended.
+  size_t bytes() const { return assembling_ ? body_.size() : 0; }
 
  private:
   const size_t max_message_bytes_;  // of a whole body

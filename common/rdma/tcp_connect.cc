@@ -210,12 +210,11 @@ void TcpPort::PauseAccepting(Nanos until_ns) {
 
 void TcpPort::ResumeAccepting() {
   if (accepting_ || listen_fd_ < 0 || handshakes_ >= shared_->options.max_handshakes) return;
-  accepting_ = true;
-  accept_again_ns_ = kNever;
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kListenEvent;
-  NOVA_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, listen_fd_, &event) == 0);
+  accepting_ = epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, listen_fd_, &event) == 0;
+  accept_again_ns_ = accepting_ ? kNever : Now() + kAcceptPauseNs;  // the kernel had no memory for it
 }
 
 }  // namespace nova

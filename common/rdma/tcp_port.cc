@@ -64,10 +64,14 @@ void TcpPort::SetInterest(TcpConnection* c, bool read, bool write) {
   event.events = wanted;
   event.data.u64 = c->id.value();
   const int op = (c->interest & known) != 0 ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-  c->interest = wanted | known;
-  if (epoll_ctl(epoll_fd_, op, c->stream->fd(), &event) != 0) {
-    NOVA_LOG(ERROR) << options_.name << ": epoll_ctl: " << strerror(errno);
+  if (epoll_ctl(epoll_fd_, op, c->stream->fd(), &event) == 0) {
+    c->interest = wanted | known;
+    return;
   }
+  // The kernel is out of memory, or of the user's watches: what is not watched would never be heard of again.
+  // Its timer breaks it, for the caller still has it in hand.
+  c->reason = StrCat("epoll_ctl: ", strerror(errno));
+  connections_.SetTimer(c, Now());
 }
 
 void TcpPort::Break(TcpConnection* c, std::string_view reason, bool linger) {
@@ -167,7 +171,7 @@ void TcpPort::RunTimers() {
         Break(c, std::string(c->reason), /*linger=*/true);
         break;
       default:
-        Break(c, "");
+        Break(c, std::string(c->reason));
     }
   }
 }

@@ -16,11 +16,12 @@ WakeEvent::~WakeEvent() {
 
 Status WakeEvent::Open(int epoll_fd, uint64_t name) {
   fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (fd_ < 0) return absl::ResourceExhaustedError(StrCat("eventfd: ", strerror(errno)));
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = name;
-  if (fd_ >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd_, &event) == 0) return OkStatus();
-  return absl::ResourceExhaustedError(StrCat("eventfd: ", strerror(errno)));
+  if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd_, &event) == 0) return OkStatus();
+  return absl::ResourceExhaustedError(StrCat("epoll_ctl: ", strerror(errno)));
 }
 
 void WakeEvent::Wake() {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <utility>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/random.h"
 #include "common/base/simulation.h"
+#include "common/rdma/handshake.h"
 #include "common/rdma/ring.h"
 #include "common/rdma/timer_wheel.h"
 
@@ -24,9 +27,22 @@ constexpr size_t kPostBatch = 256;
 constexpr uint32_t kMaxPendingRequests = 1024;
 constexpr int kStopRounds = 100;
 constexpr Nanos kStableConnection = kSecond;  // one that lived shorter counts as a failed attempt
+constexpr size_t kExpectedReply = 4096;       // bytes, where nobody says more
+
+// Shares, as one part in so many.
+constexpr size_t kCallShare = 2;     // of what send memory is free: for calls to one peer
+constexpr size_t kReplyShare = 4;    // of what is free beyond the next: for replies to one peer
+constexpr size_t kKeptForFirst = 4;  // of all send memory: for connections that have none of it
+constexpr size_t kKeptForCalls = 8;  // of all send memory, and a part of the above: for calls of our own
+constexpr size_t kWaitingShare = 4;  // of what more may wait: for requests of one peer
 
 void Bump(std::atomic<uint64_t>& counter, uint64_t n = 1) {  // one writer
   counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+// Each size of pieces may keep a slab that it hardly uses: together they are less than what is kept for calls.
+size_t SlabBytes(size_t pool_bytes) {
+  return std::clamp<size_t>(std::bit_floor(pool_bytes / 128), 64 << 10, 1 << 20);
 }
 
 size_t TotalOf(std::span<const std::string_view> parts) {
@@ -38,7 +54,7 @@ size_t TotalOf(std::span<const std::string_view> parts) {
 struct Link;
 
 struct Timed : TimerNode {
-  enum class What : uint8_t { kOp, kLink, kPeriodic, kOneShot };
+  enum class What : uint8_t { kOp, kLink, kProgress, kPeriodic, kOneShot };
   explicit Timed(What w) : what(w) {}
   const What what;
 };
@@ -51,6 +67,7 @@ struct Op : Timed {
   uint32_t serial = 1;
   Kind kind = Kind::kFree;
   bool posted = false;
+  size_t bytes = 0;  // of a call
   Link* link = nullptr;
   Op* prev = nullptr;  // among the link's
   Op* next = nullptr;
@@ -78,10 +95,38 @@ struct Ended {
   Outcome outcome = Outcome::kUnknown;
 };
 
+// A request of a peer that a handler has begun and not answered. Pooled; `serial` as of an Op.
+struct Begun {
+  uint32_t index = 0;
+  uint32_t serial = 1;
+  uint64_t peers_id = 0;
+  size_t expected = 0;  // bytes of the reply
+  Nanos deadline_ns = kNever;
+  Link* link = nullptr;   // null: free
+  Begun* prev = nullptr;  // among the link's
+  Begun* next = nullptr;
+  uint64_t id() const { return static_cast<uint64_t>(serial) << 32 | index; }
+};
+
+// A request of a peer that has to wait until the peer has less under way.
+struct Waiting {
+  uint16_t type = 0;
+  uint64_t peers_id = 0;
+  Nanos deadline_ns = kNever;
+  std::string body;
+};
+
+// Looks after a link: whether its peer takes what is sent to it, and ends the messages it begins.
+struct ProgressTimer : Timed {
+  explicit ProgressTimer(Link* l) : Timed(What::kProgress), link(l) {}
+  Link* const link;
+};
+
 // One connection, or the wish for one.
 struct Link : Timed {
   enum class State : uint8_t { kBackOff, kConnecting, kUp, kDead };
-  explicit Link(size_t max_message_bytes) : Timed(What::kLink), assembler(max_message_bytes) {}
+  explicit Link(size_t max_message_bytes)
+      : Timed(What::kLink), assembler(max_message_bytes), progress(this) {}
   State state = State::kBackOff;
   ConnectionId id;
   Peer* peer = nullptr;  // null: accepted
@@ -94,6 +139,24 @@ struct Link : Timed {
   Nanos up_since_ns = 0;
   Nanos last_used_ns = 0;
   Op* ops = nullptr;  // circular, oldest first
+
+  // Its share. Bytes of send memory, from queued to completed; our calls that are posted and not answered.
+  size_t send_bytes = 0;
+  size_t calls = 0;
+  size_t call_bytes = 0;
+  // The peer's requests: begun and not answered, and not yet begun.
+  Begun* begun = nullptr;  // circular, oldest first
+  size_t begun_count = 0;
+  size_t expected_bytes = 0;
+  std::deque<Waiting> waiting;
+  size_t waiting_bytes = 0;     // theirs
+  size_t assembling_bytes = 0;  // of the message that is coming in
+  // When something posted completed last, or was posted where nothing was; when the message that is coming in
+  // went on.
+  ProgressTimer progress;
+  Nanos taken_ns = 0;
+  Nanos received_ns = 0;
+  bool suspected = false;  // it was overdue when last looked at
 };
 
 struct Periodic : Timed {
@@ -123,7 +186,7 @@ class Peer {
 };
 
 struct Xchg::Rep {
-  Rep(Fabric* fabric, const Hello& hello, XchgOptions opts);
+  Rep(Fabric* fabric, const Hello& hello, XchgOptions opts, std::unique_ptr<Port> port);
 
   // --- constant, or set up before Start
   Fabric* const fabric;
@@ -146,6 +209,15 @@ struct Xchg::Rep {
   std::vector<uint32_t> free_ops;
   std::vector<Piece> pieces;
   std::vector<uint32_t> free_pieces;
+  std::vector<std::unique_ptr<Begun>> begun;
+  std::vector<uint32_t> free_begun;
+  std::vector<ConnectionId> held;  // their requests wait
+  std::vector<ConnectionId> resuming;
+  bool room_made = false;  // since those were looked at
+  // Of all links together.
+  size_t send_bytes = 0;
+  size_t expected_bytes = 0;
+  size_t waiting_bytes = 0;  // assembling ones too
   std::vector<std::unique_ptr<OneShot>> one_shots;
   std::vector<uint32_t> free_one_shots;
   std::vector<ConnectionId> dirty;
@@ -174,8 +246,8 @@ struct Xchg::Rep {
 
   struct {
     std::atomic<uint64_t> messages_sent{0}, messages_received{0}, bytes_sent{0}, bytes_received{0},
-        late_replies{0}, dropped_replies{0}, malformed{0}, deadlines{0}, connects{0}, connect_failures{0},
-        rounds{0}, sleeps{0};
+        late_replies{0}, dropped_replies{0}, waited_requests{0}, cut_off{0}, malformed{0}, deadlines{0},
+        connects{0}, connect_failures{0}, rounds{0}, sleeps{0};
   } count;
 
   bool OnXchg() const {
@@ -191,8 +263,19 @@ struct Xchg::Rep {
   void Drop(Link* link);
   void CloseLink(Link* link);
   void AttemptFailed(Peer* peer);
+  void CutOff(Link* link, std::string_view why);
   void MarkDirty(Link* link);
   void Flush(Link* link);
+  void Posted(Op* op);
+  void WatchProgress(Link* link);
+  void LookAtProgress(Link* link);
+
+  // Shares
+  size_t FreeSendBytes() const;
+  bool MayCall(const Link& link) const;
+  bool MayPost(size_t calls, size_t call_bytes) const;
+  bool MayBegin(const Link& link) const;
+  void CountWaiting(size_t* of_link, size_t now);
 
   // Operations
   Op* NewOp(Op::Kind kind, Link* link, Nanos deadline_ns);
@@ -202,15 +285,27 @@ struct Xchg::Rep {
   void FailLater(CallDone call_done, OpDone op_done, Outcome outcome);
   bool Encode(MessageHeader header, std::span<const std::string_view> parts, size_t total);
   void Enqueue(Link* link, const Op* op);
-  void FreePiece(uint32_t index);
+  void FreePiece(Link* link, uint32_t index);
   void Reply(ConnectionId connection, uint64_t request_id, Outcome outcome,
              std::span<const std::string_view> parts);
   void OneSided(Peer* peer, WorkRequest request, Nanos deadline_ns, OpDone done);
+
+  // Requests of peers
+  void Request(Link* link, const MessageAssembler::Message& m);
+  void Wait(Link* link, Waiting request);
+  void Begin(Link* link, uint16_t type, uint64_t peers_id, Nanos deadline_ns, std::string_view body);
+  Begun* FindBegun(uint64_t id);
+  void EndBegun(Begun* b);
+  void Expect(Begun* b, size_t bytes);
+  void ForgetOverdue(Link* link);
+  bool BeginWaiting();
+  bool Resume(Link* link);
 
   // A round
   void Dispatch(const Completion& c);
   void RequestEnded(const Completion& c);
   void Received(const Completion& c);
+  void Assembling(Link* link);
   void Fire(TimerNode* node);
   bool RunSubmitted();
   bool RunEnded();
@@ -218,21 +313,14 @@ struct Xchg::Rep {
   void WindUp();
 };
 
-Xchg::Rep::Rep(Fabric* f, const Hello& hello, XchgOptions opts)
+Xchg::Rep::Rep(Fabric* f, const Hello& hello, XchgOptions opts, std::unique_ptr<Port> p)
     : fabric(f),
       self(hello),
       options(std::move(opts)),
-      send_pool(f, Access::kLocal, options.send_pool_bytes),
+      send_pool(f, Access::kLocal, options.send_pool_bytes, SlabBytes(options.send_pool_bytes)),
+      port(std::move(p)),
       wheel(Now()),
-      round_ns(Now()) {
-  PortOptions port_options;
-  port_options.name = options.name;
-  port_options.index = options.index;
-  port_options.max_pending_requests = kMaxPendingRequests;
-  auto opened = fabric->OpenPort(port_options);
-  NOVA_CHECK(opened.ok()) << options.name << ": " << opened.status().message();
-  port = std::move(opened).value();
-}
+      round_ns(Now()) {}
 
 // --- Links
 
@@ -304,10 +392,15 @@ void Xchg::Rep::Drop(Link* link) {
   }
   link->state = Link::State::kDead;
   wheel.Remove(link);
+  wheel.Remove(&link->progress);
   for (; !link->queue.empty(); link->queue.pop_front()) {
     const uint64_t id = link->queue.front().request.id;
-    if ((id & kPieceTag) != 0) FreePiece(static_cast<uint32_t>(id));
+    if ((id & kPieceTag) != 0) FreePiece(link, static_cast<uint32_t>(id));
   }
+  while (link->begun != nullptr) EndBegun(link->begun);
+  link->waiting.clear();
+  CountWaiting(&link->waiting_bytes, 0);
+  CountWaiting(&link->assembling_bytes, 0);
   while (link->ops != nullptr)
     EndOp(link->ops, link->ops->posted ? Outcome::kUnknown : Outcome::kUnavailable);
 }
@@ -315,6 +408,14 @@ void Xchg::Rep::Drop(Link* link) {
 void Xchg::Rep::CloseLink(Link* link) {
   port->Disconnect(link->id);
   Drop(link);
+}
+
+// One that takes more than its share, or holds on to it.
+void Xchg::Rep::CutOff(Link* link, std::string_view why) {
+  Bump(count.cut_off);
+  NOVA_LOG(WARNING) << options.name << ": the connection with " << NameOf(link->hello)
+                    << " is closed: " << why;
+  CloseLink(link);
 }
 
 void Xchg::Rep::LinkGone(const Completion& c) {
@@ -332,32 +433,114 @@ void Xchg::Rep::MarkDirty(Link* link) {
   dirty.push_back(link->id);
 }
 
-// Posts what is queued, as far as the connection takes it; the rest follows when completions make room.
+// Posts what is queued, as far as the connection takes it and its peer has answered enough; the rest follows
+// when completions and answers make room.
 void Xchg::Rep::Flush(Link* link) {
   while (!link->queue.empty() && link->in_flight < kMaxPendingRequests && link->state == Link::State::kUp) {
     const size_t room = std::min<size_t>(kPostBatch, kMaxPendingRequests - link->in_flight);
     post.clear();
     bool skipping = link->skipping;
+    size_t calls = link->calls, call_bytes = link->call_bytes;
     uint64_t scanned = link->queue.head();
     for (; scanned < link->queue.tail() && post.size() < room; ++scanned) {
       const Queued& q = link->queue[scanned];
       if (q.first) skipping = q.op != kNone && ops[q.op]->serial != q.serial;
+      if (q.first && !skipping && q.op != kNone && ops[q.op]->kind == Op::Kind::kCall) {
+        if (!MayPost(calls, call_bytes + ops[q.op]->bytes)) break;
+        ++calls;
+        call_bytes += ops[q.op]->bytes;
+      }
       if (!skipping) post.push_back(q.request);
     }
+    if (scanned == link->queue.head()) return;
     // Refused only when the connection has broken: kDisconnected is on its way and ends what stays queued.
     if (!post.empty() && !port->Post(link->id, post).ok()) return;
+    if (link->in_flight == 0) link->taken_ns = round_ns;
     link->in_flight += static_cast<uint32_t>(post.size());
+    if (!post.empty()) WatchProgress(link);
     for (uint64_t i = link->queue.head(); i < scanned; ++i) {
       const Queued& q = link->queue.front();
       if (q.first) link->skipping = q.op != kNone && ops[q.op]->serial != q.serial;
       if (link->skipping) {
-        if ((q.request.id & kPieceTag) != 0) FreePiece(static_cast<uint32_t>(q.request.id));
+        if ((q.request.id & kPieceTag) != 0) FreePiece(link, static_cast<uint32_t>(q.request.id));
       } else if (q.op != kNone && ops[q.op]->serial == q.serial) {
-        ops[q.op]->posted = true;
+        Posted(ops[q.op].get());
       }
       link->queue.pop_front();
     }
   }
+}
+
+void Xchg::Rep::Posted(Op* op) {
+  if (op->posted) return;
+  op->posted = true;
+  if (op->kind != Op::Kind::kCall) return;
+  ++op->link->calls;
+  op->link->call_bytes += op->bytes;
+}
+
+// --- Shares
+
+// What is neither taken nor expected to be.
+size_t Xchg::Rep::FreeSendBytes() const {
+  const size_t taken = send_bytes + expected_bytes;
+  return options.send_pool_bytes - std::min(taken, options.send_pool_bytes);
+}
+
+// One more message to a peer that has taken little of what lies here for it.
+bool Xchg::Rep::MayCall(const Link& link) const {
+  if (link.queue.size() >= options.max_queued_calls_per_peer) return false;
+  return link.send_bytes == 0 || link.send_bytes < FreeSendBytes() / kCallShare;
+}
+
+// With one more call there would be `call_bytes` of them under way.
+bool Xchg::Rep::MayPost(size_t calls, size_t call_bytes) const {
+  if (calls == 0) return true;
+  return calls < options.max_calls_per_connection && call_bytes <= options.max_call_bytes_per_connection;
+}
+
+// The first while there is more send memory than is kept for calls of our own; more while there is some for
+// the first of others, too.
+bool Xchg::Rep::MayBegin(const Link& link) const {
+  if (link.begun_count >= options.max_calls_per_connection ||
+      link.queue.size() >= options.max_queued_calls_per_peer)
+    return false;
+  const size_t taken = link.send_bytes + link.expected_bytes;
+  const size_t free = FreeSendBytes();
+  if (taken == 0) return free > options.send_pool_bytes / kKeptForCalls;
+  const size_t beyond = free - std::min(free, options.send_pool_bytes / kKeptForFirst);
+  return taken < std::min(options.max_reply_bytes_per_connection, beyond / kReplyShare);
+}
+
+// `of_link` is a number of bytes that wait at one link.
+void Xchg::Rep::CountWaiting(size_t* of_link, size_t now) {
+  waiting_bytes = waiting_bytes - *of_link + now;
+  *of_link = now;
+}
+
+void Xchg::Rep::WatchProgress(Link* link) {
+  if (!link->progress.linked()) wheel.Add(&link->progress, round_ns + options.progress_timeout_ns);
+}
+
+// Overdue twice, with rounds between: it is not this thread that was held up, and has what the peer took
+// still to look at.
+void Xchg::Rep::LookAtProgress(Link* link) {
+  Nanos since = kNever;
+  if (link->in_flight > 0) since = link->taken_ns;
+  if (link->assembling_bytes > 0) since = std::min(since, link->received_ns);
+  if (since == kNever) {
+    link->suspected = false;
+    return;
+  }
+  const Nanos due = since + options.progress_timeout_ns;
+  if (due > round_ns) {
+    link->suspected = false;
+    return wheel.Add(&link->progress, due);
+  }
+  if (link->suspected)
+    return CutOff(link, link->in_flight > 0 ? "it takes nothing" : "it does not end its message");
+  link->suspected = true;
+  wheel.Add(&link->progress, round_ns + options.progress_timeout_ns / 8);
 }
 
 // --- Operations
@@ -372,6 +555,7 @@ Op* Xchg::Rep::NewOp(Op::Kind kind, Link* link, Nanos deadline_ns) {
   free_ops.pop_back();
   op->kind = kind;
   op->posted = false;
+  op->bytes = 0;
   op->link = link;
   if (link->ops == nullptr) {
     link->ops = op->prev = op->next = op;
@@ -393,6 +577,11 @@ Op* Xchg::Rep::FindOp(uint64_t id) {
 
 void Xchg::Rep::FreeOp(Op* op) {
   wheel.Remove(op);
+  if (op->posted && op->kind == Op::Kind::kCall) {
+    --op->link->calls;
+    op->link->call_bytes -= op->bytes;
+    if (!op->link->queue.empty()) MarkDirty(op->link);
+  }
   if (op->next == op) {
     op->link->ops = nullptr;
   } else {
@@ -416,7 +605,12 @@ void Xchg::Rep::FailLater(CallDone call_done, OpDone op_done, Outcome outcome) {
   ended.push_back({std::move(call_done), std::move(op_done), outcome});
 }
 
-void Xchg::Rep::FreePiece(uint32_t index) {
+// `link`: it was queued for; null: for none.
+void Xchg::Rep::FreePiece(Link* link, uint32_t index) {
+  const size_t bytes = pieces[index].buffer.capacity();
+  if (link != nullptr) link->send_bytes -= bytes;
+  send_bytes -= bytes;
+  room_made = true;
   pieces[index].buffer.Reset();
   free_pieces.push_back(index);
 }
@@ -432,7 +626,7 @@ bool Xchg::Rep::Encode(MessageHeader header, std::span<const std::string_view> p
     const size_t body = std::min(left, most);
     Buffer buffer = send_pool.Allocate(sizeof(MessageHeader) + body);
     if (!buffer) {
-      for (const uint32_t index : message) FreePiece(index);
+      for (const uint32_t index : message) FreePiece(nullptr, index);
       return false;
     }
     const bool first = message.empty();
@@ -459,6 +653,7 @@ bool Xchg::Rep::Encode(MessageHeader header, std::span<const std::string_view> p
     }
     message.push_back(free_pieces.back());
     free_pieces.pop_back();
+    send_bytes += buffer.capacity();
     pieces[message.back()].buffer = std::move(buffer);
   } while (left > 0);
   return true;
@@ -484,6 +679,7 @@ void Xchg::Rep::Enqueue(Link* link, const Op* op) {
     q.serial = op == nullptr ? 0 : op->serial;
     q.first = first;
     first = false;
+    link->send_bytes += buffer.capacity();
     Bump(count.bytes_sent, sizeof(header) + body);
   }
   Bump(count.messages_sent);
@@ -501,10 +697,9 @@ void Xchg::Call(Peer* peer, uint16_t type, std::span<const std::string_view> par
   if (r->stopping || deadline_ns <= r->round_ns)
     return r->FailLater(std::move(done), nullptr, Outcome::kUnavailable);
   Link* link = r->LinkOf(peer);
-  if (link->queue.size() >= r->options.max_queued_calls_per_peer) {
-    return r->FailLater(std::move(done), nullptr, Outcome::kUnavailable);
-  }
+  if (!r->MayCall(*link)) return r->FailLater(std::move(done), nullptr, Outcome::kUnavailable);
   Op* op = r->NewOp(Op::Kind::kCall, link, deadline_ns);
+  op->bytes = total;
   op->call_done = std::move(done);
   MessageHeader header;
   header.type = type;
@@ -522,27 +717,29 @@ void Xchg::Call(Peer* peer, uint16_t type, std::span<const std::string_view> par
 void Xchg::Rep::Reply(ConnectionId connection, uint64_t request_id, Outcome outcome,
                       std::span<const std::string_view> parts) {
   NOVA_DCHECK(OnXchg());
-  const auto it = links.find(connection);
-  if (it == links.end() || it->second->state != Link::State::kUp) return Bump(count.dropped_replies);
-  Link* link = it->second.get();
+  Begun* b = FindBegun(request_id);
+  if (b == nullptr || b->link->id != connection) return Bump(count.dropped_replies);
+  Link* link = b->link;
   const size_t total = TotalOf(parts);
   MessageHeader header;
   header.type = 1;  // a reply is known by its request id
   header.flags = MessageHeader::kReply;
   header.outcome = static_cast<uint8_t>(outcome);
-  header.request_id = request_id;
+  header.request_id = b->peers_id;
   header.deadline_or_depth = queue_depth ? queue_depth() : 0;
-  // A requester that does not take its replies is cut off before it fills the send memory of all.
-  if (link->queue.size() >= 2 * options.max_queued_calls_per_peer) {
+  EndBegun(b);
+  // Far beyond its share only when what it asked for was longer than was expected.
+  if (link->queue.size() >= 2 * options.max_queued_calls_per_peer ||
+      link->send_bytes >= 2 * options.max_reply_bytes_per_connection) {
     Bump(count.dropped_replies);
-    return CloseLink(link);
+    return CutOff(link, "it does not read its replies");
   }
-  if (total > options.max_message_bytes || !Encode(header, parts, total)) {
-    NOVA_LOG(WARNING) << options.name << ": no memory for a reply of " << total
-                      << " bytes; its requester will time out";
-    return Bump(count.dropped_replies);
-  }
-  Enqueue(link, nullptr);
+  if (total <= options.max_message_bytes && Encode(header, parts, total)) return Enqueue(link, nullptr);
+  Bump(count.dropped_replies);
+  if (link->send_bytes >= options.send_pool_bytes / (2 * kReplyShare))
+    return CutOff(link, "it does not read its replies");
+  NOVA_LOG(WARNING) << options.name << ": no memory for a reply of " << total
+                    << " bytes; its requester will time out";
 }
 
 void Xchg::Rep::OneSided(Peer* peer, WorkRequest request, Nanos deadline_ns, OpDone done) {
@@ -595,20 +792,22 @@ void Xchg::Read(Peer* peer, LocalBuffer local, uint64_t remote_address, uint32_t
                  std::move(done));
 }
 
-// --- A round
+// --- What arrives
 
 void Xchg::Rep::RequestEnded(const Completion& c) {
+  Link* link = nullptr;
   if (const auto it = links.find(c.connection); it != links.end()) {
-    Link* link = it->second.get();
+    link = it->second.get();
     --link->in_flight;
+    link->taken_ns = round_ns;
     if (!link->queue.empty()) MarkDirty(link);
   }
   if ((c.id & kPieceTag) != 0) {
-    FreePiece(static_cast<uint32_t>(c.id));
+    FreePiece(link, static_cast<uint32_t>(c.id));
     if (c.status != CompletionStatus::kLocalError) return;
     // The peer's port takes shorter messages than ours: nothing sensible can follow on this connection.
     NOVA_LOG(ERROR) << options.name << ": a message could not be posted";
-    if (const auto it = links.find(c.connection); it != links.end()) CloseLink(it->second.get());
+    if (link != nullptr) CloseLink(link);
     return;
   }
   Op* op = FindOp(c.id);
@@ -627,8 +826,9 @@ void Xchg::Rep::Received(const Completion& c) {
   MessageAssembler::Message m;
   switch (link->assembler.Add(c.data, &m)) {
     case MessageAssembler::Result::kMore:
-      return;
+      return Assembling(link);
     case MessageAssembler::Result::kMessage:
+      if (link->assembling_bytes > 0) CountWaiting(&link->assembling_bytes, 0);
       break;
     case MessageAssembler::Result::kMalformed:
       Bump(count.malformed);
@@ -649,18 +849,139 @@ void Xchg::Rep::Received(const Completion& c) {
     result.queue_depth = m.header.deadline_or_depth;
     return done(result);
   }
-  IncomingCall call;
-  call.connection = c.connection;
-  call.request_id = m.header.request_id;
-  call.type = m.header.type;
-  if (m.header.deadline_or_depth != MessageHeader::kNoDeadline) {
-    call.deadline_ns = round_ns + static_cast<Nanos>(m.header.deadline_or_depth) * kMicrosecond;
-  }
-  call.body = m.body;
-  call.peer = &link->hello;
-  if (call.type < handlers.size() && handlers[call.type]) return handlers[call.type](call);
-  Reply(c.connection, call.request_id, Outcome::kInvalidArgument, {});
+  Request(link, m);
 }
+
+// A message is coming in, and was not ended by this piece.
+void Xchg::Rep::Assembling(Link* link) {
+  link->received_ns = round_ns;
+  CountWaiting(&link->assembling_bytes, link->assembler.bytes());
+  if (waiting_bytes > options.max_waiting_bytes) return CutOff(link, "too much is coming in");
+  WatchProgress(link);
+}
+
+// --- Requests of peers
+
+void Xchg::Rep::Request(Link* link, const MessageAssembler::Message& m) {
+  Nanos deadline_ns = kNever;
+  if (m.header.deadline_or_depth != MessageHeader::kNoDeadline) {
+    deadline_ns = round_ns + static_cast<Nanos>(m.header.deadline_or_depth) * kMicrosecond;
+  }
+  if (link->waiting.empty() && MayBegin(*link)) {
+    return Begin(link, m.header.type, m.header.request_id, deadline_ns, m.body);
+  }
+  Wait(link, {m.header.type, m.header.request_id, deadline_ns, std::string(m.body)});
+}
+
+void Xchg::Rep::Wait(Link* link, Waiting request) {
+  Bump(count.waited_requests);
+  ForgetOverdue(link);
+  if (link->waiting.empty()) held.push_back(link->id);
+  const size_t bytes = link->waiting_bytes + sizeof(Waiting) + request.body.size();
+  const size_t others = waiting_bytes - link->waiting_bytes;
+  const size_t share =
+      std::min(options.max_waiting_bytes_per_connection,
+               (options.max_waiting_bytes - std::min(others, options.max_waiting_bytes)) / kWaitingShare);
+  const bool fits = link->waiting.empty() || bytes <= share;
+  link->waiting.push_back(std::move(request));
+  CountWaiting(&link->waiting_bytes, bytes);
+  if (!fits) CutOff(link, "it asks for more than may wait");
+}
+
+void Xchg::Rep::Begin(Link* link, uint16_t type, uint64_t peers_id, Nanos deadline_ns,
+                      std::string_view body) {
+  if (free_begun.empty()) {
+    free_begun.push_back(static_cast<uint32_t>(begun.size()));
+    begun.push_back(std::make_unique<Begun>());
+    begun.back()->index = free_begun.back();
+  }
+  Begun* b = begun[free_begun.back()].get();
+  free_begun.pop_back();
+  b->peers_id = peers_id;
+  b->deadline_ns = deadline_ns;
+  b->link = link;
+  b->expected = 0;
+  Expect(b, kExpectedReply);
+  if (link->begun == nullptr) {
+    link->begun = b->prev = b->next = b;
+  } else {
+    b->prev = link->begun->prev;
+    b->next = link->begun;
+    b->prev->next = b;
+    b->next->prev = b;
+  }
+  ++link->begun_count;
+  const IncomingCall call{link->id, b->id(), type, deadline_ns, body, &link->hello};
+  if (type < handlers.size() && handlers[type]) return handlers[type](call);
+  Reply(link->id, call.request_id, Outcome::kInvalidArgument, {});
+}
+
+void Xchg::Rep::Expect(Begun* b, size_t bytes) {
+  expected_bytes += bytes - b->expected;
+  b->link->expected_bytes += bytes - b->expected;
+  b->expected = bytes;
+}
+
+Begun* Xchg::Rep::FindBegun(uint64_t id) {
+  const auto index = static_cast<uint32_t>(id);
+  if (index >= begun.size() || begun[index]->link == nullptr || begun[index]->id() != id) return nullptr;
+  return begun[index].get();
+}
+
+void Xchg::Rep::EndBegun(Begun* b) {
+  Link* link = b->link;
+  Expect(b, 0);
+  if (b->next == b) {
+    link->begun = nullptr;
+  } else {
+    b->prev->next = b->next;
+    b->next->prev = b->prev;
+    if (link->begun == b) link->begun = b->next;
+  }
+  --link->begun_count;
+  b->link = nullptr;
+  ++b->serial;
+  free_begun.push_back(b->index);
+  room_made = true;
+}
+
+// A caller that is long past its deadline waits for nothing, and a handler may have dropped what was to
+// answer it.
+void Xchg::Rep::ForgetOverdue(Link* link) {
+  const Nanos ended_ns = round_ns - options.progress_timeout_ns;
+  while (link->begun != nullptr && link->begun->deadline_ns < ended_ns) EndBegun(link->begun);
+}
+
+// What waits begins, in order, as far as its connection has room. True: something did.
+bool Xchg::Rep::BeginWaiting() {
+  if (held.empty() || !room_made) return false;
+  room_made = false;
+  bool began = false;
+  resuming.swap(held);
+  for (const ConnectionId id : resuming) {
+    const auto it = links.find(id);
+    if (it == links.end()) continue;
+    began |= Resume(it->second.get());
+    if (!it->second->waiting.empty()) held.push_back(id);
+  }
+  resuming.clear();
+  return began;
+}
+
+bool Xchg::Rep::Resume(Link* link) {
+  bool began = false;
+  while (!link->waiting.empty() && MayBegin(*link)) {
+    const Waiting request = std::move(link->waiting.front());
+    link->waiting.pop_front();
+    CountWaiting(&link->waiting_bytes, link->waiting_bytes - sizeof(Waiting) - request.body.size());
+    if (request.deadline_ns <= round_ns) continue;  // nobody waits for the answer
+    began = true;
+    Begin(link, request.type, request.peers_id, request.deadline_ns, request.body);
+  }
+  return began;
+}
+
+// --- A round
 
 void Xchg::Rep::Dispatch(const Completion& c) {
   switch (c.kind) {
@@ -699,6 +1020,8 @@ void Xchg::Rep::Fire(TimerNode* node) {
       if (link->last_used_ns + options.idle_close_ns <= round_ns) return CloseLink(link);
       return wheel.Add(link, link->last_used_ns + options.idle_close_ns);
     }
+    case Timed::What::kProgress:
+      return LookAtProgress(static_cast<ProgressTimer*>(timed)->link);
     case Timed::What::kPeriodic: {
       auto* periodic = static_cast<Periodic*>(timed);
       wheel.Add(periodic, round_ns + periodic->period_ns);
@@ -763,6 +1086,7 @@ bool Xchg::RunOnce() {
   active |= r->RunSubmitted();
   active |= r->wheel.Advance(r->round_ns, [r](TimerNode* node) { r->Fire(node); }) > 0;
   active |= r->RunEnded();
+  active |= r->BeginWaiting();
   if (active) {
     for (const auto& hook : r->hooks) hook();
   }
@@ -794,8 +1118,18 @@ void Xchg::Rep::WindUp() {
   pieces.clear();  // no connection is left that could read them (F4)
 }
 
-Xchg::Xchg(Fabric* fabric, const Hello& self, XchgOptions options)
-    : rep_(std::make_unique<Rep>(fabric, self, std::move(options))) {}
+StatusOr<std::unique_ptr<Xchg>> Xchg::Open(Fabric* fabric, const Hello& self, XchgOptions options) {
+  PortOptions port_options;
+  port_options.name = options.name;
+  port_options.index = options.index;
+  port_options.max_pending_requests = kMaxPendingRequests;
+  auto port = fabric->OpenPort(port_options);
+  if (!port.ok()) return Annotate(port.status(), StrCat("opening exchange thread ", options.name));
+  return std::unique_ptr<Xchg>(
+      new Xchg(std::make_unique<Rep>(fabric, self, std::move(options), *std::move(port))));
+}
+
+Xchg::Xchg(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 
 Xchg::~Xchg() { Stop(); }
 
@@ -893,6 +1227,8 @@ XchgCounters Xchg::counters() const {
   out.bytes_received = c.bytes_received;
   out.late_replies = c.late_replies;
   out.dropped_replies = c.dropped_replies;
+  out.waited_requests = c.waited_requests;
+  out.cut_off = c.cut_off;
   out.malformed = c.malformed;
   out.deadlines = c.deadlines;
   out.connects = c.connects;
@@ -914,6 +1250,12 @@ Peer* Xchg::peer(const std::string& address, const PeerIdentity& who) {
 void Xchg::Reply(ConnectionId connection, uint64_t request_id, Outcome outcome,
                  std::span<const std::string_view> parts) {
   rep_->Reply(connection, request_id, outcome, parts);
+}
+
+void Xchg::ExpectReply(uint64_t request_id, size_t bytes) {
+  NOVA_DCHECK(rep_->OnXchg());
+  Begun* b = rep_->FindBegun(request_id);
+  if (b != nullptr) rep_->Expect(b, std::min(bytes, rep_->options.max_message_bytes));
 }
 
 void Xchg::RunAt(Nanos when_ns, absl::AnyInvocable<void()> fn) {

@@ -9,6 +9,15 @@
 //
 // Messages are framed as message.h says; a message longer than the port's max_message_bytes travels in pieces.
 //
+// A peer that is slow, hangs or means harm takes its own share only:
+//   - Requests of a connection wait here, in order, while those before them are too many, or have brought too
+//     much that the peer has not read. What waits is bounded, too: beyond that the connection is closed.
+//   - An Xchg never sends so much: of its calls to a peer it posts a bounded number, and bytes, that are not
+//     answered. The rest waits in the queue; Call refuses when that is full.
+//   - The more send memory all connections have taken together, the less one may take.
+//   - A connection whose peer takes nothing of what is sent to it, or does not end a message it began, is
+//     closed after progress_timeout_ns. One that takes a little now and then stays.
+//
 // Thread safety: OnXchg methods only on this thread (checked in debug builds); Submit, Start and Stop from any.
 // Ownership:     message bodies and results are valid during the callback only. Local memory of Write and Read belongs to the
 //                fabric until `done` (F4): see Write.
@@ -27,6 +36,7 @@
 #include "absl/functional/any_invocable.h"
 #include "common/base/metrics.h"
 #include "common/base/outcome.h"
+#include "common/base/status.h"
 #include "common/base/thread.h"
 #include "common/rdma/buffer_pool.h"
 #include "common/rdma/fabric.h"
@@ -44,7 +54,15 @@ struct XchgOptions {
   Nanos idle_close_ns = 300 * kSecond;
   size_t max_queued_calls_per_peer = 8192;
   size_t max_message_bytes = 20 << 20;      // of a whole message, pieces together; larger closes the connection
-  size_t send_pool_bytes = 256 << 20;       // bound on message bytes posted and not completed
+  size_t send_pool_bytes = 256 << 20;       // bound on message bytes queued or posted, and not completed
+
+  // Of one connection.
+  size_t max_calls_per_connection = 4096;  // ours posted, or the peer's begun, and not answered; more wait
+  size_t max_call_bytes_per_connection = 16 << 20;     // of ours; more wait, but a longer one alone
+  size_t max_reply_bytes_per_connection = 64 << 20;    // not taken by the peer, or expected; its requests wait
+  size_t max_waiting_bytes_per_connection = 32 << 20;  // of requests that wait; more close it
+  size_t max_waiting_bytes = 256 << 20;  // of all together, with messages that have begun to come in
+  Nanos progress_timeout_ns = 10 * kSecond;
 };
 
 struct CallResult {
@@ -63,7 +81,9 @@ struct XchgCounters {
   uint64_t bytes_sent = 0;         // of messages, headers included
   uint64_t bytes_received = 0;
   uint64_t late_replies = 0;       // to calls that had ended
-  uint64_t dropped_replies = 0;    // not sent: no connection, or out of send memory
+  uint64_t dropped_replies = 0;    // not sent: no connection, no such request, or out of send memory
+  uint64_t waited_requests = 0;    // of peers: they had too much under way
+  uint64_t cut_off = 0;            // connections closed: the peer took nothing, or sent too much
   uint64_t malformed = 0;          // connections closed for it
   uint64_t deadlines = 0;          // calls and one-sided operations that ended at theirs
   uint64_t connects = 0;           // connections that came up, either way
@@ -75,7 +95,7 @@ struct XchgCounters {
 // A request as it arrived. `body` is valid during the handler.
 struct IncomingCall {
   ConnectionId connection;
-  uint64_t request_id = 0;
+  uint64_t request_id = 0;  // ours, for Reply; not the peer's
   uint16_t type = 0;
   Nanos deadline_ns = kNever;  // the caller's, on our clock
   std::string_view body;
@@ -84,7 +104,8 @@ struct IncomingCall {
 
 class Xchg {
  public:
-  Xchg(Fabric* fabric, const Hello& self, XchgOptions options);
+  // With a port of its own. An error (descriptors, lockable memory) leaves nothing behind.
+  static StatusOr<std::unique_ptr<Xchg>> Open(Fabric* fabric, const Hello& self, XchgOptions options);
   ~Xchg();  // stops
 
   // --- set-up, before Start
@@ -111,7 +132,10 @@ class Xchg {
   Peer* peer(const std::string& address, const PeerIdentity& who = {});
   // Sends a request made of `parts`; `done` runs once, on this thread, never inside Call.
   void Call(Peer* peer, uint16_t type, std::span<const std::string_view> parts, Nanos deadline_ns, CallDone done);
+  // Once for each request, unless its connection was closed.
   void Reply(ConnectionId connection, uint64_t request_id, Outcome outcome, std::span<const std::string_view> parts);
+  // In a handler whose reply may be long: about how long at most. Taken from its connection's share until then.
+  void ExpectReply(uint64_t request_id, size_t bytes);
   // One-sided. `done` runs once with kOk when delivered, or kUnavailable / kUnknown at the deadline or when the connection
   // broke. At a deadline the fabric may still read `local` (or write it, of Read): the connection is then destroyed before
   // `done` runs, so that memory is free when done runs (F4), at the price of what else was pending on it.
@@ -129,6 +153,7 @@ class Xchg {
 
  private:
   struct Rep;
+  explicit Xchg(std::unique_ptr<Rep> rep);
   std::unique_ptr<Rep> rep_;
 };
 

@@ -40,7 +40,7 @@ struct Stoc {
     const Hello hello = HelloOf(Role::kStoc, info.name, 1);
     XchgOptions x;
     x.name = "stoc.xchg.0";
-    xchg = std::make_unique<Xchg>(fabric.get(), hello, x);
+    xchg = *Xchg::Open(fabric.get(), hello, x);
     StocServerOptions options;
     options.incarnation = info.incarnation;
     server = std::make_unique<StocServer>(options, StocParts{&fences, &segments, &log_memory, &buffer_memory, files.get(), &metrics},
@@ -86,14 +86,14 @@ class XchgExecutor final : public Executor {
 double LogTime(Fabric* fabric, const std::vector<std::unique_ptr<Stoc>>& stocs, size_t record_bytes, int count) {
   XchgOptions x;
   x.name = "ltc.xchg.0";
-  Xchg xchg(fabric, HelloOf(Role::kLtc, "ltc", 1), x);
-  StocClient client(fabric, {&xchg});
+  const auto xchg = *Xchg::Open(fabric, HelloOf(Role::kLtc, "ltc", 1), x);
+  StocClient client(fabric, {xchg.get()});
   Metrics metrics;
   LogOptions options;
   options.segment_bytes = 8 << 20;
   options.write_deadline_ns = options.open_deadline_ns = 10 * kSecond;
-  LogClient logs(fabric, &client, {&xchg}, options, &metrics);
-  xchg.Start();
+  LogClient logs(fabric, &client, {xchg.get()}, options, &metrics);
+  xchg->Start();
   std::vector<NodeInfo> nodes;
   LogGroup group{GroupId(1), {}};
   for (const auto& s : stocs) {
@@ -106,7 +106,7 @@ double LogTime(Fabric* fabric, const std::vector<std::unique_ptr<Stoc>>& stocs, 
     auto log = logs.Open(RangeId(1), Epoch(1), group, [](const LogGroup&, StocId, std::function<void(StatusOr<LogGroup>)> answer) {
       answer(absl::FailedPreconditionError("a benchmark has no other StoCs"));
     });
-    XchgExecutor executor(&xchg);
+    XchgExecutor executor(xchg.get());
     const std::string value(record_bytes, 'v');
     Notification finished;
     std::function<void()> next;
@@ -130,7 +130,7 @@ double LogTime(Fabric* fabric, const std::vector<std::unique_ptr<Stoc>>& stocs, 
     executor.Submit([&] { next(); });
     finished.Wait();
     log = nullptr;
-    xchg.Stop();
+    xchg->Stop();
   }
   return MedianOf(micros);
 }

@@ -1,6 +1,9 @@
 // An LTC's answers to requests as they come off the wire, from a peer that is not our client.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <map>
+
 #include "common/rdma/sim_fabric.h"
 #include "ltc/ltc_client.h"
 #include "tests/cluster_sim/scenario.h"
@@ -19,7 +22,7 @@ struct Rig {
     fabric = NewSimFabric(cluster.network(), "peer");
     Hello self;
     self.role = Role::kClient;
-    xchg = std::make_unique<Xchg>(fabric.get(), self, XchgOptions{});
+    xchg = *Xchg::Open(fabric.get(), self, XchgOptions{});
     xchg->Start();
   }
   ~Rig() { xchg->Stop(); }
@@ -180,6 +183,93 @@ TEST(LtcServerTest, AMultiGetThatDoesNotFitAnswersItsFirstKeys) {
     r = rig.Call(LtcRequest::kMultiGet, request.Encode());
     ASSERT_TRUE(MultiGetReply::Parse(r.body, &reply));
     EXPECT_EQ(reply.values.size(), 1u);
+  });
+}
+
+// A client that stands still once it has sent its scans.
+struct SilentClient {
+  SilentClient(Rig* rig, std::string node)
+      : name(std::move(node)),
+        network(rig->cluster.network()),
+        fabric(NewSimFabric(network, name)),
+        port(*fabric->OpenPort({.name = name})) {
+    Hello self;
+    self.role = Role::kClient;
+    connection = port->Connect(rig->cluster.ltc("ltc-0")->address(), self, Now() + 5 * kSecond);
+    EXPECT_EQ(Poll(1)[CompletionKind::kConnected], 1);
+  }
+  // What came until there are `n`, or nothing comes.
+  std::map<CompletionKind, int> Poll(int n) {
+    std::map<CompletionKind, int> came;
+    std::array<Completion, 64> out;
+    int total = 0;
+    for (const Nanos until = Now() + kSecond; total < n && Now() < until; SleepFor(100 * kMicrosecond)) {
+      const size_t polled = port->Poll(out);
+      for (size_t i = 0; i < polled; ++i) ++came[out[i].kind];
+      total += static_cast<int>(polled);
+    }
+    return came;
+  }
+  void SendScans(int count, const ScanRequest& request) {
+    const std::string body = request.Encode();
+    MessageHeader h;
+    h.type = static_cast<uint16_t>(LtcRequest::kScan);
+    h.body_length = static_cast<uint32_t>(body.size());
+    h.deadline_or_depth = MessageHeader::kNoDeadline;
+    message.assign(reinterpret_cast<const char*>(&h), sizeof(h));
+    message += body;
+    const auto memory = *fabric->Register(message.data(), message.size(), Access::kLocal);
+    WorkRequest send;
+    send.opcode = Opcode::kSend;
+    send.piece_count = 1;
+    send.pieces[0] = {message.data(), static_cast<uint32_t>(message.size()), memory.lkey};
+    for (int i = 0; i < count; ++i) ASSERT_TRUE(port->Post(connection, {&send, 1}).ok());
+    while (fabric->counters().pending_requests > 0) Poll(1);
+    network->Pause(name);
+  }
+
+  const std::string name;
+  SimNetwork* const network;
+  std::unique_ptr<Fabric> fabric;
+  std::unique_ptr<Port> port;
+  ConnectionId connection;
+  std::string message;
+};
+
+// Scans that nobody reads the answers of take their connection's share, and go with it.
+TEST(LtcServerTest, ScansOfOthersAreAnsweredWhileSomeReadNone) {
+  Simulate([] {
+    SimClusterOptions options = Rig::OneLtc();
+    options.ltc.hosted.range.scan_page_bytes = 64 << 10;
+    options.ltc.xchg.send_pool_bytes = 4 << 20;
+    Rig rig(options);
+    for (int i = 0; i < 100; ++i)
+      ASSERT_EQ(rig.Put(kKey + std::to_string(100 + i), std::string(2000, 'v')), Outcome::kOk);
+    ScanRequest scan{rig.first.id, rig.first.epoch, 0, 100, false, kKey, {}};
+    const auto healthy = [&] {
+      const BlockingResult r = rig.Call(LtcRequest::kScan, scan.Encode());
+      ScanReply reply;
+      EXPECT_EQ(r.outcome, Outcome::kOk);
+      EXPECT_TRUE(ScanReply::Parse(r.body, &reply));
+      EXPECT_GT(reply.count, 20u);
+    };
+    healthy();
+    std::vector<std::unique_ptr<SilentClient>> silent;
+    for (int i = 0; i < 8; ++i) {
+      silent.push_back(std::make_unique<SilentClient>(&rig, StrCat("silent-", i)));
+      silent.back()->SendScans(700, scan);
+    }
+    Nanos worst = 0;
+    for (const Nanos until = Now() + 30 * kSecond; Now() < until; SleepFor(100 * kMillisecond)) {
+      const Nanos begin = Now();
+      healthy();
+      worst = std::max(worst, Now() - begin);
+    }
+    EXPECT_LT(worst, kSecond);
+    for (const auto& s : silent) {
+      s->network->Resume(s->name);
+      EXPECT_EQ(s->Poll(10'000)[CompletionKind::kDisconnected], 1);
+    }
   });
 }
 

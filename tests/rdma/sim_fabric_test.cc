@@ -52,7 +52,7 @@ uint64_t BusyRun(uint64_t seed) {
       const Hello hello = TestHello(Role::kStoc, name, 1);
       XchgOptions xchg_options;
       xchg_options.name = name + ".xchg.0";
-      m.xchg = std::make_unique<Xchg>(m.fabric.get(), hello, xchg_options);
+      m.xchg = *Xchg::Open(m.fabric.get(), hello, xchg_options);
       m.xchg->Handle(1, [&m](const IncomingCall& call) {
         m.xchg->Reply(call.connection, call.request_id, Outcome::kOk, {{call.body}});
       });

@@ -24,7 +24,7 @@ struct Node {
     fabric = world->NewFabric(name);
     options.name = name + ".xchg.0";
     if (NameIsEmpty(hello)) hello = TestHello(Role::kStoc, name, 1);
-    xchg = std::make_unique<Xchg>(fabric.get(), hello, options);
+    xchg = *Xchg::Open(fabric.get(), hello, options);
     xchg->Handle(kEcho, [this](const IncomingCall& call) {
       ++echoed;
       xchg->Reply(call.connection, call.request_id, Outcome::kOk, {{call.body}});

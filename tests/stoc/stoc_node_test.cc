@@ -249,11 +249,12 @@ TEST_P(StocNodeTest, PeersOfAnotherClusterAreRefused) {
     auto fabric = world->NewFabric("stranger");
     Hello hello = TestHello(Role::kLtc, "stranger", 5);
     hello.cluster = {1, 2};
-    Xchg xchg(fabric.get(), hello, {});
-    xchg.Start();
-    const BlockingResult r = BlockingCall(&xchg, p.node->self().address, static_cast<uint16_t>(StocRequest::kPing), {}, Now() + kSecond);
+    const auto xchg = *Xchg::Open(fabric.get(), hello, {});
+    xchg->Start();
+    const BlockingResult r = BlockingCall(xchg.get(), p.node->self().address,
+                                          static_cast<uint16_t>(StocRequest::kPing), {}, Now() + kSecond);
     EXPECT_NE(r.outcome, Outcome::kOk);
-    xchg.Stop();
+    xchg->Stop();
   });
 }
 

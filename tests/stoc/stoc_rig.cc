@@ -25,7 +25,7 @@ TestStoc::TestStoc(FabricWorld* world, uint32_t id, uint64_t incarnation, Disk* 
     XchgOptions x;
     x.name = StrCat("stoc.xchg.", i);
     x.index = static_cast<uint16_t>(i);
-    xchgs.push_back(std::make_unique<Xchg>(fabric.get(), hello, x));
+    xchgs.push_back(*Xchg::Open(fabric.get(), hello, x));
     raw.push_back(xchgs.back().get());
     ports.push_back(xchgs.back()->port());
   }
@@ -67,7 +67,7 @@ TestClient::TestClient(FabricWorld* world, const std::string& name, uint64_t inc
     x.index = static_cast<uint16_t>(i);
     x.connect_timeout_ns = 200 * kMillisecond * world->patience();
     x.reconnect_max_ns = 50 * kMillisecond;
-    xchgs.push_back(std::make_unique<Xchg>(fabric.get(), TestHello(Role::kLtc, name, incarnation), x));
+    xchgs.push_back(*Xchg::Open(fabric.get(), TestHello(Role::kLtc, name, incarnation), x));
     raw.push_back(xchgs.back().get());
     executors.push_back(std::make_unique<TestExecutor>(raw.back()));
   }
