@@ -217,7 +217,13 @@ class LocalLog : public RangeLog {
     return OkStatus();
   }
 
+  // One at a time, and never again once it failed: of two syncs of a file only one hears of an error (S1).
   Status SyncFile(LogFile* log, DiskFile* file) {
+    MutexLock one(&sync_mu_);
+    {
+      MutexLock lock(&mu_);
+      if (log->sync_failed) return absl::DataLossError(StrCat(log->path, ": an earlier sync failed"));
+    }
     const uint64_t written = log->written.load(std::memory_order_acquire);
     const Status s = file->Sync();
     if (s.ok()) {
@@ -341,6 +347,7 @@ class LocalLog : public RangeLog {
   std::atomic<bool> fenced_{false};
   Mutex group_mu_;
   std::deque<SyncRequest*> waiting_ ABSL_GUARDED_BY(group_mu_);  // the first leads
+  Mutex sync_mu_;  // held while a file is synced; before mu_
   Mutex mu_;
   uint64_t next_ ABSL_GUARDED_BY(mu_) = 1;
   std::map<RoundNumber, std::vector<std::shared_ptr<LogFile>>> files_ ABSL_GUARDED_BY(mu_);
