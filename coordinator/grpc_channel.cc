@@ -27,8 +27,8 @@ Status ToStatus(const grpc::Status& s) {
   return Status(static_cast<absl::StatusCode>(s.error_code()), s.error_message());
 }
 
-// gRPC ends the process when it gets no descriptor for a completion queue. So a call begins only where there are as many
-// as one takes, sockets and all; a few more, for other threads take some meanwhile.
+// gRPC ends the process when it gets no descriptor for a completion queue. So a call begins only where there are
+// as many as one takes, sockets and all; and a few more, for other threads take some meanwhile.
 Status CheckDescriptors() {
   std::array<int, 16> taken;
   size_t n = 0;
@@ -36,8 +36,8 @@ Status CheckDescriptors() {
   const int error = errno;
   for (size_t i = 0; i < n; ++i) close(taken[i]);
   if (n == taken.size()) return OkStatus();
-  return absl::ResourceExhaustedError(
-      StrCat("a call to the coordinator needs ", taken.size(), " descriptors, ", n, " are free: ", strerror(error)));
+  return absl::ResourceExhaustedError(StrCat("a call to the coordinator needs ", taken.size(),
+                                             " descriptors, ", n, " are free: ", strerror(error)));
 }
 
 class GrpcChannel : public LeaderChannel {

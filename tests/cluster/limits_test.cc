@@ -55,7 +55,8 @@ int OpenWith(rlim_t left, const std::string& coordinators) {
   rlimit before;
   getrlimit(RLIMIT_NOFILE, &before);
   const nova_options options{coordinators.c_str(), 3000, 0, 0};
-  nova_close(nova_open_with(&options, nullptr));  // what a sanitizer looks at for the first time takes a descriptor
+  // What a sanitizer looks at for the first time takes a descriptor.
+  nova_close(nova_open_with(&options, nullptr));
   const int free = dup(0);
   close(free);
   SetLimit(static_cast<rlim_t>(free) + left);
@@ -103,9 +104,9 @@ TEST_F(LimitsTest, AClientWithoutDescriptorsIsRefusedAndOpensWhenThereAreSome) {
 TEST_F(LimitsTest, TheToolWithoutDescriptorsSaysSo) {
   int found = 0, refused = 0;
   for (int descriptors = 8; descriptors < 48; ++descriptors) {  // with fewer the program is not loaded
-    auto tool = Process::Start({"/bin/sh", "-c",
-                                StrCat("ulimit -n ", descriptors, "; exec ", NOVA_BINARY_DIR, "/bin/nova --coordinators=",
-                                       cluster_->coordinators(), " --timeout_ms=3000 get nothing-here")});
+    const std::string command = StrCat(NOVA_BINARY_DIR, "/bin/nova --coordinators=", cluster_->coordinators(),
+                                       " --timeout_ms=3000 get nothing-here");
+    auto tool = Process::Start({"/bin/sh", "-c", StrCat("ulimit -n ", descriptors, "; exec ", command)});
     ASSERT_TRUE(tool.ok()) << tool.status();
     const auto code = (*tool)->Wait(Now() + 20 * kSecond);
     ASSERT_TRUE(code.ok()) << code.status() << " with " << descriptors;

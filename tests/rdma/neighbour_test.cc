@@ -1,4 +1,4 @@
-// A slow or hostile neighbour of an Xchg, over tcp and in simulation: what it may take, what others notice of it.
+// A slow or hostile neighbour of an Xchg, over tcp and in simulation: what it takes, what others notice.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,12 +19,13 @@ constexpr uint16_t kWhole = 0x13;   // answered with most of the send memory
 constexpr size_t kPageBytes = 256 << 10;
 constexpr size_t kPoolBytes = 16 << 20;
 constexpr size_t kWholeBytes = 15 << 20;
+constexpr Nanos kProgressTimeout = 1500 * kMillisecond;  // longer than a busy machine keeps a reader waiting
 
 XchgOptions ServerOptions() {
   XchgOptions o;
   o.name = "server.xchg.0";
   o.send_pool_bytes = kPoolBytes;
-  o.progress_timeout_ns = 400 * kMillisecond;
+  o.progress_timeout_ns = kProgressTimeout;
   return o;
 }
 
@@ -203,7 +204,7 @@ TEST_P(NeighbourTest, WhoReadsSlowlyIsNotClosed) {
       ASSERT_LT(Now(), begin + 60 * kSecond);
       SleepFor(120 * kMillisecond);
     }
-    EXPECT_GT(Now() - begin, kSecond) << "it was slow";
+    EXPECT_GT(Now() - begin, 2 * kProgressTimeout) << "it was slow";
     EXPECT_EQ(server.xchg->counters().cut_off, 0u);
     EXPECT_EQ(server.xchg->counters().dropped_replies, 0u);
   });
@@ -250,8 +251,8 @@ TEST_P(NeighbourTest, AnXchgSendsNoMoreThanMayBeUnderWay) {
     EXPECT_EQ(good, 500);
     // One that is longer than may be under way goes alone.
     EXPECT_EQ(client.Call(server, kEcho, std::string(50'000, 'l')).outcome, Outcome::kOk);
-    for (int i = 0; i < 30; ++i) call(kSilent, Now() + 500 * kMillisecond);
-    SleepFor(100 * kMillisecond);
+    for (int i = 0; i < 30; ++i) call(kSilent, Now() + 2 * kSecond);
+    SleepFor(200 * kMillisecond);
     EXPECT_EQ(server.silent, 10);
     ASSERT_TRUE(WaitFor([&] { return ended == 530; }));
     EXPECT_EQ(good, 500);
@@ -315,7 +316,7 @@ TEST_P(NeighbourTest, WhoDoesNotEndItsMessageIsClosed) {
     raw.Send(kEcho, 60'000, 10 << 20);
     const Nanos begin = Now();
     EXPECT_TRUE(PumpUntil({&raw.node}, [&] { return raw.Closed(); }));
-    EXPECT_GE(Now() - begin, 400 * kMillisecond);
+    EXPECT_GE(Now() - begin, kProgressTimeout);
     EXPECT_FALSE(idle.Closed()) << "who sends nothing may stay";
     EXPECT_EQ(server.xchg->counters().cut_off, 1u);
   });
@@ -331,15 +332,15 @@ TEST_P(NeighbourTest, RequestsThatNobodyAnswersAreForgottenAfterTheirDeadline) {
     for (int i = 0; i < 4; ++i)
       EXPECT_EQ(client.Call(server, kSilent, {}, 20 * kMillisecond).outcome, Outcome::kUnknown);
     EXPECT_EQ(client.Call(server, kEcho, "x", 100 * kMillisecond).outcome, Outcome::kUnknown) << "it waits";
-    SleepFor(500 * kMillisecond);
+    SleepFor(kProgressTimeout + 100 * kMillisecond);
     EXPECT_EQ(client.Call(server, kEcho, "x").outcome, Outcome::kOk);
     EXPECT_EQ(server.answered, 1) << "what nobody waits for any more is not begun";
     EXPECT_EQ(client.xchg->counters().connects, 1u);
   });
 }
 
-// Not on verbs, whose devices take in some hundred messages though their program takes none, and then have a deadline
-// of their own (H28).
+// Not on verbs, whose devices take in some hundred messages though their program takes none, and then have a
+// deadline of their own (H28).
 INSTANTIATE_TEST_SUITE_P(Fabrics, NeighbourTest, ::testing::Values(FabricKind::kTcp, FabricKind::kSim),
                          [](const auto& info) { return FabricKindName(info.param); });
 
