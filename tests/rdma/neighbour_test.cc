@@ -1,4 +1,4 @@
-// A slow or hostile neighbour of an Xchg, over tcp and in simulation: what it takes, what others notice of it.
+// A slow or hostile neighbour of an Xchg, over tcp and in simulation: what it takes, what others notice.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ constexpr uint16_t kWhole = 0x13;   // answered with most of the send memory
 constexpr size_t kPageBytes = 256 << 10;
 constexpr size_t kPoolBytes = 16 << 20;
 constexpr size_t kWholeBytes = 15 << 20;
-constexpr Nanos kProgressTimeout = 1500 * kMillisecond;  // longer than a busy machine leaves a reader without its turn
+constexpr Nanos kProgressTimeout = 1500 * kMillisecond;  // longer than a busy machine keeps a reader waiting
 
 XchgOptions ServerOptions() {
   XchgOptions o;
