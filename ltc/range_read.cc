@@ -233,7 +233,7 @@ void Range::WarmTables(const std::function<bool()>& stop) {
     PrefetchMapped(data.substr(0, kPieceBytes));
     for (size_t at = 0; at < data.size() && !stop(); at += kPieceBytes) {
       if (at + kPieceBytes < data.size()) PrefetchMapped(data.substr(at + kPieceBytes, kPieceBytes));
-      LoadMapped(data.substr(at, kPieceBytes));
+      AwaitMapped(data.substr(at, kPieceBytes));
     }
     table.MarkWarm();
   });

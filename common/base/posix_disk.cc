@@ -187,20 +187,16 @@ class PosixDisk : public Disk {
 
 }  // namespace
 
-namespace {
-
-// Whole pages.
-void Advise(std::string_view bytes, int advice) {
+void PrefetchMapped(std::string_view bytes) {
   static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   if (bytes.empty()) return;
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data()) & ~(page - 1);
-  madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size() - begin, advice);
+  madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size() - begin, MADV_WILLNEED);
 }
 
-}  // namespace
-
-void PrefetchMapped(std::string_view bytes) { Advise(bytes, MADV_WILLNEED); }
-void LoadMapped(std::string_view bytes) { Advise(bytes, MADV_POPULATE_READ); }
+void AwaitMapped(std::string_view bytes) {
+  if (!bytes.empty()) static_cast<void>(*static_cast<const volatile char*>(&bytes.back()));
+}
 
 StatusOr<std::unique_ptr<Disk>> OpenPosixDisk(const std::string& root) {
   // Each missing parent, as `mkdir -p` does.
