@@ -18,11 +18,11 @@ namespace nova {
 namespace {
 
 void CheckFlags() {
+  CheckFlagRange("lease_ms", FLAGS_lease_ms, 100, 600'000);
   if (google::GetCommandLineFlagInfoOrDie("zookeeper_session_ms").is_default) {
     FLAGS_zookeeper_session_ms = FLAGS_lease_ms;
   }
   CheckServerFlags();
-  CheckFlagRange("lease_ms", FLAGS_lease_ms, 100, 600'000);
   CheckFlagRange("lease_margin_ms", FLAGS_lease_margin_ms, 0, FLAGS_lease_ms / 4);
   CheckFlagRange("clock_rate_error", FLAGS_clock_rate_error, 0, 0.2);
   CheckFlagRange("settle_ms", FLAGS_settle_ms, 0, 600'000);

@@ -1,10 +1,9 @@
 // Programs that run out of descriptors: an error of one line that names the cause, never an end by a signal.
-#include <dirent.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "client/nova.h"
+#include "tests/base/descriptors.h"
 #include "tests/cluster/process_cluster.h"
 
 namespace nova {
@@ -32,21 +31,6 @@ class LimitsTest : public testing::Test {
 };
 ProcessCluster* LimitsTest::cluster_ = nullptr;
 
-int OpenDescriptors() {
-  int n = 0;
-  DIR* const directory = opendir("/proc/self/fd");
-  while (readdir(directory) != nullptr) ++n;
-  closedir(directory);
-  return n;
-}
-
-void SetLimit(rlim_t descriptors) {
-  rlimit limit;
-  getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = descriptors;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 constexpr int kOpened = 10, kRefused = 11, kWrong = 12;  // no sanitizer ends with these
 
 // In a process of its own: opens a client with `left` descriptors, then without a limit. An exit code of the
@@ -59,10 +43,10 @@ int OpenWith(rlim_t left, const std::string& coordinators) {
   nova_close(nova_open_with(&options, nullptr));
   const int free = dup(0);
   close(free);
-  SetLimit(static_cast<rlim_t>(free) + left);
+  SetDescriptorLimit(static_cast<rlim_t>(free) + left);
   char* error = nullptr;
   nova_client* refused = nova_open_with(&options, &error);
-  SetLimit(before.rlim_cur);
+  SetDescriptorLimit(before.rlim_cur);
   const bool opened = refused != nullptr;
   if (!opened) {
     const std::string text = error == nullptr ? "" : error;
@@ -70,11 +54,11 @@ int OpenWith(rlim_t left, const std::string& coordinators) {
     nova_free(error);
     if (text.empty() || text.find('\n') != std::string::npos) return kWrong;
     const int open = OpenDescriptors();
-    SetLimit(static_cast<rlim_t>(free) + left);
+    SetDescriptorLimit(static_cast<rlim_t>(free) + left);
     for (int i = 0; i < 3; ++i) {
       if (nova_open_with(&options, nullptr) != nullptr) return kWrong;
     }
-    SetLimit(before.rlim_cur);
+    SetDescriptorLimit(before.rlim_cur);
     if (OpenDescriptors() > open) return kWrong;
   }
   nova_close(refused);

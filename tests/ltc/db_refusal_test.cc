@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "ltc/db.h"
+#include "tests/base/descriptors.h"
 #include "tests/ltc/directory.h"
 
 namespace nova {
@@ -29,7 +30,6 @@ size_t CountIn(const std::string& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) n += !entry.path().empty();
   return n;
 }
-size_t Descriptors() { return CountIn("/proc/self/fd"); }
 
 std::atomic<int> lines{0};
 void CountLine(LogSeverity, const char*, int, std::string_view text) {
@@ -106,14 +106,15 @@ TEST_P(RefusalTest, CostsNeitherFilesNorMemoryNorLinesAndEndsWithinASecond) {
   PutUntil(db->get(), Now() + 300 * kMillisecond);
   ASSERT_GT(taken_, 0u);
   ASSERT_TRUE((*db)->WaitForBackgroundWork().ok());
-  const size_t files = CountIn(dir_.path()), descriptors = Descriptors();
+  const size_t files = CountIn(dir_.path());
+  const int descriptors = OpenDescriptors();
   lines = 0;
   FallIll();
   const Nanos ill_for = IllFor();
   PutUntil(db->get(), Now() + ill_for);
   EXPECT_GT(refused_, 0u);
-  const size_t rounds = 8, lanes = kThreads + 1;
-  EXPECT_LE(Descriptors(), descriptors + rounds * lanes + 16);
+  const int rounds = 8, lanes = kThreads + 1;
+  EXPECT_LE(OpenDescriptors(), descriptors + rounds * lanes + 16);
   EXPECT_LE(CountIn(dir_.path()), files + rounds * lanes + 32);
   EXPECT_LE((*db)->memory_use().total(), size_t{64} << 20);
   EXPECT_LE(lines, 5 * (ill_for / kSecond / 5 + 2)) << "log lines";
@@ -132,7 +133,7 @@ TEST_P(RefusalTest, CostsNeitherFilesNorMemoryNorLinesAndEndsWithinASecond) {
   ASSERT_TRUE((*db)->WaitForBackgroundWork().ok());
   PutUntil(db->get(), Now() + 100 * kMillisecond);
   ASSERT_TRUE((*db)->WaitForBackgroundWork().ok());
-  EXPECT_LE(Descriptors(), descriptors + 8);
+  EXPECT_LE(OpenDescriptors(), descriptors + 8);
   EXPECT_LE(CountIn(dir_.path()), files + 32) << "the log keeps 16 for reuse";
   ASSERT_TRUE((*db)->Close().ok());
   db->reset();

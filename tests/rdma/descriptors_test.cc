@@ -1,30 +1,14 @@
 // A process that is out of descriptors: what cannot be opened is an error that names the cause, and leaves
 // nothing open.
-#include <dirent.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include "common/rdma/tcp_fabric.h"
 #include "common/rdma/xchg.h"
+#include "tests/base/descriptors.h"
 #include "tests/rdma/blocking_call.h"
 
 namespace nova {
 namespace {
-
-int OpenDescriptors() {
-  int n = 0;
-  DIR* const directory = opendir("/proc/self/fd");
-  while (readdir(directory) != nullptr) ++n;
-  closedir(directory);
-  return n;
-}
-
-void SetLimit(rlim_t descriptors) {
-  rlimit limit;
-  getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = descriptors;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 // What went wrong, empty: nothing. Runs in a process of its own, whose limit it changes.
 std::string OpenWithFewDescriptors() {
@@ -38,9 +22,9 @@ std::string OpenWithFewDescriptors() {
   close(static_cast<int>(first_free));
   int errors = 0;
   for (rlim_t left = 0;; ++left) {
-    SetLimit(first_free + left);
+    SetDescriptorLimit(first_free + left);
     const auto xchg = Xchg::Open(fabric.get(), Hello(), {});
-    SetLimit(before.rlim_cur);
+    SetDescriptorLimit(before.rlim_cur);
     if (xchg.ok()) break;
     ++errors;
     if (!absl::IsResourceExhausted(xchg.status()))
@@ -63,9 +47,9 @@ std::string OpenWithFewDescriptors() {
   client->Start();
   BlockingCall(client.get(), "127.0.0.1:1", 1, {},
                Now() + kSecond);  // to nobody, for a sanitizer's sake as above
-  SetLimit(first_free);
+  SetDescriptorLimit(first_free);
   const Outcome without = BlockingCall(client.get(), *address, 1, {}, Now() + kSecond).outcome;
-  SetLimit(before.rlim_cur);
+  SetDescriptorLimit(before.rlim_cur);
   const Outcome with = BlockingCall(client.get(), *address, 1, {}, Now() + 10 * kSecond).outcome;
   client->Stop();
   server->Stop();
