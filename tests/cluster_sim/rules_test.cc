@@ -173,19 +173,20 @@ TEST(RulesTest, C3AGiveBackThatComesLateLeavesTheOpenRangeAlone) {
 
 // R4's certificate: a range that was let go in order lists no logs, and waits for no lease.
 TEST(RulesTest, AReleasedRangeListsNoLogsAndKeepsEverything) {
-  Simulate(5, [] {
+  int certified = 0;  // runs that saw the record between its release and its new owner, which may be a moment
+  for (uint64_t seed = 5; seed < 13; ++seed) Simulate(seed, [&certified] {
     OneRange w(SmallCluster());
     for (int i = 0; i < 50; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
     const std::string owner = w.Record().owner;
     const Epoch epoch = w.Record().epoch;
-    bool certified = false;
+    bool seen = false;
     Notification stop;
     {
       Thread watcher("watcher", [&] {
         while (!stop.WaitUntil(Now() + kMillisecond)) {
           const RangeRecord r = w.Record();
           if (!r.released) continue;
-          certified = true;
+          seen = true;
           EXPECT_TRUE(r.log_groups.empty());
           EXPECT_EQ(r.owner, "");
         }
@@ -194,10 +195,11 @@ TEST(RulesTest, AReleasedRangeListsNoLogsAndKeepsEverything) {
       EXPECT_TRUE(w.WaitForOtherOwner(owner));
       stop.Notify();
     }
-    EXPECT_TRUE(certified);
+    certified += seen;
     EXPECT_GT(w.Record().epoch, epoch);
     EXPECT_EQ(w.client->Scan("", 1000).entries.size(), 50u);
   });
+  EXPECT_GT(certified, 0);
 }
 
 // R5 (release): reads end before the record says released. The owner never hears that it was changed, has a
