@@ -202,7 +202,7 @@ TEST_P(NeighbourTest, WhoReadsSlowlyIsNotClosed) {
     while (slow.Replies() < kPages) {
       ASSERT_FALSE(slow.Closed()) << slow.Replies() << " of " << kPages << " replies";
       ASSERT_LT(Now(), begin + 60 * kSecond);
-      SleepFor(120 * kMillisecond);
+      SleepFor(200 * kMillisecond);
     }
     EXPECT_GT(Now() - begin, 2 * kProgressTimeout) << "it was slow";
     EXPECT_EQ(server.xchg->counters().cut_off, 0u);
