@@ -41,9 +41,32 @@ size_t* PreferredLane() {
 
 }  // namespace
 
+template <typename TakeFn>
+CallerLane* LaneWaiters::WaitUntilTaken(const TakeFn& take) {
+  MutexLock lock(&mu_);
+  waiting_.fetch_add(1, std::memory_order_seq_cst);
+  CallerLane* lane;
+  for (;;) {
+    woken_.store(false, std::memory_order_seq_cst);  // what is let go of from here on wakes a thread again
+    if ((lane = take()) != nullptr) break;
+    freed_.Wait(&mu_);
+  }
+  // More than one lane may have been let go of for the one wake-up.
+  if (waiting_.fetch_sub(1, std::memory_order_seq_cst) > 1) {
+    woken_.store(true, std::memory_order_seq_cst);
+    freed_.Signal();
+  }
+  return lane;
+}
+
+void LaneWaiters::WakeOne() {
+  MutexLock lock(&mu_);
+  freed_.Signal();
+}
+
 bool CallerLane::Take(State from, State to) {
   uint32_t expected = from;
-  if (!state_.compare_exchange_strong(expected, to, std::memory_order_acquire)) return false;
+  if (!state_.compare_exchange_strong(expected, to, std::memory_order_seq_cst)) return false;
   holder_.store(Thread::CurrentId(), std::memory_order_relaxed);
   return true;
 }
@@ -73,7 +96,9 @@ void CallerLane::EnterLocked() {
 void CallerLane::Leave() {
   holder_.store(nullptr, std::memory_order_relaxed);
   uint32_t held = kHeld;
-  if (!state_.compare_exchange_strong(held, kFree, std::memory_order_release)) LeaveSlow();
+  // In one order with LaneWaiters::waiting_: a thread that waits either finds the lane free or is seen here.
+  if (!state_.compare_exchange_strong(held, kFree, std::memory_order_seq_cst)) return LeaveSlow();
+  if (waiters_ != nullptr) waiters_->OneIsFree();
 }
 
 void CallerLane::LeaveSlow() {
@@ -85,8 +110,9 @@ void CallerLane::LeaveSlow() {
 
 void CallerLane::LeaveLocked() {
   holder_.store(nullptr, std::memory_order_relaxed);
-  state_.store(sleepers_ > 0 ? kParked : kFree, std::memory_order_release);
+  state_.store(sleepers_ > 0 ? kParked : kFree, std::memory_order_seq_cst);
   changed_.SignalAll();
+  if (waiters_ != nullptr) waiters_->OneIsFree();
 }
 
 void CallerLane::RunQueued() {
@@ -144,7 +170,9 @@ void CallerLane::WaitFor(const bool* done) {
 // --- CallerLanes
 
 CallerLanes::CallerLanes(size_t lanes, size_t lanes_for_reads) : shared_(lanes) {
-  for (size_t i = 0; i < lanes + lanes_for_reads; ++i) lanes_.push_back(std::make_unique<CallerLane>(i));
+  for (size_t i = 0; i < lanes + lanes_for_reads; ++i) {
+    lanes_.push_back(std::make_unique<CallerLane>(i, i < shared_ ? &for_shared_ : &for_reads_));
+  }
 }
 
 CallerLane* CallerLanes::Take(For what) {
@@ -160,13 +188,15 @@ CallerLane* CallerLanes::Take(For what) {
   const size_t reads = lanes_.size() - shared_;
   const bool for_reads = what == For::kReads && reads > 0;
   const size_t begin = for_reads ? shared_ : 0, n = for_reads ? reads : shared_;
-  for (size_t i = 0; i < n; ++i) {
-    CallerLane* const lane = lanes_[begin + (first + i) % n].get();
-    if (lane->TryTakeFromSleeper()) return lane;
-  }
-  CallerLane* const lane = lanes_[begin + first % n].get();
-  lane->Enter();
-  return lane;
+  const auto take = [&]() -> CallerLane* {
+    for (size_t i = 0; i < n; ++i) {
+      CallerLane* const lane = lanes_[begin + (first + i) % n].get();
+      if (lane->TryTakeFromSleeper()) return lane;
+    }
+    return nullptr;
+  };
+  if (CallerLane* const lane = take()) return lane;
+  return (for_reads ? for_reads_ : for_shared_).WaitUntilTaken(take);
 }
 
 }  // namespace nova

@@ -25,9 +25,33 @@
 
 namespace nova {
 
+class CallerLane;
+
+// The threads that wait until any lane of a group can be had.   Thread safety: all methods from any thread.
+class LaneWaiters {
+ public:
+  // Sleeps until take() returns a lane, which is asked again whenever one of the group was let go of.
+  template <typename TakeFn>
+  CallerLane* WaitUntilTaken(const TakeFn& take);
+  // A lane of the group was let go of. Wakes one thread, which wakes the next where it took a lane: one is on its way at a time, so
+  // that a thread which lets go of its lane and takes it again, over and over, does not pay for a wake-up each time.
+  void OneIsFree() {
+    if (waiting_.load(std::memory_order_seq_cst) > 0 && !woken_.exchange(true, std::memory_order_seq_cst)) WakeOne();
+  }
+
+ private:
+  void WakeOne() ABSL_LOCKS_EXCLUDED(mu_);
+
+  std::atomic<int> waiting_{0};
+  std::atomic<bool> woken_{false};  // a thread was woken and has not looked yet
+  Mutex mu_;
+  CondVar freed_;
+};
+
 class CallerLane : public Executor {
  public:
-  explicit CallerLane(size_t index) : index_(index) {}
+  // `waiters` are told when the lane can be had. Null: nobody but its own callers waits for it.
+  explicit CallerLane(size_t index, LaneWaiters* waiters = nullptr) : index_(index), waiters_(waiters) {}
 
   // The calling thread has the lane from construction to destruction, but for when it sleeps in RunUntil.
   class Hold {
@@ -69,6 +93,7 @@ class CallerLane : public Executor {
   void RunQueued() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const size_t index_;
+  LaneWaiters* const waiters_;
   std::atomic<uint32_t> state_{kFree};
   std::atomic<const void*> holder_{nullptr};
   Mutex mu_;
@@ -89,13 +114,15 @@ class CallerLanes {
   enum class For { kReads, kWrites };
   CallerLanes(size_t lanes, size_t lanes_for_reads);
 
-  // A lane that the calling thread has now: for CallerLane::Hold's Taken. Waits where others have all that it may take.
+  // A lane that the calling thread has now: for CallerLane::Hold's Taken. Where others have all that it may take it waits for
+  // whichever is let go of first.
   CallerLane* Take(For what);
   size_t for_writes() const { return shared_; }  // lanes with an index below may write
   const std::vector<std::unique_ptr<CallerLane>>& all() const { return lanes_; }
 
  private:
   const size_t shared_;  // lanes_[0, shared_) are for all calls, those behind them for reads
+  LaneWaiters for_shared_, for_reads_;
   std::vector<std::unique_ptr<CallerLane>> lanes_;
 };
 

@@ -83,6 +83,36 @@ TEST(CallerLanesTest, ALaneOnWhichAThreadSleepsIsOfUseToOthers) {
   EXPECT_LT(Now() - begin, 900 * kMillisecond) << "somebody waited for the timer";
 }
 
+// Each lane in turn is the one that is let go of.
+TEST(CallerLanesTest, WhoeverWaitsHasTheLaneThatIsLetGoOfFirst) {
+  for (const For what : {For::kWrites, For::kReads}) {
+    constexpr size_t kWrite = 4, kRead = 2;
+    CallerLanes lanes(kWrite, kRead);
+    std::vector<std::unique_ptr<CallerLane::Hold>> held;
+    for (const auto& lane : lanes.all()) held.push_back(std::make_unique<CallerLane::Hold>(lane.get()));
+    const size_t begin = what == For::kWrites ? 0 : kWrite, end = what == For::kWrites ? kWrite : kWrite + kRead;
+    for (size_t i = begin; i < end; ++i) {
+      Notification has;
+      size_t index = 0;
+      Thread waiter("waiter", [&] {
+        CallerLane* const lane = lanes.Take(what);
+        const CallerLane::Hold hold(lane, CallerLane::Hold::Taken());
+        index = lane->index();
+        has.Notify();
+      });
+      SleepFor(20 * kMillisecond);  // it has tried each of them
+      held[i].reset();
+      const bool had = has.WaitUntil(Now() + 30 * kSecond);
+      EXPECT_TRUE(had) << "lane " << i;
+      if (!had) held.clear();  // so that the waiter ends
+      waiter.Join();
+      if (!had) break;
+      EXPECT_EQ(index, i);
+      held[i] = std::make_unique<CallerLane::Hold>(lanes.all()[i].get());
+    }
+  }
+}
+
 TEST(CallerLanesTest, ManyThreadsOnFewLanesEachEndTheirOperations) {
   CallerLanes lanes(3, 1);
   std::atomic<int> ended{0};
