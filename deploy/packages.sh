@@ -22,7 +22,7 @@ control=(ansible-core openssh-client gnuplot-nox)
 case ${1:-} in
   '') ;;
   --test)
-    packages+=(libgtest-dev libgmock-dev python3 qemu-system-x86 busybox-static kmod cpio iproute2 ibverbs-utils)
+    packages+=(libgtest-dev libgmock-dev golang-go python3 qemu-system-x86 busybox-static kmod cpio iproute2 ibverbs-utils)
     packages+=("${node[@]}" "${control[@]}" openssh-server systemd)  # tests/deploy: nodes in namespaces; systemd-analyze
     ;;
   --experiments) packages+=(librocksdb-dev libleveldb-dev liblmdb-dev libbenchmark-dev gnuplot-nox unzip) ;;
@@ -60,10 +60,11 @@ fetch_rocksdb10() {
 
 missing=()
 for package in "${packages[@]}"; do
-  case $package in  # a Java or a Maven of another source will do
+  case $package in  # a Java, a Maven or a Go of another source will do
     default-jre-headless) command -v java >/dev/null && continue ;;
     default-jdk-headless) command -v javac >/dev/null && continue ;;
     maven) command -v mvn >/dev/null && continue ;;
+    golang-go) command -v go >/dev/null && continue ;;
   esac
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
 done

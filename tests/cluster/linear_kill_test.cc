@@ -1,0 +1,97 @@
+// Keys with several writers, on a cluster of processes that are killed, stopped and ended in order: linearizable all the same.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+
+#include "absl/strings/str_split.h"
+#include "common/base/thread.h"
+#include "tests/cluster/process_cluster.h"
+#include "tests/linear/register_history.h"
+
+namespace nova {
+namespace {
+
+constexpr int kClients = 6;
+constexpr Nanos kPastTheLease = 5 * kSecond;
+
+// Clients of their own threads and connections, until the end of its scope.
+class Writers {
+ public:
+  Writers(const std::string& coordinators, RegisterHistory* history) {
+    RegisterLoadOptions load;
+    for (uint64_t i = 0; i < 12; ++i) {  // over all ranges, which are cut for YCSB's keys
+      load.keys.push_back(StrCat("user", 1'000'000'000'000'000'000 + i * 680'000'000'000'000'000));
+    }
+    for (load.client = 0; load.client < kClients; ++load.client) {
+      ClientOptions options;
+      options.coordinators = absl::StrSplit(coordinators, ',');
+      options.timeout_ms = 4'000;
+      auto client = Client::Connect(options);
+      EXPECT_TRUE(client.ok()) << client.status();
+      if (!client.ok()) return;
+      clients_.push_back(*std::move(client));
+      loads_.push_back(std::make_unique<RegisterLoad>(clients_.back().get(), history, load));
+    }
+    for (auto& l : loads_) {
+      threads_.push_back(std::make_unique<Thread>("writer", [this, mine = l.get()] {
+        for (; !stop_.load(); SleepFor(kMillisecond)) mine->Step();
+      }));
+    }
+  }
+  ~Writers() { stop_.store(true); }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::vector<std::unique_ptr<RegisterLoad>> loads_;
+  std::vector<std::unique_ptr<Thread>> threads_;
+};
+
+TEST(LinearKillTest, KeysWithSeveralWritersAreLinearizable) {
+  ProcessClusterOptions options;
+  options.coordinators = 2;
+  options.ltcs = 3;
+  options.ltc_flags = {"--table_replicas=2", "--memtable_mb=1", "--table_mb=1", "--level1_mb=4"};
+  auto started = ProcessCluster::Start(options);
+  if (absl::IsNotFound(started.status())) GTEST_SKIP() << started.status().message();
+  ASSERT_TRUE(started.ok()) << started.status();
+  ProcessCluster* const cluster = started->get();
+  RegisterHistory history;
+  {
+    Writers writers(cluster->coordinators(), &history);
+    // What goes on after a disturbance is what is to be judged.
+    const auto goes_on = [&](const std::string& after) {
+      const size_t before = history.size();
+      const Nanos until = Now() + 60 * kSecond;
+      while (history.size() < before + 300 && Now() < until) SleepFor(10 * kMillisecond);
+      EXPECT_GE(history.size(), before + 300) << "nothing went on after " << after;
+    };
+    goes_on("the start");
+    for (const std::string node : {"ltc-0", "stoc-0", "ltc-1", "stoc-1", "coordinator-0"}) {
+      cluster->Kill(node);
+      goes_on("the death of " + node);
+      ASSERT_TRUE(cluster->Restart(node).ok()) << node;
+      goes_on("the return of " + node);
+    }
+    for (const std::string node : {"ltc-2", "stoc-2", "ltc-0"}) {
+      cluster->Signal(node, SIGSTOP);
+      SleepFor(kPastTheLease);
+      cluster->Signal(node, SIGCONT);
+      goes_on("the awakening of " + node);
+    }
+    for (const std::string node : {"ltc-0", "ltc-1", "ltc-2"}) {  // each hands its ranges over
+      const auto code = cluster->Stop(node, Now() + 60 * kSecond);
+      ASSERT_TRUE(code.ok()) << node << ": " << code.status();
+      goes_on("the end of " + node);
+      ASSERT_TRUE(cluster->Restart(node).ok()) << node;
+    }
+    goes_on("all");
+  }
+  std::string verdict;
+  EXPECT_TRUE(history.Judge(&verdict)) << verdict;
+  std::printf("%s", verdict.c_str());
+}
+
+}  // namespace
+}  // namespace nova
