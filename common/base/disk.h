@@ -58,7 +58,7 @@ StatusOr<std::unique_ptr<Disk>> OpenPosixDisk(const std::string& root);  // made
 
 // Some bytes of a mapping are wanted soon: begins to read those that are not in memory, and does not wait. Best effort.
 void PrefetchMapped(std::string_view bytes);
-// Waits until the end of what was prefetched has been read: how who reads much keeps to the disk's rate.
-void AwaitMapped(std::string_view bytes);
+// Waits until they are in memory, and maps their pages: whoever reads them from then on does not fault.
+void LoadMapped(std::string_view bytes);
 
 }  // namespace nova

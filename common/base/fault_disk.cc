@@ -32,8 +32,9 @@ struct FaultDisk::Rules {
                 const std::string& other_path = "") {
     const std::optional<FaultRule> hit = Hit(op, path, other_path);
     if (!hit) return OkStatus();
+    if (hit->delay_ns > 0) SleepFor(hit->delay_ns);
     switch (hit->action) {
-      case FaultAction::kDelay: SleepFor(hit->delay_ns); return OkStatus();
+      case FaultAction::kDelay: return OkStatus();
       case FaultAction::kNoSpace: return absl::ResourceExhaustedError(StrCat(path, ": no space left (injected)"));
       case FaultAction::kReadOnly: return absl::PermissionDeniedError(StrCat(path, ": read-only file system (injected)"));
       case FaultAction::kBitFlip:

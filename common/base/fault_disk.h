@@ -1,12 +1,12 @@
 // FaultDisk: a Disk in front of another that fails where it was told to (faults rows 20-26).
 //
 // A rule names a part of a path, an operation, and which of the matching calls it hits: from the `nth` (1 = the first) on,
-// `count` of them. The first rule that hits decides.
+// `count` of them. The first rule that hits decides. It waits delay_ns first.
 //
 //   kEio       the call fails with DataLoss and does nothing
 //   kNoSpace   the call fails with ResourceExhausted and does nothing; FreeBytes answers 0
 //   kReadOnly  the call fails with PermissionDenied and does nothing
-//   kDelay     waits delay_ns first, then does what was asked
+//   kDelay     does what was asked
 //   kTorn      Write: the first half lands, then DataLoss; another call: as kEio
 //   kBitFlip   Write, Read: one bit in the middle is inverted and nobody is told; another call: nothing
 //

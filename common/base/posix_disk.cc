@@ -187,15 +187,24 @@ class PosixDisk : public Disk {
 
 }  // namespace
 
-void PrefetchMapped(std::string_view bytes) {
+namespace {
+
+// Whole pages. False: the kernel does not know the advice.
+bool Advise(std::string_view bytes, int advice) {
   static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  if (bytes.empty()) return;
+  if (bytes.empty()) return true;
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data()) & ~(page - 1);
-  madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size() - begin, MADV_WILLNEED);
+  return madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size() - begin, advice) == 0 ||
+         errno != EINVAL;
 }
 
-void AwaitMapped(std::string_view bytes) {
-  if (!bytes.empty()) static_cast<void>(*static_cast<const volatile char*>(&bytes.back()));
+}  // namespace
+
+void PrefetchMapped(std::string_view bytes) { Advise(bytes, MADV_WILLNEED); }
+
+void LoadMapped(std::string_view bytes) {
+  if (Advise(bytes, MADV_POPULATE_READ)) return;  // since Linux 5.14
+  static_cast<void>(*static_cast<const volatile char*>(&bytes.back()));
 }
 
 StatusOr<std::unique_ptr<Disk>> OpenPosixDisk(const std::string& root) {
