@@ -68,6 +68,7 @@ struct Opening {
 struct Log {
   struct Member {
     bool suspected = false;  // a ping is on its way
+    bool near = false;       // on this host
     std::array<int, kMediums> failures{};  // in a row
   };
   std::vector<size_t> Copies() const {
@@ -123,12 +124,13 @@ struct LogClient::Rep {
 
   // L5: is that process there? One ping for all of the lane who ask at the time. Over another connection than the one that failed:
   // that of the next xchg thread; where there is only one thread, a new one, for a WRITE's deadline has destroyed the old (F4).
-  void Ask(size_t lane, const LogMember& member, absl::AnyInvocable<void(bool alive)> answer) {
+  void Ask(size_t lane, const LogMember& member, bool near, absl::AnyInvocable<void(bool alive)> answer) {
     auto& waiting = asked[lane][{member.stoc, member.incarnation}];
     waiting.push_back(std::move(answer));
     if (waiting.size() > 1) return;
     Xchg* const other = xchgs[(lane + 1) % xchgs.size()];
-    other->Submit([this, lane, other, member] { Ping(lane, other, member, Now() + options.ping_deadline_ns, 0); });
+    const Nanos within = near ? options.near_ping_deadline_ns : options.ping_deadline_ns;
+    other->Submit([=, this] { Ping(lane, other, member, Now() + within, 0); });
   }
 
   // On `other`. A connection that breaks under the ping says nothing of the process: another request's deadline may have destroyed
@@ -306,6 +308,11 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     log->uuid = Uuid::Generate();
     log->group = lanes_[index].group;
     log->members.resize(log->group.members.size());
+    for (const NodeInfo& n : client_->stocs->live()) {
+      for (size_t m = 0; m < log->members.size(); ++m) {
+        if (n.stoc_id == log->group.members[m].stoc) log->members[m].near = !n.host.empty() && n.host == client_->options.host;
+      }
+    }
     OpenSegment(index, log, client_->options.segment_bytes);
     return log;
   }
@@ -423,7 +430,9 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     const Buffer& from = batch->staging->buffer;
     const LocalBuffer local{from.data() + batch->offset, static_cast<uint32_t>(batch->bytes), from.lkey()};
     const RemoteBuffer remote = log->segments[batch->segment].memory[m].Slice(batch->at, batch->bytes);
-    xchg->Write(peer, {&local, 1}, remote.address, remote.rkey, Now() + client_->options.write_deadline_ns, std::move(done));
+    const LogOptions& o = client_->options;
+    const Nanos deadline = Now() + (log->members[m].near ? o.near_write_deadline_ns : o.write_deadline_ns);
+    xchg->Write(peer, {&local, 1}, remote.address, remote.rkey, deadline, std::move(done));
   }
 
   void Delivered(size_t index, const std::shared_ptr<Log>& log, const std::shared_ptr<Batch>& batch, size_t c, Outcome o) {
@@ -469,7 +478,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     ++log->suspected;
     ++member.failures[c % kMediums];
     client_->suspicions->Add();
-    client_->Ask(index, log->group.members[m], [self = shared_from_this(), index, log, c, m](bool alive) {
+    client_->Ask(index, log->group.members[m], member.near, [self = shared_from_this(), index, log, c, m](bool alive) {
       if (self->fenced_.load() || log->failed) return;
       if (!alive) return self->MemberFailed(index, log, m, Cause::kDead);
       if (log->members[m].failures[c % kMediums] < kFailuresOfTheLiving) return self->Trust(index, log, m);

@@ -85,7 +85,9 @@ Status LtcNode::Init() {
   StocSstableStoreOptions tables;
   tables.damaged = [this](const Uuid& table) { OnDamaged(table); };
   tables_ = NewStocSstableStore(stocs_.get(), [](Executor* e) { return static_cast<XchgExecutor*>(e)->xchg(); }, tables, metrics_);
-  logs_ = std::make_unique<LogClient>(environment_.fabric, stocs_.get(), xchgs, options_.log, metrics_);
+  LogOptions log = options_.log;
+  log.host = host();
+  logs_ = std::make_unique<LogClient>(environment_.fabric, stocs_.get(), xchgs, std::move(log), metrics_);
   LtcServerOptions server;
   server.max_value_bytes = options_.hosted.range.max_value_bytes;
   server.max_batch_entries = options_.hosted.range.max_batch_entries;
@@ -165,13 +167,15 @@ Status LtcNode::Init() {
 
 // --- membership
 
+std::string LtcNode::host() const { return options_.host.empty() ? HostOf(address()) : options_.host; }
+
 Status LtcNode::Join(std::unique_ptr<ConfigStore> store) {
   NodeOptions node;
   node.node.name = options_.name;
   node.node.role = Role::kLtc;
   node.node.incarnation = incarnation_;
   node.node.address = address();
-  node.node.host = options_.host.empty() ? HostOf(node.node.address) : options_.host;
+  node.node.host = host();
   node.node.metrics_address = options_.metrics_address;
   node.heartbeat_ns = options_.heartbeat_ns;
   auto membership = std::make_shared<Membership>();

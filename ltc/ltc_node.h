@@ -63,6 +63,7 @@ class LtcNode {
 
  private:
   LtcNode(const LtcOptions& options, const LtcEnvironment& environment);
+  std::string host() const;  // for placement
   Status Init();
   Status Join(std::unique_ptr<ConfigStore> store);
   void Leave();

@@ -15,7 +15,7 @@
 #include "ltc/ltc_node.h"
 
 DEFINE_string(log_mode, "auto", "where log records go: none; memory or persistent: of StoCs; memory+persistent; auto: memory+persistent where all StoCs share one host, else memory");
-DEFINE_int32(log_write_deadline_ms, 0, "L5: of a log WRITE, after which its StoC is replaced; 0: 200 on verbs, 1000 on tcp");
+DEFINE_int32(log_write_deadline_ms, 0, "L5: of a log WRITE, after which its StoC is replaced; 0: 200 on verbs, 1000 on tcp, 300 there to a StoC of the same host");
 DEFINE_int32(log_replicas, 3, "R: members of a log group");
 DEFINE_int32(min_replicas, 0, "members of a log group without which writes wait, at most R; R is the strict choice; 0: max(2, R - 1)");
 DEFINE_int32(manifest_replicas, 3, "M: copies of a manifest");
@@ -149,6 +149,9 @@ int Main(int argc, char** argv) {
   Fabric* const fabric = opened->fabric.get();
   const int64_t deadline_ms = FLAGS_log_write_deadline_ms != 0 ? FLAGS_log_write_deadline_ms : fabric->name() == "verbs" ? 200 : 1000;
   options.log.write_deadline_ns = deadline_ms * kMillisecond;
+  if (FLAGS_log_write_deadline_ms != 0 || options.log.write_deadline_ns < options.log.near_write_deadline_ns) {
+    options.log.near_write_deadline_ns = options.log.write_deadline_ns;
+  }
   program.metrics()->AddCallback("nova_fabric_verbs", [f = fabric] { return f->name() == "verbs" ? 1.0 : 0.0; });
   LtcEnvironment environment;
   environment.fabric = fabric;

@@ -349,6 +349,29 @@ TEST_P(LogClientTest, L5AMemberThatAnswersThePingIsNotReplaced) {
   });
 }
 
+// A StoC's process stands still for longer than the one deadline, and shorter than the other.
+TEST_P(LogSegmentTest, L5AStocOfTheSameHostHasTheShorterDeadline) {
+  for (const bool near : {false, true}) {
+    Run([&](FabricWorld* world) {
+      LogOptions options;
+      options.near_write_deadline_ns = 50 * kMillisecond;
+      options.host = near ? "stoc-2" : "ltc-1";
+      Rig rig(world, GetParam().media, options);
+      ASSERT_EQ(rig.stocs[1]->info().host, "stoc-2");
+      ExpectAllOk(rig.Append(1, 100));
+      rig.Stall(1, 250 * kMillisecond);
+      ExpectAllOk(rig.Append(101, 100));
+      const uint64_t suspicions = rig.metrics.counter("nova_logc_suspicions_total")->value();
+      const bool nic = GetParam().fabric == FabricKind::kVerbs;  // it takes a WRITE while its host stands still
+      if (near && !nic) {
+        EXPECT_GE(suspicions, 1u);
+      } else if (world->network() != nullptr) {  // elsewhere a busy machine may have stood still too
+        EXPECT_EQ(suspicions, 0u);
+      }
+    });
+  }
+}
+
 // Members that answer pings and take no WRITE: their memory was revoked.
 TEST_P(LogSegmentTest, L5LivingMembersAreReplacedAtMostOnceInAWhile) {
   Run([&](FabricWorld* world) {
