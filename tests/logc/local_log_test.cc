@@ -216,6 +216,20 @@ TEST_F(LocalLogTest, AfterAFailedSyncTheNextRecordGoesToAnotherFile) {
   EXPECT_EQ((*records)[1].key, "c");
 }
 
+// Of two syncs of a file the kernel tells only one of an error. So the second waits for the first, and fails with it (S1).
+TEST_F(LocalLogTest, ASyncBesideOneThatFailsIsNoSuccess) {
+  Open(Epoch(1));
+  ASSERT_EQ(Append(1, 1, "a", "1"), Outcome::kOk);
+  // The lane gives up its file, and syncs what was acknowledged there.
+  disk_.Add({"log-1-1", DiskOp::kWrite});
+  disk_.Add({"log-1-1", DiskOp::kSync, FaultAction::kEio, 1, 1, 300 * kMillisecond});
+  Thread lane("lane", [this] { EXPECT_EQ(Append(1, 2, "b", "2"), Outcome::kUnavailable); });
+  for (const Nanos until = Now() + 30 * kSecond; disk_.faults() < 2 && Now() < until;) SleepFor(kMillisecond);
+  ASSERT_EQ(disk_.faults(), 2u) << "the lane does not sync the file that it leaves";
+  const Status s = log_->Sync();
+  EXPECT_FALSE(s.ok()) << "the other sync had the error, and the record may be lost";
+}
+
 // S1: a file whose write failed gets nothing more; the lane goes on in another, and nothing of the failed record comes back.
 TEST_F(LocalLogTest, AFailedWriteIsNotInTheLogAndLaterOnesAre) {
   Open(Epoch(1));

@@ -178,6 +178,51 @@ TEST(DbCheckpoint, OfSeveralCallsOfOneNameOneMakesIt) {
   }
 }
 
+// Two processes, each with a database of its own, and one name: the lock of what is not finished is between processes too.
+TEST(DbCheckpoint, OfTwoProcessesAndOneNameOneMakesIt) {
+  constexpr int kRounds = 30;
+  Directory dir;
+  const auto at = [&](int round) { return std::string(dir / StrCat("copy", round)); };
+  const auto filled = [&](const std::string& name) {
+    auto db = MustOpen(dir / name);
+    for (uint64_t i = 0; i < 300; ++i) EXPECT_TRUE(db->Put(KeyOf(1, i), name).ok());
+    return db;
+  };
+  int turn[2], made[2];  // the parent begins a round; the child says whether it made the checkpoint
+  ASSERT_EQ(pipe(turn) | pipe(made), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const auto db = filled("theirs");
+    char byte = 0;
+    for (int round = 0; round < kRounds && write(made[1], "r", 1) == 1 && read(turn[0], &byte, 1) == 1; ++round) {
+      const char mine = db->Checkpoint(at(round)).ok() ? '1' : '0';
+      if (write(made[1], &mine, 1) != 1) break;
+    }
+    _exit(0);
+  }
+  int ours = 0, theirs = 0;
+  {
+    const auto db = filled("ours");
+    for (int round = 0; round < kRounds; ++round) {
+      char byte = 0;
+      ASSERT_EQ(read(made[0], &byte, 1), 1) << "the other process ended";
+      ASSERT_EQ(write(turn[1], "g", 1), 1);
+      const Status s = db->Checkpoint(at(round));
+      EXPECT_TRUE(s.ok() || absl::IsAlreadyExists(s) || absl::IsUnavailable(s)) << s;
+      ASSERT_EQ(read(made[0], &byte, 1), 1) << "the other process ended";
+      EXPECT_NE(s.ok(), byte == '1') << "round " << round;
+      (s.ok() ? ours : theirs) += 1;
+      const Model copy = Contents(MustOpen(at(round), /*create=*/false).get());
+      EXPECT_EQ(copy.size(), 300u);
+      for (const auto& [key, value] : copy) ASSERT_EQ(value, s.ok() ? "ours" : "theirs") << "round " << round;
+      EXPECT_FALSE(fs::exists(at(round) + ".unfinished"));
+    }
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  std::printf("%d rounds were ours, %d theirs\n", ours, theirs);
+}
+
 TEST(DbCheckpoint, NamesThatBelongToAnotherCheckpointAreLeftAlone) {
   Directory dir;
   const auto db = MustOpen(dir / "db");
