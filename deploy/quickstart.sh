@@ -11,6 +11,8 @@
 #   --ranges=N          ranges the key space is cut into            (16)
 #   --records=N --operations=N --threads=N   of the YCSB run        (100000, 100000, 16)
 #   --memtable_limit_mb=N --block_cache_mb=N of each LTC            (512, 128)
+#   --log_mode=MODE --table_replicas=N       of each LTC            (auto; 2, as far as there are StoCs)
+#   --ltc_flag=FLAG --stoc_flag=FLAG --coordinator_flag=FLAG        any flag of theirs (--help), given as often as needed
 #   --no_ycsb           start the cluster only
 set -euo pipefail
 source_dir=$(cd "$(dirname "$0")/.." && pwd)
@@ -20,6 +22,7 @@ command=up
 dir=build/quickstart
 port_base=7400 ltcs=2 stocs=3 ranges=16 records=100000 operations=100000 threads=16
 memtable_limit_mb=512 block_cache_mb=128 ycsb=1
+ltc_flags=() stoc_flags=() coordinator_flags=()
 
 starting=0
 fail() {
@@ -47,8 +50,13 @@ for argument in "$@"; do
     --threads=*) threads=${argument#*=}; number threads "$threads" 1 1024 ;;
     --memtable_limit_mb=*) memtable_limit_mb=${argument#*=}; number memtable_limit_mb "$memtable_limit_mb" 16 1000000 ;;
     --block_cache_mb=*) block_cache_mb=${argument#*=}; number block_cache_mb "$block_cache_mb" 1 1000000 ;;
+    --log_mode=?*) ltc_flags+=("$argument") ;;
+    --table_replicas=?*) number table_replicas "${argument#*=}" 1 16; ltc_flags+=("$argument") ;;
+    --ltc_flag=--?*) ltc_flags+=("${argument#*=}") ;;
+    --stoc_flag=--?*) stoc_flags+=("${argument#*=}") ;;
+    --coordinator_flag=--?*) coordinator_flags+=("${argument#*=}") ;;
     --no_ycsb) ycsb=0 ;;
-    -h|--help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,19s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) fail "unknown argument $argument (see --help)" ;;
   esac
 done
@@ -151,11 +159,13 @@ start_node() { # name
     --metrics_address="127.0.0.1:$(metrics_port_of "$name")" --log_dir="$dir/$name")
   mkdir -p "$dir/$name"
   case $name in
-    coordinator-*) launch "$name" "$bin/nova_coordinator" "${common[@]}" ;;
-    stoc-*) launch "$name" "$bin/nova_stoc" "${common[@]}" --coordinators="127.0.0.1:$(coordinator_port)" --data="$dir/$name/data" ;;
+    coordinator-*) launch "$name" "$bin/nova_coordinator" "${common[@]}" "${coordinator_flags[@]}" ;;
+    stoc-*) launch "$name" "$bin/nova_stoc" "${common[@]}" --coordinators="127.0.0.1:$(coordinator_port)" --data="$dir/$name/data" \
+      "${stoc_flags[@]}" ;;
     ltc-*) launch "$name" "$bin/nova_ltc" "${common[@]}" --coordinators="127.0.0.1:$(coordinator_port)" \
       --table_replicas=$((stocs < 2 ? stocs : 2)) --log_replicas=$((stocs < 3 ? stocs : 3)) \
-      --manifest_replicas=$((stocs < 3 ? stocs : 3)) --memtable_limit_mb="$memtable_limit_mb" --block_cache_mb="$block_cache_mb" ;;
+      --manifest_replicas=$((stocs < 3 ? stocs : 3)) --memtable_limit_mb="$memtable_limit_mb" --block_cache_mb="$block_cache_mb" \
+      "${ltc_flags[@]}" ;;
   esac
 }
 
@@ -272,8 +282,12 @@ case $command in
       (cd client/ycsb && mvn -q -B -DskipTests package >"$dir/maven.log" 2>&1) ||
         fail "maven failed: $(grep -m1 ERROR "$dir/maven.log") (log: $dir/maven.log)"
     fi
-    printf 'port_base=%s ltcs=%s stocs=%s ranges=%s memtable_limit_mb=%s block_cache_mb=%s\n' \
-      "$port_base" "$ltcs" "$stocs" "$ranges" "$memtable_limit_mb" "$block_cache_mb" >"$settings.new"
+    {
+      printf 'port_base=%s ltcs=%s stocs=%s ranges=%s memtable_limit_mb=%s block_cache_mb=%s\n' \
+        "$port_base" "$ltcs" "$stocs" "$ranges" "$memtable_limit_mb" "$block_cache_mb"
+      printf 'ltc_flags=(%s) stoc_flags=(%s) coordinator_flags=(%s)\n' \
+        "${ltc_flags[*]@Q}" "${stoc_flags[*]@Q}" "${coordinator_flags[*]@Q}"
+    } >"$settings.new"
     start_cluster
     mv "$settings.new" "$settings"  # from here on there is a cluster to stop, start and clean
     say "creating $ranges ranges"
