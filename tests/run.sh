@@ -3,8 +3,8 @@
 # Works on a fresh Debian 12.
 #   tests/run.sh            everything but the slow parts
 #   tests/run.sh --long     with them (label "long")
-# Two builds: asan (AddressSanitizer and UBSan, assertions on) runs the unit tests, release runs the programs: clusters, YCSB;
-# --long has a third: tsan (ThreadSanitizer) runs the unit tests again.
+# Two builds: asan (AddressSanitizer and UBSan, assertions on) runs the unit tests and one test of processes that are killed, release
+# runs the programs: clusters, YCSB; --long has a third: tsan (ThreadSanitizer) runs the unit tests again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,7 +36,7 @@ build() { # preset targets...
 build release nova_programs nova_cluster_tests
 stage "building the YCSB binding (its own tests run)"
 (cd client/ycsb && mvn -q -B package >"$log" 2>&1) || { tail -40 "$log" >&2; exit 1; }
-build asan nova_unit_tests
+build asan nova_unit_tests nova_programs nova_linear_kill_test
 
 # Notes what the tests of a build that just ran skipped, and why.
 note_skipped() { # preset
@@ -55,6 +55,9 @@ unit_tests() { # preset
 
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
 unit_tests asan
+stage "processes that are killed (asan)"
+ctest --test-dir build/asan -R '^LinearKillTest' --output-on-failure --no-tests=error
+note_skipped asan
 
 stage "clusters of processes, YCSB (release)"
 labels=cluster
