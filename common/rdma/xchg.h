@@ -128,7 +128,8 @@ class Xchg {
 
   // --- OnXchg
   // Found or made; not connected yet. Calls end with Unavailable where another than `who` has the address. Always say the same of one
-  // process: of two connections from this thread it keeps the newer (F3).
+  // process: of two connections from this thread it keeps the newer (F3). Whoever has keys to a process'
+  // memory names its incarnation: the next one may have given out the same keys.
   Peer* peer(const std::string& address, const PeerIdentity& who = {});
   // Sends a request made of `parts`; `done` runs once, on this thread, never inside Call.
   void Call(Peer* peer, uint16_t type, std::span<const std::string_view> parts, Nanos deadline_ns, CallDone done);

@@ -615,6 +615,27 @@ TEST_P(XchgTest, F3_ACallReachesWhomItIsMeantForOrNobody) {
   });
 }
 
+// Keys of one incarnation's memory mean nothing to the next, or something else: the next one is not reached
+// with them.
+TEST_P(XchgTest, F3_AnotherIncarnationOfWhomItIsMeantForIsNotReached) {
+  Run([](FabricWorld* world) {
+    Node server(world, "server"), client(world, "client");
+    server.Listen(world->AnyAddress("server"));
+    server.xchg->Start();
+    client.xchg->Start();
+    const auto call = [&](uint64_t incarnation) {
+      return BlockingCall(client.xchg.get(), server.address, kEcho, {}, Now() + 10 * kSecond,
+                          {Role::kStoc, ToNodeName("server"), incarnation})
+          .outcome;
+    };
+    for (const uint64_t other : {uint64_t{2}, uint64_t{1} << 32})
+      EXPECT_EQ(call(other), Outcome::kUnavailable) << other;
+    EXPECT_EQ(server.echoed, 0);
+    EXPECT_EQ(call(1), Outcome::kOk);
+    EXPECT_EQ(call(0), Outcome::kOk) << "whoever does not know";
+  });
+}
+
 TEST_P(XchgTest, DeadlinesTravelWithTheirCalls) {
   Run([](FabricWorld* world) {
     std::vector<Nanos> left;
