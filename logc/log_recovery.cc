@@ -145,7 +145,10 @@ Cover CoverGroups(StocClient* stocs, const RangeRecord& record, const std::map<S
     const auto rank = [&](const LogMember& m) {  // 0: of no use
       const auto it = fenced.find(m.stoc);
       if (it == fenced.end() || !g.Holds(m, it->second.incarnation, it->second.store)) return 0;
-      const bool memory = HasMemory(g.media) && m.incarnation == it->second.incarnation;
+      const bool same_start = m.incarnation == it->second.incarnation;
+      // What it cannot read was there when it started: it may be a log of the group's, if that is older.
+      if (!same_start && !it->second.unreadable.empty()) return 0;
+      const bool memory = HasMemory(g.media) && same_start;
       return 1 + (memory ? 2 : 0) + (cover.chosen.contains(m.stoc) ? 1 : 0);
     };
     const auto best =
@@ -156,7 +159,18 @@ Cover CoverGroups(StocClient* stocs, const RangeRecord& record, const std::map<S
       continue;
     }
     std::string names;
-    for (const LogMember& m : g.members) names += (names.empty() ? "" : ", ") + MemberText(stocs, m);
+    for (const LogMember& m : g.members) {
+      names += (names.empty() ? "" : ", ") + MemberText(stocs, m);
+      const auto it = fenced.find(m.stoc);
+      if (it == fenced.end() || it->second.unreadable.empty() ||
+          !g.Holds(m, it->second.incarnation, it->second.store))
+        continue;
+      names += StrCat(
+          " (cannot read the header of files/", StocFileId{it->second.unreadable[0], 0}.ToString(),
+          it->second.unreadable.size() == 1 ? ""
+                                            : StrCat(" and of ", it->second.unreadable.size() - 1, " more"),
+          ", which may be its log)");
+    }
     cover.missing += StrCat(cover.missing.empty() ? "" : "; ", "log group ", g.id.value(), " {", names, "}");
   }
   return cover;
@@ -277,7 +291,7 @@ StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const Rang
   const Cover cover = CoverGroups(stocs, record, members.fenced);
   if (!cover.missing.empty()) {
     return absl::UnavailableError(
-        StrCat("range ", record.id.value(), ": no member answers of ", cover.missing));
+        StrCat("range ", record.id.value(), ": no member answers, with all its logs, of ", cover.missing));
   }
   const std::vector<SealedLog> logs = FindLogs(members.fenced, cover.chosen);
   Mutex mu;
