@@ -5,7 +5,8 @@
 //   nova::Result r = (*client)->Put("user1", "value");
 //
 // Each operation has one deadline, retries and refreshes included. A write ends in one of three ways (Result::effect()):
-// applied; definitely not applied; unknown: it was sent and not answered in time, and is never sent again by the client.
+// applied; definitely not applied; unknown: it was sent and not answered in time, or before its range had
+// another owner, and is never sent again by the client.
 //
 // Thread safety: all methods from any thread; callbacks run on a thread of the client's and must not wait.
 // Ownership:     arguments are copied where a call is asynchronous; results are values. The client outlives its operations.

@@ -8,6 +8,12 @@ namespace {
 constexpr Nanos kFirstBackoff = 2 * kMillisecond;
 constexpr Nanos kMaxBackoff = 100 * kMillisecond;
 constexpr Nanos kMinRefreshPeriod = 20 * kMillisecond;
+// An answer that is late: it is asked where the range is, again and again, and less and less often.
+constexpr Nanos kLate = 500 * kMillisecond;
+constexpr Nanos kFirstLook = 250 * kMillisecond;
+constexpr Nanos kLastLook = 2 * kSecond;
+// An owner that let go in order answers everything before; what it sends may still be on its way.
+constexpr Nanos kAnswersArrive = 100 * kMillisecond;
 
 // Of the range that holds `key`, or with `below` the keys just below it; null: none does.
 template <typename Map>
@@ -43,10 +49,62 @@ void ClientRep::Refresh() {
       configuration = fresh;
     }
     for (auto& lane : lanes) {
-      lane->xchg->Submit([lane = lane.get(), fresh] { lane->configuration = fresh; });
+      lane->xchg->Submit([this, lane = lane.get(), fresh] { Install(lane, fresh); });
     }
     SleepUntil(next);
   }
+}
+
+namespace {
+
+// Whether an epoch of a range is over.
+class Superseded {
+ public:
+  explicit Superseded(const Configuration& configuration) : configuration_(configuration) {}
+  bool operator()(RangeId range, Epoch epoch) {
+    if (epochs_.empty()) {  // most often nobody asks
+      for (const auto& [lower, route] : configuration_.ranges) epochs_.emplace(route.id, route.epoch);
+    }
+    const auto it = epochs_.find(range);
+    return it != epochs_.end() && it->second > epoch;
+  }
+
+ private:
+  const Configuration& configuration_;
+  std::map<RangeId, Epoch> epochs_;
+};
+
+}  // namespace
+
+void ClientRep::Install(ClientLane* lane, std::shared_ptr<const Configuration> fresh) {
+  lane->configuration = std::move(fresh);
+  bool any = false;
+  Superseded superseded(*lane->configuration);
+  lane->ltc->LookAtRequests([&](RangeId range, Epoch epoch, Nanos) {
+    any |= superseded(range, epoch);
+    return false;
+  });
+  if (any) lane->xchg->RunAt(Now() + kAnswersArrive, [this, lane] { EndSuperseded(lane); });
+}
+
+void ClientRep::EndSuperseded(ClientLane* lane) {
+  Superseded superseded(*lane->configuration);
+  lane->ltc->LookAtRequests([&](RangeId range, Epoch epoch, Nanos) { return superseded(range, epoch); });
+}
+
+// While operations are under way.
+void ClientRep::Watch(ClientLane* lane) {
+  lane->watching = under_way.load() > 0;
+  if (!lane->watching) return;
+  const Nanos late = Now() - kLate;
+  bool any = false;
+  lane->ltc->LookAtRequests([&](RangeId, Epoch, Nanos since_ns) {
+    any |= since_ns < late;
+    return false;
+  });
+  if (any) WantRefresh();
+  lane->look_after_ns = any ? std::min(2 * lane->look_after_ns, kLastLook) : kFirstLook;
+  lane->xchg->RunAt(Now() + lane->look_after_ns, [this, lane] { Watch(lane); });
 }
 
 std::shared_ptr<const Configuration> ClientRep::Current() {
@@ -79,7 +137,10 @@ void ClientRep::StartOn(ClientLane* lane, OpRef op) {
   op->request_number = next_request.fetch_add(1, std::memory_order_relaxed);
   if (op->deadline_ns == 0) op->deadline_ns = Now() + options.timeout_ms * kMillisecond;
   under_way.fetch_add(1);
-  lane->xchg->Submit([this, op = std::move(op)]() mutable { Try(std::move(op)); });
+  lane->xchg->Submit([this, op = std::move(op)]() mutable {
+    if (!op->lane->watching) Watch(op->lane);
+    Try(std::move(op));
+  });
 }
 
 // A snapshot is where it was taken, as long as no later epoch of the range is known.

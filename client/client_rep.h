@@ -3,6 +3,10 @@
 // An operation is an Op: `send` makes one try at the range that holds its key now, and calls Finish, RetryLater or Try; `end` gives
 // the caller the result. Reads are tried again whatever became of a try; a write only where it was definitely not applied.
 //
+// A try ends with the answer, at its deadline, or soon after the configuration names a later epoch of the
+// range: whoever was asked serves it no more, and may stand still for minutes. So that it is learnt while
+// nothing else asks, a try that is not answered soon has the configuration refreshed.
+//
 // Thread safety: Start, StartOn's Submit, Current and WantRefresh from any thread; the rest of an Op on its lane's thread.
 // Ownership:     closures own what they need; the client waits for the operations under way before the lanes stop.
 // Errors:        Result, once per operation.
@@ -32,6 +36,8 @@ struct ClientLane {
   std::unique_ptr<LtcClient> ltc;
   std::shared_ptr<const Configuration> configuration;
   Random random;
+  bool watching = false;    // for requests that are late,
+  Nanos look_after_ns = 0;  // and when next
 };
 
 // Where a try goes.
@@ -113,6 +119,8 @@ struct ClientRep {
 
   // --- configuration
   void Refresh();  // the body of thread client.refresh
+  void Install(ClientLane* lane, std::shared_ptr<const Configuration> fresh);
+  void EndSuperseded(ClientLane* lane);
   std::shared_ptr<const Configuration> Current();
   void WantRefresh();
 
@@ -123,6 +131,7 @@ struct ClientRep {
   void Try(OpRef op);
   void RetryLater(OpRef op);
   void Finish(Op* op, Outcome o);
+  void Watch(ClientLane* lane);
   Nanos ReadDeadline(const Op& op) const { return std::min(op.deadline_ns, Now() + kReadTry); }
   void EndWrite(const OpRef& op, Outcome o);
   bool RetriesRead(const OpRef& op, Outcome o);  // true: it will be tried again

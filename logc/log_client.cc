@@ -424,7 +424,8 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       const AppendLogRequest append{range_, epoch_, log->uuid, batch->file_at, batch->sync, batch->crc, BytesOf(*batch)};
       return client_->stocs->AppendLog(xchg, log->group.members[m].stoc, append, Now() + client_->options.file_deadline_ns, std::move(done));
     }
-    Peer* const peer = client_->stocs->peer(xchg, log->group.members[m].stoc);
+    const LogMember& member = log->group.members[m];
+    Peer* const peer = client_->stocs->peer(xchg, member.stoc, member.incarnation);
     if (peer == nullptr) return xchg->Submit([done = std::move(done)] { done(Outcome::kUnavailable); });
     client_->writes->Add();
     const Buffer& from = batch->staging->buffer;

@@ -28,6 +28,7 @@ struct SealedLog {
   Uuid log;
   std::optional<StocId> preferred;  // whose segments will do
   std::map<StocId, std::vector<SealedSegment>> segments;
+  std::map<StocId, Incarnation> incarnations;  // that have the segments
   std::map<StocId, uint64_t> files;  // and their bytes
   std::set<StocId> members;          // that had answered
 };
@@ -47,13 +48,13 @@ class LogReader {
   // The segments of one member hold what was acknowledged, and so does each file; but a disk may have damaged
   // a record since, so all files are read; and where that happened to memory, whatever there is, or comes.
   Status Read(std::vector<RecoveredRecord>* out) {
-    if (log_.preferred) AddSegments(*log_.preferred, log_.segments.at(*log_.preferred));
+    if (log_.preferred) AddSegmentsOf(*log_.preferred);
     if (Lacking()) {
       for (const auto& [stoc, bytes] : log_.files) AddFile(stoc, bytes);
     }
     if (Lacking()) {
-      for (const auto& [stoc, segments] : log_.segments) {
-        if (stoc != log_.preferred) AddSegments(stoc, segments);
+      for (const auto& [stoc, incarnation] : log_.incarnations) {
+        if (stoc != log_.preferred) AddSegmentsOf(stoc);
       }
     }
     if (Lacking()) AddLateCopies();
@@ -86,17 +87,18 @@ class LogReader {
         for (const SealedSegment& s : reply.segments) {
           if (s.log == log_.log) segments.push_back(s);
         }
-        if (!segments.empty()) AddSegments(stoc, std::move(segments));
+        if (!segments.empty()) AddSegments(stoc, reply.incarnation, std::move(segments));
       }
     }
   }
 
-  void AddSegments(StocId stoc, std::vector<SealedSegment> segments) {
+  void AddSegmentsOf(StocId stoc) { AddSegments(stoc, log_.incarnations.at(stoc), log_.segments.at(stoc)); }
+  void AddSegments(StocId stoc, Incarnation incarnation, std::vector<SealedSegment> segments) {
     std::sort(segments.begin(), segments.end(),
               [](const SealedSegment& a, const SealedSegment& b) { return a.index < b.index; });
     std::vector<LogCopies::Piece> pieces;
     for (const SealedSegment& s : segments) {
-      auto bytes = stocs_->ReadRemote(stoc, s.memory, DeadlineOfOne());
+      auto bytes = stocs_->ReadRemote(stoc, incarnation, s.memory, DeadlineOfOne());
       if (!bytes.ok()) return Failed(stoc, bytes.status());
       pieces.push_back({StrCat("segment ", s.index, " on ", StocText(stocs_, stoc)), *std::move(bytes)});
     }
@@ -143,7 +145,10 @@ Cover CoverGroups(StocClient* stocs, const RangeRecord& record, const std::map<S
     const auto rank = [&](const LogMember& m) {  // 0: of no use
       const auto it = fenced.find(m.stoc);
       if (it == fenced.end() || !g.Holds(m, it->second.incarnation, it->second.store)) return 0;
-      const bool memory = HasMemory(g.media) && m.incarnation == it->second.incarnation;
+      const bool same_start = m.incarnation == it->second.incarnation;
+      // What it cannot read was there when it started: it may be a log of the group's, if that is older.
+      if (!same_start && !it->second.unreadable.empty()) return 0;
+      const bool memory = HasMemory(g.media) && same_start;
       return 1 + (memory ? 2 : 0) + (cover.chosen.contains(m.stoc) ? 1 : 0);
     };
     const auto best =
@@ -154,7 +159,18 @@ Cover CoverGroups(StocClient* stocs, const RangeRecord& record, const std::map<S
       continue;
     }
     std::string names;
-    for (const LogMember& m : g.members) names += (names.empty() ? "" : ", ") + MemberText(stocs, m);
+    for (const LogMember& m : g.members) {
+      names += (names.empty() ? "" : ", ") + MemberText(stocs, m);
+      const auto it = fenced.find(m.stoc);
+      if (it == fenced.end() || it->second.unreadable.empty() ||
+          !g.Holds(m, it->second.incarnation, it->second.store))
+        continue;
+      names += StrCat(
+          " (cannot read the header of files/", StocFileId{it->second.unreadable[0], 0}.ToString(),
+          it->second.unreadable.size() == 1 ? ""
+                                            : StrCat(" and of ", it->second.unreadable.size() - 1, " more"),
+          ", which may be its log)");
+    }
     cover.missing += StrCat(cover.missing.empty() ? "" : "; ", "log group ", g.id.value(), " {", names, "}");
   }
   return cover;
@@ -171,6 +187,7 @@ std::vector<SealedLog> FindLogs(const std::map<StocId, FenceReply>& fenced, cons
     for (const SealedSegment& s : reply.segments) {
       SealedLog& log = by_log[s.log];
       log.segments[stoc].push_back(s);
+      log.incarnations[stoc] = reply.incarnation;
       if (chosen.contains(stoc) && !log.preferred) log.preferred = stoc;
     }
   }
@@ -274,7 +291,7 @@ StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const Rang
   const Cover cover = CoverGroups(stocs, record, members.fenced);
   if (!cover.missing.empty()) {
     return absl::UnavailableError(
-        StrCat("range ", record.id.value(), ": no member answers of ", cover.missing));
+        StrCat("range ", record.id.value(), ": no member answers, with all its logs, of ", cover.missing));
   }
   const std::vector<SealedLog> logs = FindLogs(members.fenced, cover.chosen);
   Mutex mu;

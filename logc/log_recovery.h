@@ -10,9 +10,12 @@
 // record that was acknowledged (log_copies.h), every other copy too, and then even the silent are waited for,
 // up to kWaitForCopies.
 //
+// A member that was started since, and has files of which nobody can tell whether they are a log of the
+// group, is not such a member: what is missing there would pass for a log that never was.
+//
 // Thread safety: waits; control threads.
 // Errors: Unavailable: no member of some group answers or still has its memory or store (the text lists them:
-//         force-open's report);
+//         force-open's report), or those that do have files whose headers cannot be read;
 //         DataLoss: a record that was acknowledged is damaged in every copy that answers, or one must not be
 //         skipped;
 //         FailedPrecondition: a later epoch has fenced us.

@@ -5,6 +5,7 @@
 // reply.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,10 +37,16 @@ class LtcClient {
   using CheckpointDone = absl::AnyInvocable<void(Outcome, const CheckpointReply& reply, std::string_view text)>;
   void Checkpoint(const std::string& address, const CheckpointRequest& request, Nanos deadline_ns, CheckpointDone done);
 
+  // Looks at each request under way, and since when it is. Those for which `ends` is true end as they would
+  // at their deadlines.
+  void LookAtRequests(const std::function<bool(RangeId, Epoch, Nanos since_ns)>& ends);
+
  private:
-  void Call(LtcRequest type, const std::string& address, std::span<const std::string_view> parts, Nanos deadline_ns, OpDone done);
+  void Call(LtcRequest type, const std::string& address, const CallTag& tag,
+            std::span<const std::string_view> parts, Nanos deadline_ns, OpDone done);
   template <typename Reply, typename Done>
-  void CallFor(LtcRequest type, const std::string& address, std::string_view body, Nanos deadline_ns, Done done);
+  void CallFor(LtcRequest type, const std::string& address, const CallTag& tag, std::string_view body,
+               Nanos deadline_ns, Done done);
   void Write(LtcRequest type, const std::string& address, const WriteRequest& request, Nanos deadline_ns, OpDone done);
   Peer* PeerAt(const std::string& address);
 

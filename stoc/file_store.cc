@@ -218,6 +218,7 @@ Status FileStore::Load() {
     if (s.ok()) continue;
     // Left where it is: perhaps a person can still make something of it.
     bad_files_->Add();
+    NoteUnreadable(name);
     NOVA_LOG(ERROR) << kFilesDirectory << "/" << name << " is not used: " << s.message();
   }
   if (const Status s = OpenJournal(); !s.ok()) {
@@ -230,6 +231,12 @@ Status FileStore::Load() {
   MutexLock lock(&mu_);
   files_->Set(static_cast<int64_t>(entries_.size()));
   return OkStatus();
+}
+
+// R2: where whose log it is cannot be read, its range must not take it for one that never was.
+void FileStore::NoteUnreadable(const std::string& name) {
+  StocFileId file;
+  if (ParseName(name, &file) && file.part == 0) unreadable_logs_.push_back(file.owner);
 }
 
 Status FileStore::LoadOne(const std::string& name) {

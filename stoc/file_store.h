@@ -133,9 +133,13 @@ class FileStore {
   // Those that are there; goes on after an error and returns the first.
   Status DeleteFiles(const std::vector<StocFileId>& files);
 
-  // What the range references by epochs below `epoch_below`: what it created, unless others share it, and what it shares; of that
-  // the creator and age are the reference's, and the size is 0 where the file itself is gone.
-  std::vector<FileSummary> List(RangeId range, Epoch epoch_below) const;
+  // What the range references by epochs below `epoch_below`: what it created, unless others share it, and
+  // what it shares; of that the creator and age are the reference's, and the size is 0 where the file itself
+  // is gone. At most `limit`, in order, from behind `after`.
+  std::vector<FileSummary> List(RangeId range, Epoch epoch_below, const StocFileId& after = {},
+                                size_t limit = SIZE_MAX) const;
+  // Files whose headers could not be read at start, and which may be logs by their names.
+  const std::vector<Uuid>& UnreadableLogs() const { return unreadable_logs_; }
   std::optional<FileSummary> Find(const StocFileId& file) const;
   uint64_t stored_bytes() const { return stored_bytes_.load(std::memory_order_relaxed); }
   uint64_t free_bytes() const;
@@ -148,6 +152,7 @@ class FileStore {
   Status Load();
   Status LoadOne(const std::string& name);
   Status LoadReferences(const std::string& name);
+  void NoteUnreadable(const std::string& name);
   Status WriteReferences(const StocFileId& file, const FileReferences& references) ABSL_EXCLUSIVE_LOCKS_REQUIRED(references_mu_);
   Status DropReference(RangeId range, Epoch epoch, const StocFileId& file);
   Status DropSharedReference(RangeId range, Epoch epoch, const StocFileId& file);
@@ -176,6 +181,7 @@ class FileStore {
   Counter* const healed_;
   Gauge* const files_;
 
+  std::vector<Uuid> unreadable_logs_;  // set at start
   std::atomic<uint64_t> stored_bytes_{0};
   std::atomic<uint64_t> writing_bytes_{0};
   std::atomic<uint64_t> next_temporary_{0};

@@ -153,10 +153,15 @@ void FenceReply::AppendTo(std::string* dst) const {
   PutFields(dst, incarnation, store);
   PutAll(dst, segments);
   PutAll(dst, files);
+  if (!unreadable.empty()) PutAll(dst, unreadable);
 }
 bool FenceReply::Parse(std::string_view body, FenceReply* out) {
-  return GetFields(&body, &out->incarnation, &out->store) && GetAll(&body, kSealedSegmentBytes, &out->segments) &&
-         GetAll(&body, kSealedLogFileBytes, &out->files) && body.empty();
+  out->unreadable.clear();
+  return GetFields(&body, &out->incarnation, &out->store) &&
+         GetAll(&body, kSealedSegmentBytes, &out->segments) &&
+         GetAll(&body, kSealedLogFileBytes, &out->files) &&
+         (body.empty() ||
+          (GetAll(&body, kUuidBytes, &out->unreadable) && body.empty() && !out->unreadable.empty()));
 }
 
 void OpenFileRequest::AppendTo(std::string* dst) const { PutFields(dst, file, creator, size); }

@@ -94,6 +94,7 @@ struct FenceReply {
   Uuid store;
   std::vector<SealedSegment> segments;
   std::vector<SealedLogFile> files;
+  std::vector<Uuid> unreadable = {};
   void AppendTo(std::string* dst) const;
   static bool Parse(std::string_view body, FenceReply* out);
 };

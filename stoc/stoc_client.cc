@@ -159,7 +159,9 @@ struct StocClient::Rep {
     const auto node = nodes.find(stoc);
     if (node == nodes.end() || node->second.info.address.empty()) return nullptr;
     const NodeInfo& info = node->second.info;
-    return &(lane.targets[stoc] = {xchg->peer(info.address, {Role::kStoc, ToNodeName(info.name)}), info.incarnation, node->second.depth.get()});
+    const PeerIdentity who{Role::kStoc, ToNodeName(info.name), info.incarnation.value()};
+    return &(
+        lane.targets[stoc] = {xchg->peer(info.address, who), info.incarnation, node->second.depth.get()});
   }
 
   std::string NameOf(StocId stoc) const {
@@ -355,9 +357,9 @@ uint32_t StocClient::queue_depth(StocId id) const {
   return it == rep_->nodes.end() ? 0 : it->second.depth->load(std::memory_order_relaxed);
 }
 
-Peer* StocClient::peer(Xchg* xchg, StocId stoc) {
+Peer* StocClient::peer(Xchg* xchg, StocId stoc, Incarnation incarnation) {
   Rep::Target* const target = rep_->FindTarget(xchg, stoc);
-  return target == nullptr ? nullptr : target->peer;
+  return target == nullptr || target->incarnation != incarnation ? nullptr : target->peer;
 }
 
 // --- async
@@ -495,7 +497,8 @@ Status StocClient::FreeFenced(StocId stoc, RangeId range, Epoch epoch, Nanos dea
                         rep_->CallAndWait(stoc, StocRequest::kFreeFenced, body, deadline_ns).outcome);
 }
 
-StatusOr<std::string> StocClient::ReadRemote(StocId stoc, const RemoteBuffer& memory, Nanos deadline_ns) {
+StatusOr<std::string> StocClient::ReadRemote(StocId stoc, Incarnation incarnation, const RemoteBuffer& memory,
+                                             Nanos deadline_ns) {
   std::string bytes;
   bytes.reserve(memory.size);
   while (bytes.size() < memory.size) {
@@ -504,9 +507,10 @@ StatusOr<std::string> StocClient::ReadRemote(StocId stoc, const RemoteBuffer& me
     std::vector<Outcome> outcomes(transfer->locals.size(), Outcome::kUnavailable);
     auto all = std::make_shared<Gathering>();
     Xchg* const xchg = rep_->NextXchg();
-    xchg->Submit([this, xchg, stoc, deadline_ns, transfer, at = memory.address + bytes.size(), rkey = memory.rkey,
-                  outcomes = outcomes.data(), all, part = Gathering::Part(all)]() mutable {
-      Peer* const target = peer(xchg, stoc);
+    xchg->Submit([this, xchg, stoc, incarnation, deadline_ns, transfer, at = memory.address + bytes.size(),
+                  rkey = memory.rkey, outcomes = outcomes.data(), all,
+                  part = Gathering::Part(all)]() mutable {
+      Peer* const target = peer(xchg, stoc, incarnation);
       if (target == nullptr) return;
       for (size_t i = 0; i < transfer->locals.size(); ++i) {
         // The transfer memory is held until the READ is over, whatever became of it (F4).

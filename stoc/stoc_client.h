@@ -58,7 +58,9 @@ class StocClient {
   void ReadFile(Xchg* xchg, StocId stoc, const StocFileId& file, uint64_t offset, uint32_t size, Nanos deadline_ns,
                 absl::AnyInvocable<void(Outcome, std::string_view)> done);
   void Ping(Xchg* xchg, StocId stoc, Nanos deadline_ns, absl::AnyInvocable<void(Outcome, Incarnation)> done);
-  Peer* peer(Xchg* xchg, StocId stoc);  // null: not known
+  // For WRITEs and READs of memory that this start of the StoC has given out; no other is reached (N1). Null:
+  // not known, or not the one that is known.
+  Peer* peer(Xchg* xchg, StocId stoc, Incarnation incarnation);
   // Any thread. FENCE, as below, at `start_ns`, for callers that wait for several at once: `done` runs on an
   // xchg thread, or is destroyed undone where that has stopped.
   void StartFence(StocId stoc, RangeId range, Epoch epoch, Nanos start_ns, Nanos deadline_ns,
@@ -69,7 +71,9 @@ class StocClient {
   // --- blocking
   StatusOr<FenceReply> Fence(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns);
   Status FreeFenced(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns);
-  StatusOr<std::string> ReadRemote(StocId stoc, const RemoteBuffer& memory, Nanos deadline_ns);  // one-sided (R3)
+  // One-sided (R3), of the start of the StoC that gave out the memory.
+  StatusOr<std::string> ReadRemote(StocId stoc, Incarnation incarnation, const RemoteBuffer& memory,
+                                   Nanos deadline_ns);
   Status WriteFile(StocId stoc, const StocFileId& file, const Creator& creator, std::string_view data, Nanos deadline_ns);
   // Several files, all copies at once; OK when all are everywhere.
   Status WriteAll(const std::vector<FileWrite>& files, const Creator& creator, Nanos deadline_ns);

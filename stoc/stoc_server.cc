@@ -307,7 +307,8 @@ void StocServer::Fence(const Caller& caller, const RangeEpochRequest& request) {
         return ReplyLater(caller, Outcome::kUnavailable);
       }
       std::string body;
-      FenceReply{options_.incarnation, options_.store, *std::move(sealed), parts_.files->SealLogs(request.range, request.epoch)}
+      FenceReply{options_.incarnation, options_.store, *std::move(sealed),
+                 parts_.files->SealLogs(request.range, request.epoch), parts_.files->UnreadableLogs()}
           .AppendTo(&body);
       ReplyLater(caller, Outcome::kOk, std::move(body));
     });

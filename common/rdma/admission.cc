@@ -8,7 +8,7 @@ std::string Admission::Judge(const Listener& listener, const Hello& hello, Conne
     return StrCat("protocol versions ", hello.min_version, "..", hello.max_version, " offered, ", self.min_version, "..",
                   self.max_version, " spoken here");
   }
-  if (!self.Is(hello.meant_for)) return StrCat("this is ", std::string(NameOf(self)));
+  if (!self.Is(hello.meant_for)) return StrCat("this is ", std::string(NameOf(self)), "/", self.incarnation);
   if (listener.check) {
     if (const Status s = listener.check(hello); !s.ok()) return std::string(s.message());
   }

@@ -90,10 +90,12 @@ inline NodeName ToNodeName(std::string_view name) {  // as much of it as there i
   return padded;
 }
 
-// Whom a dialler means to reach: another process may have the address by now, a StoC with other files among them.
+// Whom a dialler means to reach: another process may have the address by now, a StoC with other files among
+// them, or the same one started anew, whose memory has nothing of what its last start gave out keys of (N1).
 struct PeerIdentity {
   std::optional<Role> role = {};  // none: any
   NodeName name{};                // empty: any
+  uint64_t incarnation = 0;       // 0: any
   bool operator==(const PeerIdentity&) const = default;
 };
 
@@ -111,7 +113,8 @@ struct Hello {
   PeerIdentity meant_for;         // of a dialler: who is somebody else refuses it
 
   bool Is(const PeerIdentity& who) const {
-    return (!who.role || *who.role == role) && (who.name == NodeName{} || who.name == name);
+    return (!who.role || *who.role == role) && (who.name == NodeName{} || who.name == name) &&
+           (who.incarnation == 0 || who.incarnation == incarnation);
   }
 };
 

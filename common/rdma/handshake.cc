@@ -38,6 +38,7 @@ std::string EncodeHello(HandshakeKind kind, const Hello& hello, uint32_t max_mes
   out.append(hello.name.data(), hello.name.size());
   out.append(reinterpret_cast<const char*>(hello.credentials.data()), hello.credentials.size());
   out.append(hello.meant_for.name.data(), hello.meant_for.name.size());
+  PutFixed64(&out, hello.meant_for.incarnation);
   PutFixed32(&out, Crc32c(out));
   return out;
 }
@@ -74,7 +75,7 @@ const char* DecodeHandshake(std::string_view bytes, Handshake* out) {
     return nullptr;
   }
   // A later version may append to a hello: what is longer than ours reads as ours.
-  if (bytes.size() < kHelloBytes) return "malformed handshake: short hello";
+  if (bytes.size() < kFirstHelloBytes) return "malformed handshake: short hello";
   Hello& h = out->hello;
   const auto role = static_cast<uint8_t>(p[16]), meant_role = static_cast<uint8_t>(p[17]);
   constexpr auto kLast = static_cast<uint8_t>(Role::kTool);
@@ -92,6 +93,7 @@ const char* DecodeHandshake(std::string_view bytes, Handshake* out) {
   std::memcpy(h.credentials.data(), p + 128, h.credentials.size());
   if (meant_role != 0) h.meant_for.role = static_cast<Role>(meant_role);
   std::memcpy(h.meant_for.name.data(), p + 160, h.meant_for.name.size());
+  if (bytes.size() >= kHelloBytes) h.meant_for.incarnation = DecodeFixed64(p + 224);
   return nullptr;
 }
 

@@ -20,6 +20,8 @@
 //       64    64  name, zero padded
 //      128    32  credentials
 //      160    64  name of whom it is meant for; zero: any
+//      224     8  incarnation of whom it is meant for; zero: any
+//                 (not there in the first hellos, of 228 bytes, which mean any)
 //                 refusal:
 //       12        reason, text
 //      end-4   4  crc32c of all before
@@ -41,7 +43,8 @@ enum class HandshakeKind : uint8_t { kHello = 1, kWelcome = 2, kRefusal = 3 };
 
 inline constexpr uint32_t kHandshakeMagic = 0x3148564e;
 inline constexpr size_t kHandshakePrefixBytes = 12;
-inline constexpr size_t kHelloBytes = 228;
+inline constexpr size_t kFirstHelloBytes = 228;
+inline constexpr size_t kHelloBytes = 236;
 inline constexpr size_t kMaxHandshakeBytes = 512;
 
 struct Handshake {

@@ -67,7 +67,10 @@ struct Op : Timed {
   uint32_t serial = 1;
   Kind kind = Kind::kFree;
   bool posted = false;
-  size_t bytes = 0;  // of a call
+  // Of a call:
+  size_t bytes = 0;
+  CallTag tag;
+  Nanos since_ns = 0;
   Link* link = nullptr;
   Op* prev = nullptr;  // among the link's
   Op* next = nullptr;
@@ -688,7 +691,7 @@ void Xchg::Rep::Enqueue(Link* link, const Op* op) {
 }
 
 void Xchg::Call(Peer* peer, uint16_t type, std::span<const std::string_view> parts, Nanos deadline_ns,
-                CallDone done) {
+                CallDone done, const CallTag& tag) {
   Rep* r = rep_.get();
   NOVA_DCHECK(r->OnXchg());
   const size_t total = TotalOf(parts);
@@ -700,6 +703,8 @@ void Xchg::Call(Peer* peer, uint16_t type, std::span<const std::string_view> par
   if (!r->MayCall(*link)) return r->FailLater(std::move(done), nullptr, Outcome::kUnavailable);
   Op* op = r->NewOp(Op::Kind::kCall, link, deadline_ns);
   op->bytes = total;
+  op->tag = tag;
+  op->since_ns = r->round_ns;
   op->call_done = std::move(done);
   MessageHeader header;
   header.type = type;
@@ -712,6 +717,14 @@ void Xchg::Call(Peer* peer, uint16_t type, std::span<const std::string_view> par
   }
   if (!r->Encode(header, parts, total)) return r->EndOp(op, Outcome::kUnavailable);
   r->Enqueue(link, op);
+}
+
+void Xchg::LookAtCalls(const std::function<bool(const CallTag&, Nanos since_ns)>& ends) {
+  NOVA_DCHECK(rep_->OnXchg());
+  for (const auto& op : rep_->ops) {
+    if (op->kind != Op::Kind::kCall || !ends(op->tag, op->since_ns)) continue;
+    rep_->EndOp(op.get(), op->posted ? Outcome::kUnknown : Outcome::kUnavailable);
+  }
 }
 
 void Xchg::Rep::Reply(ConnectionId connection, uint64_t request_id, Outcome outcome,

@@ -72,6 +72,11 @@ struct CallResult {
 };
 using CallDone = absl::AnyInvocable<void(const CallResult&)>;
 using OpDone = absl::AnyInvocable<void(Outcome)>;
+// What a call is about, in terms of its caller; means nothing here.
+struct CallTag {
+  uint64_t subject = 0;
+  uint64_t version = 0;
+};
 
 class Peer;  // owned by its Xchg, lives as long
 
@@ -128,10 +133,15 @@ class Xchg {
 
   // --- OnXchg
   // Found or made; not connected yet. Calls end with Unavailable where another than `who` has the address. Always say the same of one
-  // process: of two connections from this thread it keeps the newer (F3).
+  // process: of two connections from this thread it keeps the newer (F3). Whoever has keys to a process'
+  // memory names its incarnation: the next one may have given out the same keys.
   Peer* peer(const std::string& address, const PeerIdentity& who = {});
   // Sends a request made of `parts`; `done` runs once, on this thread, never inside Call.
-  void Call(Peer* peer, uint16_t type, std::span<const std::string_view> parts, Nanos deadline_ns, CallDone done);
+  void Call(Peer* peer, uint16_t type, std::span<const std::string_view> parts, Nanos deadline_ns,
+            CallDone done, const CallTag& tag = {});
+  // Looks at each call under way: what it is about, and since when. Those for which `ends` is true end now as
+  // they would at their deadlines; their `done` does not run inside. `ends` calls nothing here.
+  void LookAtCalls(const std::function<bool(const CallTag&, Nanos since_ns)>& ends);
   // Once for each request, unless its connection was closed.
   void Reply(ConnectionId connection, uint64_t request_id, Outcome outcome, std::span<const std::string_view> parts);
   // In a handler whose reply may be long: about how long at most. Taken from its connection's share until then.

@@ -20,6 +20,8 @@ TEST(RulesTest, F1AZombiesPutIsNotAcknowledgedAndLost) {
       OneRange w(options);
       ASSERT_TRUE(w.client->Put("k", "old").ok());
       const std::string owner = w.Record().owner;
+      // The client hears of no other owner, and so waits for what this one says.
+      w.cluster.CutClient("client-0");
       w.cluster.Pause(owner);
       Result late;
       Notification answered;

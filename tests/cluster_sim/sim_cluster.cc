@@ -282,6 +282,11 @@ void SimCluster::CutConfig(const std::string& node, bool cut) {
   ApplyCuts(nodes_[node].get());
 }
 
+void SimCluster::CutClient(const std::string& client) {
+  cut_clients_.insert(client);
+  for (const std::string& address : CoordinatorAddresses()) control_.SetReachable(client, address, false);
+}
+
 void SimCluster::LoseConfigReplies(const std::string& node, int n) {
   for (MemorySession* session : nodes_.at(node)->sessions) session->LoseReplies(n);
 }
@@ -292,6 +297,9 @@ void SimCluster::LoseConfigRequests(const std::string& node, int n) {
 
 void SimCluster::HealAll() {
   network_->Heal();
+  for (const std::string& client : std::exchange(cut_clients_, {})) {
+    for (const std::string& address : CoordinatorAddresses()) control_.SetReachable(client, address, true);
+  }
   for (auto& [name, process] : nodes_) {
     if (process == nullptr) continue;
     process->control_cut = process->config_cut = false;

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,7 @@ class SimCluster {
   // Ways to the coordinators, to the ConfigStore.
   void CutControl(const std::string& node, bool cut);
   void CutConfig(const std::string& node, bool cut);
+  void CutClient(const std::string& client);  // from the coordinators
   // Of the node's next changes in the ConfigStore: so many answers, or so many requests, are lost.
   void LoseConfigReplies(const std::string& node, int n);
   void LoseConfigRequests(const std::string& node, int n);
@@ -127,6 +129,7 @@ class SimCluster {
   Random random_;
   std::map<std::string, std::unique_ptr<SimDisk>> disks_;
   std::map<std::string, std::unique_ptr<Process>> nodes_;
+  std::set<std::string> cut_clients_;
   std::vector<std::unique_ptr<Thread>> burials_;
   uint64_t starts_ = 0;
 };

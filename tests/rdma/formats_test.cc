@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "common/base/coding.h"
+#include "common/base/crc32c.h"
 #include "common/base/random.h"
 #include "common/rdma/connect_data.h"
 #include "common/rdma/frame.h"
@@ -38,7 +40,7 @@ Hello ExampleHello() {
   std::memcpy(h.name.data(), "ltc1", 4);
   h.credentials[0] = std::byte{0xaa};
   h.credentials[31] = std::byte{0xbb};
-  h.meant_for = {Role::kStoc, ToNodeName("stoc9")};
+  h.meant_for = {Role::kStoc, ToNodeName("stoc9"), 0xa1a2a3a4a5a6a7a8};
   return h;
 }
 
@@ -57,9 +59,9 @@ TEST(ConnectDataTest, HasItsGoldenBytesAndRefusesOthers) {
 TEST(HandshakeTest, HelloHasItsGoldenBytes) {
   const std::string bytes = EncodeHello(HandshakeKind::kHello, ExampleHello(), 65536);
   ASSERT_EQ(bytes.size(), kHelloBytes);
-  EXPECT_EQ(ToHex(bytes.substr(0, 224)),
+  EXPECT_EQ(ToHex(bytes.substr(0, 232)),
             "4e564831"
-            "0100e400"
+            "0100ec00"
             "01000200"
             "00000100"
             "02030300"
@@ -69,7 +71,8 @@ TEST(HandshakeTest, HelloHasItsGoldenBytes) {
             "8000000000000000"
             "0807060504030201"
             "100f0e0d0c0b0a09" +
-                ToHex("ltc1") + std::string(120, '0') + "aa" + std::string(60, '0') + "bb" + ToHex("stoc9") + std::string(118, '0'));
+                ToHex("ltc1") + std::string(120, '0') + "aa" + std::string(60, '0') + "bb" + ToHex("stoc9") +
+                std::string(118, '0') + "a8a7a6a5a4a3a2a1");
   Handshake h;
   ASSERT_EQ(DecodeHandshake(bytes, &h), nullptr);
   EXPECT_EQ(h.kind, HandshakeKind::kHello);
@@ -79,6 +82,18 @@ TEST(HandshakeTest, HelloHasItsGoldenBytes) {
   EXPECT_EQ(NameOf(h.hello), "ltc1");
   EXPECT_EQ(h.hello.credentials, ExampleHello().credentials);
   EXPECT_EQ(h.hello.meant_for, ExampleHello().meant_for);
+}
+
+// A process of the first version, which names no incarnation, is understood: a rolling upgrade has both.
+TEST(HandshakeTest, AHelloWithoutAnIncarnationIsMeantForAny) {
+  std::string bytes =
+      EncodeHello(HandshakeKind::kHello, ExampleHello(), 65536).substr(0, kFirstHelloBytes - 4);
+  bytes[6] = static_cast<char>(kFirstHelloBytes);
+  PutFixed32(&bytes, Crc32c(bytes));
+  Handshake h;
+  ASSERT_EQ(DecodeHandshake(bytes, &h), nullptr);
+  EXPECT_EQ(h.hello.meant_for, (PeerIdentity{Role::kStoc, ToNodeName("stoc9"), 0}));
+  EXPECT_EQ(h.hello.incarnation, 0x1122334455667788u);
 }
 
 TEST(HandshakeTest, RefusalCarriesItsReasonCutToWhatFits) {

@@ -183,6 +183,37 @@ TEST_P(XchgTest, AnUnansweredCallEndsUnknownAndItsLateReplyIsCounted) {
   });
 }
 
+// What one's caller ends early ends as at its deadline: what was sent is unknown, what was not is not.
+TEST_P(XchgTest, CallsThatAreEndedEarlyEndAsAtTheirDeadlines) {
+  Run([](FabricWorld* world) {
+    Node server(world, "server"), client(world, "client");
+    server.Listen(world->AnyAddress("server"));
+    server.xchg->Start();
+    client.xchg->RunOnce();
+    const auto call = [&](const std::string& address, CallTag tag, Ends* ends) {
+      client.xchg->Call(client.xchg->peer(address), kSilent, {}, kNever, ends->Call(), tag);
+    };
+    Ends sent, other, unsent;
+    call(server.address, {5, 1}, &sent);
+    call(server.address, {5, 2}, &other);
+    ASSERT_TRUE(RunUntil({client.xchg.get()}, [&] { return server.ignored.load() == 2; }));
+    call(world->NobodysAddress(), {5, 1}, &unsent);
+    std::vector<std::pair<uint64_t, uint64_t>> seen;
+    client.xchg->LookAtCalls([&](const CallTag& tag, Nanos since_ns) {
+      seen.emplace_back(tag.subject, tag.version);
+      EXPECT_LE(since_ns, Now());
+      return tag.version == 1;
+    });
+    EXPECT_EQ(seen.size(), 3u);
+    EXPECT_TRUE(sent.outcomes.empty()) << "done ran inside";
+    ASSERT_TRUE(
+        RunUntil({client.xchg.get()}, [&] { return !sent.outcomes.empty() && !unsent.outcomes.empty(); }));
+    EXPECT_EQ(sent.outcomes, std::vector{Outcome::kUnknown});
+    EXPECT_EQ(unsent.outcomes, std::vector{Outcome::kUnavailable});
+    EXPECT_TRUE(other.outcomes.empty());
+  });
+}
+
 TEST_P(XchgTest, ACallThatCannotBeSentEndsUnavailableSoon) {
   Run([](FabricWorld* world) {
     Node client(world, "client");
@@ -612,6 +643,27 @@ TEST_P(XchgTest, F3_ACallReachesWhomItIsMeantForOrNobody) {
       EXPECT_EQ(call(&other, role, ""), Outcome::kOk);
     }
     EXPECT_EQ(server.echoed, 4);
+  });
+}
+
+// Keys of one incarnation's memory mean nothing to the next, or something else: the next one is not reached
+// with them.
+TEST_P(XchgTest, F3_AnotherIncarnationOfWhomItIsMeantForIsNotReached) {
+  Run([](FabricWorld* world) {
+    Node server(world, "server"), client(world, "client");
+    server.Listen(world->AnyAddress("server"));
+    server.xchg->Start();
+    client.xchg->Start();
+    const auto call = [&](uint64_t incarnation) {
+      return BlockingCall(client.xchg.get(), server.address, kEcho, {}, Now() + 10 * kSecond,
+                          {Role::kStoc, ToNodeName("server"), incarnation})
+          .outcome;
+    };
+    for (const uint64_t other : {uint64_t{2}, uint64_t{1} << 32})
+      EXPECT_EQ(call(other), Outcome::kUnavailable) << other;
+    EXPECT_EQ(server.echoed, 0);
+    EXPECT_EQ(call(1), Outcome::kOk);
+    EXPECT_EQ(call(0), Outcome::kOk) << "whoever does not know";
   });
 }
 

@@ -442,7 +442,8 @@ TEST(VerbsTest, AppendingTakesNoneOfTheStocsTimeAndRecoveryNoneOfItsMessages) { 
     const Usage stoc_before = UsageOf((*child)->pid());
     uint64_t bytes = 0, found = 0;
     for (const SealedSegment& s : fenced->segments) {
-      const auto segment = other.stocs->ReadRemote(StocId(1), s.memory, Now() + 60 * kSecond);
+      const auto segment =
+          other.stocs->ReadRemote(StocId(1), fenced->incarnation, s.memory, Now() + 60 * kSecond);
       ASSERT_TRUE(segment.ok()) << segment.status();
       bytes += segment->size();
       const MemTableDone nothing = [](MemTableId) { return false; };

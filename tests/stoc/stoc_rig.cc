@@ -135,17 +135,18 @@ Outcome TestClient::Write(const TestStoc& stoc, const RemoteBuffer& memory, std:
   Notification done;
   On(0, [&] {
     const LocalBuffer local{buffer.data(), static_cast<uint32_t>(bytes.size()), buffer.lkey()};
-    xchgs[0]->Write(stocs->peer(xchgs[0].get(), stoc.id()), {&local, 1}, memory.address, memory.rkey, Now() + 2 * kSecond, [&](Outcome o) {
-      result = o;
-      done.Notify();
-    });
+    xchgs[0]->Write(stocs->peer(xchgs[0].get(), stoc.id(), stoc.info().incarnation), {&local, 1},
+                    memory.address, memory.rkey, Now() + 2 * kSecond, [&](Outcome o) {
+                      result = o;
+                      done.Notify();
+                    });
   });
   done.Wait();
   return result;
 }
 
 std::pair<Outcome, std::string> TestClient::Call(const TestStoc& stoc, uint16_t type, std::string_view body) {
-  const PeerIdentity who{Role::kStoc, ToNodeName(stoc.info().name)};
+  const PeerIdentity who{Role::kStoc, ToNodeName(stoc.info().name), stoc.info().incarnation.value()};
   const BlockingResult r = BlockingCall(xchgs[0].get(), stoc.info().address, type, {&body, 1}, Now() + 5 * kSecond, who);
   return {r.outcome, r.body};
 }

@@ -1,0 +1,219 @@
+// What becomes of a client's calls that are under way while their LTC stands still, is cut off, dies or lets
+// go, and its range moves: each ends soon, and says no more than is known (A1).
+#include <gtest/gtest.h>
+
+#include "tests/cluster_sim/scenario.h"
+
+namespace nova {
+namespace {
+
+constexpr int64_t kTimeoutMs = 600'000;  // of an operation: nothing here may wait for it
+constexpr Nanos kSoon = 3 * kSecond;     // after the new owner serves the range
+const std::string kKey = "k", kOther = "l";
+
+SimClusterOptions Options() {
+  SimClusterOptions options = SmallCluster();
+  options.client.timeout_ms = kTimeoutMs;
+  return options;
+}
+
+enum class Kind { kWrite, kRead };
+
+// A public call of the client, and its result once it has ended.
+struct Call {
+  const char* name;
+  Kind kind;
+  std::function<Result(Client*)> run;
+};
+
+std::vector<Call> PublicCalls() {
+  const auto batch = [](Client* c) {
+    WriteBatch b;
+    b.Put(kKey, "new");
+    b.Put(kOther, "new");
+    return c->Write(b);
+  };
+  return {
+      {"Put", Kind::kWrite, [](Client* c) { return c->Put(kKey, "new"); }},
+      {"Delete", Kind::kWrite, [](Client* c) { return c->Delete(kKey); }},
+      {"DeleteRange", Kind::kWrite, [](Client* c) { return c->DeleteRange("a", "z"); }},
+      {"Write", Kind::kWrite, batch},
+      {"CompareAndSwap", Kind::kWrite, [](Client* c) { return c->CompareAndSwap(kKey, "old", "new"); }},
+      {"CreateCheckpoint", Kind::kWrite, [](Client* c) { return c->CreateCheckpoint("new"); }},
+      {"DeleteCheckpoint", Kind::kWrite, [](Client* c) { return c->DeleteCheckpoint("a"); }},
+      {"Get", Kind::kRead, [](Client* c) -> Result { return c->Get(kKey); }},
+      {"MultiGet", Kind::kRead,
+       [](Client* c) -> Result {
+         return c->MultiGet(std::vector<std::string_view>{kKey, kOther});
+       }},
+      {"Scan", Kind::kRead, [](Client* c) -> Result { return c->Scan("", 10); }},
+      {"TakeSnapshot", Kind::kRead, [](Client* c) -> Result { return c->TakeSnapshot(); }},
+      {"ListCheckpoints", Kind::kRead, [](Client* c) -> Result { return c->ListCheckpoints(); }},
+  };
+}
+
+// One call by a thread of its own.
+struct UnderWay {
+  UnderWay(Client* client, const Call& c)
+      : call(c), thread(c.name, [this, client] {
+          result = call.run(client);
+          ended_ns = Now();
+          ended.Notify();
+        }) {}
+  const Call call;
+  Result result;
+  Nanos ended_ns = 0;
+  Notification ended;
+  Thread thread;
+};
+
+std::vector<std::unique_ptr<UnderWay>> StartAll(Client* client) {
+  std::vector<std::unique_ptr<UnderWay>> calls;
+  for (const Call& c : PublicCalls()) calls.push_back(std::make_unique<UnderWay>(client, c));
+  return calls;
+}
+
+struct World : OneRange {
+  explicit World(const SimClusterOptions& options = Options()) : OneRange(options) {
+    EXPECT_TRUE(client->Put(kKey, "old").ok());
+    EXPECT_TRUE(client->Put(kOther, "old").ok());
+    EXPECT_TRUE(client->CreateCheckpoint("a").ok());
+    owner = Record().owner;
+  }
+  void Isolate(const std::string& node) {
+    cluster.CutControl(node, true);
+    cluster.CutConfig(node, true);
+    for (const char* kind : {"stoc", "ltc"}) {
+      for (const std::string& other : cluster.Names(kind)) Cut(node, other);
+    }
+    Cut(node, "client-0");
+  }
+  void Cut(const std::string& a, const std::string& b) {
+    if (a == b) return;
+    cluster.network()->Cut(a, b);
+    cluster.network()->Cut(b, a);
+  }
+  std::string owner;
+};
+
+// Nothing else is asked, and so nobody refuses anything: an answer that is late is what makes the client
+// look.
+TEST(ClientTest, A1CallsUnderWayAtAnLtcThatWentSilentEndOnceItsRangeIsElsewhere) {
+  for (const bool cut : {false, true}) {
+    Simulate(1, [cut] {
+      World w;
+      cut ? w.Isolate(w.owner) : w.cluster.Pause(w.owner);
+      auto calls = StartAll(w.client.get());
+      ASSERT_TRUE(w.WaitForOtherOwner(w.owner));
+      const Nanos moved = Now();
+      for (const auto& c : calls) {
+        c->ended.Wait();
+        EXPECT_LT(c->ended_ns, moved + kSoon) << c->call.name;
+        if (c->call.kind == Kind::kRead) {
+          EXPECT_TRUE(c->result.ok()) << c->result.message;
+        } else {
+          EXPECT_EQ(c->result.outcome, Outcome::kUnknown) << c->result.message;
+        }
+      }
+      // What was unknown was not sent again.
+      EXPECT_EQ(w.client->Get(kKey).value, "old");
+      EXPECT_EQ(w.client->Get(kOther).value, "old");
+      EXPECT_EQ(w.client->ListCheckpoints().checkpoints.size(), 1u);
+      w.cluster.HealAll();
+      SleepFor(5 * kSecond);
+      EXPECT_EQ(w.client->Get(kKey).value, "old") << "nor did what the silent one found when it woke count";
+    });
+  }
+}
+
+// A read at a snapshot that the silent one held: ended, and says so.
+TEST(ClientTest, K4AReadAtASnapshotOfAnLtcThatWentSilentEndsSo) {
+  Simulate(1, [] {
+    World w;
+    const SnapshotResult taken = w.client->TakeSnapshot();
+    ASSERT_TRUE(taken.ok());
+    w.cluster.Pause(w.owner);
+    UnderWay get(w.client.get(),
+                 {"Get", Kind::kRead, [&](Client* c) -> Result { return c->Get(kKey, {taken.snapshot}); }});
+    ASSERT_TRUE(w.WaitForOtherOwner(w.owner));
+    const Nanos moved = Now();
+    get.ended.Wait();
+    EXPECT_LT(get.ended_ns, moved + kSoon);
+    EXPECT_EQ(get.result.outcome, Outcome::kSnapshotEnded);
+    EXPECT_TRUE(taken.snapshot->ended());
+    w.cluster.HealAll();
+  });
+}
+
+// Another range's refusal teaches the client where this one is, too.
+TEST(ClientTest, A1WhatAnotherCallLearnsEndsAPutThatWaits) {
+  Simulate(1, [] {
+    World w;
+    w.cluster.Pause(w.owner);
+    UnderWay put(w.client.get(), PublicCalls()[0]);
+    ASSERT_TRUE(w.WaitForOtherOwner(w.owner));
+    const Nanos moved = Now();
+    EXPECT_EQ(w.client->Get(kOther).value, "old");
+    put.ended.Wait();
+    EXPECT_LT(put.ended_ns, moved + kSoon);
+    EXPECT_EQ(put.result.outcome, Outcome::kUnknown);
+    w.cluster.HealAll();
+  });
+}
+
+// An LTC that dies: what was sent is unknown as soon as the connection ends, what was not is done elsewhere.
+TEST(ClientTest, A1CallsUnderWayAtAnLtcThatDiesEnd) {
+  Simulate(1, [] {
+    World w;
+    w.cluster.Pause(w.owner);
+    auto calls = StartAll(w.client.get());
+    SleepFor(100 * kMillisecond);
+    w.cluster.Kill(w.owner);
+    ASSERT_TRUE(w.WaitForOtherOwner(w.owner));
+    const Nanos moved = Now();
+    for (const auto& c : calls) {
+      c->ended.Wait();
+      EXPECT_LT(c->ended_ns, moved + kSoon) << c->call.name;
+      EXPECT_EQ(c->result.ok(), c->call.kind == Kind::kRead) << c->call.name << ": " << c->result.message;
+    }
+    EXPECT_EQ(w.client->Get(kKey).value, "old");
+  });
+}
+
+// An owner that lets go in order answers everything, and nothing of it is ended before the answer is here: no
+// outcome is unknown.
+TEST(ClientTest, R5AReleaseInOrderLeavesNoOutcomeUnknown) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Simulate(seed, [seed] {
+      SimClusterOptions options = Options();
+      options.ltcs = 3;
+      World w(options);
+      std::atomic<bool> stop{false};
+      std::vector<std::unique_ptr<Thread>> writers;
+      std::atomic<int> done{0};
+      for (int i = 0; i < 4; ++i) {
+        writers.push_back(std::make_unique<Thread>("writer", [&, i] {
+          while (!stop.load()) {
+            const Result r = w.client->Put(KeyOf(i), "v");
+            EXPECT_TRUE(r.ok()) << r.message << ", seed " << seed;
+            ++done;
+            SleepFor(kMillisecond);
+          }
+        }));
+      }
+      for (int move = 0; move < 2; ++move) {
+        const std::string owner = w.Record().owner;
+        std::string left;
+        EXPECT_TRUE(w.cluster.NewCoordinatorClient().Drain(owner, Now() + 5 * kSecond, &left).ok());
+        EXPECT_TRUE(w.WaitForOtherOwner(owner));
+      }
+      SleepFor(kSecond);
+      stop = true;
+      for (auto& writer : writers) writer->Join();
+      EXPECT_GT(done.load(), 0);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace nova
