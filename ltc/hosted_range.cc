@@ -523,18 +523,36 @@ std::optional<size_t> HostedRange::Exposure() const {
 
 void HostedRange::CollectOrphans(uint64_t grace_ms) {
   if (range_ == nullptr || !range_->active()) return;
-  const Nanos deadline = Now() + options_.request_deadline_ns;
   for (const NodeInfo& n : services_->stocs->live()) {
-    auto files = services_->stocs->ListFiles(n.stoc_id, id_, epoch_, deadline);
-    if (!files.ok()) continue;
+    const Status s = CollectOrphansOf(n.stoc_id, grace_ms);
+    if (!s.ok())
+      NOVA_LOG(INFO) << "range " << id_.value() << ": orphans on " << n.name
+                     << " are not collected now: " << s;
+  }
+}
+
+// A page at a time. What had ended before the page was asked for is referenced when it is here, or never will
+// be: the order of the three steps is what makes it right.
+Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
+  for (StocFileId after;;) {
+    const uint64_t ended_below = range_->FirstUnfinishedJob();
+    const Nanos deadline = Now() + options_.request_deadline_ns;
+    NOVA_ASSIGN_OR_RETURN(const auto page,
+                          services_->stocs->ListFiles(stoc, id_, Epoch(epoch_.value() + 1), after, deadline));
     const std::set<StocFileId> referenced = range_->ReferencedFiles();
     std::vector<StocFileId> orphans;
-    for (const FileSummary& f : *files) {
-      if (f.age_ms >= grace_ms && f.creator.epoch < epoch_ && !referenced.contains(f.file)) orphans.push_back(f.file);
+    for (const FileSummary& f : page) {
+      const bool ours = f.creator.epoch == epoch_;
+      const bool ended = ours ? f.creator.job > 0 && f.creator.job < ended_below : f.age_ms >= grace_ms;
+      if (ended && !referenced.contains(f.file)) orphans.push_back(f.file);
     }
-    if (orphans.empty()) continue;
-    NOVA_LOG(INFO) << "range " << id_.value() << ": drops " << orphans.size() << " orphans on " << n.name;
-    services_->stocs->DropReferences(n.stoc_id, id_, epoch_, orphans, deadline).IgnoreError();
+    if (!orphans.empty()) {
+      NOVA_LOG(INFO) << "range " << id_.value() << ": drops " << orphans.size() << " orphans on "
+                     << NameOf(stoc);
+      NOVA_RETURN_IF_ERROR(services_->stocs->DropReferences(stoc, id_, epoch_, orphans, deadline));
+    }
+    if (page.size() < kMaxListedFiles) return OkStatus();
+    after = page.back().file;
   }
 }
 

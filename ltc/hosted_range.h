@@ -93,8 +93,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // L4: members left of the log group whose loss is nearest, of those that un-flushed rounds still need after it was replaced;
   // nullopt: none does.
   std::optional<size_t> Exposure() const;
-  // N4: drops references of older epochs (M4; most are the only one of a file) that neither the manifest nor a log needs and that are
-  // older than `grace_ms`.
+  // N4: drops references (M4; most are the only one of a file) that nothing needs: of older epochs those
+  // older than `grace_ms`; of this one tables whose job had ended when they were listed, whatever their age.
+  // The StoCs are those that answer now.
   void CollectOrphans(uint64_t grace_ms);
 
  private:
@@ -106,6 +107,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   StatusOr<std::vector<VersionEdit>> ReadManifest(const RangeRecord& record, const RangeFences& fences,
                                                   Nanos deadline_ns);
   std::string NameOf(StocId stoc) const;
+  Status CollectOrphansOf(StocId stoc, uint64_t grace_ms);
   size_t LeastLogMembers() const;
   LogMedia MediaOf(const std::vector<NodeInfo>& live) const;
   void LeaveDraining();

@@ -560,6 +560,10 @@ std::set<StocFileId> Range::ReferencedFiles() const {
     for (uint32_t i = 0; i < table.fragments.size(); ++i) files.insert({table.uuid, i});
     files.insert({table.uuid, kMetadataPart});
   };
+  {
+    MutexLock lock(&manifest_mu_);
+    for (const TableInfo& t : given_up_) add(t);
+  }
   std::vector<TableRef> read;  // let go of outside the lock: the last reference may be ours
   std::shared_ptr<const View> view;
   {
@@ -573,6 +577,11 @@ std::set<StocFileId> Range::ReferencedFiles() const {
   view->version->ForEachTable([&](const Run&, const TableRef& t) { add(t->info()); });
   files.insert({manifest_group().file, 0});
   return files;
+}
+
+uint64_t Range::FirstUnfinishedJob() const {
+  MutexLock lock(&picker_mu_);
+  return jobs_.empty() ? next_job_ : *jobs_.begin();
 }
 
 }  // namespace nova

@@ -241,7 +241,12 @@ class Range : public std::enable_shared_from_this<Range> {
   RangeStats stats() const;
   size_t active_bytes() const;
   std::optional<TableInfo> FindTable(const Uuid& table) const;  // in the current version
-  std::set<StocFileId> ReferencedFiles() const;  // N4: what the current version, a checkpoint or a reader names
+  // N4: what the current version, a checkpoint, a reader or an edit that failed names. Waits for an edit that
+  // is under way.
+  std::set<StocFileId> ReferencedFiles() const;
+  // N4: every job of this epoch below it has ended: what it placed is referenced, or will never be. Jobs
+  // count from 1.
+  uint64_t FirstUnfinishedJob() const;
   std::vector<CheckpointRef> Checkpoints() const;  // by name
   bool InVersion(const Uuid& table) const;         // in the current version's runs
   int64_t now_ms() const { return published_now_ms_.load(); }  // K7: what had expired by then may be gone
@@ -423,7 +428,7 @@ class Range : public std::enable_shared_from_this<Range> {
   DiskTurns disk_turns_;
   Mutex pressure_mu_;  // held while the controller is told of the view
   Mutex flush_mu_;  // held while flushed rounds are committed, one after another
-  Mutex picker_mu_;
+  mutable Mutex picker_mu_;
   CompactionState compaction_state_ ABSL_GUARDED_BY(picker_mu_);
   std::vector<std::shared_ptr<PlanRun>> open_runs_ ABSL_GUARDED_BY(picker_mu_);  // with parts that nobody has taken
   uint64_t next_job_ ABSL_GUARDED_BY(picker_mu_) = 1;

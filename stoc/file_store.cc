@@ -786,21 +786,31 @@ FileSummary FileStore::Summarize(const StocFileId& file, const Entry& entry) {
   return {file, entry.header.creator, entry.size, age};
 }
 
-std::vector<FileSummary> FileStore::List(RangeId range, Epoch epoch_below) const {
+std::vector<FileSummary> FileStore::List(RangeId range, Epoch epoch_below, const StocFileId& after,
+                                         size_t limit) const {
   std::vector<FileSummary> files;
-  MutexLock lock(&mu_);
-  for (const auto& [file, entry] : entries_) {
-    const Creator& creator = entry->header.creator;
-    if (creator.range != range || creator.epoch >= epoch_below || entry->writing || references_.contains(file)) continue;
-    files.push_back(Summarize(file, *entry));
-  }
   const uint64_t now = WallNow();
-  for (const auto& [file, references] : references_) {
-    const auto entry = entries_.find(file);
-    for (const FileReferences::Reference& r : references.all) {
-      if (r.range != range || r.epoch >= epoch_below) continue;
-      files.push_back({file, {r.range, r.epoch, 0}, entry == entries_.end() ? 0 : entry->second->size.load(), now > r.added_ms ? now - r.added_ms : 0});
+  MutexLock lock(&mu_);
+  auto entry = entries_.upper_bound(after);
+  auto shared = references_.upper_bound(after);
+  while (files.size() < limit && (entry != entries_.end() || shared != references_.end())) {
+    const bool has_entry =
+        entry != entries_.end() && (shared == references_.end() || entry->first <= shared->first);
+    const bool is_shared =
+        shared != references_.end() && (entry == entries_.end() || shared->first <= entry->first);
+    if (is_shared) {
+      const uint64_t size = has_entry ? entry->second->size.load() : 0;
+      for (const FileReferences::Reference& r : shared->second.all) {  // one of a range
+        if (r.range != range || r.epoch >= epoch_below) continue;
+        files.push_back(
+            {shared->first, {r.range, r.epoch, 0}, size, now > r.added_ms ? now - r.added_ms : 0});
+      }
+      ++shared;
+    } else if (const Creator& creator = entry->second->header.creator;
+               creator.range == range && creator.epoch < epoch_below && !entry->second->writing) {
+      files.push_back(Summarize(entry->first, *entry->second));
     }
+    if (has_entry) ++entry;
   }
   return files;
 }

@@ -209,6 +209,16 @@ bool FileReferencesRequest::Parse(std::string_view body, FileReferencesRequest* 
          out->files.size() <= kMaxFilesOfReferences;
 }
 
+void ListFilesRequest::AppendTo(std::string* dst) const {
+  PutFields(dst, range, epoch_below);
+  if (after != StocFileId{}) Put(dst, after);
+}
+bool ListFilesRequest::Parse(std::string_view body, ListFilesRequest* out) {
+  out->after = {};
+  return GetFields(&body, &out->range, &out->epoch_below) &&
+         (body.empty() || (GetExactly(body, &out->after) && out->after != StocFileId{}));
+}
+
 void ListFilesReply::AppendTo(std::string* dst) const { PutAll(dst, files); }
 bool ListFilesReply::Parse(std::string_view body, ListFilesReply* out) {
   return GetAll(&body, kFileSummaryBytes, &out->files) && body.empty();

@@ -5,12 +5,13 @@
 // 0x102   FreeLogs                range epoch n x log                                      -
 // 0x103   Fence                   range epoch                                              incarnation store n x {log index memory}
 //                                                                                          n x {log size}
+//                                                                                          [n x log]
 // 0x104   OpenFile                file creator size                                        buffer memory
 // 0x105   PersistFile             buffer size crc                                          -            (after a WRITE)
 // 0x106   WriteSmallFile          file creator crc bytes                                   -            (up to 64 KB, inline)
 // 0x107   AppendFile              file creator offset create crc bytes                     -            (manifest edits)
 // 0x108   ReadFile                file offset size                                         bytes        (fewer at the end)
-// 0x10a   ListFiles               range epoch_below                                        n x {file creator size age_ms}
+// 0x10a   ListFiles               range epoch_below [file]                                 n x {file creator size age_ms}
 // 0x10b   Ping                    -                                                        incarnation
 // 0x10c   FreeFenced              range epoch                                              -            (R6)
 // 0x10d   OpenLogFile             range epoch incarnation log                              -
@@ -27,6 +28,10 @@
 // refuses it with kUnavailable. OpenLogFile too, for a log takes appends only from the process that opened it, and AppendLog to
 // another is kUnavailable. A log's file is {log, part 0}; Fence lists those of lower epochs, of any incarnation. FreeLogs frees the
 // segments and the file of a log. AppendLog is answered when its bytes are written, and, if it says so, synced.
+//
+// Fence ends with the files that were there at the StoC's start and whose headers cannot be read: each may be
+// a log, of any range. ListFiles goes up in the order of files, from behind the one that is named, and ends
+// after kMaxListedFiles: fewer are the last. What is in brackets is not there where it says nothing.
 //
 // Writing a table's fragment: OpenFile gives a piece of the file buffer; the bytes go there by WRITE; PersistFile follows on
 // the same connection in the same doorbell, so it arrives after them; a storage thread checks the crc, writes, syncs, replies.
@@ -68,7 +73,7 @@ inline constexpr size_t kMaxInlineFileBytes = 64 * 1024;
 inline constexpr uint32_t kMaxReadBytes = 18 << 20;    // of one ReadFile
 inline constexpr uint32_t kMaxAppendBytes = 18 << 20;  // of one AppendFile
 inline constexpr uint64_t kMaxLogFileBytes = uint64_t{1} << 40;  // an offset above is malformed
-inline constexpr size_t kMaxListedFiles = 200'000;     // in one reply; the rest shows when these are gone
+inline constexpr size_t kMaxListedFiles = 10'000;      // in one reply
 
 // N4: who made a file or segment.
 struct Creator {
@@ -149,7 +154,7 @@ struct AppendLogRequest {
   void AppendTo(std::string* dst) const;  // without the bytes, which the sender adds as a part of their own
   static bool Parse(std::string_view body, AppendLogRequest* out);
 };
-struct RangeEpochRequest {  // Fence, FreeFenced, ListFiles
+struct RangeEpochRequest {  // Fence, FreeFenced
   RangeId range;
   Epoch epoch;
   void AppendTo(std::string* dst) const;
@@ -206,6 +211,13 @@ struct FileReferencesRequest {  // AddReferences, DropReferences
   std::vector<StocFileId> files;
   void AppendTo(std::string* dst) const;
   static bool Parse(std::string_view body, FileReferencesRequest* out);
+};
+struct ListFilesRequest {
+  RangeId range;
+  Epoch epoch_below;
+  StocFileId after = {};  // none: from the first
+  void AppendTo(std::string* dst) const;
+  static bool Parse(std::string_view body, ListFilesRequest* out);
 };
 struct ListFilesReply {
   std::vector<FileSummary> files;

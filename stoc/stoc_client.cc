@@ -653,9 +653,10 @@ Status StocClient::DropReferences(StocId stoc, RangeId range, Epoch epoch, const
   return rep_->ChangeReferences(stoc, StocRequest::kDropReferences, "dropping files", {range, epoch, files}, deadline_ns);
 }
 
-StatusOr<std::vector<FileSummary>> StocClient::ListFiles(StocId stoc, RangeId range, Epoch epoch_below, Nanos deadline_ns) {
+StatusOr<std::vector<FileSummary>> StocClient::ListFiles(StocId stoc, RangeId range, Epoch epoch_below,
+                                                         const StocFileId& after, Nanos deadline_ns) {
   std::string body;
-  RangeEpochRequest{range, epoch_below}.AppendTo(&body);
+  ListFilesRequest{range, epoch_below, after}.AppendTo(&body);
   const auto r = rep_->CallAndWait(stoc, StocRequest::kListFiles, body, deadline_ns);
   NOVA_RETURN_IF_ERROR(rep_->StatusOf(stoc, "listing files", r.outcome));
   ListFilesReply reply;

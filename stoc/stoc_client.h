@@ -90,7 +90,9 @@ class StocClient {
   Status AddReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files, Nanos deadline_ns);
   // It does not any more; what nobody references is deleted.
   Status DropReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files, Nanos deadline_ns);
-  StatusOr<std::vector<FileSummary>> ListFiles(StocId stoc, RangeId range, Epoch epoch_below, Nanos deadline_ns);
+  // A page, upwards from behind `after`; fewer than kMaxListedFiles are the last.
+  StatusOr<std::vector<FileSummary>> ListFiles(StocId stoc, RangeId range, Epoch epoch_below,
+                                               const StocFileId& after, Nanos deadline_ns);
   StatusOr<Incarnation> Ping(StocId stoc, Nanos deadline_ns);
 
  private:

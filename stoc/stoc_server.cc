@@ -456,10 +456,10 @@ void StocServer::DropReferences(const Caller& caller, const FileReferencesReques
   if (!queued) Reply(caller, Outcome::kBusy);
 }
 
-void StocServer::ListFiles(const Caller& caller, const RangeEpochRequest& request) {
+void StocServer::ListFiles(const Caller& caller, const ListFilesRequest& request) {
   const bool queued = OnStorage(caller, [this, request] {
-    ListFilesReply reply{parts_.files->List(request.range, request.epoch)};
-    if (reply.files.size() > kMaxListedFiles) reply.files.resize(kMaxListedFiles);
+    const ListFilesReply reply{
+        parts_.files->List(request.range, request.epoch_below, request.after, kMaxListedFiles)};
     Answer answer;
     reply.AppendTo(&answer.body);
     return answer;

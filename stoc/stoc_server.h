@@ -129,7 +129,7 @@ class StocServer {
   void ReadFile(const Caller& caller, const ReadFileRequest& request);
   void AddReferences(const Caller& caller, const FileReferencesRequest& request);
   void DropReferences(const Caller& caller, const FileReferencesRequest& request);
-  void ListFiles(const Caller& caller, const RangeEpochRequest& request);
+  void ListFiles(const Caller& caller, const ListFilesRequest& request);
   void Ping(const Caller& caller, const PingRequest& request);
 
   Outcome Persist(const FileBuffer& buffer, const PersistFileRequest& request);

@@ -45,7 +45,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 9: Check<AppendFileRequest>(bytes); break;
     case 10: Check<ReadFileRequest>(bytes); break;
     case 11: Check<FileReferencesRequest>(bytes); break;
-    case 12: Check<ListFilesReply>(bytes); break;
+    case 12:
+      Check<ListFilesReply>(bytes);
+      Check<ListFilesRequest>(bytes);
+      break;
     case 13: CheckFormat<FileHeader>(bytes); break;
     case 14: CheckFormat<StoreIdentity>(bytes); break;
     case 15: Check<OpenLogFileRequest>(bytes); break;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "common/base/crc32c.h"
@@ -68,6 +69,36 @@ TEST_F(FileStoreTest, ReadsAreCutAtTheEnd) {
   EXPECT_EQ(Read(Id(1), 10, 1), "");
   EXPECT_EQ(Read(Id(1), UINT64_MAX, 1), "");
   EXPECT_THAT(Read(Id(2)), HasSubstr("NOT_FOUND"));
+}
+
+// N4: in order and whole, whatever the size of a page.
+TEST_F(FileStoreTest, AListInPagesIsTheWholeList) {
+  constexpr RangeId kOther(8);
+  for (uint64_t n = 1; n <= 40; ++n) {
+    const Creator creator{n % 5 == 0 ? kOther : kCreator.range, Epoch(n % 4), n};
+    const StocFileId file = Id(n % 7, static_cast<uint32_t>(n));
+    ASSERT_TRUE(store_->WriteFile(file, creator, "x", Crc32c("x")).ok());
+    if (n % 3 != 0) continue;
+    ASSERT_TRUE(store_->AddReferences(n % 2 == 0 ? kCreator.range : kOther, Epoch(2), {file}).ok());
+  }
+  for (const uint64_t epoch_below : {1u, 3u, 9u}) {
+    const auto whole = store_->List(kCreator.range, Epoch(epoch_below));
+    EXPECT_TRUE(std::is_sorted(whole.begin(), whole.end(),
+                               [](const auto& a, const auto& b) { return a.file < b.file; }));
+    for (const size_t size : {1u, 2u, 7u, 100u}) {
+      std::vector<StocFileId> files;
+      for (StocFileId after;;) {
+        const auto page = store_->List(kCreator.range, Epoch(epoch_below), after, size);
+        ASSERT_LE(page.size(), size);
+        for (const FileSummary& f : page) files.push_back(f.file);
+        if (page.size() < size) break;
+        after = page.back().file;
+      }
+      ASSERT_EQ(files.size(), whole.size());
+      for (size_t i = 0; i < files.size(); ++i) EXPECT_EQ(files[i], whole[i].file);
+    }
+  }
+  EXPECT_GT(store_->List(kCreator.range, Epoch(9)).size(), 20u);
 }
 
 TEST_F(FileStoreTest, AFileNeverChanges) {

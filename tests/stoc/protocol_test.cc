@@ -57,10 +57,38 @@ TEST(StocProtocolTest, BytesAreGolden) {
   Check(FileReferencesRequest{RangeId(1), Epoch(2), {kFile}}, RANGE_EPOCH "01000000" FILE_ID);
   Check(ListFilesReply{{{kFile, kCreator, 14, 15}}}, "01000000" FILE_ID CREATOR "0e00000000000000" "0f00000000000000");
   Check(PingReply{Incarnation(16)}, "1000000000000000");
+  Check(ListFilesRequest{RangeId(1), Epoch(2), {}}, RANGE_EPOCH);
   EXPECT_EQ(Hex(Encoded(WriteSmallFileRequest{kFile, kCreator, 17, {}})), FILE_ID CREATOR "11000000");
   EXPECT_EQ(Hex(Encoded(AppendLogRequest{RangeId(1), Epoch(2), kLog, 18, true, 19, {}})),
             RANGE_EPOCH LOG "1200000000000000" "01" "13000000");
   EXPECT_EQ(Hex(Encoded(AppendFileRequest{kFile, kCreator, 18, true, 19, {}})), FILE_ID CREATOR "1200000000000000" "01" "13000000");
+}
+
+// What was added later is not there where it says nothing, so that processes of the version before understand
+// it.
+TEST(StocProtocolTest, WhatABodyMayEndWithIsGoldenToo) {
+  const std::string page = Encoded(ListFilesRequest{RangeId(1), Epoch(2), kFile});
+  EXPECT_EQ(Hex(page), RANGE_EPOCH FILE_ID);
+  ListFilesRequest request;
+  ASSERT_TRUE(ListFilesRequest::Parse(page, &request));
+  EXPECT_EQ(request.after, kFile);
+  const std::string fence = Encoded(FenceReply{Incarnation(9), kLog, {}, {}, {kLog, kLog}});
+  EXPECT_EQ(Hex(fence), "0900000000000000" LOG
+                        "00000000"
+                        "00000000"
+                        "02000000" LOG LOG);
+  FenceReply reply;
+  ASSERT_TRUE(FenceReply::Parse(fence, &reply));
+  EXPECT_EQ(reply.unreadable, (std::vector{kLog, kLog}));
+  for (size_t n = 0; n <= page.size(); ++n) {
+    EXPECT_EQ(ListFilesRequest::Parse(page.substr(0, n), &request), n == 16 || n == page.size()) << n;
+  }
+  for (size_t n = 0; n <= fence.size(); ++n) {
+    EXPECT_EQ(FenceReply::Parse(fence.substr(0, n), &reply), n == 32 || n == fence.size()) << n;
+  }
+  EXPECT_FALSE(ListFilesRequest::Parse(
+      Encoded(RangeEpochRequest{RangeId(1), Epoch(2)}) + std::string(20, '\0'), &request));
+  EXPECT_FALSE(FenceReply::Parse(fence.substr(0, 32) + std::string(4, '\0'), &reply));
 }
 
 TEST(StocProtocolTest, TheRestOfABodyIsBytes) {

@@ -157,7 +157,9 @@ class Owner {
     ASSERT_NE(range_, nullptr);
     for (const auto& s : rig_->stocs) {
       StatusOr<std::vector<FileSummary>> files;
-      rig_->Eventually([&] { return (files = rig_->client->stocs->ListFiles(s->id(), record_.id, record_.epoch, Soon())).ok(); });
+      rig_->Eventually([&] {
+        return (files = rig_->client->stocs->ListFiles(s->id(), record_.id, record_.epoch, {}, Soon())).ok();
+      });
       ASSERT_TRUE(files.ok()) << files.status();
       const std::set<StocFileId> referenced = range_->ReferencedFiles();
       std::vector<StocFileId> orphans;
@@ -424,7 +426,7 @@ TEST_P(SharedTableTest, F1AnImportThatWasOvertakenHarmsNobody) {
     const auto drops_too_late = [&] {
       std::vector<Status> answers;
       for (const auto& s : rig.stocs) {
-        const auto listed = rig.client->stocs->ListFiles(s->id(), RangeId(3), Epoch(9), Soon());
+        const auto listed = rig.client->stocs->ListFiles(s->id(), RangeId(3), Epoch(9), {}, Soon());
         EXPECT_TRUE(listed.ok() && !listed->empty()) << listed.status();
         std::vector<StocFileId> files;
         for (size_t i = 0; listed.ok() && i < listed->size(); ++i) files.push_back((*listed)[i].file);
@@ -507,7 +509,8 @@ TEST_P(SharedTableTest, AMoveOffAStocWritesTheUsedPartOnly) {
     }
     EXPECT_EQ(entries, high.model.size());
     for (Owner* o : {&parent, &high}) ASSERT_NO_FATAL_FAILURE(o->ExpectContents());
-    EXPECT_TRUE(rig.Eventually([&] { return rig.client->stocs->ListFiles(StocId(1), RangeId(3), Epoch(9), Soon())->empty(); }));
+    EXPECT_TRUE(rig.Eventually(
+        [&] { return rig.client->stocs->ListFiles(StocId(1), RangeId(3), Epoch(9), {}, Soon())->empty(); }));
     ASSERT_TRUE(high.range()->DeleteCheckpoint("whole").ok());
     for (Owner* o : {&parent, &high}) ASSERT_NO_FATAL_FAILURE(o->Clear());
     ASSERT_NO_FATAL_FAILURE(Succeed({&parent, &high}));

@@ -353,7 +353,7 @@ TEST_P(StocTest, FilesSurviveARestartAndSegmentsDoNot) {  // N1, N4
     EXPECT_EQ(*rig->Ping(rig.id(), Soon()), Incarnation(101));
     EXPECT_TRUE(*rig->ReadFileBlocking(rig.id(), FileId(1), 0, UINT64_MAX, Soon()) == data);
     EXPECT_THAT(rig->Fence(rig.id(), kRange, Epoch(4), Soon())->segments, SizeIs(0));
-    const auto listed = rig->ListFiles(rig.id(), kRange, Epoch(5), Soon());
+    const auto listed = rig->ListFiles(rig.id(), kRange, Epoch(5), {}, Soon());
     ASSERT_TRUE(listed.ok());
     ASSERT_THAT(*listed, SizeIs(1));
     EXPECT_EQ((*listed)[0].file, FileId(1));
