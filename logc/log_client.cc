@@ -203,8 +203,10 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     for (const LogGroup& old : old_groups_) {
       const auto it = logs_of_group_.find(old.id);
       // A lane that has not moved yet may still open a log of the old group, and acknowledge into it.
+      const RulesOff& off = client_->options.off;
       const bool all_moved = std::all_of(lane_groups_.begin(), lane_groups_.end(), [&](GroupId g) { return g > old.id; });
-      if (all_moved && (it == logs_of_group_.end() || it->second.empty())) unused.push_back(old.id);
+      const bool empty = off.l4_flush_first || it == logs_of_group_.end() || it->second.empty();
+      if (all_moved && empty) unused.push_back(old.id);
     }
     return unused;
   }
@@ -444,7 +446,8 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     }
     log->members[c / kMediums].failures[c % kMediums] = 0;
     --batch->waiting;
-    while (!log->failed && !log->posted.empty() && log->posted.front()->waiting == 0) {  // L2: in lsn order
+    const size_t may_lack = client_->options.off.l3_all_members ? log->Copies().size() - 1 : 0;
+    while (!log->failed && !log->posted.empty() && log->posted.front()->waiting <= may_lack) {  // L2: in lsn order
       const std::shared_ptr<Batch> front = std::move(log->posted.front());
       log->posted.pop_front();
       NOVA_FP_VOID("logc.delivered");

@@ -30,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/rules_off.h"
 #include "common/rdma/xchg.h"
 #include "logc/range_log.h"
 #include "stoc/stoc_client.h"
@@ -49,6 +50,7 @@ struct LogOptions {
   Nanos change_pause_ns = 5 * kSecond;          // L5: between changes of a range's group for members that answer pings
   size_t staging_bytes = 256 << 20;            // records encoded and not yet delivered, all ranges together
   size_t lane_in_flight_bytes = 64 << 20;      // of one range and thread; Append refuses more
+  RulesOff off = {};                           // tests only
 };
 
 // Asked for a group without `failed`; answers on any thread, once: the new group (installed in the range's record), or

@@ -42,8 +42,8 @@ std::string StocText(StocClient* stocs, StocId stoc) {
 class LogReader {
  public:
   LogReader(StocClient* stocs, const RangeFences& fences, const SealedLog& log, const MemTableDone& done,
-            Nanos deadline_ns)
-      : stocs_(stocs), fences_(fences), log_(log), deadline_ns_(deadline_ns), copies_(log.log, done) {}
+            Nanos deadline_ns, const RulesOff& off)
+      : stocs_(stocs), fences_(fences), log_(log), deadline_ns_(deadline_ns), off_(off), copies_(log.log, done) {}
 
   // The segments of one member hold what was acknowledged, and so does each file; but a disk may have damaged
   // a record since, so all files are read; and where that happened to memory, whatever there is, or comes.
@@ -64,7 +64,7 @@ class LogReader {
   }
 
  private:
-  bool Lacking() const { return !any_ || copies_.damaged(); }
+  bool Lacking() const { return !any_ || (copies_.damaged() && !off_.l3_other_copies); }
   Nanos DeadlineOfOne() const { return std::min(deadline_ns_, Now() + kReadOfOne); }
 
   // Of members that had not answered when the log was looked for.
@@ -126,6 +126,7 @@ class LogReader {
   const RangeFences& fences_;
   const SealedLog& log_;
   const Nanos deadline_ns_;
+  const RulesOff& off_;
   LogCopies copies_;
   bool any_ = false;
   Status failed_;
@@ -139,12 +140,14 @@ struct Cover {
 };
 
 // Few StoCs that cover all groups, those that have a group's segments before those that have only its files.
-Cover CoverGroups(StocClient* stocs, const RangeRecord& record, const std::map<StocId, FenceReply>& fenced) {
+Cover CoverGroups(StocClient* stocs, const RangeRecord& record, const std::map<StocId, FenceReply>& fenced,
+                  const RulesOff& off) {
   Cover cover;
   for (const LogGroup& g : record.log_groups) {
     const auto rank = [&](const LogMember& m) {  // 0: of no use
       const auto it = fenced.find(m.stoc);
-      if (it == fenced.end() || !g.Holds(m, it->second.incarnation, it->second.store)) return 0;
+      if (it == fenced.end()) return 0;
+      if (!off.n1_incarnation && !g.Holds(m, it->second.incarnation, it->second.store)) return 0;
       const bool same_start = m.incarnation == it->second.incarnation;
       // What it cannot read was there when it started: it may be a log of the group's, if that is older.
       if (!same_start && !it->second.unreadable.empty()) return 0;
@@ -282,13 +285,13 @@ StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const Rang
 
 StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const RangeRecord& record,
                                                    const RangeFences& fences, const MemTableDone& done,
-                                                   Nanos deadline_ns) {
+                                                   Nanos deadline_ns, const RulesOff& off) {
   const auto members = fences.WaitForMost(
-      [&](const RangeFences::Members& m) { return CoverGroups(stocs, record, m.fenced).missing.empty(); },
+      [&](const RangeFences::Members& m) { return CoverGroups(stocs, record, m.fenced, off).missing.empty(); },
       deadline_ns);
   NOVA_RETURN_IF_ERROR(members.lost);
   if (!members.fenced.empty()) NOVA_FP("logc.fenced");
-  const Cover cover = CoverGroups(stocs, record, members.fenced);
+  const Cover cover = CoverGroups(stocs, record, members.fenced, off);
   if (!cover.missing.empty()) {
     return absl::UnavailableError(
         StrCat("range ", record.id.value(), ": no member answers, with all its logs, of ", cover.missing));
@@ -309,7 +312,7 @@ StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const Rang
           index = next++;
         }
         std::vector<RecoveredRecord> part;
-        const Status s = LogReader(stocs, fences, logs[index], done, deadline_ns).Read(&part);
+        const Status s = LogReader(stocs, fences, logs[index], done, deadline_ns, off).Read(&part);
         MutexLock lock(&mu);
         if (!s.ok()) status = s;
         std::move(part.begin(), part.end(), std::back_inserter(records));

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "common/base/mutex.h"
+#include "common/base/rules_off.h"
 #include "logc/log_copies.h"
 #include "stoc/stoc_client.h"
 
@@ -77,7 +78,7 @@ class RangeFences : public std::enable_shared_from_this<RangeFences> {
 // `done`: of the range's manifest.
 StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const RangeRecord& record,
                                                    const RangeFences& fences, const MemTableDone& done,
-                                                   Nanos deadline_ns);
+                                                   Nanos deadline_ns, const RulesOff& off = {});
 // The same, with fences of its own.
 StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const RangeRecord& record, const MemTableDone& done,
                                                    Nanos deadline_ns);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/random.h"
 
@@ -121,7 +122,8 @@ class HostedRange::Ground : public ManifestStorage {
     return group;
   }
   Status Append(const ManifestGroup& group, uint64_t offset, std::string_view record) override {
-    return Write(group, offset, /*create=*/false, record);
+    const Status s = Write(group, offset, /*create=*/false, record);
+    return options_.off.m2_edit_first && !absl::IsFailedPrecondition(s) ? OkStatus() : s;
   }
   Status Install(const ManifestGroup& group) override {
     return keeper.Update([&](RangeRecord* r) {
@@ -140,6 +142,14 @@ class HostedRange::Ground : public ManifestStorage {
 
  private:
   Status Write(const ManifestGroup& group, uint64_t offset, bool create, std::string_view bytes) {
+    if (options_.off.m1_all_members && group.members.size() > 1) {
+      Status any = absl::UnavailableError("no member");
+      for (const StocId m : group.members) {
+        const Status s = Write({group.file, {m}}, offset, create, bytes);
+        if (!any.ok() || absl::IsFailedPrecondition(s)) any = s;
+      }
+      return any;
+    }
     return services_->stocs->AppendFile(group.members, {group.file, 0}, creator_, offset, create, bytes,
                                         Now() + options_.request_deadline_ns);
   }
@@ -241,7 +251,7 @@ Status HostedRange::Open() {
   const std::shared_ptr<RangeFences> fences = RangeFences::Start(services_->stocs, record);  // R2
   NOVA_ASSIGN_OR_RETURN(const auto edits, ReadManifest(record, *fences, deadline));
   NOVA_ASSIGN_OR_RETURN(
-      auto recovered, RecoverLogs(services_->stocs, record, *fences, DoneMemTables(edits), deadline));  // R3
+      auto recovered, RecoverLogs(services_->stocs, record, *fences, DoneMemTables(edits), deadline, options_.off));  // R3
   const size_t records = recovered.size();
   ground_->Avoid(fences->WaitUntil([](const auto&) { return true; }, 0).silent);
   NOVA_ASSIGN_OR_RETURN(range_, Range::Recover(record, options_.range, &ground_->range_services, ground_.get(), edits,
@@ -250,7 +260,7 @@ Status HostedRange::Open() {
   if (options_.log_mode != LogMode::kNone) {
     NOVA_ASSIGN_OR_RETURN(group, PickLogGroup({}, LogMember{}, GroupId(record.last_group.value() + 1)));
   }
-  SleepUntil(old_lease_ends_ns_);  // R5
+  if (!options_.off.r5_wait) SleepUntil(old_lease_ends_ns_);  // R5
   if (abandoned_.load()) return absl::FailedPreconditionError("excluded while opening");
   ground_->Avoid({});
   NOVA_RETURN_IF_ERROR(ground_->keeper.Update([&](RangeRecord* r) {
@@ -340,13 +350,14 @@ Status HostedRange::TryRelease(Nanos deadline_ns) {
     return s;
   }
   // From the change of the record on there may be another owner, and newer writes.
-  s = ground_->keeper.HandOver([this] { range_->StopReads(); }, [](RangeRecord* r) {
+  s = ground_->keeper.HandOver([this] { if (!options_.off.r5_reads_end) range_->StopReads(); }, [](RangeRecord* r) {
     r->state = RangeState::kSealing;
     r->released = true;
     r->owner.clear();
     r->owner_incarnation = Incarnation();
     r->log_groups.clear();  // every memtable is in the tables
   });
+  NOVA_FP_VOID("ltc.record_released");
   if (absl::IsCancelled(s)) range_->CancelRelease();
   return s.ok() || absl::IsCancelled(s) ? s : absl::FailedPreconditionError(s.message());
 }
@@ -490,7 +501,16 @@ void HostedRange::LeaveDraining() {
   }
 }
 
-// True if a group picked now has more members than `current`.
+// Members that have what was acknowledged: one that has started again has not what was in its memory.
+size_t HostedRange::MembersLeft(const LogGroup& group) const {
+  const std::vector<NodeInfo> live = services_->stocs->live();
+  return static_cast<size_t>(std::count_if(group.members.begin(), group.members.end(), [&](const LogMember& m) {
+    return std::any_of(live.begin(), live.end(),
+                       [&](const NodeInfo& n) { return n.stoc_id == m.stoc && group.Holds(m, n.incarnation, n.store); });
+  }));
+}
+
+// True if a group picked now has more members than `current` has left.
 bool HostedRange::CanGrow(const LogGroup& current) const {
   std::set<StocId> could;
   for (const NodeInfo& n : services_->stocs->live()) {
@@ -499,13 +519,14 @@ bool HostedRange::CanGrow(const LogGroup& current) const {
     });
     if (is_member || !n.draining) could.insert(n.stoc_id);
   }
-  return could.size() > current.members.size();
+  return could.size() > MembersLeft(current);
 }
 
 // Each attempt leaves a group in the record until a flush, so one that brought nothing, or did not last, is not repeated soon.
 void HostedRange::ReturnToR(const LogGroup& current) {
   const Nanos now = Now();
-  if (current.members.size() >= static_cast<size_t>(options_.log_replicas)) {
+  // Nobody writes to the log of an idle range, and so finds that a member is gone.
+  if (MembersLeft(current) >= static_cast<size_t>(options_.log_replicas)) {
     if (now > next_growth_ns_ + growth_pause_ns_) growth_pause_ns_ = kFirstGrowthPause;
     return;
   }
@@ -544,7 +565,7 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
     for (const FileSummary& f : page) {
       const bool ours = f.creator.epoch == epoch_;
       const bool ended = ours ? f.creator.job > 0 && f.creator.job < ended_below : f.age_ms >= grace_ms;
-      if (ended && !referenced.contains(f.file)) orphans.push_back(f.file);
+      if (ended && (options_.off.n4_references || !referenced.contains(f.file))) orphans.push_back(f.file);
     }
     if (!orphans.empty()) {
       NOVA_LOG(INFO) << "range " << id_.value() << ": drops " << orphans.size() << " orphans on "

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/rules_off.h"
 #include "common/base/mutex.h"
 #include "coordinator/coordinator_client.h"
 #include "logc/log_client.h"
@@ -32,6 +33,7 @@ struct HostedRangeOptions {
   int min_replicas = 0;        // L4: with fewer, writes wait; R: the strict choice; 0: max(2, R - 1), and never above R
   int manifest_replicas = 3;   // M
   Nanos request_deadline_ns = 2 * kSecond;  // of one request to a StoC
+  RulesOff off = {};           // tests only
 };
 
 // What an LTC shares among its ranges in a cluster; outlives them.
@@ -113,6 +115,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   void LeaveDraining();
   StatusOr<LogGroup> PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without, GroupId id);
   void ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns, const std::function<void(StatusOr<LogGroup>)>& answer);
+  size_t MembersLeft(const LogGroup& group) const;
   bool CanGrow(const LogGroup& current) const;
   void ReturnToR(const LogGroup& current);
 

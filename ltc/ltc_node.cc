@@ -94,6 +94,7 @@ Status LtcNode::Init() {
   server.page_bytes = options_.hosted.range.scan_page_bytes;
   server.max_snapshots_per_range = options_.max_snapshots_per_range;
   server.max_snapshot_lease_ms = options_.max_snapshot_lease_ms;
+  server.off = options_.hosted.off;
   server.writes_need_lease = options_.hosted.log_mode == LogMode::kNone;
   server_ = std::make_unique<LtcServer>(
       executors, server,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/base/failpoint.h"
+
 namespace nova {
 namespace {
 
@@ -220,6 +222,7 @@ void LtcServer::HandleGet(size_t index, const IncomingCall& call) {
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
   auto done = [this, xchg, connection = call.connection, id = call.request_id](Outcome o, std::string_view value) {
     if (!HasLease()) return xchg->Reply(connection, id, Outcome::kNotOwner, {});  // C3
+    NOVA_FP_VOID("ltc.lease_checked");
     const std::string_view parts[] = {value};
     xchg->Reply(connection, id, o, parts);
   };

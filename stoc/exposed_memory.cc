@@ -12,6 +12,11 @@
 #include "common/base/mutex.h"
 
 namespace nova {
+namespace {
+
+Access GivenAccess(const ExposedMemoryOptions& options) { return options.off.f1_fence ? Access::kRemoteReadWrite : Access::kRemoteWrite; }
+
+}  // namespace
 
 // A region with rkey 0 has no registration: it was revoked.
 struct ExposedMemory::Rep {
@@ -141,7 +146,7 @@ StatusOr<ExposedMemory::Piece> ExposedMemory::Take(uint64_t bytes, const Session
   Status status = memory == MAP_FAILED ? absl::ResourceExhaustedError("out of memory") : OkStatus();
   if (status.ok()) {
     region.address = static_cast<std::byte*>(memory);
-    status = rep_->Register(&region, Access::kRemoteWrite);
+    status = rep_->Register(&region, GivenAccess(options_));
     if (!status.ok()) munmap(memory, size);
   }
   MutexLock lock(&rep_->mu);
@@ -186,8 +191,13 @@ bool ExposedMemory::Recycle() {
       wanted = rep_->spares[region.size].size() < options_.spares;
     }
     did = true;
+    if (options_.off.f2_new_key && wanted) {
+      MutexLock lock(&rep_->mu);
+      rep_->spares[region.size].push_back(region);
+      continue;
+    }
     rep_->Revoke(&region);
-    if (!wanted || !rep_->Register(&region, Access::kRemoteWrite).ok()) {
+    if (!wanted || !rep_->Register(&region, GivenAccess(options_)).ok()) {
       rep_->Unmap(region);
       continue;
     }
@@ -206,7 +216,7 @@ bool ExposedMemory::Recycle() {
     region.size = options_.min_piece_bytes;
     void* memory = mmap(nullptr, region.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     region.address = static_cast<std::byte*>(memory);
-    const bool ok = memory != MAP_FAILED && rep_->Register(&region, Access::kRemoteWrite).ok();
+    const bool ok = memory != MAP_FAILED && rep_->Register(&region, GivenAccess(options_)).ok();
     if (!ok && memory != MAP_FAILED) munmap(memory, region.size);
     MutexLock lock(&rep_->mu);
     if (!ok) {
@@ -219,6 +229,7 @@ bool ExposedMemory::Recycle() {
 }
 
 Status ExposedMemory::Seal(Piece* piece) {
+  if (options_.off.f1_fence) return OkStatus();
   rep_->Revoke(&piece->region_);
   return rep_->Register(&piece->region_, Access::kRemoteRead);
 }

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "common/base/rules_off.h"
 #include "common/rdma/fabric.h"
 
 namespace nova {
@@ -32,6 +33,7 @@ struct ExposedMemoryOptions {
   uint64_t max_bytes = uint64_t{1} << 30;
   uint64_t min_piece_bytes = uint64_t{1} << 20;  // a power of two
   size_t spares = 4;                             // pieces of that size kept registered, so that TryTake finds one
+  RulesOff off = {};                             // tests only
 };
 
 class ExposedMemory {

@@ -24,7 +24,7 @@ StatusOr<Uuid> WaitForCluster(ConfigStore* store) {
 }  // namespace
 
 StocNode::StocNode(const StocOptions& options, const StocEnvironment& environment)
-    : options_(options), environment_(environment), metrics_(environment.metrics) {}
+    : options_(options), environment_(environment), metrics_(environment.metrics), fences_(options.server.off.f1_fence) {}
 
 StatusOr<std::unique_ptr<StocNode>> StocNode::Start(const StocOptions& options, const StocEnvironment& environment) {
   std::unique_ptr<StocNode> node(new StocNode(options, environment));
@@ -64,8 +64,8 @@ Status StocNode::Init() {
 
 Status StocNode::Serve() {
   log_memory_ = std::make_unique<ExposedMemory>(
-      environment_.fabric, ExposedMemoryOptions{options_.log_memory_bytes, options_.segment_bytes, options_.spare_segments});
-  buffer_memory_ = std::make_unique<ExposedMemory>(environment_.fabric, ExposedMemoryOptions{options_.file_buffer_bytes, 1 << 20, 2});
+      environment_.fabric, ExposedMemoryOptions{options_.log_memory_bytes, options_.segment_bytes, options_.spare_segments, options_.server.off});
+  buffer_memory_ = std::make_unique<ExposedMemory>(environment_.fabric, ExposedMemoryOptions{options_.file_buffer_bytes, 1 << 20, 2, options_.server.off});
   segments_ = std::make_unique<SegmentPool>(log_memory_.get(), metrics_);
 
   Hello hello;

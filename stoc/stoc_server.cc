@@ -223,7 +223,7 @@ void StocServer::RecycleSoon() {
 
 void StocServer::OpenSegment(const Caller& caller, const OpenSegmentRequest& request) {
   // N1: a group lists incarnations; a segment of another one would be acknowledged into and never be found by recovery.
-  if (request.incarnation != options_.incarnation) return Reply(caller, Outcome::kUnavailable);
+  if (request.incarnation != options_.incarnation && !options_.off.n1_incarnation) return Reply(caller, Outcome::kUnavailable);
   if (request.size == 0 || request.size > parts_.log_memory->options().max_bytes) return Reply(caller, Outcome::kInvalidArgument);
   const FenceTable::Scope scope(parts_.fences, request.range, request.epoch);
   if (!scope.entered()) return Reply(caller, Outcome::kNotOwner);
@@ -320,7 +320,7 @@ void StocServer::Fence(const Caller& caller, const RangeEpochRequest& request) {
 void StocServer::FreeFenced(const Caller& caller, const RangeEpochRequest& request) {
   const bool raised = parts_.fences->Raise(request.range, request.epoch, [this, caller, request] {
     const bool queued = OnControl([this, caller, request] {
-      parts_.segments->FreeSealed(request.range, request.epoch);
+      if (!options_.off.r6_free) parts_.segments->FreeSealed(request.range, request.epoch);
       parts_.log_memory->Recycle();
       DeleteLogFiles(request.range, request.epoch);
       ReplyLater(caller, Outcome::kOk);
@@ -333,7 +333,7 @@ void StocServer::FreeFenced(const Caller& caller, const RangeEpochRequest& reque
 void StocServer::FenceOnBehalf(RangeId range, Epoch epoch, bool free) {
   parts_.fences->Raise(range, epoch, [this, range, epoch, free] {
     OnControl([this, range, epoch, free] {
-      if (free) {
+      if (free && !options_.off.r6_free) {
         parts_.segments->FreeSealed(range, epoch);
         parts_.log_memory->Recycle();
         DeleteLogFiles(range, epoch);

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/rules_off.h"
 #include "common/base/metrics.h"
 #include "common/base/queue.h"
 #include "common/base/thread.h"
@@ -42,6 +43,7 @@ struct StocServerOptions {
   size_t storage_queue = 1024;
   size_t control_queue = 1024;
   Nanos file_buffer_deadline_ns = 60 * kSecond;
+  RulesOff off = {};  // tests only
 };
 
 struct StocParts {

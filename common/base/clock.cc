@@ -14,7 +14,7 @@
 namespace nova {
 
 Nanos Now() {
-  if (const Simulation* sim = Simulation::Current()) return sim->now();
+  if (const Simulation* sim = Simulation::Current()) return sim->LocalNow();
   timespec ts;
   clock_gettime(CLOCK_BOOTTIME, &ts);
   return ts.tv_sec * kSecond + ts.tv_nsec;
@@ -45,7 +45,7 @@ void SleepUntil(Nanos deadline_ns) { SleepFor(deadline_ns - Now()); }
 void SleepFor(Nanos ns) {
   if (ns <= 0) return;
   if (Simulation* sim = Simulation::Current()) {
-    sim->Block(nullptr, sim->now() + ns);
+    sim->Block(nullptr, sim->LocalNow() + ns);
     return;
   }
   timespec ts{ns / kSecond, ns % kSecond};

@@ -1,7 +1,7 @@
 // Failpoints: named steps between which a crash, an error or a pause matters; off until armed.
 //
 // They are in every build, release too: what is tested is what runs. Off, one costs a relaxed load of one flag that all share, and they
-// stand at writes, syncs and renames, none in a get. Every name is in the table below, so that a test can go through all of them; a
+// stand at writes, syncs and renames, and none in a get of the embedded engine. Every name is in the table below, so that a test can go through all of them; a
 // NOVA_FP of another name does not compile. A process takes its orders from $NOVA_FAILPOINTS when it starts (ArmFailPointsFromEnv):
 //
 //   NOVA_FAILPOINTS="log.group_written=crash;table.written=error@3;manifest.append_written=delay:200"
@@ -85,6 +85,9 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"logc.round_deleted", false, "the logs of a flushed round are about to be freed"},
     {"logc.fenced", true, "a recovery has fenced the members, and read nothing yet"},
     {"logc.recovered", true, "it has read the logs, and nothing of them is in tables yet"},
+    // Between a check and its act, in the LTC (ltc/ltc_server.cc, ltc/hosted_range.cc).
+    {"ltc.lease_checked", false, "a get's lease was checked a second time, its answer is not posted"},
+    {"ltc.record_released", false, "a range's record says released, its former owner has not let go of it"},
 });
 
 // The place of `name` in the table; only at compile time.

@@ -4,7 +4,10 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "common/base/log.h"
@@ -46,10 +49,23 @@ struct Simulation::Fiber {
   const void* key = nullptr;
   Nanos deadline_ns = kNever;
   bool woken = false;
+  const Host* host = nullptr;
+};
+
+// By number: who is picked must not depend on addresses.
+template <typename Fiber>
+struct OrderedFibers {
+  std::vector<Fiber*> fibers;
+  static bool Before(const Fiber* a, const Fiber* b) { return a->id < b->id; }
+  void Add(Fiber* f) { fibers.insert(std::lower_bound(fibers.begin(), fibers.end(), f, Before), f); }
+  void Remove(Fiber* f) { fibers.erase(std::lower_bound(fibers.begin(), fibers.end(), f, Before)); }
 };
 
 struct Simulation::Rep {
-  std::map<FiberId, std::unique_ptr<Fiber>> fibers;  // ordered: who is picked must not depend on addresses
+  OrderedFibers<Fiber> runnable;
+  std::unordered_map<const void*, OrderedFibers<Fiber>> waiting;  // by key
+  std::set<std::pair<Nanos, Fiber*>> deadlines;                   // of those that wait; in true time
+  std::map<FiberId, std::unique_ptr<Fiber>> fibers;
   FiberId next_id = 1;
   ucontext_t scheduler;
   void* scheduler_fake_stack = nullptr;
@@ -70,6 +86,7 @@ Simulation::FiberId Simulation::Spawn(std::string name, std::function<void()> bo
   f->name = std::move(name);
   f->body = std::move(body);
   f->sim = this;
+  if (running_ != nullptr) f->host = running_->host;
   f->stack = static_cast<char*>(mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE,
                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   NOVA_CHECK(f->stack != MAP_FAILED);
@@ -86,6 +103,7 @@ Simulation::FiberId Simulation::Spawn(std::string name, std::function<void()> bo
 #endif
   const FiberId id = f->id;
   Trace("spawn " + f->name);
+  rep_->runnable.Add(f.get());
   rep_->fibers.emplace(id, std::move(f));
   return id;
 }
@@ -130,31 +148,51 @@ void Simulation::Run(std::function<void()> main) {
   current_ = nullptr;
 }
 
+const Simulation::Host* Simulation::host() const { return running_ == nullptr ? nullptr : running_->host; }
+void Simulation::set_host(const Host* host) { running_->host = host; }
+
+Nanos Simulation::LocalNow() const {
+  const Host* const h = host();
+  return h == nullptr || h->clock_rate == 1 ? now_ns_ : static_cast<Nanos>(static_cast<double>(now_ns_) * h->clock_rate);
+}
+
+// The first moment at which the caller's clock is there.
+Nanos Simulation::TrueTime(Nanos local_ns) const {
+  const Host* const h = host();
+  if (h == nullptr || h->clock_rate == 1 || local_ns == kNever) return local_ns;
+  return static_cast<Nanos>(std::ceil(static_cast<double>(local_ns) / h->clock_rate)) + 1;
+}
+
+void Simulation::MakeRunnable(Fiber* f, bool woken) {
+  if (f->deadline_ns != kNever) rep_->deadlines.erase({f->deadline_ns, f});
+  if (f->key != nullptr) {
+    const auto it = rep_->waiting.find(f->key);
+    it->second.Remove(f);
+    if (it->second.fibers.empty()) rep_->waiting.erase(it);
+  }
+  f->state = Fiber::kRunnable;
+  f->woken = woken;
+  rep_->runnable.Add(f);
+}
+
 Simulation::Fiber* Simulation::PickNext() {
-  for (;;) {
-    std::vector<Fiber*> runnable;
-    Nanos next = kNever;
-    for (auto& [id, f] : rep_->fibers) {
-      if (f->state == Fiber::kRunnable) runnable.push_back(f.get());
-      if (f->state == Fiber::kBlocked) next = std::min(next, f->deadline_ns);
-    }
-    if (!runnable.empty()) return runnable[random_.Uniform(runnable.size())];
-    if (next == kNever) {
+  const std::vector<Fiber*>& runnable = rep_->runnable.fibers;
+  if (runnable.empty()) {
+    if (rep_->deadlines.empty()) {
       for (auto& [id, f] : rep_->fibers) NOVA_LOG(ERROR) << "waits for ever: " << f->name;
       NOVA_CHECK(false) << "simulation deadlock";
     }
-    now_ns_ = std::max(now_ns_, next);
-    for (auto& [id, f] : rep_->fibers) {
-      if (f->state == Fiber::kBlocked && f->deadline_ns <= now_ns_) {
-        f->state = Fiber::kRunnable;
-        f->woken = false;
-      }
+    now_ns_ = std::max(now_ns_, rep_->deadlines.begin()->first);
+    while (!rep_->deadlines.empty() && rep_->deadlines.begin()->first <= now_ns_) {
+      MakeRunnable(rep_->deadlines.begin()->second, /*woken=*/false);
     }
   }
+  return runnable[random_.Uniform(runnable.size())];
 }
 
 void Simulation::Schedule() {
   Fiber* f = PickNext();
+  rep_->runnable.Remove(f);
   trace_hash_ = (trace_hash_ ^ f->id) * 0x100000001b3;
   running_ = f;
 #ifdef __SANITIZE_ADDRESS__
@@ -168,6 +206,7 @@ void Simulation::Schedule() {
   __sanitizer_finish_switch_fiber(rep_->scheduler_fake_stack, nullptr, nullptr);
 #endif
   running_ = nullptr;
+  if (f->state == Fiber::kRunnable) rep_->runnable.Add(f);  // it yielded
   if (f->state != Fiber::kDone) return;
 #ifdef __SANITIZE_THREAD__
   __tsan_destroy_fiber(f->tsan);
@@ -190,8 +229,10 @@ bool Simulation::Block(const void* key, Nanos deadline_ns) {
   Fiber* f = running_;
   f->state = Fiber::kBlocked;
   f->key = key;
-  f->deadline_ns = deadline_ns;
+  f->deadline_ns = TrueTime(deadline_ns);
   f->woken = false;
+  if (key != nullptr) rep_->waiting[key].Add(f);
+  if (f->deadline_ns != kNever) rep_->deadlines.insert({f->deadline_ns, f});
   SwitchToScheduler();
   f->key = nullptr;
   f->deadline_ns = kNever;
@@ -199,23 +240,16 @@ bool Simulation::Block(const void* key, Nanos deadline_ns) {
 }
 
 void Simulation::WakeOne(const void* key) {
-  std::vector<Fiber*> waiting;
-  for (auto& [id, f] : rep_->fibers) {
-    if (f->state == Fiber::kBlocked && f->key == key) waiting.push_back(f.get());
-  }
-  if (waiting.empty()) return;
-  Fiber* f = waiting[random_.Uniform(waiting.size())];
-  f->state = Fiber::kRunnable;
-  f->woken = true;
+  const auto it = rep_->waiting.find(key);
+  if (it == rep_->waiting.end()) return;
+  const std::vector<Fiber*>& waiting = it->second.fibers;
+  MakeRunnable(waiting[random_.Uniform(waiting.size())], /*woken=*/true);
 }
 
 void Simulation::WakeAll(const void* key) {
-  for (auto& [id, f] : rep_->fibers) {
-    if (f->state == Fiber::kBlocked && f->key == key) {
-      f->state = Fiber::kRunnable;
-      f->woken = true;
-    }
-  }
+  const auto it = rep_->waiting.find(key);
+  if (it == rep_->waiting.end()) return;
+  for (Fiber* f : std::vector<Fiber*>(it->second.fibers)) MakeRunnable(f, /*woken=*/true);
 }
 
 void Simulation::Trace(std::string_view line) {

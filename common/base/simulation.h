@@ -37,7 +37,17 @@ class Simulation {
 
   void Run(std::function<void()> main);
   Random& random() { return random_; }
-  Nanos now() const { return now_ns_; }
+  Nanos now() const { return now_ns_; }  // true time
+
+  // Whom a fiber works for: what it spawns works for the same. Its clock runs at a rate of its own; Now, and the deadlines of what
+  // waits, are its clock's.
+  struct Host {
+    std::string name;
+    double clock_rate = 1;
+  };
+  const Host* host() const;           // of the calling fiber; null: of nobody, whose clock is true
+  void set_host(const Host* host);    // which outlives its fibers
+  Nanos LocalNow() const;
 
   // Adds a line to the trace (the hash is of all lines, and of each scheduling step).
   void Trace(std::string_view line);
@@ -64,6 +74,8 @@ class Simulation {
   void SwitchToScheduler();
   void Schedule();
   Fiber* PickNext();
+  void MakeRunnable(Fiber* fiber, bool woken);
+  Nanos TrueTime(Nanos local_ns) const;
 
   static thread_local Simulation* current_;
   struct Rep;

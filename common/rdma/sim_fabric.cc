@@ -111,7 +111,7 @@ struct SimNetwork::Rep {
   std::unique_ptr<Thread> thread;
 
   void At(Nanos when_ns, std::function<void()> fn) {
-    events.emplace(std::pair(std::max(when_ns, Now()), next_event++), std::move(fn));
+    events.emplace(std::pair(std::max(when_ns, sim->now()), next_event++), std::move(fn));
     sim->WakeAll(this);
   }
   Nanos Delay() {
@@ -122,7 +122,7 @@ struct SimNetwork::Rep {
   void ReleaseHeld() {
     std::vector<std::function<void()>> all;
     all.swap(held);
-    for (auto& fn : all) At(Now(), std::move(fn));
+    for (auto& fn : all) At(sim->now(), std::move(fn));
   }
 
   void Run();
@@ -254,7 +254,7 @@ void SimNetwork::Rep::Run() {
   while (!stopping) {
     if (events.empty()) {
       sim->Block(this, kNever);
-    } else if (const Nanos due = events.begin()->first.first; due > Now()) {
+    } else if (const Nanos due = events.begin()->first.first; due > sim->now()) {
       sim->Block(this, due);
     } else {
       const auto fn = std::move(events.begin()->second);
@@ -272,12 +272,12 @@ void SimNetwork::Rep::Send(const SimConnectionPtr& c, size_t from, SimMessage me
   SimWire& wire = c->wires[from];
   if (wire.closed) return;
   const Nanos delay = message.kind == SimMessage::Kind::kClosed ? UpTo(options.detect_ns) : Delay();
-  message.due_ns = wire.last_due_ns = std::max(wire.last_due_ns, Now() + delay);
+  message.due_ns = wire.last_due_ns = std::max(wire.last_due_ns, sim->now() + delay);
   if (message.kind == SimMessage::Kind::kClosed) wire.closed = true;
   const bool lost = message.kind != SimMessage::Kind::kClosed && options.lose_one_in != 0 && random.OneIn(options.lose_one_in);
   wire.messages.push_back(std::move(message));
   if (wire.messages.size() == 1) ScheduleArrival(c, from, wire.messages.front().due_ns);
-  if (lost) At(Now(), [this, c] { Lose(c, "a message is lost"); });
+  if (lost) At(sim->now(), [this, c] { Lose(c, "a message is lost"); });
 }
 
 void SimNetwork::Rep::ScheduleArrival(const SimConnectionPtr& c, size_t from, Nanos when_ns) {
@@ -295,12 +295,12 @@ void SimNetwork::Rep::Arrive(const SimConnectionPtr& c, size_t from) {
   }
   SimMessage& m = wire.messages.front();
   // A message cut off from the wire while its step was under way: another one is first now.
-  if (m.due_ns > Now()) return ScheduleArrival(c, from, m.due_ns);
+  if (m.due_ns > sim->now()) return ScheduleArrival(c, from, m.due_ns);
   if (to.port != nullptr && to.state != EndState::kDown && !Execute(c, from, m)) {
-    return ScheduleArrival(c, from, Now() + UpTo(options.tear_gap_ns));
+    return ScheduleArrival(c, from, sim->now() + UpTo(options.tear_gap_ns));
   }
   if (!wire.messages.empty()) wire.messages.pop_front();
-  if (!wire.messages.empty()) ScheduleArrival(c, from, std::max(wire.messages.front().due_ns, Now()));
+  if (!wire.messages.empty()) ScheduleArrival(c, from, std::max(wire.messages.front().due_ns, sim->now()));
 }
 
 void SimNetwork::Rep::PlanSteps(SimMessage& m) {
@@ -429,7 +429,7 @@ void SimNetwork::Rep::CutOff(const SimConnectionPtr& c, size_t from, std::string
   }
   const bool scheduled = !wire.messages.empty();
   SimMessage closed = MessageOf(SimMessage::Kind::kClosed, why);
-  closed.due_ns = std::max(wire.last_due_ns, Now() + UpTo(options.detect_ns));
+  closed.due_ns = std::max(wire.last_due_ns, sim->now() + UpTo(options.detect_ns));
   wire.closed = true;
   wire.messages.push_back(std::move(closed));
   if (!scheduled) ScheduleArrival(c, from, wire.messages.front().due_ns);
@@ -473,7 +473,7 @@ void SimNetwork::Rep::Dial(const SimConnectionPtr& c) {
   const auto it = listeners.find(c->address);
   const size_t index = c->dialler_hello.xchg_index;
   if (it == listeners.end() || it->second.ports[index % it->second.ports.size()] == nullptr) {
-    At(Now() + Delay(), [c] {
+    At(sim->now() + Delay(), [c] {
       if (c->ends[0].state == EndState::kConnecting && c->ends[0].port != nullptr) {
         c->ends[0].port->Break(c, 0, "connect: Connection refused");
       }
@@ -542,9 +542,9 @@ ConnectionId SimPort::Connect(const std::string& address, const Hello& hello, Na
     Break(c, 0, "this process is dead");
     return ConnectionId(next_id_ - 1);
   }
-  network_->At(Now() + network_->Delay(), [network = network_, c] { network->Dial(c); });
+  network_->At(network_->sim->now() + network_->Delay(), [network = network_, c] { network->Dial(c); });
   if (deadline_ns != kNever) {
-    network_->At(deadline_ns, [c] {
+    network_->At(network_->sim->now() + (deadline_ns - Now()), [c] {
       if (c->ends[0].state == EndState::kConnecting && c->ends[0].port != nullptr) {
         c->ends[0].port->Break(c, 0, "the peer did not answer in time");
       }
@@ -654,7 +654,7 @@ Status SimPort::Post(ConnectionId connection, std::span<const WorkRequest> reque
       continue;
     }
     wire.to_transmit.push_back(request);
-    wire.last_transmit_ns = std::max(wire.last_transmit_ns, Now() + network_->UpTo(network_->options.transmit_delay_ns));
+    wire.last_transmit_ns = std::max(wire.last_transmit_ns, network_->sim->now() + network_->UpTo(network_->options.transmit_delay_ns));
     network_->At(wire.last_transmit_ns, [network = network_, c, side] { network->Transmit(c, side); });
   }
   return OkStatus();
@@ -777,6 +777,11 @@ void SimNetwork::Cut(const std::string& from, const std::string& to) { rep_->cut
 void SimNetwork::Partition(const std::string& a, const std::string& b) {
   Cut(a, b);
   Cut(b, a);
+}
+
+void SimNetwork::Mend(const std::string& from, const std::string& to) {
+  rep_->cuts.erase({from, to});
+  rep_->ReleaseHeld();
 }
 
 void SimNetwork::Heal() {

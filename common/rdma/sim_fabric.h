@@ -49,6 +49,7 @@ class SimNetwork {
   // Messages from one to the other wait (retransmission) until Heal; nothing is reported (H28).
   void Cut(const std::string& from, const std::string& to);
   void Partition(const std::string& a, const std::string& b);  // both ways
+  void Mend(const std::string& from, const std::string& to);   // one cut
   void Heal();                                                 // every cut
 
   struct Rep;

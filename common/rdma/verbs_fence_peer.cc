@@ -47,7 +47,7 @@ bool ParseHello(const std::string& line, int* mtu) {
 }
 
 // One question's answer; the target is the caller's, and is new after "open".
-StatusOr<std::string> Answer(const std::string& question, LocalFenceTarget* target, bool* open) {
+StatusOr<std::string> Answer(const std::string& question, FenceTarget* target, bool* open) {
   const auto words = WordsOf(question);
   uint32_t way = 0;
   QueuePairAddress writer;
@@ -117,12 +117,18 @@ StatusOr<std::unique_ptr<RemoteFenceTarget>> RemoteFenceTarget::Connect(const st
   to.sin_family = AF_INET;
   to.sin_port = htons(port);
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  std::unique_ptr<RemoteFenceTarget> out(new RemoteFenceTarget(fd));
   const timeval limit{kConnectMs / 1000, 0};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));  // of connect, too
   if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0) {
-    return absl::UnavailableError(StrCat(target, ": ", strerror(errno == EINPROGRESS ? ETIMEDOUT : errno)));
+    const int why = errno == EINPROGRESS ? ETIMEDOUT : errno;
+    close(fd);
+    return absl::UnavailableError(StrCat(target, ": ", strerror(why)));
   }
+  return Greet(fd, mtu_here);
+}
+
+StatusOr<std::unique_ptr<RemoteFenceTarget>> RemoteFenceTarget::Greet(int connected, int mtu_here) {
+  std::unique_ptr<RemoteFenceTarget> out(new RemoteFenceTarget(connected));
   NOVA_ASSIGN_OR_RETURN(const std::string hello, out->Ask(HelloText(mtu_here)));
   if (!ParseHello(hello, &out->mtu_)) return Malformed(hello);
   return out;
@@ -185,15 +191,19 @@ Status AnswerFencePeer(int listener, const VerbsDevice& device, Nanos patience) 
   if (fd < 0) return absl::UnavailableError(StrCat("accept: ", strerror(errno)));
   LineSocket socket(fd);
   LocalFenceTarget target(device);
+  return AnswerFenceQuestions(&socket, &target, VerbsMtuBytes(device.attributes.active_mtu));
+}
+
+Status AnswerFenceQuestions(LineSocket* socket, FenceTarget* target, int mtu_here) {
   int mtu_there = 0;
-  NOVA_ASSIGN_OR_RETURN(const std::string hello, socket.Receive(kPatience));
+  NOVA_ASSIGN_OR_RETURN(const std::string hello, socket->Receive(kPatience));
   if (!ParseHello(hello, &mtu_there)) return Malformed(hello);
-  NOVA_RETURN_IF_ERROR(socket.Send(HelloText(VerbsMtuBytes(device.attributes.active_mtu))));
+  NOVA_RETURN_IF_ERROR(socket->Send(HelloText(mtu_here)));
   for (bool open = false;;) {
-    const auto question = socket.Receive(kPatience);
+    const auto question = socket->Receive(kPatience);
     if (!question.ok()) return absl::IsUnavailable(question.status()) && open ? OkStatus() : question.status();  // it is done
-    const auto answer = Answer(*question, &target, &open);
-    NOVA_RETURN_IF_ERROR(socket.Send(answer.ok() ? *answer : StrCat("error ", answer.status().message())));
+    const auto answer = Answer(*question, target, &open);
+    NOVA_RETURN_IF_ERROR(socket->Send(answer.ok() ? *answer : StrCat("error ", answer.status().message())));
     if (!answer.ok()) return answer.status();
   }
 }

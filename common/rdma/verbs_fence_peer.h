@@ -40,6 +40,8 @@ class RemoteFenceTarget final : public FenceTarget {
  public:
   // "host:port"
   static StatusOr<std::unique_ptr<RemoteFenceTarget>> Connect(const std::string& target, int mtu_here);
+  // Over a connection that is there, which it closes in any case.
+  static StatusOr<std::unique_ptr<RemoteFenceTarget>> Greet(int connected, int mtu_here);
   int mtu() const { return mtu_; }
 
   StatusOr<FenceTargetAddress> Open(FenceWay way, const QueuePairAddress& writer) override;
@@ -56,6 +58,8 @@ class RemoteFenceTarget final : public FenceTarget {
   int mtu_ = 0;
 };
 
+// The questions of one peer, its greeting first, until it goes.
+Status AnswerFenceQuestions(LineSocket* socket, FenceTarget* target, int mtu_here);
 // The other side: answers one peer with a LocalFenceTarget of `device`, until it goes.
 Status AnswerFencePeer(int listener, const VerbsDevice& device, Nanos patience);
 

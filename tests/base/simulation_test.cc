@@ -159,5 +159,33 @@ TEST(ThreadTest, ProductionPrimitivesWorkAcrossThreads) {
   EXPECT_TRUE(n.WaitUntil(Now() + kMillisecond));
 }
 
+// What a host's fibers spawn is the host's too. Its clock, and what waits by it, run at its rate; everybody else's time is true.
+TEST(SimulationTest, AHostsClockRunsAtItsOwnRate) {
+  Simulation sim(1);
+  sim.Run([&sim] {
+    const Simulation::Host fast{"fast", 1.01};
+    sim.set_host(&fast);
+    Thread thread("parent", [&] {
+      Thread child("child", [&] {
+        EXPECT_EQ(sim.host(), &fast);
+        const Nanos true_begin = sim.now(), begin = Now();
+        SleepFor(101 * kSecond);
+        EXPECT_GE(Now(), begin + 101 * kSecond);
+        EXPECT_NEAR(static_cast<double>(sim.now() - true_begin), 100.0 * kSecond, kMicrosecond);
+        Mutex mu;
+        CondVar never;
+        MutexLock lock(&mu);
+        const Nanos deadline = Now() + kSecond;
+        EXPECT_FALSE(never.WaitUntil(&mu, deadline));
+        EXPECT_GE(Now(), deadline);
+      });
+    });
+    sim.set_host(nullptr);
+    EXPECT_EQ(Now(), sim.now());
+    SleepFor(kSecond);
+    EXPECT_EQ(Now(), sim.now());
+  });
+}
+
 }  // namespace
 }  // namespace nova

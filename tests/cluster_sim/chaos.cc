@@ -1,36 +1,75 @@
 #include "tests/cluster_sim/chaos.h"
 
 #include <algorithm>
+#include <set>
 
+#include "common/base/failpoint.h"
+#include "common/base/fault_disk.h"
 #include "common/base/log.h"
-#include "tests/cluster_sim/scenario.h"
+#include "ltc/manifest.h"
+#include "stoc/file_store.h"
 
 namespace nova {
 namespace {
 
 constexpr Nanos kOpenWithin = 60 * kSecond;     // after all healed
 constexpr Nanos kWholeRun = 20 * 60 * kSecond;  // virtual: something hangs
+constexpr int64_t kMostPending = 64;            // of a process of a cluster that nobody asks
+constexpr int64_t kMostConnections = 40;
 
-// Faults of one kind of node, one at a time; kinds overlap.
+constexpr Nanos kWholeWithin = 90 * kSecond;    // a cluster that is open: redundancy, orphans
+
+// Faults of one kind, one at a time; kinds overlap.
 class Nemesis {
  public:
-  Nemesis(SimCluster* cluster, const ChaosOptions* options, Notification* stop) : cluster_(cluster), options_(options), stop_(stop) {}
+  Nemesis(SimCluster* cluster, const ChaosOptions* options, Notification* stop, Counts* counts, std::string* lost_stoc)
+      : cluster_(cluster), options_(options), stop_(stop), counts_(counts), lost_stoc_(lost_stoc) {}
 
   void RunStocs() {
     const std::vector<std::string> stocs = cluster_->Names("stoc");
     while (!Sleep(Between(50, 1500))) {
       const std::string& stoc = Pick(stocs);
-      switch (random_.Uniform(4)) {
+      if (stoc == *lost_stoc_) continue;
+      switch (random_.Uniform(8)) {
         case 0:
         case 1:
           if (options_->kill_stocs && cluster_->MayLose(stoc)) {
-            KillAndRestart(stoc, Between(10, 4000));
+            Count("StoC killed");
+            KillAndRestart({stoc}, Between(10, 4000));
             // What it held is on fewer members until the LTCs have noticed.
             if (Sleep(3 * kSecond)) return;
           }
           break;
-        case 2: PauseFor(stoc, Between(50, 4000)); break;
-        default: CutFor(stoc, Between(100, 4000)); break;
+        case 2: {
+          const std::string& other = Pick(stocs);
+          if (!options_->kill_stocs || other == stoc || other == *lost_stoc_ || !cluster_->MayLose({stoc, other})) break;
+          Count("two StoCs killed");
+          KillAndRestart({stoc, other}, Between(10, 3000));
+          if (Sleep(3 * kSecond)) return;
+          break;
+        }
+        case 3: PauseFor(stoc, Between(50, 4000)); break;
+        case 4: CutFor(stoc, Between(100, 4000)); break;
+        case 5: HangFor(stoc, Between(100, 5000)); break;
+        case 6:
+          if (options_->orderly && cluster_->MayLose(stoc)) StopAndRestart(stoc, "StoC", Between(10, 2000));
+          break;
+        default:
+          if (!options_->lost_disks || options_->cluster.ltc.hosted.placement.replicas < 2 || !lost_stoc_->empty() ||
+              !cluster_->MayLoseForEver(stoc)) {
+            break;
+          }
+          *lost_stoc_ = stoc;
+          cluster_->Kill(stoc);
+          cluster_->LoseDisk(stoc);
+          if (random_.OneIn(2)) {
+            Count("StoC lost for good");
+          } else {
+            Count("StoC back with an empty disk");
+            if (Sleep(Between(10, 3000))) return;
+            cluster_->Start(stoc).IgnoreError();
+          }
+          if (Sleep(3 * kSecond)) return;
       }
     }
   }
@@ -38,14 +77,18 @@ class Nemesis {
     const std::vector<std::string> ltcs = cluster_->Names("ltc");
     while (!Sleep(Between(50, 1500))) {
       const std::string& ltc = Pick(ltcs);
-      switch (random_.Uniform(5)) {
+      switch (random_.Uniform(6)) {
         case 0:
         case 1:
-          if (options_->kill_ltcs) KillAndRestart(ltc, Between(10, 3000));
+          if (!options_->kill_ltcs) break;
+          Count("LTC killed");
+          KillAndRestart({ltc}, Between(10, 3000));
           break;
         case 2: PauseFor(ltc, Between(50, 7000)); break;
         case 3: CutFor(ltc, Between(100, 7000)); break;
-        default: PartitionFor(ltc, Between(100, 5000)); break;
+        case 4: PartitionFor(ltc, Between(100, 5000)); break;
+        default:
+          if (options_->orderly) StopAndRestart(ltc, "LTC", Between(10, 2000));
       }
     }
   }
@@ -54,7 +97,8 @@ class Nemesis {
     while (!Sleep(Between(500, 5000))) {
       const std::string& coordinator = Pick(coordinators);
       if (options_->kill_coordinators && random_.OneIn(2)) {
-        KillAndRestart(coordinator, Between(10, 4000));
+        Count("coordinator killed");
+        KillAndRestart({coordinator}, Between(10, 4000));
       } else if (options_->cuts) {
         CutFor(coordinator, Between(100, 6000));
       }
@@ -64,6 +108,7 @@ class Nemesis {
     while (!Sleep(Between(1000, 4000))) {
       SimNetworkOptions network = options_->cluster.network;
       if (random_.OneIn(2)) {
+        Count("network loses and delays");
         network.lose_one_in = 500 + random_.Uniform(5000);
         network.max_delay_ns = Between(0, 10) + 100 * kMicrosecond;
       }
@@ -71,34 +116,149 @@ class Nemesis {
     }
     cluster_->network()->set_options(options_->cluster.network);
   }
+  // What a disk does to writes and syncs; what it does to reads is the rule tests' (S3).
+  void RunDisks() {
+    const std::vector<std::string> stocs = cluster_->Names("stoc");
+    while (options_->bad_disks && !Sleep(Between(500, 3000))) {
+      const std::string& stoc = Pick(stocs);
+      if (!cluster_->Runs(stoc)) continue;
+      auto* const disk = static_cast<FaultDisk*>(cluster_->wrapped_disk(stoc));
+      if (disk == nullptr) continue;
+      const auto add = [disk](std::initializer_list<DiskOp> ops, FaultRule rule) {
+        for (const DiskOp op : ops) {
+          rule.op = op;
+          disk->Add(rule);
+        }
+      };
+      switch (random_.Uniform(4)) {
+        case 0:
+          Count("disk fails");
+          add({random_.OneIn(2) ? DiskOp::kWrite : DiskOp::kSync},
+              {.action = random_.OneIn(3) ? FaultAction::kTorn : FaultAction::kEio, .nth = 1 + random_.Uniform(10), .count = 1 + random_.Uniform(5)});
+          break;
+        case 1:
+          Count("disk is full");
+          add({DiskOp::kCreate, DiskOp::kWrite, DiskOp::kFreeBytes}, {.action = FaultAction::kNoSpace});
+          break;
+        case 2:
+          Count("disk is slow");
+          add({DiskOp::kRead, DiskOp::kWrite, DiskOp::kSync}, {.action = FaultAction::kDelay, .delay_ns = Between(1, 40)});
+          break;
+        default:
+          Count("disk hangs");
+          add({DiskOp::kRead, DiskOp::kWrite, DiskOp::kSync}, {.action = FaultAction::kDelay, .delay_ns = Between(500, 4000)});
+      }
+      Sleep(Between(100, 4000));
+      if (cluster_->Runs(stoc) && cluster_->wrapped_disk(stoc) == disk) disk->Clear();
+    }
+  }
+  // A client that does not reach an LTC which others do, and one that reads none of its answers for a while.
+  void RunClients() {
+    const std::vector<std::string> ltcs = cluster_->Names("ltc");
+    const std::unique_ptr<Client> silent = cluster_->NewClient(kSilentClient);
+    while (!Sleep(Between(200, 2500))) {
+      if (options_->cuts && random_.OneIn(2)) {
+        Count("client cut from one LTC");
+        const std::string client = StrCat("client-", random_.Uniform(static_cast<uint64_t>(options_->clients)));
+        const std::string& ltc = Pick(ltcs);
+        cluster_->network()->Partition(client, ltc);
+        Sleep(Between(100, 3000));
+        cluster_->network()->Mend(client, ltc);
+        cluster_->network()->Mend(ltc, client);
+      } else if (options_->pauses) {
+        Count("client does not read");
+        for (int i = 0; i < 20; ++i) silent->ScanAsync("", 100, [](const ScanResult&) {});
+        Sleep(Between(0, 2));
+        cluster_->network()->Pause(kSilentClient);
+        Sleep(Between(500, 4000));
+        cluster_->network()->Resume(kSilentClient);
+      }
+    }
+  }
+  // A process stands still between a check and its act. On a thread of the process'.
+  Status StopHere(const char* where, uint64_t one_in) {
+    Simulation* const sim = Simulation::Current();
+    const Simulation::Host* const host = sim->host();
+    if (host == nullptr || stop_->HasBeenNotified() || !options_->pauses || !random_.OneIn(one_in)) return OkStatus();
+    Count(where);
+    ++standing_still_;
+    const std::string node = host->name;
+    sim->set_host(nullptr);  // by true time
+    PauseFor(node, Between(50, 5000));
+    sim->set_host(host);
+    --standing_still_;
+    return OkStatus();
+  }
+  int standing_still() const { return standing_still_; }
   uint64_t faults() const { return faults_; }
 
  private:
+  static constexpr char kSilentClient[] = "client-silent";
+
   bool Sleep(Nanos ns) { return stop_->WaitUntil(Now() + ns); }
   Nanos Between(uint64_t least_ms, uint64_t most_ms) {
     return static_cast<Nanos>((least_ms * 1000 + random_.Uniform((most_ms - least_ms) * 1000 + 1))) * kMicrosecond;
   }
   const std::string& Pick(const std::vector<std::string>& names) { return names[random_.Uniform(names.size())]; }
-
-  void KillAndRestart(const std::string& node, Nanos down_ns) {
-    if (!cluster_->Runs(node)) return;
+  void Count(const std::string& what) {
+    ++(*counts_)["fault: " + what];
     ++faults_;
-    cluster_->Kill(node);
+  }
+  static std::string KindOf(const std::string& node) {
+    return node.starts_with("stoc") ? "StoC" : node.starts_with("ltc") ? "LTC" : "coordinator";
+  }
+
+  void KillAndRestart(const std::vector<std::string>& nodes, Nanos down_ns) {
+    for (const std::string& node : nodes) cluster_->Kill(node);
     Sleep(down_ns);
-    while (!cluster_->Start(node).ok()) {
+    for (const std::string& node : nodes) StartAgain(node);
+  }
+  void StartAgain(const std::string& node) {
+    while (!cluster_->Runs(node) && !cluster_->Start(node).ok()) {
       if (Sleep(200 * kMillisecond)) return;
     }
   }
+  // In order; half of them drained first, so that nothing is left on it.
+  void StopAndRestart(const std::string& node, const std::string& kind, Nanos down_ns) {
+    if (!cluster_->Runs(node)) return;
+    if (random_.OneIn(2)) {
+      Count(kind + " drained");
+      std::string left = "not asked yet";
+      for (const Nanos until = Now() + 6 * kSecond; !left.empty() && Now() < until; SleepFor(200 * kMillisecond)) {
+        if (!cluster_->NewCoordinatorClient().Drain(node, Now() + kSecond, &left).ok()) left = "not known";
+        if (stop_->HasBeenNotified()) break;
+      }
+      if (left.empty()) Count(kind + " drained to the end");
+    }
+    if (kind == "StoC" && !cluster_->MayLose(node)) return KillNothing(node);
+    Count(kind + " stopped");
+    cluster_->Stop(node).IgnoreError();
+    Sleep(down_ns);
+    StartAgain(node);
+  }
+  // A drained node that may not go: its mark ends with its registration, which a pause of the node's session ends.
+  void KillNothing(const std::string& node) {
+    cluster_->CutConfig(node, true);
+    Sleep(options_->cluster.config.session_timeout_ns + kSecond);
+    cluster_->CutConfig(node, false);
+  }
   void PauseFor(const std::string& node, Nanos ns) {
     if (!options_->pauses) return;
-    ++faults_;
+    Count(KindOf(node) + " paused");
     cluster_->Pause(node);
+    Sleep(ns);
+    cluster_->Resume(node);
+  }
+  void HangFor(const std::string& node, Nanos ns) {
+    if (!options_->pauses || !cluster_->Runs(node)) return;
+    Count(KindOf(node) + " hangs, and heartbeats go on");
+    cluster_->Hang(node);
     Sleep(ns);
     cluster_->Resume(node);
   }
   void CutFor(const std::string& node, Nanos ns) {
     if (!options_->cuts) return;
-    ++faults_;
+    Count(KindOf(node) + " cut from coordinators or store");
     const uint64_t which = 1 + random_.Uniform(3);
     if ((which & 1) != 0) cluster_->CutControl(node, true);
     if ((which & 2) != 0) cluster_->CutConfig(node, true);
@@ -108,20 +268,25 @@ class Nemesis {
   }
   void PartitionFor(const std::string& node, Nanos ns) {
     if (!options_->cuts) return;
-    ++faults_;
+    Count("LTC cut from StoCs");
+    std::vector<std::pair<std::string, std::string>> cuts;
     for (const std::string& stoc : cluster_->Names("stoc")) {
       if (random_.OneIn(3)) continue;
-      if (random_.OneIn(2)) cluster_->network()->Cut(node, stoc);
-      if (random_.OneIn(2)) cluster_->network()->Cut(stoc, node);
+      if (random_.OneIn(2)) cuts.emplace_back(node, stoc);
+      if (random_.OneIn(2)) cuts.emplace_back(stoc, node);
     }
+    for (const auto& [from, to] : cuts) cluster_->network()->Cut(from, to);
     Sleep(ns);
-    cluster_->network()->Heal();
+    for (const auto& [from, to] : cuts) cluster_->network()->Mend(from, to);
   }
 
   SimCluster* const cluster_;
   const ChaosOptions* const options_;
   Notification* const stop_;
+  Counts* const counts_;
+  std::string* const lost_stoc_;  // whose disk is gone; of all kinds of faults
   Random random_;
+  int standing_still_ = 0;  // threads in StopHere
   uint64_t faults_ = 0;
 };
 
@@ -134,15 +299,97 @@ std::string DescribeRecords(SimCluster* cluster) {
   return text;
 }
 
-void StartWhatIsDown(SimCluster* cluster) {
+void StartWhatIsDown(SimCluster* cluster, const std::string& lost_stoc) {
   for (const char* kind : {"coordinator", "stoc", "ltc"}) {
     for (const std::string& name : cluster->Names(kind)) {
-      for (int tries = 0; !cluster->Runs(name) && !cluster->Start(name).ok(); ++tries) {
+      for (int tries = 0; name != lost_stoc && !cluster->Runs(name) && !cluster->Start(name).ok(); ++tries) {
         NOVA_CHECK(tries < 300) << name << " does not start again";
         SleepFor(200 * kMillisecond);
       }
     }
   }
+}
+
+// --- what an operator would look at when all is over; empty: it is well
+
+std::string LogsNotWhole(SimCluster* cluster, const ChaosOptions& options) {
+  std::map<StocId, NodeInfo> live;
+  for (const std::string& name : cluster->Names("stoc")) {
+    if (cluster->Runs(name)) live[cluster->stoc(name)->self().stoc_id] = cluster->stoc(name)->self();
+  }
+  const size_t wanted = std::min(live.size(), static_cast<size_t>(options.cluster.ltc.hosted.log_replicas));
+  for (const auto& [id, r] : cluster->Records()) {
+    if (r.log_groups.size() != 1) return StrCat("range ", id.value(), " lists ", r.log_groups.size(), " log groups");
+    const std::vector<LogMember>& members = r.log_groups[0].members;
+    const auto there = static_cast<size_t>(std::count_if(members.begin(), members.end(), [&](const LogMember& m) {
+      const auto it = live.find(m.stoc);
+      return it != live.end() && r.log_groups[0].Holds(m, it->second.incarnation, it->second.store);
+    }));
+    if (there < wanted) return StrCat("range ", id.value(), ": ", there, " of ", wanted, " log members are there");
+  }
+  return "";
+}
+
+// Files of tables of former epochs that the range's manifest does not name any more.
+std::string Orphans(SimCluster* cluster) {
+  std::map<RangeId, RangeRecord> records = cluster->Records();
+  std::map<StocFileId, std::pair<FileHeader, std::string>> files;  // and where
+  std::map<Uuid, std::vector<Manifest::Copy>> manifests;
+  for (const std::string& name : cluster->Names("stoc")) {
+    if (!cluster->Runs(name)) continue;
+    Disk* const disk = cluster->disk(name);
+    for (const std::string& file : disk->List("files").value_or(std::vector<std::string>())) {
+      const auto open = disk->Open("files/" + file, /*writable=*/false);
+      if (!open.ok()) continue;
+      std::string bytes((*open)->Size().value_or(0), '\0');
+      if (bytes.size() < kFileHeaderBytes || !(*open)->Read(0, bytes.size(), bytes.data()).ok()) continue;
+      const auto header = FileHeader::Decode(std::string_view(bytes).substr(0, kFileHeaderBytes));
+      if (!header.ok()) continue;
+      if (header->kind == FileHeader::Kind::kWhole) files[header->file] = {*header, name};
+      if (header->kind == FileHeader::Kind::kAppended) manifests[header->file.owner].push_back({name, bytes.substr(kFileHeaderBytes)});
+    }
+  }
+  std::set<Uuid> named;
+  for (const auto& [id, r] : records) {
+    const auto edits = Manifest::Recover(r.manifest.file, manifests[r.manifest.file]);
+    if (!edits.ok()) return StrCat("range ", id.value(), ": its manifest: ", edits.status().message());
+    for (const VersionEdit& edit : *edits) {
+      for (const auto& add : edit.adds) named.insert(add.table.uuid);
+      for (const TableInfo& held : edit.held) named.insert(held.uuid);
+    }
+  }
+  for (const auto& [file, found] : files) {
+    const auto owner = records.find(found.first.creator.range);
+    if (owner == records.end() || found.first.creator.epoch >= owner->second.epoch || named.contains(file.owner)) continue;
+    return StrCat("file ", file.ToString(), " of range ", owner->first.value(), " epoch ", found.first.creator.epoch.value(), " is left on ",
+                  found.second);
+  }
+  return "";
+}
+
+// With nobody asking: requests end, and what they held is let go.
+std::string StillHeld(SimCluster* cluster, const ChaosOptions& options) {
+  // Of each range and thread an open log and a spare one on R members; twice, for a round that was sealed. Segments that are kept for
+  // the next logs of a session are not among them: a StoC keeps as many as its log memory has room for.
+  const double segments = cluster->Metric("stoc", "nova_stoc_segments");
+  if (segments > 4.0 * options.ranges * options.cluster.ltc.xchg_threads * options.cluster.ltc.hosted.log_replicas) {
+    return StrCat(segments, " log segments are open");
+  }
+  for (const char* kind : {"ltc", "stoc"}) {
+    for (const std::string& name : cluster->Names(kind)) {
+      if (!cluster->Runs(name)) continue;
+      const FabricCounters c = cluster->fabric_counters(name);
+      if (c.pending_requests > kMostPending) return StrCat(name, ": ", c.pending_requests, " requests are pending");
+      if (c.connections > kMostConnections) return StrCat(name, ": ", c.connections, " connections are up");
+    }
+  }
+  return "";
+}
+
+std::string WaitUntilEmpty(const std::function<std::string()>& wrong, Nanos within) {
+  std::string text;
+  for (const Nanos until = Now() + within; !(text = wrong()).empty() && Now() < until;) SleepFor(kSecond);
+  return text;
 }
 
 void RunAll(const ChaosOptions& options, ChaosResult* result) {
@@ -160,39 +407,56 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
     return;
   }
   History history;
+  SharedKeys shared;
+  std::string lost_stoc;
   std::vector<std::unique_ptr<Load>> loads;
   for (int i = 0; i < options.clients; ++i) {
-    const LoadOptions load{.keys = options.keys_per_client, .first_key = i * options.keys_per_client, .pause_max_us = 25'000};
-    loads.push_back(std::make_unique<Load>(clients[static_cast<size_t>(i)].get(), &history, load, &result->violation));
+    const LoadOptions load{.keys = options.keys_per_client, .first_key = i * options.keys_per_client, .pause_max_us = 25'000,
+                           .large_value_bytes = options.all_kinds ? options.cluster.ltc.log.segment_bytes : 0, .all_kinds = options.all_kinds};
+    loads.push_back(std::make_unique<Load>(clients[static_cast<size_t>(i)].get(), &history, load, &result->violation, &shared, &result->counts));
   }
   {
     Notification stop;
+    std::vector<std::unique_ptr<Nemesis>> nemeses;
+    const auto add = [&] { return nemeses.emplace_back(std::make_unique<Nemesis>(&cluster, &options, &stop, &result->counts, &lost_stoc)).get(); };
+    Nemesis* const between = add();
+    NOVA_CHECK(ArmFailPoint("ltc.lease_checked", 0, [between] { return between->StopHere("stop between lease check and answer", 500); }).ok());
+    NOVA_CHECK(ArmFailPoint("ltc.record_released", 0, [between] { return between->StopHere("stop between release and letting go", 2); }).ok());
     std::vector<std::unique_ptr<Thread>> threads;
     for (auto& load : loads) {
       threads.push_back(std::make_unique<Thread>("chaos.load", [&, l = load.get()] {
         while (!stop.HasBeenNotified() && !l->Violated()) l->Step();
       }));
     }
-    std::vector<std::unique_ptr<Nemesis>> nemeses;
-    for (void (Nemesis::*run)() : {&Nemesis::RunStocs, &Nemesis::RunLtcs, &Nemesis::RunCoordinators, &Nemesis::RunNetwork}) {
-      nemeses.push_back(std::make_unique<Nemesis>(&cluster, &options, &stop));
-      threads.push_back(std::make_unique<Thread>("chaos.nemesis", [run, n = nemeses.back().get()] { (n->*run)(); }));
+    for (void (Nemesis::*run)() : {&Nemesis::RunStocs, &Nemesis::RunLtcs, &Nemesis::RunCoordinators, &Nemesis::RunNetwork, &Nemesis::RunDisks,
+                                   &Nemesis::RunClients}) {
+      threads.push_back(std::make_unique<Thread>("chaos.nemesis", [run, n = add()] { (n->*run)(); }));
     }
-    SleepFor(options.duration_ns);
+    for (const Nanos until = Now() + options.duration_ns; Now() < until && result->violation.empty();) SleepFor(100 * kMillisecond);
     stop.Notify();
     threads.clear();  // joins
+    while (between->standing_still() > 0) SleepFor(kMillisecond);
+    DisarmFailPoints();
     for (const auto& n : nemeses) result->faults += n->faults();
   }
-  cluster.HealAll();
-  StartWhatIsDown(&cluster);
-  const bool open = cluster.WaitOpen(ranges, kOpenWithin);
-  if (!open && result->violation.empty()) result->violation = "not every range is open again" + DescribeRecords(&cluster);
-  if (open && result->violation.empty()) loads[0]->Verify();
   result->acknowledged = history.acknowledged();
   result->unknown = history.unknown();
   result->refused = history.refused();
+  const auto judge = [result](const std::string& wrong) {
+    if (result->violation.empty()) result->violation = wrong;
+    return result->violation.empty();
+  };
+  cluster.HealAll();
+  if (judge("")) {
+    StartWhatIsDown(&cluster, lost_stoc);
+    judge(cluster.WaitOpen(ranges, kOpenWithin) ? "" : "not every range is open again" + DescribeRecords(&cluster));
+  }
+  if (judge("")) loads[0]->Verify();
+  if (judge("")) judge(WaitUntilEmpty([&] { return LogsNotWhole(&cluster, options); }, kWholeWithin));
   loads.clear();
   clients.clear();
+  if (judge("")) judge(WaitUntilEmpty([&] { return Orphans(&cluster); }, kWholeWithin));
+  if (judge("")) judge(WaitUntilEmpty([&] { return StillHeld(&cluster, options); }, kWholeWithin));
 }
 
 }  // namespace
@@ -215,10 +479,30 @@ ChaosOptions ChaosOf(uint64_t seed) {
   o.cluster.ltcs = 3;
   o.cluster.stocs = 5;
   o.cluster.client.timeout_ms = 5000;
+  if (random.OneIn(2)) o.cluster.clock_rate_error = 0.009;  // of the 1 % that is allowed for
+  o.cluster.wrap_disk = [](Disk* disk) { return std::make_unique<FaultDisk>(disk); };
   o.cluster.config.lost_reply_one_in = 50;
   o.cluster.control.drop_one_in = 100;
   o.cluster.control.duplicate_one_in = 100;
   return o;
+}
+
+std::vector<std::string> ChaosKinds() {
+  std::vector<std::string> kinds;
+  for (const char* fault :
+       {"StoC killed", "two StoCs killed", "StoC paused", "StoC cut from coordinators or store", "StoC hangs, and heartbeats go on",
+        "StoC drained", "StoC drained to the end", "StoC stopped", "StoC lost for good", "StoC back with an empty disk", "LTC killed",
+        "LTC paused", "LTC cut from coordinators or store", "LTC cut from StoCs", "LTC drained", "LTC drained to the end", "LTC stopped",
+        "coordinator killed", "coordinator cut from coordinators or store", "network loses and delays", "disk fails", "disk is full",
+        "disk is slow", "disk hangs", "client cut from one LTC", "client does not read", "stop between lease check and answer",
+        "stop between release and letting go", "clocks run wrong"}) {
+    kinds.push_back(StrCat("fault: ", fault));
+  }
+  for (const char* op : {"put", "put of a large value", "delete", "delete range", "get", "scan", "compare and swap", "batch", "multi-get",
+                         "snapshot", "time to live", "put of a shared key", "get of a shared key", "compare and swap of a shared key"}) {
+    kinds.push_back(StrCat("op: ", op));
+  }
+  return kinds;
 }
 
 ChaosResult RunChaos(uint64_t seed, const ChaosOptions& options) {
@@ -233,6 +517,7 @@ ChaosResult RunChaos(uint64_t seed, const ChaosOptions& options) {
     RunAll(options, &result);
     over.Notify();
   });
+  if (options.cluster.clock_rate_error > 0) ++result.counts["fault: clocks run wrong"];
   result.trace_hash = sim.trace_hash();
   return result;
 }

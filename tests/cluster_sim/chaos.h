@@ -1,15 +1,18 @@
-// Chaos: clients work on a cluster while its nodes are killed, paused and cut off at random moments; then all heals, and every
-// acknowledged write must be there (protocol.md: H1-H31 end to end).
+// Chaos: clients work on a cluster while its nodes are killed, stopped, drained, hung, cut off, lose disks or have bad ones, at random
+// moments and by clocks that run wrong; then all heals, and every acknowledged write must be there, in a cluster that is whole again
+// (protocol.md: H1-H31 end to end).
 //
-// What the cluster is to survive bounds the faults: a StoC is killed only while each log group keeps a member (R-1 of R).
+// What the cluster is to survive bounds the faults: StoCs are killed only while each log group keeps a member (R-1 of R), and one disk
+// is lost in a run at most, of which each table has another copy.
 //
 // Ownership: none.   Errors: the first violation, as text; empty: none.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
-#include "tests/cluster_sim/sim_cluster.h"
+#include "tests/cluster_sim/scenario.h"
 
 namespace nova {
 
@@ -24,8 +27,12 @@ struct ChaosOptions {
   bool kill_coordinators = true;
   bool pauses = true;
   bool cuts = true;
+  bool orderly = true;     // nodes are drained and stopped
+  bool bad_disks = true;   // of StoCs: errors, full, slow, hung
+  bool lost_disks = true;  // one, where tables have two copies or more
+  bool all_kinds = true;   // of operations
 };
-ChaosOptions ChaosOf(uint64_t seed);  // sizes, threads and delays differ by the seed
+ChaosOptions ChaosOf(uint64_t seed);  // sizes, threads, delays and clocks differ by the seed
 
 struct ChaosResult {
   std::string violation;
@@ -34,7 +41,11 @@ struct ChaosResult {
   uint64_t refused = 0;
   uint64_t faults = 0;
   uint64_t trace_hash = 0;
+  Counts counts;  // of faults and operations, by kind
 };
 ChaosResult RunChaos(uint64_t seed, const ChaosOptions& options);
+
+// Every kind of fault and operation that chaos has: over many seeds each is met.
+std::vector<std::string> ChaosKinds();
 
 }  // namespace nova

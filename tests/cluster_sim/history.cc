@@ -107,4 +107,62 @@ std::vector<std::string> History::Keys() const {
   return keys;
 }
 
+// --- several writers
+
+SharedRegister::Operation SharedRegister::BeginWrite(const std::string& value, Nanos now) {
+  by_value_[value] = writes_.size();
+  writes_.push_back({.value = value, .begin = now});
+  return writes_.size() - 1;
+}
+
+void SharedRegister::EndWrite(Operation operation, Effect effect, Nanos now) {
+  if (effect == Effect::kApplied) writes_[operation].end = now;
+  if (effect == Effect::kNotApplied) writes_[operation].refused = true;
+}
+
+void SharedRegister::Read(const std::optional<std::string>& value, Nanos begin, Nanos end) {
+  size_t which = 0;
+  if (value) {
+    const auto it = by_value_.find(*value);
+    if (it == by_value_.end()) {
+      unwritten_ = *value;
+      return;
+    }
+    which = it->second;
+  }
+  Write& w = writes_[which];
+  w.read = true;
+  w.first_read_end = std::min(w.first_read_end, end);
+  w.last_read_begin = std::max(w.last_read_begin, begin);
+}
+
+std::string SharedRegister::CheckAll() const {
+  if (!unwritten_.empty()) return StrCat("bytes nobody wrote: ", unwritten_.substr(0, 40));
+  struct Zone {
+    Nanos from, to;  // the first end, the last begin
+    const Write* write;
+  };
+  std::vector<Zone> forward, backward;
+  for (const Write& w : writes_) {
+    if (w.refused && w.read) return StrCat(w.value, " was refused, and is there");
+    if (w.refused || (!w.read && w.end == kNever)) continue;
+    if (w.read && w.first_read_end < w.begin) return StrCat(w.value, " was read before it was written");
+    const Zone zone{std::min(w.end, w.first_read_end), std::max(w.begin, w.last_read_begin), &w};
+    (zone.from < zone.to ? forward : backward).push_back(zone);
+  }
+  std::sort(forward.begin(), forward.end(), [](const Zone& a, const Zone& b) { return a.from < b.from; });
+  const auto text = [](const Write& w) { return w.value.empty() ? std::string("no value") : w.value; };
+  for (size_t i = 1; i < forward.size(); ++i) {
+    if (forward[i].from < forward[i - 1].to) {
+      return StrCat(text(*forward[i - 1].write), " and ", text(*forward[i].write), " each came before the other");
+    }
+  }
+  for (const Zone& b : backward) {
+    for (const Zone& f : forward) {
+      if (f.from < b.to && b.from < f.to) return StrCat(text(*b.write), " came amid the reads of ", text(*f.write));
+    }
+  }
+  return "";
+}
+
 }  // namespace nova

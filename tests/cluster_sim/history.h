@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/outcome.h"
 
 namespace nova {
@@ -62,6 +63,33 @@ class History {
   uint64_t acknowledged_ = 0;
   uint64_t unknown_ = 0;
   uint64_t refused_ = 0;
+};
+
+// What several writers do to one key, each write with a value of its own; no deletions. CheckAll says whether there is an order of all
+// that took effect in which each read finds the latest write (Gibbons and Korach: of the operations of one value the time between the
+// first end and the last begin; two such times that run forward do not overlap, one that runs backward lies in none). An operation whose
+// outcome is unknown may take effect at any time after its begin, or never.
+class SharedRegister {
+ public:
+  using Operation = size_t;
+  Operation BeginWrite(const std::string& value, Nanos now);
+  void EndWrite(Operation operation, Effect effect, Nanos now);
+  void Read(const std::optional<std::string>& value, Nanos begin, Nanos end);
+  std::string CheckAll() const;  // empty, or what is wrong
+
+ private:
+  struct Write {
+    std::string value;
+    Nanos begin = 0;
+    Nanos end = kNever;
+    bool refused = false;
+    Nanos first_read_end = kNever;
+    Nanos last_read_begin = 0;
+    bool read = false;
+  };
+  std::vector<Write> writes_{{.value = "", .begin = -1, .end = -1}};  // 0: never written
+  std::map<std::string, size_t> by_value_;
+  std::string unwritten_;  // a value that was read, and that nobody wrote
 };
 
 }  // namespace nova

@@ -98,5 +98,80 @@ TEST(HistoryTest, AReadUnderWayMayFindWhatALateWriteReplaces) {
   EXPECT_FALSE(r.Finds(2));
 }
 
+// --- several writers
+
+struct Shared {
+  // [begin, end] each.
+  void Write(const std::string& value, Nanos begin, Nanos end, Effect effect = Effect::kApplied) {
+    shared.EndWrite(shared.BeginWrite(value, begin), effect, end);
+  }
+  void Read(const std::string& value, Nanos begin, Nanos end) {
+    shared.Read(value.empty() ? std::nullopt : std::optional(value), begin, end);
+  }
+  bool Holds() const { return shared.CheckAll().empty(); }
+  SharedRegister shared;
+};
+
+TEST(SharedRegisterTest, OrdersThatExistHold) {
+  Shared r;
+  r.Read("", 0, 1);
+  r.Write("a", 2, 10);
+  r.Write("b", 3, 9);
+  r.Read("a", 4, 5);
+  r.Read("b", 6, 7);
+  r.Read("b", 20, 21);
+  EXPECT_TRUE(r.Holds()) << r.shared.CheckAll();
+}
+
+TEST(SharedRegisterTest, AReadOfWhatWasOverwrittenBeforeItBeganDoesNot) {
+  Shared r;
+  r.Write("a", 0, 1);
+  r.Write("b", 2, 3);
+  r.Read("a", 4, 5);
+  EXPECT_FALSE(r.Holds());
+}
+
+TEST(SharedRegisterTest, NorDoesWhatGoesBack) {
+  Shared r;
+  r.Write("a", 0, 10);
+  r.Write("b", 0, 10);
+  r.Read("a", 1, 2);
+  r.Read("b", 3, 4);
+  r.Read("a", 5, 6);
+  EXPECT_FALSE(r.Holds());
+}
+
+TEST(SharedRegisterTest, NorDoesAnAcknowledgedWriteThatIsGone) {
+  Shared r;
+  r.Write("a", 0, 1);
+  r.Read("", 2, 3);
+  EXPECT_FALSE(r.Holds());
+}
+
+TEST(SharedRegisterTest, NorDoesWhatWasRefusedOrNeverWritten) {
+  Shared refused;
+  refused.Write("a", 0, 1, Effect::kNotApplied);
+  refused.Read("a", 2, 3);
+  EXPECT_FALSE(refused.Holds());
+  Shared nobodys;
+  nobodys.Read("x", 2, 3);
+  EXPECT_FALSE(nobodys.Holds());
+}
+
+TEST(SharedRegisterTest, AnUnknownWriteMayComeLateOrNever) {
+  Shared never;
+  never.Write("a", 0, 1, Effect::kUnknown);
+  never.Read("", 2, 3);
+  EXPECT_TRUE(never.Holds());
+  Shared late;
+  late.Write("a", 0, 1, Effect::kUnknown);
+  late.Write("b", 2, 3);
+  late.Read("b", 4, 5);
+  late.Read("a", 6, 7);
+  EXPECT_TRUE(late.Holds());
+  late.Read("b", 8, 9);
+  EXPECT_FALSE(late.Holds());
+}
+
 }  // namespace
 }  // namespace nova

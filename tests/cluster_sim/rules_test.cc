@@ -707,6 +707,31 @@ TEST(RulesTest, L4WritesWaitForMinReplicas) {
   }
 }
 
+// L4: so does that of a range to which nobody writes any more: StoCs that start again one after another leave it what it has.
+TEST(RulesTest, L4TheGroupOfAnIdleRangeReturnsToR) {
+  Simulate(16, [] {
+    SimClusterOptions options = SmallCluster();
+    options.stocs = 3;
+    OneRange w(options);
+    ASSERT_TRUE(w.client->Put("k", "v").ok());
+    for (const std::string& stoc : w.cluster.Names("stoc")) {
+      w.cluster.Kill(stoc);
+      ASSERT_TRUE(w.cluster.Start(stoc).ok());
+      const NodeInfo& self = w.cluster.stoc(stoc)->self();
+      EXPECT_TRUE(w.WaitFor(30 * kSecond, [&](const RangeRecord& r) {
+        const auto& members = r.log_groups.back().members;
+        return r.log_groups.size() == 1 && members.size() == 3 && std::any_of(members.begin(), members.end(), [&](const LogMember& m) {
+          return m.stoc == self.stoc_id && m.incarnation == self.incarnation;
+        });
+      })) << stoc;
+    }
+    const std::string owner = w.Record().owner;
+    w.cluster.Kill(owner);
+    ASSERT_TRUE(w.WaitForOtherOwner(owner));
+    EXPECT_EQ(w.client->Get("k").value, "v");
+  });
+}
+
 // L4: a StoC that drains takes no new logs: its being there is no reason to look for a larger group again and again.
 TEST(RulesTest, L4ADrainingStocIsNoReasonForNewGroups) {
   Simulate(14, [] {

@@ -11,6 +11,10 @@ namespace {
 
 constexpr int kKeyStep = 12;  // spreads 80 keys over all ranges
 
+// Keys beside those of the history have this in them.
+constexpr char kOther = '~';
+bool IsOther(const std::string& key) { return key.find(kOther) != std::string::npos; }
+
 thread_local uint64_t g_seed = 0;  // of the running simulation
 
 bool Verbose() {
@@ -101,8 +105,15 @@ std::vector<std::string> SplitKeys(int ranges) {
 
 std::string KeyOf(int i) { return StrCat("key", absl::Dec(i, absl::kZeroPad3)); }
 
-Load::Load(Client* client, History* history, const LoadOptions& options, std::string* violation)
-    : client_(client), history_(history), options_(options), violation_(violation) {}
+std::string SharedKeys::CheckAll() const {
+  for (const auto& [key, shared] : keys) {
+    if (const std::string wrong = shared.CheckAll(); !wrong.empty()) return StrCat(key, ": ", wrong);
+  }
+  return "";
+}
+
+Load::Load(Client* client, History* history, const LoadOptions& options, std::string* violation, SharedKeys* shared, Counts* counts)
+    : client_(client), history_(history), options_(options), violation_(violation), shared_(shared), counts_(counts) {}
 
 void Load::Violation(const std::string& text) {
   if (violation_->empty()) *violation_ = text;
@@ -113,6 +124,7 @@ void Load::Step() {
   SleepFor(static_cast<Nanos>(random_.Uniform(static_cast<uint64_t>(options_.pause_max_us) + 1)) * kMicrosecond);
   const int own = static_cast<int>(random_.Uniform(static_cast<uint64_t>(options_.keys)));
   const std::string key = OwnKey(own);
+  if (options_.all_kinds && random_.OneIn(3)) return StepOfAnyKind(own);
   const uint64_t dice = random_.Uniform(100);
   if (dice < 50) {
     Write(key, /*remove=*/false);
@@ -130,9 +142,15 @@ void Load::Step() {
 
 std::string Load::OwnKey(int i) const { return KeyOf((options_.first_key + i) * kKeyStep); }
 
+// Between the last own key and the next client's first: what no deletion of a range takes away.
+std::string Load::BeyondOwnKeys() const { return KeyOf((options_.first_key + options_.keys) * kKeyStep - 1); }
+
 void Load::Write(const std::string& key, bool remove) {
   const uint64_t version = history_->Begin(key, remove);
-  const Result r = remove ? client_->Delete(key) : client_->Put(key, History::ValueOf(key, version, options_.value_bytes));
+  const bool large = options_.large_value_bytes > 0 && random_.OneIn(40);
+  Count(remove ? "delete" : large ? "put of a large value" : "put");
+  const size_t bytes = large ? 2 * options_.large_value_bytes : options_.value_bytes;
+  const Result r = remove ? client_->Delete(key) : client_->Put(key, History::ValueOf(key, version, bytes));
   history_->End(key, version, r.effect());
   Simulation::Current()->Trace(StrCat("write ", key, " ", version, remove ? " remove " : " ", static_cast<int>(r.outcome)));
 }
@@ -141,13 +159,15 @@ void Load::Write(const std::string& key, bool remove) {
 void Load::DeleteRange(int from, int to) {
   std::vector<std::pair<std::string, uint64_t>> versions;
   for (int i = from; i < to; ++i) versions.emplace_back(OwnKey(i), history_->Begin(OwnKey(i), /*remove=*/true));
-  const Result r = client_->DeleteRange(OwnKey(from), OwnKey(to));
+  Count("delete range");
+  const Result r = client_->DeleteRange(OwnKey(from), OwnKey(to - 1) + "!");  // not what lies beyond the last key
   for (const auto& [key, version] : versions) history_->End(key, version, r.effect());
   Simulation::Current()->Trace(StrCat("delete-range ", from, " ", to, " ", static_cast<int>(r.outcome)));
 }
 
 bool Load::Read(const std::string& key, const char* how) {
   const History::Place settled = history_->Settled(key);
+  Count("get");
   const GetResult r = client_->Get(key);
   Simulation::Current()->Trace(StrCat(how, " ", key, " ", static_cast<int>(r.outcome), " ", r.value.substr(0, 12)));
   if (!r.ok() && r.outcome != Outcome::kNotFound) {
@@ -162,6 +182,7 @@ bool Load::Read(const std::string& key, const char* how) {
 bool Load::Scan(const std::string& from, size_t limit, const char* how) {
   std::map<std::string, History::Place> settled;
   for (const std::string& key : history_->Keys()) settled[key] = history_->Settled(key);
+  Count("scan");
   const ScanResult r = client_->Scan(from, limit);
   Simulation::Current()->Trace(StrCat(how, " ", from, " ", static_cast<int>(r.outcome), " ", r.entries.size()));
   if (!r.ok()) {
@@ -172,7 +193,7 @@ bool Load::Scan(const std::string& from, size_t limit, const char* how) {
   for (const auto& [key, value] : r.entries) {
     if (key < from || (!found.empty() && key <= found.rbegin()->first)) Violation(StrCat(how, " out of order at ", key));
     found.emplace(key, value);
-    settled.try_emplace(key);
+    if (!IsOther(key)) settled.try_emplace(key);
   }
   for (const auto& [key, before] : settled) {
     if (key < from || (r.entries.size() == limit && key > found.rbegin()->first)) continue;
@@ -181,6 +202,144 @@ bool Load::Scan(const std::string& from, size_t limit, const char* how) {
     if (!wrong.empty()) Violation(StrCat(how, " of ", wrong));
   }
   return true;
+}
+
+// --- all kinds
+
+void Load::StepOfAnyKind(int i) {
+  switch (random_.Uniform(10)) {
+    case 0: return CompareAndSwap(OwnKey(i));
+    case 1: return Batch(i);
+    case 2: return WritePair(i);
+    case 3: return ReadPair(i);
+    case 4: return MultiGet();
+    case 5: return Snapshot(i);
+    case 6: return TimeToLive(i);
+    default: return Shared();
+  }
+}
+
+void Load::CompareAndSwap(const std::string& key) {
+  const History::Place settled = history_->Settled(key);
+  const GetResult was = client_->Get(key);
+  if (!was.ok() && was.outcome != Outcome::kNotFound) return;
+  const auto expected = was.ok() ? std::optional<std::string>(was.value) : std::nullopt;
+  const std::string wrong = history_->Check(key, settled, expected);
+  if (!wrong.empty()) return Violation(StrCat("get before a swap of ", wrong));
+  const uint64_t version = history_->Begin(key, /*remove=*/false);
+  Count("compare and swap");
+  const Result r = client_->CompareAndSwap(key, expected, History::ValueOf(key, version, options_.value_bytes));
+  history_->End(key, version, r.effect());
+}
+
+// Of neighbours, which may lie in two ranges: then it is refused.
+void Load::Batch(int i) {
+  WriteBatch batch;
+  std::vector<std::pair<std::string, uint64_t>> versions;
+  for (int n = i; n < std::min(i + 3, options_.keys); ++n) {
+    const std::string key = OwnKey(n);
+    const bool remove = random_.OneIn(6);
+    versions.emplace_back(key, history_->Begin(key, remove));
+    remove ? batch.Delete(key) : batch.Put(key, History::ValueOf(key, versions.back().second, options_.value_bytes));
+  }
+  Count("batch");
+  const Result r = client_->Write(batch);
+  for (const auto& [key, version] : versions) history_->End(key, version, r.effect());
+}
+
+void Load::WritePair(int i) {
+  const std::string key = OwnKey(i) + kOther;
+  const std::string value = StrCat(++pairs_[key], std::string(100, 'p'));
+  WriteBatch batch;
+  batch.Put(key + "a", value);
+  batch.Put(key + "b", value);
+  Count("batch");
+  client_->Write(batch);
+}
+
+void Load::ReadPair(int i) {
+  const std::string key = OwnKey(i) + kOther, first = key + "a", second = key + "b";
+  const std::string_view keys[] = {first, second};
+  Count("multi-get");
+  const MultiGetResult r = client_->MultiGet(keys);
+  if (r.ok() && r.values[0] != r.values[1]) {
+    Violation(StrCat("a part of a batch: ", first, " ", r.values[0].value_or("-").substr(0, 12), ", ", second, " ",
+                     r.values[1].value_or("-").substr(0, 12)));
+  }
+}
+
+void Load::MultiGet() {
+  std::vector<std::string> keys = history_->Keys();
+  if (keys.empty()) return;
+  std::vector<std::string> some;
+  for (int n = 0; n < 5; ++n) some.push_back(keys[random_.Uniform(keys.size())]);
+  std::vector<History::Place> settled;
+  for (const std::string& key : some) settled.push_back(history_->Settled(key));
+  Count("multi-get");
+  const MultiGetResult r = client_->MultiGet(std::vector<std::string_view>(some.begin(), some.end()));
+  for (size_t n = 0; r.ok() && n < some.size(); ++n) {
+    const std::string wrong = history_->Check(some[n], settled[n], r.values[n]);
+    if (!wrong.empty()) return Violation(StrCat("multi-get of ", wrong));
+  }
+}
+
+// What it shows at first is as a read's; later it shows the same, whatever was written.
+void Load::Snapshot(int i) {
+  const std::string key = OwnKey(i);
+  const History::Place settled = history_->Settled(key);
+  const SnapshotResult taken = client_->TakeSnapshot();
+  if (!taken.ok()) return;
+  Count("snapshot");
+  const GetResult first = client_->Get(key, {taken.snapshot});
+  if (!first.ok() && first.outcome != Outcome::kNotFound) return;
+  const std::string wrong = history_->Check(key, settled, first.ok() ? std::optional(first.value) : std::nullopt);
+  if (!wrong.empty()) return Violation(StrCat("snapshot of ", wrong));
+  Write(key, /*remove=*/false);
+  SleepFor(static_cast<Nanos>(random_.Uniform(200)) * kMillisecond);
+  const GetResult again = client_->Get(key, {taken.snapshot});
+  if (!again.ok() && again.outcome != Outcome::kNotFound) return;
+  if (again.outcome != first.outcome || again.value != first.value) Violation(StrCat("a snapshot of ", key, " has changed"));
+}
+
+// A key of its own each time: written once, and not found later than its time and the errors of clocks allow.
+void Load::TimeToLive(int i) {
+  const std::string key = StrCat(BeyondOwnKeys(), std::string(1, kOther), "t", i, "-", pairs_["ttl"]++);
+  const auto ttl_ms = static_cast<int64_t>(20 + random_.Uniform(600));
+  Count("time to live");
+  const int64_t begin = WallNowMs();
+  const Result put = client_->Put(key, "short-lived", {.ttl_ms = ttl_ms});
+  const int64_t put_end = WallNowMs();
+  SleepFor(static_cast<Nanos>(random_.Uniform(800)) * kMillisecond);
+  const int64_t read_begin = WallNowMs();
+  const GetResult r = client_->Get(key);
+  if (!r.ok() && r.outcome != Outcome::kNotFound) return;
+  if (r.ok() && put.ok() && read_begin > put_end + ttl_ms) Violation(StrCat(key, " outlives its time"));
+  if (!r.ok() && put.ok() && WallNowMs() < begin + ttl_ms) Violation(StrCat(key, " is gone before its time"));
+}
+
+void Load::Shared() {
+  if (shared_ == nullptr) return;
+  const auto whose = static_cast<int>(random_.Uniform(4));
+  const std::string key = StrCat(KeyOf(whose * options_.keys * kKeyStep + options_.keys * kKeyStep - 1), std::string(1, kOther), "s");
+  SharedRegister& shared = shared_->keys[key];
+  Nanos begin = Now();
+  const bool swap = random_.OneIn(3);
+  std::optional<std::string> expected;
+  if (swap || random_.OneIn(2)) {
+    Count("get of a shared key");
+    const GetResult r = client_->Get(key);
+    if (!r.ok() && r.outcome != Outcome::kNotFound) return;
+    if (r.ok()) expected = r.value;
+    shared.Read(expected, begin, Now());
+    if (!swap) return;
+  }
+  const std::string value = StrCat(key, " ", ++shared_->writes);
+  begin = Now();
+  const auto operation = shared.BeginWrite(value, begin);
+  Count(swap ? "compare and swap of a shared key" : "put of a shared key");
+  const Result r = swap ? client_->CompareAndSwap(key, expected, value) : client_->Put(key, value);
+  shared.EndWrite(operation, r.effect(), Now());
+  if (swap && r.ok()) shared.Read(expected, begin, Now());  // it found what it expected
 }
 
 void Load::Verify() {
@@ -193,6 +352,19 @@ void Load::Verify() {
   while (!Scan("", 100'000, "final scan")) {
     if (Now() > until) return Violation("the final scan failed");
   }
+  if (shared_ == nullptr) return;
+  for (auto& [key, shared] : shared_->keys) {
+    for (;;) {
+      const Nanos begin = Now();
+      const GetResult r = client_->Get(key);
+      if (r.ok() || r.outcome == Outcome::kNotFound) {
+        shared.Read(r.ok() ? std::optional(r.value) : std::nullopt, begin, Now());
+        break;
+      }
+      if (Now() > until) return Violation(StrCat("the final get of ", key, " failed"));
+    }
+  }
+  if (const std::string wrong = shared_->CheckAll(); !wrong.empty()) Violation(wrong);
 }
 
 }  // namespace nova

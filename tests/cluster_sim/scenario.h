@@ -46,12 +46,24 @@ struct LoadOptions {
   int first_key = 0;
   size_t value_bytes = 400;
   int64_t pause_max_us = 4000;  // between operations
+  size_t large_value_bytes = 0;  // of one put in 40; 0: none
+  // Also what needs more than gets, puts, deletions and scans: compare and swap, batches, snapshots, times to live, multi-gets.
+  bool all_kinds = false;
 };
+
+// Keys that the loads of a scenario share: written by all of them.
+struct SharedKeys {
+  std::map<std::string, SharedRegister> keys;
+  uint64_t writes = 0;  // for values that differ
+  std::string CheckAll() const;
+};
+using Counts = std::map<std::string, uint64_t>;  // of steps, by kind
 
 // One client's operations, one after another, each checked against the history.
 class Load {
  public:
-  Load(Client* client, History* history, const LoadOptions& options, std::string* violation);
+  Load(Client* client, History* history, const LoadOptions& options, std::string* violation, SharedKeys* shared = nullptr,
+       Counts* counts = nullptr);
   void Step();
   // Every key of the history by get, and all by scan, which must succeed.
   void Verify();
@@ -59,16 +71,33 @@ class Load {
 
  private:
   std::string OwnKey(int i) const;  // ascending
+  std::string BeyondOwnKeys() const;
   void Write(const std::string& key, bool remove);
   void DeleteRange(int from, int to);  // of own keys
   bool Read(const std::string& key, const char* how);
   bool Scan(const std::string& from, size_t limit, const char* how);
   void Violation(const std::string& text);
+  void Count(const std::string& what) {
+    if (counts_ != nullptr) ++(*counts_)["op: " + what];
+  }
+  // all_kinds; of own keys from the i-th on
+  void StepOfAnyKind(int i);
+  void CompareAndSwap(const std::string& key);
+  void Batch(int i);
+  void WritePair(int i);  // two keys, of which a multi-get finds one value
+  void ReadPair(int i);
+  void MultiGet();
+  void Snapshot(int i);
+  void TimeToLive(int i);
+  void Shared();
 
   Client* const client_;
   History* const history_;
   const LoadOptions options_;
   std::string* const violation_;  // shared by the loads of a scenario
+  SharedKeys* const shared_;
+  Counts* const counts_;
+  std::map<std::string, uint64_t> pairs_;  // the last value each was given
   Random random_;
 };
 

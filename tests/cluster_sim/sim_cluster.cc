@@ -1,12 +1,14 @@
 #include "tests/cluster_sim/sim_cluster.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "client/client_core.h"
 #include "common/base/log.h"
 #include "coordinator/znodes.h"
+#include "stoc/file_store.h"
 
 namespace nova {
 namespace {
@@ -16,6 +18,18 @@ bool IsKind(const std::string& node, std::string_view kind) {
 }
 
 std::string CoordinatorAddress(const std::string& node) { return node + ":7400"; }
+
+// The calling fiber works for that host.
+class AsHost {
+ public:
+  explicit AsHost(const Simulation::Host* host) : before_(Simulation::Current()->host()) { Simulation::Current()->set_host(host); }
+  ~AsHost() { Simulation::Current()->set_host(before_); }
+  AsHost(const AsHost&) = delete;
+  AsHost& operator=(const AsHost&) = delete;
+
+ private:
+  const Simulation::Host* const before_;
+};
 
 }  // namespace
 
@@ -68,7 +82,12 @@ class SimCluster::Session : public ConfigStore {
   Status Delete(const std::string& path, int64_t version) override { return session_->Delete(path, version); }
   Status Multi(const std::vector<ConfigOp>& ops) override { return session_->Multi(ops); }
   Status Sync() override { return session_->Sync(); }
-  void Watch(const std::string& path, std::function<void()> changed) override { session_->Watch(path, std::move(changed)); }
+  void Watch(const std::string& path, std::function<void()> changed) override {
+    session_->Watch(path, [changed = std::move(changed), host = &process_->host] {
+      const AsHost as(host);
+      changed();
+    });
+  }
   SessionState session_state() const override { return session_->session_state(); }
   Nanos session_timeout_ns() const override { return session_->session_timeout_ns(); }
   Nanos last_answered_send_ns() const override { return session_->last_answered_send_ns(); }
@@ -130,8 +149,14 @@ Status SimCluster::Start(const std::string& node) {
   process->control_name = StrCat(node, "#", ++starts_);
   Simulation::Current()->Trace("starts " + process->control_name);
   Process* const p = process.get();
+  p->host.name = node;
+  if (options_.clock_rate_error > 0) p->host.clock_rate += options_.clock_rate_error * (2 * random_.NextDouble() - 1);
   nodes_[node] = std::move(process);
-  const Status s = IsKind(node, "coordinator") ? StartCoordinator(p) : IsKind(node, "ltc") ? StartLtc(p) : StartStoc(p);
+  Status s;
+  {
+    const AsHost as(&p->host);  // whose threads are started now
+    s = IsKind(node, "coordinator") ? StartCoordinator(p) : IsKind(node, "ltc") ? StartLtc(p) : StartStoc(p);
+  }
   if (!s.ok()) {
     NOVA_LOG(INFO) << node << " did not start: " << s;
     Kill(node);
@@ -145,7 +170,9 @@ Status SimCluster::StartCoordinator(Process* process) {
   options.address = CoordinatorAddress(process->name);
   NOVA_ASSIGN_OR_RETURN(process->coordinator,
                         CoordinatorService::Start(options, [this, process] { return OpenStore(process); }, &process->metrics));
-  control_.Register(options.address, [service = process->coordinator.get()](const std::string& method, const std::string& request) {
+  control_.Register(options.address, [service = process->coordinator.get(), host = &process->host](const std::string& method,
+                                                                                                   const std::string& request) {
+    const AsHost as(host);  // on the caller's fiber, by the coordinator's clock
     return service->Handle(method, request);
   });
   return OkStatus();
@@ -268,6 +295,17 @@ void SimCluster::Resume(const std::string& node) {
   ApplyCuts(process);
 }
 
+void SimCluster::Hang(const std::string& node) {
+  Simulation::Current()->Trace("hangs " + node);
+  network_->Pause(node);
+}
+
+void SimCluster::LoseDisk(const std::string& stoc) {
+  NOVA_CHECK(!Runs(stoc)) << stoc << " runs";
+  Simulation::Current()->Trace("loses the disk of " + stoc);
+  disks_.at(stoc) = std::make_unique<SimDisk>(options_.disk);
+}
+
 void SimCluster::CutControl(const std::string& node, bool cut) {
   if (!Runs(node)) return;
   Simulation::Current()->Trace(StrCat(cut ? "cuts" : "mends", " control of ", node));
@@ -355,10 +393,11 @@ bool SimCluster::WaitOpen(size_t ranges, Nanos within) {
   return false;
 }
 
-bool SimCluster::MayLose(const std::string& stoc) {
+bool SimCluster::MayLose(const std::vector<std::string>& stocs) {
   std::map<StocId, NodeInfo> left;
   for (const std::string& name : Names("stoc")) {
-    if (name == stoc || !Runs(name) || nodes_[name]->stoc == nullptr) continue;
+    const bool lost = std::find(stocs.begin(), stocs.end(), name) != stocs.end();
+    if (lost || !Runs(name) || nodes_[name]->stoc == nullptr) continue;
     const NodeInfo& self = nodes_[name]->stoc->self();
     left[self.stoc_id] = self;
   }
@@ -372,6 +411,32 @@ bool SimCluster::MayLose(const std::string& stoc) {
     }
   }
   return true;
+}
+
+bool SimCluster::MayLoseForEver(const std::string& stoc) {
+  if (!Runs(stoc) || nodes_[stoc]->stoc == nullptr) return false;
+  const auto files = [this](const std::string& name) {
+    std::map<std::string, std::pair<uint64_t, bool>> found;  // bytes; a log's
+    Disk* const disk = nodes_[name]->mounted.get();
+    for (const std::string& file : disk->List("files").value_or(std::vector<std::string>())) {
+      const auto open = disk->Open("files/" + file, /*writable=*/false);
+      std::string head(kFileHeaderBytes, '\0');
+      if (!open.ok() || !(*open)->Read(0, head.size(), head.data()).ok()) continue;
+      const auto header = FileHeader::Decode(head);
+      found[file] = {(*open)->Size().value_or(0), header.ok() && header->kind == FileHeader::Kind::kLog};
+    }
+    return found;
+  };
+  std::set<std::pair<std::string, uint64_t>> elsewhere;
+  for (const std::string& name : Names("stoc")) {
+    if (name == stoc || !Runs(name) || nodes_[name]->stoc == nullptr) continue;
+    for (const auto& [file, what] : files(name)) elsewhere.insert({file, what.first});
+  }
+  if (!Runs(stoc)) return false;
+  for (const auto& [file, what] : files(stoc)) {
+    if (!what.second && !elsewhere.contains({file, what.first})) return false;
+  }
+  return Runs(stoc) && MayLose(stoc);
 }
 
 double SimCluster::Metric(const std::string& kind, const std::string& name) const {

@@ -40,10 +40,13 @@ struct SimClusterOptions {
   SimDiskOptions disk;
   bool torn_disks = true;                              // a crash keeps a part of what was not synced
   std::function<std::unique_ptr<Disk>(Disk*)> wrap_disk;  // in front of each StoC's; null: none
+  double clock_rate_error = 0;  // each process' clock runs right but for as much of this as its start draws, either way
   CoordinatorOptions coordinator;
   LtcOptions ltc;
   StocOptions stoc;
   ClientOptions client;
+
+  void SwitchOff(const RulesOff& off) { ltc.log.off = ltc.hosted.off = stoc.server.off = off; }  // in all nodes
 };
 
 // Options small enough that a few hundred puts flush and compact.
@@ -63,6 +66,10 @@ class SimCluster {
   bool Runs(const std::string& node) const;
   void Pause(const std::string& node);
   void Resume(const std::string& node);
+  // Its ports stand still until Resume, and everything else goes on: a heartbeat says that it lives.
+  void Hang(const std::string& node);
+  // What a StoC that does not run has on its disk is gone.
+  void LoseDisk(const std::string& stoc);
   // Ways to the coordinators, to the ConfigStore.
   void CutControl(const std::string& node, bool cut);
   void CutConfig(const std::string& node, bool cut);
@@ -79,7 +86,10 @@ class SimCluster {
   // Every range is OPEN, and its owner runs.
   bool WaitOpen(size_t ranges, Nanos within);
   // Killing the StoC now would leave each listed log group a member that runs (what R members are to survive).
-  bool MayLose(const std::string& stoc);
+  bool MayLose(const std::string& stoc) { return MayLose(std::vector{stoc}); }
+  bool MayLose(const std::vector<std::string>& stocs);
+  // So it may be for ever: and each table and manifest that is whole has another copy, on a StoC that runs.
+  bool MayLoseForEver(const std::string& stoc);
 
   std::vector<std::string> Names(const std::string& kind) const;  // "coordinator", "ltc", "stoc"
   SimNetwork* network() { return network_.get(); }
@@ -88,6 +98,8 @@ class SimCluster {
   LtcNode* ltc(const std::string& node) { return nodes_.at(node)->ltc.get(); }
   StocNode* stoc(const std::string& node) { return nodes_.at(node)->stoc.get(); }
   Disk* disk(const std::string& stoc) { return nodes_.at(stoc)->mounted.get(); }  // of one that runs, behind its back
+  Disk* wrapped_disk(const std::string& stoc) { return nodes_.at(stoc)->wrapped.get(); }  // what options.wrap_disk made for it
+  FabricCounters fabric_counters(const std::string& node) const { return nodes_.at(node)->fabric->counters(); }
   // A metric's value, summed over the nodes of that kind that run.
   double Metric(const std::string& kind, const std::string& name) const;
 
@@ -97,6 +109,7 @@ class SimCluster {
   struct Process {
     std::string name;
     std::string control_name;  // on the control network
+    Simulation::Host host;
     bool dead = false;
     bool paused = false;
     bool control_cut = false;

@@ -1,4 +1,5 @@
-// Any bytes: DecodeHandshake refuses them or yields a handshake that reads the same again.
+// Any bytes: DecodeHandshake refuses them or yields a handshake that reads the same again; and DecodeConnectData, of the private data
+// of a connection over verbs.
 //
 // Input: one byte whose low bits say what of magic, length and checksum is set right first | the handshake.
 #include <cstdint>
@@ -7,9 +8,13 @@
 
 #include "common/base/crc32c.h"
 #include "common/base/log.h"
+#include "common/rdma/connect_data.h"
 #include "common/rdma/handshake.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  nova::ConnectData connect;
+  const std::string_view all(reinterpret_cast<const char*>(data), size);
+  if (nova::DecodeConnectData(all, &connect)) NOVA_CHECK(all.starts_with(nova::EncodeConnectData(connect)));
   if (size < 17) return 0;
   std::string bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const auto length = static_cast<uint16_t>(bytes.size());

@@ -187,8 +187,14 @@ struct Rig {
       }));
       return;
     }
-    for (auto& x : stocs[stoc]->xchgs) x->Submit([ns] { SleepFor(ns); });
-    SleepFor(20 * kMillisecond);
+    const auto still = std::make_shared<std::atomic<size_t>>(0);
+    for (auto& x : stocs[stoc]->xchgs) {
+      x->Submit([ns, still] {
+        ++*still;
+        SleepFor(ns);
+      });
+    }
+    while (still->load() < stocs[stoc]->xchgs.size()) SleepFor(kMillisecond);
   }
   // Another process on its store. With `power_loss` what was not synced is gone.
   void Restart(size_t stoc, bool power_loss) {
@@ -250,6 +256,31 @@ TEST_P(LogClientTest, EveryMemberHasWhatWasAcknowledged) {  // L3
       one.log_groups[0].members = {one.log_groups[0].members[m]};
       EXPECT_EQ(rig.Recover(one, Epoch(4)), Range(1, Many() + 100)) << "member " << m;
     }
+  });
+}
+
+// Also at the moment at which it is acknowledged: not before the slowest member has it, whichever that is.
+TEST_P(LogClientTest, NothingIsAcknowledgedWhileOneMemberStandsStill) {  // L3
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media);
+    SequenceNumber next = 1;
+    const auto append = [&](const std::function<void(uint64_t)>& progress) {
+      ExpectAllOk(rig.Append(next, 20, 1, progress));
+      next += 20;
+    };
+    append(nullptr);  // the logs are open everywhere
+    for (size_t m = 0; m < 3; ++m) {
+      const Nanos still = 200 * kMillisecond * world->patience();
+      const Nanos until = Now() + still;
+      rig.Stall(m, still);
+      append([&](uint64_t ended) {
+        if (Now() < until) {
+          EXPECT_EQ(ended, 0u) << "without member " << m;
+        }
+      });
+      EXPECT_GE(Now(), until);
+    }
+    EXPECT_EQ(rig.Record().log_groups.size(), 1u) << "a member was replaced";
   });
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include <array>
 #include <map>
 
@@ -177,6 +179,16 @@ TEST(ArenaTest, ChunksAreRecycledAndCounted) {
     EXPECT_GE(pool.bytes_used(), 11u << 20);
   }
   EXPECT_EQ(pool.bytes_used(), 0u);
+  std::set<char*> first;
+  {
+    Arena a(&pool);
+    for (int i = 0; i < 4; ++i) first.insert(a.AllocateChunk());
+    EXPECT_EQ(pool.bytes_ready(), 0u);
+  }
+  EXPECT_EQ(pool.bytes_ready(), 4 * ArenaPool::kChunkBytes) << "they were not kept";
+  Arena b(&pool);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(first.contains(b.AllocateChunk()));
+  EXPECT_EQ(pool.bytes_ready(), 0u);
 }
 
 }  // namespace

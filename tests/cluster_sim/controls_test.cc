@@ -1,0 +1,96 @@
+// Negative controls: the chaos with a safety rule switched off finds it out, by its history or by its last look at the cluster, within
+// some seeds. Where another lock holds as long as the rule is off, both are (docs/testing.md names the pairs).
+//
+// NOVA_CONTROLS=name takes one, also of those that the chaos has not found out yet. NOVA_SIM_SEED=n begins there.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+
+#include "common/base/log.h"
+#include "tests/cluster_sim/chaos.h"
+
+namespace nova {
+namespace {
+
+struct Control {
+  const char* name;
+  std::function<void(RulesOff*, ClusterOptions::RulesOff*)> switch_off;
+  bool shown = false;  // that it is found out within kSeeds
+};
+constexpr uint64_t kSeeds = 200;
+
+const std::vector<Control>& Controls() {
+  static const auto* const controls = new std::vector<Control>{
+      {"C2", [](RulesOff*, ClusterOptions::RulesOff* c) { c->c2_wait = c->c2_listen = true; }, true},
+      {"C3", [](RulesOff* o, ClusterOptions::RulesOff*) { o->c3_lease = true; }, true},
+      {"F1", [](RulesOff* o, ClusterOptions::RulesOff*) { o->f1_fence = true; }, true},
+      {"F1_R6", [](RulesOff* o, ClusterOptions::RulesOff*) { o->f1_fence = o->r6_free = true; }, true},
+      {"F2", [](RulesOff* o, ClusterOptions::RulesOff*) { o->f2_new_key = true; }},
+      {"F2_L3", [](RulesOff* o, ClusterOptions::RulesOff*) { o->f2_new_key = o->l3_other_copies = true; }},
+      {"L3", [](RulesOff* o, ClusterOptions::RulesOff*) { o->l3_all_members = true; }},
+      {"L4", [](RulesOff* o, ClusterOptions::RulesOff*) { o->l4_flush_first = true; }},
+      {"M1", [](RulesOff* o, ClusterOptions::RulesOff*) { o->m1_all_members = true; }},
+      {"M2", [](RulesOff* o, ClusterOptions::RulesOff*) { o->m2_edit_first = true; }},
+      {"N1", [](RulesOff* o, ClusterOptions::RulesOff*) { o->n1_incarnation = true; }},
+      {"N4", [](RulesOff* o, ClusterOptions::RulesOff*) { o->n4_references = true; }, true},
+      {"R5_wait_C3", [](RulesOff* o, ClusterOptions::RulesOff* c) { o->r5_wait = c->c3_lease_wait = true; }},
+      {"R5_reads", [](RulesOff* o, ClusterOptions::RulesOff*) { o->r5_reads_end = true; }},
+  };
+  return *controls;
+}
+
+// What the run of that seed ends with, in a process of its own: a broken cluster may also abort.
+std::string ViolationOf(const Control& control, uint64_t seed) {
+  int ends[2];
+  NOVA_CHECK(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    ChaosOptions options = ChaosOf(seed);
+    RulesOff off;
+    control.switch_off(&off, &options.cluster.coordinator.cluster.off);
+    options.cluster.SwitchOff(off);
+    const std::string violation = RunChaos(seed, options).violation;
+    if (write(ends[1], violation.data(), std::min<size_t>(violation.size(), 1000)) < 0) _exit(1);
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string text;
+  char buffer[1024];
+  for (ssize_t n = 0; (n = read(ends[0], buffer, sizeof(buffer))) > 0;) text.append(buffer, static_cast<size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) std::printf("%s: seed %llu aborts\n", control.name, static_cast<unsigned long long>(seed));
+  return text;
+}
+
+void ExpectFoundOut(const Control& control, uint64_t first_seed) {
+  for (uint64_t seed = first_seed; seed < first_seed + kSeeds; ++seed) {
+    const std::string violation = ViolationOf(control, seed);
+    if (violation.empty()) continue;
+    std::printf("%s off: found out by seed %llu, the %llu. of them: %s\n", control.name, static_cast<unsigned long long>(seed),
+                static_cast<unsigned long long>(seed - first_seed + 1), violation.substr(0, 200).c_str());
+    std::fflush(stdout);
+    return;
+  }
+  ADD_FAILURE() << control.name << " off: not found out by seeds " << first_seed << " to " << first_seed + kSeeds - 1;
+}
+
+TEST(ControlsTest, ARuleSwitchedOffIsFoundOut) {
+  const char* const orders = std::getenv("NOVA_CONTROLS");
+  const std::string which = orders == nullptr ? "" : orders;
+  const uint64_t first_seed = SeedFromEnvironment().value_or(1);
+  std::vector<const Control*> chosen;
+  for (const Control& c : Controls()) {
+    if (which.empty() ? c.shown : which == c.name) chosen.push_back(&c);
+  }
+  ASSERT_FALSE(chosen.empty()) << "no control " << which;
+  for (const Control* c : chosen) ExpectFoundOut(*c, first_seed);
+}
+
+}  // namespace
+}  // namespace nova
