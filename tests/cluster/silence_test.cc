@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "client/client.h"
+#include "common/base/mutex.h"
 #include "common/base/thread.h"
 #include "tests/cluster/process_cluster.h"
 
