@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <random>
 
+#include "common/base/random.h"
 #include "tests/cluster_sim/chaos.h"
 
 namespace nova {
@@ -15,7 +15,7 @@ constexpr uint64_t kFixedSeeds = 8;
 constexpr uint64_t kEnoughForEachKind = 150;  // seeds over which every kind of step is met
 
 // Of the seeds that are new in this run.
-uint64_t FirstNewSeed() { return 1000 + std::random_device()() % 1'000'000'000; }
+uint64_t FirstNewSeed() { return 1000 + RandomSeed() % 1'000'000'000; }
 
 TEST(ChaosTest, EveryAcknowledgedWriteIsFound) {
   const auto only = SeedFromEnvironment();
