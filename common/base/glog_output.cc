@@ -1,11 +1,11 @@
 #include "common/base/glog_output.h"
 
-#include <gflags/gflags.h>
 #include <glog/logging.h>
 
 #include <cstdlib>
 #include <string>
 
+#include "common/base/flags.h"
 #include "common/base/log.h"
 
 namespace nova {
@@ -19,8 +19,7 @@ void WriteToGlog(LogSeverity severity, const char* file, int line, std::string_v
 
 // On the command line or in the environment, which glog's defaults come from.
 bool IsSet(const std::string& flag) {
-  return !google::GetCommandLineFlagInfoOrDie(flag.c_str()).is_default ||
-         std::getenv(("GLOG_" + flag).c_str()) != nullptr;
+  return IsFlagGiven(flag.c_str()) || std::getenv(("GLOG_" + flag).c_str()) != nullptr;
 }
 
 }  // namespace
