@@ -53,7 +53,7 @@ unit_tests() { # preset
   note_skipped "$1"
 }
 
-export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
+export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:exitcode=99 UBSAN_OPTIONS=print_stacktrace=1
 unit_tests asan
 stage "processes that are killed (asan)"
 ctest --test-dir build/asan -R '^LinearKillTest' --output-on-failure --no-tests=error

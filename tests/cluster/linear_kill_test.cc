@@ -80,10 +80,11 @@ TEST(LinearKillTest, KeysWithSeveralWritersAreLinearizable) {
       cluster->Signal(node, SIGCONT);
       goes_on("the awakening of " + node);
     }
-    for (const std::string node : {"ltc-0", "ltc-1", "ltc-2"}) {  // each hands its ranges over
+    // Each hands its ranges over; one that has just lost some while it stood still says so by a 1.
+    for (const std::string node : {"ltc-0", "ltc-1", "ltc-2"}) {
       const auto code = cluster->Stop(node, Now() + 60 * kSecond);
       ASSERT_TRUE(code.ok()) << node << ": " << code.status();
-      EXPECT_EQ(*code, 0) << node;
+      EXPECT_LE(*code, 1) << node;
       goes_on("the end of " + node);
       ASSERT_TRUE(cluster->Restart(node).ok()) << node;
     }
