@@ -261,6 +261,7 @@ TEST_P(LogClientTest, EveryMemberHasWhatWasAcknowledged) {  // L3
 
 // Also at the moment at which it is acknowledged: not before the slowest member has it, whichever that is.
 TEST_P(LogClientTest, NothingIsAcknowledgedWhileOneMemberStandsStill) {  // L3
+  if (GetParam().fabric == FabricKind::kVerbs && !files()) return;  // a NIC takes a WRITE while its host stands still
   Run([&](FabricWorld* world) {
     Rig rig(world, GetParam().media);
     SequenceNumber next = 1;
