@@ -186,6 +186,7 @@ TEST_P(XchgTest, AnUnansweredCallEndsUnknownAndItsLateReplyIsCounted) {
 // What one's caller ends early ends as at its deadline: what was sent is unknown, what was not is not.
 TEST_P(XchgTest, CallsThatAreEndedEarlyEndAsAtTheirDeadlines) {
   Run([](FabricWorld* world) {
+    Ends sent, other, unsent;  // what is under way at the end ends with its client
     Node server(world, "server"), client(world, "client");
     server.Listen(world->AnyAddress("server"));
     server.xchg->Start();
@@ -193,7 +194,6 @@ TEST_P(XchgTest, CallsThatAreEndedEarlyEndAsAtTheirDeadlines) {
     const auto call = [&](const std::string& address, CallTag tag, Ends* ends) {
       client.xchg->Call(client.xchg->peer(address), kSilent, {}, kNever, ends->Call(), tag);
     };
-    Ends sent, other, unsent;
     call(server.address, {5, 1}, &sent);
     call(server.address, {5, 2}, &other);
     ASSERT_TRUE(RunUntil({client.xchg.get()}, [&] { return server.ignored.load() == 2; }));
