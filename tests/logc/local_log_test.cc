@@ -223,7 +223,10 @@ TEST_F(LocalLogTest, ASyncBesideOneThatFailsIsNoSuccess) {
   // The lane gives up its file, and syncs what was acknowledged there.
   disk_.Add({"log-1-1", DiskOp::kWrite});
   disk_.Add({"log-1-1", DiskOp::kSync, FaultAction::kEio, 1, 1, 300 * kMillisecond});
-  Thread lane("lane", [this] { EXPECT_EQ(Append(1, 2, "b", "2"), Outcome::kUnavailable); });
+  Thread lane("lane", [this] {
+    ManualExecutor same_lane(0);
+    EXPECT_EQ(Append(1, 2, "b", "2", false, &same_lane), Outcome::kUnavailable);
+  });
   for (const Nanos until = Now() + 30 * kSecond; disk_.faults() < 2 && Now() < until;) SleepFor(kMillisecond);
   ASSERT_EQ(disk_.faults(), 2u) << "the lane does not sync the file that it leaves";
   const Status s = log_->Sync();
