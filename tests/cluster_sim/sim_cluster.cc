@@ -83,7 +83,7 @@ class SimCluster::Session : public ConfigStore {
   Status Multi(const std::vector<ConfigOp>& ops) override { return session_->Multi(ops); }
   Status Sync() override { return session_->Sync(); }
   void Watch(const std::string& path, std::function<void()> changed) override {
-    session_->Watch(path, [changed = std::move(changed), host = &process_->host] {
+    session_->Watch(path, [changed = std::move(changed), host = process_->host] {
       const AsHost as(host);
       changed();
     });
@@ -149,12 +149,13 @@ Status SimCluster::Start(const std::string& node) {
   process->control_name = StrCat(node, "#", ++starts_);
   Simulation::Current()->Trace("starts " + process->control_name);
   Process* const p = process.get();
-  p->host.name = node;
-  if (options_.clock_rate_error > 0) p->host.clock_rate += options_.clock_rate_error * (2 * random_.NextDouble() - 1);
+  p->host = &hosts_.emplace_back();
+  p->host->name = node;
+  if (options_.clock_rate_error > 0) p->host->clock_rate += options_.clock_rate_error * (2 * random_.NextDouble() - 1);
   nodes_[node] = std::move(process);
   Status s;
   {
-    const AsHost as(&p->host);  // whose threads are started now
+    const AsHost as(p->host);  // whose threads are started now
     s = IsKind(node, "coordinator") ? StartCoordinator(p) : IsKind(node, "ltc") ? StartLtc(p) : StartStoc(p);
   }
   if (!s.ok()) {
@@ -170,7 +171,7 @@ Status SimCluster::StartCoordinator(Process* process) {
   options.address = CoordinatorAddress(process->name);
   NOVA_ASSIGN_OR_RETURN(process->coordinator,
                         CoordinatorService::Start(options, [this, process] { return OpenStore(process); }, &process->metrics));
-  control_.Register(options.address, [service = process->coordinator.get(), host = &process->host](const std::string& method,
+  control_.Register(options.address, [service = process->coordinator.get(), host = process->host](const std::string& method,
                                                                                                    const std::string& request) {
     const AsHost as(host);  // on the caller's fiber, by the coordinator's clock
     return service->Handle(method, request);

@@ -10,6 +10,7 @@
 // Ownership:     it owns all parts; clients end before it.   Errors: a node that cannot start says why.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -109,7 +110,7 @@ class SimCluster {
   struct Process {
     std::string name;
     std::string control_name;  // on the control network
-    Simulation::Host host;
+    Simulation::Host* host = nullptr;  // one of hosts_
     bool dead = false;
     bool paused = false;
     bool control_cut = false;
@@ -135,6 +136,7 @@ class SimCluster {
   static void TakeApart(std::unique_ptr<Process> process);
 
   const SimClusterOptions options_;
+  std::deque<Simulation::Host> hosts_;  // of every start: a fiber may work for one that is gone
   MemoryConfig config_;
   SimControlNetwork control_;
   std::unique_ptr<SimNetwork> network_;
