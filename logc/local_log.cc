@@ -373,8 +373,8 @@ std::unique_ptr<RangeLog> NewLocalLog(Disk* disk, Epoch epoch, const LocalLogOpt
   return std::make_unique<LocalLog>(disk, epoch, options);
 }
 
-StatusOr<std::vector<RecoveredRecord>> ReadLocalLogs(Disk* disk, const MemTableDone& done) {
-  std::vector<RecoveredRecord> records;
+StatusOr<RecoveredLogs> ReadLocalLogs(Disk* disk, const MemTableDone& done) {
+  RecoveredLogs records;
   NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, disk->List(""));
   Epoch epoch;
   for (const std::string& name : names) {

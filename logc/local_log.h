@@ -39,7 +39,7 @@ std::unique_ptr<RangeLog> NewLocalLog(Disk* disk, Epoch epoch, const LocalLogOpt
 
 // What all log files hold (R3), each as far as it is whole. DataLoss: a file is damaged, and holds what is needed: the text says where,
 // and how to open without what is lost.
-StatusOr<std::vector<RecoveredRecord>> ReadLocalLogs(Disk* disk, const MemTableDone& done);
+StatusOr<RecoveredLogs> ReadLocalLogs(Disk* disk, const MemTableDone& done);
 // Deletes the files of epochs below `epoch` (R6): what they hold is in tables.
 Status DeleteLocalLogs(Disk* disk, Epoch epoch);
 

@@ -38,14 +38,14 @@ void LogCopies::Add(Keeps keeps, std::vector<Piece> pieces) {
   uint64_t room = 0;
   for (const Piece& p : pieces) room += p.bytes.size();
   for (Piece& p : pieces) {
-    bytes_.push_back(std::move(p.bytes));
+    bytes_.push_back(std::make_shared<const std::string>(std::move(p.bytes)));
     size_t end = p.first;  // of the prefix, in this piece
     bool used = false;
     if (copy.where.empty()) {
       copy.where = p.where;
       copy.end = end;
     }
-    ForEachWhole(log_, bytes_.back(), p.first, room / kLogRecordHeaderBytes, [&](size_t at, const WholeLogRecord& record) {
+    ForEachWhole(log_, *bytes_.back(), p.first, room / kLogRecordHeaderBytes, [&](size_t at, const WholeLogRecord& record) {
       copy.mark = std::max(copy.mark, keeps == Keeps::kWritten ? record.marks.acknowledged : record.marks.synced);
       if (at == end && record.lsn == copy.prefix + 1) {
         end += record.bytes.size();
@@ -82,7 +82,7 @@ bool LogCopies::damaged() const {
   return std::any_of(copies_.begin(), copies_.end(), [&](const Copy& c) { return c.mark >= missing; }) && Needed();
 }
 
-Status LogCopies::Read(std::vector<RecoveredRecord>* out) const {
+Status LogCopies::Read(RecoveredLogs* out) const {
   const uint64_t missing = FirstMissing();
   const auto behind = std::count_if(records_.begin() + static_cast<ptrdiff_t>(missing - 1), records_.end(),
                                     [](const WholeLogRecord& r) { return !r.bytes.empty(); });
@@ -98,9 +98,10 @@ Status LogCopies::Read(std::vector<RecoveredRecord>* out) const {
                         << "), which was not known to be durable; " << behind << " whole ones behind it are left out";
     }
   }
+  out->bytes.insert(out->bytes.end(), bytes_.begin(), bytes_.end());
   for (uint64_t lsn = 1; lsn < missing; ++lsn) {
     NOVA_RETURN_IF_ERROR(ParseLogEntries(records_[lsn - 1], [out](const ParsedLogEntry& e) {
-      out->push_back({e.sequence, e.entry.memtable, e.entry.type, std::string(e.entry.key), std::string(e.entry.value)});
+      out->records.push_back({e.sequence, e.entry.memtable, e.entry.type, e.entry.key, e.entry.value});
     }));
   }
   return OkStatus();

@@ -15,12 +15,12 @@
 //
 // A log all of whose records belong to memtables that are done (M3) proves nothing: its room may be in use again, in part, by another.
 //
-// Thread safety: none.   Ownership: of the bytes; `done` outlives it.
+// Thread safety: none.   Ownership: of the bytes, with what was read of them; `done` outlives it.
 // Errors: DataLoss: an acknowledged record is in no copy, or one that is whole is not understood.
 #pragma once
 
-#include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,7 +48,7 @@ class LogCopies {
   // An acknowledged record is in no copy so far; another copy may have it.
   bool damaged() const;
   // The entries, appended to `out`. DataLoss when damaged(): one line.
-  Status Read(std::vector<RecoveredRecord>* out) const;
+  Status Read(RecoveredLogs* out) const;
   // Where the first copy is not whole any more, itself: a place in its last piece that is.
   uint64_t end_of_first() const { return copies_.front().end; }
 
@@ -64,7 +64,7 @@ class LogCopies {
 
   const Uuid log_;
   const MemTableDone& done_;
-  std::deque<std::string> bytes_;
+  std::vector<std::shared_ptr<const std::string>> bytes_;
   std::vector<WholeLogRecord> records_;  // [lsn - 1]; without bytes: in no copy
   std::vector<Copy> copies_;
 };

@@ -47,7 +47,7 @@ class LogReader {
 
   // The segments of one member hold what was acknowledged, and so does each file; but a disk may have damaged
   // a record since, so all files are read; and where that happened to memory, whatever there is, or comes.
-  Status Read(std::vector<RecoveredRecord>* out) {
+  Status Read(RecoveredLogs* out) {
     if (log_.preferred) AddSegmentsOf(*log_.preferred);
     if (Lacking()) {
       for (const auto& [stoc, bytes] : log_.files) AddFile(stoc, bytes);
@@ -278,14 +278,13 @@ RangeFences::Members RangeFences::WaitForMost(const std::function<bool(const Mem
 
 // --- recovery
 
-StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const RangeRecord& record,
-                                                   const MemTableDone& done, Nanos deadline_ns) {
+StatusOr<RecoveredLogs> RecoverLogs(StocClient* stocs, const RangeRecord& record, const MemTableDone& done,
+                                    Nanos deadline_ns) {
   return RecoverLogs(stocs, record, *RangeFences::Start(stocs, record), done, deadline_ns);
 }
 
-StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const RangeRecord& record,
-                                                   const RangeFences& fences, const MemTableDone& done,
-                                                   Nanos deadline_ns, const RulesOff& off) {
+StatusOr<RecoveredLogs> RecoverLogs(StocClient* stocs, const RangeRecord& record, const RangeFences& fences,
+                                    const MemTableDone& done, Nanos deadline_ns, const RulesOff& off) {
   const auto members = fences.WaitForMost(
       [&](const RangeFences::Members& m) { return CoverGroups(stocs, record, m.fenced, off).missing.empty(); },
       deadline_ns);
@@ -300,7 +299,7 @@ StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const Rang
   Mutex mu;
   size_t next = 0;
   Status status;
-  std::vector<RecoveredRecord> records;
+  RecoveredLogs records;
   std::vector<std::unique_ptr<Thread>> readers;
   for (size_t i = 0; i < std::min(kReaders, logs.size()); ++i) {
     readers.push_back(std::make_unique<Thread>("ltc.recovery", [&] {
@@ -311,11 +310,11 @@ StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const Rang
           if (next == logs.size() || !status.ok()) return;
           index = next++;
         }
-        std::vector<RecoveredRecord> part;
+        RecoveredLogs part;
         const Status s = LogReader(stocs, fences, logs[index], done, deadline_ns, off).Read(&part);
         MutexLock lock(&mu);
         if (!s.ok()) status = s;
-        std::move(part.begin(), part.end(), std::back_inserter(records));
+        records.Append(part);
       }
     }));
   }

@@ -76,11 +76,10 @@ class RangeFences : public std::enable_shared_from_this<RangeFences> {
 };
 
 // `done`: of the range's manifest.
-StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const RangeRecord& record,
-                                                   const RangeFences& fences, const MemTableDone& done,
-                                                   Nanos deadline_ns, const RulesOff& off = {});
+StatusOr<RecoveredLogs> RecoverLogs(StocClient* stocs, const RangeRecord& record, const RangeFences& fences,
+                                    const MemTableDone& done, Nanos deadline_ns, const RulesOff& off = {});
 // The same, with fences of its own.
-StatusOr<std::vector<RecoveredRecord>> RecoverLogs(StocClient* stocs, const RangeRecord& record, const MemTableDone& done,
-                                                   Nanos deadline_ns);
+StatusOr<RecoveredLogs> RecoverLogs(StocClient* stocs, const RangeRecord& record, const MemTableDone& done,
+                                    Nanos deadline_ns);
 
 }  // namespace nova

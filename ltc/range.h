@@ -163,7 +163,7 @@ class Range : public std::enable_shared_from_this<Range> {
   // `keep` owns services and storage, which work under way needs after everybody else has let go of them; null: they outlive it.
   static StatusOr<std::shared_ptr<Range>> Recover(const RangeRecord& record, const RangeOptions& options,
                                                   const RangeServices* services, ManifestStorage* storage,
-                                                  const std::vector<VersionEdit>& edits, std::vector<RecoveredRecord> entries,
+                                                  const std::vector<VersionEdit>& edits, RecoveredLogs entries,
                                                   std::shared_ptr<const void> keep = nullptr);
   ~Range();
   ManifestGroup manifest_group() const;

@@ -29,7 +29,7 @@ std::vector<TableRef> LeftOut(const Version& before, const Version& after) {
 
 StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const RangeOptions& options,
                                                 const RangeServices* services, ManifestStorage* storage,
-                                                const std::vector<VersionEdit>& edits, std::vector<RecoveredRecord> entries,
+                                                const std::vector<VersionEdit>& edits, RecoveredLogs entries,
                                                 std::shared_ptr<const void> keep) {
   auto version = std::make_shared<const Version>();
   SequenceNumber reserved = 0;

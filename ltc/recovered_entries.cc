@@ -13,10 +13,10 @@ bool RecoveredEntries::Sorted::operator<(const Sorted& other) const {
   return order != 0 ? order < 0 : record->sequence > other.record->sequence;
 }
 
-RecoveredEntries::RecoveredEntries(std::vector<RecoveredRecord> records, const DoneMemTables& done) : records_(std::move(records)) {
+RecoveredEntries::RecoveredEntries(RecoveredLogs logs, const DoneMemTables& done) : logs_(std::move(logs)) {
   size_t same = SIZE_MAX;
-  sorted_.reserve(records_.size());
-  for (const RecoveredRecord& r : records_) {
+  sorted_.reserve(logs_.size());
+  for (const RecoveredRecord& r : logs_) {
     if (done(r.memtable)) continue;
     const bool is_first = sorted_.empty();
     first_ = is_first ? r.sequence : std::min(first_, r.sequence);
@@ -25,7 +25,7 @@ RecoveredEntries::RecoveredEntries(std::vector<RecoveredRecord> records, const D
     sorted_.push_back({0, &r});
   }
   for (Sorted& s : sorted_) {
-    const std::string_view rest = std::string_view(s.record->key).substr(same, sizeof(s.prefix));
+    const std::string_view rest = s.record->key.substr(same, sizeof(s.prefix));
     std::memcpy(&s.prefix, rest.data(), rest.size());
     s.prefix = __builtin_bswap64(s.prefix);
   }
@@ -40,7 +40,7 @@ StatusOr<std::vector<RangeTombstoneRef>> RecoveredEntries::RangeDeletions() cons
     const RecoveredRecord& r = *s.record;
     if (r.type != ValueType::kDeleteRange) continue;
     if (r.key >= r.value) return absl::DataLossError(StrCat("log record ", r.sequence, " deletes a range that ends before it begins"));
-    deletions.push_back(std::make_shared<const RangeTombstone>(RangeTombstone{r.key, r.value, r.sequence}));
+    deletions.push_back(std::make_shared<const RangeTombstone>(RangeTombstone{std::string(r.key), std::string(r.value), r.sequence}));
   }
   return deletions;
 }

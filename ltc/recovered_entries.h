@@ -2,7 +2,7 @@
 //
 // Sorted once, at O(n log n) however small the entries are, and read in place: no memtable is built of them.
 //
-// Thread safety: immutable.   Ownership: of the records; an iterator must not outlive it.
+// Thread safety: immutable.   Ownership: of the logs; an iterator must not outlive it.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ namespace nova {
 class RecoveredEntries {
  public:
   // Leaves out what is in tables already (M3), and all but one of equal records: a record may be found in two groups (L4).
-  RecoveredEntries(std::vector<RecoveredRecord> records, const DoneMemTables& done);
+  RecoveredEntries(RecoveredLogs logs, const DoneMemTables& done);
 
   bool empty() const { return sorted_.empty(); }
   SequenceNumber first() const { return first_; }  // the lowest number; 0: empty
@@ -38,7 +38,7 @@ class RecoveredEntries {
     bool operator<(const Sorted& other) const;
   };
 
-  std::vector<RecoveredRecord> records_;
+  RecoveredLogs logs_;
   std::vector<Sorted> sorted_;
   SequenceNumber first_ = 0, last_ = 0;
 };

@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   nova::LogCopies copies(log, nothing);
   copies.Add((data[0] & 8) != 0 ? nova::LogCopies::Keeps::kWritten : nova::LogCopies::Keeps::kSynced, {{"one", bytes}});
   if ((data[0] & 16) != 0) copies.Add(nova::LogCopies::Keeps::kSynced, {{"first half", bytes.substr(0, half)}, {"second half", bytes.substr(half)}});
-  std::vector<nova::RecoveredRecord> records;
+  nova::RecoveredLogs records;
   const nova::Status s = copies.Read(&records);
   size_t read = 0;
   for (const nova::RecoveredRecord& r : records) read += r.key.size() + r.value.size();

@@ -35,7 +35,7 @@ class LocalLogTest : public ::testing::Test {
     const auto records = ReadLocalLogs(&disk_, NothingDone);
     EXPECT_TRUE(records.ok()) << records.status();
     std::vector<std::string> texts;
-    for (const RecoveredRecord& r : *records) texts.push_back(StrCat(r.key, "=", r.value, "@", r.sequence));
+    for (const RecoveredRecord& r : *records) texts.push_back(StrCat(std::string(r.key), "=", std::string(r.value), "@", r.sequence));
     return texts;
   }
   std::string ReadFile(const std::string& path) {
@@ -175,7 +175,7 @@ TEST_F(LocalLogTest, ASyncedRecordMakesEarlierOnesOfEveryLaneAndRoundDurable) {
   const auto records = ReadLocalLogs(mount_.get(), NothingDone);
   ASSERT_TRUE(records.ok());
   Texts keys;
-  for (const RecoveredRecord& r : *records) keys.push_back(r.key);
+  for (const RecoveredRecord& r : *records) keys.emplace_back(r.key);
   EXPECT_EQ(keys, (Texts{"a", "b", "c"}));
 }
 

@@ -54,7 +54,7 @@ const MemTableDone kNothingDone = [](MemTableId) { return false; };
 Result Read(Keeps keeps, const std::vector<std::string>& copies, const MemTableDone& done = kNothingDone) {
   LogCopies log(kLog, done);
   for (size_t i = 0; i < copies.size(); ++i) log.Add(keeps, {{StrCat("copy ", i), copies[i]}});
-  std::vector<RecoveredRecord> records;
+  RecoveredLogs records;
   Result r;
   r.status = log.Read(&records);
   EXPECT_EQ(absl::IsDataLoss(r.status), log.damaged());
@@ -142,7 +142,7 @@ TEST(LogCopiesTest, MemoryIsAskedForMoreThanAFile) {
     LogCopies copies(kLog, kNothingDone);
     copies.Add(Keeps::kWritten, {{"memory", std::move(memory)}});
     copies.Add(Keeps::kSynced, {{"file", std::move(file)}});
-    std::vector<RecoveredRecord> records;
+    RecoveredLogs records;
     const Status s = copies.Read(&records);
     return s.ok() ? static_cast<int>(records.size()) : -1;
   };
@@ -160,7 +160,7 @@ TEST(LogCopiesTest, AHoleMayBeWhereOneSegmentEndsAndTheNextBegins) {
     const std::string bytes = log.Without(lsn);
     LogCopies copies(kLog, kNothingDone);
     copies.Add(Keeps::kWritten, {{"segment 0", bytes.substr(0, cut) + std::string(96, '\0')}, {"segment 1", bytes.substr(cut)}});
-    std::vector<RecoveredRecord> records;
+    RecoveredLogs records;
     ASSERT_EQ(absl::IsDataLoss(copies.Read(&records)), lsn < 12) << lsn;
     ASSERT_EQ(records.size(), lsn < 12 ? 0u : 11u);
   }

@@ -64,11 +64,11 @@ Parsed Parse(const Uuid& log, const std::vector<std::string>& segments) {
   for (const std::string& s : segments) pieces.push_back({"segment", s});
   copies.Add(LogCopies::Keeps::kWritten, std::move(pieces));
   Parsed p;
-  std::vector<RecoveredRecord> records;
+  RecoveredLogs records;
   p.status = copies.Read(&records);
   for (const RecoveredRecord& r : records) {
     p.sequences.push_back(r.sequence);
-    p.values.push_back(r.value);
+    p.values.emplace_back(r.value);
   }
   return p;
 }

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <deque>
 #include <filesystem>
 
 #include "common/base/fault_disk.h"
@@ -120,7 +121,9 @@ TEST(RecoveryCostTest, GrowsAsTheLogDoes) {
 
 // R3, against a map.
 TEST(RecoveredEntriesTest, AreInTheOrderOfTablesEachOnce) {
-  std::vector<RecoveredRecord> records;
+  RecoveredLogs logs;
+  std::deque<std::string> texts;  // which stay where they are
+  const auto text = [&texts](std::string t) -> std::string_view { return texts.emplace_back(std::move(t)); };
   std::map<std::pair<std::string, SequenceNumber>, std::string, std::function<bool(const std::pair<std::string, SequenceNumber>&, const std::pair<std::string, SequenceNumber>&)>> model(
       [](const auto& a, const auto& b) { return a.first != b.first ? a.first < b.first : a.second > b.second; });
   uint64_t x = 1;
@@ -129,13 +132,13 @@ TEST(RecoveredEntriesTest, AreInTheOrderOfTablesEachOnce) {
     const std::string key = StrCat("shared prefix/", std::string(x >> 62, 'p'), (x >> 40) % 500);
     const MemTableId memtable((x >> 33) % 3);
     const std::string value = StrCat("v", seq);
-    records.push_back({seq, memtable, ValueType::kPut, key, value});
-    if (seq % 7 == 0) records.push_back(records.back());  // in two groups
+    logs.records.push_back({seq, memtable, ValueType::kPut, text(key), text(value)});
+    if (seq % 7 == 0) logs.records.push_back(logs.records.back());  // in two groups
     if (memtable != MemTableId(1)) model[{key, seq}] = value;
   }
   VersionEdit edit;
   edit.done = {MemTableId(1)};
-  const RecoveredEntries entries(std::move(records), DoneMemTables({edit}));
+  const RecoveredEntries entries(std::move(logs), DoneMemTables({edit}));
   const auto it = entries.NewIterator();
   it->SeekToFirst();
   for (const auto& [key, value] : model) {
@@ -156,8 +159,9 @@ TEST(RecoveredEntriesTest, AreInTheOrderOfTablesEachOnce) {
 }
 
 TEST(RecoveredEntriesTest, RangeDeletionsAreApart) {
-  std::vector<RecoveredRecord> records{{1, MemTableId(1), ValueType::kPut, "b", "x"}, {2, MemTableId(1), ValueType::kDeleteRange, "a", "c"}};
-  const RecoveredEntries entries(records, DoneMemTables({}));
+  RecoveredLogs logs;
+  logs.records = {{1, MemTableId(1), ValueType::kPut, "b", "x"}, {2, MemTableId(1), ValueType::kDeleteRange, "a", "c"}};
+  const RecoveredEntries entries(logs, DoneMemTables({}));
   const auto deletions = entries.RangeDeletions();
   ASSERT_TRUE(deletions.ok()) << deletions.status();
   ASSERT_EQ(deletions->size(), 1u);
@@ -168,8 +172,8 @@ TEST(RecoveredEntriesTest, RangeDeletionsAreApart) {
   EXPECT_EQ(StoredKeyOf(it->key()), "b");
   it->Next();
   EXPECT_FALSE(it->Valid());
-  records[1].value = "a";
-  EXPECT_TRUE(absl::IsDataLoss(RecoveredEntries(records, DoneMemTables({})).RangeDeletions().status()));
+  logs.records[1].value = "a";
+  EXPECT_TRUE(absl::IsDataLoss(RecoveredEntries(logs, DoneMemTables({})).RangeDeletions().status()));
 }
 
 }  // namespace

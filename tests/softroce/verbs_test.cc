@@ -449,7 +449,7 @@ TEST(VerbsTest, AppendingTakesNoneOfTheStocsTimeAndRecoveryNoneOfItsMessages) { 
       const MemTableDone nothing = [](MemTableId) { return false; };
       LogCopies log(s.log, nothing);
       log.Add(LogCopies::Keeps::kWritten, {{"the segment", *segment}});
-      std::vector<RecoveredRecord> records_found;
+      RecoveredLogs records_found;
       EXPECT_TRUE(log.Read(&records_found).ok());
       found += records_found.size();
     }
