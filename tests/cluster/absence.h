@@ -1,5 +1,5 @@
-// Absence: a cluster whose only coordinator goes away and comes back, under puts and gets that are timed
-// (C2').
+// Absence: a cluster whose only coordinator, or whose ZooKeeper, goes away and comes back, under puts and
+// gets that are timed (absence is not death, C2').
 //
 // Thread safety: one thread.   Errors: GoogleTest failures.
 #pragma once
@@ -77,6 +77,7 @@ class Traffic {
 class AbsenceTest : public testing::Test {
  protected:
   enum class Kind { kStopped, kKilled };
+  enum class Who { kLeader, kZookeeper };
   void SetUp() override {
     ProcessClusterOptions options;
     options.zookeeper_session_ms = 0;
@@ -100,29 +101,36 @@ class AbsenceTest : public testing::Test {
     ADD_FAILURE() << "no count of moves";
     return 0;
   }
-  void Leave(Kind kind) {
+  void Leave(Who who, Kind kind) {
+    if (who == Who::kZookeeper) {
+      return kind == Kind::kStopped ? cluster_->zookeeper()->Pause() : cluster_->zookeeper()->Kill();
+    }
     kind == Kind::kStopped ? cluster_->Signal(kLeader, SIGSTOP) : cluster_->Kill(kLeader);
   }
-  void Return(Kind kind) {
-    if (kind == Kind::kStopped) return cluster_->Signal(kLeader, SIGCONT);
-    const Status back = cluster_->Restart(kLeader);
+  void Return(Who who, Kind kind) {
+    if (kind == Kind::kStopped) {
+      return who == Who::kZookeeper ? cluster_->zookeeper()->Resume() : cluster_->Signal(kLeader, SIGCONT);
+    }
+    const Status back = who == Who::kZookeeper ? cluster_->zookeeper()->Restart() : cluster_->Restart(kLeader);
     ASSERT_TRUE(back.ok()) << back;
   }
 
   // Nobody who lives loses a range, puts never stop, and gets are back soon after the leader is.
-  void ExpectNotMissed(Kind kind, Nanos away_ns, Nanos watched_ns = 3 * kSecond) {
-    SCOPED_TRACE(StrCat(kind == Kind::kStopped ? "stopped" : "killed", " for ", away_ns / kSecond, " s"));
-    const uint64_t moves = kind == Kind::kStopped ? Moves() : 0;  // a new process counts anew
+  void ExpectNotMissed(Who who, Kind kind, Nanos away_ns, Nanos watched_ns = 3 * kSecond) {
+    const std::string what = StrCat(who == Who::kLeader ? "coordinator" : "ZooKeeper",
+                                    kind == Kind::kStopped ? " stopped for " : " killed for ", away_ns / kSecond, " s");
+    SCOPED_TRACE(what);
+    // A new process counts anew.
+    const uint64_t moves = who == Who::kLeader && kind == Kind::kKilled ? 0 : Moves();
     traffic_->TakeLongestPutGap();
-    Leave(kind);
+    Leave(who, kind);
     SleepFor(away_ns);
-    Return(kind);
+    Return(who, kind);
     const Nanos back = Now();
     SleepFor(watched_ns);
     const Nanos put_gap = traffic_->TakeLongestPutGap();
     const Nanos gets_back = std::max<Nanos>(0, traffic_->last_failed_get_ns() - back);
-    std::printf("%s for %lld s: longest time without a put %lld ms, gets back after %lld ms\n",
-                kind == Kind::kStopped ? "stopped" : "killed", static_cast<long long>(away_ns / kSecond),
+    std::printf("%s: longest time without a put %lld ms, gets back after %lld ms\n", what.c_str(),
                 static_cast<long long>(put_gap / kMillisecond),
                 static_cast<long long>(gets_back / kMillisecond));
     EXPECT_LT(put_gap, kMostPutGap + machine_.worst());
@@ -132,11 +140,11 @@ class AbsenceTest : public testing::Test {
 
   // An LTC that dies while nobody leads is replaced once somebody does: after C2's wait and those 10 s, at
   // the latest.
-  void ExpectReplaced(Kind kind, Nanos away_ns) {
-    Leave(kind);
+  void ExpectReplaced(Who who, Kind kind, Nanos away_ns) {
+    Leave(who, kind);
     cluster_->Kill("ltc-1");
     SleepFor(away_ns);
-    Return(kind);
+    Return(who, kind);
     const Nanos back = Now();
     const Status open = cluster_->WaitOpen(back + 25 * kSecond);
     EXPECT_TRUE(open.ok()) << open;

@@ -4,11 +4,22 @@
 namespace nova {
 namespace {
 
-TEST_F(AbsenceTest, ACoordinatorThatIsAwayForHalfAMinuteCostsNoRange) {
+TEST_F(AbsenceTest, ACoordinatorThatIsAwayForUpToTwoMinutesCostsNoRange) {
   for (const Kind kind : {Kind::kStopped, Kind::kKilled}) {
-    for (const int seconds : {1, 3, 8, 30}) ExpectNotMissed(kind, seconds * kSecond, 14 * kSecond);
+    for (const int seconds : {1, 3, 8, 30, 120}) {
+      ExpectNotMissed(Who::kLeader, kind, seconds * kSecond, 14 * kSecond);
+    }
   }
-  ExpectReplaced(Kind::kKilled, 30 * kSecond);
+  ExpectReplaced(Who::kLeader, Kind::kKilled, 30 * kSecond);
+}
+
+TEST_F(AbsenceTest, AZookeeperThatIsAwayForUpToTwoMinutesCostsNoRange) {
+  for (const Kind kind : {Kind::kStopped, Kind::kKilled}) {
+    for (const int seconds : {1, 3, 8, 30, 120}) {
+      ExpectNotMissed(Who::kZookeeper, kind, seconds * kSecond, 14 * kSecond);
+    }
+  }
+  ExpectReplaced(Who::kZookeeper, Kind::kKilled, 30 * kSecond);
 }
 
 }  // namespace
