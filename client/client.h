@@ -169,7 +169,8 @@ class Client {
   void TakeSnapshotAsync(std::function<void(SnapshotResult)> done);
 
   // --- checkpoints of all ranges, each range's of one moment of its own. A call that fails has been done in some ranges and not in
-  // others; the message says what failed first. What was not done, or may not have been, is tried again within timeout_ms.
+  // others; the message says what failed first. What was certainly not done is tried again within timeout_ms; Unknown: in some range it may
+  // have been done, and is not tried again (A1).
   Result CreateCheckpoint(const std::string& name);   // ConditionFailed: some range has one of that name
   CheckpointsResult ListCheckpoints();
   Result DeleteCheckpoint(const std::string& name);   // of the ranges that have it; NotFound: none has

@@ -221,13 +221,14 @@ class Range : public std::enable_shared_from_this<Range> {
 
   // --- checkpoints (M2; docs/engine.md), on threads that may wait
   // A durable pin of what the range holds: all that was acknowledged before. AlreadyExists; ResourceExhausted: kMaxCheckpoints;
-  // DeadlineExceeded, Unavailable: it may have been made all the same.
+  // DeadlineExceeded, Unavailable: it was not made. Unknown, of these three calls: perhaps it is done, perhaps a later owner finds it
+  // done; to ask again unseen could do it twice (A1).
   Status CreateCheckpoint(const std::string& name, Nanos deadline_ns);
   // The same without a name, and not durable: its tables stay for as long as it is kept.
   StatusOr<CheckpointRef> Freeze(Nanos deadline_ns);
-  Status DeleteCheckpoint(const std::string& name);  // NotFound
+  Status DeleteCheckpoint(const std::string& name);  // NotFound; Unavailable: nothing changed; Unknown
   // The range holds what it held at the checkpoint, in one step; what was written since is gone, snapshots end. Requests are
-  // refused (kNotOwner) meanwhile. NotFound; Unavailable: nothing changed, or it did and the answer was lost.
+  // refused (kNotOwner) meanwhile. NotFound; Unavailable, DeadlineExceeded: nothing changed; Unknown.
   Status RestoreCheckpoint(const std::string& name, Nanos deadline_ns);
 
   // --- any thread
@@ -349,6 +350,7 @@ class Range : public std::enable_shared_from_this<Range> {
   VersionEdit SnapshotOf(const Version& version, MemTableId done_below) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   Status CommitEdit(VersionEdit edit, const RoundGroup* flushed = nullptr);
   Status CommitEditLocked(VersionEdit edit, const RoundGroup* flushed = nullptr) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
+  Status CommitRequestLocked(VersionEdit edit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   StatusOr<CheckpointRef> MakeCheckpoint(const std::shared_ptr<CheckpointRequest>& request, Nanos deadline_ns);
   Status AttachLocked(const std::shared_ptr<CheckpointRequest>& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   void PinFlushedLocked(const Round& flushed, const Version& next, VersionEdit* edit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);

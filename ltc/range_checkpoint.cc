@@ -42,9 +42,17 @@ struct Range::CheckpointRequest {
   const std::string name;  // empty: not durable
   const int64_t created_ms = WallNowMs();
   bool attached = false;   // to a round
+  bool tried = false;      // an edit with it was written, or may have been
   Status status;
   CheckpointRef made;
 };
+
+// What a caller asked for and must not ask for again unseen (A1): once the edit may have been written, its failure decides nothing.
+Status Range::CommitRequestLocked(VersionEdit edit) {
+  if (state_.load() == State::kLost) return absl::UnavailableError("the range was lost");
+  const Status s = CommitEditLocked(std::move(edit));
+  return s.ok() ? s : absl::UnknownError(StrCat("it may be done all the same: ", s.ToString()));
+}
 
 // --- making one
 
@@ -71,7 +79,7 @@ Status Range::AttachLocked(const std::shared_ptr<CheckpointRequest>& request) {
         std::make_shared<Checkpoint>(Checkpoint{"", edit.pins[0].sequence, request->created_ms, version->runs(), version->tombstones()});
     return OkStatus();
   }
-  NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit)));
+  NOVA_RETURN_IF_ERROR(CommitRequestLocked(std::move(edit)));
   request->made = CurrentView()->version->FindCheckpoint(request->name);
   return OkStatus();
 }
@@ -83,7 +91,9 @@ void Range::PinFlushedLocked(const Round& flushed, const Version& next, VersionE
     request->status = std::any_of(edit->pins.begin(), edit->pins.end(), taken)
                           ? absl::AlreadyExistsError(StrCat("there is a checkpoint ", request->name))
                           : ForName(next, request->name);
-    if (request->status.ok()) edit->pins.push_back(next.PinRuns(request->name, flushed.boundary, request->created_ms));
+    if (!request->status.ok()) continue;
+    edit->pins.push_back(next.PinRuns(request->name, flushed.boundary, request->created_ms));
+    request->tried = true;
   }
 }
 
@@ -106,7 +116,10 @@ StatusOr<CheckpointRef> Range::MakeCheckpoint(const std::shared_ptr<CheckpointRe
     const State state = state_.load();
     if (request->made != nullptr) return request->made;
     NOVA_RETURN_IF_ERROR(request->status);
-    if (state == State::kLost) return absl::UnavailableError("the range was lost");
+    if (state == State::kLost) {
+      s = absl::UnavailableError("the range was lost");
+      break;
+    }
     if (!request->attached) {
       if (state != State::kActive) return absl::UnavailableError("the range is not open");
       if (!request->name.empty()) NOVA_RETURN_IF_ERROR(ForName(*CurrentView()->version, request->name));
@@ -122,7 +135,7 @@ StatusOr<CheckpointRef> Range::MakeCheckpoint(const std::shared_ptr<CheckpointRe
   }
   MutexLock view_lock(&mu_);
   for (const auto& round : view_->sealed) std::erase(round->checkpoints, request);
-  return s;
+  return request->tried ? absl::UnknownError(StrCat("it may have been made all the same: ", s.ToString())) : s;
 }
 
 Status Range::CreateCheckpoint(const std::string& name, Nanos deadline_ns) {
@@ -158,7 +171,7 @@ Status Range::DeleteCheckpoint(const std::string& name) {
   {
     MutexLock lock(&manifest_mu_);
     if (CurrentView()->version->FindCheckpoint(name) == nullptr) return absl::NotFoundError(StrCat("no checkpoint ", name));
-    NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit)));
+    NOVA_RETURN_IF_ERROR(CommitRequestLocked(std::move(edit)));
   }
   RefreshLanes();  // whose views hold its tables
   return OkStatus();
@@ -212,7 +225,7 @@ Status Range::RestoreStopped(const std::string& name, Nanos deadline_ns) {
     }
     ReplaceTombstones(view->version->tombstones(), checkpoint->tombstones, &edit);
     snapshots_.EndAll();  // before the version changes, which spares none of them
-    NOVA_RETURN_IF_ERROR(CommitEditLocked(std::move(edit)));
+    NOVA_RETURN_IF_ERROR(CommitRequestLocked(std::move(edit)));
     NOVA_LOG(INFO) << "range " << id_.value() << " is what it was at checkpoint " << name << ", number " << checkpoint->sequence;
   }
   RefreshLanes();

@@ -2,6 +2,9 @@
 // StoC and a cluster of another size; restored to the byte (faults row 51).
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "common/base/failpoint.h"
 #include "tests/cluster_sim/scenario.h"
 
 namespace nova {
@@ -166,6 +169,51 @@ TEST(CheckpointTest, M2ADrainedStocTakesNoTableOfACheckpointWithIt) {
     const Result r = w.client->RestoreCheckpoint("a");
     ASSERT_TRUE(r.ok()) << r.message;
     EXPECT_EQ(w.All(), then);
+  });
+}
+
+// StoCs write a manifest's edits and answer that they failed: whether the range was restored nobody can tell, so it is not done again,
+// for that would take away what was written since.
+TEST(CheckpointTest, A1ARestoreThatMayHaveBeenDoneIsNotDoneAgain) {
+  Simulate(1, [] {
+    World w;
+    ASSERT_NO_FATAL_FAILURE(w.Write("first", 1));
+    const Entries then = w.All();
+    ASSERT_TRUE(w.client->CreateCheckpoint("a").ok());
+    ASSERT_NO_FATAL_FAILURE(w.Write("second", 1));
+    const Entries later = w.All();
+    ASSERT_TRUE(w.client->CreateCheckpoint("later").ok());  // nothing is left to flush
+    const auto failing = [&](const std::function<Result()>& call) {
+      for (const char* step : {"stoc.append_synced", "stoc.file_synced"}) {
+        ASSERT_TRUE(ArmFailPoint(step, 0, [] { return absl::UnavailableError("in doubt"); }).ok());
+      }
+      Thread mends("mends", [] {
+        SleepFor(3 * kSecond);
+        DisarmFailPoints();
+      });
+      const Result r = call();
+      mends.Join();
+      EXPECT_EQ(r.outcome, Outcome::kUnknown) << r.message;
+    };
+    ASSERT_NO_FATAL_FAILURE(failing([&] { return w.client->RestoreCheckpoint("a"); }));
+    // Each range is as it was, or as it is restored.
+    for (const auto& [key, value] : w.All()) {
+      const auto is = [&, key = key, value = value](const Entries& e) {
+        return std::find(e.begin(), e.end(), std::pair(key, value)) != e.end();
+      };
+      EXPECT_TRUE(is(then) || is(later)) << key;
+    }
+    ASSERT_NO_FATAL_FAILURE(w.Write("third", 1));
+    const Entries newest = w.All();
+    ASSERT_TRUE(w.client->CreateCheckpoint("newest").ok());
+    ASSERT_NO_FATAL_FAILURE(failing([&] { return w.client->CreateCheckpoint("b"); }));
+    ASSERT_NO_FATAL_FAILURE(failing([&] { return w.client->DeleteCheckpoint("a"); }));
+    SleepFor(20 * kSecond);
+    EXPECT_EQ(w.All(), newest);
+    w.cluster.Kill("ltc-0");
+    ASSERT_TRUE(w.cluster.WaitOpen(kRanges, 60 * kSecond));
+    EXPECT_EQ(w.All(), newest);
+    DisarmFailPoints();
   });
 }
 
