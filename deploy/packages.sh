@@ -2,6 +2,7 @@
 # Installs what building, testing and running Nova needs on Debian 12. Does nothing when all is there.
 #   deploy/packages.sh            to build and run
 #   deploy/packages.sh --test     and to test
+#   deploy/packages.sh --fuzz     and to fuzz (tests/run.sh --long)
 #   deploy/packages.sh --experiments   and to compare with other engines; one comes from Maven Central, to ~/.cache/nova
 #   deploy/packages.sh --node     only what a node of a cluster runs, with programs built elsewhere (deploy/ansible does this)
 #   deploy/packages.sh --control  only what the host needs that deploy/ansible is run from
@@ -25,6 +26,7 @@ case ${1:-} in
     packages+=(libgtest-dev libgmock-dev golang-go python3 qemu-system-x86 busybox-static kmod cpio iproute2 ibverbs-utils)
     packages+=("${node[@]}" "${control[@]}" openssh-server systemd)  # tests/deploy: nodes in namespaces; systemd-analyze
     ;;
+  --fuzz) packages+=(clang libclang-rt-14-dev) ;;
   --experiments) packages+=(librocksdb-dev libleveldb-dev liblmdb-dev libbenchmark-dev gnuplot-nox unzip) ;;
   --node) packages=("${node[@]}") ;;
   --control) packages=("${control[@]}") ;;

@@ -3,8 +3,9 @@
 # Works on a fresh Debian 12.
 #   tests/run.sh            everything but the slow parts
 #   tests/run.sh --long     with them (label "long")
-# Two builds: asan (AddressSanitizer and UBSan, assertions on) runs the unit tests and one test of processes that are killed, release
-# runs the programs: clusters, YCSB; --long has a third: tsan (ThreadSanitizer) runs the unit tests again.
+# Two builds: asan (AddressSanitizer and UBSan, assertions on) runs the unit tests and one test of processes
+# that are killed, release runs the programs: clusters, YCSB. --long has two more: tsan (ThreadSanitizer) runs the
+# unit tests again, release many more seeds of the chaos, clang the fuzz targets for 20 s each.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -61,13 +62,19 @@ note_skipped asan
 
 stage "clusters of processes, YCSB (release)"
 labels=cluster
-[[ $long == 1 ]] && labels='cluster|long'
+[[ $long == 1 ]] && labels='cluster|long' && export NOVA_CONTROLS=all
 ctest --test-dir build/release -L "^($labels)\$" --output-on-failure --no-tests=error
 note_skipped release
 
 if [[ $long == 1 ]]; then
   build tsan nova_unit_tests
   unit_tests tsan
+  build release nova_cluster_sim_test
+  stage "5,000 seeds of the chaos (release)"
+  NOVA_SIM_SEEDS=5000 build/release/tests/cluster_sim/nova_cluster_sim_test --gtest_filter='ChaosTest.*'
+  stage "fuzzing (clang)"
+  deploy/packages.sh --fuzz
+  tests/fuzz/run.sh 20
 fi
 
 [[ -s $skipped ]] && printf 'skipped:\n' && sed 's/^/  /' "$skipped"

@@ -19,17 +19,23 @@ constexpr int64_t kMostConnections = 40;
 
 constexpr Nanos kWholeWithin = 90 * kSecond;    // a cluster that is open: redundancy, orphans
 
+// What faults of all kinds know of each other.
+struct Broken {
+  std::string lost_stoc;           // whose disk is gone
+  std::set<std::string> handled;  // nodes that one kind of faults ends and starts again just now
+};
+
 // Faults of one kind, one at a time; kinds overlap.
 class Nemesis {
  public:
-  Nemesis(SimCluster* cluster, const ChaosOptions* options, Notification* stop, Counts* counts, std::string* lost_stoc)
-      : cluster_(cluster), options_(options), stop_(stop), counts_(counts), lost_stoc_(lost_stoc) {}
+  Nemesis(SimCluster* cluster, const ChaosOptions* options, Notification* stop, Counts* counts, Broken* broken)
+      : cluster_(cluster), options_(options), stop_(stop), counts_(counts), broken_(broken) {}
 
   void RunStocs() {
     const std::vector<std::string> stocs = cluster_->Names("stoc");
     while (!Sleep(Between(50, 1500))) {
       const std::string& stoc = Pick(stocs);
-      if (stoc == *lost_stoc_) continue;
+      if (stoc == broken_->lost_stoc) continue;
       switch (random_.Uniform(8)) {
         case 0:
         case 1:
@@ -42,7 +48,7 @@ class Nemesis {
           break;
         case 2: {
           const std::string& other = Pick(stocs);
-          if (!options_->kill_stocs || other == stoc || other == *lost_stoc_ || !cluster_->MayLose({stoc, other})) break;
+          if (!options_->kill_stocs || other == stoc || other == broken_->lost_stoc || !cluster_->MayLose({stoc, other})) break;
           Count("two StoCs killed");
           KillAndRestart({stoc, other}, Between(10, 3000));
           if (Sleep(3 * kSecond)) return;
@@ -55,11 +61,12 @@ class Nemesis {
           if (options_->orderly && cluster_->MayLose(stoc)) StopAndRestart(stoc, "StoC", Between(10, 2000));
           break;
         default:
-          if (!options_->lost_disks || options_->cluster.ltc.hosted.placement.replicas < 2 || !lost_stoc_->empty() ||
+          if (!options_->lost_disks || options_->cluster.ltc.hosted.placement.replicas < 2 || !broken_->lost_stoc.empty() ||
               !cluster_->MayLoseForEver(stoc)) {
             break;
           }
-          *lost_stoc_ = stoc;
+          if (!Handle(stoc)) break;
+          broken_->lost_stoc = stoc;
           cluster_->Kill(stoc);
           cluster_->LoseDisk(stoc);
           if (random_.OneIn(2)) {
@@ -69,6 +76,7 @@ class Nemesis {
             if (Sleep(Between(10, 3000))) return;
             cluster_->Start(stoc).IgnoreError();
           }
+          LetGo(stoc);
           if (Sleep(3 * kSecond)) return;
       }
     }
@@ -175,14 +183,59 @@ class Nemesis {
       }
     }
   }
-  // A process stands still between a check and its act. On a thread of the process'.
-  Status StopHere(const char* where, uint64_t one_in) {
+  // Faults of several nodes at one moment, which leave some members of a group with what others never get. An LTC
+  // is cut from some StoCs, as by a cable that works at times; then it dies, StoCs start anew and others stand still.
+  void RunDisasters() {
+    const std::vector<std::string> ltcs = cluster_->Names("ltc");
+    const std::vector<std::string> stocs = cluster_->Names("stoc");
+    while (options_->disasters && !Sleep(Between(1000, 4000))) {
+      Count("several nodes at once");
+      if (random_.OneIn(2)) {  // a group is changed, perhaps, when the rest comes
+        StartAnew(stocs);
+        Sleep(Between(0, 1500));
+      }
+      const std::string& ltc = Pick(ltcs);
+      std::vector<std::string> cut;
+      for (const std::string& stoc : stocs) {
+        if (options_->cuts && random_.OneIn(2)) cut.push_back(stoc);
+      }
+      for (const std::string& stoc : cut) cluster_->network()->Cut(ltc, stoc);
+      Sleep(random_.OneIn(2) ? Between(1, 300) : Between(300, 2000));
+      const bool dies = options_->kill_ltcs && Handle(ltc);
+      if (dies) cluster_->Kill(ltc);
+      std::vector<std::string> still;
+      for (const std::string& stoc : stocs) {
+        if (options_->pauses && random_.OneIn(3)) still.push_back(stoc);
+      }
+      for (const std::string& stoc : still) cluster_->Pause(stoc);
+      for (int i = 0; i < 2; ++i) StartAnew(stocs);
+      for (const std::string& stoc : cut) cluster_->network()->Mend(ltc, stoc);
+      Sleep(Between(100, 4000));
+      for (const std::string& stoc : still) cluster_->Resume(stoc);
+      if (dies) {
+        StartAgain(ltc);
+        LetGo(ltc);
+      }
+      if (Sleep(3 * kSecond)) return;  // what was on few members is on more
+    }
+  }
+  // A process stands still between a check and its act; or, where that is `or_one_thread`, the thread alone, while
+  // nobody tells the others of what it did. On a thread of the process'.
+  Status StopHere(const char* where, uint64_t one_in, bool or_one_thread = false) {
     Simulation* const sim = Simulation::Current();
     const Simulation::Host* const host = sim->host();
     if (host == nullptr || stop_->HasBeenNotified() || !options_->pauses || !random_.OneIn(one_in)) return OkStatus();
     Count(where);
     ++standing_still_;
     const std::string node = host->name;
+    if (or_one_thread && random_.OneIn(2)) {
+      const bool deaf = options_->cuts && !random_.OneIn(3);
+      if (deaf) cluster_->CutControl(node, true);
+      SleepFor(Between(50, 2000));
+      if (deaf) cluster_->CutControl(node, false);
+      --standing_still_;
+      return OkStatus();
+    }
     sim->set_host(nullptr);  // by true time
     PauseFor(node, Between(50, 5000));
     sim->set_host(host);
@@ -208,10 +261,29 @@ class Nemesis {
     return node.starts_with("stoc") ? "StoC" : node.starts_with("ltc") ? "LTC" : "coordinator";
   }
 
+  // False: another kind of faults handles it.
+  bool Handle(const std::string& node) { return broken_->handled.insert(node).second; }
+  void LetGo(const std::string& node) { broken_->handled.erase(node); }
+
   void KillAndRestart(const std::vector<std::string>& nodes, Nanos down_ns) {
-    for (const std::string& node : nodes) cluster_->Kill(node);
+    std::vector<std::string> mine;
+    for (const std::string& node : nodes) {
+      if (!Handle(node)) continue;
+      cluster_->Kill(node);
+      mine.push_back(node);
+    }
     Sleep(down_ns);
-    for (const std::string& node : nodes) StartAgain(node);
+    for (const std::string& node : mine) {
+      StartAgain(node);
+      LetGo(node);
+    }
+  }
+  // A StoC dies and is there again with an empty memory.
+  void StartAnew(const std::vector<std::string>& stocs) {
+    const std::string& stoc = Pick(stocs);
+    if (!options_->kill_stocs || stoc == broken_->lost_stoc || !cluster_->Runs(stoc) || !cluster_->MayLose(stoc)) return;
+    Count("StoC killed");
+    KillAndRestart({stoc}, Between(1, 200));
   }
   void StartAgain(const std::string& node) {
     while (!cluster_->Runs(node) && !cluster_->Start(node).ok()) {
@@ -220,7 +292,11 @@ class Nemesis {
   }
   // In order; half of them drained first, so that nothing is left on it.
   void StopAndRestart(const std::string& node, const std::string& kind, Nanos down_ns) {
-    if (!cluster_->Runs(node)) return;
+    if (!cluster_->Runs(node) || !Handle(node)) return;
+    DrainAndStop(node, kind, down_ns);
+    LetGo(node);
+  }
+  void DrainAndStop(const std::string& node, const std::string& kind, Nanos down_ns) {
     if (random_.OneIn(2)) {
       Count(kind + " drained");
       std::string left = "not asked yet";
@@ -284,7 +360,7 @@ class Nemesis {
   const ChaosOptions* const options_;
   Notification* const stop_;
   Counts* const counts_;
-  std::string* const lost_stoc_;  // whose disk is gone; of all kinds of faults
+  Broken* const broken_;  // of all kinds of faults
   Random random_;
   int standing_still_ = 0;  // threads in StopHere
   uint64_t faults_ = 0;
@@ -408,20 +484,25 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
   }
   History history;
   SharedKeys shared;
-  std::string lost_stoc;
+  Broken broken;
   std::vector<std::unique_ptr<Load>> loads;
   for (int i = 0; i < options.clients; ++i) {
     const LoadOptions load{.keys = options.keys_per_client, .first_key = i * options.keys_per_client, .pause_max_us = 25'000,
                            .large_value_bytes = options.all_kinds ? options.cluster.ltc.log.segment_bytes : 0, .all_kinds = options.all_kinds};
     loads.push_back(std::make_unique<Load>(clients[static_cast<size_t>(i)].get(), &history, load, &result->violation, &shared, &result->counts));
   }
+  for (int i = 0; i < options.readers; ++i) {
+    clients.push_back(cluster.NewClient(StrCat("client-reader-", i)));
+    const LoadOptions load{.pause_max_us = 10'000, .reads_only = true};
+    loads.push_back(std::make_unique<Load>(clients.back().get(), &history, load, &result->violation, &shared, &result->counts));
+  }
   {
     Notification stop;
     std::vector<std::unique_ptr<Nemesis>> nemeses;
-    const auto add = [&] { return nemeses.emplace_back(std::make_unique<Nemesis>(&cluster, &options, &stop, &result->counts, &lost_stoc)).get(); };
+    const auto add = [&] { return nemeses.emplace_back(std::make_unique<Nemesis>(&cluster, &options, &stop, &result->counts, &broken)).get(); };
     Nemesis* const between = add();
     NOVA_CHECK(ArmFailPoint("ltc.lease_checked", 0, [between] { return between->StopHere("stop between lease check and answer", 500); }).ok());
-    NOVA_CHECK(ArmFailPoint("ltc.record_released", 0, [between] { return between->StopHere("stop between release and letting go", 2); }).ok());
+    NOVA_CHECK(ArmFailPoint("ltc.record_released", 0, [between] { return between->StopHere("stop between release and letting go", 2, true); }).ok());
     std::vector<std::unique_ptr<Thread>> threads;
     for (auto& load : loads) {
       threads.push_back(std::make_unique<Thread>("chaos.load", [&, l = load.get()] {
@@ -429,7 +510,7 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
       }));
     }
     for (void (Nemesis::*run)() : {&Nemesis::RunStocs, &Nemesis::RunLtcs, &Nemesis::RunCoordinators, &Nemesis::RunNetwork, &Nemesis::RunDisks,
-                                   &Nemesis::RunClients}) {
+                                   &Nemesis::RunClients, &Nemesis::RunDisasters}) {
       threads.push_back(std::make_unique<Thread>("chaos.nemesis", [run, n = add()] { (n->*run)(); }));
     }
     for (const Nanos until = Now() + options.duration_ns; Now() < until && result->violation.empty();) SleepFor(100 * kMillisecond);
@@ -448,7 +529,7 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
   };
   cluster.HealAll();
   if (judge("")) {
-    StartWhatIsDown(&cluster, lost_stoc);
+    StartWhatIsDown(&cluster, broken.lost_stoc);
     judge(cluster.WaitOpen(ranges, kOpenWithin) ? "" : "not every range is open again" + DescribeRecords(&cluster));
   }
   if (judge("")) loads[0]->Verify();
@@ -484,6 +565,7 @@ ChaosOptions ChaosOf(uint64_t seed) {
   o.cluster.config.lost_reply_one_in = 50;
   o.cluster.control.drop_one_in = 100;
   o.cluster.control.duplicate_one_in = 100;
+  o.disasters = random.OneIn(2);
   return o;
 }
 
@@ -494,7 +576,7 @@ std::vector<std::string> ChaosKinds() {
         "StoC drained", "StoC drained to the end", "StoC stopped", "StoC lost for good", "StoC back with an empty disk", "LTC killed",
         "LTC paused", "LTC cut from coordinators or store", "LTC cut from StoCs", "LTC drained", "LTC drained to the end", "LTC stopped",
         "coordinator killed", "coordinator cut from coordinators or store", "network loses and delays", "disk fails", "disk is full",
-        "disk is slow", "disk hangs", "client cut from one LTC", "client does not read", "stop between lease check and answer",
+        "disk is slow", "disk hangs", "several nodes at once", "client cut from one LTC", "client does not read", "stop between lease check and answer",
         "stop between release and letting go", "clocks run wrong"}) {
     kinds.push_back(StrCat("fault: ", fault));
   }

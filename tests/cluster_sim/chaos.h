@@ -20,6 +20,7 @@ struct ChaosOptions {
   SimClusterOptions cluster = SmallCluster();
   int ranges = 6;
   int clients = 4;
+  int readers = 2;  // more clients, which only read
   int keys_per_client = 20;
   Nanos duration_ns = 12 * kSecond;
   bool kill_stocs = true;
@@ -30,6 +31,7 @@ struct ChaosOptions {
   bool orderly = true;     // nodes are drained and stopped
   bool bad_disks = true;   // of StoCs: errors, full, slow, hung
   bool lost_disks = true;  // one, where tables have two copies or more
+  bool disasters = true;   // faults of several nodes at one moment
   bool all_kinds = true;   // of operations
 };
 ChaosOptions ChaosOf(uint64_t seed);  // sizes, threads, delays and clocks differ by the seed

@@ -122,6 +122,11 @@ void Load::Violation(const std::string& text) {
 
 void Load::Step() {
   SleepFor(static_cast<Nanos>(random_.Uniform(static_cast<uint64_t>(options_.pause_max_us) + 1)) * kMicrosecond);
+  if (options_.reads_only) {
+    const std::vector<std::string> all = history_->Keys();
+    if (!all.empty()) Read(all[random_.Uniform(all.size())], "get by a reader");
+    return;
+  }
   const int own = static_cast<int>(random_.Uniform(static_cast<uint64_t>(options_.keys)));
   const std::string key = OwnKey(own);
   if (options_.all_kinds && random_.OneIn(3)) return StepOfAnyKind(own);

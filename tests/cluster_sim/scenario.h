@@ -49,6 +49,8 @@ struct LoadOptions {
   size_t large_value_bytes = 0;  // of one put in 40; 0: none
   // Also what needs more than gets, puts, deletions and scans: compare and swap, batches, snapshots, times to live, multi-gets.
   bool all_kinds = false;
+  // Gets of anybody's keys and nothing else: no refused write tells this client that a range has moved.
+  bool reads_only = false;
 };
 
 // Keys that the loads of a scenario share: written by all of them.

@@ -260,6 +260,7 @@ void SimCluster::TakeApart(std::unique_ptr<Process> process) {
 Status SimCluster::Stop(const std::string& node) {
   std::unique_ptr<Process>& process = nodes_.at(node);
   NOVA_CHECK(process != nullptr) << node << " does not run";
+  process->stopping = true;
   Status s;
   if (process->ltc != nullptr) s = process->ltc->Stop(Now() + 30 * kSecond);
   if (process->stoc != nullptr) process->stoc->Stop();
@@ -398,7 +399,7 @@ bool SimCluster::MayLose(const std::vector<std::string>& stocs) {
   std::map<StocId, NodeInfo> left;
   for (const std::string& name : Names("stoc")) {
     const bool lost = std::find(stocs.begin(), stocs.end(), name) != stocs.end();
-    if (lost || !Runs(name) || nodes_[name]->stoc == nullptr) continue;
+    if (lost || !Runs(name) || nodes_[name]->stoc == nullptr || nodes_[name]->stopping) continue;
     const NodeInfo& self = nodes_[name]->stoc->self();
     left[self.stoc_id] = self;
   }

@@ -113,6 +113,7 @@ class SimCluster {
     Simulation::Host* host = nullptr;  // one of hosts_
     bool dead = false;
     bool paused = false;
+    bool stopping = false;  // what it holds in memory is as good as gone
     bool control_cut = false;
     bool config_cut = false;
     std::vector<MemorySession*> sessions;  // in the order they were opened
