@@ -24,6 +24,17 @@ StatusOr<Reply> CallMethod(ControlChannel* channel, const char* method, const Re
   return reply;
 }
 
+void PutFabricCounters(const FabricCounters& c, proto::FabricCounters* out) {
+  out->set_regions(c.regions);
+  out->set_connections(c.connections);
+  out->set_pending_requests(c.pending_requests);
+  out->set_bytes_sent(c.bytes_sent);
+  out->set_bytes_written(c.bytes_written);
+  out->set_bytes_read(c.bytes_read);
+  out->set_protocol_errors(c.protocol_errors);
+  out->set_access_errors(c.access_errors);
+}
+
 // A lost answer is no answer: waits a moment, so that a store that has no connection is not asked in a tight loop.
 void PauseBeforeRetry() { SleepFor(10 * kMillisecond); }
 
@@ -164,7 +175,16 @@ void NodeSessionImpl::HeartbeatOnce() {
       l->set_writes(load.writes);
       l->set_reads(load.reads);
       l->set_bytes(load.bytes);
+      l->set_tables(load.tables.tables);
+      l->set_degraded_tables(load.tables.degraded);
+      l->set_fewest_table_copies(load.tables.fewest);
     }
+    if (report.copies) {
+      request.mutable_copies()->set_log(report.copies->log);
+      request.mutable_copies()->set_manifest(report.copies->manifest);
+      request.mutable_copies()->set_table(report.copies->table);
+    }
+    PutFabricCounters(report.fabric, request.mutable_fabric());
     for (const auto& [name, bytes] : report.memory) {
       proto::MemoryPool* pool = request.add_memory();
       pool->set_name(name);

@@ -37,6 +37,13 @@ struct RangeAssignment {
   Nanos old_lease_ends_ns = 0;  // R5, on our clock: no OPEN before
 };
 
+// Of a range's tables. A table has as many living copies as its part with the fewest.
+struct TableCopies {
+  uint64_t tables = 0;
+  uint64_t degraded = 0;  // with fewer living copies than the LTC is configured to keep
+  uint32_t fewest = 0;    // living copies of the table with the fewest; 0 also where there is no table
+};
+
 struct RangeLoad {
   RangeId range;
   Epoch epoch;
@@ -44,10 +51,21 @@ struct RangeLoad {
   uint64_t writes = 0;  // since the range was opened here
   uint64_t reads = 0;
   uint64_t bytes = 0;   // stored
+  TableCopies tables = {};
+};
+
+// How many copies an LTC is configured to keep of each log (R; 0: it keeps no log), manifest (M) and table.
+struct CopiesKept {
+  uint32_t log = 0;
+  uint32_t manifest = 0;
+  uint32_t table = 0;
+  bool operator==(const CopiesKept&) const = default;
 };
 
 struct NodeReport {  // what a heartbeat says of the node
   std::vector<RangeLoad> ranges;
+  std::optional<CopiesKept> copies;  // of an LTC
+  FabricCounters fabric;
   uint32_t queue_depth = 0;
   uint64_t disk_bytes = 0;
   uint64_t disk_free_bytes = 0;

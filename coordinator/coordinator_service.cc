@@ -5,6 +5,8 @@
 
 #include "absl/strings/numbers.h"
 #include "common/base/log.h"
+#include "common/rdma/fabric_metrics.h"
+#include "common/rdma/port_counters.h"
 #include "coordinator/coordinator.pb.h"
 #include "coordinator/leader_channel.h"
 #include "coordinator/status_text.h"
@@ -38,6 +40,19 @@ void FillRoute(const ClusterState& state, const RangeRecord& record, proto::Rout
   if (!record.released) route->set_address(OwnerAddress(state, record));
 }
 
+FabricCounters FabricCountersOf(const proto::FabricCounters& in) {
+  FabricCounters c;
+  c.regions = in.regions();
+  c.connections = in.connections();
+  c.pending_requests = in.pending_requests();
+  c.bytes_sent = in.bytes_sent();
+  c.bytes_written = in.bytes_written();
+  c.bytes_read = in.bytes_read();
+  c.protocol_errors = in.protocol_errors();
+  c.access_errors = in.access_errors();
+  return c;
+}
+
 template <typename Message>
 StatusOr<Message> Parse(const std::string& bytes) {
   Message m;
@@ -55,7 +70,37 @@ CoordinatorService::CoordinatorService(CoordinatorOptions options, OpenStore ope
       failed_moves_(metrics->counter("nova_coordinator_range_moves_refused_total")),
       elections_(metrics->counter("nova_coordinator_elections_won_total")),
       step_downs_(metrics->counter("nova_coordinator_step_downs_total")),
-      queue_(kMoveQueue) {}
+      queue_(kMoveQueue) {
+  AddFabricCounters(metrics, "nova_cluster_fabric", [this] { return FabricOfNodes(); });
+  const auto add = [this, metrics](const char* what, CopyCounts Redundancy::* copies) {
+    const auto tell = [&](const char* name, auto CopyCounts::* field) {
+      metrics->AddCallback(StrCat("nova_cluster_", what, name), [this, copies, field] {
+        return static_cast<double>(RedundancyNow().*copies.*field);
+      });
+    };
+    tell("", &CopyCounts::all);
+    tell("_degraded", &CopyCounts::degraded);
+    tell("_fewest_copies", &CopyCounts::fewest);
+    tell("_copies_configured", &CopyCounts::wanted);
+  };
+  add("log_groups", &Redundancy::logs);
+  add("manifests", &Redundancy::manifests);
+  add("tables", &Redundancy::tables);
+}
+
+// As nodes last said; of a coordinator that does not lead: nothing.
+FabricCounters CoordinatorService::FabricOfNodes() const {
+  FabricCounters sum;
+  MutexLock lock(&mu_);
+  if (!CheckLeadingLocked().ok()) return sum;
+  for (const auto& [name, report] : state_.reports) AddCounters(&sum, report.fabric);
+  return sum;
+}
+
+Redundancy CoordinatorService::RedundancyNow() const {
+  MutexLock lock(&mu_);
+  return CheckLeadingLocked().ok() ? CountRedundancy(state_) : Redundancy{};
+}
 
 StatusOr<std::unique_ptr<CoordinatorService>> CoordinatorService::Start(CoordinatorOptions options, OpenStore open_store,
                                                                         Metrics* metrics) {
@@ -602,8 +647,13 @@ StatusOr<std::string> CoordinatorService::HandleHeartbeat(const std::string& req
   }
   for (const proto::RangeLoad& load : in.ranges()) {
     event.report.ranges.push_back(
-        {RangeId(load.range()), Epoch(load.epoch()), load.open(), load.writes(), load.reads(), load.bytes()});
+        {RangeId(load.range()), Epoch(load.epoch()), load.open(), load.writes(), load.reads(), load.bytes(),
+         TableCopies{load.tables(), load.degraded_tables(), load.fewest_table_copies()}});
   }
+  if (in.has_copies()) {
+    event.report.copies = CopiesKept{in.copies().log(), in.copies().manifest(), in.copies().table()};
+  }
+  event.report.fabric = FabricCountersOf(in.fabric());
   heartbeats_->Add();
   proto::HeartbeatReply out;
   MutexLock lock(&mu_);

@@ -24,6 +24,7 @@
 #include "common/config/config_store.h"
 #include "coordinator/change_log.h"
 #include "coordinator/cluster_state.h"
+#include "coordinator/redundancy.h"
 #include "coordinator/znodes.h"
 
 namespace nova {
@@ -107,6 +108,8 @@ class CoordinatorService {
   Nanos AuthorityUntilLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Status CheckLeadingLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   StatusOr<Term> CurrentTerm() const;
+  FabricCounters FabricOfNodes() const;
+  Redundancy RedundancyNow() const;
 
   const CoordinatorOptions options_;
   const OpenStore open_store_;

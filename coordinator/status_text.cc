@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "coordinator/redundancy.h"
 
 namespace nova {
 namespace {
@@ -48,14 +49,23 @@ std::string StateOf(const ClusterState::Range& range) {
   return r.state == RangeState::kOpen ? "open" : "opening";
 }
 
+// Of open ranges, by the group that takes their writes.
 struct Logs {
-  size_t replicas = 0;   // the largest group there is
-  size_t groups = 0;
-  size_t degraded = 0;
+  struct Kind {  // of one LogMedia
+    size_t ranges = 0;
+    size_t fewest = 0;  // living copies of the group with the fewest
+    size_t wanted = 0;  // R
+  };
   size_t open = 0;
   size_t open_without = 0;
-  std::array<size_t, 3> open_with{};  // by the LogMedia of the group that takes the writes
+  std::array<Kind, 3> with{};
 };
+
+std::string Plural(uint64_t n, const char* what) { return StrCat(n, " ", what, n == 1 ? "" : "s"); }
+
+std::string OfWanted(const char* letter, size_t there, size_t wanted) {
+  return there < wanted ? StrCat(letter, "=", there, " of ", wanted) : StrCat(letter, "=", wanted);
+}
 
 class Renderer {
  public:
@@ -64,17 +74,18 @@ class Renderer {
       if (node.role == Role::kStoc) stocs_[node.stoc_id] = &node;
     }
     for (const auto& [id, range] : s_.ranges) {
-      for (const LogGroup& g : range.record.log_groups) logs_.replicas = std::max(logs_.replicas, g.members.size());
-    }
-    for (const auto& [id, range] : s_.ranges) {
-      const bool open = range.record.state == RangeState::kOpen && !range.record.released;
-      logs_.open += open;
-      logs_.open_without += open && range.record.log_groups.empty();
-      if (open && !range.record.log_groups.empty()) ++logs_.open_with[static_cast<size_t>(range.record.log_groups.back().media)];
-      for (const LogGroup& g : range.record.log_groups) {
-        ++logs_.groups;
-        logs_.degraded += IsDegraded(g);
+      if (range.record.state != RangeState::kOpen || range.record.released) continue;
+      ++logs_.open;
+      if (range.record.log_groups.empty()) {
+        ++logs_.open_without;
+        continue;
       }
+      const LogGroup& group = range.record.log_groups.back();
+      Logs::Kind& kind = logs_.with[static_cast<size_t>(group.media)];
+      const size_t living = LivingCopies(group, living_);
+      kind.fewest = kind.ranges == 0 ? living : std::min(kind.fewest, living);
+      kind.wanted = std::max<size_t>({kind.wanted, group.members.size(), CopiesWanted(s_, range).log});
+      ++kind.ranges;
     }
   }
 
@@ -106,7 +117,8 @@ class Renderer {
     for (const auto& [id, range] : s_.ranges) {
       const RangeRecord& r = range.record;
       std::vector<std::string> groups;
-      for (const LogGroup& g : r.log_groups) groups.push_back(Group(g));
+      const uint32_t wanted = CopiesWanted(s_, range).log;
+      for (const LogGroup& g : r.log_groups) groups.push_back(Group(g, wanted));
       absl::StrAppend(&out, absl::StrFormat("%-6d %-26s %-26s %-6d %-11s %-16s %s\n", id.value(), Printable(r.lower, "(first)"),
                                             Printable(r.upper, "(last)"), r.epoch.value(),
                                             WhyUnavailable(r).empty() ? StateOf(range) : "UNAVAILABLE",
@@ -129,28 +141,71 @@ class Renderer {
 
   // The table of protocol D, for what the open ranges have.
   std::string Durability() const {
-    if (logs_.open == 0) return "durability: no range is open\n";
+    if (logs_.open == 0) return "durability: no range is open\n" + Copies();
     std::string out;
-    if (logs_.open_with[static_cast<size_t>(LogMedia::kMemory)] > 0) {
-      absl::StrAppend(&out, "durability: memory log, R=", logs_.replicas, ": an acknowledged write is delivered at ",
-                      logs_.replicas, " StoCs; it survives the LTC and ", logs_.replicas - 1,
-                      " members of a group between repairs; lost when all ", logs_.replicas, " go together\n");
+    const Logs::Kind& memory = logs_.with[static_cast<size_t>(LogMedia::kMemory)];
+    if (memory.ranges > 0) {
+      absl::StrAppend(&out, "durability: memory log, ", OfWanted("R", memory.fewest, memory.wanted), ": ");
+      if (memory.fewest == 0) {
+        out += "the log of a range is on no StoC that lives\n";
+      } else {
+        absl::StrAppend(&out, "an acknowledged write is delivered at ", Plural(memory.fewest, "StoC"),
+                        "; it survives the LTC and ", Plural(memory.fewest - 1, "member"),
+                        " of a group between repairs; lost when all ", memory.fewest, " go together\n");
+      }
     }
-    for (const auto& [media, name] : {std::pair{LogMedia::kFiles, "persistent"}, std::pair{LogMedia::kMemoryAndFiles, "memory+persistent"}}) {
-      if (logs_.open_with[static_cast<size_t>(media)] == 0) continue;
-      absl::StrAppend(&out, "durability: ", name, " log, R=", logs_.replicas, ": an acknowledged write is written and synced at ",
-                      logs_.replicas, " StoCs (one of sync=false: written); it survives also a loss of power of everything (of sync=false: the death of all processes); lost with all ",
-                      logs_.replicas, " disks\n");
+    for (const auto& [media, name] :
+         {std::pair{LogMedia::kFiles, "persistent"},
+          std::pair{LogMedia::kMemoryAndFiles, "memory+persistent"}}) {
+      const Logs::Kind& kind = logs_.with[static_cast<size_t>(media)];
+      if (kind.ranges == 0) continue;
+      absl::StrAppend(&out, "durability: ", name, " log, ", OfWanted("R", kind.fewest, kind.wanted), ": ");
+      if (kind.fewest == 0) {
+        out += "the log of a range is on no StoC that lives\n";
+        continue;
+      }
+      absl::StrAppend(&out, "an acknowledged write is written and synced at ", Plural(kind.fewest, "StoC"),
+                      " (one of sync=false: written); it survives also a loss of power of everything "
+                      "(of sync=false: the death of all processes); lost with all ",
+                      Plural(kind.fewest, "disk"), "\n");
     }
     if (logs_.open_without > 0) {
       absl::StrAppend(&out, "durability: no log on ", logs_.open_without, " of ", logs_.open,
                       " open ranges: an acknowledged write survives an orderly stop; lost when the LTC dies before its flush\n");
     }
-    absl::StrAppend(&out, "log groups: ", logs_.groups, ", degraded: ", logs_.degraded, "\n");
+    return out + Copies();
+  }
+
+  // What was flushed, and how many copies there are now.
+  std::string Copies() const {
+    const Redundancy copies = CountRedundancy(s_);
+    std::string out;
+    if (copies.manifests.wanted > 0 && copies.tables.wanted > 0) {
+      const uint32_t manifest = std::min(copies.manifests.fewest, copies.manifests.wanted);
+      const uint32_t table =
+          copies.tables.all == 0 ? copies.tables.wanted
+                                 : std::min(copies.tables.fewest, copies.tables.wanted);
+      const uint32_t fewest = std::min(manifest, table);
+      absl::StrAppend(&out, "durability: what was flushed lies in tables, ",
+                      OfWanted("copies", table, copies.tables.wanted), ", which manifests name, ",
+                      OfWanted("M", manifest, copies.manifests.wanted),
+                      ": it survives the loss of ", Plural(fewest > 0 ? fewest - 1 : 0, "disk"), "\n");
+    }
+    Tell("log groups", copies.logs, &out);
+    Tell("manifests", copies.manifests, &out);
+    Tell("tables", copies.tables, &out);
+    if (copies.unheard > 0) {
+      absl::StrAppend(&out, "tables of ", Plural(copies.unheard, "range"), ": not heard of\n");
+    }
     return out;
   }
 
  private:
+  static void Tell(const char* what, const CopyCounts& c, std::string* out) {
+    absl::StrAppend(out, what, ": ", c.all, ", degraded: ", c.degraded);
+    if (c.degraded > 0) absl::StrAppend(out, ", the fewest copies: ", c.fewest, " of ", c.wanted);
+    out->push_back('\n');
+  }
   bool MemberAlive(const LogMember& m) const {
     const auto it = stocs_.find(m.stoc);
     return it != stocs_.end() && it->second->incarnation == m.incarnation;
@@ -180,17 +235,18 @@ class Renderer {
     }
     return "";
   }
-  bool IsDegraded(const LogGroup& g) const {
-    return g.members.size() < logs_.replicas ||
-           !std::all_of(g.members.begin(), g.members.end(), [this](const LogMember& m) { return MemberAlive(m); });
+  std::string Group(const LogGroup& g, uint32_t wanted) const {
+    const bool degraded = LivingCopies(g, living_) < (wanted > 0 ? wanted : g.members.size());
+    return StrCat(Members(g), degraded ? " DEGRADED" : "");
   }
-  std::string Group(const LogGroup& g) const { return StrCat(Members(g), IsDegraded(g) ? " DEGRADED" : ""); }
   std::string Members(const LogGroup& g) const {
     std::vector<std::string> members;
     for (const LogMember& m : g.members) {
       const auto it = stocs_.find(m.stoc);
       members.push_back(StrCat(it != stocs_.end() ? it->second->name : StrCat("stoc ", m.stoc.value()),
-                               MemberAlive(m) ? "" : Holds(g, m) ? "(restarted)" : "(gone)"));
+                               !MemberAlive(m)               ? Holds(g, m) ? "(restarted)" : "(gone)"
+                               : !living_.contains(m.stoc) ? "(silent)"
+                                                           : ""));
     }
     return StrCat(g.id.value(), "{", absl::StrJoin(members, ","), "}");
   }
@@ -198,7 +254,8 @@ class Renderer {
   const ClusterOptions& options_;
   const ClusterState& s_;
   const Nanos now_;
-  std::map<StocId, const NodeInfo*> stocs_;
+  const LivingStocs living_ = LivingStocsOf(s_);
+  std::map<StocId, const NodeInfo*> stocs_;  // registered
   Logs logs_;
 };
 

@@ -14,6 +14,16 @@ constexpr Nanos kGroupRetry = 50 * kMillisecond;  // while a log group cannot be
 constexpr Nanos kReadOfCopy = 5 * kSecond;        // of a manifest, before it counts as unread
 constexpr Nanos kForgiveAfter = 5 * kSecond;      // a member that failed, and still has a lease then, may be taken again
 
+// Of the part of the table, a fragment or the metadata, that has the fewest.
+uint32_t LivingCopies(const TableInfo& table, const std::set<StocId>& living) {
+  const auto count = [&living](const std::vector<StocId>& stocs) {
+    return std::count_if(stocs.begin(), stocs.end(), [&](StocId stoc) { return living.contains(stoc); });
+  };
+  auto fewest = count(table.metadata_stocs);
+  for (const Fragment& f : table.fragments) fewest = std::min(fewest, count(f.stocs));
+  return static_cast<uint32_t>(fewest);
+}
+
 }  // namespace
 
 // --- the record
@@ -477,7 +487,35 @@ void HostedRange::MaintainLog() {
   }
   if (!record.log_groups.empty()) ReturnToR(record.log_groups.back());
   LeaveDraining();
+  CountTableCopies();
   maintaining_.store(false);
+}
+
+CopiesKept HostedRangeOptions::CopiesKeptOfEach() const {
+  CopiesKept kept;
+  if (log_mode != LogMode::kNone) kept.log = static_cast<uint32_t>(log_replicas);
+  kept.manifest = static_cast<uint32_t>(manifest_replicas);
+  kept.table = static_cast<uint32_t>(placement.replicas);
+  return kept;
+}
+
+TableCopies HostedRange::table_copies() const {
+  MutexLock lock(&copies_mu_);
+  return table_copies_;
+}
+
+void HostedRange::CountTableCopies() {
+  std::set<StocId> living;
+  for (const NodeInfo& n : services_->stocs->live()) living.insert(n.stoc_id);
+  TableCopies counts;
+  range_->ForEachTable([&](const TableInfo& table) {
+    const uint32_t there = LivingCopies(table, living);
+    counts.fewest = counts.tables == 0 ? there : std::min(counts.fewest, there);
+    counts.degraded += there < static_cast<uint32_t>(options_.placement.replicas);
+    ++counts.tables;
+  });
+  MutexLock lock(&copies_mu_);
+  table_copies_ = counts;
 }
 
 // Off the StoCs that drain: the log by a new group, the manifest by a roll, the tables by compaction threads.

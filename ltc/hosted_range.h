@@ -34,6 +34,8 @@ struct HostedRangeOptions {
   int manifest_replicas = 3;   // M
   Nanos request_deadline_ns = 2 * kSecond;  // of one request to a StoC
   RulesOff off = {};           // tests only
+
+  CopiesKept CopiesKeptOfEach() const;  // told to the coordinator
 };
 
 // What an LTC shares among its ranges in a cluster; outlives them.
@@ -90,8 +92,10 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   const std::shared_ptr<Range>& range() const { return range_; }
   RangeRecord record() const;
 
-  // Housekeeping of the log: drop groups nothing needs, return to R members (L4).
+  // Housekeeping: drops log groups that nothing needs, returns the log to R members (L4), counts copies of
+  // tables.
   void MaintainLog();
+  TableCopies table_copies() const;  // as MaintainLog last counted them
   // L4: members left of the log group whose loss is nearest, of those that un-flushed rounds still need after it was replaced;
   // nullopt: none does.
   std::optional<size_t> Exposure() const;
@@ -118,6 +122,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   size_t MembersLeft(const LogGroup& group) const;
   bool CanGrow(const LogGroup& current) const;
   void ReturnToR(const LogGroup& current);
+  void CountTableCopies();
 
   const RangeId id_;
   const Epoch epoch_;
@@ -133,6 +138,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::atomic<bool> maintaining_{false};  // by one thread at a time, which the next two belong to
   Nanos growth_pause_ns_ = kFirstGrowthPause;
   Nanos next_growth_ns_ = 0;
+  mutable Mutex copies_mu_;
+  TableCopies table_copies_ ABSL_GUARDED_BY(copies_mu_);
 };
 
 }  // namespace nova

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/rdma/fabric_metrics.h"
 
 namespace nova {
 namespace {
@@ -137,16 +138,8 @@ Status LtcNode::Init() {
   services_.run_control = [this](std::function<void()> fn) { background_->RunControl(std::move(fn)); };
   services_.run_change = [this](std::function<void()> fn) { background_->RunChange(std::move(fn)); };
 
-  metrics_->AddCallback("nova_fabric_connections", [this] { return static_cast<double>(environment_.fabric->counters().connections); });
-  metrics_->AddCallback("nova_fabric_protocol_errors_total",
-                        [this] { return static_cast<double>(environment_.fabric->counters().protocol_errors); });
-  metrics_->AddCallback("nova_fabric_access_errors_total",
-                        [this] { return static_cast<double>(environment_.fabric->counters().access_errors); });
-  metrics_->AddCallback("nova_xchg_cut_off_total", [this] {
-    uint64_t n = 0;
-    for (const auto& x : xchgs_) n += x->counters().cut_off;
-    return static_cast<double>(n);
-  });
+  AddFabricMetrics(metrics_, environment_.fabric);
+  AddXchgMetrics(metrics_, {xchgs.begin(), xchgs.end()});
   for (const auto& [pool, bytes] : kMemoryPools) {
     metrics_->AddCallback(StrCat("nova_ltc_memory_bytes{pool=\"", pool, "\"}"),
                           [this, of = bytes] { return static_cast<double>(MemoryUse::Of(arenas_, cache_).*of); });
@@ -230,8 +223,11 @@ NodeReport LtcNode::Report() const {
   NodeReport report;
   for (const auto& h : Hosted()) {
     const RangeStats s = h->range()->stats();
-    report.ranges.push_back({h->id(), h->epoch(), h->range()->active(), s.writes, s.reads, s.bytes});
+    report.ranges.push_back(
+        {h->id(), h->epoch(), h->range()->active(), s.writes, s.reads, s.bytes, h->table_copies()});
   }
+  report.copies = options_.hosted.CopiesKeptOfEach();
+  report.fabric = environment_.fabric->counters();
   const MemoryUse memory = MemoryUse::Of(arenas_, cache_);
   for (const auto& [pool, bytes] : kMemoryPools) report.memory.emplace_back(pool, memory.*bytes);
   for (const NodeInfo& stoc : stocs_->live()) {

@@ -152,7 +152,6 @@ int Main(int argc, char** argv) {
   if (FLAGS_log_write_deadline_ms != 0 || options.log.write_deadline_ns < options.log.near_write_deadline_ns) {
     options.log.near_write_deadline_ns = options.log.write_deadline_ns;
   }
-  program.metrics()->AddCallback("nova_fabric_verbs", [f = fabric] { return f->name() == "verbs" ? 1.0 : 0.0; });
   LtcEnvironment environment;
   environment.fabric = fabric;
   environment.metrics = program.metrics();

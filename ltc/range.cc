@@ -554,6 +554,14 @@ std::optional<TableInfo> Range::FindTable(const Uuid& table) const {
   return found == nullptr ? std::nullopt : std::optional(found->info());
 }
 
+void Range::ForEachTable(const std::function<void(const TableInfo&)>& fn) const {
+  const auto view = CurrentView();
+  std::set<const TableHandle*> seen;
+  view->version->ForEachTable([&](const Run&, const TableRef& t) {
+    if (seen.insert(t.get()).second) fn(t->info());
+  });
+}
+
 std::set<StocFileId> Range::ReferencedFiles() const {
   std::set<StocFileId> files;
   const auto add = [&files](const TableInfo& table) {

@@ -250,6 +250,8 @@ class Range : public std::enable_shared_from_this<Range> {
   uint64_t FirstUnfinishedJob() const;
   std::vector<CheckpointRef> Checkpoints() const;  // by name
   bool InVersion(const Uuid& table) const;         // in the current version's runs
+  // Each table of the version and of its checkpoints, once.
+  void ForEachTable(const std::function<void(const TableInfo&)>& fn) const;
   int64_t now_ms() const { return published_now_ms_.load(); }  // K7: what had expired by then may be gone
   bool MadeSnapshot(const Snapshot& snapshot) const { return snapshots_.Made(snapshot); }
   SequenceNumber last_sequence() const { return sequences_.last(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/log.h"
+#include "common/rdma/fabric_metrics.h"
 
 namespace nova {
 namespace {
@@ -99,11 +100,8 @@ Status StocNode::Serve() {
   self_.address = options_.advertise.empty() ? bound : options_.advertise;
   self_.host = options_.host.empty() ? HostOf(self_.address) : options_.host;
   metrics_->AddCallback("nova_stoc_queue_depth", [this] { return server_->queue_depth(); });
-  metrics_->AddCallback("nova_xchg_cut_off_total", [this] {
-    uint64_t n = 0;
-    for (const auto& x : xchgs_) n += x->counters().cut_off;
-    return static_cast<double>(n);
-  });
+  AddFabricMetrics(metrics_, environment_.fabric);
+  AddXchgMetrics(metrics_, {xchgs.begin(), xchgs.end()});
   metrics_->AddCallback("nova_stoc_stored_bytes", [this] { return static_cast<double>(files_->stored_bytes()); });
   metrics_->AddCallback("nova_stoc_disk_free_bytes", [this] { return static_cast<double>(files_->free_bytes()); });
   metrics_->AddCallback("nova_stoc_member", [this] { return member_.load() ? 1.0 : 0.0; });
@@ -180,6 +178,7 @@ NodeReport StocNode::Report() const {
   report.queue_depth = server_->queue_depth();
   report.disk_bytes = files_->stored_bytes();
   report.disk_free_bytes = files_->free_bytes();
+  report.fabric = environment_.fabric->counters();
   return report;
 }
 

@@ -14,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/rdma/fabric.h"
+#include "common/rdma/port_counters.h"
 #include "common/rdma/resolver.h"
 
 namespace nova {
@@ -80,16 +81,6 @@ class FabricPorts {
   }
 
  private:
-  static void AddCounters(FabricCounters* sum, const FabricCounters& c) {
-    sum->connections += c.connections;
-    sum->pending_requests += c.pending_requests;
-    sum->bytes_sent += c.bytes_sent;
-    sum->bytes_written += c.bytes_written;
-    sum->bytes_read += c.bytes_read;
-    sum->protocol_errors += c.protocol_errors;
-    sum->access_errors += c.access_errors;
-  }
-
   mutable Mutex mu_;
   std::vector<P*> ports_ ABSL_GUARDED_BY(mu_);
   std::vector<P*> listening_ ABSL_GUARDED_BY(mu_);  // null: gone

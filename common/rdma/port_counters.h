@@ -1,4 +1,4 @@
-// PortCounters: the FabricCounters of one port.
+// PortCounters: the FabricCounters of one port; and the sum of several.
 //
 // Thread safety: the port's thread counts, any thread reads.   Ownership: plain values.   Errors: none.
 #pragma once
@@ -50,5 +50,16 @@ class PortCounters {
   std::atomic<uint64_t> protocol_errors_{0};
   std::atomic<uint64_t> access_errors_{0};
 };
+
+inline void AddCounters(FabricCounters* sum, const FabricCounters& c) {
+  sum->regions += c.regions;
+  sum->connections += c.connections;
+  sum->pending_requests += c.pending_requests;
+  sum->bytes_sent += c.bytes_sent;
+  sum->bytes_written += c.bytes_written;
+  sum->bytes_read += c.bytes_read;
+  sum->protocol_errors += c.protocol_errors;
+  sum->access_errors += c.access_errors;
+}
 
 }  // namespace nova

@@ -9,10 +9,12 @@
 //   gone ltc-1
 //   range 1 version=3 epoch=2 [open] [owner=ltc-1 inc=1] [released] [groups=4:1/9,2/8;5:3/7] [manifest=1,2]
 //   heartbeat ltc-1 inc=1 [has=1@2,2@2] [stocs=VERSION] [left=STOC:TABLES,...] [memory=POOL:MB,...]
+//       [keeps=R/M/TABLE COPIES] [tables=RANGE:TABLES/DEGRADED/FEWEST COPIES,...]
 //   tick [deaf=8000]                              the leader stood still for so long
 //   done 1 | refused 1                            the outcome of the last move of range 1
 //   force 1
 //   left stoc-1                                   what is left on a draining node
+//   redundancy                                    what has fewer copies than configured
 //   status
 #include "coordinator/cluster_state.h"
 
@@ -25,6 +27,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "coordinator/redundancy.h"
 #include "coordinator/status_text.h"
 
 namespace nova {
@@ -73,6 +76,14 @@ std::string Describe(const RangeRecord& r) {
   return out;
 }
 
+std::string DescribeRedundancy(const Redundancy& r) {
+  const auto describe = [](const CopyCounts& c) {
+    return StrCat(c.degraded, " of ", c.all, " degraded, fewest ", c.fewest, " of ", c.wanted);
+  };
+  return StrCat("logs: ", describe(r.logs), "\nmanifests: ", describe(r.manifests),
+                "\ntables: ", describe(r.tables), r.unheard > 0 ? StrCat("\nnot heard: ", r.unheard) : "", "\n");
+}
+
 class Script {
  public:
   int64_t now_ms() const { return now_ / kMillisecond; }
@@ -106,6 +117,7 @@ class Script {
       return StrCat(plan.report, plan.possible ? "possible\n" : "not possible\n",
                     plan.move.has_value() ? StrCat("becomes ", Describe(plan.move->after), "\n") : "");
     }
+    if (c.name() == "redundancy") return DescribeRedundancy(CountRedundancy(state_));
     if (c.name() == "status") return RenderStatus(options_, state_, {Uuid{1, 2}, "coord-1", "h:1"}, now_);
     ADD_FAILURE() << "no command " << c.name();
     return "";
@@ -151,6 +163,14 @@ class Script {
     return r;
   }
 
+  static std::vector<uint64_t> Numbers(const std::string& text) {
+    std::vector<uint64_t> numbers;
+    for (const auto& n : absl::StrSplit(text, '/', absl::SkipEmpty())) {
+      numbers.push_back(Command::ToNumber(std::string(n)));
+    }
+    return numbers;
+  }
+
   static HeartbeatEvent Heartbeat(const Command& c) {
     HeartbeatEvent e{c.arg(), Incarnation(c.Number("inc")), c.Number("stocs"), {}};
     for (const auto& has : absl::StrSplit(c.Text("has"), ',', absl::SkipEmpty())) {
@@ -160,6 +180,19 @@ class Script {
       load.epoch = Epoch(Command::ToNumber(at.second));
       load.open = true;
       e.report.ranges.push_back(load);
+    }
+    const std::vector<uint64_t> keeps = Numbers(c.Text("keeps"));
+    if (!keeps.empty()) {
+      e.report.copies = CopiesKept{static_cast<uint32_t>(keeps.at(0)), static_cast<uint32_t>(keeps.at(1)),
+                                   static_cast<uint32_t>(keeps.at(2))};
+    }
+    for (const auto& tables : absl::StrSplit(c.Text("tables"), ',', absl::SkipEmpty())) {
+      const std::pair<std::string, std::string> of = absl::StrSplit(tables, ':');
+      const std::vector<uint64_t> counts = Numbers(of.second);
+      for (RangeLoad& load : e.report.ranges) {
+        if (load.range != RangeId(Command::ToNumber(of.first))) continue;
+        load.tables = {counts.at(0), counts.at(1), static_cast<uint32_t>(counts.at(2))};
+      }
     }
     for (const auto& left : absl::StrSplit(c.Text("left"), ',', absl::SkipEmpty())) {
       const std::pair<std::string, std::string> tables = absl::StrSplit(left, ':');

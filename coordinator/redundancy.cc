@@ -1,0 +1,88 @@
+#include "coordinator/redundancy.h"
+
+#include <algorithm>
+
+namespace nova {
+namespace {
+
+// Adds one log group or manifest.
+void Count(uint32_t there, size_t wanted, CopyCounts* counts) {
+  counts->fewest = counts->all == 0 ? there : std::min(counts->fewest, there);
+  counts->wanted = std::max(counts->wanted, static_cast<uint32_t>(wanted));
+  counts->degraded += there < wanted;
+  ++counts->all;
+}
+
+// Null: it has not said.
+const CopiesKept* CopiesKeptBy(const ClusterState& state, const std::string& ltc) {
+  const auto report = state.reports.find(ltc);
+  return report != state.reports.end() && report->second.copies ? &*report->second.copies : nullptr;
+}
+
+bool OwnerWasHeard(const ClusterState::Range& range) {
+  return range.load.open && range.load.epoch == range.record.epoch;
+}
+
+}  // namespace
+
+LivingStocs LivingStocsOf(const ClusterState& state) {
+  LivingStocs living;
+  for (const NodeInfo& node : state.live_stocs) living[node.stoc_id] = &node;
+  return living;
+}
+
+uint32_t LivingCopies(const LogGroup& group, const LivingStocs& living) {
+  const auto has_it = [&](const LogMember& m) {
+    const auto it = living.find(m.stoc);
+    return it != living.end() && group.Holds(m, it->second->incarnation, it->second->store);
+  };
+  return static_cast<uint32_t>(std::count_if(group.members.begin(), group.members.end(), has_it));
+}
+
+// A StoC id is given to one store at its format, so that an empty disk in its place has another (N3).
+uint32_t LivingCopies(const ManifestGroup& group, const LivingStocs& living) {
+  return static_cast<uint32_t>(std::count_if(group.members.begin(), group.members.end(),
+                                             [&](StocId stoc) { return living.contains(stoc); }));
+}
+
+CopiesKept CopiesWanted(const ClusterState& state, const ClusterState::Range& range) {
+  if (const CopiesKept* const kept = CopiesKeptBy(state, range.record.owner)) return *kept;
+  CopiesKept most;
+  for (const auto& [name, report] : state.reports) {
+    if (!report.copies) continue;
+    most.log = std::max(most.log, report.copies->log);
+    most.manifest = std::max(most.manifest, report.copies->manifest);
+    most.table = std::max(most.table, report.copies->table);
+  }
+  return most;
+}
+
+Redundancy CountRedundancy(const ClusterState& state) {
+  const LivingStocs living = LivingStocsOf(state);
+  Redundancy out;
+  for (const auto& [id, range] : state.ranges) {
+    const RangeRecord& record = range.record;
+    const CopiesKept wanted = CopiesWanted(state, range);
+    for (const LogGroup& group : record.log_groups) {
+      Count(LivingCopies(group, living), wanted.log > 0 ? wanted.log : group.members.size(), &out.logs);
+    }
+    const std::vector<StocId>& copies = record.manifest.members;
+    if (copies.empty()) continue;  // never opened: it has nothing yet
+    Count(LivingCopies(record.manifest, living), wanted.manifest > 0 ? wanted.manifest : copies.size(),
+          &out.manifests);
+    if (!OwnerWasHeard(range)) {
+      ++out.unheard;
+      continue;
+    }
+    const TableCopies& tables = range.load.tables;
+    if (tables.tables > 0) {
+      out.tables.fewest = out.tables.all == 0 ? tables.fewest : std::min(out.tables.fewest, tables.fewest);
+    }
+    out.tables.all += tables.tables;
+    out.tables.degraded += tables.degraded;
+    out.tables.wanted = std::max(out.tables.wanted, wanted.table);
+  }
+  return out;
+}
+
+}  // namespace nova

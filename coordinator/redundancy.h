@@ -1,0 +1,46 @@
+// Redundancy: which log groups, manifests and tables have fewer living copies than their LTCs are configured
+// to keep.
+//
+// A copy lives where its StoC is registered and has a lease, and still has what was listed: of a log the
+// incarnation's memory or the store's files (N1), of a manifest or a table the store's files. What is
+// configured is what the owner says in its heartbeats, never what could be placed: with two StoCs and R = 3
+// every log group is degraded. Where the owner has not been heard, the most that any LTC keeps counts; where
+// none has, what the record lists.
+//
+// Thread safety: pure functions.   Errors: none.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "coordinator/cluster_state.h"
+
+namespace nova {
+
+struct CopyCounts {
+  uint64_t all = 0;       // log groups, manifests, or tables
+  uint64_t degraded = 0;  // with fewer living copies than wanted
+  uint32_t wanted = 0;    // copies of each, as configured; the most where LTCs differ; 0: not known
+  uint32_t fewest = 0;    // living copies of the one with the fewest
+};
+
+struct Redundancy {
+  CopyCounts logs;
+  CopyCounts manifests;
+  CopyCounts tables;     // of the ranges that were heard
+  uint64_t unheard = 0;  // ranges with a manifest whose owner has not said what tables it has
+};
+
+// By StoC id; those with a lease.
+using LivingStocs = std::map<StocId, const NodeInfo*>;
+LivingStocs LivingStocsOf(const ClusterState& state);
+
+uint32_t LivingCopies(const LogGroup& group, const LivingStocs& living);
+uint32_t LivingCopies(const ManifestGroup& group, const LivingStocs& living);
+
+// What the range's owner is configured to keep, as far as is known.
+CopiesKept CopiesWanted(const ClusterState& state, const ClusterState::Range& range);
+
+Redundancy CountRedundancy(const ClusterState& state);
+
+}  // namespace nova
