@@ -33,8 +33,33 @@ RangeRecord RecordKeeper::Get() const {
   return record_;
 }
 
+class RecordKeeper::Turn {
+ public:
+  Turn(RecordKeeper* keeper, Nanos deadline_ns) : keeper_(keeper) {
+    MutexLock lock(&keeper_->mu_);
+    while (keeper_->changing_ && Now() < deadline_ns) {
+      keeper_->change_ended_.WaitUntil(&keeper_->mu_, deadline_ns);
+    }
+    mine_ = !keeper_->changing_;
+    keeper_->changing_ = true;
+  }
+  ~Turn() {
+    if (!mine_) return;
+    MutexLock lock(&keeper_->mu_);
+    keeper_->changing_ = false;
+    keeper_->change_ended_.SignalAll();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  bool mine() const { return mine_; }
+
+ private:
+  RecordKeeper* const keeper_;
+  bool mine_ = false;
+};
+
 Status RecordKeeper::Update(const std::function<Status(RangeRecord*)>& change) {
-  MutexLock update_lock(&update_mu_);
+  const Turn turn(this, kNever);
   const std::shared_ptr<NodeSession> session = services_->session();
   if (session == nullptr) return absl::UnavailableError("no session with the cluster");
   for (;;) {
@@ -66,12 +91,13 @@ Status RecordKeeper::TakeLateUpdate(NodeSession* session, RangeId id) {
   return OkStatus();
 }
 
-Status RecordKeeper::HandOver(const std::function<void()>& stop_serving,
-                              const std::function<void(RangeRecord*)>& change) {
-  MutexLock update_lock(&update_mu_);  // what is under way here ends before the range goes dark
+Status RecordKeeper::UpdateOrCancel(const std::function<void()>& before_asking,
+                                    const std::function<void(RangeRecord*)>& change) {
+  const Turn turn(this, Now() + kMostDoubt);  // what is under way here ends before anything stands still
+  if (!turn.mine()) return absl::CancelledError("another change of the record is under way");
   const std::shared_ptr<NodeSession> session = services_->session();
   if (session == nullptr) return absl::CancelledError("no session with the cluster");
-  stop_serving();
+  before_asking();
   for (;;) {
     const RangeRecord before = Get();
     RangeRecord after = before;
@@ -136,15 +162,22 @@ class HostedRange::Ground : public ManifestStorage {
     return options_.off.m2_edit_first && !absl::IsFailedPrecondition(s) ? OkStatus() : s;
   }
   Status Install(const ManifestGroup& group) override {
-    return keeper.Update([&](RangeRecord* r) {
-      r->manifest = group;
-      return OkStatus();
-    });
+    return keeper.UpdateOrCancel([] {}, [&](RangeRecord* r) { r->manifest = group; });
+  }
+  // A live lease: a coordinator whose own session with the store lives has answered lately.
+  bool MayInstall() const override {
+    const std::shared_ptr<NodeSession> session = services_->session();
+    return session != nullptr && Now() < session->lease_expiry_ns();
   }
   void Delete(const ManifestGroup& group) override {
-    for (const StocId stoc : group.members) {
-      services_->stocs->DropReferences(stoc, creator_.range, creator_.epoch, {{group.file, 0}}, Now() + options_.request_deadline_ns).IgnoreError();
-    }
+    const Nanos within = options_.request_deadline_ns;
+    services_->run_control([services = services_, creator = creator_, within, group] {
+      for (const StocId stoc : group.members) {
+        services->stocs
+            ->DropReferences(stoc, creator.range, creator.epoch, {{group.file, 0}}, Now() + within)
+            .IgnoreError();
+      }
+    });
   }
 
   RangeServices range_services;
@@ -345,22 +378,19 @@ Status HostedRange::Release(Nanos deadline_ns) {
 // FailedPrecondition: the range is lost, or may be. Any other error: it is served as before.
 Status HostedRange::TryRelease(Nanos deadline_ns) {
   // The range is dark until the store has answered, so nothing begins while it does not.
-  const auto store_answers = [this] {
-    const std::shared_ptr<NodeSession> session = services_->session();
-    if (session == nullptr) return absl::UnavailableError("no session with the cluster");
-    const Status s = session->ReadRange(id_).status();
-    return s.ok() ? s : absl::UnavailableError(s.message());
-  };
-  NOVA_RETURN_IF_ERROR(store_answers());
+  NOVA_RETURN_IF_ERROR(StoreAnswers());
   if (!range_->BeginRelease()) return absl::UnavailableError("the range is not open, or is being restored");
   Status s = range_->FlushAll(deadline_ns);
-  if (s.ok()) s = store_answers();
+  if (s.ok()) s = StoreAnswers();
   if (!s.ok()) {
     range_->CancelRelease();
     return s;
   }
   // From the change of the record on there may be another owner, and newer writes.
-  s = ground_->keeper.HandOver([this] { if (!options_.off.r5_reads_end) range_->StopReads(); }, [](RangeRecord* r) {
+  const auto stop_reads = [this] {
+    if (!options_.off.r5_reads_end) range_->StopReads();
+  };
+  s = ground_->keeper.UpdateOrCancel(stop_reads, [](RangeRecord* r) {
     r->state = RangeState::kSealing;
     r->released = true;
     r->owner.clear();
@@ -370,6 +400,13 @@ Status HostedRange::TryRelease(Nanos deadline_ns) {
   NOVA_FP_VOID("ltc.record_released");
   if (absl::IsCancelled(s)) range_->CancelRelease();
   return s.ok() || absl::IsCancelled(s) ? s : absl::FailedPreconditionError(s.message());
+}
+
+Status HostedRange::StoreAnswers() const {
+  const std::shared_ptr<NodeSession> session = services_->session();
+  if (session == nullptr) return absl::UnavailableError("no session with the cluster");
+  const Status s = session->ReadRange(id_).status();
+  return s.ok() ? s : absl::UnavailableError(s.message());
 }
 
 // --- log groups (L4)
@@ -486,6 +523,7 @@ void HostedRange::MaintainLog() {
     if (absl::IsFailedPrecondition(s)) range_->Abandon();
   }
   if (!record.log_groups.empty()) ReturnToR(record.log_groups.back());
+  ReturnToM(record.manifest);
   LeaveDraining();
   CountTableCopies();
   maintaining_.store(false);
@@ -529,8 +567,7 @@ void HostedRange::LeaveDraining() {
   const RangeRecord record = ground_->keeper.Get();
   const std::vector<StocId>& copies = record.manifest.members;
   if (std::any_of(copies.begin(), copies.end(), leaves)) {
-    const Status s = range_->RollManifest();
-    if (!s.ok()) NOVA_LOG(WARNING) << "range " << id_.value() << ": its manifest does not leave a draining StoC yet: " << s;
+    RenewManifest("leaves a draining StoC");
   }
   if (record.log_groups.empty() || ground_->LiveStocs().size() < LeastLogMembers()) return;
   const std::vector<LogMember>& members = record.log_groups.back().members;
@@ -560,18 +597,55 @@ bool HostedRange::CanGrow(const LogGroup& current) const {
   return could.size() > MembersLeft(current);
 }
 
-// Each attempt leaves a group in the record until a flush, so one that brought nothing, or did not last, is not repeated soon.
+bool HostedRange::Growth::Due(Nanos now) {
+  if (now < next_ns) return false;
+  next_ns = now + pause_ns;
+  pause_ns = std::min(kLongestGrowthPause, 2 * pause_ns);
+  return true;
+}
+
+void HostedRange::Growth::Whole(Nanos now) {
+  if (now > next_ns + pause_ns) pause_ns = kFirstGrowthPause;
+}
+
+// Each attempt leaves a group in the record until a flush.
 void HostedRange::ReturnToR(const LogGroup& current) {
   const Nanos now = Now();
   // Nobody writes to the log of an idle range, and so finds that a member is gone.
-  if (MembersLeft(current) >= static_cast<size_t>(options_.log_replicas)) {
-    if (now > next_growth_ns_ + growth_pause_ns_) growth_pause_ns_ = kFirstGrowthPause;
-    return;
+  if (MembersLeft(current) >= static_cast<size_t>(options_.log_replicas)) return log_growth_.Whole(now);
+  if (CanGrow(current) && log_growth_.Due(now)) range_->log()->RequestGroupChange();
+}
+
+// M1 (renewal). A member that started again still has the file, for a StoC id is one store's: so a short absence
+// is waited out, as long as L4 holds a failed member to be gone.
+void HostedRange::ReturnToM(const ManifestGroup& current) {
+  const Nanos now = Now();
+  const std::vector<NodeInfo> live = services_->stocs->live();
+  const auto lives = [&live](StocId stoc) {
+    return std::any_of(live.begin(), live.end(), [stoc](const NodeInfo& n) { return n.stoc_id == stoc; });
+  };
+  const auto wanted = static_cast<size_t>(options_.manifest_replicas);
+  const auto left = static_cast<size_t>(std::count_if(current.members.begin(), current.members.end(), lives));
+  if (left >= wanted) {
+    manifest_short_since_ns_ = 0;
+    return manifest_growth_.Whole(now);
   }
-  if (now < next_growth_ns_ || !CanGrow(current)) return;
-  next_growth_ns_ = now + growth_pause_ns_;
-  growth_pause_ns_ = std::min(kLongestGrowthPause, 2 * growth_pause_ns_);
-  range_->log()->RequestGroupChange();
+  if (manifest_short_since_ns_ == 0) manifest_short_since_ns_ = now;
+  const bool better = std::min(wanted, ground_->LiveStocs().size()) > left;
+  if (!better || now < manifest_short_since_ns_ + kForgiveAfter || !manifest_growth_.Due(now)) return;
+  RenewManifest("returns to more members");
+}
+
+void HostedRange::RenewManifest(const char* why) {
+  const Status s = range_->RenewManifest([this] {
+    return ground_->MayInstall() ? StoreAnswers() : absl::UnavailableError("no lease: nobody answers");
+  });
+  if (s.ok()) {
+    NOVA_LOG(INFO) << "range " << id_.value() << ": its manifest " << why << ": "
+                   << range_->manifest_group().members.size() << " of " << options_.manifest_replicas;
+  } else {
+    NOVA_LOG(WARNING) << "range " << id_.value() << ": its manifest " << why << ", not yet: " << s;
+  }
 }
 
 std::optional<size_t> HostedRange::Exposure() const {

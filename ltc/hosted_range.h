@@ -56,18 +56,22 @@ class RecordKeeper {
   RangeRecord Get() const;
   // `change` edits a copy, or refuses; it may run again, on the record as it is. Unavailable: it may have been written or not.
   Status Update(const std::function<Status(RangeRecord*)>& change);
-  // The same for a change that gives the range away, which nobody serves from `stop_serving` on (R5): in
-  // doubt for long it is cancelled. Cancelled: it was not made, and never will be. Any other error: it may
-  // have been made, or somebody else was first.
-  Status HandOver(const std::function<void()>& stop_serving, const std::function<void(RangeRecord*)>& change);
+  // The same for a change during which something stands still, from `before` on: requests of a range that is
+  // given away (R5), edits of a manifest (M1). In doubt for long it is cancelled; while another change is under
+  // way it waits no longer. Cancelled: it was not made, and never will be. Any other error: it may have been
+  // made, or somebody else was first.
+  Status UpdateOrCancel(const std::function<void()>& before,
+                        const std::function<void(RangeRecord*)>& change);
 
  private:
   static constexpr Nanos kMostDoubt = kSecond;
+  class Turn;  // of the one change under way
   Status TakeLateUpdate(NodeSession* session, RangeId id);
 
   const HostServices* const services_;
-  Mutex update_mu_;  // held over the compare-and-set
   mutable Mutex mu_;
+  bool changing_ ABSL_GUARDED_BY(mu_) = false;  // over the compare-and-set
+  CondVar change_ended_;                        // with mu_
   RangeRecord record_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -92,8 +96,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   const std::shared_ptr<Range>& range() const { return range_; }
   RangeRecord record() const;
 
-  // Housekeeping: drops log groups that nothing needs, returns the log to R members (L4), counts copies of
-  // tables.
+  // Housekeeping: drops log groups that nothing needs, returns the log to R members (L4) and the manifest to M
+  // (M1), counts copies of tables.
   void MaintainLog();
   TableCopies table_copies() const;  // as MaintainLog last counted them
   // L4: members left of the log group whose loss is nearest, of those that un-flushed rounds still need after it was replaced;
@@ -122,6 +126,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   size_t MembersLeft(const LogGroup& group) const;
   bool CanGrow(const LogGroup& current) const;
   void ReturnToR(const LogGroup& current);
+  void ReturnToM(const ManifestGroup& current);
+  Status StoreAnswers() const;
+  void RenewManifest(const char* why);
   void CountTableCopies();
 
   const RangeId id_;
@@ -136,8 +143,17 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::atomic<bool> releasing_{false};
   std::atomic<bool> released_{false};
   std::atomic<bool> maintaining_{false};  // by one thread at a time, which the next two belong to
-  Nanos growth_pause_ns_ = kFirstGrowthPause;
-  Nanos next_growth_ns_ = 0;
+  // Attempts to return to as many members as are configured; one that brought nothing, or did not last, is not
+  // repeated soon.
+  struct Growth {
+    Nanos pause_ns = kFirstGrowthPause;
+    Nanos next_ns = 0;
+    bool Due(Nanos now);  // and takes it that an attempt follows
+    void Whole(Nanos now);
+  };
+  Growth log_growth_;
+  Growth manifest_growth_;
+  Nanos manifest_short_since_ns_ = 0;  // it has fewer than M living members; 0: it has M
   mutable Mutex copies_mu_;
   TableCopies table_copies_ ABSL_GUARDED_BY(copies_mu_);
 };

@@ -5,6 +5,7 @@
 
 #include "common/base/coding.h"
 #include "common/base/crc32c.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 
 namespace nova {
@@ -116,51 +117,89 @@ StatusOr<std::vector<VersionEdit>> Manifest::Recover(const Uuid& file, const std
 }
 
 Status Manifest::Start(const VersionEdit& snapshot) {
+  NOVA_ASSIGN_OR_RETURN(file_, NewFile(snapshot));
+  return OkStatus();
+}
+
+StatusOr<Manifest::File> Manifest::NewFile(const VersionEdit& snapshot) {
   const Uuid file = Uuid::Generate();
   const std::string record = EncodeRecord(file, snapshot);
-  NOVA_ASSIGN_OR_RETURN(group_, storage_->Create(record, file));
-  offset_ = first_record_bytes_ = record.size();
-  return OkStatus();
+  NOVA_ASSIGN_OR_RETURN(ManifestGroup group, storage_->Create(record, file));
+  return File{std::move(group), record.size(), record.size()};
 }
 
 Status Manifest::Append(const VersionEdit& edit, const std::function<VersionEdit()>& snapshot) {
   NOVA_RETURN_IF_ERROR(SettleDoubt());
-  if (offset_ < first_record_bytes_ + kRollBytes && !roll_next_) {
-    const std::string record = EncodeRecord(group_.file, edit);
-    const Status s = storage_->Append(group_, offset_, record);
+  const bool grown = file_.offset >= file_.first_record_bytes + kRollBytes && storage_->MayInstall();
+  if (!grown && !roll_next_) {
+    const std::string record = EncodeRecord(file_.group.file, edit);
+    const Status s = storage_->Append(file_.group, file_.offset, record);
     if (s.ok()) {
-      offset_ += record.size();
+      file_.offset += record.size();
+      if (renewal_) renewal_->edits += EncodeRecord(renewal_->file, edit);
       return OkStatus();
     }
     if (absl::IsFailedPrecondition(s)) return s;
-    if (const uint64_t met = rolls_.Due()) NOVA_LOG(WARNING) << "manifest " << group_.file.ToString() << " rolls (failed appends so far: " << met << "): " << s;
+    if (const uint64_t met = rolls_.Due()) {
+      NOVA_LOG(WARNING) << "manifest " << file_.group.file.ToString() << " rolls (failed appends so far: " << met
+                        << "): " << s;
+    }
   }
-  return Roll(snapshot());
+  // A file that cannot be made leaves the old one as it is: an edit half written there is not acknowledged, and harmless.
+  NOVA_ASSIGN_OR_RETURN(File next, NewFile(snapshot()));
+  return Switch(std::move(next));
 }
 
-// A file that cannot be made leaves the old one as it is: an edit half written there is not acknowledged, and harmless.
-Status Manifest::Roll(const VersionEdit& snapshot) {
-  const ManifestGroup old = group_;
-  const uint64_t old_offset = offset_, old_first = first_record_bytes_;
-  NOVA_RETURN_IF_ERROR(Start(snapshot));
-  if (const Status s = storage_->Install(group_); !s.ok()) {
-    in_doubt_ = group_;
-    group_ = old;
-    offset_ = old_offset;
-    first_record_bytes_ = old_first;
+// `next` holds every edit that was acknowledged. It is the file from now on, or the old one goes on, or it is in doubt.
+Status Manifest::Switch(File next) {
+  const Status s = storage_->Install(next.group);
+  if (absl::IsCancelled(s)) {
+    storage_->Delete(next.group);
+    return absl::UnavailableError(s.message());
+  }
+  if (!s.ok()) {
+    in_doubt_ = std::move(next.group);
     return s;
   }
+  NOVA_FP_VOID("ltc.renewal_installed");
   roll_next_ = false;
-  storage_->Delete(old);
+  renewal_.reset();  // of a roll: what was kept for another file is in this one
+  storage_->Delete(std::exchange(file_, std::move(next)).group);
   return OkStatus();
 }
 
-// The file in doubt is installed for certain, or nothing more is written: so there is one at most, however long that takes. It holds
+StatusOr<Manifest::Renewal> Manifest::BeginRenewal(const VersionEdit& snapshot) {
+  if (in_doubt_) return absl::UnavailableError("a manifest is in doubt");
+  const Uuid file = Uuid::Generate();
+  Renewal renewal{file, EncodeRecord(file, snapshot)};
+  renewal_ = Kept{file, renewal.first_record.size(), ""};
+  return renewal;
+}
+
+Status Manifest::EndRenewal(const ManifestGroup& group) {
+  const std::optional<Kept> kept = std::exchange(renewal_, std::nullopt);
+  if (!kept || kept->file != group.file || in_doubt_) {
+    storage_->Delete(group);
+    return absl::AbortedError("the manifest was rolled meanwhile");
+  }
+  File next{group, kept->first_record_bytes, kept->first_record_bytes};
+  if (!kept->edits.empty()) {
+    if (const Status s = storage_->Append(group, next.offset, kept->edits); !s.ok()) {
+      storage_->Delete(group);
+      return s;
+    }
+    next.offset += kept->edits.size();
+  }
+  NOVA_FP_VOID("ltc.renewal_caught_up");
+  return Switch(std::move(next));
+}
+
+// The file in doubt is installed for certain, or nothing more is written: so there is one at most, however long that takes. It may hold
 // an edit whose failure was reported; a roll takes its place before another edit counts.
 Status Manifest::SettleDoubt() {
   if (!in_doubt_) return OkStatus();
   NOVA_RETURN_IF_ERROR(storage_->Install(*in_doubt_));
-  storage_->Delete(std::exchange(group_, *std::exchange(in_doubt_, std::nullopt)));
+  storage_->Delete(std::exchange(file_.group, *std::exchange(in_doubt_, std::nullopt)));
   roll_next_ = true;
   return OkStatus();
 }

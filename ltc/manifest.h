@@ -34,10 +34,13 @@ class ManifestStorage {
   // Creates the file on fresh members and writes the first record to all of them, synced. After an error it leaves no file behind.
   virtual StatusOr<ManifestGroup> Create(std::string_view first_record, const Uuid& file) = 0;
   virtual Status Append(const ManifestGroup& group, uint64_t offset, std::string_view record) = 0;  // synced on all members
-  // Makes `group` the one that recovery reads (compare-and-set). Until it returned, no edit in it counts. After an error it may be
-  // that all the same; to ask again is harmless.
+  // Makes `group` the one that recovery reads (compare-and-set). Until it returned, no edit in it counts.
+  // Cancelled: this call did not, and never will. After any other error it may be that all the same; to ask
+  // again is harmless.
   virtual Status Install(const ManifestGroup& group) = 0;
-  virtual void Delete(const ManifestGroup& group) = 0;  // best effort
+  // False: whoever installs does not answer now. A new file that may wait is not begun then.
+  virtual bool MayInstall() const { return true; }
+  virtual void Delete(const ManifestGroup& group) = 0;  // best effort, and not waited for
 };
 
 class Manifest {
@@ -46,12 +49,27 @@ class Manifest {
 
   // Starts the first file of this epoch with `snapshot`; not installed yet: the caller does that with its OPEN (R5).
   Status Start(const VersionEdit& snapshot);
-  const ManifestGroup& group() const { return group_; }
+  const ManifestGroup& group() const { return file_.group; }
 
   // Makes `edit` durable on all members. `snapshot` (with the edit applied) is written instead, to a new file on other
   // members, when a member fails or the file has grown (roll): nothing is acknowledged in the old file after that.
   Status Append(const VersionEdit& edit, const std::function<VersionEdit()>& snapshot);
-  void RollNext() { roll_next_ = true; }  // the next Append goes to a new file on fresh members
+
+  // M1 (renewal): a new file is written to fresh members while edits go on in the old one.
+  //   BeginRenewal   `snapshot` holds every edit acknowledged so far. From now on those that are acknowledged
+  //                  are kept for the new file too. Unavailable: a file is in doubt.
+  //   (the caller writes first_record by ManifestStorage::Create; Append may be called meanwhile)
+  //   EndRenewal     what was kept is written to the new file, which then is installed. After an error the
+  //                  old file goes on, but where the installing is in doubt: then as after a roll in doubt.
+  //                  Aborted: a roll was first.
+  //   DropRenewal    the new file could not be made.
+  struct Renewal {
+    Uuid file;
+    std::string first_record;
+  };
+  StatusOr<Renewal> BeginRenewal(const VersionEdit& snapshot);
+  Status EndRenewal(const ManifestGroup& group);
+  void DropRenewal() { renewal_.reset(); }
 
   // One member's file, and how to call it in an error: "stoc 3 (name)".
   struct Copy {
@@ -65,15 +83,25 @@ class Manifest {
 
  private:
   static constexpr uint64_t kRollBytes = 4 << 20;
-  Status Roll(const VersionEdit& snapshot);
+  struct File {
+    ManifestGroup group;
+    uint64_t offset = 0;              // its end
+    uint64_t first_record_bytes = 0;  // a file rolls when its edits have grown, however large the snapshot is
+  };
+  struct Kept {  // for the file of a renewal that has begun
+    Uuid file;
+    uint64_t first_record_bytes = 0;
+    std::string edits;  // records
+  };
+  StatusOr<File> NewFile(const VersionEdit& snapshot);
+  Status Switch(File next);
   Status SettleDoubt();
 
   ManifestStorage* const storage_;
-  ManifestGroup group_;
-  uint64_t offset_ = 0;
-  uint64_t first_record_bytes_ = 0;  // the snapshot's: a file rolls when its edits have grown, however large the range is
+  File file_;
   bool roll_next_ = false;
-  std::optional<ManifestGroup> in_doubt_;  // M1: perhaps it is installed, so nothing may be acknowledged in `group_`
+  std::optional<Kept> renewal_;
+  std::optional<ManifestGroup> in_doubt_;  // M1: perhaps it is installed, so nothing may be acknowledged in `file_`
   LogThrottle rolls_;
 };
 

@@ -25,6 +25,7 @@ Range::Range(const RangeRecord& record, const RangeOptions& options, const Range
       services_(services),
       sequences_(last_sequence),
       lanes_(services->executors.size()),
+      manifest_storage_(storage),
       manifest_(storage) {
   MutexLock lock(&mu_);
   auto view = std::make_shared<View>();

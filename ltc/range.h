@@ -217,7 +217,9 @@ class Range : public std::enable_shared_from_this<Range> {
   // StoCs that must hold nothing of this range any more: CompactOne writes their tables anew elsewhere. `place` knows them before.
   void LeaveStocs(const std::vector<StocId>& stocs);
   uint64_t TablesLeft(StocId stoc);  // there now, and jobs under way that were placed before LeaveStocs named it
-  Status RollManifest();             // to fresh members
+  // M1 (renewal): the manifest to fresh members, while edits go on but for a moment. It begins, and edits stop,
+  // only where `may_go_on` is true then. After an error the manifest is where it was.
+  Status RenewManifest(const std::function<Status()>& may_go_on);
 
   // --- checkpoints (M2; docs/engine.md), on threads that may wait
   // A durable pin of what the range holds: all that was acknowledged before. AlreadyExists; ResourceExhausted: kMaxCheckpoints;
@@ -349,6 +351,7 @@ class Range : public std::enable_shared_from_this<Range> {
   using FlushProgress = std::function<void(uint64_t entries, uint64_t kept_bytes)>;  // since the last call
   StatusOr<VersionEdit> WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order, const DropRules& rules, Younger* younger,
                                     const FlushProgress& progress);
+  MemTableId DoneBelow(const View& view, const RoundGroup* flushed) const;
   VersionEdit SnapshotOf(const Version& version, MemTableId done_below) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   Status CommitEdit(VersionEdit edit, const RoundGroup* flushed = nullptr);
   Status CommitEditLocked(VersionEdit edit, const RoundGroup* flushed = nullptr) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
@@ -358,6 +361,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void PinFlushedLocked(const Round& flushed, const Version& next, VersionEdit* edit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   void AnswerCheckpointsLocked(Round* flushed, const Version& published) ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   Status RestoreStopped(const std::string& name, Nanos deadline_ns);
+  void DropGivenUpLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   Status CommitMove(const Uuid& moved, std::vector<VersionEdit::Add> outputs);
   bool HoldsHidden(const View& view);
   SequenceNumber ReplaceNoneLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -439,6 +443,7 @@ class Range : public std::enable_shared_from_this<Range> {
   std::set<uint64_t> jobs_ ABSL_GUARDED_BY(picker_mu_);                // that place tables now
   std::map<StocId, uint64_t> leaving_ ABSL_GUARDED_BY(picker_mu_);     // and the first job placed elsewhere
   bool compactions_paused_ ABSL_GUARDED_BY(picker_mu_) = false;        // while the range is restored
+  ManifestStorage* const manifest_storage_;
   mutable Mutex manifest_mu_;  // edits are appended and published in one order
   CondVar checkpoint_made_;    // with manifest_mu_
   Manifest manifest_ ABSL_GUARDED_BY(manifest_mu_);

@@ -133,21 +133,14 @@ Status Range::CommitEditLocked(VersionEdit edit, const RoundGroup* flushed) {
   if (sequences_.last() + kSequenceReserve / 2 > seq_reserved_) {
     seq_reserved_ = edit.seq_reserved = sequences_.last() + kSequenceReserve;
   }
-  // What replay must skip: everything below the oldest round that is left.
-  MemTableId done_below = view->active->siblings[0]->id();
-  for (const auto& r : view->sealed) {
-    const bool done = flushed != nullptr && std::find(flushed->begin(), flushed->end(), r) != flushed->end();
-    if (!done) done_below = std::min(done_below, r->sources[0].memtables[0]);
-  }
+  const MemTableId done_below = DoneBelow(*view, flushed);
   const Status s = manifest_.Append(edit, [&] {
     manifest_mu_.AssertHeld();
     return SnapshotOf(*next, done_below);
   });
   if (absl::IsFailedPrecondition(s)) Lose(s);
   NOVA_RETURN_IF_ERROR(s);
-  // An edit that failed may be durable all the same, until a later one is in its place.
-  for (const TableInfo& t : given_up_) services_->garbage(t);
-  given_up_.clear();
+  DropGivenUpLocked();
   NOVA_FP_VOID("edit.appended");  // it is durable: to fail now would deny what is so
   std::vector<TableRef> left_out;
   if (!edit.drops.empty() || !edit.pins.empty() || !edit.unpins.empty()) left_out = LeftOut(*view->version, *next);
@@ -173,12 +166,53 @@ Status Range::CommitEditLocked(VersionEdit edit, const RoundGroup* flushed) {
   return OkStatus();
 }
 
-Status Range::RollManifest() {
-  {
-    MutexLock lock(&manifest_mu_);
-    manifest_.RollNext();
+// What replay must skip: everything below the oldest round that is left.
+MemTableId Range::DoneBelow(const View& view, const RoundGroup* flushed) const {
+  MemTableId done_below = view.active->siblings[0]->id();
+  for (const auto& r : view.sealed) {
+    const bool done = flushed != nullptr && std::find(flushed->begin(), flushed->end(), r) != flushed->end();
+    if (!done) done_below = std::min(done_below, r->sources[0].memtables[0]);
   }
-  return CommitEdit({});
+  return done_below;
+}
+
+// An edit that failed may be durable all the same, until a later one, or a new file, is in its place.
+void Range::DropGivenUpLocked() {
+  for (const TableInfo& t : given_up_) services_->garbage(t);
+  given_up_.clear();
+}
+
+Status Range::RenewManifest(const std::function<Status()>& may_go_on) {
+  NOVA_RETURN_IF_ERROR(may_go_on());
+  StatusOr<Manifest::Renewal> renewal;
+  {
+    MutexLock lock(&manifest_mu_);  // no edit is under way
+    if (state_.load() == State::kLost) return absl::FailedPreconditionError("the range was lost");
+    const auto view = CurrentView();
+    renewal = manifest_.BeginRenewal(SnapshotOf(*view->version, DoneBelow(*view, nullptr)));
+  }
+  NOVA_RETURN_IF_ERROR(renewal.status());
+  NOVA_FP_VOID("ltc.renewal_cut");
+  const auto group = manifest_storage_->Create(renewal->first_record, renewal->file);
+  if (!group.ok()) {
+    MutexLock lock(&manifest_mu_);
+    manifest_.DropRenewal();
+    return group.status();
+  }
+  NOVA_FP_VOID("ltc.renewal_written");
+  if (const Status s = may_go_on(); !s.ok()) {
+    {
+      MutexLock lock(&manifest_mu_);
+      manifest_.DropRenewal();
+    }
+    manifest_storage_->Delete(*group);
+    return s;
+  }
+  MutexLock lock(&manifest_mu_);  // edits stop
+  const Status s = manifest_.EndRenewal(*group);
+  if (absl::IsFailedPrecondition(s)) Lose(s);
+  if (s.ok()) DropGivenUpLocked();
+  return s;
 }
 
 void Range::BackgroundFailed(const char* what, const Status& s, WorkFailure* failure) {

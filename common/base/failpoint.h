@@ -85,8 +85,13 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"logc.round_deleted", false, "the logs of a flushed round are about to be freed"},
     {"logc.fenced", true, "a recovery has fenced the members, and read nothing yet"},
     {"logc.recovered", true, "it has read the logs, and nothing of them is in tables yet"},
-    // Between a check and its act, in the LTC (ltc/ltc_server.cc, ltc/hosted_range.cc).
+    // Between a check and its act, in the LTC (ltc/ltc_server.cc, ltc/hosted_range.cc, ltc/manifest.cc,
+    // ltc/range_version.cc).
     {"ltc.lease_checked", false, "a get's lease was checked a second time, its answer is not posted"},
+    {"ltc.renewal_cut", false, "a snapshot for a new manifest was cut, no StoC has it"},
+    {"ltc.renewal_written", false, "every new member has it, edits go on in the old file"},
+    {"ltc.renewal_caught_up", false, "edits have stopped, the new file has all, the record names the old one"},
+    {"ltc.renewal_installed", false, "the record names the new file, the old one is there"},
     {"ltc.record_released", false, "a range's record says released, its former owner has not let go of it"},
 });
 

@@ -406,6 +406,25 @@ std::string LogsNotWhole(SimCluster* cluster, const ChaosOptions& options) {
   return "";
 }
 
+// The same of manifests (M1): M members that live, or as many as there are StoCs.
+std::string ManifestsNotWhole(SimCluster* cluster, const ChaosOptions& options) {
+  std::set<StocId> live;
+  for (const std::string& name : cluster->Names("stoc")) {
+    if (cluster->Runs(name)) live.insert(cluster->stoc(name)->self().stoc_id);
+  }
+  const auto most = static_cast<size_t>(options.cluster.ltc.hosted.manifest_replicas);
+  const auto wanted = std::min(live.size(), most);
+  for (const auto& [id, r] : cluster->Records()) {
+    const auto& members = r.manifest.members;
+    const auto there = static_cast<size_t>(
+        std::count_if(members.begin(), members.end(), [&](StocId stoc) { return live.contains(stoc); }));
+    if (there < wanted) {
+      return StrCat("range ", id.value(), ": ", there, " of ", wanted, " copies of its manifest are there");
+    }
+  }
+  return "";
+}
+
 // Files of tables of former epochs that the range's manifest does not name any more.
 std::string Orphans(SimCluster* cluster) {
   std::map<RangeId, RangeRecord> records = cluster->Records();
@@ -534,6 +553,7 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
   }
   if (judge("")) loads[0]->Verify();
   if (judge("")) judge(WaitUntilEmpty([&] { return LogsNotWhole(&cluster, options); }, kWholeWithin));
+  if (judge("")) judge(WaitUntilEmpty([&] { return ManifestsNotWhole(&cluster, options); }, kWholeWithin));
   loads.clear();
   clients.clear();
   if (judge("")) judge(WaitUntilEmpty([&] { return Orphans(&cluster); }, kWholeWithin));

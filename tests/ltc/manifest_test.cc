@@ -270,6 +270,95 @@ TEST(ManifestTest, ARollInDoubtLeavesOneFile) {
   EXPECT_EQ(Manifest::Recover(storage.installed, {{"", storage.files[storage.installed]}})->front().seq_reserved, 7u);
 }
 
+VersionEdit Numbered(SequenceNumber n) {
+  VersionEdit edit;
+  edit.seq_reserved = n;
+  return edit;
+}
+std::vector<SequenceNumber> NumbersIn(const FakeStorage& storage, const Uuid& file) {
+  const auto edits = Manifest::Recover(file, {{"", storage.files.at(file)}});
+  EXPECT_TRUE(edits.ok()) << edits.status();
+  std::vector<SequenceNumber> numbers;
+  if (!edits.ok()) return numbers;
+  for (const VersionEdit& edit : *edits) numbers.push_back(edit.seq_reserved);
+  return numbers;
+}
+
+// M1 (renewal): the new file has the snapshot and the edits that came since, and then is the only one.
+TEST(ManifestTest, M1ARenewedFileHasTheEditsThatCameMeanwhile) {
+  FakeStorage storage;
+  Manifest manifest(&storage);
+  ASSERT_TRUE(manifest.Start(Numbered(1)).ok());
+  const Uuid old = manifest.group().file;
+  const auto renewal = manifest.BeginRenewal(Numbered(1));
+  ASSERT_TRUE(renewal.ok());
+  ASSERT_TRUE(manifest.Append(Numbered(2), [] { return Numbered(2); }).ok());
+  const auto group = storage.Create(renewal->first_record, renewal->file);
+  ASSERT_TRUE(manifest.Append(Numbered(3), [] { return Numbered(3); }).ok());
+  EXPECT_EQ(manifest.group().file, old);
+  ASSERT_TRUE(manifest.EndRenewal(*group).ok());
+  EXPECT_EQ(manifest.group().file, renewal->file);
+  EXPECT_EQ(storage.installed, renewal->file);
+  ASSERT_TRUE(manifest.Append(Numbered(4), [] { return Numbered(4); }).ok());
+  EXPECT_EQ(NumbersIn(storage, renewal->file), (std::vector<SequenceNumber>{1, 2, 3, 4}));
+  EXPECT_EQ(storage.files.size(), 1u);
+}
+
+// What cannot be finished is taken back: the old file goes on, and the new one goes.
+TEST(ManifestTest, M1ARenewalThatDoesNotSucceedIsTakenBack) {
+  for (const bool at_install : {false, true}) {
+    FakeStorage storage;
+    Manifest manifest(&storage);
+    ASSERT_TRUE(manifest.Start(Numbered(1)).ok());
+    const Uuid old = manifest.group().file;
+    const auto renewal = manifest.BeginRenewal(Numbered(1));
+    const auto group = storage.Create(renewal->first_record, renewal->file);
+    ASSERT_TRUE(manifest.Append(Numbered(2), [] { return Numbered(2); }).ok());
+    (at_install ? storage.install_status : storage.append_status) = absl::CancelledError("no answer");
+    EXPECT_FALSE(manifest.EndRenewal(*group).ok());
+    storage.install_status = storage.append_status = OkStatus();
+    storage.installed = {};
+    ASSERT_TRUE(manifest.Append(Numbered(3), [] { return Numbered(3); }).ok());
+    EXPECT_TRUE(storage.installed.IsNil()) << "nothing was in doubt";
+    EXPECT_EQ(NumbersIn(storage, old), (std::vector<SequenceNumber>{1, 2, 3}));
+    EXPECT_EQ(storage.files.size(), 1u);
+  }
+}
+
+TEST(ManifestTest, M1ARollEndsARenewalThatHasBegun) {
+  FakeStorage storage;
+  Manifest manifest(&storage);
+  ASSERT_TRUE(manifest.Start(Numbered(1)).ok());
+  const auto renewal = manifest.BeginRenewal(Numbered(1));
+  const auto group = storage.Create(renewal->first_record, renewal->file);
+  storage.append_status = absl::UnavailableError("member down");
+  ASSERT_TRUE(manifest.Append(Numbered(2), [] { return Numbered(2); }).ok());
+  storage.append_status = OkStatus();
+  const Uuid rolled = manifest.group().file;
+  EXPECT_TRUE(absl::IsAborted(manifest.EndRenewal(*group)));
+  EXPECT_EQ(manifest.group().file, rolled);
+  EXPECT_EQ(storage.installed, rolled);
+  EXPECT_EQ(storage.files.size(), 1u);
+}
+
+// In doubt the new file is not deleted, and nothing counts in the old one.
+TEST(ManifestTest, M1ARenewalInDoubtIsSettledBeforeAnEditCounts) {
+  FakeStorage storage;
+  Manifest manifest(&storage);
+  ASSERT_TRUE(manifest.Start(Numbered(1)).ok());
+  const auto renewal = manifest.BeginRenewal(Numbered(1));
+  const auto group = storage.Create(renewal->first_record, renewal->file);
+  storage.install_status = absl::UnavailableError("the session is over");
+  EXPECT_FALSE(manifest.EndRenewal(*group).ok());
+  EXPECT_TRUE(storage.files.contains(renewal->file));
+  EXPECT_FALSE(manifest.BeginRenewal(Numbered(1)).ok());
+  EXPECT_FALSE(manifest.Append(Numbered(2), [] { return Numbered(2); }).ok());
+  storage.install_status = OkStatus();
+  ASSERT_TRUE(manifest.Append(Numbered(3), [] { return Numbered(3); }).ok());
+  EXPECT_EQ(storage.installed, manifest.group().file);
+  EXPECT_EQ(storage.files.size(), 1u);
+}
+
 TableInfo Used(TableInfo t, const std::string& from, const std::string& to, uint64_t bytes) {
   t.use_from = from;
   t.use_to = to;
