@@ -160,7 +160,7 @@ TEST_F(LocalLogTest, SyncedRecordsSurviveALossOfPowerAndOthersMayNot) {
   const auto records = ReadLocalLogs(mount_.get(), NothingDone);
   ASSERT_TRUE(records.ok());
   ASSERT_EQ(records->size(), 1u);
-  EXPECT_EQ((*records)[0].key, "a");
+  EXPECT_EQ(records->records[0].key, "a");
 }
 
 // What is durable is a prefix of what was acknowledged, whichever lane it came through.
@@ -212,8 +212,8 @@ TEST_F(LocalLogTest, AfterAFailedSyncTheNextRecordGoesToAnotherFile) {
   const auto records = ReadLocalLogs(mount_.get(), NothingDone);
   ASSERT_TRUE(records.ok());
   ASSERT_EQ(records->size(), 2u);
-  EXPECT_EQ((*records)[0].key, "a");
-  EXPECT_EQ((*records)[1].key, "c");
+  EXPECT_EQ(records->records[0].key, "a");
+  EXPECT_EQ(records->records[1].key, "c");
 }
 
 // Of two syncs of a file the kernel tells only one of an error. So the second waits for the first, and fails with it (S1).
