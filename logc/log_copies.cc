@@ -98,9 +98,26 @@ Status LogCopies::Read(RecoveredLogs* out) const {
                         << "), which was not known to be durable; " << behind << " whole ones behind it are left out";
     }
   }
-  out->bytes.insert(out->bytes.end(), bytes_.begin(), bytes_.end());
+  size_t used = 0, held = 0;
+  for (uint64_t lsn = 1; lsn < missing; ++lsn) used += records_[lsn - 1].bytes.size();
+  for (const auto& bytes : bytes_) held += bytes->size();
+  // A recycled file, or a segment's rest, is not kept for the few records in front of it.
+  const bool copied = held > 2 * used;
+  const auto copy = std::make_shared<std::string>();
+  if (copied) {
+    copy->reserve(used);
+    out->bytes.push_back(copy);
+  } else {
+    out->bytes.insert(out->bytes.end(), bytes_.begin(), bytes_.end());
+  }
   for (uint64_t lsn = 1; lsn < missing; ++lsn) {
-    NOVA_RETURN_IF_ERROR(ParseLogEntries(records_[lsn - 1], [out](const ParsedLogEntry& e) {
+    WholeLogRecord record = records_[lsn - 1];
+    if (copied) {
+      const size_t at = copy->size();
+      copy->append(record.bytes);  // never beyond what is reserved: views stay
+      record.bytes = std::string_view(*copy).substr(at);
+    }
+    NOVA_RETURN_IF_ERROR(ParseLogEntries(record, [out](const ParsedLogEntry& e) {
       out->records.push_back({e.sequence, e.entry.memtable, e.entry.type, e.entry.key, e.entry.value});
     }));
   }

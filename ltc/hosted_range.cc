@@ -556,7 +556,7 @@ void HostedRange::CountTableCopies() {
   table_copies_ = counts;
 }
 
-// Off the StoCs that drain: the log by a new group, the manifest by a roll, the tables by compaction threads.
+// Off the StoCs that drain: the log by a new group, the manifest by a renewal (M1), the tables by compaction threads.
 void HostedRange::LeaveDraining() {
   std::vector<StocId> draining;
   for (const NodeInfo& n : services_->stocs->live()) {

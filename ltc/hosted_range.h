@@ -142,7 +142,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::atomic<bool> opened_{false};  // range_ stands and is active
   std::atomic<bool> releasing_{false};
   std::atomic<bool> released_{false};
-  std::atomic<bool> maintaining_{false};  // by one thread at a time, which the next two belong to
+  std::atomic<bool> maintaining_{false};  // by one thread at a time, which the next three belong to
   // Attempts to return to as many members as are configured; one that brought nothing, or did not last, is not
   // repeated soon.
   struct Growth {

@@ -19,7 +19,7 @@ DEFINE_int32(log_write_deadline_ms, 0, "L5: of a log WRITE, after which its StoC
 DEFINE_int32(log_replicas, 3, "R: members of a log group");
 DEFINE_int32(min_replicas, 0, "members of a log group without which writes wait, at most R; R is the strict choice; 0: max(2, R - 1)");
 DEFINE_int32(manifest_replicas, 3, "M: copies of a manifest");
-DEFINE_int32(table_replicas, 1, "copies of a table's fragments and metadata");
+DEFINE_int32(table_replicas, 2, "copies of a table's fragments and metadata, as far as there are StoCs");
 DEFINE_int32(scatter_width, 1, "rho: StoCs over which a table is scattered");
 DEFINE_int32(power_of_d, 2, "d: StoCs looked at for each one picked");
 DEFINE_int32(memtable_mb, 4, "tau: size of a memtable");

@@ -51,6 +51,8 @@
 
 namespace nova {
 
+class RecoveredEntries;
+
 // Sealed rounds stay in memory as long as it lasts, and are merged there where they hold the same keys again and again (docs/engine.md).
 enum class MergeRounds {
   kNever,
@@ -351,6 +353,7 @@ class Range : public std::enable_shared_from_this<Range> {
   using FlushProgress = std::function<void(uint64_t entries, uint64_t kept_bytes)>;  // since the last call
   StatusOr<VersionEdit> WriteLevel0(uint64_t job, Iterator* sorted, RoundNumber order, const DropRules& rules, Younger* younger,
                                     const FlushProgress& progress);
+  StatusOr<VersionEdit> WriteRecovered(const RecoveredEntries& recovered, const DropRules& rules);
   MemTableId DoneBelow(const View& view, const RoundGroup* flushed) const;
   VersionEdit SnapshotOf(const Version& version, MemTableId done_below) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(manifest_mu_);
   Status CommitEdit(VersionEdit edit, const RoundGroup* flushed = nullptr);

@@ -3,6 +3,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "ltc/range_view.h"
 #include "ltc/recovered_entries.h"
 
@@ -48,11 +49,8 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const
     VersionEdit deletes;
     NOVA_ASSIGN_OR_RETURN(deletes.tombstones, recovered.RangeDeletions());
     NOVA_ASSIGN_OR_RETURN(version, version->Apply(deletes, services->garbage));
-    const auto sorted = recovered.NewIterator();
-    const Job job(range.get());
-    Younger younger;
     const DropRules rules{{}, last, range->NowMs(), version->tombstones(), last};
-    NOVA_ASSIGN_OR_RETURN(const VersionEdit flushed, range->WriteLevel0(job.id(), sorted.get(), recovered.first(), rules, &younger, {}));
+    NOVA_ASSIGN_OR_RETURN(const VersionEdit flushed, range->WriteRecovered(recovered, rules));
     NOVA_ASSIGN_OR_RETURN(version, version->Apply(flushed, services->garbage));
   }
   VersionEdit needless;
@@ -71,6 +69,36 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const
     range->PublishLocked(std::move(view));
   }
   return range;
+}
+
+// As one run; where there are many, by several threads, each its part of the keys.
+StatusOr<VersionEdit> Range::WriteRecovered(const RecoveredEntries& recovered, const DropRules& rules) {
+  constexpr size_t kEntriesOfAThread = 50'000;
+  constexpr size_t kMostThreads = 4;
+  const size_t parts = std::clamp<size_t>(recovered.size() / kEntriesOfAThread, 1, kMostThreads);
+  const Job job(this);
+  std::vector<StatusOr<VersionEdit>> written(parts, StatusOr<VersionEdit>(VersionEdit()));
+  const auto write = [&](size_t part) {
+    const auto sorted = recovered.NewIterator(part, parts);
+    Younger younger;
+    written[part] = WriteLevel0(job.id(), sorted.get(), recovered.first(), rules, &younger, {});
+  };
+  {
+    std::vector<std::unique_ptr<Thread>> others;
+    for (size_t part = 1; part < parts; ++part) {
+      others.push_back(std::make_unique<Thread>("ltc.recovery", [&write, part] { write(part); }));
+    }
+    write(0);
+  }
+  Status s;
+  VersionEdit all;
+  for (const auto& edit : written) {
+    if (!edit.ok()) s = edit.status();
+    if (edit.ok()) all.adds.insert(all.adds.end(), edit->adds.begin(), edit->adds.end());
+  }
+  if (s.ok()) return all;
+  for (const VersionEdit::Add& add : all.adds) services_->garbage(add.table);
+  return s;
 }
 
 VersionEdit Range::SnapshotOf(const Version& version, MemTableId done_below) const {

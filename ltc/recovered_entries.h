@@ -22,12 +22,15 @@ class RecoveredEntries {
   RecoveredEntries(RecoveredLogs logs, const DoneMemTables& done);
 
   bool empty() const { return sorted_.empty(); }
+  size_t size() const { return sorted_.size(); }
   SequenceNumber first() const { return first_; }  // the lowest number; 0: empty
   SequenceNumber last() const { return last_; }    // the highest
   // The range deletions among them (K7). DataLoss: one that ends before it begins.
   StatusOr<std::vector<RangeTombstoneRef>> RangeDeletions() const;
   // The others. Forward only, never kNeedBlocks.
-  std::unique_ptr<Iterator> NewIterator() const;
+  std::unique_ptr<Iterator> NewIterator() const { return NewIterator(0, 1); }
+  // The part-th of `parts` about equal ones, in order; the versions of a key are in one.
+  std::unique_ptr<Iterator> NewIterator(size_t part, size_t parts) const;
 
  private:
   class EntryIterator;
@@ -37,6 +40,8 @@ class RecoveredEntries {
     const RecoveredRecord* record;
     bool operator<(const Sorted& other) const;
   };
+
+  size_t BeginOf(size_t part, size_t parts) const;
 
   RecoveredLogs logs_;
   std::vector<Sorted> sorted_;

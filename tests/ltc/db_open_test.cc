@@ -151,6 +151,24 @@ TEST(RecoveredEntriesTest, AreInTheOrderOfTablesEachOnce) {
     it->Next();
   }
   EXPECT_EQ(it->state(), Iterator::State::kEnd);
+  // In parts it is the same, and no key is in two of them.
+  for (const size_t parts : {1, 2, 7, 5'000}) {
+    it->SeekToFirst();
+    std::string last;
+    for (size_t part = 0; part < parts; ++part) {
+      const auto some = entries.NewIterator(part, parts);
+      bool first = true;
+      for (some->SeekToFirst(); some->Valid(); some->Next(), it->Next()) {
+        ASSERT_TRUE(it->Valid());
+        ASSERT_EQ(some->key(), it->key());
+        if (std::exchange(first, false)) {
+          ASSERT_NE(StoredKeyOf(some->key()), last);
+        }
+        last = StoredKeyOf(some->key());
+      }
+    }
+    ASSERT_FALSE(it->Valid()) << parts;
+  }
   EXPECT_GT(entries.first(), 0u);
   EXPECT_LE(entries.last(), 3'000u);
   it->Seek(MakeSeekKey("shared prefix/4"));
