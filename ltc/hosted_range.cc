@@ -11,6 +11,7 @@ namespace nova {
 namespace {
 
 constexpr Nanos kGroupRetry = 50 * kMillisecond;  // while a log group cannot be replaced
+constexpr Nanos kAnswerOfMember = 250 * kMillisecond;  // of a log group that is to be listed
 constexpr Nanos kReadOfCopy = 5 * kSecond;        // of a manifest, before it counts as unread
 constexpr Nanos kForgiveAfter = 5 * kSecond;      // a member that failed, and still has a lease then, may be taken again
 
@@ -301,7 +302,7 @@ Status HostedRange::Open() {
                                                std::move(recovered), ground_));  // R4
   LogGroup group;
   if (options_.log_mode != LogMode::kNone) {
-    NOVA_ASSIGN_OR_RETURN(group, PickLogGroup({}, LogMember{}, GroupId(record.last_group.value() + 1)));
+    NOVA_ASSIGN_OR_RETURN(group, PickAnsweringGroup({}, LogMember{}, GroupId(record.last_group.value() + 1)));
   }
   if (!options_.off.r5_wait) SleepUntil(old_lease_ends_ns_);  // R5
   if (abandoned_.load()) return absl::FailedPreconditionError("excluded while opening");
@@ -432,7 +433,8 @@ LogMedia HostedRange::MediaOf(const std::vector<NodeInfo>& live) const {
   }
 }
 
-StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without, GroupId id) {
+StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without,
+                                             GroupId id, const std::set<StocId>& silent) {
   std::vector<StocChoice> others;
   const std::vector<NodeInfo> live = services_->stocs->live();
   LogGroup group{id, {}, MediaOf(live)};
@@ -445,7 +447,7 @@ StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep,
       live.begin(), live.end(), [&](const NodeInfo& n) { return n.stoc_id == without.stoc && n.incarnation == without.incarnation; });
   for (const StocChoice& s : ground_->LiveStocs()) {
     const bool kept = std::any_of(keep.begin(), keep.end(), [&](const LogMember& m) { return m.stoc == s.id; });
-    if (!kept && !(without_is_live && s.id == without.stoc)) others.push_back(s);
+    if (!kept && !silent.contains(s.id) && !(without_is_live && s.id == without.stoc)) others.push_back(s);
   }
   const auto wanted = static_cast<size_t>(options_.log_replicas);
   if (group.members.size() < wanted) {
@@ -457,6 +459,31 @@ StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep,
   }
   if (group.members.size() < wanted) NOVA_LOG(WARNING) << "range " << id_.value() << ": log degraded to " << group.members.size() << " of " << wanted << " members";
   return group;
+}
+
+// A connection that broke says nothing of the process: a new one tells.
+bool HostedRange::Answers(const LogMember& member) const {
+  const Nanos deadline = Now() + kAnswerOfMember;
+  for (int tries = 0; tries < 3 && Now() < deadline; ++tries) {
+    const auto found = services_->stocs->Ping(member.stoc, deadline);
+    if (found.ok()) return *found == member.incarnation;
+  }
+  return false;
+}
+
+// A recovery needs a member of every group that is listed, also of one that nothing was ever written to, and what the
+// coordinator last said of StoCs may be old.
+StatusOr<LogGroup> HostedRange::PickAnsweringGroup(std::vector<LogMember> keep, const LogMember& without, GroupId id) {
+  std::set<StocId> silent;
+  for (;;) {
+    NOVA_ASSIGN_OR_RETURN(LogGroup group, PickLogGroup(keep, without, id, silent));
+    const size_t known = silent.size();
+    for (const LogMember& m : group.members) {
+      if (!Answers(m)) silent.insert(m.stoc);
+    }
+    if (silent.size() == known) return group;
+    std::erase_if(keep, [&](const LogMember& m) { return silent.contains(m.stoc); });
+  }
 }
 
 void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns,
@@ -480,7 +507,7 @@ void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos a
     }
   }
   LogGroup next;
-  auto picked = PickLogGroup(keep, without, GroupId(ground_->keeper.Get().last_group.value() + 1));
+  auto picked = PickAnsweringGroup(keep, without, GroupId(ground_->keeper.Get().last_group.value() + 1));
   Status s = picked.status();
   if (s.ok()) {
     next = *std::move(picked);

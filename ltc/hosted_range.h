@@ -121,7 +121,11 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   size_t LeastLogMembers() const;
   LogMedia MediaOf(const std::vector<NodeInfo>& live) const;
   void LeaveDraining();
-  StatusOr<LogGroup> PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without, GroupId id);
+  StatusOr<LogGroup> PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without, GroupId id,
+                                  const std::set<StocId>& silent);
+  bool Answers(const LogMember& member) const;
+  // The same of StoCs that answer just now.
+  StatusOr<LogGroup> PickAnsweringGroup(std::vector<LogMember> keep, const LogMember& without, GroupId id);
   void ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns, const std::function<void(StatusOr<LogGroup>)>& answer);
   size_t MembersLeft(const LogGroup& group) const;
   bool CanGrow(const LogGroup& current) const;
