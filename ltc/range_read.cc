@@ -202,10 +202,12 @@ StatusOr<std::shared_ptr<const TableReader>> Range::OpenReader(const TableInfo& 
       opened, [cache, reader = std::move(reader)](const TableReader* r) { cache->Unpin(r->memory_bytes()); });
 }
 
+// Of a range that is lost nobody waits for it: a node that ends, and whose StoCs are away, need not try one after another.
 void Range::LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done) {
   auto shared_done = std::make_shared<absl::AnyInvocable<void(Status)>>(std::move(done));
   services_->run_blocking([self = shared_from_this(), on, table = std::move(table), shared_done] {
-    const Status s = self->LoadReaderBlocking(table.get()).status();
+    const bool lost = self->state_.load() == State::kLost;
+    const Status s = lost ? absl::FailedPreconditionError("the range was lost") : self->LoadReaderBlocking(table.get()).status();
     on->Submit([shared_done, s] { (*shared_done)(s); });
   });
 }

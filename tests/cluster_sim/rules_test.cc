@@ -732,6 +732,59 @@ TEST(RulesTest, L4TheGroupOfAnIdleRangeReturnsToR) {
   });
 }
 
+// Gets that wait for tables whose StoCs are away do not keep their LTC from ending.
+TEST(RulesTest, AnLtcWhoseStocsAreAwayEndsSoon) {
+  Simulate(1, [] {
+    SimClusterOptions options = SmallCluster();
+    options.client.timeout_ms = 60'000;
+    OneRange w(options);
+    for (int round = 0; round < 8; ++round) {
+      for (int i = 0; i < 200; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), StrCat(round, std::string(300, 'v'))).ok());
+      ASSERT_TRUE(w.client->CreateCheckpoint(StrCat("c", round)).ok());
+    }
+    const std::string former = w.Record().owner;
+    w.cluster.Kill(former);
+    ASSERT_TRUE(w.WaitForOtherOwner(former));
+    for (const std::string& stoc : w.cluster.Names("stoc")) w.cluster.Kill(stoc);
+    for (int i = 0; i < 200; ++i) w.client->GetAsync(KeyOf(i), [](const GetResult&) {});
+    SleepFor(kSecond);
+    const Nanos begin = Now();
+    w.cluster.Stop(w.Record().owner).IgnoreError();
+    EXPECT_LT(Now() - begin, 60 * kSecond);  // half of it is for the release, which does not succeed
+  });
+}
+
+// L4: a recovery needs a member of every group that is listed, also of one that nothing was written to. So what the
+// coordinator said of StoCs some time ago is not enough to list them.
+TEST(RulesTest, L4AGroupListsOnlyMembersThatAnswer) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    Simulate(seed, [seed] {
+      SimClusterOptions options = SmallCluster();
+      options.stocs = 5;
+      OneRange w(options);
+      ASSERT_TRUE(w.client->Put("k", "old").ok());
+      const std::vector<LogMember> members = w.Record().log_groups.back().members;
+      const auto is_member = [&](StocId stoc) {
+        return std::any_of(members.begin(), members.end(), [&](const LogMember& m) { return m.stoc == stoc; });
+      };
+      w.cluster.CutControl(w.Record().owner, true);
+      for (const std::string& stoc : w.cluster.Names("stoc")) {
+        if (!is_member(w.cluster.stoc(stoc)->self().stoc_id)) w.cluster.Kill(stoc);
+      }
+      w.cluster.Kill(w.StocOf(members[seed % members.size()].stoc));
+      ASSERT_TRUE(w.client->Put("k", "new").ok());
+      const RangeRecord record = w.Record();
+      ASSERT_GT(record.log_groups.back().id, GroupId(1));
+      for (const LogGroup& g : record.log_groups) {
+        for (const LogMember& m : g.members) {
+          EXPECT_TRUE(g.id == GroupId(1) || !w.StocOf(m.stoc).empty())
+              << "group " << g.id.value() << " lists stoc " << m.stoc.value();
+        }
+      }
+    });
+  }
+}
+
 // L4: a StoC that drains takes no new logs: its being there is no reason to look for a larger group again and again.
 TEST(RulesTest, L4ADrainingStocIsNoReasonForNewGroups) {
   Simulate(14, [] {
