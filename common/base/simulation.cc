@@ -175,12 +175,26 @@ void Simulation::MakeRunnable(Fiber* f, bool woken) {
   rep_->runnable.Add(f);
 }
 
+std::string Simulation::FibersText() const {
+  std::string text;
+  for (const auto& [id, f] : rep_->fibers) {
+    text += "\n  " + f->name + (f->host == nullptr ? "" : " of " + f->host->name);
+    if (f->state == Fiber::kRunnable) {
+      text += ": runs";
+    } else if (f->deadline_ns == kNever) {
+      text += ": waits for ever";
+    } else {
+      text += ": waits until " + std::to_string(f->deadline_ns / kMillisecond) + " ms";
+    }
+  }
+  return text;
+}
+
 Simulation::Fiber* Simulation::PickNext() {
   const std::vector<Fiber*>& runnable = rep_->runnable.fibers;
   if (runnable.empty()) {
     if (rep_->deadlines.empty()) {
-      for (auto& [id, f] : rep_->fibers) NOVA_LOG(ERROR) << "waits for ever: " << f->name;
-      NOVA_CHECK(false) << "simulation deadlock";
+      NOVA_CHECK(false) << "simulation deadlock" << FibersText();
     }
     now_ns_ = std::max(now_ns_, rep_->deadlines.begin()->first);
     while (!rep_->deadlines.empty() && rep_->deadlines.begin()->first <= now_ns_) {

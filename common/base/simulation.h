@@ -49,6 +49,8 @@ class Simulation {
   void set_host(const Host* host);    // which outlives its fibers
   Nanos LocalNow() const;
 
+  std::string FibersText() const;  // who has not ended, for whom, and what each waits for: of a run that hangs
+
   // Adds a line to the trace (the hash is of all lines, and of each scheduling step).
   void Trace(std::string_view line);
   uint64_t trace_hash() const { return trace_hash_; }

@@ -39,7 +39,7 @@ class Nemesis {
       switch (random_.Uniform(8)) {
         case 0:
         case 1:
-          if (options_->kill_stocs && cluster_->MayLose(stoc)) {
+          if (options_->kill_stocs && HandleStocs({stoc})) {
             Count("StoC killed");
             KillAndRestart({stoc}, Between(10, 4000));
             // What it held is on fewer members until the LTCs have noticed.
@@ -48,7 +48,7 @@ class Nemesis {
           break;
         case 2: {
           const std::string& other = Pick(stocs);
-          if (!options_->kill_stocs || other == stoc || other == broken_->lost_stoc || !cluster_->MayLose({stoc, other})) break;
+          if (!options_->kill_stocs || other == stoc || other == broken_->lost_stoc || !HandleStocs({stoc, other})) break;
           Count("two StoCs killed");
           KillAndRestart({stoc, other}, Between(10, 3000));
           if (Sleep(3 * kSecond)) return;
@@ -58,14 +58,17 @@ class Nemesis {
         case 4: CutFor(stoc, Between(100, 4000)); break;
         case 5: HangFor(stoc, Between(100, 5000)); break;
         case 6:
-          if (options_->orderly && cluster_->MayLose(stoc)) StopAndRestart(stoc, "StoC", Between(10, 2000));
+          if (options_->orderly && cluster_->Runs(stoc) && HandleStocs({stoc})) StopAndRestart(stoc, "StoC", Between(10, 2000));
           break;
         default:
           if (!options_->lost_disks || options_->cluster.ltc.hosted.placement.replicas < 2 || !broken_->lost_stoc.empty() ||
-              !cluster_->MayLoseForEver(stoc)) {
+              !HandleStocs({stoc})) {
             break;
           }
-          if (!Handle(stoc)) break;
+          if (!cluster_->MayLoseForEver(stoc)) {
+            LetGo(stoc);
+            break;
+          }
           broken_->lost_stoc = stoc;
           cluster_->Kill(stoc);
           cluster_->LoseDisk(stoc);
@@ -88,7 +91,7 @@ class Nemesis {
       switch (random_.Uniform(6)) {
         case 0:
         case 1:
-          if (!options_->kill_ltcs) break;
+          if (!options_->kill_ltcs || !Handle(ltc)) break;
           Count("LTC killed");
           KillAndRestart({ltc}, Between(10, 3000));
           break;
@@ -96,7 +99,7 @@ class Nemesis {
         case 3: CutFor(ltc, Between(100, 7000)); break;
         case 4: PartitionFor(ltc, Between(100, 5000)); break;
         default:
-          if (options_->orderly) StopAndRestart(ltc, "LTC", Between(10, 2000));
+          if (options_->orderly && cluster_->Runs(ltc) && Handle(ltc)) StopAndRestart(ltc, "LTC", Between(10, 2000));
       }
     }
   }
@@ -104,7 +107,7 @@ class Nemesis {
     const std::vector<std::string> coordinators = cluster_->Names("coordinator");
     while (!Sleep(Between(500, 5000))) {
       const std::string& coordinator = Pick(coordinators);
-      if (options_->kill_coordinators && random_.OneIn(2)) {
+      if (options_->kill_coordinators && random_.OneIn(2) && Handle(coordinator)) {
         Count("coordinator killed");
         KillAndRestart({coordinator}, Between(10, 4000));
       } else if (options_->cuts) {
@@ -265,15 +268,30 @@ class Nemesis {
   bool Handle(const std::string& node) { return broken_->handled.insert(node).second; }
   void LetGo(const std::string& node) { broken_->handled.erase(node); }
 
-  void KillAndRestart(const std::vector<std::string>& nodes, Nanos down_ns) {
+  // StoCs that each log group can do without, together with all that are handled just now. To look takes time, so
+  // they are taken first: of two who look at once, both see both.
+  bool HandleStocs(const std::vector<std::string>& stocs) {
     std::vector<std::string> mine;
-    for (const std::string& node : nodes) {
-      if (!Handle(node)) continue;
-      cluster_->Kill(node);
-      mine.push_back(node);
+    for (const std::string& stoc : stocs) {
+      if (Handle(stoc)) mine.push_back(stoc);
     }
+    if (mine.size() == stocs.size() && MayLoseWhatIsHandled()) return true;
+    for (const std::string& stoc : mine) LetGo(stoc);
+    return false;
+  }
+  bool MayLoseWhatIsHandled() {
+    std::vector<std::string> stocs;
+    for (const std::string& node : broken_->handled) {
+      if (KindOf(node) == "StoC") stocs.push_back(node);
+    }
+    return cluster_->MayLose(stocs);
+  }
+
+  // REQUIRES, of this and the next: they are handled here. Lets go of them.
+  void KillAndRestart(const std::vector<std::string>& nodes, Nanos down_ns) {
+    for (const std::string& node : nodes) cluster_->Kill(node);
     Sleep(down_ns);
-    for (const std::string& node : mine) {
+    for (const std::string& node : nodes) {
       StartAgain(node);
       LetGo(node);
     }
@@ -281,7 +299,7 @@ class Nemesis {
   // A StoC dies and is there again with an empty memory.
   void StartAnew(const std::vector<std::string>& stocs) {
     const std::string& stoc = Pick(stocs);
-    if (!options_->kill_stocs || stoc == broken_->lost_stoc || !cluster_->Runs(stoc) || !cluster_->MayLose(stoc)) return;
+    if (!options_->kill_stocs || stoc == broken_->lost_stoc || !cluster_->Runs(stoc) || !HandleStocs({stoc})) return;
     Count("StoC killed");
     KillAndRestart({stoc}, Between(1, 200));
   }
@@ -292,7 +310,6 @@ class Nemesis {
   }
   // In order; half of them drained first, so that nothing is left on it.
   void StopAndRestart(const std::string& node, const std::string& kind, Nanos down_ns) {
-    if (!cluster_->Runs(node) || !Handle(node)) return;
     DrainAndStop(node, kind, down_ns);
     LetGo(node);
   }
@@ -306,7 +323,8 @@ class Nemesis {
       }
       if (left.empty()) Count(kind + " drained to the end");
     }
-    if (kind == "StoC" && !cluster_->MayLose(node)) return KillNothing(node);
+    if (!cluster_->Runs(node)) return;
+    if (kind == "StoC" && !MayLoseWhatIsHandled()) return KillNothing(node);
     Count(kind + " stopped");
     cluster_->Stop(node).IgnoreError();
     Sleep(down_ns);
@@ -614,7 +632,7 @@ ChaosResult RunChaos(uint64_t seed, const ChaosOptions& options) {
   sim.Run([&] {
     Notification over;
     Thread watchdog("chaos.watchdog", [&over, seed] {
-      NOVA_CHECK(over.WaitUntil(Now() + kWholeRun)) << "seed " << seed << ": hangs";
+      NOVA_CHECK(over.WaitUntil(Now() + kWholeRun)) << "seed " << seed << ": hangs" << Simulation::Current()->FibersText();
     });
     RunAll(options, &result);
     over.Notify();

@@ -21,23 +21,25 @@ namespace {
 struct Control {
   const char* name;
   std::function<void(RulesOff*, ClusterOptions::RulesOff*)> switch_off;
-  bool shown = false;  // that it is found out within kSeeds
+  bool shown = false;      // that it is found out within kSeeds
+  bool disasters = false;  // where it takes faults of several nodes at once: else half of the seeds would be in vain
 };
 constexpr uint64_t kSeeds = 200;
+constexpr Nanos kLonger = 30 * kSecond;  // than chaos takes by itself: the same faults, more of them
 
 const std::vector<Control>& Controls() {
   static const auto* const controls = new std::vector<Control>{
       {"C2", [](RulesOff*, ClusterOptions::RulesOff* c) { c->c2_wait = c->c2_listen = true; }},
       {"C3", [](RulesOff* o, ClusterOptions::RulesOff*) { o->c3_lease = true; }, true},
-      {"F1", [](RulesOff* o, ClusterOptions::RulesOff*) { o->f1_fence = true; }, true},
-      {"F1_R6", [](RulesOff* o, ClusterOptions::RulesOff*) { o->f1_fence = o->r6_free = true; }, true},
+      {"F1", [](RulesOff* o, ClusterOptions::RulesOff*) { o->f1_fence = true; }},
+      {"R6", [](RulesOff* o, ClusterOptions::RulesOff*) { o->r6_free = true; }, true},
       {"F2", [](RulesOff* o, ClusterOptions::RulesOff*) { o->f2_new_key = true; }},
       {"F2_L3", [](RulesOff* o, ClusterOptions::RulesOff*) { o->f2_new_key = o->l3_other_copies = true; }},
-      {"L3", [](RulesOff* o, ClusterOptions::RulesOff*) { o->l3_all_members = true; }, true},
-      {"L4", [](RulesOff* o, ClusterOptions::RulesOff*) { o->l4_flush_first = true; }, true},
-      {"M1", [](RulesOff* o, ClusterOptions::RulesOff*) { o->m1_all_members = true; }, true},
-      {"M2", [](RulesOff* o, ClusterOptions::RulesOff*) { o->m2_edit_first = true; }, true},
-      {"N1", [](RulesOff* o, ClusterOptions::RulesOff*) { o->n1_incarnation = true; }, true},
+      {"L3", [](RulesOff* o, ClusterOptions::RulesOff*) { o->l3_all_members = true; }, true, true},
+      {"L4", [](RulesOff* o, ClusterOptions::RulesOff*) { o->l4_flush_first = true; }, true, true},
+      {"M1", [](RulesOff* o, ClusterOptions::RulesOff*) { o->m1_all_members = true; }, true, true},
+      {"M2", [](RulesOff* o, ClusterOptions::RulesOff*) { o->m2_edit_first = true; }, true, true},
+      {"N1", [](RulesOff* o, ClusterOptions::RulesOff*) { o->n1_incarnation = true; }, true, true},
       {"N4", [](RulesOff* o, ClusterOptions::RulesOff*) { o->n4_references = true; }, true},
       {"R5_wait_C3", [](RulesOff* o, ClusterOptions::RulesOff* c) { o->r5_wait = c->c3_lease_wait = true; }},
       {"R5_reads", [](RulesOff* o, ClusterOptions::RulesOff*) { o->r5_reads_end = true; }},
@@ -52,6 +54,8 @@ std::string ViolationOf(const Control& control, uint64_t seed) {
   const pid_t child = fork();
   if (child == 0) {
     ChaosOptions options = ChaosOf(seed);
+    options.disasters = control.disasters;
+    options.duration_ns = kLonger;
     RulesOff off;
     control.switch_off(&off, &options.cluster.coordinator.cluster.off);
     options.cluster.SwitchOff(off);
