@@ -31,6 +31,7 @@ struct SealedLog {
   std::map<StocId, Incarnation> incarnations;  // that have the segments
   std::map<StocId, uint64_t> files;  // and their bytes
   std::set<StocId> members;          // that had answered
+  bool over = false;                 // nothing of it is needed, whatever its files hold
 };
 
 std::string StocText(StocClient* stocs, StocId stoc) {
@@ -58,6 +59,11 @@ class LogReader {
       }
     }
     if (Lacking()) AddLateCopies();
+    if (!any_ && log_.over) {
+      NOVA_LOG(WARNING) << "log " << log_.log.ToString() << " is left out: members whose memory is whole do not have it; not read: "
+                        << unread_;
+      return OkStatus();
+    }
     if (!any_) return failed_;
     const Status s = copies_.Read(out);
     return unread_.empty() ? s : Annotate(s, StrCat("not read: ", unread_));
@@ -179,9 +185,26 @@ Cover CoverGroups(StocClient* stocs, const RangeRecord& record, const std::map<S
   return cover;
 }
 
+// Files of a log are left of which no member's memory has anything, and each group that it may be of has another
+// member that was listed with memory and has had it ever since. There it would be, had anything of it been acknowledged
+// (L3) that is in no table (M3): memory loses no single log. A member's file may be gone by itself, and proves nothing.
+bool IsOver(const RangeRecord& record, const std::map<StocId, FenceReply>& fenced, const SealedLog& log) {
+  if (!log.segments.empty()) return false;
+  const auto has_file = [&](const LogMember& m) { return log.files.contains(m.stoc); };
+  const auto has_memory = [&](const LogMember& m) {
+    const auto it = fenced.find(m.stoc);
+    return it != fenced.end() && it->second.incarnation == m.incarnation;
+  };
+  return std::all_of(record.log_groups.begin(), record.log_groups.end(), [&](const LogGroup& g) {
+    return std::none_of(g.members.begin(), g.members.end(), has_file) ||
+           (HasMemory(g.media) && std::any_of(g.members.begin(), g.members.end(), has_memory));
+  });
+}
+
 // The logs that have segments on a chosen StoC, which has all of them then: they are of one incarnation; or a
 // file anywhere, for a StoC may have lost one.
-std::vector<SealedLog> FindLogs(const std::map<StocId, FenceReply>& fenced, const std::set<StocId>& chosen) {
+std::vector<SealedLog> FindLogs(const RangeRecord& record, const std::map<StocId, FenceReply>& fenced,
+                                const std::set<StocId>& chosen) {
   std::map<Uuid, SealedLog> by_log;
   std::set<StocId> members;
   for (const auto& [stoc, reply] : fenced) {
@@ -198,6 +221,7 @@ std::vector<SealedLog> FindLogs(const std::map<StocId, FenceReply>& fenced, cons
   for (auto& [uuid, log] : by_log) {
     log.log = uuid;
     log.members = members;
+    log.over = IsOver(record, fenced, log);
     if (log.preferred || !log.files.empty()) logs.push_back(std::move(log));
   }
   return logs;
@@ -295,7 +319,7 @@ StatusOr<RecoveredLogs> RecoverLogs(StocClient* stocs, const RangeRecord& record
     return absl::UnavailableError(
         StrCat("range ", record.id.value(), ": no member answers, with all its logs, of ", cover.missing));
   }
-  const std::vector<SealedLog> logs = FindLogs(members.fenced, cover.chosen);
+  const std::vector<SealedLog> logs = FindLogs(record, members.fenced, cover.chosen);
   Mutex mu;
   size_t next = 0;
   Status status;

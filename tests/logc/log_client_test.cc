@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "common/base/failpoint.h"
 #include "logc/log_recovery.h"
 #include "tests/stoc/stoc_rig.h"
 
@@ -710,6 +711,42 @@ TEST_P(LogFileTest, R2AHeaderThatCannotBeReadIsNoLogThatNeverWas) {
     EXPECT_EQ(rig.Recover(r, Epoch(5)), Range(201, 100)) << "the younger group";
     rig.Restart(1, /*power_loss=*/false);
     EXPECT_EQ(rig.Recover(record, Epoch(6)), Range(1, 300)) << "another member is back";
+  });
+}
+
+// A StoC was away while a flushed log was freed, and then cannot read the file that it still has. Members that have had
+// the group's memory all the while do not know the log: it is over. Of files alone nobody can tell.
+TEST_P(LogFileTest, R3AFreedLogThatCannotBeReadKeepsNoRangeClosed) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media);
+    ExpectAllOk(rig.Append(1, 200));
+    rig.stocs[0]->Stop();
+    ExpectAllOk(rig.Append(201, 100, /*round=*/2));
+    ASSERT_EQ(rig.Record().log_groups.size(), 2u);
+    rig.log->DeleteRound(1);
+    const auto left = [&] {
+      size_t n = 0;
+      for (size_t i = 1; i < 3; ++i) n += rig.stocs[i]->files->List(kRange, Epoch(9)).size();
+      return n;
+    };
+    const size_t before = left();
+    for (const Nanos until = Soon(); left() == before && Now() < until;) SleepFor(kMillisecond);
+    SleepFor(100 * kMillisecond);
+    ASSERT_TRUE(ArmFailPoint("stoc.journal_replayed", 1, [] { return absl::ResourceExhaustedError("full"); }).ok());
+    rig.Restart(0, /*power_loss=*/false);
+    DisarmFailPoints();
+    RangeRecord r = rig.Record();
+    r.epoch = Epoch(4);
+    const auto records = RecoverLogs(rig.other->stocs.get(), r, NothingDone, Now() + 10 * kSecond);
+    if (!HasMemory(GetParam().media)) {
+      EXPECT_TRUE(absl::IsDataLoss(records.status())) << records.status();
+      return;
+    }
+    ASSERT_TRUE(records.ok()) << records.status();
+    std::set<SequenceNumber> found;
+    for (const RecoveredRecord& rec : *records) found.insert(rec.sequence);
+    const std::set<SequenceNumber> needed = Range(201, 100);
+    EXPECT_TRUE(std::includes(found.begin(), found.end(), needed.begin(), needed.end()));
   });
 }
 
