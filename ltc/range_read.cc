@@ -215,7 +215,8 @@ void Range::LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Sta
 // Those that are dropped meanwhile are of no interest. A table that cannot be read is passed over: who asks for it will be told why.
 void Range::ForEachTableNow(const std::function<bool()>& stop, const std::function<void(const TableReader&)>& fn) {
   std::vector<std::weak_ptr<TableHandle>> tables;
-  for (const Run& run : CurrentView()->version->runs()) tables.insert(tables.end(), run.tables.begin(), run.tables.end());
+  const auto view = CurrentView();
+  for (const Run& run : view->version->runs()) tables.insert(tables.end(), run.tables.begin(), run.tables.end());
   for (const auto& weak : tables) {
     if (stop()) return;
     const TableRef table = weak.lock();
