@@ -144,6 +144,20 @@ TEST(TidyTest, NoCorpses) {
   }
 }
 
+// A range-for keeps what its expression gives, not what the expression takes that from (until C++23): of `MakeX()->parts()` the X is
+// gone before the first turn. Accessors, in lower case, give what others own.
+TEST(TidyTest, NoLoopWalksThroughPartsOfATemporary) {
+  static const std::regex kLoop("for \\((?:[^;:()]|::)+ : (?:\\w+(?:\\.|->))*[A-Z]\\w*\\(\\)(?:\\.|->)\\w+[^\n]*");
+  std::smatch found;
+  const std::string bad = "for (const std::string& n : CurrentView()->version->names()) {}", good = "for (const auto& h : Hosted()) h->Stop();";
+  EXPECT_TRUE(std::regex_search(bad, kLoop));
+  EXPECT_FALSE(std::regex_search(good, kLoop));
+  for (const SourceFile& f : Sources()) {
+    if (StartsWith(f.path, "tests/tidy/")) continue;
+    EXPECT_FALSE(std::regex_search(f.text, found, kLoop)) << f.path << ": " << found.str();
+  }
+}
+
 TEST(TidyTest, TopLevelHoldsNothingElse) {
   const std::set<std::string> allowed = {"CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "client", "common", "coordinator",
                                          "deploy", "docs", "experiments", "logc", "ltc", "stoc", "tests", "build"};
