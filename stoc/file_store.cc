@@ -222,8 +222,12 @@ Status FileStore::Load() {
     NOVA_LOG(ERROR) << kFilesDirectory << "/" << name << " is not used: " << s.message();
   }
   if (const Status s = OpenJournal(); !s.ok()) {
-    // What is left of a log must not pass for all of it: other copies have to serve, until a start succeeds.
+    // What is left of a log must not pass for all of it: other copies have to serve, until a seal of it succeeds.
     bad_files_->Add();
+    {
+      MutexLock lock(&put_back_mu_);
+      journal_waits_ = true;
+    }
     NOVA_LOG(ERROR) << "the journal cannot be put back, the logs that are here are not read: " << s;
     MutexLock lock(&mu_);
     for (const auto& [file, entry] : entries_) entry->incomplete = entry->header.kind == FileHeader::Kind::kLog;
@@ -471,6 +475,16 @@ Status FileStore::CreateLog(const Uuid& log, const Creator& creator) {
 }
 
 Status FileStore::OpenJournal() {
+  NOVA_RETURN_IF_ERROR(PutJournalBack());
+  journal_ = std::make_unique<LogJournal>(disk_, options_.journal, [this](const Uuid& log) {
+    const std::shared_ptr<Entry> entry = FindEntry({log, 0});
+    const Status s = entry == nullptr ? OkStatus() : SyncLog({log, 0}, entry);
+    return absl::IsNotFound(s) ? OkStatus() : s;
+  });
+  return OkStatus();
+}
+
+Status FileStore::PutJournalBack() {
   std::map<Uuid, Handle> logs;  // that something was put back into; null: deleted since
   NOVA_RETURN_IF_ERROR(LogJournal::Replay(disk_, [&](const LogJournal::Piece& piece) -> Status {
     const StocFileId file{piece.log, 0};
@@ -495,12 +509,18 @@ Status FileStore::OpenJournal() {
   }
   NOVA_FP("stoc.journal_replayed");
   if (const Status s = LogJournal::Forget(disk_); !s.ok()) NOVA_LOG(WARNING) << "the next start puts the journal back once more: " << s;
-  journal_ = std::make_unique<LogJournal>(disk_, options_.journal, [this](const Uuid& log) {
-    const std::shared_ptr<Entry> entry = FindEntry({log, 0});
-    const Status s = entry == nullptr ? OkStatus() : SyncLog({log, 0}, entry);
-    return absl::IsNotFound(s) ? OkStatus() : s;
-  });
   return OkStatus();
+}
+
+// The disk may have been full at the start, and have room now. This process goes on without a journal.
+void FileStore::PutJournalBackLate() {
+  constexpr Nanos kPause = kSecond;
+  MutexLock lock(&put_back_mu_);
+  if (!journal_waits_ || Now() < next_put_back_ns_) return;
+  const Status s = PutJournalBack();
+  journal_waits_ = !s.ok();
+  next_put_back_ns_ = Now() + kPause;
+  if (s.ok()) NOVA_LOG(INFO) << "the journal is put back";
 }
 
 // Written, not synced.
@@ -591,6 +611,12 @@ std::vector<Status> FileStore::WriteLogs(std::span<const LogWrite> writes) {
 std::vector<SealedLogFile> FileStore::SealLogs(RangeId range, Epoch epoch) {
   std::vector<SealedLogFile> sealed;
   std::vector<std::shared_ptr<Entry>> logs;
+  PutJournalBackLate();
+  bool whole;
+  {
+    MutexLock lock(&put_back_mu_);
+    whole = !journal_waits_;
+  }
   {
     MutexLock lock(&mu_);
     for (const auto& [file, entry] : entries_) {
@@ -601,6 +627,8 @@ std::vector<SealedLogFile> FileStore::SealLogs(RangeId range, Epoch epoch) {
   for (const auto& entry : logs) {
     MutexLock appending(&entry->append_mu);
     entry->append_handle = nullptr;
+    // Only now: whoever was told of a log before knows the size it had without what the journal has of it.
+    if (whole) entry->incomplete = false;
     sealed.push_back({entry->header.file.owner, entry->size});
   }
   if (!sealed.empty()) NOVA_FP_VOID("stoc.logs_sealed");

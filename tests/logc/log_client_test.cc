@@ -732,12 +732,12 @@ TEST_P(LogFileTest, R3AFreedLogThatCannotBeReadKeepsNoRangeClosed) {
     const size_t before = left();
     for (const Nanos until = Soon(); left() == before && Now() < until;) SleepFor(kMillisecond);
     SleepFor(100 * kMillisecond);
-    ASSERT_TRUE(ArmFailPoint("stoc.journal_replayed", 1, [] { return absl::ResourceExhaustedError("full"); }).ok());
+    ASSERT_TRUE(ArmFailPoint("stoc.journal_replayed", 0, [] { return absl::ResourceExhaustedError("full"); }).ok());
     rig.Restart(0, /*power_loss=*/false);
-    DisarmFailPoints();
     RangeRecord r = rig.Record();
     r.epoch = Epoch(4);
     const auto records = RecoverLogs(rig.other->stocs.get(), r, NothingDone, Now() + 10 * kSecond);
+    DisarmFailPoints();
     if (!HasMemory(GetParam().media)) {
       EXPECT_TRUE(absl::IsDataLoss(records.status())) << records.status();
       return;

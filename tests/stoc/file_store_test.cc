@@ -372,6 +372,39 @@ class UnreadableAtStartTest : public FileStoreTest {
   static constexpr Uuid kLog{1, 1};
 };
 
+// Whoever seals a log tries again: then it is whole, and so is its size. Of another range's log nobody has been told it.
+TEST_F(FileStoreTest, AJournalThatCouldNotBePutBackAtTheStartIsPutBackByASeal) {  // D
+  const Creator other{RangeId(99), kCreator.epoch};
+  const Uuid log{1, 1}, of_other{1, 2};
+  for (const auto& [uuid, creator] : {std::pair{log, kCreator}, std::pair{of_other, other}}) {
+    ASSERT_TRUE(store_->CreateLog(uuid, creator).ok());
+  }
+  const FileStore::LogWrite writes[] = {{log, kCreator, {{0, "abc"}}, true}, {of_other, other, {{0, "defg"}}, true}};
+  for (const Status& s : store_->WriteLogs(writes)) ASSERT_TRUE(s.ok()) << s;
+  medium_.Crash();
+  store_ = nullptr;
+  base_ = medium_.Mount();
+  FaultDisk faults(base_.get());
+  faults.Add({.path = "files/", .op = DiskOp::kWrite, .action = FaultAction::kNoSpace});
+  {
+    auto store = FileStore::Open(&faults, {.reserve_bytes = 0}, &metrics_);
+    ASSERT_TRUE(store.ok()) << store.status();
+    const Epoch later(kCreator.epoch.value() + 1);
+    ASSERT_EQ((*store)->SealLogs(kCreator.range, later).size(), 1u);
+    EXPECT_TRUE(absl::IsDataLoss((*store)->ReadFile({log, 0}, 0, 3).status())) << "the disk is full still";
+    faults.Clear();
+    SleepFor(1100 * kMillisecond);
+    EXPECT_TRUE(absl::IsDataLoss((*store)->ReadFile({log, 0}, 0, 3).status())) << "its reader may know another size";
+    const auto sealed = (*store)->SealLogs(kCreator.range, later);
+    ASSERT_EQ(sealed.size(), 1u);
+    EXPECT_EQ(sealed[0].size, 3u);
+    EXPECT_EQ(*(*store)->ReadFile({log, 0}, 0, 3), "abc");
+    EXPECT_TRUE(absl::IsDataLoss((*store)->ReadFile({of_other, 0}, 0, 4).status()));
+    EXPECT_EQ((*store)->SealLogs(other.range, later)[0].size, 4u);
+    EXPECT_EQ(*(*store)->ReadFile({of_other, 0}, 0, 4), "defg");
+  }
+}
+
 // A journal that cannot be put back is left as it is for the next start; the logs of before are not read, new ones are synced one by one.
 TEST_F(UnreadableAtStartTest, TheJournalIsKept) {
   Start("journal", [](FileStore* store) {
