@@ -113,6 +113,8 @@ class LogReader {
 
   void AddFile(StocId stoc, uint64_t size) {
     const StocFileId file{log_.log, 0};
+    // It may be complete by now; how long it is then, nobody has said.
+    if (size == SealedLogFile::kUnknownSize) return Failed(stoc, absl::DataLossError("its journal is not put back"));
     auto bytes = stocs_->ReadFileBlocking(stoc, file, 0, size, DeadlineOfOne());
     if (!bytes.ok()) return Failed(stoc, bytes.status());
     Add(LogCopies::Keeps::kSynced,

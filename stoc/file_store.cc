@@ -518,9 +518,12 @@ void FileStore::PutJournalBackLate() {
   MutexLock lock(&put_back_mu_);
   if (!journal_waits_ || Now() < next_put_back_ns_) return;
   const Status s = PutJournalBack();
-  journal_waits_ = !s.ok();
   next_put_back_ns_ = Now() + kPause;
-  if (s.ok()) NOVA_LOG(INFO) << "the journal is put back";
+  if (!s.ok()) return;
+  journal_waits_ = false;
+  NOVA_LOG(INFO) << "the journal is put back";
+  MutexLock entries_lock(&mu_);
+  for (const auto& [file, entry] : entries_) entry->incomplete = false;
 }
 
 // Written, not synced.
@@ -612,11 +615,6 @@ std::vector<SealedLogFile> FileStore::SealLogs(RangeId range, Epoch epoch) {
   std::vector<SealedLogFile> sealed;
   std::vector<std::shared_ptr<Entry>> logs;
   PutJournalBackLate();
-  bool whole;
-  {
-    MutexLock lock(&put_back_mu_);
-    whole = !journal_waits_;
-  }
   {
     MutexLock lock(&mu_);
     for (const auto& [file, entry] : entries_) {
@@ -627,9 +625,9 @@ std::vector<SealedLogFile> FileStore::SealLogs(RangeId range, Epoch epoch) {
   for (const auto& entry : logs) {
     MutexLock appending(&entry->append_mu);
     entry->append_handle = nullptr;
-    // Only now: whoever was told of a log before knows the size it had without what the journal has of it.
-    if (whole) entry->incomplete = false;
-    sealed.push_back({entry->header.file.owner, entry->size});
+    // In this order: by the time a log is complete its size is what the journal made it.
+    const bool incomplete = entry->incomplete;
+    sealed.push_back({entry->header.file.owner, incomplete ? SealedLogFile::kUnknownSize : entry->size.load()});
   }
   if (!sealed.empty()) NOVA_FP_VOID("stoc.logs_sealed");
   return sealed;

@@ -120,7 +120,7 @@ class FileStore {
   // Logs, each at most once: those that ask are made durable together. What became of each; Unavailable: not open here.
   std::vector<Status> WriteLogs(std::span<const LogWrite> writes);
   // F1: closes the range's logs of epochs below `epoch`; all of them. No WriteLog of theirs is inside, nor will be.
-  // Tries again what the start could not do for them: until then reads of them are DataLoss.
+  // Tries again what the start could not do for them: until then their size is kUnknownSize, and reads of them are DataLoss.
   std::vector<SealedLogFile> SealLogs(RangeId range, Epoch epoch);
   Status DeleteLogs(RangeId range, Epoch epoch_below);
 
@@ -195,7 +195,7 @@ class FileStore {
   std::map<StocFileId, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mu_);
   std::map<StocFileId, FileReferences> references_ ABSL_GUARDED_BY(mu_);  // of shared files
   OpenFiles open_files_;
-  Mutex put_back_mu_;  // held over the disk's work
+  Mutex put_back_mu_;  // before mu_; held over the disk's work
   bool journal_waits_ ABSL_GUARDED_BY(put_back_mu_) = false;  // the start could not put it back, nor anybody since
   Nanos next_put_back_ns_ ABSL_GUARDED_BY(put_back_mu_) = 0;
   std::unique_ptr<LogJournal> journal_;  // null: the one there is could not be put back, and is left as it is. The first to go: it calls back

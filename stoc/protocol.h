@@ -90,8 +90,9 @@ struct SealedSegment {
   bool operator==(const SealedSegment&) const = default;
 };
 struct SealedLogFile {
+  static constexpr uint64_t kUnknownSize = ~uint64_t{0};
   Uuid log;
-  uint64_t size = 0;
+  uint64_t size = 0;  // kUnknownSize: what the StoC's journal has of it is not put back; a later seal may tell more
   bool operator==(const SealedLogFile&) const = default;
 };
 struct FenceReply {

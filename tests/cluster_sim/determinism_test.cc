@@ -79,10 +79,10 @@ TEST(DeterminismTest, SameSeedSameTraceInTwoProcesses) {
 TEST(DeterminismTest, SameSeedSameChaosWhateverRanBefore) {
   const auto run = [](uint64_t seed) {
     ChaosOptions options = ChaosOf(seed);
-    options.duration_ns = 4 * kSecond;
+    options.duration_ns = 10 * kSecond;  // faults may take the first four of them
     const ChaosResult r = RunChaos(seed, options);
     EXPECT_EQ(r.violation, "");
-    EXPECT_GT(r.acknowledged, 0u);  // of the 4 s faults may take most
+    EXPECT_GT(r.acknowledged, 20u);
     return StrCat(r.acknowledged, " acknowledged, ", r.unknown, " unknown, ", r.refused, " refused, ", r.faults, " faults, trace ", r.trace_hash);
   };
   std::map<uint64_t, std::string> first;
