@@ -330,6 +330,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void ContinueGet(std::unique_ptr<GetState> get);
   void Fetch(TableAnswer missing, std::unique_ptr<GetState> get);
   void Answer(const View& view, std::string_view key, SequenceNumber at, MemTable::Hit hit, GetDone* done) const;
+  Outcome OutcomeOfRead(const Status& failure) const;
   void FetchBlock(Executor* on, const TableReader& table, const BlockHandle& handle, Nanos deadline_ns,
                   absl::AnyInvocable<void(StatusOr<BlockRef>)> done);
   void ForEachTableNow(const std::function<bool()>& stop, const std::function<void(const TableReader&)>& fn);

@@ -151,18 +151,21 @@ void Range::Fetch(TableAnswer missing, std::unique_ptr<GetState> get) {
   if (missing == TableAnswer::kNeedsReader) {
     const Run& run = state->view->version->runs()[position->run];
     LoadReader(state->on, run.tables[run.FirstNotBefore(state->key)], [this, get = std::move(get)](Status s) mutable {
-      if (!s.ok()) return get->done(ToOutcome(s), {});
+      if (!s.ok()) return get->done(OutcomeOfRead(s), {});
       ContinueGet(std::move(get));
     });
     return;
   }
   FetchBlock(state->on, *position->table->reader(), position->handle, state->deadline_ns,
              [this, get = std::move(get)](StatusOr<BlockRef> block) mutable {
-               if (!block.ok()) return get->done(ToOutcome(block.status()), {});
+               if (!block.ok()) return get->done(OutcomeOfRead(block.status()), {});
                get->position.block = *std::move(block);
                ContinueGet(std::move(get));
              });
 }
+
+// Once the range is let go or lost, its next owner may have deleted what this read was looking for.
+Outcome Range::OutcomeOfRead(const Status& failure) const { return serves_reads() ? ToOutcome(failure) : Outcome::kNotOwner; }
 
 // From the store into the cache. `done` keeps `table`.
 void Range::FetchBlock(Executor* on, const TableReader& table, const BlockHandle& handle, Nanos deadline_ns,

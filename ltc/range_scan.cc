@@ -192,7 +192,7 @@ bool Range::StepScan(const std::shared_ptr<ScanState>& scan) {
     case Iterator::State::kEnd:
       if (scan->op.reverse && scan->page.count < scan->op.limit) AppendLast(scan.get());
       return EndScan(scan.get(), Outcome::kOk, std::move(scan->page));
-    case Iterator::State::kError: return EndScan(scan.get(), ToOutcome(it->status()), {});
+    case Iterator::State::kError: return EndScan(scan.get(), OutcomeOfRead(it->status()), {});
     default: break;
   }
   if (Now() >= scan->op.deadline_ns) return EndScan(scan.get(), Outcome::kUnavailable, {});
@@ -235,7 +235,7 @@ void Range::AppendLast(ScanState* scan) const {
 }
 
 bool Range::ResumeScan(ScanState* scan) {
-  if (!scan->error.ok()) return EndScan(scan, ToOutcome(scan->error), {});
+  if (!scan->error.ok()) return EndScan(scan, OutcomeOfRead(scan->error), {});
   scan->merged->Resume();
   return true;
 }

@@ -178,6 +178,9 @@ class LocalRange {
     std::erase_if(files, [](const std::string& n) { return !n.ends_with(".sst"); });
     return files;
   }
+  void DeleteTableFiles() {
+    for (const std::string& name : TableFiles()) EXPECT_TRUE(disk_->Delete(name).ok());
+  }
   Range* range() { return range_.get(); }
   std::shared_ptr<Range> shared() { return range_; }
   std::weak_ptr<const void> kept() { return kept_; }
@@ -388,6 +391,28 @@ TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RangeModelTest, ::testing::Range(1, 13));
+
+// A read that still waits for the disk when its range is let go (R5): whose tables those are now may delete them, and that is no damage.
+TEST(RangeTest, R5AReadThatOutlivesItsRangeTellsOfNoDamage) {
+  for (const bool let_go : {false, true}) {
+    LocalRange local({}, "", "", Background::kByHand);
+    ASSERT_EQ(local.Write(ValueType::kPut, "k", "v"), Outcome::kOk);
+    local.Close();
+    local.Open();
+    local.DeleteTableFiles();
+    std::vector<Outcome> outcomes;
+    local.range()->Get(local.executor(), "k", Now() + 60 * kSecond, [&](Outcome o, std::string_view) { outcomes.push_back(o); });
+    local.range()->Scan(local.executor(), {"", "", 10, Now() + 60 * kSecond, nullptr, false},
+                        [&](Outcome o, const ScanPage&) { outcomes.push_back(o); });
+    ASSERT_TRUE(outcomes.empty());
+    if (let_go) {
+      ASSERT_TRUE(local.range()->BeginRelease());
+      local.range()->StopReads();
+    }
+    local.executor()->RunUntil([&] { return outcomes.size() == 2; });
+    for (const Outcome o : outcomes) EXPECT_EQ(o, let_go ? Outcome::kNotOwner : Outcome::kCorruption) << OutcomeName(o);
+  }
+}
 
 TEST(RangeTest, WritesAfterStopWritesAreNotOwner) {
   LocalRange range(RangeOptions{});
