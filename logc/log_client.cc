@@ -49,7 +49,9 @@ struct Batch {
   bool sync = false;    // there: some record asks for it
   uint64_t acknowledged = 0;  // of the log, when this was posted: an lsn
   uint32_t crc = 0;     // of the bytes, where they go to a file
+  Nanos posted_ns = 0;
   size_t waiting = 0;   // copies that do not have it yet
+  std::vector<bool> has;     // by copy: it was delivered
   std::vector<bool> failed;  // by copy: its post ended, not delivered
 };
 
@@ -60,7 +62,9 @@ struct Segment {
 
 struct Opening {
   Segment segment;
+  Nanos asked_ns = 0;
   size_t waiting = 0;        // copies that are not open yet
+  std::vector<bool> has;     // by copy: it is open
   std::vector<bool> failed;  // by copy: asked, and not answered
 };
 
@@ -91,6 +95,7 @@ struct Log {
   bool opened = false;                // its first segment and its file are there
   uint64_t file_end = 0;
   std::shared_ptr<Opening> opening;   // null: none
+  bool watched = false;               // a look at what is under way is due (L5)
   bool failed = false;                // it takes nothing more: a member was replaced, or the log is freed
   bool freed = false;
   std::deque<PendingRecord> unposted;
@@ -326,8 +331,11 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     log->opening->segment.size = size;
     log->opening->segment.memory.resize(log->group.members.size());
     log->opening->waiting = copies.size();
+    log->opening->asked_ns = Now();
+    log->opening->has.resize(kMediums * log->group.members.size());
     log->opening->failed.resize(kMediums * log->group.members.size());
     for (const size_t c : copies) OpenAt(index, log, c);
+    Watch(index, log);
   }
 
   void OpenAt(size_t index, const std::shared_ptr<Log>& log, size_t c) {
@@ -362,6 +370,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     if (o != Outcome::kOk) return MemberFailed(index, log, c / kMediums, Cause::kRefused);
     log->members[c / kMediums].failures[c % kMediums] = 0;
     if (c % kMediums == kMemory) opening.segment.memory[c / kMediums] = memory;
+    opening.has[c] = true;
     if (--opening.waiting > 0) return;
     if (HasMemory(log->group.media)) log->segments.push_back(std::move(opening.segment));
     log->opening = nullptr;
@@ -403,10 +412,13 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       }
       if (HasFiles(log->group.media)) batch->crc = Crc32c(BytesOf(*batch));
       const std::vector<size_t> copies = log->Copies();
+      batch->posted_ns = Now();
       batch->waiting = copies.size();
+      batch->has.resize(kMediums * log->group.members.size());
       batch->failed.resize(kMediums * log->group.members.size());
       log->posted.push_back(batch);
       for (const size_t c : copies) Post(index, log, batch, c);
+      Watch(index, log);
       NOVA_FP_VOID("logc.posted");
     }
   }
@@ -433,9 +445,11 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     const Buffer& from = batch->staging->buffer;
     const LocalBuffer local{from.data() + batch->offset, static_cast<uint32_t>(batch->bytes), from.lkey()};
     const RemoteBuffer remote = log->segments[batch->segment].memory[m].Slice(batch->at, batch->bytes);
-    const LogOptions& o = client_->options;
-    const Nanos deadline = Now() + (log->members[m].near ? o.near_write_deadline_ns : o.write_deadline_ns);
-    xchg->Write(peer, {&local, 1}, remote.address, remote.rkey, deadline, std::move(done));
+    xchg->Write(peer, {&local, 1}, remote.address, remote.rkey, Now() + WriteDeadline(log->members[m]), std::move(done));
+  }
+
+  Nanos WriteDeadline(const Log::Member& member) const {
+    return member.near ? client_->options.near_write_deadline_ns : client_->options.write_deadline_ns;
   }
 
   void Delivered(size_t index, const std::shared_ptr<Log>& log, const std::shared_ptr<Batch>& batch, size_t c, Outcome o) {
@@ -445,6 +459,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       return Suspect(index, log, c);
     }
     log->members[c / kMediums].failures[c % kMediums] = 0;
+    batch->has[c] = true;
     --batch->waiting;
     const size_t may_lack = client_->options.off.l3_all_members ? log->Copies().size() - 1 : 0;
     while (!log->failed && !log->posted.empty() && log->posted.front()->waiting <= may_lack) {  // L2: in lsn order
@@ -489,6 +504,64 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       if (self->MayReplaceLiving(log->group.id)) return self->MemberFailed(index, log, m, Cause::kSlow);
       self->client_->xchgs[index]->RunAt(Now() + kRepostPause, [self, index, log, m] { self->Trust(index, log, m); });
     });
+  }
+
+  // What a member was asked first, and has not done; an empty list of copies: nothing is under way.
+  struct UnderWay {
+    Nanos since_ns = 0;
+    std::vector<size_t> copies;
+  };
+  static UnderWay OldestUnderWay(const Log& log) {
+    UnderWay oldest;
+    const auto lacking = [&](const std::vector<bool>& has, std::vector<size_t> copies) {
+      std::erase_if(copies, [&](size_t c) { return has[c]; });
+      return copies;
+    };
+    if (!log.posted.empty()) return {log.posted.front()->posted_ns, lacking(log.posted.front()->has, log.Copies())};
+    if (log.opening == nullptr) return oldest;
+    oldest = {log.opening->asked_ns, lacking(log.opening->has, log.Copies())};
+    if (log.opened) std::erase_if(oldest.copies, [](size_t c) { return c % kMediums == kFile; });
+    return oldest;
+  }
+
+  Nanos ShortestWriteDeadline(const Log& log) const {
+    Nanos shortest = client_->options.write_deadline_ns;
+    for (const Log::Member& m : log.members) shortest = std::min(shortest, WriteDeadline(m));
+    return shortest;
+  }
+
+  // A disk may take its time, a process may not: a member that took longer than a WRITE may, for anything, is asked whether it is
+  // there. A process that stopped after it took the WRITE would else hold every put for the deadline of a file.
+  void Watch(size_t index, const std::shared_ptr<Log>& log) {
+    if (log->watched) return;
+    log->watched = true;
+    LookAt(index, log, Now() + ShortestWriteDeadline(*log));
+  }
+
+  void LookAt(size_t index, const std::shared_ptr<Log>& log, Nanos when) {
+    client_->xchgs[index]->RunAt(when, [weak = weak_from_this(), index, log] {
+      if (const auto self = weak.lock()) self->Look(index, log);
+    });
+  }
+
+  void Look(size_t index, const std::shared_ptr<Log>& log) {
+    log->watched = false;
+    if (fenced_.load() || log->failed) return;
+    const UnderWay oldest = OldestUnderWay(*log);
+    if (oldest.copies.empty()) return;
+    log->watched = true;
+    const Nanos now = Now();
+    const Nanos shortest = ShortestWriteDeadline(*log);
+    if (now < oldest.since_ns + shortest) return LookAt(index, log, oldest.since_ns + shortest);
+    std::set<size_t> members;
+    for (const size_t c : oldest.copies) members.insert(c / kMediums);
+    for (const size_t m : members) {
+      if (log->members[m].suspected || now < oldest.since_ns + WriteDeadline(log->members[m])) continue;
+      client_->Ask(index, log->group.members[m], log->members[m].near, [self = shared_from_this(), index, log, m](bool alive) {
+        if (!alive) self->MemberFailed(index, log, m, Cause::kDead);
+      });
+    }
+    LookAt(index, log, now + shortest);
   }
 
   bool MayReplaceLiving(GroupId group) {

@@ -20,6 +20,8 @@
 //                                             at most once in change_pause_ns and range, or an overloaded cluster would go round and
 //                                             round through its StoCs, leaving a group in the record each time
 //   refused (an open)                         it said no: replaced at once; a disk that is busy or full counts as slow
+// What takes longer than a WRITE may, an append to a file or an open, brings a ping too, before its own deadline: a disk may take its
+// time, and a process that does not answer is gone.
 // While a log's member is suspected the log posts nothing more: lsn order holds (L2).
 //
 // Thread safety: as RangeLog.   Ownership: the StocClient and xchgs outlive it; destroy RangeLogs before it.

@@ -581,6 +581,28 @@ TEST_P(LogFileTest, WritersOfALogShareASync) {
 }
 
 // A member that restarts takes no more appends to logs it has: its group is replaced, and what it had before counts.
+// A process that stands still holds puts for a WRITE's deadline and a ping's, not for that of its disk.
+TEST_P(LogFileTest, L5AStocThatStandsStillIsReplacedBeforeTheDeadlineOfAFile) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media, {}, /*may_change=*/true, /*file_deadline=*/20 * kSecond);
+    ExpectAllOk(rig.Append(1, 10));
+    rig.Stall(1, 4 * kSecond * world->patience());
+    const Nanos begin = Now();
+    ExpectAllOk(rig.Append(11, 10));
+    EXPECT_LT(Now() - begin, 2 * kSecond * world->patience());
+    EXPECT_EQ(rig.Changes("dead"), 1u);
+    // One that is asked to open the file of the next round's log, too.
+    rig.Stall(2, 4 * kSecond * world->patience());
+    const Nanos again = Now();
+    ExpectAllOk(rig.Append(21, 10, 2));
+    ExpectAllOk(rig.Append(31, 10, 3));
+    EXPECT_LT(Now() - again, 2 * kSecond * world->patience());
+    EXPECT_EQ(rig.Changes("dead"), 2u);
+    SleepUntil(begin + 5 * kSecond * world->patience());
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 40));
+  });
+}
+
 TEST_P(LogFileTest, L4AMemberThatRestartsIsReplacedAndStillCounts) {
   Run([&](FabricWorld* world) {
     Rig rig(world, GetParam().media);
