@@ -51,7 +51,7 @@ struct Batch {
   uint32_t crc = 0;     // of the bytes, where they go to a file
   Nanos posted_ns = 0;
   size_t waiting = 0;   // copies that do not have it yet
-  std::vector<bool> has;     // by copy: it was delivered
+  std::vector<bool> lacks;   // by copy: it was not delivered yet
   std::vector<bool> failed;  // by copy: its post ended, not delivered
 };
 
@@ -64,7 +64,7 @@ struct Opening {
   Segment segment;
   Nanos asked_ns = 0;
   size_t waiting = 0;        // copies that are not open yet
-  std::vector<bool> has;     // by copy: it is open
+  std::vector<bool> lacks;   // by copy: asked, and not open yet
   std::vector<bool> failed;  // by copy: asked, and not answered
 };
 
@@ -332,8 +332,9 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     log->opening->segment.memory.resize(log->group.members.size());
     log->opening->waiting = copies.size();
     log->opening->asked_ns = Now();
-    log->opening->has.resize(kMediums * log->group.members.size());
+    log->opening->lacks.resize(kMediums * log->group.members.size());
     log->opening->failed.resize(kMediums * log->group.members.size());
+    for (const size_t c : copies) log->opening->lacks[c] = true;
     for (const size_t c : copies) OpenAt(index, log, c);
     Watch(index, log);
   }
@@ -370,7 +371,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     if (o != Outcome::kOk) return MemberFailed(index, log, c / kMediums, Cause::kRefused);
     log->members[c / kMediums].failures[c % kMediums] = 0;
     if (c % kMediums == kMemory) opening.segment.memory[c / kMediums] = memory;
-    opening.has[c] = true;
+    opening.lacks[c] = false;
     if (--opening.waiting > 0) return;
     if (HasMemory(log->group.media)) log->segments.push_back(std::move(opening.segment));
     log->opening = nullptr;
@@ -414,8 +415,9 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       const std::vector<size_t> copies = log->Copies();
       batch->posted_ns = Now();
       batch->waiting = copies.size();
-      batch->has.resize(kMediums * log->group.members.size());
+      batch->lacks.resize(kMediums * log->group.members.size());
       batch->failed.resize(kMediums * log->group.members.size());
+      for (const size_t c : copies) batch->lacks[c] = true;
       log->posted.push_back(batch);
       for (const size_t c : copies) Post(index, log, batch, c);
       Watch(index, log);
@@ -459,7 +461,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       return Suspect(index, log, c);
     }
     log->members[c / kMediums].failures[c % kMediums] = 0;
-    batch->has[c] = true;
+    batch->lacks[c] = false;
     --batch->waiting;
     const size_t may_lack = client_->options.off.l3_all_members ? log->Copies().size() - 1 : 0;
     while (!log->failed && !log->posted.empty() && log->posted.front()->waiting <= may_lack) {  // L2: in lsn order
@@ -506,24 +508,6 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     });
   }
 
-  // What a member was asked first, and has not done; an empty list of copies: nothing is under way.
-  struct UnderWay {
-    Nanos since_ns = 0;
-    std::vector<size_t> copies;
-  };
-  static UnderWay OldestUnderWay(const Log& log) {
-    UnderWay oldest;
-    const auto lacking = [&](const std::vector<bool>& has, std::vector<size_t> copies) {
-      std::erase_if(copies, [&](size_t c) { return has[c]; });
-      return copies;
-    };
-    if (!log.posted.empty()) return {log.posted.front()->posted_ns, lacking(log.posted.front()->has, log.Copies())};
-    if (log.opening == nullptr) return oldest;
-    oldest = {log.opening->asked_ns, lacking(log.opening->has, log.Copies())};
-    if (log.opened) std::erase_if(oldest.copies, [](size_t c) { return c % kMediums == kFile; });
-    return oldest;
-  }
-
   Nanos ShortestWriteDeadline(const Log& log) const {
     Nanos shortest = client_->options.write_deadline_ns;
     for (const Log::Member& m : log.members) shortest = std::min(shortest, WriteDeadline(m));
@@ -546,22 +530,27 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
 
   void Look(size_t index, const std::shared_ptr<Log>& log) {
     log->watched = false;
-    if (fenced_.load() || log->failed) return;
-    const UnderWay oldest = OldestUnderWay(*log);
-    if (oldest.copies.empty()) return;
+    if (fenced_.load() || log->failed || (log->posted.empty() && log->opening == nullptr)) return;
     log->watched = true;
     const Nanos now = Now();
     const Nanos shortest = ShortestWriteDeadline(*log);
-    if (now < oldest.since_ns + shortest) return LookAt(index, log, oldest.since_ns + shortest);
-    std::set<size_t> members;
-    for (const size_t c : oldest.copies) members.insert(c / kMediums);
-    for (const size_t m : members) {
-      if (log->members[m].suspected || now < oldest.since_ns + WriteDeadline(log->members[m])) continue;
+    Nanos oldest = now;
+    std::set<size_t> late;  // members
+    const auto see = [&](Nanos since, const std::vector<bool>& lacks) {
+      oldest = std::min(oldest, since);
+      for (size_t c = 0; c < lacks.size(); ++c) {
+        const Log::Member& member = log->members[c / kMediums];
+        if (lacks[c] && !member.suspected && now >= since + WriteDeadline(member)) late.insert(c / kMediums);
+      }
+    };
+    if (log->opening != nullptr) see(log->opening->asked_ns, log->opening->lacks);
+    for (const auto& batch : log->posted) see(batch->posted_ns, batch->lacks);
+    for (const size_t m : late) {
       client_->Ask(index, log->group.members[m], log->members[m].near, [self = shared_from_this(), index, log, m](bool alive) {
         if (!alive) self->MemberFailed(index, log, m, Cause::kDead);
       });
     }
-    LookAt(index, log, now + shortest);
+    LookAt(index, log, now < oldest + shortest ? oldest + shortest : now + shortest);
   }
 
   bool MayReplaceLiving(GroupId group) {
