@@ -48,12 +48,14 @@ void Worker(Shared* s, uint64_t seed) {
   for (;;) {
     const uint64_t i = s->next.fetch_add(1, std::memory_order_relaxed);
     if (limit != 0 ? i >= limit : Now() >= s->until_ns) return;
-    // A load visits every record once, in an order that spreads over the key space (the prime divides no record count in use).
-    const uint64_t record = load ? static_cast<uint64_t>(static_cast<unsigned __int128>(i) * 2'654'435'761u % s->options.records)
-                                 : PickRecord(s, &random);
+    // A load visits every record once, in an order that spreads over the key space (the prime divides no
+    // record count in use).
+    const uint64_t record =
+        load ? static_cast<uint64_t>(static_cast<unsigned __int128>(i) * 2'654'435'761u % s->options.records)
+             : PickRecord(s, &random);
     const std::string key = BenchKey(record, s->options.records);
     const uint64_t dice = random.Uniform(100);
-    const OpType type = load || dice < static_cast<uint64_t>(s->write_percent)                     ? kWrite
+    const OpType type = load || dice < static_cast<uint64_t>(s->write_percent)             ? kWrite
                         : dice < static_cast<uint64_t>(s->write_percent + s->scan_percent) ? kScan
                                                                                            : kRead;
     for (size_t b = 0; b + 8 <= value.size() && type == kWrite; b += 64) {  // no two values alike, cheaply
@@ -63,9 +65,15 @@ void Worker(Shared* s, uint64_t seed) {
     const Nanos start = Now();
     Result r;
     switch (type) {
-      case kRead: r = s->client->Get(key); break;
-      case kWrite: r = s->client->Put(key, value, s->options.write); break;
-      case kScan: r = s->client->Scan(key, s->options.scan_length); break;
+      case kRead:
+        r = s->client->Get(key);
+        break;
+      case kWrite:
+        r = s->client->Put(key, value, s->options.write);
+        break;
+      case kScan:
+        r = s->client->Scan(key, s->options.scan_length);
+        break;
     }
     const auto took = static_cast<uint64_t>(Now() - start);
     s->latency[type].Add(took);
@@ -95,22 +103,26 @@ std::string Report(const Shared& s, double seconds, uint64_t retries) {
   uint64_t ops = 0;
   for (const Histogram& h : s.latency) ops += h.count();
   char line[256];
-  std::snprintf(line, sizeof(line), "%s %s, %llu records of %zu B, %d threads: %llu operations in %.2f s, %.0f ops/s\n",
-                s.options.workload.c_str(), s.options.distribution.c_str(), static_cast<unsigned long long>(s.options.records),
-                s.options.value_bytes, s.options.threads, static_cast<unsigned long long>(ops), seconds,
-                static_cast<double>(ops) / seconds);
+  std::snprintf(line, sizeof(line),
+                "%s %s, %llu records of %zu B, %d threads: %llu operations in %.2f s, %.0f ops/s\n",
+                s.options.workload.c_str(), s.options.distribution.c_str(),
+                static_cast<unsigned long long>(s.options.records), s.options.value_bytes, s.options.threads,
+                static_cast<unsigned long long>(ops), seconds, static_cast<double>(ops) / seconds);
   std::string out = line;
   for (size_t t = 0; t < kOpNames.size(); ++t) {
     const Histogram& h = s.latency[t];
     if (h.count() == 0) continue;
-    std::snprintf(line, sizeof(line), "%-6s n %9llu  mean %8.1f us  p50 %8.1f  p95 %8.1f  p99 %8.1f  p99.9 %8.1f  max %8.1f\n", kOpNames[t],
-                  static_cast<unsigned long long>(h.count()), h.Mean() * 1e-3, static_cast<double>(h.Percentile(50)) * 1e-3,
-                  static_cast<double>(h.Percentile(95)) * 1e-3, static_cast<double>(h.Percentile(99)) * 1e-3,
+    std::snprintf(line, sizeof(line),
+                  "%-6s n %9llu  mean %8.1f us  p50 %8.1f  p95 %8.1f  p99 %8.1f  p99.9 %8.1f  max %8.1f\n",
+                  kOpNames[t], static_cast<unsigned long long>(h.count()), h.Mean() * 1e-3,
+                  static_cast<double>(h.Percentile(50)) * 1e-3, static_cast<double>(h.Percentile(95)) * 1e-3,
+                  static_cast<double>(h.Percentile(99)) * 1e-3,
                   static_cast<double>(h.Percentile(99.9)) * 1e-3, static_cast<double>(h.max()) * 1e-3);
     out += line;
   }
   std::snprintf(line, sizeof(line), "failed %llu  not found %llu  internal retries %llu\n",
-                static_cast<unsigned long long>(s.failed.load()), static_cast<unsigned long long>(s.not_found.load()),
+                static_cast<unsigned long long>(s.failed.load()),
+                static_cast<unsigned long long>(s.not_found.load()),
                 static_cast<unsigned long long>(retries));
   return out + line;
 }
@@ -131,24 +143,34 @@ StatusOr<std::string> RunBench(Client* client, const BenchOptions& options) {
   } else if (options.workload == "W100" || options.workload == "LOAD") {
     write_percent = 100;
   } else if (options.workload != "R100") {
-    return absl::InvalidArgumentError(StrCat("workload ", options.workload, " must be R100, RW50, SW50, W100 or LOAD"));
+    return absl::InvalidArgumentError(
+        StrCat("workload ", options.workload, " must be R100, RW50, SW50, W100 or LOAD"));
   }
-  if (options.distribution != "uniform" && options.distribution != "zipfian" && options.distribution != "scrambled") {
-    return absl::InvalidArgumentError(StrCat("distribution ", options.distribution, " must be uniform, zipfian or scrambled"));
+  if (options.distribution != "uniform" && options.distribution != "zipfian" &&
+      options.distribution != "scrambled") {
+    return absl::InvalidArgumentError(
+        StrCat("distribution ", options.distribution, " must be uniform, zipfian or scrambled"));
   }
   std::unique_ptr<Zipfian> zipfian;
   if (options.distribution != "uniform") zipfian = std::make_unique<Zipfian>(options.records);
   const uint64_t retries_before = client->retries();
   const Nanos start = Now();
-  Shared shared{options, client, write_percent, scan_percent, zipfian.get(), options.distribution == "scrambled",
+  Shared shared{options,
+                client,
+                write_percent,
+                scan_percent,
+                zipfian.get(),
+                options.distribution == "scrambled",
                 start + static_cast<Nanos>(options.seconds * 1e9)};
   Notification done;
   std::unique_ptr<Thread> progress;
-  if (options.progress) progress = std::make_unique<Thread>("bench.progress", [&] { Progress(&shared, start, &done); });
+  if (options.progress)
+    progress = std::make_unique<Thread>("bench.progress", [&] { Progress(&shared, start, &done); });
   {
     std::vector<std::unique_ptr<Thread>> workers;
     for (int i = 0; i < options.threads; ++i) {
-      workers.push_back(std::make_unique<Thread>(StrCat("bench.", i), [&shared, seed = RandomSeed()] { Worker(&shared, seed); }));
+      workers.push_back(std::make_unique<Thread>(StrCat("bench.", i),
+                                                 [&shared, seed = RandomSeed()] { Worker(&shared, seed); }));
     }
   }
   const double seconds = static_cast<double>(Now() - start) * 1e-9;

@@ -1,8 +1,10 @@
-// Bench: closed-loop load on a cluster through the client library, in the paper's workloads (section 8.1): R100, RW50, SW50,
-// W100; 1 KB values and scans of 10 by default; uniform, zipfian ranked (key 0 the hottest, hot keys adjacent, as in the paper)
-// and zipfian scrambled (as YCSB's generator). Operations are completions.
+// Bench: closed-loop load on a cluster through the client library, in the paper's workloads (section 8.1):
+// R100, RW50, SW50, W100; 1 KB values and scans of 10 by default; uniform, zipfian ranked (key 0 the hottest,
+// hot keys adjacent, as in the paper) and zipfian scrambled (as YCSB's generator). Operations are
+// completions.
 //
-// Thread safety: Run starts its own threads and waits for them.   Errors: InvalidArgument for an unknown workload.
+// Thread safety: Run starts its own threads and waits for them.   Errors: InvalidArgument for an unknown
+//                workload.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +15,23 @@
 namespace nova {
 
 struct BenchOptions {
-  std::string workload = "RW50";        // R100, RW50, SW50, W100, LOAD
-  std::string distribution = "uniform"; // uniform, zipfian, scrambled
+  std::string workload = "RW50";         // R100, RW50, SW50, W100, LOAD
+  std::string distribution = "uniform";  // uniform, zipfian, scrambled
   uint64_t records = 100'000;
-  uint64_t operations = 0;              // 0: until `seconds` have passed
+  uint64_t operations = 0;  // 0: until `seconds` have passed
   double seconds = 10;
   int threads = 16;
   size_t value_bytes = 1024;
   size_t scan_length = 10;
-  bool progress = true;                 // a line a second on stderr
+  bool progress = true;  // a line a second on stderr
   WriteOptions write;
 };
 
 // The report: throughput, latencies by operation, outcomes other than Ok and NotFound, retries.
 StatusOr<std::string> RunBench(Client* client, const BenchOptions& options);
 
-// The key of record `n`: "user" and 19 digits, in the order of n, spread over the same key space as YCSB's hashed keys.
+// The key of record `n`: "user" and 19 digits, in the order of n, spread over the same key space as YCSB's
+// hashed keys.
 std::string BenchKey(uint64_t n, uint64_t records);
 
 }  // namespace nova

@@ -19,7 +19,8 @@ constexpr size_t kMaxBatchBytes = 16 << 20;  // what one message carries
 
 Result CheckTtl(int64_t ttl_ms) {
   if (ttl_ms > 0 && ttl_ms <= kMaxTtlMs) return {};
-  return {Outcome::kInvalidArgument, StrCat("a time to live of ", ttl_ms, " ms: must be in [1, ", kMaxTtlMs, "]")};
+  return {Outcome::kInvalidArgument,
+          StrCat("a time to live of ", ttl_ms, " ms: must be in [1, ", kMaxTtlMs, "]")};
 }
 
 std::string FirstOf(const std::string& given, const char* variable, const char* otherwise) {
@@ -47,10 +48,13 @@ StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) 
   return Connect(options, environment);
 }
 
-StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options, const ClientEnvironment& environment) {
-  if (options.timeout_ms < 1 || options.threads < 1) return absl::InvalidArgumentError("timeout_ms and threads must be positive");
+StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options,
+                                                  const ClientEnvironment& environment) {
+  if (options.timeout_ms < 1 || options.threads < 1)
+    return absl::InvalidArgumentError("timeout_ms and threads must be positive");
   if (options.snapshot_lease_ms < 1000 || options.snapshot_lease_ms > 600'000) {
-    return absl::InvalidArgumentError(StrCat("snapshot_lease_ms = ", options.snapshot_lease_ms, ": must be in [1000, 600000]"));
+    return absl::InvalidArgumentError(
+        StrCat("snapshot_lease_ms = ", options.snapshot_lease_ms, ": must be in [1000, 600000]"));
   }
   auto rep = std::make_unique<ClientRep>();
   rep->options = options;
@@ -60,8 +64,9 @@ StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options, 
   rep->client_id = RandomSeed();
   rep->coordinator = std::make_unique<CoordinatorClient>(environment.open_channel());
   Configuration configuration;
-  NOVA_RETURN_IF_ERROR(Annotate(rep->coordinator->Refresh(&configuration, Now() + options.timeout_ms * kMillisecond),
-                                "asking the coordinator for the configuration"));
+  NOVA_RETURN_IF_ERROR(
+      Annotate(rep->coordinator->Refresh(&configuration, Now() + options.timeout_ms * kMillisecond),
+               "asking the coordinator for the configuration"));
   NOVA_ASSIGN_OR_RETURN(rep->fabric, environment.open_fabric());
   Hello self;
   self.role = Role::kClient;
@@ -108,7 +113,8 @@ Client::~Client() {
 
 // --- operations on one key, or one range
 
-void Client::PutAsync(std::string_view key, std::string_view value, const WriteOptions& options, std::function<void(Result)> done) {
+void Client::PutAsync(std::string_view key, std::string_view value, const WriteOptions& options,
+                      std::function<void(Result)> done) {
   Result checked = ClientRep::CheckKey(key);
   if (checked.ok()) checked = rep_->CheckValue(value);
   if (checked.ok() && options.ttl_ms != 0) checked = CheckTtl(options.ttl_ms);
@@ -116,32 +122,40 @@ void Client::PutAsync(std::string_view key, std::string_view value, const WriteO
   auto op = rep_->NewOp("put", rep_->Stored(key));
   op->end = std::move(done);
   const auto ttl_ms = options.ttl_ms != 0 ? std::optional<uint64_t>(options.ttl_ms) : std::nullopt;
-  op->send = [rep = rep_.get(), value = std::string(value), ttl_ms, sync = options.sync](const Target& target, const OpRef& op) {
-    const WriteRequest request{target.range, target.epoch, rep->client_id, op->request_number, op->key, value, ttl_ms, sync};
-    op->lane->ltc->Put(target.address, request, op->deadline_ns, [rep, op](Outcome o) { rep->EndWrite(op, o); });
+  op->send = [rep = rep_.get(), value = std::string(value), ttl_ms, sync = options.sync](const Target& target,
+                                                                                         const OpRef& op) {
+    const WriteRequest request{target.range, target.epoch, rep->client_id, op->request_number,
+                               op->key,      value,        ttl_ms,         sync};
+    op->lane->ltc->Put(target.address, request, op->deadline_ns,
+                       [rep, op](Outcome o) { rep->EndWrite(op, o); });
   };
   rep_->Start(std::move(op));
 }
 
-void Client::DeleteAsync(std::string_view key, const WriteOptions& options, std::function<void(Result)> done) {
+void Client::DeleteAsync(std::string_view key, const WriteOptions& options,
+                         std::function<void(Result)> done) {
   Result checked = ClientRep::CheckKey(key);
   if (!checked.ok()) return done(std::move(checked));
   auto op = rep_->NewOp("delete", rep_->Stored(key));
   op->end = std::move(done);
   op->send = [rep = rep_.get(), sync = options.sync](const Target& target, const OpRef& op) {
-    const WriteRequest request{target.range, target.epoch, rep->client_id, op->request_number, op->key, {}, std::nullopt, sync};
-    op->lane->ltc->Delete(target.address, request, op->deadline_ns, [rep, op](Outcome o) { rep->EndWrite(op, o); });
+    const WriteRequest request{target.range, target.epoch, rep->client_id, op->request_number,
+                               op->key,      {},           std::nullopt,   sync};
+    op->lane->ltc->Delete(target.address, request, op->deadline_ns,
+                          [rep, op](Outcome o) { rep->EndWrite(op, o); });
   };
   rep_->Start(std::move(op));
 }
 
-// From range to range, in the order of keys. What is not answered is unknown, as of any write; what is refused behind a range that is
-// done already is not "not applied" either.
-void Client::DeleteRangeAsync(std::string_view begin, std::string_view end, const WriteOptions& options, std::function<void(Result)> done) {
+// From range to range, in the order of keys. What is not answered is unknown, as of any write; what is
+// refused behind a range that is done already is not "not applied" either.
+void Client::DeleteRangeAsync(std::string_view begin, std::string_view end, const WriteOptions& options,
+                              std::function<void(Result)> done) {
   Result checked = ClientRep::CheckKeyRange(begin, end);
   if (!checked.ok()) return done(std::move(checked));
   auto op = rep_->NewOp("delete-range", rep_->Stored(begin));
-  const auto reached = std::make_shared<std::string>();  // stored: everything below it is deleted; empty: nothing is
+  // stored: everything below it is deleted; empty: nothing is
+  const auto reached = std::make_shared<std::string>();
   op->end = [reached, prefix = rep_->key_prefix.size(), done = std::move(done)](Result result) {
     if (!result.ok() && !reached->empty()) {
       result.outcome = Outcome::kUnknown;
@@ -149,24 +163,29 @@ void Client::DeleteRangeAsync(std::string_view begin, std::string_view end, cons
     }
     done(std::move(result));
   };
-  op->send = [rep = rep_.get(), end = rep_->StoredEnd(end), reached, sync = options.sync](const Target& target, const OpRef& op) {
+  op->send = [rep = rep_.get(), end = rep_->StoredEnd(end), reached, sync = options.sync](
+                 const Target& target, const OpRef& op) {
     const bool last = target.upper.empty() || end <= target.upper;
     const std::string to = last ? end : target.upper;
-    const WriteRequest request{target.range, target.epoch, rep->client_id, op->request_number, op->key, to, std::nullopt, sync};
-    op->lane->ltc->DeleteRange(target.address, request, op->deadline_ns, [rep, op, last, to, reached](Outcome o) {
-      if (o != Outcome::kOk || last) return rep->EndWrite(op, o);
-      *reached = op->key = to;
-      op->request_number = rep->next_request.fetch_add(1, std::memory_order_relaxed);
-      rep->Try(op);
-    });
+    const WriteRequest request{target.range, target.epoch, rep->client_id, op->request_number,
+                               op->key,      to,           std::nullopt,   sync};
+    op->lane->ltc->DeleteRange(
+        target.address, request, op->deadline_ns, [rep, op, last, to, reached](Outcome o) {
+          if (o != Outcome::kOk || last) return rep->EndWrite(op, o);
+          *reached = op->key = to;
+          op->request_number = rep->next_request.fetch_add(1, std::memory_order_relaxed);
+          rep->Try(op);
+        });
   };
   rep_->Start(std::move(op));
 }
 
-void Client::WriteAsync(const WriteBatch& batch, const WriteOptions& options, std::function<void(Result)> done) {
+void Client::WriteAsync(const WriteBatch& batch, const WriteOptions& options,
+                        std::function<void(Result)> done) {
   if (batch.count() == 0) return done({});
   if (batch.bytes() > kMaxBatchBytes) {
-    return done({Outcome::kInvalidArgument, StrCat("the batch has ", batch.bytes(), " bytes, the limit is ", kMaxBatchBytes)});
+    return done({Outcome::kInvalidArgument,
+                 StrCat("the batch has ", batch.bytes(), " bytes, the limit is ", kMaxBatchBytes)});
   }
   std::string entries;
   std::string_view least = batch.entry(0).key, greatest = least;
@@ -177,7 +196,8 @@ void Client::WriteAsync(const WriteBatch& batch, const WriteOptions& options, st
     Result checked = range_delete ? ClientRep::CheckKeyRange(e.key, e.value) : ClientRep::CheckKey(e.key);
     if (checked.ok() && !range_delete) checked = rep_->CheckValue(e.value);
     if (checked.ok() && e.type == ValueType::kPutTtl) checked = CheckTtl(e.ttl_ms);
-    if (!checked.ok()) return done({checked.outcome, StrCat("entry ", i, " of the batch: ", checked.message)});
+    if (!checked.ok())
+      return done({checked.outcome, StrCat("entry ", i, " of the batch: ", checked.message)});
     least = std::min(least, e.key);
     greatest = std::max(greatest, e.key);
     const std::string end = range_delete ? rep_->StoredEnd(e.value) : "";
@@ -187,33 +207,40 @@ void Client::WriteAsync(const WriteBatch& batch, const WriteOptions& options, st
   }
   auto op = rep_->NewOp("batch", rep_->Stored(least));
   op->end = std::move(done);
-  op->send = [rep = rep_.get(), greatest = rep_->Stored(greatest), deleted_to = std::move(deleted_to), count = static_cast<uint32_t>(batch.count()),
-              entries = std::move(entries), sync = options.sync](const Target& target, const OpRef& op) {
+  op->send = [rep = rep_.get(), greatest = rep_->Stored(greatest), deleted_to = std::move(deleted_to),
+              count = static_cast<uint32_t>(batch.count()), entries = std::move(entries),
+              sync = options.sync](const Target& target, const OpRef& op) {
     if (!target.Contains(greatest) || (!target.upper.empty() && deleted_to > target.upper)) {  // K6
       op->last_where = "its keys are of more than one range";
       return rep->Finish(op.get(), Outcome::kInvalidArgument);
     }
-    const BatchRequest request{target.range, target.epoch, rep->client_id, op->request_number, count, entries, sync};
+    const BatchRequest request{target.range, target.epoch, rep->client_id, op->request_number, count,
+                               entries,      sync};
     op->lane->ltc->Batch(target.address, request, op->deadline_ns, [rep, op, count](Outcome o) {
-      if (o == Outcome::kInvalidArgument) op->last_where = StrCat(count, " entries: over the limits of ", op->last_where);
+      if (o == Outcome::kInvalidArgument)
+        op->last_where = StrCat(count, " entries: over the limits of ", op->last_where);
       rep->EndWrite(op, o);
     });
   };
   rep_->Start(std::move(op));
 }
 
-void Client::CompareAndSwapAsync(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired,
-                                 const WriteOptions& options, std::function<void(Result)> done) {
+void Client::CompareAndSwapAsync(std::string_view key, std::optional<std::string_view> expected,
+                                 std::optional<std::string_view> desired, const WriteOptions& options,
+                                 std::function<void(Result)> done) {
   Result checked = ClientRep::CheckKey(key);
   if (checked.ok() && desired) checked = rep_->CheckValue(*desired);
   if (checked.ok() && expected) checked = rep_->CheckValue(*expected);
   if (!checked.ok()) return done(std::move(checked));
   auto op = rep_->NewOp("compare-and-swap", rep_->Stored(key));
   op->end = std::move(done);
-  op->send = [rep = rep_.get(), expected = std::optional<std::string>(expected), desired = std::optional<std::string>(desired),
+  op->send = [rep = rep_.get(), expected = std::optional<std::string>(expected),
+              desired = std::optional<std::string>(desired),
               sync = options.sync](const Target& target, const OpRef& op) {
-    const CompareAndSwapRequest request{target.range, target.epoch, rep->client_id, op->request_number, op->key, expected, desired, sync};
-    op->lane->ltc->CompareAndSwap(target.address, request, op->deadline_ns, [rep, op](Outcome o) { rep->EndWrite(op, o); });
+    const CompareAndSwapRequest request{target.range, target.epoch, rep->client_id, op->request_number,
+                                        op->key,      expected,     desired,        sync};
+    op->lane->ltc->CompareAndSwap(target.address, request, op->deadline_ns,
+                                  [rep, op](Outcome o) { rep->EndWrite(op, o); });
   };
   rep_->Start(std::move(op));
 }
@@ -228,16 +255,19 @@ void Client::GetAsync(std::string_view key, const ReadOptions& options, std::fun
   op->end = [value, done = std::move(done)](Result result) { done({std::move(result), std::move(*value)}); };
   op->send = [rep = rep_.get(), value](const Target& target, const OpRef& op) {
     const GetRequest request{target.range, target.epoch, target.snapshot, op->key};
-    op->lane->ltc->Get(target.address, request, rep->ReadDeadline(*op), [rep, op, value](Outcome o, std::string_view found) {
-      if (rep->RetriesRead(op, o)) return;
-      value->assign(found);
-      rep->Finish(op.get(), o);
-    });
+    op->lane->ltc->Get(target.address, request, rep->ReadDeadline(*op),
+                       [rep, op, value](Outcome o, std::string_view found) {
+                         if (rep->RetriesRead(op, o)) return;
+                         value->assign(found);
+                         rep->Finish(op.get(), o);
+                       });
   };
   rep_->Start(std::move(op));
 }
 
-void Client::TakeSnapshotAsync(std::function<void(SnapshotResult)> done) { rep_->TakeSnapshot(std::move(done)); }
+void Client::TakeSnapshotAsync(std::function<void(SnapshotResult)> done) {
+  rep_->TakeSnapshot(std::move(done));
+}
 
 namespace {
 
@@ -268,8 +298,8 @@ Result Client::DeleteRange(std::string_view begin, std::string_view end, const W
 Result Client::Write(const WriteBatch& batch, const WriteOptions& options) {
   return Wait<Result>([&](auto done) { WriteAsync(batch, options, done); });
 }
-Result Client::CompareAndSwap(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired,
-                              const WriteOptions& options) {
+Result Client::CompareAndSwap(std::string_view key, std::optional<std::string_view> expected,
+                              std::optional<std::string_view> desired, const WriteOptions& options) {
   return Wait<Result>([&](auto done) { CompareAndSwapAsync(key, expected, desired, options, done); });
 }
 GetResult Client::Get(std::string_view key, const ReadOptions& options) {
@@ -296,7 +326,8 @@ std::string Client::StatusText() {
 Status Client::CreateRanges(const std::vector<std::string>& split_keys) {
   std::vector<std::string> stored;
   for (const std::string& key : split_keys) stored.push_back(rep_->Stored(key));
-  NOVA_RETURN_IF_ERROR(rep_->coordinator->CreateRanges(stored, Now() + rep_->options.timeout_ms * kMillisecond));
+  NOVA_RETURN_IF_ERROR(
+      rep_->coordinator->CreateRanges(stored, Now() + rep_->options.timeout_ms * kMillisecond));
   rep_->WantRefresh();
   return OkStatus();
 }
@@ -306,7 +337,8 @@ Status Client::Drain(const std::string& node, std::string* left) {
 }
 
 Status Client::ForceOpen(uint64_t range, bool accept_data_loss, std::string* report) {
-  return rep_->coordinator->ForceOpen(RangeId(range), accept_data_loss, Now() + rep_->options.timeout_ms * kMillisecond, report);
+  return rep_->coordinator->ForceOpen(RangeId(range), accept_data_loss,
+                                      Now() + rep_->options.timeout_ms * kMillisecond, report);
 }
 
 }  // namespace nova

@@ -4,15 +4,19 @@
 //   if (!client.ok()) ...
 //   nova::Result r = (*client)->Put("user1", "value");
 //
-// Each operation has one deadline, retries and refreshes included. A write ends in one of three ways (Result::effect()):
-// applied; definitely not applied; unknown: it was sent and not answered in time, or before its range had
-// another owner, and is never sent again by the client.
+// Each operation has one deadline, retries and refreshes included. A write ends in one of three ways
+// (Result::effect()): applied; definitely not applied; unknown: it was sent and not answered in time, or
+// before its range had another owner, and is never sent again by the client.
 //
 // Thread safety: all methods from any thread; callbacks run on a thread of the client's and must not wait.
-// Ownership:     arguments are copied where a call is asynchronous; results are values. The client outlives its operations.
-// Errors:        Result. Keys are 1 to 4096 bytes; an empty or larger key, a value over the cluster's limit or a batch over several
-//                ranges is InvalidArgument and nothing is written. ConditionFailed: CompareAndSwap found another value.
-//                SnapshotEnded: a range of the snapshot has another owner now, or its lease ended: take another. The library has no flags, installs no signal handlers and logs to stderr at most warnings.
+// Ownership:     arguments are copied where a call is asynchronous; results are values. The client outlives
+//                its operations.
+// Errors:        Result. Keys are 1 to 4096 bytes; an empty or larger key, a value over the cluster's limit
+//                or a batch over several ranges is InvalidArgument and nothing is written. ConditionFailed:
+//                CompareAndSwap found another value.
+//                SnapshotEnded: a range of the snapshot has another owner now, or its lease ended: take
+//                another. The library has no flags, installs no signal handlers and logs to stderr at most
+//                warnings.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +40,8 @@ struct ClientOptions {
   int64_t timeout_ms = 10'000;            // of one operation
   int threads = 1;                        // exchange threads, each with one connection per LTC
   uint32_t keyspace = 0;
-  int64_t snapshot_lease_ms = 30'000;     // how long what a client that died had taken stays; renewed every third of it
+  // how long what a client that died had taken stays; renewed every third of it
+  int64_t snapshot_lease_ms = 30'000;
   std::string fabric;       // auto, verbs, tcp; empty: $NOVA_FABRIC, else auto
   std::string rdma_device;  // NAME or NAME:PORT; empty: $NOVA_RDMA_DEVICE, else the first that is up
 };
@@ -63,9 +68,10 @@ struct ScanResult : Result {
 struct ClientRep;
 struct SnapshotState;
 
-// A moment of every range, to be read for as long as the handle is kept (K4): each range sees all that was acknowledged before the
-// snapshot was asked for. Each range is at one moment, not all of them at the same one. The ranges' LTCs hold it, so that a range
-// which moves or fails over ends its part: reads there are SnapshotEnded. Only for the client that took it; may outlive that.
+// A moment of every range, to be read for as long as the handle is kept (K4): each range sees all that was
+// acknowledged before the snapshot was asked for. Each range is at one moment, not all of them at the same
+// one. The ranges' LTCs hold it, so that a range which moves or fails over ends its part: reads there are
+// SnapshotEnded. Only for the client that took it; may outlive that.
 class ClientSnapshot {
  public:
   ~ClientSnapshot();  // the LTCs are told, without waiting
@@ -86,10 +92,10 @@ struct SnapshotResult : Result {
 // What the ranges know of a checkpoint of one name.
 struct CheckpointSummary {
   std::string name;
-  uint64_t ranges = 0;         // that have it; all of them, or it is incomplete
-  int64_t created_ms = 0;      // wall clock of the first
+  uint64_t ranges = 0;     // that have it; all of them, or it is incomplete
+  int64_t created_ms = 0;  // wall clock of the first
   uint64_t bytes = 0;
-  uint64_t pinned_bytes = 0;   // kept on the StoCs only for it, and for others like it
+  uint64_t pinned_bytes = 0;  // kept on the StoCs only for it, and for others like it
 };
 
 struct CheckpointsResult : Result {
@@ -99,8 +105,9 @@ struct CheckpointsResult : Result {
 
 struct WriteOptions {
   int64_t ttl_ms = 0;  // of a put: the key is gone, as if deleted, so long from now (K7); 0: never
-  // false: where the log is on disks, acknowledged when it is written there: it survives the death of all processes, not a loss of
-  // power of their hosts (docs/durability.md). Nothing else changes, and where the log is in memory nothing at all.
+  // false: where the log is on disks, acknowledged when it is written there: it survives the death of all
+  // processes, not a loss of power of their hosts (docs/durability.md). Nothing else changes, and where the
+  // log is in memory nothing at all.
   bool sync = true;
 };
 
@@ -121,21 +128,23 @@ struct ClientEnvironment;  // client/client_core.h: of simulations
 class Client {
  public:
   static StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options);
-  static StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options, const ClientEnvironment& environment);
+  static StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options,
+                                                   const ClientEnvironment& environment);
   ~Client();  // waits for the operations under way
 
   // --- blocking
   Result Put(std::string_view key, std::string_view value, const WriteOptions& options = {});
   Result Delete(std::string_view key, const WriteOptions& options = {});
-  // Every key in [begin, end) is gone, as if deleted; no begin: from the first key, no end: to the last (K7). Range by range, each
-  // whole or not at all; of several ranges some may be done when it fails: then the outcome is Unknown, and the message says where
-  // it had come to.
+  // Every key in [begin, end) is gone, as if deleted; no begin: from the first key, no end: to the last (K7).
+  // Range by range, each whole or not at all; of several ranges some may be done when it fails: then the
+  // outcome is Unknown, and the message says where it had come to.
   Result DeleteRange(std::string_view begin, std::string_view end, const WriteOptions& options = {});
   // All of it or nothing, of one range (K6); scans and snapshots never see a part.
   Result Write(const WriteBatch& batch, const WriteOptions& options = {});
-  // Writes `desired` (none: a deletion) if the value is `expected` (none: there is no value); else ConditionFailed.
-  Result CompareAndSwap(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired,
-                        const WriteOptions& options = {});
+  // Writes `desired` (none: a deletion) if the value is `expected` (none: there is no value); else
+  // ConditionFailed.
+  Result CompareAndSwap(std::string_view key, std::optional<std::string_view> expected,
+                        std::optional<std::string_view> desired, const WriteOptions& options = {});
   GetResult Get(std::string_view key, const ReadOptions& options = {});
   // At most 10,000 keys; those of one range are read at one moment.
   MultiGetResult MultiGet(std::span<const std::string_view> keys, const ReadOptions& options = {});
@@ -145,46 +154,61 @@ class Client {
   SnapshotResult TakeSnapshot();
 
   // --- asynchronous
-  void PutAsync(std::string_view key, std::string_view value, const WriteOptions& options, std::function<void(Result)> done);
-  void PutAsync(std::string_view key, std::string_view value, std::function<void(Result)> done) { PutAsync(key, value, {}, std::move(done)); }
+  void PutAsync(std::string_view key, std::string_view value, const WriteOptions& options,
+                std::function<void(Result)> done);
+  void PutAsync(std::string_view key, std::string_view value, std::function<void(Result)> done) {
+    PutAsync(key, value, {}, std::move(done));
+  }
   void DeleteAsync(std::string_view key, const WriteOptions& options, std::function<void(Result)> done);
-  void DeleteAsync(std::string_view key, std::function<void(Result)> done) { DeleteAsync(key, {}, std::move(done)); }
-  void DeleteRangeAsync(std::string_view begin, std::string_view end, const WriteOptions& options, std::function<void(Result)> done);
+  void DeleteAsync(std::string_view key, std::function<void(Result)> done) {
+    DeleteAsync(key, {}, std::move(done));
+  }
+  void DeleteRangeAsync(std::string_view begin, std::string_view end, const WriteOptions& options,
+                        std::function<void(Result)> done);
   void DeleteRangeAsync(std::string_view begin, std::string_view end, std::function<void(Result)> done) {
     DeleteRangeAsync(begin, end, {}, std::move(done));
   }
   void WriteAsync(const WriteBatch& batch, const WriteOptions& options, std::function<void(Result)> done);
-  void WriteAsync(const WriteBatch& batch, std::function<void(Result)> done) { WriteAsync(batch, {}, std::move(done)); }
-  void CompareAndSwapAsync(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired,
-                           const WriteOptions& options, std::function<void(Result)> done);
-  void CompareAndSwapAsync(std::string_view key, std::optional<std::string_view> expected, std::optional<std::string_view> desired,
-                           std::function<void(Result)> done) {
+  void WriteAsync(const WriteBatch& batch, std::function<void(Result)> done) {
+    WriteAsync(batch, {}, std::move(done));
+  }
+  void CompareAndSwapAsync(std::string_view key, std::optional<std::string_view> expected,
+                           std::optional<std::string_view> desired, const WriteOptions& options,
+                           std::function<void(Result)> done);
+  void CompareAndSwapAsync(std::string_view key, std::optional<std::string_view> expected,
+                           std::optional<std::string_view> desired, std::function<void(Result)> done) {
     CompareAndSwapAsync(key, expected, desired, {}, std::move(done));
   }
   void GetAsync(std::string_view key, const ReadOptions& options, std::function<void(GetResult)> done);
-  void GetAsync(std::string_view key, std::function<void(GetResult)> done) { GetAsync(key, {}, std::move(done)); }
-  void MultiGetAsync(std::span<const std::string_view> keys, const ReadOptions& options, std::function<void(MultiGetResult)> done);
+  void GetAsync(std::string_view key, std::function<void(GetResult)> done) {
+    GetAsync(key, {}, std::move(done));
+  }
+  void MultiGetAsync(std::span<const std::string_view> keys, const ReadOptions& options,
+                     std::function<void(MultiGetResult)> done);
   void ScanAsync(std::string_view from, const ScanOptions& options, std::function<void(ScanResult)> done);
-  void ScanAsync(std::string_view from, size_t limit, std::function<void(ScanResult)> done) { ScanAsync(from, ScanOptions{limit}, std::move(done)); }
+  void ScanAsync(std::string_view from, size_t limit, std::function<void(ScanResult)> done) {
+    ScanAsync(from, ScanOptions{limit}, std::move(done));
+  }
   void TakeSnapshotAsync(std::function<void(SnapshotResult)> done);
 
-  // --- checkpoints of all ranges, each range's of one moment of its own. A call that fails has been done in some ranges and not in
-  // others; the message says what failed first. What was certainly not done is tried again within timeout_ms; Unknown: in some range it may
-  // have been done, and is not tried again (A1).
-  Result CreateCheckpoint(const std::string& name);   // ConditionFailed: some range has one of that name
+  // --- checkpoints of all ranges, each range's of one moment of its own. A call that fails has been done in
+  // some ranges and not in others; the message says what failed first. What was certainly not done is tried
+  // again within timeout_ms; Unknown: in some range it may have been done, and is not tried again (A1).
+  Result CreateCheckpoint(const std::string& name);  // ConditionFailed: some range has one of that name
   CheckpointsResult ListCheckpoints();
-  Result DeleteCheckpoint(const std::string& name);   // of the ranges that have it; NotFound: none has
-  // The ranges hold what they held at the checkpoint; what was written since is gone, and snapshots end. NotFound: none or not all
-  // ranges have it, and nothing is restored. Each range is restored in one step, not all of
-  // them at once: a write to one that is done may be there while another is not.
+  Result DeleteCheckpoint(const std::string& name);  // of the ranges that have it; NotFound: none has
+  // The ranges hold what they held at the checkpoint; what was written since is gone, and snapshots end.
+  // NotFound: none or not all ranges have it, and nothing is restored. Each range is restored in one step,
+  // not all of them at once: a write to one that is done may be there while another is not.
   Result RestoreCheckpoint(const std::string& name);
 
-  uint64_t retries() const;         // tries after the first, of all operations so far
-  std::string StatusText();         // what `nova status` prints, or why not
+  uint64_t retries() const;  // tries after the first, of all operations so far
+  std::string StatusText();  // what `nova status` prints, or why not
   Status CreateRanges(const std::vector<std::string>& split_keys);  // user keys; n make n + 1 ranges
-  Status Drain(const std::string& node, std::string* left);  // *left: what is still on it; empty: nothing, it can stop
+  // *left: what is still on it; empty: nothing, it can stop
+  Status Drain(const std::string& node, std::string* left);
   Status ForceOpen(uint64_t range, bool accept_data_loss, std::string* report);
-  size_t range_count();             // as known now
+  size_t range_count();  // as known now
 
  private:
   explicit Client(std::unique_ptr<ClientRep> rep);

@@ -5,35 +5,41 @@
 
 namespace nova {
 
-void ClientRep::CheckpointOf(const Target& target, const OpRef& op, CheckpointVerb verb, const std::string& name, CheckpointAnswer* all) {
+void ClientRep::CheckpointOf(const Target& target, const OpRef& op, CheckpointVerb verb,
+                             const std::string& name, CheckpointAnswer* all) {
   const Nanos deadline = verb == CheckpointVerb::kList ? ReadDeadline(*op) : op->deadline_ns;
-  op->lane->ltc->Checkpoint(target.address, {target.range, target.epoch, verb, name}, deadline,
-                            [this, op, verb, all](Outcome o, const CheckpointReply& reply, std::string_view text) {
-    if (!text.empty()) op->last_where += StrCat(": ", absl::string_view(text.data(), text.size()));
-    if (o == Outcome::kConditionFailed && all->exists.empty()) all->exists = op->last_where;
-    if (verb == CheckpointVerb::kList && RetriesRead(op, o)) return;
-    if (verb == CheckpointVerb::kDelete && o == Outcome::kNotFound) {  // not complete, or a delete that was not
-      ++all->not_found;
-      o = Outcome::kOk;
-    }
-    for (const CheckpointReply::Entry& e : reply.entries) {
-      CheckpointSummary& sum = all->checkpoints[std::string(e.name)];
-      sum.created_ms = sum.ranges == 0 ? static_cast<int64_t>(e.created_ms) : std::min(sum.created_ms, static_cast<int64_t>(e.created_ms));
-      ++sum.ranges;
-      sum.bytes += e.bytes;
-      sum.pinned_bytes += e.pinned_bytes;
-    }
-    verb == CheckpointVerb::kList ? Finish(op.get(), o) : EndWrite(op, o);
-  });
+  op->lane->ltc->Checkpoint(
+      target.address, {target.range, target.epoch, verb, name}, deadline,
+      [this, op, verb, all](Outcome o, const CheckpointReply& reply, std::string_view text) {
+        if (!text.empty()) op->last_where += StrCat(": ", absl::string_view(text.data(), text.size()));
+        if (o == Outcome::kConditionFailed && all->exists.empty()) all->exists = op->last_where;
+        if (verb == CheckpointVerb::kList && RetriesRead(op, o)) return;
+        // not complete, or a delete that was not
+        if (verb == CheckpointVerb::kDelete && o == Outcome::kNotFound) {
+          ++all->not_found;
+          o = Outcome::kOk;
+        }
+        for (const CheckpointReply::Entry& e : reply.entries) {
+          CheckpointSummary& sum = all->checkpoints[std::string(e.name)];
+          sum.created_ms = sum.ranges == 0 ? static_cast<int64_t>(e.created_ms)
+                                           : std::min(sum.created_ms, static_cast<int64_t>(e.created_ms));
+          ++sum.ranges;
+          sum.bytes += e.bytes;
+          sum.pinned_bytes += e.pinned_bytes;
+        }
+        verb == CheckpointVerb::kList ? Finish(op.get(), o) : EndWrite(op, o);
+      });
 }
 
-void ClientRep::Checkpoint(CheckpointVerb verb, const std::string& name, std::function<void(CheckpointAnswer)> done) {
+void ClientRep::Checkpoint(CheckpointVerb verb, const std::string& name,
+                           std::function<void(CheckpointAnswer)> done) {
   struct Asking {
     CheckpointAnswer all;
     size_t waiting = 1;
   };
   const auto asking = std::make_shared<Asking>();
-  // As a snapshot is taken: the first range's turn, for the configuration may know no ranges yet; from there all at once.
+  // As a snapshot is taken: the first range's turn, for the configuration may know no ranges yet; from there
+  // all at once.
   auto op = NewOp("checkpoint", key_prefix);
   const auto arrived = [asking, done = std::move(done)](Result result) {
     if (!result.ok() && asking->all.result.ok()) asking->all.result = std::move(result);
@@ -45,7 +51,9 @@ void ClientRep::Checkpoint(CheckpointVerb verb, const std::string& name, std::fu
       auto part = NewOp("checkpoint", lower.empty() ? key_prefix : lower);
       part->deadline_ns = first->deadline_ns;
       part->end = arrived;
-      part->send = [this, asking, verb, name](const Target& target, const OpRef& op) { CheckpointOf(target, op, verb, name, &asking->all); };
+      part->send = [this, asking, verb, name](const Target& target, const OpRef& op) {
+        CheckpointOf(target, op, verb, name, &asking->all);
+      };
       ++asking->waiting;
       ++asking->all.ranges;
       StartOn(first->lane, std::move(part));
@@ -63,11 +71,14 @@ ClientRep::CheckpointAnswer ClientRep::CheckpointAndWait(CheckpointVerb verb, co
     arrived.Notify();
   });
   arrived.Wait();
-  if (answer.result.outcome == Outcome::kConditionFailed) answer.result.message += StrCat(" (", answer.exists, ")");
+  if (answer.result.outcome == Outcome::kConditionFailed)
+    answer.result.message += StrCat(" (", answer.exists, ")");
   return answer;
 }
 
-Result Client::CreateCheckpoint(const std::string& name) { return rep_->CheckpointAndWait(CheckpointVerb::kCreate, name).result; }
+Result Client::CreateCheckpoint(const std::string& name) {
+  return rep_->CheckpointAndWait(CheckpointVerb::kCreate, name).result;
+}
 
 CheckpointsResult Client::ListCheckpoints() {
   auto answer = rep_->CheckpointAndWait(CheckpointVerb::kList, "");
@@ -81,7 +92,8 @@ CheckpointsResult Client::ListCheckpoints() {
 
 Result Client::DeleteCheckpoint(const std::string& name) {
   auto answer = rep_->CheckpointAndWait(CheckpointVerb::kDelete, name);
-  if (answer.result.ok() && answer.not_found == answer.ranges) return {Outcome::kNotFound, StrCat("checkpoint: NotFound: ", name)};
+  if (answer.result.ok() && answer.not_found == answer.ranges)
+    return {Outcome::kNotFound, StrCat("checkpoint: NotFound: ", name)};
   return std::move(answer.result);
 }
 
@@ -91,7 +103,8 @@ Result Client::RestoreCheckpoint(const std::string& name) {
   const auto found = known.checkpoints.find(name);
   const uint64_t ranges = found == known.checkpoints.end() ? 0 : found->second.ranges;
   if (ranges < known.ranges || ranges == 0) {
-    return {Outcome::kNotFound, StrCat("checkpoint: NotFound: ", ranges, " of ", known.ranges, " ranges have ", name, "; nothing was restored")};
+    return {Outcome::kNotFound, StrCat("checkpoint: NotFound: ", ranges, " of ", known.ranges,
+                                       " ranges have ", name, "; nothing was restored")};
   }
   return rep_->CheckpointAndWait(CheckpointVerb::kRestore, name).result;
 }

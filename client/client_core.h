@@ -1,4 +1,5 @@
-// What differs between the client of an application and the same client in a simulation: its fabric, its way to the coordinator.
+// What differs between the client of an application and the same client in a simulation: its fabric, its way
+// to the coordinator.
 //
 // Thread safety: a value; its functions are called once each, inside Client::Connect.
 // Ownership:     the Client owns what they return.   Errors: none.

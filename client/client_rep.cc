@@ -156,13 +156,15 @@ bool ClientRep::FindTarget(const Op& op, Target* target, std::string* why_not, b
     }
     SnapshotState::Part* const part = found->get();
     *target = part->target;
-    if (route != nullptr && (route->id != target->range || route->epoch > target->epoch)) part->ended.store(true);
+    if (route != nullptr && (route->id != target->range || route->epoch > target->epoch))
+      part->ended.store(true);
     *snapshot_ended = part->ended.load();
     if (*snapshot_ended) *why_not = StrCat("range ", target->range.value(), " epoch ", target->epoch.value());
     return !*snapshot_ended;
   }
   if (route == nullptr || !route->open || route->address.empty()) {
-    *why_not = route == nullptr ? "no range holds the key" : StrCat("range ", route->id.value(), " has no owner now");
+    *why_not = route == nullptr ? "no range holds the key"
+                                : StrCat("range ", route->id.value(), " has no owner now");
     return false;
   }
   *target = {route->id, route->epoch, route->address, route->lower, route->upper};
@@ -178,14 +180,16 @@ void ClientRep::Try(OpRef op) {
     op->last = Outcome::kUnavailable;
     return RetryLater(std::move(op));
   }
-  op->last_where = StrCat("range ", target.range.value(), " epoch ", target.epoch.value(), " at ", target.address);
+  op->last_where =
+      StrCat("range ", target.range.value(), " epoch ", target.epoch.value(), " at ", target.address);
   op->send(target, op);
 }
 
 void ClientRep::RetryLater(OpRef op) {
   if (op->last != Outcome::kBusy && op->last != Outcome::kNoSpace) WantRefresh();
   retries.fetch_add(1, std::memory_order_relaxed);
-  const Nanos wait = op->backoff_ns / 2 + static_cast<Nanos>(op->lane->random.Uniform(static_cast<uint64_t>(op->backoff_ns)));
+  const Nanos wait = op->backoff_ns / 2 +
+                     static_cast<Nanos>(op->lane->random.Uniform(static_cast<uint64_t>(op->backoff_ns)));
   op->backoff_ns = std::min(kMaxBackoff, op->backoff_ns * 2);
   const Nanos when = Now() + wait;
   if (when >= op->deadline_ns) return GiveUp(op);
@@ -202,7 +206,8 @@ void ClientRep::Finish(Op* op, Outcome o) {
   Result result{o, {}};
   if (o != Outcome::kOk) {
     const bool plain = o == Outcome::kNotFound || o == Outcome::kConditionFailed;
-    result.message = StrCat(op->name, ": ", absl::string_view(OutcomeName(o).data(), OutcomeName(o).size()), plain ? "" : " (" + op->last_where + ")");
+    result.message = StrCat(op->name, ": ", absl::string_view(OutcomeName(o).data(), OutcomeName(o).size()),
+                            plain ? "" : " (" + op->last_where + ")");
   }
   op->end(std::move(result));
   under_way.fetch_sub(1);
@@ -223,7 +228,8 @@ bool ClientRep::RetriesRead(const OpRef& op, Outcome o) {
 
 void ClientRep::TakePageSnapshot(const OpRef& op, const Target& target, PageSnapshot* page) {
   // Nobody needs it after the operation's deadline.
-  const auto lease_ms = static_cast<uint32_t>(std::min<int64_t>(options.timeout_ms, options.snapshot_lease_ms));
+  const auto lease_ms =
+      static_cast<uint32_t>(std::min<int64_t>(options.timeout_ms, options.snapshot_lease_ms));
   op->lane->ltc->TakeSnapshot(target.address, {target.range, target.epoch, 0, lease_ms}, ReadDeadline(*op),
                               [this, op, target, page](Outcome o, uint64_t id) {
                                 if (RetriesRead(op, o)) return;
@@ -235,7 +241,8 @@ void ClientRep::TakePageSnapshot(const OpRef& op, const Target& target, PageSnap
 
 void ClientRep::DropPageSnapshot(ClientLane* lane, PageSnapshot* page) {
   if (page->id == 0) return;
-  lane->ltc->DropSnapshot(page->address, {page->range, page->epoch, page->id}, Now() + kReadTry, [](Outcome) {});
+  lane->ltc->DropSnapshot(page->address, {page->range, page->epoch, page->id}, Now() + kReadTry,
+                          [](Outcome) {});
   page->id = 0;
 }
 
@@ -244,13 +251,15 @@ void ClientRep::DropPageSnapshot(ClientLane* lane, PageSnapshot* page) {
 Result ClientRep::CheckKey(std::string_view key) {
   if (key.empty()) return {Outcome::kInvalidArgument, "the key is empty"};
   if (key.size() > kMaxUserKeyBytes) {
-    return {Outcome::kInvalidArgument, StrCat("the key has ", key.size(), " bytes, the limit is ", kMaxUserKeyBytes)};
+    return {Outcome::kInvalidArgument,
+            StrCat("the key has ", key.size(), " bytes, the limit is ", kMaxUserKeyBytes)};
   }
   return {};
 }
 
 Result ClientRep::CheckKeyRange(std::string_view begin, std::string_view end) {
-  if (std::max(begin.size(), end.size()) > kMaxUserKeyBytes) return CheckKey(begin.size() > end.size() ? begin : end);
+  if (std::max(begin.size(), end.size()) > kMaxUserKeyBytes)
+    return CheckKey(begin.size() > end.size() ? begin : end);
   if (end.empty() || begin < end) return {};
   return {Outcome::kInvalidArgument, "a range of keys that ends where it begins, or before"};
 }

@@ -1,14 +1,18 @@
-// ClientRep: what the operations of a Client share: exchange threads, routes, and the tries of one deadline (A1).
+// ClientRep: what the operations of a Client share: exchange threads, routes, and the tries of one deadline
+// (A1).
 //
-// An operation is an Op: `send` makes one try at the range that holds its key now, and calls Finish, RetryLater or Try; `end` gives
-// the caller the result. Reads are tried again whatever became of a try; a write only where it was definitely not applied.
+// An operation is an Op: `send` makes one try at the range that holds its key now, and calls Finish,
+// RetryLater or Try; `end` gives the caller the result. Reads are tried again whatever became of a try; a
+// write only where it was definitely not applied.
 //
 // A try ends with the answer, at its deadline, or soon after the configuration names a later epoch of the
 // range: whoever was asked serves it no more, and may stand still for minutes. So that it is learnt while
 // nothing else asks, a try that is not answered soon has the configuration refreshed.
 //
-// Thread safety: Start, StartOn's Submit, Current and WantRefresh from any thread; the rest of an Op on its lane's thread.
-// Ownership:     closures own what they need; the client waits for the operations under way before the lanes stop.
+// Thread safety: Start, StartOn's Submit, Current and WantRefresh from any thread; the rest of an Op on its
+//                lane's thread.
+// Ownership:     closures own what they need; the client waits for the operations under way before the lanes
+//                stop.
 // Errors:        Result, once per operation.
 #pragma once
 
@@ -90,12 +94,13 @@ struct SnapshotState {
     std::atomic<bool> ended{false};
   };
   std::shared_ptr<ClientLink> link;
-  ClientLane* lane = nullptr;  // of the client's; renews and drops
+  ClientLane* lane = nullptr;                          // of the client's; renews and drops
   std::map<std::string, std::unique_ptr<Part>> parts;  // by lower bound
 };
 
 struct ClientRep {
-  static constexpr Nanos kReadTry = 2 * kSecond;  // of one try of a read: a stopped server must not eat the whole deadline
+  // of one try of a read: a stopped server must not eat the whole deadline
+  static constexpr Nanos kReadTry = 2 * kSecond;
 
   ClientOptions options;
   const std::shared_ptr<ClientLink> link = std::make_shared<ClientLink>();
@@ -135,7 +140,8 @@ struct ClientRep {
   Nanos ReadDeadline(const Op& op) const { return std::min(op.deadline_ns, Now() + kReadTry); }
   void EndWrite(const OpRef& op, Outcome o);
   bool RetriesRead(const OpRef& op, Outcome o);  // true: it will be tried again
-  void TakePageSnapshot(const OpRef& op, const Target& target, PageSnapshot* page);  // and tries again; *page lives as long as the op
+  // and tries again; *page lives as long as the op
+  void TakePageSnapshot(const OpRef& op, const Target& target, PageSnapshot* page);
   void DropPageSnapshot(ClientLane* lane, PageSnapshot* page);
 
   // --- snapshots
@@ -153,9 +159,11 @@ struct ClientRep {
   };
   void Checkpoint(CheckpointVerb verb, const std::string& name, std::function<void(CheckpointAnswer)> done);
   CheckpointAnswer CheckpointAndWait(CheckpointVerb verb, const std::string& name);
-  void CheckpointOf(const Target& target, const OpRef& op, CheckpointVerb verb, const std::string& name, CheckpointAnswer* all);
+  void CheckpointOf(const Target& target, const OpRef& op, CheckpointVerb verb, const std::string& name,
+                    CheckpointAnswer* all);
 
-  Result CheckSnapshot(const std::shared_ptr<const ClientSnapshot>& snapshot);  // it is this client's, or null
+  // it is this client's, or null
+  Result CheckSnapshot(const std::shared_ptr<const ClientSnapshot>& snapshot);
 
   Result CheckValue(std::string_view value);  // InvalidArgument before anything is sent
   static Result CheckKey(std::string_view key);

@@ -21,7 +21,8 @@ ClientSnapshot::~ClientSnapshot() {
 }
 
 bool ClientSnapshot::ended() const {
-  return std::any_of(state_->parts.begin(), state_->parts.end(), [](const auto& part) { return part.second->ended.load(); });
+  return std::any_of(state_->parts.begin(), state_->parts.end(),
+                     [](const auto& part) { return part.second->ended.load(); });
 }
 
 void ClientRep::TakeSnapshot(std::function<void(SnapshotResult)> done) {
@@ -30,7 +31,8 @@ void ClientRep::TakeSnapshot(std::function<void(SnapshotResult)> done) {
   taking->state->link = link;
   taking->state->lane = lane;
   taking->waiting = 1;
-  // The first range's turn: the configuration may know no ranges yet. The ranges are asked from there, all at once.
+  // The first range's turn: the configuration may know no ranges yet. The ranges are asked from there, all at
+  // once.
   auto op = NewOp("snapshot", key_prefix);
   const auto arrived = [this, lane, taking, done = std::move(done)](Result result) {
     if (!result.ok()) taking->failed = std::move(result);
@@ -50,17 +52,18 @@ void ClientRep::TakeSnapshot(std::function<void(SnapshotResult)> done) {
       part->deadline_ns = first->deadline_ns;
       part->end = arrived;
       part->send = [this, taking](const Target& target, const OpRef& op) {
-        op->lane->ltc->TakeSnapshot(target.address, {target.range, target.epoch, 0, static_cast<uint32_t>(options.snapshot_lease_ms)},
-                                    ReadDeadline(*op), [this, taking, target, op](Outcome o, uint64_t id) {
-                                      if (RetriesRead(op, o)) return;
-                                      if (o == Outcome::kOk) {
-                                        auto taken = std::make_unique<SnapshotState::Part>();
-                                        taken->target = target;
-                                        taken->target.snapshot = id;
-                                        taking->state->parts[target.lower] = std::move(taken);
-                                      }
-                                      Finish(op.get(), o);
-                                    });
+        op->lane->ltc->TakeSnapshot(
+            target.address, {target.range, target.epoch, 0, static_cast<uint32_t>(options.snapshot_lease_ms)},
+            ReadDeadline(*op), [this, taking, target, op](Outcome o, uint64_t id) {
+              if (RetriesRead(op, o)) return;
+              if (o == Outcome::kOk) {
+                auto taken = std::make_unique<SnapshotState::Part>();
+                taken->target = target;
+                taken->target.snapshot = id;
+                taking->state->parts[target.lower] = std::move(taken);
+              }
+              Finish(op.get(), o);
+            });
       };
       ++taking->waiting;
       StartOn(first->lane, std::move(part));
@@ -79,10 +82,11 @@ void ClientRep::RenewLater(ClientLane* lane, std::weak_ptr<SnapshotState> weak) 
     for (const auto& [lower, part] : state->parts) {
       if (part->ended.load()) continue;
       const Target& t = part->target;
-      lane->ltc->RenewSnapshot(t.address, {t.range, t.epoch, t.snapshot, static_cast<uint32_t>(options.snapshot_lease_ms)}, Now() + period,
-                               [state, p = part.get()](Outcome o) {
-                                 if (o == Outcome::kSnapshotEnded) p->ended.store(true);
-                               });
+      lane->ltc->RenewSnapshot(
+          t.address, {t.range, t.epoch, t.snapshot, static_cast<uint32_t>(options.snapshot_lease_ms)},
+          Now() + period, [state, p = part.get()](Outcome o) {
+            if (o == Outcome::kSnapshotEnded) p->ended.store(true);
+          });
     }
     RenewLater(lane, std::move(weak));
   });

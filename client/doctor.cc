@@ -39,7 +39,8 @@ class Examination {
  private:
   void Good(std::string what) { findings_.push_back({Finding::Level::kGood, std::move(what), ""}); }
   void Bad(bool error, std::string what, std::string fix) {
-    findings_.push_back({error ? Finding::Level::kError : Finding::Level::kWarning, std::move(what), std::move(fix)});
+    findings_.push_back(
+        {error ? Finding::Level::kError : Finding::Level::kWarning, std::move(what), std::move(fix)});
   }
 
   void Rdma() {
@@ -48,7 +49,8 @@ class Examination {
     const std::vector<RdmaPort> ports = ListRdmaPorts();
     if (ports.empty()) {
       return Bad(needed, "no RDMA device",
-                 "load the driver of the NIC (mlx5_ib, mlx4_ib, irdma; rdma_rxe and `rdma link add` without one), or serve over tcp");
+                 "load the driver of the NIC (mlx5_ib, mlx4_ib, irdma; rdma_rxe and `rdma link add` without "
+                 "one), or serve over tcp");
     }
     for (const RdmaPort& p : ports) Port(p, needed);
     VerbsFabricOptions o;
@@ -63,31 +65,38 @@ class Examination {
 
   void Port(const RdmaPort& p, bool needed) {
     const std::string name = StrCat(p.device, ":", p.port);
-    const std::string netdev = p.gids.empty() || p.gids[0].netdev.empty() ? "its interface" : p.gids[0].netdev;
+    const std::string netdev =
+        p.gids.empty() || p.gids[0].netdev.empty() ? "its interface" : p.gids[0].netdev;
     if (!p.active) {
       return Bad(needed, StrCat(name, ": link ", p.state, " (", p.link, ")"),
-                 p.link == "InfiniBand" ? "check cable and subnet manager: ibstat; opensm on one node" : StrCat("ip link set ", netdev, " up"));
+                 p.link == "InfiniBand" ? "check cable and subnet manager: ibstat; opensm on one node"
+                                        : StrCat("ip link set ", netdev, " up"));
     }
-    Good(StrCat(name, ": ", p.link, " active", p.speed.empty() ? "" : ", ", p.speed, ", MTU ", p.active_mtu, " of ", p.max_mtu, ", at most ",
-                p.max_regions, " regions, ", p.max_queue_pairs, " queue pairs"));
+    Good(StrCat(name, ": ", p.link, " active", p.speed.empty() ? "" : ", ", p.speed, ", MTU ", p.active_mtu,
+                " of ", p.max_mtu, ", at most ", p.max_regions, " regions, ", p.max_queue_pairs,
+                " queue pairs"));
     if (p.active_mtu < p.max_mtu && p.link == "Ethernet") {
       Bad(false, StrCat(name, ": MTU ", p.active_mtu, ", the device has ", p.max_mtu),
-          StrCat("ip link set ", netdev, " mtu ", p.max_mtu == 4096 ? 4200 : p.max_mtu + 100, ", here, on its peers and on the switch: the lower end counts"));
+          StrCat("ip link set ", netdev, " mtu ", p.max_mtu == 4096 ? 4200 : p.max_mtu + 100,
+                 ", here, on its peers and on the switch: the lower end counts"));
     }
     bool address = false;
     for (const RdmaPort::Gid& g : p.gids) {
       const bool v4 = g.text.find(':') == std::string::npos;
       if (g.type == "RoCEv2" && v4) address = true;
-      Good(StrCat(name, ": GID ", g.index, " ", g.text, " ", g.type, g.netdev.empty() ? "" : " on ", g.netdev));
+      Good(StrCat(name, ": GID ", g.index, " ", g.text, " ", g.type, g.netdev.empty() ? "" : " on ",
+                  g.netdev));
     }
     if (p.link == "Ethernet" && !address) {
-      Bad(needed, StrCat(name, ": no RoCEv2 GID with an IPv4 address"), StrCat("ip address add ADDRESS/24 dev ", netdev));
+      Bad(needed, StrCat(name, ": no RoCEv2 GID with an IPv4 address"),
+          StrCat("ip address add ADDRESS/24 dev ", netdev));
     }
   }
 
   void Memory() {
     if (const std::string problem = MemlockProblem(options_.lock_bytes); !problem.empty()) {
-      Bad(options_.fabric == "verbs", problem.substr(0, problem.rfind(": ")), problem.substr(problem.rfind(": ") + 2));
+      Bad(options_.fabric == "verbs", problem.substr(0, problem.rfind(": ")),
+          problem.substr(problem.rfind(": ") + 2));
     } else {
       Good(StrCat("may lock ", options_.lock_bytes >> 20, " MiB"));
     }
@@ -97,31 +106,43 @@ class Examination {
       if (key == "HugePages_Total:") huge = std::strtoull(rest.c_str(), nullptr, 10);
       if (key == "MemAvailable:") available = std::strtoull(rest.c_str(), nullptr, 10) << 10;
     }
-    if (huge > 0) Bad(false, StrCat(huge, " huge pages are reserved: Nova takes none of them, nobody else can use that memory"), "sysctl vm.nr_hugepages=0");
+    if (huge > 0)
+      Bad(false,
+          StrCat(huge, " huge pages are reserved: Nova takes none of them, nobody else can use that memory"),
+          "sysctl vm.nr_hugepages=0");
     TransparentHugePages();
     if (available < options_.lock_bytes) {
-      Bad(false, StrCat(available >> 20, " MiB of memory available, ", options_.lock_bytes >> 20, " MiB are to be locked"),
+      Bad(false,
+          StrCat(available >> 20, " MiB of memory available, ", options_.lock_bytes >> 20,
+                 " MiB are to be locked"),
           "a smaller --log_memory_mb and --file_buffer_mb, or another machine");
     }
   }
 
-  // A NIC translates what it is registered page by page, and remembers few: buffers of gigabytes want the large ones.
+  // A NIC translates what it is registered page by page, and remembers few: buffers of gigabytes want the
+  // large ones.
   void TransparentHugePages() {
     std::ifstream in("/sys/kernel/mm/transparent_hugepage/enabled");
     std::string modes;
     if (!std::getline(in, modes)) modes = "not in this kernel";
-    if (modes.find("[always]") != std::string::npos) return Good("huge pages: transparent ones are given to all");
-    const std::string what = StrCat("huge pages: transparent ones are ", modes, ": registered memory lies in small pages");
+    if (modes.find("[always]") != std::string::npos)
+      return Good("huge pages: transparent ones are given to all");
+    const std::string what =
+        StrCat("huge pages: transparent ones are ", modes, ": registered memory lies in small pages");
     if (options_.fabric != "verbs") return Good(what);
-    Bad(false, what, "echo always > /sys/kernel/mm/transparent_hugepage/enabled (the NIC remembers fewer translations than small pages need)");
+    Bad(false, what,
+        "echo always > /sys/kernel/mm/transparent_hugepage/enabled (the NIC remembers fewer translations "
+        "than small pages need)");
   }
 
-  // Leases assume that clocks run at about the same rate, not that they agree; logs are read more easily when they do.
+  // Leases assume that clocks run at about the same rate, not that they agree; logs are read more easily when
+  // they do.
   void ClockIsKept() {
     timex state{};
     const int code = adjtimex(&state);
     if (code < 0 || code == TIME_ERROR || (state.status & STA_UNSYNC) != 0) {
-      return Bad(false, "the clock is not synchronized", "apt-get install chrony (leases need only its rate; logs and TTLs its time)");
+      return Bad(false, "the clock is not synchronized",
+                 "apt-get install chrony (leases need only its rate; logs and TTLs its time)");
     }
     Good("the clock is synchronized");
   }
@@ -130,9 +151,11 @@ class Examination {
     if (options_.address.empty()) return;
     std::string host;
     uint16_t port = 0;
-    if (!SplitHostPort(options_.address, &host, &port)) return Bad(true, StrCat(options_.address, " is not host:port"), "--address=HOST:PORT");
+    if (!SplitHostPort(options_.address, &host, &port))
+      return Bad(true, StrCat(options_.address, " is not host:port"), "--address=HOST:PORT");
     const auto ip = LookUpHost(host.empty() ? "0.0.0.0" : host);
-    if (!ip.ok()) return Bad(true, std::string(ip.status().message()), "an address of this machine: ip address");
+    if (!ip.ok())
+      return Bad(true, std::string(ip.status().message()), "an address of this machine: ip address");
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int on = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -142,7 +165,8 @@ class Examination {
     at.sin_port = htons(port);
     if (bind(fd, reinterpret_cast<sockaddr*>(&at), sizeof(at)) != 0) {
       Bad(true, StrCat("cannot serve at ", options_.address, ": ", strerror(errno)),
-          errno == EADDRINUSE ? StrCat("another process has it: ss -lntp 'sport = :", port, "'") : "an address of this machine: ip address");
+          errno == EADDRINUSE ? StrCat("another process has it: ss -lntp 'sport = :", port, "'")
+                              : "an address of this machine: ip address");
     } else {
       Good(StrCat("may serve at ", options_.address));
     }
@@ -151,7 +175,8 @@ class Examination {
 
   void Others() {
     std::vector<std::pair<const char*, std::string>> all;
-    for (const absl::string_view z : absl::StrSplit(options_.zookeeper, ',', absl::SkipEmpty())) all.emplace_back("ZooKeeper", std::string(z));
+    for (const absl::string_view z : absl::StrSplit(options_.zookeeper, ',', absl::SkipEmpty()))
+      all.emplace_back("ZooKeeper", std::string(z));
     for (const std::string& c : options_.coordinators) all.emplace_back("coordinator", c);
     for (const auto& [what, address] : all) {
       const Nanos begin = Now();
@@ -159,7 +184,8 @@ class Examination {
       if (error.empty()) {
         Good(StrCat(what, " ", address, " answers (", (Now() - begin) / kMicrosecond, " us to connect)"));
       } else {
-        Bad(true, StrCat(what, " ", address, ": ", error), "is it running, and does a firewall let this host through?");
+        Bad(true, StrCat(what, " ", address, ": ", error),
+            "is it running, and does a firewall let this host through?");
       }
     }
   }
@@ -195,32 +221,40 @@ class Examination {
     SplitHostPort(options_.address, &host, &port);
     if (options_.fence_test == "here") {
       const auto results = RunFenceTests(host);
-      if (!results.ok()) return Bad(true, StrCat("fence test: ", results.status().message()), "an RDMA device that is up");
+      if (!results.ok())
+        return Bad(true, StrCat("fence test: ", results.status().message()), "an RDMA device that is up");
       return FenceFindings(*results, "here");
     }
     const std::string& there = options_.fence_test;
     const auto report = RunFenceTestsAgainst(there, {options_.rdma_device, host});
     if (!report.ok()) {
       const bool connected = report.status().message().find("the WRITE before") != absl::string_view::npos;
-      return Bad(true, StrCat("fence test against ", there, ": ", report.status().message()),
-                 connected ? "does the path carry packets of that size (ping -M do -s 4000)? The same MTU on both ends and on the switch"
-                           : StrCat("on that node: nova --fabric=verbs --address=", there, " --fence_serve doctor"));
+      return Bad(
+          true, StrCat("fence test against ", there, ": ", report.status().message()),
+          connected ? "does the path carry packets of that size (ping -M do -s 4000)? The same MTU on both "
+                      "ends and on the switch"
+                    : StrCat("on that node: nova --fabric=verbs --address=", there, " --fence_serve doctor"));
     }
     FarMtu(*report);
     FenceFindings(report->results, there);
   }
 
   void FarMtu(const FenceReport& r) {
-    const std::string what = StrCat("far end ", options_.fence_test, ": MTU ", r.mtu_there, ", here ", r.mtu_here);
+    const std::string what =
+        StrCat("far end ", options_.fence_test, ": MTU ", r.mtu_there, ", here ", r.mtu_here);
     if (r.mtu_here == r.mtu_there) return Good(StrCat(what, ", and a WRITE of that arrives"));
-    Bad(false, StrCat(what, ": connections use the lower"), StrCat("ip link set DEVICE mtu ...", r.mtu_there < r.mtu_here ? ", there" : ", here", " (see nova doctor on that node)"));
+    Bad(false, StrCat(what, ": connections use the lower"),
+        StrCat("ip link set DEVICE mtu ...", r.mtu_there < r.mtu_here ? ", there" : ", here",
+               " (see nova doctor on that node)"));
   }
 
   void FenceFindings(const std::vector<FenceResult>& results, const std::string& where) {
     std::string trusted;
     bool by_deregistration = false;
     for (const FenceResult& r : results) {
-      const std::string text = StrCat("fence test ", where, " ", r.name, ", ", r.what, ": ", r.outcome, r.micros > 0 ? StrCat(" (", static_cast<int64_t>(r.micros), " us)") : "");
+      const std::string text =
+          StrCat("fence test ", where, " ", r.name, ", ", r.what, ": ", r.outcome,
+                 r.micros > 0 ? StrCat(" (", static_cast<int64_t>(r.micros), " us)") : "");
       if (r.name == "T2" && r.fences != Fences::kYes) {
         Bad(true, text, "this device does not fence by deregistration: do not run Nova's logs on it");
       } else {
@@ -243,11 +277,14 @@ int ServeFence(const DoctorOptions& options) {
   uint16_t port = 0;
   Status status = absl::InvalidArgumentError("--fence_serve needs --address=HOST:PORT, of the RDMA device");
   if (SplitHostPort(options.address, &host, &port) && !host.empty()) {
-    status = ServeFenceTests({options.rdma_device, host}, port, kServePatience, [&](const std::string& device) {
-      std::printf("serving one fence test on %s; on the other node: nova --fabric=verbs --address=HERE:0 --fence_test=%s doctor\n", device.c_str(),
-                  options.address.c_str());
-      std::fflush(stdout);
-    });
+    status =
+        ServeFenceTests({options.rdma_device, host}, port, kServePatience, [&](const std::string& device) {
+          std::printf(
+              "serving one fence test on %s; on the other node: nova --fabric=verbs --address=HERE:0 "
+              "--fence_test=%s doctor\n",
+              device.c_str(), options.address.c_str());
+          std::fflush(stdout);
+        });
   }
   if (status.ok()) return 0;
   std::printf("ERROR    fence test: %s\n", std::string(status.message()).c_str());

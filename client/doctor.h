@@ -1,7 +1,8 @@
 // Doctor: looks at what a node of a cluster needs of its machine, and says what to change: `nova doctor`.
 //
-// RDMA devices, ports, links, MTU here and at the far end, addresses (GIDs), lockable memory against what a process will register, huge pages, the clock,
-// the address to serve at, ZooKeeper and coordinators. A line a finding: "good", "warning" or "ERROR", and its fix.
+// RDMA devices, ports, links, MTU here and at the far end, addresses (GIDs), lockable memory against what a
+// process will register, huge pages, the clock, the address to serve at, ZooKeeper and coordinators. A line a
+// finding: "good", "warning" or "ERROR", and its fix.
 //
 // Thread safety: one caller.   Errors: findings.
 #pragma once
@@ -12,14 +13,15 @@
 namespace nova {
 
 struct DoctorOptions {
-  std::string fabric = "auto";          // verbs: what lacks for it is an error, not a warning
+  std::string fabric = "auto";  // verbs: what lacks for it is an error, not a warning
   std::string rdma_device;
-  std::string address;                  // host:port that a node is to serve at; empty: none
-  std::string zookeeper;                // host:port,...; empty: not asked
+  std::string address;    // host:port that a node is to serve at; empty: none
+  std::string zookeeper;  // host:port,...; empty: not asked
   std::vector<std::string> coordinators;
   uint64_t lock_bytes = uint64_t{1280} << 20;
-  std::string fence_test;               // T1-T6 (docs/rdma.md): "here": both ends on this device; host:port: against a node that serves
-  bool fence_serve = false;             // serve one at `address`, nothing else
+  // T1-T6 (docs/rdma.md): "here": both ends on this device; host:port: against a node that serves.
+  std::string fence_test;
+  bool fence_serve = false;  // serve one at `address`, nothing else
 };
 
 struct Finding {

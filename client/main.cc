@@ -14,16 +14,23 @@
 #include "common/base/flags.h"
 #include "ltc/db.h"
 
-DEFINE_string(coordinators, "", "gRPC addresses of the coordinators, host:port,host:port; default: $NOVA_COORDINATORS");
+DEFINE_string(coordinators, "",
+              "gRPC addresses of the coordinators, host:port,host:port; default: $NOVA_COORDINATORS");
 DEFINE_string(fabric, "", "verbs, tcp or auto, as the cluster's nodes; default: $NOVA_FABRIC, else auto");
-DEFINE_string(rdma_device, "", "NAME or NAME:PORT, as mlx5_0:1; default: $NOVA_RDMA_DEVICE, else the first that is up");
+DEFINE_string(rdma_device, "",
+              "NAME or NAME:PORT, as mlx5_0:1; default: $NOVA_RDMA_DEVICE, else the first that is up");
 DEFINE_string(db, "", "checkpoint, restore: the directory of an embedded database, instead of a cluster");
 DEFINE_int32(timeout_ms, 10'000, "deadline of one operation");
-DEFINE_bool(sync, true, "of writes, bench's too; false: where the log is on disks, acknowledged when written: survives processes, not hosts");
+DEFINE_bool(sync, true,
+            "of writes, bench's too; false: where the log is on disks, acknowledged when written: survives "
+            "processes, not hosts");
 DEFINE_string(zookeeper, "", "doctor: host:port,... to look at");
 DEFINE_string(address, "", "doctor: host:port that a node is to serve at");
-DEFINE_int32(lock_mb, 1280, "doctor: memory that a node is to register (--log_memory_mb, --file_buffer_mb, buffers)");
-DEFINE_string(fence_test, "", "doctor: tries which revocation of rights RDMA devices really honour: of host:port, where --fence_serve runs; or: here");
+DEFINE_int32(lock_mb, 1280,
+             "doctor: memory that a node is to register (--log_memory_mb, --file_buffer_mb, buffers)");
+DEFINE_string(fence_test, "",
+              "doctor: tries which revocation of rights RDMA devices really honour: of host:port, where "
+              "--fence_serve runs; or: here");
 DEFINE_bool(fence_serve, false, "doctor: is the far end of one --fence_test, at --address");
 DEFINE_string(workload, "RW50", "bench: LOAD, R100, RW50, SW50 or W100");
 DEFINE_string(distribution, "uniform", "bench: uniform, zipfian (ranked) or scrambled");
@@ -69,7 +76,8 @@ int Doctor() {
   return RunDoctor(o);
 }
 
-// Commands for an embedded database (--db) that no process has open. Either makes one directory of what another holds, which stays.
+// Commands for an embedded database (--db) that no process has open. Either makes one directory of what
+// another holds, which stays.
 int OnDatabase(const std::vector<std::string>& words) {
   const bool restore = words[0] == "restore";
   if (words.size() != 2 || words[1].starts_with("--") || (!restore && words[0] != "checkpoint")) {
@@ -103,19 +111,25 @@ void CheckFlags() {
 }
 
 int Main(int argc, char** argv) {
-  const std::string usage = StrCat("[flags] COMMAND\n", CommandHelp(),
-                                 "  --db=DIRECTORY checkpoint TO | restore FROM\n"
-                                 "                         of an embedded database: makes TO of DIRECTORY, or DIRECTORY of FROM; what is made must not be there\n"
-                                 "  shell                  the same, typed one a line\n"
-                                 "  bench                  load in the paper's workloads (--workload, --threads ...)\n"
-                                 "  doctor                 what this machine lacks to be a node, and the fix (--fabric, --address, --fence_test ...)\n"
-                                 "  debug failpoints       steps at which $NOVA_FAILPOINTS can stop a node, as log.written=crash (docs/testing.md)\n");
+  const std::string usage =
+      StrCat("[flags] COMMAND\n", CommandHelp(),
+             "  --db=DIRECTORY checkpoint TO | restore FROM\n"
+             "                         of an embedded database: makes TO of DIRECTORY, or DIRECTORY of FROM; "
+             "what is made must not be there\n"
+             "  shell                  the same, typed one a line\n"
+             "  bench                  load in the paper's workloads (--workload, --threads ...)\n"
+             "  doctor                 what this machine lacks to be a node, and the fix (--fabric, "
+             "--address, --fence_test ...)\n"
+             "  debug failpoints       steps at which $NOVA_FAILPOINTS can stop a node, as log.written=crash "
+             "(docs/testing.md)\n");
   // The flags of commands' own: the last one long enough that nobody types it by accident.
   std::vector<std::string> command_flags;
   argc = static_cast<int>(std::remove_if(argv + 1, argv + argc,
                                          [&](const char* a) {
                                            const std::string_view flag = a;
-                                           const bool match = flag == "--absent" || flag == "--delete" || flag == "--list" || flag == "--accept-data-loss";
+                                           const bool match = flag == "--absent" || flag == "--delete" ||
+                                                              flag == "--list" ||
+                                                              flag == "--accept-data-loss";
                                            if (match) command_flags.emplace_back(flag);
                                            return match;
                                          }) -
@@ -134,7 +148,8 @@ int Main(int argc, char** argv) {
   if (!FLAGS_db.empty()) return OnDatabase(words);
   if (FLAGS_coordinators.empty()) {
     const char* from_environment = std::getenv("NOVA_COORDINATORS");
-    if (from_environment == nullptr) ExitWithError("--coordinators=host:port or $NOVA_COORDINATORS is needed");
+    if (from_environment == nullptr)
+      ExitWithError("--coordinators=host:port or $NOVA_COORDINATORS is needed");
     FLAGS_coordinators = from_environment;
   }
   ClientOptions options;

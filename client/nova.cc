@@ -53,7 +53,9 @@ std::optional<std::string_view> Optional(const char* bytes, size_t size) {
   return bytes == nullptr ? std::nullopt : std::optional<std::string_view>({bytes, size});
 }
 
-std::shared_ptr<const nova::ClientSnapshot> SnapshotOf(const nova_snapshot* s) { return s == nullptr ? nullptr : s->snapshot; }
+std::shared_ptr<const nova::ClientSnapshot> SnapshotOf(const nova_snapshot* s) {
+  return s == nullptr ? nullptr : s->snapshot;
+}
 
 nova::WriteOptions OptionsOf(const nova_write_options* o) {
   return o == nullptr ? nova::WriteOptions() : nova::WriteOptions{o->ttl_ms, o->no_sync == 0};
@@ -82,7 +84,8 @@ nova_client* nova_open(const char* coordinators, char** error) {
 nova_client* nova_open_with(const nova_options* o, char** error) {
   try {
     nova::ClientOptions options;
-    options.coordinators = absl::StrSplit(o->coordinators == nullptr ? "" : o->coordinators, ',', absl::SkipEmpty());
+    options.coordinators =
+        absl::StrSplit(o->coordinators == nullptr ? "" : o->coordinators, ',', absl::SkipEmpty());
     if (o->timeout_ms != 0) options.timeout_ms = o->timeout_ms;
     if (o->threads != 0) options.threads = o->threads;
     options.keyspace = o->keyspace;
@@ -106,29 +109,35 @@ int nova_delete(nova_client* c, const char* key, size_t key_size) {
   return Guarded([&] { return Report(c->client->Delete({key, key_size})); });
 }
 
-int nova_put_with(nova_client* c, const nova_write_options* options, const char* key, size_t key_size, const char* value, size_t value_size) {
-  return Guarded([&] { return Report(c->client->Put({key, key_size}, {value, value_size}, OptionsOf(options))); });
+int nova_put_with(nova_client* c, const nova_write_options* options, const char* key, size_t key_size,
+                  const char* value, size_t value_size) {
+  return Guarded([&] {
+    return Report(c->client->Put({key, key_size}, {value, value_size}, OptionsOf(options)));
+  });
 }
 
 int nova_delete_with(nova_client* c, const nova_write_options* options, const char* key, size_t key_size) {
   return Guarded([&] { return Report(c->client->Delete({key, key_size}, OptionsOf(options))); });
 }
 
-int nova_delete_range(nova_client* c, const char* begin, size_t begin_size, const char* end, size_t end_size) {
+int nova_delete_range(nova_client* c, const char* begin, size_t begin_size, const char* end,
+                      size_t end_size) {
   return Guarded([&] { return Report(c->client->DeleteRange({begin, begin_size}, {end, end_size})); });
 }
 
-int nova_put_ttl(nova_client* c, const char* key, size_t key_size, const char* value, size_t value_size, int64_t ttl_ms) {
+int nova_put_ttl(nova_client* c, const char* key, size_t key_size, const char* value, size_t value_size,
+                 int64_t ttl_ms) {
   return Guarded([&] {
     if (ttl_ms == 0) return Report({nova::Outcome::kInvalidArgument, "a time to live of 0 ms"});
     return Report(c->client->Put({key, key_size}, {value, value_size}, {ttl_ms}));
   });
 }
 
-int nova_compare_and_swap(nova_client* c, const char* key, size_t key_size, const char* expected, size_t expected_size,
-                          const char* desired, size_t desired_size) {
+int nova_compare_and_swap(nova_client* c, const char* key, size_t key_size, const char* expected,
+                          size_t expected_size, const char* desired, size_t desired_size) {
   return Guarded([&] {
-    return Report(c->client->CompareAndSwap({key, key_size}, Optional(expected, expected_size), Optional(desired, desired_size)));
+    return Report(c->client->CompareAndSwap({key, key_size}, Optional(expected, expected_size),
+                                            Optional(desired, desired_size)));
   });
 }
 
@@ -141,7 +150,8 @@ int nova_batch_put(nova_batch* b, const char* key, size_t key_size, const char* 
   });
 }
 
-int nova_batch_put_ttl(nova_batch* b, const char* key, size_t key_size, const char* value, size_t value_size, int64_t ttl_ms) {
+int nova_batch_put_ttl(nova_batch* b, const char* key, size_t key_size, const char* value, size_t value_size,
+                       int64_t ttl_ms) {
   return Guarded([&] {
     b->batch.PutTtl({key, key_size}, {value, value_size}, ttl_ms);
     return NOVA_OK;
@@ -155,7 +165,8 @@ int nova_batch_delete(nova_batch* b, const char* key, size_t key_size) {
   });
 }
 
-int nova_batch_delete_range(nova_batch* b, const char* begin, size_t begin_size, const char* end, size_t end_size) {
+int nova_batch_delete_range(nova_batch* b, const char* begin, size_t begin_size, const char* end,
+                            size_t end_size) {
   return Guarded([&] {
     b->batch.DeleteRange({begin, begin_size}, {end, end_size});
     return NOVA_OK;
@@ -177,7 +188,8 @@ int nova_get(nova_client* c, const char* key, size_t key_size, char** value, siz
   return nova_get_at(c, nullptr, key, key_size, value, value_size);
 }
 
-int nova_get_at(nova_client* c, const nova_snapshot* snapshot, const char* key, size_t key_size, char** value, size_t* value_size) {
+int nova_get_at(nova_client* c, const nova_snapshot* snapshot, const char* key, size_t key_size, char** value,
+                size_t* value_size) {
   *value = nullptr;
   *value_size = 0;
   return Guarded([&] {
@@ -202,8 +214,8 @@ int nova_snapshot_take(nova_client* c, nova_snapshot** snapshot) {
 
 void nova_snapshot_drop(nova_snapshot* snapshot) { delete snapshot; }
 
-int nova_multi_get(nova_client* c, const nova_snapshot* snapshot, size_t count, const char* const* keys, const size_t* key_sizes,
-                   nova_values** values) {
+int nova_multi_get(nova_client* c, const nova_snapshot* snapshot, size_t count, const char* const* keys,
+                   const size_t* key_sizes, nova_values** values) {
   *values = nullptr;
   return Guarded([&] {
     std::vector<std::string_view> views;
@@ -264,10 +276,11 @@ const char* nova_scan_value(const nova_scan_result* result, size_t i, size_t* si
 
 void nova_scan_free(nova_scan_result* result) { delete result; }
 
-void nova_put_async(nova_client* c, const char* key, size_t key_size, const char* value, size_t value_size, nova_done done,
-                    void* arg) {
+void nova_put_async(nova_client* c, const char* key, size_t key_size, const char* value, size_t value_size,
+                    nova_done done, void* arg) {
   const int code = Guarded([&] {
-    c->client->PutAsync({key, key_size}, {value, value_size}, [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
+    c->client->PutAsync({key, key_size}, {value, value_size},
+                        [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
     return 0;
   });
   if (code != NOVA_OK) done(arg, code, nullptr, 0);
@@ -275,17 +288,19 @@ void nova_put_async(nova_client* c, const char* key, size_t key_size, const char
 
 void nova_delete_async(nova_client* c, const char* key, size_t key_size, nova_done done, void* arg) {
   const int code = Guarded([&] {
-    c->client->DeleteAsync({key, key_size}, [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
+    c->client->DeleteAsync({key, key_size},
+                           [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
     return 0;
   });
   if (code != NOVA_OK) done(arg, code, nullptr, 0);
 }
 
-void nova_delete_range_async(nova_client* c, const char* begin, size_t begin_size, const char* end, size_t end_size, nova_done done,
-                             void* arg) {
+void nova_delete_range_async(nova_client* c, const char* begin, size_t begin_size, const char* end,
+                             size_t end_size, nova_done done, void* arg) {
   const int code = Guarded([&] {
-    c->client->DeleteRangeAsync({begin, begin_size}, {end, end_size},
-                                [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
+    c->client->DeleteRangeAsync({begin, begin_size}, {end, end_size}, [done, arg](const nova::Result& r) {
+      done(arg, Code(r.outcome), nullptr, 0);
+    });
     return 0;
   });
   if (code != NOVA_OK) done(arg, code, nullptr, 0);
@@ -303,17 +318,20 @@ void nova_get_async(nova_client* c, const char* key, size_t key_size, nova_done 
 
 void nova_write_async(nova_client* c, const nova_batch* b, nova_done done, void* arg) {
   const int code = Guarded([&] {
-    c->client->WriteAsync(b->batch, [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
+    c->client->WriteAsync(b->batch,
+                          [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
     return 0;
   });
   if (code != NOVA_OK) done(arg, code, nullptr, 0);
 }
 
-void nova_compare_and_swap_async(nova_client* c, const char* key, size_t key_size, const char* expected, size_t expected_size,
-                                 const char* desired, size_t desired_size, nova_done done, void* arg) {
+void nova_compare_and_swap_async(nova_client* c, const char* key, size_t key_size, const char* expected,
+                                 size_t expected_size, const char* desired, size_t desired_size,
+                                 nova_done done, void* arg) {
   const int code = Guarded([&] {
-    c->client->CompareAndSwapAsync({key, key_size}, Optional(expected, expected_size), Optional(desired, desired_size),
-                                   [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
+    c->client->CompareAndSwapAsync(
+        {key, key_size}, Optional(expected, expected_size), Optional(desired, desired_size),
+        [done, arg](const nova::Result& r) { done(arg, Code(r.outcome), nullptr, 0); });
     return 0;
   });
   if (code != NOVA_OK) done(arg, code, nullptr, 0);

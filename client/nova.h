@@ -7,9 +7,10 @@
  * Every operation returns a nova_outcome; nova_effect says what it means for a write.
  *
  * Thread safety: all functions from any thread, but nova_close, which comes last.
- * Ownership:     memory handed out (values, scans, error and status texts) is freed by nova_free / nova_scan_free / nova_values_free.
- *                A batch belongs to one thread at a time.
- * Errors:        nova_last_error() is the text of the calling thread's last operation that was not NOVA_OK. No exception leaves. */
+ * Ownership:     memory handed out (values, scans, error and status texts) is freed by nova_free /
+ *                nova_scan_free / nova_values_free. A batch belongs to one thread at a time.
+ * Errors:        nova_last_error() is the text of the calling thread's last operation that was not NOVA_OK.
+ *                No exception leaves. */
 #ifndef NOVA_CLIENT_NOVA_H_
 #define NOVA_CLIENT_NOVA_H_
 
@@ -26,7 +27,8 @@ typedef struct nova_snapshot nova_snapshot;
 typedef struct nova_scan_result nova_scan_result;
 typedef struct nova_values nova_values;
 
-typedef enum nova_outcome { /* as common/base/outcome.h */
+/* As common/base/outcome.h. */
+typedef enum nova_outcome {
   NOVA_OK = 0,
   NOVA_NOT_FOUND = 1,
   NOVA_INVALID_ARGUMENT = 2,
@@ -39,7 +41,7 @@ typedef enum nova_outcome { /* as common/base/outcome.h */
   NOVA_UNKNOWN = 9,
   NOVA_INTERNAL = 10,
   NOVA_CONDITION_FAILED = 11, /* of nova_compare_and_swap: another value was there */
-  NOVA_SNAPSHOT_ENDED = 12    /* a range has another owner now, or the lease ended: take another */
+  NOVA_SNAPSHOT_ENDED = 12,   /* a range has another owner now, or the lease ended: take another */
 } nova_outcome;
 
 typedef enum nova_effect { NOVA_APPLIED = 0, NOVA_NOT_APPLIED = 1, NOVA_EFFECT_UNKNOWN = 2 } nova_effect;
@@ -58,28 +60,36 @@ void nova_close(nova_client* client); /* waits for what is under way; NULL is fi
 
 int nova_put(nova_client* client, const char* key, size_t key_size, const char* value, size_t value_size);
 /* The key is gone, as if deleted, ttl_ms from now. */
-int nova_put_ttl(nova_client* client, const char* key, size_t key_size, const char* value, size_t value_size, int64_t ttl_ms);
+int nova_put_ttl(nova_client* client, const char* key, size_t key_size, const char* value, size_t value_size,
+                 int64_t ttl_ms);
 int nova_delete(nova_client* client, const char* key, size_t key_size);
 typedef struct nova_write_options { /* all zero, or NULL: as without */
   int64_t ttl_ms;                   /* of a put: the key is gone, as if deleted, so long from now; 0: never */
-  int no_sync; /* not 0: where the log is on disks, acknowledged when written there: survives the death of processes, not of hosts */
+  /* Not 0: where the log is on disks, acknowledged when written there: survives the death of processes, not
+   * of hosts. */
+  int no_sync;
 } nova_write_options;
-int nova_put_with(nova_client* client, const nova_write_options* options, const char* key, size_t key_size, const char* value,
-                  size_t value_size);
-int nova_delete_with(nova_client* client, const nova_write_options* options, const char* key, size_t key_size);
-/* Deletes every key in [begin, end); size 0: from the first, to the last. Whole or not at all in each range of the cluster; of
- * several some may be done when it fails: then it is NOVA_UNKNOWN. */
-int nova_delete_range(nova_client* client, const char* begin, size_t begin_size, const char* end, size_t end_size);
-/* Writes `desired` (NULL: deletes) if the value is `expected` (NULL: there is no value), else NOVA_CONDITION_FAILED. */
-int nova_compare_and_swap(nova_client* client, const char* key, size_t key_size, const char* expected, size_t expected_size,
-                          const char* desired, size_t desired_size);
+int nova_put_with(nova_client* client, const nova_write_options* options, const char* key, size_t key_size,
+                  const char* value, size_t value_size);
+int nova_delete_with(nova_client* client, const nova_write_options* options, const char* key,
+                     size_t key_size);
+/* Deletes every key in [begin, end); size 0: from the first, to the last. Whole or not at all in each range
+ * of the cluster; of several some may be done when it fails: then it is NOVA_UNKNOWN. */
+int nova_delete_range(nova_client* client, const char* begin, size_t begin_size, const char* end,
+                      size_t end_size);
+/* Writes `desired` (NULL: deletes) if the value is `expected` (NULL: there is no value), else
+ * NOVA_CONDITION_FAILED. */
+int nova_compare_and_swap(nova_client* client, const char* key, size_t key_size, const char* expected,
+                          size_t expected_size, const char* desired, size_t desired_size);
 
 /* Writes that happen all or not at all; their keys must be of one range. Entries are copied, in order. */
 nova_batch* nova_batch_create(void); /* NULL: out of memory */
 int nova_batch_put(nova_batch* batch, const char* key, size_t key_size, const char* value, size_t value_size);
-int nova_batch_put_ttl(nova_batch* batch, const char* key, size_t key_size, const char* value, size_t value_size, int64_t ttl_ms);
+int nova_batch_put_ttl(nova_batch* batch, const char* key, size_t key_size, const char* value,
+                       size_t value_size, int64_t ttl_ms);
 int nova_batch_delete(nova_batch* batch, const char* key, size_t key_size);
-int nova_batch_delete_range(nova_batch* batch, const char* begin, size_t begin_size, const char* end, size_t end_size);
+int nova_batch_delete_range(nova_batch* batch, const char* begin, size_t begin_size, const char* end,
+                            size_t end_size);
 void nova_batch_clear(nova_batch* batch);
 void nova_batch_free(nova_batch* batch);
 int nova_write(nova_client* client, const nova_batch* batch); /* the batch stays as it is */
@@ -91,16 +101,20 @@ int nova_get(nova_client* client, const char* key, size_t key_size, char** value
 /* A moment of each range, renewed until it is dropped. NULL for a snapshot below means: now. */
 int nova_snapshot_take(nova_client* client, nova_snapshot** snapshot);
 void nova_snapshot_drop(nova_snapshot* snapshot); /* before nova_close; NULL is fine */
-int nova_get_at(nova_client* client, const nova_snapshot* snapshot, const char* key, size_t key_size, char** value, size_t* value_size);
+int nova_get_at(nova_client* client, const nova_snapshot* snapshot, const char* key, size_t key_size,
+                char** value, size_t* value_size);
 
-/* At most 10,000 keys; those of one range are read at one moment. *values is NULL when the outcome is not NOVA_OK. */
-int nova_multi_get(nova_client* client, const nova_snapshot* snapshot, size_t count, const char* const* keys, const size_t* key_sizes,
-                   nova_values** values);
-const char* nova_values_get(const nova_values* values, size_t i, size_t* size); /* of key i; NULL: there is no such key */
+/* At most 10,000 keys; those of one range are read at one moment. *values is NULL when the outcome is not
+ * NOVA_OK. */
+int nova_multi_get(nova_client* client, const nova_snapshot* snapshot, size_t count, const char* const* keys,
+                   const size_t* key_sizes, nova_values** values);
+const char* nova_values_get(const nova_values* values, size_t i,
+                            size_t* size); /* of key i; NULL: there is no such key */
 void nova_values_free(nova_values* values);
 
 /* The first `limit` entries with key >= from. *result is NULL when the outcome is not NOVA_OK. */
-int nova_scan(nova_client* client, const char* from, size_t from_size, size_t limit, nova_scan_result** result);
+int nova_scan(nova_client* client, const char* from, size_t from_size, size_t limit,
+              nova_scan_result** result);
 typedef struct nova_scan_options { /* all zero: everything, now */
   const char* from;                /* keys at or above it */
   size_t from_size;
@@ -118,16 +132,18 @@ const char* nova_scan_key(const nova_scan_result* result, size_t i, size_t* size
 const char* nova_scan_value(const nova_scan_result* result, size_t i, size_t* size);
 void nova_scan_free(nova_scan_result* result);
 
-/* Asynchronous: `done` runs once, on a thread of the client's, and must not wait; value is valid during the call. */
+/* Asynchronous: `done` runs once, on a thread of the client's, and must not wait; value is valid during the
+ * call. */
 typedef void (*nova_done)(void* arg, int outcome, const char* value, size_t value_size);
-void nova_put_async(nova_client* client, const char* key, size_t key_size, const char* value, size_t value_size,
-                    nova_done done, void* arg);
+void nova_put_async(nova_client* client, const char* key, size_t key_size, const char* value,
+                    size_t value_size, nova_done done, void* arg);
 void nova_delete_async(nova_client* client, const char* key, size_t key_size, nova_done done, void* arg);
-void nova_delete_range_async(nova_client* client, const char* begin, size_t begin_size, const char* end, size_t end_size,
-                             nova_done done, void* arg);
+void nova_delete_range_async(nova_client* client, const char* begin, size_t begin_size, const char* end,
+                             size_t end_size, nova_done done, void* arg);
 void nova_write_async(nova_client* client, const nova_batch* batch, nova_done done, void* arg);
-void nova_compare_and_swap_async(nova_client* client, const char* key, size_t key_size, const char* expected, size_t expected_size,
-                                 const char* desired, size_t desired_size, nova_done done, void* arg);
+void nova_compare_and_swap_async(nova_client* client, const char* key, size_t key_size, const char* expected,
+                                 size_t expected_size, const char* desired, size_t desired_size,
+                                 nova_done done, void* arg);
 void nova_get_async(nova_client* client, const char* key, size_t key_size, nova_done done, void* arg);
 
 nova_effect nova_effect_of(int outcome);

@@ -22,9 +22,7 @@ int Report(const Result& r) {
   return r.outcome == Outcome::kInvalidArgument ? 2 : 1;
 }
 
-void PrintBytes(std::string_view bytes) {
-  std::fwrite(bytes.data(), 1, bytes.size(), stdout);
-}
+void PrintBytes(std::string_view bytes) { std::fwrite(bytes.data(), 1, bytes.size(), stdout); }
 
 void PrintEntry(std::string_view key, std::string_view value) {
   PrintBytes(key);
@@ -56,8 +54,8 @@ int Drain(Client* client, const std::string& node) {
       changed = Now();
     }
     if (Now() > changed + kPatience) {
-      std::fprintf(stderr, "error: %s: nothing moved for %lld s (nova status); ask again to wait on\n", node.c_str(),
-                   static_cast<long long>(kPatience / kSecond));
+      std::fprintf(stderr, "error: %s: nothing moved for %lld s (nova status); ask again to wait on\n",
+                   node.c_str(), static_cast<long long>(kPatience / kSecond));
       return 1;
     }
     SleepFor(kPoll);
@@ -101,30 +99,37 @@ const char* CommandHelp() {
   return "  put KEY VALUE [TTL_MS] write; with TTL_MS, gone so many milliseconds from now\n"
          "  get KEY                read one\n"
          "  delete KEY             remove\n"
-         "  delete-range FROM TO   remove every key at or after FROM and below TO (\"\": from the first, to the last); whole in each range\n"
+         "  delete-range FROM TO   remove every key at or after FROM and below TO (\"\": from the first, to "
+         "the last); whole in each range\n"
          "                         of the cluster, not over all of them\n"
-         "  cas KEY EXPECTED NEW   write NEW if the value is EXPECTED; --absent for EXPECTED: if there is none; --delete for NEW: remove\n"
+         "  cas KEY EXPECTED NEW   write NEW if the value is EXPECTED; --absent for EXPECTED: if there is "
+         "none; --delete for NEW: remove\n"
          "  mget KEY...            read several\n"
-         "  batch ENTRY...         all or nothing, in one range: put KEY VALUE, put-ttl KEY VALUE TTL_MS, delete KEY,\n"
+         "  batch ENTRY...         all or nothing, in one range: put KEY VALUE, put-ttl KEY VALUE TTL_MS, "
+         "delete KEY,\n"
          "                         delete-range FROM TO\n"
          "  scan FROM [COUNT] [to TO] [prefix PREFIX] [reverse]\n"
-         "                         COUNT (10) entries at or after FROM, in key order; to: below TO; prefix: only keys that begin so;\n"
+         "                         COUNT (10) entries at or after FROM, in key order; to: below TO; prefix: "
+         "only keys that begin so;\n"
          "                         reverse: from the highest key down\n"
          "  snapshot take|drop     in the shell: later reads see what is there now; drop: as it goes on\n"
          "  checkpoint NAME        keep what every range holds now, under NAME, until it is deleted\n"
          "  checkpoint --list      the checkpoints, and what they keep on the StoCs\n"
          "  checkpoint --delete NAME\n"
-         "  restore NAME           the ranges hold what they held at the checkpoint; what was written since is GONE\n"
+         "  restore NAME           the ranges hold what they held at the checkpoint; what was written since "
+         "is GONE\n"
          "  status                 nodes, ranges, leases, durability\n"
          "  drain NODE             move everything off a node, show what is left; then it can stop\n"
          "  create-ranges [KEY...] cut the key space at these keys (only once)\n"
          "  force-open RANGE [--accept-data-loss]\n"
-         "                         what a range that lost its log is missing; with the flag, open it all the same\n";
+         "                         what a range that lost its log is missing; with the flag, open it all the "
+         "same\n";
 }
 
 int Shell::Put(const std::vector<std::string>& words) {
   WriteOptions options = write_;
-  if (words.size() == 4 && (!absl::SimpleAtoi(words[3], &options.ttl_ms) || options.ttl_ms <= 0)) return Usage();
+  if (words.size() == 4 && (!absl::SimpleAtoi(words[3], &options.ttl_ms) || options.ttl_ms <= 0))
+    return Usage();
   return Report(client_->Put(words[1], words[2], options));
 }
 
@@ -225,10 +230,13 @@ int Shell::Checkpoint(const std::vector<std::string>& words) {
   if (!list) return Report(client_->CreateCheckpoint(names[0]));
   const CheckpointsResult r = client_->ListCheckpoints();
   for (const CheckpointSummary& c : r.checkpoints) {
-    const std::string made = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixMillis(c.created_ms), absl::UTCTimeZone());
-    std::printf("%s\t%s\t%llu bytes, %llu of them kept only for checkpoints\t%s\n", c.name.c_str(), made.c_str(),
-                static_cast<unsigned long long>(c.bytes), static_cast<unsigned long long>(c.pinned_bytes),
-                c.ranges == r.ranges ? "complete" : StrCat("INCOMPLETE: ", c.ranges, " of ", r.ranges, " ranges").c_str());
+    const std::string made =
+        absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixMillis(c.created_ms), absl::UTCTimeZone());
+    std::printf("%s\t%s\t%llu bytes, %llu of them kept only for checkpoints\t%s\n", c.name.c_str(),
+                made.c_str(), static_cast<unsigned long long>(c.bytes),
+                static_cast<unsigned long long>(c.pinned_bytes),
+                c.ranges == r.ranges ? "complete"
+                                     : StrCat("INCOMPLETE: ", c.ranges, " of ", r.ranges, " ranges").c_str());
   }
   return Report(r);
 }
@@ -253,7 +261,8 @@ int Shell::RunCommand(const std::vector<std::string>& words) {
   const size_t arguments = words.size() - 1;
   if (command == "put" && (arguments == 2 || arguments == 3)) return Put(words);
   if (command == "delete" && arguments == 1) return Report(client_->Delete(words[1], write_));
-  if (command == "delete-range" && arguments == 2) return Report(client_->DeleteRange(words[1], words[2], write_));
+  if (command == "delete-range" && arguments == 2)
+    return Report(client_->DeleteRange(words[1], words[2], write_));
   if (command == "get" && arguments == 1) {
     const GetResult r = client_->Get(words[1], {snapshot_});
     if (r.ok()) {
@@ -268,7 +277,8 @@ int Shell::RunCommand(const std::vector<std::string>& words) {
   if (command == "scan" && arguments > 0) return Scan(words);
   if (command == "checkpoint" && arguments > 0) return Checkpoint(words);
   if (command == "restore" && arguments == 1) return Report(client_->RestoreCheckpoint(words[1]));
-  if (command == "snapshot" && arguments == 1 && (words[1] == "take" || words[1] == "drop")) return TakeOrDrop(words[1]);
+  if (command == "snapshot" && arguments == 1 && (words[1] == "take" || words[1] == "drop"))
+    return TakeOrDrop(words[1]);
   if (command == "status" && arguments == 0) {
     const std::string text = client_->StatusText();
     std::fputs(text.c_str(), stdout);

@@ -1,7 +1,8 @@
 // Shell: the commands of the `nova` tool on keys, from arguments or typed one a line.
 //
 // Thread safety: none.   Ownership: the client outlives it.
-// Errors: each command prints one line on stderr and returns the exit code: 0, 1 (not found, failed), 2 (usage).
+// Errors: each command prints one line on stderr and returns the exit code: 0, 1 (not found, failed), 2
+//         (usage).
 #pragma once
 
 #include <memory>

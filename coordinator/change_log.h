@@ -1,6 +1,7 @@
 // ChangeLog: which keys changed since a version, so that configurations travel as deltas.
 //
-// Version 0 is "knows nothing". A reader whose version is not one of this log's (another coordinator's) gets everything.
+// Version 0 is "knows nothing". A reader whose version is not one of this log's (another coordinator's) gets
+// everything.
 //
 // Thread safety: none; the owner has the lock.   Ownership: a value.   Errors: none.
 #pragma once
@@ -72,8 +73,8 @@ class ChangeLog {
 
   std::map<Key, Entry> entries_;
   std::map<std::pair<uint64_t, Key>, bool> by_version_;
-  size_t gone_ = 0;       // an upper bound of the gone keys kept
-  uint64_t floor_ = 0;    // readers below it missed something
+  size_t gone_ = 0;     // an upper bound of the gone keys kept
+  uint64_t floor_ = 0;  // readers below it missed something
 };
 
 }  // namespace nova

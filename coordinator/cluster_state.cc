@@ -8,7 +8,8 @@ namespace nova {
 namespace {
 
 Nanos Stretched(const ClusterOptions& options, Nanos lease_ns) {
-  return lease_ns + static_cast<Nanos>(static_cast<double>(lease_ns) * options.clock_rate_error) + options.lease_margin_ns;
+  return lease_ns + static_cast<Nanos>(static_cast<double>(lease_ns) * options.clock_rate_error) +
+         options.lease_margin_ns;
 }
 
 // C2: when every lease that an earlier coordinator granted has ended.
@@ -17,14 +18,16 @@ Nanos EarlierLeasesEnd(const ClusterOptions& options, const ClusterState& state)
   return state.elected_ns + Stretched(options, std::max(state.longest_lease_ns, options.lease_ns));
 }
 
-bool HasFreshLease(const ClusterOptions& options, const ClusterState& state, Incarnation incarnation, Nanos now) {
+bool HasFreshLease(const ClusterOptions& options, const ClusterState& state, Incarnation incarnation,
+                   Nanos now) {
   const auto it = state.leases.find(incarnation);
   return it != state.leases.end() && it->second.heard_ns + options.lease_ns > now;
 }
 
 class Stepper {
  public:
-  Stepper(const ClusterOptions& options, ClusterState* state, Nanos now) : options_(options), s_(*state), now_(now) {}
+  Stepper(const ClusterOptions& options, ClusterState* state, Nanos now)
+      : options_(options), s_(*state), now_(now) {}
 
   void operator()(const ElectedEvent& e) {
     s_ = ClusterState{};
@@ -58,7 +61,8 @@ class Stepper {
     const auto it = s_.ranges.find(e.record.id);
     if (it == s_.ranges.end()) {
       ClusterState::Range& range = s_.ranges[e.record.id];
-      // Who moved it, and when, is not known: R5's wait is that of C2. Its first owner has nobody to wait for.
+      // Who moved it, and when, is not known: R5's wait is that of C2. Its first owner has nobody to wait
+      // for.
       range.old_lease_ends_ns = e.record.epoch.value() <= 1 ? 0 : EarlierLeasesEnd(options_, s_);
       SetRecord(&range, e.record);
       range.found_without_owner = e.record.released || e.record.owner_incarnation == Incarnation();
@@ -204,7 +208,8 @@ class Stepper {
       const auto it = s_.ranges.find(load.range);
       if (it == s_.ranges.end()) continue;
       const RangeRecord& record = it->second.record;
-      const bool others = record.epoch == load.epoch && record.owner_incarnation != e.incarnation && !record.released;
+      const bool others =
+          record.epoch == load.epoch && record.owner_incarnation != e.incarnation && !record.released;
       if (record.epoch <= load.epoch && !others) continue;
       Epoch& epoch = excluded[load.range];
       epoch = std::max(epoch, load.epoch);
@@ -241,7 +246,8 @@ class Stepper {
   std::vector<Candidate> Candidates() const {
     std::vector<Candidate> found;
     for (const auto& [name, node] : s_.nodes) {
-      if (node.role != Role::kLtc || node.draining || !HasFreshLease(options_, s_, node.incarnation, now_)) continue;
+      if (node.role != Role::kLtc || node.draining || !HasFreshLease(options_, s_, node.incarnation, now_))
+        continue;
       const auto owned = s_.owned.find(node.incarnation);
       found.push_back({&node, owned == s_.owned.end() ? 0 : owned->second.size()});
     }
@@ -278,8 +284,9 @@ class Stepper {
     if (candidates.empty()) return;
     for (auto& [id, range] : s_.ranges) {
       if (!MayMove(range)) continue;
-      const auto least = std::min_element(candidates.begin(), candidates.end(),
-                                          [](const Candidate& a, const Candidate& b) { return a.ranges < b.ranges; });
+      const auto least =
+          std::min_element(candidates.begin(), candidates.end(),
+                           [](const Candidate& a, const Candidate& b) { return a.ranges < b.ranges; });
       RangeMove move{range.record, range.record};
       if (!options_.off.r1_epoch) move.after.epoch = Epoch(range.record.epoch.value() + 1);
       move.after.state = RangeState::kSealing;
@@ -318,7 +325,8 @@ class Stepper {
     for (auto it = s_.leases.begin(); it != s_.leases.end();) {
       const auto node = s_.nodes.find(it->second.name);
       const bool registered = node != s_.nodes.end() && node->second.incarnation == it->first;
-      const bool needed = registered || s_.owned.contains(it->first) || LeaseEnds(options_, s_, it->first) > now_;
+      const bool needed =
+          registered || s_.owned.contains(it->first) || LeaseEnds(options_, s_, it->first) > now_;
       it = needed ? std::next(it) : s_.leases.erase(it);
     }
   }
@@ -339,16 +347,19 @@ Nanos LeaseEnds(const ClusterOptions& options, const ClusterState& state, Incarn
 
 std::string OwnerAddress(const ClusterState& state, const RangeRecord& record) {
   const auto it = state.nodes.find(record.owner);
-  return it != state.nodes.end() && it->second.incarnation == record.owner_incarnation ? it->second.address : "";
+  return it != state.nodes.end() && it->second.incarnation == record.owner_incarnation ? it->second.address
+                                                                                       : "";
 }
 
-ClusterDecisions Step(const ClusterOptions& options, ClusterState* state, const ClusterEvent& event, Nanos now) {
+ClusterDecisions Step(const ClusterOptions& options, ClusterState* state, const ClusterEvent& event,
+                      Nanos now) {
   Stepper stepper(options, state, now);
   std::visit(stepper, event);
   return stepper.Take();
 }
 
-ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& state, RangeId range, Nanos now) {
+ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& state, RangeId range,
+                            Nanos now) {
   ForceOpenPlan plan;
   const auto it = state.ranges.find(range);
   if (it == state.ranges.end()) {
@@ -357,11 +368,13 @@ ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& s
   }
   const RangeRecord& record = it->second.record;
   const std::string name = StrCat("range ", range.value(), " epoch ", record.epoch.value());
-  const Nanos served_until = record.state == RangeState::kOpen && !record.released && record.owner_incarnation != Incarnation()
-                                 ? LeaseEnds(options, state, record.owner_incarnation)
-                                 : it->second.old_lease_ends_ns;
+  const Nanos served_until =
+      record.state == RangeState::kOpen && !record.released && record.owner_incarnation != Incarnation()
+          ? LeaseEnds(options, state, record.owner_incarnation)
+          : it->second.old_lease_ends_ns;
   if (it->second.moving || served_until > now) {
-    plan.report = StrCat(name, record.state == RangeState::kOpen ? ": is open at " : ": is being moved to ", record.owner, "\n");
+    plan.report = StrCat(name, record.state == RangeState::kOpen ? ": is open at " : ": is being moved to ",
+                         record.owner, "\n");
     return plan;
   }
   std::map<StocId, const NodeInfo*> stocs;
@@ -372,7 +385,8 @@ ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& s
   for (const StocId stoc : record.manifest.members) {
     const bool alive = stocs.contains(stoc);
     manifest_alive += alive;
-    if (!alive) absl::StrAppend(&plan.report, name, ": manifest copy on StoC ", stoc.value(), " is missing\n");
+    if (!alive)
+      absl::StrAppend(&plan.report, name, ": manifest copy on StoC ", stoc.value(), " is missing\n");
   }
   RangeRecord after = record;
   after.log_groups.clear();
@@ -380,19 +394,24 @@ ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& s
     std::vector<std::string> missing;
     for (const LogMember& m : group.members) {
       const auto stoc = stocs.find(m.stoc);
-      const bool alive = stoc != stocs.end() && group.Holds(m, stoc->second->incarnation, stoc->second->store);
-      if (!alive) missing.push_back(StrCat("StoC ", m.stoc.value(), HasMemory(group.media) ? StrCat(" incarnation ", m.incarnation.value()) : "",
-                                           HasFiles(group.media) ? StrCat(" store ", m.store.ToString()) : ""));
+      const bool alive =
+          stoc != stocs.end() && group.Holds(m, stoc->second->incarnation, stoc->second->store);
+      if (!alive)
+        missing.push_back(StrCat("StoC ", m.stoc.value(),
+                                 HasMemory(group.media) ? StrCat(" incarnation ", m.incarnation.value()) : "",
+                                 HasFiles(group.media) ? StrCat(" store ", m.store.ToString()) : ""));
     }
     const bool lost = missing.size() == group.members.size();
     if (!missing.empty()) {
-      absl::StrAppend(&plan.report, name, ": log group ", group.id.value(), lost ? " is LOST: " : ": missing ",
-                      absl::StrJoin(missing, ", "), lost ? ": writes acknowledged there are gone\n" : " (others have it)\n");
+      absl::StrAppend(&plan.report, name, ": log group ", group.id.value(),
+                      lost ? " is LOST: " : ": missing ", absl::StrJoin(missing, ", "),
+                      lost ? ": writes acknowledged there are gone\n" : " (others have it)\n");
     }
     if (!lost) after.log_groups.push_back(group);
   }
   if (!record.manifest.members.empty() && manifest_alive == 0) {
-    absl::StrAppend(&plan.report, name, ": no copy of the manifest is left: the range cannot be opened without one\n");
+    absl::StrAppend(&plan.report, name,
+                    ": no copy of the manifest is left: the range cannot be opened without one\n");
     return plan;
   }
   plan.possible = true;
@@ -428,7 +447,8 @@ std::string DrainLeft(const ClusterState& state, const NodeInfo& node) {
   for (const auto& [id, range] : state.ranges) {
     const RangeRecord& r = range.record;
     for (const LogGroup& g : r.log_groups) {
-      groups += std::any_of(g.members.begin(), g.members.end(), [&](const LogMember& m) { return m.stoc == node.stoc_id; });
+      groups += std::any_of(g.members.begin(), g.members.end(),
+                            [&](const LogMember& m) { return m.stoc == node.stoc_id; });
     }
     const auto& members = r.manifest.members;
     manifests += std::find(members.begin(), members.end(), node.stoc_id) != members.end();
@@ -445,7 +465,8 @@ std::string DrainLeft(const ClusterState& state, const NodeInfo& node) {
 std::string CheckInvariants(const ClusterState& state) {
   std::map<Incarnation, std::set<RangeId>> owned;
   for (const auto& [id, range] : state.ranges) {
-    if (range.record.id != id) return StrCat("range ", id.value(), " holds the record of ", range.record.id.value());
+    if (range.record.id != id)
+      return StrCat("range ", id.value(), " holds the record of ", range.record.id.value());
     const Incarnation holder = range.moving ? range.moving_to : range.record.owner_incarnation;
     if (holder != Incarnation()) owned[holder].insert(id);
   }

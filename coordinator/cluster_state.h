@@ -44,20 +44,20 @@
 namespace nova {
 
 struct ClusterOptions {
-  Nanos lease_ns = 2 * kSecond;              // T
-  double clock_rate_error = 0.01;            // rho
+  Nanos lease_ns = 2 * kSecond;               // T
+  double clock_rate_error = 0.01;             // rho
   Nanos lease_margin_ns = 50 * kMillisecond;  // delta
   Nanos settle_ns = kSecond;  // after an LTC was newly heard: then ranges without owner are given out ...
   Nanos longest_settle_ns = 5 * kSecond;  // ... and at most so long after the first
   Nanos listen_ns = 10 * kSecond;  // C2': then an owner that was not heard, but is registered, counts as dead
-  uint32_t releases_at_once = 2;             // of one draining LTC
+  uint32_t releases_at_once = 2;   // of one draining LTC
 
   // For negative controls: a test that switches a rule off must turn red.
   struct RulesOff {
     bool c2_wait = false;        // owners not heard from are held for dead at once
     bool c3_lease_wait = false;  // a range moves as soon as its owner was silent for T/2
     bool c2_listen = false;  // C2' is switched off: an unheard owner is held for dead when C2's wait is over
-    bool r1_epoch = false;       // a move keeps the epoch
+    bool r1_epoch = false;   // a move keeps the epoch
     bool r5_late_grant = false;  // a grant made while the range was being moved is not waited for
   } off;
 };
@@ -90,13 +90,14 @@ struct HeartbeatEvent {
 };
 struct AssignDoneEvent {
   RangeId range;
-  std::optional<RangeRecord> record;  // as written; none: refused, and the record as it is follows in a RangeReadEvent
+  // as written; none: refused, and the record as it is follows in a RangeReadEvent
+  std::optional<RangeRecord> record;
 };
 struct TickEvent {
   Nanos deaf_ns = 0;  // since the last tick the leader's process stood still for so long
 };
-using ClusterEvent = std::variant<ElectedEvent, AuthorityEvent, NodeSeenEvent, NodeGoneEvent, RangeReadEvent, RangeGoneEvent,
-                                  HeartbeatEvent, AssignDoneEvent, TickEvent>;
+using ClusterEvent = std::variant<ElectedEvent, AuthorityEvent, NodeSeenEvent, NodeGoneEvent, RangeReadEvent,
+                                  RangeGoneEvent, HeartbeatEvent, AssignDoneEvent, TickEvent>;
 
 // Decisions.
 struct RangeMove {  // R1: replace exactly the version of `before`; AssignDoneEvent follows
@@ -134,19 +135,19 @@ struct ClusterState {
   struct Range {
     RangeRecord record;
     bool found_without_owner = false;  // so it was before this leader's time
-    bool moving = false;              // a RangeMove is under way
+    bool moving = false;               // a RangeMove is under way
     Incarnation moving_to;
-    Nanos old_lease_ends_ns = 0;      // R5, of the owner before this epoch's
-    RangeLoad load;                   // as last reported by the owner
+    Nanos old_lease_ends_ns = 0;  // R5, of the owner before this epoch's
+    RangeLoad load;               // as last reported by the owner
   };
 
   CoordEpoch coord_epoch;
   Nanos elected_ns = 0;
   Nanos longest_lease_ns = 0;
   Nanos authority_until_ns = 0;
-  Nanos first_ltc_heard_ns = 0;  // of those that may be many more; 0: none yet
-  Nanos settled_ns = 0;          // when ranges without owner are given out
-  Nanos deaf_ns = 0;             // of this term: the sum of TickEvent's
+  Nanos first_ltc_heard_ns = 0;           // of those that may be many more; 0: none yet
+  Nanos settled_ns = 0;                   // when ranges without owner are given out
+  Nanos deaf_ns = 0;                      // of this term: the sum of TickEvent's
   std::map<std::string, NodeInfo> nodes;  // registered now
   std::map<std::string, NodeReport> reports;
   std::map<Incarnation, Lease> leases;
@@ -160,24 +161,27 @@ struct ClusterState {
   std::set<std::string> changed_nodes;
 };
 
-ClusterDecisions Step(const ClusterOptions& options, ClusterState* state, const ClusterEvent& event, Nanos now);
+ClusterDecisions Step(const ClusterOptions& options, ClusterState* state, const ClusterEvent& event,
+                      Nanos now);
 
 // When the lease of `incarnation` has ended for sure.
 Nanos LeaseEnds(const ClusterOptions& options, const ClusterState& state, Incarnation incarnation);
 // The address where `record` is served, empty when its owner is not registered (under that incarnation).
 std::string OwnerAddress(const ClusterState& state, const RangeRecord& record);
 
-// What `nova range force-open` would do to a range: which log groups and manifest members are missing, and the record
-// without the groups that are lost.
+// What `nova range force-open` would do to a range: which log groups and manifest members are missing, and
+// the record without the groups that are lost.
 struct ForceOpenPlan {
   std::string report;
-  bool possible = false;             // false: the report says why
-  std::optional<RangeMove> move;     // none: nothing is missing
+  bool possible = false;          // false: the report says why
+  std::optional<RangeMove> move;  // none: nothing is missing
 };
-ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& state, RangeId range, Nanos now);
+ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& state, RangeId range,
+                            Nanos now);
 
-// What is still on a draining node, for people; empty: nothing, it can stop. A range of an LTC until it was given to another;
-// of a StoC the log groups and manifests that name it, and tables, which only the owners of open ranges know.
+// What is still on a draining node, for people; empty: nothing, it can stop. A range of an LTC until it was
+// given to another; of a StoC the log groups and manifests that name it, and tables, which only the owners of
+// open ranges know.
 std::string DrainLeft(const ClusterState& state, const NodeInfo& node);
 
 // Empty when the state is consistent with itself; else what is wrong. Tests and debug builds.

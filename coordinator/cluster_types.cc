@@ -9,7 +9,8 @@ namespace nova {
 namespace {
 
 constexpr char kFormat = 1;
-constexpr char kFormatWithFiles = 2;  // of a range record: a log group with files is listed; a version that knows none stays away
+// of a range record: a log group with files is listed; a version that knows none stays away
+constexpr char kFormatWithFiles = 2;
 
 void PutUuid(std::string* out, const Uuid& uuid) {
   PutFixed64(out, uuid.hi);
@@ -33,7 +34,8 @@ class Reader {
     format_ = data.front();
     if (format_ < kFormat || format_ > newest) {
       return absl::DataLossError(StrCat(std::string(what), ": format ", static_cast<int>(format_),
-                                        " is not known to this version, which reads ", static_cast<int>(newest)));
+                                        " is not known to this version, which reads ",
+                                        static_cast<int>(newest)));
     }
     in_ = data.substr(1);
     return OkStatus();
@@ -114,7 +116,8 @@ StatusOr<NodeInfo> DecodeNodeInfo(std::string_view data) {
 }
 
 std::string RangeRecord::Encode() const {
-  const bool files = std::any_of(log_groups.begin(), log_groups.end(), [](const LogGroup& g) { return HasFiles(g.media); });
+  const bool files =
+      std::any_of(log_groups.begin(), log_groups.end(), [](const LogGroup& g) { return HasFiles(g.media); });
   std::string out(1, files ? kFormatWithFiles : kFormat);
   PutVarint64(&out, id.value());
   PutLengthPrefixed(&out, lower);

@@ -1,19 +1,20 @@
-// What the control plane knows of nodes and ranges, as plain values; the same in znodes, heartbeats and configurations.
+// What the control plane knows of nodes and ranges, as plain values; the same in znodes, heartbeats and
+// configurations.
 //
 // Znodes (N3), all under one chroot:
 //   /cluster            uuid of the cluster, format version
-//   /coord              {leader name, address, coord_epoch}: checked by every change the coordinator makes (C1)
+//   /coord              {leader name, address, coord_epoch}: checked by every change it makes (C1)
 //   /nodes/<name>       ephemeral NodeInfo
 //   /stocs/<stoc id>    {store uuid, name}: given once, at format time
 //   /ranges/<range id>  RangeRecord, every change a compare-and-set
 //   /epochs/...         counters: incarnation, stoc id, range id
 //
 // NodeInfo and RangeRecord in bytes; lp = length-prefixed, numbers are varint64 unless said otherwise:
-//   node   = u8 format 1 | lp name | u8 role | incarnation | lp address | lp host | stoc id | fixed64 store hi, lo |
-//            lp metrics address | u8 draining | fixed32 crc32c of all before
-//   range  = u8 format 1 | id | lp lower | lp upper | epoch | u8 state | lp owner | owner incarnation | u8 released |
-//            fixed64 manifest hi, lo | n, n StoC ids | n groups of {id | n, n of {StoC id, incarnation}} | last group |
-//            fixed32 crc32c of all before
+//   node   = u8 format 1 | lp name | u8 role | incarnation | lp address | lp host | stoc id |
+//            fixed64 store hi, lo | lp metrics address | u8 draining | fixed32 crc32c of all before
+//   range  = u8 format 1 | id | lp lower | lp upper | epoch | u8 state | lp owner | owner incarnation |
+//            u8 released | fixed64 manifest hi, lo | n, n StoC ids | n groups of {id | n,
+//            n of {StoC id, incarnation}} | last group | fixed32 crc32c of all before
 #pragma once
 
 #include <string>
@@ -58,7 +59,8 @@ struct LogGroup {
   LogMedia media = LogMedia::kMemory;
   // True if `member`, whose StoC runs with that incarnation on that store, has what was acknowledged.
   bool Holds(const LogMember& member, Incarnation incarnation, const Uuid& store) const {
-    return (HasMemory(media) && member.incarnation == incarnation) || (HasFiles(media) && member.store == store);
+    return (HasMemory(media) && member.incarnation == incarnation) ||
+           (HasFiles(media) && member.store == store);
   }
   bool operator==(const LogGroup&) const = default;
 };
@@ -82,8 +84,8 @@ struct RangeRecord {
   bool released = false;  // the last owner flushed, stopped and let go: no lease to wait for
   ManifestGroup manifest;
   std::vector<LogGroup> log_groups;
-  GroupId last_group;     // group ids are never reused
-  int64_t version = 0;    // of the znode it was read from
+  GroupId last_group;   // group ids are never reused
+  int64_t version = 0;  // of the znode it was read from
 
   std::string Encode() const;  // without `version`
   static StatusOr<RangeRecord> Decode(std::string_view data, int64_t version);

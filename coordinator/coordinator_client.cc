@@ -17,8 +17,10 @@ constexpr int kSettleTries = 100;
 constexpr Nanos kMinCallNs = kSecond;
 
 template <typename Reply, typename Request>
-StatusOr<Reply> CallMethod(ControlChannel* channel, const char* method, const Request& request, Nanos deadline_ns) {
-  NOVA_ASSIGN_OR_RETURN(const std::string bytes, channel->Call(method, request.SerializeAsString(), deadline_ns));
+StatusOr<Reply> CallMethod(ControlChannel* channel, const char* method, const Request& request,
+                           Nanos deadline_ns) {
+  NOVA_ASSIGN_OR_RETURN(const std::string bytes,
+                        channel->Call(method, request.SerializeAsString(), deadline_ns));
   Reply reply;
   if (!reply.ParseFromString(bytes)) return absl::InternalError(StrCat(method, ": malformed answer"));
   return reply;
@@ -35,13 +37,18 @@ void PutFabricCounters(const FabricCounters& c, proto::FabricCounters* out) {
   out->set_access_errors(c.access_errors);
 }
 
-// A lost answer is no answer: waits a moment, so that a store that has no connection is not asked in a tight loop.
+// A lost answer is no answer: waits a moment, so that a store that has no connection is not asked in a tight
+// loop.
 void PauseBeforeRetry() { SleepFor(10 * kMillisecond); }
 
 class NodeSessionImpl : public NodeSession {
  public:
-  NodeSessionImpl(ConfigStore* store, std::unique_ptr<ControlChannel> channel, NodeOptions options, NodeEvents events)
-      : store_(store), channel_(std::move(channel)), options_(std::move(options)), events_(std::move(events)) {}
+  NodeSessionImpl(ConfigStore* store, std::unique_ptr<ControlChannel> channel, NodeOptions options,
+                  NodeEvents events)
+      : store_(store),
+        channel_(std::move(channel)),
+        options_(std::move(options)),
+        events_(std::move(events)) {}
   ~NodeSessionImpl() override;
 
   Status Join();
@@ -86,7 +93,7 @@ class NodeSessionImpl : public NodeSession {
   std::map<StocId, NodeInfo> known_stocs_ ABSL_GUARDED_BY(mu_);
 
   // Of the heartbeat thread.
-  CoordEpoch coord_epoch_;     // the highest seen (C1)
+  CoordEpoch coord_epoch_;  // the highest seen (C1)
   uint64_t stocs_version_ = 0;
   bool lost_ = false;
   std::map<std::pair<RangeId, Epoch>, Nanos> old_lease_ends_ns_;  // R5: the earliest sound bound heard so far
@@ -109,7 +116,8 @@ NodeSessionImpl::~NodeSessionImpl() {
 
 Status NodeSessionImpl::Join() {
   if (!IsNodeName(options_.node.name)) {
-    return absl::InvalidArgumentError(StrCat("bad node name '", options_.node.name, "': 1 to 64 letters, digits, '.', '_', '-'"));
+    return absl::InvalidArgumentError(
+        StrCat("bad node name '", options_.node.name, "': 1 to 64 letters, digits, '.', '_', '-'"));
   }
   NOVA_ASSIGN_OR_RETURN(cluster_, ReadClusterUuid(store_));
   if (options_.node.incarnation == Incarnation()) {
@@ -132,12 +140,15 @@ Status NodeSessionImpl::Register() {
     if (absl::IsNotFound(there.status())) continue;
     NOVA_RETURN_IF_ERROR(there.status());
     const StatusOr<NodeInfo> info = DecodeNodeInfo(there->data);
-    if (there->mine && info.ok() && info->incarnation == options_.node.incarnation) return OkStatus();  // the answer was lost
+    // the answer was lost
+    if (there->mine && info.ok() && info->incarnation == options_.node.incarnation) return OkStatus();
     if (info.ok() && info->incarnation > options_.node.incarnation) {
-      return absl::FailedPreconditionError(StrCat("a later process (incarnation ", info->incarnation.value(), ") has the name"));
+      return absl::FailedPreconditionError(
+          StrCat("a later process (incarnation ", info->incarnation.value(), ") has the name"));
     }
     last = store_->Delete(path, there->version);  // of a former incarnation
-    if (!last.ok() && !absl::IsNotFound(last) && !absl::IsAborted(last) && !absl::IsUnknown(last)) return last;
+    if (!last.ok() && !absl::IsNotFound(last) && !absl::IsAborted(last) && !absl::IsUnknown(last))
+      return last;
   }
   return last;
 }
@@ -157,7 +168,8 @@ void NodeSessionImpl::RunHeartbeats() {
 }
 
 void NodeSessionImpl::HeartbeatOnce() {
-  if (store_->session_state() == SessionState::kExpired) return Lose("its session with the configuration store has expired");
+  if (store_->session_state() == SessionState::kExpired)
+    return Lose("its session with the configuration store has expired");
   proto::HeartbeatRequest request;
   request.set_name(options_.node.name);
   request.set_incarnation(options_.node.incarnation.value());
@@ -197,8 +209,8 @@ void NodeSessionImpl::HeartbeatOnce() {
     }
   }
   const Nanos sent = Now();  // C3: the holder counts from here, whatever the channel does
-  const StatusOr<std::string> answer =
-      channel_->Call("Heartbeat", request.SerializeAsString(), sent + std::max(kMinCallNs, options_.heartbeat_ns));
+  const StatusOr<std::string> answer = channel_->Call("Heartbeat", request.SerializeAsString(),
+                                                      sent + std::max(kMinCallNs, options_.heartbeat_ns));
   if (!answer.ok()) {
     NOVA_LOG(INFO) << options_.node.name << ": heartbeat: " << answer.status().message();
     return;
@@ -223,9 +235,11 @@ void NodeSessionImpl::TakeReply(Nanos sent_ns, const std::string& bytes) {
   }
   if (reply.lease_ns() > 0 && reply.lease_ns() < static_cast<uint64_t>(kNever / 2)) {
     const auto lease = static_cast<Nanos>(reply.lease_ns());
-    const Nanos expiry = sent_ns + lease - static_cast<Nanos>(static_cast<double>(lease) * options_.clock_rate_error) -
+    const Nanos expiry = sent_ns + lease -
+                         static_cast<Nanos>(static_cast<double>(lease) * options_.clock_rate_error) -
                          options_.lease_margin_ns;
-    if (expiry > lease_expiry_ns_.load(std::memory_order_relaxed)) lease_expiry_ns_.store(expiry, std::memory_order_release);
+    if (expiry > lease_expiry_ns_.load(std::memory_order_relaxed))
+      lease_expiry_ns_.store(expiry, std::memory_order_release);
   }
   if (reply.stocs_version() != stocs_version_) {
     std::vector<NodeInfo> stocs;
@@ -243,7 +257,8 @@ void NodeSessionImpl::TakeReply(Nanos sent_ns, const std::string& bytes) {
       continue;
     }
     const auto wait = static_cast<Nanos>(a.wait_ns());
-    Nanos end = received_ns + wait + static_cast<Nanos>(static_cast<double>(wait) * options_.clock_rate_error);
+    Nanos end =
+        received_ns + wait + static_cast<Nanos>(static_cast<double>(wait) * options_.clock_rate_error);
     const std::pair<RangeId, Epoch> key{record->id, record->epoch};
     const auto known = old_lease_ends_ns_.find(key);
     if (known != old_lease_ends_ns_.end()) end = std::min(end, known->second);
@@ -280,7 +295,8 @@ void NodeSessionImpl::CheckOwnNode() {
 void NodeSessionImpl::Lose(const std::string& why) {
   if (lost_) return;
   lost_ = true;
-  NOVA_LOG(ERROR) << options_.node.name << " (incarnation " << options_.node.incarnation.value() << ") is no longer a member: " << why;
+  NOVA_LOG(ERROR) << options_.node.name << " (incarnation " << options_.node.incarnation.value()
+                  << ") is no longer a member: " << why;
   if (events_.lost) events_.lost(why);
 }
 
@@ -319,8 +335,8 @@ Status NodeSessionImpl::CheckMayAsk() const {
   return stopping_ ? absl::UnavailableError("the node is leaving") : OkStatus();
 }
 
-// While the store does not answer this goes on asking: until it does, or the session is known to have expired, or the node
-// leaves. A deadline could only end it in doubt.
+// While the store does not answer this goes on asking: until it does, or the session is known to have
+// expired, or the node leaves. A deadline could only end it in doubt.
 StatusOr<RangeRecord> NodeSessionImpl::UpdateRange(const RangeRecord& record) {
   const std::string path = RangePath(record.id);
   const std::string data = record.Encode();
@@ -374,9 +390,11 @@ StatusOr<NodeSession::Handover> NodeSessionImpl::HandOverRange(const RangeRecord
 
 }  // namespace
 
-StatusOr<std::unique_ptr<NodeSession>> JoinCluster(ConfigStore* store, std::unique_ptr<ControlChannel> channel,
+StatusOr<std::unique_ptr<NodeSession>> JoinCluster(ConfigStore* store,
+                                                   std::unique_ptr<ControlChannel> channel,
                                                    NodeOptions options, NodeEvents events) {
-  auto session = std::make_unique<NodeSessionImpl>(store, std::move(channel), std::move(options), std::move(events));
+  auto session =
+      std::make_unique<NodeSessionImpl>(store, std::move(channel), std::move(options), std::move(events));
   NOVA_RETURN_IF_ERROR(session->Join());
   return std::unique_ptr<NodeSession>(std::move(session));
 }
@@ -388,7 +406,8 @@ StatusOr<Incarnation> DrawIncarnation(ConfigStore* store) {
 
 StatusOr<Uuid> ReadClusterUuid(ConfigStore* store) {
   const StatusOr<Znode> node = store->Get(kClusterPath);
-  if (absl::IsNotFound(node.status())) return absl::UnavailableError("there is no cluster yet: start a coordinator first");
+  if (absl::IsNotFound(node.status()))
+    return absl::UnavailableError("there is no cluster yet: start a coordinator first");
   NOVA_RETURN_IF_ERROR(node.status());
   NOVA_ASSIGN_OR_RETURN(const ClusterRecord record, ClusterRecord::Decode(node->data));
   return record.uuid;
@@ -422,20 +441,23 @@ StatusOr<std::vector<RangeRecord>> ReadRangeRecords(ConfigStore* store) {
     if (!record.ok()) return Annotate(record.status(), path);
     records.push_back(*std::move(record));
   }
-  std::sort(records.begin(), records.end(), [](const RangeRecord& a, const RangeRecord& b) { return a.id < b.id; });
+  std::sort(records.begin(), records.end(),
+            [](const RangeRecord& a, const RangeRecord& b) { return a.id < b.id; });
   return records;
 }
 
-CoordinatorClient::CoordinatorClient(std::unique_ptr<ControlChannel> channel) : channel_(std::move(channel)) {}
+CoordinatorClient::CoordinatorClient(std::unique_ptr<ControlChannel> channel)
+    : channel_(std::move(channel)) {}
 CoordinatorClient::~CoordinatorClient() = default;
 
 Status CoordinatorClient::Refresh(Configuration* known, Nanos deadline_ns) {
   proto::ConfigurationRequest request;
   request.set_version(known->version);
-  NOVA_ASSIGN_OR_RETURN(const auto reply,
-                        CallMethod<proto::ConfigurationReply>(channel_.get(), "GetConfiguration", request, deadline_ns));
+  NOVA_ASSIGN_OR_RETURN(const auto reply, CallMethod<proto::ConfigurationReply>(
+                                              channel_.get(), "GetConfiguration", request, deadline_ns));
   Uuid cluster;
-  if (!Uuid::Parse(reply.cluster(), &cluster)) return absl::InternalError("GetConfiguration: malformed answer");
+  if (!Uuid::Parse(reply.cluster(), &cluster))
+    return absl::InternalError("GetConfiguration: malformed answer");
   if (reply.full()) {
     known->ranges.clear();
     known->nodes.clear();
@@ -444,7 +466,8 @@ Status CoordinatorClient::Refresh(Configuration* known, Nanos deadline_ns) {
     std::erase_if(known->ranges, [id](const auto& entry) { return entry.second.id == RangeId(id); });
   }
   for (const proto::Route& r : reply.ranges()) {
-    known->ranges[r.lower()] = RangeRoute{RangeId(r.range()), r.lower(), r.upper(), Epoch(r.epoch()), r.open(), r.address()};
+    known->ranges[r.lower()] =
+        RangeRoute{RangeId(r.range()), r.lower(), r.upper(), Epoch(r.epoch()), r.open(), r.address()};
   }
   const auto forget = [known](const std::string& name) {
     std::erase_if(known->nodes, [&name](const NodeInfo& n) { return n.name == name; });
@@ -455,7 +478,8 @@ Status CoordinatorClient::Refresh(Configuration* known, Nanos deadline_ns) {
     forget(node.name);
     known->nodes.push_back(std::move(node));
   }
-  std::sort(known->nodes.begin(), known->nodes.end(), [](const NodeInfo& a, const NodeInfo& b) { return a.name < b.name; });
+  std::sort(known->nodes.begin(), known->nodes.end(),
+            [](const NodeInfo& a, const NodeInfo& b) { return a.name < b.name; });
   known->cluster = cluster;
   known->max_value_bytes = reply.max_value_bytes();
   known->version = reply.version();
@@ -469,24 +493,27 @@ Status CoordinatorClient::CreateRanges(const std::vector<std::string>& split_poi
 }
 
 StatusOr<std::string> CoordinatorClient::StatusText(Nanos deadline_ns) {
-  NOVA_ASSIGN_OR_RETURN(auto reply,
-                        CallMethod<proto::StatusReply>(channel_.get(), "GetStatus", proto::StatusRequest(), deadline_ns));
+  NOVA_ASSIGN_OR_RETURN(auto reply, CallMethod<proto::StatusReply>(channel_.get(), "GetStatus",
+                                                                   proto::StatusRequest(), deadline_ns));
   return std::move(*reply.mutable_text());
 }
 
 Status CoordinatorClient::Drain(const std::string& node, Nanos deadline_ns, std::string* left) {
   proto::DrainRequest request;
   request.set_node(node);
-  NOVA_ASSIGN_OR_RETURN(const auto reply, CallMethod<proto::DrainReply>(channel_.get(), "Drain", request, deadline_ns));
+  NOVA_ASSIGN_OR_RETURN(const auto reply,
+                        CallMethod<proto::DrainReply>(channel_.get(), "Drain", request, deadline_ns));
   *left = reply.left();
   return OkStatus();
 }
 
-Status CoordinatorClient::ForceOpen(RangeId range, bool accept_data_loss, Nanos deadline_ns, std::string* report) {
+Status CoordinatorClient::ForceOpen(RangeId range, bool accept_data_loss, Nanos deadline_ns,
+                                    std::string* report) {
   proto::ForceOpenRequest request;
   request.set_range(range.value());
   request.set_accept_data_loss(accept_data_loss);
-  NOVA_ASSIGN_OR_RETURN(const auto reply, CallMethod<proto::ForceOpenReply>(channel_.get(), "ForceOpen", request, deadline_ns));
+  NOVA_ASSIGN_OR_RETURN(const auto reply,
+                        CallMethod<proto::ForceOpenReply>(channel_.get(), "ForceOpen", request, deadline_ns));
   *report = reply.report();
   if (!reply.done()) return absl::FailedPreconditionError("nothing was changed");
   return OkStatus();

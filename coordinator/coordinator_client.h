@@ -1,11 +1,11 @@
 // CoordinatorClient: everything an LTC, a StoC, a client or a tool asks of the control plane.
 //
-// Two ways lie below it: the ControlChannel to the leading coordinator (gRPC, simulated), for heartbeats, configurations and
-// admin commands; and the ConfigStore, for the node's own session and the compare-and-set of its ranges' records (L4, M1, R5).
-// Clients and tools have no ConfigStore.
+// Two ways lie below it: the ControlChannel to the leading coordinator (gRPC, simulated), for heartbeats,
+// configurations and admin commands; and the ConfigStore, for the node's own session and the compare-and-set
+// of its ranges' records (L4, M1, R5). Clients and tools have no ConfigStore.
 //
-// Thread safety: all methods from any thread; those that return a Status wait (never on an xchg thread). lease_expiry_ns() is
-// one atomic load.
+// Thread safety: all methods from any thread; those that return a Status wait (never on an xchg thread).
+//                lease_expiry_ns() is one atomic load.
 #pragma once
 
 #include <atomic>
@@ -23,12 +23,15 @@
 
 namespace nova {
 
-// One request to the leading coordinator, and its answer: serialized protobuf messages of coordinator.proto by method name.
-// Implementations: gRPC (grpc_channel.h; finds the leader among the given addresses), simulated (drops, delays, duplicates).
+// One request to the leading coordinator, and its answer: serialized protobuf messages of coordinator.proto
+// by method name.
+// Implementations: gRPC (grpc_channel.h; finds the leader among the given addresses), simulated (drops,
+// delays, duplicates).
 class ControlChannel {
  public:
   virtual ~ControlChannel() = default;
-  virtual StatusOr<std::string> Call(const std::string& method, const std::string& request, Nanos deadline_ns) = 0;
+  virtual StatusOr<std::string> Call(const std::string& method, const std::string& request,
+                                     Nanos deadline_ns) = 0;
 };
 
 // A range this node is to open (R1 is done: the record is SEALING, at the new epoch, and names us).
@@ -50,7 +53,7 @@ struct RangeLoad {
   bool open = false;
   uint64_t writes = 0;  // since the range was opened here
   uint64_t reads = 0;
-  uint64_t bytes = 0;   // stored
+  uint64_t bytes = 0;  // stored
   TableCopies tables = {};
 };
 
@@ -70,27 +73,32 @@ struct NodeReport {  // what a heartbeat says of the node
   uint64_t disk_bytes = 0;
   uint64_t disk_free_bytes = 0;
   std::vector<std::pair<std::string, uint64_t>> memory;  // bytes used, by pool
-  std::map<StocId, uint64_t> draining;  // tables that draining StoCs hold of the ranges, or will when what runs now ends
+  // tables that draining StoCs hold of the ranges, or will when what runs now ends
+  std::map<StocId, uint64_t> draining;
 };
 
 struct NodeEvents {
   // On the heartbeat thread; must not wait.
-  std::function<void(const RangeAssignment&)> assigned;        // repeated until the range is OPEN or assigned elsewhere
-  std::function<void(RangeId, Epoch)> excluded;                // C3: answer nothing for it any more
-  std::function<void(RangeId, Epoch)> release;                 // flush, stop, let go in order (drain, migration)
-  std::function<void(const std::vector<NodeInfo>&)> stocs;     // the StoCs with a lease, whenever they change
-  std::function<void(const std::string& why)> lost;            // our session or incarnation is void: the process must restart
+  // repeated until the range is OPEN or assigned elsewhere
+  std::function<void(const RangeAssignment&)> assigned;
+  std::function<void(RangeId, Epoch)> excluded;  // C3: answer nothing for it any more
+  // flush, stop, let go in order (drain, migration)
+  std::function<void(RangeId, Epoch)> release;
+  std::function<void(const std::vector<NodeInfo>&)> stocs;  // the StoCs with a lease, whenever they change
+  // our session or incarnation is void: the process must restart
+  std::function<void(const std::string& why)> lost;
   std::function<NodeReport()> report;
 };
 
 struct NodeOptions {
-  NodeInfo node;                 // incarnation: the process' (DrawIncarnation); 0: JoinCluster draws one
+  NodeInfo node;  // incarnation: the process' (DrawIncarnation); 0: JoinCluster draws one
   Nanos heartbeat_ns = 500 * kMillisecond;
-  double clock_rate_error = 0.01;  // rho of C3
+  double clock_rate_error = 0.01;             // rho of C3
   Nanos lease_margin_ns = 50 * kMillisecond;  // delta of C3
 };
 
-// A node's membership: its incarnation, its ephemeral znode, its lease, kept by a heartbeat thread of raised priority.
+// A node's membership: its incarnation, its ephemeral znode, its lease, kept by a heartbeat thread of raised
+// priority.
 class NodeSession {
  public:
   virtual ~NodeSession() = default;  // leaves: stops heartbeats, removes the ephemeral node
@@ -99,13 +107,13 @@ class NodeSession {
   virtual Uuid cluster() const = 0;
   // C3, on our clock: reads may be answered before it. 0 before the first grant.
   virtual Nanos lease_expiry_ns() const = 0;
-  virtual std::vector<NodeInfo> stocs() const = 0;   // with a live lease
+  virtual std::vector<NodeInfo> stocs() const = 0;                // with a live lease
   virtual std::optional<NodeInfo> FindStoc(StocId id) const = 0;  // the last known, live or not
 
   virtual StatusOr<RangeRecord> ReadRange(RangeId id) = 0;  // `sync` first
   virtual StatusOr<std::vector<RangeRecord>> ReadRanges() = 0;
-  // Compare-and-set by record.version; returns the record with its new version. Aborted: somebody else was first. A lost
-  // reply is settled by reading again (row 38), so the outcome is never in doubt.
+  // Compare-and-set by record.version; returns the record with its new version. Aborted: somebody else was
+  // first. A lost reply is settled by reading again (row 38), so the outcome is never in doubt.
   virtual StatusOr<RangeRecord> UpdateRange(const RangeRecord& record) = 0;
   // R5 (release): replaces `before` by `after`, which gives the range away; whoever calls it serves nothing
   // meanwhile. While the outcome is in doubt for longer than `doubt_ns` the change is cancelled: by a
@@ -120,11 +128,14 @@ class NodeSession {
                                            Nanos doubt_ns) = 0;
 };
 
-// Draws an incarnation (N1), registers, and heartbeats until destroyed. Unavailable: no ZooKeeper or no cluster yet.
-StatusOr<std::unique_ptr<NodeSession>> JoinCluster(ConfigStore* store, std::unique_ptr<ControlChannel> channel,
+// Draws an incarnation (N1), registers, and heartbeats until destroyed. Unavailable: no ZooKeeper or no
+// cluster yet.
+StatusOr<std::unique_ptr<NodeSession>> JoinCluster(ConfigStore* store,
+                                                   std::unique_ptr<ControlChannel> channel,
                                                    NodeOptions options, NodeEvents events);
 
-// StoC only, before JoinCluster: the id of a new store directory, drawn from ZooKeeper and written at format time.
+// StoC only, before JoinCluster: the id of a new store directory, drawn from ZooKeeper and written at format
+// time.
 StatusOr<StocId> DrawStocId(ConfigStore* store, const Uuid& store_uuid, const std::string& name);
 StatusOr<Uuid> ReadClusterUuid(ConfigStore* store);
 // N1: once per process start. A process whose session expired joins again with the one it has.
@@ -160,7 +171,8 @@ class CoordinatorClient {
   // n split points (stored keys) make n + 1 ranges; refused (AlreadyExists) when ranges exist.
   Status CreateRanges(const std::vector<std::string>& split_points, Nanos deadline_ns);
   StatusOr<std::string> StatusText(Nanos deadline_ns);  // what `nova status` prints
-  // Asks for everything to be moved off the node. *left: what is still there; empty: nothing, it can stop. Ask again to see.
+  // Asks for everything to be moved off the node. *left: what is still there; empty: nothing, it can stop.
+  // Ask again to see.
   Status Drain(const std::string& node, Nanos deadline_ns, std::string* left);
   Status ForceOpen(RangeId range, bool accept_data_loss, Nanos deadline_ns, std::string* report);
 

@@ -14,14 +14,14 @@
 namespace nova {
 namespace {
 
-constexpr size_t kMaxBoundBytes = 1024;        // keeps a RangeRecord under 4 KB
+constexpr size_t kMaxBoundBytes = 1024;         // keeps a RangeRecord under 4 KB
 constexpr size_t kMaxCreateBytes = 512 * 1024;  // of one multi; ZooKeeper refuses 1 MB
 constexpr size_t kMoveQueue = 4096;
 constexpr Nanos kVacancyCheckNs = 500 * kMillisecond;
 constexpr Nanos kRetryNs = 100 * kMillisecond;
 constexpr int kSettleTries = 100;
-constexpr Nanos kLongestRound =
-    500 * kMillisecond;  // of coord.main while it leads, if the machine and the store are well
+// Of coord.main while it leads, if the machine and the store are well.
+constexpr Nanos kLongestRound = 500 * kMillisecond;
 
 StatusOr<RangeId> RangeIdOf(std::string_view name) {
   uint64_t id = 0;
@@ -72,8 +72,8 @@ CoordinatorService::CoordinatorService(CoordinatorOptions options, OpenStore ope
       step_downs_(metrics->counter("nova_coordinator_step_downs_total")),
       queue_(kMoveQueue) {
   AddFabricCounters(metrics, "nova_cluster_fabric", [this] { return FabricOfNodes(); });
-  const auto add = [this, metrics](const char* what, CopyCounts Redundancy::* copies) {
-    const auto tell = [&](const char* name, auto CopyCounts::* field) {
+  const auto add = [this, metrics](const char* what, CopyCounts Redundancy::*copies) {
+    const auto tell = [&](const char* name, auto CopyCounts::*field) {
       metrics->AddCallback(StrCat("nova_cluster_", what, name), [this, copies, field] {
         return static_cast<double>(RedundancyNow().*copies.*field);
       });
@@ -102,10 +102,13 @@ Redundancy CoordinatorService::RedundancyNow() const {
   return CheckLeadingLocked().ok() ? CountRedundancy(state_) : Redundancy{};
 }
 
-StatusOr<std::unique_ptr<CoordinatorService>> CoordinatorService::Start(CoordinatorOptions options, OpenStore open_store,
+StatusOr<std::unique_ptr<CoordinatorService>> CoordinatorService::Start(CoordinatorOptions options,
+                                                                        OpenStore open_store,
                                                                         Metrics* metrics) {
-  if (!IsNodeName(options.name)) return absl::InvalidArgumentError(StrCat("bad coordinator name '", options.name, "'"));
-  std::unique_ptr<CoordinatorService> service(new CoordinatorService(std::move(options), std::move(open_store), metrics));
+  if (!IsNodeName(options.name))
+    return absl::InvalidArgumentError(StrCat("bad coordinator name '", options.name, "'"));
+  std::unique_ptr<CoordinatorService> service(
+      new CoordinatorService(std::move(options), std::move(open_store), metrics));
   NOVA_ASSIGN_OR_RETURN(std::shared_ptr<ConfigStore> store, service->open_store_());
   NOVA_RETURN_IF_ERROR(service->Bootstrap(store.get()));
   {
@@ -240,8 +243,8 @@ StatusOr<CoordinatorService::Term> CoordinatorService::Campaign(const std::share
   return s;
 }
 
-StatusOr<CoordinatorService::Term> CoordinatorService::SettleElection(const std::shared_ptr<ConfigStore>& store,
-                                                                      const CoordRecord& mine, int64_t version_before) {
+StatusOr<CoordinatorService::Term> CoordinatorService::SettleElection(
+    const std::shared_ptr<ConfigStore>& store, const CoordRecord& mine, int64_t version_before) {
   for (int i = 0; i < kSettleTries; ++i) {
     const Status synced = store->Sync();
     const StatusOr<Znode> node = store->Get(kCoordPath);
@@ -257,8 +260,8 @@ StatusOr<CoordinatorService::Term> CoordinatorService::SettleElection(const std:
   return absl::UnavailableError("the outcome of the election is not known");
 }
 
-// Leaves in order when the session still lives; else the node goes with the session. While /coord is as we left it nobody else
-// has led, so the node is ours.
+// Leaves in order when the session still lives; else the node goes with the session. While /coord is as we
+// left it nobody else has led, so the node is ours.
 void CoordinatorService::Vacate(ConfigStore* store) {
   if (store->session_state() != SessionState::kConnected) return;
   int64_t coord_version = 0;
@@ -266,7 +269,8 @@ void CoordinatorService::Vacate(ConfigStore* store) {
     MutexLock lock(&mu_);
     coord_version = term_.coord_version;
   }
-  store->Multi({ConfigOp::Check(kCoordPath, coord_version), ConfigOp::Delete(kCoordLeaderPath)}).IgnoreError();
+  store->Multi({ConfigOp::Check(kCoordPath, coord_version), ConfigOp::Delete(kCoordLeaderPath)})
+      .IgnoreError();
 }
 
 void CoordinatorService::WaitForVacancy(ConfigStore* store) {
@@ -336,7 +340,9 @@ void CoordinatorService::Lead(Term term) {
     std::vector<RangeMove> moves;
     {
       MutexLock lock(&mu_);
-      if (!status.ok() || Now() >= AuthorityUntilLocked() || term.store->session_state() == SessionState::kExpired) break;
+      if (!status.ok() || Now() >= AuthorityUntilLocked() ||
+          term.store->session_state() == SessionState::kExpired)
+        break;
       StepLocked(AuthorityEvent{AuthorityUntilLocked()});
       // C2': in a round that took far longer than usual this process did not run, or waited for the store: as
       // good as deaf. What is usual counts as listening all the same, or slow rounds would keep the dead in
@@ -357,7 +363,9 @@ void CoordinatorService::Lead(Term term) {
   leading_ = false;
   step_downs_->Add();
   NOVA_LOG(INFO) << options_.name << ": steps down from coord_epoch " << term.coord_epoch.value() << " "
-                 << (stopping_ ? "in order" : status.ok() ? "because its session is in doubt" : status.ToString());
+                 << (stopping_     ? "in order"
+                     : status.ok() ? "because its session is in doubt"
+                                   : status.ToString());
 }
 
 Status CoordinatorService::ProveAuthority() {
@@ -560,7 +568,8 @@ ClusterDecisions CoordinatorService::StepLocked(const ClusterEvent& event) {
 void CoordinatorService::NoteChangesLocked() {
   if (state_.changed_ranges.empty() && state_.changed_nodes.empty()) return;
   ++config_version_;
-  for (const RangeId id : state_.changed_ranges) range_changes_.Note(id, config_version_, state_.ranges.contains(id));
+  for (const RangeId id : state_.changed_ranges)
+    range_changes_.Note(id, config_version_, state_.ranges.contains(id));
   for (const std::string& name : state_.changed_nodes) {
     node_changes_.Note(name, config_version_, state_.nodes.contains(name));
   }
@@ -592,7 +601,8 @@ StatusOr<RangeRecord> CoordinatorService::WriteMove(const Term& term, const Rang
       continue;
     }
     if (node->version == written.version && node->data == data) return written;
-    if (node->version != move.before.version) return absl::AbortedError(StrCat(path, " was changed by somebody else"));
+    if (node->version != move.before.version)
+      return absl::AbortedError(StrCat(path, " was changed by somebody else"));
   }
   return absl::UnavailableError(StrCat(path, ": the outcome of a change is not known"));
 }
@@ -608,8 +618,8 @@ void CoordinatorService::CarryOut(const Move& m) {
   const RangeId id = m.move.before.id;
   if (written.ok()) {
     moves_->Add();
-    NOVA_LOG(INFO) << "range " << id.value() << ": epoch " << written->epoch.value() << " goes to " << written->owner << " ("
-                   << written->owner_incarnation.value() << ")";
+    NOVA_LOG(INFO) << "range " << id.value() << ": epoch " << written->epoch.value() << " goes to "
+                   << written->owner << " (" << written->owner_incarnation.value() << ")";
   } else {
     failed_moves_->Add();
     MarkDirty(RangePath(id));
@@ -641,7 +651,8 @@ StatusOr<std::string> CoordinatorService::HandleHeartbeat(const std::string& req
   event.report.queue_depth = in.queue_depth();
   event.report.disk_bytes = in.disk_bytes();
   event.report.disk_free_bytes = in.disk_free_bytes();
-  for (const proto::MemoryPool& pool : in.memory()) event.report.memory.emplace_back(pool.name(), pool.bytes());
+  for (const proto::MemoryPool& pool : in.memory())
+    event.report.memory.emplace_back(pool.name(), pool.bytes());
   for (const proto::TablesLeft& t : in.draining()) {
     event.report.draining[StocId(static_cast<uint32_t>(t.stoc()))] = t.tables();
   }
@@ -721,14 +732,16 @@ StatusOr<std::string> CoordinatorService::HandleCreateRanges(const std::string& 
   std::vector<std::string> bounds = {""};
   for (const std::string& split : in.split_points()) {
     if (split.empty() || split.size() > kMaxBoundBytes) {
-      return absl::InvalidArgumentError(StrCat("a split point has 1 to ", kMaxBoundBytes, " bytes, not ", split.size()));
+      return absl::InvalidArgumentError(
+          StrCat("a split point has 1 to ", kMaxBoundBytes, " bytes, not ", split.size()));
     }
     if (split <= bounds.back()) return absl::InvalidArgumentError("split points must ascend");
     bounds.push_back(split);
   }
   NOVA_ASSIGN_OR_RETURN(const Znode counter, term.store->Get(kRangeIdPath));
   uint64_t last = 0;
-  if (!absl::SimpleAtoi(counter.data, &last)) return absl::DataLossError(StrCat(kRangeIdPath, " holds no number"));
+  if (!absl::SimpleAtoi(counter.data, &last))
+    return absl::DataLossError(StrCat(kRangeIdPath, " holds no number"));
   std::vector<RangeRecord> records;
   std::vector<ConfigOp> ops = {ConfigOp::Check(kCoordPath, term.coord_version),
                                ConfigOp::Set(kRangeIdPath, StrCat(last + bounds.size()), counter.version)};
@@ -743,14 +756,16 @@ StatusOr<std::string> CoordinatorService::HandleCreateRanges(const std::string& 
     records.push_back(std::move(r));
   }
   if (bytes > kMaxCreateBytes) {
-    return absl::InvalidArgumentError(StrCat(bounds.size(), " ranges do not fit into one change (", bytes, " bytes)"));
+    return absl::InvalidArgumentError(
+        StrCat(bounds.size(), " ranges do not fit into one change (", bytes, " bytes)"));
   }
   for (int i = 0; i < kSettleTries; ++i) {
     NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> there, term.store->Children(kRangesPath));
     if (!there.empty()) {
       // After a lost reply: ours, if they have the ids we drew; whoever draws them has the counter's version.
       const std::string first = StrCat(records.front().id.value());
-      const bool ours = i > 0 && there.size() == records.size() && std::find(there.begin(), there.end(), first) != there.end();
+      const bool ours = i > 0 && there.size() == records.size() &&
+                        std::find(there.begin(), there.end(), first) != there.end();
       if (!ours) return absl::AlreadyExistsError(StrCat("the cluster has ", there.size(), " ranges already"));
       break;
     }
@@ -761,7 +776,8 @@ StatusOr<std::string> CoordinatorService::HandleCreateRanges(const std::string& 
   {
     MutexLock lock(&mu_);
     if (term_.coord_epoch == term.coord_epoch) {
-      for (const RangeRecord& r : records) StepLocked(RangeReadEvent{r});  // the caller's next question finds them
+      // the caller's next question finds them
+      for (const RangeRecord& r : records) StepLocked(RangeReadEvent{r});
     }
     for (const RangeRecord& r : records) dirty_.insert(RangePath(r.id));  // sets their watches
     wake_.SignalAll();
@@ -780,7 +796,9 @@ std::string CoordinatorService::StatusText() const {
   MutexLock lock(&mu_);
   if (!CheckLeadingLocked().ok()) {
     return StrCat("coordinator ", options_.name, " does not lead; ",
-                  leader_address_.empty() ? "no leader is known" : StrCat(leader_name_, " at ", leader_address_, " does"), "\n");
+                  leader_address_.empty() ? "no leader is known"
+                                          : StrCat(leader_name_, " at ", leader_address_, " does"),
+                  "\n");
   }
   return RenderStatus(options_.cluster, state_, {cluster_, options_.name, options_.address}, Now());
 }
@@ -807,11 +825,13 @@ StatusOr<std::string> CoordinatorService::HandleDrain(const std::string& request
       MutexLock lock(&mu_);
       const bool others = std::any_of(state_.live_stocs.begin(), state_.live_stocs.end(),
                                       [&](const NodeInfo& n) { return n.name != info.name && !n.draining; });
-      if (!others) return absl::FailedPreconditionError(StrCat(info.name, ": no other StoC is there to take what it holds"));
+      if (!others)
+        return absl::FailedPreconditionError(
+            StrCat(info.name, ": no other StoC is there to take what it holds"));
     }
     info.draining = true;
-    const Status s = term.store->Multi(
-        {ConfigOp::Check(kCoordPath, term.coord_version), ConfigOp::Set(path, EncodeNodeInfo(info), node->version)});
+    const Status s = term.store->Multi({ConfigOp::Check(kCoordPath, term.coord_version),
+                                        ConfigOp::Set(path, EncodeNodeInfo(info), node->version)});
     if (!s.ok() && !absl::IsUnknown(s)) return s;
   }
   return absl::UnavailableError("the outcome is not known");

@@ -1,11 +1,14 @@
-// CoordinatorService: one coordinator: campaigns for leadership, keeps ClusterState true to the ConfigStore, carries out its
-// decisions, and answers the methods of coordinator.proto, bytes in, bytes out, so that every transport shares it.
+// CoordinatorService: one coordinator: campaigns for leadership, keeps ClusterState true to the ConfigStore,
+// carries out its decisions, and answers the methods of coordinator.proto, bytes in, bytes out, so that every
+// transport shares it.
 //
-// Leadership: the one who creates the ephemeral /coord_leader and, in the same multi, raises coord_epoch in /coord, leads. Every
-// change it makes is a multi with check(/coord) (C1). It answers and grants only while its session is known to live: until the
-// send time of its last answered request + session timeout (1 - rho) (C3); then it steps down and campaigns anew.
+// Leadership: the one who creates the ephemeral /coord_leader and, in the same multi, raises coord_epoch in
+// /coord, leads. Every change it makes is a multi with check(/coord) (C1). It answers and grants only while
+// its session is known to live: until the send time of its last answered request + session timeout (1 - rho)
+// (C3); then it steps down and campaigns anew.
 //
-// Thread safety: all methods from any thread; Handle may wait for the ConfigStore (not for Heartbeat and GetConfiguration).
+// Thread safety: all methods from any thread; Handle may wait for the ConfigStore (not for Heartbeat and
+//                GetConfiguration).
 // Ownership:     the destructor steps down in order; transports that call Handle end before it.
 // Errors:        Handle: NotLeadingError (leader_channel.h), else the method's.
 #pragma once
@@ -33,11 +36,11 @@ struct CoordinatorOptions {
   std::string name;     // of this coordinator: a node name (znodes.h)
   std::string address;  // where others reach it
   ClusterOptions cluster;
-  uint32_t max_value_bytes = 1 << 20;            // told to clients
-  Nanos tick_ns = 100 * kMillisecond;            // between decisions
+  uint32_t max_value_bytes = 1 << 20;             // told to clients
+  Nanos tick_ns = 100 * kMillisecond;             // between decisions
   Nanos authority_check_ns = 250 * kMillisecond;  // between proofs that the session lives and /coord is ours
-  Nanos reread_ns = 10 * kSecond;                // all znodes, should a watch have been missed
-  uint32_t movers = 4;                           // threads that carry out moves
+  Nanos reread_ns = 10 * kSecond;                 // all znodes, should a watch have been missed
+  uint32_t movers = 4;                            // threads that carry out moves
 };
 
 class CoordinatorService {
@@ -45,8 +48,10 @@ class CoordinatorService {
   // Opens a new session; called again when one has expired.
   using OpenStore = std::function<StatusOr<std::unique_ptr<ConfigStore>>()>;
 
-  // Makes the cluster (/cluster and the folders) when it is the first. FailedPrecondition: a cluster of a later format.
-  static StatusOr<std::unique_ptr<CoordinatorService>> Start(CoordinatorOptions options, OpenStore open_store, Metrics* metrics);
+  // Makes the cluster (/cluster and the folders) when it is the first. FailedPrecondition: a cluster of a
+  // later format.
+  static StatusOr<std::unique_ptr<CoordinatorService>> Start(CoordinatorOptions options, OpenStore open_store,
+                                                             Metrics* metrics);
   ~CoordinatorService();
 
   StatusOr<std::string> Handle(const std::string& method, const std::string& request);
@@ -75,7 +80,8 @@ class CoordinatorService {
   void Run();
   Status Bootstrap(ConfigStore* store);
   StatusOr<Term> Campaign(const std::shared_ptr<ConfigStore>& store);
-  StatusOr<Term> SettleElection(const std::shared_ptr<ConfigStore>& store, const CoordRecord& mine, int64_t version_before);
+  StatusOr<Term> SettleElection(const std::shared_ptr<ConfigStore>& store, const CoordRecord& mine,
+                                int64_t version_before);
   void WaitForVacancy(ConfigStore* store);
   void Vacate(ConfigStore* store);
   void Lead(Term term);
@@ -92,8 +98,8 @@ class CoordinatorService {
   // coord.mover.n
   void RunMover();
   void CarryOut(const Move& move);
-  // Replaces exactly the version `move.before` has; settles a lost reply (row 38). Aborted: somebody was first, or we no
-  // longer lead.
+  // Replaces exactly the version `move.before` has; settles a lost reply (row 38). Aborted: somebody was
+  // first, or we no longer lead.
   StatusOr<RangeRecord> WriteMove(const Term& term, const RangeMove& move);
 
   StatusOr<std::string> HandleHeartbeat(const std::string& request);

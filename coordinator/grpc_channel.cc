@@ -2,9 +2,9 @@
 
 #include <fcntl.h>
 #include <grpc/support/time.h>
-#include <stdlib.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,8 +42,8 @@ Status ToStatus(const grpc::Status& s) {
   return Status(static_cast<absl::StatusCode>(s.error_code()), s.error_message());
 }
 
-// gRPC ends the process when it gets no descriptor for a completion queue. So a call begins only where there are
-// as many as one takes, sockets and all; and a few more, for other threads take some meanwhile.
+// gRPC ends the process when it gets no descriptor for a completion queue. So a call begins only where there
+// are as many as one takes, sockets and all; and a few more, for other threads take some meanwhile.
 Status CheckDescriptors() {
   std::array<int, 16> taken;
   size_t n = 0;
@@ -57,11 +57,13 @@ Status CheckDescriptors() {
 
 class GrpcChannel : public LeaderChannel {
  public:
-  explicit GrpcChannel(std::vector<std::string> addresses) : LeaderChannel(std::move(addresses)) { SilenceGrpcLog(); }
+  explicit GrpcChannel(std::vector<std::string> addresses) : LeaderChannel(std::move(addresses)) {
+    SilenceGrpcLog();
+  }
 
  private:
-  StatusOr<std::string> Attempt(const std::string& address, const std::string& method, const std::string& request,
-                                Nanos deadline_ns) override;
+  StatusOr<std::string> Attempt(const std::string& address, const std::string& method,
+                                const std::string& request, Nanos deadline_ns) override;
 
   std::shared_ptr<grpc::GenericStub> StubFor(const std::string& address);
 
@@ -86,13 +88,14 @@ std::shared_ptr<grpc::GenericStub> GrpcChannel::StubFor(const std::string& addre
   return stubs_[address] = std::make_shared<grpc::GenericStub>(channel);
 }
 
-StatusOr<std::string> GrpcChannel::Attempt(const std::string& address, const std::string& method, const std::string& request,
-                                           Nanos deadline_ns) {
+StatusOr<std::string> GrpcChannel::Attempt(const std::string& address, const std::string& method,
+                                           const std::string& request, Nanos deadline_ns) {
   NOVA_RETURN_IF_ERROR(CheckDescriptors());
   const std::shared_ptr<grpc::GenericStub> stub = StubFor(address);
   grpc::ClientContext context;
   const Nanos left_ns = std::max<Nanos>(deadline_ns - Now(), kMillisecond);
-  context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(left_ns, GPR_TIMESPAN)));
+  context.set_deadline(
+      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(left_ns, GPR_TIMESPAN)));
   const grpc::Slice slice(request);
   const grpc::ByteBuffer bytes(&slice, 1);
   grpc::CompletionQueue queue;

@@ -1,6 +1,7 @@
 // OpenGrpcChannel: the ControlChannel over gRPC.
 //
-// `addresses` are the coordinators', "host:port"; any of them may lead. Opens no connection before the first call.
+// `addresses` are the coordinators', "host:port"; any of them may lead. Opens no connection before the first
+// call.
 //
 // Thread safety: as ControlChannel.   Errors: as LeaderChannel.
 #pragma once

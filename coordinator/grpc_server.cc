@@ -16,14 +16,16 @@ constexpr int kMaxThreads = 64;
 grpc::Status ToGrpc(const Status& s) {
   std::string leader;
   const bool not_leading = IsNotLeading(s, &leader);
-  return grpc::Status(static_cast<grpc::StatusCode>(s.code()), std::string(s.message()), not_leading ? "leader=" + leader : "");
+  return grpc::Status(static_cast<grpc::StatusCode>(s.code()), std::string(s.message()),
+                      not_leading ? "leader=" + leader : "");
 }
 
 class Service final : public proto::Coordinator::Service {
  public:
   explicit Service(GrpcServer::Handler handler) : handler_(std::move(handler)) {}
 
-  grpc::Status Heartbeat(grpc::ServerContext*, const proto::HeartbeatRequest* in, proto::HeartbeatReply* out) override {
+  grpc::Status Heartbeat(grpc::ServerContext*, const proto::HeartbeatRequest* in,
+                         proto::HeartbeatReply* out) override {
     return Answer("Heartbeat", *in, out);
   }
   grpc::Status GetConfiguration(grpc::ServerContext*, const proto::ConfigurationRequest* in,
@@ -34,13 +36,15 @@ class Service final : public proto::Coordinator::Service {
                             proto::CreateRangesReply* out) override {
     return Answer("CreateRanges", *in, out);
   }
-  grpc::Status GetStatus(grpc::ServerContext*, const proto::StatusRequest* in, proto::StatusReply* out) override {
+  grpc::Status GetStatus(grpc::ServerContext*, const proto::StatusRequest* in,
+                         proto::StatusReply* out) override {
     return Answer("GetStatus", *in, out);
   }
   grpc::Status Drain(grpc::ServerContext*, const proto::DrainRequest* in, proto::DrainReply* out) override {
     return Answer("Drain", *in, out);
   }
-  grpc::Status ForceOpen(grpc::ServerContext*, const proto::ForceOpenRequest* in, proto::ForceOpenReply* out) override {
+  grpc::Status ForceOpen(grpc::ServerContext*, const proto::ForceOpenRequest* in,
+                         proto::ForceOpenReply* out) override {
     return Answer("ForceOpen", *in, out);
   }
 
@@ -81,7 +85,8 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& addre
   builder.RegisterService(&rep->service);
   rep->server = builder.BuildAndStart();
   if (rep->server == nullptr || port == 0) {
-    return absl::UnavailableError(StrCat("cannot listen at ", address, ": taken, or not an address of this host"));
+    return absl::UnavailableError(
+        StrCat("cannot listen at ", address, ": taken, or not an address of this host"));
   }
   rep->address = StrCat(address.substr(0, address.rfind(':')), ":", port);
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(rep)));

@@ -1,8 +1,9 @@
-// GrpcServer: the Coordinator service of coordinator.proto, each method answered by one handler, bytes in, bytes out.
+// GrpcServer: the Coordinator service of coordinator.proto, each method answered by one handler, bytes in,
+// bytes out.
 //
 // Thread safety: the handler is called on gRPC's threads, several at a time.
-// Ownership:     what the handler uses outlives the server; the destructor waits for calls under way (at most a second, then
-//                they are cancelled).
+// Ownership:     what the handler uses outlives the server; the destructor waits for calls under way (at most
+//                a second, then they are cancelled).
 // Errors:        Unavailable: the address cannot be bound.
 #pragma once
 

@@ -11,13 +11,16 @@ constexpr Nanos kFairAttemptNs = 100 * kMillisecond;  // one that had less says 
 constexpr Nanos kMinPauseNs = 20 * kMillisecond;
 constexpr Nanos kMaxPauseNs = 200 * kMillisecond;
 
-bool TryElsewhere(const Status& s) { return absl::IsUnavailable(s) || absl::IsDeadlineExceeded(s) || absl::IsCancelled(s); }
+bool TryElsewhere(const Status& s) {
+  return absl::IsUnavailable(s) || absl::IsDeadlineExceeded(s) || absl::IsCancelled(s);
+}
 
 }  // namespace
 
 Status NotLeadingError(const std::string& leader) {
-  Status s = absl::FailedPreconditionError(leader.empty() ? "this coordinator does not lead"
-                                                          : StrCat("this coordinator does not lead; ", leader, " does"));
+  Status s = absl::FailedPreconditionError(leader.empty()
+                                               ? "this coordinator does not lead"
+                                               : StrCat("this coordinator does not lead; ", leader, " does"));
   s.SetPayload(kLeaderPayload, absl::Cord(leader));
   return s;
 }
@@ -49,7 +52,8 @@ void LeaderChannel::NotedDown(const std::string& address) {
   if (leader_ == address) leader_.clear();
 }
 
-StatusOr<std::string> LeaderChannel::Call(const std::string& method, const std::string& request, Nanos deadline_ns) {
+StatusOr<std::string> LeaderChannel::Call(const std::string& method, const std::string& request,
+                                          Nanos deadline_ns) {
   Status last = absl::UnavailableError("no coordinator address");
   Nanos pause_ns = kMinPauseNs;
   while (true) {
@@ -59,15 +63,17 @@ StatusOr<std::string> LeaderChannel::Call(const std::string& method, const std::
     for (size_t i = 0; i < order.size() && i < max_attempts && Now() < deadline_ns; ++i) {
       const std::string address = order[i];
       const bool fair = deadline_ns - Now() >= kFairAttemptNs;
-      StatusOr<std::string> answer = Attempt(address, method, request, std::min(deadline_ns, Now() + kAttemptNs));
+      StatusOr<std::string> answer =
+          Attempt(address, method, request, std::min(deadline_ns, Now() + kAttemptNs));
       std::string leader;
       if (answer.ok() || (!TryElsewhere(answer.status()) && !IsNotLeading(answer.status(), &leader))) {
         MutexLock lock(&mu_);
         leader_ = address;
         return answer;
       }
-      last = TryElsewhere(answer.status()) ? Annotate(answer.status(), StrCat("coordinator ", address))
-                                           : absl::UnavailableError(StrCat("coordinator ", address, ": no leader is known there"));
+      last = TryElsewhere(answer.status())
+                 ? Annotate(answer.status(), StrCat("coordinator ", address))
+                 : absl::UnavailableError(StrCat("coordinator ", address, ": no leader is known there"));
       if (fair && TryElsewhere(answer.status())) NotedDown(address);
       if (leader.empty()) continue;
       const auto later = order.begin() + static_cast<std::ptrdiff_t>(i) + 1;

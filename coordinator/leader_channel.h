@@ -1,8 +1,9 @@
-// LeaderChannel: the part of a ControlChannel that finds the leader among several coordinators; a transport does one attempt.
+// LeaderChannel: the part of a ControlChannel that finds the leader among several coordinators; a transport
+// does one attempt.
 //
-// An attempt goes to the last known leader first. A coordinator that does not lead names the one that does; one that does not
-// answer is passed over, and the next call begins behind it. Each attempt has at most a second, inside the caller's deadline;
-// rounds back off, with jitter.
+// An attempt goes to the last known leader first. A coordinator that does not lead names the one that does;
+// one that does not answer is passed over, and the next call begins behind it. Each attempt has at most a
+// second, inside the caller's deadline; rounds back off, with jitter.
 //
 // Thread safety: all methods from any thread.
 // Errors: those of the called method; Unavailable or DeadlineExceeded: no leader answered in time.
@@ -17,7 +18,8 @@
 
 namespace nova {
 
-// The error of a coordinator that does not lead; `leader` is the address of the one that does, empty: not known.
+// The error of a coordinator that does not lead; `leader` is the address of the one that does, empty: not
+// known.
 Status NotLeadingError(const std::string& leader);
 // True when `s` is that error; fills in *leader.
 bool IsNotLeading(const Status& s, std::string* leader);
@@ -28,8 +30,8 @@ class LeaderChannel : public ControlChannel {
   StatusOr<std::string> Call(const std::string& method, const std::string& request, Nanos deadline_ns) final;
 
  protected:
-  virtual StatusOr<std::string> Attempt(const std::string& address, const std::string& method, const std::string& request,
-                                        Nanos deadline_ns) = 0;
+  virtual StatusOr<std::string> Attempt(const std::string& address, const std::string& method,
+                                        const std::string& request, Nanos deadline_ns) = 0;
 
  private:
   std::vector<std::string> OrderOfRound();

@@ -11,7 +11,8 @@
 DEFINE_int32(lease_ms, 2000, "T: how long a heartbeat's lease lasts");
 DEFINE_int32(lease_margin_ms, 50, "delta: what a lease is shortened by at its holder and lengthened by here");
 DEFINE_double(clock_rate_error, 0.01, "rho: how much faster or slower than real time a clock may run");
-DEFINE_int32(settle_ms, 1000, "wait after the first LTC was heard, before ranges without an owner are given out");
+DEFINE_int32(settle_ms, 1000,
+             "wait after the first LTC was heard, before ranges without an owner are given out");
 DEFINE_int32(max_value_bytes, 1 << 20, "largest value clients may put");
 
 namespace nova {
@@ -36,19 +37,22 @@ std::string DefaultName(const std::string& address) {
 }
 
 int Run(int argc, char** argv) {
-  google::SetCommandLineOptionWithMode("address", "127.0.0.1:7400", google::SET_FLAGS_DEFAULT);  // clients are told it
+  // clients are told it
+  google::SetCommandLineOptionWithMode("address", "127.0.0.1:7400", google::SET_FLAGS_DEFAULT);
   ParseFlags("the control plane of a Nova cluster", &argc, &argv);
   RefuseArguments(argc, argv);
   CheckFlags();
   Program program(argv[0], "Nova");
 
-  // The address is known only once the port is bound, and calls must not reach a service that is not there yet.
+  // The address is known only once the port is bound, and calls must not reach a service that is not there
+  // yet.
   struct {
     Mutex mu;
     CoordinatorService* service = nullptr;
   } serving;
-  StatusOr<std::unique_ptr<GrpcServer>> grpc =
-      GrpcServer::Start(FLAGS_address, [&serving](const std::string& method, const std::string& request) -> StatusOr<std::string> {
+  StatusOr<std::unique_ptr<GrpcServer>> grpc = GrpcServer::Start(
+      FLAGS_address,
+      [&serving](const std::string& method, const std::string& request) -> StatusOr<std::string> {
         CoordinatorService* service = nullptr;
         {
           MutexLock lock(&serving.mu);
@@ -75,7 +79,8 @@ int Run(int argc, char** argv) {
       },
       program.metrics());
   if (!service.ok()) ExitWithError(std::string(service.status().message()));
-  program.metrics()->AddCallback("nova_coordinator_leading", [s = service->get()] { return s->leading() ? 1.0 : 0.0; });
+  program.metrics()->AddCallback("nova_coordinator_leading",
+                                 [s = service->get()] { return s->leading() ? 1.0 : 0.0; });
 
   program.ServePages(FLAGS_metrics_address);
   program.SetPage([s = service->get()] { return s->StatusText(); });

@@ -10,8 +10,8 @@ class SimChannel : public LeaderChannel {
       : LeaderChannel(std::move(addresses)), network_(network), from_(std::move(from)) {}
 
  private:
-  StatusOr<std::string> Attempt(const std::string& address, const std::string& method, const std::string& request,
-                                Nanos deadline_ns) override {
+  StatusOr<std::string> Attempt(const std::string& address, const std::string& method,
+                                const std::string& request, Nanos deadline_ns) override {
     return network_->Deliver(from_, address, method, request, deadline_ns);
   }
 
@@ -47,13 +47,15 @@ void SimControlNetwork::SetReachable(const std::string& from, const std::string&
   }
 }
 
-std::unique_ptr<ControlChannel> SimControlNetwork::NewChannel(std::string from, std::vector<std::string> addresses) {
+std::unique_ptr<ControlChannel> SimControlNetwork::NewChannel(std::string from,
+                                                              std::vector<std::string> addresses) {
   return std::make_unique<SimChannel>(this, std::move(from), std::move(addresses));
 }
 
 Nanos SimControlNetwork::DelayLocked() {
   const Nanos spread = faults_.max_delay_ns - faults_.min_delay_ns;
-  return faults_.min_delay_ns + (spread > 0 ? static_cast<Nanos>(random_.Uniform(static_cast<uint64_t>(spread))) : 0);
+  return faults_.min_delay_ns +
+         (spread > 0 ? static_cast<Nanos>(random_.Uniform(static_cast<uint64_t>(spread))) : 0);
 }
 
 StatusOr<std::string> SimControlNetwork::CallHandler(const std::string& address, const std::string& method,
@@ -76,7 +78,8 @@ StatusOr<std::string> SimControlNetwork::CallHandler(const std::string& address,
 }
 
 StatusOr<std::string> SimControlNetwork::Deliver(const std::string& from, const std::string& address,
-                                                 const std::string& method, const std::string& request, Nanos deadline_ns) {
+                                                 const std::string& method, const std::string& request,
+                                                 Nanos deadline_ns) {
   Nanos there = 0;
   Nanos again = 0;
   Nanos back = 0;

@@ -1,5 +1,5 @@
-// SimControlNetwork: the ControlChannel of simulations: calls a coordinator's handler in virtual time; delays, drops and
-// duplicates requests, drops answers, cuts ways.
+// SimControlNetwork: the ControlChannel of simulations: calls a coordinator's handler in virtual time;
+// delays, drops and duplicates requests, drops answers, cuts ways.
 //
 // Thread safety: all methods from any thread (fiber).
 // Ownership:     outlives its channels; a handler's object lives until Unregister has returned.
@@ -44,10 +44,13 @@ class SimControlNetwork {
     Handler handler;
     int calls = 0;
   };
-  StatusOr<std::string> Deliver(const std::string& from, const std::string& address, const std::string& method,
-                                const std::string& request, Nanos deadline_ns);
-  StatusOr<std::string> CallHandler(const std::string& address, const std::string& method, const std::string& request);
-  bool Roll(uint32_t one_in) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return one_in != 0 && random_.OneIn(one_in); }
+  StatusOr<std::string> Deliver(const std::string& from, const std::string& address,
+                                const std::string& method, const std::string& request, Nanos deadline_ns);
+  StatusOr<std::string> CallHandler(const std::string& address, const std::string& method,
+                                    const std::string& request);
+  bool Roll(uint32_t one_in) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return one_in != 0 && random_.OneIn(one_in);
+  }
   Nanos DelayLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Mutex mu_;

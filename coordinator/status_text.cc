@@ -69,7 +69,8 @@ std::string OfWanted(const char* letter, size_t there, size_t wanted) {
 
 class Renderer {
  public:
-  Renderer(const ClusterOptions& options, const ClusterState& state, Nanos now) : options_(options), s_(state), now_(now) {
+  Renderer(const ClusterOptions& options, const ClusterState& state, Nanos now)
+      : options_(options), s_(state), now_(now) {
     for (const auto& [name, node] : s_.nodes) {
       if (node.role == Role::kStoc) stocs_[node.stoc_id] = &node;
     }
@@ -90,7 +91,8 @@ class Renderer {
   }
 
   std::string Nodes() const {
-    std::string out = absl::StrFormat("%-6s %-16s %-12s %-24s %-10s %s\n", "role", "node", "incarnation", "address", "lease", "");
+    std::string out = absl::StrFormat("%-6s %-16s %-12s %-24s %-10s %s\n", "role", "node", "incarnation",
+                                      "address", "lease", "");
     for (const auto& [name, node] : s_.nodes) {
       const auto lease = s_.leases.find(node.incarnation);
       const Nanos left = lease == s_.leases.end() ? 0 : lease->second.heard_ns + options_.lease_ns - now_;
@@ -106,23 +108,25 @@ class Renderer {
       }
       note += MemoryOf(name);
       absl::StrAppend(&out, absl::StrFormat("%-6s %-16s %-12d %-24s %-10s %s\n", RoleName(node.role), name,
-                                            node.incarnation.value(), node.address, left > 0 ? Seconds(left) : "none", note));
+                                            node.incarnation.value(), node.address,
+                                            left > 0 ? Seconds(left) : "none", note));
     }
     return out;
   }
 
   std::string Ranges() const {
-    std::string out = absl::StrFormat("%-6s %-26s %-26s %-6s %-11s %-16s %s\n", "range", "from", "to", "epoch", "state", "owner",
-                                      "log groups");
+    std::string out = absl::StrFormat("%-6s %-26s %-26s %-6s %-11s %-16s %s\n", "range", "from", "to",
+                                      "epoch", "state", "owner", "log groups");
     for (const auto& [id, range] : s_.ranges) {
       const RangeRecord& r = range.record;
       std::vector<std::string> groups;
       const uint32_t wanted = CopiesWanted(s_, range).log;
       for (const LogGroup& g : r.log_groups) groups.push_back(Group(g, wanted));
-      absl::StrAppend(&out, absl::StrFormat("%-6d %-26s %-26s %-6d %-11s %-16s %s\n", id.value(), Printable(r.lower, "(first)"),
-                                            Printable(r.upper, "(last)"), r.epoch.value(),
-                                            WhyUnavailable(r).empty() ? StateOf(range) : "UNAVAILABLE",
-                                            r.owner.empty() ? "-" : r.owner, absl::StrJoin(groups, " ")));
+      absl::StrAppend(
+          &out, absl::StrFormat("%-6d %-26s %-26s %-6d %-11s %-16s %s\n", id.value(),
+                                Printable(r.lower, "(first)"), Printable(r.upper, "(last)"), r.epoch.value(),
+                                WhyUnavailable(r).empty() ? StateOf(range) : "UNAVAILABLE",
+                                r.owner.empty() ? "-" : r.owner, absl::StrJoin(groups, " ")));
     }
     return out;
   }
@@ -133,7 +137,8 @@ class Renderer {
     for (const auto& [id, range] : s_.ranges) {
       const std::string why = WhyUnavailable(range.record);
       if (why.empty()) continue;
-      absl::StrAppend(&out, "range ", id.value(), " is UNAVAILABLE: ", why, "; it opens if one comes back with its memory, or by: nova force-open ", id.value(),
+      absl::StrAppend(&out, "range ", id.value(), " is UNAVAILABLE: ", why,
+                      "; it opens if one comes back with its memory, or by: nova force-open ", id.value(),
                       "\n");
     }
     return out.empty() ? out : out + "\n";
@@ -154,9 +159,8 @@ class Renderer {
                         " of a group between repairs; lost when all ", memory.fewest, " go together\n");
       }
     }
-    for (const auto& [media, name] :
-         {std::pair{LogMedia::kFiles, "persistent"},
-          std::pair{LogMedia::kMemoryAndFiles, "memory+persistent"}}) {
+    for (const auto& [media, name] : {std::pair{LogMedia::kFiles, "persistent"},
+                                      std::pair{LogMedia::kMemoryAndFiles, "memory+persistent"}}) {
       const Logs::Kind& kind = logs_.with[static_cast<size_t>(media)];
       if (kind.ranges == 0) continue;
       absl::StrAppend(&out, "durability: ", name, " log, ", OfWanted("R", kind.fewest, kind.wanted), ": ");
@@ -171,7 +175,8 @@ class Renderer {
     }
     if (logs_.open_without > 0) {
       absl::StrAppend(&out, "durability: no log on ", logs_.open_without, " of ", logs_.open,
-                      " open ranges: an acknowledged write survives an orderly stop; lost when the LTC dies before its flush\n");
+                      " open ranges: an acknowledged write survives an orderly stop; lost when the LTC dies "
+                      "before its flush\n");
     }
     return out + Copies();
   }
@@ -182,14 +187,13 @@ class Renderer {
     std::string out;
     if (copies.manifests.wanted > 0 && copies.tables.wanted > 0) {
       const uint32_t manifest = std::min(copies.manifests.fewest, copies.manifests.wanted);
-      const uint32_t table =
-          copies.tables.all == 0 ? copies.tables.wanted
-                                 : std::min(copies.tables.fewest, copies.tables.wanted);
+      const uint32_t table = copies.tables.all == 0 ? copies.tables.wanted
+                                                    : std::min(copies.tables.fewest, copies.tables.wanted);
       const uint32_t fewest = std::min(manifest, table);
       absl::StrAppend(&out, "durability: what was flushed lies in tables, ",
                       OfWanted("copies", table, copies.tables.wanted), ", which manifests name, ",
-                      OfWanted("M", manifest, copies.manifests.wanted),
-                      ": it survives the loss of ", Plural(fewest > 0 ? fewest - 1 : 0, "disk"), "\n");
+                      OfWanted("M", manifest, copies.manifests.wanted), ": it survives the loss of ",
+                      Plural(fewest > 0 ? fewest - 1 : 0, "disk"), "\n");
     }
     Tell("log groups", copies.logs, &out);
     Tell("manifests", copies.manifests, &out);
@@ -227,10 +231,12 @@ class Renderer {
     if (r.state == RangeState::kOpen) return "";
     for (const LogGroup& g : r.log_groups) {
       const auto gone = [&](const LogMember& m) { return !Holds(g, m); };
-      if (std::all_of(g.members.begin(), g.members.end(), gone)) return StrCat("all members of log group ", Members(g), " are gone");
+      if (std::all_of(g.members.begin(), g.members.end(), gone))
+        return StrCat("all members of log group ", Members(g), " are gone");
     }
     const auto missing = [this](StocId stoc) { return !stocs_.contains(stoc); };
-    if (!r.manifest.members.empty() && std::all_of(r.manifest.members.begin(), r.manifest.members.end(), missing)) {
+    if (!r.manifest.members.empty() &&
+        std::all_of(r.manifest.members.begin(), r.manifest.members.end(), missing)) {
       return "all StoCs with its manifest are gone";
     }
     return "";
@@ -244,7 +250,7 @@ class Renderer {
     for (const LogMember& m : g.members) {
       const auto it = stocs_.find(m.stoc);
       members.push_back(StrCat(it != stocs_.end() ? it->second->name : StrCat("stoc ", m.stoc.value()),
-                               !MemberAlive(m)               ? Holds(g, m) ? "(restarted)" : "(gone)"
+                               !MemberAlive(m)             ? Holds(g, m) ? "(restarted)" : "(gone)"
                                : !living_.contains(m.stoc) ? "(silent)"
                                                            : ""));
     }
@@ -261,11 +267,13 @@ class Renderer {
 
 }  // namespace
 
-std::string RenderStatus(const ClusterOptions& options, const ClusterState& state, const StatusHeader& header, Nanos now) {
+std::string RenderStatus(const ClusterOptions& options, const ClusterState& state, const StatusHeader& header,
+                         Nanos now) {
   const Renderer r(options, state, now);
-  return StrCat("cluster ", header.cluster.ToString(), "\ncoordinator ", header.leader, " at ", header.address, ", coord_epoch ",
-                state.coord_epoch.value(), ", leads for ", Seconds(now - state.elected_ns), "\n\n", r.Nodes(), "\n", r.Ranges(),
-                "\n", r.Unavailable(), r.Durability());
+  return StrCat("cluster ", header.cluster.ToString(), "\ncoordinator ", header.leader, " at ",
+                header.address, ", coord_epoch ", state.coord_epoch.value(), ", leads for ",
+                Seconds(now - state.elected_ns), "\n\n", r.Nodes(), "\n", r.Ranges(), "\n", r.Unavailable(),
+                r.Durability());
 }
 
 }  // namespace nova

@@ -15,6 +15,7 @@ struct StatusHeader {
   std::string address;
 };
 
-std::string RenderStatus(const ClusterOptions& options, const ClusterState& state, const StatusHeader& header, Nanos now);
+std::string RenderStatus(const ClusterOptions& options, const ClusterState& state, const StatusHeader& header,
+                         Nanos now);
 
 }  // namespace nova

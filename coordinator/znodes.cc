@@ -39,14 +39,18 @@ std::string Text(const Fields& fields, const std::string& key) {
 
 }  // namespace
 
-std::string ClusterRecord::Encode() const { return StrCat("format=", format, "\nuuid=", uuid.ToString(), "\n"); }
+std::string ClusterRecord::Encode() const {
+  return StrCat("format=", format, "\nuuid=", uuid.ToString(), "\n");
+}
 
 StatusOr<ClusterRecord> ClusterRecord::Decode(std::string_view data) {
   const Fields fields = Parse(data);
   ClusterRecord r;
-  if (!Number(fields, "format", &r.format) || r.format == 0) return absl::DataLossError("/cluster: malformed");
+  if (!Number(fields, "format", &r.format) || r.format == 0)
+    return absl::DataLossError("/cluster: malformed");
   if (r.format > kClusterFormat) {
-    return absl::FailedPreconditionError(StrCat("the cluster has format ", r.format, "; this version knows up to ", kClusterFormat));
+    return absl::FailedPreconditionError(
+        StrCat("the cluster has format ", r.format, "; this version knows up to ", kClusterFormat));
   }
   if (!ReadUuid(fields, "uuid", &r.uuid)) return absl::DataLossError("/cluster: malformed");
   return r;
@@ -54,7 +58,8 @@ StatusOr<ClusterRecord> ClusterRecord::Decode(std::string_view data) {
 
 std::string CoordRecord::Encode() const {
   return StrCat("coord_epoch=", coord_epoch.value(), "\nleader=", leader, "\naddress=", address,
-                "\nmax_lease_ms=", (max_lease_ns + kMillisecond - 1) / kMillisecond, "\nnonce=", nonce.ToString(), "\n");
+                "\nmax_lease_ms=", (max_lease_ns + kMillisecond - 1) / kMillisecond,
+                "\nnonce=", nonce.ToString(), "\n");
 }
 
 StatusOr<CoordRecord> CoordRecord::Decode(std::string_view data) {

@@ -48,12 +48,14 @@ struct CoordRecord {
   std::string leader;
   std::string address;
   Nanos max_lease_ns = 0;  // the longest lease that may still run from this or an earlier leader (C2)
-  Uuid nonce;              // drawn for each campaign: tells a winner whose answer was lost that it won (row 38)
+  // drawn for each campaign: tells a winner whose answer was lost that it won (row 38)
+  Uuid nonce;
   std::string Encode() const;
   static StatusOr<CoordRecord> Decode(std::string_view data);
 };
 
-// One component of a path, and one word in what people read: 1..64 letters, digits, '.', '_', '-'; not "." or "..".
+// One component of a path, and one word in what people read: 1..64 letters, digits, '.', '_', '-'; not "." or
+// "..".
 bool IsNodeName(std::string_view name);
 
 }  // namespace nova

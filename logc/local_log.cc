@@ -36,7 +36,9 @@ std::string HeaderOf(const Uuid& uuid, Epoch epoch, const Uuid& boot) {
   return h;
 }
 
-Uuid UuidAt(std::string_view bytes, size_t at) { return {DecodeFixed64(bytes.data() + at), DecodeFixed64(bytes.data() + at + 8)}; }
+Uuid UuidAt(std::string_view bytes, size_t at) {
+  return {DecodeFixed64(bytes.data() + at), DecodeFixed64(bytes.data() + at + 8)};
+}
 
 // The boot is not in the checksum: a wrong one is not the present one, and then less is asked of the file.
 bool ParseHeader(std::string_view bytes, Uuid* uuid, Uuid* boot) {
@@ -68,9 +70,9 @@ struct LogFile {
   explicit LogFile(std::string p) : path(std::move(p)) {}
   const std::string path;
   Uuid uuid;
-  uint64_t lsn = 0;        // of the last record that was written
-  uint64_t end = 0;        // of it
-  uint64_t allocated = 0;  // of the file: zeros, or an older log's records
+  uint64_t lsn = 0;                  // of the last record that was written
+  uint64_t end = 0;                  // of it
+  uint64_t allocated = 0;            // of the file: zeros, or an older log's records
   std::atomic<uint64_t> written{0};  // lsn up to which a sync that begins now finds everything
   std::atomic<uint64_t> synced{0};   // and up to which one has ended
   std::atomic<bool> good{true};      // S1
@@ -104,10 +106,12 @@ class LocalLog : public RangeLog {
       if (it == files_.end()) return;
       files = std::move(it->second);
       files_.erase(it);
-      for (const auto& f : files) (free_.size() < options_.keep_files && f->good.load() ? free_ : retired).push_back(f->path);
+      for (const auto& f : files)
+        (free_.size() < options_.keep_files && f->good.load() ? free_ : retired).push_back(f->path);
     }
     NOVA_FP_VOID("log.round_deleted");
-    for (std::string& path : retired) remover_.Delete(std::move(path));  // a leftover holds done memtables only (M3)
+    // a leftover holds done memtables only (M3)
+    for (std::string& path : retired) remover_.Delete(std::move(path));
   }
 
   Status Sync() override { return SyncAll(); }
@@ -143,7 +147,8 @@ class LocalLog : public RangeLog {
     return Outcome::kOk;
   }
 
-  // Group commit: whoever finds nobody leading writes and syncs what has come together meanwhile, its own first.
+  // Group commit: whoever finds nobody leading writes and syncs what has come together meanwhile, its own
+  // first.
   Outcome AppendSynced(const LogRecord& record) {
     SyncRequest mine(&record);
     Group group;
@@ -204,7 +209,8 @@ class LocalLog : public RangeLog {
         for (const auto& f : files) {
           const uint64_t written = f->written.load(std::memory_order_relaxed);
           if (f->sync_failed || written == 0) continue;
-          if (f->file != nullptr && written > f->synced.load(std::memory_order_relaxed)) unsynced.emplace_back(f, f->file);
+          if (f->file != nullptr && written > f->synced.load(std::memory_order_relaxed))
+            unsynced.emplace_back(f, f->file);
           if (!f->name_synced) unnamed.push_back(f);
         }
       }
@@ -237,7 +243,8 @@ class LocalLog : public RangeLog {
   }
 
   Status OpenFor(Writer* w, RoundNumber round) {
-    if (w->log != nullptr && w->round == round && w->log->good.load(std::memory_order_relaxed)) return OkStatus();
+    if (w->log != nullptr && w->round == round && w->log->good.load(std::memory_order_relaxed))
+      return OkStatus();
     Detach(w);
     NOVA_RETURN_IF_ERROR(remover_.CheckRoom());
     std::shared_ptr<LogFile> f;
@@ -279,8 +286,8 @@ class LocalLog : public RangeLog {
     return f->file->Write(0, HeaderOf(f->uuid, epoch_, disk_->Boot()));
   }
 
-  // The writer is through with its file. One that is bad is closed, and is deleted if it holds nothing acknowledged: a disk that refuses
-  // writes for long leaves neither descriptors nor files behind.
+  // The writer is through with its file. One that is bad is closed, and is deleted if it holds nothing
+  // acknowledged: a disk that refuses writes for long leaves neither descriptors nor files behind.
   void Detach(Writer* w) {
     if (w->log == nullptr) return;
     const std::shared_ptr<LogFile> f = std::move(w->log);
@@ -307,7 +314,8 @@ class LocalLog : public RangeLog {
     for (const LogRecord* r : records) size += LogRecordBytes(*r);
     if (w->buffer.size() < size) w->buffer.resize(size);
     size_t at = 0;
-    const LogMarks marks{f->lsn, f->synced.load(std::memory_order_acquire)};  // every record that is written was acknowledged: S1
+    // every record that is written was acknowledged: S1
+    const LogMarks marks{f->lsn, f->synced.load(std::memory_order_acquire)};
     uint64_t lsn = f->lsn;
     for (const LogRecord* r : records) {
       EncodeLogRecord(f->uuid, ++lsn, marks, *r, reinterpret_cast<std::byte*>(w->buffer.data()) + at);
@@ -347,24 +355,28 @@ class LocalLog : public RangeLog {
   std::atomic<bool> fenced_{false};
   Mutex group_mu_;
   std::deque<SyncRequest*> waiting_ ABSL_GUARDED_BY(group_mu_);  // the first leads
-  Mutex sync_mu_;  // held while a file is synced; before mu_
+  Mutex sync_mu_;                                                // held while a file is synced; before mu_
   Mutex mu_;
   uint64_t next_ ABSL_GUARDED_BY(mu_) = 1;
   std::map<RoundNumber, std::vector<std::shared_ptr<LogFile>>> files_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> free_ ABSL_GUARDED_BY(mu_);
 };
 
-// Of a file without a valid header. One that power or the process went away from when it was made is short or begins with zeros: a
-// header is in one sector, and in a recycled file the one before is valid.
+// Of a file without a valid header. One that power or the process went away from when it was made is short or
+// begins with zeros: a header is in one sector, and in a recycled file the one before is valid.
 Status CheckNeverWritten(const std::string& name, std::string_view bytes) {
-  const auto zeros = [](std::string_view s) { return std::all_of(s.begin(), s.end(), [](char c) { return c == 0; }); };
+  const auto zeros = [](std::string_view s) {
+    return std::all_of(s.begin(), s.end(), [](char c) { return c == 0; });
+  };
   if (bytes.size() < kHeaderBytes || zeros(bytes)) return OkStatus();
   if (zeros(bytes.substr(0, kHeaderBytes))) {
-    NOVA_LOG(WARNING) << name << " has no header, which was not known to be durable; its " << bytes.size() << " bytes are left out";
+    NOVA_LOG(WARNING) << name << " has no header, which was not known to be durable; its " << bytes.size()
+                      << " bytes are left out";
     return OkStatus();
   }
   return absl::DataLossError(StrCat(name, " is damaged: its header of ", kHeaderBytes,
-                                    " bytes; to open without what is lost, all its records: truncate -s 0 ", name));
+                                    " bytes; to open without what is lost, all its records: truncate -s 0 ",
+                                    name));
 }
 
 }  // namespace
@@ -390,10 +402,12 @@ StatusOr<RecoveredLogs> ReadLocalLogs(Disk* disk, const MemTableDone& done) {
     }
     const bool same_boot = !boot.IsNil() && boot == disk->Boot();
     LogCopies log(uuid, done);
-    log.Add(same_boot ? LogCopies::Keeps::kWritten : LogCopies::Keeps::kSynced, {{name, std::move(bytes), kHeaderBytes}});
+    log.Add(same_boot ? LogCopies::Keeps::kWritten : LogCopies::Keeps::kSynced,
+            {{name, std::move(bytes), kHeaderBytes}});
     const Status s = log.Read(&records);
     if (log.damaged()) {
-      return absl::DataLossError(StrCat(s.message(), "; to open without what is lost: truncate -s ", log.end_of_first(), " ", name));
+      return absl::DataLossError(
+          StrCat(s.message(), "; to open without what is lost: truncate -s ", log.end_of_first(), " ", name));
     }
     if (!s.ok()) return Annotate(s, name);
   }

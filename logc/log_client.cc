@@ -29,9 +29,11 @@ struct PendingRecord {
   absl::AnyInvocable<void(Outcome)> done;
 };
 
-constexpr int kFailuresOfTheLiving = 2;                  // in a row, after which a member that answers pings is replaced
-constexpr int kMostUnsent = 2;                           // pings that found no connection, until the process counts as gone
-constexpr Nanos kRepostPause = 50 * kMillisecond;       // while it may not be replaced yet
+// in a row, after which a member that answers pings is replaced
+constexpr int kFailuresOfTheLiving = 2;
+// pings that found no connection, until the process counts as gone
+constexpr int kMostUnsent = 2;
+constexpr Nanos kRepostPause = 50 * kMillisecond;  // while it may not be replaced yet
 
 // A member holds one or two copies of a log, as its group's media say; copy c = 2 * member + medium.
 enum Medium : size_t { kMemory = 0, kFile = 1 };
@@ -43,14 +45,14 @@ struct Batch {
   std::shared_ptr<Staging> staging;  // their bytes: [offset, offset + bytes)
   size_t offset = 0;
   size_t bytes = 0;
-  size_t segment = 0;   // where they go: of the log's segments
-  uint64_t at = 0;      // and where in it
-  uint64_t file_at = 0; // where they go in the log's file
-  bool sync = false;    // there: some record asks for it
+  size_t segment = 0;         // where they go: of the log's segments
+  uint64_t at = 0;            // and where in it
+  uint64_t file_at = 0;       // where they go in the log's file
+  bool sync = false;          // there: some record asks for it
   uint64_t acknowledged = 0;  // of the log, when this was posted: an lsn
-  uint32_t crc = 0;     // of the bytes, where they go to a file
+  uint32_t crc = 0;           // of the bytes, where they go to a file
   Nanos posted_ns = 0;
-  size_t waiting = 0;   // copies that do not have it yet
+  size_t waiting = 0;        // copies that do not have it yet
   std::vector<bool> lacks;   // by copy: it was not delivered yet
   std::vector<bool> failed;  // by copy: its post ended, not delivered
 };
@@ -71,8 +73,8 @@ struct Opening {
 // One log, of which each member has a copy or two. All of it belongs to one xchg thread.
 struct Log {
   struct Member {
-    bool suspected = false;  // a ping is on its way
-    bool near = false;       // on this host
+    bool suspected = false;                // a ping is on its way
+    bool near = false;                     // on this host
     std::array<int, kMediums> failures{};  // in a row
   };
   std::vector<size_t> Copies() const {
@@ -86,17 +88,17 @@ struct Log {
   Uuid uuid;
   RoundNumber round = 0;
   LogGroup group;
-  std::vector<Member> members;        // as the group's
-  size_t suspected = 0;               // of them
+  std::vector<Member> members;  // as the group's
+  size_t suspected = 0;         // of them
   uint64_t next_lsn = 1;
-  LogMarks marks;                     // of the record that is built next
+  LogMarks marks;  // of the record that is built next
   std::vector<Segment> segments;
-  uint64_t used = 0;                  // of the last segment
-  bool opened = false;                // its first segment and its file are there
+  uint64_t used = 0;    // of the last segment
+  bool opened = false;  // its first segment and its file are there
   uint64_t file_end = 0;
-  std::shared_ptr<Opening> opening;   // null: none
-  bool watched = false;               // a look at what is under way is due (L5)
-  bool failed = false;                // it takes nothing more: a member was replaced, or the log is freed
+  std::shared_ptr<Opening> opening;  // null: none
+  bool watched = false;              // a look at what is under way is due (L5)
+  bool failed = false;               // it takes nothing more: a member was replaced, or the log is freed
   bool freed = false;
   std::deque<PendingRecord> unposted;
   std::deque<std::shared_ptr<Batch>> posted;  // acknowledged from the front (L2)
@@ -127,8 +129,9 @@ struct LogClient::Rep {
   using Asked = std::map<std::pair<StocId, Incarnation>, std::vector<absl::AnyInvocable<void(bool alive)>>>;
   std::vector<Asked> asked;
 
-  // L5: is that process there? One ping for all of the lane who ask at the time. Over another connection than the one that failed:
-  // that of the next xchg thread; where there is only one thread, a new one, for a WRITE's deadline has destroyed the old (F4).
+  // L5: is that process there? One ping for all of the lane who ask at the time. Over another connection than
+  // the one that failed: that of the next xchg thread; where there is only one thread, a new one, for a
+  // WRITE's deadline has destroyed the old (F4).
   void Ask(size_t lane, const LogMember& member, bool near, absl::AnyInvocable<void(bool alive)> answer) {
     auto& waiting = asked[lane][{member.stoc, member.incarnation}];
     waiting.push_back(std::move(answer));
@@ -138,12 +141,14 @@ struct LogClient::Rep {
     other->Submit([=, this] { Ping(lane, other, member, Now() + within, 0); });
   }
 
-  // On `other`. A connection that breaks under the ping says nothing of the process: another request's deadline may have destroyed
-  // it, sent the ping (kUnknown) or not (kUnavailable). A new one then tells; a process that is gone refuses that, too.
+  // On `other`. A connection that breaks under the ping says nothing of the process: another request's
+  // deadline may have destroyed it, sent the ping (kUnknown) or not (kUnavailable). A new one then tells; a
+  // process that is gone refuses that, too.
   void Ping(size_t lane, Xchg* other, const LogMember& member, Nanos deadline_ns, int unsent) {
     stocs->Ping(other, member.stoc, deadline_ns, [=, this](Outcome o, Incarnation found) {
       const bool broke = o == Outcome::kUnknown || (o == Outcome::kUnavailable && unsent + 1 < kMostUnsent);
-      if (broke && Now() < deadline_ns) return Ping(lane, other, member, deadline_ns, unsent + (o == Outcome::kUnavailable));
+      if (broke && Now() < deadline_ns)
+        return Ping(lane, other, member, deadline_ns, unsent + (o == Outcome::kUnavailable));
       const bool alive = o == Outcome::kOk && found == member.incarnation;
       (alive ? pings_answered : pings_failed)->Add();
       xchgs[lane]->Submit([this, lane, member, alive] {
@@ -158,7 +163,11 @@ struct LogClient::Rep {
 class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
  public:
   StocLogCore(LogClient::Rep* client, RangeId range, Epoch epoch, LogGroup group, ChangeGroup change_group)
-      : client_(client), range_(range), epoch_(epoch), change_group_(std::move(change_group)), lanes_(client->xchgs.size()) {
+      : client_(client),
+        range_(range),
+        epoch_(epoch),
+        change_group_(std::move(change_group)),
+        lanes_(client->xchgs.size()) {
     for (Lane& lane : lanes_) lane.group = group;
     MutexLock lock(&mu_);
     lane_groups_.assign(lanes_.size(), group.id);
@@ -178,7 +187,8 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     const std::shared_ptr<Log> log = it != lane.current.end() ? it->second : NewLog(index, record.round);
     PendingRecord pending;
     if (!Stage(index, bytes, &pending)) return false;
-    EncodeLogRecord(log->uuid, log->next_lsn++, log->marks, record, pending.staging->buffer.data() + pending.offset);
+    EncodeLogRecord(log->uuid, log->next_lsn++, log->marks, record,
+                    pending.staging->buffer.data() + pending.offset);
     pending.sync = record.sync;
     pending.done = std::move(done);
     log->unposted.push_back(std::move(pending));
@@ -209,7 +219,8 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       const auto it = logs_of_group_.find(old.id);
       // A lane that has not moved yet may still open a log of the old group, and acknowledge into it.
       const RulesOff& off = client_->options.off;
-      const bool all_moved = std::all_of(lane_groups_.begin(), lane_groups_.end(), [&](GroupId g) { return g > old.id; });
+      const bool all_moved =
+          std::all_of(lane_groups_.begin(), lane_groups_.end(), [&](GroupId g) { return g > old.id; });
       const bool empty = off.l4_flush_first || it == logs_of_group_.end() || it->second.empty();
       if (all_moved && empty) unused.push_back(old.id);
     }
@@ -225,10 +236,12 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       for (const LogGroup& old : old_groups_) {
         const auto it = logs_of_group_.find(old.id);
         if (it == logs_of_group_.end()) continue;
-        const auto left = static_cast<size_t>(std::count_if(old.members.begin(), old.members.end(), [&](const LogMember& m) {
-          return std::any_of(live.begin(), live.end(),
-                             [&](const NodeInfo& n) { return n.stoc_id == m.stoc && old.Holds(m, n.incarnation, n.store); });
-        }));
+        const auto left = static_cast<size_t>(
+            std::count_if(old.members.begin(), old.members.end(), [&](const LogMember& m) {
+              return std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
+                return n.stoc_id == m.stoc && old.Holds(m, n.incarnation, n.store);
+              });
+            }));
         for (const auto& [uuid, round] : it->second) {
           const auto [at, first] = live_members.emplace(round, left);
           if (!first) at->second = std::min(at->second, left);
@@ -237,8 +250,9 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     }
     std::vector<ExposedRound> rounds;
     for (const auto& [round, left] : live_members) rounds.push_back({round, left});
-    std::stable_sort(rounds.begin(), rounds.end(),
-                     [](const ExposedRound& a, const ExposedRound& b) { return a.live_members < b.live_members; });
+    std::stable_sort(rounds.begin(), rounds.end(), [](const ExposedRound& a, const ExposedRound& b) {
+      return a.live_members < b.live_members;
+    });
     return rounds;
   }
 
@@ -271,9 +285,10 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
   struct Lane {
     LogGroup group;                                       // of new logs
     std::map<RoundNumber, std::shared_ptr<Log>> current;  // where appends of a round go
-    std::map<RoundNumber, std::vector<std::shared_ptr<Log>>> older;  // logs of former groups, until the round is deleted
-    std::shared_ptr<Log> spare;                           // opened ahead for the next round
-    std::shared_ptr<Staging> staging;                     // the chunk being filled
+    // logs of former groups, until the round is deleted
+    std::map<RoundNumber, std::vector<std::shared_ptr<Log>>> older;
+    std::shared_ptr<Log> spare;        // opened ahead for the next round
+    std::shared_ptr<Staging> staging;  // the chunk being filled
     std::atomic<size_t> in_flight_bytes{0};
     bool dirty = false;
   };
@@ -317,7 +332,8 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     log->members.resize(log->group.members.size());
     for (const NodeInfo& n : client_->stocs->live()) {
       for (size_t m = 0; m < log->members.size(); ++m) {
-        if (n.stoc_id == log->group.members[m].stoc) log->members[m].near = !n.host.empty() && n.host == client_->options.host;
+        if (n.stoc_id == log->group.members[m].stoc)
+          log->members[m].near = !n.host.empty() && n.host == client_->options.host;
       }
     }
     OpenSegment(index, log, client_->options.segment_bytes);
@@ -326,7 +342,8 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
 
   void OpenSegment(size_t index, const std::shared_ptr<Log>& log, uint64_t size) {
     std::vector<size_t> copies = log->Copies();
-    if (log->opened) std::erase_if(copies, [](size_t c) { return c % kMediums == kFile; });  // an overflow segment
+    // an overflow segment
+    if (log->opened) std::erase_if(copies, [](size_t c) { return c % kMediums == kFile; });
     log->opening = std::make_shared<Opening>();
     log->opening->segment.size = size;
     log->opening->segment.memory.resize(log->group.members.size());
@@ -344,9 +361,10 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     opening.failed[c] = false;
     const size_t m = c / kMediums;
     if (c % kMediums == kFile) {
-      client_->stocs->OpenLogFile(client_->xchgs[index], log->group.members[m], range_, epoch_, log->uuid,
-                                  Now() + client_->options.file_deadline_ns,
-                                  [self = shared_from_this(), index, log, c](Outcome o) { self->Opened(index, log, c, o, {}); });
+      client_->stocs->OpenLogFile(
+          client_->xchgs[index], log->group.members[m], range_, epoch_, log->uuid,
+          Now() + client_->options.file_deadline_ns,
+          [self = shared_from_this(), index, log, c](Outcome o) { self->Opened(index, log, c, o, {}); });
       return;
     }
     client_->stocs->OpenSegment(client_->xchgs[index], log->group.members[m], range_, epoch_, log->uuid,
@@ -357,12 +375,15 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
                                 });
   }
 
-  void Opened(size_t index, const std::shared_ptr<Log>& log, size_t c, Outcome o, const RemoteBuffer& memory) {
+  void Opened(size_t index, const std::shared_ptr<Log>& log, size_t c, Outcome o,
+              const RemoteBuffer& memory) {
     if (o == Outcome::kNotOwner) return Fenced();
-    if (log->freed && o == Outcome::kOk && c % kMediums == kFile) return FreeAt(index, *log, c / kMediums);  // it was made after that
+    // it was made after that
+    if (log->freed && o == Outcome::kOk && c % kMediums == kFile) return FreeAt(index, *log, c / kMediums);
     if (log->failed) return;
     Opening& opening = *log->opening;
-    const bool no_answer = o == Outcome::kUnavailable || o == Outcome::kUnknown || o == Outcome::kDeadlineExceeded;
+    const bool no_answer =
+        o == Outcome::kUnavailable || o == Outcome::kUnknown || o == Outcome::kDeadlineExceeded;
     // A disk that is busy or full may be free soon, and where all members share one no other would do.
     if (no_answer || (c % kMediums == kFile && (o == Outcome::kBusy || o == Outcome::kNoSpace))) {
       opening.failed[c] = true;
@@ -386,12 +407,14 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     return !log.segments.empty() && log.used + bytes <= log.segments.back().size;
   }
 
-  // As many records as the last segment takes, each contiguous stretch of staging memory as one post per copy.
+  // As many records as the last segment takes, each contiguous stretch of staging memory as one post per
+  // copy.
   void PostUnposted(size_t index, const std::shared_ptr<Log>& log) {
     while (!log->unposted.empty() && !log->failed && log->suspected == 0) {
       const size_t first_bytes = log->unposted.front().bytes;
       if (!HasRoom(*log, first_bytes)) {
-        if (log->opening == nullptr) OpenSegment(index, log, std::max<uint64_t>(client_->options.segment_bytes, first_bytes));
+        if (log->opening == nullptr)
+          OpenSegment(index, log, std::max<uint64_t>(client_->options.segment_bytes, first_bytes));
         return;
       }
       auto batch = std::make_shared<Batch>();
@@ -403,7 +426,9 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       batch->acknowledged = log->marks.acknowledged;
       while (!log->unposted.empty()) {
         PendingRecord& r = log->unposted.front();
-        if (r.staging != batch->staging || r.offset != batch->offset + batch->bytes || !HasRoom(*log, r.bytes)) break;
+        if (r.staging != batch->staging || r.offset != batch->offset + batch->bytes ||
+            !HasRoom(*log, r.bytes))
+          break;
         batch->sync |= r.sync;
         batch->bytes += r.bytes;
         log->used += r.bytes;
@@ -434,11 +459,15 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     Xchg* const xchg = client_->xchgs[index];
     batch->failed[c] = false;
     const size_t m = c / kMediums;
-    auto done = [self = shared_from_this(), index, log, batch, c](Outcome o) { self->Delivered(index, log, batch, c, o); };
+    auto done = [self = shared_from_this(), index, log, batch, c](Outcome o) {
+      self->Delivered(index, log, batch, c, o);
+    };
     if (c % kMediums == kFile) {
       client_->appends->Add();
-      const AppendLogRequest append{range_, epoch_, log->uuid, batch->file_at, batch->sync, batch->crc, BytesOf(*batch)};
-      return client_->stocs->AppendLog(xchg, log->group.members[m].stoc, append, Now() + client_->options.file_deadline_ns, std::move(done));
+      const AppendLogRequest append{range_,      epoch_,     log->uuid,      batch->file_at,
+                                    batch->sync, batch->crc, BytesOf(*batch)};
+      return client_->stocs->AppendLog(xchg, log->group.members[m].stoc, append,
+                                       Now() + client_->options.file_deadline_ns, std::move(done));
     }
     const LogMember& member = log->group.members[m];
     Peer* const peer = client_->stocs->peer(xchg, member.stoc, member.incarnation);
@@ -447,14 +476,16 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     const Buffer& from = batch->staging->buffer;
     const LocalBuffer local{from.data() + batch->offset, static_cast<uint32_t>(batch->bytes), from.lkey()};
     const RemoteBuffer remote = log->segments[batch->segment].memory[m].Slice(batch->at, batch->bytes);
-    xchg->Write(peer, {&local, 1}, remote.address, remote.rkey, Now() + WriteDeadline(log->members[m]), std::move(done));
+    xchg->Write(peer, {&local, 1}, remote.address, remote.rkey, Now() + WriteDeadline(log->members[m]),
+                std::move(done));
   }
 
   Nanos WriteDeadline(const Log::Member& member) const {
     return member.near ? client_->options.near_write_deadline_ns : client_->options.write_deadline_ns;
   }
 
-  void Delivered(size_t index, const std::shared_ptr<Log>& log, const std::shared_ptr<Batch>& batch, size_t c, Outcome o) {
+  void Delivered(size_t index, const std::shared_ptr<Log>& log, const std::shared_ptr<Batch>& batch, size_t c,
+                 Outcome o) {
     if (o == Outcome::kNotOwner) return Fenced();
     if (o != Outcome::kOk) {
       batch->failed[c] = true;  // `waiting` stays above 0
@@ -464,7 +495,8 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     batch->lacks[c] = false;
     --batch->waiting;
     const size_t may_lack = client_->options.off.l3_all_members ? log->Copies().size() - 1 : 0;
-    while (!log->failed && !log->posted.empty() && log->posted.front()->waiting <= may_lack) {  // L2: in lsn order
+    // L2: in lsn order
+    while (!log->failed && !log->posted.empty() && log->posted.front()->waiting <= may_lack) {
       const std::shared_ptr<Batch> front = std::move(log->posted.front());
       log->posted.pop_front();
       NOVA_FP_VOID("logc.delivered");
@@ -473,8 +505,8 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     }
   }
 
-  // `batch` is in every copy, as is all before it. Its sync covers itself, in every file, and what was there when it was posted: what
-  // was under way then may have been posted once more, and written behind that sync.
+  // `batch` is in every copy, as is all before it. Its sync covers itself, in every file, and what was there
+  // when it was posted: what was under way then may have been posted once more, and written behind that sync.
   static void AdvanceMarks(const Batch& batch, LogMarks* marks) {
     const uint64_t before = marks->acknowledged;
     marks->acknowledged += batch.records.size();
@@ -499,13 +531,17 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     ++log->suspected;
     ++member.failures[c % kMediums];
     client_->suspicions->Add();
-    client_->Ask(index, log->group.members[m], member.near, [self = shared_from_this(), index, log, c, m](bool alive) {
-      if (self->fenced_.load() || log->failed) return;
-      if (!alive) return self->MemberFailed(index, log, m, Cause::kDead);
-      if (log->members[m].failures[c % kMediums] < kFailuresOfTheLiving) return self->Trust(index, log, m);
-      if (self->MayReplaceLiving(log->group.id)) return self->MemberFailed(index, log, m, Cause::kSlow);
-      self->client_->xchgs[index]->RunAt(Now() + kRepostPause, [self, index, log, m] { self->Trust(index, log, m); });
-    });
+    client_->Ask(index, log->group.members[m], member.near,
+                 [self = shared_from_this(), index, log, c, m](bool alive) {
+                   if (self->fenced_.load() || log->failed) return;
+                   if (!alive) return self->MemberFailed(index, log, m, Cause::kDead);
+                   if (log->members[m].failures[c % kMediums] < kFailuresOfTheLiving)
+                     return self->Trust(index, log, m);
+                   if (self->MayReplaceLiving(log->group.id))
+                     return self->MemberFailed(index, log, m, Cause::kSlow);
+                   self->client_->xchgs[index]->RunAt(Now() + kRepostPause,
+                                                      [self, index, log, m] { self->Trust(index, log, m); });
+                 });
   }
 
   Nanos ShortestWriteDeadline(const Log& log) const {
@@ -514,8 +550,9 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     return shortest;
   }
 
-  // A disk may take its time, a process may not: a member that took longer than a WRITE may, for anything, is asked whether it is
-  // there. A process that stopped after it took the WRITE would else hold every put for the deadline of a file.
+  // A disk may take its time, a process may not: a member that took longer than a WRITE may, for anything, is
+  // asked whether it is there. A process that stopped after it took the WRITE would else hold every put for
+  // the deadline of a file.
   void Watch(size_t index, const std::shared_ptr<Log>& log) {
     if (log->watched) return;
     log->watched = true;
@@ -546,9 +583,10 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     if (log->opening != nullptr) see(log->opening->asked_ns, log->opening->lacks);
     for (const auto& batch : log->posted) see(batch->posted_ns, batch->lacks);
     for (const size_t m : late) {
-      client_->Ask(index, log->group.members[m], log->members[m].near, [self = shared_from_this(), index, log, m](bool alive) {
-        if (!alive) self->MemberFailed(index, log, m, Cause::kDead);
-      });
+      client_->Ask(index, log->group.members[m], log->members[m].near,
+                   [self = shared_from_this(), index, log, m](bool alive) {
+                     if (!alive) self->MemberFailed(index, log, m, Cause::kDead);
+                   });
     }
     LookAt(index, log, now < oldest + shortest ? oldest + shortest : now + shortest);
   }
@@ -561,8 +599,8 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     return true;
   }
 
-  // The member gets again what it lacks: the same bytes to the same place, so that it does not matter what of the first try landed
-  // or lands yet.
+  // The member gets again what it lacks: the same bytes to the same place, so that it does not matter what of
+  // the first try landed or lands yet.
   void Trust(size_t index, const std::shared_ptr<Log>& log, size_t m) {
     if (fenced_.load() || log->failed) return;
     log->members[m].suspected = false;
@@ -602,7 +640,9 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
 
   void Change(const LogGroup& current, StocId failed, Cause cause) {
     client_->group_changes[static_cast<size_t>(cause)]->Add();
-    change_group_(current, failed, [self = shared_from_this()](StatusOr<LogGroup> next) { self->GroupChanged(std::move(next)); });
+    change_group_(current, failed, [self = shared_from_this()](StatusOr<LogGroup> next) {
+      self->GroupChanged(std::move(next));
+    });
   }
 
   void GroupChanged(StatusOr<LogGroup> next) {
@@ -657,7 +697,8 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     NOVA_FP_VOID("logc.lane_moved");
   }
 
-  // Copies the record: its bytes may still be read by a WRITE under way to a surviving member, whose batch keeps them.
+  // Copies the record: its bytes may still be read by a WRITE under way to a surviving member, whose batch
+  // keeps them.
   void Rehome(size_t index, const std::shared_ptr<Log>& log, PendingRecord* record) {
     PendingRecord moved;
     if (!Stage(index, record->bytes, &moved)) {
@@ -665,7 +706,8 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       record->done(Outcome::kNotOwner);  // posted and not delivered everywhere: the next owner decides (R4)
       return;
     }
-    std::copy_n(record->staging->buffer.data() + record->offset, record->bytes, moved.staging->buffer.data() + moved.offset);
+    std::copy_n(record->staging->buffer.data() + record->offset, record->bytes,
+                moved.staging->buffer.data() + moved.offset);
     RebindLogRecord(log->uuid, log->next_lsn++, log->marks, moved.staging->buffer.data() + moved.offset);
     moved.sync = record->sync;
     moved.done = std::move(record->done);
@@ -676,7 +718,8 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
   // --- the end of logs
 
   void FreeAt(size_t index, const Log& log, size_t m) {
-    client_->stocs->FreeLogs(client_->xchgs[index], log.group.members[m].stoc, range_, epoch_, {log.uuid}, [](Outcome) {});
+    client_->stocs->FreeLogs(client_->xchgs[index], log.group.members[m].stoc, range_, epoch_, {log.uuid},
+                             [](Outcome) {});
   }
 
   void FreeLog(size_t index, const std::shared_ptr<Log>& log) {
@@ -692,7 +735,8 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     Lane& lane = lanes_[index];
     const auto current = lane.current.find(round);
     if (current != lane.current.end()) {
-      NOVA_CHECK(current->second->posted.empty() && current->second->unposted.empty()) << "a log goes with records pending (L6)";
+      NOVA_CHECK(current->second->posted.empty() && current->second->unposted.empty())
+          << "a log goes with records pending (L6)";
       FreeLog(index, current->second);
       lane.current.erase(current);
     }
@@ -754,13 +798,15 @@ class StocLog : public RangeLog {
   std::vector<ExposedRound> ExposedRounds() const override { return core_->ExposedRounds(); }
   void RequestGroupChange() override { core_->RequestGroupChange(); }
   size_t bytes_in_flight() const override { return core_->bytes_in_flight(); }
-  bool sync_matters() const override { return true; }  // of files; of memory it does not, but a group with files may follow
+  // of files; of memory it does not, but a group with files may follow
+  bool sync_matters() const override { return true; }
 
  private:
   const std::shared_ptr<StocLogCore> core_;
 };
 
-LogClient::LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs, LogOptions options, Metrics* metrics)
+LogClient::LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs, LogOptions options,
+                     Metrics* metrics)
     : rep_(std::make_unique<Rep>()) {
   rep_->stocs = stocs;
   rep_->xchgs = std::move(xchgs);
@@ -776,7 +822,8 @@ LogClient::LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs
   rep_->pings_answered = metrics->counter("nova_logc_pings_total{result=\"answered\"}");
   rep_->pings_failed = metrics->counter("nova_logc_pings_total{result=\"failed\"}");
   for (size_t i = 0; i < std::size(kCauseNames); ++i) {
-    rep_->group_changes[i] = metrics->counter(StrCat("nova_logc_group_changes_total{cause=\"", kCauseNames[i], "\"}"));
+    rep_->group_changes[i] =
+        metrics->counter(StrCat("nova_logc_group_changes_total{cause=\"", kCauseNames[i], "\"}"));
   }
   for (size_t i = 0; i < rep_->xchgs.size(); ++i) {
     rep_->xchgs[i]->AddRoundHook([rep = rep_.get(), i] {
@@ -789,8 +836,10 @@ LogClient::LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs
 
 LogClient::~LogClient() = default;
 
-std::unique_ptr<RangeLog> LogClient::Open(RangeId range, Epoch epoch, const LogGroup& group, ChangeGroup change_group) {
-  return std::make_unique<StocLog>(std::make_shared<StocLogCore>(rep_.get(), range, epoch, group, std::move(change_group)));
+std::unique_ptr<RangeLog> LogClient::Open(RangeId range, Epoch epoch, const LogGroup& group,
+                                          ChangeGroup change_group) {
+  return std::make_unique<StocLog>(
+      std::make_shared<StocLogCore>(rep_.get(), range, epoch, group, std::move(change_group)));
 }
 
 }  // namespace nova

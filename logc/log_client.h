@@ -1,28 +1,30 @@
-// LogClient: LogC, the library in the LTC that replicates log records to StoCs (paper section 5): into their memory by one-sided
-// WRITE, into files on their disks by SEND, or both, as the group says.
+// LogClient: LogC, the library in the LTC that replicates log records to StoCs (paper section 5): into their
+// memory by one-sided WRITE, into files on their disks by SEND, or both, as the group says.
 //
-// One LogClient an LTC; a RangeLog for each (range, epoch). A log is, on each member of its group, one in-memory StoC file with
-// overflow segments, one file on its disk, or both, bound to one xchg thread (L2). What a round of that thread appends to a log goes
-// out as one WRITE and one AppendLog per member, posted at the end of the round. A record is acknowledged when every one of them was
-// delivered (L3): of a file, when its bytes are written, and synced if the record says so.
+// One LogClient an LTC; a RangeLog for each (range, epoch). A log is, on each member of its group, one
+// in-memory StoC file with overflow segments, one file on its disk, or both, bound to one xchg thread (L2).
+// What a round of that thread appends to a log goes out as one WRITE and one AppendLog per member, posted at
+// the end of the round. A record is acknowledged when every one of them was delivered (L3): of a file, when
+// its bytes are written, and synced if the record says so.
 //
-// A member fails (L4): `change_group` is asked once for a replacement set; it makes the compare-and-set under the epoch and
-// answers. What was posted and not acknowledged is re-posted into fresh logs of the new group; the old group's records stay
-// where they are until their memtables are flushed (UnusedGroups).
+// A member fails (L4): `change_group` is asked once for a replacement set; it makes the compare-and-set under
+// the epoch and answers. What was posted and not acknowledged is re-posted into fresh logs of the new group;
+// the old group's records stay where they are until their memtables are flushed (UnusedGroups).
 //
-// When it counts as failed (L5). A WRITE that was not delivered, or an open that was not answered, is a suspicion: one ping over
-// another connection decides.
-//   not answered, or by another incarnation   the member is gone, and every put waits for it: replaced at once. A process that died
-//                                             refuses the ping's connection, so that this costs a round trip, not a deadline; and
-//                                             no limit may delay it
-//   answered                                  its connection broke, or it or the network is slow: what it lacks is posted to it again,
-//                                             the same bytes to the same place. When that fails too it is replaced, though it lives;
-//                                             at most once in change_pause_ns and range, or an overloaded cluster would go round and
-//                                             round through its StoCs, leaving a group in the record each time
-//   refused (an open)                         it said no: replaced at once; a disk that is busy or full counts as slow
-// What takes longer than a WRITE may, an append to a file or an open, brings a ping too, before its own deadline: a disk may take its
-// time, and a process that does not answer is gone.
-// While a log's member is suspected the log posts nothing more: lsn order holds (L2).
+// When it counts as failed (L5). A WRITE that was not delivered, or an open that was not answered, is a
+// suspicion: one ping over another connection decides.
+//   not answered, or by     the member is gone, and every put waits for it: replaced at once. A process that
+//   another incarnation     died refuses the ping's connection, so that this costs a round trip, not a
+//                           deadline; and no limit may delay it
+//   answered                its connection broke, or it or the network is slow: what it lacks is posted to it
+//                           again, the same bytes to the same place. When that fails too it is replaced,
+//                           though it lives; at most once in change_pause_ns and range, or an overloaded
+//                           cluster would go round and round through its StoCs, leaving a group in the record
+//                           each time
+//   refused (an open)       it said no: replaced at once; a disk that is busy or full counts as slow
+// What takes longer than a WRITE may, an append to a file or an open, brings a ping too, before its own
+// deadline: a disk may take its time, and a process that does not answer is gone. While a log's member is
+// suspected the log posts nothing more: lsn order holds (L2).
 //
 // Thread safety: as RangeLog.   Ownership: the StocClient and xchgs outlive it; destroy RangeLogs before it.
 #pragma once
@@ -40,29 +42,33 @@
 namespace nova {
 
 struct LogOptions {
-  uint64_t segment_bytes = 1 << 20;            // of a log's segments; a larger record gets one of its size
-  Nanos write_deadline_ns = kSecond;           // L5, tcp; 200 ms on verbs
+  uint64_t segment_bytes = 1 << 20;   // of a log's segments; a larger record gets one of its size
+  Nanos write_deadline_ns = kSecond;  // L5, tcp; 200 ms on verbs
   // L5, to a StoC of the same host: what takes longer there is a process that stands still, not a network.
   Nanos near_write_deadline_ns = 300 * kMillisecond;
-  std::string host;                            // of this process, as NodeInfo::host; empty: no StoC is near
+  std::string host;  // of this process, as NodeInfo::host; empty: no StoC is near
   Nanos open_deadline_ns = kSecond;
-  Nanos file_deadline_ns = 5 * kSecond;         // L5, of opening a log's file and of an append to it: a disk that syncs takes its time
-  Nanos ping_deadline_ns = 250 * kMillisecond;  // L5
+  // L5, of opening a log's file and of an append to it: a disk that syncs takes its time
+  Nanos file_deadline_ns = 5 * kSecond;
+  Nanos ping_deadline_ns = 250 * kMillisecond;       // L5
   Nanos near_ping_deadline_ns = 150 * kMillisecond;  // L5, to a StoC of the same host
-  Nanos change_pause_ns = 5 * kSecond;          // L5: between changes of a range's group for members that answer pings
-  size_t staging_bytes = 256 << 20;            // records encoded and not yet delivered, all ranges together
-  size_t lane_in_flight_bytes = 64 << 20;      // of one range and thread; Append refuses more
-  RulesOff off = {};                           // tests only
+  // L5: between changes of a range's group for members that answer pings
+  Nanos change_pause_ns = 5 * kSecond;
+  size_t staging_bytes = 256 << 20;        // records encoded and not yet delivered, all ranges together
+  size_t lane_in_flight_bytes = 64 << 20;  // of one range and thread; Append refuses more
+  RulesOff off = {};                       // tests only
 };
 
-// Asked for a group without `failed`; answers on any thread, once: the new group (installed in the range's record), or
-// FailedPrecondition when the epoch is no longer ours. Retries other errors itself.
-using ChangeGroup = std::function<void(const LogGroup& current, StocId failed, std::function<void(StatusOr<LogGroup>)> answer)>;
+// Asked for a group without `failed`; answers on any thread, once: the new group (installed in the range's
+// record), or FailedPrecondition when the epoch is no longer ours. Retries other errors itself.
+using ChangeGroup = std::function<void(const LogGroup& current, StocId failed,
+                                       std::function<void(StatusOr<LogGroup>)> answer)>;
 
 class LogClient {
  public:
   // Before the xchgs start: adds its round hooks.
-  LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs, LogOptions options, Metrics* metrics);
+  LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs, LogOptions options,
+            Metrics* metrics);
   ~LogClient();
   std::unique_ptr<RangeLog> Open(RangeId range, Epoch epoch, const LogGroup& group, ChangeGroup change_group);
 

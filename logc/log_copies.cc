@@ -8,8 +8,8 @@
 namespace nova {
 namespace {
 
-// Bytes checksummed in vain, per byte of a piece. What an older log left in recycled room costs one; more takes values made to look
-// like headers, one in the other, and those must not make a recovery endless.
+// Bytes checksummed in vain, per byte of a piece. What an older log left in recycled room costs one; more
+// takes values made to look like headers, one in the other, and those must not make a recovery endless.
 constexpr uint64_t kVainPerByte = 8;
 
 // Every record in the piece, at whatever place, of an lsn up to `last_lsn`. Linear in its size.
@@ -45,26 +45,29 @@ void LogCopies::Add(Keeps keeps, std::vector<Piece> pieces) {
       copy.where = p.where;
       copy.end = end;
     }
-    ForEachWhole(log_, *bytes_.back(), p.first, room / kLogRecordHeaderBytes, [&](size_t at, const WholeLogRecord& record) {
-      copy.mark = std::max(copy.mark, keeps == Keeps::kWritten ? record.marks.acknowledged : record.marks.synced);
-      if (at == end && record.lsn == copy.prefix + 1) {
-        end += record.bytes.size();
-        copy.prefix = record.lsn;
-        copy.where = p.where;
-        copy.end = end;
-      }
-      if (records_.size() < record.lsn) records_.resize(record.lsn);
-      if (!records_[record.lsn - 1].bytes.empty()) return;
-      records_[record.lsn - 1] = record;
-      used = true;
-    });
+    ForEachWhole(log_, *bytes_.back(), p.first, room / kLogRecordHeaderBytes,
+                 [&](size_t at, const WholeLogRecord& record) {
+                   copy.mark = std::max(
+                       copy.mark, keeps == Keeps::kWritten ? record.marks.acknowledged : record.marks.synced);
+                   if (at == end && record.lsn == copy.prefix + 1) {
+                     end += record.bytes.size();
+                     copy.prefix = record.lsn;
+                     copy.where = p.where;
+                     copy.end = end;
+                   }
+                   if (records_.size() < record.lsn) records_.resize(record.lsn);
+                   if (!records_[record.lsn - 1].bytes.empty()) return;
+                   records_[record.lsn - 1] = record;
+                   used = true;
+                 });
     if (!used) bytes_.pop_back();  // other copies hold all of it
   }
   copies_.push_back(std::move(copy));
 }
 
 uint64_t LogCopies::FirstMissing() const {
-  const auto hole = std::find_if(records_.begin(), records_.end(), [](const WholeLogRecord& r) { return r.bytes.empty(); });
+  const auto hole =
+      std::find_if(records_.begin(), records_.end(), [](const WholeLogRecord& r) { return r.bytes.empty(); });
   return static_cast<uint64_t>(hole - records_.begin()) + 1;
 }
 
@@ -79,7 +82,8 @@ bool LogCopies::Needed() const {
 
 bool LogCopies::damaged() const {
   const uint64_t missing = FirstMissing();
-  return std::any_of(copies_.begin(), copies_.end(), [&](const Copy& c) { return c.mark >= missing; }) && Needed();
+  return std::any_of(copies_.begin(), copies_.end(), [&](const Copy& c) { return c.mark >= missing; }) &&
+         Needed();
 }
 
 Status LogCopies::Read(RecoveredLogs* out) const {
@@ -88,14 +92,17 @@ Status LogCopies::Read(RecoveredLogs* out) const {
                                     [](const WholeLogRecord& r) { return !r.bytes.empty(); });
   if (behind > 0) {
     std::string places;
-    for (const Copy& c : copies_) places += StrCat(places.empty() ? "" : ", ", c.where, " from offset ", c.end);
+    for (const Copy& c : copies_)
+      places += StrCat(places.empty() ? "" : ", ", c.where, " from offset ", c.end);
     if (damaged()) {
-      return absl::DataLossError(StrCat("log ", log_.ToString(), " is damaged: record ", missing, ", which was acknowledged, is not whole in ", places,
-                                        "; ", behind, " whole ones are behind it"));
+      return absl::DataLossError(StrCat("log ", log_.ToString(), " is damaged: record ", missing,
+                                        ", which was acknowledged, is not whole in ", places, "; ", behind,
+                                        " whole ones are behind it"));
     }
     if (Needed()) {
       NOVA_LOG(WARNING) << "log " << log_.ToString() << " ends at record " << missing << " (" << places
-                        << "), which was not known to be durable; " << behind << " whole ones behind it are left out";
+                        << "), which was not known to be durable; " << behind
+                        << " whole ones behind it are left out";
     }
   }
   size_t used = 0, held = 0;

@@ -1,19 +1,23 @@
-// LogCopies: one log, read back from as many copies as it takes (R3): memory segments, files, of one StoC or several, or a local file.
+// LogCopies: one log, read back from as many copies as it takes (R3): memory segments, files, of one StoC or
+// several, or a local file.
 //
-// What counts is the longest sequence of records, dense in lsn, each from whichever copy has it whole. Where it ends for want of a
-// record there may be nothing behind; or the writer died over an append whose parts landed out of order; or a record that was
-// acknowledged is damaged. The last must not pass for one of the others, or acknowledged writes would be lost without a word. What
-// tells them apart are the marks of the whole records behind the hole (log_record.h), which are searched for to the end of each copy:
-// a record that says "acknowledged up to" the missing one, or further, was built when that one was in every copy. Which mark a copy's
-// records are asked for depends on what the copy may lose and not be damaged:
+// What counts is the longest sequence of records, dense in lsn, each from whichever copy has it whole. Where
+// it ends for want of a record there may be nothing behind; or the writer died over an append whose parts
+// landed out of order; or a record that was acknowledged is damaged. The last must not pass for one of the
+// others, or acknowledged writes would be lost without a word. What tells them apart are the marks of the
+// whole records behind the hole (log_record.h), which are searched for to the end of each copy: a record that
+// says "acknowledged up to" the missing one, or further, was built when that one was in every copy. Which
+// mark a copy's records are asked for depends on what the copy may lose and not be damaged:
 //   kWritten   nothing: memory of a living process; a file of a machine that was not started again since
 //   kSynced    what was not synced: any other file
-// A hole that no mark contradicts is the end of the log, as ever; whole records behind it are told of in a warning.
+// A hole that no mark contradicts is the end of the log, as ever; whole records behind it are told of in a
+// warning.
 //
-// Not to be told: damage to the newest records that were acknowledged, for none behind them says so; and a file cut short. Other copies
-// have them (files are all read). docs/durability.md says what bounds it.
+// Not to be told: damage to the newest records that were acknowledged, for none behind them says so; and a
+// file cut short. Other copies have them (files are all read). docs/durability.md says what bounds it.
 //
-// A log all of whose records belong to memtables that are done (M3) proves nothing: its room may be in use again, in part, by another.
+// A log all of whose records belong to memtables that are done (M3) proves nothing: its room may be in use
+// again, in part, by another.
 //
 // Thread safety: none.   Ownership: of the bytes, with what was read of them; `done` outlives it.
 // Errors: DataLoss: an acknowledged record is in no copy, or one that is whole is not understood.

@@ -22,7 +22,9 @@ uint32_t SaltOf(const Uuid& log) {
 }
 
 // The place of a mark, counted back from the record at `lsn`.
-uint16_t CountBack(uint64_t lsn, uint64_t mark) { return lsn - mark > UINT16_MAX ? 0 : static_cast<uint16_t>(lsn - mark); }
+uint16_t CountBack(uint64_t lsn, uint64_t mark) {
+  return lsn - mark > UINT16_MAX ? 0 : static_cast<uint16_t>(lsn - mark);
+}
 uint64_t MarkAt(uint64_t lsn, uint16_t back) { return back == 0 || back > lsn ? 0 : lsn - back; }
 
 void EncodeMarks(uint64_t lsn, const LogMarks& marks, char* base) {
@@ -52,7 +54,8 @@ size_t LogRecordBytes(const LogRecord& record) {
   return Padded(bytes);
 }
 
-void EncodeLogRecord(const Uuid& log, uint64_t lsn, const LogMarks& marks, const LogRecord& record, std::byte* dst) {
+void EncodeLogRecord(const Uuid& log, uint64_t lsn, const LogMarks& marks, const LogRecord& record,
+                     std::byte* dst) {
   char* const base = reinterpret_cast<char*>(dst);
   const size_t length = LogRecordBytes(record);
   EncodeFixed32(base + 4, static_cast<uint32_t>(length));
@@ -102,7 +105,9 @@ std::optional<WholeLogRecord> CheckLogRecord(const Uuid& log, std::string_view i
   const char* const base = in.data();
   if (ExtendCrc32c(SaltOf(log), base + 4, length - 4) != DecodeFixed32(base)) return std::nullopt;
   const uint64_t lsn = DecodeFixed64(base + 16);
-  return WholeLogRecord{lsn, {MarkAt(lsn, DecodeFixed16(base + 12)), MarkAt(lsn, DecodeFixed16(base + 14))}, in.substr(0, length)};
+  return WholeLogRecord{lsn,
+                        {MarkAt(lsn, DecodeFixed16(base + 12)), MarkAt(lsn, DecodeFixed16(base + 14))},
+                        in.substr(0, length)};
 }
 
 // The bytes are what an LTC wrote: what cannot be understood must not be passed over in silence.
@@ -115,7 +120,8 @@ Status ParseLogEntries(const WholeLogRecord& record, const std::function<void(co
   std::string_view entries = record.bytes.substr(kLogRecordHeaderBytes);
   for (uint16_t i = 0; i < count; ++i) {
     ParsedLogEntry parsed{first + i, {}};
-    if (!ParseEntry(&entries, &parsed.entry)) return absl::DataLossError("log record whose entries do not parse");
+    if (!ParseEntry(&entries, &parsed.entry))
+      return absl::DataLossError("log record whose entries do not parse");
     if (parsed.entry.type > ValueType::kPutTtl) {
       if (skippable) continue;
       return absl::DataLossError(StrCat("log record with entry type ", static_cast<int>(parsed.entry.type)));

@@ -13,10 +13,10 @@
 namespace nova {
 namespace {
 
-constexpr size_t kReaders = 4;  // logs read at once
-constexpr Nanos kReadOfOne = 5 * kSecond;      // a copy, before another one is read
-constexpr Nanos kFenceOfOne = 10 * kSecond;    // a request
-constexpr Nanos kFenceAgain = kSecond;         // after one that failed
+constexpr size_t kReaders = 4;               // logs read at once
+constexpr Nanos kReadOfOne = 5 * kSecond;    // a copy, before another one is read
+constexpr Nanos kFenceOfOne = 10 * kSecond;  // a request
+constexpr Nanos kFenceAgain = kSecond;       // after one that failed
 
 std::string MemberText(StocClient* stocs, const LogMember& m) {
   const auto node = stocs->Find(m.stoc);
@@ -29,9 +29,9 @@ struct SealedLog {
   std::optional<StocId> preferred;  // whose segments will do
   std::map<StocId, std::vector<SealedSegment>> segments;
   std::map<StocId, Incarnation> incarnations;  // that have the segments
-  std::map<StocId, uint64_t> files;  // and their bytes
-  std::set<StocId> members;          // that had answered
-  bool over = false;                 // nothing of it is needed, whatever its files hold
+  std::map<StocId, uint64_t> files;            // and their bytes
+  std::set<StocId> members;                    // that had answered
+  bool over = false;                           // nothing of it is needed, whatever its files hold
 };
 
 std::string StocText(StocClient* stocs, StocId stoc) {
@@ -44,7 +44,12 @@ class LogReader {
  public:
   LogReader(StocClient* stocs, const RangeFences& fences, const SealedLog& log, const MemTableDone& done,
             Nanos deadline_ns, const RulesOff& off)
-      : stocs_(stocs), fences_(fences), log_(log), deadline_ns_(deadline_ns), off_(off), copies_(log.log, done) {}
+      : stocs_(stocs),
+        fences_(fences),
+        log_(log),
+        deadline_ns_(deadline_ns),
+        off_(off),
+        copies_(log.log, done) {}
 
   // The segments of one member hold what was acknowledged, and so does each file; but a disk may have damaged
   // a record since, so all files are read; and where that happened to memory, whatever there is, or comes.
@@ -60,7 +65,8 @@ class LogReader {
     }
     if (Lacking()) AddLateCopies();
     if (!any_ && log_.over) {
-      NOVA_LOG(WARNING) << "log " << log_.log.ToString() << " is left out: members whose memory is whole do not have it; not read: "
+      NOVA_LOG(WARNING) << "log " << log_.log.ToString()
+                        << " is left out: members whose memory is whole do not have it; not read: "
                         << unread_;
       return OkStatus();
     }
@@ -114,7 +120,8 @@ class LogReader {
   void AddFile(StocId stoc, uint64_t size) {
     const StocFileId file{log_.log, 0};
     // It may be complete by now; how long it is then, nobody has said.
-    if (size == SealedLogFile::kUnknownSize) return Failed(stoc, absl::DataLossError("its journal is not put back"));
+    if (size == SealedLogFile::kUnknownSize)
+      return Failed(stoc, absl::DataLossError("its journal is not put back"));
     auto bytes = stocs_->ReadFileBlocking(stoc, file, 0, size, DeadlineOfOne());
     if (!bytes.ok()) return Failed(stoc, bytes.status());
     Add(LogCopies::Keeps::kSynced,
@@ -187,9 +194,10 @@ Cover CoverGroups(StocClient* stocs, const RangeRecord& record, const std::map<S
   return cover;
 }
 
-// Files of a log are left of which no member's memory has anything, and each group that it may be of has another
-// member that was listed with memory and has had it ever since. There it would be, had anything of it been acknowledged
-// (L3) that is in no table (M3): memory loses no single log. A member's file may be gone by itself, and proves nothing.
+// Files of a log are left of which no member's memory has anything, and each group that it may be of has
+// another member that was listed with memory and has had it ever since. There it would be, had anything of it
+// been acknowledged (L3) that is in no table (M3): memory loses no single log. A member's file may be gone by
+// itself, and proves nothing.
 bool IsOver(const RangeRecord& record, const std::map<StocId, FenceReply>& fenced, const SealedLog& log) {
   if (!log.segments.empty()) return false;
   const auto has_file = [&](const LogMember& m) { return log.files.contains(m.stoc); };
@@ -312,7 +320,9 @@ StatusOr<RecoveredLogs> RecoverLogs(StocClient* stocs, const RangeRecord& record
 StatusOr<RecoveredLogs> RecoverLogs(StocClient* stocs, const RangeRecord& record, const RangeFences& fences,
                                     const MemTableDone& done, Nanos deadline_ns, const RulesOff& off) {
   const auto members = fences.WaitForMost(
-      [&](const RangeFences::Members& m) { return CoverGroups(stocs, record, m.fenced, off).missing.empty(); },
+      [&](const RangeFences::Members& m) {
+        return CoverGroups(stocs, record, m.fenced, off).missing.empty();
+      },
       deadline_ns);
   NOVA_RETURN_IF_ERROR(members.lost);
   if (!members.fenced.empty()) NOVA_FP("logc.fenced");

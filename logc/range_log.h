@@ -1,15 +1,18 @@
 // RangeLog: the log of one range at one epoch, as the engine sees it; the LogSink seam of the design.
 //
-// Each (memtable round, request thread) has a log of its own, bound for life to that thread, which alone posts to it (L2). What a
-// thread appends to one log in one round of its loop goes out as one WRITE, or one message, per replica (group commit without waiting).
+// Each (memtable round, request thread) has a log of its own, bound for life to that thread, which alone
+// posts to it (L2). What a thread appends to one log in one round of its loop goes out as one WRITE, or one
+// message, per replica (group commit without waiting).
 //
-// Implementations: mode none (NewNullLog), modes memory, persistent and both on StoCs (logc/log_client.h), local persistent (logc/local_log.h).
+// Implementations: mode none (NewNullLog), modes memory, persistent and both on StoCs (logc/log_client.h),
+// local persistent (logc/local_log.h).
 //
 // Thread safety: Append and Flush on the executor `on` only; the others from any thread.
 // Ownership:     entries, keys and values are copied before Append returns.
-// Errors:        done(kOk): delivered at every member (L3). done(kNotOwner): fenced, the range is lost: no put of this epoch
-//                can be acknowledged any more. Others only from a local log, whose disk failed: kNoSpace, kUnavailable: not
-//                in the log; kUnknown: perhaps. On StoCs a failed member is replaced (L4), and the record goes on.
+// Errors:        done(kOk): delivered at every member (L3). done(kNotOwner): fenced, the range is lost: no
+//                put of this epoch can be acknowledged any more. Others only from a local log, whose disk
+//                failed: kNoSpace, kUnavailable: not in the log; kUnknown: perhaps. On StoCs a failed member
+//                is replaced (L4), and the record goes on.
 #pragma once
 
 #include <memory>
@@ -44,20 +47,24 @@ struct LogRecord {
   SequenceNumber first_sequence = 0;
   uint64_t client_id = 0;
   uint64_t request_number = 0;
-  bool sync = false;  // persistent modes: acknowledged when it would survive a loss of power, else the death of processes
-  std::span<const LogEntry> entries;  // entry i has first_sequence + i; at most kMaxLogEntries (K6: a batch is one record)
+  // persistent modes: acknowledged when it would survive a loss of power, else the death of processes
+  bool sync = false;
+  // entry i has first_sequence + i; at most kMaxLogEntries (K6: a batch is one record)
+  std::span<const LogEntry> entries;
 };
 
 struct ExposedRound {
   RoundNumber round = 0;
-  size_t live_members = 0;  // of the group that has the fewest; each holds every acknowledged record of the group
+  // of the group that has the fewest; each holds every acknowledged record of the group
+  size_t live_members = 0;
   bool operator==(const ExposedRound&) const = default;
 };
 
 class RangeLog {
  public:
   virtual ~RangeLog() = default;
-  // Posts soon (at the latest at the end of the executor's round); done runs on `on`, in append order per log.
+  // Posts soon (at the latest at the end of the executor's round); done runs on `on`, in append order per
+  // log.
   // False: out of log memory for now, nothing was done: the caller answers Busy.
   virtual bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) = 0;
   // M3: every memtable of the round is named done by an acknowledged edit: its logs are freed at all members.
@@ -66,7 +73,8 @@ class RangeLog {
   virtual void Fence() = 0;
   // L4: groups that no un-flushed round needs any more, so that the owner can take them off the record.
   virtual std::vector<GroupId> UnusedGroups() const = 0;
-  // L4: rounds with records in a group that was replaced, the most exposed first, of equally exposed ones the oldest.
+  // L4: rounds with records in a group that was replaced, the most exposed first, of equally exposed ones the
+  // oldest.
   virtual std::vector<ExposedRound> ExposedRounds() const = 0;
   // Asks for a new group though no member failed: to return to R members after a loss.
   virtual void RequestGroupChange() = 0;

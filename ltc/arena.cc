@@ -72,7 +72,8 @@ void ArenaPool::Refill() {
     char* chunk = static_cast<char*>(std::aligned_alloc(64, kChunkBytes));
     for (size_t at = 0; at < kChunkBytes; at += kPageBytes) *static_cast<volatile char*>(chunk + at) = 0;
     MutexLock lock(&mu_);
-    free_.insert(free_.begin(), chunk);  // warm ones first: what was just given back may still be in the processor's cache
+    // warm ones first: what was just given back may still be in the processor's cache
+    free_.insert(free_.begin(), chunk);
     SetReadyLocked();
   }
 }
@@ -93,7 +94,8 @@ Arena::~Arena() {
 char* Arena::AllocateFrom(Chunk* chunk, size_t bytes) {
   const size_t offset = chunk->offset.fetch_add(bytes, std::memory_order_relaxed);
   if (offset + bytes <= ArenaPool::kChunkBytes) return chunk->memory + offset;
-  if (offset < ArenaPool::kChunkBytes) used_.fetch_add(ArenaPool::kChunkBytes - offset, std::memory_order_relaxed);
+  if (offset < ArenaPool::kChunkBytes)
+    used_.fetch_add(ArenaPool::kChunkBytes - offset, std::memory_order_relaxed);
   return nullptr;
 }
 
@@ -111,16 +113,20 @@ void Arena::GiveBack(char* memory, size_t bytes) {
   bytes = RoundUp(bytes);
   if (bytes > ArenaPool::kChunkBytes / 4) {
     MutexLock lock(&mu_);
-    const auto piece = std::find_if(large_.begin(), large_.end(), [memory](const auto& p) { return p.first == memory; });
+    const auto piece =
+        std::find_if(large_.begin(), large_.end(), [memory](const auto& p) { return p.first == memory; });
     NOVA_CHECK(piece != large_.end()) << "memory that is not of this arena";
     large_.erase(piece);
     pool_->AddLarge(-static_cast<ptrdiff_t>(bytes));
     std::free(memory);
   } else {
     Chunk* const chunk = current_.load(std::memory_order_acquire);
-    const size_t at = reinterpret_cast<uintptr_t>(memory) - reinterpret_cast<uintptr_t>(chunk->memory);  // beyond it: an older chunk's
+    // beyond it: an older chunk's
+    const size_t at = reinterpret_cast<uintptr_t>(memory) - reinterpret_cast<uintptr_t>(chunk->memory);
     size_t end = at + bytes;
-    if (at >= ArenaPool::kChunkBytes || !chunk->offset.compare_exchange_strong(end, at, std::memory_order_relaxed)) return;
+    if (at >= ArenaPool::kChunkBytes ||
+        !chunk->offset.compare_exchange_strong(end, at, std::memory_order_relaxed))
+      return;
   }
   used_.fetch_sub(bytes, std::memory_order_relaxed);
 }
@@ -141,7 +147,8 @@ char* Arena::AllocateSlow(size_t bytes) {
     return memory;
   }
   for (;;) {
-    if (Chunk* chunk = current_.load(std::memory_order_relaxed)) {  // somebody else may have brought a new one
+    // somebody else may have brought a new one
+    if (Chunk* chunk = current_.load(std::memory_order_relaxed)) {
       if (char* memory = AllocateFrom(chunk, bytes)) return memory;
     }
     auto* chunk = new Chunk{pool_->Take(), 0};

@@ -1,7 +1,7 @@
 // ArenaPool and Arena: memory of memtables, in chunks that are touched once and recycled for ever.
 //
-// A first touch of a page costs more than a put (docs/performance.md), so chunks go back to the pool, not to the kernel, and a thread
-// in the background touches new ones before writers want them (KeepAhead).
+// A first touch of a page costs more than a put (docs/performance.md), so chunks go back to the pool, not to
+// the kernel, and a thread in the background touches new ones before writers want them (KeepAhead).
 //
 // Thread safety: ArenaPool: all. Arena: Allocate from any number of threads at once; the destructor alone.
 // Ownership:     memory of an Arena lives until the Arena does; the pool outlives its arenas.
@@ -24,11 +24,13 @@ class ArenaPool {
   ~ArenaPool();
   char* Take();
   void Give(char* chunk);
-  // From now on `bytes` of unused chunks are kept ready, within keep_bytes. `refill` has Refill run on another thread, soon; it is called
-  // by a thread that took a chunk, never while Refill is due already. Before others use the pool.
+  // From now on `bytes` of unused chunks are kept ready, within keep_bytes. `refill` has Refill run on
+  // another thread, soon; it is called by a thread that took a chunk, never while Refill is due already.
+  // Before others use the pool.
   void KeepAhead(size_t bytes, std::function<void()> refill);
   void Refill();
-  size_t bytes_used() const { return used_.load(std::memory_order_relaxed); }  // by arenas, large pieces included
+  // by arenas, large pieces included
+  size_t bytes_used() const { return used_.load(std::memory_order_relaxed); }
   size_t bytes_ready() const { return ready_.load(std::memory_order_relaxed); }  // in no use, kept for it
   void AddLarge(ptrdiff_t bytes);
 
@@ -36,7 +38,9 @@ class ArenaPool {
   bool IsKeptLocked(size_t more) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return bytes_used() + free_.size() * kChunkBytes + more <= keep_bytes_;
   }
-  void SetReadyLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { ready_.store(free_.size() * kChunkBytes, std::memory_order_relaxed); }
+  void SetReadyLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    ready_.store(free_.size() * kChunkBytes, std::memory_order_relaxed);
+  }
 
   const size_t keep_bytes_;
   size_t ahead_bytes_ = 0;
@@ -56,10 +60,12 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   char* Allocate(size_t bytes);  // 8-byte aligned
-  // Takes back a piece that Allocate gave and nobody has seen, if nothing was allocated behind it; else it is lost until the end.
+  // Takes back a piece that Allocate gave and nobody has seen, if nothing was allocated behind it; else it is
+  // lost until the end.
   void GiveBack(char* memory, size_t bytes);
-  char* AllocateChunk();         // ArenaPool::kChunkBytes, recycled as every chunk is
-  size_t bytes_used() const { return used_.load(std::memory_order_relaxed); }  // with what is wasted at the ends of chunks
+  char* AllocateChunk();  // ArenaPool::kChunkBytes, recycled as every chunk is
+  // with what is wasted at the ends of chunks
+  size_t bytes_used() const { return used_.load(std::memory_order_relaxed); }
 
  private:
   struct Chunk {

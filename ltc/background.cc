@@ -8,7 +8,8 @@ namespace nova {
 
 namespace {
 
-constexpr Nanos kRetryPause = 100 * kMillisecond;  // after work that failed, or that another thread has in hand
+// after work that failed, or that another thread has in hand
+constexpr Nanos kRetryPause = 100 * kMillisecond;
 
 }  // namespace
 
@@ -25,7 +26,8 @@ void BackgroundWork::Turns::Add(RangeId range, bool first) {
 
 void BackgroundWork::Turns::AddLater(RangeId range) {
   MutexLock lock(&mu_);
-  if (std::any_of(later_.begin(), later_.end(), [range](const auto& entry) { return entry.second == range; })) return;
+  if (std::any_of(later_.begin(), later_.end(), [range](const auto& entry) { return entry.second == range; }))
+    return;
   later_.emplace_back(Now() + kRetryPause, range);
   ready_.Signal();
 }
@@ -52,10 +54,10 @@ void BackgroundWork::Turns::Stop() {
   ready_.SignalAll();
 }
 
-BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find)
-    : find_(std::move(find)) {
+BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find) : find_(std::move(find)) {
   const auto start = [this](const char* role, int count, const std::function<void()>& body) {
-    for (int i = 0; i < count; ++i) threads_.push_back(std::make_unique<Thread>(StrCat("ltc.", role, ".", i), body));
+    for (int i = 0; i < count; ++i)
+      threads_.push_back(std::make_unique<Thread>(StrCat("ltc.", role, ".", i), body));
   };
   start("flush", options.flush_threads, [this] {
     RangeId id;

@@ -27,7 +27,7 @@ namespace nova {
 struct BackgroundOptions {
   int flush_threads = 2;
   int compaction_threads = 2;
-  int reader_threads = 2;   // load the metadata of tables that a get or scan found unloaded
+  int reader_threads = 2;  // load the metadata of tables that a get or scan found unloaded
   // Each kind of these has its own threads: one StoC that hangs must not hold up the others.
   int open_threads = 16;    // open ranges: each may wait for a StoC that is silent
   int release_threads = 4;  // release them, and give back what was lost

@@ -43,7 +43,8 @@ void BlockCache::Shard::Shrink(size_t to_bytes, Queue* evicted) {
 // As many ghosts as there are blocks.
 void BlockCache::Shard::Remember(uint64_t hash) {
   if (ghosts.insert(hash).second) ghosts_by_age.push_back(hash);
-  for (const size_t most = std::max(map.size(), kLeastGhosts); ghosts_by_age.size() > most; ghosts_by_age.pop_front()) {
+  for (const size_t most = std::max(map.size(), kLeastGhosts); ghosts_by_age.size() > most;
+       ghosts_by_age.pop_front()) {
     ghosts.erase(ghosts_by_age.front());
   }
 }

@@ -7,15 +7,16 @@
 namespace nova {
 namespace {
 
-// A number for each living thread of the process that called: the least that is free, so that threads that come and go use few lanes.
-// Beyond 64 threads they share numbers.
+// A number for each living thread of the process that called: the least that is free, so that threads that
+// come and go use few lanes. Beyond 64 threads they share numbers.
 class ThreadNumber {
  public:
   ThreadNumber() {
     uint64_t taken = taken_.load(std::memory_order_relaxed);
     while (taken != UINT64_MAX) {
       const auto least = static_cast<size_t>(std::countr_one(taken));
-      if (!taken_.compare_exchange_weak(taken, taken | uint64_t{1} << least, std::memory_order_relaxed)) continue;
+      if (!taken_.compare_exchange_weak(taken, taken | uint64_t{1} << least, std::memory_order_relaxed))
+        continue;
       number_ = least;
       mine_ = uint64_t{1} << least;
       return;
@@ -76,7 +77,9 @@ bool CallerLane::TryTake() { return Take(kFree, kHeld); }
 // Contended: whoever sleeps on it is woken when it is let go of, for what it waits for may have run.
 bool CallerLane::TryTakeFromSleeper() { return Take(kParked, kContended) || TryTake(); }
 
-bool CallerLane::IsCurrentThread() const { return holder_.load(std::memory_order_relaxed) == Thread::CurrentId(); }
+bool CallerLane::IsCurrentThread() const {
+  return holder_.load(std::memory_order_relaxed) == Thread::CurrentId();
+}
 
 void CallerLane::Enter() {
   if (TryTake()) return;

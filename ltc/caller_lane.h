@@ -1,9 +1,9 @@
 // CallerLane: a request thread of embedded mode: whoever calls.
 //
-// The engine's request path runs on an Executor and never waits. In an LTC that is an xchg thread. Here the calling thread takes
-// a lane for the time of one call and is the executor meanwhile. Where an operation could not end at once its thread sleeps, and
-// others may use the lane until it wakes. What others submit to a lane that nobody has runs on their thread, at once: there is no
-// thread to wake.
+// The engine's request path runs on an Executor and never waits. In an LTC that is an xchg thread. Here the
+// calling thread takes a lane for the time of one call and is the executor meanwhile. Where an operation
+// could not end at once its thread sleeps, and others may use the lane until it wakes. What others submit to
+// a lane that nobody has runs on their thread, at once: there is no thread to wake.
 //
 //   state      who has the lane                      Leave
 //   kFree      nobody                                -
@@ -11,7 +11,8 @@
 //   kContended a thread; more to run, or waiters     runs what is queued, wakes the waiters
 //   kParked    nobody; a thread sleeps in RunUntil   -
 //
-// Thread safety: Hold and Submit from any thread; the others by the holder.   Ownership: outlives what is submitted to it.
+// Thread safety: Hold and Submit from any thread; the others by the holder.   Ownership: outlives what is
+//                submitted to it.
 #pragma once
 
 #include <atomic>
@@ -33,10 +34,12 @@ class LaneWaiters {
   // Sleeps until take() returns a lane, which is asked again whenever one of the group was let go of.
   template <typename TakeFn>
   CallerLane* WaitUntilTaken(const TakeFn& take);
-  // A lane of the group was let go of. Wakes one thread, which wakes the next where it took a lane: one is on its way at a time, so
-  // that a thread which lets go of its lane and takes it again, over and over, does not pay for a wake-up each time.
+  // A lane of the group was let go of. Wakes one thread, which wakes the next where it took a lane: one is on
+  // its way at a time, so that a thread which lets go of its lane and takes it again, over and over, does not
+  // pay for a wake-up each time.
   void OneIsFree() {
-    if (waiting_.load(std::memory_order_seq_cst) > 0 && !woken_.exchange(true, std::memory_order_seq_cst)) WakeOne();
+    if (waiting_.load(std::memory_order_seq_cst) > 0 && !woken_.exchange(true, std::memory_order_seq_cst))
+      WakeOne();
   }
 
  private:
@@ -56,7 +59,8 @@ class CallerLane : public Executor {
   // The calling thread has the lane from construction to destruction, but for when it sleeps in RunUntil.
   class Hold {
    public:
-    explicit Hold(CallerLane* lane) : lane_(lane) { lane_->Enter(); }  // waits while another thread has the lane
+    // waits while another thread has the lane
+    explicit Hold(CallerLane* lane) : lane_(lane) { lane_->Enter(); }
     struct Taken {};
     Hold(CallerLane* lane, Taken) : lane_(lane) {}  // after TryTake
     ~Hold() { lane_->Leave(); }
@@ -105,8 +109,9 @@ class CallerLane : public Executor {
 
 // CallerLanes: the lanes of a database, and which one a call takes.
 //
-// A thread takes the lane it had last, while that is free: its view and its log file are at hand. Else it takes another free one and
-// stays there. A few lanes are for reads alone, so that no get waits for writers, however many of them wait for a log or a flush.
+// A thread takes the lane it had last, while that is free: its view and its log file are at hand. Else it
+// takes another free one and stays there. A few lanes are for reads alone, so that no get waits for writers,
+// however many of them wait for a log or a flush.
 //
 // Thread safety: all methods from any thread.   Ownership: outlives what is submitted to its lanes.
 class CallerLanes {
@@ -114,8 +119,8 @@ class CallerLanes {
   enum class For { kReads, kWrites };
   CallerLanes(size_t lanes, size_t lanes_for_reads);
 
-  // A lane that the calling thread has now: for CallerLane::Hold's Taken. Where others have all that it may take it waits for
-  // whichever is let go of first.
+  // A lane that the calling thread has now: for CallerLane::Hold's Taken. Where others have all that it may
+  // take it waits for whichever is let go of first.
   CallerLane* Take(For what);
   size_t for_writes() const { return shared_; }  // lanes with an index below may write
   const std::vector<std::unique_ptr<CallerLane>>& all() const { return lanes_; }

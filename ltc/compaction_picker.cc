@@ -8,7 +8,8 @@ namespace nova {
 namespace {
 
 bool AnyBusy(const std::vector<TableRef>& tables, const CompactionState& state) {
-  return std::any_of(tables.begin(), tables.end(), [&](const TableRef& t) { return state.busy.contains(t->info().uuid); });
+  return std::any_of(tables.begin(), tables.end(),
+                     [&](const TableRef& t) { return state.busy.contains(t->info().uuid); });
 }
 
 // From the first key of the tables to the last; views into them.
@@ -45,8 +46,9 @@ uint64_t BytesOf(const std::vector<TableRef>& tables) {
   return n;
 }
 
-// The youngest runs of Level0, as many as are of about the same size, become one of the youngest one's order: what they held is
-// still younger than every other run, and older than every round in memory (K3). Nullopt: only one is.
+// The youngest runs of Level0, as many as are of about the same size, become one of the youngest one's order:
+// what they held is still younger than every other run, and older than every round in memory (K3). Nullopt:
+// only one is.
 std::optional<CompactionPlan> MergeWithinLevel0(const Version& version) {
   CompactionPlan plan;
   plan.output_level = 0;
@@ -61,7 +63,8 @@ std::optional<CompactionPlan> MergeWithinLevel0(const Version& version) {
   return plan;
 }
 
-std::optional<CompactionPlan> PickLevel0(const Version& version, const CompactionOptions& options, const CompactionState& state) {
+std::optional<CompactionPlan> PickLevel0(const Version& version, const CompactionOptions& options,
+                                         const CompactionState& state) {
   CompactionPlan plan;
   uint64_t bytes = 0;
   bool whole = true;
@@ -76,7 +79,8 @@ std::optional<CompactionPlan> PickLevel0(const Version& version, const Compactio
     plan.inputs.insert(plan.inputs.end(), run->tables.begin(), run->tables.end());
   }
   AddOverlaps(version, &plan);
-  if (whole && static_cast<double>(bytes) < options.level0_share * static_cast<double>(BytesOf(plan.overlaps))) {
+  if (whole &&
+      static_cast<double>(bytes) < options.level0_share * static_cast<double>(BytesOf(plan.overlaps))) {
     if (auto merge = MergeWithinLevel0(version)) return merge;
   }
   if (AnyBusy(plan.overlaps, state)) return std::nullopt;
@@ -115,7 +119,8 @@ std::array<double, kLevels> CompactionScores(const Version& version, const Compa
   return scores;
 }
 
-std::optional<CompactionPlan> PickCompaction(const Version& version, const CompactionOptions& options, CompactionState* state) {
+std::optional<CompactionPlan> PickCompaction(const Version& version, const CompactionOptions& options,
+                                             CompactionState* state) {
   const auto scores = CompactionScores(version, options);
   std::array<int, kLevels> order;
   for (int i = 0; i < kLevels; ++i) order[static_cast<size_t>(i)] = i;
@@ -137,15 +142,19 @@ std::optional<CompactionPlan> PickCompaction(const Version& version, const Compa
 }
 
 bool IsOn(const TableInfo& table, StocId stoc) {
-  const auto has = [stoc](const std::vector<StocId>& copies) { return std::find(copies.begin(), copies.end(), stoc) != copies.end(); };
-  return has(table.metadata_stocs) ||
-         std::any_of(table.fragments.begin(), table.fragments.end(), [&](const Fragment& f) { return has(f.stocs); });
+  const auto has = [stoc](const std::vector<StocId>& copies) {
+    return std::find(copies.begin(), copies.end(), stoc) != copies.end();
+  };
+  return has(table.metadata_stocs) || std::any_of(table.fragments.begin(), table.fragments.end(),
+                                                  [&](const Fragment& f) { return has(f.stocs); });
 }
 
-std::optional<CompactionPlan> PickMove(const Version& version, const std::vector<StocId>& stocs, CompactionState* state) {
+std::optional<CompactionPlan> PickMove(const Version& version, const std::vector<StocId>& stocs,
+                                       CompactionState* state) {
   std::optional<CompactionPlan> plan;
   version.ForEachTable([&](const Run& run, const TableRef& t) {
-    const bool on = !plan && std::any_of(stocs.begin(), stocs.end(), [&](StocId stoc) { return IsOn(t->info(), stoc); });
+    const bool on =
+        !plan && std::any_of(stocs.begin(), stocs.end(), [&](StocId stoc) { return IsOn(t->info(), stoc); });
     if (!on || !state->busy.insert(t->info().uuid).second) return;
     plan.emplace();
     plan->level = plan->output_level = run.level;
@@ -160,12 +169,14 @@ bool IsHidden(const TableInfo& table, const RangeTombstones& tombstones, Sequenc
   return tombstones.CoversAll(UsedKeys(table), table.max_sequence, upto);
 }
 
-std::optional<CompactionPlan> PickHidden(const Version& version, SequenceNumber upto, CompactionState* state) {
+std::optional<CompactionPlan> PickHidden(const Version& version, SequenceNumber upto,
+                                         CompactionState* state) {
   const RangeTombstones& tombstones = *version.tombstones();
   CompactionPlan plan;
   for (const Run& run : version.runs()) {
     for (const TableRef& t : run.tables) {
-      if (IsHidden(t->info(), tombstones, upto) && state->busy.insert(t->info().uuid).second) plan.inputs.push_back(t);
+      if (IsHidden(t->info(), tombstones, upto) && state->busy.insert(t->info().uuid).second)
+        plan.inputs.push_back(t);
     }
   }
   if (!plan.inputs.empty()) {

@@ -48,18 +48,21 @@ class StoredKey {
 
 Status CheckKey(std::string_view key) {
   if (key.empty()) return absl::InvalidArgumentError("an empty key");
-  if (key.size() > kMaxUserKeyBytes) return absl::InvalidArgumentError(StrCat("a key of ", key.size(), " bytes: over ", kMaxUserKeyBytes));
+  if (key.size() > kMaxUserKeyBytes)
+    return absl::InvalidArgumentError(StrCat("a key of ", key.size(), " bytes: over ", kMaxUserKeyBytes));
   return OkStatus();
 }
 
 Status CheckTtl(ValueType type, int64_t ttl_ms) {
   if (type != ValueType::kPutTtl || (ttl_ms > 0 && ttl_ms <= kMaxTtlMs)) return OkStatus();
-  return absl::InvalidArgumentError(StrCat("a time to live of ", ttl_ms, " ms: must be in [1, ", kMaxTtlMs, "]"));
+  return absl::InvalidArgumentError(
+      StrCat("a time to live of ", ttl_ms, " ms: must be in [1, ", kMaxTtlMs, "]"));
 }
 
 // Of user keys; no begin: from the first, no end: to the last.
 Status CheckKeyRange(std::string_view begin, std::string_view end) {
-  if (std::max(begin.size(), end.size()) > kMaxUserKeyBytes) return CheckKey(begin.size() > end.size() ? begin : end);
+  if (std::max(begin.size(), end.size()) > kMaxUserKeyBytes)
+    return CheckKey(begin.size() > end.size() ? begin : end);
   if (end.empty() || begin < end) return OkStatus();
   return absl::InvalidArgumentError("a range of keys that ends where it begins, or before");
 }
@@ -71,10 +74,15 @@ const Status& NotFound() {
 
 Status StatusOf(Outcome outcome, std::string_view what) {
   switch (outcome) {
-    case Outcome::kOk: return OkStatus();
-    case Outcome::kNotFound: return NotFound();
-    case Outcome::kNotOwner: return Annotate(absl::FailedPreconditionError("the database is closed, or can no longer be written"), what);
-    default: return ToStatus(outcome, what);
+    case Outcome::kOk:
+      return OkStatus();
+    case Outcome::kNotFound:
+      return NotFound();
+    case Outcome::kNotOwner:
+      return Annotate(absl::FailedPreconditionError("the database is closed, or can no longer be written"),
+                      what);
+    default:
+      return ToStatus(outcome, what);
   }
 }
 
@@ -92,7 +100,8 @@ struct Db::Rep {
 
   ~Rep() {
     if (background != nullptr) background->Stop();
-    range = nullptr;  // its tables may still ask for their deletion; what is not deleted now, the next opening finds
+    // its tables may still ask for their deletion; what is not deleted now, the next opening finds
+    range = nullptr;
   }
 
   Status Init(const std::string& directory);
@@ -125,7 +134,8 @@ struct Db::Rep {
   }
   Status CheckValue(std::string_view value) const;
   Status Write(std::span<const WriteEntry> entries, bool sync);
-  Status WriteOne(ValueType type, std::string_view key, std::string_view value, bool sync, int64_t ttl_ms = 0);
+  Status WriteOne(ValueType type, std::string_view key, std::string_view value, bool sync,
+                  int64_t ttl_ms = 0);
 
   const DbOptions options;
   std::unique_ptr<Disk> own_disk;
@@ -154,7 +164,8 @@ StatusOr<std::unique_ptr<Db>> Db::Open(const std::string& directory, const DbOpt
 
 Status Db::Rep::Init(const std::string& directory) {
   if (options.disk == nullptr) {
-    if (!options.create_if_missing && !std::filesystem::exists(directory)) return absl::NotFoundError("no such directory");
+    if (!options.create_if_missing && !std::filesystem::exists(directory))
+      return absl::NotFoundError("no such directory");
     NOVA_ASSIGN_OR_RETURN(own_disk, OpenPosixDisk(directory));
   }
   disk = options.disk == nullptr ? own_disk.get() : options.disk;
@@ -174,10 +185,14 @@ Status Db::Rep::Init(const std::string& directory) {
   for (const auto& lane : lanes.all()) services.executors.push_back(lane.get());
   services.place = [](uint64_t) { return Placement{}; };
   // Whoever lets go of a table last may be in the middle of a get: unlinking a large file takes long.
-  services.garbage = [this](const TableInfo& t) { background->RunControl([this, t] { store->DropTable(t, {kRange, Epoch(), 0}); }); };
+  services.garbage = [this](const TableInfo& t) {
+    background->RunControl([this, t] { store->DropTable(t, {kRange, Epoch(), 0}); });
+  };
   services.one_disk = true;
   services.work = [this](RangeId id) { background->Due(id); };
-  services.lost = [](RangeId, Status why) { NOVA_LOG(ERROR) << "the database can no longer be written: " << why; };
+  services.lost = [](RangeId, Status why) {
+    NOVA_LOG(ERROR) << "the database can no longer be written: " << why;
+  };
   services.run_blocking = [](std::function<void()> fn) { fn(); };  // the caller waits anyway
   background =
       std::make_unique<BackgroundWork>(BackgroundOptions{.flush_threads = options.flush_threads,
@@ -192,12 +207,15 @@ Status Db::Rep::Init(const std::string& directory) {
   std::vector<VersionEdit> edits;
   if (before) {
     NOVA_ASSIGN_OR_RETURN(edits, manifests->ReadInstalled());
-    if (edits.empty()) return absl::DataLossError("CURRENT is missing, though IDENTITY says that there is a database");
+    if (edits.empty())
+      return absl::DataLossError("CURRENT is missing, though IDENTITY says that there is a database");
   }
   NOVA_ASSIGN_OR_RETURN(auto records, ReadLocalLogs(disk, DoneMemTables(edits)));
-  NOVA_ASSIGN_OR_RETURN(range, Range::Recover(record, options.range, &services, manifests.get(), edits, std::move(records)));
+  NOVA_ASSIGN_OR_RETURN(
+      range, Range::Recover(record, options.range, &services, manifests.get(), edits, std::move(records)));
   NOVA_RETURN_IF_ERROR(manifests->Install(range->manifest_group()));
-  if (!before) NOVA_RETURN_IF_ERROR(InstallDbIdentity(disk, record.epoch));  // a directory with it alone has lost the rest
+  // a directory with it alone has lost the rest
+  if (!before) NOVA_RETURN_IF_ERROR(InstallDbIdentity(disk, record.epoch));
   NOVA_RETURN_IF_ERROR(DeleteLocalLogs(disk, record.epoch));  // R6
   NOVA_RETURN_IF_ERROR(DeleteOrphans());
   LocalLogOptions log;
@@ -211,11 +229,13 @@ Status Db::Rep::Init(const std::string& directory) {
   return OkStatus();
 }
 
-// The first gets of a database whose indexes and filters are not in memory read those, and little else, so opening waits for a moment.
+// The first gets of a database whose indexes and filters are not in memory read those, and little else, so
+// opening waits for a moment.
 void Db::Rep::StartWarming() {
   constexpr uint64_t kMetadataPart = 50;  // of the data, at most, is what indexes and filters take
   constexpr Nanos kLongestWait = 150 * kMillisecond;
-  constexpr Nanos kFirstReads = 500 * kMillisecond;  // the disk is theirs; and who opens a database for a moment reads no more than they do
+  // the disk is theirs; and who opens a database for a moment reads no more than they do
+  constexpr Nanos kFirstReads = 500 * kMillisecond;
   const uint64_t bytes = range->stats().bytes, own = *options.memtable_bytes + *options.cache_bytes;
   if (!options.warm_tables || bytes == 0 || bytes / kMetadataPart > *options.cache_bytes) return;
   const uint64_t room = RoomInMemory() / 4 * 3;  // others live here too
@@ -276,7 +296,8 @@ void Db::Rep::Stop() {
 
 Status Db::Rep::CheckValue(std::string_view value) const {
   if (value.size() <= options.range.max_value_bytes) return OkStatus();
-  return absl::InvalidArgumentError(StrCat("a value of ", value.size(), " bytes: over max_value_bytes = ", options.range.max_value_bytes));
+  return absl::InvalidArgumentError(
+      StrCat("a value of ", value.size(), " bytes: over max_value_bytes = ", options.range.max_value_bytes));
 }
 
 Status Db::Rep::Write(std::span<const WriteEntry> entries, bool sync) {
@@ -293,7 +314,8 @@ Status Db::Rep::Write(std::span<const WriteEntry> entries, bool sync) {
   }
 }
 
-Status Db::Rep::WriteOne(ValueType type, std::string_view key, std::string_view value, bool sync, int64_t ttl_ms) {
+Status Db::Rep::WriteOne(ValueType type, std::string_view key, std::string_view value, bool sync,
+                         int64_t ttl_ms) {
   NOVA_RETURN_IF_ERROR(CheckKey(key));
   NOVA_RETURN_IF_ERROR(CheckValue(value));
   const StoredKey stored(key);
@@ -305,10 +327,12 @@ Status Db::Write(const WriteBatch& batch, const DbWriteOptions& options) {
   const RangeOptions& limits = rep_->options.range;
   if (batch.count() == 0) return OkStatus();
   if (batch.count() > limits.max_batch_entries) {
-    return absl::InvalidArgumentError(StrCat("a batch of ", batch.count(), " entries: over max_batch_entries = ", limits.max_batch_entries));
+    return absl::InvalidArgumentError(StrCat(
+        "a batch of ", batch.count(), " entries: over max_batch_entries = ", limits.max_batch_entries));
   }
   if (batch.bytes() + batch.count() > limits.max_batch_bytes) {
-    return absl::InvalidArgumentError(StrCat("a batch of ", batch.bytes(), " bytes: over max_batch_bytes = ", limits.max_batch_bytes));
+    return absl::InvalidArgumentError(
+        StrCat("a batch of ", batch.bytes(), " bytes: over max_batch_bytes = ", limits.max_batch_bytes));
   }
   std::string keys;  // as stored
   keys.reserve(batch.bytes() + 2 * batch.count());
@@ -326,7 +350,9 @@ Status Db::Write(const WriteBatch& batch, const DbWriteOptions& options) {
       const std::string_view begin = stored('\0', e.key);
       entries.push_back({e.type, begin, stored(e.value.empty() ? '\1' : '\0', e.value)});
       if (++range_deletes > limits.round_range_tombstones) {
-        return absl::InvalidArgumentError(StrCat("a batch with more range deletions than round_range_tombstones = ", limits.round_range_tombstones));
+        return absl::InvalidArgumentError(
+            StrCat("a batch with more range deletions than round_range_tombstones = ",
+                   limits.round_range_tombstones));
       }
       continue;
     }
@@ -349,12 +375,14 @@ Status Db::Delete(std::string_view key, const DbWriteOptions& options) {
 Status Db::DeleteRange(std::string_view begin, std::string_view end, const DbWriteOptions& options) {
   NOVA_RETURN_IF_ERROR(CheckKeyRange(begin, end));
   const std::string from = std::string(1, '\0').append(begin);
-  const std::string to = end.empty() ? std::string(1, '\1') : std::string(1, '\0').append(end);  // keyspace 0 ends at 1
+  // keyspace 0 ends at 1
+  const std::string to = end.empty() ? std::string(1, '\1') : std::string(1, '\0').append(end);
   const WriteEntry entry{ValueType::kDeleteRange, from, to};
   return rep_->Write({&entry, 1}, options.sync);
 }
 
-Status Db::PutTtl(std::string_view key, std::string_view value, int64_t ttl_ms, const DbWriteOptions& options) {
+Status Db::PutTtl(std::string_view key, std::string_view value, int64_t ttl_ms,
+                  const DbWriteOptions& options) {
   NOVA_RETURN_IF_ERROR(CheckTtl(ValueType::kPutTtl, ttl_ms));
   return rep_->WriteOne(ValueType::kPutTtl, key, value, options.sync, ttl_ms);
 }
@@ -370,12 +398,13 @@ StatusOr<bool> Db::CompareAndSwap(std::string_view key, std::optional<std::strin
   op.deadline_ns = Now() + kWriteDeadline;
   op.sync = options.sync;
   for (;;) {
-    const Outcome outcome = rep_->Run(CallerLanes::For::kWrites, [&](Executor* on, Outcome* out, bool* finished) {
-      rep_->range->CompareAndSwap(on, op, [out, finished](Outcome o) {
-        *out = o;
-        *finished = true;
-      });
-    });
+    const Outcome outcome =
+        rep_->Run(CallerLanes::For::kWrites, [&](Executor* on, Outcome* out, bool* finished) {
+          rep_->range->CompareAndSwap(on, op, [out, finished](Outcome o) {
+            *out = o;
+            *finished = true;
+          });
+        });
     if (outcome == Outcome::kConditionFailed) return false;
     if (outcome == Outcome::kOk) return true;
     if (outcome != Outcome::kBusy || Now() > op.deadline_ns) return StatusOf(outcome, "compare and swap");
@@ -385,7 +414,8 @@ StatusOr<bool> Db::CompareAndSwap(std::string_view key, std::optional<std::strin
 
 StatusOr<std::shared_ptr<const Snapshot>> Db::TakeSnapshot() {
   std::shared_ptr<const Snapshot> snapshot;
-  const Outcome outcome = rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
+  const Outcome outcome = rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out,
+                                                                  bool* finished) {
     rep_->range->TakeSnapshot(on, kNever, [out, finished, &snapshot](Outcome o, std::shared_ptr<Snapshot> s) {
       snapshot = std::move(s);
       *out = o;
@@ -396,7 +426,8 @@ StatusOr<std::shared_ptr<const Snapshot>> Db::TakeSnapshot() {
   return snapshot;
 }
 
-Status Db::MultiGet(std::span<const std::string_view> keys, std::vector<std::optional<std::string>>* values, const DbReadOptions& options) {
+Status Db::MultiGet(std::span<const std::string_view> keys, std::vector<std::optional<std::string>>* values,
+                    const DbReadOptions& options) {
   NOVA_RETURN_IF_ERROR(rep_->CheckSnapshot(options));
   std::vector<std::string> stored;
   stored.reserve(keys.size());
@@ -404,7 +435,8 @@ Status Db::MultiGet(std::span<const std::string_view> keys, std::vector<std::opt
     NOVA_RETURN_IF_ERROR(CheckKey(key));
     stored.emplace_back(StoredKey(key).view());
   }
-  const Outcome outcome = rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
+  const Outcome outcome = rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out,
+                                                                  bool* finished) {
     rep_->range->MultiGet(on, std::move(stored), options.snapshot, kNever,
                           [out, finished, values](Outcome o, std::vector<std::optional<std::string>> all) {
                             *values = std::move(all);
@@ -424,41 +456,46 @@ Status Db::Get(std::string_view key, std::string* value, const DbReadOptions& op
     Outcome* outcome;
     bool* finished;
   } answer{value, nullptr, nullptr};
-  const Outcome outcome = rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
-    answer.outcome = out;
-    answer.finished = finished;
-    const auto done = [&answer](Outcome o, std::string_view v) {
-      if (o == Outcome::kOk) answer.value->assign(v);
-      *answer.outcome = o;
-      *answer.finished = true;
-    };
-    options.snapshot == nullptr ? rep_->range->Get(on, stored.view(), kNever, done)
-                                : rep_->range->GetAt(on, *options.snapshot, stored.view(), kNever, done);
-  });
+  const Outcome outcome =
+      rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
+        answer.outcome = out;
+        answer.finished = finished;
+        const auto done = [&answer](Outcome o, std::string_view v) {
+          if (o == Outcome::kOk) answer.value->assign(v);
+          *answer.outcome = o;
+          *answer.finished = true;
+        };
+        options.snapshot == nullptr ? rep_->range->Get(on, stored.view(), kNever, done)
+                                    : rep_->range->GetAt(on, *options.snapshot, stored.view(), kNever, done);
+      });
   return StatusOf(outcome, "get");
 }
 
 Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions& options) {
   NOVA_RETURN_IF_ERROR(rep_->CheckSnapshot(options));
   if (scan.from.size() > kMaxUserKeyBytes || scan.to.size() > kMaxUserKeyBytes) {
-    return absl::InvalidArgumentError(StrCat("a bound of a scan with more than ", kMaxUserKeyBytes, " bytes"));
+    return absl::InvalidArgumentError(
+        StrCat("a bound of a scan with more than ", kMaxUserKeyBytes, " bytes"));
   }
   std::string from = std::string(1, '\0') + scan.from;
-  std::string to = scan.to.empty() ? std::string(1, '\1') : std::string(1, '\0') + scan.to;  // keyspace 0 ends at 1
+  // keyspace 0 ends at 1
+  std::string to = scan.to.empty() ? std::string(1, '\1') : std::string(1, '\0') + scan.to;
   std::shared_ptr<const Snapshot> snapshot = options.snapshot;
   if (snapshot == nullptr) {  // one moment for all pages
     NOVA_ASSIGN_OR_RETURN(snapshot, TakeSnapshot());
   }
   for (uint64_t left = scan.limit; left > 0 && from < to;) {
     ScanPage page;
-    const Outcome outcome = rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
-      const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(left, UINT32_MAX));
-      rep_->range->Scan(on, {from, to, wanted, kNever, snapshot, scan.reverse}, [out, finished, &page](Outcome o, ScanPage p) {
-        page = std::move(p);
-        *out = o;
-        *finished = true;
-      });
-    });
+    const Outcome outcome =
+        rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
+          const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(left, UINT32_MAX));
+          rep_->range->Scan(on, {from, to, wanted, kNever, snapshot, scan.reverse},
+                            [out, finished, &page](Outcome o, ScanPage p) {
+                              page = std::move(p);
+                              *out = o;
+                              *finished = true;
+                            });
+        });
     if (outcome != Outcome::kOk) return StatusOf(outcome, "scan");
     std::string_view in = page.entries, key, value;
     while (GetLengthPrefixed(&in, &key) && GetLengthPrefixed(&in, &value)) {
@@ -477,7 +514,8 @@ Status Db::Flush() {
   const SequenceNumber upto = rep_->range->BeginFlush();
   return rep_->WaitFor("flush", [&] {
     rep_->range->SealUpTo(upto);
-    return rep_->range->FlushedUpTo(upto) ? std::optional(OkStatus()) : FailedFor(rep_->range->LastingFlushFailure(begin));
+    return rep_->range->FlushedUpTo(upto) ? std::optional(OkStatus())
+                                          : FailedFor(rep_->range->LastingFlushFailure(begin));
   });
 }
 
@@ -485,12 +523,16 @@ Status Db::Checkpoint(const std::string& directory, std::string_view from, std::
   NOVA_RETURN_IF_ERROR(CheckKeyRange(from, to));
   const std::filesystem::path path = std::filesystem::path(directory).lexically_normal();
   const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
-  if (name.empty() || name == "." || name == "..") return absl::InvalidArgumentError(StrCat("\"", directory, "\" names no new directory"));
+  if (name.empty() || name == "." || name == "..")
+    return absl::InvalidArgumentError(StrCat("\"", directory, "\" names no new directory"));
   const std::string parent = (path.has_filename() ? path : path.parent_path()).parent_path().string();
   NOVA_ASSIGN_OR_RETURN(const auto target, OpenPosixDisk(parent.empty() ? "." : parent));
   NOVA_ASSIGN_OR_RETURN(const CheckpointRef frozen, rep_->range->Freeze(Now() + kWorkDeadline));
-  const auto stored = [](std::string_view key) { return key.empty() ? std::string() : std::string(1, '\0').append(key); };
-  NOVA_ASSIGN_OR_RETURN(const VersionEdit cut, CutCheckpoint(*frozen, stored(from), stored(to), rep_->range->now_ms(), rep_->store.get()));
+  const auto stored = [](std::string_view key) {
+    return key.empty() ? std::string() : std::string(1, '\0').append(key);
+  };
+  NOVA_ASSIGN_OR_RETURN(const VersionEdit cut, CutCheckpoint(*frozen, stored(from), stored(to),
+                                                             rep_->range->now_ms(), rep_->store.get()));
   return Annotate(WriteDbCheckpoint(cut, rep_->disk, target.get(), name), directory);
 }
 

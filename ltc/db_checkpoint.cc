@@ -17,8 +17,8 @@ Status WriteSynced(Disk* disk, const std::string& path, std::string_view bytes) 
   return file->Sync();
 }
 
-// M4: a table never changes once it is written, so that one file may be two databases': a link is a reference, and the last one to go
-// takes the file along.
+// M4: a table never changes once it is written, so that one file may be two databases': a link is a
+// reference, and the last one to go takes the file along.
 Status LinkOrCopy(Disk* from, const std::string& path, Disk* to, const std::string& to_path) {
   if (const std::string native = from->NativePath(path); !native.empty()) {
     const Status s = to->Link(native, to_path);
@@ -38,7 +38,8 @@ Status LinkOrCopy(Disk* from, const std::string& path, Disk* to, const std::stri
 
 bool MayBeOurs(const std::string& name) {
   Uuid uuid;
-  return name == kUnfinishedCheckpoint || name == "CURRENT" || name == "IDENTITY" || name == "LOCK" || LocalFileUuid(name, &uuid);
+  return name == kUnfinishedCheckpoint || name == "CURRENT" || name == "IDENTITY" || name == "LOCK" ||
+         LocalFileUuid(name, &uuid);
 }
 
 // What a call left that did not end, but for the mark. A database has an IDENTITY and no mark.
@@ -46,12 +47,17 @@ Status RemoveUnfinished(Disk* disk, const std::string& directory, bool only_look
   const auto names = disk->List(directory);
   if (!names.ok()) return absl::IsNotFound(names.status()) ? OkStatus() : names.status();
   for (const std::string& name : *names) {
-    if (!MayBeOurs(name)) return absl::AlreadyExistsError(StrCat(directory, " is in the way, and holds ", name));
+    if (!MayBeOurs(name))
+      return absl::AlreadyExistsError(StrCat(directory, " is in the way, and holds ", name));
   }
-  const auto has = [&](const char* name) { return std::find(names->begin(), names->end(), name) != names->end(); };
-  if (has("IDENTITY") && !has(kUnfinishedCheckpoint)) return absl::AlreadyExistsError(StrCat(directory, " is in the way, and is a database"));
+  const auto has = [&](const char* name) {
+    return std::find(names->begin(), names->end(), name) != names->end();
+  };
+  if (has("IDENTITY") && !has(kUnfinishedCheckpoint))
+    return absl::AlreadyExistsError(StrCat(directory, " is in the way, and is a database"));
   for (const std::string& name : *names) {
-    if (name != kUnfinishedCheckpoint && !only_look) NOVA_RETURN_IF_ERROR(disk->Delete(StrCat(directory, "/", name)));
+    if (name != kUnfinishedCheckpoint && !only_look)
+      NOVA_RETURN_IF_ERROR(disk->Delete(StrCat(directory, "/", name)));
   }
   return OkStatus();
 }
@@ -62,7 +68,8 @@ StatusOr<std::unique_ptr<Disk>> LockUnfinished(Disk* to, const std::string& dire
   if (native.empty()) return nullptr;
   NOVA_ASSIGN_OR_RETURN(auto held, OpenPosixDisk(native));
   const Status s = held->Lock(kUnfinishedCheckpoint);
-  if (absl::IsUnavailable(s) || absl::IsNotFound(s)) return absl::UnavailableError("another checkpoint of that name is being made");
+  if (absl::IsUnavailable(s) || absl::IsNotFound(s))
+    return absl::UnavailableError("another checkpoint of that name is being made");
   NOVA_RETURN_IF_ERROR(s);
   return held;
 }
@@ -75,12 +82,15 @@ Status MarkUnfinished(Disk* to, const std::string& directory) {
 
 Status CheckFree(Disk* to, const std::string& name) {
   const Status there = to->List(name).status();
-  return absl::IsNotFound(there) ? OkStatus() : there.ok() ? absl::AlreadyExistsError("the directory is there already") : there;
+  return absl::IsNotFound(there) ? OkStatus()
+         : there.ok()            ? absl::AlreadyExistsError("the directory is there already")
+                                 : there;
 }
 
 Status Fill(const VersionEdit& cut, Disk* from, Disk* to, const std::string& directory) {
   const Uuid manifest = Uuid::Generate();
-  NOVA_RETURN_IF_ERROR(WriteSynced(to, StrCat(directory, "/", LocalManifestName(manifest)), Manifest::EncodeRecord(manifest, cut)));
+  NOVA_RETURN_IF_ERROR(WriteSynced(to, StrCat(directory, "/", LocalManifestName(manifest)),
+                                   Manifest::EncodeRecord(manifest, cut)));
   for (const VersionEdit::Add& add : cut.adds) {
     const std::string table = LocalTableName(add.table.uuid);
     NOVA_RETURN_IF_ERROR(LinkOrCopy(from, table, to, StrCat(directory, "/", table)));

@@ -1,13 +1,14 @@
 // Writes a frozen version of an embedded database, or an interval of it, as another database.
 //
-// Into `name`.unfinished: a mark, which who makes it holds locked; the manifest, the tables (hard links, or copies), CURRENT, and last
-// IDENTITY, without which the directory is not opened; all synced; then the rename to `name`, and the mark goes. A crash on the way
-// leaves `name`.unfinished at most, and the next call of that name replaces it.
+// Into `name`.unfinished: a mark, which who makes it holds locked; the manifest, the tables (hard links, or
+// copies), CURRENT, and last IDENTITY, without which the directory is not opened; all synced; then the rename
+// to `name`, and the mark goes. A crash on the way leaves `name`.unfinished at most, and the next call of
+// that name replaces it.
 //
-// Thread safety: any; of two calls of one name, in whatever processes, one makes it.   Ownership: the disks outlive the call; whoever
-// cut it keeps its tables' files.
-// Errors: AlreadyExists: `name` is there, or `name`.unfinished, and it is not what such a call left; Unavailable: another call is
-// making it; the disks'.
+// Thread safety: any; of two calls of one name, in whatever processes, one makes it.   Ownership: the disks
+//                outlive the call; whoever cut it keeps its tables' files.
+// Errors: AlreadyExists: `name` is there, or `name`.unfinished, and it is not what such a call left;
+//         Unavailable: another call is making it; the disks'.
 #pragma once
 
 #include <string>

@@ -29,8 +29,8 @@ bool NamesAManifest(Disk* disk, const std::string& path) {
   return (*file)->Read(0, text.size(), text.data()).ok() && (text.empty() || Uuid::Parse(text, &uuid));
 }
 
-// A directory without IDENTITY may have what a creation leaves that ended too early: manifests and the pointer to one. Whatever holds
-// data comes after IDENTITY.
+// A directory without IDENTITY may have what a creation leaves that ended too early: manifests and the
+// pointer to one. Whatever holds data comes after IDENTITY.
 Status RemoveUnfinishedCreation(Disk* disk, bool create_if_missing) {
   NOVA_ASSIGN_OR_RETURN(const auto names, disk->List(""));
   std::vector<std::string> leftovers;
@@ -40,7 +40,8 @@ Status RemoveUnfinishedCreation(Disk* disk, bool create_if_missing) {
     const bool manifest = name.starts_with("manifest-") && LocalFileUuid(name, &uuid);
     const bool pointer = (name == "CURRENT" || name == "CURRENT.new") && NamesAManifest(disk, name);
     if (!manifest && !pointer && name != kNewIdentityPath) {
-      return absl::InvalidArgumentError("the directory holds something else: it is not empty, and has no IDENTITY");
+      return absl::InvalidArgumentError(
+          "the directory holds something else: it is not empty, and has no IDENTITY");
     }
     leftovers.push_back(name);
   }
@@ -72,8 +73,11 @@ StatusOr<std::optional<Epoch>> ReadDbIdentity(Disk* disk, bool create_if_missing
   if (std::sscanf(text.c_str(), "nova database, format %u, epoch %llu", &format, &epoch) != 2) {
     return absl::DataLossError("IDENTITY does not parse: not a database of Nova, or damaged");
   }
-  if (format > kFormat) return absl::FailedPreconditionError(StrCat("the directory has format ", format, ", this program knows up to ", kFormat));
-  if (text != IdentityText(format, epoch)) return absl::DataLossError("IDENTITY is damaged: its checksum is not that of its text");
+  if (format > kFormat)
+    return absl::FailedPreconditionError(
+        StrCat("the directory has format ", format, ", this program knows up to ", kFormat));
+  if (text != IdentityText(format, epoch))
+    return absl::DataLossError("IDENTITY is damaged: its checksum is not that of its text");
   return Epoch(epoch);
 }
 

@@ -1,7 +1,8 @@
 // The file IDENTITY of an embedded database's directory: what it is, and which opening of it is the latest.
 //
 // Thread safety: none, one process holds the directory.   Ownership: the disk outlives the calls.
-// Errors: DataLoss: damaged; FailedPrecondition: of a later format; InvalidArgument: the directory holds something else.
+// Errors: DataLoss: damaged; FailedPrecondition: of a later format; InvalidArgument: the directory holds
+//         something else.
 #pragma once
 
 #include <optional>
@@ -12,8 +13,9 @@
 
 namespace nova {
 
-// The epoch of the directory's latest opening; none: it holds no database. NotFound: so, and `create_if_missing` is off.
-// A creation that did not end left files that hold nothing, and no IDENTITY, which comes last: they are deleted.
+// The epoch of the directory's latest opening; none: it holds no database. NotFound: so, and
+// `create_if_missing` is off. A creation that did not end left files that hold nothing, and no IDENTITY,
+// which comes last: they are deleted.
 StatusOr<std::optional<Epoch>> ReadDbIdentity(Disk* disk, bool create_if_missing);
 // Each opening has an epoch of its own, as each owner of a range has (C1). Durable, as a whole or not at all.
 Status InstallDbIdentity(Disk* disk, Epoch epoch);

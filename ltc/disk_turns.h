@@ -1,8 +1,10 @@
-// DiskTurns: a slow disk's time, in turns, for background work that is in no hurry and for reads that somebody waits for.
+// DiskTurns: a slow disk's time, in turns, for background work that is in no hurry and for reads that
+// somebody waits for.
 //
-// A disk serves who comes first. A reader asks for a block, and for the next when it has that; a compaction asks for a megabyte at a time, a flush
-// for a quarter of one: in a queue with them readers would get a hundredth of the disk, for as long as a compaction takes. So while reads take
-// long, background work stops after some time of its own, all its threads together, and goes on after as long a pause. (Luo & Carey pace
+// A disk serves who comes first. A reader asks for a block, and for the next when it has that; a compaction
+// asks for a megabyte at a time, a flush for a quarter of one: in a queue with them readers would get a
+// hundredth of the disk, for as long as a compaction takes. So while reads take long, background work stops
+// after some time of its own, all its threads together, and goes on after as long a pause. (Luo & Carey pace
 // it by a rate; nobody knows the disk's here.)
 //
 // Thread safety: all; time is an argument, so decisions are tested without a clock.
@@ -28,7 +30,8 @@ class DiskTurns {
   // How long background work pauses before it reads or writes more; 0: it goes on.
   Nanos Pause(Nanos now_ns) {
     MutexLock lock(&mu_);
-    if (now_ns < began_ns_) return began_ns_ - now_ns;  // another thread's turn has ended, and so has this one's
+    // another thread's turn has ended, and so has this one's
+    if (now_ns < began_ns_) return began_ns_ - now_ns;
     const Nanos length = now_ns - began_ns_;
     if (now_ns - slow_read_ns_.load(std::memory_order_relaxed) > 2 * kLongPause) {
       began_ns_ = now_ns;

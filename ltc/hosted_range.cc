@@ -10,10 +10,11 @@
 namespace nova {
 namespace {
 
-constexpr Nanos kGroupRetry = 50 * kMillisecond;  // while a log group cannot be replaced
+constexpr Nanos kGroupRetry = 50 * kMillisecond;       // while a log group cannot be replaced
 constexpr Nanos kAnswerOfMember = 250 * kMillisecond;  // of a log group that is to be listed
-constexpr Nanos kReadOfCopy = 5 * kSecond;        // of a manifest, before it counts as unread
-constexpr Nanos kForgiveAfter = 5 * kSecond;      // a member that failed, and still has a lease then, may be taken again
+constexpr Nanos kReadOfCopy = 5 * kSecond;             // of a manifest, before it counts as unread
+// a member that failed, and still has a lease then, may be taken again
+constexpr Nanos kForgiveAfter = 5 * kSecond;
 
 // Of the part of the table, a fragment or the metadata, that has the fewest.
 uint32_t LivingCopies(const TableInfo& table, const std::set<StocId>& living) {
@@ -119,14 +120,20 @@ Status RecordKeeper::UpdateOrCancel(const std::function<void()>& before_asking,
 
 // --- the manifest on StoCs (M1)
 
-// What the Range works with, and keeps: a flush or compaction under way outlives the HostedRange when the range is lost.
+// What the Range works with, and keeps: a flush or compaction under way outlives the HostedRange when the
+// range is lost.
 class HostedRange::Ground : public ManifestStorage {
  public:
   Ground(const HostServices* services, const HostedRangeOptions& options, const RangeAssignment& assignment)
-      : range_services(services->range), keeper(services, assignment.record), creator_{assignment.record.id, assignment.record.epoch, 0},
-        services_(services), options_(options) {
+      : range_services(services->range),
+        keeper(services, assignment.record),
+        creator_{assignment.record.id, assignment.record.epoch, 0},
+        services_(services),
+        options_(options) {
     range_services.place = [this](uint64_t bytes) { return Place(bytes); };
-    range_services.garbage = [drop = services->garbage, holder = creator_](const TableInfo& t) { drop(t, holder); };
+    range_services.garbage = [drop = services->garbage, holder = creator_](const TableInfo& t) {
+      drop(t, holder);
+    };
   }
 
   std::vector<StocChoice> LiveStocs() const {
@@ -174,8 +181,7 @@ class HostedRange::Ground : public ManifestStorage {
     const Nanos within = options_.request_deadline_ns;
     services_->run_control([services = services_, creator = creator_, within, group] {
       for (const StocId stoc : group.members) {
-        services->stocs
-            ->DropReferences(stoc, creator.range, creator.epoch, {{group.file, 0}}, Now() + within)
+        services->stocs->DropReferences(stoc, creator.range, creator.epoch, {{group.file, 0}}, Now() + within)
             .IgnoreError();
       }
     });
@@ -215,7 +221,8 @@ class HostedRange::Ground : public ManifestStorage {
 
 // --- opening
 
-HostedRange::HostedRange(const HostServices* services, const HostedRangeOptions& options, const RangeAssignment& assignment)
+HostedRange::HostedRange(const HostServices* services, const HostedRangeOptions& options,
+                         const RangeAssignment& assignment)
     : id_(assignment.record.id),
       epoch_(assignment.record.epoch),
       services_(services),
@@ -295,11 +302,13 @@ Status HostedRange::Open() {
   const std::shared_ptr<RangeFences> fences = RangeFences::Start(services_->stocs, record);  // R2
   NOVA_ASSIGN_OR_RETURN(const auto edits, ReadManifest(record, *fences, deadline));
   NOVA_ASSIGN_OR_RETURN(
-      auto recovered, RecoverLogs(services_->stocs, record, *fences, DoneMemTables(edits), deadline, options_.off));  // R3
+      // R3
+      auto recovered,
+      RecoverLogs(services_->stocs, record, *fences, DoneMemTables(edits), deadline, options_.off));
   const size_t records = recovered.size();
   ground_->Avoid(fences->WaitUntil([](const auto&) { return true; }, 0).silent);
-  NOVA_ASSIGN_OR_RETURN(range_, Range::Recover(record, options_.range, &ground_->range_services, ground_.get(), edits,
-                                               std::move(recovered), ground_));  // R4
+  NOVA_ASSIGN_OR_RETURN(range_, Range::Recover(record, options_.range, &ground_->range_services,
+                                               ground_.get(), edits, std::move(recovered), ground_));  // R4
   LogGroup group;
   if (options_.log_mode != LogMode::kNone) {
     NOVA_ASSIGN_OR_RETURN(group, PickAnsweringGroup({}, LogMember{}, GroupId(record.last_group.value() + 1)));
@@ -322,18 +331,20 @@ Status HostedRange::Open() {
   if (options_.log_mode == LogMode::kNone) {
     log = NewNullLog();
   } else {
-    log = services_->logs->Open(id_, epoch_, group, [weak = weak_from_this()](const LogGroup& current, StocId failed, auto answer) {
-      const auto self = weak.lock();
-      if (self == nullptr) return answer(absl::FailedPreconditionError("the range was closed"));
-      self->services_->run_change(
-          [self, current, failed, answer] { self->ChangeLogGroup(current, failed, Now(), answer); });
-    });
+    log = services_->logs->Open(
+        id_, epoch_, group, [weak = weak_from_this()](const LogGroup& current, StocId failed, auto answer) {
+          const auto self = weak.lock();
+          if (self == nullptr) return answer(absl::FailedPreconditionError("the range was closed"));
+          self->services_->run_change(
+              [self, current, failed, answer] { self->ChangeLogGroup(current, failed, Now(), answer); });
+        });
   }
   range_->Activate(std::move(log));
   opened_.store(true);
   if (abandoned_.load()) range_->Abandon();
-  NOVA_LOG(INFO) << "range " << id_.value() << " open at epoch " << epoch_.value() << ": " << edits.size() << " edits, " << records
-                 << " log records, " << range_->stats().tables << " tables, " << (Now() - started) / kMillisecond << " ms";
+  NOVA_LOG(INFO) << "range " << id_.value() << " open at epoch " << epoch_.value() << ": " << edits.size()
+                 << " edits, " << records << " log records, " << range_->stats().tables << " tables, "
+                 << (Now() - started) / kMillisecond << " ms";
   // R6: nothing reads the old epoch's logs and manifest any more.
   std::set<StocId> members(record.manifest.members.begin(), record.manifest.members.end());
   for (const LogGroup& g : record.log_groups) {
@@ -341,7 +352,9 @@ Status HostedRange::Open() {
   }
   services_->run_control([self = shared_from_this(), members, old = record.manifest] {
     for (const StocId stoc : members) {
-      self->services_->stocs->FreeFenced(stoc, self->id_, self->epoch_, Now() + self->options_.request_deadline_ns).IgnoreError();
+      self->services_->stocs
+          ->FreeFenced(stoc, self->id_, self->epoch_, Now() + self->options_.request_deadline_ns)
+          .IgnoreError();
     }
     if (!old.members.empty()) self->ground_->Delete(old);
   });
@@ -425,7 +438,8 @@ LogMedia HostedRange::MediaOf(const std::vector<NodeInfo>& live) const {
     case LogMode::kMemoryAndPersistent:
       return LogMedia::kMemoryAndFiles;
     case LogMode::kAuto:
-      return std::all_of(live.begin(), live.end(), [&](const NodeInfo& n) { return n.host == live.front().host; })
+      return std::all_of(live.begin(), live.end(),
+                         [&](const NodeInfo& n) { return n.host == live.front().host; })
                  ? LogMedia::kMemoryAndFiles
                  : LogMedia::kMemory;
     default:
@@ -439,14 +453,18 @@ StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep,
   const std::vector<NodeInfo> live = services_->stocs->live();
   LogGroup group{id, {}, MediaOf(live)};
   const auto add = [&](StocId stoc) {
-    const auto n = std::find_if(live.begin(), live.end(), [&](const NodeInfo& l) { return l.stoc_id == stoc; });
-    if (n != live.end()) group.members.push_back({stoc, n->incarnation, HasFiles(group.media) ? n->store : Uuid{}});
+    const auto n =
+        std::find_if(live.begin(), live.end(), [&](const NodeInfo& l) { return l.stoc_id == stoc; });
+    if (n != live.end())
+      group.members.push_back({stoc, n->incarnation, HasFiles(group.media) ? n->store : Uuid{}});
   };
   for (const LogMember& m : keep) add(m.stoc);
-  const bool without_is_live = std::any_of(
-      live.begin(), live.end(), [&](const NodeInfo& n) { return n.stoc_id == without.stoc && n.incarnation == without.incarnation; });
+  const bool without_is_live = std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
+    return n.stoc_id == without.stoc && n.incarnation == without.incarnation;
+  });
   for (const StocChoice& s : ground_->LiveStocs()) {
-    const bool kept = std::any_of(keep.begin(), keep.end(), [&](const LogMember& m) { return m.stoc == s.id; });
+    const bool kept =
+        std::any_of(keep.begin(), keep.end(), [&](const LogMember& m) { return m.stoc == s.id; });
     if (!kept && !silent.contains(s.id) && !(without_is_live && s.id == without.stoc)) others.push_back(s);
   }
   const auto wanted = static_cast<size_t>(options_.log_replicas);
@@ -455,9 +473,12 @@ StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep,
   }
   const size_t least = LeastLogMembers();
   if (group.members.size() < least) {
-    return absl::UnavailableError(StrCat("range ", id_.value(), ": a log needs ", least, " StoCs, ", group.members.size(), " are alive"));
+    return absl::UnavailableError(StrCat("range ", id_.value(), ": a log needs ", least, " StoCs, ",
+                                         group.members.size(), " are alive"));
   }
-  if (group.members.size() < wanted) NOVA_LOG(WARNING) << "range " << id_.value() << ": log degraded to " << group.members.size() << " of " << wanted << " members";
+  if (group.members.size() < wanted)
+    NOVA_LOG(WARNING) << "range " << id_.value() << ": log degraded to " << group.members.size() << " of "
+                      << wanted << " members";
   return group;
 }
 
@@ -471,9 +492,10 @@ bool HostedRange::Answers(const LogMember& member) const {
   return false;
 }
 
-// A recovery needs a member of every group that is listed, also of one that nothing was ever written to, and what the
-// coordinator last said of StoCs may be old.
-StatusOr<LogGroup> HostedRange::PickAnsweringGroup(std::vector<LogMember> keep, const LogMember& without, GroupId id) {
+// A recovery needs a member of every group that is listed, also of one that nothing was ever written to, and
+// what the coordinator last said of StoCs may be old.
+StatusOr<LogGroup> HostedRange::PickAnsweringGroup(std::vector<LogMember> keep, const LogMember& without,
+                                                   GroupId id) {
   std::set<StocId> silent;
   for (;;) {
     NOVA_ASSIGN_OR_RETURN(LogGroup group, PickLogGroup(keep, without, id, silent));
@@ -491,8 +513,8 @@ void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos a
   if (abandoned_.load()) return answer(absl::FailedPreconditionError("the range was abandoned"));
   const std::vector<NodeInfo> live = services_->stocs->live();
   const bool may_leave = ground_->LiveStocs().size() >= LeastLogMembers();  // without the draining ones
-  // The member that failed may come back as another incarnation, or prove to live; then it is as good as any, and where every StoC
-  // is needed the only one that will do.
+  // The member that failed may come back as another incarnation, or prove to live; then it is as good as any,
+  // and where every StoC is needed the only one that will do.
   const bool forgiven = Now() > asked_ns + kForgiveAfter;
   LogMember without;
   std::vector<LogMember> keep;
@@ -512,7 +534,8 @@ void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos a
   if (s.ok()) {
     next = *std::move(picked);
     s = ground_->keeper.Update([&](RangeRecord* r) {
-      // A later group than the log's is one of an earlier try whose answer was lost: nothing was ever written to it.
+      // A later group than the log's is one of an earlier try whose answer was lost: nothing was ever written
+      // to it.
       std::erase_if(r->log_groups, [&](const LogGroup& g) { return g.id > current.id; });
       next.id = GroupId(r->last_group.value() + 1);
       r->log_groups.push_back(next);
@@ -540,11 +563,14 @@ void HostedRange::MaintainLog() {
   const std::vector<GroupId> unused = log->UnusedGroups();
   const RangeRecord record = ground_->keeper.Get();
   const auto listed = [&](GroupId id) {
-    return std::any_of(record.log_groups.begin(), record.log_groups.end(), [&](const LogGroup& g) { return g.id == id; });
+    return std::any_of(record.log_groups.begin(), record.log_groups.end(),
+                       [&](const LogGroup& g) { return g.id == id; });
   };
   if (std::any_of(unused.begin(), unused.end(), listed)) {
     const Status s = ground_->keeper.Update([&](RangeRecord* r) {
-      std::erase_if(r->log_groups, [&](const LogGroup& g) { return std::find(unused.begin(), unused.end(), g.id) != unused.end(); });
+      std::erase_if(r->log_groups, [&](const LogGroup& g) {
+        return std::find(unused.begin(), unused.end(), g.id) != unused.end();
+      });
       return OkStatus();
     });
     if (absl::IsFailedPrecondition(s)) range_->Abandon();
@@ -583,14 +609,17 @@ void HostedRange::CountTableCopies() {
   table_copies_ = counts;
 }
 
-// Off the StoCs that drain: the log by a new group, the manifest by a renewal (M1), the tables by compaction threads.
+// Off the StoCs that drain: the log by a new group, the manifest by a renewal (M1), the tables by compaction
+// threads.
 void HostedRange::LeaveDraining() {
   std::vector<StocId> draining;
   for (const NodeInfo& n : services_->stocs->live()) {
     if (n.draining) draining.push_back(n.stoc_id);
   }
   range_->LeaveStocs(draining);
-  const auto leaves = [&](StocId stoc) { return std::find(draining.begin(), draining.end(), stoc) != draining.end(); };
+  const auto leaves = [&](StocId stoc) {
+    return std::find(draining.begin(), draining.end(), stoc) != draining.end();
+  };
   const RangeRecord record = ground_->keeper.Get();
   const std::vector<StocId>& copies = record.manifest.members;
   if (std::any_of(copies.begin(), copies.end(), leaves)) {
@@ -606,19 +635,21 @@ void HostedRange::LeaveDraining() {
 // Members that have what was acknowledged: one that has started again has not what was in its memory.
 size_t HostedRange::MembersLeft(const LogGroup& group) const {
   const std::vector<NodeInfo> live = services_->stocs->live();
-  return static_cast<size_t>(std::count_if(group.members.begin(), group.members.end(), [&](const LogMember& m) {
-    return std::any_of(live.begin(), live.end(),
-                       [&](const NodeInfo& n) { return n.stoc_id == m.stoc && group.Holds(m, n.incarnation, n.store); });
-  }));
+  return static_cast<size_t>(
+      std::count_if(group.members.begin(), group.members.end(), [&](const LogMember& m) {
+        return std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
+          return n.stoc_id == m.stoc && group.Holds(m, n.incarnation, n.store);
+        });
+      }));
 }
 
 // True if a group picked now has more members than `current` has left.
 bool HostedRange::CanGrow(const LogGroup& current) const {
   std::set<StocId> could;
   for (const NodeInfo& n : services_->stocs->live()) {
-    const bool is_member = std::any_of(current.members.begin(), current.members.end(), [&](const LogMember& m) {
-      return m.stoc == n.stoc_id && m.incarnation == n.incarnation;
-    });
+    const bool is_member = std::any_of(
+        current.members.begin(), current.members.end(),
+        [&](const LogMember& m) { return m.stoc == n.stoc_id && m.incarnation == n.incarnation; });
     if (is_member || !n.draining) could.insert(n.stoc_id);
   }
   return could.size() > MembersLeft(current);
@@ -643,8 +674,8 @@ void HostedRange::ReturnToR(const LogGroup& current) {
   if (CanGrow(current) && log_growth_.Due(now)) range_->log()->RequestGroupChange();
 }
 
-// M1 (renewal). A member that started again still has the file, for a StoC id is one store's: so a short absence
-// is waited out, as long as L4 holds a failed member to be gone.
+// M1 (renewal). A member that started again still has the file, for a StoC id is one store's: so a short
+// absence is waited out, as long as L4 holds a failed member to be gone.
 void HostedRange::ReturnToM(const ManifestGroup& current) {
   const Nanos now = Now();
   const std::vector<NodeInfo> live = services_->stocs->live();

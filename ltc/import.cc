@@ -26,7 +26,8 @@ Status MeasureUsed(SstableStore* store, TableInfo* table) {
 
 }  // namespace
 
-StatusOr<VersionEdit> CutCheckpoint(const Checkpoint& from, std::string_view lower, std::string_view upper, int64_t now_ms, SstableStore* store) {
+StatusOr<VersionEdit> CutCheckpoint(const Checkpoint& from, std::string_view lower, std::string_view upper,
+                                    int64_t now_ms, SstableStore* store) {
   VersionEdit cut;
   cut.seq_reserved = from.sequence;
   cut.now_ms = now_ms;
@@ -41,14 +42,17 @@ StatusOr<VersionEdit> CutCheckpoint(const Checkpoint& from, std::string_view low
   }
   if (from.tombstones == nullptr) return cut;
   for (const RangeTombstoneRef& t : from.tombstones->all()) {
-    RangeTombstone clipped{std::max(t->begin, std::string(lower)), upper.empty() ? t->end : std::min(t->end, std::string(upper)), t->sequence};
-    if (clipped.begin < clipped.end) cut.tombstones.push_back(std::make_shared<const RangeTombstone>(std::move(clipped)));
+    RangeTombstone clipped{std::max(t->begin, std::string(lower)),
+                           upper.empty() ? t->end : std::min(t->end, std::string(upper)), t->sequence};
+    if (clipped.begin < clipped.end)
+      cut.tombstones.push_back(std::make_shared<const RangeTombstone>(std::move(clipped)));
   }
   return cut;
 }
 
-StatusOr<std::shared_ptr<Range>> ImportRange(const RangeRecord& record, const RangeOptions& options, const RangeServices* services,
-                                             ManifestStorage* storage, const VersionEdit& cut, std::shared_ptr<const void> keep) {
+StatusOr<std::shared_ptr<Range>> ImportRange(const RangeRecord& record, const RangeOptions& options,
+                                             const RangeServices* services, ManifestStorage* storage,
+                                             const VersionEdit& cut, std::shared_ptr<const void> keep) {
   std::vector<TableInfo> tables;
   for (const VersionEdit::Add& add : cut.adds) tables.push_back(add.table);
   NOVA_RETURN_IF_ERROR(services->store->AddReferences(tables, {record.id, record.epoch, 0}));

@@ -1,13 +1,16 @@
-// KeyLatches: stripes of a range's keys, by hash, that a CompareAndSwap holds exclusively from its read to its insert (K6).
+// KeyLatches: stripes of a range's keys, by hash, that a CompareAndSwap holds exclusively from its read to
+// its insert (K6).
 //
-// The shared side is no lock: a writer is visible by the number it took until it finishes it (SequenceTracker). A writer takes its
-// number, then asks Blocks; a CompareAndSwap locks its stripe, then reads the last number, and waits until that is stable.
-// Both sides are sequentially consistent, so either the writer is waited for, or it sees the stripe held, abandons its number
-// (it was never posted) and waits. A put pays one load of a line that nobody writes while no CompareAndSwap runs.
-// A writer holds nothing while it waits, so batches over several stripes need no order.
+// The shared side is no lock: a writer is visible by the number it took until it finishes it
+// (SequenceTracker). A writer takes its number, then asks Blocks; a CompareAndSwap locks its stripe, then
+// reads the last number, and waits until that is stable. Both sides are sequentially consistent, so either
+// the writer is waited for, or it sees the stripe held, abandons its number (it was never posted) and waits.
+// A put pays one load of a line that nobody writes while no CompareAndSwap runs. A writer holds nothing while
+// it waits, so batches over several stripes need no order.
 //
-// Nobody waits on a thread: who cannot go on leaves a closure, which runs under no lock on the thread that unlocks, and submits to
-// its executor. Writers that waited get a turn: the stripe is not locked again before each of them has tried once more.
+// Nobody waits on a thread: who cannot go on leaves a closure, which runs under no lock on the thread that
+// unlocks, and submits to its executor. Writers that waited get a turn: the stripe is not locked again before
+// each of them has tried once more.
 //
 // Thread safety: all.
 #pragma once
@@ -59,7 +62,8 @@ class KeyLatches {
     {
       MutexLock lock(&mu_);
       std::deque<Waiter>& queue = waiting_[stripe];
-      for (; !queue.empty() && queue.front().writer; queue.pop_front()) writers.push_back(std::move(queue.front().writer));
+      for (; !queue.empty() && queue.front().writer; queue.pop_front())
+        writers.push_back(std::move(queue.front().writer));
       if (writers.empty() && !queue.empty()) {
         next = std::move(queue.front().locker);
         queue.pop_front();
@@ -77,7 +81,7 @@ class KeyLatches {
 
  private:
   struct Waiter {
-    Closure locker;        // one of the two
+    Closure locker;  // one of the two
     WriterClosure writer;
   };
   void EndTurn(size_t stripe) {

@@ -36,7 +36,8 @@ StatusOr<std::string> ReadPart(DiskFile* file, uint64_t offset, size_t size) {
 // A table's file while it is being built; deleted unless it was finished.
 class LocalSink : public TableSink {
  public:
-  LocalSink(Disk* disk, FileRemover* remover, const Uuid& table) : disk_(disk), remover_(remover), path_(LocalTableName(table)) {
+  LocalSink(Disk* disk, FileRemover* remover, const Uuid& table)
+      : disk_(disk), remover_(remover), path_(LocalTableName(table)) {
     status_ = remover->CheckRoom();
     if (!status_.ok()) return;
     auto file = disk->Create(path_);
@@ -75,8 +76,11 @@ class LocalSink : public TableSink {
 
 class LocalSstableStore : public SstableStore {
  public:
-  LocalSstableStore(Disk* disk, const LocalStoreOptions& options) : disk_(disk), map_(options.map), remover_(disk), open_files_(disk, options.max_open_files) {}
-  std::unique_ptr<TableSink> StartTable(const Uuid& table) override { return std::make_unique<LocalSink>(disk_, &remover_, table); }
+  LocalSstableStore(Disk* disk, const LocalStoreOptions& options)
+      : disk_(disk), map_(options.map), remover_(disk), open_files_(disk, options.max_open_files) {}
+  std::unique_ptr<TableSink> StartTable(const Uuid& table) override {
+    return std::make_unique<LocalSink>(disk_, &remover_, table);
+  }
   StatusOr<TableInfo> WriteTable(TableBuilder::Output output, const Placement&, const Creator&) override {
     if (output.sink == nullptr) output.sink = StartTable(output.info.uuid);
     auto* sink = static_cast<LocalSink*>(output.sink.get());
@@ -99,9 +103,11 @@ class LocalSstableStore : public SstableStore {
   }
   StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) override {
     const uint64_t begin = blocks.front().offset;
-    NOVA_ASSIGN_OR_RETURN(std::string bytes, Read(info, begin, blocks.back().offset + blocks.back().size - begin));
+    NOVA_ASSIGN_OR_RETURN(std::string bytes,
+                          Read(info, begin, blocks.back().offset + blocks.back().size - begin));
     for (const BlockHandle& b : blocks) {
-      NOVA_RETURN_IF_ERROR(CheckRawBlock(info.uuid, b, std::string_view(bytes).substr(b.offset - begin, b.size)));
+      NOVA_RETURN_IF_ERROR(
+          CheckRawBlock(info.uuid, b, std::string_view(bytes).substr(b.offset - begin, b.size)));
     }
     return bytes;
   }
@@ -109,7 +115,8 @@ class LocalSstableStore : public SstableStore {
     done(ReadBlocks(info, {&handle, 1}));
   }
   StatusOr<int> Repair(const TableInfo&, const Creator&) override { return 0; }  // there is one copy
-  Status AddReferences(std::span<const TableInfo>, const Creator&) override { return OkStatus(); }  // whoever made the links did
+  // whoever made the links did
+  Status AddReferences(std::span<const TableInfo>, const Creator&) override { return OkStatus(); }
   void DropTable(const TableInfo& info, const Creator&) override {
     const std::string name = LocalTableName(info.uuid);
     remover_.Delete(name);
@@ -173,14 +180,19 @@ Status LocalManifestStorage::Install(const ManifestGroup& group) {
   return OkStatus();
 }
 
-void LocalManifestStorage::Delete(const ManifestGroup& group) { remover_.Delete(LocalManifestName(group.file)); }
+void LocalManifestStorage::Delete(const ManifestGroup& group) {
+  remover_.Delete(LocalManifestName(group.file));
+}
 
 StatusOr<std::vector<VersionEdit>> LocalManifestStorage::ReadInstalled() {
   NOVA_ASSIGN_OR_RETURN(const auto names, disk_->List(""));
   if (std::find(names.begin(), names.end(), "CURRENT") == names.end()) {
     // Tables and logs come after the first CURRENT: without it they would be taken for leftovers.
-    const auto data = std::find_if(names.begin(), names.end(), [](const std::string& n) { return n.ends_with(".sst") || n.starts_with("log-"); });
-    if (data != names.end()) return absl::DataLossError(StrCat("CURRENT is missing, though ", *data, " is there"));
+    const auto data = std::find_if(names.begin(), names.end(), [](const std::string& n) {
+      return n.ends_with(".sst") || n.starts_with("log-");
+    });
+    if (data != names.end())
+      return absl::DataLossError(StrCat("CURRENT is missing, though ", *data, " is there"));
     return std::vector<VersionEdit>{};
   }
   const auto current = disk_->Open("CURRENT", /*writable=*/false);

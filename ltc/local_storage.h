@@ -1,4 +1,5 @@
-// Local storage of the engine, straight on a Disk: tables and manifests without StoCs, as the paper's one-server set-up.
+// Local storage of the engine, straight on a Disk: tables and manifests without StoCs, as the paper's
+// one-server set-up.
 //
 // Thread safety: all.   Ownership: the disk outlives them.   Errors: the disk's.
 #pragma once
@@ -17,8 +18,8 @@ struct LocalStoreOptions {
   size_t max_open_files = 512;  // that are kept open; mappings take none
 };
 
-// Tables as one file each, data and metadata. ReadBlock reads at once, on the caller's thread: a local page cache answers faster
-// than a hand-over costs.
+// Tables as one file each, data and metadata. ReadBlock reads at once, on the caller's thread: a local page
+// cache answers faster than a hand-over costs.
 std::unique_ptr<SstableStore> NewLocalSstableStore(Disk* disk, const LocalStoreOptions& options = {});
 
 std::string LocalTableName(const Uuid& table);

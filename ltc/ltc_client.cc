@@ -45,7 +45,8 @@ void LtcClient::CallFor(LtcRequest type, const std::string& address, const CallT
       tag);
 }
 
-void LtcClient::Write(LtcRequest type, const std::string& address, const WriteRequest& request, Nanos deadline_ns, OpDone done) {
+void LtcClient::Write(LtcRequest type, const std::string& address, const WriteRequest& request,
+                      Nanos deadline_ns, OpDone done) {
   const std::string header = request.EncodeHeader();
   const std::string_view parts[] = {header, request.key, request.value};
   Call(type, address, TagOf(request), parts, deadline_ns, std::move(done));
@@ -55,23 +56,28 @@ void LtcClient::Put(const std::string& address, const WriteRequest& request, Nan
   Write(LtcRequest::kPut, address, request, deadline_ns, std::move(done));
 }
 
-void LtcClient::Delete(const std::string& address, const WriteRequest& request, Nanos deadline_ns, OpDone done) {
+void LtcClient::Delete(const std::string& address, const WriteRequest& request, Nanos deadline_ns,
+                       OpDone done) {
   Write(LtcRequest::kDelete, address, request, deadline_ns, std::move(done));
 }
 
-void LtcClient::DeleteRange(const std::string& address, const WriteRequest& request, Nanos deadline_ns, OpDone done) {
+void LtcClient::DeleteRange(const std::string& address, const WriteRequest& request, Nanos deadline_ns,
+                            OpDone done) {
   Write(LtcRequest::kDeleteRange, address, request, deadline_ns, std::move(done));
 }
 
-void LtcClient::Batch(const std::string& address, const BatchRequest& request, Nanos deadline_ns, OpDone done) {
+void LtcClient::Batch(const std::string& address, const BatchRequest& request, Nanos deadline_ns,
+                      OpDone done) {
   const std::string header = request.EncodeHeader();
   const std::string_view parts[] = {header, request.entries};
   Call(LtcRequest::kBatch, address, TagOf(request), parts, deadline_ns, std::move(done));
 }
 
-void LtcClient::CompareAndSwap(const std::string& address, const CompareAndSwapRequest& request, Nanos deadline_ns, OpDone done) {
+void LtcClient::CompareAndSwap(const std::string& address, const CompareAndSwapRequest& request,
+                               Nanos deadline_ns, OpDone done) {
   const std::string header = request.EncodeHeader();
-  const std::string_view parts[] = {header, request.key, request.expected.value_or(""), request.desired.value_or("")};
+  const std::string_view parts[] = {header, request.key, request.expected.value_or(""),
+                                    request.desired.value_or("")};
   Call(LtcRequest::kCompareAndSwap, address, TagOf(request), parts, deadline_ns, std::move(done));
 }
 
@@ -83,36 +89,42 @@ void LtcClient::Get(const std::string& address, const GetRequest& request, Nanos
       [done = std::move(done)](const CallResult& r) mutable { done(r.outcome, r.body); }, TagOf(request));
 }
 
-void LtcClient::Scan(const std::string& address, const ScanRequest& request, Nanos deadline_ns, ScanDone done) {
+void LtcClient::Scan(const std::string& address, const ScanRequest& request, Nanos deadline_ns,
+                     ScanDone done) {
   CallFor<ScanReply>(LtcRequest::kScan, address, TagOf(request), request.Encode(), deadline_ns,
                      std::move(done));
 }
 
-void LtcClient::MultiGet(const std::string& address, const MultiGetRequest& request, Nanos deadline_ns, MultiGetDone done) {
+void LtcClient::MultiGet(const std::string& address, const MultiGetRequest& request, Nanos deadline_ns,
+                         MultiGetDone done) {
   CallFor<MultiGetReply>(LtcRequest::kMultiGet, address, TagOf(request), request.Encode(), deadline_ns,
                          std::move(done));
 }
 
-void LtcClient::TakeSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns, SnapshotDone done) {
+void LtcClient::TakeSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,
+                             SnapshotDone done) {
   CallFor<SnapshotReply>(
       LtcRequest::kTakeSnapshot, address, TagOf(request), request.Encode(LtcRequest::kTakeSnapshot),
       deadline_ns,
       [done = std::move(done)](Outcome o, const SnapshotReply& reply) mutable { done(o, reply.snapshot); });
 }
 
-void LtcClient::RenewSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns, OpDone done) {
+void LtcClient::RenewSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,
+                              OpDone done) {
   const std::string body = request.Encode(LtcRequest::kRenewSnapshot);
   const std::string_view parts[] = {body};
   Call(LtcRequest::kRenewSnapshot, address, TagOf(request), parts, deadline_ns, std::move(done));
 }
 
-void LtcClient::DropSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns, OpDone done) {
+void LtcClient::DropSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,
+                             OpDone done) {
   const std::string body = request.Encode(LtcRequest::kDropSnapshot);
   const std::string_view parts[] = {body};
   Call(LtcRequest::kDropSnapshot, address, TagOf(request), parts, deadline_ns, std::move(done));
 }
 
-void LtcClient::Checkpoint(const std::string& address, const CheckpointRequest& request, Nanos deadline_ns, CheckpointDone done) {
+void LtcClient::Checkpoint(const std::string& address, const CheckpointRequest& request, Nanos deadline_ns,
+                           CheckpointDone done) {
   const std::string body = request.Encode();
   const std::string_view parts[] = {body};
   xchg_->Call(

@@ -9,18 +9,19 @@
 namespace nova {
 namespace {
 
-constexpr std::pair<const char*, size_t MemoryUse::*> kMemoryPools[] = {{"memtables", &MemoryUse::memtables},
-                                                                        {"memtables_ready", &MemoryUse::memtables_ready},
-                                                                        {"table_metadata", &MemoryUse::table_metadata},
-                                                                        {"block_cache", &MemoryUse::block_cache}};
+constexpr std::pair<const char*, size_t MemoryUse::*> kMemoryPools[] = {
+    {"memtables", &MemoryUse::memtables},
+    {"memtables_ready", &MemoryUse::memtables_ready},
+    {"table_metadata", &MemoryUse::table_metadata},
+    {"block_cache", &MemoryUse::block_cache}};
 
 constexpr Nanos kHousekeepingPeriod = 100 * kMillisecond;
 constexpr Nanos kLogPeriod = kSecond;
-constexpr size_t kMostDamaged = 1024;          // tables waiting for repair
-constexpr Nanos kRepairPause = 10 * kSecond;   // after one that failed
+constexpr size_t kMostDamaged = 1024;             // tables waiting for repair
+constexpr Nanos kRepairPause = 10 * kSecond;      // after one that failed
 constexpr Nanos kReleaseDeadline = 60 * kSecond;  // of the flush
-constexpr Nanos kReleasePause =
-    50 * kMillisecond;                        // while the node stops, after a release that was taken back
+// While the node stops, after a release that was taken back.
+constexpr Nanos kReleasePause = 50 * kMillisecond;
 constexpr Nanos kClusterWait = 10 * kSecond;  // for the first coordinator of a new cluster
 
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
@@ -40,7 +41,8 @@ LtcNode::LtcNode(const LtcOptions& options, const LtcEnvironment& environment)
       arenas_(options.memtable_limit_bytes),
       cache_(options.block_cache_bytes) {}
 
-StatusOr<std::unique_ptr<LtcNode>> LtcNode::Start(const LtcOptions& options, const LtcEnvironment& environment) {
+StatusOr<std::unique_ptr<LtcNode>> LtcNode::Start(const LtcOptions& options,
+                                                  const LtcEnvironment& environment) {
   std::unique_ptr<LtcNode> node(new LtcNode(options, environment));
   NOVA_RETURN_IF_ERROR(node->Init());
   return node;
@@ -78,14 +80,17 @@ Status LtcNode::Init() {
     xchgs.push_back(xchgs_.back().get());
     executors.push_back(executors_.back().get());
   }
-  NOVA_ASSIGN_OR_RETURN(address_, environment_.fabric->Listen(options_.address, self, ports, [this](const Hello& peer) -> Status {
-    if (!peer.cluster.IsNil() && peer.cluster != cluster_) return absl::InvalidArgumentError("this is another cluster");
-    return OkStatus();
-  }));
+  NOVA_ASSIGN_OR_RETURN(address_, environment_.fabric->Listen(
+                                      options_.address, self, ports, [this](const Hello& peer) -> Status {
+                                        if (!peer.cluster.IsNil() && peer.cluster != cluster_)
+                                          return absl::InvalidArgumentError("this is another cluster");
+                                        return OkStatus();
+                                      }));
   stocs_ = std::make_unique<StocClient>(environment_.fabric, xchgs);
   StocSstableStoreOptions tables;
   tables.damaged = [this](const Uuid& table) { OnDamaged(table); };
-  tables_ = NewStocSstableStore(stocs_.get(), [](Executor* e) { return static_cast<XchgExecutor*>(e)->xchg(); }, tables, metrics_);
+  tables_ = NewStocSstableStore(
+      stocs_.get(), [](Executor* e) { return static_cast<XchgExecutor*>(e)->xchg(); }, tables, metrics_);
   LogOptions log = options_.log;
   log.host = host();
   logs_ = std::make_unique<LogClient>(environment_.fabric, stocs_.get(), xchgs, std::move(log), metrics_);
@@ -126,8 +131,9 @@ Status LtcNode::Init() {
     const auto hosted = Find(id);
     if (hosted != nullptr) background_->RunRelease([this, id, epoch = hosted->epoch()] { Drop(id, epoch); });
   };
-  arenas_.KeepAhead(options_.hosted.range.memtable_size_bytes * static_cast<size_t>(options_.hosted.range.active_memtables),
-                    [this] { background_->RunControl([this] { arenas_.Refill(); }); });
+  arenas_.KeepAhead(
+      options_.hosted.range.memtable_size_bytes * static_cast<size_t>(options_.hosted.range.active_memtables),
+      [this] { background_->RunControl([this] { arenas_.Refill(); }); });
   services_.range.run_blocking = [this](std::function<void()> fn) { background_->RunReader(std::move(fn)); };
   services_.stocs = stocs_.get();
   services_.logs = logs_.get();
@@ -141,11 +147,14 @@ Status LtcNode::Init() {
   AddFabricMetrics(metrics_, environment_.fabric);
   AddXchgMetrics(metrics_, {xchgs.begin(), xchgs.end()});
   for (const auto& [pool, bytes] : kMemoryPools) {
-    metrics_->AddCallback(StrCat("nova_ltc_memory_bytes{pool=\"", pool, "\"}"),
-                          [this, of = bytes] { return static_cast<double>(MemoryUse::Of(arenas_, cache_).*of); });
+    metrics_->AddCallback(StrCat("nova_ltc_memory_bytes{pool=\"", pool, "\"}"), [this, of = bytes] {
+      return static_cast<double>(MemoryUse::Of(arenas_, cache_).*of);
+    });
   }
-  metrics_->AddCallback("nova_ltc_block_cache_hits_total", [this] { return static_cast<double>(cache_.hits()); });
-  metrics_->AddCallback("nova_ltc_block_cache_misses_total", [this] { return static_cast<double>(cache_.misses()); });
+  metrics_->AddCallback("nova_ltc_block_cache_hits_total",
+                        [this] { return static_cast<double>(cache_.hits()); });
+  metrics_->AddCallback("nova_ltc_block_cache_misses_total",
+                        [this] { return static_cast<double>(cache_.misses()); });
   metrics_->AddCallback("nova_ltc_write_stall_seconds_total", [this] {
     Nanos ns = 0;
     for (const auto& h : Hosted()) ns += h->range()->stats().stalled_ns;
@@ -174,7 +183,8 @@ Status LtcNode::Join(std::unique_ptr<ConfigStore> store) {
   node.heartbeat_ns = options_.heartbeat_ns;
   auto membership = std::make_shared<Membership>();
   membership->store = std::move(store);
-  NOVA_ASSIGN_OR_RETURN(membership->session, JoinCluster(membership->store.get(), environment_.open_channel(), node, Events()));
+  NOVA_ASSIGN_OR_RETURN(membership->session,
+                        JoinCluster(membership->store.get(), environment_.open_channel(), node, Events()));
   MutexLock lock(&session_mu_);
   session_ = std::shared_ptr<NodeSession>(membership, membership->session.get());
   lease_session_.store(session_.get(), std::memory_order_release);
@@ -265,7 +275,8 @@ void LtcNode::OpenRange(const RangeAssignment& a) {
   {
     MutexLock lock(&mu_);
     const auto opening = opening_.find(id);
-    if (opening == opening_.end() || opening->second.epoch != a.record.epoch) return;  // excluded, or a later epoch is assigned
+    // excluded, or a later epoch is assigned
+    if (opening == opening_.end() || opening->second.epoch != a.record.epoch) return;
     if (stopping_.load()) return;
     opening->second.hosted = hosted;
   }
@@ -277,13 +288,16 @@ void LtcNode::OpenRange(const RangeAssignment& a) {
     ranges_[id] = hosted;
     return PublishLocked();
   }
-  // The assignment comes again with the next heartbeats; unless the record says OPEN, which an Open that ended in doubt may have
-  // written.
-  if (absl::IsDataLoss(s)) {  // it stays unavailable until a copy that is whole comes back, or a person decides
+  // The assignment comes again with the next heartbeats; unless the record says OPEN, which an Open that
+  // ended in doubt may have written.
+  // it stays unavailable until a copy that is whole comes back, or a person decides
+  if (absl::IsDataLoss(s)) {
     metrics_->counter("nova_ltc_opens_refused_for_data_loss_total")->Add();
-    NOVA_LOG(ERROR) << options_.name << ": DATA LOSS: range " << id.value() << " is not opened: " << s.message();
+    NOVA_LOG(ERROR) << options_.name << ": DATA LOSS: range " << id.value()
+                    << " is not opened: " << s.message();
   } else {
-    NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " at epoch " << a.record.epoch.value() << " did not open: " << s;
+    NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " at epoch " << a.record.epoch.value()
+                      << " did not open: " << s;
   }
   hosted->Abandon();
   to_give_back_.push_back(hosted);
@@ -301,14 +315,15 @@ void LtcNode::Drop(RangeId id, Epoch up_to) {
   PublishLocked();
 }
 
-// A range that we lost while its record still names us is served by nobody, and the coordinator does not know.
+// A range that we lost while its record still names us is served by nobody, and the coordinator does not
+// know.
 void LtcNode::GiveBackRanges() {
   std::vector<std::shared_ptr<HostedRange>> ranges;
   {
     MutexLock lock(&mu_);
     for (auto& hosted : std::exchange(to_give_back_, {})) {
-      // A later try at the same epoch is what the record names then: given back, its range would go to another LTC at once, and be
-      // read here under our lease all the same.
+      // A later try at the same epoch is what the record names then: given back, its range would go to
+      // another LTC at once, and be read here under our lease all the same.
       const auto held = ranges_.find(hosted->id());
       const auto opening = opening_.find(hosted->id());
       if (held != ranges_.end() && held->second->epoch() >= hosted->epoch()) continue;
@@ -323,7 +338,8 @@ void LtcNode::GiveBackRanges() {
       MutexLock lock(&mu_);
       giving_back_.erase(giving_back_.find(hosted->id()));
       if (s.ok() || absl::IsNotFound(s)) return;
-      NOVA_LOG(WARNING) << options_.name << ": range " << hosted->id().value() << " not given back yet: " << s;
+      NOVA_LOG(WARNING) << options_.name << ": range " << hosted->id().value()
+                        << " not given back yet: " << s;
       to_give_back_.push_back(hosted);
     });
   }
@@ -352,7 +368,8 @@ void LtcNode::OnRelease(RangeId range, Epoch epoch) {
   background_->RunRelease([this, hosted] {
     if (!hosted->range()->active()) return;  // asked with every heartbeat until it is done
     const Status s = hosted->Release(Now() + kReleaseDeadline);
-    if (!s.ok()) NOVA_LOG(WARNING) << options_.name << ": releasing range " << hosted->id().value() << ": " << s;
+    if (!s.ok())
+      NOVA_LOG(WARNING) << options_.name << ": releasing range " << hosted->id().value() << ": " << s;
     if (hosted->abandoned()) Drop(hosted->id(), hosted->epoch());
   });
 }
@@ -412,7 +429,8 @@ void LtcNode::Housekeeping() {
   }
 }
 
-// All ranges share the memory of memtables: past two thirds of it the fullest active round is sealed, so that it can be flushed.
+// All ranges share the memory of memtables: past two thirds of it the fullest active round is sealed, so that
+// it can be flushed.
 void LtcNode::SealForMemory() {
   if (arenas_.bytes_used() * 3 < options_.memtable_limit_bytes * 2) return;
   std::shared_ptr<HostedRange> fullest;
@@ -427,9 +445,9 @@ void LtcNode::SealForMemory() {
   if (fullest != nullptr) fullest->range()->SealActive();
 }
 
-// L4: what a replaced log group holds is flushed, the most exposed ranges first and no more at once than there are threads for it:
-// a StoC that died had a part in the groups of many ranges, and sealing them all would leave the last one for the end all the same,
-// and the writers of all of them without room.
+// L4: what a replaced log group holds is flushed, the most exposed ranges first and no more at once than
+// there are threads for it: a StoC that died had a part in the groups of many ranges, and sealing them all
+// would leave the last one for the end all the same, and the writers of all of them without room.
 void LtcNode::FlushExposed() {
   struct Exposed {
     size_t live_members;
@@ -439,7 +457,8 @@ void LtcNode::FlushExposed() {
   for (const auto& h : Hosted()) {
     if (const auto live = h->Exposure()) exposed.push_back({*live, h});
   }
-  std::stable_sort(exposed.begin(), exposed.end(), [](const Exposed& a, const Exposed& b) { return a.live_members < b.live_members; });
+  std::stable_sort(exposed.begin(), exposed.end(),
+                   [](const Exposed& a, const Exposed& b) { return a.live_members < b.live_members; });
   if (exposed.size() > static_cast<size_t>(options_.background.flush_threads)) {
     exposed.resize(static_cast<size_t>(options_.background.flush_threads));
   }
@@ -477,7 +496,8 @@ void LtcNode::RepairNext() {
   }
   background_->RunControl([this, table] {
     const Status s = Repair(table);
-    if (!s.ok()) NOVA_LOG(WARNING) << options_.name << ": table " << table.ToString() << " not repaired: " << s;
+    if (!s.ok())
+      NOVA_LOG(WARNING) << options_.name << ": table " << table.ToString() << " not repaired: " << s;
     MutexLock lock(&damaged_mu_);
     repairing_ = false;
     if (!s.ok()) next_repair_ns_ = Now() + kRepairPause;  // reads go on finding it
@@ -490,8 +510,8 @@ Status LtcNode::Repair(const Uuid& table) {
     if (!info) continue;
     const Creator holder{h->id(), h->epoch(), 0};
     const auto written = tables_->Repair(*info, holder);
-    // A table that was dropped meanwhile may be deleted already, and what was written after that would stay. One that is still
-    // referenced now will be deleted after now.
+    // A table that was dropped meanwhile may be deleted already, and what was written after that would stay.
+    // One that is still referenced now will be deleted after now.
     if (!h->range()->ReferencedFiles().contains({table, kMetadataPart})) tables_->DropTable(*info, holder);
     return written.status();
   }
@@ -548,16 +568,18 @@ LtcNode::~LtcNode() {
 std::string LtcNode::address() const { return options_.advertise.empty() ? address_ : options_.advertise; }
 
 std::string LtcNode::StatusText() const {
-  std::string out = StrCat(options_.name, " incarnation ", incarnation_.value(), " ", address(), "\nmemory in MB:");
+  std::string out =
+      StrCat(options_.name, " incarnation ", incarnation_.value(), " ", address(), "\nmemory in MB:");
   const MemoryUse memory = MemoryUse::Of(arenas_, cache_);
   for (const auto& [pool, bytes] : kMemoryPools) absl::StrAppend(&out, "  ", pool, " ", memory.*bytes >> 20);
   absl::StrAppend(&out, "\n\n");
   for (const auto& h : Hosted()) {
     const RangeStats s = h->range()->stats();
-    absl::StrAppend(&out, "range ", h->id().value(), " epoch ", h->epoch().value(), " ", h->range()->active() ? "open" : "closed",
-                    "  tables ", s.tables, " (", s.bytes >> 20, " MB, ", s.level0_runs, " Level0 runs)  rounds ", s.rounds, " (",
-                    s.memtable_bytes >> 20, " MB)  writes ", s.writes, "  reads ", s.reads, "  stalled ",
-                    s.stalled_ns / kMillisecond, " ms\n");
+    absl::StrAppend(&out, "range ", h->id().value(), " epoch ", h->epoch().value(), " ",
+                    h->range()->active() ? "open" : "closed", "  tables ", s.tables, " (", s.bytes >> 20,
+                    " MB, ", s.level0_runs, " Level0 runs)  rounds ", s.rounds, " (", s.memtable_bytes >> 20,
+                    " MB)  writes ", s.writes, "  reads ", s.reads, "  stalled ", s.stalled_ns / kMillisecond,
+                    " ms\n");
   }
   return out;
 }

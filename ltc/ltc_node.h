@@ -1,7 +1,10 @@
-// LtcNode: one LTC: owns the xchg threads, the engine's shared parts, the ranges it holds, and its membership in the cluster.
+// LtcNode: one LTC: owns the xchg threads, the engine's shared parts, the ranges it holds, and its membership
+// in the cluster.
 //
-// Start: draw an incarnation, listen, join; the coordinator then assigns ranges (heartbeats), which control threads open.
-// Stop:  release every range in order (flush, hand back), leave. The destructor alone leaves as a crash would.
+// Start: draw an incarnation, listen, join; the coordinator then assigns ranges (heartbeats), which control
+// threads open.
+// Stop:  release every range in order (flush, hand back), leave. The destructor alone leaves as a crash
+// would.
 //
 // Thread safety: all.   Errors: Start: one Status naming the cause.
 #pragma once
@@ -54,7 +57,8 @@ struct LtcEnvironment {
 
 class LtcNode {
  public:
-  static StatusOr<std::unique_ptr<LtcNode>> Start(const LtcOptions& options, const LtcEnvironment& environment);
+  static StatusOr<std::unique_ptr<LtcNode>> Start(const LtcOptions& options,
+                                                  const LtcEnvironment& environment);
   ~LtcNode();
 
   Status Stop(Nanos deadline_ns);
@@ -81,7 +85,7 @@ class LtcNode {
   void PublishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<HostedRange> Find(RangeId range) const;
   std::vector<std::shared_ptr<HostedRange>> Hosted() const;
-  void Housekeeping();   // the body of thread ltc.control
+  void Housekeeping();  // the body of thread ltc.control
   void SealForMemory();
   void FlushExposed();
   void CollectGarbage();
@@ -120,8 +124,10 @@ class LtcNode {
     std::shared_ptr<HostedRange> hosted;  // null: its turn on a control thread has not come
   };
   std::map<RangeId, Opening> opening_ ABSL_GUARDED_BY(mu_);
-  std::map<RangeId, Epoch> excluded_ ABSL_GUARDED_BY(mu_);  // the highest epoch; nothing up to it is served any more
-  std::vector<std::shared_ptr<HostedRange>> to_give_back_ ABSL_GUARDED_BY(mu_);  // abandoned; the record may still name us
+  // the highest epoch; nothing up to it is served any more
+  std::map<RangeId, Epoch> excluded_ ABSL_GUARDED_BY(mu_);
+  // abandoned; the record may still name us
+  std::vector<std::shared_ptr<HostedRange>> to_give_back_ ABSL_GUARDED_BY(mu_);
   std::multiset<RangeId> giving_back_ ABSL_GUARDED_BY(mu_);  // under way: not opened meanwhile
   Mutex garbage_mu_;
   std::vector<std::pair<TableInfo, Creator>> garbage_ ABSL_GUARDED_BY(garbage_mu_);

@@ -7,14 +7,16 @@
 namespace nova {
 namespace {
 
-constexpr Nanos kSweepPeriod = 5 * kSecond;          // of snapshots whose lease is over
-constexpr uint64_t kMultiGetReadBytes = 16 << 20;    // what the keys that a multi-get reads at a time may bring at most
+constexpr Nanos kSweepPeriod = 5 * kSecond;  // of snapshots whose lease is over
+// what the keys that a multi-get reads at a time may bring at most
+constexpr uint64_t kMultiGetReadBytes = 16 << 20;
 constexpr uint64_t kMultiGetReadKeys = 64;
 
 // A stored key as a client may send it: a keyspace and 1 to 4096 bytes of user key.
 bool IsValidStoredKey(std::string_view key) {
   size_t keyspace = 0;
-  while (keyspace < key.size() && keyspace < 5 && (static_cast<uint8_t>(key[keyspace]) & 0x80) != 0) ++keyspace;
+  while (keyspace < key.size() && keyspace < 5 && (static_cast<uint8_t>(key[keyspace]) & 0x80) != 0)
+    ++keyspace;
   ++keyspace;
   return key.size() > keyspace && key.size() <= keyspace + kMaxUserKeyBytes;
 }
@@ -48,11 +50,14 @@ LtcServer::LtcServer(std::vector<XchgExecutor*> executors, const LtcServerOption
       not_owner_(metrics->counter("nova_ltc_not_owner_total")) {
   for (size_t i = 0; i < executors_.size(); ++i) {
     const auto handle = [this, i](LtcRequest type, auto handler) {
-      executors_[i]->xchg()->Handle(static_cast<uint16_t>(type), [this, i, handler](const IncomingCall& call) { (this->*handler)(i, call); });
+      executors_[i]->xchg()->Handle(
+          static_cast<uint16_t>(type),
+          [this, i, handler](const IncomingCall& call) { (this->*handler)(i, call); });
     };
     const auto handle_with = [this, i](LtcRequest type, auto handler, auto what) {
-      executors_[i]->xchg()->Handle(static_cast<uint16_t>(type),
-                                    [this, i, handler, what](const IncomingCall& call) { (this->*handler)(i, call, what); });
+      executors_[i]->xchg()->Handle(
+          static_cast<uint16_t>(type),
+          [this, i, handler, what](const IncomingCall& call) { (this->*handler)(i, call, what); });
     };
     handle_with(LtcRequest::kPut, &LtcServer::HandleWrite, ValueType::kPut);
     handle_with(LtcRequest::kDelete, &LtcServer::HandleWrite, ValueType::kDelete);
@@ -113,7 +118,8 @@ Outcome LtcServer::FindRangeOf(size_t index, RangeId id, Epoch epoch, std::strin
   return Outcome::kNotOwner;
 }
 
-Outcome LtcServer::FindSnapshot(const Range& range, uint64_t id, std::shared_ptr<const Snapshot>* snapshot) const {
+Outcome LtcServer::FindSnapshot(const Range& range, uint64_t id,
+                                std::shared_ptr<const Snapshot>* snapshot) const {
   if (id == 0) return Outcome::kOk;
   *snapshot = snapshots_.Find(range.id(), range.epoch(), id, Now());
   return *snapshot == nullptr ? Outcome::kSnapshotEnded : Outcome::kOk;
@@ -121,15 +127,18 @@ Outcome LtcServer::FindSnapshot(const Range& range, uint64_t id, std::shared_ptr
 
 // --- writes
 
-Outcome LtcServer::IsWritable(ValueType type, std::string_view key, std::string_view value, std::optional<uint64_t> ttl_ms) const {
-  if (type == ValueType::kDeleteRange) return IsBound(key) && IsBound(value) ? Outcome::kOk : Outcome::kInvalidArgument;
+Outcome LtcServer::IsWritable(ValueType type, std::string_view key, std::string_view value,
+                              std::optional<uint64_t> ttl_ms) const {
+  if (type == ValueType::kDeleteRange)
+    return IsBound(key) && IsBound(value) ? Outcome::kOk : Outcome::kInvalidArgument;
   const bool valid = IsValidStoredKey(key) && value.size() <= options_.max_value_bytes &&
                      (!ttl_ms || (*ttl_ms > 0 && *ttl_ms <= static_cast<uint64_t>(kMaxTtlMs)));
   return valid ? Outcome::kOk : Outcome::kInvalidArgument;
 }
 
 WriteDone LtcServer::ReplyToWrite(size_t index, const IncomingCall& call) {
-  return [this, xchg = executors_[index]->xchg(), connection = call.connection, id = call.request_id](Outcome o) {
+  return [this, xchg = executors_[index]->xchg(), connection = call.connection,
+          id = call.request_id](Outcome o) {
     // C3 in mode none; C4: a logged write needs no lease.
     if (o == Outcome::kOk && options_.writes_need_lease && !HasLease()) o = Outcome::kUnknown;
     // C3: it says what was read. Nothing was written.
@@ -156,7 +165,9 @@ void LtcServer::HandleWrite(size_t index, const IncomingCall& call, ValueType ty
     entry.type = ValueType::kPutTtl;
     entry.ttl_ms = static_cast<int64_t>(*request.ttl_ms);
   }
-  range->Write(executors_[index], {{&entry, 1}, request.client_id, request.request_number, call.deadline_ns, request.sync}, ReplyToWrite(index, call));
+  range->Write(executors_[index],
+               {{&entry, 1}, request.client_id, request.request_number, call.deadline_ns, request.sync},
+               ReplyToWrite(index, call));
 }
 
 // K6: the range refuses what is not all its own.
@@ -166,7 +177,8 @@ void LtcServer::HandleBatch(size_t index, const IncomingCall& call) {
   BatchRequest request;
   if (!BatchRequest::Parse(call.body, &request)) return xchg->Close(call.connection);
   batches_->Add();
-  if (request.count == 0 || request.count > options_.max_batch_entries) return refuse(Outcome::kInvalidArgument);
+  if (request.count == 0 || request.count > options_.max_batch_entries)
+    return refuse(Outcome::kInvalidArgument);
   std::vector<WriteBatch::Entry> parsed;
   if (!request.ParseEntries(&parsed)) return xchg->Close(call.connection);
   std::vector<WriteEntry> entries;
@@ -180,7 +192,9 @@ void LtcServer::HandleBatch(size_t index, const IncomingCall& call) {
   const Outcome found = FindRangeOf(index, request.range, request.epoch, entries[0].key, &range);
   if (found != Outcome::kOk) return refuse(found);
   if (options_.writes_need_lease && !HasLease()) return refuse(Outcome::kNotOwner);
-  range->Write(executors_[index], {entries, request.client_id, request.request_number, call.deadline_ns, request.sync}, ReplyToWrite(index, call));
+  range->Write(executors_[index],
+               {entries, request.client_id, request.request_number, call.deadline_ns, request.sync},
+               ReplyToWrite(index, call));
 }
 
 void LtcServer::HandleCompareAndSwap(size_t index, const IncomingCall& call) {
@@ -213,21 +227,24 @@ void LtcServer::HandleGet(size_t index, const IncomingCall& call) {
   gets_->Add();
   Range* range;
   std::shared_ptr<const Snapshot> snapshot;
-  Outcome found = IsValidStoredKey(request.key) ? FindRangeOf(index, request.range, request.epoch, request.key, &range)
-                                                : Outcome::kInvalidArgument;
+  Outcome found = IsValidStoredKey(request.key)
+                      ? FindRangeOf(index, request.range, request.epoch, request.key, &range)
+                      : Outcome::kInvalidArgument;
   if (found == Outcome::kOk) found = FindSnapshot(*range, request.snapshot, &snapshot);
   if (found == Outcome::kOk && !HasLease()) {
     found = Outcome::kNotOwner;  // C3: at once; and again before the reply
   }
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
-  auto done = [this, xchg, connection = call.connection, id = call.request_id](Outcome o, std::string_view value) {
+  auto done = [this, xchg, connection = call.connection, id = call.request_id](Outcome o,
+                                                                               std::string_view value) {
     if (!HasLease()) return xchg->Reply(connection, id, Outcome::kNotOwner, {});  // C3
     NOVA_FP_VOID("ltc.lease_checked");
     const std::string_view parts[] = {value};
     xchg->Reply(connection, id, o, parts);
   };
-  snapshot == nullptr ? range->Get(executors_[index], request.key, call.deadline_ns, std::move(done))
-                      : range->GetAt(executors_[index], *snapshot, request.key, call.deadline_ns, std::move(done));
+  snapshot == nullptr
+      ? range->Get(executors_[index], request.key, call.deadline_ns, std::move(done))
+      : range->GetAt(executors_[index], *snapshot, request.key, call.deadline_ns, std::move(done));
 }
 
 void LtcServer::HandleScan(size_t index, const IncomingCall& call) {
@@ -237,16 +254,20 @@ void LtcServer::HandleScan(size_t index, const IncomingCall& call) {
   scans_->Add();
   Range* range;
   std::shared_ptr<const Snapshot> snapshot;
-  Outcome found = request.limit == 0 || request.limit > options_.max_scan_limit ? Outcome::kInvalidArgument
-                                                                                : FindRange(index, request.range, request.epoch, &range);
+  Outcome found = request.limit == 0 || request.limit > options_.max_scan_limit
+                      ? Outcome::kInvalidArgument
+                      : FindRange(index, request.range, request.epoch, &range);
   // Where it begins must be of this range: the client goes on where a range ends.
-  if (found == Outcome::kOk && !(request.reverse ? EndsIn(*range, request.to) : range->Contains(request.from))) found = Outcome::kNotOwner;
+  if (found == Outcome::kOk &&
+      !(request.reverse ? EndsIn(*range, request.to) : range->Contains(request.from)))
+    found = Outcome::kNotOwner;
   if (found == Outcome::kOk) found = FindSnapshot(*range, request.snapshot, &snapshot);
   if (found == Outcome::kOk && !HasLease()) found = Outcome::kNotOwner;  // C3, as in HandleGet
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
   const uint64_t longest = uint64_t{request.limit} * (kMaxUserKeyBytes + options_.max_value_bytes);
   xchg->ExpectReply(call.request_id, std::min(options_.page_bytes, longest));
-  ScanOp op{std::string(request.from), std::string(request.to), request.limit, call.deadline_ns, std::move(snapshot), request.reverse};
+  ScanOp op{std::string(request.from), std::string(request.to), request.limit,
+            call.deadline_ns,          std::move(snapshot),     request.reverse};
   range->Scan(executors_[index], std::move(op),
               [this, xchg, connection = call.connection, id = call.request_id](Outcome o, ScanPage page) {
                 if (!HasLease()) return xchg->Reply(connection, id, Outcome::kNotOwner, {});  // C3
@@ -272,7 +293,9 @@ struct LtcServer::MultiGetCall {
   void Reply(Outcome o) {
     const std::string header = MultiGetReply::EncodeHeader(answered);
     const std::string_view parts[] = {header, answers};
-    on->xchg()->Reply(connection, id, o, o == Outcome::kOk ? std::span<const std::string_view>(parts) : std::span<const std::string_view>());
+    on->xchg()->Reply(
+        connection, id, o,
+        o == Outcome::kOk ? std::span<const std::string_view>(parts) : std::span<const std::string_view>());
   }
 };
 
@@ -283,10 +306,12 @@ void LtcServer::HandleMultiGet(size_t index, const IncomingCall& call) {
   multi_gets_->Add();
   const auto get = std::make_shared<MultiGetCall>();
   Range* range;
-  const bool valid = !request.keys.empty() && std::all_of(request.keys.begin(), request.keys.end(), IsValidStoredKey);
+  const bool valid =
+      !request.keys.empty() && std::all_of(request.keys.begin(), request.keys.end(), IsValidStoredKey);
   Outcome found = valid ? FindRange(index, request.range, request.epoch, &range) : Outcome::kInvalidArgument;
   if (found == Outcome::kOk) found = FindSnapshot(*range, request.snapshot, &get->snapshot);
-  if (found == Outcome::kOk && !std::all_of(request.keys.begin(), request.keys.end(), [&](auto key) { return range->Contains(key); })) {
+  if (found == Outcome::kOk && !std::all_of(request.keys.begin(), request.keys.end(),
+                                            [&](auto key) { return range->Contains(key); })) {
     found = Outcome::kNotOwner;
   }
   if (found == Outcome::kOk && !HasLease()) found = Outcome::kNotOwner;  // C3, as in HandleGet
@@ -299,7 +324,8 @@ void LtcServer::HandleMultiGet(size_t index, const IncomingCall& call) {
   get->id = call.request_id;
   get->deadline_ns = call.deadline_ns;
   get->keys.assign(request.keys.begin(), request.keys.end());
-  get->read_at_a_time = std::clamp<uint64_t>(kMultiGetReadBytes / options_.max_value_bytes, 1, kMultiGetReadKeys);
+  get->read_at_a_time =
+      std::clamp<uint64_t>(kMultiGetReadBytes / options_.max_value_bytes, 1, kMultiGetReadKeys);
   if (get->snapshot != nullptr || get->keys.size() <= get->read_at_a_time) return ReadSome(get);
   const Nanos expires = std::min(call.deadline_ns, Now() + options_.max_snapshot_lease_ms * kMillisecond);
   range->TakeSnapshot(get->on, expires, [this, get](Outcome o, std::shared_ptr<Snapshot> snapshot) {
@@ -312,21 +338,23 @@ void LtcServer::HandleMultiGet(size_t index, const IncomingCall& call) {
 // The next few keys; then other requests have their turn.
 void LtcServer::ReadSome(const std::shared_ptr<MultiGetCall>& get) {
   const auto first = get->keys.begin() + get->answered;
-  const auto last = first + static_cast<ptrdiff_t>(std::min(get->keys.size() - get->answered, get->read_at_a_time));
-  get->range->MultiGet(get->on, {first, last}, get->snapshot, get->deadline_ns,
-                       [this, get](Outcome o, std::vector<std::optional<std::string>> values) {
-                         if (!HasLease()) return get->Reply(Outcome::kNotOwner);  // C3
-                         if (o != Outcome::kOk) return get->Reply(o);
-                         for (const auto& value : values) {
-                           MultiGetReply::AppendAnswer(value, &get->answers);
-                           ++get->answered;
-                           if (get->answers.size() >= options_.page_bytes) break;
-                         }
-                         if (get->answered == get->keys.size() || get->answers.size() >= options_.page_bytes) {
-                           return get->Reply(Outcome::kOk);
-                         }
-                         get->on->Submit([this, get] { ReadSome(get); });
-                       });
+  const auto last =
+      first + static_cast<ptrdiff_t>(std::min(get->keys.size() - get->answered, get->read_at_a_time));
+  get->range->MultiGet(
+      get->on, {first, last}, get->snapshot, get->deadline_ns,
+      [this, get](Outcome o, std::vector<std::optional<std::string>> values) {
+        if (!HasLease()) return get->Reply(Outcome::kNotOwner);  // C3
+        if (o != Outcome::kOk) return get->Reply(o);
+        for (const auto& value : values) {
+          MultiGetReply::AppendAnswer(value, &get->answers);
+          ++get->answered;
+          if (get->answers.size() >= options_.page_bytes) break;
+        }
+        if (get->answered == get->keys.size() || get->answers.size() >= options_.page_bytes) {
+          return get->Reply(Outcome::kOk);
+        }
+        get->on->Submit([this, get] { ReadSome(get); });
+      });
 }
 
 // --- snapshots
@@ -334,23 +362,26 @@ void LtcServer::ReadSome(const std::shared_ptr<MultiGetCall>& get) {
 void LtcServer::HandleTakeSnapshot(size_t index, const IncomingCall& call) {
   Xchg* const xchg = executors_[index]->xchg();
   SnapshotRequest request;
-  if (!SnapshotRequest::Parse(LtcRequest::kTakeSnapshot, call.body, &request)) return xchg->Close(call.connection);
+  if (!SnapshotRequest::Parse(LtcRequest::kTakeSnapshot, call.body, &request))
+    return xchg->Close(call.connection);
   snapshots_taken_->Add();
   Range* range;
   const Outcome found = request.lease_ms == 0 || request.lease_ms > options_.max_snapshot_lease_ms
                             ? Outcome::kInvalidArgument
                             : FindRange(index, request.range, request.epoch, &range);
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
-  range->TakeSnapshot(executors_[index], Now() + request.lease_ms * kMillisecond,
-                      [this, xchg, connection = call.connection, id = call.request_id, request](Outcome o, std::shared_ptr<Snapshot> taken) {
-                        if (!HasLease()) return xchg->Reply(connection, id, Outcome::kNotOwner, {});  // C3
-                        if (o != Outcome::kOk) return xchg->Reply(connection, id, o, {});
-                        const SnapshotReply reply{snapshots_.Add(request.range, request.epoch, std::move(taken), Now())};
-                        if (reply.snapshot == 0) return xchg->Reply(connection, id, Outcome::kBusy, {});
-                        const std::string body = reply.Encode();
-                        const std::string_view parts[] = {body};
-                        xchg->Reply(connection, id, o, parts);
-                      });
+  range->TakeSnapshot(
+      executors_[index], Now() + request.lease_ms * kMillisecond,
+      [this, xchg, connection = call.connection, id = call.request_id, request](
+          Outcome o, std::shared_ptr<Snapshot> taken) {
+        if (!HasLease()) return xchg->Reply(connection, id, Outcome::kNotOwner, {});  // C3
+        if (o != Outcome::kOk) return xchg->Reply(connection, id, o, {});
+        const SnapshotReply reply{snapshots_.Add(request.range, request.epoch, std::move(taken), Now())};
+        if (reply.snapshot == 0) return xchg->Reply(connection, id, Outcome::kBusy, {});
+        const std::string body = reply.Encode();
+        const std::string_view parts[] = {body};
+        xchg->Reply(connection, id, o, parts);
+      });
 }
 
 void LtcServer::HandleHeldSnapshot(size_t index, const IncomingCall& call, LtcRequest type) {
@@ -365,7 +396,8 @@ void LtcServer::HandleHeldSnapshot(size_t index, const IncomingCall& call, LtcRe
   if (o == Outcome::kOk && renew && !range->serves_reads()) o = Outcome::kNotOwner;
   if (o == Outcome::kOk) {
     const Nanos now = Now();
-    const bool lives = renew ? snapshots_.Renew(request.range, request.epoch, request.snapshot, now, now + request.lease_ms * kMillisecond)
+    const bool lives = renew ? snapshots_.Renew(request.range, request.epoch, request.snapshot, now,
+                                                now + request.lease_ms * kMillisecond)
                              : snapshots_.Drop(request.range, request.epoch, request.snapshot, now);
     if (!lives) o = Outcome::kSnapshotEnded;
   }
@@ -401,10 +433,14 @@ std::string ListOf(const Range& range) {
 
 Status Do(CheckpointVerb verb, const std::string& name, Range* range, Nanos deadline_ns) {
   switch (verb) {
-    case CheckpointVerb::kCreate: return range->CreateCheckpoint(name, deadline_ns);
-    case CheckpointVerb::kList: return OkStatus();
-    case CheckpointVerb::kDelete: return range->DeleteCheckpoint(name);
-    case CheckpointVerb::kRestore: return range->RestoreCheckpoint(name, deadline_ns);
+    case CheckpointVerb::kCreate:
+      return range->CreateCheckpoint(name, deadline_ns);
+    case CheckpointVerb::kList:
+      return OkStatus();
+    case CheckpointVerb::kDelete:
+      return range->DeleteCheckpoint(name);
+    case CheckpointVerb::kRestore:
+      return range->RestoreCheckpoint(name, deadline_ns);
   }
   return absl::InternalError("no such verb");
 }
@@ -422,13 +458,18 @@ void LtcServer::HandleCheckpoint(size_t index, const IncomingCall& call) {
   if (found == Outcome::kOk && list && !range->serves_reads()) found = Outcome::kNotOwner;
   if (found == Outcome::kOk && !list && checkpoint_running_.exchange(true)) found = Outcome::kBusy;
   if (found != Outcome::kOk) return on->xchg()->Reply(call.connection, call.request_id, found, {});
-  run_control_([this, on, held = range->shared_from_this(), verb = request.verb, name = std::string(request.name),
-                deadline = call.deadline_ns, connection = call.connection, id = call.request_id] {
+  run_control_([this, on, held = range->shared_from_this(), verb = request.verb,
+                name = std::string(request.name), deadline = call.deadline_ns, connection = call.connection,
+                id = call.request_id] {
     const Status s = Do(verb, name, held.get(), deadline);
-    std::string body = !s.ok() ? std::string(s.message()) : verb == CheckpointVerb::kList ? ListOf(*held) : "";
+    std::string body = !s.ok()                         ? std::string(s.message())
+                       : verb == CheckpointVerb::kList ? ListOf(*held)
+                                                       : "";
     if (verb != CheckpointVerb::kList) checkpoint_running_.store(false);
     on->Submit([this, on, connection, id, verb, o = ToOutcome(s), body = std::move(body)] {
-      if (verb == CheckpointVerb::kList && !HasLease()) return on->xchg()->Reply(connection, id, Outcome::kNotOwner, {});  // C3
+      // C3
+      if (verb == CheckpointVerb::kList && !HasLease())
+        return on->xchg()->Reply(connection, id, Outcome::kNotOwner, {});
       const std::string_view parts[] = {body};
       on->xchg()->Reply(connection, id, o, parts);
     });

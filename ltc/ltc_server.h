@@ -1,11 +1,14 @@
-// LtcServer: requests of clients as they arrive on the xchg threads: decode, find the range, hand over, reply.
+// LtcServer: requests of clients as they arrive on the xchg threads: decode, find the range, hand over,
+// reply.
 //
-// The lease (C3) is checked after a value was read and before the reply is posted. A request for a range that is not here, or
-// at another epoch, is answered kNotOwner. A malformed request closes its connection.
+// The lease (C3) is checked after a value was read and before the reply is posted. A request for a range that
+// is not here, or at another epoch, is answered kNotOwner. A malformed request closes its connection.
 //
-// A multi-get reads some keys at a time, at one snapshot, so that neither its values nor its time on the thread grow with it.
+// A multi-get reads some keys at a time, at one snapshot, so that neither its values nor its time on the
+// thread grow with it.
 //
-// Thread safety: handlers OnXchg; SetRanges from any thread.   Ownership: xchgs outlive it; ranges are shared.
+// Thread safety: handlers OnXchg; SetRanges from any thread.   Ownership: xchgs outlive it; ranges are
+//                shared.
 #pragma once
 
 #include <atomic>
@@ -14,9 +17,9 @@
 #include <optional>
 #include <vector>
 
-#include "common/base/rules_off.h"
 #include "absl/container/flat_hash_map.h"
 #include "common/base/executor.h"
+#include "common/base/rules_off.h"
 #include "common/rdma/xchg.h"
 #include "ltc/protocol.h"
 #include "ltc/range.h"
@@ -54,8 +57,8 @@ using RangeMap = absl::flat_hash_map<RangeId, std::shared_ptr<Range>>;
 class LtcServer {
  public:
   // Before the xchgs start: installs its handlers. `lease_expiry_ns` as NodeSession's.
-  LtcServer(std::vector<XchgExecutor*> executors, const LtcServerOptions& options, std::function<Nanos()> lease_expiry_ns,
-            Metrics* metrics);
+  LtcServer(std::vector<XchgExecutor*> executors, const LtcServerOptions& options,
+            std::function<Nanos()> lease_expiry_ns, Metrics* metrics);
 
   void SetRanges(std::shared_ptr<const RangeMap> ranges);
   // Before the xchgs start: runs what has to wait (checkpoints) on another thread.
@@ -83,14 +86,16 @@ class LtcServer {
   void HandleHeldSnapshot(size_t index, const IncomingCall& call, LtcRequest type);  // renew, drop
   void HandleCheckpoint(size_t index, const IncomingCall& call);
   WriteDone ReplyToWrite(size_t index, const IncomingCall& call);
-  Outcome IsWritable(ValueType type, std::string_view key, std::string_view value, std::optional<uint64_t> ttl_ms) const;
+  Outcome IsWritable(ValueType type, std::string_view key, std::string_view value,
+                     std::optional<uint64_t> ttl_ms) const;
   bool HasLease() const { return options_.off.c3_lease || Now() < lease_expiry_ns_(); }
 
   const std::vector<XchgExecutor*> executors_;
   const LtcServerOptions options_;
   const std::function<Nanos()> lease_expiry_ns_;
   std::function<void(std::function<void()>)> run_control_;
-  std::atomic<bool> checkpoint_running_{false};  // one at a time: log groups need control threads too, and flushes them
+  // one at a time: log groups need control threads too, and flushes them
+  std::atomic<bool> checkpoint_running_{false};
   std::vector<Lane> lanes_;  // [i] belongs to xchg i
   std::atomic<uint64_t> generation_{0};
   Mutex mu_;

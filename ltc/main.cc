@@ -14,10 +14,16 @@
 #include "coordinator/grpc_channel.h"
 #include "ltc/ltc_node.h"
 
-DEFINE_string(log_mode, "auto", "where log records go: none; memory or persistent: of StoCs; memory+persistent; auto: memory+persistent where all StoCs share one host, else memory");
-DEFINE_int32(log_write_deadline_ms, 0, "L5: of a log WRITE, after which its StoC is replaced; 0: 200 on verbs, 1000 on tcp, 300 there to a StoC of the same host");
+DEFINE_string(log_mode, "auto",
+              "where log records go: none; memory or persistent: of StoCs; memory+persistent; auto: "
+              "memory+persistent where all StoCs share one host, else memory");
+DEFINE_int32(log_write_deadline_ms, 0,
+             "L5: of a log WRITE, after which its StoC is replaced; 0: 200 on verbs, 1000 on tcp, 300 there "
+             "to a StoC of the same host");
 DEFINE_int32(log_replicas, 3, "R: members of a log group");
-DEFINE_int32(min_replicas, 0, "members of a log group without which writes wait, at most R; R is the strict choice; 0: max(2, R - 1)");
+DEFINE_int32(
+    min_replicas, 0,
+    "members of a log group without which writes wait, at most R; R is the strict choice; 0: max(2, R - 1)");
 DEFINE_int32(manifest_replicas, 3, "M: copies of a manifest");
 DEFINE_int32(table_replicas, 2, "copies of a table's fragments and metadata, as far as there are StoCs");
 DEFINE_int32(scatter_width, 1, "rho: StoCs over which a table is scattered");
@@ -25,16 +31,24 @@ DEFINE_int32(power_of_d, 2, "d: StoCs looked at for each one picked");
 DEFINE_int32(memtable_mb, 4, "tau: size of a memtable");
 DEFINE_int32(active_memtables, 2, "alpha: memtables of a range that take writes at once");
 DEFINE_int32(max_rounds, 6, "delta / alpha: rounds of memtables of a range, the active one included");
-DEFINE_int32(memory_limit_mb, 0, "memory of this process: unless they are given, a half is for memtables, a quarter for the cache, and the rest "
-                                 "for log records and messages on their way; 0: each as its own flag says");
+DEFINE_int32(memory_limit_mb, 0,
+             "memory of this process: unless they are given, a half is for memtables, a quarter for the "
+             "cache, and the rest "
+             "for log records and messages on their way; 0: each as its own flag says");
 DEFINE_int32(memtable_limit_mb, 512, "memory of all memtables of this process");
 DEFINE_int32(block_cache_mb, 256, "memory of index and filter of all tables, and of the block cache");
 DEFINE_int32(table_mb, 4, "size at which a table ends");
 DEFINE_int32(level1_mb, 64, "target size of Level1; deeper levels are ten times the one above");
-DEFINE_string(compression, "none", "of tables by level, as none,lz4,zstd: Level0, Level1 and all below; a table that is moved as it is stays as it was");
+DEFINE_string(compression, "none",
+              "of tables by level, as none,lz4,zstd: Level0, Level1 and all below; a table that is moved as "
+              "it is stays as it was");
 DEFINE_int32(level0_runs, 4, "runs of Level0 that start a compaction");
-DEFINE_int32(table_lag_s, 20, "for so long, and what is in memory then, tables may lack what younger writes of the same keys replace again and again");
-DEFINE_double(level0_share, 0.5, "of the bytes it overlaps in Level1, the part that Level0 must have to be merged into it: with less it is merged within itself; 0: any");
+DEFINE_int32(table_lag_s, 20,
+             "for so long, and what is in memory then, tables may lack what younger writes of the same keys "
+             "replace again and again");
+DEFINE_double(level0_share, 0.5,
+              "of the bytes it overlaps in Level1, the part that Level0 must have to be merged into it: with "
+              "less it is merged within itself; 0: any");
 DEFINE_int32(max_value_bytes, 1 << 20, "largest value accepted");
 DEFINE_int32(max_snapshots, 1000, "snapshots that clients may hold of one range");
 DEFINE_int32(max_snapshot_lease_ms, 600'000, "longest lease of a snapshot, renewals aside");
@@ -55,13 +69,15 @@ const std::map<std::string, LogMode> kLogModes = {{"none", LogMode::kNone},
 void DeriveMemory(LtcOptions* o) {
   if (FLAGS_memory_limit_mb == 0) return;
   const int threads = FLAGS_xchg_threads;
-  CheckFlagRange("memory_limit_mb", FLAGS_memory_limit_mb, 256 * threads, 1 << 21);  // a message of 20 MB fits the eighth of a thread's
+  // a message of 20 MB fits the eighth of a thread's
+  CheckFlagRange("memory_limit_mb", FLAGS_memory_limit_mb, 256 * threads, 1 << 21);
   if (!IsFlagGiven("memtable_limit_mb")) FLAGS_memtable_limit_mb = FLAGS_memory_limit_mb / 2;
   if (!IsFlagGiven("block_cache_mb")) FLAGS_block_cache_mb = FLAGS_memory_limit_mb / 4;
   const int on_their_way_mb = FLAGS_memory_limit_mb - FLAGS_memtable_limit_mb - FLAGS_block_cache_mb;
   if (on_their_way_mb < 64 * threads) {
-    ExitWithError(StrCat("--memory_limit_mb = ", FLAGS_memory_limit_mb, ": must be at least --memtable_limit_mb + --block_cache_mb + ", 64 * threads,
-                         " = ", FLAGS_memtable_limit_mb + FLAGS_block_cache_mb + 64 * threads));
+    ExitWithError(StrCat("--memory_limit_mb = ", FLAGS_memory_limit_mb,
+                         ": must be at least --memtable_limit_mb + --block_cache_mb + ", 64 * threads, " = ",
+                         FLAGS_memtable_limit_mb + FLAGS_block_cache_mb + 64 * threads));
   }
   o->log.staging_bytes = static_cast<size_t>(on_their_way_mb) << 19;
   o->log.lane_in_flight_bytes = std::min(o->log.lane_in_flight_bytes, o->log.staging_bytes / 2);
@@ -128,7 +144,8 @@ LtcOptions OptionsFromFlags() {
   h.range.compaction.level0_runs_trigger = FLAGS_level0_runs;
   h.range.table_lag_ns = FLAGS_table_lag_s * kSecond;
   h.range.compaction.level0_share = FLAGS_level0_share;
-  h.range.level0_slow_runs = 2 * FLAGS_level0_runs;  // a compaction begins before writers are slowed down for want of one
+  // a compaction begins before writers are slowed down for want of one
+  h.range.level0_slow_runs = 2 * FLAGS_level0_runs;
   h.range.level0_stop_runs = 5 * FLAGS_level0_runs;
   auto compression = ParseCompressionList(FLAGS_compression);
   if (!compression.ok()) ExitWithError(StrCat("--compression: ", compression.status().message()));
@@ -147,9 +164,12 @@ int Main(int argc, char** argv) {
   const auto opened = OpenFabric({FLAGS_fabric, FLAGS_rdma_device, FLAGS_address});
   if (!opened.ok()) ExitWithError(std::string(opened.status().message()));
   Fabric* const fabric = opened->fabric.get();
-  const int64_t deadline_ms = FLAGS_log_write_deadline_ms != 0 ? FLAGS_log_write_deadline_ms : fabric->name() == "verbs" ? 200 : 1000;
+  const int64_t deadline_ms = FLAGS_log_write_deadline_ms != 0 ? FLAGS_log_write_deadline_ms
+                              : fabric->name() == "verbs"      ? 200
+                                                               : 1000;
   options.log.write_deadline_ns = deadline_ms * kMillisecond;
-  if (FLAGS_log_write_deadline_ms != 0 || options.log.write_deadline_ns < options.log.near_write_deadline_ns) {
+  if (FLAGS_log_write_deadline_ms != 0 ||
+      options.log.write_deadline_ns < options.log.near_write_deadline_ns) {
     options.log.near_write_deadline_ns = options.log.write_deadline_ns;
   }
   LtcEnvironment environment;

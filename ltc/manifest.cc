@@ -30,12 +30,15 @@ std::optional<std::string_view> FrontPayload(const Uuid& file, std::string_view 
   return RecordCrc(file, payload) == crc ? std::optional(payload) : std::nullopt;
 }
 
-// Where in `in`, behind its front, a valid record begins; npos: nowhere. What does not parse costs no checksum.
+// Where in `in`, behind its front, a valid record begins; npos: nowhere. What does not parse costs no
+// checksum.
 size_t FindRecord(const Uuid& file, std::string_view in) {
   for (size_t at = 1; at + kRecordHeaderBytes < in.size(); ++at) {
     const std::string_view rest = in.substr(at);
     const uint32_t length = DecodeFixed32(rest.data() + 4);
-    if (length > rest.size() - kRecordHeaderBytes || !VersionEdit::Decode(rest.substr(kRecordHeaderBytes, length)).ok()) continue;
+    if (length > rest.size() - kRecordHeaderBytes ||
+        !VersionEdit::Decode(rest.substr(kRecordHeaderBytes, length)).ok())
+      continue;
     if (FrontPayload(file, rest)) return at;
   }
   return std::string_view::npos;
@@ -43,7 +46,9 @@ size_t FindRecord(const Uuid& file, std::string_view in) {
 
 // Zeros that may stand for sectors that were never written.
 bool HasUnwritten(std::string_view tail) {
-  const auto zeros = [](std::string_view s) { return std::all_of(s.begin(), s.end(), [](char c) { return c == 0; }); };
+  const auto zeros = [](std::string_view s) {
+    return std::all_of(s.begin(), s.end(), [](char c) { return c == 0; });
+  };
   if (zeros(tail.substr(0, kRecordHeaderBytes))) return true;
   if (zeros(tail.substr(tail.size() - std::min(tail.size(), kRecordHeaderBytes)))) return true;
   size_t run = 0;
@@ -88,8 +93,8 @@ StatusOr<std::vector<VersionEdit>> Manifest::Recover(const Uuid& file, const std
     for (size_t i = 0; i < copies.size(); ++i) {
       if (!without[i] || damaged[i]) continue;
       damaged[i] = true;
-      NOVA_LOG(WARNING) << "manifest " << file.ToString() << ": the record at " << end << " is damaged or torn on " << copies[i].where
-                        << ", another copy has it";
+      NOVA_LOG(WARNING) << "manifest " << file.ToString() << ": the record at " << end
+                        << " is damaged or torn on " << copies[i].where << ", another copy has it";
     }
     NOVA_ASSIGN_OR_RETURN(VersionEdit edit, VersionEdit::Decode(*payload));
     edits.push_back(std::move(edit));
@@ -105,14 +110,16 @@ StatusOr<std::vector<VersionEdit>> Manifest::Recover(const Uuid& file, const std
       all_damaged = false;
       continue;
     }
-    places += StrCat(places.empty() ? "" : "; ", copy.where, ": ", tail.size(), " bytes",
-                     next == std::string_view::npos ? "" : StrCat(", a valid record ", next, " bytes further on"));
+    places +=
+        StrCat(places.empty() ? "" : "; ", copy.where, ": ", tail.size(), " bytes",
+               next == std::string_view::npos ? "" : StrCat(", a valid record ", next, " bytes further on"));
   }
   if (!places.empty() && (lost || all_damaged)) {
-    return absl::DataLossError(
-        StrCat("manifest ", file.ToString(), " is damaged at offset ", end, ": acknowledged edits are lost there (", places, ")"));
+    return absl::DataLossError(StrCat("manifest ", file.ToString(), " is damaged at offset ", end,
+                                      ": acknowledged edits are lost there (", places, ")"));
   }
-  if (edits.empty()) return absl::DataLossError(StrCat("manifest ", file.ToString(), " has no valid snapshot"));
+  if (edits.empty())
+    return absl::DataLossError(StrCat("manifest ", file.ToString(), " has no valid snapshot"));
   return edits;
 }
 
@@ -141,16 +148,18 @@ Status Manifest::Append(const VersionEdit& edit, const std::function<VersionEdit
     }
     if (absl::IsFailedPrecondition(s)) return s;
     if (const uint64_t met = rolls_.Due()) {
-      NOVA_LOG(WARNING) << "manifest " << file_.group.file.ToString() << " rolls (failed appends so far: " << met
-                        << "): " << s;
+      NOVA_LOG(WARNING) << "manifest " << file_.group.file.ToString()
+                        << " rolls (failed appends so far: " << met << "): " << s;
     }
   }
-  // A file that cannot be made leaves the old one as it is: an edit half written there is not acknowledged, and harmless.
+  // A file that cannot be made leaves the old one as it is: an edit half written there is not acknowledged,
+  // and harmless.
   NOVA_ASSIGN_OR_RETURN(File next, NewFile(snapshot()));
   return Switch(std::move(next));
 }
 
-// `next` holds every edit that was acknowledged. It is the file from now on, or the old one goes on, or it is in doubt.
+// `next` holds every edit that was acknowledged. It is the file from now on, or the old one goes on, or it is
+// in doubt.
 Status Manifest::Switch(File next) {
   const Status s = storage_->Install(next.group);
   if (absl::IsCancelled(s)) {
@@ -194,8 +203,9 @@ Status Manifest::EndRenewal(const ManifestGroup& group) {
   return Switch(std::move(next));
 }
 
-// The file in doubt is installed for certain, or nothing more is written: so there is one at most, however long that takes. It may hold
-// an edit whose failure was reported; a roll takes its place before another edit counts.
+// The file in doubt is installed for certain, or nothing more is written: so there is one at most, however
+// long that takes. It may hold an edit whose failure was reported; a roll takes its place before another edit
+// counts.
 Status Manifest::SettleDoubt() {
   if (!in_doubt_) return OkStatus();
   NOVA_RETURN_IF_ERROR(storage_->Install(*in_doubt_));

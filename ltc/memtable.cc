@@ -14,9 +14,9 @@ namespace nova {
 struct MemTable::Entry {
   uint64_t trailer;
   std::atomic<Entry*> older;
-  Node* node;            // of the key; not in the table yet if brings_node
+  Node* node;  // of the key; not in the table yet if brings_node
   uint32_t value_size;
-  bool brings_node;      // its first version, as far as Prepare saw
+  bool brings_node;  // its first version, as far as Prepare saw
 
   SequenceNumber sequence() const { return trailer >> 8; }
   std::string_view value() const { return {reinterpret_cast<const char*>(this + 1), value_size}; }
@@ -46,7 +46,8 @@ struct MemTable::Node {
 MemTable::MemTable(MemTableId id, ArenaPool* pool, size_t expected_bytes, bool scanned)
     : id_(id),
       arena_(pool),
-      // A bucket for each half kilobyte: entries of 1 KB leave half of them empty, of 100 B make chains of two or three.
+      // A bucket for each half kilobyte: entries of 1 KB leave half of them empty, of 100 B make chains of
+      // two or three.
       bucket_mask_(std::bit_ceil(std::clamp(expected_bytes / 512, size_t{256}, kPieceBuckets << 10)) - 1),
       pieces_(NewBuckets()),
       head_(NewNode({}, 0, kMaxHeight)),
@@ -74,13 +75,14 @@ MemTable::Node* MemTable::NewNode(std::string_view stored_key, uint64_t hash, in
   node->height = static_cast<uint16_t>(height);
   node->chained.store(false, std::memory_order_relaxed);
   node->hash = hash;
-  if (!stored_key.empty()) std::memcpy(const_cast<char*>(node->bytes()), stored_key.data(), stored_key.size());
+  if (!stored_key.empty())
+    std::memcpy(const_cast<char*>(node->bytes()), stored_key.data(), stored_key.size());
   for (int i = 0; i < height; ++i) new (&node->next(i)) std::atomic<Node*>(nullptr);
   return node;
 }
 
-// As good as random, and the same in every run: heights count into the bytes used, which decide when the table is full. The id makes
-// a key's height another one in the next table.
+// As good as random, and the same in every run: heights count into the bytes used, which decide when the
+// table is full. The id makes a key's height another one in the next table.
 int MemTable::HeightOf(uint64_t hash) const {
   uint64_t bits = (hash ^ id_.value() * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
   bits ^= bits >> 32;
@@ -92,7 +94,8 @@ int MemTable::HeightOf(uint64_t hash) const {
   return height;
 }
 
-MemTable::Entry* MemTable::Prepare(std::string_view stored_key, SequenceNumber seq, ValueType type, std::string_view value) {
+MemTable::Entry* MemTable::Prepare(std::string_view stored_key, SequenceNumber seq, ValueType type,
+                                   std::string_view value) {
   auto* entry = new (arena_.Allocate(sizeof(Entry) + value.size())) Entry;
   entry->trailer = PackTrailer(seq, type);
   entry->older.store(nullptr, std::memory_order_relaxed);
@@ -110,7 +113,8 @@ MemTable::Entry* MemTable::Prepare(std::string_view stored_key, SequenceNumber s
 
 void MemTable::Abandon(Entry* entry) {
   Node* const node = entry->node;
-  if (entry->brings_node) arena_.GiveBack(reinterpret_cast<char*>(node), Node::Bytes(node->key_size, node->height));
+  if (entry->brings_node)
+    arena_.GiveBack(reinterpret_cast<char*>(node), Node::Bytes(node->key_size, node->height));
   arena_.GiveBack(reinterpret_cast<char*>(entry), sizeof(Entry) + entry->value_size);
 }
 
@@ -137,7 +141,8 @@ void MemTable::Link(Entry* entry) {
     entry->older.store(next, std::memory_order_relaxed);
     if (at->compare_exchange_weak(next, entry, std::memory_order_release, std::memory_order_relaxed)) break;
   }
-  // The version may be acknowledged once this returns, so scans must find the key: its first writer is about to chain it.
+  // The version may be acknowledged once this returns, so scans must find the key: its first writer is about
+  // to chain it.
   for (int spins = 0; !entry->node->chained.load(std::memory_order_acquire); ++spins) {
     spins < 1'000 ? __builtin_ia32_pause() : SleepFor(kMicrosecond);
   }
@@ -149,7 +154,8 @@ std::atomic<MemTable::Node*>* MemTable::BucketOf(uint64_t hash) const {
 }
 
 MemTable::Node* MemTable::FindInBucket(std::string_view stored_key, uint64_t hash) const {
-  for (Node* n = BucketOf(hash)->load(std::memory_order_acquire); n != nullptr; n = n->next_in_bucket.load(std::memory_order_relaxed)) {
+  for (Node* n = BucketOf(hash)->load(std::memory_order_acquire); n != nullptr;
+       n = n->next_in_bucket.load(std::memory_order_relaxed)) {
     if (n->hash == hash && n->key() == stored_key) return n;
   }
   return nullptr;
@@ -164,7 +170,8 @@ MemTable::Node* MemTable::InsertInBucket(Node* node) {
     }
     seen = first;
     node->next_in_bucket.store(first, std::memory_order_relaxed);
-    if (bucket->compare_exchange_strong(first, node, std::memory_order_acq_rel, std::memory_order_acquire)) return nullptr;
+    if (bucket->compare_exchange_strong(first, node, std::memory_order_acq_rel, std::memory_order_acquire))
+      return nullptr;
   }
 }
 
@@ -174,16 +181,20 @@ void MemTable::Chain(Node* node) {
   Node* youngest = youngest_.load(std::memory_order_relaxed);
   do {
     node->older_in_chain = youngest;
-  } while (!youngest_.compare_exchange_weak(youngest, node, std::memory_order_acq_rel, std::memory_order_relaxed));
+  } while (
+      !youngest_.compare_exchange_weak(youngest, node, std::memory_order_acq_rel, std::memory_order_relaxed));
   node->chained.store(true, std::memory_order_release);
 }
 
-// Eight bytes of the key tell most keys apart without a look at the key; they begin where keys begin to differ.
+// Eight bytes of the key tell most keys apart without a look at the key; they begin where keys begin to
+// differ.
 struct MemTable::SortKey {
   uint64_t prefix;
   Node* node;
 
-  bool operator<(const SortKey& other) const { return prefix != other.prefix ? prefix < other.prefix : node->key() < other.node->key(); }
+  bool operator<(const SortKey& other) const {
+    return prefix != other.prefix ? prefix < other.prefix : node->key() < other.node->key();
+  }
 };
 
 std::vector<MemTable::SortKey> MemTable::SortedChain(Node* from, const Node* until) {
@@ -208,11 +219,14 @@ void MemTable::List() {
   Node* const from = youngest_.load(std::memory_order_acquire);
   std::array<Node*, kMaxHeight> before;
   before.fill(head_);
-  for (const SortKey& k : SortedChain(from, ordered_.load(std::memory_order_relaxed))) InsertInList(k.node, &before);
+  for (const SortKey& k : SortedChain(from, ordered_.load(std::memory_order_relaxed)))
+    InsertInList(k.node, &before);
   ordered_.store(from, std::memory_order_release);
 }
 
-bool MemTable::IsBefore(const Node* node, std::string_view stored_key) { return node != nullptr && node->key() < stored_key; }
+bool MemTable::IsBefore(const Node* node, std::string_view stored_key) {
+  return node != nullptr && node->key() < stored_key;
+}
 
 // `before`: on each level the last node at or before the key that was inserted last, which is smaller.
 void MemTable::InsertInList(Node* node, std::array<Node*, kMaxHeight>* before) {
@@ -224,9 +238,11 @@ void MemTable::InsertInList(Node* node, std::array<Node*, kMaxHeight>* before) {
     for (Node* next; IsBefore(next = n->next(level).load(std::memory_order_relaxed), key);) from = n = next;
     (*before)[level] = n;
   }
-  if (node->height > height_.load(std::memory_order_relaxed)) height_.store(node->height, std::memory_order_relaxed);
+  if (node->height > height_.load(std::memory_order_relaxed))
+    height_.store(node->height, std::memory_order_relaxed);
   for (int level = 0; level < node->height; ++level) {
-    node->next(level).store((*before)[level]->next(level).load(std::memory_order_relaxed), std::memory_order_relaxed);
+    node->next(level).store((*before)[level]->next(level).load(std::memory_order_relaxed),
+                            std::memory_order_relaxed);
     (*before)[level]->next(level).store(node, std::memory_order_release);
     (*before)[level] = node;
   }
@@ -242,7 +258,8 @@ MemTable::Node* MemTable::FindBefore(std::string_view stored_key) const {
 
 MemTable::Node* MemTable::FindGreaterOrEqual(std::string_view stored_key) const {
   Node* n = FindBefore(stored_key)->next(0).load(std::memory_order_acquire);
-  while (IsBefore(n, stored_key)) n = n->next(0).load(std::memory_order_acquire);  // one that was listed meanwhile
+  // one that was listed meanwhile
+  while (IsBefore(n, stored_key)) n = n->next(0).load(std::memory_order_acquire);
   return n;
 }
 
@@ -262,7 +279,8 @@ const MemTable::Node* MemTable::FindLast() const {
 bool MemTable::Get(std::string_view stored_key, uint64_t hash, SequenceNumber seq, Hit* hit) const {
   const Node* n = FindInBucket(stored_key, hash);
   if (n == nullptr) return false;
-  for (const Entry* e = n->newest.load(std::memory_order_acquire); e != nullptr; e = e->older.load(std::memory_order_acquire)) {
+  for (const Entry* e = n->newest.load(std::memory_order_acquire); e != nullptr;
+       e = e->older.load(std::memory_order_acquire)) {
     if (e->sequence() > seq) continue;
     *hit = {e->sequence(), static_cast<ValueType>(e->trailer & 0xff), e->value()};
     return true;
@@ -295,9 +313,15 @@ class MemTable::VersionIterator : public Iterator {
 
 class MemTable::ScanIterator final : public VersionIterator {
  public:
-  ScanIterator(const MemTable* table, SequenceNumber at, std::shared_ptr<const void> keep_alive, Direction direction)
-      : VersionIterator(std::move(keep_alive)), table_(table), at_(at), backward_(direction == Direction::kBackward) {}
-  void SeekToFirst() override { GoTo(backward_ ? table_->FindLast() : table_->head_->next(0).load(std::memory_order_acquire)); }
+  ScanIterator(const MemTable* table, SequenceNumber at, std::shared_ptr<const void> keep_alive,
+               Direction direction)
+      : VersionIterator(std::move(keep_alive)),
+        table_(table),
+        at_(at),
+        backward_(direction == Direction::kBackward) {}
+  void SeekToFirst() override {
+    GoTo(backward_ ? table_->FindLast() : table_->head_->next(0).load(std::memory_order_acquire));
+  }
   void Seek(std::string_view internal_key) override {
     const std::string_view key = StoredKeyOf(internal_key);
     if (backward_) return GoTo(table_->FindLess(key));
@@ -314,7 +338,8 @@ class MemTable::ScanIterator final : public VersionIterator {
   void GoTo(const Node* node) {
     for (entry_ = nullptr; node != nullptr; node = After(node)) {
       entry_ = node->newest.load(std::memory_order_acquire);
-      while (entry_ != nullptr && entry_->sequence() > at_) entry_ = entry_->older.load(std::memory_order_acquire);
+      while (entry_ != nullptr && entry_->sequence() > at_)
+        entry_ = entry_->older.load(std::memory_order_acquire);
       if (entry_ != nullptr) break;
     }
     node_ = node;
@@ -327,13 +352,15 @@ class MemTable::ScanIterator final : public VersionIterator {
   const Node* node_ = nullptr;
 };
 
-std::unique_ptr<Iterator> MemTable::NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive, Direction direction) {
+std::unique_ptr<Iterator> MemTable::NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive,
+                                                  Direction direction) {
   if (!scanned()) scanned_.store(true, std::memory_order_relaxed);
   List();
   return std::make_unique<ScanIterator>(this, seq, std::move(keep_alive), direction);
 }
 
-// Every version, over keys sorted once. What it is about to show is fetched ahead: in key order, nothing lies where the cache expects it.
+// Every version, over keys sorted once. What it is about to show is fetched ahead: in key order, nothing lies
+// where the cache expects it.
 class MemTable::FlushIterator final : public VersionIterator {
  public:
   FlushIterator(std::vector<SortKey> keys, std::shared_ptr<const void> keep_alive)
@@ -359,7 +386,8 @@ class MemTable::FlushIterator final : public VersionIterator {
     entry_ = nullptr;
     if (at + kNodesAhead < keys_.size()) __builtin_prefetch(keys_[at + kNodesAhead].node);
     if (at + kValuesAhead < keys_.size()) {
-      const auto* next = reinterpret_cast<const char*>(keys_[at + kValuesAhead].node->newest.load(std::memory_order_relaxed));
+      const auto* next = reinterpret_cast<const char*>(
+          keys_[at + kValuesAhead].node->newest.load(std::memory_order_relaxed));
       for (size_t line = 0; line < 4; ++line) __builtin_prefetch(next + line * 64);
     }
     if (at == keys_.size()) return;
@@ -372,7 +400,8 @@ class MemTable::FlushIterator final : public VersionIterator {
 };
 
 std::unique_ptr<Iterator> MemTable::NewIterator(std::shared_ptr<const void> keep_alive) const {
-  return std::make_unique<FlushIterator>(SortedChain(youngest_.load(std::memory_order_acquire), nullptr), std::move(keep_alive));
+  return std::make_unique<FlushIterator>(SortedChain(youngest_.load(std::memory_order_acquire), nullptr),
+                                         std::move(keep_alive));
 }
 
 }  // namespace nova

@@ -1,17 +1,18 @@
-// MemTable: a concurrent ordered map of keys to their versions: a hash table of keys, for each key its versions, youngest first,
-// and, for scans, a skip list over the keys. All of it lies in an arena.
+// MemTable: a concurrent ordered map of keys to their versions: a hash table of keys, for each key its
+// versions, youngest first, and, for scans, a skip list over the keys. All of it lies in an arena.
 //
-// The hash table answers gets, hit or miss, with about one cache miss, and finds the key that a write renews. Order is made when
-// it is wanted, for it is the dearest part of an insert (docs/engine.md): a new key goes onto a chain; a scan sorts the keys that
-// came since the last one and lists them; a flush sorts the whole chain and needs no list. Once a range is being scanned, its writers
-// list now and then, so that a scan never finds a full table to sort. A version is a value and 32 bytes: a hot key does not make
-// the list longer.
+// The hash table answers gets, hit or miss, with about one cache miss, and finds the key that a write renews.
+// Order is made when it is wanted, for it is the dearest part of an insert (docs/engine.md): a new key goes
+// onto a chain; a scan sorts the keys that came since the last one and lists them; a flush sorts the whole
+// chain and needs no list. Once a range is being scanned, its writers list now and then, so that a scan never
+// finds a full table to sort. A version is a value and 32 bytes: a hot key does not make the list longer.
 //
-// A write comes in two steps, because it is logged between them: Prepare copies key and value to their final place and makes
-// nothing visible; Link makes the version visible (K2: visible implies logged). One that is never linked is never seen.
+// A write comes in two steps, because it is logged between them: Prepare copies key and value to their final
+// place and makes nothing visible; Link makes the version visible (K2: visible implies logged). One that is
+// never linked is never seen.
 //
-// Thread safety: all methods from any threads at once; one thread at a time lists keys, and no other but a scan waits for it.
-//                Nothing is ever removed.
+// Thread safety: all methods from any threads at once; one thread at a time lists keys, and no other but a
+//                scan waits for it. Nothing is ever removed.
 // Ownership:     views point into the arena: they live as long as the table. Entries sort as keys.h says.
 #pragma once
 
@@ -35,7 +36,8 @@ class MemTable {
  public:
   struct Entry;  // a version, between Prepare and Link
 
-  // `expected_bytes`: what it will hold, by which the hash table is sized. `scanned`: writers list their keys as they come.
+  // `expected_bytes`: what it will hold, by which the hash table is sized. `scanned`: writers list their keys
+  // as they come.
   MemTable(MemTableId id, ArenaPool* pool, size_t expected_bytes = 4 << 20, bool scanned = false);
   MemTableId id() const { return id_; }
 
@@ -55,11 +57,12 @@ class MemTable {
   bool Get(std::string_view stored_key, SequenceNumber seq, Hit* hit) const {
     return Get(stored_key, FilterHash(stored_key), seq, hit);
   }
-  // All versions that are linked by now, in order, forward only. Never kNeedBlocks. The iterator must not outlive the table;
-  // `keep_alive` is held as long as the iterator is.
+  // All versions that are linked by now, in order, forward only. Never kNeedBlocks. The iterator must not
+  // outlive the table; `keep_alive` is held as long as the iterator is.
   std::unique_ptr<Iterator> NewIterator(std::shared_ptr<const void> keep_alive) const;
-  // For a reader at `seq`: of each key only the newest version with sequence <= seq, so that a hot key costs one step. What is
-  // linked by now is found, and some of what comes later. Backwards, Seek wants a key of MakeSeekKey's.
+  // For a reader at `seq`: of each key only the newest version with sequence <= seq, so that a hot key costs
+  // one step. What is linked by now is found, and some of what comes later. Backwards, Seek wants a key of
+  // MakeSeekKey's.
   std::unique_ptr<Iterator> NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive,
                                           Direction direction = Direction::kForward);
   bool scanned() const { return scanned_.load(std::memory_order_relaxed); }
@@ -85,8 +88,9 @@ class MemTable {
   Node* InsertInBucket(Node* node);  // the node of the same key that is there already; null: it is in now
   void Chain(Node* node);
   static std::vector<SortKey> SortedChain(Node* from, const Node* until);  // `until` is not in it
-  void List();  // every key that is chained by now
-  void InsertInList(Node* node, std::array<Node*, kMaxHeight>* before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(list_mu_);
+  void List();                                                             // every key that is chained by now
+  void InsertInList(Node* node, std::array<Node*, kMaxHeight>* before)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(list_mu_);
   static bool IsBefore(const Node* node, std::string_view stored_key);  // false for null
   Node* FindGreaterOrEqual(std::string_view stored_key) const;
   const Node* FindLess(std::string_view stored_key) const;  // the last one before the key; null: none
@@ -106,7 +110,7 @@ class MemTable {
   std::atomic<Node*> youngest_{nullptr};  // of the chain
   std::atomic<Node*> ordered_{nullptr};   // it and all before it in the chain are in the list
   std::atomic<int> height_{1};
-  Mutex list_mu_;                         // held by who lists
+  Mutex list_mu_;  // held by who lists
 };
 
 }  // namespace nova

@@ -11,7 +11,8 @@ void Shuffle(std::vector<StocChoice>* v, Random* random) {
 
 }  // namespace
 
-std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count, int choices, Random* random) {
+std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count, int choices,
+                              Random* random) {
   std::vector<StocChoice> sample = stocs;
   Shuffle(&sample, random);
   sample.resize(std::min(sample.size(), count * static_cast<size_t>(std::max(1, choices))));
@@ -31,11 +32,14 @@ std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count
   return picked;
 }
 
-Placement PlaceTable(const std::vector<StocChoice>& stocs, uint64_t table_bytes, const PlacementOptions& options, Random* random) {
+Placement PlaceTable(const std::vector<StocChoice>& stocs, uint64_t table_bytes,
+                     const PlacementOptions& options, Random* random) {
   Placement placement;
   if (stocs.empty()) return placement;
-  const auto by_size = static_cast<size_t>(std::max<uint64_t>(1, table_bytes / std::max<uint64_t>(1, options.min_fragment_bytes)));
-  const size_t width = std::min({static_cast<size_t>(std::max(1, options.scatter_width)), by_size, stocs.size()});
+  const auto by_size = static_cast<size_t>(
+      std::max<uint64_t>(1, table_bytes / std::max<uint64_t>(1, options.min_fragment_bytes)));
+  const size_t width =
+      std::min({static_cast<size_t>(std::max(1, options.scatter_width)), by_size, stocs.size()});
   const size_t copies = std::min(static_cast<size_t>(std::max(1, options.replicas)), stocs.size());
   const std::vector<StocId> firsts = PickStocs(stocs, width, options.choices, random);
   for (const StocId first : firsts) {

@@ -1,4 +1,5 @@
-// Placement policy (paper section 4.4): how many fragments, on which StoCs. Pure functions of their inputs and a Random.
+// Placement policy (paper section 4.4): how many fragments, on which StoCs. Pure functions of their inputs
+// and a Random.
 #pragma once
 
 #include <vector>
@@ -22,11 +23,14 @@ struct StocChoice {
   uint32_t queue_depth = 0;
 };
 
-// `count` distinct StoCs with the shortest queues out of choices * count random ones; other hosts first, where there are
-// several. Fewer when there are not that many.
-std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count, int choices, Random* random);
+// `count` distinct StoCs with the shortest queues out of choices * count random ones; other hosts first,
+// where there are several. Fewer when there are not that many.
+std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count, int choices,
+                              Random* random);
 
-// Fragments on distinct StoCs as far as there are enough, copies of one fragment always on distinct ones. Empty fragments: no StoC.
-Placement PlaceTable(const std::vector<StocChoice>& stocs, uint64_t table_bytes, const PlacementOptions& options, Random* random);
+// Fragments on distinct StoCs as far as there are enough, copies of one fragment always on distinct ones.
+// Empty fragments: no StoC.
+Placement PlaceTable(const std::vector<StocChoice>& stocs, uint64_t table_bytes,
+                     const PlacementOptions& options, Random* random);
 
 }  // namespace nova

@@ -5,10 +5,10 @@
 namespace nova {
 namespace {
 
-constexpr uint16_t kHasTtl = 1;       // of Put
-constexpr uint16_t kNoSync = 2;       // of Put, Delete and DeleteRange
-constexpr uint8_t kReverse = 1;       // of Scan
-constexpr uint8_t kHasExpected = 1;   // of CompareAndSwap
+constexpr uint16_t kHasTtl = 1;      // of Put
+constexpr uint16_t kNoSync = 2;      // of Put, Delete and DeleteRange
+constexpr uint8_t kReverse = 1;      // of Scan
+constexpr uint8_t kHasExpected = 1;  // of CompareAndSwap
 constexpr uint8_t kHasDesired = 2;
 constexpr uint8_t kSwapNoSync = 4;
 constexpr uint32_t kBatchNoSync = uint32_t{1} << 31;
@@ -64,8 +64,9 @@ std::string WriteRequest::EncodeHeader() const {
 
 bool WriteRequest::Parse(std::string_view in, WriteRequest* out) {
   uint16_t key_size, flags;
-  if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) || !GetWriter(&in, &out->client_id, &out->request_number) ||
-      !GetFixed16(&in, &key_size) || !GetFixed16(&in, &flags) || flags > (kHasTtl | kNoSync)) {
+  if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) ||
+      !GetWriter(&in, &out->client_id, &out->request_number) || !GetFixed16(&in, &key_size) ||
+      !GetFixed16(&in, &flags) || flags > (kHasTtl | kNoSync)) {
     return false;
   }
   out->sync = (flags & kNoSync) == 0;
@@ -104,8 +105,9 @@ std::string ScanRequest::Encode() const {
 bool ScanRequest::Parse(std::string_view in, ScanRequest* out) {
   uint8_t flags;
   uint16_t from_size, to_size;
-  if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) || !GetFixed64(&in, &out->snapshot) || !GetFixed32(&in, &out->limit) ||
-      !GetByte(&in, &flags) || flags > kReverse || !GetFixed16(&in, &from_size) || !GetFixed16(&in, &to_size) ||
+  if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) || !GetFixed64(&in, &out->snapshot) ||
+      !GetFixed32(&in, &out->limit) || !GetByte(&in, &flags) || flags > kReverse ||
+      !GetFixed16(&in, &from_size) || !GetFixed16(&in, &to_size) ||
       in.size() != size_t{from_size} + to_size) {
     return false;
   }
@@ -138,7 +140,8 @@ std::string BatchRequest::EncodeHeader() const {
   return out;
 }
 
-void BatchRequest::AppendEntry(std::string_view key_prefix, const WriteBatch::Entry& entry, std::string* entries) {
+void BatchRequest::AppendEntry(std::string_view key_prefix, const WriteBatch::Entry& entry,
+                               std::string* entries) {
   entries->push_back(static_cast<char>(entry.type));
   PutVarint32(entries, static_cast<uint32_t>(key_prefix.size() + entry.key.size()));
   PutVarint32(entries, static_cast<uint32_t>(entry.value.size()));
@@ -147,8 +150,8 @@ void BatchRequest::AppendEntry(std::string_view key_prefix, const WriteBatch::En
 }
 
 bool BatchRequest::Parse(std::string_view in, BatchRequest* out) {
-  if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) || !GetWriter(&in, &out->client_id, &out->request_number) ||
-      !GetFixed32(&in, &out->count)) {
+  if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) ||
+      !GetWriter(&in, &out->client_id, &out->request_number) || !GetFixed32(&in, &out->count)) {
     return false;
   }
   out->sync = (out->count & kBatchNoSync) == 0;
@@ -168,14 +171,16 @@ bool BatchRequest::ParseEntries(std::vector<WriteBatch::Entry>* out) const {
     entry.type = static_cast<ValueType>(type);
     switch (entry.type) {
       case ValueType::kPut:
-      case ValueType::kDeleteRange: break;
+      case ValueType::kDeleteRange:
+        break;
       case ValueType::kPutTtl:
         if (!GetVarint64(&in, &ttl_ms)) return false;
         break;
       case ValueType::kDelete:
         if (value_size != 0) return false;
         break;
-      default: return false;
+      default:
+        return false;
     }
     entry.ttl_ms = static_cast<int64_t>(ttl_ms);
     if (!GetBytes(&in, key_size, &entry.key) || !GetBytes(&in, value_size, &entry.value)) return false;
@@ -190,7 +195,8 @@ std::string CompareAndSwapRequest::EncodeHeader() const {
   PutRangeAndEpoch(&out, range, epoch);
   PutWriter(&out, client_id, request_number);
   PutFixed16(&out, static_cast<uint16_t>(key.size()));
-  out.push_back(static_cast<char>((expected ? kHasExpected : 0) | (desired ? kHasDesired : 0) | (sync ? 0 : kSwapNoSync)));
+  out.push_back(static_cast<char>((expected ? kHasExpected : 0) | (desired ? kHasDesired : 0) |
+                                  (sync ? 0 : kSwapNoSync)));
   PutFixed32(&out, expected ? static_cast<uint32_t>(expected->size()) : 0);
   return out;
 }
@@ -200,9 +206,11 @@ bool CompareAndSwapRequest::Parse(std::string_view in, CompareAndSwapRequest* ou
   uint8_t flags;
   uint32_t expected_size;
   std::string_view expected;
-  if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) || !GetWriter(&in, &out->client_id, &out->request_number) ||
-      !GetFixed16(&in, &key_size) || !GetByte(&in, &flags) || flags > (kHasExpected | kHasDesired | kSwapNoSync) || !GetFixed32(&in, &expected_size) ||
-      !GetBytes(&in, key_size, &out->key) || !GetBytes(&in, expected_size, &expected)) {
+  if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) ||
+      !GetWriter(&in, &out->client_id, &out->request_number) || !GetFixed16(&in, &key_size) ||
+      !GetByte(&in, &flags) || flags > (kHasExpected | kHasDesired | kSwapNoSync) ||
+      !GetFixed32(&in, &expected_size) || !GetBytes(&in, key_size, &out->key) ||
+      !GetBytes(&in, expected_size, &expected)) {
     return false;
   }
   out->sync = (flags & kSwapNoSync) == 0;
@@ -227,8 +235,8 @@ std::string MultiGetRequest::Encode() const {
 
 bool MultiGetRequest::Parse(std::string_view in, MultiGetRequest* out) {
   uint32_t count;
-  if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) || !GetFixed64(&in, &out->snapshot) || !GetFixed32(&in, &count) ||
-      count > kMaxMultiGetKeys) {
+  if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) || !GetFixed64(&in, &out->snapshot) ||
+      !GetFixed32(&in, &count) || count > kMaxMultiGetKeys) {
     return false;
   }
   out->keys.clear();
@@ -275,7 +283,8 @@ std::string SnapshotRequest::Encode(LtcRequest type) const {
 bool SnapshotRequest::Parse(LtcRequest type, std::string_view in, SnapshotRequest* out) {
   out->snapshot = 0;
   out->lease_ms = 0;
-  return GetRangeAndEpoch(&in, &out->range, &out->epoch) && (type == LtcRequest::kTakeSnapshot || GetFixed64(&in, &out->snapshot)) &&
+  return GetRangeAndEpoch(&in, &out->range, &out->epoch) &&
+         (type == LtcRequest::kTakeSnapshot || GetFixed64(&in, &out->snapshot)) &&
          (type == LtcRequest::kDropSnapshot || GetFixed32(&in, &out->lease_ms)) && in.empty();
 }
 
@@ -285,7 +294,9 @@ std::string SnapshotReply::Encode() const {
   return out;
 }
 
-bool SnapshotReply::Parse(std::string_view in, SnapshotReply* out) { return GetFixed64(&in, &out->snapshot) && in.empty(); }
+bool SnapshotReply::Parse(std::string_view in, SnapshotReply* out) {
+  return GetFixed64(&in, &out->snapshot) && in.empty();
+}
 
 std::string CheckpointRequest::Encode() const {
   std::string out;
@@ -295,7 +306,8 @@ std::string CheckpointRequest::Encode() const {
 }
 
 bool CheckpointRequest::Parse(std::string_view in, CheckpointRequest* out) {
-  if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) || in.empty() || in[0] < 1 || in[0] > static_cast<char>(CheckpointVerb::kRestore)) {
+  if (!GetRangeAndEpoch(&in, &out->range, &out->epoch) || in.empty() || in[0] < 1 ||
+      in[0] > static_cast<char>(CheckpointVerb::kRestore)) {
     return false;
   }
   out->verb = static_cast<CheckpointVerb>(in[0]);

@@ -1,36 +1,40 @@
 // Requests of clients to an LTC, and their replies; bodies are little-endian. Keys are stored keys (keys.h).
 //
-// type   request         body                                                                                reply
-// 0x201  Put             range epoch client_id request_number u16 key_size u16 flags | [ttl_ms] key | value  -
-// 0x202  Delete          the same, no ttl_ms and no value                                                    -
-// 0x203  Get             range epoch snapshot | key                                                          value
-// 0x204  Scan            range epoch snapshot u32 limit u8 flags u16 from_size u16 to_size | from | to       u32 count u8 more | entries
-// 0x205  Batch           range epoch client_id request_number u32 count | entries                            -
-// 0x206  CompareAndSwap  range epoch client_id request_number u16 key_size u8 flags u32 expected_size
-//                        | key | expected | desired                                                          -
-// 0x207  MultiGet        range epoch snapshot u32 count | n x (varint32 key size, key)                       u32 count | answers
-// 0x208  TakeSnapshot    range epoch u32 lease_ms                                                            snapshot
-// 0x209  RenewSnapshot   range epoch snapshot u32 lease_ms                                                   -
-// 0x20a  DropSnapshot    range epoch snapshot                                                                -
-// 0x20b  DeleteRange     as Put, no ttl_ms; key is the first one deleted, value the one behind the last      -
-// 0x210  Checkpoint      range epoch u8 verb | name                                                          checkpoints
+// type   request         body | reply
+// 0x201  Put             range epoch client_id request_number u16 key_size u16 flags [ttl_ms] key value | -
+// 0x202  Delete          the same, no ttl_ms and no value | -
+// 0x203  Get             range epoch snapshot key | value
+// 0x204  Scan            range epoch snapshot u32 limit u8 flags u16 from_size u16 to_size from to |
+//                        u32 count u8 more entries
+// 0x205  Batch           range epoch client_id request_number u32 count entries | -
+// 0x206  CompareAndSwap  range epoch client_id request_number u16 key_size u8 flags u32 expected_size key
+//                        expected desired | -
+// 0x207  MultiGet        range epoch snapshot u32 count n x (varint32 key size, key) | u32 count answers
+// 0x208  TakeSnapshot    range epoch u32 lease_ms | snapshot
+// 0x209  RenewSnapshot   range epoch snapshot u32 lease_ms | -
+// 0x20a  DropSnapshot    range epoch snapshot | -
+// 0x20b  DeleteRange     as Put, no ttl_ms; key: the first one deleted, value: the one behind the last | -
+// 0x210  Checkpoint      range epoch u8 verb name | checkpoints
 //
-// range, epoch, client_id, request_number, snapshot and ttl_ms are u64; snapshot 0 is now. An LTC that does not hold the range at
-// that epoch answers kNotOwner and did nothing; kSnapshotEnded: it knows no such snapshot of the range, or its lease is over.
+// range, epoch, client_id, request_number, snapshot and ttl_ms are u64; snapshot 0 is now. An LTC that does
+// not hold the range at that epoch answers kNotOwner and did nothing; kSnapshotEnded: it knows no such
+// snapshot of the range, or its lease is over.
 //
-// Put, Delete, DeleteRange: flags 1: ttl_ms is there (K7); 2: no sync: of a persistent log, acknowledged when written (D).
-// Scan: flags 1: reverse: the keys below `to` (empty: the end) in descending order, down to `from`. Entries are n x (varint32 key
-// size, key, varint32 value size, value); more = the page is full: go on after its last key.
-// Batch (K6): the top bit of count: no sync. n x (u8 ValueType: Delete, Put, PutTtl or DeleteRange (key and value as in a DeleteRange); varint32 key size; varint32
-// value size; varint64 ttl_ms of PutTtl; key; value).
-// CompareAndSwap: flags 1: `expected` is given, else the key must have no value; 2: `desired` is given, else the key is deleted;
-// 4: no sync.
-// kConditionFailed: it has another value.
-// Checkpoint: verb 1: make, 2: list, no name, 3: delete, 4: restore (docs/engine.md). checkpoints, of list: n x (varint32 name size, name,
-// u64 number, u64 milliseconds of the wall clock, u64 bytes, u64 bytes of tables that the range has rewritten since). kConditionFailed:
-// there is one of that name; kNotFound; kBusy: the LTC does another. When the outcome is not kOk the reply is a text for people.
-// MultiGet: answers are n x (u8 found, varint32 value size and value when found), of the first n keys: when they are fewer than
-// asked for, the reply is full. All that one reply holds is of one moment (K4).
+// Put, Delete, DeleteRange: flags 1: ttl_ms is there (K7); 2: no sync: of a persistent log, acknowledged when
+// written (D).
+// Scan: flags 1: reverse: the keys below `to` (empty: the end) in descending order, down to `from`. Entries
+// are n x (varint32 key size, key, varint32 value size, value); more = the page is full: go on after its last
+// key.
+// Batch (K6): the top bit of count: no sync. n x (u8 ValueType: Delete, Put, PutTtl or DeleteRange (key and
+// value as in a DeleteRange); varint32 key size; varint32 value size; varint64 ttl_ms of PutTtl; key; value).
+// CompareAndSwap: flags 1: `expected` is given, else the key must have no value; 2: `desired` is given, else
+// the key is deleted; 4: no sync. kConditionFailed: it has another value.
+// Checkpoint: verb 1: make, 2: list, no name, 3: delete, 4: restore (docs/engine.md). checkpoints, of list: n
+// x (varint32 name size, name, u64 number, u64 milliseconds of the wall clock, u64 bytes, u64 bytes of tables
+// that the range has rewritten since). kConditionFailed: there is one of that name; kNotFound; kBusy: the LTC
+// does another. When the outcome is not kOk the reply is a text for people.
+// MultiGet: answers are n x (u8 found, varint32 value size and value when found), of the first n keys: when
+// they are fewer than asked for, the reply is full. All that one reply holds is of one moment (K4).
 #pragma once
 
 #include <optional>
@@ -114,7 +118,8 @@ struct BatchRequest {
   std::string EncodeHeader() const;
   static void AppendEntry(std::string_view key_prefix, const WriteBatch::Entry& entry, std::string* entries);
   static bool Parse(std::string_view body, BatchRequest* out);
-  bool ParseEntries(std::vector<WriteBatch::Entry>* out) const;  // which point into `entries`, and have stored keys
+  // which point into `entries`, and have stored keys
+  bool ParseEntries(std::vector<WriteBatch::Entry>* out) const;
 };
 
 struct CompareAndSwapRequest {

@@ -15,8 +15,8 @@ constexpr uint64_t kRecycledEntries = 256;  // the context of a larger batch is 
 
 }  // namespace
 
-Range::Range(const RangeRecord& record, const RangeOptions& options, const RangeServices* services, ManifestStorage* storage,
-             SequenceNumber last_sequence)
+Range::Range(const RangeRecord& record, const RangeOptions& options, const RangeServices* services,
+             ManifestStorage* storage, SequenceNumber last_sequence)
     : id_(record.id),
       epoch_(record.epoch),
       lower_(record.lower),
@@ -55,7 +55,8 @@ std::shared_ptr<Range::Round> Range::NewRound(RoundNumber number, bool scanned) 
   for (int i = 0; i < options_.active_memtables; ++i) {
     // The epoch in the id makes ids of one range unique and rising over its owners (M3's low-water mark).
     const MemTableId id((epoch_.value() << 32) + next_memtable_.fetch_add(1));
-    round->siblings.push_back(std::make_unique<MemTable>(id, services_->arenas, options_.memtable_size_bytes, scanned));
+    round->siblings.push_back(
+        std::make_unique<MemTable>(id, services_->arenas, options_.memtable_size_bytes, scanned));
   }
   round->sources.push_back({number, {}});
   for (const auto& m : round->siblings) round->sources[0].memtables.push_back(m->id());
@@ -103,7 +104,8 @@ struct Range::ParkedWrite {
     for (const WriteEntry& e : from.entries) {
       const std::string_view key = Copy(e.key);
       const size_t at = bytes.size();
-      if (now_ms != 0 && e.type == ValueType::kPutTtl) PutFixed64(&bytes, static_cast<uint64_t>(now_ms + e.ttl_ms));
+      if (now_ms != 0 && e.type == ValueType::kPutTtl)
+        PutFixed64(&bytes, static_cast<uint64_t>(now_ms + e.ttl_ms));
       bytes.append(e.value);
       entries.push_back({e.type, key, std::string_view(bytes).substr(at)});
     }
@@ -136,7 +138,8 @@ void Range::Write(Executor* on, const WriteOp& op, WriteDone done) {
   const Nanos wait = Admit(on, bytes);
   if (ttl) {
     const ParkedWrite stamped(op, {}, NowMs());
-    return wait > 0 ? ParkWrite(on, wait, stamped.op, std::move(done)) : AdmittedWrite(on, stamped.op, std::move(done));
+    return wait > 0 ? ParkWrite(on, wait, stamped.op, std::move(done))
+                    : AdmittedWrite(on, stamped.op, std::move(done));
   }
   if (wait > 0) return ParkWrite(on, wait, op, std::move(done));
   AdmittedWrite(on, op, std::move(done));
@@ -145,11 +148,14 @@ void Range::Write(Executor* on, const WriteOp& op, WriteDone done) {
 Nanos Range::Admit(Executor* on, uint64_t bytes) {
   if (!controller_.pressed()) return 0;
   const View& view = LaneView(on);
-  const double rounds = std::floor(options_.max_rounds - view.sealed_share + kInexact);  // a round is opened whole, or not yet
-  return controller_.Admit(bytes, rounds - static_cast<double>(view.active->bytes()) / static_cast<double>(RoundBytes()), Now());
+  // a round is opened whole, or not yet
+  const double rounds = std::floor(options_.max_rounds - view.sealed_share + kInexact);
+  return controller_.Admit(
+      bytes, rounds - static_cast<double>(view.active->bytes()) / static_cast<double>(RoundBytes()), Now());
 }
 
-// Writers are slowed down for the sake of a compaction that the disk has no room for: they would wait for nothing, at the least rate.
+// Writers are slowed down for the sake of a compaction that the disk has no room for: they would wait for
+// nothing, at the least rate.
 bool Range::Level0LacksSpace() const {
   return controller_.pressed() && compaction_failure_.outcome() == Outcome::kNoSpace &&
          CurrentView()->version->Level0Runs() >= options_.level0_slow_runs;
@@ -158,18 +164,25 @@ bool Range::Level0LacksSpace() const {
 // K6: a batch across ranges is refused.
 bool Range::IsValid(const WriteOp& op, uint64_t bytes, uint64_t range_deletes) const {
   for (const WriteEntry& e : op.entries) {
-    if (e.key.empty() || e.value.size() > options_.max_value_bytes || e.ttl_ms < 0 || e.ttl_ms > kMaxTtlMs) return false;
+    if (e.key.empty() || e.value.size() > options_.max_value_bytes || e.ttl_ms < 0 || e.ttl_ms > kMaxTtlMs)
+      return false;
   }
   const auto deletes_of_here = [this](const WriteEntry& e) {
-    return e.type != ValueType::kDeleteRange || (e.key < e.value && Contains(e.key) && (upper_.empty() || e.value <= upper_));
+    return e.type != ValueType::kDeleteRange ||
+           (e.key < e.value && Contains(e.key) && (upper_.empty() || e.value <= upper_));
   };
-  if (range_deletes > options_.round_range_tombstones || !std::all_of(op.entries.begin(), op.entries.end(), deletes_of_here)) return false;
+  if (range_deletes > options_.round_range_tombstones ||
+      !std::all_of(op.entries.begin(), op.entries.end(), deletes_of_here))
+    return false;
   if (op.entries.size() == 1) return true;
-  return !op.entries.empty() && op.entries.size() <= options_.max_batch_entries && bytes <= options_.max_batch_bytes &&
-         std::all_of(op.entries.begin(), op.entries.end(), [this](const WriteEntry& e) { return Contains(e.key); });
+  return !op.entries.empty() && op.entries.size() <= options_.max_batch_entries &&
+         bytes <= options_.max_batch_bytes &&
+         std::all_of(op.entries.begin(), op.entries.end(),
+                     [this](const WriteEntry& e) { return Contains(e.key); });
 }
 
-void Range::ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done, std::shared_ptr<SwapState> swap) {
+void Range::ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done,
+                      std::shared_ptr<SwapState> swap) {
   const Nanos when = Now() + wait_ns;
   if (when >= op.deadline_ns) {
     for (const Outcome why : {flush_failure_.outcome(), compaction_failure_.outcome()}) {
@@ -177,7 +190,8 @@ void Range::ParkWrite(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone 
     }
     return done(Outcome::kBusy);
   }
-  on->RunAt(when, [self = shared_from_this(), on, swap = std::move(swap), parked = std::make_unique<ParkedWrite>(op, std::move(done))] {
+  on->RunAt(when, [self = shared_from_this(), on, swap = std::move(swap),
+                   parked = std::make_unique<ParkedWrite>(op, std::move(done))] {
     self->AdmittedWrite(on, parked->op, std::move(parked->done), swap);
   });
 }
@@ -194,7 +208,8 @@ struct Range::SwapState {
 Range::WriteContext::Prepared Range::WriteContext::Prepare(const WriteEntry& e, SequenceNumber seq) {
   MemTable* const memtable = round->SiblingOf(e.key);
   if (e.type != ValueType::kDeleteRange) return {memtable, memtable->Prepare(e.key, seq, e.type, e.value)};
-  tombstones.push_back(std::make_shared<const RangeTombstone>(RangeTombstone{std::string(e.key), std::string(e.value), seq}));
+  tombstones.push_back(
+      std::make_shared<const RangeTombstone>(RangeTombstone{std::string(e.key), std::string(e.value), seq}));
   return {memtable, nullptr};
 }
 
@@ -216,8 +231,9 @@ void Range::WriteContext::Abandon() {
 void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, std::shared_ptr<SwapState> swap) {
   if (const Outcome why = log_refusals_.Why(); why != Outcome::kOk) return done(why);
   const uint64_t count = op.entries.size();
-  const bool range_delete = std::any_of(op.entries.begin(), op.entries.end(),
-                                        [](const WriteEntry& e) { return e.type == ValueType::kDeleteRange; });
+  const bool range_delete = std::any_of(op.entries.begin(), op.entries.end(), [](const WriteEntry& e) {
+    return e.type == ValueType::kDeleteRange;
+  });
   Round* round;
   SequenceNumber seq;
   for (;;) {
@@ -227,11 +243,13 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, std::
     if (round == nullptr) {  // every round is full: wait for a flush
       const Outcome why = flush_failure_.outcome();
       if (why == Outcome::kNoSpace) return done(why);
-      if (services_->one_disk && !LastingFlushFailure(0).ok()) return done(why);  // no other disk will take the flush
+      // no other disk will take the flush
+      if (services_->one_disk && !LastingFlushFailure(0).ok()) return done(why);
       return ParkWrite(on, kMillisecond, op, std::move(done), std::move(swap));
     }
     round->pins.fetch_add(1, std::memory_order_seq_cst);
-    if (state_.load(std::memory_order_seq_cst) != State::kActive) {  // StopWrites may have seen no pin: nothing more may be posted
+    // StopWrites may have seen no pin: nothing more may be posted
+    if (state_.load(std::memory_order_seq_cst) != State::kActive) {
       Unpin(round);
       return done(Outcome::kNotOwner);
     }
@@ -244,7 +262,8 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, std::
         return done(Outcome::kBusy);
       }
       size_t stripe = KeyLatches::kStripes;
-      bool compared_too_early = false;  // K6: a range deletion may have come between the comparison and this number
+      // K6: a range deletion may have come between the comparison and this number
+      bool compared_too_early = false;
       if (!round->sealing.load(std::memory_order_seq_cst)) {  // K3a: the round's boundary will be >= seq
         if (swap != nullptr) {
           compared_too_early = range_deletes_begun_.load(std::memory_order_seq_cst) != swap->range_deletes;
@@ -277,13 +296,15 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, std::
   context->sequence = seq;
   context->count = count;
   context->done = std::move(done);
-  if (!op.sync && sync_matters_ && !round->unsynced.load(std::memory_order_relaxed)) round->unsynced.store(true, std::memory_order_relaxed);
+  if (!op.sync && sync_matters_ && !round->unsynced.load(std::memory_order_relaxed))
+    round->unsynced.store(true, std::memory_order_relaxed);
   const WriteEntry& first = op.entries[0];
   context->first = context->Prepare(first, seq);
   const LogEntry log_entry{context->first.memtable->id(), first.type, first.key, first.value};
   LogRecord record{round->number, seq, op.client_id, op.request_number, op.sync, {&log_entry, 1}};
   if (count > 1) {
-    // K6: one record. The memtables it touches are siblings: the pin of their round is a pin of each, and keeps the round's logs.
+    // K6: one record. The memtables it touches are siblings: the pin of their round is a pin of each, and
+    // keeps the round's logs.
     context->log_entries.assign(1, log_entry);
     for (const WriteEntry& e : op.entries.subspan(1)) {
       context->rest.push_back(context->Prepare(e, ++seq));
@@ -291,14 +312,16 @@ void Range::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, std::
     }
     record.entries = context->log_entries;
   }
-  if (!log_->Append(on, record, [context](Outcome o) { context->range->Logged(context, o); })) Logged(context, Outcome::kBusy);
+  if (!log_->Append(on, record, [context](Outcome o) { context->range->Logged(context, o); }))
+    Logged(context, Outcome::kBusy);
 }
 
 void Range::Logged(WriteContext* context, Outcome outcome) {
   WriteDone done = std::move(context->done);
   const std::shared_ptr<Range> self = std::move(context->range);
   if (outcome == Outcome::kNotOwner) {
-    // Posted and not delivered: the number stays unfinished and the round pinned until a new owner has fenced us (K4, L6).
+    // Posted and not delivered: the number stays unfinished and the round pinned until a new owner has fenced
+    // us (K4, L6).
     Lose(ToStatus(outcome, "log append"));
     outcome = Outcome::kUnknown;
     delete context;  // the log ends what is pending on whatever thread fenced it: not the lane's
@@ -307,7 +330,8 @@ void Range::Logged(WriteContext* context, Outcome outcome) {
       log_refusals_.OnTaken();
       context->tombstones.empty() ? context->Link() : LinkWithTombstones(context);
     } else {
-      // Not in the log. Perhaps in a local one: it may come back after a crash, with its number, as an unknown write may.
+      // Not in the log. Perhaps in a local one: it may come back after a crash, with its number, as an
+      // unknown write may.
       if (outcome != Outcome::kBusy) log_refusals_.OnRefused(outcome);
       context->Abandon();
     }
@@ -347,7 +371,8 @@ void Range::WaitForLatch(Executor* on, size_t stripe, const WriteOp& op, WriteDo
 }
 
 void Range::CompareAndSwap(Executor* on, CompareAndSwapOp op, WriteDone done) {
-  if (op.key.empty() || (op.desired && op.desired->size() > options_.max_value_bytes)) return done(Outcome::kInvalidArgument);
+  if (op.key.empty() || (op.desired && op.desired->size() > options_.max_value_bytes))
+    return done(Outcome::kInvalidArgument);
   auto swap = std::make_shared<SwapState>();
   swap->range = shared_from_this();
   swap->on = on;
@@ -365,9 +390,11 @@ void Range::CompareAndSwap(Executor* on, CompareAndSwapOp op, WriteDone done) {
   on->RunAt(Now() + wait, lock);
 }
 
-// The stripe is held: a writer of it that took its number before sees no latch and is waited for; a later one waits for us.
+// The stripe is held: a writer of it that took its number before sees no latch and is waited for; a later one
+// waits for us.
 void Range::LockedSwap(const std::shared_ptr<SwapState>& swap) {
-  swap->range_deletes = range_deletes_numbered_.load(std::memory_order_seq_cst);  // before the number that the comparison waits for
+  // before the number that the comparison waits for
+  swap->range_deletes = range_deletes_numbered_.load(std::memory_order_seq_cst);
   WhenStable(swap->on, sequences_.last(), [swap] { swap->range->CompareForSwap(swap); });
 }
 
@@ -378,9 +405,11 @@ void Range::CompareForSwap(const std::shared_ptr<SwapState>& swap) {
     const CompareAndSwapOp& op = swap->op;
     const bool as_expected = o == Outcome::kOk ? op.expected && *op.expected == value : !op.expected;
     if (!as_expected) return EndSwap(swap.get(), Outcome::kConditionFailed);
-    const WriteEntry entry{op.desired ? ValueType::kPut : ValueType::kDelete, op.key, op.desired ? std::string_view(*op.desired) : ""};
-    AdmittedWrite(swap->on, {{&entry, 1}, op.client_id, op.request_number, op.deadline_ns, op.sync},
-                  [this, swap](Outcome written) { EndSwap(swap.get(), written); }, swap);
+    const WriteEntry entry{op.desired ? ValueType::kPut : ValueType::kDelete, op.key,
+                           op.desired ? std::string_view(*op.desired) : ""};
+    AdmittedWrite(
+        swap->on, {{&entry, 1}, op.client_id, op.request_number, op.deadline_ns, op.sync},
+        [this, swap](Outcome written) { EndSwap(swap.get(), written); }, swap);
   });
 }
 
@@ -390,7 +419,8 @@ void Range::EndSwap(SwapState* swap, Outcome outcome) {
 }
 
 void Range::Unpin(Round* round) {
-  if (round->pins.fetch_sub(1, std::memory_order_seq_cst) == 1 && round->sealing.load(std::memory_order_seq_cst)) {
+  if (round->pins.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
+      round->sealing.load(std::memory_order_seq_cst)) {
     services_->work(id_);
   }
 }
@@ -402,7 +432,8 @@ SequenceNumber Range::BeginFlush() {
 
 // Of what is written by now, and is not in tables yet.
 SequenceNumber Range::ReplaceNoneLocked() {
-  const SequenceNumber upto = sequences_.last();  // LookForYounger, under mu_ too, knows of this, or of nothing that is written from now on
+  // LookForYounger, under mu_ too, knows of this, or of nothing that is written from now on
+  const SequenceNumber upto = sequences_.last();
   whole_upto_.insert(upto);
   return upto;
 }
@@ -445,7 +476,8 @@ bool Range::HasRoomFor(double rounds) const {
   return view_->sealed_share + merging_share_ + 1 + rounds <= options_.max_rounds + kInexact;
 }
 
-// A round that is full of what its log refused, and holds nothing, is replaced: no flush has to make room for another.
+// A round that is full of what its log refused, and holds nothing, is replaced: no flush has to make room for
+// another.
 bool Range::SealLocked() {
   const std::shared_ptr<Round> old = view_->active;
   const auto empty = [&old] { return old->pins.load(std::memory_order_seq_cst) == 0 && old->entries() == 0; };
@@ -453,7 +485,8 @@ bool Range::SealLocked() {
   if (was_empty && !old->IsFull(options_)) return true;
   if (!was_empty && !HasRoomFor(1)) return false;
   old->sealing.store(true, std::memory_order_seq_cst);
-  const bool replace = was_empty && empty();  // no: a writer has pinned it meanwhile, and may still bring something
+  // no: a writer has pinned it meanwhile, and may still bring something
+  const bool replace = was_empty && empty();
   if (!replace && !HasRoomFor(1)) {
     old->sealing.store(false, std::memory_order_seq_cst);
     return false;
@@ -469,7 +502,8 @@ bool Range::SealLocked() {
     view->sealed.insert(view->sealed.begin(), old);
     view->CountSealed();
   }
-  const bool scanned = std::any_of(old->siblings.begin(), old->siblings.end(), [](const auto& m) { return m->scanned(); });
+  const bool scanned =
+      std::any_of(old->siblings.begin(), old->siblings.end(), [](const auto& m) { return m->scanned(); });
   view->active = NewRound(old->boundary + 1, scanned);
   PublishLocked(std::move(view));
   services_->work(id_);
@@ -486,9 +520,12 @@ void Range::UpdatePressure() {
   const auto view = CurrentView();
   WritePressure p;
   p.memtables = view->sealed_share / std::max(1, options_.max_rounds - 1);
-  p.held = MayHold() && std::none_of(view->sealed.begin(), view->sealed.end(), [](const auto& round) { return round->flushing.load(); });
+  p.held = MayHold() && std::none_of(view->sealed.begin(), view->sealed.end(),
+                                     [](const auto& round) { return round->flushing.load(); });
   p.level0 = Level0Excess(*view) * 0.5 + 0.5;
-  p.memory = static_cast<double>(services_->arenas->bytes_used()) / static_cast<double>(services_->memtable_limit_bytes) - 0.25;
+  p.memory = static_cast<double>(services_->arenas->bytes_used()) /
+                 static_cast<double>(services_->memtable_limit_bytes) -
+             0.25;
   controller_.SetPressure(p, Now());
 }
 

@@ -1,4 +1,5 @@
-// Checkpoints of a Range (M2): made by the edit of a flush, kept in the version, restored by one edit. docs/engine.md argues it.
+// Checkpoints of a Range (M2): made by the edit of a flush, kept in the version, restored by one edit.
+// docs/engine.md argues it.
 #include <algorithm>
 
 #include "common/base/log.h"
@@ -10,9 +11,11 @@ namespace {
 constexpr Nanos kPoll = 20 * kMillisecond;  // of what nobody signals: a range that is lost
 
 Status ForName(const Version& version, const std::string& name) {
-  if (version.FindCheckpoint(name) != nullptr) return absl::AlreadyExistsError(StrCat("there is a checkpoint ", name));
+  if (version.FindCheckpoint(name) != nullptr)
+    return absl::AlreadyExistsError(StrCat("there is a checkpoint ", name));
   if (version.checkpoints().size() >= kMaxCheckpoints) {
-    return absl::ResourceExhaustedError(StrCat("the range has ", kMaxCheckpoints, " checkpoints: delete one first"));
+    return absl::ResourceExhaustedError(
+        StrCat("the range has ", kMaxCheckpoints, " checkpoints: delete one first"));
   }
   return OkStatus();
 }
@@ -27,7 +30,8 @@ void ReplaceTombstones(const RangeTombstonesRef& now, const RangeTombstonesRef& 
   if (now == nullptr) return;
   for (const RangeTombstoneRef& t : now->all()) {
     if (stay.contains(t->sequence)) {
-      std::erase_if(edit->tombstones, [&t](const RangeTombstoneRef& s) { return s->sequence == t->sequence; });
+      std::erase_if(edit->tombstones,
+                    [&t](const RangeTombstoneRef& s) { return s->sequence == t->sequence; });
     } else {
       edit->dropped_tombstones.push_back(t->sequence);
     }
@@ -41,13 +45,14 @@ struct Range::CheckpointRequest {
   explicit CheckpointRequest(std::string n) : name(std::move(n)) {}
   const std::string name;  // empty: not durable
   const int64_t created_ms = WallNowMs();
-  bool attached = false;   // to a round
-  bool tried = false;      // an edit with it was written, or may have been
+  bool attached = false;  // to a round
+  bool tried = false;     // an edit with it was written, or may have been
   Status status;
   CheckpointRef made;
 };
 
-// What a caller asked for and must not ask for again unseen (A1): once the edit may have been written, its failure decides nothing.
+// What a caller asked for and must not ask for again unseen (A1): once the edit may have been written, its
+// failure decides nothing.
 Status Range::CommitRequestLocked(VersionEdit edit) {
   if (state_.load() == State::kLost) return absl::UnavailableError("the range was lost");
   const Status s = CommitEditLocked(std::move(edit));
@@ -56,8 +61,8 @@ Status Range::CommitRequestLocked(VersionEdit edit) {
 
 // --- making one
 
-// Rounds seal at a boundary number and are committed in order (K3): the version that the commit of a round makes holds every number
-// up to its boundary, and none above.
+// Rounds seal at a boundary number and are committed in order (K3): the version that the commit of a round
+// makes holds every number up to its boundary, and none above.
 Status Range::AttachLocked(const std::shared_ptr<CheckpointRequest>& request) {
   VersionEdit edit;
   {
@@ -70,13 +75,15 @@ Status Range::AttachLocked(const std::shared_ptr<CheckpointRequest>& request) {
       request->attached = true;
       return OkStatus();
     }
-    edit.pins.push_back(view_->version->PinRuns(request->name, view_->active->number - 1, request->created_ms));
+    edit.pins.push_back(
+        view_->version->PinRuns(request->name, view_->active->number - 1, request->created_ms));
   }
-  // Nothing is in memory: the version holds it all. A write that comes now has a number above; edits wait for manifest_mu_.
+  // Nothing is in memory: the version holds it all. A write that comes now has a number above; edits wait for
+  // manifest_mu_.
   const auto version = CurrentView()->version;
   if (request->name.empty()) {
-    request->made =
-        std::make_shared<Checkpoint>(Checkpoint{"", edit.pins[0].sequence, request->created_ms, version->runs(), version->tombstones()});
+    request->made = std::make_shared<Checkpoint>(
+        Checkpoint{"", edit.pins[0].sequence, request->created_ms, version->runs(), version->tombstones()});
     return OkStatus();
   }
   NOVA_RETURN_IF_ERROR(CommitRequestLocked(std::move(edit)));
@@ -101,14 +108,16 @@ void Range::AnswerCheckpointsLocked(Round* flushed, const Version& published) {
   for (const auto& request : flushed->checkpoints) {
     if (!request->status.ok()) continue;
     request->made = request->name.empty()
-                        ? std::make_shared<Checkpoint>(Checkpoint{"", flushed->boundary, request->created_ms, published.runs(), published.tombstones()})
+                        ? std::make_shared<Checkpoint>(Checkpoint{"", flushed->boundary, request->created_ms,
+                                                                  published.runs(), published.tombstones()})
                         : published.FindCheckpoint(request->name);
   }
   flushed->checkpoints.clear();
   checkpoint_made_.SignalAll();
 }
 
-StatusOr<CheckpointRef> Range::MakeCheckpoint(const std::shared_ptr<CheckpointRequest>& request, Nanos deadline_ns) {
+StatusOr<CheckpointRef> Range::MakeCheckpoint(const std::shared_ptr<CheckpointRequest>& request,
+                                              Nanos deadline_ns) {
   const Nanos begin = Now();
   Status s = absl::DeadlineExceededError("the flush for the checkpoint did not end in time");
   MutexLock lock(&manifest_mu_);
@@ -135,12 +144,14 @@ StatusOr<CheckpointRef> Range::MakeCheckpoint(const std::shared_ptr<CheckpointRe
   }
   MutexLock view_lock(&mu_);
   for (const auto& round : view_->sealed) std::erase(round->checkpoints, request);
-  return request->tried ? absl::UnknownError(StrCat("it may have been made all the same: ", s.ToString())) : s;
+  return request->tried ? absl::UnknownError(StrCat("it may have been made all the same: ", s.ToString()))
+                        : s;
 }
 
 Status Range::CreateCheckpoint(const std::string& name, Nanos deadline_ns) {
   if (!IsCheckpointName(name)) {
-    return absl::InvalidArgumentError("the name of a checkpoint is 1 to 100 letters, digits, dots, dashes and underscores");
+    return absl::InvalidArgumentError(
+        "the name of a checkpoint is 1 to 100 letters, digits, dots, dashes and underscores");
   }
   const Status s = MakeCheckpoint(std::make_shared<CheckpointRequest>(name), deadline_ns).status();
   RefreshLanes();
@@ -170,7 +181,8 @@ Status Range::DeleteCheckpoint(const std::string& name) {
   edit.unpins.push_back(name);
   {
     MutexLock lock(&manifest_mu_);
-    if (CurrentView()->version->FindCheckpoint(name) == nullptr) return absl::NotFoundError(StrCat("no checkpoint ", name));
+    if (CurrentView()->version->FindCheckpoint(name) == nullptr)
+      return absl::NotFoundError(StrCat("no checkpoint ", name));
     NOVA_RETURN_IF_ERROR(CommitRequestLocked(std::move(edit)));
   }
   RefreshLanes();  // whose views hold its tables
@@ -180,9 +192,11 @@ Status Range::DeleteCheckpoint(const std::string& name) {
 // --- restore
 
 Status Range::RestoreCheckpoint(const std::string& name, Nanos deadline_ns) {
-  if (CurrentView()->version->FindCheckpoint(name) == nullptr) return absl::NotFoundError(StrCat("no checkpoint ", name));
+  if (CurrentView()->version->FindCheckpoint(name) == nullptr)
+    return absl::NotFoundError(StrCat("no checkpoint ", name));
   State expected = State::kActive;
-  if (!state_.compare_exchange_strong(expected, State::kRestoring)) return absl::UnavailableError("the range is not open, or is being restored");
+  if (!state_.compare_exchange_strong(expected, State::kRestoring))
+    return absl::UnavailableError("the range is not open, or is being restored");
   const auto pause = [this](bool on) {
     MutexLock lock(&picker_mu_);
     compactions_paused_ = on;
@@ -196,8 +210,9 @@ Status Range::RestoreCheckpoint(const std::string& name, Nanos deadline_ns) {
   return s;
 }
 
-// REQUIRES: no write is taken, no compaction is begun. What is under way ends first: swaps that have read what will not be there any
-// more, memtables (their logs are deletable then: M3), compactions of tables that go.
+// REQUIRES: no write is taken, no compaction is begun. What is under way ends first: swaps that have read
+// what will not be there any more, memtables (their logs are deletable then: M3), compactions of tables that
+// go.
 Status Range::RestoreStopped(const std::string& name, Nanos deadline_ns) {
   const auto idle = [this] {
     if (latches_.any_held()) return false;
@@ -207,12 +222,14 @@ Status Range::RestoreStopped(const std::string& name, Nanos deadline_ns) {
   while (latches_.any_held() && Now() < deadline_ns) SleepFor(kMillisecond);
   NOVA_RETURN_IF_ERROR(FlushAll(deadline_ns));
   for (; !idle(); SleepFor(kMillisecond)) {
-    if (Now() >= deadline_ns) return absl::DeadlineExceededError("compactions under way did not end in time: nothing was restored");
+    if (Now() >= deadline_ns)
+      return absl::DeadlineExceededError("compactions under way did not end in time: nothing was restored");
   }
   {
     MutexLock lock(&manifest_mu_);
     const auto view = CurrentView();
-    if (state_.load() != State::kRestoring) return absl::UnavailableError("the range was released or lost: nothing was restored");
+    if (state_.load() != State::kRestoring)
+      return absl::UnavailableError("the range was released or lost: nothing was restored");
     NOVA_CHECK(view->sealed.empty() && view->active->entries() == 0) << "a write while the range is restored";
     const CheckpointRef checkpoint = view->version->FindCheckpoint(name);
     if (checkpoint == nullptr) return absl::NotFoundError(StrCat("no checkpoint ", name));
@@ -226,7 +243,8 @@ Status Range::RestoreStopped(const std::string& name, Nanos deadline_ns) {
     ReplaceTombstones(view->version->tombstones(), checkpoint->tombstones, &edit);
     snapshots_.EndAll();  // before the version changes, which spares none of them
     NOVA_RETURN_IF_ERROR(CommitRequestLocked(std::move(edit)));
-    NOVA_LOG(INFO) << "range " << id_.value() << " is what it was at checkpoint " << name << ", number " << checkpoint->sequence;
+    NOVA_LOG(INFO) << "range " << id_.value() << " is what it was at checkpoint " << name << ", number "
+                   << checkpoint->sequence;
   }
   RefreshLanes();
   UpdatePressure();
@@ -262,7 +280,8 @@ Status Range::CommitMove(const Uuid& moved, std::vector<VersionEdit::Add> output
             continue;
           }
           named = true;
-          for (const VersionEdit::Add& add : outputs) pin.tables.push_back({run.level, run.order, add.table.uuid});
+          for (const VersionEdit::Add& add : outputs)
+            pin.tables.push_back({run.level, run.order, add.table.uuid});
         }
       }
       if (named) edit.pins.push_back(std::move(pin));

@@ -1,4 +1,5 @@
-// Compactions of a Range: plans (ltc/compaction_picker.h) that threads carry out in parts, beside flushes that go first.
+// Compactions of a Range: plans (ltc/compaction_picker.h) that threads carry out in parts, beside flushes
+// that go first.
 #include <algorithm>
 
 #include "common/base/failpoint.h"
@@ -22,9 +23,9 @@ uint64_t CountOn(const Version& version, StocId stoc) {
 // A plan in parts: ranges of keys that threads compact side by side. One edit in the end.
 struct Range::PlanRun {
   CompactionPlan plan;
-  std::vector<TableRef> read;       // its tables but those that are hidden as a whole (K7)
-  int level0_runs = 0;              // that Level0 will have less
-  uint64_t bytes = 0;               // of `read`
+  std::vector<TableRef> read;  // its tables but those that are hidden as a whole (K7)
+  int level0_runs = 0;         // that Level0 will have less
+  uint64_t bytes = 0;          // of `read`
   std::atomic<uint64_t> read_bytes{0};
   std::vector<CompactionJob> jobs;  // one a part, by key
   std::atomic<size_t> next{0};
@@ -60,10 +61,12 @@ void Range::LetReadsHaveTurns() {
   if (const Nanos pause = disk_turns_.Pause(Now()); pause > 0) SleepFor(pause);
 }
 
-// Tables of a job, read and written through the range's services. Outputs keep their readers: their metadata is in hand.
+// Tables of a job, read and written through the range's services. Outputs keep their readers: their metadata
+// is in hand.
 class Range::JobStorage : public TableStorage {
  public:
-  JobStorage(Range* range, PlanRun* run, const Creator& creator) : range_(range), run_(run), creator_(creator) {
+  JobStorage(Range* range, PlanRun* run, const Creator& creator)
+      : range_(range), run_(run), creator_(creator) {
     for (const auto* side : {&run->plan.inputs, &run->plan.overlaps}) {
       for (const TableRef& t : *side) inputs_[t->info().uuid] = t;
     }
@@ -81,14 +84,17 @@ class Range::JobStorage : public TableStorage {
     range_->CreditLevel0(*run_);
     return data;
   }
-  std::unique_ptr<TableSink> StartTable(const Uuid& table) override { return range_->services_->store->StartTable(table); }
+  std::unique_ptr<TableSink> StartTable(const Uuid& table) override {
+    return range_->services_->store->StartTable(table);
+  }
   StatusOr<TableInfo> WriteTable(TableBuilder::Output output) override {
     std::shared_ptr<const TableReader> reader;
     NOVA_ASSIGN_OR_RETURN(TableInfo info, range_->StoreTable(std::move(output), creator_, &reader));
     readers_[info.uuid] = std::move(reader);
     MutexLock lock(&run_->mu);
     run_->written.push_back(info);
-    if (run_->written.size() > range_->tables_at_failure_.load()) range_->compaction_failure_.OnDone();  // there is room again
+    // there is room again
+    if (run_->written.size() > range_->tables_at_failure_.load()) range_->compaction_failure_.OnDone();
     return info;
   }
   std::shared_ptr<const TableReader> TakeReader(const Uuid& uuid) { return std::move(readers_[uuid]); }
@@ -101,11 +107,12 @@ class Range::JobStorage : public TableStorage {
   std::map<Uuid, std::shared_ptr<const TableReader>> readers_;
 };
 
-// Runs that a job has read half of are half gone: or else writers would be slowed down more and more until the end of a long one, and
-// not at all after it.
+// Runs that a job has read half of are half gone: or else writers would be slowed down more and more until
+// the end of a long one, and not at all after it.
 void Range::CreditLevel0(const PlanRun& run) {
   if (run.level0_runs == 0) return;
-  const double part = static_cast<double>(run.read_bytes.load()) / static_cast<double>(std::max<uint64_t>(run.bytes, 1));
+  const double part =
+      static_cast<double>(run.read_bytes.load()) / static_cast<double>(std::max<uint64_t>(run.bytes, 1));
   level0_credit_.store(run.level0_runs * std::min(part, 1.0));
   UpdatePressure();
 }
@@ -113,9 +120,11 @@ void Range::CreditLevel0(const PlanRun& run) {
 bool Range::NeedsCompaction() {
   const auto view = CurrentView();
   const auto scores = CompactionScores(*view->version, options_.compaction);
-  if (std::any_of(scores.begin(), scores.end(), [](double s) { return s >= 1; }) || HoldsHidden(*view)) return true;
+  if (std::any_of(scores.begin(), scores.end(), [](double s) { return s >= 1; }) || HoldsHidden(*view))
+    return true;
   MutexLock lock(&picker_mu_);
-  return std::any_of(leaving_.begin(), leaving_.end(), [&](const auto& stoc) { return CountOn(*view->version, stoc.first) > 0; });
+  return std::any_of(leaving_.begin(), leaving_.end(),
+                     [&](const auto& stoc) { return CountOn(*view->version, stoc.first) > 0; });
 }
 
 void Range::LeaveStocs(const std::vector<StocId>& stocs) {
@@ -137,7 +146,8 @@ uint64_t Range::TablesLeft(StocId stoc) {
       earlier = static_cast<uint64_t>(std::distance(jobs_.begin(), jobs_.lower_bound(leaving->second)));
     }
   }
-  return earlier + CountOn(*CurrentView()->version, stoc);  // in this order: a job that ends in between is counted
+  // in this order: a job that ends in between is counted
+  return earlier + CountOn(*CurrentView()->version, stoc);
 }
 
 bool Range::CompactOne() {
@@ -158,7 +168,8 @@ bool Range::CompactOne() {
     const auto view = CurrentView();
     const auto version = view->version;
     auto plan = PickCompaction(*version, options_.compaction, &compaction_state_);
-    if (!plan && version->tombstones() != nullptr) plan = PickHidden(*version, RulesOf(*view).tombstones_applied, &compaction_state_);
+    if (!plan && version->tombstones() != nullptr)
+      plan = PickHidden(*version, RulesOf(*view).tombstones_applied, &compaction_state_);
     if (!plan && !leaving_.empty()) {
       std::vector<StocId> stocs;
       for (const auto& [stoc, first_job] : leaving_) stocs.push_back(stoc);
@@ -213,7 +224,8 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
   if (plan.move) rules.tombstones = nullptr;  // younger than its checkpoint, perhaps
   for (const auto* side : {&plan.inputs, &plan.overlaps}) {
     for (const TableRef& t : *side) {
-      if (rules.tombstones == nullptr || !IsHidden(t->info(), *rules.tombstones, rules.tombstones_applied)) run->read.push_back(t);
+      if (rules.tombstones == nullptr || !IsHidden(t->info(), *rules.tombstones, rules.tombstones_applied))
+        run->read.push_back(t);
     }
   }
   if (run->read.empty()) return CommitEdit(std::move(edit));
@@ -227,7 +239,8 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
     const RoundNumber oldest = view->sealed.empty() ? view->active->number : view->sealed.back()->number;
     for (const Run& r : view->version->runs()) {
       NOVA_CHECK(r.level != 0 || r.order < oldest) << "a Level0 run as young as a memtable (K3)";
-      if (r.level == 0 && std::find(plan.inputs.begin(), plan.inputs.end(), r.tables[0]) != plan.inputs.end()) ++run->level0_runs;
+      if (r.level == 0 && std::find(plan.inputs.begin(), plan.inputs.end(), r.tables[0]) != plan.inputs.end())
+        ++run->level0_runs;
     }
     if (plan.output_level == 0 && run->level0_runs > 0) --run->level0_runs;
   }
@@ -279,24 +292,29 @@ Status Range::PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run) {
     bytes += used;
     most_bytes += used * (t->info().compression == 0 ? 1 : kMostGrowth);
     NOVA_ASSIGN_OR_RETURN(const auto reader, LoadReaderBlocking(t.get()));
-    for (std::string& key : reader->SplitKeys(kSamples)) samples.emplace_back(std::move(key), used / kSamples);
+    for (std::string& key : reader->SplitKeys(kSamples))
+      samples.emplace_back(std::move(key), used / kSamples);
   }
   run->bytes = bytes;
   std::sort(samples.begin(), samples.end());
-  const auto parts = static_cast<size_t>(std::clamp<uint64_t>(bytes / options_.compaction.table_size_bytes, 1,
-                                                              static_cast<uint64_t>(options_.compaction.max_parts)));
+  const auto parts = static_cast<size_t>(std::clamp<uint64_t>(
+      bytes / options_.compaction.table_size_bytes, 1, static_cast<uint64_t>(options_.compaction.max_parts)));
   std::vector<std::string> cuts;
   uint64_t before = 0;
   for (const auto& [key, size] : samples) {
-    if (before >= bytes / parts * (cuts.size() + 1) && cuts.size() + 1 < parts && (cuts.empty() || key > cuts.back())) cuts.push_back(key);
+    if (before >= bytes / parts * (cuts.size() + 1) && cuts.size() + 1 < parts &&
+        (cuts.empty() || key > cuts.back()))
+      cuts.push_back(key);
     before += size;
   }
   for (size_t i = 0; i <= cuts.size(); ++i) {
     job.from = i == 0 ? "" : cuts[i - 1];
     job.to = i == cuts.size() ? "" : cuts[i];
-    // Outputs end at key boundaries past the size, so there are at most this many; versions dropped only make it fewer.
+    // Outputs end at key boundaries past the size, so there are at most this many; versions dropped only make
+    // it fewer.
     job.output_uuids.clear();
-    for (uint64_t n = 0; n < most_bytes / options_.compaction.table_size_bytes * 2 + job.inputs.size() + 2; ++n) {
+    for (uint64_t n = 0; n < most_bytes / options_.compaction.table_size_bytes * 2 + job.inputs.size() + 2;
+         ++n) {
       job.output_uuids.push_back(Uuid::Generate());
     }
     run->jobs.push_back(job);
@@ -321,12 +339,14 @@ bool Range::RunParts(PlanRun* run) {
       any = true;
       const CompactionJob& job = run->jobs[i];
       JobStorage storage(this, run, {id_, epoch_, job.job_id});
-      auto result = RunCompaction(job, &storage, [&] { return run->failed.load() || state_.load() == State::kLost; });
+      auto result =
+          RunCompaction(job, &storage, [&] { return run->failed.load() || state_.load() == State::kLost; });
       s = result.status();
       if (s.ok()) {
         for (TableInfo& table : result->outputs) {
           auto reader = storage.TakeReader(table.uuid);
-          adds.push_back({run->plan.output_level, run->plan.output_order, std::move(table), std::move(reader)});
+          adds.push_back(
+              {run->plan.output_level, run->plan.output_order, std::move(table), std::move(reader)});
         }
       }
     }

@@ -1,6 +1,7 @@
-// Sealed rounds of a Range, merged in memory while they wait for their flush: Nova-LSM (section 4.2) and TRIAD (section 4.1) keep what is
-// written again and again from the disk; here all that is left of several rounds becomes one, and takes their place between what is
-// older and what is younger (K3). docs/engine.md argues it.
+// Sealed rounds of a Range, merged in memory while they wait for their flush: Nova-LSM (section 4.2) and
+// TRIAD (section 4.1) keep what is written again and again from the disk; here all that is left of several
+// rounds becomes one, and takes their place between what is older and what is younger (K3). docs/engine.md
+// argues it.
 #include <algorithm>
 
 #include "common/base/failpoint.h"
@@ -10,15 +11,16 @@
 
 namespace nova {
 
-// Where flushes wait for a disk, memory costs less than what they write; a log would stay for as long as they are put off.
+// Where flushes wait for a disk, memory costs less than what they write; a log would stay for as long as they
+// are put off.
 bool Range::MayHold() const {
   if (state_.load() != State::kActive || options_.merge_rounds == MergeRounds::kNever) return false;
   return options_.merge_rounds == MergeRounds::kAlways || (flush_waits_.load() && !log_->keeps_records());
 }
 
-// The youngest sealed round, if it was not merged and its keys are few for its entries, and older ones behind it, each not much larger
-// than those that were taken: so an entry is copied about as often as the size doubles. `share`: what the merged one may have of a
-// round's memory at most.
+// The youngest sealed round, if it was not merged and its keys are few for its entries, and older ones behind
+// it, each not much larger than those that were taken: so an entry is copied about as often as the size
+// doubles. `share`: what the merged one may have of a round's memory at most.
 Range::RoundGroup Range::ClaimMerge(double* share) {
   constexpr double kWorthIt = 0.75;  // keys for each entry
   constexpr double kLarger = 3;
@@ -28,14 +30,19 @@ Range::RoundGroup Range::ClaimMerge(double* share) {
   const auto& sealed = view_->sealed;
   if (state_.load() != State::kActive || merging_share_ > 0) return rounds;
   const auto left_of = [this](const Round& round) {  // about: of each key one entry
-    const double each = static_cast<double>(round.bytes()) / static_cast<double>(std::max<uint64_t>(round.entries(), 1));
+    const double each =
+        static_cast<double>(round.bytes()) / static_cast<double>(std::max<uint64_t>(round.entries(), 1));
     return each * static_cast<double>(round.keys()) / static_cast<double>(RoundBytes());
   };
   double left = 0;
   for (const auto& round : sealed) {
-    if (round->pins.load() != 0 || round->flushing.load() || round->merging || round->merged_in_vain || !round->checkpoints.empty()) break;
+    if (round->pins.load() != 0 || round->flushing.load() || round->merging || round->merged_in_vain ||
+        !round->checkpoints.empty())
+      break;
     const double more = left_of(*round);
-    if (rounds.empty() ? round->merged || more > kWorthIt * round->share : more > kLarger * left || left + more > options_.max_rounds / 4.0) break;
+    if (rounds.empty() ? round->merged || more > kWorthIt * round->share
+                       : more > kLarger * left || left + more > options_.max_rounds / 4.0)
+      break;
     if (!HasRoomFor(kSlack * (left + more))) break;
     left += more;
     rounds.push_back(round);
@@ -46,10 +53,12 @@ Range::RoundGroup Range::ClaimMerge(double* share) {
   return rounds;
 }
 
-// What is left of `rounds`. Null: more than there is room for, as where snapshots hold older versions; or the range closes.
+// What is left of `rounds`. Null: more than there is room for, as where snapshots hold older versions; or the
+// range closes.
 std::shared_ptr<Range::Round> Range::MergedRound(const RoundGroup& rounds, double most_share) {
-  // Asked for when the rounds are sealed: a snapshot that comes later sees the newest of what they hold (K4). Nothing has expired, and no
-  // range tombstone hides anything: that is for who writes tables, whose edit says up to when (K7).
+  // Asked for when the rounds are sealed: a snapshot that comes later sees the newest of what they hold (K4).
+  // Nothing has expired, and no range tombstone hides anything: that is for who writes tables, whose edit
+  // says up to when (K7).
   VersionFilter filter(snapshots_.Live(Now()), /*floor=*/0, /*bottom=*/false, /*now_ms=*/0);
   const auto round_bytes = static_cast<double>(RoundBytes());
   const auto most_bytes = static_cast<size_t>(most_share * round_bytes);
@@ -74,7 +83,8 @@ std::shared_ptr<Range::Round> Range::MergedRound(const RoundGroup& rounds, doubl
   }
   merged->unsynced.store(unsynced);
   for (const auto& m : rounds.front()->siblings) {
-    merged->siblings.push_back(std::make_unique<MemTable>(m->id(), services_->arenas, most_bytes / rounds.front()->siblings.size(), scanned));
+    merged->siblings.push_back(std::make_unique<MemTable>(
+        m->id(), services_->arenas, most_bytes / rounds.front()->siblings.size(), scanned));
   }
   const auto entries = NewMergingIterator(std::move(children));
   for (entries->SeekToFirst(); entries->Valid(); entries->Next()) {
@@ -83,7 +93,9 @@ std::shared_ptr<Range::Round> Range::MergedRound(const RoundGroup& rounds, doubl
     if (!filter.Keep(key, entries->value())) continue;
     MemTable* const memtable = merged->SiblingOf(key.stored_key);
     memtable->Link(memtable->Prepare(key.stored_key, key.sequence, key.type, entries->value()));
-    if (merged->bytes() > most_bytes + ArenaPool::kChunkBytes || state_.load(std::memory_order_relaxed) != State::kActive) return nullptr;
+    if (merged->bytes() > most_bytes + ArenaPool::kChunkBytes ||
+        state_.load(std::memory_order_relaxed) != State::kActive)
+      return nullptr;
   }
   merged->share = static_cast<double>(merged->bytes()) / round_bytes;
   return merged;
@@ -98,7 +110,9 @@ bool Range::PublishMerged(const RoundGroup& rounds, std::shared_ptr<Round> merge
     rounds.back()->merged_in_vain = true;
     return false;
   }
-  if (std::any_of(rounds.begin(), rounds.end(), [](const auto& round) { return !round->checkpoints.empty(); })) return false;
+  if (std::any_of(rounds.begin(), rounds.end(),
+                  [](const auto& round) { return !round->checkpoints.empty(); }))
+    return false;
   auto view = std::make_shared<View>(*view_);
   view->generation++;
   const auto at = std::search(view->sealed.begin(), view->sealed.end(), rounds.rbegin(), rounds.rend());

@@ -16,7 +16,7 @@ struct Range::TablePosition {
   TableHandle* table = nullptr;  // of that run
   bool in_table = false;         // `handle` is of the block to be looked into
   BlockHandle handle;
-  BlockRef block;                // that block, once it is here
+  BlockRef block;  // that block, once it is here
 };
 
 // A get that waits.
@@ -31,8 +31,10 @@ struct Range::GetState {
   TablePosition position;
 };
 
-// K3 against a full search of the sealed rounds and of Level0's bounds: what debug and simulation builds check of every hit.
-bool Range::IsNewest(const View& view, std::string_view key, SequenceNumber at, SequenceNumber sequence) const {
+// K3 against a full search of the sealed rounds and of Level0's bounds: what debug and simulation builds
+// check of every hit.
+bool Range::IsNewest(const View& view, std::string_view key, SequenceNumber at,
+                     SequenceNumber sequence) const {
   MemTable::Hit other;
   for (const auto& round : view.sealed) {
     if (round->SiblingOf(key)->Get(key, at, &other) && other.sequence > sequence) return false;
@@ -52,7 +54,8 @@ void Range::Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone d
   Search(on, lanes_[on->index()].view, kMaxSequenceNumber, key, deadline_ns, std::move(done));
 }
 
-void Range::GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, Nanos deadline_ns, GetDone done) {
+void Range::GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, Nanos deadline_ns,
+                  GetDone done) {
   if (!serves_reads()) return done(Outcome::kNotOwner, {});
   reads_.fetch_add(1, std::memory_order_relaxed);
   LaneView(on);
@@ -61,7 +64,8 @@ void Range::GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, 
   Search(on, lanes_[on->index()].view, snapshot.sequence(), key, deadline_ns, std::move(done));
 }
 
-// False: a deletion, or expired (K7: an expired newest version hides older ones). Takes the expiry off the value.
+// False: a deletion, or expired (K7: an expired newest version hides older ones). Takes the expiry off the
+// value.
 bool Range::Shows(ValueType type, std::string_view* value) const {
   if (type == ValueType::kPut) return true;
   if (type != ValueType::kPutTtl || value->size() < kExpiryBytes) return false;
@@ -70,9 +74,10 @@ bool Range::Shows(ValueType type, std::string_view* value) const {
   return true;
 }
 
-// The newest version at or below `at`. K3 makes the first hit the newest: what an older round or run holds has lower numbers.
-void Range::Search(Executor* on, const std::shared_ptr<const View>& in, SequenceNumber at, std::string_view key, Nanos deadline_ns,
-                   GetDone done) {
+// The newest version at or below `at`. K3 makes the first hit the newest: what an older round or run holds
+// has lower numbers.
+void Range::Search(Executor* on, const std::shared_ptr<const View>& in, SequenceNumber at,
+                   std::string_view key, Nanos deadline_ns, GetDone done) {
   const View& view = *in;
   const uint64_t hash = FilterHash(key);
   MemTable::Hit hit;
@@ -88,7 +93,8 @@ void Range::Search(Executor* on, const std::shared_ptr<const View>& in, Sequence
   TablePosition position;
   TableReader::Hit found;
   const TableAnswer tables = SearchTables(view, at, key, &position, &found);
-  if (tables == TableAnswer::kFound) return Answer(view, key, at, {found.sequence, found.type, found.value}, &done);
+  if (tables == TableAnswer::kFound)
+    return Answer(view, key, at, {found.sequence, found.type, found.value}, &done);
   if (tables == TableAnswer::kAbsent) return done(Outcome::kNotFound, {});
   if (tables == TableAnswer::kCorrupt) return done(Outcome::kCorruption, {});
   auto get = std::make_unique<GetState>();
@@ -103,8 +109,10 @@ void Range::Search(Executor* on, const std::shared_ptr<const View>& in, Sequence
   Fetch(tables, std::move(get));
 }
 
-// Goes on from *p until the answer is known or something is not in memory. A value found lies in p->block, or is mapped. Allocates nothing.
-Range::TableAnswer Range::SearchTables(const View& view, SequenceNumber at, std::string_view key, TablePosition* p, TableReader::Hit* hit) const {
+// Goes on from *p until the answer is known or something is not in memory. A value found lies in p->block, or
+// is mapped. Allocates nothing.
+Range::TableAnswer Range::SearchTables(const View& view, SequenceNumber at, std::string_view key,
+                                       TablePosition* p, TableReader::Hit* hit) const {
   const std::vector<Run>& runs = view.version->runs();
   for (; p->run < runs.size(); ++p->run) {
     if (!p->in_table) {
@@ -113,7 +121,8 @@ Range::TableAnswer Range::SearchTables(const View& view, SequenceNumber at, std:
       if (const TableReader* mapped = p->table->mapped_reader()) {
         const auto found = mapped->Search(key, at, hit);
         if (found == TableReader::Found::kFound) return TableAnswer::kFound;
-        if (found == TableReader::Found::kAbsent) continue;  // else it is damaged: it is read again, by a way that can say more
+        // else it is damaged: it is read again, by a way that can say more
+        if (found == TableReader::Found::kAbsent) continue;
       }
     }
     const auto reader = p->table->reader();
@@ -136,11 +145,15 @@ void Range::ContinueGet(std::unique_ptr<GetState> get) {
   TableReader::Hit hit;
   const TableAnswer tables = SearchTables(*get->view, get->at, get->key, &get->position, &hit);
   switch (tables) {
-    case TableAnswer::kFound: return Answer(*get->view, get->key, get->at, {hit.sequence, hit.type, hit.value}, &get->done);
-    case TableAnswer::kAbsent: return get->done(Outcome::kNotFound, {});
-    case TableAnswer::kCorrupt: return get->done(Outcome::kCorruption, {});
+    case TableAnswer::kFound:
+      return Answer(*get->view, get->key, get->at, {hit.sequence, hit.type, hit.value}, &get->done);
+    case TableAnswer::kAbsent:
+      return get->done(Outcome::kNotFound, {});
+    case TableAnswer::kCorrupt:
+      return get->done(Outcome::kCorruption, {});
     case TableAnswer::kNeedsReader:
-    case TableAnswer::kNeedsBlock: return Fetch(tables, std::move(get));
+    case TableAnswer::kNeedsBlock:
+      return Fetch(tables, std::move(get));
   }
 }
 
@@ -150,10 +163,11 @@ void Range::Fetch(TableAnswer missing, std::unique_ptr<GetState> get) {
   TablePosition* const position = &state->position;
   if (missing == TableAnswer::kNeedsReader) {
     const Run& run = state->view->version->runs()[position->run];
-    LoadReader(state->on, run.tables[run.FirstNotBefore(state->key)], [this, get = std::move(get)](Status s) mutable {
-      if (!s.ok()) return get->done(OutcomeOfRead(s), {});
-      ContinueGet(std::move(get));
-    });
+    LoadReader(state->on, run.tables[run.FirstNotBefore(state->key)],
+               [this, get = std::move(get)](Status s) mutable {
+                 if (!s.ok()) return get->done(OutcomeOfRead(s), {});
+                 ContinueGet(std::move(get));
+               });
     return;
   }
   FetchBlock(state->on, *position->table->reader(), position->handle, state->deadline_ns,
@@ -165,26 +179,30 @@ void Range::Fetch(TableAnswer missing, std::unique_ptr<GetState> get) {
 }
 
 // Once the range is let go or lost, its next owner may have deleted what this read was looking for.
-Outcome Range::OutcomeOfRead(const Status& failure) const { return serves_reads() ? ToOutcome(failure) : Outcome::kNotOwner; }
+Outcome Range::OutcomeOfRead(const Status& failure) const {
+  return serves_reads() ? ToOutcome(failure) : Outcome::kNotOwner;
+}
 
 // From the store into the cache. `done` keeps `table`.
 void Range::FetchBlock(Executor* on, const TableReader& table, const BlockHandle& handle, Nanos deadline_ns,
                        absl::AnyInvocable<void(StatusOr<BlockRef>)> done) {
-  services_->store->ReadBlock(on, table.info(), handle, deadline_ns,
-                              [this, &table, handle, begin = Now(), done = std::move(done)](StatusOr<std::string> raw) mutable {
-                                const Nanos now = Now();
-                                disk_turns_.OnRead(now - begin, now);
-                                if (!raw.ok()) return done(raw.status());
-                                auto block = table.CheckBlock(handle, *std::move(raw));
-                                if (block.ok()) services_->cache->Insert(table.info().uuid, handle.offset, *block);
-                                done(std::move(block));
-                              });
+  services_->store->ReadBlock(
+      on, table.info(), handle, deadline_ns,
+      [this, &table, handle, begin = Now(), done = std::move(done)](StatusOr<std::string> raw) mutable {
+        const Nanos now = Now();
+        disk_turns_.OnRead(now - begin, now);
+        if (!raw.ok()) return done(raw.status());
+        auto block = table.CheckBlock(handle, *std::move(raw));
+        if (block.ok()) services_->cache->Insert(table.info().uuid, handle.offset, *block);
+        done(std::move(block));
+      });
 }
 
 // A range deletion may hide the hit (K7).
-void Range::Answer(const View& view, std::string_view key, SequenceNumber at, MemTable::Hit hit, GetDone* done) const {
+void Range::Answer(const View& view, std::string_view key, SequenceNumber at, MemTable::Hit hit,
+                   GetDone* done) const {
   const bool hidden = view.tombstones != nullptr && view.tombstones->Covering(key, at) > hit.sequence;
-  !hidden && Shows(hit.type, &hit.value) ? (*done)(Outcome::kOk, hit.value) : (*done)(Outcome::kNotFound, {});
+  !hidden&& Shows(hit.type, &hit.value) ? (*done)(Outcome::kOk, hit.value) : (*done)(Outcome::kNotFound, {});
 }
 
 StatusOr<std::shared_ptr<const TableReader>> Range::LoadReaderBlocking(TableHandle* table) {
@@ -196,8 +214,10 @@ StatusOr<std::shared_ptr<const TableReader>> Range::LoadReaderBlocking(TableHand
 }
 
 // Its index and filter count as memory of the cache for as long as it lives.
-StatusOr<std::shared_ptr<const TableReader>> Range::OpenReader(const TableInfo& info, std::string_view metadata, bool cold) {
-  NOVA_ASSIGN_OR_RETURN(auto reader, TableReader::Open(info, metadata, services_->store->MapData(info), cold));
+StatusOr<std::shared_ptr<const TableReader>> Range::OpenReader(const TableInfo& info,
+                                                               std::string_view metadata, bool cold) {
+  NOVA_ASSIGN_OR_RETURN(auto reader,
+                        TableReader::Open(info, metadata, services_->store->MapData(info), cold));
   BlockCache* const cache = services_->cache;
   const TableReader* const opened = reader.get();
   cache->Pin(opened->memory_bytes());
@@ -205,21 +225,26 @@ StatusOr<std::shared_ptr<const TableReader>> Range::OpenReader(const TableInfo& 
       opened, [cache, reader = std::move(reader)](const TableReader* r) { cache->Unpin(r->memory_bytes()); });
 }
 
-// Of a range that is lost nobody waits for it: a node that ends, and whose StoCs are away, need not try one after another.
+// Of a range that is lost nobody waits for it: a node that ends, and whose StoCs are away, need not try one
+// after another.
 void Range::LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done) {
   auto shared_done = std::make_shared<absl::AnyInvocable<void(Status)>>(std::move(done));
   services_->run_blocking([self = shared_from_this(), on, table = std::move(table), shared_done] {
     const bool lost = self->state_.load() == State::kLost;
-    const Status s = lost ? absl::FailedPreconditionError("the range was lost") : self->LoadReaderBlocking(table.get()).status();
+    const Status s = lost ? absl::FailedPreconditionError("the range was lost")
+                          : self->LoadReaderBlocking(table.get()).status();
     on->Submit([shared_done, s] { (*shared_done)(s); });
   });
 }
 
-// Those that are dropped meanwhile are of no interest. A table that cannot be read is passed over: who asks for it will be told why.
-void Range::ForEachTableNow(const std::function<bool()>& stop, const std::function<void(const TableReader&)>& fn) {
+// Those that are dropped meanwhile are of no interest. A table that cannot be read is passed over: who asks
+// for it will be told why.
+void Range::ForEachTableNow(const std::function<bool()>& stop,
+                            const std::function<void(const TableReader&)>& fn) {
   std::vector<std::weak_ptr<TableHandle>> tables;
   const auto view = CurrentView();
-  for (const Run& run : view->version->runs()) tables.insert(tables.end(), run.tables.begin(), run.tables.end());
+  for (const Run& run : view->version->runs())
+    tables.insert(tables.end(), run.tables.begin(), run.tables.end());
   for (const auto& weak : tables) {
     if (stop()) return;
     const TableRef table = weak.lock();
@@ -232,8 +257,8 @@ void Range::LoadReaders(const std::function<bool()>& stop) {
   ForEachTableNow(stop, [](const TableReader&) {});
 }
 
-// While the disk reads the pieces ahead, which takes little of a processor, the piece that came is mapped: gets that come later do
-// not fault for each few of its pages.
+// While the disk reads the pieces ahead, which takes little of a processor, the piece that came is mapped:
+// gets that come later do not fault for each few of its pages.
 void Range::WarmTables(const std::function<bool()>& stop) {
   constexpr size_t kPieceBytes = 4 << 20, kAheadBytes = 2 * kPieceBytes;
   ForEachTableNow(stop, [&](const TableReader& table) {
@@ -249,7 +274,8 @@ void Range::WarmTables(const std::function<bool()>& stop) {
 
 // --- moments (K4)
 
-// View and number must belong together: a round that opened between the two could hold numbers the view does not see.
+// View and number must belong together: a round that opened between the two could hold numbers the view does
+// not see.
 Range::Moment Range::MomentOf(Executor* on) {
   Moment m;
   do {
@@ -260,21 +286,24 @@ Range::Moment Range::MomentOf(Executor* on) {
   return m;
 }
 
-// Calls `fn` with what is last() now, once it is stable. A range deletion below the number may have been under way when the view
-// was taken: it is in a later view's list, unless one was dropped since, perhaps this one. Then the moment is a later one.
+// Calls `fn` with what is last() now, once it is stable. A range deletion below the number may have been
+// under way when the view was taken: it is in a later view's list, unless one was dropped since, perhaps this
+// one. Then the moment is a later one.
 void Range::WithMoment(Executor* on, absl::AnyInvocable<void(Moment)> fn) {
   Moment moment = MomentOf(on);
   const SequenceNumber seq = moment.sequence;
-  WhenStable(on, seq, [self = shared_from_this(), on, moment = std::move(moment), fn = std::move(fn)]() mutable {
-    const View& now = self->LaneView(on);
-    if (now.tombstones_dropped != moment.view->tombstones_dropped) return self->WithMoment(on, std::move(fn));
-    if (now.tombstones != moment.view->tombstones) {
-      auto view = std::make_shared<View>(*moment.view);
-      view->tombstones = now.tombstones;
-      moment.view = std::move(view);
-    }
-    fn(std::move(moment));
-  });
+  WhenStable(on, seq,
+             [self = shared_from_this(), on, moment = std::move(moment), fn = std::move(fn)]() mutable {
+               const View& now = self->LaneView(on);
+               if (now.tombstones_dropped != moment.view->tombstones_dropped)
+                 return self->WithMoment(on, std::move(fn));
+               if (now.tombstones != moment.view->tombstones) {
+                 auto view = std::make_shared<View>(*moment.view);
+                 view->tombstones = now.tombstones;
+                 moment.view = std::move(view);
+               }
+               fn(std::move(moment));
+             });
 }
 
 // Runs `fn` on `on`: now, if seq is stable.
@@ -287,10 +316,12 @@ void Range::TakeSnapshot(Executor* on, Nanos expires_ns, SnapshotDone done) {
   if (!serves_reads()) return done(Outcome::kNotOwner, nullptr);
   auto snapshot = snapshots_.Enter([this] { return sequences_.last(); }, expires_ns);
   const SequenceNumber seq = snapshot->sequence();
-  WhenStable(on, seq, [self = shared_from_this(), snapshot = std::move(snapshot), done = std::move(done)]() mutable {
-    if (self->state_.load(std::memory_order_acquire) == State::kLost) return done(Outcome::kNotOwner, nullptr);
-    done(Outcome::kOk, std::move(snapshot));
-  });
+  WhenStable(on, seq,
+             [self = shared_from_this(), snapshot = std::move(snapshot), done = std::move(done)]() mutable {
+               if (self->state_.load(std::memory_order_acquire) == State::kLost)
+                 return done(Outcome::kNotOwner, nullptr);
+               done(Outcome::kOk, std::move(snapshot));
+             });
 }
 
 struct Range::MultiGetState {
@@ -305,8 +336,8 @@ struct Range::MultiGetState {
   Outcome outcome = Outcome::kOk;
 };
 
-void Range::MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot, Nanos deadline_ns,
-                     MultiGetDone done) {
+void Range::MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot,
+                     Nanos deadline_ns, MultiGetDone done) {
   if (!serves_reads()) return done(Outcome::kNotOwner, {});
   reads_.fetch_add(keys.size(), std::memory_order_relaxed);
   auto get = std::make_shared<MultiGetState>();

@@ -56,7 +56,8 @@ class Range::LevelIterator : public Iterator {
     if (passed_ >= run_->tables.size()) return;
     auto reader = current()->reader();
     if (reader == nullptr) return;
-    table_ = std::make_unique<TableIterator>(std::move(reader), lookup_, TableIterator::Check::kOnce, direction_);
+    table_ =
+        std::make_unique<TableIterator>(std::move(reader), lookup_, TableIterator::Check::kOnce, direction_);
     seek_key_.empty() ? table_->SeekToFirst() : table_->Seek(seek_key_);
     SkipEnds();
   }
@@ -86,7 +87,8 @@ struct Range::ScanState {
   ScanPage page;
   std::vector<LevelIterator*> levels;  // owned by `merged`
   std::unique_ptr<Iterator> merged;
-  std::string last_key;  // forward: its newest visible version was seen; reverse: versions of it are being passed, oldest first
+  // forward: its newest visible version was seen; reverse: versions of it are being passed, oldest first
+  std::string last_key;
   bool has_last_key = false;
   bool has_last_value = false;  // reverse: the newest visible version so far
   SequenceNumber last_sequence = 0;
@@ -110,7 +112,8 @@ void Range::Scan(Executor* on, ScanOp op, ScanDone done) {
     LaneView(on);
     scan->view = lanes_[on->index()].view;
     scan->sequence = scan->op.snapshot->sequence();
-    if (!snapshots_.IsLive(*scan->op.snapshot, Now())) return scan->done(Outcome::kSnapshotEnded, {});  // as in GetAt
+    // as in GetAt
+    if (!snapshots_.IsLive(*scan->op.snapshot, Now())) return scan->done(Outcome::kSnapshotEnded, {});
     return StartScan(std::move(scan));
   }
   WithMoment(on, [scan](Moment moment) {
@@ -150,7 +153,8 @@ void Range::ContinueScan(const std::shared_ptr<ScanState>& scan) {
   }
 }
 
-// Goes on as far as blocks in memory allow. True: what was missing arrived meanwhile. False: it ended, or goes on by itself.
+// Goes on as far as blocks in memory allow. True: what was missing arrived meanwhile. False: it ended, or
+// goes on by itself.
 bool Range::StepScan(const std::shared_ptr<ScanState>& scan) {
   const Nanos until = Now() + options_.scan_budget_ns;
   Iterator* it = scan->merged.get();
@@ -162,7 +166,8 @@ bool Range::StepScan(const std::shared_ptr<ScanState>& scan) {
     }
     ParsedInternalKey key;
     if (!ParseInternalKey(it->key(), &key)) return EndScan(scan.get(), Outcome::kCorruption, {});
-    const bool outside = scan->op.reverse ? key.stored_key < scan->op.from : !scan->op.to.empty() && key.stored_key >= scan->op.to;
+    const bool outside = scan->op.reverse ? key.stored_key < scan->op.from
+                                          : !scan->op.to.empty() && key.stored_key >= scan->op.to;
     if (outside) break;
     if (key.sequence > scan->sequence) continue;
     const bool same_key = scan->has_last_key && key.stored_key == scan->last_key;
@@ -192,8 +197,10 @@ bool Range::StepScan(const std::shared_ptr<ScanState>& scan) {
     case Iterator::State::kEnd:
       if (scan->op.reverse && scan->page.count < scan->op.limit) AppendLast(scan.get());
       return EndScan(scan.get(), Outcome::kOk, std::move(scan->page));
-    case Iterator::State::kError: return EndScan(scan.get(), OutcomeOfRead(it->status()), {});
-    default: break;
+    case Iterator::State::kError:
+      return EndScan(scan.get(), OutcomeOfRead(it->status()), {});
+    default:
+      break;
   }
   if (Now() >= scan->op.deadline_ns) return EndScan(scan.get(), Outcome::kUnavailable, {});
   // Fetch all that the iterators wait for, in parallel; the last to arrive goes on.
@@ -210,16 +217,18 @@ bool Range::StepScan(const std::shared_ptr<ScanState>& scan) {
     if (--scan->waiting == 0 && scan->range->ResumeScan(scan.get())) scan->range->ContinueScan(scan);
   };
   for (const BlockRequest& request : needed) {
-    FetchBlock(scan->on, *request.table, request.handle, scan->op.deadline_ns, [request, arrived](StatusOr<BlockRef> block) {
-      if (block.ok()) request.iterator->Supply(request.handle, *block);
-      arrived(block.status());
-    });
+    FetchBlock(scan->on, *request.table, request.handle, scan->op.deadline_ns,
+               [request, arrived](StatusOr<BlockRef> block) {
+                 if (block.ok()) request.iterator->Supply(request.handle, *block);
+                 arrived(block.status());
+               });
   }
   for (TableRef& table : to_load) LoadReader(scan->on, std::move(table), arrived);
   return --scan->waiting == 0 && ResumeScan(scan.get());
 }
 
-void Range::AppendEntry(ScanState* scan, std::string_view stored_key, SequenceNumber sequence, ValueType type, std::string_view value) const {
+void Range::AppendEntry(ScanState* scan, std::string_view stored_key, SequenceNumber sequence, ValueType type,
+                        std::string_view value) const {
   const RangeTombstones* tombstones = scan->view->tombstones.get();
   if (tombstones != nullptr && tombstones->Covering(stored_key, scan->sequence) > sequence) return;  // K7
   if (!Shows(type, &value)) return;
@@ -230,7 +239,8 @@ void Range::AppendEntry(ScanState* scan, std::string_view stored_key, SequenceNu
 
 // Reverse: the versions of a key are all passed, the last visible one is its newest.
 void Range::AppendLast(ScanState* scan) const {
-  if (scan->has_last_value) AppendEntry(scan, scan->last_key, scan->last_sequence, scan->last_type, scan->last_value);
+  if (scan->has_last_value)
+    AppendEntry(scan, scan->last_key, scan->last_sequence, scan->last_type, scan->last_value);
   scan->has_last_value = false;
 }
 

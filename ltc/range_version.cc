@@ -60,7 +60,8 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeRecord& record, const
     MutexLock lock(&range->manifest_mu_);
     range->seq_reserved_ = last + kSequenceReserve;
     // Every memtable of an older epoch is in the tables now; ids of this epoch start above the mark.
-    NOVA_RETURN_IF_ERROR(range->manifest_.Start(range->SnapshotOf(*version, MemTableId(record.epoch.value() << 32))));
+    NOVA_RETURN_IF_ERROR(
+        range->manifest_.Start(range->SnapshotOf(*version, MemTableId(record.epoch.value() << 32))));
     MutexLock view_lock(&range->mu_);
     auto view = std::make_shared<View>(*range->view_);
     view->generation++;
@@ -126,7 +127,8 @@ StatusOr<TableInfo> Range::StoreTable(TableBuilder::Output output, const Creator
 TableOptions Range::TableOptionsAt(int level) const {
   TableOptions o = options_.table;
   const auto& list = options_.compression;
-  o.compression = list.empty() ? Compression::kNone : list[std::min(static_cast<size_t>(level), list.size() - 1)];
+  o.compression =
+      list.empty() ? Compression::kNone : list[std::min(static_cast<size_t>(level), list.size() - 1)];
   return o;
 }
 
@@ -151,13 +153,16 @@ Status Range::CommitEditLocked(VersionEdit edit, const RoundGroup* flushed) {
     PinFlushedLocked(*flushed->back(), *next, &edit);
     NOVA_ASSIGN_OR_RETURN(next, view->version->Apply(edit, services_->garbage));
   }
-  if (next->tombstones() != nullptr) {  // K7; the snapshots are asked for when the tombstones are in hand: later ones see them all
+  // K7; the snapshots are asked for when the tombstones are in hand: later ones see them all
+  if (next->tombstones() != nullptr) {
     VersionEdit needless;
     needless.dropped_tombstones = next->NeedlessTombstones(snapshots_.Live(Now()));
     NOVA_ASSIGN_OR_RETURN(next, next->Apply(needless, services_->garbage));
-    edit.dropped_tombstones.insert(edit.dropped_tombstones.end(), needless.dropped_tombstones.begin(), needless.dropped_tombstones.end());
+    edit.dropped_tombstones.insert(edit.dropped_tombstones.end(), needless.dropped_tombstones.begin(),
+                                   needless.dropped_tombstones.end());
   }
-  if (edit.now_ms > published_now_ms_.load()) published_now_ms_.store(edit.now_ms);  // K7: before what had expired is gone
+  // K7: before what had expired is gone
+  if (edit.now_ms > published_now_ms_.load()) published_now_ms_.store(edit.now_ms);
   if (sequences_.last() + kSequenceReserve / 2 > seq_reserved_) {
     seq_reserved_ = edit.seq_reserved = sequences_.last() + kSequenceReserve;
   }
@@ -171,7 +176,8 @@ Status Range::CommitEditLocked(VersionEdit edit, const RoundGroup* flushed) {
   DropGivenUpLocked();
   NOVA_FP_VOID("edit.appended");  // it is durable: to fail now would deny what is so
   std::vector<TableRef> left_out;
-  if (!edit.drops.empty() || !edit.pins.empty() || !edit.unpins.empty()) left_out = LeftOut(*view->version, *next);
+  if (!edit.drops.empty() || !edit.pins.empty() || !edit.unpins.empty())
+    left_out = LeftOut(*view->version, *next);
   MutexLock view_lock(&mu_);
   auto published = std::make_shared<View>(*view_);
   published->generation++;
@@ -248,7 +254,8 @@ void Range::BackgroundFailed(const char* what, const Status& s, WorkFailure* fai
   if (absl::IsFailedPrecondition(s)) Lose(s);
   if (state_.load() == State::kLost) return;
   if (const uint64_t met = background_errors_.Due()) {
-    NOVA_LOG(WARNING) << "range " << id_.value() << ": " << what << " failed, will retry (failures so far: " << met << "): " << s;
+    NOVA_LOG(WARNING) << "range " << id_.value() << ": " << what
+                      << " failed, will retry (failures so far: " << met << "): " << s;
   }
 }
 

@@ -11,41 +11,44 @@
 
 namespace nova {
 
-// K3: sibling memtables that opened together, seal together and flush together. Every number in an older round is below every
-// number in a younger one.
+// K3: sibling memtables that opened together, seal together and flush together. Every number in an older
+// round is below every number in a younger one.
 struct Range::Round {
   RoundNumber number = 0;  // the first sequence number it can hold
   std::vector<std::unique_ptr<MemTable>> siblings;
   std::atomic<int64_t> pins{0};  // L6: writers between pin and insert
   std::atomic<bool> sealing{false};
-  SequenceNumber boundary = 0;   // no number above it is in here; set when sealed
+  SequenceNumber boundary = 0;  // no number above it is in here; set when sealed
   const Nanos opened_ns = Now();
-  Nanos sealed_ns = 0;           // set when sealed; of what was merged, the oldest's
+  Nanos sealed_ns = 0;                // set when sealed; of what was merged, the oldest's
   std::atomic<bool> flushing{false};  // some thread writes its tables
-  bool merging = false;               // some thread copies what is left of it into another one; guarded by mu_
-  bool merged_in_vain = false;        // guarded by mu_
+  // some thread copies what is left of it into another one; guarded by mu_
+  bool merging = false;
+  bool merged_in_vain = false;  // guarded by mu_
   // What it was before it was merged: one source, itself, if it was not.
   struct Source {
     RoundNumber number = 0;  // of its logs
     std::vector<MemTableId> memtables;
   };
-  std::vector<Source> sources;       // the oldest first
-  bool merged = false;               // it is a copy of what was left of them
-  uint64_t merged_bytes = 0;         // then: of all sources, as they were written
+  std::vector<Source> sources;  // the oldest first
+  bool merged = false;          // it is a copy of what was left of them
+  uint64_t merged_bytes = 0;    // then: of all sources, as they were written
   uint64_t merged_entries = 0;
-  double share = 1;                  // of the memory of one round that it has
+  double share = 1;  // of the memory of one round that it has
   struct Flushed {
     VersionEdit edit;
     size_t rounds = 1;  // this one, and those behind it that went with it
     uint64_t job = 0;
   };
   std::optional<Flushed> flushed;  // its tables are written; guarded by flush_mu_
-  std::vector<std::shared_ptr<CheckpointRequest>> checkpoints;  // to be made when it is committed; changed under manifest_mu_ and mu_
+  // to be made when it is committed; changed under manifest_mu_ and mu_
+  std::vector<std::shared_ptr<CheckpointRequest>> checkpoints;
   std::atomic<uint64_t> tombstones{0};  // range tombstones that it brings into the manifest
   std::atomic<bool> unsynced{false};    // holds what asked for no sync of a log where that matters
 
   MemTable* SiblingOf(std::string_view key) const {
-    return siblings.size() == 1 ? siblings[0].get() : siblings[std::hash<std::string_view>{}(key) % siblings.size()].get();
+    return siblings.size() == 1 ? siblings[0].get()
+                                : siblings[std::hash<std::string_view>{}(key) % siblings.size()].get();
   }
   bool IsFull(const RangeOptions& options) const {
     return bytes() >= options.memtable_size_bytes * siblings.size() ||
@@ -78,7 +81,7 @@ struct Range::WriteContext {
   };
   std::shared_ptr<Range> range;
   Lane* lane = nullptr;
-  Round* round = nullptr;  // pinned
+  Round* round = nullptr;       // pinned
   SequenceNumber sequence = 0;  // of its first entry
   uint64_t count = 0;
   Prepared first;
@@ -128,11 +131,12 @@ struct Range::DropRules {
   SequenceNumber floor = 0;
   int64_t now_ms = 0;
   RangeTombstonesRef tombstones;
-  SequenceNumber tombstones_applied = 0;  // what range tombstones up to this number hide is left out, all of it
+  // what range tombstones up to this number hide is left out, all of it
+  SequenceNumber tombstones_applied = 0;
 };
 
-// What rounds younger than those of a flush hold, and readers see instead of what the flush would write: of a key that is written
-// again and again only now and then a version has to go to disk.
+// What rounds younger than those of a flush hold, and readers see instead of what the flush would write: of a
+// key that is written again and again only now and then a version has to go to disk.
 class Range::Younger {
  public:
   // `upto`: numbers above it replace nothing.

@@ -30,7 +30,9 @@ RecoveredEntries::RecoveredEntries(RecoveredLogs logs, const DoneMemTables& done
     s.prefix = __builtin_bswap64(s.prefix);
   }
   std::sort(sorted_.begin(), sorted_.end());
-  const auto equal = [](const Sorted& a, const Sorted& b) { return a.record->sequence == b.record->sequence; };
+  const auto equal = [](const Sorted& a, const Sorted& b) {
+    return a.record->sequence == b.record->sequence;
+  };
   sorted_.erase(std::unique(sorted_.begin(), sorted_.end(), equal), sorted_.end());
 }
 
@@ -39,8 +41,11 @@ StatusOr<std::vector<RangeTombstoneRef>> RecoveredEntries::RangeDeletions() cons
   for (const Sorted& s : sorted_) {
     const RecoveredRecord& r = *s.record;
     if (r.type != ValueType::kDeleteRange) continue;
-    if (r.key >= r.value) return absl::DataLossError(StrCat("log record ", r.sequence, " deletes a range that ends before it begins"));
-    deletions.push_back(std::make_shared<const RangeTombstone>(RangeTombstone{std::string(r.key), std::string(r.value), r.sequence}));
+    if (r.key >= r.value)
+      return absl::DataLossError(
+          StrCat("log record ", r.sequence, " deletes a range that ends before it begins"));
+    deletions.push_back(std::make_shared<const RangeTombstone>(
+        RangeTombstone{std::string(r.key), std::string(r.value), r.sequence}));
   }
   return deletions;
 }

@@ -1,4 +1,5 @@
-// RecoveredEntries: what the logs of a range held that no table has (R3), in the order of tables: by key, of a key the newest first.
+// RecoveredEntries: what the logs of a range held that no table has (R3), in the order of tables: by key, of
+// a key the newest first.
 //
 // Sorted once, at O(n log n) however small the entries are, and read in place: no memtable is built of them.
 //
@@ -18,7 +19,8 @@ namespace nova {
 
 class RecoveredEntries {
  public:
-  // Leaves out what is in tables already (M3), and all but one of equal records: a record may be found in two groups (L4).
+  // Leaves out what is in tables already (M3), and all but one of equal records: a record may be found in two
+  // groups (L4).
   RecoveredEntries(RecoveredLogs logs, const DoneMemTables& done);
 
   bool empty() const { return sorted_.empty(); }

@@ -3,7 +3,8 @@
 namespace nova {
 
 void SequenceTracker::Finish(SequenceNumber first, uint64_t count) {
-  for (SequenceNumber s = first; s < first + count; ++s) finished_[s % kWindow].store(s, std::memory_order_seq_cst);
+  for (SequenceNumber s = first; s < first + count; ++s)
+    finished_[s % kWindow].store(s, std::memory_order_seq_cst);
   Advance();
   if (waiting_.load(std::memory_order_seq_cst) > 0) RunWaiters();
 }

@@ -1,9 +1,11 @@
 // Snapshot: a moment of a range that stays readable while somebody holds it (K4).
 //
-// While one is live, flushes and compactions keep of each key the newest version at or below its number. It is live until it was
-// let go or its lease ended: what a client forgot pins nothing for ever. Once ended it stays so, and reads at it are refused.
+// While one is live, flushes and compactions keep of each key the newest version at or below its number. It
+// is live until it was let go or its lease ended: what a client forgot pins nothing for ever. Once ended it
+// stays so, and reads at it are refused.
 //
-// Thread safety: all.   Ownership: shared_ptr; the list knows its snapshots weakly, so a handle may outlive the range.
+// Thread safety: all.   Ownership: shared_ptr; the list knows its snapshots weakly, so a handle may outlive
+//                the range.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +21,8 @@ namespace nova {
 
 class Snapshot {
  public:
-  Snapshot(uint64_t list, SequenceNumber sequence, Nanos expires_ns) : list_(list), sequence_(sequence), expires_ns_(expires_ns) {}
+  Snapshot(uint64_t list, SequenceNumber sequence, Nanos expires_ns)
+      : list_(list), sequence_(sequence), expires_ns_(expires_ns) {}
   SequenceNumber sequence() const { return sequence_; }
   bool live(Nanos now_ns) const { return now_ns < expires_ns_.load(std::memory_order_acquire); }
   // False: it has ended.
@@ -40,7 +43,8 @@ class Snapshot {
 
 class SnapshotList {
  public:
-  // `sequence()` is read and the list entered in one atomic step: a job that does not see the snapshot has only older inputs.
+  // `sequence()` is read and the list entered in one atomic step: a job that does not see the snapshot has
+  // only older inputs.
   template <typename Sequence>
   std::shared_ptr<Snapshot> Enter(const Sequence& sequence, Nanos expires_ns) {
     MutexLock lock(&mu_);
@@ -48,8 +52,11 @@ class SnapshotList {
     snapshots_.push_back(snapshot);
     return snapshot;
   }
-  // It was made here, and is live. One of another opening, or of another range, says nothing about what is kept here.
-  bool IsLive(const Snapshot& snapshot, Nanos now_ns) const { return snapshot.list_ == id_ && snapshot.live(now_ns); }
+  // It was made here, and is live. One of another opening, or of another range, says nothing about what is
+  // kept here.
+  bool IsLive(const Snapshot& snapshot, Nanos now_ns) const {
+    return snapshot.list_ == id_ && snapshot.live(now_ns);
+  }
   bool Made(const Snapshot& snapshot) const { return snapshot.list_ == id_; }
   // Of the live ones, ascending; ends those whose lease is over.
   std::vector<SequenceNumber> Live(Nanos now_ns) {

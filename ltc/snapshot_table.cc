@@ -4,7 +4,8 @@ namespace nova {
 
 uint64_t SnapshotTable::Add(RangeId range, Epoch epoch, std::shared_ptr<Snapshot> snapshot, Nanos now_ns) {
   MutexLock lock(&mu_);
-  if (count_[range] >= max_per_range_) EraseIfLocked([&](const Held& h) { return h.range == range && !h.snapshot->live(now_ns); });
+  if (count_[range] >= max_per_range_)
+    EraseIfLocked([&](const Held& h) { return h.range == range && !h.snapshot->live(now_ns); });
   if (count_[range] >= max_per_range_) return 0;
   if (++last_id_ == 0) ++last_id_;
   held_.emplace(last_id_, Held{range, epoch, std::move(snapshot)});

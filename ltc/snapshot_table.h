@@ -1,8 +1,8 @@
 // SnapshotTable: the snapshots that clients hold of this LTC's ranges, by the ids they were given.
 //
-// An id is never given twice by a process, and starts at a random number: one of an earlier owner of the range is not found.
-// A client that died keeps its snapshots until their leases end; then the range lets go of what they kept (snapshot.h), and Sweep
-// forgets them here.
+// An id is never given twice by a process, and starts at a random number: one of an earlier owner of the
+// range is not found. A client that died keeps its snapshots until their leases end; then the range lets go
+// of what they kept (snapshot.h), and Sweep forgets them here.
 //
 // Thread safety: all.   Ownership: shares the snapshots.   Bounds: max_per_range.
 #pragma once

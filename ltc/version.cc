@@ -31,9 +31,10 @@ uint64_t Run::bytes() const {
 }
 
 size_t Run::FirstNotBefore(std::string_view stored_key) const {
-  return static_cast<size_t>(std::partition_point(tables.begin(), tables.end(),
-                                                  [&](const TableRef& t) { return t->keys().EndsBefore(stored_key); }) -
-                             tables.begin());
+  return static_cast<size_t>(
+      std::partition_point(tables.begin(), tables.end(),
+                           [&](const TableRef& t) { return t->keys().EndsBefore(stored_key); }) -
+      tables.begin());
 }
 
 TableHandle* Run::Find(std::string_view stored_key) const {
@@ -41,13 +42,27 @@ TableHandle* Run::Find(std::string_view stored_key) const {
   return i < tables.size() && tables[i]->keys().first <= stored_key ? tables[i].get() : nullptr;
 }
 
-// --- VersionEdit: u8 format, then fields  u8 tag | value; tags are never reused, unknown ones are refused (they would be data)
+// --- VersionEdit: u8 format, then fields  u8 tag | value; tags are never reused, unknown ones are refused
+// (they would be data)
 
 namespace {
 
 constexpr uint8_t kEditFormat = 1;
-enum EditTag : uint8_t { kEnd = 0, kAdd = 1, kDrop = 2, kDone = 3, kDoneBelow = 4, kSeqReserved = 5, kNowMs = 6,
-                         kHeld = 7, kPin = 8, kUnpin = 9, kTombstone = 10, kDropTombstone = 11, kPinTombstone = 12 };
+enum EditTag : uint8_t {
+  kEnd = 0,
+  kAdd = 1,
+  kDrop = 2,
+  kDone = 3,
+  kDoneBelow = 4,
+  kSeqReserved = 5,
+  kNowMs = 6,
+  kHeld = 7,
+  kPin = 8,
+  kUnpin = 9,
+  kTombstone = 10,
+  kDropTombstone = 11,
+  kPinTombstone = 12
+};
 
 Status BadEdit(std::string_view what) {
   return absl::DataLossError(StrCat("version edit: ", absl::string_view(what.data(), what.size())));
@@ -121,14 +136,15 @@ std::string VersionEdit::Encode() const {
 namespace {
 
 bool ValidBounds(const TableInfo& t) {
-  return t.smallest.size() >= kInternalTrailerBytes && t.largest.size() >= kInternalTrailerBytes && !UsedKeys(t).empty();
+  return t.smallest.size() >= kInternalTrailerBytes && t.largest.size() >= kInternalTrailerBytes &&
+         !UsedKeys(t).empty();
 }
 
 bool ParsePin(std::string_view* in, VersionEdit::Pin* pin) {
   std::string_view name;
   uint64_t created = 0, count = 0;
-  if (!GetLengthPrefixed(in, &name) || !IsCheckpointName(name) || !GetVarint64(in, &pin->sequence) || !GetVarint64(in, &created) ||
-      !GetVarint64(in, &count)) {
+  if (!GetLengthPrefixed(in, &name) || !IsCheckpointName(name) || !GetVarint64(in, &pin->sequence) ||
+      !GetVarint64(in, &created) || !GetVarint64(in, &count)) {
     return false;
   }
   pin->name = name;
@@ -136,8 +152,8 @@ bool ParsePin(std::string_view* in, VersionEdit::Pin* pin) {
   for (; count > 0; --count) {
     VersionEdit::Pin::Table t;
     uint32_t level;
-    if (!GetVarint32(in, &level) || level >= kLevels || !GetVarint64(in, &t.order) || !GetFixed64(in, &t.table.hi) ||
-        !GetFixed64(in, &t.table.lo)) {
+    if (!GetVarint32(in, &level) || level >= kLevels || !GetVarint64(in, &t.order) ||
+        !GetFixed64(in, &t.table.hi) || !GetFixed64(in, &t.table.lo)) {
       return false;
     }
     t.level = static_cast<int>(level);
@@ -163,7 +179,8 @@ StatusOr<VersionEdit> VersionEdit::Decode(std::string_view in) {
       case kAdd: {
         Add add;
         uint32_t level;
-        if (!GetVarint32(&in, &level) || level >= kLevels || !GetVarint64(&in, &add.order)) return BadEdit("bad add");
+        if (!GetVarint32(&in, &level) || level >= kLevels || !GetVarint64(&in, &add.order))
+          return BadEdit("bad add");
         add.level = static_cast<int>(level);
         NOVA_ASSIGN_OR_RETURN(add.table, TableInfo::Parse(&in));
         if (!ValidBounds(add.table)) return BadEdit("bad bounds");
@@ -197,7 +214,8 @@ StatusOr<VersionEdit> VersionEdit::Decode(std::string_view in) {
       case kTombstone:
       case kPinTombstone: {  // of the pin before it
         RangeTombstone t;
-        if (!GetVarint64(&in, &t.sequence) || !GetLengthPrefixed(&in, &t.begin) || !GetLengthPrefixed(&in, &t.end) || t.begin >= t.end ||
+        if (!GetVarint64(&in, &t.sequence) || !GetLengthPrefixed(&in, &t.begin) ||
+            !GetLengthPrefixed(&in, &t.end) || t.begin >= t.end ||
             (tag == kPinTombstone && edit.pins.empty())) {
           return BadEdit("bad range tombstone");
         }
@@ -224,7 +242,8 @@ StatusOr<VersionEdit> VersionEdit::Decode(std::string_view in) {
         if (!GetVarint64(&in, &v)) return BadEdit("bad time");
         edit.now_ms = static_cast<int64_t>(v);
         break;
-      default: return BadEdit("unknown field");
+      default:
+        return BadEdit("unknown field");
     }
   }
   return BadEdit("cut short");
@@ -256,7 +275,8 @@ DoneMemTables::DoneMemTables(const std::vector<VersionEdit>& edits) {
 }
 
 int Version::Level0Runs() const {
-  return static_cast<int>(std::count_if(runs_.begin(), runs_.end(), [](const Run& r) { return r.level == 0; }));
+  return static_cast<int>(
+      std::count_if(runs_.begin(), runs_.end(), [](const Run& r) { return r.level == 0; }));
 }
 
 const Run* Version::LevelRun(int level) const {
@@ -288,7 +308,8 @@ namespace {
 
 // Puts a table where it belongs; the order of tables and runs comes with SortRuns.
 void AddTable(int level, uint64_t order, TableRef table, std::vector<Run>* runs) {
-  auto run = std::find_if(runs->begin(), runs->end(), [&](const Run& r) { return r.level == level && r.order == order; });
+  auto run = std::find_if(runs->begin(), runs->end(),
+                          [&](const Run& r) { return r.level == level && r.order == order; });
   if (run == runs->end()) {
     runs->push_back(Run{level, order, {}});
     run = std::prev(runs->end());
@@ -317,12 +338,14 @@ Status SortRuns(std::vector<Run>* runs) {
 
 bool IsCheckpointName(std::string_view name) {
   return !name.empty() && name.size() <= 100 && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '-' || c == '_';
   });
 }
 
 CheckpointRef Version::FindCheckpoint(std::string_view name) const {
-  const auto at = std::find_if(checkpoints_.begin(), checkpoints_.end(), [&](const CheckpointRef& c) { return c->name == name; });
+  const auto at = std::find_if(checkpoints_.begin(), checkpoints_.end(),
+                               [&](const CheckpointRef& c) { return c->name == name; });
   return at == checkpoints_.end() ? nullptr : *at;
 }
 
@@ -360,7 +383,8 @@ VersionEdit::Pin Version::PinRuns(std::string name, SequenceNumber sequence, int
   return pin;
 }
 
-StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit, const GarbageSink& garbage) const {
+StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
+                                                        const GarbageSink& garbage) const {
   auto next = std::make_shared<Version>();
   next->runs_ = runs_;
   next->checkpoints_ = checkpoints_;
@@ -370,13 +394,16 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
     for (Run& run : next->runs_) {
       found |= std::erase_if(run.tables, [&](const TableRef& t) { return t->info().uuid == uuid; }) > 0;
     }
-    if (!found) return absl::DataLossError(StrCat("edit drops table ", uuid.ToString(), ", which is not there"));
+    if (!found)
+      return absl::DataLossError(StrCat("edit drops table ", uuid.ToString(), ", which is not there"));
   }
-  const auto handle_of = [&](const TableInfo& info, const std::shared_ptr<const TableReader>& reader) -> StatusOr<TableRef> {
+  const auto handle_of = [&](const TableInfo& info,
+                             const std::shared_ptr<const TableReader>& reader) -> StatusOr<TableRef> {
     TableRef handle = FindHandle(info.uuid);
     if (handle == nullptr) return std::make_shared<TableHandle>(info, reader, garbage);
     if (handle->info().use_from == info.use_from && handle->info().use_to == info.use_to) return handle;
-    return absl::DataLossError(StrCat("edit names table ", info.uuid.ToString(), ", which is there with other use-bounds"));
+    return absl::DataLossError(
+        StrCat("edit names table ", info.uuid.ToString(), ", which is there with other use-bounds"));
   };
   std::map<Uuid, TableRef> held;
   for (const TableInfo& info : edit.held) {
@@ -388,12 +415,15 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
   }
   NOVA_RETURN_IF_ERROR(SortRuns(&next->runs_));
   for (const VersionEdit::Pin& pin : edit.pins) {
-    auto made = std::make_shared<Checkpoint>(Checkpoint{pin.name, pin.sequence, pin.created_ms, {}, RangeTombstones::Of(pin.tombstones)});
+    auto made = std::make_shared<Checkpoint>(
+        Checkpoint{pin.name, pin.sequence, pin.created_ms, {}, RangeTombstones::Of(pin.tombstones)});
     for (const VersionEdit::Pin::Table& t : pin.tables) {
       TableRef handle = next->FindHandle(t.table);
       if (handle == nullptr) handle = FindHandle(t.table);
       if (const auto h = held.find(t.table); handle == nullptr && h != held.end()) handle = h->second;
-      if (handle == nullptr) return absl::DataLossError(StrCat("checkpoint ", pin.name, " pins table ", t.table.ToString(), ", which is not there"));
+      if (handle == nullptr)
+        return absl::DataLossError(
+            StrCat("checkpoint ", pin.name, " pins table ", t.table.ToString(), ", which is not there"));
       AddTable(t.level, t.order, std::move(handle), &made->runs);
     }
     NOVA_RETURN_IF_ERROR(Annotate(SortRuns(&made->runs), pin.name));
@@ -402,9 +432,11 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
   }
   for (const std::string& name : edit.unpins) {
     const auto of_name = [&](const CheckpointRef& c) { return c->name == name; };
-    if (std::erase_if(next->checkpoints_, of_name) == 0) return absl::DataLossError(StrCat("edit deletes checkpoint ", name, ", which is not there"));
+    if (std::erase_if(next->checkpoints_, of_name) == 0)
+      return absl::DataLossError(StrCat("edit deletes checkpoint ", name, ", which is not there"));
   }
-  std::sort(next->checkpoints_.begin(), next->checkpoints_.end(), [](const CheckpointRef& a, const CheckpointRef& b) { return a->name < b->name; });
+  std::sort(next->checkpoints_.begin(), next->checkpoints_.end(),
+            [](const CheckpointRef& a, const CheckpointRef& b) { return a->name < b->name; });
   return std::shared_ptr<const Version>(std::move(next));
 }
 
@@ -437,12 +469,14 @@ std::vector<SequenceNumber> Version::NeedlessTombstones(std::span<const Sequence
   std::vector<SequenceNumber> needless = tombstones_->Needless(snapshots);
   const size_t hidden = needless.size();
   for (const RangeTombstoneRef& t : tombstones_->all()) {
-    if (std::binary_search(needless.begin(), needless.begin() + static_cast<ptrdiff_t>(hidden), t->sequence)) continue;
+    if (std::binary_search(needless.begin(), needless.begin() + static_cast<ptrdiff_t>(hidden), t->sequence))
+      continue;
     const auto holds_hidden = [&t](const TableRef& table) {
       return table->info().min_sequence < t->sequence && TombstonesApplied(table->info()) < t->sequence;
     };
     const bool hides = std::any_of(runs_.begin(), runs_.end(), [&](const Run& run) {
-      for (size_t i = run.FirstNotBefore(t->begin); i < run.tables.size() && run.tables[i]->keys().first < t->end; ++i) {
+      for (size_t i = run.FirstNotBefore(t->begin);
+           i < run.tables.size() && run.tables[i]->keys().first < t->end; ++i) {
         if (holds_hidden(run.tables[i])) return true;
       }
       return false;

@@ -1,13 +1,15 @@
-// Version: the tables of a range at one moment, immutable; an ordered list of sorted runs with a level tag (M5), newest first;
-// and the checkpoints: earlier lists of runs that stay under their names (docs/engine.md).
+// Version: the tables of a range at one moment, immutable; an ordered list of sorted runs with a level tag
+// (M5), newest first; and the checkpoints: earlier lists of runs that stay under their names
+// (docs/engine.md).
 //
-// Level0 has one run a flushed round, or a few rounds, ordered by the youngest one's number; each deeper level is one run. Tables of a
-// run do not overlap. Of a table that other ranges reference too (M4) a range has a part of its keys: whatever is asked of keys here
-// is asked of that part.
-// With them the range tombstones of flushed rounds (K7), until no table holds what they hide.
+// Level0 has one run a flushed round, or a few rounds, ordered by the youngest one's number; each deeper
+// level is one run. Tables of a run do not overlap. Of a table that other ranges reference too (M4) a range
+// has a part of its keys: whatever is asked of keys here is asked of that part. With them the range
+// tombstones of flushed rounds (K7), until no table holds what they hide.
 //
-// Thread safety: immutable; TableHandle: all methods.   Ownership: a Version holds its tables and those of its checkpoints; a
-// table's files are handed to `garbage` when an acknowledged edit left it in neither and its last reference went (M2).
+// Thread safety: immutable; TableHandle: all methods.   Ownership: a Version holds its tables and those of
+//                its checkpoints; a table's files are handed to `garbage` when an acknowledged edit left it
+//                in neither and its last reference went (M2).
 #pragma once
 
 #include <atomic>
@@ -40,7 +42,8 @@ class TableHandle {
   const KeyInterval& keys() const { return keys_; }  // stored keys, within the use-bounds
   std::shared_ptr<const TableReader> reader() const;
   void SetReader(std::shared_ptr<const TableReader> reader);
-  const TableReader* mapped_reader() const { return mapped_.load(std::memory_order_acquire); }  // null: not loaded, or not mapped
+  // null: not loaded, or not mapped
+  const TableReader* mapped_reader() const { return mapped_.load(std::memory_order_acquire); }
   void MarkDropped() { dropped_.store(true); }  // an acknowledged edit dropped it
 
  private:
@@ -71,8 +74,8 @@ inline constexpr int kLevels = 7;
 struct Checkpoint {
   std::string name;
   SequenceNumber sequence = 0;
-  int64_t created_ms = 0;  // wall clock
-  std::vector<Run> runs;   // newest first
+  int64_t created_ms = 0;                   // wall clock
+  std::vector<Run> runs;                    // newest first
   RangeTombstonesRef tombstones = nullptr;  // K7: what they hide in the runs is not in it
 };
 using CheckpointRef = std::shared_ptr<const Checkpoint>;
@@ -88,7 +91,8 @@ struct VersionEdit {
     TableInfo table;
     std::shared_ptr<const TableReader> reader;  // not encoded: in hand after a flush or compaction
   };
-  // A checkpoint is made, or in the place of one of its name. Its tables are in the version before or after the edit, or in `held`.
+  // A checkpoint is made, or in the place of one of its name. Its tables are in the version before or after
+  // the edit, or in `held`.
   struct Pin {
     struct Table {
       int level = 0;
@@ -103,15 +107,15 @@ struct VersionEdit {
   };
   std::vector<Add> adds;
   std::vector<Uuid> drops;
-  std::vector<TableInfo> held;        // tables of checkpoints only
+  std::vector<TableInfo> held;  // tables of checkpoints only
   std::vector<Pin> pins;
-  std::vector<std::string> unpins;    // checkpoints that are deleted
-  std::vector<RangeTombstoneRef> tombstones;        // K7: of the flushed round
-  std::vector<SequenceNumber> dropped_tombstones;   // by number
-  std::vector<MemTableId> done;       // M3: memtables whose entries replay must skip
-  MemTableId done_below;              // and every id below this one
-  SequenceNumber seq_reserved = 0;    // K1; 0: unchanged
-  int64_t now_ms = 0;                 // K7: what expired by then may be gone; 0: unchanged
+  std::vector<std::string> unpins;                 // checkpoints that are deleted
+  std::vector<RangeTombstoneRef> tombstones;       // K7: of the flushed round
+  std::vector<SequenceNumber> dropped_tombstones;  // by number
+  std::vector<MemTableId> done;                    // M3: memtables whose entries replay must skip
+  MemTableId done_below;                           // and every id below this one
+  SequenceNumber seq_reserved = 0;                 // K1; 0: unchanged
+  int64_t now_ms = 0;                              // K7: what expired by then may be gone; 0: unchanged
 
   std::string Encode() const;
   static StatusOr<VersionEdit> Decode(std::string_view bytes);
@@ -130,9 +134,9 @@ class DoneMemTables {
 
 class Version {
  public:
-  const std::vector<Run>& runs() const { return runs_; }  // newest first
+  const std::vector<Run>& runs() const { return runs_; }                          // newest first
   const std::vector<CheckpointRef>& checkpoints() const { return checkpoints_; }  // by name
-  CheckpointRef FindCheckpoint(std::string_view name) const;  // null: there is none
+  CheckpointRef FindCheckpoint(std::string_view name) const;                      // null: there is none
   // Of the runs, then of each checkpoint: a table may come several times.
   void ForEachTable(const std::function<void(const Run&, const TableRef&)>& fn) const;
   TableRef FindHandle(const Uuid& table) const;  // in the runs or in a checkpoint; null: in none
@@ -145,11 +149,13 @@ class Version {
   size_t TableCount() const;
   uint64_t TotalBytes() const;
 
-  // The version after `edit`. DataLoss: the edit drops or pins what is not there, makes a run overlap, or names a table that is
-  // there with other use-bounds (a range has one reference to a table, and one part that it uses).
+  // The version after `edit`. DataLoss: the edit drops or pins what is not there, makes a run overlap, or
+  // names a table that is there with other use-bounds (a range has one reference to a table, and one part
+  // that it uses).
   StatusOr<std::shared_ptr<const Version>> Apply(const VersionEdit& edit, const GarbageSink& garbage) const;
-  // K7: numbers of the range tombstones that hide nothing any more: no table may hold an older version that they cover, or newer
-  // ones hide it as well from everybody. `snapshots`: the live ones, ascending; asked for when the version was in hand.
+  // K7: numbers of the range tombstones that hide nothing any more: no table may hold an older version that
+  // they cover, or newer ones hide it as well from everybody. `snapshots`: the live ones, ascending; asked
+  // for when the version was in hand.
   std::vector<SequenceNumber> NeedlessTombstones(std::span<const SequenceNumber> snapshots) const;
   // One edit that makes this version from nothing.
   VersionEdit Snapshot() const;

@@ -1,7 +1,8 @@
-// WorkFailure: what ails a kind of background work of a range, its flushes or its compactions: told to who waits for it.
+// WorkFailure: what ails a kind of background work of a range, its flushes or its compactions: told to who
+// waits for it.
 //
-// Work that fails is tried again, ten times a second. So one failure says little; a few in a row, over a third of a second, are a cause
-// that lasts, and whoever waits is better told.
+// Work that fails is tried again, ten times a second. So one failure says little; a few in a row, over a
+// third of a second, are a cause that lasts, and whoever waits is better told.
 //
 // Thread safety: all.
 #pragma once
@@ -29,7 +30,8 @@ class WorkFailure {
   }
   void OnFailed(const Status& why) {
     MutexLock lock(&mu_);
-    outcome_.store(absl::IsResourceExhausted(why) ? Outcome::kNoSpace : Outcome::kUnavailable, std::memory_order_relaxed);
+    outcome_.store(absl::IsResourceExhausted(why) ? Outcome::kNoSpace : Outcome::kUnavailable,
+                   std::memory_order_relaxed);
     latest_ns_ = Now();
     if (in_a_row_++ == 0) first_ns_ = latest_ns_;
     why_ = why;
@@ -38,7 +40,8 @@ class WorkFailure {
   Status Lasting(Nanos since_ns) const {
     if (outcome() == Outcome::kOk) return OkStatus();
     MutexLock lock(&mu_);
-    const bool lasts = in_a_row_ >= kLastingFailures && latest_ns_ - first_ns_ >= kLastingNs && latest_ns_ >= since_ns;
+    const bool lasts =
+        in_a_row_ >= kLastingFailures && latest_ns_ - first_ns_ >= kLastingNs && latest_ns_ >= since_ns;
     return lasts ? why_ : OkStatus();
   }
 
@@ -46,7 +49,7 @@ class WorkFailure {
   std::atomic<Outcome> outcome_{Outcome::kOk};
   mutable Mutex mu_;
   int in_a_row_ ABSL_GUARDED_BY(mu_) = 0;
-  Nanos first_ns_ ABSL_GUARDED_BY(mu_) = 0;   // of those in a row
+  Nanos first_ns_ ABSL_GUARDED_BY(mu_) = 0;  // of those in a row
   Nanos latest_ns_ ABSL_GUARDED_BY(mu_) = 0;
   Status why_ ABSL_GUARDED_BY(mu_);
 };

@@ -1,10 +1,11 @@
-// WriteController: slows writers of a range in milliseconds so that they never stop for seconds (Luo & Carey: a write rate that
-// follows the rate at which the tree is drained).
+// WriteController: slows writers of a range in milliseconds so that they never stop for seconds (Luo & Carey:
+// a write rate that follows the rate at which the tree is drained).
 //
-// Below the soft limits writes pass. Above, they are admitted at the rate at which flushes get on, measured while memtables wait for one,
-// scaled down as the pressure rises. That rate is known long before a flush ends: a disk that has become slow is slow now. Level0
-// scales it down by its runs, further with each one beyond the stop limit: so the runs stay where compactions keep up. The caller parks
-// a write for the nanoseconds Admit returns.
+// Below the soft limits writes pass. Above, they are admitted at the rate at which flushes get on, measured
+// while memtables wait for one, scaled down as the pressure rises. That rate is known long before a flush
+// ends: a disk that has become slow is slow now. Level0 scales it down by its runs, further with each one
+// beyond the stop limit: so the runs stay where compactions keep up. The caller parks a write for the
+// nanoseconds Admit returns.
 //
 // Thread safety: all; time is an argument, so decisions are tested without a clock.
 #pragma once
@@ -31,13 +32,16 @@ class WriteController {
   static constexpr Nanos kWindow = 200 * kMillisecond;
 
   void SetPressure(const WritePressure& p, Nanos now_ns);
-  void OnFlushed(uint64_t bytes, Nanos now_ns);  // of memtables, since the last call: they are in a table, or left out of it
-  // How long to park a write of `bytes` before it may go; 0: go now. `room`: rounds that the memtables have room for, parts of one
-  // included. It never quite runs out: with one round left writes come as fast as they drain, with half of one half as fast.
+  // of memtables, since the last call: they are in a table, or left out of it
+  void OnFlushed(uint64_t bytes, Nanos now_ns);
+  // How long to park a write of `bytes` before it may go; 0: go now. `room`: rounds that the memtables have
+  // room for, parts of one included. It never quite runs out: with one round left writes come as fast as they
+  // drain, with half of one half as fast.
   Nanos Admit(uint64_t bytes, double room, Nanos now_ns);
   bool pressed() const { return pressure() > kSoft; }  // else Admit returns 0
   double pressure() const { return pressure_.load(std::memory_order_relaxed); }
-  Nanos stalled_ns() const { return stalled_ns_.load(std::memory_order_relaxed); }  // sum of what Admit handed out
+  // sum of what Admit handed out
+  Nanos stalled_ns() const { return stalled_ns_.load(std::memory_order_relaxed); }
 
  private:
   std::atomic<double> pressure_{0};

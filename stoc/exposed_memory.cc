@@ -14,7 +14,9 @@
 namespace nova {
 namespace {
 
-Access GivenAccess(const ExposedMemoryOptions& options) { return options.off.f1_fence ? Access::kRemoteReadWrite : Access::kRemoteWrite; }
+Access GivenAccess(const ExposedMemoryOptions& options) {
+  return options.off.f1_fence ? Access::kRemoteReadWrite : Access::kRemoteWrite;
+}
 
 }  // namespace
 
@@ -24,7 +26,8 @@ struct ExposedMemory::Rep {
 
   Fabric* const fabric;
   mutable Mutex mu;
-  std::map<uint64_t, std::vector<MemoryRegion>> spares ABSL_GUARDED_BY(mu);  // by size; registered, known to nobody
+  // by size; registered, known to nobody
+  std::map<uint64_t, std::vector<MemoryRegion>> spares ABSL_GUARDED_BY(mu);
   std::map<SessionId, std::vector<MemoryRegion>> warm ABSL_GUARDED_BY(mu);
   std::vector<MemoryRegion> quarantine ABSL_GUARDED_BY(mu);
   uint64_t mapped ABSL_GUARDED_BY(mu) = 0;
@@ -48,7 +51,8 @@ struct ExposedMemory::Rep {
     mapped -= region.size;
   }
   // What may be given up for `bytes` more, until they fit under `max_bytes`.
-  std::vector<MemoryRegion> PickVictims(uint64_t bytes, uint64_t max_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+  std::vector<MemoryRegion> PickVictims(uint64_t bytes, uint64_t max_bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     std::vector<MemoryRegion> victims;
     uint64_t rest = mapped;
     const auto take_from = [&](std::vector<MemoryRegion>* from) {
@@ -109,7 +113,8 @@ ExposedMemory::Piece ExposedMemory::TryTake(uint64_t bytes, const SessionId& ses
   std::vector<MemoryRegion>* from = nullptr;
   std::vector<MemoryRegion>::iterator it;
   if (const auto mine = rep_->warm.find(session); mine != rep_->warm.end()) {
-    it = std::find_if(mine->second.begin(), mine->second.end(), [size](const MemoryRegion& r) { return r.size == size; });
+    it = std::find_if(mine->second.begin(), mine->second.end(),
+                      [size](const MemoryRegion& r) { return r.size == size; });
     if (it != mine->second.end()) from = &mine->second;
   }
   if (from == nullptr) {
@@ -125,7 +130,8 @@ ExposedMemory::Piece ExposedMemory::TryTake(uint64_t bytes, const SessionId& ses
 
 StatusOr<ExposedMemory::Piece> ExposedMemory::Take(uint64_t bytes, const SessionId& session) {
   if (Piece piece = TryTake(bytes, session)) return piece;
-  if (bytes > options_.max_bytes) return absl::ResourceExhaustedError(StrCat(bytes, " bytes are more than there may be"));
+  if (bytes > options_.max_bytes)
+    return absl::ResourceExhaustedError(StrCat(bytes, " bytes are more than there may be"));
   const uint64_t size = std::bit_ceil(std::max(bytes, options_.min_piece_bytes));
   Recycle();
   if (Piece piece = TryTake(bytes, session)) return piece;
@@ -137,7 +143,8 @@ StatusOr<ExposedMemory::Piece> ExposedMemory::Take(uint64_t bytes, const Session
   for (const MemoryRegion& region : victims) rep_->Unmap(region);
   {
     MutexLock lock(&rep_->mu);
-    if (rep_->mapped + size > options_.max_bytes) return absl::ResourceExhaustedError("all memory for peers' writes is in use");
+    if (rep_->mapped + size > options_.max_bytes)
+      return absl::ResourceExhaustedError("all memory for peers' writes is in use");
     rep_->mapped += size;
   }
   MemoryRegion region;
@@ -209,7 +216,8 @@ bool ExposedMemory::Recycle() {
     {
       MutexLock lock(&rep_->mu);
       const uint64_t size = options_.min_piece_bytes;
-      if (rep_->spares[size].size() >= options_.spares || rep_->mapped + size > options_.max_bytes) return did;
+      if (rep_->spares[size].size() >= options_.spares || rep_->mapped + size > options_.max_bytes)
+        return did;
       rep_->mapped += size;
     }
     MemoryRegion region;

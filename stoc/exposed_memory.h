@@ -1,15 +1,18 @@
-// ExposedMemory: memory that peers reach by one-sided operations, in power-of-two pieces with a registration (a key) each.
+// ExposedMemory: memory that peers reach by one-sided operations, in power-of-two pieces with a registration
+// (a key) each.
 //
 // A piece is given back in one of two ways (F2, F4):
-//   - in order, by the session (a peer's connection to one xchg thread of ours) that had it: all that was ever posted to it has
-//     arrived, so that session, and no other, may get it again under the same key: "warm";
-//   - otherwise to quarantine: somebody may still write to it. Recycle revokes its key, after which nothing lands (F1), and
-//     registers it afresh. So does the end of a session with its warm pieces.
+//   - in order, by the session (a peer's connection to one xchg thread of ours) that had it: all that was
+//     ever posted to it has arrived, so that session, and no other, may get it again under the same key:
+//     "warm";
+//   - otherwise to quarantine: somebody may still write to it. Recycle revokes its key, after which nothing
+//     lands (F1), and registers it afresh. So does the end of a session with its warm pieces.
 //
-// Thread safety: all methods. TryTake, Piece and SessionGone only take a lock; Take, Recycle and Seal register and revoke,
-//                which may take milliseconds: control threads.
+// Thread safety: all methods. TryTake, Piece and SessionGone only take a lock; Take, Recycle and Seal
+//                register and revoke, which may take milliseconds: control threads.
 // Ownership:     a Piece gives its memory to quarantine when destroyed; pieces go before the pool.
-// Errors:        ResourceExhausted (Take), an empty Piece (TryTake): the bound is reached: the caller answers Busy.
+// Errors:        ResourceExhausted (Take), an empty Piece (TryTake): the bound is reached: the caller answers
+//                Busy.
 #pragma once
 
 #include <compare>
@@ -32,8 +35,9 @@ struct SessionId {
 struct ExposedMemoryOptions {
   uint64_t max_bytes = uint64_t{1} << 30;
   uint64_t min_piece_bytes = uint64_t{1} << 20;  // a power of two
-  size_t spares = 4;                             // pieces of that size kept registered, so that TryTake finds one
-  RulesOff off = {};                             // tests only
+  // pieces of that size kept registered, so that TryTake finds one
+  size_t spares = 4;
+  RulesOff off = {};  // tests only
 };
 
 class ExposedMemory {
@@ -62,7 +66,8 @@ class ExposedMemory {
 
   // At least `bytes` of remote-WRITE memory: a warm piece of that session, or a spare.
   Piece TryTake(uint64_t bytes, const SessionId& session);
-  // As TryTake; else maps and registers, at the cost of spares of other sizes and other sessions' warm pieces if need be.
+  // As TryTake; else maps and registers, at the cost of spares of other sizes and other sessions' warm pieces
+  // if need be.
   StatusOr<Piece> Take(uint64_t bytes, const SessionId& session);
   void SessionGone(const SessionId& session);
   // Revokes what is in quarantine and makes spares of it. False: there was nothing to do.

@@ -1,5 +1,5 @@
-// FenceTable: the epoch below which each range's requests are refused (F1), and the work of each epoch that is under way, so that
-// a FENCE is answered only when nothing of a lower epoch can land any more (M1).
+// FenceTable: the epoch below which each range's requests are refused (F1), and the work of each epoch that
+// is under way, so that a FENCE is answered only when nothing of a lower epoch can land any more (M1).
 //
 // Thread safety: all.   Ownership: none taken.   Errors: false: the epoch is fenced: kNotOwner.
 #pragma once
@@ -15,13 +15,15 @@ namespace nova {
 
 class FenceTable {
  public:
-  explicit FenceTable(bool admit_all = false) : admit_all_(admit_all) {}  // admit_all: F1 is switched off, tests only
+  // admit_all: F1 is switched off, tests only
+  explicit FenceTable(bool admit_all = false) : admit_all_(admit_all) {}
   bool Admits(RangeId range, Epoch epoch) const;
   // Brackets a piece of work. Leave only after an Enter that said true.
   bool Enter(RangeId range, Epoch epoch);
   void Leave(RangeId range, Epoch epoch);
-  // Refuses epochs below `epoch` from now on; false: a higher one is in force, and nothing happens. `drained` runs once, as soon
-  // as no work of a lower epoch is inside: before this returns, or on the thread of the last Leave.
+  // Refuses epochs below `epoch` from now on; false: a higher one is in force, and nothing happens. `drained`
+  // runs once, as soon as no work of a lower epoch is inside: before this returns, or on the thread of the
+  // last Leave.
   bool Raise(RangeId range, Epoch epoch, absl::AnyInvocable<void()> drained);
   Epoch epoch(RangeId range) const;
 

@@ -14,11 +14,13 @@ constexpr uint32_t kFormat = 1;
 }  // namespace
 
 bool FileReferences::Has(RangeId range, Epoch upto) const {
-  return std::any_of(all.begin(), all.end(), [&](const Reference& r) { return r.range == range && r.epoch <= upto; });
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Reference& r) { return r.range == range && r.epoch <= upto; });
 }
 
 void FileReferences::Add(RangeId range, Epoch epoch, uint64_t now_ms) {
-  const auto there = std::find_if(all.begin(), all.end(), [range](const Reference& r) { return r.range == range; });
+  const auto there =
+      std::find_if(all.begin(), all.end(), [range](const Reference& r) { return r.range == range; });
   if (there == all.end()) {
     all.push_back({range, epoch, now_ms});
   } else if (epoch > there->epoch) {
@@ -54,8 +56,10 @@ StatusOr<FileReferences> FileReferences::Decode(std::string_view bytes, const St
   if (!GetFixed32(&bytes, &magic) || !GetFixed32(&bytes, &crc) || magic != kMagic || crc != Crc32c(bytes)) {
     return absl::DataLossError("the list of references fails its checksum");
   }
-  if (!GetFixed32(&bytes, &format) || format != kFormat) return absl::DataLossError("a list of references of another format");
-  if (!GetFixed32(&bytes, &named.part) || !GetFixed64(&bytes, &named.owner.hi) || !GetFixed64(&bytes, &named.owner.lo) || named != file) {
+  if (!GetFixed32(&bytes, &format) || format != kFormat)
+    return absl::DataLossError("a list of references of another format");
+  if (!GetFixed32(&bytes, &named.part) || !GetFixed64(&bytes, &named.owner.hi) ||
+      !GetFixed64(&bytes, &named.owner.lo) || named != file) {
     return absl::DataLossError("the list of references is of another file");
   }
   FileReferences references;

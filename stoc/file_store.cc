@@ -35,7 +35,8 @@ Status UnreadableReferences(const StocFileId& file) {
 bool ParseName(std::string_view name, StocFileId* file) {
   if (name.size() < 34 || name[32] != '.') return false;
   const std::string_view part = name.substr(33);
-  return Uuid::Parse(name.substr(0, 32), &file->owner) && absl::SimpleAtoi(absl::string_view(part.data(), part.size()), &file->part) &&
+  return Uuid::Parse(name.substr(0, 32), &file->owner) &&
+         absl::SimpleAtoi(absl::string_view(part.data(), part.size()), &file->part) &&
          file->ToString() == name;
 }
 
@@ -55,8 +56,8 @@ StatusOr<std::string> ReadWhole(Disk* disk, const std::string& path, size_t most
 // --- the store as a whole
 
 std::string StoreIdentity::Encode() const {
-  std::string text = StrCat("nova stoc store\nformat=", kStoreFormat, "\nstore=", store.ToString(), "\ncluster=", cluster.ToString(),
-                            "\nstoc=", stoc.value(), "\n");
+  std::string text = StrCat("nova stoc store\nformat=", kStoreFormat, "\nstore=", store.ToString(),
+                            "\ncluster=", cluster.ToString(), "\nstoc=", stoc.value(), "\n");
   return StrCat(text, "crc=", absl::Hex(Crc32c(text), absl::kZeroPad8), "\n");
 }
 
@@ -74,8 +75,8 @@ StatusOr<StoreIdentity> StoreIdentity::Decode(std::string_view text) {
   StoreIdentity id;
   uint32_t stoc = 0;
   if (lines.size() < 5 || !lines[2].starts_with("store=") || !Uuid::Parse(lines[2].substr(6), &id.store) ||
-      !lines[3].starts_with("cluster=") || !Uuid::Parse(lines[3].substr(8), &id.cluster) || !lines[4].starts_with("stoc=") ||
-      !absl::SimpleAtoi(lines[4].substr(5), &stoc)) {
+      !lines[3].starts_with("cluster=") || !Uuid::Parse(lines[3].substr(8), &id.cluster) ||
+      !lines[4].starts_with("stoc=") || !absl::SimpleAtoi(lines[4].substr(5), &stoc)) {
     return absl::DataLossError("SUPERBLOCK is malformed");
   }
   id.stoc = StocId(stoc);
@@ -95,7 +96,8 @@ StatusOr<std::optional<StoreIdentity>> ReadIdentity(Disk* disk) {
   NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, disk->List(""));
   for (const std::string& name : names) {
     if (name != kLockPath && name != kNewSuperblockPath && name != "lost+found") {
-      return absl::InvalidArgumentError(StrCat("the directory has no SUPERBLOCK and is not empty (", name, ")"));
+      return absl::InvalidArgumentError(
+          StrCat("the directory has no SUPERBLOCK and is not empty (", name, ")"));
     }
   }
   return std::optional<StoreIdentity>();
@@ -171,18 +173,20 @@ StatusOr<FileHeader> FileHeader::Decode(std::string_view bytes) {
 
 struct FileStore::Entry {
   FileHeader header;
-  std::atomic<uint64_t> size{0};   // of the bytes that are durable
+  std::atomic<uint64_t> size{0};    // of the bytes that are durable
   std::atomic<bool> writing{true};  // being created
-  std::atomic<bool> bad{false};    // S1
+  std::atomic<bool> bad{false};     // S1
 
   // Of a log:
   std::atomic<uint64_t> unsynced_writes{0};  // that asked for no sync, and are not in the journal
   std::atomic<uint64_t> synced_writes{0};    // of them, since: those before a sync
   std::atomic<bool> incomplete{false};       // what the journal has of it was not put back
-  Mutex sync_mu;                             // one sync at a time, so that none misses another's failure (S1); before append_mu
-  bool sync_failed ABSL_GUARDED_BY(sync_mu) = false;  // what was written before may never become durable, whatever a later sync says
+  // one sync at a time, so that none misses another's failure (S1); before append_mu
+  Mutex sync_mu;
+  // what was written before may never become durable, whatever a later sync says
+  bool sync_failed ABSL_GUARDED_BY(sync_mu) = false;
 
-  Mutex append_mu;  // one append at a time; one healing
+  Mutex append_mu;                                  // one append at a time; one healing
   Handle append_handle ABSL_GUARDED_BY(append_mu);  // null: closed to appends
 };
 
@@ -199,7 +203,8 @@ FileStore::FileStore(Disk* disk, const FileStoreOptions& options, Metrics* metri
 
 FileStore::~FileStore() = default;
 
-StatusOr<std::unique_ptr<FileStore>> FileStore::Open(Disk* disk, const FileStoreOptions& options, Metrics* metrics) {
+StatusOr<std::unique_ptr<FileStore>> FileStore::Open(Disk* disk, const FileStoreOptions& options,
+                                                     Metrics* metrics) {
   std::unique_ptr<FileStore> store(new FileStore(disk, options, metrics));
   NOVA_RETURN_IF_ERROR(store->Load());
   return store;
@@ -222,7 +227,8 @@ Status FileStore::Load() {
     NOVA_LOG(ERROR) << kFilesDirectory << "/" << name << " is not used: " << s.message();
   }
   if (const Status s = OpenJournal(); !s.ok()) {
-    // What is left of a log must not pass for all of it: other copies have to serve, until a seal of it succeeds.
+    // What is left of a log must not pass for all of it: other copies have to serve, until a seal of it
+    // succeeds.
     bad_files_->Add();
     {
       MutexLock lock(&put_back_mu_);
@@ -230,7 +236,8 @@ Status FileStore::Load() {
     }
     NOVA_LOG(ERROR) << "the journal cannot be put back, the logs that are here are not read: " << s;
     MutexLock lock(&mu_);
-    for (const auto& [file, entry] : entries_) entry->incomplete = entry->header.kind == FileHeader::Kind::kLog;
+    for (const auto& [file, entry] : entries_)
+      entry->incomplete = entry->header.kind == FileHeader::Kind::kLog;
   }
   MutexLock lock(&mu_);
   files_->Set(static_cast<int64_t>(entries_.size()));
@@ -315,8 +322,10 @@ StatusOr<FileStore::Handle> FileStore::CreateDurably(const FileHeader& header, s
   return handle;
 }
 
-// The end of a creation: the entry becomes usable; or goes, when the disk was merely full; or stays as a bad one (S1).
-Status FileStore::FinishCreation(const StocFileId& file, const std::shared_ptr<Entry>& entry, const Status& status) {
+// The end of a creation: the entry becomes usable; or goes, when the disk was merely full; or stays as a bad
+// one (S1).
+Status FileStore::FinishCreation(const StocFileId& file, const std::shared_ptr<Entry>& entry,
+                                 const Status& status) {
   const bool bad = !status.ok() && !absl::IsResourceExhausted(status);
   bool deleted = false;
   {
@@ -334,7 +343,8 @@ Status FileStore::FinishCreation(const StocFileId& file, const std::shared_ptr<E
   return absl::NotFoundError(StrCat(file.ToString(), " was deleted while it was written"));
 }
 
-Status FileStore::WriteFile(const StocFileId& file, const Creator& creator, std::string_view data, uint32_t crc) {
+Status FileStore::WriteFile(const StocFileId& file, const Creator& creator, std::string_view data,
+                            uint32_t crc) {
   auto entry = std::make_shared<Entry>();
   entry->header = {FileHeader::Kind::kWhole, file, creator, data.size(), WallNow(), crc};
   std::shared_ptr<Entry> same;
@@ -347,7 +357,8 @@ Status FileStore::WriteFile(const StocFileId& file, const Creator& creator, std:
       if (there.bad) return absl::DataLossError(StrCat(file.ToString(), " is bad"));
       const FileHeader& h = there.header;
       // Of a later epoch of the range too, and of another one that shares it: whoever reads it may heal it.
-      if (h.kind != FileHeader::Kind::kWhole || !ReferencesLocked(file, h, creator) || h.size != data.size() || h.data_crc != crc) {
+      if (h.kind != FileHeader::Kind::kWhole || !ReferencesLocked(file, h, creator) ||
+          h.size != data.size() || h.data_crc != crc) {
         return absl::InvalidArgumentError(StrCat(file.ToString(), " is there already, with other content"));
       }
       same = it->second;
@@ -374,7 +385,8 @@ Status FileStore::Heal(const StocFileId& file, const std::shared_ptr<Entry>& ent
     NOVA_ASSIGN_OR_RETURN(const Handle handle, open_files_.Open(path));
     std::string bytes(kFileHeaderBytes + data.size(), '\0');
     NOVA_RETURN_IF_ERROR(handle->Read(0, bytes.size(), bytes.data()));
-    return bytes.substr(0, kFileHeaderBytes) == header.Encode() && std::string_view(bytes).substr(kFileHeaderBytes) == data
+    return bytes.substr(0, kFileHeaderBytes) == header.Encode() &&
+                   std::string_view(bytes).substr(kFileHeaderBytes) == data
                ? OkStatus()
                : absl::DataLossError("changed");
   };
@@ -399,13 +411,15 @@ Status FileStore::Heal(const StocFileId& file, const std::shared_ptr<Entry>& ent
   return OkStatus();
 }
 
-Status FileStore::CreateAppended(FileHeader::Kind kind, const StocFileId& file, const Creator& creator, std::string_view data) {
+Status FileStore::CreateAppended(FileHeader::Kind kind, const StocFileId& file, const Creator& creator,
+                                 std::string_view data) {
   auto entry = std::make_shared<Entry>();
   entry->header = {kind, file, creator, 0, WallNow(), 0};
   MutexLock appending(&entry->append_mu);
   {
     MutexLock lock(&mu_);
-    if (!entries_.emplace(file, entry).second) return absl::InvalidArgumentError(StrCat(file.ToString(), " is there already"));
+    if (!entries_.emplace(file, entry).second)
+      return absl::InvalidArgumentError(StrCat(file.ToString(), " is there already"));
   }
   Status status = CheckSpace(data.size(), options_.reserve_bytes / 4);
   if (status.ok()) {
@@ -419,7 +433,8 @@ Status FileStore::CreateAppended(FileHeader::Kind kind, const StocFileId& file, 
   return FinishCreation(file, entry, status);
 }
 
-Status FileStore::AppendFile(const StocFileId& file, const Creator& creator, uint64_t offset, bool create, std::string_view data) {
+Status FileStore::AppendFile(const StocFileId& file, const Creator& creator, uint64_t offset, bool create,
+                             std::string_view data) {
   if (create) {
     if (offset != 0) return absl::InvalidArgumentError("a new file starts at 0");
     return CreateAppended(FileHeader::Kind::kAppended, file, creator, data);
@@ -428,14 +443,17 @@ Status FileStore::AppendFile(const StocFileId& file, const Creator& creator, uin
   if (entry == nullptr) return absl::NotFoundError(StrCat("no file ", file.ToString()));
   MutexLock appending(&entry->append_mu);
   if (entry->bad) return absl::DataLossError(StrCat(file.ToString(), " is bad"));
-  if (entry->append_handle == nullptr) return absl::UnavailableError(StrCat(file.ToString(), " is closed to appends"));
+  if (entry->append_handle == nullptr)
+    return absl::UnavailableError(StrCat(file.ToString(), " is closed to appends"));
   // M1: an epoch appends to its own files only.
   if (entry->header.creator.range != creator.range || entry->header.creator.epoch != creator.epoch) {
-    return absl::InvalidArgumentError(StrCat(file.ToString(), " belongs to range ", entry->header.creator.range.value(),
-                                             ", epoch ", entry->header.creator.epoch.value()));
+    return absl::InvalidArgumentError(StrCat(file.ToString(), " belongs to range ",
+                                             entry->header.creator.range.value(), ", epoch ",
+                                             entry->header.creator.epoch.value()));
   }
   if (entry->size != offset) {
-    return absl::InvalidArgumentError(StrCat(file.ToString(), " ends at ", entry->size.load(), ", not at ", offset));
+    return absl::InvalidArgumentError(
+        StrCat(file.ToString(), " ends at ", entry->size.load(), ", not at ", offset));
   }
   NOVA_RETURN_IF_ERROR(CheckSpace(data.size(), options_.reserve_bytes / 4));
   writing_bytes_ += data.size();
@@ -471,7 +489,9 @@ Status FileStore::CreateLog(const Uuid& log, const Creator& creator) {
   }
   MutexLock appending(&there->append_mu);
   const bool open = there->append_handle != nullptr && there->header.kind == FileHeader::Kind::kLog;
-  return open && there->header.creator == creator ? OkStatus() : absl::UnavailableError(StrCat("log ", log.ToString(), " is closed"));
+  return open && there->header.creator == creator
+             ? OkStatus()
+             : absl::UnavailableError(StrCat("log ", log.ToString(), " is closed"));
 }
 
 Status FileStore::OpenJournal() {
@@ -498,7 +518,8 @@ Status FileStore::PutJournalBack() {
     }
     if (log->second == nullptr) return OkStatus();
     NOVA_RETURN_IF_ERROR(log->second->Write(kFileHeaderBytes + piece.offset, piece.bytes));
-    if (entry == nullptr) return OkStatus();  // could not be read now: a later start may, and the journal is forgotten by then
+    // could not be read now: a later start may, and the journal is forgotten by then
+    if (entry == nullptr) return OkStatus();
     const uint64_t end = std::max(entry->size.load(), piece.offset + piece.bytes.size());
     stored_bytes_ += end - entry->size;
     entry->size = end;
@@ -508,7 +529,8 @@ Status FileStore::PutJournalBack() {
     if (handle != nullptr) NOVA_RETURN_IF_ERROR(handle->Sync());
   }
   NOVA_FP("stoc.journal_replayed");
-  if (const Status s = LogJournal::Forget(disk_); !s.ok()) NOVA_LOG(WARNING) << "the next start puts the journal back once more: " << s;
+  if (const Status s = LogJournal::Forget(disk_); !s.ok())
+    NOVA_LOG(WARNING) << "the next start puts the journal back once more: " << s;
   return OkStatus();
 }
 
@@ -533,7 +555,8 @@ StatusOr<std::shared_ptr<FileStore::Entry>> FileStore::WriteLog(const LogWrite& 
   MutexLock appending(&entry->append_mu);
   if (entry->bad) return absl::DataLossError(StrCat("log ", write.log.ToString(), " is bad"));
   const FileHeader& header = entry->header;
-  if (entry->append_handle == nullptr || header.kind != FileHeader::Kind::kLog || header.creator != write.creator) {
+  if (entry->append_handle == nullptr || header.kind != FileHeader::Kind::kLog ||
+      header.creator != write.creator) {
     return absl::UnavailableError(StrCat("log ", write.log.ToString(), " is closed"));
   }
   uint64_t end = entry->size, bytes = 0;
@@ -558,7 +581,8 @@ StatusOr<std::shared_ptr<FileStore::Entry>> FileStore::WriteLog(const LogWrite& 
 // All that was written to the log before, in its own file. It is appended to meanwhile.
 Status FileStore::SyncLog(const StocFileId& file, const std::shared_ptr<Entry>& entry) {
   MutexLock syncing(&entry->sync_mu);
-  if (entry->sync_failed) return absl::DataLossError(StrCat("log ", file.owner.ToString(), " could not be synced before"));
+  if (entry->sync_failed)
+    return absl::DataLossError(StrCat("log ", file.owner.ToString(), " could not be synced before"));
   const uint64_t writes = entry->unsynced_writes;
   Handle handle;
   {
@@ -591,7 +615,8 @@ std::vector<Status> FileStore::WriteLogs(std::span<const LogWrite> writes) {
     if (!outcomes.back().ok() || !w.sync) continue;
     size_t records = 0;
     for (const LogPiece& p : w.pieces) records += LogJournal::RecordBytes({w.log, p.offset, p.bytes});
-    if (journal_ == nullptr || entries.back()->unsynced_writes > entries.back()->synced_writes || bytes + records > options_.journal.batch_bytes) {
+    if (journal_ == nullptr || entries.back()->unsynced_writes > entries.back()->synced_writes ||
+        bytes + records > options_.journal.batch_bytes) {
       alone.push_back(i);
       continue;
     }
@@ -606,7 +631,8 @@ std::vector<Status> FileStore::WriteLogs(std::span<const LogWrite> writes) {
   for (const size_t i : alone) outcomes[i] = SyncLog({writes[i].log, 0}, entries[i]);
   for (size_t i = 0; i < writes.size(); ++i) {
     if (!outcomes[i].ok() || !writes[i].sync) continue;
-    if (const Status s = NOVA_FP_STATUS("stoc.log_synced"); !s.ok()) outcomes[i] = Failed(entries[i].get(), s);
+    if (const Status s = NOVA_FP_STATUS("stoc.log_synced"); !s.ok())
+      outcomes[i] = Failed(entries[i].get(), s);
   }
   return outcomes;
 }
@@ -619,7 +645,9 @@ std::vector<SealedLogFile> FileStore::SealLogs(RangeId range, Epoch epoch) {
     MutexLock lock(&mu_);
     for (const auto& [file, entry] : entries_) {
       const FileHeader& h = entry->header;
-      if (h.kind == FileHeader::Kind::kLog && h.creator.range == range && h.creator.epoch < epoch && !entry->writing) logs.push_back(entry);
+      if (h.kind == FileHeader::Kind::kLog && h.creator.range == range && h.creator.epoch < epoch &&
+          !entry->writing)
+        logs.push_back(entry);
     }
   }
   for (const auto& entry : logs) {
@@ -627,7 +655,8 @@ std::vector<SealedLogFile> FileStore::SealLogs(RangeId range, Epoch epoch) {
     entry->append_handle = nullptr;
     // In this order: by the time a log is complete its size is what the journal made it.
     const bool incomplete = entry->incomplete;
-    sealed.push_back({entry->header.file.owner, incomplete ? SealedLogFile::kUnknownSize : entry->size.load()});
+    sealed.push_back(
+        {entry->header.file.owner, incomplete ? SealedLogFile::kUnknownSize : entry->size.load()});
   }
   if (!sealed.empty()) NOVA_FP_VOID("stoc.logs_sealed");
   return sealed;
@@ -644,13 +673,15 @@ StatusOr<std::string> FileStore::ReadFile(const StocFileId& file, uint64_t offse
   if (entry == nullptr || entry->writing) return absl::NotFoundError(StrCat("no file ", file.ToString()));
   const bool whole = entry->header.kind == FileHeader::Kind::kWhole;
   if (whole && entry->bad) return absl::DataLossError(StrCat(file.ToString(), " is bad"));
-  if (entry->incomplete) return absl::DataLossError(StrCat("log ", file.owner.ToString(), " lacks what the journal has of it"));
+  if (entry->incomplete)
+    return absl::DataLossError(StrCat("log ", file.owner.ToString(), " lacks what the journal has of it"));
   const uint64_t end = entry->size;
   std::string bytes(offset >= end ? 0 : std::min<uint64_t>(size, end - offset), '\0');
   if (bytes.empty()) return bytes;
   NOVA_ASSIGN_OR_RETURN(const Handle handle, open_files_.Open(PathOf(file)));
   const Status status = handle->Read(kFileHeaderBytes + offset, bytes.size(), bytes.data());
-  if (absl::IsOutOfRange(status)) return absl::DataLossError(std::string(status.message()));  // it was longer once
+  // it was longer once
+  if (absl::IsOutOfRange(status)) return absl::DataLossError(std::string(status.message()));
   NOVA_RETURN_IF_ERROR(status);
   bytes_read_->Add(bytes.size());
   return bytes;
@@ -704,7 +735,8 @@ Status FileStore::LoadReferences(const std::string& name) {
     return absl::InvalidArgumentError("not the name of a StoC file's references");
   }
   const auto references = [&]() -> StatusOr<FileReferences> {
-    NOVA_ASSIGN_OR_RETURN(const std::string bytes, ReadWhole(disk_, StrCat(kFilesDirectory, "/", name), kMaxReferencesBytes));
+    NOVA_ASSIGN_OR_RETURN(const std::string bytes,
+                          ReadWhole(disk_, StrCat(kFilesDirectory, "/", name), kMaxReferencesBytes));
     return FileReferences::Decode(bytes, file);
   }();
   MutexLock lock(&mu_);
@@ -731,8 +763,8 @@ Status FileStore::WriteReferences(const StocFileId& file, const FileReferences& 
   return OkStatus();
 }
 
-// In memory first: whoever drops the creator's reference from then on finds the list, and waits for us. What fails leaves a reference
-// too many there, never one too few.
+// In memory first: whoever drops the creator's reference from then on finds the list, and waits for us. What
+// fails leaves a reference too many there, never one too few.
 Status FileStore::AddReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files) {
   MutexLock one(&references_mu_);
   NOVA_RETURN_IF_ERROR(CheckSpace(files.size() * kReferencesReserveBytes, options_.reserve_bytes / 4));
@@ -741,7 +773,8 @@ Status FileStore::AddReferences(RangeId range, Epoch epoch, const std::vector<St
     {
       MutexLock lock(&mu_);
       const auto it = entries_.find(file);
-      if (it == entries_.end() || it->second->writing || it->second->header.kind != FileHeader::Kind::kWhole) {
+      if (it == entries_.end() || it->second->writing ||
+          it->second->header.kind != FileHeader::Kind::kWhole) {
         return absl::NotFoundError(StrCat("no file ", file.ToString(), " to be referenced"));
       }
       const FileHeader& header = it->second->header;
@@ -771,7 +804,8 @@ Status FileStore::DropReference(RangeId range, Epoch epoch, const StocFileId& fi
     MutexLock lock(&mu_);
     if (!references_.contains(file)) {
       const auto it = entries_.find(file);
-      if (it == entries_.end() || !ReferencesLocked(file, it->second->header, {range, epoch, 0})) return OkStatus();
+      if (it == entries_.end() || !ReferencesLocked(file, it->second->header, {range, epoch, 0}))
+        return OkStatus();
       entry = UnlistLocked(file);
     }
   }

@@ -21,20 +21,25 @@
 //       72     4  CRC-32C of the bytes; 0 for kinds 2 and 3
 //       76     4  zero
 //
-// M4: a file goes when the last range drops its reference. One that was never shared has its creator's, by its header. A reference is
-// added, durably, before the manifest edit that names the file, and dropped after the edit that drops it; what a crash leaves in
-// between is a reference too many, which its range's next owner finds in List and drops (N4).
+// M4: a file goes when the last range drops its reference. One that was never shared has its creator's, by
+// its header. A reference is added, durably, before the manifest edit that names the file, and dropped after
+// the edit that drops it; what a crash leaves in between is a reference too many, which its range's next
+// owner finds in List and drops (N4).
 //
-// S4: a new file is written under its temporary name, synced, renamed, and the directory synced. S1: a file whose write or sync
-// failed is bad for ever. A file of kind 2 takes appends only from the process that created it: after a restart its tail is not
-// known to be what its writer thinks, who then goes on in a new file (a torn tail is the reader's to cut). So does a log, whose
-// writer says where its bytes go, and when they are to be synced.
-// S2: below the reserve of free bytes new files are refused, below a quarter of it appends too; deletes and reads go on.
+// S4: a new file is written under its temporary name, synced, renamed, and the directory synced. S1: a file
+// whose write or sync failed is bad for ever. A file of kind 2 takes appends only from the process that
+// created it: after a restart its tail is not known to be what its writer thinks, who then goes on in a new
+// file (a torn tail is the reader's to cut). So does a log, whose writer says where its bytes go, and when
+// they are to be synced.
+// S2: below the reserve of free bytes new files are refused, below a quarter of it appends too; deletes and
+// reads go on.
 //
 // Thread safety: all; every call but List, Find and the counts waits for the disk (storage threads).
 // Ownership:     the disk outlives it.
-// Errors:        NotFound; InvalidArgument: another file of that name, not its end, or not its epoch; ResourceExhausted: full;
-//                DataLoss: the disk failed, or the file is bad; Unavailable: closed to appends; Aborted: being written.
+// Errors:        NotFound; InvalidArgument: another file of that name, not its end, or not its epoch;
+//                ResourceExhausted: full;
+//                DataLoss: the disk failed, or the file is bad; Unavailable: closed to appends; Aborted:
+//                being written.
 #pragma once
 
 #include <atomic>
@@ -69,7 +74,8 @@ struct StoreIdentity {
   static StatusOr<StoreIdentity> Decode(std::string_view text);
 };
 
-// Takes the directory's lock and reads what it is; nullopt: empty, to be formatted. InvalidArgument: something else's directory.
+// Takes the directory's lock and reads what it is; nullopt: empty, to be formatted. InvalidArgument:
+// something else's directory.
 StatusOr<std::optional<StoreIdentity>> LockStore(Disk* disk);
 Status FormatStore(Disk* disk, const StoreIdentity& identity);
 
@@ -95,18 +101,21 @@ struct FileStoreOptions {
 class FileStore {
  public:
   // Removes unfinished files, reads the headers of the others. The store is locked and formatted.
-  static StatusOr<std::unique_ptr<FileStore>> Open(Disk* disk, const FileStoreOptions& options, Metrics* metrics);
+  static StatusOr<std::unique_ptr<FileStore>> Open(Disk* disk, const FileStoreOptions& options,
+                                                   Metrics* metrics);
   ~FileStore();
 
-  // Durable when it returns OK; also when the same file is there already: its bytes are then looked at, and written anew in its
-  // place where they are not what they were (S3). `crc` is that of `data`.
+  // Durable when it returns OK; also when the same file is there already: its bytes are then looked at, and
+  // written anew in its place where they are not what they were (S3). `crc` is that of `data`.
   Status WriteFile(const StocFileId& file, const Creator& creator, std::string_view data, uint32_t crc);
   // At `offset`, which must be the end; `create` makes the file, with offset 0.
-  Status AppendFile(const StocFileId& file, const Creator& creator, uint64_t offset, bool create, std::string_view data);
+  Status AppendFile(const StocFileId& file, const Creator& creator, uint64_t offset, bool create,
+                    std::string_view data);
   // --- logs: the file {log, 0}
   // Durable and empty; OK also when this process has made it before.
   Status CreateLog(const Uuid& log, const Creator& creator);
-  // Bytes, each where it belongs; `sync`: durable when it is OK, with all that was written to that log before.
+  // Bytes, each where it belongs; `sync`: durable when it is OK, with all that was written to that log
+  // before.
   struct LogPiece {
     uint64_t offset = 0;
     std::string_view bytes;
@@ -117,17 +126,21 @@ class FileStore {
     std::vector<LogPiece> pieces;
     bool sync = false;
   };
-  // Logs, each at most once: those that ask are made durable together. What became of each; Unavailable: not open here.
+  // Logs, each at most once: those that ask are made durable together. What became of each; Unavailable: not
+  // open here.
   std::vector<Status> WriteLogs(std::span<const LogWrite> writes);
-  // F1: closes the range's logs of epochs below `epoch`; all of them. No WriteLog of theirs is inside, nor will be.
-  // Tries again what the start could not do for them: until then their size is kUnknownSize, and reads of them are DataLoss.
+  // F1: closes the range's logs of epochs below `epoch`; all of them. No WriteLog of theirs is inside, nor
+  // will be. Tries again what the start could not do for them: until then their size is kUnknownSize, and
+  // reads of them are DataLoss.
   std::vector<SealedLogFile> SealLogs(RangeId range, Epoch epoch);
   Status DeleteLogs(RangeId range, Epoch epoch_below);
 
-  // M4: the range references these files of kind 1, from now on and durably; again is no error. NotFound: of one that is not there.
+  // M4: the range references these files of kind 1, from now on and durably; again is no error. NotFound: of
+  // one that is not there.
   Status AddReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files);
-  // The range does not, if it did by its epoch `epoch` or an earlier one; what nobody references any more is deleted. Goes on after an
-  // error and returns the first. A crash may bring back a reference, but no file that was deleted.
+  // The range does not, if it did by its epoch `epoch` or an earlier one; what nobody references any more is
+  // deleted. Goes on after an error and returns the first. A crash may bring back a reference, but no file
+  // that was deleted.
   Status DropReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files);
   // Fewer bytes than `size` where the file ends.
   StatusOr<std::string> ReadFile(const StocFileId& file, uint64_t offset, uint32_t size);
@@ -154,10 +167,12 @@ class FileStore {
   Status LoadOne(const std::string& name);
   Status LoadReferences(const std::string& name);
   void NoteUnreadable(const std::string& name);
-  Status WriteReferences(const StocFileId& file, const FileReferences& references) ABSL_EXCLUSIVE_LOCKS_REQUIRED(references_mu_);
+  Status WriteReferences(const StocFileId& file, const FileReferences& references)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(references_mu_);
   Status DropReference(RangeId range, Epoch epoch, const StocFileId& file);
   Status DropSharedReference(RangeId range, Epoch epoch, const StocFileId& file);
-  bool ReferencesLocked(const StocFileId& file, const FileHeader& header, const Creator& who) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool ReferencesLocked(const StocFileId& file, const FileHeader& header, const Creator& who) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Entry> UnlistLocked(const StocFileId& file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Status CheckSpace(uint64_t bytes, uint64_t reserve);
   Status Heal(const StocFileId& file, const std::shared_ptr<Entry>& entry, std::string_view data);
@@ -169,7 +184,8 @@ class FileStore {
   void PutJournalBackLate();
   StatusOr<std::shared_ptr<Entry>> WriteLog(const LogWrite& write);
   Status SyncLog(const StocFileId& file, const std::shared_ptr<Entry>& entry);
-  Status CreateAppended(FileHeader::Kind kind, const StocFileId& file, const Creator& creator, std::string_view data);
+  Status CreateAppended(FileHeader::Kind kind, const StocFileId& file, const Creator& creator,
+                        std::string_view data);
   Status Failed(Entry* entry, const Status& status);
   Status FinishCreation(const StocFileId& file, const std::shared_ptr<Entry>& entry, const Status& status);
   Status DropFromDisk(const StocFileId& file, const Entry& entry);
@@ -189,16 +205,18 @@ class FileStore {
   std::atomic<uint64_t> writing_bytes_{0};
   std::atomic<uint64_t> next_temporary_{0};
 
-  Mutex journal_mu_;  // one batch at a time
+  Mutex journal_mu_;     // one batch at a time
   Mutex references_mu_;  // one change of shared files' references at a time; held over the disk's work
   mutable Mutex mu_;
   std::map<StocFileId, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mu_);
   std::map<StocFileId, FileReferences> references_ ABSL_GUARDED_BY(mu_);  // of shared files
   OpenFiles open_files_;
   Mutex put_back_mu_;  // before mu_; held over the disk's work
-  bool journal_waits_ ABSL_GUARDED_BY(put_back_mu_) = false;  // the start could not put it back, nor anybody since
+  // the start could not put it back, nor anybody since
+  bool journal_waits_ ABSL_GUARDED_BY(put_back_mu_) = false;
   Nanos next_put_back_ns_ ABSL_GUARDED_BY(put_back_mu_) = 0;
-  std::unique_ptr<LogJournal> journal_;  // null: the one there is could not be put back, and is left as it is. The first to go: it calls back
+  // null: the one there is could not be put back, and is left as it is. The first to go: it calls back
+  std::unique_ptr<LogJournal> journal_;
 };
 
 }  // namespace nova

@@ -48,13 +48,17 @@ bool ParseRecord(uint32_t seed, std::string_view bytes, LogJournal::Piece* piece
   const char* p = bytes.data();
   const uint32_t size = DecodeFixed32(p + 4);
   if (size == 0 || size > bytes.size() - kRecordHeaderBytes) return false;
-  *piece = {{DecodeFixed64(p + 8), DecodeFixed64(p + 16)}, DecodeFixed64(p + 24), bytes.substr(kRecordHeaderBytes, size)};
+  *piece = {{DecodeFixed64(p + 8), DecodeFixed64(p + 16)},
+            DecodeFixed64(p + 24),
+            bytes.substr(kRecordHeaderBytes, size)};
   return DecodeFixed32(p) == ExtendCrc32c(seed, p + 4, kRecordHeaderBytes - 4 + size);
 }
 
 }  // namespace
 
-size_t LogJournal::RecordBytes(const Piece& piece) { return (kRecordHeaderBytes + piece.bytes.size() + 7) / 8 * 8; }
+size_t LogJournal::RecordBytes(const Piece& piece) {
+  return (kRecordHeaderBytes + piece.bytes.size() + 7) / 8 * 8;
+}
 
 Status LogJournal::Replay(Disk* disk, const std::function<Status(const Piece&)>& put) {
   for (size_t half = 0; half < 2; ++half) {
@@ -65,12 +69,14 @@ Status LogJournal::Replay(Disk* disk, const std::function<Status(const Piece&)>&
     std::string bytes(size, '\0');
     NOVA_RETURN_IF_ERROR((*file)->Read(0, size, bytes.data()));
     const std::string_view all = bytes;
-    if (size < kHeaderBytes || !all.starts_with(kMagic) || DecodeFixed32(all.data() + kHeaderCrcAt) != Crc32c(all.substr(0, kHeaderCrcAt))) {
+    if (size < kHeaderBytes || !all.starts_with(kMagic) ||
+        DecodeFixed32(all.data() + kHeaderCrcAt) != Crc32c(all.substr(0, kHeaderCrcAt))) {
       continue;  // torn when it was begun: nothing in it was acknowledged
     }
     const uint32_t seed = Crc32c(all.substr(kMagic.size(), sizeof(Uuid)));
     Piece piece;
-    for (size_t at = kHeaderBytes; at < size && ParseRecord(seed, all.substr(at), &piece); at += RecordBytes(piece)) {
+    for (size_t at = kHeaderBytes; at < size && ParseRecord(seed, all.substr(at), &piece);
+         at += RecordBytes(piece)) {
       NOVA_RETURN_IF_ERROR(put(piece));
     }
   }
@@ -128,11 +134,13 @@ Status LogJournal::Append(std::span<const Piece> pieces) {
   return OkStatus();
 }
 
-// For `size` bytes more in the half that is being filled, or in the other one. What fails here has harmed nothing.
+// For `size` bytes more in the half that is being filled, or in the other one. What fails here has harmed
+// nothing.
 Status LogJournal::MakeRoom(size_t size) {
   if (file_ == nullptr || end_ + size > options_.half_bytes) NOVA_RETURN_IF_ERROR(Begin());
   if (end_ + size <= allocated_) return OkStatus();
-  const uint64_t to = std::max(end_ + size, std::min(end_ + size + options_.zero_ahead_bytes, options_.half_bytes));
+  const uint64_t to =
+      std::max(end_ + size, std::min(end_ + size + options_.zero_ahead_bytes, options_.half_bytes));
   const uint64_t from = std::max(end_, allocated_);
   NOVA_RETURN_IF_ERROR(file_->Write(from, std::string(to - from, '\0')));
   allocated_ = to;

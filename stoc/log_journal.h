@@ -1,20 +1,26 @@
-// LogJournal: makes the latest bytes of many logs durable by one sync, where each log's own file would take one of its own (group commit
-// over files, as a file system that journals data does).
+// LogJournal: makes the latest bytes of many logs durable by one sync, where each log's own file would take
+// one of its own (group commit over files, as a file system that journals data does).
 //
-// What is appended here was written to its log's file too, and not synced there. When a half of the journal is to be used again, the logs
-// whose bytes it holds are synced in their own files first, by a thread of the journal's; after a crash the bytes are put back (Replay).
-// At one place of a log there is only ever one content, so that to put back more than was lost changes nothing.
+// What is appended here was written to its log's file too, and not synced there. When a half of the journal
+// is to be used again, the logs whose bytes it holds are synced in their own files first, by a thread of the
+// journal's; after a crash the bytes are put back (Replay). At one place of a log there is only ever one
+// content, so that to put back more than was lost changes nothing.
 //
 //   journal-0, journal-1   halves, used in turn:   header | record | record | ...
-//   header (64 bytes)      "novajrn1" | fixed64 uuid hi | fixed64 uuid lo | u32 crc32c of the 24 bytes before | zeros
-//   record                 u32 crc | u32 bytes | fixed64 log hi | fixed64 log lo | fixed64 offset | the bytes | zeros up to 8
-// A half gets a new uuid each time it is begun. The crc is CRC-32C of the uuid and of the record behind the crc, so that what an earlier
-// use left behind is no record of this one. The first record that is none ends the half: torn, it was not acknowledged.
+//   header (64 bytes)      "novajrn1" | fixed64 uuid hi | fixed64 uuid lo | u32 crc32c of the 24 bytes
+//                          before | zeros
+//   record                 u32 crc | u32 bytes | fixed64 log hi | fixed64 log lo | fixed64 offset |
+//                          the bytes | zeros up to 8
+//
+// A half gets a new uuid each time it is begun. The crc is CRC-32C of the uuid and of the record behind the
+// crc, so that what an earlier use left behind is no record of this one. The first record that is none ends
+// the half: torn, it was not acknowledged.
 //
 // Thread safety: Append: one thread at a time; the rest any.
 // Ownership:     the disk outlives it.
-// Errors:        of Append: nothing may be taken for durable; ResourceExhausted: no room, later ones may do; else the journal takes no
-//                more in this process (S1), and is not used again before it was replayed.
+// Errors:        of Append: nothing may be taken for durable; ResourceExhausted: no room, later ones may do;
+//                else the journal takes no more in this process (S1), and is not used again before it was
+//                replayed.
 #pragma once
 
 #include <array>
@@ -50,9 +56,11 @@ class LogJournal {
   };
   static size_t RecordBytes(const Piece& piece);
 
-  // Every whole piece of both halves, in no order, to `put`. The caller makes them durable before it makes a LogJournal.
+  // Every whole piece of both halves, in no order, to `put`. The caller makes them durable before it makes a
+  // LogJournal.
   static Status Replay(Disk* disk, const std::function<Status(const Piece&)>& put);
-  // What Replay gave is durable where it belongs: no later start puts it back over what a person has made of a damaged log since.
+  // What Replay gave is durable where it belongs: no later start puts it back over what a person has made of
+  // a damaged log since.
   static Status Forget(Disk* disk);
 
   // `sync` makes a log's own file durable; OK too when there is none any more.
@@ -87,7 +95,7 @@ class LogJournal {
   Mutex mu_;
   CondVar changed_;
   std::array<Half, 2> halves_ ABSL_GUARDED_BY(mu_);
-  size_t filling_ ABSL_GUARDED_BY(mu_) = 1;          // valid once file_ is there
+  size_t filling_ ABSL_GUARDED_BY(mu_) = 1;  // valid once file_ is there
   std::optional<size_t> to_clean_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::unique_ptr<Thread> cleaner_;

@@ -35,7 +35,8 @@ bool LogWriter::Append(const AppendLogRequest& request, absl::AnyInvocable<void(
   if (stopping_ || queued_bytes_ + request.bytes.size() > options_.queued_bytes) return false;
   queued_bytes_ += request.bytes.size();
   if (queued_.empty()) changed_.Signal();
-  queued_[request.log].push_back({request.range, request.epoch, request.offset, request.sync, std::string(request.bytes), std::move(done)});
+  queued_[request.log].push_back({request.range, request.epoch, request.offset, request.sync,
+                                  std::string(request.bytes), std::move(done)});
   return true;
 }
 
@@ -90,7 +91,8 @@ void LogWriter::Write(Batch* batch) {
   const std::vector<Status> outcomes = files_->WriteLogs(writes);
   batch_ns_->Add(static_cast<uint64_t>(Now() - begin));
   for (size_t i = 0; i < written.size(); ++i) {
-    if (!outcomes[i].ok()) NOVA_LOG(WARNING) << "range " << writes[i].creator.range.value() << ": " << outcomes[i];
+    if (!outcomes[i].ok())
+      NOVA_LOG(WARNING) << "range " << writes[i].creator.range.value() << ": " << outcomes[i];
     answer(written[i], ToOutcome(outcomes[i]));
   }
 }

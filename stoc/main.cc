@@ -14,8 +14,10 @@
 #include "stoc/stoc_node.h"
 
 DEFINE_string(data, "", "directory of the files; made, and formatted, when absent or empty");
-DEFINE_int32(disk_reserve_mb, 64, "free disk space below which new files are refused; appends are below a quarter of it");
-DEFINE_int32(disk_bandwidth_mb, 0, "MB/s of a modelled disk that reads and writes share; 0: the disk as it is");
+DEFINE_int32(disk_reserve_mb, 64,
+             "free disk space below which new files are refused; appends are below a quarter of it");
+DEFINE_int32(disk_bandwidth_mb, 0,
+             "MB/s of a modelled disk that reads and writes share; 0: the disk as it is");
 DEFINE_int32(open_files, 512, "files kept open");
 DEFINE_int32(log_memory_mb, 1024, "memory for log segments");
 DEFINE_int32(segment_kb, 1024, "smallest log segment, a power of two");
@@ -36,9 +38,11 @@ StocOptions OptionsFromFlags() {
   CheckFlagRange("open_files", FLAGS_open_files, 1, 1 << 20);
   CheckFlagRange("log_memory_mb", FLAGS_log_memory_mb, 1, 1 << 20);
   CheckFlagRange("segment_kb", FLAGS_segment_kb, 4, 1 << 20);
-  if ((FLAGS_segment_kb & (FLAGS_segment_kb - 1)) != 0) ExitWithError(StrCat("--segment_kb = ", FLAGS_segment_kb, ": must be a power of two"));
+  if ((FLAGS_segment_kb & (FLAGS_segment_kb - 1)) != 0)
+    ExitWithError(StrCat("--segment_kb = ", FLAGS_segment_kb, ": must be a power of two"));
   if (FLAGS_segment_kb / 1024 > FLAGS_log_memory_mb) {
-    ExitWithError(StrCat("--segment_kb = ", FLAGS_segment_kb, ": must be at most --log_memory_mb, ", FLAGS_log_memory_mb));
+    ExitWithError(StrCat("--segment_kb = ", FLAGS_segment_kb, ": must be at most --log_memory_mb, ",
+                         FLAGS_log_memory_mb));
   }
   CheckFlagRange("spare_segments", FLAGS_spare_segments, 0, 1 << 16);
   CheckFlagRange("file_buffer_mb", FLAGS_file_buffer_mb, 1, 1 << 20);

@@ -59,12 +59,16 @@ bool Get(std::string_view* in, Id<Tag, uint64_t>* id) {
 }
 bool Get(std::string_view* in, Uuid* u) { return GetFixed64(in, &u->hi) && GetFixed64(in, &u->lo); }
 bool Get(std::string_view* in, StocFileId* f) { return Get(in, &f->owner) && GetFixed32(in, &f->part); }
-bool Get(std::string_view* in, Creator* c) { return Get(in, &c->range) && Get(in, &c->epoch) && GetFixed64(in, &c->job); }
-bool Get(std::string_view* in, RemoteBuffer* m) {
-  return GetFixed64(in, &m->address) && GetFixed64(in, &m->size) && GetFixed32(in, &m->rkey) && GetFixed32(in, &m->reserved) &&
-         m->reserved == 0;
+bool Get(std::string_view* in, Creator* c) {
+  return Get(in, &c->range) && Get(in, &c->epoch) && GetFixed64(in, &c->job);
 }
-bool Get(std::string_view* in, SealedSegment* s) { return Get(in, &s->log) && GetFixed32(in, &s->index) && Get(in, &s->memory); }
+bool Get(std::string_view* in, RemoteBuffer* m) {
+  return GetFixed64(in, &m->address) && GetFixed64(in, &m->size) && GetFixed32(in, &m->rkey) &&
+         GetFixed32(in, &m->reserved) && m->reserved == 0;
+}
+bool Get(std::string_view* in, SealedSegment* s) {
+  return Get(in, &s->log) && GetFixed32(in, &s->index) && Get(in, &s->memory);
+}
 bool Get(std::string_view* in, SealedLogFile* f) { return Get(in, &f->log) && Get(in, &f->size); }
 bool Get(std::string_view* in, FileSummary* f) {
   return Get(in, &f->file) && Get(in, &f->creator) && GetFixed64(in, &f->size) && GetFixed64(in, &f->age_ms);
@@ -114,13 +118,17 @@ constexpr size_t kFileSummaryBytes = 60;
 
 }  // namespace
 
-void OpenSegmentRequest::AppendTo(std::string* dst) const { PutFields(dst, range, epoch, incarnation, log, index, size); }
+void OpenSegmentRequest::AppendTo(std::string* dst) const {
+  PutFields(dst, range, epoch, incarnation, log, index, size);
+}
 bool OpenSegmentRequest::Parse(std::string_view body, OpenSegmentRequest* out) {
   return GetExactly(body, &out->range, &out->epoch, &out->incarnation, &out->log, &out->index, &out->size);
 }
 
 void OpenSegmentReply::AppendTo(std::string* dst) const { Put(dst, memory); }
-bool OpenSegmentReply::Parse(std::string_view body, OpenSegmentReply* out) { return GetExactly(body, &out->memory); }
+bool OpenSegmentReply::Parse(std::string_view body, OpenSegmentReply* out) {
+  return GetExactly(body, &out->memory);
+}
 
 void FreeLogsRequest::AppendTo(std::string* dst) const {
   PutFields(dst, range, epoch);
@@ -141,13 +149,16 @@ void AppendLogRequest::AppendTo(std::string* dst) const {
   Put(dst, crc);
 }
 bool AppendLogRequest::Parse(std::string_view body, AppendLogRequest* out) {
-  if (!GetFields(&body, &out->range, &out->epoch, &out->log, &out->offset, &out->sync, &out->crc)) return false;
+  if (!GetFields(&body, &out->range, &out->epoch, &out->log, &out->offset, &out->sync, &out->crc))
+    return false;
   out->bytes = body;
   return body.size() <= kMaxAppendBytes && out->offset <= kMaxLogFileBytes;
 }
 
 void RangeEpochRequest::AppendTo(std::string* dst) const { PutFields(dst, range, epoch); }
-bool RangeEpochRequest::Parse(std::string_view body, RangeEpochRequest* out) { return GetExactly(body, &out->range, &out->epoch); }
+bool RangeEpochRequest::Parse(std::string_view body, RangeEpochRequest* out) {
+  return GetExactly(body, &out->range, &out->epoch);
+}
 
 void FenceReply::AppendTo(std::string* dst) const {
   PutFields(dst, incarnation, store);
@@ -170,7 +181,9 @@ bool OpenFileRequest::Parse(std::string_view body, OpenFileRequest* out) {
 }
 
 void OpenFileReply::AppendTo(std::string* dst) const { PutFields(dst, buffer, memory); }
-bool OpenFileReply::Parse(std::string_view body, OpenFileReply* out) { return GetExactly(body, &out->buffer, &out->memory); }
+bool OpenFileReply::Parse(std::string_view body, OpenFileReply* out) {
+  return GetExactly(body, &out->buffer, &out->memory);
+}
 
 void PersistFileRequest::AppendTo(std::string* dst) const { PutFields(dst, buffer, size, crc); }
 bool PersistFileRequest::Parse(std::string_view body, PersistFileRequest* out) {
@@ -205,8 +218,8 @@ void FileReferencesRequest::AppendTo(std::string* dst) const {
   PutAll(dst, files);
 }
 bool FileReferencesRequest::Parse(std::string_view body, FileReferencesRequest* out) {
-  return GetFields(&body, &out->range, &out->epoch) && GetAll(&body, kFileIdBytes, &out->files) && body.empty() &&
-         out->files.size() <= kMaxFilesOfReferences;
+  return GetFields(&body, &out->range, &out->epoch) && GetAll(&body, kFileIdBytes, &out->files) &&
+         body.empty() && out->files.size() <= kMaxFilesOfReferences;
 }
 
 void ListFilesRequest::AppendTo(std::string* dst) const {

@@ -1,44 +1,45 @@
-// Requests to a StoC, and their replies; bodies are little-endian, written by AppendTo, read by Parse (bounds-checked).
+// Requests to a StoC, and their replies; bodies are little-endian, written by AppendTo, read by Parse
+// (bounds-checked).
 //
-// type    request                 body                                                     reply
-// 0x101   OpenSegment             range epoch incarnation log index size                   memory
-// 0x102   FreeLogs                range epoch n x log                                      -
-// 0x103   Fence                   range epoch                                              incarnation store n x {log index memory}
-//                                                                                          n x {log size}
-//                                                                                          [n x log]
-// 0x104   OpenFile                file creator size                                        buffer memory
-// 0x105   PersistFile             buffer size crc                                          -            (after a WRITE)
-// 0x106   WriteSmallFile          file creator crc bytes                                   -            (up to 64 KB, inline)
-// 0x107   AppendFile              file creator offset create crc bytes                     -            (manifest edits)
-// 0x108   ReadFile                file offset size                                         bytes        (fewer at the end)
-// 0x10a   ListFiles               range epoch_below [file]                                 n x {file creator size age_ms}
-// 0x10b   Ping                    -                                                        incarnation
-// 0x10c   FreeFenced              range epoch                                              -            (R6)
-// 0x10d   OpenLogFile             range epoch incarnation log                              -
-// 0x10e   AppendLog               range epoch log offset sync crc bytes                    -
-// 0x10f   AddReferences           range epoch n x file                                     -            (M4)
-// 0x110   DropReferences          range epoch n x file                                     -            (M4; 0x109, without range, is no more)
+// type   request         body                                    reply
+// 0x101  OpenSegment     range epoch incarnation log index size  memory
+// 0x102  FreeLogs        range epoch n x log                     -
+// 0x103  Fence           range epoch                             incarnation store n x {log index memory}
+//                                                                n x {log size} [n x log]
+// 0x104  OpenFile        file creator size                       buffer memory
+// 0x105  PersistFile     buffer size crc                         -      (after a WRITE)
+// 0x106  WriteSmallFile  file creator crc bytes                  -      (up to 64 KB, inline)
+// 0x107  AppendFile      file creator offset create crc bytes    -      (manifest edits)
+// 0x108  ReadFile        file offset size                        bytes  (fewer at the end)
+// 0x10a  ListFiles       range epoch_below [file]                n x {file creator size age_ms}
+// 0x10b  Ping            -                                       incarnation
+// 0x10c  FreeFenced      range epoch                             -      (R6)
+// 0x10d  OpenLogFile     range epoch incarnation log             -
+// 0x10e  AppendLog       range epoch log offset sync crc bytes   -
+// 0x10f  AddReferences   range epoch n x file                    -      (M4)
+// 0x110  DropReferences  range epoch n x file                    -      (M4; 0x109, without range: gone)
 //
 //   range epoch incarnation offset age_ms buffer   u64             log store   uuid: u64 hi | u64 lo
 //   size   u64 (of ReadFile and PersistFile u32)   index crc n     u32, create sync u8 0 or 1
 //   file   uuid | u32 part                         creator         range | epoch | u64 job
 //   memory u64 address | u64 size | u32 rkey | u32 zero            bytes       the rest of the body
 //
-// A segment belongs to an incarnation of the StoC (N1): OpenSegment names the one that the log's group lists, and another
-// refuses it with kUnavailable. OpenLogFile too, for a log takes appends only from the process that opened it, and AppendLog to
-// another is kUnavailable. A log's file is {log, part 0}; Fence lists those of lower epochs, of any incarnation. FreeLogs frees the
-// segments and the file of a log. AppendLog is answered when its bytes are written, and, if it says so, synced.
+// A segment belongs to an incarnation of the StoC (N1): OpenSegment names the one that the log's group lists,
+// and another refuses it with kUnavailable. OpenLogFile too, for a log takes appends only from the process
+// that opened it, and AppendLog to another is kUnavailable. A log's file is {log, part 0}; Fence lists those
+// of lower epochs, of any incarnation. FreeLogs frees the segments and the file of a log. AppendLog is
+// answered when its bytes are written, and, if it says so, synced.
 //
 // Fence ends with the files that were there at the StoC's start and whose headers cannot be read: each may be
 // a log, of any range. ListFiles goes up in the order of files, from behind the one that is named, and ends
 // after kMaxListedFiles: fewer are the last. What is in brackets is not there where it says nothing.
 //
-// Writing a table's fragment: OpenFile gives a piece of the file buffer; the bytes go there by WRITE; PersistFile follows on
-// the same connection in the same doorbell, so it arrives after them; a storage thread checks the crc, writes, syncs, replies.
-// A file belongs to the ranges that reference it: the one that created it, and those that AddReferences names; it is deleted when the
-// last of them drops it (file_store.h).
-// Every request that changes something of a range carries (range, epoch); a lower epoch than the fenced one is refused with
-// kNotOwner (F1). Reads are of immutable files and carry none.
+// Writing a table's fragment: OpenFile gives a piece of the file buffer; the bytes go there by WRITE;
+// PersistFile follows on the same connection in the same doorbell, so it arrives after them; a storage thread
+// checks the crc, writes, syncs, replies. A file belongs to the ranges that reference it: the one that
+// created it, and those that AddReferences names; it is deleted when the last of them drops it
+// (file_store.h). Every request that changes something of a range carries (range, epoch); a lower epoch than
+// the fenced one is refused with kNotOwner (F1). Reads are of immutable files and carry none.
 #pragma once
 
 #include <cstdint>
@@ -68,12 +69,13 @@ enum class StocRequest : uint16_t {
   kAddReferences = 0x10f,
   kDropReferences = 0x110,
 };
-inline constexpr size_t kMaxFilesOfReferences = 256;   // of one AddReferences or DropReferences: each may write to the disk
+// of one AddReferences or DropReferences: each may write to the disk
+inline constexpr size_t kMaxFilesOfReferences = 256;
 inline constexpr size_t kMaxInlineFileBytes = 64 * 1024;
-inline constexpr uint32_t kMaxReadBytes = 18 << 20;    // of one ReadFile
-inline constexpr uint32_t kMaxAppendBytes = 18 << 20;  // of one AppendFile
+inline constexpr uint32_t kMaxReadBytes = 18 << 20;              // of one ReadFile
+inline constexpr uint32_t kMaxAppendBytes = 18 << 20;            // of one AppendFile
 inline constexpr uint64_t kMaxLogFileBytes = uint64_t{1} << 40;  // an offset above is malformed
-inline constexpr size_t kMaxListedFiles = 10'000;      // in one reply
+inline constexpr size_t kMaxListedFiles = 10'000;                // in one reply
 
 // N4: who made a file or segment.
 struct Creator {
@@ -85,14 +87,15 @@ struct Creator {
 
 struct SealedSegment {
   Uuid log;
-  uint32_t index = 0;       // overflow segments of one log, in order
-  RemoteBuffer memory;      // re-registered remote-READ only
+  uint32_t index = 0;   // overflow segments of one log, in order
+  RemoteBuffer memory;  // re-registered remote-READ only
   bool operator==(const SealedSegment&) const = default;
 };
 struct SealedLogFile {
   static constexpr uint64_t kUnknownSize = ~uint64_t{0};
   Uuid log;
-  uint64_t size = 0;  // kUnknownSize: what the StoC's journal has of it is not put back; a later seal may tell more
+  // kUnknownSize: what the StoC's journal has of it is not put back; a later seal may tell more
+  uint64_t size = 0;
   bool operator==(const SealedLogFile&) const = default;
 };
 struct FenceReply {
@@ -113,7 +116,8 @@ struct FileSummary {
   bool operator==(const FileSummary&) const = default;
 };
 
-// Each body: AppendTo writes it; Parse takes exactly one, or returns false and leaves `out` unspecified. Views point into it.
+// Each body: AppendTo writes it; Parse takes exactly one, or returns false and leaves `out` unspecified.
+// Views point into it.
 struct OpenSegmentRequest {
   RangeId range;
   Epoch epoch;

@@ -12,7 +12,8 @@ SegmentPool::SegmentPool(ExposedMemory* memory, Metrics* metrics)
       sealed_(metrics->counter("nova_stoc_segments_sealed_total")),
       open_now_(metrics->gauge("nova_stoc_segments")) {}
 
-std::optional<SegmentPool::Opened> SegmentPool::Open(const OpenSegmentRequest& request, const SessionId& session) {
+std::optional<SegmentPool::Opened> SegmentPool::Open(const OpenSegmentRequest& request,
+                                                     const SessionId& session) {
   const Key key{request.range, request.epoch, request.log, request.index};
   {
     MutexLock lock(&mu_);
@@ -37,15 +38,18 @@ SegmentPool::Opened SegmentPool::OpenSlow(const OpenSegmentRequest& request, con
   return Insert(key, request.size, session, *std::move(piece));
 }
 
-std::optional<SegmentPool::Opened> SegmentPool::OpenAgain(const Key& key, uint64_t size, const SessionId& session) {
+std::optional<SegmentPool::Opened> SegmentPool::OpenAgain(const Key& key, uint64_t size,
+                                                          const SessionId& session) {
   const auto it = segments_.find(key);
   if (it == segments_.end()) return std::nullopt;
   const Segment& s = it->second;
-  if (s.state != State::kOpen || s.size != size || s.session != session) return Opened{Outcome::kInvalidArgument, {}};
+  if (s.state != State::kOpen || s.size != size || s.session != session)
+    return Opened{Outcome::kInvalidArgument, {}};
   return Opened{Outcome::kOk, s.remote()};
 }
 
-SegmentPool::Opened SegmentPool::Insert(const Key& key, uint64_t size, const SessionId& session, ExposedMemory::Piece piece) {
+SegmentPool::Opened SegmentPool::Insert(const Key& key, uint64_t size, const SessionId& session,
+                                        ExposedMemory::Piece piece) {
   MutexLock lock(&mu_);
   if (const auto again = OpenAgain(key, size, session)) return *again;
   Segment& s = segments_[key];
@@ -61,7 +65,8 @@ void SegmentPool::FreeLogs(const FreeLogsRequest& request, const SessionId& sess
   MutexLock lock(&mu_);
   for (const Uuid& log : request.logs) {
     auto it = segments_.lower_bound(Key{request.range, request.epoch, log, 0});
-    while (it != segments_.end() && it->first.range == request.range && it->first.epoch == request.epoch && it->first.log == log) {
+    while (it != segments_.end() && it->first.range == request.range && it->first.epoch == request.epoch &&
+           it->first.log == log) {
       Segment& s = it->second;
       if (s.state != State::kOpen) {
         ++it;
@@ -77,7 +82,8 @@ void SegmentPool::FreeLogs(const FreeLogsRequest& request, const SessionId& sess
 StatusOr<std::vector<SealedSegment>> SegmentPool::Seal(RangeId range, Epoch below) {
   std::vector<SealedSegment> sealed;
   MutexLock lock(&mu_);
-  // A segment that is being sealed stays where it is: only a control thread takes it out, and this is the one.
+  // A segment that is being sealed stays where it is: only a control thread takes it out, and this is the
+  // one.
   for (auto it = segments_.lower_bound(Key{range, Epoch(), Uuid(), 0});
        it != segments_.end() && it->first.range == range && it->first.epoch < below; ++it) {
     Segment& s = it->second;

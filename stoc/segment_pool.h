@@ -4,13 +4,14 @@
 //     |  \--- FreeLogs any other way -----> quarantine -> revoked -> registered afresh
 //     \------ Seal (FENCE) -> revoked, remote-READ only ---- FreeSealed (R6) ----> quarantine
 //
-// In order: over the connection that opened it, which has kept its order since; what was posted before the FreeLogs has landed.
-// Memory is not zeroed between logs: the salt in a record's crc tells a log's bytes from another's (L1, H5).
-// Epochs are the caller's to check, before each call (fence_table.h).
+// In order: over the connection that opened it, which has kept its order since; what was posted before the
+// FreeLogs has landed. Memory is not zeroed between logs: the salt in a record's crc tells a log's bytes from
+// another's (L1, H5). Epochs are the caller's to check, before each call (fence_table.h).
 //
 // Thread safety: all. Take and Seal: control threads (exposed_memory.h).
 // Ownership:     the ExposedMemory outlives it.
-// Errors:        kBusy: out of log memory (row 27); kInvalidArgument: a segment that is open already, of another session or size.
+// Errors:        kBusy: out of log memory (row 27); kInvalidArgument: a segment that is open already, of
+//                another session or size.
 #pragma once
 
 #include <map>
@@ -37,7 +38,8 @@ class SegmentPool {
   std::optional<Opened> Open(const OpenSegmentRequest& request, const SessionId& session);
   Opened OpenSlow(const OpenSegmentRequest& request, const SessionId& session);
   void FreeLogs(const FreeLogsRequest& request, const SessionId& session);
-  // F1: revokes every segment of (range, below `epoch`); all that are sealed, those of earlier calls included. One at a time.
+  // F1: revokes every segment of (range, below `epoch`); all that are sealed, those of earlier calls
+  // included. One at a time.
   StatusOr<std::vector<SealedSegment>> Seal(RangeId range, Epoch below);
   void FreeSealed(RangeId range, Epoch below);
   size_t open_segments() const;
@@ -56,10 +58,13 @@ class SegmentPool {
     uint64_t size = 0;
     SessionId session;
     State state = State::kOpen;
-    RemoteBuffer remote() const { return {reinterpret_cast<uint64_t>(piece.data()), size, piece.region().rkey, 0}; }
+    RemoteBuffer remote() const {
+      return {reinterpret_cast<uint64_t>(piece.data()), size, piece.region().rkey, 0};
+    }
   };
 
-  std::optional<Opened> OpenAgain(const Key& key, uint64_t size, const SessionId& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<Opened> OpenAgain(const Key& key, uint64_t size, const SessionId& session)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Opened Insert(const Key& key, uint64_t size, const SessionId& session, ExposedMemory::Piece piece);
   void CountLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -13,7 +13,8 @@
 namespace nova {
 namespace {
 
-constexpr Nanos kPauseBetweenRounds = 10 * kMillisecond;  // when every copy has failed once, and may answer the next time
+// when every copy has failed once, and may answer the next time
+constexpr Nanos kPauseBetweenRounds = 10 * kMillisecond;
 
 // The bytes of a table are gone from a copy, and will not come back by asking again.
 bool IsFinal(const Status& s) { return absl::IsNotFound(s) || absl::IsDataLoss(s); }
@@ -37,7 +38,8 @@ class Failures {
   bool any_final() const { return any_final_; }
   bool any_retryable() const { return any_retryable_; }
   Status ToStatus(const StocFileId& file) const {
-    const std::string text = StrCat("no good copy of ", file.ToString(), ": ", text_.empty() ? "none is listed" : text_);
+    const std::string text =
+        StrCat("no good copy of ", file.ToString(), ": ", text_.empty() ? "none is listed" : text_);
     return any_retryable_ || text_.empty() ? absl::UnavailableError(text) : absl::DataLossError(text);
   }
 
@@ -63,8 +65,8 @@ Status CheckRawBlocks(const Uuid& table, std::span<const BlockHandle> blocks, st
 
 class StocSstableStore : public SstableStore {
  public:
-  StocSstableStore(StocClient* client, std::function<Xchg*(Executor*)> xchg_of, const StocSstableStoreOptions& options,
-                   Metrics* metrics)
+  StocSstableStore(StocClient* client, std::function<Xchg*(Executor*)> xchg_of,
+                   const StocSstableStoreOptions& options, Metrics* metrics)
       : client_(client),
         xchg_of_(std::move(xchg_of)),
         options_(options),
@@ -73,11 +75,13 @@ class StocSstableStore : public SstableStore {
         lost_(metrics->counter("nova_table_reads_without_good_copy_total")),
         repaired_(metrics->counter("nova_table_copies_repaired_total")) {}
 
-  StatusOr<TableInfo> WriteTable(TableBuilder::Output output, const Placement& placement, const Creator& creator) override {
+  StatusOr<TableInfo> WriteTable(TableBuilder::Output output, const Placement& placement,
+                                 const Creator& creator) override {
     TableInfo& info = output.info;
     info.fragments = CutFragments(output.block_ends, placement.fragments.size());
     info.metadata_stocs = placement.metadata;
-    if (info.fragments.empty() || info.metadata_stocs.empty()) return absl::InvalidArgumentError("a table without a place");
+    if (info.fragments.empty() || info.metadata_stocs.empty())
+      return absl::InvalidArgumentError("a table without a place");
     std::vector<FileWrite> files;
     for (size_t i = 0; i < info.fragments.size(); ++i) {
       Fragment& fragment = info.fragments[i];
@@ -96,7 +100,8 @@ class StocSstableStore : public SstableStore {
   }
 
   StatusOr<std::string> ReadMetadata(const TableInfo& info) override {
-    auto bytes = ReadCopies(info.metadata_stocs, {info.uuid, kMetadataPart}, 0, info.metadata_size, Now() + options_.read_deadline_ns,
+    auto bytes = ReadCopies(info.metadata_stocs, {info.uuid, kMetadataPart}, 0, info.metadata_size,
+                            Now() + options_.read_deadline_ns,
                             [&](std::string_view raw) { return CheckRawMetadata(info, raw).status(); });
     CountLost(bytes.status());
     return bytes;
@@ -129,7 +134,8 @@ class StocSstableStore : public SstableStore {
     return bytes;
   }
 
-  void ReadBlock(Executor* on, const TableInfo& info, const BlockHandle& handle, Nanos deadline_ns, ReadDone done) override;
+  void ReadBlock(Executor* on, const TableInfo& info, const BlockHandle& handle, Nanos deadline_ns,
+                 ReadDone done) override;
   StatusOr<int> Repair(const TableInfo& info, const Creator& creator) override;
 
   Status AddReferences(std::span<const TableInfo> tables, const Creator& holder) override {
@@ -145,7 +151,8 @@ class StocSstableStore : public SstableStore {
   void DropTable(const TableInfo& info, const Creator& holder) override {
     FilesByStoc files;
     AddFilesOf(info, &files);
-    for (auto& [stoc, of_stoc] : files) client_->DropReferencesLater(stoc, holder.range, holder.epoch, std::move(of_stoc));
+    for (auto& [stoc, of_stoc] : files)
+      client_->DropReferencesLater(stoc, holder.range, holder.epoch, std::move(of_stoc));
   }
 
  private:
@@ -154,7 +161,8 @@ class StocSstableStore : public SstableStore {
 
   static void AddFilesOf(const TableInfo& info, FilesByStoc* files) {
     for (size_t i = 0; i < info.fragments.size(); ++i) {
-      for (const StocId stoc : info.fragments[i].stocs) (*files)[stoc].push_back({info.uuid, static_cast<uint32_t>(i)});
+      for (const StocId stoc : info.fragments[i].stocs)
+        (*files)[stoc].push_back({info.uuid, static_cast<uint32_t>(i)});
     }
     for (const StocId stoc : info.metadata_stocs) (*files)[stoc].push_back({info.uuid, kMetadataPart});
   }
@@ -166,11 +174,13 @@ class StocSstableStore : public SstableStore {
     if (after == info.fragments.begin()) return -1;
     const auto it = after - 1;
     const uint64_t inside = handle.offset - it->offset;
-    return inside < it->size && handle.size <= it->size - inside ? static_cast<int>(it - info.fragments.begin()) : -1;
+    return inside < it->size && handle.size <= it->size - inside
+               ? static_cast<int>(it - info.fragments.begin())
+               : -1;
   }
   static Status NoSuchBlock(const TableInfo& info, const BlockHandle& handle) {
-    return absl::OutOfRangeError(
-        StrCat("table ", info.uuid.ToString(), " has no block of ", handle.size, " bytes at ", handle.offset));
+    return absl::OutOfRangeError(StrCat("table ", info.uuid.ToString(), " has no block of ", handle.size,
+                                        " bytes at ", handle.offset));
   }
 
   // Live ones first, the shorter queue first; equal ones in turn.
@@ -180,7 +190,8 @@ class StocSstableStore : public SstableStore {
     const size_t turn = turn_.fetch_add(1, std::memory_order_relaxed) % order.size();
     std::rotate(order.begin(), order.begin() + static_cast<ptrdiff_t>(turn), order.end());
     std::vector<std::tuple<bool, uint32_t, size_t>> rank;
-    for (size_t i = 0; i < order.size(); ++i) rank.emplace_back(!client_->IsLive(order[i]), client_->queue_depth(order[i]), i);
+    for (size_t i = 0; i < order.size(); ++i)
+      rank.emplace_back(!client_->IsLive(order[i]), client_->queue_depth(order[i]), i);
     std::sort(rank.begin(), rank.end());
     std::vector<StocId> sorted;
     for (const auto& [dead, depth, i] : rank) sorted.push_back(order[i]);
@@ -195,7 +206,8 @@ class StocSstableStore : public SstableStore {
     if (s.ok()) return s;
     damaged_->Add();
     const auto node = client_->Find(stoc);
-    const Status named = Annotate(s, StrCat("stoc ", stoc.value(), node ? StrCat(" (", node->name, ")") : ""));
+    const Status named =
+        Annotate(s, StrCat("stoc ", stoc.value(), node ? StrCat(" (", node->name, ")") : ""));
     NOVA_LOG(WARNING) << "damaged copy: " << named.message();
     return named;
   }
@@ -211,21 +223,24 @@ class StocSstableStore : public SstableStore {
     NOVA_LOG(ERROR) << s.message();
   }
 
-  StatusOr<std::string> ReadStretch(const TableInfo& info, uint32_t part, std::span<const BlockHandle> blocks, Nanos deadline_ns) {
+  StatusOr<std::string> ReadStretch(const TableInfo& info, uint32_t part, std::span<const BlockHandle> blocks,
+                                    Nanos deadline_ns) {
     const Fragment& fragment = info.fragments[part];
     const uint64_t begin = blocks.front().offset;
-    return ReadCopies(fragment.stocs, {info.uuid, part}, begin - fragment.offset, blocks.back().offset + blocks.back().size - begin,
-                      deadline_ns, [&](std::string_view bytes) { return CheckRawBlocks(info.uuid, blocks, bytes); });
+    return ReadCopies(fragment.stocs, {info.uuid, part}, begin - fragment.offset,
+                      blocks.back().offset + blocks.back().size - begin, deadline_ns,
+                      [&](std::string_view bytes) { return CheckRawBlocks(info.uuid, blocks, bytes); });
   }
 
-  StatusOr<std::string> ReadCopies(const std::vector<StocId>& copies, const StocFileId& file, uint64_t offset, uint64_t size,
-                                   Nanos deadline_ns, Check check) {
+  StatusOr<std::string> ReadCopies(const std::vector<StocId>& copies, const StocFileId& file, uint64_t offset,
+                                   uint64_t size, Nanos deadline_ns, Check check) {
     Failures failures;
     for (std::vector<StocId> left = copies;;) {
       failures.NextRound();
       const std::vector<StocId> order = InOrder(left);
       for (const StocId stoc : order) {
-        auto bytes = client_->ReadFileBlocking(stoc, file, offset, size, DeadlineOfTry(deadline_ns, order.size() > 1));
+        auto bytes =
+            client_->ReadFileBlocking(stoc, file, offset, size, DeadlineOfTry(deadline_ns, order.size() > 1));
         const Status s = bytes.ok() ? CheckCopy(stoc, size, *bytes, check) : bytes.status();
         if (s.ok()) {
           CountGood(file, failures);
@@ -234,27 +249,32 @@ class StocSstableStore : public SstableStore {
         failures.Add(s);
         if (IsFinal(s)) std::erase(left, stoc);
       }
-      if (!failures.any_retryable() || Now() + kPauseBetweenRounds >= deadline_ns) return failures.ToStatus(file);
+      if (!failures.any_retryable() || Now() + kPauseBetweenRounds >= deadline_ns)
+        return failures.ToStatus(file);
       SleepFor(kPauseBetweenRounds);
     }
   }
 
   // Writes the part anew where its copy is not `good`.
-  StatusOr<int> RepairPart(const std::vector<StocId>& copies, const StocFileId& file, const std::vector<StatusOr<std::string>>& found,
-                           std::string_view good, const Creator& creator, Nanos deadline_ns) {
+  StatusOr<int> RepairPart(const std::vector<StocId>& copies, const StocFileId& file,
+                           const std::vector<StatusOr<std::string>>& found, std::string_view good,
+                           const Creator& creator, Nanos deadline_ns) {
     int written = 0;
     for (size_t i = 0; i < copies.size(); ++i) {
       if (found[i].ok() ? *found[i] == good : !IsFinal(found[i].status())) continue;
       NOVA_RETURN_IF_ERROR(client_->WriteFile(copies[i], file, creator, good, deadline_ns));
-      NOVA_LOG(WARNING) << "copy of " << file.ToString() << " on stoc " << copies[i].value() << " written anew";
+      NOVA_LOG(WARNING) << "copy of " << file.ToString() << " on stoc " << copies[i].value()
+                        << " written anew";
       repaired_->Add();
       ++written;
     }
     return written;
   }
-  std::vector<StatusOr<std::string>> ReadAll(const std::vector<StocId>& copies, const StocFileId& file, uint64_t size, Nanos deadline_ns) {
+  std::vector<StatusOr<std::string>> ReadAll(const std::vector<StocId>& copies, const StocFileId& file,
+                                             uint64_t size, Nanos deadline_ns) {
     std::vector<StatusOr<std::string>> found;
-    for (const StocId stoc : copies) found.push_back(client_->ReadFileBlocking(stoc, file, 0, size, DeadlineOfTry(deadline_ns, true)));
+    for (const StocId stoc : copies)
+      found.push_back(client_->ReadFileBlocking(stoc, file, 0, size, DeadlineOfTry(deadline_ns, true)));
     return found;
   }
 
@@ -271,9 +291,15 @@ class StocSstableStore : public SstableStore {
 // One block, from one copy after the other, on one xchg thread.
 class StocSstableStore::BlockRead : public std::enable_shared_from_this<BlockRead> {
  public:
-  BlockRead(StocSstableStore* store, Xchg* xchg, std::vector<StocId> copies, const StocFileId& file, uint64_t offset,
-            const BlockHandle& handle, Nanos deadline_ns, ReadDone done)
-      : store_(store), xchg_(xchg), copies_(std::move(copies)), file_(file), offset_(offset), handle_(handle), deadline_ns_(deadline_ns),
+  BlockRead(StocSstableStore* store, Xchg* xchg, std::vector<StocId> copies, const StocFileId& file,
+            uint64_t offset, const BlockHandle& handle, Nanos deadline_ns, ReadDone done)
+      : store_(store),
+        xchg_(xchg),
+        copies_(std::move(copies)),
+        file_(file),
+        offset_(offset),
+        handle_(handle),
+        deadline_ns_(deadline_ns),
         done_(std::move(done)) {}
 
   void Round() {
@@ -287,15 +313,20 @@ class StocSstableStore::BlockRead : public std::enable_shared_from_this<BlockRea
   void Try() {
     if (next_ == order_.size()) return RoundOver();
     const StocId stoc = order_[next_++];
-    store_->client_->ReadFile(xchg_, stoc, file_, offset_, handle_.size, DeadlineOfTry(deadline_ns_, order_.size() > 1),
-                              [self = shared_from_this(), stoc](Outcome o, std::string_view bytes) { self->Answered(stoc, o, bytes); });
+    store_->client_->ReadFile(xchg_, stoc, file_, offset_, handle_.size,
+                              DeadlineOfTry(deadline_ns_, order_.size() > 1),
+                              [self = shared_from_this(), stoc](Outcome o, std::string_view bytes) {
+                                self->Answered(stoc, o, bytes);
+                              });
   }
 
   void Answered(StocId stoc, Outcome outcome, std::string_view bytes) {
-    const Status s = outcome == Outcome::kOk
-                         ? store_->CheckCopy(stoc, handle_.size, bytes,
-                                             [this](std::string_view raw) { return CheckRawBlock(file_.owner, handle_, raw); })
-                         : ToStatus(outcome, StrCat("stoc ", stoc.value(), ": ", std::string(OutcomeName(outcome))));
+    const Status s =
+        outcome == Outcome::kOk
+            ? store_->CheckCopy(
+                  stoc, handle_.size, bytes,
+                  [this](std::string_view raw) { return CheckRawBlock(file_.owner, handle_, raw); })
+            : ToStatus(outcome, StrCat("stoc ", stoc.value(), ": ", std::string(OutcomeName(outcome))));
     if (s.ok()) {
       store_->CountGood(file_, failures_);
       return done_(std::string(bytes));
@@ -320,8 +351,8 @@ class StocSstableStore::BlockRead : public std::enable_shared_from_this<BlockRea
   Xchg* const xchg_;
   std::vector<StocId> copies_;  // that may still answer
   const StocFileId file_;
-  const uint64_t offset_;      // in the file
-  const BlockHandle handle_;   // in the table
+  const uint64_t offset_;     // in the file
+  const BlockHandle handle_;  // in the table
   const Nanos deadline_ns_;
   ReadDone done_;
   std::vector<StocId> order_;
@@ -329,7 +360,8 @@ class StocSstableStore::BlockRead : public std::enable_shared_from_this<BlockRea
   Failures failures_;
 };
 
-void StocSstableStore::ReadBlock(Executor* on, const TableInfo& info, const BlockHandle& handle, Nanos deadline_ns, ReadDone done) {
+void StocSstableStore::ReadBlock(Executor* on, const TableInfo& info, const BlockHandle& handle,
+                                 Nanos deadline_ns, ReadDone done) {
   Xchg* const xchg = xchg_of_(on);
   const int part = FragmentOf(info, handle);
   if (part < 0 || info.fragments[static_cast<size_t>(part)].stocs.empty() || handle.size > kMaxReadBytes) {
@@ -352,7 +384,8 @@ StatusOr<int> StocSstableStore::Repair(const TableInfo& info, const Creator& cre
     if (const int part = FragmentOf(info, h); part >= 0) blocks[static_cast<size_t>(part)].push_back(h);
   });
   const StocFileId file{info.uuid, kMetadataPart};
-  NOVA_ASSIGN_OR_RETURN(int written, RepairPart(info.metadata_stocs, file, ReadAll(info.metadata_stocs, file, metadata.size(), deadline),
+  NOVA_ASSIGN_OR_RETURN(int written, RepairPart(info.metadata_stocs, file,
+                                                ReadAll(info.metadata_stocs, file, metadata.size(), deadline),
                                                 metadata, creator, deadline));
   Status lost;
   for (size_t part = 0; part < info.fragments.size(); ++part) {
@@ -364,7 +397,8 @@ StatusOr<int> StocSstableStore::Repair(const TableInfo& info, const Creator& cre
     for (const BlockHandle& h : blocks[part]) {
       const auto copy = std::find_if(found.begin(), found.end(), [&](const StatusOr<std::string>& f) {
         return f.ok() && f->size() == fragment.size &&
-               CheckRawBlock(info.uuid, h, std::string_view(*f).substr(h.offset - fragment.offset, h.size)).ok();
+               CheckRawBlock(info.uuid, h, std::string_view(*f).substr(h.offset - fragment.offset, h.size))
+                   .ok();
       });
       if (copy == found.end()) break;
       good.append(**copy, h.offset - fragment.offset, h.size);
@@ -373,7 +407,8 @@ StatusOr<int> StocSstableStore::Repair(const TableInfo& info, const Creator& cre
       lost = absl::DataLossError(StrCat("no good copy of all blocks of ", of_part.ToString()));
       continue;
     }
-    NOVA_ASSIGN_OR_RETURN(const int of_fragment, RepairPart(fragment.stocs, of_part, found, good, creator, deadline));
+    NOVA_ASSIGN_OR_RETURN(const int of_fragment,
+                          RepairPart(fragment.stocs, of_part, found, good, creator, deadline));
     written += of_fragment;
   }
   NOVA_RETURN_IF_ERROR(lost);

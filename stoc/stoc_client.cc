@@ -28,7 +28,8 @@ Nanos PauseAfter(int tries) {
   return most / 2 + static_cast<Nanos>(random.Uniform(static_cast<uint64_t>(most)));
 }
 
-// Waits for several things that happen on xchg threads; a part that is destroyed undone (its Xchg has stopped) counts too.
+// Waits for several things that happen on xchg threads; a part that is destroyed undone (its Xchg has
+// stopped) counts too.
 class Gathering {
  public:
   class Part {
@@ -64,9 +65,11 @@ class Gathering {
   int missing_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// Registered memory, in pieces. A Transfer may be the last to hold it: what an Xchg has not run when it stopped goes with the Xchg.
+// Registered memory, in pieces. A Transfer may be the last to hold it: what an Xchg has not run when it
+// stopped goes with the Xchg.
 struct TransferMemory {
-  TransferMemory(Fabric* fabric, size_t bytes) : max_bytes(bytes), pool(fabric, Access::kLocal, bytes, kPieceBytes) {}
+  TransferMemory(Fabric* fabric, size_t bytes)
+      : max_bytes(bytes), pool(fabric, Access::kLocal, bytes, kPieceBytes) {}
   const size_t max_bytes;
   BufferPool pool;
   Mutex mu;
@@ -89,10 +92,12 @@ struct Transfer {
 };
 
 // Room for `bytes`, as soon as there is.
-StatusOr<std::shared_ptr<Transfer>> NewTransfer(const std::shared_ptr<TransferMemory>& memory, size_t bytes, Nanos deadline_ns) {
+StatusOr<std::shared_ptr<Transfer>> NewTransfer(const std::shared_ptr<TransferMemory>& memory, size_t bytes,
+                                                Nanos deadline_ns) {
   const size_t count = (bytes + kPieceBytes - 1) / kPieceBytes;
   const size_t rounded = count * kPieceBytes;
-  if (rounded > memory->max_bytes) return absl::InvalidArgumentError(StrCat(bytes, " bytes are more than the transfer memory"));
+  if (rounded > memory->max_bytes)
+    return absl::InvalidArgumentError(StrCat(bytes, " bytes are more than the transfer memory"));
   {
     MutexLock lock(&memory->mu);
     while (memory->taken + rounded > memory->max_bytes) {
@@ -108,7 +113,8 @@ StatusOr<std::shared_ptr<Transfer>> NewTransfer(const std::shared_ptr<TransferMe
     transfer->pieces[i] = memory->pool.Allocate(kPieceBytes);
     if (!transfer->pieces[i]) return absl::UnavailableError("no transfer memory could be registered");
     const size_t n = std::min(kPieceBytes, bytes - i * kPieceBytes);
-    transfer->locals.push_back({transfer->pieces[i].data(), static_cast<uint32_t>(n), transfer->pieces[i].lkey()});
+    transfer->locals.push_back(
+        {transfer->pieces[i].data(), static_cast<uint32_t>(n), transfer->pieces[i].lkey()});
   }
   return transfer;
 }
@@ -117,7 +123,9 @@ StatusOr<std::shared_ptr<Transfer>> NewTransfer(const std::shared_ptr<TransferMe
 
 struct StocClient::Rep {
   Rep(Fabric* fabric, std::vector<Xchg*> x, const StocClientOptions& o)
-      : xchgs(std::move(x)), memory(std::make_shared<TransferMemory>(fabric, o.transfer_bytes)), lanes(xchgs.size()) {}
+      : xchgs(std::move(x)),
+        memory(std::make_shared<TransferMemory>(fabric, o.transfer_bytes)),
+        lanes(xchgs.size()) {}
 
   // --- who there is
   struct Node {
@@ -167,13 +175,14 @@ struct StocClient::Rep {
   std::string NameOf(StocId stoc) const {
     MutexLock lock(&mu);
     const auto it = nodes.find(stoc);
-    return it == nodes.end() ? StrCat("stoc ", stoc.value()) : StrCat("stoc ", stoc.value(), " (", it->second.info.name, ")");
+    return it == nodes.end() ? StrCat("stoc ", stoc.value())
+                             : StrCat("stoc ", stoc.value(), " (", it->second.info.name, ")");
   }
 
   // --- calls
 
-  static void Call(Xchg* xchg, const Target& target, StocRequest type, std::span<const std::string_view> parts, Nanos deadline_ns,
-                   ReplyDone done) {
+  static void Call(Xchg* xchg, const Target& target, StocRequest type,
+                   std::span<const std::string_view> parts, Nanos deadline_ns, ReplyDone done) {
     xchg->Call(target.peer, static_cast<uint16_t>(type), parts, deadline_ns,
                [depth = target.depth, done = std::move(done)](const CallResult& r) mutable {
                  const bool answered = r.outcome != Outcome::kUnavailable && r.outcome != Outcome::kUnknown &&
@@ -182,8 +191,10 @@ struct StocClient::Rep {
                  done(r.outcome, r.body);
                });
   }
-  void Call(Xchg* xchg, StocId stoc, StocRequest type, std::span<const std::string_view> parts, Nanos deadline_ns, ReplyDone done) {
-    if (Target* target = FindTarget(xchg, stoc)) return Call(xchg, *target, type, parts, deadline_ns, std::move(done));
+  void Call(Xchg* xchg, StocId stoc, StocRequest type, std::span<const std::string_view> parts,
+            Nanos deadline_ns, ReplyDone done) {
+    if (Target* target = FindTarget(xchg, stoc))
+      return Call(xchg, *target, type, parts, deadline_ns, std::move(done));
     xchg->Submit([done = std::move(done)]() mutable { done(Outcome::kUnavailable, {}); });
   }
 
@@ -198,10 +209,11 @@ struct StocClient::Rep {
       Xchg* const xchg = NextXchg();
       xchg->Submit([&, xchg, part = Gathering::Part(all)]() mutable {
         const std::string_view whole = body;
-        Call(xchg, stoc, type, {&whole, 1}, deadline_ns, [&, part = std::move(part)](Outcome o, std::string_view b) mutable {
-          reply = {o, std::string(b)};
-          part.End();
-        });
+        Call(xchg, stoc, type, {&whole, 1}, deadline_ns,
+             [&, part = std::move(part)](Outcome o, std::string_view b) mutable {
+               reply = {o, std::string(b)};
+               part.End();
+             });
       });
       all->Wait();
       if (reply.outcome != Outcome::kBusy || !Pause(tries, deadline_ns)) return reply;
@@ -215,10 +227,13 @@ struct StocClient::Rep {
   }
   Status StatusOf(StocId stoc, std::string_view what, Outcome outcome) const {
     if (outcome == Outcome::kOk) return OkStatus();
-    return ToStatus(outcome, StrCat(std::string(what), " at ", NameOf(stoc), ": ", std::string(OutcomeName(outcome))));
+    return ToStatus(outcome,
+                    StrCat(std::string(what), " at ", NameOf(stoc), ": ", std::string(OutcomeName(outcome))));
   }
-  // As many requests as it takes; again is no error, so each is tried until the deadline. Stops at the first that fails.
-  Status ChangeReferences(StocId stoc, StocRequest type, std::string_view what, const FileReferencesRequest& all, Nanos deadline_ns) {
+  // As many requests as it takes; again is no error, so each is tried until the deadline. Stops at the first
+  // that fails.
+  Status ChangeReferences(StocId stoc, StocRequest type, std::string_view what,
+                          const FileReferencesRequest& all, Nanos deadline_ns) {
     for (auto next = all.files.begin(); next != all.files.end();) {
       const auto end = next + std::min(static_cast<ptrdiff_t>(kMaxFilesOfReferences), all.files.end() - next);
       std::string body;
@@ -238,21 +253,27 @@ struct StocClient::Rep {
 
 // --- one file to one StoC
 
-// OpenFile -> WRITEs and PersistFile in one doorbell; a small file inline. Lives as long as something of it is under way, on
-// one xchg thread. After kBusy it starts anew.
+// OpenFile -> WRITEs and PersistFile in one doorbell; a small file inline. Lives as long as something of it
+// is under way, on one xchg thread. After kBusy it starts anew.
 class StocClient::Rep::CopyWriter : public std::enable_shared_from_this<CopyWriter> {
  public:
   struct File {
     StocFileId file;
     Creator creator;
-    std::string_view data;                // small: sent inline
+    std::string_view data;  // small: sent inline
     uint64_t size = 0;
     uint32_t crc = 0;
-    std::shared_ptr<Transfer> transfer;   // else from here
+    std::shared_ptr<Transfer> transfer;  // else from here
   };
-  CopyWriter(Rep* rep, Xchg* xchg, StocId stoc, std::shared_ptr<const File> file, Nanos deadline_ns, Outcome* outcome,
-             Gathering::Part part)
-      : rep_(rep), xchg_(xchg), stoc_(stoc), file_(std::move(file)), deadline_ns_(deadline_ns), outcome_(outcome), part_(std::move(part)) {}
+  CopyWriter(Rep* rep, Xchg* xchg, StocId stoc, std::shared_ptr<const File> file, Nanos deadline_ns,
+             Outcome* outcome, Gathering::Part part)
+      : rep_(rep),
+        xchg_(xchg),
+        stoc_(stoc),
+        file_(std::move(file)),
+        deadline_ns_(deadline_ns),
+        outcome_(outcome),
+        part_(std::move(part)) {}
 
   void Start() {
     xchg_->Submit([self = shared_from_this()] { self->Begin(); });
@@ -279,13 +300,15 @@ class StocClient::Rep::CopyWriter : public std::enable_shared_from_this<CopyWrit
   void Opened(Outcome outcome, std::string_view body) {
     if (outcome != Outcome::kOk) return Answered(outcome);
     OpenFileReply reply;
-    if (!OpenFileReply::Parse(body, &reply) || reply.memory.size < file_->size) return End(Outcome::kInternal);
+    if (!OpenFileReply::Parse(body, &reply) || reply.memory.size < file_->size)
+      return End(Outcome::kInternal);
     const std::span<const LocalBuffer> locals = file_->transfer->locals;
     uint64_t at = reply.memory.address;
     for (size_t i = 0; i < locals.size(); i += kMaxPieces) {
       const auto some = locals.subspan(i, std::min(kMaxPieces, locals.size() - i));
       // The transfer memory is held until the WRITE is over, whatever became of it (F4).
-      xchg_->Write(target_.peer, some, at, reply.memory.rkey, deadline_ns_, [self = shared_from_this()](Outcome) {});
+      xchg_->Write(target_.peer, some, at, reply.memory.rkey, deadline_ns_,
+                   [self = shared_from_this()](Outcome) {});
       for (const LocalBuffer& local : some) at += local.length;
     }
     std::string request;
@@ -348,7 +371,8 @@ std::optional<NodeInfo> StocClient::Find(StocId id) const {
 
 bool StocClient::IsLive(StocId id) const {
   MutexLock lock(&rep_->mu);
-  return std::any_of(rep_->live.begin(), rep_->live.end(), [id](const NodeInfo& n) { return n.stoc_id == id; });
+  return std::any_of(rep_->live.begin(), rep_->live.end(),
+                     [id](const NodeInfo& n) { return n.stoc_id == id; });
 }
 
 uint32_t StocClient::queue_depth(StocId id) const {
@@ -364,8 +388,9 @@ Peer* StocClient::peer(Xchg* xchg, StocId stoc, Incarnation incarnation) {
 
 // --- async
 
-void StocClient::OpenSegment(Xchg* xchg, const LogMember& member, RangeId range, Epoch epoch, const Uuid& log, uint32_t index,
-                             uint64_t size, Nanos deadline_ns, absl::AnyInvocable<void(Outcome, RemoteBuffer)> done) {
+void StocClient::OpenSegment(Xchg* xchg, const LogMember& member, RangeId range, Epoch epoch, const Uuid& log,
+                             uint32_t index, uint64_t size, Nanos deadline_ns,
+                             absl::AnyInvocable<void(Outcome, RemoteBuffer)> done) {
   const Rep::Target* const target = rep_->FindTarget(xchg, member.stoc);
   if (target == nullptr || target->incarnation > member.incarnation) {  // unknown, or it has restarted
     xchg->Submit([done = std::move(done)]() mutable { done(Outcome::kUnavailable, {}); });
@@ -374,18 +399,19 @@ void StocClient::OpenSegment(Xchg* xchg, const LogMember& member, RangeId range,
   std::string body;
   OpenSegmentRequest{range, epoch, member.incarnation, log, index, size}.AppendTo(&body);
   const std::string_view whole = body;
-  Rep::Call(xchg, *target, StocRequest::kOpenSegment, {&whole, 1}, deadline_ns,
-            [size, done = std::move(done)](Outcome o, std::string_view reply_body) mutable {
-              OpenSegmentReply reply;
-              if (o == Outcome::kOk && (!OpenSegmentReply::Parse(reply_body, &reply) || reply.memory.size < size)) {
-                o = Outcome::kInternal;
-              }
-              done(o, reply.memory);
-            });
+  Rep::Call(
+      xchg, *target, StocRequest::kOpenSegment, {&whole, 1}, deadline_ns,
+      [size, done = std::move(done)](Outcome o, std::string_view reply_body) mutable {
+        OpenSegmentReply reply;
+        if (o == Outcome::kOk && (!OpenSegmentReply::Parse(reply_body, &reply) || reply.memory.size < size)) {
+          o = Outcome::kInternal;
+        }
+        done(o, reply.memory);
+      });
 }
 
-void StocClient::OpenLogFile(Xchg* xchg, const LogMember& member, RangeId range, Epoch epoch, const Uuid& log, Nanos deadline_ns,
-                             OpDone done) {
+void StocClient::OpenLogFile(Xchg* xchg, const LogMember& member, RangeId range, Epoch epoch, const Uuid& log,
+                             Nanos deadline_ns, OpDone done) {
   std::string body;
   OpenLogFileRequest{range, epoch, member.incarnation, log}.AppendTo(&body);
   const std::string_view whole = body;
@@ -393,7 +419,8 @@ void StocClient::OpenLogFile(Xchg* xchg, const LogMember& member, RangeId range,
              [done = std::move(done)](Outcome o, std::string_view) mutable { done(o); });
 }
 
-void StocClient::AppendLog(Xchg* xchg, StocId stoc, const AppendLogRequest& request, Nanos deadline_ns, OpDone done) {
+void StocClient::AppendLog(Xchg* xchg, StocId stoc, const AppendLogRequest& request, Nanos deadline_ns,
+                           OpDone done) {
   std::string head;
   request.AppendTo(&head);
   const std::string_view parts[] = {head, request.bytes};
@@ -401,7 +428,8 @@ void StocClient::AppendLog(Xchg* xchg, StocId stoc, const AppendLogRequest& requ
              [done = std::move(done)](Outcome o, std::string_view) mutable { done(o); });
 }
 
-void StocClient::FreeLogs(Xchg* xchg, StocId stoc, RangeId range, Epoch epoch, const std::vector<Uuid>& logs, OpDone done) {
+void StocClient::FreeLogs(Xchg* xchg, StocId stoc, RangeId range, Epoch epoch, const std::vector<Uuid>& logs,
+                          OpDone done) {
   std::string body;
   FreeLogsRequest{range, epoch, logs}.AppendTo(&body);
   const std::string_view whole = body;
@@ -409,15 +437,16 @@ void StocClient::FreeLogs(Xchg* xchg, StocId stoc, RangeId range, Epoch epoch, c
              [done = std::move(done)](Outcome o, std::string_view) mutable { done(o); });
 }
 
-void StocClient::ReadFile(Xchg* xchg, StocId stoc, const StocFileId& file, uint64_t offset, uint32_t size, Nanos deadline_ns,
-                          absl::AnyInvocable<void(Outcome, std::string_view)> done) {
+void StocClient::ReadFile(Xchg* xchg, StocId stoc, const StocFileId& file, uint64_t offset, uint32_t size,
+                          Nanos deadline_ns, absl::AnyInvocable<void(Outcome, std::string_view)> done) {
   std::string body;
   ReadFileRequest{file, offset, size}.AppendTo(&body);
   const std::string_view whole = body;
   rep_->Call(xchg, stoc, StocRequest::kReadFile, {&whole, 1}, deadline_ns, std::move(done));
 }
 
-void StocClient::Ping(Xchg* xchg, StocId stoc, Nanos deadline_ns, absl::AnyInvocable<void(Outcome, Incarnation)> done) {
+void StocClient::Ping(Xchg* xchg, StocId stoc, Nanos deadline_ns,
+                      absl::AnyInvocable<void(Outcome, Incarnation)> done) {
   const std::string_view nothing;
   rep_->Call(xchg, stoc, StocRequest::kPing, {&nothing, 1}, deadline_ns,
              [done = std::move(done)](Outcome o, std::string_view body) mutable {
@@ -429,12 +458,14 @@ void StocClient::Ping(Xchg* xchg, StocId stoc, Nanos deadline_ns, absl::AnyInvoc
 
 void StocClient::DropReferencesLater(StocId stoc, RangeId range, Epoch epoch, std::vector<StocFileId> files) {
   Xchg* const xchg = rep_->NextXchg();
-  xchg->Submit([rep = rep_.get(), xchg, stoc, request = FileReferencesRequest{range, epoch, std::move(files)}] {
-    std::string body;
-    request.AppendTo(&body);
-    const std::string_view whole = body;
-    rep->Call(xchg, stoc, StocRequest::kDropReferences, {&whole, 1}, Now() + kDeleteLaterDeadline, [](Outcome, std::string_view) {});
-  });
+  xchg->Submit(
+      [rep = rep_.get(), xchg, stoc, request = FileReferencesRequest{range, epoch, std::move(files)}] {
+        std::string body;
+        request.AppendTo(&body);
+        const std::string_view whole = body;
+        rep->Call(xchg, stoc, StocRequest::kDropReferences, {&whole, 1}, Now() + kDeleteLaterDeadline,
+                  [](Outcome, std::string_view) {});
+      });
 }
 
 // --- fencing
@@ -562,8 +593,8 @@ Status StocClient::WriteAll(const std::vector<FileWrite>& files, const Creator& 
     }
     outcomes.emplace_back(write.stocs.size(), Outcome::kUnavailable);
     for (size_t i = 0; i < write.stocs.size(); ++i) {
-      std::make_shared<Rep::CopyWriter>(rep_.get(), rep_->NextXchg(), write.stocs[i], file, deadline_ns, &outcomes.back()[i],
-                                        Gathering::Part(all))
+      std::make_shared<Rep::CopyWriter>(rep_.get(), rep_->NextXchg(), write.stocs[i], file, deadline_ns,
+                                        &outcomes.back()[i], Gathering::Part(all))
           ->Start();
     }
   }
@@ -571,26 +602,30 @@ Status StocClient::WriteAll(const std::vector<FileWrite>& files, const Creator& 
   for (size_t f = 0; f < outcomes.size(); ++f) {
     for (size_t i = 0; i < outcomes[f].size(); ++i) {
       if (outcomes[f][i] == Outcome::kOk) continue;
-      if (!status.ok() && outcomes[f][i] != Outcome::kNotOwner) continue;  // F1: being fenced is what the caller has to know
-      status = rep_->StatusOf(files[f].stocs[i], StrCat("writing ", files[f].file.ToString()), outcomes[f][i]);
+      // F1: being fenced is what the caller has to know
+      if (!status.ok() && outcomes[f][i] != Outcome::kNotOwner) continue;
+      status =
+          rep_->StatusOf(files[f].stocs[i], StrCat("writing ", files[f].file.ToString()), outcomes[f][i]);
     }
   }
   return status;
 }
 
-Status StocClient::WriteFiles(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator,
-                              std::string_view data, Nanos deadline_ns) {
+Status StocClient::WriteFiles(const std::vector<StocId>& stocs, const StocFileId& file,
+                              const Creator& creator, std::string_view data, Nanos deadline_ns) {
   return WriteAll({{file, stocs, data}}, creator, deadline_ns);
 }
 
-Status StocClient::WriteFile(StocId stoc, const StocFileId& file, const Creator& creator, std::string_view data,
-                             Nanos deadline_ns) {
+Status StocClient::WriteFile(StocId stoc, const StocFileId& file, const Creator& creator,
+                             std::string_view data, Nanos deadline_ns) {
   return WriteAll({{file, {stoc}, data}}, creator, deadline_ns);
 }
 
-Status StocClient::AppendFile(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator, uint64_t offset,
-                              bool create, std::string_view data, Nanos deadline_ns) {
-  if (data.size() > kMaxAppendBytes) return absl::InvalidArgumentError(StrCat("an append of ", data.size(), " bytes"));
+Status StocClient::AppendFile(const std::vector<StocId>& stocs, const StocFileId& file,
+                              const Creator& creator, uint64_t offset, bool create, std::string_view data,
+                              Nanos deadline_ns) {
+  if (data.size() > kMaxAppendBytes)
+    return absl::InvalidArgumentError(StrCat("an append of ", data.size(), " bytes"));
   std::string head;
   AppendFileRequest{file, creator, offset, create, Crc32c(data), {}}.AppendTo(&head);
   std::vector<StocId> missing = stocs;
@@ -599,14 +634,15 @@ Status StocClient::AppendFile(const std::vector<StocId>& stocs, const StocFileId
     auto all = std::make_shared<Gathering>();
     for (size_t i = 0; i < missing.size(); ++i) {
       Xchg* const xchg = rep_->NextXchg();
-      xchg->Submit([&, xchg, stoc = missing[i], outcome = &outcomes[i], part = Gathering::Part(all)]() mutable {
-        const std::string_view parts[] = {head, data};
-        rep_->Call(xchg, stoc, StocRequest::kAppendFile, parts, deadline_ns,
-                   [outcome, part = std::move(part)](Outcome o, std::string_view) mutable {
-                     *outcome = o;
-                     part.End();
-                   });
-      });
+      xchg->Submit(
+          [&, xchg, stoc = missing[i], outcome = &outcomes[i], part = Gathering::Part(all)]() mutable {
+            const std::string_view parts[] = {head, data};
+            rep_->Call(xchg, stoc, StocRequest::kAppendFile, parts, deadline_ns,
+                       [outcome, part = std::move(part)](Outcome o, std::string_view) mutable {
+                         *outcome = o;
+                         part.End();
+                       });
+          });
     }
     all->Wait();
     Status status;
@@ -624,8 +660,8 @@ Status StocClient::AppendFile(const std::vector<StocId>& stocs, const StocFileId
   }
 }
 
-StatusOr<std::string> StocClient::ReadFileBlocking(StocId stoc, const StocFileId& file, uint64_t offset, uint64_t size,
-                                                   Nanos deadline_ns) {
+StatusOr<std::string> StocClient::ReadFileBlocking(StocId stoc, const StocFileId& file, uint64_t offset,
+                                                   uint64_t size, Nanos deadline_ns) {
   std::string bytes;
   while (bytes.size() < size) {
     const auto n = static_cast<uint32_t>(std::min<uint64_t>(kReadRequestBytes, size - bytes.size()));
@@ -633,7 +669,9 @@ StatusOr<std::string> StocClient::ReadFileBlocking(StocId stoc, const StocFileId
     ReadFileRequest{file, offset + bytes.size(), n}.AppendTo(&body);
     auto r = rep_->CallAndWait(stoc, StocRequest::kReadFile, body, deadline_ns);
     NOVA_RETURN_IF_ERROR(rep_->StatusOf(stoc, StrCat("reading ", file.ToString()), r.outcome));
-    if (r.body.size() > n) return rep_->StatusOf(stoc, StrCat("reading ", file.ToString(), ": more than asked"), Outcome::kInternal);
+    if (r.body.size() > n)
+      return rep_->StatusOf(stoc, StrCat("reading ", file.ToString(), ": more than asked"),
+                            Outcome::kInternal);
     const bool end = r.body.size() < n;
     if (bytes.empty()) {
       bytes = std::move(r.body);
@@ -645,12 +683,16 @@ StatusOr<std::string> StocClient::ReadFileBlocking(StocId stoc, const StocFileId
   return bytes;
 }
 
-Status StocClient::AddReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files, Nanos deadline_ns) {
-  return rep_->ChangeReferences(stoc, StocRequest::kAddReferences, "referencing files", {range, epoch, files}, deadline_ns);
+Status StocClient::AddReferences(StocId stoc, RangeId range, Epoch epoch,
+                                 const std::vector<StocFileId>& files, Nanos deadline_ns) {
+  return rep_->ChangeReferences(stoc, StocRequest::kAddReferences, "referencing files", {range, epoch, files},
+                                deadline_ns);
 }
 
-Status StocClient::DropReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files, Nanos deadline_ns) {
-  return rep_->ChangeReferences(stoc, StocRequest::kDropReferences, "dropping files", {range, epoch, files}, deadline_ns);
+Status StocClient::DropReferences(StocId stoc, RangeId range, Epoch epoch,
+                                  const std::vector<StocFileId>& files, Nanos deadline_ns) {
+  return rep_->ChangeReferences(stoc, StocRequest::kDropReferences, "dropping files", {range, epoch, files},
+                                deadline_ns);
 }
 
 StatusOr<std::vector<FileSummary>> StocClient::ListFiles(StocId stoc, RangeId range, Epoch epoch_below,
@@ -660,7 +702,8 @@ StatusOr<std::vector<FileSummary>> StocClient::ListFiles(StocId stoc, RangeId ra
   const auto r = rep_->CallAndWait(stoc, StocRequest::kListFiles, body, deadline_ns);
   NOVA_RETURN_IF_ERROR(rep_->StatusOf(stoc, "listing files", r.outcome));
   ListFilesReply reply;
-  if (!ListFilesReply::Parse(r.body, &reply)) return rep_->StatusOf(stoc, "listing files: malformed reply", Outcome::kInternal);
+  if (!ListFilesReply::Parse(r.body, &reply))
+    return rep_->StatusOf(stoc, "listing files: malformed reply", Outcome::kInternal);
   return std::move(reply.files);
 }
 
@@ -668,7 +711,8 @@ StatusOr<Incarnation> StocClient::Ping(StocId stoc, Nanos deadline_ns) {
   const auto r = rep_->CallAndWait(stoc, StocRequest::kPing, "", deadline_ns);
   NOVA_RETURN_IF_ERROR(rep_->StatusOf(stoc, "ping", r.outcome));
   PingReply reply;
-  if (!PingReply::Parse(r.body, &reply)) return rep_->StatusOf(stoc, "ping: malformed reply", Outcome::kInternal);
+  if (!PingReply::Parse(r.body, &reply))
+    return rep_->StatusOf(stoc, "ping: malformed reply", Outcome::kInternal);
   return reply.incarnation;
 }
 

@@ -1,14 +1,16 @@
 // StocClient: requests to StoCs, for whoever holds their addresses.
 //
-// Async forms run on an xchg thread and call `done` there; blocking forms are for compaction, recovery and control threads.
+// Async forms run on an xchg thread and call `done` there; blocking forms are for compaction, recovery and
+// control threads.
 // Layout of messages: stoc/protocol.h.
 //
-// Thread safety: async forms OnXchg (of `xchg`); blocking forms from any thread that may wait; the directory of StoCs may be
-// replaced at any time (UpdateStocs).
-// Ownership:     `data` must stay valid until done. Memory handed out by OpenSegment belongs to the StoC. The client outlives
-//                the xchgs' threads: what runs on them refers to it.
-// Errors:        outcomes as xchg.h says; kNotOwner: our epoch is fenced; kNoSpace; kNotFound; kCorruption: bytes arrived damaged.
-//                `done` never runs inside the call. Blocking forms wait and try again, in the deadline, while a StoC says kBusy.
+// Thread safety: async forms OnXchg (of `xchg`); blocking forms from any thread that may wait; the directory
+//                of StoCs may be replaced at any time (UpdateStocs).
+// Ownership:     `data` must stay valid until done. Memory handed out by OpenSegment belongs to the StoC. The
+//                client outlives the xchgs' threads: what runs on them refers to it.
+// Errors:        outcomes as xchg.h says; kNotOwner: our epoch is fenced; kNoSpace; kNotFound; kCorruption:
+//                bytes arrived damaged. `done` never runs inside the call. Blocking forms wait and try again,
+//                in the deadline, while a StoC says kBusy.
 #pragma once
 
 #include <memory>
@@ -24,7 +26,8 @@
 namespace nova {
 
 struct StocClientOptions {
-  size_t transfer_bytes = 64 << 20;  // registered memory that WRITEs are sent from and READs come to; bounds a file's size
+  // registered memory that WRITEs are sent from and READs come to; bounds a file's size
+  size_t transfer_bytes = 64 << 20;
 };
 
 // A file, and where it goes.
@@ -48,15 +51,18 @@ class StocClient {
   uint32_t queue_depth(StocId id) const;  // as its last reply said
 
   // --- async, OnXchg
-  void OpenSegment(Xchg* xchg, const LogMember& member, RangeId range, Epoch epoch, const Uuid& log, uint32_t index,
-                   uint64_t size, Nanos deadline_ns, absl::AnyInvocable<void(Outcome, RemoteBuffer)> done);
-  void FreeLogs(Xchg* xchg, StocId stoc, RangeId range, Epoch epoch, const std::vector<Uuid>& logs, OpDone done);
-  void OpenLogFile(Xchg* xchg, const LogMember& member, RangeId range, Epoch epoch, const Uuid& log, Nanos deadline_ns, OpDone done);
+  void OpenSegment(Xchg* xchg, const LogMember& member, RangeId range, Epoch epoch, const Uuid& log,
+                   uint32_t index, uint64_t size, Nanos deadline_ns,
+                   absl::AnyInvocable<void(Outcome, RemoteBuffer)> done);
+  void FreeLogs(Xchg* xchg, StocId stoc, RangeId range, Epoch epoch, const std::vector<Uuid>& logs,
+                OpDone done);
+  void OpenLogFile(Xchg* xchg, const LogMember& member, RangeId range, Epoch epoch, const Uuid& log,
+                   Nanos deadline_ns, OpDone done);
   // The bytes at `request.offset` of the log's file.
   void AppendLog(Xchg* xchg, StocId stoc, const AppendLogRequest& request, Nanos deadline_ns, OpDone done);
   // Part of a file. done's view is valid during the call.
-  void ReadFile(Xchg* xchg, StocId stoc, const StocFileId& file, uint64_t offset, uint32_t size, Nanos deadline_ns,
-                absl::AnyInvocable<void(Outcome, std::string_view)> done);
+  void ReadFile(Xchg* xchg, StocId stoc, const StocFileId& file, uint64_t offset, uint32_t size,
+                Nanos deadline_ns, absl::AnyInvocable<void(Outcome, std::string_view)> done);
   void Ping(Xchg* xchg, StocId stoc, Nanos deadline_ns, absl::AnyInvocable<void(Outcome, Incarnation)> done);
   // For WRITEs and READs of memory that this start of the StoC has given out; no other is reached (N1). Null:
   // not known, or not the one that is known.
@@ -74,22 +80,26 @@ class StocClient {
   // One-sided (R3), of the start of the StoC that gave out the memory.
   StatusOr<std::string> ReadRemote(StocId stoc, Incarnation incarnation, const RemoteBuffer& memory,
                                    Nanos deadline_ns);
-  Status WriteFile(StocId stoc, const StocFileId& file, const Creator& creator, std::string_view data, Nanos deadline_ns);
+  Status WriteFile(StocId stoc, const StocFileId& file, const Creator& creator, std::string_view data,
+                   Nanos deadline_ns);
   // Several files, all copies at once; OK when all are everywhere.
   Status WriteAll(const std::vector<FileWrite>& files, const Creator& creator, Nanos deadline_ns);
   // The same file to several StoCs at once; OK when all have it.
-  Status WriteFiles(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator, std::string_view data,
-                    Nanos deadline_ns);
+  Status WriteFiles(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator,
+                    std::string_view data, Nanos deadline_ns);
   // Synced at every member, else an error (M1: write-all). `create` starts the file.
-  Status AppendFile(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator, uint64_t offset,
-                    bool create, std::string_view data, Nanos deadline_ns);
+  Status AppendFile(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator,
+                    uint64_t offset, bool create, std::string_view data, Nanos deadline_ns);
   // Fewer bytes than `size` where the file ends; UINT64_MAX: to the end.
   StatusOr<std::string> ReadFileBlocking(StocId stoc, const StocFileId& file, uint64_t offset, uint64_t size,
                                          Nanos deadline_ns);
-  // M4: the range references the files from now on; after an error some may be referenced. NotFound: one is not there.
-  Status AddReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files, Nanos deadline_ns);
+  // M4: the range references the files from now on; after an error some may be referenced. NotFound: one is
+  // not there.
+  Status AddReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files,
+                       Nanos deadline_ns);
   // It does not any more; what nobody references is deleted.
-  Status DropReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files, Nanos deadline_ns);
+  Status DropReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files,
+                        Nanos deadline_ns);
   // A page, upwards from behind `after`; fewer than kMaxListedFiles are the last.
   StatusOr<std::vector<FileSummary>> ListFiles(StocId stoc, RangeId range, Epoch epoch_below,
                                                const StocFileId& after, Nanos deadline_ns);

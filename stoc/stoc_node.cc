@@ -25,9 +25,13 @@ StatusOr<Uuid> WaitForCluster(ConfigStore* store) {
 }  // namespace
 
 StocNode::StocNode(const StocOptions& options, const StocEnvironment& environment)
-    : options_(options), environment_(environment), metrics_(environment.metrics), fences_(options.server.off.f1_fence) {}
+    : options_(options),
+      environment_(environment),
+      metrics_(environment.metrics),
+      fences_(options.server.off.f1_fence) {}
 
-StatusOr<std::unique_ptr<StocNode>> StocNode::Start(const StocOptions& options, const StocEnvironment& environment) {
+StatusOr<std::unique_ptr<StocNode>> StocNode::Start(const StocOptions& options,
+                                                    const StocEnvironment& environment) {
   std::unique_ptr<StocNode> node(new StocNode(options, environment));
   NOVA_RETURN_IF_ERROR(node->Init());
   return node;
@@ -42,8 +46,8 @@ Status StocNode::Init() {
   NOVA_ASSIGN_OR_RETURN(store_, environment_.open_store());
   NOVA_ASSIGN_OR_RETURN(cluster_, WaitForCluster(store_.get()));
   if (identity && identity->cluster != cluster_) {
-    return absl::FailedPreconditionError(
-        StrCat("the store belongs to cluster ", identity->cluster.ToString(), ", this is cluster ", cluster_.ToString()));
+    return absl::FailedPreconditionError(StrCat("the store belongs to cluster ", identity->cluster.ToString(),
+                                                ", this is cluster ", cluster_.ToString()));
   }
   if (!identity) {
     identity = StoreIdentity{Uuid::Generate(), cluster_, {}};
@@ -65,8 +69,10 @@ Status StocNode::Init() {
 
 Status StocNode::Serve() {
   log_memory_ = std::make_unique<ExposedMemory>(
-      environment_.fabric, ExposedMemoryOptions{options_.log_memory_bytes, options_.segment_bytes, options_.spare_segments, options_.server.off});
-  buffer_memory_ = std::make_unique<ExposedMemory>(environment_.fabric, ExposedMemoryOptions{options_.file_buffer_bytes, 1 << 20, 2, options_.server.off});
+      environment_.fabric, ExposedMemoryOptions{options_.log_memory_bytes, options_.segment_bytes,
+                                                options_.spare_segments, options_.server.off});
+  buffer_memory_ = std::make_unique<ExposedMemory>(
+      environment_.fabric, ExposedMemoryOptions{options_.file_buffer_bytes, 1 << 20, 2, options_.server.off});
   segments_ = std::make_unique<SegmentPool>(log_memory_.get(), metrics_);
 
   Hello hello;
@@ -89,26 +95,34 @@ Status StocNode::Serve() {
   server.incarnation = self_.incarnation;
   server.store = self_.store;
   server_ = std::make_unique<StocServer>(
-      server, StocParts{&fences_, segments_.get(), log_memory_.get(), buffer_memory_.get(), files_.get(), metrics_}, xchgs);
-  NOVA_ASSIGN_OR_RETURN(const std::string bound,
-                        environment_.fabric->Listen(options_.address, hello, ports, [this](const Hello& peer) -> Status {
-                          if (!peer.cluster.IsNil() && peer.cluster != cluster_) {
-                            return absl::InvalidArgumentError("this is another cluster");
-                          }
-                          return server_->AcceptPeer(peer);
-                        }));
+      server,
+      StocParts{&fences_, segments_.get(), log_memory_.get(), buffer_memory_.get(), files_.get(), metrics_},
+      xchgs);
+  NOVA_ASSIGN_OR_RETURN(
+      const std::string bound,
+      environment_.fabric->Listen(options_.address, hello, ports, [this](const Hello& peer) -> Status {
+        if (!peer.cluster.IsNil() && peer.cluster != cluster_) {
+          return absl::InvalidArgumentError("this is another cluster");
+        }
+        return server_->AcceptPeer(peer);
+      }));
   self_.address = options_.advertise.empty() ? bound : options_.advertise;
   self_.host = options_.host.empty() ? HostOf(self_.address) : options_.host;
   metrics_->AddCallback("nova_stoc_queue_depth", [this] { return server_->queue_depth(); });
   AddFabricMetrics(metrics_, environment_.fabric);
   AddXchgMetrics(metrics_, {xchgs.begin(), xchgs.end()});
-  metrics_->AddCallback("nova_stoc_stored_bytes", [this] { return static_cast<double>(files_->stored_bytes()); });
-  metrics_->AddCallback("nova_stoc_disk_free_bytes", [this] { return static_cast<double>(files_->free_bytes()); });
+  metrics_->AddCallback("nova_stoc_stored_bytes",
+                        [this] { return static_cast<double>(files_->stored_bytes()); });
+  metrics_->AddCallback("nova_stoc_disk_free_bytes",
+                        [this] { return static_cast<double>(files_->free_bytes()); });
   metrics_->AddCallback("nova_stoc_member", [this] { return member_.load() ? 1.0 : 0.0; });
-  for (const auto& [use, memory] : {std::pair{"log", log_memory_.get()}, std::pair{"file_buffer", buffer_memory_.get()}}) {
+  for (const auto& [use, memory] :
+       {std::pair{"log", log_memory_.get()}, std::pair{"file_buffer", buffer_memory_.get()}}) {
     const std::string label = StrCat("{use=\"", use, "\"}");
-    metrics_->AddCallback("nova_stoc_memory_mapped_bytes" + label, [m = memory] { return static_cast<double>(m->counts().mapped_bytes); });
-    metrics_->AddCallback("nova_stoc_memory_taken_bytes" + label, [m = memory] { return static_cast<double>(m->counts().taken_bytes); });
+    metrics_->AddCallback("nova_stoc_memory_mapped_bytes" + label,
+                          [m = memory] { return static_cast<double>(m->counts().mapped_bytes); });
+    metrics_->AddCallback("nova_stoc_memory_taken_bytes" + label,
+                          [m = memory] { return static_cast<double>(m->counts().taken_bytes); });
     metrics_->AddCallback("nova_stoc_memory_registrations_total" + label,
                           [m = memory] { return static_cast<double>(m->counts().registrations); });
   }
@@ -130,7 +144,8 @@ Status StocNode::Join() {
   };
   events.report = [this] { return Report(); };
   lost_.store(false);
-  NOVA_ASSIGN_OR_RETURN(session_, JoinCluster(store_.get(), environment_.open_channel(), node, std::move(events)));
+  NOVA_ASSIGN_OR_RETURN(session_,
+                        JoinCluster(store_.get(), environment_.open_channel(), node, std::move(events)));
   member_.store(true);
   return OkStatus();
 }
@@ -185,11 +200,13 @@ NodeReport StocNode::Report() const {
 std::string StocNode::StatusText() const {
   const ExposedMemory::Counts log = log_memory_->counts();
   const ExposedMemory::Counts buffer = buffer_memory_->counts();
-  return StrCat("StoC ", self_.stoc_id.value(), " ", self_.name, " at ", self_.address, ", incarnation ", self_.incarnation.value(),
-                ", store ", self_.store.ToString(), member_.load() ? "" : ", NOT A MEMBER", "\nqueue depth ", server_->queue_depth(),
+  return StrCat("StoC ", self_.stoc_id.value(), " ", self_.name, " at ", self_.address, ", incarnation ",
+                self_.incarnation.value(), ", store ", self_.store.ToString(),
+                member_.load() ? "" : ", NOT A MEMBER", "\nqueue depth ", server_->queue_depth(),
                 "\nsegments ", segments_->open_segments(), "\nlog memory ", log.taken_bytes, " of ",
-                options_.log_memory_bytes, " bytes\nfile buffer ", buffer.taken_bytes, " of ", options_.file_buffer_bytes,
-                " bytes\nstored ", files_->stored_bytes(), " bytes, ", files_->free_bytes(), " free\n");
+                options_.log_memory_bytes, " bytes\nfile buffer ", buffer.taken_bytes, " of ",
+                options_.file_buffer_bytes, " bytes\nstored ", files_->stored_bytes(), " bytes, ",
+                files_->free_bytes(), " free\n");
 }
 
 // --- the end

@@ -1,13 +1,16 @@
-// StocNode: one StoC: owns the store, the memory, the xchg and storage threads, and the membership in the cluster.
+// StocNode: one StoC: owns the store, the memory, the xchg and storage threads, and the membership in the
+// cluster.
 //
-// Start: lock the directory (format it when it is empty), draw an incarnation, read the ranges' epochs (F1), listen, join.
-// When the membership is lost (an expired session) the node goes on serving what it has, segments included, and joins again with
-// the incarnation it has (C4, N1). At start and every collect_period the ranges' records are read: epochs that have risen are
-// fenced, and segments of epochs before an OPEN one are freed (N4).
+// Start: lock the directory (format it when it is empty), draw an incarnation, read the ranges' epochs (F1),
+// listen, join. When the membership is lost (an expired session) the node goes on serving what it has,
+// segments included, and joins again with the incarnation it has (C4, N1). At start and every collect_period
+// the ranges' records are read: epochs that have risen are fenced, and segments of epochs before an OPEN one
+// are freed (N4).
 // Stop:  refuse new work, finish the queued, leave.
 //
 // Thread safety: all.
-// Errors: Start: one Status naming the cause. FailedPrecondition, InvalidArgument, DataLoss: the directory is not one for us.
+// Errors: Start: one Status naming the cause. FailedPrecondition, InvalidArgument, DataLoss: the directory is
+//         not one for us.
 #pragma once
 
 #include <atomic>
@@ -33,11 +36,11 @@ struct StocOptions {
   std::string metrics_address;          // as bound, shown in the status
   int xchg_threads = 1;
   uint64_t log_memory_bytes = uint64_t{1} << 30;
-  uint64_t segment_bytes = 1 << 20;     // smallest size class
-  size_t spare_segments = 8;            // kept registered
+  uint64_t segment_bytes = 1 << 20;  // smallest size class
+  size_t spare_segments = 8;         // kept registered
   uint64_t file_buffer_bytes = 256 << 20;
   FileStoreOptions files;
-  StocServerOptions server;             // its incarnation is filled in
+  StocServerOptions server;  // its incarnation is filled in
   XchgOptions xchg;
   Nanos heartbeat_ns = 500 * kMillisecond;
   Nanos collect_period_ns = 60 * kSecond;
@@ -54,13 +57,15 @@ struct StocEnvironment {
 
 class StocNode {
  public:
-  static StatusOr<std::unique_ptr<StocNode>> Start(const StocOptions& options, const StocEnvironment& environment);
+  static StatusOr<std::unique_ptr<StocNode>> Start(const StocOptions& options,
+                                                   const StocEnvironment& environment);
   ~StocNode();  // as Stop
 
   void Stop();
   const NodeInfo& self() const { return self_; }
   std::string StatusText() const;
-  // Notified when the node can be a member no more, and why: a later process has its name. The process is to end.
+  // Notified when the node can be a member no more, and why: a later process has its name. The process is to
+  // end.
   bool WaitUntilSuperseded(Nanos deadline_ns) const { return superseded_.WaitUntil(deadline_ns); }
 
  private:

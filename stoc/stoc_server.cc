@@ -57,18 +57,19 @@ template <typename Request>
 void StocServer::Handle(size_t lane, StocRequest type, const char* name,
                         void (StocServer::*handler)(const Caller&, const Request&)) {
   Counter* const received = parts_.metrics->counter(StrCat("nova_stoc_requests_total{type=\"", name, "\"}"));
-  lanes_[lane].xchg->Handle(static_cast<uint16_t>(type), [this, lane, received, handler](const IncomingCall& call) {
-    received->Add();
-    Request request;
-    if (!Request::Parse(call.body, &request)) {
-      malformed_->Add();
-      lanes_[lane].xchg->Close(call.connection);
-      return;
-    }
-    const Caller caller{lane, call.connection, call.request_id, call.deadline_ns};
-    if (SessionOf(caller) == nullptr && !BeginSession(caller, *call.peer)) return;
-    (this->*handler)(caller, request);
-  });
+  lanes_[lane].xchg->Handle(static_cast<uint16_t>(type),
+                            [this, lane, received, handler](const IncomingCall& call) {
+                              received->Add();
+                              Request request;
+                              if (!Request::Parse(call.body, &request)) {
+                                malformed_->Add();
+                                lanes_[lane].xchg->Close(call.connection);
+                                return;
+                              }
+                              const Caller caller{lane, call.connection, call.request_id, call.deadline_ns};
+                              if (SessionOf(caller) == nullptr && !BeginSession(caller, *call.peer)) return;
+                              (this->*handler)(caller, request);
+                            });
 }
 
 void StocServer::Register(size_t lane) {
@@ -101,12 +102,14 @@ Status StocServer::AcceptPeer(const Hello& peer) {
   {
     MutexLock lock(&mu_);
     uint64_t& latest = latest_[name];
-    if (peer.incarnation < latest) return absl::FailedPreconditionError("a later process of this name has connected");
+    if (peer.incarnation < latest)
+      return absl::FailedPreconditionError("a later process of this name has connected");
     if (peer.incarnation == latest) return OkStatus();
     latest = peer.incarnation;
   }
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    lanes_[i].xchg->Submit([this, i, name, incarnation = peer.incarnation] { CloseOlder(i, name, incarnation); });
+    lanes_[i].xchg->Submit(
+        [this, i, name, incarnation = peer.incarnation] { CloseOlder(i, name, incarnation); });
   }
   return OkStatus();
 }
@@ -145,7 +148,8 @@ void StocServer::CloseOverdue(size_t lane) {
     if (!buffers.empty() && buffers.begin()->second.opened_ns < oldest) overdue.push_back(connection);
   }
   for (const ConnectionId connection : overdue) {
-    NOVA_LOG(WARNING) << "file buffers of " << lanes_[lane].sessions[connection].name << " are overdue: its connection is closed";
+    NOVA_LOG(WARNING) << "file buffers of " << lanes_[lane].sessions[connection].name
+                      << " are overdue: its connection is closed";
     lanes_[lane].xchg->Close(connection);
   }
 }
@@ -181,7 +185,8 @@ void StocServer::ReplyWith(const Caller& caller, const Message& message) {
 }
 
 void StocServer::ReplyLater(const Caller& caller, Outcome outcome, std::string body) {
-  lanes_[caller.lane].xchg->Submit([this, caller, outcome, body = std::move(body)] { Reply(caller, outcome, body); });
+  lanes_[caller.lane].xchg->Submit(
+      [this, caller, outcome, body = std::move(body)] { Reply(caller, outcome, body); });
 }
 
 bool StocServer::OnStorage(const Caller& caller, StorageWork work) {
@@ -222,9 +227,12 @@ void StocServer::RecycleSoon() {
 // --- segments
 
 void StocServer::OpenSegment(const Caller& caller, const OpenSegmentRequest& request) {
-  // N1: a group lists incarnations; a segment of another one would be acknowledged into and never be found by recovery.
-  if (request.incarnation != options_.incarnation && !options_.off.n1_incarnation) return Reply(caller, Outcome::kUnavailable);
-  if (request.size == 0 || request.size > parts_.log_memory->options().max_bytes) return Reply(caller, Outcome::kInvalidArgument);
+  // N1: a group lists incarnations; a segment of another one would be acknowledged into and never be found by
+  // recovery.
+  if (request.incarnation != options_.incarnation && !options_.off.n1_incarnation)
+    return Reply(caller, Outcome::kUnavailable);
+  if (request.size == 0 || request.size > parts_.log_memory->options().max_bytes)
+    return Reply(caller, Outcome::kInvalidArgument);
   const FenceTable::Scope scope(parts_.fences, request.range, request.epoch);
   if (!scope.entered()) return Reply(caller, Outcome::kNotOwner);
   const auto opened = parts_.segments->Open(request, caller.session());
@@ -274,7 +282,8 @@ void StocServer::FreeLogsNow(const Caller& caller, const FreeLogsRequest& reques
   }
   if (files.empty()) return Reply(caller, Outcome::kOk);
   const bool queued = OnStorage(caller, [this, request, files = std::move(files)] {
-    const FenceTable::Scope inside(parts_.fences, request.range, request.epoch);  // else a recovery is reading them
+    // else a recovery is reading them
+    const FenceTable::Scope inside(parts_.fences, request.range, request.epoch);
     return Answer{inside.entered() ? ToOutcome(parts_.files->DeleteFiles(files)) : Outcome::kNotOwner};
   });
   if (!queued) Reply(caller, Outcome::kBusy);
@@ -346,7 +355,8 @@ void StocServer::FenceOnBehalf(RangeId range, Epoch epoch, bool free) {
 
 void StocServer::DeleteLogFiles(RangeId range, Epoch epoch_below) {
   const Status s = parts_.files->DeleteLogs(range, epoch_below);
-  if (!s.ok()) NOVA_LOG(WARNING) << "deleting logs of range " << range.value() << ": " << s;  // collected later (N4)
+  // collected later (N4)
+  if (!s.ok()) NOVA_LOG(WARNING) << "deleting logs of range " << range.value() << ": " << s;
 }
 
 // --- files
@@ -359,7 +369,8 @@ bool StocServer::Refused(const Caller& caller, RangeId range, Epoch epoch) {
 
 void StocServer::OpenFile(const Caller& caller, const OpenFileRequest& request) {
   if (Refused(caller, request.creator.range, request.creator.epoch)) return;
-  if (request.size > parts_.buffer_memory->options().max_bytes) return Reply(caller, Outcome::kInvalidArgument);
+  if (request.size > parts_.buffer_memory->options().max_bytes)
+    return Reply(caller, Outcome::kInvalidArgument);
   if (auto memory = parts_.buffer_memory->TryTake(request.size, caller.session())) {
     return GiveBuffer(caller, request, std::move(memory));
   }
@@ -373,7 +384,8 @@ void StocServer::OpenFile(const Caller& caller, const OpenFileRequest& request) 
   if (!queued) Reply(caller, Outcome::kBusy);
 }
 
-void StocServer::GiveBuffer(const Caller& caller, const OpenFileRequest& request, ExposedMemory::Piece memory) {
+void StocServer::GiveBuffer(const Caller& caller, const OpenFileRequest& request,
+                            ExposedMemory::Piece memory) {
   Session* const session = SessionOf(caller);
   if (session == nullptr) return RecycleSoon();  // the connection is gone; so is the memory, to quarantine
   const uint64_t id = lanes_[caller.lane].next_buffer++;
@@ -385,7 +397,8 @@ void StocServer::GiveBuffer(const Caller& caller, const OpenFileRequest& request
 void StocServer::PersistFile(const Caller& caller, const PersistFileRequest& request) {
   Session* const session = SessionOf(caller);
   const auto it = session->buffers.find(request.buffer);
-  if (it == session->buffers.end()) return Reply(caller, Outcome::kNotFound);  // opened over another connection
+  // opened over another connection
+  if (it == session->buffers.end()) return Reply(caller, Outcome::kNotFound);
   FileBuffer buffer = std::move(it->second);
   session->buffers.erase(it);
   const bool queued = OnStorage(caller, [this, request, buffer = std::move(buffer)]() mutable {
@@ -422,7 +435,8 @@ void StocServer::AppendFile(const Caller& caller, const AppendFileRequest& reque
     // M1: while this is inside a FENCE waits; before and after, it wins.
     const FenceTable::Scope scope(parts_.fences, request.creator.range, request.creator.epoch);
     if (!scope.entered()) return Answer{Outcome::kNotOwner};
-    return Answer{ToOutcome(parts_.files->AppendFile(request.file, request.creator, request.offset, request.create, bytes))};
+    return Answer{ToOutcome(
+        parts_.files->AppendFile(request.file, request.creator, request.offset, request.create, bytes))};
   });
   if (!queued) Reply(caller, Outcome::kBusy);
 }
@@ -467,6 +481,8 @@ void StocServer::ListFiles(const Caller& caller, const ListFilesRequest& request
   if (!queued) Reply(caller, Outcome::kBusy);
 }
 
-void StocServer::Ping(const Caller& caller, const PingRequest&) { ReplyWith(caller, PingReply{options_.incarnation}); }
+void StocServer::Ping(const Caller& caller, const PingRequest&) {
+  ReplyWith(caller, PingReply{options_.incarnation});
+}
 
 }  // namespace nova

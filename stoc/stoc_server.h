@@ -1,14 +1,14 @@
-// StocServer: the requests of stoc/protocol.h, served: handlers on the xchg threads decode, check the epoch and either answer at
-// once (what needs only memory at hand) or hand over:
-//   storage threads  all that waits for the disk; a full queue answers kBusy
+// StocServer: the requests of stoc/protocol.h, served: handlers on the xchg threads decode, check the epoch
+//   and either answer at once (what needs only memory at hand) or hand over: storage threads  all that waits
+//   for the disk; a full queue answers kBusy
 //   log threads      appends to logs in files (log_writer.h)
 //   control thread   what registers or revokes memory: sealing, new segments, recycling
 //
-// F1: a request of a fenced epoch is refused when it arrives and again when its work begins; a FENCE is answered when no work of
-//     a lower epoch is inside any more (fence_table.h) and its segments are sealed.
+// F1: a request of a fenced epoch is refused when it arrives and again when its work begins; a FENCE is
+//     answered when no work of a lower epoch is inside any more (fence_table.h) and its segments are sealed.
 // F3: when a later incarnation of a peer says hello, the connections of the earlier ones are destroyed.
-// F4: a file buffer belongs to the connection that opened it until it was persisted, or the connection is gone. One that is never
-//     persisted is taken back, after a deadline, by destroying the connection.
+// F4: a file buffer belongs to the connection that opened it until it was persisted, or the connection is
+//     gone. One that is never persisted is taken back, after a deadline, by destroying the connection.
 // A malformed body ends its connection.
 //
 // Thread safety: handlers on their xchg thread; AcceptPeer, queue_depth, FenceOnBehalf and Stop from any.
@@ -22,9 +22,9 @@
 #include <string>
 #include <vector>
 
-#include "common/base/rules_off.h"
 #include "common/base/metrics.h"
 #include "common/base/queue.h"
+#include "common/base/rules_off.h"
 #include "common/base/thread.h"
 #include "common/rdma/xchg.h"
 #include "stoc/exposed_memory.h"
@@ -63,7 +63,8 @@ class StocServer {
 
   // F3, for Fabric::Listen: on the port's thread.
   Status AcceptPeer(const Hello& peer);
-  // What FENCE does, because the range's record says so: raises the epoch and seals, or (`free`, R6) frees what is below.
+  // What FENCE does, because the range's record says so: raises the epoch and seals, or (`free`, R6) frees
+  // what is below.
   void FenceOnBehalf(RangeId range, Epoch epoch, bool free);
   // Refuses new work, finishes what is queued; the xchgs still run and send the replies.
   void Stop();
@@ -109,7 +110,8 @@ class StocServer {
 
   void Register(size_t lane);
   template <typename Request>
-  void Handle(size_t lane, StocRequest type, const char* name, void (StocServer::*handler)(const Caller&, const Request&));
+  void Handle(size_t lane, StocRequest type, const char* name,
+              void (StocServer::*handler)(const Caller&, const Request&));
   Session* SessionOf(const Caller& caller);
   bool BeginSession(const Caller& caller, const Hello& peer);
   void SessionGone(size_t lane, ConnectionId connection);

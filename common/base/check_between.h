@@ -1,4 +1,5 @@
-// CheckBetween: an option inside its bounds. Else InvalidArgument: one line with its name, its value and what is allowed.
+// CheckBetween: an option inside its bounds. Else InvalidArgument: one line with its name, its value and what
+// is allowed.
 #pragma once
 
 #include <string_view>
@@ -9,9 +10,11 @@
 namespace nova {
 
 template <typename T>
-Status CheckBetween(std::string_view name, T value, std::type_identity_t<T> low, std::type_identity_t<T> high) {
+Status CheckBetween(std::string_view name, T value, std::type_identity_t<T> low,
+                    std::type_identity_t<T> high) {
   if (value >= low && value <= high) return OkStatus();  // not so of a NaN
-  return absl::InvalidArgumentError(StrCat(absl::string_view(name.data(), name.size()), " = ", value, ": must be in [", low, ", ", high, "]"));
+  return absl::InvalidArgumentError(StrCat(absl::string_view(name.data(), name.size()), " = ", value,
+                                           ": must be in [", low, ", ", high, "]"));
 }
 
 // The same error of an option in a struct that is an option itself: "table.block_size_bytes = 1: ...".

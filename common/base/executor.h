@@ -1,7 +1,8 @@
-// Executor: the thread a request runs on, as the engine sees it: an xchg thread in an LTC, a plain loop in embedded mode and
-// tests. The engine's request path never waits; it goes on here.
+// Executor: the thread a request runs on, as the engine sees it: an xchg thread in an LTC, a plain loop in
+// embedded mode and tests. The engine's request path never waits; it goes on here.
 //
-// Thread safety: Submit and IsCurrentThread from any thread; RunAt and AddRoundHook as the implementation says (OnXchg).
+// Thread safety: Submit and IsCurrentThread from any thread; RunAt and AddRoundHook as the implementation
+//                says (OnXchg).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// ExitWithError: how a program ends on bad flags, bad input or what it cannot start without: one line, exit code 2.
+// ExitWithError: how a program ends on bad flags, bad input or what it cannot start without: one line, exit
+// code 2.
 //
 // For files with a main; libraries return a Status.
 #pragma once

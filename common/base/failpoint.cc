@@ -21,14 +21,16 @@ struct Armed {
   std::function<Status()> action;
 };
 
-// Orders are given before the threads that meet them, or while these stand still; so that a hit takes no lock.
+// Orders are given before the threads that meet them, or while these stand still; so that a hit takes no
+// lock.
 std::array<Armed, kFailPoints.size()>& Points() {
   static auto* const points = new std::array<Armed, kFailPoints.size()>();
   return *points;
 }
 
 StatusOr<size_t> Find(std::string_view name) {
-  const auto it = std::find_if(kFailPoints.begin(), kFailPoints.end(), [&](const FailPointInfo& p) { return p.name == name; });
+  const auto it = std::find_if(kFailPoints.begin(), kFailPoints.end(),
+                               [&](const FailPointInfo& p) { return p.name == name; });
   if (it == kFailPoints.end()) return absl::InvalidArgumentError(StrCat("no failpoint ", std::string(name)));
   return static_cast<size_t>(it - kFailPoints.begin());
 }
@@ -58,20 +60,25 @@ Status ArmFailPoint(std::string_view name, uint64_t nth, std::function<Status()>
 }
 
 Status ArmFailPoints(std::string_view orders) {
-  for (const absl::string_view order : absl::StrSplit(absl::string_view(orders.data(), orders.size()), ';', absl::SkipEmpty())) {
+  for (const absl::string_view order :
+       absl::StrSplit(absl::string_view(orders.data(), orders.size()), ';', absl::SkipEmpty())) {
     const std::pair<std::string, std::string> named = absl::StrSplit(order, absl::MaxSplits('=', 1));
     const std::pair<std::string, std::string> counted = absl::StrSplit(named.second, absl::MaxSplits('@', 1));
     NOVA_ASSIGN_OR_RETURN(const size_t index, Find(named.first));
-    const auto wrong = [&](const char* why) { return absl::InvalidArgumentError(StrCat("failpoint ", std::string(order), ": ", why)); };
+    const auto wrong = [&](const char* why) {
+      return absl::InvalidArgumentError(StrCat("failpoint ", std::string(order), ": ", why));
+    };
     uint64_t nth = 0, delay_ms = 0;
-    if (!counted.second.empty() && (!absl::SimpleAtoi(counted.second, &nth) || nth == 0)) return wrong("@ wants a number above 0");
+    if (!counted.second.empty() && (!absl::SimpleAtoi(counted.second, &nth) || nth == 0))
+      return wrong("@ wants a number above 0");
     std::function<Status()> action;
     if (counted.first == "crash") {
       action = []() -> Status { Crash(); };
     } else if (counted.first == "error") {
       if (!kFailPoints[index].may_fail) return wrong("this step cannot fail");
       action = [name = named.first] { return absl::DataLossError(StrCat("failpoint ", name)); };
-    } else if (counted.first.starts_with("delay:") && absl::SimpleAtoi(counted.first.substr(6), &delay_ms) && delay_ms <= 60'000) {
+    } else if (counted.first.starts_with("delay:") && absl::SimpleAtoi(counted.first.substr(6), &delay_ms) &&
+               delay_ms <= 60'000) {
       action = [delay_ms] {
         SleepFor(static_cast<Nanos>(delay_ms) * kMillisecond);
         return OkStatus();
@@ -109,8 +116,8 @@ uint64_t FailPointHits(std::string_view name) {
 std::string FailPointsText() {
   std::string out;
   for (const FailPointInfo& p : kFailPoints) {
-    out += StrCat(std::string(p.name), std::string(p.name.size() < 28 ? 28 - p.name.size() : 1, ' '), p.may_fail ? "crash delay error  " : "crash delay        ",
-                  std::string(p.where), "\n");
+    out += StrCat(std::string(p.name), std::string(p.name.size() < 28 ? 28 - p.name.size() : 1, ' '),
+                  p.may_fail ? "crash delay error  " : "crash delay        ", std::string(p.where), "\n");
   }
   return out;
 }

@@ -1,12 +1,14 @@
 // Failpoints: named steps between which a crash, an error or a pause matters; off until armed.
 //
-// They are in every build, release too: what is tested is what runs. Off, one costs a relaxed load of one flag that all share, and they
-// stand at writes, syncs and renames, and none in a get of the embedded engine. Every name is in the table below, so that a test can go through all of them; a
-// NOVA_FP of another name does not compile. A process takes its orders from $NOVA_FAILPOINTS when it starts (ArmFailPointsFromEnv):
+// They are in every build, release too: what is tested is what runs. Off, one costs a relaxed load of one
+// flag that all share, and they stand at writes, syncs and renames, and none in a get of the embedded engine.
+// Every name is in the table below, so that a test can go through all of them; a NOVA_FP of another name does
+// not compile. A process takes its orders from $NOVA_FAILPOINTS when it starts (ArmFailPointsFromEnv):
 //
 //   NOVA_FAILPOINTS="log.group_written=crash;table.written=error@3;manifest.append_written=delay:200"
 //
-// crash: SIGKILL to itself. error: DataLoss, as of a disk, where the step can fail. delay: milliseconds. @n: at the n-th hit only.
+// crash: SIGKILL to itself. error: DataLoss, as of a disk, where the step can fail. delay: milliseconds. @n:
+// at the n-th hit only.
 //
 // Thread safety: all.   Errors: of arming: InvalidArgument names what is wrong.
 #pragma once
@@ -72,10 +74,12 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"stoc.journal_replayed", true, "at start, logs have got back what the journal holds, and are synced"},
     {"stoc.logs_sealed", false, "a fence closed the logs of a range, and is not answered"},
     {"stoc.log_deleted", false, "one log file is deleted, of those that are let go"},
-    // References of shared files of a StoC (stoc/file_store.cc), and the LTC's import of tables of another range (ltc/import.cc).
+    // References of shared files of a StoC (stoc/file_store.cc), and the LTC's import of tables of another
+    // range (ltc/import.cc).
     {"refs.list_written", true, "a new list of a file's references was written and synced, not renamed"},
     {"refs.list_renamed", true, "it has its name, the directory is not synced"},
-    {"refs.file_deleted", true, "a file that nobody references any more is deleted, the directory is not synced, its list is there"},
+    {"refs.file_deleted", true,
+     "a file that nobody references any more is deleted, the directory is not synced, its list is there"},
     {"import.referenced", true, "a new range references the tables of another one, no edit names them"},
     // The log on StoCs, in the LTC (logc/log_client.cc, logc/log_recovery.cc).
     {"logc.posted", false, "records were posted to every copy of a log"},
@@ -90,7 +94,8 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"ltc.lease_checked", false, "a get's lease was checked a second time, its answer is not posted"},
     {"ltc.renewal_cut", false, "a snapshot for a new manifest was cut, no StoC has it"},
     {"ltc.renewal_written", false, "every new member has it, edits go on in the old file"},
-    {"ltc.renewal_caught_up", false, "edits have stopped, the new file has all, the record names the old one"},
+    {"ltc.renewal_caught_up", false,
+     "edits have stopped, the new file has all, the record names the old one"},
     {"ltc.renewal_installed", false, "the record names the new file, the old one is there"},
     {"ltc.record_released", false, "a range's record says released, its former owner has not let go of it"},
 });
@@ -110,13 +115,14 @@ Status HitFailPoint(size_t index);
 Status ArmFailPoint(std::string_view name, uint64_t nth, std::function<Status()> action);
 Status ArmFailPoints(std::string_view orders);
 Status ArmFailPointsFromEnv();
-void DisarmFailPoints();                         // and forgets the hits
-uint64_t FailPointHits(std::string_view name);   // while anything was armed
-std::string FailPointsText();                    // the table, for people
+void DisarmFailPoints();                        // and forgets the hits
+uint64_t FailPointHits(std::string_view name);  // while anything was armed
+std::string FailPointsText();                   // the table, for people
 
-#define NOVA_FP_STATUS(name)                                                                             \
-  (::nova::g_fail_points_armed.load(std::memory_order_relaxed) ? ::nova::HitFailPoint(::nova::FailPointIndex(name)) \
-                                                               : ::nova::OkStatus())
+#define NOVA_FP_STATUS(name)                                   \
+  (::nova::g_fail_points_armed.load(std::memory_order_relaxed) \
+       ? ::nova::HitFailPoint(::nova::FailPointIndex(name))    \
+       : ::nova::OkStatus())
 // In a function that returns a Status, or a StatusOr.
 #define NOVA_FP(name) NOVA_RETURN_IF_ERROR(NOVA_FP_STATUS(name))
 // Where nothing can fail.

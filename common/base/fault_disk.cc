@@ -19,7 +19,8 @@ struct FaultDisk::Rules {
     std::optional<FaultRule> hit;
     for (Armed& a : armed) {
       if (a.rule.op != op) continue;
-      if (path.find(a.rule.path) == std::string::npos && other_path.find(a.rule.path) == std::string::npos) continue;
+      if (path.find(a.rule.path) == std::string::npos && other_path.find(a.rule.path) == std::string::npos)
+        continue;
       ++a.seen;
       if (!hit && a.seen >= a.rule.nth && a.seen - a.rule.nth < a.rule.count) hit = a.rule;
     }
@@ -27,16 +28,20 @@ struct FaultDisk::Rules {
     return hit;
   }
 
-  // Waits where the rule says so; the error of a call that is not to happen. `*special` is set for what only the caller can do.
+  // Waits where the rule says so; the error of a call that is not to happen. `*special` is set for what only
+  // the caller can do.
   Status Before(DiskOp op, const std::string& path, std::optional<FaultAction>* special = nullptr,
                 const std::string& other_path = "") {
     const std::optional<FaultRule> hit = Hit(op, path, other_path);
     if (!hit) return OkStatus();
     if (hit->delay_ns > 0) SleepFor(hit->delay_ns);
     switch (hit->action) {
-      case FaultAction::kDelay: return OkStatus();
-      case FaultAction::kNoSpace: return absl::ResourceExhaustedError(StrCat(path, ": no space left (injected)"));
-      case FaultAction::kReadOnly: return absl::PermissionDeniedError(StrCat(path, ": read-only file system (injected)"));
+      case FaultAction::kDelay:
+        return OkStatus();
+      case FaultAction::kNoSpace:
+        return absl::ResourceExhaustedError(StrCat(path, ": no space left (injected)"));
+      case FaultAction::kReadOnly:
+        return absl::PermissionDeniedError(StrCat(path, ": read-only file system (injected)"));
       case FaultAction::kBitFlip:
         if (special != nullptr) *special = hit->action;
         return OkStatus();
@@ -44,7 +49,8 @@ struct FaultDisk::Rules {
         if (special == nullptr) break;
         *special = hit->action;
         return OkStatus();
-      case FaultAction::kEio: break;
+      case FaultAction::kEio:
+        break;
     }
     return absl::DataLossError(StrCat(path, ": I/O error (injected)"));
   }
@@ -70,7 +76,8 @@ class FaultDisk::File : public DiskFile {
   Status Read(uint64_t offset, size_t n, char* out) override {
     std::optional<FaultAction> special;
     NOVA_RETURN_IF_ERROR(rules_->Before(DiskOp::kRead, path_, &special));
-    if (special == FaultAction::kTorn) return absl::DataLossError(StrCat("read ", path_, ": I/O error (injected)"));
+    if (special == FaultAction::kTorn)
+      return absl::DataLossError(StrCat("read ", path_, ": I/O error (injected)"));
     NOVA_RETURN_IF_ERROR(base_->Read(offset, n, out));
     if (special == FaultAction::kBitFlip && n > 0) out[n / 2] ^= 0x10;
     return OkStatus();

@@ -1,7 +1,7 @@
 // FaultDisk: a Disk in front of another that fails where it was told to (faults rows 20-26).
 //
-// A rule names a part of a path, an operation, and which of the matching calls it hits: from the `nth` (1 = the first) on,
-// `count` of them. The first rule that hits decides. It waits delay_ns first.
+// A rule names a part of a path, an operation, and which of the matching calls it hits: from the `nth` (1 =
+// the first) on, `count` of them. The first rule that hits decides. It waits delay_ns first.
 //
 //   kEio       the call fails with DataLoss and does nothing
 //   kNoSpace   the call fails with ResourceExhausted and does nothing; FreeBytes answers 0
@@ -23,7 +23,18 @@
 
 namespace nova {
 
-enum class DiskOp : uint8_t { kCreate, kOpen, kWrite, kRead, kSync, kDelete, kRename, kSyncDirectory, kList, kFreeBytes };
+enum class DiskOp : uint8_t {
+  kCreate,
+  kOpen,
+  kWrite,
+  kRead,
+  kSync,
+  kDelete,
+  kRename,
+  kSyncDirectory,
+  kList,
+  kFreeBytes
+};
 enum class FaultAction : uint8_t { kEio, kNoSpace, kReadOnly, kDelay, kTorn, kBitFlip };
 
 struct FaultRule {

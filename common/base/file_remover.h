@@ -1,5 +1,6 @@
-// FileRemover: deletes files that nobody needs any more. What the disk refuses to delete is tried again with the next file, so that a
-// disk that failed for a while keeps nothing; and while too many are left, no more are made.
+// FileRemover: deletes files that nobody needs any more. What the disk refuses to delete is tried again with
+// the next file, so that a disk that failed for a while keeps nothing; and while too many are left, no more
+// are made.
 //
 // Thread safety: all.   Ownership: the disk outlives it.   Errors: of CheckRoom only: Unavailable.
 #pragma once
@@ -29,7 +30,8 @@ class FileRemover {
     if (left() <= kMostLeft) return OkStatus();
     DeleteAll(TakeLeft());
     const size_t n = left();
-    return n <= kMostLeft ? OkStatus() : absl::UnavailableError(StrCat(n, " files cannot be deleted: no more are made"));
+    return n <= kMostLeft ? OkStatus()
+                          : absl::UnavailableError(StrCat(n, " files cannot be deleted: no more are made"));
   }
   size_t left() const {
     MutexLock lock(&mu_);

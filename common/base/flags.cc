@@ -25,7 +25,8 @@ namespace {
   google::GetAllFlags(&flags);
   for (const google::CommandLineFlagInfo& flag : flags) {
     const std::string_view file = flag.filename;
-    if (file.ends_with("main.cc") || file.ends_with("_flags.cc")) std::fputs(google::DescribeOneFlag(flag).c_str(), stdout);
+    if (file.ends_with("main.cc") || file.ends_with("_flags.cc"))
+      std::fputs(google::DescribeOneFlag(flag).c_str(), stdout);
   }
   google::gflags_exitfunc(0);
   std::abort();
@@ -48,18 +49,20 @@ void RefuseArguments(int argc, char** argv) {
   if (argc > 1) ExitWithError(StrCat("unexpected argument '", argv[1], "'"));
 }
 
-void CheckFlagOneOf(const char* flag, const std::string& value, std::initializer_list<std::string_view> allowed) {
+void CheckFlagOneOf(const char* flag, const std::string& value,
+                    std::initializer_list<std::string_view> allowed) {
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
-  ExitWithError(StrCat("--", flag, " = ", value, ": must be one of ", absl::StrJoin(allowed, ", ", [](std::string* out, std::string_view v) {
-    out->append(v.empty() ? "\"\"" : v);
-  })));
+  ExitWithError(StrCat("--", flag, " = ", value, ": must be one of ",
+                       absl::StrJoin(allowed, ", ", [](std::string* out, std::string_view v) {
+                         out->append(v.empty() ? "\"\"" : v);
+                       })));
 }
 
 void CheckFlagHostPort(const char* flag, const std::string& value) {
   const size_t colon = value.rfind(':');
   const std::string port = colon == std::string::npos ? "" : value.substr(colon + 1);
-  const bool good = colon != 0 && !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos &&
-                    std::stoi(port) <= 65535;
+  const bool good = colon != 0 && !port.empty() && port.size() <= 5 &&
+                    port.find_first_not_of("0123456789") == std::string::npos && std::stoi(port) <= 65535;
   if (!good) ExitWithError(StrCat("--", flag, " = ", value, ": must be host:port"));
 }
 

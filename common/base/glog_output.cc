@@ -8,8 +8,8 @@ namespace nova {
 namespace {
 
 void WriteToGlog(LogSeverity severity, const char* file, int line, std::string_view text) {
-  static constexpr google::LogSeverity kSeverities[] = {google::GLOG_INFO, google::GLOG_WARNING, google::GLOG_ERROR,
-                                                        google::GLOG_FATAL};
+  static constexpr google::LogSeverity kSeverities[] = {google::GLOG_INFO, google::GLOG_WARNING,
+                                                        google::GLOG_ERROR, google::GLOG_FATAL};
   google::LogMessage(file, line, kSeverities[static_cast<int>(severity)]).stream() << text;
 }
 

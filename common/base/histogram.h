@@ -1,6 +1,7 @@
 // Histogram: counts of values in log-linear buckets (32 per power of two: within 3.2 %), from 0 to 2^63.
 //
-// Thread safety: Add from any thread (relaxed atomics, no lock); readers see a count that may lag by a few adds.
+// Thread safety: Add from any thread (relaxed atomics, no lock); readers see a count that may lag by a few
+//                adds.
 #pragma once
 
 #include <array>

@@ -16,10 +16,12 @@ struct HttpServer::Rep {
 
 HttpServer::HttpServer(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 
-StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address, std::map<std::string, HttpPage> pages) {
+StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
+                                                        std::map<std::string, HttpPage> pages) {
   const size_t colon = address.rfind(':');
   int port = 0;
-  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 || port > 65535) {
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 ||
+      port > 65535) {
     return absl::InvalidArgumentError(StrCat("'", address, "' is not host:port"));
   }
   const std::string host = address.substr(0, colon);
@@ -45,7 +47,9 @@ StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& addre
   } else if (!server.bind_to_port(host, port)) {
     port = -1;
   }
-  if (port <= 0) return absl::UnavailableError(StrCat("cannot listen at ", address, ": taken, or not an address of this host"));
+  if (port <= 0)
+    return absl::UnavailableError(
+        StrCat("cannot listen at ", address, ": taken, or not an address of this host"));
   rep->address = StrCat(host, ":", port);
   rep->listener = std::make_unique<Thread>("http.listen.0", [&server] { server.listen_after_bind(); });
   while (!server.is_running()) SleepFor(kMillisecond);  // stop() does nothing before

@@ -22,7 +22,8 @@ struct HttpPage {
 class HttpServer {
  public:
   // `address` is "host:port"; port 0 picks one. Pages by path.
-  static StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, std::map<std::string, HttpPage> pages);
+  static StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address,
+                                                     std::map<std::string, HttpPage> pages);
   ~HttpServer();
 
   const std::string& address() const;  // as bound

@@ -17,7 +17,9 @@ class Id {
   constexpr Rep value() const { return value_; }
   constexpr auto operator<=>(const Id&) const = default;
   template <typename H>
-  friend H AbslHashValue(H h, Id id) { return H::combine(std::move(h), id.value_); }
+  friend H AbslHashValue(H h, Id id) {
+    return H::combine(std::move(h), id.value_);
+  }
 
  private:
   Rep value_ = 0;
@@ -39,22 +41,28 @@ struct Uuid {
   uint64_t lo = 0;
   auto operator<=>(const Uuid&) const = default;
   bool IsNil() const { return hi == 0 && lo == 0; }
-  std::string ToString() const { return absl::StrCat(absl::Hex(hi, absl::kZeroPad16), absl::Hex(lo, absl::kZeroPad16)); }
+  std::string ToString() const {
+    return absl::StrCat(absl::Hex(hi, absl::kZeroPad16), absl::Hex(lo, absl::kZeroPad16));
+  }
   static bool Parse(std::string_view text, Uuid* out);  // 32 hex digits
   static Uuid Generate();
   template <typename H>
-  friend H AbslHashValue(H h, const Uuid& u) { return H::combine(std::move(h), u.hi, u.lo); }
+  friend H AbslHashValue(H h, const Uuid& u) {
+    return H::combine(std::move(h), u.hi, u.lo);
+  }
 };
 
-// A StoC file is named by what it belongs to and its part in it: fragment i of a table, its metadata, a manifest.
-// The same name is used for every copy, so a reader needs to know only which StoCs hold one.
+// A StoC file is named by what it belongs to and its part in it: fragment i of a table, its metadata, a
+// manifest. The same name is used for every copy, so a reader needs to know only which StoCs hold one.
 struct StocFileId {
   Uuid owner;
   uint32_t part = 0;
   auto operator<=>(const StocFileId&) const = default;
   std::string ToString() const { return absl::StrCat(owner.ToString(), ".", part); }
   template <typename H>
-  friend H AbslHashValue(H h, const StocFileId& f) { return H::combine(std::move(h), f.owner, f.part); }
+  friend H AbslHashValue(H h, const StocFileId& f) {
+    return H::combine(std::move(h), f.owner, f.part);
+  }
 };
 inline constexpr uint32_t kMetadataPart = 0xffffffff;  // index, filter, properties and footer of a table
 

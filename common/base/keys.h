@@ -1,7 +1,7 @@
 // Keys: user keys, stored keys and internal keys.
 //
 //   user key      what an application gives: 1..4096 bytes
-//   stored key    varint32 keyspace | user key                       what ranges, bounds, memtables and tables hold (N2)
+//   stored key    varint32 keyspace | user key: what ranges, bounds, memtables and tables hold (N2)
 //   internal key  stored key | fixed64 little-endian (sequence << 8 | type)
 //
 // Order: stored keys bytewise; among equal stored keys the higher sequence number first.
@@ -32,9 +32,12 @@ inline constexpr ValueType kMaxValueType = ValueType::kAbort;
 
 inline constexpr size_t kMaxUserKeyBytes = 4096;
 inline constexpr size_t kInternalTrailerBytes = 8;
-inline constexpr size_t kExpiryBytes = 8;  // a value of kPutTtl: fixed64 when it expires, wall clock in ms | what the user put
+// a value of kPutTtl: fixed64 when it expires, wall clock in ms | what the user put
+inline constexpr size_t kExpiryBytes = 8;
 
-inline uint64_t PackTrailer(SequenceNumber seq, ValueType type) { return seq << 8 | static_cast<uint8_t>(type); }
+inline uint64_t PackTrailer(SequenceNumber seq, ValueType type) {
+  return seq << 8 | static_cast<uint8_t>(type);
+}
 
 struct ParsedInternalKey {
   std::string_view stored_key;
@@ -58,12 +61,14 @@ inline bool ParseInternalKey(std::string_view internal_key, ParsedInternalKey* o
   *out = {StoredKeyOf(internal_key), t >> 8, static_cast<ValueType>(t & 0xff)};
   return true;
 }
-inline void AppendInternalKey(std::string* dst, std::string_view stored_key, SequenceNumber seq, ValueType type) {
+inline void AppendInternalKey(std::string* dst, std::string_view stored_key, SequenceNumber seq,
+                              ValueType type) {
   const uint64_t t = PackTrailer(seq, type);
   dst->append(stored_key);
   dst->append(reinterpret_cast<const char*>(&t), sizeof(t));
 }
-// The internal key that sorts at or before every version <= seq of `stored_key`: what a reader at `seq` seeks to.
+// The internal key that sorts at or before every version <= seq of `stored_key`: what a reader at `seq` seeks
+// to.
 inline std::string MakeSeekKey(std::string_view stored_key, SequenceNumber seq = kMaxSequenceNumber) {
   std::string k;
   k.reserve(stored_key.size() + kInternalTrailerBytes);
@@ -71,7 +76,8 @@ inline std::string MakeSeekKey(std::string_view stored_key, SequenceNumber seq =
   return k;
 }
 
-// Stored keys from `first` to `last`; with an open end `last` itself is not among them. Views: whoever gives it says into what.
+// Stored keys from `first` to `last`; with an open end `last` itself is not among them. Views: whoever gives
+// it says into what.
 struct KeyInterval {
   std::string_view first;
   std::string_view last;

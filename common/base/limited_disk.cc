@@ -25,7 +25,8 @@ void DiskBandwidth::Take(size_t bytes) {
 
 class LimitedDisk::File : public DiskFile {
  public:
-  File(std::unique_ptr<DiskFile> base, std::shared_ptr<DiskBandwidth> bandwidth) : base_(std::move(base)), bandwidth_(std::move(bandwidth)) {}
+  File(std::unique_ptr<DiskFile> base, std::shared_ptr<DiskBandwidth> bandwidth)
+      : base_(std::move(base)), bandwidth_(std::move(bandwidth)) {}
   Status Write(uint64_t offset, std::string_view data) override {
     bandwidth_->Take(data.size());
     return base_->Write(offset, data);
@@ -42,7 +43,8 @@ class LimitedDisk::File : public DiskFile {
   const std::shared_ptr<DiskBandwidth> bandwidth_;
 };
 
-LimitedDisk::LimitedDisk(Disk* base, std::shared_ptr<DiskBandwidth> bandwidth) : base_(base), bandwidth_(std::move(bandwidth)) {}
+LimitedDisk::LimitedDisk(Disk* base, std::shared_ptr<DiskBandwidth> bandwidth)
+    : base_(base), bandwidth_(std::move(bandwidth)) {}
 LimitedDisk::~LimitedDisk() = default;
 
 StatusOr<std::unique_ptr<DiskFile>> LimitedDisk::Create(const std::string& path) {

@@ -1,5 +1,6 @@
-// LimitedDisk: a Disk in front of another that takes as long as a modelled one: one spindle of bytes_per_second, shared by all
-// reads and writes, first come first served; after an idle time up to burst_bytes pass at once.
+// LimitedDisk: a Disk in front of another that takes as long as a modelled one: one spindle of
+// bytes_per_second, shared by all reads and writes, first come first served; after an idle time up to
+// burst_bytes pass at once.
 //
 // Time is Now(): virtual in a simulation. Syncs, and operations on names, are as fast as the base's.
 //
@@ -27,7 +28,8 @@ class DiskBandwidth {
  public:
   explicit DiskBandwidth(const LimitedDiskOptions& options);
   void Take(size_t bytes);  // waits for its turn, and until it is done
-  void SetLimited(bool limited) { limited_.store(limited); }  // off: as fast as the base; what it did then is not owed later
+  // off: as fast as the base; what it did then is not owed later
+  void SetLimited(bool limited) { limited_.store(limited); }
 
  private:
   Nanos TimeOf(uint64_t bytes) const { return static_cast<Nanos>(static_cast<double>(bytes) * ns_per_byte_); }
@@ -41,7 +43,8 @@ class DiskBandwidth {
 
 class LimitedDisk : public Disk {
  public:
-  LimitedDisk(Disk* base, const LimitedDiskOptions& options) : LimitedDisk(base, std::make_shared<DiskBandwidth>(options)) {}
+  LimitedDisk(Disk* base, const LimitedDiskOptions& options)
+      : LimitedDisk(base, std::make_shared<DiskBandwidth>(options)) {}
   LimitedDisk(Disk* base, std::shared_ptr<DiskBandwidth> bandwidth);
   ~LimitedDisk() override;
 

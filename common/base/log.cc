@@ -9,8 +9,8 @@ namespace {
 
 void StderrOutput(LogSeverity severity, const char* file, int line, std::string_view text) {
   if (severity < LogSeverity::kWarning) return;
-  std::fprintf(stderr, "%c %s:%d] %.*s\n", "IWEF"[static_cast<int>(severity)], file, line, static_cast<int>(text.size()),
-               text.data());
+  std::fprintf(stderr, "%c %s:%d] %.*s\n", "IWEF"[static_cast<int>(severity)], file, line,
+               static_cast<int>(text.size()), text.data());
 }
 
 std::atomic<LogOutput> g_output{&StderrOutput};

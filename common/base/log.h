@@ -1,9 +1,10 @@
 // Logging and checks, without a dependency: applications that link libnova_client get no glog.
 //
-// NOVA_LOG(WARNING) << "stoc-2: " << status;     one line to the output; programs install glog's, the default is stderr
-//                                                 for WARNING and above.
-// NOVA_CHECK(x) << "why";                         a bug: prints and aborts, in every build. Never for input, network, disk.
-// NOVA_DCHECK(x)                                  the same, in debug and simulation builds only.
+// NOVA_LOG(WARNING) << "stoc-2: " << status;   one line to the output; programs install glog's, the
+//                                               default is stderr for WARNING and above.
+// NOVA_CHECK(x) << "why";                       a bug: prints and aborts, in every build. Never for input,
+//                                               network, disk.
+// NOVA_DCHECK(x)                                the same, in debug and simulation builds only.
 //
 // Thread safety: all. The output must not log.
 #pragma once
@@ -20,7 +21,8 @@ void SetLogOutput(LogOutput output);  // before other threads start
 
 class LogMessage {
  public:
-  LogMessage(LogSeverity severity, const char* file, int line) : severity_(severity), file_(file), line_(line) {}
+  LogMessage(LogSeverity severity, const char* file, int line)
+      : severity_(severity), file_(file), line_(line) {}
   ~LogMessage();  // kFatal: aborts
   std::ostream& stream() { return stream_; }
 
@@ -41,11 +43,11 @@ struct LogVoidify {
 #define NOVA_SEVERITY_WARNING ::nova::LogSeverity::kWarning
 #define NOVA_SEVERITY_ERROR ::nova::LogSeverity::kError
 #define NOVA_LOG(severity) ::nova::LogMessage(NOVA_SEVERITY_##severity, __FILE__, __LINE__).stream()
-#define NOVA_CHECK(cond)                     \
-  __builtin_expect(static_cast<bool>(cond), 1) \
-      ? (void)0                              \
-      : ::nova::LogVoidify() &               \
-            ::nova::LogMessage(::nova::LogSeverity::kFatal, __FILE__, __LINE__).stream() << "CHECK failed: " #cond " "
+#define NOVA_CHECK(cond)                                                                                    \
+  __builtin_expect(static_cast<bool>(cond), 1)                                                              \
+      ? (void)0                                                                                             \
+      : ::nova::LogVoidify() & ::nova::LogMessage(::nova::LogSeverity::kFatal, __FILE__, __LINE__).stream() \
+                                   << "CHECK failed: " #cond " "
 #ifdef NDEBUG
 #define NOVA_DCHECK(cond) NOVA_CHECK(true || (cond))
 #else

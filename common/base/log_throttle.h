@@ -1,6 +1,7 @@
 // LogThrottle: one line a period for an error that is met again for as long as its cause lasts.
 //
-//   if (const uint64_t met = throttle_.Due()) NOVA_LOG(WARNING) << "sync failed (" << met << " times so far): " << s;
+//   if (const uint64_t met = throttle_.Due()) NOVA_LOG(WARNING) << "sync failed (" << met << " times so far):
+//   " << s;
 //
 // Thread safety: all.   Errors: none.
 #pragma once

@@ -66,10 +66,16 @@ uint64_t RoomInMemory() {
     std::string path = line.substr(second + 1);
     if (path == "/") path.clear();
     if (controllers.empty()) {
-      room = std::min(room, RoomInCgroups({"/sys/fs/cgroup", "memory.max", "memory.current", {"active_file", "inactive_file"}}, path));
+      room = std::min(
+          room,
+          RoomInCgroups({"/sys/fs/cgroup", "memory.max", "memory.current", {"active_file", "inactive_file"}},
+                        path));
     } else if (controllers == "memory") {
-      room = std::min(room, RoomInCgroups({"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-                                           {"total_active_file", "total_inactive_file"}}, path));
+      room = std::min(room, RoomInCgroups({"/sys/fs/cgroup/memory",
+                                           "memory.limit_in_bytes",
+                                           "memory.usage_in_bytes",
+                                           {"total_active_file", "total_inactive_file"}},
+                                          path));
     }
   }
   return room;

@@ -18,8 +18,8 @@ std::string WithLabel(const std::string& name, std::string_view suffix, std::str
   const std::string bare = name.substr(0, brace);
   std::string labels = brace == std::string::npos ? "" : name.substr(brace + 1, name.size() - brace - 2);
   if (!label.empty()) labels += (labels.empty() ? "" : ",") + std::string(label);
-  return absl::StrCat(bare, absl::string_view(suffix.data(), suffix.size()), labels.empty() ? "" : "{", labels,
-                      labels.empty() ? "" : "}");
+  return absl::StrCat(bare, absl::string_view(suffix.data(), suffix.size()), labels.empty() ? "" : "{",
+                      labels, labels.empty() ? "" : "}");
 }
 
 }  // namespace
@@ -52,7 +52,8 @@ std::string Metrics::PrometheusText() const {
   for (const auto& [name, read] : callbacks_) absl::StrAppend(&out, name, " ", read(), "\n");
   for (const auto& [name, h] : histograms_) {
     for (const double q : {0.5, 0.9, 0.99, 0.999}) {
-      absl::StrAppend(&out, WithLabel(name, "", absl::StrCat("quantile=\"", q, "\"")), " ", h->Percentile(q * 100), "\n");
+      absl::StrAppend(&out, WithLabel(name, "", absl::StrCat("quantile=\"", q, "\"")), " ",
+                      h->Percentile(q * 100), "\n");
     }
     absl::StrAppend(&out, WithLabel(name, "_sum", ""), " ", h->sum(), "\n");
     absl::StrAppend(&out, WithLabel(name, "_count", ""), " ", h->count(), "\n");

@@ -1,7 +1,7 @@
 // Metrics: named counters, gauges and histograms of one process, and their Prometheus text.
 //
-// Names are nova_<component>_<what>_<unit>, with labels in the name: `nova_stoc_bytes_total{op="read"}`. A metric lives as
-// long as its registry; look it up once and keep the pointer.
+// Names are nova_<component>_<what>_<unit>, with labels in the name: `nova_stoc_bytes_total{op="read"}`. A
+// metric lives as long as its registry; look it up once and keep the pointer.
 //
 // Thread safety: all. Counter and Gauge are one relaxed atomic.
 #pragma once

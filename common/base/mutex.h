@@ -1,4 +1,5 @@
-// Mutex, MutexLock, CondVar: the blocking primitives. Production: pthreads. In a simulation: fibers of its scheduler.
+// Mutex, MutexLock, CondVar: the blocking primitives. Production: pthreads. In a simulation: fibers of its
+// scheduler.
 //
 // Thread safety: they are it. Annotated for clang's analysis (the `clang` preset). Not recursive.
 #pragma once

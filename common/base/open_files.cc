@@ -19,7 +19,9 @@ StatusOr<std::shared_ptr<DiskFile>> OpenFiles::Open(const std::string& path) {
   return file;
 }
 
-void OpenFiles::Put(const std::string& path, std::shared_ptr<DiskFile> file) { Change(path, std::move(file)); }
+void OpenFiles::Put(const std::string& path, std::shared_ptr<DiskFile> file) {
+  Change(path, std::move(file));
+}
 
 void OpenFiles::Drop(const std::string& path) { Change(path, nullptr); }
 

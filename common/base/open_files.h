@@ -1,6 +1,8 @@
-// OpenFiles: the latest used files of a disk, kept open for reading: a block is read by one call of the system, not by three.
+// OpenFiles: the latest used files of a disk, kept open for reading: a block is read by one call of the
+// system, not by three.
 //
-// Thread safety: all.   Ownership: the disk outlives it; a file is open for as long as somebody has it.   Errors: the disk's.
+// Thread safety: all.   Ownership: the disk outlives it; a file is open for as long as somebody has it.
+//                Errors: the disk's.
 #pragma once
 
 #include <list>
@@ -28,14 +30,16 @@ class OpenFiles {
  private:
   using Kept = std::list<std::pair<std::string, std::shared_ptr<DiskFile>>>;
   void Change(const std::string& path, std::shared_ptr<DiskFile> file);
-  void KeepLocked(const std::string& path, std::shared_ptr<DiskFile> file, Kept* closing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void KeepLocked(const std::string& path, std::shared_ptr<DiskFile> file, Kept* closing)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Disk* const disk_;
   const size_t most_;
   Mutex mu_;
-  Kept kept_ ABSL_GUARDED_BY(mu_);  // the latest used first
+  Kept kept_ ABSL_GUARDED_BY(mu_);                                                // the latest used first
   std::unordered_map<std::string_view, Kept::iterator> at_ ABSL_GUARDED_BY(mu_);  // by the names in kept_
-  uint64_t changes_ ABSL_GUARDED_BY(mu_) = 0;  // Put and Drop: what was opened before one is perhaps not what has its name after it
+  // Put and Drop: what was opened before one is perhaps not what has its name after it
+  uint64_t changes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace nova

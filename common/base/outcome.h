@@ -11,8 +11,9 @@ namespace nova {
 enum class Outcome : uint8_t {
   kOk = 0,
   kNotFound = 1,
-  kInvalidArgument = 2,   // nothing was written
-  kNotOwner = 3,          // this process does not hold the range (or not at this epoch); refresh the configuration
+  kInvalidArgument = 2,  // nothing was written
+  // this process does not hold the range (or not at this epoch); refresh the configuration
+  kNotOwner = 3,
   kBusy = 4,              // out of a bounded resource, or the range is moving; retry with back-off
   kNoSpace = 5,           // storage full; reads and deletes go on
   kUnavailable = 6,       // a component that is needed does not answer; nothing was written
@@ -32,9 +33,11 @@ inline Effect EffectOf(Outcome o) {
   return o == Outcome::kUnknown || o == Outcome::kInternal ? Effect::kUnknown : Effect::kNotApplied;
 }
 
-// True for outcomes after which the same request may be sent again within its deadline (definitely not applied).
+// True for outcomes after which the same request may be sent again within its deadline (definitely not
+// applied).
 inline bool IsRetryable(Outcome o) {
-  return o == Outcome::kNotOwner || o == Outcome::kBusy || o == Outcome::kNoSpace || o == Outcome::kUnavailable;
+  return o == Outcome::kNotOwner || o == Outcome::kBusy || o == Outcome::kNoSpace ||
+         o == Outcome::kUnavailable;
 }
 
 std::string_view OutcomeName(Outcome o);

@@ -1,5 +1,5 @@
-#include <fcntl.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -19,17 +19,24 @@ namespace nova {
 namespace {
 
 Status ErrnoStatus(int error, std::string_view what, const std::string& path) {
-  const std::string text = StrCat(absl::string_view(what.data(), what.size()), " ", path, ": ", std::strerror(error));
+  const std::string text =
+      StrCat(absl::string_view(what.data(), what.size()), " ", path, ": ", std::strerror(error));
   switch (error) {
-    case ENOENT: return absl::NotFoundError(text);
-    case EEXIST: return absl::AlreadyExistsError(text);
+    case ENOENT:
+      return absl::NotFoundError(text);
+    case EEXIST:
+      return absl::AlreadyExistsError(text);
     case ENOSPC:
-    case EDQUOT: return absl::ResourceExhaustedError(text);
+    case EDQUOT:
+      return absl::ResourceExhaustedError(text);
     case EACCES:
     case EPERM:
-    case EROFS: return absl::PermissionDeniedError(text);
-    case EIO: return absl::DataLossError(text);
-    default: return absl::InternalError(text);
+    case EROFS:
+      return absl::PermissionDeniedError(text);
+    case EIO:
+      return absl::DataLossError(text);
+    default:
+      return absl::InternalError(text);
   }
 }
 
@@ -105,7 +112,8 @@ class PosixDisk : public Disk {
     return remove(Full(path).c_str()) == 0 ? OkStatus() : ErrnoStatus(errno, "delete", Full(path));
   }
   Status Rename(const std::string& from, const std::string& to) override {
-    return rename(Full(from).c_str(), Full(to).c_str()) == 0 ? OkStatus() : ErrnoStatus(errno, "rename", Full(from));
+    return rename(Full(from).c_str(), Full(to).c_str()) == 0 ? OkStatus()
+                                                             : ErrnoStatus(errno, "rename", Full(from));
   }
   Status MakeDirectory(const std::string& path) override {
     if (mkdir(Full(path).c_str(), 0755) == 0 || errno == EEXIST) return OkStatus();
@@ -139,7 +147,8 @@ class PosixDisk : public Disk {
   std::string NativePath(const std::string& path) const override { return Full(path); }
   Status Link(const std::string& native_path, const std::string& path) override {
     if (link(native_path.c_str(), Full(path).c_str()) == 0) return OkStatus();
-    // Another file system; one without links; too many of them; a file that we may read and not link (protected_hardlinks).
+    // Another file system; one without links; too many of them; a file that we may read and not link
+    // (protected_hardlinks).
     if (errno == EXDEV || errno == EPERM || errno == EOPNOTSUPP || errno == EMLINK || errno == ENOSYS) {
       return absl::UnimplementedError(StrCat("no hard link to ", native_path));
     }
@@ -150,9 +159,11 @@ class PosixDisk : public Disk {
     const int fd = open(Full(path).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) return ErrnoStatus(errno, "open lock file", Full(path));
     struct stat locked, named;
-    // Whoever held it may have deleted or renamed the file while it was opened here: then this lock keeps nobody out.
-    const bool ours = flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &locked) == 0 && stat(Full(path).c_str(), &named) == 0 &&
-                      locked.st_ino == named.st_ino && locked.st_dev == named.st_dev;
+    // Whoever held it may have deleted or renamed the file while it was opened here: then this lock keeps
+    // nobody out.
+    const bool ours = flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &locked) == 0 &&
+                      stat(Full(path).c_str(), &named) == 0 && locked.st_ino == named.st_ino &&
+                      locked.st_dev == named.st_dev;
     if (!ours) {
       close(fd);
       return absl::UnavailableError(StrCat(root_, " is in use by another process"));
@@ -194,7 +205,8 @@ bool Advise(std::string_view bytes, int advice) {
   static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   if (bytes.empty()) return true;
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data()) & ~(page - 1);
-  return madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size() - begin, advice) == 0 ||
+  return madvise(reinterpret_cast<void*>(begin),
+                 reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size() - begin, advice) == 0 ||
          errno != EINVAL;
 }
 

@@ -26,7 +26,8 @@ namespace {
 void TellServiceManager(const char* state) {
   const char* path = std::getenv("NOTIFY_SOCKET");
   sockaddr_un to{};
-  if (path == nullptr || (path[0] != '/' && path[0] != '@') || std::strlen(path) >= sizeof(to.sun_path)) return;
+  if (path == nullptr || (path[0] != '/' && path[0] != '@') || std::strlen(path) >= sizeof(to.sun_path))
+    return;
   to.sun_family = AF_UNIX;
   std::strcpy(to.sun_path, path);
   if (path[0] == '@') to.sun_path[0] = '\0';  // the abstract namespace
@@ -41,19 +42,22 @@ void TellServiceManager(const char* state) {
 
 }  // namespace
 
-Program::Program(const char* path, std::string title) : title_(std::move(title)), text_([] { return std::string("starting"); }) {
+Program::Program(const char* path, std::string title)
+    : title_(std::move(title)), text_([] { return std::string("starting"); }) {
   sigemptyset(&stop_);
   sigaddset(&stop_, SIGTERM);
   sigaddset(&stop_, SIGINT);
   pthread_sigmask(SIG_BLOCK, &stop_, nullptr);
   signal(SIGPIPE, SIG_IGN);
   InstallGlog(path);
-  if (const Status s = ArmFailPointsFromEnv(); !s.ok()) ExitWithError(StrCat("$NOVA_FAILPOINTS: ", s.message()));
+  if (const Status s = ArmFailPointsFromEnv(); !s.ok())
+    ExitWithError(StrCat("$NOVA_FAILPOINTS: ", s.message()));
 }
 
 void Program::ServePages(const std::string& address) {
-  auto pages = HttpServer::Start(address, {{"/", {"text/html; charset=utf-8", [this] { return Page(); }}},
-                                           {"/metrics", {"text/plain; version=0.0.4", [this] { return metrics_.PrometheusText(); }}}});
+  auto pages = HttpServer::Start(
+      address, {{"/", {"text/html; charset=utf-8", [this] { return Page(); }}},
+                {"/metrics", {"text/plain; version=0.0.4", [this] { return metrics_.PrometheusText(); }}}});
   if (!pages.ok()) ExitWithError(std::string(pages.status().message()));
   pages_ = *std::move(pages);
 }
@@ -64,9 +68,11 @@ std::string Program::Page() {
     MutexLock lock(&mu_);
     text = text_();
   }
-  return StrCat("<!doctype html><html><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"2\"><title>", title_,
-                "</title></head><body><pre>", absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}}),
-                "</pre><p><a href=\"/metrics\">metrics</a></p></body></html>\n");
+  return StrCat(
+      "<!doctype html><html><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"2\"><title>",
+      title_, "</title></head><body><pre>",
+      absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}}),
+      "</pre><p><a href=\"/metrics\">metrics</a></p></body></html>\n");
 }
 
 void Program::SetPage(std::function<std::string()> text) {

@@ -1,4 +1,5 @@
-// Program: what every server's main does alike: signals, logging, /metrics and a page for people, the ready line, the end.
+// Program: what every server's main does alike: signals, logging, /metrics and a page for people, the ready
+// line, the end.
 //
 //   Program program(argv[0], "nova_ltc");                          // before any thread
 //   program.ServePages(FLAGS_metrics_address);
@@ -8,7 +9,8 @@
 //   program.WaitForSignal();
 //   program.StopPages();                                           // before what the page shows goes
 //
-// Thread safety: one thread (main's); pages are made on the page server's.   Errors: one line on stderr, exit code 2.
+// Thread safety: one thread (main's); pages are made on the page server's.   Errors: one line on stderr, exit
+//                code 2.
 #pragma once
 
 #include <signal.h>

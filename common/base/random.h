@@ -1,6 +1,7 @@
 // Random: a small seeded generator (xoshiro256**). Not for secrets.
 //
-// Thread safety: none; one per owner. A simulation seeds everything from its own (RandomSeed), so a seed is a run.
+// Thread safety: none; one per owner. A simulation seeds everything from its own (RandomSeed), so a seed is a
+//                run.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,9 @@ class Random {
     return result;
   }
   // In [0, n). REQUIRES: n > 0.
-  uint64_t Uniform(uint64_t n) { return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * n) >> 64); }
+  uint64_t Uniform(uint64_t n) {
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * n) >> 64);
+  }
   bool OneIn(uint64_t n) { return Uniform(n) == 0; }
   double NextDouble() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }  // in [0, 1)
 

@@ -1,7 +1,7 @@
 // Refusals: what callers are told while something refuses them, because a disk is full, or fails.
 //
-// After a few refusals in a row it is asked again only now and then: an application that retries at once costs neither files nor memory,
-// and a disk that is well again is noticed soon.
+// After a few refusals in a row it is asked again only now and then: an application that retries at once
+// costs neither files nor memory, and a disk that is well again is noticed soon.
 //
 // Thread safety: all. What works pays one load a call.
 #pragma once
@@ -22,7 +22,8 @@ class Refusals {
 
   // kOk: ask. Else what the caller is told instead: nothing was done.
   Outcome Why() const {
-    if (in_a_row_.load(std::memory_order_relaxed) == 0 || Now() >= again_ns_.load(std::memory_order_relaxed)) return Outcome::kOk;
+    if (in_a_row_.load(std::memory_order_relaxed) == 0 || Now() >= again_ns_.load(std::memory_order_relaxed))
+      return Outcome::kOk;
     return told_.load(std::memory_order_relaxed);
   }
   void OnTaken() {

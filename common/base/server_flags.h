@@ -1,4 +1,5 @@
-// The flags that all servers have, and their bounds. Only what a main uses of them is linked into it.   For files with a main.
+// The flags that all servers have, and their bounds. Only what a main uses of them is linked into it.
+// For files with a main.
 #pragma once
 
 #include <gflags/gflags_declare.h>

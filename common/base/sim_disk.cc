@@ -78,8 +78,13 @@ struct SimDisk::Rep : std::enable_shared_from_this<SimDisk::Rep> {
 
 class SimDisk::Rep::File : public DiskFile {
  public:
-  File(std::shared_ptr<Rep> medium, std::shared_ptr<Inode> inode, std::string path, uint64_t generation, bool writable)
-      : medium_(std::move(medium)), inode_(std::move(inode)), path_(std::move(path)), generation_(generation), writable_(writable) {}
+  File(std::shared_ptr<Rep> medium, std::shared_ptr<Inode> inode, std::string path, uint64_t generation,
+       bool writable)
+      : medium_(std::move(medium)),
+        inode_(std::move(inode)),
+        path_(std::move(path)),
+        generation_(generation),
+        writable_(writable) {}
 
   Status Write(uint64_t offset, std::string_view data) override {
     medium_->Delay();
@@ -135,7 +140,8 @@ class SimDisk::Rep::File : public DiskFile {
 
 class SimDisk::Rep::View : public Disk {
  public:
-  View(std::shared_ptr<Rep> medium, uint64_t generation) : medium_(std::move(medium)), generation_(generation) {}
+  View(std::shared_ptr<Rep> medium, uint64_t generation)
+      : medium_(std::move(medium)), generation_(generation) {}
   ~View() override {
     MutexLock lock(&medium_->mu);
     if (medium_->locked_by == this) medium_->locked_by = nullptr;
@@ -189,7 +195,8 @@ class SimDisk::Rep::View : public Disk {
     NOVA_RETURN_IF_ERROR(CheckParent(path + "/"));
     std::vector<DirectoryChange> rest;
     for (DirectoryChange& change : medium_->unsynced_changes) {
-      const bool here = std::any_of(change.begin(), change.end(), [&](const Entry& e) { return ParentOf(e.path) == path; });
+      const bool here =
+          std::any_of(change.begin(), change.end(), [&](const Entry& e) { return ParentOf(e.path) == path; });
       if (here) {
         medium_->Apply(change, &medium_->durable_entries);
       } else {
@@ -205,7 +212,8 @@ class SimDisk::Rep::View : public Disk {
     const std::string prefix = path.empty() ? "" : path + "/";
     std::vector<std::string> names;
     const auto add = [&](const std::string& full) {
-      if (full.starts_with(prefix) && full.find('/', prefix.size()) == std::string::npos) names.push_back(full.substr(prefix.size()));
+      if (full.starts_with(prefix) && full.find('/', prefix.size()) == std::string::npos)
+        names.push_back(full.substr(prefix.size()));
     };
     for (const auto& [full, inode] : medium_->entries) add(full);
     for (const auto& [full, there] : medium_->directories) add(full);
@@ -236,12 +244,14 @@ class SimDisk::Rep::View : public Disk {
     if (parent.empty() || medium_->directories.contains(parent)) return OkStatus();
     return absl::NotFoundError(StrCat(parent, ": no such directory"));
   }
-  Status CheckEntry(const char* what, const std::string& path) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(medium_->mu) {
+  Status CheckEntry(const char* what, const std::string& path) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(medium_->mu) {
     NOVA_RETURN_IF_ERROR(medium_->Alive(generation_, path));
     if (medium_->entries.contains(path)) return OkStatus();
     return absl::NotFoundError(StrCat(what, " ", path, ": no such file"));
   }
-  std::unique_ptr<DiskFile> Handle(const std::string& path, const std::shared_ptr<Inode>& inode, bool writable) const {
+  std::unique_ptr<DiskFile> Handle(const std::string& path, const std::shared_ptr<Inode>& inode,
+                                   bool writable) const {
     return std::make_unique<File>(medium_, inode, path, generation_, writable);
   }
 

@@ -1,8 +1,9 @@
 // SimDisk: a disk in memory that loses what was not synced when its machine crashes (faults rows 20, 23, 24).
 //
-// The SimDisk is the medium; a process mounts it and gets a Disk. What survives Crash: the synced bytes of files whose
-// directory entry was synced; with `torn`, also a part of the rest, picked by the seed: of each unsynced write some of its
-// sectors, of unsynced directory changes a prefix in their order (renames whole), as journalling file systems do.
+// The SimDisk is the medium; a process mounts it and gets a Disk. What survives Crash: the synced bytes of
+// files whose directory entry was synced; with `torn`, also a part of the rest, picked by the seed: of each
+// unsynced write some of its sectors, of unsynced directory changes a prefix in their order (renames whole),
+// as journalling file systems do.
 //
 // Thread safety: all. In a simulation every call is a yield point, and takes `latency_ns` of virtual time.
 // Ownership:     the medium outlives its mounts; a mount's lock goes with it, or with a crash.

@@ -76,9 +76,7 @@ struct Simulation::Rep {
 
 Simulation::Simulation(uint64_t seed) : rep_(std::make_unique<Rep>()), random_(seed) {}
 
-Simulation::~Simulation() {
-  NOVA_CHECK(rep_->fibers.empty()) << "fibers left";
-}
+Simulation::~Simulation() { NOVA_CHECK(rep_->fibers.empty()) << "fibers left"; }
 
 Simulation::FiberId Simulation::Spawn(std::string name, std::function<void()> body) {
   auto f = std::make_unique<Fiber>();
@@ -96,8 +94,8 @@ Simulation::FiberId Simulation::Spawn(std::string name, std::function<void()> bo
   f->context.uc_stack.ss_size = kStackBytes;
   f->context.uc_link = nullptr;
   const auto p = reinterpret_cast<uintptr_t>(f.get());
-  makecontext(&f->context, reinterpret_cast<void (*)()>(&Simulation::FiberMain), 2, static_cast<unsigned>(p >> 32),
-              static_cast<unsigned>(p));
+  makecontext(&f->context, reinterpret_cast<void (*)()>(&Simulation::FiberMain), 2,
+              static_cast<unsigned>(p >> 32), static_cast<unsigned>(p));
 #ifdef __SANITIZE_THREAD__
   f->tsan = __tsan_create_fiber(0);
 #endif
@@ -111,7 +109,8 @@ Simulation::FiberId Simulation::Spawn(std::string name, std::function<void()> bo
 void Simulation::FiberMain(unsigned hi, unsigned lo) {
   auto* f = reinterpret_cast<Fiber*>((static_cast<uintptr_t>(hi) << 32) | lo);
 #ifdef __SANITIZE_ADDRESS__
-  __sanitizer_finish_switch_fiber(nullptr, &f->sim->rep_->scheduler_stack, &f->sim->rep_->scheduler_stack_bytes);
+  __sanitizer_finish_switch_fiber(nullptr, &f->sim->rep_->scheduler_stack,
+                                  &f->sim->rep_->scheduler_stack_bytes);
 #endif
   f->body();
   f->body = nullptr;
@@ -143,7 +142,8 @@ void Simulation::Run(std::function<void()> main) {
 #endif
   const FiberId main_id = Spawn("main", std::move(main));
   while (rep_->fibers.contains(main_id)) Schedule();
-  for (const auto& [id, f] : rep_->fibers) NOVA_CHECK(f->state == Fiber::kDone) << "fiber still there at the end: " << f->name;
+  for (const auto& [id, f] : rep_->fibers)
+    NOVA_CHECK(f->state == Fiber::kDone) << "fiber still there at the end: " << f->name;
   rep_->fibers.clear();
   current_ = nullptr;
 }
@@ -153,7 +153,9 @@ void Simulation::set_host(const Host* host) { running_->host = host; }
 
 Nanos Simulation::LocalNow() const {
   const Host* const h = host();
-  return h == nullptr || h->clock_rate == 1 ? now_ns_ : static_cast<Nanos>(static_cast<double>(now_ns_) * h->clock_rate);
+  return h == nullptr || h->clock_rate == 1
+             ? now_ns_
+             : static_cast<Nanos>(static_cast<double>(now_ns_) * h->clock_rate);
 }
 
 // The first moment at which the caller's clock is there.

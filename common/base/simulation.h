@@ -1,11 +1,14 @@
-// Simulation: one seeded scheduler with virtual time that runs every thread of a system as a fiber, one at a time.
+// Simulation: one seeded scheduler with virtual time that runs every thread of a system as a fiber, one at a
+// time.
 //
-// While a Simulation runs, nova::Thread, Mutex, CondVar, SleepFor, Now and RandomSeed of the calling thread act on it; each
-// call that could wait is a yield point at which the seed picks who goes on. Time stands still while a fiber runs and jumps
-// to the next deadline when all wait. Same seed, same schedule, same trace, in any process.
+// While a Simulation runs, nova::Thread, Mutex, CondVar, SleepFor, Now and RandomSeed of the calling thread
+// act on it; each call that could wait is a yield point at which the seed picks who goes on. Time stands
+// still while a fiber runs and jumps to the next deadline when all wait. Same seed, same schedule, same
+// trace, in any process.
 //
 //   Simulation sim(seed);
-//   sim.Run([] { Thread t("a", ...); SleepFor(10 * kMinute); });     // returns when the main fiber has; all others must have ended
+//   sim.Run([] { Thread t("a", ...); SleepFor(10 * kMinute); });
+//   // Run returns when the main fiber has; all others must have ended.
 //
 // What cannot be a fiber (gRPC, the ZooKeeper client, epoll) has a simulated counterpart at its seam instead.
 //
@@ -39,17 +42,18 @@ class Simulation {
   Random& random() { return random_; }
   Nanos now() const { return now_ns_; }  // true time
 
-  // Whom a fiber works for: what it spawns works for the same. Its clock runs at a rate of its own; Now, and the deadlines of what
-  // waits, are its clock's.
+  // Whom a fiber works for: what it spawns works for the same. Its clock runs at a rate of its own; Now, and
+  // the deadlines of what waits, are its clock's.
   struct Host {
     std::string name;
     double clock_rate = 1;
   };
-  const Host* host() const;           // of the calling fiber; null: of nobody, whose clock is true
-  void set_host(const Host* host);    // which outlives its fibers
+  const Host* host() const;         // of the calling fiber; null: of nobody, whose clock is true
+  void set_host(const Host* host);  // which outlives its fibers
   Nanos LocalNow() const;
 
-  std::string FibersText() const;  // who has not ended, for whom, and what each waits for: of a run that hangs
+  // who has not ended, for whom, and what each waits for: of a run that hangs
+  std::string FibersText() const;
 
   // Adds a line to the trace (the hash is of all lines, and of each scheduling step).
   void Trace(std::string_view line);

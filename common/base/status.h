@@ -19,7 +19,8 @@ inline Status OkStatus() { return absl::OkStatus(); }
 
 // The same error with where it happened in front: "opening /data/x: No such file".
 inline Status Annotate(const Status& s, std::string_view where) {
-  return s.ok() ? s : Status(s.code(), StrCat(absl::string_view(where.data(), where.size()), ": ", s.message()));
+  return s.ok() ? s
+                : Status(s.code(), StrCat(absl::string_view(where.data(), where.size()), ": ", s.message()));
 }
 
 }  // namespace nova
@@ -28,14 +29,15 @@ inline Status Annotate(const Status& s, std::string_view where) {
 #define NOVA_CONCAT(a, b) NOVA_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function with the error, if `expr` is one.
-#define NOVA_RETURN_IF_ERROR(expr)                    \
-  do {                                                \
-    ::nova::Status nova_status_ = (expr);             \
-    if (!nova_status_.ok()) return nova_status_;      \
+#define NOVA_RETURN_IF_ERROR(expr)               \
+  do {                                           \
+    ::nova::Status nova_status_ = (expr);        \
+    if (!nova_status_.ok()) return nova_status_; \
   } while (0)
 
 // NOVA_ASSIGN_OR_RETURN(auto x, F()): x = the value of F(), or returns its error.
-#define NOVA_ASSIGN_OR_RETURN(lhs, expr) NOVA_ASSIGN_OR_RETURN_INNER(NOVA_CONCAT(nova_or_, __LINE__), lhs, expr)
+#define NOVA_ASSIGN_OR_RETURN(lhs, expr) \
+  NOVA_ASSIGN_OR_RETURN_INNER(NOVA_CONCAT(nova_or_, __LINE__), lhs, expr)
 #define NOVA_ASSIGN_OR_RETURN_INNER(tmp, lhs, expr) \
   auto tmp = (expr);                                \
   if (!tmp.ok()) return tmp.status();               \

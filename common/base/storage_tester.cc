@@ -9,12 +9,14 @@ namespace {
 
 class Tester {
  public:
-  Tester(TestedStore* store, const StorageTesterOptions& options) : store_(store), options_(options), random_(options.seed) {}
+  Tester(TestedStore* store, const StorageTesterOptions& options)
+      : store_(store), options_(options), random_(options.seed) {}
 
   StatusOr<uint64_t> Run() {
     for (number_ = 0; number_ < options_.operations; ++number_) {
       NOVA_RETURN_IF_ERROR(Step());
-      if (options_.disturb_every > 0 && (number_ + 1) % options_.disturb_every == 0) NOVA_RETURN_IF_ERROR(store_->Disturb());
+      if (options_.disturb_every > 0 && (number_ + 1) % options_.disturb_every == 0)
+        NOVA_RETURN_IF_ERROR(store_->Disturb());
     }
     NOVA_RETURN_IF_ERROR(Scan("", model_.size() + 1));
     return digest_;
@@ -23,7 +25,8 @@ class Tester {
  private:
   Status Step() {
     const OperationMix& mix = options_.mix;
-    auto dice = static_cast<int>(random_.Uniform(static_cast<uint64_t>(mix.put + mix.remove + mix.remove_range + mix.get + mix.scan)));
+    auto dice = static_cast<int>(
+        random_.Uniform(static_cast<uint64_t>(mix.put + mix.remove + mix.remove_range + mix.get + mix.scan)));
     const std::string key = PickKey();
     if ((dice -= mix.put) < 0) {
       std::string value(random_.Uniform(options_.max_value_bytes + 1), '\0');
@@ -42,11 +45,14 @@ class Tester {
     return Scan(key, 1 + random_.Uniform(options_.max_scan));
   }
 
-  // Mostly of a few keys, sometimes of none; ends are keys that are there, keys that are not, and now and then the end of all.
+  // Mostly of a few keys, sometimes of none; ends are keys that are there, keys that are not, and now and
+  // then the end of all.
   Status DeleteRange(const std::string& begin) {
     const auto first = model_.lower_bound(begin);
     auto last = first;
-    for (uint64_t n = random_.Uniform(random_.OneIn(8) ? options_.max_removed_keys : 10); n > 0 && last != model_.end(); --n) ++last;
+    for (uint64_t n = random_.Uniform(random_.OneIn(8) ? options_.max_removed_keys : 10);
+         n > 0 && last != model_.end(); --n)
+      ++last;
     std::string end = last == model_.end() ? "" : last->first;
     if (!end.empty() && random_.OneIn(3)) end.push_back('\0');
     if (!end.empty() && end <= begin) end = begin + '\0';
@@ -60,7 +66,8 @@ class Tester {
     const StatusOr<std::string> got = store_->Get(key);
     if (!got.ok() && !absl::IsNotFound(got.status())) return Annotate(got.status(), Name("get", key));
     Note(got.ok() ? *got : "");
-    if (got.ok() != (expected != model_.end())) return Wrong("get", key, got.ok() ? "a value of a key that is not there" : "no value");
+    if (got.ok() != (expected != model_.end()))
+      return Wrong("get", key, got.ok() ? "a value of a key that is not there" : "no value");
     if (got.ok() && *got != expected->second) return Wrong("get", key, "another value");
     return OkStatus();
   }
@@ -75,11 +82,13 @@ class Tester {
       Note(value);
       if (n++ == limit) return Wrong("scan", from, "more entries than the limit");
       if (expected == model_.end()) return Wrong("scan", from, StrCat("an entry behind the last: ", key));
-      if (key != expected->first) return Wrong("scan", from, StrCat("key ", key, " where ", expected->first, " comes next"));
+      if (key != expected->first)
+        return Wrong("scan", from, StrCat("key ", key, " where ", expected->first, " comes next"));
       if (value != expected->second) return Wrong("scan", from, StrCat("another value of ", key));
       ++expected;
     }
-    if (n < limit && expected != model_.end()) return Wrong("scan", from, StrCat("an end before ", expected->first));
+    if (n < limit && expected != model_.end())
+      return Wrong("scan", from, StrCat("an end before ", expected->first));
     return OkStatus();
   }
 
@@ -121,6 +130,8 @@ class Tester {
 
 }  // namespace
 
-StatusOr<uint64_t> TestStorage(TestedStore* store, const StorageTesterOptions& options) { return Tester(store, options).Run(); }
+StatusOr<uint64_t> TestStorage(TestedStore* store, const StorageTesterOptions& options) {
+  return Tester(store, options).Run();
+}
 
 }  // namespace nova

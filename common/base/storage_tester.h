@@ -1,12 +1,14 @@
-// StorageTester: one tester for any ordered key-value store behind a small interface, after the ReadWriteStorageTester of
-// "LSMTree" (Hagy): random puts, deletes, range deletes, gets and scans, each answer compared with a std::map.
+// StorageTester: one tester for any ordered key-value store behind a small interface, after the
+// ReadWriteStorageTester of "LSMTree" (Hagy): random puts, deletes, range deletes, gets and scans, each
+// answer compared with a std::map.
 //
-// Two dials decide what a run is good at: the mix of operations, and the rate at which keys that are known to be there are chosen
-// (a tester of fresh random keys alone finds almost nothing). The same options and seed give the same operations on every store,
-// so the transcripts of two correct stores are equal.
+// Two dials decide what a run is good at: the mix of operations, and the rate at which keys that are known to
+// be there are chosen (a tester of fresh random keys alone finds almost nothing). The same options and seed
+// give the same operations on every store, so the transcripts of two correct stores are equal.
 //
 // Thread safety: one thread.   Ownership: the store is the caller's.
-// Errors: Internal: a wrong answer; says the operation, its number, what was expected and what came. Others: the store's own.
+// Errors: Internal: a wrong answer; says the operation, its number, what was expected and what came. Others:
+//         the store's own.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +28,9 @@ class TestedStore {
   virtual ~TestedStore() = default;
   virtual Status Put(const std::string& key, const std::string& value) = 0;
   virtual Status Delete(const std::string& key) = 0;
-  virtual Status DeleteRange(const std::string& begin, const std::string& end) = 0;    // [begin, end); no end: to the last key
-  virtual StatusOr<std::string> Get(const std::string& key) = 0;                       // NotFound
+  // [begin, end); no end: to the last key
+  virtual Status DeleteRange(const std::string& begin, const std::string& end) = 0;
+  virtual StatusOr<std::string> Get(const std::string& key) = 0;  // NotFound
   virtual StatusOr<Entries> Scan(const std::string& from, size_t limit) = 0;
   virtual Status Disturb() { return OkStatus(); }  // flush, compact, reopen: whatever must change no answer
 };
@@ -44,8 +47,9 @@ struct StorageTesterOptions {
   uint64_t seed = 1;
   uint64_t operations = 10'000;
   OperationMix mix;
-  double known_key_rate = 0.5;     // of the operations that choose a key which is in the store
-  size_t max_key_bytes = 24;       // at least 1; short ones are likely, so that keys collide and are prefixes of one another
+  double known_key_rate = 0.5;  // of the operations that choose a key which is in the store
+  // at least 1; short ones are likely, so that keys collide and are prefixes of one another
+  size_t max_key_bytes = 24;
   size_t max_value_bytes = 1024;
   size_t max_scan = 50;
   size_t max_removed_keys = 100;   // by one range delete, as far as the store knows keys

@@ -1,6 +1,8 @@
-// WriteBatch: puts and deletes, of keys and of ranges of keys, that are written together or not at all (K6), in the order they were added.
+// WriteBatch: puts and deletes, of keys and of ranges of keys, that are written together or not at all (K6),
+// in the order they were added.
 //
-// Thread safety: none.   Ownership: copies keys and values.   Errors: none here; writing it checks each key and value.
+// Thread safety: none.   Ownership: copies keys and values.   Errors: none here; writing it checks each key
+//                and value.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +19,12 @@ inline constexpr int64_t kMaxTtlMs = int64_t{1} << 50;  // of a time to live; th
 class WriteBatch {
  public:
   void Put(std::string_view key, std::string_view value) { Add(ValueType::kPut, key, value); }
-  void PutTtl(std::string_view key, std::string_view value, int64_t ttl_ms) { Add(ValueType::kPutTtl, key, value, ttl_ms); }
+  void PutTtl(std::string_view key, std::string_view value, int64_t ttl_ms) {
+    Add(ValueType::kPutTtl, key, value, ttl_ms);
+  }
   void Delete(std::string_view key) { Add(ValueType::kDelete, key, {}); }
-  void DeleteRange(std::string_view begin, std::string_view end) { Add(ValueType::kDeleteRange, begin, end); }  // [begin, end)
+  // [begin, end)
+  void DeleteRange(std::string_view begin, std::string_view end) { Add(ValueType::kDeleteRange, begin, end); }
   void Clear() {
     entries_.clear();
     bytes_.clear();
@@ -36,7 +41,8 @@ class WriteBatch {
   Entry entry(size_t i) const {
     const Place& p = entries_[i];
     const std::string_view all = bytes_;
-    return {p.type, all.substr(p.offset, p.key_size), all.substr(p.offset + p.key_size, p.value_size), p.ttl_ms};
+    return {p.type, all.substr(p.offset, p.key_size), all.substr(p.offset + p.key_size, p.value_size),
+            p.ttl_ms};
   }
 
  private:

@@ -1,5 +1,5 @@
-// Zipfian: ranks 0, 1, ... with probability proportional to 1 / (rank + 1)^0.99, by inversion without rejection (Gray et al.,
-// "Quickly generating billion-record synthetic databases", SIGMOD 1994).
+// Zipfian: ranks 0, 1, ... with probability proportional to 1 / (rank + 1)^0.99, by inversion without
+// rejection (Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994).
 //
 // Thread safety: immutable; the Random is the caller's. Construction costs n powers.
 #pragma once
@@ -23,7 +23,8 @@ class Zipfian {
     const double uz = u * zeta_n_;
     if (uz < 1) return 0;
     if (uz < 1 + std::pow(0.5, kTheta)) return 1;
-    const auto rank = static_cast<uint64_t>(static_cast<double>(n_) * std::pow(eta_ * u - eta_ + 1, 1 / (1 - kTheta)));
+    const auto rank =
+        static_cast<uint64_t>(static_cast<double>(n_) * std::pow(eta_ * u - eta_ + 1, 1 / (1 - kTheta)));
     return rank < n_ ? rank : n_ - 1;
   }
 

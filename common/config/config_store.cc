@@ -18,11 +18,13 @@ StatusOr<uint64_t> ConfigStore::Increment(const std::string& path, uint64_t n) {
     }
     uint64_t used = 0;
     if (!absl::SimpleAtoi(node->data, &used) || used > UINT64_MAX - n) {
-      return absl::DataLossError(StrCat("counter ", path, " holds no number: '", node->data.substr(0, 40), "'"));
+      return absl::DataLossError(
+          StrCat("counter ", path, " holds no number: '", node->data.substr(0, 40), "'"));
     }
     const Status s = Set(path, StrCat(used + n), node->version);
     if (s.ok()) return used + 1;
-    if (!absl::IsAborted(s) && !absl::IsUnknown(s) && !absl::IsNotFound(s)) return Annotate(s, StrCat("counter ", path));
+    if (!absl::IsAborted(s) && !absl::IsUnknown(s) && !absl::IsNotFound(s))
+      return Annotate(s, StrCat("counter ", path));
   }
   return absl::UnavailableError(StrCat("counter ", path, ": too much contention"));
 }

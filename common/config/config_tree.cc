@@ -68,7 +68,8 @@ Status ConfigTree::ApplyOne(const ConfigOp& op, SessionId session, std::vector<s
     if (parent != "/") {
       const auto p = nodes_.find(parent);
       if (p == nodes_.end()) return absl::NotFoundError(parent);
-      if (p->second.owner != 0) return absl::FailedPreconditionError(StrCat(parent, " is ephemeral: no children"));
+      if (p->second.owner != 0)
+        return absl::FailedPreconditionError(StrCat(parent, " is ephemeral: no children"));
     }
     nodes_[op.path] = Node{op.data, 0, last_transaction_, op.ephemeral ? session : 0};
     changed->push_back(op.path);
@@ -92,7 +93,8 @@ Status ConfigTree::ApplyOne(const ConfigOp& op, SessionId session, std::vector<s
   return OkStatus();
 }
 
-Status ConfigTree::Apply(const std::vector<ConfigOp>& ops, SessionId session, std::vector<std::string>* changed) {
+Status ConfigTree::Apply(const std::vector<ConfigOp>& ops, SessionId session,
+                         std::vector<std::string>* changed) {
   std::vector<std::pair<std::string, std::optional<Node>>> undo;
   std::vector<std::string> touched;
   ++last_transaction_;
@@ -150,7 +152,8 @@ StatusOr<ConfigTree> ConfigTree::Decode(std::string_view data) {
   uint32_t crc = 0;
   if (!data.starts_with(kMagic)) return absl::DataLossError("not a configuration file");
   data.remove_prefix(kMagic.size());
-  if (!GetFixed32(&data, &crc) || crc != Crc32c(data)) return absl::DataLossError("checksum of the configuration file");
+  if (!GetFixed32(&data, &crc) || crc != Crc32c(data))
+    return absl::DataLossError("checksum of the configuration file");
   ConfigTree tree;
   uint64_t last = 0;
   uint32_t count = 0;
@@ -160,8 +163,8 @@ StatusOr<ConfigTree> ConfigTree::Decode(std::string_view data) {
     Node node;
     uint64_t version = 0;
     uint64_t created = 0;
-    ok = GetLengthPrefixed(&data, &path) && GetLengthPrefixed(&data, &node.data) && GetVarint64(&data, &version) &&
-         GetVarint64(&data, &created) && CheckConfigPath(path).ok();
+    ok = GetLengthPrefixed(&data, &path) && GetLengthPrefixed(&data, &node.data) &&
+         GetVarint64(&data, &version) && GetVarint64(&data, &created) && CheckConfigPath(path).ok();
     node.version = static_cast<int64_t>(version);
     node.created = static_cast<int64_t>(created);
     if (ok) tree.nodes_.emplace(std::move(path), std::move(node));

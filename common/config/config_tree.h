@@ -1,11 +1,13 @@
-// ConfigTree: the znodes of a store that keeps them itself (memory, file), as plain data: reads, and all-or-nothing changes.
+// ConfigTree: the znodes of a store that keeps them itself (memory, file), as plain data: reads, and
+// all-or-nothing changes.
 //
 // Thread safety: none; the store has the lock.   Ownership: a value.
-// Errors: as ConfigStore; FailedPrecondition: deleting a node with children, or creating one below an ephemeral node.
+// Errors: as ConfigStore; FailedPrecondition: deleting a node with children, or creating one below an
+//         ephemeral node.
 //
 // Encoded form (file_store; ephemeral nodes are left out, they end with their session):
 //   "NOVACFG1" | fixed32 crc32c of the rest | varint64 last transaction id | varint32 count | nodes
-//   node = lp path | lp data | varint64 version | varint64 created            (lp = length-prefixed; paths ascending)
+//   node = lp path | lp data | varint64 version | varint64 created   (lp = length-prefixed; paths ascending)
 #pragma once
 
 #include <map>

@@ -73,8 +73,9 @@ StatusOr<std::unique_ptr<FileConfig>> FileConfig::Open(const std::string& direct
     if (!decoded.ok()) return Annotate(decoded.status(), path);
     tree = *std::move(decoded);
   }
-  config->config_ = std::make_unique<MemoryConfig>(MemoryConfigOptions{}, std::move(tree),
-                                                   [c = config.get()](const ConfigTree& next) { return c->Write(next); });
+  config->config_ =
+      std::make_unique<MemoryConfig>(MemoryConfigOptions{}, std::move(tree),
+                                     [c = config.get()](const ConfigTree& next) { return c->Write(next); });
   return config;
 }
 

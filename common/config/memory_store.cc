@@ -194,7 +194,9 @@ Status MemorySession::Create(const std::string& path, const std::string& data, b
 Status MemorySession::Set(const std::string& path, const std::string& data, int64_t version) {
   return Write({ConfigOp::Set(path, data, version)});
 }
-Status MemorySession::Delete(const std::string& path, int64_t version) { return Write({ConfigOp::Delete(path, version)}); }
+Status MemorySession::Delete(const std::string& path, int64_t version) {
+  return Write({ConfigOp::Delete(path, version)});
+}
 Status MemorySession::Multi(const std::vector<ConfigOp>& ops) { return Write(ops); }
 Status MemorySession::Sync() {
   return RoundTrip(false, [] { return OkStatus(); });
@@ -232,7 +234,8 @@ void MemorySession::SetReachable(bool on) {
   MutexLock lock(&config_->mu_);
   MemoryConfig::Session& s = config_->sessions_[id_];
   if (s.reachable && !on) s.cut_off_ns = Now();
-  if (!s.reachable && on && !s.expired && s.cut_off_ns + config_->session_timeout_ns_ <= Now()) config_->ExpireLocked(id_);
+  if (!s.reachable && on && !s.expired && s.cut_off_ns + config_->session_timeout_ns_ <= Now())
+    config_->ExpireLocked(id_);
   s.reachable = on;
   config_->changed_.SignalAll();
 }

@@ -1,5 +1,6 @@
-// MemoryConfig: a ConfigStore's znodes in memory, shared by any number of sessions. For one process, and for simulations:
-// sessions that expire by command or because they were cut off for too long (virtual time counts), lost and late replies.
+// MemoryConfig: a ConfigStore's znodes in memory, shared by any number of sessions. For one process, and for
+// simulations: sessions that expire by command or because they were cut off for too long (virtual time
+// counts), lost and late replies.
 //
 //   MemoryConfig config({.session_timeout_ns = 2 * kSecond});
 //   std::unique_ptr<MemorySession> a = config.NewSession();
@@ -48,9 +49,9 @@ class MemoryConfig {
  private:
   friend class MemorySession;
   struct Session {
-    bool expired = false;    // as the server sees it
+    bool expired = false;  // as the server sees it
     bool reachable = true;
-    Nanos cut_off_ns = 0;    // since when it is not reachable
+    Nanos cut_off_ns = 0;  // since when it is not reachable
     int lose_replies = 0;
     int lose_requests = 0;
   };
@@ -62,7 +63,8 @@ class MemoryConfig {
   void RunKeeper();
   void ExpireLocked(ConfigTree::SessionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NotifyLocked(const std::vector<std::string>& changed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Status ApplyLocked(const std::vector<ConfigOp>& ops, ConfigTree::SessionId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Status ApplyLocked(const std::vector<ConfigOp>& ops, ConfigTree::SessionId id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Nanos RandomDelay();
 
   const Persist persist_;
@@ -99,10 +101,10 @@ class MemorySession : public ConfigStore {
   Nanos last_answered_send_ns() const override;
 
   // Faults.
-  void Expire();                  // the server ends the session now; this side learns it at its next contact
-  void SetReachable(bool on);     // false: cut off; after the session timeout the server expires the session
-  void LoseReplies(int n);        // the next n writes are applied and answered Unknown
-  void LoseRequests(int n);       // the next n writes are not applied and answered Unknown
+  void Expire();               // the server ends the session now; this side learns it at its next contact
+  void SetReachable(bool on);  // false: cut off; after the session timeout the server expires the session
+  void LoseReplies(int n);     // the next n writes are applied and answered Unknown
+  void LoseRequests(int n);    // the next n writes are not applied and answered Unknown
 
  private:
   friend class MemoryConfig;

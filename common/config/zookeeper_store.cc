@@ -79,7 +79,8 @@ Status ToStatus(int rc, const std::string& path) {
 
 class ZookeeperStore : public ConfigStore {
  public:
-  ZookeeperStore(std::string hosts, std::string chroot) : hosts_(std::move(hosts)), chroot_(std::move(chroot)) {}
+  ZookeeperStore(std::string hosts, std::string chroot)
+      : hosts_(std::move(hosts)), chroot_(std::move(chroot)) {}
   ~ZookeeperStore() override {
     if (handle_ != nullptr) zookeeper_close(handle_);
   }
@@ -96,7 +97,9 @@ class ZookeeperStore : public ConfigStore {
   void Watch(const std::string& path, std::function<void()> changed) override;
   SessionState session_state() const override;
   Nanos session_timeout_ns() const override { return timeout_ns_.load(std::memory_order_acquire); }
-  Nanos last_answered_send_ns() const override { return last_answered_send_ns_.load(std::memory_order_acquire); }
+  Nanos last_answered_send_ns() const override {
+    return last_answered_send_ns_.load(std::memory_order_acquire);
+  }
 
  private:
   // One request under way. The completion keeps it alive when the caller has given up.
@@ -123,7 +126,9 @@ class ZookeeperStore : public ConfigStore {
 
   static void OnSession(zhandle_t* handle, int type, int state, const char* path, void* context);
   static void OnWatch(zhandle_t* handle, int type, int state, const char* path, void* context);
-  static void OnVoid(int rc, const void* data) { Finish(rc, data, [](Pending*) {}); }
+  static void OnVoid(int rc, const void* data) {
+    Finish(rc, data, [](Pending*) {});
+  }
   static void OnString(int rc, const char*, const void* data) { OnVoid(rc, data); }
   static void OnStat(int rc, const struct Stat*, const void* data) { OnVoid(rc, data); }
   static void OnData(int rc, const char* value, int length, const struct Stat* stat, const void* data);
@@ -157,7 +162,8 @@ class ZookeeperStore : public ConfigStore {
   mutable Mutex mu_;
   CondVar state_changed_;
   SessionState state_ ABSL_GUARDED_BY(mu_) = SessionState::kConnecting;
-  // A path keeps its number for the life of the store, so that the client library holds one watcher for it, not one a call.
+  // A path keeps its number for the life of the store, so that the client library holds one watcher for it,
+  // not one a call.
   std::map<std::string, uint64_t> watch_ids_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, WatchedPath> watches_ ABSL_GUARDED_BY(mu_);
 };
@@ -174,7 +180,8 @@ void ZookeeperStore::Finish(int rc, const void* data, Fill fill) {
   p->answered.SignalAll();
 }
 
-void ZookeeperStore::OnData(int rc, const char* value, int length, const struct Stat* stat, const void* data) {
+void ZookeeperStore::OnData(int rc, const char* value, int length, const struct Stat* stat,
+                            const void* data) {
   Finish(rc, data, [&](Pending* p) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (value != nullptr && length > 0) p->node.data.assign(value, static_cast<size_t>(length));
     p->node.version = stat->version;
@@ -259,7 +266,8 @@ void ZookeeperStore::FireAll() {
 Status ZookeeperStore::WaitConnected(Nanos deadline_ns) {
   MutexLock lock(&mu_);
   while (state_ == SessionState::kConnecting) {
-    if (!state_changed_.WaitUntil(&mu_, deadline_ns) && state_ == SessionState::kConnecting && Now() >= deadline_ns) {
+    if (!state_changed_.WaitUntil(&mu_, deadline_ns) && state_ == SessionState::kConnecting &&
+        Now() >= deadline_ns) {
       return absl::DeadlineExceededError(StrCat("no connection to ZooKeeper at ", hosts_));
     }
   }
@@ -268,7 +276,8 @@ Status ZookeeperStore::WaitConnected(Nanos deadline_ns) {
 }
 
 template <typename Send>
-StatusOr<std::shared_ptr<ZookeeperStore::Pending>> ZookeeperStore::Request(bool write, const std::string& path, Send send,
+StatusOr<std::shared_ptr<ZookeeperStore::Pending>> ZookeeperStore::Request(bool write,
+                                                                           const std::string& path, Send send,
                                                                            std::shared_ptr<Pending> pending) {
   const Nanos deadline_ns = Now() + session_timeout_ns();
   while (true) {
@@ -281,14 +290,16 @@ StatusOr<std::shared_ptr<ZookeeperStore::Pending>> ZookeeperStore::Request(bool 
     if (rc == ZOK) {
       token.release();
       MutexLock lock(&pending->mu);
-      // The client library answers every request at the latest when its connection breaks; twice the timeout is a backstop.
+      // The client library answers every request at the latest when its connection breaks; twice the timeout
+      // is a backstop.
       const Nanos give_up_ns = deadline_ns + session_timeout_ns();
       while (!pending->done && Now() < give_up_ns) pending->answered.WaitUntil(&pending->mu, give_up_ns);
       rc = pending->done ? pending->rc : static_cast<int>(ZOPERATIONTIMEOUT);
     }
     if (rc == ZOK) return pending;
     if (write || !AnswerLost(rc)) return ToStatus(rc, path);
-    if (Now() >= deadline_ns) return absl::DeadlineExceededError(StrCat("reading ", path, " from ZooKeeper at ", hosts_));
+    if (Now() >= deadline_ns)
+      return absl::DeadlineExceededError(StrCat("reading ", path, " from ZooKeeper at ", hosts_));
     pending = nullptr;
   }
 }
@@ -296,8 +307,8 @@ StatusOr<std::shared_ptr<ZookeeperStore::Pending>> ZookeeperStore::Request(bool 
 StatusOr<Znode> ZookeeperStore::Get(const std::string& path) {
   NOVA_RETURN_IF_ERROR(CheckConfigPath(path));
   NOVA_ASSIGN_OR_RETURN(auto p, Request(false, path, [&](Pending*, void* token) {
-    return zoo_aget(handle_, Full(path).c_str(), 0, &OnData, token);
-  }));
+                          return zoo_aget(handle_, Full(path).c_str(), 0, &OnData, token);
+                        }));
   MutexLock lock(&p->mu);
   return std::move(p->node);
 }
@@ -305,35 +316,39 @@ StatusOr<Znode> ZookeeperStore::Get(const std::string& path) {
 StatusOr<std::vector<std::string>> ZookeeperStore::Children(const std::string& path) {
   NOVA_RETURN_IF_ERROR(CheckConfigPath(path));
   NOVA_ASSIGN_OR_RETURN(auto p, Request(false, path, [&](Pending*, void* token) {
-    return zoo_aget_children(handle_, Full(path).c_str(), 0, &OnNames, token);
-  }));
+                          return zoo_aget_children(handle_, Full(path).c_str(), 0, &OnNames, token);
+                        }));
   MutexLock lock(&p->mu);
   return std::move(p->names);
 }
 
 Status ZookeeperStore::Create(const std::string& path, const std::string& data, bool ephemeral) {
   NOVA_RETURN_IF_ERROR(CheckConfigPath(path));
-  return Request(true, path, [&](Pending*, void* token) {
-           return zoo_acreate(handle_, Full(path).c_str(), data.data(), static_cast<int>(data.size()), &ZOO_OPEN_ACL_UNSAFE,
-                              ephemeral ? ZOO_EPHEMERAL : ZOO_PERSISTENT, &OnString, token);
-         })
+  return Request(true, path,
+                 [&](Pending*, void* token) {
+                   return zoo_acreate(handle_, Full(path).c_str(), data.data(), static_cast<int>(data.size()),
+                                      &ZOO_OPEN_ACL_UNSAFE, ephemeral ? ZOO_EPHEMERAL : ZOO_PERSISTENT,
+                                      &OnString, token);
+                 })
       .status();
 }
 
 Status ZookeeperStore::Set(const std::string& path, const std::string& data, int64_t version) {
   NOVA_RETURN_IF_ERROR(CheckConfigPath(path));
-  return Request(true, path, [&](Pending*, void* token) {
-           return zoo_aset(handle_, Full(path).c_str(), data.data(), static_cast<int>(data.size()),
-                           static_cast<int>(version), &OnStat, token);
-         })
+  return Request(true, path,
+                 [&](Pending*, void* token) {
+                   return zoo_aset(handle_, Full(path).c_str(), data.data(), static_cast<int>(data.size()),
+                                   static_cast<int>(version), &OnStat, token);
+                 })
       .status();
 }
 
 Status ZookeeperStore::Delete(const std::string& path, int64_t version) {
   NOVA_RETURN_IF_ERROR(CheckConfigPath(path));
-  return Request(true, path, [&](Pending*, void* token) {
-           return zoo_adelete(handle_, Full(path).c_str(), static_cast<int>(version), &OnVoid, token);
-         })
+  return Request(true, path,
+                 [&](Pending*, void* token) {
+                   return zoo_adelete(handle_, Full(path).c_str(), static_cast<int>(version), &OnVoid, token);
+                 })
       .status();
 }
 
@@ -366,13 +381,20 @@ Status ZookeeperStore::Multi(const std::vector<ConfigOp>& ops) {
   if (ops.empty()) return OkStatus();
   auto pending = std::make_shared<Pending>();
   pending->results.resize(ops.size());
-  return Request(true, StrCat(ops.back().path, " (one of ", ops.size(), " changes)"), [&](Pending* p, void* token) {
-           return zoo_amulti(handle_, static_cast<int>(raw.size()), raw.data(), p->results.data(), &OnVoid, token);
-         }, std::move(pending)).status();
+  return Request(
+             true, StrCat(ops.back().path, " (one of ", ops.size(), " changes)"),
+             [&](Pending* p, void* token) {
+               return zoo_amulti(handle_, static_cast<int>(raw.size()), raw.data(), p->results.data(),
+                                 &OnVoid, token);
+             },
+             std::move(pending))
+      .status();
 }
 
 Status ZookeeperStore::Sync() {
-  return Request(false, "/", [&](Pending*, void* token) { return zoo_async(handle_, Full("/").c_str(), &OnString, token); })
+  return Request(
+             false, "/",
+             [&](Pending*, void* token) { return zoo_async(handle_, Full("/").c_str(), &OnString, token); })
       .status();
 }
 
@@ -391,10 +413,12 @@ void ZookeeperStore::Watch(const std::string& path, std::function<void()> change
   void* const context = reinterpret_cast<void*>(static_cast<uintptr_t>(id));
   const std::string full = Full(path);
   auto exists = std::make_unique<WatchRequest>(WatchRequest{this, id, Now()});
-  if (zoo_awexists(handle_, full.c_str(), &OnWatch, context, &OnWatchExists, exists.get()) != ZOK) return Fire(id);
+  if (zoo_awexists(handle_, full.c_str(), &OnWatch, context, &OnWatchExists, exists.get()) != ZOK)
+    return Fire(id);
   exists.release();
   auto children = std::make_unique<WatchRequest>(WatchRequest{this, id, Now()});
-  if (zoo_awget_children(handle_, full.c_str(), &OnWatch, context, &OnWatchChildren, children.get()) != ZOK) return Fire(id);
+  if (zoo_awget_children(handle_, full.c_str(), &OnWatch, context, &OnWatchChildren, children.get()) != ZOK)
+    return Fire(id);
   children.release();
 }
 
@@ -407,7 +431,8 @@ Status ZookeeperStore::MakeChroot() {
   for (size_t end = chroot_.find('/', 1); chroot_ != "/"; end = chroot_.find('/', end + 1)) {
     const std::string part = chroot_.substr(0, end);
     const Status s = Request(false, part, [&](Pending*, void* token) {
-                       return zoo_acreate(handle_, part.c_str(), "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT, &OnString, token);
+                       return zoo_acreate(handle_, part.c_str(), "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT,
+                                          &OnString, token);
                      }).status();
     if (!s.ok() && !absl::IsAlreadyExists(s)) return s;
     if (end == std::string::npos) break;
@@ -418,8 +443,8 @@ Status ZookeeperStore::MakeChroot() {
 Status ZookeeperStore::Open(Nanos session_timeout_ns, Nanos deadline_ns) {
   zoo_set_debug_level(ZOO_LOG_LEVEL_WARN);
   timeout_ns_.store(session_timeout_ns);
-  handle_ = zookeeper_init2(hosts_.c_str(), &OnSession, static_cast<int>(session_timeout_ns / kMillisecond), nullptr, this,
-                            ZOO_NO_LOG_CLIENTENV, &LogFromClient);
+  handle_ = zookeeper_init2(hosts_.c_str(), &OnSession, static_cast<int>(session_timeout_ns / kMillisecond),
+                            nullptr, this, ZOO_NO_LOG_CLIENTENV, &LogFromClient);
   if (handle_ == nullptr) {
     return absl::InvalidArgumentError(StrCat("ZooKeeper hosts '", hosts_, "': ", std::strerror(errno)));
   }

@@ -2,11 +2,12 @@
 
 namespace nova {
 
-std::string Admission::Judge(const Listener& listener, const Hello& hello, ConnectionId id, ConnectionId* replaced) {
+std::string Admission::Judge(const Listener& listener, const Hello& hello, ConnectionId id,
+                             ConnectionId* replaced) {
   const Hello& self = listener.self;
   if (!VersionsMeet(self, hello)) {
-    return StrCat("protocol versions ", hello.min_version, "..", hello.max_version, " offered, ", self.min_version, "..",
-                  self.max_version, " spoken here");
+    return StrCat("protocol versions ", hello.min_version, "..", hello.max_version, " offered, ",
+                  self.min_version, "..", self.max_version, " spoken here");
   }
   if (!self.Is(hello.meant_for)) return StrCat("this is ", std::string(NameOf(self)), "/", self.incarnation);
   if (listener.check) {
@@ -28,9 +29,12 @@ void Admission::Leave(const Hello& hello, ConnectionId id) {
 }
 
 Status JudgeAnswer(const Hello& ours, const Handshake& answer) {
-  if (answer.kind == HandshakeKind::kHello) return absl::InvalidArgumentError("malformed handshake: a hello as the answer");
-  if (answer.kind == HandshakeKind::kRefusal) return absl::UnavailableError(StrCat("refused: ", answer.reason));
-  if (!VersionsMeet(ours, answer.hello)) return absl::UnavailableError("the peer's protocol version is not ours");
+  if (answer.kind == HandshakeKind::kHello)
+    return absl::InvalidArgumentError("malformed handshake: a hello as the answer");
+  if (answer.kind == HandshakeKind::kRefusal)
+    return absl::UnavailableError(StrCat("refused: ", answer.reason));
+  if (!VersionsMeet(ours, answer.hello))
+    return absl::UnavailableError("the peer's protocol version is not ours");
   return OkStatus();
 }
 

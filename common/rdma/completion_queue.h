@@ -1,6 +1,7 @@
 // CompletionQueue: what a port has to tell its owner, in order.
 //
-// Thread safety: none; the port's thread.   Ownership: plain values; what they point to is the port's.   Errors: none.
+// Thread safety: none; the port's thread.   Ownership: plain values; what they point to is the port's.
+//                Errors: none.
 #pragma once
 
 #include <algorithm>

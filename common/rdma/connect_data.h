@@ -1,11 +1,12 @@
-// ConnectData: the private data of a connection request, and of its acceptance, of the verbs fabric. Little-endian. The
-// handshake itself (handshake.h) follows as the first SEND of each side, with the same bytes as over tcp.
+// ConnectData: the private data of a connection request, and of its acceptance, of the verbs fabric.
+// Little-endian. The handshake itself (handshake.h) follows as the first SEND of each side, with the same
+// bytes as over tcp.
 //
 //   offset  size
 //        0     4  magic 'NVC1'
 //        4     2  xchg index of the dialler: which port of the acceptor takes it
 //        6     2  zero
-//        8     8  address  of a cell of the sender's, remote-read only: what the peer's keep-alive READs touch
+//        8     8  address of a cell of the sender's, remote-read only: the peer's keep-alive READs touch it
 //       16     4  rkey
 //
 // Thread safety: pure functions.   Errors: false: malformed.

@@ -1,7 +1,8 @@
 // ConnectionTable: the connections of a port by id, and one timer for each.
 //
-// An id is serial << kSlotBits | slot, and serials are never used again: the id of a connection that is gone finds nothing.
-// A buried connection stays readable until the next Recycle, for completions still point into it.
+// An id is serial << kSlotBits | slot, and serials are never used again: the id of a connection that is gone
+// finds nothing. A buried connection stays readable until the next Recycle, for completions still point into
+// it.
 //
 // Thread safety: none; the port's thread.   Ownership: its connections.   Errors: none.
 #pragma once
@@ -71,7 +72,8 @@ class ConnectionTable {
     if (when_ns != kNever) timers_.emplace(when_ns, c->id);
   }
   Nanos next_timer_ns() const { return timers_.empty() ? kNever : timers_.begin()->first; }
-  // The connection whose timer came first, or null. It comes again until its timer is set anew, or it is buried.
+  // The connection whose timer came first, or null. It comes again until its timer is set anew, or it is
+  // buried.
   C* Due(Nanos now_ns) const { return next_timer_ns() <= now_ns ? Find(timers_.begin()->second) : nullptr; }
 
  private:

@@ -4,7 +4,7 @@ namespace nova {
 
 void AddFabricCounters(Metrics* metrics, const std::string& prefix,
                        const std::function<FabricCounters()>& read) {
-  const auto add = [&](const char* name, auto FabricCounters::* field) {
+  const auto add = [&](const char* name, auto FabricCounters::*field) {
     metrics->AddCallback(prefix + name, [read, field] { return static_cast<double>(read().*field); });
   };
   add("_regions", &FabricCounters::regions);

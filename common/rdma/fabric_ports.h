@@ -1,7 +1,9 @@
-// FabricPorts: the ports of one fabric: who serves which peers, what they have counted, and host names looked up for them.
+// FabricPorts: the ports of one fabric: who serves which peers, what they have counted, and host names looked
+// up for them.
 //
 // Thread safety: all methods from any thread; a port cannot go while a function given to a method runs.
-// Ownership:     ports are their openers'; the last one is closed before this ends. A port removes itself in its destructor.
+// Ownership:     ports are their openers'; the last one is closed before this ends. A port removes itself in
+//                its destructor.
 // Errors:        as fabric.h.
 #pragma once
 
@@ -19,7 +21,8 @@
 
 namespace nova {
 
-template <typename P>  // a Port with Status Open(), counters() and Resolved(ConnectionId, StatusOr<sockaddr_in>)
+// a Port with Status Open(), counters() and Resolved(ConnectionId, StatusOr<sockaddr_in>)
+template <typename P>
 class FabricPorts {
  public:
   ~FabricPorts() { Close(); }

@@ -5,17 +5,20 @@
 //        1     1  flags: bit 0 = more frames of this WRITE follow
 //        2     2  zero
 //        4     4  length of the payload that follows; of kRead: bytes asked for, no payload
-//        8     8  acknowledged: how many requests of the receiver the sender has executed, in order, since the handshake
+//        8     8  acknowledged: how many requests of the receiver the sender has executed, in order, since
+//                 the handshake
 //       16     4  rkey           of kWrite, kWriteWithImm, kRead
-//       20     4  immediate      of the last frame of a kWriteWithImm; of a frame with `more`: bytes in the frames to follow
+//       20     4  immediate      of the last frame of a kWriteWithImm; of a frame with `more`: bytes in
+//                                the frames to follow
 //       24     8  address        of kWrite, kWriteWithImm, kRead
 //       32        payload
 //
-// Requests are kSend, kWrite, kWriteWithImm and kRead; they carry no number, for both sides count them. They execute in order.
-// A long WRITE travels as several frames, so that acknowledgements and the data of READs find gaps; all its frames together are
-// one request, and the first says how much is to come, so that bounds are checked before anything lands. Every frame
-// acknowledges; kAck does nothing else. kReadData belongs to the receiver's oldest request, which is a READ. kNak says that the
-// receiver's request number `acknowledged` failed its check of key, bounds or rights; it is the last frame.
+// Requests are kSend, kWrite, kWriteWithImm and kRead; they carry no number, for both sides count them. They
+// execute in order. A long WRITE travels as several frames, so that acknowledgements and the data of READs
+// find gaps; all its frames together are one request, and the first says how much is to come, so that bounds
+// are checked before anything lands. Every frame acknowledges; kAck does nothing else. kReadData belongs to
+// the receiver's oldest request, which is a READ. kNak says that the receiver's request number `acknowledged`
+// failed its check of key, bounds or rights; it is the last frame.
 #pragma once
 
 #include <cstdint>

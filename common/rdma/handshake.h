@@ -2,7 +2,8 @@
 //
 //   offset  size
 //        0     4  magic 'NVH1'
-//        4     1  kind: 1 hello (dialler to acceptor), 2 welcome (the answer), 3 refusal (the answer; then the connection ends)
+//        4     1  kind: 1 hello (dialler to acceptor), 2 welcome (the answer), 3 refusal (the answer; then
+//                 the connection ends)
 //        5     1  zero
 //        6     2  length of the whole, this prefix and the checksum included; at most 512
 //        8     2  lowest protocol version spoken

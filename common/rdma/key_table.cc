@@ -19,7 +19,8 @@ uint32_t KeyTable::NextKey() {
 MemoryRegion KeyTable::Add(void* address, uint64_t size, Access access) {
   uint32_t key = NextKey();
   while (key == 0 || regions_.contains(key)) key = NextKey();
-  const MemoryRegion region{static_cast<std::byte*>(address), size, key, access == Access::kLocal ? 0 : key, access};
+  const MemoryRegion region{static_cast<std::byte*>(address), size, key, access == Access::kLocal ? 0 : key,
+                            access};
   Add(region);
   return region;
 }
@@ -39,7 +40,8 @@ bool KeyTable::Allows(uint32_t key, uint64_t address, uint64_t length, Access ne
 bool KeyTable::AllowsPieces(const WorkRequest& request) const {
   for (size_t i = 0; i < request.piece_count; ++i) {
     const LocalBuffer& p = request.pieces[i];
-    if (p.length > 0 && !Allows(p.lkey, reinterpret_cast<uint64_t>(p.address), p.length, Access::kLocal)) return false;
+    if (p.length > 0 && !Allows(p.lkey, reinterpret_cast<uint64_t>(p.address), p.length, Access::kLocal))
+      return false;
   }
   return true;
 }

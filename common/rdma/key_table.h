@@ -1,7 +1,8 @@
-// KeyTable: the registered memory of one fabric by key, and the check that every remote and local access passes.
+// KeyTable: the registered memory of one fabric by key, and the check that every remote and local access
+// passes.
 //
-// Keys are 32 bits, look random, and come back only after 2^32 registrations; a device brings its own. A key is protection, not
-// identity (L1 salt).
+// Keys are 32 bits, look random, and come back only after 2^32 registrations; a device brings its own. A key
+// is protection, not identity (L1 salt).
 //
 // Thread safety: none; region_table.h adds it, a simulation needs none.
 // Ownership:     regions stay the caller's memory.
@@ -21,7 +22,7 @@ class KeyTable {
 
   MemoryRegion Add(void* address, uint64_t size, Access access);
   void Add(const MemoryRegion& region) { regions_.emplace(region.lkey, region); }  // under the key it has
-  bool Remove(uint32_t key);  // false: no such key
+  bool Remove(uint32_t key);                                                       // false: no such key
   // The key is live, [address, address + length) lies inside its region, and the region grants `need`.
   bool Allows(uint32_t key, uint64_t address, uint64_t length, Access need) const;
   bool AllowsPieces(const WorkRequest& request) const;

@@ -6,9 +6,10 @@
 //        6     1  flags: bit 0 reply, bit 1 more pieces follow, bit 2 continuation of the piece before
 //        7     1  outcome of a reply (outcome.h)
 //        8     8  request id, of the requester
-//       16     8  hybrid logical clock: wall milliseconds << 16 | counter (reserved for transactions, sent from the first day)
+//       16     8  hybrid logical clock: wall milliseconds << 16 | counter (reserved for transactions)
 //       24     4  body length of the whole message (first piece), or of this piece (continuation)
-//       28     4  of a request: microseconds until its deadline (0xffffffff = none); of a reply: queue depth of the node
+//       28     4  of a request: microseconds until its deadline (0xffffffff = none); of a reply: queue depth
+//                 of the node
 //       32        body
 #pragma once
 
@@ -42,8 +43,9 @@ static_assert(sizeof(MessageHeader) == 32 && std::is_trivially_copyable_v<Messag
 
 // Puts the pieces of one connection's messages together; checks every header.
 //
-// Thread safety: none; one per connection.   Ownership: the Message points into the piece, or into the assembler until the
-// next Add.   Errors: kMalformed: the connection is to be closed; the assembler is of no further use.
+// Thread safety: none; one per connection.   Ownership: the Message points into the piece, or into the
+//                assembler until the next Add.   Errors: kMalformed: the connection is to be closed; the
+//                assembler is of no further use.
 class MessageAssembler {
  public:
   struct Message {

@@ -1,6 +1,6 @@
-#include "common/base/log.h"
 #include "common/rdma/open_fabric.h"
 
+#include "common/base/log.h"
 #include "common/rdma/resolver.h"
 #include "common/rdma/tcp_fabric.h"
 #include "common/rdma/verbs_fabric.h"
@@ -13,7 +13,8 @@ StatusOr<OpenedFabric> OpenFabric(const FabricChoice& choice) {
   }
   OpenedFabric out;
   if (choice.fabric == "tcp") {
-    if (!choice.rdma_device.empty()) return absl::InvalidArgumentError("--rdma_device is given, and --fabric=tcp");
+    if (!choice.rdma_device.empty())
+      return absl::InvalidArgumentError("--rdma_device is given, and --fabric=tcp");
     out.fabric = NewTcpFabric();
     out.text = "fabric tcp, as asked for";
     return out;
@@ -32,8 +33,9 @@ StatusOr<OpenedFabric> OpenFabric(const FabricChoice& choice) {
   if (choice.fabric == "verbs" || !choice.rdma_device.empty()) return verbs.status();
   out.fabric = NewTcpFabric();
   out.fell_back = true;
-  out.text = StrCat("fabric tcp: ", verbs.status().message(),
-                    "; lost: log records and reads now take CPU time of the StoCs, and an RDMA NIC's latency");
+  out.text =
+      StrCat("fabric tcp: ", verbs.status().message(),
+             "; lost: log records and reads now take CPU time of the StoCs, and an RDMA NIC's latency");
   return out;
 }
 

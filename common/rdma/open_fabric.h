@@ -1,7 +1,7 @@
 // OpenFabric: the fabric that --fabric=auto|verbs|tcp and --rdma_device=NAME:PORT name.
 //
-// auto takes verbs where the device that has the address (without one: any) is up, else tcp; `text` says which and why. All
-// nodes and clients of a cluster use one fabric: name it where machines differ.
+// auto takes verbs where the device that has the address (without one: any) is up, else tcp; `text` says
+// which and why. All nodes and clients of a cluster use one fabric: name it where machines differ.
 //
 // Thread safety: pure but for the devices it opens.
 // Errors: InvalidArgument: no such fabric; else one line: why verbs cannot be had, and the fix.

@@ -24,7 +24,9 @@ struct PendingRequest {
     failed = total > (posted.opcode == Opcode::kSend ? longest_send : longest);
   }
   // What it ends with when its connection does.
-  CompletionStatus flushed() const { return failed ? CompletionStatus::kLocalError : CompletionStatus::kFlushed; }
+  CompletionStatus flushed() const {
+    return failed ? CompletionStatus::kLocalError : CompletionStatus::kFlushed;
+  }
 };
 
 // What Post answers; made once, for a poster may try again and again.

@@ -17,7 +17,10 @@ class PortCounters {
   void Completed(Opcode opcode, uint32_t length, CompletionStatus status) {
     Add(pending_requests_, -1);
     if (status != CompletionStatus::kOk) return;
-    Add(opcode == Opcode::kSend ? bytes_sent_ : opcode == Opcode::kRead ? bytes_read_ : bytes_written_, length);
+    Add(opcode == Opcode::kSend   ? bytes_sent_
+        : opcode == Opcode::kRead ? bytes_read_
+                                  : bytes_written_,
+        length);
   }
   void ProtocolError() { Add(protocol_errors_, 1); }
   void AccessError() { Add(access_errors_, 1); }

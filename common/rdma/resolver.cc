@@ -23,7 +23,8 @@ sockaddr_in SocketAddress(in_addr ip, uint16_t port) {
 bool SplitHostPort(const std::string& address, std::string* host, uint16_t* port) {
   const size_t colon = address.rfind(':');
   uint32_t number = 0;
-  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &number) || number > 65535) return false;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &number) || number > 65535)
+    return false;
   *host = address.substr(0, colon);
   *port = static_cast<uint16_t>(number);
   return true;

@@ -1,4 +1,5 @@
-// Resolver: host names to IPv4 addresses, beside the threads that must not wait; addresses as users write them.
+// Resolver: host names to IPv4 addresses, beside the threads that must not wait; addresses as users write
+// them.
 //
 // Thread safety: all.   Ownership: the destructor joins its thread; what is not looked up by then is dropped.
 // Errors: Unavailable: no such host, or no answer; ResourceExhausted: too many names wait.
@@ -32,7 +33,8 @@ std::string BoundAddress(const std::string& address, uint16_t port);
 
 class Resolver {
  public:
-  using Done = std::function<void(const StatusOr<sockaddr_in>&)>;  // on the resolver's thread, or inside Resolve
+  // on the resolver's thread, or inside Resolve
+  using Done = std::function<void(const StatusOr<sockaddr_in>&)>;
 
   Resolver();
   ~Resolver() { Stop(); }

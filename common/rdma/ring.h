@@ -14,7 +14,8 @@ namespace nova {
 
 template <typename T>
 class Ring {
-  static_assert(std::is_trivially_destructible_v<T>);  // what left the queue lies there until it is overwritten
+  // what left the queue lies there until it is overwritten
+  static_assert(std::is_trivially_destructible_v<T>);
 
  public:
   uint64_t head() const { return head_; }

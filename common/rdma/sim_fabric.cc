@@ -114,9 +114,7 @@ struct SimNetwork::Rep {
     events.emplace(std::pair(std::max(when_ns, sim->now()), next_event++), std::move(fn));
     sim->WakeAll(this);
   }
-  Nanos Delay() {
-    return options.min_delay_ns + UpTo(options.max_delay_ns - options.min_delay_ns);
-  }
+  Nanos Delay() { return options.min_delay_ns + UpTo(options.max_delay_ns - options.min_delay_ns); }
   Nanos UpTo(Nanos most_ns) { return static_cast<Nanos>(random.Uniform(static_cast<uint64_t>(most_ns) + 1)); }
   bool IsCut(const SimNode& from, const SimNode& to) const { return cuts.contains({from.name, to.name}); }
   void ReleaseHeld() {
@@ -207,7 +205,8 @@ class SimPort final : public Port {
 
 class SimFabric final : public Fabric {
  public:
-  SimFabric(SimNetwork::Rep* network, std::shared_ptr<SimNode> node) : network_(network), node_(std::move(node)) {}
+  SimFabric(SimNetwork::Rep* network, std::shared_ptr<SimNode> node)
+      : network_(network), node_(std::move(node)) {}
   ~SimFabric() override;
   std::string_view name() const override { return "sim"; }
   StatusOr<MemoryRegion> Register(void* address, uint64_t size, Access access) override {
@@ -241,7 +240,8 @@ void ForEachPart(const WorkRequest& request, uint32_t begin, uint32_t end, Fn fn
   for (size_t i = 0; i < request.piece_count; ++i) {
     const LocalBuffer& piece = request.pieces[i];
     const uint32_t from = std::max(begin, at), to = std::min(end, at + piece.length);
-    if (from < to) fn(const_cast<char*>(static_cast<const char*>(piece.address)) + (from - at), from, to - from);
+    if (from < to)
+      fn(const_cast<char*>(static_cast<const char*>(piece.address)) + (from - at), from, to - from);
     at += piece.length;
   }
 }
@@ -265,7 +265,8 @@ void SimNetwork::Rep::Run() {
 }
 
 void SimNetwork::Rep::Trace(const SimConnection& c, size_t from, std::string_view what) {
-  sim->Trace(StrCat("net ", c.number, from == 0 ? " > " : " < ", absl::string_view(what.data(), what.size())));
+  sim->Trace(
+      StrCat("net ", c.number, from == 0 ? " > " : " < ", absl::string_view(what.data(), what.size())));
 }
 
 void SimNetwork::Rep::Send(const SimConnectionPtr& c, size_t from, SimMessage message) {
@@ -274,7 +275,8 @@ void SimNetwork::Rep::Send(const SimConnectionPtr& c, size_t from, SimMessage me
   const Nanos delay = message.kind == SimMessage::Kind::kClosed ? UpTo(options.detect_ns) : Delay();
   message.due_ns = wire.last_due_ns = std::max(wire.last_due_ns, sim->now() + delay);
   if (message.kind == SimMessage::Kind::kClosed) wire.closed = true;
-  const bool lost = message.kind != SimMessage::Kind::kClosed && options.lose_one_in != 0 && random.OneIn(options.lose_one_in);
+  const bool lost = message.kind != SimMessage::Kind::kClosed && options.lose_one_in != 0 &&
+                    random.OneIn(options.lose_one_in);
   wire.messages.push_back(std::move(message));
   if (wire.messages.size() == 1) ScheduleArrival(c, from, wire.messages.front().due_ns);
   if (lost) At(sim->now(), [this, c] { Lose(c, "a message is lost"); });
@@ -289,7 +291,8 @@ void SimNetwork::Rep::Arrive(const SimConnectionPtr& c, size_t from) {
   SimWire& wire = c->wires[from];
   if (wire.messages.empty()) return;
   const SimEnd& to = c->ends[1 - from];
-  if ((to.node != nullptr && to.node->paused) || (to.node != nullptr && IsCut(*c->ends[from].node, *to.node))) {
+  if ((to.node != nullptr && to.node->paused) ||
+      (to.node != nullptr && IsCut(*c->ends[from].node, *to.node))) {
     held.push_back([this, c, from] { Arrive(c, from); });
     return;
   }
@@ -305,7 +308,8 @@ void SimNetwork::Rep::Arrive(const SimConnectionPtr& c, size_t from) {
 
 void SimNetwork::Rep::PlanSteps(SimMessage& m) {
   const auto pieces = static_cast<uint32_t>((m.data.size() + kTearBytes - 1) / kTearBytes);
-  const uint32_t runs = 1 + static_cast<uint32_t>(random.Uniform(std::min(std::max(pieces, 1u), options.tear_steps)));
+  const uint32_t runs =
+      1 + static_cast<uint32_t>(random.Uniform(std::min(std::max(pieces, 1u), options.tear_steps)));
   std::vector<uint32_t> bounds{0, pieces};
   for (uint32_t i = 1; i < runs; ++i) bounds.push_back(static_cast<uint32_t>(random.Uniform(pieces + 1)));
   std::sort(bounds.begin(), bounds.end());
@@ -370,7 +374,8 @@ bool SimNetwork::Rep::LandStep(const SimConnectionPtr& c, size_t from, SimMessag
       return true;
     }
     const auto [begin, end] = NextStep(m);
-    ForEachPart(request, begin, end, [&](char* at, uint32_t offset, uint32_t n) { std::memcpy(at, m.data.data() + offset, n); });
+    ForEachPart(request, begin, end,
+                [&](char* at, uint32_t offset, uint32_t n) { std::memcpy(at, m.data.data() + offset, n); });
     if (!m.steps.empty()) return false;
     to.port->CompleteHead(to, CompletionStatus::kOk);
     return true;
@@ -399,9 +404,11 @@ bool SimNetwork::Rep::LandStep(const SimConnectionPtr& c, size_t from, SimMessag
         return true;
       }
       const auto [begin, end] = NextStep(m);
-      if (begin < end) std::memcpy(reinterpret_cast<char*>(r.remote_address) + begin, m.data.data() + begin, end - begin);
+      if (begin < end)
+        std::memcpy(reinterpret_cast<char*>(r.remote_address) + begin, m.data.data() + begin, end - begin);
       if (!m.steps.empty()) return false;
-      if (r.opcode == Opcode::kWriteWithImm) to.port->Deliver(to, CompletionKind::kImmediate, {}, r.immediate);
+      if (r.opcode == Opcode::kWriteWithImm)
+        to.port->Deliver(to, CompletionKind::kImmediate, {}, r.immediate);
       break;
     }
   }
@@ -601,7 +608,8 @@ void SimPort::CompleteHead(SimEnd& end, CompletionStatus status) {
   r.completion.status = status;
   if (status == CompletionStatus::kOk) {
     uint64_t& bytes = p.request.opcode == Opcode::kSend   ? node_->counters.bytes_sent
-                      : p.request.opcode == Opcode::kRead ? node_->counters.bytes_read : node_->counters.bytes_written;
+                      : p.request.opcode == Opcode::kRead ? node_->counters.bytes_read
+                                                          : node_->counters.bytes_written;
     bytes += p.length;
   }
   while (!end.pending.empty() && end.pending.front().failed && status != CompletionStatus::kFlushed) {
@@ -654,7 +662,8 @@ Status SimPort::Post(ConnectionId connection, std::span<const WorkRequest> reque
       continue;
     }
     wire.to_transmit.push_back(request);
-    wire.last_transmit_ns = std::max(wire.last_transmit_ns, network_->sim->now() + network_->UpTo(network_->options.transmit_delay_ns));
+    wire.last_transmit_ns = std::max(
+        wire.last_transmit_ns, network_->sim->now() + network_->UpTo(network_->options.transmit_delay_ns));
     network_->At(wire.last_transmit_ns, [network = network_, c, side] { network->Transmit(c, side); });
   }
   return OkStatus();

@@ -14,8 +14,9 @@ namespace {
 constexpr int kAcceptsPerRound = 16;
 constexpr Nanos kAcceptPauseNs = 100 * kMillisecond;
 
-// Bytes on their way that the kernel keeps, or 384 KiB in its accounting: more than a 25 Gbit/s link has under way, and little enough
-// to stay in a core's cache between the two copies. Left to grow, megabytes queue and both copies go to memory: half the bandwidth.
+// Bytes on their way that the kernel keeps, or 384 KiB in its accounting: more than a 25 Gbit/s link has
+// under way, and little enough to stay in a core's cache between the two copies. Left to grow, megabytes
+// queue and both copies go to memory: half the bandwidth.
 constexpr int kSendBufferBytes = 192 * 1024;
 
 void Configure(int fd) {
@@ -46,7 +47,8 @@ void TcpPort::TakeArrivals() {
   for (Arrival& a : arrivals_.Take()) {
     if (a.stream != nullptr) {
       FinishAccept(AddAccepted(std::move(a.stream)), a.hello);
-    } else if (TcpConnection* c = connections_.Find(a.connection); c != nullptr && c->state == State::kResolving) {
+    } else if (TcpConnection* c = connections_.Find(a.connection);
+               c != nullptr && c->state == State::kResolving) {
       StartConnect(c, a.at);
     }
   }
@@ -115,7 +117,8 @@ void TcpPort::ReadHandshake(TcpConnection* c) {
     c->handshake.resize(have + static_cast<size_t>(std::max<ssize_t>(n, 0)));
     if (n == RecordStream::kWouldBlock) return;
     if (n == RecordStream::kEnd) return Break(c, "closed by the peer in the handshake");
-    if (n < 0) return Break(c, StrCat("the connection broke in the handshake: ", strerror(static_cast<int>(-n))));
+    if (n < 0)
+      return Break(c, StrCat("the connection broke in the handshake: ", strerror(static_cast<int>(-n))));
   }
   Handshake h;
   const char* malformed = DecodeHandshake(c->handshake, &h);
@@ -153,7 +156,8 @@ void TcpPort::FinishAccept(TcpConnection* c, const Handshake& h) {
   const std::string refusal = admission_.Judge(shared_->listener, h.hello, c->id, &replaced);
   if (!refusal.empty()) return Refuse(c, refusal);
   if (TcpConnection* old = connections_.Find(replaced); old != nullptr) Break(old, kReplaced);
-  if (!SendHandshake(c, EncodeHello(HandshakeKind::kWelcome, shared_->listener.self, options_.max_message_bytes))) {
+  if (!SendHandshake(
+          c, EncodeHello(HandshakeKind::kWelcome, shared_->listener.self, options_.max_message_bytes))) {
     return Break(c, "the connection broke in the handshake");
   }
   --handshakes_;
@@ -191,7 +195,8 @@ void TcpPort::Accept() {
     const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
       // Out of descriptors: the kernel keeps the caller in its queue; asking again at once would spin.
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) PauseAccepting(Now() + kAcceptPauseNs);
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+        PauseAccepting(Now() + kAcceptPauseNs);
       return;
     }
     Configure(fd);

@@ -1,6 +1,8 @@
-// TcpConnection: a connection of a TcpPort: what is on its way out, and the frame on its way in. Internal to the tcp fabric.
+// TcpConnection: a connection of a TcpPort: what is on its way out, and the frame on its way in. Internal to
+// the tcp fabric.
 //
-// Thread safety: none; the port's thread.   Ownership: its socket; requests' memory is the poster's.   Errors: none of its own.
+// Thread safety: none; the port's thread.   Ownership: its socket; requests' memory is the poster's.
+//                Errors: none of its own.
 #pragma once
 
 #include <array>
@@ -86,7 +88,9 @@ struct TcpConnection : PortConnection {
   std::unique_ptr<std::byte[]> block;  // of a SEND that came in parts
 
   // What we have executed of the peer's, in order: not beyond a READ whose data has not all been framed.
-  uint64_t acknowledgement() const { return responses.empty() ? received_requests : responses.front().sequence; }
+  uint64_t acknowledgement() const {
+    return responses.empty() ? received_requests : responses.front().sequence;
+  }
 };
 
 }  // namespace nova

@@ -35,8 +35,8 @@ class TcpFabric final : public Fabric {
   TcpShared shared_;
 };
 
-StatusOr<std::string> TcpFabric::Listen(const std::string& address, const Hello& self, std::vector<Port*> ports,
-                                        AcceptCheck check) {
+StatusOr<std::string> TcpFabric::Listen(const std::string& address, const Hello& self,
+                                        std::vector<Port*> ports, AcceptCheck check) {
   NOVA_ASSIGN_OR_RETURN(sockaddr_in at, ListenAddress(address));
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return absl::ResourceExhaustedError(StrCat("socket: ", strerror(errno)));
@@ -56,6 +56,8 @@ StatusOr<std::string> TcpFabric::Listen(const std::string& address, const Hello&
 
 }  // namespace
 
-std::unique_ptr<Fabric> NewTcpFabric(const TcpFabricOptions& options) { return std::make_unique<TcpFabric>(options); }
+std::unique_ptr<Fabric> NewTcpFabric(const TcpFabricOptions& options) {
+  return std::make_unique<TcpFabric>(options);
+}
 
 }  // namespace nova

@@ -179,7 +179,8 @@ void TcpPort::RunTimers() {
 // False: all are to be looked at.
 bool TcpPort::ReadAlone() {
   TcpConnection* c = connections_.Find(alone_);
-  if (c == nullptr || c->state != State::kUp || !c->frames.empty()) return false;  // frames: it waits for room, too
+  // frames: it waits for room, too
+  if (c == nullptr || c->state != State::kUp || !c->frames.empty()) return false;
   return ++rounds_alone_ % kMaxRoundsAlone != 0 && ReadFrames(c);
 }
 
@@ -217,10 +218,12 @@ void TcpPort::Wait(Nanos deadline_ns) {
   if (!queue_.empty() || ready_events_ > 0) return;
   FlushOwed();
   if (!queue_.empty()) return;
-  const int timeout_ms = EpollTimeout(std::min({deadline_ns, connections_.next_timer_ns(), accept_again_ns_}));
+  const int timeout_ms =
+      EpollTimeout(std::min({deadline_ns, connections_.next_timer_ns(), accept_again_ns_}));
   if (timeout_ms == 0) return;
   if (wake_.BeginSleep()) {
-    ready_events_ = std::max(epoll_wait(epoll_fd_, events_.data(), static_cast<int>(events_.size()), timeout_ms), 0);
+    ready_events_ =
+        std::max(epoll_wait(epoll_fd_, events_.data(), static_cast<int>(events_.size()), timeout_ms), 0);
   }
   wake_.EndSleep();
 }

@@ -1,14 +1,15 @@
 // TcpPort: one epoll set and its connections; the NIC of one xchg thread. Internal to the tcp fabric.
 //
-// Incoming bytes go into a slab shared by all connections, or, of a long payload, straight to where they belong. Outgoing frames
-// are built from the posted pieces: short ones are copied, of long ones sendmsg takes the bytes from registered memory. Both touch
-// registered memory only under memory_mu_, in chunks of at most kMaxChunkBytes, so that a revocation waits for one chunk
-// (region_table.h).
+// Incoming bytes go into a slab shared by all connections, or, of a long payload, straight to where they
+// belong. Outgoing frames are built from the posted pieces: short ones are copied, of long ones sendmsg takes
+// the bytes from registered memory. Both touch registered memory only under memory_mu_, in chunks of at most
+// kMaxChunkBytes, so that a revocation waits for one chunk (region_table.h).
 //
-// A connection that alone has traffic is read without asking epoll first, which saves a system call a message; the others are
-// looked at every few rounds, and before a sleep.
+// A connection that alone has traffic is read without asking epoll first, which saves a system call a
+// message; the others are looked at every few rounds, and before a sleep.
 //
-// Its parts: tcp_port.cc a round of the port, tcp_connect.cc connections until they are up, tcp_send.cc and tcp_receive.cc frames.
+// Its parts: tcp_port.cc a round of the port, tcp_connect.cc connections until they are up, tcp_send.cc and
+// tcp_receive.cc frames.
 //
 // Thread safety: the owner thread, but Wake, HandOver, Resolved and counters.
 // Ownership:     by the caller of OpenPort.
@@ -118,7 +119,8 @@ class TcpPort final : public Port {
   SendResult SendFrames(TcpConnection* c);
   bool CheckOutgoing(TcpConnection* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   bool Gather(TcpConnection* c, size_t* bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
-  void GatherFrame(TcpConnection* c, const OutFrame& frame, size_t* budget) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
+  void GatherFrame(TcpConnection* c, const OutFrame& frame, size_t* budget)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   bool RefuseRead(TcpConnection* c, uint64_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   void FrameGone(TcpConnection* c);
   void CompleteHead(TcpConnection* c, CompletionStatus status);
@@ -129,7 +131,8 @@ class TcpPort final : public Port {
 
   // tcp_receive.cc
   bool ReadFrames(TcpConnection* c);
-  bool Consume(TcpConnection* c, const std::byte* p, const std::byte* end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
+  bool Consume(TcpConnection* c, const std::byte* p, const std::byte* end)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   bool BeginFrame(TcpConnection* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   void Land(TcpConnection* c, const std::byte* p, size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   void EndFrame(TcpConnection* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);

@@ -10,8 +10,9 @@ namespace {
 
 constexpr size_t kSlabBytes = 64 * 1024;
 constexpr size_t kMinSlabRoom = 16 * 1024;
-constexpr size_t kMaxSlabs = 16;         // read in one round
-constexpr size_t kLongFrame = 16 * 1024;  // after one of these, only the beginning of the next goes through the slab
+constexpr size_t kMaxSlabs = 16;  // read in one round
+// after one of these, only the beginning of the next goes through the slab
+constexpr size_t kLongFrame = 16 * 1024;
 constexpr size_t kDirectTail = 4096;     // read beyond a payload that goes straight to its place
 constexpr size_t kDirectMinimum = 2048;  // a rest shorter than this goes through the slab
 
@@ -86,7 +87,8 @@ bool TcpPort::BeginFrame(TcpConnection* c) {
       if (h.length > 0) c->responses.push_back({c->received_requests, h.address, h.rkey, h.length, false});
       return true;
     case FrameType::kReadData: {
-      const bool reading = c->acked_requests < c->sent_requests && c->pending.front().request.opcode == Opcode::kRead;
+      const bool reading =
+          c->acked_requests < c->sent_requests && c->pending.front().request.opcode == Opcode::kRead;
       if (!reading || h.length > c->pending.front().length - c->pending.front().received) {
         BreakMalformed(c, "malformed frame: data of no read");
         return false;
@@ -114,7 +116,8 @@ bool TcpPort::CheckLanding(TcpConnection* c) {
   switch (h.frame_type()) {
     case FrameType::kWrite:
     case FrameType::kWriteWithImm:
-      if (regions_->keys().Allows(h.rkey, h.address + c->in_done, c->in_left, Access::kRemoteWrite)) return true;
+      if (regions_->keys().Allows(h.rkey, h.address + c->in_done, c->in_left, Access::kRemoteWrite))
+        return true;
       FailCheck(c);
       return false;
     case FrameType::kReadData:
@@ -276,7 +279,8 @@ bool TcpPort::ReadFrames(TcpConnection* c) {
     const ssize_t n = c->stream->Read(pieces, count);
     if (n == RecordStream::kWouldBlock) return i > 0;
     if (n <= 0) {
-      Break(c, n == RecordStream::kEnd ? "closed by the peer" : StrCat("the connection broke: ", strerror(static_cast<int>(-n))));
+      Break(c, n == RecordStream::kEnd ? "closed by the peer"
+                                       : StrCat("the connection broke: ", strerror(static_cast<int>(-n))));
       return true;
     }
     auto got = static_cast<size_t>(n);

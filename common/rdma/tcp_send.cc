@@ -149,8 +149,8 @@ bool TcpPort::RefuseRead(TcpConnection* c, uint64_t index) {
   return true;
 }
 
-// Adds what is left of `frame` to iov_, as far as the budget goes. Headers and short payloads are copied side by side: one piece
-// costs the kernel less than many.
+// Adds what is left of `frame` to iov_, as far as the budget goes. Headers and short payloads are copied side
+// by side: one piece costs the kernel less than many.
 void TcpPort::GatherFrame(TcpConnection* c, const OutFrame& frame, size_t* budget) {
   uint64_t skip = frame.sent;
   const auto add = [&](const void* data, uint64_t length) {

@@ -21,7 +21,8 @@ ConnectionId IdOf(const rdma_cm_id* cm) { return ConnectionId(reinterpret_cast<u
 void* ContextOf(ConnectionId id) { return reinterpret_cast<void*>(id.value()); }
 
 // `ours` outlives it.
-rdma_conn_param ConnectParam(const VerbsConnection& c, const std::string& ours, int responder_resources, int initiator_depth) {
+rdma_conn_param ConnectParam(const VerbsConnection& c, const std::string& ours, int responder_resources,
+                             int initiator_depth) {
   rdma_conn_param p{};
   p.private_data = ours.data();
   p.private_data_len = static_cast<uint8_t>(ours.size());
@@ -75,7 +76,8 @@ void VerbsPort::TakeArrivals() {
       if (it == by_queue_pair_.end()) continue;
       if (a.refused_peer && it->second->state == State::kUp) counters_.AccessError();
       Break(it->second, a.reason);
-    } else if (VerbsConnection* c = connections_.Find(a.connection); c != nullptr && c->state == State::kResolving) {
+    } else if (VerbsConnection* c = connections_.Find(a.connection);
+               c != nullptr && c->state == State::kResolving) {
       StartConnect(c, a.at);
     }
   }
@@ -147,7 +149,8 @@ bool VerbsPort::MakeQueuePair(VerbsConnection* c) {
   return false;
 }
 
-bool VerbsPort::ReadyToReceiveAndSend(VerbsConnection* c, uint8_t responder_resources, uint8_t initiator_depth) {
+bool VerbsPort::ReadyToReceiveAndSend(VerbsConnection* c, uint8_t responder_resources,
+                                      uint8_t initiator_depth) {
   for (const ibv_qp_state state : {IBV_QPS_RTR, IBV_QPS_RTS}) {
     ibv_qp_attr attributes{};
     int mask = 0;
@@ -164,7 +167,8 @@ bool VerbsPort::ReadyToReceiveAndSend(VerbsConnection* c, uint8_t responder_reso
     }
     good = good && ibv_modify_qp(c->qp, &attributes, mask) == 0;
     if (!good) {
-      Break(c, StrCat(state == IBV_QPS_RTR ? "the queue pair (RTR)" : "the queue pair (RTS): ", strerror(errno)));
+      Break(c, StrCat(state == IBV_QPS_RTR ? "the queue pair (RTR)" : "the queue pair (RTS): ",
+                      strerror(errno)));
       return false;
     }
   }
@@ -191,7 +195,8 @@ void VerbsPort::AcceptRequest(const ConnectRequest& r) {
   c->cm->context = ContextOf(c->id);
   connections_.SetTimer(c, Now() + owner_->options().handshake_timeout_ns);
   const auto reads = static_cast<uint8_t>(std::min<int>(kMaxReads, owner_->limits().max_qp_rd_atom));
-  const uint8_t responder = std::min(reads, r.param.responder_resources), initiator = std::min(reads, r.param.initiator_depth);
+  const uint8_t responder = std::min(reads, r.param.responder_resources),
+                initiator = std::min(reads, r.param.initiator_depth);
   if (!MakeQueuePair(c) || !ReadyToReceiveAndSend(c, responder, initiator)) return;
   const std::string ours = OurConnectData();
   rdma_conn_param answer = ConnectParam(*c, ours, responder, initiator);
@@ -216,7 +221,8 @@ bool VerbsPort::SendHandshake(VerbsConnection* c, const std::string& bytes) {
 
 void VerbsPort::HandleHandshake(VerbsConnection* c, std::string_view bytes) {
   Handshake h;
-  if (const char* malformed = DecodeHandshake(bytes, &h); malformed != nullptr) return BreakMalformed(c, malformed);
+  if (const char* malformed = DecodeHandshake(bytes, &h); malformed != nullptr)
+    return BreakMalformed(c, malformed);
   if (c->state == State::kAwaitHello) {
     if (h.kind != HandshakeKind::kHello) return BreakMalformed(c, "malformed handshake: not a hello");
     return FinishAccept(c, h);
@@ -264,10 +270,12 @@ void VerbsPort::HandleConnectionEvents() {
     // An id cannot be destroyed before its events are acknowledged, so they are copied.
     const rdma_cm_event event = *next;
     std::string private_data;
-    const bool has_data = event.event == RDMA_CM_EVENT_CONNECT_REQUEST || event.event == RDMA_CM_EVENT_CONNECT_RESPONSE ||
+    const bool has_data = event.event == RDMA_CM_EVENT_CONNECT_REQUEST ||
+                          event.event == RDMA_CM_EVENT_CONNECT_RESPONSE ||
                           event.event == RDMA_CM_EVENT_REJECTED;
     if (has_data && event.param.conn.private_data != nullptr) {
-      private_data.assign(static_cast<const char*>(event.param.conn.private_data), event.param.conn.private_data_len);
+      private_data.assign(static_cast<const char*>(event.param.conn.private_data),
+                          event.param.conn.private_data_len);
     }
     rdma_ack_cm_event(next);
     HandleConnectionEvent(event, private_data);
@@ -298,7 +306,8 @@ void VerbsPort::HandleConnectionEvent(const rdma_cm_event& event, std::string_vi
     NOVA_LOG(ERROR) << options_.name << ": the listening RDMA id: " << rdma_event_str(event.event);
     return;
   }
-  if (const auto it = std::find_if(waiting_.begin(), waiting_.end(), [&](const ConnectRequest& r) { return r.cm == event.id; });
+  if (const auto it = std::find_if(waiting_.begin(), waiting_.end(),
+                                   [&](const ConnectRequest& r) { return r.cm == event.id; });
       it != waiting_.end()) {  // its dialler gave up
     waiting_.erase(it);
     rdma_destroy_id(event.id);
@@ -309,9 +318,10 @@ void VerbsPort::HandleConnectionEvent(const rdma_cm_event& event, std::string_vi
   switch (event.event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
       if (!owner_->IsOurs(c->cm)) {
-        return Break(c, StrCat("the way there leads over ",
-                               c->cm->verbs == nullptr ? "no RDMA device" : ibv_get_device_name(c->cm->verbs->device),
-                               ", not over this fabric's ", ibv_get_device_name(owner_->context()->device)));
+        return Break(
+            c, StrCat("the way there leads over ",
+                      c->cm->verbs == nullptr ? "no RDMA device" : ibv_get_device_name(c->cm->verbs->device),
+                      ", not over this fabric's ", ibv_get_device_name(owner_->context()->device)));
       }
       c->state = State::kRoute;
       if (rdma_resolve_route(c->cm, kResolveMs) != 0) Break(c, StrCat("connect: ", strerror(errno)));
@@ -342,7 +352,8 @@ void VerbsPort::HandleConnectionEvent(const rdma_cm_event& event, std::string_vi
     case RDMA_CM_EVENT_ROUTE_ERROR:
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_CONNECT_ERROR:
-      return Break(c, StrCat("connect: ", rdma_event_str(event.event), ": ", strerror(std::abs(event.status))));
+      return Break(c,
+                   StrCat("connect: ", rdma_event_str(event.event), ": ", strerror(std::abs(event.status))));
     case RDMA_CM_EVENT_REJECTED:
       if (private_data.starts_with("busy")) return Break(c, "connect: the peer is busy");
       return Break(c, StrCat("connect: refused: nobody of this protocol listens there (", event.status, ")"));
@@ -355,8 +366,8 @@ void VerbsPort::HandleConnectionEvent(const rdma_cm_event& event, std::string_vi
   }
 }
 
-// The peer is gone, and what it sent before was taken first. A queue pair that went to its error state by itself did so
-// because the peer violated a key, bounds or rights: the device tells only the peer.
+// The peer is gone, and what it sent before was taken first. A queue pair that went to its error state by
+// itself did so because the peer violated a key, bounds or rights: the device tells only the peer.
 void VerbsPort::Disconnected(VerbsConnection* c) {
   const ConnectionId id = c->id;
   DrainCompletions();

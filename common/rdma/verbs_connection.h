@@ -1,7 +1,7 @@
 // VerbsConnection: a queue pair of a VerbsPort, and the requests posted to it. Internal to the verbs fabric.
 //
-// Thread safety: none; the port's thread.   Ownership: the port destroys the queue pair and the id; requests' memory is the
-// poster's.   Errors: none of its own.
+// Thread safety: none; the port's thread.   Ownership: the port destroys the queue pair and the id; requests'
+//                memory is the poster's.   Errors: none of its own.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -20,14 +20,14 @@ struct VerbsPending : PendingRequest {
 
 struct VerbsConnection : PortConnection {
   enum class State : uint8_t {
-    kResolving,     // the host's name
-    kAddress,       // which device leads there
+    kResolving,  // the host's name
+    kAddress,    // which device leads there
     kRoute,
     kConnecting,
     kAwaitWelcome,
     kAwaitHello,
     kUp,
-    kRefusing,      // the refusal is on its way out
+    kRefusing,  // the refusal is on its way out
     kDead,
   };
   static constexpr uint32_t kNoBlock = UINT32_MAX;

@@ -31,16 +31,35 @@ std::string GidText(const ibv_gid& gid) {
 std::string SpeedText(const ibv_port_attr& port) {
   double lane = 0;
   switch (port.active_speed) {
-    case 1: lane = 2.5; break;
-    case 2: lane = 5; break;
+    case 1:
+      lane = 2.5;
+      break;
+    case 2:
+      lane = 5;
+      break;
     case 4:
-    case 8: lane = 10; break;
-    case 16: lane = 14; break;
-    case 32: lane = 25; break;
-    case 64: lane = 50; break;
-    case 128: lane = 100; break;
+    case 8:
+      lane = 10;
+      break;
+    case 16:
+      lane = 14;
+      break;
+    case 32:
+      lane = 25;
+      break;
+    case 64:
+      lane = 50;
+      break;
+    case 128:
+      lane = 100;
+      break;
   }
-  const int lanes = port.active_width == 1 ? 1 : port.active_width == 2 ? 4 : port.active_width == 4 ? 8 : port.active_width == 8 ? 12 : port.active_width == 16 ? 2 : 0;
+  const int lanes = port.active_width == 1    ? 1
+                    : port.active_width == 2  ? 4
+                    : port.active_width == 4  ? 8
+                    : port.active_width == 8  ? 12
+                    : port.active_width == 16 ? 2
+                                              : 0;
   return lane * lanes > 0 ? StrCat(lane * lanes, " Gb/s") : "";
 }
 
@@ -77,7 +96,8 @@ Status ParseDevice(const std::string& text, std::string* name, int* port) {
   const size_t colon = text.find(':');
   *name = text.substr(0, colon);
   *port = 0;
-  if (colon != std::string::npos && (!absl::SimpleAtoi(text.substr(colon + 1), port) || *port < 1 || *port > 255)) {
+  if (colon != std::string::npos &&
+      (!absl::SimpleAtoi(text.substr(colon + 1), port) || *port < 1 || *port > 255)) {
     return absl::InvalidArgumentError(StrCat("--rdma_device=", text, " is not NAME or NAME:PORT"));
   }
   return OkStatus();
@@ -88,7 +108,8 @@ Status DeviceOfAddress(const std::string& host, in_addr ip, std::string* name, i
   rdma_cm_id* cm = nullptr;
   rdma_event_channel* channel = rdma_create_event_channel();
   if (channel == nullptr) {
-    return absl::UnavailableError(StrCat("no RDMA connection manager (", strerror(errno), "): modprobe rdma_ucm"));
+    return absl::UnavailableError(
+        StrCat("no RDMA connection manager (", strerror(errno), "): modprobe rdma_ucm"));
   }
   Status status;
   sockaddr_in at{};
@@ -97,7 +118,8 @@ Status DeviceOfAddress(const std::string& host, in_addr ip, std::string* name, i
   if (rdma_create_id(channel, &cm, nullptr, RDMA_PS_TCP) != 0) {
     status = absl::UnavailableError(StrCat("rdma_create_id: ", strerror(errno)));
   } else if (rdma_bind_addr(cm, reinterpret_cast<sockaddr*>(&at)) != 0) {
-    status = absl::UnavailableError(StrCat(host, " cannot be bound for RDMA: ", strerror(errno), KnownAddresses()));
+    status = absl::UnavailableError(
+        StrCat(host, " cannot be bound for RDMA: ", strerror(errno), KnownAddresses()));
   } else if (cm->verbs == nullptr) {
     status = absl::UnavailableError(StrCat(host, " is not the address of an RDMA device", KnownAddresses()));
   } else {
@@ -110,7 +132,8 @@ Status DeviceOfAddress(const std::string& host, in_addr ip, std::string* name, i
 }
 
 Status PairError(const char* state) {
-  return absl::UnavailableError(StrCat("connecting two queue pairs of this device (", state, "): ", strerror(errno)));
+  return absl::UnavailableError(
+      StrCat("connecting two queue pairs of this device (", state, "): ", strerror(errno)));
 }
 
 }  // namespace
@@ -120,7 +143,8 @@ StatusOr<QueuePairAddress> AddressOfQueuePair(const VerbsDevice& device, const i
   out.number = qp->qp_num;
   out.lid = device.attributes.lid;
   out.mtu = device.attributes.active_mtu;
-  if (device.attributes.link_layer == IBV_LINK_LAYER_ETHERNET && ibv_query_gid(device.context, device.port, device.gid_index, &out.gid) != 0) {
+  if (device.attributes.link_layer == IBV_LINK_LAYER_ETHERNET &&
+      ibv_query_gid(device.context, device.port, device.gid_index, &out.gid) != 0) {
     return PairError("ibv_query_gid");
   }
   return out;
@@ -136,7 +160,8 @@ Status ConnectQueuePair(const VerbsDevice& device, ibv_qp* qp, const QueuePairAd
   a.qp_state = IBV_QPS_INIT;
   a.port_num = device.port;
   a.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) != 0) return PairError("INIT");
+  if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) != 0)
+    return PairError("INIT");
   a = {};
   a.qp_state = IBV_QPS_RTR;
   a.path_mtu = std::min(device.attributes.active_mtu, to.mtu);
@@ -151,8 +176,9 @@ Status ConnectQueuePair(const VerbsDevice& device, ibv_qp* qp, const QueuePairAd
     a.ah_attr.grh.sgid_index = static_cast<uint8_t>(device.gid_index);
     a.ah_attr.grh.dgid = to.gid;
   }
-  if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) != 0) {
+  if (ibv_modify_qp(qp, &a,
+                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) != 0) {
     return PairError("RTR");
   }
   a = {};
@@ -161,8 +187,9 @@ Status ConnectQueuePair(const VerbsDevice& device, ibv_qp* qp, const QueuePairAd
   a.retry_cnt = 7;
   a.rnr_retry = 7;
   a.max_rd_atomic = 16;
-  if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                            IBV_QP_MAX_QP_RD_ATOMIC) != 0) {
+  if (ibv_modify_qp(qp, &a,
+                    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                        IBV_QP_MAX_QP_RD_ATOMIC) != 0) {
     return PairError("RTS");
   }
   return OkStatus();
@@ -170,11 +197,16 @@ Status ConnectQueuePair(const VerbsDevice& device, ibv_qp* qp, const QueuePairAd
 
 const char* VerbsStateText(ibv_port_state state) {
   switch (state) {
-    case IBV_PORT_ACTIVE: return "active";
-    case IBV_PORT_DOWN: return "down";
-    case IBV_PORT_INIT: return "init: no subnet manager yet";
-    case IBV_PORT_ARMED: return "armed";
-    default: return "unknown";
+    case IBV_PORT_ACTIVE:
+      return "active";
+    case IBV_PORT_DOWN:
+      return "down";
+    case IBV_PORT_INIT:
+      return "init: no subnet manager yet";
+    case IBV_PORT_ARMED:
+      return "armed";
+    default:
+      return "unknown";
   }
 }
 
@@ -187,7 +219,8 @@ StatusOr<VerbsDevice> OpenVerbsDevice(const VerbsFabricOptions& options) {
   ibv_device** list = ibv_get_device_list(&count);
   if (list == nullptr || count == 0) {
     if (list != nullptr) ibv_free_device_list(list);
-    return absl::UnavailableError("no RDMA device: load its driver (ibv_devices lists what is there), or give --fabric=tcp");
+    return absl::UnavailableError(
+        "no RDMA device: load its driver (ibv_devices lists what is there), or give --fabric=tcp");
   }
   std::string wanted;
   int wanted_port = 0;
@@ -197,7 +230,8 @@ StatusOr<VerbsDevice> OpenVerbsDevice(const VerbsFabricOptions& options) {
     int port = 0;
     status = DeviceOfAddress(options.address, ip, &name, &port);
     if (status.ok() && ((!wanted.empty() && wanted != name) || (wanted_port != 0 && wanted_port != port))) {
-      status = absl::InvalidArgumentError(StrCat(options.address, " is the address of ", name, ":", port, ", not of --rdma_device=", options.device));
+      status = absl::InvalidArgumentError(StrCat(options.address, " is the address of ", name, ":", port,
+                                                 ", not of --rdma_device=", options.device));
     }
     wanted = name;
     wanted_port = port;
@@ -216,11 +250,14 @@ StatusOr<VerbsDevice> OpenVerbsDevice(const VerbsFabricOptions& options) {
     ibv_query_device(context, &limits);
     for (int port = 1; port <= limits.phys_port_cnt && out.context == nullptr; ++port) {
       ibv_port_attr attributes{};
-      if ((wanted_port != 0 && wanted_port != port) || ibv_query_port(context, static_cast<uint8_t>(port), &attributes) != 0) continue;
+      if ((wanted_port != 0 && wanted_port != port) ||
+          ibv_query_port(context, static_cast<uint8_t>(port), &attributes) != 0)
+        continue;
       if (attributes.state == IBV_PORT_ACTIVE) {
         out = {context, static_cast<uint8_t>(port), GidOf(context, port), attributes};
       } else {
-        seen += StrCat(seen.empty() ? "" : ", ", name, ":", port, " (", VerbsStateText(attributes.state), ")");
+        seen +=
+            StrCat(seen.empty() ? "" : ", ", name, ":", port, " (", VerbsStateText(attributes.state), ")");
       }
     }
     if (out.context == nullptr) ibv_close_device(context);
@@ -228,8 +265,11 @@ StatusOr<VerbsDevice> OpenVerbsDevice(const VerbsFabricOptions& options) {
   ibv_free_device_list(list);
   NOVA_RETURN_IF_ERROR(status);
   if (out.context != nullptr) return out;
-  if (seen.empty()) return absl::UnavailableError(StrCat("no RDMA device ", options.device, ": ibv_devices lists what is there"));
-  return absl::UnavailableError(StrCat("no RDMA port is up: ", seen, ": bring its link up (ip link set DEV up; ibstat)"));
+  if (seen.empty())
+    return absl::UnavailableError(
+        StrCat("no RDMA device ", options.device, ": ibv_devices lists what is there"));
+  return absl::UnavailableError(
+      StrCat("no RDMA port is up: ", seen, ": bring its link up (ip link set DEV up; ibstat)"));
 }
 
 std::vector<RdmaPort> ListRdmaPorts() {
@@ -263,7 +303,9 @@ std::vector<RdmaPort> ListRdmaPorts() {
         char netdev[IF_NAMESIZE] = "";
         if (entry.ndev_ifindex != 0) if_indextoname(entry.ndev_ifindex, netdev);
         port.gids.push_back({static_cast<int>(entry.gid_index), GidText(entry.gid),
-                             entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? "RoCEv2" : entry.gid_type == IBV_GID_TYPE_ROCE_V1 ? "RoCEv1" : "InfiniBand",
+                             entry.gid_type == IBV_GID_TYPE_ROCE_V2   ? "RoCEv2"
+                             : entry.gid_type == IBV_GID_TYPE_ROCE_V1 ? "RoCEv1"
+                                                                      : "InfiniBand",
                              netdev});
       }
       out.push_back(std::move(port));
@@ -276,7 +318,8 @@ std::vector<RdmaPort> ListRdmaPorts() {
 
 std::string MemlockProblem(uint64_t bytes) {
   rlimit limit{};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes) return "";
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes)
+    return "";
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     uint64_t capabilities = 0;
@@ -285,8 +328,10 @@ std::string MemlockProblem(uint64_t bytes) {
       return "";
     }
   }
-  return StrCat("this process may lock ", limit.rlim_cur / 1024, " KiB of memory and is to register ", bytes / 1024,
-                " KiB: LimitMEMLOCK=infinity in its unit, or \"* - memlock unlimited\" in /etc/security/limits.d/nova.conf");
+  return StrCat("this process may lock ", limit.rlim_cur / 1024, " KiB of memory and is to register ",
+                bytes / 1024,
+                " KiB: LimitMEMLOCK=infinity in its unit, or \"* - memlock unlimited\" in "
+                "/etc/security/limits.d/nova.conf");
 }
 
 }  // namespace nova

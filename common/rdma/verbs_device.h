@@ -1,6 +1,7 @@
 // VerbsDevice: an RDMA device that is open, and which of its ports; internal to files named verbs_*.
 //
-// Thread safety: a value.   Ownership: the caller closes the context.   Errors: one line that names what is missing and its fix.
+// Thread safety: a value.   Ownership: the caller closes the context.   Errors: one line that names what is
+//                missing and its fix.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -31,7 +32,8 @@ struct QueuePairAddress {
 };
 StatusOr<QueuePairAddress> AddressOfQueuePair(const VerbsDevice& device, const ibv_qp* qp);
 
-// Brings `qp` to RTS, connected to another queue pair without a connection manager: for loops without a fabric.
+// Brings `qp` to RTS, connected to another queue pair without a connection manager: for loops without a
+// fabric.
 Status ConnectQueuePair(const VerbsDevice& device, ibv_qp* qp, const QueuePairAddress& to);
 // The same, to a queue pair of the same device and process.
 Status ConnectQueuePair(const VerbsDevice& device, ibv_qp* qp, const ibv_qp* to);

@@ -21,7 +21,12 @@ constexpr int kRevokeTries = 100;
 class VerbsFabric final : public Fabric, public VerbsPortOwner {
  public:
   VerbsFabric(const VerbsFabricOptions& options, in_addr source, const VerbsDevice& device, ibv_pd* pd)
-      : options_(options), source_(source), context_(device.context), port_number_(device.port), port_(device.attributes), pd_(pd) {
+      : options_(options),
+        source_(source),
+        context_(device.context),
+        port_number_(device.port),
+        port_(device.attributes),
+        pd_(pd) {
     ibv_query_device(context_, &limits_);
     reaper_ = std::make_unique<Thread>("rdma.reaper.0", [this] { RunReaper(); });
   }
@@ -46,7 +51,8 @@ class VerbsFabric final : public Fabric, public VerbsPortOwner {
   StatusOr<std::unique_ptr<Port>> OpenPort(const PortOptions& options) override {
     return ports_.Open(std::make_unique<VerbsPort>(this, options));
   }
-  StatusOr<std::string> Listen(const std::string& address, const Hello& self, std::vector<Port*> ports, AcceptCheck check) override;
+  StatusOr<std::string> Listen(const std::string& address, const Hello& self, std::vector<Port*> ports,
+                               AcceptCheck check) override;
   FabricCounters counters() const override;
 
   const VerbsFabricOptions& options() const override { return options_; }
@@ -117,15 +123,19 @@ class VerbsFabric final : public Fabric, public VerbsPortOwner {
 StatusOr<MemoryRegion> VerbsFabric::Register(void* address, uint64_t size, Access access) {
   if (address == nullptr || size == 0) return absl::InvalidArgumentError("registering no memory");
   int rights = IBV_ACCESS_LOCAL_WRITE;  // never IBV_ACCESS_RELAXED_ORDERING
-  if ((static_cast<uint8_t>(access) & static_cast<uint8_t>(Access::kRemoteRead)) != 0) rights |= IBV_ACCESS_REMOTE_READ;
-  if ((static_cast<uint8_t>(access) & static_cast<uint8_t>(Access::kRemoteWrite)) != 0) rights |= IBV_ACCESS_REMOTE_WRITE;
+  if ((static_cast<uint8_t>(access) & static_cast<uint8_t>(Access::kRemoteRead)) != 0)
+    rights |= IBV_ACCESS_REMOTE_READ;
+  if ((static_cast<uint8_t>(access) & static_cast<uint8_t>(Access::kRemoteWrite)) != 0)
+    rights |= IBV_ACCESS_REMOTE_WRITE;
   ibv_mr* mr = ibv_reg_mr(pd_, address, size, static_cast<unsigned>(rights));
   if (mr == nullptr) {
     const int error = errno;
     const std::string problem = MemlockProblem(size);
-    return absl::ResourceExhaustedError(problem.empty() ? StrCat("registering ", size, " bytes: ", strerror(error)) : problem);
+    return absl::ResourceExhaustedError(
+        problem.empty() ? StrCat("registering ", size, " bytes: ", strerror(error)) : problem);
   }
-  const MemoryRegion region{static_cast<std::byte*>(address), size, mr->lkey, access == Access::kLocal ? 0 : mr->rkey, access};
+  const MemoryRegion region{static_cast<std::byte*>(address), size, mr->lkey,
+                            access == Access::kLocal ? 0 : mr->rkey, access};
   MutexLock lock(&regions_mu_);
   registered_.emplace(mr->lkey, mr);
   regions_.Add(region);
@@ -147,7 +157,8 @@ void VerbsFabric::Revoke(const MemoryRegion& region) {
   int error = ibv_dereg_mr(mr);
   if (error == 0) return;
   // F1 before everything: no queue pair, nothing lands.
-  NOVA_LOG(ERROR) << "a memory region cannot be deregistered (" << strerror(error) << "): every connection is broken";
+  NOVA_LOG(ERROR) << "a memory region cannot be deregistered (" << strerror(error)
+                  << "): every connection is broken";
   BreakAll();
   for (int i = 0; i < kRevokeTries && (error = ibv_dereg_mr(mr)) != 0; ++i) SleepFor(kMillisecond);
   if (error != 0) NOVA_LOG(ERROR) << "a memory region stays pinned: " << strerror(error);
@@ -175,7 +186,8 @@ void VerbsFabric::DestroyQueuePair(ibv_qp* qp) {
     MutexLock lock(&mu_);
     queue_pairs_.erase(qp->qp_num);
   }
-  if (const int error = ibv_destroy_qp(qp); error != 0) NOVA_LOG(ERROR) << "ibv_destroy_qp: " << strerror(error);
+  if (const int error = ibv_destroy_qp(qp); error != 0)
+    NOVA_LOG(ERROR) << "ibv_destroy_qp: " << strerror(error);
 }
 
 bool VerbsFabric::WasBrokenByUs(const ibv_qp* qp) const {
@@ -196,7 +208,8 @@ void VerbsFabric::BreakAllLocked() {
 void VerbsFabric::BreakAll() {
   MutexLock lock(&mu_);
   BreakAllLocked();
-  for (auto& [number, q] : queue_pairs_) q.port->Failed(number, false, "a memory region could not be revoked otherwise");
+  for (auto& [number, q] : queue_pairs_)
+    q.port->Failed(number, false, "a memory region could not be revoked otherwise");
 }
 
 void VerbsFabric::DrainAsyncEvents() {
@@ -226,12 +239,14 @@ void VerbsFabric::DrainAsyncEvents() {
     }
     ibv_ack_async_event(&event);
     if (!of_queue_pair) continue;
-    const bool refused = event.event_type == IBV_EVENT_QP_ACCESS_ERR || event.event_type == IBV_EVENT_QP_REQ_ERR;
+    const bool refused =
+        event.event_type == IBV_EVENT_QP_ACCESS_ERR || event.event_type == IBV_EVENT_QP_REQ_ERR;
     MutexLock lock(&mu_);
     const auto it = queue_pairs_.find(number);
     if (it == queue_pairs_.end() || it->second.broken_by_us) continue;
     it->second.port->Failed(number, refused,
-                            refused ? "a request of the peer was refused: key, bounds or rights" : StrCat("the queue pair broke: ", text));
+                            refused ? "a request of the peer was refused: key, bounds or rights"
+                                    : StrCat("the queue pair broke: ", text));
   }
 }
 
@@ -248,20 +263,24 @@ bool VerbsFabric::source(sockaddr_in* from) const {
   return source_.s_addr != 0;
 }
 
-StatusOr<std::string> VerbsFabric::Listen(const std::string& address, const Hello& self, std::vector<Port*> ports, AcceptCheck check) {
+StatusOr<std::string> VerbsFabric::Listen(const std::string& address, const Hello& self,
+                                          std::vector<Port*> ports, AcceptCheck check) {
   NOVA_CHECK(!ports.empty());
   NOVA_ASSIGN_OR_RETURN(sockaddr_in at, ListenAddress(address));
   rdma_cm_id* listening = nullptr;
   if (rdma_create_id(static_cast<VerbsPort*>(ports[0])->channel(), &listening, nullptr, RDMA_PS_TCP) != 0) {
     return absl::ResourceExhaustedError(StrCat("rdma_create_id: ", strerror(errno)));
   }
-  if (rdma_bind_addr(listening, reinterpret_cast<sockaddr*>(&at)) != 0 || rdma_listen(listening, kBacklog) != 0) {
+  if (rdma_bind_addr(listening, reinterpret_cast<sockaddr*>(&at)) != 0 ||
+      rdma_listen(listening, kBacklog) != 0) {
     const int error = errno;
     rdma_destroy_id(listening);
     return absl::UnavailableError(StrCat("cannot listen at ", address, " (RDMA): ", strerror(error)));
   }
   listener_ = {self, std::move(check), ports.size()};
-  ports_.Serve(ports, [&](VerbsPort* port, bool is_first) { port->Serve(&listener_, is_first ? listening : nullptr); });
+  ports_.Serve(ports, [&](VerbsPort* port, bool is_first) {
+    port->Serve(&listener_, is_first ? listening : nullptr);
+  });
   return BoundAddress(address, ntohs(rdma_get_src_port(listening)));
 }
 
@@ -306,8 +325,8 @@ void VerbsFabric::RunReaper() {
 
 std::string VerbsFabric::Text() const {
   return StrCat(ibv_get_device_name(context_->device), ":", port_number_, " (",
-                port_.link_layer == IBV_LINK_LAYER_INFINIBAND ? "InfiniBand" : "RoCE", ", ", VerbsStateText(port_.state), ", MTU ",
-                VerbsMtuBytes(port_.active_mtu), ")");
+                port_.link_layer == IBV_LINK_LAYER_INFINIBAND ? "InfiniBand" : "RoCE", ", ",
+                VerbsStateText(port_.state), ", MTU ", VerbsMtuBytes(port_.active_mtu), ")");
 }
 
 const VerbsFabric& Cast(const Fabric& fabric) {
@@ -322,7 +341,9 @@ StatusOr<std::unique_ptr<Fabric>> NewVerbsFabric(const VerbsFabricOptions& optio
   if (!options.address.empty()) {
     NOVA_ASSIGN_OR_RETURN(ip, LookUpHost(options.address));
   }
-  if (const std::string problem = MemlockProblem(uint64_t{options.receive_buffers} * PortOptions().max_message_bytes); !problem.empty()) {
+  if (const std::string problem =
+          MemlockProblem(uint64_t{options.receive_buffers} * PortOptions().max_message_bytes);
+      !problem.empty()) {
     return absl::FailedPreconditionError(problem);
   }
   NOVA_ASSIGN_OR_RETURN(const VerbsDevice device, OpenVerbsDevice(options));

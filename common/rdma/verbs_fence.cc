@@ -61,7 +61,8 @@ StatusOr<FenceResult> RunOne(const VerbsDevice& device, FenceWay way, FenceTarge
   }
   NOVA_RETURN_IF_ERROR(target->Clear());
   if (const auto live = writer.Write(there.memory, *key); live != IBV_WC_SUCCESS) {
-    return absl::UnavailableError(StrCat(result.name, ": the WRITE before, of ", kFenceBytes, " bytes at MTU ",
+    return absl::UnavailableError(StrCat(result.name, ": the WRITE before, of ", kFenceBytes,
+                                         " bytes at MTU ",
                                          VerbsMtuBytes(std::min(here.mtu, there.queue_pair.mtu)),
                                          ", failed: ", live ? ibv_wc_status_str(*live) : "no completion"));
   }
@@ -76,8 +77,8 @@ StatusOr<FenceResult> RunOne(const VerbsDevice& device, FenceWay way, FenceTarge
   NOVA_ASSIGN_OR_RETURN(const bool intact, target->Intact());
   result.fences = intact && stale != IBV_WC_SUCCESS ? Fences::kYes : Fences::kNo;
   result.outcome = stale == IBV_WC_SUCCESS ? "landed"
-                   : !stale ? "no completion in 2 s"
-                            : StrCat("refused: ", ibv_wc_status_str(*stale));
+                   : !stale                ? "no completion in 2 s"
+                                           : StrCat("refused: ", ibv_wc_status_str(*stale));
   if (!intact && stale != IBV_WC_SUCCESS) result.outcome += ", and landed";
   return result;
 }
@@ -97,7 +98,8 @@ StatusOr<int> Listen(const FenceOptions& options, uint16_t port) {
   const int on = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (bind(fd, reinterpret_cast<const sockaddr*>(&at), sizeof(at)) != 0 || listen(fd, 1) != 0) {
-    const Status status = absl::UnavailableError(StrCat("cannot serve at ", options.address, ":", port, ": ", strerror(errno)));
+    const Status status =
+        absl::UnavailableError(StrCat("cannot serve at ", options.address, ":", port, ": ", strerror(errno)));
     close(fd);
     return status;
   }
@@ -124,7 +126,8 @@ StatusOr<FenceReport> RunFenceTestsAgainst(const std::string& target, const Fenc
   return report;
 }
 
-Status ServeFenceTests(const FenceOptions& options, uint16_t port, Nanos patience, const std::function<void(const std::string&)>& listening) {
+Status ServeFenceTests(const FenceOptions& options, uint16_t port, Nanos patience,
+                       const std::function<void(const std::string&)>& listening) {
   OpenDevice open;
   NOVA_RETURN_IF_ERROR(open.Open(options));
   NOVA_ASSIGN_OR_RETURN(const int listener, Listen(options, port));

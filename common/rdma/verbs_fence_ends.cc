@@ -101,15 +101,22 @@ StatusOr<FenceTaken> LocalFenceTarget::Take() {
 bool LocalFenceTarget::TakeIt() {
   ibv_qp_attr attributes{};
   switch (way_) {
-    case FenceWay::kNothing: return true;
-    case FenceWay::kDeregister: return Deregister();
-    case FenceWay::kReRegister: return Deregister() && Register();  // the writer goes on with the key it had
-    case FenceWay::kBreakQueuePair: attributes.qp_state = IBV_QPS_ERR; return ibv_modify_qp(end_->qp, &attributes, IBV_QP_STATE) == 0;
+    case FenceWay::kNothing:
+      return true;
+    case FenceWay::kDeregister:
+      return Deregister();
+    case FenceWay::kReRegister:
+      return Deregister() && Register();  // the writer goes on with the key it had
+    case FenceWay::kBreakQueuePair:
+      attributes.qp_state = IBV_QPS_ERR;
+      return ibv_modify_qp(end_->qp, &attributes, IBV_QP_STATE) == 0;
     case FenceWay::kDropAccess:
       attributes.qp_access_flags = kLocal;
       return ibv_modify_qp(end_->qp, &attributes, IBV_QP_ACCESS_FLAGS) == 0;
-    case FenceWay::kChangeAccess: return ibv_rereg_mr(end_->mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kLocal) == 0;
-    case FenceWay::kWindow: return InvalidateWindow();
+    case FenceWay::kChangeAccess:
+      return ibv_rereg_mr(end_->mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kLocal) == 0;
+    case FenceWay::kWindow:
+      return InvalidateWindow();
   }
   return false;
 }
@@ -127,7 +134,8 @@ bool LocalFenceTarget::BindWindow() {
   request.opcode = IBV_WR_BIND_MW;
   request.bind_mw.mw = end_->window;
   request.bind_mw.rkey = ibv_inc_rkey(end_->window->rkey);
-  request.bind_mw.bind_info = {end_->mr, reinterpret_cast<uint64_t>(end_->memory.data()), kFenceBytes, IBV_ACCESS_REMOTE_WRITE};
+  request.bind_mw.bind_info = {end_->mr, reinterpret_cast<uint64_t>(end_->memory.data()), kFenceBytes,
+                               IBV_ACCESS_REMOTE_WRITE};
   window_key_ = request.bind_mw.rkey;
   return ibv_post_send(end_->qp, &request, &bad) == 0 && end_->Completion() == IBV_WC_SUCCESS;
 }

@@ -14,7 +14,15 @@
 namespace nova {
 
 // The ways of taking rights away, in the order they are tried.
-enum class FenceWay : uint8_t { kNothing, kDeregister, kReRegister, kBreakQueuePair, kDropAccess, kChangeAccess, kWindow };
+enum class FenceWay : uint8_t {
+  kNothing,
+  kDeregister,
+  kReRegister,
+  kBreakQueuePair,
+  kDropAccess,
+  kChangeAccess,
+  kWindow
+};
 inline constexpr int kFenceWays = 7;
 inline constexpr size_t kFenceBytes = 4096;  // of a WRITE: a packet of the largest MTU
 
@@ -33,7 +41,8 @@ struct FenceTaken {
 class FenceTarget {
  public:
   virtual ~FenceTarget() = default;
-  virtual StatusOr<FenceTargetAddress> Open(FenceWay way, const QueuePairAddress& writer) = 0;  // afresh each time
+  // afresh each time
+  virtual StatusOr<FenceTargetAddress> Open(FenceWay way, const QueuePairAddress& writer) = 0;
   virtual StatusOr<std::optional<uint32_t>> Prepare() = 0;  // the key to write with; nullopt: not supported
   virtual Status Clear() = 0;
   virtual StatusOr<FenceTaken> Take() = 0;
@@ -61,7 +70,9 @@ class FenceWriter {
  public:
   Status Open(const VerbsDevice& device) { return end_.Open(device); }
   const ibv_qp* queue_pair() const { return end_.qp; }
-  Status Connect(const VerbsDevice& device, const QueuePairAddress& target) { return ConnectQueuePair(device, end_.qp, target); }
+  Status Connect(const VerbsDevice& device, const QueuePairAddress& target) {
+    return ConnectQueuePair(device, end_.qp, target);
+  }
   std::optional<ibv_wc_status> Write(uint64_t memory, uint32_t rkey);
 
  private:

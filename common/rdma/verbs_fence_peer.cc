@@ -19,16 +19,24 @@ constexpr size_t kMaxLine = 512;
 constexpr Nanos kPatience = 10 * kSecond;  // a device may take seconds to say that it says nothing
 constexpr int kConnectMs = 3000;
 
-Status Malformed(const std::string& line) { return absl::UnavailableError(StrCat("the fence test's peer said '", line.substr(0, 100), "'")); }
+Status Malformed(const std::string& line) {
+  return absl::UnavailableError(StrCat("the fence test's peer said '", line.substr(0, 100), "'"));
+}
 
-std::string GidHex(const ibv_gid& gid) { return absl::BytesToHexString({reinterpret_cast<const char*>(gid.raw), sizeof(gid.raw)}); }
+std::string GidHex(const ibv_gid& gid) {
+  return absl::BytesToHexString({reinterpret_cast<const char*>(gid.raw), sizeof(gid.raw)});
+}
 
-std::string TextOf(const QueuePairAddress& a) { return StrCat(a.number, " ", a.lid, " ", static_cast<int>(a.mtu), " ", GidHex(a.gid)); }
+std::string TextOf(const QueuePairAddress& a) {
+  return StrCat(a.number, " ", a.lid, " ", static_cast<int>(a.mtu), " ", GidHex(a.gid));
+}
 
 bool ParseQueuePair(const std::vector<std::string>& words, size_t first, QueuePairAddress* out) {
   uint32_t lid = 0, mtu = 0;
-  if (words.size() < first + 4 || !absl::SimpleAtoi(words[first], &out->number) || !absl::SimpleAtoi(words[first + 1], &lid) || lid > 0xffff ||
-      !absl::SimpleAtoi(words[first + 2], &mtu) || mtu < IBV_MTU_256 || mtu > IBV_MTU_4096 || words[first + 3].size() != 2 * sizeof(ibv_gid) ||
+  if (words.size() < first + 4 || !absl::SimpleAtoi(words[first], &out->number) ||
+      !absl::SimpleAtoi(words[first + 1], &lid) || lid > 0xffff ||
+      !absl::SimpleAtoi(words[first + 2], &mtu) || mtu < IBV_MTU_256 || mtu > IBV_MTU_4096 ||
+      words[first + 3].size() != 2 * sizeof(ibv_gid) ||
       words[first + 3].find_first_not_of("0123456789abcdef") != std::string::npos) {
     return false;
   }
@@ -51,7 +59,8 @@ StatusOr<std::string> Answer(const std::string& question, FenceTarget* target, b
   const auto words = WordsOf(question);
   uint32_t way = 0;
   QueuePairAddress writer;
-  if (words[0] == "open" && words.size() == 6 && absl::SimpleAtoi(words[1], &way) && way < kFenceWays && ParseQueuePair(words, 2, &writer)) {
+  if (words[0] == "open" && words.size() == 6 && absl::SimpleAtoi(words[1], &way) && way < kFenceWays &&
+      ParseQueuePair(words, 2, &writer)) {
     NOVA_ASSIGN_OR_RETURN(const FenceTargetAddress at, target->Open(static_cast<FenceWay>(way), writer));
     *open = true;
     return StrCat(TextOf(at.queue_pair), " ", at.memory, " ", at.rkey);
@@ -67,7 +76,8 @@ StatusOr<std::string> Answer(const std::string& question, FenceTarget* target, b
   }
   if (words[0] == "take") {
     NOVA_ASSIGN_OR_RETURN(const FenceTaken taken, target->Take());
-    return taken.supported ? StrCat("taken ", static_cast<int64_t>(taken.micros)) : StrCat("unsupported ", taken.why);
+    return taken.supported ? StrCat("taken ", static_cast<int64_t>(taken.micros))
+                           : StrCat("unsupported ", taken.why);
   }
   if (words[0] == "intact") {
     NOVA_ASSIGN_OR_RETURN(const bool intact, target->Intact());
@@ -108,11 +118,13 @@ StatusOr<std::string> LineSocket::Receive(Nanos patience) {
   }
 }
 
-StatusOr<std::unique_ptr<RemoteFenceTarget>> RemoteFenceTarget::Connect(const std::string& target, int mtu_here) {
+StatusOr<std::unique_ptr<RemoteFenceTarget>> RemoteFenceTarget::Connect(const std::string& target,
+                                                                        int mtu_here) {
   std::string host;
   sockaddr_in to{};
   uint16_t port = 0;
-  if (!SplitHostPort(target, &host, &port) || host.empty()) return absl::InvalidArgumentError(StrCat(target, " is not host:port"));
+  if (!SplitHostPort(target, &host, &port) || host.empty())
+    return absl::InvalidArgumentError(StrCat(target, " is not host:port"));
   NOVA_ASSIGN_OR_RETURN(to.sin_addr, LookUpHost(host));
   to.sin_family = AF_INET;
   to.sin_port = htons(port);
@@ -142,11 +154,12 @@ StatusOr<std::string> RemoteFenceTarget::Ask(const std::string& question) {
 }
 
 StatusOr<FenceTargetAddress> RemoteFenceTarget::Open(FenceWay way, const QueuePairAddress& writer) {
-  NOVA_ASSIGN_OR_RETURN(const std::string answer, Ask(StrCat("open ", static_cast<int>(way), " ", TextOf(writer))));
+  NOVA_ASSIGN_OR_RETURN(const std::string answer,
+                        Ask(StrCat("open ", static_cast<int>(way), " ", TextOf(writer))));
   FenceTargetAddress out;
   const auto words = WordsOf(answer);
-  if (words.size() != 6 || !ParseQueuePair(words, 0, &out.queue_pair) || !absl::SimpleAtoi(words[4], &out.memory) ||
-      !absl::SimpleAtoi(words[5], &out.rkey)) {
+  if (words.size() != 6 || !ParseQueuePair(words, 0, &out.queue_pair) ||
+      !absl::SimpleAtoi(words[4], &out.memory) || !absl::SimpleAtoi(words[5], &out.rkey)) {
     return Malformed(answer);
   }
   return out;
@@ -186,7 +199,8 @@ StatusOr<bool> RemoteFenceTarget::Intact() {
 Status AnswerFencePeer(int listener, const VerbsDevice& device, Nanos patience) {
   pollfd wait{listener, POLLIN, 0};
   const int come = poll(&wait, 1, static_cast<int>(patience / kMillisecond));
-  if (come == 0) return absl::DeadlineExceededError(StrCat("nobody asked for a fence test in ", patience / kSecond, " s"));
+  if (come == 0)
+    return absl::DeadlineExceededError(StrCat("nobody asked for a fence test in ", patience / kSecond, " s"));
   const int fd = come < 0 ? -1 : accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
   if (fd < 0) return absl::UnavailableError(StrCat("accept: ", strerror(errno)));
   LineSocket socket(fd);
@@ -201,7 +215,9 @@ Status AnswerFenceQuestions(LineSocket* socket, FenceTarget* target, int mtu_her
   NOVA_RETURN_IF_ERROR(socket->Send(HelloText(mtu_here)));
   for (bool open = false;;) {
     const auto question = socket->Receive(kPatience);
-    if (!question.ok()) return absl::IsUnavailable(question.status()) && open ? OkStatus() : question.status();  // it is done
+    // it is done
+    if (!question.ok())
+      return absl::IsUnavailable(question.status()) && open ? OkStatus() : question.status();
     const auto answer = Answer(*question, target, &open);
     NOVA_RETURN_IF_ERROR(socket->Send(answer.ok() ? *answer : StrCat("error ", answer.status().message())));
     if (!answer.ok()) return answer.status();

@@ -1,6 +1,8 @@
-// RemoteFenceTarget: the end of a fence test that is written to, on another node; internal to files named verbs_*.
+// RemoteFenceTarget: the end of a fence test that is written to, on another node; internal to files named
+// verbs_*.
 //
-// The two nodes talk in lines of text over TCP, one question and one answer each; an answer of "error TEXT" ends the test:
+// The two nodes talk in lines of text over TCP, one question and one answer each; an answer of "error TEXT"
+// ends the test:
 //
 //   nova-fence 1 MTU                              ->  nova-fence 1 MTU            bytes, of the ports
 //   open WAY NUMBER LID MTU GID                   ->  NUMBER LID MTU GID MEMORY RKEY
@@ -9,7 +11,8 @@
 //   take                                          ->  taken MICROS | unsupported TEXT
 //   intact                                        ->  yes | no
 //
-// Thread safety: one caller.   Errors: Unavailable: the peer cannot be had or says no; DeadlineExceeded: it says nothing.
+// Thread safety: one caller.   Errors: Unavailable: the peer cannot be had or says no; DeadlineExceeded: it
+//                says nothing.
 #pragma once
 
 #include <functional>

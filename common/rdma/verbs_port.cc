@@ -18,7 +18,9 @@ constexpr Nanos kScanNs = 200 * kMillisecond;
 
 enum Event : uint64_t { kWakeEvent, kChannelEvent, kCompletionEvent, kAsyncEvent };
 
-Status ErrorStatus(const char* what) { return absl::ResourceExhaustedError(StrCat(what, ": ", strerror(errno))); }
+Status ErrorStatus(const char* what) {
+  return absl::ResourceExhaustedError(StrCat(what, ": ", strerror(errno)));
+}
 
 }  // namespace
 
@@ -49,17 +51,20 @@ VerbsPort::~VerbsPort() {
 Status VerbsPort::Open() {
   const VerbsFabricOptions& o = owner_->options();
   const ibv_device_attr& limits = owner_->limits();
-  if (options_.max_pending_requests == 0) return absl::InvalidArgumentError("max_pending_requests must be positive");
+  if (options_.max_pending_requests == 0)
+    return absl::InvalidArgumentError("max_pending_requests must be positive");
   send_queue_ = std::min<uint32_t>(o.send_queue, static_cast<uint32_t>(limits.max_qp_wr));
   receive_buffers_ = std::min<uint32_t>(o.receive_buffers, static_cast<uint32_t>(limits.max_srq_wr));
   const uint32_t entries = std::min<uint32_t>(o.completion_queue, static_cast<uint32_t>(limits.max_cqe));
   // Each receive buffer and each handshake block ends in one completion at most.
   if (entries < receive_buffers_ + kHandshakeBlocks + send_queue_) {
-    return absl::ResourceExhaustedError(StrCat("the device's completion queues are too short (", entries, ")"));
+    return absl::ResourceExhaustedError(
+        StrCat("the device's completion queues are too short (", entries, ")"));
   }
   completion_room_ = entries - receive_buffers_ - kHandshakeBlocks;
 
-  memory_bytes_ = size_t{receive_buffers_} * options_.max_message_bytes + kHandshakeBlocks * kMaxHandshakeBytes + kCellBytes;
+  memory_bytes_ = size_t{receive_buffers_} * options_.max_message_bytes +
+                  kHandshakeBlocks * kMaxHandshakeBytes + kCellBytes;
   memory_bytes_ = (memory_bytes_ + 4095) & ~size_t{4095};
   void* memory = mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return ErrorStatus("receive buffers");
@@ -70,7 +75,8 @@ Status VerbsPort::Open() {
   cell_region_ = ibv_reg_mr(owner_->pd(), cell_, kCellBytes, readable);
   if (memory_region_ == nullptr || cell_region_ == nullptr) {
     const std::string problem = MemlockProblem(memory_bytes_);
-    return problem.empty() ? ErrorStatus("registering receive buffers") : absl::ResourceExhaustedError(problem);
+    return problem.empty() ? ErrorStatus("registering receive buffers")
+                           : absl::ResourceExhaustedError(problem);
   }
 
   channel_ = rdma_create_event_channel();
@@ -126,7 +132,8 @@ void VerbsPort::Break(VerbsConnection* c, std::string_view reason) {
   if (c->qp != nullptr) {
     by_queue_pair_.erase(c->qp->qp_num);
     in_queue_pairs_ -= c->in_queue_pair;
-    // In its error state it takes no more receive buffers: what it took is fetched before the device may drop it.
+    // In its error state it takes no more receive buffers: what it took is fetched before the device may drop
+    // it.
     ibv_qp_attr error{};
     error.qp_state = IBV_QPS_ERR;
     ibv_modify_qp(c->qp, &error, IBV_QP_STATE);
@@ -183,9 +190,14 @@ void VerbsPort::Scan(Nanos now_ns) {
 void VerbsPort::RunTimers(Nanos now_ns) {
   while (VerbsConnection* c = connections_.Due(now_ns)) {
     switch (c->state) {
-      case State::kAwaitHello: Break(c, "no hello in time"); break;
-      case State::kRefusing: Break(c, std::string(c->reason)); break;
-      default: Break(c, "the peer did not answer in time");
+      case State::kAwaitHello:
+        Break(c, "no hello in time");
+        break;
+      case State::kRefusing:
+        Break(c, std::string(c->reason));
+        break;
+      default:
+        Break(c, "the peer did not answer in time");
     }
   }
 }
@@ -197,9 +209,15 @@ void VerbsPort::SlowRound(Nanos now_ns) {
   const int n = epoll_wait(epoll_fd_, events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < n; ++i) {
     switch (events[static_cast<size_t>(i)].data.u64) {
-      case kWakeEvent: wake_.Drain(); break;
-      case kChannelEvent: HandleConnectionEvents(); break;
-      case kAsyncEvent: owner_->DrainAsyncEvents(); break;
+      case kWakeEvent:
+        wake_.Drain();
+        break;
+      case kChannelEvent:
+        HandleConnectionEvents();
+        break;
+      case kAsyncEvent:
+        owner_->DrainAsyncEvents();
+        break;
       case kCompletionEvent: {
         ibv_cq* cq = nullptr;
         void* context = nullptr;

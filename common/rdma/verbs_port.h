@@ -1,13 +1,15 @@
 // VerbsPort: the queues of one xchg thread and its connections. Internal to the verbs fabric.
 //
-// A completion queue for all; a shared receive queue of buffers that are handed out where they lie and posted again at the
-// next Poll; a channel of connection events, looked at before a sleep and every kSlowNs. Two limits keep
-// the completion queue from overflowing: requests in one queue pair, and in all of them together; the rest waits in order.
+// A completion queue for all; a shared receive queue of buffers that are handed out where they lie and posted
+// again at the next Poll; a channel of connection events, looked at before a sleep and every kSlowNs. Two
+// limits keep the completion queue from overflowing: requests in one queue pair, and in all of them together;
+// the rest waits in order.
 //
-// Which request a completion means: its id carries the connection's tag and the request's ring index. Requests without a
-// completion of their own end with the next that has one, or the one that failed.
+// Which request a completion means: its id carries the connection's tag and the request's ring index.
+// Requests without a completion of their own end with the next that has one, or the one that failed.
 //
-// Its parts: verbs_port.cc set-up and a round, verbs_connect.cc connections until they are up, verbs_requests.cc the data path.
+// Its parts: verbs_port.cc set-up and a round, verbs_connect.cc connections until they are up,
+// verbs_requests.cc the data path.
 //
 // Thread safety: the owner thread, but Wake, Resolved, Failed and counters.
 // Ownership:     by the caller of OpenPort.
@@ -112,7 +114,9 @@ class VerbsPort final : public Port {
   void Scan(Nanos now_ns);
   void RunTimers(Nanos now_ns);
   std::byte* BufferOf(uint32_t index) const { return memory_ + size_t{index} * options_.max_message_bytes; }
-  std::byte* HandshakeBlock(uint32_t index) const { return BufferOf(receive_buffers_) + size_t{index} * kMaxHandshakeBytes; }
+  std::byte* HandshakeBlock(uint32_t index) const {
+    return BufferOf(receive_buffers_) + size_t{index} * kMaxHandshakeBytes;
+  }
 
   // verbs_connect.cc
   bool TakeOver(const ConnectRequest& request);  // any thread
@@ -145,12 +149,14 @@ class VerbsPort final : public Port {
   void RequestFailed(VerbsConnection* c, ibv_wc_status status);
   void PostReceives(std::vector<uint32_t>* buffers);
 
-  static constexpr uint64_t kReceiveTag = uint64_t{1} << 63;    // of a work request id: a receive buffer
-  static constexpr uint64_t kHandshakeTag = uint64_t{1} << 62;  // a handshake block; else tag << 32 | ring index
+  static constexpr uint64_t kReceiveTag = uint64_t{1} << 63;  // of a work request id: a receive buffer
+  // a handshake block; else tag << 32 | ring index
+  static constexpr uint64_t kHandshakeTag = uint64_t{1} << 62;
   static constexpr uint32_t kTagMask = (1u << 30) - 1;
   static constexpr size_t kChain = 64;  // requests under one doorbell
   static constexpr uint32_t kHandshakeBlocks = 256;
-  static constexpr size_t kMaxHandshakes = kHandshakeBlocks / 2;  // accepted and not yet up; the dialler's need blocks too
+  // accepted and not yet up; the dialler's need blocks too
+  static constexpr size_t kMaxHandshakes = kHandshakeBlocks / 2;
   static constexpr uint32_t kNoBlock = VerbsConnection::kNoBlock;
 
   VerbsPortOwner* const owner_;
@@ -184,7 +190,7 @@ class VerbsPort final : public Port {
   Mailbox<Arrival> arrivals_;
   WakeEvent wake_;
   std::vector<ConnectRequest> waiting_;  // beyond kMaxHandshakes
-  std::vector<ConnectionId> starved_;  // have requests to hand over, and the completion queue had no room
+  std::vector<ConnectionId> starved_;    // have requests to hand over, and the completion queue had no room
 
   uint64_t regions_version_ = 0;
   KeyTable regions_;
@@ -192,7 +198,7 @@ class VerbsPort final : public Port {
   std::vector<ibv_wc> fetched_;
   size_t fetched_head_ = 0;
   size_t fetched_tail_ = 0;
-  std::vector<uint32_t> held_;    // receive buffers that completions point into
+  std::vector<uint32_t> held_;  // receive buffers that completions point into
   std::vector<uint32_t> repost_;
   std::vector<uint32_t> free_handshake_blocks_;
   std::vector<ibv_send_wr> chain_;

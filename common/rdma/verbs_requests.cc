@@ -68,19 +68,29 @@ size_t VerbsPort::BuildChain(VerbsConnection* c) {
     wr.sg_list = &chain_pieces_[pieces];
     for (size_t i = 0; i < r.piece_count; ++i) {
       if (r.pieces[i].length == 0) continue;  // some devices read a length of 0 as 2 GiB
-      chain_pieces_[pieces++] = {reinterpret_cast<uint64_t>(r.pieces[i].address), r.pieces[i].length, r.pieces[i].lkey};
+      chain_pieces_[pieces++] = {reinterpret_cast<uint64_t>(r.pieces[i].address), r.pieces[i].length,
+                                 r.pieces[i].lkey};
       ++wr.num_sge;
     }
     switch (r.opcode) {
-      case Opcode::kSend: wr.opcode = IBV_WR_SEND; break;
-      case Opcode::kWrite: wr.opcode = IBV_WR_RDMA_WRITE; break;
-      case Opcode::kWriteWithImm: wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM; break;
-      case Opcode::kRead: wr.opcode = IBV_WR_RDMA_READ; break;
+      case Opcode::kSend:
+        wr.opcode = IBV_WR_SEND;
+        break;
+      case Opcode::kWrite:
+        wr.opcode = IBV_WR_RDMA_WRITE;
+        break;
+      case Opcode::kWriteWithImm:
+        wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+        break;
+      case Opcode::kRead:
+        wr.opcode = IBV_WR_RDMA_READ;
+        break;
     }
     wr.imm_data = htonl(r.immediate);
     wr.wr.rdma.remote_addr = r.remote_address;
     wr.wr.rdma.rkey = r.rkey;
-    if (r.opcode != Opcode::kRead && p.length > 0 && p.length <= max_inline_) wr.send_flags |= IBV_SEND_INLINE;
+    if (r.opcode != Opcode::kRead && p.length > 0 && p.length <= max_inline_)
+      wr.send_flags |= IBV_SEND_INLINE;
     c->unsignalled += 1;
     c->unsignalled_bytes += std::min(p.length, kSignalBytes);
     if (c->unsignalled >= kSignalEvery || c->unsignalled_bytes >= kSignalBytes) {
@@ -104,7 +114,8 @@ size_t VerbsPort::BuildChain(VerbsConnection* c) {
 void VerbsPort::Push(VerbsConnection* c) {
   while (BuildChain(c) > 0) {
     ibv_send_wr* bad = nullptr;
-    if (const int error = ibv_post_send(c->qp, &chain_[0], &bad); error != 0) return Break(c, StrCat("ibv_post_send: ", strerror(error)));
+    if (const int error = ibv_post_send(c->qp, &chain_[0], &bad); error != 0)
+      return Break(c, StrCat("ibv_post_send: ", strerror(error)));
   }
   if (c->next_push < c->pending.tail() && in_queue_pairs_ >= completion_room_ && !c->starved) {
     c->starved = true;
@@ -172,7 +183,8 @@ void VerbsPort::HandleCompletion(const ibv_wc& wc) {
     if ((wc.wr_id & kTagMask) != c->tag) return;
     free_handshake_blocks_.push_back(std::exchange(c->block, kNoBlock));
     if (c->state == State::kRefusing) return Break(c, std::string(c->reason));
-    if (wc.status != IBV_WC_SUCCESS) Break(c, StrCat("the connection broke in the handshake: ", ibv_wc_status_str(wc.status)));
+    if (wc.status != IBV_WC_SUCCESS)
+      Break(c, StrCat("the connection broke in the handshake: ", ibv_wc_status_str(wc.status)));
     return;
   }
   if (wc.wr_id >> 32 != c->tag || c->pending.empty()) return;
@@ -196,7 +208,8 @@ void VerbsPort::RequestFailed(VerbsConnection* c, ibv_wc_status status) {
   if (meaning == CompletionStatus::kRemoteAccess) {
     return Break(c, "a request was refused by the peer: key, bounds or rights");
   }
-  if (meaning == CompletionStatus::kLocalError) return Break(c, "memory of a posted request was revoked on this side");
+  if (meaning == CompletionStatus::kLocalError)
+    return Break(c, "memory of a posted request was revoked on this side");
   if (status == IBV_WC_WR_FLUSH_ERR && !by_us) {
     // Its error state was reached from the other direction: something the peer asked of us.
     counters_.AccessError();
@@ -241,7 +254,8 @@ void VerbsPort::PostReceives(std::vector<uint32_t>* buffers) {
   const size_t n = buffers->size();
   for (size_t i = 0; i < n; ++i) {
     const uint32_t buffer = (*buffers)[i];
-    receive_pieces_[i] = {reinterpret_cast<uint64_t>(BufferOf(buffer)), options_.max_message_bytes, memory_region_->lkey};
+    receive_pieces_[i] = {reinterpret_cast<uint64_t>(BufferOf(buffer)), options_.max_message_bytes,
+                          memory_region_->lkey};
     receive_chain_[i] = {};
     receive_chain_[i].wr_id = kReceiveTag | buffer;
     receive_chain_[i].sg_list = &receive_pieces_[i];

@@ -42,7 +42,8 @@ bool WakeEvent::BeginSleep() {
 
 int EpollTimeout(Nanos until_ns) {
   if (until_ns == kNever) return -1;
-  return static_cast<int>(std::clamp<Nanos>((until_ns - Now() + kMillisecond - 1) / kMillisecond, 0, 3'600'000));
+  return static_cast<int>(
+      std::clamp<Nanos>((until_ns - Now() + kMillisecond - 1) / kMillisecond, 0, 3'600'000));
 }
 
 }  // namespace nova

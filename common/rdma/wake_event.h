@@ -3,7 +3,8 @@
 //   if (event.BeginSleep()) epoll_wait(...);   // false: woken before
 //   event.EndSleep();
 //
-// Thread safety: Wake from any thread, the rest by the sleeper.   Ownership: its descriptor.   Errors: Open's.
+// Thread safety: Wake from any thread, the rest by the sleeper.   Ownership: its descriptor.   Errors:
+//                Open's.
 #pragma once
 
 #include <atomic>

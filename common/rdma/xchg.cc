@@ -40,7 +40,8 @@ void Bump(std::atomic<uint64_t>& counter, uint64_t n = 1) {  // one writer
   counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
-// Each size of pieces may keep a slab that it hardly uses: together they are less than what is kept for calls.
+// Each size of pieces may keep a slab that it hardly uses: together they are less than what is kept for
+// calls.
 size_t SlabBytes(size_t pool_bytes) {
   return std::clamp<size_t>(std::bit_floor(pool_bytes / 128), 64 << 10, 1 << 20);
 }
@@ -88,8 +89,8 @@ struct Queued {
   WorkRequest request;
   uint32_t op = kNone;  // on whose behalf; kNone: a reply
   uint32_t serial = 0;
-  bool first =
-      false;  // of a message or operation: what has begun is sent to its end, or the peer could not parse on
+  // Of a message or operation: what has begun is sent to its end, or the peer could not parse on.
+  bool first = false;
 };
 
 struct Ended {
@@ -205,7 +206,8 @@ struct Xchg::Rep {
   std::function<uint32_t()> queue_depth;
 
   // --- of the thread
-  std::map<std::string, std::vector<std::unique_ptr<Peer>>> peers;  // by address; those that were meant to be there
+  // by address; those that were meant to be there
+  std::map<std::string, std::vector<std::unique_ptr<Peer>>> peers;
   absl::flat_hash_map<ConnectionId, std::unique_ptr<Link>>
       links;  // looked up, never iterated where order shows
   std::vector<std::unique_ptr<Op>> ops;
@@ -1205,7 +1207,8 @@ void Xchg::Stop() {
   } else {
     r->WindUp();
   }
-  // What is left to run never will; what it holds is let go of now, while the users of this thread still stand.
+  // What is left to run never will; what it holds is let go of now, while the users of this thread still
+  // stand.
   std::vector<absl::AnyInvocable<void()>> unrun;
   for (auto& one_shot : r->one_shots) unrun.push_back(std::exchange(one_shot->fn, {}));
   MutexLock lock(&r->mu);

@@ -164,7 +164,8 @@ BackwardBlockCursor::Result BackwardBlockCursor::EnterInterval(size_t i) {
 
 BackwardBlockCursor::Result BackwardBlockCursor::SeekBefore(std::string_view internal_key) {
   size_t before;
-  if (view_.RestartsBefore(StoredKeyOf(internal_key), TrailerOf(internal_key), &before) != Result::kFound) return Result::kCorrupt;
+  if (view_.RestartsBefore(StoredKeyOf(internal_key), TrailerOf(internal_key), &before) != Result::kFound)
+    return Result::kCorrupt;
   if (before == 0) return Result::kEnd;
   const Result result = EnterInterval(before - 1);
   if (result != Result::kFound) return result;

@@ -135,7 +135,7 @@ class BackwardBlockCursor {
 
   Result Last() { return EnterInterval(view_.restarts() - 1); }
   Result SeekBefore(std::string_view internal_key);  // to the last entry before it; kEnd: there is none
-  Result Previous() {  // REQUIRES: the last move gave kFound
+  Result Previous() {                                // REQUIRES: the last move gave kFound
     if (at_ > 0) return --at_, Result::kFound;
     return interval_ == 0 ? Result::kEnd : EnterInterval(interval_ - 1);
   }

@@ -77,12 +77,13 @@ Status ParseOutputs(std::string_view* in, CompactionJob* job) {
 
 Status ParseTombstones(std::string_view* in, CompactionJob* job) {
   uint32_t n;
-  if (!GetVarint64(in, &job->tombstones_applied) || !GetCount(in, 3, &n)) return Malformed("number of range tombstones");
+  if (!GetVarint64(in, &job->tombstones_applied) || !GetCount(in, 3, &n))
+    return Malformed("number of range tombstones");
   std::vector<RangeTombstoneRef> all;
   for (SequenceNumber last = 0; n > 0; --n) {
     RangeTombstone t;
-    if (!GetLengthPrefixed(in, &t.begin) || !GetLengthPrefixed(in, &t.end) || !GetVarint64(in, &t.sequence) || t.begin >= t.end ||
-        t.sequence <= last) {
+    if (!GetLengthPrefixed(in, &t.begin) || !GetLengthPrefixed(in, &t.end) || !GetVarint64(in, &t.sequence) ||
+        t.begin >= t.end || t.sequence <= last) {
       return Malformed("range tombstone");
     }
     last = t.sequence;
@@ -299,7 +300,8 @@ bool Compaction::CutsBefore(std::string_view stored_key) {
   while (next_cut_ < job_.cut_points.size() && job_.cut_points[next_cut_] <= stored_key) ++next_cut_;
   if (builder_ == nullptr) return false;
   if (next_cut_ != before) return true;
-  // The last reserved id takes all that is left: inputs that were compressed better than outputs are may give more than was foreseen.
+  // The last reserved id takes all that is left: inputs that were compressed better than outputs are may give
+  // more than was foreseen.
   const bool last = result_.outputs.size() + 1 == job_.output_uuids.size();
   return !last && job_.max_table_size_bytes != 0 && builder_->data_size() >= job_.max_table_size_bytes;
 }
@@ -426,7 +428,8 @@ bool VersionFilter::Keep(const ParsedInternalKey& key, std::string_view value) {
   const auto snapshot = std::lower_bound(snapshots_.begin(), snapshots_.end(), key.sequence);
   const auto stripe = static_cast<size_t>(snapshot - snapshots_.begin());
   if (stripe == last_stripe_) return false;
-  // K7: hidden from whoever reads in this stripe. The tombstone stays, so what the entry itself hid stays hidden.
+  // K7: hidden from whoever reads in this stripe. The tombstone stays, so what the entry itself hid stays
+  // hidden.
   if (range_tombstones_ != nullptr) {
     const SequenceNumber newest_seen = snapshot == snapshots_.end() ? kMaxSequenceNumber : *snapshot;
     if (range_tombstones_->Covering(key.stored_key, newest_seen) > key.sequence) return false;

@@ -1,13 +1,16 @@
-// CompactionJob: one self-contained merge of tables into tables; runs in an LTC or, sent over, in a StoC (paper section 4.3).
+// CompactionJob: one self-contained merge of tables into tables; runs in an LTC or, sent over, in a StoC
+// (paper section 4.3).
 //
-// Everything the result depends on travels in the job (K4): inputs, snapshots, the floor, now, cut points, reserved ids,
-// deadline. Policy (what to compact) is the LTC's; RunCompaction is mechanism only.
+// Everything the result depends on travels in the job (K4): inputs, snapshots, the floor, now, cut points,
+// reserved ids, deadline. Policy (what to compact) is the LTC's; RunCompaction is mechanism only.
 //
-// Kept of each key: its newest version, and the newest at or below each live snapshot. A tombstone (or expired entry) goes
-// when its sequence is <= floor, it is the newest kept version no snapshot needs, and `bottom` holds for it (no older data
-// of the key outside the job). What a range tombstone hides from all who read goes too (K7).
+// Kept of each key: its newest version, and the newest at or below each live snapshot. A tombstone (or
+// expired entry) goes when its sequence is <= floor, it is the newest kept version no snapshot needs, and
+// `bottom` holds for it (no older data of the key outside the job). What a range tombstone hides from all who
+// read goes too (K7).
 //
-// Thread safety: RunCompaction may run on any thread that may wait.   Errors: of source and sink; Cancelled; DataLoss.
+// Thread safety: RunCompaction may run on any thread that may wait.   Errors: of source and sink; Cancelled;
+//                DataLoss.
 #pragma once
 
 #include <functional>
@@ -27,18 +30,21 @@ struct CompactionJob {
   Epoch epoch;
   uint64_t job_id = 0;
   std::vector<TableInfo> inputs;
-  std::string from;                       // only stored keys in [from, to) of the inputs; empty: open
+  std::string from;  // only stored keys in [from, to) of the inputs; empty: open
   std::string to;
   std::vector<SequenceNumber> snapshots;  // live ones, ascending
   SequenceNumber floor = 0;               // stable_seq at the start of the job
-  bool bottom = false;                    // no table or memtable outside the job can hold an older version of its keys
-  int64_t now_ms = 0;                     // wall clock for TTL
-  std::vector<Uuid> output_uuids;         // reserved ids, used in order; one table each
-  uint64_t max_table_size_bytes = 0;      // outputs are cut at key boundaries past this, while ids are left; 0 = never
-  std::vector<std::string> cut_points;    // stored keys at which an output must end (Drange boundaries)
+  // no table or memtable outside the job can hold an older version of its keys
+  bool bottom = false;
+  int64_t now_ms = 0;              // wall clock for TTL
+  std::vector<Uuid> output_uuids;  // reserved ids, used in order; one table each
+  // outputs are cut at key boundaries past this, while ids are left; 0 = never
+  uint64_t max_table_size_bytes = 0;
+  std::vector<std::string> cut_points;  // stored keys at which an output must end (Drange boundaries)
   TableOptions table_options;
-  int64_t deadline_ns = 0;                // Now() past which the job gives up; 0 = none
-  RangeTombstonesRef range_tombstones;    // in the manifest already: a crash must not bring back what the job drops by them
+  int64_t deadline_ns = 0;  // Now() past which the job gives up; 0 = none
+  // in the manifest already: a crash must not bring back what the job drops by them
+  RangeTombstonesRef range_tombstones;
   SequenceNumber tombstones_applied = 0;  // outputs hold nothing that range tombstones up to this number hide
 
   void AppendTo(std::string* dst) const;
@@ -58,7 +64,8 @@ class TableStorage {
  public:
   virtual ~TableStorage() = default;
   virtual StatusOr<std::shared_ptr<const TableReader>> OpenTable(const TableInfo& info) = 0;
-  // The raw bytes of blocks that follow one another, verified: where there are copies, from one that is not damaged (S3).
+  // The raw bytes of blocks that follow one another, verified: where there are copies, from one that is not
+  // damaged (S3).
   virtual StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) = 0;
   // Takes a table's data while it is built; null: it is wanted whole.
   virtual std::unique_ptr<TableSink> StartTable(const Uuid&) { return nullptr; }
@@ -76,7 +83,8 @@ SequenceNumber TombstonesApplied(const TableInfo& info);
 // The table may hold what a range tombstone hides that has a number up to `upto`.
 bool MayHoldHidden(const TableInfo& info, const RangeTombstones& tombstones, SequenceNumber upto);
 
-// The rule of which versions are kept, shared by flush and compaction: ask once per entry, in internal key order.
+// The rule of which versions are kept, shared by flush and compaction: ask once per entry, in internal key
+// order.
 class VersionFilter {
  public:
   VersionFilter(std::vector<SequenceNumber> snapshots, SequenceNumber floor, bool bottom, int64_t now_ms,

@@ -27,22 +27,26 @@ ZstdContexts& Zstd() {
 }
 
 size_t Bound(Compression compression, size_t raw) {
-  return compression == Compression::kLz4 ? static_cast<size_t>(LZ4_compressBound(static_cast<int>(raw))) : ZSTD_compressBound(raw);
+  return compression == Compression::kLz4 ? static_cast<size_t>(LZ4_compressBound(static_cast<int>(raw)))
+                                          : ZSTD_compressBound(raw);
 }
 
 }  // namespace
 
 bool CompressBlock(Compression compression, std::string_view raw, std::string* out) {
-  if (compression == Compression::kNone || raw.size() > std::min<uint64_t>(kMaxRawBytes, LZ4_MAX_INPUT_SIZE)) return false;
+  if (compression == Compression::kNone || raw.size() > std::min<uint64_t>(kMaxRawBytes, LZ4_MAX_INPUT_SIZE))
+    return false;
   const size_t before = out->size();
   PutVarint32(out, static_cast<uint32_t>(raw.size()));
   const size_t start = out->size(), bound = Bound(compression, raw.size());
   out->resize(start + bound);
   size_t made = 0;  // 0: it failed
   if (compression == Compression::kLz4) {
-    made = static_cast<size_t>(LZ4_compress_default(raw.data(), out->data() + start, static_cast<int>(raw.size()), static_cast<int>(bound)));
+    made = static_cast<size_t>(LZ4_compress_default(raw.data(), out->data() + start,
+                                                    static_cast<int>(raw.size()), static_cast<int>(bound)));
   } else {
-    made = ZSTD_compressCCtx(Zstd().compress.get(), out->data() + start, bound, raw.data(), raw.size(), kZstdLevel);
+    made = ZSTD_compressCCtx(Zstd().compress.get(), out->data() + start, bound, raw.data(), raw.size(),
+                             kZstdLevel);
     if (ZSTD_isError(made)) made = 0;
   }
   out->resize(start + made);
@@ -53,14 +57,17 @@ bool CompressBlock(Compression compression, std::string_view raw, std::string* o
 
 bool DecompressBlock(Compression compression, std::string_view payload, std::string* raw) {
   uint32_t size;
-  if (!GetVarint32(&payload, &size) || size > kMaxRawBytes || size > payload.size() * kMaxGrowth) return false;
+  if (!GetVarint32(&payload, &size) || size > kMaxRawBytes || size > payload.size() * kMaxGrowth)
+    return false;
   raw->resize(size);
   switch (compression) {
     case Compression::kLz4:
       return payload.size() <= LZ4_MAX_INPUT_SIZE &&
-             LZ4_decompress_safe(payload.data(), raw->data(), static_cast<int>(payload.size()), static_cast<int>(size)) == static_cast<int>(size);
+             LZ4_decompress_safe(payload.data(), raw->data(), static_cast<int>(payload.size()),
+                                 static_cast<int>(size)) == static_cast<int>(size);
     case Compression::kZstd:
-      return ZSTD_decompressDCtx(Zstd().decompress.get(), raw->data(), size, payload.data(), payload.size()) == size;
+      return ZSTD_decompressDCtx(Zstd().decompress.get(), raw->data(), size, payload.data(),
+                                 payload.size()) == size;
     case Compression::kNone:
       break;
   }
@@ -70,8 +77,11 @@ bool DecompressBlock(Compression compression, std::string_view payload, std::str
 StatusOr<std::vector<Compression>> ParseCompressionList(std::string_view text) {
   std::vector<Compression> list;
   for (const absl::string_view name : absl::StrSplit(absl::string_view(text.data(), text.size()), ',')) {
-    if (name != "none" && name != "lz4" && name != "zstd") return absl::InvalidArgumentError(StrCat("'", name, "' is none of none, lz4, zstd"));
-    list.push_back(name == "none" ? Compression::kNone : name == "lz4" ? Compression::kLz4 : Compression::kZstd);
+    if (name != "none" && name != "lz4" && name != "zstd")
+      return absl::InvalidArgumentError(StrCat("'", name, "' is none of none, lz4, zstd"));
+    list.push_back(name == "none"  ? Compression::kNone
+                   : name == "lz4" ? Compression::kLz4
+                                   : Compression::kZstd);
   }
   return list;
 }

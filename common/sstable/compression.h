@@ -1,6 +1,8 @@
-// Compression of data blocks, one at a time. On disk a compressed payload is: varint32 bytes it had | what the codec made of it.
+// Compression of data blocks, one at a time. On disk a compressed payload is: varint32 bytes it had | what
+// the codec made of it.
 //
-// Thread safety: all.   Errors: bytes that do not decompress are said to be damaged; nothing crashes on any input (fuzzed).
+// Thread safety: all.   Errors: bytes that do not decompress are said to be damaged; nothing crashes on any
+//                input (fuzzed).
 #pragma once
 
 #include <string>

@@ -1,17 +1,18 @@
-// What a table is (M4): a logical byte stream of data blocks, cut into fragments at block boundaries, and one metadata
-// blob. Both are immutable.
+// What a table is (M4): a logical byte stream of data blocks, cut into fragments at block boundaries, and one
+// metadata blob. Both are immutable.
 //
 //   data      | block 0 | block 1 | ...                                logical offsets 0 .. data_size
 //   metadata  | filter | index | properties | footer |                 one StoC file, part kMetadataPart
 //
-//   block     payload | u8 compression | u32 crc                       crc = CRC-32C of (table uuid | u64 logical offset |
-//                                                                      payload | compression): a block read from a wrong
-//                                                                      place, or of another table, fails (M4)
-//             compression: 0 none, 1 lz4, 2 zstd; of 1 and 2 see compression.h. A block that would not shrink stays as it is.
+//   block     payload | u8 compression | u32 crc
+//             crc = CRC-32C of (table uuid | u64 logical offset | payload | compression): a block read from a
+//             wrong place, or of another table, fails (M4)
+//             compression: 0 none, 1 lz4, 2 zstd; of 1 and 2 see compression.h. A block that would not shrink
+//             stays as it is.
 //   footer    see footer.h
 //
-// Fragment i lives in StoC file {table uuid, i} on each StoC of fragments[i].stocs; the metadata in {table uuid,
-// kMetadataPart} on each of metadata_stocs.
+// Fragment i lives in StoC file {table uuid, i} on each StoC of fragments[i].stocs; the metadata in {table
+// uuid, kMetadataPart} on each of metadata_stocs.
 #pragma once
 
 #include <map>
@@ -36,17 +37,17 @@ enum class Compression : uint8_t { kNone = 0, kLz4 = 1, kZstd = 2 };
 inline constexpr int kCompressions = 3;
 
 struct Fragment {
-  uint64_t offset = 0;         // first logical byte
+  uint64_t offset = 0;  // first logical byte
   uint64_t size = 0;
-  std::vector<StocId> stocs;   // every StoC that holds a copy
+  std::vector<StocId> stocs;  // every StoC that holds a copy
   bool operator==(const Fragment&) const = default;
 };
 
 // Everything a reader needs to know of a table; what version edits and compaction jobs carry.
 //
-// A table may be referenced by several ranges (M4), each of which uses the keys of it in its use-bounds. What is said of the table
-// as it was built (sizes, entries, smallest, largest, sequences) stays as it was; who asks for what is used asks UsedKeys and
-// UsedBytes. A table without use-bounds is used whole.
+// A table may be referenced by several ranges (M4), each of which uses the keys of it in its use-bounds. What
+// is said of the table as it was built (sizes, entries, smallest, largest, sequences) stays as it was; who
+// asks for what is used asks UsedKeys and UsedBytes. A table without use-bounds is used whole.
 struct TableInfo {
   Uuid uuid;
   uint64_t data_size = 0;
@@ -56,7 +57,8 @@ struct TableInfo {
   std::string largest;
   SequenceNumber min_sequence = 0;
   SequenceNumber max_sequence = 0;
-  std::string use_from;  // stored keys: only [use_from, use_to) of the table belongs here (split, clone); empty = unbounded
+  // stored keys: only [use_from, use_to) of the table belongs here (split, clone); empty = unbounded
+  std::string use_from;
   std::string use_to;
   uint8_t compression = 0;  // of its blocks, those that shrink by it; 0: none of them
   std::vector<Fragment> fragments;
@@ -64,8 +66,9 @@ struct TableInfo {
   std::map<std::string, std::string> properties;  // named, unknown ones are kept
 
   bool operator==(const TableInfo&) const = default;
-  void AppendTo(std::string* dst) const;                        // self-delimiting
-  static StatusOr<TableInfo> Parse(std::string_view* input);    // advances input; Corruption (DataLoss) on bad bytes
+  void AppendTo(std::string* dst) const;  // self-delimiting
+  // advances input; Corruption (DataLoss) on bad bytes
+  static StatusOr<TableInfo> Parse(std::string_view* input);
 };
 
 inline bool HasUseBounds(const TableInfo& t) { return !t.use_from.empty() || !t.use_to.empty(); }

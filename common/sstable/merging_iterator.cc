@@ -1,5 +1,6 @@
 // Merging by a tournament: leaf i is child i, each inner node remembers the loser of its match, the winner
-// has the smallest key (backwards: the largest). After the winner moved, its path is replayed: one comparison a level.
+// has the smallest key (backwards: the largest). After the winner moved, its path is replayed: one comparison
+// a level.
 #include <string>
 #include <utility>
 #include <vector>
@@ -198,7 +199,8 @@ bool MergingIterator::WinnerIsTied() const {
 
 }  // namespace
 
-std::unique_ptr<Iterator> NewMergingIterator(std::vector<std::unique_ptr<Iterator>> children, Direction direction) {
+std::unique_ptr<Iterator> NewMergingIterator(std::vector<std::unique_ptr<Iterator>> children,
+                                             Direction direction) {
   if (children.size() == 1) return std::move(children[0]);
   return std::make_unique<MergingIterator>(std::move(children), direction);
 }

@@ -59,7 +59,9 @@ RangeTombstonesRef RangeTombstones::Of(std::vector<RangeTombstoneRef> all) {
   places.erase(std::unique(places.begin(), places.end()), places.end());
   const size_t leaves = list->fragments();
   const auto for_each_node = [&](const RangeTombstone& t, const auto& fn) {
-    const auto place = [&](std::string_view key) { return static_cast<size_t>(std::lower_bound(places.begin(), places.end(), key) - places.begin()); };
+    const auto place = [&](std::string_view key) {
+      return static_cast<size_t>(std::lower_bound(places.begin(), places.end(), key) - places.begin());
+    };
     ForEachNode(leaves, place(t.begin), place(t.end), fn);
   };
   std::vector<uint32_t>& first = list->first_of_node_;
@@ -68,7 +70,8 @@ RangeTombstonesRef RangeTombstones::Of(std::vector<RangeTombstoneRef> all) {
   std::partial_sum(first.begin(), first.end(), first.begin());
   list->numbers_.resize(first.back());
   std::vector<uint32_t> next(first.begin(), first.end() - 1);
-  for (const RangeTombstoneRef& t : all) for_each_node(*t, [&](size_t node) { list->numbers_[next[node]++] = t->sequence; });
+  for (const RangeTombstoneRef& t : all)
+    for_each_node(*t, [&](size_t node) { list->numbers_[next[node]++] = t->sequence; });
   list->all_ = std::move(all);
   return list;
 }
@@ -83,7 +86,8 @@ RangeTombstonesRef RangeTombstones::UpTo(const RangeTombstonesRef& list, Sequenc
 SequenceNumber RangeTombstones::NewestOf(size_t fragment, SequenceNumber at) const {
   SequenceNumber newest = 0;
   for (size_t node = fragment + fragments(); node > 0; node /= 2) {
-    const auto begin = numbers_.begin() + first_of_node_[node], end = numbers_.begin() + first_of_node_[node + 1];
+    const auto begin = numbers_.begin() + first_of_node_[node],
+               end = numbers_.begin() + first_of_node_[node + 1];
     const auto behind = std::upper_bound(begin, end, at);
     if (behind != begin) newest = std::max(newest, *std::prev(behind));
   }
@@ -103,21 +107,24 @@ SequenceNumber RangeTombstones::Covering(std::string_view key, SequenceNumber at
 
 SequenceNumber RangeTombstones::Overlapping(const KeyInterval& keys, SequenceNumber at) const {
   SequenceNumber newest = 0;
-  for (size_t f = FirstBehind(keys.first); f < fragments() && !keys.EndsBefore(places_[f]); ++f) newest = std::max(newest, NewestOf(f, at));
+  for (size_t f = FirstBehind(keys.first); f < fragments() && !keys.EndsBefore(places_[f]); ++f)
+    newest = std::max(newest, NewestOf(f, at));
   return newest;
 }
 
 bool RangeTombstones::CoversAll(const KeyInterval& keys, SequenceNumber above, SequenceNumber at) const {
   std::string_view reached = keys.first;  // every key below it is covered
-  for (size_t f = FirstBehind(keys.first); f < fragments() && places_[f] <= reached && NewestOf(f, at) > above; ++f) {
+  for (size_t f = FirstBehind(keys.first);
+       f < fragments() && places_[f] <= reached && NewestOf(f, at) > above; ++f) {
     reached = places_[f + 1];
     if (keys.EndsBefore(reached)) return true;
   }
   return false;
 }
 
-// Whoever reads sees every tombstone up to a snapshot, or all of them. So one is missed by nobody exactly if those that are newer, and
-// not newer than the next snapshot, cover all of it: readers at later snapshots see these as well.
+// Whoever reads sees every tombstone up to a snapshot, or all of them. So one is missed by nobody exactly if
+// those that are newer, and not newer than the next snapshot, cover all of it: readers at later snapshots see
+// these as well.
 std::vector<SequenceNumber> RangeTombstones::Needless(std::span<const SequenceNumber> snapshots) const {
   std::vector<SequenceNumber> needless;
   Covered newer;

@@ -20,8 +20,8 @@ namespace {
 
 constexpr size_t kMaxBlockSizeBytes = size_t{64} << 20;
 constexpr int kMaxFilterBitsPerKey = 64;
-constexpr size_t kCopyStepBytes =
-    16384;  // of a large value: what is copied is still cached when it is checksummed
+// Of a large value: what is copied is still cached when it is checksummed.
+constexpr size_t kCopyStepBytes = 16384;
 
 // Options may come from another node: what makes no sense is brought into range.
 TableOptions Sane(TableOptions o) {

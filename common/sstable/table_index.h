@@ -21,11 +21,15 @@ class TableIndex {
  public:
   bool Parse(std::string_view bytes, uint64_t data_size);
   size_t blocks() const { return pieces_.size(); }
-  size_t memory_bytes() const { return bytes_.capacity() + (pieces_.capacity() + offsets_.capacity()) * sizeof(uint64_t); }
+  size_t memory_bytes() const {
+    return bytes_.capacity() + (pieces_.capacity() + offsets_.capacity()) * sizeof(uint64_t);
+  }
 
   // The first block that may hold something at or after (stored key, trailer); blocks() if none.
   size_t Find(std::string_view stored_key, uint64_t trailer) const;
-  BlockHandle Handle(size_t i) const { return {offsets_[i], static_cast<uint32_t>(offsets_[i + 1] - offsets_[i])}; }
+  BlockHandle Handle(size_t i) const {
+    return {offsets_[i], static_cast<uint32_t>(offsets_[i + 1] - offsets_[i])};
+  }
   std::string_view SeparatorStoredKey(size_t i) const;
   size_t FindOffset(uint64_t offset) const;  // the block that starts there; blocks() if none does
 

@@ -22,8 +22,9 @@ Status TableError(const Uuid& uuid, absl::string_view what) {
 
 }  // namespace
 
-// Whether the blocks of a mapped table are in memory when they are used again: most tables' are; where data are far more than memory,
-// most are not, and a block is better asked for as a whole, by a call that is dear where it is not needed. So one use of some is timed.
+// Whether the blocks of a mapped table are in memory when they are used again: most tables' are; where data
+// are far more than memory, most are not, and a block is better asked for as a whole, by a call that is dear
+// where it is not needed. So one use of some is timed.
 class Residency {
  public:
   void OnUse(std::string_view block) {
@@ -57,9 +58,10 @@ struct TableReader::Rep {
 
   // The blocks that may hold a key within the use-bounds: [first, end).
   std::pair<size_t, size_t> UsedBlocks() const;
-  // Why the bytes of a block as stored cannot be used; null: they can. *payload excludes the trailer, and lies in `raw`, or, of a
-  // compressed block, in *buffer.
-  const char* Damage(const BlockHandle& handle, std::string_view raw, std::string_view* payload, std::string* buffer) const;
+  // Why the bytes of a block as stored cannot be used; null: they can. *payload excludes the trailer, and
+  // lies in `raw`, or, of a compressed block, in *buffer.
+  const char* Damage(const BlockHandle& handle, std::string_view raw, std::string_view* payload,
+                     std::string* buffer) const;
   // The block where the table is mapped; empty: it is not, or the block is damaged.
   std::string_view MappedBlock(size_t i, TableIterator::Check check) const;
 
@@ -68,7 +70,7 @@ struct TableReader::Rep {
   TableIndex index;
   SharedBytes mapped;
   std::atomic<bool> cold{false};
-  mutable Residency residency;  // of a cold table
+  mutable Residency residency;                       // of a cold table
   std::unique_ptr<std::atomic<uint64_t>[]> checked;  // of a mapped table: one bit a block
 };
 
@@ -76,7 +78,8 @@ TableReader::TableReader() : rep_(std::make_unique<Rep>()) {}
 TableReader::~TableReader() = default;
 
 StatusOr<std::shared_ptr<const TableReader>> TableReader::Open(const TableInfo& info,
-                                                               std::string_view metadata, SharedBytes mapped, bool cold) {
+                                                               std::string_view metadata, SharedBytes mapped,
+                                                               bool cold) {
   NOVA_ASSIGN_OR_RETURN(MetadataSections sections, CheckRawMetadata(info, metadata));
   if (info.smallest.size() < kInternalTrailerBytes || info.largest.size() < kInternalTrailerBytes) {
     return TableError(info.uuid, "no key range");
@@ -150,11 +153,12 @@ std::pair<size_t, size_t> TableReader::Rep::UsedBlocks() const {
   constexpr uint64_t kNewest = UINT64_MAX;
   const size_t first = info.use_from.empty() ? 0 : index.Find(info.use_from, kNewest);
   if (info.use_to.empty()) return {first, index.blocks()};
-  return {first, std::min(index.blocks(), index.Find(info.use_to, kNewest) + 1)};  // that one may begin below the bound
+  // that one may begin below the bound
+  return {first, std::min(index.blocks(), index.Find(info.use_to, kNewest) + 1)};
 }
 
-const char* TableReader::Rep::Damage(const BlockHandle& handle, std::string_view raw, std::string_view* payload,
-                                     std::string* buffer) const {
+const char* TableReader::Rep::Damage(const BlockHandle& handle, std::string_view raw,
+                                     std::string_view* payload, std::string* buffer) const {
   if (const char* damage = RawBlockDamage(info.uuid, handle, raw)) return damage;
   const size_t payload_size = raw.size() - kBlockTrailerBytes;
   *payload = raw.substr(0, payload_size);
@@ -172,7 +176,8 @@ StatusOr<BlockRef> TableReader::CheckBlock(const BlockHandle& handle, std::strin
   std::string_view payload;
   std::string buffer;
   if (const char* damage = rep_->Damage(handle, raw, &payload, &buffer)) {
-    return TableError(rep_->info.uuid, StrCat("block at ", handle.offset, " of ", handle.size, " bytes, got ", raw.size(), ": ", damage));
+    return TableError(rep_->info.uuid, StrCat("block at ", handle.offset, " of ", handle.size, " bytes, got ",
+                                              raw.size(), ": ", damage));
   }
   if (payload.data() == buffer.data()) return SharedBytes::Of(std::move(buffer));
   raw.resize(payload.size());
@@ -207,7 +212,8 @@ void TableReader::MarkWarm() const { rep_->cold.store(false, std::memory_order_r
 TableReader::Found TableReader::Search(std::string_view stored_key, SequenceNumber seq, Hit* hit) const {
   const Rep& r = *rep_;
   if (!MayContain(stored_key)) return Found::kAbsent;
-  for (size_t i = r.index.Find(stored_key, PackTrailer(seq, static_cast<ValueType>(0xff))); i < r.index.blocks(); ++i) {
+  for (size_t i = r.index.Find(stored_key, PackTrailer(seq, static_cast<ValueType>(0xff)));
+       i < r.index.blocks(); ++i) {
     const std::string_view block = r.MappedBlock(i, TableIterator::Check::kOnce);
     if (block.empty()) return Found::kCorrupt;
     const Found found = SearchBlock(block, stored_key, seq, hit);
@@ -238,8 +244,9 @@ TableReader::Found TableReader::SearchBlock(std::string_view block, std::string_
   return Found::kFound;
 }
 
-// What an iterator over a mapped table asks for ahead of the block it enters: nothing for the first blocks in a row, as of a get or a
-// short scan; then ever more. One that will read all of the table asks for much from the start.
+// What an iterator over a mapped table asks for ahead of the block it enters: nothing for the first blocks in
+// a row, as of a get or a short scan; then ever more. One that will read all of the table asks for much from
+// the start.
 class MappedReadAhead {
  public:
   MappedReadAhead(bool reads_all, bool backward) : reads_all_(reads_all), backward_(backward) {}
@@ -252,7 +259,8 @@ class MappedReadAhead {
       reached_ = backward_ ? handle.offset : handle.offset + handle.size;
     }
     if (!reads_all_ && in_a_row_++ < kInARow) return;
-    const uint64_t left = backward_ ? handle.offset - std::min(handle.offset, reached_) : reached_ - std::min(reached_, handle.offset + handle.size);
+    const uint64_t left = backward_ ? handle.offset - std::min(handle.offset, reached_)
+                                    : reached_ - std::min(reached_, handle.offset + handle.size);
     if (left > window_ / 2) return;
     window_ = std::min(2 * window_, kMost);
     if (backward_) {
@@ -311,8 +319,10 @@ struct TableIterator::Rep {
 
 void TableIterator::Rep::SeekTo(std::string_view internal_key) {
   const std::string_view stored_key = StoredKeyOf(internal_key);
-  // Versions of the key of the lower bound are in the table's part: backwards some of them may still lie ahead.
-  const bool past_bound = backward ? !info().use_from.empty() && CompareInternalKeys(internal_key, MakeSeekKey(info().use_from)) <= 0
+  // Versions of the key of the lower bound are in the table's part: backwards some of them may still lie
+  // ahead.
+  const bool past_bound = backward ? !info().use_from.empty() &&
+                                         CompareInternalKeys(internal_key, MakeSeekKey(info().use_from)) <= 0
                                    : !info().use_to.empty() && stored_key >= info().use_to;
   if (past_bound) return EnterBlocks(index().blocks());
   if (!backward && stored_key < info().use_from) {
@@ -362,7 +372,8 @@ void TableIterator::Rep::EnterBlock(BlockRef ref) {
 void TableIterator::Rep::Settle(BlockCursor::Result result) {
   switch (result) {
     case BlockCursor::Result::kFound:
-      state = check_bound && OutOfBounds(StoredKeyOf(backward ? back.key() : cursor.key())) ? State::kEnd : State::kValid;
+      state = check_bound && OutOfBounds(StoredKeyOf(backward ? back.key() : cursor.key())) ? State::kEnd
+                                                                                            : State::kValid;
       return;
     case BlockCursor::Result::kEnd:
       seeking = false;
@@ -375,7 +386,8 @@ void TableIterator::Rep::Settle(BlockCursor::Result result) {
 // The block behind the one that ended; blocks(): there is none, or all it holds is out of bounds.
 size_t TableIterator::Rep::NextPosition() const {
   if (!backward) return check_bound ? index().blocks() : position + 1;
-  return position == 0 || index().SeparatorStoredKey(position - 1) < info().use_from ? index().blocks() : position - 1;
+  return position == 0 || index().SeparatorStoredKey(position - 1) < info().use_from ? index().blocks()
+                                                                                     : position - 1;
 }
 
 void TableIterator::Rep::Fail(absl::string_view what) {
@@ -383,7 +395,8 @@ void TableIterator::Rep::Fail(absl::string_view what) {
   status = TableError(info().uuid, StrCat("block at ", index().Handle(position).offset, ": ", what));
 }
 
-TableIterator::TableIterator(std::shared_ptr<const TableReader> table, BlockLookup lookup, Check check, Direction direction)
+TableIterator::TableIterator(std::shared_ptr<const TableReader> table, BlockLookup lookup, Check check,
+                             Direction direction)
     : rep_(std::make_unique<Rep>(check == Check::kEach, direction == Direction::kBackward)) {
   rep_->check = check;
   rep_->table = std::move(table);
@@ -426,7 +439,9 @@ void TableIterator::Resume() {
 
 TableIterator::State TableIterator::state() const { return rep_->state; }
 std::string_view TableIterator::key() const { return rep_->backward ? rep_->back.key() : rep_->cursor.key(); }
-std::string_view TableIterator::value() const { return rep_->backward ? rep_->back.value() : rep_->cursor.value(); }
+std::string_view TableIterator::value() const {
+  return rep_->backward ? rep_->back.value() : rep_->cursor.value();
+}
 Status TableIterator::status() const { return rep_->status; }
 
 }  // namespace nova

@@ -1,6 +1,8 @@
-// Bare: the least that a device or socket takes for what a fabric does: no connections to look up, no keys, no queues of ours.
+// Bare: the least that a device or socket takes for what a fabric does: no connections to look up, no keys,
+// no queues of ours.
 //
-// Thread safety: one thread.   Ownership: ends what it started.   Errors: Open's; later ones abort the program.
+// Thread safety: one thread.   Ownership: ends what it started.   Errors: Open's; later ones abort the
+//                program.
 #pragma once
 
 #include <memory>
@@ -15,7 +17,8 @@ enum class BenchOp { kWrite, kRead, kSend };
 class Bare {
  public:
   virtual ~Bare() = default;
-  // `count` operations one after another; each one's time goes to `micros`. Sleeping or spinning while it waits.
+  // `count` operations one after another; each one's time goes to `micros`. Sleeping or spinning while it
+  // waits.
   virtual void PingPong(BenchOp op, size_t bytes, bool spin, int count, double* micros) = 0;
   // `count` operations, up to `depth` under way. REQUIRES: a multiple of it.
   virtual void Stream(BenchOp op, size_t bytes, bool spin, int depth, int count) = 0;

@@ -20,7 +20,7 @@ namespace {
 struct Ask {
   uint32_t in = 0;
   uint32_t out = 0;
-  uint32_t count = 1;      // repeats of `in` before `out`
+  uint32_t count = 1;  // repeats of `in` before `out`
   uint32_t spin = 0;
 };
 constexpr uint32_t kAnswer = 32;  // bytes: the size of a frame header of ours
@@ -74,13 +74,16 @@ class BareTcp final : public Bare {
         Once(op, bytes, static_cast<uint32_t>(batch), spin);
         asked += batch;
       }
-      for (int i = 0; i < (op == BenchOp::kRead ? batch : 1); ++i) ReceiveAll(client_, memory_.data(), AnswerOf(op, bytes), spin);
+      for (int i = 0; i < (op == BenchOp::kRead ? batch : 1); ++i)
+        ReceiveAll(client_, memory_.data(), AnswerOf(op, bytes), spin);
     }
     if (spin) Calm();
   }
 
  private:
-  static size_t AnswerOf(BenchOp op, size_t bytes) { return op == BenchOp::kRead ? bytes + kAnswer : kAnswer; }
+  static size_t AnswerOf(BenchOp op, size_t bytes) {
+    return op == BenchOp::kRead ? bytes + kAnswer : kAnswer;
+  }
   // The server sleeps again: left spinning it would take a core from the fabric's turn.
   void Calm() {
     Once(BenchOp::kWrite, 1, 1, false);

@@ -1,7 +1,8 @@
-// Cores: where the two ends run, fabric and bare loop alike. Left to the scheduler they share a core or not by chance, which is
-// worth a factor of four on a latency asleep.
+// Cores: where the two ends run, fabric and bare loop alike. Left to the scheduler they share a core or not
+// by chance, which is worth a factor of four on a latency asleep.
 //
-// Thread safety: all, each for its own thread.   Errors: one core only, or none to be chosen: stays where it is.
+// Thread safety: all, each for its own thread.   Errors: one core only, or none to be chosen: stays where it
+//                is.
 #pragma once
 
 #include <sched.h>

@@ -30,8 +30,12 @@ double MedianOf(std::vector<double> v) {
 // A StoC without a cluster around it, and a region for bare WRITEs.
 struct Stoc {
   Stoc(std::unique_ptr<Fabric> f, const std::string& address, uint32_t id)
-      : fabric(std::move(f)), disk(medium.Mount()), log_memory(fabric.get(), {64 << 20, 1 << 20, 2}),
-        buffer_memory(fabric.get(), {8 << 20, 1 << 20, 1}), segments(&log_memory, &metrics), bytes(4096) {
+      : fabric(std::move(f)),
+        disk(medium.Mount()),
+        log_memory(fabric.get(), {64 << 20, 1 << 20, 2}),
+        buffer_memory(fabric.get(), {8 << 20, 1 << 20, 1}),
+        segments(&log_memory, &metrics),
+        bytes(4096) {
     info.name = info.host = StrCat("stoc-", id);
     info.role = Role::kStoc;
     info.stoc_id = StocId(id);
@@ -43,9 +47,11 @@ struct Stoc {
     xchg = *Xchg::Open(fabric.get(), hello, x);
     StocServerOptions options;
     options.incarnation = info.incarnation;
-    server = std::make_unique<StocServer>(options, StocParts{&fences, &segments, &log_memory, &buffer_memory, files.get(), &metrics},
-                                          std::vector<Xchg*>{xchg.get()});
-    info.address = *fabric->Listen(address + ":0", hello, {xchg->port()}, [](const Hello&) { return OkStatus(); });
+    server = std::make_unique<StocServer>(
+        options, StocParts{&fences, &segments, &log_memory, &buffer_memory, files.get(), &metrics},
+        std::vector<Xchg*>{xchg.get()});
+    info.address =
+        *fabric->Listen(address + ":0", hello, {xchg->port()}, [](const Hello&) { return OkStatus(); });
     region = *fabric->Register(bytes.data(), bytes.size(), Access::kRemoteWrite);
     xchg->Start();
   }
@@ -83,7 +89,8 @@ class XchgExecutor final : public Executor {
   Xchg* const xchg_;
 };
 
-double LogTime(Fabric* fabric, const std::vector<std::unique_ptr<Stoc>>& stocs, size_t record_bytes, int count) {
+double LogTime(Fabric* fabric, const std::vector<std::unique_ptr<Stoc>>& stocs, size_t record_bytes,
+               int count) {
   XchgOptions x;
   x.name = "ltc.xchg.0";
   const auto xchg = *Xchg::Open(fabric, HelloOf(Role::kLtc, "ltc", 1), x);
@@ -103,9 +110,10 @@ double LogTime(Fabric* fabric, const std::vector<std::unique_ptr<Stoc>>& stocs, 
   client.UpdateStocs(nodes);
   std::vector<double> micros;
   {
-    auto log = logs.Open(RangeId(1), Epoch(1), group, [](const LogGroup&, StocId, std::function<void(StatusOr<LogGroup>)> answer) {
-      answer(absl::FailedPreconditionError("a benchmark has no other StoCs"));
-    });
+    auto log = logs.Open(RangeId(1), Epoch(1), group,
+                         [](const LogGroup&, StocId, std::function<void(StatusOr<LogGroup>)> answer) {
+                           answer(absl::FailedPreconditionError("a benchmark has no other StoCs"));
+                         });
     XchgExecutor executor(xchg.get());
     const std::string value(record_bytes, 'v');
     Notification finished;
@@ -121,7 +129,8 @@ double LogTime(Fabric* fabric, const std::vector<std::unique_ptr<Stoc>>& stocs, 
       record.entries = {&entry, 1};
       const bool taken = log->Append(&executor, record, [&](Outcome o) {
         NOVA_CHECK(o == Outcome::kOk) << OutcomeName(o);
-        if (done > 0) micros.push_back(static_cast<double>(Now() - begin) / 1e3);  // the first opens connections and segments
+        // the first opens connections and segments
+        if (done > 0) micros.push_back(static_cast<double>(Now() - begin) / 1e3);
         if (++done > count) return finished.Notify();
         executor.Submit([&] { next(); });
       });
@@ -135,18 +144,22 @@ double LogTime(Fabric* fabric, const std::vector<std::unique_ptr<Stoc>>& stocs, 
   return MedianOf(micros);
 }
 
-double WritesTime(Fabric* fabric, const std::vector<std::unique_ptr<Stoc>>& stocs, size_t record_bytes, int count) {
+double WritesTime(Fabric* fabric, const std::vector<std::unique_ptr<Stoc>>& stocs, size_t record_bytes,
+                  int count) {
   std::vector<char> bytes(record_bytes, 'w');
   const MemoryRegion region = *fabric->Register(bytes.data(), bytes.size(), Access::kLocal);
   auto port = *fabric->OpenPort({});
   std::array<Completion, 16> completions;
   std::vector<ConnectionId> connections;
-  for (const auto& s : stocs) connections.push_back(port->Connect(s->info.address, HelloOf(Role::kTool, "bench", 0), Now() + 5 * kSecond));
+  for (const auto& s : stocs)
+    connections.push_back(
+        port->Connect(s->info.address, HelloOf(Role::kTool, "bench", 0), Now() + 5 * kSecond));
   const auto wait_for = [&](CompletionKind kind) {
     for (size_t seen = 0; seen < stocs.size();) {
       const size_t n = port->Poll(completions);
       for (size_t i = 0; i < n; ++i) {
-        NOVA_CHECK(completions[i].kind == kind && completions[i].status == CompletionStatus::kOk) << completions[i].reason;
+        NOVA_CHECK(completions[i].kind == kind && completions[i].status == CompletionStatus::kOk)
+            << completions[i].reason;
         ++seen;
       }
       if (n == 0) port->Wait(Now() + kSecond);
@@ -175,10 +188,12 @@ double WritesTime(Fabric* fabric, const std::vector<std::unique_ptr<Stoc>>& stoc
 
 }  // namespace
 
-ReplicationTimes MeasureReplication(const std::function<std::unique_ptr<Fabric>()>& make_fabric, const std::string& address, int replicas,
-                                    size_t record_bytes, int count) {
+ReplicationTimes MeasureReplication(const std::function<std::unique_ptr<Fabric>()>& make_fabric,
+                                    const std::string& address, int replicas, size_t record_bytes,
+                                    int count) {
   std::vector<std::unique_ptr<Stoc>> stocs;
-  for (int i = 0; i < replicas; ++i) stocs.push_back(std::make_unique<Stoc>(make_fabric(), address, static_cast<uint32_t>(i) + 1));
+  for (int i = 0; i < replicas; ++i)
+    stocs.push_back(std::make_unique<Stoc>(make_fabric(), address, static_cast<uint32_t>(i) + 1));
   const auto fabric = make_fabric();
   ReplicationTimes out;
   out.log_us = LogTime(fabric.get(), stocs, record_bytes, count);

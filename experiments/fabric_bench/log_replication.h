@@ -1,5 +1,5 @@
-// Log replication beside what it is made of: a record appended to R StoCs by LogC, one at a time, and R WRITEs of its size posted
-// together on a port.
+// Log replication beside what it is made of: a record appended to R StoCs by LogC, one at a time, and R
+// WRITEs of its size posted together on a port.
 //
 // Thread safety: one thread.   Errors: aborts the program.
 #pragma once
@@ -17,7 +17,7 @@ struct ReplicationTimes {
 };
 
 // `make_fabric` is called for each StoC and for the two writers; `address` is where the StoCs listen.
-ReplicationTimes MeasureReplication(const std::function<std::unique_ptr<Fabric>()>& make_fabric, const std::string& address, int replicas,
-                                    size_t record_bytes, int count);
+ReplicationTimes MeasureReplication(const std::function<std::unique_ptr<Fabric>()>& make_fabric,
+                                    const std::string& address, int replicas, size_t record_bytes, int count);
 
 }  // namespace nova

@@ -1,13 +1,16 @@
 // nova_fabric_bench: what the fabric costs beside a bare loop on the same device, in the same run.
 //
-//   nova_fabric_bench --fabric=tcp                       judged: exit 1 where the fabric is too far from the bare loop
-//   nova_fabric_bench --fabric=verbs --address=10.0.0.1  the RDMA device with that address, both ends on it; printed, not judged
+//   nova_fabric_bench --fabric=tcp
+//       judged: exit 1 where the fabric is too far from the bare loop
+//   nova_fabric_bench --fabric=verbs --address=10.0.0.1
+//       the RDMA device with that address, both ends on it; printed, not judged
 //
-// WRITE, READ and SEND: median latency one at a time, throughput by depth; asleep (both ends wait for the event, without a
-// deadline, as a blocking recv does) on one core and on a core each, and spinning on a core each. The client is this thread; the
-// server's port has a thread of its own, as an xchg thread would be.
+// WRITE, READ and SEND: median latency one at a time, throughput by depth; asleep (both ends wait for the
+// event, without a deadline, as a blocking recv does) on one core and on a core each, and spinning on a core
+// each. The client is this thread; the server's port has a thread of its own, as an xchg thread would be.
 //
-// Asleep on a core each, every turn of depth operations pays two wakes from one core to the other, whatever the fabric does.
+// Asleep on a core each, every turn of depth operations pays two wakes from one core to the other, whatever
+// the fabric does.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -25,18 +28,21 @@
 
 DEFINE_string(fabric, "tcp", "tcp or verbs");
 DEFINE_string(address, "127.0.0.1", "of the device: the server listens there");
-DEFINE_int32(operations, 2000, "of each latency; of a bandwidth: as many bytes as 64 KiB of each would be, at most");
+DEFINE_int32(operations, 2000,
+             "of each latency; of a bandwidth: as many bytes as 64 KiB of each would be, at most");
 DEFINE_bool(judge, true, "tcp: exit 1 where a bound is missed");
 
 namespace nova {
 namespace {
 
-constexpr double kLatencyBound = 1.2;      // of the bare loop's, one at a time
-constexpr double kBandwidthBound = 0.9;    // of the bare loop's, at 64 KiB and more
-constexpr double kSmallWrites = 1e6;       // a second, at depth 32
-constexpr int kSlices = 20;                // of a measurement: fabric and bare turn about
+constexpr double kLatencyBound = 1.2;    // of the bare loop's, one at a time
+constexpr double kBandwidthBound = 0.9;  // of the bare loop's, at 64 KiB and more
+constexpr double kSmallWrites = 1e6;     // a second, at depth 32
+constexpr int kSlices = 20;              // of a measurement: fabric and bare turn about
 
-const char* NameOf(BenchOp op) { return op == BenchOp::kWrite ? "WRITE" : op == BenchOp::kRead ? "READ" : "SEND"; }
+const char* NameOf(BenchOp op) {
+  return op == BenchOp::kWrite ? "WRITE" : op == BenchOp::kRead ? "READ" : "SEND";
+}
 
 class Bench {
  public:
@@ -130,7 +136,8 @@ class Bench {
     if (!spin) client_.port->Wait(kNever);
     const size_t n = client_.port->Poll(completions_);
     for (size_t i = 0; i < n; ++i) {
-      NOVA_CHECK(completions_[i].kind == CompletionKind::kRequest && completions_[i].status == CompletionStatus::kOk);
+      NOVA_CHECK(completions_[i].kind == CompletionKind::kRequest &&
+                 completions_[i].status == CompletionStatus::kOk);
     }
     return static_cast<int>(n);
   }
@@ -152,7 +159,9 @@ class Bench {
 };
 
 std::string Size(size_t bytes) {
-  return bytes >= (1 << 20) ? StrCat(bytes >> 20, " MiB") : bytes >= 1024 ? StrCat(bytes >> 10, " KiB") : StrCat(bytes, " B");
+  return bytes >= (1 << 20) ? StrCat(bytes >> 20, " MiB")
+         : bytes >= 1024    ? StrCat(bytes >> 10, " KiB")
+                            : StrCat(bytes, " B");
 }
 
 double MedianOf(std::vector<double> v) {
@@ -204,7 +213,8 @@ Both Throughput(Bench* bench, Bare* bare, BenchOp op, size_t bytes, const Place&
   RunOnCore(place.client_core);
   const auto operations = static_cast<size_t>(FLAGS_operations);
   const int slice = static_cast<int>(std::min(operations * 65536 / bytes, operations * 20)) / kSlices;
-  const int count = std::max(2, (slice + depth - 1) / depth) * depth;  // whole turns: the bare loop knows no others
+  // whole turns: the bare loop knows no others
+  const int count = std::max(2, (slice + depth - 1) / depth) * depth;
   std::vector<double> fabric, plain;
   for (int i = 0; i < kSlices; ++i) {
     fabric.push_back(PerSecond(bench, op, bytes, place.spin, depth, count));
@@ -228,9 +238,10 @@ int Run() {
   Bare* bare = made->get();
   Bench bench;
   const bool judged = !verbs && FLAGS_judge;
-  std::printf("%s; bare: %s\n", bench.text().c_str(), verbs ? "post and poll the queue" : "a socket over loopback, ping-pong and stream");
-  // One thread drives both ends of the bare queue pairs: it has no two cores. And a stream between two that spin leaves no core to
-  // a device that is software.
+  std::printf("%s; bare: %s\n", bench.text().c_str(),
+              verbs ? "post and poll the queue" : "a socket over loopback, ping-pong and stream");
+  // One thread drives both ends of the bare queue pairs: it has no two cores. And a stream between two that
+  // spin leaves no core to a device that is software.
   const std::vector<Place> all{kOneCore, kApart, kSpinning};
   const std::vector<Place> places = verbs ? std::vector<Place>{kApart, kSpinning} : all;
   const std::vector<Place> streams = verbs ? std::vector<Place>{kApart} : all;
@@ -261,20 +272,23 @@ int Run() {
         double most = 0, worst = 1e9;
         for (const Place& place : streams) {
           const Both b = Throughput(&bench, bare, op, bytes, place, depth);
-          std::printf("  %10.0f %8.1f %8.2f", b.fabric, b.fabric * static_cast<double>(bytes) / 1e6, b.ratio());
+          std::printf("  %10.0f %8.1f %8.2f", b.fabric, b.fabric * static_cast<double>(bytes) / 1e6,
+                      b.ratio());
           most = std::max(most, b.fabric);
           worst = std::min(worst, b.ratio());
         }
         const bool small = op == BenchOp::kWrite && bytes == 64 && depth == 32;
         const bool large = bytes >= 65536 && depth == 32;
-        std::printf("%s\n", Judge(judged && (small || large), small ? most >= kSmallWrites : worst >= kBandwidthBound));
+        std::printf("%s\n", Judge(judged && (small || large),
+                                  small ? most >= kSmallWrites : worst >= kBandwidthBound));
         std::fflush(stdout);
       }
     }
   }
   RunOnCore(kClientCore);  // threads inherit it
-  std::printf("\nlog replication, median of one record at a time, us, asleep, all on one core\n"
-              "  record    R        LogC   R WRITEs on a port   ratio\n");
+  std::printf(
+      "\nlog replication, median of one record at a time, us, asleep, all on one core\n"
+      "  record    R        LogC   R WRITEs on a port   ratio\n");
   for (const size_t bytes : {size_t{256}, size_t{1024}}) {
     for (const int replicas : {1, 3}) {
       const ReplicationTimes t = MeasureReplication(
@@ -285,13 +299,17 @@ int Run() {
             return std::move(OpenFabric(choice)->fabric);
           },
           FLAGS_address, replicas, bytes, FLAGS_operations);
-      std::printf("  %6s  %3d  %10.1f  %17.1f  %6.2f\n", Size(bytes).c_str(), replicas, t.log_us, t.writes_us, t.log_us / t.writes_us);
+      std::printf("  %6s  %3d  %10.1f  %17.1f  %6.2f\n", Size(bytes).c_str(), replicas, t.log_us, t.writes_us,
+                  t.log_us / t.writes_us);
       std::fflush(stdout);
     }
   }
   if (judged) {
-    std::printf("\njudged: each latency within %.1f, each bandwidth from 64 KiB at depth 32 at least %.1f of the bare loop's; 64 B WRITEs\n"
-                "at depth 32 at least %.0f/s in one column: %d missed\n", kLatencyBound, kBandwidthBound, kSmallWrites, missed);
+    std::printf(
+        "\njudged: each latency within %.1f, each bandwidth from 64 KiB at depth 32 at least %.1f of the "
+        "bare loop's; 64 B WRITEs\n"
+        "at depth 32 at least %.0f/s in one column: %d missed\n",
+        kLatencyBound, kBandwidthBound, kSmallWrites, missed);
   }
   return missed == 0 ? 0 : 1;
 }

@@ -17,7 +17,8 @@ constexpr uint32_t kInline = 256;
 
 class BareVerbs final : public Bare {
  public:
-  explicit BareVerbs(const VerbsDevice& device) : device_(device), from_(kBenchBytes, 'x'), to_(kBenchBytes, '.') {}
+  explicit BareVerbs(const VerbsDevice& device)
+      : device_(device), from_(kBenchBytes, 'x'), to_(kBenchBytes, '.') {}
   ~BareVerbs() override {
     for (ibv_qp* qp : {writer_, target_}) {
       if (qp != nullptr) ibv_destroy_qp(qp);
@@ -40,7 +41,8 @@ class BareVerbs final : public Bare {
     channel_ = ibv_create_comp_channel(device_.context);
     cq_ = ibv_create_cq(device_.context, 2 * kQueue, nullptr, channel_, 0);
     receive_cq_ = ibv_create_cq(device_.context, 2 * kQueue, nullptr, nullptr, 0);
-    const unsigned local = IBV_ACCESS_LOCAL_WRITE, remote = local | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    const unsigned local = IBV_ACCESS_LOCAL_WRITE,
+                   remote = local | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
     from_mr_ = ibv_reg_mr(pd_, from_.data(), from_.size(), local);
     to_mr_ = ibv_reg_mr(pd_, to_.data(), to_.size(), remote);
     for (ibv_qp** qp : {&writer_, &target_}) {
@@ -95,7 +97,9 @@ class BareVerbs final : public Bare {
     ibv_send_wr request{}, *bad = nullptr;
     request.sg_list = &piece;
     request.num_sge = 1;
-    request.opcode = op == BenchOp::kWrite ? IBV_WR_RDMA_WRITE : op == BenchOp::kRead ? IBV_WR_RDMA_READ : IBV_WR_SEND;
+    request.opcode = op == BenchOp::kWrite  ? IBV_WR_RDMA_WRITE
+                     : op == BenchOp::kRead ? IBV_WR_RDMA_READ
+                                            : IBV_WR_SEND;
     if (op != BenchOp::kRead && bytes <= kInline) request.send_flags = IBV_SEND_INLINE;
     request.wr.rdma.remote_addr = reinterpret_cast<uint64_t>(to_.data());
     request.wr.rdma.rkey = to_mr_->rkey;

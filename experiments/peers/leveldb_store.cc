@@ -13,7 +13,8 @@ namespace {
 // Files on the modelled disk.
 class LimitedSequential : public leveldb::SequentialFile {
  public:
-  LimitedSequential(leveldb::SequentialFile* base, std::shared_ptr<DiskBandwidth> disk) : base_(base), disk_(std::move(disk)) {}
+  LimitedSequential(leveldb::SequentialFile* base, std::shared_ptr<DiskBandwidth> disk)
+      : base_(base), disk_(std::move(disk)) {}
   leveldb::Status Read(size_t n, leveldb::Slice* result, char* scratch) override {
     disk_->Take(n);
     return base_->Read(n, result, scratch);
@@ -27,7 +28,8 @@ class LimitedSequential : public leveldb::SequentialFile {
 
 class LimitedRandomAccess : public leveldb::RandomAccessFile {
  public:
-  LimitedRandomAccess(leveldb::RandomAccessFile* base, std::shared_ptr<DiskBandwidth> disk) : base_(base), disk_(std::move(disk)) {}
+  LimitedRandomAccess(leveldb::RandomAccessFile* base, std::shared_ptr<DiskBandwidth> disk)
+      : base_(base), disk_(std::move(disk)) {}
   leveldb::Status Read(uint64_t offset, size_t n, leveldb::Slice* result, char* scratch) const override {
     disk_->Take(n);
     return base_->Read(offset, n, result, scratch);
@@ -40,7 +42,8 @@ class LimitedRandomAccess : public leveldb::RandomAccessFile {
 
 class LimitedWritable : public leveldb::WritableFile {
  public:
-  LimitedWritable(leveldb::WritableFile* base, std::shared_ptr<DiskBandwidth> disk) : base_(base), disk_(std::move(disk)) {}
+  LimitedWritable(leveldb::WritableFile* base, std::shared_ptr<DiskBandwidth> disk)
+      : base_(base), disk_(std::move(disk)) {}
   leveldb::Status Append(const leveldb::Slice& data) override {
     disk_->Take(data.size());
     return base_->Append(data);
@@ -56,7 +59,8 @@ class LimitedWritable : public leveldb::WritableFile {
 
 class LimitedEnv : public leveldb::EnvWrapper {
  public:
-  explicit LimitedEnv(std::shared_ptr<DiskBandwidth> disk) : EnvWrapper(leveldb::Env::Default()), disk_(std::move(disk)) {}
+  explicit LimitedEnv(std::shared_ptr<DiskBandwidth> disk)
+      : EnvWrapper(leveldb::Env::Default()), disk_(std::move(disk)) {}
   leveldb::Status NewSequentialFile(const std::string& name, leveldb::SequentialFile** file) override {
     return Wrap<LimitedSequential>(target()->NewSequentialFile(name, file), file);
   }
@@ -82,7 +86,8 @@ class LimitedEnv : public leveldb::EnvWrapper {
 class LeveldbStore : public Store {
  public:
   LeveldbStore(const StoreOptions& o, size_t memtable_bytes)
-      : cache_(leveldb::NewLRUCache(o.cache_bytes)), filter_(leveldb::NewBloomFilterPolicy(o.filter_bits_per_key)) {
+      : cache_(leveldb::NewLRUCache(o.cache_bytes)),
+        filter_(leveldb::NewBloomFilterPolicy(o.filter_bits_per_key)) {
     leveldb::Options options;
     options.create_if_missing = true;
     options.write_buffer_size = memtable_bytes;
@@ -100,13 +105,17 @@ class LeveldbStore : public Store {
     db_.reset(db);
   }
   void SetSync(bool on) override { write_.sync = on; }
-  void Put(std::string_view key, std::string_view value) override { Check(db_->Put(write_, Slice(key), Slice(value))); }
+  void Put(std::string_view key, std::string_view value) override {
+    Check(db_->Put(write_, Slice(key), Slice(value)));
+  }
   void Delete(std::string_view key) override { Check(db_->Delete(write_, Slice(key))); }
   // It has none: what is there is deleted key by key, at once.
   void DeleteRange(std::string_view begin, std::string_view end) override {
     leveldb::WriteBatch batch;
     const std::unique_ptr<leveldb::Iterator> it(db_->NewIterator({}));
-    for (it->Seek(Slice(begin)); it->Valid() && (end.empty() || it->key().compare(Slice(end)) < 0); it->Next()) batch.Delete(it->key());
+    for (it->Seek(Slice(begin)); it->Valid() && (end.empty() || it->key().compare(Slice(end)) < 0);
+         it->Next())
+      batch.Delete(it->key());
     Check(it->status());
     Check(db_->Write(write_, &batch));
   }
@@ -116,14 +125,16 @@ class LeveldbStore : public Store {
     Check(s);
     return true;
   }
-  void Scan(std::string_view from, uint64_t limit, const std::function<bool(std::string_view, std::string_view)>& entry) override {
+  void Scan(std::string_view from, uint64_t limit,
+            const std::function<bool(std::string_view, std::string_view)>& entry) override {
     const std::unique_ptr<leveldb::Iterator> it(db_->NewIterator({}));
     for (it->Seek(Slice(from)); it->Valid() && limit > 0; it->Next(), --limit) {
       if (!entry({it->key().data(), it->key().size()}, {it->value().data(), it->value().size()})) return;
     }
     Check(it->status());
   }
-  // LevelDB says nothing of its background work: idle is when its tables have stayed the same for half a second.
+  // LevelDB says nothing of its background work: idle is when its tables have stayed the same for half a
+  // second.
   void WaitIdle() override {
     std::string last;
     for (int quiet = 0; quiet < 5; SleepFor(100 * kMillisecond)) {
@@ -153,7 +164,8 @@ class LeveldbStore : public Store {
 std::vector<Engine> LeveldbEngines() {
   return {
       {"leveldb-small", [](const StoreOptions& o) { return std::make_unique<LeveldbStore>(o, 16 << 20); }},
-      {"leveldb-big", [](const StoreOptions& o) { return std::make_unique<LeveldbStore>(o, o.memtable_bytes / 2); }},
+      {"leveldb-big",
+       [](const StoreOptions& o) { return std::make_unique<LeveldbStore>(o, o.memtable_bytes / 2); }},
   };
 }
 

@@ -1,7 +1,8 @@
 // nova_peers: this engine beside RocksDB, LevelDB and LMDB: the same keys, values, memory and disk,
 // interleaved in one run.
 //
-//   nova_peers --engines=nova,rocksdb-tuned --workloads=RW50,W100 --distributions=uniform --seconds=10 --runs=3
+//   nova_peers --engines=nova,rocksdb-tuned --workloads=RW50,W100 --distributions=uniform --seconds=10
+//   --runs=3
 //
 // Each cell: open an empty engine, load every record in random order, wait until it is idle, run the mix for
 // --seconds, wait until it is idle again, read everything back by one scan. Printed: thousand operations per
@@ -37,7 +38,8 @@
 
 DEFINE_string(cell, "mix", "what is measured: mix, cold, beyond-memory, churn, reopen, parked");
 DEFINE_string(engines, "nova,rocksdb-tuned,rocksdb-mmap,leveldb-small,leveldb-big",
-              "engines to compare; rocksdb-all: every setting of RocksDB that was tried, with a modelled disk those that map no files");
+              "engines to compare; rocksdb-all: every setting of RocksDB that was tried, with a modelled "
+              "disk those that map no files");
 DEFINE_string(workloads, "R100,RW50,SW50,W100", "of R100, S100, RW50, SW50, W100");
 DEFINE_string(distributions, "uniform,ranked", "of uniform, ranked, scrambled (zipfian 0.99)");
 DEFINE_string(directory, "", "where the engines' directories are made; default: a new one under /tmp");
@@ -52,16 +54,20 @@ DEFINE_double(seconds, 10, "of each run");
 DEFINE_double(skip_seconds, 0, "at the start of each run that do not count for kops/s");
 DEFINE_bool(settle, true, "wait for background work at the end of each run");
 DEFINE_int32(threads, 2, "that put, get and scan");
-DEFINE_uint64(rate, 0, "operations per second of all threads, each due at its own time whether or not the one before has ended; latency "
-                       "counts from then (open loop); 0: one after another, as fast as they go");
+DEFINE_uint64(rate, 0,
+              "operations per second of all threads, each due at its own time whether or not the one before "
+              "has ended; latency "
+              "counts from then (open loop); 0: one after another, as fast as they go");
 DEFINE_int32(runs, 3, "of each cell, engines interleaved");
 DEFINE_bool(log, false, "write a log");
-DEFINE_uint64(disk_mb_per_second, 0, "of one modelled disk, which reads and writes share; 0: the machine's own");
+DEFINE_uint64(disk_mb_per_second, 0,
+              "of one modelled disk, which reads and writes share; 0: the machine's own");
 DEFINE_bool(sync, false, "sync it at every write of a run (the load before is not synced)");
 DEFINE_uint64(data_per_memory, 4, "beyond-memory: how often the records are the memory there is");
-DEFINE_string(limit_by, "any",
-              "beyond-memory: group (a control group), locked (another process locks the rest of the machine's "
-              "memory), any: the first of them that can be had");
+DEFINE_string(
+    limit_by, "any",
+    "beyond-memory: group (a control group), locked (another process locks the rest of the machine's "
+    "memory), any: the first of them that can be had");
 DEFINE_int32(threads_gone, 63, "churn: threads that come and go between the first phase and the second");
 DEFINE_uint64(log_mb, 256, "reopen: of log when the writer is killed");
 DEFINE_int32(writers, 2, "parked: threads that put, and stand");
@@ -97,11 +103,13 @@ void VerifyAll(Store* store, const std::string& engine) {
   char key[kKeyBytes];
   store->Scan("", UINT64_MAX, [&](std::string_view k, std::string_view v) {
     WriteKey(record++, key);
-    if (k != std::string_view(key, kKeyBytes)) Fail(engine + ": a scan of everything misses " + std::string(key, kKeyBytes));
+    if (k != std::string_view(key, kKeyBytes))
+      Fail(engine + ": a scan of everything misses " + std::string(key, kKeyBytes));
     if (!IsValueOf(k, v, FLAGS_value_bytes)) Fail(engine + ": a wrong value of " + std::string(k));
     return true;
   });
-  if (record != FLAGS_records) Fail(engine + ": a scan of everything ends at record " + std::to_string(record));
+  if (record != FLAGS_records)
+    Fail(engine + ": a scan of everything ends at record " + std::to_string(record));
 }
 
 // What the client threads count.
@@ -111,7 +119,8 @@ struct Timed {
   };
   Histogram put, get, scan;
   Mutex mu;
-  std::vector<Second> seconds ABSL_GUARDED_BY(mu);  // since the start; a client tells of a second when it is over
+  // since the start; a client tells of a second when it is over
+  std::vector<Second> seconds ABSL_GUARDED_BY(mu);
 
   void Add(size_t second, const Second& s) {
     MutexLock lock(&mu);
@@ -123,13 +132,14 @@ struct Timed {
   std::string Progress(Nanos from, Nanos to) {
     Second sum;
     MutexLock lock(&mu);
-    for (auto i = static_cast<size_t>(from / kSecond); i < std::min(static_cast<size_t>(to / kSecond), seconds.size()); ++i) {
+    for (auto i = static_cast<size_t>(from / kSecond);
+         i < std::min(static_cast<size_t>(to / kSecond), seconds.size()); ++i) {
       sum.puts += seconds[i].puts;
       sum.others += seconds[i].others;
     }
     const double per = static_cast<double>(to - from) / 1e6;  // thousands of operations a second
-    return absl::StrFormat("%lld s to %lld s: %.1f k puts/s, %.1f k reads/s", from / kSecond, to / kSecond, static_cast<double>(sum.puts) / per,
-                           static_cast<double>(sum.others) / per);
+    return absl::StrFormat("%lld s to %lld s: %.1f k puts/s, %.1f k reads/s", from / kSecond, to / kSecond,
+                           static_cast<double>(sum.puts) / per, static_cast<double>(sum.others) / per);
   }
 };
 
@@ -177,7 +187,8 @@ Result RunMix(const Engine& engine, const Workload& workload, Distribution distr
   std::filesystem::remove_all(directory);
   std::filesystem::create_directories(directory);
   StoreOptions options = OptionsAt(directory);
-  if (FLAGS_disk_mb_per_second > 0) options.disk = std::make_shared<DiskBandwidth>(LimitedDiskOptions{FLAGS_disk_mb_per_second << 20});
+  if (FLAGS_disk_mb_per_second > 0)
+    options.disk = std::make_shared<DiskBandwidth>(LimitedDiskOptions{FLAGS_disk_mb_per_second << 20});
   Result result;
   {
     const auto store = engine.open(options);
@@ -185,13 +196,15 @@ Result RunMix(const Engine& engine, const Workload& workload, Distribution distr
     const Nanos load_start = Now();
     const double load_cpu = CpuSeconds();
     Load(store.get(), Records());
-    result.load_kops = static_cast<double>(FLAGS_records) / (static_cast<double>(Now() - load_start) * 1e-9) / 1e3;
+    result.load_kops =
+        static_cast<double>(FLAGS_records) / (static_cast<double>(Now() - load_start) * 1e-9) / 1e3;
     store->WaitIdle();
     result.load_cpu_us = (CpuSeconds() - load_cpu) / static_cast<double>(FLAGS_records) * 1e6;
     store->SetSync(FLAGS_sync);
     if (options.disk != nullptr) options.disk->SetLimited(true);
     std::vector<Sequence> sequences;
-    for (int t = 0; t < FLAGS_threads; ++t) sequences.emplace_back(distribution, FLAGS_records, static_cast<uint64_t>(t) + 1);
+    for (int t = 0; t < FLAGS_threads; ++t)
+      sequences.emplace_back(distribution, FLAGS_records, static_cast<uint64_t>(t) + 1);
     const Nanos start = Now();
     const double cpu = CpuSeconds();
     Timed timed;
@@ -205,8 +218,10 @@ Result RunMix(const Engine& engine, const Workload& workload, Distribution distr
         }));
       }
       for (Nanos said = start; until - said > kProgress; said += kProgress) {
-        SleepFor(said + kProgress + kSecond - Now());  // by then every client that is not stuck has told of those seconds
-        std::fprintf(stderr, "  %s %s: %s\n", engine.name.c_str(), workload.name.c_str(), timed.Progress(said - start, said - start + kProgress).c_str());
+        // by then every client that is not stuck has told of those seconds
+        SleepFor(said + kProgress + kSecond - Now());
+        std::fprintf(stderr, "  %s %s: %s\n", engine.name.c_str(), workload.name.c_str(),
+                     timed.Progress(said - start, said - start + kProgress).c_str());
       }
     }
     const double seconds = static_cast<double>(Now() - start) * 1e-9;
@@ -218,7 +233,8 @@ Result RunMix(const Engine& engine, const Workload& workload, Distribution distr
       const auto both = static_cast<double>(timed.seconds[i].puts + timed.seconds[i].others);
       operations += both;
       if (static_cast<double>(i) >= FLAGS_skip_seconds) counted += both;
-      if (static_cast<double>(i + 1) <= FLAGS_seconds) result.least_puts = std::min(result.least_puts, timed.seconds[i].puts);
+      if (static_cast<double>(i + 1) <= FLAGS_seconds)
+        result.least_puts = std::min(result.least_puts, timed.seconds[i].puts);
     }
     result.kops = counted / (seconds - FLAGS_skip_seconds) / 1e3;
     result.kops_settled = operations / (static_cast<double>(Now() - start) * 1e-9) / 1e3;
@@ -300,8 +316,9 @@ int RunMixes() {
                                                              {"ranked", Distribution::kZipfianRanked},
                                                              {"scrambled", Distribution::kZipfianScrambled}};
   std::vector<PlotRow> rows;
-  std::printf("%-6s %-10s %-26s %10s %10s %10s %10s %10s %12s %12s %10s %12s\n", "", "", "engine", "load k/s", "cpu us/op", "kops/s", "settled", "cpu us/op", "put p99.9 us",
-              "read p99.9", "max us", "least puts/s");
+  std::printf("%-6s %-10s %-26s %10s %10s %10s %10s %10s %12s %12s %10s %12s\n", "", "", "engine", "load k/s",
+              "cpu us/op", "kops/s", "settled", "cpu us/op", "put p99.9 us", "read p99.9", "max us",
+              "least puts/s");
   for (const std::string& w : SplitList(FLAGS_workloads)) {
     const Workload workload = WorkloadNamed(w);
     for (const std::string& d : SplitList(FLAGS_distributions)) {
@@ -313,10 +330,13 @@ int RunMixes() {
             return RunMix(engine, workload, distributions.at(d), root + "/" + engine.name);
           };
           const Result r = ValueInChild<Result>(run_one);
-          std::fprintf(stderr, "  %s %s %s run %d: %.0f kops/s, %.1f us\n", w.c_str(), d.c_str(), engine.name.c_str(), run + 1, r.kops, r.cpu_us);
+          std::fprintf(stderr, "  %s %s %s run %d: %.0f kops/s, %.1f us\n", w.c_str(), d.c_str(),
+                       engine.name.c_str(), run + 1, r.kops, r.cpu_us);
           if (csv.is_open()) {
-            csv << w << ',' << d << ',' << engine.name << ',' << run << ',' << r.load_kops << ',' << r.load_cpu_us << ',' << r.kops << ',' << r.kops_settled << ',' << r.cpu_us << ','
-                << r.put_p999_us << ',' << r.get_p999_us << ',' << r.max_us << ',' << r.least_puts << std::endl;
+            csv << w << ',' << d << ',' << engine.name << ',' << run << ',' << r.load_kops << ','
+                << r.load_cpu_us << ',' << r.kops << ',' << r.kops_settled << ',' << r.cpu_us << ','
+                << r.put_p999_us << ',' << r.get_p999_us << ',' << r.max_us << ',' << r.least_puts
+                << std::endl;
           }
           results[engine.name].push_back(r);
         }
@@ -325,8 +345,9 @@ int RunMixes() {
       for (const Engine& engine : engines) {
         const Result r = MedianOf(results[engine.name]);
         rows.back().values.push_back(r.kops);
-        std::printf("%-6s %-10s %-26s %10.0f %10.2f %10.0f %10.0f %10.2f %12llu %12llu %10llu %12llu\n", w.c_str(), d.c_str(),
-                    engine.name.c_str(), r.load_kops, r.load_cpu_us, r.kops, r.kops_settled, r.cpu_us, static_cast<unsigned long long>(r.put_p999_us),
+        std::printf("%-6s %-10s %-26s %10.0f %10.2f %10.0f %10.0f %10.2f %12llu %12llu %10llu %12llu\n",
+                    w.c_str(), d.c_str(), engine.name.c_str(), r.load_kops, r.load_cpu_us, r.kops,
+                    r.kops_settled, r.cpu_us, static_cast<unsigned long long>(r.put_p999_us),
                     static_cast<unsigned long long>(r.get_p999_us), static_cast<unsigned long long>(r.max_us),
                     static_cast<unsigned long long>(r.least_puts));
       }
@@ -336,8 +357,11 @@ int RunMixes() {
   if (!FLAGS_plot.empty()) {
     std::vector<std::string> names;
     for (const Engine& engine : engines) names.push_back(engine.name);
-    const std::string disk = FLAGS_disk_mb_per_second == 0 ? "" : ", disk of " + std::to_string(FLAGS_disk_mb_per_second) + " MB/s";
-    PlotBars(FLAGS_plot, std::string(FLAGS_log ? FLAGS_sync ? "log, synced" : "log" : "no log") + disk, names, rows);
+    const std::string disk = FLAGS_disk_mb_per_second == 0
+                                 ? ""
+                                 : ", disk of " + std::to_string(FLAGS_disk_mb_per_second) + " MB/s";
+    PlotBars(FLAGS_plot, std::string(FLAGS_log ? FLAGS_sync ? "log, synced" : "log" : "no log") + disk, names,
+             rows);
   }
   if (FLAGS_directory.empty()) std::filesystem::remove_all(root);
   return 0;

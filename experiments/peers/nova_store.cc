@@ -35,7 +35,8 @@ class NovaStore : public Store {
     if (!s.ok() && !absl::IsNotFound(s)) Fail(s.ToString());
     return s.ok();
   }
-  void Scan(std::string_view from, uint64_t limit, const std::function<bool(std::string_view, std::string_view)>& entry) override {
+  void Scan(std::string_view from, uint64_t limit,
+            const std::function<bool(std::string_view, std::string_view)>& entry) override {
     if (const Status s = db_->Scan(from, limit, entry); !s.ok()) Fail(s.ToString());
   }
   void WaitIdle() override {
@@ -43,9 +44,10 @@ class NovaStore : public Store {
   }
   std::string Statistics() override {
     const RangeStats s = db_->stats();
-    return StrCat("rounds ", s.rounds, ", merges ", s.merges, ", level0 runs ", s.level0_runs, ", tables ", s.tables, ", table MB ", s.bytes >> 20,
-                  ", memtable MB ", s.memtable_bytes >> 20, ", stalled s ", static_cast<double>(s.stalled_ns) * 1e-9,
-                  ", paused s ", static_cast<double>(s.paused_ns) * 1e-9);
+    return StrCat("rounds ", s.rounds, ", merges ", s.merges, ", level0 runs ", s.level0_runs, ", tables ",
+                  s.tables, ", table MB ", s.bytes >> 20, ", memtable MB ", s.memtable_bytes >> 20,
+                  ", stalled s ", static_cast<double>(s.stalled_ns) * 1e-9, ", paused s ",
+                  static_cast<double>(s.paused_ns) * 1e-9);
   }
 
  private:
@@ -75,7 +77,8 @@ std::unique_ptr<Store> Open(const StoreOptions& o, int level0_runs) {
   options.range.compaction.level1_bytes = 1 << 30;
   options.range.compaction.table_size_bytes = 64 << 20;
   options.range.compaction.level0_runs_trigger = level0_runs;
-  options.range.compaction.level0_max_bytes = uint64_t{16} << 30;  // all of it: the more runs in one job, the less Level1 is rewritten
+  // all of it: the more runs in one job, the less Level1 is rewritten
+  options.range.compaction.level0_max_bytes = uint64_t{16} << 30;
   options.range.compaction.level0_share = 1;
   options.range.level0_slow_runs = 40;
   options.range.level0_stop_runs = 60;

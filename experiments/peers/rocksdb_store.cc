@@ -29,15 +29,16 @@ class LimitedSequential : public rocksdb::FSSequentialFileOwnerWrapper {
 
 class LimitedRandomAccess : public rocksdb::FSRandomAccessFileOwnerWrapper {
  public:
-  LimitedRandomAccess(std::unique_ptr<rocksdb::FSRandomAccessFile>&& base, std::shared_ptr<DiskBandwidth> disk)
+  LimitedRandomAccess(std::unique_ptr<rocksdb::FSRandomAccessFile>&& base,
+                      std::shared_ptr<DiskBandwidth> disk)
       : FSRandomAccessFileOwnerWrapper(std::move(base)), disk_(std::move(disk)) {}
-  rocksdb::IOStatus Read(uint64_t offset, size_t n, const rocksdb::IOOptions& options, rocksdb::Slice* result, char* scratch,
-                         rocksdb::IODebugContext* debug) const override {
+  rocksdb::IOStatus Read(uint64_t offset, size_t n, const rocksdb::IOOptions& options, rocksdb::Slice* result,
+                         char* scratch, rocksdb::IODebugContext* debug) const override {
     disk_->Take(n);
     return FSRandomAccessFileOwnerWrapper::Read(offset, n, options, result, scratch, debug);
   }
-  rocksdb::IOStatus MultiRead(rocksdb::FSReadRequest* requests, size_t count, const rocksdb::IOOptions& options,
-                              rocksdb::IODebugContext* debug) override {
+  rocksdb::IOStatus MultiRead(rocksdb::FSReadRequest* requests, size_t count,
+                              const rocksdb::IOOptions& options, rocksdb::IODebugContext* debug) override {
     for (size_t i = 0; i < count; ++i) disk_->Take(requests[i].len);
     return FSRandomAccessFileOwnerWrapper::MultiRead(requests, count, options, debug);
   }
@@ -50,12 +51,14 @@ class LimitedWritable : public rocksdb::FSWritableFileOwnerWrapper {
  public:
   LimitedWritable(std::unique_ptr<rocksdb::FSWritableFile>&& base, std::shared_ptr<DiskBandwidth> disk)
       : FSWritableFileOwnerWrapper(std::move(base)), disk_(std::move(disk)) {}
-  rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options, rocksdb::IODebugContext* debug) override {
+  rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
+                           rocksdb::IODebugContext* debug) override {
     disk_->Take(data.size());
     return FSWritableFileOwnerWrapper::Append(data, options, debug);
   }
   rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
-                           const rocksdb::DataVerificationInfo& info, rocksdb::IODebugContext* debug) override {
+                           const rocksdb::DataVerificationInfo& info,
+                           rocksdb::IODebugContext* debug) override {
     disk_->Take(data.size());
     return FSWritableFileOwnerWrapper::Append(data, options, info, debug);
   }
@@ -70,15 +73,18 @@ class LimitedFileSystem : public rocksdb::FileSystemWrapper {
       : FileSystemWrapper(rocksdb::FileSystem::Default()), disk_(std::move(disk)) {}
   const char* Name() const override { return "LimitedFileSystem"; }
   rocksdb::IOStatus NewSequentialFile(const std::string& name, const rocksdb::FileOptions& options,
-                                      std::unique_ptr<rocksdb::FSSequentialFile>* file, rocksdb::IODebugContext* debug) override {
+                                      std::unique_ptr<rocksdb::FSSequentialFile>* file,
+                                      rocksdb::IODebugContext* debug) override {
     return Wrap<LimitedSequential>(target()->NewSequentialFile(name, options, file, debug), file);
   }
   rocksdb::IOStatus NewRandomAccessFile(const std::string& name, const rocksdb::FileOptions& options,
-                                        std::unique_ptr<rocksdb::FSRandomAccessFile>* file, rocksdb::IODebugContext* debug) override {
+                                        std::unique_ptr<rocksdb::FSRandomAccessFile>* file,
+                                        rocksdb::IODebugContext* debug) override {
     return Wrap<LimitedRandomAccess>(target()->NewRandomAccessFile(name, options, file, debug), file);
   }
   rocksdb::IOStatus NewWritableFile(const std::string& name, const rocksdb::FileOptions& options,
-                                    std::unique_ptr<rocksdb::FSWritableFile>* file, rocksdb::IODebugContext* debug) override {
+                                    std::unique_ptr<rocksdb::FSWritableFile>* file,
+                                    rocksdb::IODebugContext* debug) override {
     return Wrap<LimitedWritable>(target()->NewWritableFile(name, options, file, debug), file);
   }
 
@@ -114,7 +120,8 @@ class RocksdbStore : public Store {
   void Delete(std::string_view key) override { Check(db_->Delete(write_, key)); }
   void DeleteRange(std::string_view begin, std::string_view end) override {
     const std::string behind_all(4097, '\xff');  // no engine's keys here are as long
-    Check(db_->DeleteRange(write_, db_->DefaultColumnFamily(), begin, end.empty() ? std::string_view(behind_all) : end));
+    Check(db_->DeleteRange(write_, db_->DefaultColumnFamily(), begin,
+                           end.empty() ? std::string_view(behind_all) : end));
   }
   bool Get(std::string_view key, std::string* value) override {
     const rocksdb::Status s = db_->Get(read_, key, value);
@@ -122,7 +129,8 @@ class RocksdbStore : public Store {
     Check(s);
     return true;
   }
-  void Scan(std::string_view from, uint64_t limit, const std::function<bool(std::string_view, std::string_view)>& entry) override {
+  void Scan(std::string_view from, uint64_t limit,
+            const std::function<bool(std::string_view, std::string_view)>& entry) override {
     const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(read_));
     for (it->Seek(from); it->Valid() && limit > 0; it->Next(), --limit) {
       if (!entry(it->key().ToStringView(), it->value().ToStringView())) return;
@@ -131,8 +139,9 @@ class RocksdbStore : public Store {
   }
   void WaitIdle() override {
     for (int quiet = 0; quiet < 5; SleepFor(20 * kMillisecond)) {
-      const bool busy = Property("rocksdb.mem-table-flush-pending") || Property("rocksdb.num-running-flushes") ||
-                        Property("rocksdb.compaction-pending") || Property("rocksdb.num-running-compactions");
+      const bool busy = Property("rocksdb.mem-table-flush-pending") ||
+                        Property("rocksdb.num-running-flushes") || Property("rocksdb.compaction-pending") ||
+                        Property("rocksdb.num-running-compactions");
       quiet = busy ? 0 : quiet + 1;
     }
   }
@@ -188,51 +197,67 @@ struct Setting {
 constexpr Setting kSettings[] = {
     {"rocksdb-tuned", [](auto&, auto*, auto*) {}},
     {"rocksdb-mmap", [](auto&, auto* options, auto*) { options->allow_mmap_reads = true; }},
-    {"rocksdb-2-memtables", [](auto& o, auto* options, auto*) {
+    {"rocksdb-2-memtables",
+     [](auto& o, auto* options, auto*) {
        options->write_buffer_size = o.memtable_bytes / 2;
        options->max_write_buffer_number = 2;
      }},
-    {"rocksdb-16-memtables", [](auto& o, auto* options, auto*) {
+    {"rocksdb-16-memtables",
+     [](auto& o, auto* options, auto*) {
        options->write_buffer_size = o.memtable_bytes / 16;
        options->max_write_buffer_number = 16;
      }},
-    {"rocksdb-merged-memtables", [](auto&, auto* options, auto*) { options->min_write_buffer_number_to_merge = 4; }},
-    {"rocksdb-vector-memtable", [](auto&, auto* options, auto*) {
+    {"rocksdb-merged-memtables",
+     [](auto&, auto* options, auto*) { options->min_write_buffer_number_to_merge = 4; }},
+    {"rocksdb-vector-memtable",
+     [](auto&, auto* options, auto*) {
        options->memtable_factory = std::make_shared<rocksdb::VectorRepFactory>();
        options->unordered_write = false;
        options->allow_concurrent_memtable_write = false;
      }},
-    {"rocksdb-pipelined-write", [](auto&, auto* options, auto*) {
+    {"rocksdb-pipelined-write",
+     [](auto&, auto* options, auto*) {
        options->unordered_write = false;
        options->enable_pipelined_write = true;
      }},
-    {"rocksdb-no-memtable-filter", [](auto&, auto* options, auto*) {
+    {"rocksdb-no-memtable-filter",
+     [](auto&, auto* options, auto*) {
        options->memtable_whole_key_filtering = false;
        options->memtable_prefix_bloom_size_ratio = 0;
      }},
-    {"rocksdb-level0-4", [](auto&, auto* options, auto*) { options->level0_file_num_compaction_trigger = 4; }},
-    {"rocksdb-level0-16", [](auto&, auto* options, auto*) { options->level0_file_num_compaction_trigger = 16; }},
-    {"rocksdb-level0-24", [](auto&, auto* options, auto*) { options->level0_file_num_compaction_trigger = 24; }},
-    {"rocksdb-level1-512", [](auto&, auto* options, auto*) { options->max_bytes_for_level_base = 512 << 20; }},
-    {"rocksdb-universal", [](auto&, auto* options, auto*) { options->compaction_style = rocksdb::kCompactionStyleUniversal; }},
-    {"rocksdb-universal-2-memtables", [](auto& o, auto* options, auto*) {
+    {"rocksdb-level0-4",
+     [](auto&, auto* options, auto*) { options->level0_file_num_compaction_trigger = 4; }},
+    {"rocksdb-level0-16",
+     [](auto&, auto* options, auto*) { options->level0_file_num_compaction_trigger = 16; }},
+    {"rocksdb-level0-24",
+     [](auto&, auto* options, auto*) { options->level0_file_num_compaction_trigger = 24; }},
+    {"rocksdb-level1-512",
+     [](auto&, auto* options, auto*) { options->max_bytes_for_level_base = 512 << 20; }},
+    {"rocksdb-universal",
+     [](auto&, auto* options, auto*) { options->compaction_style = rocksdb::kCompactionStyleUniversal; }},
+    {"rocksdb-universal-2-memtables",
+     [](auto& o, auto* options, auto*) {
        options->compaction_style = rocksdb::kCompactionStyleUniversal;
        options->write_buffer_size = o.memtable_bytes / 2;
        options->max_write_buffer_number = 2;
      }},
-    {"rocksdb-1-compaction", [](auto&, auto* options, auto*) {
+    {"rocksdb-1-compaction",
+     [](auto&, auto* options, auto*) {
        options->max_background_jobs = 2;
        options->max_subcompactions = 1;
      }},
-    {"rocksdb-8-jobs", [](auto&, auto* options, auto*) {
+    {"rocksdb-8-jobs",
+     [](auto&, auto* options, auto*) {
        options->max_background_jobs = 8;
        options->max_subcompactions = 4;
      }},
-    {"rocksdb-binary-blocks", [](auto&, auto*, auto* table) {
+    {"rocksdb-binary-blocks",
+     [](auto&, auto*, auto* table) {
        table->data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinarySearch;
      }},
     {"rocksdb-blocks-16k", [](auto&, auto*, auto* table) { table->block_size = 16 << 10; }},
-    {"rocksdb-mmap-level0-16", [](auto&, auto* options, auto*) {
+    {"rocksdb-mmap-level0-16",
+     [](auto&, auto* options, auto*) {
        options->allow_mmap_reads = true;
        options->level0_file_num_compaction_trigger = 16;
      }},
@@ -243,7 +268,8 @@ constexpr Setting kSettings[] = {
 std::vector<Engine> RocksdbEngines() {
   std::vector<Engine> engines = {{"rocksdb", OpenDefault}};
   for (const Setting& setting : kSettings) {
-    const auto set = [apply = setting.apply](const StoreOptions& o, rocksdb::Options* options, rocksdb::BlockBasedTableOptions* table) {
+    const auto set = [apply = setting.apply](const StoreOptions& o, rocksdb::Options* options,
+                                             rocksdb::BlockBasedTableOptions* table) {
       Tune(o, options, table);
       apply(o, options, table);
     };

@@ -22,7 +22,8 @@ struct StoreOptions {
   size_t cache_bytes = 512 << 20;
   bool log = false;
   int filter_bits_per_key = 10;
-  std::shared_ptr<DiskBandwidth> disk;  // of the modelled disk that all reads and writes of files go through; null: none
+  // of the modelled disk that all reads and writes of files go through; null: none
+  std::shared_ptr<DiskBandwidth> disk;
   Disk* files = nullptr;  // instead of the directory's own, if the engine takes_files; outlives the store
 };
 
@@ -32,10 +33,12 @@ class Store {
   virtual void SetSync(bool on) = 0;  // whether later writes are synced to the log; no operation is under way
   virtual void Put(std::string_view key, std::string_view value) = 0;
   virtual void Delete(std::string_view key) = 0;
-  virtual void DeleteRange(std::string_view begin, std::string_view end) = 0;  // [begin, end); no end: to the last key
+  // [begin, end); no end: to the last key
+  virtual void DeleteRange(std::string_view begin, std::string_view end) = 0;
   virtual bool Get(std::string_view key, std::string* value) = 0;  // false: there is no such key
   // Up to `limit` entries from `from` on; stops early when `entry` returns false.
-  virtual void Scan(std::string_view from, uint64_t limit, const std::function<bool(std::string_view, std::string_view)>& entry) = 0;
+  virtual void Scan(std::string_view from, uint64_t limit,
+                    const std::function<bool(std::string_view, std::string_view)>& entry) = 0;
   virtual void WaitIdle() = 0;  // until no flush and no compaction is due
   virtual std::string Statistics() { return ""; }
 };
@@ -53,7 +56,7 @@ std::vector<Engine> Rocksdb10Engines();  // a newer version; only one of the two
 std::vector<Engine> LeveldbEngines();
 std::vector<Engine> LmdbEngines();
 
-std::vector<std::string> SplitList(const std::string& list);          // at commas
+std::vector<std::string> SplitList(const std::string& list);  // at commas
 // Fails on an unknown name. Says in one line which is not on this machine, and leaves it out.
 // `modelled_disk`: "rocksdb-all" leaves out what maps files.
 std::vector<Engine> EnginesNamed(const std::string& comma_separated, bool modelled_disk = false);

@@ -24,8 +24,10 @@ Sequence::Sequence(Distribution distribution, uint64_t records, uint64_t seed) {
   const Zipfian zipfian(records);
   numbers_.reserve(kLength);
   for (size_t i = 0; i < kLength; ++i) {
-    const uint64_t n = distribution == Distribution::kUniform ? random.Uniform(records) : zipfian.Next(&random);
-    numbers_.push_back(static_cast<uint32_t>(distribution == Distribution::kZipfianScrambled ? ScrambledRank(n) % records : n));
+    const uint64_t n =
+        distribution == Distribution::kUniform ? random.Uniform(records) : zipfian.Next(&random);
+    numbers_.push_back(static_cast<uint32_t>(
+        distribution == Distribution::kZipfianScrambled ? ScrambledRank(n) % records : n));
   }
 }
 

@@ -17,12 +17,13 @@
 
 namespace nova {
 
-enum class Distribution { kUniform, kZipfianRanked, kZipfianScrambled };  // ranked: record 0 is the hottest, hot keys are neighbours
+// ranked: record 0 is the hottest, hot keys are neighbours
+enum class Distribution { kUniform, kZipfianRanked, kZipfianScrambled };
 
 struct Workload {
   std::string name;  // R100, S100, RW50, SW50, W100
   int write_percent = 0;
-  int scan_percent = 0;    // the rest are gets
+  int scan_percent = 0;  // the rest are gets
 };
 std::vector<Workload> AllWorkloads();
 Workload WorkloadNamed(const std::string& name);  // fails on an unknown one

@@ -1,9 +1,11 @@
-// nova_steps: what each step of a put, a get and a scan of the embedded engine costs by itself, and what the whole of it costs.
+// nova_steps: what each step of a put, a get and a scan of the embedded engine costs by itself, and what the
+// whole of it costs.
 //
 //   nova_steps [--benchmark_filter=get/] [--benchmark_repetitions=3] ...   (Google Benchmark's flags)
 //
-// One thread; values of 1 KB, a memtable and a table of 64 MB each, far larger than the processor's caches, keys in random order. A
-// step by itself is not quite what it costs among others: their cache misses overlap. "whole" rows count the CPU time of all threads.
+// One thread; values of 1 KB, a memtable and a table of 64 MB each, far larger than the processor's caches,
+// keys in random order. A step by itself is not quite what it costs among others: their cache misses overlap.
+// "whole" rows count the CPU time of all threads.
 #include <benchmark/benchmark.h>
 #include <stdlib.h>
 
@@ -186,7 +188,8 @@ void AppendToLog(benchmark::State& state, bool sync) {
     if (n % kKeys == 0) log->DeleteRound(record.round);
   }
 }
-BENCHMARK_CAPTURE(AppendToLog, written, false)->Name("put/log record written to its file (lane and record included)");
+BENCHMARK_CAPTURE(AppendToLog, written, false)
+    ->Name("put/log record written to its file (lane and record included)");
 BENCHMARK_CAPTURE(AppendToLog, synced, true)->Name("put/and synced, one thread")->UseRealTime();
 
 // --- get
@@ -251,7 +254,8 @@ void SearchTable(benchmark::State& state) {
   const auto wanted = ShuffledKeys();
   for (const std::string& key : wanted) {
     TableReader::Hit hit;
-    NOVA_CHECK(table.Search(key, kLatest, &hit) == TableReader::Found::kFound);  // and each block is checked once
+    // and each block is checked once
+    NOVA_CHECK(table.Search(key, kLatest, &hit) == TableReader::Found::kFound);
   }
   size_t i = 0;
   TableReader::Hit hit;
@@ -262,7 +266,8 @@ BENCHMARK(SearchTable)->Name("get/mapped table, whole: filter, index, block");
 void LookUpCache(benchmark::State& state) {
   constexpr uint64_t kBlocks = 16'384, kBlockBytes = 4096;
   BlockCache cache(size_t{512} << 20);
-  for (uint64_t n = 0; n < kBlocks; ++n) cache.Insert(Uuid{1, n % 8}, n * kBlockBytes, SharedBytes::Of(std::string(kBlockBytes, 'b')));
+  for (uint64_t n = 0; n < kBlocks; ++n)
+    cache.Insert(Uuid{1, n % 8}, n * kBlockBytes, SharedBytes::Of(std::string(kBlockBytes, 'b')));
   Random random(1);
   for (auto _ : state) {
     const uint64_t n = random.Uniform(kBlocks);
@@ -305,15 +310,23 @@ struct OpenedDb {
 void WholePut(benchmark::State& state, DbLog log, bool sync) {
   OpenedDb opened(log, size_t{512} << 20);
   Random random(1);
-  for (auto _ : state) NOVA_CHECK(opened.db->Put(UserKey(random.Uniform(1'000'000)), kValue, {.sync = sync}).ok());
+  for (auto _ : state)
+    NOVA_CHECK(opened.db->Put(UserKey(random.Uniform(1'000'000)), kValue, {.sync = sync}).ok());
 }
 // Long enough that memory is recycled and compactions run.
-BENCHMARK_CAPTURE(WholePut, no_log, DbLog::kNone, false)->Name("put/whole, no log, flushes and compactions included")
-    ->MeasureProcessCPUTime()->Iterations(3'000'000);
-BENCHMARK_CAPTURE(WholePut, log, DbLog::kPersistent, false)->Name("put/whole, log without sync, flushes and compactions included")
-    ->MeasureProcessCPUTime()->Iterations(3'000'000);
-BENCHMARK_CAPTURE(WholePut, sync, DbLog::kPersistent, true)->Name("put/whole, log with sync, one thread")
-    ->MeasureProcessCPUTime()->UseRealTime()->Iterations(20'000);
+BENCHMARK_CAPTURE(WholePut, no_log, DbLog::kNone, false)
+    ->Name("put/whole, no log, flushes and compactions included")
+    ->MeasureProcessCPUTime()
+    ->Iterations(3'000'000);
+BENCHMARK_CAPTURE(WholePut, log, DbLog::kPersistent, false)
+    ->Name("put/whole, log without sync, flushes and compactions included")
+    ->MeasureProcessCPUTime()
+    ->Iterations(3'000'000);
+BENCHMARK_CAPTURE(WholePut, sync, DbLog::kPersistent, true)
+    ->Name("put/whole, log with sync, one thread")
+    ->MeasureProcessCPUTime()
+    ->UseRealTime()
+    ->Iterations(20'000);
 
 void WholeGet(benchmark::State& state, bool flushed, bool present) {
   OpenedDb opened(DbLog::kNone, size_t{1} << 30);
@@ -321,7 +334,8 @@ void WholeGet(benchmark::State& state, bool flushed, bool present) {
   if (flushed) NOVA_CHECK(opened.db->Flush().ok() && opened.db->WaitForBackgroundWork().ok());
   Random random(1);
   std::string value;
-  for (auto _ : state) benchmark::DoNotOptimize(opened.db->Get(UserKey(2 * random.Uniform(kKeys) + (present ? 0 : 1)), &value));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(opened.db->Get(UserKey(2 * random.Uniform(kKeys) + (present ? 0 : 1)), &value));
 }
 BENCHMARK_CAPTURE(WholeGet, memtable, false, true)->Name("get/whole, from a memtable");
 BENCHMARK_CAPTURE(WholeGet, table, true, true)->Name("get/whole, from a mapped table");
@@ -334,10 +348,13 @@ void WholeScan(benchmark::State& state) {
   Random random(1);
   uint64_t bytes = 0;
   for (auto _ : state) {
-    NOVA_CHECK(opened.db->Scan(UserKey(2 * random.Uniform(kKeys)), 10, [&bytes](std::string_view, std::string_view value) {
-      bytes += value.size();
-      return true;
-    }).ok());
+    NOVA_CHECK(opened.db
+                   ->Scan(UserKey(2 * random.Uniform(kKeys)), 10,
+                          [&bytes](std::string_view, std::string_view value) {
+                            bytes += value.size();
+                            return true;
+                          })
+                   .ok());
   }
   benchmark::DoNotOptimize(bytes);
 }

@@ -1,5 +1,6 @@
-// nova_tester: the storage tester (common/base/storage_tester.h) over this engine, its peers and, with --coordinators, an empty
-// cluster: the same operations on each, every answer checked, and the transcripts of all compared.
+// nova_tester: the storage tester (common/base/storage_tester.h) over this engine, its peers and, with
+// --coordinators, an empty cluster: the same operations on each, every answer checked, and the transcripts of
+// all compared.
 //
 //   nova_tester --engines=nova,rocksdb,leveldb-small --seeds=10 --operations=20000
 #include <gflags/gflags.h>
@@ -78,9 +79,13 @@ class EngineUnderTest : public TestedStore {
 class ClusterUnderTest : public TestedStore {
  public:
   explicit ClusterUnderTest(Client* client) : client_(client) {}
-  Status Put(const std::string& key, const std::string& value) override { return StatusOf(client_->Put(key, value)); }
+  Status Put(const std::string& key, const std::string& value) override {
+    return StatusOf(client_->Put(key, value));
+  }
   Status Delete(const std::string& key) override { return StatusOf(client_->Delete(key)); }
-  Status DeleteRange(const std::string& begin, const std::string& end) override { return StatusOf(client_->DeleteRange(begin, end)); }
+  Status DeleteRange(const std::string& begin, const std::string& end) override {
+    return StatusOf(client_->DeleteRange(begin, end));
+  }
   StatusOr<std::string> Get(const std::string& key) override {
     GetResult r = client_->Get(key);
     if (r.outcome == Outcome::kNotFound) return absl::NotFoundError(key);
@@ -116,8 +121,8 @@ int Main(int argc, char** argv) {
   }
   char root[] = "/tmp/nova-tester-XXXXXX";
   if (mkdtemp(root) == nullptr) Fail("no directory can be made under /tmp");
-  const std::vector<OperationMix> mixes = {OperationMix::Balanced(), OperationMix::WriteHeavy(), OperationMix::DeleteHeavy(),
-                                           OperationMix::ReadHeavy()};
+  const std::vector<OperationMix> mixes = {OperationMix::Balanced(), OperationMix::WriteHeavy(),
+                                           OperationMix::DeleteHeavy(), OperationMix::ReadHeavy()};
   const double known_key_rates[] = {0.1, 0.5, 0.9};
   for (uint64_t seed = FLAGS_first_seed; seed < FLAGS_first_seed + FLAGS_seeds; ++seed) {
     StorageTesterOptions options;
@@ -146,10 +151,11 @@ int Main(int argc, char** argv) {
       if (const Status s = store.Clear(); !s.ok()) Fail("cluster: " + s.ToString());
     }
     for (const auto& [name, digest] : digests) {
-      if (digest != digests[0].second) Fail("seed " + std::to_string(seed) + ": " + name + " and " + digests[0].first + " disagree");
+      if (digest != digests[0].second)
+        Fail("seed " + std::to_string(seed) + ": " + name + " and " + digests[0].first + " disagree");
     }
-    std::printf("seed %llu: %zu stores agree, digest %016llx\n", static_cast<unsigned long long>(seed), digests.size(),
-                static_cast<unsigned long long>(digests[0].second));
+    std::printf("seed %llu: %zu stores agree, digest %016llx\n", static_cast<unsigned long long>(seed),
+                digests.size(), static_cast<unsigned long long>(digests[0].second));
   }
   std::filesystem::remove_all(root);
   return 0;

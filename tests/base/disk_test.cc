@@ -92,8 +92,8 @@ class DiskContractTest : public testing::TestWithParam<Kind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(AllDisks, DiskContractTest,
-                         testing::Values(Kind{"Posix", &PosixRig}, Kind{"Sim", &SimRig}, Kind{"Fault", &FaultRig},
-                                         Kind{"Limited", &LimitedRig}),
+                         testing::Values(Kind{"Posix", &PosixRig}, Kind{"Sim", &SimRig},
+                                         Kind{"Fault", &FaultRig}, Kind{"Limited", &LimitedRig}),
                          [](const auto& param) { return std::string(param.param.name); });
 
 TEST_P(DiskContractTest, WhatWasWrittenIsRead) {

@@ -11,7 +11,10 @@ namespace {
 TEST(KeysTest, GoldenBytesOfAnInternalKey) {
   std::string key;
   AppendInternalKey(&key, std::string_view("\0user", 5), 0x0102030405060, ValueType::kPut);
-  EXPECT_EQ(absl::BytesToHexString(key), "0075736572" "01" "60504030201000");
+  EXPECT_EQ(absl::BytesToHexString(key),
+            "0075736572"
+            "01"
+            "60504030201000");
   ParsedInternalKey parsed;
   ASSERT_TRUE(ParseInternalKey(key, &parsed));
   EXPECT_EQ(parsed.stored_key, std::string_view("\0user", 5));
@@ -60,7 +63,8 @@ TEST(OutcomeTest, WireValuesDoNotMoveAndEffectsAreThree) {
   for (int i = 0; i <= static_cast<int>(kMaxOutcome); ++i) {
     const auto o = static_cast<Outcome>(i);
     EXPECT_NE(OutcomeName(o), "Invalid");
-    EXPECT_FALSE(IsRetryable(o) && EffectOf(o) != Effect::kNotApplied) << "A1: only what was not applied is sent again";
+    EXPECT_FALSE(IsRetryable(o) && EffectOf(o) != Effect::kNotApplied)
+        << "A1: only what was not applied is sent again";
     EXPECT_EQ(ToOutcome(ToStatus(o, "x")), o);
   }
 }

@@ -18,7 +18,9 @@ TEST(ProgramTest, TellsItsServiceManagerThatItIsReady) {
   sockaddr_un at{};
   at.sun_family = AF_UNIX;
   std::memcpy(at.sun_path + 1, name.data() + 1, name.size() - 1);
-  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&at), static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size())), 0);
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&at),
+                 static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size())),
+            0);
   setenv("NOTIFY_SOCKET", name.c_str(), 1);
   Program program("nova_test", "test");
   program.ServePages("127.0.0.1:0");

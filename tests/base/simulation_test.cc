@@ -159,7 +159,8 @@ TEST(ThreadTest, ProductionPrimitivesWorkAcrossThreads) {
   EXPECT_TRUE(n.WaitUntil(Now() + kMillisecond));
 }
 
-// What a host's fibers spawn is the host's too. Its clock, and what waits by it, run at its rate; everybody else's time is true.
+// What a host's fibers spawn is the host's too. Its clock, and what waits by it, run at its rate; everybody
+// else's time is true.
 TEST(SimulationTest, AHostsClockRunsAtItsOwnRate) {
   Simulation sim(1);
   sim.Run([&sim] {

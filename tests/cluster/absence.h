@@ -111,14 +111,16 @@ class AbsenceTest : public testing::Test {
     if (kind == Kind::kStopped) {
       return who == Who::kZookeeper ? cluster_->zookeeper()->Resume() : cluster_->Signal(kLeader, SIGCONT);
     }
-    const Status back = who == Who::kZookeeper ? cluster_->zookeeper()->Restart() : cluster_->Restart(kLeader);
+    const Status back =
+        who == Who::kZookeeper ? cluster_->zookeeper()->Restart() : cluster_->Restart(kLeader);
     ASSERT_TRUE(back.ok()) << back;
   }
 
   // Nobody who lives loses a range, puts never stop, and gets are back soon after the leader is.
   void ExpectNotMissed(Who who, Kind kind, Nanos away_ns, Nanos watched_ns = 3 * kSecond) {
-    const std::string what = StrCat(who == Who::kLeader ? "coordinator" : "ZooKeeper",
-                                    kind == Kind::kStopped ? " stopped for " : " killed for ", away_ns / kSecond, " s");
+    const std::string what =
+        StrCat(who == Who::kLeader ? "coordinator" : "ZooKeeper",
+               kind == Kind::kStopped ? " stopped for " : " killed for ", away_ns / kSecond, " s");
     SCOPED_TRACE(what);
     // A new process counts anew.
     const uint64_t moves = who == Who::kLeader && kind == Kind::kKilled ? 0 : Moves();

@@ -48,7 +48,8 @@ int64_t Metric(const ProcessCluster& cluster, const std::string& node, const std
   for (const auto& line : absl::StrSplit(HttpGet(cluster.metrics_address(node), "/metrics"), '\n')) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     double value;
-    if (words.size() == 2 && words[0] == name && absl::SimpleAtod(words[1], &value)) return static_cast<int64_t>(value);
+    if (words.size() == 2 && words[0] == name && absl::SimpleAtod(words[1], &value))
+      return static_cast<int64_t>(value);
   }
   return -1;
 }
@@ -57,7 +58,8 @@ TEST_F(AdminTest, DrainedNodesStopWithNothingFailedAndNothingLost) {
   ProcessClusterOptions options;
   options.stocs = 4;
   options.ranges = 8;
-  options.ltc_flags = {"--table_replicas=1", "--memtable_mb=1", "--table_mb=1", "--level1_mb=4"};  // the only copies have to move
+  // the only copies have to move
+  options.ltc_flags = {"--table_replicas=1", "--memtable_mb=1", "--table_mb=1", "--level1_mb=4"};
   Start(options);
   if (cluster_ == nullptr) return;
   Checker checker(cluster_->coordinators(), 4, 4000, 4000);
@@ -67,7 +69,8 @@ TEST_F(AdminTest, DrainedNodesStopWithNothingFailedAndNothingLost) {
   const int64_t changes = Metric(*cluster_, "ltc-0", "nova_logc_group_changes_total");
   StopDrained("stoc-0");
   for (int i = 0; i < 3; ++i) checker.Next();
-  EXPECT_EQ(Metric(*cluster_, "ltc-0", "nova_logc_group_changes_total"), changes) << "a log still had the drained StoC";
+  EXPECT_EQ(Metric(*cluster_, "ltc-0", "nova_logc_group_changes_total"), changes)
+      << "a log still had the drained StoC";
   Drain("ltc-0");
   EXPECT_TRUE(absl::StrContains(said_, "0 ranges, drained")) << said_;
   StopDrained("ltc-0");
@@ -87,7 +90,8 @@ TEST_F(AdminTest, ARangeThatLostItsLogIsUnavailableUntilForcedOpen) {
   options.ltcs = 1;
   options.stocs = 4;
   options.ranges = 1;
-  options.ltc_flags = {"--log_mode=memory", "--log_replicas=2", "--table_replicas=2"};  // restarted, its members hold nothing
+  // restarted, its members hold nothing
+  options.ltc_flags = {"--log_mode=memory", "--log_replicas=2", "--table_replicas=2"};
   Start(options);
   if (cluster_ == nullptr) return;
   for (int i = 0; i < 20; ++i) ASSERT_EQ(Nova({"put", StrCat("flushed", i), "1"}), 0) << said_;
@@ -103,11 +107,13 @@ TEST_F(AdminTest, ARangeThatLostItsLogIsUnavailableUntilForcedOpen) {
   ASSERT_EQ(group.size(), 2u) << before;
   for (const std::string& stoc : group) cluster_->Kill(stoc);
   cluster_->Kill("ltc-0");
-  for (const std::string& stoc : group) ASSERT_TRUE(cluster_->Restart(stoc).ok());  // empty memory, the same disk (N1)
+  // empty memory, the same disk (N1)
+  for (const std::string& stoc : group) ASSERT_TRUE(cluster_->Restart(stoc).ok());
   ASSERT_TRUE(cluster_->Restart("ltc-0").ok());
 
   const Nanos until = Now() + 15 * kSecond;
-  while (!absl::StrContains(Status(), "range 1 is UNAVAILABLE: all members of log group ") && Now() < until) SleepFor(200 * kMillisecond);
+  while (!absl::StrContains(Status(), "range 1 is UNAVAILABLE: all members of log group ") && Now() < until)
+    SleepFor(200 * kMillisecond);
   EXPECT_TRUE(absl::StrContains(said_, "range 1 is UNAVAILABLE: all members of log group ")) << said_;
   EXPECT_EQ(Nova({"--timeout_ms=1000", "get", "flushed1"}), 1);
   EXPECT_FALSE(absl::StrContains(said_, "NotFound")) << said_;
@@ -153,11 +159,13 @@ TEST_F(AdminTest, ALogDamagedOnEveryStocIsOpenedAsFarAsItIsCut) {
     ASSERT_TRUE(cluster_->Restart("ltc-0").ok());
   };
   kill_all();
-  for (const std::string& stoc : stocs) ASSERT_TRUE(cluster_->Restart(stoc).ok());  // or a journal would mend what follows
+  // or a journal would mend what follows
+  for (const std::string& stoc : stocs) ASSERT_TRUE(cluster_->Restart(stoc).ok());
   for (const std::string& stoc : stocs) cluster_->Kill(stoc);
   int damaged = 0;
   for (const std::string& stoc : stocs) {
-    for (const auto& file : std::filesystem::directory_iterator(StrCat(cluster_->directory(), "/", stoc, "/files"))) {
+    for (const auto& file :
+         std::filesystem::directory_iterator(StrCat(cluster_->directory(), "/", stoc, "/files"))) {
       std::fstream bytes(file.path(), std::ios::in | std::ios::out | std::ios::binary);
       const std::string all{std::istreambuf_iterator<char>(bytes), {}};
       const size_t at = all.find(key(12));
@@ -171,13 +179,16 @@ TEST_F(AdminTest, ALogDamagedOnEveryStocIsOpenedAsFarAsItIsCut) {
   start_all();
 
   std::string text;
-  for (const Nanos until = Now() + 20 * kSecond; Now() < until && text.empty(); SleepFor(100 * kMillisecond)) {
+  for (const Nanos until = Now() + 20 * kSecond; Now() < until && text.empty();
+       SleepFor(100 * kMillisecond)) {
     std::ifstream log(StrCat(cluster_->directory(), "/ltc-0.log"));
     for (std::string line; text.empty() && std::getline(log, line);) {
       if (absl::StrContains(line, "is damaged: record ")) text = line;
     }
   }
-  EXPECT_TRUE(absl::StrContains(text, "is damaged: record 13, which was acknowledged, is not whole in files/")) << text;
+  EXPECT_TRUE(
+      absl::StrContains(text, "is damaged: record 13, which was acknowledged, is not whole in files/"))
+      << text;
   EXPECT_EQ(Nova({"--timeout_ms=1000", "get", key(0)}), 1);
   EXPECT_FALSE(absl::StrContains(said_, "NotFound")) << said_;
   kill_all();
@@ -185,7 +196,8 @@ TEST_F(AdminTest, ALogDamagedOnEveryStocIsOpenedAsFarAsItIsCut) {
     const std::regex place(StrCat("(files/[0-9a-f.]+) on ", stoc, "[^,;]* from offset ([0-9]+)"));
     std::smatch found;
     ASSERT_TRUE(std::regex_search(text, found, place)) << text;
-    std::filesystem::resize_file(StrCat(cluster_->directory(), "/", stoc, "/", found[1].str()), 80 + std::stoull(found[2].str()));
+    std::filesystem::resize_file(StrCat(cluster_->directory(), "/", stoc, "/", found[1].str()),
+                                 80 + std::stoull(found[2].str()));
   }
   start_all();
   ASSERT_TRUE(cluster_->WaitOpen(Now() + 30 * kSecond).ok());

@@ -2,11 +2,12 @@
 //
 //   nova_checker COORDINATORS THREADS KEYS VALUE_BYTES
 //
-// Each thread owns its keys: puts, deletes and gets on them, one at a time, so that what a get may return is known exactly:
-// the last acknowledged version, or one sent later whose outcome is unknown; a version once read stays (H6). Prints a line a
-// second: "second S ok N failed N unknown N worst_ms M" (worst: the longest a thread went without a completed operation).
-// On the line "verify" on stdin it stops, reads every key by get and by scan, prints "verified KEYS keys, W acknowledged writes"
-// and exits 0. At the first violation it prints "VIOLATION ..." and exits 1.
+// Each thread owns its keys: puts, deletes and gets on them, one at a time, so that what a get may return is
+// known exactly: the last acknowledged version, or one sent later whose outcome is unknown; a version once
+// read stays (H6). Prints a line a second: "second S ok N failed N unknown N worst_ms M" (worst: the longest
+// a thread went without a completed operation). On the line "verify" on stdin it stops, reads every key by
+// get and by scan, prints "verified KEYS keys, W acknowledged writes" and exits 0. At the first violation it
+// prints "VIOLATION ..." and exits 1.
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,8 +31,8 @@ namespace {
 // What a key may hold. Versions count up; 0 is "never written".
 struct KeyState {
   uint64_t next = 1;
-  uint64_t settled = 0;          // acknowledged, or read
-  bool settled_deleted = true;   // version 0 is absence
+  uint64_t settled = 0;              // acknowledged, or read
+  bool settled_deleted = true;       // version 0 is absence
   std::map<uint64_t, bool> unknown;  // newer than settled, outcome unknown; true: a delete
 };
 
@@ -55,7 +56,8 @@ std::string ValueOf(const std::string& key, uint64_t version, size_t bytes) {
 }
 
 // What a read returned, against what may be there.
-void Judge(const std::string& key, KeyState* state, const std::optional<std::string>& value, size_t value_bytes, const char* how) {
+void Judge(const std::string& key, KeyState* state, const std::optional<std::string>& value,
+           size_t value_bytes, const char* how) {
   uint64_t version = 0;
   if (value) {
     const std::string prefix = key + "=";
@@ -68,19 +70,22 @@ void Judge(const std::string& key, KeyState* state, const std::optional<std::str
     if (version == state->settled && !state->settled_deleted) return;
     const auto it = state->unknown.find(version);
     if (it == state->unknown.end() || it->second) {
-      Violation(StrCat(how, " of ", key, " returned version ", version, ", the last acknowledged is ", state->settled));
+      Violation(StrCat(how, " of ", key, " returned version ", version, ", the last acknowledged is ",
+                       state->settled));
     }
     state->settled = version;
     state->settled_deleted = false;
   } else {
     if (state->settled_deleted) return;
     // An absent key: one of the deletes of unknown outcome; which, only the newest possible matters.
-    const auto it = std::find_if(state->unknown.rbegin(), state->unknown.rend(), [](const auto& u) { return u.second; });
+    const auto it =
+        std::find_if(state->unknown.rbegin(), state->unknown.rend(), [](const auto& u) { return u.second; });
     if (it == state->unknown.rend()) {
       Violation(StrCat(how, " of ", key, " found nothing, version ", state->settled, " was acknowledged"));
     }
     // It may be any of them, so none newer than the oldest is ruled out.
-    const auto oldest = std::find_if(state->unknown.begin(), state->unknown.end(), [](const auto& u) { return u.second; });
+    const auto oldest =
+        std::find_if(state->unknown.begin(), state->unknown.end(), [](const auto& u) { return u.second; });
     state->settled = oldest->first;
     state->settled_deleted = true;
   }
@@ -89,7 +94,8 @@ void Judge(const std::string& key, KeyState* state, const std::optional<std::str
 
 class Worker {
  public:
-  Worker(Shared* shared, std::vector<std::string> keys) : shared_(shared), keys_(std::move(keys)), states_(keys_.size()) {}
+  Worker(Shared* shared, std::vector<std::string> keys)
+      : shared_(shared), keys_(std::move(keys)), states_(keys_.size()) {}
 
   void Run() {
     last_ns_.store(Now());
@@ -106,14 +112,17 @@ class Worker {
   void Verify() {
     for (size_t i = 0; i < keys_.size(); ++i) {
       const GetResult r = shared_->client->Get(keys_[i]);
-      if (!r.ok() && r.outcome != Outcome::kNotFound) Violation(StrCat("final get of ", keys_[i], " failed: ", r.message));
-      Judge(keys_[i], &states_[i], r.ok() ? std::optional(r.value) : std::nullopt, shared_->value_bytes, "final get");
+      if (!r.ok() && r.outcome != Outcome::kNotFound)
+        Violation(StrCat("final get of ", keys_[i], " failed: ", r.message));
+      Judge(keys_[i], &states_[i], r.ok() ? std::optional(r.value) : std::nullopt, shared_->value_bytes,
+            "final get");
     }
   }
   void VerifyScan(const std::map<std::string, std::string>& all) {
     for (size_t i = 0; i < keys_.size(); ++i) {
       const auto it = all.find(keys_[i]);
-      Judge(keys_[i], &states_[i], it == all.end() ? std::nullopt : std::optional(it->second), shared_->value_bytes, "scan");
+      Judge(keys_[i], &states_[i], it == all.end() ? std::nullopt : std::optional(it->second),
+            shared_->value_bytes, "scan");
     }
   }
 
@@ -134,7 +143,8 @@ class Worker {
     }
     const bool remove = dice >= 92;
     const uint64_t version = state->next++;
-    const Result r = remove ? shared_->client->Delete(key) : shared_->client->Put(key, ValueOf(key, version, shared_->value_bytes));
+    const Result r = remove ? shared_->client->Delete(key)
+                            : shared_->client->Put(key, ValueOf(key, version, shared_->value_bytes));
     switch (r.effect()) {
       case Effect::kApplied:
         state->settled = version;
@@ -143,7 +153,9 @@ class Worker {
         shared_->ok.fetch_add(1);
         shared_->acknowledged.fetch_add(1);
         break;
-      case Effect::kNotApplied: Failed(r); break;
+      case Effect::kNotApplied:
+        Failed(r);
+        break;
       case Effect::kUnknown:
         state->unknown[version] = remove;
         shared_->unknown.fetch_add(1);
@@ -170,9 +182,9 @@ void PrintSeconds(Shared* shared, const std::vector<std::unique_ptr<Worker>>* wo
     Nanos worst = 0;
     for (const auto& w : *workers) worst = std::max(worst, w->TakeWorst());
     const uint64_t o = shared->ok.load(), f = shared->failed.load(), u = shared->unknown.load();
-    std::printf("second %d ok %llu failed %llu unknown %llu worst_ms %lld\n", second, static_cast<unsigned long long>(o - ok),
-                static_cast<unsigned long long>(f - failed), static_cast<unsigned long long>(u - unknown),
-                static_cast<long long>(worst / kMillisecond));
+    std::printf("second %d ok %llu failed %llu unknown %llu worst_ms %lld\n", second,
+                static_cast<unsigned long long>(o - ok), static_cast<unsigned long long>(f - failed),
+                static_cast<unsigned long long>(u - unknown), static_cast<long long>(worst / kMillisecond));
     std::fflush(stdout);
     ok = o;
     failed = f;
@@ -183,7 +195,8 @@ void PrintSeconds(Shared* shared, const std::vector<std::unique_ptr<Worker>>* wo
 int Main(int argc, char** argv) {
   int threads;
   uint64_t keys, value_bytes;
-  if (argc != 5 || !absl::SimpleAtoi(argv[2], &threads) || !absl::SimpleAtoi(argv[3], &keys) || !absl::SimpleAtoi(argv[4], &value_bytes)) {
+  if (argc != 5 || !absl::SimpleAtoi(argv[2], &threads) || !absl::SimpleAtoi(argv[3], &keys) ||
+      !absl::SimpleAtoi(argv[4], &value_bytes)) {
     std::fprintf(stderr, "usage: nova_checker COORDINATORS THREADS KEYS VALUE_BYTES\n");
     return 2;
   }
@@ -211,7 +224,8 @@ int Main(int argc, char** argv) {
   }
   {
     std::vector<std::unique_ptr<Thread>> running;
-    for (auto& w : workers) running.push_back(std::make_unique<Thread>("checker", [w = w.get()] { w->Run(); }));
+    for (auto& w : workers)
+      running.push_back(std::make_unique<Thread>("checker", [w = w.get()] { w->Run(); }));
     Thread printer("checker.print", [&] { PrintSeconds(&shared, &workers); });
     std::string line;
     while (std::getline(std::cin, line) && line != "verify") {
@@ -222,13 +236,16 @@ int Main(int argc, char** argv) {
   const ScanResult scan = (*client)->Scan("", keys + 1);
   if (!scan.ok()) Violation("final scan failed: " + scan.message);
   for (size_t i = 1; i < scan.entries.size(); ++i) {
-    if (scan.entries[i - 1].first >= scan.entries[i].first) Violation("the scan is out of order at " + scan.entries[i].first);
+    if (scan.entries[i - 1].first >= scan.entries[i].first)
+      Violation("the scan is out of order at " + scan.entries[i].first);
   }
   const std::map<std::string, std::string> all(scan.entries.begin(), scan.entries.end());
   for (auto& w : workers) w->VerifyScan(all);
   std::printf("verified %llu keys, %llu acknowledged writes, %llu failed, %llu unknown, %llu retries\n",
-              static_cast<unsigned long long>(keys), static_cast<unsigned long long>(shared.acknowledged.load()),
-              static_cast<unsigned long long>(shared.failed.load()), static_cast<unsigned long long>(shared.unknown.load()),
+              static_cast<unsigned long long>(keys),
+              static_cast<unsigned long long>(shared.acknowledged.load()),
+              static_cast<unsigned long long>(shared.failed.load()),
+              static_cast<unsigned long long>(shared.unknown.load()),
               static_cast<unsigned long long>((*client)->retries()));
   std::fflush(stdout);
   return 0;

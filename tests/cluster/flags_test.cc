@@ -1,5 +1,6 @@
-// Every number that a program takes as a flag, far below and far above what can be meant: exit 2, one line that names the flag, nothing
-// on disk. The flags are those that the program itself lists (--helpxml): one that is added and not checked fails here.
+// Every number that a program takes as a flag, far below and far above what can be meant: exit 2, one line
+// that names the flag, nothing on disk. The flags are those that the program itself lists (--helpxml): one
+// that is added and not checked fails here.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -30,7 +31,9 @@ struct Ended {
 
 class FlagsTest : public testing::Test {
  protected:
-  FlagsTest() : directory_(testing::TempDir() + StrCat("nova-flags-", getpid())) { std::filesystem::create_directories(directory_); }
+  FlagsTest() : directory_(testing::TempDir() + StrCat("nova-flags-", getpid())) {
+    std::filesystem::create_directories(directory_);
+  }
   ~FlagsTest() override { std::filesystem::remove_all(directory_); }
 
   Ended Run(std::vector<std::string> argv) {
@@ -47,8 +50,12 @@ class FlagsTest : public testing::Test {
   std::vector<std::string> NumbersOf(const std::string& program) {
     auto process = Process::Start({kBin + program, "--helpxml"});
     std::string all;
-    for (auto line = (*process)->ReadLine(Now() + 20 * kSecond); line.ok(); line = (*process)->ReadLine(Now() + 20 * kSecond)) all += *line;
-    const std::regex flag("<flag><file>[^<]*(main|flags)\\.cc</file><name>([^<]*)</name>.*?<type>(int32|int64|uint64|double)</type></flag>");
+    for (auto line = (*process)->ReadLine(Now() + 20 * kSecond); line.ok();
+         line = (*process)->ReadLine(Now() + 20 * kSecond))
+      all += *line;
+    const std::regex flag(
+        "<flag><file>[^<]*(main|flags)\\.cc</file><name>([^<]*)</name>.*?<type>(int32|int64|uint64|double)</"
+        "type></flag>");
     std::vector<std::string> names;
     for (const std::string& one : std::vector<std::string>(absl::StrSplit(all, "</flag>"))) {
       std::smatch found;
@@ -69,11 +76,15 @@ class FlagsTest : public testing::Test {
 
 TEST_F(FlagsTest, ANumberOutOfRangeIsNamedOnOneLineAndNothingIsMade) {
   const std::vector<std::string> server = {"--zookeeper=127.0.0.1:1", "--zookeeper_connect_ms=1"};
-  const std::vector<std::string> node = {"--zookeeper=127.0.0.1:1", "--zookeeper_connect_ms=1", "--coordinators=127.0.0.1:1", "--name=x"};
+  const std::vector<std::string> node = {"--zookeeper=127.0.0.1:1", "--zookeeper_connect_ms=1",
+                                         "--coordinators=127.0.0.1:1", "--name=x"};
   std::vector<std::string> stoc = node;
   stoc.push_back("--data=" + directory_ + "/data");
   const std::vector<std::tuple<std::string, std::vector<std::string>, size_t>> programs = {
-      {"nova_coordinator", server, 6}, {"nova_ltc", node, 20}, {"nova_stoc", stoc, 10}, {"nova", {"--coordinators=127.0.0.1:1", "--timeout_ms=100", "get", "k"}, 8}};
+      {"nova_coordinator", server, 6},
+      {"nova_ltc", node, 20},
+      {"nova_stoc", stoc, 10},
+      {"nova", {"--coordinators=127.0.0.1:1", "--timeout_ms=100", "get", "k"}, 8}};
   for (const auto& [program, needed, at_least] : programs) {
     const std::vector<std::string> flags = NumbersOf(program);
     EXPECT_GE(flags.size(), at_least) << program;
@@ -94,12 +105,17 @@ TEST_F(FlagsTest, ANumberOutOfRangeIsNamedOnOneLineAndNothingIsMade) {
 
 // --helpshort: the flags of our own files, and not where they were compiled.
 TEST_F(FlagsTest, TheShortHelpShowsOwnFlagsOnly) {
-  for (const auto& [program, flag] : std::vector<std::pair<std::string, std::string>>{
-           {"nova_coordinator", "lease_ms"}, {"nova_ltc", "max_rounds"}, {"nova_stoc", "data"}, {"nova", "coordinators"}}) {
+  for (const auto& [program, flag] :
+       std::vector<std::pair<std::string, std::string>>{{"nova_coordinator", "lease_ms"},
+                                                        {"nova_ltc", "max_rounds"},
+                                                        {"nova_stoc", "data"},
+                                                        {"nova", "coordinators"}}) {
     auto process = Process::Start({kBin + program, "--helpshort"});
     ASSERT_TRUE(process.ok()) << program;
     std::string all;
-    for (auto line = (*process)->ReadLine(Now() + 20 * kSecond); line.ok(); line = (*process)->ReadLine(Now() + 20 * kSecond)) all += *line + '\n';
+    for (auto line = (*process)->ReadLine(Now() + 20 * kSecond); line.ok();
+         line = (*process)->ReadLine(Now() + 20 * kSecond))
+      all += *line + '\n';
     EXPECT_NE(all.find("-" + flag + " ("), std::string::npos) << program << ": " << all;
     EXPECT_EQ(all.find("-logbufsecs ("), std::string::npos) << program << ": " << all;
     EXPECT_EQ(all.find(NOVA_SOURCE_DIR), std::string::npos) << program << ": " << all;
@@ -107,7 +123,8 @@ TEST_F(FlagsTest, TheShortHelpShowsOwnFlagsOnly) {
 }
 
 TEST_F(FlagsTest, AWordThatIsNoneOfThoseAllowedIsNamedOnOneLine) {
-  const std::vector<std::string> node = {"--zookeeper=127.0.0.1:1", "--coordinators=127.0.0.1:1", "--name=x", "--data=" + directory_ + "/data"};
+  const std::vector<std::string> node = {"--zookeeper=127.0.0.1:1", "--coordinators=127.0.0.1:1", "--name=x",
+                                         "--data=" + directory_ + "/data"};
   for (const auto& [program, flag, value] : std::vector<std::tuple<std::string, std::string, std::string>>{
            {"nova_coordinator", "chroot", "nova"},
            {"nova_coordinator", "address", "here"},
@@ -127,7 +144,10 @@ TEST_F(FlagsTest, AWordThatIsNoneOfThoseAllowedIsNamedOnOneLine) {
            {"nova", "distribution", "normal"},
        }) {
     std::vector<std::string> argv = {kBin + program};
-    const size_t needed = program == "nova_stoc" ? 4 : program == "nova_ltc" ? 3 : program == "nova_coordinator" ? 1 : 0;
+    const size_t needed = program == "nova_stoc"          ? 4
+                          : program == "nova_ltc"         ? 3
+                          : program == "nova_coordinator" ? 1
+                                                          : 0;
     argv.insert(argv.end(), node.begin(), node.begin() + static_cast<ptrdiff_t>(needed));
     argv.push_back(StrCat("--", flag, "=", value));
     ExpectOneLineOf(Run(argv), flag, program + " " + argv.back());

@@ -1,4 +1,5 @@
-// The same as kill_test.cc, for as long as the acceptance asks: twenty rounds, and a death at each failpoint. Label "long".
+// The same as kill_test.cc, for as long as the acceptance asks: twenty rounds, and a death at each failpoint.
+// Label "long".
 #include "common/base/failpoint.h"
 #include "tests/cluster/kill_rounds.h"
 
@@ -10,8 +11,9 @@ TEST_F(KillTest, NoAcknowledgedWriteIsLostOverTwentyKills) {
   if (cluster_ != nullptr) KillRounds(cluster_.get(), 20);
 }
 
-// D: a process ends in the middle of each step that a cluster comes by, every second time all others with it; what was acknowledged is
-// found in the end. The others' deaths make the steps of recoveries, fences and changed groups come.
+// D: a process ends in the middle of each step that a cluster comes by, every second time all others with it;
+// what was acknowledged is found in the end. The others' deaths make the steps of recoveries, fences and
+// changed groups come.
 TEST_F(KillTest, NoAcknowledgedWriteIsLostWhereverAProcessDies) {
   Start({});
   if (cluster_ == nullptr) return;
@@ -25,19 +27,21 @@ TEST_F(KillTest, NoAcknowledgedWriteIsLostWhereverAProcessDies) {
   int number = 0;
   for (const FailPointInfo& point : kFailPoints) {
     const bool of_stoc = point.name.starts_with("stoc.");
-    const bool of_ltc = point.name.starts_with("logc.") || point.name.starts_with("flush.") || point.name.starts_with("compaction.") ||
-                        point.name.starts_with("edit.");
+    const bool of_ltc = point.name.starts_with("logc.") || point.name.starts_with("flush.") ||
+                        point.name.starts_with("compaction.") || point.name.starts_with("edit.");
     if (!of_stoc && !of_ltc) continue;
     SCOPED_TRACE(point.name);
     ++number;
     const std::string victim = of_stoc ? "stoc-0" : "ltc-0";
     cluster_->Kill(victim);
-    const Status started = cluster_->Restart(victim, StrCat(std::string(point.name), "=crash@", 1 + number % 2));
+    const Status started =
+        cluster_->Restart(victim, StrCat(std::string(point.name), "=crash@", 1 + number % 2));
     ASSERT_TRUE(started.ok() || !cluster_->Runs(victim)) << started;  // a step of the start itself
     for (int i = 0; i < 12 && cluster_->Runs(victim); ++i) {
       const std::string other = i % 2 == 0 ? "ltc-1" : "stoc-1";
       if (i < 6) cluster_->Kill(other);
-      for (const Nanos until = Now() + 4 * kSecond; cluster_->Runs(victim) && Now() < until;) SleepFor(20 * kMillisecond);
+      for (const Nanos until = Now() + 4 * kSecond; cluster_->Runs(victim) && Now() < until;)
+        SleepFor(20 * kMillisecond);
       if (i < 6) {
         ASSERT_TRUE(cluster_->Restart(other).ok());
       }

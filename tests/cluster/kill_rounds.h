@@ -28,8 +28,8 @@ class Checker {
     unlink(fifo.c_str());
     EXPECT_EQ(mkfifo(fifo.c_str(), 0600), 0);
     auto process = Process::Start({"/bin/sh", "-c",
-                                   StrCat("exec " NOVA_BINARY_DIR "/bin/nova_checker ", coordinators, " ", threads, " ", keys, " ",
-                                          value_bytes, " <", fifo)});
+                                   StrCat("exec " NOVA_BINARY_DIR "/bin/nova_checker ", coordinators, " ",
+                                          threads, " ", keys, " ", value_bytes, " <", fifo)});
     EXPECT_TRUE(process.ok()) << process.status();
     process_ = *std::move(process);
     input_ = fopen(fifo.c_str(), "w");
@@ -39,7 +39,8 @@ class Checker {
 
   struct Second {
     uint64_t ok = 0, failed = 0, unknown = 0;
-    uint64_t worst_ms = 0;  // the longest gap of a client thread, beyond what the machine has held up a thread so far
+    // the longest gap of a client thread, beyond what the machine has held up a thread so far
+    uint64_t worst_ms = 0;
   };
   // The report of the next second; reports wait unread in a pipe, so this may be one of long ago.
   Second Next() {
@@ -54,8 +55,8 @@ class Checker {
       ADD_FAILURE() << *line;
       return s;
     }
-    EXPECT_TRUE(absl::SimpleAtoi(w[3], &s.ok) && absl::SimpleAtoi(w[5], &s.failed) && absl::SimpleAtoi(w[7], &s.unknown) &&
-                absl::SimpleAtoi(w[9], &s.worst_ms));
+    EXPECT_TRUE(absl::SimpleAtoi(w[3], &s.ok) && absl::SimpleAtoi(w[5], &s.failed) &&
+                absl::SimpleAtoi(w[7], &s.unknown) && absl::SimpleAtoi(w[9], &s.worst_ms));
     s.worst_ms -= std::min(s.worst_ms, static_cast<uint64_t>(machine_.worst() / kMillisecond));
     return s;
   }
@@ -85,7 +86,8 @@ class KillTest : public testing::Test {
  protected:
   void Start(ProcessClusterOptions options) {
     options.coordinators = 2;
-    options.ltc_flags.insert(options.ltc_flags.end(), {"--table_replicas=2", "--memtable_mb=1", "--table_mb=1", "--level1_mb=4"});
+    options.ltc_flags.insert(options.ltc_flags.end(),
+                             {"--table_replicas=2", "--memtable_mb=1", "--table_mb=1", "--level1_mb=4"});
     auto cluster = ProcessCluster::Start(options);
     if (absl::IsNotFound(cluster.status())) GTEST_SKIP() << cluster.status().message();
     ASSERT_TRUE(cluster.ok()) << cluster.status();
@@ -102,9 +104,15 @@ inline void KillRounds(ProcessCluster* cluster, int rounds) {
   for (int round = 0; round < rounds && !testing::Test::HasFailure(); ++round) {
     std::string victim;
     switch (round % 3) {
-      case 0: victim = StrCat("stoc-", random.Uniform(3)); break;
-      case 1: victim = StrCat("ltc-", round / 3 % 2); break;  // in turn: the one killed last has no ranges
-      default: victim = cluster->LeadingCoordinator(); break;
+      case 0:
+        victim = StrCat("stoc-", random.Uniform(3));
+        break;
+      case 1:
+        victim = StrCat("ltc-", round / 3 % 2);
+        break;  // in turn: the one killed last has no ranges
+      default:
+        victim = cluster->LeadingCoordinator();
+        break;
     }
     if (victim.empty()) continue;  // an election is under way
     cluster->Kill(victim);
@@ -118,8 +126,10 @@ inline void KillRounds(ProcessCluster* cluster, int rounds) {
     EXPECT_GT(ok, 0u) << "nothing went on after " << victim << " was killed";
     const Status back = cluster->Restart(victim);
     ASSERT_TRUE(back.ok()) << back;
-    for (int second = 0; second < 3; ++second) worst = std::max(worst, static_cast<int>(checker.Next().worst_ms));
-    std::printf("round %d: %s killed and back, longest gap of a client thread %d ms\n", round, victim.c_str(), worst);
+    for (int second = 0; second < 3; ++second)
+      worst = std::max(worst, static_cast<int>(checker.Next().worst_ms));
+    std::printf("round %d: %s killed and back, longest gap of a client thread %d ms\n", round, victim.c_str(),
+                worst);
     std::fflush(stdout);
     // Lease 2 s and 5 s to open (issue's bound), and what a read's own try waits.
     EXPECT_LT(worst, round % 3 == 0 ? 4000 : 9000) << victim;

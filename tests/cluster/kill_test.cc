@@ -55,7 +55,10 @@ TEST_F(KillTest, EverythingComesBackAfterAnOrderlyStop) {
   Start({});
   if (cluster_ == nullptr) return;
   std::string output;
-  ASSERT_EQ(cluster_->Nova({"bench", "--workload=LOAD", "--records=20000", "--threads=8", "--noprogress"}, &output), 0) << output;
+  ASSERT_EQ(
+      cluster_->Nova({"bench", "--workload=LOAD", "--records=20000", "--threads=8", "--noprogress"}, &output),
+      0)
+      << output;
   std::string before;
   ASSERT_EQ(cluster_->Nova({"scan", "", "100000"}, &before), 0);
   for (const char* role : {"ltc-", "stoc-", "coordinator-"}) {

@@ -1,4 +1,5 @@
-// Keys with several writers, on a cluster of processes that are killed, stopped and ended in order: linearizable all the same.
+// Keys with several writers, on a cluster of processes that are killed, stopped and ended in order:
+// linearizable all the same.
 #include <gtest/gtest.h>
 #include <signal.h>
 

@@ -28,7 +28,9 @@ MachineWatch::~MachineWatch() {
   if (file_ != nullptr) disk_->Delete(FileName()).IgnoreError();
 }
 
-Nanos MachineWatch::worst() const { return std::max(worst_ns_.load(), thread_ == nullptr ? 0 : Now() - begun_ns_.load()); }
+Nanos MachineWatch::worst() const {
+  return std::max(worst_ns_.load(), thread_ == nullptr ? 0 : Now() - begun_ns_.load());
+}
 
 void MachineWatch::Watch() {
   const std::string block(4096, 'w');

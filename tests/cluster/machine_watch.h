@@ -1,7 +1,9 @@
-// MachineWatch: the longest that the machine itself has held up a thread that writes and syncs 4 KB again and again. What a client
-// waits is judged by what it is beyond that: hosts of virtual machines take processors and disks away for seconds.
+// MachineWatch: the longest that the machine itself has held up a thread that writes and syncs 4 KB again and
+// again. What a client waits is judged by what it is beyond that: hosts of virtual machines take processors
+// and disks away for seconds.
 //
-// Thread safety: all.   Ownership: its file goes with it.   Errors: where it cannot write it knows of no hold-up.
+// Thread safety: all.   Ownership: its file goes with it.   Errors: where it cannot write it knows of no
+//                hold-up.
 #pragma once
 
 #include <atomic>

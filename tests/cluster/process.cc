@@ -11,14 +11,16 @@
 
 namespace nova {
 
-StatusOr<std::unique_ptr<Process>> Process::Start(const std::vector<std::string>& argv, const std::string& stderr_file) {
+StatusOr<std::unique_ptr<Process>> Process::Start(const std::vector<std::string>& argv,
+                                                  const std::string& stderr_file) {
   if (access(argv[0].c_str(), X_OK) != 0) return absl::NotFoundError(StrCat("no program ", argv[0]));
   std::vector<char*> args;
   for (const std::string& a : argv) args.push_back(const_cast<char*>(a.c_str()));
   args.push_back(nullptr);
   int out[2];
   if (pipe2(out, O_CLOEXEC) != 0) return absl::InternalError("no pipe");
-  const int err = stderr_file.empty() ? -1 : open(stderr_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int err =
+      stderr_file.empty() ? -1 : open(stderr_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   const pid_t pid = fork();
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);

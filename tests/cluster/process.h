@@ -1,7 +1,8 @@
 // Process: a program under test: started, read, stopped, killed.
 //
 // Thread safety: one thread; the process dies with the thread that started it.
-// Ownership:     the destructor kills the process.   Errors: NotFound: it did not start; DeadlineExceeded: it did not say so.
+// Ownership:     the destructor kills the process.   Errors: NotFound: it did not start; DeadlineExceeded: it
+//                did not say so.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +19,8 @@ namespace nova {
 class Process {
  public:
   // argv[0] is a path. Its stderr goes to ours unless `stderr_file` is given.
-  static StatusOr<std::unique_ptr<Process>> Start(const std::vector<std::string>& argv, const std::string& stderr_file = "");
+  static StatusOr<std::unique_ptr<Process>> Start(const std::vector<std::string>& argv,
+                                                  const std::string& stderr_file = "");
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;

@@ -66,7 +66,8 @@ std::string HttpGet(const std::string& address, const std::string& path) {
     const std::string request = StrCat("GET ", path, " HTTP/1.0\r\nHost: localhost\r\n\r\n");
     if (write(fd, request.data(), request.size()) == static_cast<ssize_t>(request.size())) {
       std::array<char, 4096> piece;
-      for (ssize_t n; (n = read(fd, piece.data(), piece.size())) > 0;) answer.append(piece.data(), static_cast<size_t>(n));
+      for (ssize_t n; (n = read(fd, piece.data(), piece.size())) > 0;)
+        answer.append(piece.data(), static_cast<size_t>(n));
     }
   }
   close(fd);
@@ -117,7 +118,9 @@ Status ProcessCluster::Launch(Node* node, const std::string& failpoints) {
   const std::string log = StrCat(directory_, "/", node->name, ".log");
   std::vector<std::string> argv;
   if (!failpoints.empty()) argv = {"/usr/bin/env", StrCat("NOVA_FAILPOINTS=", failpoints)};
-  const auto add = [&argv](const std::vector<std::string>& more) { argv.insert(argv.end(), more.begin(), more.end()); };
+  const auto add = [&argv](const std::vector<std::string>& more) {
+    argv.insert(argv.end(), more.begin(), more.end());
+  };
   const bool coordinator = node->name.starts_with("coordinator-");
   const bool stoc = node->name.starts_with("stoc-");
   argv.push_back(StrCat(kBin, coordinator ? "nova_coordinator" : stoc ? "nova_stoc" : "nova_ltc"));
@@ -175,12 +178,14 @@ StatusOr<int> ProcessCluster::Stop(const std::string& name, Nanos deadline_ns) {
 std::string ProcessCluster::LeadingCoordinator() {
   for (const auto& [name, node] : nodes_) {
     if (!name.starts_with("coordinator-")) continue;
-    if (HttpGet(node->metrics_address, "/metrics").find("nova_coordinator_leading 1\n") != std::string::npos) return name;
+    if (HttpGet(node->metrics_address, "/metrics").find("nova_coordinator_leading 1\n") != std::string::npos)
+      return name;
   }
   return "";
 }
 
-int ProcessCluster::Nova(const std::vector<std::string>& arguments, std::string* output, const std::string& input) {
+int ProcessCluster::Nova(const std::vector<std::string>& arguments, std::string* output,
+                         const std::string& input) {
   std::string command = StrCat(Quoted(StrCat(kBin, "nova")), " --coordinators=", coordinators());
   for (const std::string& a : arguments) command += " " + Quoted(a);
   const std::string in = StrCat(directory_, "/nova.in");
@@ -196,7 +201,9 @@ int ProcessCluster::Nova(const std::vector<std::string>& arguments, std::string*
 Status ProcessCluster::CreateRanges(int ranges) {
   std::vector<std::string> command = {"create-ranges"};
   for (int i = 1; i < ranges; ++i) {
-    command.push_back(StrCat("user", 1'000'000'000'000'000'000 + static_cast<uint64_t>(i) * (8'200'000'000'000'000'000 / static_cast<uint64_t>(ranges))));
+    command.push_back(StrCat(
+        "user", 1'000'000'000'000'000'000 +
+                    static_cast<uint64_t>(i) * (8'200'000'000'000'000'000 / static_cast<uint64_t>(ranges))));
   }
   std::string output;
   if (Nova(command, &output) != 0) return absl::InternalError("create-ranges: " + output);

@@ -1,6 +1,8 @@
-// ProcessCluster: ZooKeeper, coordinators, LTCs and StoCs as processes on loopback, for tests; each can be killed and restarted.
+// ProcessCluster: ZooKeeper, coordinators, LTCs and StoCs as processes on loopback, for tests; each can be
+// killed and restarted.
 //
-// Thread safety: one thread; processes die with it.   Ownership: the destructor kills everything and removes the directory.
+// Thread safety: one thread; processes die with it.   Ownership: the destructor kills everything and removes
+//                the directory.
 // Errors: NotFound: ZooKeeper is not installed; else what did not start, with the end of its log.
 #pragma once
 
@@ -20,7 +22,7 @@ struct ProcessClusterOptions {
   int stocs = 3;
   int ranges = 16;
   int zookeeper_session_ms = 4000;  // of all; 0: what each takes by itself
-  Nanos start_ns = 30 * kSecond;  // for a process to say that it is ready
+  Nanos start_ns = 30 * kSecond;    // for a process to say that it is ready
   int zookeeper_servers = 1;
   std::vector<std::string> ltc_flags;  // added to each LTC's command line
   std::vector<std::string> stoc_flags;
@@ -34,13 +36,13 @@ class ProcessCluster {
 
   std::string coordinators() const;  // "host:port,host:port"
   ZookeeperServer* zookeeper() { return zookeeper_.get(); }
-  void Kill(const std::string& name);                 // SIGKILL; names are coordinator-0, ltc-0, stoc-0 ...
+  void Kill(const std::string& name);  // SIGKILL; names are coordinator-0, ltc-0, stoc-0 ...
   void Signal(const std::string& name, int signal);
   // After Kill or Stop; the same data. `failpoints`: its orders (docs/testing.md).
   Status Restart(const std::string& name, const std::string& failpoints = "");
   bool Runs(const std::string& name);
   StatusOr<int> Stop(const std::string& name, Nanos deadline_ns);  // SIGTERM, and its exit code
-  std::string LeadingCoordinator();                   // its name; empty: none leads now
+  std::string LeadingCoordinator();                                // its name; empty: none leads now
   pid_t pid(const std::string& name) const { return nodes_.at(name)->process->pid(); }
   std::string metrics_address(const std::string& name) const { return nodes_.at(name)->metrics_address; }
   std::string address(const std::string& name) const { return nodes_.at(name)->address; }
@@ -49,13 +51,13 @@ class ProcessCluster {
 
   // Runs the `nova` tool; its exit code, stdout in `output`.
   int Nova(const std::vector<std::string>& arguments, std::string* output, const std::string& input = "");
-  Status CreateRanges(int ranges);  // evenly over YCSB's keys
+  Status CreateRanges(int ranges);     // evenly over YCSB's keys
   Status WaitOpen(Nanos deadline_ns);  // every range answers
 
  private:
   struct Node {
     std::string name;
-    std::string address;          // fixed, of coordinators; as bound, of others
+    std::string address;  // fixed, of coordinators; as bound, of others
     std::string metrics_address;
     std::unique_ptr<Process> process;
   };

@@ -1,6 +1,7 @@
 // Runs a script of the tests as a test: what it prints is shown as it comes.
 //
-// Thread safety: one thread.   Errors: a test failure with all it printed; status 77 and a line "skipped: why" skip the test.
+// Thread safety: one thread.   Errors: a test failure with all it printed; status 77 and a line "skipped:
+//                why" skip the test.
 #pragma once
 
 #include <gtest/gtest.h>

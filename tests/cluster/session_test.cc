@@ -27,7 +27,8 @@ class SessionTest : public KillTest {
   // The number of range moves that the living coordinators have made.
   uint64_t Moves() {
     uint64_t moves = 0;
-    for (const char* name : {"coordinator-0", "coordinator-1"}) moves += Counter(name, "nova_coordinator_range_moves_total");
+    for (const char* name : {"coordinator-0", "coordinator-1"})
+      moves += Counter(name, "nova_coordinator_range_moves_total");
     return moves;
   }
   uint64_t Counter(const std::string& node, const std::string& name) {
@@ -110,7 +111,8 @@ TEST_F(SessionTest, AQuorumLostForLongerThanASessionLosesNothing) {
   ExpectVerified(&checker, false);
 }
 
-// Rows 33 and 37: a process that slept past its session and its lease takes part again, and nothing it was told before counts.
+// Rows 33 and 37: a process that slept past its session and its lease takes part again, and nothing it was
+// told before counts.
 TEST_F(SessionTest, ProcessesThatSleptPastTheirSessionTakePartAgain) {
   Start({});
   if (cluster_ == nullptr) return;
@@ -127,7 +129,9 @@ TEST_F(SessionTest, ProcessesThatSleptPastTheirSessionTakePartAgain) {
   cluster_->Signal(first, SIGCONT);
   Seconds(&checker, 2);
   EXPECT_EQ(Counter(first, "nova_coordinator_step_downs_total"), 1u);
-  EXPECT_TRUE(absl::StrContains(HttpGet(cluster_->metrics_address(first), "/"), StrCat(" does not lead; ", second))) << first;
+  EXPECT_TRUE(
+      absl::StrContains(HttpGet(cluster_->metrics_address(first), "/"), StrCat(" does not lead; ", second)))
+      << first;
   EXPECT_EQ(Counter(second, "nova_coordinator_range_moves_total"), 0u) << "an election moves nothing (C2)";
   EXPECT_EQ(cluster_->LeadingCoordinator(), second);
 
@@ -148,7 +152,8 @@ TEST_F(SessionTest, ProcessesThatSleptPastTheirSessionTakePartAgain) {
   ExpectVerified(&checker, false);
 }
 
-// Rows 1 and 17 together: ranges open though one member of their logs neither answers nor closes its connections.
+// Rows 1 and 17 together: ranges open though one member of their logs neither answers nor closes its
+// connections.
 TEST_F(SessionTest, AStoppedStocDoesNotHoldUpAFailover) {
   Start({});
   if (cluster_ == nullptr) return;

@@ -1,4 +1,5 @@
-// A StoC that holds logs is lost under load: the ranges that log there wait shortly, the others not at all (rows 13 and 17).
+// A StoC that holds logs is lost under load: the ranges that log there wait shortly, the others not at all
+// (rows 13 and 17).
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -44,16 +45,20 @@ class Putters {
   // The longest time without an acknowledged put of each range since the last call, the longest last.
   std::vector<Nanos> TakeGaps() {
     std::vector<Nanos> gaps;
-    for (int r = 0; r < kRanges; ++r) gaps.push_back(std::max(longest_[r].exchange(0), Now() - last_[r].load()));
+    for (int r = 0; r < kRanges; ++r)
+      gaps.push_back(std::max(longest_[r].exchange(0), Now() - last_[r].load()));
     std::sort(gaps.begin(), gaps.end());
     return gaps;
   }
 
  private:
   void Put(int range) {
-    const std::string key = StrCat("user", 1'000'000'000'000'000'000 + 8'200'000'000'000'000'000 / kRanges * static_cast<uint64_t>(range) + 77);
+    const std::string key =
+        StrCat("user", 1'000'000'000'000'000'000 +
+                           8'200'000'000'000'000'000 / kRanges * static_cast<uint64_t>(range) + 77);
     for (uint64_t i = 0; !stop_.load(); ++i) {
-      if (!clients_[static_cast<size_t>(range)]->Put(StrCat(key, i % 100), std::string(100, 'v')).ok()) continue;
+      if (!clients_[static_cast<size_t>(range)]->Put(StrCat(key, i % 100), std::string(100, 'v')).ok())
+        continue;
       const Nanos now = Now();
       const Nanos gap = now - last_[range].exchange(now);
       if (gap > longest_[range].load()) longest_[range].store(gap);
@@ -99,7 +104,8 @@ uint64_t Sum(ProcessCluster* cluster, const std::string& kind, const std::string
     for (const auto& line : absl::StrSplit(HttpGet(cluster->metrics_address(name), "/metrics"), '\n')) {
       uint64_t value;
       const std::vector<std::string> words = absl::StrSplit(line, ' ');
-      if (words.size() == 2 && words[0].starts_with(metric) && absl::SimpleAtoi(words[1], &value)) sum += value;
+      if (words.size() == 2 && words[0].starts_with(metric) && absl::SimpleAtoi(words[1], &value))
+        sum += value;
     }
   }
   return sum;
@@ -123,15 +129,19 @@ TEST(StarvedTest, NobodyIsTakenForDead) {
     const Spinners spinners(15);
     SleepFor((seconds == nullptr ? 20 : atoi(seconds)) * kSecond);
     const std::vector<Nanos> gaps = putters.TakeGaps();
-    std::printf("longest time without a put of a range: %lld ms\n", static_cast<long long>(gaps.back() / kMillisecond));
+    std::printf("longest time without a put of a range: %lld ms\n",
+                static_cast<long long>(gaps.back() / kMillisecond));
   }
   SleepFor(2 * kSecond);
-  EXPECT_EQ(Sum(cluster, "coordinator", "nova_coordinator_range_moves_total"), moves) << "a range of a living LTC moved";
+  EXPECT_EQ(Sum(cluster, "coordinator", "nova_coordinator_range_moves_total"), moves)
+      << "a range of a living LTC moved";
   for (const std::string& name : cluster->names()) EXPECT_TRUE(cluster->Runs(name)) << name;
   std::string status;
   ASSERT_EQ(cluster->Nova({"status"}, &status), 0);
-  for (const std::string& name : cluster->names()) EXPECT_NE(status.find(name), std::string::npos) << name << " is no member\n" << status;
-  std::printf("log groups changed: %llu\n", static_cast<unsigned long long>(Sum(cluster, "ltc", "nova_logc_group_changes_total")));
+  for (const std::string& name : cluster->names())
+    EXPECT_NE(status.find(name), std::string::npos) << name << " is no member\n" << status;
+  std::printf("log groups changed: %llu\n",
+              static_cast<unsigned long long>(Sum(cluster, "ltc", "nova_logc_group_changes_total")));
 }
 
 TEST(StocLossTest, HoldsUpItsOwnGroupsShortlyAndNoOthers) {
@@ -151,10 +161,11 @@ TEST(StocLossTest, HoldsUpItsOwnGroupsShortlyAndNoOthers) {
     const std::vector<Nanos> gaps = putters.TakeGaps();
     std::string text;
     for (const Nanos gap : gaps) absl::StrAppend(&text, " ", gap / kMillisecond);
-    std::printf("%s: longest time without a put of each range, ms:%s (the machine: %lld)\n", what.c_str(), text.c_str(),
-                static_cast<long long>(machine.worst() / kMillisecond));
+    std::printf("%s: longest time without a put of each range, ms:%s (the machine: %lld)\n", what.c_str(),
+                text.c_str(), static_cast<long long>(machine.worst() / kMillisecond));
     EXPECT_LT(gaps.back(), most + 2 * machine.worst()) << what;
-    EXPECT_LT(gaps.front(), 150 * kMillisecond + 2 * machine.worst()) << what << ": a range that does not log there";
+    EXPECT_LT(gaps.front(), 150 * kMillisecond + 2 * machine.worst())
+        << what << ": a range that does not log there";
   };
   putters.TakeGaps();
   for (const std::string stoc : {"stoc-0", "stoc-3"}) {

@@ -1,5 +1,5 @@
-// The storage tester over the cluster's client and real processes: each operation takes one of the ways there are, LTCs die, and
-// every answer must be what a map would say.
+// The storage tester over the cluster's client and real processes: each operation takes one of the ways there
+// are, LTCs die, and every answer must be what a map would say.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,19 +20,26 @@ class TestedCluster : public TestedStore {
   Status Put(const std::string& key, const std::string& value) override {
     return Write([&] {
       switch (random_.Uniform(4)) {
-        case 0: return client_->Put(key, value, {.ttl_ms = 600'000});
-        case 1: return WriteInBatch(key, [&](WriteBatch* batch) { batch->Put(key, value); });
-        case 2: return Swap(key, value);
-        default: return client_->Put(key, value);
+        case 0:
+          return client_->Put(key, value, {.ttl_ms = 600'000});
+        case 1:
+          return WriteInBatch(key, [&](WriteBatch* batch) { batch->Put(key, value); });
+        case 2:
+          return Swap(key, value);
+        default:
+          return client_->Put(key, value);
       }
     });
   }
   Status Delete(const std::string& key) override {
     return Write([&] {
       switch (random_.Uniform(3)) {
-        case 0: return WriteInBatch(key, [&](WriteBatch* batch) { batch->Delete(key); });
-        case 1: return Swap(key, std::nullopt);
-        default: return client_->Delete(key);
+        case 0:
+          return WriteInBatch(key, [&](WriteBatch* batch) { batch->Delete(key); });
+        case 1:
+          return Swap(key, std::nullopt);
+        default:
+          return client_->Delete(key);
       }
     });
   }
@@ -91,7 +98,8 @@ class TestedCluster : public TestedStore {
   Result Swap(const std::string& key, std::optional<std::string_view> desired) {
     const GetResult now = client_->Get(key);
     if (!now.ok() && now.outcome != Outcome::kNotFound) return now;
-    return client_->CompareAndSwap(key, now.ok() ? std::optional<std::string_view>(now.value) : std::nullopt, desired);
+    return client_->CompareAndSwap(key, now.ok() ? std::optional<std::string_view>(now.value) : std::nullopt,
+                                   desired);
   }
   StatusOr<ReadOptions> SomeMoment() {
     if (!random_.OneIn(5)) return ReadOptions{};
@@ -114,7 +122,8 @@ TEST(TesterTest, FindsNothingInACluster) {
   if (absl::IsNotFound(cluster.status())) GTEST_SKIP() << cluster.status().message();
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   std::string out;
-  ASSERT_EQ((*cluster)->Nova({"create-ranges", "aa", "b", "bc", "c", "d"}, &out), 0) << out;  // amid the tester's keys
+  // amid the tester's keys
+  ASSERT_EQ((*cluster)->Nova({"create-ranges", "aa", "b", "bc", "c", "d"}, &out), 0) << out;
   ASSERT_TRUE((*cluster)->WaitOpen(Now() + 60 * kSecond).ok());
   ClientOptions connect;
   connect.coordinators = {(*cluster)->coordinators()};

@@ -1,4 +1,5 @@
-// The programs as a user types them: the tool's commands, bad input, bad flags, values up to 16 MB, malformed bytes on ports.
+// The programs as a user types them: the tool's commands, bad input, bad flags, values up to 16 MB, malformed
+// bytes on ports.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -33,7 +34,8 @@ class ToolTest : public testing::Test {
   void SetUp() override {
     if (cluster_ == nullptr) GTEST_SKIP() << "ZooKeeper is not installed";
   }
-  static int Nova(const std::vector<std::string>& arguments, std::string* output, const std::string& input = "") {
+  static int Nova(const std::vector<std::string>& arguments, std::string* output,
+                  const std::string& input = "") {
     return cluster_->Nova(arguments, output, input);
   }
   static ProcessCluster* cluster_;
@@ -52,12 +54,15 @@ TEST_F(ToolTest, PutGetDeleteScanStatus) {
   EXPECT_EQ(Nova({"get", "tool/a"}, &out), 1);
   EXPECT_EQ(out, "get: NotFound\n");
   EXPECT_EQ(Nova({"status"}, &out), 0);
-  for (const char* word : {"ltc-0", "stoc-2", "coordinator-0", "durability", "open", "memtables", "block_cache"}) EXPECT_NE(out.find(word), std::string::npos) << word;
+  for (const char* word :
+       {"ltc-0", "stoc-2", "coordinator-0", "durability", "open", "memtables", "block_cache"})
+    EXPECT_NE(out.find(word), std::string::npos) << word;
 }
 
 TEST_F(ToolTest, ShellReadsCommandsFromItsInput) {
   std::string out;
-  EXPECT_EQ(Nova({"shell"}, &out, "put \"shell key\" \"a \\\"quoted\\\" value\"\nget \"shell key\"\nquit\n"), 0);
+  EXPECT_EQ(Nova({"shell"}, &out, "put \"shell key\" \"a \\\"quoted\\\" value\"\nget \"shell key\"\nquit\n"),
+            0);
   EXPECT_EQ(out, "a \"quoted\" value\n");
   EXPECT_EQ(Nova({"shell"}, &out, "get nothing-here\n"), 1);
   EXPECT_EQ(Nova({"shell"}, &out, "frobnicate\n"), 2);
@@ -65,7 +70,11 @@ TEST_F(ToolTest, ShellReadsCommandsFromItsInput) {
 
 TEST_F(ToolTest, BatchesSwapsMultiGetsExpiriesAndPrefixes) {
   std::string out;
-  EXPECT_EQ(Nova({"batch", "put", "sem/a", "1", "put", "sem/b", "2", "put-ttl", "sem/c", "3", "600000", "delete", "sem/a"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"batch", "put", "sem/a", "1", "put", "sem/b", "2", "put-ttl", "sem/c", "3", "600000",
+                  "delete", "sem/a"},
+                 &out),
+            0)
+      << out;
   EXPECT_EQ(Nova({"mget", "sem/c", "sem/b"}, &out), 0) << out;
   EXPECT_EQ(out, "sem/c\t3\nsem/b\t2\n");
   EXPECT_EQ(Nova({"mget", "sem/a"}, &out), 1);
@@ -89,7 +98,11 @@ TEST_F(ToolTest, BatchesSwapsMultiGetsExpiriesAndPrefixes) {
   EXPECT_EQ(Nova({"batch", "put", "\x01", "x", "put", "zzz", "y"}, &out), 2) << "over ranges";
   EXPECT_NE(out.find("more than one range"), std::string::npos) << out;
   EXPECT_EQ(Nova({"get", "zzz"}, &out), 1);
-  EXPECT_EQ(Nova({"batch", "put", "del/a", "1", "delete-range", "del/", "del0", "put", "del/b", "2", "put", "del/c", "3"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"batch", "put", "del/a", "1", "delete-range", "del/", "del0", "put", "del/b", "2", "put",
+                  "del/c", "3"},
+                 &out),
+            0)
+      << out;
   EXPECT_EQ(Nova({"scan", "", "10", "prefix", "del/"}, &out), 0);
   EXPECT_EQ(out, "del/b\t2\ndel/c\t3\n");
   EXPECT_EQ(Nova({"delete-range", "del/", "del/c"}, &out), 0) << out;
@@ -125,7 +138,8 @@ TEST_F(ToolTest, CheckpointAndRestore) {
 }
 
 TEST_F(ToolTest, CheckpointAndRestoreOfAnEmbeddedDatabase) {
-  const std::string live = cluster_->directory() + "/live", kept = cluster_->directory() + "/kept", back = cluster_->directory() + "/back";
+  const std::string live = cluster_->directory() + "/live", kept = cluster_->directory() + "/kept",
+                    back = cluster_->directory() + "/back";
   const auto value_in = [](const std::string& directory) {
     DbOptions options;
     options.create_if_missing = false;
@@ -157,7 +171,8 @@ TEST_F(ToolTest, CheckpointAndRestoreOfAnEmbeddedDatabase) {
   EXPECT_EQ(value_in(live), "2");
   EXPECT_EQ(value_in(kept), "1");
   EXPECT_EQ(Nova({"--db=" + back + "2", "restore", cluster_->directory() + "/none"}, &out), 1);
-  for (const std::vector<std::string>& bad : {std::vector<std::string>{"checkpoint"}, {"checkpoint", "--list"}, {"get", "a"}}) {
+  for (const std::vector<std::string>& bad :
+       {std::vector<std::string>{"checkpoint"}, {"checkpoint", "--list"}, {"get", "a"}}) {
     std::vector<std::string> words = {"--db=" + live};
     words.insert(words.end(), bad.begin(), bad.end());
     EXPECT_EQ(Nova(words, &out), 2) << out;
@@ -167,8 +182,12 @@ TEST_F(ToolTest, CheckpointAndRestoreOfAnEmbeddedDatabase) {
 TEST_F(ToolTest, AShellReadsAtItsSnapshot) {
   std::string out;
   EXPECT_EQ(Nova({"snapshot", "take"}, &out), 2);
-  EXPECT_EQ(Nova({"shell"}, &out, "put snap/a 1\nsnapshot take\nput snap/a 2\nput snap/b 2\nget snap/a\nscan snap/ 5 prefix snap/\nmget snap/a\n"
-                                  "snapshot drop\nget snap/a\nquit\n"), 0) << out;
+  EXPECT_EQ(Nova({"shell"}, &out,
+                 "put snap/a 1\nsnapshot take\nput snap/a 2\nput snap/b 2\nget snap/a\nscan snap/ 5 prefix "
+                 "snap/\nmget snap/a\n"
+                 "snapshot drop\nget snap/a\nquit\n"),
+            0)
+      << out;
   EXPECT_EQ(out, "1\nsnap/a\t1\nsnap/a\t1\n2\n");
 }
 
@@ -216,7 +235,8 @@ TEST_F(ToolTest, TheCInterfaceSaysTheSame) {
   nova_free(value);
   const char* const keys[] = {"c/ttl", "c/k", "c/l"};
   const size_t sizes[] = {5, 3, 3};
-  for (const nova_snapshot* at : {static_cast<const nova_snapshot*>(snapshot), static_cast<const nova_snapshot*>(nullptr)}) {
+  for (const nova_snapshot* at :
+       {static_cast<const nova_snapshot*>(snapshot), static_cast<const nova_snapshot*>(nullptr)}) {
     nova_values* values = nullptr;
     ASSERT_EQ(nova_multi_get(c, at, 3, keys, sizes, &values), NOVA_OK) << nova_last_error();
     const auto is = [&](size_t i) {
@@ -319,15 +339,19 @@ TEST_F(ToolTest, BadStartsAreOneLineAndExitTwo) {
       {{bin + "nova_ltc", "--nonsense=1"}, "nonsense"},
       {{bin + "nova_ltc", zookeeper, coordinators, "--name=x", "--log_replicas=99"}, "log_replicas"},
       {{bin + "nova_ltc", zookeeper, coordinators, "--name=x", "--memtable_mb=4MB"}, "memtable_mb"},
-      {{bin + "nova_ltc", zookeeper, coordinators, "--name=x", "--compression=none,gzip"}, "--compression: 'gzip'"},
+      {{bin + "nova_ltc", zookeeper, coordinators, "--name=x", "--compression=none,gzip"},
+       "--compression: 'gzip'"},
       {{bin + "nova_ltc", nobody, coordinators, "--name=x", "--zookeeper_connect_ms=500"}, "ZooKeeper"},
       {{bin + "nova_ltc", zookeeper, coordinators, "--name=x", taken}, "in use"},
       {{bin + "nova_ltc", zookeeper, coordinators}, "--name"},
       {{bin + "nova_stoc", "--nonsense=1"}, "nonsense"},
       {{bin + "nova_stoc", zookeeper, coordinators, "--name=x"}, "--data"},
       {{bin + "nova_stoc", zookeeper, coordinators, "--name=x", "--data=/proc/nova"}, "/proc/nova"},
-      {{bin + "nova_stoc", nobody, coordinators, "--name=x", "--data=" + cluster_->directory() + "/never", "--zookeeper_connect_ms=500"}, "ZooKeeper"},
-      {{bin + "nova_coordinator", nobody, "--zookeeper_connect_ms=500", "--address=127.0.0.1:0"}, "ZooKeeper"},
+      {{bin + "nova_stoc", nobody, coordinators, "--name=x", "--data=" + cluster_->directory() + "/never",
+        "--zookeeper_connect_ms=500"},
+       "ZooKeeper"},
+      {{bin + "nova_coordinator", nobody, "--zookeeper_connect_ms=500", "--address=127.0.0.1:0"},
+       "ZooKeeper"},
       {{bin + "nova_coordinator", zookeeper, "--address=" + cluster_->coordinators()}, "taken"},
       {{bin + "nova", "--coordinators=127.0.0.1:1", "--timeout_ms=1000", "get", "x"}, "coordinator"},
   };
@@ -346,7 +370,8 @@ TEST_F(ToolTest, BadStartsAreOneLineAndExitTwo) {
     fclose(f);
     EXPECT_NE(said.find(c.says), std::string::npos) << c.argv[0] << " said: " << said;
     int lines = 0;  // the log's information lines aside
-    for (const std::string& line : std::vector<std::string>(absl::StrSplit(said, '\n', absl::SkipEmpty()))) lines += line[0] != 'I';
+    for (const std::string& line : std::vector<std::string>(absl::StrSplit(said, '\n', absl::SkipEmpty())))
+      lines += line[0] != 'I';
     EXPECT_EQ(lines, 1) << c.argv[0] << " said: " << said;
   }
   unlink(errors.c_str());

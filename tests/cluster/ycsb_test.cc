@@ -1,4 +1,5 @@
-// YCSB's own client through the binding: workloads a to f against 16 ranges, small and large records; no operation fails.
+// YCSB's own client through the binding: workloads a to f against 16 ranges, small and large records; no
+// operation fails.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -23,10 +24,12 @@ class YcsbTest : public testing::Test {
     cluster_ = *std::move(cluster);
   }
   // Runs one phase; every operation must have returned OK.
-  void Run(const std::string& phase, char workload, int records, int operations, const std::string& more = "") {
+  void Run(const std::string& phase, char workload, int records, int operations,
+           const std::string& more = "") {
     const std::string command =
-        StrCat(NOVA_SOURCE_DIR "/deploy/ycsb.sh ", phase, " ", std::string(1, workload), " --build=" NOVA_BINARY_DIR " --coordinators=",
-               cluster_->coordinators(), " --records=", records, " --operations=", operations, " --threads=16 ", more, " 2>&1");
+        StrCat(NOVA_SOURCE_DIR "/deploy/ycsb.sh ", phase, " ", std::string(1, workload),
+               " --build=" NOVA_BINARY_DIR " --coordinators=", cluster_->coordinators(),
+               " --records=", records, " --operations=", operations, " --threads=16 ", more, " 2>&1");
     FILE* pipe = popen(command.c_str(), "r");
     std::string output;
     char piece[4096];

@@ -57,7 +57,8 @@ std::string TailOf(const std::string& path) {
 
 StatusOr<std::unique_ptr<ZookeeperServer>> ZookeeperServer::Start(ZookeeperServerOptions options) {
   if (access(kJar, R_OK) != 0) return absl::NotFoundError(StrCat("ZooKeeper is not installed: no ", kJar));
-  if (std::system("command -v java >/dev/null 2>&1") != 0) return absl::NotFoundError("java is not installed");
+  if (std::system("command -v java >/dev/null 2>&1") != 0)
+    return absl::NotFoundError("java is not installed");
   auto server = StartOnce(options);
   // A port that was free may be taken by the time the server binds it.
   for (int i = 0; i < 3 && absl::IsUnavailable(server.status()); ++i) server = StartOnce(options);
@@ -71,16 +72,19 @@ StatusOr<std::unique_ptr<ZookeeperServer>> ZookeeperServer::StartOnce(const Zook
   std::string ensemble;
   for (int i = 0; i < options.servers; ++i) {
     all->servers_.push_back({StrCat(directory, "/", i), FreePort(), -1});
-    if (options.servers > 1) ensemble += StrCat("server.", i, "=127.0.0.1:", FreePort(), ":", FreePort(), "\n");
+    if (options.servers > 1)
+      ensemble += StrCat("server.", i, "=127.0.0.1:", FreePort(), ":", FreePort(), "\n");
   }
   for (int i = 0; i < options.servers; ++i) {
     const Server& server = all->servers_[static_cast<size_t>(i)];
     std::filesystem::create_directories(server.directory + "/data");
     std::ofstream(server.directory + "/data/myid") << i;
     std::ofstream(server.directory + "/zoo.cfg")
-        << "tickTime=" << options.tick_ms << "\ninitLimit=50\nsyncLimit=10\ndataDir=" << server.directory << "/data\nclientPort="
-        << server.port << "\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nmaxSessionTimeout=" << 300 * options.tick_ms
-        << "\nadmin.enableServer=false\n4lw.commands.whitelist=srvr\n" << ensemble;
+        << "tickTime=" << options.tick_ms << "\ninitLimit=50\nsyncLimit=10\ndataDir=" << server.directory
+        << "/data\nclientPort=" << server.port
+        << "\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nmaxSessionTimeout=" << 300 * options.tick_ms
+        << "\nadmin.enableServer=false\n4lw.commands.whitelist=srvr\n"
+        << ensemble;
   }
   for (Server& server : all->servers_) NOVA_RETURN_IF_ERROR(all->Launch(&server));
   for (Server& server : all->servers_) NOVA_RETURN_IF_ERROR(all->WaitServing(&server));
@@ -103,8 +107,16 @@ Status ZookeeperServer::Launch(Server* server) {
   const std::string config = server->directory + "/zoo.cfg";
   const std::string log = server->directory + "/log";
   // QuorumPeerMain runs a config without an ensemble standalone.
-  const char* const argv[] = {"java",           "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.fsync.warningthresholdms=10000",
-                              "-cp",            kJar,       "org.apache.zookeeper.server.quorum.QuorumPeerMain", config.c_str(), nullptr};
+  const char* const argv[] = {"java",
+                              "-Xmx192m",
+                              "-XX:+UseSerialGC",
+                              "-XX:TieredStopAtLevel=1",
+                              "-Dzookeeper.fsync.warningthresholdms=10000",
+                              "-cp",
+                              kJar,
+                              "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                              config.c_str(),
+                              nullptr};
   const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   server->pid = fork();
   if (server->pid == 0) {
@@ -141,7 +153,8 @@ std::string ZookeeperServer::Ask(const Server& server, const std::string& word) 
   if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0 &&
       write(fd, word.data(), word.size()) == static_cast<ssize_t>(word.size())) {
     char bytes[1024];
-    for (ssize_t n; (n = recv(fd, bytes, sizeof(bytes), 0)) > 0;) answer.append(bytes, static_cast<size_t>(n));
+    for (ssize_t n; (n = recv(fd, bytes, sizeof(bytes), 0)) > 0;)
+      answer.append(bytes, static_cast<size_t>(n));
   }
   close(fd);
   return answer;

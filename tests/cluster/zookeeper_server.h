@@ -1,10 +1,14 @@
-// ZookeeperServer: a real ZooKeeper for tests, standalone or an ensemble, on free loopback ports, its data in a fresh directory.
+// ZookeeperServer: a real ZooKeeper for tests, standalone or an ensemble, on free loopback ports, its data in
+// a fresh directory.
 //
-// Needs java and ZooKeeper's jar (Debian package `zookeeper`): where they are missing Start returns NotFound, and tests skip.
+// Needs java and ZooKeeper's jar (Debian package `zookeeper`): where they are missing Start returns NotFound,
+// and tests skip.
 //
 // Thread safety: one thread; the processes die with the thread that started them.
-// Ownership:     the destructor kills the processes and removes the directory; it touches nothing it did not start.
-// Errors:        NotFound: not installed; Unavailable: it did not come up; the message has the last lines of its log.
+// Ownership:     the destructor kills the processes and removes the directory; it touches nothing it did not
+//                start.
+// Errors:        NotFound: not installed; Unavailable: it did not come up; the message has the last lines of
+//                its log.
 #pragma once
 
 #include <sys/types.h>

@@ -17,18 +17,19 @@ constexpr Nanos kWholeRun = 20 * 60 * kSecond;  // virtual: something hangs
 constexpr int64_t kMostPending = 64;            // of a process of a cluster that nobody asks
 constexpr int64_t kMostConnections = 40;
 
-constexpr Nanos kWholeWithin = 90 * kSecond;    // a cluster that is open: redundancy, orphans
+constexpr Nanos kWholeWithin = 90 * kSecond;  // a cluster that is open: redundancy, orphans
 
 // What faults of all kinds know of each other.
 struct Broken {
-  std::string lost_stoc;           // whose disk is gone
+  std::string lost_stoc;          // whose disk is gone
   std::set<std::string> handled;  // nodes that one kind of faults ends and starts again just now
 };
 
 // Faults of one kind, one at a time; kinds overlap.
 class Nemesis {
  public:
-  Nemesis(SimCluster* cluster, const ChaosOptions* options, Notification* stop, Counts* counts, Broken* broken)
+  Nemesis(SimCluster* cluster, const ChaosOptions* options, Notification* stop, Counts* counts,
+          Broken* broken)
       : cluster_(cluster), options_(options), stop_(stop), counts_(counts), broken_(broken) {}
 
   void RunStocs() {
@@ -48,21 +49,30 @@ class Nemesis {
           break;
         case 2: {
           const std::string& other = Pick(stocs);
-          if (!options_->kill_stocs || other == stoc || other == broken_->lost_stoc || !HandleStocs({stoc, other})) break;
+          if (!options_->kill_stocs || other == stoc || other == broken_->lost_stoc ||
+              !HandleStocs({stoc, other}))
+            break;
           Count("two StoCs killed");
           KillAndRestart({stoc, other}, Between(10, 3000));
           if (Sleep(3 * kSecond)) return;
           break;
         }
-        case 3: PauseFor(stoc, Between(50, 4000)); break;
-        case 4: CutFor(stoc, Between(100, 4000)); break;
-        case 5: HangFor(stoc, Between(100, 5000)); break;
+        case 3:
+          PauseFor(stoc, Between(50, 4000));
+          break;
+        case 4:
+          CutFor(stoc, Between(100, 4000));
+          break;
+        case 5:
+          HangFor(stoc, Between(100, 5000));
+          break;
         case 6:
-          if (options_->orderly && cluster_->Runs(stoc) && HandleStocs({stoc})) StopAndRestart(stoc, "StoC", Between(10, 2000));
+          if (options_->orderly && cluster_->Runs(stoc) && HandleStocs({stoc}))
+            StopAndRestart(stoc, "StoC", Between(10, 2000));
           break;
         default:
-          if (!options_->lost_disks || options_->cluster.ltc.hosted.placement.replicas < 2 || !broken_->lost_stoc.empty() ||
-              !HandleStocs({stoc})) {
+          if (!options_->lost_disks || options_->cluster.ltc.hosted.placement.replicas < 2 ||
+              !broken_->lost_stoc.empty() || !HandleStocs({stoc})) {
             break;
           }
           if (!cluster_->MayLoseForEver(stoc)) {
@@ -95,11 +105,18 @@ class Nemesis {
           Count("LTC killed");
           KillAndRestart({ltc}, Between(10, 3000));
           break;
-        case 2: PauseFor(ltc, Between(50, 7000)); break;
-        case 3: CutFor(ltc, Between(100, 7000)); break;
-        case 4: PartitionFor(ltc, Between(100, 5000)); break;
+        case 2:
+          PauseFor(ltc, Between(50, 7000));
+          break;
+        case 3:
+          CutFor(ltc, Between(100, 7000));
+          break;
+        case 4:
+          PartitionFor(ltc, Between(100, 5000));
+          break;
         default:
-          if (options_->orderly && cluster_->Runs(ltc) && Handle(ltc)) StopAndRestart(ltc, "LTC", Between(10, 2000));
+          if (options_->orderly && cluster_->Runs(ltc) && Handle(ltc))
+            StopAndRestart(ltc, "LTC", Between(10, 2000));
       }
     }
   }
@@ -145,7 +162,9 @@ class Nemesis {
         case 0:
           Count("disk fails");
           add({random_.OneIn(2) ? DiskOp::kWrite : DiskOp::kSync},
-              {.action = random_.OneIn(3) ? FaultAction::kTorn : FaultAction::kEio, .nth = 1 + random_.Uniform(10), .count = 1 + random_.Uniform(5)});
+              {.action = random_.OneIn(3) ? FaultAction::kTorn : FaultAction::kEio,
+               .nth = 1 + random_.Uniform(10),
+               .count = 1 + random_.Uniform(5)});
           break;
         case 1:
           Count("disk is full");
@@ -153,11 +172,13 @@ class Nemesis {
           break;
         case 2:
           Count("disk is slow");
-          add({DiskOp::kRead, DiskOp::kWrite, DiskOp::kSync}, {.action = FaultAction::kDelay, .delay_ns = Between(1, 40)});
+          add({DiskOp::kRead, DiskOp::kWrite, DiskOp::kSync},
+              {.action = FaultAction::kDelay, .delay_ns = Between(1, 40)});
           break;
         default:
           Count("disk hangs");
-          add({DiskOp::kRead, DiskOp::kWrite, DiskOp::kSync}, {.action = FaultAction::kDelay, .delay_ns = Between(500, 4000)});
+          add({DiskOp::kRead, DiskOp::kWrite, DiskOp::kSync},
+              {.action = FaultAction::kDelay, .delay_ns = Between(500, 4000)});
       }
       Sleep(Between(100, 4000));
       if (cluster_->Runs(stoc) && cluster_->wrapped_disk(stoc) == disk) disk->Clear();
@@ -170,7 +191,8 @@ class Nemesis {
     while (!Sleep(Between(200, 2500))) {
       if (options_->cuts && random_.OneIn(2)) {
         Count("client cut from one LTC");
-        const std::string client = StrCat("client-", random_.Uniform(static_cast<uint64_t>(options_->clients)));
+        const std::string client =
+            StrCat("client-", random_.Uniform(static_cast<uint64_t>(options_->clients)));
         const std::string& ltc = Pick(ltcs);
         cluster_->network()->Partition(client, ltc);
         Sleep(Between(100, 3000));
@@ -186,8 +208,9 @@ class Nemesis {
       }
     }
   }
-  // Faults of several nodes at one moment, which leave some members of a group with what others never get. An LTC
-  // is cut from some StoCs, as by a cable that works at times; then it dies, StoCs start anew and others stand still.
+  // Faults of several nodes at one moment, which leave some members of a group with what others never get. An
+  // LTC is cut from some StoCs, as by a cable that works at times; then it dies, StoCs start anew and others
+  // stand still.
   void RunDisasters() {
     const std::vector<std::string> ltcs = cluster_->Names("ltc");
     const std::vector<std::string> stocs = cluster_->Names("stoc");
@@ -222,12 +245,13 @@ class Nemesis {
       if (Sleep(3 * kSecond)) return;  // what was on few members is on more
     }
   }
-  // A process stands still between a check and its act; or, where that is `or_one_thread`, the thread alone, while
-  // nobody tells the others of what it did. On a thread of the process'.
+  // A process stands still between a check and its act; or, where that is `or_one_thread`, the thread alone,
+  // while nobody tells the others of what it did. On a thread of the process'.
   Status StopHere(const char* where, uint64_t one_in, bool or_one_thread = false) {
     Simulation* const sim = Simulation::Current();
     const Simulation::Host* const host = sim->host();
-    if (host == nullptr || stop_->HasBeenNotified() || !options_->pauses || !random_.OneIn(one_in)) return OkStatus();
+    if (host == nullptr || stop_->HasBeenNotified() || !options_->pauses || !random_.OneIn(one_in))
+      return OkStatus();
     Count(where);
     ++standing_still_;
     const std::string node = host->name;
@@ -253,9 +277,12 @@ class Nemesis {
 
   bool Sleep(Nanos ns) { return stop_->WaitUntil(Now() + ns); }
   Nanos Between(uint64_t least_ms, uint64_t most_ms) {
-    return static_cast<Nanos>((least_ms * 1000 + random_.Uniform((most_ms - least_ms) * 1000 + 1))) * kMicrosecond;
+    return static_cast<Nanos>((least_ms * 1000 + random_.Uniform((most_ms - least_ms) * 1000 + 1))) *
+           kMicrosecond;
   }
-  const std::string& Pick(const std::vector<std::string>& names) { return names[random_.Uniform(names.size())]; }
+  const std::string& Pick(const std::vector<std::string>& names) {
+    return names[random_.Uniform(names.size())];
+  }
   void Count(const std::string& what) {
     ++(*counts_)["fault: " + what];
     ++faults_;
@@ -268,8 +295,8 @@ class Nemesis {
   bool Handle(const std::string& node) { return broken_->handled.insert(node).second; }
   void LetGo(const std::string& node) { broken_->handled.erase(node); }
 
-  // StoCs that each log group can do without, together with all that are handled just now. To look takes time, so
-  // they are taken first: of two who look at once, both see both.
+  // StoCs that each log group can do without, together with all that are handled just now. To look takes
+  // time, so they are taken first: of two who look at once, both see both.
   bool HandleStocs(const std::vector<std::string>& stocs) {
     std::vector<std::string> mine;
     for (const std::string& stoc : stocs) {
@@ -299,7 +326,8 @@ class Nemesis {
   // A StoC dies and is there again with an empty memory.
   void StartAnew(const std::vector<std::string>& stocs) {
     const std::string& stoc = Pick(stocs);
-    if (!options_->kill_stocs || stoc == broken_->lost_stoc || !cluster_->Runs(stoc) || !HandleStocs({stoc})) return;
+    if (!options_->kill_stocs || stoc == broken_->lost_stoc || !cluster_->Runs(stoc) || !HandleStocs({stoc}))
+      return;
     Count("StoC killed");
     KillAndRestart({stoc}, Between(1, 200));
   }
@@ -317,7 +345,8 @@ class Nemesis {
     if (random_.OneIn(2)) {
       Count(kind + " drained");
       std::string left = "not asked yet";
-      for (const Nanos until = Now() + 6 * kSecond; !left.empty() && Now() < until; SleepFor(200 * kMillisecond)) {
+      for (const Nanos until = Now() + 6 * kSecond; !left.empty() && Now() < until;
+           SleepFor(200 * kMillisecond)) {
         if (!cluster_->NewCoordinatorClient().Drain(node, Now() + kSecond, &left).ok()) left = "not known";
         if (stop_->HasBeenNotified()) break;
       }
@@ -330,7 +359,8 @@ class Nemesis {
     Sleep(down_ns);
     StartAgain(node);
   }
-  // A drained node that may not go: its mark ends with its registration, which a pause of the node's session ends.
+  // A drained node that may not go: its mark ends with its registration, which a pause of the node's session
+  // ends.
   void KillNothing(const std::string& node) {
     cluster_->CutConfig(node, true);
     Sleep(options_->cluster.config.session_timeout_ns + kSecond);
@@ -387,8 +417,9 @@ class Nemesis {
 std::string DescribeRecords(SimCluster* cluster) {
   std::string text;
   for (const auto& [id, r] : cluster->Records()) {
-    absl::StrAppend(&text, " | range ", id.value(), " epoch ", r.epoch.value(), r.state == RangeState::kOpen ? " OPEN" : " SEALING",
-                    r.released ? " released" : "", " owner ", r.owner, "/", r.owner_incarnation.value(), " groups ", r.log_groups.size());
+    absl::StrAppend(&text, " | range ", id.value(), " epoch ", r.epoch.value(),
+                    r.state == RangeState::kOpen ? " OPEN" : " SEALING", r.released ? " released" : "",
+                    " owner ", r.owner, "/", r.owner_incarnation.value(), " groups ", r.log_groups.size());
   }
   return text;
 }
@@ -413,13 +444,16 @@ std::string LogsNotWhole(SimCluster* cluster, const ChaosOptions& options) {
   }
   const size_t wanted = std::min(live.size(), static_cast<size_t>(options.cluster.ltc.hosted.log_replicas));
   for (const auto& [id, r] : cluster->Records()) {
-    if (r.log_groups.size() != 1) return StrCat("range ", id.value(), " lists ", r.log_groups.size(), " log groups");
+    if (r.log_groups.size() != 1)
+      return StrCat("range ", id.value(), " lists ", r.log_groups.size(), " log groups");
     const std::vector<LogMember>& members = r.log_groups[0].members;
-    const auto there = static_cast<size_t>(std::count_if(members.begin(), members.end(), [&](const LogMember& m) {
-      const auto it = live.find(m.stoc);
-      return it != live.end() && r.log_groups[0].Holds(m, it->second.incarnation, it->second.store);
-    }));
-    if (there < wanted) return StrCat("range ", id.value(), ": ", there, " of ", wanted, " log members are there");
+    const auto there =
+        static_cast<size_t>(std::count_if(members.begin(), members.end(), [&](const LogMember& m) {
+          const auto it = live.find(m.stoc);
+          return it != live.end() && r.log_groups[0].Holds(m, it->second.incarnation, it->second.store);
+        }));
+    if (there < wanted)
+      return StrCat("range ", id.value(), ": ", there, " of ", wanted, " log members are there");
   }
   return "";
 }
@@ -459,7 +493,8 @@ std::string Orphans(SimCluster* cluster) {
       const auto header = FileHeader::Decode(std::string_view(bytes).substr(0, kFileHeaderBytes));
       if (!header.ok()) continue;
       if (header->kind == FileHeader::Kind::kWhole) files[header->file] = {*header, name};
-      if (header->kind == FileHeader::Kind::kAppended) manifests[header->file.owner].push_back({name, bytes.substr(kFileHeaderBytes)});
+      if (header->kind == FileHeader::Kind::kAppended)
+        manifests[header->file.owner].push_back({name, bytes.substr(kFileHeaderBytes)});
     }
   }
   std::set<Uuid> named;
@@ -473,26 +508,31 @@ std::string Orphans(SimCluster* cluster) {
   }
   for (const auto& [file, found] : files) {
     const auto owner = records.find(found.first.creator.range);
-    if (owner == records.end() || found.first.creator.epoch >= owner->second.epoch || named.contains(file.owner)) continue;
-    return StrCat("file ", file.ToString(), " of range ", owner->first.value(), " epoch ", found.first.creator.epoch.value(), " is left on ",
-                  found.second);
+    if (owner == records.end() || found.first.creator.epoch >= owner->second.epoch ||
+        named.contains(file.owner))
+      continue;
+    return StrCat("file ", file.ToString(), " of range ", owner->first.value(), " epoch ",
+                  found.first.creator.epoch.value(), " is left on ", found.second);
   }
   return "";
 }
 
 // With nobody asking: requests end, and what they held is let go.
 std::string StillHeld(SimCluster* cluster, const ChaosOptions& options) {
-  // Of each range and thread an open log and a spare one on R members; twice, for a round that was sealed. Segments that are kept for
-  // the next logs of a session are not among them: a StoC keeps as many as its log memory has room for.
+  // Of each range and thread an open log and a spare one on R members; twice, for a round that was sealed.
+  // Segments that are kept for the next logs of a session are not among them: a StoC keeps as many as its log
+  // memory has room for.
   const double segments = cluster->Metric("stoc", "nova_stoc_segments");
-  if (segments > 4.0 * options.ranges * options.cluster.ltc.xchg_threads * options.cluster.ltc.hosted.log_replicas) {
+  if (segments >
+      4.0 * options.ranges * options.cluster.ltc.xchg_threads * options.cluster.ltc.hosted.log_replicas) {
     return StrCat(segments, " log segments are open");
   }
   for (const char* kind : {"ltc", "stoc"}) {
     for (const std::string& name : cluster->Names(kind)) {
       if (!cluster->Runs(name)) continue;
       const FabricCounters c = cluster->fabric_counters(name);
-      if (c.pending_requests > kMostPending) return StrCat(name, ": ", c.pending_requests, " requests are pending");
+      if (c.pending_requests > kMostPending)
+        return StrCat(name, ": ", c.pending_requests, " requests are pending");
       if (c.connections > kMostConnections) return StrCat(name, ": ", c.connections, " connections are up");
     }
   }
@@ -524,33 +564,48 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
   Broken broken;
   std::vector<std::unique_ptr<Load>> loads;
   for (int i = 0; i < options.clients; ++i) {
-    const LoadOptions load{.keys = options.keys_per_client, .first_key = i * options.keys_per_client, .pause_max_us = 25'000,
-                           .large_value_bytes = options.all_kinds ? options.cluster.ltc.log.segment_bytes : 0, .all_kinds = options.all_kinds};
-    loads.push_back(std::make_unique<Load>(clients[static_cast<size_t>(i)].get(), &history, load, &result->violation, &shared, &result->counts));
+    const LoadOptions load{.keys = options.keys_per_client,
+                           .first_key = i * options.keys_per_client,
+                           .pause_max_us = 25'000,
+                           .large_value_bytes = options.all_kinds ? options.cluster.ltc.log.segment_bytes : 0,
+                           .all_kinds = options.all_kinds};
+    loads.push_back(std::make_unique<Load>(clients[static_cast<size_t>(i)].get(), &history, load,
+                                           &result->violation, &shared, &result->counts));
   }
   for (int i = 0; i < options.readers; ++i) {
     clients.push_back(cluster.NewClient(StrCat("client-reader-", i)));
     const LoadOptions load{.pause_max_us = 10'000, .reads_only = true};
-    loads.push_back(std::make_unique<Load>(clients.back().get(), &history, load, &result->violation, &shared, &result->counts));
+    loads.push_back(std::make_unique<Load>(clients.back().get(), &history, load, &result->violation, &shared,
+                                           &result->counts));
   }
   {
     Notification stop;
     std::vector<std::unique_ptr<Nemesis>> nemeses;
-    const auto add = [&] { return nemeses.emplace_back(std::make_unique<Nemesis>(&cluster, &options, &stop, &result->counts, &broken)).get(); };
+    const auto add = [&] {
+      return nemeses
+          .emplace_back(std::make_unique<Nemesis>(&cluster, &options, &stop, &result->counts, &broken))
+          .get();
+    };
     Nemesis* const between = add();
-    NOVA_CHECK(ArmFailPoint("ltc.lease_checked", 0, [between] { return between->StopHere("stop between lease check and answer", 500); }).ok());
-    NOVA_CHECK(ArmFailPoint("ltc.record_released", 0, [between] { return between->StopHere("stop between release and letting go", 2, true); }).ok());
+    NOVA_CHECK(ArmFailPoint("ltc.lease_checked", 0, [between] {
+                 return between->StopHere("stop between lease check and answer", 500);
+               }).ok());
+    NOVA_CHECK(ArmFailPoint("ltc.record_released", 0, [between] {
+                 return between->StopHere("stop between release and letting go", 2, true);
+               }).ok());
     std::vector<std::unique_ptr<Thread>> threads;
     for (auto& load : loads) {
       threads.push_back(std::make_unique<Thread>("chaos.load", [&, l = load.get()] {
         while (!stop.HasBeenNotified() && !l->Violated()) l->Step();
       }));
     }
-    for (void (Nemesis::*run)() : {&Nemesis::RunStocs, &Nemesis::RunLtcs, &Nemesis::RunCoordinators, &Nemesis::RunNetwork, &Nemesis::RunDisks,
-                                   &Nemesis::RunClients, &Nemesis::RunDisasters}) {
+    for (void (Nemesis::*run)() :
+         {&Nemesis::RunStocs, &Nemesis::RunLtcs, &Nemesis::RunCoordinators, &Nemesis::RunNetwork,
+          &Nemesis::RunDisks, &Nemesis::RunClients, &Nemesis::RunDisasters}) {
       threads.push_back(std::make_unique<Thread>("chaos.nemesis", [run, n = add()] { (n->*run)(); }));
     }
-    for (const Nanos until = Now() + options.duration_ns; Now() < until && result->violation.empty();) SleepFor(100 * kMillisecond);
+    for (const Nanos until = Now() + options.duration_ns; Now() < until && result->violation.empty();)
+      SleepFor(100 * kMillisecond);
     stop.Notify();
     threads.clear();  // joins
     while (between->standing_still() > 0) SleepFor(kMillisecond);
@@ -567,7 +622,9 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
   cluster.HealAll();
   if (judge("")) {
     StartWhatIsDown(&cluster, broken.lost_stoc);
-    judge(cluster.WaitOpen(ranges, kOpenWithin) ? "" : "not every range is open again" + DescribeRecords(&cluster));
+    judge(cluster.WaitOpen(ranges, kOpenWithin)
+              ? ""
+              : "not every range is open again" + DescribeRecords(&cluster));
   }
   if (judge("")) loads[0]->Verify();
   if (judge("")) judge(WaitUntilEmpty([&] { return LogsNotWhole(&cluster, options); }, kWholeWithin));
@@ -592,7 +649,8 @@ ChaosOptions ChaosOf(uint64_t seed) {
   if (random.OneIn(3)) o.cluster.disk.latency_ns = static_cast<Nanos>(random.Uniform(5 * kMillisecond));
   if (random.OneIn(3)) o.cluster.network.max_delay_ns = 3 * kMillisecond;
   if (random.OneIn(2)) o.ranges = 2;
-  constexpr LogMode kModes[] = {LogMode::kMemory, LogMode::kMemory, LogMode::kPersistent, LogMode::kMemoryAndPersistent};
+  constexpr LogMode kModes[] = {LogMode::kMemory, LogMode::kMemory, LogMode::kPersistent,
+                                LogMode::kMemoryAndPersistent};
   o.cluster.ltc.hosted.log_mode = kModes[random.Uniform(std::size(kModes))];
   o.cluster.coordinators = 2;
   o.cluster.ltcs = 3;
@@ -609,17 +667,41 @@ ChaosOptions ChaosOf(uint64_t seed) {
 
 std::vector<std::string> ChaosKinds() {
   std::vector<std::string> kinds;
-  for (const char* fault :
-       {"StoC killed", "two StoCs killed", "StoC paused", "StoC cut from coordinators or store", "StoC hangs, and heartbeats go on",
-        "StoC drained", "StoC drained to the end", "StoC stopped", "StoC lost for good", "StoC back with an empty disk", "LTC killed",
-        "LTC paused", "LTC cut from coordinators or store", "LTC cut from StoCs", "LTC drained", "LTC drained to the end", "LTC stopped",
-        "coordinator killed", "coordinator cut from coordinators or store", "network loses and delays", "disk fails", "disk is full",
-        "disk is slow", "disk hangs", "several nodes at once", "client cut from one LTC", "client does not read", "stop between lease check and answer",
-        "stop between release and letting go", "clocks run wrong"}) {
+  for (const char* fault : {"StoC killed",
+                            "two StoCs killed",
+                            "StoC paused",
+                            "StoC cut from coordinators or store",
+                            "StoC hangs, and heartbeats go on",
+                            "StoC drained",
+                            "StoC drained to the end",
+                            "StoC stopped",
+                            "StoC lost for good",
+                            "StoC back with an empty disk",
+                            "LTC killed",
+                            "LTC paused",
+                            "LTC cut from coordinators or store",
+                            "LTC cut from StoCs",
+                            "LTC drained",
+                            "LTC drained to the end",
+                            "LTC stopped",
+                            "coordinator killed",
+                            "coordinator cut from coordinators or store",
+                            "network loses and delays",
+                            "disk fails",
+                            "disk is full",
+                            "disk is slow",
+                            "disk hangs",
+                            "several nodes at once",
+                            "client cut from one LTC",
+                            "client does not read",
+                            "stop between lease check and answer",
+                            "stop between release and letting go",
+                            "clocks run wrong"}) {
     kinds.push_back(StrCat("fault: ", fault));
   }
-  for (const char* op : {"put", "put of a large value", "delete", "delete range", "get", "scan", "compare and swap", "batch", "multi-get",
-                         "snapshot", "time to live", "put of a shared key", "get of a shared key", "compare and swap of a shared key"}) {
+  for (const char* op : {"put", "put of a large value", "delete", "delete range", "get", "scan",
+                         "compare and swap", "batch", "multi-get", "snapshot", "time to live",
+                         "put of a shared key", "get of a shared key", "compare and swap of a shared key"}) {
     kinds.push_back(StrCat("op: ", op));
   }
   return kinds;
@@ -632,7 +714,8 @@ ChaosResult RunChaos(uint64_t seed, const ChaosOptions& options) {
   sim.Run([&] {
     Notification over;
     Thread watchdog("chaos.watchdog", [&over, seed] {
-      NOVA_CHECK(over.WaitUntil(Now() + kWholeRun)) << "seed " << seed << ": hangs" << Simulation::Current()->FibersText();
+      NOVA_CHECK(over.WaitUntil(Now() + kWholeRun))
+          << "seed " << seed << ": hangs" << Simulation::Current()->FibersText();
     });
     RunAll(options, &result);
     over.Notify();

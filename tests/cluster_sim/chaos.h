@@ -1,9 +1,9 @@
-// Chaos: clients work on a cluster while its nodes are killed, stopped, drained, hung, cut off, lose disks or have bad ones, at random
-// moments and by clocks that run wrong; then all heals, and every acknowledged write must be there, in a cluster that is whole again
-// (protocol.md: H1-H31 end to end).
+// Chaos: clients work on a cluster while its nodes are killed, stopped, drained, hung, cut off, lose disks or
+// have bad ones, at random moments and by clocks that run wrong; then all heals, and every acknowledged write
+// must be there, in a cluster that is whole again (protocol.md: H1-H31 end to end).
 //
-// What the cluster is to survive bounds the faults: StoCs are killed only while each log group keeps a member (R-1 of R), and one disk
-// is lost in a run at most, of which each table has another copy.
+// What the cluster is to survive bounds the faults: StoCs are killed only while each log group keeps a member
+// (R-1 of R), and one disk is lost in a run at most, of which each table has another copy.
 //
 // Ownership: none.   Errors: the first violation, as text; empty: none.
 #pragma once

@@ -1,11 +1,13 @@
-// Random faults against the history of what clients did. A few seeds are always the same, the others are new in every run and are
-// printed. Every failure names its seed: NOVA_SIM_SEED=n runs that one alone, NOVA_SIM_SEEDS=n as many from there on.
+// Random faults against the history of what clients did. A few seeds are always the same, the others are new
+// in every run and are printed. Every failure names its seed: NOVA_SIM_SEED=n runs that one alone,
+// NOVA_SIM_SEEDS=n as many from there on.
+#include "tests/cluster_sim/chaos.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
 #include "common/base/random.h"
-#include "tests/cluster_sim/chaos.h"
 
 namespace nova {
 namespace {
@@ -29,17 +31,21 @@ TEST(ChaosTest, EveryAcknowledgedWriteIsFound) {
   for (; seeds < most && Now() < until; ++seeds) {
     const uint64_t seed = only ? *only + seeds : seeds < kFixedSeeds ? seeds + 1 : first_new + seeds;
     const ChaosResult r = RunChaos(seed, ChaosOf(seed));
-    EXPECT_EQ(r.violation, "") << "NOVA_SIM_SEED=" << seed << ", log mode " << static_cast<int>(ChaosOf(seed).cluster.ltc.hosted.log_mode);
+    EXPECT_EQ(r.violation, "") << "NOVA_SIM_SEED=" << seed << ", log mode "
+                               << static_cast<int>(ChaosOf(seed).cluster.ltc.hosted.log_mode);
     acknowledged += r.acknowledged;
     unknown += r.unknown;
     refused += r.refused;
     faults += r.faults;
     for (const auto& [kind, n] : r.counts) counts[kind] += n;
   }
-  if (!only) std::printf("seeds 1 to %llu, and from %llu on\n", static_cast<unsigned long long>(kFixedSeeds), static_cast<unsigned long long>(first_new + kFixedSeeds));
-  std::printf("%llu seeds in %lld s, %llu acknowledged writes, %llu unknown, %llu refused, %llu faults\n", static_cast<unsigned long long>(seeds),
-              static_cast<long long>((Now() - begin) / kSecond), static_cast<unsigned long long>(acknowledged),
-              static_cast<unsigned long long>(unknown), static_cast<unsigned long long>(refused), static_cast<unsigned long long>(faults));
+  if (!only)
+    std::printf("seeds 1 to %llu, and from %llu on\n", static_cast<unsigned long long>(kFixedSeeds),
+                static_cast<unsigned long long>(first_new + kFixedSeeds));
+  std::printf("%llu seeds in %lld s, %llu acknowledged writes, %llu unknown, %llu refused, %llu faults\n",
+              static_cast<unsigned long long>(seeds), static_cast<long long>((Now() - begin) / kSecond),
+              static_cast<unsigned long long>(acknowledged), static_cast<unsigned long long>(unknown),
+              static_cast<unsigned long long>(refused), static_cast<unsigned long long>(faults));
   for (const auto& [kind, n] : counts) {
     std::printf("  %8llu %s\n", static_cast<unsigned long long>(n), kind.c_str());
     if (seeds >= kEnoughForEachKind) {

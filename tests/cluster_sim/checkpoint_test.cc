@@ -1,5 +1,6 @@
-// Checkpoints of a whole simulated cluster: made while clients write, kept over compactions, orphan collection, an LTC's death, a drained
-// StoC and a cluster of another size; restored to the byte (faults row 51).
+// Checkpoints of a whole simulated cluster: made while clients write, kept over compactions, orphan
+// collection, an LTC's death, a drained StoC and a cluster of another size; restored to the byte (faults row
+// 51).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +31,8 @@ struct World {
   }
   void Write(const std::string& value, int step) {
     for (int i = 0; i < 1000; i += step) {
-      const Result r = i % 5 == 4 ? client->Delete(KeyOf(i)) : client->Put(KeyOf(i), StrCat(value, " ", i, std::string(300, 'v')));
+      const Result r = i % 5 == 4 ? client->Delete(KeyOf(i))
+                                  : client->Put(KeyOf(i), StrCat(value, " ", i, std::string(300, 'v')));
       ASSERT_TRUE(r.ok()) << r.message;
     }
   }
@@ -100,7 +102,8 @@ TEST(CheckpointTest, M2IsRestoredToTheByteByAClusterOfAnotherSize) {
   }
 }
 
-// An LTC dies while a checkpoint is made under load: it is there in some ranges or all, and says so; nothing else is lost.
+// An LTC dies while a checkpoint is made under load: it is there in some ranges or all, and says so; nothing
+// else is lost.
 TEST(CheckpointTest, M2AnLtcsDeathMeanwhileLeavesItWholeInEachRangeThatHasIt) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     Simulate(seed, [seed] {
@@ -158,7 +161,8 @@ TEST(CheckpointTest, M2ADrainedStocTakesNoTableOfACheckpointWithIt) {
     ASSERT_TRUE(w.client->CreateCheckpoint("a").ok());
     for (const char* value : {"second", "third"}) ASSERT_NO_FATAL_FAILURE(w.Write(value, 1));
     std::string left = "?";
-    for (const Nanos until = Now() + 120 * kSecond; !left.empty() && Now() < until; SleepFor(200 * kMillisecond)) {
+    for (const Nanos until = Now() + 120 * kSecond; !left.empty() && Now() < until;
+         SleepFor(200 * kMillisecond)) {
       const Status s = w.client->Drain("stoc-0", &left);
       ASSERT_TRUE(s.ok()) << s;
     }
@@ -172,8 +176,8 @@ TEST(CheckpointTest, M2ADrainedStocTakesNoTableOfACheckpointWithIt) {
   });
 }
 
-// StoCs write a manifest's edits and answer that they failed: whether the range was restored nobody can tell, so it is not done again,
-// for that would take away what was written since.
+// StoCs write a manifest's edits and answer that they failed: whether the range was restored nobody can tell,
+// so it is not done again, for that would take away what was written since.
 TEST(CheckpointTest, A1ARestoreThatMayHaveBeenDoneIsNotDoneAgain) {
   Simulate(1, [] {
     World w;

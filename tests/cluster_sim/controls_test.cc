@@ -1,8 +1,9 @@
-// Negative controls: the chaos with a safety rule switched off finds it out, by its history or by its last look at the cluster, within
-// some seeds. Where another lock holds as long as the rule is off, both are (docs/testing.md names the pairs).
+// Negative controls: the chaos with a safety rule switched off finds it out, by its history or by its last
+// look at the cluster, within some seeds. Where another lock holds as long as the rule is off, both are
+// (docs/testing.md names the pairs).
 //
-// One of them is drawn in each run. NOVA_CONTROLS=all takes all, NOVA_CONTROLS=name that one, also of those that the
-// chaos has not found out yet. NOVA_SIM_SEED=n begins there.
+// One of them is drawn in each run. NOVA_CONTROLS=all takes all, NOVA_CONTROLS=name that one, also of those
+// that the chaos has not found out yet. NOVA_SIM_SEED=n begins there.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,8 +22,9 @@ namespace {
 struct Control {
   const char* name;
   std::function<void(RulesOff*, ClusterOptions::RulesOff*)> switch_off;
-  bool shown = false;      // that it is found out within kSeeds
-  bool disasters = false;  // where it takes faults of several nodes at once: else half of the seeds would be in vain
+  bool shown = false;  // that it is found out within kSeeds
+  // where it takes faults of several nodes at once: else half of the seeds would be in vain
+  bool disasters = false;
 };
 constexpr uint64_t kSeeds = 200;
 constexpr Nanos kLonger = 30 * kSecond;  // than chaos takes by itself: the same faults, more of them
@@ -66,11 +68,13 @@ std::string ViolationOf(const Control& control, uint64_t seed) {
   close(ends[1]);
   std::string text;
   char buffer[1024];
-  for (ssize_t n = 0; (n = read(ends[0], buffer, sizeof(buffer))) > 0;) text.append(buffer, static_cast<size_t>(n));
+  for (ssize_t n = 0; (n = read(ends[0], buffer, sizeof(buffer))) > 0;)
+    text.append(buffer, static_cast<size_t>(n));
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) std::printf("%s: seed %llu aborts\n", control.name, static_cast<unsigned long long>(seed));
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    std::printf("%s: seed %llu aborts\n", control.name, static_cast<unsigned long long>(seed));
   return text;
 }
 
@@ -78,12 +82,14 @@ void ExpectFoundOut(const Control& control, uint64_t first_seed) {
   for (uint64_t seed = first_seed; seed < first_seed + kSeeds; ++seed) {
     const std::string violation = ViolationOf(control, seed);
     if (violation.empty()) continue;
-    std::printf("%s off: found out by seed %llu, the %llu. of them: %s\n", control.name, static_cast<unsigned long long>(seed),
-                static_cast<unsigned long long>(seed - first_seed + 1), violation.substr(0, 200).c_str());
+    std::printf("%s off: found out by seed %llu, the %llu. of them: %s\n", control.name,
+                static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed - first_seed + 1),
+                violation.substr(0, 200).c_str());
     std::fflush(stdout);
     return;
   }
-  ADD_FAILURE() << control.name << " off: not found out by seeds " << first_seed << " to " << first_seed + kSeeds - 1;
+  ADD_FAILURE() << control.name << " off: not found out by seeds " << first_seed << " to "
+                << first_seed + kSeeds - 1;
 }
 
 TEST(ControlsTest, ARuleSwitchedOffIsFoundOut) {

@@ -1,4 +1,5 @@
-// Same seed, same trace: a whole cluster, with faults, in two processes, and whatever a process has run before.
+// Same seed, same trace: a whole cluster, with faults, in two processes, and whatever a process has run
+// before.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,7 +17,8 @@ namespace {
 
 constexpr int kRanges = 16;
 
-// Boots, loads, loses a StoC and an LTC, verifies. The trace is of everything the network carried and every step the fibers took.
+// Boots, loads, loses a StoC and an LTC, verifies. The trace is of everything the network carried and every
+// step the fibers took.
 void RunScenario(Simulation* sim) {
   sim->Run([] {
     SimCluster cluster(SmallCluster());
@@ -44,8 +46,9 @@ void RunScenario(Simulation* sim) {
 std::string TraceOfProcess(uint64_t seed) {
   std::array<char, 4096> self{};
   if (readlink("/proc/self/exe", self.data(), self.size() - 1) < 0) return "no /proc";
-  const std::string command = StrCat("NOVA_SIM_PRINT_TRACE=", seed, " '", self.data(),
-                                     "' --gtest_filter=DeterminismTest.PrintsItsTrace 2>&1 | sed -n 's/^trace //p'");
+  const std::string command =
+      StrCat("NOVA_SIM_PRINT_TRACE=", seed, " '", self.data(),
+             "' --gtest_filter=DeterminismTest.PrintsItsTrace 2>&1 | sed -n 's/^trace //p'");
   FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return "no process";
   std::array<char, 256> line{};
@@ -60,8 +63,9 @@ TEST(DeterminismTest, PrintsItsTrace) {
   Simulation sim(seed == nullptr ? 1 : std::strtoull(seed, nullptr, 10));
   SetUpSimLog(&sim);
   RunScenario(&sim);
-  if (!HasFailure()) std::printf("trace %llx %llu\n", static_cast<unsigned long long>(sim.trace_hash()),
-                                 static_cast<unsigned long long>(sim.trace_lines()));
+  if (!HasFailure())
+    std::printf("trace %llx %llu\n", static_cast<unsigned long long>(sim.trace_hash()),
+                static_cast<unsigned long long>(sim.trace_lines()));
 }
 
 TEST(DeterminismTest, SameSeedSameTraceInTwoProcesses) {
@@ -83,7 +87,8 @@ TEST(DeterminismTest, SameSeedSameChaosWhateverRanBefore) {
     const ChaosResult r = RunChaos(seed, options);
     EXPECT_EQ(r.violation, "");
     EXPECT_GT(r.acknowledged, 20u);
-    return StrCat(r.acknowledged, " acknowledged, ", r.unknown, " unknown, ", r.refused, " refused, ", r.faults, " faults, trace ", r.trace_hash);
+    return StrCat(r.acknowledged, " acknowledged, ", r.unknown, " unknown, ", r.refused, " refused, ",
+                  r.faults, " faults, trace ", r.trace_hash);
   };
   std::map<uint64_t, std::string> first;
   for (const uint64_t seed : {3, 4, 5, 6}) first[seed] = run(seed);

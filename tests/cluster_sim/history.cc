@@ -58,24 +58,30 @@ std::string History::Key::Since(uint64_t version) const {
   std::string text;
   for (uint64_t v = version; v < versions.size(); ++v) {
     const Version& w = versions[v];
-    absl::StrAppend(&text, v == version ? "" : ", ", v, w.remove ? " delete" : " put", w.refused ? " refused" : w.unknown ? " unknown" : "",
+    absl::StrAppend(&text, v == version ? "" : ", ", v, w.remove ? " delete" : " put",
+                    w.refused   ? " refused"
+                    : w.unknown ? " unknown"
+                                : "",
                     w.place.late > 0 ? " late" : "");
   }
   return text;
 }
 
-std::string History::Check(const std::string& key, const Place& settled_before, const std::optional<std::string>& value) {
+std::string History::Check(const std::string& key, const Place& settled_before,
+                           const std::optional<std::string>& value) {
   Key& k = keys_[key];
   if (!value) {
     Version* found = nullptr;  // the earliest that it may be; which, only later reads tell
     for (Version& v : k.versions) {
-      if (v.remove && !v.refused && v.place >= settled_before && (found == nullptr || v.place < found->place)) found = &v;
+      if (v.remove && !v.refused && v.place >= settled_before && (found == nullptr || v.place < found->place))
+        found = &v;
     }
     for (auto v = k.versions.begin(); found == nullptr && v != k.versions.end(); ++v) {
       if (v->remove && k.TakeLate(&*v, settled_before)) found = &*v;
     }
     if (found == nullptr) {
-      return StrCat(key, ": nothing found, version ", settled_before.version, " was settled (", k.Since(settled_before.version), ")");
+      return StrCat(key, ": nothing found, version ", settled_before.version, " was settled (",
+                    k.Since(settled_before.version), ")");
     }
     k.settled = std::max(k.settled, found->place);
     return "";
@@ -87,14 +93,17 @@ std::string History::Check(const std::string& key, const Place& settled_before, 
     return StrCat(key, ": bytes nobody wrote");
   }
   const std::string pad = value->substr(end + 1);
-  if (std::any_of(pad.begin(), pad.end(), [&](char c) { return c != static_cast<char>('a' + version % 26); })) {
+  if (std::any_of(pad.begin(), pad.end(),
+                  [&](char c) { return c != static_cast<char>('a' + version % 26); })) {
     return StrCat(key, ": bytes nobody wrote");
   }
-  if (version >= k.versions.size() || k.versions[version].remove) return StrCat(key, ": version ", version, " was never put");
+  if (version >= k.versions.size() || k.versions[version].remove)
+    return StrCat(key, ": version ", version, " was never put");
   Version& found = k.versions[version];
   if (found.refused) return StrCat(key, ": version ", version, " was refused, and is there");
   if (found.place < settled_before && !k.TakeLate(&found, settled_before)) {
-    return StrCat(key, ": version ", version, " read, ", settled_before.version, " was settled before (", k.Since(version), ")");
+    return StrCat(key, ": version ", version, " read, ", settled_before.version, " was settled before (",
+                  k.Since(version), ")");
   }
   found.placed = true;
   k.settled = std::max(k.settled, found.place);
@@ -154,12 +163,14 @@ std::string SharedRegister::CheckAll() const {
   const auto text = [](const Write& w) { return w.value.empty() ? std::string("no value") : w.value; };
   for (size_t i = 1; i < forward.size(); ++i) {
     if (forward[i].from < forward[i - 1].to) {
-      return StrCat(text(*forward[i - 1].write), " and ", text(*forward[i].write), " each came before the other");
+      return StrCat(text(*forward[i - 1].write), " and ", text(*forward[i].write),
+                    " each came before the other");
     }
   }
   for (const Zone& b : backward) {
     for (const Zone& f : forward) {
-      if (f.from < b.to && b.from < f.to) return StrCat(text(*b.write), " came amid the reads of ", text(*f.write));
+      if (f.from < b.to && b.from < f.to)
+        return StrCat(text(*b.write), " came amid the reads of ", text(*f.write));
     }
   }
   return "";

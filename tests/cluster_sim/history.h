@@ -1,10 +1,12 @@
 // History: what clients did to keys, and what a read may return (protocol.md A1, H6, C3).
 //
-// Versions of a key are numbered in the order its one writer issued them. A read that begins when version S is settled
-// (acknowledged, or returned by an earlier read) returns S or a later version that was issued and not refused; absence is a
-// delete of that kind. What a read returned is settled from then on: a version once read stays.
-// One exception: a write that ended as unknown may still be on its way, or parked in a server, when its writer's next one is
-// acknowledged. It may take effect after that one, once: then it is settled in its late place, and what it replaced is gone.
+// Versions of a key are numbered in the order its one writer issued them. A read that begins when version S
+// is settled (acknowledged, or returned by an earlier read) returns S or a later version that was issued and
+// not refused; absence is a delete of that kind. What a read returned is settled from then on: a version once
+// read stays.
+// One exception: a write that ended as unknown may still be on its way, or parked in a server, when its
+// writer's next one is acknowledged. It may take effect after that one, once: then it is settled in its late
+// place, and what it replaced is gone.
 //
 // Thread safety: all, among the fibers of one Simulation (no method waits).   Ownership: a value.
 // Errors: Check returns the violation as text.
@@ -29,7 +31,8 @@ class History {
   void End(const std::string& key, uint64_t version, Effect effect);
   static std::string ValueOf(std::string_view key, uint64_t version, size_t bytes);
 
-  // The place of a version in the order of effects: its number, or, of one that came late, that of the version it came after.
+  // The place of a version in the order of effects: its number, or, of one that came late, that of the
+  // version it came after.
   struct Place {
     uint64_t version = 0;
     uint64_t late = 0;
@@ -37,7 +40,8 @@ class History {
   };
   Place Settled(const std::string& key) const;  // before a read
   // After it. Empty, or what is wrong.
-  std::string Check(const std::string& key, const Place& settled_before, const std::optional<std::string>& value);
+  std::string Check(const std::string& key, const Place& settled_before,
+                    const std::optional<std::string>& value);
 
   std::vector<std::string> Keys() const;
   uint64_t acknowledged() const { return acknowledged_; }
@@ -65,10 +69,11 @@ class History {
   uint64_t refused_ = 0;
 };
 
-// What several writers do to one key, each write with a value of its own; no deletions. CheckAll says whether there is an order of all
-// that took effect in which each read finds the latest write (Gibbons and Korach: of the operations of one value the time between the
-// first end and the last begin; two such times that run forward do not overlap, one that runs backward lies in none). An operation whose
-// outcome is unknown may take effect at any time after its begin, or never.
+// What several writers do to one key, each write with a value of its own; no deletions. CheckAll says whether
+// there is an order of all that took effect in which each read finds the latest write (Gibbons and Korach: of
+// the operations of one value the time between the first end and the last begin; two such times that run
+// forward do not overlap, one that runs backward lies in none). An operation whose outcome is unknown may
+// take effect at any time after its begin, or never.
 class SharedRegister {
  public:
   using Operation = size_t;

@@ -1,4 +1,5 @@
-// Clients that write the same keys, while nodes die, stand still, are cut off and give their ranges back: linearizable all the same.
+// Clients that write the same keys, while nodes die, stand still, are cut off and give their ranges back:
+// linearizable all the same.
 #include <gtest/gtest.h>
 
 #include "tests/cluster_sim/scenario.h"
@@ -62,7 +63,8 @@ class Disturber {
 
 void RunSeed(uint64_t seed, RegisterHistory* history) {
   SimClusterOptions options = SmallCluster();
-  options.client.timeout_ms = 1'000;                     // shorter than some disturbances: outcomes that nobody knows
+  // shorter than some disturbances: outcomes that nobody knows
+  options.client.timeout_ms = 1'000;
   options.network.max_delay_ns = 5 * kMillisecond;
   options.ltcs = 3;
   OneRange scenario(options, kRanges);

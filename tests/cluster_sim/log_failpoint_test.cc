@@ -1,5 +1,6 @@
-// The log on the disks of StoCs stopped at every failpoint of its path, on a simulated cluster: by a loss of power of everything, by the
-// death of the StoCs or of the LTCs alone, by an error of the step. What was acknowledged is found, and every failpoint there is was met.
+// The log on the disks of StoCs stopped at every failpoint of its path, on a simulated cluster: by a loss of
+// power of everything, by the death of the StoCs or of the LTCs alone, by an error of the step. What was
+// acknowledged is found, and every failpoint there is was met.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +16,9 @@ std::vector<size_t> PointsOfTheLog(bool that_may_fail = false) {
   std::vector<size_t> points;
   for (size_t i = 0; i < kFailPoints.size(); ++i) {
     const FailPointInfo& point = kFailPoints[i];
-    if ((point.name.starts_with("stoc.") || point.name.starts_with("logc.")) && (point.may_fail || !that_may_fail)) points.push_back(i);
+    if ((point.name.starts_with("stoc.") || point.name.starts_with("logc.")) &&
+        (point.may_fail || !that_may_fail))
+      points.push_back(i);
   }
   return points;
 }
@@ -26,7 +29,8 @@ std::string NameOfPoint(const testing::TestParamInfo<size_t>& p) {
   return name;
 }
 
-// One writer, whose puts change groups, flush and move the range, for members and owners are killed and come back.
+// One writer, whose puts change groups, flush and move the range, for members and owners are killed and come
+// back.
 class StoppedCluster {
  public:
   StoppedCluster(uint64_t seed, const FailPointInfo& point) : point_(point), world_(Options(seed)) {}
@@ -68,8 +72,8 @@ class StoppedCluster {
         if (static_cast<int>(i % kKeys) != key) continue;
         right = IsDelete(i) ? found.outcome == Outcome::kNotFound : found.ok() && found.value == ValueOf(i);
       }
-      EXPECT_TRUE(right) << point_.name << ": " << KeyOf(key) << " is " << found.value.substr(0, 12) << " (" << found.message << "), it must be op "
-                         << op << " or later";
+      EXPECT_TRUE(right) << point_.name << ": " << KeyOf(key) << " is " << found.value.substr(0, 12) << " ("
+                         << found.message << "), it must be op " << op << " or later";
     }
     EXPECT_EQ(kept_.size(), static_cast<size_t>(kKeys));
   }
@@ -91,7 +95,8 @@ class StoppedCluster {
   void WriteNext() {
     const uint64_t op = ++issued_;
     const int key = static_cast<int>(op % kKeys);
-    const Result r = IsDelete(op) ? world_.client->Delete(KeyOf(key)) : world_.client->Put(KeyOf(key), ValueOf(op));
+    const Result r =
+        IsDelete(op) ? world_.client->Delete(KeyOf(key)) : world_.client->Put(KeyOf(key), ValueOf(op));
     if (r.ok()) kept_[key] = op;
   }
   void KillNext() {
@@ -129,7 +134,8 @@ TEST_P(LogFailPointTest, ADeathOfAllNodesThereLosesNothingAcknowledged) {  // D
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     Simulate(seed, [&] {
       StoppedCluster run(seed, point());
-      // A killed StoC loses what its disk had not synced. The step waits for that, as a thread that was not scheduled any more.
+      // A killed StoC loses what its disk had not synced. The step waits for that, as a thread that was not
+      // scheduled any more.
       run.Until(seed, [&] {
         Thread killer("test.killer", [&] {
           if (seed % 3 != 1) run.Kill("stoc");

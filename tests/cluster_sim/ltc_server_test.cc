@@ -33,7 +33,8 @@ struct Rig {
   }
   BlockingResult Call(LtcRequest type, std::string_view body) {
     const std::string_view parts[] = {body};
-    return BlockingCall(xchg.get(), cluster.ltc("ltc-0")->address(), static_cast<uint16_t>(type), parts, Now() + 20 * kSecond);
+    return BlockingCall(xchg.get(), cluster.ltc("ltc-0")->address(), static_cast<uint16_t>(type), parts,
+                        Now() + 20 * kSecond);
   }
   Outcome Put(std::string_view key, std::string_view value) {
     const std::string header = WriteRequest{first.id, first.epoch, 1, ++requests, key, value}.EncodeHeader();
@@ -43,13 +44,16 @@ struct Rig {
     return Call(type, SnapshotRequest{first.id, first.epoch, id, lease_ms}.Encode(type)).outcome;
   }
   uint64_t TakeSnapshot(uint32_t lease_ms) {
-    const BlockingResult r = Call(LtcRequest::kTakeSnapshot, SnapshotRequest{first.id, first.epoch, 0, lease_ms}.Encode(LtcRequest::kTakeSnapshot));
+    const BlockingResult r =
+        Call(LtcRequest::kTakeSnapshot,
+             SnapshotRequest{first.id, first.epoch, 0, lease_ms}.Encode(LtcRequest::kTakeSnapshot));
     EXPECT_EQ(r.outcome, Outcome::kOk);
     SnapshotReply reply;
     EXPECT_TRUE(SnapshotReply::Parse(r.body, &reply));
     return reply.snapshot;
   }
-  Outcome GetAt(uint64_t snapshot, const RangeRecord& range, std::string_view key, std::string* value = nullptr) {
+  Outcome GetAt(uint64_t snapshot, const RangeRecord& range, std::string_view key,
+                std::string* value = nullptr) {
     const std::string header = GetRequest{range.id, range.epoch, snapshot, key}.EncodeHeader();
     BlockingResult r = Call(LtcRequest::kGet, header + std::string(key));
     if (value != nullptr) *value = std::move(r.body);
@@ -68,12 +72,14 @@ void Simulate(const std::function<void()>& body) {
   sim.Run(body);
 }
 
-constexpr LtcRequest kAllTypes[] = {LtcRequest::kPut,      LtcRequest::kDelete,       LtcRequest::kGet,           LtcRequest::kScan,
-                                    LtcRequest::kBatch,    LtcRequest::kCompareAndSwap, LtcRequest::kMultiGet,    LtcRequest::kTakeSnapshot,
-                                    LtcRequest::kRenewSnapshot, LtcRequest::kDropSnapshot};
+constexpr LtcRequest kAllTypes[] = {
+    LtcRequest::kPut,           LtcRequest::kDelete,         LtcRequest::kGet,      LtcRequest::kScan,
+    LtcRequest::kBatch,         LtcRequest::kCompareAndSwap, LtcRequest::kMultiGet, LtcRequest::kTakeSnapshot,
+    LtcRequest::kRenewSnapshot, LtcRequest::kDropSnapshot};
 const std::string kKey("\0a", 2), kFarKey("\0z", 2);
 
-// A StoC may get the address that a client knows as an LTC's: nobody is there then, and where the range is has to be asked again.
+// A StoC may get the address that a client knows as an LTC's: nobody is there then, and where the range is
+// has to be asked again.
 TEST(LtcServerTest, F3_WhatIsMeantForAnLtcReachesNoStoc) {
   Simulate([] {
     Rig rig;
@@ -82,18 +88,22 @@ TEST(LtcServerTest, F3_WhatIsMeantForAnLtcReachesNoStoc) {
       Outcome outcome = Outcome::kInternal;
       Notification done;
       rig.xchg->Submit([&] {
-        client.Get(address, {rig.first.id, rig.first.epoch, 0, kKey}, Now() + 20 * kSecond, [&](Outcome o, std::string_view) {
-          outcome = o;
-          done.Notify();
-        });
+        client.Get(address, {rig.first.id, rig.first.epoch, 0, kKey}, Now() + 20 * kSecond,
+                   [&](Outcome o, std::string_view) {
+                     outcome = o;
+                     done.Notify();
+                   });
       });
       done.Wait();
       return outcome;
     };
     EXPECT_EQ(get(rig.cluster.ltc("ltc-0")->address()), Outcome::kNotFound);
     EXPECT_EQ(get("stoc-0:7450"), Outcome::kUnavailable);
-    EXPECT_EQ(BlockingCall(rig.xchg.get(), "stoc-0:7450", static_cast<uint16_t>(LtcRequest::kGet), {}, Now() + 20 * kSecond).outcome,
-              Outcome::kInvalidArgument) << "no StoC is there";
+    EXPECT_EQ(BlockingCall(rig.xchg.get(), "stoc-0:7450", static_cast<uint16_t>(LtcRequest::kGet), {},
+                           Now() + 20 * kSecond)
+                  .outcome,
+              Outcome::kInvalidArgument)
+        << "no StoC is there";
   });
 }
 
@@ -103,7 +113,8 @@ TEST(LtcServerTest, AMalformedRequestClosesItsConnectionAndTheServerLives) {
     for (const LtcRequest type : kAllTypes) {
       for (const size_t size : {0u, 7u, 15u}) {
         const Nanos before = Now();
-        EXPECT_EQ(rig.Call(type, std::string(size, 'x')).outcome, Outcome::kUnknown) << static_cast<int>(type);
+        EXPECT_EQ(rig.Call(type, std::string(size, 'x')).outcome, Outcome::kUnknown)
+            << static_cast<int>(type);
         EXPECT_LT(Now() - before, 10 * kSecond) << "the connection stayed open";
       }
       EXPECT_EQ(rig.Put(kKey, "v"), Outcome::kOk) << static_cast<int>(type);
@@ -121,9 +132,11 @@ TEST(LtcServerTest, ARangeThatIsNotHereAtThatEpochIsNotOwned) {
     const MultiGetRequest multi{rig.first.id, rig.first.epoch, 0, {kKey, kFarKey}};
     EXPECT_EQ(rig.Call(LtcRequest::kMultiGet, multi.Encode()).outcome, Outcome::kNotOwner);
     std::string entries;
-    for (const std::string& key : {kKey, kFarKey}) BatchRequest::AppendEntry("", {ValueType::kPut, key, "v", 0}, &entries);
+    for (const std::string& key : {kKey, kFarKey})
+      BatchRequest::AppendEntry("", {ValueType::kPut, key, "v", 0}, &entries);
     const BatchRequest batch{rig.first.id, rig.first.epoch, 1, 1, 2, {}};
-    EXPECT_EQ(rig.Call(LtcRequest::kBatch, batch.EncodeHeader() + entries).outcome, Outcome::kInvalidArgument) << "K6";
+    EXPECT_EQ(rig.Call(LtcRequest::kBatch, batch.EncodeHeader() + entries).outcome, Outcome::kInvalidArgument)
+        << "K6";
     EXPECT_EQ(rig.GetAt(0, rig.first, kKey), Outcome::kNotFound);
   });
 }
@@ -138,7 +151,8 @@ TEST(LtcServerTest, K4SnapshotsHaveIdsAndLeases) {
     std::string value;
     EXPECT_EQ(rig.GetAt(one, rig.first, kKey, &value), Outcome::kOk);
     EXPECT_EQ(value, "before");
-    EXPECT_EQ(rig.GetAt(one + 100, rig.first, kKey), Outcome::kSnapshotEnded) << "an id that nobody was given";
+    EXPECT_EQ(rig.GetAt(one + 100, rig.first, kKey), Outcome::kSnapshotEnded)
+        << "an id that nobody was given";
     const RangeRecord second = std::next(rig.cluster.Records().begin())->second;
     EXPECT_EQ(rig.GetAt(one, second, kFarKey), Outcome::kSnapshotEnded) << "another range's";
     EXPECT_EQ(rig.Snapshot(LtcRequest::kRenewSnapshot, one, 0), Outcome::kInvalidArgument);
@@ -150,7 +164,8 @@ TEST(LtcServerTest, K4SnapshotsHaveIdsAndLeases) {
     }
     SleepFor(11 * kSecond);
     EXPECT_EQ(rig.GetAt(one, rig.first, kKey), Outcome::kSnapshotEnded);
-    EXPECT_EQ(rig.Snapshot(LtcRequest::kRenewSnapshot, one, 10'000), Outcome::kSnapshotEnded) << "once ended, for ever";
+    EXPECT_EQ(rig.Snapshot(LtcRequest::kRenewSnapshot, one, 10'000), Outcome::kSnapshotEnded)
+        << "once ended, for ever";
     EXPECT_EQ(rig.GetAt(two, rig.first, kKey, &value), Outcome::kOk);
     EXPECT_EQ(value, "before");
     EXPECT_EQ(rig.Snapshot(LtcRequest::kDropSnapshot, two, 0), Outcome::kOk);
@@ -178,7 +193,8 @@ TEST(LtcServerTest, AMultiGetThatDoesNotFitAnswersItsFirstKeys) {
     MultiGetReply reply;
     ASSERT_TRUE(MultiGetReply::Parse(r.body, &reply));
     EXPECT_EQ(reply.values.size(), 4u);
-    for (size_t i = 0; i < reply.values.size(); ++i) EXPECT_EQ(reply.values[i]->front(), static_cast<char>('a' + i));
+    for (size_t i = 0; i < reply.values.size(); ++i)
+      EXPECT_EQ(reply.values[i]->front(), static_cast<char>('a' + i));
     request.keys.assign(1, names[7]);
     r = rig.Call(LtcRequest::kMultiGet, request.Encode());
     ASSERT_TRUE(MultiGetReply::Parse(r.body, &reply));

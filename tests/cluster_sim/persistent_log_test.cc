@@ -1,4 +1,5 @@
-// The log on the disks of StoCs, on a whole simulated cluster (protocol.md D): what a loss of power leaves, what a log leaves behind.
+// The log on the disks of StoCs, on a whole simulated cluster (protocol.md D): what a loss of power leaves,
+// what a log leaves behind.
 #include <gtest/gtest.h>
 
 #include "common/base/log.h"
@@ -8,8 +9,8 @@
 namespace nova {
 namespace {
 
-// D: what was acknowledged survives the loss of power of everything, where the log is on disks; a StoC's disk forgets what it did not
-// sync, and keeps torn parts of it.
+// D: what was acknowledged survives the loss of power of everything, where the log is on disks; a StoC's disk
+// forgets what it did not sync, and keeps torn parts of it.
 TEST(PersistentLogTest, DAPersistentLogSurvivesTheLossOfPowerOfEverything) {
   for (const LogMode mode : {LogMode::kPersistent, LogMode::kMemoryAndPersistent, LogMode::kAuto}) {
     for (uint64_t seed = 1; seed <= 6; ++seed) {
@@ -40,7 +41,8 @@ TEST(PersistentLogTest, DAPersistentLogSurvivesTheLossOfPowerOfEverything) {
           ASSERT_TRUE(w.cluster.WaitOpen(1, 60 * kSecond)) << "seed " << seed;
           for (const auto& [key, value] : acknowledged) {
             const GetResult found = w.client->Get(key);
-            ASSERT_EQ(found.value, value) << key << ", seed " << seed << ", " << acknowledged.size() << " acknowledged";
+            ASSERT_EQ(found.value, value)
+                << key << ", seed " << seed << ", " << acknowledged.size() << " acknowledged";
           }
         }
         EXPECT_GE(acknowledged.size(), 250u);
@@ -58,7 +60,8 @@ TEST(PersistentLogTest, DAMemoryLogDoesNotSurviveTheLossOfEveryMember) {
     ASSERT_TRUE(w.client->Put("k", "v").ok());
     w.LosePower();
     w.Restart();
-    EXPECT_TRUE(w.WaitFor(20 * kSecond, [](const RangeRecord& r) { return r.state == RangeState::kSealing; }));
+    EXPECT_TRUE(
+        w.WaitFor(20 * kSecond, [](const RangeRecord& r) { return r.state == RangeState::kSealing; }));
     EXPECT_FALSE(w.cluster.WaitOpen(1, 20 * kSecond));
   });
 }
@@ -87,7 +90,8 @@ TEST(PersistentLogTest, R6LogFilesAreDeletedWithTheirRoundAndWithTheirEpoch) {
       return n;
     };
     const auto settles = [&] {  // the log of the open round, that of the next, of each member
-      for (const Nanos until = Now() + 20 * kSecond; Now() < until && log_files() > 6;) SleepFor(100 * kMillisecond);
+      for (const Nanos until = Now() + 20 * kSecond; Now() < until && log_files() > 6;)
+        SleepFor(100 * kMillisecond);
       return log_files();
     };
     for (int i = 0; i < 400; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
@@ -100,7 +104,8 @@ TEST(PersistentLogTest, R6LogFilesAreDeletedWithTheirRoundAndWithTheirEpoch) {
   });
 }
 
-// D: sync=false costs no sync, whatever kind of write, and survives the death of the LTC; a write that asks for one is synced then.
+// D: sync=false costs no sync, whatever kind of write, and survives the death of the LTC; a write that asks
+// for one is synced then.
 TEST(PersistentLogTest, DAWriteWithoutSyncIsWrittenAndNotSynced) {
   Simulate(3, [] {
     SimClusterOptions options = SmallCluster();

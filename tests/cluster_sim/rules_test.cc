@@ -43,7 +43,8 @@ TEST(RulesTest, F1AZombiesPutIsNotAcknowledgedAndLost) {
   }
 }
 
-// H19: an owner that is cut off from the coordinator answers no read once its lease is over, whatever its clients believe.
+// H19: an owner that is cut off from the coordinator answers no read once its lease is over, whatever its
+// clients believe.
 TEST(RulesTest, C3AnOwnerWithoutALeaseAnswersNoReads) {
   Simulate(1, [] {
     OneRange w(SmallCluster());
@@ -88,7 +89,8 @@ TEST(RulesTest, L3NoAcknowledgementBeforeEveryMemberHasTheRecord) {
   }
 }
 
-// L4: a group that lost a member returns to R, its rounds are flushed, and groups that nothing needs leave the record.
+// L4: a group that lost a member returns to R, its rounds are flushed, and groups that nothing needs leave
+// the record.
 TEST(RulesTest, L4ADegradedGroupReturnsToRAndOldGroupsLeaveTheRecord) {
   Simulate(4, [] {
     SimClusterOptions options = SmallCluster();
@@ -149,8 +151,8 @@ TEST(RulesTest, R4WhatARecoveryHasShownStays) {
   }
 }
 
-// C3: an open that failed gives its range back; late, when the next try of that LTC serves it, it leaves it alone: the range would be
-// opened elsewhere at once, and be read here under the LTC's lease all the same.
+// C3: an open that failed gives its range back; late, when the next try of that LTC serves it, it leaves it
+// alone: the range would be opened elsewhere at once, and be read here under the LTC's lease all the same.
 TEST(RulesTest, C3AGiveBackThatComesLateLeavesTheOpenRangeAlone) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     Simulate(seed, [seed] {
@@ -164,7 +166,9 @@ TEST(RulesTest, C3AGiveBackThatComesLateLeavesTheOpenRangeAlone) {
       w.cluster.Kill("stoc-0");  // opens fail until it is back
       SleepFor(static_cast<Nanos>(seed) * 150 * kMillisecond);
       w.Restart();
-      ASSERT_TRUE(w.WaitFor(60 * kSecond, [](const RangeRecord& r) { return r.state == RangeState::kOpen && r.epoch > Epoch(1); }));
+      ASSERT_TRUE(w.WaitFor(60 * kSecond, [](const RangeRecord& r) {
+        return r.state == RangeState::kOpen && r.epoch > Epoch(1);
+      }));
       const Epoch epoch = w.Record().epoch;
       SleepFor(5 * kSecond);
       EXPECT_EQ(w.Record().epoch, epoch) << "seed " << seed;
@@ -176,31 +180,32 @@ TEST(RulesTest, C3AGiveBackThatComesLateLeavesTheOpenRangeAlone) {
 // R4's certificate: a range that was let go in order lists no logs, and waits for no lease.
 TEST(RulesTest, AReleasedRangeListsNoLogsAndKeepsEverything) {
   int certified = 0;  // runs that saw the record between its release and its new owner, which may be a moment
-  for (uint64_t seed = 5; seed < 13; ++seed) Simulate(seed, [&certified] {
-    OneRange w(SmallCluster());
-    for (int i = 0; i < 50; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
-    const std::string owner = w.Record().owner;
-    const Epoch epoch = w.Record().epoch;
-    bool seen = false;
-    Notification stop;
-    {
-      Thread watcher("watcher", [&] {
-        while (!stop.WaitUntil(Now() + kMillisecond)) {
-          const RangeRecord r = w.Record();
-          if (!r.released) continue;
-          seen = true;
-          EXPECT_TRUE(r.log_groups.empty());
-          EXPECT_EQ(r.owner, "");
-        }
-      });
-      EXPECT_TRUE(w.cluster.Stop(owner).ok());
-      EXPECT_TRUE(w.WaitForOtherOwner(owner));
-      stop.Notify();
-    }
-    certified += seen;
-    EXPECT_GT(w.Record().epoch, epoch);
-    EXPECT_EQ(w.client->Scan("", 1000).entries.size(), 50u);
-  });
+  for (uint64_t seed = 5; seed < 13; ++seed)
+    Simulate(seed, [&certified] {
+      OneRange w(SmallCluster());
+      for (int i = 0; i < 50; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
+      const std::string owner = w.Record().owner;
+      const Epoch epoch = w.Record().epoch;
+      bool seen = false;
+      Notification stop;
+      {
+        Thread watcher("watcher", [&] {
+          while (!stop.WaitUntil(Now() + kMillisecond)) {
+            const RangeRecord r = w.Record();
+            if (!r.released) continue;
+            seen = true;
+            EXPECT_TRUE(r.log_groups.empty());
+            EXPECT_EQ(r.owner, "");
+          }
+        });
+        EXPECT_TRUE(w.cluster.Stop(owner).ok());
+        EXPECT_TRUE(w.WaitForOtherOwner(owner));
+        stop.Notify();
+      }
+      certified += seen;
+      EXPECT_GT(w.Record().epoch, epoch);
+      EXPECT_EQ(w.client->Scan("", 1000).entries.size(), 50u);
+    });
   EXPECT_GT(certified, 0);
 }
 
@@ -363,13 +368,15 @@ TEST(RulesTest, M1ARangeOpensWithOneMemberOfItsManifestLeft) {
     const RangeRecord record = w.Record();
     ASSERT_EQ(record.manifest.members.size(), 3u);
     w.cluster.Kill(record.owner);
-    for (size_t i = 0; i + 1 < record.manifest.members.size(); ++i) w.cluster.Kill(w.StocOf(record.manifest.members[i]));
+    for (size_t i = 0; i + 1 < record.manifest.members.size(); ++i)
+      w.cluster.Kill(w.StocOf(record.manifest.members[i]));
     EXPECT_TRUE(w.WaitForOtherOwner(record.owner));
     EXPECT_EQ(w.client->Scan("", 1000).entries.size(), 200u);
   });
 }
 
-// K4: a scan over many pages sees every key that was there before it began, while rounds flush and tables compact under it.
+// K4: a scan over many pages sees every key that was there before it began, while rounds flush and tables
+// compact under it.
 TEST(RulesTest, AScanOfManyPagesRunsWhileTheRangeFlushesAndCompacts) {
   Simulate(7, [] {
     SimClusterOptions options = SmallCluster();
@@ -379,7 +386,8 @@ TEST(RulesTest, AScanOfManyPagesRunsWhileTheRangeFlushesAndCompacts) {
     Notification stop;
     Thread writer("writer", [&] {
       const auto other = w.cluster.NewClient("client-1");
-      for (int i = 0; !stop.HasBeenNotified(); ++i) EXPECT_TRUE(other->Put(KeyOf(i % 300), std::string(200, 'b')).ok());
+      for (int i = 0; !stop.HasBeenNotified(); ++i)
+        EXPECT_TRUE(other->Put(KeyOf(i % 300), std::string(200, 'b')).ok());
     });
     for (int scans = 0; scans < 20; ++scans) {
       const ScanResult r = w.client->Scan("", 1000);
@@ -397,7 +405,8 @@ TEST(RulesTest, PutsNeverStopForASecondWhileASlowDiskMoves) {
   Simulate(8, [] {
     SimClusterOptions options = SmallCluster();
     options.wrap_disk = [](Disk* disk) {
-      return std::make_unique<LimitedDisk>(disk, LimitedDiskOptions{.bytes_per_second = 200 << 10, .burst_bytes = 16 << 10});
+      return std::make_unique<LimitedDisk>(
+          disk, LimitedDiskOptions{.bytes_per_second = 200 << 10, .burst_bytes = 16 << 10});
     };
     options.ltc.hosted.range.memtable_size_bytes = 32 << 10;
     OneRange w(options);
@@ -448,16 +457,18 @@ void Flip(Disk* disk, const FileOnDisk& file, size_t at) {
 // Every block of every table file has a wrong bit.
 void Rot(Disk* disk) {
   for (const FileOnDisk& file : FilesOn(disk)) {
-    for (size_t at = 7; file.whole() && !file.rotten() && at < file.bytes.size(); at += 200) Flip(disk, file, at);
+    for (size_t at = 7; file.whole() && !file.rotten() && at < file.bytes.size(); at += 200)
+      Flip(disk, file, at);
   }
 }
 size_t RottenOn(Disk* disk) {
   const auto files = FilesOn(disk);
-  return static_cast<size_t>(std::count_if(files.begin(), files.end(), [](const FileOnDisk& f) { return f.rotten(); }));
+  return static_cast<size_t>(
+      std::count_if(files.begin(), files.end(), [](const FileOnDisk& f) { return f.rotten(); }));
 }
 
-// S3, row 25: what has rotted on one disk is read from the others, by gets, scans, compactions and whoever loads metadata; then it
-// is healed.
+// S3, row 25: what has rotted on one disk is read from the others, by gets, scans, compactions and whoever
+// loads metadata; then it is healed.
 TEST(RulesTest, S3RotOnOneDiskIsReadAroundAndHealed) {
   Simulate(9, [] {
     SimClusterOptions options = SmallCluster();
@@ -485,11 +496,13 @@ TEST(RulesTest, S3RotOnOneDiskIsReadAroundAndHealed) {
     w.cluster.Kill(owner);  // the next owner has no metadata in memory
     Rot(disk);
     ASSERT_TRUE(w.WaitForOtherOwner(owner));
-    // What reads come across is healed, with all that is wrong with its table, until they come across nothing more.
+    // What reads come across is healed, with all that is wrong with its table, until they come across nothing
+    // more.
     const size_t rotten = RottenOn(disk);
     double damaged = -1;
     for (const Nanos until = Now() + 60 * kSecond; Now() < until; SleepFor(kSecond)) {
-      const double before = std::exchange(damaged, w.cluster.Metric("ltc", "nova_table_blocks_damaged_total"));
+      const double before =
+          std::exchange(damaged, w.cluster.Metric("ltc", "nova_table_blocks_damaged_total"));
       if (before == damaged) break;
       for (int i = 0; i < 4; ++i) ASSERT_NO_FATAL_FAILURE(expect_all('x'));
     }
@@ -497,7 +510,8 @@ TEST(RulesTest, S3RotOnOneDiskIsReadAroundAndHealed) {
     EXPECT_LT(RottenOn(disk), rotten);
     EXPECT_GT(w.cluster.Metric("ltc", "nova_table_copies_repaired_total"), 0);
     Rot(disk);
-    for (int i = 0; i < 300; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'y')).ok());  // flushes and compactions
+    // flushes and compactions
+    for (int i = 0; i < 300; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'y')).ok());
     ASSERT_NO_FATAL_FAILURE(expect_all('y'));
     EXPECT_EQ(w.cluster.Metric("ltc", "nova_table_reads_without_good_copy_total"), 0);
   });
@@ -526,8 +540,8 @@ TEST(RulesTest, S3WithoutAnotherCopyOnlyWhatIsDamagedIsCorruption) {
   });
 }
 
-// M1: what is damaged in one copy of the manifest is taken from another, wherever each of them is damaged; what is damaged in all
-// of them keeps the range closed until a copy that is whole is back.
+// M1: what is damaged in one copy of the manifest is taken from another, wherever each of them is damaged;
+// what is damaged in all of them keeps the range closed until a copy that is whole is back.
 TEST(RulesTest, M1DamagedManifestsLoseNothingAndAreNeverPassedOver) {
   for (const bool same_place : {false, true}) {
     Simulate(11, [same_place] {
@@ -555,14 +569,16 @@ TEST(RulesTest, M1DamagedManifestsLoseNothingAndAreNeverPassedOver) {
         EXPECT_GT(w.cluster.Metric("ltc", "nova_ltc_opens_refused_for_data_loss_total"), 0);
         flip("stoc-1");  // whole again
       }
-      ASSERT_TRUE(w.WaitFor(30 * kSecond, [&](const RangeRecord& r) { return r.state == RangeState::kOpen && r.owner != owner; }));
+      ASSERT_TRUE(w.WaitFor(30 * kSecond, [&](const RangeRecord& r) {
+        return r.state == RangeState::kOpen && r.owner != owner;
+      }));
       EXPECT_EQ(w.client->Scan("", 1000).entries.size(), 300u);
     });
   }
 }
 
-// The same of a log in files, all of whose processes died: what one copy lacks is taken from another; what all lack keeps the range
-// closed, though every copy has a valid prefix, and until one is whole again.
+// The same of a log in files, all of whose processes died: what one copy lacks is taken from another; what
+// all lack keeps the range closed, though every copy has a valid prefix, and until one is whole again.
 TEST(RulesTest, L3DamagedLogsLoseNothingAndAreNeverPassedOver) {
   for (const bool same_place : {false, true}) {
     Simulate(11, [same_place] {
@@ -589,7 +605,9 @@ TEST(RulesTest, L3DamagedLogsLoseNothingAndAreNeverPassedOver) {
         EXPECT_GT(w.cluster.Metric("ltc", "nova_ltc_opens_refused_for_data_loss_total"), 0);
         flip("stoc-1");  // whole again
       }
-      ASSERT_TRUE(w.WaitFor(30 * kSecond, [&](const RangeRecord& r) { return r.state == RangeState::kOpen && r.owner != owner; }));
+      ASSERT_TRUE(w.WaitFor(30 * kSecond, [&](const RangeRecord& r) {
+        return r.state == RangeState::kOpen && r.owner != owner;
+      }));
       EXPECT_EQ(w.client->Scan("", 1000).entries.size(), 20u);
     });
   }
@@ -648,8 +666,8 @@ TEST(RulesTest, WithoutAnyStocPutsEndAndMemoryIsBoundedAndAllResumes) {
         for (int i = 0; i < kPuts; ++i) {
           w.client->PutAsync(KeyOf(300 + i), std::string(4000, 'z'), [&](Result r) {
             acknowledged += r.ok();
-            const bool fits = r.outcome == Outcome::kUnknown || r.outcome == Outcome::kBusy || r.outcome == Outcome::kUnavailable ||
-                              r.outcome == Outcome::kDeadlineExceeded;
+            const bool fits = r.outcome == Outcome::kUnknown || r.outcome == Outcome::kBusy ||
+                              r.outcome == Outcome::kUnavailable || r.outcome == Outcome::kDeadlineExceeded;
             wrong += !fits && !r.ok();
             ++ended;
           });
@@ -659,18 +677,21 @@ TEST(RulesTest, WithoutAnyStocPutsEndAndMemoryIsBoundedAndAllResumes) {
         EXPECT_LT(Now() - begin, 5 * kSecond) << "a put outlived its deadline";
         EXPECT_EQ(acknowledged.load(), 0);
         EXPECT_EQ(wrong.load(), 0);
-        EXPECT_LE(w.cluster.Metric("ltc", "nova_ltc_memory_bytes{pool=\"memtables\"}"), options.ltc.memtable_limit_bytes);
+        EXPECT_LE(w.cluster.Metric("ltc", "nova_ltc_memory_bytes{pool=\"memtables\"}"),
+                  options.ltc.memtable_limit_bytes);
         EXPECT_GT(w.cluster.Metric("ltc", "nova_ltc_memory_bytes{pool=\"memtables\"}"), 0);
       }
       // Reads of what is in memory go on.
       EXPECT_TRUE(flushes_first || w.client->Get(KeyOf(3)).ok());
       for (const std::string& stoc : w.cluster.Names("stoc")) ASSERT_TRUE(w.cluster.Start(stoc).ok());
       Result put;
-      for (const Nanos until = Now() + 30 * kSecond; !put.ok() && Now() < until;) put = w.client->Put("again", "1");
+      for (const Nanos until = Now() + 30 * kSecond; !put.ok() && Now() < until;)
+        put = w.client->Put("again", "1");
       EXPECT_TRUE(put.ok()) << put.message;
       EXPECT_EQ(w.Record().epoch, epoch) << "the range had to move";
       for (int i = 0; i < before; ++i) ASSERT_EQ(w.client->Get(KeyOf(i)).value, std::string(200, 'x')) << i;
-      for (int i = 0; i < 200; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'y')).ok());  // flushes
+      // flushes
+      for (int i = 0; i < 200; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'y')).ok());
       EXPECT_TRUE(w.WaitFor(20 * kSecond, [](const RangeRecord& r) { return r.log_groups.size() == 1; }));
     });
   }
@@ -683,7 +704,8 @@ TEST(RulesTest, L4WritesWaitForMinReplicas) {
     int stocs_left;
     bool goes_on;
   };
-  for (const Case& c : {Case{0, 2, true}, Case{0, 1, false}, Case{3, 2, false}, Case{2, 2, true}, Case{1, 1, true}}) {
+  for (const Case& c :
+       {Case{0, 2, true}, Case{0, 1, false}, Case{3, 2, false}, Case{2, 2, true}, Case{1, 1, true}}) {
     Simulate(13, [&c] {
       SimClusterOptions options = SmallCluster();
       options.stocs = 3;
@@ -698,16 +720,19 @@ TEST(RulesTest, L4WritesWaitForMinReplicas) {
         put = std::move(r);
         answered.Notify();
       });
-      EXPECT_EQ(answered.WaitUntil(Now() + 8 * kSecond), c.goes_on) << c.min_replicas << " with " << c.stocs_left;
+      EXPECT_EQ(answered.WaitUntil(Now() + 8 * kSecond), c.goes_on)
+          << c.min_replicas << " with " << c.stocs_left;
       for (int i = c.stocs_left; i < 3; ++i) ASSERT_TRUE(w.cluster.Start(StrCat("stoc-", i)).ok());
       answered.Wait();
       EXPECT_TRUE(put.ok()) << put.message << ": min_replicas " << c.min_replicas << " with " << c.stocs_left;
-      EXPECT_TRUE(w.WaitFor(20 * kSecond, [](const RangeRecord& r) { return r.log_groups.back().members.size() == 3; }));
+      EXPECT_TRUE(w.WaitFor(20 * kSecond,
+                            [](const RangeRecord& r) { return r.log_groups.back().members.size() == 3; }));
     });
   }
 }
 
-// L4: so does that of a range to which nobody writes any more: StoCs that start again one after another leave it what it has.
+// L4: so does that of a range to which nobody writes any more: StoCs that start again one after another leave
+// it what it has.
 TEST(RulesTest, L4TheGroupOfAnIdleRangeReturnsToR) {
   Simulate(16, [] {
     SimClusterOptions options = SmallCluster();
@@ -720,9 +745,10 @@ TEST(RulesTest, L4TheGroupOfAnIdleRangeReturnsToR) {
       const NodeInfo& self = w.cluster.stoc(stoc)->self();
       EXPECT_TRUE(w.WaitFor(30 * kSecond, [&](const RangeRecord& r) {
         const auto& members = r.log_groups.back().members;
-        return r.log_groups.size() == 1 && members.size() == 3 && std::any_of(members.begin(), members.end(), [&](const LogMember& m) {
-          return m.stoc == self.stoc_id && m.incarnation == self.incarnation;
-        });
+        return r.log_groups.size() == 1 && members.size() == 3 &&
+               std::any_of(members.begin(), members.end(), [&](const LogMember& m) {
+                 return m.stoc == self.stoc_id && m.incarnation == self.incarnation;
+               });
       })) << stoc;
     }
     const std::string owner = w.Record().owner;
@@ -739,7 +765,8 @@ TEST(RulesTest, AnLtcWhoseStocsAreAwayEndsSoon) {
     options.client.timeout_ms = 60'000;
     OneRange w(options);
     for (int round = 0; round < 8; ++round) {
-      for (int i = 0; i < 200; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), StrCat(round, std::string(300, 'v'))).ok());
+      for (int i = 0; i < 200; ++i)
+        ASSERT_TRUE(w.client->Put(KeyOf(i), StrCat(round, std::string(300, 'v'))).ok());
       ASSERT_TRUE(w.client->CreateCheckpoint(StrCat("c", round)).ok());
     }
     const std::string former = w.Record().owner;
@@ -754,8 +781,8 @@ TEST(RulesTest, AnLtcWhoseStocsAreAwayEndsSoon) {
   });
 }
 
-// L4: a recovery needs a member of every group that is listed, also of one that nothing was written to. So what the
-// coordinator said of StoCs some time ago is not enough to list them.
+// L4: a recovery needs a member of every group that is listed, also of one that nothing was written to. So
+// what the coordinator said of StoCs some time ago is not enough to list them.
 TEST(RulesTest, L4AGroupListsOnlyMembersThatAnswer) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     Simulate(seed, [seed] {
@@ -765,7 +792,8 @@ TEST(RulesTest, L4AGroupListsOnlyMembersThatAnswer) {
       ASSERT_TRUE(w.client->Put("k", "old").ok());
       const std::vector<LogMember> members = w.Record().log_groups.back().members;
       const auto is_member = [&](StocId stoc) {
-        return std::any_of(members.begin(), members.end(), [&](const LogMember& m) { return m.stoc == stoc; });
+        return std::any_of(members.begin(), members.end(),
+                           [&](const LogMember& m) { return m.stoc == stoc; });
       };
       w.cluster.CutControl(w.Record().owner, true);
       for (const std::string& stoc : w.cluster.Names("stoc")) {
@@ -785,7 +813,8 @@ TEST(RulesTest, L4AGroupListsOnlyMembersThatAnswer) {
   }
 }
 
-// L4: a StoC that drains takes no new logs: its being there is no reason to look for a larger group again and again.
+// L4: a StoC that drains takes no new logs: its being there is no reason to look for a larger group again and
+// again.
 TEST(RulesTest, L4ADrainingStocIsNoReasonForNewGroups) {
   Simulate(14, [] {
     SimClusterOptions options = SmallCluster();

@@ -24,9 +24,11 @@ bool Verbose() {
 
 void PrintLog(LogSeverity severity, const char* file, int line, std::string_view text) {
   if (!Verbose() && severity < LogSeverity::kFatal) return;
-  if (severity == LogSeverity::kFatal) std::fprintf(stderr, "NOVA_SIM_SEED=%llu\n", static_cast<unsigned long long>(g_seed));
+  if (severity == LogSeverity::kFatal)
+    std::fprintf(stderr, "NOVA_SIM_SEED=%llu\n", static_cast<unsigned long long>(g_seed));
   const Simulation* const sim = Simulation::Current();
-  std::fprintf(stderr, "%12.6f %s:%d] %.*s\n", sim == nullptr ? 0.0 : static_cast<double>(sim->now()) / kSecond, file, line,
+  std::fprintf(stderr, "%12.6f %s:%d] %.*s\n",
+               sim == nullptr ? 0.0 : static_cast<double>(sim->now()) / kSecond, file, line,
                static_cast<int>(text.size()), text.data());
 }
 
@@ -45,7 +47,8 @@ void SetUpSimLog(Simulation* sim, uint64_t seed) {
   if (!Verbose()) return;
   sim->set_trace_output([sim](std::string_view line) {
     if (line.starts_with("net ") && !line.starts_with("net kills")) return;
-    std::fprintf(stderr, "%12.6f trace: %.*s\n", static_cast<double>(sim->now()) / kSecond, static_cast<int>(line.size()), line.data());
+    std::fprintf(stderr, "%12.6f trace: %.*s\n", static_cast<double>(sim->now()) / kSecond,
+                 static_cast<int>(line.size()), line.data());
   });
 }
 
@@ -71,7 +74,8 @@ bool OneRange::WaitFor(Nanos within, const std::function<bool(const RangeRecord&
 }
 
 bool OneRange::WaitForOtherOwner(const std::string& than) {
-  return WaitFor(30 * kSecond, [&](const RangeRecord& r) { return r.state == RangeState::kOpen && r.owner != than; });
+  return WaitFor(30 * kSecond,
+                 [&](const RangeRecord& r) { return r.state == RangeState::kOpen && r.owner != than; });
 }
 
 std::string OneRange::StocOf(StocId id) {
@@ -112,8 +116,14 @@ std::string SharedKeys::CheckAll() const {
   return "";
 }
 
-Load::Load(Client* client, History* history, const LoadOptions& options, std::string* violation, SharedKeys* shared, Counts* counts)
-    : client_(client), history_(history), options_(options), violation_(violation), shared_(shared), counts_(counts) {}
+Load::Load(Client* client, History* history, const LoadOptions& options, std::string* violation,
+           SharedKeys* shared, Counts* counts)
+    : client_(client),
+      history_(history),
+      options_(options),
+      violation_(violation),
+      shared_(shared),
+      counts_(counts) {}
 
 void Load::Violation(const std::string& text) {
   if (violation_->empty()) *violation_ = text;
@@ -121,7 +131,8 @@ void Load::Violation(const std::string& text) {
 }
 
 void Load::Step() {
-  SleepFor(static_cast<Nanos>(random_.Uniform(static_cast<uint64_t>(options_.pause_max_us) + 1)) * kMicrosecond);
+  SleepFor(static_cast<Nanos>(random_.Uniform(static_cast<uint64_t>(options_.pause_max_us) + 1)) *
+           kMicrosecond);
   if (options_.reads_only) {
     const std::vector<std::string> all = history_->Keys();
     if (!all.empty()) Read(all[random_.Uniform(all.size())], "get by a reader");
@@ -157,15 +168,19 @@ void Load::Write(const std::string& key, bool remove) {
   const size_t bytes = large ? 2 * options_.large_value_bytes : options_.value_bytes;
   const Result r = remove ? client_->Delete(key) : client_->Put(key, History::ValueOf(key, version, bytes));
   history_->End(key, version, r.effect());
-  Simulation::Current()->Trace(StrCat("write ", key, " ", version, remove ? " remove " : " ", static_cast<int>(r.outcome)));
+  Simulation::Current()->Trace(
+      StrCat("write ", key, " ", version, remove ? " remove " : " ", static_cast<int>(r.outcome)));
 }
 
-// The keys of a client are neighbours: what it deletes is its own. Over two ranges it is two deletions, of one outcome.
+// The keys of a client are neighbours: what it deletes is its own. Over two ranges it is two deletions, of
+// one outcome.
 void Load::DeleteRange(int from, int to) {
   std::vector<std::pair<std::string, uint64_t>> versions;
-  for (int i = from; i < to; ++i) versions.emplace_back(OwnKey(i), history_->Begin(OwnKey(i), /*remove=*/true));
+  for (int i = from; i < to; ++i)
+    versions.emplace_back(OwnKey(i), history_->Begin(OwnKey(i), /*remove=*/true));
   Count("delete range");
-  const Result r = client_->DeleteRange(OwnKey(from), OwnKey(to - 1) + "!");  // not what lies beyond the last key
+  // not what lies beyond the last key
+  const Result r = client_->DeleteRange(OwnKey(from), OwnKey(to - 1) + "!");
   for (const auto& [key, version] : versions) history_->End(key, version, r.effect());
   Simulation::Current()->Trace(StrCat("delete-range ", from, " ", to, " ", static_cast<int>(r.outcome)));
 }
@@ -174,7 +189,8 @@ bool Load::Read(const std::string& key, const char* how) {
   const History::Place settled = history_->Settled(key);
   Count("get");
   const GetResult r = client_->Get(key);
-  Simulation::Current()->Trace(StrCat(how, " ", key, " ", static_cast<int>(r.outcome), " ", r.value.substr(0, 12)));
+  Simulation::Current()->Trace(
+      StrCat(how, " ", key, " ", static_cast<int>(r.outcome), " ", r.value.substr(0, 12)));
   if (!r.ok() && r.outcome != Outcome::kNotFound) {
     if (r.outcome == Outcome::kCorruption || r.outcome == Outcome::kInternal) Violation(r.message);
     return false;
@@ -189,21 +205,24 @@ bool Load::Scan(const std::string& from, size_t limit, const char* how) {
   for (const std::string& key : history_->Keys()) settled[key] = history_->Settled(key);
   Count("scan");
   const ScanResult r = client_->Scan(from, limit);
-  Simulation::Current()->Trace(StrCat(how, " ", from, " ", static_cast<int>(r.outcome), " ", r.entries.size()));
+  Simulation::Current()->Trace(
+      StrCat(how, " ", from, " ", static_cast<int>(r.outcome), " ", r.entries.size()));
   if (!r.ok()) {
     if (r.outcome == Outcome::kCorruption || r.outcome == Outcome::kInternal) Violation(r.message);
     return false;
   }
   std::map<std::string, std::string> found;
   for (const auto& [key, value] : r.entries) {
-    if (key < from || (!found.empty() && key <= found.rbegin()->first)) Violation(StrCat(how, " out of order at ", key));
+    if (key < from || (!found.empty() && key <= found.rbegin()->first))
+      Violation(StrCat(how, " out of order at ", key));
     found.emplace(key, value);
     if (!IsOther(key)) settled.try_emplace(key);
   }
   for (const auto& [key, before] : settled) {
     if (key < from || (r.entries.size() == limit && key > found.rbegin()->first)) continue;
     const auto it = found.find(key);
-    const std::string wrong = history_->Check(key, before, it == found.end() ? std::nullopt : std::optional(it->second));
+    const std::string wrong =
+        history_->Check(key, before, it == found.end() ? std::nullopt : std::optional(it->second));
     if (!wrong.empty()) Violation(StrCat(how, " of ", wrong));
   }
   return true;
@@ -213,14 +232,22 @@ bool Load::Scan(const std::string& from, size_t limit, const char* how) {
 
 void Load::StepOfAnyKind(int i) {
   switch (random_.Uniform(10)) {
-    case 0: return CompareAndSwap(OwnKey(i));
-    case 1: return Batch(i);
-    case 2: return WritePair(i);
-    case 3: return ReadPair(i);
-    case 4: return MultiGet();
-    case 5: return Snapshot(i);
-    case 6: return TimeToLive(i);
-    default: return Shared();
+    case 0:
+      return CompareAndSwap(OwnKey(i));
+    case 1:
+      return Batch(i);
+    case 2:
+      return WritePair(i);
+    case 3:
+      return ReadPair(i);
+    case 4:
+      return MultiGet();
+    case 5:
+      return Snapshot(i);
+    case 6:
+      return TimeToLive(i);
+    default:
+      return Shared();
   }
 }
 
@@ -233,7 +260,8 @@ void Load::CompareAndSwap(const std::string& key) {
   if (!wrong.empty()) return Violation(StrCat("get before a swap of ", wrong));
   const uint64_t version = history_->Begin(key, /*remove=*/false);
   Count("compare and swap");
-  const Result r = client_->CompareAndSwap(key, expected, History::ValueOf(key, version, options_.value_bytes));
+  const Result r =
+      client_->CompareAndSwap(key, expected, History::ValueOf(key, version, options_.value_bytes));
   history_->End(key, version, r.effect());
 }
 
@@ -245,7 +273,8 @@ void Load::Batch(int i) {
     const std::string key = OwnKey(n);
     const bool remove = random_.OneIn(6);
     versions.emplace_back(key, history_->Begin(key, remove));
-    remove ? batch.Delete(key) : batch.Put(key, History::ValueOf(key, versions.back().second, options_.value_bytes));
+    remove ? batch.Delete(key)
+           : batch.Put(key, History::ValueOf(key, versions.back().second, options_.value_bytes));
   }
   Count("batch");
   const Result r = client_->Write(batch);
@@ -268,8 +297,8 @@ void Load::ReadPair(int i) {
   Count("multi-get");
   const MultiGetResult r = client_->MultiGet(keys);
   if (r.ok() && r.values[0] != r.values[1]) {
-    Violation(StrCat("a part of a batch: ", first, " ", r.values[0].value_or("-").substr(0, 12), ", ", second, " ",
-                     r.values[1].value_or("-").substr(0, 12)));
+    Violation(StrCat("a part of a batch: ", first, " ", r.values[0].value_or("-").substr(0, 12), ", ", second,
+                     " ", r.values[1].value_or("-").substr(0, 12)));
   }
 }
 
@@ -297,13 +326,15 @@ void Load::Snapshot(int i) {
   Count("snapshot");
   const GetResult first = client_->Get(key, {taken.snapshot});
   if (!first.ok() && first.outcome != Outcome::kNotFound) return;
-  const std::string wrong = history_->Check(key, settled, first.ok() ? std::optional(first.value) : std::nullopt);
+  const std::string wrong =
+      history_->Check(key, settled, first.ok() ? std::optional(first.value) : std::nullopt);
   if (!wrong.empty()) return Violation(StrCat("snapshot of ", wrong));
   Write(key, /*remove=*/false);
   SleepFor(static_cast<Nanos>(random_.Uniform(200)) * kMillisecond);
   const GetResult again = client_->Get(key, {taken.snapshot});
   if (!again.ok() && again.outcome != Outcome::kNotFound) return;
-  if (again.outcome != first.outcome || again.value != first.value) Violation(StrCat("a snapshot of ", key, " has changed"));
+  if (again.outcome != first.outcome || again.value != first.value)
+    Violation(StrCat("a snapshot of ", key, " has changed"));
 }
 
 // A key of its own each time: written once, and not found later than its time and the errors of clocks allow.
@@ -325,7 +356,8 @@ void Load::TimeToLive(int i) {
 void Load::Shared() {
   if (shared_ == nullptr) return;
   const auto whose = static_cast<int>(random_.Uniform(4));
-  const std::string key = StrCat(KeyOf(whose * options_.keys * kKeyStep + options_.keys * kKeyStep - 1), std::string(1, kOther), "s");
+  const std::string key = StrCat(KeyOf(whose * options_.keys * kKeyStep + options_.keys * kKeyStep - 1),
+                                 std::string(1, kOther), "s");
   SharedRegister& shared = shared_->keys[key];
   Nanos begin = Now();
   const bool swap = random_.OneIn(3);
@@ -348,7 +380,8 @@ void Load::Shared() {
 }
 
 void Load::Verify() {
-  const Nanos until = Now() + 60 * kSecond;  // reads wait for leases, and these for a leader: one may have died last
+  // reads wait for leases, and these for a leader: one may have died last
+  const Nanos until = Now() + 60 * kSecond;
   for (const std::string& key : history_->Keys()) {
     while (!Read(key, "final get")) {
       if (Now() > until) return Violation(StrCat("the final get of ", key, " failed"));

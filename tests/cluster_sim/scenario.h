@@ -1,6 +1,8 @@
-// Scenarios over a SimCluster that tests share: a load that is checked as it goes, and logging that a person may turn on.
+// Scenarios over a SimCluster that tests share: a load that is checked as it goes, and logging that a person
+// may turn on.
 //
-// NOVA_SIM_SEED=n runs that seed only; NOVA_SIM_LOG=1 prints warnings and the driver's trace, with virtual time.
+// NOVA_SIM_SEED=n runs that seed only; NOVA_SIM_LOG=1 prints warnings and the driver's trace, with virtual
+// time.
 //
 // Thread safety: fibers of one Simulation.   Ownership: cluster, clients and history outlive a Load.
 // Errors:        a violation is reported once, by EXPECT, and ends the load.
@@ -45,9 +47,10 @@ struct LoadOptions {
   int keys = 40;  // this client's own, which it alone writes
   int first_key = 0;
   size_t value_bytes = 400;
-  int64_t pause_max_us = 4000;  // between operations
+  int64_t pause_max_us = 4000;   // between operations
   size_t large_value_bytes = 0;  // of one put in 40; 0: none
-  // Also what needs more than gets, puts, deletions and scans: compare and swap, batches, snapshots, times to live, multi-gets.
+  // Also what needs more than gets, puts, deletions and scans: compare and swap, batches, snapshots, times to
+  // live, multi-gets.
   bool all_kinds = false;
   // Gets of anybody's keys and nothing else: no refused write tells this client that a range has moved.
   bool reads_only = false;
@@ -64,8 +67,8 @@ using Counts = std::map<std::string, uint64_t>;  // of steps, by kind
 // One client's operations, one after another, each checked against the history.
 class Load {
  public:
-  Load(Client* client, History* history, const LoadOptions& options, std::string* violation, SharedKeys* shared = nullptr,
-       Counts* counts = nullptr);
+  Load(Client* client, History* history, const LoadOptions& options, std::string* violation,
+       SharedKeys* shared = nullptr, Counts* counts = nullptr);
   void Step();
   // Every key of the history by get, and all by scan, which must succeed.
   void Verify();

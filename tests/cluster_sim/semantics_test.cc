@@ -1,5 +1,6 @@
-// What clients may say beyond put, get, delete and scan, on a whole simulated cluster: batches (K6), snapshots (K4), compare and
-// swap (K6), multi-gets (K4), times to live (K7); while others write, and over an LTC's death.
+// What clients may say beyond put, get, delete and scan, on a whole simulated cluster: batches (K6),
+// snapshots (K4), compare and swap (K6), multi-gets (K4), times to live (K7); while others write, and over an
+// LTC's death.
 #include <gtest/gtest.h>
 
 #include "tests/cluster_sim/scenario.h"
@@ -39,7 +40,8 @@ std::optional<std::string> CommonValue(const ScanResult& scan, size_t keys) {
   return scan.entries[0].second;
 }
 
-// H25: an LTC dies while batches are under way: each is there whole or not at all, and what was acknowledged is there.
+// H25: an LTC dies while batches are under way: each is there whole or not at all, and what was acknowledged
+// is there.
 TEST(SemanticsTest, K6ABatchIsAllOrNothingOverAnLtcsDeath) {
   constexpr size_t kKeys = 30;
   for (uint64_t seed = 1; seed <= 6; ++seed) {
@@ -54,7 +56,8 @@ TEST(SemanticsTest, K6ABatchIsAllOrNothingOverAnLtcsDeath) {
         while (!stop.load()) {
           WriteBatch batch;
           ++written;
-          for (size_t i = 0; i < kKeys; ++i) batch.Put(KeyOf(static_cast<int>(i)), StrCat(written, std::string(200, 'x')));
+          for (size_t i = 0; i < kKeys; ++i)
+            batch.Put(KeyOf(static_cast<int>(i)), StrCat(written, std::string(200, 'x')));
           const Result r = w.client->Write(batch);
           if (r.ok()) acknowledged = written;
           EXPECT_TRUE(r.ok() || r.effect() == Effect::kUnknown) << r.message;
@@ -69,7 +72,8 @@ TEST(SemanticsTest, K6ABatchIsAllOrNothingOverAnLtcsDeath) {
         const int before = acknowledged.load();
         const auto value = CommonValue(reader->Scan("", 1000), kKeys);
         ASSERT_TRUE(value || before == 0) << "seed " << seed << ": a part of a batch";
-        EXPECT_GE(value ? std::stoi(*value) : 0, before) << "seed " << seed << ": an acknowledged batch is gone";
+        EXPECT_GE(value ? std::stoi(*value) : 0, before)
+            << "seed " << seed << ": an acknowledged batch is gone";
         SleepFor(5 * kMillisecond);
       }
       stop = true;
@@ -101,13 +105,15 @@ TEST(SemanticsTest, K6ABatchOverRangesIsRefusedAndNothingIsWritten) {
   });
 }
 
-// A snapshot shows the same, by get, multi-get and scan, whatever is written, flushed and compacted meanwhile.
+// A snapshot shows the same, by get, multi-get and scan, whatever is written, flushed and compacted
+// meanwhile.
 TEST(SemanticsTest, K4ASnapshotStaysWhatItWasWhileWritesGoOn) {
   Simulate(2, [] {
     World w(4);
     Entries before;
     std::vector<std::string_view> keys;
-    for (int i = 0; i < 1000; i += 7) before.emplace_back(KeyOf(i), StrCat("before ", i, std::string(300, 'b')));
+    for (int i = 0; i < 1000; i += 7)
+      before.emplace_back(KeyOf(i), StrCat("before ", i, std::string(300, 'b')));
     for (const auto& [key, value] : before) {
       ASSERT_TRUE(w.client->Put(key, value).ok());
       keys.push_back(key);
@@ -117,7 +123,9 @@ TEST(SemanticsTest, K4ASnapshotStaysWhatItWasWhileWritesGoOn) {
     EXPECT_EQ(w.cluster.Metric("ltc", "nova_ltc_snapshots"), 4);
     for (int round = 0; round < 4; ++round) {
       for (int i = 0; i < 1000; i += 3) {
-        ASSERT_TRUE((i % 2 == 0 ? w.client->Put(KeyOf(i), StrCat("after ", round, std::string(300, 'a'))) : w.client->Delete(KeyOf(i))).ok());
+        ASSERT_TRUE((i % 2 == 0 ? w.client->Put(KeyOf(i), StrCat("after ", round, std::string(300, 'a')))
+                                : w.client->Delete(KeyOf(i)))
+                        .ok());
       }
       const ScanResult scan = w.client->Scan("", {.snapshot = taken.snapshot});
       ASSERT_TRUE(scan.ok()) << scan.message;
@@ -177,7 +185,8 @@ TEST(SemanticsTest, AnLtcHoldsAsManySnapshotsAsItMayAndNoMore) {
   });
 }
 
-// The new owner knows nothing of what the dead one held: reads there are refused, never answered from another moment.
+// The new owner knows nothing of what the dead one held: reads there are refused, never answered from another
+// moment.
 TEST(SemanticsTest, K4AFailOverEndsItsPartOfASnapshot) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     Simulate(seed, [seed] {
@@ -193,7 +202,8 @@ TEST(SemanticsTest, K4AFailOverEndsItsPartOfASnapshot) {
       for (int i = 0; i < 1000; i += 50) {
         const GetResult got = w.client->Get(KeyOf(i), {taken.snapshot});
         if (ends[static_cast<size_t>(i) / 250]) {
-          EXPECT_EQ(got.outcome, Outcome::kSnapshotEnded) << KeyOf(i) << ": " << got.value << got.message << " seed " << seed;
+          EXPECT_EQ(got.outcome, Outcome::kSnapshotEnded)
+              << KeyOf(i) << ": " << got.value << got.message << " seed " << seed;
         } else {
           EXPECT_EQ(got.value, "before") << KeyOf(i) << " " << got.message << " seed " << seed;
         }
@@ -208,7 +218,8 @@ TEST(SemanticsTest, K4AFailOverEndsItsPartOfASnapshot) {
   }
 }
 
-// Several clients count with CompareAndSwap, an LTC dies meanwhile: no update is lost, and each counts at most once.
+// Several clients count with CompareAndSwap, an LTC dies meanwhile: no update is lost, and each counts at
+// most once.
 TEST(SemanticsTest, K6CompareAndSwapCountsOverAnLtcsDeath) {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     Simulate(seed, [seed] {
@@ -226,11 +237,13 @@ TEST(SemanticsTest, K6CompareAndSwapCountsOverAnLtcsDeath) {
             const GetResult now = client->Get("count");
             ASSERT_TRUE(now.ok() || now.outcome == Outcome::kNotFound) << now.message;
             const std::string next = StrCat(now.ok() ? std::stoi(now.value) + 1 : 1);
-            const Result r = client->CompareAndSwap("count", now.ok() ? std::optional<std::string_view>(now.value) : std::nullopt, next);
+            const Result r = client->CompareAndSwap(
+                "count", now.ok() ? std::optional<std::string_view>(now.value) : std::nullopt, next);
             applied += r.ok();
             unknown += r.effect() == Effect::kUnknown;
             conflicts += r.outcome == Outcome::kConditionFailed;
-            ASSERT_TRUE(r.ok() || r.effect() == Effect::kUnknown || r.outcome == Outcome::kConditionFailed) << r.message;
+            ASSERT_TRUE(r.ok() || r.effect() == Effect::kUnknown || r.outcome == Outcome::kConditionFailed)
+                << r.message;
             done += r.outcome != Outcome::kConditionFailed;
           }
         }));
@@ -246,8 +259,8 @@ TEST(SemanticsTest, K6CompareAndSwapCountsOverAnLtcsDeath) {
   }
 }
 
-// Range deletions over several ranges, puts before and after them, and deaths of LTCs meanwhile: in the end and at every scan what one
-// writer, who repeats what is unknown, has done.
+// Range deletions over several ranges, puts before and after them, and deaths of LTCs meanwhile: in the end
+// and at every scan what one writer, who repeats what is unknown, has done.
 TEST(SemanticsTest, K7RangeDeletionsHoldOverAnLtcsDeath) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     Simulate(seed, [seed] {
@@ -267,7 +280,9 @@ TEST(SemanticsTest, K7RangeDeletionsHoldOverAnLtcsDeath) {
         while (!stop.load()) {
           if (random.OneIn(12)) {
             const int a = static_cast<int>(random.Uniform(999));
-            const int b = a + 1 + static_cast<int>(random.Uniform(static_cast<uint64_t>(random.OneIn(3) ? 999 - a : std::min(30, 999 - a))));
+            const int b = a + 1 +
+                          static_cast<int>(random.Uniform(
+                              static_cast<uint64_t>(random.OneIn(3) ? 999 - a : std::min(30, 999 - a))));
             until_known([&] { return w.client->DeleteRange(KeyOf(a), KeyOf(b)); });
             model.erase(model.lower_bound(KeyOf(a)), model.lower_bound(KeyOf(b)));
             ++deletions;
@@ -298,7 +313,8 @@ TEST(SemanticsTest, K7RangeDeletionsHoldOverAnLtcsDeath) {
       for (const bool reverse : {false, true}) {
         ScanResult all = w.client->Scan("", ScanOptions{.reverse = reverse});
         ASSERT_TRUE(all.ok()) << all.message;
-        EXPECT_EQ((std::map<std::string, std::string>(all.entries.begin(), all.entries.end())), model) << "seed " << seed;
+        EXPECT_EQ((std::map<std::string, std::string>(all.entries.begin(), all.entries.end())), model)
+            << "seed " << seed;
       }
       for (int i = 0; i < 1000; i += 7) {
         const GetResult r = w.client->Get(KeyOf(i));
@@ -329,7 +345,8 @@ TEST(SemanticsTest, CompareAndSwapKnowsAbsentFromEmpty) {
   });
 }
 
-// Keys keep their order, repeats and all, over ranges and replies; values larger than a reply is to be are of one moment.
+// Keys keep their order, repeats and all, over ranges and replies; values larger than a reply is to be are of
+// one moment.
 TEST(SemanticsTest, K4MultiGetOverRangesAndReplies) {
   Simulate(6, [] {
     World w(4);
@@ -351,7 +368,8 @@ TEST(SemanticsTest, K4MultiGetOverRangesAndReplies) {
   });
 }
 
-// A batch rewrites all keys of a range again and again; readers whose answers take several replies see one batch.
+// A batch rewrites all keys of a range again and again; readers whose answers take several replies see one
+// batch.
 TEST(SemanticsTest, K4ARangeIsReadAtOneMomentHoweverManyRepliesItTakes) {
   Simulate(7, [] {
     SimClusterOptions options = SmallCluster();
@@ -381,7 +399,8 @@ TEST(SemanticsTest, K4ARangeIsReadAtOneMomentHoweverManyRepliesItTakes) {
       EXPECT_TRUE(CommonValue(reader->Scan("", 1000), kKeys)) << "a scan saw a part of a batch";
       const MultiGetResult got = reader->MultiGet(keys);
       ASSERT_TRUE(got.ok()) << got.message;
-      for (const auto& value : got.values) EXPECT_EQ(value, got.values[0]) << "a multi-get saw a part of a batch";
+      for (const auto& value : got.values)
+        EXPECT_EQ(value, got.values[0]) << "a multi-get saw a part of a batch";
     }
     stop = true;
     writer.Join();
@@ -410,7 +429,8 @@ TEST(SemanticsTest, K7APutMayExpire) {
 TEST(SemanticsTest, ScansByPrefixStayInIt) {
   Simulate(9, [] {
     World w(4);
-    for (const char* key : {"a", "b", "b\xff", "b\xff\xff", "ba", "bb", "c"}) ASSERT_TRUE(w.client->Put(key, "").ok());
+    for (const char* key : {"a", "b", "b\xff", "b\xff\xff", "ba", "bb", "c"})
+      ASSERT_TRUE(w.client->Put(key, "").ok());
     const auto keys = [&](const char* from, const ScanOptions& options) {
       std::string all;
       const ScanResult r = w.client->Scan(from, options);
@@ -432,17 +452,20 @@ TEST(SemanticsTest, ScansByPrefixStayInIt) {
 TEST(SemanticsTest, AReverseScanIsTheForwardOneFromItsEnd) {
   Simulate(10, [] {
     World w(4);
-    for (int i = 0; i < 1000; i += 2) ASSERT_TRUE(w.client->Put(KeyOf(i), StrCat(i, std::string(100, 'x'))).ok());
+    for (int i = 0; i < 1000; i += 2)
+      ASSERT_TRUE(w.client->Put(KeyOf(i), StrCat(i, std::string(100, 'x'))).ok());
     const SnapshotResult taken = w.client->TakeSnapshot();
     ASSERT_TRUE(taken.ok()) << taken.message;
-    for (int i = 0; i < 1000; i += 5) ASSERT_TRUE((i % 2 == 0 ? w.client->Delete(KeyOf(i)) : w.client->Put(KeyOf(i), "later")).ok());
+    for (int i = 0; i < 1000; i += 5)
+      ASSERT_TRUE((i % 2 == 0 ? w.client->Delete(KeyOf(i)) : w.client->Put(KeyOf(i), "later")).ok());
     Random random(10);
     for (int i = 0; i < 60; ++i) {
       ScanOptions options;
       if (random.OneIn(2)) options.snapshot = taken.snapshot;
       const std::string from = random.OneIn(3) ? "" : KeyOf(static_cast<int>(random.Uniform(1000)));
       if (random.OneIn(2)) options.to = KeyOf(static_cast<int>(random.Uniform(1000)));
-      if (random.OneIn(4)) options.prefix = KeyOf(static_cast<int>(random.Uniform(1000))).substr(0, 4 + random.Uniform(2));
+      if (random.OneIn(4))
+        options.prefix = KeyOf(static_cast<int>(random.Uniform(1000))).substr(0, 4 + random.Uniform(2));
       const ScanResult all = w.client->Scan(from, options);
       ASSERT_TRUE(all.ok()) << all.message;
       options.reverse = true;
@@ -451,7 +474,8 @@ TEST(SemanticsTest, AReverseScanIsTheForwardOneFromItsEnd) {
       ASSERT_TRUE(back.ok()) << back.message;
       Entries expected(all.entries.rbegin(), all.entries.rend());
       expected.resize(std::min(expected.size(), options.limit));
-      ASSERT_EQ(back.entries, expected) << "from '" << from << "' to '" << options.to << "' prefix '" << options.prefix << "' " << i;
+      ASSERT_EQ(back.entries, expected)
+          << "from '" << from << "' to '" << options.to << "' prefix '" << options.prefix << "' " << i;
     }
   });
 }

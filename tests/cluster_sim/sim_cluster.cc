@@ -22,7 +22,9 @@ std::string CoordinatorAddress(const std::string& node) { return node + ":7400";
 // The calling fiber works for that host.
 class AsHost {
  public:
-  explicit AsHost(const Simulation::Host* host) : before_(Simulation::Current()->host()) { Simulation::Current()->set_host(host); }
+  explicit AsHost(const Simulation::Host* host) : before_(Simulation::Current()->host()) {
+    Simulation::Current()->set_host(host);
+  }
   ~AsHost() { Simulation::Current()->set_host(before_); }
   AsHost(const AsHost&) = delete;
   AsHost& operator=(const AsHost&) = delete;
@@ -38,8 +40,13 @@ SimClusterOptions SmallCluster() {
   o.coordinator.movers = 2;
   o.ltc.memtable_limit_bytes = 8 << 20;
   o.ltc.block_cache_bytes = 64 << 10;
-  o.ltc.background = {.flush_threads = 1, .compaction_threads = 1, .reader_threads = 1, .open_threads = 2,
-                         .release_threads = 1, .change_threads = 1, .control_threads = 1};
+  o.ltc.background = {.flush_threads = 1,
+                      .compaction_threads = 1,
+                      .reader_threads = 1,
+                      .open_threads = 2,
+                      .release_threads = 1,
+                      .change_threads = 1,
+                      .control_threads = 1};
   o.ltc.hosted.range.memtable_size_bytes = 8 << 10;
   o.ltc.hosted.range.compaction.level1_bytes = 64 << 10;
   o.ltc.hosted.range.compaction.table_size_bytes = 8 << 10;
@@ -67,12 +74,15 @@ SimClusterOptions SmallCluster() {
 // Forwards to a MemorySession, which its process' faults find as long as it stands.
 class SimCluster::Session : public ConfigStore {
  public:
-  Session(std::unique_ptr<MemorySession> session, Process* process) : session_(std::move(session)), process_(process) {
+  Session(std::unique_ptr<MemorySession> session, Process* process)
+      : session_(std::move(session)), process_(process) {
     process_->sessions.push_back(session_.get());
   }
   ~Session() override { std::erase(process_->sessions, session_.get()); }
   StatusOr<Znode> Get(const std::string& path) override { return session_->Get(path); }
-  StatusOr<std::vector<std::string>> Children(const std::string& path) override { return session_->Children(path); }
+  StatusOr<std::vector<std::string>> Children(const std::string& path) override {
+    return session_->Children(path);
+  }
   Status Create(const std::string& path, const std::string& data, bool ephemeral) override {
     return session_->Create(path, data, ephemeral);
   }
@@ -151,7 +161,8 @@ Status SimCluster::Start(const std::string& node) {
   Process* const p = process.get();
   p->host = &hosts_.emplace_back();
   p->host->name = node;
-  if (options_.clock_rate_error > 0) p->host->clock_rate += options_.clock_rate_error * (2 * random_.NextDouble() - 1);
+  if (options_.clock_rate_error > 0)
+    p->host->clock_rate += options_.clock_rate_error * (2 * random_.NextDouble() - 1);
   nodes_[node] = std::move(process);
   Status s;
   {
@@ -170,9 +181,10 @@ Status SimCluster::StartCoordinator(Process* process) {
   options.name = process->name;
   options.address = CoordinatorAddress(process->name);
   NOVA_ASSIGN_OR_RETURN(process->coordinator,
-                        CoordinatorService::Start(options, [this, process] { return OpenStore(process); }, &process->metrics));
-  control_.Register(options.address, [service = process->coordinator.get(), host = process->host](const std::string& method,
-                                                                                                   const std::string& request) {
+                        CoordinatorService::Start(
+                            options, [this, process] { return OpenStore(process); }, &process->metrics));
+  control_.Register(options.address, [service = process->coordinator.get(), host = process->host](
+                                         const std::string& method, const std::string& request) {
     const AsHost as(host);  // on the caller's fiber, by the coordinator's clock
     return service->Handle(method, request);
   });
@@ -233,7 +245,8 @@ void SimCluster::Kill(const std::string& node) {
   process->dead = true;
   process->paused = false;
   ApplyCuts(process.get());
-  if (const auto disk = disks_.find(node); disk != disks_.end()) disk->second->Crash(options_.torn_disks ? &random_ : nullptr);
+  if (const auto disk = disks_.find(node); disk != disks_.end())
+    disk->second->Crash(options_.torn_disks ? &random_ : nullptr);
   if (IsKind(node, "coordinator")) control_.Unregister(CoordinatorAddress(node));
   Bury(std::move(process));
 }
@@ -272,7 +285,8 @@ Status SimCluster::Stop(const std::string& node) {
 
 void SimCluster::ApplyCuts(Process* process) {
   const bool control = !process->dead && !process->paused && !process->control_cut;
-  for (const std::string& address : CoordinatorAddresses()) control_.SetReachable(process->control_name, address, control);
+  for (const std::string& address : CoordinatorAddresses())
+    control_.SetReachable(process->control_name, address, control);
   const bool config = !process->dead && !process->paused && !process->config_cut;
   for (MemorySession* session : std::vector(process->sessions)) {
     session->SetReachable(config);
@@ -388,7 +402,8 @@ bool SimCluster::WaitOpen(size_t ranges, Nanos within) {
     size_t open = 0;
     for (const auto& [id, r] : Records()) {
       const auto owner = nodes_.find(r.owner);
-      open += r.state == RangeState::kOpen && !r.released && owner != nodes_.end() && owner->second != nullptr;
+      open +=
+          r.state == RangeState::kOpen && !r.released && owner != nodes_.end() && owner->second != nullptr;
     }
     if (open == ranges) return true;
   }
@@ -448,7 +463,9 @@ double SimCluster::Metric(const std::string& kind, const std::string& name) cons
     const std::string text = nodes_.at(node)->metrics.PrometheusText();
     const size_t at = text.find("\n" + name + " ");
     double value = 0;
-    if (at != std::string::npos && absl::SimpleAtod(text.substr(at + name.size() + 2, text.find('\n', at + 1) - at - name.size() - 2), &value)) {
+    if (at != std::string::npos &&
+        absl::SimpleAtod(text.substr(at + name.size() + 2, text.find('\n', at + 1) - at - name.size() - 2),
+                         &value)) {
       sum += value;
     }
   }

@@ -1,10 +1,12 @@
-// SimCluster: a whole cluster in one process: coordinators, LTCs, StoCs and clients as they are, over a simulated network,
-// simulated disks, a ConfigStore in memory and a simulated control channel; in virtual time, from one seed.
+// SimCluster: a whole cluster in one process: coordinators, LTCs, StoCs and clients as they are, over a
+// simulated network, simulated disks, a ConfigStore in memory and a simulated control channel; in virtual
+// time, from one seed.
 //
-// A node is a name ("coordinator-0", "ltc-1", "stoc-2") and the object that runs under it. Kill ends the process: from that
-// moment nothing of it reaches anybody, its disk forgets what was not synced, and its name is free for Start; the object itself
-// is taken apart later, by a fiber of the cluster's. Pause is SIGSTOP as far as others can tell: the ports stand still, no
-// heartbeat comes through. Isolate cuts ways of a node, and HealNode mends them.
+// A node is a name ("coordinator-0", "ltc-1", "stoc-2") and the object that runs under it. Kill ends the
+// process: from that moment nothing of it reaches anybody, its disk forgets what was not synced, and its name
+// is free for Start; the object itself is taken apart later, by a fiber of the cluster's. Pause is SIGSTOP as
+// far as others can tell: the ports stand still, no heartbeat comes through. Isolate cuts ways of a node, and
+// HealNode mends them.
 //
 // Thread safety: all methods from any fiber of the Simulation; one node's are called by one fiber at a time.
 // Ownership:     it owns all parts; clients end before it.   Errors: a node that cannot start says why.
@@ -37,17 +39,20 @@ struct SimClusterOptions {
   int stocs = 4;
   SimNetworkOptions network;
   SimControlFaults control;
-  MemoryConfigOptions config = {.session_timeout_ns = 4 * kSecond, .max_delay_ns = 2 * kMillisecond, .lost_reply_one_in = 0};
+  MemoryConfigOptions config = {
+      .session_timeout_ns = 4 * kSecond, .max_delay_ns = 2 * kMillisecond, .lost_reply_one_in = 0};
   SimDiskOptions disk;
-  bool torn_disks = true;                              // a crash keeps a part of what was not synced
+  bool torn_disks = true;                                 // a crash keeps a part of what was not synced
   std::function<std::unique_ptr<Disk>(Disk*)> wrap_disk;  // in front of each StoC's; null: none
-  double clock_rate_error = 0;  // each process' clock runs right but for as much of this as its start draws, either way
+  // each process' clock runs right but for as much of this as its start draws, either way
+  double clock_rate_error = 0;
   CoordinatorOptions coordinator;
   LtcOptions ltc;
   StocOptions stoc;
   ClientOptions client;
 
-  void SwitchOff(const RulesOff& off) { ltc.log.off = ltc.hosted.off = stoc.server.off = off; }  // in all nodes
+  // in all nodes
+  void SwitchOff(const RulesOff& off) { ltc.log.off = ltc.hosted.off = stoc.server.off = off; }
 };
 
 // Options small enough that a few hundred puts flush and compact.
@@ -86,7 +91,8 @@ class SimCluster {
   std::map<RangeId, RangeRecord> Records();  // as stored
   // Every range is OPEN, and its owner runs.
   bool WaitOpen(size_t ranges, Nanos within);
-  // Killing the StoC now would leave each listed log group a member that runs (what R members are to survive).
+  // Killing the StoC now would leave each listed log group a member that runs (what R members are to
+  // survive).
   bool MayLose(const std::string& stoc) { return MayLose(std::vector{stoc}); }
   bool MayLose(const std::vector<std::string>& stocs);
   // So it may be for ever: and each table and manifest that is whole has another copy, on a StoC that runs.
@@ -98,9 +104,13 @@ class SimCluster {
   MemoryConfig* config() { return &config_; }
   LtcNode* ltc(const std::string& node) { return nodes_.at(node)->ltc.get(); }
   StocNode* stoc(const std::string& node) { return nodes_.at(node)->stoc.get(); }
-  Disk* disk(const std::string& stoc) { return nodes_.at(stoc)->mounted.get(); }  // of one that runs, behind its back
-  Disk* wrapped_disk(const std::string& stoc) { return nodes_.at(stoc)->wrapped.get(); }  // what options.wrap_disk made for it
-  FabricCounters fabric_counters(const std::string& node) const { return nodes_.at(node)->fabric->counters(); }
+  // of one that runs, behind its back
+  Disk* disk(const std::string& stoc) { return nodes_.at(stoc)->mounted.get(); }
+  // what options.wrap_disk made for it
+  Disk* wrapped_disk(const std::string& stoc) { return nodes_.at(stoc)->wrapped.get(); }
+  FabricCounters fabric_counters(const std::string& node) const {
+    return nodes_.at(node)->fabric->counters();
+  }
   // A metric's value, summed over the nodes of that kind that run.
   double Metric(const std::string& kind, const std::string& name) const;
 
@@ -109,7 +119,7 @@ class SimCluster {
   // One process: a name, and which start of it this is.
   struct Process {
     std::string name;
-    std::string control_name;  // on the control network
+    std::string control_name;          // on the control network
     Simulation::Host* host = nullptr;  // one of hosts_
     bool dead = false;
     bool paused = false;

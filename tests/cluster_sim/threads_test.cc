@@ -1,6 +1,6 @@
-// A cluster's parts in one process, on threads and sockets of their own, while LTCs come and go: for ThreadSanitizer, to which a
-// simulation is one thread, and which knows nothing of the locks that gRPC and ZooKeeper's client wait for. A ConfigStore in memory and
-// calls within the process stand for these two.
+// A cluster's parts in one process, on threads and sockets of their own, while LTCs come and go: for
+// ThreadSanitizer, to which a simulation is one thread, and which knows nothing of the locks that gRPC and
+// ZooKeeper's client wait for. A ConfigStore in memory and calls within the process stand for these two.
 #include <gtest/gtest.h>
 
 #include "client/client_core.h"
@@ -34,7 +34,9 @@ class ThreadsTest : public testing::Test {
     auto coordinator = CoordinatorService::Start(options, OpenStore(), &metrics_);
     EXPECT_TRUE(coordinator.ok()) << coordinator.status();
     coordinator_ = *std::move(coordinator);
-    control_.Register(kCoordinator, [this](const std::string& method, const std::string& request) { return coordinator_->Handle(method, request); });
+    control_.Register(kCoordinator, [this](const std::string& method, const std::string& request) {
+      return coordinator_->Handle(method, request);
+    });
     for (int i = 0; i < 3; ++i) StartStoc(StrCat("stoc-", i));
     for (int i = 0; i < 2; ++i) StartLtc(StrCat("ltc-", i));
   }
@@ -48,13 +50,16 @@ class ThreadsTest : public testing::Test {
   std::function<StatusOr<std::unique_ptr<ConfigStore>>()> OpenStore() {
     return [this] { return std::unique_ptr<ConfigStore>(config_.NewSession()); };
   }
-  std::unique_ptr<ControlChannel> OpenChannel(const std::string& from) { return control_.NewChannel(from, {kCoordinator}); }
+  std::unique_ptr<ControlChannel> OpenChannel(const std::string& from) {
+    return control_.NewChannel(from, {kCoordinator});
+  }
   void StartStoc(const std::string& name) {
     Node& node = nodes_[name];
     StocOptions options = small_.stoc;
     options.name = name;
     options.xchg_threads = 2;
-    auto stoc = StocNode::Start(options, {OpenStore(), [this, name] { return OpenChannel(name); }, node.fabric.get(), node.disk.get(), &node.metrics});
+    auto stoc = StocNode::Start(options, {OpenStore(), [this, name] { return OpenChannel(name); },
+                                          node.fabric.get(), node.disk.get(), &node.metrics});
     ASSERT_TRUE(stoc.ok()) << stoc.status();
     node.stoc = *std::move(stoc);
   }
@@ -65,7 +70,8 @@ class ThreadsTest : public testing::Test {
     options.name = name;
     options.xchg_threads = 2;
     options.background.flush_threads = options.background.compaction_threads = 2;
-    auto ltc = LtcNode::Start(options, {OpenStore(), [this, name] { return OpenChannel(name); }, node.fabric.get(), &node.metrics});
+    auto ltc = LtcNode::Start(
+        options, {OpenStore(), [this, name] { return OpenChannel(name); }, node.fabric.get(), &node.metrics});
     ASSERT_TRUE(ltc.ok()) << ltc.status();
     node.ltc = *std::move(ltc);
   }
@@ -73,7 +79,8 @@ class ThreadsTest : public testing::Test {
     ClientOptions options;
     options.timeout_ms = 60'000;
     options.threads = 2;
-    const ClientEnvironment environment{[] { return StatusOr<std::unique_ptr<Fabric>>(NewTcpFabric()); }, [this, name] { return OpenChannel(name); }};
+    const ClientEnvironment environment{[] { return StatusOr<std::unique_ptr<Fabric>>(NewTcpFabric()); },
+                                        [this, name] { return OpenChannel(name); }};
     auto client = Client::Connect(options, environment);
     EXPECT_TRUE(client.ok()) << client.status();
     clients_.push_back(*std::move(client));
@@ -92,7 +99,8 @@ class ThreadsTest : public testing::Test {
     while (!stop->load() && !HasFailure()) {
       ++operations_;
       const int i = static_cast<int>(random.Uniform(kKeysEach));
-      const std::string key = KeyOf(first + i), other = KeyOf(first + i / 100 * 100), end = KeyOf(std::min(first + i + 5, 999));
+      const std::string key = KeyOf(first + i), other = KeyOf(first + i / 100 * 100),
+                        end = KeyOf(std::min(first + i + 5, 999));
       const std::string value(1 + random.Uniform(400), static_cast<char>('a' + random.Uniform(26)));
       switch (random.Uniform(12)) {
         case 0:
@@ -118,7 +126,8 @@ class ThreadsTest : public testing::Test {
         case 5: {
           const GetResult r = client->Get(key);
           const auto expected = model.find(key);
-          ASSERT_EQ(r.outcome, expected == model.end() ? Outcome::kNotFound : Outcome::kOk) << key << " " << r.message;
+          ASSERT_EQ(r.outcome, expected == model.end() ? Outcome::kNotFound : Outcome::kOk)
+              << key << " " << r.message;
           ASSERT_TRUE(expected == model.end() || r.value == expected->second) << key;
           break;
         }
@@ -127,19 +136,23 @@ class ThreadsTest : public testing::Test {
           model[key] = value;
       }
     }
-    const ScanResult all = client->Scan(KeyOf(first), ScanOptions{.to = first + kKeysEach < 1000 ? KeyOf(first + kKeysEach) : ""});
+    const ScanResult all = client->Scan(
+        KeyOf(first), ScanOptions{.to = first + kKeysEach < 1000 ? KeyOf(first + kKeysEach) : ""});
     ASSERT_TRUE(all.ok()) << all.message;
     EXPECT_EQ((std::map<std::string, std::string>(all.entries.begin(), all.entries.end())), model);
     EXPECT_FALSE(model.empty());
   }
   // Reads of all kinds, of what the workers write; through a client that others use as well.
   void Read(Client* client, const std::atomic<bool>* stop) {
-    const auto expect = [](const Result& r) { ASSERT_TRUE(r.ok() || r.outcome == Outcome::kSnapshotEnded) << r.message; };
+    const auto expect = [](const Result& r) {
+      ASSERT_TRUE(r.ok() || r.outcome == Outcome::kSnapshotEnded) << r.message;
+    };
     for (int n = 0; !stop->load() && !HasFailure(); ++n) {
       const SnapshotResult taken = client->TakeSnapshot();
       ASSERT_NO_FATAL_FAILURE(expect(taken));
       if (!taken.ok()) continue;
-      ASSERT_NO_FATAL_FAILURE(expect(client->Scan("", ScanOptions{.reverse = n % 2 == 0, .snapshot = taken.snapshot})));
+      ASSERT_NO_FATAL_FAILURE(
+          expect(client->Scan("", ScanOptions{.reverse = n % 2 == 0, .snapshot = taken.snapshot})));
       const std::string one = KeyOf(n % 1000), two = KeyOf(n * 7 % 1000);
       const std::string_view keys[] = {one, two};
       ASSERT_NO_FATAL_FAILURE(expect(client->MultiGet(keys, {taken.snapshot})));
@@ -176,7 +189,8 @@ TEST_F(ThreadsTest, ClientsWorkWhileLtcsStopStartAndDie) {
   std::vector<std::unique_ptr<Thread>> threads;
   for (int w = 0; w < kWorkers; ++w) {
     Client* const client = w == 0 ? clients_[0].get() : NewClient(StrCat("client-", w));
-    threads.push_back(std::make_unique<Thread>(StrCat("worker.", w), [this, client, w, &stop] { Work(client, w * kKeysEach, &stop); }));
+    threads.push_back(std::make_unique<Thread>(
+        StrCat("worker.", w), [this, client, w, &stop] { Work(client, w * kKeysEach, &stop); }));
   }
   threads.push_back(std::make_unique<Thread>("reader", [this, &stop] { Read(clients_[0].get(), &stop); }));
   WatchFor(3 * kSecond);

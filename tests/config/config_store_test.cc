@@ -133,17 +133,20 @@ TEST_P(ConfigStoreTest, BadPathsAreRefused) {
 TEST_P(ConfigStoreTest, MultiIsAllOrNothing) {
   ASSERT_TRUE(store_->Create("/coord", "7").ok());
   ASSERT_TRUE(store_->Create("/r", "old").ok());
-  EXPECT_TRUE(absl::IsAborted(
-      store_->Multi({ConfigOp::Create("/x", ""), ConfigOp::Set("/r", "new", 0), ConfigOp::Check("/coord", 1)})));
+  EXPECT_TRUE(absl::IsAborted(store_->Multi(
+      {ConfigOp::Create("/x", ""), ConfigOp::Set("/r", "new", 0), ConfigOp::Check("/coord", 1)})));
   EXPECT_TRUE(absl::IsNotFound(store_->Get("/x").status()));
   EXPECT_EQ(store_->Get("/r")->data, "old");
   EXPECT_EQ(store_->Get("/r")->version, 0);
-  EXPECT_TRUE(absl::IsAlreadyExists(store_->Multi({ConfigOp::Set("/r", "new", 0), ConfigOp::Create("/coord", "")})));
+  EXPECT_TRUE(
+      absl::IsAlreadyExists(store_->Multi({ConfigOp::Set("/r", "new", 0), ConfigOp::Create("/coord", "")})));
   EXPECT_TRUE(absl::IsNotFound(store_->Multi({ConfigOp::Set("/r", "new", 0), ConfigOp::Delete("/none")})));
   EXPECT_EQ(store_->Get("/r")->version, 0);
-  ASSERT_TRUE(store_->Multi({ConfigOp::Check("/coord", 0), ConfigOp::Set("/r", "new", 0), ConfigOp::Create("/x", "1"),
-                             ConfigOp::Create("/x/y", "2"), ConfigOp::Delete("/coord", 0)})
-                  .ok());
+  ASSERT_TRUE(
+      store_
+          ->Multi({ConfigOp::Check("/coord", 0), ConfigOp::Set("/r", "new", 0), ConfigOp::Create("/x", "1"),
+                   ConfigOp::Create("/x/y", "2"), ConfigOp::Delete("/coord", 0)})
+          .ok());
   EXPECT_EQ(store_->Get("/r")->data, "new");
   EXPECT_EQ(store_->Get("/x/y")->data, "2");
   EXPECT_TRUE(absl::IsNotFound(store_->Get("/coord").status()));
@@ -192,8 +195,9 @@ TEST_P(ConfigStoreTest, AWatchIsCalledOnceAfterAChange) {
     const char* watched;
     ConfigOp change;
   } cases[] = {
-      {"/w", ConfigOp::Set("/w", "1", -1)},    {"/w", ConfigOp::Create("/w/c", "")}, {"/w/c", ConfigOp::Set("/w/c", "", -1)},
-      {"/w/d", ConfigOp::Create("/w/d", "")},  {"/w", ConfigOp::Delete("/w/d")},     {"/w/c", ConfigOp::Delete("/w/c")},
+      {"/w", ConfigOp::Set("/w", "1", -1)},    {"/w", ConfigOp::Create("/w/c", "")},
+      {"/w/c", ConfigOp::Set("/w/c", "", -1)}, {"/w/d", ConfigOp::Create("/w/d", "")},
+      {"/w", ConfigOp::Delete("/w/d")},        {"/w/c", ConfigOp::Delete("/w/c")},
       {"/w", ConfigOp::Delete("/w")},
   };
   for (const auto& c : cases) {
@@ -240,14 +244,15 @@ TEST_P(ConfigStoreTest, IncrementGivesEachNumberOnce) {
   {
     std::vector<std::unique_ptr<Thread>> threads;
     for (int t = 0; t < 4; ++t) {
-      threads.push_back(std::make_unique<Thread>("test", [&, store = t % 2 == 0 ? store_.get() : other.get()] {
-        for (int i = 0; i < 10; ++i) {
-          const StatusOr<uint64_t> n = store->Increment("/epochs/n");
-          ASSERT_TRUE(n.ok()) << n.status();
-          MutexLock lock(&mu);
-          EXPECT_TRUE(seen.insert(*n).second) << *n;
-        }
-      }));
+      threads.push_back(
+          std::make_unique<Thread>("test", [&, store = t % 2 == 0 ? store_.get() : other.get()] {
+            for (int i = 0; i < 10; ++i) {
+              const StatusOr<uint64_t> n = store->Increment("/epochs/n");
+              ASSERT_TRUE(n.ok()) << n.status();
+              MutexLock lock(&mu);
+              EXPECT_TRUE(seen.insert(*n).second) << *n;
+            }
+          }));
     }
   }
   EXPECT_EQ(seen.size(), 40u);

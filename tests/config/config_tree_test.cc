@@ -21,8 +21,14 @@ TEST(ConfigTreeTest, GoldenBytes) {
             "4e4f564143464731"  // NOVACFG1
             "57d82787"          // crc32c
             "0202"              // last transaction, nodes
-            "022f61" "0133" "01" "01"
-            "042f612f62" "023232" "00" "01");
+            "022f61"
+            "0133"
+            "01"
+            "01"
+            "042f612f62"
+            "023232"
+            "00"
+            "01");
 }
 
 TEST(ConfigTreeTest, EveryDamageIsFound) {

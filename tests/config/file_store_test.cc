@@ -76,7 +76,8 @@ TEST_F(FileConfigTest, ADamagedFileIsRefusedWithItsName) {
     auto config = std::move(FileConfig::Open(directory_)).value();
     ASSERT_TRUE(config->NewSession()->Create("/a", "1").ok());
   }
-  std::filesystem::resize_file(directory_ + "/config", std::filesystem::file_size(directory_ + "/config") - 1);
+  std::filesystem::resize_file(directory_ + "/config",
+                               std::filesystem::file_size(directory_ + "/config") - 1);
   const auto config = FileConfig::Open(directory_);
   EXPECT_TRUE(absl::IsDataLoss(config.status()));
   EXPECT_NE(std::string(config.status().message()).find("/config"), std::string::npos);

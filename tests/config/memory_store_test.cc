@@ -43,7 +43,8 @@ TEST(MemoryConfigTest, ASessionCutOffForLessGoesOn) {
     });
     EXPECT_TRUE(a->Get("/leader").ok());
     EXPECT_EQ(a->session_state(), SessionState::kConnected);
-    EXPECT_EQ(a->last_answered_send_ns(), answered);  // it was sent at the beginning of the cut, in the same instant
+    // it was sent at the beginning of the cut, in the same instant
+    EXPECT_EQ(a->last_answered_send_ns(), answered);
     EXPECT_TRUE(a->Get("/leader")->mine);
     EXPECT_GT(a->last_answered_send_ns(), answered);
   });

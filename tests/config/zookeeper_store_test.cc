@@ -88,7 +88,8 @@ TEST_F(ZookeeperStoreTest, APausedServerAnswersLate) {
   }
 }
 
-// Row 37: a client stopped for longer than its timeout has lost its ephemeral nodes, and its session for good.
+// Row 37: a client stopped for longer than its timeout has lost its ephemeral nodes, and its session for
+// good.
 TEST_F(ZookeeperStoreTest, AStoppedClientExpires) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
@@ -98,7 +99,8 @@ TEST_F(ZookeeperStoreTest, AStoppedClientExpires) {
     if (!store.ok() || !(*store)->Create("/node", "", true).ok() || write(ready[1], "x", 1) != 1) _exit(1);
     const Nanos until = Now() + 30 * kSecond;
     while ((*store)->session_state() != SessionState::kExpired && Now() < until) SleepFor(10 * kMillisecond);
-    const bool final = (*store)->session_state() == SessionState::kExpired && absl::IsUnavailable((*store)->Get("/node").status()) &&
+    const bool final = (*store)->session_state() == SessionState::kExpired &&
+                       absl::IsUnavailable((*store)->Get("/node").status()) &&
                        absl::IsUnavailable((*store)->Set("/node", "", -1));
     _exit(final ? 42 : 2);
   }

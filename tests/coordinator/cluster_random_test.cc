@@ -1,5 +1,6 @@
-// ClusterState against a model of the world, from a seed: LTCs that stop and restart, clocks that run within rho, heartbeats and
-// answers that are late or lost, coordinators that die or live on as zombies. In true time:
+// ClusterState against a model of the world, from a seed: LTCs that stop and restart, clocks that run within
+// rho, heartbeats and answers that are late or lost, coordinators that die or live on as zombies. In true
+// time:
 //   - no two incarnations hold a lease under which they serve one range (C2, C3, R5);
 //   - an epoch of a range has one owner (C1, R1).
 // And the negative controls: a rule switched off is found out.
@@ -122,7 +123,8 @@ class World {
       }
       for (const auto& [id, record] : records_) Step(options_, &c->state, RangeReadEvent{record}, now_);
     }
-    const Nanos timeout = kSession - static_cast<Nanos>(static_cast<double>(kSession) * options_.clock_rate_error);
+    const Nanos timeout =
+        kSession - static_cast<Nanos>(static_cast<double>(kSession) * options_.clock_rate_error);
     Step(options_, &c->state, AuthorityEvent{c->last_answered + timeout}, now_);
     for (const RangeMove& move : Step(options_, &c->state, TickEvent{}, now_).moves) {
       // The store takes its time, in which the old owner may be heard.
@@ -194,10 +196,12 @@ class World {
     });
   }
 
-  void TakeAnswer(const HeartbeatEvent& e, Nanos sent, CoordEpoch coord_epoch, const HeartbeatAnswer& answer) {
+  void TakeAnswer(const HeartbeatEvent& e, Nanos sent, CoordEpoch coord_epoch,
+                  const HeartbeatAnswer& answer) {
     Ltc& ltc = ltcs_.at(e.name);
     if (ltc.incarnation != e.incarnation || ltc.cut) return;
-    if (!Runs(ltc)) return Mail([this, e, sent, coord_epoch, answer] { TakeAnswer(e, sent, coord_epoch, answer); });
+    if (!Runs(ltc))
+      return Mail([this, e, sent, coord_epoch, answer] { TakeAnswer(e, sent, coord_epoch, answer); });
     if (coord_epoch < ltc.coord_epoch) return;  // C1
     ltc.coord_epoch = coord_epoch;
     for (const auto& [range, epoch] : answer.excluded) {
@@ -205,13 +209,16 @@ class World {
       if (it != ltc.open.end() && it->second <= epoch) ltc.open.erase(it);
     }
     if (answer.lease_ns > 0) {
-      const Nanos held = answer.lease_ns - static_cast<Nanos>(static_cast<double>(answer.lease_ns) * options_.clock_rate_error) -
-                         options_.lease_margin_ns;
+      const Nanos held =
+          answer.lease_ns -
+          static_cast<Nanos>(static_cast<double>(answer.lease_ns) * options_.clock_rate_error) -
+          options_.lease_margin_ns;
       ltc.lease_expiry = std::max(ltc.lease_expiry, sent + held);
     }
     for (const auto& a : answer.assigned) {
       if (ltc.open.contains(a.record.id) && ltc.open[a.record.id] == a.record.epoch) continue;
-      const Nanos wait = a.wait_ns + static_cast<Nanos>(static_cast<double>(a.wait_ns) * options_.clock_rate_error);
+      const Nanos wait =
+          a.wait_ns + static_cast<Nanos>(static_cast<double>(a.wait_ns) * options_.clock_rate_error);
       ltc.opening[a.record.id] = {a.record, Local(ltc) + wait};
     }
   }
@@ -228,7 +235,9 @@ class World {
       if (Local(ltc) >= ltc.lease_expiry) continue;
       for (const auto& [id, epoch] : ltc.open) {
         const auto [it, first] = serving.try_emplace(id, name);
-        if (!first) wrong_ = StrCat("range ", id.value(), " is served by ", it->second, " and ", name, " at ", now_ / kMillisecond, " ms");
+        if (!first)
+          wrong_ = StrCat("range ", id.value(), " is served by ", it->second, " and ", name, " at ",
+                          now_ / kMillisecond, " ms");
       }
     }
   }
@@ -264,7 +273,9 @@ TEST(ClusterRandomTest, NoTwoLeasesServeOneRangeAndAnEpochHasOneOwner) {
   EXPECT_GT(opens, 200u * 20);  // ranges did move
 }
 
-TEST(ClusterRandomTest, WithoutC2TwoLeasesServeOneRange) { EXPECT_NE(FirstWrong({.c2_wait = true}, 200), ""); }
+TEST(ClusterRandomTest, WithoutC2TwoLeasesServeOneRange) {
+  EXPECT_NE(FirstWrong({.c2_wait = true}, 200), "");
+}
 // R5's wait for the lease of the owner that was replaced is a second lock: the pair is switched off.
 TEST(ClusterRandomTest, WithoutC3sWaitTwoLeasesServeOneRange) {
   EXPECT_NE(FirstWrong({.c3_lease_wait = true, .r5_late_grant = true}, 200), "");

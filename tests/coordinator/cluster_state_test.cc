@@ -1,6 +1,5 @@
-// ClusterState, text in, text out: testdata/*.txt. A block is commands, "----", and what they say, each line with the time and
-// the command; "# ..." is a comment.
-// With --rewrite the files get what the code says now.
+// ClusterState, text in, text out: testdata/*.txt. A block is commands, "----", and what they say, each line
+// with the time and the command; "# ..." is a comment. With --rewrite the files get what the code says now.
 //
 //   at 2500                                       the time, in ms
 //   elect epoch=1 longest_ms=2000
@@ -56,7 +55,9 @@ class Command {
     return it == values_.end() ? "" : it->second;
   }
   uint64_t Number(const std::string& key) const { return ToNumber(Text(key)); }
-  bool Has(const std::string& flag) const { return std::find(words_.begin() + 1, words_.end(), flag) != words_.end(); }
+  bool Has(const std::string& flag) const {
+    return std::find(words_.begin() + 1, words_.end(), flag) != words_.end();
+  }
   static uint64_t ToNumber(const std::string& text) {
     uint64_t n = 0;
     EXPECT_TRUE(text.empty() || absl::SimpleAtoi(text, &n)) << text;
@@ -69,10 +70,12 @@ class Command {
 };
 
 std::string Describe(const RangeRecord& r) {
-  std::string out = StrCat("range ", r.id.value(), " epoch ", r.epoch.value(), r.state == RangeState::kOpen ? " OPEN" : " SEALING",
-                           " owner ", r.owner.empty() ? "none" : StrCat(r.owner, "/", r.owner_incarnation.value()));
+  std::string out = StrCat("range ", r.id.value(), " epoch ", r.epoch.value(),
+                           r.state == RangeState::kOpen ? " OPEN" : " SEALING", " owner ",
+                           r.owner.empty() ? "none" : StrCat(r.owner, "/", r.owner_incarnation.value()));
   if (r.released) out += " released";
-  for (const LogGroup& g : r.log_groups) absl::StrAppend(&out, " group ", g.id.value(), ":", g.members.size());
+  for (const LogGroup& g : r.log_groups)
+    absl::StrAppend(&out, " group ", g.id.value(), ":", g.members.size());
   return out;
 }
 
@@ -81,7 +84,8 @@ std::string DescribeRedundancy(const Redundancy& r) {
     return StrCat(c.degraded, " of ", c.all, " degraded, fewest ", c.fewest, " of ", c.wanted);
   };
   return StrCat("logs: ", describe(r.logs), "\nmanifests: ", describe(r.manifests),
-                "\ntables: ", describe(r.tables), r.unheard > 0 ? StrCat("\nnot heard: ", r.unheard) : "", "\n");
+                "\ntables: ", describe(r.tables), r.unheard > 0 ? StrCat("\nnot heard: ", r.unheard) : "",
+                "\n");
 }
 
 class Script {
@@ -124,7 +128,9 @@ class Script {
   }
 
  private:
-  static Nanos Ms(const Command& c, const std::string& key) { return static_cast<Nanos>(c.Number(key)) * kMillisecond; }
+  static Nanos Ms(const Command& c, const std::string& key) {
+    return static_cast<Nanos>(c.Number(key)) * kMillisecond;
+  }
 
   static NodeInfo Node(const Command& c) {
     NodeInfo n;
@@ -153,7 +159,8 @@ class Script {
       LogGroup g{GroupId(Command::ToNumber(id_members.first)), {}};
       for (const auto& member : absl::StrSplit(id_members.second, ',')) {
         const std::pair<std::string, std::string> m = absl::StrSplit(member, '/');
-        g.members.push_back({StocId(static_cast<uint32_t>(Command::ToNumber(m.first))), Incarnation(Command::ToNumber(m.second))});
+        g.members.push_back({StocId(static_cast<uint32_t>(Command::ToNumber(m.first))),
+                             Incarnation(Command::ToNumber(m.second))});
       }
       r.log_groups.push_back(g);
     }
@@ -196,7 +203,8 @@ class Script {
     }
     for (const auto& left : absl::StrSplit(c.Text("left"), ',', absl::SkipEmpty())) {
       const std::pair<std::string, std::string> tables = absl::StrSplit(left, ':');
-      e.report.draining[StocId(static_cast<uint32_t>(Command::ToNumber(tables.first)))] = Command::ToNumber(tables.second);
+      e.report.draining[StocId(static_cast<uint32_t>(Command::ToNumber(tables.first)))] =
+          Command::ToNumber(tables.second);
     }
     for (const auto& pool : absl::StrSplit(c.Text("memory"), ',', absl::SkipEmpty())) {
       const std::pair<std::string, std::string> mb = absl::StrSplit(pool, ':');
@@ -215,7 +223,8 @@ class Script {
     }
     if (!d.answer.has_value()) return out;
     const HeartbeatAnswer& a = *d.answer;
-    if (a.standing != Standing::kRegistered) return a.standing == Standing::kUnknown ? "unknown\n" : "superseded\n";
+    if (a.standing != Standing::kRegistered)
+      return a.standing == Standing::kUnknown ? "unknown\n" : "superseded\n";
     absl::StrAppend(&out, "lease ", a.lease_ns / kMillisecond, " ms");
     for (const auto& [r, e] : a.excluded) absl::StrAppend(&out, ", without ", r.value(), "@", e.value());
     for (const auto& [r, e] : a.release) absl::StrAppend(&out, ", release ", r.value(), "@", e.value());
@@ -225,7 +234,8 @@ class Script {
     }
     std::vector<std::string> stocs;
     for (const NodeInfo& n : a.stocs) stocs.push_back(n.name);
-    if (!stocs.empty()) absl::StrAppend(&out, ", stocs ", a.stocs_version & UINT32_MAX, ": ", absl::StrJoin(stocs, " "));
+    if (!stocs.empty())
+      absl::StrAppend(&out, ", stocs ", a.stocs_version & UINT32_MAX, ": ", absl::StrJoin(stocs, " "));
     return out + "\n";
   }
 
@@ -256,7 +266,9 @@ std::string Replay(const std::string& text) {
     if (!line.empty() && line[0] != '#') {
       const Command command(line);
       const std::string answer = script.Run(command);
-      const std::string who = command.name() == "status" ? "" : StrCat(script.now_ms(), " ", command.name(), " ", command.arg(), ": ");
+      const std::string who = command.name() == "status"
+                                  ? ""
+                                  : StrCat(script.now_ms(), " ", command.name(), " ", command.arg(), ": ");
       for (const auto& answer_line : absl::StrSplit(answer, '\n')) {
         // An empty line ends a block, so none is kept inside one.
         if (!answer_line.empty()) absl::StrAppend(&said, who, answer_line, "\n");
@@ -270,7 +282,8 @@ std::string Replay(const std::string& text) {
 
 TEST(ClusterStateTest, DecidesAsWrittenDown) {
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(NOVA_SOURCE_DIR "/tests/coordinator/testdata")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(NOVA_SOURCE_DIR "/tests/coordinator/testdata")) {
     if (entry.path().extension() != ".txt") continue;
     ++files;
     std::stringstream text;

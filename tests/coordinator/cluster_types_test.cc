@@ -21,7 +21,8 @@ RangeRecord Sample() {
   r.owner = "ltc-1";
   r.owner_incarnation = Incarnation(12);
   r.manifest = {Uuid{0x0102030405060708, 0x090a0b0c0d0e0f10}, {StocId(1), StocId(2)}};
-  r.log_groups = {{GroupId(4), {{StocId(1), Incarnation(9)}, {StocId(3), Incarnation(200)}}}, {GroupId(5), {}}};
+  r.log_groups = {{GroupId(4), {{StocId(1), Incarnation(9)}, {StocId(3), Incarnation(200)}}},
+                  {GroupId(5), {}}};
   r.last_group = GroupId(5);
   return r;
 }
@@ -50,19 +51,64 @@ void ExpectEqual(const RangeRecord& a, const RangeRecord& b) {
 
 TEST(RangeRecordTest, GoldenBytes) {
   EXPECT_EQ(absl::BytesToHexString(Sample().Encode()),
-            "01" "07" "02006b" "02006d" "ac02" "01" "056c74632d31" "0c" "00"
-            "0807060504030201" "100f0e0d0c0b0a09" "02" "01" "02"
-            "02" "04" "02" "0109" "03c801" "05" "00" "05" "bd1f80b3");
+            "01"
+            "07"
+            "02006b"
+            "02006d"
+            "ac02"
+            "01"
+            "056c74632d31"
+            "0c"
+            "00"
+            "0807060504030201"
+            "100f0e0d0c0b0a09"
+            "02"
+            "01"
+            "02"
+            "02"
+            "04"
+            "02"
+            "0109"
+            "03c801"
+            "05"
+            "00"
+            "05"
+            "bd1f80b3");
 }
 
 // A group with files makes the record one of format 2, which names stores and media.
 TEST(RangeRecordTest, GoldenBytesOfGroupsWithFiles) {
   RangeRecord r;
-  r.log_groups = {{GroupId(4), {{StocId(1), Incarnation(9), Uuid{1, 2}}}, LogMedia::kMemoryAndFiles}, {GroupId(5), {{StocId(1), Incarnation(9)}}}};
+  r.log_groups = {{GroupId(4), {{StocId(1), Incarnation(9), Uuid{1, 2}}}, LogMedia::kMemoryAndFiles},
+                  {GroupId(5), {{StocId(1), Incarnation(9)}}}};
   const std::string bytes = r.Encode();
   EXPECT_EQ(absl::BytesToHexString(bytes.substr(0, bytes.size() - 4)),
-            "02" "00" "00" "00" "00" "00" "00" "00" "00" "0000000000000000" "0000000000000000" "00"
-            "02" "04" "01" "0109" "0100000000000000" "0200000000000000" "02" "05" "01" "0109" "0000000000000000" "0000000000000000" "00" "00");
+            "02"
+            "00"
+            "00"
+            "00"
+            "00"
+            "00"
+            "00"
+            "00"
+            "00"
+            "0000000000000000"
+            "0000000000000000"
+            "00"
+            "02"
+            "04"
+            "01"
+            "0109"
+            "0100000000000000"
+            "0200000000000000"
+            "02"
+            "05"
+            "01"
+            "0109"
+            "0000000000000000"
+            "0000000000000000"
+            "00"
+            "00");
   const auto back = RangeRecord::Decode(bytes, 0);
   ASSERT_TRUE(back.ok()) << back.status();
   ExpectEqual(*back, r);
@@ -74,7 +120,9 @@ TEST(LogGroupTest, MemoryBelongsToAnIncarnationAndFilesToAStore) {
   const struct {
     LogMedia media;
     bool restarted, reformatted;
-  } cases[] = {{LogMedia::kMemory, false, true}, {LogMedia::kFiles, true, false}, {LogMedia::kMemoryAndFiles, true, true}};
+  } cases[] = {{LogMedia::kMemory, false, true},
+               {LogMedia::kFiles, true, false},
+               {LogMedia::kMemoryAndFiles, true, true}};
   for (const auto& c : cases) {
     const LogGroup g{GroupId(1), {member}, c.media};
     EXPECT_TRUE(g.Holds(member, Incarnation(9), Uuid{1, 2}));
@@ -86,7 +134,18 @@ TEST(LogGroupTest, MemoryBelongsToAnIncarnationAndFilesToAStore) {
 
 TEST(NodeInfoTest, GoldenBytes) {
   EXPECT_EQ(absl::BytesToHexString(EncodeNodeInfo(SampleNode())),
-            "01" "0673746f632d31" "03" "03" "03683a31" "0168" "02" "0100000000000000" "0200000000000000" "03683a32" "01" "e727eb91");
+            "01"
+            "0673746f632d31"
+            "03"
+            "03"
+            "03683a31"
+            "0168"
+            "02"
+            "0100000000000000"
+            "0200000000000000"
+            "03683a32"
+            "01"
+            "e727eb91");
 }
 
 TEST(RangeRecordTest, DecodeGivesBackWhatWasEncoded) {
@@ -110,7 +169,8 @@ TEST(RangeRecordTest, ALargeRecordStaysBelow4KB) {
   r.log_groups.clear();
   for (uint64_t g = 0; g < 19; ++g) {
     LogGroup group{GroupId((uint64_t{1} << 40) + g), {}};
-    for (uint32_t m = 0; m < 3; ++m) group.members.push_back({StocId(100'000 + m), Incarnation(uint64_t{1} << 40)});
+    for (uint32_t m = 0; m < 3; ++m)
+      group.members.push_back({StocId(100'000 + m), Incarnation(uint64_t{1} << 40)});
     r.log_groups.push_back(group);
   }
   EXPECT_LT(r.Encode().size(), 4096u);
@@ -156,7 +216,8 @@ TEST(RangeRecordTest, ALaterFormatIsNamed) {
   data.resize(data.size() - 4);
   data[0] = 3;
   PutFixed32(&data, Crc32c(data));
-  EXPECT_EQ(RangeRecord::Decode(data, 0).status().message(), "range record: format 3 is not known to this version, which reads 2");
+  EXPECT_EQ(RangeRecord::Decode(data, 0).status().message(),
+            "range record: format 3 is not known to this version, which reads 2");
 }
 
 TEST(ZnodesTest, RecordsAreText) {
@@ -168,7 +229,8 @@ TEST(ZnodesTest, RecordsAreText) {
   EXPECT_TRUE(absl::IsDataLoss(ClusterRecord::Decode("format=1\nuuid=xyz\n").status()));
   const CoordRecord coord{CoordEpoch(7), "coord-1", "h:1", 2500 * kMillisecond, Uuid{3, 4}};
   EXPECT_EQ(coord.Encode(),
-            "coord_epoch=7\nleader=coord-1\naddress=h:1\nmax_lease_ms=2500\nnonce=00000000000000030000000000000004\n");
+            "coord_epoch=7\nleader=coord-1\naddress=h:1\nmax_lease_ms=2500\nnonce="
+            "00000000000000030000000000000004\n");
   const StatusOr<CoordRecord> back = CoordRecord::Decode(coord.Encode() + "later=1\n");
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(back->Encode(), coord.Encode());

@@ -80,7 +80,8 @@ class CoordinatorProcessTest : public testing::Test {
     if (absl::IsNotFound(server.status())) GTEST_SKIP() << server.status().message();
     ASSERT_TRUE(server.ok()) << server.status();
     zookeeper_ = *std::move(server);
-    errors_ = (std::filesystem::temp_directory_path() / StrCat("nova-coordinator-", getpid(), ".err")).string();
+    errors_ =
+        (std::filesystem::temp_directory_path() / StrCat("nova-coordinator-", getpid(), ".err")).string();
   }
   void TearDown() override { std::filesystem::remove(errors_); }
 
@@ -91,8 +92,9 @@ class CoordinatorProcessTest : public testing::Test {
   }
   // Started and serving; its gRPC address.
   std::string StartCoordinator(const std::string& name) {
-    auto process = Run({"--zookeeper=" + zookeeper_->hosts(), StrCat("--zookeeper_session_ms=", kSession / kMillisecond),
-                        "--address=127.0.0.1:0", "--name=" + name});
+    auto process =
+        Run({"--zookeeper=" + zookeeper_->hosts(), StrCat("--zookeeper_session_ms=", kSession / kMillisecond),
+             "--address=127.0.0.1:0", "--name=" + name});
     EXPECT_TRUE(process.ok()) << process.status();
     const StatusOr<std::string> line = (*process)->ReadLine(In(30 * kSecond));
     EXPECT_TRUE(line.ok()) << line.status() << Errors();

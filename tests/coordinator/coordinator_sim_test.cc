@@ -62,7 +62,8 @@ TEST(CoordinatorSimTest, BadSplitPointsAreRefused) {
   });
 }
 
-// Row 1: the ranges of a dead LTC are open elsewhere within its lease and a moment; row 2: when it comes back it serves nothing.
+// Row 1: the ranges of a dead LTC are open elsewhere within its lease and a moment; row 2: when it comes back
+// it serves nothing.
 TEST(CoordinatorSimTest, ADeadLtcsRangesAreSpreadOverTheOthers) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     InSimulation(seed, [] {
@@ -112,7 +113,8 @@ TEST(CoordinatorSimTest, AKilledLeaderIsReplacedAndNothingMoves) {
   }
 }
 
-// C2: leader and LTC die together; the new leader has never heard of the LTC, and its ranges move all the same.
+// C2: leader and LTC die together; the new leader has never heard of the LTC, and its ranges move all the
+// same.
 TEST(CoordinatorSimTest, LeaderAndLtcDieTogether) {
   InSimulation(3, [] {
     SimCluster cluster;
@@ -135,7 +137,8 @@ TEST(CoordinatorSimTest, LeaderAndLtcDieTogether) {
   });
 }
 
-// H17, C3: a leader cut off from the store grants nothing once its session may have expired, although it still answers.
+// H17, C3: a leader cut off from the store grants nothing once its session may have expired, although it
+// still answers.
 TEST(CoordinatorSimTest, AZombieLeaderGrantsNothing) {
   InSimulation(4, [] {
     SimCluster cluster;
@@ -286,9 +289,11 @@ TEST(NodeSessionTest, WithoutAClusterJoiningIsUnavailable) {
     auto store = config.NewSession();
     NodeOptions options;
     options.node.name = "ltc-1";
-    EXPECT_TRUE(absl::IsUnavailable(JoinCluster(store.get(), network.NewChannel("ltc-1", {}), options, {}).status()));
+    EXPECT_TRUE(
+        absl::IsUnavailable(JoinCluster(store.get(), network.NewChannel("ltc-1", {}), options, {}).status()));
     options.node.name = "a/b";
-    EXPECT_TRUE(absl::IsInvalidArgument(JoinCluster(store.get(), network.NewChannel("ltc-1", {}), options, {}).status()));
+    EXPECT_TRUE(absl::IsInvalidArgument(
+        JoinCluster(store.get(), network.NewChannel("ltc-1", {}), options, {}).status()));
   });
 }
 
@@ -413,7 +418,10 @@ TEST(CoordinatorSimTest, AClusterOfALaterFormatIsRefused) {
     CoordinatorOptions options;
     options.name = "c1";
     const auto service = CoordinatorService::Start(
-        options, [&]() -> StatusOr<std::unique_ptr<ConfigStore>> { return std::unique_ptr<ConfigStore>(config.NewSession()); },
+        options,
+        [&]() -> StatusOr<std::unique_ptr<ConfigStore>> {
+          return std::unique_ptr<ConfigStore>(config.NewSession());
+        },
         &metrics);
     EXPECT_TRUE(absl::IsFailedPrecondition(service.status())) << service.status();
   });
@@ -439,17 +447,19 @@ TEST(CoordinatorThreadsTest, LeaderAndLtcAreReplaced) {
   EXPECT_EQ(b->open().size(), 4u);
 }
 
-// Everything at once: cuts of LTCs and coordinators, lost, late and doubled messages, lost answers of the store. SimCluster
-// checks; in the end all is well again.
+// Everything at once: cuts of LTCs and coordinators, lost, late and doubled messages, lost answers of the
+// store. SimCluster checks; in the end all is well again.
 void Chaos() {
-  SimCluster cluster({.session_timeout_ns = 3 * kSecond, .max_delay_ns = 20 * kMillisecond, .lost_reply_one_in = 20},
-                     {.max_delay_ns = 50 * kMillisecond, .drop_one_in = 20, .duplicate_one_in = 10});
+  SimCluster cluster(
+      {.session_timeout_ns = 3 * kSecond, .max_delay_ns = 20 * kMillisecond, .lost_reply_one_in = 20},
+      {.max_delay_ns = 50 * kMillisecond, .drop_one_in = 20, .duplicate_one_in = 10});
   const std::vector<std::string> names = {"c1", "c2"};
   for (const std::string& name : names) cluster.StartCoordinator(name);
   for (int i = 1; i <= 3; ++i) cluster.StartLtc(StrCat("ltc-", i));
   CoordinatorClient client = cluster.NewClient();
   const Status created = client.CreateRanges(Splits(6), Soon());
-  ASSERT_TRUE(created.ok() || absl::IsAlreadyExists(created)) << created;  // the answer to a first try may have been lost
+  // the answer to a first try may have been lost
+  ASSERT_TRUE(created.ok() || absl::IsAlreadyExists(created)) << created;
   Random random;
   for (int round = 0; round < 15; ++round) {
     SleepFor(static_cast<Nanos>(random.Uniform(4 * kSecond)));
@@ -473,7 +483,8 @@ void Chaos() {
       default:
         for (SimLtc* ltc : cluster.ltcs()) {
           if (ltc->lost().empty()) continue;
-          cluster.StartLtc(StrCat("ltc-", cluster.ltcs().size() + 1));  // a process in the place of one that ended
+          // a process in the place of one that ended
+          cluster.StartLtc(StrCat("ltc-", cluster.ltcs().size() + 1));
           break;
         }
     }

@@ -12,14 +12,15 @@ namespace {
 
 // Answers StatusText with `text`, or points to a leader.
 std::unique_ptr<GrpcServer> StartServer(const std::string& text, const std::string& leader = "") {
-  auto server = GrpcServer::Start("127.0.0.1:0", [text, leader](const std::string& method, const std::string&) -> StatusOr<std::string> {
-    if (!leader.empty()) return NotLeadingError(leader == "?" ? "" : leader);
-    if (method == "Drain") return absl::NotFoundError("no node x");
-    if (method == "ForceOpen") return absl::FailedPreconditionError("not because of the leader");
-    proto::StatusReply reply;
-    reply.set_text(text);
-    return reply.SerializeAsString();
-  });
+  auto server = GrpcServer::Start(
+      "127.0.0.1:0", [text, leader](const std::string& method, const std::string&) -> StatusOr<std::string> {
+        if (!leader.empty()) return NotLeadingError(leader == "?" ? "" : leader);
+        if (method == "Drain") return absl::NotFoundError("no node x");
+        if (method == "ForceOpen") return absl::FailedPreconditionError("not because of the leader");
+        proto::StatusReply reply;
+        reply.set_text(text);
+        return reply.SerializeAsString();
+      });
   EXPECT_TRUE(server.ok()) << server.status();
   return *std::move(server);
 }
@@ -38,15 +39,17 @@ TEST(GrpcTest, ErrorsKeepTheirCodeAndText) {
   std::string left;
   EXPECT_EQ(client.Drain("x", In(5 * kSecond), &left), absl::NotFoundError("no node x"));
   std::string report;
-  EXPECT_EQ(client.ForceOpen(RangeId(1), true, In(5 * kSecond), &report), absl::FailedPreconditionError("not because of the leader"));
+  EXPECT_EQ(client.ForceOpen(RangeId(1), true, In(5 * kSecond), &report),
+            absl::FailedPreconditionError("not because of the leader"));
 }
 
 TEST(GrpcTest, TheLeaderIsFoundThroughAFollowerAndPastDeadOnes) {
   const auto leader = StartServer("leads");
   const auto follower = StartServer("", leader->address());
   const auto lost = StartServer("", "?");
-  for (const std::vector<std::string>& addresses :
-       {std::vector<std::string>{follower->address()}, {"127.0.0.1:1", follower->address()}, {lost->address(), "127.0.0.1:1", leader->address()}}) {
+  for (const std::vector<std::string>& addresses : {std::vector<std::string>{follower->address()},
+                                                    {"127.0.0.1:1", follower->address()},
+                                                    {lost->address(), "127.0.0.1:1", leader->address()}}) {
     CoordinatorClient client(OpenGrpcChannel(addresses));
     const Nanos start = Now();
     const StatusOr<std::string> text = client.StatusText(In(5 * kSecond));
@@ -69,10 +72,11 @@ TEST(GrpcTest, WithoutALeaderTheCallEndsByItsDeadline) {
 
 TEST(GrpcTest, AHungCoordinatorCostsOneSecond) {
   Notification release;
-  auto hung = GrpcServer::Start("127.0.0.1:0", [&release](const std::string&, const std::string&) -> StatusOr<std::string> {
-    release.Wait();
-    return std::string();
-  });
+  auto hung = GrpcServer::Start("127.0.0.1:0",
+                                [&release](const std::string&, const std::string&) -> StatusOr<std::string> {
+                                  release.Wait();
+                                  return std::string();
+                                });
   ASSERT_TRUE(hung.ok());
   const auto leader = StartServer("leads");
   CoordinatorClient client(OpenGrpcChannel({(*hung)->address(), leader->address()}));
@@ -111,9 +115,10 @@ TEST(GrpcTest, ACoordinatorThatIsBackIsFoundSoon) {
 
 TEST(GrpcTest, ATakenPortIsAnError) {
   const auto server = StartServer("hello");
-  EXPECT_TRUE(absl::IsUnavailable(GrpcServer::Start(server->address(), [](const std::string&, const std::string&) {
-                                    return StatusOr<std::string>("");
-                                  }).status()));
+  EXPECT_TRUE(
+      absl::IsUnavailable(GrpcServer::Start(server->address(), [](const std::string&, const std::string&) {
+                            return StatusOr<std::string>("");
+                          }).status()));
 }
 
 TEST(GrpcTest, ManyCallersAtOnce) {

@@ -1,9 +1,10 @@
-// SimCluster: coordinators and LTCs of one cluster in one process: CoordinatorService and NodeSession as they are, over a
-// MemoryConfig and a SimControlNetwork. Inside Simulation::Run or with real threads.
+// SimCluster: coordinators and LTCs of one cluster in one process: CoordinatorService and NodeSession as they
+// are, over a MemoryConfig and a SimControlNetwork. Inside Simulation::Run or with real threads.
 //
 // It watches: no two LTCs hold a lease under which they serve one range; an epoch of a range has one owner.
 //
-// Thread safety: for the one thread or fiber that made it.   Ownership: it owns all parts; what was killed stays until the end, cut off.
+// Thread safety: for the one thread or fiber that made it.   Ownership: it owns all parts; what was killed
+//                stays until the end, cut off.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,12 +26,15 @@ namespace nova {
 // Forwards to a MemorySession, and tells its place when it ends.
 class TrackedSession : public ConfigStore {
  public:
-  TrackedSession(std::unique_ptr<MemorySession> session, std::atomic<MemorySession*>* place) : session_(std::move(session)), place_(place) {
+  TrackedSession(std::unique_ptr<MemorySession> session, std::atomic<MemorySession*>* place)
+      : session_(std::move(session)), place_(place) {
     *place_ = session_.get();
   }
   ~TrackedSession() override { *place_ = nullptr; }
   StatusOr<Znode> Get(const std::string& path) override { return session_->Get(path); }
-  StatusOr<std::vector<std::string>> Children(const std::string& path) override { return session_->Children(path); }
+  StatusOr<std::vector<std::string>> Children(const std::string& path) override {
+    return session_->Children(path);
+  }
   Status Create(const std::string& path, const std::string& data, bool ephemeral) override {
     return session_->Create(path, data, ephemeral);
   }
@@ -40,7 +44,9 @@ class TrackedSession : public ConfigStore {
   Status Delete(const std::string& path, int64_t version) override { return session_->Delete(path, version); }
   Status Multi(const std::vector<ConfigOp>& ops) override { return session_->Multi(ops); }
   Status Sync() override { return session_->Sync(); }
-  void Watch(const std::string& path, std::function<void()> changed) override { session_->Watch(path, std::move(changed)); }
+  void Watch(const std::string& path, std::function<void()> changed) override {
+    session_->Watch(path, std::move(changed));
+  }
   SessionState session_state() const override { return session_->session_state(); }
   Nanos session_timeout_ns() const override { return session_->session_timeout_ns(); }
   Nanos last_answered_send_ns() const override { return session_->last_answered_send_ns(); }
@@ -53,8 +59,13 @@ class TrackedSession : public ConfigStore {
 // An LTC without the LSM-tree: opens what it is assigned, releases what it is asked to.
 class SimLtc {
  public:
-  SimLtc(MemoryConfig* config, SimControlNetwork* network, std::string name, std::vector<std::string> coordinators)
-      : name_(std::move(name)), network_(network), coordinators_(std::move(coordinators)), store_(config->NewSession()), work_(256) {
+  SimLtc(MemoryConfig* config, SimControlNetwork* network, std::string name,
+         std::vector<std::string> coordinators)
+      : name_(std::move(name)),
+        network_(network),
+        coordinators_(std::move(coordinators)),
+        store_(config->NewSession()),
+        work_(256) {
     NodeOptions options;
     options.node.name = name_;
     options.node.role = Role::kLtc;
@@ -172,7 +183,8 @@ class SimLtc {
 
 class SimCluster {
  public:
-  explicit SimCluster(MemoryConfigOptions config = {.session_timeout_ns = 4 * kSecond}, SimControlFaults faults = {})
+  explicit SimCluster(MemoryConfigOptions config = {.session_timeout_ns = 4 * kSecond},
+                      SimControlFaults faults = {})
       : config_(config), network_(faults), admin_(config_.NewSession()) {
     checker_ = std::make_unique<Thread>("checker", [this] { RunChecker(); });
   }
@@ -196,12 +208,15 @@ class SimCluster {
         options,
         [this, &c]() -> StatusOr<std::unique_ptr<ConfigStore>> {
           if (!c.reachable) return absl::UnavailableError("cut off");
-          return std::unique_ptr<ConfigStore>(std::make_unique<TrackedSession>(config_.NewSession(), &c.session));
+          return std::unique_ptr<ConfigStore>(
+              std::make_unique<TrackedSession>(config_.NewSession(), &c.session));
         },
         &metrics_);
     EXPECT_TRUE(service.ok()) << service.status();
     c.service = *std::move(service);
-    network_.Register(options.address, [s = c.service.get()](const std::string& m, const std::string& r) { return s->Handle(m, r); });
+    network_.Register(options.address, [s = c.service.get()](const std::string& m, const std::string& r) {
+      return s->Handle(m, r);
+    });
     return c.service.get();
   }
   // From the store; `network` too: what the others see of a kill -9. Without: a zombie that still answers.
@@ -216,8 +231,12 @@ class SimCluster {
     c.reachable = true;
     if (MemorySession* s = c.session) s->SetReachable(true);
   }
-  CoordinatorService* coordinator(const std::string& name) { return coordinators_.at(name + ":7400").service.get(); }
-  MemorySession* coordinator_session(const std::string& name) { return coordinators_.at(name + ":7400").session; }
+  CoordinatorService* coordinator(const std::string& name) {
+    return coordinators_.at(name + ":7400").service.get();
+  }
+  MemorySession* coordinator_session(const std::string& name) {
+    return coordinators_.at(name + ":7400").session;
+  }
 
   SimLtc* StartLtc(const std::string& name) {
     auto ltc = std::make_unique<SimLtc>(&config_, &network_, name, addresses());
@@ -288,7 +307,8 @@ class SimCluster {
       for (SimLtc* ltc : ltcs()) {
         for (const auto& [id, epoch] : ltc->serving()) {
           const auto [it, first] = serving.try_emplace(id, ltc->name());
-          EXPECT_TRUE(first) << "range " << id.value() << " is served by " << it->second << " and " << ltc->name();
+          EXPECT_TRUE(first) << "range " << id.value() << " is served by " << it->second << " and "
+                             << ltc->name();
         }
       }
       for (const auto& [id, r] : Records()) {

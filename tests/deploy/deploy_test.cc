@@ -1,4 +1,5 @@
-// Runs the scripts of this folder: the playbooks against nodes in namespaces, the units past systemd-analyze, the CloudLab profile.
+// Runs the scripts of this folder: the playbooks against nodes in namespaces, the units past systemd-analyze,
+// the CloudLab profile.
 #include "tests/cluster/run_script.h"
 
 namespace nova {
@@ -8,9 +9,13 @@ TEST(DeployTest, ThePlaybooksInstallRunAndWipeAClusterOfNamespaces) {
   RunScript(NOVA_SOURCE_DIR "/tests/deploy/run.sh " NOVA_BINARY_DIR);
 }
 
-TEST(DeployTest, SystemdFindsNothingWrongWithTheUnits) { RunScript(NOVA_SOURCE_DIR "/tests/deploy/verify.sh"); }
+TEST(DeployTest, SystemdFindsNothingWrongWithTheUnits) {
+  RunScript(NOVA_SOURCE_DIR "/tests/deploy/verify.sh");
+}
 
-TEST(DeployTest, TheCloudLabProfileAsksForTheClusterAndItsInventoryFollows) { RunScript("python3 " NOVA_SOURCE_DIR "/tests/deploy/cloudlab_test.py"); }
+TEST(DeployTest, TheCloudLabProfileAsksForTheClusterAndItsInventoryFollows) {
+  RunScript("python3 " NOVA_SOURCE_DIR "/tests/deploy/cloudlab_test.py");
+}
 
 }  // namespace
 }  // namespace nova

@@ -1,5 +1,5 @@
-// Any bytes as the records of the configuration store, and as the file store's tree: refused, or what is read encodes to something
-// that reads the same.
+// Any bytes as the records of the configuration store, and as the file store's tree: refused, or what is read
+// encodes to something that reads the same.
 //
 // Input: one byte: which record; its top bit: the checksum and the format are set right first | the bytes.
 #include <cstdint>
@@ -54,8 +54,12 @@ void Check(uint8_t which, bool plant, std::string_view bytes) {
       if (node.ok()) NOVA_CHECK(*DecodeNodeInfo(EncodeNodeInfo(*node)) == *node);
       break;
     }
-    case 2: CheckText<ClusterRecord>(bytes); break;
-    case 3: CheckText<CoordRecord>(bytes); break;
+    case 2:
+      CheckText<ClusterRecord>(bytes);
+      break;
+    case 3:
+      CheckText<CoordRecord>(bytes);
+      break;
     default: {
       std::string tree(bytes);
       if (plant && tree.size() >= kTreeHeader) {

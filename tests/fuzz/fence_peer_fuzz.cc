@@ -1,6 +1,8 @@
-// Any lines from the other node of a fence test, to both ends: the one that asks and the one that answers refuse them, or go on.
+// Any lines from the other node of a fence test, to both ends: the one that asks and the one that answers
+// refuse them, or go on.
 //
-// Input: one byte: who reads them, and, for the end that asks, how far they come after a right greeting | the lines.
+// Input: one byte: who reads them, and, for the end that asks, how far they come after a right greeting | the
+// lines.
 #include <sys/socket.h>
 
 #include <cstdint>
@@ -30,7 +32,8 @@ int ConnectionThatSays(std::string_view lines) {
   int ends[2];
   NOVA_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
   LineSocket far(ends[1]);
-  NOVA_CHECK(send(ends[1], lines.data(), lines.size(), MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(lines.size()));
+  NOVA_CHECK(send(ends[1], lines.data(), lines.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+             static_cast<ssize_t>(lines.size()));
   NOVA_CHECK(shutdown(ends[1], SHUT_WR) == 0);
   return ends[0];
 }

@@ -1,5 +1,5 @@
-// Any bytes: DecodeHandshake refuses them or yields a handshake that reads the same again; and DecodeConnectData, of the private data
-// of a connection over verbs.
+// Any bytes: DecodeHandshake refuses them or yields a handshake that reads the same again; and
+// DecodeConnectData, of the private data of a connection over verbs.
 //
 // Input: one byte whose low bits say what of magic, length and checksum is set right first | the handshake.
 #include <cstdint>

@@ -13,7 +13,8 @@
 namespace nova {
 namespace {
 
-constexpr size_t kHeaderBytes = 64, kHeaderCrcAt = 24, kUuidAt = 8, kRecordHeaderBytes = 32;  // stoc/log_journal.h
+// stoc/log_journal.h
+constexpr size_t kHeaderBytes = 64, kHeaderCrcAt = 24, kUuidAt = 8, kRecordHeaderBytes = 32;
 
 void Plant(std::string* half, size_t at, uint32_t crc) { std::memcpy(half->data() + at, &crc, sizeof(crc)); }
 

@@ -1,5 +1,6 @@
-// Any bytes as the files of an embedded database that say what the others are: IDENTITY, CURRENT, and the header of a log file with what
-// follows it. Each is refused, or read; what is read as IDENTITY is what is written for that epoch.
+// Any bytes as the files of an embedded database that say what the others are: IDENTITY, CURRENT, and the
+// header of a log file with what follows it. Each is refused, or read; what is read as IDENTITY is what is
+// written for that epoch.
 //
 // Input: one byte: which file; its top bit: the header of the log is one that is valid | the bytes.
 #include <cstdint>
@@ -71,9 +72,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   nova::SimDisk medium;
   const auto disk = medium.Mount();
   switch (data[0] % 3) {
-    case 0: nova::CheckIdentity(disk.get(), bytes); break;
-    case 1: nova::CheckCurrent(disk.get(), bytes); break;
-    default: nova::CheckLog(disk.get(), (data[0] & 0x80) != 0, std::string(bytes)); break;
+    case 0:
+      nova::CheckIdentity(disk.get(), bytes);
+      break;
+    case 1:
+      nova::CheckCurrent(disk.get(), bytes);
+      break;
+    default:
+      nova::CheckLog(disk.get(), (data[0] & 0x80) != 0, std::string(bytes));
+      break;
   }
   return 0;
 }

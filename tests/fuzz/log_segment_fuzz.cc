@@ -1,5 +1,5 @@
-// libFuzzer: copies of a log, as recovery reads them. The first byte says where valid crcs are planted, so that deeper bytes count, and
-// how the bytes are cut into copies.
+// libFuzzer: copies of a log, as recovery reads them. The first byte says where valid crcs are planted, so
+// that deeper bytes count, and how the bytes are cut into copies.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -23,8 +23,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if ((data[0] & 2) != 0) plant(half, bytes.size(), (data[0] & 4) != 0 ? 2 : 3);
   const nova::MemTableDone nothing = [](nova::MemTableId) { return false; };
   nova::LogCopies copies(log, nothing);
-  copies.Add((data[0] & 8) != 0 ? nova::LogCopies::Keeps::kWritten : nova::LogCopies::Keeps::kSynced, {{"one", bytes}});
-  if ((data[0] & 16) != 0) copies.Add(nova::LogCopies::Keeps::kSynced, {{"first half", bytes.substr(0, half)}, {"second half", bytes.substr(half)}});
+  copies.Add((data[0] & 8) != 0 ? nova::LogCopies::Keeps::kWritten : nova::LogCopies::Keeps::kSynced,
+             {{"one", bytes}});
+  if ((data[0] & 16) != 0)
+    copies.Add(nova::LogCopies::Keeps::kSynced,
+               {{"first half", bytes.substr(0, half)}, {"second half", bytes.substr(half)}});
   nova::RecoveredLogs records;
   const nova::Status s = copies.Read(&records);
   size_t read = 0;

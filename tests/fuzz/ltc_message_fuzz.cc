@@ -32,17 +32,21 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   nova::CompareAndSwapRequest swap;
   if (nova::CompareAndSwapRequest::Parse(body, &swap)) {
-    NOVA_CHECK(swap.EncodeHeader() + std::string(swap.key) + std::string(swap.expected.value_or("")) + std::string(swap.desired.value_or("")) == body);
+    NOVA_CHECK(swap.EncodeHeader() + std::string(swap.key) + std::string(swap.expected.value_or("")) +
+                   std::string(swap.desired.value_or("")) ==
+               body);
   }
   nova::MultiGetRequest multi_get;
   if (nova::MultiGetRequest::Parse(body, &multi_get)) NOVA_CHECK(multi_get.Encode() == body);
   nova::MultiGetReply answers;
   if (nova::MultiGetReply::Parse(body, &answers)) {
     std::string again = nova::MultiGetReply::EncodeHeader(static_cast<uint32_t>(answers.values.size()));
-    for (const auto& value : answers.values) nova::MultiGetReply::AppendAnswer(value ? std::optional<std::string>(*value) : std::nullopt, &again);
+    for (const auto& value : answers.values)
+      nova::MultiGetReply::AppendAnswer(value ? std::optional<std::string>(*value) : std::nullopt, &again);
     NOVA_CHECK(again == body);
   }
-  for (const auto type : {nova::LtcRequest::kTakeSnapshot, nova::LtcRequest::kRenewSnapshot, nova::LtcRequest::kDropSnapshot}) {
+  for (const auto type :
+       {nova::LtcRequest::kTakeSnapshot, nova::LtcRequest::kRenewSnapshot, nova::LtcRequest::kDropSnapshot}) {
     nova::SnapshotRequest snapshot;
     if (nova::SnapshotRequest::Parse(type, body, &snapshot)) NOVA_CHECK(snapshot.Encode(type) == body);
   }

@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const size_t half = size / 2;
   nova::Manifest::Recover({1, 2}, {{"one", std::string(bytes)}}).status().IgnoreError();
-  nova::Manifest::Recover({1, 2}, {{"one", std::string(bytes.substr(0, half))}, {"two", std::string(bytes.substr(half))}})
+  nova::Manifest::Recover(
+      {1, 2}, {{"one", std::string(bytes.substr(0, half))}, {"two", std::string(bytes.substr(half))}})
       .status()
       .IgnoreError();
   return 0;

@@ -1,4 +1,5 @@
-// Any bytes, as each message of the StoC's protocol and each format it keeps on disk: refused, or what the message writes.
+// Any bytes, as each message of the StoC's protocol and each format it keeps on disk: refused, or what the
+// message writes.
 #include <cstdint>
 #include <string>
 
@@ -33,26 +34,58 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   switch (data[0] % 18) {
-    case 0: Check<OpenSegmentRequest>(bytes); break;
-    case 1: Check<OpenSegmentReply>(bytes); break;
-    case 2: Check<FreeLogsRequest>(bytes); break;
-    case 3: Check<RangeEpochRequest>(bytes); break;
-    case 4: Check<FenceReply>(bytes); break;
-    case 5: Check<OpenFileRequest>(bytes); break;
-    case 6: Check<OpenFileReply>(bytes); break;
-    case 7: Check<PersistFileRequest>(bytes); break;
-    case 8: Check<WriteSmallFileRequest>(bytes); break;
-    case 9: Check<AppendFileRequest>(bytes); break;
-    case 10: Check<ReadFileRequest>(bytes); break;
-    case 11: Check<FileReferencesRequest>(bytes); break;
+    case 0:
+      Check<OpenSegmentRequest>(bytes);
+      break;
+    case 1:
+      Check<OpenSegmentReply>(bytes);
+      break;
+    case 2:
+      Check<FreeLogsRequest>(bytes);
+      break;
+    case 3:
+      Check<RangeEpochRequest>(bytes);
+      break;
+    case 4:
+      Check<FenceReply>(bytes);
+      break;
+    case 5:
+      Check<OpenFileRequest>(bytes);
+      break;
+    case 6:
+      Check<OpenFileReply>(bytes);
+      break;
+    case 7:
+      Check<PersistFileRequest>(bytes);
+      break;
+    case 8:
+      Check<WriteSmallFileRequest>(bytes);
+      break;
+    case 9:
+      Check<AppendFileRequest>(bytes);
+      break;
+    case 10:
+      Check<ReadFileRequest>(bytes);
+      break;
+    case 11:
+      Check<FileReferencesRequest>(bytes);
+      break;
     case 12:
       Check<ListFilesReply>(bytes);
       Check<ListFilesRequest>(bytes);
       break;
-    case 13: CheckFormat<FileHeader>(bytes); break;
-    case 14: CheckFormat<StoreIdentity>(bytes); break;
-    case 15: Check<OpenLogFileRequest>(bytes); break;
-    case 16: Check<AppendLogRequest>(bytes); break;
+    case 13:
+      CheckFormat<FileHeader>(bytes);
+      break;
+    case 14:
+      CheckFormat<StoreIdentity>(bytes);
+      break;
+    case 15:
+      Check<OpenLogFileRequest>(bytes);
+      break;
+    case 16:
+      Check<AppendLogRequest>(bytes);
+      break;
     case 17: {
       const auto references = FileReferences::Decode(bytes, StocFileId{});
       if (references.ok()) NOVA_CHECK(references->Encode(StocFileId{}) == bytes);

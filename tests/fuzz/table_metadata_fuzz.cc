@@ -1,5 +1,5 @@
-// Any bytes as metadata and as blocks. The first byte says how many of the next are metadata, the rest is a block. Checksums,
-// uuid and sizes are made to fit, so that what is behind them is reached.
+// Any bytes as metadata and as blocks. The first byte says how many of the next are metadata, the rest is a
+// block. Checksums, uuid and sizes are made to fit, so that what is behind them is reached.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -24,7 +24,8 @@ std::string WithFittingFooter(std::string metadata, const Uuid& uuid) {
   footer.version = kTableVersion;
   footer.magic = kTableMagic;
   std::memcpy(at, &footer, sizeof(footer));
-  footer.crc = Crc32c(std::string_view(metadata).substr(0, metadata.size() - sizeof(Footer) + offsetof(Footer, crc)));
+  footer.crc =
+      Crc32c(std::string_view(metadata).substr(0, metadata.size() - sizeof(Footer) + offsetof(Footer, crc)));
   std::memcpy(at, &footer, sizeof(footer));
   return metadata;
 }
@@ -43,7 +44,8 @@ void Walk(const std::shared_ptr<const TableReader>& reader, const BlockRef& bloc
   if (!block) return;
   TableIterator it(reader, [&](const TableReader&, const BlockHandle&) { return block; });
   int steps = 0;
-  for (it.SeekToFirst(); it.Valid() && ++steps < 1000; it.Next()) NOVA_CHECK(it.key().size() >= kInternalTrailerBytes);
+  for (it.SeekToFirst(); it.Valid() && ++steps < 1000; it.Next())
+    NOVA_CHECK(it.key().size() >= kInternalTrailerBytes);
   it.Seek(MakeSeekKey("key5", 7));
 }
 
@@ -75,7 +77,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view all(reinterpret_cast<const char*>(data + 1), size - 1);
   const size_t cut = std::min<size_t>(data[0] * size_t{4}, all.size());
   const std::string metadata = nova::WithFittingFooter(std::string(all.substr(0, cut)), {1, 2});
-  const nova::BlockRef block = nova::Check(*good, std::string(all.substr(cut)), static_cast<nova::Compression>(size % 3));
+  const nova::BlockRef block =
+      nova::Check(*good, std::string(all.substr(cut)), static_cast<nova::Compression>(size % 3));
   nova::Walk(good, block);
 
   nova::Footer footer;

@@ -12,8 +12,8 @@ bool Linearizable(const std::string& history) {
   RegisterHistory h;
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(history, absl::ByString("; ")))) {
     const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 3));
-    h.Add(std::stoi(words[0]), std::stoi(words[1]), words[2] == "-" ? std::nullopt : std::optional<Nanos>(std::stoi(words[2])), "k",
-          words[3]);
+    h.Add(std::stoi(words[0]), std::stoi(words[1]),
+          words[2] == "-" ? std::nullopt : std::optional<Nanos>(std::stoi(words[2])), "k", words[3]);
   }
   std::string verdict;
   const bool yes = h.Judge(&verdict);

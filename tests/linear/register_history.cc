@@ -20,8 +20,10 @@ std::string NameOf(const std::optional<std::string>& value) {
 
 }  // namespace
 
-void RegisterHistory::Add(int client, Nanos call, std::optional<Nanos> returned, std::string_view key, std::string_view operation) {
-  std::string line = StrCat(client, " ", call, " ", returned ? StrCat(*returned) : "-", " ", std::string(key), " ", std::string(operation), "\n");
+void RegisterHistory::Add(int client, Nanos call, std::optional<Nanos> returned, std::string_view key,
+                          std::string_view operation) {
+  std::string line = StrCat(client, " ", call, " ", returned ? StrCat(*returned) : "-", " ", std::string(key),
+                            " ", std::string(operation), "\n");
   MutexLock lock(&mu_);
   lines_.push_back(std::move(line));
 }
@@ -40,7 +42,8 @@ Status RegisterHistory::WriteTo(const std::string& path) const {
 }
 
 bool RegisterHistory::Judge(std::string* verdict) const {
-  const std::string path = StrCat(std::filesystem::temp_directory_path().string(), "/nova-registers-", getpid(), ".txt");
+  const std::string path =
+      StrCat(std::filesystem::temp_directory_path().string(), "/nova-registers-", getpid(), ".txt");
   const Status written = WriteTo(path);
   if (!written.ok()) {
     *verdict = std::string(written.message());
@@ -106,7 +109,10 @@ void RegisterLoad::CompareAndSwap(const std::string& key) {
   if (r.effect() == Effect::kNotApplied && !differed) return;
   const bool known = r.effect() != Effect::kUnknown;
   history_->Add(options_.client, call, known ? std::optional(Now()) : std::nullopt, key,
-                StrCat("cas ", NameOf(expected), " ", NameOf(desired), !known ? "" : differed ? " no" : " yes"));
+                StrCat("cas ", NameOf(expected), " ", NameOf(desired),
+                       !known     ? ""
+                       : differed ? " no"
+                                  : " yes"));
   if (!differed) last_seen_[key] = desired;
 }
 
@@ -129,7 +135,8 @@ void RegisterLoad::ReadTwo(const std::string& key, const std::string& other) {
   const MultiGetResult r = client_->MultiGet(keys);
   if (!r.ok()) return;
   for (size_t i = 0; i < keys.size(); ++i) {
-    Saw(std::string(keys[i]), call, r.values[i] ? Outcome::kOk : Outcome::kNotFound, r.values[i].value_or(""));
+    Saw(std::string(keys[i]), call, r.values[i] ? Outcome::kOk : Outcome::kNotFound,
+        r.values[i].value_or(""));
   }
 }
 
@@ -137,7 +144,8 @@ void RegisterLoad::ReadByScan(const std::string& key) {
   const Nanos call = Now();
   const ScanResult r = client_->Scan(key, {.limit = 1, .to = key + '\0'});
   if (!r.ok()) return;
-  Saw(key, call, r.entries.empty() ? Outcome::kNotFound : Outcome::kOk, r.entries.empty() ? "" : r.entries[0].second);
+  Saw(key, call, r.entries.empty() ? Outcome::kNotFound : Outcome::kOk,
+      r.entries.empty() ? "" : r.entries[0].second);
 }
 
 }  // namespace nova

@@ -1,7 +1,8 @@
-// RegisterHistory, RegisterLoad: what concurrent clients do to keys that several of them write, and whether it is linearizable.
+// RegisterHistory, RegisterLoad: what concurrent clients do to keys that several of them write, and whether
+// it is linearizable.
 //
-// A History (tests/cluster_sim/history.h) judges a key that one client writes, at once. Where several write, the order of effects is
-// to be searched for: nova_linear does (judge/main.go, which also defines the lines).
+// A History (tests/cluster_sim/history.h) judges a key that one client writes, at once. Where several write,
+// the order of effects is to be searched for: nova_linear does (judge/main.go, which also defines the lines).
 //
 // Thread safety: RegisterHistory: all methods from any thread or fiber; a RegisterLoad belongs to one.
 // Ownership: history and client outlive the loads.   Errors: Judge says what is wrong.
@@ -21,8 +22,10 @@ namespace nova {
 
 class RegisterHistory {
  public:
-  // One operation that began at `call`. `returned`: none where its outcome is unknown. Refused operations are not added.
-  void Add(int client, Nanos call, std::optional<Nanos> returned, std::string_view key, std::string_view operation);
+  // One operation that began at `call`. `returned`: none where its outcome is unknown. Refused operations are
+  // not added.
+  void Add(int client, Nanos call, std::optional<Nanos> returned, std::string_view key,
+           std::string_view operation);
   size_t size() const;
   Status WriteTo(const std::string& path) const;
   // What nova_linear says of it, and whether that is "linearizable". Starts a process: outside a simulation.
@@ -34,10 +37,10 @@ class RegisterHistory {
 };
 
 struct RegisterLoadOptions {
-  int client = 0;  // a number of its own: of its values too
+  int client = 0;            // a number of its own: of its values too
   size_t value_bytes = 200;  // the most of them
-  // The keys of the moment, which all loads share. After so many operations in all they go on with fresh ones, for the search
-  // grows with the operations of a key.
+  // The keys of the moment, which all loads share. After so many operations in all they go on with fresh
+  // ones, for the search grows with the operations of a key.
   std::vector<std::string> keys;
   size_t operations_per_key = 150;
 };

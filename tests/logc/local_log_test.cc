@@ -22,8 +22,8 @@ class LocalLogTest : public ::testing::Test {
     options.lanes = 2;
     log_ = NewLocalLog(&disk_, epoch, options);
   }
-  Outcome Append(RoundNumber round, SequenceNumber seq, std::string_view key, std::string_view value, bool sync = false,
-                 ManualExecutor* on = nullptr) {
+  Outcome Append(RoundNumber round, SequenceNumber seq, std::string_view key, std::string_view value,
+                 bool sync = false, ManualExecutor* on = nullptr) {
     Outcome outcome = Outcome::kInternal;
     const LogEntry entry{MemTableId(round), ValueType::kPut, key, value};
     const LogRecord record{round, seq, 7, seq, sync, {&entry, 1}};
@@ -35,7 +35,8 @@ class LocalLogTest : public ::testing::Test {
     const auto records = ReadLocalLogs(&disk_, NothingDone);
     EXPECT_TRUE(records.ok()) << records.status();
     std::vector<std::string> texts;
-    for (const RecoveredRecord& r : *records) texts.push_back(StrCat(std::string(r.key), "=", std::string(r.value), "@", r.sequence));
+    for (const RecoveredRecord& r : *records)
+      texts.push_back(StrCat(std::string(r.key), "=", std::string(r.value), "@", r.sequence));
     return texts;
   }
   std::string ReadFile(const std::string& path) {
@@ -97,7 +98,8 @@ TEST_F(LocalLogTest, ATornTailIsCutOff) {
   }
 }
 
-// H5: what an older log left in a recycled file is no record of the new one, though it starts where a record would.
+// H5: what an older log left in a recycled file is no record of the new one, though it starts where a record
+// would.
 TEST_F(LocalLogTest, ARecycledFileGivesBackOnlyItsOwnRecords) {
   Open(Epoch(1));
   for (SequenceNumber s = 1; s <= 20; ++s) ASSERT_EQ(Append(1, s, "old", "x"), Outcome::kOk);
@@ -108,8 +110,8 @@ TEST_F(LocalLogTest, ARecycledFileGivesBackOnlyItsOwnRecords) {
   EXPECT_EQ(Recovered(), Texts{"new=x@21"});
 }
 
-// A loss of power may take the header of a recycled file and leave records of its new life: its former ones have a hole then, and say
-// that they were synced. They are in tables (M3): no damage.
+// A loss of power may take the header of a recycled file and leave records of its new life: its former ones
+// have a hole then, and say that they were synced. They are in tables (M3): no damage.
 TEST_F(LocalLogTest, M3ARecycledFileWhoseNewHeaderIsLostIsNotDamaged) {
   Open(Epoch(1));
   const std::string value(300, 'v');
@@ -121,12 +123,15 @@ TEST_F(LocalLogTest, M3ARecycledFileWhoseNewHeaderIsLostIsNotDamaged) {
   ASSERT_EQ(after.size(), before.size()) << "not recycled: this test shows nothing";
   SimDisk medium;
   const auto disk = medium.Mount();
-  ASSERT_TRUE((*disk->Create("log-1-2"))->Write(0, before.substr(0, 512) + after.substr(512, 512) + before.substr(1024)).ok());
+  ASSERT_TRUE((*disk->Create("log-1-2"))
+                  ->Write(0, before.substr(0, 512) + after.substr(512, 512) + before.substr(1024))
+                  .ok());
   EXPECT_TRUE(absl::IsDataLoss(ReadLocalLogs(disk.get(), NothingDone).status()));
   EXPECT_TRUE(ReadLocalLogs(disk.get(), [](MemTableId m) { return m <= MemTableId(1); }).ok());
 }
 
-// A header is written whole or not at all; one that is neither, and no zeros, is damage, and with it all records are out of reach.
+// A header is written whole or not at all; one that is neither, and no zeros, is damage, and with it all
+// records are out of reach.
 TEST_F(LocalLogTest, ADamagedHeaderIsLoudAndOneThatNeverWasIsNot) {
   Open(Epoch(1));
   ASSERT_EQ(Append(1, 1, "a", "first", true), Outcome::kOk);
@@ -144,7 +149,8 @@ TEST_F(LocalLogTest, ADamagedHeaderIsLoudAndOneThatNeverWasIsNot) {
     ASSERT_TRUE(absl::IsDataLoss(s)) << at;
     ASSERT_NE(s.message().find("log-1-1"), std::string::npos) << s;
   }
-  for (const std::string& never : {std::string(), std::string(40, '\0'), std::string(4096, '\0'), whole.substr(0, 63)}) {
+  for (const std::string& never :
+       {std::string(), std::string(40, '\0'), std::string(4096, '\0'), whole.substr(0, 63)}) {
     const auto records = read(never);
     ASSERT_TRUE(records.ok()) << records.status();
     EXPECT_TRUE(records->empty());
@@ -206,7 +212,8 @@ TEST_F(LocalLogTest, AfterAFailedSyncTheNextRecordGoesToAnotherFile) {
   ASSERT_EQ(Append(1, 1, "a", "1", true), Outcome::kOk);
   disk_.Add({"log-1-1", DiskOp::kSync});
   EXPECT_EQ(Append(1, 2, "b", "2", true), Outcome::kUnknown);
-  ASSERT_EQ(Append(1, 3, "c", "3", true), Outcome::kOk) << "a file whose sync failed is not synced again (S1)";
+  ASSERT_EQ(Append(1, 3, "c", "3", true), Outcome::kOk)
+      << "a file whose sync failed is not synced again (S1)";
   medium_.Crash();
   mount_ = medium_.Mount();
   const auto records = ReadLocalLogs(mount_.get(), NothingDone);
@@ -216,7 +223,8 @@ TEST_F(LocalLogTest, AfterAFailedSyncTheNextRecordGoesToAnotherFile) {
   EXPECT_EQ(records->records[1].key, "c");
 }
 
-// Of two syncs of a file the kernel tells only one of an error. So the second waits for the first, and fails with it (S1).
+// Of two syncs of a file the kernel tells only one of an error. So the second waits for the first, and fails
+// with it (S1).
 TEST_F(LocalLogTest, ASyncBesideOneThatFailsIsNoSuccess) {
   Open(Epoch(1));
   ASSERT_EQ(Append(1, 1, "a", "1"), Outcome::kOk);
@@ -233,7 +241,8 @@ TEST_F(LocalLogTest, ASyncBesideOneThatFailsIsNoSuccess) {
   EXPECT_FALSE(s.ok()) << "the other sync had the error, and the record may be lost";
 }
 
-// S1: a file whose write failed gets nothing more; the lane goes on in another, and nothing of the failed record comes back.
+// S1: a file whose write failed gets nothing more; the lane goes on in another, and nothing of the failed
+// record comes back.
 TEST_F(LocalLogTest, AFailedWriteIsNotInTheLogAndLaterOnesAre) {
   Open(Epoch(1));
   ASSERT_EQ(Append(1, 1, "a", "1"), Outcome::kOk);

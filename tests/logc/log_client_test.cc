@@ -23,7 +23,8 @@ struct Mode {
   LogMedia media;
 };
 
-std::vector<Mode> Modes(const std::vector<LogMedia>& all = {LogMedia::kMemory, LogMedia::kFiles, LogMedia::kMemoryAndFiles}) {
+std::vector<Mode> Modes(const std::vector<LogMedia>& all = {LogMedia::kMemory, LogMedia::kFiles,
+                                                            LogMedia::kMemoryAndFiles}) {
   std::vector<Mode> modes;
   for (const FabricKind fabric : FabricKinds()) {
     for (const LogMedia media : all) modes.push_back({fabric, media});
@@ -33,7 +34,9 @@ std::vector<Mode> Modes(const std::vector<LogMedia>& all = {LogMedia::kMemory, L
 
 std::string ModeName(const testing::TestParamInfo<Mode>& param) {
   const std::string fabric = FabricKindName(param.param.fabric);
-  return param.param.media == LogMedia::kMemory ? fabric : fabric + (param.param.media == LogMedia::kFiles ? "Files" : "MemoryAndFiles");
+  return param.param.media == LogMedia::kMemory
+             ? fabric
+             : fabric + (param.param.media == LogMedia::kFiles ? "Files" : "MemoryAndFiles");
 }
 
 class LogClientTest : public testing::TestWithParam<Mode> {
@@ -47,10 +50,12 @@ class LogClientTest : public testing::TestWithParam<Mode> {
 INSTANTIATE_TEST_SUITE_P(Fabrics, LogClientTest, testing::ValuesIn(Modes()), ModeName);
 
 class LogSegmentTest : public LogClientTest {};  // of groups with memory
-INSTANTIATE_TEST_SUITE_P(Fabrics, LogSegmentTest, testing::ValuesIn(Modes({LogMedia::kMemory, LogMedia::kMemoryAndFiles})), ModeName);
+INSTANTIATE_TEST_SUITE_P(Fabrics, LogSegmentTest,
+                         testing::ValuesIn(Modes({LogMedia::kMemory, LogMedia::kMemoryAndFiles})), ModeName);
 
 class LogFileTest : public LogClientTest {};  // of groups with files
-INSTANTIATE_TEST_SUITE_P(Fabrics, LogFileTest, testing::ValuesIn(Modes({LogMedia::kFiles, LogMedia::kMemoryAndFiles})), ModeName);
+INSTANTIATE_TEST_SUITE_P(Fabrics, LogFileTest,
+                         testing::ValuesIn(Modes({LogMedia::kFiles, LogMedia::kMemoryAndFiles})), ModeName);
 
 std::string KeyOf(SequenceNumber s) { return StrCat("key", s); }
 std::string ValueOf(SequenceNumber s) { return std::string(s % 200, static_cast<char>('a' + s % 26)); }
@@ -59,7 +64,8 @@ bool NothingDone(MemTableId) { return false; }
 
 // Five StoCs and an LTC that logs for one range at epoch 3, into groups of three.
 struct Rig {
-  explicit Rig(FabricWorld* w, LogMedia log_media, LogOptions options = {}, bool may_change = true, Nanos file_deadline = 2 * kSecond)
+  explicit Rig(FabricWorld* w, LogMedia log_media, LogOptions options = {}, bool may_change = true,
+               Nanos file_deadline = 2 * kSecond)
       : world(w), media(log_media), can_change(may_change) {
     for (uint32_t i = 0; i < 5; ++i) {
       machines.push_back(std::make_unique<SimDisk>());
@@ -79,14 +85,16 @@ struct Rig {
     for (auto& s : stocs) all.push_back(s.get());
     ltc->Update(all);
     other->Update(all);
-    LogGroup first{GroupId(1), {stocs[0]->member(media), stocs[1]->member(media), stocs[2]->member(media)}, media};
+    LogGroup first{
+        GroupId(1), {stocs[0]->member(media), stocs[1]->member(media), stocs[2]->member(media)}, media};
     record.id = kRange;
     record.epoch = Epoch(3);
     record.log_groups = {first};
-    log = logs->Open(kRange, Epoch(3), first,
-                     [this](const LogGroup& current, StocId failed, std::function<void(StatusOr<LogGroup>)> answer) {
-                       Change(current, failed, std::move(answer));
-                     });
+    log = logs->Open(
+        kRange, Epoch(3), first,
+        [this](const LogGroup& current, StocId failed, std::function<void(StatusOr<LogGroup>)> answer) {
+          Change(current, failed, std::move(answer));
+        });
   }
   ~Rig() {
     log = nullptr;
@@ -108,7 +116,8 @@ struct Rig {
     answer(next);
   }
 
-  // Appends sequence numbers first .. first + count - 1, each lane every second one; waits until all have ended.
+  // Appends sequence numbers first .. first + count - 1, each lane every second one; waits until all have
+  // ended.
   std::map<SequenceNumber, Outcome> Append(SequenceNumber first, uint64_t count, RoundNumber round = 1,
                                            const std::function<void(uint64_t ended)>& progress = nullptr) {
     struct State {
@@ -149,7 +158,8 @@ struct Rig {
         state->mu.Lock();
       }
       if (state->ended.size() == count) break;
-      if (!state->changed.WaitUntil(&state->mu, std::min(until, Now() + 50 * kMillisecond)) && Now() >= until) {
+      if (!state->changed.WaitUntil(&state->mu, std::min(until, Now() + 50 * kMillisecond)) &&
+          Now() >= until) {
         ADD_FAILURE() << state->ended.size() << " of " << count << " appends have ended";
         break;
       }
@@ -204,7 +214,8 @@ struct Rig {
     disks[stoc] = nullptr;
     if (power_loss) machines[stoc]->Crash();
     disks[stoc] = machines[stoc]->Mount();
-    stocs[stoc] = std::make_unique<TestStoc>(world, static_cast<uint32_t>(stoc + 1), incarnation, disks[stoc].get());
+    stocs[stoc] =
+        std::make_unique<TestStoc>(world, static_cast<uint32_t>(stoc + 1), incarnation, disks[stoc].get());
     std::vector<TestStoc*> all;
     for (auto& s : stocs) all.push_back(s.get());
     ltc->Update(all);
@@ -251,7 +262,8 @@ TEST_P(LogClientTest, EveryMemberHasWhatWasAcknowledged) {  // L3
     ExpectAllOk(rig.Append(1, Many(), 1));
     ExpectAllOk(rig.Append(1 + Many(), 100, 2));
     EXPECT_EQ(rig.log->bytes_in_flight(), 0u);
-    EXPECT_LT(rig.metrics.counter("nova_logc_writes_total")->value(), 3 * Many()) << "records of a round share a WRITE";
+    EXPECT_LT(rig.metrics.counter("nova_logc_writes_total")->value(), 3 * Many())
+        << "records of a round share a WRITE";
     for (size_t m = 0; m < 3; ++m) {
       RangeRecord one = rig.Record();
       one.log_groups[0].members = {one.log_groups[0].members[m]};
@@ -262,7 +274,8 @@ TEST_P(LogClientTest, EveryMemberHasWhatWasAcknowledged) {  // L3
 
 // Also at the moment at which it is acknowledged: not before the slowest member has it, whichever that is.
 TEST_P(LogClientTest, NothingIsAcknowledgedWhileOneMemberStandsStill) {  // L3
-  if (GetParam().fabric == FabricKind::kVerbs && !files()) return;  // a NIC takes a WRITE while its host stands still
+  // a NIC takes a WRITE while its host stands still
+  if (GetParam().fabric == FabricKind::kVerbs && !files()) return;
   Run([&](FabricWorld* world) {
     Rig rig(world, GetParam().media);
     SequenceNumber next = 1;
@@ -299,7 +312,8 @@ TEST_P(LogClientTest, AStocDiesAndNothingAcknowledgedIsLost) {  // L4, rows 13 a
     ExpectAllOk(ended);
     ASSERT_EQ(rig.Record().log_groups.size(), 2u);
     EXPECT_THAT(rig.log->UnusedGroups(), testing::IsEmpty());
-    EXPECT_THAT(rig.log->ExposedRounds(), testing::ElementsAre(ExposedRound{1, 3})) << "nobody has told of the death yet";
+    EXPECT_THAT(rig.log->ExposedRounds(), testing::ElementsAre(ExposedRound{1, 3}))
+        << "nobody has told of the death yet";
     // A StoC that stops in order refuses appends to files a moment before it is gone.
     EXPECT_EQ(rig.Changes("dead") + (files() ? rig.Changes("slow") : 0), 1u);
     EXPECT_TRUE(files() || rig.Changes("slow") == 0);
@@ -343,7 +357,8 @@ TEST_P(LogClientTest, L5ADeathReplacesTheMemberWithoutWaitingForADeadline) {
     rig.stocs[1]->Stop();
     const Nanos begin = Now();
     ExpectAllOk(rig.Append(11, 10));
-    EXPECT_LT(Now() - begin, 250 * kMillisecond * world->patience()) << "the deadline of a WRITE is twice that";
+    EXPECT_LT(Now() - begin, 250 * kMillisecond * world->patience())
+        << "the deadline of a WRITE is twice that";
     EXPECT_EQ(rig.Changes("dead"), 1u);
     // The next one right after it: no limit holds up what every put waits for.
     rig.stocs[2]->Stop();
@@ -395,7 +410,8 @@ TEST_P(LogSegmentTest, L5AStocOfTheSameHostHasTheShorterDeadline) {
       rig.Stall(1, 250 * kMillisecond);
       ExpectAllOk(rig.Append(101, 100));
       const uint64_t suspicions = rig.metrics.counter("nova_logc_suspicions_total")->value();
-      const bool nic = GetParam().fabric == FabricKind::kVerbs;  // it takes a WRITE while its host stands still
+      // it takes a WRITE while its host stands still
+      const bool nic = GetParam().fabric == FabricKind::kVerbs;
       if (near && !nic) {
         EXPECT_GE(suspicions, 1u);
       } else if (world->network() != nullptr) {  // elsewhere a busy machine may have stood still too
@@ -441,7 +457,8 @@ TEST_P(LogClientTest, L4TheMostExposedRoundComesFirst) {
     ExpectAllOk(rig.Append(31, 10, 200));
     EXPECT_THAT(rig.log->ExposedRounds(), testing::ElementsAre(ExposedRound{900, 1}, ExposedRound{200, 2}));
     rig.log->DeleteRound(900);
-    for (const Nanos until = Soon(); rig.log->ExposedRounds().size() > 1 && Now() < until;) SleepFor(kMillisecond);
+    for (const Nanos until = Soon(); rig.log->ExposedRounds().size() > 1 && Now() < until;)
+      SleepFor(kMillisecond);
     EXPECT_THAT(rig.log->ExposedRounds(), testing::ElementsAre(ExposedRound{200, 2}));
   });
 }
@@ -492,7 +509,8 @@ TEST_P(LogClientTest, LogsOfADeletedRoundAreFreedInOrder) {  // M3, F2
     for (RoundNumber round = 1; round <= 12; ++round) {
       ExpectAllOk(rig.Append(round * 1000, 100, round));
       rig.log->DeleteRound(round);
-      for (const Nanos until = Soon(); (open() != segments || kept() != log_files) && Now() < until;) SleepFor(kMillisecond);
+      for (const Nanos until = Soon(); (open() != segments || kept() != log_files) && Now() < until;)
+        SleepFor(kMillisecond);
       ASSERT_EQ(open(), segments) << "the spare logs of the next round";
       ASSERT_EQ(kept(), log_files);
       const uint64_t now = rig.stocs[0]->log_memory->counts().registrations;
@@ -522,7 +540,8 @@ TEST_P(LogClientTest, NoMemberOfAGroupLeftIsLoud) {  // row 16
     r.epoch = Epoch(4);
     const Status s = RecoverLogs(rig.other->stocs.get(), r, NothingDone, Now() + kSecond).status();
     EXPECT_TRUE(absl::IsUnavailable(s)) << s;
-    EXPECT_THAT(std::string(s.message()), testing::AllOf(testing::HasSubstr("stoc-1"), testing::HasSubstr("log group 1")));
+    EXPECT_THAT(std::string(s.message()),
+                testing::AllOf(testing::HasSubstr("stoc-1"), testing::HasSubstr("log group 1")));
   });
 }
 
@@ -539,7 +558,9 @@ TEST_P(LogClientTest, ARestartedStocHasItsFilesAndNotItsMemory) {  // N1, H8, ro
       EXPECT_EQ(rig.Recover(r, Epoch(5)), Range(1, 100));
       return;
     }
-    EXPECT_TRUE(absl::IsUnavailable(RecoverLogs(rig.other->stocs.get(), r, NothingDone, Now() + kSecond).status())) << "\"empty\" is not \"complete\"";
+    EXPECT_TRUE(
+        absl::IsUnavailable(RecoverLogs(rig.other->stocs.get(), r, NothingDone, Now() + kSecond).status()))
+        << "\"empty\" is not \"complete\"";
   });
 }
 
@@ -555,7 +576,8 @@ TEST_P(LogFileTest, SyncedRecordsSurviveTheLossOfPowerOfEveryMember) {  // D
       one.log_groups[0].members = {one.log_groups[0].members[m]};
       const std::set<SequenceNumber> found = rig.Recover(one, Epoch(4 + m));
       const std::set<SequenceNumber> synced = Range(1, 200);
-      EXPECT_TRUE(std::includes(found.begin(), found.end(), synced.begin(), synced.end())) << "member " << m << " has " << found.size();
+      EXPECT_TRUE(std::includes(found.begin(), found.end(), synced.begin(), synced.end()))
+          << "member " << m << " has " << found.size();
     }
   });
 }
@@ -580,8 +602,9 @@ TEST_P(LogFileTest, WritersOfALogShareASync) {
   });
 }
 
-// A member that restarts takes no more appends to logs it has: its group is replaced, and what it had before counts.
-// A process that stands still holds puts for a WRITE's deadline and a ping's, not for that of its disk.
+// A member that restarts takes no more appends to logs it has: its group is replaced, and what it had before
+// counts. A process that stands still holds puts for a WRITE's deadline and a ping's, not for that of its
+// disk.
 TEST_P(LogFileTest, L5AStocThatStandsStillIsReplacedBeforeTheDeadlineOfAFile) {
   Run([&](FabricWorld* world) {
     Rig rig(world, GetParam().media, {}, /*may_change=*/true, /*file_deadline=*/20 * kSecond);
@@ -616,8 +639,8 @@ TEST_P(LogFileTest, L4AMemberThatRestartsIsReplacedAndStillCounts) {
   });
 }
 
-// Bit rot in one copy of a log, or in all at other places: another copy has what is missing. In all at the same place: nothing but
-// an error will do, and it names them.
+// Bit rot in one copy of a log, or in all at other places: another copy has what is missing. In all at the
+// same place: nothing but an error will do, and it names them.
 TEST_P(LogFileTest, L3DamagedFilesLoseNothingAndAreNeverPassedOver) {
   Run([&](FabricWorld* world) {
     Rig rig(world, GetParam().media);
@@ -625,7 +648,8 @@ TEST_P(LogFileTest, L3DamagedFilesLoseNothingAndAreNeverPassedOver) {
     ExpectAllOk(rig.Append(201, kLanes));  // says of those before that they were acknowledged
     const auto rot = [&](size_t stoc, uint64_t at) {
       for (const SealedLogFile& f : rig.stocs[stoc]->files->SealLogs(kRange, Epoch(4))) {
-        const auto file = rig.disks[stoc]->Open(StrCat("files/", StocFileId{f.log, 0}.ToString()), /*writable=*/true);
+        const auto file =
+            rig.disks[stoc]->Open(StrCat("files/", StocFileId{f.log, 0}.ToString()), /*writable=*/true);
         ASSERT_TRUE(file.ok()) << file.status();
         char byte;
         ASSERT_TRUE(f.size == 0 || (*file)->Read(kFileHeaderBytes + at, 1, &byte).ok());
@@ -648,14 +672,16 @@ TEST_P(LogFileTest, L3DamagedFilesLoseNothingAndAreNeverPassedOver) {
     rot(2, 60);
     const Status all = refused(rig.Record(), 6);
     EXPECT_TRUE(absl::IsDataLoss(all)) << all;
-    EXPECT_THAT(std::string(all.message()), testing::AllOf(testing::HasSubstr("record 1,"), testing::HasSubstr("on stoc-1 from offset 0"),
-                                                           testing::HasSubstr("on stoc-2 from"), testing::HasSubstr("on stoc-3 from")));
+    EXPECT_THAT(std::string(all.message()),
+                testing::AllOf(testing::HasSubstr("record 1,"), testing::HasSubstr("on stoc-1 from offset 0"),
+                               testing::HasSubstr("on stoc-2 from"), testing::HasSubstr("on stoc-3 from")));
     rot(1, 60);  // whole again, there
     EXPECT_EQ(rig.Recover(rig.Record(), Epoch(7)), Range(1, 200 + kLanes));
   });
 }
 
-// A hole that sync=false may leave in a file after a loss of power is no damage; where a synced record is missing, it is.
+// A hole that sync=false may leave in a file after a loss of power is no damage; where a synced record is
+// missing, it is.
 TEST_P(LogFileTest, DAHoleInWhatWasNotSyncedEndsTheLogAndInWhatWasIsLoud) {
   Run([&](FabricWorld* world) {
     Rig rig(world, GetParam().media);
@@ -667,9 +693,13 @@ TEST_P(LogFileTest, DAHoleInWhatWasNotSyncedEndsTheLogAndInWhatWasIsLoud) {
       for (size_t i = 0; i < 3; ++i) {
         for (const SealedLogFile& f : rig.stocs[i]->files->SealLogs(kRange, Epoch(4))) {
           if (f.size == 0) continue;
-          const auto file = rig.disks[i]->Open(StrCat("files/", StocFileId{f.log, 0}.ToString()), /*writable=*/true);
+          const auto file =
+              rig.disks[i]->Open(StrCat("files/", StocFileId{f.log, 0}.ToString()), /*writable=*/true);
           ASSERT_TRUE(file.ok()) << file.status();
-          ASSERT_TRUE((*file)->Write(kFileHeaderBytes + (synced ? f.size / 4 : f.size * 3 / 4), std::string(64, '\0')).ok());
+          ASSERT_TRUE(
+              (*file)
+                  ->Write(kFileHeaderBytes + (synced ? f.size / 4 : f.size * 3 / 4), std::string(64, '\0'))
+                  .ok());
         }
       }
       RangeRecord r = rig.Record();
@@ -691,9 +721,11 @@ TEST_P(LogFileTest, AFileThatIsGoneOnOneMemberIsReadFromAnother) {
   Run([&](FabricWorld* world) {
     Rig rig(world, GetParam().media);
     ExpectAllOk(rig.Append(1, 200));
-    rig.Restart(0, /*power_loss=*/false);  // segments would be read first; and a start puts back what the journal has
+    // segments would be read first; and a start puts back what the journal has
+    rig.Restart(0, /*power_loss=*/false);
     for (const SealedLogFile& f : rig.stocs[0]->files->SealLogs(kRange, Epoch(4))) {
-      const auto file = rig.disks[0]->Open(StrCat("files/", StocFileId{f.log, 0}.ToString()), /*writable=*/true);
+      const auto file =
+          rig.disks[0]->Open(StrCat("files/", StocFileId{f.log, 0}.ToString()), /*writable=*/true);
       ASSERT_TRUE(file.ok()) << file.status();
       ASSERT_TRUE((*file)->Write(20, "rot").ok());
     }
@@ -736,8 +768,9 @@ TEST_P(LogFileTest, R2AHeaderThatCannotBeReadIsNoLogThatNeverWas) {
   });
 }
 
-// A StoC was away while a flushed log was freed, and then cannot read the file that it still has. Members that have had
-// the group's memory all the while do not know the log: it is over. Of files alone nobody can tell.
+// A StoC was away while a flushed log was freed, and then cannot read the file that it still has. Members
+// that have had the group's memory all the while do not know the log: it is over. Of files alone nobody can
+// tell.
 TEST_P(LogFileTest, R3AFreedLogThatCannotBeReadKeepsNoRangeClosed) {
   Run([&](FabricWorld* world) {
     Rig rig(world, GetParam().media);
@@ -754,7 +787,8 @@ TEST_P(LogFileTest, R3AFreedLogThatCannotBeReadKeepsNoRangeClosed) {
     const size_t before = left();
     for (const Nanos until = Soon(); left() == before && Now() < until;) SleepFor(kMillisecond);
     SleepFor(100 * kMillisecond);
-    ASSERT_TRUE(ArmFailPoint("stoc.journal_replayed", 0, [] { return absl::ResourceExhaustedError("full"); }).ok());
+    ASSERT_TRUE(
+        ArmFailPoint("stoc.journal_replayed", 0, [] { return absl::ResourceExhaustedError("full"); }).ok());
     rig.Restart(0, /*power_loss=*/false);
     RangeRecord r = rig.Record();
     r.epoch = Epoch(4);

@@ -1,4 +1,5 @@
-// What is read of a log whose copies are torn or damaged: everything that was acknowledged, or an error that says so.
+// What is read of a log whose copies are torn or damaged: everything that was acknowledged, or an error that
+// says so.
 #include "logc/log_copies.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +15,8 @@ namespace {
 constexpr Uuid kLog{0x0102030405060708, 0x1112131415161718}, kOther{0x99, 0x98};
 using Keeps = LogCopies::Keeps;
 
-// A log of `count` records, of memtables 1 and 2 in turn; each says that all but so many before it were acknowledged, and synced.
+// A log of `count` records, of memtables 1 and 2 in turn; each says that all but so many before it were
+// acknowledged, and synced.
 struct Log {
   Log(uint64_t count, uint64_t under_way, uint64_t unsynced, const Uuid& uuid = kLog) {
     for (uint64_t lsn = 1; lsn <= count; ++lsn) {
@@ -25,7 +27,8 @@ struct Log {
       record.entries = {&entry, 1};
       std::string one(LogRecordBytes(record), '\0');
       const auto back = [lsn](uint64_t n) { return lsn - std::min(lsn, n + 1); };
-      EncodeLogRecord(uuid, lsn, {back(under_way), back(unsynced)}, record, reinterpret_cast<std::byte*>(one.data()));
+      EncodeLogRecord(uuid, lsn, {back(under_way), back(unsynced)}, record,
+                      reinterpret_cast<std::byte*>(one.data()));
       starts.push_back(bytes.size());
       bytes += one;
     }
@@ -38,7 +41,8 @@ struct Log {
   }
   std::string Without(uint64_t lsn, char instead = '\0') const {
     std::string damaged = bytes;
-    std::fill(damaged.begin() + static_cast<ptrdiff_t>(starts[lsn - 1]), damaged.begin() + static_cast<ptrdiff_t>(starts[lsn]), instead);
+    std::fill(damaged.begin() + static_cast<ptrdiff_t>(starts[lsn - 1]),
+              damaged.begin() + static_cast<ptrdiff_t>(starts[lsn]), instead);
     return damaged;
   }
 
@@ -58,7 +62,8 @@ Result Read(Keeps keeps, const std::vector<std::string>& copies, const MemTableD
   Result r;
   r.status = log.Read(&records);
   EXPECT_EQ(absl::IsDataLoss(r.status), log.damaged());
-  for (const RecoveredRecord& record : records) EXPECT_EQ(record.sequence, static_cast<SequenceNumber>(++r.records));
+  for (const RecoveredRecord& record : records)
+    EXPECT_EQ(record.sequence, static_cast<SequenceNumber>(++r.records));
   return r;
 }
 
@@ -80,10 +85,12 @@ TEST(LogCopiesTest, TheErrorNamesTheRecordTheCopyAndThePlace) {
   EXPECT_THAT(std::string(s.message()),
               testing::AllOf(testing::HasSubstr(kLog.ToString()), testing::HasSubstr("record 5,"),
                              testing::HasSubstr(StrCat("copy 0 from offset ", log.starts[4])),
-                             testing::HasSubstr(StrCat("copy 1 from offset ", log.starts[4])), testing::HasSubstr("7 whole ones")));
+                             testing::HasSubstr(StrCat("copy 1 from offset ", log.starts[4])),
+                             testing::HasSubstr("7 whole ones")));
 }
 
-// What was on its way, or not synced where that counts, may be missing in whatever order it landed: the log ends there.
+// What was on its way, or not synced where that counts, may be missing in whatever order it landed: the log
+// ends there.
 TEST(LogCopiesTest, AHoleThatNoMarkContradictsIsATornTail) {
   const Log log(20, /*under_way=*/3, /*unsynced=*/9);
   for (const char instead : {'\0', '\xff'}) {
@@ -102,10 +109,14 @@ TEST(LogCopiesTest, AHoleThatNoMarkContradictsIsATornTail) {
 TEST(LogCopiesTest, ATornTailIsNoDamageWhereverItIsTorn) {
   const Log log(12, 0, 0);
   for (size_t cut = 0; cut <= log.bytes.size(); ++cut) {
-    for (const std::string& rest : {std::string(), std::string(log.bytes.size() - cut, '\0'), std::string(log.bytes.size() - cut, 'x')}) {
+    for (const std::string& rest : {std::string(), std::string(log.bytes.size() - cut, '\0'),
+                                    std::string(log.bytes.size() - cut, 'x')}) {
       const std::string torn = log.bytes.substr(0, cut) + rest;
-      const auto same = static_cast<size_t>(std::mismatch(torn.begin(), torn.end(), log.bytes.begin()).first - torn.begin());
-      const auto whole = static_cast<int>(std::upper_bound(log.starts.begin(), log.starts.end(), same) - log.starts.begin()) - 1;
+      const auto same = static_cast<size_t>(std::mismatch(torn.begin(), torn.end(), log.bytes.begin()).first -
+                                            torn.begin());
+      const auto whole = static_cast<int>(std::upper_bound(log.starts.begin(), log.starts.end(), same) -
+                                          log.starts.begin()) -
+                         1;
       const Result r = Read(Keeps::kWritten, {torn});
       ASSERT_TRUE(r.status.ok()) << cut << ": " << r.status;
       ASSERT_EQ(r.records, whole) << cut;
@@ -129,13 +140,16 @@ TEST(LogCopiesTest, EachRecordCountsThatSomeCopyHas) {
   const Log log(12, 0, 0);
   EXPECT_EQ(Read(Keeps::kSynced, {log.Without(3), log.Without(5), log.Without(12)}).records, 12);
   EXPECT_EQ(Read(Keeps::kSynced, {log.Without(3), "", log.bytes.substr(0, log.starts[3])}).records, 12);
-  EXPECT_TRUE(absl::IsDataLoss(Read(Keeps::kSynced, {log.Without(3), log.Without(3), log.Without(3)}).status));
-  EXPECT_TRUE(absl::IsDataLoss(Read(Keeps::kSynced, {log.Without(3), log.bytes.substr(0, log.starts[2])}).status));
+  EXPECT_TRUE(
+      absl::IsDataLoss(Read(Keeps::kSynced, {log.Without(3), log.Without(3), log.Without(3)}).status));
+  EXPECT_TRUE(
+      absl::IsDataLoss(Read(Keeps::kSynced, {log.Without(3), log.bytes.substr(0, log.starts[2])}).status));
   // What one copy lacks at its end is not missed by the others.
   EXPECT_EQ(Read(Keeps::kSynced, {log.Without(12), log.bytes.substr(0, log.starts[6])}).records, 11);
 }
 
-// Each copy is asked what it may not lose: a file without what was not synced does not contradict memory that has it, nor the reverse.
+// Each copy is asked what it may not lose: a file without what was not synced does not contradict memory that
+// has it, nor the reverse.
 TEST(LogCopiesTest, MemoryIsAskedForMoreThanAFile) {
   const Log log(12, /*under_way=*/0, /*unsynced=*/UINT16_MAX);
   const auto read = [&](std::string memory, std::string file) {
@@ -159,7 +173,8 @@ TEST(LogCopiesTest, AHoleMayBeWhereOneSegmentEndsAndTheNextBegins) {
   for (uint64_t lsn = 1; lsn <= 12; ++lsn) {
     const std::string bytes = log.Without(lsn);
     LogCopies copies(kLog, kNothingDone);
-    copies.Add(Keeps::kWritten, {{"segment 0", bytes.substr(0, cut) + std::string(96, '\0')}, {"segment 1", bytes.substr(cut)}});
+    copies.Add(Keeps::kWritten, {{"segment 0", bytes.substr(0, cut) + std::string(96, '\0')},
+                                 {"segment 1", bytes.substr(cut)}});
     RecoveredLogs records;
     ASSERT_EQ(absl::IsDataLoss(copies.Read(&records)), lsn < 12) << lsn;
     ASSERT_EQ(records.size(), lsn < 12 ? 0u : 11u);

@@ -1,5 +1,3 @@
-#include "logc/log_copies.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include "common/base/coding.h"
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
+#include "logc/log_copies.h"
 
 namespace nova {
 namespace {
@@ -16,7 +15,8 @@ constexpr Uuid kLog{0x0102030405060708, 0x1112131415161718}, kOther{0x99, 0x98};
 
 // A record of one entry.
 struct Record {
-  Record(SequenceNumber sequence, std::string_view key, std::string_view value, ValueType type = ValueType::kPut)
+  Record(SequenceNumber sequence, std::string_view key, std::string_view value,
+         ValueType type = ValueType::kPut)
       : entry{MemTableId(300), type, key, value}, record{1, sequence, 0x31, 0x41, false, {&entry, 1}} {}
   Record(const Record&) = delete;
   operator const LogRecord&() const { return record; }
@@ -48,7 +48,8 @@ std::vector<size_t> EndsOf(std::string_view segment, size_t count) {
 
 // Records at the front of `whole` that `damaged` has too.
 size_t Intact(std::string_view whole, std::string_view damaged, const std::vector<size_t>& ends) {
-  const auto at = static_cast<size_t>(std::mismatch(whole.begin(), whole.end(), damaged.begin(), damaged.end()).first - whole.begin());
+  const auto at = static_cast<size_t>(
+      std::mismatch(whole.begin(), whole.end(), damaged.begin(), damaged.end()).first - whole.begin());
   return static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), at) - ends.begin());
 }
 
@@ -107,8 +108,24 @@ TEST(LogRecordTest, BytesAreGolden) {  // L1
   std::string hex;
   for (const char c : bytes) hex += absl::StrCat(absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
   EXPECT_EQ(hex,
-            "721deb41" "40000000" "01" "00" "0100" "0100" "0300" "1100000000000000" "2100000000000000" "3100000000000000"
-            "4100000000000000" "ac02" "01" "03" "6b6579" "05" "76616c7565" "000000");
+            "721deb41"
+            "40000000"
+            "01"
+            "00"
+            "0100"
+            "0100"
+            "0300"
+            "1100000000000000"
+            "2100000000000000"
+            "3100000000000000"
+            "4100000000000000"
+            "ac02"
+            "01"
+            "03"
+            "6b6579"
+            "05"
+            "76616c7565"
+            "000000");
 }
 
 TEST(LogRecordTest, ABatchIsOneRecord) {  // K6: its bytes are golden too
@@ -119,11 +136,37 @@ TEST(LogRecordTest, ABatchIsOneRecord) {  // K6: its bytes are golden too
   std::string bytes(LogRecordBytes(record), 'x');
   EncodeLogRecord(kLog, 1, {}, record, reinterpret_cast<std::byte*>(bytes.data()));
   std::string hex;
-  for (const char c : bytes.substr(4)) hex += absl::StrCat(absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
+  for (const char c : bytes.substr(4))
+    hex += absl::StrCat(absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
   EXPECT_EQ(hex,
-            "50000000" "01" "00" "0300" "0100" "0100" "0100000000000000" "2100000000000000" "3100000000000000"
-            "4100000000000000" "ac02" "01" "03" "6b6579" "05" "76616c7565" "ad02" "00" "02" "6b32" "00" "ac02" "03" "02" "6b33" "02"
-            "7633" "000000");
+            "50000000"
+            "01"
+            "00"
+            "0300"
+            "0100"
+            "0100"
+            "0100000000000000"
+            "2100000000000000"
+            "3100000000000000"
+            "4100000000000000"
+            "ac02"
+            "01"
+            "03"
+            "6b6579"
+            "05"
+            "76616c7565"
+            "ad02"
+            "00"
+            "02"
+            "6b32"
+            "00"
+            "ac02"
+            "03"
+            "02"
+            "6b33"
+            "02"
+            "7633"
+            "000000");
   const auto whole = CheckLogRecord(kLog, bytes, bytes.size());
   ASSERT_TRUE(whole);
   std::vector<ParsedLogEntry> parsed;
@@ -167,7 +210,8 @@ TEST(LogRecordTest, DeletesStayDeletes) {  // H29
   EXPECT_EQ(seen, 1);
 }
 
-// The counts in the header are those of the records back, this one counted; what is too far back, or never was, is not told.
+// The counts in the header are those of the records back, this one counted; what is too far back, or never
+// was, is not told.
 TEST(LogRecordTest, MarksAreCountedBackFromTheirRecord) {
   struct Case {
     uint64_t lsn;
@@ -175,8 +219,9 @@ TEST(LogRecordTest, MarksAreCountedBackFromTheirRecord) {
   };
   const Record record(5, "key", "value");
   std::string bytes(LogRecordBytes(record), '\0');
-  for (const Case& c : {Case{1, {0, 0}, {0, 0}}, Case{9, {8, 3}, {8, 3}}, Case{70'000, {69'999, 4465}, {69'999, 4465}},
-                        Case{70'000, {69'999, 4464}, {69'999, 0}}, Case{1'000'000, {0, 0}, {0, 0}}}) {
+  for (const Case& c :
+       {Case{1, {0, 0}, {0, 0}}, Case{9, {8, 3}, {8, 3}}, Case{70'000, {69'999, 4465}, {69'999, 4465}},
+        Case{70'000, {69'999, 4464}, {69'999, 0}}, Case{1'000'000, {0, 0}, {0, 0}}}) {
     EncodeLogRecord(kOther, 3, {2, 2}, record, reinterpret_cast<std::byte*>(bytes.data()));
     RebindLogRecord(kLog, c.lsn, c.marks, reinterpret_cast<std::byte*>(bytes.data()));
     ASSERT_EQ(PlausibleLogRecord(bytes, c.lsn), bytes.size());
@@ -217,7 +262,8 @@ TEST(LogRecordTest, ALineThatIsMissingEndsThePrefix) {  // bytes of a WRITE may 
 TEST(LogRecordTest, StaleBytesOfAnotherLogAreNotParsed) {  // H5, row 31
   const std::string stale = Segment(kOther, 40, 64 << 10);
   EXPECT_EQ(Parse(kLog, stale).sequences.size(), 0u);
-  // Newer records over the older ones of the segment's former life, which has the same lsns at the same places.
+  // Newer records over the older ones of the segment's former life, which has the same lsns at the same
+  // places.
   for (const size_t fresh : {0, 1, 7, 39}) {
     std::string segment = stale;
     const std::string over = Segment(kLog, fresh, 0);
@@ -255,9 +301,13 @@ TEST(LogRecordTest, ARebindMovesARecordToAnotherLog) {  // L4
 }
 
 TEST(LogRecordTest, WhatIsWholeAndNotUnderstoodIsLoud) {  // L1
-  EXPECT_TRUE(absl::IsDataLoss(Parse(kLog, Forged(2, 0, 1, Entry(1, "k", "v"))).status)) << "an unknown format";
-  EXPECT_TRUE(absl::IsDataLoss(Parse(kLog, Forged(1, 0, 1, Entry(77, "k", "v"))).status)) << "an unknown type";
-  EXPECT_TRUE(absl::IsDataLoss(Parse(kLog, Forged(1, 0, 2, Entry(1, "k", "v") + "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")).status));
+  EXPECT_TRUE(absl::IsDataLoss(Parse(kLog, Forged(2, 0, 1, Entry(1, "k", "v"))).status))
+      << "an unknown format";
+  EXPECT_TRUE(absl::IsDataLoss(Parse(kLog, Forged(1, 0, 1, Entry(77, "k", "v"))).status))
+      << "an unknown type";
+  EXPECT_TRUE(absl::IsDataLoss(
+      Parse(kLog, Forged(1, 0, 2, Entry(1, "k", "v") + "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
+          .status));
   const Parsed skipped = Parse(kLog, Forged(1, 1, 2, Entry(77, "k", "v") + Entry(1, "key", "value")));
   ASSERT_TRUE(skipped.status.ok()) << skipped.status;
   ASSERT_EQ(skipped.values.size(), 1u) << "an unknown type that may be skipped";

@@ -1,4 +1,5 @@
-// A get that memory can answer allocates nothing; a put next to nothing. Asserted by a counter: this program's operator new.
+// A get that memory can answer allocates nothing; a put next to nothing. Asserted by a counter: this
+// program's operator new.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -43,7 +44,9 @@ void operator delete[](void* p, size_t, std::align_val_t) noexcept { Free(p); }
 namespace nova {
 namespace {
 
-std::string KeyOf(int i) { return StrCat("a key that is too long for a string's own bytes, ", 1'000'000 + i); }
+std::string KeyOf(int i) {
+  return StrCat("a key that is too long for a string's own bytes, ", 1'000'000 + i);
+}
 constexpr int kKeys = 1000;
 
 class AllocationTest : public testing::Test {

@@ -1,4 +1,5 @@
-// The block cache: what is asked for again stays, whatever a scan brings; its bound holds, with what is pinned.
+// The block cache: what is asked for again stays, whatever a scan brings; its bound holds, with what is
+// pinned.
 #include "ltc/block_cache.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Checkpoints of an embedded database: opened and compared while writers go on, through kills, full and failing disks (faults row 51).
+// Checkpoints of an embedded database: opened and compared while writers go on, through kills, full and
+// failing disks (faults row 51).
 #include "ltc/db_checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -53,8 +54,8 @@ Model Contents(Db* db) {
 
 std::string KeyOf(uint64_t writer, uint64_t i) { return StrCat("w", writer, "/", i); }
 
-// Each writer renews its keys in turn by batches that carry a counter: a moment of the database has all keys of a writer at one
-// counter, or the first ones at the next (a batch is half the keys).
+// Each writer renews its keys in turn by batches that carry a counter: a moment of the database has all keys
+// of a writer at one counter, or the first ones at the next (a batch is half the keys).
 TEST(DbCheckpoint, IsOneMomentWhileWritersGoOn) {
   constexpr uint64_t kWriters = 3, kKeys = 40;
   Directory dir;
@@ -68,7 +69,8 @@ TEST(DbCheckpoint, IsOneMomentWhileWritersGoOn) {
       for (uint64_t n = 1; !stop.load(); ++n) {
         WriteBatch batch;
         const uint64_t first = n % 2 == 1 ? 0 : kKeys / 2;
-        for (uint64_t i = first; i < first + kKeys / 2; ++i) batch.Put(KeyOf(w, i), StrCat(n, " ", std::string(n * 31 % 600, 'v')));
+        for (uint64_t i = first; i < first + kKeys / 2; ++i)
+          batch.Put(KeyOf(w, i), StrCat(n, " ", std::string(n * 31 % 600, 'v')));
         ASSERT_TRUE(db->Write(batch).ok());
         acknowledged[w].store(n);
       }
@@ -91,7 +93,8 @@ TEST(DbCheckpoint, IsOneMomentWhileWritersGoOn) {
         return it == all.end() ? 0 : std::stoull(it->second);
       };
       const uint64_t low = counter(0), high = counter(kKeys / 2);
-      for (uint64_t i = 0; i < kKeys; ++i) ASSERT_EQ(counter(i), i < kKeys / 2 ? low : high) << "a part of a batch";
+      for (uint64_t i = 0; i < kKeys; ++i)
+        ASSERT_EQ(counter(i), i < kKeys / 2 ? low : high) << "a part of a batch";
       EXPECT_TRUE(low == high + 1 || high == low + 1) << low << ", " << high;
       EXPECT_GE(std::max(low, high), before[w]) << "an acknowledged write is missing";
     }
@@ -118,7 +121,8 @@ TEST(DbCheckpoint, TablesAreSharedAndNoneIsDeletedForTheOther) {
   ASSERT_NO_FATAL_FAILURE(fill(db.get(), "first", &model));
   ASSERT_TRUE(db->Checkpoint(dir / "copy/").ok());
   size_t linked = 0;
-  for (const auto& entry : fs::directory_iterator(dir / "copy")) linked += entry.path().extension() == ".sst" && entry.hard_link_count() > 1;
+  for (const auto& entry : fs::directory_iterator(dir / "copy"))
+    linked += entry.path().extension() == ".sst" && entry.hard_link_count() > 1;
   EXPECT_GT(linked, 0u);
   // The original rewrites everything, and its tables go.
   ASSERT_NO_FATAL_FAILURE(fill(db.get(), "second", nullptr));
@@ -178,7 +182,8 @@ TEST(DbCheckpoint, OfSeveralCallsOfOneNameOneMakesIt) {
   }
 }
 
-// Two processes, each with a database of its own, and one name: the lock of what is not finished is between processes too.
+// Two processes, each with a database of its own, and one name: the lock of what is not finished is between
+// processes too.
 TEST(DbCheckpoint, OfTwoProcessesAndOneNameOneMakesIt) {
   constexpr int kRounds = 30;
   Directory dir;
@@ -194,7 +199,8 @@ TEST(DbCheckpoint, OfTwoProcessesAndOneNameOneMakesIt) {
   if (pid == 0) {
     const auto db = filled("theirs");
     char byte = 0;
-    for (int round = 0; round < kRounds && write(made[1], "r", 1) == 1 && read(turn[0], &byte, 1) == 1; ++round) {
+    for (int round = 0; round < kRounds && write(made[1], "r", 1) == 1 && read(turn[0], &byte, 1) == 1;
+         ++round) {
       const char mine = db->Checkpoint(at(round)).ok() ? '1' : '0';
       if (write(made[1], &mine, 1) != 1) break;
     }
@@ -228,13 +234,16 @@ TEST(DbCheckpoint, NamesThatBelongToAnotherCheckpointAreLeftAlone) {
   const auto db = MustOpen(dir / "db");
   ASSERT_TRUE(db->Put("key", "1").ok());
   for (const char* name : {"x.tmp", "x.unfinished"}) ASSERT_TRUE(db->Checkpoint(dir / name).ok());
-  EXPECT_EQ(db->Checkpoint(dir / "x").code(), absl::StatusCode::kAlreadyExists) << "x.unfinished is the user's, and in the way";
+  EXPECT_EQ(db->Checkpoint(dir / "x").code(), absl::StatusCode::kAlreadyExists)
+      << "x.unfinished is the user's, and in the way";
   fs::remove_all(dir / "x.unfinished");
   ASSERT_TRUE(db->Checkpoint(dir / "x").ok());
-  for (const char* name : {"x.tmp", "x"}) EXPECT_EQ(Contents(MustOpen(dir / name, /*create=*/false).get()).size(), 1u) << name;
+  for (const char* name : {"x.tmp", "x"})
+    EXPECT_EQ(Contents(MustOpen(dir / name, /*create=*/false).get()).size(), 1u) << name;
 }
 
-// Row 51: whatever call of the disk fails, nothing is there under the name, what is there does not open, and the next try succeeds.
+// Row 51: whatever call of the disk fails, nothing is there under the name, what is there does not open, and
+// the next try succeeds.
 // This disk has no links: the tables are copied.
 TEST(DbCheckpoint, AFailingOrFullDiskLeavesNothingThatOpens) {
   Directory dir;
@@ -253,7 +262,8 @@ TEST(DbCheckpoint, AFailingOrFullDiskLeavesNothingThatOpens) {
   const auto base = *OpenPosixDisk(dir / "target");
   FaultDisk to(base.get());
   int failed = 0;
-  for (const DiskOp op : {DiskOp::kCreate, DiskOp::kWrite, DiskOp::kSync, DiskOp::kRename, DiskOp::kSyncDirectory}) {
+  for (const DiskOp op :
+       {DiskOp::kCreate, DiskOp::kWrite, DiskOp::kSync, DiskOp::kRename, DiskOp::kSyncDirectory}) {
     for (const FaultAction action : {FaultAction::kNoSpace, FaultAction::kEio}) {
       for (uint64_t nth = 1; nth < 100; ++nth) {
         fs::remove_all(dir / "target/copy");
@@ -262,7 +272,9 @@ TEST(DbCheckpoint, AFailingOrFullDiskLeavesNothingThatOpens) {
         const Status s = WriteDbCheckpoint(cut, from.get(), &to, "copy");
         if (s.ok()) break;  // it makes no more such calls
         ++failed;
-        EXPECT_EQ(s.code(), action == FaultAction::kEio ? absl::StatusCode::kDataLoss : absl::StatusCode::kResourceExhausted) << s;
+        EXPECT_EQ(s.code(), action == FaultAction::kEio ? absl::StatusCode::kDataLoss
+                                                        : absl::StatusCode::kResourceExhausted)
+            << s;
         const bool renamed = fs::exists(dir / "target/copy");  // only its durability is not known
         EXPECT_TRUE(!renamed || op == DiskOp::kSyncDirectory) << s;
         DbOptions options = SmallOptions();
@@ -281,7 +293,8 @@ TEST(DbCheckpoint, AKillLeavesAWholeCopyOrNoneThatOpens) {
   Model model;
   {
     auto db = MustOpen(dir / "db");
-    for (uint64_t i = 0; i < 2000; ++i) model[KeyOf(1, i)] = std::string(300, static_cast<char>('a' + i % 26));
+    for (uint64_t i = 0; i < 2000; ++i)
+      model[KeyOf(1, i)] = std::string(300, static_cast<char>('a' + i % 26));
     for (const auto& [key, value] : model) ASSERT_TRUE(db->Put(key, value).ok());
     ASSERT_TRUE(db->Flush().ok());
   }
@@ -298,7 +311,9 @@ TEST(DbCheckpoint, AKillLeavesAWholeCopyOrNoneThatOpens) {
     }
     // In turn: soon after the first copy has begun, and some time after it was whole.
     const bool early = round % 2 == 0;
-    const auto begun = [&] { return fs::exists(dir / "copy0") || (early && fs::exists(dir / "copy0.unfinished")); };
+    const auto begun = [&] {
+      return fs::exists(dir / "copy0") || (early && fs::exists(dir / "copy0.unfinished"));
+    };
     for (const Nanos until = Now() + 60 * kSecond; !begun() && Now() < until;) SleepFor(100 * kMicrosecond);
     SleepFor(static_cast<Nanos>(random.Uniform(early ? 3000 : 30'000)) * kMicrosecond);
     kill(pid, SIGKILL);

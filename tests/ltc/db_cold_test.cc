@@ -1,4 +1,5 @@
-// A database that was just opened, none of which is in memory: what a get reads from the disk, and that what fits is read ahead.
+// A database that was just opened, none of which is in memory: what a get reads from the disk, and that what
+// fits is read ahead.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -23,7 +24,8 @@ std::string KeyOf(uint64_t i) { return StrCat("key", 1'000'000 + i); }
 std::string ValueOf(uint64_t i) { return std::string(1000, static_cast<char>('a' + i % 26)); }
 
 struct OpenFile {
-  explicit OpenFile(const std::string& path) : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)), size(fs::file_size(path)) {}
+  explicit OpenFile(const std::string& path)
+      : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)), size(fs::file_size(path)) {}
   ~OpenFile() { close(fd); }
   const int fd;
   const uint64_t size;
@@ -86,7 +88,8 @@ TEST_F(ColdTest, AGetReadsLittleMoreThanItsBlock) {
     ASSERT_TRUE((*db)->Get(KeyOf(i), &value).ok());
     EXPECT_EQ(value, ValueOf(i));
   }
-  EXPECT_LE(BytesInMemory(dir_.path()) - before, kGets * 256 * 1024 / 10) << "bytes that gets brought into memory";
+  EXPECT_LE(BytesInMemory(dir_.path()) - before, kGets * 256 * 1024 / 10)
+      << "bytes that gets brought into memory";
 }
 
 TEST_F(ColdTest, AScanReadsAheadOfWhereItIsAndNotOfTheWholeTable) {
@@ -109,7 +112,8 @@ TEST_F(ColdTest, WhatFitsIsReadAheadInTheBackground) {
   options.warm_tables = true;
   const auto db = Db::Open(dir_.path(), options);
   ASSERT_TRUE(db.ok()) << db.status();
-  for (const Nanos until = Now() + 30 * kSecond; BytesInMemory(dir_.path()) < bytes_ && Now() < until;) SleepFor(10 * kMillisecond);
+  for (const Nanos until = Now() + 30 * kSecond; BytesInMemory(dir_.path()) < bytes_ && Now() < until;)
+    SleepFor(10 * kMillisecond);
   EXPECT_GE(BytesInMemory(dir_.path()), bytes_);
 }
 
@@ -124,7 +128,8 @@ TEST_F(ColdTest, ADatabaseThatIsClosedReadsNoFurther) {
 TEST(MemoryRoomTest, IsPartOfTheMachines) {
   const uint64_t room = RoomInMemory();
   EXPECT_GT(room, uint64_t{1} << 20);
-  EXPECT_LE(room, static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
+  EXPECT_LE(room,
+            static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
 }
 
 }  // namespace

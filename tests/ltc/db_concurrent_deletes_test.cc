@@ -1,8 +1,9 @@
-// Range deletions while others put, read, scan and hold snapshots, each on a thread of its own (K4, K6, K7); memtables are flushed and
-// merged meanwhile.
+// Range deletions while others put, read, scan and hold snapshots, each on a thread of its own (K4, K6, K7);
+// memtables are flushed and merged meanwhile.
 //
-// Each writer puts its keys round and round, and numbers its puts; one thread deletes all keys, again and again. What a moment shows of
-// a writer is then a row of numbers without a hole: of its latest puts, one a key, those behind the last deletion.
+// Each writer puts its keys round and round, and numbers its puts; one thread deletes all keys, again and
+// again. What a moment shows of a writer is then a row of numbers without a hole: of its latest puts, one a
+// key, those behind the last deletion.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace nova {
 namespace {
 
 constexpr size_t kWriters = 2;
-constexpr uint64_t kKeys = 50;  // of each writer
+constexpr uint64_t kKeys = 50;      // of each writer
 constexpr uint64_t kPuts = 10'000;  // dozens of memtables
 constexpr Nanos kMostTime = 100 * kSecond;
 using Puts = std::array<uint64_t, kWriters>;  // one number for each writer
@@ -29,7 +30,8 @@ using Entries = std::map<std::string, std::string>;
 
 class ConcurrentDeletesTest : public testing::Test {
  protected:
-  // A deletion as the others can know it: what it must hide, and what it may hide; and what moments showed of its place among the puts.
+  // A deletion as the others can know it: what it must hide, and what it may hide; and what moments showed of
+  // its place among the puts.
   struct Deletion {
     Puts acknowledged_before;  // the last put acknowledged before it began
     Puts begun_by_end;         // the last put begun when it was acknowledged
@@ -62,7 +64,9 @@ class ConcurrentDeletesTest : public testing::Test {
     threads_.clear();
   }
 
-  static std::string KeyOf(size_t writer, uint64_t put) { return StrCat("k", absl::Dec(put % kKeys, absl::kZeroPad3), ".", writer); }
+  static std::string KeyOf(size_t writer, uint64_t put) {
+    return StrCat("k", absl::Dec(put % kKeys, absl::kZeroPad3), ".", writer);
+  }
   void Put(size_t writer) {
     const uint64_t number = ++begun_puts_[writer];
     ASSERT_TRUE(db_->Put(KeyOf(writer, number), StrCat(number, " ", std::string(1000, 'v'))).ok());
@@ -76,7 +80,8 @@ class ConcurrentDeletesTest : public testing::Test {
   void DeleteAll(const DbWriteOptions& options = {}) {
     {
       MutexLock lock(&mu_);
-      deletions_.push_back({Load(acknowledged_puts_), Puts{UINT64_MAX, UINT64_MAX}, {UINT64_MAX, UINT64_MAX}, {}});
+      deletions_.push_back(
+          {Load(acknowledged_puts_), Puts{UINT64_MAX, UINT64_MAX}, {UINT64_MAX, UINT64_MAX}, {}});
     }
     ++begun_;
     ASSERT_TRUE(db_->DeleteRange("k", "l", options).ok());
@@ -86,7 +91,9 @@ class ConcurrentDeletesTest : public testing::Test {
   }
   Entries Scan(bool reverse, const DbReadOptions& options = {}) {
     Entries entries;
-    const Status s = db_->Scan(DbScan{.reverse = reverse}, [&](std::string_view k, std::string_view v) { return entries.emplace(k, v).second; }, options);
+    const Status s = db_->Scan(
+        DbScan{.reverse = reverse},
+        [&](std::string_view k, std::string_view v) { return entries.emplace(k, v).second; }, options);
     EXPECT_TRUE(s.ok()) << s;
     return entries;
   }
@@ -107,30 +114,42 @@ class ConcurrentDeletesTest : public testing::Test {
       uint64_t hidden = acknowledged_puts[w];  // a put that some deletion hides; 0: none is known
       if (!puts.empty()) {
         const uint64_t first = *puts.begin(), last = *puts.rbegin();
-        ASSERT_EQ(last - first + 1, puts.size()) << "a hole in the puts of writer " << w << ", " << first << " to " << last;
+        ASSERT_EQ(last - first + 1, puts.size())
+            << "a hole in the puts of writer " << w << ", " << first << " to " << last;
         hidden = first - 1 + kKeys > last ? first - 1 : 0;
-        const auto must = std::partition_point(deletions_.begin(), deletions_.end(), [&](const Deletion& d) { return d.acknowledged_before[w] < first; });
-        if (must != deletions_.end()) sees_not = std::min(sees_not, static_cast<uint64_t>(must - deletions_.begin()) + 1);
-        const auto behind = std::partition_point(deletions_.begin(), deletions_.end(), [&](const Deletion& d) { return d.begun_by_end[w] < last; });
+        const auto must = std::partition_point(deletions_.begin(), deletions_.end(), [&](const Deletion& d) {
+          return d.acknowledged_before[w] < first;
+        });
+        if (must != deletions_.end())
+          sees_not = std::min(sees_not, static_cast<uint64_t>(must - deletions_.begin()) + 1);
+        const auto behind = std::partition_point(deletions_.begin(), deletions_.end(),
+                                                 [&](const Deletion& d) { return d.begun_by_end[w] < last; });
         sees = std::max(sees, static_cast<uint64_t>(behind - deletions_.begin()));
       }
       if (hidden == 0) continue;
-      const auto may = std::partition_point(deletions_.begin(), deletions_.end(), [&](const Deletion& d) { return d.begun_by_end[w] < hidden; });
-      ASSERT_NE(may, deletions_.end()) << "put " << hidden << " of writer " << w << " is gone, and no deletion is behind it";
+      const auto may = std::partition_point(deletions_.begin(), deletions_.end(),
+                                            [&](const Deletion& d) { return d.begun_by_end[w] < hidden; });
+      ASSERT_NE(may, deletions_.end())
+          << "put " << hidden << " of writer " << w << " is gone, and no deletion is behind it";
       sees = std::max(sees, static_cast<uint64_t>(may - deletions_.begin()) + 1);
     }
-    ASSERT_LT(sees, sees_not) << "deletion " << sees << " is seen, or was acknowledged before, and the earlier " << sees_not << " is not";
+    ASSERT_LT(sees, sees_not) << "deletion " << sees
+                              << " is seen, or was acknowledged before, and the earlier " << sees_not
+                              << " is not";
     for (size_t w = 0; w < kWriters; ++w) {
       if (shown[w].empty()) continue;
       if (sees > 0) CheckPlace(sees, w, &Deletion::behind, *shown[w].begin());
       if (sees_not <= deletions_.size()) CheckPlace(sees_not, w, &Deletion::before, *shown[w].rbegin());
     }
   }
-  void CheckPlace(uint64_t number, size_t writer, Puts Deletion::*side, uint64_t put) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  void CheckPlace(uint64_t number, size_t writer, Puts Deletion::*side, uint64_t put)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     Deletion& d = deletions_[number - 1];
     uint64_t& known = (d.*side)[writer];
     known = side == &Deletion::behind ? std::min(known, put) : std::max(known, put);
-    EXPECT_LT(d.before[writer], d.behind[writer]) << "a moment without deletion " << number << " shows a put of writer " << writer << " that is behind it";
+    EXPECT_LT(d.before[writer], d.behind[writer])
+        << "a moment without deletion " << number << " shows a put of writer " << writer
+        << " that is behind it";
   }
 
   const Directory directory_;
@@ -143,7 +162,8 @@ class ConcurrentDeletesTest : public testing::Test {
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 
-// K6, K7: a deletion hides every put that was acknowledged before it began, from its acknowledgement on, and none that begins after.
+// K6, K7: a deletion hides every put that was acknowledged before it began, from its acknowledgement on, and
+// none that begins after.
 TEST_F(ConcurrentDeletesTest, K6APutBehindADeletionSurvivesAndOneBeforeItDoesNot) {
   std::atomic<uint64_t> found{0}, gone{0};
   for (size_t w = 0; w < kWriters; ++w) {
@@ -159,13 +179,17 @@ TEST_F(ConcurrentDeletesTest, K6APutBehindADeletionSurvivesAndOneBeforeItDoesNot
         if (i == 0) {
           is_there = db_->Get(key, &value).ok();
         } else {
-          ASSERT_TRUE(db_->Scan(DbScan{key, key + '\0'}, [&](std::string_view, std::string_view) { return is_there = true; }).ok());
+          ASSERT_TRUE(db_->Scan(DbScan{key, key + '\0'},
+                                [&](std::string_view, std::string_view) { return is_there = true; })
+                          .ok());
         }
         if (is_there) {
-          ASSERT_LE(acknowledged, begun_by_acknowledgement) << "a deletion that began behind the put, and was acknowledged, does not hide it";
+          ASSERT_LE(acknowledged, begun_by_acknowledgement)
+              << "a deletion that began behind the put, and was acknowledged, does not hide it";
           ++found;
         } else {
-          ASSERT_GT(begun_.load(), acknowledged_before_put) << "no deletion but those acknowledged before the put, and it is gone";
+          ASSERT_GT(begun_.load(), acknowledged_before_put)
+              << "no deletion but those acknowledged before the put, and it is gone";
           ++gone;
         }
       }
@@ -175,18 +199,21 @@ TEST_F(ConcurrentDeletesTest, K6APutBehindADeletionSurvivesAndOneBeforeItDoesNot
     ASSERT_NO_FATAL_FAILURE(DeleteAll());
     SleepFor(200 * kMicrosecond);
   });
-  RunUntil([&] { return acknowledged_puts_[0] + acknowledged_puts_[1] > kPuts && found.load() > 1'000 && gone.load() > 20; });
+  RunUntil([&] {
+    return acknowledged_puts_[0] + acknowledged_puts_[1] > kPuts && found.load() > 1'000 && gone.load() > 20;
+  });
 }
 
-// K4: a scan sees each deletion whole or not at all, with all that was acknowledged before it; a snapshot taken before a deletion shows
-// what that hides.
+// K4: a scan sees each deletion whole or not at all, with all that was acknowledged before it; a snapshot
+// taken before a deletion shows what that hides.
 TEST_F(ConcurrentDeletesTest, K4ScansAndSnapshotsSeeADeletionWholeOrNotAtAll) {
   std::atomic<uint64_t> scans{0}, held{0};
   for (size_t w = 0; w < kWriters; ++w) {
     Start(StrCat("writer.", w), [this, w] { ASSERT_NO_FATAL_FAILURE(Put(w)); });
   }
   Start("deleter", [this, random = Random(1)]() mutable {
-    ASSERT_NO_FATAL_FAILURE(DeleteAll({.sync = random.OneIn(2)}));  // one that is synced takes a while: moments come in between
+    // one that is synced takes a while: moments come in between
+    ASSERT_NO_FATAL_FAILURE(DeleteAll({.sync = random.OneIn(2)}));
     SleepFor(static_cast<Nanos>(random.Uniform(5'000)) * kMicrosecond);
   });
   Start("scanner", [&, reverse = false]() mutable {
@@ -215,7 +242,9 @@ TEST_F(ConcurrentDeletesTest, K4ScansAndSnapshotsSeeADeletionWholeOrNotAtAll) {
     }
     if (!entries.empty()) ++held;
   });
-  RunUntil([&] { return acknowledged_puts_[0] + acknowledged_puts_[1] > kPuts && scans.load() > 200 && held.load() > 30; });
+  RunUntil([&] {
+    return acknowledged_puts_[0] + acknowledged_puts_[1] > kPuts && scans.load() > 200 && held.load() > 30;
+  });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The embedded database stopped at every failpoint: by the death of its process, by a loss of power, by an error of the step. What was
-// acknowledged is found, and every failpoint there is was met.
+// The embedded database stopped at every failpoint: by the death of its process, by a loss of power, by an
+// error of the step. What was acknowledged is found, and every failpoint there is was met.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,8 +35,8 @@ DbOptions SmallOptions(Disk* disk) {
   return o;
 }
 
-// Op i of the one writer there is: a put, or the deletion, of one of kKeys keys; every seventh is synced. Two of three are of a few keys,
-// so that rounds are merged.
+// Op i of the one writer there is: a put, or the deletion, of one of kKeys keys; every seventh is synced. Two
+// of three are of a few keys, so that rounds are merged.
 std::string KeyOf(uint32_t i) { return StrCat("key", i * 7919 % (i % 3 == 0 ? kKeys : kKeys / 10)); }
 bool IsDelete(uint32_t i) { return i % 11 == 3; }
 bool IsSynced(uint32_t i) { return i % 7 == 0; }
@@ -54,17 +54,20 @@ void ExpectKept(Db* db, const Last& kept, uint32_t issued) {
     std::string value;
     const Status s = db->Get(key, &value);
     ASSERT_TRUE(s.ok() || absl::IsNotFound(s)) << key << ": " << s;
-    const auto is = [&](uint32_t i) { return i == 0 || IsDelete(i) ? absl::IsNotFound(s) : s.ok() && value == ValueOf(i); };
+    const auto is = [&](uint32_t i) {
+      return i == 0 || IsDelete(i) ? absl::IsNotFound(s) : s.ok() && value == ValueOf(i);
+    };
     const auto it = kept.find(key);
     uint32_t i = it == kept.end() ? 0 : it->second;
     bool found = is(i);
     while (!found && ++i <= issued) found = KeyOf(i) == key && is(i);
-    ASSERT_TRUE(found) << key << " is " << (s.ok() ? value.substr(0, 20) : "gone") << ", it must be op " << (it == kept.end() ? 0 : it->second)
-                       << " or later, " << issued << " were issued";
+    ASSERT_TRUE(found) << key << " is " << (s.ok() ? value.substr(0, 20) : "gone") << ", it must be op "
+                       << (it == kept.end() ? 0 : it->second) << " or later, " << issued << " were issued";
   }
 }
 
-// Ops `from`.. until one fails, or there were enough; the last that was issued. `acknowledged` of each that was.
+// Ops `from`.. until one fails, or there were enough; the last that was issued. `acknowledged` of each that
+// was.
 uint32_t Work(Db* db, uint32_t from, uint32_t most, const std::function<void(uint32_t)>& acknowledged) {
   for (uint32_t i = from; i < from + most; ++i) {
     if (!Do(db, i).ok()) return i;
@@ -84,15 +87,18 @@ Last Fill(const std::string& path, Disk* disk) {
   return last;
 }
 
-// Those that an embedded database meets: the others are of StoCs and of the log on them (tests/cluster_sim/log_failpoint_test.cc), of
-// tables that ranges share there (tests/stoc/file_references_test.cc, shared_table_test.cc), and of leases and releases, at which the chaos stops
-// processes (tests/cluster_sim/chaos.cc).
+// Those that an embedded database meets: the others are of StoCs and of the log on them
+// (tests/cluster_sim/log_failpoint_test.cc), of tables that ranges share there
+// (tests/stoc/file_references_test.cc, shared_table_test.cc), and of leases and releases, at which the chaos
+// stops processes (tests/cluster_sim/chaos.cc).
 std::vector<size_t> PointsOfTheEngine() {
   constexpr std::string_view kElsewhere[] = {"stoc.", "logc.", "refs.", "import.", "ltc."};
   std::vector<size_t> points;
   for (size_t i = 0; i < kFailPoints.size(); ++i) {
     const std::string_view name = kFailPoints[i].name;
-    if (std::none_of(std::begin(kElsewhere), std::end(kElsewhere), [&](std::string_view p) { return name.starts_with(p); })) points.push_back(i);
+    if (std::none_of(std::begin(kElsewhere), std::end(kElsewhere),
+                     [&](std::string_view p) { return name.starts_with(p); }))
+      points.push_back(i);
   }
   return points;
 }
@@ -124,8 +130,8 @@ TEST_P(FailPointTest, TheDeathOfTheProcessThereLosesNothingAcknowledged) {  // D
         auto db = Db::Open(dir.path(), SmallOptions(nullptr));
         if (!db.ok()) _exit(2);
         next = 1 + Work(db->get(), next, kMostOps / 3, [&](uint32_t i) {
-          if (write(fds[1], &i, sizeof(i)) != sizeof(i)) _exit(3);
-        });
+                 if (write(fds[1], &i, sizeof(i)) != sizeof(i)) _exit(3);
+               });
       }
       _exit(4);
     }
@@ -136,7 +142,8 @@ TEST_P(FailPointTest, TheDeathOfTheProcessThereLosesNothingAcknowledged) {  // D
     int status = 0;
     waitpid(child, &status, 0);
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-        << point().name << " was not met " << nth << " times: the child ended with " << status << " after op " << last;
+        << point().name << " was not met " << nth << " times: the child ended with " << status << " after op "
+        << last;
     const auto db = Db::Open(dir.path(), SmallOptions(nullptr));
     ASSERT_TRUE(db.ok()) << db.status();
     ExpectKept(db->get(), kept, last + 1);  // the one writer had one op under way
@@ -194,7 +201,9 @@ TEST_P(FailPointTest, AnErrorThereLosesNothingAcknowledged) {  // S1
   for (int open = 0; open < 2; ++open) {
     const auto db = Db::Open(dir.path(), SmallOptions(nullptr));
     if (!db.ok()) continue;  // it was its turn
-    const auto is_enough = [&] { return issued >= kMostOps / 10 && (FailPointHits(point().name) > 0 || issued >= kMostOps); };
+    const auto is_enough = [&] {
+      return issued >= kMostOps / 10 && (FailPointHits(point().name) > 0 || issued >= kMostOps);
+    };
     for (int failures = 0; failures < 3 && !is_enough();) {
       const uint32_t last = issued + kMostOps / 10;
       issued = Work(db->get(), issued + 1, kMostOps / 10, [&](uint32_t i) { kept[KeyOf(i)] = i; });
@@ -210,8 +219,9 @@ TEST_P(FailPointTest, AnErrorThereLosesNothingAcknowledged) {  // S1
 }
 
 TEST(FailPoints, OrdersThatAreWrongAreNamed) {
-  for (const char* orders : {"no.such=crash", "log.written", "log.written=", "log.written=explode", "log.written=crash@0", "log.written=crash@x",
-                             "log.written=delay", "log.written=delay:x", "flush.committed=error"}) {
+  for (const char* orders :
+       {"no.such=crash", "log.written", "log.written=", "log.written=explode", "log.written=crash@0",
+        "log.written=crash@x", "log.written=delay", "log.written=delay:x", "flush.committed=error"}) {
     const Status s = ArmFailPoints(orders);
     EXPECT_TRUE(absl::IsInvalidArgument(s)) << orders << ": " << s;
   }
@@ -220,7 +230,8 @@ TEST(FailPoints, OrdersThatAreWrongAreNamed) {
 
 TEST(FailPoints, TheTextNamesEach) {
   const std::string text = FailPointsText();
-  for (const FailPointInfo& p : kFailPoints) EXPECT_NE(text.find(StrCat(std::string(p.name), " ")), std::string::npos) << p.name;
+  for (const FailPointInfo& p : kFailPoints)
+    EXPECT_NE(text.find(StrCat(std::string(p.name), " ")), std::string::npos) << p.name;
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The embedded database on disks and files that fail: what was acknowledged is found or its loss is said, and no answer is wrong.
+// The embedded database on disks and files that fail: what was acknowledged is found or its loss is said, and
+// no answer is wrong.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -35,7 +36,8 @@ DbOptions SmallOptions(bool map_tables = true) {
 std::string KeyOf(int i) { return "key" + std::to_string(i); }
 std::string ValueOf(int i) { return std::to_string(i) + std::string(100, static_cast<char>('a' + i % 26)); }
 
-// Tables, a manifest of several edits, and records that are in the log alone: each kind of file holds something.
+// Tables, a manifest of several edits, and records that are in the log alone: each kind of file holds
+// something.
 Model Fill(const std::string& path) {
   const auto db = Db::Open(path, SmallOptions());
   EXPECT_TRUE(db.ok()) << db.status();
@@ -74,13 +76,16 @@ std::string ReadAll(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
-void WriteAll(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes; }
+void WriteAll(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
 
 class DamageTest : public testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Tables, DamageTest, testing::Bool(), [](const auto& p) { return p.param ? "Mapped" : "Read"; });
+INSTANTIATE_TEST_SUITE_P(Tables, DamageTest, testing::Bool(),
+                         [](const auto& p) { return p.param ? "Mapped" : "Read"; });
 
-// One bit, in each kind of file. The newest record of a log may be taken for a torn one, and so may one at the end of the manifest.
-// Anything else is an answer that is right, or an error.
+// One bit, in each kind of file. The newest record of a log may be taken for a torn one, and so may one at
+// the end of the manifest. Anything else is an answer that is right, or an error.
 TEST_P(DamageTest, AFlippedBitIsAnErrorOrHarmlessAndNeverAWrongAnswer) {
   Directory whole;
   const Model model = Fill(whole.path());
@@ -90,7 +95,10 @@ TEST_P(DamageTest, AFlippedBitIsAnErrorOrHarmlessAndNeverAWrongAnswer) {
     const std::string name = entry.path().filename();
     if (name == "LOCK") continue;
     const std::string bytes = ReadAll(entry.path());
-    const std::string kind = name.ends_with(".sst") ? "table" : name.starts_with("log-") ? "log" : name.starts_with("manifest-") ? "manifest" : name;
+    const std::string kind = name.ends_with(".sst")          ? "table"
+                             : name.starts_with("log-")      ? "log"
+                             : name.starts_with("manifest-") ? "manifest"
+                                                             : name;
     for (int i = 0; i < 25 && !bytes.empty(); ++i) {
       Directory dir;
       fs::copy(whole.path(), dir.path(), fs::copy_options::recursive);
@@ -106,14 +114,16 @@ TEST_P(DamageTest, AFlippedBitIsAnErrorOrHarmlessAndNeverAWrongAnswer) {
         continue;
       }
       const Answers a = AskForAll(db->get(), model);
-      EXPECT_TRUE(a.missing <= (kind == "log") || kind == "manifest") << a.missing << " keys, " << kind << " at " << at << " of " << bytes.size();
+      EXPECT_TRUE(a.missing <= (kind == "log") || kind == "manifest")
+          << a.missing << " keys, " << kind << " at " << at << " of " << bytes.size();
       EXPECT_LE(a.failed, kind == "table" ? 200 : 0) << "one block's keys, or one table's";
       std::string value;
       EXPECT_TRUE((*db)->Put("after", "x").ok());
       EXPECT_TRUE((*db)->Get("after", &value).ok());
     }
   }
-  for (const char* kind : {"table", "log", "manifest", "CURRENT", "IDENTITY"}) EXPECT_GT(flips[kind], 0) << kind;
+  for (const char* kind : {"table", "log", "manifest", "CURRENT", "IDENTITY"})
+    EXPECT_GT(flips[kind], 0) << kind;
   EXPECT_GT(refused["manifest"], 0);
   EXPECT_EQ(refused["CURRENT"], flips["CURRENT"]);
   EXPECT_EQ(refused["IDENTITY"], flips["IDENTITY"]);
@@ -151,7 +161,8 @@ struct Killed {
       if (name.starts_with("log-")) logs[name] = ReadAll(entry.path());
     }
   }
-  // Opens a copy with `bytes` for that file: how many of the keys 0 .. count - 1 it has; -1: DataLoss, and the text names the file.
+  // Opens a copy with `bytes` for that file: how many of the keys 0 .. count - 1 it has; -1: DataLoss, and
+  // the text names the file.
   int Open(const std::string& name, const std::string& bytes, int count) const {
     Directory dir;
     fs::copy(whole.path(), dir.path(), fs::copy_options::recursive);
@@ -179,7 +190,8 @@ std::string FlippedAt(std::string bytes, size_t at) {
   return bytes;
 }
 
-// Whatever is damaged of a file of synced records: everything, or DataLoss; but the newest record, of which no other can tell.
+// Whatever is damaged of a file of synced records: everything, or DataLoss; but the newest record, of which
+// no other can tell.
 TEST(DbFault, DADamagedLogLosesNothingThatWasSyncedInSilence) {
   constexpr int kKeys = 24;
   const Killed db([](Db* db) {
@@ -198,7 +210,10 @@ TEST(DbFault, DADamagedLogLosesNothingThatWasSyncedInSilence) {
     for (size_t at = 0; at < starts.back(); at += 53) {
       const int found = db.Open(name, FlippedAt(bytes, at), kKeys);
       const bool unused = at >= 36 && at < 64;  // the boot, and nothing
-      ASSERT_EQ(found, unused ? kKeys : at < starts[kKeys - 1] ? -1 : kKeys - 1) << at << (other_boot ? ", started again" : "");
+      ASSERT_EQ(found, unused                   ? kKeys
+                       : at < starts[kKeys - 1] ? -1
+                                                : kKeys - 1)
+          << at << (other_boot ? ", started again" : "");
       refused += found == -1;
     }
     EXPECT_GT(refused, 50);
@@ -216,13 +231,16 @@ TEST(DbFault, DADamagedLogLosesNothingThatWasSyncedInSilence) {
   }
 }
 
-// Records without sync, in a file of their own, of which a synced write made the first part durable. While the machine runs on none may be
-// missing before the last; when it was started again, those that no sync covered may, and the database opens with those before.
+// Records without sync, in a file of their own, of which a synced write made the first part durable. While
+// the machine runs on none may be missing before the last; when it was started again, those that no sync
+// covered may, and the database opens with those before.
 TEST(DbFault, DADamagedLogOfUnsyncedRecordsIsLoudUnlessPowerMayHaveTakenThem) {
   constexpr int kSynced = 12, kKeys = 30;
   const Killed db([](Db* db) {
     for (int i = 0; i < kKeys; ++i) {
-      if (!db->Put(KeyOf(i), ValueOf(i)).ok() || (i == kSynced - 1 && !db->Put("covers", "those before", {.sync = true}).ok())) _exit(1);
+      if (!db->Put(KeyOf(i), ValueOf(i)).ok() ||
+          (i == kSynced - 1 && !db->Put("covers", "those before", {.sync = true}).ok()))
+        _exit(1);
     }
   });
   ASSERT_EQ(db.logs.size(), 2u);
@@ -232,13 +250,17 @@ TEST(DbFault, DADamagedLogOfUnsyncedRecordsIsLoudUnlessPowerMayHaveTakenThem) {
     const std::vector<size_t> starts = RecordsOf(bytes);
     ASSERT_EQ(starts.size(), kKeys + 1u);
     for (size_t at = 64; at < starts.back(); at += 61) {
-      const auto record = static_cast<int>(std::upper_bound(starts.begin(), starts.end(), at) - starts.begin()) - 1;
+      const auto record =
+          static_cast<int>(std::upper_bound(starts.begin(), starts.end(), at) - starts.begin()) - 1;
       const bool provable = record < (other_boot ? kSynced : kKeys - 1);
-      ASSERT_EQ(db.Open(name, FlippedAt(bytes, at), kKeys), provable ? -1 : record) << at << (other_boot ? ", started again" : "");
+      ASSERT_EQ(db.Open(name, FlippedAt(bytes, at), kKeys), provable ? -1 : record)
+          << at << (other_boot ? ", started again" : "");
     }
-    // A tail that is torn where nothing was synced yet opens: cut short, or sectors that were never written, in whatever order.
+    // A tail that is torn where nothing was synced yet opens: cut short, or sectors that were never written,
+    // in whatever order.
     for (size_t at = starts[kSynced]; at < bytes.size(); at += 197) {
-      const auto whole = static_cast<int>(std::upper_bound(starts.begin(), starts.end(), at) - starts.begin()) - 1;
+      const auto whole =
+          static_cast<int>(std::upper_bound(starts.begin(), starts.end(), at) - starts.begin()) - 1;
       ASSERT_EQ(db.Open(name, bytes.substr(0, at), kKeys), whole) << at;
       if (!other_boot) continue;
       std::string torn = bytes;
@@ -250,7 +272,8 @@ TEST(DbFault, DADamagedLogOfUnsyncedRecordsIsLoudUnlessPowerMayHaveTakenThem) {
   }
 }
 
-// Rot in a log whose records are in tables already is no reason to refuse anything: a file kept for reuse, or overwritten.
+// Rot in a log whose records are in tables already is no reason to refuse anything: a file kept for reuse, or
+// overwritten.
 TEST(DbFault, M3ADamagedLogOfFlushedRecordsIsOpened) {
   constexpr int kKeys = 25;
   const Killed db([](Db* db) {
@@ -262,7 +285,8 @@ TEST(DbFault, M3ADamagedLogOfFlushedRecordsIsOpened) {
   size_t flips = 0;
   for (const auto& [name, bytes] : db.logs) {
     const std::vector<size_t> starts = RecordsOf(bytes);
-    for (size_t i = 0; i + 1 < starts.size(); ++i, ++flips) ASSERT_EQ(db.Open(name, FlippedAt(bytes, starts[i] + 50), kKeys), kKeys);
+    for (size_t i = 0; i + 1 < starts.size(); ++i, ++flips)
+      ASSERT_EQ(db.Open(name, FlippedAt(bytes, starts[i] + 50), kKeys), kKeys);
   }
   EXPECT_EQ(flips, static_cast<size_t>(kKeys)) << "the log was not kept: this test shows nothing";
 }
@@ -281,7 +305,8 @@ TEST_P(DamageTest, AMissingOrShortFileIsSaid) {
       const auto db = Db::Open(dir.path(), SmallOptions(GetParam()));
       if (!name.ends_with(".sst")) {
         // A manifest whose tail is torn off is read up to there.
-        EXPECT_TRUE(!db.ok() || (!missing && name.starts_with("manifest-"))) << name << (missing ? " missing" : " short");
+        EXPECT_TRUE(!db.ok() || (!missing && name.starts_with("manifest-")))
+            << name << (missing ? " missing" : " short");
         EXPECT_FALSE(absl::IsNotFound(db.status())) << db.status();
         continue;
       }
@@ -316,7 +341,8 @@ TEST(DbFault, AFailingReadIsAnErrorAndPasses) {
   EXPECT_TRUE((*db)->Get(KeyOf(7), &value).ok());
 }
 
-// Rows 20, 22: a flush that fails is tried again; nothing is lost meanwhile, and writes go on once there is room.
+// Rows 20, 22: a flush that fails is tried again; nothing is lost meanwhile, and writes go on once there is
+// room.
 TEST(DbFault, TablesThatCannotBeWrittenStayInMemoryAndLogUntilTheyCan) {
   for (const FaultAction action : {FaultAction::kEio, FaultAction::kNoSpace, FaultAction::kTorn}) {
     for (const DiskOp op : {DiskOp::kCreate, DiskOp::kWrite, DiskOp::kSync}) {
@@ -395,7 +421,8 @@ std::string InAProcess(const std::function<std::string()>& body) {
   close(ends[1]);
   std::string text;
   char buffer[4096];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof(buffer))) > 0;) text.append(buffer, static_cast<size_t>(n));
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof(buffer))) > 0;)
+    text.append(buffer, static_cast<size_t>(n));
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
@@ -404,7 +431,8 @@ std::string InAProcess(const std::function<std::string()>& body) {
 
 TEST(DbFault, AReadOnlyDirectoryIsNamed) {
   Directory dir;
-  fs::permissions(dir.path(), fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read | fs::perms::others_exec);
+  fs::permissions(dir.path(), fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read |
+                                  fs::perms::others_exec);
   const std::string text = InAProcess([&]() -> std::string {
     if (geteuid() == 0 && setuid(65534) != 0) return "no other user";
     const auto db = Db::Open(dir.path() + "/db", SmallOptions());
@@ -465,7 +493,8 @@ TEST(DbFault, AFullFileSystemRefusesWritesAndServesReadsAndGoesOn) {
         if (s.ok()) model[KeyOf(i)] = ValueOf(i);
       }
       if (!absl::IsResourceExhausted(s)) return StrCat("the disk never filled: ", s.ToString());
-      if (AskForAll(db->get(), model).right != static_cast<int>(model.size())) return "a read failed on the full disk";
+      if (AskForAll(db->get(), model).right != static_cast<int>(model.size()))
+        return "a read failed on the full disk";
       fs::remove(ballast);
       const Nanos until = Now() + 20 * kSecond;
       do {
@@ -476,7 +505,8 @@ TEST(DbFault, AFullFileSystemRefusesWritesAndServesReadsAndGoesOn) {
     const auto db = Db::Open(dir.path() + "/db", SmallOptions());
     if (!db.ok()) return db.status().ToString();
     const Answers a = AskForAll(db->get(), model);
-    if (a.right != static_cast<int>(model.size())) return StrCat(model.size() - static_cast<size_t>(a.right), " acknowledged writes are gone");
+    if (a.right != static_cast<int>(model.size()))
+      return StrCat(model.size() - static_cast<size_t>(a.right), " acknowledged writes are gone");
     return "";
   });
   if (text == "no mounts") GTEST_SKIP() << text;

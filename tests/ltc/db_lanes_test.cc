@@ -51,13 +51,16 @@ TEST(CallerLanesTest, AThreadWhoseLaneIsTakenGoesToAnotherAndStaysThere) {
 TEST(CallerLanesTest, ReadsHaveLanesWhereWritersHaveAllOthers) {
   CallerLanes lanes(kLanes, kForReads);
   std::vector<std::unique_ptr<CallerLane::Hold>> writers;
-  for (size_t i = 0; i < kLanes; ++i) writers.push_back(std::make_unique<CallerLane::Hold>(lanes.Take(For::kWrites), CallerLane::Hold::Taken()));
+  for (size_t i = 0; i < kLanes; ++i)
+    writers.push_back(
+        std::make_unique<CallerLane::Hold>(lanes.Take(For::kWrites), CallerLane::Hold::Taken()));
   CallerLane* const read = lanes.Take(For::kReads);
   EXPECT_GE(read->index(), lanes.for_writes());
   const CallerLane::Hold hold(read, CallerLane::Hold::Taken());
 }
 
-// A thread sleeps for its operation on a lane; others use the lane meanwhile, and it wakes when its operation is done.
+// A thread sleeps for its operation on a lane; others use the lane meanwhile, and it wakes when its operation
+// is done.
 TEST(CallerLanesTest, ALaneOnWhichAThreadSleepsIsOfUseToOthers) {
   CallerLanes lanes(1, 0);
   std::atomic<bool> sleeps{false};
@@ -90,7 +93,8 @@ TEST(CallerLanesTest, WhoeverWaitsHasTheLaneThatIsLetGoOfFirst) {
     CallerLanes lanes(kWrite, kRead);
     std::vector<std::unique_ptr<CallerLane::Hold>> held;
     for (const auto& lane : lanes.all()) held.push_back(std::make_unique<CallerLane::Hold>(lane.get()));
-    const size_t begin = what == For::kWrites ? 0 : kWrite, end = what == For::kWrites ? kWrite : kWrite + kRead;
+    const size_t begin = what == For::kWrites ? 0 : kWrite,
+                 end = what == For::kWrites ? kWrite : kWrite + kRead;
     for (size_t i = begin; i < end; ++i) {
       Notification has;
       size_t index = 0;
@@ -215,10 +219,11 @@ TEST(DbThreadsTest, AGetDoesNotWaitForAWriteThatIsParked) {
   for (int i = 0; i < 5; ++i) {
     stalled.AwaitStandstill();
     // 63 threads that came and went bring the 65th to where the first one is.
-    for (int born = 0; born < 63; ++born) OnAThread([&] {
-      std::string value;
-      EXPECT_TRUE(stalled.db->Get("key", &value).ok());
-    });
+    for (int born = 0; born < 63; ++born)
+      OnAThread([&] {
+        std::string value;
+        EXPECT_TRUE(stalled.db->Get("key", &value).ok());
+      });
     EXPECT_LT(LongestGet(stalled.db.get()), 40 * kMillisecond);
   }
 }

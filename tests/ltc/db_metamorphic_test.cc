@@ -1,7 +1,8 @@
-// Options must not matter: the same operations, drawn from a seed, under options drawn from another, give the same answers.
+// Options must not matter: the same operations, drawn from a seed, under options drawn from another, give the
+// same answers.
 //
-// An operation is drawn before it runs and from its own seed only, so that nothing an option changes (timing, what is in memory, how
-// many threads share work whose order is irrelevant) can change what comes next.
+// An operation is drawn before it runs and from its own seed only, so that nothing an option changes (timing,
+// what is in memory, how many threads share work whose order is irrelevant) can change what comes next.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -81,9 +82,12 @@ class Database {
     const DbOptions o = DrawOptions(&options_);
     sync_one_in_ = options_.OneIn(2) ? 0 : 1 + options_.Uniform(50);
     threads_ = 1 + options_.Uniform(4);
-    what_ += StrCat(what_.empty() ? "" : "; ", "memtable ", o.range.memtable_size_bytes, " x ", o.range.active_memtables, ", rounds ",
-                    o.range.max_rounds, o.range.merge_rounds == MergeRounds::kNever ? "" : " merged", ", table ", o.range.compaction.table_size_bytes, ", block ", o.range.table.block_size_bytes, ", log ",
-                    static_cast<int>(o.log), ", mapped ", o.map_tables, ", files ", o.max_open_files, ", cache ", *o.cache_bytes, ", threads ", threads_);
+    what_ += StrCat(what_.empty() ? "" : "; ", "memtable ", o.range.memtable_size_bytes, " x ",
+                    o.range.active_memtables, ", rounds ", o.range.max_rounds,
+                    o.range.merge_rounds == MergeRounds::kNever ? "" : " merged", ", table ",
+                    o.range.compaction.table_size_bytes, ", block ", o.range.table.block_size_bytes, ", log ",
+                    static_cast<int>(o.log), ", mapped ", o.map_tables, ", files ", o.max_open_files,
+                    ", cache ", *o.cache_bytes, ", threads ", threads_);
     auto db = Db::Open(directory_, o);
     ASSERT_TRUE(db.ok()) << db.status() << " with " << what_;
     db_ = *std::move(db);
@@ -91,9 +95,12 @@ class Database {
 
   DbWriteOptions Sync() { return {sync_one_in_ > 0 && options_.OneIn(sync_one_in_)}; }
   static std::string Text(const Status& s) { return std::string(absl::StatusCodeToString(s.code())); }
-  static std::string Key(Random* random) { return StrCat("k", absl::Dec(random->Uniform(2'000), absl::kZeroPad4)); }
+  static std::string Key(Random* random) {
+    return StrCat("k", absl::Dec(random->Uniform(2'000), absl::kZeroPad4));
+  }
   static std::string Value(Random* random) {
-    return std::string(random->Uniform(random->OneIn(20) ? 8'000 : 300), static_cast<char>('a' + random->Uniform(26)));
+    return std::string(random->Uniform(random->OneIn(20) ? 8'000 : 300),
+                       static_cast<char>('a' + random->Uniform(26)));
   }
 
   std::string Operation(Random* random) {
@@ -112,9 +119,14 @@ class Database {
       for (uint64_t n = 1 + random->Uniform(40); n > 0; --n) {
         const std::string k = Key(random);
         switch (random->Uniform(12)) {
-          case 0: batch.DeleteRange(k, k + "~"); break;
-          case 1: batch.Delete(k); break;
-          default: batch.Put(k, Value(random));
+          case 0:
+            batch.DeleteRange(k, k + "~");
+            break;
+          case 1:
+            batch.Delete(k);
+            break;
+          default:
+            batch.Put(k, Value(random));
         }
       }
       return Text(db_->Write(batch, Sync()));
@@ -126,8 +138,11 @@ class Database {
       if (!random->OneIn(3)) desired = Value(random);
       const bool wrong = random->OneIn(4);
       const std::string other = now + "?";
-      const auto expected = wrong ? std::optional<std::string_view>(other) : there ? std::optional<std::string_view>(now) : std::nullopt;
-      const auto swapped = db_->CompareAndSwap(key, expected, desired ? std::optional<std::string_view>(*desired) : std::nullopt, Sync());
+      const auto expected = wrong   ? std::optional<std::string_view>(other)
+                            : there ? std::optional<std::string_view>(now)
+                                    : std::nullopt;
+      const auto swapped = db_->CompareAndSwap(
+          key, expected, desired ? std::optional<std::string_view>(*desired) : std::nullopt, Sync());
       return swapped.ok() ? StrCat(*swapped) : Text(swapped.status());
     }
     if (dice < 570) return Together(random);
@@ -191,10 +206,13 @@ class Database {
   }
   std::string Scan(const DbScan& scan, const DbReadOptions& options) {
     std::string answer;
-    const Status s = db_->Scan(scan, [&answer](std::string_view key, std::string_view value) {
-      answer.append(key).append("=").append(value).append("\n");
-      return true;
-    }, options);
+    const Status s = db_->Scan(
+        scan,
+        [&answer](std::string_view key, std::string_view value) {
+          answer.append(key).append("=").append(value).append("\n");
+          return true;
+        },
+        options);
     return s.ok() ? answer : Text(s);
   }
 
@@ -225,9 +243,10 @@ TEST(DbMetamorphicTest, OptionsChangeNoAnswer) {
       }
       ASSERT_EQ(answers.size(), first.size());
       for (size_t i = 0; i < first.size(); ++i) {
-        ASSERT_TRUE(answers[i] == first[i]) << "seed " << seed << ", operation " << i << ":\n"
-                                            << answers[i].substr(0, 500) << "\nunder (" << run.what() << "), and\n"
-                                            << first[i].substr(0, 500) << "\nunder (" << first_options << ")";
+        ASSERT_TRUE(answers[i] == first[i])
+            << "seed " << seed << ", operation " << i << ":\n"
+            << answers[i].substr(0, 500) << "\nunder (" << run.what() << "), and\n"
+            << first[i].substr(0, 500) << "\nunder (" << first_options << ")";
       }
     }
   }

@@ -1,4 +1,5 @@
-// Opening an embedded database: what a creation that ended early leaves, what is missing, and what a long log costs.
+// Opening an embedded database: what a creation that ended early leaves, what is missing, and what a long log
+// costs.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -51,7 +52,8 @@ TEST(DbOpenTest, WithoutCreateIfMissingNothingIsMade) {
 // Whatever call of the disk fails while it is made, the next opening makes it.
 TEST(DbOpenTest, ACreationThatFailedIsBegunAgain) {
   int failed = 0;
-  for (const DiskOp op : {DiskOp::kCreate, DiskOp::kWrite, DiskOp::kSync, DiskOp::kRename, DiskOp::kSyncDirectory}) {
+  for (const DiskOp op :
+       {DiskOp::kCreate, DiskOp::kWrite, DiskOp::kSync, DiskOp::kRename, DiskOp::kSyncDirectory}) {
     for (uint64_t nth = 1; nth < 50; ++nth) {
       Directory dir;
       auto posix = *OpenPosixDisk(dir.path());
@@ -61,7 +63,8 @@ TEST(DbOpenTest, ACreationThatFailedIsBegunAgain) {
       posix.reset();  // and its lock
       ++failed;
       const bool whole = fs::exists(dir / "IDENTITY");  // only its durability is not known
-      EXPECT_EQ(OpenWith(dir.path(), /*create=*/false).code(), whole ? absl::StatusCode::kOk : absl::StatusCode::kNotFound);
+      EXPECT_EQ(OpenWith(dir.path(), /*create=*/false).code(),
+                whole ? absl::StatusCode::kOk : absl::StatusCode::kNotFound);
       const Status s = OpenWith(dir.path(), /*create=*/true);
       EXPECT_TRUE(s.ok()) << s;
     }
@@ -124,8 +127,12 @@ TEST(RecoveredEntriesTest, AreInTheOrderOfTablesEachOnce) {
   RecoveredLogs logs;
   std::deque<std::string> texts;  // which stay where they are
   const auto text = [&texts](std::string t) -> std::string_view { return texts.emplace_back(std::move(t)); };
-  std::map<std::pair<std::string, SequenceNumber>, std::string, std::function<bool(const std::pair<std::string, SequenceNumber>&, const std::pair<std::string, SequenceNumber>&)>> model(
-      [](const auto& a, const auto& b) { return a.first != b.first ? a.first < b.first : a.second > b.second; });
+  std::map<std::pair<std::string, SequenceNumber>, std::string,
+           std::function<bool(const std::pair<std::string, SequenceNumber>&,
+                              const std::pair<std::string, SequenceNumber>&)>>
+      model([](const auto& a, const auto& b) {
+        return a.first != b.first ? a.first < b.first : a.second > b.second;
+      });
   uint64_t x = 1;
   for (SequenceNumber seq = 1; seq <= 3'000; ++seq) {
     x = x * 6364136223846793005 + 1442695040888963407;
@@ -178,7 +185,8 @@ TEST(RecoveredEntriesTest, AreInTheOrderOfTablesEachOnce) {
 
 TEST(RecoveredEntriesTest, RangeDeletionsAreApart) {
   RecoveredLogs logs;
-  logs.records = {{1, MemTableId(1), ValueType::kPut, "b", "x"}, {2, MemTableId(1), ValueType::kDeleteRange, "a", "c"}};
+  logs.records = {{1, MemTableId(1), ValueType::kPut, "b", "x"},
+                  {2, MemTableId(1), ValueType::kDeleteRange, "a", "c"}};
   const RecoveredEntries entries(logs, DoneMemTables({}));
   const auto deletions = entries.RangeDeletions();
   ASSERT_TRUE(deletions.ok()) << deletions.status();

@@ -1,5 +1,5 @@
-// Range deletions of the embedded engine (K7): what they hide and from whom, through flushes, compactions, kills and reopening; and
-// that they go in the end.
+// Range deletions of the embedded engine (K7): what they hide and from whom, through flushes, compactions,
+// kills and reopening; and that they go in the end.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -48,7 +48,8 @@ class RangeDeleteTest : public testing::Test {
     ASSERT_TRUE(db_->WaitForBackgroundWork().ok());
   }
   // By a get, a multi-get and scans from both ends: these keys of [0, upto) are there, each with this value.
-  void ExpectKeys(int upto, const std::map<int, std::string>& expected, std::shared_ptr<const Snapshot> at = nullptr) {
+  void ExpectKeys(int upto, const std::map<int, std::string>& expected,
+                  std::shared_ptr<const Snapshot> at = nullptr) {
     const DbReadOptions options{at};
     for (int i = 0; i < upto; ++i) {
       std::string value;
@@ -62,14 +63,18 @@ class RangeDeleteTest : public testing::Test {
     const std::vector<std::string_view> views(keys.begin(), keys.end());
     std::vector<std::optional<std::string>> values;
     ASSERT_TRUE(db_->MultiGet(views, &values, options).ok());
-    for (int i = 0; i < upto; ++i) ASSERT_EQ(values[static_cast<size_t>(i)].has_value(), expected.contains(i)) << i;
+    for (int i = 0; i < upto; ++i)
+      ASSERT_EQ(values[static_cast<size_t>(i)].has_value(), expected.contains(i)) << i;
     for (const bool reverse : {false, true}) {
       std::map<std::string, std::string> scanned;
-      ASSERT_TRUE(db_->Scan(DbScan{.reverse = reverse}, [&](std::string_view k, std::string_view v) {
-                        return scanned.emplace(k, v).second;
-                      }, options).ok());
+      ASSERT_TRUE(db_->Scan(
+                         DbScan{.reverse = reverse},
+                         [&](std::string_view k, std::string_view v) { return scanned.emplace(k, v).second; },
+                         options)
+                      .ok());
       ASSERT_EQ(scanned.size(), expected.size());
-      for (const auto& [i, value] : expected) ASSERT_EQ(scanned[KeyOf(i)], value) << i << (reverse ? " in reverse" : "");
+      for (const auto& [i, value] : expected)
+        ASSERT_EQ(scanned[KeyOf(i)], value) << i << (reverse ? " in reverse" : "");
     }
   }
   static std::map<int, std::string> Keys(int from, int to, const std::string& value) {
@@ -238,8 +243,8 @@ TEST_F(RangeDeleteTest, CompareAndSwapComparesWithWhatItLeft) {
   ExpectKeys(10, {{1, "y"}, {5, "x"}, {6, "x"}, {7, "y"}, {8, "x"}, {9, "x"}});
 }
 
-// A swap adds one to a counter that a range deletion resets: between reading and writing none may come, or the counter would go on
-// from a value that was deleted. Each value is written once in the life of a counter.
+// A swap adds one to a counter that a range deletion resets: between reading and writing none may come, or
+// the counter would go on from a value that was deleted. Each value is written once in the life of a counter.
 TEST_F(RangeDeleteTest, K6NoRangeDeletionComesBetweenAComparisonAndItsSwap) {
   std::atomic<bool> stop{false};
   std::atomic<int> swaps{0};
@@ -273,7 +278,8 @@ TEST_F(RangeDeleteTest, K6NoRangeDeletionComesBetweenAComparisonAndItsSwap) {
   EXPECT_GT(swaps.load(), 100);
 }
 
-// Writers go on while ranges are deleted: what was put after a deletion is there, a scan sees all of it or nothing.
+// Writers go on while ranges are deleted: what was put after a deletion is there, a scan sees all of it or
+// nothing.
 TEST_F(RangeDeleteTest, K4AScanSeesADeletionWholeOrNotAtAll) {
   std::atomic<bool> stop{false};
   constexpr int kKeys = 40;
@@ -288,10 +294,12 @@ TEST_F(RangeDeleteTest, K4AScanSeesADeletionWholeOrNotAtAll) {
   int full = 0, empty = 0;
   for (const Nanos until = Now() + 2 * kSecond; Now() < until;) {
     std::vector<std::string> values;
-    ASSERT_TRUE(db_->Scan(DbScan{.to = KeyOf(kKeys), .reverse = (full + empty) % 2 == 0}, [&](std::string_view, std::string_view v) {
-                      values.emplace_back(v);
-                      return true;
-                    }).ok());
+    ASSERT_TRUE(db_->Scan(DbScan{.to = KeyOf(kKeys), .reverse = (full + empty) % 2 == 0},
+                          [&](std::string_view, std::string_view v) {
+                            values.emplace_back(v);
+                            return true;
+                          })
+                    .ok());
     ASSERT_TRUE(values.empty() || values.size() == kKeys) << values.size();
     for (const std::string& v : values) ASSERT_EQ(v, values[0]);
     values.empty() ? ++empty : ++full;
@@ -341,13 +349,16 @@ TEST_F(RangeDeleteTest, AKilledProcessLeavesDeletionsWhole) {
     ASSERT_GT(deleted, 0);
     Open();
     int expected = 0, count = 0;
-    ASSERT_TRUE(db_->Scan("", UINT64_MAX, [&](std::string_view key, std::string_view value) {
-                      EXPECT_EQ(key, KeyOf(expected)) << "a hole";
-                      EXPECT_GE(std::stoi(std::string(value)), deleted + 1) << "what was deleted is back: " << key;
-                      ++expected;
-                      ++count;
-                      return true;
-                    }).ok());
+    ASSERT_TRUE(db_->Scan("", UINT64_MAX,
+                          [&](std::string_view key, std::string_view value) {
+                            EXPECT_EQ(key, KeyOf(expected)) << "a hole";
+                            EXPECT_GE(std::stoi(std::string(value)), deleted + 1)
+                                << "what was deleted is back: " << key;
+                            ++expected;
+                            ++count;
+                            return true;
+                          })
+                    .ok());
     EXPECT_LE(count, kKeys);
     ASSERT_TRUE(db_->DeleteRange("", "").ok());
   }
@@ -375,10 +386,12 @@ TEST_F(RangeDeleteTest, ALossOfPowerUndoesADeletionWholeOrNotAtAll) {
     options_.disk = disk.get();
     Open();
     int hidden = 0, others = 0;
-    ASSERT_TRUE(db_->Scan({.to = KeyOf(500)}, [&](std::string_view key, std::string_view) {
-                      (key >= KeyOf(100) && key < KeyOf(400) ? hidden : others)++;
-                      return true;
-                    }).ok());
+    ASSERT_TRUE(db_->Scan({.to = KeyOf(500)},
+                          [&](std::string_view key, std::string_view) {
+                            (key >= KeyOf(100) && key < KeyOf(400) ? hidden : others)++;
+                            return true;
+                          })
+                    .ok());
     EXPECT_EQ(others, 200) << "seed " << seed;
     EXPECT_TRUE(hidden == 0 || (hidden == 300 && !synced)) << "seed " << seed << ": " << hidden;
     db_ = nullptr;

@@ -1,4 +1,5 @@
-// An application that goes on while its disk refuses everything: what that costs, and how soon it is over when the disk is well again.
+// An application that goes on while its disk refuses everything: what that costs, and how soon it is over
+// when the disk is well again.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -39,7 +40,9 @@ void CountLine(LogSeverity, const char*, int, std::string_view text) {
 
 std::string KeyOf(int thread, uint64_t i) { return StrCat("key", thread, "/", i); }
 // Most are small, some are larger than what an arena cuts from its chunks.
-std::string ValueOf(uint64_t i) { return std::string(i % 50 == 7 ? 100'000 : 100, static_cast<char>('a' + i % 26)); }
+std::string ValueOf(uint64_t i) {
+  return std::string(i % 50 == 7 ? 100'000 : 100, static_cast<char>('a' + i % 26));
+}
 
 struct Illness {
   const char* name;
@@ -153,8 +156,13 @@ const Illness kIllnesses[] = {
     {"EioOfNames", FaultAction::kEio, {DiskOp::kRename, DiskOp::kDelete, DiskOp::kSyncDirectory}},
     {"ReadOnly", FaultAction::kReadOnly, {DiskOp::kCreate, DiskOp::kWrite, DiskOp::kDelete, DiskOp::kRename}},
 };
-INSTANTIATE_TEST_SUITE_P(Disks, RefusalTest, testing::Combine(testing::ValuesIn(kIllnesses), testing::Values(DbLog::kPersistent, DbLog::kNone)),
-                         [](const auto& p) { return StrCat(std::get<0>(p.param).name, std::get<1>(p.param) == DbLog::kNone ? "WithoutLog" : ""); });
+INSTANTIATE_TEST_SUITE_P(Disks, RefusalTest,
+                         testing::Combine(testing::ValuesIn(kIllnesses),
+                                          testing::Values(DbLog::kPersistent, DbLog::kNone)),
+                         [](const auto& p) {
+                           return StrCat(std::get<0>(p.param).name,
+                                         std::get<1>(p.param) == DbLog::kNone ? "WithoutLog" : "");
+                         });
 
 // --- waiting for work that the disk refuses
 
@@ -263,7 +271,8 @@ TEST(SnapshotTest, OfAnotherOpeningIsRefused) {
   std::vector<std::optional<std::string>> values;
   EXPECT_TRUE(absl::IsInvalidArgument((*db)->Get("key", &value, {old})));
   EXPECT_TRUE(absl::IsInvalidArgument((*db)->MultiGet(std::vector<std::string_view>{"key"}, &values, {old})));
-  EXPECT_TRUE(absl::IsInvalidArgument((*db)->Scan("", 10, [](std::string_view, std::string_view) { return true; }, {old})));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      (*db)->Scan("", 10, [](std::string_view, std::string_view) { return true; }, {old})));
 }
 
 }  // namespace

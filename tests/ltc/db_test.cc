@@ -1,4 +1,5 @@
-// The embedded engine: against a std::map with random options and reopening, through kills, power losses and failing disks.
+// The embedded engine: against a std::map with random options and reopening, through kills, power losses and
+// failing disks.
 #include "ltc/db.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +44,8 @@ void ExpectHolds(Db* db, const Model& model) {
   auto expected = model.begin();
   ASSERT_TRUE(db->Scan("", UINT64_MAX, [&](std::string_view key, std::string_view value) {
                   EXPECT_TRUE(expected != model.end() && expected->first == key && expected->second == value)
-                      << "scan at " << key << ", expected " << (expected == model.end() ? "the end" : expected->first);
+                      << "scan at " << key << ", expected "
+                      << (expected == model.end() ? "the end" : expected->first);
                   return expected != model.end() && (expected++)->first == key;
                 }).ok());
   EXPECT_TRUE(expected == model.end()) << expected->first << " is missing";
@@ -60,8 +62,10 @@ void ExpectScans(Db* db, const Model& model, const DbScan& scan) {
     return true;
   });
   ASSERT_TRUE(s.ok()) << s;
-  ASSERT_EQ(got.size(), expected.size()) << scan.from << " to " << scan.to << (scan.reverse ? " in reverse" : "");
-  for (size_t i = 0; i < got.size(); ++i) ASSERT_TRUE(got[i] == expected[i]) << got[i].first << ", expected " << expected[i].first;
+  ASSERT_EQ(got.size(), expected.size())
+      << scan.from << " to " << scan.to << (scan.reverse ? " in reverse" : "");
+  for (size_t i = 0; i < got.size(); ++i)
+    ASSERT_TRUE(got[i] == expected[i]) << got[i].first << ", expected " << expected[i].first;
 }
 
 DbScan RandomScan(Random* random, const std::function<std::string()>& some_key) {
@@ -93,7 +97,8 @@ TEST(Db, AnswersAsAMapThroughReopeningWithRandomOptions) {
       options.range.table.block_size_bytes = 512 << random.Uniform(5);
       options.compaction_threads = 1 + static_cast<int>(random.Uniform(3));
       options.map_tables = random.OneIn(2);
-      for (size_t n = random.Uniform(4); n > 0; --n) options.range.compression.push_back(static_cast<Compression>(random.Uniform(3)));
+      for (size_t n = random.Uniform(4); n > 0; --n)
+        options.range.compression.push_back(static_cast<Compression>(random.Uniform(3)));
       options.range.scan_page_bytes = uint64_t{1} << random.Uniform(21);
       const auto db = MustOpen(dir.path(), options);
       ASSERT_NE(db, nullptr);
@@ -129,7 +134,8 @@ TEST(Db, AnswersAsAMapThroughReopeningWithRandomOptions) {
           ASSERT_TRUE(db->Flush().ok());
         }
         if (random.OneIn(100)) {
-          ASSERT_NO_FATAL_FAILURE(ExpectScans(db.get(), model, RandomScan(&random, [&] { return KeyOf(random.Uniform(3'000)); })));
+          ASSERT_NO_FATAL_FAILURE(ExpectScans(
+              db.get(), model, RandomScan(&random, [&] { return KeyOf(random.Uniform(3'000)); })));
         }
       }
       ExpectHolds(db.get(), model);
@@ -190,7 +196,8 @@ TEST(Db, ReverseScansSeeTheNewestOfManyVersionsAndNoDeletedKey) {
   ASSERT_TRUE(snapshot.ok());
   Model model;
   for (int i = 0; i < 2'000; ++i) {
-    const std::string key(1, static_cast<char>('a' + i % 5)), value = std::to_string(i) + std::string(200, 'x');
+    const std::string key(1, static_cast<char>('a' + i % 5)),
+        value = std::to_string(i) + std::string(200, 'x');
     ASSERT_TRUE(db->Put(key, value).ok());
     model[key] = value;
     if (i % 700 == 0) {
@@ -201,7 +208,9 @@ TEST(Db, ReverseScansSeeTheNewestOfManyVersionsAndNoDeletedKey) {
   model.erase("c");
   ASSERT_NO_FATAL_FAILURE(ExpectScans(db.get(), model, {.reverse = true}));
   std::string seen;
-  ASSERT_TRUE(db->Scan({.reverse = true}, [&](std::string_view key, std::string_view) { return seen += key, true; }, {*snapshot}).ok());
+  ASSERT_TRUE(db->Scan({.reverse = true},
+                       [&](std::string_view key, std::string_view) { return seen += key, true; }, {*snapshot})
+                  .ok());
   EXPECT_EQ(seen, "") << "the snapshot is older than all of it";
 }
 
@@ -232,7 +241,8 @@ TEST(Db, ScansSeeBatchesWholeWhileTheyAreWritten) {
     more = writing > 0;
     int seen[2] = {-1, -1}, keys = 0;
     ASSERT_TRUE(db->Scan("", UINT64_MAX, [&](std::string_view key, std::string_view value) {
-                    const int writer = key.back() - '0', n = std::stoi(std::string(value.substr(0, value.find('v'))));
+                    const int writer = key.back() - '0',
+                              n = std::stoi(std::string(value.substr(0, value.find('v'))));
                     if (seen[writer] == -1) seen[writer] = n;
                     EXPECT_EQ(n, seen[writer]) << key;
                     ++keys;
@@ -266,7 +276,8 @@ TEST(Db, CountersIncrementedByCompareAndSwapSumUp) {
           const Status s = db->Get(key, &value);
           ASSERT_TRUE(s.ok() || absl::IsNotFound(s)) << s;
           const std::string next = StrCat(s.ok() ? std::stoi(value) + 1 : 1, ".", std::string(50, 'x'));
-          const auto swapped = db->CompareAndSwap(key, s.ok() ? std::optional<std::string_view>(value) : std::nullopt, next);
+          const auto swapped =
+              db->CompareAndSwap(key, s.ok() ? std::optional<std::string_view>(value) : std::nullopt, next);
           ASSERT_TRUE(swapped.ok()) << swapped.status();
           if (*swapped) break;
           ++failed;
@@ -274,7 +285,8 @@ TEST(Db, CountersIncrementedByCompareAndSwapSumUp) {
       }
     }));
   }
-  // A swap from `a` to `b` that succeeds must not have lost a put between: the writer alternates, so the value is always its last.
+  // A swap from `a` to `b` that succeeds must not have lost a put between: the writer alternates, so the
+  // value is always its last.
   threads.push_back(std::make_unique<Thread>("writer", [&] {
     std::string value;
     for (int i = 0; i < 2'000; ++i) {
@@ -319,10 +331,13 @@ TEST(Db, SnapshotsReadTheirMomentAndMayOutliveTheDatabase) {  // K4
     ASSERT_TRUE(db->WaitForBackgroundWork().ok());
   }
   Model seen;
-  ASSERT_TRUE(db->Scan("", UINT64_MAX, [&](std::string_view k, std::string_view v) {
-                  seen[std::string(k)] = v;
-                  return true;
-                }, {*snapshot}).ok());
+  ASSERT_TRUE(db->Scan("", UINT64_MAX,
+                       [&](std::string_view k, std::string_view v) {
+                         seen[std::string(k)] = v;
+                         return true;
+                       },
+                       {*snapshot})
+                  .ok());
   EXPECT_EQ(seen, then);
   std::string value;
   EXPECT_TRUE(absl::IsNotFound(db->Get(KeyOf(3), &value)));
@@ -378,7 +393,8 @@ TEST(Db, ManyThreadsWriteAndReadWhatTheyWrote) {
   ASSERT_TRUE(db->WaitForBackgroundWork().ok());
 }
 
-// Memtables that stay in memory because it lasts are flushed for whoever waits for them: Flush, WaitForBackgroundWork, an orderly close.
+// Memtables that stay in memory because it lasts are flushed for whoever waits for them: Flush,
+// WaitForBackgroundWork, an orderly close.
 TEST(Db, HeldMemtablesAreFlushedForWhoeverWaits) {
   const Directory directory;
   DbOptions options = SmallOptions();
@@ -415,7 +431,8 @@ int OpenTables(const Directory& dir, bool deleted) {
   for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;  // the iterator's own
     const std::string file = std::filesystem::read_symlink(fd.path(), gone).string();
-    n += file.starts_with(dir.path()) && file.find(".sst") != file.npos && file.ends_with(" (deleted)") == deleted;
+    n += file.starts_with(dir.path()) && file.find(".sst") != file.npos &&
+         file.ends_with(" (deleted)") == deleted;
   }
   return n;
 }
@@ -431,7 +448,8 @@ TEST(Db, TablesAreKeptOpenUntilTheyAreDeleted) {
   Random random(5);
   std::string value;
   for (int round = 0; round < 10; ++round) {
-    for (int i = 0; i < 500; ++i) ASSERT_TRUE(db->Put(StrCat("key", random.Uniform(2000)), std::string(1000, 'v')).ok());
+    for (int i = 0; i < 500; ++i)
+      ASSERT_TRUE(db->Put(StrCat("key", random.Uniform(2000)), std::string(1000, 'v')).ok());
     ASSERT_TRUE(db->Flush().ok());
     for (int i = 0; i < 200; ++i) {
       const Status s = db->Get(StrCat("key", i), &value);
@@ -443,11 +461,13 @@ TEST(Db, TablesAreKeptOpenUntilTheyAreDeleted) {
   for (int i = 1; i < 200; ++i) db->Get(StrCat("key", i), &value).IgnoreError();
   EXPECT_GT(OpenTables(dir, /*deleted=*/false), 0);
   EXPECT_LE(OpenTables(dir, /*deleted=*/false), 3);
-  for (const Nanos until = Now() + 30 * kSecond; OpenTables(dir, /*deleted=*/true) > 0 && Now() < until;) SleepFor(10 * kMillisecond);
+  for (const Nanos until = Now() + 30 * kSecond; OpenTables(dir, /*deleted=*/true) > 0 && Now() < until;)
+    SleepFor(10 * kMillisecond);
   EXPECT_EQ(OpenTables(dir, /*deleted=*/true), 0) << "their space is not the disk's again";
 }
 
-// On a slow disk compactions and flushes leave some of its time to reads that wait for it; where nobody reads, none.
+// On a slow disk compactions and flushes leave some of its time to reads that wait for it; where nobody
+// reads, none.
 TEST(Db, BackgroundWorkOnASlowDiskPausesForReads) {
   const Directory directory;
   const auto base = OpenPosixDisk(directory.path());
@@ -461,7 +481,8 @@ TEST(Db, BackgroundWorkOnASlowDiskPausesForReads) {
   const auto db = MustOpen(directory.path(), options);
   Random random(3);
   const auto write = [&](int keys) {
-    for (int i = 0; i < keys; ++i) ASSERT_TRUE(db->Put(StrCat("key", random.Uniform(2000)), std::string(1000, 'v')).ok());
+    for (int i = 0; i < keys; ++i)
+      ASSERT_TRUE(db->Put(StrCat("key", random.Uniform(2000)), std::string(1000, 'v')).ok());
   };
   write(4000);
   ASSERT_TRUE(db->Flush().ok());
@@ -501,7 +522,8 @@ TEST(Db, AKilledProcessLosesNothingAcknowledged) {
       }
     }
     uint32_t acknowledged = 0;
-    while (acknowledged < 5'000) ASSERT_EQ(read(fds[0], &acknowledged, sizeof(acknowledged)), ssize_t{sizeof(acknowledged)});
+    while (acknowledged < 5'000)
+      ASSERT_EQ(read(fds[0], &acknowledged, sizeof(acknowledged)), ssize_t{sizeof(acknowledged)});
     kill(child, SIGKILL);
     int status;
     waitpid(child, &status, 0);
@@ -544,7 +566,8 @@ TEST(Db, AKilledProcessLeavesBatchesWhole) {
     }
     close(fds[1]);
     uint32_t acknowledged = 0;
-    while (acknowledged < first + 300) ASSERT_EQ(read(fds[0], &acknowledged, sizeof(acknowledged)), ssize_t{sizeof(acknowledged)});
+    while (acknowledged < first + 300)
+      ASSERT_EQ(read(fds[0], &acknowledged, sizeof(acknowledged)), ssize_t{sizeof(acknowledged)});
     kill(child, SIGKILL);
     int status;
     waitpid(child, &status, 0);
@@ -586,14 +609,16 @@ TEST(Db, ALossOfPowerLeavesBatchesWhole) {
                     }).ok());
       for (const auto& [batch, size] : sizes) {
         const size_t n = found.contains(batch) ? found[batch] : 0;
-        ASSERT_TRUE(n == size || (n == 0 && !synced[batch])) << "seed " << seed << ", batch " << batch << ": " << n << " of " << size;
+        ASSERT_TRUE(n == size || (n == 0 && !synced[batch]))
+            << "seed " << seed << ", batch " << batch << ": " << n << " of " << size;
       }
       const uint64_t writes = random.Uniform(300);
       for (uint64_t i = 0; i < writes; ++i) {
         const std::string name = StrCat(round, ".", i);
         WriteBatch batch;
         sizes[name] = 1 + random.Uniform(30);
-        for (size_t k = 0; k < sizes[name]; ++k) batch.Put(StrCat(name, "/", k), std::string(random.Uniform(300), 's'));
+        for (size_t k = 0; k < sizes[name]; ++k)
+          batch.Put(StrCat(name, "/", k), std::string(random.Uniform(300), 's'));
         synced[name] = random.OneIn(4);
         ASSERT_TRUE(db->Write(batch, {synced[name]}).ok());
       }
@@ -602,7 +627,8 @@ TEST(Db, ALossOfPowerLeavesBatchesWhole) {
   }
 }
 
-// D, persistent with sync: it survives a loss of power, with whatever else the disk kept of what was not synced.
+// D, persistent with sync: it survives a loss of power, with whatever else the disk kept of what was not
+// synced.
 TEST(Db, ALossOfPowerKeepsEverySyncedWrite) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     Random random(seed);

@@ -25,7 +25,9 @@ class TestedDb : public TestedStore {
   }
   Status Put(const std::string& key, const std::string& value) override { return db_->Put(key, value); }
   Status Delete(const std::string& key) override { return db_->Delete(key); }
-  Status DeleteRange(const std::string& begin, const std::string& end) override { return db_->DeleteRange(begin, end); }
+  Status DeleteRange(const std::string& begin, const std::string& end) override {
+    return db_->DeleteRange(begin, end);
+  }
   StatusOr<std::string> Get(const std::string& key) override {
     std::string value;
     NOVA_RETURN_IF_ERROR(db_->Get(key, &value));
@@ -41,9 +43,13 @@ class TestedDb : public TestedStore {
   }
   Status Disturb() override {
     switch (random_.Uniform(3)) {
-      case 0: return db_->Flush();
-      case 1: return db_->WaitForBackgroundWork();
-      default: Open(); return OkStatus();
+      case 0:
+        return db_->Flush();
+      case 1:
+        return db_->WaitForBackgroundWork();
+      default:
+        Open();
+        return OkStatus();
     }
   }
 
@@ -74,7 +80,8 @@ class TestedDb : public TestedStore {
 };
 
 TEST(StorageTester, FindsNothingInTheEmbeddedEngine) {
-  const OperationMix mixes[] = {OperationMix::Balanced(), OperationMix::WriteHeavy(), OperationMix::DeleteHeavy(), OperationMix::ReadHeavy()};
+  const OperationMix mixes[] = {OperationMix::Balanced(), OperationMix::WriteHeavy(),
+                                OperationMix::DeleteHeavy(), OperationMix::ReadHeavy()};
   const double rates[] = {0.1, 0.5, 0.9};
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     TestedDb store(seed);
@@ -91,7 +98,14 @@ TEST(StorageTester, FindsNothingInTheEmbeddedEngine) {
 // A map with one fault.
 class FaultyMap : public TestedStore {
  public:
-  enum Fault { kNone, kForgetsDeletes, kForgetsLastOfRange, kLosesLongValues, kSkipsInScans, kEndsScansEarly };
+  enum Fault {
+    kNone,
+    kForgetsDeletes,
+    kForgetsLastOfRange,
+    kLosesLongValues,
+    kSkipsInScans,
+    kEndsScansEarly
+  };
   explicit FaultyMap(Fault fault) : fault_(fault) {}
   Status Put(const std::string& key, const std::string& value) override {
     if (fault_ != kLosesLongValues || value.size() < 1'000) map_[key] = value;
@@ -136,8 +150,9 @@ TEST(StorageTester, FindsFaultsAndAgreesWithItself) {
   StorageTesterOptions second;
   second.seed = 2;
   EXPECT_NE(*digest, *TestStorage(&other, second));
-  for (const auto fault : {FaultyMap::kForgetsDeletes, FaultyMap::kForgetsLastOfRange, FaultyMap::kLosesLongValues,
-                           FaultyMap::kSkipsInScans, FaultyMap::kEndsScansEarly}) {
+  for (const auto fault :
+       {FaultyMap::kForgetsDeletes, FaultyMap::kForgetsLastOfRange, FaultyMap::kLosesLongValues,
+        FaultyMap::kSkipsInScans, FaultyMap::kEndsScansEarly}) {
     FaultyMap store(fault);
     EXPECT_TRUE(absl::IsInternal(TestStorage(&store, {}).status())) << "fault " << fault << " was not found";
   }

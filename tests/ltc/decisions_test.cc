@@ -1,4 +1,5 @@
-// Decisions of the engine as text in, text out: compaction picking, placement, write control. testdata/*.txt, --rewrite updates.
+// Decisions of the engine as text in, text out: compaction picking, placement, write control. testdata/*.txt,
+// --rewrite updates.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -24,7 +25,8 @@ bool Rewrite() {
 }
 
 // A file of cases: command lines, "----", the expected output, an empty line.
-void RunFile(const std::string& name, const std::function<std::string(const std::vector<std::string>&)>& run) {
+void RunFile(const std::string& name,
+             const std::function<std::string(const std::vector<std::string>&)>& run) {
   const std::string path = std::string(NOVA_SOURCE_DIR "/tests/ltc/testdata/") + name;
   std::ifstream in(path);
   ASSERT_TRUE(in.good()) << path;
@@ -42,15 +44,17 @@ void RunFile(const std::string& name, const std::function<std::string(const std:
     std::string expected;
     while (std::getline(in, line) && !line.empty()) expected += line + "\n";
     const std::string actual = run(commands);
-    EXPECT_TRUE(Rewrite() || actual == expected) << absl::StrJoin(commands, "\n") << "\n---- expected\n" << expected << "---- got\n" << actual;
+    EXPECT_TRUE(Rewrite() || actual == expected) << absl::StrJoin(commands, "\n") << "\n---- expected\n"
+                                                 << expected << "---- got\n"
+                                                 << actual;
     rewritten += absl::StrJoin(commands, "\n") + "\n----\n" + actual + "\n";
     commands.clear();
   }
   if (Rewrite()) std::ofstream(path) << rewritten;
 }
 
-// Lines "L0:<order> name[from-to]=bytes ..." and "L<n> ..." make a version; "busy name ..." and options follow. A table (from-to)
-// reaches further on both sides, and only [from, to) of it is used (M4).
+// Lines "L0:<order> name[from-to]=bytes ..." and "L<n> ..." make a version; "busy name ..." and options
+// follow. A table (from-to) reaches further on both sides, and only [from, to) of it is used (M4).
 std::string PickFromText(const std::vector<std::string>& lines) {
   VersionEdit edit;
   CompactionOptions options;
@@ -75,8 +79,10 @@ std::string PickFromText(const std::vector<std::string>& lines) {
     } else {
       const std::vector<std::string> head = absl::StrSplit(words[0].substr(1), ':');
       for (size_t i = 1; i < words.size(); ++i) {
-        const size_t open = words[i].find_first_of("[("), dash = words[i].find('-'), close = words[i].find_first_of("])");
-        const std::string from = words[i].substr(open + 1, dash - open - 1), to = words[i].substr(dash + 1, close - dash - 1);
+        const size_t open = words[i].find_first_of("[("), dash = words[i].find('-'),
+                     close = words[i].find_first_of("])");
+        const std::string from = words[i].substr(open + 1, dash - open - 1),
+                          to = words[i].substr(dash + 1, close - dash - 1);
         const bool bounds = words[i][open] == '(';
         TableInfo t;
         t.uuid = {uuids.size() + 1, 0};
@@ -111,8 +117,8 @@ std::string PickFromText(const std::vector<std::string>& lines) {
       continue;
     }
     out += StrCat("L", plan->level, " {", list(plan->inputs), "} + L", plan->output_level,
-                  plan->output_level == 0 ? StrCat(":", plan->output_order) : "", " {", list(plan->overlaps), "}",
-                  plan->trivial_move ? " move" : "", plan->bottom ? " bottom" : "", "\n");
+                  plan->output_level == 0 ? StrCat(":", plan->output_order) : "", " {", list(plan->overlaps),
+                  "}", plan->trivial_move ? " move" : "", plan->bottom ? " bottom" : "", "\n");
   }
   return out;
 }
@@ -234,9 +240,12 @@ TEST(WriteControllerTest, UnderPressureTheRateFollowsTheFlush) {
   Nanos now = kSecond;
   c.SetPressure({1.0, 0, 0}, now);
   Flush(&c, 60'000'000, 100 * kMillisecond, &now);
-  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.5, now)), 5e6, 1e6) << "half a round left: half as fast";
-  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 1, now += 2 * kSecond)), 10e6, 1e6) << "one: as fast as it drains";
-  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.1, now += 2 * kSecond)), 1e6, 0.2e6) << "never all of the room";
+  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.5, now)), 5e6, 1e6)
+      << "half a round left: half as fast";
+  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 1, now += 2 * kSecond)), 10e6, 1e6)
+      << "one: as fast as it drains";
+  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.1, now += 2 * kSecond)), 1e6, 0.2e6)
+      << "never all of the room";
 }
 
 TEST(WriteControllerTest, WhatFlushesDoIsMeasuredWhileMemtablesWaitForThem) {
@@ -253,7 +262,8 @@ TEST(WriteControllerTest, WhatFlushesDoIsMeasuredWhileMemtablesWaitForThem) {
   EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.5, now)), 20e6, 2e6);
   now += 2 * kSecond;
   Flush(&c, 10'000'000, 250 * kMillisecond, &now);
-  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.5, now)), 2e6, 0.4e6) << "a slow one is known to be slow before it ends";
+  EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.5, now)), 2e6, 0.4e6)
+      << "a slow one is known to be slow before it ends";
 }
 
 TEST(WriteControllerTest, Level0SlowsWritersTheMoreTheFurtherItIsBehind) {

@@ -53,7 +53,8 @@ TEST(VersionEditTest, DecodesWhatItEncodedAndRefusesEveryPrefix) {
   EXPECT_EQ(back->Encode(), bytes);
   EXPECT_EQ(back->adds[0].order, 42u);
   EXPECT_EQ(back->adds[0].table, SampleEdit().adds[0].table);
-  for (size_t n = 0; n < bytes.size(); ++n) EXPECT_FALSE(VersionEdit::Decode(std::string_view(bytes).substr(0, n)).ok()) << n;
+  for (size_t n = 0; n < bytes.size(); ++n)
+    EXPECT_FALSE(VersionEdit::Decode(std::string_view(bytes).substr(0, n)).ok()) << n;
   EXPECT_FALSE(VersionEdit::Decode(bytes + "x").ok());
 }
 
@@ -64,9 +65,17 @@ TEST(VersionEditTest, CheckpointsGoldenBytesAndRefusals) {
   e.unpins.push_back("c");
   EXPECT_EQ(absl::BytesToHexString(e.Encode()),
             "01"
-            "08" "026162" "ac02" "05" "01"                  // checkpoint ab, number 300, made at 5 ms, one table:
-            "01" "00" "08070605040302011817161514131211"    // level 1, order 0
-            "09" "0163"                                     // checkpoint c is deleted
+            // checkpoint ab, number 300, made at 5 ms, one table:
+            "08"
+            "026162"
+            "ac02"
+            "05"
+            "01"
+            "01"
+            "00"
+            "08070605040302011817161514131211"  // level 1, order 0
+            "09"
+            "0163"  // checkpoint c is deleted
             "00");
   e.held.push_back(Table(3, "a", "b"));
   const std::string bytes = e.Encode();
@@ -74,7 +83,8 @@ TEST(VersionEditTest, CheckpointsGoldenBytesAndRefusals) {
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->Encode(), bytes);
   EXPECT_EQ(back->held[0], e.held[0]);
-  for (size_t n = 0; n < bytes.size(); ++n) EXPECT_FALSE(VersionEdit::Decode(std::string_view(bytes).substr(0, n)).ok()) << n;
+  for (size_t n = 0; n < bytes.size(); ++n)
+    EXPECT_FALSE(VersionEdit::Decode(std::string_view(bytes).substr(0, n)).ok()) << n;
   e.pins[0].name = "../x";
   EXPECT_FALSE(VersionEdit::Decode(e.Encode()).ok());
 }
@@ -85,7 +95,8 @@ struct SomeManifest {
     for (size_t i = 0; i < records; ++i) {
       VersionEdit edit;
       edit.seq_reserved = i + 1;
-      for (size_t t = 0; t < tables; ++t) edit.adds.push_back({0, i, Table(i * 100 + t + 1, "a", "f"), nullptr});
+      for (size_t t = 0; t < tables; ++t)
+        edit.adds.push_back({0, i, Table(i * 100 + t + 1, "a", "f"), nullptr});
       bytes += Manifest::EncodeRecord(file, edit);
       ends.push_back(bytes.size());
     }
@@ -113,7 +124,7 @@ struct SomeManifest {
 };
 
 TEST(ManifestTest, M1ATornTailEndsTheValidPrefix) {
-  const SomeManifest m(2, 30);  // records of several sectors
+  const SomeManifest m(2, 30);                    // records of several sectors
   for (size_t n = 0; n <= m.bytes.size(); ++n) {  // cut short
     EXPECT_EQ(m.Recover({m.bytes.substr(0, n)}), n < m.ends[0] ? -1 : n < m.ends[1] ? 1 : 2) << n;
   }
@@ -160,7 +171,8 @@ TEST(ManifestTest, M1DamageToWhatWasAcknowledgedIsLoud) {
   EXPECT_EQ(m.Recover({last, m.bytes.substr(0, m.ends[4])}), 5);
   EXPECT_EQ(m.Recover({last, m.bytes.substr(0, m.ends[4] + 11)}), 5);
   const Status s = Manifest::Recover(m.file, {{"stoc 7 (seven)", damaged}}).status();
-  for (const std::string& part : {m.file.ToString(), StrCat("offset ", m.ends[1]), std::string("stoc 7 (seven)")}) {
+  for (const std::string& part :
+       {m.file.ToString(), StrCat("offset ", m.ends[1]), std::string("stoc 7 (seven)")}) {
     EXPECT_NE(s.message().find(part), std::string::npos) << s;
   }
   EXPECT_FALSE(Manifest::Recover(Uuid{1, 3}, {{"", m.bytes}}).ok()) << "a record belongs to its file";
@@ -205,7 +217,9 @@ TEST(ManifestTest, AFailedMemberRollsToANewFileThatHoldsTheEdit) {
   EXPECT_NE(manifest.group().file, first);
   EXPECT_EQ(storage.installed, manifest.group().file);
   EXPECT_FALSE(storage.files.contains(first));
-  EXPECT_EQ(Manifest::Recover(storage.installed, {{"", storage.files[storage.installed]}})->front().seq_reserved, 5u);
+  EXPECT_EQ(
+      Manifest::Recover(storage.installed, {{"", storage.files[storage.installed]}})->front().seq_reserved,
+      5u);
 }
 
 TEST(ManifestTest, AFencedAppendDoesNotRoll) {
@@ -255,7 +269,8 @@ TEST(ManifestTest, ARollInDoubtLeavesOneFile) {
   storage.append_status = storage.install_status = absl::UnavailableError("no answer");
   for (int i = 0; i < 1'000; ++i) EXPECT_FALSE(manifest.Append({}, [] { return VersionEdit(); }).ok());
   EXPECT_EQ(storage.files.size(), 2u);
-  // The doubt is settled, but for the next file there is no room: nothing is acknowledged in either of the others.
+  // The doubt is settled, but for the next file there is no room: nothing is acknowledged in either of the
+  // others.
   storage.install_status = OkStatus();
   storage.create_status = absl::ResourceExhaustedError("full");
   EXPECT_FALSE(manifest.Append({}, [] { return VersionEdit(); }).ok());
@@ -267,7 +282,9 @@ TEST(ManifestTest, ARollInDoubtLeavesOneFile) {
   ASSERT_TRUE(manifest.Append(edit, [&] { return edit; }).ok());
   EXPECT_EQ(storage.files.size(), 1u);
   EXPECT_EQ(storage.installed, manifest.group().file);
-  EXPECT_EQ(Manifest::Recover(storage.installed, {{"", storage.files[storage.installed]}})->front().seq_reserved, 7u);
+  EXPECT_EQ(
+      Manifest::Recover(storage.installed, {{"", storage.files[storage.installed]}})->front().seq_reserved,
+      7u);
 }
 
 VersionEdit Numbered(SequenceNumber n) {
@@ -377,7 +394,9 @@ TEST(VersionTest, UseBoundsAreTheTablesEnds) {
   const auto v = Version().Apply(*decoded, {});
   ASSERT_TRUE(v.ok()) << v.status();
   const nova::Run& run = (*v)->runs()[0];
-  const auto found = [&](std::string_view key) { return run.Find(key) == nullptr ? 0 : run.Find(key)->info().uuid.hi; };
+  const auto found = [&](std::string_view key) {
+    return run.Find(key) == nullptr ? 0 : run.Find(key)->info().uuid.hi;
+  };
   EXPECT_EQ(found("e"), 1u);
   EXPECT_EQ(found("f"), 2u) << "an end is open";
   EXPECT_EQ(found("h"), 0u) << "table 1 reaches so far, but not for this range";
@@ -408,7 +427,8 @@ TEST(VersionTest, EditsWithBoundsThatCannotBeAreRefused) {
   other.drops = {{1, 1}};
   other.adds.push_back({1, 0, Table(1, "a", "k"), nullptr});
   EXPECT_TRUE(absl::IsDataLoss((*v)->Apply(other, {}).status()));
-  for (const auto& [from, to] : {std::pair("l", ""), std::pair("", "a"), std::pair("f", "f"), std::pair("g", "f")}) {
+  for (const auto& [from, to] :
+       {std::pair("l", ""), std::pair("", "a"), std::pair("f", "f"), std::pair("g", "f")}) {
     VersionEdit nothing;
     nothing.adds.push_back({1, 0, Used(Table(1, "a", "k"), from, to, 10), nullptr});
     EXPECT_TRUE(absl::IsDataLoss(VersionEdit::Decode(nothing.Encode()).status())) << from << " " << to;

@@ -32,7 +32,8 @@ TEST(ArenaPoolTest, ChunksAreTouchedAheadOfWhoTakesThemAndWithinTheBound) {
   taken = {pool.Take()};
   EXPECT_EQ(refills, before) << "there are enough";
   pool.AddLarge(4 * ArenaPool::kChunkBytes);
-  EXPECT_EQ(pool.bytes_used() + pool.bytes_ready(), 8 * ArenaPool::kChunkBytes) << "large pieces take the place of unused chunks";
+  EXPECT_EQ(pool.bytes_used() + pool.bytes_ready(), 8 * ArenaPool::kChunkBytes)
+      << "large pieces take the place of unused chunks";
   pool.AddLarge(-4 * static_cast<ptrdiff_t>(ArenaPool::kChunkBytes));
   pool.Give(taken[0]);
 }
@@ -59,12 +60,14 @@ TEST(MemoryLimitTest, WhatDoesNotFitIsRefusedByName) {
   DbOptions options;
   options.memory_limit_bytes = 512 * kMb;
   options.memtable_bytes = 500 * kMb;
-  EXPECT_EQ(std::string(options.Check().message()).substr(0, 53), "memory_limit_bytes = 536870912: must be in [557842432");
+  EXPECT_EQ(std::string(options.Check().message()).substr(0, 53),
+            "memory_limit_bytes = 536870912: must be in [557842432");
   options.memtable_bytes = {};
   options.range.memtable_size_bytes = 33 * kMb;  // eight rounds have 256 MiB
   EXPECT_EQ(options.Check().message(), "range.memtable_size_bytes = 34603008: must be in [524288, 33554432]");
   options.memory_limit_bytes = 63 * kMb;
-  EXPECT_EQ(std::string(options.Check().message()).substr(0, 48), "memory_limit_bytes = 66060288: must be in [67108");
+  EXPECT_EQ(std::string(options.Check().message()).substr(0, 48),
+            "memory_limit_bytes = 66060288: must be in [67108");
 }
 
 // Values of all sizes, batches, gets of everything and scans, with blocks through the cache.

@@ -2,10 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include <array>
 #include <map>
+#include <set>
 
 #include "common/base/random.h"
 #include "common/base/thread.h"
@@ -43,7 +42,9 @@ TEST(MemTableTest, GetFindsTheNewestVersionAtOrBelowTheNumber) {
 TEST(MemTableTest, AnIteratorAtANumberShowsOneVersionOfAKey) {
   ArenaPool pool(1 << 20);
   const auto t = std::make_shared<MemTable>(MemTableId(1), &pool);
-  const auto add = [&](std::string_view key, SequenceNumber s) { t->Link(t->Prepare(key, s, ValueType::kPut, std::to_string(s))); };
+  const auto add = [&](std::string_view key, SequenceNumber s) {
+    t->Link(t->Prepare(key, s, ValueType::kPut, std::to_string(s)));
+  };
   for (const SequenceNumber s : {2, 5, 8}) add("a", s);
   add("b", 7);
   for (const SequenceNumber s : {1, 6}) add("c", s);
@@ -51,7 +52,9 @@ TEST(MemTableTest, AnIteratorAtANumberShowsOneVersionOfAKey) {
     std::string text;
     const auto it = t->NewIteratorAt(at, t, direction);
     from.empty() ? it->SeekToFirst() : it->Seek(MakeSeekKey(from));
-    for (; it->Valid(); it->Next()) text += StrCat(std::string(StoredKeyOf(it->key())), TrailerOf(it->key()) >> 8, "=", std::string(it->value()), " ");
+    for (; it->Valid(); it->Next())
+      text += StrCat(std::string(StoredKeyOf(it->key())), TrailerOf(it->key()) >> 8, "=",
+                     std::string(it->value()), " ");
     return text;
   };
   EXPECT_EQ(seen(kMaxSequenceNumber, ""), "a8=8 b7=7 c6=6 ");
@@ -98,7 +101,8 @@ TEST(MemTableTest, ConcurrentInsertsAreAllFoundInOrder) {
   EXPECT_EQ(n, 40'000u);
 }
 
-// Keys that end early, begin alike for more than eight bytes, or hold bytes above 0x7f: the sort looks at eight bytes first.
+// Keys that end early, begin alike for more than eight bytes, or hold bytes above 0x7f: the sort looks at
+// eight bytes first.
 TEST(MemTableTest, FlushesAndScansSortAlike) {
   for (const std::string common : {"", "a", "abcdefghijkl"}) {
     ArenaPool pool(1 << 20);
@@ -107,7 +111,8 @@ TEST(MemTableTest, FlushesAndScansSortAlike) {
     Random random(common.size());
     for (SequenceNumber s = 1; s <= 2000; ++s) {
       std::string key = common;
-      for (uint64_t n = random.Uniform(12); n > 0; --n) key.push_back(static_cast<char>("\0\1ab\x80\xff"[random.Uniform(6)]));
+      for (uint64_t n = random.Uniform(12); n > 0; --n)
+        key.push_back(static_cast<char>("\0\1ab\x80\xff"[random.Uniform(6)]));
       t->Link(t->Prepare(key, s, ValueType::kPut, key));
       model[key] = s;
       if (s % 700 != 0) continue;
@@ -135,7 +140,9 @@ TEST(MemTableTest, ScansBesideWritersSeeWhatIsLinked) {
     const auto t = std::make_shared<MemTable>(MemTableId(1), &pool, 4 << 20, scanned);
     constexpr uint64_t kKeys = 4000;
     std::array<std::atomic<uint64_t>, 2> linked{};  // of writer w: keys 0..linked
-    const auto key_of = [](uint64_t w, uint64_t i) { return StrCat("key", (i * 7919 + w) % 100'000 + 100'000, "-", w, "-", i); };
+    const auto key_of = [](uint64_t w, uint64_t i) {
+      return StrCat("key", (i * 7919 + w) % 100'000 + 100'000, "-", w, "-", i);
+    };
     std::vector<std::unique_ptr<Thread>> threads;
     for (uint64_t w = 0; w < 2; ++w) {
       threads.push_back(std::make_unique<Thread>("w", [&, w] {

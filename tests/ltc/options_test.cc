@@ -1,4 +1,5 @@
-// Every option of an embedded database at its limits: just inside it is taken, just outside one line names it, and nothing is made.
+// Every option of an embedded database at its limits: just inside it is taken, just outside one line names
+// it, and nothing is made.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,12 +11,17 @@
 namespace nova {
 namespace {
 
-// The tables below hold every field. Who adds one to a struct finds that this does not compile, and adds its row.
-[[maybe_unused]] void FieldsAreCounted(const DbOptions& db, const RangeOptions& range, const CompactionOptions& compaction, const TableOptions& table) {
-  [[maybe_unused]] const auto& [create, log, limit, memtables, cache, map, warm, files, flushes, compactions, of_range, disk] = db;
-  [[maybe_unused]] const auto& [tau, alpha, rounds, slow, stop, lag, merge, value, batch, batch_bytes, tombstones, round_tombstones, page, budget,
-                                of_compaction, of_table, compression] = range;
-  [[maybe_unused]] const auto& [trigger, level0_max, share, level1, multiplier, table_size, parts] = compaction;
+// The tables below hold every field. Who adds one to a struct finds that this does not compile, and adds its
+// row.
+[[maybe_unused]] void FieldsAreCounted(const DbOptions& db, const RangeOptions& range,
+                                       const CompactionOptions& compaction, const TableOptions& table) {
+  [[maybe_unused]] const auto& [create, log, limit, memtables, cache, map, warm, files, flushes, compactions,
+                                of_range, disk] = db;
+  [[maybe_unused]] const auto& [tau, alpha, rounds, slow, stop, lag, merge, value, batch, batch_bytes,
+                                tombstones, round_tombstones, page, budget, of_compaction, of_table,
+                                compression] = range;
+  [[maybe_unused]] const auto& [trigger, level0_max, share, level1, multiplier, table_size, parts] =
+      compaction;
   [[maybe_unused]] const auto& [block, restart, filter, of_one_table] = table;
 }
 
@@ -26,8 +32,12 @@ struct Bounds {
   std::string bound = {};  // the option that this one bounds: it is the one named
 };
 // One below 0 of an unsigned field is far above its limit.
-#define NOVA_BOUNDS(field, low, high, ...) \
-  Bounds { #field, low, high, [](DbOptions* o, int64_t v) { o->field = static_cast<decltype(o->field)>(v); } __VA_OPT__(, ) __VA_ARGS__ }
+#define NOVA_BOUNDS(field, low, high, ...)                                                             \
+  Bounds {                                                                                             \
+#field, low, high,                                                                                 \
+        [](DbOptions * o, int64_t v) { o->field = static_cast<decltype(o->field)>(v); } __VA_OPT__(, ) \
+            __VA_ARGS__                                                                                \
+  }
 
 const std::vector<Bounds>& AllBounds() {
   static const auto* all = new std::vector<Bounds>{
@@ -41,18 +51,21 @@ const std::vector<Bounds>& AllBounds() {
       NOVA_BOUNDS(range.memtable_size_bytes, 64 << 10, int64_t{4} << 30),
       NOVA_BOUNDS(range.active_memtables, 1, 64),
       NOVA_BOUNDS(range.max_rounds, 2, 1024),
-      NOVA_BOUNDS(range.level0_slow_runs, 4, 20, "range.level0_stop_runs"),  // the default trigger, the default stop
-      NOVA_BOUNDS(range.level0_stop_runs, 8, 20'000),                     // the default slow-down
+      // the default trigger, the default stop
+      NOVA_BOUNDS(range.level0_slow_runs, 4, 20, "range.level0_stop_runs"),
+      NOVA_BOUNDS(range.level0_stop_runs, 8, 20'000),  // the default slow-down
       NOVA_BOUNDS(range.max_value_bytes, 1, 1 << 30),
       NOVA_BOUNDS(range.max_batch_entries, 1, SequenceTracker::kWindow / 4),
       NOVA_BOUNDS(range.max_batch_bytes, 1, 1 << 30),
-      NOVA_BOUNDS(range.max_range_tombstones, 256, 1 << 16, "range.round_range_tombstones"),  // the default of a round
+      // the default of a round
+      NOVA_BOUNDS(range.max_range_tombstones, 256, 1 << 16, "range.round_range_tombstones"),
       NOVA_BOUNDS(range.round_range_tombstones, 1, 4096),  // the default of all
       NOVA_BOUNDS(range.scan_page_bytes, 1, 1 << 30),
       NOVA_BOUNDS(range.scan_budget_ns, 0, 1'000'000'000),
       NOVA_BOUNDS(range.table_lag_ns, 0, 3'600'000'000'000),
       NOVA_BOUNDS(range.merge_rounds, 0, 2),
-      NOVA_BOUNDS(range.compaction.level0_runs_trigger, 1, 8, "range.level0_slow_runs"),  // the default slow-down
+      // the default slow-down
+      NOVA_BOUNDS(range.compaction.level0_runs_trigger, 1, 8, "range.level0_slow_runs"),
       NOVA_BOUNDS(range.compaction.level0_max_bytes, 0, int64_t{1} << 50),
       NOVA_BOUNDS(range.compaction.level0_share, 0, 10),
       NOVA_BOUNDS(range.compaction.level1_bytes, 64 << 10, int64_t{1} << 50),
@@ -63,7 +76,10 @@ const std::vector<Bounds>& AllBounds() {
       NOVA_BOUNDS(range.table.restart_interval, 1, 1024),
       NOVA_BOUNDS(range.table.filter_bits_per_key, 0, 64),
       NOVA_BOUNDS(range.table.compression, 0, 2),
-      {"range.compression", 0, 2, [](DbOptions* o, int64_t v) { o->range.compression = {Compression::kNone, static_cast<Compression>(v)}; }},
+      {"range.compression", 0, 2,
+       [](DbOptions* o, int64_t v) {
+         o->range.compression = {Compression::kNone, static_cast<Compression>(v)};
+       }},
   };
   return *all;
 }
@@ -99,7 +115,9 @@ TEST(OptionsTest, OutOfRangeAreNamedOnOneLineAndNothingIsMade) {
       const auto db = Db::Open(dir.path() + "/db", options);
       ASSERT_TRUE(absl::IsInvalidArgument(db.status())) << b.name << " = " << value << ": " << db.status();
       const std::string message(db.status().message());
-      EXPECT_TRUE(message.find(b.name + " = ") != message.npos || (!b.bound.empty() && message.find(b.bound + " = ") != message.npos)) << message;
+      EXPECT_TRUE(message.find(b.name + " = ") != message.npos ||
+                  (!b.bound.empty() && message.find(b.bound + " = ") != message.npos))
+          << message;
       EXPECT_NE(message.find(": must be in ["), std::string::npos) << message;
       EXPECT_EQ(message.find('\n'), std::string::npos) << message;
       EXPECT_FALSE(std::filesystem::exists(dir.path() + "/db")) << message;

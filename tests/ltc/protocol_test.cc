@@ -9,45 +9,89 @@ namespace {
 
 constexpr RangeId kRange(1);
 constexpr Epoch kEpoch(2);
-constexpr char kWhere[] = "0100000000000000" "0200000000000000";  // range and epoch
-constexpr char kWriter[] = "0300000000000000" "0400000000000000";
+constexpr char kWhere[] =
+    "0100000000000000"
+    "0200000000000000";  // range and epoch
+constexpr char kWriter[] =
+    "0300000000000000"
+    "0400000000000000";
 
 std::string Hex(std::string_view bytes) { return absl::BytesToHexString({bytes.data(), bytes.size()}); }
 std::string Where(std::string_view rest) { return std::string(kWhere).append(rest); }
 std::string Writer(std::string_view rest) { return std::string(kWhere).append(kWriter).append(rest); }
 
 TEST(LtcProtocolTest, GoldenBytes) {
-  EXPECT_EQ(Hex((WriteRequest{kRange, kEpoch, 3, 4, "key", "value"}).EncodeHeader()), Writer("0300" "0000"));
-  EXPECT_EQ(Hex((WriteRequest{kRange, kEpoch, 3, 4, "key", "value", 5}).EncodeHeader()), Writer("0300" "0100" "0500000000000000"));
-  EXPECT_EQ(Hex((WriteRequest{kRange, kEpoch, 3, 4, "key", "value", std::nullopt, /*sync=*/false}).EncodeHeader()), Writer("0300" "0200"));
+  EXPECT_EQ(Hex((WriteRequest{kRange, kEpoch, 3, 4, "key", "value"}).EncodeHeader()), Writer("0300"
+                                                                                             "0000"));
+  EXPECT_EQ(Hex((WriteRequest{kRange, kEpoch, 3, 4, "key", "value", 5}).EncodeHeader()),
+            Writer("0300"
+                   "0100"
+                   "0500000000000000"));
+  EXPECT_EQ(
+      Hex((WriteRequest{kRange, kEpoch, 3, 4, "key", "value", std::nullopt, /*sync=*/false}).EncodeHeader()),
+      Writer("0300"
+             "0200"));
   EXPECT_EQ(Hex((GetRequest{kRange, kEpoch, 6, "key"}).EncodeHeader()), Where("0600000000000000"));
-  EXPECT_EQ(Hex((ScanRequest{kRange, kEpoch, 6, 5, true, "from", "to"}).Encode()),
-            Where("0600000000000000" "05000000" "01" "0400" "0200" "66726f6d746f"));
+  EXPECT_EQ(Hex((ScanRequest{kRange, kEpoch, 6, 5, true, "from", "to"}).Encode()), Where("0600000000000000"
+                                                                                         "05000000"
+                                                                                         "01"
+                                                                                         "0400"
+                                                                                         "0200"
+                                                                                         "66726f6d746f"));
   EXPECT_EQ(Hex((ScanReply{7, true, {}}).EncodeHeader()), "0700000001");
   EXPECT_EQ(Hex((BatchRequest{kRange, kEpoch, 3, 4, 2, {}}).EncodeHeader()), Writer("02000000"));
-  EXPECT_EQ(Hex((BatchRequest{kRange, kEpoch, 3, 4, 2, {}, /*sync=*/false}).EncodeHeader()), Writer("02000080"));
+  EXPECT_EQ(Hex((BatchRequest{kRange, kEpoch, 3, 4, 2, {}, /*sync=*/false}).EncodeHeader()),
+            Writer("02000080"));
   std::string entries;
   BatchRequest::AppendEntry("p", {ValueType::kPut, "k", "val", 0}, &entries);
   BatchRequest::AppendEntry("p", {ValueType::kDelete, "k", "", 0}, &entries);
   BatchRequest::AppendEntry("p", {ValueType::kPutTtl, "k", "v", 300}, &entries);
-  EXPECT_EQ(Hex(entries), "010203" "706b76616c" "000200" "706b" "030201ac02" "706b76");
-  EXPECT_EQ(Hex((CompareAndSwapRequest{kRange, kEpoch, 3, 4, "key", "old", "new"}).EncodeHeader()), Writer("0300" "03" "03000000"));
-  EXPECT_EQ(Hex((CompareAndSwapRequest{kRange, kEpoch, 3, 4, "key", std::nullopt, "new"}).EncodeHeader()), Writer("0300" "02" "00000000"));
-  EXPECT_EQ(Hex((CompareAndSwapRequest{kRange, kEpoch, 3, 4, "key", std::nullopt, "new", /*sync=*/false}).EncodeHeader()),
-            Writer("0300" "06" "00000000"));
-  EXPECT_EQ(Hex((MultiGetRequest{kRange, kEpoch, 6, {"a", "bc"}}).Encode()), Where("0600000000000000" "02000000" "0161" "026263"));
+  EXPECT_EQ(Hex(entries),
+            "010203"
+            "706b76616c"
+            "000200"
+            "706b"
+            "030201ac02"
+            "706b76");
+  EXPECT_EQ(Hex((CompareAndSwapRequest{kRange, kEpoch, 3, 4, "key", "old", "new"}).EncodeHeader()),
+            Writer("0300"
+                   "03"
+                   "03000000"));
+  EXPECT_EQ(Hex((CompareAndSwapRequest{kRange, kEpoch, 3, 4, "key", std::nullopt, "new"}).EncodeHeader()),
+            Writer("0300"
+                   "02"
+                   "00000000"));
+  EXPECT_EQ(Hex((CompareAndSwapRequest{kRange, kEpoch, 3, 4, "key", std::nullopt, "new", /*sync=*/false})
+                    .EncodeHeader()),
+            Writer("0300"
+                   "06"
+                   "00000000"));
+  EXPECT_EQ(Hex((MultiGetRequest{kRange, kEpoch, 6, {"a", "bc"}}).Encode()), Where("0600000000000000"
+                                                                                   "02000000"
+                                                                                   "0161"
+                                                                                   "026263"));
   std::string answers = MultiGetReply::EncodeHeader(2);
   MultiGetReply::AppendAnswer("val", &answers);
   MultiGetReply::AppendAnswer(std::nullopt, &answers);
-  EXPECT_EQ(Hex(answers), "02000000" "0103" "76616c" "00");
+  EXPECT_EQ(Hex(answers),
+            "02000000"
+            "0103"
+            "76616c"
+            "00");
   const SnapshotRequest snapshot{kRange, kEpoch, 6, 7};
   EXPECT_EQ(Hex(snapshot.Encode(LtcRequest::kTakeSnapshot)), Where("07000000"));
-  EXPECT_EQ(Hex(snapshot.Encode(LtcRequest::kRenewSnapshot)), Where("0600000000000000" "07000000"));
+  EXPECT_EQ(Hex(snapshot.Encode(LtcRequest::kRenewSnapshot)), Where("0600000000000000"
+                                                                    "07000000"));
   EXPECT_EQ(Hex(snapshot.Encode(LtcRequest::kDropSnapshot)), Where("0600000000000000"));
   EXPECT_EQ(Hex(SnapshotReply{8}.Encode()), "0800000000000000");
-  EXPECT_EQ(Hex((CheckpointRequest{kRange, kEpoch, CheckpointVerb::kRestore, "ab"}).Encode()), Where("04" "6162"));
+  EXPECT_EQ(Hex((CheckpointRequest{kRange, kEpoch, CheckpointVerb::kRestore, "ab"}).Encode()), Where("04"
+                                                                                                     "6162"));
   EXPECT_EQ(Hex((CheckpointReply{{{"ab", 1, 2, 3, 4}}}).Encode()),
-            "026162" "0100000000000000" "0200000000000000" "0300000000000000" "0400000000000000");
+            "026162"
+            "0100000000000000"
+            "0200000000000000"
+            "0300000000000000"
+            "0400000000000000");
 }
 
 TEST(LtcProtocolTest, NoSyncArrivesAsItWasSent) {
@@ -82,18 +126,22 @@ void ExpectTruncationsRefused(const std::string& whole, size_t least, const Pars
 
 TEST(LtcProtocolTest, EveryTruncationIsRefused) {
   CheckpointRequest checkpoint{kRange, kEpoch, CheckpointVerb::kCreate, ""};
-  ExpectTruncationsRefused(checkpoint.Encode(), 17, [&](std::string_view in) { return CheckpointRequest::Parse(in, &checkpoint); });
-  EXPECT_FALSE(CheckpointRequest::Parse(CheckpointRequest{kRange, kEpoch, CheckpointVerb::kList, "x"}.Encode(), &checkpoint));
+  ExpectTruncationsRefused(checkpoint.Encode(), 17,
+                           [&](std::string_view in) { return CheckpointRequest::Parse(in, &checkpoint); });
+  EXPECT_FALSE(CheckpointRequest::Parse(
+      CheckpointRequest{kRange, kEpoch, CheckpointVerb::kList, "x"}.Encode(), &checkpoint));
   EXPECT_FALSE(CheckpointRequest::Parse(std::string(16, 'r') + "\x05", &checkpoint));
   CheckpointReply list{{{"ab", 1, 2, 3, 4}}};
   const std::string one = list.Encode();
   EXPECT_TRUE(CheckpointReply::Parse("", &list)) << "no checkpoints";
-  for (size_t n = 1; n < one.size(); ++n) EXPECT_FALSE(CheckpointReply::Parse(std::string_view(one).substr(0, n), &list)) << n;
+  for (size_t n = 1; n < one.size(); ++n)
+    EXPECT_FALSE(CheckpointReply::Parse(std::string_view(one).substr(0, n), &list)) << n;
   EXPECT_TRUE(CheckpointReply::Parse(one, &list));
   EXPECT_EQ(list.entries[0].pinned_bytes, 4u);
   WriteRequest write{kRange, kEpoch, 3, 4, "key", "", 9};
   const std::string w = write.EncodeHeader() + "keyvalue";
-  ExpectTruncationsRefused(w, w.size() - 5, [&](std::string_view in) { return WriteRequest::Parse(in, &write); });
+  ExpectTruncationsRefused(w, w.size() - 5,
+                           [&](std::string_view in) { return WriteRequest::Parse(in, &write); });
   EXPECT_EQ(write.key, "key");
   EXPECT_EQ(write.value, "value");
   EXPECT_EQ(write.ttl_ms, 9u);
@@ -113,37 +161,45 @@ TEST(LtcProtocolTest, EveryTruncationIsRefused) {
   EXPECT_FALSE(ScanReply::Parse("1234\x89", &reply));
   CompareAndSwapRequest swap{kRange, kEpoch, 3, 4, "key", "old", "new"};
   const std::string c = swap.EncodeHeader() + "keyoldnew";
-  ExpectTruncationsRefused(c, c.size() - 3, [&](std::string_view in) { return CompareAndSwapRequest::Parse(in, &swap); });
+  ExpectTruncationsRefused(c, c.size() - 3,
+                           [&](std::string_view in) { return CompareAndSwapRequest::Parse(in, &swap); });
   EXPECT_EQ(swap.key, "key");
   EXPECT_EQ(swap.expected, "old");
   EXPECT_EQ(swap.desired, "new");
   MultiGetRequest multi{kRange, kEpoch, 6, {"a", "bc"}};
   const std::string m = multi.Encode();
-  ExpectTruncationsRefused(m, m.size(), [&](std::string_view in) { return MultiGetRequest::Parse(in, &multi); });
+  ExpectTruncationsRefused(m, m.size(),
+                           [&](std::string_view in) { return MultiGetRequest::Parse(in, &multi); });
   EXPECT_EQ(multi.keys, (std::vector<std::string_view>{"a", "bc"}));
   EXPECT_FALSE(MultiGetRequest::Parse(m + "x", &multi));
   std::string answers = MultiGetReply::EncodeHeader(2);
   MultiGetReply::AppendAnswer("val", &answers);
   MultiGetReply::AppendAnswer(std::nullopt, &answers);
   MultiGetReply got;
-  ExpectTruncationsRefused(answers, answers.size(), [&](std::string_view in) { return MultiGetReply::Parse(in, &got); });
+  ExpectTruncationsRefused(answers, answers.size(),
+                           [&](std::string_view in) { return MultiGetReply::Parse(in, &got); });
   EXPECT_EQ(got.values[0], "val");
   EXPECT_FALSE(got.values[1]);
-  for (const LtcRequest type : {LtcRequest::kTakeSnapshot, LtcRequest::kRenewSnapshot, LtcRequest::kDropSnapshot}) {
+  for (const LtcRequest type :
+       {LtcRequest::kTakeSnapshot, LtcRequest::kRenewSnapshot, LtcRequest::kDropSnapshot}) {
     SnapshotRequest snapshot{kRange, kEpoch, 6, 7};
     const std::string all = snapshot.Encode(type);
-    ExpectTruncationsRefused(all, all.size(), [&](std::string_view in) { return SnapshotRequest::Parse(type, in, &snapshot); });
+    ExpectTruncationsRefused(
+        all, all.size(), [&](std::string_view in) { return SnapshotRequest::Parse(type, in, &snapshot); });
     EXPECT_FALSE(SnapshotRequest::Parse(type, all + "x", &snapshot));
   }
 }
 
 TEST(LtcProtocolTest, BatchesArriveAsTheyWereSent) {
-  const std::vector<WriteBatch::Entry> sent = {
-      {ValueType::kPut, "a", "1", 0}, {ValueType::kDelete, "b", "", 0}, {ValueType::kPutTtl, "c", "3", kMaxTtlMs},
-      {ValueType::kPut, "d", "", 0}, {ValueType::kDeleteRange, "e", "g", 0}};
+  const std::vector<WriteBatch::Entry> sent = {{ValueType::kPut, "a", "1", 0},
+                                               {ValueType::kDelete, "b", "", 0},
+                                               {ValueType::kPutTtl, "c", "3", kMaxTtlMs},
+                                               {ValueType::kPut, "d", "", 0},
+                                               {ValueType::kDeleteRange, "e", "g", 0}};
   std::string entries;
   for (const auto& e : sent) BatchRequest::AppendEntry("", e, &entries);
-  const std::string body = BatchRequest{kRange, kEpoch, 3, 4, static_cast<uint32_t>(sent.size()), {}}.EncodeHeader() + entries;
+  const std::string body =
+      BatchRequest{kRange, kEpoch, 3, 4, static_cast<uint32_t>(sent.size()), {}}.EncodeHeader() + entries;
   const auto parse = [](std::string_view in, std::vector<WriteBatch::Entry>* out) {
     BatchRequest request;
     return BatchRequest::Parse(in, &request) && request.ParseEntries(out);
@@ -157,7 +213,8 @@ TEST(LtcProtocolTest, BatchesArriveAsTheyWereSent) {
     EXPECT_EQ(got[i].value, sent[i].value);
     EXPECT_EQ(got[i].ttl_ms, sent[i].ttl_ms);
   }
-  for (size_t n = 0; n < body.size(); ++n) EXPECT_FALSE(parse(std::string_view(body).substr(0, n), &got)) << n;
+  for (size_t n = 0; n < body.size(); ++n)
+    EXPECT_FALSE(parse(std::string_view(body).substr(0, n), &got)) << n;
   EXPECT_FALSE(parse(body + "x", &got));
   std::string unknown = body;
   unknown[36] = static_cast<char>(ValueType::kPrepare);
@@ -168,7 +225,8 @@ TEST(LtcProtocolTest, BatchesArriveAsTheyWereSent) {
 }
 
 TEST(LtcProtocolTest, WhatIsNotGivenIsNotEmpty) {
-  for (const auto& [expected, desired] : std::vector<std::pair<std::optional<std::string_view>, std::optional<std::string_view>>>{
+  for (const auto& [expected, desired] :
+       std::vector<std::pair<std::optional<std::string_view>, std::optional<std::string_view>>>{
            {std::nullopt, std::nullopt}, {"", std::nullopt}, {std::nullopt, ""}, {"", ""}}) {
     const CompareAndSwapRequest sent{kRange, kEpoch, 3, 4, "k", expected, desired};
     const std::string body = sent.EncodeHeader() + "k";
@@ -176,7 +234,8 @@ TEST(LtcProtocolTest, WhatIsNotGivenIsNotEmpty) {
     ASSERT_TRUE(CompareAndSwapRequest::Parse(body, &got));
     EXPECT_EQ(got.expected, expected);
     EXPECT_EQ(got.desired, desired);
-    EXPECT_EQ(CompareAndSwapRequest::Parse(body + "x", &got), desired.has_value()) << "bytes of what is not given";
+    EXPECT_EQ(CompareAndSwapRequest::Parse(body + "x", &got), desired.has_value())
+        << "bytes of what is not given";
   }
 }
 

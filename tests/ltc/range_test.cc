@@ -24,8 +24,14 @@ enum class Background { kThreads, kByHand };
 // One range on a directory of its own; background work on threads of its own, or as the test says.
 class LocalRange {
  public:
-  explicit LocalRange(const RangeOptions& options, std::string lower = "", std::string upper = "", Background background = Background::kThreads)
-      : background_kind_(background), options_(options), lower_(std::move(lower)), upper_(std::move(upper)), arenas_(64 << 20), cache_(1 << 20) {
+  explicit LocalRange(const RangeOptions& options, std::string lower = "", std::string upper = "",
+                      Background background = Background::kThreads)
+      : background_kind_(background),
+        options_(options),
+        lower_(std::move(lower)),
+        upper_(std::move(upper)),
+        arenas_(64 << 20),
+        cache_(1 << 20) {
     char dir[] = "/tmp/nova-range-XXXXXX";
     directory_ = mkdtemp(dir);
     disk_ = std::move(OpenPosixDisk(directory_)).value();
@@ -105,10 +111,12 @@ class LocalRange {
     executor_.RunUntil([&] { return outcome.has_value(); });
     return *outcome;
   }
-  Outcome CompareAndSwap(std::string_view key, std::optional<std::string> expected, std::optional<std::string> desired) {
+  Outcome CompareAndSwap(std::string_view key, std::optional<std::string> expected,
+                         std::optional<std::string> desired) {
     std::optional<Outcome> outcome;
-    range_->CompareAndSwap(&executor_, {std::string(key), std::move(expected), std::move(desired), 0, 0, Now() + 60 * kSecond},
-                           [&](Outcome o) { outcome = o; });
+    range_->CompareAndSwap(
+        &executor_, {std::string(key), std::move(expected), std::move(desired), 0, 0, Now() + 60 * kSecond},
+        [&](Outcome o) { outcome = o; });
     executor_.RunUntil([&] { return outcome.has_value(); });
     return *outcome;
   }
@@ -134,25 +142,29 @@ class LocalRange {
     executor_.RunUntil([&] { return done; });
     return value;
   }
-  std::vector<std::optional<std::string>> MultiGet(const std::vector<std::string>& keys, std::shared_ptr<const Snapshot> at) {
+  std::vector<std::optional<std::string>> MultiGet(const std::vector<std::string>& keys,
+                                                   std::shared_ptr<const Snapshot> at) {
     bool done = false;
     std::vector<std::optional<std::string>> values;
-    range_->MultiGet(&executor_, keys, std::move(at), Now() + 60 * kSecond, [&](Outcome o, std::vector<std::optional<std::string>> v) {
-      EXPECT_EQ(o, Outcome::kOk) << OutcomeName(o);
-      values = std::move(v);
-      done = true;
-    });
+    range_->MultiGet(&executor_, keys, std::move(at), Now() + 60 * kSecond,
+                     [&](Outcome o, std::vector<std::optional<std::string>> v) {
+                       EXPECT_EQ(o, Outcome::kOk) << OutcomeName(o);
+                       values = std::move(v);
+                       done = true;
+                     });
     executor_.RunUntil([&] { return done; });
     return values;
   }
-  std::vector<std::pair<std::string, std::string>> Scan(std::string from, uint32_t limit, std::shared_ptr<const Snapshot> at = nullptr,
+  std::vector<std::pair<std::string, std::string>> Scan(std::string from, uint32_t limit,
+                                                        std::shared_ptr<const Snapshot> at = nullptr,
                                                         bool reverse = false) {
     std::string to;
     std::vector<std::pair<std::string, std::string>> all;
     for (bool more = true; more && all.size() < limit;) {
       bool done = false;
       ScanPage page;
-      range_->Scan(&executor_, {from, to, limit - static_cast<uint32_t>(all.size()), Now() + 60 * kSecond, at, reverse},
+      range_->Scan(&executor_,
+                   {from, to, limit - static_cast<uint32_t>(all.size()), Now() + 60 * kSecond, at, reverse},
                    [&](Outcome o, ScanPage p) {
                      EXPECT_EQ(o, Outcome::kOk) << OutcomeName(o);
                      page = std::move(p);
@@ -232,7 +244,8 @@ std::string KeyOf(uint64_t n) {
   return std::string("\0user", 5) + std::string(6 - digits.size(), '0') + digits;
 }
 
-void ExpectSame(const Model& model, LocalRange* range, Random* random, uint64_t keys, std::shared_ptr<const Snapshot> at = nullptr) {
+void ExpectSame(const Model& model, LocalRange* range, Random* random, uint64_t keys,
+                std::shared_ptr<const Snapshot> at = nullptr) {
   const std::string from = KeyOf(random->Uniform(keys));
   const auto limit = static_cast<uint32_t>(1 + random->Uniform(50));
   const auto scanned = range->Scan(from, limit, at);
@@ -258,7 +271,8 @@ void ExpectSame(const Model& model, LocalRange* range, Random* random, uint64_t 
   }
 }
 
-constexpr char kText[] = "what the values of batches are cut from: each begins somewhere in here and goes on to the end";
+constexpr char kText[] =
+    "what the values of batches are cut from: each begins somewhere in here and goes on to the end";
 
 class RangeModelTest : public ::testing::TestWithParam<int> {};
 
@@ -267,17 +281,20 @@ TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
   Model model;
   LocalRange range(SmallOptions(&random));
   const uint64_t keys = 50 + random.Uniform(2000);
-  std::vector<std::pair<std::shared_ptr<const Snapshot>, Model>> snapshots;  // held over flushes and compactions (K4)
+  // held over flushes and compactions (K4)
+  std::vector<std::pair<std::shared_ptr<const Snapshot>, Model>> snapshots;
   std::map<std::string, Model> checkpoints;  // held over reopening too (M2)
   for (int i = 0; i < 6000; ++i) {
     const std::string key = KeyOf(random.Uniform(keys));
     const uint64_t dice = random.Uniform(100);
     if (dice < 50) {
-      const std::string value(random.Uniform(random.OneIn(50) ? 20'000 : 300), static_cast<char>('a' + random.Uniform(26)));
+      const std::string value(random.Uniform(random.OneIn(50) ? 20'000 : 300),
+                              static_cast<char>('a' + random.Uniform(26)));
       ASSERT_EQ(range.Write(ValueType::kPut, key, value), Outcome::kOk);
       model[key] = value;
     } else if (dice < 53) {  // K7: of none, few or many keys
-      const std::string end = KeyOf(random.Uniform(keys + 1) / (random.OneIn(20) ? 1 : 1 + random.Uniform(30)));
+      const std::string end =
+          KeyOf(random.Uniform(keys + 1) / (random.OneIn(20) ? 1 : 1 + random.Uniform(30)));
       const std::string begin = random.OneIn(10) ? KeyOf(0) : end < key ? end : key;
       const std::string upto = end < key ? key : end;
       if (begin < upto) {
@@ -329,7 +346,8 @@ TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
       const bool wrong = random.OneIn(4);
       if (wrong) expected = expected ? std::nullopt : std::optional<std::string>("what is not there");
       if (!random.OneIn(4)) desired = std::string(random.Uniform(300), 'c');
-      ASSERT_EQ(range.CompareAndSwap(key, expected, desired), wrong ? Outcome::kConditionFailed : Outcome::kOk)
+      ASSERT_EQ(range.CompareAndSwap(key, expected, desired),
+                wrong ? Outcome::kConditionFailed : Outcome::kOk)
           << "seed " << GetParam() << " step " << i;
       if (!wrong && desired) model[key] = *desired;
       if (!wrong && !desired) model.erase(key);
@@ -339,13 +357,15 @@ TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
       ASSERT_EQ(value.has_value(), it != model.end()) << "seed " << GetParam() << " step " << i;
       ASSERT_TRUE(!value || *value == it->second) << "seed " << GetParam() << " step " << i;
     } else {
-      ASSERT_NO_FATAL_FAILURE(ExpectSame(model, &range, &random, keys)) << "seed " << GetParam() << " step " << i;
+      ASSERT_NO_FATAL_FAILURE(ExpectSame(model, &range, &random, keys))
+          << "seed " << GetParam() << " step " << i;
     }
     if (random.OneIn(150)) {
       if (snapshots.size() < 6) snapshots.emplace_back(range.TakeSnapshot(), model);
       const size_t which = random.Uniform(snapshots.size());
       for (int n = 0; n < 5; ++n) {
-        ASSERT_NO_FATAL_FAILURE(ExpectSame(snapshots[which].second, &range, &random, keys, snapshots[which].first))
+        ASSERT_NO_FATAL_FAILURE(
+            ExpectSame(snapshots[which].second, &range, &random, keys, snapshots[which].first))
             << "seed " << GetParam() << " step " << i << ", snapshot " << snapshots[which].first->sequence();
       }
       if (random.OneIn(3)) snapshots.erase(snapshots.begin() + static_cast<ptrdiff_t>(which));
@@ -354,12 +374,14 @@ TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
       const std::string name = StrCat("checkpoint-", random.Uniform(4));
       const auto it = checkpoints.find(name);
       if (it == checkpoints.end()) {
-        ASSERT_EQ(range.range()->RestoreCheckpoint(name, Now() + 60 * kSecond).code(), absl::StatusCode::kNotFound);
+        ASSERT_EQ(range.range()->RestoreCheckpoint(name, Now() + 60 * kSecond).code(),
+                  absl::StatusCode::kNotFound);
         const Status s = range.range()->CreateCheckpoint(name, Now() + 60 * kSecond);
         ASSERT_TRUE(s.ok()) << s << ", seed " << GetParam() << " step " << i;
         checkpoints[name] = model;
       } else if (random.OneIn(3)) {
-        ASSERT_EQ(range.range()->CreateCheckpoint(name, Now() + 60 * kSecond).code(), absl::StatusCode::kAlreadyExists);
+        ASSERT_EQ(range.range()->CreateCheckpoint(name, Now() + 60 * kSecond).code(),
+                  absl::StatusCode::kAlreadyExists);
         ASSERT_TRUE(range.range()->DeleteCheckpoint(name).ok());
         ASSERT_EQ(range.range()->DeleteCheckpoint(name).code(), absl::StatusCode::kNotFound);
         checkpoints.erase(it);
@@ -383,7 +405,8 @@ TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
   }
   for (const auto& [snapshot, then] : snapshots) {
     const auto all = range.Scan("", 1'000'000, snapshot);
-    EXPECT_EQ(Model(all.begin(), all.end()), then) << "seed " << GetParam() << ", snapshot " << snapshot->sequence();
+    EXPECT_EQ(Model(all.begin(), all.end()), then)
+        << "seed " << GetParam() << ", snapshot " << snapshot->sequence();
   }
   const auto all = range.Scan("", 1'000'000);
   EXPECT_EQ(Model(all.begin(), all.end()), model) << "seed " << GetParam();
@@ -392,7 +415,8 @@ TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RangeModelTest, ::testing::Range(1, 13));
 
-// A read that still waits for the disk when its range is let go (R5): whose tables those are now may delete them, and that is no damage.
+// A read that still waits for the disk when its range is let go (R5): whose tables those are now may delete
+// them, and that is no damage.
 TEST(RangeTest, R5AReadThatOutlivesItsRangeTellsOfNoDamage) {
   for (const bool let_go : {false, true}) {
     LocalRange local({}, "", "", Background::kByHand);
@@ -401,7 +425,8 @@ TEST(RangeTest, R5AReadThatOutlivesItsRangeTellsOfNoDamage) {
     local.Open();
     local.DeleteTableFiles();
     std::vector<Outcome> outcomes;
-    local.range()->Get(local.executor(), "k", Now() + 60 * kSecond, [&](Outcome o, std::string_view) { outcomes.push_back(o); });
+    local.range()->Get(local.executor(), "k", Now() + 60 * kSecond,
+                       [&](Outcome o, std::string_view) { outcomes.push_back(o); });
     local.range()->Scan(local.executor(), {"", "", 10, Now() + 60 * kSecond, nullptr, false},
                         [&](Outcome o, const ScanPage&) { outcomes.push_back(o); });
     ASSERT_TRUE(outcomes.empty());
@@ -410,7 +435,8 @@ TEST(RangeTest, R5AReadThatOutlivesItsRangeTellsOfNoDamage) {
       local.range()->StopReads();
     }
     local.executor()->RunUntil([&] { return outcomes.size() == 2; });
-    for (const Outcome o : outcomes) EXPECT_EQ(o, let_go ? Outcome::kNotOwner : Outcome::kCorruption) << OutcomeName(o);
+    for (const Outcome o : outcomes)
+      EXPECT_EQ(o, let_go ? Outcome::kNotOwner : Outcome::kCorruption) << OutcomeName(o);
   }
 }
 
@@ -439,7 +465,8 @@ TEST(RangeTest, K7RangeDeletionsAreBounded) {
   LocalRange range(options);
   ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(50), "x"), Outcome::kOk);
   auto snapshot = range.TakeSnapshot();
-  for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(range.Write(ValueType::kDeleteRange, KeyOf(10 * i), KeyOf(100)), Outcome::kOk);
+  for (uint64_t i = 0; i < 4; ++i)
+    ASSERT_EQ(range.Write(ValueType::kDeleteRange, KeyOf(10 * i), KeyOf(100)), Outcome::kOk);
   EXPECT_EQ(range.Write(ValueType::kDeleteRange, KeyOf(0), KeyOf(100)), Outcome::kBusy);
   EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(51), "y"), Outcome::kOk);
   EXPECT_EQ(range.Get(KeyOf(51)), "y");
@@ -498,19 +525,23 @@ TEST(RangeTest, ASnapshotsLeaseEnds) {  // K4: what is forgotten pins nothing
   options.compaction.level0_runs_trigger = 1;
   LocalRange range(options);
   ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(1), "old"), Outcome::kOk);
-  const auto forgotten = range.TakeSnapshot(Now() + 200 * kMillisecond), kept = range.TakeSnapshot(Now() + 200 * kMillisecond);
+  const auto forgotten = range.TakeSnapshot(Now() + 200 * kMillisecond),
+             kept = range.TakeSnapshot(Now() + 200 * kMillisecond);
   ASSERT_TRUE(kept->Renew(Now(), kNever));
   ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(1), "new"), Outcome::kOk);
   EXPECT_EQ(range.Get(KeyOf(1), forgotten.get()), "old");
   SleepUntil(Now() + 250 * kMillisecond);
   std::optional<Outcome> outcome;
-  range.range()->GetAt(range.executor(), *forgotten, KeyOf(1), kNever, [&](Outcome o, std::string_view) { outcome = o; });
+  range.range()->GetAt(range.executor(), *forgotten, KeyOf(1), kNever,
+                       [&](Outcome o, std::string_view) { outcome = o; });
   EXPECT_EQ(outcome, Outcome::kSnapshotEnded);
   outcome.reset();
-  range.range()->Scan(range.executor(), {"", "", 10, kNever, forgotten}, [&](Outcome o, ScanPage) { outcome = o; });
+  range.range()->Scan(range.executor(), {"", "", 10, kNever, forgotten},
+                      [&](Outcome o, ScanPage) { outcome = o; });
   EXPECT_EQ(outcome, Outcome::kSnapshotEnded);
   outcome.reset();
-  range.range()->MultiGet(range.executor(), {KeyOf(1)}, forgotten, kNever, [&](Outcome o, std::vector<std::optional<std::string>>) { outcome = o; });
+  range.range()->MultiGet(range.executor(), {KeyOf(1)}, forgotten, kNever,
+                          [&](Outcome o, std::vector<std::optional<std::string>>) { outcome = o; });
   EXPECT_EQ(outcome, Outcome::kSnapshotEnded);
   range.range()->SealActive();
   while (range.range()->stats().rounds > 1) SleepFor(kMillisecond);
@@ -519,7 +550,8 @@ TEST(RangeTest, ASnapshotsLeaseEnds) {  // K4: what is forgotten pins nothing
   EXPECT_EQ(range.Get(KeyOf(1)), "new");
 }
 
-// K7: the newest version hides older ones also when it has expired, and the wall clock may not bring back what was dropped.
+// K7: the newest version hides older ones also when it has expired, and the wall clock may not bring back
+// what was dropped.
 TEST(RangeTest, AnExpiredVersionHidesOlderOnesAndIsDropped) {
   RangeOptions options;
   options.compaction.level0_runs_trigger = 1;
@@ -531,7 +563,8 @@ TEST(RangeTest, AnExpiredVersionHidesOlderOnesAndIsDropped) {
   };
   const auto drain = [&] {
     range.range()->SealActive();
-    while (range.range()->stats().rounds > 1 || range.range()->stats().level0_runs > 0) SleepFor(kMillisecond);
+    while (range.range()->stats().rounds > 1 || range.range()->stats().level0_runs > 0)
+      SleepFor(kMillisecond);
   };
   ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(1), "older"), Outcome::kOk);
   drain();
@@ -549,11 +582,14 @@ TEST(RangeTest, AnExpiredVersionHidesOlderOnesAndIsDropped) {
   EXPECT_EQ(put("x", -1), Outcome::kInvalidArgument);
 }
 
-// A log that promises more of synced records than of others, as one on a disk does, and notes which rounds are deleted.
+// A log that promises more of synced records than of others, as one on a disk does, and notes which rounds
+// are deleted.
 class LogThatSyncs : public RangeLog {
  public:
   explicit LogThatSyncs(std::vector<RoundNumber>* deleted = nullptr) : deleted_(deleted) {}
-  bool Append(Executor* on, const LogRecord& r, absl::AnyInvocable<void(Outcome)> done) override { return log_->Append(on, r, std::move(done)); }
+  bool Append(Executor* on, const LogRecord& r, absl::AnyInvocable<void(Outcome)> done) override {
+    return log_->Append(on, r, std::move(done));
+  }
   void DeleteRound(RoundNumber round) override {
     if (deleted_ != nullptr) deleted_->push_back(round);
   }
@@ -580,7 +616,8 @@ class ReplacedTest : public testing::Test {
     return options;
   }
   void Write(const std::string& value, bool sync = false) {
-    for (uint64_t i = 0; i < 10; ++i) ASSERT_EQ(range_.Write(ValueType::kPut, KeyOf(i), value, sync), Outcome::kOk);
+    for (uint64_t i = 0; i < 10; ++i)
+      ASSERT_EQ(range_.Write(ValueType::kPut, KeyOf(i), value, sync), Outcome::kOk);
   }
   void Expect(const std::string& value, const Snapshot* at = nullptr) {
     for (uint64_t i = 0; i < 10; ++i) EXPECT_EQ(range_.Get(KeyOf(i), at), value);
@@ -622,7 +659,8 @@ TEST_F(ReplacedTest, M2NotWhatACheckpointPins) {
   Write("old");
   Status made;
   {
-    Thread checkpoint("checkpoint", [&] { made = range_.range()->CreateCheckpoint("old", Now() + 60 * kSecond); });
+    Thread checkpoint("checkpoint",
+                      [&] { made = range_.range()->CreateCheckpoint("old", Now() + 60 * kSecond); });
     while (range_.range()->stats().rounds < 2) SleepFor(kMillisecond);  // until it has sealed what it wants
     Write("new");
     EXPECT_EQ(Flush(), 1u);
@@ -660,7 +698,8 @@ TEST_F(ReplacedTest, NotForWhatIsLessDurable) {
   Expect("newer");
 }
 
-// Tables hold keys that are never left alone, too, however their writes fall between flushes: a loss of all memory sets none back far.
+// Tables hold keys that are never left alone, too, however their writes fall between flushes: a loss of all
+// memory sets none back far.
 TEST_F(ReplacedTest, NothingIsOverdueForLongerThanTheLag) {
   constexpr int kRounds = 40, kInMemory = 5;
   const auto number = [](int n) { return StrCat(std::string(n < 10 ? 1 : 0, '0'), n); };
@@ -670,10 +709,14 @@ TEST_F(ReplacedTest, NothingIsOverdueForLongerThanTheLag) {
     LocalRange range(options, "", "", Background::kByHand);
     for (int round = 0; round < kRounds; ++round) {
       for (int every = 1; every <= 4; ++every) {
-        if (round % every == 0) { ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(every), number(round)), Outcome::kOk); }
+        if (round % every == 0) {
+          ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(every), number(round)), Outcome::kOk);
+        }
       }
       ASSERT_TRUE(range.range()->SealActive());
-      if (round >= kInMemory) { ASSERT_TRUE(range.range()->FlushOne()); }
+      if (round >= kInMemory) {
+        ASSERT_TRUE(range.range()->FlushOne());
+      }
     }
     range.LoseMemory();
     for (int every = 1; every <= 4; ++every) {
@@ -722,7 +765,9 @@ TEST(RangeTest, FlushesThatWaitForOneDiskGoOneAfterAnother) {
   range.services()->one_disk = true;
   for (uint64_t round = 0; round < 4; ++round) {
     for (uint64_t i = 0; i < 20; ++i) {
-      ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i < 10 ? i : 100 * round + i), "ten of each round are replaced by the next"), Outcome::kOk);
+      ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i < 10 ? i : 100 * round + i),
+                            "ten of each round are replaced by the next"),
+                Outcome::kOk);
     }
     ASSERT_TRUE(range.range()->SealActive());
   }
@@ -747,7 +792,8 @@ class HeldRoundsTest : public testing::Test {
   }
 
  protected:
-  static constexpr uint64_t kKeys = 55;  // of a round, which no other round has, and which nearly fill it: to merge them gains nothing
+  // of a round, which no other round has, and which nearly fill it: to merge them gains nothing
+  static constexpr uint64_t kKeys = 55;
   void Open(const RangeOptions& options, std::unique_ptr<RangeLog> log = nullptr) {
     disk_ = nullptr;
     range_ = std::make_unique<LocalRange>(options, "", "", Background::kByHand);
@@ -766,7 +812,9 @@ class HeldRoundsTest : public testing::Test {
   void TearDown() override { disk_ = nullptr; }
   void WriteAndSeal() {
     for (uint64_t i = 0; i < kKeys; ++i) {
-      ASSERT_EQ(range_->Write(ValueType::kPut, KeyOf(rounds_ * kKeys + i), std::string(1000, 'v'), /*sync=*/true), Outcome::kOk);
+      ASSERT_EQ(
+          range_->Write(ValueType::kPut, KeyOf(rounds_ * kKeys + i), std::string(1000, 'v'), /*sync=*/true),
+          Outcome::kOk);
     }
     SleepFor(2 * flush_ns_);
     ++rounds_;
@@ -857,8 +905,10 @@ TEST_F(HeldRoundsTest, M2ACheckpointIsNotHeldBack) {
   ExpectHeld(1);
   Status made;
   {
-    Thread checkpoint("checkpoint", [&] { made = range_->range()->CreateCheckpoint("one", Now() + 60 * kSecond); });
-    for (const Nanos until = Now() + 30 * kSecond; !range_->range()->FlushOne() && Now() < until;) SleepFor(kMillisecond);
+    Thread checkpoint("checkpoint",
+                      [&] { made = range_->range()->CreateCheckpoint("one", Now() + 60 * kSecond); });
+    for (const Nanos until = Now() + 30 * kSecond; !range_->range()->FlushOne() && Now() < until;)
+      SleepFor(kMillisecond);
   }
   EXPECT_TRUE(made.ok()) << made;
 }
@@ -875,7 +925,8 @@ class MergedRoundsTest : public testing::Test {
 
  protected:
   void WriteRound(int round) {
-    for (uint64_t i = 0; i < 200; ++i) ASSERT_EQ(range_.Write(ValueType::kPut, KeyOf(i % 100), StrCat("round ", round)), Outcome::kOk);
+    for (uint64_t i = 0; i < 200; ++i)
+      ASSERT_EQ(range_.Write(ValueType::kPut, KeyOf(i % 100), StrCat("round ", round)), Outcome::kOk);
   }
   void WriteAndSeal(int round) {
     WriteRound(round);
@@ -935,7 +986,8 @@ TEST_F(MergedRoundsTest, HoldDeletionsAndTimesToLive) {
   }
   ASSERT_TRUE(range_.range()->SealActive());
   ASSERT_TRUE(range_.range()->MergeSealed());
-  const std::vector<std::pair<std::string, std::string>> expected = {{KeyOf(0), "round 1"}, {KeyOf(1), "lives long"}, {KeyOf(60), "lives long"}};
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {KeyOf(0), "round 1"}, {KeyOf(1), "lives long"}, {KeyOf(60), "lives long"}};
   EXPECT_EQ(range_.Scan("", 1000), expected);
   ASSERT_TRUE(range_.range()->FlushOne());
   EXPECT_EQ(range_.Scan("", 1000), expected);
@@ -953,7 +1005,8 @@ TEST_F(MergedRoundsTest, K4KeepWhatASnapshotSees) {
   WriteRound(4);
   ASSERT_TRUE(range_.range()->SealActive());
   ASSERT_TRUE(range_.range()->MergeSealed());
-  EXPECT_FALSE(range_.range()->MergeSealed()) << "once: what snapshots see would be copied for as long as they live";
+  EXPECT_FALSE(range_.range()->MergeSealed())
+      << "once: what snapshots see would be copied for as long as they live";
   EXPECT_EQ(Rounds(), 2);
   ExpectAll(1, first);
   ExpectAll(3, third);
@@ -989,15 +1042,19 @@ TEST(RangeTest, MergedRoundsTakeTheMemoryThatTheyNeed) {
   size_t most = 0;
   for (uint64_t i = 0; i < kWrites; ++i) {
     ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i % kKeys), value(i)), Outcome::kOk);
-    if (range.range()->stats().rounds > 2) { ASSERT_TRUE(range.range()->MergeSealed()); }
+    if (range.range()->stats().rounds > 2) {
+      ASSERT_TRUE(range.range()->MergeSealed());
+    }
     most = std::max(most, range.services()->arenas->bytes_used());
   }
   EXPECT_LE(most, kRounds * (options.memtable_size_bytes + ArenaPool::kChunkBytes));
-  EXPECT_EQ(range.range()->stats().tables, tables) << "five times the memory was written, and nothing had to be flushed";
+  EXPECT_EQ(range.range()->stats().tables, tables)
+      << "five times the memory was written, and nothing had to be flushed";
   for (uint64_t i = 0; i < kKeys; ++i) ASSERT_EQ(range.Get(KeyOf(i)), value(kWrites - kKeys + i));
 }
 
-// Who has to wait for another flush merges meanwhile; not where a log would stay for as long as the rounds do.
+// Who has to wait for another flush merges meanwhile; not where a log would stay for as long as the rounds
+// do.
 TEST(RangeTest, RoundsAreMergedWhileAFlushWaitsForOneDisk) {
   for (const bool with_log : {false, true}) {
     LocalRange range(MergedRoundsTest::Options(MergeRounds::kAuto), "", "", Background::kByHand);
@@ -1011,7 +1068,9 @@ TEST(RangeTest, RoundsAreMergedWhileAFlushWaitsForOneDisk) {
       for (; rounds > 0; --rounds) {
         number += 100;
         for (uint64_t i = 0; i < 40; ++i) {  // each twice, half of them in every round
-          ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i % 20 < 10 ? i % 20 : number + i % 20), "value", /*sync=*/true), Outcome::kOk);
+          ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i % 20 < 10 ? i % 20 : number + i % 20), "value",
+                                /*sync=*/true),
+                    Outcome::kOk);
         }
         ASSERT_TRUE(range.range()->SealActive());
       }
@@ -1032,7 +1091,8 @@ TEST_F(MergedRoundsTest, M2AreNotMergedAcrossACheckpoint) {
   WriteRound(2);
   Status made;
   {
-    Thread checkpoint("checkpoint", [&] { made = range_.range()->CreateCheckpoint("two", Now() + 60 * kSecond); });
+    Thread checkpoint("checkpoint",
+                      [&] { made = range_.range()->CreateCheckpoint("two", Now() + 60 * kSecond); });
     while (Rounds() < 3) SleepFor(kMillisecond);  // until it has sealed what it wants
     EXPECT_FALSE(range_.range()->MergeSealed());
     WriteAndSeal(3);
@@ -1054,8 +1114,11 @@ TEST_F(MergedRoundsTest, M2ACheckpointThatComesMeanwhileComesFirst) {
   Status made;
   std::unique_ptr<Thread> checkpoint;
   ASSERT_TRUE(ArmFailPoint("rounds.merged", 1, [&] {
-                checkpoint = std::make_unique<Thread>("checkpoint", [&] { made = range_.range()->CreateCheckpoint("two", Now() + 60 * kSecond); });
-                SleepFor(100 * kMillisecond);  // it is attached, or else it finds one round and this shows nothing
+                checkpoint = std::make_unique<Thread>("checkpoint", [&] {
+                  made = range_.range()->CreateCheckpoint("two", Now() + 60 * kSecond);
+                });
+                // it is attached, or else it finds one round and this shows nothing
+                SleepFor(100 * kMillisecond);
                 return OkStatus();
               }).ok());
   EXPECT_FALSE(range_.range()->MergeSealed());
@@ -1097,7 +1160,8 @@ TEST_F(MergedRoundsTest, AreFlushedBeforeAFlushThatWasAskedForEnds) {
   ExpectAll(2);
 }
 
-// Rounds that hold the same keys again and again go to Level0 as one run (K3b), but never past a checkpoint (M2).
+// Rounds that hold the same keys again and again go to Level0 as one run (K3b), but never past a checkpoint
+// (M2).
 TEST(RangeTest, K3bRoundsOfTheSameKeysAreFlushedTogether) {
   RangeOptions options;
   options.max_rounds = 8;
@@ -1129,7 +1193,8 @@ TEST(RangeTest, K3bRoundsOfTheSameKeysAreFlushedTogether) {
   write(8);
   Status made;
   {
-    Thread checkpoint("checkpoint", [&] { made = range.range()->CreateCheckpoint("eight", Now() + 60 * kSecond); });
+    Thread checkpoint("checkpoint",
+                      [&] { made = range.range()->CreateCheckpoint("eight", Now() + 60 * kSecond); });
     while (range.range()->stats().rounds < 4) SleepFor(kMillisecond);  // until it has sealed what it wants
     write(9);
     ASSERT_TRUE(range.range()->SealActive());
@@ -1137,7 +1202,8 @@ TEST(RangeTest, K3bRoundsOfTheSameKeysAreFlushedTogether) {
   }
   ASSERT_TRUE(made.ok()) << made;
   EXPECT_EQ(range.range()->stats().rounds, 2);
-  EXPECT_EQ(range.range()->stats().level0_runs, 2) << "three rounds are one run, and the ninth is younger than the checkpoint";
+  EXPECT_EQ(range.range()->stats().level0_runs, 2)
+      << "three rounds are one run, and the ninth is younger than the checkpoint";
   expect_all("round 9");
   range.Close();
   range.Open();
@@ -1146,14 +1212,16 @@ TEST(RangeTest, K3bRoundsOfTheSameKeysAreFlushedTogether) {
   expect_all("round 8");
 }
 
-// M2: what a checkpoint pins stays, over compactions and an orderly close, and goes when the last that names it is deleted.
+// M2: what a checkpoint pins stays, over compactions and an orderly close, and goes when the last that names
+// it is deleted.
 TEST(RangeTest, M2ACheckpointsTablesStayUntilItIsDeleted) {
   RangeOptions options;
   options.memtable_size_bytes = 64 << 10;
   options.compaction.level0_runs_trigger = 1;
   LocalRange range(options);
   const auto write_all = [&](const std::string& value) {
-    for (uint64_t i = 0; i < 300; ++i) ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i), value + std::string(500, 'v')), Outcome::kOk);
+    for (uint64_t i = 0; i < 300; ++i)
+      ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i), value + std::string(500, 'v')), Outcome::kOk);
   };
   const Nanos deadline = Now() + 60 * kSecond;
   ASSERT_TRUE(range.range()->CreateCheckpoint("empty", deadline).ok());
@@ -1207,7 +1275,9 @@ TEST(RangeTest, ABatchThatIsNoneWritesNothing) {  // K6
   options.max_batch_bytes = 2000;
   LocalRange range(options, KeyOf(10), KeyOf(20));
   const std::string a = KeyOf(11), b = KeyOf(19), outside = KeyOf(20), big(1001, 'x'), half(900, 'x');
-  const auto put = [](const std::string& key, std::string_view value) { return WriteEntry{ValueType::kPut, key, value}; };
+  const auto put = [](const std::string& key, std::string_view value) {
+    return WriteEntry{ValueType::kPut, key, value};
+  };
   const std::vector<std::vector<WriteEntry>> bad = {{},
                                                     {put(a, "1"), put(b, big)},
                                                     {put(a, "1"), put("", "2")},
@@ -1233,7 +1303,8 @@ TEST(RangeTest, ABatchLargerThanAMemtableIsKept) {
   EXPECT_EQ(range.Scan("", 100'000).size(), 10'000u);
 }
 
-// Half of the memtables wait for a flush that is under way: a compaction waits too, unless writers would be slowed down for its sake.
+// Half of the memtables wait for a flush that is under way: a compaction waits too, unless writers would be
+// slowed down for its sake.
 TEST(RangeTest, FlushesGoFirst) {
   for (const int slow_runs : {8, 1}) {
     RangeOptions options;
@@ -1267,7 +1338,8 @@ TEST(RangeTest, FlushesGoFirst) {
   }
 }
 
-// A flush that fails, perhaps for want of space, stays at the front: a compaction, which frees some, does not wait for it.
+// A flush that fails, perhaps for want of space, stays at the front: a compaction, which frees some, does not
+// wait for it.
 TEST(RangeTest, ACompactionDoesNotWaitForAFlushThatFails) {
   RangeOptions options;
   options.memtable_size_bytes = 64 << 10;
@@ -1296,7 +1368,8 @@ TEST(RangeTest, ACompactionDoesNotWaitForAFlushThatFails) {
   EXPECT_EQ(range.range()->stats().rounds, 1);
 }
 
-// A disk that has room for flushes, and none for the compaction that writers are slowed down for: they are told so.
+// A disk that has room for flushes, and none for the compaction that writers are slowed down for: they are
+// told so.
 TEST(RangeTest, WritersDoNotWaitForACompactionThatLacksSpace) {
   RangeOptions options;
   options.memtable_size_bytes = 64 << 10;
@@ -1313,7 +1386,8 @@ TEST(RangeTest, WritersDoNotWaitForACompactionThatLacksSpace) {
     ASSERT_EQ(range.range()->stats().level0_runs, run);
   }
   EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(1), "slowed down"), Outcome::kOk);
-  ASSERT_TRUE(ArmFailPoint("compaction.written", 0, [] { return absl::ResourceExhaustedError("no space"); }).ok());
+  ASSERT_TRUE(
+      ArmFailPoint("compaction.written", 0, [] { return absl::ResourceExhaustedError("no space"); }).ok());
   EXPECT_FALSE(range.range()->CompactOne());
   EXPECT_EQ(range.Write(ValueType::kPut, KeyOf(1), "refused"), Outcome::kNoSpace);
   EXPECT_EQ(range.CompareAndSwap(KeyOf(1), "slowed down", "refused"), Outcome::kNoSpace);
@@ -1324,14 +1398,16 @@ TEST(RangeTest, WritersDoNotWaitForACompactionThatLacksSpace) {
   EXPECT_EQ(range.Get(KeyOf(1)), "there is room");
 }
 
-// Nor until the end of a long compaction that has room again, but until it is further than the one that failed.
+// Nor until the end of a long compaction that has room again, but until it is further than the one that
+// failed.
 TEST(RangeTest, WritersGoOnOnceACompactionFindsSpace) {
   RangeOptions options;
   options.memtable_size_bytes = 256 << 10;
   options.active_memtables = 1;
   options.compaction.level0_runs_trigger = 2;
   options.compaction.table_size_bytes = 64 << 10;
-  options.compaction.level0_max_bytes = 600 << 10;  // not all of the runs: those that are left slow writers down still
+  // not all of the runs: those that are left slow writers down still
+  options.compaction.level0_max_bytes = 600 << 10;
   options.compaction.max_parts = 1;
   options.level0_slow_runs = 2;
   options.level0_stop_runs = 20;
@@ -1355,7 +1431,8 @@ TEST(RangeTest, WritersGoOnOnceACompactionFindsSpace) {
   EXPECT_EQ(outcomes[2], Outcome::kOk);
 }
 
-// K3b: a group whose flush failed is flushed again while a younger group is under way, and takes none of its rounds.
+// K3b: a group whose flush failed is flushed again while a younger group is under way, and takes none of its
+// rounds.
 TEST(RangeTest, AFlushThatIsTriedAgainLeavesAYoungerOneItsRounds) {
   RangeOptions options;
   options.memtable_size_bytes = 64 << 10;
@@ -1418,7 +1495,8 @@ TEST(RangeTest, ValueLargerThanAMemtableIsKept) {
   LocalRange range(options);
   const std::string big(5 << 20, 'b');
   ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(1), big), Outcome::kOk);
-  for (uint64_t i = 2; i < 200; ++i) ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i), std::string(2000, 's')), Outcome::kOk);
+  for (uint64_t i = 2; i < 200; ++i)
+    ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i), std::string(2000, 's')), Outcome::kOk);
   EXPECT_EQ(range.Get(KeyOf(1)), big);
   EXPECT_EQ(range.Scan(KeyOf(1), 1)[0].second, big);
 }

@@ -42,7 +42,8 @@ TEST(SequenceTrackerTest, ConcurrentTakersAndFinishersLoseNoNumberAndNoWaiter) {
       threads.push_back(std::make_unique<Thread>("t", [&] {
         for (int k = 0; k < kEach; ++k) {
           SequenceNumber s;
-          while ((s = t.Take()) == 0) SleepFor(kMicrosecond);  // the window is full: another thread was paused holding a number
+          // the window is full: another thread was paused holding a number
+          while ((s = t.Take()) == 0) SleepFor(kMicrosecond);
           if (k % 100 == 0) t.WhenStable(s, [&] { waited.fetch_add(1); });
           t.Finish(s);
         }

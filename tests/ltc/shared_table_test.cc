@@ -1,5 +1,5 @@
-// M4 in an embedded database: tables that several databases reference by hard links, each with use-bounds of its own, against a
-// std::map; none deletes a file for the other, and a file goes with its last reference.
+// M4 in an embedded database: tables that several databases reference by hard links, each with use-bounds of
+// its own, against a std::map; none deletes a file for the other, and a file goes with its last reference.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -79,10 +79,11 @@ class SharedTableTest : public ::testing::Test {
   void ExpectContents(Sharer* s) {
     for (const bool reverse : {false, true}) {
       Model all;
-      const Status scanned = s->db->Scan(DbScan{.reverse = reverse}, [&](std::string_view key, std::string_view value) {
-        EXPECT_TRUE(all.emplace(key, value).second);
-        return true;
-      });
+      const Status scanned =
+          s->db->Scan(DbScan{.reverse = reverse}, [&](std::string_view key, std::string_view value) {
+            EXPECT_TRUE(all.emplace(key, value).second);
+            return true;
+          });
       ASSERT_TRUE(scanned.ok()) << scanned;
       ASSERT_EQ(all.size(), s->model.size()) << s->path << (reverse ? " in reverse" : "");
       ASSERT_TRUE(all == s->model) << s->path;
@@ -100,14 +101,18 @@ class SharedTableTest : public ::testing::Test {
       for (const auto& [k, v] : part) expected.push_back(k);
       if (scan.reverse) std::reverse(expected.begin(), expected.end());
       if (expected.size() > scan.limit) expected.resize(scan.limit);
-      ASSERT_TRUE(s->db->Scan(scan, [&](std::string_view k, std::string_view) { return found.emplace_back(k), true; }).ok());
-      ASSERT_EQ(found, expected) << s->path << " from " << key << " to " << to << (scan.reverse ? " in reverse" : "");
+      ASSERT_TRUE(
+          s->db->Scan(scan, [&](std::string_view k, std::string_view) { return found.emplace_back(k), true; })
+              .ok());
+      ASSERT_EQ(found, expected) << s->path << " from " << key << " to " << to
+                                 << (scan.reverse ? " in reverse" : "");
     }
   }
 
   size_t LinkedTables(const Sharer& s) const {
     size_t n = 0;
-    for (const auto& e : fs::directory_iterator(s.path)) n += e.path().extension() == ".sst" && e.hard_link_count() > 1;
+    for (const auto& e : fs::directory_iterator(s.path))
+      n += e.path().extension() == ".sst" && e.hard_link_count() > 1;
     return n;
   }
 
@@ -116,7 +121,8 @@ class SharedTableTest : public ::testing::Test {
   int next_ = 0;
 };
 
-// Clones of clones, of random intervals; each goes on by itself, is closed and opened, compacts; all against models.
+// Clones of clones, of random intervals; each goes on by itself, is closed and opened, compacts; all against
+// models.
 TEST_F(SharedTableTest, M4ClonesOfIntervalsGoOnByThemselves) {
   size_t shared = 0;
   for (int round = 0; round < 6; ++round) {
@@ -129,7 +135,8 @@ TEST_F(SharedTableTest, M4ClonesOfIntervalsGoOnByThemselves) {
       switch (random_.Uniform(4)) {
         case 0: {
           if (sharers.size() == 4) break;
-          std::string from = random_.OneIn(3) ? "" : KeyOf(random_.Uniform(kKeys)), to = random_.OneIn(3) ? "" : KeyOf(random_.Uniform(kKeys));
+          std::string from = random_.OneIn(3) ? "" : KeyOf(random_.Uniform(kKeys)),
+                      to = random_.OneIn(3) ? "" : KeyOf(random_.Uniform(kKeys));
           if (!to.empty() && to < from) std::swap(from, to);
           if (!to.empty() && to == from) break;
           Sharer clone = NewSharer();
@@ -160,7 +167,8 @@ TEST_F(SharedTableTest, M4ClonesOfIntervalsGoOnByThemselves) {
   EXPECT_GT(shared, 0u);  // how many, compactions that go on meanwhile decide
 }
 
-// Two manifests reference one table; one compacts it away, the other reads on; both drop it, and the file goes.
+// Two manifests reference one table; one compacts it away, the other reads on; both drop it, and the file
+// goes.
 TEST_F(SharedTableTest, M4AFileGoesWithItsLastReference) {
   Sharer low = NewSharer(), high = NewSharer(), source = NewSharer();
   ASSERT_NO_FATAL_FAILURE(Open(&source));
@@ -199,7 +207,8 @@ TEST_F(SharedTableTest, M4AFileGoesWithItsLastReference) {
   const auto rewrite = [&](Sharer* s) {  // until nothing it was given is left
     while (true) {
       bool left = false;
-      for (const std::string& t : tables(*s)) left |= of_source.contains(t) || std::find(both.begin(), both.end(), t) != both.end();
+      for (const std::string& t : tables(*s))
+        left |= of_source.contains(t) || std::find(both.begin(), both.end(), t) != both.end();
       if (!left) return;
       for (auto& [key, value] : s->model) {
         value = "second" + value;
@@ -230,7 +239,8 @@ TEST_F(SharedTableTest, M4AFileGoesWithItsLastReference) {
 TEST_F(SharedTableTest, M4AClonesStatisticsAreOfItsPart) {
   Sharer source = NewSharer(), sliver = NewSharer();
   ASSERT_NO_FATAL_FAILURE(Open(&source));
-  for (uint64_t i = 0; i < kKeys; ++i) ASSERT_TRUE(source.db->Put(KeyOf(i), std::string(300, static_cast<char>('a' + i % 26))).ok());
+  for (uint64_t i = 0; i < kKeys; ++i)
+    ASSERT_TRUE(source.db->Put(KeyOf(i), std::string(300, static_cast<char>('a' + i % 26))).ok());
   ASSERT_TRUE(source.db->Flush().ok());
   ASSERT_TRUE(source.db->WaitForBackgroundWork().ok());
   ASSERT_TRUE(source.db->Checkpoint(sliver.path, KeyOf(100), KeyOf(101)).ok());

@@ -35,7 +35,8 @@ class WaiterRef {
 }  // namespace
 
 BlockingResult BlockingCall(Xchg* xchg, const std::string& address, uint16_t type,
-                            std::span<const std::string_view> parts, Nanos deadline_ns, const PeerIdentity& who) {
+                            std::span<const std::string_view> parts, Nanos deadline_ns,
+                            const PeerIdentity& who) {
   NOVA_CHECK(!xchg->IsCurrentThread()) << "an xchg thread would wait for itself";
   auto waiter = std::make_shared<Waiter>();
   xchg->Submit([xchg, &address, &who, type, parts, deadline_ns, ref = WaiterRef(waiter)]() mutable {

@@ -1,10 +1,11 @@
 // A process that is out of descriptors: what cannot be opened is an error that names the cause, and leaves
 // nothing open.
+#include "tests/base/descriptors.h"
+
 #include <gtest/gtest.h>
 
 #include "common/rdma/tcp_fabric.h"
 #include "common/rdma/xchg.h"
-#include "tests/base/descriptors.h"
 #include "tests/rdma/blocking_call.h"
 
 namespace nova {

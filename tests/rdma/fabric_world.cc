@@ -53,7 +53,9 @@ class SimWorld final : public FabricWorld {
 
 }  // namespace
 
-std::unique_ptr<FabricWorld> NewVerbsWorld(const VerbsFabricOptions& options) { return std::make_unique<VerbsWorld>(options); }
+std::unique_ptr<FabricWorld> NewVerbsWorld(const VerbsFabricOptions& options) {
+  return std::make_unique<VerbsWorld>(options);
+}
 
 std::vector<FabricKind> FabricKinds() {
   if (std::getenv("NOVA_VERBS_ADDRESS") != nullptr) return {FabricKind::kVerbs};

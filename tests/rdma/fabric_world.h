@@ -23,8 +23,8 @@ namespace nova {
 
 enum class FabricKind { kTcp, kSim, kVerbs };
 
-// tcp and sim; verbs alone where $NOVA_VERBS_ADDRESS is the address of an RDMA device here (tests/softroce). Nodes that serve lie
-// on the device of $NOVA_VERBS_SERVER, where it is set.
+// tcp and sim; verbs alone where $NOVA_VERBS_ADDRESS is the address of an RDMA device here (tests/softroce).
+// Nodes that serve lie on the device of $NOVA_VERBS_SERVER, where it is set.
 std::vector<FabricKind> FabricKinds();
 
 class FabricWorld {
@@ -34,12 +34,14 @@ class FabricWorld {
   virtual std::string AnyAddress(const std::string& node) = 0;             // to listen at
   virtual std::string NobodysAddress() = 0;                                // refuses connections
   virtual SimNetwork* network() { return nullptr; }
-  virtual int64_t patience() const { return 1; }  // a test's short times are to be multiplied with: an emulated machine is slow
+  // a test's short times are to be multiplied with: an emulated machine is slow
+  virtual int64_t patience() const { return 1; }
 };
 
 // Runs `test` in a world of that kind: directly, or as the main fiber of a simulation.
 void InFabricWorld(FabricKind kind, const std::function<void(FabricWorld*)>& test);
-// On the RDMA devices of $NOVA_VERBS_ADDRESS and $NOVA_VERBS_SERVER. InFabricWorld gives its verbs more time than the fabric does.
+// On the RDMA devices of $NOVA_VERBS_ADDRESS and $NOVA_VERBS_SERVER. InFabricWorld gives its verbs more time
+// than the fabric does.
 std::unique_ptr<FabricWorld> NewVerbsWorld(const VerbsFabricOptions& options);
 
 inline std::string FabricKindName(FabricKind kind) {
@@ -104,8 +106,8 @@ struct TestNode {
 bool PumpUntil(const std::vector<TestNode*>& nodes, const std::function<bool()>& done,
                Nanos time_ns = 10 * kSecond);
 void PumpFor(const std::vector<TestNode*>& nodes, Nanos time_ns);
-// Polls `node` until it has had `n` messages in all; those it had. (A SEND completes when the peer's NIC has it; the peer's
-// program learns of it when it polls, a bounded number at a time.)
+// Polls `node` until it has had `n` messages in all; those it had. (A SEND completes when the peer's NIC has
+// it; the peer's program learns of it when it polls, a bounded number at a time.)
 std::vector<Event> ReceiveAll(TestNode& node, size_t n);
 
 // Connects and waits for both ends.

@@ -46,7 +46,10 @@ Hello ExampleHello() {
 
 TEST(ConnectDataTest, HasItsGoldenBytesAndRefusesOthers) {
   const std::string bytes = EncodeConnectData({0x0302, 0x1122334455667788, 0x99aabbcc});
-  EXPECT_EQ(ToHex(bytes), "4e56433102030000" "8877665544332211" "ccbbaa99");
+  EXPECT_EQ(ToHex(bytes),
+            "4e56433102030000"
+            "8877665544332211"
+            "ccbbaa99");
   ConnectData d;
   ASSERT_TRUE(DecodeConnectData(bytes + std::string(36, '\0'), &d)) << "the transport pads";
   EXPECT_EQ(d.xchg_index, 0x0302);

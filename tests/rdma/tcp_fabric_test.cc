@@ -451,7 +451,8 @@ TEST(TcpFabricTest, AnIdlePortWithConnectionsSleeps) {
   });
 }
 
-// A connection that alone has traffic is read without asking epoll; one that begins to speak meanwhile is heard soon.
+// A connection that alone has traffic is read without asking epoll; one that begins to speak meanwhile is
+// heard soon.
 TEST(TcpFabricTest, OneBusyConnectionDoesNotKeepTheOthersWaiting) {
   InTcpWorld([](FabricWorld* world) {
     TestNode server(world, "server"), busy(world, "busy"), quiet(world, "quiet");
@@ -459,7 +460,8 @@ TEST(TcpFabricTest, OneBusyConnectionDoesNotKeepTheOthersWaiting) {
     const Joined b = Join(busy, server, TestHello(Role::kClient, "busy"));
     const Joined q = Join(quiet, server, TestHello(Role::kClient, "quiet"));
     const MemoryRegion from = busy.Memory(64, Access::kLocal), other = quiet.Memory(64, Access::kLocal);
-    const WorkRequest r = RequestOf(Opcode::kSend, 1, {PieceOf(from, 0, 64)}), s = RequestOf(Opcode::kSend, 2, {PieceOf(other, 0, 64)});
+    const WorkRequest r = RequestOf(Opcode::kSend, 1, {PieceOf(from, 0, 64)}),
+                      s = RequestOf(Opcode::kSend, 2, {PieceOf(other, 0, 64)});
     constexpr int kBusy = 200, kBegins = 100;
     int heard = -1;
     for (int i = 0; i < kBusy; ++i) {

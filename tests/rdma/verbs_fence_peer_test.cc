@@ -1,10 +1,12 @@
-// What a fence test's peer may say: RemoteFenceTarget against a TCP server that answers with given lines. No RDMA device is needed.
+// What a fence test's peer may say: RemoteFenceTarget against a TCP server that answers with given lines. No
+// RDMA device is needed.
+#include "common/rdma/verbs_fence_peer.h"
+
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
 #include "common/base/thread.h"
-#include "common/rdma/verbs_fence_peer.h"
 
 namespace nova {
 namespace {
@@ -12,7 +14,8 @@ namespace {
 // Takes one connection and answers each line with the next of `answers`; hangs up after the last.
 class ScriptedPeer {
  public:
-  explicit ScriptedPeer(std::vector<std::string> answers) : answers_(std::move(answers)), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit ScriptedPeer(std::vector<std::string> answers)
+      : answers_(std::move(answers)), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in at{};
     at.sin_family = AF_INET;
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -46,7 +49,8 @@ const std::string kHello = "nova-fence 1 1024";
 const std::string kGid(32, 'a');
 
 TEST(VerbsFencePeerTest, AGoodPeerIsUnderstood) {
-  ScriptedPeer peer({kHello, StrCat("17 3 5 ", kGid, " 18446744073709551615 4294967295"), "99", "cleared", "taken 12", "no"});
+  ScriptedPeer peer({kHello, StrCat("17 3 5 ", kGid, " 18446744073709551615 4294967295"), "99", "cleared",
+                     "taken 12", "no"});
   auto target = RemoteFenceTarget::Connect(peer.address(), 4096);
   ASSERT_TRUE(target.ok()) << target.status();
   EXPECT_EQ((*target)->mtu(), 1024);
@@ -66,7 +70,8 @@ TEST(VerbsFencePeerTest, AGoodPeerIsUnderstood) {
 }
 
 TEST(VerbsFencePeerTest, NobodyThereAndOtherProgramsAreOneLine) {
-  for (const std::string& hello : {std::string("nova-fence 2 4096"), std::string("HTTP/1.1 400 Bad Request"), std::string(), std::string(600, 'x')}) {
+  for (const std::string& hello : {std::string("nova-fence 2 4096"), std::string("HTTP/1.1 400 Bad Request"),
+                                   std::string(), std::string(600, 'x')}) {
     ScriptedPeer peer({hello});
     const auto target = RemoteFenceTarget::Connect(peer.address(), 4096);
     EXPECT_TRUE(absl::IsUnavailable(target.status())) << hello;
@@ -78,8 +83,10 @@ TEST(VerbsFencePeerTest, NobodyThereAndOtherProgramsAreOneLine) {
 
 TEST(VerbsFencePeerTest, AMalformedAnswerEndsTheTest) {
   const std::string good = StrCat("17 3 5 ", kGid, " 4096 7");
-  for (const std::string& bad : {std::string(), StrCat("17 3 5 ", kGid, " 4096"), StrCat("17 3 9 ", kGid, " 4096 7"), StrCat("17 65536 5 ", kGid, " 4096 7"),
-                                 StrCat("17 3 5 ", std::string(32, 'g'), " 4096 7"), StrCat("-1 3 5 ", kGid, " 4096 7"), good + " 1"}) {
+  for (const std::string& bad :
+       {std::string(), StrCat("17 3 5 ", kGid, " 4096"), StrCat("17 3 9 ", kGid, " 4096 7"),
+        StrCat("17 65536 5 ", kGid, " 4096 7"), StrCat("17 3 5 ", std::string(32, 'g'), " 4096 7"),
+        StrCat("-1 3 5 ", kGid, " 4096 7"), good + " 1"}) {
     ScriptedPeer peer({kHello, bad});
     auto target = RemoteFenceTarget::Connect(peer.address(), 4096);
     ASSERT_TRUE(target.ok()) << target.status();
@@ -88,7 +95,8 @@ TEST(VerbsFencePeerTest, AMalformedAnswerEndsTheTest) {
   ScriptedPeer peer({kHello, "error ibv_reg_mr: Cannot allocate memory"});
   auto target = RemoteFenceTarget::Connect(peer.address(), 4096);
   ASSERT_TRUE(target.ok()) << target.status();
-  EXPECT_EQ((*target)->Open(FenceWay::kNothing, {}).status().message(), "there: ibv_reg_mr: Cannot allocate memory");
+  EXPECT_EQ((*target)->Open(FenceWay::kNothing, {}).status().message(),
+            "there: ibv_reg_mr: Cannot allocate memory");
 }
 
 }  // namespace

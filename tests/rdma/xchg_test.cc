@@ -428,7 +428,8 @@ TEST_P(XchgTest, F4_AtItsDeadlineAWritesConnectionIsDestroyedBeforeDone) {
       return client.fabric->counters().connections == 1 && !server.OfKind(CompletionKind::kReceive).empty();
     }));
     if (SimNetwork* network = world->network()) network->Pause("server");
-    if (server.fabric->name() == "verbs") BreakQueuePairs(server.fabric.get());  // H28; a stopped peer's device would answer
+    // H28; a stopped peer's device would answer
+    if (server.fabric->name() == "verbs") BreakQueuePairs(server.fabric.get());
     const LocalBuffer piece{mine.data(), 1000, local.lkey};
     const Nanos deadline = Now() + 20 * kMillisecond;
     client.xchg->RunOnce();
@@ -619,7 +620,8 @@ TEST_P(XchgTest, OutOfSendMemoryACallEndsUnavailable) {
   });
 }
 
-// By the time an address is dialled another process may have it: it takes no call for another, and keeps the connections it has.
+// By the time an address is dialled another process may have it: it takes no call for another, and keeps the
+// connections it has.
 TEST_P(XchgTest, F3_ACallReachesWhomItIsMeantForOrNobody) {
   Run([](FabricWorld* world) {
     Node server(world, "server"), client(world, "client");
@@ -627,12 +629,15 @@ TEST_P(XchgTest, F3_ACallReachesWhomItIsMeantForOrNobody) {
     server.xchg->Start();
     client.xchg->Start();
     const auto call = [&](Node* from, std::optional<Role> role, std::string_view name) {
-      return BlockingCall(from->xchg.get(), server.address, kEcho, {}, Now() + 10 * kSecond, {role, ToNodeName(name)}).outcome;
+      return BlockingCall(from->xchg.get(), server.address, kEcho, {}, Now() + 10 * kSecond,
+                          {role, ToNodeName(name)})
+          .outcome;
     };
     EXPECT_EQ(call(&client, Role::kStoc, "server"), Outcome::kOk);
     EXPECT_EQ(call(&client, Role::kLtc, ""), Outcome::kUnavailable);
     EXPECT_EQ(call(&client, Role::kLtc, "server"), Outcome::kUnavailable);
-    for (const char* name : {"serve", "server2"}) EXPECT_EQ(call(&client, Role::kStoc, name), Outcome::kUnavailable) << name;
+    for (const char* name : {"serve", "server2"})
+      EXPECT_EQ(call(&client, Role::kStoc, name), Outcome::kUnavailable) << name;
     EXPECT_EQ(client.xchg->counters().connect_failures, 4u);
     EXPECT_EQ(call(&client, Role::kStoc, "server"), Outcome::kOk);
     EXPECT_EQ(client.xchg->counters().connects, 1u);

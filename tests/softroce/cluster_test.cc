@@ -1,5 +1,6 @@
-// A cluster of processes over real queue pairs: LTCs on one RDMA device, StoCs on the other, clients on the first. Run by
-// tests/softroce/guest.sh in the emulated guest, so patience is long and nothing is judged by time.
+// A cluster of processes over real queue pairs: LTCs on one RDMA device, StoCs on the other, clients on the
+// first. Run by tests/softroce/guest.sh in the emulated guest, so patience is long and nothing is judged by
+// time.
 #include <cstdlib>
 
 #include "tests/cluster/kill_rounds.h"
@@ -17,9 +18,16 @@ StatusOr<std::unique_ptr<ProcessCluster>> StartCluster() {
   options.start_ns = 180 * kSecond;
   options.coordinator_flags = {"--lease_ms=30000", "--zookeeper_connect_ms=120000"};
   const std::vector<std::string> common = {"--fabric=verbs", "--zookeeper_connect_ms=120000"};
-  options.ltc_flags = {StrCat("--address=", std::getenv("NOVA_VERBS_ADDRESS"), ":0"), "--memtable_mb=1", "--table_mb=1", "--level1_mb=4",
-                       "--table_replicas=2", "--memtable_limit_mb=64", "--block_cache_mb=32", "--log_write_deadline_ms=3000"};
-  options.stoc_flags = {StrCat("--address=", std::getenv("NOVA_VERBS_SERVER"), ":0"), "--log_memory_mb=128", "--file_buffer_mb=64"};
+  options.ltc_flags = {StrCat("--address=", std::getenv("NOVA_VERBS_ADDRESS"), ":0"),
+                       "--memtable_mb=1",
+                       "--table_mb=1",
+                       "--level1_mb=4",
+                       "--table_replicas=2",
+                       "--memtable_limit_mb=64",
+                       "--block_cache_mb=32",
+                       "--log_write_deadline_ms=3000"};
+  options.stoc_flags = {StrCat("--address=", std::getenv("NOVA_VERBS_SERVER"), ":0"), "--log_memory_mb=128",
+                        "--file_buffer_mb=64"};
   options.ltc_flags.insert(options.ltc_flags.end(), common.begin(), common.end());
   options.stoc_flags.insert(options.stoc_flags.end(), common.begin(), common.end());
   NOVA_ASSIGN_OR_RETURN(auto cluster, ProcessCluster::Start(options));
@@ -69,11 +77,19 @@ TEST(VerbsClusterTest, BenchAndKills) {
 
   // After the checker: it knows what its own keys may hold, and nothing of others'.
   std::string output;
-  ASSERT_EQ(cluster->Nova({"--timeout_ms=60000", "bench", "--workload=LOAD", "--records=1000", "--threads=4", "--noprogress"}, &output), 0) << output;
-  EXPECT_EQ(cluster->Nova({"--timeout_ms=60000", "bench", "--workload=RW50", "--records=1000", "--operations=2000", "--threads=4", "--noprogress"}, &output), 0)
+  ASSERT_EQ(cluster->Nova({"--timeout_ms=60000", "bench", "--workload=LOAD", "--records=1000", "--threads=4",
+                           "--noprogress"},
+                          &output),
+            0)
+      << output;
+  EXPECT_EQ(cluster->Nova({"--timeout_ms=60000", "bench", "--workload=RW50", "--records=1000",
+                           "--operations=2000", "--threads=4", "--noprogress"},
+                          &output),
+            0)
       << output;
   std::printf("%s\n", output.c_str());
-  EXPECT_NE(HttpGet(cluster->metrics_address("ltc-0"), "/metrics").find("nova_fabric_verbs 1"), std::string::npos);
+  EXPECT_NE(HttpGet(cluster->metrics_address("ltc-0"), "/metrics").find("nova_fabric_verbs 1"),
+            std::string::npos);
 
   Say("the bench is done");
   EXPECT_EQ(cluster->Nova({"--timeout_ms=60000", "status"}, &output), 0);

@@ -5,7 +5,8 @@ namespace nova {
 namespace {
 
 TEST(SoftRoceTest, TheVerbsFabricInAGuest) {
-  RunScript(NOVA_SOURCE_DIR "/tests/softroce/run.sh " NOVA_BINARY_DIR, "logs: " NOVA_BINARY_DIR "/softroce/out");
+  RunScript(NOVA_SOURCE_DIR "/tests/softroce/run.sh " NOVA_BINARY_DIR,
+            "logs: " NOVA_BINARY_DIR "/softroce/out");
 }
 
 }  // namespace

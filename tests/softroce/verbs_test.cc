@@ -1,7 +1,5 @@
-// What only a real queue pair shows (protocol.md section 2, T1-T7, H28, faults.md rows 3, 28, 30, 43, 44), on the RDMA devices of
-// $NOVA_VERBS_ADDRESS and $NOVA_VERBS_SERVER: run by tests/softroce/guest.sh.
-#include "common/rdma/verbs_fabric.h"
-
+// What only a real queue pair shows (protocol.md section 2, T1-T7, H28, faults.md rows 3, 28, 30, 43, 44), on
+// the RDMA devices of $NOVA_VERBS_ADDRESS and $NOVA_VERBS_SERVER: run by tests/softroce/guest.sh.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -17,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/crc32c.h"
 #include "common/rdma/open_fabric.h"
+#include "common/rdma/verbs_fabric.h"
 #include "common/rdma/verbs_fence.h"
 #include "logc/log_client.h"
 #include "logc/log_copies.h"
@@ -43,23 +42,28 @@ TEST(VerbsTest, T1_AStaleWriterIntoAReusedSlab) {
     // One registration over the whole slab, given to somebody else: the stale key still writes.
     const MemoryRegion slab = server.Memory(4096, Access::kRemoteWrite, '.');
     Joined c = Join(client, server);
-    EXPECT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 100)}, slab.remote())),
+    EXPECT_EQ(PostAndWait(client, server, c.client,
+                          RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 100)}, slab.remote())),
               CompletionStatus::kOk);
-    EXPECT_EQ(server.Contents(slab).substr(0, 100), std::string(100, 'x')) << "nothing but the key stands in its way";
+    EXPECT_EQ(server.Contents(slab).substr(0, 100), std::string(100, 'x'))
+        << "nothing but the key stands in its way";
     // Our pool: what does not come back in order has another key when it is handed out again.
     ExposedMemory pool(server.fabric.get(), {1 << 20, 1 << 20, 0});
     auto piece = pool.Take(1 << 20, {0, c.server});
     ASSERT_TRUE(piece.ok()) << piece.status();
     const RemoteBuffer stale = piece->region().remote();
-    EXPECT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kWrite, 2, {PieceOf(m, 0, 100)}, stale)), CompletionStatus::kOk);
+    EXPECT_EQ(
+        PostAndWait(client, server, c.client, RequestOf(Opcode::kWrite, 2, {PieceOf(m, 0, 100)}, stale)),
+        CompletionStatus::kOk);
     piece->Reset();
     while (pool.Recycle()) continue;
     auto reused = pool.Take(1 << 20, {0, c.server});
     ASSERT_TRUE(reused.ok()) << reused.status();
     ASSERT_EQ(reused->region().remote().address, stale.address) << "the same memory";
     std::memset(reused->data(), '!', 100);
-    EXPECT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kWrite, 3, {PieceOf(m, 0, 100)}, stale)),
-              CompletionStatus::kRemoteAccess);
+    EXPECT_EQ(
+        PostAndWait(client, server, c.client, RequestOf(Opcode::kWrite, 3, {PieceOf(m, 0, 100)}, stale)),
+        CompletionStatus::kRemoteAccess);
     EXPECT_EQ(std::string(reinterpret_cast<char*>(reused->data()), 100), std::string(100, '!'));
   });
 }
@@ -80,8 +84,9 @@ TEST(VerbsTest, T2_ARevokedKeyFailsAndNoKeyComesBackSoon) {
       server.fabric->Revoke(*region);
     }
     const Joined c = Join(client, server);
-    EXPECT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 100)}, first)),
-              CompletionStatus::kRemoteAccess);
+    EXPECT_EQ(
+        PostAndWait(client, server, c.client, RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 100)}, first)),
+        CompletionStatus::kRemoteAccess);
     EXPECT_EQ(memory, std::vector<char>(4096, '.'));
   });
 }
@@ -100,23 +105,27 @@ TEST(VerbsTest, T3_AQueuePairInErrorMayCompleteNothingAndOurDeadlineEndsIt) {  /
     EXPECT_EQ(QueuePairs(*client.fabric), 1);
     BreakQueuePairs(server.fabric.get());
     std::vector<WorkRequest> batch;
-    for (uint64_t i = 0; i < 40; ++i) batch.push_back(RequestOf(Opcode::kWrite, i, {PieceOf(m, 0, 1000)}, target.remote()));
+    for (uint64_t i = 0; i < 40; ++i)
+      batch.push_back(RequestOf(Opcode::kWrite, i, {PieceOf(m, 0, 1000)}, target.remote()));
     const Nanos begin = Now();
     ASSERT_TRUE(client.port->Post(c.client, batch).ok());
     // The server's port is not polled: nobody closes the connection for it.
     ASSERT_TRUE(PumpUntil({&client}, [&] { return client.OfKind(CompletionKind::kRequest).size() == 40; }));
-    for (const Event& e : client.OfKind(CompletionKind::kRequest)) EXPECT_EQ(e.status, CompletionStatus::kFlushed);
+    for (const Event& e : client.OfKind(CompletionKind::kRequest))
+      EXPECT_EQ(e.status, CompletionStatus::kFlushed);
     const Event* gone = client.Last(CompletionKind::kDisconnected, c.client);
     ASSERT_NE(gone, nullptr);
     std::printf("ended after %ld ms: %s\n", (Now() - begin) / kMillisecond, gone->reason.c_str());
     EXPECT_LT(Now() - begin, 3 * kSecond);
     EXPECT_EQ(server.Contents(target), std::string(1000, '.'));
-    ASSERT_TRUE(PumpUntil({&client, &server}, [&] { return server.Last(CompletionKind::kDisconnected, c.server) != nullptr; }));
+    ASSERT_TRUE(PumpUntil({&client, &server},
+                          [&] { return server.Last(CompletionKind::kDisconnected, c.server) != nullptr; }));
     EXPECT_EQ(QueuePairs(*client.fabric), 0);
     EXPECT_EQ(QueuePairs(*server.fabric), 0);
     EXPECT_EQ(server.fabric->counters().regions, 1);
     c = Join(client, server);
-    EXPECT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kWrite, 99, {PieceOf(m, 0, 1000)}, target.remote())),
+    EXPECT_EQ(PostAndWait(client, server, c.client,
+                          RequestOf(Opcode::kWrite, 99, {PieceOf(m, 0, 1000)}, target.remote())),
               CompletionStatus::kOk);
   });
 }
@@ -157,7 +166,8 @@ int WriterMain(const std::string& address, uint64_t target, uint32_t rkey) {
     const size_t n = port->Poll(completions);
     for (size_t i = 0; i < n; ++i) {
       if (completions[i].kind == CompletionKind::kConnected) {
-        const WorkRequest r = RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, kTornBytes)}, {target, kTornBytes, rkey, 0});
+        const WorkRequest r =
+            RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, kTornBytes)}, {target, kTornBytes, rkey, 0});
         if (!port->Post(c, {&r, 1}).ok()) return 1;
       }
       if (completions[i].kind == CompletionKind::kRequest) return 0;
@@ -174,9 +184,12 @@ TEST(VerbsTest, T7_AWriterKilledInTheMiddleLeavesAWriteThatIsSeenAsTorn) {  // H
     Random random(9);
     for (int round = 0; round < 6; ++round) {
       const MemoryRegion target = server.Memory(kTornBytes, Access::kRemoteWrite, 0);
-      auto writer = Process::Start({"/proc/self/exe", "writer", server.address, StrCat(target.remote().address), StrCat(target.rkey)});
+      auto writer = Process::Start(
+          {"/proc/self/exe", "writer", server.address, StrCat(target.remote().address), StrCat(target.rkey)});
       ASSERT_TRUE(writer.ok()) << writer.status();
-      ASSERT_TRUE(PumpUntil({&server}, [&] { return *server.At(target) != 0; }, 20 * kSecond)) << "the writer did not begin";
+      ASSERT_TRUE(PumpUntil(
+          {&server}, [&] { return *server.At(target) != 0; }, 20 * kSecond))
+          << "the writer did not begin";
       SleepFor(static_cast<Nanos>(random.Uniform(60)) * kMillisecond);
       (*writer)->Kill();
       PumpFor({&server}, 100 * kMillisecond);  // what was on the wire has landed, or never will
@@ -202,11 +215,14 @@ TEST(VerbsTest, AKilledPeerEndsWhatIsPendingAndLeavesNothingBehind) {
     TestNode server(world, "server"), client(world, "client");
     server.Listen();
     const MemoryRegion target = server.Memory(kTornBytes, Access::kRemoteReadWrite, 0);
-    auto writer = Process::Start({"/proc/self/exe", "writer", server.address, StrCat(target.remote().address), StrCat(target.rkey)});
+    auto writer = Process::Start(
+        {"/proc/self/exe", "writer", server.address, StrCat(target.remote().address), StrCat(target.rkey)});
     ASSERT_TRUE(writer.ok()) << writer.status();
-    ASSERT_TRUE(PumpUntil({&server}, [&] { return !server.OfKind(CompletionKind::kConnected).empty(); }, 20 * kSecond));
+    ASSERT_TRUE(PumpUntil(
+        {&server}, [&] { return !server.OfKind(CompletionKind::kConnected).empty(); }, 20 * kSecond));
     (*writer)->Kill();
-    EXPECT_TRUE(PumpUntil({&server}, [&] { return !server.OfKind(CompletionKind::kDisconnected).empty(); }, 10 * kSecond));
+    EXPECT_TRUE(PumpUntil(
+        {&server}, [&] { return !server.OfKind(CompletionKind::kDisconnected).empty(); }, 10 * kSecond));
     EXPECT_EQ(QueuePairs(*server.fabric), 0);
     EXPECT_EQ(server.fabric->counters().connections, 0);
     EXPECT_EQ(server.fabric->counters().regions, 1);
@@ -223,25 +239,32 @@ TEST(VerbsTest, TheInterfaceGoesDownAndUpAndTrafficResumes) {  // row 44
       Joined c = Join(client, server);
       client.events.clear();
       ASSERT_EQ(Shell("ip link set v1 down"), 0);
-      std::vector<WorkRequest> batch(8, RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 1 << 20)}, target.remote()));
+      std::vector<WorkRequest> batch(8,
+                                     RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 1 << 20)}, target.remote()));
       const Nanos begin = Now();
       Status posted = client.port->Post(c.client, batch);
-      EXPECT_TRUE(PumpUntil({&client, &server}, [&] { return client.Last(CompletionKind::kDisconnected, c.client) != nullptr; }, 20 * kSecond));
+      EXPECT_TRUE(PumpUntil(
+          {&client, &server}, [&] { return client.Last(CompletionKind::kDisconnected, c.client) != nullptr; },
+          20 * kSecond));
       std::printf("round %d: ended after %ld ms\n", round, (Now() - begin) / kMillisecond);
       EXPECT_LT(Now() - begin, 8 * kSecond);
       if (posted.ok()) {
         EXPECT_EQ(client.OfKind(CompletionKind::kRequest).size(), 8u);
       }
-      ASSERT_EQ(Shell("ip link set v1 up && ip neigh replace 10.77.0.1 lladdr $(cat /sys/class/net/v0/address) dev v1 && "
-                      "ip route replace 10.77.0.1 dev v1 src 10.77.0.2 table 101"), 0);
+      ASSERT_EQ(Shell("ip link set v1 up && ip neigh replace 10.77.0.1 lladdr $(cat "
+                      "/sys/class/net/v0/address) dev v1 && "
+                      "ip route replace 10.77.0.1 dev v1 src 10.77.0.2 table 101"),
+                0);
       client.port->Disconnect(c.client);
       PumpFor({&client, &server}, 2 * kSecond);
       for (const Event& e : server.OfKind(CompletionKind::kConnected)) {
-        if (server.Last(CompletionKind::kDisconnected, e.connection) == nullptr) server.port->Disconnect(e.connection);
+        if (server.Last(CompletionKind::kDisconnected, e.connection) == nullptr)
+          server.port->Disconnect(e.connection);
       }
     }
     const Joined c = Join(client, server);
-    EXPECT_EQ(PostAndWait(client, server, c.client, RequestOf(Opcode::kWrite, 9, {PieceOf(m, 0, 1 << 20)}, target.remote())),
+    EXPECT_EQ(PostAndWait(client, server, c.client,
+                          RequestOf(Opcode::kWrite, 9, {PieceOf(m, 0, 1 << 20)}, target.remote())),
               CompletionStatus::kOk);
     EXPECT_EQ(QueuePairs(*client.fabric), 1);
     EXPECT_EQ(client.fabric->counters().regions, 1);
@@ -259,7 +282,9 @@ TEST(VerbsTest, ASilentConnectionIsKeptAliveWithoutThePeersProcessor) {
   PumpFor({&client}, 2 * kSecond);  // the server's port does nothing
   EXPECT_EQ(client.Last(CompletionKind::kDisconnected, c.client), nullptr);
   BreakQueuePairs(server.fabric.get());
-  EXPECT_TRUE(PumpUntil({&client}, [&] { return client.Last(CompletionKind::kDisconnected, c.client) != nullptr; }, 5 * kSecond));
+  EXPECT_TRUE(PumpUntil(
+      {&client}, [&] { return client.Last(CompletionKind::kDisconnected, c.client) != nullptr; },
+      5 * kSecond));
 }
 
 // --- Bad input
@@ -268,7 +293,10 @@ TEST(VerbsTest, WhatCannotBeHadIsOneLineWithItsFix) {
   const auto error = [](VerbsFabricOptions o) { return std::string(NewVerbsFabric(o).status().message()); };
   VerbsFabricOptions o;
   o.address = "127.0.0.1";
-  EXPECT_NE(error(o).find("127.0.0.1 is not the address of an RDMA device; of an RDMA device are: 10.77.0.1 on rxe0"), std::string::npos) << error(o);
+  EXPECT_NE(error(o).find(
+                "127.0.0.1 is not the address of an RDMA device; of an RDMA device are: 10.77.0.1 on rxe0"),
+            std::string::npos)
+      << error(o);
   o.address = "";
   o.device = "mlx5_9:1";
   EXPECT_NE(error(o).find("no RDMA device mlx5_9:1"), std::string::npos) << error(o);
@@ -276,8 +304,11 @@ TEST(VerbsTest, WhatCannotBeHadIsOneLineWithItsFix) {
   EXPECT_NE(error(o).find("not NAME or NAME:PORT"), std::string::npos) << error(o);
   o.device = "rxe1";
   o.address = ClientAddress();
-  EXPECT_NE(error(o).find("is the address of rxe0:1, not of --rdma_device=rxe1"), std::string::npos) << error(o);
-  ASSERT_EQ(Shell("ip link add vd0 type dummy; ip addr add 10.99.0.1/24 dev vd0; rdma link add rxed type rxe netdev vd0"), 0);
+  EXPECT_NE(error(o).find("is the address of rxe0:1, not of --rdma_device=rxe1"), std::string::npos)
+      << error(o);
+  ASSERT_EQ(Shell("ip link add vd0 type dummy; ip addr add 10.99.0.1/24 dev vd0; rdma link add rxed type rxe "
+                  "netdev vd0"),
+            0);
   o.device = "rxed";
   o.address = "";
   EXPECT_NE(error(o).find("no RDMA port is up: rxed:1 (down)"), std::string::npos) << error(o);
@@ -299,8 +330,10 @@ TEST(VerbsTest, LittleLockableMemoryIsOneLineWithItsFix) {
   // A user without CAP_IPC_LOCK and 64 KiB, as many distributions start one.
   const std::string program = StrCat("/dev/shm/nova-open-", getpid());
   ASSERT_EQ(Shell(StrCat("cp /proc/", getpid(), "/exe ", program, " && chmod 755 ", program)), 0);
-  const int status = Shell(StrCat("setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all "
-                                  "sh -c 'ulimit -l 64; exec ", program, " open' >/tmp/nova-memlock 2>&1"));
+  const int status =
+      Shell(StrCat("setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all "
+                   "sh -c 'ulimit -l 64; exec ",
+                   program, " open' >/tmp/nova-memlock 2>&1"));
   Shell(StrCat("rm ", program));
   EXPECT_EQ(WEXITSTATUS(status), 2);
   std::ifstream in("/tmp/nova-memlock");
@@ -340,7 +373,9 @@ Usage UsageOf(pid_t pid) {
     std::ifstream status(task.path() / "status");
     for (std::string line; std::getline(status, line);) {
       uint64_t n = 0;
-      if (line.starts_with("voluntary_ctxt_switches:") && absl::SimpleAtoi(line.substr(line.find(':') + 1), &n)) out.switches += n;
+      if (line.starts_with("voluntary_ctxt_switches:") &&
+          absl::SimpleAtoi(line.substr(line.find(':') + 1), &n))
+        out.switches += n;
     }
     std::ifstream stat(task.path() / "stat");
     std::string text;
@@ -355,7 +390,9 @@ Usage UsageOf(pid_t pid) {
 }
 
 TEST(VerbsTest, AppendingTakesNoneOfTheStocsTimeAndRecoveryNoneOfItsMessages) {  // L2, R3
-  const uint64_t records = std::getenv("NOVA_BYPASS_RECORDS") != nullptr ? std::strtoull(std::getenv("NOVA_BYPASS_RECORDS"), nullptr, 10) : 100'000;
+  const uint64_t records = std::getenv("NOVA_BYPASS_RECORDS") != nullptr
+                               ? std::strtoull(std::getenv("NOVA_BYPASS_RECORDS"), nullptr, 10)
+                               : 100'000;
   InVerbs([&](FabricWorld* world) {
     auto child = Process::Start({"/proc/self/exe", "stoc"});
     ASSERT_TRUE(child.ok()) << child.status();
@@ -374,16 +411,18 @@ TEST(VerbsTest, AppendingTakesNoneOfTheStocsTimeAndRecoveryNoneOfItsMessages) { 
     options.write_deadline_ns = options.open_deadline_ns = 10 * kSecond;
     std::unique_ptr<LogClient> logs;
     TestClient ltc(world, "ltc-1", 10, 1, [&](TestClient* c) {
-      logs = std::make_unique<LogClient>(c->fabric.get(), c->stocs.get(), std::vector<Xchg*>{c->xchgs[0].get()}, options, &metrics);
+      logs = std::make_unique<LogClient>(c->fabric.get(), c->stocs.get(),
+                                         std::vector<Xchg*>{c->xchgs[0].get()}, options, &metrics);
     });
     TestClient other(world, "ltc-2", 11);
     ltc.stocs->UpdateStocs({node});
     other.stocs->UpdateStocs({node});
     const LogGroup group{GroupId(1), {{StocId(1), Incarnation(100)}}};
     std::unique_ptr<RangeLog> log =
-        logs->Open(RangeId(7), Epoch(3), group, [](const LogGroup&, StocId, std::function<void(StatusOr<LogGroup>)> answer) {
-          answer(absl::FailedPreconditionError("no other StoC"));
-        });
+        logs->Open(RangeId(7), Epoch(3), group,
+                   [](const LogGroup&, StocId, std::function<void(StatusOr<LogGroup>)> answer) {
+                     answer(absl::FailedPreconditionError("no other StoC"));
+                   });
     const std::string value(100, 'v');
     const auto append = [&](SequenceNumber first, uint64_t count) {
       struct State {
@@ -425,10 +464,12 @@ TEST(VerbsTest, AppendingTakesNoneOfTheStocsTimeAndRecoveryNoneOfItsMessages) { 
     const double seconds = static_cast<double>(Now() - begin) / 1e9;
     const Usage after = UsageOf((*child)->pid());
     const FabricCounters ltc_after = ltc.fabric->counters();
-    std::printf("%lu records in %.1f s: the StoC's threads switched %lu times, user %lu, system %lu ticks of 10 ms; SEND %lu bytes, WRITE %lu bytes\n",
-                records, seconds, after.switches - before.switches, after.user_ticks - before.user_ticks,
-                after.system_ticks - before.system_ticks, ltc_after.bytes_sent - ltc_before.bytes_sent,
-                ltc_after.bytes_written - ltc_before.bytes_written);
+    std::printf(
+        "%lu records in %.1f s: the StoC's threads switched %lu times, user %lu, system %lu ticks of 10 ms; "
+        "SEND %lu bytes, WRITE %lu bytes\n",
+        records, seconds, after.switches - before.switches, after.user_ticks - before.user_ticks,
+        after.system_ticks - before.system_ticks, ltc_after.bytes_sent - ltc_before.bytes_sent,
+        ltc_after.bytes_written - ltc_before.bytes_written);
     EXPECT_EQ(ltc_after.bytes_sent, ltc_before.bytes_sent) << "no message, so no completion at the StoC";
     EXPECT_GE(ltc_after.bytes_written - ltc_before.bytes_written, records * 100);
     // Its timers go on; nothing is per record.
@@ -458,9 +499,9 @@ TEST(VerbsTest, AppendingTakesNoneOfTheStocsTimeAndRecoveryNoneOfItsMessages) { 
     EXPECT_EQ(found, records + 10);
     EXPECT_EQ(read_after.bytes_sent, read_before.bytes_sent);
     EXPECT_EQ(read_after.bytes_read - read_before.bytes_read, bytes);
-    std::printf("recovery: READ %lu bytes, SEND %lu; the StoC's threads: %lu switches, user %lu ticks\n", bytes,
-                read_after.bytes_sent - read_before.bytes_sent, stoc_after.switches - stoc_before.switches,
-                stoc_after.user_ticks - stoc_before.user_ticks);
+    std::printf("recovery: READ %lu bytes, SEND %lu; the StoC's threads: %lu switches, user %lu ticks\n",
+                bytes, read_after.bytes_sent - read_before.bytes_sent,
+                stoc_after.switches - stoc_before.switches, stoc_after.user_ticks - stoc_before.user_ticks);
     log = nullptr;
     ltc.Stop();
     logs = nullptr;
@@ -473,7 +514,8 @@ TEST(VerbsTest, AppendingTakesNoneOfTheStocsTimeAndRecoveryNoneOfItsMessages) { 
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "writer" && argc == 5) {
-    return nova::WriterMain(argv[2], std::strtoull(argv[3], nullptr, 10), static_cast<uint32_t>(std::strtoul(argv[4], nullptr, 10)));
+    return nova::WriterMain(argv[2], std::strtoull(argv[3], nullptr, 10),
+                            static_cast<uint32_t>(std::strtoul(argv[4], nullptr, 10)));
   }
   if (what == "stoc") return nova::StocMain();
   if (what == "open") {

@@ -27,11 +27,23 @@ TEST(BlockTest, BytesAreAsDocumented) {
                                           {InternalKey("b", 9), "w"}},
                                          3);
   EXPECT_EQ(ToHex(payload),
-            "000501" "6170706c65" "0103000000000000" "78"    // apple@3 put
-            "040102" "79" "0102000000000000" "797a"          // apply@2 put
-            "050000" "0001000000000000"                      // apply@1 delete
-            "000101" "62" "0109000000000000" "77"            // b@9 put, a restart point
-            "00000000" "2a000000" "02000000");
+            "000501"
+            "6170706c65"
+            "0103000000000000"
+            "78"  // apple@3 put
+            "040102"
+            "79"
+            "0102000000000000"
+            "797a"  // apply@2 put
+            "050000"
+            "0001000000000000"  // apply@1 delete
+            "000101"
+            "62"
+            "0109000000000000"
+            "77"  // b@9 put, a restart point
+            "00000000"
+            "2a000000"
+            "02000000");
 }
 
 TEST(BlockTest, CursorGivesBackWhatWasAdded) {
@@ -99,7 +111,8 @@ TEST(BlockTest, MalformedBytesNeverCrash) {
     std::string bytes = good.substr(0, random.OneIn(4) ? random.Uniform(good.size()) : good.size());
     for (uint64_t n = random.Uniform(4); n > 0 && !bytes.empty(); --n) {
       const size_t near_end = std::min<size_t>(bytes.size(), 40);
-      const size_t at = random.OneIn(2) ? random.Uniform(bytes.size()) : bytes.size() - 1 - random.Uniform(near_end);
+      const size_t at =
+          random.OneIn(2) ? random.Uniform(bytes.size()) : bytes.size() - 1 - random.Uniform(near_end);
       bytes[at] = static_cast<char>(random.Next());
     }
     const std::vector<char> exact(bytes.begin(), bytes.end());
@@ -122,8 +135,8 @@ TEST(BlockTest, RestartPointsThatDoNotFitAreRejected) {
   BlockView view;
   EXPECT_FALSE(view.Init(""));
   EXPECT_FALSE(view.Init(std::string(3, '\0')));
-  EXPECT_FALSE(view.Init(std::string(4, '\0')));                            // none
-  EXPECT_FALSE(view.Init(std::string("\0\0\0\0\1\0\0\0", 8)));              // no entries
+  EXPECT_FALSE(view.Init(std::string(4, '\0')));                             // none
+  EXPECT_FALSE(view.Init(std::string("\0\0\0\0\1\0\0\0", 8)));               // no entries
   EXPECT_FALSE(view.Init(std::string("xxxx\0\0\0\0\xff\xff\xff\xff", 12)));  // more than there is room for
   EXPECT_FALSE(view.Init(std::string("xxxx\1\0\0\0\1\0\0\0", 12)));          // the first is not the beginning
 }

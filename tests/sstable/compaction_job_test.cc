@@ -22,7 +22,8 @@ Model Kept(const Model& entries, const CompactionJob& job) {
   std::set<SequenceNumber> views(job.snapshots.begin(), job.snapshots.end());
   views.insert(kMaxSequenceNumber);
   std::map<std::string, std::map<SequenceNumber, const Model::value_type*>> by_key;
-  for (const auto& entry : entries) by_key[std::string(StoredKeyOf(entry.first))][TrailerOf(entry.first) >> 8] = &entry;
+  for (const auto& entry : entries)
+    by_key[std::string(StoredKeyOf(entry.first))][TrailerOf(entry.first) >> 8] = &entry;
   for (const auto& [key, versions] : by_key) {
     std::set<SequenceNumber> seen;
     for (const SequenceNumber view : views) {
@@ -32,8 +33,9 @@ Model Kept(const Model& entries, const CompactionJob& job) {
     for (const SequenceNumber s : seen) {
       const auto& [k, value] = *versions.at(s);
       const auto type = static_cast<ValueType>(TrailerOf(k) & 0xff);
-      const bool dead = type == ValueType::kDelete ||
-                        (type == ValueType::kPutTtl && static_cast<int64_t>(DecodeFixed64(value.data())) <= job.now_ms);
+      const bool dead =
+          type == ValueType::kDelete ||
+          (type == ValueType::kPutTtl && static_cast<int64_t>(DecodeFixed64(value.data())) <= job.now_ms);
       const bool oldest_stripe = s <= *views.begin();
       if (dead && oldest_stripe && job.bottom && s <= job.floor) continue;
       kept[k] = value;
@@ -48,7 +50,8 @@ std::string Visible(const Model& model, std::string_view key, SequenceNumber seq
   if (hit == nullptr) return "nothing";
   const auto type = static_cast<ValueType>(TrailerOf(hit->first) & 0xff);
   if (type == ValueType::kDelete) return "nothing";
-  if (type == ValueType::kPutTtl && static_cast<int64_t>(DecodeFixed64(hit->second.data())) <= now_ms) return "nothing";
+  if (type == ValueType::kPutTtl && static_cast<int64_t>(DecodeFixed64(hit->second.data())) <= now_ms)
+    return "nothing";
   return "value " + hit->second;
 }
 
@@ -133,7 +136,8 @@ CompactionJob SampleJob() {
   job.table_options = {4096, 16, 10};
   job.deadline_ns = 77;
   job.tombstones_applied = 300;
-  job.range_tombstones = RangeTombstones::Of({std::make_shared<const RangeTombstone>(RangeTombstone{"b", "c", 300})});
+  job.range_tombstones =
+      RangeTombstones::Of({std::make_shared<const RangeTombstone>(RangeTombstone{"b", "c", 300})});
   return job;
 }
 
@@ -147,12 +151,51 @@ TEST(CompactionJobTest, BytesAreAsDocumented) {
   std::string info;
   TableInfo().AppendTo(&info);
   EXPECT_EQ(ToHex(Encode(SampleJob())),
-            "79" "02" "03" "04" "f403"
-            "01" "1e01" "0100000000000000" "0200000000000000" "000000" "0000" "0000" "0000" "00" "00" "00" "00" "0161" "0171"
-            "02" "0a" "c801" "ac02" "01" "0068e5cf8b010000"
-            "02" "0500000000000000" "0600000000000000" "0700000000000000" "0800000000000000"
-            "808040" "02" "03" "637574" "02" "6974"
-            "8020" "10" "0a" "4d00000000000000" "ac02" "01" "0162" "0163" "ac02");
+            "79"
+            "02"
+            "03"
+            "04"
+            "f403"
+            "01"
+            "1e01"
+            "0100000000000000"
+            "0200000000000000"
+            "000000"
+            "0000"
+            "0000"
+            "0000"
+            "00"
+            "00"
+            "00"
+            "00"
+            "0161"
+            "0171"
+            "02"
+            "0a"
+            "c801"
+            "ac02"
+            "01"
+            "0068e5cf8b010000"
+            "02"
+            "0500000000000000"
+            "0600000000000000"
+            "0700000000000000"
+            "0800000000000000"
+            "808040"
+            "02"
+            "03"
+            "637574"
+            "02"
+            "6974"
+            "8020"
+            "10"
+            "0a"
+            "4d00000000000000"
+            "ac02"
+            "01"
+            "0162"
+            "0163"
+            "ac02");
 }
 
 TEST(CompactionJobTest, ComesBack) {
@@ -223,8 +266,9 @@ TEST(VersionFilterTest, KeepsTheNewestOfEachKey) {
 
 TEST(VersionFilterTest, KeepsTheNewestAtOrBelowEachSnapshot) {
   VersionFilter filter({3, 5, 8}, 100, false, 0);
-  EXPECT_EQ(Ask(&filter, {{10, kPut}, {9, kPut}, {8, kPut}, {7, kPut}, {6, kPut}, {4, kPut}, {2, kPut}, {1, kPut}}),
-            "+-+--++-");
+  EXPECT_EQ(
+      Ask(&filter, {{10, kPut}, {9, kPut}, {8, kPut}, {7, kPut}, {6, kPut}, {4, kPut}, {2, kPut}, {1, kPut}}),
+      "+-+--++-");
 }
 
 TEST(VersionFilterTest, DropsATombstoneAndWhatItHidesAtTheBottom) {
@@ -292,8 +336,9 @@ RandomJob MakeRandomJob(MemoryStorage* storage, Random* random) {
       const std::string key = RandomKey(random);
       const uint64_t dice = random->Uniform(10);
       const ValueType type = dice < 3 ? kDelete : dice < 5 ? kPutTtl : kPut;
-      const std::string value = type == kDelete ? "" : type == kPut ? RandomValue(random)
-                                                                    : TtlValue(random->Uniform(2000), RandomValue(random));
+      const std::string value = type == kDelete ? ""
+                                : type == kPut  ? RandomValue(random)
+                                                : TtlValue(random->Uniform(2000), RandomValue(random));
       model[InternalKey(key, ++seq, type)] = value;
       r.keys.insert(key);
     }
@@ -339,7 +384,8 @@ TEST(RunCompactionTest, KeepsWhatTheRuleSaysUnderRandomJobs) {
       }
       last_key = StoredKeyOf(contents.rbegin()->first);
       for (const std::string& cut : r.job.cut_points) {
-        EXPECT_EQ(StoredKeyOf(contents.begin()->first) < cut, last_key < cut) << "an output goes over a cut point";
+        EXPECT_EQ(StoredKeyOf(contents.begin()->first) < cut, last_key < cut)
+            << "an output goes over a cut point";
       }
       outputs.insert(contents.begin(), contents.end());
     }
@@ -367,7 +413,8 @@ TEST(RunCompactionTest, ReadsInLargePiecesAndEachByteAboutOnce) {
   uint64_t total = 0;
   for (uint64_t t = 0; t < 3; ++t) {
     Model model;
-    for (int i = 0; i < 3000; ++i) model[InternalKey(absl::StrCat("t", t, "key", 10000 + i), 5)] = std::string(1000, 'v');
+    for (int i = 0; i < 3000; ++i)
+      model[InternalKey(absl::StrCat("t", t, "key", 10000 + i), 5)] = std::string(1000, 'v');
     job.inputs.push_back(storage.Put(model, {}, {t + 1, 0}));
     total += job.inputs.back().data_size;
   }
@@ -430,7 +477,8 @@ class RunCompactionErrorTest : public ::testing::Test {
  protected:
   RunCompactionErrorTest() {
     Model model;
-    for (int i = 0; i < 500; ++i) model[InternalKey(absl::StrCat("key", 1000 + i), 5)] = std::string(100, 'v');
+    for (int i = 0; i < 500; ++i)
+      model[InternalKey(absl::StrCat("key", 1000 + i), 5)] = std::string(100, 'v');
     job_.inputs = {storage_.Put(model, {.block_size_bytes = 500}, {1, 0})};
     job_.output_uuids = OutputIds(100);
     job_.max_table_size_bytes = 5000;

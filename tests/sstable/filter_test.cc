@@ -5,7 +5,9 @@
 namespace nova {
 namespace {
 
-std::string StoredKey(uint64_t i) { return absl::StrCat("\x01user", absl::Dec(i * 2654435761u, absl::kZeroPad16)); }
+std::string StoredKey(uint64_t i) {
+  return absl::StrCat("\x01user", absl::Dec(i * 2654435761u, absl::kZeroPad16));
+}
 
 std::string Build(size_t keys, int bits_per_key) {
   FilterBuilder builder(bits_per_key);
@@ -26,7 +28,8 @@ TEST(FilterTest, BytesAreAsDocumented) {
   for (const char* key : {"a", "b", "nova"}) builder.Add(key);
   std::string bytes;
   builder.AppendTo(&bytes);
-  EXPECT_EQ(ToHex(bytes), "0000050000006000000100000010200000800000000000800000040080000000"
+  EXPECT_EQ(ToHex(bytes),
+            "0000050000006000000100000010200000800000000000800000040080000000"
             "000000000420000080000000000000000001000000000020000080008000000006");
 }
 
@@ -35,7 +38,8 @@ TEST(FilterTest, EveryAddedKeyIsFound) {
     for (size_t keys : {1, 2, 51, 52, 1000, 20000}) {
       Filter filter;
       ASSERT_TRUE(filter.Parse(Build(keys, bits)));
-      for (size_t i = 0; i < keys; ++i) ASSERT_TRUE(filter.MayContain(StoredKey(i))) << bits << " " << keys << " " << i;
+      for (size_t i = 0; i < keys; ++i)
+        ASSERT_TRUE(filter.MayContain(StoredKey(i))) << bits << " " << keys << " " << i;
     }
   }
 }

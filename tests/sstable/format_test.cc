@@ -31,16 +31,47 @@ std::string Encode(const TableInfo& info) {
 
 TEST(TableInfoTest, BytesAreAsDocumented) {
   EXPECT_EQ(ToHex(Encode(SampleInfo())),
-            "5d" "01"
-            "8877665544332211" "00ffeeddccbbaa99"
-            "e807" "c801" "07"
-            "09" "61" "0105000000000000" "09" "7a" "0003000000000000"
-            "03" "ac02"
-            "01" "62" "01" "79"
+            "5d"
+            "01"
+            "8877665544332211"
+            "00ffeeddccbbaa99"
+            "e807"
+            "c801"
+            "07"
+            "09"
+            "61"
+            "0105000000000000"
+            "09"
+            "7a"
+            "0003000000000000"
+            "03"
+            "ac02"
+            "01"
+            "62"
+            "01"
+            "79"
             "00"
-            "02" "00" "d804" "02" "01" "02" "d804" "9003" "01" "ac02"
-            "01" "04"
-            "02" "06" "736b65746368" "02" "0001" "0a" "756e6865617264206f66" "04" "6b657074");
+            "02"
+            "00"
+            "d804"
+            "02"
+            "01"
+            "02"
+            "d804"
+            "9003"
+            "01"
+            "ac02"
+            "01"
+            "04"
+            "02"
+            "06"
+            "736b65746368"
+            "02"
+            "0001"
+            "0a"
+            "756e6865617264206f66"
+            "04"
+            "6b657074");
 }
 
 TEST(TableInfoTest, ComesBackWithUnknownProperties) {
@@ -85,7 +116,8 @@ TEST(TableInfoTest, ChangedBytesParseToSomethingOrNothing) {
   Random random(1);
   for (int round = 0; round < 50000; ++round) {
     std::string bytes = good;
-    for (uint64_t n = 1 + random.Uniform(3); n > 0; --n) bytes[random.Uniform(bytes.size())] = static_cast<char>(random.Next());
+    for (uint64_t n = 1 + random.Uniform(3); n > 0; --n)
+      bytes[random.Uniform(bytes.size())] = static_cast<char>(random.Next());
     std::string_view in = bytes;
     auto info = TableInfo::Parse(&in);
     if (!info.ok()) continue;
@@ -99,7 +131,8 @@ TEST(TableInfoTest, HugeCountsAreRefusedWithoutAllocating) {
   const std::string bytes = Encode(empty);  // ends: fragments 0 | metadata stocs 0 | properties 0
   const std::string body = bytes.substr(1, bytes.size() - 4);
   const std::string huge = "\xff\xff\xff\xff\x0f";
-  for (const std::string& tail : {huge, "\0" + huge, std::string(1, '\0') + huge, std::string(2, '\0') + huge}) {
+  for (const std::string& tail :
+       {huge, "\0" + huge, std::string(1, '\0') + huge, std::string(2, '\0') + huge}) {
     std::string bad;
     PutLengthPrefixed(&bad, body + tail + std::string(16, '\0'));
     std::string_view in = bad;
@@ -108,7 +141,7 @@ TEST(TableInfoTest, HugeCountsAreRefusedWithoutAllocating) {
 }
 
 TEST(TableInfoTest, KeysTooShortForATrailerAreRefused) {
-  for (std::string TableInfo::* key : {&TableInfo::smallest, &TableInfo::largest}) {
+  for (std::string TableInfo::*key : {&TableInfo::smallest, &TableInfo::largest}) {
     TableInfo info = SampleInfo();
     info.*key = "short";
     const std::string bytes = Encode(info);

@@ -9,10 +9,13 @@ namespace {
 
 using Tables = std::map<const TableReader*, const TestTable*>;
 
-Direction RandomDirection(Random* random) { return random->OneIn(2) ? Direction::kForward : Direction::kBackward; }
+Direction RandomDirection(Random* random) {
+  return random->OneIn(2) ? Direction::kForward : Direction::kBackward;
+}
 
 // Walks `it` as `model` says, from the start and from random places.
-void ExpectSame(Iterator* it, const Model& model, const Tables& tables, Random* random, Direction direction = Direction::kForward) {
+void ExpectSame(Iterator* it, const Model& model, const Tables& tables, Random* random,
+                Direction direction = Direction::kForward) {
   const bool backward = direction == Direction::kBackward;
   std::vector<std::pair<std::string, std::string>> entries(model.begin(), model.end());
   if (backward) std::reverse(entries.begin(), entries.end());
@@ -36,7 +39,8 @@ void ExpectSame(Iterator* it, const Model& model, const Tables& tables, Random* 
     it->Seek(target);
     Settle(it, tables);
     const auto before = static_cast<size_t>(std::distance(model.begin(), model.lower_bound(target)));
-    auto expected = entries.begin() + static_cast<std::ptrdiff_t>(backward ? entries.size() - before : before);
+    auto expected =
+        entries.begin() + static_cast<std::ptrdiff_t>(backward ? entries.size() - before : before);
     for (int steps = 0; steps < 10 && expected != entries.end(); ++steps, ++expected) {
       ASSERT_TRUE(it->Valid()) << it->status();
       ASSERT_EQ(it->key(), expected->first);
@@ -56,7 +60,8 @@ TEST(TableIteratorTest, AgreesWithAMapWhateverIsInMemory) {
     const Model model = RandomModel(&random, 1 + random.Uniform(100));
     const TestTable table = BuildTable(model, RandomOptions(&random));
     const Direction direction = RandomDirection(&random);
-    TableIterator it(table.reader, FlakyLookup(&table, &random, random.Uniform(4)), TableIterator::Check::kOnce, direction);
+    TableIterator it(table.reader, FlakyLookup(&table, &random, random.Uniform(4)),
+                     TableIterator::Check::kOnce, direction);
     ExpectSame(&it, model, {{table.reader.get(), &table}}, &random, direction);
   }
 }
@@ -65,7 +70,8 @@ TEST(TableIteratorTest, StaysWithinUseBounds) {
   Random random(2);
   for (int round = 0; round < 150; ++round) {
     const Model all = RandomModel(&random, 1 + random.Uniform(100));
-    std::string from = random.OneIn(3) ? "" : RandomKey(&random), to = random.OneIn(3) ? "" : RandomKey(&random);
+    std::string from = random.OneIn(3) ? "" : RandomKey(&random),
+                to = random.OneIn(3) ? "" : RandomKey(&random);
     if (!to.empty() && to < from) std::swap(from, to);
     Model model;
     for (const auto& [key, value] : all) {
@@ -74,13 +80,15 @@ TEST(TableIteratorTest, StaysWithinUseBounds) {
     }
     const TestTable table = BuildTable(all, RandomOptions(&random), {1, 2}, from, to);
     const Direction direction = RandomDirection(&random);
-    TableIterator it(table.reader, FlakyLookup(&table, &random, random.Uniform(4)), TableIterator::Check::kOnce, direction);
+    TableIterator it(table.reader, FlakyLookup(&table, &random, random.Uniform(4)),
+                     TableIterator::Check::kOnce, direction);
     ExpectSame(&it, model, {{table.reader.get(), &table}}, &random, direction);
   }
 }
 
 TEST(TableIteratorTest, NamesTheBlockItNeedsAndWaitsForIt) {
-  const TestTable table = BuildTable({{InternalKey("a", 1), "1"}, {InternalKey("b", 1), "2"}}, {.block_size_bytes = 1});
+  const TestTable table =
+      BuildTable({{InternalKey("a", 1), "1"}, {InternalKey("b", 1), "2"}}, {.block_size_bytes = 1});
   TableIterator it(table.reader, nullptr);
   EXPECT_EQ(it.state(), Iterator::State::kEnd);
   it.SeekToFirst();
@@ -111,8 +119,9 @@ TEST(TableIteratorTest, AMalformedBlockIsAnErrorNotACrash) {
     std::string bytes = table.output.data.substr(0, table.output.data.size() - kBlockTrailerBytes);
     for (int n = 0; n < 3; ++n) bytes[random.Uniform(bytes.size())] = static_cast<char>(random.Next());
     const BlockRef block = SharedBytes::Of(std::move(bytes));
-    TableIterator it(table.reader, [&](const TableReader&, const BlockHandle&) { return block; }, TableIterator::Check::kOnce,
-                     RandomDirection(&random));
+    TableIterator it(
+        table.reader, [&](const TableReader&, const BlockHandle&) { return block; },
+        TableIterator::Check::kOnce, RandomDirection(&random));
     for (it.SeekToFirst(); it.Valid();) it.Next();
     if (it.state() == Iterator::State::kError) {
       ++errors;
@@ -142,9 +151,9 @@ TEST(MergingIteratorTest, AgreesWithAMapWhateverIsInMemory) {
       }
       parts[i] = BuildTable(part, RandomOptions(&random), {1, i});
       tables[parts[i].reader.get()] = &parts[i];
-      children.push_back(
-          std::make_unique<TableIterator>(parts[i].reader, FlakyLookup(&parts[i], &random, random.Uniform(4)),
-                                          TableIterator::Check::kOnce, direction));
+      children.push_back(std::make_unique<TableIterator>(parts[i].reader,
+                                                         FlakyLookup(&parts[i], &random, random.Uniform(4)),
+                                                         TableIterator::Check::kOnce, direction));
     }
     const auto it = NewMergingIterator(std::move(children), direction);
     ExpectSame(it.get(), all, tables, &random, direction);
@@ -175,14 +184,16 @@ TEST(MergingIteratorTest, AsksForTheBlocksOfAllChildrenAtOnce) {
 }
 
 TEST(MergingIteratorTest, AChildsErrorIsTheMergesError) {
-  const TestTable a = BuildTable({{InternalKey("a", 1), "1"}, {InternalKey("c", 1), "3"}}, {.block_size_bytes = 1}, {1, 1});
+  const TestTable a =
+      BuildTable({{InternalKey("a", 1), "1"}, {InternalKey("c", 1), "3"}}, {.block_size_bytes = 1}, {1, 1});
   const TestTable b = BuildTable({{InternalKey("b", 1), "2"}}, {}, {1, 2});
   for (uint64_t bad_offset : {uint64_t{0}, a.output.block_ends[0]}) {
     const auto broken = SharedBytes::Of(std::string("\xff\xff\xff\xff\0\0\0\0\1\0\0\0", 12));
     std::vector<std::unique_ptr<Iterator>> children;
-    children.push_back(std::make_unique<TableIterator>(a.reader, [&](const TableReader&, const BlockHandle& h) {
-      return h.offset == bad_offset ? broken : a.Block(h);
-    }));
+    children.push_back(
+        std::make_unique<TableIterator>(a.reader, [&](const TableReader&, const BlockHandle& h) {
+          return h.offset == bad_offset ? broken : a.Block(h);
+        }));
     children.push_back(std::make_unique<TableIterator>(
         b.reader, [&](const TableReader&, const BlockHandle& h) { return b.Block(h); }));
     const auto it = NewMergingIterator(std::move(children));
@@ -207,11 +218,12 @@ TEST(ConcatenatingIteratorTest, AgreesWithAMapWhateverIsInMemory) {
     auto next = all.begin();
     for (size_t i = 0; i < n; ++i) {
       Model part;
-      for (size_t left = all.size() / n; next != all.end() && (left > 0 || i + 1 == n); --left, ++next) part.insert(*next);
+      for (size_t left = all.size() / n; next != all.end() && (left > 0 || i + 1 == n); --left, ++next)
+        part.insert(*next);
       parts[i] = BuildTable(part, RandomOptions(&random), {1, i});
       tables[parts[i].reader.get()] = &parts[i];
-      children.push_back(
-          std::make_unique<TableIterator>(parts[i].reader, FlakyLookup(&parts[i], &random, random.Uniform(4))));
+      children.push_back(std::make_unique<TableIterator>(parts[i].reader,
+                                                         FlakyLookup(&parts[i], &random, random.Uniform(4))));
     }
     const auto it = NewConcatenatingIterator(std::move(children));
     ExpectSame(it.get(), all, tables, &random);

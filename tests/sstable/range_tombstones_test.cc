@@ -65,11 +65,13 @@ TEST(RangeTombstonesTest, CoversWhatALoopOverThemCovers) {
     const List list(&random);
     for (const std::string& key : keys) {
       const SequenceNumber at = random.OneIn(2) ? kMaxSequenceNumber : random.Uniform(list.last + 2);
-      ASSERT_EQ(list.tombstones->Covering(key, at), list.Covering(key, at)) << "seed " << seed << " key " << key << " at " << at;
+      ASSERT_EQ(list.tombstones->Covering(key, at), list.Covering(key, at))
+          << "seed " << seed << " key " << key << " at " << at;
     }
     const SequenceNumber upto = random.Uniform(list.last + 2);
     const auto some = RangeTombstones::UpTo(list.tombstones, upto);
-    for (const std::string& key : keys) ASSERT_EQ(some == nullptr ? 0 : some->Covering(key, kMaxSequenceNumber), list.Covering(key, upto));
+    for (const std::string& key : keys)
+      ASSERT_EQ(some == nullptr ? 0 : some->Covering(key, kMaxSequenceNumber), list.Covering(key, upto));
   }
 }
 
@@ -89,8 +91,10 @@ TEST(RangeTombstonesTest, OverlappingAndCoversAllAreOfEveryKeyBetween) {
         newest = std::max(newest, list.Covering(key, at));
         all &= list.Covering(key, at) > above;
       }
-      ASSERT_EQ(list.tombstones->Overlapping({smallest, largest}, at), newest) << "seed " << seed << " " << smallest << " " << largest;
-      ASSERT_EQ(list.tombstones->CoversAll({smallest, largest}, above, at), all) << "seed " << seed << " " << smallest << " " << largest;
+      ASSERT_EQ(list.tombstones->Overlapping({smallest, largest}, at), newest)
+          << "seed " << seed << " " << smallest << " " << largest;
+      ASSERT_EQ(list.tombstones->CoversAll({smallest, largest}, above, at), all)
+          << "seed " << seed << " " << smallest << " " << largest;
     }
   }
 }
@@ -111,11 +115,13 @@ TEST(RangeTombstonesTest, NobodyMissesTheNeedlessOnesAndEachOtherIsMissed) {
     readers.push_back(kMaxSequenceNumber);
     const auto without = [&](const std::vector<SequenceNumber>& numbers) {
       std::vector<RangeTombstoneRef> rest = list.all;
-      std::erase_if(rest, [&](const auto& t) { return std::find(numbers.begin(), numbers.end(), t->sequence) != numbers.end(); });
+      std::erase_if(rest, [&](const auto& t) {
+        return std::find(numbers.begin(), numbers.end(), t->sequence) != numbers.end();
+      });
       return RangeTombstones::Of(rest);
     };
-    // A reader at `at` with another list: all it has to know of a version is on which side of the newest tombstone it lies, and
-    // versions between the newest of both lists are seen by no other reader.
+    // A reader at `at` with another list: all it has to know of a version is on which side of the newest
+    // tombstone it lies, and versions between the newest of both lists are seen by no other reader.
     const auto same_for_all = [&](const RangeTombstonesRef& other) {
       for (const SequenceNumber at : readers) {
         for (const std::string& key : keys) {
@@ -136,14 +142,16 @@ TEST(RangeTombstonesTest, NobodyMissesTheNeedlessOnesAndEachOtherIsMissed) {
 
 TEST(RangeTombstonesTest, AVersionFilterDropsWhatNoReaderSees) {  // K7
   const auto tombstones = RangeTombstones::Of({Tombstone("a", "m", 10), Tombstone("c", "d", 20)});
-  const auto kept = [&](std::vector<SequenceNumber> snapshots, std::string_view key, SequenceNumber sequence) {
-    return VersionFilter(std::move(snapshots), 100, false, 0, tombstones).Keep({key, sequence, ValueType::kPut}, "value");
+  const auto kept = [&](std::vector<SequenceNumber> snapshots, std::string_view key,
+                        SequenceNumber sequence) {
+    return VersionFilter(std::move(snapshots), 100, false, 0, tombstones)
+        .Keep({key, sequence, ValueType::kPut}, "value");
   };
   EXPECT_FALSE(kept({}, "b", 9));
   EXPECT_TRUE(kept({}, "b", 11));
   EXPECT_TRUE(kept({}, "m", 9));
   EXPECT_FALSE(kept({}, "c", 11));
-  EXPECT_TRUE(kept({9}, "b", 9));    // the snapshot sees it
+  EXPECT_TRUE(kept({9}, "b", 9));  // the snapshot sees it
   EXPECT_TRUE(kept({9}, "b", 8));
   EXPECT_FALSE(kept({10}, "b", 9));  // the snapshot sees the tombstone
   EXPECT_FALSE(kept({8}, "b", 9));
@@ -174,21 +182,24 @@ Nanos BusyWithNested(size_t n) {
   std::vector<RangeTombstoneRef> all;
   std::vector<SequenceNumber> snapshots;
   for (size_t i = 0; i < n; ++i) {
-    all.push_back(std::make_shared<const RangeTombstone>(RangeTombstone{StrCat("a", 100'000 + i), StrCat("b", 900'000 - i), 2 * i + 1}));
+    all.push_back(std::make_shared<const RangeTombstone>(
+        RangeTombstone{StrCat("a", 100'000 + i), StrCat("b", 900'000 - i), 2 * i + 1}));
     snapshots.push_back(2 * i + 2);
   }
   const Nanos begin = ThreadBusy();
   const RangeTombstonesRef list = RangeTombstones::Of(all);
   EXPECT_TRUE(list->Needless(snapshots).empty());
-  for (size_t i = 0; i < n; ++i) EXPECT_EQ(list->Covering(StrCat("a", 100'000 + i), 2 * (n - 1) + 1), 2 * i + 1);
+  for (size_t i = 0; i < n; ++i)
+    EXPECT_EQ(list->Covering(StrCat("a", 100'000 + i), 2 * (n - 1) + 1), 2 * i + 1);
   return ThreadBusy() - begin;
 }
 
 TEST(RangeTombstonesTest, NestedOnesCostLittleMoreThanAsManyOthers) {
   constexpr Nanos kLeast = 4 * kMillisecond;  // of what a thread's time is told in
-  BusyWithNested(500);  // warm
+  BusyWithNested(500);                        // warm
   const Nanos few = std::max(BusyWithNested(500), kLeast), many = BusyWithNested(8'000);
-  EXPECT_LT(many, 16 * 4 * few) << few / kMicrosecond << " us for few, " << many / kMicrosecond << " for sixteen times as many";
+  EXPECT_LT(many, 16 * 4 * few) << few / kMicrosecond << " us for few, " << many / kMicrosecond
+                                << " for sixteen times as many";
 }
 
 }  // namespace

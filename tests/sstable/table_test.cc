@@ -53,7 +53,8 @@ Model SmallModel() {
 }
 
 TestTable SmallTable() {
-  TableBuilder builder({.block_size_bytes = 80, .restart_interval = 2, .filter_bits_per_key = 10}, {0x0102030405060708, 9});
+  TableBuilder builder({.block_size_bytes = 80, .restart_interval = 2, .filter_bits_per_key = 10},
+                       {0x0102030405060708, 9});
   for (const auto& [key, value] : SmallModel()) builder.Add(key, value);
   builder.SetProperty("made by", "test");
   TestTable table;
@@ -64,26 +65,91 @@ TestTable SmallTable() {
 
 TEST(TableTest, BytesAreAsDocumented) {
   const TestTable table = SmallTable();
-  EXPECT_EQ(ToHex(table.output.data), "000503" "6170706c65" "0109000000000000" "726564"      // apple@9
-            "050005" "0104000000000000" "677265656e"               // apple@4
-            "00000000" "01000000" "00" "7a123d3e"                  // one restart point, no compression, crc
-            "000700" "61707269636f74" "0007000000000000"           // apricot@7, a tombstone
-            "000606" "62616e616e61" "0108000000000000" "79656c6c6f77"
-            "00000000" "01000000" "00" "edf1feea"
-            "000604" "636865727279" "0103000000000000" "6461726b"
-            "00000000" "01000000" "00" "31018d15");
-  EXPECT_EQ(ToHex(table.output.metadata), "0000000000088000000000000000000001002000000000000400000000100100"      // filter, one line
-            "0002280000400000100000100205000000000050000020000014000200400000" "06"  // six probes
-            "000302" "617072" "0000000000000000" "0030"            // index: up to "apr" the first 48 bytes
-            "000102" "63" "0000000000000000" "3036"                // up to "c" the next 54
-            "000602" "636865727279" "0000000000000000" "6622"      // up to the end the last 34
-            "00000000" "10000000" "1e000000" "03000000"
-            "47" "01" "0807060504030201" "0900000000000000"        // properties: a TableInfo
-            "8801" "00" "05" "0d" "6170706c65" "0109000000000000" "0e" "636865727279" "0103000000000000"
-            "0309" "00" "00" "00" "00" "00" "01" "07" "6d616465206279" "04" "74657374"
-            "0807060504030201" "0900000000000000" "8800000000000000"  // footer: uuid, data size
-            "41000000" "41000000" "48000000"                       // sizes of filter, index, properties
-            "fff0ad60" "01000000" "4e535354");
+  EXPECT_EQ(ToHex(table.output.data),
+            "000503"
+            "6170706c65"
+            "0109000000000000"
+            "726564"  // apple@9
+            "050005"
+            "0104000000000000"
+            "677265656e"  // apple@4
+            "00000000"
+            "01000000"
+            "00"
+            "7a123d3e"  // one restart point, no compression, crc
+            "000700"
+            "61707269636f74"
+            "0007000000000000"  // apricot@7, a tombstone
+            "000606"
+            "62616e616e61"
+            "0108000000000000"
+            "79656c6c6f77"
+            "00000000"
+            "01000000"
+            "00"
+            "edf1feea"
+            "000604"
+            "636865727279"
+            "0103000000000000"
+            "6461726b"
+            "00000000"
+            "01000000"
+            "00"
+            "31018d15");
+  // filter, one line
+  EXPECT_EQ(ToHex(table.output.metadata),
+            "0000000000088000000000000000000001002000000000000400000000100100"
+            "0002280000400000100000100205000000000050000020000014000200400000"
+            "06"  // six probes
+            "000302"
+            "617072"
+            "0000000000000000"
+            "0030"  // index: up to "apr" the first 48 bytes
+            "000102"
+            "63"
+            "0000000000000000"
+            "3036"  // up to "c" the next 54
+            "000602"
+            "636865727279"
+            "0000000000000000"
+            "6622"  // up to the end the last 34
+            "00000000"
+            "10000000"
+            "1e000000"
+            "03000000"
+            "47"
+            "01"
+            "0807060504030201"
+            "0900000000000000"  // properties: a TableInfo
+            "8801"
+            "00"
+            "05"
+            "0d"
+            "6170706c65"
+            "0109000000000000"
+            "0e"
+            "636865727279"
+            "0103000000000000"
+            "0309"
+            "00"
+            "00"
+            "00"
+            "00"
+            "00"
+            "01"
+            "07"
+            "6d616465206279"
+            "04"
+            "74657374"
+            "0807060504030201"
+            "0900000000000000"
+            "8800000000000000"  // footer: uuid, data size
+            "41000000"
+            "41000000"
+            "48000000"  // sizes of filter, index, properties
+            "fff0ad60"
+            "01000000"
+            "4e535354");
 }
 
 TEST(TableTest, FooterIsAsDocumented) {
@@ -135,11 +201,11 @@ TEST(TableTest, BlocksCoverTheDataInOrder) {
 TEST(TableTest, BlocksStayWithinTheirSizeUnlessOneEntryIsLarger) {
   for (size_t value_size : {10, 100, 1000, 3000, 5000}) {
     Model model;
-    for (int i = 0; i < 300; ++i) model[InternalKey(absl::StrCat("user", 1000 + i), 1)] = std::string(value_size, 'v');
+    for (int i = 0; i < 300; ++i)
+      model[InternalKey(absl::StrCat("user", 1000 + i), 1)] = std::string(value_size, 'v');
     const TestTable table = BuildTable(model);
-    table.reader->ForEachBlock([&](const BlockHandle& h) {
-      EXPECT_LE(h.size, std::max<size_t>(4096, value_size + 64));
-    });
+    table.reader->ForEachBlock(
+        [&](const BlockHandle& h) { EXPECT_LE(h.size, std::max<size_t>(4096, value_size + 64)); });
     const size_t fit = std::max<size_t>(4096 / (value_size + 30), 1);
     EXPECT_LE(table.output.block_ends.size(), 300 / fit + 1);
   }
@@ -257,8 +323,9 @@ TEST(TableTest, BlocksAndCutsAreThoseOfTheUsedPart) {
 
   const auto blocks_asked = [&](Direction direction, std::string_view seek) {
     size_t asked = 0;
-    TableIterator it(table.reader, [&](const TableReader&, const BlockHandle& h) { return ++asked, table.Block(h); }, TableIterator::Check::kOnce,
-                     direction);
+    TableIterator it(
+        table.reader, [&](const TableReader&, const BlockHandle& h) { return ++asked, table.Block(h); },
+        TableIterator::Check::kOnce, direction);
     seek.empty() ? it.SeekToFirst() : it.Seek(MakeSeekKey(seek));
     while (it.Valid()) it.Next();
     return asked;
@@ -271,7 +338,8 @@ TEST(TableTest, BlocksAndCutsAreThoseOfTheUsedPart) {
 }
 
 TEST(TableTest, MayContainWithoutAFilterKnowsTheKeyRange) {
-  const TestTable table = BuildTable({{InternalKey("b", 1), ""}, {InternalKey("d", 1), ""}}, {.filter_bits_per_key = 0});
+  const TestTable table =
+      BuildTable({{InternalKey("b", 1), ""}, {InternalKey("d", 1), ""}}, {.filter_bits_per_key = 0});
   EXPECT_FALSE(table.reader->MayContain("a"));
   EXPECT_TRUE(table.reader->MayContain("b"));
   EXPECT_TRUE(table.reader->MayContain("c"));
@@ -280,7 +348,8 @@ TEST(TableTest, MayContainWithoutAFilterKnowsTheKeyRange) {
 }
 
 TEST(TableTest, OptionsOutOfRangeAreBroughtIntoIt) {
-  for (const TableOptions& o : {TableOptions{0, 0, -1}, TableOptions{0, -5, 1000}, TableOptions{SIZE_MAX, INT32_MAX, 64}}) {
+  for (const TableOptions& o :
+       {TableOptions{0, 0, -1}, TableOptions{0, -5, 1000}, TableOptions{SIZE_MAX, INT32_MAX, 64}}) {
     const TestTable table = BuildTable(SmallModel(), o);
     EXPECT_EQ(Get(table, "apple", 5).value, "green");
   }
@@ -294,10 +363,13 @@ TEST(TableTest, ABlockFromElsewhereIsDataLoss) {
   std::vector<BlockHandle> handles;
   table.reader->ForEachBlock([&](const BlockHandle& h) { handles.push_back(h); });
   ASSERT_EQ(handles[0].size, handles[1].size);
-  EXPECT_EQ(table.reader->CheckBlock(handles[0], table.Raw(handles[1])).status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(table.reader->CheckBlock(handles[0], twin.Raw(handles[0])).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(table.reader->CheckBlock(handles[0], table.Raw(handles[1])).status().code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(table.reader->CheckBlock(handles[0], twin.Raw(handles[0])).status().code(),
+            absl::StatusCode::kDataLoss);
   EXPECT_EQ(table.reader->CheckBlock(handles[0], "").status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(TableReader::Open(table.output.info, twin.output.metadata).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(TableReader::Open(table.output.info, twin.output.metadata).status().code(),
+            absl::StatusCode::kDataLoss);
 }
 
 TEST(TableTest, UnknownCompressionIsDataLoss) {
@@ -329,7 +401,8 @@ TEST(TableTest, CompressedBlocksAreSmallerAndIncompressibleOnesAsTheyWere) {
       TableReader::Hit hit;
       EXPECT_TRUE(table.reader->FindBlock(StoredKeyOf(key), kMaxSequenceNumber, &handle));
       const BlockRef block = table.Block(handle);
-      EXPECT_EQ(table.reader->SearchBlock(block.data, StoredKeyOf(key), kMaxSequenceNumber, &hit), TableReader::Found::kFound);
+      EXPECT_EQ(table.reader->SearchBlock(block.data, StoredKeyOf(key), kMaxSequenceNumber, &hit),
+                TableReader::Found::kFound);
       EXPECT_EQ(hit.value, value);
     }
     return table.output.data.size();
@@ -352,13 +425,15 @@ TEST(TableTest, CompressedPayloadsAreAsDocumentedAndAnyOthersRefused) {
     EXPECT_EQ(size, 1'000u);
     ASSERT_TRUE(DecompressBlock(c, payload, &back));
     EXPECT_EQ(back, raw);
-    for (size_t n = 0; n < payload.size(); ++n) EXPECT_FALSE(DecompressBlock(c, payload.substr(0, n), &back)) << n;
+    for (size_t n = 0; n < payload.size(); ++n)
+      EXPECT_FALSE(DecompressBlock(c, payload.substr(0, n), &back)) << n;
     std::string bomb;
     PutVarint32(&bomb, 1 << 30);
     EXPECT_FALSE(DecompressBlock(c, bomb + "abc", &back)) << "claims to grow beyond reason";
   }
   EXPECT_FALSE(ParseCompressionList("lz4,snappy").ok());
-  EXPECT_EQ(*ParseCompressionList("none,lz4,zstd"), (std::vector{Compression::kNone, Compression::kLz4, Compression::kZstd}));
+  EXPECT_EQ(*ParseCompressionList("none,lz4,zstd"),
+            (std::vector{Compression::kNone, Compression::kLz4, Compression::kZstd}));
 }
 
 TEST(TableTest, EveryBitFlipInDataIsDataLoss) {
@@ -396,7 +471,8 @@ TEST(TableTest, MalformedMetadataWithARightChecksumNeverCrashes) {
   Random random(9);
   for (int round = 0; round < 30000; ++round) {
     std::string m = table.output.metadata;
-    for (uint64_t n = 1 + random.Uniform(3); n > 0; --n) m[random.Uniform(m.size() - 12)] = static_cast<char>(random.Next());
+    for (uint64_t n = 1 + random.Uniform(3); n > 0; --n)
+      m[random.Uniform(m.size() - 12)] = static_cast<char>(random.Next());
     EncodeFixed32(m.data() + m.size() - 12, Crc32c(std::string_view(m).substr(0, m.size() - 12)));
     auto reader = TableReader::Open(table.output.info, m);
     if (!reader.ok()) continue;

@@ -1,4 +1,5 @@
-// M4: who references a file of a StoC, through crashes and failing disks; a file goes with its last reference, and not before.
+// M4: who references a file of a StoC, through crashes and failing disks; a file goes with its last
+// reference, and not before.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,8 +49,12 @@ class FileReferencesTest : public testing::Test {
     const auto bytes = store_->ReadFile(file, 0, kMaxReadBytes);
     return bytes.ok() && *bytes == file.ToString();
   }
-  Status Add(RangeId range, uint64_t epoch, const StocFileId& file) { return store_->AddReferences(range, Epoch(epoch), {file}); }
-  Status Drop(RangeId range, uint64_t epoch, const StocFileId& file) { return store_->DropReferences(range, Epoch(epoch), {file}); }
+  Status Add(RangeId range, uint64_t epoch, const StocFileId& file) {
+    return store_->AddReferences(range, Epoch(epoch), {file});
+  }
+  Status Drop(RangeId range, uint64_t epoch, const StocFileId& file) {
+    return store_->DropReferences(range, Epoch(epoch), {file});
+  }
   std::vector<StocFileId> ListOf(RangeId range, uint64_t epoch_below = 100) {
     std::vector<StocFileId> files;
     for (const FileSummary& f : store_->List(range, Epoch(epoch_below))) files.push_back(f.file);
@@ -124,9 +129,18 @@ TEST_F(FileReferencesTest, BytesAreGolden) {
   const auto hex = [&](size_t at, size_t n) { return absl::BytesToHexString(bytes.substr(at, n)); };
   EXPECT_EQ(hex(0, 4), "4e565231");
   EXPECT_EQ(DecodeFixed32(bytes.data() + 4), Crc32c(std::string_view(bytes).substr(8)));
-  EXPECT_EQ(hex(8, 28), "01000000" "02000000" "bc0a000000000000" "0100000000000000" "02000000");
-  EXPECT_EQ(hex(36, 16), "0100000000000000" "0100000000000000");
-  EXPECT_EQ(hex(60, 16), "2200000000000000" "3300000000000000");
+  EXPECT_EQ(hex(8, 28),
+            "01000000"
+            "02000000"
+            "bc0a000000000000"
+            "0100000000000000"
+            "02000000");
+  EXPECT_EQ(hex(36, 16),
+            "0100000000000000"
+            "0100000000000000");
+  EXPECT_EQ(hex(60, 16),
+            "2200000000000000"
+            "3300000000000000");
   // One that cannot be read: nobody knows whose the file is, so it stays, and says so.
   ASSERT_TRUE((*base_->Open(path, true))->Write(40, "!").ok());
   const uint64_t bad = metrics_.counter("nova_stoc_bad_files_total")->value();
@@ -146,7 +160,8 @@ TEST_F(FileReferencesTest, S3WhoSharesAFileMayHealIt) {
   EXPECT_FALSE(Write(Id(1), kB, Epoch(1)).ok()) << "an epoch before its own";
   ASSERT_TRUE(Write(Id(1), kB, Epoch(2)).ok());
   EXPECT_TRUE(Readable(Id(1)));
-  // A file that is gone from the disk, and is written anew by one of its ranges, still belongs to the other as well.
+  // A file that is gone from the disk, and is written anew by one of its ranges, still belongs to the other
+  // as well.
   ASSERT_TRUE(base_->Delete("files/" + Id(1).ToString()).ok());
   Open();
   EXPECT_FALSE(Readable(Id(1)));
@@ -201,11 +216,12 @@ std::vector<size_t> PointsOfReferences() {
   }
   return points;
 }
-INSTANTIATE_TEST_SUITE_P(All, FileReferencesFailPointTest, testing::ValuesIn(PointsOfReferences()), [](const auto& p) {
-  std::string name(kFailPoints[p.param].name);
-  std::replace(name.begin(), name.end(), '.', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(All, FileReferencesFailPointTest, testing::ValuesIn(PointsOfReferences()),
+                         [](const auto& p) {
+                           std::string name(kFailPoints[p.param].name);
+                           std::replace(name.begin(), name.end(), '.', '_');
+                           return name;
+                         });
 
 TEST_P(FileReferencesFailPointTest, M4ALossOfPowerThereLosesNoReferencedFileAndLeavesNone) {
   Random random(7);
@@ -237,7 +253,9 @@ TEST_P(FileReferencesFailPointTest, M4AnErrorThereLosesNoReferencedFileAndLeaves
     for (const bool restart : {false, true}) {
       SCOPED_TRACE(StrCat("hit ", nth, restart ? ", restarted" : ""));
       const StocFileId file = Id(next++);
-      ASSERT_TRUE(ArmFailPoint(kFailPoints[GetParam()].name, nth, [] { return absl::DataLossError("failpoint"); }).ok());
+      ASSERT_TRUE(ArmFailPoint(kFailPoints[GetParam()].name, nth, [] {
+                    return absl::DataLossError("failpoint");
+                  }).ok());
       const int calls = ShareAndDrop(file);
       DisarmFailPoints();
       ASSERT_LT(calls, 4);
@@ -256,8 +274,8 @@ TEST_P(FileReferencesFailPointTest, M4AnErrorThereLosesNoReferencedFileAndLeaves
   }
 }
 
-// Random adds and drops, of which disk and power fail some. Nothing that is surely referenced is ever gone; nothing that nobody can
-// reference stays once each range has collected what it does not want.
+// Random adds and drops, of which disk and power fail some. Nothing that is surely referenced is ever gone;
+// nothing that nobody can reference stays once each range has collected what it does not want.
 TEST_F(FileReferencesTest, M4NoFailureOrCrashLosesAReferencedFile) {
   Random random(4);
   uint64_t next = 1;
@@ -273,7 +291,8 @@ TEST_F(FileReferencesTest, M4NoFailureOrCrashLosesAReferencedFile) {
       }
       const bool fault = random.OneIn(4);
       if (fault) {
-        const DiskOp ops[] = {DiskOp::kCreate, DiskOp::kWrite, DiskOp::kSync, DiskOp::kRename, DiskOp::kSyncDirectory, DiskOp::kDelete};
+        const DiskOp ops[] = {DiskOp::kCreate, DiskOp::kWrite,         DiskOp::kSync,
+                              DiskOp::kRename, DiskOp::kSyncDirectory, DiskOp::kDelete};
         disk_->Add({.op = ops[random.Uniform(6)], .action = FaultAction::kEio, .count = 1});
       }
       auto it = held.begin();
@@ -301,13 +320,17 @@ TEST_F(FileReferencesTest, M4NoFailureOrCrashLosesAReferencedFile) {
         ASSERT_TRUE(Readable(f)) << "round " << round << " step " << step;
         for (const auto& [r, is] : ranges) {
           const auto listed = ListOf(r);
-          ASSERT_TRUE(!is || std::find(listed.begin(), listed.end(), f) != listed.end()) << "range " << r.value() << " would not find it";
+          ASSERT_TRUE(!is || std::find(listed.begin(), listed.end(), f) != listed.end())
+              << "range " << r.value() << " would not find it";
         }
       }
-      std::erase_if(held, [](const auto& f) { return std::none_of(f.second.begin(), f.second.end(), [](const auto& h) { return h.second; }); });
+      std::erase_if(held, [](const auto& f) {
+        return std::none_of(f.second.begin(), f.second.end(), [](const auto& h) { return h.second; });
+      });
     }
     Crash(&random);
-    for (int pass = 0; pass < 2; ++pass) {  // N4; what the creator gets back when the list of references was deleted first, too
+    // N4; what the creator gets back when the list of references was deleted first, too
+    for (int pass = 0; pass < 2; ++pass) {
       for (const RangeId range : {kA, kB, kC}) {
         for (const StocFileId& file : ListOf(range)) ASSERT_TRUE(Drop(range, 1, file).ok());
       }

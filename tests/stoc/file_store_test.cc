@@ -40,8 +40,11 @@ class FileStoreTest : public testing::Test {
     medium_.Crash(torn);
     Open();
   }
-  Status Write(const StocFileId& file, std::string_view data) { return store_->WriteFile(file, kCreator, data, Crc32c(data)); }
-  Status Append(const StocFileId& file, uint64_t offset, std::string_view data, const Creator& creator = kCreator) {
+  Status Write(const StocFileId& file, std::string_view data) {
+    return store_->WriteFile(file, kCreator, data, Crc32c(data));
+  }
+  Status Append(const StocFileId& file, uint64_t offset, std::string_view data,
+                const Creator& creator = kCreator) {
     return store_->AppendFile(file, creator, offset, offset == 0, data);
   }
   std::string Read(const StocFileId& file, uint64_t offset = 0, uint32_t size = kMaxReadBytes) {
@@ -125,8 +128,11 @@ TEST_F(FileStoreTest, S3WritingADamagedFileAgainHealsIt) {
   EXPECT_EQ(metrics_.counter("nova_stoc_files_healed_total")->value(), 2u);
   EXPECT_TRUE(Write(Id(1), "0123456789").ok());
   EXPECT_EQ(metrics_.counter("nova_stoc_files_healed_total")->value(), 2u) << "what is whole is left alone";
-  // A later owner of the range heals too; the file stays its creator's (N4). An older one, or another range, does not.
-  const auto again = [&](const Creator& by) { return store_->WriteFile(Id(1), by, "0123456789", Crc32c("0123456789")); };
+  // A later owner of the range heals too; the file stays its creator's (N4). An older one, or another range,
+  // does not.
+  const auto again = [&](const Creator& by) {
+    return store_->WriteFile(Id(1), by, "0123456789", Crc32c("0123456789"));
+  };
   EXPECT_TRUE(again({RangeId(7), Epoch(5), 1}).ok());
   EXPECT_EQ(store_->Find(Id(1))->creator, kCreator);
   EXPECT_TRUE(absl::IsInvalidArgument(again({RangeId(7), Epoch(2), 1})));
@@ -154,14 +160,30 @@ TEST_F(FileStoreTest, CreatorsAreListedAfterARestart) {  // N4
 }
 
 TEST_F(FileStoreTest, HeaderBytesAreGolden) {
-  const FileHeader header{FileHeader::Kind::kWhole, {{0x0102030405060708, 0x1112131415161718}, 0x21222324},
-                          {RangeId(1), Epoch(2), 3},  4, 5, 0x61626364};
+  const FileHeader header{FileHeader::Kind::kWhole,
+                          {{0x0102030405060708, 0x1112131415161718}, 0x21222324},
+                          {RangeId(1), Epoch(2), 3},
+                          4,
+                          5,
+                          0x61626364};
   const std::string bytes = header.Encode();
   std::string hex;
   for (const char c : bytes) hex += StrCat(absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
   EXPECT_EQ(hex,
-            "4e564631" "f91f30ff" "0100" "0100" "24232221" "0807060504030201" "1817161514131211" "0100000000000000"
-            "0200000000000000" "0300000000000000" "0400000000000000" "0500000000000000" "64636261" "00000000");
+            "4e564631"
+            "f91f30ff"
+            "0100"
+            "0100"
+            "24232221"
+            "0807060504030201"
+            "1817161514131211"
+            "0100000000000000"
+            "0200000000000000"
+            "0300000000000000"
+            "0400000000000000"
+            "0500000000000000"
+            "64636261"
+            "00000000");
   EXPECT_EQ(*FileHeader::Decode(bytes), header);
   for (size_t i = 0; i < bytes.size() * 8; ++i) {
     std::string damaged = bytes;
@@ -283,7 +305,8 @@ TEST_F(FileStoreTest, DamagedHeadersAreLeftAloneAndCounted) {
 // D, L2: a log's bytes go where its writer says; what was synced is there after a crash, and the log closed.
 TEST_F(FileStoreTest, ALogTakesBytesAtTheirPlacesUntilItIsSealed) {
   const Uuid log{7, 7};
-  const auto write = [&](uint64_t offset, std::string_view bytes, bool sync, const Creator& creator = kCreator) {
+  const auto write = [&](uint64_t offset, std::string_view bytes, bool sync,
+                         const Creator& creator = kCreator) {
     const FileStore::LogWrite one{log, creator, {{offset, bytes}}, sync};
     return store_->WriteLogs({&one, 1})[0];
   };
@@ -313,17 +336,23 @@ TEST_F(FileStoreTest, ALogTakesBytesAtTheirPlacesUntilItIsSealed) {
 TEST_F(FileStoreTest, LogsAreDurableTogetherWhateverBecomesOfTheJournal) {
   const auto no_fault = [] {};
   const auto sync_fails = [&] { disk_->Add({.path = "journal", .op = DiskOp::kSync, .count = 1}); };
-  const auto write_fails = [&] { disk_->Add({.path = "journal", .op = DiskOp::kWrite, .action = FaultAction::kTorn, .count = 1}); };
-  const auto full = [&] { disk_->Add({.path = "journal", .op = DiskOp::kWrite, .action = FaultAction::kNoSpace}); };
+  const auto write_fails = [&] {
+    disk_->Add({.path = "journal", .op = DiskOp::kWrite, .action = FaultAction::kTorn, .count = 1});
+  };
+  const auto full = [&] {
+    disk_->Add({.path = "journal", .op = DiskOp::kWrite, .action = FaultAction::kNoSpace});
+  };
   const auto no_file = [&] { disk_->Add({.path = "journal", .op = DiskOp::kCreate}); };
   uint64_t n = 0;
-  for (const std::function<void()>& fault : std::vector<std::function<void()>>{no_fault, sync_fails, write_fails, full, no_file}) {
+  for (const std::function<void()>& fault :
+       std::vector<std::function<void()>>{no_fault, sync_fails, write_fails, full, no_file}) {
     const std::vector<Uuid> logs = {{++n, 1}, {n, 2}, {n, 3}};
     for (const Uuid& log : logs) ASSERT_TRUE(store_->CreateLog(log, kCreator).ok());
     fault();
     for (uint64_t at = 0; at < 90; at += 3) {
       std::vector<FileStore::LogWrite> writes;
-      for (const Uuid& log : logs) writes.push_back({log, kCreator, {{at, "abc"}}, /*sync=*/log.lo != 3 || at == 87});
+      for (const Uuid& log : logs)
+        writes.push_back({log, kCreator, {{at, "abc"}}, /*sync=*/log.lo != 3 || at == 87});
       for (const Status& s : store_->WriteLogs(writes)) ASSERT_TRUE(s.ok()) << n << ": " << s;
     }
     disk_->Clear();
@@ -347,7 +376,8 @@ TEST_F(FileStoreTest, TheJournalLeavesAloneWhatIsNoLog) {
   EXPECT_EQ(Read({log, 0}), "0123456789");
 }
 
-// A record is in the journal, power fails, and the start after it cannot read some file; it takes another record all the same.
+// A record is in the journal, power fails, and the start after it cannot read some file; it takes another
+// record all the same.
 class UnreadableAtStartTest : public FileStoreTest {
  protected:
   void Start(const std::string& unreadable, const std::function<void(FileStore*)>& check) {
@@ -381,7 +411,8 @@ TEST_F(FileStoreTest, AJournalThatCouldNotBePutBackAtTheStartIsPutBackByASeal) {
   for (const auto& [uuid, creator] : {std::pair{log, kCreator}, std::pair{of_other, other}}) {
     ASSERT_TRUE(store_->CreateLog(uuid, creator).ok());
   }
-  const FileStore::LogWrite writes[] = {{log, kCreator, {{0, "abc"}}, true}, {of_other, other, {{0, "defg"}}, true}};
+  const FileStore::LogWrite writes[] = {{log, kCreator, {{0, "abc"}}, true},
+                                        {of_other, other, {{0, "defg"}}, true}};
   for (const Status& s : store_->WriteLogs(writes)) ASSERT_TRUE(s.ok()) << s;
   medium_.Crash();
   store_ = nullptr;
@@ -392,7 +423,8 @@ TEST_F(FileStoreTest, AJournalThatCouldNotBePutBackAtTheStartIsPutBackByASeal) {
     auto store = FileStore::Open(&faults, {.reserve_bytes = 0}, &metrics_);
     ASSERT_TRUE(store.ok()) << store.status();
     const Epoch later(kCreator.epoch.value() + 1);
-    EXPECT_EQ((*store)->SealLogs(kCreator.range, later), (std::vector<SealedLogFile>{{log, SealedLogFile::kUnknownSize}}));
+    EXPECT_EQ((*store)->SealLogs(kCreator.range, later),
+              (std::vector<SealedLogFile>{{log, SealedLogFile::kUnknownSize}}));
     EXPECT_TRUE(absl::IsDataLoss((*store)->ReadFile({log, 0}, 0, 3).status())) << "the disk is full still";
     faults.Clear();
     std::vector<std::unique_ptr<Thread>> callers;
@@ -415,14 +447,17 @@ TEST_F(FileStoreTest, AJournalThatCouldNotBePutBackAtTheStartIsPutBackByASeal) {
   }
 }
 
-// A journal that cannot be put back is left as it is for the next start; the logs of before are not read, new ones are synced one by one.
+// A journal that cannot be put back is left as it is for the next start; the logs of before are not read, new
+// ones are synced one by one.
 TEST_F(UnreadableAtStartTest, TheJournalIsKept) {
   Start("journal", [](FileStore* store) {
-    EXPECT_TRUE(absl::IsDataLoss(store->ReadFile({kLog, 0}, 0, 3).status())) << "what is left of it must not pass for all";
+    EXPECT_TRUE(absl::IsDataLoss(store->ReadFile({kLog, 0}, 0, 3).status()))
+        << "what is left of it must not pass for all";
   });
 }
 
-// A log whose header cannot be read gets back what the journal has of it all the same: the journal is gone at the next start.
+// A log whose header cannot be read gets back what the journal has of it all the same: the journal is gone at
+// the next start.
 TEST_F(UnreadableAtStartTest, ALogGetsBackWhatTheJournalHas) {  // D
   Start(StocFileId{kLog, 0}.ToString(), [](FileStore* store) { EXPECT_FALSE(store->Find({kLog, 0})); });
 }

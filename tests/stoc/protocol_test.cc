@@ -26,7 +26,8 @@ void Check(const Message& m, std::string_view hex) {
   Message parsed;
   ASSERT_TRUE(Message::Parse(bytes, &parsed));
   EXPECT_EQ(Encoded(parsed), bytes);
-  for (size_t n = 0; n < bytes.size(); ++n) EXPECT_FALSE(Message::Parse(std::string_view(bytes).substr(0, n), &parsed)) << n;
+  for (size_t n = 0; n < bytes.size(); ++n)
+    EXPECT_FALSE(Message::Parse(std::string_view(bytes).substr(0, n), &parsed)) << n;
   EXPECT_FALSE(Message::Parse(bytes + '\0', &parsed));
 }
 
@@ -35,15 +36,25 @@ constexpr StocFileId kFile{kLog, 0x31323334};
 constexpr Creator kCreator{RangeId(1), Epoch(2), 3};
 constexpr RemoteBuffer kMemory{0x41, 0x42, 0x43, 0};
 
-#define RANGE_EPOCH "0100000000000000" "0200000000000000"
-#define LOG "1817161514131211" "2827262524232221"
+#define RANGE_EPOCH  \
+  "0100000000000000" \
+  "0200000000000000"
+#define LOG          \
+  "1817161514131211" \
+  "2827262524232221"
 #define FILE_ID LOG "34333231"
 #define CREATOR RANGE_EPOCH "0300000000000000"
-#define MEMORY "4100000000000000" "4200000000000000" "43000000" "00000000"
+#define MEMORY       \
+  "4100000000000000" \
+  "4200000000000000" \
+  "43000000"         \
+  "00000000"
 
 TEST(StocProtocolTest, BytesAreGolden) {
   Check(OpenSegmentRequest{RangeId(1), Epoch(2), Incarnation(4), kLog, 5, 6},
-        RANGE_EPOCH "0400000000000000" LOG "05000000" "0600000000000000");
+        RANGE_EPOCH "0400000000000000" LOG
+                    "05000000"
+                    "0600000000000000");
   Check(OpenSegmentReply{kMemory}, MEMORY);
   Check(FreeLogsRequest{RangeId(1), Epoch(2), {kLog, kLog}}, RANGE_EPOCH "02000000" LOG LOG);
   Check(RangeEpochRequest{RangeId(1), Epoch(2)}, RANGE_EPOCH);
@@ -52,16 +63,28 @@ TEST(StocProtocolTest, BytesAreGolden) {
   Check(OpenLogFileRequest{RangeId(1), Epoch(2), Incarnation(4), kLog}, RANGE_EPOCH "0400000000000000" LOG);
   Check(OpenFileRequest{kFile, kCreator, 8}, FILE_ID CREATOR "0800000000000000");
   Check(OpenFileReply{9, kMemory}, "0900000000000000" MEMORY);
-  Check(PersistFileRequest{9, 10, 11}, "0900000000000000" "0a000000" "0b000000");
-  Check(ReadFileRequest{kFile, 12, 13}, FILE_ID "0c00000000000000" "0d000000");
+  Check(PersistFileRequest{9, 10, 11},
+        "0900000000000000"
+        "0a000000"
+        "0b000000");
+  Check(ReadFileRequest{kFile, 12, 13}, FILE_ID
+        "0c00000000000000"
+        "0d000000");
   Check(FileReferencesRequest{RangeId(1), Epoch(2), {kFile}}, RANGE_EPOCH "01000000" FILE_ID);
-  Check(ListFilesReply{{{kFile, kCreator, 14, 15}}}, "01000000" FILE_ID CREATOR "0e00000000000000" "0f00000000000000");
+  Check(ListFilesReply{{{kFile, kCreator, 14, 15}}}, "01000000" FILE_ID CREATOR
+                                                     "0e00000000000000"
+                                                     "0f00000000000000");
   Check(PingReply{Incarnation(16)}, "1000000000000000");
   Check(ListFilesRequest{RangeId(1), Epoch(2), {}}, RANGE_EPOCH);
   EXPECT_EQ(Hex(Encoded(WriteSmallFileRequest{kFile, kCreator, 17, {}})), FILE_ID CREATOR "11000000");
-  EXPECT_EQ(Hex(Encoded(AppendLogRequest{RangeId(1), Epoch(2), kLog, 18, true, 19, {}})),
-            RANGE_EPOCH LOG "1200000000000000" "01" "13000000");
-  EXPECT_EQ(Hex(Encoded(AppendFileRequest{kFile, kCreator, 18, true, 19, {}})), FILE_ID CREATOR "1200000000000000" "01" "13000000");
+  EXPECT_EQ(Hex(Encoded(AppendLogRequest{RangeId(1), Epoch(2), kLog, 18, true, 19, {}})), RANGE_EPOCH LOG
+            "1200000000000000"
+            "01"
+            "13000000");
+  EXPECT_EQ(Hex(Encoded(AppendFileRequest{kFile, kCreator, 18, true, 19, {}})), FILE_ID CREATOR
+            "1200000000000000"
+            "01"
+            "13000000");
 }
 
 // What was added later is not there where it says nothing, so that processes of the version before understand

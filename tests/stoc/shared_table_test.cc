@@ -1,5 +1,5 @@
-// M4 over StoCs: ranges with manifests of their own that reference the same tables, through restarts of StoCs and owners that die
-// between an edit and its references.
+// M4 over StoCs: ranges with manifests of their own that reference the same tables, through restarts of StoCs
+// and owners that die between an edit and its references.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,8 +31,9 @@ struct Rig {
       stocs.push_back(std::make_unique<TestStoc>(w, i + 1, incarnation, disks.back().get()));
     }
     client = std::make_unique<TestClient>(w, "ltc-1", 10);
-    store = NewStocSstableStore(client->stocs.get(), [](Executor* e) { return static_cast<TestExecutor*>(e)->xchg(); },
-                                {.write_deadline_ns = 5 * kSecond, .read_deadline_ns = 5 * kSecond, .damaged = {}}, &metrics);
+    store = NewStocSstableStore(
+        client->stocs.get(), [](Executor* e) { return static_cast<TestExecutor*>(e)->xchg(); },
+        {.write_deadline_ns = 5 * kSecond, .read_deadline_ns = 5 * kSecond, .damaged = {}}, &metrics);
     Update();
   }
   ~Rig() { client->Stop(); }
@@ -92,7 +93,8 @@ struct Rig {
 // A range's owner: its tables on the rig's StoCs, its manifest on a disk of its own.
 class Owner {
  public:
-  Owner(Rig* rig, uint64_t id, std::string lower = "", std::string upper = "") : rig_(rig), arenas_(64 << 20), cache_(64 << 10) {
+  Owner(Rig* rig, uint64_t id, std::string lower = "", std::string upper = "")
+      : rig_(rig), arenas_(64 << 20), cache_(64 << 10) {
     record_.id = RangeId(id);
     record_.lower = std::move(lower);
     record_.upper = std::move(upper);
@@ -101,7 +103,9 @@ class Owner {
     services_.cache = &cache_;
     services_.arenas = &arenas_;
     services_.executors = {on()};
-    services_.place = [this](uint64_t) { return tables_to_place-- > 0 ? placement : Placement{{{StocId(9)}}, {StocId(9)}}; };
+    services_.place = [this](uint64_t) {
+      return tables_to_place-- > 0 ? placement : Placement{{{StocId(9)}}, {StocId(9)}};
+    };
     services_.garbage = [this](const TableInfo& t) {
       if (drops_references) rig_->store->DropTable(t, {record_.id, record_.epoch, 0});
     };
@@ -166,7 +170,8 @@ class Owner {
       for (const FileSummary& f : *files) {
         if (!referenced.contains(f.file)) orphans.push_back(f.file);
       }
-      const Status dropped = rig_->client->stocs->DropReferences(s->id(), record_.id, record_.epoch, orphans, Soon());
+      const Status dropped =
+          rig_->client->stocs->DropReferences(s->id(), record_.id, record_.epoch, orphans, Soon());
       ASSERT_TRUE(dropped.ok()) << dropped;
     }
   }
@@ -190,7 +195,8 @@ class Owner {
     }
   }
   void Clear() {  // and with it every table
-    Write(ValueType::kDeleteRange, range_->lower().empty() ? "a" : range_->lower(), range_->upper().empty() ? "z" : range_->upper());
+    Write(ValueType::kDeleteRange, range_->lower().empty() ? "a" : range_->lower(),
+          range_->upper().empty() ? "z" : range_->upper());
     model.clear();
     Settle();
     EXPECT_EQ(range_->stats().tables, 0u);
@@ -261,8 +267,8 @@ class Owner {
 
   Model model;
   Placement placement{{{StocId(1), StocId(2)}}, {StocId(2), StocId(3)}};
-  std::atomic<int> tables_to_place{1 << 30};       // then they go where no StoC is
-  std::atomic<bool> drops_references{true};  // false: it dies before it does
+  std::atomic<int> tables_to_place{1 << 30};  // then they go where no StoC is
+  std::atomic<bool> drops_references{true};   // false: it dies before it does
 
  private:
   void Activate(StatusOr<std::shared_ptr<Range>> range) {
@@ -311,7 +317,8 @@ INSTANTIATE_TEST_SUITE_P(Fabrics, SharedTableTest, testing::Values(FabricKind::k
 
 const std::string kMiddle = KeyOf(kKeys * 5 / 8);
 
-// A range is split in two: three manifests name one table for a while; then its two halves; then one; then the file goes.
+// A range is split in two: three manifests name one table for a while; then its two halves; then one; then
+// the file goes.
 TEST_P(SharedTableTest, M4ASplitSharesTablesUntilEachHalfHasRewrittenThem) {
   Run([&](FabricWorld* world) {
     Rig rig(world);
@@ -335,7 +342,8 @@ TEST_P(SharedTableTest, M4ASplitSharesTablesUntilEachHalfHasRewrittenThem) {
     rig.RestartStocs();
     ASSERT_NO_FATAL_FAILURE(low.Open());  // nothing of it is in memory
     ASSERT_NO_FATAL_FAILURE(parent.Open());
-    ASSERT_NO_FATAL_FAILURE(parent.CollectOrphans());  // of what it had dropped the loss of power brought back some
+    // of what it had dropped the loss of power brought back some
+    ASSERT_NO_FATAL_FAILURE(parent.CollectOrphans());
     for (Owner* o : {&low, &high}) ASSERT_NO_FATAL_FAILURE(o->ExpectContents());
 
     low.Fill("second");
@@ -360,7 +368,8 @@ TEST_P(SharedTableTest, M4ASplitSharesTablesUntilEachHalfHasRewrittenThem) {
   });
 }
 
-// The owner dies between its references and the edit that counts: before that is written, in the middle, before the pointer names it.
+// The owner dies between its references and the edit that counts: before that is written, in the middle,
+// before the pointer names it.
 TEST_P(SharedTableTest, N4ReferencesOfAnImportThatDidNotHappenAreCollected) {
   Run([&](FabricWorld* world) {
     for (int step = 0; step < 3; ++step) {
@@ -413,7 +422,8 @@ TEST_P(SharedTableTest, F1AnImportThatWasOvertakenHarmsNobody) {
     parent.Settle();
     const VersionEdit cut = parent.Cut(kMiddle, "");
     ASSERT_TRUE(ArmFailPoint("import.referenced", 1, [&] {
-                  for (const auto& s : rig.stocs) EXPECT_TRUE(rig.client->stocs->Fence(s->id(), RangeId(3), Epoch(2), Soon()).ok());
+                  for (const auto& s : rig.stocs)
+                    EXPECT_TRUE(rig.client->stocs->Fence(s->id(), RangeId(3), Epoch(2), Soon()).ok());
                   next.Follow(late);
                   next.Import(cut);
                   return absl::FailedPreconditionError("the StoCs of its manifest say so");
@@ -439,7 +449,8 @@ TEST_P(SharedTableTest, F1AnImportThatWasOvertakenHarmsNobody) {
     rig.RestartStocs();
     ASSERT_NO_FATAL_FAILURE(parent.Open());
     ASSERT_NO_FATAL_FAILURE(parent.CollectOrphans());  // nobody else keeps the files
-    for (const Status& s : drops_too_late()) EXPECT_TRUE(s.ok()) << s;  // of a StoC that knows of no fence: the reference is a later one
+    // of a StoC that knows of no fence: the reference is a later one
+    for (const Status& s : drops_too_late()) EXPECT_TRUE(s.ok()) << s;
     ASSERT_NO_FATAL_FAILURE(next.Open());
     ASSERT_NO_FATAL_FAILURE(next.ExpectContents());
     ASSERT_NO_FATAL_FAILURE(next.Clear());
@@ -448,7 +459,8 @@ TEST_P(SharedTableTest, F1AnImportThatWasOvertakenHarmsNobody) {
   });
 }
 
-// An owner dies between the edit that drops a table and its references: its next owner drops them, and nobody else's.
+// An owner dies between the edit that drops a table and its references: its next owner drops them, and nobody
+// else's.
 TEST_P(SharedTableTest, N4ReferencesThatAnEditLeftBehindAreCollected) {
   Run([&](FabricWorld* world) {
     for (const bool creator_dies : {true, false}) {
@@ -479,7 +491,8 @@ TEST_P(SharedTableTest, N4ReferencesThatAnEditLeftBehindAreCollected) {
   });
 }
 
-// A StoC drains: what is used of a table is written anew elsewhere, without bounds; the other range's table stays where it is.
+// A StoC drains: what is used of a table is written anew elsewhere, without bounds; the other range's table
+// stays where it is.
 TEST_P(SharedTableTest, AMoveOffAStocWritesTheUsedPartOnly) {
   Run([&](FabricWorld* world) {
     Rig rig(world);
@@ -499,7 +512,8 @@ TEST_P(SharedTableTest, AMoveOffAStocWritesTheUsedPartOnly) {
     std::set<Uuid> moved;
     ASSERT_TRUE(rig.Eventually([&] {  // nobody reads the old ones any more
       moved = high.Tables();
-      return std::all_of(moved.begin(), moved.end(), [&](const Uuid& t) { return high.range()->FindTable(t).has_value(); });
+      return std::all_of(moved.begin(), moved.end(),
+                         [&](const Uuid& t) { return high.range()->FindTable(t).has_value(); });
     }));
     uint64_t entries = 0;
     for (const Uuid& t : moved) {
@@ -518,7 +532,8 @@ TEST_P(SharedTableTest, AMoveOffAStocWritesTheUsedPartOnly) {
   });
 }
 
-// What a compaction wrote whose edit failed is nobody's once a later edit counts; before that the edit may be durable all the same.
+// What a compaction wrote whose edit failed is nobody's once a later edit counts; before that the edit may be
+// durable all the same.
 TEST_P(SharedTableTest, M2OutputsOfAnEditThatFailedGoWithTheNextOne) {
   Run([&](FabricWorld* world) {
     Rig rig(world);
@@ -541,7 +556,8 @@ TEST_P(SharedTableTest, M2OutputsOfAnEditThatFailedGoWithTheNextOne) {
     owner.manifest_disk.Clear();
     while (owner.range()->CompactOne()) {
     }
-    EXPECT_TRUE(rig.Eventually([&] { return stored() == owner.Tables().size(); })) << stored() << ", " << owner.Tables().size();
+    EXPECT_TRUE(rig.Eventually([&] { return stored() == owner.Tables().size(); }))
+        << stored() << ", " << owner.Tables().size();
     ASSERT_NO_FATAL_FAILURE(owner.ExpectContents());
     // Parts that were written before another failed were in no edit.
     owner.Fill("third");
@@ -563,7 +579,8 @@ TEST_P(SharedTableTest, M2OutputsOfAnEditThatFailedGoWithTheNextOne) {
     owner.tables_to_place = 2;
     EXPECT_FALSE(owner.range()->FlushOne());
     EXPECT_LT(owner.tables_to_place, 0) << "two were written";
-    EXPECT_TRUE(rig.Eventually([&] { return stored() == owner.Tables().size(); })) << stored() << ", " << owner.Tables().size();
+    EXPECT_TRUE(rig.Eventually([&] { return stored() == owner.Tables().size(); }))
+        << stored() << ", " << owner.Tables().size();
     owner.tables_to_place = 1 << 30;
     EXPECT_TRUE(owner.range()->FlushOne());
     ASSERT_NO_FATAL_FAILURE(owner.ExpectContents());
@@ -605,12 +622,15 @@ TEST_P(SharedTableTest, F1ReferencesAreFenced) {
     StocClient* const client = rig.client->stocs.get();
     ASSERT_TRUE(client->WriteFile(StocId(1), FileId(1), creator, "x", Soon()).ok());
     ASSERT_TRUE(client->Fence(StocId(1), RangeId(2), Epoch(5), Soon()).ok());
-    EXPECT_TRUE(absl::IsFailedPrecondition(client->AddReferences(StocId(1), RangeId(2), Epoch(4), {FileId(1)}, Soon())));
+    EXPECT_TRUE(absl::IsFailedPrecondition(
+        client->AddReferences(StocId(1), RangeId(2), Epoch(4), {FileId(1)}, Soon())));
     ASSERT_TRUE(client->AddReferences(StocId(1), RangeId(2), Epoch(5), {FileId(1)}, Soon()).ok());
-    EXPECT_TRUE(absl::IsFailedPrecondition(client->DropReferences(StocId(1), RangeId(2), Epoch(4), {FileId(1)}, Soon())));
+    EXPECT_TRUE(absl::IsFailedPrecondition(
+        client->DropReferences(StocId(1), RangeId(2), Epoch(4), {FileId(1)}, Soon())));
     ASSERT_TRUE(client->DropReferences(StocId(1), RangeId(1), Epoch(1), {FileId(1)}, Soon()).ok());
     EXPECT_EQ(*client->ReadFileBlocking(StocId(1), FileId(1), 0, 10, Soon()), "x");
-    EXPECT_TRUE(absl::IsNotFound(client->AddReferences(StocId(1), RangeId(2), Epoch(5), {FileId(2)}, Soon())));
+    EXPECT_TRUE(
+        absl::IsNotFound(client->AddReferences(StocId(1), RangeId(2), Epoch(5), {FileId(2)}, Soon())));
   });
 }
 

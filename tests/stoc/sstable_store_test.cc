@@ -55,15 +55,16 @@ struct Rig {
       stocs.push_back(std::make_unique<TestStoc>(w, i + 1, 100, disks.back().get()));
     }
     client = std::make_unique<TestClient>(w, "ltc-1", 10);
-    store = NewStocSstableStore(client->stocs.get(), [](Executor* e) { return static_cast<TestExecutor*>(e)->xchg(); },
-                                {.write_deadline_ns = 3 * kSecond,
-                                 .read_deadline_ns = 3 * kSecond,
-                                 .damaged =
-                                     [this](const Uuid& table) {
-                                       MutexLock lock(&mu);
-                                       damaged.insert(table);
-                                     }},
-                                &metrics);
+    store = NewStocSstableStore(
+        client->stocs.get(), [](Executor* e) { return static_cast<TestExecutor*>(e)->xchg(); },
+        {.write_deadline_ns = 3 * kSecond,
+         .read_deadline_ns = 3 * kSecond,
+         .damaged =
+             [this](const Uuid& table) {
+               MutexLock lock(&mu);
+               damaged.insert(table);
+             }},
+        &metrics);
     Update();
   }
   void Update() {
@@ -79,11 +80,12 @@ struct Rig {
     Notification done;
     client->On(0, [&] {
       bool inside = true;
-      store->ReadBlock(client->executors[0].get(), info, handle, deadline_ns, [&](StatusOr<std::string> bytes) {
-        EXPECT_TRUE(client->xchgs[0]->IsCurrentThread());
-        result = std::move(bytes);
-        done.Notify();
-      });
+      store->ReadBlock(client->executors[0].get(), info, handle, deadline_ns,
+                       [&](StatusOr<std::string> bytes) {
+                         EXPECT_TRUE(client->xchgs[0]->IsCurrentThread());
+                         result = std::move(bytes);
+                         done.Notify();
+                       });
       inside = false;
       EXPECT_FALSE(inside || done.HasBeenNotified());
     });
@@ -117,9 +119,12 @@ struct Rig {
     ASSERT_TRUE((*opened)->Sync().ok());
   }
   std::string CopyAt(size_t i, const StocFileId& file) {
-    return client->stocs->ReadFileBlocking(StocId(static_cast<uint32_t>(i + 1)), file, 0, UINT64_MAX, Soon()).value_or("(none)");
+    return client->stocs->ReadFileBlocking(StocId(static_cast<uint32_t>(i + 1)), file, 0, UINT64_MAX, Soon())
+        .value_or("(none)");
   }
-  uint64_t Count(const std::string& what) { return metrics.counter("nova_table_" + what + "_total")->value(); }
+  uint64_t Count(const std::string& what) {
+    return metrics.counter("nova_table_" + what + "_total")->value();
+  }
   std::set<Uuid> Damaged() {
     MutexLock lock(&mu);
     return damaged;
@@ -195,12 +200,14 @@ TEST_P(SstableStoreTest, ReadsGoToTheOtherCopyWhileAStocIsGone) {  // row 18
     rig.Kill(2);  // both copies of fragment 1
     const BlockHandle first = BlockOf(table, 0);
     const std::vector<BlockHandle> all = BlocksOf(table);
-    const BlockHandle gone = *std::find_if(all.begin(), all.end(), [&](const BlockHandle& b) { return b.offset == info->fragments[1].offset; });
+    const BlockHandle gone = *std::find_if(
+        all.begin(), all.end(), [&](const BlockHandle& b) { return b.offset == info->fragments[1].offset; });
     EXPECT_TRUE(rig.ReadBlock(*info, first, Now() + 2 * kSecond).ok());
     const Status s = rig.ReadBlock(*info, gone, Now() + kSecond).status();
     EXPECT_TRUE(absl::IsUnavailable(s)) << s;
     EXPECT_THAT(std::string(s.message()), testing::AllOf(HasSubstr("stoc 2"), HasSubstr("stoc 3")));
-    rig.stocs[1] = std::make_unique<TestStoc>(world, 2, 101, rig.disks[1].get());  // it comes back with its files
+    // it comes back with its files
+    rig.stocs[1] = std::make_unique<TestStoc>(world, 2, 101, rig.disks[1].get());
     rig.Update();
     EXPECT_TRUE(rig.ReadBlock(*info, gone, Now() + 2 * kSecond).ok());
   });
@@ -232,9 +239,14 @@ TEST_P(SstableStoreTest, AReadErrorOrAShortFileGoesToTheOtherCopy) {  // row 21
     rig.disks[0]->Add({.op = DiskOp::kRead, .action = FaultAction::kEio});
     rig.ExpectReads(*info, table);
     rig.disks[0]->Clear();
-    ASSERT_TRUE(rig.client->stocs->DropReferences(StocId(1), kCreator.range, kCreator.epoch, {{info->uuid, 0}, {info->uuid, kMetadataPart}}, Soon()).ok());
+    ASSERT_TRUE(rig.client->stocs
+                    ->DropReferences(StocId(1), kCreator.range, kCreator.epoch,
+                                     {{info->uuid, 0}, {info->uuid, kMetadataPart}}, Soon())
+                    .ok());
     rig.ExpectReads(*info, table);
-    ASSERT_TRUE(rig.client->stocs->DropReferences(StocId(2), kCreator.range, kCreator.epoch, {{info->uuid, 0}}, Soon()).ok());
+    ASSERT_TRUE(rig.client->stocs
+                    ->DropReferences(StocId(2), kCreator.range, kCreator.epoch, {{info->uuid, 0}}, Soon())
+                    .ok());
     const std::vector<BlockHandle> all = BlocksOf(table);
     const Status s = rig.store->ReadBlocks(*info, {all.data(), 1}).status();
     EXPECT_TRUE(absl::IsDataLoss(s)) << s;
@@ -288,11 +300,13 @@ TEST_P(SstableStoreTest, S3WithoutAGoodCopyTheErrorNamesTableAndStocs) {
     const BlockHandle block = BlockOf(table, 5);
     for (const size_t stoc : {0, 1}) rig.Damage(stoc, {info->uuid, 0}, block.offset + block.size - 1);
     const std::vector<BlockHandle> all = BlocksOf(table);
-    for (const Status& s : {rig.ReadBlock(*info, block, Soon()).status(), rig.store->ReadBlocks(*info, all).status()}) {
+    for (const Status& s :
+         {rig.ReadBlock(*info, block, Soon()).status(), rig.store->ReadBlocks(*info, all).status()}) {
       EXPECT_TRUE(absl::IsDataLoss(s)) << s;
       EXPECT_EQ(ToOutcome(s), Outcome::kCorruption);
-      EXPECT_THAT(std::string(s.message()), testing::AllOf(HasSubstr(info->uuid.ToString()), HasSubstr("stoc 1 (stoc-1)"),
-                                                           HasSubstr("stoc 2 (stoc-2)"), HasSubstr("checksum mismatch")));
+      EXPECT_THAT(std::string(s.message()),
+                  testing::AllOf(HasSubstr(info->uuid.ToString()), HasSubstr("stoc 1 (stoc-1)"),
+                                 HasSubstr("stoc 2 (stoc-2)"), HasSubstr("checksum mismatch")));
     }
     EXPECT_EQ(rig.Count("reads_without_good_copy"), 2u);
     EXPECT_TRUE(rig.ReadBlock(*info, BlockOf(table, 4), Soon()).ok()) << "only what is damaged";
@@ -313,7 +327,8 @@ TEST_P(SstableStoreTest, S3RepairWritesDamagedAndMissingCopiesAnew) {
     rig.Damage(0, first, 10);
     rig.Damage(1, first, 50'000);  // another block
     rig.Damage(2, metadata, 10);
-    ASSERT_TRUE(rig.client->stocs->DropReferences(StocId(2), kCreator.range, kCreator.epoch, {second}, Soon()).ok());
+    ASSERT_TRUE(
+        rig.client->stocs->DropReferences(StocId(2), kCreator.range, kCreator.epoch, {second}, Soon()).ok());
     // A later epoch, as after a failover, heals what an older one wrote.
     const Creator healer{kCreator.range, Epoch(kCreator.epoch.value() + 2), 0};
     const auto written = rig.store->Repair(*info, healer);
@@ -353,7 +368,8 @@ TEST_P(SstableStoreTest, AFailedWriteLeavesNothing) {
     rig.Kill(3);
     EXPECT_FALSE(rig.store->WriteTable(SomeTable(2), Scattered(4, 1), kCreator).ok());
     EXPECT_TRUE(rig.client->stocs->Fence(StocId(1), kCreator.range, Epoch(9), Soon()).ok());
-    EXPECT_TRUE(absl::IsFailedPrecondition(rig.store->WriteTable(SomeTable(3), Scattered(1, 1), kCreator).status()));
+    EXPECT_TRUE(
+        absl::IsFailedPrecondition(rig.store->WriteTable(SomeTable(3), Scattered(1, 1), kCreator).status()));
   });
 }
 
@@ -378,7 +394,9 @@ TEST_P(SstableStoreTest, ReadsPreferTheShorterQueue) {
     const auto info = rig.store->WriteTable(table, Scattered(1, 2, 2), kCreator);
     ASSERT_TRUE(info.ok());
     rig.disks[0]->Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = kSecond});
-    Thread busy("busy", [&] { rig.client->stocs->WriteFile(StocId(1), FileId(9), kCreator, "x", Soon()).IgnoreError(); });
+    Thread busy("busy", [&] {
+      rig.client->stocs->WriteFile(StocId(1), FileId(9), kCreator, "x", Soon()).IgnoreError();
+    });
     SleepFor(50 * kMillisecond);
     EXPECT_TRUE(rig.client->stocs->Ping(StocId(1), Soon()).ok());
     Counter* const read1 = rig.stocs[0]->metrics.counter("nova_stoc_disk_bytes_total{op=\"read\"}");
@@ -397,7 +415,8 @@ TEST_P(SstableStoreTest, BadHandlesAreOutOfRange) {
     ASSERT_TRUE(info.ok());
     EXPECT_TRUE(absl::IsOutOfRange(rig.ReadBlock(*info, {table.data.size(), 1}, Soon()).status()));
     const uint64_t cut = info->fragments[1].offset;
-    EXPECT_TRUE(absl::IsOutOfRange(rig.ReadBlock(*info, {cut - 50, 100}, Soon()).status())) << "a block lies in one fragment";
+    EXPECT_TRUE(absl::IsOutOfRange(rig.ReadBlock(*info, {cut - 50, 100}, Soon()).status()))
+        << "a block lies in one fragment";
     const BlockHandle past{table.data.size() - 10, 20};
     EXPECT_TRUE(absl::IsOutOfRange(rig.store->ReadBlocks(*info, {&past, 1}).status()));
     EXPECT_TRUE(rig.store->ReadBlocks(*info, BlocksOf(table)).ok());

@@ -39,7 +39,8 @@ struct Cluster {
   explicit Cluster(FabricWorld* w, Uuid uuid = kCluster) : world(w) {
     admin = config.NewSession();
     EXPECT_TRUE(admin->Create(kClusterPath, ClusterRecord{kClusterFormat, uuid}.Encode()).ok());
-    for (const char* path : {kNodesPath, kStocsPath, kRangesPath, kEpochsPath}) EXPECT_TRUE(admin->Create(path, "").ok());
+    for (const char* path : {kNodesPath, kStocsPath, kRangesPath, kEpochsPath})
+      EXPECT_TRUE(admin->Create(path, "").ok());
   }
   void PutRange(Epoch epoch, RangeState state) {
     RangeRecord r;
@@ -57,7 +58,8 @@ struct Cluster {
 };
 
 struct Process {
-  Process(Cluster* c, Disk* disk, const std::string& name = "stoc-1") : cluster(c), fabric(c->world->NewFabric(name)) {
+  Process(Cluster* c, Disk* disk, const std::string& name = "stoc-1")
+      : cluster(c), fabric(c->world->NewFabric(name)) {
     options.name = name;
     options.address = c->world->AnyAddress(name);
     options.log_memory_bytes = 16 << 20;
@@ -107,7 +109,8 @@ bool Eventually(const Condition& condition) {
 
 // A client that knows one node.
 struct Client {
-  Client(FabricWorld* world, const NodeInfo& node, const std::string& name = "ltc-1", uint64_t incarnation = 1000)
+  Client(FabricWorld* world, const NodeInfo& node, const std::string& name = "ltc-1",
+         uint64_t incarnation = 1000)
       : client(world, name, incarnation) {
     client.stocs->UpdateStocs({node});
   }
@@ -115,8 +118,8 @@ struct Client {
     Outcome outcome = Outcome::kInternal;
     Notification done;
     client.On(0, [&] {
-      client.stocs->OpenSegment(client.xchgs[0].get(), {node.stoc_id, node.incarnation}, kRange, epoch, kLog, index, 1 << 20, Soon(),
-                                [&](Outcome o, RemoteBuffer) {
+      client.stocs->OpenSegment(client.xchgs[0].get(), {node.stoc_id, node.incarnation}, kRange, epoch, kLog,
+                                index, 1 << 20, Soon(), [&](Outcome o, RemoteBuffer) {
                                   outcome = o;
                                   done.Notify();
                                 });
@@ -174,8 +177,8 @@ TEST_P(StocNodeTest, EpochsAreLoadedBeforeItServes) {  // F1
     ASSERT_TRUE(p.Start().ok());
     Client client(world, p.node->self());
     EXPECT_EQ(client.Open(p.node->self(), Epoch(4)), Outcome::kNotOwner);
-    EXPECT_TRUE(absl::IsFailedPrecondition(client.client.stocs->AppendFile({p.node->self().stoc_id}, FileId(1), {kRange, Epoch(4), 0}, 0,
-                                                                           true, "edit", Soon())));
+    EXPECT_TRUE(absl::IsFailedPrecondition(client.client.stocs->AppendFile(
+        {p.node->self().stoc_id}, FileId(1), {kRange, Epoch(4), 0}, 0, true, "edit", Soon())));
     EXPECT_EQ(client.Open(p.node->self(), Epoch(5)), Outcome::kOk);
   });
 }
@@ -231,7 +234,8 @@ TEST_P(StocNodeTest, SegmentsOfEpochsBeforeAnOpenOneAreCollected) {  // N4
     SleepFor(500 * kMillisecond);
     EXPECT_EQ(p.Gauge("nova_stoc_segments"), 1) << "of the epoch that is open";
     cluster.PutRange(Epoch(4), RangeState::kSealing);
-    EXPECT_TRUE(Eventually([&] { return client.Open(self, Epoch(3), 1) == Outcome::kNotOwner; })) << "fenced though nobody asked";
+    EXPECT_TRUE(Eventually([&] { return client.Open(self, Epoch(3), 1) == Outcome::kNotOwner; }))
+        << "fenced though nobody asked";
     EXPECT_GE(p.Gauge("nova_stoc_segments"), 1) << "recovery may still want it";
     EXPECT_FALSE(client.client.stocs->Fence(self.stoc_id, kRange, Epoch(4), Soon())->segments.empty());
     cluster.PutRange(Epoch(4), RangeState::kOpen);

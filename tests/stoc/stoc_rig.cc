@@ -4,7 +4,8 @@
 
 namespace nova {
 
-TestStoc::TestStoc(FabricWorld* world, uint32_t id, uint64_t incarnation, Disk* disk, TestStocOptions options) {
+TestStoc::TestStoc(FabricWorld* world, uint32_t id, uint64_t incarnation, Disk* disk,
+                   TestStocOptions options) {
   info_.name = StrCat("stoc-", id);
   info_.role = Role::kStoc;
   info_.stoc_id = StocId(id);
@@ -32,8 +33,10 @@ TestStoc::TestStoc(FabricWorld* world, uint32_t id, uint64_t incarnation, Disk* 
   options.server.incarnation = info_.incarnation;
   options.server.store = info_.store;
   server = std::make_unique<StocServer>(
-      options.server, StocParts{&fences, segments.get(), log_memory.get(), buffer_memory.get(), files.get(), &metrics}, raw);
-  auto bound = fabric->Listen(world->AnyAddress(info_.name), hello, ports, [this](const Hello& peer) { return server->AcceptPeer(peer); });
+      options.server,
+      StocParts{&fences, segments.get(), log_memory.get(), buffer_memory.get(), files.get(), &metrics}, raw);
+  auto bound = fabric->Listen(world->AnyAddress(info_.name), hello, ports,
+                              [this](const Hello& peer) { return server->AcceptPeer(peer); });
   EXPECT_TRUE(bound.ok()) << bound.status();
   info_.address = *bound;
   for (auto& x : xchgs) x->Start();
@@ -101,21 +104,23 @@ void TestClient::On(size_t xchg, std::function<void()> fn) {
   done.Wait();
 }
 
-std::pair<Outcome, RemoteBuffer> TestClient::OpenSegment(const TestStoc& stoc, RangeId range, Epoch epoch, const Uuid& log,
-                                                         uint32_t index, uint64_t size) {
+std::pair<Outcome, RemoteBuffer> TestClient::OpenSegment(const TestStoc& stoc, RangeId range, Epoch epoch,
+                                                         const Uuid& log, uint32_t index, uint64_t size) {
   std::pair<Outcome, RemoteBuffer> result;
   Notification done;
   On(0, [&] {
-    stocs->OpenSegment(xchgs[0].get(), stoc.member(), range, epoch, log, index, size, Soon(), [&](Outcome o, RemoteBuffer m) {
-      result = {o, m};
-      done.Notify();
-    });
+    stocs->OpenSegment(xchgs[0].get(), stoc.member(), range, epoch, log, index, size, Soon(),
+                       [&](Outcome o, RemoteBuffer m) {
+                         result = {o, m};
+                         done.Notify();
+                       });
   });
   done.Wait();
   return result;
 }
 
-Outcome TestClient::FreeLogs(const TestStoc& stoc, RangeId range, Epoch epoch, const std::vector<Uuid>& logs) {
+Outcome TestClient::FreeLogs(const TestStoc& stoc, RangeId range, Epoch epoch,
+                             const std::vector<Uuid>& logs) {
   Outcome result = Outcome::kInternal;
   Notification done;
   On(0, [&] {
@@ -147,7 +152,8 @@ Outcome TestClient::Write(const TestStoc& stoc, const RemoteBuffer& memory, std:
 
 std::pair<Outcome, std::string> TestClient::Call(const TestStoc& stoc, uint16_t type, std::string_view body) {
   const PeerIdentity who{Role::kStoc, ToNodeName(stoc.info().name), stoc.info().incarnation.value()};
-  const BlockingResult r = BlockingCall(xchgs[0].get(), stoc.info().address, type, {&body, 1}, Now() + 5 * kSecond, who);
+  const BlockingResult r =
+      BlockingCall(xchgs[0].get(), stoc.info().address, type, {&body, 1}, Now() + 5 * kSecond, who);
   return {r.outcome, r.body};
 }
 

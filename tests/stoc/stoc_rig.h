@@ -1,6 +1,7 @@
 // StoCs and their clients in one process, over any fabric, without a cluster around them.
 //
-// Thread safety: the test's thread or main fiber.   Ownership: worlds and disks outlive StoCs, StoCs and clients each other freely.
+// Thread safety: the test's thread or main fiber.   Ownership: worlds and disks outlive StoCs, StoCs and
+//                clients each other freely.
 #pragma once
 
 #include <memory>
@@ -75,8 +76,8 @@ class TestClient {
   void On(size_t xchg, std::function<void()> fn);  // runs it there, waits
 
   // Blocking forms of what is asynchronous.
-  std::pair<Outcome, RemoteBuffer> OpenSegment(const TestStoc& stoc, RangeId range, Epoch epoch, const Uuid& log, uint32_t index = 0,
-                                               uint64_t size = 1 << 20);
+  std::pair<Outcome, RemoteBuffer> OpenSegment(const TestStoc& stoc, RangeId range, Epoch epoch,
+                                               const Uuid& log, uint32_t index = 0, uint64_t size = 1 << 20);
   Outcome FreeLogs(const TestStoc& stoc, RangeId range, Epoch epoch, const std::vector<Uuid>& logs);
   Outcome Write(const TestStoc& stoc, const RemoteBuffer& memory, std::string_view bytes);
   std::pair<Outcome, std::string> Call(const TestStoc& stoc, uint16_t type, std::string_view body);

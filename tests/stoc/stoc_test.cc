@@ -31,14 +31,17 @@ INSTANTIATE_TEST_SUITE_P(Fabrics, StocTest, testing::ValuesIn(FabricKinds()),
 
 // One StoC on a disk with faults, one client.
 struct Rig {
-  explicit Rig(FabricWorld* w, TestStocOptions options = {}) : world(w), base(medium.Mount()), disk(base.get()) {
+  explicit Rig(FabricWorld* w, TestStocOptions options = {})
+      : world(w), base(medium.Mount()), disk(base.get()) {
     stoc = std::make_unique<TestStoc>(w, 1, 100, &disk, options);
     client = std::make_unique<TestClient>(w, "ltc-1", 10);
     client->Update({stoc.get()});
   }
   StocClient* operator->() const { return client->stocs.get(); }
   StocId id() const { return stoc->id(); }
-  std::string Memory(const RemoteBuffer& m) const { return {reinterpret_cast<const char*>(m.address), m.size}; }
+  std::string Memory(const RemoteBuffer& m) const {
+    return {reinterpret_cast<const char*>(m.address), m.size};
+  }
 
   FabricWorld* const world;
   SimDisk medium;
@@ -61,7 +64,8 @@ TEST_P(StocTest, ASegmentTakesWritesAndPingSaysTheIncarnation) {
     EXPECT_EQ(rig.Memory(memory.Slice(8, 5)), "hello");
     // The same again is the same segment; another size is not.
     EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1).second, memory);
-    EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1, 0, 100).first, Outcome::kInvalidArgument);
+    EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1, 0, 100).first,
+              Outcome::kInvalidArgument);
   });
 }
 
@@ -123,8 +127,10 @@ TEST_P(StocTest, FencingIsIdempotentAndLowerEpochsAreRefusedEverywhere) {  // F1
     EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog2).first, Outcome::kNotOwner);
     EXPECT_EQ(rig.client->FreeLogs(*rig.stoc, kRange, Epoch(3), {kLog1}), Outcome::kNotOwner);
     EXPECT_TRUE(absl::IsFailedPrecondition(rig->WriteFile(rig.id(), FileId(1), kCreator, "small", Soon())));
-    EXPECT_TRUE(absl::IsFailedPrecondition(rig->WriteFile(rig.id(), FileId(2), kCreator, std::string(100'000, 'x'), Soon())));
-    EXPECT_TRUE(absl::IsFailedPrecondition(rig->AppendFile({rig.id()}, FileId(3), kCreator, 0, true, "edit", Soon())));
+    EXPECT_TRUE(absl::IsFailedPrecondition(
+        rig->WriteFile(rig.id(), FileId(2), kCreator, std::string(100'000, 'x'), Soon())));
+    EXPECT_TRUE(absl::IsFailedPrecondition(
+        rig->AppendFile({rig.id()}, FileId(3), kCreator, 0, true, "edit", Soon())));
     EXPECT_TRUE(absl::IsFailedPrecondition(rig->FreeFenced(rig.id(), kRange, Epoch(3), Soon())));
     // Its own epoch, and other ranges, go on; a later fence finds what the earlier sealed.
     ASSERT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(4), kLog2).first, Outcome::kOk);
@@ -150,7 +156,8 @@ TEST_P(StocTest, ASegmentFreedInOrderIsReusedUnderTheSameKey) {  // F2
     ASSERT_EQ(rig.client->FreeLogs(*rig.stoc, kRange, Epoch(3), {kLog1}), Outcome::kOk);
     const RemoteBuffer again = rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog2).second;
     EXPECT_EQ(again, memory);
-    EXPECT_EQ(rig.Memory(again.Slice(0, 5)), "stale") << "unzeroed: the salt of its records tells them apart (H5)";
+    EXPECT_EQ(rig.Memory(again.Slice(0, 5)), "stale")
+        << "unzeroed: the salt of its records tells them apart (H5)";
   });
 }
 
@@ -189,10 +196,12 @@ TEST_P(StocTest, LogMemoryIsBoundedAndRefusedAsBusy) {  // row 27
       ASSERT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1, i).first, Outcome::kOk) << i;
     }
     EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1, 4).first, Outcome::kBusy);
-    EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1, 4, 8 << 20).first, Outcome::kInvalidArgument);
+    EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1, 4, 8 << 20).first,
+              Outcome::kInvalidArgument);
     EXPECT_LE(rig.stoc->log_memory->counts().mapped_bytes, 4u << 20);
     ASSERT_EQ(rig.client->FreeLogs(*rig.stoc, kRange, Epoch(3), {kLog1}), Outcome::kOk);
-    EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog2, 0, 3 << 20).first, Outcome::kOk) << "of another size";
+    EXPECT_EQ(rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog2, 0, 3 << 20).first, Outcome::kOk)
+        << "of another size";
   });
 }
 
@@ -261,7 +270,8 @@ TEST_P(StocTest, CompletionsNeverRunInsideTheCall) {
     rig.client->On(0, [&] {
       Xchg* const x = rig.client->xchgs[0].get();
       for (const uint32_t stoc : {1u, 9u}) {  // 9 is not known
-        rig->OpenSegment(x, {StocId(stoc), Incarnation(100)}, kRange, Epoch(3), kLog1, 0, 4096, Soon(), [end](Outcome, RemoteBuffer) { end(); });
+        rig->OpenSegment(x, {StocId(stoc), Incarnation(100)}, kRange, Epoch(3), kLog1, 0, 4096, Soon(),
+                         [end](Outcome, RemoteBuffer) { end(); });
         rig->FreeLogs(x, StocId(stoc), kRange, Epoch(3), {kLog2}, [end](Outcome) { end(); });
         rig->ReadFile(x, StocId(stoc), FileId(1), 0, 10, Soon(), [end](Outcome, std::string_view) { end(); });
       }
@@ -274,7 +284,8 @@ TEST_P(StocTest, CompletionsNeverRunInsideTheCall) {
   });
 }
 
-// A StoC that died, and another one that got its address before anybody heard of it: what is written must not end up there.
+// A StoC that died, and another one that got its address before anybody heard of it: what is written must not
+// end up there.
 TEST_P(StocTest, F3_NothingIsWrittenToAnotherStocThanItIsMeantFor) {
   Run([&](FabricWorld* world) {
     Rig rig(world);
@@ -299,14 +310,17 @@ TEST_P(StocTest, ALaterIncarnationOfAnLtcEndsTheConnectionsOfTheEarlier) {  // F
       std::string body;
       OpenFileRequest{FileId(i), kCreator, 1 << 20}.AppendTo(&body);
       const std::string_view whole = body;
-      EXPECT_EQ(BlockingCall(old.xchgs[i].get(), rig.stoc->info().address, 0x104, {&whole, 1}, Soon()).outcome, Outcome::kOk);
+      EXPECT_EQ(
+          BlockingCall(old.xchgs[i].get(), rig.stoc->info().address, 0x104, {&whole, 1}, Soon()).outcome,
+          Outcome::kOk);
     }
     EXPECT_EQ(rig.stoc->buffer_memory->counts().taken_bytes, 2u << 20);
     TestClient later(world, simulated() ? "ltc-9b" : "ltc-9", 21);
     if (simulated()) return;  // a node's name is its address there: the same name cannot be twice
     later.Update({rig.stoc.get()});
     EXPECT_TRUE(later.stocs->Ping(rig.id(), Soon()).ok());
-    for (const Nanos until = Soon(); rig.stoc->buffer_memory->counts().taken_bytes > 0 && Now() < until;) SleepFor(kMillisecond);
+    for (const Nanos until = Soon(); rig.stoc->buffer_memory->counts().taken_bytes > 0 && Now() < until;)
+      SleepFor(kMillisecond);
     EXPECT_EQ(rig.stoc->buffer_memory->counts().taken_bytes, 0u) << "freed after its connections are gone";
     EXPECT_FALSE(old.stocs->Ping(rig.id(), Now() + kSecond).ok()) << "the old process gets no session again";
   });
@@ -359,7 +373,8 @@ TEST_P(StocTest, FilesSurviveARestartAndSegmentsDoNot) {  // N1, N4
     EXPECT_EQ((*listed)[0].file, FileId(1));
     EXPECT_EQ((*listed)[0].creator, kCreator);
     EXPECT_EQ((*listed)[0].size, data.size());
-    EXPECT_TRUE(rig->DropReferences(rig.id(), kRange, Epoch(5), {FileId(1), FileId(2), FileId(3)}, Soon()).ok());
+    EXPECT_TRUE(
+        rig->DropReferences(rig.id(), kRange, Epoch(5), {FileId(1), FileId(2), FileId(3)}, Soon()).ok());
     EXPECT_TRUE(absl::IsNotFound(rig->ReadFileBlocking(rig.id(), FileId(1), 0, 1, Soon()).status()));
   });
 }
@@ -385,7 +400,8 @@ TEST_P(StocTest, BytesThatArriveDamagedAreRefused) {
       std::string persist;
       PersistFileRequest{reply.buffer, static_cast<uint32_t>(data.size()), Crc32c(data)}.AppendTo(&persist);
       EXPECT_EQ(rig.client->Call(*rig.stoc, 0x105, persist).first, Outcome::kCorruption);
-      EXPECT_EQ(rig.client->Call(*rig.stoc, 0x105, persist).first, Outcome::kNotFound) << "the buffer is not its any more";
+      EXPECT_EQ(rig.client->Call(*rig.stoc, 0x105, persist).first, Outcome::kNotFound)
+          << "the buffer is not its any more";
     }
     std::string small, append;
     WriteSmallFileRequest{FileId(2), kCreator, Crc32c("right"), {}}.AppendTo(&small);
@@ -405,7 +421,8 @@ TEST_P(StocTest, AFullDiskSaysSoReadsGoOnAndItResumes) {  // S2, row 20
     rig.disk.Add({.op = DiskOp::kFreeBytes, .action = FaultAction::kNoSpace});
     EXPECT_TRUE(absl::IsResourceExhausted(rig->WriteFile(rig.id(), FileId(2), kCreator, data, Soon())));
     EXPECT_TRUE(absl::IsResourceExhausted(rig->WriteFile(rig.id(), FileId(3), kCreator, "small", Soon())));
-    EXPECT_TRUE(absl::IsResourceExhausted(rig->AppendFile({rig.id()}, FileId(4), kCreator, 0, true, "edit", Soon())));
+    EXPECT_TRUE(
+        absl::IsResourceExhausted(rig->AppendFile({rig.id()}, FileId(4), kCreator, 0, true, "edit", Soon())));
     EXPECT_TRUE(*rig->ReadFileBlocking(rig.id(), FileId(1), 0, UINT64_MAX, Soon()) == data);
     EXPECT_TRUE(rig->DropReferences(rig.id(), kRange, kCreator.epoch, {FileId(1)}, Soon()).ok());
     rig.disk.Clear();
@@ -463,8 +480,13 @@ TEST_P(StocTest, AfterAFenceNoByteOfAManifestChanges) {  // M1, H12
 TEST_P(StocTest, AFenceWaitsForWorkInsideAndNotForOtherRanges) {
   Run([&](FabricWorld* world) {
     Rig rig(world);
-    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .count = 1, .delay_ns = 300 * kMillisecond * world->patience()});
-    Thread slow("slow", [&] { rig->AppendFile({rig.id()}, FileId(1), kCreator, 0, true, "x", Soon()).IgnoreError(); });
+    rig.disk.Add({.op = DiskOp::kSync,
+                  .action = FaultAction::kDelay,
+                  .count = 1,
+                  .delay_ns = 300 * kMillisecond * world->patience()});
+    Thread slow("slow", [&] {
+      rig->AppendFile({rig.id()}, FileId(1), kCreator, 0, true, "x", Soon()).IgnoreError();
+    });
     SleepFor(50 * kMillisecond);
     const Nanos begin = Now();
     EXPECT_TRUE(rig->Fence(rig.id(), RangeId(8), Epoch(9), Soon()).ok());
@@ -482,11 +504,14 @@ TEST_P(StocTest, QueueDepthRidesOnEveryReply) {
     Rig rig(world, options);
     EXPECT_TRUE(rig->Ping(rig.id(), Soon()).ok());
     EXPECT_EQ(rig->queue_depth(rig.id()), 0u);
-    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = 50 * kMillisecond * world->patience()});
+    rig.disk.Add({.op = DiskOp::kSync,
+                  .action = FaultAction::kDelay,
+                  .delay_ns = 50 * kMillisecond * world->patience()});
     std::vector<std::unique_ptr<Thread>> writers;
     for (uint64_t i = 0; i < 4; ++i) {
-      writers.push_back(std::make_unique<Thread>(
-          "writer", [&, i] { EXPECT_TRUE(rig->WriteFile(rig.id(), FileId(i), kCreator, "x", Soon()).ok()); }));
+      writers.push_back(std::make_unique<Thread>("writer", [&, i] {
+        EXPECT_TRUE(rig->WriteFile(rig.id(), FileId(i), kCreator, "x", Soon()).ok());
+      }));
     }
     uint64_t deepest = 0;
     for (const Nanos until = Soon(); deepest < 4 && Now() < until; SleepFor(kMillisecond)) {
@@ -510,7 +535,8 @@ TEST_P(StocTest, AFullQueueIsBusyAndBlockingFormsTryAgain) {
     std::vector<std::unique_ptr<Thread>> writers;
     for (uint64_t i = 0; i < 6; ++i) {
       writers.push_back(std::make_unique<Thread>("writer", [&, i] {
-        const Status s = rig->WriteFile(rig.id(), FileId(i), kCreator, i % 2 == 0 ? "small" : std::string(100'000, 'x'), Soon());
+        const Status s = rig->WriteFile(rig.id(), FileId(i), kCreator,
+                                        i % 2 == 0 ? "small" : std::string(100'000, 'x'), Soon());
         EXPECT_TRUE(s.ok()) << s;
       }));
     }
@@ -532,10 +558,12 @@ TEST_P(StocTest, AForgottenFileBufferIsTakenBackWithItsConnection) {  // F4
     OpenFileReply reply;
     ASSERT_TRUE(OpenFileReply::Parse(body, &reply));
     EXPECT_EQ(rig.stoc->buffer_memory->counts().taken_bytes, 1u << 20);
-    for (const Nanos until = Soon(); rig.stoc->buffer_memory->counts().taken_bytes > 0 && Now() < until;) SleepFor(10 * kMillisecond);
+    for (const Nanos until = Soon(); rig.stoc->buffer_memory->counts().taken_bytes > 0 && Now() < until;)
+      SleepFor(10 * kMillisecond);
     EXPECT_EQ(rig.stoc->buffer_memory->counts().taken_bytes, 0u);
     SleepFor(50 * kMillisecond);
-    EXPECT_NE(rig.client->Write(*rig.stoc, reply.memory.Slice(0, 4), "late"), Outcome::kOk) << "its key is revoked";
+    EXPECT_NE(rig.client->Write(*rig.stoc, reply.memory.Slice(0, 4), "late"), Outcome::kOk)
+        << "its key is revoked";
     EXPECT_TRUE(rig->WriteFile(rig.id(), FileId(1), kCreator, std::string(100'000, 'x'), Soon()).ok());
   });
 }
@@ -546,9 +574,11 @@ TEST_P(StocTest, MalformedBodiesEndTheConnectionAndNothingElse) {
     uint64_t sent = 0;
     for (uint16_t type = 0x101; type <= 0x110; ++type) {
       if (type == 0x109) continue;  // no request any more
-      for (const std::string_view body : {std::string_view("x"), std::string_view("\xff\xff\xff\xff\xff", 5)}) {
+      for (const std::string_view body :
+           {std::string_view("x"), std::string_view("\xff\xff\xff\xff\xff", 5)}) {
         const auto [outcome, reply] = rig.client->Call(*rig.stoc, type, body);
-        EXPECT_TRUE(outcome == Outcome::kUnknown || outcome == Outcome::kUnavailable) << type << ": " << OutcomeName(outcome);
+        EXPECT_TRUE(outcome == Outcome::kUnknown || outcome == Outcome::kUnavailable)
+            << type << ": " << OutcomeName(outcome);
         if (outcome == Outcome::kUnknown) ++sent;
       }
     }
@@ -563,7 +593,9 @@ TEST_P(StocTest, StoppingFinishesWhatIsQueued) {
     TestStocOptions options;
     options.server.storage_threads = 1;
     Rig rig(world, options);
-    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = 20 * kMillisecond * world->patience()});
+    rig.disk.Add({.op = DiskOp::kSync,
+                  .action = FaultAction::kDelay,
+                  .delay_ns = 20 * kMillisecond * world->patience()});
     std::atomic<int> written{0};
     std::vector<std::unique_ptr<Thread>> writers;
     for (uint64_t i = 0; i < 4; ++i) {

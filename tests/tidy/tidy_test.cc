@@ -1,4 +1,5 @@
-// Rules of the repository, as tests: who may include whom, where threads and clocks may appear, what documents may name.
+// Rules of the repository, as tests: who may include whom, where threads and clocks may appear, what
+// documents may name.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +30,8 @@ std::string ReadAll(const fs::path& p) {
 std::vector<SourceFile> Sources(const std::set<std::string>& extensions = {".h", ".cc"}) {
   std::vector<SourceFile> files;
   const fs::path root = NOVA_SOURCE_DIR;
-  for (const char* top : {"common", "coordinator", "stoc", "logc", "ltc", "client", "experiments", "tests", "deploy"}) {
+  for (const char* top :
+       {"common", "coordinator", "stoc", "logc", "ltc", "client", "experiments", "tests", "deploy"}) {
     if (!fs::exists(root / top)) continue;
     for (const auto& e : fs::recursive_directory_iterator(root / top)) {
       if (!e.is_regular_file() || !extensions.contains(e.path().extension())) continue;
@@ -37,20 +39,25 @@ std::vector<SourceFile> Sources(const std::set<std::string>& extensions = {".h",
       files.push_back({relative.string(), relative.parent_path().string(), ReadAll(e.path())});
     }
   }
-  std::sort(files.begin(), files.end(), [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
+  std::sort(files.begin(), files.end(),
+            [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
   return files;
 }
 
 std::vector<std::string> ProjectIncludes(const std::string& text) {
   static const std::regex kInclude("#include \"([^\"]+)\"");
   std::vector<std::string> out;
-  for (auto it = std::sregex_iterator(text.begin(), text.end(), kInclude); it != std::sregex_iterator(); ++it) out.push_back((*it)[1]);
+  for (auto it = std::sregex_iterator(text.begin(), text.end(), kInclude); it != std::sregex_iterator(); ++it)
+    out.push_back((*it)[1]);
   return out;
 }
 
-bool StartsWith(const std::string& s, const std::string& prefix) { return s.compare(0, prefix.size(), prefix) == 0; }
+bool StartsWith(const std::string& s, const std::string& prefix) {
+  return s.compare(0, prefix.size(), prefix) == 0;
+}
 
-// The include table of the design: per folder, what it may include beside itself. A trailing slash allows a folder.
+// The include table of the design: per folder, what it may include beside itself. A trailing slash allows a
+// folder.
 const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"common/base", {}},
     {"common/rdma", {"common/base/"}},
@@ -59,16 +66,19 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"coordinator", {"common/"}},
     {"stoc", {"common/", "coordinator/coordinator_client.h", "coordinator/cluster_types.h"}},
     {"logc", {"common/", "stoc/stoc_client.h", "coordinator/cluster_types.h"}},
-    {"ltc", {"common/", "logc/", "stoc/stoc_client.h", "stoc/sstable_store.h", "coordinator/coordinator_client.h", "coordinator/cluster_types.h"}},
+    {"ltc",
+     {"common/", "logc/", "stoc/stoc_client.h", "stoc/sstable_store.h", "coordinator/coordinator_client.h",
+      "coordinator/cluster_types.h"}},
     {"client", {"common/", "coordinator/coordinator_client.h", "ltc/ltc_client.h"}},
     {"experiments", {"common/", "coordinator/", "stoc/", "logc/", "ltc/", "client/"}},
 };
-// What single files may include beside that: how the control channel is made, whoever has a main or is the root of an application's
-// library; the embedded database, the tool's main, which makes checkpoints of it.
-const std::map<std::string, std::string> kFileMayInclude = {{"ltc/main.cc", "coordinator/grpc_channel.h"},
-                                                            {"stoc/main.cc", "coordinator/grpc_channel.h"},
-                                                            {"client/client.cc", "coordinator/grpc_channel.h"},
-                                                            {"client/main.cc", "ltc/db.h"}};
+// What single files may include beside that: how the control channel is made, whoever has a main or is the
+// root of an application's library; the embedded database, the tool's main, which makes checkpoints of it.
+const std::map<std::string, std::string> kFileMayInclude = {
+    {"ltc/main.cc", "coordinator/grpc_channel.h"},
+    {"stoc/main.cc", "coordinator/grpc_channel.h"},
+    {"client/client.cc", "coordinator/grpc_channel.h"},
+    {"client/main.cc", "ltc/db.h"}};
 
 TEST(TidyTest, FoldersIncludeOnlyWhatTheTableAllows) {
   for (const SourceFile& f : Sources()) {
@@ -78,9 +88,12 @@ TEST(TidyTest, FoldersIncludeOnlyWhatTheTableAllows) {
     for (const std::string& include : ProjectIncludes(f.text)) {
       if (include.find('/') == std::string::npos || StartsWith(include, "absl/")) continue;
       const std::string folder = include.substr(0, include.rfind('/'));
-      const bool allowed = folder == f.folder || (rule->first == "experiments" && StartsWith(include, "experiments/")) ||
+      const bool allowed = folder == f.folder ||
+                           (rule->first == "experiments" && StartsWith(include, "experiments/")) ||
                            std::any_of(rule->second.begin(), rule->second.end(),
-                                       [&](const std::string& a) { return a.back() == '/' ? StartsWith(include, a) : include == a; }) ||
+                                       [&](const std::string& a) {
+                                         return a.back() == '/' ? StartsWith(include, a) : include == a;
+                                       }) ||
                            (kFileMayInclude.contains(f.path) && kFileMayInclude.at(f.path) == include);
       EXPECT_TRUE(allowed) << f.path << " may not include " << include;
     }
@@ -98,7 +111,8 @@ TEST(TidyTest, NothingIncludesExperimentsOrTests) {
 
 struct WordRule {
   std::string pattern;
-  std::string where;  // of the paths where it may stand: a prefix; a suffix when it begins with '*'; a part when with '/'
+  // of the paths where it may stand: a prefix; a suffix when it begins with '*'; a part when with '/'
+  std::string where;
   std::string why;
 };
 
@@ -110,28 +124,34 @@ bool IsAllowedAt(const std::string& path, const std::string& where) {
 TEST(TidyTest, WhatBlocksRunsOrIsRandomStandsOnlyInCommonBase) {
   const std::vector<WordRule> rules = {
       {"std::(jthread|thread)\\b", "common/base/", "use nova::Thread: a simulation must be able to run it"},
-      {"std::(mutex|shared_mutex|recursive_mutex|condition_variable)\\b", "common/base/", "use nova::Mutex and nova::CondVar"},
+      {"std::(mutex|shared_mutex|recursive_mutex|condition_variable)\\b", "common/base/",
+       "use nova::Mutex and nova::CondVar"},
       {"absl::(Mutex|CondVar|Notification)\\b", "common/base/", "use nova::Mutex"},
       {"std::chrono\\b", "common/base/", "use common/base/clock.h"},
       {"std::random_device\\b", "common/base/", "use common/base/random.h"},
       {"\\b(usleep|nanosleep|sleep_for)\\(", "common/base/", "use SleepFor"},
       {"#include <(infiniband|rdma)/", "/verbs_", "verbs headers stay in files named verbs_*"},
       {"#include <zookeeper", "common/config/zookeeper_store.cc", "ZooKeeper stays behind ConfigStore"},
-      {"#include <gflags/|#include \"common/base/([a-z]+_)?flags.h\"", "*main.cc", "flags are parsed where main is"},
+      {"#include <gflags/|#include \"common/base/([a-z]+_)?flags.h\"", "*main.cc",
+       "flags are parsed where main is"},
   };
   for (const SourceFile& f : Sources()) {
     if (StartsWith(f.path, "tests/tidy/")) continue;
     for (const WordRule& rule : rules) {
       if (IsAllowedAt(f.path, rule.where)) continue;
-      if ((StartsWith(f.path, "tests/") || f.path.find("flags.") != std::string::npos) && rule.pattern.find("gflags") != std::string::npos) continue;
-      EXPECT_FALSE(std::regex_search(f.text, std::regex(rule.pattern))) << f.path << ": " << rule.pattern << ": " << rule.why;
+      if ((StartsWith(f.path, "tests/") || f.path.find("flags.") != std::string::npos) &&
+          rule.pattern.find("gflags") != std::string::npos)
+        continue;
+      EXPECT_FALSE(std::regex_search(f.text, std::regex(rule.pattern)))
+          << f.path << ": " << rule.pattern << ": " << rule.why;
     }
   }
 }
 
 TEST(TidyTest, HeadersOpenWithWhatTheyAreFor) {
   for (const SourceFile& f : Sources({".h"})) {
-    EXPECT_TRUE(StartsWith(f.text, "// ") || StartsWith(f.text, "/* ")) << f.path << " must open with its purpose";
+    EXPECT_TRUE(StartsWith(f.text, "// ") || StartsWith(f.text, "/* "))
+        << f.path << " must open with its purpose";
   }
 }
 
@@ -144,12 +164,14 @@ TEST(TidyTest, NoCorpses) {
   }
 }
 
-// A range-for keeps what its expression gives, not what the expression takes that from (until C++23): of `MakeX()->parts()` the X is
-// gone before the first turn. Accessors, in lower case, give what others own.
+// A range-for keeps what its expression gives, not what the expression takes that from (until C++23): of
+// `MakeX()->parts()` the X is gone before the first turn. Accessors, in lower case, give what others own.
 TEST(TidyTest, NoLoopWalksThroughPartsOfATemporary) {
-  static const std::regex kLoop("for \\((?:[^;:()]|::)+ : (?:\\w+(?:\\.|->))*[A-Z]\\w*\\(\\)(?:\\.|->)\\w+[^\n]*");
+  static const std::regex kLoop(
+      "for \\((?:[^;:()]|::)+ : (?:\\w+(?:\\.|->))*[A-Z]\\w*\\(\\)(?:\\.|->)\\w+[^\n]*");
   std::smatch found;
-  const std::string bad = "for (const std::string& n : CurrentView()->version->names()) {}", good = "for (const auto& h : Hosted()) h->Stop();";
+  const std::string bad = "for (const std::string& n : CurrentView()->version->names()) {}",
+                    good = "for (const auto& h : Hosted()) h->Stop();";
   EXPECT_TRUE(std::regex_search(bad, kLoop));
   EXPECT_FALSE(std::regex_search(good, kLoop));
   for (const SourceFile& f : Sources()) {
@@ -159,8 +181,14 @@ TEST(TidyTest, NoLoopWalksThroughPartsOfATemporary) {
 }
 
 TEST(TidyTest, TopLevelHoldsNothingElse) {
-  const std::set<std::string> allowed = {"CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "client", "common", "coordinator",
-                                         "deploy", "docs", "experiments", "logc", "ltc", "stoc", "tests", "build"};
+  const std::set<std::string> allowed = {"CMakeLists.txt", "CMakePresets.json",
+                                         "LICENSE",        "README.md",
+                                         "client",         "common",
+                                         "coordinator",    "deploy",
+                                         "docs",           "experiments",
+                                         "logc",           "ltc",
+                                         "stoc",           "tests",
+                                         "build"};
   for (const auto& e : fs::directory_iterator(NOVA_SOURCE_DIR)) {
     const std::string name = e.path().filename();
     EXPECT_TRUE(name[0] == '.' || allowed.contains(name)) << name;
@@ -172,11 +200,14 @@ TEST(TidyTest, DocumentsNameFilesThatExist) {
   const fs::path root = NOVA_SOURCE_DIR;
   std::vector<fs::path> documents = {root / "README.md", root / "client/ycsb/README.md"};
   for (const auto& e : fs::directory_iterator(root / "docs")) documents.push_back(e.path());
-  const std::regex path("\\b(?:common|coordinator|stoc|logc|ltc|client|deploy|tests|experiments|docs)/[A-Za-z0-9_/.-]*\\.(?:h|cc|sh|md|java|proto|txt)\\b");
+  const std::regex path(
+      "\\b(?:common|coordinator|stoc|logc|ltc|client|deploy|tests|experiments|docs)/[A-Za-z0-9_/"
+      ".-]*\\.(?:h|cc|sh|md|java|proto|txt)\\b");
   int named = 0;
   for (const fs::path& d : documents) {
     const std::string text = ReadAll(d);
-    for (auto it = std::sregex_iterator(text.begin(), text.end(), path); it != std::sregex_iterator(); ++it, ++named) {
+    for (auto it = std::sregex_iterator(text.begin(), text.end(), path); it != std::sregex_iterator();
+         ++it, ++named) {
       EXPECT_TRUE(fs::exists(root / it->str())) << d.filename() << " names " << it->str();
     }
   }
@@ -189,11 +220,14 @@ TEST(TidyTest, LifeOfAPutAndGetIsTrueToTheCode) {
   ASSERT_FALSE(doc.empty());
   const std::regex row("`([a-z_/]+\\.(?:cc|h))`[^|]*\\|[^|`]*`([A-Za-z_:]+)`");
   int rows = 0;
-  for (auto it = std::sregex_iterator(doc.begin(), doc.end(), row); it != std::sregex_iterator(); ++it, ++rows) {
+  for (auto it = std::sregex_iterator(doc.begin(), doc.end(), row); it != std::sregex_iterator();
+       ++it, ++rows) {
     const std::string file = (*it)[1], function = (*it)[2];
     ASSERT_TRUE(fs::exists(fs::path(NOVA_SOURCE_DIR) / file)) << file << " is gone";
-    const std::string name = function.substr(function.rfind(':') == std::string::npos ? 0 : function.rfind(':') + 1);
-    EXPECT_NE(ReadAll(fs::path(NOVA_SOURCE_DIR) / file).find(name + "("), std::string::npos) << file << " has no " << function;
+    const std::string name =
+        function.substr(function.rfind(':') == std::string::npos ? 0 : function.rfind(':') + 1);
+    EXPECT_NE(ReadAll(fs::path(NOVA_SOURCE_DIR) / file).find(name + "("), std::string::npos)
+        << file << " has no " << function;
   }
   EXPECT_GE(rows, 20);
 }
