@@ -6,7 +6,7 @@
 #include "client/client_rep.h"
 #include "common/base/coding.h"
 #include "common/base/log.h"
-#include "common/rdma/open_fabric.h"
+#include "common/rdma/factory/open_fabric.h"
 #include "coordinator/grpc_channel.h"
 
 namespace nova {

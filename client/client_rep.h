@@ -30,7 +30,7 @@
 #include "common/base/thread.h"
 #include "common/rdma/xchg.h"
 #include "coordinator/coordinator_client.h"
-#include "ltc/ltc_client.h"
+#include "ltc/wire/ltc_client.h"
 
 namespace nova {
 

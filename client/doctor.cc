@@ -15,8 +15,8 @@
 #include "absl/strings/str_split.h"
 #include "common/base/clock.h"
 #include "common/rdma/resolver.h"
-#include "common/rdma/verbs_fabric.h"
-#include "common/rdma/verbs_fence.h"
+#include "common/rdma/verbs/verbs_fabric.h"
+#include "common/rdma/verbs/verbs_fence.h"
 
 namespace nova {
 namespace {

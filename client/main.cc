@@ -12,14 +12,12 @@
 #include "client/shell.h"
 #include "common/base/failpoint.h"
 #include "common/base/flags.h"
-#include "ltc/db.h"
 
 DEFINE_string(coordinators, "",
               "gRPC addresses of the coordinators, host:port,host:port; default: $NOVA_COORDINATORS");
 DEFINE_string(fabric, "", "verbs, tcp or auto, as the cluster's nodes; default: $NOVA_FABRIC, else auto");
 DEFINE_string(rdma_device, "",
               "NAME or NAME:PORT, as mlx5_0:1; default: $NOVA_RDMA_DEVICE, else the first that is up");
-DEFINE_string(db, "", "checkpoint, restore: the directory of an embedded database, instead of a cluster");
 DEFINE_int32(timeout_ms, 10'000, "deadline of one operation");
 DEFINE_bool(sync, true,
             "of writes, bench's too; false: where the log is on disks, acknowledged when written: survives "
@@ -76,25 +74,6 @@ int Doctor() {
   return RunDoctor(o);
 }
 
-// Commands for an embedded database (--db) that no process has open. Either makes one directory of what
-// another holds, which stays.
-int OnDatabase(const std::vector<std::string>& words) {
-  const bool restore = words[0] == "restore";
-  if (words.size() != 2 || words[1].starts_with("--") || (!restore && words[0] != "checkpoint")) {
-    ExitWithError("with --db: checkpoint DIRECTORY, or restore DIRECTORY");
-  }
-  const std::string& from = restore ? words[1] : FLAGS_db;
-  const std::string& to = restore ? FLAGS_db : words[1];
-  DbOptions options;
-  options.create_if_missing = false;
-  options.warm_tables = false;  // it ends soon
-  const auto db = Db::Open(from, options);
-  const Status made = db.ok() ? (*db)->Checkpoint(to) : db.status();
-  if (made.ok()) return 0;
-  std::fprintf(stderr, "%s: %s\n", words[0].c_str(), std::string(made.message()).c_str());
-  return 1;
-}
-
 void CheckFlags() {
   CheckFlagOneOf("fabric", FLAGS_fabric, {"", "auto", "verbs", "tcp"});
   CheckFlagRange("timeout_ms", FLAGS_timeout_ms, 1, 86'400'000);
@@ -113,9 +92,6 @@ void CheckFlags() {
 int Main(int argc, char** argv) {
   const std::string usage =
       StrCat("[flags] COMMAND\n", CommandHelp(),
-             "  --db=DIRECTORY checkpoint TO | restore FROM\n"
-             "                         of an embedded database: makes TO of DIRECTORY, or DIRECTORY of FROM; "
-             "what is made must not be there\n"
              "  shell                  the same, typed one a line\n"
              "  bench                  load in the paper's workloads (--workload, --threads ...)\n"
              "  doctor                 what this machine lacks to be a node, and the fix (--fabric, "
@@ -145,7 +121,6 @@ int Main(int argc, char** argv) {
     return 0;
   }
   if (words.empty()) ExitWithError("no command: see nova --help");
-  if (!FLAGS_db.empty()) return OnDatabase(words);
   if (FLAGS_coordinators.empty()) {
     const char* from_environment = std::getenv("NOVA_COORDINATORS");
     if (from_environment == nullptr)

@@ -64,12 +64,6 @@ struct LogGroup {
   }
   bool operator==(const LogGroup&) const = default;
 };
-// The file of one epoch and roll (M1): StocFileId{file, 0} on each member.
-struct ManifestGroup {
-  Uuid file;
-  std::vector<StocId> members;
-  bool operator==(const ManifestGroup&) const = default;
-};
 
 enum class RangeState : uint8_t { kSealing = 0, kOpen = 1 };
 

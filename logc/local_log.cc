@@ -116,9 +116,6 @@ class LocalLog : public RangeLog {
 
   Status Sync() override { return SyncAll(); }
   void Fence() override { fenced_.store(true, std::memory_order_release); }
-  std::vector<GroupId> UnusedGroups() const override { return {}; }
-  std::vector<ExposedRound> ExposedRounds() const override { return {}; }
-  void RequestGroupChange() override {}
   size_t bytes_in_flight() const override { return 0; }
   bool sync_matters() const override { return true; }
 

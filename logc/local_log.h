@@ -27,8 +27,8 @@
 #include <vector>
 
 #include "common/base/disk.h"
+#include "common/log/range_log.h"
 #include "logc/log_copies.h"
-#include "logc/range_log.h"
 
 namespace nova {
 

@@ -785,7 +785,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
   std::map<GroupId, std::map<Uuid, RoundNumber>> logs_of_group_ ABSL_GUARDED_BY(mu_);
 };
 
-class StocLog : public RangeLog {
+class StocLog : public ReplicatedLog {
  public:
   explicit StocLog(std::shared_ptr<StocLogCore> core) : core_(std::move(core)) {}
   ~StocLog() override { core_->Fenced(); }
@@ -836,8 +836,8 @@ LogClient::LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs
 
 LogClient::~LogClient() = default;
 
-std::unique_ptr<RangeLog> LogClient::Open(RangeId range, Epoch epoch, const LogGroup& group,
-                                          ChangeGroup change_group) {
+std::unique_ptr<ReplicatedLog> LogClient::Open(RangeId range, Epoch epoch, const LogGroup& group,
+                                               ChangeGroup change_group) {
   return std::make_unique<StocLog>(
       std::make_shared<StocLogCore>(rep_.get(), range, epoch, group, std::move(change_group)));
 }

@@ -36,7 +36,7 @@
 
 #include "common/base/rules_off.h"
 #include "common/rdma/xchg.h"
-#include "logc/range_log.h"
+#include "logc/replicated_log.h"
 #include "stoc/stoc_client.h"
 
 namespace nova {
@@ -70,7 +70,8 @@ class LogClient {
   LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs, LogOptions options,
             Metrics* metrics);
   ~LogClient();
-  std::unique_ptr<RangeLog> Open(RangeId range, Epoch epoch, const LogGroup& group, ChangeGroup change_group);
+  std::unique_ptr<ReplicatedLog> Open(RangeId range, Epoch epoch, const LogGroup& group,
+                                      ChangeGroup change_group);
 
  private:
   friend class StocLogCore;

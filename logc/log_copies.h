@@ -29,6 +29,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/log/recovered_logs.h"
 #include "logc/log_record.h"
 
 namespace nova {

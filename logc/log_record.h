@@ -26,7 +26,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,7 +33,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
-#include "logc/range_log.h"
+#include "common/log/range_log.h"
 
 namespace nova {
 
@@ -73,30 +72,5 @@ struct ParsedLogEntry {
   LogEntry entry;  // views into the record
 };
 Status ParseLogEntries(const WholeLogRecord& record, const std::function<void(const ParsedLogEntry&)>& fn);
-
-// One entry found in a log (R3): views of what its RecoveredLogs keeps.
-struct RecoveredRecord {
-  SequenceNumber sequence = 0;
-  MemTableId memtable;
-  ValueType type = ValueType::kPut;
-  std::string_view key;
-  std::string_view value;
-};
-
-// The entries of logs, in no order, and the logs' bytes: an entry of a few bytes costs no memory of its own.
-// Movable; a copy has the same bytes.
-struct RecoveredLogs {
-  std::vector<RecoveredRecord> records;
-  std::vector<std::shared_ptr<const std::string>> bytes;
-
-  void Append(const RecoveredLogs& other) {
-    records.insert(records.end(), other.records.begin(), other.records.end());
-    bytes.insert(bytes.end(), other.bytes.begin(), other.bytes.end());
-  }
-  bool empty() const { return records.empty(); }
-  size_t size() const { return records.size(); }
-  auto begin() const { return records.begin(); }
-  auto end() const { return records.end(); }
-};
 
 }  // namespace nova

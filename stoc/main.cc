@@ -9,7 +9,7 @@
 #include "common/base/program.h"
 #include "common/base/server_flags.h"
 #include "common/config/zookeeper_store.h"
-#include "common/rdma/open_fabric.h"
+#include "common/rdma/factory/open_fabric.h"
 #include "coordinator/grpc_channel.h"
 #include "stoc/stoc_node.h"
 

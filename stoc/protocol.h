@@ -77,14 +77,6 @@ inline constexpr uint32_t kMaxAppendBytes = 18 << 20;            // of one Appen
 inline constexpr uint64_t kMaxLogFileBytes = uint64_t{1} << 40;  // an offset above is malformed
 inline constexpr size_t kMaxListedFiles = 10'000;                // in one reply
 
-// N4: who made a file or segment.
-struct Creator {
-  RangeId range;
-  Epoch epoch;
-  uint64_t job = 0;
-  bool operator==(const Creator&) const = default;
-};
-
 struct SealedSegment {
   Uuid log;
   uint32_t index = 0;   // overflow segments of one log, in order

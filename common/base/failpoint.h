@@ -40,7 +40,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"log.group_synced", true, "it is synced, not acknowledged"},
     {"log.round_deleted", false, "the log files of a flushed round are about to be let go"},
     {"log.epoch_deleted", true, "at open, one log file of an older epoch is deleted, others are not"},
-    // Tables and manifest on the local disk (ltc/local_storage.cc).
+    // Tables and manifest on the local disk (ltc/embedded/local_storage.cc).
     {"table.written", true, "a table was written, not synced"},
     {"table.synced", true, "it is synced, its name is not"},
     {"table.stored", true, "its name is synced, no edit names it"},
@@ -75,7 +75,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"stoc.logs_sealed", false, "a fence closed the logs of a range, and is not answered"},
     {"stoc.log_deleted", false, "one log file is deleted, of those that are let go"},
     // References of shared files of a StoC (stoc/file_store.cc), and the LTC's import of tables of another
-    // range (ltc/import.cc).
+    // range (ltc/engine/import.cc).
     {"refs.list_written", true, "a new list of a file's references was written and synced, not renamed"},
     {"refs.list_renamed", true, "it has its name, the directory is not synced"},
     {"refs.file_deleted", true,
@@ -89,8 +89,8 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"logc.round_deleted", false, "the logs of a flushed round are about to be freed"},
     {"logc.fenced", true, "a recovery has fenced the members, and read nothing yet"},
     {"logc.recovered", true, "it has read the logs, and nothing of them is in tables yet"},
-    // Between a check and its act, in the LTC (ltc/ltc_server.cc, ltc/hosted_range.cc, ltc/manifest.cc,
-    // ltc/range_version.cc).
+    // Between a check and its act, in the LTC (ltc_server.cc, hosted_range.cc, manifest.cc,
+    // ltc/engine/range_version.cc).
     {"ltc.lease_checked", false, "a get's lease was checked a second time, its answer is not posted"},
     {"ltc.renewal_cut", false, "a snapshot for a new manifest was cut, no StoC has it"},
     {"ltc.renewal_written", false, "every new member has it, edits go on in the old file"},

@@ -4,6 +4,8 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -65,5 +67,20 @@ struct StocFileId {
   }
 };
 inline constexpr uint32_t kMetadataPart = 0xffffffff;  // index, filter, properties and footer of a table
+
+// The job that made a file or a segment: it tells whether the file can still be needed (N4, collection).
+struct Creator {
+  RangeId range;
+  Epoch epoch;
+  uint64_t job = 0;  // rises within an epoch; 0: made by no job
+  bool operator==(const Creator&) const = default;
+};
+
+// The manifest file of one epoch and roll (M1, manifest): StocFileId{file, 0} on each member.
+struct ManifestGroup {
+  Uuid file;
+  std::vector<StocId> members;
+  bool operator==(const ManifestGroup&) const = default;
+};
 
 }  // namespace nova

@@ -121,7 +121,7 @@ Status ParseBody(std::string_view in, CompactionJob* job) {
 // The bytes of one input: read in large pieces that end with a block, handed out block by block.
 class ReadAhead {
  public:
-  ReadAhead(TableStorage* storage, std::shared_ptr<const TableReader> table)
+  ReadAhead(CompactionStorage* storage, std::shared_ptr<const TableReader> table)
       : storage_(storage), table_(std::move(table)) {
     table_->ForEachUsedBlock([this](const BlockHandle& h) { blocks_.push_back(h); });
   }
@@ -154,7 +154,7 @@ class ReadAhead {
     return absl::DataLossError(StrCat("table ", table_->info().uuid.ToString(), " at ", offset, ": ", what));
   }
 
-  TableStorage* storage_;
+  CompactionStorage* storage_;
   std::shared_ptr<const TableReader> table_;
   std::vector<BlockHandle> blocks_;
   std::string piece_;
@@ -163,7 +163,7 @@ class ReadAhead {
 
 class Compaction {
  public:
-  Compaction(const CompactionJob& job, TableStorage* storage, const std::function<bool()>& cancelled)
+  Compaction(const CompactionJob& job, CompactionStorage* storage, const std::function<bool()>& cancelled)
       : job_(job),
         storage_(storage),
         cancelled_(cancelled),
@@ -194,7 +194,7 @@ class Compaction {
   bool CutsBefore(std::string_view stored_key);
 
   const CompactionJob& job_;
-  TableStorage* const storage_;
+  CompactionStorage* const storage_;
   const std::function<bool()>& cancelled_;
   VersionFilter filter_;
   CompactionResult result_;
@@ -379,7 +379,7 @@ StatusOr<CompactionJob> CompactionJob::Parse(std::string_view* input) {
   return job;
 }
 
-StatusOr<CompactionResult> RunCompaction(const CompactionJob& job, TableStorage* storage,
+StatusOr<CompactionResult> RunCompaction(const CompactionJob& job, CompactionStorage* storage,
                                          const std::function<bool()>& cancelled) {
   if (!std::is_sorted(job.cut_points.begin(), job.cut_points.end())) {
     return absl::InvalidArgumentError(

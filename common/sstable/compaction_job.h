@@ -60,9 +60,9 @@ struct CompactionResult {
 };
 
 // Where a job's bytes come from and go to; both calls may wait.
-class TableStorage {
+class CompactionStorage {
  public:
-  virtual ~TableStorage() = default;
+  virtual ~CompactionStorage() = default;
   virtual StatusOr<std::shared_ptr<const TableReader>> OpenTable(const TableInfo& info) = 0;
   // The raw bytes of blocks that follow one another, verified: where there are copies, from one that is not
   // damaged (S3).
@@ -74,7 +74,7 @@ class TableStorage {
 };
 
 // `cancelled` is asked between blocks. Outputs written before an error stay behind (orphans of this job, N4).
-StatusOr<CompactionResult> RunCompaction(const CompactionJob& job, TableStorage* storage,
+StatusOr<CompactionResult> RunCompaction(const CompactionJob& job, CompactionStorage* storage,
                                          const std::function<bool()>& cancelled);
 
 // K7: the property of a table that range tombstones up to some number were applied to. Absent: 0.

@@ -21,7 +21,7 @@
 #include "common/base/flags.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
-#include "common/rdma/open_fabric.h"
+#include "common/rdma/factory/open_fabric.h"
 #include "experiments/fabric_bench/bare.h"
 #include "experiments/fabric_bench/cores.h"
 #include "experiments/fabric_bench/log_replication.h"

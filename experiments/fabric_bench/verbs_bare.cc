@@ -6,7 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/rdma/verbs_device.h"
+#include "common/rdma/verbs/verbs_device.h"
 #include "experiments/fabric_bench/bare.h"
 
 namespace nova {

@@ -1,6 +1,6 @@
 #include "common/base/status.h"
 #include "experiments/peers/store.h"
-#include "ltc/db.h"
+#include "ltc/embedded/db.h"
 
 namespace nova {
 namespace {

@@ -23,11 +23,11 @@
 #include "common/sstable/table_reader.h"
 #include "logc/local_log.h"
 #include "logc/log_record.h"
-#include "ltc/block_cache.h"
-#include "ltc/caller_lane.h"
-#include "ltc/db.h"
-#include "ltc/memtable.h"
-#include "ltc/sequence_tracker.h"
+#include "ltc/embedded/caller_lane.h"
+#include "ltc/embedded/db.h"
+#include "ltc/engine/block_cache.h"
+#include "ltc/engine/memtable.h"
+#include "ltc/engine/sequence_tracker.h"
 
 namespace nova {
 namespace {

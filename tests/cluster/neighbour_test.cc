@@ -8,10 +8,10 @@
 #include "absl/strings/match.h"
 #include "client/client.h"
 #include "common/rdma/message.h"
-#include "common/rdma/tcp_fabric.h"
+#include "common/rdma/tcp/tcp_fabric.h"
 #include "coordinator/coordinator_client.h"
 #include "coordinator/grpc_channel.h"
-#include "ltc/protocol.h"
+#include "ltc/wire/protocol.h"
 #include "tests/cluster/process_cluster.h"
 
 namespace nova {

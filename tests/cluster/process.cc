@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 
 namespace nova {
 
@@ -86,6 +88,27 @@ StatusOr<int> Process::Wait(Nanos deadline_ns) {
     SleepFor(5 * kMillisecond);
   }
   return exit_code_;
+}
+
+namespace {
+
+std::string Quoted(const std::string& word) {
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace
+
+int RunToEnd(const std::vector<std::string>& argv, std::string* output, const std::string& stdin_file) {
+  std::string command;
+  for (const std::string& a : argv) command += Quoted(a) + " ";
+  FILE* pipe = popen(StrCat(command, "<", Quoted(stdin_file), " 2>&1").c_str(), "r");
+  output->clear();
+  std::array<char, 4096> piece;
+  for (size_t n; (n = fread(piece.data(), 1, piece.size(), pipe)) > 0;) output->append(piece.data(), n);
+  const int status = pclose(pipe);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
 }  // namespace nova

@@ -42,4 +42,8 @@ class Process {
   std::string buffered_;
 };
 
+// Runs a program to its end, with both its outputs in `output`: its exit code, 128 after a signal.
+int RunToEnd(const std::vector<std::string>& argv, std::string* output,
+             const std::string& stdin_file = "/dev/null");
+
 }  // namespace nova

@@ -29,12 +29,6 @@ std::string Tail(const std::string& path) {
   return text.size() <= 600 ? text : text.substr(text.size() - 600);
 }
 
-std::string Quoted(const std::string& word) {
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 }  // namespace
 
 int FreePort() {
@@ -186,16 +180,11 @@ std::string ProcessCluster::LeadingCoordinator() {
 
 int ProcessCluster::Nova(const std::vector<std::string>& arguments, std::string* output,
                          const std::string& input) {
-  std::string command = StrCat(Quoted(StrCat(kBin, "nova")), " --coordinators=", coordinators());
-  for (const std::string& a : arguments) command += " " + Quoted(a);
+  std::vector<std::string> command = {StrCat(kBin, "nova"), StrCat("--coordinators=", coordinators())};
+  command.insert(command.end(), arguments.begin(), arguments.end());
   const std::string in = StrCat(directory_, "/nova.in");
   std::ofstream(in) << input;
-  FILE* pipe = popen(StrCat(command, " <", Quoted(in), " 2>&1").c_str(), "r");
-  output->clear();
-  std::array<char, 4096> piece;
-  for (size_t n; (n = fread(piece.data(), 1, piece.size(), pipe)) > 0;) output->append(piece.data(), n);
-  const int status = pclose(pipe);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+  return RunToEnd(command, output, in);
 }
 
 Status ProcessCluster::CreateRanges(int ranges) {

@@ -10,7 +10,6 @@
 #include "client/client.h"
 #include "client/nova.h"
 #include "common/base/random.h"
-#include "ltc/db.h"
 #include "tests/cluster/process_cluster.h"
 
 namespace nova {
@@ -135,48 +134,6 @@ TEST_F(ToolTest, CheckpointAndRestore) {
   EXPECT_EQ(Nova({"checkpoint"}, &out), 2);
   EXPECT_EQ(Nova({"checkpoint", "--list"}, &out), 0);
   EXPECT_EQ(out, "");
-}
-
-TEST_F(ToolTest, CheckpointAndRestoreOfAnEmbeddedDatabase) {
-  const std::string live = cluster_->directory() + "/live", kept = cluster_->directory() + "/kept",
-                    back = cluster_->directory() + "/back";
-  const auto value_in = [](const std::string& directory) {
-    DbOptions options;
-    options.create_if_missing = false;
-    const auto db = Db::Open(directory, options);
-    if (!db.ok()) return db.status().ToString();
-    std::string value;
-    const Status got = (*db)->Get("a", &value);
-    return got.ok() ? value : got.ToString();
-  };
-  std::string out;
-  {
-    const auto db = Db::Open(live);
-    ASSERT_TRUE(db.ok()) << db.status();
-    ASSERT_TRUE((*db)->Put("a", "1").ok());
-    EXPECT_EQ(Nova({"--db=" + live, "checkpoint", kept}, &out), 1) << "it is open";
-    EXPECT_NE(out.find("another process"), std::string::npos) << out;
-  }
-  EXPECT_EQ(Nova({"--db=" + live, "checkpoint", kept}, &out), 0) << out;
-  EXPECT_EQ(out, "");
-  {
-    const auto db = Db::Open(live);
-    ASSERT_TRUE(db.ok()) << db.status();
-    ASSERT_TRUE((*db)->Put("a", "2").ok());
-  }
-  EXPECT_EQ(Nova({"--db=" + back, "restore", kept}, &out), 0) << out;
-  EXPECT_EQ(value_in(back), "1");
-  EXPECT_EQ(value_in(live), "2");
-  EXPECT_EQ(Nova({"--db=" + live, "restore", kept}, &out), 1) << "a database that is there is not replaced";
-  EXPECT_EQ(value_in(live), "2");
-  EXPECT_EQ(value_in(kept), "1");
-  EXPECT_EQ(Nova({"--db=" + back + "2", "restore", cluster_->directory() + "/none"}, &out), 1);
-  for (const std::vector<std::string>& bad :
-       {std::vector<std::string>{"checkpoint"}, {"checkpoint", "--list"}, {"get", "a"}}) {
-    std::vector<std::string> words = {"--db=" + live};
-    words.insert(words.end(), bad.begin(), bad.end());
-    EXPECT_EQ(Nova(words, &out), 2) << out;
-  }
 }
 
 TEST_F(ToolTest, AShellReadsAtItsSnapshot) {

@@ -6,7 +6,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/fault_disk.h"
 #include "common/base/log.h"
-#include "ltc/manifest.h"
+#include "ltc/engine/manifest.h"
 #include "stoc/file_store.h"
 
 namespace nova {

@@ -4,8 +4,8 @@
 #include <array>
 #include <map>
 
-#include "common/rdma/sim_fabric.h"
-#include "ltc/ltc_client.h"
+#include "common/rdma/sim/sim_fabric.h"
+#include "ltc/wire/ltc_client.h"
 #include "tests/cluster_sim/scenario.h"
 #include "tests/rdma/blocking_call.h"
 

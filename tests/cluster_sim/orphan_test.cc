@@ -2,7 +2,7 @@
 // and nothing else.
 #include <gtest/gtest.h>
 
-#include "ltc/manifest.h"
+#include "ltc/engine/manifest.h"
 #include "stoc/file_store.h"
 #include "tests/cluster_sim/scenario.h"
 

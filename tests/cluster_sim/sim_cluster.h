@@ -25,10 +25,10 @@
 #include "common/base/simulation.h"
 #include "common/base/thread.h"
 #include "common/config/memory_store.h"
-#include "common/rdma/sim_fabric.h"
+#include "common/rdma/sim/sim_fabric.h"
 #include "coordinator/coordinator_service.h"
 #include "coordinator/sim_channel.h"
-#include "ltc/ltc_node.h"
+#include "ltc/server/ltc_node.h"
 #include "stoc/stoc_node.h"
 
 namespace nova {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "client/client_core.h"
-#include "common/rdma/tcp_fabric.h"
+#include "common/rdma/tcp/tcp_fabric.h"
 #include "tests/cluster_sim/scenario.h"
 
 namespace nova {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "common/base/log.h"
-#include "common/rdma/verbs_fence_peer.h"
+#include "common/rdma/verbs/verbs_fence_peer.h"
 
 namespace nova {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "common/base/crc32c.h"
 #include "common/base/log.h"
-#include "common/rdma/connect_data.h"
 #include "common/rdma/handshake.h"
+#include "common/rdma/verbs/connect_data.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   nova::ConnectData connect;

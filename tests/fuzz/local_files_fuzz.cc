@@ -11,8 +11,8 @@
 #include "common/base/log.h"
 #include "common/base/sim_disk.h"
 #include "logc/local_log.h"
-#include "ltc/db_identity.h"
-#include "ltc/local_storage.h"
+#include "ltc/embedded/db_identity.h"
+#include "ltc/embedded/local_storage.h"
 
 namespace nova {
 namespace {

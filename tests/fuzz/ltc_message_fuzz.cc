@@ -4,7 +4,7 @@
 
 #include "common/base/coding.h"
 #include "common/base/log.h"
-#include "ltc/protocol.h"
+#include "ltc/wire/protocol.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);

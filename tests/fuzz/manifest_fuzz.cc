@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "common/base/log.h"
-#include "ltc/manifest.h"
+#include "ltc/engine/manifest.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

@@ -14,7 +14,7 @@
 
 #include "common/base/log.h"
 #include "common/rdma/handshake.h"
-#include "common/rdma/tcp_fabric.h"
+#include "common/rdma/tcp/tcp_fabric.h"
 
 namespace {
 

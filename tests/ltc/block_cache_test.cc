@@ -1,6 +1,6 @@
 // The block cache: what is asked for again stays, whatever a scan brings; its bound holds, with what is
 // pinned.
-#include "ltc/block_cache.h"
+#include "ltc/engine/block_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A lane has one holder at a time; what is submitted runs, on the holder's thread or on the submitter's.
-#include "ltc/caller_lane.h"
+#include "ltc/embedded/caller_lane.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Checkpoints of an embedded database: opened and compared while writers go on, through kills, full and
 // failing disks (faults row 51).
-#include "ltc/db_checkpoint.h"
+#include "ltc/embedded/db_checkpoint.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -14,8 +14,8 @@
 #include "common/base/fault_disk.h"
 #include "common/base/random.h"
 #include "common/base/thread.h"
-#include "ltc/db.h"
-#include "ltc/local_storage.h"
+#include "ltc/embedded/db.h"
+#include "ltc/embedded/local_storage.h"
 #include "tests/ltc/directory.h"
 
 namespace nova {

@@ -9,7 +9,7 @@
 
 #include "common/base/memory_room.h"
 #include "common/base/random.h"
-#include "ltc/db.h"
+#include "ltc/embedded/db.h"
 #include "tests/ltc/directory.h"
 
 namespace nova {

@@ -15,7 +15,7 @@
 #include "common/base/mutex.h"
 #include "common/base/random.h"
 #include "common/base/thread.h"
-#include "ltc/db.h"
+#include "ltc/embedded/db.h"
 #include "tests/ltc/directory.h"
 
 namespace nova {

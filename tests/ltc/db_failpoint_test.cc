@@ -11,7 +11,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/random.h"
 #include "common/base/sim_disk.h"
-#include "ltc/db.h"
+#include "ltc/embedded/db.h"
 #include "tests/ltc/directory.h"
 
 namespace nova {

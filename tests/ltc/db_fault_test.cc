@@ -14,7 +14,7 @@
 #include "common/base/random.h"
 #include "common/base/sim_disk.h"
 #include "logc/log_record.h"
-#include "ltc/db.h"
+#include "ltc/embedded/db.h"
 #include "tests/ltc/directory.h"
 
 namespace nova {

@@ -6,8 +6,8 @@
 
 #include "common/base/fault_disk.h"
 #include "common/base/thread.h"
-#include "ltc/caller_lane.h"
-#include "ltc/db.h"
+#include "ltc/embedded/caller_lane.h"
+#include "ltc/embedded/db.h"
 #include "tests/ltc/directory.h"
 
 namespace nova {

@@ -9,8 +9,8 @@
 
 #include "common/base/fault_disk.h"
 #include "common/base/thread.h"
-#include "ltc/db.h"
-#include "ltc/recovered_entries.h"
+#include "ltc/embedded/db.h"
+#include "ltc/engine/recovered_entries.h"
 #include "tests/ltc/directory.h"
 
 namespace nova {

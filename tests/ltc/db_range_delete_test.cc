@@ -12,7 +12,7 @@
 #include "common/base/random.h"
 #include "common/base/sim_disk.h"
 #include "common/base/thread.h"
-#include "ltc/db.h"
+#include "ltc/embedded/db.h"
 
 namespace nova {
 namespace {

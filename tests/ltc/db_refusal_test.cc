@@ -10,7 +10,7 @@
 #include "common/base/fault_disk.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
-#include "ltc/db.h"
+#include "ltc/embedded/db.h"
 #include "tests/base/descriptors.h"
 #include "tests/ltc/directory.h"
 

@@ -1,6 +1,6 @@
 // The embedded engine: against a std::map with random options and reopening, through kills, power losses and
 // failing disks.
-#include "ltc/db.h"
+#include "ltc/embedded/db.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -7,7 +7,7 @@
 
 #include "common/base/random.h"
 #include "common/base/storage_tester.h"
-#include "ltc/db.h"
+#include "ltc/embedded/db.h"
 
 namespace nova {
 namespace {

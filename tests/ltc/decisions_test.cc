@@ -9,10 +9,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "ltc/compaction_picker.h"
-#include "ltc/disk_turns.h"
-#include "ltc/placement.h"
-#include "ltc/write_controller.h"
+#include "ltc/engine/compaction_picker.h"
+#include "ltc/engine/disk_turns.h"
+#include "ltc/engine/write_controller.h"
+#include "ltc/server/placement.h"
 
 namespace nova {
 namespace {

@@ -1,10 +1,10 @@
-#include "ltc/manifest.h"
+#include "ltc/engine/manifest.h"
 
 #include <gtest/gtest.h>
 
 #include "absl/strings/escaping.h"
 #include "common/sstable/compaction_job.h"
-#include "ltc/compaction_picker.h"
+#include "ltc/engine/compaction_picker.h"
 
 namespace nova {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/random.h"
-#include "ltc/db.h"
+#include "ltc/embedded/db.h"
 #include "tests/ltc/directory.h"
 
 namespace nova {

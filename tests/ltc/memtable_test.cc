@@ -1,4 +1,4 @@
-#include "ltc/memtable.h"
+#include "ltc/engine/memtable.h"
 
 #include <gtest/gtest.h>
 

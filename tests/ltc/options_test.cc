@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "ltc/db.h"
+#include "ltc/embedded/db.h"
 #include "tests/ltc/directory.h"
 
 namespace nova {

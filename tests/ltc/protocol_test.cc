@@ -1,4 +1,4 @@
-#include "ltc/protocol.h"
+#include "ltc/wire/protocol.h"
 
 #include <gtest/gtest.h>
 

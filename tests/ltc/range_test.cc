@@ -1,5 +1,5 @@
 // A range over local storage against a std::map: random operations, reopening, random options.
-#include "ltc/range.h"
+#include "ltc/engine/range.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "common/base/coding.h"
 #include "common/base/failpoint.h"
 #include "common/base/thread.h"
-#include "ltc/local_storage.h"
+#include "ltc/embedded/local_storage.h"
 #include "tests/ltc/manual_executor.h"
 
 namespace nova {
@@ -35,7 +35,7 @@ class LocalRange {
     char dir[] = "/tmp/nova-range-XXXXXX";
     directory_ = mkdtemp(dir);
     disk_ = std::move(OpenPosixDisk(directory_)).value();
-    store_ = NewLocalSstableStore(disk_.get());
+    store_ = NewLocalTableStore(disk_.get());
     storage_ = std::make_unique<LocalManifestStorage>(disk_.get());
     services_.store = store_.get();
     services_.cache = &cache_;
@@ -206,7 +206,7 @@ class LocalRange {
   const std::string lower_, upper_;
   std::string directory_;
   std::unique_ptr<Disk> disk_;
-  std::unique_ptr<SstableStore> store_;
+  std::unique_ptr<TableStore> store_;
   std::unique_ptr<LocalManifestStorage> storage_;
   ArenaPool arenas_;
   BlockCache cache_;
@@ -594,9 +594,6 @@ class LogThatSyncs : public RangeLog {
     if (deleted_ != nullptr) deleted_->push_back(round);
   }
   void Fence() override {}
-  std::vector<GroupId> UnusedGroups() const override { return {}; }
-  std::vector<ExposedRound> ExposedRounds() const override { return {}; }
-  void RequestGroupChange() override {}
   size_t bytes_in_flight() const override { return 0; }
   bool sync_matters() const override { return true; }
 

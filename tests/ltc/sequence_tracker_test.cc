@@ -1,4 +1,4 @@
-#include "ltc/sequence_tracker.h"
+#include "ltc/engine/sequence_tracker.h"
 
 #include <gtest/gtest.h>
 

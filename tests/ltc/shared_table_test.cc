@@ -7,8 +7,8 @@
 
 #include "common/base/random.h"
 #include "common/base/thread.h"
-#include "ltc/db.h"
-#include "ltc/local_storage.h"
+#include "ltc/embedded/db.h"
+#include "ltc/embedded/local_storage.h"
 #include "tests/ltc/directory.h"
 
 namespace nova {

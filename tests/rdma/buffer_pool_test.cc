@@ -10,7 +10,7 @@
 
 #include "common/base/random.h"
 #include "common/base/thread.h"
-#include "common/rdma/tcp_fabric.h"
+#include "common/rdma/tcp/tcp_fabric.h"
 
 namespace nova {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/rdma/tcp_fabric.h"
+#include "common/rdma/tcp/tcp_fabric.h"
 #include "common/rdma/xchg.h"
 #include "tests/rdma/blocking_call.h"
 

@@ -15,9 +15,9 @@
 
 #include "common/base/simulation.h"
 #include "common/rdma/handshake.h"
-#include "common/rdma/sim_fabric.h"
-#include "common/rdma/tcp_fabric.h"
-#include "common/rdma/verbs_fabric.h"
+#include "common/rdma/sim/sim_fabric.h"
+#include "common/rdma/tcp/tcp_fabric.h"
+#include "common/rdma/verbs/verbs_fabric.h"
 
 namespace nova {
 

@@ -8,11 +8,11 @@
 #include "common/base/coding.h"
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
-#include "common/rdma/connect_data.h"
-#include "common/rdma/frame.h"
 #include "common/rdma/handshake.h"
 #include "common/rdma/key_table.h"
 #include "common/rdma/message.h"
+#include "common/rdma/tcp/frame.h"
+#include "common/rdma/verbs/connect_data.h"
 
 namespace nova {
 namespace {

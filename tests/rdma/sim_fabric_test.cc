@@ -1,6 +1,6 @@
 // What the simulated network adds to the contract: determinism, tearing, late writes, kills, pauses,
 // partitions, lost messages.
-#include "common/rdma/sim_fabric.h"
+#include "common/rdma/sim/sim_fabric.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // What only sockets can show: raw peers, real processes that are killed or stopped, threads, idle cost.
-#include "common/rdma/tcp_fabric.h"
+#include "common/rdma/tcp/tcp_fabric.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <atomic>
 
 #include "common/base/thread.h"
-#include "common/rdma/frame.h"
+#include "common/rdma/tcp/frame.h"
 #include "tests/rdma/fabric_world.h"
 
 namespace nova {

@@ -1,6 +1,6 @@
 // What a fence test's peer may say: RemoteFenceTarget against a TCP server that answers with given lines. No
 // RDMA device is needed.
-#include "common/rdma/verbs_fence_peer.h"
+#include "common/rdma/verbs/verbs_fence_peer.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -55,7 +55,7 @@ std::string Visible(const Model& model, std::string_view key, SequenceNumber seq
   return "value " + hit->second;
 }
 
-class MemoryStorage : public TableStorage {
+class MemoryStorage : public CompactionStorage {
  public:
   TableInfo Put(const Model& model, const TableOptions& options, const Uuid& uuid, std::string_view from = "",
                 std::string_view to = "") {

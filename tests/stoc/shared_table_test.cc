@@ -10,9 +10,9 @@
 #include "common/base/coding.h"
 #include "common/base/failpoint.h"
 #include "common/base/fault_disk.h"
-#include "logc/range_log.h"
-#include "ltc/import.h"
-#include "ltc/local_storage.h"
+#include "common/log/range_log.h"
+#include "ltc/embedded/local_storage.h"
+#include "ltc/engine/import.h"
 #include "tests/stoc/stoc_rig.h"
 
 namespace nova {
@@ -31,7 +31,7 @@ struct Rig {
       stocs.push_back(std::make_unique<TestStoc>(w, i + 1, incarnation, disks.back().get()));
     }
     client = std::make_unique<TestClient>(w, "ltc-1", 10);
-    store = NewStocSstableStore(
+    store = NewStocTableStore(
         client->stocs.get(), [](Executor* e) { return static_cast<TestExecutor*>(e)->xchg(); },
         {.write_deadline_ns = 5 * kSecond, .read_deadline_ns = 5 * kSecond, .damaged = {}}, &metrics);
     Update();
@@ -87,7 +87,7 @@ struct Rig {
   std::vector<std::unique_ptr<Disk>> disks;
   std::vector<std::unique_ptr<TestStoc>> stocs;
   std::unique_ptr<TestClient> client;
-  std::unique_ptr<SstableStore> store;
+  std::unique_ptr<TableStore> store;
 };
 
 // A range's owner: its tables on the rig's StoCs, its manifest on a disk of its own.

@@ -56,29 +56,38 @@ bool StartsWith(const std::string& s, const std::string& prefix) {
   return s.compare(0, prefix.size(), prefix) == 0;
 }
 
-// The include table of the design: per folder, what it may include beside itself. A trailing slash allows a
-// folder.
+// The include table (docs/architecture.md): per folder, what it may include beside itself: a file, a folder
+// ("a/b/") or a folder with all below it ("a/*").
 const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"common/base", {}},
-    {"common/rdma", {"common/base/"}},
-    {"common/sstable", {"common/base/"}},
     {"common/config", {"common/base/"}},
-    {"coordinator", {"common/"}},
-    {"stoc", {"common/", "coordinator/coordinator_client.h", "coordinator/cluster_types.h"}},
-    {"logc", {"common/", "stoc/stoc_client.h", "coordinator/cluster_types.h"}},
-    {"ltc",
-     {"common/", "logc/", "stoc/stoc_client.h", "stoc/sstable_store.h", "coordinator/coordinator_client.h",
-      "coordinator/cluster_types.h"}},
-    {"client", {"common/", "coordinator/coordinator_client.h", "ltc/ltc_client.h"}},
-    {"experiments", {"common/", "coordinator/", "stoc/", "logc/", "ltc/", "client/"}},
+    {"common/log", {"common/base/"}},
+    {"common/rdma", {"common/base/"}},
+    {"common/rdma/sim", {"common/base/", "common/rdma/"}},
+    {"common/rdma/tcp", {"common/base/", "common/rdma/"}},
+    {"common/rdma/verbs", {"common/base/", "common/rdma/"}},
+    {"common/rdma/factory", {"common/base/", "common/rdma/*"}},
+    {"common/sstable", {"common/base/"}},
+    {"coordinator", {"common/base/", "common/config/", "common/rdma/"}},
+    {"stoc",
+     {"common/*", "coordinator/coordinator_client.h", "coordinator/cluster_types.h",
+      "coordinator/grpc_channel.h"}},
+    {"logc", {"common/*", "stoc/stoc_client.h", "coordinator/cluster_types.h"}},
+    {"ltc/engine", {"common/base/", "common/log/", "common/sstable/"}},
+    {"ltc/embedded", {"common/base/", "common/log/", "common/sstable/", "ltc/engine/", "logc/local_log.h"}},
+    {"ltc/wire", {"common/base/", "common/rdma/"}},
+    {"ltc/server",
+     {"common/*", "ltc/engine/", "ltc/wire/", "logc/", "stoc/stoc_client.h", "stoc/stoc_table_store.h",
+      "coordinator/coordinator_client.h", "coordinator/cluster_types.h", "coordinator/grpc_channel.h"}},
+    {"client", {"common/*", "coordinator/coordinator_client.h", "coordinator/grpc_channel.h", "ltc/wire/"}},
+    {"experiments", {"common/*", "coordinator/", "stoc/", "logc/", "ltc/*", "client/"}},
 };
-// What single files may include beside that: how the control channel is made, whoever has a main or is the
-// root of an application's library; the embedded database, the tool's main, which makes checkpoints of it.
-const std::map<std::string, std::string> kFileMayInclude = {
-    {"ltc/main.cc", "coordinator/grpc_channel.h"},
-    {"stoc/main.cc", "coordinator/grpc_channel.h"},
-    {"client/client.cc", "coordinator/grpc_channel.h"},
-    {"client/main.cc", "ltc/db.h"}};
+
+bool MayInclude(const std::string& allowed, const std::string& include) {
+  if (allowed.ends_with("/*")) return StartsWith(include, allowed.substr(0, allowed.size() - 1));
+  if (allowed.back() != '/') return include == allowed;
+  return StartsWith(include, allowed) && include.find('/', allowed.size()) == std::string::npos;
+}
 
 TEST(TidyTest, FoldersIncludeOnlyWhatTheTableAllows) {
   for (const SourceFile& f : Sources()) {
@@ -91,13 +100,46 @@ TEST(TidyTest, FoldersIncludeOnlyWhatTheTableAllows) {
       const bool allowed = folder == f.folder ||
                            (rule->first == "experiments" && StartsWith(include, "experiments/")) ||
                            std::any_of(rule->second.begin(), rule->second.end(),
-                                       [&](const std::string& a) {
-                                         return a.back() == '/' ? StartsWith(include, a) : include == a;
-                                       }) ||
-                           (kFileMayInclude.contains(f.path) && kFileMayInclude.at(f.path) == include);
+                                       [&](const std::string& a) { return MayInclude(a, include); });
       EXPECT_TRUE(allowed) << f.path << " may not include " << include;
     }
   }
+}
+
+// Nor do two folders include each other: of each pair one is below the other.
+TEST(TidyTest, NoTwoFoldersIncludeEachOther) {
+  std::map<std::string, std::set<std::string>> includes;
+  for (const SourceFile& f : Sources()) {
+    if (StartsWith(f.folder, "tests")) continue;
+    for (const std::string& include : ProjectIncludes(f.text)) {
+      if (include.find('/') != std::string::npos)
+        includes[f.folder].insert(include.substr(0, include.rfind('/')));
+    }
+  }
+  for (const auto& [folder, others] : includes) {
+    for (const std::string& other : others) {
+      EXPECT_TRUE(other == folder || !includes.contains(other) || !includes.at(other).contains(folder))
+          << folder << " and " << other << " include each other";
+    }
+  }
+}
+
+// What an application that embeds the engine compiles: no network.
+TEST(TidyTest, TheEmbeddedDatabasesHeaderDrawsInNoNetwork) {
+  std::set<std::string> seen;
+  std::vector<std::string> queue = {"ltc/embedded/db.h"};
+  while (!queue.empty()) {
+    const std::string path = queue.back();
+    queue.pop_back();
+    if (!seen.insert(path).second || StartsWith(path, "absl/")) continue;
+    for (const std::string part : {"common/rdma/", "common/config/", "stoc/", "logc/", "coordinator/"}) {
+      EXPECT_FALSE(StartsWith(path, part)) << "ltc/embedded/db.h draws in " << path;
+    }
+    for (const std::string& include : ProjectIncludes(ReadAll(fs::path(NOVA_SOURCE_DIR) / path))) {
+      queue.push_back(include);
+    }
+  }
+  EXPECT_TRUE(seen.contains("ltc/engine/range.h"));
 }
 
 TEST(TidyTest, NothingIncludesExperimentsOrTests) {
@@ -152,6 +194,17 @@ TEST(TidyTest, HeadersOpenWithWhatTheyAreFor) {
   for (const SourceFile& f : Sources({".h"})) {
     EXPECT_TRUE(StartsWith(f.text, "// ") || StartsWith(f.text, "/* "))
         << f.path << " must open with its purpose";
+  }
+}
+
+TEST(TidyTest, NoLineIsLongerThan110Columns) {
+  for (const SourceFile& f : Sources()) {
+    std::istringstream lines(f.text);
+    int number = 0;
+    for (std::string line; std::getline(lines, line);) {
+      ++number;
+      EXPECT_LE(line.size(), 110u) << f.path << ":" << number;
+    }
   }
 }
 

@@ -1,0 +1,41 @@
+// RecoveredLogs: what the logs of a range held when it was opened (R3, read), as Range::Recover takes it.
+//
+// Thread safety: a value.   Ownership: records are views of the logs' bytes, which it keeps.   Errors: none.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/keys.h"
+
+namespace nova {
+
+// One entry found in a log (R3): views of what its RecoveredLogs keeps.
+struct RecoveredRecord {
+  SequenceNumber sequence = 0;
+  MemTableId memtable;
+  ValueType type = ValueType::kPut;
+  std::string_view key;
+  std::string_view value;
+};
+
+// The entries of logs, in no order, and the logs' bytes: an entry of a few bytes costs no memory of its own.
+// Movable; a copy has the same bytes.
+struct RecoveredLogs {
+  std::vector<RecoveredRecord> records;
+  std::vector<std::shared_ptr<const std::string>> bytes;
+
+  void Append(const RecoveredLogs& other) {
+    records.insert(records.end(), other.records.begin(), other.records.end());
+    bytes.insert(bytes.end(), other.bytes.begin(), other.bytes.end());
+  }
+  bool empty() const { return records.empty(); }
+  size_t size() const { return records.size(); }
+  auto begin() const { return records.begin(); }
+  auto end() const { return records.end(); }
+};
+
+}  // namespace nova

@@ -1,0 +1,553 @@
+#include "ltc/embedded/db.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/base/coding.h"
+#include "common/base/log.h"
+#include "common/base/memory_room.h"
+#include "common/base/thread.h"
+#include "logc/local_log.h"
+#include "ltc/embedded/caller_lane.h"
+#include "ltc/embedded/db_checkpoint.h"
+#include "ltc/embedded/db_identity.h"
+#include "ltc/embedded/local_storage.h"
+#include "ltc/engine/background.h"
+#include "ltc/engine/import.h"
+
+namespace nova {
+namespace {
+
+constexpr RangeId kRange(1);
+constexpr size_t kLanes = 64;
+constexpr size_t kLanesForReads = 16;
+constexpr Nanos kWriteDeadline = 60 * kSecond;
+constexpr Nanos kWorkDeadline = 600 * kSecond;  // of background work that somebody waits for
+constexpr Nanos kEndDeadline = 60 * kSecond;
+
+// A stored key of keyspace 0, on the stack unless it is long.
+class StoredKey {
+ public:
+  explicit StoredKey(std::string_view user_key) {
+    char* p = inline_;
+    if (user_key.size() + 1 > sizeof(inline_)) {
+      heap_.resize(user_key.size() + 1);
+      p = heap_.data();
+    }
+    p[0] = 0;
+    std::memcpy(p + 1, user_key.data(), user_key.size());
+    view_ = {p, user_key.size() + 1};
+  }
+  std::string_view view() const { return view_; }
+
+ private:
+  char inline_[128];
+  std::string heap_;
+  std::string_view view_;
+};
+
+Status CheckKey(std::string_view key) {
+  if (key.empty()) return absl::InvalidArgumentError("an empty key");
+  if (key.size() > kMaxUserKeyBytes)
+    return absl::InvalidArgumentError(StrCat("a key of ", key.size(), " bytes: over ", kMaxUserKeyBytes));
+  return OkStatus();
+}
+
+Status CheckTtl(ValueType type, int64_t ttl_ms) {
+  if (type != ValueType::kPutTtl || (ttl_ms > 0 && ttl_ms <= kMaxTtlMs)) return OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat("a time to live of ", ttl_ms, " ms: must be in [1, ", kMaxTtlMs, "]"));
+}
+
+// Of user keys; no begin: from the first, no end: to the last.
+Status CheckKeyRange(std::string_view begin, std::string_view end) {
+  if (std::max(begin.size(), end.size()) > kMaxUserKeyBytes)
+    return CheckKey(begin.size() > end.size() ? begin : end);
+  if (end.empty() || begin < end) return OkStatus();
+  return absl::InvalidArgumentError("a range of keys that ends where it begins, or before");
+}
+
+const Status& NotFound() {
+  static const auto* status = new Status(absl::NotFoundError("no such key"));
+  return *status;
+}
+
+Status StatusOf(Outcome outcome, std::string_view what) {
+  switch (outcome) {
+    case Outcome::kOk:
+      return OkStatus();
+    case Outcome::kNotFound:
+      return NotFound();
+    case Outcome::kNotOwner:
+      return Annotate(absl::FailedPreconditionError("the database is closed, or can no longer be written"),
+                      what);
+    default:
+      return ToStatus(outcome, what);
+  }
+}
+
+std::optional<Status> FailedFor(const Status& why) { return why.ok() ? std::nullopt : std::optional(why); }
+
+}  // namespace
+
+struct Db::Rep {
+  explicit Rep(const DbOptions& o)
+      : options(o.Derived()),
+        // Without a limit, what rounds take beyond their size is kept as well.
+        arenas(*options.memtable_bytes + (options.memory_limit_bytes ? 0 : *options.memtable_bytes / 8)),
+        cache(*options.cache_bytes),
+        lanes(kLanes, kLanesForReads) {}
+
+  ~Rep() {
+    if (background != nullptr) background->Stop();
+    // its tables may still ask for their deletion; what is not deleted now, the next opening finds
+    range = nullptr;
+  }
+
+  Status Init(const std::string& directory);
+  Status DeleteOrphans();
+  void StartWarming();
+  template <typename Start>  // Start(executor, Outcome* outcome, bool* finished): one operation, to its end
+  Outcome Run(CallerLanes::For what, const Start& start) {
+    CallerLane* const lane = lanes.Take(what);
+    CallerLane::Hold hold(lane, CallerLane::Hold::Taken());
+    Outcome outcome = Outcome::kInternal;
+    bool finished = false;
+    start(lane, &outcome, &finished);
+    hold.RunUntil(&finished);
+    return outcome;
+  }
+  // Until `outcome()` has one.
+  template <typename Fn>
+  Status WaitFor(std::string_view what, const Fn& outcome) {
+    for (const Nanos deadline = Now() + kWorkDeadline; Now() < deadline; SleepFor(kMillisecond)) {
+      if (!range->active()) return StatusOf(Outcome::kNotOwner, what);
+      if (const std::optional<Status> s = outcome()) return Annotate(*s, what);
+    }
+    return Annotate(absl::DeadlineExceededError(StrCat("not done in ", kWorkDeadline / kSecond, " s")), what);
+  }
+  Status End(bool sync);
+  void Stop();
+  Status CheckSnapshot(const DbReadOptions& options) const {
+    if (options.snapshot == nullptr || range->MadeSnapshot(*options.snapshot)) return OkStatus();
+    return absl::InvalidArgumentError("a snapshot of another database, or of another opening of this one");
+  }
+  Status CheckValue(std::string_view value) const;
+  Status Write(std::span<const WriteEntry> entries, bool sync);
+  Status WriteOne(ValueType type, std::string_view key, std::string_view value, bool sync,
+                  int64_t ttl_ms = 0);
+
+  const DbOptions options;
+  std::unique_ptr<Disk> own_disk;
+  Disk* disk = nullptr;
+  std::unique_ptr<TableStore> store;
+  std::unique_ptr<LocalManifestStorage> manifests;
+  ArenaPool arenas;
+  BlockCache cache;
+  CallerLanes lanes;
+  RangeServices services;
+  std::shared_ptr<Range> range;  // set before background_ is told of it
+  std::unique_ptr<BackgroundWork> background;
+  Notification warming_ends;
+  Notification readers_loaded;
+  std::unique_ptr<Thread> warmer;  // null: there is nothing to warm, or no room
+  Mutex end_mu;
+  bool stopped ABSL_GUARDED_BY(end_mu) = false;
+};
+
+StatusOr<std::unique_ptr<Db>> Db::Open(const std::string& directory, const DbOptions& options) {
+  NOVA_RETURN_IF_ERROR(Annotate(options.Check(), directory));
+  auto rep = std::make_unique<Rep>(options);
+  NOVA_RETURN_IF_ERROR(Annotate(rep->Init(directory), directory));
+  return std::unique_ptr<Db>(new Db(std::move(rep)));
+}
+
+Status Db::Rep::Init(const std::string& directory) {
+  if (options.disk == nullptr) {
+    if (!options.create_if_missing && !std::filesystem::exists(directory))
+      return absl::NotFoundError("no such directory");
+    NOVA_ASSIGN_OR_RETURN(own_disk, OpenPosixDisk(directory));
+  }
+  disk = options.disk == nullptr ? own_disk.get() : options.disk;
+  NOVA_RETURN_IF_ERROR(disk->Lock("LOCK"));
+  RangeSpec spec;
+  spec.id = kRange;
+  NOVA_ASSIGN_OR_RETURN(const std::optional<Epoch> before, ReadDbIdentity(disk, options.create_if_missing));
+  spec.epoch = Epoch(before.value_or(Epoch(0)).value() + 1);
+  if (before) NOVA_RETURN_IF_ERROR(InstallDbIdentity(disk, spec.epoch));
+  store = NewLocalTableStore(disk, {options.map_tables, options.max_open_files});
+  manifests = std::make_unique<LocalManifestStorage>(disk);
+
+  services.store = store.get();
+  services.cache = &cache;
+  services.arenas = &arenas;
+  services.memtable_limit_bytes = *options.memtable_bytes;
+  for (const auto& lane : lanes.all()) services.executors.push_back(lane.get());
+  services.place = [](uint64_t) { return Placement{}; };
+  // Whoever lets go of a table last may be in the middle of a get: unlinking a large file takes long.
+  services.garbage = [this](const TableInfo& t) {
+    background->RunControl([this, t] { store->DropTable(t, {kRange, Epoch(), 0}); });
+  };
+  services.one_disk = true;
+  services.work = [this](RangeId id) { background->Due(id); };
+  services.lost = [](RangeId, Status why) {
+    NOVA_LOG(ERROR) << "the database can no longer be written: " << why;
+  };
+  services.run_blocking = [](std::function<void()> fn) { fn(); };  // the caller waits anyway
+  background =
+      std::make_unique<BackgroundWork>(BackgroundOptions{.flush_threads = options.flush_threads,
+                                                         .compaction_threads = options.compaction_threads,
+                                                         .reader_threads = 0,
+                                                         .open_threads = 0,
+                                                         .release_threads = 0,
+                                                         .change_threads = 0,
+                                                         .control_threads = 1},
+                                       [this](RangeId) { return range; });
+
+  std::vector<VersionEdit> edits;
+  if (before) {
+    NOVA_ASSIGN_OR_RETURN(edits, manifests->ReadInstalled());
+    if (edits.empty())
+      return absl::DataLossError("CURRENT is missing, though IDENTITY says that there is a database");
+  }
+  NOVA_ASSIGN_OR_RETURN(auto records, ReadLocalLogs(disk, DoneMemTables(edits)));
+  NOVA_ASSIGN_OR_RETURN(
+      range, Range::Recover(spec, options.range, &services, manifests.get(), edits, std::move(records)));
+  NOVA_RETURN_IF_ERROR(manifests->Install(range->manifest_group()));
+  // a directory with it alone has lost the rest
+  if (!before) NOVA_RETURN_IF_ERROR(InstallDbIdentity(disk, spec.epoch));
+  NOVA_RETURN_IF_ERROR(DeleteLocalLogs(disk, spec.epoch));  // R6
+  NOVA_RETURN_IF_ERROR(DeleteOrphans());
+  LocalLogOptions log;
+  log.lanes = lanes.for_writes();
+  range->Activate(options.log == DbLog::kNone ? NewNullLog() : NewLocalLog(disk, spec.epoch, log));
+  // A round ahead of the writers: a small database never touches memory for all of them.
+  arenas.KeepAhead(options.range.memtable_size_bytes * static_cast<size_t>(options.range.active_memtables),
+                   [this] { background->RunControl([this] { arenas.Refill(); }); });
+  background->Due(kRange);
+  StartWarming();
+  return OkStatus();
+}
+
+// The first gets of a database whose indexes and filters are not in memory read those, and little else, so
+// opening waits for a moment.
+void Db::Rep::StartWarming() {
+  constexpr uint64_t kMetadataPart = 50;  // of the data, at most, is what indexes and filters take
+  constexpr Nanos kLongestWait = 150 * kMillisecond;
+  // the disk is theirs; and who opens a database for a moment reads no more than they do
+  constexpr Nanos kFirstReads = 500 * kMillisecond;
+  const uint64_t bytes = range->stats().bytes, own = *options.memtable_bytes + *options.cache_bytes;
+  if (!options.warm_tables || bytes == 0 || bytes / kMetadataPart > *options.cache_bytes) return;
+  const uint64_t room = RoomInMemory() / 4 * 3;  // others live here too
+  const bool data = options.map_tables && room >= own && room - own >= bytes;
+  warmer = std::make_unique<Thread>("db.warmer", [this, data] {
+    const auto stop = [this] { return warming_ends.HasBeenNotified(); };
+    range->LoadReaders(stop);
+    readers_loaded.Notify();
+    if (data && !warming_ends.WaitUntil(Now() + kFirstReads)) range->WarmTables(stop);
+  });
+  readers_loaded.WaitUntil(Now() + kLongestWait);
+}
+
+// N4: files of jobs that did not end, and manifests of older epochs.
+Status Db::Rep::DeleteOrphans() {
+  std::set<Uuid> live;
+  for (const StocFileId& f : range->ReferencedFiles()) live.insert(f.owner);
+  NOVA_ASSIGN_OR_RETURN(const auto names, disk->List(""));
+  for (const std::string& name : names) {
+    Uuid uuid;
+    const bool orphan = LocalFileUuid(name, &uuid) && !live.contains(uuid);
+    if (orphan || name == kUnfinishedCheckpoint) NOVA_RETURN_IF_ERROR(disk->Delete(name));
+  }
+  return OkStatus();
+}
+
+Db::Db(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
+
+Db::~Db() {
+  if (const Status s = rep_->End(/*sync=*/false); !s.ok()) NOVA_LOG(ERROR) << "close: " << s;
+  rep_->Stop();
+}
+
+Status Db::Close() {
+  NOVA_RETURN_IF_ERROR(rep_->End(/*sync=*/true));
+  rep_->Stop();
+  return OkStatus();
+}
+
+// Makes durable what the log does not hold. `sync`: and what it holds.
+Status Db::Rep::End(bool sync) {
+  MutexLock lock(&end_mu);
+  if (stopped) return OkStatus();
+  range->StopWrites();
+  if (options.log == DbLog::kNone) return range->FlushAll(Now() + kEndDeadline, /*give_up=*/true);
+  return sync ? range->log()->Sync() : OkStatus();
+}
+
+void Db::Rep::Stop() {
+  MutexLock lock(&end_mu);
+  if (std::exchange(stopped, true)) return;
+  warming_ends.Notify();
+  warmer = nullptr;
+  range->Abandon();  // a compaction under way gives up
+  background->Stop();
+  for (const auto& lane : lanes.all()) CallerLane::Hold last(lane.get());  // what is still submitted runs
+}
+
+Status Db::Rep::CheckValue(std::string_view value) const {
+  if (value.size() <= options.range.max_value_bytes) return OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat("a value of ", value.size(), " bytes: over max_value_bytes = ", options.range.max_value_bytes));
+}
+
+Status Db::Rep::Write(std::span<const WriteEntry> entries, bool sync) {
+  const Nanos deadline = Now() + kWriteDeadline;
+  for (;;) {
+    const Outcome outcome = Run(CallerLanes::For::kWrites, [&](Executor* on, Outcome* out, bool* finished) {
+      range->Write(on, {entries, 0, 0, deadline, sync}, [out, finished](Outcome o) {
+        *out = o;
+        *finished = true;
+      });
+    });
+    if (outcome != Outcome::kBusy || Now() > deadline) return StatusOf(outcome, "write");
+    SleepFor(kMillisecond);  // out of sequence window or log memory
+  }
+}
+
+Status Db::Rep::WriteOne(ValueType type, std::string_view key, std::string_view value, bool sync,
+                         int64_t ttl_ms) {
+  NOVA_RETURN_IF_ERROR(CheckKey(key));
+  NOVA_RETURN_IF_ERROR(CheckValue(value));
+  const StoredKey stored(key);
+  const WriteEntry entry{type, stored.view(), value, ttl_ms};
+  return Write({&entry, 1}, sync);
+}
+
+Status Db::Write(const WriteBatch& batch, const DbWriteOptions& options) {
+  const RangeOptions& limits = rep_->options.range;
+  if (batch.count() == 0) return OkStatus();
+  if (batch.count() > limits.max_batch_entries) {
+    return absl::InvalidArgumentError(StrCat(
+        "a batch of ", batch.count(), " entries: over max_batch_entries = ", limits.max_batch_entries));
+  }
+  if (batch.bytes() + batch.count() > limits.max_batch_bytes) {
+    return absl::InvalidArgumentError(
+        StrCat("a batch of ", batch.bytes(), " bytes: over max_batch_bytes = ", limits.max_batch_bytes));
+  }
+  std::string keys;  // as stored
+  keys.reserve(batch.bytes() + 2 * batch.count());
+  size_t range_deletes = 0;
+  std::vector<WriteEntry> entries;
+  entries.reserve(batch.count());
+  for (size_t i = 0; i < batch.count(); ++i) {
+    const WriteBatch::Entry e = batch.entry(i);
+    const auto stored = [&keys](char keyspace, std::string_view key) {
+      keys.append(1, keyspace).append(key);
+      return std::string_view(keys).substr(keys.size() - key.size() - 1);
+    };
+    if (e.type == ValueType::kDeleteRange) {
+      NOVA_RETURN_IF_ERROR(CheckKeyRange(e.key, e.value));
+      const std::string_view begin = stored('\0', e.key);
+      entries.push_back({e.type, begin, stored(e.value.empty() ? '\1' : '\0', e.value)});
+      if (++range_deletes > limits.round_range_tombstones) {
+        return absl::InvalidArgumentError(
+            StrCat("a batch with more range deletions than round_range_tombstones = ",
+                   limits.round_range_tombstones));
+      }
+      continue;
+    }
+    NOVA_RETURN_IF_ERROR(CheckKey(e.key));
+    NOVA_RETURN_IF_ERROR(rep_->CheckValue(e.value));
+    NOVA_RETURN_IF_ERROR(CheckTtl(e.type, e.ttl_ms));
+    entries.push_back({e.type, stored('\0', e.key), e.value, e.ttl_ms});
+  }
+  return rep_->Write(entries, options.sync);
+}
+
+Status Db::Put(std::string_view key, std::string_view value, const DbWriteOptions& options) {
+  return rep_->WriteOne(ValueType::kPut, key, value, options.sync);
+}
+
+Status Db::Delete(std::string_view key, const DbWriteOptions& options) {
+  return rep_->WriteOne(ValueType::kDelete, key, {}, options.sync);
+}
+
+Status Db::DeleteRange(std::string_view begin, std::string_view end, const DbWriteOptions& options) {
+  NOVA_RETURN_IF_ERROR(CheckKeyRange(begin, end));
+  const std::string from = std::string(1, '\0').append(begin);
+  // keyspace 0 ends at 1
+  const std::string to = end.empty() ? std::string(1, '\1') : std::string(1, '\0').append(end);
+  const WriteEntry entry{ValueType::kDeleteRange, from, to};
+  return rep_->Write({&entry, 1}, options.sync);
+}
+
+Status Db::PutTtl(std::string_view key, std::string_view value, int64_t ttl_ms,
+                  const DbWriteOptions& options) {
+  NOVA_RETURN_IF_ERROR(CheckTtl(ValueType::kPutTtl, ttl_ms));
+  return rep_->WriteOne(ValueType::kPutTtl, key, value, options.sync, ttl_ms);
+}
+
+StatusOr<bool> Db::CompareAndSwap(std::string_view key, std::optional<std::string_view> expected,
+                                  std::optional<std::string_view> desired, const DbWriteOptions& options) {
+  NOVA_RETURN_IF_ERROR(CheckKey(key));
+  if (desired) NOVA_RETURN_IF_ERROR(rep_->CheckValue(*desired));
+  CompareAndSwapOp op;
+  op.key = StoredKey(key).view();
+  if (expected) op.expected = *expected;
+  if (desired) op.desired = *desired;
+  op.deadline_ns = Now() + kWriteDeadline;
+  op.sync = options.sync;
+  for (;;) {
+    const Outcome outcome =
+        rep_->Run(CallerLanes::For::kWrites, [&](Executor* on, Outcome* out, bool* finished) {
+          rep_->range->CompareAndSwap(on, op, [out, finished](Outcome o) {
+            *out = o;
+            *finished = true;
+          });
+        });
+    if (outcome == Outcome::kConditionFailed) return false;
+    if (outcome == Outcome::kOk) return true;
+    if (outcome != Outcome::kBusy || Now() > op.deadline_ns) return StatusOf(outcome, "compare and swap");
+    SleepFor(kMillisecond);  // as in Write
+  }
+}
+
+StatusOr<std::shared_ptr<const Snapshot>> Db::TakeSnapshot() {
+  std::shared_ptr<const Snapshot> snapshot;
+  const Outcome outcome = rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out,
+                                                                  bool* finished) {
+    rep_->range->TakeSnapshot(on, kNever, [out, finished, &snapshot](Outcome o, std::shared_ptr<Snapshot> s) {
+      snapshot = std::move(s);
+      *out = o;
+      *finished = true;
+    });
+  });
+  if (outcome != Outcome::kOk) return StatusOf(outcome, "snapshot");
+  return snapshot;
+}
+
+Status Db::MultiGet(std::span<const std::string_view> keys, std::vector<std::optional<std::string>>* values,
+                    const DbReadOptions& options) {
+  NOVA_RETURN_IF_ERROR(rep_->CheckSnapshot(options));
+  std::vector<std::string> stored;
+  stored.reserve(keys.size());
+  for (const std::string_view key : keys) {
+    NOVA_RETURN_IF_ERROR(CheckKey(key));
+    stored.emplace_back(StoredKey(key).view());
+  }
+  const Outcome outcome = rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out,
+                                                                  bool* finished) {
+    rep_->range->MultiGet(on, std::move(stored), options.snapshot, kNever,
+                          [out, finished, values](Outcome o, std::vector<std::optional<std::string>> all) {
+                            *values = std::move(all);
+                            *out = o;
+                            *finished = true;
+                          });
+  });
+  return StatusOf(outcome, "multi-get");
+}
+
+Status Db::Get(std::string_view key, std::string* value, const DbReadOptions& options) {
+  NOVA_RETURN_IF_ERROR(rep_->CheckSnapshot(options));
+  NOVA_RETURN_IF_ERROR(CheckKey(key));
+  const StoredKey stored(key);
+  struct Answer {
+    std::string* value;
+    Outcome* outcome;
+    bool* finished;
+  } answer{value, nullptr, nullptr};
+  const Outcome outcome =
+      rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
+        answer.outcome = out;
+        answer.finished = finished;
+        const auto done = [&answer](Outcome o, std::string_view v) {
+          if (o == Outcome::kOk) answer.value->assign(v);
+          *answer.outcome = o;
+          *answer.finished = true;
+        };
+        options.snapshot == nullptr ? rep_->range->Get(on, stored.view(), kNever, done)
+                                    : rep_->range->GetAt(on, *options.snapshot, stored.view(), kNever, done);
+      });
+  return StatusOf(outcome, "get");
+}
+
+Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions& options) {
+  NOVA_RETURN_IF_ERROR(rep_->CheckSnapshot(options));
+  if (scan.from.size() > kMaxUserKeyBytes || scan.to.size() > kMaxUserKeyBytes) {
+    return absl::InvalidArgumentError(
+        StrCat("a bound of a scan with more than ", kMaxUserKeyBytes, " bytes"));
+  }
+  std::string from = std::string(1, '\0') + scan.from;
+  // keyspace 0 ends at 1
+  std::string to = scan.to.empty() ? std::string(1, '\1') : std::string(1, '\0') + scan.to;
+  std::shared_ptr<const Snapshot> snapshot = options.snapshot;
+  if (snapshot == nullptr) {  // one moment for all pages
+    NOVA_ASSIGN_OR_RETURN(snapshot, TakeSnapshot());
+  }
+  for (uint64_t left = scan.limit; left > 0 && from < to;) {
+    ScanPage page;
+    const Outcome outcome =
+        rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
+          const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(left, UINT32_MAX));
+          rep_->range->Scan(on, {from, to, wanted, kNever, snapshot, scan.reverse},
+                            [out, finished, &page](Outcome o, ScanPage p) {
+                              page = std::move(p);
+                              *out = o;
+                              *finished = true;
+                            });
+        });
+    if (outcome != Outcome::kOk) return StatusOf(outcome, "scan");
+    std::string_view in = page.entries, key, value;
+    while (GetLengthPrefixed(&in, &key) && GetLengthPrefixed(&in, &value)) {
+      if (!entry(key.substr(1), value)) return OkStatus();
+      if (page.more) (scan.reverse ? to : from).assign(key);
+    }
+    left -= page.count;
+    if (!page.more) break;
+    if (!scan.reverse) from.push_back('\0');
+  }
+  return OkStatus();
+}
+
+Status Db::Flush() {
+  const Nanos begin = Now();
+  const SequenceNumber upto = rep_->range->BeginFlush();
+  return rep_->WaitFor("flush", [&] {
+    rep_->range->SealUpTo(upto);
+    return rep_->range->FlushedUpTo(upto) ? std::optional(OkStatus())
+                                          : FailedFor(rep_->range->LastingFlushFailure(begin));
+  });
+}
+
+Status Db::Checkpoint(const std::string& directory, std::string_view from, std::string_view to) {
+  NOVA_RETURN_IF_ERROR(CheckKeyRange(from, to));
+  const std::filesystem::path path = std::filesystem::path(directory).lexically_normal();
+  const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  if (name.empty() || name == "." || name == "..")
+    return absl::InvalidArgumentError(StrCat("\"", directory, "\" names no new directory"));
+  const std::string parent = (path.has_filename() ? path : path.parent_path()).parent_path().string();
+  NOVA_ASSIGN_OR_RETURN(const auto target, OpenPosixDisk(parent.empty() ? "." : parent));
+  NOVA_ASSIGN_OR_RETURN(const CheckpointRef frozen, rep_->range->Freeze(Now() + kWorkDeadline));
+  const auto stored = [](std::string_view key) {
+    return key.empty() ? std::string() : std::string(1, '\0').append(key);
+  };
+  NOVA_ASSIGN_OR_RETURN(const VersionEdit cut, CutCheckpoint(*frozen, stored(from), stored(to),
+                                                             rep_->range->now_ms(), rep_->store.get()));
+  return Annotate(WriteDbCheckpoint(cut, rep_->disk, target.get(), name), directory);
+}
+
+Status Db::WaitForBackgroundWork() {
+  const Nanos begin = Now();
+  return rep_->WaitFor("background work", [&] {
+    rep_->range->FlushHeld();
+    if (rep_->range->stats().rounds == 1 && !rep_->range->NeedsCompaction()) return std::optional(OkStatus());
+    rep_->background->Due(kRange);  // a snapshot that was let go made more due, and nobody was told
+    const Status why = rep_->range->LastingFlushFailure(begin);
+    return FailedFor(why.ok() ? rep_->range->LastingCompactionFailure(begin) : why);
+  });
+}
+
+RangeStats Db::stats() const { return rep_->range->stats(); }
+MemoryUse Db::memory_use() const { return MemoryUse::Of(rep_->arenas, rep_->cache); }
+
+}  // namespace nova

@@ -1,0 +1,81 @@
+// The options of an embedded database: what they are unless they are given, and what they may be.
+#include <algorithm>
+
+#include "common/base/check_between.h"
+#include "ltc/embedded/db.h"
+
+namespace nova {
+namespace {
+
+constexpr size_t kDefaultPoolBytes = 256 << 20;
+constexpr size_t kLeastLimit = 64 << 20;
+constexpr size_t kLargestMemtable = size_t{4} << 30;  // of those that derive
+constexpr size_t kMost = size_t{1} << 41;
+
+// For what is in no pool: blocks on their way, what compactions read ahead and write, log records being
+// written.
+size_t WorkBytes(size_t limit) { return limit / 16; }
+
+// Of one round.
+size_t RoundBytes(const DbOptions& o) {
+  return *o.memtable_bytes / static_cast<size_t>(std::max(1, o.range.max_rounds));
+}
+
+}  // namespace
+
+RangeOptions DbOptions::DefaultRange() {
+  RangeOptions range;
+  range.memtable_size_bytes = 0;
+  range.active_memtables = 1;
+  range.max_rounds = 8;
+  return range;
+}
+
+DbOptions DbOptions::Derived() const {
+  DbOptions o = *this;
+  if (!o.memtable_bytes) o.memtable_bytes = memory_limit_bytes ? *memory_limit_bytes / 2 : kDefaultPoolBytes;
+  if (!o.cache_bytes) {
+    const size_t taken = memory_limit_bytes ? *o.memtable_bytes + WorkBytes(*memory_limit_bytes) : 0;
+    o.cache_bytes = !memory_limit_bytes           ? kDefaultPoolBytes
+                    : *memory_limit_bytes > taken ? *memory_limit_bytes - taken
+                                                  : 0;
+  }
+  const auto siblings = static_cast<size_t>(std::max(1, range.active_memtables));
+  if (memory_limit_bytes) {
+    // A round is full when a write finds it so: what a write adds beyond that, and the end of the chunk it
+    // came to, have to fit.
+    const size_t last_write = RoundBytes(o) / 4;
+    o.range.max_batch_bytes = std::min<uint64_t>(range.max_batch_bytes, last_write);
+    o.range.max_value_bytes = static_cast<uint32_t>(std::min<size_t>(range.max_value_bytes, last_write));
+    const size_t each = (RoundBytes(o) - last_write) / siblings;
+    if (o.range.memtable_size_bytes == 0)
+      o.range.memtable_size_bytes = each - std::min(each, ArenaPool::kChunkBytes);
+  } else if (o.range.memtable_size_bytes == 0) {
+    o.range.memtable_size_bytes = RoundBytes(o) / siblings;
+  }
+  o.range.memtable_size_bytes =
+      std::min(o.range.memtable_size_bytes, range.memtable_size_bytes != 0 ? SIZE_MAX : kLargestMemtable);
+  return o;
+}
+
+Status DbOptions::Check() const {
+  const DbOptions o = Derived();
+  NOVA_RETURN_IF_ERROR(CheckBetween("log", static_cast<int>(log), 0, static_cast<int>(DbLog::kPersistent)));
+  if (memory_limit_bytes)
+    NOVA_RETURN_IF_ERROR(CheckBetween("memory_limit_bytes", *memory_limit_bytes, kLeastLimit, kMost));
+  NOVA_RETURN_IF_ERROR(CheckBetween("memtable_bytes", *o.memtable_bytes, 1 << 20, kMost / 2));
+  NOVA_RETURN_IF_ERROR(CheckBetween("cache_bytes", *o.cache_bytes, 0, kMost / 2));
+  NOVA_RETURN_IF_ERROR(CheckBetween("max_open_files", max_open_files, 1, 1 << 20));
+  NOVA_RETURN_IF_ERROR(CheckBetween("flush_threads", flush_threads, 1, 64));
+  NOVA_RETURN_IF_ERROR(CheckBetween("compaction_threads", compaction_threads, 1, 64));
+  NOVA_RETURN_IF_ERROR(InGroup("range", o.range.Check()));
+  if (!memory_limit_bytes) return OkStatus();
+  const size_t work = WorkBytes(*memory_limit_bytes);
+  NOVA_RETURN_IF_ERROR(CheckBetween("memory_limit_bytes", *memory_limit_bytes,
+                                    *o.memtable_bytes + *o.cache_bytes + work, kMost));
+  const size_t most = *o.memtable_bytes / static_cast<size_t>(range.active_memtables * range.max_rounds);
+  return CheckBetween("range.memtable_size_bytes", o.range.memtable_size_bytes, 2 * ArenaPool::kChunkBytes,
+                      most);
+}
+
+}  // namespace nova

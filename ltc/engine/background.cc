@@ -1,0 +1,126 @@
+#include "ltc/engine/background.h"
+
+#include <algorithm>
+
+#include "common/base/log.h"
+
+namespace nova {
+
+namespace {
+
+// after work that failed, or that another thread has in hand
+constexpr Nanos kRetryPause = 100 * kMillisecond;
+
+}  // namespace
+
+void BackgroundWork::Turns::Add(RangeId range, bool first) {
+  MutexLock lock(&mu_);
+  if (stopped_) return;
+  if (!queued_.insert(range).second) {
+    if (!first) return;
+    std::erase(queue_, range);
+  }
+  first ? queue_.push_front(range) : queue_.push_back(range);
+  ready_.Signal();
+}
+
+void BackgroundWork::Turns::AddLater(RangeId range) {
+  MutexLock lock(&mu_);
+  if (std::any_of(later_.begin(), later_.end(), [range](const auto& entry) { return entry.second == range; }))
+    return;
+  later_.emplace_back(Now() + kRetryPause, range);
+  ready_.Signal();
+}
+
+bool BackgroundWork::Turns::Take(RangeId* range) {
+  MutexLock lock(&mu_);
+  for (;;) {
+    if (stopped_) return false;
+    for (; !later_.empty() && later_.front().first <= Now(); later_.pop_front()) {
+      if (queued_.insert(later_.front().second).second) queue_.push_back(later_.front().second);
+    }
+    if (!queue_.empty()) break;
+    ready_.WaitUntil(&mu_, later_.empty() ? kNever : later_.front().first);
+  }
+  *range = queue_.front();
+  queue_.pop_front();
+  queued_.erase(*range);
+  return true;
+}
+
+void BackgroundWork::Turns::Stop() {
+  MutexLock lock(&mu_);
+  stopped_ = true;
+  ready_.SignalAll();
+}
+
+BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find) : find_(std::move(find)) {
+  const auto start = [this](const char* role, int count, const std::function<void()>& body) {
+    for (int i = 0; i < count; ++i)
+      threads_.push_back(std::make_unique<Thread>(StrCat("ltc.", role, ".", i), body));
+  };
+  start("flush", options.flush_threads, [this] {
+    RangeId id;
+    while (flush_.Take(&id)) {
+      if (const auto range = find_(id)) {
+        if (range->FlushOne()) {
+          flush_.Add(id);
+        } else if (range->NeedsFlush()) {
+          flush_.AddLater(id);
+        }
+      }
+    }
+  });
+  start("compaction", options.compaction_threads, [this] {
+    RangeId id;
+    while (compaction_.Take(&id)) {
+      if (const auto range = find_(id)) {
+        if (range->CompactOne()) {
+          compaction_.Add(id);
+        } else if (range->NeedsCompaction()) {
+          compaction_.AddLater(id);
+        }
+      }
+    }
+  });
+  start("reader", options.reader_threads, [this] { RunQueue(&reader_queue_); });
+  start("open", options.open_threads, [this] { RunQueue(&open_queue_); });
+  start("release", options.release_threads, [this] { RunQueue(&release_queue_); });
+  start("change", options.change_threads, [this] { RunQueue(&change_queue_); });
+  start("control", options.control_threads, [this] { RunQueue(&control_queue_); });
+}
+
+BackgroundWork::~BackgroundWork() { Stop(); }
+
+void BackgroundWork::Stop() {
+  flush_.Stop();
+  compaction_.Stop();
+  for (auto* queue : {&reader_queue_, &open_queue_, &release_queue_, &change_queue_, &control_queue_}) {
+    queue->Close();
+  }
+  threads_.clear();  // joins
+}
+
+void BackgroundWork::Due(RangeId range) {
+  flush_.Add(range);
+  compaction_.Add(range);
+}
+
+void BackgroundWork::FlushFirst(RangeId range) { flush_.Add(range, /*first=*/true); }
+
+void BackgroundWork::RunQueue(BoundedQueue<std::function<void()>>* queue) {
+  while (auto fn = queue->Pop()) (*fn)();
+}
+
+void BackgroundWork::Push(BoundedQueue<std::function<void()>>* queue, std::function<void()> fn) {
+  // Each entry belongs to a request or a range, both bounded far below the capacity; full means closed.
+  if (!queue->TryPush(fn)) NOVA_LOG(INFO) << "background work dropped: stopping";
+}
+
+void BackgroundWork::RunReader(std::function<void()> fn) { Push(&reader_queue_, std::move(fn)); }
+void BackgroundWork::RunOpen(std::function<void()> fn) { Push(&open_queue_, std::move(fn)); }
+void BackgroundWork::RunRelease(std::function<void()> fn) { Push(&release_queue_, std::move(fn)); }
+void BackgroundWork::RunChange(std::function<void()> fn) { Push(&change_queue_, std::move(fn)); }
+void BackgroundWork::RunControl(std::function<void()> fn) { Push(&control_queue_, std::move(fn)); }
+
+}  // namespace nova

@@ -1,0 +1,498 @@
+#include "ltc/engine/version.h"
+
+#include <algorithm>
+#include <map>
+
+#include "common/base/coding.h"
+#include "common/sstable/compaction_job.h"
+
+namespace nova {
+
+TableHandle::~TableHandle() {
+  if (dropped_.load() && garbage_) garbage_(info_);
+}
+
+std::shared_ptr<const TableReader> TableHandle::reader() const {
+  MutexLock lock(&mu_);
+  return reader_;
+}
+
+void TableHandle::SetReader(std::shared_ptr<const TableReader> reader) {
+  MutexLock lock(&mu_);
+  if (reader_ != nullptr) return;
+  reader_ = std::move(reader);
+  if (reader_->mapped()) mapped_.store(reader_.get(), std::memory_order_release);
+}
+
+uint64_t Run::bytes() const {
+  uint64_t n = 0;
+  for (const TableRef& t : tables) n += UsedBytes(t->info());
+  return n;
+}
+
+size_t Run::FirstNotBefore(std::string_view stored_key) const {
+  return static_cast<size_t>(
+      std::partition_point(tables.begin(), tables.end(),
+                           [&](const TableRef& t) { return t->keys().EndsBefore(stored_key); }) -
+      tables.begin());
+}
+
+TableHandle* Run::Find(std::string_view stored_key) const {
+  const size_t i = FirstNotBefore(stored_key);
+  return i < tables.size() && tables[i]->keys().first <= stored_key ? tables[i].get() : nullptr;
+}
+
+// --- VersionEdit: u8 format, then fields  u8 tag | value; tags are never reused, unknown ones are refused
+// (they would be data)
+
+namespace {
+
+constexpr uint8_t kEditFormat = 1;
+enum EditTag : uint8_t {
+  kEnd = 0,
+  kAdd = 1,
+  kDrop = 2,
+  kDone = 3,
+  kDoneBelow = 4,
+  kSeqReserved = 5,
+  kNowMs = 6,
+  kHeld = 7,
+  kPin = 8,
+  kUnpin = 9,
+  kTombstone = 10,
+  kDropTombstone = 11,
+  kPinTombstone = 12
+};
+
+Status BadEdit(std::string_view what) {
+  return absl::DataLossError(StrCat("version edit: ", absl::string_view(what.data(), what.size())));
+}
+
+void PutTombstone(EditTag tag, const RangeTombstone& t, std::string* out) {
+  out->push_back(static_cast<char>(tag));
+  PutVarint64(out, t.sequence);
+  PutLengthPrefixed(out, t.begin);
+  PutLengthPrefixed(out, t.end);
+}
+
+}  // namespace
+
+std::string VersionEdit::Encode() const {
+  std::string out(1, static_cast<char>(kEditFormat));
+  for (const Add& a : adds) {
+    out.push_back(kAdd);
+    PutVarint32(&out, static_cast<uint32_t>(a.level));
+    PutVarint64(&out, a.order);
+    a.table.AppendTo(&out);
+  }
+  for (const Uuid& d : drops) {
+    out.push_back(kDrop);
+    PutFixed64(&out, d.hi);
+    PutFixed64(&out, d.lo);
+  }
+  for (const RangeTombstoneRef& t : tombstones) PutTombstone(kTombstone, *t, &out);
+  for (const SequenceNumber n : dropped_tombstones) {
+    out.push_back(kDropTombstone);
+    PutVarint64(&out, n);
+  }
+  for (const MemTableId& id : done) {
+    out.push_back(kDone);
+    PutVarint64(&out, id.value());
+  }
+  for (const TableInfo& t : held) {
+    out.push_back(kHeld);
+    t.AppendTo(&out);
+  }
+  for (const Pin& p : pins) {
+    out.push_back(kPin);
+    PutLengthPrefixed(&out, p.name);
+    PutVarint64(&out, p.sequence);
+    PutVarint64(&out, static_cast<uint64_t>(p.created_ms));
+    PutVarint64(&out, p.tables.size());
+    for (const Pin::Table& t : p.tables) {
+      PutVarint32(&out, static_cast<uint32_t>(t.level));
+      PutVarint64(&out, t.order);
+      PutFixed64(&out, t.table.hi);
+      PutFixed64(&out, t.table.lo);
+    }
+    for (const RangeTombstoneRef& t : p.tombstones) PutTombstone(kPinTombstone, *t, &out);
+  }
+  for (const std::string& name : unpins) {
+    out.push_back(kUnpin);
+    PutLengthPrefixed(&out, name);
+  }
+  const auto put = [&out](EditTag tag, uint64_t v) {
+    if (v == 0) return;
+    out.push_back(static_cast<char>(tag));
+    PutVarint64(&out, v);
+  };
+  put(kDoneBelow, done_below.value());
+  put(kSeqReserved, seq_reserved);
+  put(kNowMs, static_cast<uint64_t>(now_ms));
+  out.push_back(kEnd);
+  return out;
+}
+
+namespace {
+
+bool ValidBounds(const TableInfo& t) {
+  return t.smallest.size() >= kInternalTrailerBytes && t.largest.size() >= kInternalTrailerBytes &&
+         !UsedKeys(t).empty();
+}
+
+bool ParsePin(std::string_view* in, VersionEdit::Pin* pin) {
+  std::string_view name;
+  uint64_t created = 0, count = 0;
+  if (!GetLengthPrefixed(in, &name) || !IsCheckpointName(name) || !GetVarint64(in, &pin->sequence) ||
+      !GetVarint64(in, &created) || !GetVarint64(in, &count)) {
+    return false;
+  }
+  pin->name = name;
+  pin->created_ms = static_cast<int64_t>(created);
+  for (; count > 0; --count) {
+    VersionEdit::Pin::Table t;
+    uint32_t level;
+    if (!GetVarint32(in, &level) || level >= kLevels || !GetVarint64(in, &t.order) ||
+        !GetFixed64(in, &t.table.hi) || !GetFixed64(in, &t.table.lo)) {
+      return false;
+    }
+    t.level = static_cast<int>(level);
+    pin->tables.push_back(t);
+  }
+  return true;
+}
+
+}  // namespace
+
+StatusOr<VersionEdit> VersionEdit::Decode(std::string_view in) {
+  VersionEdit edit;
+  if (in.empty() || in[0] != static_cast<char>(kEditFormat)) return BadEdit("unknown format");
+  in.remove_prefix(1);
+  while (!in.empty()) {
+    const auto tag = static_cast<uint8_t>(in[0]);
+    in.remove_prefix(1);
+    uint64_t v = 0;
+    switch (tag) {
+      case kEnd:
+        if (!in.empty()) return BadEdit("bytes after the end");
+        return edit;
+      case kAdd: {
+        Add add;
+        uint32_t level;
+        if (!GetVarint32(&in, &level) || level >= kLevels || !GetVarint64(&in, &add.order))
+          return BadEdit("bad add");
+        add.level = static_cast<int>(level);
+        NOVA_ASSIGN_OR_RETURN(add.table, TableInfo::Parse(&in));
+        if (!ValidBounds(add.table)) return BadEdit("bad bounds");
+        edit.adds.push_back(std::move(add));
+        break;
+      }
+      case kHeld: {
+        NOVA_ASSIGN_OR_RETURN(TableInfo table, TableInfo::Parse(&in));
+        if (!ValidBounds(table)) return BadEdit("bad bounds");
+        edit.held.push_back(std::move(table));
+        break;
+      }
+      case kPin: {
+        Pin pin;
+        if (!ParsePin(&in, &pin)) return BadEdit("bad checkpoint");
+        edit.pins.push_back(std::move(pin));
+        break;
+      }
+      case kUnpin: {
+        std::string_view name;
+        if (!GetLengthPrefixed(&in, &name)) return BadEdit("bad name of a checkpoint");
+        edit.unpins.emplace_back(name);
+        break;
+      }
+      case kDrop: {
+        Uuid u;
+        if (!GetFixed64(&in, &u.hi) || !GetFixed64(&in, &u.lo)) return BadEdit("bad drop");
+        edit.drops.push_back(u);
+        break;
+      }
+      case kTombstone:
+      case kPinTombstone: {  // of the pin before it
+        RangeTombstone t;
+        if (!GetVarint64(&in, &t.sequence) || !GetLengthPrefixed(&in, &t.begin) ||
+            !GetLengthPrefixed(&in, &t.end) || t.begin >= t.end ||
+            (tag == kPinTombstone && edit.pins.empty())) {
+          return BadEdit("bad range tombstone");
+        }
+        auto& all = tag == kTombstone ? edit.tombstones : edit.pins.back().tombstones;
+        all.push_back(std::make_shared<const RangeTombstone>(std::move(t)));
+        break;
+      }
+      case kDropTombstone:
+        if (!GetVarint64(&in, &v)) return BadEdit("bad range tombstone");
+        edit.dropped_tombstones.push_back(v);
+        break;
+      case kDone:
+        if (!GetVarint64(&in, &v)) return BadEdit("bad memtable id");
+        edit.done.emplace_back(v);
+        break;
+      case kDoneBelow:
+        if (!GetVarint64(&in, &v)) return BadEdit("bad low-water mark");
+        edit.done_below = MemTableId(v);
+        break;
+      case kSeqReserved:
+        if (!GetVarint64(&in, &edit.seq_reserved)) return BadEdit("bad sequence");
+        break;
+      case kNowMs:
+        if (!GetVarint64(&in, &v)) return BadEdit("bad time");
+        edit.now_ms = static_cast<int64_t>(v);
+        break;
+      default:
+        return BadEdit("unknown field");
+    }
+  }
+  return BadEdit("cut short");
+}
+
+// --- Version
+
+namespace {
+
+StatusOr<RangeTombstonesRef> ApplyTombstones(const RangeTombstonesRef& before, const VersionEdit& edit) {
+  if (edit.tombstones.empty() && edit.dropped_tombstones.empty()) return before;
+  std::vector<RangeTombstoneRef> all = edit.tombstones;
+  if (before != nullptr) all.insert(all.end(), before->all().begin(), before->all().end());
+  for (const SequenceNumber n : edit.dropped_tombstones) {
+    if (std::erase_if(all, [n](const RangeTombstoneRef& t) { return t->sequence == n; }) != 1) {
+      return absl::DataLossError(StrCat("edit drops range tombstone ", n, ", which is not there"));
+    }
+  }
+  return RangeTombstones::Of(std::move(all));
+}
+
+}  // namespace
+
+DoneMemTables::DoneMemTables(const std::vector<VersionEdit>& edits) {
+  for (const VersionEdit& edit : edits) {
+    below_ = std::max(below_, edit.done_below);
+    done_.insert(edit.done.begin(), edit.done.end());
+  }
+}
+
+int Version::Level0Runs() const {
+  return static_cast<int>(
+      std::count_if(runs_.begin(), runs_.end(), [](const Run& r) { return r.level == 0; }));
+}
+
+const Run* Version::LevelRun(int level) const {
+  for (const Run& r : runs_) {
+    if (r.level == level) return &r;
+  }
+  return nullptr;
+}
+
+uint64_t Version::LevelBytes(int level) const {
+  uint64_t n = 0;
+  for (const Run& r : runs_) n += r.level == level ? r.bytes() : 0;
+  return n;
+}
+
+size_t Version::TableCount() const {
+  size_t n = 0;
+  for (const Run& r : runs_) n += r.tables.size();
+  return n;
+}
+
+uint64_t Version::TotalBytes() const {
+  uint64_t n = 0;
+  for (const Run& r : runs_) n += r.bytes();
+  return n;
+}
+
+namespace {
+
+// Puts a table where it belongs; the order of tables and runs comes with SortRuns.
+void AddTable(int level, uint64_t order, TableRef table, std::vector<Run>* runs) {
+  auto run = std::find_if(runs->begin(), runs->end(),
+                          [&](const Run& r) { return r.level == level && r.order == order; });
+  if (run == runs->end()) {
+    runs->push_back(Run{level, order, {}});
+    run = std::prev(runs->end());
+  }
+  run->tables.push_back(std::move(table));
+}
+
+Status SortRuns(std::vector<Run>* runs) {
+  std::erase_if(*runs, [](const Run& r) { return r.tables.empty(); });
+  for (Run& run : *runs) {
+    std::sort(run.tables.begin(), run.tables.end(),
+              [](const TableRef& a, const TableRef& b) { return a->keys().first < b->keys().first; });
+    for (size_t i = 1; i < run.tables.size(); ++i) {
+      if (!run.tables[i - 1]->keys().EndsBefore(run.tables[i]->keys().first)) {
+        return absl::DataLossError(StrCat("tables overlap in level ", run.level));
+      }
+    }
+  }
+  std::sort(runs->begin(), runs->end(), [](const Run& a, const Run& b) {
+    return a.level != b.level ? a.level < b.level : a.order > b.order;
+  });
+  return OkStatus();
+}
+
+}  // namespace
+
+bool IsCheckpointName(std::string_view name) {
+  return !name.empty() && name.size() <= 100 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '-' || c == '_';
+  });
+}
+
+CheckpointRef Version::FindCheckpoint(std::string_view name) const {
+  const auto at = std::find_if(checkpoints_.begin(), checkpoints_.end(),
+                               [&](const CheckpointRef& c) { return c->name == name; });
+  return at == checkpoints_.end() ? nullptr : *at;
+}
+
+void Version::ForEachTable(const std::function<void(const Run&, const TableRef&)>& fn) const {
+  const auto visit = [&fn](const std::vector<Run>& runs) {
+    for (const Run& run : runs) {
+      for (const TableRef& t : run.tables) fn(run, t);
+    }
+  };
+  visit(runs_);
+  for (const CheckpointRef& c : checkpoints_) visit(c->runs);
+}
+
+// A table keeps its handle wherever it goes: two handles would delete its files for one another.
+TableRef Version::FindHandle(const Uuid& table) const {
+  const auto find = [&table](const std::vector<Run>& runs) -> TableRef {
+    for (const Run& run : runs) {
+      for (const TableRef& t : run.tables) {
+        if (t->info().uuid == table) return t;
+      }
+    }
+    return nullptr;
+  };
+  TableRef found = find(runs_);
+  for (size_t i = 0; found == nullptr && i < checkpoints_.size(); ++i) found = find(checkpoints_[i]->runs);
+  return found;
+}
+
+VersionEdit::Pin Version::PinRuns(std::string name, SequenceNumber sequence, int64_t created_ms) const {
+  VersionEdit::Pin pin{std::move(name), sequence, created_ms, {}};
+  for (const Run& run : runs_) {
+    for (const TableRef& t : run.tables) pin.tables.push_back({run.level, run.order, t->info().uuid});
+  }
+  if (tombstones_ != nullptr) pin.tombstones = tombstones_->all();
+  return pin;
+}
+
+StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
+                                                        const GarbageSink& garbage) const {
+  auto next = std::make_shared<Version>();
+  next->runs_ = runs_;
+  next->checkpoints_ = checkpoints_;
+  NOVA_ASSIGN_OR_RETURN(next->tombstones_, ApplyTombstones(tombstones_, edit));
+  for (const Uuid& uuid : edit.drops) {
+    bool found = false;
+    for (Run& run : next->runs_) {
+      found |= std::erase_if(run.tables, [&](const TableRef& t) { return t->info().uuid == uuid; }) > 0;
+    }
+    if (!found)
+      return absl::DataLossError(StrCat("edit drops table ", uuid.ToString(), ", which is not there"));
+  }
+  const auto handle_of = [&](const TableInfo& info,
+                             const std::shared_ptr<const TableReader>& reader) -> StatusOr<TableRef> {
+    TableRef handle = FindHandle(info.uuid);
+    if (handle == nullptr) return std::make_shared<TableHandle>(info, reader, garbage);
+    if (handle->info().use_from == info.use_from && handle->info().use_to == info.use_to) return handle;
+    return absl::DataLossError(
+        StrCat("edit names table ", info.uuid.ToString(), ", which is there with other use-bounds"));
+  };
+  std::map<Uuid, TableRef> held;
+  for (const TableInfo& info : edit.held) {
+    NOVA_ASSIGN_OR_RETURN(held[info.uuid], handle_of(info, nullptr));
+  }
+  for (const VersionEdit::Add& add : edit.adds) {
+    NOVA_ASSIGN_OR_RETURN(TableRef handle, handle_of(add.table, add.reader));
+    AddTable(add.level, add.order, std::move(handle), &next->runs_);
+  }
+  NOVA_RETURN_IF_ERROR(SortRuns(&next->runs_));
+  for (const VersionEdit::Pin& pin : edit.pins) {
+    auto made = std::make_shared<Checkpoint>(
+        Checkpoint{pin.name, pin.sequence, pin.created_ms, {}, RangeTombstones::Of(pin.tombstones)});
+    for (const VersionEdit::Pin::Table& t : pin.tables) {
+      TableRef handle = next->FindHandle(t.table);
+      if (handle == nullptr) handle = FindHandle(t.table);
+      if (const auto h = held.find(t.table); handle == nullptr && h != held.end()) handle = h->second;
+      if (handle == nullptr)
+        return absl::DataLossError(
+            StrCat("checkpoint ", pin.name, " pins table ", t.table.ToString(), ", which is not there"));
+      AddTable(t.level, t.order, std::move(handle), &made->runs);
+    }
+    NOVA_RETURN_IF_ERROR(Annotate(SortRuns(&made->runs), pin.name));
+    std::erase_if(next->checkpoints_, [&](const CheckpointRef& c) { return c->name == pin.name; });
+    next->checkpoints_.push_back(std::move(made));
+  }
+  for (const std::string& name : edit.unpins) {
+    const auto of_name = [&](const CheckpointRef& c) { return c->name == name; };
+    if (std::erase_if(next->checkpoints_, of_name) == 0)
+      return absl::DataLossError(StrCat("edit deletes checkpoint ", name, ", which is not there"));
+  }
+  std::sort(next->checkpoints_.begin(), next->checkpoints_.end(),
+            [](const CheckpointRef& a, const CheckpointRef& b) { return a->name < b->name; });
+  return std::shared_ptr<const Version>(std::move(next));
+}
+
+VersionEdit Version::Snapshot() const {
+  VersionEdit edit;
+  std::set<Uuid> named;
+  for (const Run& run : runs_) {
+    for (const TableRef& t : run.tables) {
+      edit.adds.push_back({run.level, run.order, t->info(), nullptr});
+      named.insert(t->info().uuid);
+    }
+  }
+  for (const CheckpointRef& c : checkpoints_) {
+    VersionEdit::Pin pin{c->name, c->sequence, c->created_ms, {}};
+    if (c->tombstones != nullptr) pin.tombstones = c->tombstones->all();
+    for (const Run& run : c->runs) {
+      for (const TableRef& t : run.tables) {
+        pin.tables.push_back({run.level, run.order, t->info().uuid});
+        if (named.insert(t->info().uuid).second) edit.held.push_back(t->info());
+      }
+    }
+    edit.pins.push_back(std::move(pin));
+  }
+  if (tombstones_ != nullptr) edit.tombstones = tombstones_->all();
+  return edit;
+}
+
+std::vector<SequenceNumber> Version::NeedlessTombstones(std::span<const SequenceNumber> snapshots) const {
+  if (tombstones_ == nullptr) return {};
+  std::vector<SequenceNumber> needless = tombstones_->Needless(snapshots);
+  const size_t hidden = needless.size();
+  for (const RangeTombstoneRef& t : tombstones_->all()) {
+    if (std::binary_search(needless.begin(), needless.begin() + static_cast<ptrdiff_t>(hidden), t->sequence))
+      continue;
+    const auto holds_hidden = [&t](const TableRef& table) {
+      return table->info().min_sequence < t->sequence && TombstonesApplied(table->info()) < t->sequence;
+    };
+    const bool hides = std::any_of(runs_.begin(), runs_.end(), [&](const Run& run) {
+      for (size_t i = run.FirstNotBefore(t->begin);
+           i < run.tables.size() && run.tables[i]->keys().first < t->end; ++i) {
+        if (holds_hidden(run.tables[i])) return true;
+      }
+      return false;
+    });
+    if (!hides) needless.push_back(t->sequence);
+  }
+  return needless;
+}
+
+bool Version::OverlapsDeeper(int level, const KeyInterval& keys) const {
+  for (const Run& run : runs_) {
+    if (run.level <= level) continue;
+    const size_t i = run.FirstNotBefore(keys.first);
+    if (i < run.tables.size() && !keys.EndsBefore(run.tables[i]->keys().first)) return true;
+  }
+  return false;
+}
+
+}  // namespace nova

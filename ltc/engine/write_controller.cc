@@ -1,0 +1,50 @@
+#include "ltc/engine/write_controller.h"
+
+#include <cmath>
+
+namespace nova {
+
+void WriteController::SetPressure(const WritePressure& p, Nanos now_ns) {
+  constexpr double kHalvings = 6;  // of the rate, as Level0's pressure rises by one beyond the stop limit
+  pressure_.store(std::max({p.memtables, p.level0, p.memory}), std::memory_order_relaxed);
+  const double of_level0 = p.level0 <= 1 ? 2.0 - 2.0 * std::max(0.0, p.level0 - kSoft)
+                                         : std::exp2(-kHalvings * std::min(p.level0 - 1, 1.5));
+  const double of_memory = std::max(0.5, 2.0 - 3.0 * std::max(0.0, p.memory - kSoft));
+  scale_.store(std::min(of_level0, of_memory), std::memory_order_relaxed);
+  MutexLock lock(&mu_);
+  const bool waiting = p.memtables > 0 && !p.held;
+  if (waiting && !waiting_) waiting_since_ns_ = now_ns;
+  if (!waiting && waiting_) window_ns_ += now_ns - waiting_since_ns_;
+  waiting_ = waiting;
+}
+
+void WriteController::OnFlushed(uint64_t bytes, Nanos now_ns) {
+  MutexLock lock(&mu_);
+  window_bytes_ += bytes;
+  const Nanos elapsed = window_ns_ + (waiting_ ? now_ns - waiting_since_ns_ : 0);
+  if (elapsed < kWindow) return;
+  const double rate = static_cast<double>(window_bytes_) * 1e9 / static_cast<double>(elapsed);
+  rate_.store(std::max(kMinRate, (rate_.load(std::memory_order_relaxed) + rate) / 2),
+              std::memory_order_relaxed);
+  window_bytes_ = 0;
+  window_ns_ = 0;
+  waiting_since_ns_ = now_ns;
+}
+
+Nanos WriteController::Admit(uint64_t bytes, double room, Nanos now_ns) {
+  if (!pressed()) return 0;
+  const double scale = std::min(scale_.load(std::memory_order_relaxed), std::max(0.01, room));
+  const auto cost =
+      static_cast<Nanos>(static_cast<double>(bytes) * 1e9 / (rate_.load(std::memory_order_relaxed) * scale));
+  Nanos free = next_free_ns_.load(std::memory_order_relaxed);
+  Nanos turn;
+  do {
+    turn = std::max(free, now_ns);
+  } while (!next_free_ns_.compare_exchange_weak(free, turn + cost, std::memory_order_relaxed));
+  const Nanos wait = turn - now_ns;
+  if (wait < 100 * kMicrosecond) return 0;
+  stalled_ns_.fetch_add(wait, std::memory_order_relaxed);
+  return wait;
+}
+
+}  // namespace nova

@@ -1,0 +1,752 @@
+#include "ltc/server/hosted_range.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_join.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/base/random.h"
+
+namespace nova {
+namespace {
+
+constexpr Nanos kGroupRetry = 50 * kMillisecond;       // while a log group cannot be replaced
+constexpr Nanos kAnswerOfMember = 250 * kMillisecond;  // of a log group that is to be listed
+constexpr Nanos kReadOfCopy = 5 * kSecond;             // of a manifest, before it counts as unread
+// a member that failed, and still has a lease then, may be taken again
+constexpr Nanos kForgiveAfter = 5 * kSecond;
+
+// Of the part of the table, a fragment or the metadata, that has the fewest.
+uint32_t LivingCopies(const TableInfo& table, const std::set<StocId>& living) {
+  const auto count = [&living](const std::vector<StocId>& stocs) {
+    return std::count_if(stocs.begin(), stocs.end(), [&](StocId stoc) { return living.contains(stoc); });
+  };
+  auto fewest = count(table.metadata_stocs);
+  for (const Fragment& f : table.fragments) fewest = std::min(fewest, count(f.stocs));
+  return static_cast<uint32_t>(fewest);
+}
+
+}  // namespace
+
+// --- the record
+
+RangeRecord RecordKeeper::Get() const {
+  MutexLock lock(&mu_);
+  return record_;
+}
+
+class RecordKeeper::Turn {
+ public:
+  Turn(RecordKeeper* keeper, Nanos deadline_ns) : keeper_(keeper) {
+    MutexLock lock(&keeper_->mu_);
+    while (keeper_->changing_ && Now() < deadline_ns) {
+      keeper_->change_ended_.WaitUntil(&keeper_->mu_, deadline_ns);
+    }
+    mine_ = !keeper_->changing_;
+    keeper_->changing_ = true;
+  }
+  ~Turn() {
+    if (!mine_) return;
+    MutexLock lock(&keeper_->mu_);
+    keeper_->changing_ = false;
+    keeper_->change_ended_.SignalAll();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  bool mine() const { return mine_; }
+
+ private:
+  RecordKeeper* const keeper_;
+  bool mine_ = false;
+};
+
+Status RecordKeeper::Update(const std::function<Status(RangeRecord*)>& change) {
+  const Turn turn(this, kNever);
+  const std::shared_ptr<NodeSession> session = services_->session();
+  if (session == nullptr) return absl::UnavailableError("no session with the cluster");
+  for (;;) {
+    RangeRecord next = Get();
+    NOVA_RETURN_IF_ERROR(change(&next));
+    auto stored = session->UpdateRange(next);
+    if (absl::IsAborted(stored.status())) {
+      NOVA_RETURN_IF_ERROR(TakeLateUpdate(session.get(), next.id));
+      continue;
+    }
+    NOVA_RETURN_IF_ERROR(stored.status());
+    MutexLock lock(&mu_);
+    record_ = *std::move(stored);
+    return OkStatus();
+  }
+}
+
+// Somebody was first. An update of ours that ended in doubt, with its session, may have been written after
+// all.
+Status RecordKeeper::TakeLateUpdate(NodeSession* session, RangeId id) {
+  NOVA_ASSIGN_OR_RETURN(RangeRecord stored, session->ReadRange(id));
+  MutexLock lock(&mu_);
+  if (stored.epoch != record_.epoch || stored.owner_incarnation != record_.owner_incarnation ||
+      stored.version == record_.version) {
+    return absl::FailedPreconditionError(
+        StrCat("range ", id.value(), ": epoch ", record_.epoch.value(), " is no longer ours"));
+  }
+  record_ = std::move(stored);
+  return OkStatus();
+}
+
+Status RecordKeeper::UpdateOrCancel(const std::function<void()>& before_asking,
+                                    const std::function<void(RangeRecord*)>& change) {
+  const Turn turn(this, Now() + kMostDoubt);  // what is under way here ends before anything stands still
+  if (!turn.mine()) return absl::CancelledError("another change of the record is under way");
+  const std::shared_ptr<NodeSession> session = services_->session();
+  if (session == nullptr) return absl::CancelledError("no session with the cluster");
+  before_asking();
+  for (;;) {
+    const RangeRecord before = Get();
+    RangeRecord after = before;
+    change(&after);
+    auto handed = session->HandOverRange(before, after, kMostDoubt);
+    if (absl::IsAborted(handed.status())) {
+      NOVA_RETURN_IF_ERROR(TakeLateUpdate(session.get(), before.id));
+      continue;
+    }
+    NOVA_RETURN_IF_ERROR(handed.status());
+    MutexLock lock(&mu_);
+    record_ = std::move(handed->record);
+    return handed->cancelled
+               ? absl::CancelledError("the store did not answer in time: the record was left as it was")
+               : OkStatus();
+  }
+}
+
+// --- the manifest on StoCs (M1)
+
+// What the Range works with, and keeps: a flush or compaction under way outlives the HostedRange when the
+// range is lost.
+class HostedRange::Ground : public ManifestStorage {
+ public:
+  Ground(const HostServices* services, const HostedRangeOptions& options, const RangeAssignment& assignment)
+      : range_services(services->range),
+        keeper(services, assignment.record),
+        creator_{assignment.record.id, assignment.record.epoch, 0},
+        services_(services),
+        options_(options) {
+    range_services.place = [this](uint64_t bytes) { return Place(bytes); };
+    range_services.garbage = [drop = services->garbage, holder = creator_](const TableInfo& t) {
+      drop(t, holder);
+    };
+  }
+
+  std::vector<StocChoice> LiveStocs() const {
+    std::set<StocId> avoided;
+    {
+      MutexLock lock(&mu_);
+      avoided = avoided_;
+    }
+    std::vector<StocChoice> choices;
+    for (const NodeInfo& n : services_->stocs->live()) {
+      if (n.draining || avoided.contains(n.stoc_id)) continue;
+      choices.push_back({n.stoc_id, n.host, services_->stocs->queue_depth(n.stoc_id)});
+    }
+    return choices;
+  }
+  // StoCs that stand still, whose lease has not ended yet: nothing new goes there.
+  void Avoid(std::set<StocId> stocs) {
+    MutexLock lock(&mu_);
+    avoided_ = std::move(stocs);
+  }
+  std::vector<StocId> Pick(const std::vector<StocChoice>& from, size_t count) {
+    MutexLock lock(&mu_);
+    return PickStocs(from, count, 2, &random_);
+  }
+
+  StatusOr<ManifestGroup> Create(std::string_view first_record, const Uuid& file) override {
+    const ManifestGroup group{file, Pick(LiveStocs(), static_cast<size_t>(options_.manifest_replicas))};
+    if (group.members.empty()) return absl::UnavailableError("no StoC for the manifest");
+    NOVA_RETURN_IF_ERROR(Write(group, 0, /*create=*/true, first_record));
+    return group;
+  }
+  Status Append(const ManifestGroup& group, uint64_t offset, std::string_view record) override {
+    const Status s = Write(group, offset, /*create=*/false, record);
+    return options_.off.m2_edit_first && !absl::IsFailedPrecondition(s) ? OkStatus() : s;
+  }
+  Status Install(const ManifestGroup& group) override {
+    return keeper.UpdateOrCancel([] {}, [&](RangeRecord* r) { r->manifest = group; });
+  }
+  // A live lease: a coordinator whose own session with the store lives has answered lately.
+  bool MayInstall() const override {
+    const std::shared_ptr<NodeSession> session = services_->session();
+    return session != nullptr && Now() < session->lease_expiry_ns();
+  }
+  void Delete(const ManifestGroup& group) override {
+    const Nanos within = options_.request_deadline_ns;
+    services_->run_control([services = services_, creator = creator_, within, group] {
+      for (const StocId stoc : group.members) {
+        services->stocs->DropReferences(stoc, creator.range, creator.epoch, {{group.file, 0}}, Now() + within)
+            .IgnoreError();
+      }
+    });
+  }
+
+  RangeServices range_services;
+  RecordKeeper keeper;
+
+ private:
+  Status Write(const ManifestGroup& group, uint64_t offset, bool create, std::string_view bytes) {
+    if (options_.off.m1_all_members && group.members.size() > 1) {
+      Status any = absl::UnavailableError("no member");
+      for (const StocId m : group.members) {
+        const Status s = Write({group.file, {m}}, offset, create, bytes);
+        if (!any.ok() || absl::IsFailedPrecondition(s)) any = s;
+      }
+      return any;
+    }
+    return services_->stocs->AppendFile(group.members, {group.file, 0}, creator_, offset, create, bytes,
+                                        Now() + options_.request_deadline_ns);
+  }
+  StatusOr<Placement> Place(uint64_t table_bytes) {
+    const std::vector<StocChoice> live = LiveStocs();
+    MutexLock lock(&mu_);
+    Placement placement = PlaceTable(live, table_bytes, options_.placement, &random_);
+    if (placement.fragments.empty()) return absl::UnavailableError("no StoC is alive");
+    return placement;
+  }
+
+  const Creator creator_;
+  const HostServices* const services_;
+  const HostedRangeOptions options_;
+  mutable Mutex mu_;
+  Random random_ ABSL_GUARDED_BY(mu_);
+  std::set<StocId> avoided_ ABSL_GUARDED_BY(mu_);
+};
+
+// --- opening
+
+HostedRange::HostedRange(const HostServices* services, const HostedRangeOptions& options,
+                         const RangeAssignment& assignment)
+    : id_(assignment.record.id),
+      epoch_(assignment.record.epoch),
+      services_(services),
+      options_(options),
+      old_lease_ends_ns_(assignment.old_lease_ends_ns),
+      ground_(std::make_shared<Ground>(services, options, assignment)) {}
+
+HostedRange::~HostedRange() = default;
+
+RangeRecord HostedRange::record() const { return ground_->keeper.Get(); }
+
+// M1: an acknowledged edit is on every member, so any fenced one would do; but where the record of one copy
+// is damaged, another copy has it: so all that answer are read. The silent are waited for only where what the
+// others have is not enough.
+StatusOr<std::vector<VersionEdit>> HostedRange::ReadManifest(const RangeRecord& record,
+                                                             const RangeFences& fences, Nanos deadline_ns) {
+  const std::vector<StocId>& group = record.manifest.members;
+  if (group.empty()) return std::vector<VersionEdit>{};  // never opened before
+  const auto any_of = [&group](const auto& stocs) {
+    return std::any_of(group.begin(), group.end(), [&stocs](StocId stoc) { return stocs.contains(stoc); });
+  };
+  std::vector<Manifest::Copy> copies;
+  std::map<StocId, std::string> unread;  // and why
+  for (const StocId stoc : group) unread[stoc] = "does not answer";
+  std::set<StocId> asked;
+  auto members =
+      fences.WaitForMost([&](const RangeFences::Members& m) { return any_of(m.fenced); }, deadline_ns);
+  const Nanos until = std::min(deadline_ns, Now() + RangeFences::kWaitForCopies);
+  Status failed;
+  for (;;) {
+    NOVA_RETURN_IF_ERROR(members.lost);
+    for (const StocId stoc : group) {
+      if (!members.fenced.contains(stoc) || !asked.insert(stoc).second) continue;
+      auto bytes = services_->stocs->ReadFileBlocking(stoc, {record.manifest.file, 0}, 0, UINT64_MAX,
+                                                      std::min(deadline_ns, Now() + kReadOfCopy));
+      if (bytes.ok()) {
+        copies.push_back({NameOf(stoc), *std::move(bytes)});
+        unread.erase(stoc);
+      } else {
+        unread[stoc] = std::string(bytes.status().message());
+      }
+    }
+    if (!copies.empty()) {
+      auto edits = Manifest::Recover(record.manifest.file, copies);
+      if (edits.ok()) return edits;
+      failed = edits.status();
+    }
+    const size_t known = members.fenced.size();
+    members = fences.WaitUntil(
+        [&](const RangeFences::Members& m) {
+          const bool more = any_of(m.silent) || (!copies.empty() && any_of(m.failed));
+          return m.fenced.size() > known || !m.lost.ok() || !more;
+        },
+        until);
+    if (members.fenced.size() == known && members.lost.ok()) break;
+  }
+  const std::string why = absl::StrJoin(unread, "; ", [this](std::string* out, const auto& u) {
+    absl::StrAppend(out, NameOf(u.first), ": ", u.second);
+  });
+  const std::string which = StrCat("range ", id_.value());
+  if (copies.empty()) {
+    return absl::UnavailableError(
+        StrCat(which, ": no copy of manifest ", record.manifest.file.ToString(), ": ", why));
+  }
+  return Annotate(failed, why.empty() ? which : StrCat(which, " (not read: ", why, ")"));
+}
+
+std::string HostedRange::NameOf(StocId stoc) const {
+  const auto node = services_->stocs->Find(stoc);
+  return StrCat("stoc ", stoc.value(), node ? StrCat(" (", node->name, ")") : "");
+}
+
+Status HostedRange::Open() {
+  const Nanos started = Now();
+  const Nanos deadline = started + 60 * kSecond;
+  const RangeRecord record = ground_->keeper.Get();
+  const std::shared_ptr<RangeFences> fences = RangeFences::Start(services_->stocs, record);  // R2
+  NOVA_ASSIGN_OR_RETURN(const auto edits, ReadManifest(record, *fences, deadline));
+  NOVA_ASSIGN_OR_RETURN(
+      // R3
+      auto recovered,
+      RecoverLogs(services_->stocs, record, *fences, DoneMemTables(edits), deadline, options_.off));
+  const size_t records = recovered.size();
+  ground_->Avoid(fences->WaitUntil([](const auto&) { return true; }, 0).silent);
+  NOVA_ASSIGN_OR_RETURN(range_, Range::Recover({id_, epoch_, record.lower, record.upper}, options_.range,
+                                               &ground_->range_services, ground_.get(), edits,
+                                               std::move(recovered), ground_));  // R4
+  LogGroup group;
+  if (options_.log_mode != LogMode::kNone) {
+    NOVA_ASSIGN_OR_RETURN(group, PickAnsweringGroup({}, LogMember{}, GroupId(record.last_group.value() + 1)));
+  }
+  if (!options_.off.r5_wait) SleepUntil(old_lease_ends_ns_);  // R5
+  if (abandoned_.load()) return absl::FailedPreconditionError("excluded while opening");
+  ground_->Avoid({});
+  NOVA_RETURN_IF_ERROR(ground_->keeper.Update([&](RangeRecord* r) {
+    r->state = RangeState::kOpen;
+    r->released = false;
+    r->manifest = range_->manifest_group();
+    r->log_groups.clear();
+    if (!group.members.empty()) {
+      r->log_groups.push_back(group);
+      r->last_group = group.id;
+    }
+    return OkStatus();
+  }));
+  std::unique_ptr<RangeLog> log;
+  if (options_.log_mode == LogMode::kNone) {
+    log = NewNullLog();
+  } else {
+    auto replicated = services_->logs->Open(
+        id_, epoch_, group, [weak = weak_from_this()](const LogGroup& current, StocId failed, auto answer) {
+          const auto self = weak.lock();
+          if (self == nullptr) return answer(absl::FailedPreconditionError("the range was closed"));
+          self->services_->run_change(
+              [self, current, failed, answer] { self->ChangeLogGroup(current, failed, Now(), answer); });
+        });
+    log_ = replicated.get();
+    log = std::move(replicated);
+  }
+  range_->Activate(std::move(log));
+  opened_.store(true);
+  if (abandoned_.load()) range_->Abandon();
+  NOVA_LOG(INFO) << "range " << id_.value() << " open at epoch " << epoch_.value() << ": " << edits.size()
+                 << " edits, " << records << " log records, " << range_->stats().tables << " tables, "
+                 << (Now() - started) / kMillisecond << " ms";
+  // R6: nothing reads the old epoch's logs and manifest any more.
+  std::set<StocId> members(record.manifest.members.begin(), record.manifest.members.end());
+  for (const LogGroup& g : record.log_groups) {
+    for (const LogMember& m : g.members) members.insert(m.stoc);
+  }
+  services_->run_control([self = shared_from_this(), members, old = record.manifest] {
+    for (const StocId stoc : members) {
+      self->services_->stocs
+          ->FreeFenced(stoc, self->id_, self->epoch_, Now() + self->options_.request_deadline_ns)
+          .IgnoreError();
+    }
+    if (!old.members.empty()) self->ground_->Delete(old);
+  });
+  return OkStatus();
+}
+
+void HostedRange::Abandon() {
+  abandoned_.store(true);
+  if (opened_.load()) range_->Abandon();
+}
+
+Status HostedRange::GiveBack() {
+  NOVA_CHECK(abandoned_.load()) << "a range is given back while it is served";
+  const std::shared_ptr<NodeSession> session = services_->session();
+  if (session == nullptr) return absl::UnavailableError("no session with the cluster");
+  NOVA_ASSIGN_OR_RETURN(RangeRecord record, session->ReadRange(id_));
+  const bool ours = record.epoch == epoch_ && record.owner_incarnation == session->self().incarnation;
+  if (!ours || record.state != RangeState::kOpen) return OkStatus();
+  record.state = RangeState::kSealing;
+  record.owner.clear();
+  record.owner_incarnation = Incarnation();
+  return session->UpdateRange(record).status();
+}
+
+Status HostedRange::Release(Nanos deadline_ns) {
+  if (releasing_.exchange(true)) return absl::UnavailableError("it is being released already");
+  Status s;
+  if (!released_.load()) s = TryRelease(deadline_ns);
+  if (s.ok()) released_.store(true);
+  if (s.ok() || absl::IsFailedPrecondition(s)) Abandon();
+  releasing_.store(false);
+  return s;
+}
+
+// FailedPrecondition: the range is lost, or may be. Any other error: it is served as before.
+Status HostedRange::TryRelease(Nanos deadline_ns) {
+  // The range is dark until the store has answered, so nothing begins while it does not.
+  NOVA_RETURN_IF_ERROR(StoreAnswers());
+  if (!range_->BeginRelease()) return absl::UnavailableError("the range is not open, or is being restored");
+  Status s = range_->FlushAll(deadline_ns);
+  if (s.ok()) s = StoreAnswers();
+  if (!s.ok()) {
+    range_->CancelRelease();
+    return s;
+  }
+  // From the change of the record on there may be another owner, and newer writes.
+  const auto stop_reads = [this] {
+    if (!options_.off.r5_reads_end) range_->StopReads();
+  };
+  s = ground_->keeper.UpdateOrCancel(stop_reads, [](RangeRecord* r) {
+    r->state = RangeState::kSealing;
+    r->released = true;
+    r->owner.clear();
+    r->owner_incarnation = Incarnation();
+    r->log_groups.clear();  // every memtable is in the tables
+  });
+  NOVA_FP_VOID("ltc.record_released");
+  if (absl::IsCancelled(s)) range_->CancelRelease();
+  return s.ok() || absl::IsCancelled(s) ? s : absl::FailedPreconditionError(s.message());
+}
+
+Status HostedRange::StoreAnswers() const {
+  const std::shared_ptr<NodeSession> session = services_->session();
+  if (session == nullptr) return absl::UnavailableError("no session with the cluster");
+  const Status s = session->ReadRange(id_).status();
+  return s.ok() ? s : absl::UnavailableError(s.message());
+}
+
+// --- log groups (L4)
+
+size_t HostedRange::LeastLogMembers() const {
+  const int most = options_.log_replicas;
+  const int least = options_.min_replicas > 0 ? options_.min_replicas : std::max(2, most - 1);
+  return static_cast<size_t>(std::min(least, most));
+}
+
+LogMedia HostedRange::MediaOf(const std::vector<NodeInfo>& live) const {
+  switch (options_.log_mode) {
+    case LogMode::kPersistent:
+      return LogMedia::kFiles;
+    case LogMode::kMemoryAndPersistent:
+      return LogMedia::kMemoryAndFiles;
+    case LogMode::kAuto:
+      return std::all_of(live.begin(), live.end(),
+                         [&](const NodeInfo& n) { return n.host == live.front().host; })
+                 ? LogMedia::kMemoryAndFiles
+                 : LogMedia::kMemory;
+    default:
+      return LogMedia::kMemory;
+  }
+}
+
+StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without,
+                                             GroupId id, const std::set<StocId>& silent) {
+  std::vector<StocChoice> others;
+  const std::vector<NodeInfo> live = services_->stocs->live();
+  LogGroup group{id, {}, MediaOf(live)};
+  const auto add = [&](StocId stoc) {
+    const auto n =
+        std::find_if(live.begin(), live.end(), [&](const NodeInfo& l) { return l.stoc_id == stoc; });
+    if (n != live.end())
+      group.members.push_back({stoc, n->incarnation, HasFiles(group.media) ? n->store : Uuid{}});
+  };
+  for (const LogMember& m : keep) add(m.stoc);
+  const bool without_is_live = std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
+    return n.stoc_id == without.stoc && n.incarnation == without.incarnation;
+  });
+  for (const StocChoice& s : ground_->LiveStocs()) {
+    const bool kept =
+        std::any_of(keep.begin(), keep.end(), [&](const LogMember& m) { return m.stoc == s.id; });
+    if (!kept && !silent.contains(s.id) && !(without_is_live && s.id == without.stoc)) others.push_back(s);
+  }
+  const auto wanted = static_cast<size_t>(options_.log_replicas);
+  if (group.members.size() < wanted) {
+    for (const StocId stoc : ground_->Pick(others, wanted - group.members.size())) add(stoc);
+  }
+  const size_t least = LeastLogMembers();
+  if (group.members.size() < least) {
+    return absl::UnavailableError(StrCat("range ", id_.value(), ": a log needs ", least, " StoCs, ",
+                                         group.members.size(), " are alive"));
+  }
+  if (group.members.size() < wanted)
+    NOVA_LOG(WARNING) << "range " << id_.value() << ": log degraded to " << group.members.size() << " of "
+                      << wanted << " members";
+  return group;
+}
+
+// A connection that broke says nothing of the process: a new one tells.
+bool HostedRange::Answers(const LogMember& member) const {
+  const Nanos deadline = Now() + kAnswerOfMember;
+  for (int tries = 0; tries < 3 && Now() < deadline; ++tries) {
+    const auto found = services_->stocs->Ping(member.stoc, deadline);
+    if (found.ok()) return *found == member.incarnation;
+  }
+  return false;
+}
+
+// A recovery needs a member of every group that is listed, also of one that nothing was ever written to, and
+// what the coordinator last said of StoCs may be old.
+StatusOr<LogGroup> HostedRange::PickAnsweringGroup(std::vector<LogMember> keep, const LogMember& without,
+                                                   GroupId id) {
+  std::set<StocId> silent;
+  for (;;) {
+    NOVA_ASSIGN_OR_RETURN(LogGroup group, PickLogGroup(keep, without, id, silent));
+    const size_t known = silent.size();
+    for (const LogMember& m : group.members) {
+      if (!Answers(m)) silent.insert(m.stoc);
+    }
+    if (silent.size() == known) return group;
+    std::erase_if(keep, [&](const LogMember& m) { return silent.contains(m.stoc); });
+  }
+}
+
+void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns,
+                                 const std::function<void(StatusOr<LogGroup>)>& answer) {
+  if (abandoned_.load()) return answer(absl::FailedPreconditionError("the range was abandoned"));
+  const std::vector<NodeInfo> live = services_->stocs->live();
+  const bool may_leave = ground_->LiveStocs().size() >= LeastLogMembers();  // without the draining ones
+  // The member that failed may come back as another incarnation, or prove to live; then it is as good as any,
+  // and where every StoC is needed the only one that will do.
+  const bool forgiven = Now() > asked_ns + kForgiveAfter;
+  LogMember without;
+  std::vector<LogMember> keep;
+  for (const LogMember& m : current.members) {
+    const bool alive = std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
+      return n.stoc_id == m.stoc && n.incarnation == m.incarnation && !(n.draining && may_leave);
+    });
+    if (m.stoc == failed && !forgiven) {
+      without = m;
+    } else if (alive) {
+      keep.push_back(m);
+    }
+  }
+  LogGroup next;
+  auto picked = PickAnsweringGroup(keep, without, GroupId(ground_->keeper.Get().last_group.value() + 1));
+  Status s = picked.status();
+  if (s.ok()) {
+    next = *std::move(picked);
+    s = ground_->keeper.Update([&](RangeRecord* r) {
+      // A later group than the log's is one of an earlier try whose answer was lost: nothing was ever written
+      // to it.
+      std::erase_if(r->log_groups, [&](const LogGroup& g) { return g.id > current.id; });
+      next.id = GroupId(r->last_group.value() + 1);
+      r->log_groups.push_back(next);
+      r->last_group = next.id;
+      return OkStatus();
+    });
+  }
+  if (s.ok()) return answer(next);
+  if (absl::IsFailedPrecondition(s)) return answer(s);
+  NOVA_LOG(WARNING) << "range " << id_.value() << ": log group not replaced yet: " << s;
+  // Not by waiting here: other ranges' groups have to be replaced meanwhile.
+  Executor* const on = services_->range.executors[0];
+  on->Submit([self = shared_from_this(), on, current, failed, asked_ns, answer] {
+    on->RunAt(Now() + kGroupRetry, [self, current, failed, asked_ns, answer] {
+      self->services_->run_change([self, current, failed, asked_ns, answer] {
+        self->ChangeLogGroup(current, failed, asked_ns, answer);
+      });
+    });
+  });
+}
+
+void HostedRange::MaintainLog() {
+  if (range_ == nullptr || !range_->active() || maintaining_.exchange(true)) return;
+  const std::vector<GroupId> unused = log_ == nullptr ? std::vector<GroupId>() : log_->UnusedGroups();
+  const RangeRecord record = ground_->keeper.Get();
+  const auto listed = [&](GroupId id) {
+    return std::any_of(record.log_groups.begin(), record.log_groups.end(),
+                       [&](const LogGroup& g) { return g.id == id; });
+  };
+  if (std::any_of(unused.begin(), unused.end(), listed)) {
+    const Status s = ground_->keeper.Update([&](RangeRecord* r) {
+      std::erase_if(r->log_groups, [&](const LogGroup& g) {
+        return std::find(unused.begin(), unused.end(), g.id) != unused.end();
+      });
+      return OkStatus();
+    });
+    if (absl::IsFailedPrecondition(s)) range_->Abandon();
+  }
+  if (!record.log_groups.empty()) ReturnToR(record.log_groups.back());
+  ReturnToM(record.manifest);
+  LeaveDraining();
+  CountTableCopies();
+  maintaining_.store(false);
+}
+
+CopiesKept HostedRangeOptions::CopiesKeptOfEach() const {
+  CopiesKept kept;
+  if (log_mode != LogMode::kNone) kept.log = static_cast<uint32_t>(log_replicas);
+  kept.manifest = static_cast<uint32_t>(manifest_replicas);
+  kept.table = static_cast<uint32_t>(placement.replicas);
+  return kept;
+}
+
+TableCopies HostedRange::table_copies() const {
+  MutexLock lock(&copies_mu_);
+  return table_copies_;
+}
+
+void HostedRange::CountTableCopies() {
+  std::set<StocId> living;
+  for (const NodeInfo& n : services_->stocs->live()) living.insert(n.stoc_id);
+  TableCopies counts;
+  range_->ForEachTable([&](const TableInfo& table) {
+    const uint32_t there = LivingCopies(table, living);
+    counts.fewest = counts.tables == 0 ? there : std::min(counts.fewest, there);
+    counts.degraded += there < static_cast<uint32_t>(options_.placement.replicas);
+    ++counts.tables;
+  });
+  MutexLock lock(&copies_mu_);
+  table_copies_ = counts;
+}
+
+// Off the StoCs that drain: the log by a new group, the manifest by a renewal (M1), the tables by compaction
+// threads.
+void HostedRange::LeaveDraining() {
+  std::vector<StocId> draining;
+  for (const NodeInfo& n : services_->stocs->live()) {
+    if (n.draining) draining.push_back(n.stoc_id);
+  }
+  range_->LeaveStocs(draining);
+  const auto leaves = [&](StocId stoc) {
+    return std::find(draining.begin(), draining.end(), stoc) != draining.end();
+  };
+  const RangeRecord record = ground_->keeper.Get();
+  const std::vector<StocId>& copies = record.manifest.members;
+  if (std::any_of(copies.begin(), copies.end(), leaves)) {
+    RenewManifest("leaves a draining StoC");
+  }
+  if (record.log_groups.empty() || ground_->LiveStocs().size() < LeastLogMembers()) return;
+  const std::vector<LogMember>& members = record.log_groups.back().members;
+  if (std::any_of(members.begin(), members.end(), [&](const LogMember& m) { return leaves(m.stoc); })) {
+    log_->RequestGroupChange();
+  }
+}
+
+// Members that have what was acknowledged: one that has started again has not what was in its memory.
+size_t HostedRange::MembersLeft(const LogGroup& group) const {
+  const std::vector<NodeInfo> live = services_->stocs->live();
+  return static_cast<size_t>(
+      std::count_if(group.members.begin(), group.members.end(), [&](const LogMember& m) {
+        return std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
+          return n.stoc_id == m.stoc && group.Holds(m, n.incarnation, n.store);
+        });
+      }));
+}
+
+// True if a group picked now has more members than `current` has left.
+bool HostedRange::CanGrow(const LogGroup& current) const {
+  std::set<StocId> could;
+  for (const NodeInfo& n : services_->stocs->live()) {
+    const bool is_member = std::any_of(
+        current.members.begin(), current.members.end(),
+        [&](const LogMember& m) { return m.stoc == n.stoc_id && m.incarnation == n.incarnation; });
+    if (is_member || !n.draining) could.insert(n.stoc_id);
+  }
+  return could.size() > MembersLeft(current);
+}
+
+bool HostedRange::Growth::Due(Nanos now) {
+  if (now < next_ns) return false;
+  next_ns = now + pause_ns;
+  pause_ns = std::min(kLongestGrowthPause, 2 * pause_ns);
+  return true;
+}
+
+void HostedRange::Growth::Whole(Nanos now) {
+  if (now > next_ns + pause_ns) pause_ns = kFirstGrowthPause;
+}
+
+// Each attempt leaves a group in the record until a flush.
+void HostedRange::ReturnToR(const LogGroup& current) {
+  const Nanos now = Now();
+  // Nobody writes to the log of an idle range, and so finds that a member is gone.
+  if (MembersLeft(current) >= static_cast<size_t>(options_.log_replicas)) return log_growth_.Whole(now);
+  if (CanGrow(current) && log_growth_.Due(now)) log_->RequestGroupChange();
+}
+
+// M1 (renewal). A member that started again still has the file, for a StoC id is one store's: so a short
+// absence is waited out, as long as L4 holds a failed member to be gone.
+void HostedRange::ReturnToM(const ManifestGroup& current) {
+  const Nanos now = Now();
+  const std::vector<NodeInfo> live = services_->stocs->live();
+  const auto lives = [&live](StocId stoc) {
+    return std::any_of(live.begin(), live.end(), [stoc](const NodeInfo& n) { return n.stoc_id == stoc; });
+  };
+  const auto wanted = static_cast<size_t>(options_.manifest_replicas);
+  const auto left = static_cast<size_t>(std::count_if(current.members.begin(), current.members.end(), lives));
+  if (left >= wanted) {
+    manifest_short_since_ns_ = 0;
+    return manifest_growth_.Whole(now);
+  }
+  if (manifest_short_since_ns_ == 0) manifest_short_since_ns_ = now;
+  const bool better = std::min(wanted, ground_->LiveStocs().size()) > left;
+  if (!better || now < manifest_short_since_ns_ + kForgiveAfter || !manifest_growth_.Due(now)) return;
+  RenewManifest("returns to more members");
+}
+
+void HostedRange::RenewManifest(const char* why) {
+  const Status s = range_->RenewManifest([this] {
+    return ground_->MayInstall() ? StoreAnswers() : absl::UnavailableError("no lease: nobody answers");
+  });
+  if (s.ok()) {
+    NOVA_LOG(INFO) << "range " << id_.value() << ": its manifest " << why << ": "
+                   << range_->manifest_group().members.size() << " of " << options_.manifest_replicas;
+  } else {
+    NOVA_LOG(WARNING) << "range " << id_.value() << ": its manifest " << why << ", not yet: " << s;
+  }
+}
+
+std::optional<size_t> HostedRange::Exposure() const {
+  if (range_ == nullptr || !range_->active() || log_ == nullptr) return std::nullopt;
+  const std::vector<ExposedRound> rounds = log_->ExposedRounds();
+  return rounds.empty() ? std::nullopt : std::optional(rounds.front().live_members);
+}
+
+void HostedRange::CollectOrphans(uint64_t grace_ms) {
+  if (range_ == nullptr || !range_->active()) return;
+  for (const NodeInfo& n : services_->stocs->live()) {
+    const Status s = CollectOrphansOf(n.stoc_id, grace_ms);
+    if (!s.ok())
+      NOVA_LOG(INFO) << "range " << id_.value() << ": orphans on " << n.name
+                     << " are not collected now: " << s;
+  }
+}
+
+// A page at a time. What had ended before the page was asked for is referenced when it is here, or never will
+// be: the order of the three steps is what makes it right.
+Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
+  for (StocFileId after;;) {
+    const uint64_t ended_below = range_->FirstUnfinishedJob();
+    const Nanos deadline = Now() + options_.request_deadline_ns;
+    NOVA_ASSIGN_OR_RETURN(const auto page,
+                          services_->stocs->ListFiles(stoc, id_, Epoch(epoch_.value() + 1), after, deadline));
+    const std::set<StocFileId> referenced = range_->ReferencedFiles();
+    std::vector<StocFileId> orphans;
+    for (const FileSummary& f : page) {
+      const bool ours = f.creator.epoch == epoch_;
+      const bool ended = ours ? f.creator.job > 0 && f.creator.job < ended_below : f.age_ms >= grace_ms;
+      if (ended && (options_.off.n4_references || !referenced.contains(f.file))) orphans.push_back(f.file);
+    }
+    if (!orphans.empty()) {
+      NOVA_LOG(INFO) << "range " << id_.value() << ": drops " << orphans.size() << " orphans on "
+                     << NameOf(stoc);
+      NOVA_RETURN_IF_ERROR(services_->stocs->DropReferences(stoc, id_, epoch_, orphans, deadline));
+    }
+    if (page.size() < kMaxListedFiles) return OkStatus();
+    after = page.back().file;
+  }
+}
+
+}  // namespace nova

@@ -1,0 +1,479 @@
+#include "ltc/server/ltc_server.h"
+
+#include <algorithm>
+
+#include "common/base/failpoint.h"
+
+namespace nova {
+namespace {
+
+constexpr Nanos kSweepPeriod = 5 * kSecond;  // of snapshots whose lease is over
+// what the keys that a multi-get reads at a time may bring at most
+constexpr uint64_t kMultiGetReadBytes = 16 << 20;
+constexpr uint64_t kMultiGetReadKeys = 64;
+
+// A stored key as a client may send it: a keyspace and 1 to 4096 bytes of user key.
+bool IsValidStoredKey(std::string_view key) {
+  size_t keyspace = 0;
+  while (keyspace < key.size() && keyspace < 5 && (static_cast<uint8_t>(key[keyspace]) & 0x80) != 0)
+    ++keyspace;
+  ++keyspace;
+  return key.size() > keyspace && key.size() <= keyspace + kMaxUserKeyBytes;
+}
+
+// Of a range deletion: a stored key, or just a keyspace.
+bool IsBound(std::string_view key) { return !key.empty() && key.size() <= 5 + kMaxUserKeyBytes; }
+
+// Keys just below `to` (empty: the end) are the range's.
+bool EndsIn(const Range& range, std::string_view to) {
+  if (to.empty()) return range.upper().empty();
+  return to > range.lower() && (range.upper().empty() || to <= range.upper());
+}
+
+}  // namespace
+
+LtcServer::LtcServer(std::vector<XchgExecutor*> executors, const LtcServerOptions& options,
+                     std::function<Nanos()> lease_expiry_ns, Metrics* metrics)
+    : executors_(std::move(executors)),
+      options_(options),
+      lease_expiry_ns_(std::move(lease_expiry_ns)),
+      lanes_(executors_.size()),
+      ranges_(std::make_shared<const RangeMap>()),
+      snapshots_(options.max_snapshots_per_range),
+      puts_(metrics->counter("nova_ltc_requests_total{op=\"write\"}")),
+      batches_(metrics->counter("nova_ltc_requests_total{op=\"batch\"}")),
+      swaps_(metrics->counter("nova_ltc_requests_total{op=\"compare_and_swap\"}")),
+      gets_(metrics->counter("nova_ltc_requests_total{op=\"get\"}")),
+      multi_gets_(metrics->counter("nova_ltc_requests_total{op=\"multi_get\"}")),
+      scans_(metrics->counter("nova_ltc_requests_total{op=\"scan\"}")),
+      snapshots_taken_(metrics->counter("nova_ltc_requests_total{op=\"snapshot\"}")),
+      not_owner_(metrics->counter("nova_ltc_not_owner_total")) {
+  for (size_t i = 0; i < executors_.size(); ++i) {
+    const auto handle = [this, i](LtcRequest type, auto handler) {
+      executors_[i]->xchg()->Handle(
+          static_cast<uint16_t>(type),
+          [this, i, handler](const IncomingCall& call) { (this->*handler)(i, call); });
+    };
+    const auto handle_with = [this, i](LtcRequest type, auto handler, auto what) {
+      executors_[i]->xchg()->Handle(
+          static_cast<uint16_t>(type),
+          [this, i, handler, what](const IncomingCall& call) { (this->*handler)(i, call, what); });
+    };
+    handle_with(LtcRequest::kPut, &LtcServer::HandleWrite, ValueType::kPut);
+    handle_with(LtcRequest::kDelete, &LtcServer::HandleWrite, ValueType::kDelete);
+    handle_with(LtcRequest::kDeleteRange, &LtcServer::HandleWrite, ValueType::kDeleteRange);
+    handle(LtcRequest::kGet, &LtcServer::HandleGet);
+    handle(LtcRequest::kScan, &LtcServer::HandleScan);
+    handle(LtcRequest::kBatch, &LtcServer::HandleBatch);
+    handle(LtcRequest::kCompareAndSwap, &LtcServer::HandleCompareAndSwap);
+    handle(LtcRequest::kMultiGet, &LtcServer::HandleMultiGet);
+    handle(LtcRequest::kTakeSnapshot, &LtcServer::HandleTakeSnapshot);
+    handle_with(LtcRequest::kRenewSnapshot, &LtcServer::HandleHeldSnapshot, LtcRequest::kRenewSnapshot);
+    handle(LtcRequest::kCheckpoint, &LtcServer::HandleCheckpoint);
+    handle_with(LtcRequest::kDropSnapshot, &LtcServer::HandleHeldSnapshot, LtcRequest::kDropSnapshot);
+  }
+  executors_[0]->xchg()->AddTimer(kSweepPeriod, [this] { snapshots_.Sweep(Now()); });
+  metrics->AddCallback("nova_ltc_snapshots", [this] { return static_cast<double>(snapshots_.size()); });
+}
+
+void LtcServer::SetRanges(std::shared_ptr<const RangeMap> ranges) {
+  snapshots_.KeepOnly([&ranges](RangeId id, Epoch epoch) {
+    const auto it = ranges->find(id);
+    return it != ranges->end() && it->second->epoch() == epoch;
+  });
+  {
+    MutexLock lock(&mu_);
+    ranges_ = std::move(ranges);
+    generation_.fetch_add(1, std::memory_order_release);
+  }
+  // Idle lanes let go of what is no longer here.
+  for (size_t i = 0; i < executors_.size(); ++i) {
+    executors_[i]->Submit([this, i] {
+      Range* range;
+      FindRange(i, RangeId(), Epoch(), &range);
+    });
+  }
+}
+
+Outcome LtcServer::FindRange(size_t index, RangeId id, Epoch epoch, Range** range) {
+  Lane& lane = lanes_[index];
+  if (lane.generation != generation_.load(std::memory_order_acquire) || lane.ranges == nullptr) {
+    MutexLock lock(&mu_);
+    lane.ranges = ranges_;
+    lane.generation = generation_.load(std::memory_order_relaxed);
+  }
+  const auto it = lane.ranges->find(id);
+  if (it == lane.ranges->end() || it->second->epoch() != epoch) {
+    not_owner_->Add();
+    return Outcome::kNotOwner;
+  }
+  *range = it->second.get();
+  return Outcome::kOk;
+}
+
+Outcome LtcServer::FindRangeOf(size_t index, RangeId id, Epoch epoch, std::string_view key, Range** range) {
+  const Outcome found = FindRange(index, id, epoch, range);
+  if (found != Outcome::kOk || (*range)->Contains(key)) return found;
+  not_owner_->Add();
+  return Outcome::kNotOwner;
+}
+
+Outcome LtcServer::FindSnapshot(const Range& range, uint64_t id,
+                                std::shared_ptr<const Snapshot>* snapshot) const {
+  if (id == 0) return Outcome::kOk;
+  *snapshot = snapshots_.Find(range.id(), range.epoch(), id, Now());
+  return *snapshot == nullptr ? Outcome::kSnapshotEnded : Outcome::kOk;
+}
+
+// --- writes
+
+Outcome LtcServer::IsWritable(ValueType type, std::string_view key, std::string_view value,
+                              std::optional<uint64_t> ttl_ms) const {
+  if (type == ValueType::kDeleteRange)
+    return IsBound(key) && IsBound(value) ? Outcome::kOk : Outcome::kInvalidArgument;
+  const bool valid = IsValidStoredKey(key) && value.size() <= options_.max_value_bytes &&
+                     (!ttl_ms || (*ttl_ms > 0 && *ttl_ms <= static_cast<uint64_t>(kMaxTtlMs)));
+  return valid ? Outcome::kOk : Outcome::kInvalidArgument;
+}
+
+WriteDone LtcServer::ReplyToWrite(size_t index, const IncomingCall& call) {
+  return [this, xchg = executors_[index]->xchg(), connection = call.connection,
+          id = call.request_id](Outcome o) {
+    // C3 in mode none; C4: a logged write needs no lease.
+    if (o == Outcome::kOk && options_.writes_need_lease && !HasLease()) o = Outcome::kUnknown;
+    // C3: it says what was read. Nothing was written.
+    if (o == Outcome::kConditionFailed && !HasLease()) o = Outcome::kNotOwner;
+    xchg->Reply(connection, id, o, {});
+  };
+}
+
+void LtcServer::HandleWrite(size_t index, const IncomingCall& call, ValueType type) {
+  Xchg* const xchg = executors_[index]->xchg();
+  WriteRequest request;
+  if (!WriteRequest::Parse(call.body, &request) || (type != ValueType::kPut && request.ttl_ms) ||
+      (type == ValueType::kDelete && !request.value.empty())) {
+    return xchg->Close(call.connection);
+  }
+  puts_->Add();
+  Range* range;
+  Outcome found = IsWritable(type, request.key, request.value, request.ttl_ms);
+  if (found == Outcome::kOk) found = FindRangeOf(index, request.range, request.epoch, request.key, &range);
+  if (found == Outcome::kOk && options_.writes_need_lease && !HasLease()) found = Outcome::kNotOwner;
+  if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
+  WriteEntry entry{type, request.key, request.value};
+  if (request.ttl_ms) {
+    entry.type = ValueType::kPutTtl;
+    entry.ttl_ms = static_cast<int64_t>(*request.ttl_ms);
+  }
+  range->Write(executors_[index],
+               {{&entry, 1}, request.client_id, request.request_number, call.deadline_ns, request.sync},
+               ReplyToWrite(index, call));
+}
+
+// K6: the range refuses what is not all its own.
+void LtcServer::HandleBatch(size_t index, const IncomingCall& call) {
+  Xchg* const xchg = executors_[index]->xchg();
+  const auto refuse = [&](Outcome o) { xchg->Reply(call.connection, call.request_id, o, {}); };
+  BatchRequest request;
+  if (!BatchRequest::Parse(call.body, &request)) return xchg->Close(call.connection);
+  batches_->Add();
+  if (request.count == 0 || request.count > options_.max_batch_entries)
+    return refuse(Outcome::kInvalidArgument);
+  std::vector<WriteBatch::Entry> parsed;
+  if (!request.ParseEntries(&parsed)) return xchg->Close(call.connection);
+  std::vector<WriteEntry> entries;
+  entries.reserve(parsed.size());
+  for (const WriteBatch::Entry& e : parsed) {
+    const auto ttl_ms = e.type == ValueType::kPutTtl ? std::optional<uint64_t>(e.ttl_ms) : std::nullopt;
+    if (IsWritable(e.type, e.key, e.value, ttl_ms) != Outcome::kOk) return refuse(Outcome::kInvalidArgument);
+    entries.push_back({e.type, e.key, e.value, e.ttl_ms});
+  }
+  Range* range;
+  const Outcome found = FindRangeOf(index, request.range, request.epoch, entries[0].key, &range);
+  if (found != Outcome::kOk) return refuse(found);
+  if (options_.writes_need_lease && !HasLease()) return refuse(Outcome::kNotOwner);
+  range->Write(executors_[index],
+               {entries, request.client_id, request.request_number, call.deadline_ns, request.sync},
+               ReplyToWrite(index, call));
+}
+
+void LtcServer::HandleCompareAndSwap(size_t index, const IncomingCall& call) {
+  Xchg* const xchg = executors_[index]->xchg();
+  CompareAndSwapRequest request;
+  if (!CompareAndSwapRequest::Parse(call.body, &request)) return xchg->Close(call.connection);
+  swaps_->Add();
+  Range* range;
+  Outcome found = IsWritable(ValueType::kPut, request.key, request.desired.value_or(""), std::nullopt);
+  if (found == Outcome::kOk) found = FindRangeOf(index, request.range, request.epoch, request.key, &range);
+  if (found == Outcome::kOk && options_.writes_need_lease && !HasLease()) found = Outcome::kNotOwner;
+  if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
+  CompareAndSwapOp op;
+  op.key = request.key;
+  if (request.expected) op.expected = *request.expected;
+  if (request.desired) op.desired = *request.desired;
+  op.client_id = request.client_id;
+  op.request_number = request.request_number;
+  op.deadline_ns = call.deadline_ns;
+  op.sync = request.sync;
+  range->CompareAndSwap(executors_[index], std::move(op), ReplyToWrite(index, call));
+}
+
+// --- reads
+
+void LtcServer::HandleGet(size_t index, const IncomingCall& call) {
+  Xchg* const xchg = executors_[index]->xchg();
+  GetRequest request;
+  if (!GetRequest::Parse(call.body, &request)) return xchg->Close(call.connection);
+  gets_->Add();
+  Range* range;
+  std::shared_ptr<const Snapshot> snapshot;
+  Outcome found = IsValidStoredKey(request.key)
+                      ? FindRangeOf(index, request.range, request.epoch, request.key, &range)
+                      : Outcome::kInvalidArgument;
+  if (found == Outcome::kOk) found = FindSnapshot(*range, request.snapshot, &snapshot);
+  if (found == Outcome::kOk && !HasLease()) {
+    found = Outcome::kNotOwner;  // C3: at once; and again before the reply
+  }
+  if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
+  auto done = [this, xchg, connection = call.connection, id = call.request_id](Outcome o,
+                                                                               std::string_view value) {
+    if (!HasLease()) return xchg->Reply(connection, id, Outcome::kNotOwner, {});  // C3
+    NOVA_FP_VOID("ltc.lease_checked");
+    const std::string_view parts[] = {value};
+    xchg->Reply(connection, id, o, parts);
+  };
+  snapshot == nullptr
+      ? range->Get(executors_[index], request.key, call.deadline_ns, std::move(done))
+      : range->GetAt(executors_[index], *snapshot, request.key, call.deadline_ns, std::move(done));
+}
+
+void LtcServer::HandleScan(size_t index, const IncomingCall& call) {
+  Xchg* const xchg = executors_[index]->xchg();
+  ScanRequest request;
+  if (!ScanRequest::Parse(call.body, &request)) return xchg->Close(call.connection);
+  scans_->Add();
+  Range* range;
+  std::shared_ptr<const Snapshot> snapshot;
+  Outcome found = request.limit == 0 || request.limit > options_.max_scan_limit
+                      ? Outcome::kInvalidArgument
+                      : FindRange(index, request.range, request.epoch, &range);
+  // Where it begins must be of this range: the client goes on where a range ends.
+  if (found == Outcome::kOk &&
+      !(request.reverse ? EndsIn(*range, request.to) : range->Contains(request.from)))
+    found = Outcome::kNotOwner;
+  if (found == Outcome::kOk) found = FindSnapshot(*range, request.snapshot, &snapshot);
+  if (found == Outcome::kOk && !HasLease()) found = Outcome::kNotOwner;  // C3, as in HandleGet
+  if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
+  const uint64_t longest = uint64_t{request.limit} * (kMaxUserKeyBytes + options_.max_value_bytes);
+  xchg->ExpectReply(call.request_id, std::min(options_.page_bytes, longest));
+  ScanOp op{std::string(request.from), std::string(request.to), request.limit,
+            call.deadline_ns,          std::move(snapshot),     request.reverse};
+  range->Scan(executors_[index], std::move(op),
+              [this, xchg, connection = call.connection, id = call.request_id](Outcome o, ScanPage page) {
+                if (!HasLease()) return xchg->Reply(connection, id, Outcome::kNotOwner, {});  // C3
+                if (o != Outcome::kOk) return xchg->Reply(connection, id, o, {});
+                const std::string header = ScanReply{page.count, page.more, {}}.EncodeHeader();
+                const std::string_view parts[] = {header, page.entries};
+                xchg->Reply(connection, id, o, parts);
+              });
+}
+
+struct LtcServer::MultiGetCall {
+  std::shared_ptr<Range> range;
+  XchgExecutor* on = nullptr;
+  ConnectionId connection;
+  uint64_t id = 0;
+  Nanos deadline_ns = kNever;
+  std::vector<std::string> keys;
+  std::shared_ptr<const Snapshot> snapshot;  // null: all keys are read at once
+  size_t read_at_a_time = 0;
+  uint32_t answered = 0;
+  std::string answers;
+
+  void Reply(Outcome o) {
+    const std::string header = MultiGetReply::EncodeHeader(answered);
+    const std::string_view parts[] = {header, answers};
+    on->xchg()->Reply(
+        connection, id, o,
+        o == Outcome::kOk ? std::span<const std::string_view>(parts) : std::span<const std::string_view>());
+  }
+};
+
+void LtcServer::HandleMultiGet(size_t index, const IncomingCall& call) {
+  Xchg* const xchg = executors_[index]->xchg();
+  MultiGetRequest request;
+  if (!MultiGetRequest::Parse(call.body, &request)) return xchg->Close(call.connection);
+  multi_gets_->Add();
+  const auto get = std::make_shared<MultiGetCall>();
+  Range* range;
+  const bool valid =
+      !request.keys.empty() && std::all_of(request.keys.begin(), request.keys.end(), IsValidStoredKey);
+  Outcome found = valid ? FindRange(index, request.range, request.epoch, &range) : Outcome::kInvalidArgument;
+  if (found == Outcome::kOk) found = FindSnapshot(*range, request.snapshot, &get->snapshot);
+  if (found == Outcome::kOk && !std::all_of(request.keys.begin(), request.keys.end(),
+                                            [&](auto key) { return range->Contains(key); })) {
+    found = Outcome::kNotOwner;
+  }
+  if (found == Outcome::kOk && !HasLease()) found = Outcome::kNotOwner;  // C3, as in HandleGet
+  if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
+  const uint64_t longest = uint64_t{request.keys.size()} * options_.max_value_bytes;
+  xchg->ExpectReply(call.request_id, std::min(options_.page_bytes, longest));
+  get->range = range->shared_from_this();
+  get->on = executors_[index];
+  get->connection = call.connection;
+  get->id = call.request_id;
+  get->deadline_ns = call.deadline_ns;
+  get->keys.assign(request.keys.begin(), request.keys.end());
+  get->read_at_a_time =
+      std::clamp<uint64_t>(kMultiGetReadBytes / options_.max_value_bytes, 1, kMultiGetReadKeys);
+  if (get->snapshot != nullptr || get->keys.size() <= get->read_at_a_time) return ReadSome(get);
+  const Nanos expires = std::min(call.deadline_ns, Now() + options_.max_snapshot_lease_ms * kMillisecond);
+  range->TakeSnapshot(get->on, expires, [this, get](Outcome o, std::shared_ptr<Snapshot> snapshot) {
+    if (o != Outcome::kOk) return get->Reply(o);
+    get->snapshot = std::move(snapshot);
+    ReadSome(get);
+  });
+}
+
+// The next few keys; then other requests have their turn.
+void LtcServer::ReadSome(const std::shared_ptr<MultiGetCall>& get) {
+  const auto first = get->keys.begin() + get->answered;
+  const auto last =
+      first + static_cast<ptrdiff_t>(std::min(get->keys.size() - get->answered, get->read_at_a_time));
+  get->range->MultiGet(
+      get->on, {first, last}, get->snapshot, get->deadline_ns,
+      [this, get](Outcome o, std::vector<std::optional<std::string>> values) {
+        if (!HasLease()) return get->Reply(Outcome::kNotOwner);  // C3
+        if (o != Outcome::kOk) return get->Reply(o);
+        for (const auto& value : values) {
+          MultiGetReply::AppendAnswer(value, &get->answers);
+          ++get->answered;
+          if (get->answers.size() >= options_.page_bytes) break;
+        }
+        if (get->answered == get->keys.size() || get->answers.size() >= options_.page_bytes) {
+          return get->Reply(Outcome::kOk);
+        }
+        get->on->Submit([this, get] { ReadSome(get); });
+      });
+}
+
+// --- snapshots
+
+void LtcServer::HandleTakeSnapshot(size_t index, const IncomingCall& call) {
+  Xchg* const xchg = executors_[index]->xchg();
+  SnapshotRequest request;
+  if (!SnapshotRequest::Parse(LtcRequest::kTakeSnapshot, call.body, &request))
+    return xchg->Close(call.connection);
+  snapshots_taken_->Add();
+  Range* range;
+  const Outcome found = request.lease_ms == 0 || request.lease_ms > options_.max_snapshot_lease_ms
+                            ? Outcome::kInvalidArgument
+                            : FindRange(index, request.range, request.epoch, &range);
+  if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
+  range->TakeSnapshot(
+      executors_[index], Now() + request.lease_ms * kMillisecond,
+      [this, xchg, connection = call.connection, id = call.request_id, request](
+          Outcome o, std::shared_ptr<Snapshot> taken) {
+        if (!HasLease()) return xchg->Reply(connection, id, Outcome::kNotOwner, {});  // C3
+        if (o != Outcome::kOk) return xchg->Reply(connection, id, o, {});
+        const SnapshotReply reply{snapshots_.Add(request.range, request.epoch, std::move(taken), Now())};
+        if (reply.snapshot == 0) return xchg->Reply(connection, id, Outcome::kBusy, {});
+        const std::string body = reply.Encode();
+        const std::string_view parts[] = {body};
+        xchg->Reply(connection, id, o, parts);
+      });
+}
+
+void LtcServer::HandleHeldSnapshot(size_t index, const IncomingCall& call, LtcRequest type) {
+  Xchg* const xchg = executors_[index]->xchg();
+  SnapshotRequest request;
+  if (!SnapshotRequest::Parse(type, call.body, &request)) return xchg->Close(call.connection);
+  const bool renew = type == LtcRequest::kRenewSnapshot;
+  Range* range;
+  Outcome o = renew && (request.lease_ms == 0 || request.lease_ms > options_.max_snapshot_lease_ms)
+                  ? Outcome::kInvalidArgument
+                  : FindRange(index, request.range, request.epoch, &range);
+  if (o == Outcome::kOk && renew && !range->serves_reads()) o = Outcome::kNotOwner;
+  if (o == Outcome::kOk) {
+    const Nanos now = Now();
+    const bool lives = renew ? snapshots_.Renew(request.range, request.epoch, request.snapshot, now,
+                                                now + request.lease_ms * kMillisecond)
+                             : snapshots_.Drop(request.range, request.epoch, request.snapshot, now);
+    if (!lives) o = Outcome::kSnapshotEnded;
+  }
+  xchg->Reply(call.connection, call.request_id, o, {});
+}
+
+// --- checkpoints
+
+namespace {
+
+uint64_t BytesOf(const Checkpoint& checkpoint, const Range& range, uint64_t* pinned) {
+  uint64_t bytes = 0;
+  *pinned = 0;
+  for (const Run& run : checkpoint.runs) {
+    for (const TableRef& t : run.tables) {
+      bytes += UsedBytes(t->info());
+      if (!range.InVersion(t->info().uuid)) *pinned += UsedBytes(t->info());
+    }
+  }
+  return bytes;
+}
+
+std::string ListOf(const Range& range) {
+  CheckpointReply reply;
+  const auto checkpoints = range.Checkpoints();
+  for (const CheckpointRef& c : checkpoints) {
+    CheckpointReply::Entry e{c->name, c->sequence, static_cast<uint64_t>(c->created_ms), 0, 0};
+    e.bytes = BytesOf(*c, range, &e.pinned_bytes);
+    reply.entries.push_back(e);
+  }
+  return reply.Encode();
+}
+
+Status Do(CheckpointVerb verb, const std::string& name, Range* range, Nanos deadline_ns) {
+  switch (verb) {
+    case CheckpointVerb::kCreate:
+      return range->CreateCheckpoint(name, deadline_ns);
+    case CheckpointVerb::kList:
+      return OkStatus();
+    case CheckpointVerb::kDelete:
+      return range->DeleteCheckpoint(name);
+    case CheckpointVerb::kRestore:
+      return range->RestoreCheckpoint(name, deadline_ns);
+  }
+  return absl::InternalError("no such verb");
+}
+
+}  // namespace
+
+// What changes the manifest is fenced by its epoch and needs no lease (C4); a list is a read.
+void LtcServer::HandleCheckpoint(size_t index, const IncomingCall& call) {
+  XchgExecutor* const on = executors_[index];
+  CheckpointRequest request;
+  if (!CheckpointRequest::Parse(call.body, &request)) return on->xchg()->Close(call.connection);
+  Range* range;
+  const bool list = request.verb == CheckpointVerb::kList;
+  Outcome found = FindRange(index, request.range, request.epoch, &range);
+  if (found == Outcome::kOk && list && !range->serves_reads()) found = Outcome::kNotOwner;
+  if (found == Outcome::kOk && !list && checkpoint_running_.exchange(true)) found = Outcome::kBusy;
+  if (found != Outcome::kOk) return on->xchg()->Reply(call.connection, call.request_id, found, {});
+  run_control_([this, on, held = range->shared_from_this(), verb = request.verb,
+                name = std::string(request.name), deadline = call.deadline_ns, connection = call.connection,
+                id = call.request_id] {
+    const Status s = Do(verb, name, held.get(), deadline);
+    std::string body = !s.ok()                         ? std::string(s.message())
+                       : verb == CheckpointVerb::kList ? ListOf(*held)
+                                                       : "";
+    if (verb != CheckpointVerb::kList) checkpoint_running_.store(false);
+    on->Submit([this, on, connection, id, verb, o = ToOutcome(s), body = std::move(body)] {
+      // C3
+      if (verb == CheckpointVerb::kList && !HasLease())
+        return on->xchg()->Reply(connection, id, Outcome::kNotOwner, {});
+      const std::string_view parts[] = {body};
+      on->xchg()->Reply(connection, id, o, parts);
+    });
+  });
+}
+
+}  // namespace nova

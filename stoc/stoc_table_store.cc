@@ -1,0 +1,425 @@
+#include "stoc/stoc_table_store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "common/base/log.h"
+#include "common/sstable/table_check.h"
+#include "common/sstable/table_reader.h"
+
+namespace nova {
+namespace {
+
+// when every copy has failed once, and may answer the next time
+constexpr Nanos kPauseBetweenRounds = 10 * kMillisecond;
+
+// The bytes of a table are gone from a copy, and will not come back by asking again.
+bool IsFinal(const Status& s) { return absl::IsNotFound(s) || absl::IsDataLoss(s); }
+
+Nanos DeadlineOfTry(Nanos deadline_ns, bool another_copy) {
+  const Nanos now = Now();
+  return another_copy && deadline_ns > now ? now + (deadline_ns - now) / 3 : deadline_ns;
+}
+
+// Collects what the copies said.
+class Failures {
+ public:
+  void Add(const Status& s) {
+    any_final_ = any_final_ || IsFinal(s);
+    any_retryable_ = any_retryable_ || !IsFinal(s);
+    if (count_++ >= kMostTold) return;
+    text_ += StrCat(text_.empty() ? "" : "; ", s.message());
+  }
+  void NextRound() { any_retryable_ = false; }
+  bool any() const { return count_ > 0; }
+  bool any_final() const { return any_final_; }
+  bool any_retryable() const { return any_retryable_; }
+  Status ToStatus(const StocFileId& file) const {
+    const std::string text =
+        StrCat("no good copy of ", file.ToString(), ": ", text_.empty() ? "none is listed" : text_);
+    return any_retryable_ || text_.empty() ? absl::UnavailableError(text) : absl::DataLossError(text);
+  }
+
+ private:
+  static constexpr int kMostTold = 6;
+  std::string text_;
+  int count_ = 0;
+  bool any_final_ = false;
+  bool any_retryable_ = false;
+};
+
+Status ShortRead(StocId stoc, size_t got, size_t wanted) {
+  return absl::DataLossError(StrCat("stoc ", stoc.value(), " has ", got, " of ", wanted, " bytes"));
+}
+
+// Blocks that follow one another, as they were read.
+Status CheckRawBlocks(const Uuid& table, std::span<const BlockHandle> blocks, std::string_view bytes) {
+  for (const BlockHandle& b : blocks) {
+    NOVA_RETURN_IF_ERROR(CheckRawBlock(table, b, bytes.substr(b.offset - blocks.front().offset, b.size)));
+  }
+  return OkStatus();
+}
+
+class StocTableStore : public TableStore {
+ public:
+  StocTableStore(StocClient* client, std::function<Xchg*(Executor*)> xchg_of,
+                 const StocTableStoreOptions& options, Metrics* metrics)
+      : client_(client),
+        xchg_of_(std::move(xchg_of)),
+        options_(options),
+        damaged_(metrics->counter("nova_table_blocks_damaged_total")),
+        from_other_copy_(metrics->counter("nova_table_reads_from_other_copy_total")),
+        lost_(metrics->counter("nova_table_reads_without_good_copy_total")),
+        repaired_(metrics->counter("nova_table_copies_repaired_total")) {}
+
+  StatusOr<TableInfo> WriteTable(TableBuilder::Output output, const Placement& placement,
+                                 const Creator& creator) override {
+    TableInfo& info = output.info;
+    info.fragments = CutFragments(output.block_ends, placement.fragments.size());
+    info.metadata_stocs = placement.metadata;
+    if (info.fragments.empty() || info.metadata_stocs.empty())
+      return absl::InvalidArgumentError("a table without a place");
+    std::vector<FileWrite> files;
+    for (size_t i = 0; i < info.fragments.size(); ++i) {
+      Fragment& fragment = info.fragments[i];
+      fragment.stocs = placement.fragments[i];
+      files.push_back({{info.uuid, static_cast<uint32_t>(i)},
+                       fragment.stocs,
+                       std::string_view(output.data).substr(fragment.offset, fragment.size)});
+    }
+    files.push_back({{info.uuid, kMetadataPart}, info.metadata_stocs, output.metadata});
+    const Status status = client_->WriteAll(files, creator, Now() + options_.write_deadline_ns);
+    if (!status.ok()) {
+      DropTable(info, creator);
+      return Annotate(status, StrCat("table ", info.uuid.ToString()));
+    }
+    return std::move(info);
+  }
+
+  StatusOr<std::string> ReadMetadata(const TableInfo& info) override {
+    auto bytes = ReadCopies(info.metadata_stocs, {info.uuid, kMetadataPart}, 0, info.metadata_size,
+                            Now() + options_.read_deadline_ns,
+                            [&](std::string_view raw) { return CheckRawMetadata(info, raw).status(); });
+    CountLost(bytes.status());
+    return bytes;
+  }
+
+  StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) override {
+    const Nanos deadline = Now() + options_.read_deadline_ns;
+    std::string bytes;
+    size_t singly = 0;  // blocks at the front that are read one by one
+    while (!blocks.empty()) {
+      const int part = FragmentOf(info, blocks.front());
+      if (part < 0) return NoSuchBlock(info, blocks.front());
+      size_t n = 1;
+      while (singly == 0 && n < blocks.size() && FragmentOf(info, blocks[n]) == part) ++n;
+      auto stretch = ReadStretch(info, static_cast<uint32_t>(part), blocks.first(n), deadline);
+      if (absl::IsDataLoss(stretch.status()) && n > 1) {
+        singly = n;  // every copy is damaged somewhere; each block may still be good in one of them
+        continue;
+      }
+      CountLost(stretch.status());
+      NOVA_RETURN_IF_ERROR(stretch.status());
+      if (singly > 0) --singly;
+      if (bytes.empty()) {
+        bytes = *std::move(stretch);
+      } else {
+        bytes += *stretch;
+      }
+      blocks = blocks.subspan(n);
+    }
+    return bytes;
+  }
+
+  void ReadBlock(Executor* on, const TableInfo& info, const BlockHandle& handle, Nanos deadline_ns,
+                 ReadDone done) override;
+  StatusOr<int> Repair(const TableInfo& info, const Creator& creator) override;
+
+  Status AddReferences(std::span<const TableInfo> tables, const Creator& holder) override {
+    FilesByStoc files;
+    for (const TableInfo& t : tables) AddFilesOf(t, &files);
+    const Nanos deadline = Now() + options_.write_deadline_ns;
+    for (const auto& [stoc, of_stoc] : files) {
+      NOVA_RETURN_IF_ERROR(client_->AddReferences(stoc, holder.range, holder.epoch, of_stoc, deadline));
+    }
+    return OkStatus();
+  }
+
+  void DropTable(const TableInfo& info, const Creator& holder) override {
+    FilesByStoc files;
+    AddFilesOf(info, &files);
+    for (auto& [stoc, of_stoc] : files)
+      client_->DropReferencesLater(stoc, holder.range, holder.epoch, std::move(of_stoc));
+  }
+
+ private:
+  class BlockRead;
+  using FilesByStoc = std::map<StocId, std::vector<StocFileId>>;
+
+  static void AddFilesOf(const TableInfo& info, FilesByStoc* files) {
+    for (size_t i = 0; i < info.fragments.size(); ++i) {
+      for (const StocId stoc : info.fragments[i].stocs)
+        (*files)[stoc].push_back({info.uuid, static_cast<uint32_t>(i)});
+    }
+    for (const StocId stoc : info.metadata_stocs) (*files)[stoc].push_back({info.uuid, kMetadataPart});
+  }
+
+  // The index of the fragment that holds the block; -1: none does, all of it.
+  static int FragmentOf(const TableInfo& info, const BlockHandle& handle) {
+    const auto after = std::upper_bound(info.fragments.begin(), info.fragments.end(), handle.offset,
+                                        [](uint64_t at, const Fragment& f) { return at < f.offset; });
+    if (after == info.fragments.begin()) return -1;
+    const auto it = after - 1;
+    const uint64_t inside = handle.offset - it->offset;
+    return inside < it->size && handle.size <= it->size - inside
+               ? static_cast<int>(it - info.fragments.begin())
+               : -1;
+  }
+  static Status NoSuchBlock(const TableInfo& info, const BlockHandle& handle) {
+    return absl::OutOfRangeError(StrCat("table ", info.uuid.ToString(), " has no block of ", handle.size,
+                                        " bytes at ", handle.offset));
+  }
+
+  // Live ones first, the shorter queue first; equal ones in turn.
+  std::vector<StocId> InOrder(const std::vector<StocId>& copies) {
+    std::vector<StocId> order = copies;
+    if (order.size() < 2) return order;
+    const size_t turn = turn_.fetch_add(1, std::memory_order_relaxed) % order.size();
+    std::rotate(order.begin(), order.begin() + static_cast<ptrdiff_t>(turn), order.end());
+    std::vector<std::tuple<bool, uint32_t, size_t>> rank;
+    for (size_t i = 0; i < order.size(); ++i)
+      rank.emplace_back(!client_->IsLive(order[i]), client_->queue_depth(order[i]), i);
+    std::sort(rank.begin(), rank.end());
+    std::vector<StocId> sorted;
+    for (const auto& [dead, depth, i] : rank) sorted.push_back(order[i]);
+    return sorted;
+  }
+
+  // What is wrong with what a copy gave; OK: nothing.
+  using Check = absl::FunctionRef<Status(std::string_view bytes)>;
+  Status CheckCopy(StocId stoc, uint64_t size, std::string_view bytes, Check check) {
+    if (bytes.size() != size) return ShortRead(stoc, bytes.size(), size);
+    const Status s = check(bytes);
+    if (s.ok()) return s;
+    damaged_->Add();
+    const auto node = client_->Find(stoc);
+    const Status named =
+        Annotate(s, StrCat("stoc ", stoc.value(), node ? StrCat(" (", node->name, ")") : ""));
+    NOVA_LOG(WARNING) << "damaged copy: " << named.message();
+    return named;
+  }
+  // A copy was good, after others had failed.
+  void CountGood(const StocFileId& file, const Failures& failures) {
+    if (!failures.any()) return;
+    from_other_copy_->Add();
+    if (failures.any_final() && options_.damaged) options_.damaged(file.owner);
+  }
+  void CountLost(const Status& s) {
+    if (!absl::IsDataLoss(s)) return;
+    lost_->Add();
+    NOVA_LOG(ERROR) << s.message();
+  }
+
+  StatusOr<std::string> ReadStretch(const TableInfo& info, uint32_t part, std::span<const BlockHandle> blocks,
+                                    Nanos deadline_ns) {
+    const Fragment& fragment = info.fragments[part];
+    const uint64_t begin = blocks.front().offset;
+    return ReadCopies(fragment.stocs, {info.uuid, part}, begin - fragment.offset,
+                      blocks.back().offset + blocks.back().size - begin, deadline_ns,
+                      [&](std::string_view bytes) { return CheckRawBlocks(info.uuid, blocks, bytes); });
+  }
+
+  StatusOr<std::string> ReadCopies(const std::vector<StocId>& copies, const StocFileId& file, uint64_t offset,
+                                   uint64_t size, Nanos deadline_ns, Check check) {
+    Failures failures;
+    for (std::vector<StocId> left = copies;;) {
+      failures.NextRound();
+      const std::vector<StocId> order = InOrder(left);
+      for (const StocId stoc : order) {
+        auto bytes =
+            client_->ReadFileBlocking(stoc, file, offset, size, DeadlineOfTry(deadline_ns, order.size() > 1));
+        const Status s = bytes.ok() ? CheckCopy(stoc, size, *bytes, check) : bytes.status();
+        if (s.ok()) {
+          CountGood(file, failures);
+          return bytes;
+        }
+        failures.Add(s);
+        if (IsFinal(s)) std::erase(left, stoc);
+      }
+      if (!failures.any_retryable() || Now() + kPauseBetweenRounds >= deadline_ns)
+        return failures.ToStatus(file);
+      SleepFor(kPauseBetweenRounds);
+    }
+  }
+
+  // Writes the part anew where its copy is not `good`.
+  StatusOr<int> RepairPart(const std::vector<StocId>& copies, const StocFileId& file,
+                           const std::vector<StatusOr<std::string>>& found, std::string_view good,
+                           const Creator& creator, Nanos deadline_ns) {
+    int written = 0;
+    for (size_t i = 0; i < copies.size(); ++i) {
+      if (found[i].ok() ? *found[i] == good : !IsFinal(found[i].status())) continue;
+      NOVA_RETURN_IF_ERROR(client_->WriteFile(copies[i], file, creator, good, deadline_ns));
+      NOVA_LOG(WARNING) << "copy of " << file.ToString() << " on stoc " << copies[i].value()
+                        << " written anew";
+      repaired_->Add();
+      ++written;
+    }
+    return written;
+  }
+  std::vector<StatusOr<std::string>> ReadAll(const std::vector<StocId>& copies, const StocFileId& file,
+                                             uint64_t size, Nanos deadline_ns) {
+    std::vector<StatusOr<std::string>> found;
+    for (const StocId stoc : copies)
+      found.push_back(client_->ReadFileBlocking(stoc, file, 0, size, DeadlineOfTry(deadline_ns, true)));
+    return found;
+  }
+
+  StocClient* const client_;
+  const std::function<Xchg*(Executor*)> xchg_of_;
+  const StocTableStoreOptions options_;
+  Counter* const damaged_;
+  Counter* const from_other_copy_;
+  Counter* const lost_;
+  Counter* const repaired_;
+  std::atomic<size_t> turn_{0};
+};
+
+// One block, from one copy after the other, on one xchg thread.
+class StocTableStore::BlockRead : public std::enable_shared_from_this<BlockRead> {
+ public:
+  BlockRead(StocTableStore* store, Xchg* xchg, std::vector<StocId> copies, const StocFileId& file,
+            uint64_t offset, const BlockHandle& handle, Nanos deadline_ns, ReadDone done)
+      : store_(store),
+        xchg_(xchg),
+        copies_(std::move(copies)),
+        file_(file),
+        offset_(offset),
+        handle_(handle),
+        deadline_ns_(deadline_ns),
+        done_(std::move(done)) {}
+
+  void Round() {
+    failures_.NextRound();
+    order_ = store_->InOrder(copies_);
+    next_ = 0;
+    Try();
+  }
+
+ private:
+  void Try() {
+    if (next_ == order_.size()) return RoundOver();
+    const StocId stoc = order_[next_++];
+    store_->client_->ReadFile(xchg_, stoc, file_, offset_, handle_.size,
+                              DeadlineOfTry(deadline_ns_, order_.size() > 1),
+                              [self = shared_from_this(), stoc](Outcome o, std::string_view bytes) {
+                                self->Answered(stoc, o, bytes);
+                              });
+  }
+
+  void Answered(StocId stoc, Outcome outcome, std::string_view bytes) {
+    const Status s =
+        outcome == Outcome::kOk
+            ? store_->CheckCopy(
+                  stoc, handle_.size, bytes,
+                  [this](std::string_view raw) { return CheckRawBlock(file_.owner, handle_, raw); })
+            : ToStatus(outcome, StrCat("stoc ", stoc.value(), ": ", std::string(OutcomeName(outcome))));
+    if (s.ok()) {
+      store_->CountGood(file_, failures_);
+      return done_(std::string(bytes));
+    }
+    failures_.Add(s);
+    if (IsFinal(s)) std::erase(copies_, stoc);
+    Try();
+  }
+
+  void End(const Status& s) {
+    store_->CountLost(s);
+    done_(s);
+  }
+
+  void RoundOver() {
+    const Nanos again = Now() + kPauseBetweenRounds;
+    if (!failures_.any_retryable() || again >= deadline_ns_) return End(failures_.ToStatus(file_));
+    xchg_->RunAt(again, [self = shared_from_this()] { self->Round(); });
+  }
+
+  StocTableStore* const store_;
+  Xchg* const xchg_;
+  std::vector<StocId> copies_;  // that may still answer
+  const StocFileId file_;
+  const uint64_t offset_;     // in the file
+  const BlockHandle handle_;  // in the table
+  const Nanos deadline_ns_;
+  ReadDone done_;
+  std::vector<StocId> order_;
+  size_t next_ = 0;
+  Failures failures_;
+};
+
+void StocTableStore::ReadBlock(Executor* on, const TableInfo& info, const BlockHandle& handle,
+                               Nanos deadline_ns, ReadDone done) {
+  Xchg* const xchg = xchg_of_(on);
+  const int part = FragmentOf(info, handle);
+  if (part < 0 || info.fragments[static_cast<size_t>(part)].stocs.empty() || handle.size > kMaxReadBytes) {
+    xchg->Submit([done = std::move(done), s = NoSuchBlock(info, handle)]() mutable { done(s); });
+    return;
+  }
+  const Fragment& fragment = info.fragments[static_cast<size_t>(part)];
+  const Nanos deadline = std::min(deadline_ns, Now() + options_.read_deadline_ns);
+  std::make_shared<BlockRead>(this, xchg, fragment.stocs, StocFileId{info.uuid, static_cast<uint32_t>(part)},
+                              handle.offset - fragment.offset, handle, deadline, std::move(done))
+      ->Round();
+}
+
+StatusOr<int> StocTableStore::Repair(const TableInfo& info, const Creator& creator) {
+  const Nanos deadline = Now() + options_.write_deadline_ns;
+  NOVA_ASSIGN_OR_RETURN(const std::string metadata, ReadMetadata(info));
+  NOVA_ASSIGN_OR_RETURN(const auto table, TableReader::Open(info, metadata));
+  std::vector<std::vector<BlockHandle>> blocks(info.fragments.size());
+  table->ForEachBlock([&](const BlockHandle& h) {
+    if (const int part = FragmentOf(info, h); part >= 0) blocks[static_cast<size_t>(part)].push_back(h);
+  });
+  const StocFileId file{info.uuid, kMetadataPart};
+  NOVA_ASSIGN_OR_RETURN(int written, RepairPart(info.metadata_stocs, file,
+                                                ReadAll(info.metadata_stocs, file, metadata.size(), deadline),
+                                                metadata, creator, deadline));
+  Status lost;
+  for (size_t part = 0; part < info.fragments.size(); ++part) {
+    const Fragment& fragment = info.fragments[part];
+    const StocFileId of_part{info.uuid, static_cast<uint32_t>(part)};
+    const auto found = ReadAll(fragment.stocs, of_part, fragment.size, deadline);
+    std::string good;
+    good.reserve(fragment.size);
+    for (const BlockHandle& h : blocks[part]) {
+      const auto copy = std::find_if(found.begin(), found.end(), [&](const StatusOr<std::string>& f) {
+        return f.ok() && f->size() == fragment.size &&
+               CheckRawBlock(info.uuid, h, std::string_view(*f).substr(h.offset - fragment.offset, h.size))
+                   .ok();
+      });
+      if (copy == found.end()) break;
+      good.append(**copy, h.offset - fragment.offset, h.size);
+    }
+    if (good.size() != fragment.size) {
+      lost = absl::DataLossError(StrCat("no good copy of all blocks of ", of_part.ToString()));
+      continue;
+    }
+    NOVA_ASSIGN_OR_RETURN(const int of_fragment,
+                          RepairPart(fragment.stocs, of_part, found, good, creator, deadline));
+    written += of_fragment;
+  }
+  NOVA_RETURN_IF_ERROR(lost);
+  return written;
+}
+
+}  // namespace
+
+std::unique_ptr<TableStore> NewStocTableStore(StocClient* client, std::function<Xchg*(Executor*)> xchg_of,
+                                              const StocTableStoreOptions& options, Metrics* metrics) {
+  return std::make_unique<StocTableStore>(client, std::move(xchg_of), options, metrics);
+}
+
+}  // namespace nova

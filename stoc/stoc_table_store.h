@@ -1,0 +1,31 @@
+// The TableStore over StoCs: fragments of a table scattered over them, each in as many copies as its
+// placement says (paper section 4.4).
+//
+// A copy that does not answer, gives too little or fails its checksum is passed over for another one (S3,
+// repair), counted (nova_table_*), and told to `damaged`, so that somebody has it written anew (Repair).
+//
+// Thread safety, errors: as TableStore.   Ownership: the StocClient and the metrics outlive it.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "common/base/executor.h"
+#include "common/base/metrics.h"
+#include "common/sstable/table_store.h"
+#include "stoc/stoc_client.h"
+
+namespace nova {
+
+struct StocTableStoreOptions {
+  Nanos write_deadline_ns = 60 * kSecond;  // of WriteTable and Repair
+  Nanos read_deadline_ns = 10 * kSecond;   // of ReadMetadata and ReadBlocks, and at most of ReadBlock
+  // A copy of the table is damaged or gone, and another one is not. Any thread; must not wait.
+  std::function<void(const Uuid& table)> damaged;
+};
+
+// `xchg_of` maps an Executor of the LTC to its Xchg.
+std::unique_ptr<TableStore> NewStocTableStore(StocClient* client, std::function<Xchg*(Executor*)> xchg_of,
+                                              const StocTableStoreOptions& options, Metrics* metrics);
+
+}  // namespace nova

@@ -1,0 +1,427 @@
+// Tables over StoCs: scattered, copied, read back while StoCs are gone, slow or damaged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "common/base/fault_disk.h"
+#include "stoc/stoc_table_store.h"
+#include "tests/stoc/stoc_rig.h"
+
+namespace nova {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Creator kCreator{RangeId(7), Epoch(3), 1};
+
+// A table of that many blocks, a little more than `block_bytes` each.
+TableBuilder::Output SomeTable(uint64_t n, size_t blocks = 200, size_t block_bytes = 4096) {
+  TableBuilder builder({.block_size_bytes = block_bytes}, {0x7ab1e, n});
+  for (size_t i = 0; i < blocks; ++i) {
+    std::string key;
+    AppendInternalKey(&key, StrCat("key", absl::Dec(i, absl::kZeroPad6)), 1, ValueType::kPut);
+    builder.Add(key, Pattern(block_bytes, n * 1000 + i));
+  }
+  return builder.Finish();
+}
+
+BlockHandle BlockOf(const TableBuilder::Output& table, size_t i) {
+  const uint64_t begin = i == 0 ? 0 : table.block_ends[i - 1];
+  return {begin, static_cast<uint32_t>(table.block_ends[i] - begin)};
+}
+std::vector<BlockHandle> BlocksOf(const TableBuilder::Output& table) {
+  std::vector<BlockHandle> all;
+  for (size_t i = 0; i < table.block_ends.size(); ++i) all.push_back(BlockOf(table, i));
+  return all;
+}
+
+class TableStoreTest : public testing::TestWithParam<FabricKind> {
+ protected:
+  void Run(const std::function<void(FabricWorld*)>& test) { InFabricWorld(GetParam(), test); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Fabrics, TableStoreTest, testing::ValuesIn(FabricKinds()),
+                         [](const auto& param) { return FabricKindName(param.param); });
+
+struct Rig {
+  explicit Rig(FabricWorld* w, uint32_t count = 4) : world(w) {
+    for (uint32_t i = 0; i < count; ++i) {
+      media.push_back(std::make_unique<SimDisk>());
+      bases.push_back(media.back()->Mount());
+      disks.push_back(std::make_unique<FaultDisk>(bases.back().get()));
+      stocs.push_back(std::make_unique<TestStoc>(w, i + 1, 100, disks.back().get()));
+    }
+    client = std::make_unique<TestClient>(w, "ltc-1", 10);
+    store = NewStocTableStore(
+        client->stocs.get(), [](Executor* e) { return static_cast<TestExecutor*>(e)->xchg(); },
+        {.write_deadline_ns = 3 * kSecond,
+         .read_deadline_ns = 3 * kSecond,
+         .damaged =
+             [this](const Uuid& table) {
+               MutexLock lock(&mu);
+               damaged.insert(table);
+             }},
+        &metrics);
+    Update();
+  }
+  void Update() {
+    std::vector<TestStoc*> live;
+    for (auto& s : stocs) {
+      if (s != nullptr) live.push_back(s.get());
+    }
+    client->Update(live);
+  }
+  void Kill(size_t i) { stocs[i] = nullptr; }
+  StatusOr<std::string> ReadBlock(const TableInfo& info, const BlockHandle& handle, Nanos deadline_ns) {
+    StatusOr<std::string> result = absl::InternalError("not called");
+    Notification done;
+    client->On(0, [&] {
+      bool inside = true;
+      store->ReadBlock(client->executors[0].get(), info, handle, deadline_ns,
+                       [&](StatusOr<std::string> bytes) {
+                         EXPECT_TRUE(client->xchgs[0]->IsCurrentThread());
+                         result = std::move(bytes);
+                         done.Notify();
+                       });
+      inside = false;
+      EXPECT_FALSE(inside || done.HasBeenNotified());
+    });
+    done.Wait();
+    return result;
+  }
+  // All of a table, in every way there is.
+  void ExpectReads(const TableInfo& info, const TableBuilder::Output& table) {
+    const auto metadata = store->ReadMetadata(info);
+    ASSERT_TRUE(metadata.ok()) << metadata.status();
+    EXPECT_TRUE(*metadata == table.metadata);
+    const auto data = store->ReadBlocks(info, BlocksOf(table));
+    ASSERT_TRUE(data.ok()) << data.status();
+    EXPECT_TRUE(*data == table.data);
+    Random random(1);
+    for (int i = 0; i < 20; ++i) {
+      const BlockHandle block = BlockOf(table, random.Uniform(table.block_ends.size()));
+      const auto bytes = ReadBlock(info, block, Now() + 3 * kSecond);
+      ASSERT_TRUE(bytes.ok()) << bytes.status();
+      EXPECT_TRUE(*bytes == table.data.substr(block.offset, block.size));
+    }
+  }
+  // Bit rot: inverts a bit of the file on that StoC's disk.
+  void Damage(size_t i, const StocFileId& file, uint64_t offset) {
+    const auto opened = bases[i]->Open("files/" + file.ToString(), /*writable=*/true);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    char byte;
+    ASSERT_TRUE((*opened)->Read(kFileHeaderBytes + offset, 1, &byte).ok());
+    byte = static_cast<char>(byte ^ 4);
+    ASSERT_TRUE((*opened)->Write(kFileHeaderBytes + offset, {&byte, 1}).ok());
+    ASSERT_TRUE((*opened)->Sync().ok());
+  }
+  std::string CopyAt(size_t i, const StocFileId& file) {
+    return client->stocs->ReadFileBlocking(StocId(static_cast<uint32_t>(i + 1)), file, 0, UINT64_MAX, Soon())
+        .value_or("(none)");
+  }
+  uint64_t Count(const std::string& what) {
+    return metrics.counter("nova_table_" + what + "_total")->value();
+  }
+  std::set<Uuid> Damaged() {
+    MutexLock lock(&mu);
+    return damaged;
+  }
+  size_t FilesAt(size_t i) const { return stocs[i]->files->List(kCreator.range, Epoch(100)).size(); }
+  size_t Files() const {
+    size_t n = 0;
+    for (size_t i = 0; i < stocs.size(); ++i) n += stocs[i] == nullptr ? 0 : FilesAt(i);
+    return n;
+  }
+
+  FabricWorld* const world;
+  Metrics metrics;
+  Mutex mu;
+  std::set<Uuid> damaged ABSL_GUARDED_BY(mu);
+  std::vector<std::unique_ptr<SimDisk>> media;
+  std::vector<std::unique_ptr<Disk>> bases;
+  std::vector<std::unique_ptr<FaultDisk>> disks;
+  std::vector<std::unique_ptr<TestStoc>> stocs;
+  std::unique_ptr<TestClient> client;
+  std::unique_ptr<TableStore> store;
+};
+
+Placement Scattered(size_t fragments, size_t copies, size_t stocs = 4) {
+  Placement p;
+  for (size_t f = 0; f < fragments; ++f) {
+    auto& to = p.fragments.emplace_back();
+    for (size_t c = 0; c < copies; ++c) to.emplace_back(static_cast<uint32_t>((f + c) % stocs + 1));
+  }
+  for (size_t c = 0; c < copies; ++c) p.metadata.emplace_back(static_cast<uint32_t>(c + 1));
+  return p;
+}
+
+TEST_P(TableStoreTest, FragmentsAndCopiesDoNotChangeAnswers) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    uint64_t n = 0;
+    for (const size_t fragments : {1, 3, 4}) {
+      for (const size_t copies : {1, 2, 3}) {
+        const TableBuilder::Output table = SomeTable(++n);
+        const auto info = rig.store->WriteTable(table, Scattered(fragments, copies), kCreator);
+        ASSERT_TRUE(info.ok()) << info.status();
+        EXPECT_EQ(info->fragments.size(), fragments);
+        for (const Fragment& f : info->fragments) EXPECT_EQ(f.stocs.size(), copies);
+        EXPECT_EQ(info->metadata_stocs.size(), copies);
+        rig.ExpectReads(*info, table);
+      }
+    }
+  });
+}
+
+TEST_P(TableStoreTest, FewBlocksMakeFewFragments) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const TableBuilder::Output table = SomeTable(1, 2, 100);
+    const auto info = rig.store->WriteTable(table, Scattered(4, 1), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    EXPECT_EQ(info->fragments.size(), 2u);
+    rig.ExpectReads(*info, table);
+  });
+}
+
+TEST_P(TableStoreTest, ReadsGoToTheOtherCopyWhileAStocIsGone) {  // row 18
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(4, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    rig.Kill(1);
+    rig.ExpectReads(*info, table);  // nobody has told us yet
+    rig.Update();
+    rig.ExpectReads(*info, table);
+    rig.Kill(2);  // both copies of fragment 1
+    const BlockHandle first = BlockOf(table, 0);
+    const std::vector<BlockHandle> all = BlocksOf(table);
+    const BlockHandle gone = *std::find_if(
+        all.begin(), all.end(), [&](const BlockHandle& b) { return b.offset == info->fragments[1].offset; });
+    EXPECT_TRUE(rig.ReadBlock(*info, first, Now() + 2 * kSecond).ok());
+    const Status s = rig.ReadBlock(*info, gone, Now() + kSecond).status();
+    EXPECT_TRUE(absl::IsUnavailable(s)) << s;
+    EXPECT_THAT(std::string(s.message()), testing::AllOf(HasSubstr("stoc 2"), HasSubstr("stoc 3")));
+    // it comes back with its files
+    rig.stocs[1] = std::make_unique<TestStoc>(world, 2, 101, rig.disks[1].get());
+    rig.Update();
+    EXPECT_TRUE(rig.ReadBlock(*info, gone, Now() + 2 * kSecond).ok());
+  });
+}
+
+TEST_P(TableStoreTest, ASilentCopyCostsAThirdOfTheDeadline) {  // row 26
+  Run([&](FabricWorld* world) {
+    Rig rig(world, 2);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    rig.disks[0]->Add({.op = DiskOp::kRead, .action = FaultAction::kDelay, .delay_ns = 4 * kSecond});
+    const Nanos deadline = world->patience() == 1 ? 900 * kMillisecond : 6 * kSecond;
+    for (int i = 0; i < 2; ++i) {  // each copy is first in turn
+      const Nanos begin = Now();
+      const auto bytes = rig.ReadBlock(*info, BlockOf(table, 0), Now() + deadline);
+      ASSERT_TRUE(bytes.ok()) << bytes.status();
+      EXPECT_LT(Now() - begin, deadline * 2 / 3);
+    }
+  });
+}
+
+TEST_P(TableStoreTest, AReadErrorOrAShortFileGoesToTheOtherCopy) {  // row 21
+  Run([&](FabricWorld* world) {
+    Rig rig(world, 2);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    rig.disks[0]->Add({.op = DiskOp::kRead, .action = FaultAction::kEio});
+    rig.ExpectReads(*info, table);
+    rig.disks[0]->Clear();
+    ASSERT_TRUE(rig.client->stocs
+                    ->DropReferences(StocId(1), kCreator.range, kCreator.epoch,
+                                     {{info->uuid, 0}, {info->uuid, kMetadataPart}}, Soon())
+                    .ok());
+    rig.ExpectReads(*info, table);
+    ASSERT_TRUE(rig.client->stocs
+                    ->DropReferences(StocId(2), kCreator.range, kCreator.epoch, {{info->uuid, 0}}, Soon())
+                    .ok());
+    const std::vector<BlockHandle> all = BlocksOf(table);
+    const Status s = rig.store->ReadBlocks(*info, {all.data(), 1}).status();
+    EXPECT_TRUE(absl::IsDataLoss(s)) << s;
+  });
+}
+
+TEST_P(TableStoreTest, S3ADamagedBlockIsReadFromTheOtherCopy) {  // row 25
+  Run([&](FabricWorld* world) {
+    Rig rig(world, 2);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    rig.ExpectReads(*info, table);
+    EXPECT_EQ(rig.Count("blocks_damaged"), 0u);
+    EXPECT_EQ(rig.Count("reads_from_other_copy"), 0u);
+    const BlockHandle block = BlockOf(table, 30);
+    rig.Damage(0, {info->uuid, 0}, block.offset + 100);
+    for (int i = 0; i < 4; ++i) {  // each copy is first in turn
+      const auto bytes = rig.ReadBlock(*info, block, Soon());
+      ASSERT_TRUE(bytes.ok()) << bytes.status();
+      EXPECT_TRUE(*bytes == table.data.substr(block.offset, block.size));
+    }
+    EXPECT_GE(rig.Count("blocks_damaged"), 1u);
+    EXPECT_EQ(rig.Count("reads_from_other_copy"), rig.Count("blocks_damaged"));
+    EXPECT_EQ(rig.Damaged(), std::set<Uuid>({info->uuid}));
+    rig.Damage(0, {info->uuid, kMetadataPart}, 7);
+    for (int i = 0; i < 4; ++i) rig.ExpectReads(*info, table);
+    EXPECT_EQ(rig.Count("reads_without_good_copy"), 0u);
+  });
+}
+
+TEST_P(TableStoreTest, S3EachBlockIsReadFromTheCopyThatHasIt) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, 2);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    for (const size_t block : {3, 50, 199}) rig.Damage(0, {info->uuid, 0}, BlockOf(table, block).offset);
+    for (const size_t block : {4, 51, 0}) rig.Damage(1, {info->uuid, 0}, BlockOf(table, block).offset);
+    for (int i = 0; i < 2; ++i) rig.ExpectReads(*info, table);
+    EXPECT_EQ(rig.Count("reads_without_good_copy"), 0u);
+  });
+}
+
+TEST_P(TableStoreTest, S3WithoutAGoodCopyTheErrorNamesTableAndStocs) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, 2);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    const BlockHandle block = BlockOf(table, 5);
+    for (const size_t stoc : {0, 1}) rig.Damage(stoc, {info->uuid, 0}, block.offset + block.size - 1);
+    const std::vector<BlockHandle> all = BlocksOf(table);
+    for (const Status& s :
+         {rig.ReadBlock(*info, block, Soon()).status(), rig.store->ReadBlocks(*info, all).status()}) {
+      EXPECT_TRUE(absl::IsDataLoss(s)) << s;
+      EXPECT_EQ(ToOutcome(s), Outcome::kCorruption);
+      EXPECT_THAT(std::string(s.message()),
+                  testing::AllOf(HasSubstr(info->uuid.ToString()), HasSubstr("stoc 1 (stoc-1)"),
+                                 HasSubstr("stoc 2 (stoc-2)"), HasSubstr("checksum mismatch")));
+    }
+    EXPECT_EQ(rig.Count("reads_without_good_copy"), 2u);
+    EXPECT_TRUE(rig.ReadBlock(*info, BlockOf(table, 4), Soon()).ok()) << "only what is damaged";
+    // One of the two may be good again: it does not answer, so nothing is known to be lost.
+    rig.Kill(1);
+    EXPECT_TRUE(absl::IsUnavailable(rig.ReadBlock(*info, block, Now() + 500 * kMillisecond).status()));
+  });
+}
+
+TEST_P(TableStoreTest, S3RepairWritesDamagedAndMissingCopiesAnew) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(2, 3), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    ASSERT_EQ(*rig.store->Repair(*info, kCreator), 0);
+    const StocFileId first{info->uuid, 0}, second{info->uuid, 1}, metadata{info->uuid, kMetadataPart};
+    rig.Damage(0, first, 10);
+    rig.Damage(1, first, 50'000);  // another block
+    rig.Damage(2, metadata, 10);
+    ASSERT_TRUE(
+        rig.client->stocs->DropReferences(StocId(2), kCreator.range, kCreator.epoch, {second}, Soon()).ok());
+    // A later epoch, as after a failover, heals what an older one wrote.
+    const Creator healer{kCreator.range, Epoch(kCreator.epoch.value() + 2), 0};
+    const auto written = rig.store->Repair(*info, healer);
+    ASSERT_TRUE(written.ok()) << written.status();
+    EXPECT_EQ(*written, 4);
+    EXPECT_EQ(rig.Count("copies_repaired"), 4u);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(rig.CopyAt(i, first) == table.data.substr(0, info->fragments[0].size)) << i;
+      EXPECT_TRUE(rig.CopyAt(i + 1, second) == table.data.substr(info->fragments[1].offset)) << i;
+      EXPECT_TRUE(rig.CopyAt(i, metadata) == table.metadata) << i;
+    }
+    EXPECT_EQ(*rig.store->Repair(*info, healer), 0);
+    // What is down is left alone; what can be healed is.
+    rig.Damage(0, first, 10);
+    rig.Kill(1);
+    rig.Update();
+    EXPECT_EQ(*rig.store->Repair(*info, healer), 1);
+    // A block without a good copy is an error, and no copy is made of it.
+    for (const size_t i : {0, 2}) rig.Damage(i, first, 10);
+    EXPECT_TRUE(absl::IsDataLoss(rig.store->Repair(*info, healer).status()));
+    // F1: a fenced owner heals nothing.
+    ASSERT_TRUE(rig.client->stocs->Fence(StocId(3), kCreator.range, Epoch(99), Soon()).ok());
+    rig.Damage(2, metadata, 10);
+    EXPECT_TRUE(absl::IsFailedPrecondition(rig.store->Repair(*info, healer).status()));
+  });
+}
+
+TEST_P(TableStoreTest, AFailedWriteLeavesNothing) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    rig.disks[2]->Add({.op = DiskOp::kWrite, .action = FaultAction::kNoSpace});
+    const Status s = rig.store->WriteTable(SomeTable(1), Scattered(4, 2), kCreator).status();
+    EXPECT_TRUE(absl::IsResourceExhausted(s)) << s;
+    EXPECT_THAT(std::string(s.message()), HasSubstr("stoc-3"));
+    for (const Nanos until = Soon(); rig.Files() > 0 && Now() < until;) SleepFor(10 * kMillisecond);
+    EXPECT_EQ(rig.Files(), 0u);
+    rig.Kill(3);
+    EXPECT_FALSE(rig.store->WriteTable(SomeTable(2), Scattered(4, 1), kCreator).ok());
+    EXPECT_TRUE(rig.client->stocs->Fence(StocId(1), kCreator.range, Epoch(9), Soon()).ok());
+    EXPECT_TRUE(
+        absl::IsFailedPrecondition(rig.store->WriteTable(SomeTable(3), Scattered(1, 1), kCreator).status()));
+  });
+}
+
+TEST_P(TableStoreTest, DeletingATableRemovesEveryPart) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const auto info = rig.store->WriteTable(SomeTable(1), Scattered(4, 3), kCreator);
+    const auto other = rig.store->WriteTable(SomeTable(2), Scattered(4, 1), kCreator);
+    ASSERT_TRUE(info.ok() && other.ok());
+    EXPECT_EQ(rig.Files(), 4u * 3 + 3 + 4 + 1);
+    rig.store->DropTable(*info, kCreator);
+    for (const Nanos until = Soon(); rig.Files() > 5 && Now() < until;) SleepFor(10 * kMillisecond);
+    EXPECT_EQ(rig.Files(), 5u);
+    rig.ExpectReads(*other, SomeTable(2));
+  });
+}
+
+TEST_P(TableStoreTest, ReadsPreferTheShorterQueue) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, 2);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2, 2), kCreator);
+    ASSERT_TRUE(info.ok());
+    rig.disks[0]->Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = kSecond});
+    Thread busy("busy", [&] {
+      rig.client->stocs->WriteFile(StocId(1), FileId(9), kCreator, "x", Soon()).IgnoreError();
+    });
+    SleepFor(50 * kMillisecond);
+    EXPECT_TRUE(rig.client->stocs->Ping(StocId(1), Soon()).ok());
+    Counter* const read1 = rig.stocs[0]->metrics.counter("nova_stoc_disk_bytes_total{op=\"read\"}");
+    const uint64_t before = read1->value();
+    for (int i = 0; i < 10; ++i) EXPECT_TRUE(rig.ReadBlock(*info, BlockOf(table, 0), Soon()).ok());
+    EXPECT_EQ(read1->value(), before);
+    busy.Join();
+  });
+}
+
+TEST_P(TableStoreTest, BadHandlesAreOutOfRange) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, 1);
+    const TableBuilder::Output table = SomeTable(1, 10, 100);
+    const auto info = rig.store->WriteTable(table, Scattered(2, 1, 1), kCreator);
+    ASSERT_TRUE(info.ok());
+    EXPECT_TRUE(absl::IsOutOfRange(rig.ReadBlock(*info, {table.data.size(), 1}, Soon()).status()));
+    const uint64_t cut = info->fragments[1].offset;
+    EXPECT_TRUE(absl::IsOutOfRange(rig.ReadBlock(*info, {cut - 50, 100}, Soon()).status()))
+        << "a block lies in one fragment";
+    const BlockHandle past{table.data.size() - 10, 20};
+    EXPECT_TRUE(absl::IsOutOfRange(rig.store->ReadBlocks(*info, {&past, 1}).status()));
+    EXPECT_TRUE(rig.store->ReadBlocks(*info, BlocksOf(table)).ok());
+    EXPECT_TRUE(absl::IsUnavailable(rig.store->ReadMetadata(TableInfo{}).status()));
+  });
+}
+
+}  // namespace
+}  // namespace nova
