@@ -89,8 +89,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"logc.round_deleted", false, "the logs of a flushed round are about to be freed"},
     {"logc.fenced", true, "a recovery has fenced the members, and read nothing yet"},
     {"logc.recovered", true, "it has read the logs, and nothing of them is in tables yet"},
-    // Between a check and its act, in the LTC (ltc_server.cc, hosted_range.cc, manifest.cc,
-    // ltc/engine/range_version.cc).
+    // Between a check and its act, in the LTC (ltc_server.cc, hosted_range.cc, manifest.cc, version_set.cc).
     {"ltc.lease_checked", false, "a get's lease was checked a second time, its answer is not posted"},
     {"ltc.renewal_cut", false, "a snapshot for a new manifest was cut, no StoC has it"},
     {"ltc.renewal_written", false, "every new member has it, edits go on in the old file"},

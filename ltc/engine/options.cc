@@ -1,7 +1,9 @@
 // What the options of a range may be. The bounds shut out what cannot work, and what overflows; not what is
 // merely slow.
 #include "common/base/check_between.h"
-#include "ltc/engine/range.h"
+#include "ltc/engine/compaction_picker.h"
+#include "ltc/engine/range_options.h"
+#include "ltc/engine/sequence_tracker.h"
 
 namespace nova {
 

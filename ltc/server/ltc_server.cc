@@ -422,7 +422,7 @@ uint64_t BytesOf(const Checkpoint& checkpoint, const Range& range, uint64_t* pin
 
 std::string ListOf(const Range& range) {
   CheckpointReply reply;
-  const auto checkpoints = range.Checkpoints();
+  const auto checkpoints = range.ListCheckpoints();
   for (const CheckpointRef& c : checkpoints) {
     CheckpointReply::Entry e{c->name, c->sequence, static_cast<uint64_t>(c->created_ms), 0, 0};
     e.bytes = BytesOf(*c, range, &e.pinned_bytes);

@@ -2,9 +2,7 @@
 // --rewrite updates.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <map>
-#include <sstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
@@ -13,45 +11,10 @@
 #include "ltc/engine/disk_turns.h"
 #include "ltc/engine/write_controller.h"
 #include "ltc/server/placement.h"
+#include "tests/ltc/data_driven.h"
 
 namespace nova {
 namespace {
-
-bool Rewrite() {
-  for (const std::string& a : testing::internal::GetArgvs()) {
-    if (a == "--rewrite") return true;
-  }
-  return false;
-}
-
-// A file of cases: command lines, "----", the expected output, an empty line.
-void RunFile(const std::string& name,
-             const std::function<std::string(const std::vector<std::string>&)>& run) {
-  const std::string path = std::string(NOVA_SOURCE_DIR "/tests/ltc/testdata/") + name;
-  std::ifstream in(path);
-  ASSERT_TRUE(in.good()) << path;
-  std::string line, rewritten;
-  std::vector<std::string> commands;
-  while (std::getline(in, line)) {
-    if (line.starts_with("#") || (line.empty() && commands.empty())) {
-      rewritten += line + "\n";
-      continue;
-    }
-    if (line != "----") {
-      commands.push_back(line);
-      continue;
-    }
-    std::string expected;
-    while (std::getline(in, line) && !line.empty()) expected += line + "\n";
-    const std::string actual = run(commands);
-    EXPECT_TRUE(Rewrite() || actual == expected) << absl::StrJoin(commands, "\n") << "\n---- expected\n"
-                                                 << expected << "---- got\n"
-                                                 << actual;
-    rewritten += absl::StrJoin(commands, "\n") + "\n----\n" + actual + "\n";
-    commands.clear();
-  }
-  if (Rewrite()) std::ofstream(path) << rewritten;
-}
 
 // Lines "L0:<order> name[from-to]=bytes ..." and "L<n> ..." make a version; "busy name ..." and options
 // follow. A table (from-to) reaches further on both sides, and only [from, to) of it is used (M4).

@@ -396,7 +396,7 @@ TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
         const auto all = range.Scan("", 1'000'000);
         ASSERT_EQ(Model(all.begin(), all.end()), model) << "seed " << GetParam() << " step " << i;
       }
-      ASSERT_EQ(range.range()->Checkpoints().size(), checkpoints.size());
+      ASSERT_EQ(range.range()->ListCheckpoints().size(), checkpoints.size());
     }
     if (random.OneIn(1500)) {
       snapshots.clear();  // they are of the range that was opened
@@ -1231,7 +1231,7 @@ TEST(RangeTest, M2ACheckpointsTablesStayUntilItIsDeleted) {
   ASSERT_NO_FATAL_FAILURE(range.Open());
   std::set<std::string> pinned;
   {
-    const auto checkpoints = range.range()->Checkpoints();
+    const auto checkpoints = range.range()->ListCheckpoints();
     ASSERT_EQ(checkpoints.size(), 3u);
     EXPECT_EQ(checkpoints[0]->name, "again");
     EXPECT_EQ(checkpoints[0]->sequence, checkpoints[2]->sequence);

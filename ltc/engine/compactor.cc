@@ -1,11 +1,12 @@
-// Compactions of a Range: plans (compaction_picker.h) that threads carry out in parts, beside flushes that go
-// first.
+#include "ltc/engine/compactor.h"
+
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/sstable/compaction_job.h"
-#include "ltc/engine/range_view.h"
 
 namespace nova {
 namespace {
@@ -21,12 +22,15 @@ uint64_t CountOn(const Version& version, StocId stoc) {
 }  // namespace
 
 // A plan in parts: ranges of keys that threads compact side by side. One edit in the end.
-struct Range::PlanRun {
+struct Compactor::RunningCompaction {
   CompactionPlan plan;
   std::vector<TableRef> read;  // its tables but those that are hidden as a whole (K7)
   int level0_runs = 0;         // that Level0 will have less
   uint64_t bytes = 0;          // of `read`
   std::atomic<uint64_t> read_bytes{0};
+  double PartRead() const {
+    return static_cast<double>(read_bytes.load()) / static_cast<double>(std::max<uint64_t>(bytes, 1));
+  }
   std::vector<CompactionJob> jobs;  // one a part, by key
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};
@@ -39,148 +43,111 @@ struct Range::PlanRun {
   std::vector<std::vector<VersionEdit::Add>> outputs ABSL_GUARDED_BY(mu);  // [i] of part i
 };
 
-// Before a compaction reads so much: it waits for its part, but for no flush that stands still.
-void Range::LetFlushGoFirst(uint64_t bytes) {
-  constexpr Nanos kLongest = 500 * kMillisecond;
-  const Nanos begin = Now();
-  while (FlushIsBehind()) {
-    if (CurrentView()->version->Level0Runs() >= options_.level0_slow_runs) {
-      if (compaction_grant_.load() > 0) {
-        compaction_grant_.fetch_sub(static_cast<int64_t>(2 * bytes));  // read here, and written later
-        return;
-      }
-      if (Now() - begin >= kLongest) return;
-    }
-    SleepFor(5 * kMillisecond);
-  }
-}
-
-// Before background work reads or writes more, unless writers wait for it.
-void Range::LetReadsHaveTurns() {
-  if (!services_->one_disk || controller_.pressed()) return;
-  if (const Nanos pause = disk_turns_.Pause(Now()); pause > 0) SleepFor(pause);
-}
-
 // Tables of a job, read and written through the range's services. Outputs keep their readers: their metadata
 // is in hand.
-class Range::JobStorage : public CompactionStorage {
+class Compactor::JobStorage : public CompactionStorage {
  public:
-  JobStorage(Range* range, PlanRun* run, const Creator& creator)
-      : range_(range), run_(run), creator_(creator) {
+  JobStorage(Compactor* owner, RunningCompaction* run, const Creator& creator)
+      : owner_(owner), run_(run), creator_(creator) {
     for (const auto* side : {&run->plan.inputs, &run->plan.overlaps}) {
       for (const TableRef& t : *side) inputs_[t->info().uuid] = t;
     }
   }
   StatusOr<std::shared_ptr<const TableReader>> OpenTable(const TableInfo& info) override {
-    return range_->LoadReaderBlocking(inputs_.at(info.uuid).get());
+    return owner_->tables_->LoadReaderBlocking(inputs_.at(info.uuid).get());
   }
   StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) override {
     uint64_t bytes = 0;
     for (const BlockHandle& b : blocks) bytes += b.size;
-    range_->LetFlushGoFirst(bytes);
-    range_->LetReadsHaveTurns();
-    auto data = range_->services_->store->ReadBlocks(info, blocks);
+    owner_->pacer_->WaitBehindFlush(bytes);
+    owner_->pacer_->LetReadsHaveTurns();
+    auto data = owner_->context_->services->store->ReadBlocks(info, blocks);
     run_->read_bytes.fetch_add(bytes);
-    range_->CreditLevel0(*run_);
+    owner_->pacer_->ConsumeLevel0(run_->level0_runs, run_->PartRead());
     return data;
   }
   std::unique_ptr<TableSink> StartTable(const Uuid& table) override {
-    return range_->services_->store->StartTable(table);
+    return owner_->context_->services->store->StartTable(table);
   }
   StatusOr<TableInfo> WriteTable(TableBuilder::Output output) override {
     std::shared_ptr<const TableReader> reader;
-    NOVA_ASSIGN_OR_RETURN(TableInfo info, range_->StoreTable(std::move(output), creator_, &reader));
+    NOVA_ASSIGN_OR_RETURN(TableInfo info, owner_->tables_->StoreTable(std::move(output), creator_, &reader));
     readers_[info.uuid] = std::move(reader);
     MutexLock lock(&run_->mu);
     run_->written.push_back(info);
     // there is room again
-    if (run_->written.size() > range_->tables_at_failure_.load()) range_->compaction_failure_.OnDone();
+    if (run_->written.size() > owner_->tables_at_failure_.load()) owner_->pacer_->CompactionDone();
     return info;
   }
   std::shared_ptr<const TableReader> TakeReader(const Uuid& uuid) { return std::move(readers_[uuid]); }
 
  private:
-  Range* const range_;
-  PlanRun* const run_;
+  Compactor* const owner_;
+  RunningCompaction* const run_;
   const Creator creator_;
   std::map<Uuid, TableRef> inputs_;
   std::map<Uuid, std::shared_ptr<const TableReader>> readers_;
 };
 
-// Runs that a job has read half of are half gone: or else writers would be slowed down more and more until
-// the end of a long one, and not at all after it.
-void Range::CreditLevel0(const PlanRun& run) {
-  if (run.level0_runs == 0) return;
-  const double part =
-      static_cast<double>(run.read_bytes.load()) / static_cast<double>(std::max<uint64_t>(run.bytes, 1));
-  level0_credit_.store(run.level0_runs * std::min(part, 1.0));
-  UpdatePressure();
-}
-
-bool Range::NeedsCompaction() {
-  const auto view = CurrentView();
-  const auto scores = CompactionScores(*view->version, options_.compaction);
+bool Compactor::NeedsCompaction() {
+  const auto view = rounds_->Current();
+  const auto scores = CompactionScores(*view->version, context_->options.compaction);
   if (std::any_of(scores.begin(), scores.end(), [](double s) { return s >= 1; }) || HoldsHidden(*view))
     return true;
-  MutexLock lock(&picker_mu_);
-  return std::any_of(leaving_.begin(), leaving_.end(),
-                     [&](const auto& stoc) { return CountOn(*view->version, stoc.first) > 0; });
+  const std::vector<StocId> leaving = jobs_->leaving();
+  return std::any_of(leaving.begin(), leaving.end(),
+                     [&](StocId stoc) { return CountOn(*view->version, stoc) > 0; });
 }
 
-void Range::LeaveStocs(const std::vector<StocId>& stocs) {
-  MutexLock lock(&picker_mu_);
-  std::map<StocId, uint64_t> leaving;
-  for (const StocId stoc : stocs) {
-    const auto known = leaving_.find(stoc);
-    leaving[stoc] = known == leaving_.end() ? next_job_ : known->second;
-  }
-  leaving_ = std::move(leaving);
+bool Compactor::HoldsHidden(const RangeView& view) {
+  if (view.version->tombstones() == nullptr) return false;
+  const DropRules rules = points_->RulesOf(view);
+  const auto holds = [&](const TableRef& t) {
+    return MayHoldHidden(t->info(), *rules.tombstones, rules.tombstones_applied);
+  };
+  const auto& runs = view.version->runs();
+  return std::any_of(runs.begin(), runs.end(),
+                     [&](const Run& r) { return std::any_of(r.tables.begin(), r.tables.end(), holds); });
 }
 
-uint64_t Range::TablesLeft(StocId stoc) {
-  uint64_t earlier = 1;  // LeaveStocs was not called yet
-  {
-    MutexLock lock(&picker_mu_);
-    const auto leaving = leaving_.find(stoc);
-    if (leaving != leaving_.end()) {
-      earlier = static_cast<uint64_t>(std::distance(jobs_.begin(), jobs_.lower_bound(leaving->second)));
-    }
-  }
+uint64_t Compactor::TablesLeft(StocId stoc) const {
+  const uint64_t jobs = jobs_->MayPlaceOn(stoc);
   // in this order: a job that ends in between is counted
-  return earlier + CountOn(*CurrentView()->version, stoc);
+  return jobs + CountOn(*rounds_->Current()->version, stoc);
 }
 
-bool Range::CompactOne() {
-  if (state_.load() == State::kLost) return false;
-  std::shared_ptr<PlanRun> run;
+bool Compactor::CompactOne() {
+  if (context_->state.Is(ServingState::kLost)) return false;
+  std::shared_ptr<RunningCompaction> run;
   {
-    MutexLock lock(&picker_mu_);
+    MutexLock lock(&mu_);
     std::erase_if(open_runs_, [](const auto& r) { return r->next.load() >= r->jobs.size(); });
     if (!open_runs_.empty()) run = open_runs_.front();
   }
   if (run != nullptr) return RunParts(run.get());
-  if (FlushIsBehind() && CurrentView()->version->Level0Runs() < options_.level0_slow_runs) return false;
-  const Job job(this);
-  run = std::make_shared<PlanRun>();
+  if (pacer_->FlushIsBehind() &&
+      rounds_->Current()->version->Level0Runs() < context_->options.level0_slow_runs)
+    return false;
+  const JobBook::Job job(jobs_);
+  run = std::make_shared<RunningCompaction>();
   {
-    MutexLock lock(&picker_mu_);
-    if (compactions_paused_) return false;
-    const auto view = CurrentView();
+    MutexLock lock(&mu_);
+    if (paused_) return false;
+    const auto view = rounds_->Current();
     const auto version = view->version;
-    auto plan = PickCompaction(*version, options_.compaction, &compaction_state_);
+    auto plan = PickCompaction(*version, context_->options.compaction, &compaction_state_);
     if (!plan && version->tombstones() != nullptr)
-      plan = PickHidden(*version, RulesOf(*view).tombstones_applied, &compaction_state_);
-    if (!plan && !leaving_.empty()) {
-      std::vector<StocId> stocs;
-      for (const auto& [stoc, first_job] : leaving_) stocs.push_back(stoc);
-      plan = PickMove(*version, stocs, &compaction_state_);
+      plan = PickHidden(*version, points_->RulesOf(*view).tombstones_applied, &compaction_state_);
+    if (!plan) {
+      const std::vector<StocId> leaving = jobs_->leaving();
+      if (!leaving.empty()) plan = PickMove(*version, leaving, &compaction_state_);
     }
     if (!plan) return false;
     run->plan = *std::move(plan);
   }
   const Status s = RunPlan(job.id(), run);
   {
-    MutexLock lock(&picker_mu_);
+    MutexLock lock(&mu_);
     std::erase(open_runs_, run);
     for (const auto* side : {&run->plan.inputs, &run->plan.overlaps}) {
       for (const TableRef& t : *side) compaction_state_.busy.erase(t->info().uuid);
@@ -188,17 +155,17 @@ bool Range::CompactOne() {
   }
   if (!s.ok()) {
     GiveUp(run.get());
-    BackgroundFailed("compaction", s, &compaction_failure_);
-    UpdatePressure();  // what Level0 was credited with is there again
+    pacer_->CompactionFailed(s);
+    pacer_->UpdatePressure();  // what Level0 was credited with is there again
     return false;
   }
-  compaction_failure_.OnDone();
-  services_->work(id_);
+  pacer_->CompactionDone();
+  context_->WorkDue();
   return true;
 }
 
 // What a plan that failed has written.
-void Range::GiveUp(PlanRun* run) {
+void Compactor::GiveUp(RunningCompaction* run) {
   std::vector<TableInfo> written;
   {
     MutexLock lock(&run->mu);
@@ -206,21 +173,20 @@ void Range::GiveUp(PlanRun* run) {
   }
   tables_at_failure_.store(written.size());
   if (run->edit_tried) {
-    MutexLock lock(&manifest_mu_);
-    given_up_.insert(given_up_.end(), written.begin(), written.end());
+    versions_->KeepUntilNextEdit(written);
   } else {
-    for (const TableInfo& t : written) services_->garbage(t);
+    for (const TableInfo& t : written) context_->services->garbage(t);
   }
 }
 
-Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
+Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompaction>& run) {
   const CompactionPlan& plan = run->plan;
   VersionEdit edit;
   for (const auto* side : {&plan.inputs, &plan.overlaps}) {
     for (const TableRef& t : *side) edit.drops.push_back(t->info().uuid);
   }
-  if (plan.drop_only) return CommitEdit(std::move(edit));
-  DropRules rules = RulesOf(*CurrentView());
+  if (plan.drop_only) return versions_->Commit(std::move(edit));
+  DropRules rules = points_->RulesOf(*rounds_->Current());
   if (plan.move) rules.tombstones = nullptr;  // younger than its checkpoint, perhaps
   for (const auto* side : {&plan.inputs, &plan.overlaps}) {
     for (const TableRef& t : *side) {
@@ -228,15 +194,15 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
         run->read.push_back(t);
     }
   }
-  if (run->read.empty()) return CommitEdit(std::move(edit));
+  if (run->read.empty()) return versions_->Commit(std::move(edit));
   if (plan.trivial_move) {
     const TableRef& t = plan.inputs[0];
     edit.adds.push_back({plan.output_level, 0, t->info(), t->reader()});
-    return CommitEdit(std::move(edit));
+    return versions_->Commit(std::move(edit));
   }
   if (plan.level == 0) {  // K3c: rounds flush in order, so none that is left in memory is as old as an input
-    const auto view = CurrentView();
-    const RoundNumber oldest = view->sealed.empty() ? view->active->number : view->sealed.back()->number;
+    const auto view = rounds_->Current();
+    const RoundNumber oldest = view->oldest().number;
     for (const Run& r : view->version->runs()) {
       NOVA_CHECK(r.level != 0 || r.order < oldest) << "a Level0 run as young as a memtable (K3)";
       if (r.level == 0 && std::find(plan.inputs.begin(), plan.inputs.end(), r.tables[0]) != plan.inputs.end())
@@ -247,34 +213,34 @@ Status Range::RunPlan(uint64_t job_id, const std::shared_ptr<PlanRun>& run) {
   NOVA_RETURN_IF_ERROR(PlanParts(job_id, rules, run.get()));
   if (run->jobs.size() > 1) {
     {
-      MutexLock lock(&picker_mu_);
+      MutexLock lock(&mu_);
       open_runs_.push_back(run);
     }
-    services_->work(id_);
+    context_->WorkDue();
   }
   RunParts(run.get());
   MutexLock lock(&run->mu);
   while (run->running > 0) run->ended.Wait(&run->mu);
-  if (run->level0_runs > 0) level0_credit_.store(0);
+  if (run->level0_runs > 0) pacer_->EndLevel0();
   NOVA_RETURN_IF_ERROR(run->status);
   for (auto& part : run->outputs) std::move(part.begin(), part.end(), std::back_inserter(edit.adds));
   run->edit_tried = true;
-  if (plan.move) return CommitMove(plan.inputs[0]->info().uuid, std::move(edit.adds));
+  if (plan.move) return versions_->CommitMove(plan.inputs[0]->info().uuid, std::move(edit.adds));
   edit.now_ms = run->jobs[0].now_ms;
   NOVA_FP("compaction.written");
-  NOVA_RETURN_IF_ERROR(CommitEdit(std::move(edit)));
+  NOVA_RETURN_IF_ERROR(versions_->Commit(std::move(edit)));
   NOVA_FP_VOID("compaction.committed");
   return OkStatus();
 }
 
 // The jobs of a plan: cut where its tables' blocks say that about equal parts of the bytes lie on each side.
-Status Range::PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run) {
+Status Compactor::PlanParts(uint64_t job_id, const DropRules& rules, RunningCompaction* run) {
   constexpr size_t kSamples = 16;      // of one table
   constexpr uint64_t kMostGrowth = 8;  // beyond it the last output is larger
   const CompactionPlan& plan = run->plan;
   CompactionJob job;
-  job.range = id_;
-  job.epoch = epoch_;
+  job.range = context_->spec.id;
+  job.epoch = context_->spec.epoch;
   job.job_id = job_id;
   job.floor = rules.floor;
   job.bottom = plan.bottom;
@@ -282,8 +248,8 @@ Status Range::PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run) {
   job.now_ms = rules.now_ms;
   job.range_tombstones = rules.tombstones;
   job.tombstones_applied = rules.tombstones_applied;
-  job.max_table_size_bytes = options_.compaction.table_size_bytes;
-  job.table_options = TableOptionsAt(plan.output_level);
+  job.max_table_size_bytes = context_->options.compaction.table_size_bytes;
+  job.table_options = tables_->OptionsAt(plan.output_level);
   uint64_t bytes = 0, most_bytes = 0;  // most: as they may grow, outputs may be compressed less
   std::vector<std::pair<std::string, uint64_t>> samples;  // stored key, bytes behind it
   for (const TableRef& t : run->read) {
@@ -291,14 +257,15 @@ Status Range::PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run) {
     const uint64_t used = UsedBytes(t->info());
     bytes += used;
     most_bytes += used * (t->info().compression == 0 ? 1 : kMostGrowth);
-    NOVA_ASSIGN_OR_RETURN(const auto reader, LoadReaderBlocking(t.get()));
+    NOVA_ASSIGN_OR_RETURN(const auto reader, tables_->LoadReaderBlocking(t.get()));
     for (std::string& key : reader->SplitKeys(kSamples))
       samples.emplace_back(std::move(key), used / kSamples);
   }
   run->bytes = bytes;
   std::sort(samples.begin(), samples.end());
-  const auto parts = static_cast<size_t>(std::clamp<uint64_t>(
-      bytes / options_.compaction.table_size_bytes, 1, static_cast<uint64_t>(options_.compaction.max_parts)));
+  const auto parts = static_cast<size_t>(
+      std::clamp<uint64_t>(bytes / context_->options.compaction.table_size_bytes, 1,
+                           static_cast<uint64_t>(context_->options.compaction.max_parts)));
   std::vector<std::string> cuts;
   uint64_t before = 0;
   for (const auto& [key, size] : samples) {
@@ -313,8 +280,8 @@ Status Range::PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run) {
     // Outputs end at key boundaries past the size, so there are at most this many; versions dropped only make
     // it fewer.
     job.output_uuids.clear();
-    for (uint64_t n = 0; n < most_bytes / options_.compaction.table_size_bytes * 2 + job.inputs.size() + 2;
-         ++n) {
+    for (uint64_t n = 0;
+         n < most_bytes / context_->options.compaction.table_size_bytes * 2 + job.inputs.size() + 2; ++n) {
       job.output_uuids.push_back(Uuid::Generate());
     }
     run->jobs.push_back(job);
@@ -325,7 +292,7 @@ Status Range::PlanParts(uint64_t job_id, const DropRules& rules, PlanRun* run) {
 }
 
 // Takes parts until none is left. False: there was none.
-bool Range::RunParts(PlanRun* run) {
+bool Compactor::RunParts(RunningCompaction* run) {
   bool any = false;
   for (;;) {
     {
@@ -338,9 +305,9 @@ bool Range::RunParts(PlanRun* run) {
     if (i < run->jobs.size() && !run->failed.load()) {
       any = true;
       const CompactionJob& job = run->jobs[i];
-      JobStorage storage(this, run, {id_, epoch_, job.job_id});
-      auto result =
-          RunCompaction(job, &storage, [&] { return run->failed.load() || state_.load() == State::kLost; });
+      JobStorage storage(this, run, {context_->spec.id, context_->spec.epoch, job.job_id});
+      auto result = RunCompaction(
+          job, &storage, [&] { return run->failed.load() || context_->state.Is(ServingState::kLost); });
       s = result.status();
       if (s.ok()) {
         for (TableInfo& table : result->outputs) {

@@ -1,14 +1,15 @@
-// Scans of a Range, forward and in reverse.
+#include "ltc/engine/scanner.h"
+
 #include <algorithm>
 
 #include "common/base/coding.h"
 #include "common/base/log.h"
-#include "ltc/engine/range_view.h"
+#include "common/sstable/iterator.h"
 
 namespace nova {
 
 // The tables of one run, one after another. Waits (kNeedBlocks) for the reader of a table that is not loaded.
-class Range::LevelIterator : public Iterator {
+class Scanner::LevelIterator : public Iterator {
  public:
   LevelIterator(const Run* run, BlockLookup lookup, Direction direction)
       : run_(run), lookup_(std::move(lookup)), direction_(direction) {}
@@ -77,9 +78,9 @@ class Range::LevelIterator : public Iterator {
   std::unique_ptr<TableIterator> table_;
 };
 
-struct Range::ScanState {
-  std::shared_ptr<Range> range;
-  std::shared_ptr<const View> view;
+struct Scanner::ScanState {
+  std::shared_ptr<const void> range;  // kept
+  std::shared_ptr<const RangeView> view;
   SequenceNumber sequence = 0;  // the scan sees this and nothing newer
   Executor* on = nullptr;
   ScanOp op;
@@ -98,33 +99,34 @@ struct Range::ScanState {
   Status error;
 };
 
-void Range::Scan(Executor* on, ScanOp op, ScanDone done) {
-  if (!serves_reads()) return done(Outcome::kNotOwner, {});
-  reads_.fetch_add(1, std::memory_order_relaxed);
+void Scanner::Scan(Executor* on, ScanOp op, ScanDone done) {
+  if (!context_->state.serves_reads()) return done(Outcome::kNotOwner, {});
+  scans_.fetch_add(1, std::memory_order_relaxed);
   auto scan = std::make_shared<ScanState>();
-  scan->range = shared_from_this();
+  scan->range = context_->KeepAlive();
   scan->on = on;
   scan->op = std::move(op);
   scan->done = std::move(done);
-  if (!upper_.empty() && (scan->op.to.empty() || scan->op.to > upper_)) scan->op.to = upper_;
-  if (scan->op.from < lower_) scan->op.from = lower_;
+  const std::string &lower = context_->spec.lower, &upper = context_->spec.upper;
+  if (!upper.empty() && (scan->op.to.empty() || scan->op.to > upper)) scan->op.to = upper;
+  if (scan->op.from < lower) scan->op.from = lower;
   if (scan->op.snapshot != nullptr) {
-    LaneView(on);
-    scan->view = lanes_[on->index()].view;
+    scan->view = rounds_->ViewOf(on);
     scan->sequence = scan->op.snapshot->sequence();
-    // as in GetAt
-    if (!snapshots_.IsLive(*scan->op.snapshot, Now())) return scan->done(Outcome::kSnapshotEnded, {});
-    return StartScan(std::move(scan));
+    // as in Reader::GetAt
+    if (!points_->snapshots().IsLive(*scan->op.snapshot, Now()))
+      return scan->done(Outcome::kSnapshotEnded, {});
+    return Start(std::move(scan));
   }
-  WithMoment(on, [scan](Moment moment) {
-    scan->view = std::move(moment.view);
-    scan->sequence = moment.sequence;
-    scan->range->StartScan(scan);
+  rounds_->WithReadPoint(on, [this, scan](ReadPoint point) {
+    scan->view = std::move(point.view);
+    scan->sequence = point.sequence;
+    Start(scan);
   });
 }
 
-void Range::StartScan(std::shared_ptr<ScanState> scan) {
-  if (state_.load(std::memory_order_acquire) == State::kLost) return scan->done(Outcome::kNotOwner, {});
+void Scanner::Start(std::shared_ptr<ScanState> scan) {
+  if (context_->state.Is(ServingState::kLost)) return scan->done(Outcome::kNotOwner, {});
   const Direction direction = scan->op.reverse ? Direction::kBackward : Direction::kForward;
   std::vector<std::unique_ptr<Iterator>> children;
   const auto add_round = [&](const std::shared_ptr<Round>& round) {
@@ -134,7 +136,8 @@ void Range::StartScan(std::shared_ptr<ScanState> scan) {
   };
   add_round(scan->view->active);
   for (const auto& round : scan->view->sealed) add_round(round);
-  const BlockLookup lookup = [cache = services_->cache](const TableReader& table, const BlockHandle& handle) {
+  const BlockLookup lookup = [cache = context_->services->cache](const TableReader& table,
+                                                                 const BlockHandle& handle) {
     return cache->Lookup(table.info().uuid, handle.offset);
   };
   for (const Run& run : scan->view->version->runs()) {
@@ -145,27 +148,27 @@ void Range::StartScan(std::shared_ptr<ScanState> scan) {
   scan->merged = NewMergingIterator(std::move(children), direction);
   const std::string& start = scan->op.reverse ? scan->op.to : scan->op.from;
   start.empty() ? scan->merged->SeekToFirst() : scan->merged->Seek(MakeSeekKey(start));
-  ContinueScan(scan);
+  Continue(scan);
 }
 
-void Range::ContinueScan(const std::shared_ptr<ScanState>& scan) {
-  while (StepScan(scan)) {
+void Scanner::Continue(const std::shared_ptr<ScanState>& scan) {
+  while (Step(scan)) {
   }
 }
 
 // Goes on as far as blocks in memory allow. True: what was missing arrived meanwhile. False: it ended, or
 // goes on by itself.
-bool Range::StepScan(const std::shared_ptr<ScanState>& scan) {
-  const Nanos until = Now() + options_.scan_budget_ns;
+bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
+  const Nanos until = Now() + context_->options.scan_budget_ns;
   Iterator* it = scan->merged.get();
   int steps = 0;
   for (; it->state() == Iterator::State::kValid; it->Next()) {
     if ((++steps & 63) == 0 && Now() > until) {
-      scan->on->Submit([scan] { scan->range->ContinueScan(scan); });
+      scan->on->Submit([this, scan] { Continue(scan); });
       return false;
     }
     ParsedInternalKey key;
-    if (!ParseInternalKey(it->key(), &key)) return EndScan(scan.get(), Outcome::kCorruption, {});
+    if (!ParseInternalKey(it->key(), &key)) return End(scan.get(), Outcome::kCorruption, {});
     const bool outside = scan->op.reverse ? key.stored_key < scan->op.from
                                           : !scan->op.to.empty() && key.stored_key >= scan->op.to;
     if (outside) break;
@@ -174,10 +177,10 @@ bool Range::StepScan(const std::shared_ptr<ScanState>& scan) {
     if (same_key && !scan->op.reverse) continue;
     if (!same_key) {
       if (scan->op.reverse) AppendLast(scan.get());
-      if (scan->page.count >= scan->op.limit) return EndScan(scan.get(), Outcome::kOk, std::move(scan->page));
-      if (scan->page.entries.size() >= options_.scan_page_bytes) {
+      if (scan->page.count >= scan->op.limit) return End(scan.get(), Outcome::kOk, std::move(scan->page));
+      if (scan->page.entries.size() >= context_->options.scan_page_bytes) {
         scan->page.more = true;
-        return EndScan(scan.get(), Outcome::kOk, std::move(scan->page));
+        return End(scan.get(), Outcome::kOk, std::move(scan->page));
       }
       scan->last_key.assign(key.stored_key);
       scan->has_last_key = true;
@@ -190,19 +193,19 @@ bool Range::StepScan(const std::shared_ptr<ScanState>& scan) {
       continue;
     }
     AppendEntry(scan.get(), key.stored_key, key.sequence, key.type, it->value());
-    if (scan->page.count >= scan->op.limit) return EndScan(scan.get(), Outcome::kOk, std::move(scan->page));
+    if (scan->page.count >= scan->op.limit) return End(scan.get(), Outcome::kOk, std::move(scan->page));
   }
   switch (it->state()) {
     case Iterator::State::kValid:  // outside
     case Iterator::State::kEnd:
       if (scan->op.reverse && scan->page.count < scan->op.limit) AppendLast(scan.get());
-      return EndScan(scan.get(), Outcome::kOk, std::move(scan->page));
+      return End(scan.get(), Outcome::kOk, std::move(scan->page));
     case Iterator::State::kError:
-      return EndScan(scan.get(), OutcomeOfRead(it->status()), {});
+      return End(scan.get(), context_->OutcomeOfRead(it->status()), {});
     default:
       break;
   }
-  if (Now() >= scan->op.deadline_ns) return EndScan(scan.get(), Outcome::kUnavailable, {});
+  if (Now() >= scan->op.deadline_ns) return End(scan.get(), Outcome::kUnavailable, {});
   // Fetch all that the iterators wait for, in parallel; the last to arrive goes on.
   std::vector<BlockRequest> needed;
   it->AppendNeeded(&needed);
@@ -212,45 +215,45 @@ bool Range::StepScan(const std::shared_ptr<ScanState>& scan) {
   }
   scan->waiting = static_cast<int>(needed.size() + to_load.size()) + 1;  // ours: an answer may come at once
   NOVA_CHECK(scan->waiting > 1) << "an iterator waits for nothing";
-  const auto arrived = [scan](const Status& s) {
+  const auto arrived = [this, scan](const Status& s) {
     if (!s.ok()) scan->error = s;
-    if (--scan->waiting == 0 && scan->range->ResumeScan(scan.get())) scan->range->ContinueScan(scan);
+    if (--scan->waiting == 0 && Resume(scan.get())) Continue(scan);
   };
   for (const BlockRequest& request : needed) {
-    FetchBlock(scan->on, *request.table, request.handle, scan->op.deadline_ns,
-               [request, arrived](StatusOr<BlockRef> block) {
-                 if (block.ok()) request.iterator->Supply(request.handle, *block);
-                 arrived(block.status());
-               });
+    tables_->FetchBlock(scan->on, *request.table, request.handle, scan->op.deadline_ns,
+                        [request, arrived](StatusOr<BlockRef> block) {
+                          if (block.ok()) request.iterator->Supply(request.handle, *block);
+                          arrived(block.status());
+                        });
   }
-  for (TableRef& table : to_load) LoadReader(scan->on, std::move(table), arrived);
-  return --scan->waiting == 0 && ResumeScan(scan.get());
+  for (TableRef& table : to_load) tables_->LoadReader(scan->on, std::move(table), arrived);
+  return --scan->waiting == 0 && Resume(scan.get());
 }
 
-void Range::AppendEntry(ScanState* scan, std::string_view stored_key, SequenceNumber sequence, ValueType type,
-                        std::string_view value) const {
+void Scanner::AppendEntry(ScanState* scan, std::string_view stored_key, SequenceNumber sequence,
+                          ValueType type, std::string_view value) const {
   const RangeTombstones* tombstones = scan->view->tombstones.get();
   if (tombstones != nullptr && tombstones->Covering(stored_key, scan->sequence) > sequence) return;  // K7
-  if (!Shows(type, &value)) return;
+  if (!points_->IsVisible(type, &value)) return;
   PutLengthPrefixed(&scan->page.entries, stored_key);
   PutLengthPrefixed(&scan->page.entries, value);
   ++scan->page.count;
 }
 
 // Reverse: the versions of a key are all passed, the last visible one is its newest.
-void Range::AppendLast(ScanState* scan) const {
+void Scanner::AppendLast(ScanState* scan) const {
   if (scan->has_last_value)
     AppendEntry(scan, scan->last_key, scan->last_sequence, scan->last_type, scan->last_value);
   scan->has_last_value = false;
 }
 
-bool Range::ResumeScan(ScanState* scan) {
-  if (!scan->error.ok()) return EndScan(scan, OutcomeOfRead(scan->error), {});
+bool Scanner::Resume(ScanState* scan) {
+  if (!scan->error.ok()) return End(scan, context_->OutcomeOfRead(scan->error), {});
   scan->merged->Resume();
   return true;
 }
 
-bool Range::EndScan(ScanState* scan, Outcome outcome, ScanPage page) {
+bool Scanner::End(ScanState* scan, Outcome outcome, ScanPage page) {
   scan->done(outcome, std::move(page));
   return false;
 }

@@ -1,0 +1,126 @@
+#include "ltc/engine/flusher.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "common/base/failpoint.h"
+#include "common/base/thread.h"
+#include "common/sstable/iterator.h"
+
+namespace nova {
+
+bool Flusher::NeedsFlush() const {
+  const auto view = rounds_->Current();
+  return !view->sealed.empty() && view->sealed.back()->pins.load() == 0 &&
+         !context_->state.Is(ServingState::kLost);
+}
+
+bool Flusher::FlushOne() {
+  if (context_->options.merge_rounds == MergeRounds::kAlways && merger_->MergeOne()) return true;
+  const RoundGroup rounds =
+      context_->state.Is(ServingState::kLost) ? RoundGroup() : rounds_->ClaimFlush(pacer_->FlushInput());
+  if (rounds.empty()) return CommitWritten() || (pacer_->HoldsRoundsBack() && merger_->MergeOne());
+  JobBook::Job job(jobs_);
+  pacer_->UpdatePressure();
+  auto edit = Write(rounds, job.id());
+  if (!edit.ok()) {
+    for (const auto& round : rounds) round->flushing.store(false);
+    pacer_->FlushFailed(edit.status());
+    return false;
+  }
+  {
+    MutexLock lock(&commit_mu_);
+    rounds.front()->flushed = {*std::move(edit), rounds.size(), job.Keep()};
+  }
+  CommitWritten();
+  return true;
+}
+
+StatusOr<VersionEdit> Flusher::Write(const RoundGroup& rounds, uint64_t job) {
+  const Nanos begin = Now(), busy = ThreadBusy();
+  FlushResult result;
+  result.one_disk = context_->services->one_disk;
+  std::vector<std::unique_ptr<Iterator>> children;
+  uint64_t written_bytes = 0, entries = 0, tombstones = 0;
+  for (const auto& round : rounds) {
+    result.share += round->share;
+    result.written_entries += round->written_entries();
+    written_bytes += round->written_bytes();
+    entries += round->entries();
+    tombstones += round->tombstones.load();
+    for (const auto& m : round->siblings) children.push_back(m->NewIterator(round));
+  }
+  const auto merged = NewMergingIterator(std::move(children));
+  const DropRules rules = points_->RulesOfFlush(*rounds_->Current(), rounds);
+  // Now and then all that is written by now has to get into tables: a key that is never left alone would
+  // never be in one.
+  if (Nanos due = all_again_ns_.load();
+      begin >= due && all_again_ns_.compare_exchange_strong(due, begin + context_->options.table_lag_ns)) {
+    rounds_->AddFlushBarrier();
+  }
+  OverwriteProbe younger;
+  rounds_->LookForYounger(rounds, &younger);
+  NOVA_ASSIGN_OR_RETURN(VersionEdit edit,
+                        WriteLevel0(*context_, tables_, {job, merged.get(), rounds.back()->number, &rules},
+                                    &younger, [&](uint64_t passed, uint64_t kept_bytes) {
+                                      pacer_->OnFlushing(written_bytes / entries * passed, kept_bytes);
+                                      rounds_->LookForYounger(rounds, &younger);
+                                    }));
+  result.took_ns = Now() - begin;
+  result.busy_ns = ThreadBusy() - busy;
+  result.replaced_entries = result.kept_entries = younger.replaced();
+  for (const VersionEdit::Add& add : edit.adds) result.kept_entries += add.table.entries;
+  pacer_->OnFlushed(result);
+  for (const auto& round : rounds) {  // M3 (replay)
+    for (const auto& source : round->sources)
+      edit.done.insert(edit.done.end(), source.memtables.begin(), source.memtables.end());
+  }
+  if (tombstones > 0) {
+    for (const RangeTombstoneRef& t : rules.tombstones->all()) {
+      if (t->sequence >= rounds.front()->number) edit.tombstones.push_back(t);
+    }
+  }
+  return edit;
+}
+
+// K3b (flush order): rounds are written side by side, and reach Level0 in order.
+bool Flusher::CommitWritten() {
+  MutexLock lock(&commit_mu_);
+  bool any = false;
+  for (;;) {
+    const auto view = rounds_->Current();
+    if (view->sealed.empty() || !view->sealed.back()->flushed) return any;
+    const Round::Flushed& flushed = *view->sealed.back()->flushed;
+    const auto oldest = view->sealed.rbegin();
+    const RoundGroup rounds(oldest, oldest + static_cast<ptrdiff_t>(flushed.rounds));
+    Status s = NOVA_FP_STATUS("flush.written");
+    if (s.ok()) s = versions_->Commit(flushed.edit, &rounds);
+    if (!s.ok()) {
+      pacer_->FlushFailed(s);
+      return false;
+    }
+    pacer_->FlushDone();
+    jobs_->End(flushed.job);
+    NOVA_FP_VOID("flush.committed");
+    for (const auto& round : rounds) {
+      for (const auto& source : round->sources) log_->DeleteRound(source.number);
+    }
+    context_->WorkDue();
+    any = true;
+  }
+}
+
+Status Flusher::FlushAll(Nanos deadline_ns, bool give_up) {
+  const Nanos begin = Now();
+  while (Now() < deadline_ns) {
+    if (context_->state.Is(ServingState::kLost)) return absl::FailedPreconditionError("the range was lost");
+    if (rounds_->SealForFlush()) return OkStatus();
+    if (FlushOne()) continue;
+    if (give_up) NOVA_RETURN_IF_ERROR(pacer_->LastingFlushFailure(begin));
+    SleepFor(5 * kMillisecond);
+  }
+  return absl::DeadlineExceededError(
+      StrCat("range ", context_->spec.id.value(), ": flush did not end in time"));
+}
+
+}  // namespace nova

@@ -1,0 +1,138 @@
+#include "ltc/engine/pacer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/log.h"
+#include "common/base/thread.h"
+
+namespace nova {
+namespace {
+
+constexpr double kInexact = 1e-6;  // sums of shares
+
+}  // namespace
+
+// --- writers
+
+Nanos Pacer::Admit(Executor* on, uint64_t bytes) {
+  if (!controller_.pressed()) return 0;
+  const RangeView& view = *rounds_->ViewOf(on);
+  // a round is opened whole, or not yet
+  const double rounds = std::floor(context_->options.max_rounds - view.sealed_share + kInexact);
+  const double active =
+      static_cast<double>(view.active->bytes()) / static_cast<double>(context_->RoundBytes());
+  return controller_.Admit(bytes, rounds - active, Now());
+}
+
+bool Pacer::Level0LacksSpace() const {
+  return controller_.pressed() && compaction_failure_.outcome() == Outcome::kNoSpace &&
+         rounds_->Current()->version->Level0Runs() >= context_->options.level0_slow_runs;
+}
+
+Outcome Pacer::WhyWorkFails() const {
+  const Outcome flush = flush_failure_.outcome();
+  return flush != Outcome::kOk ? flush : compaction_failure_.outcome();
+}
+
+// 0: as many runs as slow writers down; 1: at the stop limit.
+double Pacer::Level0Excess(const RangeView& view) const {
+  const RangeOptions& o = context_->options;
+  const double band = std::max(1, o.level0_stop_runs - o.level0_slow_runs);
+  return (view.version->Level0Runs() - level0_runs_consumed_.load() - o.level0_slow_runs) / band;
+}
+
+void Pacer::UpdatePressure() {
+  MutexLock lock(&pressure_mu_);  // the last to say so says what is so
+  const auto view = rounds_->Current();
+  WritePressure p;
+  p.memtables = view->sealed_share / std::max(1, context_->options.max_rounds - 1);
+  p.held = HoldsRoundsBack() && std::none_of(view->sealed.begin(), view->sealed.end(),
+                                             [](const auto& round) { return round->flushing.load(); });
+  p.level0 = Level0Excess(*view) * 0.5 + 0.5;
+  p.memory = static_cast<double>(context_->services->arenas->bytes_used()) /
+                 static_cast<double>(context_->services->memtable_limit_bytes) -
+             0.25;
+  controller_.SetPressure(p, Now());
+}
+
+// --- flushes
+
+// On its own a compaction, whose reads are large, would leave a flush a fifth of the disk's time.
+void Pacer::OnFlushing(uint64_t written_bytes, uint64_t kept_bytes) {
+  constexpr double kAtSlow = 0.5, kAtStop = 3;  // bytes that are moved for one that is flushed
+  constexpr int64_t kMost = 16 << 20;
+  controller_.OnFlushed(written_bytes, Now());
+  const double over = std::clamp(Level0Excess(*rounds_->Current()), 0.0, 4.0);
+  const auto grant =
+      static_cast<int64_t>(static_cast<double>(kept_bytes) * kAtSlow * std::pow(kAtStop / kAtSlow, over));
+  if (compaction_grant_.fetch_add(grant) + grant > kMost) compaction_grant_.store(kMost);
+  LetReadsHaveTurns();
+}
+
+void Pacer::OnFlushed(const FlushResult& flush) {
+  MutexLock lock(&history_mu_);
+  history_ = After(history_, flush);
+}
+
+FlushHistory Pacer::flush_history() const {
+  MutexLock lock(&history_mu_);
+  return history_;
+}
+
+bool Pacer::HoldsRoundsBack() const {
+  const MergeRounds merge = context_->options.merge_rounds;
+  if (!context_->state.Is(ServingState::kActive) || merge == MergeRounds::kNever) return false;
+  return merge == MergeRounds::kAlways || (flush_history().waits && !log_->keeps_records());
+}
+
+// --- compactions
+
+bool Pacer::FlushIsBehind() const {
+  // A flush that fails may fail for want of the space that a compaction frees.
+  if (!context_->state.Is(ServingState::kActive) || flush_failure_.outcome() != Outcome::kOk) return false;
+  const auto view = rounds_->Current();
+  return view->sealed_share * 2 >= context_->options.max_rounds && view->sealed.back()->flushing.load();
+}
+
+void Pacer::WaitBehindFlush(uint64_t bytes) {
+  constexpr Nanos kLongest = 500 * kMillisecond;
+  const Nanos begin = Now();
+  while (FlushIsBehind()) {
+    if (rounds_->Current()->version->Level0Runs() >= context_->options.level0_slow_runs) {
+      if (compaction_grant_.load() > 0) {
+        compaction_grant_.fetch_sub(static_cast<int64_t>(2 * bytes));  // read here, and written later
+        return;
+      }
+      if (Now() - begin >= kLongest) return;
+    }
+    SleepFor(5 * kMillisecond);
+  }
+}
+
+// Runs that a job has read half of are half gone: or else writers would be slowed down more and more until
+// the end of a long one, and not at all after it.
+void Pacer::ConsumeLevel0(int runs, double part) {
+  if (runs == 0) return;
+  level0_runs_consumed_.store(runs * std::min(part, 1.0));
+  UpdatePressure();
+}
+
+void Pacer::LetReadsHaveTurns() {
+  if (!context_->services->one_disk || controller_.pressed()) return;
+  if (const Nanos pause = disk_turns_.Pause(Now()); pause > 0) SleepFor(pause);
+}
+
+// --- failures
+
+void Pacer::Failed(const char* what, const Status& s, WorkFailure* failure) {
+  failure->OnFailed(s);
+  if (absl::IsFailedPrecondition(s)) context_->lose(s);
+  if (context_->state.Is(ServingState::kLost)) return;
+  if (const uint64_t met = errors_.Due()) {
+    NOVA_LOG(WARNING) << "range " << context_->spec.id.value() << ": " << what
+                      << " failed, will retry (failures so far: " << met << "): " << s;
+  }
+}
+
+}  // namespace nova

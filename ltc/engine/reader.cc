@@ -1,0 +1,226 @@
+#include "ltc/engine/reader.h"
+
+#include <optional>
+#include <utility>
+
+#include "common/base/log.h"
+
+namespace nova {
+
+// How far the search of the tables has come.
+struct Reader::TablePosition {
+  size_t run = 0;
+  TableHandle* table = nullptr;  // of that run
+  bool in_table = false;         // `handle` is of the block to be looked into
+  BlockHandle handle;
+  BlockRef block;  // that block, once it is here
+};
+
+// A get that waits.
+struct Reader::GetState {
+  std::shared_ptr<const void> range;  // kept
+  std::shared_ptr<const RangeView> view;
+  Executor* on = nullptr;
+  SequenceNumber at = 0;
+  std::string key;
+  Nanos deadline_ns = kNever;
+  GetDone done;
+  TablePosition position;
+};
+
+// Of the sealed rounds and of Level0's bounds.
+bool Reader::IsNewest(const RangeView& view, std::string_view key, SequenceNumber at,
+                      SequenceNumber sequence) const {
+  MemTable::Hit other;
+  for (const auto& round : view.sealed) {
+    if (round->SiblingOf(key)->Get(key, at, &other) && other.sequence > sequence) return false;
+  }
+  if (at != kMaxSequenceNumber) return true;  // the bounds of tables say nothing of older numbers
+  for (const Run& run : view.version->runs()) {
+    const TableHandle* table = run.Find(key);
+    if (table != nullptr && table->info().min_sequence > sequence) return false;
+  }
+  return true;
+}
+
+void Reader::Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done) {
+  if (!context_->state.serves_reads()) return done(Outcome::kNotOwner, {});
+  reads_.fetch_add(1, std::memory_order_relaxed);
+  Search(on, rounds_->ViewOf(on), kMaxSequenceNumber, key, deadline_ns, std::move(done));
+}
+
+void Reader::GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, Nanos deadline_ns,
+                   GetDone done) {
+  if (!context_->state.serves_reads()) return done(Outcome::kNotOwner, {});
+  reads_.fetch_add(1, std::memory_order_relaxed);
+  const std::shared_ptr<const RangeView>& view = rounds_->ViewOf(on);
+  // Asked after the view is in hand: whatever changed the view spared a snapshot that is live now.
+  if (!points_->snapshots().IsLive(snapshot, Now())) return done(Outcome::kSnapshotEnded, {});
+  Search(on, view, snapshot.sequence(), key, deadline_ns, std::move(done));
+}
+
+// K3 makes the first hit the newest: what an older round or run holds has lower numbers.
+void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, SequenceNumber at,
+                    std::string_view key, Nanos deadline_ns, GetDone done) {
+  const RangeView& view = *in;
+  const uint64_t hash = FilterHash(key);
+  MemTable::Hit hit;
+  if (view.active->SiblingOf(key)->Get(key, hash, at, &hit)) {
+    NOVA_DCHECK(IsNewest(view, key, at, hit.sequence)) << "an older round holds a newer version (K3)";
+    return Answer(view, key, at, hit, &done);
+  }
+  for (const auto& round : view.sealed) {
+    if (!round->SiblingOf(key)->Get(key, hash, at, &hit)) continue;
+    NOVA_DCHECK(IsNewest(view, key, at, hit.sequence)) << "an older round holds a newer version (K3)";
+    return Answer(view, key, at, hit, &done);
+  }
+  TablePosition position;
+  TableReader::Hit found;
+  const TableAnswer tables = SearchTables(view, at, key, &position, &found);
+  if (tables == TableAnswer::kFound)
+    return Answer(view, key, at, {found.sequence, found.type, found.value}, &done);
+  if (tables == TableAnswer::kAbsent) return done(Outcome::kNotFound, {});
+  if (tables == TableAnswer::kCorrupt) return done(Outcome::kCorruption, {});
+  auto get = std::make_unique<GetState>();
+  get->range = context_->KeepAlive();
+  get->view = in;
+  get->on = on;
+  get->at = at;
+  get->key = std::string(key);
+  get->deadline_ns = deadline_ns;
+  get->done = std::move(done);
+  get->position = std::move(position);
+  Fetch(tables, std::move(get));
+}
+
+// A value found lies in p->block, or is mapped. Allocates nothing.
+Reader::TableAnswer Reader::SearchTables(const RangeView& view, SequenceNumber at, std::string_view key,
+                                         TablePosition* p, TableReader::Hit* hit) const {
+  const std::vector<Run>& runs = view.version->runs();
+  for (; p->run < runs.size(); ++p->run) {
+    if (!p->in_table) {
+      p->table = runs[p->run].Find(key);
+      if (p->table == nullptr) continue;
+      if (const TableReader* mapped = p->table->mapped_reader()) {
+        const auto found = mapped->Search(key, at, hit);
+        if (found == TableReader::Found::kFound) return TableAnswer::kFound;
+        // else it is damaged: it is read again, by a way that can say more
+        if (found == TableReader::Found::kAbsent) continue;
+      }
+    }
+    const auto reader = p->table->reader();
+    if (reader == nullptr) return TableAnswer::kNeedsReader;
+    if (!p->in_table && (!reader->MayContain(key) || !reader->FindBlock(key, at, &p->handle))) continue;
+    for (p->in_table = true; p->in_table;) {
+      if (!p->block) p->block = context_->services->cache->Lookup(p->table->info().uuid, p->handle.offset);
+      if (!p->block) return TableAnswer::kNeedsBlock;
+      const auto found = reader->SearchBlock(p->block.data, key, at, hit);
+      if (found == TableReader::Found::kFound) return TableAnswer::kFound;
+      if (found == TableReader::Found::kCorrupt) return TableAnswer::kCorrupt;
+      p->in_table = found == TableReader::Found::kNextBlock && reader->FindNextBlock(p->handle, &p->handle);
+      p->block = {};
+    }
+  }
+  return TableAnswer::kAbsent;
+}
+
+void Reader::Continue(std::unique_ptr<GetState> get) {
+  TableReader::Hit hit;
+  const TableAnswer tables = SearchTables(*get->view, get->at, get->key, &get->position, &hit);
+  switch (tables) {
+    case TableAnswer::kFound:
+      return Answer(*get->view, get->key, get->at, {hit.sequence, hit.type, hit.value}, &get->done);
+    case TableAnswer::kAbsent:
+      return get->done(Outcome::kNotFound, {});
+    case TableAnswer::kCorrupt:
+      return get->done(Outcome::kCorruption, {});
+    case TableAnswer::kNeedsReader:
+    case TableAnswer::kNeedsBlock:
+      return Fetch(tables, std::move(get));
+  }
+}
+
+void Reader::Fetch(TableAnswer missing, std::unique_ptr<GetState> get) {
+  GetState* const state = get.get();
+  TablePosition* const position = &state->position;
+  if (missing == TableAnswer::kNeedsReader) {
+    const Run& run = state->view->version->runs()[position->run];
+    tables_->LoadReader(state->on, run.tables[run.FirstNotBefore(state->key)],
+                        [this, get = std::move(get)](Status s) mutable {
+                          if (!s.ok()) return get->done(context_->OutcomeOfRead(s), {});
+                          Continue(std::move(get));
+                        });
+    return;
+  }
+  tables_->FetchBlock(state->on, *position->table->reader(), position->handle, state->deadline_ns,
+                      [this, get = std::move(get)](StatusOr<BlockRef> block) mutable {
+                        if (!block.ok()) return get->done(context_->OutcomeOfRead(block.status()), {});
+                        get->position.block = *std::move(block);
+                        Continue(std::move(get));
+                      });
+}
+
+// A range deletion may hide the hit (K7).
+void Reader::Answer(const RangeView& view, std::string_view key, SequenceNumber at, MemTable::Hit hit,
+                    GetDone* done) const {
+  const bool hidden = view.tombstones != nullptr && view.tombstones->Covering(key, at) > hit.sequence;
+  if (hidden || !points_->IsVisible(hit.type, &hit.value)) return (*done)(Outcome::kNotFound, {});
+  (*done)(Outcome::kOk, hit.value);
+}
+
+// --- several keys
+
+struct Reader::MultiGetState {
+  std::shared_ptr<const void> range;  // kept
+  ReadPoint point;
+  Executor* on = nullptr;
+  std::vector<std::string> keys;
+  Nanos deadline_ns = kNever;
+  MultiGetDone done;
+  std::vector<std::optional<std::string>> values;
+  size_t waiting = 0;
+  Outcome outcome = Outcome::kOk;
+};
+
+void Reader::MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot,
+                      Nanos deadline_ns, MultiGetDone done) {
+  if (!context_->state.serves_reads()) return done(Outcome::kNotOwner, {});
+  reads_.fetch_add(keys.size(), std::memory_order_relaxed);
+  auto get = std::make_shared<MultiGetState>();
+  get->range = context_->KeepAlive();
+  get->on = on;
+  get->keys = std::move(keys);
+  get->deadline_ns = deadline_ns;
+  get->done = std::move(done);
+  get->values.resize(get->keys.size());
+  if (snapshot != nullptr) {
+    get->point = {rounds_->ViewOf(on), snapshot->sequence()};
+    // as in GetAt
+    if (!points_->snapshots().IsLive(*snapshot, Now())) return get->done(Outcome::kSnapshotEnded, {});
+    return SearchAll(get);
+  }
+  rounds_->WithReadPoint(on, [this, get](ReadPoint point) {
+    get->point = std::move(point);
+    SearchAll(get);
+  });
+}
+
+// The view holds all of the moment, so no snapshot has to be live meanwhile.
+void Reader::SearchAll(const std::shared_ptr<MultiGetState>& get) {
+  if (context_->state.Is(ServingState::kLost)) return get->done(Outcome::kNotOwner, {});
+  const auto arrived = [](MultiGetState* g) {
+    if (--g->waiting == 0) g->done(g->outcome, std::move(g->values));
+  };
+  get->waiting = get->keys.size() + 1;  // ours: answers may come at once
+  for (size_t i = 0; i < get->keys.size(); ++i) {
+    Search(get->on, get->point.view, get->point.sequence, get->keys[i], get->deadline_ns,
+           [get, i, arrived](Outcome o, std::string_view value) {
+             if (o == Outcome::kOk) get->values[i] = std::string(value);
+             if (o != Outcome::kOk && o != Outcome::kNotFound) get->outcome = o;
+             arrived(get.get());
+           });
+  }
+  arrived(get.get());
+}
+
+}  // namespace nova

@@ -1,0 +1,70 @@
+#include "ltc/engine/round_merger.h"
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/sstable/compaction_job.h"
+
+namespace nova {
+
+bool RoundMerger::MergeOne() {
+  double share = 0;
+  const RoundGroup rounds = rounds_->ClaimMerge(&share);
+  if (rounds.empty()) return false;
+  std::shared_ptr<Round> merged = MergedRound(rounds, share);
+  NOVA_FP_VOID("rounds.merged");
+  const bool published = rounds_->PublishMerged(rounds, std::move(merged));
+  if (published) {
+    merges_.fetch_add(1, std::memory_order_relaxed);
+    rounds_->RefreshLanes();  // which still hold what was merged
+    pacer_->UpdatePressure();
+  }
+  context_->WorkDue();  // a flush may have waited for it
+  return published;
+}
+
+std::shared_ptr<Round> RoundMerger::MergedRound(const RoundGroup& rounds, double most_share) {
+  // Asked for when the rounds are sealed: a snapshot that comes later sees the newest of what they hold (K4).
+  // Nothing has expired, and no range tombstone hides anything: that is for who writes tables, whose edit
+  // says up to when (K7).
+  VersionFilter filter(points_->LiveSnapshots(), /*floor=*/0, /*bottom=*/false, /*now_ms=*/0);
+  const auto round_bytes = static_cast<double>(context_->RoundBytes());
+  const auto most_bytes = static_cast<size_t>(most_share * round_bytes);
+  auto merged = std::make_shared<Round>();
+  merged->number = rounds.front()->number;
+  merged->boundary = rounds.back()->boundary;
+  merged->sealed_ns = rounds.front()->sealed_ns;
+  merged->sealing.store(true);
+  merged->merged = true;
+  std::vector<std::unique_ptr<Iterator>> children;
+  bool scanned = false, unsynced = false;
+  for (const auto& round : rounds) {
+    merged->sources.insert(merged->sources.end(), round->sources.begin(), round->sources.end());
+    merged->merged_bytes += round->written_bytes();
+    merged->merged_entries += round->written_entries();
+    merged->tombstones.fetch_add(round->tombstones.load());
+    unsynced |= round->unsynced.load();
+    for (const auto& m : round->siblings) {
+      children.push_back(m->NewIterator(round));
+      scanned |= m->scanned();
+    }
+  }
+  merged->unsynced.store(unsynced);
+  for (const auto& m : rounds.front()->siblings) {
+    merged->siblings.push_back(std::make_unique<MemTable>(
+        m->id(), context_->services->arenas, most_bytes / rounds.front()->siblings.size(), scanned));
+  }
+  const auto entries = NewMergingIterator(std::move(children));
+  for (entries->SeekToFirst(); entries->Valid(); entries->Next()) {
+    ParsedInternalKey key;
+    NOVA_CHECK(ParseInternalKey(entries->key(), &key)) << "a memtable holds a malformed key";
+    if (!filter.Keep(key, entries->value())) continue;
+    MemTable* const memtable = merged->SiblingOf(key.stored_key);
+    memtable->Link(memtable->Prepare(key.stored_key, key.sequence, key.type, entries->value()));
+    if (merged->bytes() > most_bytes + ArenaPool::kChunkBytes || !context_->state.Is(ServingState::kActive))
+      return nullptr;
+  }
+  merged->share = static_cast<double>(merged->bytes()) / round_bytes;
+  return merged;
+}
+
+}  // namespace nova

@@ -1,0 +1,371 @@
+// The parts of a range, each driven by itself: what it promises to those that stand above it.
+#include "tests/ltc/range_parts.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/coding.h"
+
+namespace nova {
+namespace {
+
+// --- JobBook
+
+TEST(JobBookTest, N4TheFirstUnfinishedJobIsTheOldestUnderWay) {
+  JobBook book;
+  EXPECT_EQ(book.FirstUnfinished(), 1u);
+  std::optional<JobBook::Job> first(std::in_place, &book), second(std::in_place, &book);
+  EXPECT_EQ(book.FirstUnfinished(), first->id());
+  const uint64_t kept = second->Keep();
+  first.reset();
+  second.reset();
+  EXPECT_EQ(book.FirstUnfinished(), kept) << "a job that is kept lasts until End";
+  book.End(kept);
+  EXPECT_TRUE(book.empty());
+  EXPECT_EQ(book.FirstUnfinished(), kept + 1);
+}
+
+TEST(JobBookTest, AJobThatBeganBeforeAStocWasLeftMayPlaceThere) {
+  JobBook book;
+  const JobBook::Job early(&book);
+  EXPECT_EQ(book.MayPlaceOn(StocId(7)), 1u) << "nobody has named it";
+  book.LeaveStocs({StocId(7)});
+  const JobBook::Job late(&book);
+  EXPECT_EQ(book.MayPlaceOn(StocId(7)), 1u);
+  book.LeaveStocs({StocId(7), StocId(8)});
+  EXPECT_EQ(book.MayPlaceOn(StocId(7)), 1u) << "it is left since the first call";
+  EXPECT_EQ(book.MayPlaceOn(StocId(8)), 2u);
+  book.LeaveStocs({});
+  EXPECT_TRUE(book.leaving().empty());
+}
+
+// --- ReadPoints
+
+TEST(ReadPointsTest, K7AnExpiredValueIsNotVisibleAndTheClockNeverGoesBehindWhatWasPublished) {
+  ReadPoints points(0);
+  std::string stored;
+  PutFixed64(&stored, static_cast<uint64_t>(points.NowMs() + 1'000'000));
+  stored += "value";
+  std::string_view value = stored;
+  EXPECT_TRUE(points.IsVisible(ValueType::kPutTtl, &value));
+  EXPECT_EQ(value, "value");
+  points.PublishNow(points.NowMs() + 2'000'000);
+  points.PublishNow(1);
+  value = stored;
+  EXPECT_FALSE(points.IsVisible(ValueType::kPutTtl, &value));
+  EXPECT_FALSE(points.IsVisible(ValueType::kDelete, &value));
+}
+
+TEST(ReadPointsTest, K4WhatLiveSnapshotsSeeIsKept) {
+  RangeParts parts;
+  ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);
+  const auto snapshot = parts.points.snapshots().Enter([] { return SequenceNumber{1}; }, kNever);
+  ASSERT_EQ(parts.Put("a", "2"), Outcome::kOk);
+  const DropRules rules = parts.points.RulesOf(parts.view());
+  EXPECT_EQ(rules.snapshots, std::vector<SequenceNumber>{1});
+  EXPECT_EQ(rules.floor, 2u);
+}
+
+// --- RoundSet
+
+TEST(RoundSetTest, K3ASealedRoundEndsAtItsBoundaryAndItsSuccessorBeginsBehindIt) {
+  RangeParts parts;
+  ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);
+  ASSERT_EQ(parts.Put("b", "1"), Outcome::kOk);
+  const uint64_t before = parts.view().generation;
+  ASSERT_TRUE(parts.rounds.SealActive());
+  const RangeView& view = parts.view();
+  EXPECT_EQ(view.generation, before + 1);
+  ASSERT_EQ(view.sealed.size(), 1u);
+  EXPECT_EQ(view.sealed[0]->boundary, 2u);
+  EXPECT_EQ(view.active->number, 3u);
+  EXPECT_TRUE(parts.rounds.SealActive()) << "nothing is in it";
+  EXPECT_EQ(parts.view().sealed.size(), 1u);
+}
+
+TEST(RoundSetTest, ThereIsNoRoomForMoreRoundsThanTheOptionSays) {
+  RangeParts parts;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);
+    ASSERT_TRUE(parts.rounds.SealActive()) << i;
+  }
+  ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);
+  EXPECT_FALSE(parts.rounds.SealActive());
+  EXPECT_EQ(parts.view().sealed.size(), 3u);
+  EXPECT_EQ(parts.Get("a"), "1");
+}
+
+TEST(RoundSetTest, FlushesClaimTheOldestRoundsOnceAndMergesTakeTheirPlace) {
+  RangeOptions options = RangeParts::SmallRounds();
+  options.max_rounds = 8;
+  RangeParts parts(options);
+  for (int i = 0; i < 3; ++i) {
+    for (int n = 0; n < 20; ++n) ASSERT_EQ(parts.Put("a", StrCat(i)), Outcome::kOk);
+    ASSERT_TRUE(parts.rounds.SealActive());
+  }
+  const RoundGroup flushed = parts.rounds.ClaimFlush({});
+  ASSERT_EQ(flushed.size(), 1u);
+  EXPECT_EQ(flushed[0], parts.view().sealed.back());
+  double share = 0;
+  const RoundGroup merged = parts.rounds.ClaimMerge(&share);
+  ASSERT_EQ(merged.size(), 2u) << "but not the one that is being flushed";
+  EXPECT_EQ(merged[0]->number, 21u) << "the oldest first";
+  EXPECT_TRUE(parts.rounds.ClaimMerge(&share).empty()) << "one at a time";
+  auto copy = std::make_shared<Round>();
+  copy->number = merged[0]->number;
+  copy->siblings.push_back(std::make_unique<MemTable>(MemTableId(99), &parts.arenas));
+  ASSERT_TRUE(parts.rounds.PublishMerged(merged, copy));
+  ASSERT_EQ(parts.view().sealed.size(), 2u);
+  EXPECT_EQ(parts.view().sealed[0], copy) << "younger than the flushed one";
+  EXPECT_EQ(parts.view().sealed[1], flushed[0]);
+}
+
+TEST(RoundSetTest, ARoundFullOfWhatItsLogRefusedIsReplacedAndItsLogDeleted) {
+  RangeParts parts;
+  const std::string value(20'000, 'v');
+  parts.log_notes.answer = Outcome::kBusy;
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(parts.Put(StrCat("key", i), value), Outcome::kBusy);
+  parts.log_notes.answer = Outcome::kOk;
+  EXPECT_EQ(parts.Put("a", "1"), Outcome::kOk);
+  EXPECT_TRUE(parts.view().sealed.empty()) << "what holds nothing needs no flush";
+}
+
+TEST(RoundSetTest, M2ACheckpointIsOfARoundOrOfWhatIsAllInTables) {
+  RangeParts parts;
+  const auto request = std::make_shared<PendingCheckpoint>("c");
+  SequenceNumber upto = 99;
+  EXPECT_EQ(parts.rounds.AttachCheckpoint(request, &upto), RoundSet::Attached::kAllInTables);
+  EXPECT_EQ(upto, 0u);
+  ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);
+  EXPECT_EQ(parts.rounds.AttachCheckpoint(request, &upto), RoundSet::Attached::kToRound);
+  ASSERT_EQ(parts.view().sealed.size(), 1u) << "it seals what is written";
+  EXPECT_EQ(parts.view().sealed[0]->checkpoints.size(), 1u);
+  parts.rounds.DetachCheckpoint(request);
+  EXPECT_TRUE(parts.view().sealed[0]->checkpoints.empty());
+}
+
+// --- OverwriteProbe
+
+TEST(OverwriteProbeTest, AVersionIsReplacedByAYoungerRoundsUpToTheBarrierAndTheSnapshots) {
+  RangeParts parts;
+  ASSERT_EQ(parts.Put("a", "old"), Outcome::kOk);
+  ASSERT_TRUE(parts.rounds.SealActive());
+  const RoundGroup rounds = {parts.view().sealed[0]};
+  ASSERT_EQ(parts.Put("a", "new"), Outcome::kOk);
+  const ParsedInternalKey old{"a", 1, ValueType::kPut}, other{"b", 1, ValueType::kPut};
+  OverwriteProbe probe;
+  EXPECT_FALSE(probe.Replaces(old)) << "it looks nowhere yet";
+  parts.rounds.LookForYounger(rounds, &probe);
+  EXPECT_TRUE(probe.Replaces(old));
+  EXPECT_FALSE(probe.Replaces(other));
+  const auto snapshot = parts.points.snapshots().Enter([] { return SequenceNumber{1}; }, kNever);
+  parts.rounds.LookForYounger(rounds, &probe);
+  EXPECT_FALSE(probe.Replaces(old)) << "the snapshot sees it";
+}
+
+TEST(OverwriteProbeTest, AFlushBarrierKeepsWhatIsWrittenByThen) {
+  RangeParts parts;
+  ASSERT_EQ(parts.Put("a", "old"), Outcome::kOk);
+  ASSERT_TRUE(parts.rounds.SealActive());
+  const RoundGroup rounds = {parts.view().sealed[0]};
+  parts.rounds.AddFlushBarrier();
+  ASSERT_EQ(parts.Put("a", "new"), Outcome::kOk);
+  OverwriteProbe probe;
+  parts.rounds.LookForYounger(rounds, &probe);
+  EXPECT_FALSE(probe.Replaces({"a", 1, ValueType::kPut}));
+}
+
+// --- Pacer
+
+TEST(PacerTest, AFailureThatFencesTheEpochEndsTheRangeAndAnotherIsToldToWriters) {
+  RangeParts parts;
+  EXPECT_EQ(parts.pacer.WhyWorkFails(), Outcome::kOk);
+  parts.pacer.CompactionFailed(absl::UnavailableError("the disk"));
+  EXPECT_EQ(parts.pacer.WhyWorkFails(), Outcome::kUnavailable);
+  parts.pacer.FlushFailed(absl::ResourceExhaustedError("full"));
+  EXPECT_EQ(parts.pacer.WhyWorkFails(), Outcome::kNoSpace) << "what flushes say comes first";
+  parts.pacer.FlushDone();
+  EXPECT_EQ(parts.pacer.WhyWorkFails(), Outcome::kUnavailable);
+  EXPECT_TRUE(parts.lost.ok());
+  parts.pacer.FlushFailed(absl::FailedPreconditionError("fenced"));
+  EXPECT_FALSE(parts.lost.ok());
+}
+
+TEST(PacerTest, WritersAreSlowedDownWhileRoundsWaitForAFlush) {
+  RangeParts parts;
+  EXPECT_EQ(parts.pacer.Admit(&parts.executor, 1 << 20), 0);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);
+    ASSERT_TRUE(parts.rounds.SealActive());
+  }
+  parts.pacer.UpdatePressure();
+  EXPECT_GT(parts.pacer.pressure(), 0.5);
+  EXPECT_FALSE(parts.pacer.FlushIsBehind()) << "no flush has begun";
+  parts.view().sealed.back()->flushing.store(true);
+  EXPECT_TRUE(parts.pacer.FlushIsBehind());
+}
+
+// --- VersionSet
+
+TEST(VersionSetTest, M2AnEditIsVisibleOnceItIsInTheManifestAndKeepsWhatAFailedOneMayHave) {
+  RangeParts parts;
+  TableInfo info;
+  info.uuid = Uuid::Generate();
+  AppendInternalKey(&info.smallest, "a", 2, ValueType::kPut);
+  AppendInternalKey(&info.largest, "b", 1, ValueType::kPut);
+  VersionEdit edit;
+  edit.adds.push_back({1, 0, info, nullptr});
+  ASSERT_TRUE(parts.versions.Commit(edit).ok());
+  EXPECT_EQ(parts.view().version->TableCount(), 1u);
+  EXPECT_TRUE(parts.versions.ReferencedFiles().contains({info.uuid, kMetadataPart}));
+
+  TableInfo lost = info;
+  lost.uuid = Uuid::Generate();
+  parts.versions.KeepUntilNextEdit({lost});
+  EXPECT_TRUE(parts.versions.ReferencedFiles().contains({lost.uuid, kMetadataPart}));
+  EXPECT_TRUE(parts.garbage.empty());
+  VersionEdit drop;
+  drop.drops.push_back(info.uuid);
+  ASSERT_TRUE(parts.versions.Commit(drop).ok());
+  EXPECT_EQ(parts.garbage.front(), lost.uuid) << "a later edit counts: the failed one does not";
+  while (parts.executor.RunOnce()) {
+  }
+  parts.view();
+  EXPECT_EQ(parts.garbage.size(), 2u) << "what was dropped goes with its last reader";
+}
+
+TEST(VersionSetTest, AnEditThatDropsWhatIsNotThereChangesNothing) {
+  RangeParts parts;
+  VersionEdit edit;
+  edit.drops.push_back(Uuid::Generate());
+  EXPECT_TRUE(absl::IsDataLoss(parts.versions.Commit(edit)));
+  EXPECT_EQ(parts.view().version->TableCount(), 0u);
+}
+
+// --- Flusher
+
+TEST(FlusherTest, M3AFlushedRoundIsInATableAndItsLogIsDeleted) {
+  RangeParts parts;
+  ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);
+  EXPECT_FALSE(parts.flusher.FlushOne()) << "nothing is sealed";
+  ASSERT_TRUE(parts.rounds.SealActive());
+  EXPECT_TRUE(parts.flusher.NeedsFlush());
+  ASSERT_TRUE(parts.flusher.FlushOne());
+  EXPECT_TRUE(parts.view().sealed.empty());
+  EXPECT_EQ(parts.view().version->Level0Runs(), 1);
+  EXPECT_EQ(parts.log_notes.deleted, std::vector<RoundNumber>{1});
+  EXPECT_TRUE(parts.jobs.empty());
+  EXPECT_EQ(parts.Get("a"), "1");
+}
+
+TEST(FlusherTest, AFlushThatCannotPlaceItsTableIsTriedAgain) {
+  RangeParts parts;
+  ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);
+  ASSERT_TRUE(parts.rounds.SealActive());
+  parts.place_answers = absl::ResourceExhaustedError("full");
+  EXPECT_FALSE(parts.flusher.FlushOne());
+  EXPECT_EQ(parts.pacer.flush_failure(), Outcome::kNoSpace);
+  EXPECT_TRUE(parts.jobs.empty());
+  EXPECT_EQ(parts.Get("a"), "1");
+  parts.place_answers = OkStatus();
+  EXPECT_TRUE(parts.flusher.FlushOne());
+  EXPECT_EQ(parts.pacer.flush_failure(), Outcome::kOk);
+  EXPECT_EQ(parts.Get("a"), "1");
+}
+
+// --- Compactor
+
+TEST(CompactorTest, RunsOfLevel0BecomeOneOfLevel1AndTheirTablesGo) {
+  RangeOptions options = RangeParts::SmallRounds();
+  options.compaction.level0_runs_trigger = 2;
+  RangeParts parts(options);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(parts.Put("a", StrCat(i)), Outcome::kOk);
+    ASSERT_EQ(parts.Put(StrCat("b", i), "x"), Outcome::kOk);
+    ASSERT_TRUE(parts.flusher.FlushAll(Now() + kSecond, false).ok());
+  }
+  ASSERT_TRUE(parts.compactor.NeedsCompaction());
+  parts.compactor.Pause(true);
+  EXPECT_FALSE(parts.compactor.CompactOne());
+  parts.compactor.Pause(false);
+  ASSERT_TRUE(parts.compactor.CompactOne());
+  EXPECT_EQ(parts.view().version->Level0Runs(), 0);
+  EXPECT_EQ(parts.view().version->TableCount(), 1u);
+  EXPECT_EQ(parts.Get("a"), "1");
+  EXPECT_EQ(parts.Get("b0"), "x");
+}
+
+// --- WritePath, Reader, Scanner
+
+TEST(WritePathTest, K2WhatTheLogDidNotTakeIsNeverSeen) {
+  RangeParts parts;
+  ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);
+  parts.log_notes.takes = false;
+  EXPECT_EQ(parts.Put("a", "2"), Outcome::kBusy);
+  parts.log_notes.takes = true;
+  parts.log_notes.answer = Outcome::kUnavailable;
+  EXPECT_EQ(parts.Put("a", "3"), Outcome::kUnavailable);
+  EXPECT_EQ(parts.Get("a"), "1");
+  EXPECT_EQ(parts.points.sequences().stable(), parts.points.sequences().last())
+      << "numbers are given up (K4)";
+  EXPECT_EQ(parts.view().active->pins.load(), 0) << "and pins (L6)";
+}
+
+TEST(WritePathTest, AFencedLogEndsTheRangeAndLeavesTheWriteUnknown) {
+  RangeParts parts;
+  parts.log_notes.answer = Outcome::kNotOwner;
+  EXPECT_EQ(parts.Put("a", "1"), Outcome::kUnknown);
+  EXPECT_FALSE(parts.lost.ok());
+  EXPECT_EQ(parts.Put("a", "2"), Outcome::kNotOwner);
+  EXPECT_EQ(parts.Get("a"), OutcomeName(Outcome::kNotOwner));
+}
+
+TEST(WritePathTest, K6ASwapComparesWhatIsThere) {
+  RangeParts parts;
+  const auto swap = [&](std::optional<std::string> expected, std::optional<std::string> desired) {
+    std::optional<Outcome> outcome;
+    parts.writes.CompareAndSwap(&parts.executor, {"a", expected, desired, 0, 0, Now() + kSecond},
+                                [&](Outcome o) { outcome = o; });
+    parts.executor.RunUntil([&] { return outcome.has_value(); });
+    return *outcome;
+  };
+  EXPECT_EQ(swap("1", "2"), Outcome::kConditionFailed);
+  EXPECT_EQ(swap(std::nullopt, "1"), Outcome::kOk);
+  EXPECT_EQ(swap("1", std::nullopt), Outcome::kOk);
+  EXPECT_EQ(parts.Get("a"), OutcomeName(Outcome::kNotFound));
+  EXPECT_FALSE(parts.writes.any_swap_under_way());
+}
+
+TEST(ScannerTest, AScanIsOfMemoryAndOfTablesInOrder) {
+  RangeParts parts;
+  for (const char* key : {"c", "a"}) ASSERT_EQ(parts.Put(key, "table"), Outcome::kOk);
+  ASSERT_TRUE(parts.flusher.FlushAll(Now() + kSecond, false).ok());
+  for (const char* key : {"b", "a"}) ASSERT_EQ(parts.Put(key, "memory"), Outcome::kOk);
+  for (const bool reverse : {false, true}) {
+    std::optional<ScanPage> page;
+    ScanOp op{"", "", 10, Now() + kSecond};
+    op.reverse = reverse;
+    parts.scanner.Scan(&parts.executor, op, [&](Outcome o, ScanPage p) {
+      EXPECT_EQ(o, Outcome::kOk);
+      page = std::move(p);
+    });
+    parts.executor.RunUntil([&] { return page.has_value(); });
+    std::string_view in = page->entries, key, value;
+    std::string got;
+    while (GetLengthPrefixed(&in, &key) && GetLengthPrefixed(&in, &value))
+      got.append(key).append("=").append(value).append(" ");
+    EXPECT_EQ(got, reverse ? "c=table b=memory a=memory " : "a=memory b=memory c=table ");
+  }
+}
+
+TEST(ReaderTest, R5NoReadIsAnsweredOnceTheRangeIsSilent) {
+  RangeParts parts;
+  ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);
+  parts.context.state.Set(ServingState::kReadOnly);
+  EXPECT_EQ(parts.Get("a"), "1");
+  EXPECT_EQ(parts.Put("a", "2"), Outcome::kNotOwner);
+  parts.context.state.Set(ServingState::kSilent);
+  EXPECT_EQ(parts.Get("a"), OutcomeName(Outcome::kNotOwner));
+}
+
+}  // namespace
+}  // namespace nova
