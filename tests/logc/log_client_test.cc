@@ -624,8 +624,8 @@ TEST_P(LogFileTest, L5AStocThatStandsStillIsReplacedBeforeTheDeadlineOfAFile) {
   });
 }
 
-// A disk may take longer than a WRITE may: its process answers the ping, and is waited for. So are answers that
-// wait in a connection's queue behind large appends.
+// A disk may take longer than a WRITE may: its process answers the ping, and is waited for. So are answers
+// that wait in a connection's queue behind large appends.
 TEST_P(LogFileTest, L5ASlowDiskOfAProcessThatAnswersIsWaitedFor) {
   for (const size_t value_bytes : {100, 480 << 10}) {
     Run([&](FabricWorld* world) {
