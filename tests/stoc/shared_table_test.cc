@@ -13,6 +13,7 @@
 #include "common/log/range_log.h"
 #include "ltc/embedded/local_storage.h"
 #include "ltc/engine/import.h"
+#include "stoc/stoc_table_store.h"
 #include "tests/stoc/stoc_rig.h"
 
 namespace nova {
