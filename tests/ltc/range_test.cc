@@ -58,14 +58,14 @@ class LocalRange {
   }
 
   void Open(std::unique_ptr<RangeLog> log = NewNullLog()) {
-    RangeRecord record;
-    record.id = RangeId(1);
-    record.epoch = Epoch(++epoch_);
-    record.lower = lower_;
-    record.upper = upper_;
+    RangeSpec spec;
+    spec.id = RangeId(1);
+    spec.epoch = Epoch(++epoch_);
+    spec.lower = lower_;
+    spec.upper = upper_;
     auto edits = storage_->ReadInstalled();
     ASSERT_TRUE(edits.ok()) << edits.status();
-    auto range = Range::Recover(record, options_, &services_, storage_.get(), *edits, {}, std::move(keep_));
+    auto range = Range::Recover(spec, options_, &services_, storage_.get(), *edits, {}, std::move(keep_));
     ASSERT_TRUE(range.ok()) << range.status();
     range_ = *std::move(range);
     ASSERT_TRUE(storage_->Install(range_->manifest_group()).ok());

@@ -95,9 +95,9 @@ class Owner {
  public:
   Owner(Rig* rig, uint64_t id, std::string lower = "", std::string upper = "")
       : rig_(rig), arenas_(64 << 20), cache_(64 << 10) {
-    record_.id = RangeId(id);
-    record_.lower = std::move(lower);
-    record_.upper = std::move(upper);
+    spec_.id = RangeId(id);
+    spec_.lower = std::move(lower);
+    spec_.upper = std::move(upper);
     manifests_ = std::make_unique<LocalManifestStorage>(&manifest_disk);
     services_.store = rig->store.get();
     services_.cache = &cache_;
@@ -107,7 +107,7 @@ class Owner {
       return tables_to_place-- > 0 ? placement : Placement{{{StocId(9)}}, {StocId(9)}};
     };
     services_.garbage = [this](const TableInfo& t) {
-      if (drops_references) rig_->store->DropTable(t, {record_.id, record_.epoch, 0});
+      if (drops_references) rig_->store->DropTable(t, {spec_.id, spec_.epoch, 0});
     };
     services_.work = [](RangeId) {};
     services_.lost = [](RangeId, Status s) { ADD_FAILURE() << "lost: " << s; };
@@ -128,14 +128,14 @@ class Owner {
     Die();
     const auto edits = manifests_->ReadInstalled();
     ASSERT_TRUE(edits.ok()) << edits.status();
-    record_.epoch = Epoch(record_.epoch.value() + 1);
-    Activate(Range::Recover(record_, options_, &services_, manifests_.get(), *edits, {}));
+    spec_.epoch = Epoch(spec_.epoch.value() + 1);
+    Activate(Range::Recover(spec_, options_, &services_, manifests_.get(), *edits, {}));
   }
   void Import(const VersionEdit& cut) { Activate(TryImport(cut)); }
   StatusOr<std::shared_ptr<Range>> TryImport(const VersionEdit& cut) {
     Die();
-    record_.epoch = Epoch(record_.epoch.value() + 1);
-    return ImportRange(record_, options_, &services_, manifests_.get(), cut);
+    spec_.epoch = Epoch(spec_.epoch.value() + 1);
+    return ImportRange(spec_, options_, &services_, manifests_.get(), cut);
   }
   // Its first edit is written, and no pointer names that manifest when it dies.
   void ImportInVain(const VersionEdit& cut) {
@@ -145,7 +145,7 @@ class Owner {
     Die();
   }
   // The owner after `before`, with a manifest of its own.
-  void Follow(const Owner& before) { record_.epoch = before.record_.epoch; }
+  void Follow(const Owner& before) { spec_.epoch = before.spec_.epoch; }
   // What is not in the manifest is gone.
   void Die() {
     if (range_ == nullptr) return;
@@ -162,7 +162,7 @@ class Owner {
     for (const auto& s : rig_->stocs) {
       StatusOr<std::vector<FileSummary>> files;
       rig_->Eventually([&] {
-        return (files = rig_->client->stocs->ListFiles(s->id(), record_.id, record_.epoch, {}, Soon())).ok();
+        return (files = rig_->client->stocs->ListFiles(s->id(), spec_.id, spec_.epoch, {}, Soon())).ok();
       });
       ASSERT_TRUE(files.ok()) << files.status();
       const std::set<StocFileId> referenced = range_->ReferencedFiles();
@@ -171,7 +171,7 @@ class Owner {
         if (!referenced.contains(f.file)) orphans.push_back(f.file);
       }
       const Status dropped =
-          rig_->client->stocs->DropReferences(s->id(), record_.id, record_.epoch, orphans, Soon());
+          rig_->client->stocs->DropReferences(s->id(), spec_.id, spec_.epoch, orphans, Soon());
       ASSERT_TRUE(dropped.ok()) << dropped;
     }
   }
@@ -236,7 +236,7 @@ class Owner {
         }
         more = page.count == 100;
       }
-      ASSERT_EQ(all.size(), model.size()) << "range " << record_.id.value();
+      ASSERT_EQ(all.size(), model.size()) << "range " << spec_.id.value();
       ASSERT_TRUE(all == model);
     }
     for (int i = 0; i < kKeys; i += 7) {
@@ -263,7 +263,7 @@ class Owner {
   void LetGoOfCut() { frozen_ = nullptr; }
   Executor* on() { return rig_->client->executors[0].get(); }
   Range* range() { return range_.get(); }
-  Creator holder() const { return {record_.id, record_.epoch, 0}; }
+  Creator holder() const { return {spec_.id, spec_.epoch, 0}; }
 
   Model model;
   Placement placement{{{StocId(1), StocId(2)}}, {StocId(2), StocId(3)}};
@@ -291,7 +291,7 @@ class Owner {
   BlockCache cache_;
   RangeServices services_;
   RangeOptions options_;
-  RangeRecord record_;
+  RangeSpec spec_;
   Mutex mu_;
   std::vector<std::unique_ptr<Thread>> readers_;
   std::shared_ptr<Range> range_;
