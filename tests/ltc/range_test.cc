@@ -10,6 +10,7 @@
 
 #include "common/base/coding.h"
 #include "common/base/failpoint.h"
+#include "common/base/random.h"
 #include "common/base/thread.h"
 #include "ltc/embedded/local_storage.h"
 #include "tests/ltc/manual_executor.h"
