@@ -210,7 +210,8 @@ void Client::WriteAsync(const WriteBatch& batch, const WriteOptions& options,
   op->send = [rep = rep_.get(), greatest = rep_->Stored(greatest), deleted_to = std::move(deleted_to),
               count = static_cast<uint32_t>(batch.count()), entries = std::move(entries),
               sync = options.sync](const Target& target, const OpRef& op) {
-    if (!target.Contains(greatest) || (!target.upper.empty() && deleted_to > target.upper)) {  // K6
+    // of one range, as each batch (K6) is
+    if (!target.Contains(greatest) || (!target.upper.empty() && deleted_to > target.upper)) {
       op->last_where = "its keys are of more than one range";
       return rep->Finish(op.get(), Outcome::kInvalidArgument);
     }

@@ -68,10 +68,10 @@ struct ScanResult : Result {
 struct ClientRep;
 struct SnapshotState;
 
-// A moment of every range, to be read for as long as the handle is kept (K4): each range sees all that was
-// acknowledged before the snapshot was asked for. Each range is at one moment, not all of them at the same
-// one. The ranges' LTCs hold it, so that a range which moves or fails over ends its part: reads there are
-// SnapshotEnded. Only for the client that took it; may outlive that.
+// A moment of every range, to be read for as long as the handle is kept (snapshot, K4): each range sees all
+// that was acknowledged before the snapshot was asked for. Each range is at one moment, not all of them at
+// the same one. The ranges' LTCs hold it, so that a range which moves or fails over ends its part: reads
+// there are SnapshotEnded. Only for the client that took it; may outlive that.
 class ClientSnapshot {
  public:
   ~ClientSnapshot();  // the LTCs are told, without waiting
@@ -104,7 +104,7 @@ struct CheckpointsResult : Result {
 };
 
 struct WriteOptions {
-  int64_t ttl_ms = 0;  // of a put: the key is gone, as if deleted, so long from now (K7); 0: never
+  int64_t ttl_ms = 0;  // of a put: the key is gone, as if deleted, so long from now (expiry, K7); 0: never
   // false: where the log is on disks, acknowledged when it is written there: it survives the death of all
   // processes, not a loss of power of their hosts (docs/durability.md). Nothing else changes, and where the
   // log is in memory nothing at all.
@@ -139,7 +139,7 @@ class Client {
   // Range by range, each whole or not at all; of several ranges some may be done when it fails: then the
   // outcome is Unknown, and the message says where it had come to.
   Result DeleteRange(std::string_view begin, std::string_view end, const WriteOptions& options = {});
-  // All of it or nothing, of one range (K6); scans and snapshots never see a part.
+  // All of it or nothing, of one range (atomicity, K6); scans and snapshots never see a part.
   Result Write(const WriteBatch& batch, const WriteOptions& options = {});
   // Writes `desired` (none: a deletion) if the value is `expected` (none: there is no value); else
   // ConditionFailed.
@@ -193,7 +193,8 @@ class Client {
 
   // --- checkpoints of all ranges, each range's of one moment of its own. A call that fails has been done in
   // some ranges and not in others; the message says what failed first. What was certainly not done is tried
-  // again within timeout_ms; Unknown: in some range it may have been done, and is not tried again (A1).
+  // again within timeout_ms; Unknown: in some range it may have been done, and is not tried again (no write
+  // twice, A1).
   Result CreateCheckpoint(const std::string& name);  // ConditionFailed: some range has one of that name
   CheckpointsResult ListCheckpoints();
   Result DeleteCheckpoint(const std::string& name);  // of the ranges that have it; NotFound: none has

@@ -215,7 +215,7 @@ void ClientRep::Finish(Op* op, Outcome o) {
 
 void ClientRep::EndWrite(const OpRef& op, Outcome o) {
   if (!IsRetryable(o)) return Finish(op.get(), o);
-  op->last = o;  // A1: definitely not applied
+  op->last = o;  // No write twice (A1): definitely not applied
   RetryLater(op);
 }
 

@@ -1,5 +1,5 @@
 // ClientRep: what the operations of a Client share: exchange threads, routes, and the tries of one deadline
-// (A1).
+// (no write twice, A1).
 //
 // An operation is an Op: `send` makes one try at the range that holds its key now, and calls Finish,
 // RetryLater or Try; `end` gives the caller the result. Reads are tried again whatever became of a try; a

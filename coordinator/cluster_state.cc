@@ -12,7 +12,7 @@ Nanos Stretched(const ClusterOptions& options, Nanos lease_ns) {
          options.lease_margin_ns;
 }
 
-// C2: when every lease that an earlier coordinator granted has ended.
+// New leader (C2): when every lease that an earlier coordinator granted has ended.
 Nanos EarlierLeasesEnd(const ClusterOptions& options, const ClusterState& state) {
   if (options.off.c2_wait) return 0;
   return state.elected_ns + Stretched(options, std::max(state.longest_lease_ns, options.lease_ns));
@@ -61,8 +61,8 @@ class Stepper {
     const auto it = s_.ranges.find(e.record.id);
     if (it == s_.ranges.end()) {
       ClusterState::Range& range = s_.ranges[e.record.id];
-      // Who moved it, and when, is not known: R5's wait is that of C2. Its first owner has nobody to wait
-      // for.
+      // Nobody knows who moved it, and when: the wait (R5) is that of a new leader (C2). Its first owner has
+      // nobody to wait for.
       range.old_lease_ends_ns = e.record.epoch.value() <= 1 ? 0 : EarlierLeasesEnd(options_, s_);
       SetRecord(&range, e.record);
       range.found_without_owner = e.record.released || e.record.owner_incarnation == Incarnation();
@@ -122,7 +122,7 @@ class Stepper {
     answer.standing = Standing::kRegistered;
     TakeReport(e);
     if (e.stocs_version != s_.stocs_version) answer.stocs = s_.live_stocs;
-    if (now_ >= s_.authority_until_ns) return answer;  // C3: no grant without a session
+    if (now_ >= s_.authority_until_ns) return answer;  // Lease (C3): no grant without a session
     ClusterState::Lease& lease = s_.leases[e.incarnation];
     if (node->second.role == Role::kLtc) NoteLtcHeard(lease);
     lease.name = e.name;
@@ -302,8 +302,8 @@ class Stepper {
     }
   }
 
-  // C4: one that this leader had no time to hear is as good as it was: LTCs are told of few, or none, only
-  // when few are there.
+  // Writes need no lease (C4): one that this leader had no time to hear is as good as it was: LTCs are told
+  // of few, or none, only when few are there.
   bool IsLiveStoc(const NodeInfo& node) const {
     const auto lease = s_.leases.find(node.incarnation);
     const Nanos listened = lease == s_.leases.end()

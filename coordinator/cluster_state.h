@@ -2,8 +2,8 @@
 // live.
 //
 // One pure function: Step(options, state, event, now) changes the state and returns what to do; it never
-// touches a clock, a store or a network. The rules it carries are C2, C3 (the granter's side), C4, R1 and R5
-// of the protocol:
+// touches a clock, a store or a network. The rules it carries: new leader (C2), lease (C3; the granter's
+// side), writes need no lease (C4), seal (R1), wait (R5):
 //   - A lease is an incarnation's. It has ended for sure at: time of the reply + T (1 + rho) + delta; and for
 //     grants of earlier coordinators, which this one knows nothing of, at: election + longest T (1 + rho) +
 //     delta.
@@ -13,11 +13,10 @@
 //     has listened for as long as a lease since: time in which its own process stood still is no time in
 //     which others were silent.
 //   - One that it has not heard, when C2's wait is over and either its node is gone or the leader has
-//   listened
-//     for `listen_ns`: a node that comes back late, for whatever reason, keeps its ranges (C2').
+//     listened for `listen_ns`: a node that comes back late, for whatever reason, keeps its ranges (absence
+//     is not death, C2').
 //   - Ranges that are nobody's wait until no LTC has been newly heard for `settle_ns`: the first to come is
-//   not
-//     given everything. One that is released while this leader looks on does not.
+//     not given everything. One that is released while this leader looks on does not.
 //   - A move is R1: epoch + 1, SEALING, the new owner with its incarnation, groups as in the version
 //   replaced.
 //   - The epochs taken from an incarnation are named in each of its later grants as excluded, for as long as

@@ -1,9 +1,9 @@
 // What the control plane knows of nodes and ranges, as plain values; the same in znodes, heartbeats and
 // configurations.
 //
-// Znodes (N3), all under one chroot:
+// Znodes (range record, N3), all under one chroot:
 //   /cluster            uuid of the cluster, format version
-//   /coord              {leader name, address, coord_epoch}: checked by every change it makes (C1)
+//   /coord              {leader name, address, coord_epoch}: checked by every change it makes (authority, C1)
 //   /nodes/<name>       ephemeral NodeInfo
 //   /stocs/<stoc id>    {store uuid, name}: given once, at format time
 //   /ranges/<range id>  RangeRecord, every change a compare-and-set
@@ -12,9 +12,12 @@
 // NodeInfo and RangeRecord in bytes; lp = length-prefixed, numbers are varint64 unless said otherwise:
 //   node   = u8 format 1 | lp name | u8 role | incarnation | lp address | lp host | stoc id |
 //            fixed64 store hi, lo | lp metrics address | u8 draining | fixed32 crc32c of all before
-//   range  = u8 format 1 | id | lp lower | lp upper | epoch | u8 state | lp owner | owner incarnation |
+//   range  = u8 format 1 or 2 | id | lp lower | lp upper | epoch | u8 state | lp owner | owner incarnation |
 //            u8 released | fixed64 manifest hi, lo | n, n StoC ids | n groups of {id | n,
-//            n of {StoC id, incarnation}} | last group | fixed32 crc32c of all before
+//            n of {StoC id, incarnation [fixed64 store hi, lo]} [u8 media]} | last group |
+//            fixed32 crc32c of all before
+// Format 2, with the fields in brackets, is written as soon as a group has files; a program that knows no
+// log files refuses it.
 #pragma once
 
 #include <string>
@@ -44,7 +47,7 @@ StatusOr<NodeInfo> DecodeNodeInfo(std::string_view data);  // DataLoss: malforme
 
 struct LogMember {
   StocId stoc;
-  Incarnation incarnation;  // in-memory segments belong to one (N1)
+  Incarnation incarnation;  // in-memory segments belong to one (incarnation, N1)
   Uuid store = {};          // log files belong to a store
   bool operator==(const LogMember&) const = default;
 };

@@ -93,10 +93,11 @@ class NodeSessionImpl : public NodeSession {
   std::map<StocId, NodeInfo> known_stocs_ ABSL_GUARDED_BY(mu_);
 
   // Of the heartbeat thread.
-  CoordEpoch coord_epoch_;  // the highest seen (C1)
+  CoordEpoch coord_epoch_;  // the highest seen (authority, C1)
   uint64_t stocs_version_ = 0;
   bool lost_ = false;
-  std::map<std::pair<RangeId, Epoch>, Nanos> old_lease_ends_ns_;  // R5: the earliest sound bound heard so far
+  // Wait (R5): the earliest sound bound heard so far
+  std::map<std::pair<RangeId, Epoch>, Nanos> old_lease_ends_ns_;
 
   std::unique_ptr<Thread> thread_;
 };
@@ -208,7 +209,7 @@ void NodeSessionImpl::HeartbeatOnce() {
       t->set_tables(tables);
     }
   }
-  const Nanos sent = Now();  // C3: the holder counts from here, whatever the channel does
+  const Nanos sent = Now();  // Lease (C3): the holder counts from here, whatever the channel does
   const StatusOr<std::string> answer = channel_->Call("Heartbeat", request.SerializeAsString(),
                                                       sent + std::max(kMinCallNs, options_.heartbeat_ns));
   if (!answer.ok()) {

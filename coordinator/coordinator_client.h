@@ -2,7 +2,7 @@
 //
 // Two ways lie below it: the ControlChannel to the leading coordinator (gRPC, simulated), for heartbeats,
 // configurations and admin commands; and the ConfigStore, for the node's own session and the compare-and-set
-// of its ranges' records (L4, M1, R5). Clients and tools have no ConfigStore.
+// of its ranges' records (group change L4, manifest M1, wait R5). Clients and tools have no ConfigStore.
 //
 // Thread safety: all methods from any thread; those that return a Status wait (never on an xchg thread).
 //                lease_expiry_ns() is one atomic load.
@@ -34,7 +34,7 @@ class ControlChannel {
                                      Nanos deadline_ns) = 0;
 };
 
-// A range this node is to open (R1 is done: the record is SEALING, at the new epoch, and names us).
+// A range this node is to open. The seal (R1) is done: the record is SEALING, at the new epoch, and names us.
 struct RangeAssignment {
   RangeRecord record;
   Nanos old_lease_ends_ns = 0;  // R5, on our clock: no OPEN before
@@ -81,7 +81,7 @@ struct NodeEvents {
   // On the heartbeat thread; must not wait.
   // repeated until the range is OPEN or assigned elsewhere
   std::function<void(const RangeAssignment&)> assigned;
-  std::function<void(RangeId, Epoch)> excluded;  // C3: answer nothing for it any more
+  std::function<void(RangeId, Epoch)> excluded;  // Lease (C3): answer nothing for it any more
   // flush, stop, let go in order (drain, migration)
   std::function<void(RangeId, Epoch)> release;
   std::function<void(const std::vector<NodeInfo>&)> stocs;  // the StoCs with a lease, whenever they change
@@ -140,7 +140,7 @@ StatusOr<StocId> DrawStocId(ConfigStore* store, const Uuid& store_uuid, const st
 StatusOr<Uuid> ReadClusterUuid(ConfigStore* store);
 // N1: once per process start. A process whose session expired joins again with the one it has.
 StatusOr<Incarnation> DrawIncarnation(ConfigStore* store);
-// F1: what a StoC reads before it listens; `sync` first. By range id.
+// Revocation (F1): what a StoC reads before it listens; `sync` first. By range id.
 StatusOr<std::vector<RangeRecord>> ReadRangeRecords(ConfigStore* store);
 
 // Where each range is, for routing.

@@ -344,9 +344,9 @@ void CoordinatorService::Lead(Term term) {
           term.store->session_state() == SessionState::kExpired)
         break;
       StepLocked(AuthorityEvent{AuthorityUntilLocked()});
-      // C2': in a round that took far longer than usual this process did not run, or waited for the store: as
-      // good as deaf. What is usual counts as listening all the same, or slow rounds would keep the dead in
-      // office.
+      // Absence is not death (C2'): in a round that took far longer than usual this process did not run, or
+      // waited for the store: as good as deaf. What is usual counts as listening all the same, or slow rounds
+      // would keep the dead in office.
       const Nanos round = Now() - std::exchange(last_tick, Now());
       moves = StepLocked(TickEvent{std::max<Nanos>(0, round - kLongestRound)}).moves;
     }
@@ -386,7 +386,7 @@ Status CoordinatorService::ProveAuthority() {
   return OkStatus();
 }
 
-// Once the leases of earlier leaders have ended, later ones need not wait for them (C2).
+// Once the leases of earlier leaders have ended, later ones need not wait for them (new leader, C2).
 void CoordinatorService::LowerLongestLease() {
   Term term;
   {

@@ -3,9 +3,9 @@
 // transport shares it.
 //
 // Leadership: the one who creates the ephemeral /coord_leader and, in the same multi, raises coord_epoch in
-// /coord, leads. Every change it makes is a multi with check(/coord) (C1). It answers and grants only while
-// its session is known to live: until the send time of its last answered request + session timeout (1 - rho)
-// (C3); then it steps down and campaigns anew.
+// /coord, leads. Every change it makes is a multi with check(/coord) (authority, C1). It answers and grants
+// only while its session is known to live: until the send time of its last answered request + session timeout
+// (1 - rho) (lease, C3); then it steps down and campaigns anew.
 //
 // Thread safety: all methods from any thread; Handle may wait for the ConfigStore (not for Heartbeat and
 //                GetConfiguration).

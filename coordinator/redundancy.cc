@@ -39,7 +39,8 @@ uint32_t LivingCopies(const LogGroup& group, const LivingStocs& living) {
   return static_cast<uint32_t>(std::count_if(group.members.begin(), group.members.end(), has_it));
 }
 
-// A StoC id is given to one store at its format, so that an empty disk in its place has another (N3).
+// A StoC id is given to one store at its format, so that an empty disk in its place has another (range
+// record, N3).
 uint32_t LivingCopies(const ManifestGroup& group, const LivingStocs& living) {
   return static_cast<uint32_t>(std::count_if(group.members.begin(), group.members.end(),
                                              [&](StocId stoc) { return living.contains(stoc); }));

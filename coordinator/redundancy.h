@@ -2,10 +2,10 @@
 // to keep.
 //
 // A copy lives where its StoC is registered and has a lease, and still has what was listed: of a log the
-// incarnation's memory or the store's files (N1), of a manifest or a table the store's files. What is
-// configured is what the owner says in its heartbeats, never what could be placed: with two StoCs and R = 3
-// every log group is degraded. Where the owner has not been heard, the most that any LTC keeps counts; where
-// none has, what the record lists.
+// incarnation's memory or the store's files (incarnation, N1), of a manifest or a table the store's files.
+// What is configured is what the owner says in its heartbeats, never what could be placed: with two StoCs and
+// R = 3 every log group is degraded. Where the owner has not been heard, the most that any LTC keeps counts;
+// where none has, what the record lists.
 //
 // Thread safety: pure functions.   Errors: none.
 #pragma once

@@ -144,7 +144,7 @@ class Renderer {
     return out.empty() ? out : out + "\n";
   }
 
-  // The table of protocol D, for what the open ranges have.
+  // The table of durability (D), for what the open ranges have.
   std::string Durability() const {
     if (logs_.open == 0) return "durability: no range is open\n" + Copies();
     std::string out;

@@ -47,7 +47,8 @@ struct CoordRecord {
   CoordEpoch coord_epoch;
   std::string leader;
   std::string address;
-  Nanos max_lease_ns = 0;  // the longest lease that may still run from this or an earlier leader (C2)
+  // the longest lease that may still run from this or an earlier leader (new leader, C2)
+  Nanos max_lease_ns = 0;
   // drawn for each campaign: tells a winner whose answer was lost that it won (row 38)
   Uuid nonce;
   std::string Encode() const;

@@ -75,7 +75,7 @@ struct LogFile {
   uint64_t allocated = 0;            // of the file: zeros, or an older log's records
   std::atomic<uint64_t> written{0};  // lsn up to which a sync that begins now finds everything
   std::atomic<uint64_t> synced{0};   // and up to which one has ended
-  std::atomic<bool> good{true};      // S1
+  std::atomic<bool> good{true};      // bad file (S1)
   // Guarded by LocalLog::mu_, but for reads of `file` by its writer.
   std::shared_ptr<DiskFile> file;  // null: it is bad, and was closed
   bool name_synced = false;
@@ -110,7 +110,7 @@ class LocalLog : public RangeLog {
         (free_.size() < options_.keep_files && f->good.load() ? free_ : retired).push_back(f->path);
     }
     NOVA_FP_VOID("log.round_deleted");
-    // a leftover holds done memtables only (M3)
+    // a leftover holds done memtables (M3) only
     for (std::string& path : retired) remover_.Delete(std::move(path));
   }
 

@@ -1,10 +1,10 @@
-// LocalLog: mode persistent on the local disk: the log of embedded mode (protocol.md, D).
+// LocalLog: mode persistent on the local disk: the log of embedded mode (durability, D).
 //
-// One file for each (memtable round, caller lane), written by the lane's holder alone (L2), and one for the
-// round's synced records, which any lane brings and whoever comes first writes and syncs for all that wait
-// (group commit). Recycled once the round is flushed: overwriting a file that is there is cheaper to sync
-// than growing one. A record is acknowledged when it is written, and, with `sync`, when it and every record
-// acknowledged before it are synced.
+// One file for each (memtable round, caller lane), written by the lane's holder alone (one writer, L2), and
+// one for the round's synced records, which any lane brings and whoever comes first writes and syncs for all
+// that wait (group commit). Recycled once the round is flushed: overwriting a file that is there is cheaper
+// to sync than growing one. A record is acknowledged when it is written, and, with `sync`, when it and every
+// record acknowledged before it are synced.
 //
 //   file      header | record | record | ...                       records as in log_record.h
 //   header    "novalog1" | fixed64 uuid hi | fixed64 uuid lo | fixed64 epoch | u32 crc32c of the 32 bytes
@@ -17,9 +17,9 @@
 //
 // Thread safety, ownership: as RangeLog's.
 // Errors of Append: kNoSpace, kUnavailable: the file could not be written, nothing is in the log; kUnknown:
-// it was perhaps written, and not synced. The file is bad from then on (S1), the next record goes to another;
-// unsynced records that were acknowledged before from that file are as safe as they were: a later sync does
-// not cover them.
+// it was perhaps written, and not synced. It is a bad file (S1) from then on, and the next record goes
+// to another; unsynced records that were acknowledged before from that file are as safe as they were: a later
+// sync does not cover them.
 #pragma once
 
 #include <memory>
@@ -43,10 +43,10 @@ struct LocalLogOptions {
 // `disk` outlives it. The files of older epochs are left alone.
 std::unique_ptr<RangeLog> NewLocalLog(Disk* disk, Epoch epoch, const LocalLogOptions& options);
 
-// What all log files hold (R3), each as far as it is whole. DataLoss: a file is damaged, and holds what is
-// needed: the text says where, and how to open without what is lost.
+// What all log files hold (read, R3), each as far as it is whole. DataLoss: a file is damaged, and holds what
+// is needed: the text says where, and how to open without what is lost.
 StatusOr<RecoveredLogs> ReadLocalLogs(Disk* disk, const MemTableDone& done);
-// Deletes the files of epochs below `epoch` (R6): what they hold is in tables.
+// Deletes the files of epochs below `epoch` (free, R6): what they hold is in tables.
 Status DeleteLocalLogs(Disk* disk, Epoch epoch);
 
 }  // namespace nova

@@ -2,17 +2,18 @@
 // memory by one-sided WRITE, into files on their disks by SEND, or both, as the group says.
 //
 // One LogClient an LTC; a RangeLog for each (range, epoch). A log is, on each member of its group, one
-// in-memory StoC file with overflow segments, one file on its disk, or both, bound to one xchg thread (L2).
-// What a round of that thread appends to a log goes out as one WRITE and one AppendLog per member, posted at
-// the end of the round. A record is acknowledged when every one of them was delivered (L3): of a file, when
-// its bytes are written, and synced if the record says so.
+// in-memory StoC file with overflow segments, one file on its disk, or both, bound to one xchg thread (one
+// writer, L2). What a round of that thread appends to a log goes out as one WRITE and one AppendLog per
+// member, posted at the end of the round. A record is acknowledged when every one of them was delivered
+// (write-all, L3): of a file, when its bytes are written, and synced if the record says so.
 //
-// A member fails (L4): `change_group` is asked once for a replacement set; it makes the compare-and-set under
-// the epoch and answers. What was posted and not acknowledged is re-posted into fresh logs of the new group;
-// the old group's records stay where they are until their memtables are flushed (UnusedGroups).
+// A member fails (group change, L4): `change_group` is asked once for a replacement set; it makes the
+// compare-and-set under the epoch and answers. What was posted and not acknowledged is re-posted into fresh
+// logs of the new group; the old group's records stay where they are until their memtables are flushed
+// (UnusedGroups).
 //
-// When it counts as failed (L5). A WRITE that was not delivered, or an open that was not answered, is a
-// suspicion: one ping over another connection decides.
+// When it counts as failed (deadline, L5). A WRITE that was not delivered, or an open that was not answered,
+// is a suspicion: one ping over another connection decides.
 //   not answered, or by     the member is gone, and every put waits for it: replaced at once. A process that
 //   another incarnation     died refuses the ping's connection, so that this costs a round trip, not a
 //                           deadline; and no limit may delay it

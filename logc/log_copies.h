@@ -1,5 +1,5 @@
-// LogCopies: one log, read back from as many copies as it takes (R3): memory segments, files, of one StoC or
-// several, or a local file.
+// LogCopies: one log, read back from as many copies as it takes (read, R3): memory segments, files, of one
+// StoC or several, or a local file.
 //
 // What counts is the longest sequence of records, dense in lsn, each from whichever copy has it whole. Where
 // it ends for want of a record there may be nothing behind; or the writer died over an append whose parts
@@ -16,8 +16,8 @@
 // Not to be told: damage to the newest records that were acknowledged, for none behind them says so; and a
 // file cut short. Other copies have them (files are all read). docs/durability.md says what bounds it.
 //
-// A log all of whose records belong to memtables that are done (M3) proves nothing: its room may be in use
-// again, in part, by another.
+// A log all of whose records belong to memtables that are done (done memtables, M3) proves nothing: its room
+// may be in use again, in part, by another.
 //
 // Thread safety: none.   Ownership: of the bytes, with what was read of them; `done` outlives it.
 // Errors: DataLoss: an acknowledged record is in no copy, or one that is whole is not understood.

@@ -11,7 +11,7 @@
 //       14     2  and how many were not yet known synced in every file of the log; 0: it does not say
 //       16     8  lsn, dense from 1 in its log
 //       24     8  first sequence number; entry i has first + i
-//       32     8  client id       (A1: so that de-duplication can come later)
+//       32     8  client id       (no write twice, A1: so that de-duplication can come later)
 //       40     8  request number
 //       48        entries: varint64 memtable id | u8 type | varint32 key size | key |
 //                 varint32 value size | value
@@ -41,7 +41,7 @@ inline constexpr size_t kLogRecordHeaderBytes = 48;
 
 // How far a log had come when one of its records was built. `synced` <= `acknowledged` < the record's lsn.
 struct LogMarks {
-  // the lsn up to which every record was in all copies, and its writer told so (L3); 0: not known
+  // the lsn up to which every record was in all copies, and its writer told so (write-all, L3); 0: not known
   uint64_t acknowledged = 0;
   uint64_t synced = 0;  // and up to which each survives a loss of power in every file
   bool operator==(const LogMarks&) const = default;
@@ -52,7 +52,7 @@ size_t LogRecordBytes(const LogRecord& record);
 // pass.
 void EncodeLogRecord(const Uuid& log, uint64_t lsn, const LogMarks& marks, const LogRecord& record,
                      std::byte* dst);
-// Gives a record encoded for one log to another (L4): new crc, lsn and marks, same content.
+// Gives a record encoded for one log to another (group change, L4): new crc, lsn and marks, same content.
 void RebindLogRecord(const Uuid& log, uint64_t lsn, const LogMarks& marks, std::byte* record);
 
 // A record that is whole: of this log, as it was encoded.

@@ -196,8 +196,8 @@ Cover CoverGroups(StocClient* stocs, const RangeRecord& record, const std::map<S
 
 // Files of a log are left of which no member's memory has anything, and each group that it may be of has
 // another member that was listed with memory and has had it ever since. There it would be, had anything of it
-// been acknowledged (L3) that is in no table (M3): memory loses no single log. A member's file may be gone by
-// itself, and proves nothing.
+// been acknowledged (write-all, L3) that is in no table (done memtables, M3): memory loses no single log. A
+// member's file may be gone by itself, and proves nothing.
 bool IsOver(const RangeRecord& record, const std::map<StocId, FenceReply>& fenced, const SealedLog& log) {
   if (!log.segments.empty()) return false;
   const auto has_file = [&](const LogMember& m) { return log.files.contains(m.stoc); };

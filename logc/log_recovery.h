@@ -1,14 +1,14 @@
-// Log recovery (R2, R3): fence the members of a range's log groups, read their sealed segments by READ or
-// their files, parse.
+// Log recovery (fence R2, read R3): fence the members of a range's log groups, read their sealed segments by
+// READ or their files, parse.
 //
 // At least one listed member of every group, with the listed incarnation where the group has segments, or on
-// the listed store where it has files (N1), has to be fenced and read: acknowledgement was write-all, so each
-// such member holds every acknowledged record of its group, and the fenced one keeps whatever the old owner
-// still sends to the others from being acknowledged. The others are fenced too, but nobody waits for one that
-// is silent longer than kStragglers: it may stand still for minutes. Segments before files; StoCs and logs in
-// parallel. Of a log's segments one member's are read, of its files all that answer; where those lack a
-// record that was acknowledged (log_copies.h), every other copy too, and then even the silent are waited for,
-// up to kWaitForCopies.
+// the listed store where it has files (incarnation, N1), has to be fenced and read: acknowledgement was
+// write-all, so each such member holds every acknowledged record of its group, and the fenced one keeps
+// whatever the old owner still sends to the others from being acknowledged. The others are fenced too, but
+// nobody waits for one that is silent longer than kStragglers: it may stand still for minutes. Segments
+// before files; StoCs and logs in parallel. Of a log's segments one member's are read, of its files all that
+// answer; where those lack a record that was acknowledged (log_copies.h), every other copy too, and then even
+// the silent are waited for, up to kWaitForCopies.
 //
 // A member that was started since, and has files of which nobody can tell whether they are a log of the
 // group, is not such a member: what is missing there would pass for a log that never was.

@@ -1,5 +1,5 @@
-// ReplicatedLog: what the cluster asks of a range's log beside what the engine does: its groups (L4, group
-// change), and which rounds they expose. logc/log_client.h implements it.
+// ReplicatedLog: what the cluster asks of a range's log beside what the engine does: its groups (group
+// change, L4), and which rounds they expose. logc/log_client.h implements it.
 //
 // Thread safety: the three calls from any thread.   Ownership, errors: as RangeLog.
 #pragma once

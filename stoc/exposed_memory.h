@@ -1,12 +1,12 @@
 // ExposedMemory: memory that peers reach by one-sided operations, in power-of-two pieces with a registration
 // (a key) each.
 //
-// A piece is given back in one of two ways (F2, F4):
+// A piece is given back in one of two ways (new key F2, exposed memory F4):
 //   - in order, by the session (a peer's connection to one xchg thread of ours) that had it: all that was
 //     ever posted to it has arrived, so that session, and no other, may get it again under the same key:
 //     "warm";
 //   - otherwise to quarantine: somebody may still write to it. Recycle revokes its key, after which nothing
-//     lands (F1), and registers it afresh. So does the end of a session with its warm pieces.
+//     lands (revocation, F1), and registers it afresh. So does the end of a session with its warm pieces.
 //
 // Thread safety: all methods. TryTake, Piece and SessionGone only take a lock; Take, Recycle and Seal
 //                register and revoke, which may take milliseconds: control threads.

@@ -1,5 +1,6 @@
-// FenceTable: the epoch below which each range's requests are refused (F1), and the work of each epoch that
-// is under way, so that a FENCE is answered only when nothing of a lower epoch can land any more (M1).
+// FenceTable: the epoch below which each range's requests are refused (revocation, F1), and the work of each
+// epoch that is under way, so that a FENCE is answered only when nothing of a lower epoch can land any more
+// (manifest, M1).
 //
 // Thread safety: all.   Ownership: none taken.   Errors: false: the epoch is fenced: kNotOwner.
 #pragma once

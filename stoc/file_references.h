@@ -1,5 +1,5 @@
-// FileReferences: the ranges that reference one shared StoC file (M4), as a list that lies beside it;
-// replaced as a whole.
+// FileReferences: the ranges that reference one shared StoC file (shared table, M4), as a list that lies
+// beside it; replaced as a whole.
 //
 //   u32 magic 'NVR1' | u32 CRC-32C of the rest | u32 format 1 | u32 part | owner uuid (u64 hi, lo) | u32 n
 //   n x { u64 range | u64 epoch | u64 wall time of the reference, ms }   (little-endian)

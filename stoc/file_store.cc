@@ -175,7 +175,7 @@ struct FileStore::Entry {
   FileHeader header;
   std::atomic<uint64_t> size{0};    // of the bytes that are durable
   std::atomic<bool> writing{true};  // being created
-  std::atomic<bool> bad{false};     // S1
+  std::atomic<bool> bad{false};     // bad file (S1)
 
   // Of a log:
   std::atomic<uint64_t> unsynced_writes{0};  // that asked for no sync, and are not in the journal
@@ -244,7 +244,7 @@ Status FileStore::Load() {
   return OkStatus();
 }
 
-// R2: where whose log it is cannot be read, its range must not take it for one that never was.
+// Fence (R2): where whose log it is cannot be read, its range must not take it for one that never was.
 void FileStore::NoteUnreadable(const std::string& name) {
   StocFileId file;
   if (ParseName(name, &file) && file.part == 0) unreadable_logs_.push_back(file.owner);
@@ -445,7 +445,7 @@ Status FileStore::AppendFile(const StocFileId& file, const Creator& creator, uin
   if (entry->bad) return absl::DataLossError(StrCat(file.ToString(), " is bad"));
   if (entry->append_handle == nullptr)
     return absl::UnavailableError(StrCat(file.ToString(), " is closed to appends"));
-  // M1: an epoch appends to its own files only.
+  // Manifest (M1): an epoch appends to its own files only.
   if (entry->header.creator.range != creator.range || entry->header.creator.epoch != creator.epoch) {
     return absl::InvalidArgumentError(StrCat(file.ToString(), " belongs to range ",
                                              entry->header.creator.range.value(), ", epoch ",
@@ -721,7 +721,7 @@ Status FileStore::DeleteFiles(const std::vector<StocFileId>& files) {
   return first;
 }
 
-// --- references (M4)
+// --- references (shared table, M4)
 
 bool FileStore::ReferencesLocked(const StocFileId& file, const FileHeader& header, const Creator& who) const {
   const auto shared = references_.find(file);

@@ -15,24 +15,24 @@
 //       10     2  kind     1 whole (never changes), 2 appended to, 3 log
 //       12     4  part
 //       16    16  owner uuid (hi, lo)
-//       32    24  creator: range, epoch, job (N4)
+//       32    24  creator: range, epoch, job (collection, N4)
 //       56     8  size of the bytes; 0 for kinds 2 and 3
 //       64     8  wall time of creation, ms
 //       72     4  CRC-32C of the bytes; 0 for kinds 2 and 3
 //       76     4  zero
 //
-// M4: a file goes when the last range drops its reference. One that was never shared has its creator's, by
-// its header. A reference is added, durably, before the manifest edit that names the file, and dropped after
-// the edit that drops it; what a crash leaves in between is a reference too many, which its range's next
-// owner finds in List and drops (N4).
+// Shared table (M4): a file goes when the last range drops its reference. One that was never shared has its
+// creator's, by its header. A reference is added, durably, before the manifest edit that names the file, and
+// dropped after the edit that drops it; what a crash leaves in between is a reference too many, which its
+// range's next owner finds in List and drops (N4).
 //
-// S4: a new file is written under its temporary name, synced, renamed, and the directory synced. S1: a file
-// whose write or sync failed is bad for ever. A file of kind 2 takes appends only from the process that
-// created it: after a restart its tail is not known to be what its writer thinks, who then goes on in a new
-// file (a torn tail is the reader's to cut). So does a log, whose writer says where its bytes go, and when
-// they are to be synced.
-// S2: below the reserve of free bytes new files are refused, below a quarter of it appends too; deletes and
-// reads go on.
+// Durable name (S4): a new file is written under its temporary name, synced, renamed, and the directory
+// synced. Bad file (S1): one whose write or sync failed is bad for ever. A file of kind 2 takes appends
+// only from the process that created it: after a restart its tail is not known to be what its writer thinks,
+// who then goes on in a new file (a torn tail is the reader's to cut). So does a log, whose writer says where
+// its bytes go, and when they are to be synced.
+// Full disk (S2): below the reserve of free bytes new files are refused, below a quarter of it appends too;
+// deletes and reads go on.
 //
 // Thread safety: all; every call but List, Find and the counts waits for the disk (storage threads).
 // Ownership:     the disk outlives it.
@@ -106,7 +106,7 @@ class FileStore {
   ~FileStore();
 
   // Durable when it returns OK; also when the same file is there already: its bytes are then looked at, and
-  // written anew in its place where they are not what they were (S3). `crc` is that of `data`.
+  // written anew in its place where they are not what they were (repair, S3). `crc` is that of `data`.
   Status WriteFile(const StocFileId& file, const Creator& creator, std::string_view data, uint32_t crc);
   // At `offset`, which must be the end; `create` makes the file, with offset 0.
   Status AppendFile(const StocFileId& file, const Creator& creator, uint64_t offset, bool create,
@@ -129,9 +129,9 @@ class FileStore {
   // Logs, each at most once: those that ask are made durable together. What became of each; Unavailable: not
   // open here.
   std::vector<Status> WriteLogs(std::span<const LogWrite> writes);
-  // F1: closes the range's logs of epochs below `epoch`; all of them. No WriteLog of theirs is inside, nor
-  // will be. Tries again what the start could not do for them: until then their size is kUnknownSize, and
-  // reads of them are DataLoss.
+  // Revocation (F1): closes the range's logs of epochs below `epoch`; all of them. No WriteLog of theirs is
+  // inside, nor will be. Tries again what the start could not do for them: until then their size is
+  // kUnknownSize, and reads of them are DataLoss.
   std::vector<SealedLogFile> SealLogs(RangeId range, Epoch epoch);
   Status DeleteLogs(RangeId range, Epoch epoch_below);
 

@@ -19,8 +19,8 @@
 // Thread safety: Append: one thread at a time; the rest any.
 // Ownership:     the disk outlives it.
 // Errors:        of Append: nothing may be taken for durable; ResourceExhausted: no room, later ones may do;
-//                else the journal takes no more in this process (S1), and is not used again before it was
-//                replayed.
+//                else the journal takes no more in this process (bad file, S1), and is not used again before
+//                it was replayed.
 #pragma once
 
 #include <array>

@@ -1,12 +1,13 @@
 // LogWriter: group commit of the logs in files. One thread takes all appends that have come, of all logs, has
 // them written and made durable together, and answers all, while the next come together.
 //
-// F1: appends of a fenced epoch are refused when their work begins; while it is under way a FENCE waits.
+// Revocation (F1): appends of a fenced epoch are refused when their work begins; while it is under way a
+// FENCE waits.
 //
 // Thread safety: all; `done` runs on the writer's thread, once.
 // Ownership:     FileStore and FenceTable outlive it; bytes are copied.
 // Errors:        false: too much is queued. Outcomes: kNotOwner: fenced; kUnavailable: the log is not open
-//                here; kNoSpace; kCorruption: the disk failed, and the log is bad (S1).
+//                here; kNoSpace; kCorruption: the disk failed, and the log is a bad file (S1).
 #pragma once
 
 #include <map>

@@ -13,10 +13,10 @@
 // 0x108  ReadFile        file offset size                        bytes  (fewer at the end)
 // 0x10a  ListFiles       range epoch_below [file]                n x {file creator size age_ms}
 // 0x10b  Ping            -                                       incarnation
-// 0x10c  FreeFenced      range epoch                             -      (R6)
+// 0x10c  FreeFenced      range epoch                             -      (free, R6)
 // 0x10d  OpenLogFile     range epoch incarnation log             -
 // 0x10e  AppendLog       range epoch log offset sync crc bytes   -
-// 0x10f  AddReferences   range epoch n x file                    -      (M4)
+// 0x10f  AddReferences   range epoch n x file                    -      (shared table, M4)
 // 0x110  DropReferences  range epoch n x file                    -      (M4; 0x109, without range: gone)
 //
 //   range epoch incarnation offset age_ms buffer   u64             log store   uuid: u64 hi | u64 lo
@@ -24,11 +24,11 @@
 //   file   uuid | u32 part                         creator         range | epoch | u64 job
 //   memory u64 address | u64 size | u32 rkey | u32 zero            bytes       the rest of the body
 //
-// A segment belongs to an incarnation of the StoC (N1): OpenSegment names the one that the log's group lists,
-// and another refuses it with kUnavailable. OpenLogFile too, for a log takes appends only from the process
-// that opened it, and AppendLog to another is kUnavailable. A log's file is {log, part 0}; Fence lists those
-// of lower epochs, of any incarnation. FreeLogs frees the segments and the file of a log. AppendLog is
-// answered when its bytes are written, and, if it says so, synced.
+// A segment belongs to an incarnation of the StoC (incarnation, N1): OpenSegment names the one that the log's
+// group lists, and another refuses it with kUnavailable. OpenLogFile too, for a log takes appends only from
+// the process that opened it, and AppendLog to another is kUnavailable. A log's file is {log, part 0}; Fence
+// lists those of lower epochs, of any incarnation. FreeLogs frees the segments and the file of a log.
+// AppendLog is answered when its bytes are written, and, if it says so, synced.
 //
 // Fence ends with the files that were there at the StoC's start and whose headers cannot be read: each may be
 // a log, of any range. ListFiles goes up in the order of files, from behind the one that is named, and ends
@@ -39,7 +39,7 @@
 // checks the crc, writes, syncs, replies. A file belongs to the ranges that reference it: the one that
 // created it, and those that AddReferences names; it is deleted when the last of them drops it
 // (file_store.h). Every request that changes something of a range carries (range, epoch); a lower epoch than
-// the fenced one is refused with kNotOwner (F1). Reads are of immutable files and carry none.
+// the fenced one is refused with kNotOwner (revocation, F1). Reads are of immutable files and carry none.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,13 @@
-// SegmentPool: the in-memory StoC files (log segments) of this incarnation, one registration each (L2).
+// SegmentPool: the in-memory StoC files (log segments) of this incarnation, one registration each (one
+// writer, L2).
 //
-//   open ---- FreeLogs in order ----------> warm for the same session (F2)
+//   open ---- FreeLogs in order ----------> warm for the same session (new key, F2)
 //     |  \--- FreeLogs any other way -----> quarantine -> revoked -> registered afresh
-//     \------ Seal (FENCE) -> revoked, remote-READ only ---- FreeSealed (R6) ----> quarantine
+//     \------ Seal (FENCE) -> revoked, remote-READ only ---- FreeSealed (free, R6) ----> quarantine
 //
 // In order: over the connection that opened it, which has kept its order since; what was posted before the
 // FreeLogs has landed. Memory is not zeroed between logs: the salt in a record's crc tells a log's bytes from
-// another's (L1, H5). Epochs are the caller's to check, before each call (fence_table.h).
+// another's (salt, L1; H5). Epochs are the caller's to check, before each call (fence_table.h).
 //
 // Thread safety: all. Take and Seal: control threads (exposed_memory.h).
 // Ownership:     the ExposedMemory outlives it.
@@ -38,8 +39,8 @@ class SegmentPool {
   std::optional<Opened> Open(const OpenSegmentRequest& request, const SessionId& session);
   Opened OpenSlow(const OpenSegmentRequest& request, const SessionId& session);
   void FreeLogs(const FreeLogsRequest& request, const SessionId& session);
-  // F1: revokes every segment of (range, below `epoch`); all that are sealed, those of earlier calls
-  // included. One at a time.
+  // Revocation (F1): revokes every segment of (range, below `epoch`); all that are sealed, those of earlier
+  // calls included. One at a time.
   StatusOr<std::vector<SealedSegment>> Seal(RangeId range, Epoch below);
   void FreeSealed(RangeId range, Epoch below);
   size_t open_segments() const;

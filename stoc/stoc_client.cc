@@ -306,7 +306,7 @@ class StocClient::Rep::CopyWriter : public std::enable_shared_from_this<CopyWrit
     uint64_t at = reply.memory.address;
     for (size_t i = 0; i < locals.size(); i += kMaxPieces) {
       const auto some = locals.subspan(i, std::min(kMaxPieces, locals.size() - i));
-      // The transfer memory is held until the WRITE is over, whatever became of it (F4).
+      // The transfer memory is held until the WRITE is over, whatever became of it (exposed memory, F4).
       xchg_->Write(target_.peer, some, at, reply.memory.rkey, deadline_ns_,
                    [self = shared_from_this()](Outcome) {});
       for (const LocalBuffer& local : some) at += local.length;
@@ -602,7 +602,7 @@ Status StocClient::WriteAll(const std::vector<FileWrite>& files, const Creator& 
   for (size_t f = 0; f < outcomes.size(); ++f) {
     for (size_t i = 0; i < outcomes[f].size(); ++i) {
       if (outcomes[f][i] == Outcome::kOk) continue;
-      // F1: being fenced is what the caller has to know
+      // Revocation (F1): being fenced is what the caller has to know
       if (!status.ok() && outcomes[f][i] != Outcome::kNotOwner) continue;
       status =
           rep_->StatusOf(files[f].stocs[i], StrCat("writing ", files[f].file.ToString()), outcomes[f][i]);

@@ -64,8 +64,8 @@ class StocClient {
   void ReadFile(Xchg* xchg, StocId stoc, const StocFileId& file, uint64_t offset, uint32_t size,
                 Nanos deadline_ns, absl::AnyInvocable<void(Outcome, std::string_view)> done);
   void Ping(Xchg* xchg, StocId stoc, Nanos deadline_ns, absl::AnyInvocable<void(Outcome, Incarnation)> done);
-  // For WRITEs and READs of memory that this start of the StoC has given out; no other is reached (N1). Null:
-  // not known, or not the one that is known.
+  // For WRITEs and READs of memory that this start of the StoC has given out; no other is reached
+  // (incarnation, N1). Null: not known, or not the one that is known.
   Peer* peer(Xchg* xchg, StocId stoc, Incarnation incarnation);
   // Any thread. FENCE, as below, at `start_ns`, for callers that wait for several at once: `done` runs on an
   // xchg thread, or is destroyed undone where that has stopped.
@@ -77,7 +77,7 @@ class StocClient {
   // --- blocking
   StatusOr<FenceReply> Fence(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns);
   Status FreeFenced(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns);
-  // One-sided (R3), of the start of the StoC that gave out the memory.
+  // One-sided (read, R3), of the start of the StoC that gave out the memory.
   StatusOr<std::string> ReadRemote(StocId stoc, Incarnation incarnation, const RemoteBuffer& memory,
                                    Nanos deadline_ns);
   Status WriteFile(StocId stoc, const StocFileId& file, const Creator& creator, std::string_view data,
@@ -87,14 +87,14 @@ class StocClient {
   // The same file to several StoCs at once; OK when all have it.
   Status WriteFiles(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator,
                     std::string_view data, Nanos deadline_ns);
-  // Synced at every member, else an error (M1: write-all). `create` starts the file.
+  // Synced at every member, else an error (manifest, M1: write-all). `create` starts the file.
   Status AppendFile(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator,
                     uint64_t offset, bool create, std::string_view data, Nanos deadline_ns);
   // Fewer bytes than `size` where the file ends; UINT64_MAX: to the end.
   StatusOr<std::string> ReadFileBlocking(StocId stoc, const StocFileId& file, uint64_t offset, uint64_t size,
                                          Nanos deadline_ns);
-  // M4: the range references the files from now on; after an error some may be referenced. NotFound: one is
-  // not there.
+  // Shared table (M4): the range references the files from now on; after an error some may be referenced.
+  // NotFound: one is not there.
   Status AddReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files,
                        Nanos deadline_ns);
   // It does not any more; what nobody references is deleted.

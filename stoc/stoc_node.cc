@@ -154,7 +154,8 @@ void StocNode::Membership() {
   Nanos next_collect = Now() + options_.collect_period_ns;
   while (!stop_.WaitUntil(Now() + kMembershipPeriod)) {
     if (lost_.load()) {
-      // C4: a StoC's registration is for placement; what it holds stays valid without it.
+      // Writes need no lease (C4): a StoC's registration is for placement; what it holds stays valid without
+      // it.
       session_ = nullptr;
       auto store = environment_.open_store();
       Status s = store.status();

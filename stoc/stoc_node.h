@@ -1,11 +1,11 @@
 // StocNode: one StoC: owns the store, the memory, the xchg and storage threads, and the membership in the
 // cluster.
 //
-// Start: lock the directory (format it when it is empty), draw an incarnation, read the ranges' epochs (F1),
-// listen, join. When the membership is lost (an expired session) the node goes on serving what it has,
-// segments included, and joins again with the incarnation it has (C4, N1). At start and every collect_period
-// the ranges' records are read: epochs that have risen are fenced, and segments of epochs before an OPEN one
-// are freed (N4).
+// Start: lock the directory (format it when it is empty), draw an incarnation, read the ranges' epochs
+// (revocation, F1), listen, join. When the membership is lost (an expired session) the node goes on serving
+// what it has, segments included, and joins again with the incarnation it has (writes need no lease C4,
+// incarnation N1). At start and every collect_period the ranges' records are read: epochs that have risen are
+// fenced, and segments of epochs before an OPEN one are freed (collection, N4).
 // Stop:  refuse new work, finish the queued, leave.
 //
 // Thread safety: all.

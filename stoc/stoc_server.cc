@@ -94,7 +94,7 @@ void StocServer::Register(size_t lane) {
   xchg->SetQueueDepthSource([this] { return queue_depth(); });
 }
 
-// --- sessions (F3, F4)
+// --- sessions (handshake F3, exposed memory F4)
 
 Status StocServer::AcceptPeer(const Hello& peer) {
   if (peer.incarnation == 0) return OkStatus();
@@ -227,8 +227,8 @@ void StocServer::RecycleSoon() {
 // --- segments
 
 void StocServer::OpenSegment(const Caller& caller, const OpenSegmentRequest& request) {
-  // N1: a group lists incarnations; a segment of another one would be acknowledged into and never be found by
-  // recovery.
+  // Incarnation (N1): a group lists incarnations; a segment of another one would be acknowledged into and
+  // never be found by recovery.
   if (request.incarnation != options_.incarnation && !options_.off.n1_incarnation)
     return Reply(caller, Outcome::kUnavailable);
   if (request.size == 0 || request.size > parts_.log_memory->options().max_bytes)
@@ -355,7 +355,7 @@ void StocServer::FenceOnBehalf(RangeId range, Epoch epoch, bool free) {
 
 void StocServer::DeleteLogFiles(RangeId range, Epoch epoch_below) {
   const Status s = parts_.files->DeleteLogs(range, epoch_below);
-  // collected later (N4)
+  // collected later (collection, N4)
   if (!s.ok()) NOVA_LOG(WARNING) << "deleting logs of range " << range.value() << ": " << s;
 }
 
@@ -432,7 +432,7 @@ void StocServer::AppendFile(const Caller& caller, const AppendFileRequest& reque
   if (Refused(caller, request.creator.range, request.creator.epoch)) return;
   if (Crc32c(request.bytes) != request.crc) return Reply(caller, Outcome::kCorruption);
   const bool queued = OnStorage(caller, [this, request, bytes = std::string(request.bytes)] {
-    // M1: while this is inside a FENCE waits; before and after, it wins.
+    // Manifest (M1): while this is inside a FENCE waits; before and after, it wins.
     const FenceTable::Scope scope(parts_.fences, request.creator.range, request.creator.epoch);
     if (!scope.entered()) return Answer{Outcome::kNotOwner};
     return Answer{ToOutcome(

@@ -4,11 +4,14 @@
 //   log threads      appends to logs in files (log_writer.h)
 //   control thread   what registers or revokes memory: sealing, new segments, recycling
 //
-// F1: a request of a fenced epoch is refused when it arrives and again when its work begins; a FENCE is
-//     answered when no work of a lower epoch is inside any more (fence_table.h) and its segments are sealed.
-// F3: when a later incarnation of a peer says hello, the connections of the earlier ones are destroyed.
-// F4: a file buffer belongs to the connection that opened it until it was persisted, or the connection is
-//     gone. One that is never persisted is taken back, after a deadline, by destroying the connection.
+// Revocation (F1): a request of a fenced epoch is refused when it arrives and again when its work begins; a
+//     FENCE is answered when no work of a lower epoch is inside any more (fence_table.h) and its segments are
+//     sealed.
+// Handshake (F3): when a later incarnation of a peer says hello, the connections of the earlier ones are
+//     destroyed.
+// Exposed memory (F4): a file buffer belongs to the connection that opened it until it was persisted, or the
+//     connection is gone. One that is never persisted is taken back, after a deadline, by destroying the
+//     connection.
 // A malformed body ends its connection.
 //
 // Thread safety: handlers on their xchg thread; AcceptPeer, queue_depth, FenceOnBehalf and Stop from any.
@@ -63,8 +66,8 @@ class StocServer {
 
   // F3, for Fabric::Listen: on the port's thread.
   Status AcceptPeer(const Hello& peer);
-  // What FENCE does, because the range's record says so: raises the epoch and seals, or (`free`, R6) frees
-  // what is below.
+  // What FENCE does, because the range's record says so: raises the epoch and seals, or (`free`: free, R6)
+  // frees what is below.
   void FenceOnBehalf(RangeId range, Epoch epoch, bool free);
   // Refuses new work, finishes what is queued; the xchgs still run and send the replies.
   void Stop();

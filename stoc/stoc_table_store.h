@@ -1,8 +1,9 @@
 // The TableStore over StoCs: fragments of a table scattered over them, each in as many copies as its
 // placement says (paper section 4.4).
 //
-// A copy that does not answer, gives too little or fails its checksum is passed over for another one (S3,
-// repair), counted (nova_table_*), and told to `damaged`, so that somebody has it written anew (Repair).
+// A copy that does not answer, gives too little or fails its checksum is passed over for another one
+// (damaged copy, S3), counted (nova_table_*), and told to `damaged`, so that somebody has it written anew
+// (Repair).
 //
 // Thread safety, errors: as TableStore.   Ownership: the StocClient and the metrics outlive it.
 #pragma once

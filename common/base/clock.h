@@ -1,5 +1,5 @@
-// Time. Now() is CLOCK_BOOTTIME (C3: it goes on while a machine is suspended) or, in a simulation, virtual
-// time.
+// Time. Now() is CLOCK_BOOTTIME (lease, C3: it goes on while a machine is suspended) or, in a simulation,
+// virtual time.
 //
 // Nanoseconds everywhere, as int64_t `..._ns`; leases and options as `..._ms`. Only common/base reads a
 // clock.

@@ -5,8 +5,8 @@
 //
 // Thread safety: all methods from any thread; a DiskFile too (positional reads and writes).
 // Errors: NotFound; AlreadyExists; ResourceExhausted: full; DataLoss: EIO; PermissionDenied; each names path
-//         and cause. After a failed write or Sync the caller must take the file for bad (S1): this layer does
-//         not hide a second try.
+//         and cause. After a failed write or Sync the caller must take it for a bad file (S1): this layer
+//         does not hide a second try.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ class Disk {
   virtual Status Delete(const std::string& path) = 0;  // a file, or a directory that is empty
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
   virtual Status MakeDirectory(const std::string& path) = 0;  // fine if it exists
-  // S4: makes creates, renames and deletes durable
+  // Durable name (S4): makes creates, renames and deletes durable
   virtual Status SyncDirectory(const std::string& path) = 0;
   virtual StatusOr<std::vector<std::string>> List(const std::string& path) = 0;  // names, sorted
   virtual StatusOr<uint64_t> FreeBytes() = 0;

@@ -1,4 +1,4 @@
-// Ids are types, not integers (N1, N2): a StocId cannot be passed where a RangeId is meant.
+// Ids are types, not integers (incarnation N1, epoch N2): a StocId cannot be passed where a RangeId is meant.
 #pragma once
 
 #include <compare>
@@ -29,12 +29,12 @@ class Id {
 
 using RangeId = Id<struct RangeTag>;
 using Epoch = Id<struct EpochTag>;              // of a range (N2); 0 = none
-using CoordEpoch = Id<struct CoordEpochTag>;    // of the leading coordinator (C1)
+using CoordEpoch = Id<struct CoordEpochTag>;    // of the leading coordinator (authority, C1)
 using Incarnation = Id<struct IncarnationTag>;  // one process start (N1); 0 = none
 using StocId = Id<struct StocTag, uint32_t>;    // one store directory, for life; given at format time
 using GroupId = Id<struct GroupTag>;            // one log group or manifest group of a range
 using MemTableId = Id<struct MemTableTag>;      // within a range, never reused
-using SequenceNumber = uint64_t;                // 56 bit, per range (K1)
+using SequenceNumber = uint64_t;                // 56 bit, per range (sequence number, K1)
 inline constexpr SequenceNumber kMaxSequenceNumber = (uint64_t{1} << 56) - 1;
 
 // 128 random bits: names a table, a manifest file, a log, a store, a cluster.
@@ -68,7 +68,7 @@ struct StocFileId {
 };
 inline constexpr uint32_t kMetadataPart = 0xffffffff;  // index, filter, properties and footer of a table
 
-// The job that made a file or a segment: it tells whether the file can still be needed (N4, collection).
+// The job that made a file or a segment: it tells whether the file can still be needed (collection, N4).
 struct Creator {
   RangeId range;
   Epoch epoch;
@@ -76,7 +76,7 @@ struct Creator {
   bool operator==(const Creator&) const = default;
 };
 
-// The manifest file of one epoch and roll (M1, manifest): StocFileId{file, 0} on each member.
+// The manifest file of one epoch and roll (manifest, M1): StocFileId{file, 0} on each member.
 struct ManifestGroup {
   Uuid file;
   std::vector<StocId> members;

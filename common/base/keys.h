@@ -1,7 +1,7 @@
 // Keys: user keys, stored keys and internal keys.
 //
 //   user key      what an application gives: 1..4096 bytes
-//   stored key    varint32 keyspace | user key: what ranges, bounds, memtables and tables hold (N2)
+//   stored key    varint32 keyspace | user key: what ranges, bounds, memtables and tables hold (keyspace, N2)
 //   internal key  stored key | fixed64 little-endian (sequence << 8 | type)
 //
 // Order: stored keys bytewise; among equal stored keys the higher sequence number first.
@@ -18,7 +18,7 @@
 
 namespace nova {
 
-// Also the type of a log record's entry (L1). Values are on disk and on the wire.
+// Also the type of the entry of a log record (L1). Values are on disk and on the wire.
 enum class ValueType : uint8_t {
   kDelete = 0,
   kPut = 1,

@@ -26,7 +26,7 @@ enum class Outcome : uint8_t {
 };
 inline constexpr Outcome kMaxOutcome = Outcome::kSnapshotEnded;
 
-// A1: what a client may conclude about a write.
+// No write twice (A1): what a client may conclude about a write.
 enum class Effect { kApplied, kNotApplied, kUnknown };
 inline Effect EffectOf(Outcome o) {
   if (o == Outcome::kOk) return Effect::kApplied;

@@ -1,5 +1,5 @@
-// WriteBatch: puts and deletes, of keys and of ranges of keys, that are written together or not at all (K6),
-// in the order they were added.
+// WriteBatch: puts and deletes, of keys and of ranges of keys, that are written together or not at all
+// (atomicity, K6), in the order they were added.
 //
 // Thread safety: none.   Ownership: copies keys and values.   Errors: none here; writing it checks each key
 //                and value.

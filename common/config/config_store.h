@@ -75,7 +75,7 @@ class ConfigStore {
   virtual SessionState session_state() const = 0;
   virtual Nanos session_timeout_ns() const = 0;
   // Send time, on our clock, of the latest request that was answered: until it + timeout (1 - rho) the
-  // session lives (C3).
+  // session lives (lease, C3).
   virtual Nanos last_answered_send_ns() const = 0;
 
   // Adds `n` to the counter at `path` (made when absent) and returns the first of the n new values, from 1

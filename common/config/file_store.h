@@ -1,9 +1,9 @@
 // FileConfig: a ConfigStore kept in a directory, for one machine without ZooKeeper and for tools.
 //
 // One process at a time (a lock on <directory>/LOCK); inside it any number of sessions. Every change rewrites
-// <directory>/config: temporary file, fsync, rename, fsync of the directory (S4); it is answered after that,
-// so what was answered survives a crash at any moment. Ephemeral nodes end with their session and are not
-// written.
+// <directory>/config: temporary file, fsync, rename, fsync of the directory (durable name, S4); it is
+// answered after that, so what was answered survives a crash at any moment. Ephemeral nodes end with their
+// session and are not written.
 //
 // Thread safety: all methods from any thread.   Ownership: a FileConfig outlives its sessions.
 // Errors: FailedPrecondition: another process has the directory; DataLoss: the file fails its checksum;

@@ -1,4 +1,4 @@
-// Mode none: acknowledged when in the memtable; lost when the LTC dies (protocol.md, D).
+// Mode none: acknowledged when in the memtable; lost when the LTC dies (durability, D).
 #include "common/log/range_log.h"
 
 namespace nova {

@@ -1,18 +1,18 @@
 // RangeLog: the log of one range at one epoch, as the engine sees it; the LogSink seam of the design.
 //
 // Each (memtable round, request thread) has a log of its own, bound for life to that thread, which alone
-// posts to it (L2). What a thread appends to one log in one round of its loop goes out as one WRITE, or one
-// message, per replica (group commit without waiting).
+// posts to it (one writer, L2). What a thread appends to one log in one round of its loop goes out as one
+// WRITE, or one message, per replica (group commit without waiting).
 //
 // Implementations: mode none (NewNullLog), modes memory, persistent and both on StoCs (logc/log_client.h),
 // local persistent (logc/local_log.h).
 //
 // Thread safety: Append and Flush on the executor `on` only; the others from any thread.
 // Ownership:     entries, keys and values are copied before Append returns.
-// Errors:        done(kOk): delivered at every member (L3). done(kNotOwner): fenced, the range is lost: no
-//                put of this epoch can be acknowledged any more. Others only from a local log, whose disk
-//                failed: kNoSpace, kUnavailable: not in the log; kUnknown: perhaps. On StoCs a failed member
-//                is replaced (L4), and the record goes on.
+// Errors:        done(kOk): delivered at every member (write-all, L3). done(kNotOwner): fenced, the range is
+//                lost: no put of this epoch can be acknowledged any more. Others only from a local log, whose
+//                disk failed: kNoSpace, kUnavailable: not in the log; kUnknown: perhaps. On StoCs a failed
+//                member is replaced (group change, L4), and the record goes on.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,8 @@
 
 namespace nova {
 
-// A round of sibling memtables that seal and flush together (K3); its number orders it in its range.
+// A round of sibling memtables that seal and flush together; its number orders it in its range (recency
+// order, K3).
 using RoundNumber = uint64_t;
 
 inline constexpr size_t kMaxLogEntries = UINT16_MAX;
@@ -48,7 +49,7 @@ struct LogRecord {
   uint64_t request_number = 0;
   // persistent modes: acknowledged when it would survive a loss of power, else the death of processes
   bool sync = false;
-  // entry i has first_sequence + i; at most kMaxLogEntries (K6: a batch is one record)
+  // entry i has first_sequence + i; at most kMaxLogEntries (atomicity, K6: a batch is one record)
   std::span<const LogEntry> entries;
 };
 
@@ -59,7 +60,8 @@ class RangeLog {
   // log.
   // False: out of log memory for now, nothing was done: the caller answers Busy.
   virtual bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) = 0;
-  // M3: every memtable of the round is named done by an acknowledged edit: its logs are freed at all members.
+  // Done memtables (M3): every memtable of the round is named done by an acknowledged edit: its logs are
+  // freed at all members.
   virtual void DeleteRound(RoundNumber round) = 0;
   // The epoch is over: every pending and later record ends with kNotOwner.
   virtual void Fence() = 0;

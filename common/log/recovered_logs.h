@@ -1,4 +1,4 @@
-// RecoveredLogs: what the logs of a range held when it was opened (R3, read), as Range::Recover takes it.
+// RecoveredLogs: what the logs of a range held when it was opened (read, R3), as Range::Recover takes it.
 //
 // Thread safety: a value.   Ownership: records are views of the logs' bytes, which it keeps.   Errors: none.
 #pragma once

@@ -1,5 +1,5 @@
-// Admission: whether a connection is taken, by what its Hello says (F3): protocol versions, the owner's
-// check, and the rule that the newer connection of a peer replaces its older.
+// Admission: whether a connection is taken, by what its Hello says (handshake, F3): protocol versions, the
+// owner's check, and the rule that the newer connection of a peer replaces its older.
 //
 // Thread safety: none; the port's thread.   Ownership: none.   Errors: texts for the peer and the owner.
 #pragma once

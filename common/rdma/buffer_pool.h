@@ -5,8 +5,8 @@
 // where it is, and its slab as it is cut.
 //
 // Thread safety: all.   Ownership: a Buffer returns its piece when destroyed; the pool outlives its buffers.
-// A Buffer is destroyed only when no posted request names it and no peer may reach it any more (F4): its
-// memory has other users from then on.
+// A Buffer is destroyed only when no posted request names it and no peer may reach it any more (exposed
+// memory, F4): its memory has other users from then on.
 // Errors: Allocate gives an empty Buffer when the bound is reached: the caller says Busy or waits.
 #pragma once
 

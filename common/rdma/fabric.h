@@ -19,8 +19,8 @@
 //
 // Thread safety: Fabric: all methods from any thread. Port: its owner thread only, but Wake().
 // Ownership:     memory named by a posted request belongs to the fabric until its completion has been polled,
-//                or the connection was destroyed (F4). Regions are plain memory of the caller; the fabric
-//                never frees it.
+//                or the connection was destroyed (exposed memory, F4). Regions are plain memory of the
+//                caller; the fabric never frees it.
 // Errors:        a Completion says what became of each request; a Status is for set-up.
 #pragma once
 
@@ -87,8 +87,8 @@ struct WorkRequest {
 // Names a connection of one port; never reused by it.
 using ConnectionId = Id<struct ConnectionTag>;
 
-// F3: the first thing each side tells the other. Fixed layout; a peer of another cluster or version is
-// refused with a reason.
+// Handshake (F3): the first thing each side tells the other. Fixed layout; a peer of another cluster or
+// version is refused with a reason.
 enum class Role : uint8_t { kClient = 1, kLtc = 2, kStoc = 3, kTool = 4 };
 using NodeName = std::array<char, 64>;               // zero padded
 inline NodeName ToNodeName(std::string_view name) {  // as much of it as there is room for
@@ -98,7 +98,8 @@ inline NodeName ToNodeName(std::string_view name) {  // as much of it as there i
 }
 
 // Whom a dialler means to reach: another process may have the address by now, a StoC with other files among
-// them, or the same one started anew, whose memory has nothing of what its last start gave out keys of (N1).
+// them, or the same one started anew, whose memory has nothing of what its last start gave out keys of
+// (incarnation, N1).
 struct PeerIdentity {
   std::optional<Role> role = {};  // none: any
   NodeName name{};                // empty: any
@@ -198,9 +199,9 @@ class Fabric {
   virtual ~Fabric() = default;
   virtual std::string_view name() const = 0;  // "tcp", "sim", "verbs"
 
-  // Off the write path: may take milliseconds. Keys are not reused soon, and are no identity (L1 salt).
+  // Off the write path: may take milliseconds. Keys are not reused soon, and are no identity (salt, L1).
   virtual StatusOr<MemoryRegion> Register(void* address, uint64_t size, Access access) = 0;
-  // F1: returns only when nothing more can land. Peers' requests under the old rkey fail.
+  // Revocation (F1): returns only when nothing more can land. Peers' requests under the old rkey fail.
   virtual void Revoke(const MemoryRegion& region) = 0;
 
   virtual StatusOr<std::unique_ptr<Port>> OpenPort(const PortOptions& options) = 0;

@@ -1,4 +1,4 @@
-// Handshake: the first bytes of a tcp fabric connection, in both directions (F3). Little-endian.
+// Handshake (F3): the first bytes of a tcp fabric connection, in both directions. Little-endian.
 //
 //   offset  size
 //        0     4  magic 'NVH1'

@@ -2,7 +2,7 @@
 // passes.
 //
 // Keys are 32 bits, look random, and come back only after 2^32 registrations; a device brings its own. A key
-// is protection, not identity (L1 salt).
+// is protection, not identity (salt, L1).
 //
 // Thread safety: none; region_table.h adds it, a simulation needs none.
 // Ownership:     regions stay the caller's memory.

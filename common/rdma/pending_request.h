@@ -1,6 +1,6 @@
 // PendingRequest: a posted request until it completes, and what is looked at when it is posted.
 //
-// Thread safety: none.   Ownership: the memory it names is the poster's (fabric.h, F4).
+// Thread safety: none.   Ownership: the memory it names is the poster's (fabric.h, exposed memory F4).
 // Errors:        a request that cannot be sent is taken, and completes in its turn with kLocalError.
 #pragma once
 

@@ -184,7 +184,7 @@ class Peer {
   const PeerIdentity who;
   Link* link = nullptr;           // the current one
   std::unique_ptr<Link> waiting;  // owned here while it has no connection id
-  uint64_t generation = 0;        // F3
+  uint64_t generation = 0;        // handshake (F3)
   int failures = 0;
   Nanos next_attempt_ns = 0;
 };
@@ -1020,7 +1020,7 @@ void Xchg::Rep::Fire(TimerNode* node) {
     case Timed::What::kOp: {
       auto* op = static_cast<Op*>(timed);
       Bump(count.deadlines);
-      // F4: what the fabric may still read or write is taken from it before anybody is told.
+      // Exposed memory (F4): what the fabric may still read or write is taken from it before anybody is told.
       if (op->kind == Op::Kind::kOneSided && op->posted) return CloseLink(op->link);
       return EndOp(op, op->posted ? Outcome::kUnknown : Outcome::kUnavailable);
     }

@@ -24,7 +24,7 @@
 // Thread safety: OnXchg methods only on this thread (checked in debug builds); Submit, Start and Stop from
 //                any.
 // Ownership:     message bodies and results are valid during the callback only. Local memory of Write and
-//                Read belongs to the fabric until `done` (F4): see Write.
+//                Read belongs to the fabric until `done` (exposed memory, F4): see Write.
 // Errors:        Unavailable: could not be sent (nothing happened at the peer). Unknown: sent, and no answer
 //                within the deadline, or the connection broke; of a one-sided operation also: refused by the
 //                target (key, bounds, rights; parts of it may have landed before its memory was revoked).

@@ -1,5 +1,5 @@
-// The checksum a block carries (M4): CRC-32C of table uuid | u64 logical offset | payload | compression.
-// Builder and reader begin with BlockCrcSeed and extend it by what follows.
+// The checksum a block carries (table identity, M4): CRC-32C of table uuid | u64 logical offset | payload |
+// compression. Builder and reader begin with BlockCrcSeed and extend it by what follows.
 //
 // Thread safety: pure functions.   Ownership: none.   Errors: none.
 #pragma once

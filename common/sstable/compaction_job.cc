@@ -428,8 +428,8 @@ bool VersionFilter::Keep(const ParsedInternalKey& key, std::string_view value) {
   const auto snapshot = std::lower_bound(snapshots_.begin(), snapshots_.end(), key.sequence);
   const auto stripe = static_cast<size_t>(snapshot - snapshots_.begin());
   if (stripe == last_stripe_) return false;
-  // K7: hidden from whoever reads in this stripe. The tombstone stays, so what the entry itself hid stays
-  // hidden.
+  // Range deletion (K7): hidden from whoever reads in this stripe. The tombstone stays, so what the entry
+  // itself hid stays hidden.
   if (range_tombstones_ != nullptr) {
     const SequenceNumber newest_seen = snapshot == snapshots_.end() ? kMaxSequenceNumber : *snapshot;
     if (range_tombstones_->Covering(key.stored_key, newest_seen) > key.sequence) return false;

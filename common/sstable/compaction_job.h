@@ -1,13 +1,13 @@
 // CompactionJob: one self-contained merge of tables into tables; runs in an LTC or, sent over, in a StoC
 // (paper section 4.3).
 //
-// Everything the result depends on travels in the job (K4): inputs, snapshots, the floor, now, cut points,
-// reserved ids, deadline. Policy (what to compact) is the LTC's; RunCompaction is mechanism only.
+// Everything the result depends on travels in the job (snapshot, K4): inputs, snapshots, the floor, now, cut
+// points, reserved ids, deadline. Policy (what to compact) is the LTC's; RunCompaction is mechanism only.
 //
 // Kept of each key: its newest version, and the newest at or below each live snapshot. A tombstone (or
 // expired entry) goes when its sequence is <= floor, it is the newest kept version no snapshot needs, and
 // `bottom` holds for it (no older data of the key outside the job). What a range tombstone hides from all who
-// read goes too (K7).
+// read goes too (range deletion, K7).
 //
 // Thread safety: RunCompaction may run on any thread that may wait.   Errors: of source and sink; Cancelled;
 //                DataLoss.
@@ -64,8 +64,8 @@ class CompactionStorage {
  public:
   virtual ~CompactionStorage() = default;
   virtual StatusOr<std::shared_ptr<const TableReader>> OpenTable(const TableInfo& info) = 0;
-  // The raw bytes of blocks that follow one another, verified: where there are copies, from one that is not
-  // damaged (S3).
+  // The raw bytes of blocks that follow one another, verified: where there are copies, from one that is no
+  // damaged copy (S3).
   virtual StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) = 0;
   // Takes a table's data while it is built; null: it is wanted whole.
   virtual std::unique_ptr<TableSink> StartTable(const Uuid&) { return nullptr; }
@@ -73,7 +73,8 @@ class CompactionStorage {
   virtual StatusOr<TableInfo> WriteTable(TableBuilder::Output output) = 0;
 };
 
-// `cancelled` is asked between blocks. Outputs written before an error stay behind (orphans of this job, N4).
+// `cancelled` is asked between blocks. Outputs written before an error stay behind (orphans of this job,
+// collection N4).
 StatusOr<CompactionResult> RunCompaction(const CompactionJob& job, CompactionStorage* storage,
                                          const std::function<bool()>& cancelled);
 

@@ -1,5 +1,5 @@
-// What a table is (M4): a logical byte stream of data blocks, cut into fragments at block boundaries, and one
-// metadata blob. Both are immutable.
+// What a table is (table identity, M4): a logical byte stream of data blocks, cut into fragments at block
+// boundaries, and one metadata blob. Both are immutable.
 //
 //   data      | block 0 | block 1 | ...                                logical offsets 0 .. data_size
 //   metadata  | filter | index | properties | footer |                 one StoC file, part kMetadataPart

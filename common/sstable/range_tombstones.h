@@ -1,4 +1,4 @@
-// RangeTombstones: the range deletions that may still hide something (K7), as one immutable list.
+// RangeTombstones: the range deletions (K7) that may still hide something, as one immutable list.
 //
 // A range deletion hides every older version of every key in [begin, end). The list is cut into fragments at
 // the ends of its tombstones: all keys of a fragment are hidden by the same ones. Over the fragments stands a

@@ -1,6 +1,6 @@
 // Whether raw bytes are what a table's builder wrote, told without a reader: what a copy gives that fails
-// here is damaged, and another copy is read instead (S3). The checksums hang on table and logical offset
-// (M4), so any copy can be judged.
+// here is damaged, and another copy is read instead (damaged copy, S3). The checksums hang on table and
+// logical offset (table identity, M4), so any copy can be judged.
 //
 // Thread safety: pure functions.   Ownership: views into the caller's bytes.   Errors: DataLoss: table,
 //                place, what is wrong.

@@ -36,8 +36,8 @@ class TableReader {
   // The block that would hold the newest version with sequence <= seq. False: no such block, the key is
   // absent.
   bool FindBlock(std::string_view stored_key, SequenceNumber seq, BlockHandle* handle) const;
-  // Verifies the trailer of a block as read (crc by table uuid and offset, M4) and strips it (decompressing
-  // when it says so).
+  // Verifies the trailer of a block as read (crc by table uuid and offset, table identity M4) and strips it
+  // (decompressing when it says so).
   StatusOr<BlockRef> CheckBlock(const BlockHandle& handle, std::string raw) const;
 
   // The newest version of the key with sequence <= seq in a checked block.

@@ -10,8 +10,8 @@
 //                called on compaction, flush and control threads.
 // Ownership:     the store outlives what it started; arguments are the caller's during a call.
 // Errors:        Unavailable: no copy answers that may be good; DataLoss: every copy is damaged, short or
-//                gone; ResourceExhausted: full; FailedPrecondition: fenced (F1). The text names the table and
-//                what is wrong with each copy.
+//                gone; ResourceExhausted: full; FailedPrecondition: fenced (revocation, F1). The text names
+//                the table and what is wrong with each copy.
 #pragma once
 
 #include <memory>
@@ -44,8 +44,8 @@ class TableStore {
   virtual std::unique_ptr<TableSink> StartTable(const Uuid&) { return nullptr; }
   // The data of a table where it is in memory anyway (a mapped file); empty: it is not.
   virtual SharedBytes MapData(const TableInfo&) { return {}; }
-  // Writes fragments and metadata, all copies in parallel, synced (M2); fills in info.fragments and
-  // metadata_stocs.
+  // Writes fragments and metadata, all copies in parallel, synced (edit first, M2); fills in info.fragments
+  // and metadata_stocs.
   virtual StatusOr<TableInfo> WriteTable(TableBuilder::Output output, const Placement& placement,
                                          const Creator& creator) = 0;
   virtual StatusOr<std::string> ReadMetadata(const TableInfo& info) = 0;
@@ -54,15 +54,16 @@ class TableStore {
   using ReadDone = absl::AnyInvocable<void(StatusOr<std::string>)>;
   virtual void ReadBlock(Executor* on, const TableInfo& info, const BlockHandle& handle, Nanos deadline_ns,
                          ReadDone done) = 0;
-  // S3: reads every copy of every part that answers, and writes those anew, on their StoCs, that are damaged
-  // or gone. The number written. DataLoss: some block has no good copy; what could be healed is.
+  // Damaged copy (S3): reads every copy of every part that answers, and writes those anew, on their StoCs,
+  // that are damaged or gone. The number written. DataLoss: some block has no good copy; what could be healed
+  // is.
   virtual StatusOr<int> Repair(const TableInfo& info, const Creator& creator) = 0;
-  // M4: `holder`'s range references the tables from now on, durably, on every StoC that has a copy of a part.
-  // Their files must be there for as long as this takes: another range references them. After an error some
-  // may be referenced.
+  // Shared table (M4): `holder`'s range references the tables from now on, durably, on every StoC that has a
+  // copy of a part. Their files must be there for as long as this takes: another range references them. After
+  // an error some may be referenced.
   virtual Status AddReferences(std::span<const TableInfo> tables, const Creator& holder) = 0;
   // It does not any more; the files go when nobody references them. Best effort: what cannot be reached now
-  // is an orphan, which the range's owner collects later (N4).
+  // is an orphan, which the range's owner collects later (collection, N4).
   virtual void DropTable(const TableInfo& info, const Creator& holder) = 0;
 };
 

@@ -216,7 +216,7 @@ Status Db::Rep::Init(const std::string& directory) {
   NOVA_RETURN_IF_ERROR(manifests->Install(range->manifest_group()));
   // a directory with it alone has lost the rest
   if (!before) NOVA_RETURN_IF_ERROR(InstallDbIdentity(disk, spec.epoch));
-  NOVA_RETURN_IF_ERROR(DeleteLocalLogs(disk, spec.epoch));  // R6
+  NOVA_RETURN_IF_ERROR(DeleteLocalLogs(disk, spec.epoch));  // free (R6)
   NOVA_RETURN_IF_ERROR(DeleteOrphans());
   LocalLogOptions log;
   log.lanes = lanes.for_writes();
@@ -249,7 +249,7 @@ void Db::Rep::StartWarming() {
   readers_loaded.WaitUntil(Now() + kLongestWait);
 }
 
-// N4: files of jobs that did not end, and manifests of older epochs.
+// Collection (N4): files of jobs that did not end, and manifests of older epochs.
 Status Db::Rep::DeleteOrphans() {
   std::set<Uuid> live;
   for (const StocFileId& f : range->ReferencedFiles()) live.insert(f.owner);

@@ -40,7 +40,7 @@
 
 namespace nova {
 
-// What an acknowledged write survives (protocol.md, D).
+// What an acknowledged write survives (durability, D).
 enum class DbLog {
   // An orderly close. After a crash the database holds what flushes had put into tables by then: of a batch
   // perhaps a part, and a late write perhaps without an earlier one.
@@ -112,11 +112,11 @@ class Db {
   Status Put(std::string_view key, std::string_view value, const DbWriteOptions& options = {});
   Status Delete(std::string_view key, const DbWriteOptions& options = {});
   // Every key in [begin, end) is gone, as if each were deleted at this moment; no begin: from the first key,
-  // no end: to the last (K7). Costs one log record however many keys there are; the space comes back in the
-  // background.
+  // no end: to the last (range deletion, K7). Costs one log record however many keys there are; the space
+  // comes back in the background.
   Status DeleteRange(std::string_view begin, std::string_view end, const DbWriteOptions& options = {});
-  // All of it or nothing, for every scan and snapshot (K6), and with a log after a crash too. Get may see its
-  // entries one after another.
+  // All of it or nothing, for every scan and snapshot (atomicity, K6), and with a log after a crash too. Get
+  // may see its entries one after another.
   Status Write(const WriteBatch& batch, const DbWriteOptions& options = {});
   // The key is gone, as if deleted, `ttl_ms` from now by the wall clock (K7). Rewriting it rewrites that.
   Status PutTtl(std::string_view key, std::string_view value, int64_t ttl_ms,

@@ -17,8 +17,8 @@ Status WriteSynced(Disk* disk, const std::string& path, std::string_view bytes) 
   return file->Sync();
 }
 
-// M4: a table never changes once it is written, so that one file may be two databases': a link is a
-// reference, and the last one to go takes the file along.
+// Shared table (M4): a table never changes once it is written, so that one file may be two databases': a link
+// is a reference, and the last one to go takes the file along.
 Status LinkOrCopy(Disk* from, const std::string& path, Disk* to, const std::string& to_path) {
   if (const std::string native = from->NativePath(path); !native.empty()) {
     const Status s = to->Link(native, to_path);

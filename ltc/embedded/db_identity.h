@@ -17,7 +17,8 @@ namespace nova {
 // `create_if_missing` is off. A creation that did not end left files that hold nothing, and no IDENTITY,
 // which comes last: they are deleted.
 StatusOr<std::optional<Epoch>> ReadDbIdentity(Disk* disk, bool create_if_missing);
-// Each opening has an epoch of its own, as each owner of a range has (C1). Durable, as a whole or not at all.
+// Each opening has an epoch of its own, as each owner of a range has (authority, C1). Durable, as a whole or
+// not at all.
 Status InstallDbIdentity(Disk* disk, Epoch epoch);
 // A new file, synced.
 Status WriteDbIdentity(Disk* disk, const std::string& path, Epoch epoch);

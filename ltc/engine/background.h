@@ -31,7 +31,7 @@ struct BackgroundOptions {
   // Each kind of these has its own threads: one StoC that hangs must not hold up the others.
   int open_threads = 16;    // open ranges: each may wait for a StoC that is silent
   int release_threads = 4;  // release them, and give back what was lost
-  int change_threads = 2;   // replace log groups (L4)
+  int change_threads = 2;   // replace log groups (group change, L4)
   int control_threads = 4;  // everything else that waits: housekeeping, repair, checkpoints
 };
 

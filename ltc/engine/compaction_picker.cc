@@ -47,8 +47,8 @@ uint64_t BytesOf(const std::vector<TableRef>& tables) {
 }
 
 // The youngest runs of Level0, as many as are of about the same size, become one of the youngest one's order:
-// what they held is still younger than every other run, and older than every round in memory (K3). Nullopt:
-// only one is.
+// what they held is still younger than every other run, and older than every round in memory (recency order,
+// K3). Nullopt: only one is.
 std::optional<CompactionPlan> MergeWithinLevel0(const Version& version) {
   CompactionPlan plan;
   plan.output_level = 0;

@@ -3,9 +3,10 @@
 //
 // Leveled (paper section 4.3): Level0 by its number of runs, deeper levels by bytes against a target that
 // grows tenfold.
-// K3c: Level0 is taken from the oldest run on, so that no older run of a chosen key stays behind. While
-// Level0 is small beside the Level1 that would be written anew for it, its youngest runs are merged into one
-// in its place (tiering): under a skewed load most of what is flushed are versions of the same keys.
+// Compaction order (K3c): Level0 is taken from the oldest run on, so that no older run of a chosen key stays
+// behind. While Level0 is small beside the Level1 that would be written anew for it, its youngest runs are
+// merged into one in its place (tiering): under a skewed load most of what is flushed are versions of the
+// same keys.
 #pragma once
 
 #include <array>
@@ -41,7 +42,7 @@ struct CompactionPlan {
   bool bottom = false;        // no deeper table overlaps the inputs' keys
   // one table, written anew where it is: in the version, in checkpoints, or in both
   bool move = false;
-  // the inputs, of any levels, hold only what range tombstones hide: only the edit (K7)
+  // the inputs, of any levels, hold only what range tombstones hide: only the edit (range deletion, K7)
   bool drop_only = false;
 };
 

@@ -1,5 +1,5 @@
 // KeyLatches: stripes of a range's keys, by hash, that a CompareAndSwap holds exclusively from its read to
-// its insert (K6).
+// its insert (compare and swap, K6).
 //
 // The shared side is no lock: a writer is visible by the number it took until it finishes it
 // (SequenceTracker). A writer takes its number, then asks Blocks; a CompareAndSwap locks its stripe, then

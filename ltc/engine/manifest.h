@@ -1,4 +1,4 @@
-// Manifest: the log of a range's version edits (M1): a snapshot record, then edits; one file per epoch and
+// Manifest (M1): the log of a range's version edits: a snapshot record, then edits; one file per epoch and
 // roll.
 //
 //   record   u32 crc | u32 length | payload (a VersionEdit)
@@ -54,7 +54,7 @@ class Manifest {
   explicit Manifest(ManifestStorage* storage) : storage_(storage) {}
 
   // Starts the first file of this epoch with `snapshot`; not installed yet: the caller does that with its
-  // OPEN (R5).
+  // OPEN (wait, R5).
   Status Start(const VersionEdit& snapshot);
   const ManifestGroup& group() const { return file_.group; }
 

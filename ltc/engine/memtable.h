@@ -8,8 +8,8 @@
 // finds a full table to sort. A version is a value and 32 bytes: a hot key does not make the list longer.
 //
 // A write comes in two steps, because it is logged between them: Prepare copies key and value to their final
-// place and makes nothing visible; Link makes the version visible (K2: visible implies logged). One that is
-// never linked is never seen.
+// place and makes nothing visible; Link makes the version visible (logged before visible,
+// K2). One that is never linked is never seen.
 //
 // Thread safety: all methods from any threads at once; one thread at a time lists keys, and no other but a
 //                scan waits for it. Nothing is ever removed.

@@ -1,5 +1,5 @@
-// RecoveredEntries: what the logs of a range held that no table has (R3), in the order of tables: by key, of
-// a key the newest first.
+// RecoveredEntries: what the logs of a range held that no table has (read, R3), in the order of tables: by
+// key, of a key the newest first.
 //
 // Sorted once, at O(n log n) however small the entries are, and read in place: no memtable is built of them.
 //
@@ -19,15 +19,15 @@ namespace nova {
 
 class RecoveredEntries {
  public:
-  // Leaves out what is in tables already (M3), and all but one of equal records: a record may be found in two
-  // groups (L4).
+  // Leaves out what is in tables already (done memtables, M3), and all but one of equal records: a record may
+  // be found in two groups (group change, L4).
   RecoveredEntries(RecoveredLogs logs, const DoneMemTables& done);
 
   bool empty() const { return sorted_.empty(); }
   size_t size() const { return sorted_.size(); }
   SequenceNumber first() const { return first_; }  // the lowest number; 0: empty
   SequenceNumber last() const { return last_; }    // the highest
-  // The range deletions among them (K7). DataLoss: one that ends before it begins.
+  // The range deletions among them (range deletion, K7). DataLoss: one that ends before it begins.
   StatusOr<std::vector<RangeTombstoneRef>> RangeDeletions() const;
   // The others. Forward only, never kNeedBlocks.
   std::unique_ptr<Iterator> NewIterator() const { return NewIterator(0, 1); }

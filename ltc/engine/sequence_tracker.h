@@ -1,5 +1,5 @@
 // SequenceTracker: hands out a range's sequence numbers and knows stable_seq, the largest s with every number
-// <= s finished, that is inserted, or abandoned before it was posted (K4).
+// <= s finished, that is inserted, or abandoned before it was posted (stable number, K4).
 //
 // Thread safety: all; lock-free but for waiters.   Bounds: at most kWindow numbers unfinished at once.
 #pragma once
@@ -24,8 +24,8 @@ class SequenceTracker {
   explicit SequenceTracker(SequenceNumber last)
       : last_(last), stable_(last), finished_(new std::atomic<uint64_t>[kWindow]()) {}
 
-  // The first of `count` consecutive numbers, taken in one step (K6: last() never lies inside a batch); 0
-  // when more than kWindow would be unfinished: the caller answers Busy.
+  // The first of `count` consecutive numbers, taken in one step (batch, K6: last() never lies inside a
+  // batch); 0 when more than kWindow would be unfinished: the caller answers Busy.
   SequenceNumber Take(uint64_t count = 1) {
     SequenceNumber last = last_.load(std::memory_order_relaxed);
     do {

@@ -1,4 +1,4 @@
-// Snapshot: a moment of a range that stays readable while somebody holds it (K4).
+// Snapshot (K4): a moment of a range that stays readable while somebody holds it.
 //
 // While one is live, flushes and compactions keep of each key the newest version at or below its number. It
 // is live until it was let go or its lease ended: what a client forgot pins nothing for ever. Once ended it

@@ -1,15 +1,15 @@
 // Version: the tables of a range at one moment, immutable; an ordered list of sorted runs with a level tag
-// (M5), newest first; and the checkpoints: earlier lists of runs that stay under their names
+// (sorted runs, M5), newest first; and the checkpoints: earlier lists of runs that stay under their names
 // (docs/engine.md).
 //
 // Level0 has one run a flushed round, or a few rounds, ordered by the youngest one's number; each deeper
-// level is one run. Tables of a run do not overlap. Of a table that other ranges reference too (M4) a range
-// has a part of its keys: whatever is asked of keys here is asked of that part. With them the range
-// tombstones of flushed rounds (K7), until no table holds what they hide.
+// level is one run. Tables of a run do not overlap. Of a table that other ranges reference too (shared table,
+// M4) a range has a part of its keys: whatever is asked of keys here is asked of that part. With them the
+// range tombstones of flushed rounds (range deletion, K7), until no table holds what they hide.
 //
 // Thread safety: immutable; TableHandle: all methods.   Ownership: a Version holds its tables and those of
 //                its checkpoints; a table's files are handed to `garbage` when an acknowledged edit left it
-//                in neither and its last reference went (M2).
+//                in neither and its last reference went (edit first, M2).
 #pragma once
 
 #include <atomic>
@@ -112,10 +112,11 @@ struct VersionEdit {
   std::vector<std::string> unpins;                 // checkpoints that are deleted
   std::vector<RangeTombstoneRef> tombstones;       // K7: of the flushed round
   std::vector<SequenceNumber> dropped_tombstones;  // by number
-  std::vector<MemTableId> done;                    // M3: memtables whose entries replay must skip
-  MemTableId done_below;                           // and every id below this one
-  SequenceNumber seq_reserved = 0;                 // K1; 0: unchanged
-  int64_t now_ms = 0;                              // K7: what expired by then may be gone; 0: unchanged
+  // Done memtables (M3): memtables whose entries replay must skip
+  std::vector<MemTableId> done;
+  MemTableId done_below;            // and every id below this one
+  SequenceNumber seq_reserved = 0;  // Sequence number (K1); 0: unchanged
+  int64_t now_ms = 0;               // K7: what expired by then may be gone; 0: unchanged
 
   std::string Encode() const;
   static StatusOr<VersionEdit> Decode(std::string_view bytes);

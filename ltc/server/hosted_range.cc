@@ -118,7 +118,7 @@ Status RecordKeeper::UpdateOrCancel(const std::function<void()>& before_asking,
   }
 }
 
-// --- the manifest on StoCs (M1)
+// --- the manifest (M1) on StoCs
 
 // What the Range works with, and keeps: a flush or compaction under way outlives the HostedRange when the
 // range is lost.
@@ -299,22 +299,22 @@ Status HostedRange::Open() {
   const Nanos started = Now();
   const Nanos deadline = started + 60 * kSecond;
   const RangeRecord record = ground_->keeper.Get();
-  const std::shared_ptr<RangeFences> fences = RangeFences::Start(services_->stocs, record);  // R2
+  const std::shared_ptr<RangeFences> fences = RangeFences::Start(services_->stocs, record);  // fence (R2)
   NOVA_ASSIGN_OR_RETURN(const auto edits, ReadManifest(record, *fences, deadline));
   NOVA_ASSIGN_OR_RETURN(
-      // R3
+      // Read (R3)
       auto recovered,
       RecoverLogs(services_->stocs, record, *fences, DoneMemTables(edits), deadline, options_.off));
   const size_t records = recovered.size();
   ground_->Avoid(fences->WaitUntil([](const auto&) { return true; }, 0).silent);
   NOVA_ASSIGN_OR_RETURN(range_, Range::Recover({id_, epoch_, record.lower, record.upper}, options_.range,
                                                &ground_->range_services, ground_.get(), edits,
-                                               std::move(recovered), ground_));  // R4
+                                               std::move(recovered), ground_));  // shown stays (R4)
   LogGroup group;
   if (options_.log_mode != LogMode::kNone) {
     NOVA_ASSIGN_OR_RETURN(group, PickAnsweringGroup({}, LogMember{}, GroupId(record.last_group.value() + 1)));
   }
-  if (!options_.off.r5_wait) SleepUntil(old_lease_ends_ns_);  // R5
+  if (!options_.off.r5_wait) SleepUntil(old_lease_ends_ns_);  // wait (R5)
   if (abandoned_.load()) return absl::FailedPreconditionError("excluded while opening");
   ground_->Avoid({});
   NOVA_RETURN_IF_ERROR(ground_->keeper.Update([&](RangeRecord* r) {
@@ -348,7 +348,7 @@ Status HostedRange::Open() {
   NOVA_LOG(INFO) << "range " << id_.value() << " open at epoch " << epoch_.value() << ": " << edits.size()
                  << " edits, " << records << " log records, " << range_->stats().tables << " tables, "
                  << (Now() - started) / kMillisecond << " ms";
-  // R6: nothing reads the old epoch's logs and manifest any more.
+  // Free (R6): nothing reads the old epoch's logs and manifest any more.
   std::set<StocId> members(record.manifest.members.begin(), record.manifest.members.end());
   for (const LogGroup& g : record.log_groups) {
     for (const LogMember& m : g.members) members.insert(m.stoc);
@@ -426,7 +426,7 @@ Status HostedRange::StoreAnswers() const {
   return s.ok() ? s : absl::UnavailableError(s.message());
 }
 
-// --- log groups (L4)
+// --- log groups (group change, L4)
 
 size_t HostedRange::LeastLogMembers() const {
   const int most = options_.log_replicas;

@@ -1,9 +1,9 @@
 // HostedRange: a range that this LTC owns in a cluster: the engine's Range, its record in ZooKeeper, its
 // manifest on StoCs.
 //
-// Opening is the one path R1-R6 (failover, migration, start): the coordinator has made the record SEALING at
-// a new epoch with us as owner; Open fences, reads manifest and logs, flushes what the logs held, waits for
-// the old lease, and makes it OPEN.
+// Opening is the one path from seal (R1) to free (R6), for failover, migration and start: the coordinator has
+// made the record SEALING at a new epoch with us as owner; Open fences, reads manifest and logs, flushes what
+// the logs held, waits for the old lease, and makes it OPEN.
 //
 // Thread safety: all but the constructor; calls that return a Status wait (control, flush and compaction
 //                threads).
@@ -35,7 +35,7 @@ struct HostedRangeOptions {
   PlacementOptions placement;
   LogMode log_mode = LogMode::kMemory;
   int log_replicas = 3;  // R
-  // L4: with fewer, writes wait; R: the strict choice; 0: max(2, R - 1), and never above R
+  // Group change (L4): with fewer, writes wait; R: the strict choice; 0: max(2, R - 1), and never above R
   int min_replicas = 0;
   int manifest_replicas = 3;                // M
   Nanos request_deadline_ns = 2 * kSecond;  // of one request to a StoC
@@ -65,9 +65,9 @@ class RecordKeeper {
   // been written or not.
   Status Update(const std::function<Status(RangeRecord*)>& change);
   // The same for a change during which something stands still, from `before` on: requests of a range that is
-  // given away (R5), edits of a manifest (M1). In doubt for long it is cancelled; while another change is
-  // under way it waits no longer. Cancelled: it was not made, and never will be. Any other error: it may have
-  // been made, or somebody else was first.
+  // given away (release, R5), edits of a manifest (M1). In doubt for long it is cancelled; while another
+  // change is under way it waits no longer. Cancelled: it was not made, and never will be. Any other error:
+  // it may have been made, or somebody else was first.
   Status UpdateOrCancel(const std::function<void()>& before, const std::function<void(RangeRecord*)>& change);
 
  private:
@@ -111,9 +111,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // L4: members left of the log group whose loss is nearest, of those that un-flushed rounds still need after
   // it was replaced; nullopt: none does.
   std::optional<size_t> Exposure() const;
-  // N4: drops references (M4; most are the only one of a file) that nothing needs: of older epochs those
-  // older than `grace_ms`; of this one tables whose job had ended when they were listed, whatever their age.
-  // The StoCs are those that answer now.
+  // Collection (N4): drops references (shared table, M4; most are the only one of a file) that nothing needs:
+  // of older epochs those older than `grace_ms`; of this one tables whose job had ended when they were
+  // listed, whatever their age. The StoCs are those that answer now.
   void CollectOrphans(uint64_t grace_ms);
 
  private:

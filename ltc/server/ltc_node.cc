@@ -357,7 +357,7 @@ void LtcNode::OnExcluded(RangeId range, Epoch epoch) {
     }
     const auto held = ranges_.find(range);
     if (held == ranges_.end() || held->second->epoch() > epoch) return;
-    held->second->Abandon();  // at once: the lease that excludes it begins with this reply (C3)
+    held->second->Abandon();  // at once: the lease that excludes it begins with this reply (lease, C3)
   }
   background_->RunRelease([this, range, epoch] { Drop(range, epoch); });
 }
@@ -445,9 +445,9 @@ void LtcNode::SealForMemory() {
   if (fullest != nullptr) fullest->range()->SealActive();
 }
 
-// L4: what a replaced log group holds is flushed, the most exposed ranges first and no more at once than
-// there are threads for it: a StoC that died had a part in the groups of many ranges, and sealing them all
-// would leave the last one for the end all the same, and the writers of all of them without room.
+// Group change (L4): what a replaced log group holds is flushed, the most exposed ranges first and no more at
+// once than there are threads for it: a StoC that died had a part in the groups of many ranges, and sealing
+// them all would leave the last one for the end all the same, and the writers of all of them without room.
 void LtcNode::FlushExposed() {
   struct Exposed {
     size_t live_members;
@@ -463,7 +463,7 @@ void LtcNode::FlushExposed() {
     exposed.resize(static_cast<size_t>(options_.background.flush_threads));
   }
   for (const Exposed& e : exposed) {
-    // Rounds flush in order (K3b): the active one's turn comes when no sealed one is left.
+    // Rounds flush in order (flush order, K3b): the active one's turn comes when no sealed one is left.
     if (e.hosted->range()->stats().rounds == 1) e.hosted->range()->SealActive();
     background_->FlushFirst(e.hosted->id());
   }

@@ -133,7 +133,8 @@ class LtcNode {
   Mutex garbage_mu_;
   std::vector<std::pair<TableInfo, Creator>> garbage_ ABSL_GUARDED_BY(garbage_mu_);
   Mutex damaged_mu_;
-  std::set<Uuid> damaged_ ABSL_GUARDED_BY(damaged_mu_);  // tables of which a copy is damaged or gone (S3)
+  // tables of which a copy is damaged or gone (damaged copy, S3)
+  std::set<Uuid> damaged_ ABSL_GUARDED_BY(damaged_mu_);
   bool repairing_ ABSL_GUARDED_BY(damaged_mu_) = false;  // one at a time: what serves requests comes first
   Nanos next_repair_ns_ ABSL_GUARDED_BY(damaged_mu_) = 0;
   std::atomic<bool> stopping_{false};

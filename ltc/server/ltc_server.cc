@@ -139,7 +139,7 @@ Outcome LtcServer::IsWritable(ValueType type, std::string_view key, std::string_
 WriteDone LtcServer::ReplyToWrite(size_t index, const IncomingCall& call) {
   return [this, xchg = executors_[index]->xchg(), connection = call.connection,
           id = call.request_id](Outcome o) {
-    // C3 in mode none; C4: a logged write needs no lease.
+    // A lease (C3) in mode none; else writes need no lease (C4).
     if (o == Outcome::kOk && options_.writes_need_lease && !HasLease()) o = Outcome::kUnknown;
     // C3: it says what was read. Nothing was written.
     if (o == Outcome::kConditionFailed && !HasLease()) o = Outcome::kNotOwner;
@@ -170,7 +170,7 @@ void LtcServer::HandleWrite(size_t index, const IncomingCall& call, ValueType ty
                ReplyToWrite(index, call));
 }
 
-// K6: the range refuses what is not all its own.
+// Atomicity (K6): the range refuses what is not all its own.
 void LtcServer::HandleBatch(size_t index, const IncomingCall& call) {
   Xchg* const xchg = executors_[index]->xchg();
   const auto refuse = [&](Outcome o) { xchg->Reply(call.connection, call.request_id, o, {}); };

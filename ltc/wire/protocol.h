@@ -20,8 +20,8 @@
 // not hold the range at that epoch answers kNotOwner and did nothing; kSnapshotEnded: it knows no such
 // snapshot of the range, or its lease is over.
 //
-// Put, Delete, DeleteRange: flags 1: ttl_ms is there (K7); 2: no sync: of a persistent log, acknowledged when
-// written (D).
+// Put, Delete, DeleteRange: flags 1: ttl_ms is there (expiry, K7); 2: no sync: of a persistent log,
+// acknowledged when written (durability, D).
 // Scan: flags 1: reverse: the keys below `to` (empty: the end) in descending order, down to `from`. Entries
 // are n x (varint32 key size, key, varint32 value size, value); more = the page is full: go on after its last
 // key.

@@ -8,8 +8,10 @@
 #include <filesystem>
 
 #include "common/base/fault_disk.h"
+#include "common/base/sim_disk.h"
 #include "common/base/thread.h"
 #include "ltc/embedded/db.h"
+#include "ltc/embedded/db_identity.h"
 #include "ltc/engine/recovered_entries.h"
 #include "tests/ltc/directory.h"
 
@@ -39,6 +41,25 @@ TEST(DbOpenTest, AnIdentityAloneIsADatabaseThatLostTheRest) {
     EXPECT_TRUE(absl::IsDataLoss(s)) << s;
     EXPECT_NE(s.message().find("CURRENT"), std::string::npos) << s;
   }
+}
+
+TEST(DbOpenTest, IdentityAndCurrentAreGolden) {
+  SimDisk medium;
+  const auto disk = medium.Mount();
+  const auto text = [&disk](const std::string& name) {
+    const auto file = disk->Open(name, /*writable=*/false);
+    EXPECT_TRUE(file.ok()) << file.status();
+    std::string bytes(*(*file)->Size(), '\0');
+    EXPECT_TRUE((*file)->Read(0, bytes.size(), bytes.data()).ok());
+    return bytes;
+  };
+  ASSERT_TRUE(WriteDbIdentity(disk.get(), "identity", Epoch(17)).ok());
+  EXPECT_EQ(text("identity"), "nova database, format 1, epoch 17, crc32c a618ed7f\n");
+  ASSERT_TRUE(disk->Delete("identity").ok());
+  ASSERT_TRUE(OpenWith("", /*create=*/true, disk.get()).ok());
+  Uuid manifest;
+  ASSERT_TRUE(Uuid::Parse(text("CURRENT"), &manifest)) << "32 hex digits, and no more";
+  EXPECT_FALSE(text("manifest-" + manifest.ToString()).empty());
 }
 
 TEST(DbOpenTest, WithoutCreateIfMissingNothingIsMade) {

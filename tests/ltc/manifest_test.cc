@@ -89,6 +89,45 @@ TEST(VersionEditTest, CheckpointsGoldenBytesAndRefusals) {
   EXPECT_FALSE(VersionEdit::Decode(e.Encode()).ok());
 }
 
+TEST(VersionEditTest, GoldenBytesOfTablesAndRangeDeletions) {
+  const auto deletion = [](const char* begin, const char* end, SequenceNumber n) {
+    return std::make_shared<const RangeTombstone>(RangeTombstone{begin, end, n});
+  };
+  VersionEdit e;
+  e.adds.push_back({1, 42, Table(1, "a", "f"), nullptr});
+  e.tombstones = {deletion("b", "c", 300)};
+  e.dropped_tombstones = {7};
+  e.held.push_back(Table(2, "g", "h"));
+  e.pins.push_back({"p", 1, 2, {}, {deletion("d", "e", 5)}});
+  e.now_ms = 300;
+  std::string added, held;
+  Table(1, "a", "f").AppendTo(&added);
+  Table(2, "g", "h").AppendTo(&held);
+  const auto hex = [](const std::string& bytes) { return absl::BytesToHexString(bytes); };
+  EXPECT_EQ(hex(e.Encode()),
+            "01"
+            "01012a" +
+                hex(added) +      // to level 1, order 42
+                "0aac0201620163"  // [b, c) is deleted by number 300
+                "0b07"            // deletion 7 goes
+                "07" +
+                hex(held) +     // of checkpoints only
+                "080170010200"  // checkpoint p, number 1, made at 2 ms, no table,
+                "0c0501640165"  // and its deletion
+                "06ac02"        // now
+                "00");
+  EXPECT_EQ(VersionEdit::Decode(e.Encode())->Encode(), e.Encode());
+}
+
+TEST(ManifestTest, RecordBytesAreGolden) {
+  VersionEdit e;
+  e.seq_reserved = 1000;
+  EXPECT_EQ(absl::BytesToHexString(Manifest::EncodeRecord({0x0102030405060708, 0x1112131415161718}, e)),
+            "556d171c"  // crc of the file's uuid and all behind it
+            "05000000"
+            "0105e80700");
+}
+
 // A manifest of some records, as one file's bytes, and where each record ends.
 struct SomeManifest {
   explicit SomeManifest(size_t records, size_t tables = 1) {

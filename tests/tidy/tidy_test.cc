@@ -3,46 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <regex>
-#include <set>
-#include <sstream>
+
+#include "tests/tidy/tree.h"
 
 namespace {
 
+using tidy::ReadAll;
+using tidy::SourceFile;
+using tidy::Sources;
+using tidy::StartsWith;
 namespace fs = std::filesystem;
-
-struct SourceFile {
-  std::string path;    // relative to the source directory
-  std::string folder;  // "common/base", "ltc", "tests/ltc"
-  std::string text;
-};
-
-std::string ReadAll(const fs::path& p) {
-  std::ifstream in(p, std::ios::binary);
-  std::stringstream s;
-  s << in.rdbuf();
-  return s.str();
-}
-
-std::vector<SourceFile> Sources(const std::set<std::string>& extensions = {".h", ".cc"}) {
-  std::vector<SourceFile> files;
-  const fs::path root = NOVA_SOURCE_DIR;
-  for (const char* top :
-       {"common", "coordinator", "stoc", "logc", "ltc", "client", "experiments", "tests", "deploy"}) {
-    if (!fs::exists(root / top)) continue;
-    for (const auto& e : fs::recursive_directory_iterator(root / top)) {
-      if (!e.is_regular_file() || !extensions.contains(e.path().extension())) continue;
-      const fs::path relative = fs::relative(e.path(), root);
-      files.push_back({relative.string(), relative.parent_path().string(), ReadAll(e.path())});
-    }
-  }
-  std::sort(files.begin(), files.end(),
-            [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
-  return files;
-}
 
 std::vector<std::string> ProjectIncludes(const std::string& text) {
   static const std::regex kInclude("#include \"([^\"]+)\"");
@@ -50,10 +22,6 @@ std::vector<std::string> ProjectIncludes(const std::string& text) {
   for (auto it = std::sregex_iterator(text.begin(), text.end(), kInclude); it != std::sregex_iterator(); ++it)
     out.push_back((*it)[1]);
   return out;
-}
-
-bool StartsWith(const std::string& s, const std::string& prefix) {
-  return s.compare(0, prefix.size(), prefix) == 0;
 }
 
 // The include table (docs/architecture.md): per folder, what it may include beside itself: a file, a folder
@@ -265,24 +233,6 @@ TEST(TidyTest, DocumentsNameFilesThatExist) {
     }
   }
   EXPECT_GE(named, 40);
-}
-
-// docs/life_of_a_put_and_get.md names a file and a function in each row of its tables: both must exist.
-TEST(TidyTest, LifeOfAPutAndGetIsTrueToTheCode) {
-  const std::string doc = ReadAll(fs::path(NOVA_SOURCE_DIR) / "docs/life_of_a_put_and_get.md");
-  ASSERT_FALSE(doc.empty());
-  const std::regex row("`([a-z_/]+\\.(?:cc|h))`[^|]*\\|[^|`]*`([A-Za-z_:]+)`");
-  int rows = 0;
-  for (auto it = std::sregex_iterator(doc.begin(), doc.end(), row); it != std::sregex_iterator();
-       ++it, ++rows) {
-    const std::string file = (*it)[1], function = (*it)[2];
-    ASSERT_TRUE(fs::exists(fs::path(NOVA_SOURCE_DIR) / file)) << file << " is gone";
-    const std::string name =
-        function.substr(function.rfind(':') == std::string::npos ? 0 : function.rfind(':') + 1);
-    EXPECT_NE(ReadAll(fs::path(NOVA_SOURCE_DIR) / file).find(name + "("), std::string::npos)
-        << file << " has no " << function;
-  }
-  EXPECT_GE(rows, 20);
 }
 
 }  // namespace

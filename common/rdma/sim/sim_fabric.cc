@@ -360,7 +360,7 @@ bool SimNetwork::Rep::Execute(const SimConnectionPtr& c, size_t from, SimMessage
   return true;
 }
 
-// A request is executed, or the data of a READ lands: a step at a time, every step checked (F1).
+// A request is executed, or the data of a READ lands: a step at a time, every step checked (revocation, F1).
 bool SimNetwork::Rep::LandStep(const SimConnectionPtr& c, size_t from, SimMessage& m) {
   SimEnd& to = c->ends[1 - from];
   const KeyTable& keys = *to.node->keys;
@@ -569,7 +569,7 @@ void SimPort::Up(const SimConnectionPtr& c, size_t side) {
   r.hello = end.hello;
 }
 
-// F3, on the port's own fiber.
+// Handshake (F3), on the port's own fiber.
 void SimPort::Admit(const SimConnectionPtr& c) {
   const auto it = std::find_if(network_->listeners.begin(), network_->listeners.end(),
                                [this](const auto& l) { return l.second.node == node_; });

@@ -1,5 +1,5 @@
 // RegionTable: the KeyTable of a fabric whose ports run in different threads, and the lock that revocation
-// takes (F1).
+// takes (revocation, F1).
 //
 // Each reader (a port) has a mutex of its own, registered here, and holds it while it looks up keys and while
 // it touches registered memory, in bounded chunks. Whoever changes the table holds all of them: readers never

@@ -7,11 +7,11 @@
 // What completes when: SEND, WRITE and READ alike when the peer's port has executed them: a SEND lies in its
 // receive queue, a WRITE in its memory, a READ in ours. Requests of a connection complete in the order they
 // were posted. A READ is ordered after what was posted before it, but may return what a WRITE posted behind
-// it wrote (as with verbs without a fence). A peer that is stopped completes nothing (deadlines are the
-// caller's, L5); one that died, or its host said so, breaks the connection at once; one whose host is silent,
-// after kernel keep-alives, about 90 s.
-// F3: the newer connection replaces the older where the Hello carries an incarnation; clients and tools (0)
-// may share a name.
+// it wrote (as with verbs without a fence). A peer that is stopped completes nothing (deadlines, L5, are
+// the caller's); one that died, or its host said so, breaks the connection at once; one whose host
+// is silent, after kernel keep-alives, about 90 s.
+// Handshake (F3): the newer connection replaces the older where the Hello carries an incarnation; clients and
+// tools (0) may share a name.
 //
 // Thread safety: as fabric.h.   Ownership: ports are destroyed before their Fabric.   Errors: as fabric.h.
 #pragma once

@@ -108,7 +108,7 @@ bool TcpPort::BeginFrame(TcpConnection* c) {
   return false;
 }
 
-// After a revocation, the memory that the frame under way lands in is looked at again (F1).
+// After a revocation (F1), the memory that the frame under way lands in is looked at again.
 bool TcpPort::CheckLanding(TcpConnection* c) {
   if (c->in_left == 0 || c->landing_version == regions_->version()) return true;
   c->landing_version = regions_->version();

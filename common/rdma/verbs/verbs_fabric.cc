@@ -156,7 +156,7 @@ void VerbsFabric::Revoke(const MemoryRegion& region) {
   }
   int error = ibv_dereg_mr(mr);
   if (error == 0) return;
-  // F1 before everything: no queue pair, nothing lands.
+  // Revocation (F1) before everything: no queue pair, nothing lands.
   NOVA_LOG(ERROR) << "a memory region cannot be deregistered (" << strerror(error)
                   << "): every connection is broken";
   BreakAll();

@@ -11,9 +11,9 @@
 // the port, in order.
 //
 // A broken peer may produce no completion at all (H28): a connection whose oldest request has made no
-// progress within request_timeout_ns is destroyed, its requests flushed. (Deadlines of operations are the
-// caller's, L5; this is what ends those who set none.) A connection without traffic is asked for a sign of
-// life by a READ of no bytes, which takes none of the peer's CPU.
+// progress within request_timeout_ns is destroyed, its requests flushed. (The deadlines of operations are the
+// caller's: deadline, L5. This one is for requests without any.) A connection without traffic is asked for a
+// sign of life by a READ of no bytes, which takes none of the peer's CPU.
 //
 // Register pins memory: RLIMIT_MEMLOCK. Revoke is ibv_dereg_mr; where the device refuses it, every queue pair
 // of the fabric is broken first, so that nothing can land. Relaxed ordering is never asked for.

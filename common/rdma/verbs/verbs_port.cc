@@ -122,7 +122,7 @@ void VerbsPort::Serve(const Listener* listener, rdma_cm_id* listening) {
 
 // --- Connections
 
-// Destroys the queue pair before anybody is told (F3, F4).
+// Destroys the queue pair before anybody is told (handshake F3, exposed memory F4).
 void VerbsPort::Break(VerbsConnection* c, std::string_view reason) {
   if (c->state == State::kDead) return;
   const bool was_up = c->state == State::kUp;
