@@ -34,8 +34,8 @@ Status Checkpoints::Restore(const std::string& name, Nanos deadline_ns) {
   return s;
 }
 
-// What is under way ends first: swaps that have read what will not be there any more, memtables (their logs
-// are deletable then: M3), compactions of tables that go.
+// What is under way ends first: swaps that have read what will not be there any more, memtables (done
+// memtables, M3: their logs may go), compactions of tables that go.
 Status Checkpoints::RestoreStopped(const std::string& name, Nanos deadline_ns) {
   while (writes_->any_swap_under_way() && Now() < deadline_ns) SleepFor(kMillisecond);
   NOVA_RETURN_IF_ERROR(flusher_->FlushAll(deadline_ns, /*give_up=*/false));

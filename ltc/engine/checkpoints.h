@@ -1,5 +1,5 @@
-// Checkpoints: durable pins of what a range holds (M2, checkpoints), made, deleted and restored: a client of
-// the other parts, without state of its own. docs/engine.md argues them.
+// Checkpoints: durable pins of what a range holds, its checkpoints (M2): made, deleted and restored: a client
+// of the other parts, without state of its own. docs/engine.md argues them.
 //
 // Thread safety: all; they wait.   Ownership: none taken.
 // Errors:        as VersionSet's; RestoreCheckpoint: NotFound; Unavailable, DeadlineExceeded: nothing

@@ -24,7 +24,7 @@ uint64_t CountOn(const Version& version, StocId stoc) {
 // A plan in parts: ranges of keys that threads compact side by side. One edit in the end.
 struct Compactor::RunningCompaction {
   CompactionPlan plan;
-  std::vector<TableRef> read;  // its tables but those that are hidden as a whole (K7)
+  std::vector<TableRef> read;  // its tables but those that range deletions (K7) hide as a whole
   int level0_runs = 0;         // that Level0 will have less
   uint64_t bytes = 0;          // of `read`
   std::atomic<uint64_t> read_bytes{0};
@@ -200,7 +200,8 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
     edit.adds.push_back({plan.output_level, 0, t->info(), t->reader()});
     return versions_->Commit(std::move(edit));
   }
-  if (plan.level == 0) {  // K3c: rounds flush in order, so none that is left in memory is as old as an input
+  // compaction order (K3c): rounds flush in order, so none that is left in memory is as old as an input
+  if (plan.level == 0) {
     const auto view = rounds_->Current();
     const RoundNumber oldest = view->oldest().number;
     for (const Run& r : view->version->runs()) {

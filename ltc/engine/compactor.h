@@ -50,7 +50,7 @@ class Compactor {
   struct RunningCompaction;
   class JobStorage;
 
-  bool HoldsHidden(const RangeView& view);  // tables hold what range tombstones hide (K7)
+  bool HoldsHidden(const RangeView& view);  // tables hold what range deletions (K7) hide
   Status RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompaction>& run);
   // The jobs of a plan: cut where its tables' blocks say that about equal parts of the bytes lie on each
   // side.

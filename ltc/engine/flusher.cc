@@ -71,7 +71,7 @@ StatusOr<VersionEdit> Flusher::Write(const RoundGroup& rounds, uint64_t job) {
   result.replaced_entries = result.kept_entries = younger.replaced();
   for (const VersionEdit::Add& add : edit.adds) result.kept_entries += add.table.entries;
   pacer_->OnFlushed(result);
-  for (const auto& round : rounds) {  // M3 (replay)
+  for (const auto& round : rounds) {  // done memtables (M3)
     for (const auto& source : round->sources)
       edit.done.insert(edit.done.end(), source.memtables.begin(), source.memtables.end());
   }

@@ -1,5 +1,5 @@
-// Flusher: sealed rounds become runs of Level0: claimed, written side by side, committed in order (K3b, flush
-// order).
+// Flusher: sealed rounds become runs of Level0: claimed, written side by side, committed in flush order
+// (K3b).
 //
 // Thread safety: all; they wait.   Lock: one for commits, taken before VersionSet's.
 // Ownership:     none taken.   Errors: a flush that fails is tried again by the next FlushOne; Pacer

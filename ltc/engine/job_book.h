@@ -1,8 +1,8 @@
 // JobBook: the jobs of a range that place tables, from before the first is placed until its edit is published
 // or given up; and the StoCs that new tables keep away from.
 //
-// Numbers rise within an epoch, so that they tell what the files of a job may still be needed for (N4,
-// collection).
+// Numbers rise within an epoch, so that they tell what the files of a job may still be needed for, in
+// their collection (N4).
 //
 // Thread safety: all.   Ownership: outlives its Jobs.   Errors: none.
 #pragma once

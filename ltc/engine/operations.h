@@ -23,7 +23,7 @@ struct WriteEntry {
   ValueType type = ValueType::kPut;
   std::string_view key;    // of kDeleteRange: the first key deleted
   std::string_view value;  // of kDeleteRange: the key behind the last one
-  int64_t ttl_ms = 0;      // of kPutTtl: from when the range takes it (K7)
+  int64_t ttl_ms = 0;      // of kPutTtl: its expiry (K7), from when the range takes it
 };
 // One entry, or a batch (K6): one log record, consecutive numbers, visible together to scans and snapshots. A
 // later entry of a key hides an earlier one.

@@ -33,7 +33,7 @@ DropRules ReadPoints::RulesOf(const RangeView& view) {
   return rules;
 }
 
-// Rounds reach the manifest in order (K3b, flush order), each with its tombstones: those of older rounds and
+// Rounds reach the manifest in flush order (K3b), each with its tombstones: those of older rounds and
 // its own get there no later than the tables. The older ones may not be known yet while an older round is
 // written to.
 DropRules ReadPoints::RulesOfFlush(const RangeView& view, const RoundGroup& rounds) {

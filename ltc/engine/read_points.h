@@ -1,5 +1,5 @@
-// ReadPoints: what readers may see, and so what background work may leave out (K4, read points; K7): the
-// sequence numbers handed out and finished, the live snapshots, the published clock.
+// ReadPoints: what readers may see, and so what background work may leave out (snapshots, K4; expiry,
+// K7): the sequence numbers handed out and finished, the live snapshots, the published clock.
 //
 // Thread safety: all.   Ownership: none taken.   Errors: none.
 #pragma once

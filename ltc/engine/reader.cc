@@ -59,7 +59,7 @@ void Reader::GetAt(Executor* on, const Snapshot& snapshot, std::string_view key,
   Search(on, view, snapshot.sequence(), key, deadline_ns, std::move(done));
 }
 
-// K3 makes the first hit the newest: what an older round or run holds has lower numbers.
+// Recency order (K3) makes the first hit the newest: what an older round or run holds has lower numbers.
 void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, SequenceNumber at,
                     std::string_view key, Nanos deadline_ns, GetDone done) {
   const RangeView& view = *in;
@@ -160,7 +160,7 @@ void Reader::Fetch(TableAnswer missing, std::unique_ptr<GetState> get) {
                       });
 }
 
-// A range deletion may hide the hit (K7).
+// A range deletion (K7) may hide the hit.
 void Reader::Answer(const RangeView& view, std::string_view key, SequenceNumber at, MemTable::Hit hit,
                     GetDone* done) const {
   const bool hidden = view.tombstones != nullptr && view.tombstones->Covering(key, at) > hit.sequence;

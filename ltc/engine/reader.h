@@ -1,11 +1,11 @@
 // Reader: gets of a range, of one key or several, now or at a snapshot.
 //
 // A get looks into the active round, the sealed rounds from young to old, the runs from young to old; the
-// first hit is the newest (K3, recency order). Only a block that is not in the cache leaves the thread, and
-// comes back to it.
+// first hit is the newest, by recency order (K3). Only a block that is not in the cache leaves the thread,
+// and comes back to it.
 //
 // Thread safety: each call on the executor it names.   Ownership: keys and values are copied, or valid during
-//                the call.   Errors: outcomes; kNotOwner once the range does not serve reads (R5).
+//                the call.   Errors: outcomes; kNotOwner once the range does not serve reads (release, R5).
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ class Reader {
 
   void Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done);  // the newest
   void GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, Nanos deadline_ns, GetDone done);
-  // All of one moment: the snapshot's, or (null) now (K4, read points).
+  // All of one moment: the snapshot's, or (null) now: a moment (K4).
   void MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot,
                 Nanos deadline_ns, MultiGetDone done);
   uint64_t reads() const { return reads_.load(std::memory_order_relaxed); }

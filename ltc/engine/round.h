@@ -1,4 +1,4 @@
-// Round: sibling memtables that open together, seal together and flush together (K3, recency order). Every
+// Round: sibling memtables that open together, seal together and flush together: recency order (K3). Every
 // number in an older round is below every number in a younger one. RoundSet makes and seals them.
 //
 // Thread safety: memtables and atomics: all; each other field says by which lock.

@@ -22,7 +22,7 @@ class RoundLog {
   bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) {
     return log_->Append(on, record, std::move(done));
   }
-  // M3 (replay): every memtable of the round is named done by an acknowledged edit, or held nothing.
+  // Done memtables (M3): each one of the round is named done by an acknowledged edit, or held nothing.
   void DeleteRound(RoundNumber round) {
     if (log_ != nullptr) log_->DeleteRound(round);
   }

@@ -23,9 +23,9 @@ bool RoundMerger::MergeOne() {
 }
 
 std::shared_ptr<Round> RoundMerger::MergedRound(const RoundGroup& rounds, double most_share) {
-  // Asked for when the rounds are sealed: a snapshot that comes later sees the newest of what they hold (K4).
-  // Nothing has expired, and no range tombstone hides anything: that is for who writes tables, whose edit
-  // says up to when (K7).
+  // Asked for when the rounds are sealed: a later snapshot (K4) sees the newest of what they hold.
+  // Nothing has expired, and no range deletion (K7) hides anything: that is for who writes tables, whose
+  // edit says up to when.
   VersionFilter filter(points_->LiveSnapshots(), /*floor=*/0, /*bottom=*/false, /*now_ms=*/0);
   const auto round_bytes = static_cast<double>(context_->RoundBytes());
   const auto most_bytes = static_cast<size_t>(most_share * round_bytes);

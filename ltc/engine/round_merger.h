@@ -1,7 +1,7 @@
 // RoundMerger: sealed rounds, merged in memory while they wait for their flush. Nova-LSM (section 4.2) and
 // TRIAD (section 4.1) keep what is written again and again from the disk; here all that is left of several
-// rounds becomes one round, and takes their place between what is older and what is younger (K3, recency
-// order). docs/engine.md argues it.
+// rounds becomes one round, and takes their place between what is older and what is younger, in recency order
+// (K3). docs/engine.md argues it.
 //
 // Thread safety: all; MergeOne copies memory for as long as it takes.   Ownership, errors: none.
 #pragma once

@@ -26,7 +26,8 @@ std::shared_ptr<Round> RoundSet::NewRound(RoundNumber number, bool scanned) {
   auto round = std::make_shared<Round>();
   round->number = number;
   for (int i = 0; i < context_->options.active_memtables; ++i) {
-    // The epoch in the id makes ids of one range unique and rising over its owners (M3's low-water mark).
+    // The epoch in the id makes ids of one range unique and rising over its owners: the low-water mark of
+    // done memtables (M3).
     const MemTableId id((context_->spec.epoch.value() << 32) + next_memtable_.fetch_add(1));
     round->siblings.push_back(std::make_unique<MemTable>(id, context_->services->arenas,
                                                          context_->options.memtable_size_bytes, scanned));
@@ -155,7 +156,7 @@ bool RoundSet::SealLocked() {
     old->sealing.store(false, std::memory_order_seq_cst);
     return false;
   }
-  // K3a (seal before the boundary): read after sealing was set, before the successor opens
+  // sealing (K3a): read after sealing was set, before the successor opens
   old->boundary = points_->sequences().last();
   old->sealed_ns = Now();
   fill_ns_ = old->sealed_ns - old->opened_ns;
@@ -204,9 +205,9 @@ bool RoundSet::FlushedUpTo(SequenceNumber seq) const {
   return view->oldest().number > seq || (view->sealed.empty() && view->active->IsIdleAndEmpty());
 }
 
-// A version that is at or below stable_seq (K4) in a younger round hides an older one from whoever reads from
-// now on, and its log outlives this flush. Not asked are rounds that a loss of power may take while a sync
-// promised the older version.
+// A version that is at or below the stable number (K4) in a younger round hides an older one from whoever
+// reads from now on, and its log outlives this flush. Not asked are rounds that a loss of power may take
+// while a sync promised the older version.
 void RoundSet::LookForYounger(const RoundGroup& rounds, OverwriteProbe* probe) {
   // before the snapshots: those that come later are above it
   const SequenceNumber floor = points_->sequences().stable();
@@ -314,8 +315,8 @@ bool RoundSet::PublishMerged(const RoundGroup& rounds, std::shared_ptr<Round> me
 
 // --- checkpoints
 
-// Rounds seal at a boundary number and are committed in order (K3): the version that the commit of a round
-// makes holds every number up to its boundary, and none above.
+// Rounds seal at a boundary number and are committed in recency order (K3): the version that the commit of a
+// round makes holds every number up to its boundary, and none above.
 RoundSet::Attached RoundSet::AttachCheckpoint(const std::shared_ptr<PendingCheckpoint>& request,
                                               SequenceNumber* upto) {
   MutexLock lock(&mu_);

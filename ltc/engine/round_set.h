@@ -1,5 +1,5 @@
-// RoundSet: the rounds of a range that are in memory: opened, sealed at boundary numbers (K3a, seal before
-// the boundary), merged, flushed away; and the only publisher of views.
+// RoundSet: the rounds of a range that are in memory: opened, sealed at boundary numbers (sealing, K3a),
+// merged, flushed away; and the only publisher of views.
 //
 // A view is published as one immutable snapshot; each request thread keeps the latest it has seen, so that
 // the request path takes no lock and touches no shared counter but a pin.
@@ -41,7 +41,7 @@ class RoundSet {
   // One change of the current view, in one step. `change` runs under the lock.
   void Publish(const std::function<void(RangeView*)>& change);
 
-  // What `on` may read now (K4, read points): the last number handed out, and a view that has all up to it
+  // What `on` may read now, a moment (K4): the last number handed out, and a view that has all up to it
   // once that is stable.
   ReadPoint PointOf(Executor* on);
   // Calls `fn` with such a point when it is stable, on `on`.
@@ -73,7 +73,7 @@ class RoundSet {
   // `share`: what the merged round may have of a round's memory at most, kept for it until PublishMerged.
   RoundGroup ClaimMerge(double* share);
   // Ends a claim. False: nothing was published: `merged` is null, or a checkpoint wants what `rounds` hold by
-  // themselves (M2, checkpoints).
+  // themselves: checkpoints (M2).
   bool PublishMerged(const RoundGroup& rounds, std::shared_ptr<Round> merged);
 
   // --- checkpoints (M2): of all that is written by now

@@ -233,7 +233,8 @@ bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
 void Scanner::AppendEntry(ScanState* scan, std::string_view stored_key, SequenceNumber sequence,
                           ValueType type, std::string_view value) const {
   const RangeTombstones* tombstones = scan->view->tombstones.get();
-  if (tombstones != nullptr && tombstones->Covering(stored_key, scan->sequence) > sequence) return;  // K7
+  // range deletion (K7)
+  if (tombstones != nullptr && tombstones->Covering(stored_key, scan->sequence) > sequence) return;
   if (!points_->IsVisible(type, &value)) return;
   PutLengthPrefixed(&scan->page.entries, stored_key);
   PutLengthPrefixed(&scan->page.entries, value);

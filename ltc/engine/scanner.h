@@ -1,13 +1,13 @@
 // Scanner: scans of a range, forward and in reverse, in pages.
 //
-// A scan merges iterators over the rounds and the runs of one view at one number (K4, read points). It runs
+// A scan merges iterators over the rounds and the runs of one view at one number, a moment (K4). It runs
 // on its request thread as far as blocks in memory allow, for a short time at once; what is missing is
 // fetched in parallel, and the last block to arrive goes on.
 //
 // Thread safety: on the executor that Scan names.
 // Ownership:     the operation is copied; the page is the callback's.
-// Errors:        outcomes; kNotOwner once the range does not serve reads (R5); kUnavailable at the deadline;
-//                kCorruption.
+// Errors:        outcomes; kNotOwner once the range does not serve reads (release, R5); kUnavailable at the
+//                deadline; kCorruption.
 #pragma once
 
 #include <atomic>
@@ -39,7 +39,7 @@ class Scanner {
   // by itself.
   bool Step(const std::shared_ptr<ScanState>& scan);
   bool Resume(ScanState* scan);  // what it waited for is here, or failed; false: it ended
-  // The newest visible version of a key, unless it is hidden (K7) or expired.
+  // The newest visible version of a key, unless a range deletion (K7) hides it, or it has expired.
   void AppendEntry(ScanState* scan, std::string_view stored_key, SequenceNumber sequence, ValueType type,
                    std::string_view value) const;
   // Reverse: the versions of a key are all passed, the last visible one is its newest.

@@ -8,7 +8,8 @@
 namespace nova {
 namespace {
 
-constexpr SequenceNumber kSequenceReserve = SequenceNumber{1} << 32;  // K1: reserved ahead, by an edit
+// sequence numbers (K1): reserved ahead, by an edit
+constexpr SequenceNumber kSequenceReserve = SequenceNumber{1} << 32;
 
 // Tables of `before` that `after` has neither in its runs nor in a checkpoint.
 std::vector<TableRef> LeftOut(const Version& before, const Version& after) {
@@ -75,7 +76,8 @@ Status VersionSet::CommitLocked(VersionEdit edit, const RoundGroup* flushed) {
     PinFlushedLocked(*flushed->back(), *next, &edit);
     NOVA_ASSIGN_OR_RETURN(next, view->version->Apply(edit, garbage));
   }
-  // K7; the snapshots are asked for when the tombstones are in hand: later ones see them all
+  // range deletions (K7); the snapshots are asked for when the tombstones are in hand: later ones see them
+  // all
   if (next->tombstones() != nullptr) {
     VersionEdit needless;
     needless.dropped_tombstones = next->NeedlessTombstones(points_->LiveSnapshots());

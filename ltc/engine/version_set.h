@@ -1,7 +1,7 @@
 // VersionSet: the tables of a range, the only way they change, and the manifest that says so.
 //
 // An edit becomes durable (the manifest, M1), then visible (RoundSet::Publish), then what it dropped is let
-// go of (M2, edit before deletion). Edits go one after another. Checkpoints are durable pins in the version:
+// go of (edit first, M2). Edits go one after another. Checkpoints are durable pins in the version:
 // made by the edit of the flush that brings the last of what they hold into tables.
 //
 // Thread safety: all; they wait, but the const ones.   Lock: its own, taken before RoundSet's.
@@ -66,7 +66,7 @@ class VersionSet {
   std::set<StocFileId> ReferencedFiles() const;
 
   // Waits for the flush that makes it. AlreadyExists; ResourceExhausted: kMaxCheckpoints; DeadlineExceeded,
-  // Unavailable: it was not made; Unknown: perhaps (A1, no write twice).
+  // Unavailable: it was not made; Unknown: perhaps (no write twice, A1).
   StatusOr<CheckpointRef> MakeCheckpoint(const std::shared_ptr<PendingCheckpoint>& request,
                                          Nanos deadline_ns);
   Status DeleteCheckpoint(const std::string& name);  // NotFound; Unavailable: nothing changed; Unknown

@@ -1,4 +1,4 @@
-// Checkpoints in a VersionSet (M2): made by the edit of a flush, kept in the version, restored by one edit.
+// Checkpoints (M2) in a VersionSet: made by the edit of a flush, kept in the version, restored by one edit.
 // docs/engine.md argues it.
 #include <algorithm>
 
@@ -20,7 +20,7 @@ Status ForName(const Version& version, const std::string& name) {
   return OkStatus();
 }
 
-// K7: with the tables their range tombstones. Numbers name them: those that are in both stay.
+// Range deletions (K7): with the tables their tombstones. Numbers name them: those that are in both stay.
 void ReplaceTombstones(const RangeTombstonesRef& now, const RangeTombstonesRef& then, VersionEdit* edit) {
   std::set<SequenceNumber> stay;
   if (then != nullptr) {

@@ -41,7 +41,7 @@ struct WritePath::WriteContext {
 
 // A write that waits has copies of its own.
 struct WritePath::ParkedWrite {
-  // now_ms: when the entries with a time to live were taken; 0: they are stamped already (K7).
+  // now_ms: when the entries with a time to live were taken; 0: they have their expiry (K7).
   ParkedWrite(const WriteOp& from, WriteDone d, int64_t now_ms = 0) : op(from), done(std::move(d)) {
     size_t size = 0;
     for (const WriteEntry& e : from.entries) size += e.key.size() + e.value.size() + kExpiryBytes;
@@ -112,7 +112,7 @@ void WritePath::Write(Executor* on, const WriteOp& op, WriteDone done) {
   AdmittedWrite(on, op, std::move(done));
 }
 
-// K6: a batch across ranges is refused.
+// Atomicity (K6): a batch across ranges is refused.
 bool WritePath::IsValid(const WriteOp& op, uint64_t bytes, uint64_t range_deletes) const {
   for (const WriteEntry& e : op.entries) {
     if (e.key.empty() || e.value.size() > context_->options.max_value_bytes || e.ttl_ms < 0 ||
@@ -213,7 +213,8 @@ WritePath::Place WritePath::TakePlace(Executor* on, const WriteOp& op, WriteDone
       size_t stripe = KeyLatches::kStripes;
       // K6 (swaps): a range deletion may have come between the comparison and this number
       bool compared_too_early = false;
-      if (!round->sealing.load(std::memory_order_seq_cst)) {  // K3a: the round's boundary will be >= seq
+      // sealing (K3a): the round's boundary will be >= seq
+      if (!round->sealing.load(std::memory_order_seq_cst)) {
         if (swap != nullptr) {
           compared_too_early = range_deletes_begun_.load(std::memory_order_seq_cst) != swap->range_deletes;
           if (!compared_too_early) return {round, seq};
@@ -223,7 +224,7 @@ WritePath::Place WritePath::TakePlace(Executor* on, const WriteOp& op, WriteDone
           if (stripe == KeyLatches::kStripes) return {round, seq};
         }
       }
-      points_->sequences().Finish(seq, count);  // abandoned: it was never posted (K4)
+      points_->sequences().Finish(seq, count);  // stable number (K4): it was never posted
       if (stripe != KeyLatches::kStripes) {
         Unpin(round);
         WaitForLatch(on, stripe, op, std::move(*done));
@@ -282,7 +283,7 @@ void WritePath::Logged(WriteContext* context, Outcome outcome) {
   const std::shared_ptr<const void> keep = std::move(context->range);
   if (outcome == Outcome::kNotOwner) {
     // Posted and not delivered: the number stays unfinished and the round pinned until a new owner has fenced
-    // us (K4, L6).
+    // us (stable number K4, pin L6).
     context_->lose(ToStatus(outcome, "log append"));
     outcome = Outcome::kUnknown;
     delete context;  // the log ends what is pending on whatever thread fenced it: not the lane's

@@ -2,8 +2,8 @@
 // re-check sealing (K3a, seal before the boundary) -> prepare: copy into the memtable's arena -> log record
 // -> [delivered at all members] -> link, finish the number, unpin, done.
 //
-// A range deletion goes the same way, but ends in the list of range tombstones (K7): once logged, a view with
-// it is published. A compare-and-swap (K6) holds its key's latch from the comparison to the insert, and is a
+// A range deletion goes the same way, but ends in the list of range deletions (K7): once logged, a view with
+// it is published. A compare and swap (K6) holds its key's latch from the comparison to the insert, and is a
 // write like others from there.
 //
 // Thread safety: each call on the executor it names.

@@ -237,8 +237,9 @@ TEST(DbThreadsTest, NorForAHundredOfThem) {
 }
 
 // A sync that a disk does not come back from for seconds holds up those that wait for it, and nobody else, as
-// long as no more numbers are unfinished than a range may have (K4): 64 writers that ask for no sync, more than
-// write lanes with the one that hangs, and a reader. Beyond that writers wait; none fails, and reads go on.
+// long as no more numbers are unfinished than a range may have (K4): 64 writers that ask for no sync, more
+// than write lanes with the one that hangs, and a reader. Beyond that writers wait; none fails, and reads go
+// on.
 TEST(DbThreadsTest, ASyncThatHangsHoldsUpNoReadAndNoOtherWriteOfAWindow) {
   constexpr Nanos kHangs = 8 * kSecond;
   constexpr uint64_t kWriters = 64, kInWindow = SequenceTracker::kWindow / 2 / kWriters;

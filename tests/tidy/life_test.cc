@@ -21,7 +21,7 @@ struct Step {
 
 std::vector<std::vector<Step>> Tables() {
   const std::regex row(
-      "\\| ([0-9]+) \\| `([a-z_/]+\\.(?:cc|h))` \\| `([A-Za-z_0-9:]+)` \\| [^|]* \\| ([^|]*) \\|.*");
+      "\\| ([0-9]+) \\| `([a-z_0-9/]+\\.(?:cc|h))` \\| `([A-Za-z_0-9:]+)` \\| [^|]* \\| ([^|]*) \\|.*");
   std::vector<std::vector<Step>> tables;
   std::istringstream lines(ReadSource("docs/life_of_a_put_and_get.md"));
   for (std::string line; std::getline(lines, line);) {
