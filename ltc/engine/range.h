@@ -38,10 +38,10 @@ class RecoveredEntries;
 
 class Range : public std::enable_shared_from_this<Range> {
  public:
-  // Rebuilds the tree from a manifest's edits (none: a new range), flushes what the logs held (R4), and
-  // starts the manifest of this epoch: all but the OPEN compare-and-set and `log`, which come with Activate.
-  // Waits. `keep` owns services and storage, which work under way needs after everybody else has let go of
-  // them; null: they outlive it.
+  // Rebuilds the tree from a manifest's edits (none: a new range), flushes what the logs held (shown stays,
+  // R4), and starts the manifest of this epoch: all but the OPEN compare-and-set and `log`, which come with
+  // Activate. Waits. `keep` owns services and storage, which work under way needs after everybody else has
+  // let go of them; null: they outlive it.
   static StatusOr<std::shared_ptr<Range>> Recover(const RangeSpec& spec, const RangeOptions& options,
                                                   const RangeServices* services, ManifestStorage* storage,
                                                   const std::vector<VersionEdit>& edits,
@@ -63,7 +63,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, Nanos deadline_ns, GetDone done) {
     reader_.GetAt(on, snapshot, key, deadline_ns, std::move(done));
   }
-  // All of one moment: the snapshot's, or (null) now (K4).
+  // All of one moment: the snapshot's, or (null) now: a moment (K4).
   void MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot,
                 Nanos deadline_ns, MultiGetDone done) {
     reader_.MultiGet(on, std::move(keys), std::move(snapshot), deadline_ns, std::move(done));
@@ -133,7 +133,7 @@ class Range : public std::enable_shared_from_this<Range> {
   // --- checkpoints (M2; docs/engine.md), on threads that may wait A durable pin of what the range holds: all
   // that was acknowledged before. AlreadyExists; ResourceExhausted: kMaxCheckpoints; DeadlineExceeded,
   // Unavailable: it was not made. Unknown, of these three calls: perhaps it is done, perhaps a later owner
-  // finds it done; to ask again unseen could do it twice (A1).
+  // finds it done; to ask again unseen could do it twice (no write twice, A1).
   Status CreateCheckpoint(const std::string& name, Nanos deadline_ns) {
     return checkpoints_.Create(name, deadline_ns);
   }
@@ -155,7 +155,8 @@ class Range : public std::enable_shared_from_this<Range> {
   RangeLog* log() const { return log_.get(); }
   RangeStats stats() const;
   size_t active_bytes() const { return rounds_.Current()->active->bytes(); }
-  int64_t now_ms() const { return points_.published_now_ms(); }  // K7: what had expired by then may be gone
+  // expiry (K7): what had expired by then may be gone
+  int64_t now_ms() const { return points_.published_now_ms(); }
   bool MadeSnapshot(const Snapshot& snapshot) const { return points_.snapshots().Made(snapshot); }
   SequenceNumber last_sequence() const { return points_.sequences().last(); }
 

@@ -22,7 +22,7 @@
 
 namespace nova {
 
-// What a range does now. kOpening until OPEN; kReadOnly, then kSilent while it is let go (R5, release);
+// What a range does now. kOpening until OPEN; kReadOnly, then kSilent while it is let go (release, R5);
 // kRestoring while a checkpoint is brought back; kLost: its epoch is over.
 class ServingState {
  public:
