@@ -40,8 +40,9 @@ struct RangeOptions {
   uint32_t max_value_bytes = 1 << 20;
   // of a write batch; all of it is in flight at once (SequenceTracker::kWindow)
   uint32_t max_batch_entries = 10'000;
-  uint64_t max_batch_bytes = 16 << 20;       // keys and values of a write batch
-  uint32_t max_range_tombstones = 4096;      // K7: more wait until older ones hide nothing any more
+  uint64_t max_batch_bytes = 16 << 20;  // keys and values of a write batch
+  // range deletions (K7): more wait until older ones hide nothing any more
+  uint32_t max_range_tombstones = 4096;
   uint32_t round_range_tombstones = 256;     // a round with as many is sealed; a batch has at most as many
   uint64_t scan_page_bytes = 1 << 20;        // a scan answers in pages of about this
   Nanos scan_budget_ns = 50 * kMicrosecond;  // then it lets other requests run

@@ -1,4 +1,4 @@
-// Recovery of a Range: from the edits of its manifest and what its logs held (R3, R4).
+// Recovery of a Range: from the edits of its manifest and what its logs held (read, R3; shown stays, R4).
 #include <algorithm>
 
 #include "common/base/thread.h"
@@ -20,7 +20,7 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeSpec& spec, const Ran
     now_ms = std::max(now_ms, edit.now_ms);
   }
   const RecoveredEntries recovered(std::move(entries), DoneMemTables(edits));
-  const SequenceNumber last = std::max(reserved, recovered.last());  // K1
+  const SequenceNumber last = std::max(reserved, recovered.last());  // sequence numbers (K1)
   std::shared_ptr<Range> range(new Range(spec, options, services, storage, last, std::move(keep)));
   range->context_.self = range;
   range->points_.PublishNow(now_ms);

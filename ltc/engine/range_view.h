@@ -20,7 +20,7 @@ struct RangeView {
   std::vector<std::shared_ptr<Round>> sealed;  // youngest first
   double sealed_share = 0;                     // of the memory of all rounds, in rounds
   std::shared_ptr<const Version> version;
-  RangeTombstonesRef tombstones;    // K7 (range deletions): those of the version and of all rounds
+  RangeTombstonesRef tombstones;    // range deletions (K7): those of the version and of all rounds
   uint64_t tombstones_dropped = 0;  // how often some went
 
   const Round& oldest() const { return sealed.empty() ? *active : *sealed.back(); }
@@ -28,7 +28,7 @@ struct RangeView {
     sealed_share = 0;
     for (const auto& round : sealed) sealed_share += round->share;
   }
-  // M3 (replay): every memtable below it is in tables once `flushed` is, null for none.
+  // Done memtables (M3): every one below it is in tables once `flushed` is, null for none.
   MemTableId DoneBelow(const RoundGroup* flushed) const;
   // A flush's are in the list already.
   void ApplyTombstones(const VersionEdit& edit);
