@@ -23,7 +23,7 @@ control=(ansible-core openssh-client gnuplot-nox)
 case ${1:-} in
   '') ;;
   --test)
-    packages+=(libgtest-dev libgmock-dev golang-go python3 qemu-system-x86 busybox-static kmod cpio iproute2 ibverbs-utils)
+    packages+=(libgtest-dev libgmock-dev clang clang-format golang-go python3 qemu-system-x86 busybox-static kmod cpio iproute2 ibverbs-utils)
     packages+=("${node[@]}" "${control[@]}" openssh-server systemd)  # tests/deploy: nodes in namespaces; systemd-analyze
     ;;
   --fuzz) packages+=(clang libclang-rt-14-dev) ;;
