@@ -21,6 +21,7 @@
 #include "logc/log_client.h"
 #include "logc/log_recovery.h"
 #include "ltc/engine/range.h"
+#include "ltc/server/placement.h"
 #include "stoc/stoc_client.h"
 
 namespace nova {

@@ -24,6 +24,7 @@
 #include "ltc/engine/memory_use.h"
 #include "ltc/server/hosted_range.h"
 #include "ltc/server/ltc_server.h"
+#include "stoc/stoc_table_store.h"
 
 namespace nova {
 
