@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/rdma/fabric_metrics.h"
 #include "common/rdma/port_counters.h"
@@ -614,7 +615,9 @@ void CoordinatorService::CarryOut(const Move& m) {
     if (stopping_ || !leading_ || term_.coord_epoch != m.term) return;
     term = term_;
   }
+  NOVA_FP_VOID("coordinator.move_decided");
   StatusOr<RangeRecord> written = WriteMove(term, m.move);
+  NOVA_FP_VOID("coordinator.move_written");
   const RangeId id = m.move.before.id;
   if (written.ok()) {
     moves_->Add();

@@ -678,6 +678,7 @@ StatusOr<std::string> FileStore::ReadFile(const StocFileId& file, uint64_t offse
   const uint64_t end = entry->size;
   std::string bytes(offset >= end ? 0 : std::min<uint64_t>(size, end - offset), '\0');
   if (bytes.empty()) return bytes;
+  NOVA_FP("stoc.file_read");
   NOVA_ASSIGN_OR_RETURN(const Handle handle, open_files_.Open(PathOf(file)));
   const Status status = handle->Read(kFileHeaderBytes + offset, bytes.size(), bytes.data());
   // it was longer once

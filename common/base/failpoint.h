@@ -62,6 +62,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"stoc.file_written", true, "a new file was written under its temporary name, not synced"},
     {"stoc.file_synced", true, "it is synced, not renamed"},
     {"stoc.file_renamed", true, "it has its name, the directory is not synced"},
+    {"stoc.file_read", true, "a part of a file is about to be read"},
     {"stoc.append_written", true, "an append to a manifest was written, not synced"},
     {"stoc.append_synced", true, "it is synced, not answered"},
     {"stoc.log_created", true, "the file of a log is durable, its opening is not answered"},
@@ -97,6 +98,13 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
      "edits have stopped, the new file has all, the record names the old one"},
     {"ltc.renewal_installed", false, "the record names the new file, the old one is there"},
     {"ltc.record_released", false, "a range's record says released, its former owner has not let go of it"},
+    // The other steps of a move (ltc/server/hosted_range.cc, coordinator/coordinator_service.cc).
+    {"ltc.release_begun", false, "a range that is to move takes no more writes, nothing is flushed yet"},
+    {"ltc.release_flushed", false, "all of it is in tables, its record still names this owner"},
+    {"ltc.range_recovered", false, "a new owner has read everything, the record does not say open yet"},
+    {"ltc.range_opened", false, "the record says open, the new owner serves nothing yet"},
+    {"coordinator.move_decided", false, "a range is to have another owner, its record is not written"},
+    {"coordinator.move_written", false, "its record names the new owner, which was not told"},
 });
 
 // The place of `name` in the table; only at compile time.

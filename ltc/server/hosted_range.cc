@@ -310,6 +310,7 @@ Status HostedRange::Open() {
   NOVA_ASSIGN_OR_RETURN(range_, Range::Recover({id_, epoch_, record.lower, record.upper}, options_.range,
                                                &ground_->range_services, ground_.get(), edits,
                                                std::move(recovered), ground_));  // shown stays (R4)
+  NOVA_FP_VOID("ltc.range_recovered");
   LogGroup group;
   if (options_.log_mode != LogMode::kNone) {
     NOVA_ASSIGN_OR_RETURN(group, PickAnsweringGroup({}, LogMember{}, GroupId(record.last_group.value() + 1)));
@@ -328,6 +329,7 @@ Status HostedRange::Open() {
     }
     return OkStatus();
   }));
+  NOVA_FP_VOID("ltc.range_opened");
   std::unique_ptr<RangeLog> log;
   if (options_.log_mode == LogMode::kNone) {
     log = NewNullLog();
@@ -397,7 +399,9 @@ Status HostedRange::TryRelease(Nanos deadline_ns) {
   // The range is dark until the store has answered, so nothing begins while it does not.
   NOVA_RETURN_IF_ERROR(StoreAnswers());
   if (!range_->BeginRelease()) return absl::UnavailableError("the range is not open, or is being restored");
+  NOVA_FP_VOID("ltc.release_begun");
   Status s = range_->FlushAll(deadline_ns);
+  NOVA_FP_VOID("ltc.release_flushed");
   if (s.ok()) s = StoreAnswers();
   if (!s.ok()) {
     range_->CancelRelease();

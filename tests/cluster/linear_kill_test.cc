@@ -3,51 +3,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <atomic>
-
-#include "absl/strings/str_split.h"
-#include "common/base/thread.h"
 #include "tests/cluster/process_cluster.h"
-#include "tests/linear/register_history.h"
+#include "tests/cluster/writers.h"
 
 namespace nova {
 namespace {
 
-constexpr int kClients = 6;
 constexpr Nanos kPastTheLease = 5 * kSecond;
-
-// Clients of their own threads and connections, until the end of its scope.
-class Writers {
- public:
-  Writers(const std::string& coordinators, RegisterHistory* history) {
-    RegisterLoadOptions load;
-    for (uint64_t i = 0; i < 12; ++i) {  // over all ranges, which are cut for YCSB's keys
-      load.keys.push_back(StrCat("user", 1'000'000'000'000'000'000 + i * 680'000'000'000'000'000));
-    }
-    for (load.client = 0; load.client < kClients; ++load.client) {
-      ClientOptions options;
-      options.coordinators = absl::StrSplit(coordinators, ',');
-      options.timeout_ms = 4'000;
-      auto client = Client::Connect(options);
-      EXPECT_TRUE(client.ok()) << client.status();
-      if (!client.ok()) return;
-      clients_.push_back(*std::move(client));
-      loads_.push_back(std::make_unique<RegisterLoad>(clients_.back().get(), history, load));
-    }
-    for (auto& l : loads_) {
-      threads_.push_back(std::make_unique<Thread>("writer", [this, mine = l.get()] {
-        for (; !stop_.load(); SleepFor(kMillisecond)) mine->Step();
-      }));
-    }
-  }
-  ~Writers() { stop_.store(true); }
-
- private:
-  std::atomic<bool> stop_{false};
-  std::vector<std::unique_ptr<Client>> clients_;
-  std::vector<std::unique_ptr<RegisterLoad>> loads_;
-  std::vector<std::unique_ptr<Thread>> threads_;
-};
 
 TEST(LinearKillTest, KeysWithSeveralWritersAreLinearizable) {
   ProcessClusterOptions options;

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
@@ -52,7 +53,7 @@ std::string HttpGet(const std::string& address, const std::string& path) {
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<uint16_t>(std::atoi(address.c_str() + colon + 1)));
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr);
   const timeval timeout{1, 0};  // of a stopped process
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   std::string answer;
@@ -69,17 +70,33 @@ std::string HttpGet(const std::string& address, const std::string& path) {
   return body == std::string::npos ? "" : answer.substr(body + 4);
 }
 
+int64_t ReadMetric(const std::string& address, const std::string& metric) {
+  double sum = 0;
+  bool found = false;
+  for (const auto& line : absl::StrSplit(HttpGet(address, "/metrics"), '\n')) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    double value;
+    if (words.size() != 2 || words[0].substr(0, words[0].find('{')) != metric ||
+        !absl::SimpleAtod(words[1], &value))
+      continue;
+    found = true;
+    sum += value;
+  }
+  return found ? static_cast<int64_t>(sum) : -1;
+}
+
 StatusOr<std::unique_ptr<ProcessCluster>> ProcessCluster::Start(const ProcessClusterOptions& options) {
   std::unique_ptr<ProcessCluster> cluster(new ProcessCluster);
   cluster->options_ = options;
   std::string directory = (std::filesystem::temp_directory_path() / "nova-cluster-XXXXXX").string();
   if (mkdtemp(directory.data()) == nullptr) return absl::InternalError("no temporary directory");
   cluster->directory_ = directory;
-  NOVA_ASSIGN_OR_RETURN(cluster->zookeeper_, ZookeeperServer::Start({.servers = options.zookeeper_servers}));
+  NOVA_ASSIGN_OR_RETURN(cluster->zookeeper_,
+                        ZookeeperServer::Start({.servers = options.zookeeper_servers, .host = options.host}));
   for (int i = 0; i < options.coordinators; ++i) {
     auto node = std::make_unique<Node>();
     node->name = StrCat("coordinator-", i);
-    node->address = StrCat("127.0.0.1:", FreePort());
+    node->address = StrCat(options.host, ":", FreePort());
     cluster->nodes_[node->name] = std::move(node);
   }
   for (const auto& [role, count] : {std::pair{"stoc-", options.stocs}, {"ltc-", options.ltcs}}) {
@@ -111,10 +128,11 @@ ProcessCluster::~ProcessCluster() {
 Status ProcessCluster::Launch(Node* node, const std::string& failpoints) {
   const std::string log = StrCat(directory_, "/", node->name, ".log");
   std::vector<std::string> argv;
-  if (!failpoints.empty()) argv = {"/usr/bin/env", StrCat("NOVA_FAILPOINTS=", failpoints)};
   const auto add = [&argv](const std::vector<std::string>& more) {
     argv.insert(argv.end(), more.begin(), more.end());
   };
+  add(options_.launchers[node->name]);
+  if (!failpoints.empty()) add({"/usr/bin/env", StrCat("NOVA_FAILPOINTS=", failpoints)});
   const bool coordinator = node->name.starts_with("coordinator-");
   const bool stoc = node->name.starts_with("stoc-");
   argv.push_back(StrCat(kBin, coordinator ? "nova_coordinator" : stoc ? "nova_stoc" : "nova_ltc"));
@@ -130,6 +148,7 @@ Status ProcessCluster::Launch(Node* node, const std::string& failpoints) {
     if (stoc) add({StrCat("--data=", directory_, "/", node->name)});
     add(stoc ? options_.stoc_flags : options_.ltc_flags);
   }
+  add(options_.node_flags[node->name]);
   NOVA_ASSIGN_OR_RETURN(node->process, Process::Start(argv, log));
   const auto line = node->process->ReadLine(Now() + options_.start_ns);
   const std::vector<std::string> words = line.ok() ? absl::StrSplit(*line, ' ') : std::vector<std::string>{};

@@ -27,6 +27,10 @@ struct ProcessClusterOptions {
   std::vector<std::string> ltc_flags;  // added to each LTC's command line
   std::vector<std::string> stoc_flags;
   std::vector<std::string> coordinator_flags;
+  std::string host = "127.0.0.1";  // where ZooKeeper and the coordinators serve
+  // Of single nodes, by name: the last of their flags, and what their command line begins with.
+  std::map<std::string, std::vector<std::string>> node_flags;
+  std::map<std::string, std::vector<std::string>> launchers;
 };
 
 class ProcessCluster {
@@ -48,6 +52,11 @@ class ProcessCluster {
   std::string address(const std::string& name) const { return nodes_.at(name)->address; }
   std::vector<std::string> names() const;
   const std::string& directory() const { return directory_; }
+
+  // Flags of a node's next starts (ProcessClusterOptions::node_flags).
+  void SetFlags(const std::string& name, std::vector<std::string> flags) {
+    options_.node_flags[name] = std::move(flags);
+  }
 
   // Runs the `nova` tool; its exit code, stdout in `output`.
   int Nova(const std::vector<std::string>& arguments, std::string* output, const std::string& input = "");
@@ -71,6 +80,8 @@ class ProcessCluster {
 
 // A page over HTTP GET, without its header; empty on any failure.
 std::string HttpGet(const std::string& address, const std::string& path);
+// A metric on the page at `address`, summed over its labels; -1: there is none, or no page.
+int64_t ReadMetric(const std::string& address, const std::string& metric);
 int FreePort();
 
 }  // namespace nova

@@ -24,17 +24,17 @@ namespace {
 constexpr char kJar[] = "/usr/share/java/zookeeper.jar";
 constexpr Nanos kStartNs = 60 * kSecond;
 
-sockaddr_in Loopback(int port) {
+sockaddr_in AddressOf(const std::string& host, int port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  inet_pton(AF_INET, host.c_str(), &address.sin_addr);
   return address;
 }
 
-int FreePort() {
+int FreePort(const std::string& host) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = Loopback(0);
+  sockaddr_in address = AddressOf(host, 0);
   socklen_t size = sizeof(address);
   int port = -1;
   if (bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
@@ -68,12 +68,13 @@ StatusOr<std::unique_ptr<ZookeeperServer>> ZookeeperServer::Start(ZookeeperServe
 StatusOr<std::unique_ptr<ZookeeperServer>> ZookeeperServer::StartOnce(const ZookeeperServerOptions& options) {
   std::string directory = (std::filesystem::temp_directory_path() / "nova-zookeeper-XXXXXX").string();
   if (mkdtemp(directory.data()) == nullptr) return absl::InternalError("no temporary directory");
-  std::unique_ptr<ZookeeperServer> all(new ZookeeperServer(directory));
+  std::unique_ptr<ZookeeperServer> all(new ZookeeperServer(directory, options.host));
   std::string ensemble;
   for (int i = 0; i < options.servers; ++i) {
-    all->servers_.push_back({StrCat(directory, "/", i), FreePort(), -1});
+    all->servers_.push_back({StrCat(directory, "/", i), FreePort(options.host), -1});
     if (options.servers > 1)
-      ensemble += StrCat("server.", i, "=127.0.0.1:", FreePort(), ":", FreePort(), "\n");
+      ensemble += StrCat("server.", i, "=", options.host, ":", FreePort(options.host), ":",
+                         FreePort(options.host), "\n");
   }
   for (int i = 0; i < options.servers; ++i) {
     const Server& server = all->servers_[static_cast<size_t>(i)];
@@ -81,8 +82,8 @@ StatusOr<std::unique_ptr<ZookeeperServer>> ZookeeperServer::StartOnce(const Zook
     std::ofstream(server.directory + "/data/myid") << i;
     std::ofstream(server.directory + "/zoo.cfg")
         << "tickTime=" << options.tick_ms << "\ninitLimit=50\nsyncLimit=10\ndataDir=" << server.directory
-        << "/data\nclientPort=" << server.port
-        << "\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nmaxSessionTimeout=" << 300 * options.tick_ms
+        << "/data\nclientPort=" << server.port << "\nclientPortAddress=" << options.host
+        << "\nmaxClientCnxns=0\nmaxSessionTimeout=" << 300 * options.tick_ms
         << "\nadmin.enableServer=false\n4lw.commands.whitelist=srvr\n"
         << ensemble;
   }
@@ -99,7 +100,7 @@ ZookeeperServer::~ZookeeperServer() {
 
 std::string ZookeeperServer::hosts() const {
   std::string hosts;
-  for (const Server& server : servers_) hosts += StrCat(hosts.empty() ? "" : ",", "127.0.0.1:", server.port);
+  for (const Server& server : servers_) hosts += StrCat(hosts.empty() ? "" : ",", host_, ":", server.port);
   return hosts;
 }
 
@@ -144,9 +145,9 @@ Status ZookeeperServer::WaitServing(Server* server) {
   return OkStatus();
 }
 
-std::string ZookeeperServer::Ask(const Server& server, const std::string& word) {
+std::string ZookeeperServer::Ask(const Server& server, const std::string& word) const {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in to = Loopback(server.port);
+  const sockaddr_in to = AddressOf(host_, server.port);
   const timeval timeout{1, 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   std::string answer;
@@ -165,6 +166,13 @@ int ZookeeperServer::Leader() const {
     if (Ask(servers_[i], "srvr").find("Mode: leader") != std::string::npos) return static_cast<int>(i);
   }
   return -1;
+}
+
+int64_t ZookeeperServer::NodeCount() const {
+  const std::string said = Ask(servers_.front(), "srvr");
+  const std::string name = "Node count: ";
+  const size_t at = said.find(name);
+  return at == std::string::npos ? -1 : std::atoll(said.c_str() + at + name.size());
 }
 
 void ZookeeperServer::Pause(int server) {

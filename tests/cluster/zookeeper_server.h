@@ -24,6 +24,7 @@ namespace nova {
 struct ZookeeperServerOptions {
   int tick_ms = 200;  // session timeouts are between 2 and 300 ticks
   int servers = 1;
+  std::string host = "127.0.0.1";  // an address of this machine
 };
 
 class ZookeeperServer {
@@ -39,6 +40,7 @@ class ZookeeperServer {
   void Kill(int server = 0);       // SIGKILL
   Status Restart(int server = 0);  // after Kill: the same port, the same data; waits until it serves
   int Leader() const;              // of an ensemble; -1: none now
+  int64_t NodeCount() const;       // of the first server's tree; -1: it does not answer
 
  private:
   struct Server {
@@ -46,13 +48,15 @@ class ZookeeperServer {
     int port = 0;
     pid_t pid = -1;
   };
-  explicit ZookeeperServer(std::string directory) : directory_(std::move(directory)) {}
+  ZookeeperServer(std::string directory, std::string host)
+      : directory_(std::move(directory)), host_(std::move(host)) {}
   static StatusOr<std::unique_ptr<ZookeeperServer>> StartOnce(const ZookeeperServerOptions& options);
   Status Launch(Server* server);
   Status WaitServing(Server* server);
-  static std::string Ask(const Server& server, const std::string& word);  // of four letters
+  std::string Ask(const Server& server, const std::string& word) const;  // of four letters
 
   const std::string directory_;
+  const std::string host_;
   std::vector<Server> servers_;
 };
 
