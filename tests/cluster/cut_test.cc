@@ -112,7 +112,8 @@ TEST_F(CutTest, L4ALogLeavesAStocThatItsLtcIsCutFromOneWayOrBoth) {
   std::printf("%s\n", verdict.c_str());
 }
 
-// Nobody but its clients misses it, so it keeps its ranges, and serves them again as soon as it can be reached.
+// Nobody but its clients misses it, so it keeps its ranges, and serves them again as soon as it can be
+// reached.
 TEST_F(CutTest, AnLtcThatIsCutFromItsClientsAloneKeepsItsRanges) {
   if (cluster_ == nullptr) return;
   const int64_t moves = Moves();

@@ -1,5 +1,5 @@
-// What a test of processes has of the machine for itself: a network, mounts, a second network that is joined to
-// the first by links of which each direction can be cut. All of it ends with the test's process.
+// What a test of processes has of the machine for itself: a network, mounts, a second network that is joined
+// to the first by links of which each direction can be cut. All of it ends with the test's process.
 //
 // Thread safety: before the process has threads.   Errors: a text that says why not; a test skips with it.
 #pragma once

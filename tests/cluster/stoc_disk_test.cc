@@ -261,8 +261,8 @@ TEST_F(StocDiskTest, ASlowOrHungDiskOfOneStocHoldsUpNobodyForLong) {
     EXPECT_LT(worst, 5000u) << "a third of the 10 s that a read has, and a change of the group";
     ExpectAllRight("one disk is slow");
   }
-  // A scan of everything may take longer than it has while a disk hangs: each stretch that it reads there costs
-  // a third of its deadline.
+  // A scan of everything may take longer than it has while a disk hangs: each stretch that it reads there
+  // costs a third of its deadline.
   cluster_->Kill("stoc-2");
   const Status well = cluster_->Restart("stoc-2");
   ASSERT_TRUE(well.ok()) << well;
