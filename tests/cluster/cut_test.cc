@@ -112,10 +112,11 @@ TEST_F(CutTest, L4ALogLeavesAStocThatItsLtcIsCutFromOneWayOrBoth) {
   std::printf("%s\n", verdict.c_str());
 }
 
-// Nobody but its clients misses it, so it keeps its ranges, and serves them again as soon as it can be
-// reached.
+// Nobody but its clients misses it, so it keeps its ranges, and serves them again once TCP has sent again
+// what the cut took: by then its back-off is as long as the cut was.
 TEST_F(CutTest, AnLtcThatIsCutFromItsClientsAloneKeepsItsRanges) {
   if (cluster_ == nullptr) return;
+  constexpr int kBackOff = 8;  // seconds; of a cut of 4, and an operation that began in it ends
   const int64_t moves = Moves();
   for (const bool towards : {true, false}) {
     SCOPED_TRACE(towards ? "requests are lost" : "answers are lost");
@@ -123,7 +124,7 @@ TEST_F(CutTest, AnLtcThatIsCutFromItsClientsAloneKeepsItsRanges) {
     const Checker::Second during = Seconds(4);  // two leases
     EXPECT_GT(during.worst_ms, 2000u) << "the link was not cut";
     ASSERT_TRUE(network_->Heal(kClients).ok());
-    Seconds(2);
+    Seconds(kBackOff);
     const Checker::Second after = Seconds(1);
     std::printf("healed: longest gap of a client thread %d ms\n", static_cast<int>(after.worst_ms));
     EXPECT_LT(after.worst_ms, 1500u);
