@@ -1,7 +1,6 @@
 #include "common/base/sim_disk.h"
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <utility>
 
@@ -39,10 +38,10 @@ struct SimDisk::Rep : std::enable_shared_from_this<SimDisk::Rep> {
   class File;
   class View;
 
-  explicit Rep(SimDiskOptions o) : options(o), latency_ns(o.latency_ns) {}
+  explicit Rep(SimDiskOptions o) : options(o) {}
 
   void Delay() const {
-    if (const Nanos latency = latency_ns.load(); latency > 0) SleepFor(latency);
+    if (options.latency_ns > 0) SleepFor(options.latency_ns);
   }
   Status Alive(uint64_t since, const std::string& path) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     if (since == generation) return OkStatus();
@@ -68,7 +67,6 @@ struct SimDisk::Rep : std::enable_shared_from_this<SimDisk::Rep> {
   }
 
   const SimDiskOptions options;
-  std::atomic<Nanos> latency_ns;  // of each call
   mutable Mutex mu;
   uint64_t generation ABSL_GUARDED_BY(mu) = 0;  // counts crashes
   const void* locked_by ABSL_GUARDED_BY(mu) = nullptr;
@@ -263,8 +261,6 @@ class SimDisk::Rep::View : public Disk {
 
 SimDisk::SimDisk(SimDiskOptions options) : rep_(std::make_shared<Rep>(options)) {}
 SimDisk::~SimDisk() = default;
-
-void SimDisk::SetLatency(Nanos latency_ns) { rep_->latency_ns.store(latency_ns); }
 
 std::unique_ptr<Disk> SimDisk::Mount() {
   MutexLock lock(&rep_->mu);

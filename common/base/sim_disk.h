@@ -30,7 +30,6 @@ class SimDisk {
   ~SimDisk();
 
   std::unique_ptr<Disk> Mount();
-  void SetLatency(Nanos latency_ns);  // of each call from now on
   // Mounts and handles from before are dead. `torn` null: exactly what was synced.
   void Crash(Random* torn = nullptr);
 

@@ -624,41 +624,6 @@ TEST_P(LogFileTest, L5AStocThatStandsStillIsReplacedBeforeTheDeadlineOfAFile) {
   });
 }
 
-// A disk may take longer than a WRITE may: its process answers the ping, and is waited for. So are answers
-// that wait in a connection's queue behind large appends.
-TEST_P(LogFileTest, L5ASlowDiskOfAProcessThatAnswersIsWaitedFor) {
-  for (const size_t value_bytes : {100, 480 << 10}) {
-    Run([&](FabricWorld* world) {
-      Rig rig(world, GetParam().media, {}, /*may_change=*/true, /*file_deadline=*/100 * kSecond);
-      ExpectAllOk(rig.Append(1, 10));
-      rig.machines[1]->SetLatency(kSecond * world->patience());
-      constexpr uint64_t kOfALane = 45;
-      std::atomic<uint64_t> ended{0}, refused{0};
-      for (size_t lane = 0; lane < kLanes; ++lane) {
-        rig.ltc->executors[lane]->Submit([&, lane] {
-          const std::string value(value_bytes, 'v');
-          const LogEntry entry{MemTableId(1), ValueType::kPut, "key", value};
-          for (uint64_t i = 0; i < kOfALane; ++i) {
-            const SequenceNumber s = 100 + lane * kOfALane + i;
-            const bool taken = rig.log->Append(rig.ltc->executors[lane].get(),
-                                               {1, s, 1, s, true, {&entry, 1}}, [&](Outcome o) {
-                                                 refused += o != Outcome::kOk;
-                                                 ++ended;
-                                               });
-            EXPECT_TRUE(taken);
-          }
-        });
-      }
-      const Nanos until = Now() + 300 * kSecond;
-      while (ended < kLanes * kOfALane && Now() < until) SleepFor(10 * kMillisecond);
-      EXPECT_EQ(ended, kLanes * kOfALane);
-      EXPECT_EQ(refused, 0u);
-      EXPECT_EQ(rig.Record().log_groups.size(), 1u) << "replaced for its disk, of values of " << value_bytes;
-      EXPECT_GE(rig.metrics.counter("nova_logc_pings_total{result=\"answered\"}")->value(), 1u);
-    });
-  }
-}
-
 // A member that restarts takes no more appends to logs it has: its group is replaced, and what it had before
 // counts.
 TEST_P(LogFileTest, L4AMemberThatRestartsIsReplacedAndStillCounts) {
