@@ -200,9 +200,7 @@ void LtcNode::Leave() {
     session = std::move(session_);
     session_ = nullptr;
   }
-  if (session == nullptr) return;
-  session->BeginToLeave();  // a thread that is waited for may be inside
-  PassXchgs();
+  if (session != nullptr) PassXchgs();
 }
 
 // Returns when every xchg thread has run what was submitted to it before.
