@@ -261,7 +261,7 @@ class Stepper {
     if (record.released || record.owner_incarnation == Incarnation()) return Settled();
     const auto lease = s_.leases.find(record.owner_incarnation);
     const bool heard = lease != s_.leases.end() && lease->second.heard_ns != ClusterState::kUnheard;
-    if (options_.off.c3_lease_wait) return heard && lease->second.heard_ns + options_.lease_ns / 2 < now_;
+    if (options_.off.c3_lease_wait && heard) return lease->second.heard_ns + options_.lease_ns / 2 < now_;
     if (LeaseEnds(options_, s_, record.owner_incarnation) > now_) return false;
     if (heard) {
       return ListenedSince(lease->second.heard_ns, lease->second.deaf_before_ns) >= options_.lease_ns;

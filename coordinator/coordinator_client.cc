@@ -50,6 +50,7 @@ class NodeSessionImpl : public NodeSession {
         options_(std::move(options)),
         events_(std::move(events)) {}
   ~NodeSessionImpl() override;
+  void BeginToLeave() override;
 
   Status Join();
 
@@ -102,12 +103,14 @@ class NodeSessionImpl : public NodeSession {
   std::unique_ptr<Thread> thread_;
 };
 
+void NodeSessionImpl::BeginToLeave() {
+  MutexLock lock(&mu_);
+  stopping_ = true;
+  wake_.SignalAll();
+}
+
 NodeSessionImpl::~NodeSessionImpl() {
-  {
-    MutexLock lock(&mu_);
-    stopping_ = true;
-    wake_.SignalAll();
-  }
+  BeginToLeave();
   if (thread_ == nullptr) return;
   thread_->Join();
   lease_expiry_ns_.store(0, std::memory_order_release);

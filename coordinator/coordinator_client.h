@@ -126,6 +126,10 @@ class NodeSession {
   };
   virtual StatusOr<Handover> HandOverRange(const RangeRecord& before, const RangeRecord& after,
                                            Nanos doubt_ns) = 0;
+  // The node leaves: heartbeats end, and so does, as Unavailable, a call that goes on asking because the
+  // store does not answer. For whoever lets go of a session that such a call may hold, and then waits for
+  // the call.
+  virtual void BeginToLeave() = 0;
 };
 
 // Draws an incarnation (N1), registers, and heartbeats until destroyed. Unavailable: no ZooKeeper or no

@@ -217,10 +217,10 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
     std::vector<GroupId> unused;
     for (const LogGroup& old : old_groups_) {
       const auto it = logs_of_group_.find(old.id);
-      // A lane that has not moved yet may still open a log of the old group, and acknowledge into it.
       const RulesOff& off = client_->options.off;
-      const bool all_moved =
-          std::all_of(lane_groups_.begin(), lane_groups_.end(), [&](GroupId g) { return g > old.id; });
+      // A lane that has not moved yet may still open a log of the old group, and acknowledge into it.
+      const bool all_moved = off.l4_all_lanes || std::all_of(lane_groups_.begin(), lane_groups_.end(),
+                                                             [&](GroupId g) { return g > old.id; });
       const bool empty = off.l4_flush_first || it == logs_of_group_.end() || it->second.empty();
       if (all_moved && empty) unused.push_back(old.id);
     }
@@ -657,6 +657,7 @@ class StocLogCore : public std::enable_shared_from_this<StocLogCore> {
       group_ = *next;
       changing_ = false;
     }
+    NOVA_FP_VOID("logc.group_replaced");
     for (size_t i = 0; i < lanes_.size(); ++i) {
       client_->xchgs[i]->Submit([self = shared_from_this(), i, group = *next] { self->MoveLane(i, group); });
     }

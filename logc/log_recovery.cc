@@ -43,13 +43,8 @@ std::string StocText(StocClient* stocs, StocId stoc) {
 class LogReader {
  public:
   LogReader(StocClient* stocs, const RangeFences& fences, const SealedLog& log, const MemTableDone& done,
-            Nanos deadline_ns, const RulesOff& off)
-      : stocs_(stocs),
-        fences_(fences),
-        log_(log),
-        deadline_ns_(deadline_ns),
-        off_(off),
-        copies_(log.log, done) {}
+            Nanos deadline_ns)
+      : stocs_(stocs), fences_(fences), log_(log), deadline_ns_(deadline_ns), copies_(log.log, done) {}
 
   // The segments of one member hold what was acknowledged, and so does each file; but a disk may have damaged
   // a record since, so all files are read; and where that happened to memory, whatever there is, or comes.
@@ -76,7 +71,7 @@ class LogReader {
   }
 
  private:
-  bool Lacking() const { return !any_ || (copies_.damaged() && !off_.l3_other_copies); }
+  bool Lacking() const { return !any_ || copies_.damaged(); }
   Nanos DeadlineOfOne() const { return std::min(deadline_ns_, Now() + kReadOfOne); }
 
   // Of members that had not answered when the log was looked for.
@@ -141,7 +136,6 @@ class LogReader {
   const RangeFences& fences_;
   const SealedLog& log_;
   const Nanos deadline_ns_;
-  const RulesOff& off_;
   LogCopies copies_;
   bool any_ = false;
   Status failed_;
@@ -347,7 +341,7 @@ StatusOr<RecoveredLogs> RecoverLogs(StocClient* stocs, const RangeRecord& record
           index = next++;
         }
         RecoveredLogs part;
-        const Status s = LogReader(stocs, fences, logs[index], done, deadline_ns, off).Read(&part);
+        const Status s = LogReader(stocs, fences, logs[index], done, deadline_ns).Read(&part);
         MutexLock lock(&mu);
         if (!s.ok()) status = s;
         records.Append(part);

@@ -76,11 +76,12 @@ ExposedMemory::Piece& ExposedMemory::Piece::operator=(Piece&& other) noexcept {
   Reset();
   pool_ = std::exchange(other.pool_, nullptr);
   region_ = other.region_;
+  sealed_ = other.sealed_;
   return *this;
 }
 
 void ExposedMemory::Piece::Reset() {
-  if (ExposedMemory* pool = std::exchange(pool_, nullptr)) pool->Quarantine(region_);
+  if (ExposedMemory* pool = std::exchange(pool_, nullptr)) pool->Quarantine(region_, sealed_);
 }
 
 void ExposedMemory::Piece::ReturnInOrder(const SessionId& by) {
@@ -165,10 +166,11 @@ StatusOr<ExposedMemory::Piece> ExposedMemory::Take(uint64_t bytes, const Session
   return Piece(this, region);
 }
 
-void ExposedMemory::Quarantine(const MemoryRegion& region) {
+void ExposedMemory::Quarantine(const MemoryRegion& region, bool sealed) {
   MutexLock lock(&rep_->mu);
   rep_->taken -= region.size;
-  rep_->quarantine.push_back(region);
+  const bool as_it_is = options_.off.f2_new_key && !sealed;
+  (as_it_is ? rep_->spares[region.size] : rep_->quarantine).push_back(region);
 }
 
 void ExposedMemory::KeepWarm(const MemoryRegion& region, const SessionId& by) {
@@ -181,7 +183,8 @@ void ExposedMemory::SessionGone(const SessionId& session) {
   MutexLock lock(&rep_->mu);
   const auto it = rep_->warm.find(session);
   if (it == rep_->warm.end()) return;
-  rep_->quarantine.insert(rep_->quarantine.end(), it->second.begin(), it->second.end());
+  for (const MemoryRegion& region : it->second)
+    (options_.off.f2_new_key ? rep_->spares[region.size] : rep_->quarantine).push_back(region);
   rep_->warm.erase(it);
 }
 
@@ -198,11 +201,6 @@ bool ExposedMemory::Recycle() {
       wanted = rep_->spares[region.size].size() < options_.spares;
     }
     did = true;
-    if (options_.off.f2_new_key && wanted) {
-      MutexLock lock(&rep_->mu);
-      rep_->spares[region.size].push_back(region);
-      continue;
-    }
     rep_->Revoke(&region);
     if (!wanted || !rep_->Register(&region, GivenAccess(options_)).ok()) {
       rep_->Unmap(region);
@@ -238,6 +236,7 @@ bool ExposedMemory::Recycle() {
 
 Status ExposedMemory::Seal(Piece* piece) {
   if (options_.off.f1_fence) return OkStatus();
+  piece->sealed_ = true;
   rep_->Revoke(&piece->region_);
   return rep_->Register(&piece->region_, Access::kRemoteRead);
 }

@@ -59,6 +59,7 @@ class ExposedMemory {
     Piece(ExposedMemory* pool, const MemoryRegion& region) : pool_(pool), region_(region) {}
     ExposedMemory* pool_ = nullptr;
     MemoryRegion region_;
+    bool sealed_ = false;  // what was given out for writing is revoked
   };
 
   ExposedMemory(Fabric* fabric, const ExposedMemoryOptions& options);
@@ -88,7 +89,7 @@ class ExposedMemory {
 
  private:
   struct Rep;
-  void Quarantine(const MemoryRegion& region);
+  void Quarantine(const MemoryRegion& region, bool sealed);
   void KeepWarm(const MemoryRegion& region, const SessionId& by);
 
   const ExposedMemoryOptions options_;

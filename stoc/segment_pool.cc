@@ -116,6 +116,14 @@ size_t SegmentPool::open_segments() const {
   return segments_.size();
 }
 
+void SegmentPool::ForEach(
+    const std::function<void(const Uuid& log, uint32_t index, std::string_view bytes)>& fn) const {
+  MutexLock lock(&mu_);
+  for (const auto& [key, s] : segments_) {
+    if (s.piece) fn(key.log, key.index, {reinterpret_cast<const char*>(s.piece.data()), s.size});
+  }
+}
+
 void SegmentPool::CountLocked() { open_now_->Set(static_cast<int64_t>(segments_.size())); }
 
 }  // namespace nova

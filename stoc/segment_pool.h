@@ -15,8 +15,10 @@
 //                another session or size.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "common/base/metrics.h"
@@ -44,6 +46,8 @@ class SegmentPool {
   StatusOr<std::vector<SealedSegment>> Seal(RangeId range, Epoch below);
   void FreeSealed(RangeId range, Epoch below);
   size_t open_segments() const;
+  // Of tests: each segment, by log and in order, with what its memory holds now.
+  void ForEach(const std::function<void(const Uuid& log, uint32_t index, std::string_view bytes)>& fn) const;
 
  private:
   struct Key {

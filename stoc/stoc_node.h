@@ -63,6 +63,7 @@ class StocNode {
 
   void Stop();
   const NodeInfo& self() const { return self_; }
+  const SegmentPool& segments() const { return *segments_; }
   std::string StatusText() const;
   // Notified when the node can be a member no more, and why: a later process has its name. The process is to
   // end.

@@ -74,7 +74,7 @@ if [[ $long == 1 ]]; then
   unit_tests tsan
   build release nova_cluster_sim_test
   stage "5,000 seeds of the chaos (release)"
-  NOVA_SIM_SEEDS=5000 build/release/tests/cluster_sim/nova_cluster_sim_test --gtest_filter='ChaosTest.*'
+  NOVA_SIM_SEEDS=5000 NOVA_SIM_JOBS=$(nproc) build/release/tests/cluster_sim/nova_cluster_sim_test --gtest_filter='ChaosTest.*'
   stage "fuzzing (clang)"
   deploy/packages.sh --fuzz
   tests/fuzz/run.sh 20

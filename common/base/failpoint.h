@@ -86,6 +86,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"logc.posted", false, "records were posted to every copy of a log"},
     {"logc.delivered", false, "every copy has them, their writers are not told"},
     {"logc.group_changed", false, "a new group is in the range's record, none of its logs is there yet"},
+    {"logc.group_replaced", false, "the old group counts as replaced, no thread that writes to it was told"},
     {"logc.lane_moved", false, "the logs of one thread have successors in the new group"},
     {"logc.round_deleted", false, "the logs of a flushed round are about to be freed"},
     {"logc.fenced", true, "a recovery has fenced the members, and read nothing yet"},

@@ -21,6 +21,7 @@ struct FaultDisk::Rules {
       if (a.rule.op != op) continue;
       if (path.find(a.rule.path) == std::string::npos && other_path.find(a.rule.path) == std::string::npos)
         continue;
+      if (a.rule.where && !a.rule.where(path)) continue;
       ++a.seen;
       if (!hit && a.seen >= a.rule.nth && a.seen - a.rule.nth < a.rule.count) hit = a.rule;
     }

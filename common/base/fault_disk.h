@@ -13,6 +13,7 @@
 // Thread safety: all.   Ownership: `base` outlives it.   Errors: those of the rules, and the base's.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,6 +45,8 @@ struct FaultRule {
   uint64_t nth = 1;
   uint64_t count = UINT64_MAX;
   Nanos delay_ns = 0;
+  // Asked of each call that the rule would hit; null: all are hit. It takes no time and calls no FaultDisk.
+  std::function<bool(const std::string& path)> where = {};
 };
 
 class FaultDisk : public Disk {

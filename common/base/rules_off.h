@@ -9,12 +9,16 @@ struct RulesOff {
   bool c3_lease = false;  // an LTC answers reads without a lease
   // a StoC that was fenced takes what comes under lower epochs, and its memory keeps its keys
   bool f1_fence = false;
-  // memory that others may still write to is given out again under the same key
+  // memory whose key its former writer may still have is given out again under that key; what a fence has
+  // revoked is registered anew all the same: revocation (F1)
   bool f2_new_key = false;
-  bool l3_all_members = false;   // a record is acknowledged when one copy of it was delivered
-  bool l3_other_copies = false;  // a recovery that finds a damaged copy of a log in memory reads no other
-  bool l4_flush_first = false;   // a replaced log group leaves the record at once
-  bool m1_all_members = false;   // an edit counts when one copy of the manifest has it
+  // a peer's older connection stands beside its newer one (the simulated fabric's)
+  bool f3_replace = false;
+  bool l3_all_members = false;  // a record is acknowledged when one copy of it was delivered
+  bool l4_flush_first = false;  // a replaced log group leaves the record at once
+  // it leaves the record while a thread may still open a log in it
+  bool l4_all_lanes = false;
+  bool m1_all_members = false;  // an edit counts when one copy of the manifest has it
   // inputs and logs are deleted although the edit that drops them may not be in the manifest
   bool m2_edit_first = false;
   // a StoC that has started again passes for one that has what its former process had

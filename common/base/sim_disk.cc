@@ -267,6 +267,13 @@ std::unique_ptr<Disk> SimDisk::Mount() {
   return std::make_unique<Rep::View>(rep_, rep_->generation);
 }
 
+std::optional<std::string> SimDisk::Contents(const std::string& path) const {
+  MutexLock lock(&rep_->mu);
+  const auto it = rep_->entries.find(path);
+  if (it == rep_->entries.end()) return std::nullopt;
+  return it->second->bytes;
+}
+
 void SimDisk::Crash(Random* torn) {
   MutexLock lock(&rep_->mu);
   ++rep_->generation;

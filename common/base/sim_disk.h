@@ -12,6 +12,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "common/base/clock.h"
 #include "common/base/disk.h"
@@ -32,6 +34,8 @@ class SimDisk {
   std::unique_ptr<Disk> Mount();
   // Mounts and handles from before are dead. `torn` null: exactly what was synced.
   void Crash(Random* torn = nullptr);
+  // What a mount would read, in no time: of tests. nullopt: no such file.
+  std::optional<std::string> Contents(const std::string& path) const;
 
  private:
   struct Rep;

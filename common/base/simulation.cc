@@ -1,7 +1,6 @@
 #include "common/base/simulation.h"
 
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "common/base/fiber_context.h"
 #include "common/base/log.h"
 
 #if defined(__has_feature)
@@ -21,6 +21,7 @@
 #endif
 #endif
 #ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #ifdef __SANITIZE_THREAD__
@@ -41,7 +42,7 @@ struct Simulation::Fiber {
   std::string name;
   std::function<void()> body;
   Simulation* sim = nullptr;
-  ucontext_t context;
+  FiberContext context;
   char* stack = nullptr;
   void* fake_stack = nullptr;  // AddressSanitizer's
   void* tsan = nullptr;
@@ -67,11 +68,34 @@ struct Simulation::Rep {
   std::set<std::pair<Nanos, Fiber*>> deadlines;                   // of those that wait; in true time
   std::map<FiberId, std::unique_ptr<Fiber>> fibers;
   FiberId next_id = 1;
-  ucontext_t scheduler;
+  FiberContext scheduler;
+  std::vector<char*> stacks;  // of fibers that have ended
   void* scheduler_fake_stack = nullptr;
   const void* scheduler_stack = nullptr;
   size_t scheduler_stack_bytes = 0;
   void* scheduler_tsan = nullptr;
+
+  ~Rep() {
+    for (char* stack : stacks) munmap(stack, kStackBytes + kGuardBytes);
+  }
+  char* TakeStack() {
+    if (!stacks.empty()) {
+      char* const stack = stacks.back();
+      stacks.pop_back();
+      return stack;
+    }
+    auto* const stack = static_cast<char*>(mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE,
+                                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    NOVA_CHECK(stack != MAP_FAILED);
+    mprotect(stack, kGuardBytes, PROT_NONE);
+    return stack;
+  }
+  void ReturnStack(char* stack) {
+#ifdef __SANITIZE_ADDRESS__
+    __asan_unpoison_memory_region(stack + kGuardBytes, kStackBytes);  // of frames that never returned
+#endif
+    stacks.push_back(stack);
+  }
 };
 
 Simulation::Simulation(uint64_t seed) : rep_(std::make_unique<Rep>()), random_(seed) {}
@@ -85,17 +109,8 @@ Simulation::FiberId Simulation::Spawn(std::string name, std::function<void()> bo
   f->body = std::move(body);
   f->sim = this;
   if (running_ != nullptr) f->host = running_->host;
-  f->stack = static_cast<char*>(mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE,
-                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  NOVA_CHECK(f->stack != MAP_FAILED);
-  mprotect(f->stack, kGuardBytes, PROT_NONE);
-  getcontext(&f->context);
-  f->context.uc_stack.ss_sp = f->stack + kGuardBytes;
-  f->context.uc_stack.ss_size = kStackBytes;
-  f->context.uc_link = nullptr;
-  const auto p = reinterpret_cast<uintptr_t>(f.get());
-  makecontext(&f->context, reinterpret_cast<void (*)()>(&Simulation::FiberMain), 2,
-              static_cast<unsigned>(p >> 32), static_cast<unsigned>(p));
+  f->stack = rep_->TakeStack();
+  MakeFiberContext(&f->context, f->stack + kGuardBytes, kStackBytes, &Simulation::FiberMain);
 #ifdef __SANITIZE_THREAD__
   f->tsan = __tsan_create_fiber(0);
 #endif
@@ -106,8 +121,8 @@ Simulation::FiberId Simulation::Spawn(std::string name, std::function<void()> bo
   return id;
 }
 
-void Simulation::FiberMain(unsigned hi, unsigned lo) {
-  auto* f = reinterpret_cast<Fiber*>((static_cast<uintptr_t>(hi) << 32) | lo);
+void Simulation::FiberMain() {
+  Fiber* const f = current_->running_;
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_finish_switch_fiber(nullptr, &f->sim->rep_->scheduler_stack,
                                   &f->sim->rep_->scheduler_stack_bytes);
@@ -128,7 +143,7 @@ void Simulation::SwitchToScheduler() {
 #ifdef __SANITIZE_THREAD__
   __tsan_switch_to_fiber(rep_->scheduler_tsan, 0);
 #endif
-  swapcontext(&f->context, &rep_->scheduler);
+  SwitchFiberContext(&f->context, &rep_->scheduler);
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_finish_switch_fiber(f->fake_stack, &rep_->scheduler_stack, &rep_->scheduler_stack_bytes);
 #endif
@@ -217,7 +232,7 @@ void Simulation::Schedule() {
 #ifdef __SANITIZE_THREAD__
   __tsan_switch_to_fiber(f->tsan, 0);
 #endif
-  swapcontext(&rep_->scheduler, &f->context);
+  SwitchFiberContext(&rep_->scheduler, &f->context);
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_finish_switch_fiber(rep_->scheduler_fake_stack, nullptr, nullptr);
 #endif
@@ -227,7 +242,7 @@ void Simulation::Schedule() {
 #ifdef __SANITIZE_THREAD__
   __tsan_destroy_fiber(f->tsan);
 #endif
-  munmap(f->stack, kStackBytes + kGuardBytes);
+  rep_->ReturnStack(f->stack);
   rep_->fibers.erase(f->id);
 }
 

@@ -67,8 +67,19 @@ class Simulation {
   const void* CurrentFiber() const { return running_; }
   void Yield();
   void MaybeYield() {
-    if (random_.Uniform(8) == 0) Yield();
+    if (undisturbed_ == 0 && random_.Uniform(8) == 0) Yield();
   }
+  // While it stands the calling fiber goes on where it need not wait: what a test looks at is of one moment.
+  class Undisturbed {
+   public:
+    Undisturbed() : sim_(Current()) { ++sim_->undisturbed_; }
+    ~Undisturbed() { --sim_->undisturbed_; }
+    Undisturbed(const Undisturbed&) = delete;
+    Undisturbed& operator=(const Undisturbed&) = delete;
+
+   private:
+    Simulation* const sim_;
+  };
   // Waits until WakeOne or WakeAll of `key`, or the deadline; false for the deadline.
   bool Block(const void* key, Nanos deadline_ns);
   void WakeOne(const void* key);  // one waiter, picked by the seed
@@ -76,7 +87,7 @@ class Simulation {
 
  private:
   struct Fiber;
-  static void FiberMain(unsigned hi, unsigned lo);
+  static void FiberMain();
   void SwitchToScheduler();
   void Schedule();
   Fiber* PickNext();
@@ -89,6 +100,7 @@ class Simulation {
   Random random_;
   Nanos now_ns_ = kSecond;
   Fiber* running_ = nullptr;
+  int undisturbed_ = 0;
   uint64_t trace_hash_ = 0xcbf29ce484222325;
   uint64_t trace_lines_ = 0;
   std::function<void(std::string_view)> trace_output_;

@@ -200,7 +200,9 @@ void LtcNode::Leave() {
     session = std::move(session_);
     session_ = nullptr;
   }
-  if (session != nullptr) PassXchgs();
+  if (session == nullptr) return;
+  session->BeginToLeave();  // a thread that is waited for may be inside
+  PassXchgs();
 }
 
 // Returns when every xchg thread has run what was submitted to it before.

@@ -296,6 +296,17 @@ TEST_F(FaultDiskTest, ARuleHitsTheNthCallOfItsPathAndOperation) {
   EXPECT_EQ(disk_.faults(), 1u);
 }
 
+TEST_F(FaultDiskTest, ARuleCountsOnlyTheCallsItWantsByPath) {
+  disk_.Add({.op = DiskOp::kCreate, .nth = 2, .count = 1, .where = [](const std::string& path) {
+               return path.starts_with("a");
+             }});
+  EXPECT_TRUE(disk_.Create("b1").ok());
+  EXPECT_TRUE(disk_.Create("b2").ok());
+  EXPECT_TRUE(disk_.Create("a1").ok()) << "the first that counts";
+  EXPECT_FALSE(disk_.Create("a2").ok());
+  EXPECT_EQ(disk_.faults(), 1u);
+}
+
 TEST_F(FaultDiskTest, EveryOperationCanFail) {
   const auto file = *disk_.Create("f");
   ASSERT_TRUE(file->Write(0, "abc").ok());

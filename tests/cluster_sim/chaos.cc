@@ -6,8 +6,10 @@
 #include "common/base/failpoint.h"
 #include "common/base/fault_disk.h"
 #include "common/base/log.h"
+#include "logc/log_record.h"
 #include "ltc/engine/manifest.h"
 #include "stoc/file_store.h"
+#include "stoc/stoc_table_store.h"
 
 namespace nova {
 namespace {
@@ -17,12 +19,18 @@ constexpr Nanos kWholeRun = 20 * 60 * kSecond;  // virtual: something hangs
 constexpr int64_t kMostPending = 64;            // of a process of a cluster that nobody asks
 constexpr int64_t kMostConnections = 40;
 
+constexpr int64_t kImpatientMs = 500;         // clients that do not know, and ask others rather than wait
+constexpr Nanos kLook = 200 * kMillisecond;   // at what holds at every moment
 constexpr Nanos kWholeWithin = 90 * kSecond;  // a cluster that is open: redundancy, orphans
 
 // What faults of all kinds know of each other.
 struct Broken {
   std::string lost_stoc;          // whose disk is gone
   std::set<std::string> handled;  // nodes that one kind of faults ends and starts again just now
+  std::string ill_stoc;           // whose disk fails reads: one in a run, or two copies might fail at once
+  Nanos reads_fail_until_ns = 0;  // no other copy of what it has may go before
+  bool losing = false;            // a disk, just now
+  std::string slow_to_let_go;     // an LTC
 };
 
 // Faults of one kind, one at a time; kinds overlap.
@@ -72,16 +80,18 @@ class Nemesis {
           break;
         default:
           if (!options_->lost_disks || options_->cluster.ltc.hosted.placement.replicas < 2 ||
-              !broken_->lost_stoc.empty() || !HandleStocs({stoc})) {
+              Now() < broken_->reads_fail_until_ns || !broken_->lost_stoc.empty() || !HandleStocs({stoc})) {
             break;
           }
-          if (!cluster_->MayLoseForEver(stoc)) {
+          if (!cluster_->MayLoseForEver(stoc) || Now() < broken_->reads_fail_until_ns) {
             LetGo(stoc);
             break;
           }
           broken_->lost_stoc = stoc;
+          broken_->losing = true;
           cluster_->Kill(stoc);
           cluster_->LoseDisk(stoc);
+          broken_->losing = false;
           if (random_.OneIn(2)) {
             Count("StoC lost for good");
           } else {
@@ -140,14 +150,22 @@ class Nemesis {
         network.lose_one_in = 500 + random_.Uniform(5000);
         network.max_delay_ns = Between(0, 10) + 100 * kMicrosecond;
       }
+      if (random_.OneIn(2)) {
+        Count("WRITEs come late");
+        network.late_one_in = 50 + random_.Uniform(1000);
+        network.late_ns = Between(500, 4000);
+      }
       cluster_->network()->set_options(network);
     }
     cluster_->network()->set_options(options_->cluster.network);
   }
-  // What a disk does to writes and syncs; what it does to reads is the rule tests' (S3).
   void RunDisks() {
     const std::vector<std::string> stocs = cluster_->Names("stoc");
     while (options_->bad_disks && !Sleep(Between(500, 3000))) {
+      if (random_.OneIn(4)) {
+        FailReads(stocs);
+        continue;
+      }
       const std::string& stoc = Pick(stocs);
       if (!cluster_->Runs(stoc)) continue;
       auto* const disk = static_cast<FaultDisk*>(cluster_->wrapped_disk(stoc));
@@ -250,15 +268,16 @@ class Nemesis {
   Status StopHere(const char* where, uint64_t one_in, bool or_one_thread = false) {
     Simulation* const sim = Simulation::Current();
     const Simulation::Host* const host = sim->host();
-    if (host == nullptr || stop_->HasBeenNotified() || !options_->pauses || !random_.OneIn(one_in))
-      return OkStatus();
+    if (host == nullptr || stop_->HasBeenNotified() || !options_->pauses) return OkStatus();
+    const std::string node = host->name;
+    const bool slow = or_one_thread && node == broken_->slow_to_let_go;
+    if (!slow && !random_.OneIn(one_in)) return OkStatus();
     Count(where);
     ++standing_still_;
-    const std::string node = host->name;
-    if (or_one_thread && random_.OneIn(2)) {
-      const bool deaf = options_->cuts && !random_.OneIn(3);
+    if (slow || (or_one_thread && random_.OneIn(2))) {
+      const bool deaf = options_->cuts && (slow || !random_.OneIn(3));
       if (deaf) cluster_->CutControl(node, true);
-      SleepFor(Between(50, 2000));
+      SleepFor(slow ? Between(1000, 2500) : Between(50, 2000));
       if (deaf) cluster_->CutControl(node, false);
       --standing_still_;
       return OkStatus();
@@ -268,6 +287,21 @@ class Nemesis {
     sim->set_host(host);
     --standing_still_;
     return OkStatus();
+  }
+  // An order of faults each.
+  void RunScenes() {
+    while (options_->scenes && !Sleep(Between(200, 2000))) {
+      switch (options_->only_scene >= 0 ? options_->only_scene : static_cast<int>(random_.Uniform(kScenes))) {
+        case kUnheardOwner:
+          LoseSightOf(PickOwner());
+          break;
+        case kOldLeader:
+          ReplaceLeader();
+          break;
+        default:
+          ReleaseSlowly(PickOwner());
+      }
+    }
   }
   int standing_still() const { return standing_still_; }
   uint64_t faults() const { return faults_; }
@@ -289,6 +323,106 @@ class Nemesis {
   }
   static std::string KindOf(const std::string& node) {
     return node.starts_with("stoc") ? "StoC" : node.starts_with("ltc") ? "LTC" : "coordinator";
+  }
+
+  // Reads of the disk of one StoC fail, or return what was never written. A table's only where its other copy
+  // is good: then no client may be told of it.
+  void FailReads(const std::vector<std::string>& stocs) {
+    if (broken_->ill_stoc.empty()) broken_->ill_stoc = Pick(stocs);
+    const std::string& stoc = broken_->ill_stoc;
+    if (!cluster_->Runs(stoc) || stoc == broken_->lost_stoc || broken_->losing) return;
+    // A file whose header it cannot read is not there for a StoC, until it starts again.
+    if (cluster_->stoc(stoc) == nullptr) return;
+    auto* const disk = static_cast<FaultDisk*>(cluster_->wrapped_disk(stoc));
+    if (disk == nullptr) return;
+    broken_->reads_fail_until_ns = kNever;
+    const uint64_t faults = disk->faults();
+    const double elsewhere = ReadElsewhere();
+    const bool flips = random_.OneIn(3);  // of a log's last record nothing behind it would tell
+    disk->Add({.path = "files/",
+               .op = DiskOp::kRead,
+               .action = flips ? FaultAction::kBitFlip : FaultAction::kEio,
+               .nth = 1 + random_.Uniform(3),
+               .count = 1 + random_.Uniform(30),
+               .where = [cluster = cluster_, stoc, flips](const std::string& path) {
+                 const std::string file = FinalName(path);
+                 return (!flips || cluster->IsTable(stoc, file)) && !cluster->IsLastCopy(stoc, file);
+               }});
+    Sleep(Between(500, 4000));
+    if (cluster_->Runs(stoc) && cluster_->wrapped_disk(stoc) == disk) {
+      if (disk->faults() > faults) {
+        Count("disk fails reads");
+        if (ReadElsewhere() > elsewhere) ++(*counts_)["seen: a table was read from its other copy"];
+      }
+      disk->Clear();
+    }
+    broken_->reads_fail_until_ns = Now() + StocTableStoreOptions().read_deadline_ns;
+  }
+  // A file that was made under a temporary name, owner.part.n.tmp, may still be open under that.
+  static std::string FinalName(const std::string& path) {
+    return path.ends_with(".tmp") ? path.substr(0, path.rfind('.', path.size() - 5)) : path;
+  }
+  double ReadElsewhere() const { return cluster_->Metric("ltc", "nova_table_reads_from_other_copy_total"); }
+
+  // --- scenes
+
+  // An LTC that a range's record names, if there is one.
+  std::string PickOwner() {
+    std::vector<std::string> owners;
+    for (const auto& [id, r] : cluster_->Records()) {
+      if (r.state == RangeState::kOpen && !r.owner.empty()) owners.push_back(r.owner);
+    }
+    return owners.empty() ? Pick(cluster_->Names("ltc")) : Pick(owners);
+  }
+  // What these clients know of owners stays as it is.
+  void KeepInTheDark(bool cut) {
+    for (int i = 0; i < options_->readers; ++i) cluster_->CutClient(StrCat("client-reader-", i), cut);
+    cluster_->CutClient("client-writer", cut);
+  }
+  void LoseSightOf(const std::string& ltc) {
+    if (!options_->cuts || !cluster_->Runs(ltc)) return;
+    Count("LTC is heard by clients alone");
+    const bool config = random_.OneIn(3);
+    KeepInTheDark(true);
+    cluster_->CutControl(ltc, true);
+    if (config) cluster_->CutConfig(ltc, true);
+    Sleep(Between(2000, 6000));
+    cluster_->CutControl(ltc, false);
+    if (config) cluster_->CutConfig(ltc, false);
+    KeepInTheDark(false);
+  }
+  void ReplaceLeader() {
+    const std::string leader = cluster_->Leader();
+    const std::string ltc = PickOwner();
+    const std::vector<std::string> all = cluster_->Names("coordinator");
+    const auto others = std::count_if(all.begin(), all.end(), [&](const std::string& name) {
+      return name != leader && cluster_->Runs(name);
+    });
+    if (!options_->cuts || leader.empty() || others == 0) return;
+    Count("leader cut from the store, an LTC from the next one");
+    for (const std::string& other : cluster_->Names("coordinator")) {
+      if (other != leader) cluster_->CutFromCoordinator(ltc, other, true);
+    }
+    cluster_->CutConfig(leader, true);
+    const Nanos expires = options_->cluster.config.session_timeout_ns;
+    if (!Sleep(expires - kSecond)) {
+      KeepInTheDark(true);
+      Sleep(Between(2500, 4000));
+      KeepInTheDark(false);
+    }
+    cluster_->CutConfig(leader, false);
+    for (const std::string& other : cluster_->Names("coordinator"))
+      cluster_->CutFromCoordinator(ltc, other, false);
+  }
+  void ReleaseSlowly(const std::string& ltc) {
+    if (!options_->orderly || !options_->pauses || !cluster_->Runs(ltc) || !Handle(ltc)) return;
+    Count("LTC is slow to let go");
+    KeepInTheDark(true);
+    broken_->slow_to_let_go = ltc;
+    DrainAndStop(ltc, "LTC", Between(10, 500));
+    broken_->slow_to_let_go.clear();
+    KeepInTheDark(false);
+    LetGo(ltc);
   }
 
   // False: another kind of faults handles it.
@@ -477,7 +611,8 @@ std::string ManifestsNotWhole(SimCluster* cluster, const ChaosOptions& options) 
   return "";
 }
 
-// Files of tables of former epochs that the range's manifest does not name any more.
+// Files of tables that the range's manifest names no more, of its epoch or a former one: collection (N4).
+// What no job of this epoch has made, copies that were repaired, is left to the next one.
 std::string Orphans(SimCluster* cluster) {
   std::map<RangeId, RangeRecord> records = cluster->Records();
   std::map<StocFileId, std::pair<FileHeader, std::string>> files;  // and where
@@ -502,20 +637,58 @@ std::string Orphans(SimCluster* cluster) {
     const auto edits = Manifest::Recover(r.manifest.file, manifests[r.manifest.file]);
     if (!edits.ok()) return StrCat("range ", id.value(), ": its manifest: ", edits.status().message());
     for (const VersionEdit& edit : *edits) {
+      for (const Uuid& dropped : edit.drops) named.erase(dropped);
       for (const auto& add : edit.adds) named.insert(add.table.uuid);
       for (const TableInfo& held : edit.held) named.insert(held.uuid);
     }
   }
   for (const auto& [file, found] : files) {
-    const auto owner = records.find(found.first.creator.range);
-    if (owner == records.end() || found.first.creator.epoch >= owner->second.epoch ||
-        named.contains(file.owner))
+    const Creator& creator = found.first.creator;
+    const auto owner = records.find(creator.range);
+    if (owner == records.end() || named.contains(file.owner)) continue;
+    if (creator.epoch > owner->second.epoch || (creator.epoch == owner->second.epoch && creator.job == 0))
       continue;
     return StrCat("file ", file.ToString(), " of range ", owner->first.value(), " epoch ",
-                  found.first.creator.epoch.value(), " is left on ", found.second);
+                  creator.epoch.value(), " job ", creator.job, ", the range's being ",
+                  owner->second.epoch.value(), ", is left on ", found.second);
   }
   return "";
 }
+
+// --- what holds at every moment
+
+// A member of a log has in its memory whatever was acknowledged: write-all (L3); and nobody else's bytes:
+// revocation (F1), new key (F2). What was acknowledged, the records themselves say.
+std::string CopiesThatLack(SimCluster* cluster) {
+  const Simulation::Undisturbed all_of_one_moment;
+  std::map<std::pair<Uuid, std::string>, std::set<uint64_t>> copies;  // of a log, on a StoC: whole records
+  std::map<Uuid, uint64_t> acknowledged;                              // up to that record
+  for (const std::string& name : cluster->Names("stoc")) {
+    if (!cluster->Runs(name) || cluster->stoc(name) == nullptr) continue;
+    cluster->stoc(name)->segments().ForEach([&](const Uuid& log, uint32_t, std::string_view bytes) {
+      std::set<uint64_t>& whole = copies[{log, name}];
+      for (;;) {
+        const size_t length = PlausibleLogRecord(bytes, UINT32_MAX);
+        const auto record = length == 0 ? std::nullopt : CheckLogRecord(log, bytes, length);
+        if (!record) return;
+        whole.insert(record->lsn);
+        uint64_t& up_to = acknowledged[log];
+        up_to = std::max(up_to, record->marks.acknowledged);
+        bytes.remove_prefix(length);
+      }
+    });
+  }
+  for (const auto& [copy, whole] : copies) {
+    for (uint64_t lsn = 1; lsn <= acknowledged[copy.first]; ++lsn) {
+      if (whole.contains(lsn)) continue;
+      return StrCat("log ", copy.first.ToString(), ": record ", lsn, " of ", acknowledged[copy.first],
+                    " that were acknowledged is not on ", copy.second);
+    }
+  }
+  return "";
+}
+
+// --- when all is over
 
 // With nobody asking: requests end, and what they held is let go.
 std::string StillHeld(SimCluster* cluster, const ChaosOptions& options) {
@@ -543,6 +716,15 @@ std::string WaitUntilEmpty(const std::function<std::string()>& wrong, Nanos with
   std::string text;
   for (const Nanos until = Now() + within; !(text = wrong()).empty() && Now() < until;) SleepFor(kSecond);
   return text;
+}
+
+// Behind the last key of each client that deletes its own.
+std::vector<std::string> KeysBetweenClients(const ChaosOptions& options) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < options.clients; ++i) {
+    for (int n = 1; n <= 3; ++n) keys.push_back(KeyBetween(options.keys_per_client * (i + 1), n));
+  }
+  return keys;
 }
 
 void RunAll(const ChaosOptions& options, ChaosResult* result) {
@@ -573,11 +755,15 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
                                            &result->violation, &shared, &result->counts));
   }
   for (int i = 0; i < options.readers; ++i) {
-    clients.push_back(cluster.NewClient(StrCat("client-reader-", i)));
+    clients.push_back(cluster.NewClient(StrCat("client-reader-", i), kImpatientMs));
     const LoadOptions load{.pause_max_us = 10'000, .reads_only = true};
     loads.push_back(std::make_unique<Load>(clients.back().get(), &history, load, &result->violation, &shared,
                                            &result->counts));
   }
+  clients.push_back(cluster.NewClient("client-writer", kImpatientMs));
+  const LoadOptions writer{.pause_max_us = 20'000, .puts_only = KeysBetweenClients(options)};
+  loads.push_back(std::make_unique<Load>(clients.back().get(), &history, writer, &result->violation, &shared,
+                                         &result->counts));
   {
     Notification stop;
     std::vector<std::unique_ptr<Nemesis>> nemeses;
@@ -601,11 +787,15 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
     }
     for (void (Nemesis::*run)() :
          {&Nemesis::RunStocs, &Nemesis::RunLtcs, &Nemesis::RunCoordinators, &Nemesis::RunNetwork,
-          &Nemesis::RunDisks, &Nemesis::RunClients, &Nemesis::RunDisasters}) {
+          &Nemesis::RunDisks, &Nemesis::RunClients, &Nemesis::RunDisasters, &Nemesis::RunScenes}) {
       threads.push_back(std::make_unique<Thread>("chaos.nemesis", [run, n = add()] { (n->*run)(); }));
     }
-    for (const Nanos until = Now() + options.duration_ns; Now() < until && result->violation.empty();)
-      SleepFor(100 * kMillisecond);
+    for (const Nanos until = Now() + options.duration_ns; Now() < until && result->violation.empty();) {
+      SleepFor(kLook);
+      std::string lacking = CopiesThatLack(&cluster);
+      if (!lacking.empty()) lacking = CopiesThatLack(&cluster);  // a look that had to wait saw two moments
+      if (result->violation.empty()) result->violation = lacking;
+    }
     stop.Notify();
     threads.clear();  // joins
     while (between->standing_still() > 0) SleepFor(kMillisecond);
@@ -652,6 +842,7 @@ ChaosOptions ChaosOf(uint64_t seed) {
   constexpr LogMode kModes[] = {LogMode::kMemory, LogMode::kMemory, LogMode::kPersistent,
                                 LogMode::kMemoryAndPersistent};
   o.cluster.ltc.hosted.log_mode = kModes[random.Uniform(std::size(kModes))];
+  if (random.OneIn(2)) o.cluster.ltc.heartbeat_ns = 100 * kMillisecond;
   o.cluster.coordinators = 2;
   o.cluster.ltcs = 3;
   o.cluster.stocs = 5;
@@ -662,6 +853,7 @@ ChaosOptions ChaosOf(uint64_t seed) {
   o.cluster.control.drop_one_in = 100;
   o.cluster.control.duplicate_one_in = 100;
   o.disasters = random.OneIn(2);
+  o.scenes = random.OneIn(2);
   return o;
 }
 
@@ -691,7 +883,12 @@ std::vector<std::string> ChaosKinds() {
                             "disk is full",
                             "disk is slow",
                             "disk hangs",
+                            "disk fails reads",
+                            "WRITEs come late",
                             "several nodes at once",
+                            "LTC is heard by clients alone",
+                            "leader cut from the store, an LTC from the next one",
+                            "LTC is slow to let go",
                             "client cut from one LTC",
                             "client does not read",
                             "stop between lease check and answer",
@@ -699,6 +896,7 @@ std::vector<std::string> ChaosKinds() {
                             "clocks run wrong"}) {
     kinds.push_back(StrCat("fault: ", fault));
   }
+  kinds.push_back("seen: a table was read from its other copy");
   for (const char* op : {"put", "put of a large value", "delete", "delete range", "get", "scan",
                          "compare and swap", "batch", "multi-get", "snapshot", "time to live",
                          "put of a shared key", "get of a shared key", "compare and swap of a shared key"}) {

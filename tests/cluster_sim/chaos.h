@@ -16,6 +16,19 @@
 
 namespace nova {
 
+// Faults that, by themselves, rarely come in the order in which a rule is needed, while clients that write,
+// or only read, have not learned who owns a range now.
+enum Scene {
+  // An LTC is cut from the coordinators, its ranges move, and it serves on: revocation (F1), lease (C3), wait
+  // (R5).
+  kUnheardOwner,
+  // The leader loses the store, and an LTC does not reach the next one: new leader (C2).
+  kOldLeader,
+  // An LTC that lets go of a range is slow to hear that its record says so: release (R5).
+  kSlowRelease,
+  kScenes
+};
+
 struct ChaosOptions {
   SimClusterOptions cluster = SmallCluster();
   int ranges = 6;
@@ -32,6 +45,8 @@ struct ChaosOptions {
   bool bad_disks = true;   // of StoCs: errors, full, slow, hung
   bool lost_disks = true;  // one, where tables have two copies or more
   bool disasters = true;   // faults of several nodes at one moment
+  bool scenes = true;      // faults in the order in which a rule is needed
+  int only_scene = -1;     // of Scene; -1: each in its turn
   bool all_kinds = true;   // of operations
 };
 ChaosOptions ChaosOf(uint64_t seed);  // sizes, threads, delays and clocks differ by the seed

@@ -2,8 +2,8 @@
 // look at the cluster, within some seeds. Where another lock holds as long as the rule is off, both are
 // (docs/testing.md names the pairs).
 //
-// One of them is drawn in each run. NOVA_CONTROLS=all takes all, NOVA_CONTROLS=name that one, also of those
-// that the chaos has not found out yet. NOVA_SIM_SEED=n begins there.
+// One of them is drawn in each run. NOVA_CONTROLS=all takes all, NOVA_CONTROLS=name that one. NOVA_SIM_SEED=n
+// begins there.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,32 +19,47 @@
 namespace nova {
 namespace {
 
+// The faults in which a rule is needed, which would be in half of the seeds only, or one of several.
+void Several(ChaosOptions* o) { o->disasters = true; }
+template <Scene kScene>
+void Only(ChaosOptions* o) {
+  o->scenes = true;
+  o->only_scene = kScene;
+  o->readers = 4;
+  o->cluster.ltc.heartbeat_ns =
+      100 * kMillisecond;  // a new owner is there soon, within its predecessor's lease
+}
+void LateWrites(ChaosOptions* o) {
+  o->cluster.network.late_one_in = 100;
+  o->cluster.network.late_ns = 4 * kSecond;
+}
+
 struct Control {
   const char* name;
   std::function<void(RulesOff*, ClusterOptions::RulesOff*)> switch_off;
-  bool shown = false;  // that it is found out within kSeeds
-  // where it takes faults of several nodes at once: else half of the seeds would be in vain
-  bool disasters = false;
+  void (*adverse)(ChaosOptions*) = nullptr;
 };
 constexpr uint64_t kSeeds = 200;
 constexpr Nanos kLonger = 30 * kSecond;  // than chaos takes by itself: the same faults, more of them
 
 const std::vector<Control>& Controls() {
+  using Off = RulesOff*;
+  using OffAtCoordinators = ClusterOptions::RulesOff*;
   static const auto* const controls = new std::vector<Control>{
-      {"C2", [](RulesOff*, ClusterOptions::RulesOff* c) { c->c2_wait = c->c2_listen = true; }},
-      {"C3", [](RulesOff* o, ClusterOptions::RulesOff*) { o->c3_lease = true; }, true},
-      {"F1", [](RulesOff* o, ClusterOptions::RulesOff*) { o->f1_fence = true; }},
-      {"R6", [](RulesOff* o, ClusterOptions::RulesOff*) { o->r6_free = true; }, true},
-      {"F2", [](RulesOff* o, ClusterOptions::RulesOff*) { o->f2_new_key = true; }},
-      {"F2_L3", [](RulesOff* o, ClusterOptions::RulesOff*) { o->f2_new_key = o->l3_other_copies = true; }},
-      {"L3", [](RulesOff* o, ClusterOptions::RulesOff*) { o->l3_all_members = true; }, true, true},
-      {"L4", [](RulesOff* o, ClusterOptions::RulesOff*) { o->l4_flush_first = true; }, true, true},
-      {"M1", [](RulesOff* o, ClusterOptions::RulesOff*) { o->m1_all_members = true; }, true, true},
-      {"M2", [](RulesOff* o, ClusterOptions::RulesOff*) { o->m2_edit_first = true; }, true, true},
-      {"N1", [](RulesOff* o, ClusterOptions::RulesOff*) { o->n1_incarnation = true; }, true, true},
-      {"N4", [](RulesOff* o, ClusterOptions::RulesOff*) { o->n4_references = true; }, true},
-      {"R5_wait_C3", [](RulesOff* o, ClusterOptions::RulesOff* c) { o->r5_wait = c->c3_lease_wait = true; }},
-      {"R5_reads", [](RulesOff* o, ClusterOptions::RulesOff*) { o->r5_reads_end = true; }},
+      {"C2", [](Off, OffAtCoordinators c) { c->c2_wait = c->c2_listen = true; }, Only<kOldLeader>},
+      {"C3", [](Off o, OffAtCoordinators) { o->c3_lease = true; }, Only<kUnheardOwner>},
+      {"F1", [](Off o, OffAtCoordinators) { o->f1_fence = true; }, Only<kUnheardOwner>},
+      {"F2_F3", [](Off o, OffAtCoordinators) { o->f2_new_key = o->f3_replace = true; }, LateWrites},
+      {"L3", [](Off o, OffAtCoordinators) { o->l3_all_members = true; }, Several},
+      {"L4", [](Off o, OffAtCoordinators) { o->l4_flush_first = true; }, Several},
+      {"M1", [](Off o, OffAtCoordinators) { o->m1_all_members = true; }, Several},
+      {"M2", [](Off o, OffAtCoordinators) { o->m2_edit_first = true; }, Several},
+      {"N1", [](Off o, OffAtCoordinators) { o->n1_incarnation = true; }, Several},
+      {"N4", [](Off o, OffAtCoordinators) { o->n4_references = true; }},
+      {"R5_wait_C3", [](Off o, OffAtCoordinators c) { o->r5_wait = c->c3_lease_wait = true; },
+       Only<kUnheardOwner>},
+      {"R5_reads", [](Off o, OffAtCoordinators) { o->r5_reads_end = true; }, Only<kSlowRelease>},
+      {"R6", [](Off o, OffAtCoordinators) { o->r6_free = true; }},
   };
   return *controls;
 }
@@ -56,7 +71,8 @@ std::string ViolationOf(const Control& control, uint64_t seed) {
   const pid_t child = fork();
   if (child == 0) {
     ChaosOptions options = ChaosOf(seed);
-    options.disasters = control.disasters;
+    options.disasters = options.scenes = false;
+    if (control.adverse != nullptr) control.adverse(&options);
     options.duration_ns = kLonger;
     RulesOff off;
     control.switch_off(&off, &options.cluster.coordinator.cluster.off);
@@ -98,7 +114,7 @@ TEST(ControlsTest, ARuleSwitchedOffIsFoundOut) {
   const uint64_t first_seed = SeedFromEnvironment().value_or(1);
   std::vector<const Control*> chosen;
   for (const Control& c : Controls()) {
-    if (which.empty() || which == "all" ? c.shown : which == c.name) chosen.push_back(&c);
+    if (which.empty() || which == "all" || which == c.name) chosen.push_back(&c);
   }
   ASSERT_FALSE(chosen.empty()) << "no control " << which;
   if (which.empty()) chosen = {chosen[Random().Uniform(chosen.size())]};

@@ -5,6 +5,7 @@
 
 #include "common/base/crc32c.h"
 #include "common/base/limited_disk.h"
+#include "common/base/log.h"
 #include "stoc/file_store.h"
 #include "tests/cluster_sim/scenario.h"
 
@@ -778,6 +779,27 @@ TEST(RulesTest, AnLtcWhoseStocsAreAwayEndsSoon) {
     const Nanos begin = Now();
     w.cluster.Stop(w.Record().owner).IgnoreError();
     EXPECT_LT(Now() - begin, 60 * kSecond);  // half of it is for the release, which does not succeed
+  });
+}
+
+// An open that waits for the store holds the session, and the end of the LTC waits for the open.
+TEST(RulesTest, AnLtcThatOpensWhileTheStoreIsAwayEndsSoon) {
+  Simulate(1, [] {
+    OneRange w(SmallCluster());
+    const std::string former = w.Record().owner;
+    w.cluster.Kill(former);
+    ASSERT_TRUE(w.WaitFor(30 * kSecond, [&](const RangeRecord& r) { return r.owner != former; }));
+    const std::string next = w.Record().owner;
+    ASSERT_EQ(w.Record().state, RangeState::kSealing);
+    w.cluster.CutConfig(next, true);  // it learns of its range with the next heartbeat
+    SleepFor(3 * kSecond);
+    ASSERT_EQ(w.Record().state, RangeState::kSealing) << "it is open, and nothing is shown";
+    Notification ended;
+    Thread stop("stop", [&] {
+      w.cluster.Stop(next).IgnoreError();
+      ended.Notify();
+    });
+    NOVA_CHECK(ended.WaitUntil(Now() + 120 * kSecond)) << "it does not end: nor would this test";
   });
 }
 

@@ -109,6 +109,8 @@ std::vector<std::string> SplitKeys(int ranges) {
 
 std::string KeyOf(int i) { return StrCat("key", absl::Dec(i, absl::kZeroPad3)); }
 
+std::string KeyBetween(int first_key, int n) { return KeyOf((first_key - 1) * kKeyStep + n); }
+
 std::string SharedKeys::CheckAll() const {
   for (const auto& [key, shared] : keys) {
     if (const std::string wrong = shared.CheckAll(); !wrong.empty()) return StrCat(key, ": ", wrong);
@@ -130,9 +132,17 @@ void Load::Violation(const std::string& text) {
   Simulation::Current()->Trace("VIOLATION " + text);
 }
 
+bool Load::Failed(const Result& r) {
+  if (r.ok() || r.outcome == Outcome::kNotFound) return false;
+  if (r.outcome == Outcome::kCorruption || r.outcome == Outcome::kInternal) Violation(r.message);
+  return true;
+}
+
 void Load::Step() {
   SleepFor(static_cast<Nanos>(random_.Uniform(static_cast<uint64_t>(options_.pause_max_us) + 1)) *
            kMicrosecond);
+  if (!options_.puts_only.empty())
+    return Write(options_.puts_only[random_.Uniform(options_.puts_only.size())], /*remove=*/false);
   if (options_.reads_only) {
     const std::vector<std::string> all = history_->Keys();
     if (!all.empty()) Read(all[random_.Uniform(all.size())], "get by a reader");
@@ -191,10 +201,7 @@ bool Load::Read(const std::string& key, const char* how) {
   const GetResult r = client_->Get(key);
   Simulation::Current()->Trace(
       StrCat(how, " ", key, " ", static_cast<int>(r.outcome), " ", r.value.substr(0, 12)));
-  if (!r.ok() && r.outcome != Outcome::kNotFound) {
-    if (r.outcome == Outcome::kCorruption || r.outcome == Outcome::kInternal) Violation(r.message);
-    return false;
-  }
+  if (Failed(r)) return false;
   const std::string wrong = history_->Check(key, settled, r.ok() ? std::optional(r.value) : std::nullopt);
   if (!wrong.empty()) Violation(StrCat(how, " of ", wrong));
   return true;
@@ -207,10 +214,7 @@ bool Load::Scan(const std::string& from, size_t limit, const char* how) {
   const ScanResult r = client_->Scan(from, limit);
   Simulation::Current()->Trace(
       StrCat(how, " ", from, " ", static_cast<int>(r.outcome), " ", r.entries.size()));
-  if (!r.ok()) {
-    if (r.outcome == Outcome::kCorruption || r.outcome == Outcome::kInternal) Violation(r.message);
-    return false;
-  }
+  if (Failed(r) || !r.ok()) return false;
   std::map<std::string, std::string> found;
   for (const auto& [key, value] : r.entries) {
     if (key < from || (!found.empty() && key <= found.rbegin()->first))
@@ -254,7 +258,7 @@ void Load::StepOfAnyKind(int i) {
 void Load::CompareAndSwap(const std::string& key) {
   const History::Place settled = history_->Settled(key);
   const GetResult was = client_->Get(key);
-  if (!was.ok() && was.outcome != Outcome::kNotFound) return;
+  if (Failed(was)) return;
   const auto expected = was.ok() ? std::optional<std::string>(was.value) : std::nullopt;
   const std::string wrong = history_->Check(key, settled, expected);
   if (!wrong.empty()) return Violation(StrCat("get before a swap of ", wrong));
@@ -296,6 +300,7 @@ void Load::ReadPair(int i) {
   const std::string_view keys[] = {first, second};
   Count("multi-get");
   const MultiGetResult r = client_->MultiGet(keys);
+  Failed(r);
   if (r.ok() && r.values[0] != r.values[1]) {
     Violation(StrCat("a part of a batch: ", first, " ", r.values[0].value_or("-").substr(0, 12), ", ", second,
                      " ", r.values[1].value_or("-").substr(0, 12)));
@@ -311,6 +316,7 @@ void Load::MultiGet() {
   for (const std::string& key : some) settled.push_back(history_->Settled(key));
   Count("multi-get");
   const MultiGetResult r = client_->MultiGet(std::vector<std::string_view>(some.begin(), some.end()));
+  Failed(r);
   for (size_t n = 0; r.ok() && n < some.size(); ++n) {
     const std::string wrong = history_->Check(some[n], settled[n], r.values[n]);
     if (!wrong.empty()) return Violation(StrCat("multi-get of ", wrong));
@@ -325,14 +331,14 @@ void Load::Snapshot(int i) {
   if (!taken.ok()) return;
   Count("snapshot");
   const GetResult first = client_->Get(key, {taken.snapshot});
-  if (!first.ok() && first.outcome != Outcome::kNotFound) return;
+  if (Failed(first)) return;
   const std::string wrong =
       history_->Check(key, settled, first.ok() ? std::optional(first.value) : std::nullopt);
   if (!wrong.empty()) return Violation(StrCat("snapshot of ", wrong));
   Write(key, /*remove=*/false);
   SleepFor(static_cast<Nanos>(random_.Uniform(200)) * kMillisecond);
   const GetResult again = client_->Get(key, {taken.snapshot});
-  if (!again.ok() && again.outcome != Outcome::kNotFound) return;
+  if (Failed(again)) return;
   if (again.outcome != first.outcome || again.value != first.value)
     Violation(StrCat("a snapshot of ", key, " has changed"));
 }
@@ -348,7 +354,7 @@ void Load::TimeToLive(int i) {
   SleepFor(static_cast<Nanos>(random_.Uniform(800)) * kMillisecond);
   const int64_t read_begin = WallNowMs();
   const GetResult r = client_->Get(key);
-  if (!r.ok() && r.outcome != Outcome::kNotFound) return;
+  if (Failed(r)) return;
   if (r.ok() && put.ok() && read_begin > put_end + ttl_ms) Violation(StrCat(key, " outlives its time"));
   if (!r.ok() && put.ok() && WallNowMs() < begin + ttl_ms) Violation(StrCat(key, " is gone before its time"));
 }
@@ -365,7 +371,7 @@ void Load::Shared() {
   if (swap || random_.OneIn(2)) {
     Count("get of a shared key");
     const GetResult r = client_->Get(key);
-    if (!r.ok() && r.outcome != Outcome::kNotFound) return;
+    if (Failed(r)) return;
     if (r.ok()) expected = r.value;
     shared.Read(expected, begin, Now());
     if (!swap) return;

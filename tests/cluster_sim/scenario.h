@@ -43,6 +43,10 @@ struct OneRange {
   std::unique_ptr<Client> client;
 };
 
+// The n-th of a few keys that lie behind all of a load that has those before `first_key`, and before the next
+// load's: whatever a load deletes, it is not among them.
+std::string KeyBetween(int first_key, int n);
+
 struct LoadOptions {
   int keys = 40;  // this client's own, which it alone writes
   int first_key = 0;
@@ -54,6 +58,8 @@ struct LoadOptions {
   bool all_kinds = false;
   // Gets of anybody's keys and nothing else: no refused write tells this client that a range has moved.
   bool reads_only = false;
+  // Puts of these keys, which lie outside of anybody's own, and nothing else: no refused read tells it.
+  std::vector<std::string> puts_only = {};
 };
 
 // Keys that the loads of a scenario share: written by all of them.
@@ -80,6 +86,8 @@ class Load {
   void Write(const std::string& key, bool remove);
   void DeleteRange(int from, int to);  // of own keys
   bool Read(const std::string& key, const char* how);
+  // Neither a value nor its absence. Of damage no client is told while another copy is good.
+  bool Failed(const Result& r);
   bool Scan(const std::string& from, size_t limit, const char* how);
   void Violation(const std::string& text);
   void Count(const std::string& what) {

@@ -277,6 +277,7 @@ Status SimCluster::Stop(const std::string& node) {
   Status s;
   if (process->ltc != nullptr) s = process->ltc->Stop(Now() + 30 * kSecond);
   if (process->stoc != nullptr) process->stoc->Stop();
+  network_->Resume(node);  // whoever made it stand still does not find it any more
   TakeApart(std::move(process));
   return s;
 }
@@ -336,9 +337,19 @@ void SimCluster::CutConfig(const std::string& node, bool cut) {
   ApplyCuts(nodes_[node].get());
 }
 
-void SimCluster::CutClient(const std::string& client) {
-  cut_clients_.insert(client);
-  for (const std::string& address : CoordinatorAddresses()) control_.SetReachable(client, address, false);
+void SimCluster::CutFromCoordinator(const std::string& node, const std::string& coordinator, bool cut) {
+  if (!Runs(node)) return;
+  Simulation::Current()->Trace(StrCat(cut ? "cuts " : "mends ", node, " and ", coordinator));
+  if (cut) {
+    control_.SetReachable(nodes_[node]->control_name, CoordinatorAddress(coordinator), false);
+  } else {
+    ApplyCuts(nodes_[node].get());
+  }
+}
+
+void SimCluster::CutClient(const std::string& client, bool cut) {
+  cut ? void(cut_clients_.insert(client)) : void(cut_clients_.erase(client));
+  for (const std::string& address : CoordinatorAddresses()) control_.SetReachable(client, address, !cut);
 }
 
 void SimCluster::LoseConfigReplies(const std::string& node, int n) {
@@ -367,12 +378,14 @@ void SimCluster::HealAll() {
 
 // --- looking at it
 
-std::unique_ptr<Client> SimCluster::NewClient(const std::string& name) {
+std::unique_ptr<Client> SimCluster::NewClient(const std::string& name, int64_t timeout_ms) {
+  ClientOptions options = options_.client;
+  options.timeout_ms = timeout_ms;
   ClientEnvironment environment;
   environment.open_fabric = [this, name] { return NewSimFabric(network_.get(), name); };
   environment.open_channel = [this, name] { return control_.NewChannel(name, CoordinatorAddresses()); };
   for (const Nanos until = Now() + 60 * kSecond;;) {
-    auto client = Client::Connect(options_.client, environment);
+    auto client = Client::Connect(options, environment);
     if (client.ok()) return *std::move(client);
     NOVA_CHECK(Now() < until) << name << ": " << client.status();
     SleepFor(100 * kMillisecond);
@@ -381,6 +394,30 @@ std::unique_ptr<Client> SimCluster::NewClient(const std::string& name) {
 
 CoordinatorClient SimCluster::NewCoordinatorClient() {
   return CoordinatorClient(control_.NewChannel("admin", CoordinatorAddresses()));
+}
+
+std::string SimCluster::Leader() const {
+  for (const std::string& name : Names("coordinator")) {
+    if (Runs(name) && nodes_.at(name)->coordinator != nullptr && nodes_.at(name)->coordinator->leading())
+      return name;
+  }
+  return "";
+}
+
+bool SimCluster::IsTable(const std::string& stoc, const std::string& path) const {
+  const auto bytes = disks_.at(stoc)->Contents(path);
+  if (!bytes || bytes->size() < kFileHeaderBytes) return false;
+  const auto header = FileHeader::Decode(std::string_view(*bytes).substr(0, kFileHeaderBytes));
+  return header.ok() && header->kind == FileHeader::Kind::kWhole;
+}
+
+bool SimCluster::IsLastCopy(const std::string& stoc, const std::string& path) const {
+  if (!IsTable(stoc, path)) return false;
+  const std::string mine = disks_.at(stoc)->Contents(path).value_or("").substr(kFileHeaderBytes);
+  return std::none_of(disks_.begin(), disks_.end(), [&](const auto& other) {
+    const auto theirs = other.first == stoc ? std::nullopt : other.second->Contents(path);
+    return theirs && theirs->size() >= kFileHeaderBytes && theirs->substr(kFileHeaderBytes) == mine;
+  });
 }
 
 std::map<RangeId, RangeRecord> SimCluster::Records() {

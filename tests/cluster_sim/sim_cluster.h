@@ -52,7 +52,10 @@ struct SimClusterOptions {
   ClientOptions client;
 
   // in all nodes
-  void SwitchOff(const RulesOff& off) { ltc.log.off = ltc.hosted.off = stoc.server.off = off; }
+  void SwitchOff(const RulesOff& off) {
+    ltc.log.off = ltc.hosted.off = stoc.server.off = off;
+    network.f3_replace_off = off.f3_replace;
+  }
 };
 
 // Options small enough that a few hundred puts flush and compact.
@@ -79,15 +82,21 @@ class SimCluster {
   // Ways to the coordinators, to the ConfigStore.
   void CutControl(const std::string& node, bool cut);
   void CutConfig(const std::string& node, bool cut);
-  void CutClient(const std::string& client);  // from the coordinators
+  // An LTC or StoC from one coordinator.
+  void CutFromCoordinator(const std::string& node, const std::string& coordinator, bool cut);
+  void CutClient(const std::string& client, bool cut = true);  // from the coordinators
   // Of the node's next changes in the ConfigStore: so many answers, or so many requests, are lost.
   void LoseConfigReplies(const std::string& node, int n);
   void LoseConfigRequests(const std::string& node, int n);
   // Pauses end, cuts mend; what was killed stays so.
   void HealAll();
 
-  std::unique_ptr<Client> NewClient(const std::string& name);
+  std::unique_ptr<Client> NewClient(const std::string& name) {
+    return NewClient(name, options_.client.timeout_ms);
+  }
+  std::unique_ptr<Client> NewClient(const std::string& name, int64_t timeout_ms);
   CoordinatorClient NewCoordinatorClient();
+  std::string Leader() const;                // the coordinator that leads; empty: none
   std::map<RangeId, RangeRecord> Records();  // as stored
   // Every range is OPEN, and its owner runs.
   bool WaitOpen(size_t ranges, Nanos within);
@@ -106,6 +115,9 @@ class SimCluster {
   StocNode* stoc(const std::string& node) { return nodes_.at(node)->stoc.get(); }
   // of one that runs, behind its back
   Disk* disk(const std::string& stoc) { return nodes_.at(stoc)->mounted.get(); }
+  // A file of a table; and one of which no other StoC's disk has the same bytes. Take no time.
+  bool IsTable(const std::string& stoc, const std::string& path) const;
+  bool IsLastCopy(const std::string& stoc, const std::string& path) const;
   // what options.wrap_disk made for it
   Disk* wrapped_disk(const std::string& stoc) { return nodes_.at(stoc)->wrapped.get(); }
   FabricCounters fabric_counters(const std::string& node) const {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "common/base/failpoint.h"
+#include "common/base/log.h"
 #include "logc/log_recovery.h"
 #include "tests/stoc/stoc_rig.h"
 
@@ -296,6 +297,53 @@ TEST_P(LogClientTest, NothingIsAcknowledgedWhileOneMemberStandsStill) {  // L3
       EXPECT_GE(Now(), until);
     }
     EXPECT_EQ(rig.Record().log_groups.size(), 1u) << "a member was replaced";
+  });
+}
+
+// What recovery finds of ten records that were acknowledged while the thread that had changed the group stood
+// still, and whoever maintains the record had taken out of it what was said to be unused.
+std::set<SequenceNumber> FoundOfTenWrittenBeforeTheLanesMoved(FabricWorld* world, LogMedia media,
+                                                              const RulesOff& off) {
+  LogOptions options;
+  options.off = off;
+  Rig rig(world, media, options);
+  {
+    MutexLock lock(&rig.mu);  // another group altogether
+    for (size_t i = 0; i < 3; ++i) rig.dead.insert(rig.stocs[i]->id());
+  }
+  Notification replaced, go_on;
+  NOVA_CHECK(ArmFailPoint("logc.group_replaced", 1, [&] {
+               replaced.Notify();
+               go_on.WaitUntil(Now() + 60 * kSecond);
+               return OkStatus();
+             }).ok());
+  Thread change("change", [&] { rig.log->RequestGroupChange(); });
+  EXPECT_TRUE(replaced.WaitUntil(Now() + 10 * kSecond));
+  const std::vector<GroupId> unused = rig.log->UnusedGroups();
+  {
+    MutexLock lock(&rig.mu);
+    std::erase_if(rig.record.log_groups, [&](const LogGroup& g) {
+      return std::find(unused.begin(), unused.end(), g.id) != unused.end();
+    });
+  }
+  ExpectAllOk(rig.Append(1, 10));
+  std::set<SequenceNumber> found = rig.Recover(rig.Record(), Epoch(4));
+  go_on.Notify();
+  change.Join();
+  DisarmFailPoints();
+  return found;
+}
+
+TEST_P(LogClientTest, L4AGroupStaysListedUntilEveryThreadHasMoved) {
+  Run([&](FabricWorld* world) {
+    EXPECT_EQ(FoundOfTenWrittenBeforeTheLanesMoved(world, GetParam().media, {}), Range(1, 10));
+  });
+}
+
+TEST_P(LogClientTest, L4WithoutThatWhatIsAcknowledgedIsLost) {
+  Run([&](FabricWorld* world) {
+    const RulesOff off{.l4_all_lanes = true};
+    EXPECT_NE(FoundOfTenWrittenBeforeTheLanesMoved(world, GetParam().media, off), Range(1, 10));
   });
 }
 

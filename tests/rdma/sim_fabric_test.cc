@@ -159,6 +159,41 @@ TEST(SimFabricTest, H3_AWriteLandsAfterItsWriterHasGivenUpTheConnection) {
   EXPECT_GT(late, 5) << "kFlushed does not mean that it did not happen";
 }
 
+// A writer gives up over a WRITE that is transmitted again for seconds, and connects anew.
+std::string LateWriteAfterAnotherConnection(uint64_t seed, bool f3_replace_off) {
+  std::string target_holds;
+  InSimulation(seed, [&](FabricWorld* world) {
+    world->network()->set_options(
+        {.late_one_in = 1, .late_ns = 4 * kSecond, .f3_replace_off = f3_replace_off});
+    TestNode server(world, "server"), client(world, "client");
+    server.Listen();
+    const Joined c = Join(client, server, TestHello(Role::kLtc, "ltc1", 1, 1));
+    const MemoryRegion m = client.Memory(64, Access::kLocal, 'x'),
+                       target = server.Memory(64, Access::kRemoteWrite, '.');
+    const WorkRequest r = RequestOf(Opcode::kWrite, 1, {PieceOf(m, 0, 64)}, target.remote());
+    ASSERT_TRUE(client.port->Post(c.client, {&r, 1}).ok());
+    PumpFor({&client, &server}, 50 * kMillisecond);
+    const bool in_time = server.Contents(target)[0] == 'x';
+    client.port->Disconnect(c.client);
+    Join(client, server, TestHello(Role::kLtc, "ltc1", 1, 2));
+    PumpFor({&client, &server}, 5 * kSecond);
+    if (!in_time) target_holds = server.Contents(target);
+  });
+  return target_holds;
+}
+
+TEST(SimFabricTest, F3_ALateWriteDoesNotLandOnceItsWriterHasConnectedAnew) {
+  int late = 0, landed_without = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const std::string holds = LateWriteAfterAnotherConnection(seed, false);
+    late += !holds.empty();
+    EXPECT_TRUE(holds.empty() || holds[0] == '.') << "seed " << seed;
+    landed_without += LateWriteAfterAnotherConnection(seed, true).starts_with('x');
+  }
+  EXPECT_GT(late, 15);
+  EXPECT_GT(landed_without, 15) << "nothing but the replaced connection kept it out";
+}
+
 TEST(SimFabricTest, F1_ALateWriteNeverLandsAfterRevoke) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     InSimulation(seed, [&](FabricWorld* world) {

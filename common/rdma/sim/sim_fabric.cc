@@ -272,7 +272,12 @@ void SimNetwork::Rep::Trace(const SimConnection& c, size_t from, std::string_vie
 void SimNetwork::Rep::Send(const SimConnectionPtr& c, size_t from, SimMessage message) {
   SimWire& wire = c->wires[from];
   if (wire.closed) return;
-  const Nanos delay = message.kind == SimMessage::Kind::kClosed ? UpTo(options.detect_ns) : Delay();
+  Nanos delay = message.kind == SimMessage::Kind::kClosed ? UpTo(options.detect_ns) : Delay();
+  const bool is_write =
+      message.kind == SimMessage::Kind::kRequest &&
+      (message.request.opcode == Opcode::kWrite || message.request.opcode == Opcode::kWriteWithImm);
+  if (is_write && options.late_one_in != 0 && random.OneIn(options.late_one_in))
+    delay += UpTo(options.late_ns);
   message.due_ns = wire.last_due_ns = std::max(wire.last_due_ns, sim->now() + delay);
   if (message.kind == SimMessage::Kind::kClosed) wire.closed = true;
   const bool lost = message.kind != SimMessage::Kind::kClosed && options.lose_one_in != 0 &&
@@ -581,7 +586,8 @@ void SimPort::Admit(const SimConnectionPtr& c) {
   ConnectionId replaced;
   const std::string refusal = admission_.Judge(listener, hello, id, &replaced);
   if (!refusal.empty()) return network_->Send(c, 1, MessageOf(SimMessage::Kind::kRefusal, refusal));
-  if (const auto old = connections_.find(replaced); old != connections_.end()) {
+  const auto old = connections_.find(replaced);
+  if (old != connections_.end() && !network_->options.f3_replace_off) {
     const SimConnectionPtr other = old->second;
     Break(other, 1, kReplaced);
     network_->Send(other, 1, MessageOf(SimMessage::Kind::kClosed, "closed by the peer"));

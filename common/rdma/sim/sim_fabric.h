@@ -31,6 +31,11 @@ struct SimNetworkOptions {
   uint32_t tear_steps = 8;                     // at most; 1: WRITEs land whole
   uint64_t lose_one_in = 0;                    // messages: the connection breaks; 0: never
   Nanos detect_ns = kMillisecond;              // at most, until a live end learns that its connection is gone
+  // WRITEs: they come this much later at most, with all that is behind them on their connection, as what is
+  // transmitted again does: a late WRITE (H3); 0: never. Their senders have given them up by then.
+  uint64_t late_one_in = 0;
+  Nanos late_ns = 0;
+  bool f3_replace_off = false;  // a control: a peer's older connection stands beside its newer one
 };
 
 class SimNetwork {
