@@ -1,6 +1,7 @@
 #include "common/base/simulation.h"
 
 #include <sys/mman.h>
+#include <ucontext.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +10,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "common/base/fiber_context.h"
 #include "common/base/log.h"
 
 #if defined(__has_feature)
@@ -42,7 +42,7 @@ struct Simulation::Fiber {
   std::string name;
   std::function<void()> body;
   Simulation* sim = nullptr;
-  FiberContext context;
+  ucontext_t context;
   char* stack = nullptr;
   void* fake_stack = nullptr;  // AddressSanitizer's
   void* tsan = nullptr;
@@ -68,7 +68,7 @@ struct Simulation::Rep {
   std::set<std::pair<Nanos, Fiber*>> deadlines;                   // of those that wait; in true time
   std::map<FiberId, std::unique_ptr<Fiber>> fibers;
   FiberId next_id = 1;
-  FiberContext scheduler;
+  ucontext_t scheduler;
   std::vector<char*> stacks;  // of fibers that have ended
   void* scheduler_fake_stack = nullptr;
   const void* scheduler_stack = nullptr;
@@ -110,7 +110,11 @@ Simulation::FiberId Simulation::Spawn(std::string name, std::function<void()> bo
   f->sim = this;
   if (running_ != nullptr) f->host = running_->host;
   f->stack = rep_->TakeStack();
-  MakeFiberContext(&f->context, f->stack + kGuardBytes, kStackBytes, &Simulation::FiberMain);
+  getcontext(&f->context);
+  f->context.uc_stack.ss_sp = f->stack + kGuardBytes;
+  f->context.uc_stack.ss_size = kStackBytes;
+  f->context.uc_link = nullptr;
+  makecontext(&f->context, &Simulation::FiberMain, 0);
 #ifdef __SANITIZE_THREAD__
   f->tsan = __tsan_create_fiber(0);
 #endif
@@ -143,7 +147,7 @@ void Simulation::SwitchToScheduler() {
 #ifdef __SANITIZE_THREAD__
   __tsan_switch_to_fiber(rep_->scheduler_tsan, 0);
 #endif
-  SwitchFiberContext(&f->context, &rep_->scheduler);
+  swapcontext(&f->context, &rep_->scheduler);
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_finish_switch_fiber(f->fake_stack, &rep_->scheduler_stack, &rep_->scheduler_stack_bytes);
 #endif
@@ -232,7 +236,7 @@ void Simulation::Schedule() {
 #ifdef __SANITIZE_THREAD__
   __tsan_switch_to_fiber(f->tsan, 0);
 #endif
-  SwitchFiberContext(&rep_->scheduler, &f->context);
+  swapcontext(&rep_->scheduler, &f->context);
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_finish_switch_fiber(rep_->scheduler_fake_stack, nullptr, nullptr);
 #endif
