@@ -1,10 +1,9 @@
-// CompactionJob   varint32 size of the rest | u8 version = 2 | varint64 range | varint64 epoch | varint64
-// job_id |
-//                 varint32 n | n * TableInfo | varint32 n | n * varint64 snapshot | varint64 floor | u8
-//                 bottom | u64 now_ms | varint32 n | n * (u64 hi | u64 lo) | varint64 max_table_size |
-//                 varint32 n | n * cut point | varint64 block_size | varint32 restart_interval | varint32
-//                 filter_bits_per_key | u64 deadline_ns | varint64 tombstones_applied | varint32 n |
-//                 n * (begin | end | varint64 sequence)
+// CompactionJob   varint32 size of the rest | u8 version = 3 | varint64 range | varint64 epoch | varint64 job_id |
+//                 varint32 n | n * TableInfo | from | to | varint32 n | n * varint64 snapshot | varint64 floor |
+//                 u8 bottom | u64 now_ms | varint32 n | n * (u64 hi | u64 lo) | varint64 max_table_size |
+//                 varint32 n | n * cut point | varint64 block_size | varint32 restart_interval |
+//                 varint32 filter_bits_per_key | u8 compression | u64 ns until the deadline, 0: none |
+//                 varint64 tombstones_applied | varint32 n | n * (begin | end | varint64 sequence)
 //
 // Keys are length-prefixed.
 #include "common/sstable/compaction_job.h"
@@ -20,7 +19,7 @@
 namespace nova {
 namespace {
 
-constexpr char kVersion = 2;
+constexpr char kVersion = 3;
 constexpr char kAppliedProperty[] = "range_tombstones_applied";  // a varint64
 constexpr size_t kReadAheadBytes = size_t{1} << 20;
 constexpr uint64_t kMaxReserveBytes = uint64_t{256} << 20;
@@ -68,10 +67,13 @@ Status ParseOutputs(std::string_view* in, CompactionJob* job) {
   uint64_t block_size;
   uint32_t restart_interval, filter_bits;
   if (!GetVarint64(in, &block_size) || !GetVarint32(in, &restart_interval) ||
-      !GetVarint32(in, &filter_bits) || restart_interval > INT32_MAX || filter_bits > INT32_MAX) {
+      !GetVarint32(in, &filter_bits) || restart_interval > INT32_MAX || filter_bits > INT32_MAX ||
+      in->empty() || static_cast<unsigned char>(in->front()) >= kCompressions) {
     return Malformed("table options");
   }
-  job->table_options = {block_size, static_cast<int>(restart_interval), static_cast<int>(filter_bits)};
+  job->table_options = {block_size, static_cast<int>(restart_interval), static_cast<int>(filter_bits),
+                        static_cast<Compression>(in->front())};
+  in->remove_prefix(1);
   return OkStatus();
 }
 
@@ -93,7 +95,7 @@ Status ParseTombstones(std::string_view* in, CompactionJob* job) {
   return OkStatus();
 }
 
-Status ParseBody(std::string_view in, CompactionJob* job) {
+Status ParseBody(std::string_view in, Nanos now, CompactionJob* job) {
   uint64_t range, epoch;
   if (in.empty()) return Malformed("length");
   if (in.front() != kVersion) return Malformed(StrCat("version ", static_cast<int>(in.front())));
@@ -108,13 +110,15 @@ Status ParseBody(std::string_view in, CompactionJob* job) {
   if (in.empty() || static_cast<unsigned char>(in.front()) > 1) return Malformed("bottom");
   job->bottom = in.front() == 1;
   in.remove_prefix(1);
-  uint64_t now_ms, deadline_ns;
+  uint64_t now_ms, left_ns;
   if (!GetFixed64(&in, &now_ms)) return Malformed("now");
   NOVA_RETURN_IF_ERROR(ParseOutputs(&in, job));
-  if (!GetFixed64(&in, &deadline_ns)) return Malformed("deadline");
+  if (!GetFixed64(&in, &left_ns) || left_ns > static_cast<uint64_t>(INT64_MAX - now)) {
+    return Malformed("deadline");
+  }
   NOVA_RETURN_IF_ERROR(ParseTombstones(&in, job));
   job->now_ms = static_cast<int64_t>(now_ms);
-  job->deadline_ns = static_cast<int64_t>(deadline_ns);
+  job->deadline_ns = left_ns == 0 ? 0 : now + static_cast<Nanos>(left_ns);
   return in.empty() ? OkStatus() : Malformed("length");
 }
 
@@ -332,7 +336,7 @@ Status Compaction::FinishOutput() {
 
 }  // namespace
 
-void CompactionJob::AppendTo(std::string* dst) const {
+void CompactionJob::AppendTo(std::string* dst, Nanos now) const {
   std::string body(1, kVersion);
   PutVarint64(&body, range.value());
   PutVarint64(&body, epoch.value());
@@ -357,7 +361,9 @@ void CompactionJob::AppendTo(std::string* dst) const {
   PutVarint64(&body, table_options.block_size_bytes);
   PutVarint32(&body, static_cast<uint32_t>(std::max(table_options.restart_interval, 0)));
   PutVarint32(&body, static_cast<uint32_t>(std::max(table_options.filter_bits_per_key, 0)));
-  PutFixed64(&body, static_cast<uint64_t>(deadline_ns));
+  body.push_back(static_cast<char>(table_options.compression));
+  const Nanos left_ns = deadline_ns == 0 ? 0 : std::max<Nanos>(deadline_ns - now, 1);
+  PutFixed64(&body, static_cast<uint64_t>(left_ns));
   PutVarint64(&body, tombstones_applied);
   PutVarint32(&body, range_tombstones == nullptr ? 0 : static_cast<uint32_t>(range_tombstones->size()));
   if (range_tombstones != nullptr) {
@@ -370,11 +376,11 @@ void CompactionJob::AppendTo(std::string* dst) const {
   PutLengthPrefixed(dst, body);
 }
 
-StatusOr<CompactionJob> CompactionJob::Parse(std::string_view* input) {
+StatusOr<CompactionJob> CompactionJob::Parse(std::string_view* input, Nanos now) {
   std::string_view rest = *input, body;
   if (!GetLengthPrefixed(&rest, &body)) return Malformed("length");
   CompactionJob job;
-  NOVA_RETURN_IF_ERROR(ParseBody(body, &job));
+  NOVA_RETURN_IF_ERROR(ParseBody(body, now, &job));
   *input = rest;
   return job;
 }

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/sstable/range_tombstones.h"
 #include "common/sstable/table_builder.h"
 #include "common/sstable/table_reader.h"
@@ -42,13 +43,14 @@ struct CompactionJob {
   uint64_t max_table_size_bytes = 0;
   std::vector<std::string> cut_points;  // stored keys at which an output must end (Drange boundaries)
   TableOptions table_options;
-  int64_t deadline_ns = 0;  // Now() past which the job gives up; 0 = none
+  Nanos deadline_ns = 0;  // Now() past which the job gives up; 0 = none
   // in the manifest already: a crash must not bring back what the job drops by them
   RangeTombstonesRef range_tombstones;
   SequenceNumber tombstones_applied = 0;  // outputs hold nothing that range tombstones up to this number hide
 
-  void AppendTo(std::string* dst) const;
-  static StatusOr<CompactionJob> Parse(std::string_view* input);
+  // A deadline travels as the time that is left at `now`: the clock of another host says another time.
+  void AppendTo(std::string* dst, Nanos now) const;
+  static StatusOr<CompactionJob> Parse(std::string_view* input, Nanos now);
 };
 
 struct CompactionResult {

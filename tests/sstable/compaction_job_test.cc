@@ -133,7 +133,7 @@ CompactionJob SampleJob() {
   job.output_uuids = {{5, 6}, {7, 8}};
   job.max_table_size_bytes = 1 << 20;
   job.cut_points = {"cut", "it"};
-  job.table_options = {4096, 16, 10};
+  job.table_options = {4096, 16, 10, Compression::kZstd};
   job.deadline_ns = 77;
   job.tombstones_applied = 300;
   job.range_tombstones =
@@ -143,7 +143,7 @@ CompactionJob SampleJob() {
 
 std::string Encode(const CompactionJob& job) {
   std::string bytes;
-  job.AppendTo(&bytes);
+  job.AppendTo(&bytes, 0);
   return bytes;
 }
 
@@ -151,8 +151,8 @@ TEST(CompactionJobTest, BytesAreAsDocumented) {
   std::string info;
   TableInfo().AppendTo(&info);
   EXPECT_EQ(ToHex(Encode(SampleJob())),
-            "79"
-            "02"
+            "7a"
+            "03"
             "03"
             "04"
             "f403"
@@ -190,6 +190,7 @@ TEST(CompactionJobTest, BytesAreAsDocumented) {
             "8020"
             "10"
             "0a"
+            "02"
             "4d00000000000000"
             "ac02"
             "01"
@@ -201,7 +202,7 @@ TEST(CompactionJobTest, BytesAreAsDocumented) {
 TEST(CompactionJobTest, ComesBack) {
   const std::string bytes = Encode(SampleJob()) + "rest";
   std::string_view in = bytes;
-  auto job = CompactionJob::Parse(&in);
+  auto job = CompactionJob::Parse(&in, 0);
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(in, "rest");
   EXPECT_EQ(Encode(*job) + "rest", bytes);
@@ -210,10 +211,26 @@ TEST(CompactionJobTest, ComesBack) {
   EXPECT_EQ(job->snapshots, SampleJob().snapshots);
   EXPECT_EQ(job->now_ms, SampleJob().now_ms);
   EXPECT_EQ(job->cut_points, SampleJob().cut_points);
+  EXPECT_EQ(job->table_options.compression, Compression::kZstd);
   EXPECT_EQ(job->deadline_ns, 77);
   EXPECT_EQ(job->tombstones_applied, 300u);
   ASSERT_NE(job->range_tombstones, nullptr);
   EXPECT_EQ(*job->range_tombstones->all()[0], (RangeTombstone{"b", "c", 300}));
+}
+
+TEST(CompactionJobTest, ADeadlineIsAsFarAwayOnAnotherClock) {
+  CompactionJob job = SampleJob();
+  const auto there = [&job](Nanos sent_at, Nanos read_at) {
+    std::string bytes;
+    job.AppendTo(&bytes, sent_at);
+    std::string_view in = bytes;
+    return CompactionJob::Parse(&in, read_at).value().deadline_ns;
+  };
+  job.deadline_ns = 10 * kSecond;
+  EXPECT_EQ(there(4 * kSecond, 1000 * kSecond), 1006 * kSecond);
+  EXPECT_EQ(there(11 * kSecond, 1000 * kSecond), 1000 * kSecond + 1) << "a deadline that has passed is none";
+  job.deadline_ns = 0;
+  EXPECT_EQ(there(4 * kSecond, 1000 * kSecond), 0);
 }
 
 TEST(CompactionJobTest, TruncatedBytesAreDataLoss) {
@@ -221,13 +238,13 @@ TEST(CompactionJobTest, TruncatedBytesAreDataLoss) {
   for (size_t n = 0; n < bytes.size(); ++n) {
     const std::vector<char> exact(bytes.begin(), bytes.begin() + n);
     std::string_view in(exact.data(), n);
-    EXPECT_EQ(CompactionJob::Parse(&in).status().code(), absl::StatusCode::kDataLoss) << n;
+    EXPECT_EQ(CompactionJob::Parse(&in, 0).status().code(), absl::StatusCode::kDataLoss) << n;
     // The same with a length that fits what is there.
     std::string short_body;
     PutLengthPrefixed(&short_body, std::string_view(bytes).substr(1, n));
     in = short_body;
     if (n + 1 < bytes.size()) {
-      EXPECT_EQ(CompactionJob::Parse(&in).status().code(), absl::StatusCode::kDataLoss) << n;
+      EXPECT_EQ(CompactionJob::Parse(&in, 0).status().code(), absl::StatusCode::kDataLoss) << n;
     }
   }
 }
@@ -241,7 +258,7 @@ TEST(CompactionJobTest, ChangedBytesParseToSomethingOrNothing) {
       bytes[random.Uniform(bytes.size())] = static_cast<char>(random.Next());
     }
     std::string_view in = bytes;
-    auto job = CompactionJob::Parse(&in);
+    auto job = CompactionJob::Parse(&in, 0);
     if (job.ok()) {
       EXPECT_EQ(Encode(*job), bytes.substr(0, bytes.size() - in.size()));
     }
