@@ -22,6 +22,7 @@
 #include "common/base/ids.h"
 #include "common/base/keys.h"
 #include "common/base/status.h"
+#include "common/sstable/table_options.h"
 
 namespace nova {
 
@@ -32,9 +33,6 @@ struct BlockHandle {
   auto operator<=>(const BlockHandle&) const = default;
 };
 inline constexpr size_t kBlockTrailerBytes = 5;
-
-enum class Compression : uint8_t { kNone = 0, kLz4 = 1, kZstd = 2 };
-inline constexpr int kCompressions = 3;
 
 struct Fragment {
   uint64_t offset = 0;  // first logical byte

@@ -14,16 +14,9 @@
 
 #include "common/base/status.h"
 #include "common/sstable/format.h"
+#include "common/sstable/table_options.h"
 
 namespace nova {
-
-struct TableOptions {
-  size_t block_size_bytes = 4096;
-  int restart_interval = 16;     // keys between restart points of a block
-  int filter_bits_per_key = 10;  // 0: no filter
-  Compression compression = Compression::kNone;
-  Status Check() const;  // InvalidArgument: an option out of range, by name
-};
 
 // Takes the data of a table while it is being built. Errors are kept, and told by whoever finishes the table.
 class TableSink {

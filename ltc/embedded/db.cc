@@ -90,7 +90,7 @@ std::optional<Status> FailedFor(const Status& why) { return why.ok() ? std::null
 
 }  // namespace
 
-struct Db::Rep {
+struct Db::Rep final : RangeHost {
   explicit Rep(const DbOptions& o)
       : options(o.Derived()),
         // Without a limit, what rounds take beyond their size is kept as well.
@@ -98,11 +98,18 @@ struct Db::Rep {
         cache(*options.cache_bytes),
         lanes(kLanes, kLanesForReads) {}
 
-  ~Rep() {
+  ~Rep() override {
     if (background != nullptr) background->Stop();
     // its tables may still ask for their deletion; what is not deleted now, the next opening finds
     range = nullptr;
   }
+
+  StatusOr<Placement> Place(uint64_t /*table_bytes*/) override { return Placement{}; }
+  void WorkDue(RangeId id) override { background->Due(id); }
+  void Fenced(RangeId /*range*/, const Status& why) override {
+    NOVA_LOG(ERROR) << "the database can no longer be written: " << why;
+  }
+  void RunBlocking(std::function<void()> fn) override { fn(); }  // the caller waits anyway
 
   Status Init(const std::string& directory);
   Status DeleteOrphans();
@@ -183,17 +190,12 @@ Status Db::Rep::Init(const std::string& directory) {
   services.arenas = &arenas;
   services.memtable_limit_bytes = *options.memtable_bytes;
   for (const auto& lane : lanes.all()) services.executors.push_back(lane.get());
-  services.place = [](uint64_t) { return Placement{}; };
+  services.host = this;
   // Whoever lets go of a table last may be in the middle of a get: unlinking a large file takes long.
   services.garbage = [this](const TableInfo& t) {
     background->RunControl([this, t] { store->DropTable(t, {kRange, Epoch(), 0}); });
   };
   services.one_disk = true;
-  services.work = [this](RangeId id) { background->Due(id); };
-  services.lost = [](RangeId, Status why) {
-    NOVA_LOG(ERROR) << "the database can no longer be written: " << why;
-  };
-  services.run_blocking = [](std::function<void()> fn) { fn(); };  // the caller waits anyway
   background =
       std::make_unique<BackgroundWork>(BackgroundOptions{.flush_threads = options.flush_threads,
                                                          .compaction_threads = options.compaction_threads,

@@ -36,9 +36,11 @@
 #include "common/base/status.h"
 #include "common/base/write_batch.h"
 #include "ltc/engine/memory_use.h"
-#include "ltc/engine/range.h"
+#include "ltc/engine/range_options.h"
 
 namespace nova {
+
+class Snapshot;  // of the engine: ltc/engine/snapshot.h
 
 // What an acknowledged write survives (durability, D).
 enum class DbLog {

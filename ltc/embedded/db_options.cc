@@ -3,6 +3,7 @@
 
 #include "common/base/check_between.h"
 #include "ltc/embedded/db.h"
+#include "ltc/engine/arena.h"
 
 namespace nova {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <cstddef>
 
-#include "ltc/engine/arena.h"
-#include "ltc/engine/block_cache.h"
-
 namespace nova {
+
+class ArenaPool;
+class BlockCache;
 
 struct MemoryUse {
   size_t memtables = 0;        // active and sealed ones
@@ -14,9 +14,7 @@ struct MemoryUse {
   size_t table_metadata = 0;   // index and filter of each table that was read or written: pinned
   size_t block_cache = 0;      // blocks that are not mapped
 
-  static MemoryUse Of(const ArenaPool& arenas, const BlockCache& cache) {
-    return {arenas.bytes_used(), arenas.bytes_ready(), cache.bytes_pinned(), cache.bytes_used()};
-  }
+  static MemoryUse Of(const ArenaPool& arenas, const BlockCache& cache);
   size_t total() const { return memtables + memtables_ready + table_metadata + block_cache; }
 };
 

@@ -82,7 +82,7 @@ void Range::Lose(const Status& why) {
   if (context_.state.Set(ServingState::kLost) == ServingState::kLost) return;
   log_.Fence();
   points_.sequences().Close();
-  context_.services->lost(id(), why);
+  context_.services->host->Fenced(id(), why);
 }
 
 // --- any thread

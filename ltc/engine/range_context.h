@@ -19,6 +19,7 @@
 
 #include "common/base/outcome.h"
 #include "ltc/engine/range_options.h"
+#include "ltc/engine/range_services.h"
 
 namespace nova {
 
@@ -61,7 +62,7 @@ struct RangeContext {
   size_t RoundBytes() const {  // of memory that a full round has
     return options.memtable_size_bytes * static_cast<size_t>(options.active_memtables);
   }
-  void WorkDue() const { services->work(spec.id); }
+  void WorkDue() const { services->host->WorkDue(spec.id); }
   // Once the range is let go or lost, its next owner may have deleted what a read was looking for (R5).
   Outcome OutcomeOfRead(const Status& failure) const {
     return state.serves_reads() ? ToOutcome(failure) : Outcome::kNotOwner;

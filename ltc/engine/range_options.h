@@ -1,21 +1,18 @@
-// What a range is made with: its options, its place in the key space, and what the process gives it.
+// Plain data of a range: its options, its place in the key space, its counters. It draws in nothing of the
+// engine, so that the public header of the embedded database does not either.
 //
-// Thread safety: values.   Ownership: RangeServices outlives the ranges that were given it.
-// Errors:        RangeOptions::Check: InvalidArgument, with the option's name.
+// Thread safety: values.   Errors: RangeOptions::Check: InvalidArgument, with the option's name.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/base/executor.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
-#include "common/sstable/table_store.h"
-#include "ltc/engine/block_cache.h"
-#include "ltc/engine/compaction_picker.h"
-#include "ltc/engine/memtable.h"
+#include "common/sstable/table_options.h"
+#include "ltc/engine/compaction_options.h"
 
 namespace nova {
 
@@ -51,22 +48,6 @@ struct RangeOptions {
   // of the tables written to Level0, Level1, ...; the last holds for deeper ones; empty: none
   std::vector<Compression> compression = {};
   Status Check() const;  // InvalidArgument: an option out of range, by name
-};
-
-// What the LTC gives to each of its ranges; outlives them.
-struct RangeServices {
-  TableStore* store = nullptr;
-  BlockCache* cache = nullptr;
-  ArenaPool* arenas = nullptr;
-  size_t memtable_limit_bytes = SIZE_MAX;  // of the process, all ranges together
-  // all tables lie on it: flushes that wait for it gain nothing side by side
-  bool one_disk = false;
-  std::vector<Executor*> executors;  // the request threads, by index
-  std::function<StatusOr<Placement>(uint64_t table_bytes)> place;
-  GarbageSink garbage;                                      // takes dropped tables; deletes them later
-  std::function<void(RangeId)> work;                        // background work may be due
-  std::function<void(RangeId, Status)> lost;                // the epoch is fenced: stop using the range
-  std::function<void(std::function<void()>)> run_blocking;  // runs a closure on a thread that may wait
 };
 
 // Which range, and by what right: what Recover needs of the range's record.

@@ -25,7 +25,7 @@ void TableAccess::FetchBlock(Executor* on, const TableReader& table, const Block
 // after another.
 void TableAccess::LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done) {
   auto shared_done = std::make_shared<absl::AnyInvocable<void(Status)>>(std::move(done));
-  context_->services->run_blocking(
+  context_->services->host->RunBlocking(
       [this, keep = context_->KeepAlive(), on, table = std::move(table), shared_done] {
         const bool lost = context_->state.Is(ServingState::kLost);
         const Status s = lost ? absl::FailedPreconditionError("the range was lost")
@@ -57,7 +57,7 @@ StatusOr<std::shared_ptr<const TableReader>> TableAccess::OpenReader(const Table
 StatusOr<TableInfo> TableAccess::StoreTable(TableBuilder::Output output, const Creator& creator,
                                             std::shared_ptr<const TableReader>* reader) {
   const RangeServices* const services = context_->services;
-  NOVA_ASSIGN_OR_RETURN(const Placement placement, services->place(output.info.data_size));
+  NOVA_ASSIGN_OR_RETURN(const Placement placement, services->host->Place(output.info.data_size));
   const std::string metadata = output.metadata;
   NOVA_ASSIGN_OR_RETURN(TableInfo info, services->store->WriteTable(std::move(output), placement, creator));
   auto opened = OpenReader(info, metadata, /*cold=*/false);

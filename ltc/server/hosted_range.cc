@@ -122,7 +122,7 @@ Status RecordKeeper::UpdateOrCancel(const std::function<void()>& before_asking,
 
 // What the Range works with, and keeps: a flush or compaction under way outlives the HostedRange when the
 // range is lost.
-class HostedRange::Ground : public ManifestStorage {
+class HostedRange::Ground : public ManifestStorage, public RangeHost {
  public:
   Ground(const HostServices* services, const HostedRangeOptions& options, const RangeAssignment& assignment)
       : range_services(services->range),
@@ -130,7 +130,7 @@ class HostedRange::Ground : public ManifestStorage {
         creator_{assignment.record.id, assignment.record.epoch, 0},
         services_(services),
         options_(options) {
-    range_services.place = [this](uint64_t bytes) { return Place(bytes); };
+    range_services.host = this;
     range_services.garbage = [drop = services->garbage, holder = creator_](const TableInfo& t) {
       drop(t, holder);
     };
@@ -187,6 +187,17 @@ class HostedRange::Ground : public ManifestStorage {
     });
   }
 
+  StatusOr<Placement> Place(uint64_t table_bytes) override {
+    const std::vector<StocChoice> live = LiveStocs();
+    MutexLock lock(&mu_);
+    Placement placement = PlaceTable(live, table_bytes, options_.placement, &random_);
+    if (placement.fragments.empty()) return absl::UnavailableError("no StoC is alive");
+    return placement;
+  }
+  void WorkDue(RangeId range) override { services_->work_due(range); }
+  void Fenced(RangeId range, const Status& why) override { services_->fenced(range, why); }
+  void RunBlocking(std::function<void()> fn) override { services_->run_reader(std::move(fn)); }
+
   RangeServices range_services;
   RecordKeeper keeper;
 
@@ -202,13 +213,6 @@ class HostedRange::Ground : public ManifestStorage {
     }
     return services_->stocs->AppendFile(group.members, {group.file, 0}, creator_, offset, create, bytes,
                                         Now() + options_.request_deadline_ns);
-  }
-  StatusOr<Placement> Place(uint64_t table_bytes) {
-    const std::vector<StocChoice> live = LiveStocs();
-    MutexLock lock(&mu_);
-    Placement placement = PlaceTable(live, table_bytes, options_.placement, &random_);
-    if (placement.fragments.empty()) return absl::UnavailableError("no StoC is alive");
-    return placement;
   }
 
   const Creator creator_;

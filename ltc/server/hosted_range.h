@@ -46,13 +46,16 @@ struct HostedRangeOptions {
 
 // What an LTC shares among its ranges in a cluster; outlives them.
 struct HostServices {
-  RangeServices range;  // place and garbage are per HostedRange
+  RangeServices range;  // host and garbage are each HostedRange's own
   std::function<void(const TableInfo&, const Creator& holder)> garbage;  // takes tables that a range dropped
   StocClient* stocs = nullptr;
   LogClient* logs = nullptr;
   std::function<std::shared_ptr<NodeSession>()> session;   // null while there is none
   std::function<void(std::function<void()>)> run_control;  // on a control thread, which may wait
   std::function<void(std::function<void()>)> run_change;   // the same, on one that only replaces log groups
+  std::function<void(std::function<void()>)> run_reader;   // the same, on one that loads metadata of tables
+  std::function<void(RangeId)> work_due;                   // something to flush or compact
+  std::function<void(RangeId, const Status&)> fenced;      // the range's epoch is over: let it go
 };
 
 // The record of an owned range: changed by compare-and-set under our epoch, one change at a time.

@@ -125,8 +125,8 @@ Status LtcNode::Init() {
     MutexLock lock(&garbage_mu_);
     garbage_.emplace_back(t, holder);
   };
-  services_.range.work = [this](RangeId id) { background_->Due(id); };
-  services_.range.lost = [this](RangeId id, Status why) {
+  services_.work_due = [this](RangeId id) { background_->Due(id); };
+  services_.fenced = [this](RangeId id, const Status& why) {
     NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " lost: " << why;
     const auto hosted = Find(id);
     if (hosted != nullptr) background_->RunRelease([this, id, epoch = hosted->epoch()] { Drop(id, epoch); });
@@ -134,7 +134,7 @@ Status LtcNode::Init() {
   arenas_.KeepAhead(
       options_.hosted.range.memtable_size_bytes * static_cast<size_t>(options_.hosted.range.active_memtables),
       [this] { background_->RunControl([this] { arenas_.Refill(); }); });
-  services_.range.run_blocking = [this](std::function<void()> fn) { background_->RunReader(std::move(fn)); };
+  services_.run_reader = [this](std::function<void()> fn) { background_->RunReader(std::move(fn)); };
   services_.stocs = stocs_.get();
   services_.logs = logs_.get();
   services_.session = [this] {

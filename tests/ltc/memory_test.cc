@@ -3,6 +3,7 @@
 
 #include "common/base/random.h"
 #include "ltc/embedded/db.h"
+#include "ltc/engine/arena.h"
 #include "tests/ltc/directory.h"
 
 namespace nova {

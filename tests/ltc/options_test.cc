@@ -6,6 +6,8 @@
 #include <functional>
 
 #include "ltc/embedded/db.h"
+#include "ltc/engine/sequence_tracker.h"
+#include "ltc/engine/version.h"
 #include "tests/ltc/directory.h"
 
 namespace nova {

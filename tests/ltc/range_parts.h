@@ -49,7 +49,7 @@ class NotingLog : public RangeLog {
   Notes* const notes_;
 };
 
-class RangeParts {
+class RangeParts : RangeHost {
  public:
   explicit RangeParts(RangeOptions options = SmallRounds())
       : arenas(64 << 20), cache(1 << 20), services(MakeServices()), context(MakeSpec(), options, &services) {
@@ -100,6 +100,13 @@ class RangeParts {
     return mkdtemp(path);
   }
   RangeSpec MakeSpec() { return {RangeId(1), Epoch(1), "", ""}; }
+  StatusOr<Placement> Place(uint64_t /*table_bytes*/) override {
+    if (!place_answers.ok()) return place_answers;
+    return Placement{};
+  }
+  void WorkDue(RangeId /*range*/) override { ++work_due; }
+  void Fenced(RangeId /*range*/, const Status& /*why*/) override {}
+  void RunBlocking(std::function<void()> fn) override { fn(); }
   RangeServices MakeServices() {
     RangeServices s;
     s.store = store.get();
@@ -107,14 +114,8 @@ class RangeParts {
     s.arenas = &arenas;
     s.memtable_limit_bytes = 256 << 20;
     s.executors = {&executor};
-    s.place = [this](uint64_t) -> StatusOr<Placement> {
-      if (!place_answers.ok()) return place_answers;
-      return Placement{};
-    };
+    s.host = this;
     s.garbage = [this](const TableInfo& t) { garbage.push_back(t.uuid); };
-    s.work = [this](RangeId) { ++work_due; };
-    s.lost = [](RangeId, Status) {};
-    s.run_blocking = [](std::function<void()> fn) { fn(); };
     return s;
   }
 

@@ -23,7 +23,7 @@ using Model = std::map<std::string, std::string>;
 enum class Background { kThreads, kByHand };
 
 // One range on a directory of its own; background work on threads of its own, or as the test says.
-class LocalRange {
+class LocalRange : RangeHost {
  public:
   explicit LocalRange(const RangeOptions& options, std::string lower = "", std::string upper = "",
                       Background background = Background::kThreads)
@@ -43,14 +43,8 @@ class LocalRange {
     services_.arenas = &arenas_;
     services_.memtable_limit_bytes = 256 << 20;
     services_.executors = {&executor_};
-    services_.place = [this](uint64_t) {
-      if (before_table_) before_table_();
-      return Placement{};
-    };
+    services_.host = this;
     services_.garbage = [this](const TableInfo& t) { store_->DropTable(t, {RangeId(1), Epoch(epoch_), 0}); };
-    services_.work = [](RangeId) {};
-    services_.lost = [](RangeId, Status s) { ADD_FAILURE() << "lost: " << s; };
-    services_.run_blocking = [](std::function<void()> fn) { fn(); };
     Open();
   }
   ~LocalRange() {
@@ -202,6 +196,14 @@ class LocalRange {
   void set_before_table(std::function<void()> fn) { before_table_ = std::move(fn); }
 
  private:
+  StatusOr<Placement> Place(uint64_t /*table_bytes*/) override {
+    if (before_table_) before_table_();
+    return Placement{};
+  }
+  void WorkDue(RangeId /*range*/) override {}
+  void Fenced(RangeId /*range*/, const Status& why) override { ADD_FAILURE() << "lost: " << why; }
+  void RunBlocking(std::function<void()> fn) override { fn(); }
+
   const Background background_kind_;
   const RangeOptions options_;
   const std::string lower_, upper_;

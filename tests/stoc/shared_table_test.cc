@@ -92,7 +92,7 @@ struct Rig {
 };
 
 // A range's owner: its tables on the rig's StoCs, its manifest on a disk of its own.
-class Owner {
+class Owner : RangeHost {
  public:
   Owner(Rig* rig, uint64_t id, std::string lower = "", std::string upper = "")
       : rig_(rig), arenas_(64 << 20), cache_(64 << 10) {
@@ -104,17 +104,9 @@ class Owner {
     services_.cache = &cache_;
     services_.arenas = &arenas_;
     services_.executors = {on()};
-    services_.place = [this](uint64_t) {
-      return tables_to_place-- > 0 ? placement : Placement{{{StocId(9)}}, {StocId(9)}};
-    };
+    services_.host = this;
     services_.garbage = [this](const TableInfo& t) {
       if (drops_references) rig_->store->DropTable(t, {spec_.id, spec_.epoch, 0});
-    };
-    services_.work = [](RangeId) {};
-    services_.lost = [](RangeId, Status s) { ADD_FAILURE() << "lost: " << s; };
-    services_.run_blocking = [this](std::function<void()> fn) {
-      MutexLock lock(&mu_);
-      readers_.push_back(std::make_unique<Thread>("reader", std::move(fn)));
     };
     options_.active_memtables = 1;
     options_.compaction.table_size_bytes = 16 << 10;
@@ -272,6 +264,16 @@ class Owner {
   std::atomic<bool> drops_references{true};   // false: it dies before it does
 
  private:
+  StatusOr<Placement> Place(uint64_t /*table_bytes*/) override {
+    return tables_to_place-- > 0 ? placement : Placement{{{StocId(9)}}, {StocId(9)}};
+  }
+  void WorkDue(RangeId /*range*/) override {}
+  void Fenced(RangeId /*range*/, const Status& why) override { ADD_FAILURE() << "lost: " << why; }
+  void RunBlocking(std::function<void()> fn) override {
+    MutexLock lock(&mu_);
+    readers_.push_back(std::make_unique<Thread>("reader", std::move(fn)));
+  }
+
   void Activate(StatusOr<std::shared_ptr<Range>> range) {
     ASSERT_TRUE(range.ok()) << range.status();
     range_ = *std::move(range);

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Measures the tree: how long functions are, how big classes, how much of the headers is comment, which folders
-include each other. docs/architecture.md has its table.
+"""Measures the tree: how long functions are, how big classes, how much of the headers is comment, which
+folders include each other. docs/architecture.md has its table.
 
     tests/tidy/house.py build/release            the table
     tests/tidy/house.py build/release --classes  and each class by its methods, members, mutexes, atomics
@@ -187,7 +187,8 @@ def main():
     if arguments.classes:
         for n, c in by_methods:
             if c["methods"] > 0:
-                print(f"{c['methods']:4} {c['members']:4} {c['mutexes']:3} {c['atomics']:3} {c['lines']:6}  {n}  {c['where']}")
+                counts = (c["methods"], c["members"], c["mutexes"], c["atomics"], c["lines"])
+                print("".join(f"{number:6}" for number in counts), "", n, c["where"])
 
 
 main()

@@ -1,0 +1,45 @@
+// RangeHost, RangeServices: what a process gives to its ranges.
+//
+// Thread safety: all.   Ownership: both outlive the ranges that were given them, or the range keeps them
+//                (Range::Recover). Errors: of Place: Unavailable: there is no place now.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "common/base/executor.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/sstable/table_store.h"
+#include "ltc/engine/arena.h"
+#include "ltc/engine/block_cache.h"
+#include "ltc/engine/version.h"
+
+namespace nova {
+
+class RangeHost {
+ public:
+  virtual ~RangeHost() = default;
+  // Where a table of so many bytes of data goes; waits for nothing.
+  virtual StatusOr<Placement> Place(uint64_t table_bytes) = 0;
+  virtual void WorkDue(RangeId range) = 0;  // there may be something to flush or to compact
+  // The epoch is fenced: the range serves nothing more, and is to be let go. Called once.
+  virtual void Fenced(RangeId range, const Status& why) = 0;
+  virtual void RunBlocking(std::function<void()> fn) = 0;  // on a thread that may wait, or here, at once
+};
+
+struct RangeServices {
+  TableStore* store = nullptr;
+  BlockCache* cache = nullptr;
+  ArenaPool* arenas = nullptr;
+  RangeHost* host = nullptr;
+  size_t memtable_limit_bytes = SIZE_MAX;  // of the process, all ranges together
+  // All tables lie on one disk: flushes that wait for it gain nothing side by side.
+  bool one_disk = false;
+  std::vector<Executor*> executors;  // the request threads, by index
+  // Takes dropped tables, and deletes them later. A value: the last handle of a table, in a view that an idle
+  // thread still holds, may outlive range and host.
+  GarbageSink garbage;
+};
+
+}  // namespace nova
