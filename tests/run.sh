@@ -63,9 +63,9 @@ stage "processes that are killed (asan)"
 ctest --test-dir build/asan -R '^LinearKillTest' --output-on-failure --no-tests=error
 note_skipped asan
 
-stage "clusters of processes, YCSB (release)"
-labels=cluster
-[[ $long == 1 ]] && labels='cluster|long' && export NOVA_CONTROLS=all
+stage "clusters of processes, YCSB, rules of the tree (release)"
+labels='cluster|tidy'
+[[ $long == 1 ]] && labels+='|long' && export NOVA_CONTROLS=all
 ctest --test-dir build/release -L "^($labels)\$" --output-on-failure --no-tests=error
 note_skipped release
 
