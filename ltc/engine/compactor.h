@@ -53,7 +53,7 @@ class Compactor {
   struct RunningCompaction;  // a plan under way, its parts and their results
   class JobStorage;          // tables of a job, through the range's services
 
-  bool HoldsHidden(const RangeView& view);  // tables may hold entries that range deletions hide (K7)
+  bool HoldsHidden(const RangeView& view);  // tables may hold entries that hidden by a range deletion (K7)
   // Carries out a plan, from its jobs to its edit; other threads take parts of it. Waits for them.
   Status RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompaction>& run);
   // Makes the jobs of a plan: cuts it at keys where, by the index blocks of its tables, about equal parts of

@@ -26,13 +26,13 @@ struct WriteEntry {
   ValueType type = ValueType::kPut;
   std::string_view key;    // of kDeleteRange: the first key deleted
   std::string_view value;  // of kDeleteRange: the key behind the last one
-  int64_t ttl_ms = 0;      // of kPutTtl: milliseconds until it expires (K7), from when the range takes it
+  int64_t ttl_ms = 0;      // of kPutTtl: milliseconds until its expiry (K7), from when the range takes it
 };
 // One entry, or a batch (K6): one log record, consecutive numbers, visible together to scans and snapshots. A
 // later entry of a key hides an earlier one.
 struct WriteOp {
   std::span<const WriteEntry> entries;  // at least one; they and the bytes they view are valid during Write
-  uint64_t client_id = 0;               // with request_number: in the log record, for A1; 0: none
+  uint64_t client_id = 0;  // with request_number: in the log record, for no write twice (A1); 0: none
   uint64_t request_number = 0;
   Nanos deadline_ns = kNever;
   bool sync = false;  // see LogRecord::sync

@@ -60,8 +60,8 @@ class Reader {
   // Has the missing part loaded, then calls Continue. Does not wait.
   void Fetch(TableAnswer missing, std::unique_ptr<GetState> get);
   void Continue(std::unique_ptr<GetState> get);  // searches on, and ends or fetches again
-  // Ends a get whose newest version is `hit`: the value, or kNotFound if that is deleted, hidden by a range
-  // deletion or expired (K7).
+  // Ends a get whose newest version is `hit`: the value, or kNotFound if that is deleted, hidden or expired
+  // (range deletion, expiry, K7).
   void Answer(const RangeView& view, std::string_view key, SequenceNumber at, MemTable::Hit hit,
               GetDone* done) const;
 

@@ -116,7 +116,7 @@ class VersionSet {
   std::vector<TableInfo> maybe_committed_outputs_ ABSL_GUARDED_BY(mu_);
   // Tables that an edit dropped and that are perhaps still being read.
   std::vector<std::weak_ptr<TableHandle>> dropped_ ABSL_GUARDED_BY(mu_);
-  // Numbers up to here may be handed out (K1); by the last edit that said so.
+  // Sequence numbers (K1) up to here may be handed out, by the last edit that said so.
   SequenceNumber seq_reserved_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

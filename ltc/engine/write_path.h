@@ -1,6 +1,6 @@
-// WritePath: writes of a range, in stages: admit (Pacer) -> pin the active round (L6) -> sequence number (K1)
-// -> look again whether the round seals (rounds, sealing, K3a) -> prepare: copy into the memtable's arena ->
-// log record -> [all members have it] -> link, finish the number, unpin, answer.
+// WritePath: writes of a range, in stages: admit (Pacer) -> pin the active round (pin, L6) -> sequence number
+// (K1) -> look again whether the round seals (rounds, sealing, K3a) -> prepare: copy into the memtable's
+// arena -> log record -> [all members have it] -> link, finish the number, unpin, answer.
 //
 // A range deletion goes the same way, but ends in the list of range deletions (K7): once it is logged, a view
 // with it is published. A compare and swap (K6) holds its key's latch from the comparison to the insert, and

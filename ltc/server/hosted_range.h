@@ -64,8 +64,8 @@ struct HostServices {
   std::function<void(std::function<void()>)> run_change;
 };
 
-// RecordKeeper: the record of an owned range (N3). It changes by compare-and-set (C1) under our epoch, one
-// change at a time.
+// RecordKeeper: the range record (N3) of an owned range. It changes by compare-and-set (authority, C1) under
+// our epoch, one change at a time.
 //
 // Thread safety: all; Update and UpdateOrCancel wait for the store.
 class RecordKeeper {
@@ -104,8 +104,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
               const RangeAssignment& assignment);
   ~HostedRange();
 
-  // Opens the range, once (R2 to R6). On an error nothing is served; the caller calls Abandon and later
-  // GiveBack.
+  // Opens the range, once (fence, R2, to free, R6). On an error nothing is served; the caller calls Abandon
+  // and later GiveBack.
   Status Open();
   // Release (R5), in this order: no writes, everything flushed, no reads, then the record; the next owner
   // then finds no logs and waits for no lease. The store must answer before it begins. OK: released. On an

@@ -118,8 +118,8 @@ class LtcNode {
   // Seals the fullest active round when memtables use more than two thirds of memtable_limit_bytes. Called
   // every 100 ms.
   void SealForMemory();
-  // Flushes ranges with rounds in replaced log groups (L4): those with the fewest members left first, no more
-  // ranges at a time than flush threads.
+  // Flushes ranges with rounds in replaced log groups (group change, L4): those with the fewest members left
+  // first, no more ranges at a time than flush threads.
   void FlushExposed();
   void CollectGarbage();  // deletes the tables in garbage_; called every 100 ms
   // A read passed over a bad copy of the table: notes it for repair. From any thread, does not wait.

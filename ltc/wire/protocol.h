@@ -67,7 +67,8 @@ enum class LtcRequest : uint16_t {
 struct WriteRequest {
   RangeId range;
   Epoch epoch;
-  uint64_t client_id = 0;  // with request_number: which operation of which client; log records carry it (A1)
+  uint64_t client_id =
+      0;  // with request_number: which operation of which client; in log records (no write twice, A1)
   uint64_t request_number = 0;
   std::string_view key;                           // a stored key
   std::string_view value;                         // of DeleteRange: the stored key behind the last one

@@ -11,8 +11,8 @@
 // port, in order.
 //
 // A broken peer may produce no completion at all (H28). So a connection whose oldest request has made no
-// progress within request_timeout_ns is destroyed, and its requests are flushed. (The deadlines of operations
-// (L5) are the caller's; this one is for requests without any.) A connection without traffic is asked for a
+// progress within request_timeout_ns is destroyed, and its requests are flushed. (Operations have deadlines
+// (L5) of the caller's; this one is for requests without any.) A connection without traffic is asked for a
 // sign of life by a READ of no bytes, which takes nothing of the peer's CPU.
 //
 // Register pins memory: RLIMIT_MEMLOCK. Revoke is ibv_dereg_mr; if the device refuses that, every queue pair
