@@ -2,6 +2,10 @@
 // (XchgExecutor), the calling thread in an embedded database (CallerLane), a plain loop in tests. The
 // engine's request path never waits; it goes on by closures on its executor.
 //
+//   implementation   thread                                    a Submit from another thread runs
+//   XchgExecutor     an exchange thread of an LTC              in its next turn
+//   CallerLane       a calling thread of an embedded database  at once if nobody has the lane
+//   in tests         a loop, or a fiber of a simulation        in its next turn
 // Thread safety: Submit and IsCurrentThread from any thread; RunAt on the executor's thread, unless the
 //   implementation allows more.
 #pragma once

@@ -21,7 +21,8 @@ class Histogram {
   uint64_t sum() const { return sum_.load(std::memory_order_relaxed); }
   uint64_t max() const { return max_.load(std::memory_order_relaxed); }
   double Mean() const;
-  uint64_t Percentile(double p) const;  // upper bound of the value's bucket; p in (0, 100]; 0: empty
+  // Upper bound of the value's bucket; p in (0, 100]; 0: empty.
+  uint64_t Percentile(double p) const;
 
  private:
   static constexpr int kSubBits = 5;  // log2 of the buckets for each power of two

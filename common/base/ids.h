@@ -51,7 +51,8 @@ struct Uuid {
     return absl::StrCat(absl::Hex(hi, absl::kZeroPad16), absl::Hex(lo, absl::kZeroPad16));
   }
   static bool Parse(std::string_view text, Uuid* out);  // 32 hex digits; false: it is not
-  static Uuid Generate();                               // random; of the simulation's seed in a simulation
+  // Random; of the simulation's seed in a simulation.
+  static Uuid Generate();
   template <typename H>
   friend H AbslHashValue(H h, const Uuid& u) {
     return H::combine(std::move(h), u.hi, u.lo);

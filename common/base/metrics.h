@@ -46,11 +46,13 @@ class Metrics {
   // Each of these three finds the metric of that name or makes it.
   Counter* counter(const std::string& name);
   Gauge* gauge(const std::string& name);
-  Histogram* histogram(const std::string& name);  // exposed as a summary: quantiles, _sum, _count
+  // Exposed as a summary: quantiles, _sum, _count.
+  Histogram* histogram(const std::string& name);
   // `read` is called by each PrometheusText, under the lock: it must not call back into this object.
   void AddCallback(const std::string& name, std::function<double()> read);
 
-  std::string PrometheusText() const;  // all metrics, in the text format of Prometheus
+  // All metrics, in the text format of Prometheus.
+  std::string PrometheusText() const;
 
  private:
   mutable Mutex mu_;

@@ -50,7 +50,8 @@ class Simulation {
     std::string name;
     double clock_rate = 1;
   };
-  const Host* host() const;         // of the calling fiber; null: it has none, and its clock is true
+  // Of the calling fiber; null: it has none, and its clock is true.
+  const Host* host() const;
   void set_host(const Host* host);  // of the calling fiber; outlives it
   Nanos LocalNow() const;           // Now() of the calling fiber's host
 
@@ -90,11 +91,15 @@ class Simulation {
 
  private:
   struct Fiber;
-  static void FiberMain();                      // the body of every fiber
-  void SwitchToScheduler();                     // the running fiber stops here until it is picked again
-  void Schedule();                              // picks and runs fibers until the main one has ended
-  Fiber* PickNext();                            // the next fiber, by the seed; time jumps if all wait
-  void MakeRunnable(Fiber* fiber, bool woken);  // `woken`: by WakeOne or WakeAll, not by its deadline
+  static void FiberMain();  // the body of every fiber
+  // The running fiber stops here until it is picked again.
+  void SwitchToScheduler();
+  // Picks and runs fibers until the main one has ended.
+  void Schedule();
+  // The next fiber, by the seed; time jumps if all wait.
+  Fiber* PickNext();
+  // `woken`: by WakeOne or WakeAll, not by its deadline.
+  void MakeRunnable(Fiber* fiber, bool woken);
   Nanos TrueTime(Nanos local_ns)
       const;  // the first true time at which the clock of the running fiber's host shows `local_ns`
 
