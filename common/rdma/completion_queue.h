@@ -41,7 +41,8 @@ class CompletionQueue {
     done.accepted = c.accepted;
     done.reason = c.reason.c_str();
   }
-  size_t Take(std::span<Completion> out) {  // moves completions to `out`, returns how many
+  // Moves completions to `out`, returns how many.
+  size_t Take(std::span<Completion> out) {
     const size_t n = std::min(out.size(), items_.size() - head_);
     std::copy_n(items_.begin() + static_cast<ptrdiff_t>(head_), n, out.begin());
     head_ += n;

@@ -52,7 +52,8 @@ class ConnectionTable {
     C* c = slots_[slot].get();
     return c != nullptr && c->id == id ? c : nullptr;
   }
-  void Bury(C* c) {  // the connection is gone; `c` stays readable until Recycle
+  // The connection is gone; `c` stays readable until Recycle.
+  void Bury(C* c) {
     SetTimer(c, kNever);
     const uint64_t slot = SlotOf(c->id);
     graveyard_.push_back(std::move(slots_[slot]));
@@ -69,7 +70,8 @@ class ConnectionTable {
   // Differs between connections that live at the same time or soon after one another.
   static uint64_t SerialOf(ConnectionId id) { return id.value() >> kSlotBits; }
 
-  void SetTimer(C* c, Nanos when_ns) {  // replaces the connection's timer; kNever: none
+  // Replaces the connection's timer; kNever: none.
+  void SetTimer(C* c, Nanos when_ns) {
     if (c->timer_ns != kNever) timers_.erase({c->timer_ns, c->id});
     c->timer_ns = when_ns;
     if (when_ns != kNever) timers_.emplace(when_ns, c->id);

@@ -171,7 +171,8 @@ struct PortOptions {
 // The NIC of one thread: its connections, and what completes on them.
 class Port {
  public:
-  virtual ~Port() = default;  // destroys its connections; after it nothing of theirs lands or is read
+  // Destroys its connections; after it nothing of theirs lands or is read.
+  virtual ~Port() = default;
 
   // Begins to connect to "host:port"; kConnected or kDisconnected follows by the deadline.
   virtual ConnectionId Connect(const std::string& address, const Hello& hello, Nanos deadline_ns) = 0;
@@ -184,12 +185,14 @@ class Port {
   virtual size_t Poll(std::span<Completion> out) = 0;
   // Waits until Poll may have something, Wake() is called, or the deadline has come.
   virtual void Wait(Nanos deadline_ns) = 0;
-  virtual void Wake() = 0;  // ends a Wait, the next one if none is under way; any thread
+  // Ends a Wait, the next one if none is under way; any thread.
+  virtual void Wake() = 0;
   // Destroys the connection. Its pending requests complete with kFlushed at the next Poll, then comes
   // kDisconnected. After it returns nothing posted on the connection is read or written any more, and nothing
   // of the peer's lands through it.
   virtual void Disconnect(ConnectionId connection) = 0;
-  virtual uint32_t max_message_bytes() const = 0;  // the longest SEND that this port takes
+  // The longest SEND that this port takes.
+  virtual uint32_t max_message_bytes() const = 0;
 };
 
 // Asked on the port's thread for each peer that connects. An error refuses the peer, which is told its text.
@@ -227,7 +230,8 @@ class Fabric {
   // live connection's is refused (F3). Returns the bound address. Call once, before the ports' threads run.
   virtual StatusOr<std::string> Listen(const std::string& address, const Hello& self,
                                        std::vector<Port*> ports, AcceptCheck check) = 0;
-  virtual FabricCounters counters() const = 0;  // sums over all ports, those that are gone included
+  // Sums over all ports, those that are gone included.
+  virtual FabricCounters counters() const = 0;
 };
 
 }  // namespace nova

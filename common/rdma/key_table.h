@@ -20,7 +20,8 @@ class KeyTable {
  public:
   explicit KeyTable(uint64_t seed = 0);  // equal seeds give equal keys
 
-  MemoryRegion Add(void* address, uint64_t size, Access access);  // under a new key, lkey and rkey alike
+  // Under a new key, lkey and rkey alike.
+  MemoryRegion Add(void* address, uint64_t size, Access access);
   // Under the key that it has, of a device.
   void Add(const MemoryRegion& region) { regions_.emplace(region.lkey, region); }
   bool Remove(uint32_t key);  // false: there is no such key
@@ -31,7 +32,8 @@ class KeyTable {
   size_t size() const { return regions_.size(); }
 
  private:
-  uint32_t NextKey();  // the next key that is not in use, never 0
+  // The next key that is not in use, never 0.
+  uint32_t NextKey();
 
   uint32_t multiplier_;  // odd, so that count_ gives each key once
   uint32_t offset_;

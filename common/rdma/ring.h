@@ -37,8 +37,10 @@ class Ring {
   }
   void push_back(T item) { emplace_back() = std::move(item); }
   void pop_front() { ++head_; }
-  void clear() { tail_ = head_; }                                  // of all elements; indices go back to head
-  void truncate(uint64_t tail) { tail_ = std::min(tail_, tail); }  // drops the elements from index `tail` on
+  // Of all elements; indices go back to head.
+  void clear() { tail_ = head_; }
+  // Drops the elements from index `tail` on.
+  void truncate(uint64_t tail) { tail_ = std::min(tail_, tail); }
 
  private:
   void Grow() {

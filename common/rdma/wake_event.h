@@ -25,9 +25,11 @@ class WakeEvent {
 
   // Adds an event to the epoll set, which reports it as `name`; the owner then calls Drain.
   Status Open(int epoll_fd, uint64_t name);
-  void Wake();        // ends the sleep under way, or the next one
-  void Drain();       // takes the event from the descriptor
-  bool BeginSleep();  // false: Wake was called since the last EndSleep
+  // Ends the sleep under way, or the next one.
+  void Wake();
+  void Drain();  // takes the event from the descriptor
+  // False: Wake was called since the last EndSleep.
+  bool BeginSleep();
   bool EndSleep() { return state_.exchange(State::kRunning) == State::kWoken; }  // true: it was ended by Wake
 
  private:

@@ -23,6 +23,14 @@
 // - A connection whose peer takes nothing of what is sent to it, or does not end a message it has begun, is
 //   closed after progress_timeout_ns. One that takes a little now and then stays.
 //
+// One turn of the loop, in this order (RunOnce):
+//
+//   1. poll the port; dispatch completions, messages and immediates to handlers and callers
+//   2. run submitted closures, then timers that are due: deadlines, idle connections, RunAt, AddTimer
+//   3. run `done` of calls and operations that ended in 1 and 2 without an answer
+//   4. begin requests that waited, as far as their connections have room again
+//   5. if anything was done: run the round hooks
+//   6. post what was queued, one Post for each connection
 // Thread safety: methods under "OnXchg" only on this thread (checked in debug builds); Submit, Start and Stop
 //   from any.
 // Ownership: message bodies and results are valid during the callback only. Local memory of Write and Read
@@ -144,8 +152,10 @@ class Xchg {
   void AddTimer(Nanos period_ns, std::function<void()> fn);  // Called about every period, also while idle.
   // The queue depth that our replies carry.
   void SetQueueDepthSource(std::function<uint32_t()> depth);
-  void Start();  // starts the thread; without it tests call RunOnce
-  void Stop();   // joins; calls and operations under way end with Unknown or Unavailable first; idempotent
+  // Starts the thread; without it tests call RunOnce.
+  void Start();
+  // Joins; calls and operations under way end with Unknown or Unavailable first; idempotent.
+  void Stop();
 
   // --- any thread
   // Runs `fn` on this thread soon; after Stop it is destroyed without being run.
@@ -185,10 +195,12 @@ class Xchg {
                           uint32_t rkey, uint32_t immediate, Nanos deadline_ns, OpDone done);
   void Read(Peer* peer, LocalBuffer local, uint64_t remote_address, uint32_t rkey, Nanos deadline_ns,
             OpDone done);
-  void RunAt(Nanos when_ns, absl::AnyInvocable<void()> fn);  // once, on this thread, to a millisecond
+  // Once, on this thread, to a millisecond.
+  void RunAt(Nanos when_ns, absl::AnyInvocable<void()> fn);
   // Closes a connection for a malformed request, and counts it as such.
   void Close(ConnectionId connection);
-  Nanos round_time_ns() const;  // Now() at the start of this turn of the loop: cheap
+  // Now() at the start of this turn of the loop: cheap.
+  Nanos round_time_ns() const;
 
   // One turn of the loop: polls, dispatches, runs closures and timers, calls hooks, posts. True: it did
   // something. The body of the thread; tests call it.

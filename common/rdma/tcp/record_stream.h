@@ -23,8 +23,9 @@ class RecordStream {
   virtual ~RecordStream() = default;
   virtual ssize_t Read(iovec* pieces, size_t count) = 0;
   virtual ssize_t Write(iovec* pieces, size_t count) = 0;
-  virtual void ShutdownWrite() = 0;  // sends the end of the stream; reading goes on
-  virtual int fd() const = 0;        // for epoll
+  // Sends the end of the stream; reading goes on.
+  virtual void ShutdownWrite() = 0;
+  virtual int fd() const = 0;  // for epoll
 };
 
 class PlainStream final : public RecordStream {

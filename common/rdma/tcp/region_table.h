@@ -26,7 +26,8 @@ class RegionTable {
   explicit RegionTable(uint64_t seed) : keys_(seed) {}
 
   StatusOr<MemoryRegion> Register(void* address, uint64_t size, Access access);  // waits for chunks under way
-  void Revoke(const MemoryRegion& region);  // likewise; fine if the region is gone already
+  // Likewise; fine if the region is gone already.
+  void Revoke(const MemoryRegion& region);
 
   void AddReader(Mutex* reader);  // before the reader uses keys()
   void RemoveReader(Mutex* reader);

@@ -1,6 +1,13 @@
 // TcpConnection: a connection of a TcpPort: frames on their way out, and the frame on its way in. Internal to
 // the tcp fabric.
 //
+// The states of a connection (State):
+//
+//   dialled    kResolving -> kConnecting -> kAwaitWelcome -> kUp
+//   accepted   kAwaitHello -> kUp, here or at the port that the hello names
+//   the end    kUp -> kDead: broken, or closed on either side
+//              kUp -> kFailing -> kLingering -> kDead: a request of the peer was refused; it is told by a NAK
+//              kAwaitHello -> kLingering -> kDead: the hello was refused; the peer is told why
 // Thread safety: none; the port's thread.
 // Ownership: owns its socket. The memory of requests is the poster's.
 // Errors: none of its own.

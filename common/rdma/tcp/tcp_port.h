@@ -58,7 +58,8 @@ class TcpPort final : public Port {
  public:
   TcpPort(TcpShared* shared, const PortOptions& options);
   ~TcpPort() override;
-  Status Open();  // makes the epoll set; InvalidArgument, ResourceExhausted
+  // Makes the epoll set; InvalidArgument, ResourceExhausted.
+  Status Open();
 
   ConnectionId Connect(const std::string& address, const Hello& hello, Nanos deadline_ns) override;
   Status Post(ConnectionId connection, std::span<const WorkRequest> requests) override;
@@ -101,13 +102,18 @@ class TcpPort final : public Port {
   // ended.
   void Break(TcpConnection* c, std::string_view reason, bool linger = false);
   void BreakMalformed(TcpConnection* c, std::string_view reason);  // Break, counted as a protocol error
-  void Recycle();  // the owner took all completions: memory they pointed into is free
-  void Round();    // one turn: arrivals, sockets, timers, answers
+  // The owner took all completions: memory they pointed into is free.
+  void Recycle();
+  // One turn: arrivals, sockets, timers, answers.
+  void Round();
   // An event of epoll; `id` names a connection or a k...Event.
   void HandleEvent(uint64_t id, uint32_t events);
-  bool ReadAlone();                  // reads the connection alone_; false: all sockets are to be looked at
-  void DropInput(TcpConnection* c);  // of a lingering connection: throws away what comes
-  void RunTimers();                  // breaks connections whose time is over, accepts again
+  // Reads the connection alone_; false: all sockets are to be looked at.
+  bool ReadAlone();
+  // Of a lingering connection: throws away what comes.
+  void DropInput(TcpConnection* c);
+  // Breaks connections whose time is over, accepts again.
+  void RunTimers();
 
   // --- tcp_connect.cc
 
@@ -115,21 +121,28 @@ class TcpPort final : public Port {
   void TakeArrivals();
   // Dials the address, or breaks the connection with the lookup's error.
   void StartConnect(TcpConnection* c, const StatusOr<sockaddr_in>& at);
-  void Connected(TcpConnection* c);  // connect() has ended: sends the hello, or breaks
-  // false: the socket did not take it whole, so it is broken.
+  // Connect() has ended: sends the hello, or breaks.
+  void Connected(TcpConnection* c);
+  // False: the socket did not take it whole, so it is broken.
   bool SendHandshake(TcpConnection* c, const std::string& bytes);
-  void ReadHandshake(TcpConnection* c);  // reads on until the peer's handshake is whole
+  // Reads on until the peer's handshake is whole.
+  void ReadHandshake(TcpConnection* c);
   // The peer's handshake is whole: a welcome brings the connection up, a hello goes on here or at another
   // port.
   void HandleHandshake(TcpConnection* c, const Handshake& h);
   // Judges a hello (Admission), and brings it up or refuses.
   void FinishAccept(TcpConnection* c, const Handshake& h);
   void Refuse(TcpConnection* c, std::string_view reason);  // sends the reason, then breaks
-  void Up(TcpConnection* c);                               // the connection is usable; tells the owner
-  TcpConnection* AddAccepted(std::unique_ptr<RecordStream> stream);  // a connection that waits for its hello
-  void Accept();                        // takes connections from the kernel's queue, a few each turn
-  void PauseAccepting(Nanos until_ns);  // stops watching the listening socket; kNever: until a handshake ends
-  void ResumeAccepting();               // watches it again if there is room for handshakes
+  // The connection is usable; tells the owner.
+  void Up(TcpConnection* c);
+  // A connection that waits for its hello.
+  TcpConnection* AddAccepted(std::unique_ptr<RecordStream> stream);
+  // Takes connections from the kernel's queue, a few each turn.
+  void Accept();
+  // Stops watching the listening socket; kNever: until a handshake ends.
+  void PauseAccepting(Nanos until_ns);
+  // Watches it again if there is room for handshakes.
+  void ResumeAccepting();
 
   // --- tcp_send.cc
 
@@ -137,8 +150,10 @@ class TcpPort final : public Port {
   void Flush(TcpConnection* c);
   // Up to kMaxChunkBytes or 128 frames; an acknowledgement alone if one is due.
   void BuildFrames(TcpConnection* c);
-  bool BuildResponseFrame(TcpConnection* c);  // of the oldest answer that is owed; false: none is
-  bool BuildRequestFrame(TcpConnection* c);   // of the next request; false: there is none
+  // Of the oldest answer that is owed; false: none is.
+  bool BuildResponseFrame(TcpConnection* c);
+  // Of the next request; false: there is none.
+  bool BuildRequestFrame(TcpConnection* c);
   // Adds a frame that carries the present acknowledgement. The reference is valid until the next one.
   OutFrame& PushFrame(TcpConnection* c, FrameType type, OutFrame::Source source);
   SendResult SendFrames(TcpConnection* c);  // sends frames by one system call
@@ -153,14 +168,17 @@ class TcpPort final : public Port {
   // The region of a peer's READ was revoked since it was asked for: replaces frame `index` by a NAK. False:
   // its data has begun to go out, so the connection is gone.
   bool RefuseRead(TcpConnection* c, uint64_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
-  void FrameGone(TcpConnection* c);  // the kernel has the oldest frame whole; after a NAK breaks
+  // The kernel has the oldest frame whole; after a NAK breaks.
+  void FrameGone(TcpConnection* c);
   void CompleteHead(TcpConnection* c, CompletionStatus status);  // the oldest request has ended
-  void DropFailedHeads(TcpConnection* c);  // completes requests at the front that were never sent
+  // Completes requests at the front that were never sent.
+  void DropFailedHeads(TcpConnection* c);
   // Completes the requests that the peer has executed. False: the count is not possible, or a READ lacks
   // data.
   bool HandleAcknowledgement(TcpConnection* c, uint64_t acknowledged);
   void WantFlush(TcpConnection* c);  // Flush at the end of this turn
-  void FlushOwed();                  // sends acknowledgements that found nothing to ride on
+  // Sends acknowledgements that found nothing to ride on.
+  void FlushOwed();
 
   // --- tcp_receive.cc
 
@@ -179,12 +197,14 @@ class TcpPort final : public Port {
   bool CheckLanding(TcpConnection* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   // Where the next bytes of the payload belong, as far as they lie together.
   std::span<std::byte> DirectTarget(TcpConnection* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
-  void Advance(TcpConnection* c, size_t n);  // counts bytes of the payload that have landed
+  // Counts bytes of the payload that have landed.
+  void Advance(TcpConnection* c, size_t n);
   // A SEND is whole; its acknowledgement may ride on an answer.
   void Received(TcpConnection* c, std::span<const std::byte> message);
   // A peer's request is not allowed: it is told (NAK), and nothing more of it is read.
   void FailCheck(TcpConnection* c);
-  std::unique_ptr<std::byte[]> TakeBlock();  // memory for a SEND that comes in parts
+  // Memory for a SEND that comes in parts.
+  std::unique_ptr<std::byte[]> TakeBlock();
 
   static constexpr size_t kMaxChunkBytes = 512 * 1024;     // of registered memory touched under one lock
   static constexpr int kReadsPerRound = 8;                 // system calls for one connection

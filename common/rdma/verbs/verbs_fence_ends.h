@@ -46,10 +46,12 @@ class FenceTarget {
   virtual ~FenceTarget() = default;
   // Opens a queue pair and memory for one way; afresh each time.
   virtual StatusOr<FenceTargetAddress> Open(FenceWay way, const QueuePairAddress& writer) = 0;
-  virtual StatusOr<std::optional<uint32_t>> Prepare() = 0;  // the key to write with; nullopt: not supported
-  virtual Status Clear() = 0;                               // restores the memory that is written to
-  virtual StatusOr<FenceTaken> Take() = 0;                  // takes the writer's rights away
-  virtual StatusOr<bool> Intact() = 0;                      // the memory is as Clear left it
+  // The key to write with; nullopt: not supported.
+  virtual StatusOr<std::optional<uint32_t>> Prepare() = 0;
+  // Restores the memory that is written to.
+  virtual Status Clear() = 0;
+  virtual StatusOr<FenceTaken> Take() = 0;  // takes the writer's rights away
+  virtual StatusOr<bool> Intact() = 0;      // the memory is as Clear left it
 };
 
 // The queue pair and memory of one end.
@@ -58,8 +60,9 @@ struct FenceEnd {
   ~FenceEnd();
   FenceEnd(const FenceEnd&) = delete;
   FenceEnd& operator=(const FenceEnd&) = delete;
-  Status Open(const VerbsDevice& device);           // an error leaves it closed
-  std::optional<ibv_wc_status> Completion() const;  // of the oldest request; nullopt: none in time
+  Status Open(const VerbsDevice& device);  // an error leaves it closed
+  // Of the oldest request; nullopt: none in time.
+  std::optional<ibv_wc_status> Completion() const;
 
   std::vector<char> memory = std::vector<char>(kFenceBytes, '.');
   ibv_pd* pd = nullptr;
@@ -95,9 +98,11 @@ class LocalFenceTarget final : public FenceTarget {
   StatusOr<bool> Intact() override;
 
  private:
-  bool Register();          // registers the memory; false: refused by the device
-  bool Deregister();        // ibv_dereg_mr
-  bool BindWindow();        // binds a memory window over the memory, for WRITEs
+  // Registers the memory; false: refused by the device.
+  bool Register();
+  bool Deregister();  // ibv_dereg_mr
+  // Binds a memory window over the memory, for WRITEs.
+  bool BindWindow();
   bool InvalidateWindow();  // LOCAL_INV of the window
   bool TakeIt();            // takes the rights away by way_
 

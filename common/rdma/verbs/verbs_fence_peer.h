@@ -32,7 +32,8 @@ class LineSocket {
   LineSocket(const LineSocket&) = delete;
   LineSocket& operator=(const LineSocket&) = delete;
   Status Send(const std::string& line) const;
-  StatusOr<std::string> Receive(Nanos patience);  // a line without its end; DeadlineExceeded
+  // A line without its end; DeadlineExceeded.
+  StatusOr<std::string> Receive(Nanos patience);
 
  private:
   const int fd_;
@@ -56,7 +57,8 @@ class RemoteFenceTarget final : public FenceTarget {
 
  private:
   explicit RemoteFenceTarget(int fd) : socket_(fd) {}
-  StatusOr<std::string> Ask(const std::string& question);  // the answer; an "error" is Unavailable
+  // The answer; an "error" is Unavailable.
+  StatusOr<std::string> Ask(const std::string& question);
 
   LineSocket socket_;
   int mtu_ = 0;

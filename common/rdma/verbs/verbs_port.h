@@ -59,19 +59,24 @@ class VerbsPortOwner {
   virtual void RefreshRegions(uint64_t* version, KeyTable* regions) = 0;
   // Null: errno says why. `port` is told of its asynchronous errors (Failed).
   virtual ibv_qp* CreateQueuePair(ibv_qp_init_attr* attributes, VerbsPort* port) = 0;
-  virtual void DestroyQueuePair(ibv_qp* qp) = 0;           // waits until nothing of it is under way
-  virtual bool WasBrokenByUs(const ibv_qp* qp) const = 0;  // the fabric itself moved it to its error state
-  virtual void DrainAsyncEvents() = 0;  // hands asynchronous events of the device to the ports they concern
+  // Waits until nothing of it is under way.
+  virtual void DestroyQueuePair(ibv_qp* qp) = 0;
+  // The fabric itself moved it to its error state.
+  virtual bool WasBrokenByUs(const ibv_qp* qp) const = 0;
+  // Hands asynchronous events of the device to the ports they concern.
+  virtual void DrainAsyncEvents() = 0;
   // Destroys the id on another thread, for its disconnection may take as long as the peer takes to answer.
   virtual void Discard(rdma_cm_id* cm) = 0;
-  virtual void FinishDiscarding() = 0;  // returns when every id discarded so far is destroyed
+  // Returns when every id discarded so far is destroyed.
+  virtual void FinishDiscarding() = 0;
 };
 
 class VerbsPort final : public Port {
  public:
   VerbsPort(VerbsPortOwner* owner, const PortOptions& options);
   ~VerbsPort() override;
-  Status Open();  // makes queues and buffers; ResourceExhausted: the device's or the process's bounds
+  // Makes queues and buffers; ResourceExhausted: the device's or the process's bounds.
+  Status Open();
 
   ConnectionId Connect(const std::string& address, const Hello& hello, Nanos deadline_ns) override;
   Status Post(ConnectionId connection, std::span<const WorkRequest> requests) override;
@@ -116,11 +121,16 @@ class VerbsPort final : public Port {
   // for one that has ended.
   void Break(VerbsConnection* c, std::string_view reason);
   void BreakMalformed(VerbsConnection* c, std::string_view reason);  // Break, counted as a protocol error
-  void Recycle();  // the owner took all completions: buffers they pointed into are posted again
-  void Round(bool before_sleep);  // one turn: completions, arrivals, now and then the rest, waiting requests
-  void SlowRound(Nanos now_ns);   // everything but the completion queue: events, scan, timers
-  void Scan(Nanos now_ns);  // breaks connections without progress (H28), asks idle ones for a sign of life
-  void RunTimers(Nanos now_ns);  // breaks connections whose time is over
+  // The owner took all completions: buffers they pointed into are posted again.
+  void Recycle();
+  // One turn: completions, arrivals, now and then the rest, waiting requests.
+  void Round(bool before_sleep);
+  // Everything but the completion queue: events, scan, timers.
+  void SlowRound(Nanos now_ns);
+  // Breaks connections without progress (H28), asks idle ones for a sign of life.
+  void Scan(Nanos now_ns);
+  // Breaks connections whose time is over.
+  void RunTimers(Nanos now_ns);
   // A receive buffer.
   std::byte* BufferOf(uint32_t index) const { return memory_ + size_t{index} * options_.max_message_bytes; }
   // A block that a handshake is sent from.
@@ -132,8 +142,9 @@ class VerbsPort final : public Port {
 
   // Takes a connection request that another port got. Any thread.
   bool TakeOver(const ConnectRequest& request);  // any thread
-  void TakeArrivals();                           // takes what TakeOver, Resolved and Failed left
-  VerbsConnection* AddConnection(State state);   // a connection with an id and a tag
+  // Takes what TakeOver, Resolved and Failed left.
+  void TakeArrivals();
+  VerbsConnection* AddConnection(State state);  // a connection with an id and a tag
   // Dials the address, or breaks the connection with the lookup's error.
   void StartConnect(VerbsConnection* c, const StatusOr<sockaddr_in>& at);
   // Makes a queue pair in INIT; librdmacm only carries its number. False: the connection is broken.
@@ -141,7 +152,8 @@ class VerbsPort final : public Port {
   // Brings the queue pair to RTS, with so many READs under way in each direction. False: the connection is
   // broken.
   bool ReadyToReceiveAndSend(VerbsConnection* c, uint8_t responder_resources, uint8_t initiator_depth);
-  std::string OurConnectData() const;  // the private data of our requests and answers
+  // The private data of our requests and answers.
+  std::string OurConnectData() const;
   // Accepts a peer's request, or has it wait; takes over its id.
   void AcceptRequest(const ConnectRequest& request);
   // As a SEND from a handshake block; false: none is free, or not taken.
@@ -151,11 +163,13 @@ class VerbsPort final : public Port {
   // Judges a hello (Admission), and brings it up or refuses.
   void FinishAccept(VerbsConnection* c, const Handshake& h);
   void Refuse(VerbsConnection* c, std::string_view reason);  // sends the reason, then breaks
-  void Up(VerbsConnection* c);                               // the connection is usable; tells the owner
-  void HandleConnectionEvents();                             // takes all events of librdmacm
+  // The connection is usable; tells the owner.
+  void Up(VerbsConnection* c);
+  void HandleConnectionEvents();  // takes all events of librdmacm
   // The next step of a connection, or its end.
   void HandleConnectionEvent(const rdma_cm_event& event, std::string_view private_data);
-  void Disconnected(VerbsConnection* c);  // the peer is gone; takes what it sent before
+  // The peer is gone; takes what it sent before.
+  void Disconnected(VerbsConnection* c);
 
   // --- verbs_requests.cc
 
@@ -165,15 +179,21 @@ class VerbsPort final : public Port {
   // many; 0: there are none, or no room.
   size_t BuildChain(VerbsConnection* c);
   void CompleteHead(VerbsConnection* c, CompletionStatus status);  // the oldest request has ended
-  void DropFailedHeads(VerbsConnection* c);  // completes requests at the front that were never sent
-  bool FetchCompletions();   // takes completions from the device into fetched_; true: there were some
+  // Completes requests at the front that were never sent.
+  void DropFailedHeads(VerbsConnection* c);
+  // Takes completions from the device into fetched_; true: there were some.
+  bool FetchCompletions();
   void HandleCompletions();  // handles fetched_ in order
-  void DrainCompletions();   // fetches and handles until there is none
-  void HandleCompletion(const ibv_wc& wc);  // ends requests up to the one it names
-  void HandleReceive(const ibv_wc& wc);     // a message, an immediate, or a handshake
+  // Fetches and handles until there is none.
+  void DrainCompletions();
+  // Ends requests up to the one it names.
+  void HandleCompletion(const ibv_wc& wc);
+  // A message, an immediate, or a handshake.
+  void HandleReceive(const ibv_wc& wc);
   // The oldest request failed: completes it and breaks the connection.
   void RequestFailed(VerbsConnection* c, ibv_wc_status status);
-  void PostReceives(std::vector<uint32_t>* buffers);  // posts receive buffers, and clears the list
+  // Posts receive buffers, and clears the list.
+  void PostReceives(std::vector<uint32_t>* buffers);
 
   // In a work request's id: it is a receive buffer.
   static constexpr uint64_t kReceiveTag = uint64_t{1} << 63;
