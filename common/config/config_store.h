@@ -5,6 +5,11 @@
 // and lost replies); file (one machine without ZooKeeper, tools and tests). Paths are absolute: "/ranges/7";
 // a store may put a chroot in front.
 //
+// A compare-and-set of a record:
+//
+//   StatusOr<Znode> node = store->Get(path);
+//   Status s = store->Set(path, Change(node->data), node->version);
+//   // Aborted: somebody else was first. Unknown: read again; it may have been made.
 // Thread safety: all methods from any thread that may wait, never an xchg thread: calls wait for the answer.
 //   Watches run on a thread of the store's: hand work over, and do not call the store from them.
 // Ownership: closures given to Watch may run until the store is destroyed.
@@ -61,7 +66,8 @@ enum class SessionState { kConnecting, kConnected, kExpired };  // kExpired is f
 
 class ConfigStore {
  public:
-  virtual ~ConfigStore() = default;  // closes the session: its ephemeral nodes go
+  // Closes the session: its ephemeral nodes go.
+  virtual ~ConfigStore() = default;
 
   // With version -1, of these calls, any version is fine.
   virtual StatusOr<Znode> Get(const std::string& path) = 0;
@@ -70,7 +76,8 @@ class ConfigStore {
   virtual Status Set(const std::string& path, const std::string& data, int64_t version) = 0;
   virtual Status Delete(const std::string& path, int64_t version = -1) = 0;
   virtual Status Multi(const std::vector<ConfigOp>& ops) = 0;  // all or nothing
-  virtual Status Sync() = 0;  // after it reads see everything that was answered anywhere before
+  // After it reads see everything that was answered anywhere before.
+  virtual Status Sync() = 0;
 
   // Calls `changed` once, after the node or its children have changed, or may have: a reconnect counts.
   virtual void Watch(const std::string& path, std::function<void()> changed) = 0;

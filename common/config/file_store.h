@@ -28,7 +28,8 @@ class FileConfig {
 
  private:
   FileConfig(std::string directory, int lock_fd) : directory_(std::move(directory)), lock_fd_(lock_fd) {}
-  Status Write(const ConfigTree& tree) const;  // rewrites the file; durable when it returns
+  // Rewrites the file; durable when it returns.
+  Status Write(const ConfigTree& tree) const;
 
   const std::string directory_;
   const int lock_fd_;  // an open descriptor

@@ -71,7 +71,8 @@ class MemoryConfig {
   // Applies and persists changes, and makes watches due.
   Status ApplyLocked(const std::vector<ConfigOp>& ops, ConfigTree::SessionId id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Nanos RandomDelay();  // of a request or a reply; takes the lock
+  // Of a request or a reply; takes the lock.
+  Nanos RandomDelay();
 
   const Persist persist_;
   const Nanos session_timeout_ns_;
@@ -108,10 +109,13 @@ class MemorySession : public ConfigStore {
   Nanos last_answered_send_ns() const override;
 
   // --- faults, of tests
-  void Expire();               // the server ends the session now; this side learns it at its next contact
-  void SetReachable(bool on);  // false: cut off; after the session timeout the server ends the session
-  void LoseReplies(int n);     // the next n writes are applied and answered Unknown
-  void LoseRequests(int n);    // the next n writes are not applied and answered Unknown
+  void Expire();  // the server ends the session now; this side learns it at its next contact
+  // False: cut off; after the session timeout the server ends the session.
+  void SetReachable(bool on);
+  // The next n writes are applied and answered Unknown.
+  void LoseReplies(int n);
+  // The next n writes are not applied and answered Unknown.
+  void LoseRequests(int n);
 
  private:
   friend class MemoryConfig;

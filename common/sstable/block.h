@@ -37,7 +37,8 @@ class BlockBuilder {
 
   // Appends everything of an entry but its value, which the caller appends next. REQUIRES: ascending keys.
   void AddKey(std::string_view internal_key, size_t value_size);
-  void Finish();  // appends the restart points; the next AddKey starts a new block
+  // Appends the restart points; the next AddKey starts a new block.
+  void Finish();
 
  private:
   std::string* dst_;
@@ -119,7 +120,8 @@ class BlockCursor {
   }  // REQUIRES: a move before anything else
 
   Result First();
-  Result Seek(std::string_view internal_key);  // to the first entry at or after the key
+  // To the first entry at or after the key.
+  Result Seek(std::string_view internal_key);
   // REQUIRES: the last move gave kFound.
   Result Next() {
     return next_ == view_.end() ? Result::kEnd : Advance();
@@ -144,8 +146,9 @@ class BackwardBlockCursor {
   bool Init(std::string_view payload) { return view_.Init(payload); }
 
   Result Last() { return EnterInterval(view_.restarts() - 1); }
-  Result SeekBefore(std::string_view internal_key);  // to the last entry before the key; kEnd: there is none
-  Result Previous() {                                // REQUIRES: the last move gave kFound
+  // To the last entry before the key; kEnd: there is none.
+  Result SeekBefore(std::string_view internal_key);
+  Result Previous() {  // REQUIRES: the last move gave kFound
     if (at_ > 0) return --at_, Result::kFound;
     return interval_ == 0 ? Result::kEnd : EnterInterval(interval_ - 1);
   }

@@ -10,6 +10,12 @@
 // snapshot needs, and `bottom` holds. A version that a range tombstone hides from all readers goes too (range
 // deletion, K7).
 //
+//   versions of a key, newest first   put @90   delete @70   put @60   put @30
+//   snapshots 65, 40; floor 80        kept      dropped      kept      kept: seen at 40
+//
+//   versions of a key, newest first   delete @70   put @60
+//   no snapshots; floor 80            kept         dropped
+//   the same, and bottom              dropped      dropped
 // Thread safety: RunCompaction may run on any thread that may wait.
 // Errors: those of the storage; Cancelled; DeadlineExceeded; InvalidArgument: an input without a key range;
 //   DataLoss.

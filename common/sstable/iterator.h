@@ -5,6 +5,12 @@
 // compaction waiting), hands each over with BlockRequest::iterator->Supply(), then calls Resume() on the top
 // iterator, which completes the move or needs more.
 //
+//   it->Seek(key);
+//   for (;; it->Next()) {
+//     while (it->state() == kNeedBlocks) { AppendNeeded; fetch; Supply each; it->Resume(); }
+//     if (!it->Valid()) break;
+//     use it->key(), it->value();
+//   }
 // Backwards, "first" and "next" mean the other way: SeekToFirst goes to the last entry, Seek to the last one
 // before the key. Of a key the oldest version comes first then.
 //

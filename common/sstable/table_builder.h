@@ -25,7 +25,8 @@ struct TableOptions {
   int restart_interval = 16;       // keys between restart points of a block
   int filter_bits_per_key = 10;    // 0: no filter
   Compression compression = Compression::kNone;
-  Status Check() const;  // InvalidArgument: an option out of range, by name
+  // InvalidArgument: an option out of range, by name.
+  Status Check() const;
 };
 
 // Takes the data of a table while it is built. It keeps its errors; they are told when the table is finished.
@@ -49,7 +50,8 @@ class TableBuilder {
   uint64_t data_size() const;
   uint64_t entries() const;
   void SetProperty(std::string name, std::string value);  // into TableInfo::properties
-  void Reserve(size_t data_bytes);  // a hint: the data is not moved while it stays below
+  // A hint: the data is not moved while it stays below.
+  void Reserve(size_t data_bytes);
 
   // A finished table, to be stored.
   struct Output {

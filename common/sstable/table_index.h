@@ -34,7 +34,8 @@ class TableIndex {
     return {offsets_[i], static_cast<uint32_t>(offsets_[i + 1] - offsets_[i])};
   }
   std::string_view SeparatorStoredKey(size_t i) const;
-  size_t FindOffset(uint64_t offset) const;  // the block that starts there; blocks(): none does
+  // The block that starts there; blocks(): none does.
+  size_t FindOffset(uint64_t offset) const;
 
  private:
   BlockEntry Entry(size_t i) const;                   // of block i, in the index block

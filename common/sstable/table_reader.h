@@ -58,7 +58,8 @@ class TableReader {
   // those of a cache do.
   bool mapped() const;
   std::string_view mapped_data() const;  // empty: not mapped
-  void MarkWarm() const;                 // all of it is in memory now: `cold` no longer holds
+  // All of it is in memory now: `cold` no longer holds.
+  void MarkWarm() const;
   // REQUIRES: mapped(). Never kNextBlock.
   Found Search(std::string_view stored_key, SequenceNumber seq, Hit* hit) const;
 
