@@ -22,24 +22,28 @@ class ArenaPool {
   // `keep_bytes`: unused chunks go back to the kernel where used and unused ones together exceed it.
   explicit ArenaPool(size_t keep_bytes) : keep_bytes_(keep_bytes) {}
   ~ArenaPool();
-  char* Take();            // a chunk of kChunkBytes, 64-byte aligned; allocates one if none is free
+  // A chunk of kChunkBytes, 64-byte aligned; allocates one if none is free.
+  char* Take();
   void Give(char* chunk);  // takes a chunk back
   // From now on `bytes` of unused chunks are kept ready, within keep_bytes. `refill` must have Refill run on
   // another thread, soon; it is called on threads that take chunks, and not while a Refill is due already.
   // Call before others use the pool.
   void KeepAhead(size_t bytes, std::function<void()> refill);
-  void Refill();  // touches new chunks until as many are ready; takes long
+  // Touches new chunks until as many are ready; takes long.
+  void Refill();
   // Bytes in arenas, large pieces included.
   size_t bytes_used() const { return used_.load(std::memory_order_relaxed); }
   size_t bytes_ready() const { return ready_.load(std::memory_order_relaxed); }  // unused chunks
-  void AddLarge(ptrdiff_t bytes);  // counts a large piece; negative: one less
+  // Counts a large piece; negative: one less.
+  void AddLarge(ptrdiff_t bytes);
 
  private:
   // With `more` bytes the pool stays within keep_bytes_.
   bool IsKeptLocked(size_t more) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return bytes_used() + free_.size() * kChunkBytes + more <= keep_bytes_;
   }
-  void SetReadyLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {  // publishes the bytes of free_ for bytes_ready
+  // Publishes the bytes of free_ for bytes_ready.
+  void SetReadyLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     ready_.store(free_.size() * kChunkBytes, std::memory_order_relaxed);
   }
 
@@ -64,7 +68,8 @@ class Arena {
   // Takes back a piece that Allocate gave and nobody has seen, if nothing was allocated behind it. Else it
   // stays lost until the arena goes.
   void GiveBack(char* memory, size_t bytes);
-  char* AllocateChunk();  // a whole chunk, for the caller's own use
+  // A whole chunk, for the caller's own use.
+  char* AllocateChunk();
   // Bytes allocated, with those wasted at the ends of chunks.
   size_t bytes_used() const { return used_.load(std::memory_order_relaxed); }
 
@@ -73,9 +78,10 @@ class Arena {
     char* memory;
     std::atomic<size_t> offset;
   };
-  // null: the chunk has no room; counts the bytes wasted at its end.
+  // Null: the chunk has no room; counts the bytes wasted at its end.
   char* AllocateFrom(Chunk* chunk, size_t bytes);
-  char* AllocateSlow(size_t bytes);  // takes a new chunk, or allocates a large piece
+  // Takes a new chunk, or allocates a large piece.
+  char* AllocateSlow(size_t bytes);
 
   ArenaPool* const pool_;
   std::atomic<size_t> used_{0};           // see bytes_used

@@ -44,24 +44,29 @@ class BackgroundWork {
   BackgroundWork(const BackgroundOptions& options, Find find);
   ~BackgroundWork();  // as Stop
 
-  void Due(RangeId range);         // flushes or compactions of the range may be due
-  void FlushFirst(RangeId range);  // its flush goes before those of other ranges
+  // Flushes or compactions of the range may be due.
+  void Due(RangeId range);
+  // Its flush goes before those of other ranges.
+  void FlushFirst(RangeId range);
   // Runs a closure on a thread of that kind. After Stop it is dropped.
   void RunReader(std::function<void()> fn);
   void RunOpen(std::function<void()> fn);
   void RunRelease(std::function<void()> fn);
   void RunChange(std::function<void()> fn);
   void RunControl(std::function<void()> fn);
-  void Stop();  // work under way ends, queued work is dropped; waits; idempotent
+  // Work under way ends, queued work is dropped; waits; idempotent.
+  void Stop();
 
  private:
   // Ranges with work, in turn; a range is in it once.
   class Turns {
    public:
     void Add(RangeId range, bool first = false);  // `first`: in front of all others
-    void AddLater(RangeId range);                 // in 0.1 s, unless it is queued for later already
-    bool Take(RangeId* range);                    // the next range; waits; false: stopped
-    void Stop();                                  // ends all Takes
+    // In 0.1 s, unless it is queued for later already.
+    void AddLater(RangeId range);
+    // The next range; waits; false: stopped.
+    bool Take(RangeId* range);
+    void Stop();  // ends all Takes
 
    private:
     Mutex mu_;

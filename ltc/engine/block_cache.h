@@ -38,10 +38,12 @@ class BlockCache {
   BlockRef Lookup(const Uuid& table, uint64_t offset);
   // Keeps a block, unless it is larger than a shard.
   void Insert(const Uuid& table, uint64_t offset, BlockRef block);
-  void Pin(size_t bytes);  // `bytes` of metadata are pinned; evicts blocks to make room
+  // `bytes` of metadata are pinned; evicts blocks to make room.
+  void Pin(size_t bytes);
   // Undoes Pin.
   void Unpin(size_t bytes) { pinned_.fetch_sub(bytes, std::memory_order_relaxed); }
-  size_t bytes_used() const;  // of blocks, with kEntryOverhead for each
+  // Of blocks, with kEntryOverhead for each.
+  size_t bytes_used() const;
   // Of metadata.
   size_t bytes_pinned() const { return pinned_.load(std::memory_order_relaxed); }
   // Counts of Lookup; metrics.
@@ -81,7 +83,8 @@ class BlockCache {
     return (key.first.lo ^ (key.second + 1) * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
   }
   Shard& ShardOf(const Key& key) { return shards_[HashOf(key) >> 60]; }
-  size_t ShardCapacity() const;  // bytes of blocks in one shard, beside pinned metadata
+  // Bytes of blocks in one shard, beside pinned metadata.
+  size_t ShardCapacity() const;
 
   const size_t capacity_;          // blocks and pinned metadata together
   std::atomic<size_t> pinned_{0};  // see bytes_pinned

@@ -27,7 +27,8 @@ struct CompactionOptions {
   int level_multiplier = 10;            // of the targets of deeper levels
   uint64_t table_size_bytes = 4 << 20;  // tau: of the tables that are written
   int max_parts = 4;                    // of one job; compaction threads run them side by side
-  Status Check() const;                 // InvalidArgument: an option out of range, by name
+  // InvalidArgument: an option out of range, by name.
+  Status Check() const;
 };
 
 // A decision: to merge `inputs`, of `level`, with `overlaps`, all tables of the output level that overlap

@@ -1,6 +1,14 @@
 // Compactor: picks compactions (compaction_picker.h), runs each in parts that threads take side by side, and
 // commits it as one edit.
 //
+// A plan from its pick to its edit:
+//
+//   1. pick, under the lock: inputs become busy, so that no other plan takes them
+//   2. inputs that range tombstones hide whole are left out; a plan without others is an edit only
+//   3. cut the rest into parts of about equal size, each a job; other compaction threads are told
+//   4. run parts until none is left; wait for those that others run
+//   5. commit one edit: all inputs out, all outputs in. After an error: give up the outputs
+//   6. inputs are free again
 // A job (common/sstable/compaction_job.h) is self-contained: all it reads and writes goes through a storage
 // of its own. Flushes go first (Pacer).
 //
@@ -42,7 +50,8 @@ class Compactor {
   // Runs one compaction, or a part of one that another thread has begun. False: nothing to do now, or it
   // failed. Waits.
   bool CompactOne();
-  void Pause(bool on) {  // while it is on no compaction begins; those under way go on
+  // While it is on no compaction begins; those under way go on.
+  void Pause(bool on) {
     MutexLock lock(&mu_);
     paused_ = on;
   }
@@ -53,13 +62,15 @@ class Compactor {
   struct RunningCompaction;  // a plan under way, its parts and their results
   class JobStorage;          // tables of a job, through the range's services
 
-  bool HoldsHidden(const RangeView& view);  // tables may hold entries that hidden by a range deletion (K7)
+  // Tables may hold entries hidden by a range deletion (K7)
+  bool HoldsHidden(const RangeView& view);
   // Carries out a plan, from its jobs to its edit; other threads take parts of it. Waits for them.
   Status RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompaction>& run);
   // Makes the jobs of a plan: cuts it at keys where, by the index blocks of its tables, about equal parts of
   // the bytes lie on each side.
   Status PlanParts(uint64_t job_id, const DropRules& rules, RunningCompaction* run);
-  bool RunParts(RunningCompaction* run);  // until none is left to take; false: there was none
+  // Until none is left to take; false: there was none.
+  bool RunParts(RunningCompaction* run);
   // Tables of a plan that failed: deleted, or kept if an edit may name them.
   void GiveUp(RunningCompaction* run);
 

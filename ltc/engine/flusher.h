@@ -34,7 +34,8 @@ class Flusher {
         merger_(merger),
         all_again_ns_(Now() + context->options.table_lag_ns) {}
 
-  bool NeedsFlush() const;  // the oldest sealed round has no writer left; does not wait
+  // The oldest sealed round has no writer left; does not wait.
+  bool NeedsFlush() const;
   // Flushes the oldest sealed rounds that are not claimed, or merges some. False: there is nothing to do now,
   // or it failed. Waits.
   bool FlushOne();

@@ -32,7 +32,8 @@ class JobBook {
     Job(const Job&) = delete;
     Job& operator=(const Job&) = delete;
     uint64_t id() const { return id_; }  // its number, at least 1
-    uint64_t Keep() {                    // the job goes on after the Job is gone, until End of the number
+    // The job goes on after the Job is gone, until End of the number.
+    uint64_t Keep() {
       kept_ = true;
       return id_;
     }
@@ -87,7 +88,8 @@ class JobBook {
   }
 
  private:
-  uint64_t Begin() {  // the next number, under way from now on
+  // The next number, under way from now on.
+  uint64_t Begin() {
     MutexLock lock(&mu_);
     jobs_.insert(next_job_);
     return next_job_++;

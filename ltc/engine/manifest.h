@@ -108,11 +108,13 @@ class Manifest {
     uint64_t first_record_bytes = 0;
     std::string edits;  // encoded records
   };
-  StatusOr<File> NewFile(const VersionEdit& snapshot);  // creates a file that begins with `snapshot`
+  // Creates a file that begins with `snapshot`.
+  StatusOr<File> NewFile(const VersionEdit& snapshot);
   // Installs `next`, which holds every acknowledged edit. Afterwards it is the file, or the old one goes on,
   // or it is in doubt.
   Status Switch(File next);
-  Status SettleDoubt();  // Ok: no file is in doubt any more; else nothing may be written
+  // Ok: no file is in doubt any more; else nothing may be written.
+  Status SettleDoubt();
 
   ManifestStorage* const storage_;
   File file_;

@@ -8,6 +8,10 @@
 // scan never finds a full table to sort. A version is a value and 32 bytes; a hot key does not make the list
 // longer.
 //
+//   hash table   bucket -> Node (a key) -> Node ...              found by gets and writes
+//   versions     Node::newest -> Entry (a version) -> Entry ...   youngest first
+//   chain        youngest_ -> Node -> Node ...                    all keys, the youngest first
+//   list         head_ -> Node -> Node ...                        a skip list: keys up to ordered_, by key
 // A write comes in two steps, because it is logged between them. Prepare copies key and value to their final
 // place and makes nothing visible; Link makes the version visible (logged before visible, K2). A version that
 // is never linked is never seen.
@@ -47,7 +51,8 @@ class MemTable {
   // nothing if the table itself goes.
   Entry* Prepare(std::string_view stored_key, SequenceNumber seq, ValueType type, std::string_view value);
   static std::string_view KeyOf(const Entry* entry);  // its stored key
-  void Link(Entry* entry);  // makes it visible; once; REQUIRES: no equal internal key is linked
+  // Makes it visible; once; REQUIRES: no equal internal key is linked.
+  void Link(Entry* entry);
   // Instead of Link: it will never be seen. Its memory is used again if it is the latest piece that was
   // taken.
   void Abandon(Entry* entry);
@@ -97,12 +102,14 @@ class MemTable {
   // The bucket of a hash.
   std::atomic<Node*>* BucketOf(uint64_t hash) const;
   Node* FindInBucket(std::string_view stored_key, uint64_t hash) const;  // null: the key is not there
-  // null: it is in now; else the node of the same key that is there already.
+  // Null: it is in now; else the node of the same key that is there already.
   Node* InsertInBucket(Node* node);
-  void Chain(Node* node);  // puts a new key at the head of the chain
+  // Puts a new key at the head of the chain.
+  void Chain(Node* node);
   // By key; `from` and older ones, without `until`.
   static std::vector<SortKey> SortedChain(Node* from, const Node* until);
-  void List();  // puts every key that is chained by now into the list
+  // Puts every key that is chained by now into the list.
+  void List();
   // Puts a node into the list. `before`: on each level the last node up to the key inserted before, a smaller
   // one.
   void InsertInList(Node* node, std::array<Node*, kMaxHeight>* before)
@@ -113,7 +120,8 @@ class MemTable {
   Node* FindGreaterOrEqual(std::string_view stored_key) const;
   // The last key in the list that is smaller; null: none.
   const Node* FindLess(std::string_view stored_key) const;
-  const Node* FindLast() const;                         // the last key in the list; null: none
+  // The last key in the list; null: none.
+  const Node* FindLast() const;
   Node* FindBefore(std::string_view stored_key) const;  // as FindLess, but head_ for none
 
   const MemTableId id_;

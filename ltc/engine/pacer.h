@@ -38,8 +38,10 @@ class Pacer {
   // Writers are slowed down for a compaction for which the disk has no space. They would wait for nothing, at
   // the least rate, and are refused instead (full disk, S2).
   bool Level0LacksSpace() const;
-  Outcome WhyWorkFails() const;  // the latest failure of flushes, else of compactions; kOk: none
-  void UpdatePressure();         // call after each change of rounds, Level0 or memory
+  // The latest failure of flushes, else of compactions; kOk: none.
+  Outcome WhyWorkFails() const;
+  // Call after each change of rounds, Level0 or memory.
+  void UpdatePressure();
 
   // --- flushes
   // A flush has got through `written_bytes` of memtables since the last call, and kept `kept_bytes` of them
@@ -64,7 +66,8 @@ class Pacer {
   // A Level0 job of `runs` runs has read this part of its input, 0 to 1. They count as gone in that measure,
   // so that the pressure falls while a long job runs.
   void ConsumeLevel0(int runs, double part);
-  void EndLevel0() { level0_runs_consumed_.store(0); }  // the job has ended; the version says what is left
+  // The job has ended; the version says what is left.
+  void EndLevel0() { level0_runs_consumed_.store(0); }
 
   // Called before background work reads or writes more: pauses for reads if all is on one disk, unless
   // writers are slowed down.

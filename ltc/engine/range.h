@@ -51,7 +51,8 @@ class Range : public std::enable_shared_from_this<Range> {
                                                   RecoveredLogs entries,
                                                   std::shared_ptr<const void> keep = nullptr);
   ~Range();
-  void Activate(std::unique_ptr<RangeLog> log);  // after OPEN, once; requests before it end with kNotOwner
+  // After OPEN, once; requests before it end with kNotOwner.
+  void Activate(std::unique_ptr<RangeLog> log);
 
   // --- request path, on `on`
   // See WritePath.
@@ -79,7 +80,8 @@ class Range : public std::enable_shared_from_this<Range> {
   void TakeSnapshot(Executor* on, Nanos expires_ns, SnapshotDone done);
   // See Scanner.
   void Scan(Executor* on, ScanOp op, ScanDone done) { scanner_.Scan(on, std::move(op), std::move(done)); }
-  void RefreshView(Executor* on) { rounds_.ViewOf(on); }  // has an idle thread let go of an older view
+  // Has an idle thread let go of an older view.
+  void RefreshView(Executor* on) { rounds_.ViewOf(on); }
 
   // --- background, on threads that may wait
   // Flushes the oldest sealed rounds that are not claimed, or merges some. False: nothing to do now, or it
@@ -100,12 +102,14 @@ class Range : public std::enable_shared_from_this<Range> {
 
   // --- into tables
   bool SealActive();  // seals the active round if it holds anything; false: no room for another
-  bool SealUpTo(SequenceNumber seq);  // the same, if the round may hold a number at or below `seq`
+  // The same, if the round may hold a number at or below `seq`.
+  bool SealUpTo(SequenceNumber seq);
   // Returns seq. Once FlushedUpTo(seq), every write acknowledged before this call is in a table, even if it
   // was overwritten since.
   SequenceNumber BeginFlush() { return rounds_.BeginFlush(); }
   bool FlushedUpTo(SequenceNumber seq) const { return rounds_.FlushedUpTo(seq); }
-  void FlushHeld() { rounds_.FlushHeld(); }  // flushes now instead of waiting to form a larger group
+  // Flushes now instead of waiting to form a larger group.
+  void FlushHeld() { rounds_.FlushHeld(); }
   // Flushes until nothing is in memory. REQUIRES: StopWrites or BeginRelease. `give_up`: returns the error
   // once flushes have failed for a while.
   Status FlushAll(Nanos deadline_ns, bool give_up = false) { return flusher_.FlushAll(deadline_ns, give_up); }
@@ -117,10 +121,12 @@ class Range : public std::enable_shared_from_this<Range> {
   void StopWrites();  // later writes end with kNotOwner
   // Release (R5): a range that is let go stops in two steps, and may be taken back after each. Every request
   // that arrives after StopReads ends with kNotOwner.
-  bool BeginRelease();   // stops writes; false: the range does not serve, or is being restored
-  void StopReads();      // REQUIRES: BeginRelease was true
-  void CancelRelease();  // serves on, unless the range was lost meanwhile
-  void Abandon();        // the epoch is lost: no writes, no reads, the log is fenced; does not wait
+  bool BeginRelease();  // stops writes; false: the range does not serve, or is being restored
+  void StopReads();     // REQUIRES: BeginRelease was true
+  // Serves on, unless the range was lost meanwhile.
+  void CancelRelease();
+  // The epoch is lost: no writes, no reads, the log is fenced; does not wait.
+  void Abandon();
   bool serves_reads() const { return context_.state.serves_reads(); }
   // Open, and neither restored nor let go.
   bool active() const { return context_.state.Is(ServingState::kActive); }
@@ -187,7 +193,8 @@ class Range : public std::enable_shared_from_this<Range> {
 
   // Writes recovered entries as one run of Level0 (R4) and returns the edit.
   StatusOr<VersionEdit> WriteRecovered(const RecoveredEntries& recovered, const DropRules& rules);
-  void Lose(const Status& why);  // the epoch is fenced: ends the range, once, and tells the services
+  // The epoch is fenced: ends the range, once, and tells the services.
+  void Lose(const Status& why);
 
   const std::shared_ptr<const void> keep_;  // see Recover
   RangeContext context_;

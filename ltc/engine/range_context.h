@@ -25,13 +25,21 @@ namespace nova {
 // The state of a range. kOpening until it is OPEN; kActive: serves all; kReadOnly, then kSilent: it is being
 // let go (release, R5); kRestoring: a checkpoint is being brought back, and nothing is served; kLost: its
 // epoch is over, for ever.
+//
+//   kOpening -> kActive                  Activate
+//   kActive -> kReadOnly                 BeginRelease, StopWrites
+//   kReadOnly -> kSilent                 StopReads
+//   kReadOnly, kSilent -> kActive        CancelRelease
+//   kActive -> kRestoring -> kActive     a checkpoint is restored
+//   kRestoring -> kReadOnly              StopWrites
+//   any -> kLost                         Abandon, or a fence was met
 class ServingState {
  public:
   enum Value { kOpening, kActive, kRestoring, kReadOnly, kSilent, kLost };
 
   Value Get() const { return value_.load(std::memory_order_seq_cst); }
   bool Is(Value v) const { return Get() == v; }
-  // false: the state was not `from`, and is unchanged.
+  // False: the state was not `from`, and is unchanged.
   bool Move(Value from, Value to) { return value_.compare_exchange_strong(from, to); }
   Value Set(Value v) { return value_.exchange(v); }  // returns the state before
   // May answer reads.

@@ -34,7 +34,7 @@ struct RangeOptions {
   int active_memtables = 2;              // alpha: siblings of the active round, by hash of the key
   int max_rounds = 6;                    // delta / alpha: rounds in memory, the active one included
   int level0_slow_runs = 8;              // runs in Level0 from which writers are slowed down
-  int level0_stop_runs = 20;             // runs at which they have half the drain rate
+  int level0_stop_runs = 20;  // runs at which they write as fast as flushes get on; beyond it ever less
   // Time after which a round that was held back is flushed, and after which a flush writes versions even
   // though younger rounds overwrite them. 0: at once.
   Nanos table_lag_ns = 60 * kSecond;
@@ -54,7 +54,8 @@ struct RangeOptions {
   TableOptions table;  // but for the compression, which is the next option's
   // Of the tables of Level0, Level1, and so on; the last one holds for all deeper levels. Empty: none.
   std::vector<Compression> compression = {};
-  Status Check() const;  // InvalidArgument: an option out of range, by name
+  // InvalidArgument: an option out of range, by name.
+  Status Check() const;
 };
 
 // The services that a process gives to each of its ranges. They outlive the ranges. The functions are called

@@ -59,7 +59,8 @@ class Reader {
                            TablePosition* position, TableReader::Hit* hit) const;
   // Has the missing part loaded, then calls Continue. Does not wait.
   void Fetch(TableAnswer missing, std::unique_ptr<GetState> get);
-  void Continue(std::unique_ptr<GetState> get);  // searches on, and ends or fetches again
+  // Searches on, and ends or fetches again.
+  void Continue(std::unique_ptr<GetState> get);
   // Ends a get whose newest version is `hit`: the value, or kNotFound if that is deleted, hidden or expired
   // (range deletion, expiry, K7).
   void Answer(const RangeView& view, std::string_view key, SequenceNumber at, MemTable::Hit hit,

@@ -2,6 +2,16 @@
 // number in an older round is below every number in a younger one (recency order, K3). RoundSet makes and
 // seals rounds; RoundMerger makes one of several.
 //
+// The life of a round:
+//
+//   active       takes writes; writers pin it (pin, L6)
+//   sealed       `sealing` is set, then `boundary` read, then the successor opens; pins drain
+//   merging      optional: its live entries are copied; the merged round takes its place and its neighbours'
+//   flushing     claimed with its neighbours; a thread writes the tables
+//   flushed      the tables are stored; it waits until all older rounds are committed (flush order, K3b)
+//   committed    its edit counts: it leaves the view, and its logs are deleted (done memtables, M3)
+//
+// A flush whose writing fails sets it back to sealed; one whose edit fails is committed later.
 // Thread safety: memtables and atomics from any thread. Other fields are constant once the round is in a
 //   view, unless they name their lock.
 // Ownership: shared_ptr; views hold rounds, and so do iterators over their memtables.

@@ -37,8 +37,10 @@ class RoundSet {
   // --- views
   // The latest view. The reference is valid until `on` calls this again.
   const std::shared_ptr<const RangeView>& ViewOf(Executor* on);
-  std::shared_ptr<const RangeView> Current() const;  // the latest view, from any thread; takes the lock
-  void RefreshLanes();  // every request thread lets go of an older view, soon; does not wait
+  // The latest view, from any thread; takes the lock.
+  std::shared_ptr<const RangeView> Current() const;
+  // Every request thread lets go of an older view, soon; does not wait.
+  void RefreshLanes();
   // Makes the next view of the current one. `change` edits a copy, runs under the lock, and must take none.
   void Publish(const std::function<void(RangeView*)>& change);
 
@@ -53,7 +55,8 @@ class RoundSet {
   // round. True: it is sealed, was before, or is empty.
   bool Seal(const Round* round);
   bool SealActive() { return Seal(Current()->active.get()); }
-  bool SealUpTo(SequenceNumber seq);  // as Seal, if the active round may hold a number at or below `seq`
+  // As Seal, if the active round may hold a number at or below `seq`.
+  bool SealUpTo(SequenceNumber seq);
   // Seals the active round if no writer is in it. True: no entry is in memory at all, so nothing is left to
   // flush. The caller asks again until then.
   bool SealForFlush();
@@ -64,9 +67,12 @@ class RoundSet {
   // overwritten later. All rounds there are now are flushed at once. Returns the last number handed out, for
   // FlushedUpTo.
   SequenceNumber BeginFlush();
-  void AddFlushBarrier();  // the barrier alone: nothing is flushed earlier for it
-  void FlushHeld();        // rounds sealed by now are flushed without waiting to form a larger group
-  bool FlushedUpTo(SequenceNumber seq) const;  // no memtable holds a number at or below `seq`
+  // The barrier alone: nothing is flushed earlier for it.
+  void AddFlushBarrier();
+  // Rounds sealed by now are flushed without waiting to form a larger group.
+  void FlushHeld();
+  // No memtable holds a number at or below `seq`.
+  bool FlushedUpTo(SequenceNumber seq) const;
   // Gives `probe` the rounds younger than `rounds` whose versions hide older ones from every reader from now
   // on: with numbers that are stable (K4) and at or below the next flush barrier. Left out are rounds with
   // records that were not synced, which a loss of power may take while the older version was promised.
@@ -78,7 +84,8 @@ class RoundSet {
     FlushHistory history;        // earlier flushes
     bool may_hold_back = false;  // groups are merged into one run, so rounds may wait to form one
   };
-  RoundGroup ClaimFlush(const FlushInput& input);  // oldest first; empty: no round is to be flushed now
+  // Oldest first; empty: no round is to be flushed now.
+  RoundGroup ClaimFlush(const FlushInput& input);
   // Oldest first; empty: nothing is to be merged now. *share: the most memory the merged round may take, in
   // rounds; kept free for it until PublishMerged.
   RoundGroup ClaimMerge(double* share);
@@ -120,7 +127,8 @@ class RoundSet {
   bool MemoryLastsLocked(double rounds, Nanos round_ns) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Adds a barrier at the last number handed out, and returns that.
   SequenceNumber AddBarrierLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void DeleteReplacedLogs();  // deletes the logs of replaced_; takes the lock itself
+  // Deletes the logs of replaced_; takes the lock itself.
+  void DeleteReplacedLogs();
 
   const RangeContext* const context_;
   ReadPoints* const points_;

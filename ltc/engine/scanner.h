@@ -36,12 +36,14 @@ class Scanner {
   struct ScanState;     // a scan under way: its view, number, iterators, page
   class LevelIterator;  // the tables of one run, one after another
 
-  void Start(std::shared_ptr<ScanState> scan);  // begins to merge; the scan's view and number are set
+  // Begins to merge; the scan's view and number are set.
+  void Start(std::shared_ptr<ScanState> scan);
   void Continue(const std::shared_ptr<ScanState>& scan);  // steps until the scan ends or waits
   // Goes on as far as blocks in memory allow. True: the missing blocks arrived meanwhile, so the caller steps
   // again. False: the scan has ended, or goes on by itself.
   bool Step(const std::shared_ptr<ScanState>& scan);
-  bool Resume(ScanState* scan);  // blocks it waited for are here, or failed; false: the scan has ended
+  // Blocks it waited for are here, or failed; false: the scan has ended.
+  bool Resume(ScanState* scan);
   // Appends the newest visible version of a key to the page, unless a range deletion hides it or it has
   // expired (range deletion, expiry, K7).
   void AppendEntry(ScanState* scan, std::string_view stored_key, SequenceNumber sequence, ValueType type,

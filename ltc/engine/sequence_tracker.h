@@ -1,6 +1,8 @@
 // SequenceTracker: hands out a range's sequence numbers (K1) and knows the stable number (K4): the largest s
 // with every number up to s finished, that is linked in a memtable, or abandoned before it was posted.
 //
+//   numbers    1 2 3 4 5 6 7        stable() = 3: 4 is not finished, though 5 and 6 are
+//   finished   x x x . x x .        last() = 7
 // Thread safety: all; without a lock but for waiters.
 // Bounds: at most kWindow numbers unfinished at a time.
 #pragma once
@@ -46,8 +48,9 @@ class SequenceTracker {
   void Close();
 
  private:
-  void Advance();     // moves stable_ over finished numbers
-  void RunWaiters();  // runs the waiters whose number is stable, outside the lock
+  void Advance();  // moves stable_ over finished numbers
+  // Runs the waiters whose number is stable, outside the lock.
+  void RunWaiters();
 
   std::atomic<SequenceNumber> last_;                   // see last()
   std::atomic<SequenceNumber> stable_;                 // see stable()

@@ -33,7 +33,8 @@ class TableAccess {
   // table's files are deleted. Waits.
   StatusOr<TableInfo> StoreTable(TableBuilder::Output output, const Creator& creator,
                                  std::shared_ptr<const TableReader>* reader);
-  TableOptions OptionsAt(int level) const;  // of tables at a level: its compression
+  // Of tables at a level: its compression.
+  TableOptions OptionsAt(int level) const;
 
   // Both go through the tables of `view` until `stop` is true, skip tables that were dropped meanwhile or
   // cannot be read, and wait.

@@ -40,7 +40,8 @@ class TableHandle {
       : info_(std::move(info)), keys_(UsedKeys(info_)), garbage_(std::move(garbage)) {
     if (reader != nullptr) SetReader(std::move(reader));
   }
-  ~TableHandle();  // hands the table to garbage_ if it was dropped
+  // Hands the table to garbage_ if it was dropped.
+  ~TableHandle();
   const TableInfo& info() const { return info_; }
   const KeyInterval& keys() const { return keys_; }           // stored keys, within the use-bounds
   std::shared_ptr<const TableReader> reader() const;          // null: not loaded
@@ -150,7 +151,8 @@ class Version {
   CheckpointRef FindCheckpoint(std::string_view name) const;                      // null: there is none
   // Calls `fn` with the tables of the runs, then of each checkpoint; a table may come several times.
   void ForEachTable(const std::function<void(const Run&, const TableRef&)>& fn) const;
-  TableRef FindHandle(const Uuid& table) const;  // in the runs or in a checkpoint; null: in none
+  // In the runs or in a checkpoint; null: in none.
+  TableRef FindHandle(const Uuid& table) const;
   // The pin that makes a checkpoint of this version's runs and range tombstones.
   VersionEdit::Pin PinRuns(std::string name, SequenceNumber sequence, int64_t created_ms) const;
   const RangeTombstonesRef& tombstones() const { return tombstones_; }  // null: none
@@ -158,7 +160,8 @@ class Version {
   uint64_t LevelBytes(int level) const;
   const Run* LevelRun(int level) const;  // of a level >= 1; null when empty
   size_t TableCount() const;             // of the runs
-  uint64_t TotalBytes() const;           // of the runs; parts of tables that are used
+  // Of the runs; parts of tables that are used.
+  uint64_t TotalBytes() const;
 
   // The version after `edit`. DataLoss: the edit drops or pins a table that is not there, makes tables of a
   // run overlap, or names a known table with other use-bounds. `garbage` is given to the handles of new

@@ -4,6 +4,14 @@
 // are let go of (edit first, M2). Edits go one after another. Checkpoints are durable pins in the version,
 // made by the edit of the flush that brings the last of their content into tables.
 //
+// The steps of an edit (CommitLocked), under the lock:
+//
+//   1. apply it to the current version; add the pins of checkpoints that wait for the flushed round
+//   2. drop the tombstones of range deletions (K7) that hide nothing any more
+//   3. publish the clock, reserve sequence numbers (K1) if they run short
+//   4. append it to the manifest, synced on all members; from here on it counts
+//   5. let go of outputs of earlier edits that failed; mark the tables that it dropped
+//   6. publish the view: the new version, without the flushed rounds; answer checkpoints
 // Thread safety: all. Methods that return a Status wait for the store, and so do manifest_group and
 //   ReferencedFiles, for an edit under way.
 // Locks: its own, held while an edit is written, taken before RoundSet's.
@@ -90,7 +98,8 @@ class VersionSet {
   // CommitLocked for a request that its caller must not repeat unseen (A1). Once the edit may have been
   // written a failure is Unknown.
   Status CommitRequestLocked(VersionEdit edit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Committed();  // refreshes lanes and pressure; without the lock
+  // Refreshes lanes and pressure; without the lock.
+  void Committed();
   // The edit that makes `version` from nothing: the first record of a file. `done_below`: see VersionEdit.
   VersionEdit SnapshotOf(const Version& version, MemTableId done_below) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

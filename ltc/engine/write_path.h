@@ -2,6 +2,14 @@
 // (K1) -> look again whether the round seals (rounds, sealing, K3a) -> prepare: copy into the memtable's
 // arena -> log record -> [all members have it] -> link, finish the number, unpin, answer.
 //
+// The order of steps is what makes it safe:
+//
+//   1. pin the active round, so that it is not flushed meanwhile
+//   2. look whether it is sealing: then unpin, and take the successor
+//   3. take the number
+//   4. look again: if it is sealing now, the number may lie above its boundary; finish the number, start anew
+//   5. copy into the memtable (invisible), append the record
+//   6. when the log answers: link, so gets see it; finish the number, so snapshots see it; unpin; answer
 // A range deletion goes the same way, but ends in the list of range deletions (K7): once it is logged, a view
 // with it is published. A compare and swap (K6) holds its key's latch from the comparison to the insert, and
 // from there on is a write like others.
@@ -76,7 +84,8 @@ class WritePath {
   void Logged(WriteContext* context, Outcome outcome);
   // Links a batch that has range deletions: entries that the batch itself hides are left out.
   void LinkWithTombstones(WriteContext* context);
-  void Unpin(Round* round);  // work may be due with the last pin of a sealed round
+  // Work may be due with the last pin of a sealed round.
+  void Unpin(Round* round);
 
   // The stripe of a key of `op` that a swap holds now; KeyLatches::kStripes: none.
   size_t HeldStripeOf(const WriteOp& op) const;
@@ -85,8 +94,9 @@ class WritePath {
   void WaitForLatch(Executor* on, size_t stripe, const WriteOp& op, WriteDone done);
   // Of a swap that holds its latch: waits until all earlier numbers are stable, then compares.
   void LockedSwap(const std::shared_ptr<Swap>& swap);
-  void CompareForSwap(const std::shared_ptr<Swap>& swap);  // reads the key and writes, or ends the swap
-  void EndSwap(Swap* swap, Outcome outcome);               // unlocks the latch and answers
+  // Reads the key and writes, or ends the swap.
+  void CompareForSwap(const std::shared_ptr<Swap>& swap);
+  void EndSwap(Swap* swap, Outcome outcome);  // unlocks the latch and answers
 
   const RangeContext* const context_;
   ReadPoints* const points_;
