@@ -10,6 +10,12 @@
 // answered within 0.5 s has the configuration refreshed, so that the later epoch is learnt while nothing else
 // asks for it.
 //
+//   outcome of a try                 a read       a write
+//   kOk, kNotFound, mismatch         ends         ends
+//   kNotOwner, kUnavailable          tried again  tried again, both with a newer configuration
+//   kBusy, kNoSpace                  tried again  tried again
+//   kUnknown: sent, not answered     tried again  ends as unknown: it is never sent twice
+//   others                           ends         ends
 // Thread safety: Start, StartOn, Current, WantRefresh, NewOp, the checks, TakeSnapshot and DropParts from any
 //   thread. Try, RetryLater, Finish and all else that takes an Op or a lane runs on the lane's thread.
 // Ownership: closures own what they need. The client waits for the operations under way before the lanes
@@ -163,7 +169,7 @@ struct ClientRep {
   Nanos ReadDeadline(const Op& op) const { return std::min(op.deadline_ns, Now() + kReadTry); }
   // Ends a try of a write: tries again if it was definitely not applied (A1)
   void EndWrite(const OpRef& op, Outcome o);
-  // true: the read will be tried again; false: `o` is the result.
+  // True: the read will be tried again; false: `o` is the result.
   bool RetriesRead(const OpRef& op, Outcome o);
   // Takes a snapshot at `target` for the pages of `op` and tries `op` again. *page lives as long as the op.
   void TakePageSnapshot(const OpRef& op, const Target& target, PageSnapshot* page);
@@ -199,7 +205,8 @@ struct ClientRep {
 
   // InvalidArgument if the value is too long, by the configuration's limit.
   Result CheckValue(std::string_view value);
-  static Result CheckKey(std::string_view key);  // InvalidArgument if it is empty or too long
+  // InvalidArgument if it is empty or too long.
+  static Result CheckKey(std::string_view key);
   static Result CheckKeyRange(std::string_view begin, std::string_view end);  // either may be empty
   // The stored key of a user key.
   std::string Stored(std::string_view key) const { return key_prefix + std::string(key); }

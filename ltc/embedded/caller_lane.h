@@ -75,7 +75,8 @@ class CallerLane : public Executor {
     CallerLane* const lane_;
   };
 
-  bool TryTake();  // false: another thread has it, or sleeps on it
+  // False: another thread has it, or sleeps on it.
+  bool TryTake();
   void Submit(absl::AnyInvocable<void()> fn) override;
   // `fn` runs once it is due and a thread is in Hold::RunUntil on this lane; without one it waits.
   void RunAt(Nanos when_ns, absl::AnyInvocable<void()> fn) override;
@@ -90,13 +91,15 @@ class CallerLane : public Executor {
   // Compare-and-swap of state_; true: it was `from`; the caller holds the lane.
   bool Take(State from, State to);
   bool TryTakeFromSleeper();  // false: another thread has it
-  void Enter();               // waits until the calling thread holds the lane
+  // Waits until the calling thread holds the lane.
+  void Enter();
   // Enter, where the lane is not free.
   void EnterLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave();  // lets go of the lane
   // Leave under the lock: wakes sleepers and waiters.
   void LeaveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void WaitFor(const bool* done);  // sleeps on the lane, runs closures and timers, until *done
+  // Sleeps on the lane, runs closures and timers, until *done.
+  void WaitFor(const bool* done);
   // Leave for kContended: runs what is queued first.
   void LeaveSlow() ABSL_LOCKS_EXCLUDED(mu_);
   // Runs queued closures and due timers; lets go of mu_ meanwhile.

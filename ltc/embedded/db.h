@@ -69,13 +69,15 @@ struct DbOptions {
   size_t max_open_files = 512;
   int flush_threads = 2;
   int compaction_threads = 2;
-  RangeOptions range = DefaultRange();  // memtable_size_bytes = 0: an equal part of memtable_bytes
+  // memtable_size_bytes = 0: an equal part of memtable_bytes.
+  RangeOptions range = DefaultRange();
   // Used instead of the directory's own disk: a modelled or faulty one. It outlives the Db.
   Disk* disk = nullptr;
 
   // The options of the engine's range, for an embedded database.
   static RangeOptions DefaultRange();
-  DbOptions Derived() const;  // with a value for every size that was left open
+  // With a value for every size that was left open.
+  DbOptions Derived() const;
   // InvalidArgument: an option is out of range; with its name, its value and the bounds.
   Status Check() const;
 };
@@ -161,7 +163,8 @@ class Db {
   // disk that is full or fails for a while ends the wait with its error; the work is tried again all the same
   // as long as the database is open.
   Status Flush();
-  Status WaitForBackgroundWork();  // until nothing is to be flushed or compacted
+  // Until nothing is to be flushed or compacted.
+  Status WaitForBackgroundWork();
   RangeStats stats() const;
   MemoryUse memory_use() const;
 

@@ -6,6 +6,15 @@
 // and logs, writes the logs' entries to tables, waits for the old owner's lease to end, and makes the record
 // OPEN.
 //
+// The steps of Open, each of which may end it with an error:
+//
+//   1. fence (R2): every listed StoC refuses lower epochs; one good member of each group is enough to go on
+//   2. read (R3): the manifest from all members that answer, then the logs
+//   3. recover the Range: write the logs' entries to tables (shown stays, R4), start this epoch's manifest
+//   4. choose a log group of members that answer a ping
+//   5. wait (R5) until the old owner's lease has ended for sure
+//   6. compare-and-set the record: OPEN, the new manifest, the new log group
+//   7. activate the range with its log; free (R6) the old logs and manifest in the background
 // Thread safety: all methods but the constructor. Methods that return a Status wait for StoCs or the store;
 //   call them on open, release or control threads, never on an xchg thread.
 // Ownership: the LTC's services outlive it. Work under way keeps the parts of it that it uses (Ground).
@@ -46,7 +55,8 @@ struct HostedRangeOptions {
   Nanos request_deadline_ns = 2 * kSecond;  // of one request to a StoC
   RulesOff off = {};                        // tests only
 
-  CopiesKept CopiesKeptOfEach() const;  // R, M and the copies of a table; told to the coordinator
+  // R, M and the copies of a table; told to the coordinator.
+  CopiesKept CopiesKeptOfEach() const;
 };
 
 // The services that an LTC shares among all its ranges. They outlive every HostedRange.
@@ -72,7 +82,8 @@ class RecordKeeper {
  public:
   RecordKeeper(const HostServices* services, RangeRecord record)
       : services_(services), record_(std::move(record)) {}
-  RangeRecord Get() const;  // the record as this LTC last wrote or read it
+  // The record as this LTC last wrote or read it.
+  RangeRecord Get() const;
   // Changes the record. `change` edits a copy, or refuses by an error, which is returned. It runs again, on a
   // fresh copy, when an earlier change of ours turns out to have been written after all. Unavailable: this
   // change may have been written or not.
@@ -155,11 +166,14 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // Unavailable: no copy was read. DataLoss: every copy that was read is damaged.
   StatusOr<std::vector<VersionEdit>> ReadManifest(const RangeRecord& record, const RangeFences& fences,
                                                   Nanos deadline_ns);
-  std::string NameOf(StocId stoc) const;  // for people: the id, and the name if it is known
+  // For people: the id, and the name if it is known.
+  std::string NameOf(StocId stoc) const;
   // CollectOrphans on one StoC, page by page.
   Status CollectOrphansOf(StocId stoc, uint64_t grace_ms);
-  size_t LeastLogMembers() const;  // of a log group; with fewer, writes wait (min_replicas)
-  LogMedia MediaOf(const std::vector<NodeInfo>& live) const;  // the media of a group chosen now (LogMode)
+  // Of a log group; with fewer, writes wait (min_replicas)
+  size_t LeastLogMembers() const;
+  // The media of a group chosen now (LogMode)
+  LogMedia MediaOf(const std::vector<NodeInfo>& live) const;
   // Moves everything off StoCs that drain: the log by a new group, the manifest by a renewal, tables by
   // compaction threads. Called by MaintainLog.
   void LeaveDraining();
@@ -167,7 +181,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // started again; none of `silent`, none that drains. Unavailable: fewer than LeastLogMembers() are alive.
   StatusOr<LogGroup> PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without, GroupId id,
                                   const std::set<StocId>& silent);
-  bool Answers(const LogMember& member) const;  // a ping within 250 ms finds the same incarnation; waits
+  // A ping within 250 ms finds the same incarnation; waits.
+  bool Answers(const LogMember& member) const;
   // PickLogGroup, repeated until all members it picked answer a ping. The coordinator's word on StoCs may be
   // old, and a recovery needs a member of every listed group. Waits.
   StatusOr<LogGroup> PickAnsweringGroup(std::vector<LogMember> keep, const LogMember& without, GroupId id);
@@ -177,18 +192,22 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // first try; 5 s later `failed` may be chosen again if it lives. Runs on a change thread.
   void ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns,
                       const std::function<void(StatusOr<LogGroup>)>& answer);
-  size_t MembersLeft(const LogGroup& group) const;  // living members that still have what was acknowledged
-  bool CanGrow(const LogGroup& current) const;  // a group picked now would have more members than are left
+  // Living members that still have what was acknowledged.
+  size_t MembersLeft(const LogGroup& group) const;
+  // A group picked now would have more members than are left.
+  bool CanGrow(const LogGroup& current) const;
   // Asks for a new log group if `current` has fewer than R members left and could have more. Called by
   // MaintainLog.
   void ReturnToR(const LogGroup& current);
   // Renews the manifest if it has had fewer than M living members for 5 s and could have more (renewal, M1).
   // Called by MaintainLog.
   void ReturnToM(const ManifestGroup& current);
-  Status StoreAnswers() const;  // OK if the store answers a read of the record; else Unavailable; waits
+  // OK if the store answers a read of the record; else Unavailable; waits.
+  Status StoreAnswers() const;
   // Moves the manifest to other members (M1), and logs the outcome; `why` is for the log. Waits.
   void RenewManifest(const char* why);
-  void CountTableCopies();  // sets table_copies_, by the StoCs that live now
+  // Sets table_copies_, by the StoCs that live now.
+  void CountTableCopies();
 
   const RangeId id_;
   const Epoch epoch_;
@@ -209,8 +228,10 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   struct Growth {
     Nanos pause_ns = kFirstGrowthPause;  // until the attempt after the next; doubles with each attempt
     Nanos next_ns = 0;                   // no attempt before this time
-    bool Due(Nanos now);                 // true: the caller makes an attempt now, and the next one is put off
-    void Whole(Nanos now);               // nothing is missing; after a quiet time the pause is short again
+    // True: the caller makes an attempt now, and the next one is put off.
+    bool Due(Nanos now);
+    // Nothing is missing; after a quiet time the pause is short again.
+    void Whole(Nanos now);
   };
   Growth log_growth_;
   Growth manifest_growth_;

@@ -9,6 +9,11 @@
 // A range is in opening_ from its assignment to the end of Open, then in ranges_ while it is held, and in
 // to_give_back_ when it was lost while its record may still name this LTC.
 //
+//   a range              is in          until
+//   assigned             opening_       Open has ended
+//   open                 ranges_        it is released, lost or excluded, or assigned at a later epoch
+//   lost, or not opened  to_give_back_  its record names this LTC no longer
+//   taken from us        excluded_      for ever: its highest epoch that is not served any more
 // Thread safety: all. Events of the session (On...) do not wait.
 // Locks: mu_, session_mu_, garbage_mu_ and damaged_mu_ are never held together; the first is held while
 //   ranges are abandoned.
@@ -74,8 +79,9 @@ class LtcNode {
   // leaves. Waits. Returns the first error; the ranges it concerns are recovered by the cluster. The node
   // takes no new range meanwhile, and serves none after.
   Status Stop(Nanos deadline_ns);
-  std::string address() const;     // that others connect to
-  std::string StatusText() const;  // for people: memory, and a line for each range it holds
+  std::string address() const;  // that others connect to
+  // For people: memory, and a line for each range it holds.
+  std::string StatusText() const;
 
  private:
   // Fills in options only; Init does what may fail.
@@ -87,8 +93,10 @@ class LtcNode {
   // Lets go of the session. Returns when no xchg thread can be reading its lease any more, 10 s a thread at
   // most.
   void Leave();
-  void PassXchgs();     // waits until every xchg thread has run what was submitted before; 10 s each
-  NodeEvents Events();  // the callbacks of a session; they run on its heartbeat thread
+  // Waits until every xchg thread has run what was submitted before; 10 s each.
+  void PassXchgs();
+  // The callbacks of a session; they run on its heartbeat thread.
+  NodeEvents Events();
 
   // A range is ours at an epoch; queues OpenRange unless it is held, opening or excluded at that epoch or
   // later. Comes with every heartbeat until the range is open.
@@ -101,11 +109,13 @@ class LtcNode {
   void OnRelease(RangeId range, Epoch epoch);
   // Membership has ended; the housekeeping thread joins again.
   void OnSessionLost(const std::string& why);
-  NodeReport Report() const;  // what a heartbeat tells of ranges, copies, fabric, memory
+  // What a heartbeat tells of ranges, copies, fabric, memory.
+  NodeReport Report() const;
   // The body of an opening, on an open thread: opens the range and publishes it, or abandons it and notes it
   // to be given back.
   void OpenRange(const RangeAssignment& assignment);
-  void Drop(RangeId range, Epoch epoch);  // abandons the range if it is held at `epoch` or an earlier one
+  // Abandons the range if it is held at `epoch` or an earlier one.
+  void Drop(RangeId range, Epoch epoch);
   // Gives back (HostedRange::GiveBack) what was lost, on release threads. Leaves out ranges that were
   // assigned again at the same epoch. What fails is tried again a second later.
   void GiveBackRanges();
@@ -114,14 +124,16 @@ class LtcNode {
   std::shared_ptr<HostedRange> Find(RangeId range) const;  // null: it is not held
   // The ranges held now; those that are opening are not among them.
   std::vector<std::shared_ptr<HostedRange>> Hosted() const;
-  void Housekeeping();  // the body of thread ltc.housekeeping.0, until stop_
+  // The body of thread ltc.housekeeping.0, until stop_.
+  void Housekeeping();
   // Seals the fullest active round when memtables use more than two thirds of memtable_limit_bytes. Called
   // every 100 ms.
   void SealForMemory();
   // Flushes ranges with rounds in replaced log groups (group change, L4): those with the fewest members left
   // first, no more ranges at a time than flush threads.
   void FlushExposed();
-  void CollectGarbage();  // deletes the tables in garbage_; called every 100 ms
+  // Deletes the tables in garbage_; called every 100 ms.
+  void CollectGarbage();
   // A read passed over a bad copy of the table: notes it for repair. From any thread, does not wait.
   void OnDamaged(const Uuid& table);
   // Starts the repair of one damaged table on a control thread, unless one runs or the pause after a failure

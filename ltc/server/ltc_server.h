@@ -6,6 +6,13 @@
 // is posted. A malformed request closes its connection. A multi-get reads some keys at a time, all at one
 // snapshot, so that neither its values nor its time on the thread grow with it.
 //
+//   request                    needs the lease          runs
+//   put, delete, batch         in log mode none         on the xchg thread, until the log answers
+//   compare and swap           to tell of a mismatch    likewise
+//   get, multi-get, scan       yes                      on the xchg thread, but for blocks to fetch
+//   take, renew snapshot       yes; renew: reads served on the xchg thread
+//   list checkpoints           yes                      on a control thread
+//   make, delete, restore      no: fenced by the epoch  on a control thread, one at a time
 // Thread safety: handlers run OnXchg; SetRanges from any thread.
 // Ownership: xchgs and metrics outlive it. Ranges are shared; each thread's copy of the map lets go of them.
 // Errors: outcomes in replies (common/base/outcome.h).
@@ -90,7 +97,8 @@ class LtcServer {
   void HandleBatch(size_t index, const IncomingCall& call);
   // KConditionFailed needs the lease: it tells of a read.
   void HandleCompareAndSwap(size_t index, const IncomingCall& call);
-  void HandleGet(size_t index, const IncomingCall& call);   // at a snapshot, or the newest version
+  // At a snapshot, or the newest version.
+  void HandleGet(size_t index, const IncomingCall& call);
   void HandleScan(size_t index, const IncomingCall& call);  // one page, ascending or descending
   // One reply, of as many first keys as fit into it.
   void HandleMultiGet(size_t index, const IncomingCall& call);

@@ -68,7 +68,8 @@ class LtcClient {
   // The common part of Put, Delete and DeleteRange.
   void Write(LtcRequest type, const std::string& address, const WriteRequest& request, Nanos deadline_ns,
              OpDone done);
-  Peer* PeerAt(const std::string& address);  // the LTC there; made at the first request to it
+  // The LTC there; made at the first request to it.
+  Peer* PeerAt(const std::string& address);
 
   Xchg* const xchg_;
 };

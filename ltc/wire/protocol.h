@@ -77,7 +77,8 @@ struct WriteRequest {
 
   // The body up to the key. Key and value travel as parts of their own, and are not copied.
   std::string EncodeHeader() const;
-  static bool Parse(std::string_view body, WriteRequest* out);  // false: malformed; `out` views `body`
+  // False: malformed; `out` views `body`.
+  static bool Parse(std::string_view body, WriteRequest* out);
 };
 
 struct GetRequest {
@@ -137,7 +138,8 @@ struct CompareAndSwapRequest {
   std::optional<std::string_view> desired;   // none: the key is deleted
   bool sync = true;
 
-  std::string EncodeHeader() const;  // everything but key, expected and desired
+  // Everything but key, expected and desired.
+  std::string EncodeHeader() const;
   static bool Parse(std::string_view body, CompareAndSwapRequest* out);
 };
 
