@@ -61,7 +61,6 @@ class NodeSessionImpl : public NodeSession {
     MutexLock lock(&mu_);
     return stocs_;
   }
-  std::optional<NodeInfo> FindStoc(StocId id) const override;
   StatusOr<RangeRecord> ReadRange(RangeId id) override;
   StatusOr<std::vector<RangeRecord>> ReadRanges() override { return ReadRangeRecords(store_); }
   StatusOr<RangeRecord> UpdateRange(const RangeRecord& record) override;
@@ -91,7 +90,6 @@ class NodeSessionImpl : public NodeSession {
   CondVar wake_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<NodeInfo> stocs_ ABSL_GUARDED_BY(mu_);
-  std::map<StocId, NodeInfo> known_stocs_ ABSL_GUARDED_BY(mu_);
 
   // Of the heartbeat thread.
   CoordEpoch coord_epoch_;  // the highest seen (authority, C1)
@@ -279,7 +277,6 @@ void NodeSessionImpl::TakeStocs(uint64_t version, std::vector<NodeInfo> stocs) {
   stocs_version_ = version;
   {
     MutexLock lock(&mu_);
-    for (const NodeInfo& s : stocs) known_stocs_[s.stoc_id] = s;
     if (stocs_ == stocs) return;
     stocs_ = stocs;
   }
@@ -302,13 +299,6 @@ void NodeSessionImpl::Lose(const std::string& why) {
   NOVA_LOG(ERROR) << options_.node.name << " (incarnation " << options_.node.incarnation.value()
                   << ") is no longer a member: " << why;
   if (events_.lost) events_.lost(why);
-}
-
-std::optional<NodeInfo> NodeSessionImpl::FindStoc(StocId id) const {
-  MutexLock lock(&mu_);
-  const auto it = known_stocs_.find(id);
-  if (it == known_stocs_.end()) return std::nullopt;
-  return it->second;
 }
 
 StatusOr<RangeRecord> NodeSessionImpl::ReadRange(RangeId id) {

@@ -107,11 +107,10 @@ class NodeSession {
   virtual Uuid cluster() const = 0;
   // C3, on our clock: reads may be answered before it. 0 before the first grant.
   virtual Nanos lease_expiry_ns() const = 0;
-  virtual std::vector<NodeInfo> stocs() const = 0;                // with a live lease
-  virtual std::optional<NodeInfo> FindStoc(StocId id) const = 0;  // the last known, live or not
+  virtual std::vector<NodeInfo> stocs() const = 0;  // with a live lease
 
-  virtual StatusOr<RangeRecord> ReadRange(RangeId id) = 0;  // `sync` first
-  virtual StatusOr<std::vector<RangeRecord>> ReadRanges() = 0;
+  virtual StatusOr<RangeRecord> ReadRange(RangeId id) = 0;      // `sync` first
+  virtual StatusOr<std::vector<RangeRecord>> ReadRanges() = 0;  // for tests
   // Compare-and-set by record.version; returns the record with its new version. Aborted: somebody else was
   // first. A lost reply is settled by reading again (row 38), so the outcome is never in doubt.
   virtual StatusOr<RangeRecord> UpdateRange(const RangeRecord& record) = 0;

@@ -1,5 +1,6 @@
-// CheckBetween: an option inside its bounds. Else InvalidArgument: one line with its name, its value and what
-// is allowed.
+// CheckBetween: checks that an option lies within its bounds.
+//
+// Errors: InvalidArgument: one line with the option's name, its value and the bounds.
 #pragma once
 
 #include <string_view>
@@ -9,15 +10,16 @@
 
 namespace nova {
 
+// Ok if value is in [low, high]; a NaN is not.
 template <typename T>
 Status CheckBetween(std::string_view name, T value, std::type_identity_t<T> low,
                     std::type_identity_t<T> high) {
-  if (value >= low && value <= high) return OkStatus();  // not so of a NaN
+  if (value >= low && value <= high) return OkStatus();
   return absl::InvalidArgumentError(StrCat(absl::string_view(name.data(), name.size()), " = ", value,
                                            ": must be in [", low, ", ", high, "]"));
 }
 
-// The same error of an option in a struct that is an option itself: "table.block_size_bytes = 1: ...".
+// The same error for an option in a struct that is an option itself: "table.block_size_bytes = 1: ...".
 inline Status InGroup(const char* group, const Status& s) {
   return s.ok() ? s : Status(s.code(), StrCat(group, ".", s.message()));
 }

@@ -1,17 +1,17 @@
-// Coding: how integers and strings lie in bytes, in every format of ours.
+// Coding: how integers and strings are encoded in all formats of this project.
 //
 //   fixed16/32/64      little-endian
-//   varint32/64        7 bits a byte, low bits first, the high bit set on all bytes but the last; one
-//   encoding per value:
-//                      a longer one than needed, or one that overflows, does not parse
+//   varint32/64        7 bits a byte, low bits first, the high bit set on all bytes but the last; each value
+//                      has one encoding: a longer one than needed, or one that overflows, does not parse
 //   length-prefixed    varint32 length | bytes
 //
-// Put appends to a string, Encode writes to memory the caller sized (and returns its end), Get takes from the
-// front of a view, Decode reads memory known to be there.
+// Put appends to a string. Encode writes to memory that the caller sized, and returns its end. Get takes from
+// the front of a view. Decode reads memory that is known to be there.
 //
-// Thread safety: pure functions.   Ownership: a string that GetLengthPrefixed yields points into the input.
+// Thread safety: pure functions.
+// Ownership: a view that GetLengthPrefixed yields points into the input.
 // Errors: Get returns false on truncated or malformed input and leaves the input as it was; it never reads
-// past the end.
+//   past the end.
 #pragma once
 
 #include <bit>
@@ -26,6 +26,7 @@ namespace nova {
 inline constexpr size_t kMaxVarint32Bytes = 5;
 inline constexpr size_t kMaxVarint64Bytes = 10;
 
+// Bytes of the encoding of `v`.
 inline size_t VarintLength(uint64_t v) { return (std::bit_width(v | 1) + 6) / 7; }
 inline size_t LengthPrefixedSize(std::string_view s) { return VarintLength(s.size()) + s.size(); }
 
@@ -56,7 +57,7 @@ inline uint64_t DecodeFixed64(const char* p) {
   std::memcpy(&v, p, sizeof(v));
   return v;
 }
-// The byte after the varint that starts at p, or null if none ends before `limit`.
+// Returns the byte after the varint that starts at p, or null if none ends before `limit`.
 const char* DecodeVarint32Slow(const char* p, const char* limit, uint32_t* v);
 const char* DecodeVarint64(const char* p, const char* limit, uint64_t* v);
 inline const char* DecodeVarint32(const char* p, const char* limit, uint32_t* v) {

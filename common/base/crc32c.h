@@ -14,7 +14,7 @@ namespace nova {
 uint32_t ExtendCrc32c(uint32_t crc, const void* data, size_t n);
 inline uint32_t Crc32c(std::string_view data) { return ExtendCrc32c(0, data.data(), data.size()); }
 
-// Copies n bytes and returns ExtendCrc32c(crc, src, n), reading memory once. The two must not overlap.
+// Copies n bytes and returns ExtendCrc32c(crc, src, n); reads the memory once. The two must not overlap.
 uint32_t Crc32cCopy(void* dst, const void* src, size_t n, uint32_t crc);
 
 }  // namespace nova

@@ -1,12 +1,14 @@
-// Disk: files of one directory tree. posix (posix_disk.cc), simulated (loses what was not synced),
-// fault-injecting and bandwidth-limited wrappers (sim_disk.h, fault_disk.h, limited_disk.h).
+// Disk: the files of one directory tree. Implementations: posix (posix_disk.cc), simulated (sim_disk.h: loses
+// bytes that were not synced), and wrappers that inject faults or limit the bandwidth (fault_disk.h,
+// limited_disk.h).
 //
-// Paths are relative to the root, "dir/name". Calls wait for the disk: storage and compaction threads only.
+// Paths are relative to the root: "dir/name". Calls wait for the disk, so they belong on storage, flush and
+// compaction threads.
 //
-// Thread safety: all methods from any thread; a DiskFile too (positional reads and writes).
+// Thread safety: all methods from any thread, of a DiskFile too (positional reads and writes).
 // Errors: NotFound; AlreadyExists; ResourceExhausted: full; DataLoss: EIO; PermissionDenied; each names path
-//         and cause. After a failed write or Sync the caller must take it for a bad file (S1): this layer
-//         does not hide a second try.
+//   and cause. After a failed Write or Sync the caller must treat the file as bad (bad file, S1): nothing
+//   here hides a second try.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +26,15 @@ namespace nova {
 class DiskFile {
  public:
   virtual ~DiskFile() = default;  // closes
+  // Writes all bytes or fails; a hole before `offset` reads as zeros.
   virtual Status Write(uint64_t offset, std::string_view data) = 0;
-  // all n bytes, or OutOfRange at the end of the file
+  // Reads all n bytes. OutOfRange: the file ends before.
   virtual Status Read(uint64_t offset, size_t n, char* out) = 0;
   virtual Status Sync() = 0;  // data and size are durable
   virtual StatusOr<uint64_t> Size() = 0;
-  // The first `size` bytes, in memory for as long as they are kept. Empty: this disk maps nothing, Read. Of
-  // what is not in memory the pages that are touched are read, and no others: who goes on from there says so
-  // (PrefetchMapped). A disk that fails under a mapping ends the process (SIGBUS): for those who would rather
-  // have an error there is Read.
+  // The first `size` bytes, mapped for as long as the result is kept. Empty: this disk maps nothing; use
+  // Read. Of bytes that are not in memory only the pages that are touched are read; PrefetchMapped asks for
+  // more. A disk that fails under a mapping ends the process (SIGBUS); Read returns an error instead.
   virtual StatusOr<SharedBytes> Map(uint64_t /*size*/) { return SharedBytes(); }
 };
 
@@ -40,34 +42,36 @@ class Disk {
  public:
   virtual ~Disk() = default;
   virtual StatusOr<std::unique_ptr<DiskFile>> Create(const std::string& path) = 0;  // must not exist
+  // NotFound: it does not exist. `writable`: for Write and Sync too.
   virtual StatusOr<std::unique_ptr<DiskFile>> Open(const std::string& path, bool writable) = 0;
-  virtual Status Delete(const std::string& path) = 0;  // a file, or a directory that is empty
+  virtual Status Delete(const std::string& path) = 0;  // a file, or an empty directory
+  // Replaces `to` if that exists.
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
-  virtual Status MakeDirectory(const std::string& path) = 0;  // fine if it exists
-  // Durable name (S4): makes creates, renames and deletes durable
+  virtual Status MakeDirectory(const std::string& path) = 0;  // fine if it exists; parents must
+  // Makes creations, renames and deletions in the directory durable (durable name, S4).
   virtual Status SyncDirectory(const std::string& path) = 0;
   virtual StatusOr<std::vector<std::string>> List(const std::string& path) = 0;  // names, sorted
-  virtual StatusOr<uint64_t> FreeBytes() = 0;
-  // Where the file is for other programs of this machine; empty: nowhere.
+  virtual StatusOr<uint64_t> FreeBytes() = 0;  // as far as this process may use them
+  // The file's path for other programs of this machine; empty: it has none.
   virtual std::string NativePath(const std::string& /*path*/) const { return {}; }
-  // A second name, here, of the file at a native path. Unimplemented: not by this disk, or not across these
-  // file systems: copy it.
+  // Makes `path` a second name of the file at a native path. Unimplemented: this disk cannot, or not across
+  // these file systems: copy the file.
   virtual Status Link(const std::string& /*native_path*/, const std::string& /*path*/) {
     return absl::UnimplementedError("hard links");
   }
-  // The running of the machine under it: while this is the same, what was written is there, synced or not.
-  // Nil: not known.
+  // Identifies the running of the machine: while it is the same, written bytes are there, synced or not. Nil:
+  // unknown.
   virtual Uuid Boot() const { return {}; }
-  // One process per tree, and one Disk. Unavailable when another holds it. Released at destruction.
+  // Takes the tree for this process and this Disk until destruction. Unavailable: another holds it.
   virtual Status Lock(const std::string& path) = 0;
 };
 
-StatusOr<std::unique_ptr<Disk>> OpenPosixDisk(const std::string& root);  // made when absent
+// The directory is made if it does not exist.
+StatusOr<std::unique_ptr<Disk>> OpenPosixDisk(const std::string& root);
 
-// Some bytes of a mapping are wanted soon: begins to read those that are not in memory, and does not wait.
-// Best effort.
+// Begins to read the bytes of a mapping that are not in memory; does not wait. Best effort.
 void PrefetchMapped(std::string_view bytes);
-// Waits until they are in memory, and maps their pages: whoever reads them from then on does not fault.
+// Waits until the bytes are in memory and maps their pages, so that readers do not fault.
 void LoadMapped(std::string_view bytes);
 
 }  // namespace nova

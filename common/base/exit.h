@@ -1,7 +1,5 @@
-// ExitWithError: how a program ends on bad flags, bad input or what it cannot start without: one line, exit
-// code 2.
-//
-// For files with a main; libraries return a Status.
+// ExitWithError: the end of a program on bad flags, bad input, or without a thing it cannot start without:
+// one line on stderr and exit code 2. For files with a main; libraries return a Status.
 #pragma once
 
 #include <unistd.h>
@@ -11,9 +9,10 @@
 
 namespace nova {
 
+// Exit code for bad flags and bad input.
 inline constexpr int kExitBadInput = 2;
 
-// Ends the process at once: nothing is torn down, so it may be called while threads run.
+// Ends the process at once; nothing is torn down, so it may be called while threads run.
 [[noreturn]] inline void ExitWithError(std::string_view text) {
   std::fprintf(stderr, "error: %.*s\n", static_cast<int>(text.size()), text.data());
   std::fflush(nullptr);

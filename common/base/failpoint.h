@@ -1,16 +1,18 @@
 // Failpoints: named steps between which a crash, an error or a pause matters; off until armed.
 //
-// They are in every build, release too: what is tested is what runs. Off, one costs a relaxed load of one
-// flag that all share, and they stand at writes, syncs and renames, and none in a get of the embedded engine.
-// Every name is in the table below, so that a test can go through all of them; a NOVA_FP of another name does
-// not compile. A process takes its orders from $NOVA_FAILPOINTS when it starts (ArmFailPointsFromEnv):
+// They are in every build, release too, so that the code that is tested is the code that runs. While off, one
+// costs a relaxed load of one shared flag. They stand at writes, syncs and renames; a get of the embedded
+// engine has none. Every name is in the table below, so that a test can go through all of them; a NOVA_FP of
+// another name does not compile. A process takes its orders from $NOVA_FAILPOINTS when it starts
+// (ArmFailPointsFromEnv):
 //
 //   NOVA_FAILPOINTS="log.group_written=crash;table.written=error@3;manifest.append_written=delay:200"
 //
-// crash: SIGKILL to itself. error: DataLoss, as of a disk, where the step can fail. delay: milliseconds. @n:
-// at the n-th hit only.
+// crash: SIGKILL to itself. error: DataLoss, as of a disk, if the step can fail. delay: milliseconds. @n: at
+// the n-th hit only.
 //
-// Thread safety: all.   Errors: of arming: InvalidArgument names what is wrong.
+// Thread safety: all.
+// Errors: of arming: InvalidArgument names the order that is wrong.
 #pragma once
 
 #include <array>
@@ -25,10 +27,11 @@
 
 namespace nova {
 
+// A row of the table.
 struct FailPointInfo {
-  std::string_view name;
-  bool may_fail = false;  // the step returns a Status
-  std::string_view where = {};
+  std::string_view name;        // "component.step"
+  bool may_fail = false;        // the step returns a Status
+  std::string_view where = {};  // what is done, and what is not, when it is hit
 };
 
 inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
@@ -51,7 +54,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"manifest.current_written", true, "CURRENT.new names a new manifest"},
     {"manifest.current_renamed", true, "it is CURRENT, the directory is not synced"},
     {"manifest.installed", true, "a new manifest is installed, old ones are there"},
-    // The engine (ltc/range_*.cc).
+    // The engine (ltc/engine).
     {"rounds.merged", false, "what is left of sealed rounds is in a new one, which nobody sees yet"},
     {"flush.written", true, "the tables of a round are stored, its edit is not written"},
     {"flush.committed", false, "the edit of a flush is published, its log files are there"},
@@ -108,7 +111,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"coordinator.move_written", false, "its record names the new owner, which was not told"},
 });
 
-// The place of `name` in the table; only at compile time.
+// The place of `name` in the table; a compile error if it has none.
 consteval size_t FailPointIndex(std::string_view name) {
   for (size_t i = 0; i < kFailPoints.size(); ++i) {
     if (kFailPoints[i].name == name) return i;
@@ -116,24 +119,27 @@ consteval size_t FailPointIndex(std::string_view name) {
   throw "no failpoint of this name in kFailPoints";
 }
 
-extern std::atomic<bool> g_fail_points_armed;
-Status HitFailPoint(size_t index);
+extern std::atomic<bool> g_fail_points_armed;  // some point is armed; read at every failpoint
+Status HitFailPoint(size_t index);             // counts a hit and runs the point's action
 
-// What happens at the `nth` hit of the point, or at every one (0); for tests.
+// Has `action` run at the `nth` hit of the point, or at every hit (0); for tests. InvalidArgument: there is
+// no such point.
 Status ArmFailPoint(std::string_view name, uint64_t nth, std::function<Status()> action);
+// As $NOVA_FAILPOINTS, or from it.
 Status ArmFailPoints(std::string_view orders);
 Status ArmFailPointsFromEnv();
-void DisarmFailPoints();                        // and forgets the hits
-uint64_t FailPointHits(std::string_view name);  // while anything was armed
+void DisarmFailPoints();                        // also forgets the hits
+uint64_t FailPointHits(std::string_view name);  // counted while any point was armed
 std::string FailPointsText();                   // the table, for people
 
+// The Status of the step `name`; Ok unless it is armed with an error.
 #define NOVA_FP_STATUS(name)                                   \
   (::nova::g_fail_points_armed.load(std::memory_order_relaxed) \
        ? ::nova::HitFailPoint(::nova::FailPointIndex(name))    \
        : ::nova::OkStatus())
-// In a function that returns a Status, or a StatusOr.
+// In a function that returns a Status or a StatusOr: returns the error.
 #define NOVA_FP(name) NOVA_RETURN_IF_ERROR(NOVA_FP_STATUS(name))
-// Where nothing can fail.
+// Where nothing can fail: an error is ignored.
 #define NOVA_FP_VOID(name) NOVA_FP_STATUS(name).IgnoreError()
 
 }  // namespace nova

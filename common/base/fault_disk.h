@@ -1,16 +1,18 @@
-// FaultDisk: a Disk in front of another that fails where it was told to (faults rows 20-26).
+// FaultDisk: a Disk in front of another that fails where it was told to.
 //
-// A rule names a part of a path, an operation, and which of the matching calls it hits: from the `nth` (1 =
-// the first) on, `count` of them. The first rule that hits decides. It waits delay_ns first.
+// A rule names a part of a path, an operation, and which of the matching calls it hits: `count` calls from
+// the `nth` on (1 = the first). The first rule that hits decides. It waits delay_ns first.
 //
 //   kEio       the call fails with DataLoss and does nothing
 //   kNoSpace   the call fails with ResourceExhausted and does nothing; FreeBytes answers 0
 //   kReadOnly  the call fails with PermissionDenied and does nothing
-//   kDelay     does what was asked
-//   kTorn      Write: the first half lands, then DataLoss; another call: as kEio
-//   kBitFlip   Write, Read: one bit in the middle is inverted and nobody is told; another call: nothing
+//   kDelay     the call does what was asked, delay_ns later
+//   kTorn      Write: the first half lands, then DataLoss; other calls: as kEio
+//   kBitFlip   Write, Read: one bit in the middle is inverted, without an error; other calls: no effect
 //
-// Thread safety: all.   Ownership: `base` outlives it.   Errors: those of the rules, and the base's.
+// Thread safety: all.
+// Ownership: `base` outlives it.
+// Errors: those of the rules, and the base's.
 #pragma once
 
 #include <functional>
@@ -39,13 +41,14 @@ enum class DiskOp : uint8_t {
 enum class FaultAction : uint8_t { kEio, kNoSpace, kReadOnly, kDelay, kTorn, kBitFlip };
 
 struct FaultRule {
-  std::string path = {};  // part of it; empty: any. Of Rename: of the old or the new one
+  std::string path = {};  // a part of the path; empty: any. Of Rename: of either path
   DiskOp op = DiskOp::kWrite;
-  FaultAction action = FaultAction::kEio;
-  uint64_t nth = 1;
-  uint64_t count = UINT64_MAX;
-  Nanos delay_ns = 0;
-  // Asked of each call that the rule would hit; null: all are hit. It takes no time and calls no FaultDisk.
+  FaultAction action = FaultAction::kEio;  // see the head of this file
+  uint64_t nth = 1;                        // of the calls that match, the first that is hit; from 1
+  uint64_t count = UINT64_MAX;             // how many calls are hit
+  Nanos delay_ns = 0;                      // waited before the action, by each call that is hit
+  // Asked of each call that the rule would hit; null: all are hit. It must take no time and call no
+  // FaultDisk.
   std::function<bool(const std::string& path)> where = {};
 };
 
@@ -54,9 +57,10 @@ class FaultDisk : public Disk {
   explicit FaultDisk(Disk* base);
   ~FaultDisk() override;
 
+  // Rules are asked in the order they were added; also by files that are open already.
   void Add(FaultRule rule);
-  void Clear();
-  uint64_t faults() const;  // calls that were hit
+  void Clear();             // removes all rules
+  uint64_t faults() const;  // calls that were hit, ever
 
   StatusOr<std::unique_ptr<DiskFile>> Create(const std::string& path) override;
   StatusOr<std::unique_ptr<DiskFile>> Open(const std::string& path, bool writable) override;

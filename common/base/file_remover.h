@@ -1,8 +1,10 @@
-// FileRemover: deletes files that nobody needs any more. What the disk refuses to delete is tried again with
-// the next file, so that a disk that failed for a while keeps nothing; and while too many are left, no more
-// are made.
+// FileRemover: deletes files that nobody needs any more. A file that the disk refuses to delete is tried
+// again with the next one, so that a disk that failed for a while keeps nothing. While too many are left over
+// no new files are to be made.
 //
-// Thread safety: all.   Ownership: the disk outlives it.   Errors: of CheckRoom only: Unavailable.
+// Thread safety: all; Delete and CheckRoom wait for the disk.
+// Ownership: the disk outlives it.
+// Errors: of CheckRoom only: Unavailable.
 #pragma once
 
 #include <string>
@@ -16,16 +18,17 @@ namespace nova {
 
 class FileRemover {
  public:
-  static constexpr size_t kMostLeft = 32;
+  static constexpr size_t kMostLeft = 32;  // files left over beyond which CheckRoom refuses
 
   explicit FileRemover(Disk* disk) : disk_(disk) {}
 
+  // Deletes the file, and those left over. A failure is not told.
   void Delete(std::string path) {
     std::vector<std::string> paths = TakeLeft();
     paths.push_back(std::move(path));
     DeleteAll(std::move(paths));
   }
-  // Before a file is made: the disk deletes as well as it creates.
+  // Call before a file is made. Tries the files left over again. Unavailable: too many are still there.
   Status CheckRoom() {
     if (left() <= kMostLeft) return OkStatus();
     DeleteAll(TakeLeft());
@@ -33,16 +36,19 @@ class FileRemover {
     return n <= kMostLeft ? OkStatus()
                           : absl::UnavailableError(StrCat(n, " files cannot be deleted: no more are made"));
   }
+  // Files that could not be deleted so far.
   size_t left() const {
     MutexLock lock(&mu_);
     return left_.size();
   }
 
  private:
+  // Takes all of left_.
   std::vector<std::string> TakeLeft() {
     MutexLock lock(&mu_);
     return std::exchange(left_, {});
   }
+  // Deletes until one fails; puts the rest back into left_.
   void DeleteAll(std::vector<std::string> paths) {
     while (!paths.empty()) {
       const Status s = disk_->Delete(paths.back());
@@ -55,7 +61,7 @@ class FileRemover {
 
   Disk* const disk_;
   mutable Mutex mu_;
-  std::vector<std::string> left_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> left_ ABSL_GUARDED_BY(mu_);  // paths to try again
 };
 
 }  // namespace nova

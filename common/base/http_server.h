@@ -1,8 +1,8 @@
-// HttpServer: a few pages over HTTP GET: /metrics, a status page. An idle one costs nothing.
+// HttpServer: a few pages over HTTP GET: /metrics, a status page. An idle server costs nothing.
 //
-// Thread safety: pages are made on the server's threads, two at a time.
-// Ownership:     what the pages use outlives the server.
-// Errors:        Unavailable: the address cannot be bound; InvalidArgument: it is not host:port.
+// Thread safety: pages are made on the server's threads, at most two at a time.
+// Ownership: the sources of the pages outlive the server.
+// Errors: Unavailable: the address cannot be bound. InvalidArgument: it is not host:port.
 #pragma once
 
 #include <functional>
@@ -14,6 +14,7 @@
 
 namespace nova {
 
+// A page: its type and the function that makes its body.
 struct HttpPage {
   std::string content_type;
   std::function<std::string()> make;
@@ -21,10 +22,10 @@ struct HttpPage {
 
 class HttpServer {
  public:
-  // `address` is "host:port"; port 0 picks one. Pages by path.
+  // Serves `pages`, by path ("/metrics"). `address` is "host:port"; port 0 picks one.
   static StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address,
                                                      std::map<std::string, HttpPage> pages);
-  ~HttpServer();
+  ~HttpServer();  // waits for pages that are being made
 
   const std::string& address() const;  // as bound
 

@@ -1,4 +1,7 @@
-// Ids are types, not integers (incarnation N1, epoch N2): a StocId cannot be passed where a RangeId is meant.
+// Ids are types, not integers: a StocId cannot be passed where a RangeId is meant. Identities: incarnation
+// (N1), epoch (N2).
+//
+// Thread safety: plain values.
 #pragma once
 
 #include <compare>
@@ -11,6 +14,7 @@
 
 namespace nova {
 
+// An integer of its own type; 0 by default, and mostly "none".
 template <typename Tag, typename Rep = uint64_t>
 class Id {
  public:
@@ -46,7 +50,8 @@ struct Uuid {
   std::string ToString() const {
     return absl::StrCat(absl::Hex(hi, absl::kZeroPad16), absl::Hex(lo, absl::kZeroPad16));
   }
-  static bool Parse(std::string_view text, Uuid* out);  // 32 hex digits
+  static bool Parse(std::string_view text, Uuid* out);  // 32 hex digits; false: it is not
+  // Random; of the simulation's seed in a simulation.
   static Uuid Generate();
   template <typename H>
   friend H AbslHashValue(H h, const Uuid& u) {
@@ -54,11 +59,11 @@ struct Uuid {
   }
 };
 
-// A StoC file is named by what it belongs to and its part in it: fragment i of a table, its metadata, a
-// manifest. The same name is used for every copy, so a reader needs to know only which StoCs hold one.
+// Names a file on StoCs by its owner and its part in it: fragment i of a table, a table's metadata, a
+// manifest, a log. All copies have the same name, so a reader needs to know only which StoCs hold one.
 struct StocFileId {
-  Uuid owner;
-  uint32_t part = 0;
+  Uuid owner;         // uuid of the table, manifest or log
+  uint32_t part = 0;  // fragment number, or kMetadataPart; 0 of others
   auto operator<=>(const StocFileId&) const = default;
   std::string ToString() const { return absl::StrCat(owner.ToString(), ".", part); }
   template <typename H>
@@ -66,9 +71,10 @@ struct StocFileId {
     return H::combine(std::move(h), f.owner, f.part);
   }
 };
-inline constexpr uint32_t kMetadataPart = 0xffffffff;  // index, filter, properties and footer of a table
+// The part with index, filter, properties and footer of a table.
+inline constexpr uint32_t kMetadataPart = 0xffffffff;
 
-// The job that made a file or a segment: it tells whether the file can still be needed (collection, N4).
+// The job that made a file or segment; tells whether the file can still be needed (collection, N4).
 struct Creator {
   RangeId range;
   Epoch epoch;
@@ -76,7 +82,7 @@ struct Creator {
   bool operator==(const Creator&) const = default;
 };
 
-// The manifest file of one epoch and roll (manifest, M1): StocFileId{file, 0} on each member.
+// The manifest file of one epoch and roll (manifest, M1), and the StoCs that hold it as StocFileId{file, 0}.
 struct ManifestGroup {
   Uuid file;
   std::vector<StocId> members;

@@ -1,10 +1,11 @@
 // Keys: user keys, stored keys and internal keys.
 //
-//   user key      what an application gives: 1..4096 bytes
-//   stored key    varint32 keyspace | user key: what ranges, bounds, memtables and tables hold (keyspace, N2)
+//   user key      given by an application: 1..4096 bytes
+//   stored key    varint32 keyspace | user key: in ranges, bounds, memtables and tables (keyspace, N2)
 //   internal key  stored key | fixed64 little-endian (sequence << 8 | type)
 //
 // Order: stored keys bytewise; among equal stored keys the higher sequence number first.
+// Thread safety: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +19,13 @@
 
 namespace nova {
 
-// Also the type of the entry of a log record (L1). Values are on disk and on the wire.
+// The type of an entry of a log record (L1) or of a version of a key. Values are on disk and on the wire.
 enum class ValueType : uint8_t {
   kDelete = 0,
   kPut = 1,
-  kDeleteRange = 2,  // of [key, value); in logs only, it is no version of a key
-  kPutTtl = 3,
-  kPrepare = 4,  // reserved for transactions
+  kDeleteRange = 2,  // of [key, value); in logs only, not a version of a key
+  kPutTtl = 3,       // see kExpiryBytes
+  kPrepare = 4,      // reserved for transactions
   kCommit = 5,
   kAbort = 6,
 };
@@ -32,9 +33,10 @@ inline constexpr ValueType kMaxValueType = ValueType::kAbort;
 
 inline constexpr size_t kMaxUserKeyBytes = 4096;
 inline constexpr size_t kInternalTrailerBytes = 8;
-// a value of kPutTtl: fixed64 when it expires, wall clock in ms | what the user put
+// A value of kPutTtl: fixed64 time at which it expires (wall clock in ms) | the user's value.
 inline constexpr size_t kExpiryBytes = 8;
 
+// Sequence number and type, as in an internal key.
 inline uint64_t PackTrailer(SequenceNumber seq, ValueType type) {
   return seq << 8 | static_cast<uint8_t>(type);
 }
@@ -45,6 +47,7 @@ struct ParsedInternalKey {
   ValueType type = ValueType::kPut;
 };
 
+// REQUIRES, of these two: an internal key, so at least kInternalTrailerBytes bytes.
 inline uint64_t TrailerOf(std::string_view internal_key) {
   uint64_t t;
   std::memcpy(&t, internal_key.data() + internal_key.size() - kInternalTrailerBytes, sizeof(t));
@@ -53,7 +56,7 @@ inline uint64_t TrailerOf(std::string_view internal_key) {
 inline std::string_view StoredKeyOf(std::string_view internal_key) {
   return internal_key.substr(0, internal_key.size() - kInternalTrailerBytes);
 }
-// False if it is too short or the type is out of range.
+// False: it is too short, or the type is out of range.
 inline bool ParseInternalKey(std::string_view internal_key, ParsedInternalKey* out) {
   if (internal_key.size() < kInternalTrailerBytes) return false;
   const uint64_t t = TrailerOf(internal_key);
@@ -67,8 +70,8 @@ inline void AppendInternalKey(std::string* dst, std::string_view stored_key, Seq
   dst->append(stored_key);
   dst->append(reinterpret_cast<const char*>(&t), sizeof(t));
 }
-// The internal key that sorts at or before every version <= seq of `stored_key`: what a reader at `seq` seeks
-// to.
+// The internal key that sorts at or before every version <= seq of `stored_key`: a reader at `seq` seeks to
+// it.
 inline std::string MakeSeekKey(std::string_view stored_key, SequenceNumber seq = kMaxSequenceNumber) {
   std::string k;
   k.reserve(stored_key.size() + kInternalTrailerBytes);
@@ -76,8 +79,8 @@ inline std::string MakeSeekKey(std::string_view stored_key, SequenceNumber seq =
   return k;
 }
 
-// Stored keys from `first` to `last`; with an open end `last` itself is not among them. Views: whoever gives
-// it says into what.
+// The stored keys from `first` to `last`; with an open end `last` is not among them. The bytes belong to
+// somebody else: see where it comes from.
 struct KeyInterval {
   std::string_view first;
   std::string_view last;
@@ -87,6 +90,7 @@ struct KeyInterval {
   bool empty() const { return EndsBefore(first); }
 };
 
+// Bytes at the front that both have.
 inline size_t CommonPrefix(std::string_view a, std::string_view b) {
   const size_t limit = std::min(a.size(), b.size());
   size_t n = 0;
@@ -99,7 +103,8 @@ inline size_t CommonPrefix(std::string_view a, std::string_view b) {
   return n;
 }
 
-// The first key behind all that begin with `prefix`; empty: there is none, the prefix is empty or all 0xff.
+// The first key behind all keys that begin with `prefix`; empty: there is none, for the prefix is empty or
+// all 0xff.
 inline std::string PrefixEnd(std::string_view prefix) {
   std::string end(prefix);
   while (!end.empty() && end.back() == '\xff') end.pop_back();
@@ -107,7 +112,7 @@ inline std::string PrefixEnd(std::string_view prefix) {
   return end;
 }
 
-// <0, 0, >0 in internal key order.
+// Below 0, 0 or above 0, in the order of internal keys.
 inline int CompareInternalKeys(std::string_view a, std::string_view b) {
   const int c = StoredKeyOf(a).compare(StoredKeyOf(b));
   if (c != 0) return c;

@@ -1,10 +1,11 @@
 // LimitedDisk: a Disk in front of another that takes as long as a modelled one: one spindle of
-// bytes_per_second, shared by all reads and writes, first come first served; after an idle time up to
-// burst_bytes pass at once.
+// bytes_per_second, shared by all reads and writes in order of arrival. After an idle time up to burst_bytes
+// pass at once. Syncs and operations on names are as fast as the base's.
 //
-// Time is Now(): virtual in a simulation. Syncs, and operations on names, are as fast as the base's.
-//
-// Thread safety: all.   Ownership: `base` outlives it.   Errors: the base's.
+// Thread safety: all; calls wait.
+// Ownership: `base` outlives it.
+// Errors: the base's.
+// Units: time is Now(): virtual in a simulation.
 #pragma once
 
 #include <atomic>
@@ -20,25 +21,25 @@ namespace nova {
 
 struct LimitedDiskOptions {
   uint64_t bytes_per_second = 100 << 20;  // > 0
-  uint64_t burst_bytes = 256 << 10;
+  uint64_t burst_bytes = 256 << 10;       // that pass without a wait after an idle time
 };
 
-// The modelled disk's time, which everything that reads and writes on it shares.
+// The modelled disk's time, shared by all that read and write on it.
 class DiskBandwidth {
  public:
   explicit DiskBandwidth(const LimitedDiskOptions& options);
-  void Take(size_t bytes);  // waits for its turn, and until it is done
-  // off: as fast as the base; what it did then is not owed later
+  void Take(size_t bytes);  // waits for its turn and for its end
+  // False: as fast as the base; the bytes that pass then are not owed later.
   void SetLimited(bool limited) { limited_.store(limited); }
 
  private:
   Nanos TimeOf(uint64_t bytes) const { return static_cast<Nanos>(static_cast<double>(bytes) * ns_per_byte_); }
 
   const double ns_per_byte_;
-  const Nanos burst_ns_;
+  const Nanos burst_ns_;  // time of burst_bytes
   std::atomic<bool> limited_{true};
   Mutex mu_;
-  Nanos free_at_ns_ ABSL_GUARDED_BY(mu_) = 0;  // when the disk has done all it was given
+  Nanos free_at_ns_ ABSL_GUARDED_BY(mu_) = 0;  // when the disk has done everything it was given
 };
 
 class LimitedDisk : public Disk {

@@ -1,10 +1,10 @@
 // Logging and checks, without a dependency: applications that link libnova_client get no glog.
 //
 // NOVA_LOG(WARNING) << "stoc-2: " << status;   one line to the output; programs install glog's, the
-//                                               default is stderr for WARNING and above.
-// NOVA_CHECK(x) << "why";                       a bug: prints and aborts, in every build. Never for input,
-//                                               network, disk.
-// NOVA_DCHECK(x)                                the same, in debug and simulation builds only.
+//                                               default is stderr for WARNING and above
+// NOVA_CHECK(x) << "why";                       a bug: prints and aborts, in every build; never for input,
+//                                               network, disk
+// NOVA_DCHECK(x)                                the same, in debug and simulation builds only
 //
 // Thread safety: all. The output must not log.
 #pragma once
@@ -15,15 +15,17 @@
 namespace nova {
 
 enum class LogSeverity { kInfo = 0, kWarning = 1, kError = 2, kFatal = 3 };
+// Takes one line; called from any thread.
 using LogOutput = void (*)(LogSeverity severity, const char* file, int line, std::string_view text);
 
-void SetLogOutput(LogOutput output);  // before other threads start
+void SetLogOutput(LogOutput output);  // call before other threads start
 
+// One line under construction; NOVA_LOG makes it.
 class LogMessage {
  public:
   LogMessage(LogSeverity severity, const char* file, int line)
       : severity_(severity), file_(file), line_(line) {}
-  ~LogMessage();  // kFatal: aborts
+  ~LogMessage();  // writes the line; kFatal: aborts
   std::ostream& stream() { return stream_; }
 
  private:
@@ -33,6 +35,7 @@ class LogMessage {
   std::ostringstream stream_;
 };
 
+// Makes both arms of NOVA_CHECK void.
 struct LogVoidify {
   void operator&(std::ostream&) {}
 };

@@ -1,9 +1,10 @@
 // Metrics: named counters, gauges and histograms of one process, and their Prometheus text.
 //
 // Names are nova_<component>_<what>_<unit>, with labels in the name: `nova_stoc_bytes_total{op="read"}`. A
-// metric lives as long as its registry; look it up once and keep the pointer.
+// metric lives as long as its registry: look it up once and keep the pointer.
 //
 // Thread safety: all. Counter and Gauge are one relaxed atomic.
+// Ownership: Metrics owns them; the sources of callbacks outlive the last PrometheusText.
 #pragma once
 
 #include <atomic>
@@ -19,6 +20,7 @@
 
 namespace nova {
 
+// A sum that only rises.
 class Counter {
  public:
   void Add(uint64_t n = 1) { value_.fetch_add(n, std::memory_order_relaxed); }
@@ -28,6 +30,7 @@ class Counter {
   std::atomic<uint64_t> value_{0};
 };
 
+// A value that rises and falls.
 class Gauge {
  public:
   void Set(int64_t v) { value_.store(v, std::memory_order_relaxed); }
@@ -40,12 +43,15 @@ class Gauge {
 
 class Metrics {
  public:
+  // Each of these three finds the metric of that name or makes it.
   Counter* counter(const std::string& name);
   Gauge* gauge(const std::string& name);
-  Histogram* histogram(const std::string& name);  // exposed as a summary: quantiles, _sum, _count
-  // `read` is asked at each exposition; it must not call back into this object.
+  // Exposed as a summary: quantiles, _sum, _count.
+  Histogram* histogram(const std::string& name);
+  // `read` is called by each PrometheusText, under the lock: it must not call back into this object.
   void AddCallback(const std::string& name, std::function<double()> read);
 
+  // All metrics, in the text format of Prometheus.
   std::string PrometheusText() const;
 
  private:

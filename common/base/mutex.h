@@ -1,7 +1,7 @@
-// Mutex, MutexLock, CondVar: the blocking primitives. Production: pthreads. In a simulation: fibers of its
-// scheduler.
+// Mutex, MutexLock, CondVar: the blocking primitives. In production they are pthreads'; in a simulation they
+// block fibers of its scheduler.
 //
-// Thread safety: they are it. Annotated for clang's analysis (the `clang` preset). Not recursive.
+// Thread safety: all. Annotated for clang's analysis (the `clang` preset). Not recursive.
 #pragma once
 
 #include <pthread.h>
@@ -19,7 +19,8 @@ class ABSL_LOCKABLE Mutex {
   Mutex& operator=(const Mutex&) = delete;
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION();
   void Unlock() ABSL_UNLOCK_FUNCTION();
-  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}  // for clang's analysis, where it cannot see it
+  // Tells clang's analysis that the lock is held; no check.
+  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}
 
  private:
   friend class CondVar;
@@ -45,21 +46,22 @@ class CondVar {
   CondVar(const CondVar&) = delete;
   CondVar& operator=(const CondVar&) = delete;
   void Wait(Mutex* mu) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { WaitUntil(mu, kNever); }
-  // False when the deadline passed. As with any condition variable, the caller loops on its condition.
+  // Waits for a signal or the deadline. False: the deadline has passed. As with any condition variable, the
+  // caller loops on its condition.
   bool WaitUntil(Mutex* mu, Nanos deadline_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  void Signal();
+  void Signal();  // wakes one waiter
   void SignalAll();
 
  private:
   pthread_cond_t cv_;
 };
 
-// A flag that is set once and waited for.
+// A flag that is set once and waited for. Not reset.
 class Notification {
  public:
-  void Notify();
+  void Notify();  // sets the flag; again is fine
   bool HasBeenNotified() const;
-  bool WaitUntil(Nanos deadline_ns) const;  // false when the deadline passed
+  bool WaitUntil(Nanos deadline_ns) const;  // false: the deadline has passed
   void Wait() const { WaitUntil(kNever); }
 
  private:

@@ -1,4 +1,7 @@
-// Outcome: what became of one request, as an enum that costs nothing to pass. Wire value: do not renumber.
+// Outcome: what became of one request, as an enum that costs nothing to pass. Values are on the wire: do not
+// renumber.
+//
+// Thread safety: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +15,7 @@ enum class Outcome : uint8_t {
   kOk = 0,
   kNotFound = 1,
   kInvalidArgument = 2,  // nothing was written
-  // this process does not hold the range (or not at this epoch); refresh the configuration
+  // This process does not hold the range, or not at this epoch; fetch the configuration again.
   kNotOwner = 3,
   kBusy = 4,              // out of a bounded resource, or the range is moving; retry with back-off
   kNoSpace = 5,           // storage full; reads and deletes go on
@@ -26,22 +29,21 @@ enum class Outcome : uint8_t {
 };
 inline constexpr Outcome kMaxOutcome = Outcome::kSnapshotEnded;
 
-// No write twice (A1): what a client may conclude about a write.
+// What a client may conclude about a write (no write twice, A1).
 enum class Effect { kApplied, kNotApplied, kUnknown };
 inline Effect EffectOf(Outcome o) {
   if (o == Outcome::kOk) return Effect::kApplied;
   return o == Outcome::kUnknown || o == Outcome::kInternal ? Effect::kUnknown : Effect::kNotApplied;
 }
 
-// True for outcomes after which the same request may be sent again within its deadline (definitely not
-// applied).
+// The same request may be sent again within its deadline, for it was definitely not applied.
 inline bool IsRetryable(Outcome o) {
   return o == Outcome::kNotOwner || o == Outcome::kBusy || o == Outcome::kNoSpace ||
          o == Outcome::kUnavailable;
 }
 
-std::string_view OutcomeName(Outcome o);
-Status ToStatus(Outcome o, std::string_view what);
-Outcome ToOutcome(const Status& s);
+std::string_view OutcomeName(Outcome o);            // "NotFound"; for people
+Status ToStatus(Outcome o, std::string_view what);  // `what` says where; kOk is Ok
+Outcome ToOutcome(const Status& s);                 // the nearest outcome; kInternal for codes that have none
 
 }  // namespace nova

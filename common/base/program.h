@@ -1,5 +1,5 @@
-// Program: what every server's main does alike: signals, logging, /metrics and a page for people, the ready
-// line, the end.
+// Program: the things that the mains of all servers do alike: signals, logging, /metrics and a page for
+// people, the ready line, the end.
 //
 //   Program program(argv[0], "nova_ltc");                          // before any thread
 //   program.ServePages(FLAGS_metrics_address);
@@ -7,10 +7,10 @@
 //   program.SetPage([&] { return node->StatusText(); });
 //   program.Ready(name, address);
 //   program.WaitForSignal();
-//   program.StopPages();                                           // before what the page shows goes
+//   program.StopPages();                                           // before the sources of the page go
 //
-// Thread safety: one thread (main's); pages are made on the page server's.   Errors: one line on stderr, exit
-//                code 2.
+// Thread safety: one thread (main's); pages are made on the page server's.
+// Errors: one line on stderr, exit code 2.
 #pragma once
 
 #include <signal.h>
@@ -27,29 +27,31 @@ namespace nova {
 
 class Program {
  public:
-  // Leaves SIGTERM and SIGINT to WaitForSignal, ignores SIGPIPE, sends NOVA_LOG to glog.
+  // Leaves SIGTERM and SIGINT to WaitForSignal, ignores SIGPIPE, sends NOVA_LOG to glog. `title`: of the
+  // page.
   Program(const char* path, std::string title);
 
   Metrics* metrics() { return &metrics_; }
-  // The pages are there before the node is: their address is part of what a node registers.
+  // Serves /metrics and the page. It comes before the node, which registers the pages' address. An error ends
+  // the program.
   void ServePages(const std::string& address);
-  const std::string& pages_address() const { return pages_->address(); }
-  void SetPage(std::function<std::string()> text);
-  void StopPages();
+  const std::string& pages_address() const { return pages_->address(); }  // as bound
+  void SetPage(std::function<std::string()> text);                        // the text of the page from now on
+  void StopPages();                                                       // no page is made after it returns
 
   // "ready NAME ADDRESS PAGES" on stdout, and READY=1 to a service manager ($NOTIFY_SOCKET).
   void Ready(const std::string& name, const std::string& address);
-  // True at SIGTERM or SIGINT; false when the deadline passed.
+  // Waits. True: SIGTERM or SIGINT came; false: the deadline has passed.
   bool WaitForSignal(Nanos deadline_ns = kNever);
 
  private:
-  std::string Page();
+  std::string Page();  // the page for people
 
   const std::string title_;
-  sigset_t stop_;
+  sigset_t stop_;  // the signals of WaitForSignal
   Metrics metrics_;
   Mutex mu_;
-  std::function<std::string()> text_ ABSL_GUARDED_BY(mu_);
+  std::function<std::string()> text_ ABSL_GUARDED_BY(mu_);  // see SetPage; at first "starting"
   std::unique_ptr<HttpServer> pages_;
 };
 

@@ -1,6 +1,7 @@
-// BoundedQueue: hands work from threads to threads; never grows past its capacity.
+// BoundedQueue: hands items from threads to threads; never grows past its capacity.
 //
-// Thread safety: all. Close wakes everybody; what is queued is still handed out, then Pop returns nullopt.
+// Thread safety: all.
+// Ownership: items left at destruction are destroyed.
 #pragma once
 
 #include <deque>
@@ -16,7 +17,7 @@ class BoundedQueue {
  public:
   explicit BoundedQueue(size_t capacity) : capacity_(capacity) {}
 
-  // False when full or closed: the caller keeps `item`.
+  // False: it is full or closed, and the caller keeps `item`. Does not wait.
   bool TryPush(T& item) {
     MutexLock lock(&mu_);
     if (closed_ || items_.size() >= capacity_) return false;
@@ -26,7 +27,7 @@ class BoundedQueue {
   }
   bool TryPush(T&& item) { return TryPush(item); }
 
-  // Waits; nullopt when the deadline passed, or closed and empty.
+  // Waits for an item. nullopt: the deadline has passed, or it is closed and empty.
   std::optional<T> Pop(Nanos deadline_ns = kNever) {
     MutexLock lock(&mu_);
     while (items_.empty()) {
@@ -37,6 +38,7 @@ class BoundedQueue {
     return item;
   }
 
+  // Takes no more items and wakes all who wait; items in it are still handed out.
   void Close() {
     MutexLock lock(&mu_);
     closed_ = true;

@@ -1,7 +1,7 @@
 // Random: a small seeded generator (xoshiro256**). Not for secrets.
 //
-// Thread safety: none; one per owner. A simulation seeds everything from its own (RandomSeed), so a seed is a
-//                run.
+// Thread safety: none; one for each owner. A simulation seeds all of them from its own (RandomSeed), so that
+//   a seed is a run.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class Random {
   uint64_t Uniform(uint64_t n) {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * n) >> 64);
   }
-  bool OneIn(uint64_t n) { return Uniform(n) == 0; }
+  bool OneIn(uint64_t n) { return Uniform(n) == 0; }  // true once in n calls, on average
   double NextDouble() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }  // in [0, 1)
 
  private:

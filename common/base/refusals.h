@@ -1,9 +1,8 @@
-// Refusals: what callers are told while something refuses them, because a disk is full, or fails.
+// Refusals: the answer for callers while something refuses them, because a disk is full or fails. After a few
+// refusals in a row it is tried again only now and then. So an application that retries at once costs neither
+// files nor memory, and a disk that is well again is noticed soon.
 //
-// After a few refusals in a row it is asked again only now and then: an application that retries at once
-// costs neither files nor memory, and a disk that is well again is noticed soon.
-//
-// Thread safety: all. What works pays one load a call.
+// Thread safety: all. A call that works pays one load.
 #pragma once
 
 #include <algorithm>
@@ -18,17 +17,20 @@ class Refusals {
  public:
   static constexpr uint32_t kAtOnce = 4;  // refusals in a row that bring no pause
 
+  // Pauses double from 1 ms to `longest_pause_ns`.
   explicit Refusals(Nanos longest_pause_ns) : longest_pause_ns_(longest_pause_ns) {}
 
-  // kOk: ask. Else what the caller is told instead: nothing was done.
+  // kOk: try. Else the outcome to answer with; nothing is done.
   Outcome Why() const {
     if (in_a_row_.load(std::memory_order_relaxed) == 0 || Now() >= again_ns_.load(std::memory_order_relaxed))
       return Outcome::kOk;
     return told_.load(std::memory_order_relaxed);
   }
+  // It was tried, and not refused.
   void OnTaken() {
     if (in_a_row_.load(std::memory_order_relaxed) != 0) in_a_row_.store(0, std::memory_order_relaxed);
   }
+  // It was tried, and refused.
   void OnRefused(Outcome outcome) {
     const uint32_t n = in_a_row_.fetch_add(1, std::memory_order_relaxed);
     if (n < kAtOnce) return;
@@ -39,9 +41,9 @@ class Refusals {
 
  private:
   const Nanos longest_pause_ns_;
-  std::atomic<uint32_t> in_a_row_{0};
-  std::atomic<Outcome> told_{Outcome::kUnavailable};
-  std::atomic<Nanos> again_ns_{0};
+  std::atomic<uint32_t> in_a_row_{0};                 // refusals since the last success
+  std::atomic<Outcome> told_{Outcome::kUnavailable};  // the outcome of the last one
+  std::atomic<Nanos> again_ns_{0};                    // no try before this time
 };
 
 }  // namespace nova

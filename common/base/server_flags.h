@@ -1,5 +1,5 @@
-// The flags that all servers have, and their bounds. Only what a main uses of them is linked into it.
-// For files with a main.
+// The flags that all servers have, and their bounds. Only those that a main uses are linked into it. For
+// files with a main.
 #pragma once
 
 #include <gflags/gflags_declare.h>
@@ -23,7 +23,7 @@ DECLARE_string(rdma_device);
 
 namespace nova {
 
-void CheckServerFlags();
-void CheckNodeFlags();  // those of every server among them
+void CheckServerFlags();  // ends the program if one of every server is bad
+void CheckNodeFlags();    // likewise, of LTCs and StoCs
 
 }  // namespace nova

@@ -1,6 +1,7 @@
-// SharedBytes: a view, and what keeps its bytes in memory: a string, or a mapped file.
+// SharedBytes: a view together with the owner of its bytes: a string, or a mapped file.
 //
-// Thread safety: the bytes are immutable; as std::shared_ptr.   Ownership: shared.
+// Thread safety: the bytes are immutable; otherwise as std::shared_ptr.
+// Ownership: shared.
 #pragma once
 
 #include <memory>
@@ -10,10 +11,11 @@
 namespace nova {
 
 struct SharedBytes {
-  std::string_view data;
-  std::shared_ptr<const void> keep;
+  std::string_view data;             // null: none
+  std::shared_ptr<const void> keep;  // owns the bytes
 
   explicit operator bool() const { return data.data() != nullptr; }
+  // Bytes with an owner of their own.
   static SharedBytes Of(std::string bytes) {
     auto owned = std::make_shared<const std::string>(std::move(bytes));
     const std::string_view view = *owned;

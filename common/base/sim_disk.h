@@ -1,13 +1,13 @@
-// SimDisk: a disk in memory that loses what was not synced when its machine crashes (faults rows 20, 23, 24).
+// SimDisk: a disk in memory that loses bytes that were not synced when its machine crashes.
 //
-// The SimDisk is the medium; a process mounts it and gets a Disk. What survives Crash: the synced bytes of
-// files whose directory entry was synced; with `torn`, also a part of the rest, picked by the seed: of each
-// unsynced write some of its sectors, of unsynced directory changes a prefix in their order (renames whole),
-// as journalling file systems do.
+// The SimDisk is the medium; a process mounts it and gets a Disk. After Crash there are the synced bytes of
+// files whose directory entry was synced. With `torn` there is also a part of the rest, picked by the seed:
+// of each unsynced write some of its sectors, of unsynced changes of directories the first few in their order
+// (renames whole), as on journalling file systems.
 //
-// Thread safety: all. In a simulation every call is a yield point, and takes `latency_ns` of virtual time.
-// Ownership:     the medium outlives its mounts; a mount's lock goes with it, or with a crash.
-// Errors:        as disk.h; FailedPrecondition through a handle or mount from before a crash.
+// Thread safety: all. In a simulation every call is a yield point and takes `latency_ns` of virtual time.
+// Ownership: the medium outlives its mounts. A mount's lock ends with it, or with a crash.
+// Errors: as disk.h; FailedPrecondition: a handle or mount from before a crash.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 namespace nova {
 
 struct SimDiskOptions {
-  uint64_t capacity_bytes = uint64_t{1} << 40;
-  Nanos latency_ns = 0;  // of each Read, Write and Sync
+  uint64_t capacity_bytes = uint64_t{1} << 40;  // ResourceExhausted beyond it
+  Nanos latency_ns = 0;                         // of each Read, Write and Sync
 };
 
 class SimDisk {
@@ -31,10 +31,12 @@ class SimDisk {
   explicit SimDisk(SimDiskOptions options = {});
   ~SimDisk();
 
+  // A process's view of the medium.
   std::unique_ptr<Disk> Mount();
-  // Mounts and handles from before are dead. `torn` null: exactly what was synced.
+  // The machine loses power: mounts and handles from before are dead. `torn` null: exactly the synced bytes
+  // are left.
   void Crash(Random* torn = nullptr);
-  // What a mount would read, in no time: of tests. nullopt: no such file.
+  // The content that a mount would read, without time passing; for tests. nullopt: there is no such file.
   std::optional<std::string> Contents(const std::string& path) const;
 
  private:

@@ -2,15 +2,15 @@
 // time.
 //
 // While a Simulation runs, nova::Thread, Mutex, CondVar, SleepFor, Now and RandomSeed of the calling thread
-// act on it; each call that could wait is a yield point at which the seed picks who goes on. Time stands
-// still while a fiber runs and jumps to the next deadline when all wait. Same seed, same schedule, same
-// trace, in any process.
+// act on it. Each call that could wait is a yield point at which the seed picks the fiber that goes on. Time
+// stands still while a fiber runs, and jumps to the next deadline when all wait. The same seed gives the same
+// schedule and the same trace, in any process.
 //
 //   Simulation sim(seed);
 //   sim.Run([] { Thread t("a", ...); SleepFor(10 * kMinute); });
 //   // Run returns when the main fiber has; all others must have ended.
 //
-// What cannot be a fiber (gRPC, the ZooKeeper client, epoll) has a simulated counterpart at its seam instead.
+// Parts that cannot be fibers (gRPC, the ZooKeeper client, epoll) have a simulated counterpart at their seam.
 //
 // Thread safety: belongs to the thread that calls Run. Several may run in different threads.
 #pragma once
@@ -35,41 +35,45 @@ class Simulation {
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
-  // The one that runs the calling fiber; null in production.
+  // The simulation that runs the calling fiber; null in production.
   static Simulation* Current() { return current_; }
 
+  // Runs `main` as the first fiber, and all that it starts, until it ends. REQUIRES: all others have ended by
+  // then.
   void Run(std::function<void()> main);
   Random& random() { return random_; }
-  Nanos now() const { return now_ns_; }  // true time
+  Nanos now() const { return now_ns_; }  // true time, not a host's
 
-  // Whom a fiber works for: what it spawns works for the same. Its clock runs at a rate of its own; Now, and
-  // the deadlines of what waits, are its clock's.
+  // The host on which a fiber runs; fibers it starts run there too. Its clock has a rate of its own, by which
+  // Now and deadlines of these fibers go.
   struct Host {
     std::string name;
     double clock_rate = 1;
   };
-  const Host* host() const;         // of the calling fiber; null: of nobody, whose clock is true
-  void set_host(const Host* host);  // which outlives its fibers
-  Nanos LocalNow() const;
+  // Of the calling fiber; null: it has none, and its clock is true.
+  const Host* host() const;
+  void set_host(const Host* host);  // of the calling fiber; outlives it
+  Nanos LocalNow() const;           // Now() of the calling fiber's host
 
-  // who has not ended, for whom, and what each waits for: of a run that hangs
+  // The fibers that have not ended, on which host, and what each waits for; for runs that hang.
   std::string FibersText() const;
 
-  // Adds a line to the trace (the hash is of all lines, and of each scheduling step).
+  // Adds a line to the trace. The hash is of all lines and of each scheduling step.
   void Trace(std::string_view line);
   uint64_t trace_hash() const { return trace_hash_; }
   uint64_t trace_lines() const { return trace_lines_; }
   void set_trace_output(std::function<void(std::string_view)> output) { trace_output_ = std::move(output); }
 
-  // For the primitives of common/base and the simulated seams.
+  // --- for the primitives of common/base and the simulated seams
   FiberId Spawn(std::string name, std::function<void()> body);
   void Join(FiberId fiber);
   const void* CurrentFiber() const { return running_; }
-  void Yield();
+  void Yield();  // others may run
+  // Yield, once in eight calls.
   void MaybeYield() {
     if (undisturbed_ == 0 && random_.Uniform(8) == 0) Yield();
   }
-  // While it stands the calling fiber goes on where it need not wait: what a test looks at is of one moment.
+  // While it stands the calling fiber goes on wherever it need not wait, so that a test looks at one moment.
   class Undisturbed {
    public:
     Undisturbed() : sim_(Current()) { ++sim_->undisturbed_; }
@@ -80,27 +84,32 @@ class Simulation {
    private:
     Simulation* const sim_;
   };
-  // Waits until WakeOne or WakeAll of `key`, or the deadline; false for the deadline.
+  // Waits until WakeOne or WakeAll of `key`, or the deadline. False: the deadline has passed.
   bool Block(const void* key, Nanos deadline_ns);
   void WakeOne(const void* key);  // one waiter, picked by the seed
   void WakeAll(const void* key);
 
  private:
   struct Fiber;
-  static void FiberMain();
+  static void FiberMain();  // the body of every fiber
+  // The running fiber stops here until it is picked again.
   void SwitchToScheduler();
+  // Picks and runs fibers until the main one has ended.
   void Schedule();
+  // The next fiber, by the seed; time jumps if all wait.
   Fiber* PickNext();
+  // `woken`: by WakeOne or WakeAll, not by its deadline.
   void MakeRunnable(Fiber* fiber, bool woken);
-  Nanos TrueTime(Nanos local_ns) const;
+  Nanos TrueTime(Nanos local_ns)
+      const;  // the first true time at which the clock of the running fiber's host shows `local_ns`
 
   static thread_local Simulation* current_;
   struct Rep;
   std::unique_ptr<Rep> rep_;
   Random random_;
-  Nanos now_ns_ = kSecond;
-  Fiber* running_ = nullptr;
-  int undisturbed_ = 0;
+  Nanos now_ns_ = kSecond;    // true virtual time
+  Fiber* running_ = nullptr;  // null: the scheduler runs
+  int undisturbed_ = 0;       // Undisturbed objects that stand
   uint64_t trace_hash_ = 0xcbf29ce484222325;
   uint64_t trace_lines_ = 0;
   std::function<void(std::string_view)> trace_output_;

@@ -1,6 +1,5 @@
-// Status: operating errors (input, network, disk, full, missing). Bugs are NOVA_CHECK (log.h).
-//
-// On the request path outcomes are the enum of outcome.h; a Status with text is built at the edges only.
+// Status: operating errors (input, network, disk, full, missing). Bugs are NOVA_CHECK (log.h). On the request
+// path outcomes are the enum of outcome.h; a Status with text is built at the edges only.
 #pragma once
 
 #include <utility>
@@ -17,7 +16,7 @@ using absl::StrCat;
 
 inline Status OkStatus() { return absl::OkStatus(); }
 
-// The same error with where it happened in front: "opening /data/x: No such file".
+// The same error with its place in front: "opening /data/x: No such file".
 inline Status Annotate(const Status& s, std::string_view where) {
   return s.ok() ? s
                 : Status(s.code(), StrCat(absl::string_view(where.data(), where.size()), ": ", s.message()));
@@ -35,7 +34,7 @@ inline Status Annotate(const Status& s, std::string_view where) {
     if (!nova_status_.ok()) return nova_status_; \
   } while (0)
 
-// NOVA_ASSIGN_OR_RETURN(auto x, F()): x = the value of F(), or returns its error.
+// NOVA_ASSIGN_OR_RETURN(auto x, F()): sets x to the value of F(), or returns its error.
 #define NOVA_ASSIGN_OR_RETURN(lhs, expr) \
   NOVA_ASSIGN_OR_RETURN_INNER(NOVA_CONCAT(nova_or_, __LINE__), lhs, expr)
 #define NOVA_ASSIGN_OR_RETURN_INNER(tmp, lhs, expr) \

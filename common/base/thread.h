@@ -1,6 +1,7 @@
-// Thread: a named loop. Only this file starts threads; a simulation runs each as a fiber.
+// Thread: a named thread; common/base/thread.cc is the only place that starts threads. In a simulation it is
+// a fiber. Names are <component>.<role>.<n>: "ltc.xchg.0".
 //
-// Names are <component>.<role>.<n>: "ltc.xchg.0". The destructor joins: tell the body to end first.
+// Thread safety: Join and destruction by one thread; the body runs on its own.
 #pragma once
 
 #include <functional>
@@ -11,16 +12,17 @@ namespace nova {
 
 class Thread {
  public:
+  // Starts `body`.
   Thread(std::string name, std::function<void()> body);
-  ~Thread();
+  ~Thread();  // joins: tell the body to end first
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
   void Join();  // idempotent
   const std::string& name() const;
 
-  // Identifies the calling thread or fiber; equal to no other live one's. For ownership checks (`OnXchg`).
+  // Identifies the calling thread or fiber among those alive; for checks of ownership (`OnXchg`).
   static const void* CurrentId();
-  // Raises the calling thread above the others where the process may (heartbeats); false where it may not.
+  // Raises the calling thread above the others where the process may (heartbeats). False: it may not.
   static bool RaisePriority();
 
  private:

@@ -1,8 +1,9 @@
-// WriteBatch: puts and deletes, of keys and of ranges of keys, that are written together or not at all
+// WriteBatch: puts and deletions, of keys and of ranges of keys, that are written together or not at all
 // (atomicity, K6), in the order they were added.
 //
-// Thread safety: none.   Ownership: copies keys and values.   Errors: none here; writing it checks each key
-//                and value.
+// Thread safety: none.
+// Ownership: copies keys and values.
+// Errors: none here; writing it checks each key and value.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace nova {
 
-inline constexpr int64_t kMaxTtlMs = int64_t{1} << 50;  // of a time to live; the least is 1
+inline constexpr int64_t kMaxTtlMs = int64_t{1} << 50;  // the longest time to live; the shortest is 1
 
 class WriteBatch {
  public:
@@ -23,20 +24,21 @@ class WriteBatch {
     Add(ValueType::kPutTtl, key, value, ttl_ms);
   }
   void Delete(std::string_view key) { Add(ValueType::kDelete, key, {}); }
-  // [begin, end)
+  // Deletes [begin, end).
   void DeleteRange(std::string_view begin, std::string_view end) { Add(ValueType::kDeleteRange, begin, end); }
   void Clear() {
     entries_.clear();
     bytes_.clear();
   }
   size_t count() const { return entries_.size(); }
-  size_t bytes() const { return bytes_.size(); }
+  size_t bytes() const { return bytes_.size(); }  // of keys and values together
 
+  // An entry; it views the batch.
   struct Entry {
     ValueType type;
     std::string_view key;    // user key
-    std::string_view value;  // of kDeleteRange: the end, a user key; empty: of all keys
-    int64_t ttl_ms;
+    std::string_view value;  // of kDeleteRange: the end, a user key; empty: to the last key
+    int64_t ttl_ms;          // of kPutTtl: milliseconds
   };
   Entry entry(size_t i) const {
     const Place& p = entries_[i];
@@ -46,6 +48,7 @@ class WriteBatch {
   }
 
  private:
+  // An entry's place in bytes_.
   struct Place {
     ValueType type;
     size_t offset, key_size, value_size;
@@ -57,7 +60,7 @@ class WriteBatch {
   }
 
   std::vector<Place> entries_;
-  std::string bytes_;
+  std::string bytes_;  // keys and values, one after another
 };
 
 }  // namespace nova

@@ -1,7 +1,7 @@
 // Zipfian: ranks 0, 1, ... with probability proportional to 1 / (rank + 1)^0.99, by inversion without
 // rejection (Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994).
 //
-// Thread safety: immutable; the Random is the caller's. Construction costs n powers.
+// Thread safety: immutable; the Random is the caller's. Construction computes n powers.
 #pragma once
 
 #include <cmath>
@@ -13,6 +13,7 @@ namespace nova {
 
 class Zipfian {
  public:
+  // Ranks are in [0, n).
   explicit Zipfian(uint64_t n) : n_(n) {
     for (uint64_t i = 1; i <= n; ++i) zeta_n_ += std::pow(1.0 / static_cast<double>(i), kTheta);
     const double zeta_2 = 1 + std::pow(0.5, kTheta);
@@ -31,8 +32,8 @@ class Zipfian {
  private:
   static constexpr double kTheta = 0.99;
   const uint64_t n_;
-  double zeta_n_ = 0;
-  double eta_ = 0;
+  double zeta_n_ = 0;  // the sum of the weights of all ranks
+  double eta_ = 0;     // of the paper
 };
 
 // FNV-1a of a rank's bytes: spreads hot ranks over the key space, as YCSB's scrambled generator does.

@@ -1,16 +1,21 @@
 // ConfigStore: versioned znodes: compare-and-set, multi, ephemeral nodes, watches. ZooKeeper's model, reduced
-// to what we use.
+// to the parts that are used.
 //
-// Implementations: zookeeper (zookeeper_store.h), memory (one process and simulations: session expiry, lost
-// replies), file (one machine without ZooKeeper, tools and tests). Paths are absolute: "/ranges/7"; a store
-// may prefix a chroot.
+// Implementations: zookeeper (zookeeper_store.h); memory (one process, and simulations with session expiry
+// and lost replies); file (one machine without ZooKeeper, tools and tests). Paths are absolute: "/ranges/7";
+// a store may put a chroot in front.
 //
-// Thread safety: all methods from any thread; calls wait for the answer (threads that may wait only; never an
-//                xchg thread). Watches run on a thread of the store's: hand work over, do not call back into
-//                the store from them.
-// Errors: NotFound; AlreadyExists; Aborted: the version did not match; Unknown: sent, and the answer was
-//         lost: read again and decide by what is there (faults row 38); Unavailable: no session;
-//         DeadlineExceeded: not sent in time; InvalidArgument.
+// A compare-and-set of a record:
+//
+//   StatusOr<Znode> node = store->Get(path);
+//   Status s = store->Set(path, Change(node->data), node->version);
+//   // Aborted: somebody else was first. Unknown: read again; it may have been made.
+// Thread safety: all methods from any thread that may wait, never an xchg thread: calls wait for the answer.
+//   Watches run on a thread of the store's: hand work over, and do not call the store from them.
+// Ownership: closures given to Watch may run until the store is destroyed.
+// Errors: NotFound; AlreadyExists; Aborted: the version did not match; Unknown: it was sent and the answer
+//   was lost: read again, and decide by the outcome; Unavailable: no session; DeadlineExceeded: not sent in
+//   time; InvalidArgument.
 #pragma once
 
 #include <cstdint>
@@ -24,21 +29,23 @@
 
 namespace nova {
 
+// A node as it was read.
 struct Znode {
   std::string data;
-  int64_t version = 0;  // counts sets of this node
-  // transaction id of its creation: tells a node from one created anew under the same name
+  int64_t version = 0;  // sets of this node so far
+  // The transaction that created it: tells a node from another created later under the same name.
   int64_t created = 0;
   bool ephemeral = false;
   bool mine = false;  // ephemeral and owned by this store's session
 };
 
+// One step of a Multi.
 struct ConfigOp {
   enum class Kind { kCheck, kCreate, kSet, kDelete };
   Kind kind = Kind::kCheck;
   std::string path;
   std::string data;
-  int64_t version = -1;  // of kCheck, kSet, kDelete; -1 = any
+  int64_t version = -1;  // of kCheck, kSet, kDelete; -1: any
   bool ephemeral = false;
 
   static ConfigOp Check(std::string path, int64_t version) {
@@ -55,31 +62,34 @@ struct ConfigOp {
   }
 };
 
-enum class SessionState { kConnecting, kConnected, kExpired };  // expired is final: open a new store (row 37)
+enum class SessionState { kConnecting, kConnected, kExpired };  // kExpired is final: open a new store
 
 class ConfigStore {
  public:
-  virtual ~ConfigStore() = default;  // closes the session: its ephemeral nodes go
+  // Closes the session: its ephemeral nodes go.
+  virtual ~ConfigStore() = default;
 
+  // With version -1, of these calls, any version is fine.
   virtual StatusOr<Znode> Get(const std::string& path) = 0;
   virtual StatusOr<std::vector<std::string>> Children(const std::string& path) = 0;  // names, sorted
   virtual Status Create(const std::string& path, const std::string& data, bool ephemeral = false) = 0;
   virtual Status Set(const std::string& path, const std::string& data, int64_t version) = 0;
   virtual Status Delete(const std::string& path, int64_t version = -1) = 0;
   virtual Status Multi(const std::vector<ConfigOp>& ops) = 0;  // all or nothing
-  virtual Status Sync() = 0;  // after it, reads see all that was answered anywhere before
+  // After it reads see everything that was answered anywhere before.
+  virtual Status Sync() = 0;
 
-  // Calls `changed` once, after the node or its children changed (or may have: a reconnect counts).
+  // Calls `changed` once, after the node or its children have changed, or may have: a reconnect counts.
   virtual void Watch(const std::string& path, std::function<void()> changed) = 0;
 
   virtual SessionState session_state() const = 0;
   virtual Nanos session_timeout_ns() const = 0;
-  // Send time, on our clock, of the latest request that was answered: until it + timeout (1 - rho) the
-  // session lives (lease, C3).
+  // When, by our clock, the latest request that was answered was sent: until that + timeout * (1 - rho) the
+  // session certainly lives (lease, C3).
   virtual Nanos last_answered_send_ns() const = 0;
 
-  // Adds `n` to the counter at `path` (made when absent) and returns the first of the n new values, from 1
-  // up.
+  // Adds `n` to the counter at `path` (made if it is absent) and returns the first of the n new values; they
+  // begin with 1.
   StatusOr<uint64_t> Increment(const std::string& path, uint64_t n = 1);
 };
 

@@ -1,18 +1,18 @@
-// RangeLog: the log of one range at one epoch, as the engine sees it; the LogSink seam of the design.
+// RangeLog: the log of one range at one epoch, as the engine sees it.
 //
 // Each (memtable round, request thread) has a log of its own, bound for life to that thread, which alone
-// posts to it (one writer, L2). What a thread appends to one log in one round of its loop goes out as one
-// WRITE, or one message, per replica (group commit without waiting).
+// posts to it (one writer, L2). Records that a thread appends to one log in one turn of its loop go out as
+// one WRITE, or one message, for each replica (group commit without waiting).
 //
-// Implementations: mode none (NewNullLog), modes memory, persistent and both on StoCs (logc/log_client.h),
+// Implementations: mode none (NewNullLog); modes memory, persistent and both on StoCs (logc/log_client.h);
 // local persistent (logc/local_log.h).
 //
-// Thread safety: Append and Flush on the executor `on` only; the others from any thread.
-// Ownership:     entries, keys and values are copied before Append returns.
-// Errors:        done(kOk): delivered at every member (write-all, L3). done(kNotOwner): fenced, the range is
-//                lost: no put of this epoch can be acknowledged any more. Others only from a local log, whose
-//                disk failed: kNoSpace, kUnavailable: not in the log; kUnknown: perhaps. On StoCs a failed
-//                member is replaced (group change, L4), and the record goes on.
+// Thread safety: Append on the executor `on` only; the others from any thread.
+// Ownership: entries, keys and values are copied before Append returns.
+// Errors: of `done`: kOk: every member has the record (write-all, L3). kNotOwner: fenced, the range is lost:
+//   no put of this epoch can be acknowledged any more. Others only from a local log whose disk failed:
+//   kNoSpace, kUnavailable: not in the log; kUnknown: perhaps. On StoCs a failed member is replaced (group
+//   change, L4), and the record goes on.
 #pragma once
 
 #include <memory>
@@ -29,51 +29,55 @@
 
 namespace nova {
 
-// A round of sibling memtables that seal and flush together; its number orders it in its range (recency
-// order, K3).
+// The number of a round: sibling memtables that seal and flush together. It orders the rounds of a range
+// (recency order, K3).
 using RoundNumber = uint64_t;
 
-inline constexpr size_t kMaxLogEntries = UINT16_MAX;
+inline constexpr size_t kMaxLogEntries = UINT16_MAX;  // of one record
 
+// One write in a record.
 struct LogEntry {
-  MemTableId memtable;
+  MemTableId memtable;  // for replay: done memtables (M3) are skipped
   ValueType type = ValueType::kPut;
-  std::string_view key;  // stored key
-  std::string_view value;
+  std::string_view key;    // stored key
+  std::string_view value;  // of kDeleteRange: the stored key behind the last one
 };
 
+// One write or one batch.
 struct LogRecord {
-  RoundNumber round = 0;
-  SequenceNumber first_sequence = 0;
-  uint64_t client_id = 0;
+  RoundNumber round = 0;              // whose log it goes to
+  SequenceNumber first_sequence = 0;  // of the first entry
+  uint64_t client_id = 0;  // with request_number: which request it was (no write twice, A1); 0: unknown
   uint64_t request_number = 0;
-  // persistent modes: acknowledged when it would survive a loss of power, else the death of processes
+  // Of persistent logs. True: acknowledged once it would survive a loss of power. False: once it would
+  // survive the death of all processes.
   bool sync = false;
-  // entry i has first_sequence + i; at most kMaxLogEntries (atomicity, K6: a batch is one record)
+  // Entry i has number first_sequence + i; at most kMaxLogEntries. A batch is one record (atomicity, K6).
   std::span<const LogEntry> entries;
 };
 
 class RangeLog {
  public:
   virtual ~RangeLog() = default;
-  // Posts soon (at the latest at the end of the executor's round); done runs on `on`, in append order per
-  // log.
-  // False: out of log memory for now, nothing was done: the caller answers Busy.
+  // Posts the record soon, at the latest at the end of the executor's turn. `done` runs on `on`, in order of
+  // append for each log, or after Fence on any thread. False: there is no log memory now and nothing was
+  // done; the caller answers Busy.
   virtual bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) = 0;
-  // Done memtables (M3): every memtable of the round is named done by an acknowledged edit: its logs are
-  // freed at all members.
+  // Frees the round's logs at all members. Call once an acknowledged edit names every memtable of the round
+  // as done (done memtables, M3).
   virtual void DeleteRound(RoundNumber round) = 0;
-  // The epoch is over: every pending and later record ends with kNotOwner.
+  // The epoch is over: every record under way and every later one ends with kNotOwner.
   virtual void Fence() = 0;
-  virtual size_t bytes_in_flight() const = 0;
-  // Every record that was acknowledged survives what one with `sync` survives. Waits.
+  virtual size_t bytes_in_flight() const = 0;  // of records appended and not ended
+  // Waits until every record acknowledged so far survives as much as one with `sync`.
   virtual Status Sync() { return OkStatus(); }
-  // A record without `sync` may be lost where one with it is not.
+  // A record without `sync` may be lost where one with it is not, so flushes must take care of it.
   virtual bool sync_matters() const = 0;
-  // Rounds that stay in memory for long keep logs for long.
+  // False: it keeps nothing (mode none), so rounds may stay in memory without a log growing.
   virtual bool keeps_records() const { return true; }
 };
 
+// Mode none: every record is acknowledged at once and kept nowhere.
 std::unique_ptr<RangeLog> NewNullLog();
 
 }  // namespace nova

@@ -1,6 +1,8 @@
-// RecoveredLogs: what the logs of a range held when it was opened (read, R3), as Range::Recover takes it.
+// RecoveredLogs: the entries that the logs of a range held when it was opened (read, R3), for Range::Recover.
 //
-// Thread safety: a value.   Ownership: records are views of the logs' bytes, which it keeps.   Errors: none.
+// Thread safety: a value.
+// Ownership: keeps the bytes of the logs, into which its records are views.
+// Errors: none.
 #pragma once
 
 #include <memory>
@@ -13,7 +15,7 @@
 
 namespace nova {
 
-// One entry found in a log (R3): views of what its RecoveredLogs keeps.
+// One entry found in a log; views of the bytes that its RecoveredLogs keeps.
 struct RecoveredRecord {
   SequenceNumber sequence = 0;
   MemTableId memtable;
@@ -22,12 +24,13 @@ struct RecoveredRecord {
   std::string_view value;
 };
 
-// The entries of logs, in no order, and the logs' bytes: an entry of a few bytes costs no memory of its own.
-// Movable; a copy has the same bytes.
+// The entries of logs, in no order, and the logs' bytes, so that a small entry costs no memory of its own. A
+// copy shares the bytes.
 struct RecoveredLogs {
   std::vector<RecoveredRecord> records;
-  std::vector<std::shared_ptr<const std::string>> bytes;
+  std::vector<std::shared_ptr<const std::string>> bytes;  // of the logs; the records view them
 
+  // Takes the records of `other`, and shares its bytes.
   void Append(const RecoveredLogs& other) {
     records.insert(records.end(), other.records.begin(), other.records.end());
     bytes.insert(bytes.end(), other.bytes.begin(), other.bytes.end());

@@ -1,7 +1,10 @@
-// Admission: whether a connection is taken, by what its Hello says (handshake, F3): protocol versions, the
-// owner's check, and the rule that the newer connection of a peer replaces its older.
+// Admission: decides whether a connection is taken, by what its Hello says (handshake, F3): protocol
+// versions, the process it is meant for, the owner's check, and the rule that a newer connection of a peer
+// replaces its older one.
 //
-// Thread safety: none; the port's thread.   Ownership: none.   Errors: texts for the peer and the owner.
+// Thread safety: none; the port's thread.
+// Ownership: none taken.
+// Errors: texts for the peer and the owner.
 #pragma once
 
 #include <map>
@@ -14,32 +17,34 @@
 
 namespace nova {
 
-// What a listening fabric says and asks. Set before the ports' threads run.
+// The accepting side of a fabric, as Listen was told. Set before the ports' threads run.
 struct Listener {
-  Hello self;
-  AcceptCheck check;
-  size_t port_count = 1;
+  Hello self;             // the answer to a peer's Hello
+  AcceptCheck check;      // the owner's say; may be empty
+  size_t port_count = 1;  // a connection goes to port xchg_index % port_count
 };
 
 class Admission {
  public:
-  // Empty: admitted as `id`, and `*replaced` (0: none) is to be destroyed before it is up. Else the refusal.
+  // Empty: the connection is admitted as `id`; *replaced (0: none) must be destroyed before it is up. Else
+  // the reason for the refusal. Peers without an incarnation replace nobody.
   std::string Judge(const Listener& listener, const Hello& hello, ConnectionId id, ConnectionId* replaced);
-  // The connection `id` of this peer is gone.
+  // Forgets the connection `id` of this peer, which has ended.
   void Leave(const Hello& hello, ConnectionId id);
 
  private:
-  using Peer = std::tuple<Role, std::string, uint16_t>;  // name, xchg index
+  using Peer = std::tuple<Role, std::string, uint16_t>;  // role, name, xchg index
   struct Entry {
     ConnectionId id;
-    std::pair<uint64_t, uint64_t> age;  // incarnation, generation
+    std::pair<uint64_t, uint64_t> age;  // incarnation, then generation; a higher one replaces a lower
   };
-  std::map<Peer, Entry> admitted_;
+  std::map<Peer, Entry> admitted_;  // peers with an incarnation, and their newest connection
 };
 
 inline constexpr char kReplaced[] = "replaced by a newer connection of the peer (F3)";
 
-// OK: the dialler is connected. InvalidArgument: malformed. Else the reason why not.
+// The answer to a Hello of ours. OK: the dialler is connected. InvalidArgument: the answer is malformed.
+// Unavailable: a refusal or another version; with the reason.
 Status JudgeAnswer(const Hello& ours, const Handshake& answer);
 
 }  // namespace nova

@@ -1,13 +1,15 @@
-// BufferPool: registered memory in power-of-two pieces, bounded and counted.
+// BufferPool: registered memory in pieces of a power of two, bounded and counted.
 //
-// Memory is registered in slabs; a slab is cut into pieces of one size. When none of its pieces has a user,
-// it serves the size that is asked for next, or makes room for a larger slab. A piece that has a user stays
-// where it is, and its slab as it is cut.
+// Memory is registered in slabs, and a slab is cut into pieces of one size. When no piece of a slab has a
+// user, the slab serves the size that is asked for next, or makes room for a larger slab. A piece that has a
+// user stays where it is, and its slab as it is cut.
 //
-// Thread safety: all.   Ownership: a Buffer returns its piece when destroyed; the pool outlives its buffers.
-// A Buffer is destroyed only when no posted request names it and no peer may reach it any more (exposed
-// memory, F4): its memory has other users from then on.
-// Errors: Allocate gives an empty Buffer when the bound is reached: the caller says Busy or waits.
+// Thread safety: all.
+// Ownership: a Buffer returns its piece when destroyed. The pool outlives its buffers. Destroy a Buffer only
+//   when no posted request names it and no peer may reach it any more (exposed memory, F4): its memory has
+//   other users from then on.
+// Errors: Allocate returns an empty Buffer when the bound is reached or the system gives no more memory; the
+//   caller answers Busy or waits.
 #pragma once
 
 #include <memory>
@@ -21,6 +23,7 @@ namespace nova {
 class BufferPool;
 struct BufferSlab;
 
+// A piece of a BufferPool; empty by default. Moving passes the piece on.
 class Buffer {
  public:
   Buffer() = default;
@@ -30,10 +33,11 @@ class Buffer {
   explicit operator bool() const { return data_ != nullptr; }
   std::byte* data() const { return data_; }
   size_t capacity() const { return capacity_; }
-  uint32_t lkey() const { return lkey_; }
-  uint32_t rkey() const { return rkey_; }
+  uint32_t lkey() const { return lkey_; }  // names the piece's slab in our own requests
+  uint32_t rkey() const { return rkey_; }  // names it in a peer's
+  // The piece as a peer addresses it.
   RemoteBuffer remote() const { return {reinterpret_cast<uint64_t>(data_), capacity_, rkey_, 0}; }
-  void Reset();
+  void Reset();  // returns the piece; then it is empty
 
  private:
   friend class BufferPool;
@@ -48,17 +52,19 @@ class Buffer {
 class BufferPool {
  public:
   // Slabs of slab_bytes (a power of two) are mapped and registered as needed, up to max_bytes together.
+  // `access`: what peers may do with them.
   BufferPool(Fabric* fabric, Access access, size_t max_bytes, size_t slab_bytes = size_t{1} << 20);
   ~BufferPool();  // REQUIRES: every Buffer is back
 
-  // At least `bytes`, rounded up to a power of two (256 B and more). Larger than a slab: a slab of its own.
+  // A piece of at least `bytes`, rounded up to a power of two of 256 and more. One larger than slab_bytes has
+  // a slab of its own. May register memory, which takes milliseconds.
   Buffer Allocate(size_t bytes);
-  size_t bytes_in_use() const;
-  size_t bytes_registered() const;
+  size_t bytes_in_use() const;      // of pieces with users; for tests
+  size_t bytes_registered() const;  // of all slabs; for tests
 
  private:
   friend class Buffer;
-  void Free(BufferSlab* slab, const std::byte* data);
+  void Free(BufferSlab* slab, const std::byte* data);  // of Buffer::Reset
   struct Rep;
   std::unique_ptr<Rep> rep_;
 };

@@ -1,6 +1,9 @@
-// Metrics of a fabric: the one list of what a process tells of it in /metrics. LTCs and StoCs tell it of the
-// fabric that they have; the coordinator, which has none, of all of theirs together, as heartbeats carry it.
+// Metrics of a fabric: the one list of what /metrics says about it. LTCs and StoCs report their own fabric;
+// the coordinator, which has none, reports the sum of theirs, as heartbeats carry it.
 //
+// Thread safety: all.
+// Ownership: the sources outlive the metrics' last exposition.
+// Errors: none.
 // Thread safety: all.   Ownership: what is read outlives the metrics' last exposition.   Errors: none.
 #pragma once
 
@@ -15,12 +18,13 @@ namespace nova {
 
 class Xchg;
 
-// <prefix>_connections, <prefix>_bytes_sent_total and so on: one metric for each field of FabricCounters.
+// Adds <prefix>_connections, <prefix>_bytes_sent_total and so on: one metric for each field of
+// FabricCounters, read by `read`.
 void AddFabricCounters(Metrics* metrics, const std::string& prefix,
                        const std::function<FabricCounters()>& read);
-// The same with the prefix "nova_fabric"; and nova_fabric_verbs: 1 where it is that fabric.
+// The same of `fabric` with the prefix "nova_fabric", and nova_fabric_verbs: 1 if it is that fabric.
 void AddFabricMetrics(Metrics* metrics, const Fabric* fabric);
-// nova_xchg_cut_off_total: connections that were closed for the peer took nothing, or sent too much.
+// nova_xchg_cut_off_total: connections closed because the peer took nothing or sent too much.
 void AddXchgMetrics(Metrics* metrics, std::vector<const Xchg*> xchgs);
 
 }  // namespace nova

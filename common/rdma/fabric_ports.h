@@ -1,10 +1,11 @@
-// FabricPorts: the ports of one fabric: who serves which peers, what they have counted, and host names looked
-// up for them.
+// FabricPorts: the ports of one fabric: which of them serve which peers, their counters, and host names
+// looked up for them.
 //
-// Thread safety: all methods from any thread; a port cannot go while a function given to a method runs.
-// Ownership:     ports are their openers'; the last one is closed before this ends. A port removes itself in
-//                its destructor.
-// Errors:        as fabric.h.
+// Thread safety: all methods from any thread. A port cannot go while a function given to a method runs.
+// Locks: mu_, held while such a function runs.
+// Ownership: ports are their openers'; the last one is closed before this ends. A port removes itself in its
+//   destructor.
+// Errors: as fabric.h.
 #pragma once
 
 #include <algorithm>
@@ -21,18 +22,19 @@
 
 namespace nova {
 
-// a Port with Status Open(), counters() and Resolved(ConnectionId, StatusOr<sockaddr_in>)
+// P: a Port with Status Open(), counters() and Resolved(ConnectionId, StatusOr<sockaddr_in>).
 template <typename P>
 class FabricPorts {
  public:
   ~FabricPorts() { Close(); }
-  // No port is left, and none is opened any more.
+  // REQUIRES: no port is left, and none is opened any more.
   void Close() {
     resolver_.Stop();
     MutexLock lock(&mu_);
     NOVA_CHECK(ports_.empty()) << "a port outlives its fabric";
   }
 
+  // Opens a port; it is known here from then on.
   StatusOr<std::unique_ptr<Port>> Open(std::unique_ptr<P> port) {
     {
       MutexLock lock(&mu_);
@@ -41,7 +43,7 @@ class FabricPorts {
     NOVA_RETURN_IF_ERROR(port->Open());
     return port;
   }
-  // It has no connections any more.
+  // Forgets a port that has no connections any more, and keeps its counters.
   void Remove(P* port) {
     MutexLock lock(&mu_);
     AddCounters(&gone_, port->counters());
@@ -49,7 +51,8 @@ class FabricPorts {
     std::replace(listening_.begin(), listening_.end(), port, static_cast<P*>(nullptr));
   }
 
-  // Each port serves from now on; `serve(port, first)`. REQUIRES: called once, with a port at least.
+  // Calls serve(port, first) for each of `ports`, which serve peers from now on. REQUIRES: called once, with
+  // at least one port.
   template <typename Fn>
   void Serve(const std::vector<Port*>& ports, Fn serve) {
     MutexLock lock(&mu_);
@@ -59,14 +62,16 @@ class FabricPorts {
       serve(listening_.back(), listening_.size() == 1);
     }
   }
-  // What `hand_over(port)` says of the port that serves peers of this index; false when it is gone.
+  // Calls hand_over(port) for the port that serves peers of this index, and returns its result; false if that
+  // port is gone.
   template <typename Fn>
   bool HandOver(uint16_t xchg_index, Fn hand_over) {
     MutexLock lock(&mu_);
     P* to = listening_[xchg_index % listening_.size()];
     return to != nullptr && hand_over(to);
   }
-  // True: `*at` is the answer. False: it comes through P::Resolved, unless the port is gone.
+  // Finds where to dial `address`. True: *at is the answer. False: the answer comes through P::Resolved,
+  // unless the port is gone by then.
   bool Resolve(const std::string& address, P* port, ConnectionId connection, StatusOr<sockaddr_in>* at) {
     if (KnownAddress(address, at)) return true;
     resolver_.Resolve(address, [this, port, connection](const StatusOr<sockaddr_in>& found) {
@@ -75,7 +80,7 @@ class FabricPorts {
     });
     return false;
   }
-  // All but the regions.
+  // The sum of all but the regions.
   FabricCounters counters() const {
     MutexLock lock(&mu_);
     FabricCounters sum = gone_;
@@ -86,8 +91,8 @@ class FabricPorts {
  private:
   mutable Mutex mu_;
   std::vector<P*> ports_ ABSL_GUARDED_BY(mu_);
-  std::vector<P*> listening_ ABSL_GUARDED_BY(mu_);  // null: gone
-  FabricCounters gone_ ABSL_GUARDED_BY(mu_);        // what ports that are gone had counted
+  std::vector<P*> listening_ ABSL_GUARDED_BY(mu_);  // by index; null: gone
+  FabricCounters gone_ ABSL_GUARDED_BY(mu_);        // counters of ports that are gone
   Resolver resolver_;
 };
 

@@ -1,4 +1,5 @@
-// Handshake (F3): the first bytes of a tcp fabric connection, in both directions. Little-endian.
+// Handshake (F3): the first bytes of a connection, in both directions; on tcp before all frames, on verbs as
+// the first SEND of each side. Little-endian.
 //
 //   offset  size
 //        0     4  magic 'NVH1'
@@ -40,27 +41,29 @@
 
 namespace nova {
 
+// See `kind` above.
 enum class HandshakeKind : uint8_t { kHello = 1, kWelcome = 2, kRefusal = 3 };
 
 inline constexpr uint32_t kHandshakeMagic = 0x3148564e;
 inline constexpr size_t kHandshakePrefixBytes = 12;
-inline constexpr size_t kFirstHelloBytes = 228;
+inline constexpr size_t kFirstHelloBytes = 228;  // of earlier processes, which name nobody that they mean
 inline constexpr size_t kHelloBytes = 236;
 inline constexpr size_t kMaxHandshakeBytes = 512;
 
+// A handshake, decoded.
 struct Handshake {
   HandshakeKind kind = HandshakeKind::kHello;
-  uint32_t max_message_bytes = 0;
-  Hello hello;
-  std::string reason;
+  uint32_t max_message_bytes = 0;  // the longest SEND that the sender's port takes
+  Hello hello;                     // of kHello and kWelcome; of kRefusal the versions only
+  std::string reason;              // of kRefusal
 };
 
 std::string EncodeHello(HandshakeKind kind, const Hello& hello, uint32_t max_message_bytes);
-std::string EncodeRefusal(const Hello& self, std::string_view reason);  // cut to what fits
+std::string EncodeRefusal(const Hello& self, std::string_view reason);  // `reason` is cut to what fits
 
-// The whole length that a prefix announces, or 0 when it is malformed. REQUIRES: kHandshakePrefixBytes bytes.
+// The whole length that a prefix announces; 0: malformed. REQUIRES: kHandshakePrefixBytes bytes.
 size_t HandshakeLength(std::string_view prefix);
-// Null, or what is malformed.
+// Decodes a whole handshake. Returns null, or what is malformed.
 const char* DecodeHandshake(std::string_view bytes, Handshake* out);
 
 // The two have a protocol version in common.

@@ -1,12 +1,12 @@
 // KeyTable: the registered memory of one fabric by key, and the check that every remote and local access
 // passes.
 //
-// Keys are 32 bits, look random, and come back only after 2^32 registrations; a device brings its own. A key
-// is protection, not identity (salt, L1).
+// Keys have 32 bits, look random, and come back only after 2^32 registrations; a device brings its own keys.
+// A key is protection, not identity (salt, L1).
 //
-// Thread safety: none; region_table.h adds it, a simulation needs none.
-// Ownership:     regions stay the caller's memory.
-// Errors:        none; Allows says no.
+// Thread safety: none; RegionTable adds it, and a simulation needs none.
+// Ownership: regions stay the caller's memory.
+// Errors: none; Allows says no.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,24 @@ namespace nova {
 
 class KeyTable {
  public:
-  explicit KeyTable(uint64_t seed = 0);
+  explicit KeyTable(uint64_t seed = 0);  // equal seeds give equal keys
 
+  // Under a new key, lkey and rkey alike.
   MemoryRegion Add(void* address, uint64_t size, Access access);
-  void Add(const MemoryRegion& region) { regions_.emplace(region.lkey, region); }  // under the key it has
-  bool Remove(uint32_t key);                                                       // false: no such key
+  // Under the key that it has, of a device.
+  void Add(const MemoryRegion& region) { regions_.emplace(region.lkey, region); }
+  bool Remove(uint32_t key);  // false: there is no such key
   // The key is live, [address, address + length) lies inside its region, and the region grants `need`.
   bool Allows(uint32_t key, uint64_t address, uint64_t length, Access need) const;
+  // The pieces of a request of ours lie in registered memory, writable by it if it is a READ.
   bool AllowsPieces(const WorkRequest& request) const;
   size_t size() const { return regions_.size(); }
 
  private:
+  // The next key that is not in use, never 0.
   uint32_t NextKey();
 
-  uint32_t multiplier_;
+  uint32_t multiplier_;  // odd, so that count_ gives each key once
   uint32_t offset_;
   uint32_t count_ = 0;
   absl::flat_hash_map<uint32_t, MemoryRegion> regions_;

@@ -1,7 +1,9 @@
-// Mailbox: what other threads leave for a port's. Whoever puts something in wakes the port.
+// Mailbox: items that other threads leave for a port's thread. The thread that puts one in wakes the port.
 //
-// Thread safety: Put from any thread; empty and Take by the owner, who pays one load while nothing is there.
-// Ownership:     what is in it.   Errors: none.
+// Thread safety: Put from any thread; empty and Take by the owner, which pays one load while nothing is
+//   there.
+// Ownership: owns the items.
+// Errors: none.
 #pragma once
 
 #include <atomic>
@@ -20,8 +22,9 @@ class Mailbox {
     items_.push_back(std::move(item));
     full_.store(true, std::memory_order_release);
   }
+  // May say false shortly before Take finds nothing.
   bool empty() const { return !full_.load(std::memory_order_acquire); }
-  std::vector<T> Take() {
+  std::vector<T> Take() {  // all items, in order
     MutexLock lock(&mu_);
     full_.store(false, std::memory_order_release);
     return std::exchange(items_, {});
@@ -30,7 +33,7 @@ class Mailbox {
  private:
   Mutex mu_;
   std::vector<T> items_ ABSL_GUARDED_BY(mu_);
-  std::atomic<bool> full_{false};
+  std::atomic<bool> full_{false};  // items_ may hold something
 };
 
 }  // namespace nova

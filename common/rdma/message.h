@@ -1,4 +1,4 @@
-// The frame of every message on the data plane (client - LTC, LTC - StoC, StoC - StoC).
+// The frame of every message on the data plane (client - LTC, LTC - StoC, StoC - StoC). Little-endian.
 //
 //   offset  size
 //        0     4  magic 'NVM1'
@@ -22,6 +22,7 @@
 
 namespace nova {
 
+// The first 32 bytes of each piece; see above.
 struct MessageHeader {
   uint32_t magic = kMagic;
   uint16_t type = 0;
@@ -41,30 +42,31 @@ struct MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == 32 && std::is_trivially_copyable_v<MessageHeader>);
 
-// Puts the pieces of one connection's messages together; checks every header.
+// Puts the pieces of one connection's messages together, and checks every header.
 //
-// Thread safety: none; one per connection.   Ownership: the Message points into the piece, or into the
-//                assembler until the next Add.   Errors: kMalformed: the connection is to be closed; the
-//                assembler is of no further use.
+// Thread safety: none; one for each connection.
+// Ownership: a Message points into the piece, or into the assembler until the next Add.
+// Errors: kMalformed: the connection is to be closed; the assembler is of no further use.
 class MessageAssembler {
  public:
   struct Message {
-    MessageHeader header;
-    std::string_view body;
+    MessageHeader header;   // of the first piece
+    std::string_view body;  // whole
   };
-  enum class Result { kMessage, kMore, kMalformed };
+  enum class Result { kMessage, kMore, kMalformed };  // kMore: the message goes on
 
+  // `max_message_bytes`: of a whole body; a longer one is malformed.
   explicit MessageAssembler(size_t max_message_bytes) : max_message_bytes_(max_message_bytes) {}
-  // `piece` is what one SEND brought.
+  // `piece` is the content of one SEND. kMessage: *out is a whole message.
   Result Add(std::span<const std::byte> piece, Message* out);
-  // Of the message that has begun and not ended.
+  // Bytes so far of the message that has begun and not ended.
   size_t bytes() const { return assembling_ ? body_.size() : 0; }
 
  private:
   const size_t max_message_bytes_;  // of a whole body
-  bool assembling_ = false;
-  MessageHeader header_;
-  std::string body_;
+  bool assembling_ = false;         // a message has begun and not ended
+  MessageHeader header_;            // of its first piece
+  std::string body_;                // its body so far
 };
 
 }  // namespace nova

@@ -1,7 +1,8 @@
-// PendingRequest: a posted request until it completes, and what is looked at when it is posted.
+// PendingRequest: a posted request until it completes, and the checks made when it is posted.
 //
-// Thread safety: none.   Ownership: the memory it names is the poster's (fabric.h, exposed memory F4).
-// Errors:        a request that cannot be sent is taken, and completes in its turn with kLocalError.
+// Thread safety: none.
+// Ownership: the memory it names is the poster's (fabric.h; exposed memory, F4).
+// Errors: a request that cannot be sent is accepted, and completes in its turn with kLocalError.
 #pragma once
 
 #include "common/base/log.h"
@@ -11,10 +12,11 @@ namespace nova {
 
 struct PendingRequest {
   WorkRequest request;
-  uint32_t length = 0;  // of its pieces together
-  bool failed = false;  // here: never sent
+  uint32_t length = 0;  // bytes of its pieces together
+  bool failed = false;  // cannot be sent: too long, or not registered
 
-  // Fails what is too long; whether its pieces lie in registered memory is the caller's to see.
+  // Takes the request; fails it if it is longer than `longest`, or `longest_send` of a SEND. The caller
+  // checks that its pieces lie in registered memory.
   void Set(const WorkRequest& posted, uint64_t longest, uint32_t longest_send) {
     NOVA_CHECK(posted.piece_count <= kMaxPieces);
     uint64_t total = 0;
@@ -23,13 +25,13 @@ struct PendingRequest {
     length = static_cast<uint32_t>(total);
     failed = total > (posted.opcode == Opcode::kSend ? longest_send : longest);
   }
-  // What it ends with when its connection does.
+  // Its status when its connection ends first.
   CompletionStatus flushed() const {
     return failed ? CompletionStatus::kLocalError : CompletionStatus::kFlushed;
   }
 };
 
-// What Post answers; made once, for a poster may try again and again.
+// The errors of Post, made once, for a poster may try again and again.
 inline const Status& NotConnected() {
   static const Status* status = new Status(absl::UnavailableError("no such connection, or not up"));
   return *status;

@@ -1,6 +1,8 @@
-// PortCounters: the FabricCounters of one port; and the sum of several.
+// PortCounters: the FabricCounters of one port, and the sum of several.
 //
-// Thread safety: the port's thread counts, any thread reads.   Ownership: plain values.   Errors: none.
+// Thread safety: the port's thread counts, any thread reads.
+// Ownership: plain values.
+// Errors: none.
 #pragma once
 
 #include <atomic>
@@ -11,9 +13,10 @@ namespace nova {
 
 class PortCounters {
  public:
-  void Connected() { Add(connections_, 1); }
-  void Disconnected() { Add(connections_, -1); }
+  void Connected() { Add(connections_, 1); }      // a connection is up
+  void Disconnected() { Add(connections_, -1); }  // a connection that was up is gone
   void Posted(size_t requests) { Add(pending_requests_, static_cast<int64_t>(requests)); }
+  // A posted request has completed.
   void Completed(Opcode opcode, uint32_t length, CompletionStatus status) {
     Add(pending_requests_, -1);
     if (status != CompletionStatus::kOk) return;
@@ -54,6 +57,7 @@ class PortCounters {
   std::atomic<uint64_t> access_errors_{0};
 };
 
+// Adds all fields of `c` to *sum.
 inline void AddCounters(FabricCounters* sum, const FabricCounters& c) {
   sum->regions += c.regions;
   sum->connections += c.connections;

@@ -1,8 +1,9 @@
-// Resolver: host names to IPv4 addresses, beside the threads that must not wait; addresses as users write
-// them.
+// Resolver: looks up host names (IPv4) beside the threads that must not wait; and the forms of addresses that
+// users write.
 //
-// Thread safety: all.   Ownership: the destructor joins its thread; what is not looked up by then is dropped.
-// Errors: Unavailable: no such host, or no answer; ResourceExhausted: too many names wait.
+// Thread safety: all.
+// Ownership: the destructor joins its thread; lookups not begun by then are dropped.
+// Errors: Unavailable: no such host, or no answer. ResourceExhausted: too many names wait.
 #pragma once
 
 #include <netinet/in.h>
@@ -18,28 +19,29 @@
 
 namespace nova {
 
-// "host:port"; false when it is not one. An empty host is one to listen at.
+// Splits "host:port"; false: it is not one. An empty host is one to listen at.
 bool SplitHostPort(const std::string& address, std::string* host, uint16_t* port);
-// An address in digits, or "localhost": known without asking anybody.
+// An address in digits, or "localhost": known without asking a name server. False: it is neither.
 bool KnownHost(const std::string& host, in_addr* ip);
-// True: `*at` is where to dial "host:port", or why nowhere. False: its host has to be looked up.
+// True: *at is where to dial "host:port", or the error why nowhere. False: its host has to be looked up.
 bool KnownAddress(const std::string& address, StatusOr<sockaddr_in>* at);
-// May wait for a name server.
+// Asks the name server; waits.
 StatusOr<in_addr> LookUpHost(const std::string& host);
-// Where `address` says to listen; no host is any. May wait, too.
+// The address to listen at; an empty host is any. Waits, if the host has to be looked up.
 StatusOr<sockaddr_in> ListenAddress(const std::string& address);
-// The address as others may dial it, with the port number that was bound.
+// `address` as others may dial it, with the port number that was bound.
 std::string BoundAddress(const std::string& address, uint16_t port);
 
 class Resolver {
  public:
-  // on the resolver's thread, or inside Resolve
+  // Called on the resolver's thread, or inside Resolve.
   using Done = std::function<void(const StatusOr<sockaddr_in>&)>;
 
   Resolver();
   ~Resolver() { Stop(); }
-  void Resolve(const std::string& address, Done done);  // REQUIRES: not a KnownAddress
-  void Stop();
+  // Calls `done` once, unless stopped; REQUIRES: not a KnownAddress.
+  void Resolve(const std::string& address, Done done);
+  void Stop();  // drops what waits, joins; idempotent
 
  private:
   struct Job {
@@ -47,9 +49,9 @@ class Resolver {
     uint16_t port = 0;
     Done done;
   };
-  BoundedQueue<Job> jobs_;
+  BoundedQueue<Job> jobs_;  // bounded; Resolve fails when it is full
   Mutex mu_;
-  std::unique_ptr<Thread> thread_ ABSL_GUARDED_BY(mu_);  // started at the first name
+  std::unique_ptr<Thread> thread_ ABSL_GUARDED_BY(mu_);  // started by the first name
 };
 
 }  // namespace nova

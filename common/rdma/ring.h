@@ -1,7 +1,9 @@
-// Ring: a queue whose elements keep their absolute index (0, 1, 2 ...) while they are in it; grows by
-// doubling, never shrinks.
+// Ring: a queue whose elements keep their absolute index (0, 1, 2 ...) while they are in it. It grows by
+// doubling and never shrinks.
 //
-// Thread safety: none.   Ownership: its elements.   Errors: none; indices outside [head, tail) are bugs.
+// Thread safety: none.
+// Ownership: owns its elements.
+// Errors: none; an index outside [head, tail) is a bug.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +16,12 @@ namespace nova {
 
 template <typename T>
 class Ring {
-  // what left the queue lies there until it is overwritten
+  // An element that left the queue lies there until it is overwritten.
   static_assert(std::is_trivially_destructible_v<T>);
 
  public:
-  uint64_t head() const { return head_; }
-  uint64_t tail() const { return tail_; }
+  uint64_t head() const { return head_; }  // index of the oldest element
+  uint64_t tail() const { return tail_; }  // index of the next one to be added
   uint64_t size() const { return tail_ - head_; }
   bool empty() const { return head_ == tail_; }
   T& operator[](uint64_t index) { return items_[index & (items_.size() - 1)]; }
@@ -28,13 +30,16 @@ class Ring {
   const T& front() const { return (*this)[head_]; }
   T& back() { return (*this)[tail_ - 1]; }
 
+  // Adds an element; the reference is valid until the next one is added.
   T& emplace_back() {
     if (size() == items_.size()) Grow();
     return (*this)[tail_++] = T();
   }
   void push_back(T item) { emplace_back() = std::move(item); }
   void pop_front() { ++head_; }
+  // Of all elements; indices go back to head.
   void clear() { tail_ = head_; }
+  // Drops the elements from index `tail` on.
   void truncate(uint64_t tail) { tail_ = std::min(tail_, tail); }
 
  private:
@@ -44,7 +49,7 @@ class Ring {
     items_ = std::move(larger);
   }
 
-  std::vector<T> items_;
+  std::vector<T> items_;  // a power of two of slots; element i lies at i modulo that
   uint64_t head_ = 0;
   uint64_t tail_ = 0;
 };

@@ -1,12 +1,13 @@
-// TimerWheel: deadlines of one thread, a millisecond apart; adding and removing one costs a list splice, no
+// TimerWheel: the deadlines of one thread, to a millisecond. Adding and removing one costs a list splice, no
 // heap operation.
 //
-// A node waits in the slot of its millisecond, modulo the wheel; one that is due in a later turn is skipped
-// when its slot comes by. A node fires at or up to about a millisecond after its time, never before.
+// A node waits in the slot of its millisecond, modulo the wheel; a node that is due in a later turn is
+// skipped when its slot comes by. A node fires at its time or up to about a millisecond after it, never
+// before.
 //
 // Thread safety: none.
-// Ownership:     nodes belong to the caller and are linked in place: they stay where they are while linked.
-// Errors:        none.
+// Ownership: nodes belong to the caller and are linked in place: they stay where they are while linked.
+// Errors: none.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 
 namespace nova {
 
+// A deadline; the owner embeds or derives from it.
 struct TimerNode {
   TimerNode* prev = nullptr;
   TimerNode* next = nullptr;
@@ -28,6 +30,7 @@ struct TimerNode {
 
 class TimerWheel {
  public:
+  // `now_ns`: the time of the first Advance, or earlier.
   explicit TimerWheel(Nanos now_ns) : tick_(now_ns / kMillisecond) {
     for (TimerNode& head : slots_) head.prev = head.next = &head;
   }
@@ -36,7 +39,7 @@ class TimerWheel {
 
   bool empty() const { return count_ == 0; }
 
-  // A time that has passed fires at the next Advance; kNever is not linked.
+  // Links a node, or moves it. A time that has passed fires at the next Advance; kNever is not linked.
   void Add(TimerNode* node, Nanos when_ns) {
     Remove(node);
     node->when_ns = when_ns;
@@ -51,6 +54,7 @@ class TimerWheel {
     ++count_;
   }
 
+  // Unlinks a node; fine if it is not linked.
   void Remove(TimerNode* node) {
     if (!node->linked()) return;
     node->prev->next = node->next;
@@ -59,7 +63,7 @@ class TimerWheel {
     --count_;
   }
 
-  // Unlinks each node that is due and calls fire(node), which may add and remove any.
+  // Unlinks each node that is due and calls fire(node), which may add and remove any. Returns how many fired.
   template <typename Fire>
   size_t Advance(Nanos now_ns, Fire fire) {
     const int64_t now_tick = now_ns / kMillisecond;
@@ -82,7 +86,8 @@ class TimerWheel {
     return fired;
   }
 
-  // When the earliest node is due (kNever: none). Looks at the nodes of a few slots: for before a sleep.
+  // When the earliest node is due; kNever: none. Looks at the nodes of a few slots, so call it before a sleep
+  // only.
   Nanos NextDue() const {
     Nanos best = kNever;
     if (count_ == 0) return best;
@@ -102,9 +107,10 @@ class TimerWheel {
   }
 
  private:
-  static constexpr size_t kSlots = 4096;
+  static constexpr size_t kSlots = 4096;  // milliseconds of one turn
   static size_t Slot(int64_t tick) { return static_cast<size_t>(tick) % kSlots; }
 
+  // Moves the due nodes of a slot to the list `due`.
   void CollectDue(size_t slot, Nanos now_ns, TimerNode* due) {
     TimerNode* head = &slots_[slot];
     for (TimerNode* n = head->next; n != head;) {
@@ -122,10 +128,10 @@ class TimerWheel {
     if (head->next == head) used_[slot / 64] &= ~(uint64_t{1} << (slot % 64));
   }
 
-  int64_t tick_;  // the last millisecond that Advance has handled
-  size_t count_ = 0;
+  int64_t tick_;      // the last millisecond that Advance has handled
+  size_t count_ = 0;  // nodes linked
   std::array<TimerNode, kSlots> slots_;
-  std::array<uint64_t, kSlots / 64> used_{};  // slots that may hold a node
+  std::array<uint64_t, kSlots / 64> used_{};  // a bit for each slot: it may hold a node
 };
 
 }  // namespace nova

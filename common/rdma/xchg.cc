@@ -199,7 +199,6 @@ struct Xchg::Rep {
   BufferPool send_pool;
   std::unique_ptr<Port> port;
   std::vector<Handler> handlers;  // by type
-  std::function<void(ConnectionId, uint32_t)> immediate_handler;
   std::function<void(ConnectionId)> disconnect_handler;
   std::vector<std::function<void()>> hooks;
   std::vector<std::unique_ptr<Periodic>> periodics;
@@ -794,13 +793,6 @@ void Xchg::Write(Peer* peer, std::span<const LocalBuffer> local, uint64_t remote
                  std::move(done));
 }
 
-void Xchg::WriteWithImmediate(Peer* peer, std::span<const LocalBuffer> local, uint64_t remote_address,
-                              uint32_t rkey, uint32_t immediate, Nanos deadline_ns, OpDone done) {
-  WorkRequest request = OneSidedRequest(Opcode::kWriteWithImm, local, remote_address, rkey);
-  request.immediate = immediate;
-  rep_->OneSided(peer, request, deadline_ns, std::move(done));
-}
-
 void Xchg::Read(Peer* peer, LocalBuffer local, uint64_t remote_address, uint32_t rkey, Nanos deadline_ns,
                 OpDone done) {
   rep_->OneSided(peer, OneSidedRequest(Opcode::kRead, {&local, 1}, remote_address, rkey), deadline_ns,
@@ -1005,8 +997,7 @@ void Xchg::Rep::Dispatch(const Completion& c) {
     case CompletionKind::kReceive:
       return Received(c);
     case CompletionKind::kImmediate:
-      if (immediate_handler) immediate_handler(c.connection, c.immediate);
-      return;
+      return;  // nobody sends one
     case CompletionKind::kConnected:
       return LinkUp(c);
     case CompletionKind::kDisconnected:
@@ -1154,10 +1145,6 @@ void Xchg::Handle(uint16_t type, Handler handler) {
   NOVA_CHECK(type >= 1 && type <= MessageHeader::kMaxType);
   if (rep_->handlers.size() <= type) rep_->handlers.resize(type + 1u);
   rep_->handlers[type] = std::move(handler);
-}
-
-void Xchg::HandleImmediate(std::function<void(ConnectionId, uint32_t)> handler) {
-  rep_->immediate_handler = std::move(handler);
 }
 
 void Xchg::HandleDisconnect(std::function<void(ConnectionId)> handler) {

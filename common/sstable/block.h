@@ -1,16 +1,18 @@
 // Block: sorted entries, prefix-compressed, with restart points to search from. Data blocks and the index are
 // blocks.
 //
-//   payload    entry + | u32 restart offset * n | u32 n                n >= 1, offsets ascending, the first
-//   one 0 entry      varint32 shared | varint32 unshared | varint32 value size |
+//   payload    entry + | u32 restart offset * n | u32 n     n >= 1; offsets ascend, the first one is 0
+//   entry      varint32 shared | varint32 unshared | varint32 value size |
 //              key suffix (unshared bytes) | u64 trailer | value
 //
-// `shared` counts the bytes of the stored key that equal those of the entry before; it is 0 at a restart
-// point. Suffix and trailer (sequence << 8 | type) lie next to each other, so a key is completed by one copy.
+// `shared` counts the bytes at the front of the stored key that are equal to the entry's before; it is 0 at a
+// restart point. Suffix and trailer (sequence << 8 | type) lie next to each other, so that a key is completed
+// by one copy.
 //
-// Thread safety: a BlockView is immutable; builder and cursor are one thread's.   Ownership: the builder
-// appends to a string of the caller's; view, cursor and entries point into the caller's payload. Errors: no
-// input crashes; what does not parse is reported as kCorrupt.
+// Thread safety: a BlockView is immutable; builder and cursors are one thread's.
+// Ownership: the builder appends to a string of the caller's; view, cursors and entries point into the
+//   caller's payload.
+// Errors: no input crashes; a payload that does not parse is kCorrupt.
 #pragma once
 
 #include <string>
@@ -24,48 +26,55 @@ namespace nova {
 
 class BlockBuilder {
  public:
+  // Appends to *dst; every restart_interval-th key is a restart point.
   BlockBuilder(std::string* dst, int restart_interval) : dst_(dst), restart_interval_(restart_interval) {}
 
   // Bytes the payload would have after this Add, at most.
   size_t SizeAfter(std::string_view internal_key, size_t value_size) const;
   bool empty() const { return restarts_.empty(); }
+  // Of the payload so far, with its restart points.
   size_t size() const { return empty() ? 0 : dst_->size() - start_ + 4 * restarts_.size() + 4; }
 
-  // Appends everything of the entry but the value, which the caller appends.
+  // Appends everything of an entry but its value, which the caller appends next. REQUIRES: ascending keys.
   void AddKey(std::string_view internal_key, size_t value_size);
-  void Finish();  // appends the restart points; the next AddKey starts a new block
+  // Appends the restart points; the next AddKey starts a new block.
+  void Finish();
 
  private:
   std::string* dst_;
   int restart_interval_;
-  size_t start_ = 0;
-  int since_restart_ = 0;
+  size_t start_ = 0;       // of the block in *dst_
+  int since_restart_ = 0;  // keys since the last restart point
   std::string last_stored_key_;
-  std::vector<uint32_t> restarts_;
+  std::vector<uint32_t> restarts_;  // offsets in the block
 };
 
+// An entry as it lies in a block.
 struct BlockEntry {
-  uint32_t shared = 0;
-  uint32_t unshared = 0;
+  uint32_t shared = 0;           // bytes shared with the key before
+  uint32_t unshared = 0;         // bytes of the suffix
   const char* suffix = nullptr;  // `unshared` bytes, then the trailer
   std::string_view value;
 
+  // Sequence number and type.
   uint64_t trailer() const { return DecodeFixed64(suffix + unshared); }
   const char* end() const { return value.data() + value.size(); }
 };
 
+// A block's payload, to be searched.
 class BlockView {
  public:
-  enum class Result { kFound, kEnd, kCorrupt };
+  enum class Result { kFound, kEnd, kCorrupt };  // kEnd: there is no such entry
 
   BlockView() = default;
-  // False if the restart points do not fit the payload, or there is no entry.
+  // False: the restart points do not fit the payload, or there is no entry.
   bool Init(std::string_view payload);
 
   size_t restarts() const { return restarts_; }
   const char* begin() const { return begin_; }
   const char* end() const { return end_; }  // of the entries
 
+  // Parses the entry at `p`. False: it does not fit.
   bool DecodeEntry(const char* p, BlockEntry* entry) const {
     uint32_t value_size;
     if ((p = DecodeVarint32(p, end_, &entry->shared)) == nullptr) return false;
@@ -77,22 +86,22 @@ class BlockView {
     entry->value = {p + entry->unshared + kInternalTrailerBytes, value_size};
     return true;
   }
-  // The entry of restart point i, whose suffix is its whole stored key.
+  // Parses the entry of restart point i, whose suffix is its whole stored key. False: corrupt.
   bool RestartEntry(size_t i, BlockEntry* entry) const {
     const char* p = RestartAt(i);
     return p != nullptr && DecodeEntry(p, entry) && entry->shared == 0;
   }
 
-  // Where the entries of restart point i begin; null: beyond the block.
+  // Where the entries of restart point i begin; null: outside the block.
   const char* RestartAt(size_t i) const {
     const uint32_t offset = DecodeFixed32(end_ + 4 * i);
     return offset < static_cast<size_t>(end_ - begin_) ? begin_ + offset : nullptr;
   }
-  // The first entry at or after (stored key, trailer) in internal key order. kFound: the entry's stored key
-  // is the first `shared` bytes of `stored_key` and its suffix. kEnd: all entries are before; *ends_in_key
-  // says whether the last one is a version of `stored_key`.
+  // Finds the first entry at or after (stored key, trailer) in internal key order. kFound: its stored key is
+  // the first `shared` bytes of `stored_key`, then its suffix. kEnd: all entries are before. *ends_in_key:
+  // the last entry looked at is a version of `stored_key`.
   Result Seek(std::string_view stored_key, uint64_t trailer, BlockEntry* entry, bool* ends_in_key) const;
-  // The number of restart points whose entry is before (stored key, trailer), which are the first ones.
+  // Counts the restart points whose entries are before (stored key, trailer); they are the first ones.
   Result RestartsBefore(std::string_view stored_key, uint64_t trailer, size_t* n) const;
 
  private:
@@ -101,16 +110,19 @@ class BlockView {
   size_t restarts_ = 0;
 };
 
-// Walks a block forward and puts its keys together.
+// Walks a block forward and puts its keys together. Views are valid until the next move.
 class BlockCursor {
  public:
   using Result = BlockView::Result;
+  // False: as BlockView::Init. Move before anything else.
   bool Init(std::string_view payload) {
     return view_.Init(payload);
   }  // REQUIRES: a move before anything else
 
   Result First();
+  // To the first entry at or after the key.
   Result Seek(std::string_view internal_key);
+  // REQUIRES: the last move gave kFound.
   Result Next() {
     return next_ == view_.end() ? Result::kEnd : Advance();
   }  // REQUIRES: the last move gave kFound
@@ -119,23 +131,24 @@ class BlockCursor {
   std::string_view value() const { return value_; }
 
  private:
-  Result Advance();
+  Result Advance();  // parses the entry at next_
 
   BlockView view_;
-  const char* next_ = nullptr;
-  std::string key_;
+  const char* next_ = nullptr;  // behind the current entry
+  std::string key_;             // the current internal key
   std::string_view value_;
 };
 
-// Walks a block backwards: the entries between two restart points are put together in one go.
+// Walks a block backwards; the keys between two restart points are put together in one go.
 class BackwardBlockCursor {
  public:
   using Result = BlockView::Result;
   bool Init(std::string_view payload) { return view_.Init(payload); }
 
   Result Last() { return EnterInterval(view_.restarts() - 1); }
-  Result SeekBefore(std::string_view internal_key);  // to the last entry before it; kEnd: there is none
-  Result Previous() {                                // REQUIRES: the last move gave kFound
+  // To the last entry before the key; kEnd: there is none.
+  Result SeekBefore(std::string_view internal_key);
+  Result Previous() {  // REQUIRES: the last move gave kFound
     if (at_ > 0) return --at_, Result::kFound;
     return interval_ == 0 ? Result::kEnd : EnterInterval(interval_ - 1);
   }
@@ -147,17 +160,18 @@ class BackwardBlockCursor {
   std::string_view value() const { return entries_[at_].value; }
 
  private:
+  // An entry of the interval, with its key in keys_.
   struct Whole {
     size_t key_end;  // in keys_
     std::string_view value;
   };
-  Result EnterInterval(size_t i);  // at its last entry
+  Result EnterInterval(size_t i);  // to its last entry
 
   BlockView view_;
   size_t interval_ = 0;  // between restart points interval_ and interval_ + 1
-  std::string keys_;
+  std::string keys_;     // the interval's internal keys, one after another
   std::vector<Whole> entries_;
-  size_t at_ = 0;
+  size_t at_ = 0;  // index of the current entry
 };
 
 }  // namespace nova

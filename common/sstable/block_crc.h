@@ -1,7 +1,7 @@
-// The checksum a block carries (table identity, M4): CRC-32C of table uuid | u64 logical offset | payload |
-// compression. Builder and reader begin with BlockCrcSeed and extend it by what follows.
+// The checksum of a block (table identity, M4): CRC-32C of table uuid | u64 logical offset | payload |
+// compression. Builder and reader begin with BlockCrcSeed and extend it by payload and compression.
 //
-// Thread safety: pure functions.   Ownership: none.   Errors: none.
+// Thread safety: pure functions.
 #pragma once
 
 #include "common/base/coding.h"
@@ -10,6 +10,7 @@
 
 namespace nova {
 
+// The checksum's first part: the block's place.
 inline uint32_t BlockCrcSeed(const Uuid& uuid, uint64_t offset) {
   char place[24];
   EncodeFixed64(EncodeFixed64(EncodeFixed64(place, uuid.hi), uuid.lo), offset);

@@ -1,10 +1,9 @@
 // CompactionJob   varint32 size of the rest | u8 version = 3 | varint64 range | varint64 epoch |
 //                 varint64 job_id | varint32 n | n * TableInfo | from | to | varint32 n |
-//                 n * varint64 snapshot | varint64 floor | u8 bottom | u64 now_ms |
-//                 varint32 n | n * (u64 hi | u64 lo) |
-//                 varint64 max_table_size | varint32 n | n * cut point | varint64 block_size |
-//                 varint32 restart_interval | varint32 filter_bits_per_key | u8 compression |
-//                 u64 ns until the deadline, 0: none | varint64 tombstones_applied |
+//                 n * varint64 snapshot | varint64 floor | u8 bottom | u64 now_ms | varint32 n |
+//                 n * (u64 hi | u64 lo) | varint64 max_table_size | varint32 n | n * cut point |
+//                 varint64 block_size | varint32 restart_interval | varint32 filter_bits_per_key |
+//                 u8 compression | u64 ns until the deadline, 0: none | varint64 tombstones_applied |
 //                 varint32 n | n * (begin | end | varint64 sequence)
 //
 // Keys are length-prefixed.

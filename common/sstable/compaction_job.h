@@ -1,16 +1,24 @@
-// CompactionJob: one self-contained merge of tables into tables; runs in an LTC or, sent over, in a StoC
-// (paper section 4.3).
+// CompactionJob: one self-contained merge of tables into tables (paper section 4.3). It runs in an LTC;
+// nothing in it would keep it from running in a StoC.
 //
-// Everything the result depends on travels in the job (snapshot, K4): inputs, snapshots, the floor, now, cut
-// points, reserved ids, deadline. Policy (what to compact) is the LTC's; RunCompaction is mechanism only.
+// Everything that the result depends on travels in the job (snapshot, K4): inputs, snapshots, the stable
+// number, the time, cut points, reserved ids, the deadline. The choice of tables is the LTC's; RunCompaction
+// is mechanism only.
 //
-// Kept of each key: its newest version, and the newest at or below each live snapshot. A tombstone (or
-// expired entry) goes when its sequence is <= floor, it is the newest kept version no snapshot needs, and
-// `bottom` holds for it (no older data of the key outside the job). What a range tombstone hides from all who
-// read goes too (range deletion, K7).
+// Of each key these versions are kept: the newest, and the newest at or below each live snapshot. A tombstone
+// or an expired entry goes if its number is at or below `floor`, it is the newest kept version that no
+// snapshot needs, and `bottom` holds. A version that a range tombstone hides from all readers goes too (range
+// deletion, K7).
 //
-// Thread safety: RunCompaction may run on any thread that may wait.   Errors: of source and sink; Cancelled;
-//                DataLoss.
+//   versions of a key, newest first   put @90   delete @70   put @60   put @30
+//   snapshots 65, 40; floor 80        kept      dropped      kept      kept: seen at 40
+//
+//   versions of a key, newest first   delete @70   put @60
+//   no snapshots; floor 80            kept         dropped
+//   the same, and bottom              dropped      dropped
+// Thread safety: RunCompaction may run on any thread that may wait.
+// Errors: those of the storage; Cancelled; DeadlineExceeded; InvalidArgument: an input without a key range;
+//   DataLoss.
 #pragma once
 
 #include <functional>
@@ -26,33 +34,35 @@
 
 namespace nova {
 
+// See the head of this file. Its bytes: compaction_job.cc.
 struct CompactionJob {
   RangeId range;
   Epoch epoch;
-  uint64_t job_id = 0;
+  uint64_t job_id = 0;  // number in the range's JobBook
   std::vector<TableInfo> inputs;
   std::string from;  // only stored keys in [from, to) of the inputs; empty: open
   std::string to;
   std::vector<SequenceNumber> snapshots;  // live ones, ascending
-  SequenceNumber floor = 0;               // stable_seq at the start of the job
-  // no table or memtable outside the job can hold an older version of its keys
+  SequenceNumber floor = 0;               // the stable number at the start of the job (K4)
+  // No table or memtable outside the job holds an older version of a key of the job.
   bool bottom = false;
-  int64_t now_ms = 0;              // wall clock for TTL
-  std::vector<Uuid> output_uuids;  // reserved ids, used in order; one table each
-  // outputs are cut at key boundaries past this, while ids are left; 0 = never
+  int64_t now_ms = 0;              // wall clock, for entries with a time to live
+  std::vector<Uuid> output_uuids;  // of the outputs, used in order
+  // Outputs end at key boundaries past this size, as long as ids are left. 0: never.
   uint64_t max_table_size_bytes = 0;
-  std::vector<std::string> cut_points;  // stored keys at which an output must end (Drange boundaries)
-  TableOptions table_options;
-  Nanos deadline_ns = 0;  // Now() past which the job gives up; 0 = none
-  // in the manifest already: a crash must not bring back what the job drops by them
+  std::vector<std::string> cut_points;  // stored keys at which an output must end (boundaries of Dranges)
+  TableOptions table_options;           // of the outputs
+  Nanos deadline_ns = 0;                // Now() at which the job gives up; 0: none
+  // Range deletions of the manifest: a crash must not bring back entries that the job drops by them.
   RangeTombstonesRef range_tombstones;
-  SequenceNumber tombstones_applied = 0;  // outputs hold nothing that range tombstones up to this number hide
+  SequenceNumber tombstones_applied = 0;  // outputs hold nothing hidden by range tombstones up to this number
 
-  // A deadline travels as the time that is left at `now`: the clock of another host says another time.
+  // A deadline travels as the time that is left at `now`, for the clock of another host shows another time.
   void AppendTo(std::string* dst, Nanos now) const;
   static StatusOr<CompactionJob> Parse(std::string_view* input, Nanos now);
 };
 
+// What a job has done.
 struct CompactionResult {
   std::vector<TableInfo> outputs;
   uint64_t bytes_read = 0;
@@ -61,47 +71,51 @@ struct CompactionResult {
   uint64_t entries_dropped = 0;
 };
 
-// Where a job's bytes come from and go to; both calls may wait.
+// Where a job's bytes come from and go to. The calls wait.
 class CompactionStorage {
  public:
   virtual ~CompactionStorage() = default;
+  // Opens an input.
   virtual StatusOr<std::shared_ptr<const TableReader>> OpenTable(const TableInfo& info) = 0;
-  // The raw bytes of blocks that follow one another, verified: where there are copies, from one that is no
-  // damaged copy (S3).
+  // The raw bytes of blocks that follow one another, verified; from another copy if one is damaged (damaged
+  // copy, S3).
   virtual StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) = 0;
-  // Takes a table's data while it is built; null: it is wanted whole.
+  // Takes a table's data while it is built. Null: the data is wanted whole by WriteTable.
   virtual std::unique_ptr<TableSink> StartTable(const Uuid&) { return nullptr; }
-  // Stores a finished table durably, and returns its info with fragments and StoCs filled in.
+  // Stores a finished table durably and returns its info with fragments and StoCs.
   virtual StatusOr<TableInfo> WriteTable(TableBuilder::Output output) = 0;
 };
 
-// `cancelled` is asked between blocks. Outputs written before an error stay behind (orphans of this job,
-// collection N4).
+// Runs a job. `cancelled` is asked between blocks. Outputs written before an error stay, for the caller to
+// delete (collection, N4, takes those of a caller that died).
 StatusOr<CompactionResult> RunCompaction(const CompactionJob& job, CompactionStorage* storage,
                                          const std::function<bool()>& cancelled);
 
-// K7: the property of a table that range tombstones up to some number were applied to. Absent: 0.
+// The property of a table that its entries were filtered by range tombstones up to some number (K7). Absent:
+// 0.
 void SetTombstonesApplied(SequenceNumber upto, TableInfo* info);
 SequenceNumber TombstonesApplied(const TableInfo& info);
-// The table may hold what a range tombstone hides that has a number up to `upto`.
+// The table may hold entries that a range tombstone with a number up to `upto` hides.
 bool MayHoldHidden(const TableInfo& info, const RangeTombstones& tombstones, SequenceNumber upto);
 
-// The rule of which versions are kept, shared by flush and compaction: ask once per entry, in internal key
+// The rule which versions are kept, shared by flush and compaction. Ask once for each entry, in internal key
 // order.
 class VersionFilter {
  public:
   VersionFilter(std::vector<SequenceNumber> snapshots, SequenceNumber floor, bool bottom, int64_t now_ms,
                 RangeTombstonesRef range_tombstones = nullptr);
+  // False: leave the entry out.
   bool Keep(const ParsedInternalKey& key, std::string_view value);
 
  private:
-  std::vector<SequenceNumber> snapshots_;
-  SequenceNumber floor_;
+  std::vector<SequenceNumber> snapshots_;  // live, ascending
+  SequenceNumber floor_;                   // see CompactionJob; the next two also
   bool bottom_;
   int64_t now_ms_;
-  RangeTombstonesRef range_tombstones_;
+  RangeTombstonesRef range_tombstones_;  // null: none
   std::string last_key_;
-  size_t last_stripe_;  // of last_key_; entries of one stripe are told apart by no snapshot
+  // Between which snapshots the last entry lies; no snapshot tells apart two entries of one stripe.
+  size_t last_stripe_;
 };
 
 }  // namespace nova

@@ -1,8 +1,8 @@
-// Compression of data blocks, one at a time. On disk a compressed payload is: varint32 bytes it had | what
-// the codec made of it.
+// Compression of data blocks, each by itself. A compressed payload is: varint32 bytes of the raw payload |
+// the codec's bytes.
 //
-// Thread safety: all.   Errors: bytes that do not decompress are said to be damaged; nothing crashes on any
-//                input (fuzzed).
+// Thread safety: all.
+// Errors: damaged bytes are said to be damaged; no input crashes (fuzzed).
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@
 
 namespace nova {
 
-// Appends the compressed payload. False, and nothing is appended: it would not save an eighth.
+// Appends the compressed payload. False: it would not save an eighth, and nothing is appended.
 bool CompressBlock(Compression compression, std::string_view raw, std::string* out);
 // False: damaged, or a codec that this program does not know.
 bool DecompressBlock(Compression compression, std::string_view payload, std::string* raw);
 
-// "none,lz4,zstd".
+// Parses "none,lz4,zstd".
 StatusOr<std::vector<Compression>> ParseCompressionList(std::string_view text);
 
 }  // namespace nova

@@ -1,7 +1,9 @@
-// Concatenation: iterators whose ranges follow one another, as one. A sorted run of tables costs its merge
-// one child.
+// NewConcatenatingIterator: iterators whose keys follow one another, as one. So a sorted run of tables is one
+// child of a merge.
 //
-// Thread safety: as Iterator.   Ownership: holds the children.   Errors: those of the child it stands in.
+// Thread safety: as Iterator.
+// Ownership: owns the children.
+// Errors: those of the child at the current position.
 #pragma once
 
 #include <memory>

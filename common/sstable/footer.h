@@ -1,5 +1,5 @@
-// Footer: the last bytes of a table's metadata; where the sections before it lie, and that all of it is
-// whole.
+// Footer: the last bytes of a table's metadata: where the sections before it lie, and a checksum over all of
+// it.
 //
 //   byte  0   u64 uuid.hi              of the table: metadata of another table is refused
 //         8   u64 uuid.lo
@@ -11,10 +11,11 @@
 //        40   u32 version              1
 //        44   u32 magic                "NSST"; version and magic stay last in every version
 //
-// The properties section is the TableInfo as the builder knew it (no fragments, metadata_size 0): a table
-// tells what it is.
+// The properties section is the TableInfo as the builder knew it (no fragments, metadata_size 0), so that a
+// table's metadata describes the table.
 //
-// Thread safety: plain data.   Ownership: none.   Errors: the reader's.
+// Thread safety: plain data.
+// Errors: the reader's.
 #pragma once
 
 #include <cstddef>

@@ -26,53 +26,54 @@
 
 namespace nova {
 
-// Where a block lies in its table's logical stream. `size` includes the 5 bytes of compression byte and crc.
+// Where a block lies in its table's logical stream. `size` includes the trailer.
 struct BlockHandle {
   uint64_t offset = 0;
   uint32_t size = 0;
   auto operator<=>(const BlockHandle&) const = default;
 };
-inline constexpr size_t kBlockTrailerBytes = 5;
+inline constexpr size_t kBlockTrailerBytes = 5;  // compression byte and crc
 
+// A part of a table's data, one file on each of its StoCs.
 struct Fragment {
-  uint64_t offset = 0;  // first logical byte
+  uint64_t offset = 0;  // in the table's data
   uint64_t size = 0;
   std::vector<StocId> stocs;  // every StoC that holds a copy
   bool operator==(const Fragment&) const = default;
 };
 
-// Everything a reader needs to know of a table; what version edits and compaction jobs carry.
+// Everything that a reader needs to know of a table; carried by version edits and compaction jobs.
 //
-// A table may be referenced by several ranges (M4), each of which uses the keys of it in its use-bounds. What
-// is said of the table as it was built (sizes, entries, smallest, largest, sequences) stays as it was; who
-// asks for what is used asks UsedKeys and UsedBytes. A table without use-bounds is used whole.
+// Several ranges may reference a table (M4), each of which uses the keys within its use-bounds. Sizes,
+// entries, smallest, largest and sequences describe the table as it was built; UsedKeys and UsedBytes
+// describe the part that is used. A table without use-bounds is used whole.
 struct TableInfo {
   Uuid uuid;
-  uint64_t data_size = 0;
-  uint64_t metadata_size = 0;
-  uint64_t entries = 0;
-  std::string smallest;  // internal keys, inclusive
-  std::string largest;
-  SequenceNumber min_sequence = 0;
+  uint64_t data_size = 0;           // bytes
+  uint64_t metadata_size = 0;       // bytes
+  uint64_t entries = 0;             // versions
+  std::string smallest;             // internal key of the first entry
+  std::string largest;              // internal key of the last entry
+  SequenceNumber min_sequence = 0;  // over all entries
   SequenceNumber max_sequence = 0;
-  // stored keys: only [use_from, use_to) of the table belongs here (split, clone); empty = unbounded
+  // Stored keys: only [use_from, use_to) of the table belongs to this range (split, clone). Empty: unbounded.
   std::string use_from;
   std::string use_to;
-  uint8_t compression = 0;  // of its blocks, those that shrink by it; 0: none of them
+  uint8_t compression = 0;  // a Compression: of blocks that shrink by it; 0: of none
   std::vector<Fragment> fragments;
-  std::vector<StocId> metadata_stocs;
-  std::map<std::string, std::string> properties;  // named, unknown ones are kept
+  std::vector<StocId> metadata_stocs;             // copies of the metadata
+  std::map<std::string, std::string> properties;  // by name; unknown ones are kept
 
   bool operator==(const TableInfo&) const = default;
-  void AppendTo(std::string* dst) const;  // self-delimiting
-  // advances input; Corruption (DataLoss) on bad bytes
+  void AppendTo(std::string* dst) const;  // ends by itself: more may follow
+  // Advances *input. DataLoss: malformed.
   static StatusOr<TableInfo> Parse(std::string_view* input);
 };
 
 inline bool HasUseBounds(const TableInfo& t) { return !t.use_from.empty() || !t.use_to.empty(); }
-// Where the keys lie that are used; views into `t`.
+// The keys that are used; views into `t`.
 KeyInterval UsedKeys(const TableInfo& t);
-// Data in blocks that hold them: said by whoever set the bounds, as a property; else all.
+// Bytes of data in the blocks that hold used keys: the property set together with the bounds, else all.
 uint64_t UsedBytes(const TableInfo& t);
 void SetUsedBytes(uint64_t bytes, TableInfo* t);
 

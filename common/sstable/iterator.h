@@ -1,14 +1,22 @@
 // Iterator: a sorted sequence of (internal key, value), over blocks that may have to be fetched.
 //
-// An iterator never waits. Where a move needs a block that is not in memory, the iterator stops: state() is
-// kNeedBlocks and AppendNeeded() lists what to fetch. The caller fetches (a scan: asynchronously; a
-// compaction: blocking), hands each block over with BlockRequest::iterator->Supply(), then calls Resume() on
-// the top iterator, which completes the move, or needs more.
+// An iterator never waits. When a move needs a block that is not in memory the iterator stops: state() is
+// kNeedBlocks, and AppendNeeded() lists the blocks. The caller fetches them (a scan asynchronously, a
+// compaction waiting), hands each over with BlockRequest::iterator->Supply(), then calls Resume() on the top
+// iterator, which completes the move or needs more.
 //
+//   it->Seek(key);
+//   for (;; it->Next()) {
+//     while (it->state() == kNeedBlocks) { AppendNeeded; fetch; Supply each; it->Resume(); }
+//     if (!it->Valid()) break;
+//     use it->key(), it->value();
+//   }
 // Backwards, "first" and "next" mean the other way: SeekToFirst goes to the last entry, Seek to the last one
 // before the key. Of a key the oldest version comes first then.
 //
-// Thread safety: none; one thread at a time. Keys and values stay valid until the next move.
+// Thread safety: none; one thread at a time.
+// Ownership: keys and values are valid until the next move.
+// Errors: state kError, and status().
 #pragma once
 
 #include <memory>
@@ -28,6 +36,7 @@ enum class Direction : bool { kForward, kBackward };  // of an iterator, for lif
 
 class TableIterator;
 class TableReader;
+// A block that an iterator waits for.
 struct BlockRequest {
   TableIterator* iterator = nullptr;
   const TableReader* table = nullptr;
@@ -40,16 +49,16 @@ class Iterator {
   virtual ~Iterator() = default;
 
   virtual void SeekToFirst() = 0;
-  // first entry >= internal_key; backwards: last one < it
+  // To the first entry >= internal_key; backwards to the last one < it.
   virtual void Seek(std::string_view internal_key) = 0;
   virtual void Next() = 0;  // REQUIRES: kValid
-  // REQUIRES: kNeedBlocks, and each needed block supplied
+  // Completes the move. REQUIRES: kNeedBlocks, and each needed block was supplied.
   virtual void Resume() = 0;
   virtual State state() const = 0;
   virtual void AppendNeeded(std::vector<BlockRequest>* out) = 0;  // REQUIRES: kNeedBlocks
   virtual std::string_view key() const = 0;                       // REQUIRES: kValid
   virtual std::string_view value() const = 0;                     // REQUIRES: kValid
-  virtual Status status() const = 0;                              // of kError
+  virtual Status status() const = 0;                              // the error of kError
 
   bool Valid() const { return state() == State::kValid; }
 };

@@ -1,10 +1,12 @@
-// TableBuilder: sorted entries in, data blocks and metadata out.
+// TableBuilder: makes data blocks and metadata of sorted entries.
 //
-// Add in internal key order; blocks close at block_size_bytes before compression (a larger value gets a block
-// of its own); Finish returns the metadata blob and fills the TableInfo (all but fragments and StoCs, which
-// the writer of the bytes knows).
+// Add takes entries in internal key order. A block closes at block_size_bytes before compression; a larger
+// value gets a block of its own. Finish returns the metadata and fills in the TableInfo, all but fragments
+// and StoCs, which the writer of the bytes knows.
 //
-// Thread safety: none.   Ownership: data is appended to a buffer the builder owns until TakeData.
+// Thread safety: none.
+// Ownership: data is in a buffer of the builder's until Finish, or goes to the sink.
+// Errors: none of its own; a sink keeps its errors.
 #pragma once
 
 #include <memory>
@@ -18,33 +20,36 @@
 
 namespace nova {
 
-// Takes the data of a table while it is being built. Errors are kept, and told by whoever finishes the table.
+// Takes the data of a table while it is built. It keeps its errors; they are told when the table is finished.
 class TableSink {
  public:
   virtual ~TableSink() = default;
+  // The next bytes of the table's data.
   virtual void Append(std::string_view data) = 0;
 };
 
 class TableBuilder {
  public:
-  // With a sink, data goes there in steps of kSinkBytes, still in the processor's cache; without, all of it
-  // is in Output::data.
+  // With a sink data goes there in steps of kSinkBytes, while it is still in the processor's cache. Without
+  // one all of it is in Output::data.
   static constexpr size_t kSinkBytes = 256 << 10;
   TableBuilder(const TableOptions& options, const Uuid& uuid, std::unique_ptr<TableSink> sink = nullptr);
   ~TableBuilder();
 
   void Add(std::string_view internal_key, std::string_view value);  // REQUIRES: greater than the last one
-  // bytes of data so far, the open block included
+  // Bytes of data so far, with the open block.
   uint64_t data_size() const;
   uint64_t entries() const;
-  void SetProperty(std::string name, std::string value);
-  void Reserve(size_t data_bytes);  // a hint: the data will not move while it stays below
+  void SetProperty(std::string name, std::string value);  // into TableInfo::properties; for tests
+  // A hint: the data is not moved while it stays below.
+  void Reserve(size_t data_bytes);
 
+  // A finished table, to be stored.
   struct Output {
-    std::string data;  // what the sink did not get
+    std::string data;  // data that the sink did not get
     std::shared_ptr<TableSink> sink;
     std::string metadata;
-    std::vector<uint64_t> block_ends;  // logical offset after each block: where fragments may be cut
+    std::vector<uint64_t> block_ends;  // logical offset behind each block: where fragments may be cut
     TableInfo info;
   };
   Output Finish();  // REQUIRES: at least one Add
@@ -55,7 +60,7 @@ class TableBuilder {
 };
 
 // Cuts [0, data_size) into at most `count` fragments of about equal size at block boundaries (paper section
-// 4.4). Pure.
+// 4.4). A pure function.
 std::vector<Fragment> CutFragments(const std::vector<uint64_t>& block_ends, size_t count);
 
 }  // namespace nova

@@ -12,11 +12,12 @@ enum class Compression : uint8_t { kNone = 0, kLz4 = 1, kZstd = 2 };
 inline constexpr int kCompressions = 3;
 
 struct TableOptions {
-  size_t block_size_bytes = 4096;
-  int restart_interval = 16;     // keys between restart points of a block
-  int filter_bits_per_key = 10;  // 0: no filter
+  size_t block_size_bytes = 4096;  // before compression
+  int restart_interval = 16;       // keys between restart points of a block
+  int filter_bits_per_key = 10;    // 0: no filter
   Compression compression = Compression::kNone;
-  Status Check() const;  // InvalidArgument: an option out of range, by name
+  // InvalidArgument: an option out of range, by name.
+  Status Check() const;
 };
 
 }  // namespace nova

@@ -33,7 +33,6 @@ void Client::Loop() {
     if (operations() == 1) first_done_.Notify();
     begin = end;
   }
-  device_read_bytes_ = DeviceReadBytesOf(tid_);
 }
 
 void Client::Count(Nanos begin, Nanos end) {

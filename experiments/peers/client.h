@@ -42,7 +42,6 @@ class Client {
   const Histogram& latency() const { return latency_; }  // nanoseconds
   uint64_t stalls() const { return stalls_; }
   const std::vector<uint64_t>& windows() const { return windows_; }  // operations that ended in each
-  uint64_t device_read_bytes() const { return device_read_bytes_; }  // of this thread
 
  private:
   void Loop();
@@ -58,7 +57,6 @@ class Client {
   Histogram latency_;
   uint64_t stalls_ = 0;
   std::vector<uint64_t> windows_;
-  uint64_t device_read_bytes_ = 0;
   std::unique_ptr<Thread> thread_;
 };
 

@@ -1,7 +1,9 @@
-// Local storage of the engine, straight on a Disk: tables and manifests without StoCs, as the paper's
-// one-server set-up.
+// Local storage of the engine, straight on a Disk: tables and manifests without StoCs, as in the paper's
+// set-up with one server.
 //
-// Thread safety: all.   Ownership: the disk outlives them.   Errors: the disk's.
+// Thread safety: all.
+// Ownership: the disk outlives them.
+// Errors: the disk's.
 #pragma once
 
 #include <memory>
@@ -14,20 +16,21 @@
 namespace nova {
 
 struct LocalStoreOptions {
-  bool map = false;             // readers get mapped data where the disk has it (disk.h says what that risks)
-  size_t max_open_files = 512;  // that are kept open; mappings take none
+  bool map = false;             // readers get mapped data where the disk has it (disk.h tells the risk)
+  size_t max_open_files = 512;  // files kept open; mappings take none
 };
 
-// Tables as one file each, data and metadata. ReadBlock reads at once, on the caller's thread: a local page
+// Keeps each table as one file, data and metadata. ReadBlock reads on the caller's thread, and waits: a page
 // cache answers faster than a hand-over costs.
 std::unique_ptr<TableStore> NewLocalTableStore(Disk* disk, const LocalStoreOptions& options = {});
 
+// "<uuid>.sst".
 std::string LocalTableName(const Uuid& table);
-std::string LocalManifestName(const Uuid& file);
-// The table or manifest that a file of a local store belongs to; false: it belongs to none.
+std::string LocalManifestName(const Uuid& file);  // "manifest-<uuid>"
+// The table or manifest to which a file belongs. False: it belongs to none.
 bool LocalFileUuid(const std::string& name, Uuid* uuid);
 
-// Manifest files "manifest-<uuid>", the installed one named by CURRENT.
+// Manifest files; CURRENT names the installed one.
 class LocalManifestStorage : public ManifestStorage {
  public:
   explicit LocalManifestStorage(Disk* disk) : disk_(disk), remover_(disk) {}
@@ -40,7 +43,7 @@ class LocalManifestStorage : public ManifestStorage {
 
  private:
   Disk* const disk_;
-  FileRemover remover_;
+  FileRemover remover_;  // deletes manifests that are replaced
 };
 
 }  // namespace nova

@@ -1,13 +1,15 @@
-// BackgroundWork: the threads that flush and compact the ranges of an LTC, or of an embedded database, and
-// those that may wait on its behalf: Run... hands a closure to the threads of a kind, which take them in
+// BackgroundWork: the threads that flush and compact the ranges of an LTC or of an embedded database, and
+// threads for work that waits: each Run... hands a closure to the threads of one kind, which take closures in
 // order.
 //
-// A range reports that work may be due (Due); flush threads take rounds, compaction threads take plans, one
-// at a time per call, ranges in turn (fair), but for those whose log is exposed (FlushFirst). What fails is
-// tried again after a pause.
+// A range reports that work may be due (Due). A flush thread takes one flush at a time, a compaction thread
+// one plan or part; ranges take turns, but a range whose log is exposed goes first (FlushFirst). Work that
+// failed is tried again after 0.1 s.
 //
-// Thread safety: Due and Run from any thread, also with a range's lock held.   Errors: none; work logs its
-// own.
+// Thread safety: Due, FlushFirst and Run... from any thread, also under a range's lock; they do not wait.
+//   Stop: one thread.
+// Ownership: a range is held only while work on it runs.
+// Errors: none; work logs its own.
 #pragma once
 
 #include <deque>
@@ -25,55 +27,65 @@
 namespace nova {
 
 struct BackgroundOptions {
-  int flush_threads = 2;
+  int flush_threads = 2;  // at least 1, as with the others
   int compaction_threads = 2;
-  int reader_threads = 2;  // load the metadata of tables that a get or scan found unloaded
-  // Each kind of these has its own threads: one StoC that hangs must not hold up the others.
-  int open_threads = 16;    // open ranges: each may wait for a StoC that is silent
-  int release_threads = 4;  // release them, and give back what was lost
+  int reader_threads = 2;  // load the metadata of tables that requests found unloaded
+  // Each kind of these has its own threads, for a StoC that hangs must not hold up the others.
+  int open_threads = 16;    // each opening may wait for a silent StoC
+  int release_threads = 4;  // release ranges and give back lost ones
   int change_threads = 2;   // replace log groups (group change, L4)
-  int control_threads = 4;  // everything else that waits: housekeeping, repair, checkpoints
+  int control_threads = 4;  // all other work that waits: housekeeping, repair, checkpoints
 };
 
 class BackgroundWork {
  public:
+  // The range to work on; null: it is not here any more.
   using Find = std::function<std::shared_ptr<Range>(RangeId)>;
   BackgroundWork(const BackgroundOptions& options, Find find);
-  ~BackgroundWork();  // stops: what runs ends, what is queued is dropped
+  ~BackgroundWork();  // as Stop
 
+  // Flushes or compactions of the range may be due.
   void Due(RangeId range);
-  void FlushFirst(RangeId range);  // before the flushes of other ranges
+  // Its flush goes before those of other ranges.
+  void FlushFirst(RangeId range);
+  // Runs a closure on a thread of that kind. After Stop it is dropped.
   void RunReader(std::function<void()> fn);
   void RunOpen(std::function<void()> fn);
   void RunRelease(std::function<void()> fn);
   void RunChange(std::function<void()> fn);
   void RunControl(std::function<void()> fn);
+  // Work under way ends, queued work is dropped; waits; idempotent.
   void Stop();
 
  private:
   // Ranges with work, in turn; a range is in it once.
   class Turns {
    public:
-    void Add(RangeId range, bool first = false);
+    void Add(RangeId range, bool first = false);  // `first`: in front of all others
+    // In 0.1 s, unless it is queued for later already.
     void AddLater(RangeId range);
-    bool Take(RangeId* range);  // waits; false: stopped
-    void Stop();
+    // The next range; waits; false: stopped.
+    bool Take(RangeId* range);
+    void Stop();  // ends all Takes
 
    private:
     Mutex mu_;
-    CondVar ready_;
+    CondVar ready_;  // signalled when a range is added; with mu_
     std::deque<RangeId> queue_ ABSL_GUARDED_BY(mu_);
-    std::set<RangeId> queued_ ABSL_GUARDED_BY(mu_);
-    std::deque<std::pair<Nanos, RangeId>> later_ ABSL_GUARDED_BY(mu_);  // and when
+    std::set<RangeId> queued_ ABSL_GUARDED_BY(mu_);  // the ranges in queue_
+    // Ranges, and when they join queue_; in order of time.
+    std::deque<std::pair<Nanos, RangeId>> later_ ABSL_GUARDED_BY(mu_);
     bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   };
-  static constexpr size_t kQueue = 1 << 16;
+  static constexpr size_t kQueue = 1 << 16;  // closures of one kind that may wait
+  // The body of a thread: runs closures until the queue is closed.
   static void RunQueue(BoundedQueue<std::function<void()>>* queue);
+  // Drops the closure if the queue is closed or full.
   static void Push(BoundedQueue<std::function<void()>>* queue, std::function<void()> fn);
 
   const Find find_;
-  Turns flush_;
-  Turns compaction_;
+  Turns flush_;       // ranges with flushes due
+  Turns compaction_;  // ranges with compactions due
   BoundedQueue<std::function<void()>> reader_queue_{kQueue};
   BoundedQueue<std::function<void()>> open_queue_{kQueue};
   BoundedQueue<std::function<void()>> release_queue_{kQueue};

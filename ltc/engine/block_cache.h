@@ -1,19 +1,19 @@
-// BlockCache: checked data blocks in memory, bounded by bytes together with the table metadata that is pinned
-// there.
+// BlockCache: checked data blocks in memory. One bound holds for them together with the table metadata that
+// is pinned.
 //
-// Scans do not empty it. Each shard is a 2Q (Johnson and Shasha, VLDB 1994): a new block is on probation; one
-// that is asked for again is protected, be it there still or so lately gone that its ghost, its hash, is
-// remembered. The oldest on probation goes first; what four fifths of the shard cannot protect any more is on
-// probation again. A scan asks for a block once, whatever it takes from it, so what it brings pushes out only
-// what nobody has asked for twice; what short scans want again and again is protected like any other. The
-// ghosts are for a working set that replaces another and is larger than the room on probation: without them
-// it would never get in.
+// Scans do not empty it. Each shard is a 2Q (Johnson and Shasha, VLDB 1994). A new block is on probation. A
+// block that is asked for again is protected, whether it is still there or went so lately that its ghost, its
+// hash, is remembered. The oldest block on probation goes first; blocks beyond four fifths of the shard lose
+// their protection and are on probation again. A scan asks for each block once, so its blocks push out only
+// blocks that nobody has asked for twice; blocks that short scans want again and again are protected like
+// others. The ghosts are for a working set that replaces another and is larger than the room on probation:
+// without them it would never get in.
 //
-// Index and filter of a table that was read stay with their reader for as long as the table is in the
-// version. They are counted here (Pin): blocks give way to them, so that both together stay below one bound.
+// Index and filter of a table that was read stay with their reader as long as the table is in the version.
+// They are counted here (Pin), and blocks give way to them, so that both together stay below one bound.
 //
-// Thread safety: all; 16 shards, one short lock each.   Ownership: a BlockRef keeps its block alive after
-//                eviction.
+// Thread safety: all; 16 shards, one short lock each.
+// Ownership: a BlockRef keeps its block alive after eviction.
 #pragma once
 
 #include <array>
@@ -34,24 +34,31 @@ class BlockCache {
  public:
   explicit BlockCache(size_t capacity_bytes) : capacity_(capacity_bytes) {}
 
+  // The block at `offset` of the table's data; empty: it is not here. Counts as a use.
   BlockRef Lookup(const Uuid& table, uint64_t offset);
+  // Keeps a block, unless it is larger than a shard.
   void Insert(const Uuid& table, uint64_t offset, BlockRef block);
+  // `bytes` of metadata are pinned; evicts blocks to make room.
   void Pin(size_t bytes);
+  // Undoes Pin.
   void Unpin(size_t bytes) { pinned_.fetch_sub(bytes, std::memory_order_relaxed); }
-  size_t bytes_used() const;  // of blocks
+  // Of blocks, with kEntryOverhead for each.
+  size_t bytes_used() const;
+  // Of metadata.
   size_t bytes_pinned() const { return pinned_.load(std::memory_order_relaxed); }
+  // Counts of Lookup; metrics.
   uint64_t hits() const { return hits_.load(std::memory_order_relaxed); }
   uint64_t misses() const { return misses_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr size_t kShards = 16;          // by the top bits of a hash
-  static constexpr size_t kEntryOverhead = 256;  // its nodes, and a ghost's
-  using Key = std::pair<Uuid, uint64_t>;
+  static constexpr size_t kEntryOverhead = 256;  // of its nodes, and of a ghost's
+  using Key = std::pair<Uuid, uint64_t>;         // table, and offset of the block in its data
   struct Entry {
     Key key;
     BlockRef block;
     bool is_protected = false;
-    size_t charge() const { return block.data.size() + kEntryOverhead; }
+    size_t charge() const { return block.data.size() + kEntryOverhead; }  // bytes that it counts as
   };
   using Queue = std::list<Entry>;  // front: the youngest
   struct Shard {
@@ -59,23 +66,28 @@ class BlockCache {
     Queue probation ABSL_GUARDED_BY(mu);
     Queue protected_ ABSL_GUARDED_BY(mu);
     absl::flat_hash_map<Key, Queue::iterator> map ABSL_GUARDED_BY(mu);
-    size_t bytes ABSL_GUARDED_BY(mu) = 0;  // of both queues
-    size_t protected_bytes ABSL_GUARDED_BY(mu) = 0;
-    std::deque<uint64_t> ghosts_by_age ABSL_GUARDED_BY(mu);  // hashes; front: the oldest
-    absl::flat_hash_set<uint64_t> ghosts ABSL_GUARDED_BY(mu);
+    size_t bytes ABSL_GUARDED_BY(mu) = 0;                    // charge of both queues
+    size_t protected_bytes ABSL_GUARDED_BY(mu) = 0;          // charge of protected_
+    std::deque<uint64_t> ghosts_by_age ABSL_GUARDED_BY(mu);  // hashes of blocks that went; front: the oldest
+    absl::flat_hash_set<uint64_t> ghosts ABSL_GUARDED_BY(mu);  // those of ghosts_by_age
 
+    // The block was asked for again: protects it, and takes protection from the oldest beyond `at_most`
+    // bytes.
     void Protect(Queue::iterator entry, size_t at_most) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+    // Moves the oldest blocks to *evicted, to be destroyed without the lock, until `to_bytes` are left.
     void Shrink(size_t to_bytes, Queue* evicted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+    // Keeps a ghost; at most as many as blocks.
     void Remember(uint64_t hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   };
   static uint64_t HashOf(const Key& key) {
     return (key.first.lo ^ (key.second + 1) * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
   }
   Shard& ShardOf(const Key& key) { return shards_[HashOf(key) >> 60]; }
+  // Bytes of blocks in one shard, beside pinned metadata.
   size_t ShardCapacity() const;
 
-  const size_t capacity_;
-  std::atomic<size_t> pinned_{0};
+  const size_t capacity_;          // blocks and pinned metadata together
+  std::atomic<size_t> pinned_{0};  // see bytes_pinned
   std::array<Shard, kShards> shards_;
   std::atomic<uint64_t> hits_{0};
   std::atomic<uint64_t> misses_{0};

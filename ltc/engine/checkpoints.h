@@ -1,9 +1,10 @@
-// Checkpoints: durable pins of what a range holds, its checkpoints (M2): made, deleted and restored: a client
-// of the other parts, without state of its own. docs/engine.md argues them.
+// Checkpoints: makes and restores durable pins of a range's content (checkpoint, M2). It is a client of the
+// other parts, without state of its own. docs/engine.md argues for it.
 //
-// Thread safety: all; they wait.   Ownership: none taken.
-// Errors:        as VersionSet's; RestoreCheckpoint: NotFound; Unavailable, DeadlineExceeded: nothing
-//                changed; Unknown.
+// Thread safety: all methods; they wait.
+// Ownership: none taken.
+// Errors: as VersionSet's. Of Restore: NotFound; Unavailable, DeadlineExceeded: nothing changed; Unknown:
+//   perhaps it is done, or a later owner finds it done (no write twice, A1).
 #pragma once
 
 #include <string>
@@ -28,15 +29,18 @@ class Checkpoints {
         compactor_(compactor),
         writes_(writes) {}
 
+  // Makes a checkpoint of all writes acknowledged before the call. InvalidArgument: the name; else as
+  // VersionSet::MakeCheckpoint.
   Status Create(const std::string& name, Nanos deadline_ns);
-  // The same without a name, and not durable: its tables stay for as long as it is kept.
+  // A checkpoint without a name that is not durable: its tables stay for as long as the caller keeps it.
   StatusOr<CheckpointRef> Freeze(Nanos deadline_ns);
-  // The range holds what it held at the checkpoint, in one step; what was written since is gone, snapshots
-  // end. Requests are refused meanwhile.
+  // Brings the range back to its content at the checkpoint, in one step. Everything written since is gone,
+  // and snapshots end. Requests are refused meanwhile.
   Status Restore(const std::string& name, Nanos deadline_ns);
 
  private:
-  // REQUIRES: no write is taken, no compaction is begun.
+  // Restore, with the range in kRestoring and compactions paused. Waits for work under way: swaps that have
+  // read, rounds in memory, jobs.
   Status RestoreStopped(const std::string& name, Nanos deadline_ns);
 
   RangeContext* const context_;

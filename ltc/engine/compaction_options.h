@@ -9,15 +9,16 @@
 namespace nova {
 
 struct CompactionOptions {
-  int level0_runs_trigger = 4;
-  uint64_t level0_max_bytes = 256 << 20;  // of Level0 in one job, beyond the first run
-  // of the bytes it overlaps in Level1: with less it is merged within Level0; 0: never
+  int level0_runs_trigger = 4;            // due from as many runs in Level0
+  uint64_t level0_max_bytes = 256 << 20;  // of Level0 in one job, but at least one run
+  // Of the bytes it overlaps in Level1: with less, Level0 is merged within itself. 0: never.
   double level0_share = 0.5;
-  uint64_t level1_bytes = 64 << 20;
-  int level_multiplier = 10;
-  uint64_t table_size_bytes = 4 << 20;  // tau
-  int max_parts = 4;                    // of one job, run side by side by the compaction threads there are
-  Status Check() const;                 // InvalidArgument: an option out of range, by name
+  uint64_t level1_bytes = 64 << 20;     // target of Level1
+  int level_multiplier = 10;            // of the targets of deeper levels
+  uint64_t table_size_bytes = 4 << 20;  // tau: of the tables that are written
+  int max_parts = 4;                    // of one job; compaction threads run them side by side
+  // InvalidArgument: an option out of range, by name.
+  Status Check() const;
 };
 
 }  // namespace nova

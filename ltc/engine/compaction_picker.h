@@ -1,12 +1,12 @@
-// CompactionPicker: what to compact next, and how eager writers may be; pure functions of a summary of the
-// tree.
+// CompactionPicker: decides what to compact next. Pure functions of a version and of the state between picks.
 //
-// Leveled (paper section 4.3): Level0 by its number of runs, deeper levels by bytes against a target that
-// grows tenfold.
-// Compaction order (K3c): Level0 is taken from the oldest run on, so that no older run of a chosen key stays
-// behind. While Level0 is small beside the Level1 that would be written anew for it, its youngest runs are
-// merged into one in its place (tiering): under a skewed load most of what is flushed are versions of the
-// same keys.
+// Leveled (paper section 4.3): Level0 is due by its number of runs, a deeper level by its bytes against a
+// target that grows tenfold a level. By compaction order (K3c) Level0 is taken from the oldest run on, so
+// that no older version of a chosen key stays above its newer one. While Level0 is small beside the tables of
+// Level1 that would be written anew for it, its youngest runs are merged into one in their place (tiering):
+// under a skewed load most of them are versions of the same keys.
+//
+// Thread safety: pure functions; CompactionState is the caller's (Compactor, under its lock of picks).
 #pragma once
 
 #include <array>
@@ -19,41 +19,48 @@
 
 namespace nova {
 
-// What was decided. Inputs of `level` and, of the next one, all that overlap.
+// A decision: to merge `inputs`, of `level`, with `overlaps`, all tables of the output level that overlap
+// them.
 struct CompactionPlan {
   int level = 0;
   int output_level = 1;
-  uint64_t output_order = 0;  // of what stays in Level0
-  double score = 0;
+  uint64_t output_order = 0;  // of a run that stays in Level0
+  double score = 0;           // how much it is due; 1 and more is
   std::vector<TableRef> inputs;
   std::vector<TableRef> overlaps;
   bool trivial_move = false;  // one table, nothing below it: only the edit
   bool bottom = false;        // no deeper table overlaps the inputs' keys
-  // one table, written anew where it is: in the version, in checkpoints, or in both
+  // One table is written anew in its place, on other StoCs or without what is hidden; in the version, in
+  // checkpoints, or in both.
   bool move = false;
-  // the inputs, of any levels, hold only what range tombstones hide: only the edit (range deletion, K7)
+  // The inputs, of any levels, hold only what range tombstones hide: an edit drops them unread (range
+  // deletion, K7).
   bool drop_only = false;
 };
 
 // State between picks: where each level's sweep stands, and which tables are in a running job.
 struct CompactionState {
-  std::array<std::string, kLevels> cursor;  // largest stored key compacted last
-  std::set<Uuid> busy;
+  std::array<std::string, kLevels> cursor;  // by level: the largest stored key that was compacted last
+  std::set<Uuid> busy;                      // tables in a running job
 };
 
+// By level: how much it is due; 1 and more is.
 std::array<double, kLevels> CompactionScores(const Version& version, const CompactionOptions& options);
-// The plan with the highest score >= 1 whose tables are all free; nullopt: nothing to do.
+// The plan with the highest score of 1 and more whose tables are all free, which are busy from now on.
+// nullopt: nothing to do.
 std::optional<CompactionPlan> PickCompaction(const Version& version, const CompactionOptions& options,
                                              CompactionState* state);
 
-bool IsOn(const TableInfo& table, StocId stoc);  // a fragment, the metadata, or a copy
-// Of free tables, all those that range tombstones up to `upto` hide as a whole: to be dropped unread. If
-// there are none, one that may hold something hidden: to be written anew in its place (K7). REQUIRES: the
-// version has tombstones.
+bool IsOn(const TableInfo& table, StocId stoc);  // a copy of a fragment or of the metadata lies there
+// All free tables that range tombstones up to `upto` hide whole, to be dropped unread. If there are none, one
+// that may hold something hidden, to be written anew in its place (K7). The tables are busy from now on.
+// REQUIRES: the version has tombstones.
 std::optional<CompactionPlan> PickHidden(const Version& version, SequenceNumber upto, CompactionState* state);
+// The table is hidden whole.
 bool IsHidden(const TableInfo& table, const RangeTombstones& tombstones, SequenceNumber upto);  // as a whole
 
-// A free table that is on one of `stocs`, to be written anew in its place: the new one is placed elsewhere.
+// A free table that has a copy on one of `stocs`, to be written anew in its place; the new one is placed
+// elsewhere. It is busy from now on.
 std::optional<CompactionPlan> PickMove(const Version& version, const std::vector<StocId>& stocs,
                                        CompactionState* state);
 

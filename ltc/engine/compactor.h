@@ -1,13 +1,22 @@
 // Compactor: picks compactions (compaction_picker.h), runs each in parts that threads take side by side, and
 // commits it as one edit.
 //
-// A job (common/sstable/compaction_job.h) is self-contained: what it reads and writes goes through a storage
+// A plan from its pick to its edit:
+//
+//   1. pick, under the lock: inputs become busy, so that no other plan takes them
+//   2. inputs that range tombstones hide whole are left out; a plan without others is an edit only
+//   3. cut the rest into parts of about equal size, each a job; other compaction threads are told
+//   4. run parts until none is left; wait for those that others run
+//   5. commit one edit: all inputs out, all outputs in. After an error: give up the outputs
+//   6. inputs are free again
+// A job (common/sstable/compaction_job.h) is self-contained: all it reads and writes goes through a storage
 // of its own. Flushes go first (Pacer).
 //
-// Thread safety: all; CompactOne waits.
-// Lock:          one for picks, taken before JobBook's; no other is taken under it but that of views.
-// Ownership:     none taken.   Errors: a compaction that fails gives up what it wrote, and is picked again;
-//                Pacer remembers why.
+// Thread safety: all. CompactOne waits for the store.
+// Locks: one for picks, taken before JobBook's; under it only the lock of views is taken besides.
+// Ownership: none taken.
+// Errors: a compaction that fails gives up the tables it wrote, and is picked again; Pacer remembers why it
+//   failed.
 #pragma once
 
 #include <atomic>
@@ -36,27 +45,34 @@ class Compactor {
         jobs_(jobs),
         versions_(versions) {}
 
+  // A level is over its target, range deletions hide entries, or a StoC is to be left; does not wait.
   bool NeedsCompaction();
-  // One compaction, or a part of one that another thread began; false: nothing to do now.
+  // Runs one compaction, or a part of one that another thread has begun. False: nothing to do now, or it
+  // failed. Waits.
   bool CompactOne();
-  void Pause(bool on) {  // while it is on, none is begun
+  // While it is on no compaction begins; those under way go on.
+  void Pause(bool on) {
     MutexLock lock(&mu_);
     paused_ = on;
   }
-  // Tables on a StoC that is to be left (JobBook), and jobs under way that may still place some there.
+  // Tables on a StoC that drains (JobBook::LeaveStocs), and jobs under way that may still place some there.
   uint64_t TablesLeft(StocId stoc) const;
 
  private:
-  struct RunningCompaction;
-  class JobStorage;
+  struct RunningCompaction;  // a plan under way, its parts and their results
+  class JobStorage;          // tables of a job, through the range's services
 
-  bool HoldsHidden(const RangeView& view);  // tables hold what range deletions (K7) hide
+  // Tables may hold entries hidden by a range deletion (K7)
+  bool HoldsHidden(const RangeView& view);
+  // Carries out a plan, from its jobs to its edit; other threads take parts of it. Waits for them.
   Status RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompaction>& run);
-  // The jobs of a plan: cut where its tables' blocks say that about equal parts of the bytes lie on each
-  // side.
+  // Makes the jobs of a plan: cuts it at keys where, by the index blocks of its tables, about equal parts of
+  // the bytes lie on each side.
   Status PlanParts(uint64_t job_id, const DropRules& rules, RunningCompaction* run);
-  bool RunParts(RunningCompaction* run);  // until none is left to take; false: there was none
-  void GiveUp(RunningCompaction* run);    // what a plan that failed has written
+  // Until none is left to take; false: there was none.
+  bool RunParts(RunningCompaction* run);
+  // Tables of a plan that failed: deleted, or kept if an edit may name them.
+  void GiveUp(RunningCompaction* run);
 
   const RangeContext* const context_;
   ReadPoints* const points_;
@@ -65,13 +81,14 @@ class Compactor {
   TableAccess* const tables_;
   JobBook* const jobs_;
   VersionSet* const versions_;
-  // That the last failed compaction had stored: one that stores more does not fail of that.
+  // Tables that the last failed compaction had stored: one that stores more does not fail for the same want
+  // of space.
   std::atomic<size_t> tables_at_failure_{0};
-  Mutex mu_;
-  CompactionState compaction_state_ ABSL_GUARDED_BY(mu_);
-  // With parts that nobody has taken.
+  Mutex mu_;                                               // guards picks; not held while a plan runs
+  CompactionState compaction_state_ ABSL_GUARDED_BY(mu_);  // cursors and busy tables of the picker
+  // Plans that may have parts nobody has taken.
   std::vector<std::shared_ptr<RunningCompaction>> open_runs_ ABSL_GUARDED_BY(mu_);
-  bool paused_ ABSL_GUARDED_BY(mu_) = false;
+  bool paused_ ABSL_GUARDED_BY(mu_) = false;  // see Pause
 };
 
 }  // namespace nova

@@ -1,7 +1,7 @@
-// Flush policy: which sealed rounds are written to tables now, as one group, and which are merged in memory
-// first. Pure functions: all they look at is in their arguments. docs/engine.md argues them.
+// Flush policy: decides which sealed rounds are written to tables now, as one group, and which are merged in
+// memory first. Everything they look at is in their arguments. docs/engine.md argues for the rules.
 //
-// Thread safety: pure functions.   Ownership, errors: none.
+// Thread safety: pure functions. Ownership, errors: none.
 #pragma once
 
 #include <cstddef>
@@ -14,80 +14,86 @@
 
 namespace nova {
 
-// What the last flushes took and left out.
+// What earlier flushes took and left out, as far as later ones decide by it.
 struct FlushHistory {
-  double kept = 1;      // of the entries of the last one, the part that none of its own replaced
-  double replaced = 0;  // of what the last ones kept, the part that younger rounds had replaced
-  Nanos round_ns = 0;   // the last one took for a round's memory
-  bool waits = false;   // they wait for one disk, most of the time
-  // Side by side they would hold rounds that are younger ones if they wait for their turn.
+  double kept = 1;  // of the last flush: the part of its entries that its own rounds did not overwrite
+  // Of the last flushes: the part of kept entries that younger rounds had overwritten (a running mean)
+  double replaced = 0;
+  Nanos round_ns = 0;  // the last one's time for one full round
+  bool waits = false;  // flushes wait for one disk, most of the time
+  // Flushes run one after another: side by side they would write versions that younger rounds overwrite if
+  // they wait.
   bool one_at_a_time = false;
 
-  // The last one left out a quarter of its entries, or more: its rounds held the same keys.
+  // The last flush left out a quarter of its entries or more: its rounds held the same keys.
   bool RoundsShareKeys() const { return kept < 0.75; }
 };
 
+// What one flush did.
 struct FlushResult {
   Nanos took_ns = 0;
-  Nanos busy_ns = 0;              // of it, the thread ran
-  double share = 0;               // of a round's memory, what was flushed had
-  uint64_t written_entries = 0;   // as writers wrote them
-  uint64_t kept_entries = 0;      // that none of the group replaced
-  uint64_t replaced_entries = 0;  // of these, left out because of younger rounds
-  bool one_disk = false;
+  Nanos busy_ns = 0;              // part of took_ns in which the thread ran, or wanted to
+  double share = 0;               // what it flushed, in full rounds
+  uint64_t written_entries = 0;   // as clients wrote them, before merges in memory
+  uint64_t kept_entries = 0;      // not overwritten within the group
+  uint64_t replaced_entries = 0;  // of kept_entries: left out because younger rounds overwrite them
+  bool one_disk = false;          // all tables lie on one disk
 };
-FlushHistory After(const FlushHistory& before, const FlushResult& flush);
+FlushHistory After(const FlushHistory& before, const FlushResult& flush);  // the history with one more flush
 
+// A sealed round, as the policy sees it.
 struct FlushCandidate {
-  RoundNumber number = 0;
-  double share = 1;  // of a round's memory
+  RoundNumber number = 0;  // number of the round (its first sequence number)
+  double share = 1;        // its memory, in full rounds
   Nanos sealed_ns = 0;
-  bool pinned = false;    // a writer is not done with it
+  bool pinned = false;    // a writer is still in it (pin, L6)
   bool merging = false;   // a merge reads it
-  bool flushing = false;  // another group's; what was before it has failed once
+  bool flushing = false;  // claimed by another flush; a round before it was claimed and failed
   bool has_tombstones = false;
   bool has_checkpoint = false;
 };
 
+// Everything that RoundsToFlush decides by.
 struct FlushSituation {
-  std::vector<FlushCandidate> rounds;  // sealed, the oldest first, from the first one that no flush has
-  bool others_are_written = false;     // flushes have older ones
+  std::vector<FlushCandidate> rounds;  // sealed, oldest first, from the first that no flush has claimed
+  bool others_are_written = false;     // flushes of older rounds are under way
   FlushHistory history;
-  bool holds_rounds_back = false;  // where it may (HoldsRoundsBack), and memory lasts until they are written
+  bool holds_rounds_back = false;  // rounds may wait in memory, which lasts until they are written
   bool groups_are_merged = false;  // rounds may be merged in memory
   int level0_runs = 0;
-  int level0_slow_runs = 8;
-  int max_rounds = 6;
-  SequenceNumber asked_upto = 0;  // rounds that may hold a number up to here are flushed at once
+  int level0_slow_runs = 8;       // runs from which writers are slowed down
+  int max_rounds = 6;             // bound on rounds in memory
+  SequenceNumber asked_upto = 0;  // rounds that may hold a number up to this are flushed at once
   Nanos lag_ns = 0;               // no round is held back for longer
   Nanos now_ns = 0;
 };
 
 // How many of `rounds` are flushed now, as one run; 0: none yet.
 //
-// The oldest round that nobody writes goes, if it is time. Those behind it go with it where rounds hold the
-// same keys again and again: what they share is written once; where they were held back; and where
-// compactions are behind: fewer and larger runs put off when writers have to wait for them. A round with a
-// checkpoint is the last of a group: the checkpoint has nothing of younger ones.
+// The oldest round goes, if it is time and no writer is in it. Rounds behind it go with it where rounds hold
+// the same keys again and again, so that an overwritten version is written once; where they were held back;
+// and where compactions are behind, for fewer and larger runs put off the time when writers have to wait for
+// them. A round with a checkpoint is the last of its group, for the checkpoint has nothing of younger ones.
 size_t RoundsToFlush(const FlushSituation& s);
 
+// A sealed round, as RoundsToMerge sees it.
 struct MergeCandidate {
-  double share = 1;       // of a round's memory
-  double left_share = 1;  // about: what one entry of each of its keys would have
-  bool busy = false;      // pinned, flushed, merged now or in vain, or wanted by a checkpoint as it is
-  bool merged = false;    // it is what a merge left
+  double share = 1;       // its memory, in full rounds
+  double left_share = 1;  // about: with one entry of each of its keys
+  bool busy = false;      // pinned, claimed, merged in vain before, or wanted by a checkpoint as it is
+  bool merged = false;    // it is the result of a merge
 };
 struct MergeChoice {
   size_t rounds = 0;      // the youngest so many; 0: no merge
-  double left_share = 0;  // of all of them together
+  double left_share = 0;  // of all of them together, in full rounds
 };
 
-// Slack for values of unequal sizes: a merge may take so much more than `left_share`.
+// Slack for values of unequal sizes: a merge may take that many times `left_share`.
 inline constexpr double kMergeSlack = 1.1;
 
-// The youngest round, if it was not merged and its keys are few for its entries, and older ones behind it,
-// each not much larger than those that were taken: so an entry is copied about as often as the size doubles.
-// `youngest_first`: the sealed rounds. `room`: rounds' memory that nobody has.
+// Chooses rounds to merge: the youngest, if it was not merged and has few keys for its entries, and older
+// ones behind it as long as each is not much larger than those taken. So an entry is copied about as often as
+// the size doubles. `youngest_first`: the sealed rounds. `room`: memory that no round has, in full rounds.
 MergeChoice RoundsToMerge(std::span<const MergeCandidate> youngest_first, int max_rounds, double room);
 
 }  // namespace nova

@@ -1,9 +1,10 @@
-// Flusher: sealed rounds become runs of Level0: claimed, written side by side, committed in flush order
-// (K3b).
+// Flusher: makes runs of Level0 of sealed rounds. Rounds are claimed, written side by side, and committed in
+// flush order (K3b).
 //
-// Thread safety: all; they wait.   Lock: one for commits, taken before VersionSet's.
-// Ownership:     none taken.   Errors: a flush that fails is tried again by the next FlushOne; Pacer
-//                remembers why.
+// Thread safety: all. FlushOne and FlushAll wait for the store.
+// Locks: one for commits, taken before VersionSet's.
+// Ownership: none taken.
+// Errors: a flush that failed is tried again by the next FlushOne; Pacer remembers why it failed.
 #pragma once
 
 #include <atomic>
@@ -33,16 +34,21 @@ class Flusher {
         merger_(merger),
         all_again_ns_(Now() + context->options.table_lag_ns) {}
 
+  // The oldest sealed round has no writer left; does not wait.
   bool NeedsFlush() const;
-  // The oldest sealed rounds that nobody flushes, or a merge of some; false: nothing to do now.
+  // Flushes the oldest sealed rounds that are not claimed, or merges some. False: there is nothing to do now,
+  // or it failed. Waits.
   bool FlushOne();
-  // Until nothing is in memory. REQUIRES: no write is taken. `give_up`: as soon as flushes fail for longer
-  // than a moment.
+  // Flushes until nothing is in memory. REQUIRES: no write is taken. `give_up`: returns the error once
+  // flushes have failed for a while; else tries until the deadline (DeadlineExceeded). FailedPrecondition:
+  // the range was lost.
   Status FlushAll(Nanos deadline_ns, bool give_up);
 
  private:
+  // Writes the tables of claimed rounds, and returns the edit for them.
   StatusOr<VersionEdit> Write(const RoundGroup& rounds, uint64_t job);
-  // Written rounds, the oldest first. False: the oldest one is not written yet, or its edit failed.
+  // Commits rounds whose tables are written, the oldest first, as far as none is missing in between (K3b),
+  // and deletes their logs. False: none was committed, or an edit failed.
   bool CommitWritten();
 
   const RangeContext* const context_;
@@ -54,9 +60,10 @@ class Flusher {
   JobBook* const jobs_;
   VersionSet* const versions_;
   RoundMerger* const merger_;
-  // The next flush from here on has all that is written by then put into tables.
+  // From this time on the next flush sets a flush barrier, so that a key that is written all the time gets
+  // into tables now and then.
   std::atomic<Nanos> all_again_ns_;
-  Mutex commit_mu_;  // held while flushed rounds are committed, one after another
+  Mutex commit_mu_;  // held while rounds are committed, one group after another; guards Round::flushed
 };
 
 }  // namespace nova

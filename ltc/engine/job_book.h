@@ -1,10 +1,12 @@
-// JobBook: the jobs of a range that place tables, from before the first is placed until its edit is published
-// or given up; and the StoCs that new tables keep away from.
+// JobBook: the jobs of a range that place tables, each from before its first table is placed until its edit
+// is published or given up; and the StoCs that new tables keep away from.
 //
-// Numbers rise within an epoch, so that they tell what the files of a job may still be needed for, in
-// their collection (N4).
+// Numbers of jobs rise within an epoch. A file says its job's number, so the numbers tell whether a file may
+// still be named by an edit (collection, N4).
 //
-// Thread safety: all.   Ownership: outlives its Jobs.   Errors: none.
+// Thread safety: all.
+// Ownership: outlives its Jobs.
+// Errors: none.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +22,7 @@ namespace nova {
 
 class JobBook {
  public:
+  // A job under way: begun by the constructor, ended by the destructor or, after Keep, by JobBook::End.
   class Job {
    public:
     explicit Job(JobBook* book) : book_(book), id_(book->Begin()) {}
@@ -28,8 +31,9 @@ class JobBook {
     }
     Job(const Job&) = delete;
     Job& operator=(const Job&) = delete;
-    uint64_t id() const { return id_; }
-    uint64_t Keep() {  // until End
+    uint64_t id() const { return id_; }  // its number, at least 1
+    // The job goes on after the Job is gone, until End of the number.
+    uint64_t Keep() {
       kept_ = true;
       return id_;
     }
@@ -40,21 +44,24 @@ class JobBook {
     bool kept_ = false;
   };
 
+  // Ends a job that was kept.
   void End(uint64_t id) {
     MutexLock lock(&mu_);
     jobs_.erase(id);
   }
-  bool empty() const {
+  bool empty() const {  // no job is under way
     MutexLock lock(&mu_);
     return jobs_.empty();
   }
-  // Every job below it has ended. Jobs count from 1.
+  // The lowest number of a job under way, or the next number: every job below it has ended. Jobs count from
+  // 1.
   uint64_t FirstUnfinished() const {
     MutexLock lock(&mu_);
     return jobs_.empty() ? next_job_ : *jobs_.begin();
   }
 
-  // Jobs that begin from now on place nothing on these StoCs, and no others are to be left.
+  // Sets the StoCs that drain: jobs that begin from now on place nothing there. StoCs not named any more may
+  // be used again.
   void LeaveStocs(const std::vector<StocId>& stocs) {
     MutexLock lock(&mu_);
     std::map<StocId, uint64_t> leaving;
@@ -64,13 +71,15 @@ class JobBook {
     }
     leaving_ = std::move(leaving);
   }
+  // The StoCs that LeaveStocs named.
   std::vector<StocId> leaving() const {
     std::vector<StocId> stocs;
     MutexLock lock(&mu_);
     for (const auto& [stoc, first_job] : leaving_) stocs.push_back(stoc);
     return stocs;
   }
-  // Jobs under way that may place tables on `stoc`: 1 where LeaveStocs has not named it yet.
+  // Jobs under way that may place tables on `stoc`: those begun before LeaveStocs named it. 1 if it was not
+  // named yet.
   uint64_t MayPlaceOn(StocId stoc) const {
     MutexLock lock(&mu_);
     const auto leaving = leaving_.find(stoc);
@@ -79,6 +88,7 @@ class JobBook {
   }
 
  private:
+  // The next number, under way from now on.
   uint64_t Begin() {
     MutexLock lock(&mu_);
     jobs_.insert(next_job_);
@@ -86,8 +96,9 @@ class JobBook {
   }
 
   mutable Mutex mu_;
-  uint64_t next_job_ ABSL_GUARDED_BY(mu_) = 1;
-  std::set<uint64_t> jobs_ ABSL_GUARDED_BY(mu_);             // under way
+  uint64_t next_job_ ABSL_GUARDED_BY(mu_) = 1;    // the number of the next job
+  std::set<uint64_t> jobs_ ABSL_GUARDED_BY(mu_);  // numbers of jobs under way
+  // A draining StoC, and the first job that places nothing on it.
   std::map<StocId, uint64_t> leaving_ ABSL_GUARDED_BY(mu_);  // and the first job placed elsewhere
 };
 

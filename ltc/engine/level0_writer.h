@@ -1,9 +1,8 @@
-// WriteLevel0: sorted entries of memtables, or of recovered logs, become tables of one run of Level0.
+// WriteLevel0: makes tables of one run of Level0 of sorted entries, of memtables or recovered logs.
 //
-// Thread safety: several may run side by side; each waits for the store.   Ownership: arguments are the
-//                caller's.
-// Errors:        the store's; then nothing that was written is in an edit, and it is given to the garbage
-//                sink.
+// Thread safety: several may run side by side; each waits for the store.
+// Ownership: arguments are the caller's.
+// Errors: the store's. Then the tables written so far are in no edit, and are given to the garbage sink.
 #pragma once
 
 #include <functional>
@@ -17,15 +16,16 @@
 namespace nova {
 
 struct Level0Run {
-  uint64_t job = 0;
-  Iterator* sorted = nullptr;  // by internal key
-  RoundNumber order = 0;       // of the run in Level0
-  const DropRules* rules = nullptr;
+  uint64_t job = 0;                  // number of the job (JobBook)
+  Iterator* sorted = nullptr;        // entries by internal key; read once
+  RoundNumber order = 0;             // place of the run in Level0: the number of its youngest round
+  const DropRules* rules = nullptr;  // versions to leave out
 };
-// Entries that were passed, and bytes of them that were kept, since the last call.
+// Entries that were passed, and bytes of those kept, since the last call. Called about every 256 KB.
 using FlushProgress = std::function<void(uint64_t entries, uint64_t kept_bytes)>;
 
-// The edit that adds the tables. What `rules` and `younger` say is left out. `progress` may be empty.
+// Returns the edit that adds the tables, not committed. Leaves out versions by `rules`, and those that
+// `younger` says are overwritten. `progress` may be empty.
 StatusOr<VersionEdit> WriteLevel0(const RangeContext& context, TableAccess* tables, const Level0Run& run,
                                   OverwriteProbe* younger, const FlushProgress& progress);
 

@@ -1,23 +1,25 @@
-// Manifest (M1): the log of a range's version edits: a snapshot record, then edits; one file per epoch and
-// roll.
+// Manifest (M1): the log of a range's version edits: a snapshot record, then edits; one file for each epoch,
+// and a new one when the file is rolled or renewed.
 //
 //   record   u32 crc | u32 length | payload (a VersionEdit)
 //            crc = CRC-32C of (file uuid | u32 length | payload)
 //
-// What may lie behind the last acknowledged record. Appends go out one at a time, the next only when every
-// member has acknowledged the one before; so behind the valid prefix there is at most one record, never
-// acknowledged, and torn if its StoC died over it. A torn record is cut short, or holds zeros where sectors
-// were not written; its other bytes are right. So these are no torn tails, but damage to what was
-// acknowledged, and recovery says so rather than to lose edits in silence:
-//   - a valid record further on, in any copy: it was sent after the one that is missing was acknowledged;
-//   - in every copy that answers: a record that is whole (its length fits, or its payload parses to the end),
-//     has nothing that is zero for want of writing, and fails its crc; or bytes behind it.
+// Bytes behind the last acknowledged record. Appends go out one at a time, the next when every member has
+// acknowledged the one before. So behind the valid prefix lies at most one record, never acknowledged, and
+// torn if its StoC died over it. A torn record is cut short, or holds zeros where sectors were not written;
+// its other bytes are right. The following are therefore no torn tails but damage to acknowledged edits, and
+// recovery says so instead of losing edits in silence:
+// - a valid record further on, in any copy: it was sent after the missing one was acknowledged;
+// - in every copy that answers: a record that is whole (its length fits, or its payload parses to the end),
+//   has no zeros that may be unwritten sectors, and fails its crc; or bytes behind it.
 //
-// Storage is a seam: over StoCs (write-all to M members, epoch checked there, the pointer in the range's
-// record) and local (a file and a CURRENT pointer).
+// Storage is a seam: StoCs (every append goes to all M members, which check the epoch; the range's record
+// names the file), or local files (CURRENT names the file).
 //
-// Thread safety: none; the range serialises (manifest_mu_).   Errors: FailedPrecondition: the epoch is
-//                fenced, the range is lost.
+// Thread safety: none; VersionSet calls it under its lock.
+// Ownership: the storage outlives it.
+// Errors: FailedPrecondition: the epoch is fenced, the range is lost. After any other error of Append the
+//   edit does not count, and may be found all the same until a later one counts.
 #pragma once
 
 #include <memory>
@@ -32,35 +34,36 @@
 
 namespace nova {
 
+// The place where manifests lie. All methods wait, but for MayInstall and Delete.
 class ManifestStorage {
  public:
   virtual ~ManifestStorage() = default;
-  // Creates the file on fresh members and writes the first record to all of them, synced. After an error it
-  // leaves no file behind.
+  // Creates the file on fresh members and writes the first record to all of them, synced. After an error no
+  // file is left.
   virtual StatusOr<ManifestGroup> Create(std::string_view first_record, const Uuid& file) = 0;
-  // synced on all members
+  // Writes a record at the file's end, synced on all members. After an error some members may have it.
   virtual Status Append(const ManifestGroup& group, uint64_t offset, std::string_view record) = 0;
-  // Makes `group` the one that recovery reads (compare-and-set). Until it returned, no edit in it counts.
-  // Cancelled: this call did not, and never will. After any other error it may be that all the same; to ask
-  // again is harmless.
+  // Makes `group` the manifest that recovery reads (compare-and-set). No edit in it counts before this
+  // returns. Cancelled: it is not installed, and never will be by this call. After any other error it may be;
+  // to ask again is harmless.
   virtual Status Install(const ManifestGroup& group) = 0;
-  // False: whoever installs does not answer now. A new file that may wait is not begun then.
+  // False: the store of records does not answer now, so a new file that can wait is not begun.
   virtual bool MayInstall() const { return true; }
-  virtual void Delete(const ManifestGroup& group) = 0;  // best effort, and not waited for
+  virtual void Delete(const ManifestGroup& group) = 0;  // best effort, in the background
 };
 
 class Manifest {
  public:
   explicit Manifest(ManifestStorage* storage) : storage_(storage) {}
 
-  // Starts the first file of this epoch with `snapshot`; not installed yet: the caller does that with its
-  // OPEN (wait, R5).
+  // Starts the first file of this epoch with `snapshot`. It is not installed: the caller does that together
+  // with OPEN.
   Status Start(const VersionEdit& snapshot);
-  const ManifestGroup& group() const { return file_.group; }
+  const ManifestGroup& group() const { return file_.group; }  // the file in use, and its members
 
-  // Makes `edit` durable on all members. `snapshot` (with the edit applied) is written instead, to a new file
-  // on other members, when a member fails or the file has grown (roll): nothing is acknowledged in the old
-  // file after that.
+  // Makes `edit` durable on all members. If a member fails or the file has grown (roll), `snapshot`, which
+  // has the edit applied, is written to a new file on other members instead; nothing is acknowledged in the
+  // old file after that.
   Status Append(const VersionEdit& edit, const std::function<VersionEdit()>& snapshot);
 
   // M1 (renewal): a new file is written to fresh members while edits go on in the old one.
@@ -71,6 +74,7 @@ class Manifest {
   //                  old file goes on, but where the installing is in doubt: then as after a roll in doubt.
   //                  Aborted: a roll was first.
   //   DropRenewal    the new file could not be made.
+  // A new file that is to be created.
   struct Renewal {
     Uuid file;
     std::string first_record;
@@ -79,39 +83,44 @@ class Manifest {
   Status EndRenewal(const ManifestGroup& group);
   void DropRenewal() { renewal_.reset(); }
 
-  // One member's file, and how to call it in an error: "stoc 3 (name)".
+  // One member's file. `where` names it in errors: "stoc 3 (name)".
   struct Copy {
     std::string where;
     std::string bytes;
   };
-  // The edits of a file, the snapshot first: at each offset the record of whichever copy holds it whole, to
-  // where no copy does.
-  // DataLoss: not even the snapshot is whole; or what lies behind is no torn tail: the text names file,
-  // offset and places.
+  // The edits of a file, the snapshot first. At each offset the record comes from any copy that has it whole;
+  // the edits end where none has. DataLoss: not even the snapshot is whole, or the bytes behind the last
+  // record are no torn tail; the text names file, offset and copies.
   static StatusOr<std::vector<VersionEdit>> Recover(const Uuid& file, const std::vector<Copy>& copies);
+  // The bytes of a record; the file's uuid is part of the checksum.
   static std::string EncodeRecord(const Uuid& file, const VersionEdit& edit);
 
  private:
-  static constexpr uint64_t kRollBytes = 4 << 20;
+  static constexpr uint64_t kRollBytes = 4 << 20;  // edits behind the snapshot after which a file rolls
   struct File {
     ManifestGroup group;
-    uint64_t offset = 0;              // its end
-    uint64_t first_record_bytes = 0;  // a file rolls when its edits have grown, however large the snapshot is
+    uint64_t offset = 0;              // of its end
+    uint64_t first_record_bytes = 0;  // a file rolls by its edits, however large its snapshot is
   };
+  // Edits acknowledged since a renewal has begun, for its file.
   struct Kept {  // for the file of a renewal that has begun
     Uuid file;
     uint64_t first_record_bytes = 0;
-    std::string edits;  // records
+    std::string edits;  // encoded records
   };
+  // Creates a file that begins with `snapshot`.
   StatusOr<File> NewFile(const VersionEdit& snapshot);
+  // Installs `next`, which holds every acknowledged edit. Afterwards it is the file, or the old one goes on,
+  // or it is in doubt.
   Status Switch(File next);
+  // Ok: no file is in doubt any more; else nothing may be written.
   Status SettleDoubt();
 
   ManifestStorage* const storage_;
   File file_;
-  bool roll_next_ = false;
-  std::optional<Kept> renewal_;
-  // M1: perhaps it is installed, so nothing may be acknowledged in `file_`
+  bool roll_next_ = false;  // the file may hold an edit whose failure was reported: the next Append rolls
+  std::optional<Kept> renewal_;  // of a renewal that has begun
+  // A file that is perhaps installed, so nothing may be acknowledged in file_ (M1).
   std::optional<ManifestGroup> in_doubt_;
   LogThrottle rolls_;
 };

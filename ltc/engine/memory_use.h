@@ -1,4 +1,5 @@
-// MemoryUse: what the engine's memory is used for, in bytes, by pool.   Plain data.
+// MemoryUse: the bytes of memory that the engine uses, by purpose. Plain data: a snapshot of counters that
+// change.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +10,12 @@ class ArenaPool;
 class BlockCache;
 
 struct MemoryUse {
-  size_t memtables = 0;        // active and sealed ones
-  size_t memtables_ready = 0;  // of the next ones: touched, in no use
-  size_t table_metadata = 0;   // index and filter of each table that was read or written: pinned
-  size_t block_cache = 0;      // blocks that are not mapped
+  size_t memtables = 0;        // of active and sealed rounds
+  size_t memtables_ready = 0;  // arena chunks for the next ones: touched, not in use
+  size_t table_metadata = 0;   // index and filter of each loaded table; pinned
+  size_t block_cache = 0;      // blocks in the cache; mapped ones are not counted
 
+  // Reads the counters; from any thread.
   static MemoryUse Of(const ArenaPool& arenas, const BlockCache& cache);
   size_t total() const { return memtables + memtables_ready + table_metadata + block_cache; }
 };

@@ -1,19 +1,25 @@
-// MemTable: a concurrent ordered map of keys to their versions: a hash table of keys, for each key its
-// versions, youngest first, and, for scans, a skip list over the keys. All of it lies in an arena.
+// MemTable: a concurrent ordered map of keys to their versions: a hash table of keys; for each key its
+// versions, youngest first; and, for scans, a skip list over the keys. All of it lies in an arena.
 //
-// The hash table answers gets, hit or miss, with about one cache miss, and finds the key that a write renews.
-// Order is made when it is wanted, for it is the dearest part of an insert (docs/engine.md): a new key goes
-// onto a chain; a scan sorts the keys that came since the last one and lists them; a flush sorts the whole
-// chain and needs no list. Once a range is being scanned, its writers list now and then, so that a scan never
-// finds a full table to sort. A version is a value and 32 bytes: a hot key does not make the list longer.
+// The hash table answers a get, hit or miss, with about one cache miss, and finds the key that a write
+// renews. Order is made when it is wanted, for it is the dearest part of an insert (docs/engine.md). A new
+// key goes onto a chain; a scan sorts the keys that came since the last scan into the list; a flush sorts the
+// whole chain and needs no list. Once a range is being scanned its writers list keys now and then, so that a
+// scan never finds a full table to sort. A version is a value and 32 bytes; a hot key does not make the list
+// longer.
 //
-// A write comes in two steps, because it is logged between them: Prepare copies key and value to their final
-// place and makes nothing visible; Link makes the version visible (logged before visible,
-// K2). One that is never linked is never seen.
+//   hash table   bucket -> Node (a key) -> Node ...              found by gets and writes
+//   versions     Node::newest -> Entry (a version) -> Entry ...   youngest first
+//   chain        youngest_ -> Node -> Node ...                    all keys, the youngest first
+//   list         head_ -> Node -> Node ...                        a skip list: keys up to ordered_, by key
+// A write comes in two steps, because it is logged between them. Prepare copies key and value to their final
+// place and makes nothing visible; Link makes the version visible (logged before visible, K2). A version that
+// is never linked is never seen.
 //
-// Thread safety: all methods from any threads at once; one thread at a time lists keys, and no other but a
-//                scan waits for it. Nothing is ever removed.
-// Ownership:     views point into the arena: they live as long as the table. Entries sort as keys.h says.
+// Thread safety: all methods from any threads at a time. One thread at a time lists keys, and only scans wait
+//   for it. Nothing is ever removed.
+// Ownership: views point into the arena and live as long as the table.
+// Errors: none; memory that cannot be had ends the process. Internal keys sort as common/base/keys.h says.
 #pragma once
 
 #include <array>
@@ -36,81 +42,102 @@ class MemTable {
  public:
   struct Entry;  // a version, between Prepare and Link
 
-  // `expected_bytes`: what it will hold, by which the hash table is sized. `scanned`: writers list their keys
-  // as they come.
+  // `expected_bytes`: what it will hold; sizes the hash table. `scanned`: its writers list keys, for scans
+  // are expected.
   MemTable(MemTableId id, ArenaPool* pool, size_t expected_bytes = 4 << 20, bool scanned = false);
   MemTableId id() const { return id_; }
 
+  // Copies key and value into the arena. The entry is invisible until Link; Link or Abandon must follow, or
+  // nothing if the table itself goes.
   Entry* Prepare(std::string_view stored_key, SequenceNumber seq, ValueType type, std::string_view value);
-  static std::string_view KeyOf(const Entry* entry);  // stored key
-  void Link(Entry* entry);  // REQUIRES: from Prepare, once; no equal internal key is linked
-  // Instead of Link: nobody will see it. Its memory is of use again where it is the latest that was prepared.
+  static std::string_view KeyOf(const Entry* entry);  // its stored key
+  // Makes it visible; once; REQUIRES: no equal internal key is linked.
+  void Link(Entry* entry);
+  // Instead of Link: it will never be seen. Its memory is used again if it is the latest piece that was
+  // taken.
   void Abandon(Entry* entry);
 
+  // The result of Get; `value` views the arena.
   struct Hit {
     SequenceNumber sequence = 0;
     ValueType type = ValueType::kPut;
     std::string_view value;
   };
-  // The newest version with sequence <= seq. `hash` = FilterHash(stored_key): a reader asks several tables.
+  // The newest version with sequence <= seq. False: there is none. `hash` is FilterHash(stored_key), for a
+  // reader asks several tables.
   bool Get(std::string_view stored_key, uint64_t hash, SequenceNumber seq, Hit* hit) const;
   bool Get(std::string_view stored_key, SequenceNumber seq, Hit* hit) const {
     return Get(stored_key, FilterHash(stored_key), seq, hit);
   }
-  // All versions that are linked by now, in order, forward only. Never kNeedBlocks. The iterator must not
-  // outlive the table; `keep_alive` is held as long as the iterator is.
+  // All versions that are linked by now, in order, forward only; never kNeedBlocks. The table must outlive
+  // the iterator, which holds `keep_alive`.
   std::unique_ptr<Iterator> NewIterator(std::shared_ptr<const void> keep_alive) const;
   // For a reader at `seq`: of each key only the newest version with sequence <= seq, so that a hot key costs
-  // one step. What is linked by now is found, and some of what comes later. Backwards, Seek wants a key of
-  // MakeSeekKey's.
+  // one step. Everything linked by now is found, and perhaps versions linked later. Backwards, Seek takes a
+  // key of MakeSeekKey.
   std::unique_ptr<Iterator> NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive,
                                           Direction direction = Direction::kForward);
-  bool scanned() const { return scanned_.load(std::memory_order_relaxed); }
+  bool scanned() const { return scanned_.load(std::memory_order_relaxed); }  // a scan has been here
 
+  // Of versions and keys; an empty table has 0.
   size_t bytes_used() const { return arena_.bytes_used() - overhead_; }
-  uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }  // versions
-  uint64_t keys() const { return keys_.load(std::memory_order_relaxed); }
+  uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }  // versions that are linked
+  uint64_t keys() const { return keys_.load(std::memory_order_relaxed); }        // distinct keys
 
  private:
-  class VersionIterator;
-  class ScanIterator;
-  class FlushIterator;
-  struct Node;
-  struct SortKey;
+  class VersionIterator;  // a position at a version; base of the next two
+  class ScanIterator;     // for NewIteratorAt: over the list
+  class FlushIterator;    // for NewIterator: over the sorted chain
+  struct Node;            // a key
+  struct SortKey;         // a key on the chain with 8 bytes to compare
   static constexpr int kMaxHeight = 12;
-  static constexpr uint64_t kListEvery = 256;  // writes of a scanned range
+  static constexpr uint64_t kListEvery = 256;  // new keys between two listings by writers of a scanned range
+  // Buckets in one arena chunk.
   static constexpr size_t kPieceBuckets = ArenaPool::kChunkBytes / sizeof(void*);
+  // Of a key in the skip list; a function of the key's hash and the table's id.
   int HeightOf(uint64_t hash) const;
-  std::vector<std::atomic<Node*>*> NewBuckets();
+  std::vector<std::atomic<Node*>*> NewBuckets();  // the empty bucket array, in pieces
+  // Copies the key into the arena; not in the table yet.
   Node* NewNode(std::string_view stored_key, uint64_t hash, int height);
+  // The bucket of a hash.
   std::atomic<Node*>* BucketOf(uint64_t hash) const;
-  Node* FindInBucket(std::string_view stored_key, uint64_t hash) const;
-  Node* InsertInBucket(Node* node);  // the node of the same key that is there already; null: it is in now
+  Node* FindInBucket(std::string_view stored_key, uint64_t hash) const;  // null: the key is not there
+  // Null: it is in now; else the node of the same key that is there already.
+  Node* InsertInBucket(Node* node);
+  // Puts a new key at the head of the chain.
   void Chain(Node* node);
-  static std::vector<SortKey> SortedChain(Node* from, const Node* until);  // `until` is not in it
-  void List();                                                             // every key that is chained by now
+  // By key; `from` and older ones, without `until`.
+  static std::vector<SortKey> SortedChain(Node* from, const Node* until);
+  // Puts every key that is chained by now into the list.
+  void List();
+  // Puts a node into the list. `before`: on each level the last node up to the key inserted before, a smaller
+  // one.
   void InsertInList(Node* node, std::array<Node*, kMaxHeight>* before)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(list_mu_);
-  static bool IsBefore(const Node* node, std::string_view stored_key);  // false for null
+  // The node's key is smaller; false for null.
+  static bool IsBefore(const Node* node, std::string_view stored_key);
+  // The first key in the list that is not smaller; null: none.
   Node* FindGreaterOrEqual(std::string_view stored_key) const;
-  const Node* FindLess(std::string_view stored_key) const;  // the last one before the key; null: none
+  // The last key in the list that is smaller; null: none.
+  const Node* FindLess(std::string_view stored_key) const;
+  // The last key in the list; null: none.
   const Node* FindLast() const;
-  Node* FindBefore(std::string_view stored_key) const;  // as FindLess, but head_: none
+  Node* FindBefore(std::string_view stored_key) const;  // as FindLess, but head_ for none
 
   const MemTableId id_;
   Arena arena_;
-  const uint64_t bucket_mask_;
-  const std::vector<std::atomic<Node*>*> pieces_;  // of the bucket array
-  Node* const head_;
-  const size_t overhead_;  // bytes of the empty table
-  const bool listed_by_writers_;
+  const uint64_t bucket_mask_;                     // buckets - 1; a power of two of them
+  const std::vector<std::atomic<Node*>*> pieces_;  // of the bucket array, kPieceBuckets each
+  Node* const head_;                               // of the skip list; no key
+  const size_t overhead_;                          // bytes of the empty table
+  const bool listed_by_writers_;                   // given at construction
   std::atomic<bool> scanned_{false};
   std::atomic<uint64_t> entries_{0};
   std::atomic<uint64_t> keys_{0};
-  std::atomic<Node*> youngest_{nullptr};  // of the chain
-  std::atomic<Node*> ordered_{nullptr};   // it and all before it in the chain are in the list
-  std::atomic<int> height_{1};
-  Mutex list_mu_;  // held by who lists
+  std::atomic<Node*> youngest_{nullptr};  // head of the chain
+  std::atomic<Node*> ordered_{nullptr};   // the list has it and all older ones on the chain
+  std::atomic<int> height_{1};            // levels of the list in use
+  Mutex list_mu_;                         // held by the thread that lists
 };
 
 }  // namespace nova

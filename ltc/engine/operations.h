@@ -1,6 +1,8 @@
-// The operations of a range: what is asked, and what is called with the answer. Keys are stored keys.
+// The operations of a range: their arguments, and the functions that are called with their results. Keys are
+// stored keys.
 //
-// Thread safety: values.   Ownership: each operation says how long what it views has to live.
+// Thread safety: plain values.
+// Ownership: each operation says how long the bytes that it views have to live.
 #pragma once
 
 #include <cstdint>
@@ -19,52 +21,56 @@
 
 namespace nova {
 
+// A put, a deletion or a range deletion.
 struct WriteEntry {
   ValueType type = ValueType::kPut;
   std::string_view key;    // of kDeleteRange: the first key deleted
   std::string_view value;  // of kDeleteRange: the key behind the last one
-  int64_t ttl_ms = 0;      // of kPutTtl: its expiry (K7), from when the range takes it
+  int64_t ttl_ms = 0;      // of kPutTtl: milliseconds until its expiry (K7), from when the range takes it
 };
 // One entry, or a batch (K6): one log record, consecutive numbers, visible together to scans and snapshots. A
 // later entry of a key hides an earlier one.
 struct WriteOp {
-  std::span<const WriteEntry> entries;  // at least one; they and what they view are valid during Write
-  uint64_t client_id = 0;
+  std::span<const WriteEntry> entries;  // at least one; they and the bytes they view are valid during Write
+  uint64_t client_id = 0;  // with request_number: in the log record, for no write twice (A1); 0: none
   uint64_t request_number = 0;
   Nanos deadline_ns = kNever;
-  bool sync = false;  // LogRecord::sync
+  bool sync = false;  // see LogRecord::sync
 };
 using WriteDone = absl::AnyInvocable<void(Outcome)>;
-// the view is valid during the call
+// `value` is valid during the call.
 using GetDone = absl::AnyInvocable<void(Outcome, std::string_view value)>;
 
-// Writes `desired` if the key's value is `expected`; null: that there is none (K6).
+// Writes `desired` if the key's value is `expected` (compare and swap, K6).
 struct CompareAndSwapOp {
   std::string key;
-  std::optional<std::string> expected;
-  std::optional<std::string> desired;
+  std::optional<std::string> expected;  // none: the key must have no value
+  std::optional<std::string> desired;   // none: the key is deleted
   uint64_t client_id = 0;
   uint64_t request_number = 0;
   Nanos deadline_ns = kNever;
   bool sync = false;
 };
 
+// Null unless the outcome is kOk.
 using SnapshotDone = absl::AnyInvocable<void(Outcome, std::shared_ptr<Snapshot>)>;
-// one a key, in their order
+// A value for each key, in the keys' order; none: not found.
 using MultiGetDone = absl::AnyInvocable<void(Outcome, std::vector<std::optional<std::string>>)>;
 
+// The keys in [from, to), ascending, or in reverse descending.
 struct ScanOp {
-  std::string from;  // first key wanted
-  std::string to;    // keys below it; empty: to the end of the range
-  uint32_t limit = 0;
+  std::string from;    // may lie outside the range
+  std::string to;      // empty: to the end of the range
+  uint32_t limit = 0;  // entries, at least 1
   Nanos deadline_ns = kNever;
   std::shared_ptr<const Snapshot> snapshot = nullptr;  // null: now
   bool reverse = false;                                // from the largest key below `to` down to `from`
 };
+// A part of a scan's result.
 struct ScanPage {
   std::string entries;  // n x (varint key size, key, varint value size, value)
   uint32_t count = 0;
-  bool more = false;  // the page is full; go on after the last key, in reverse below it
+  bool more = false;  // it is full: go on after its last key, in reverse below it
 };
 using ScanDone = absl::AnyInvocable<void(Outcome, ScanPage)>;
 

@@ -1,13 +1,16 @@
-// Pacer: who goes first in a range: writers, flushes, compactions or reads; and what ails its background
-// work, told to whoever waits for that.
+// Pacer: decides who goes first in a range: writers, flushes, compactions or reads. It also remembers
+// failures of background work and tells them to writers that wait for that work.
 //
-// Writers are slowed down before memory or Level0 runs out (WriteController). Flushes go before compactions
-// (Luo & Carey), which get a part of a slow disk's time beside them, the larger the more runs Level0 has. On
-// one disk, background work and reads take turns (DiskTurns).
+// Writers are slowed down before memory or Level0 is full (WriteController). Flushes go before compactions
+// (after Luo and Carey, "On Performance Stability in LSM-based Storage Systems"). While flushes are behind,
+// compactions get a part of a slow disk's time, the larger the more runs Level0 has. On one disk, background
+// work and reads take turns (DiskTurns).
 //
-// Thread safety: all. WaitBehindFlush and LetReadsHaveTurns wait.
-// Ownership:     none taken.   Errors: a failure of background work is remembered (WorkFailure), and a failed
-//                precondition ends the range: its epoch is fenced.
+// Thread safety: all. WaitBehindFlush and LetReadsHaveTurns wait, OnFlushing may.
+// Locks: pressure_mu_ is held while the RoundSet's is taken.
+// Ownership: none taken.
+// Errors: a failure is remembered until work succeeds (WorkFailure). FailedPrecondition means that the epoch
+//   is fenced, and ends the range.
 #pragma once
 
 #include <atomic>
@@ -29,34 +32,45 @@ class Pacer {
       : context_(context), rounds_(rounds), log_(log) {}
 
   // --- writers
+  // How long a write of `bytes` has to wait, in ns; 0: it goes now. On the executor of the write; does not
+  // wait.
   Nanos Admit(Executor* on, uint64_t bytes);  // how long a write has to wait; 0: it goes
-  // Writers are slowed down for the sake of a compaction that the disk has no room for: they would wait for
-  // nothing, at the least rate.
+  // Writers are slowed down for a compaction for which the disk has no space. They would wait for nothing, at
+  // the least rate, and are refused instead (full disk, S2).
   bool Level0LacksSpace() const;
-  Outcome WhyWorkFails() const;  // of flushes, else of compactions; kOk: it does not
-  void UpdatePressure();         // after each change of rounds, Level0 or memory
+  // The latest failure of flushes, else of compactions; kOk: none.
+  Outcome WhyWorkFails() const;
+  // Call after each change of rounds, Level0 or memory.
+  void UpdatePressure();
 
   // --- flushes
-  // A flush is through with `written_bytes` of memtables, and has kept `kept_bytes` of them.
+  // A flush has got through `written_bytes` of memtables since the last call, and kept `kept_bytes` of them
+  // for tables.
   void OnFlushing(uint64_t written_bytes, uint64_t kept_bytes);
-  void OnFlushed(const FlushResult& flush);
+  void OnFlushed(const FlushResult& flush);  // a flush has written its tables
   FlushHistory flush_history() const;
   // Sealed rounds may stay in memory and be merged there. Where flushes wait for a disk, memory costs less
-  // than what they write; but a log would stay for as long as they are put off.
+  // than the disk's time; but a log would stay for as long as they do, so not where there is one, unless an
+  // option asks for it.
   bool HoldsRoundsBack() const;
   RoundSet::FlushInput FlushInput() const { return {flush_history(), HoldsRoundsBack()}; }
 
   // --- compactions
-  // Writers wait for memory, and memory for a flush; a compaction has time until writers would be slowed down
-  // for its sake. What it puts off it does at less cost: more runs in one merge.
+  // A flush runs and half of the room for rounds is taken: compactions wait (writers wait for memory, and
+  // memory for a flush). False while flushes fail, which may be for want of the space that a compaction
+  // frees.
   bool FlushIsBehind() const;
-  // Before a compaction reads so much: it waits for its part, but for no flush that stands still.
+  // Called by a compaction before it reads `bytes`: waits while FlushIsBehind. With many runs in Level0 it
+  // waits only until flushes have granted it some bytes, 0.5 s at most.
   void WaitBehindFlush(uint64_t bytes);
-  // A Level0 job has read a `part` of its input, of `runs` runs.
+  // A Level0 job of `runs` runs has read this part of its input, 0 to 1. They count as gone in that measure,
+  // so that the pressure falls while a long job runs.
   void ConsumeLevel0(int runs, double part);
+  // The job has ended; the version says what is left.
   void EndLevel0() { level0_runs_consumed_.store(0); }
 
-  // Before background work reads or writes more, unless writers wait for it.
+  // Called before background work reads or writes more: pauses for reads if all is on one disk, unless
+  // writers are slowed down.
   void LetReadsHaveTurns();
   DiskTurns& disk_turns() { return disk_turns_; }
 
@@ -65,17 +79,21 @@ class Pacer {
   void FlushDone() { flush_failure_.OnDone(); }
   void CompactionFailed(const Status& s) { Failed("compaction", s, &compaction_failure_); }
   void CompactionDone() { compaction_failure_.OnDone(); }
-  Outcome flush_failure() const { return flush_failure_.outcome(); }  // of the latest attempt
-  // Why they have failed for a while, and again since then; Ok: they have not.
+  // Of the latest attempt; kOk: it succeeded.
+  Outcome flush_failure() const { return flush_failure_.outcome(); }
+  // Why flushes (compactions) have failed for a while and again after `since_ns`; Ok: they have not.
   Status LastingFlushFailure(Nanos since_ns) const { return flush_failure_.Lasting(since_ns); }
   Status LastingCompactionFailure(Nanos since_ns) const { return compaction_failure_.Lasting(since_ns); }
 
-  Nanos stalled_ns() const { return controller_.stalled_ns(); }
-  Nanos paused_ns() const { return disk_turns_.paused_ns(); }
+  Nanos stalled_ns() const { return controller_.stalled_ns(); }  // sum of writers' waits
+  Nanos paused_ns() const { return disk_turns_.paused_ns(); }    // sum of pauses for reads
+  // See WriteController; above 0.5 writers are slowed down.
   double pressure() const { return controller_.pressure(); }
 
  private:
+  // 0: as many runs as slow writers down; 1: at the stop limit.
   double Level0Excess(const RangeView& view) const;
+  // Remembers and logs a failure; ends the range if its epoch is fenced.
   void Failed(const char* what, const Status& s, WorkFailure* failure);
 
   const RangeContext* const context_;
@@ -83,14 +101,15 @@ class Pacer {
   const RoundLog* const log_;
   WriteController controller_;
   DiskTurns disk_turns_;
-  WorkFailure flush_failure_;       // told to writes that no memtable has room for
-  WorkFailure compaction_failure_;  // told to writes that are slowed down for the want of it
-  LogThrottle errors_;
-  std::atomic<double> level0_runs_consumed_{0};  // by the Level0 job under way
+  WorkFailure flush_failure_;                    // told to writes that no memtable has room for
+  WorkFailure compaction_failure_;               // told to writes that are slowed down for the want of it
+  LogThrottle errors_;                           // one line a second at most
+  std::atomic<double> level0_runs_consumed_{0};  // by the Level0 job under way; see ConsumeLevel0
   std::atomic<int64_t> compaction_grant_{0};     // bytes that compactions may move while a flush is behind
-  Mutex pressure_mu_;                            // held while the controller is told of the view
+  // Held while the controller is told of the view, so that the last to tell has the latest.
+  Mutex pressure_mu_;
   mutable Mutex history_mu_;
-  FlushHistory history_ ABSL_GUARDED_BY(history_mu_);
+  FlushHistory history_ ABSL_GUARDED_BY(history_mu_);  // of the flushes so far
 };
 
 }  // namespace nova

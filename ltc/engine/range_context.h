@@ -1,15 +1,15 @@
-// RangeContext: what the parts of one range share and none of them owns: which range it is, its options, what
-// the process gives it, its state, and its life.
+// RangeContext: the things that the parts of one range share and none of them owns: which range it is, its
+// options, the services of the process, its state, and its life.
 //
 // The parts, each with a header: ReadPoints, RoundLog, RoundSet, Pacer, TableAccess, Reader, Scanner,
-// JobBook, VersionSet, Flusher, RoundMerger, Compactor, WritePath, Checkpoints. A part is given those it
-// asks, which stand before it in this list; none asks back. Range makes them, in this order, and forwards.
+// JobBook, VersionSet, RoundMerger, Flusher, Compactor, WritePath, Checkpoints. A part is given those it
+// asks, which stand before it in this list; none asks back. Range makes them and forwards.
 //
 // Lock order, where two are held: flush commits (Flusher) or none > edits (VersionSet) > rounds (RoundSet);
 // picks (Compactor) > jobs (JobBook); pressure (Pacer) > rounds.
 //
-// Thread safety: all. What is not atomic is set before the range is given to anybody.
-// Ownership:     Range owns it and all parts. An asynchronous operation holds KeepAlive() until it has ended.
+// Thread safety: all. Fields that are not atomic are set before the range is given to anybody.
+// Ownership: Range owns it and all parts. An asynchronous operation holds KeepAlive() until it has ended.
 #pragma once
 
 #include <atomic>
@@ -23,16 +23,27 @@
 
 namespace nova {
 
-// What a range does now. kOpening until OPEN; kReadOnly, then kSilent while it is let go (release, R5);
-// kRestoring while a checkpoint is brought back; kLost: its epoch is over.
+// The state of a range. kOpening until it is OPEN; kActive: serves all; kReadOnly, then kSilent: it is being
+// let go (release, R5); kRestoring: a checkpoint is being brought back, and nothing is served; kLost: its
+// epoch is over, for ever.
+//
+//   kOpening -> kActive                  Activate
+//   kActive -> kReadOnly                 BeginRelease, StopWrites
+//   kReadOnly -> kSilent                 StopReads
+//   kReadOnly, kSilent -> kActive        CancelRelease
+//   kActive -> kRestoring -> kActive     a checkpoint is restored
+//   kRestoring -> kReadOnly              StopWrites
+//   any -> kLost                         Abandon, or a fence was met
 class ServingState {
  public:
   enum Value { kOpening, kActive, kRestoring, kReadOnly, kSilent, kLost };
 
   Value Get() const { return value_.load(std::memory_order_seq_cst); }
   bool Is(Value v) const { return Get() == v; }
+  // False: the state was not `from`, and is unchanged.
   bool Move(Value from, Value to) { return value_.compare_exchange_strong(from, to); }
-  Value Set(Value v) { return value_.exchange(v); }  // what it was
+  Value Set(Value v) { return value_.exchange(v); }  // returns the state before
+  // May answer reads.
   bool serves_reads() const {
     const Value v = value_.load(std::memory_order_acquire);
     return v == kActive || v == kReadOnly;
@@ -52,18 +63,22 @@ struct RangeContext {
   const RangeOptions options;
   const RangeServices* const services;
   ServingState state;
-  std::weak_ptr<const void> self;           // the range
-  std::function<void(const Status&)> lose;  // the epoch is fenced: ends the range, once
+  std::weak_ptr<const void> self;           // the Range, as long as somebody holds it
+  std::function<void(const Status&)> lose;  // ends the range, once, for its epoch is fenced; does not wait
 
+  // Keeps the range and its parts while it is held.
   std::shared_ptr<const void> KeepAlive() const { return self.lock(); }
+  // The stored key belongs to this range.
   bool Contains(std::string_view key) const {
     return key >= spec.lower && (spec.upper.empty() || key < spec.upper);
   }
-  size_t RoundBytes() const {  // of memory that a full round has
+  size_t RoundBytes() const {  // bytes of memory of a full round
     return options.memtable_size_bytes * static_cast<size_t>(options.active_memtables);
   }
+  // Tells the process that background work may be due; may be called under the RoundSet's lock.
   void WorkDue() const { services->host->WorkDue(spec.id); }
-  // Once the range is let go or lost, its next owner may have deleted what a read was looking for (R5).
+  // The outcome of a read that failed. Once the range is let go or lost it is kNotOwner, for the next owner
+  // may have deleted the files that the read was looking for (R5).
   Outcome OutcomeOfRead(const Status& failure) const {
     return state.serves_reads() ? ToOutcome(failure) : Outcome::kNotOwner;
   }

@@ -1,7 +1,7 @@
-// RangeHost, RangeServices: what a process gives to its ranges.
+// RangeHost, RangeServices: the services that a process gives to each of its ranges.
 //
 // Thread safety: all.   Ownership: both outlive the ranges that were given them, or the range keeps them
-//                (Range::Recover). Errors: of Place: Unavailable: there is no place now.
+//                (Range::Recover).
 #pragma once
 
 #include <functional>
@@ -20,9 +20,10 @@ namespace nova {
 class RangeHost {
  public:
   virtual ~RangeHost() = default;
-  // Where a table of so many bytes of data goes; waits for nothing.
+  // Chooses StoCs for a table of so many bytes of data. Does not wait. Unavailable: none is alive.
   virtual StatusOr<Placement> Place(uint64_t table_bytes) = 0;
-  virtual void WorkDue(RangeId range) = 0;  // there may be something to flush or to compact
+  // Background work may be due. It may be called under locks of the range: it must not call back into it.
+  virtual void WorkDue(RangeId range) = 0;
   // The epoch is fenced: the range serves nothing more, and is to be let go. Called once.
   virtual void Fenced(RangeId range, const Status& why) = 0;
   virtual void RunBlocking(std::function<void()> fn) = 0;  // on a thread that may wait, or here, at once
@@ -33,7 +34,7 @@ struct RangeServices {
   BlockCache* cache = nullptr;
   ArenaPool* arenas = nullptr;
   RangeHost* host = nullptr;
-  size_t memtable_limit_bytes = SIZE_MAX;  // of the process, all ranges together
+  size_t memtable_limit_bytes = SIZE_MAX;  // for the memtables of all ranges of the process
   // All tables lie on one disk: flushes that wait for it gain nothing side by side.
   bool one_disk = false;
   std::vector<Executor*> executors;  // the request threads, by index

@@ -1,7 +1,8 @@
-// RangeView: what a range holds at one moment, as readers and background work see it: the rounds in memory,
-// the version, the range tombstones. Immutable once it is published (RoundSet::Publish).
+// RangeView: the content of a range at one moment, as readers and background work see it: the rounds in
+// memory, the version, the range tombstones. Immutable once it is published (RoundSet::Publish).
 //
-// Thread safety: immutable.   Ownership: shared_ptr; keeps its rounds and tables.
+// Thread safety: immutable, but for what its rounds say of themselves.
+// Ownership: shared_ptr; keeps its rounds and tables.
 #pragma once
 
 #include <map>
@@ -15,26 +16,27 @@
 namespace nova {
 
 struct RangeView {
-  uint64_t generation = 0;
-  std::shared_ptr<Round> active;
+  uint64_t generation = 0;                     // rises by 1 with each published view
+  std::shared_ptr<Round> active;               // takes writes
   std::vector<std::shared_ptr<Round>> sealed;  // youngest first
-  double sealed_share = 0;                     // of the memory of all rounds, in rounds
+  double sealed_share = 0;                     // memory of the sealed rounds, in full rounds
   std::shared_ptr<const Version> version;
-  RangeTombstonesRef tombstones;    // range deletions (K7): those of the version and of all rounds
-  uint64_t tombstones_dropped = 0;  // how often some went
+  RangeTombstonesRef tombstones;    // range deletions (K7) of the version and of all rounds; null: none
+  uint64_t tombstones_dropped = 0;  // edits so far that dropped some
 
   const Round& oldest() const { return sealed.empty() ? *active : *sealed.back(); }
-  void CountSealed() {
+  void CountSealed() {  // call after `sealed` has changed
     sealed_share = 0;
     for (const auto& round : sealed) sealed_share += round->share;
   }
-  // Done memtables (M3): every one below it is in tables once `flushed` is, null for none.
+  // Done memtables (M3): every memtable with a lower id is in tables once `flushed` is (null: none is being
+  // flushed).
   MemTableId DoneBelow(const RoundGroup* flushed) const;
-  // A flush's are in the list already.
+  // Adds and drops the range tombstones of an edit. Those of a flush are in the list already and stay once.
   void ApplyTombstones(const VersionEdit& edit);
 };
 
-// A view and the number that belong together: everything at or below it is in the view, once it is stable.
+// A moment (K4): once `sequence` is stable, every version at or below it is in the view.
 struct ReadPoint {
   std::shared_ptr<const RangeView> view;
   SequenceNumber sequence = 0;

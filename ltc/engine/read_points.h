@@ -1,7 +1,9 @@
-// ReadPoints: what readers may see, and so what background work may leave out (snapshots, K4; expiry,
-// K7): the sequence numbers handed out and finished, the live snapshots, the published clock.
+// ReadPoints: what readers may see, and so what background work may leave out (snapshots, K4; expiry, K7):
+// the sequence numbers that were handed out and finished, the live snapshots, and the published clock.
 //
-// Thread safety: all.   Ownership: none taken.   Errors: none.
+// Thread safety: all.
+// Ownership: none taken.
+// Errors: none.
 #pragma once
 
 #include <algorithm>
@@ -19,49 +21,52 @@
 
 namespace nova {
 
-// What a flush or compaction may leave out.
+// The rules by which a flush or a compaction leaves out versions.
 struct DropRules {
   std::vector<SequenceNumber> snapshots;  // live, ascending
-  SequenceNumber floor = 0;
-  int64_t now_ms = 0;
-  RangeTombstonesRef tombstones;
-  // What range tombstones up to this number hide is left out, all of it.
+  SequenceNumber floor = 0;               // the stable number (K4): a tombstone above it must stay
+  int64_t now_ms = 0;                     // entries that expired by then may go
+  RangeTombstonesRef tombstones;          // range deletions to apply; null: none
+  // The job leaves out everything that range tombstones up to this number hide; its tables say so.
   SequenceNumber tombstones_applied = 0;
 };
 
 class ReadPoints {
  public:
+  // `last`: the highest number in use; the next is one more.
   explicit ReadPoints(SequenceNumber last) : sequences_(last) {}
 
   SequenceTracker& sequences() { return sequences_; }
   const SequenceTracker& sequences() const { return sequences_; }
   SnapshotList& snapshots() { return snapshots_; }
   const SnapshotList& snapshots() const { return snapshots_; }
+  // Ascending; snapshots whose lease is over are not among them.
   std::vector<SequenceNumber> LiveSnapshots() { return snapshots_.Live(Now()); }
 
-  // K7: the wall clock, which never goes behind what an edit has published.
+  // The wall clock in ms, but never behind what an edit has published (K7), so that nothing comes back.
   int64_t NowMs() const { return std::max(WallNowMs(), published_now_ms()); }
+  // Of the latest edit; 0: none.
   int64_t published_now_ms() const { return published_now_ms_.load(std::memory_order_relaxed); }
-  // What had expired by then may be gone from now on. One thread at a time.
+  // An edit was published: entries that had expired by `now_ms` may be gone. One thread at a time.
   void PublishNow(int64_t now_ms) {
     if (now_ms > published_now_ms()) published_now_ms_.store(now_ms);
   }
 
-  // False: a deletion, or expired (K7: an expired newest version hides older ones). Takes the expiry off the
-  // value.
+  // False: a deletion, or an entry that has expired; it hides older versions all the same (K7). Takes the
+  // expiry off the value of one that has not.
   bool IsVisible(ValueType type, std::string_view* value) const;
-  // Runs `fn` on `on`: now, if `seq` is stable.
+  // Runs `fn` on `on` once every number up to `seq` is finished (K4); before it returns if they are.
   void WhenStable(Executor* on, SequenceNumber seq, absl::AnyInvocable<void()> fn);
 
-  // Of a compaction of tables that `view` or an earlier one has.
+  // For a compaction of tables that `view` or an earlier view has.
   DropRules RulesOf(const RangeView& view);
-  // Of a flush of `rounds`, which are in `view`.
+  // For a flush of `rounds`, which are in `view`.
   DropRules RulesOfFlush(const RangeView& view, const RoundGroup& rounds);
 
  private:
   SequenceTracker sequences_;
   SnapshotList snapshots_;
-  std::atomic<int64_t> published_now_ms_{0};
+  std::atomic<int64_t> published_now_ms_{0};  // the latest time that an edit published; never falls
 };
 
 }  // namespace nova

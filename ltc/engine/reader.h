@@ -1,11 +1,13 @@
 // Reader: gets of a range, of one key or several, now or at a snapshot.
 //
-// A get looks into the active round, the sealed rounds from young to old, the runs from young to old; the
-// first hit is the newest, by recency order (K3). Only a block that is not in the cache leaves the thread,
-// and comes back to it.
+// A get looks into the active round, the sealed rounds from young to old, then the runs from young to old;
+// the first hit is the newest (recency order, K3). If everything it needs is in memory it ends within the
+// call. Otherwise a block or a table's metadata is loaded by another thread, and the get goes on on its own.
 //
-// Thread safety: each call on the executor it names.   Ownership: keys and values are copied, or valid during
-//                the call.   Errors: outcomes; kNotOwner once the range does not serve reads (release, R5).
+// Thread safety: each call, and its `done`, on the executor it names.
+// Ownership: a key is copied when the get has to wait. The value given to `done` is valid during that call.
+// Errors: outcomes. kNotOwner: the range does not serve reads (release, R5). kSnapshotEnded. kUnavailable:
+//   the deadline passed. kCorruption.
 #pragma once
 
 #include <atomic>
@@ -26,34 +28,41 @@ class Reader {
   Reader(const RangeContext* context, ReadPoints* points, RoundSet* rounds, TableAccess* tables)
       : context_(context), points_(points), rounds_(rounds), tables_(tables) {}
 
-  void Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done);  // the newest
+  void Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done);  // the newest version
+  // At a snapshot of this range.
   void GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, Nanos deadline_ns, GetDone done);
-  // All of one moment: the snapshot's, or (null) now: a moment (K4).
+  // All at one moment (K4): the snapshot's, or now if that is null. Values come in the order of keys.
   void MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot,
                 Nanos deadline_ns, MultiGetDone done);
-  uint64_t reads() const { return reads_.load(std::memory_order_relaxed); }
+  uint64_t reads() const { return reads_.load(std::memory_order_relaxed); }  // keys asked for; a metric
 
  private:
-  struct TablePosition;
-  struct GetState;
+  struct TablePosition;  // how far a search of the tables has come
+  struct GetState;       // a get that waits
   struct MultiGetState;
+  // kNeedsReader: the table's metadata is not loaded. kNeedsBlock: the block is neither mapped nor in the
+  // cache.
   enum class TableAnswer { kFound, kAbsent, kCorrupt, kNeedsReader, kNeedsBlock };
 
-  // The newest version at or below `at`.
+  // Looks for the newest version at or below `at`, and ends or waits (Fetch).
   void Search(Executor* on, const std::shared_ptr<const RangeView>& view, SequenceNumber at,
               std::string_view key, Nanos deadline_ns, GetDone done);
-  // Each key of a MultiGet whose moment is known.
+  // Searches each key of a MultiGet, whose moment is set.
   void SearchAll(const std::shared_ptr<MultiGetState>& get);
-  // K3 against a full search, in debug and simulation builds.
+  // Checks recency order (K3) by a full search of memory and of the tables' bounds; in debug and simulation
+  // builds.
   bool IsNewest(const RangeView& view, std::string_view key, SequenceNumber at,
                 SequenceNumber sequence) const;
-  // Goes on from *position until the answer is known or something is not in memory.
+  // Goes on from *position until the answer is known or a part is not in memory. Allocates nothing. The value
+  // of *hit lies in position->block or in a mapped table.
   TableAnswer SearchTables(const RangeView& view, SequenceNumber at, std::string_view key,
                            TablePosition* position, TableReader::Hit* hit) const;
-  // Asks for what SearchTables found missing, then goes on.
+  // Has the missing part loaded, then calls Continue. Does not wait.
   void Fetch(TableAnswer missing, std::unique_ptr<GetState> get);
+  // Searches on, and ends or fetches again.
   void Continue(std::unique_ptr<GetState> get);
-  // Ends a get whose newest version is `hit`.
+  // Ends a get whose newest version is `hit`: the value, or kNotFound if that is deleted, hidden or expired
+  // (range deletion, expiry, K7).
   void Answer(const RangeView& view, std::string_view key, SequenceNumber at, MemTable::Hit hit,
               GetDone* done) const;
 

@@ -1,8 +1,20 @@
-// Round: sibling memtables that open together, seal together and flush together: recency order (K3). Every
-// number in an older round is below every number in a younger one. RoundSet makes and seals them.
+// Round: sibling memtables that open together, seal together and flush together (rounds, sealing, K3a). Every
+// number in an older round is below every number in a younger one (recency order, K3). RoundSet makes and
+// seals rounds; RoundMerger makes one of several.
 //
-// Thread safety: memtables and atomics: all; each other field says by which lock.
-// Ownership:     shared_ptr; views hold them, and iterators over their memtables.
+// The life of a round:
+//
+//   active       takes writes; writers pin it (pin, L6)
+//   sealed       `sealing` is set, then `boundary` read, then the successor opens; pins drain
+//   merging      optional: its live entries are copied; the merged round takes its place and its neighbours'
+//   flushing     claimed with its neighbours; a thread writes the tables
+//   flushed      the tables are stored; it waits until all older rounds are committed (flush order, K3b)
+//   committed    its edit counts: it leaves the view, and its logs are deleted (done memtables, M3)
+//
+// A flush whose writing fails sets it back to sealed; one whose edit fails is committed later.
+// Thread safety: memtables and atomics from any thread. Other fields are constant once the round is in a
+//   view, unless they name their lock.
+// Ownership: shared_ptr; views hold rounds, and so do iterators over their memtables.
 #pragma once
 
 #include <atomic>
@@ -23,55 +35,60 @@ namespace nova {
 struct PendingCheckpoint;  // ltc/engine/version_set.h
 
 struct Round {
-  RoundNumber number = 0;  // the first sequence number it can hold
-  std::vector<std::unique_ptr<MemTable>> siblings;
-  std::atomic<int64_t> pins{0};  // L6 (pins): writers between pin and insert
-  std::atomic<bool> sealing{false};
-  SequenceNumber boundary = 0;  // no number above it is in here; set when sealed
+  RoundNumber number = 0;                           // the lowest sequence number it can hold
+  std::vector<std::unique_ptr<MemTable>> siblings;  // a key's memtable is chosen by its hash
+  std::atomic<int64_t> pins{0};                     // writers between pin and insert (pin, L6)
+  std::atomic<bool> sealing{false};  // no new entries: a writer that sees it goes to the successor (K3a)
+  SequenceNumber boundary = 0;       // the highest number it can hold; set when it is sealed
   const Nanos opened_ns = Now();
-  Nanos sealed_ns = 0;                // set when sealed; of what was merged, the oldest's
-  std::atomic<bool> flushing{false};  // some thread writes its tables
-  // Some thread copies what is left of it into another one. Guarded by RoundSet's lock.
+  Nanos sealed_ns = 0;                // set when it is sealed; of a merged round, the oldest one's
+  std::atomic<bool> flushing{false};  // claimed: a thread writes its tables, or they wait for their commit
+  // Claimed: a thread copies what is left of it into a merged round. Guarded by RoundSet's lock.
   bool merging = false;
-  bool merged_in_vain = false;  // guarded by RoundSet's lock
-  // What it was before it was merged: one source, itself, if it was not.
+  bool merged_in_vain = false;  // the last merge of it brought nothing; guarded by RoundSet's lock
+  // The rounds that it was merged of; a round that was not merged is its only source.
   struct Source {
-    RoundNumber number = 0;  // of its logs
+    RoundNumber number = 0;  // names its logs
     std::vector<MemTableId> memtables;
   };
-  std::vector<Source> sources;  // the oldest first
-  bool merged = false;          // it is a copy of what was left of them
-  uint64_t merged_bytes = 0;    // then: of all sources, as they were written
-  uint64_t merged_entries = 0;
-  double share = 1;  // of the memory of one round that it has
+  std::vector<Source> sources;  // oldest first
+  bool merged = false;          // it holds what was left of several rounds
+  uint64_t merged_bytes = 0;    // of a merged round: bytes of all sources as they were written
+  uint64_t merged_entries = 0;  // likewise, entries
+  double share = 1;             // its memory, in full rounds
+  // The result of a flush that waits for its commit (flush order, K3b).
   struct Flushed {
     VersionEdit edit;
-    size_t rounds = 1;  // this one, and those behind it that went with it
-    uint64_t job = 0;
+    size_t rounds = 1;  // this round and the younger ones flushed with it
+    uint64_t job = 0;   // kept in the JobBook until the commit
   };
-  std::optional<Flushed> flushed;  // its tables are written; guarded by Flusher's commit lock
-  // To be made when it is committed. Changed under the locks of VersionSet and RoundSet.
+  std::optional<Flushed> flushed;  // set on the oldest round of a flush; guarded by Flusher's commit lock
+  // Checkpoints to be made by its commit. Changed under the locks of VersionSet and RoundSet, both.
   std::vector<std::shared_ptr<PendingCheckpoint>> checkpoints;
-  std::atomic<uint64_t> tombstones{0};  // range tombstones that it brings into the manifest
-  std::atomic<bool> unsynced{false};    // holds what asked for no sync of a log where that matters
+  std::atomic<uint64_t> tombstones{0};  // range deletions in it
+  std::atomic<bool> unsynced{false};    // holds a write that asked for no sync, in a log where syncs matter
 
   MemTable* SiblingOf(std::string_view key) const {
     return siblings.size() == 1 ? siblings[0].get()
                                 : siblings[std::hash<std::string_view>{}(key) % siblings.size()].get();
   }
+  // Its memtables or its range deletions are at their bound: it is to be sealed.
   bool IsFull(const RangeOptions& options) const {
     return bytes() >= options.memtable_size_bytes * siblings.size() ||
            tombstones.load(std::memory_order_relaxed) >= options.round_range_tombstones;
   }
+  // No writer is in it, and it holds nothing.
   bool IsIdleAndEmpty() const { return pins.load(std::memory_order_seq_cst) == 0 && entries() == 0; }
-  size_t bytes() const {
+  size_t bytes() const {  // memory of its memtables
     size_t n = 0;
     for (const auto& m : siblings) n += m->bytes_used();
     return n;
   }
+  // Bytes written by clients, before merges.
   uint64_t written_bytes() const { return merged ? merged_bytes : bytes(); }
+  // Entries written by clients, before merges.
   uint64_t written_entries() const { return merged ? merged_entries : entries(); }
-  uint64_t keys() const {
+  uint64_t keys() const {  // distinct keys, about
     uint64_t n = 0;
     for (const auto& m : siblings) n += m->keys();
     return n;
@@ -83,6 +100,7 @@ struct Round {
   }
 };
 
+// Rounds that follow one another, the oldest first.
 using RoundGroup = std::vector<std::shared_ptr<Round>>;  // that follow one another, the oldest first
 
 }  // namespace nova

@@ -1,9 +1,11 @@
-// RoundMerger: sealed rounds, merged in memory while they wait for their flush. Nova-LSM (section 4.2) and
-// TRIAD (section 4.1) keep what is written again and again from the disk; here all that is left of several
-// rounds becomes one round, and takes their place between what is older and what is younger, in recency order
-// (K3). docs/engine.md argues it.
+// RoundMerger: merges sealed rounds in memory while they wait for their flush. Nova-LSM (section 4.2) and
+// TRIAD (section 4.1) keep versions that are overwritten again and again from the disk. Here everything that
+// is left of several rounds becomes one round, which takes their place between older and younger ones
+// (recency order, K3). docs/engine.md argues for it.
 //
-// Thread safety: all; MergeOne copies memory for as long as it takes.   Ownership, errors: none.
+// Thread safety: all. MergeOne copies memory for as long as that takes, and waits for nothing.
+// Ownership: none taken.
+// Errors: none.
 #pragma once
 
 #include <atomic>
@@ -21,13 +23,14 @@ class RoundMerger {
   RoundMerger(const RangeContext* context, ReadPoints* points, RoundSet* rounds, Pacer* pacer)
       : context_(context), points_(points), rounds_(rounds), pacer_(pacer) {}
 
-  // Sealed rounds that hold the same keys again and again. False: there are none, or no room.
+  // Merges sealed rounds that hold the same keys again and again. False: there are none, there is no room, or
+  // it brought nothing.
   bool MergeOne();
-  uint64_t merges() const { return merges_.load(std::memory_order_relaxed); }
+  uint64_t merges() const { return merges_.load(std::memory_order_relaxed); }  // of rounds; a metric
 
  private:
-  // What is left of `rounds`. Null: more than there is room for, as where snapshots hold older versions; or
-  // the range closes.
+  // A copy of everything that is left of `rounds`, at most `most_share` rounds of memory. Null: more is left
+  // than that, for instance for snapshots, or the range closes.
   std::shared_ptr<Round> MergedRound(const RoundGroup& rounds, double most_share);
 
   const RangeContext* const context_;

@@ -1,14 +1,15 @@
 // RoundSet: the rounds of a range that are in memory: opened, sealed at boundary numbers (sealing, K3a),
-// merged, flushed away; and the only publisher of views.
+// merged, flushed away. It is the only publisher of views.
 //
-// A view is published as one immutable snapshot; each request thread keeps the latest it has seen, so that
-// the request path takes no lock and touches no shared counter but a pin.
+// A view is published as one immutable snapshot with a generation. Each request thread keeps the view that it
+// saw last and compares the generation, so the request path takes no lock and touches no shared counter but a
+// round's pin.
 //
-// Thread safety: all; ViewOf, PointOf and WithReadPoint on the executor they name.
-// Lock:          its own, the innermost of a range: it calls nobody back but in Publish and Claim..., whose
-//                functions take no lock.
-// Ownership:     views keep rounds and tables; RefreshLanes has idle request threads let go of theirs.
-// Errors:        none; where there is no room for another round, false.
+// Thread safety: all methods; ViewOf, PointOf and WithReadPoint on the executor they name.
+// Locks: its own, the innermost of a range's parts. Under it run `change` of Publish, and when a round is
+//   sealed RangeServices::work and the arena pool, which take locks of their own and call nobody back.
+// Ownership: views keep rounds and tables; RefreshLanes has idle request threads let go of older views.
+// Errors: none; where there is no room for another round, false.
 #pragma once
 
 #include <atomic>
@@ -34,84 +35,119 @@ class RoundSet {
   RoundSet(const RangeContext* context, ReadPoints* points, RoundLog* log);
 
   // --- views
-  // The latest one, as `on` has seen it. Valid until `on` asks again.
+  // The latest view. The reference is valid until `on` calls this again.
   const std::shared_ptr<const RangeView>& ViewOf(Executor* on);
+  // The latest view, from any thread; takes the lock.
   std::shared_ptr<const RangeView> Current() const;
-  void RefreshLanes();  // every request thread lets go of an older view, soon
-  // One change of the current view, in one step. `change` runs under the lock.
+  // Every request thread lets go of an older view, soon; does not wait.
+  void RefreshLanes();
+  // Makes the next view of the current one. `change` edits a copy, runs under the lock, and must take none.
   void Publish(const std::function<void(RangeView*)>& change);
 
-  // What `on` may read now, a moment (K4): the last number handed out, and a view that has all up to it
-  // once that is stable.
+  // A moment that `on` may read at (snapshot, moment, stable number, K4): the last number handed out, and a
+  // view that holds every version up to it once that number is stable.
   ReadPoint PointOf(Executor* on);
-  // Calls `fn` with such a point when it is stable, on `on`.
+  // Calls `fn` on `on` with such a moment once its number is stable; at once if it is.
   void WithReadPoint(Executor* on, absl::AnyInvocable<void(ReadPoint)> fn);
 
   // --- sealing
-  // Seals the active round, if it is `round` still and holds anything. False: no room for another round.
+  // Seals the active round if it is `round` still and holds anything. False: there is no room for another
+  // round. True: it is sealed, was before, or is empty.
   bool Seal(const Round* round);
   bool SealActive() { return Seal(Current()->active.get()); }
-  bool SealUpTo(SequenceNumber seq);  // if the active round may hold such a number
-  // Seals what no writer is in. True: nothing is in memory at all.
+  // As Seal, if the active round may hold a number at or below `seq`.
+  bool SealUpTo(SequenceNumber seq);
+  // Seals the active round if no writer is in it. True: no entry is in memory at all, so nothing is left to
+  // flush. The caller asks again until then.
   bool SealForFlush();
 
-  // --- what a flush may leave out, and which rounds go at once From now on all that is written by now gets
-  // into tables, also what is replaced until then. The last number of it, which is flushed at once.
+  // --- what a flush may leave out, and which rounds go at once
+
+  // Sets a flush barrier: every write acknowledged before this call gets into a table, even if it is
+  // overwritten later. All rounds there are now are flushed at once. Returns the last number handed out, for
+  // FlushedUpTo.
   SequenceNumber BeginFlush();
-  void AddFlushBarrier();                      // the same, and not at once
-  void FlushHeld();                            // rounds that are sealed by now are held back no longer
-  bool FlushedUpTo(SequenceNumber seq) const;  // no memtable holds a number at or below it
-  // Has `probe` look into the rounds younger than `rounds` whose versions hide older ones from all readers.
+  // The barrier alone: nothing is flushed earlier for it.
+  void AddFlushBarrier();
+  // Rounds sealed by now are flushed without waiting to form a larger group.
+  void FlushHeld();
+  // No memtable holds a number at or below `seq`.
+  bool FlushedUpTo(SequenceNumber seq) const;
+  // Gives `probe` the rounds younger than `rounds` whose versions hide older ones from every reader from now
+  // on: with numbers that are stable (K4) and at or below the next flush barrier. Left out are rounds with
+  // records that were not synced, which a loss of power may take while the older version was promised.
   void LookForYounger(const RoundGroup& rounds, OverwriteProbe* probe);
 
-  // --- claims of background work
+  // --- claims of background work: a claimed round is no other thread's until the claim ends
+  // What ClaimFlush decides by, beside the rounds themselves (ltc/engine/flush_policy.h).
   struct FlushInput {
-    FlushHistory history;
-    bool may_hold_back = false;
+    FlushHistory history;        // earlier flushes
+    bool may_hold_back = false;  // groups are merged into one run, so rounds may wait to form one
   };
-  RoundGroup ClaimFlush(const FlushInput& input);  // empty: none is to be flushed now
-  // `share`: what the merged round may have of a round's memory at most, kept for it until PublishMerged.
+  // Oldest first; empty: no round is to be flushed now.
+  RoundGroup ClaimFlush(const FlushInput& input);
+  // Oldest first; empty: nothing is to be merged now. *share: the most memory the merged round may take, in
+  // rounds; kept free for it until PublishMerged.
   RoundGroup ClaimMerge(double* share);
-  // Ends a claim. False: nothing was published: `merged` is null, or a checkpoint wants what `rounds` hold by
-  // themselves: checkpoints (M2).
+  // Ends a claim of ClaimMerge and puts `merged` in the place of `rounds`. False: the rounds stay. Either
+  // `merged` is null (the merge was in vain), or a checkpoint was attached to one of `rounds` meanwhile, and
+  // wants what they hold by themselves (checkpoint, M2).
   bool PublishMerged(const RoundGroup& rounds, std::shared_ptr<Round> merged);
 
-  // --- checkpoints (M2): of all that is written by now
-  // kToRound: the flush of a round makes it. kAllInTables: nothing is in memory, and the version holds every
-  // number up to `upto`, and none above. REQUIRES: no edit is under way.
+  // --- checkpoints (edit first, checkpoint, M2): of everything that is written by now
+
+  // The outcome of AttachCheckpoint. kToRound: the flush of a round will make the checkpoint. kAllInTables:
+  // nothing is in memory, and the version holds every number up to *upto and none above. kNoRoom: no room to
+  // seal the active round.
   enum class Attached { kToRound, kAllInTables, kNoRoom };
+  // Attaches a checkpoint to the youngest round, which it seals. REQUIRES: the caller holds the lock of edits
+  // (VersionSet), so that no edit is under way.
   Attached AttachCheckpoint(const std::shared_ptr<PendingCheckpoint>& request, SequenceNumber* upto);
+  // Undoes AttachCheckpoint if the round is not flushed yet.
   void DetachCheckpoint(const std::shared_ptr<PendingCheckpoint>& request);
 
  private:
+  // The view as one request thread saw it last.
   struct alignas(64) Lane {
     std::shared_ptr<const RangeView> view;
   };
 
+  // An empty round, not published. `scanned`: its memtables expect scans, as the last round saw some.
   std::shared_ptr<Round> NewRound(RoundNumber number, bool scanned);
+  // Makes `view` the current one. REQUIRES: its generation is the next.
   void PublishLocked(std::shared_ptr<const RangeView> view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Rounds that may still be opened beside the active one and all that there are; a fraction where merged
+  // rounds are small.
   double RoomLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Seals the active round, if it holds anything, and opens its successor (K3a). A full round that holds
+  // nothing, for its log refused its records, is replaced instead. False: no room.
   bool SealLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Writers take longer to fill the memory that is left than flushes take to write `rounds` rounds, at
+  // `round_ns` each.
   bool MemoryLastsLocked(double rounds, Nanos round_ns) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Adds a barrier at the last number handed out, and returns that.
   SequenceNumber AddBarrierLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Deletes the logs of replaced_; takes the lock itself.
   void DeleteReplacedLogs();
 
   const RangeContext* const context_;
   ReadPoints* const points_;
   RoundLog* const log_;
-  std::atomic<uint64_t> next_memtable_{1};
-  std::vector<Lane> lanes_;  // [i] belongs to executor i
-  std::atomic<uint64_t> generation_{0};
+  std::atomic<uint64_t> next_memtable_{1};  // low half of the next memtable's id
+  std::vector<Lane> lanes_;                 // [i] belongs to executor i
+  std::atomic<uint64_t> generation_{0};     // of view_; compared by request threads without the lock
   mutable Mutex mu_;
-  std::shared_ptr<const RangeView> view_ ABSL_GUARDED_BY(mu_);
-  // Rounds that held nothing acknowledged, and whose logs may go.
+  std::shared_ptr<const RangeView> view_ ABSL_GUARDED_BY(mu_);  // the current view; replaced, never changed
+  // Numbers of rounds that held nothing acknowledged and were replaced; their logs are to be deleted.
   std::vector<RoundNumber> replaced_ ABSL_GUARDED_BY(mu_);
-  // A flush of rounds up to a barrier keeps a version even if a round above the barrier overwrites it.
+  // Flush barriers. A flush of rounds up to a barrier keeps a version even if a round above the barrier
+  // overwrites it.
   std::set<SequenceNumber> flush_barriers_ ABSL_GUARDED_BY(mu_);
-  // Rounds that may hold a number up to here are flushed at once.
+  // Rounds that may hold a number at or below this are flushed at once.
   SequenceNumber flush_asked_ ABSL_GUARDED_BY(mu_) = 0;
-  double merging_share_ ABSL_GUARDED_BY(mu_) = 0;  // of a round's memory, kept for a merge under way
-  Nanos fill_ns_ ABSL_GUARDED_BY(mu_) = 0;         // that writers took to fill the last round
+  // In rounds: memory kept free for the merge under way; 0: none is.
+  double merging_share_ ABSL_GUARDED_BY(mu_) = 0;
+  Nanos fill_ns_ ABSL_GUARDED_BY(mu_) = 0;  // time in which writers filled the round that was sealed last
 };
 
 }  // namespace nova

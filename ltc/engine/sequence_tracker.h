@@ -1,7 +1,10 @@
-// SequenceTracker: hands out a range's sequence numbers and knows stable_seq, the largest s with every number
-// <= s finished, that is inserted, or abandoned before it was posted (stable number, K4).
+// SequenceTracker: hands out a range's sequence numbers (K1) and knows the stable number (K4): the largest s
+// with every number up to s finished, that is linked in a memtable, or abandoned before it was posted.
 //
-// Thread safety: all; lock-free but for waiters.   Bounds: at most kWindow numbers unfinished at once.
+//   numbers    1 2 3 4 5 6 7        stable() = 3: 4 is not finished, though 5 and 6 are
+//   finished   x x x . x x .        last() = 7
+// Thread safety: all; without a lock but for waiters.
+// Bounds: at most kWindow numbers unfinished at a time.
 #pragma once
 
 #include <array>
@@ -19,13 +22,14 @@ namespace nova {
 
 class SequenceTracker {
  public:
-  static constexpr uint64_t kWindow = 1 << 16;
+  static constexpr uint64_t kWindow = 1 << 16;  // bound on numbers taken and not finished
 
+  // `last`: the number before the first to be handed out; all up to it are finished.
   explicit SequenceTracker(SequenceNumber last)
       : last_(last), stable_(last), finished_(new std::atomic<uint64_t>[kWindow]()) {}
 
-  // The first of `count` consecutive numbers, taken in one step (batch, K6: last() never lies inside a
-  // batch); 0 when more than kWindow would be unfinished: the caller answers Busy.
+  // The first of `count` consecutive numbers, taken in one step, so that last() never lies inside a batch
+  // (K6). 0: more than kWindow would be unfinished; the caller answers Busy.
   SequenceNumber Take(uint64_t count = 1) {
     SequenceNumber last = last_.load(std::memory_order_relaxed);
     do {
@@ -33,24 +37,26 @@ class SequenceTracker {
     } while (!last_.compare_exchange_weak(last, last + count, std::memory_order_seq_cst));
     return last + 1;
   }
-  void Finish(SequenceNumber first, uint64_t count = 1);  // those of one Take
+  void Finish(SequenceNumber first, uint64_t count = 1);  // the numbers of one Take
 
-  SequenceNumber last() const { return last_.load(std::memory_order_seq_cst); }
+  SequenceNumber last() const { return last_.load(std::memory_order_seq_cst); }  // the last number handed out
+  // See the head of this file.
   SequenceNumber stable() const { return stable_.load(std::memory_order_acquire); }
-  // Runs `fn` once stable() >= seq: now, or on the thread that finishes the number that was missing.
+  // Runs `fn` once stable() >= seq: before it returns, or on the thread that finishes the missing number.
   void WhenStable(SequenceNumber seq, absl::AnyInvocable<void()> fn);
-  // The epoch is over, numbers may stay unfinished for ever: runs every waiter, and later ones at once.
+  // The epoch is over, and numbers may stay unfinished for ever: runs every waiter, and later ones at once.
   void Close();
 
  private:
-  void Advance();
+  void Advance();  // moves stable_ over finished numbers
+  // Runs the waiters whose number is stable, outside the lock.
   void RunWaiters();
 
-  std::atomic<SequenceNumber> last_;
-  std::atomic<SequenceNumber> stable_;
+  std::atomic<SequenceNumber> last_;                   // see last()
+  std::atomic<SequenceNumber> stable_;                 // see stable()
   std::unique_ptr<std::atomic<uint64_t>[]> finished_;  // [n % kWindow] = n once n is finished
-  std::atomic<int> waiting_{0};
-  std::atomic<bool> closed_{false};
+  std::atomic<int> waiting_{0};                        // size of waiters_, for threads without the lock
+  std::atomic<bool> closed_{false};                    // see Close
   Mutex mu_;
   std::vector<std::pair<SequenceNumber, absl::AnyInvocable<void()>>> waiters_ ABSL_GUARDED_BY(mu_);
 };

@@ -1,11 +1,11 @@
 // Snapshot (K4): a moment of a range that stays readable while somebody holds it.
 //
-// While one is live, flushes and compactions keep of each key the newest version at or below its number. It
-// is live until it was let go or its lease ended: what a client forgot pins nothing for ever. Once ended it
-// stays so, and reads at it are refused.
+// While a snapshot is live, flushes and compactions keep of each key the newest version at or below its
+// number. It is live until it was let go or its lease ended, so a snapshot that a client forgot pins nothing
+// for ever. A snapshot that has ended stays so, and reads at it are refused.
 //
-// Thread safety: all.   Ownership: shared_ptr; the list knows its snapshots weakly, so a handle may outlive
-//                the range.
+// Thread safety: all.
+// Ownership: shared_ptr. The list knows its snapshots weakly, so a handle may outlive the range.
 #pragma once
 
 #include <algorithm>
@@ -21,11 +21,13 @@ namespace nova {
 
 class Snapshot {
  public:
+  // `list`: the id of its SnapshotList. `expires_ns`: end of the lease; kNever: none.
   Snapshot(uint64_t list, SequenceNumber sequence, Nanos expires_ns)
       : list_(list), sequence_(sequence), expires_ns_(expires_ns) {}
-  SequenceNumber sequence() const { return sequence_; }
+  SequenceNumber sequence() const { return sequence_; }  // versions at or below it are seen
+  // Its lease goes on; see SnapshotList::IsLive too.
   bool live(Nanos now_ns) const { return now_ns < expires_ns_.load(std::memory_order_acquire); }
-  // False: it has ended.
+  // Moves the end of the lease. False: it has ended already.
   bool Renew(Nanos now_ns, Nanos expires_ns) {
     Nanos old = expires_ns_.load(std::memory_order_relaxed);
     while (now_ns < old) {
@@ -36,15 +38,16 @@ class Snapshot {
 
  private:
   friend class SnapshotList;
-  const uint64_t list_;  // the SnapshotList that made it
-  const SequenceNumber sequence_;
-  std::atomic<Nanos> expires_ns_;  // 0: ended
+  const uint64_t list_;            // the SnapshotList that made it
+  const SequenceNumber sequence_;  // see sequence()
+  std::atomic<Nanos> expires_ns_;  // 0: it has ended
 };
 
+// The live snapshots of one opening of a range.
 class SnapshotList {
  public:
-  // `sequence()` is read and the list entered in one atomic step: a job that does not see the snapshot has
-  // only older inputs.
+  // Makes a snapshot. `sequence()` is read and the list entered in one step, so that a job which does not see
+  // the snapshot has only older inputs.
   template <typename Sequence>
   std::shared_ptr<Snapshot> Enter(const Sequence& sequence, Nanos expires_ns) {
     MutexLock lock(&mu_);
@@ -52,13 +55,14 @@ class SnapshotList {
     snapshots_.push_back(snapshot);
     return snapshot;
   }
-  // It was made here, and is live. One of another opening, or of another range, says nothing about what is
-  // kept here.
+  // It was made here and is live. A snapshot of another opening or another range says nothing about the
+  // versions kept here.
   bool IsLive(const Snapshot& snapshot, Nanos now_ns) const {
     return snapshot.list_ == id_ && snapshot.live(now_ns);
   }
-  bool Made(const Snapshot& snapshot) const { return snapshot.list_ == id_; }
-  // Of the live ones, ascending; ends those whose lease is over.
+  bool Made(const Snapshot& snapshot) const { return snapshot.list_ == id_; }  // it was made here
+  // Numbers of the live snapshots, ascending. Snapshots whose lease is over end by this call, for the caller
+  // drops what they kept.
   std::vector<SequenceNumber> Live(Nanos now_ns) {
     std::vector<SequenceNumber> live;
     MutexLock lock(&mu_);
@@ -75,6 +79,7 @@ class SnapshotList {
     return live;
   }
 
+  // Ends all, for what they see goes (a checkpoint is restored).
   void EndAll() {
     MutexLock lock(&mu_);
     for (const std::weak_ptr<Snapshot>& weak : snapshots_) {
@@ -83,10 +88,11 @@ class SnapshotList {
   }
 
  private:
-  inline static std::atomic<uint64_t> next_id_{1};
+  inline static std::atomic<uint64_t> next_id_{1};  // ids in this process
   const uint64_t id_ = next_id_.fetch_add(1);
   Mutex mu_;
-  std::vector<std::weak_ptr<Snapshot>> snapshots_ ABSL_GUARDED_BY(mu_);  // in the order of their numbers
+  // Ascending by number; those that are gone are removed by Live.
+  std::vector<std::weak_ptr<Snapshot>> snapshots_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace nova

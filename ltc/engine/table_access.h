@@ -1,8 +1,9 @@
-// TableAccess: the tables of a range, opened, read and stored through the table store and the block cache.
+// TableAccess: opens, reads and stores the tables of a range, through the table store and the block cache.
 //
-// Thread safety: all. FetchBlock and LoadReader call `done` on `on`; what says so waits.
-// Ownership:     readers count as memory of the cache for as long as they live.
-// Errors:        the store's.
+// Thread safety: all methods from any thread. FetchBlock and LoadReader call `done` on `on` and do not wait;
+//   the others wait for the store, on threads that may.
+// Ownership: readers count as memory of the cache for as long as they live.
+// Errors: the table store's.
 #pragma once
 
 #include <functional>
@@ -18,29 +19,36 @@ namespace nova {
 
 class TableAccess {
  public:
-  // `turns` is told how long reads of blocks take.
+  // `turns` is told how long each read of a block took.
   TableAccess(const RangeContext* context, DiskTurns* turns) : context_(context), turns_(turns) {}
 
-  // From the store into the cache. `done` keeps `table`.
+  // Reads a block from the store, checks it, and puts it into the cache. `done` must keep `table` alive.
   void FetchBlock(Executor* on, const TableReader& table, const BlockHandle& handle, Nanos deadline_ns,
                   absl::AnyInvocable<void(StatusOr<BlockRef>)> done);
-  // Has the reader of a table loaded on a thread that may wait.
+  // Has the reader of a table loaded on a thread that may wait. FailedPrecondition: the range was lost.
   void LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done);
-  StatusOr<std::shared_ptr<const TableReader>> LoadReaderBlocking(TableHandle* table);  // waits
-  // Places a finished table, writes it, and opens it. After an error nothing of it stays. Waits.
+  // Waits; at once if it is loaded.
+  StatusOr<std::shared_ptr<const TableReader>> LoadReaderBlocking(TableHandle* table);
+  // Chooses StoCs for a finished table, writes it, and opens it; *reader is its reader. After an error the
+  // table's files are deleted. Waits.
   StatusOr<TableInfo> StoreTable(TableBuilder::Output output, const Creator& creator,
                                  std::shared_ptr<const TableReader>* reader);
+  // Of tables at a level: its compression.
   TableOptions OptionsAt(int level) const;
 
-  // Of the tables of `view`, until `stop` says so. Waits.
-  // The index and the filter of each.
+  // Both go through the tables of `view` until `stop` is true, skip tables that were dropped meanwhile or
+  // cannot be read, and wait.
+  //
+  // LoadReaders loads the index and the filter of each.
   void LoadReaders(std::shared_ptr<const RangeView> view, const std::function<bool()>& stop);
-  // Mapped tables as a whole, one after another, at the disk's rate.
+  // Reads mapped tables whole into memory, one after another, at the disk's rate.
   void Warm(std::shared_ptr<const RangeView> view, const std::function<bool()>& stop);
 
  private:
+  // `cold`: the data of the table is not expected in memory, so a mapping of it must not be relied on yet.
   StatusOr<std::shared_ptr<const TableReader>> OpenReader(const TableInfo& info, std::string_view metadata,
                                                           bool cold);
+  // Calls `fn` with the reader of each table of the runs. Lets go of `view` first, so tables may be dropped.
   void ForEachTable(std::shared_ptr<const RangeView> view, const std::function<bool()>& stop,
                     const std::function<void(const TableReader&)>& fn);
 

@@ -1,15 +1,16 @@
-// Version: the tables of a range at one moment, immutable; an ordered list of sorted runs with a level tag
-// (sorted runs, M5), newest first; and the checkpoints: earlier lists of runs that stay under their names
+// Version: the tables of a range at one moment; immutable. It is a list of sorted runs (M5), the newest
+// first, each with its level, and of checkpoints: earlier lists of runs that stay under their names
 // (docs/engine.md).
 //
-// Level0 has one run a flushed round, or a few rounds, ordered by the youngest one's number; each deeper
-// level is one run. Tables of a run do not overlap. Of a table that other ranges reference too (shared table,
-// M4) a range has a part of its keys: whatever is asked of keys here is asked of that part. With them the
-// range tombstones of flushed rounds (range deletion, K7), until no table holds what they hide.
+// A run of Level0 is one flushed round or several, ordered by the youngest one's number; each deeper level is
+// one run. Tables of a run do not overlap. A table may be shared with other ranges (shared table, M4); this
+// range then uses a part of its keys, and every question about keys here is about that part. A version also
+// has the range tombstones of flushed rounds (range deletion, K7), until no table holds anything that they
+// hide.
 //
-// Thread safety: immutable; TableHandle: all methods.   Ownership: a Version holds its tables and those of
-//                its checkpoints; a table's files are handed to `garbage` when an acknowledged edit left it
-//                in neither and its last reference went (edit first, M2).
+// Thread safety: Version is immutable; all methods of TableHandle from any thread.
+// Ownership: a version holds its tables and those of its checkpoints. A table's files go to the GarbageSink
+//   once an acknowledged edit has left it in neither and its last reference is gone (edit first, M2).
 #pragma once
 
 #include <atomic>
@@ -28,41 +29,46 @@
 
 namespace nova {
 
+// Takes a table whose files are to be deleted; must not wait.
 using GarbageSink = std::function<void(const TableInfo&)>;
 
-// A table, as this range uses it (M4), and, once loaded, its reader.
+// A table as this range uses it, and its reader once that is loaded. One table has one handle, in all
+// versions and checkpoints: two would delete its files for one another.
 class TableHandle {
  public:
   TableHandle(TableInfo info, std::shared_ptr<const TableReader> reader, GarbageSink garbage)
       : info_(std::move(info)), keys_(UsedKeys(info_)), garbage_(std::move(garbage)) {
     if (reader != nullptr) SetReader(std::move(reader));
   }
+  // Hands the table to garbage_ if it was dropped.
   ~TableHandle();
   const TableInfo& info() const { return info_; }
-  const KeyInterval& keys() const { return keys_; }  // stored keys, within the use-bounds
-  std::shared_ptr<const TableReader> reader() const;
-  void SetReader(std::shared_ptr<const TableReader> reader);
-  // null: not loaded, or not mapped
+  const KeyInterval& keys() const { return keys_; }           // stored keys, within the use-bounds
+  std::shared_ptr<const TableReader> reader() const;          // null: not loaded
+  void SetReader(std::shared_ptr<const TableReader> reader);  // only the first one stays
+  // The reader if its data is mapped: gets use it without a lock. Null: not loaded, or not mapped.
   const TableReader* mapped_reader() const { return mapped_.load(std::memory_order_acquire); }
-  void MarkDropped() { dropped_.store(true); }  // an acknowledged edit dropped it
+  // An acknowledged edit dropped it (M2); its files go with the last reference.
+  void MarkDropped() { dropped_.store(true); }
 
  private:
   const TableInfo info_;
-  const KeyInterval keys_;  // into info_
+  const KeyInterval keys_;  // views into info_
   const GarbageSink garbage_;
   std::atomic<bool> dropped_{false};
-  std::atomic<const TableReader*> mapped_{nullptr};  // of reader_, which stays once it is set
+  std::atomic<const TableReader*> mapped_{nullptr};  // reader_ if that is mapped; never reset
   mutable Mutex mu_;
-  std::shared_ptr<const TableReader> reader_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const TableReader> reader_ ABSL_GUARDED_BY(mu_);  // null: not loaded; never reset
 };
 using TableRef = std::shared_ptr<TableHandle>;
 
+// A sorted run (M5).
 struct Run {
   int level = 0;
   uint64_t order = 0;            // Level0: the round number; else 0
   std::vector<TableRef> tables;  // by first key
-  uint64_t bytes() const;        // that are used
-  // The table among whose keys this one would be; null: none.
+  uint64_t bytes() const;        // of the parts that this range uses
+  // The table whose keys would include this one; null: none.
   TableHandle* Find(std::string_view stored_key) const;
   // Index of the first table that does not end before stored_key.
   size_t FirstNotBefore(std::string_view stored_key) const;
@@ -70,29 +76,33 @@ struct Run {
 
 inline constexpr int kLevels = 7;
 
-// M2: a durable pin. What the range held at one sequence number: every number at or below it, and none above.
+// A checkpoint (M2): a durable pin of the range's content at one sequence number: every version at or below
+// it and none above.
 struct Checkpoint {
   std::string name;
   SequenceNumber sequence = 0;
-  int64_t created_ms = 0;                   // wall clock
-  std::vector<Run> runs;                    // newest first
+  int64_t created_ms = 0;  // wall clock
+  std::vector<Run> runs;   // newest first
+  // Range deletions (K7) that hide versions in the runs.
   RangeTombstonesRef tombstones = nullptr;  // K7: what they hide in the runs is not in it
 };
 using CheckpointRef = std::shared_ptr<const Checkpoint>;
-inline constexpr size_t kMaxCheckpoints = 100;  // of a range
+inline constexpr size_t kMaxCheckpoints = 100;  // of one range
 // 1 to 100 letters, digits, dots, dashes or underscores.
 bool IsCheckpointName(std::string_view name);
 
-// What one flush, compaction or open changes. Encoded in the manifest (docs/formats.md).
+// The change that one flush, compaction, open, or work on checkpoints makes. A record of the manifest
+// (docs/formats.md).
+// Of Add and Pin: `order` is the run's order in its level, as in Run.
 struct VersionEdit {
   struct Add {
     int level = 0;
     uint64_t order = 0;
     TableInfo table;
-    std::shared_ptr<const TableReader> reader;  // not encoded: in hand after a flush or compaction
+    std::shared_ptr<const TableReader> reader;  // not encoded; at hand after a flush or compaction
   };
-  // A checkpoint is made, or in the place of one of its name. Its tables are in the version before or after
-  // the edit, or in `held`.
+  // Makes a checkpoint, in the place of one of the same name if there is one. Its tables are in the version
+  // before or after the edit, or in `held`.
   struct Pin {
     struct Table {
       int level = 0;
@@ -105,24 +115,25 @@ struct VersionEdit {
     std::vector<Table> tables;
     std::vector<RangeTombstoneRef> tombstones = {};
   };
-  std::vector<Add> adds;
-  std::vector<Uuid> drops;
-  std::vector<TableInfo> held;  // tables of checkpoints only
-  std::vector<Pin> pins;
-  std::vector<std::string> unpins;                 // checkpoints that are deleted
-  std::vector<RangeTombstoneRef> tombstones;       // K7: of the flushed round
-  std::vector<SequenceNumber> dropped_tombstones;  // by number
-  // Done memtables (M3): memtables whose entries replay must skip
+  std::vector<Add> adds;                      // tables that become part of a run
+  std::vector<Uuid> drops;                    // tables that leave their run
+  std::vector<TableInfo> held;                // tables that only checkpoints have; in snapshots of a version
+  std::vector<Pin> pins;                      // checkpoints that are made
+  std::vector<std::string> unpins;            // checkpoints that are deleted
+  std::vector<RangeTombstoneRef> tombstones;  // range deletions of the flushed rounds (K7)
+  std::vector<SequenceNumber> dropped_tombstones;  // range deletions that go, by number
+  // Memtables whose entries are in tables now, which replay must skip (done memtables, M3).
   std::vector<MemTableId> done;
-  MemTableId done_below;            // and every id below this one
-  SequenceNumber seq_reserved = 0;  // Sequence number (K1); 0: unchanged
-  int64_t now_ms = 0;               // K7: what expired by then may be gone; 0: unchanged
+  MemTableId done_below;  // and all with ids below this one
+  // Numbers up to here may be handed out (sequence number, K1); 0: unchanged.
+  SequenceNumber seq_reserved = 0;
+  int64_t now_ms = 0;  // wall clock; entries expired by then may be dropped (K7); 0: unchanged
 
   std::string Encode() const;
-  static StatusOr<VersionEdit> Decode(std::string_view bytes);
+  static StatusOr<VersionEdit> Decode(std::string_view bytes);  // DataLoss: it is malformed
 };
 
-// M3: the memtables whose entries replay skips, of a manifest's edits.
+// The memtables whose entries replay skips (done memtables, M3), by all edits of a manifest.
 class DoneMemTables {
  public:
   explicit DoneMemTables(const std::vector<VersionEdit>& edits);
@@ -138,35 +149,37 @@ class Version {
   const std::vector<Run>& runs() const { return runs_; }                          // newest first
   const std::vector<CheckpointRef>& checkpoints() const { return checkpoints_; }  // by name
   CheckpointRef FindCheckpoint(std::string_view name) const;                      // null: there is none
-  // Of the runs, then of each checkpoint: a table may come several times.
+  // Calls `fn` with the tables of the runs, then of each checkpoint; a table may come several times.
   void ForEachTable(const std::function<void(const Run&, const TableRef&)>& fn) const;
-  TableRef FindHandle(const Uuid& table) const;  // in the runs or in a checkpoint; null: in none
-  // What makes a checkpoint of the runs and the range tombstones.
+  // In the runs or in a checkpoint; null: in none.
+  TableRef FindHandle(const Uuid& table) const;
+  // The pin that makes a checkpoint of this version's runs and range tombstones.
   VersionEdit::Pin PinRuns(std::string name, SequenceNumber sequence, int64_t created_ms) const;
-  const RangeTombstonesRef& tombstones() const { return tombstones_; }
+  const RangeTombstonesRef& tombstones() const { return tombstones_; }  // null: none
   int Level0Runs() const;
   uint64_t LevelBytes(int level) const;
   const Run* LevelRun(int level) const;  // of a level >= 1; null when empty
-  size_t TableCount() const;
+  size_t TableCount() const;             // of the runs
+  // Of the runs; parts of tables that are used.
   uint64_t TotalBytes() const;
 
-  // The version after `edit`. DataLoss: the edit drops or pins what is not there, makes a run overlap, or
-  // names a table that is there with other use-bounds (a range has one reference to a table, and one part
-  // that it uses).
+  // The version after `edit`. DataLoss: the edit drops or pins a table that is not there, makes tables of a
+  // run overlap, or names a known table with other use-bounds. `garbage` is given to the handles of new
+  // tables.
   StatusOr<std::shared_ptr<const Version>> Apply(const VersionEdit& edit, const GarbageSink& garbage) const;
-  // K7: numbers of the range tombstones that hide nothing any more: no table may hold an older version that
-  // they cover, or newer ones hide it as well from everybody. `snapshots`: the live ones, ascending; asked
-  // for when the version was in hand.
+  // Numbers of the range tombstones that hide nothing any more (K7): no table may hold an older version that
+  // they cover, or newer tombstones hide it from everybody as well. `snapshots`: the live ones, ascending,
+  // read after this version was.
   std::vector<SequenceNumber> NeedlessTombstones(std::span<const SequenceNumber> snapshots) const;
-  // One edit that makes this version from nothing.
+  // One edit that makes this version from an empty one: the first record of a manifest.
   VersionEdit Snapshot() const;
-  // True if a run of a level deeper than `level` may hold one of the keys.
+  // True if a run of a level deeper than `level` may hold one of the keys, so that a tombstone must stay.
   bool OverlapsDeeper(int level, const KeyInterval& keys) const;
 
  private:
-  std::vector<Run> runs_;
-  std::vector<CheckpointRef> checkpoints_;
-  RangeTombstonesRef tombstones_;
+  std::vector<Run> runs_;                   // newest first
+  std::vector<CheckpointRef> checkpoints_;  // by name
+  RangeTombstonesRef tombstones_;           // null: none
 };
 
 }  // namespace nova

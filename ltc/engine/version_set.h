@@ -1,13 +1,23 @@
-// VersionSet: the tables of a range, the only way they change, and the manifest that says so.
+// VersionSet: the tables of a range, the only way they change, and the manifest that records the changes.
 //
-// An edit becomes durable (the manifest, M1), then visible (RoundSet::Publish), then what it dropped is let
-// go of (edit first, M2). Edits go one after another. Checkpoints are durable pins in the version:
-// made by the edit of the flush that brings the last of what they hold into tables.
+// An edit becomes durable (manifest, M1), then visible (RoundSet::Publish); then the tables that it dropped
+// are let go of (edit first, M2). Edits go one after another. Checkpoints are durable pins in the version,
+// made by the edit of the flush that brings the last of their content into tables.
 //
-// Thread safety: all; they wait, but the const ones.   Lock: its own, taken before RoundSet's.
-// Ownership:     the storage outlives it.
-// Errors:        FailedPrecondition: the epoch is fenced, the range is lost. Any other error of an edit:
-//                nothing is visible of it, and it may be durable all the same, until a later edit is.
+// The steps of an edit (CommitLocked), under the lock:
+//
+//   1. apply it to the current version; add the pins of checkpoints that wait for the flushed round
+//   2. drop the tombstones of range deletions (K7) that hide nothing any more
+//   3. publish the clock, reserve sequence numbers (K1) if they run short
+//   4. append it to the manifest, synced on all members; from here on it counts
+//   5. let go of outputs of earlier edits that failed; mark the tables that it dropped
+//   6. publish the view: the new version, without the flushed rounds; answer checkpoints
+// Thread safety: all. Methods that return a Status wait for the store, and so do manifest_group and
+//   ReferencedFiles, for an edit under way.
+// Locks: its own, held while an edit is written, taken before RoundSet's.
+// Ownership: the storage outlives it.
+// Errors: FailedPrecondition: the epoch is fenced and the range lost. Any other error of an edit: nothing of
+//   it is visible, and until a later edit counts it may be durable all the same.
 #pragma once
 
 #include <functional>
@@ -25,15 +35,15 @@
 
 namespace nova {
 
-// A checkpoint that was asked for. Guarded by VersionSet's lock, but for what does not change.
+// A checkpoint that was asked for. Guarded by VersionSet's lock, but for the constants.
 struct PendingCheckpoint {
   explicit PendingCheckpoint(std::string n) : name(std::move(n)) {}
   const std::string name;  // empty: not durable
   const int64_t created_ms = WallNowMs();
-  bool attached = false;  // to a round
+  bool attached = false;  // a round's flush will make it
   bool tried = false;     // an edit with it was written, or may have been
-  Status status;
-  CheckpointRef made;
+  Status status;          // an error: it will not be made
+  CheckpointRef made;     // set once it is made
 };
 
 class VersionSet {
@@ -47,49 +57,60 @@ class VersionSet {
         storage_(storage),
         manifest_(storage) {}
 
-  // The manifest of this epoch, with `version`: what recovery has found. `last`: the last number used.
+  // Starts the manifest of this epoch with `version`, the result of recovery, and publishes it. `last`: the
+  // last sequence number in use.
   Status Start(std::shared_ptr<const Version> version, SequenceNumber last);
-  ManifestGroup manifest_group() const;
+  ManifestGroup manifest_group() const;  // waits for an edit under way
   std::shared_ptr<const Version> current() const { return rounds_->Current()->version; }
 
-  // `flushed`: the oldest rounds, whose tables the edit adds: they leave memory with it.
+  // Makes an edit durable, then visible. `flushed`: the oldest rounds, whose tables the edit adds; they leave
+  // memory with it.
   Status Commit(VersionEdit edit, const RoundGroup* flushed = nullptr);
-  // The contents of table `moved` are in `outputs` now: wherever it was named, they are.
+  // The content of table `moved` is in `outputs` now: replaces it in the version and in checkpoints. Outputs
+  // of a table that nothing names any more are given to the garbage sink.
   Status CommitMove(const Uuid& moved, std::vector<VersionEdit::Add> outputs);
-  // The outputs of a job whose edit failed: they may be referenced until a later edit counts.
+  // Keeps the outputs of a job whose edit failed: that edit may be durable, so they may go only after a later
+  // one counts.
   void KeepUntilNextEdit(const std::vector<TableInfo>& outputs);
-  // M1 (renewal): the manifest to fresh members, while edits go on but for a moment. It begins, and edits
-  // stop, only where `may_go_on` is true then. After an error the manifest is where it was.
+  // Moves the manifest to fresh members while edits go on, but for a moment (renewal, M1). It begins, and
+  // later stops edits, only if `may_go_on` is OK at that time. After an error the manifest is where it was,
+  // unless the outcome of the last step is in doubt.
   Status RenewManifest(const std::function<Status()>& may_go_on);
-  // N4 (collection): what the version, a checkpoint, a reader or an edit that failed names. Waits for an edit
-  // that is under way.
+  // The files that the version, a checkpoint, a reader or an edit that failed may name (collection, N4).
+  // Waits for an edit under way.
   std::set<StocFileId> ReferencedFiles() const;
 
-  // Waits for the flush that makes it. AlreadyExists; ResourceExhausted: kMaxCheckpoints; DeadlineExceeded,
-  // Unavailable: it was not made; Unknown: perhaps (no write twice, A1).
+  // Attaches the checkpoint to the youngest round and waits until its flush has made it. AlreadyExists.
+  // ResourceExhausted: the range has kMaxCheckpoints. DeadlineExceeded, Unavailable, or the error of flushes:
+  // it was not made. Unknown: perhaps it was (no write twice, A1).
   StatusOr<CheckpointRef> MakeCheckpoint(const std::shared_ptr<PendingCheckpoint>& request,
                                          Nanos deadline_ns);
-  Status DeleteCheckpoint(const std::string& name);  // NotFound; Unavailable: nothing changed; Unknown
-  // The version becomes what the checkpoint holds. REQUIRES: the range is kRestoring, and nothing is in
-  // memory.
+  // NotFound; Unavailable: nothing changed; Unknown: perhaps.
+  Status DeleteCheckpoint(const std::string& name);
+  // Makes the version the checkpoint's content. Errors as DeleteCheckpoint's. REQUIRES: the range is
+  // kRestoring, and nothing is in memory.
   Status RestoreCheckpoint(const std::string& name);
 
  private:
-  // The caller refreshes lanes and pressure when it has let go of the lock.
+  // Commit under the lock. The caller calls Committed, or refreshes lanes, after it has let go of the lock.
   Status CommitLocked(VersionEdit edit, const RoundGroup* flushed = nullptr)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What a caller asked for and must not ask for again unseen (A1): once the edit may have been written, its
-  // failure decides nothing.
+  // CommitLocked for a request that its caller must not repeat unseen (A1). Once the edit may have been
+  // written a failure is Unknown.
   Status CommitRequestLocked(VersionEdit edit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Committed();  // without the lock
+  // Refreshes lanes and pressure; without the lock.
+  void Committed();
+  // The edit that makes `version` from nothing: the first record of a file. `done_below`: see VersionEdit.
   VersionEdit SnapshotOf(const Version& version, MemTableId done_below) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // An edit counts now: outputs kept for its predecessors go.
   void DropMaybeCommittedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Of a request: to a round, or made at once where nothing is in memory.
+  // Attaches a request to a round, or makes it at once where nothing is in memory.
   Status AttachLocked(const std::shared_ptr<PendingCheckpoint>& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The pins of the checkpoints that wait for `flushed`, into the edit that makes `next`.
+  // Adds the pins of the checkpoints that wait for `flushed` to the edit whose version is `next`.
   void PinFlushedLocked(const Round& flushed, const Version& next, VersionEdit* edit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The edit with these pins is published: sets `made` of the requests of `flushed` and wakes them.
   void AnswerCheckpointsLocked(Round* flushed, const Version& published) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const RangeContext* const context_;
@@ -97,13 +118,14 @@ class VersionSet {
   RoundSet* const rounds_;
   Pacer* const pacer_;
   ManifestStorage* const storage_;
-  mutable Mutex mu_;         // edits are appended and published in one order
-  CondVar checkpoint_made_;  // with mu_
+  mutable Mutex mu_;         // one edit at a time: appended and published under it
+  CondVar checkpoint_made_;  // signalled when a request has an answer; with mu_
   Manifest manifest_ ABSL_GUARDED_BY(mu_);
-  // Outputs of edits that failed; theirs no more once a later one counts.
+  // Outputs of edits that failed; deleted once a later edit counts.
   std::vector<TableInfo> maybe_committed_outputs_ ABSL_GUARDED_BY(mu_);
-  // Tables that an edit dropped, and that are perhaps still read.
+  // Tables that an edit dropped and that are perhaps still being read.
   std::vector<std::weak_ptr<TableHandle>> dropped_ ABSL_GUARDED_BY(mu_);
+  // Sequence numbers (K1) up to here may be handed out, by the last edit that said so.
   SequenceNumber seq_reserved_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -1,8 +1,8 @@
-// WorkFailure: what ails a kind of background work of a range, its flushes or its compactions: told to who
-// waits for it.
+// WorkFailure: the present failure of one kind of background work of a range, its flushes or its compactions,
+// for threads that wait for that work.
 //
-// Work that fails is tried again, ten times a second. So one failure says little; a few in a row, over a
-// third of a second, are a cause that lasts, and whoever waits is better told.
+// Work that fails is tried again, ten times a second. One failure says little; several in a row over a third
+// of a second are a cause that lasts, and a waiting caller is better told.
 //
 // Thread safety: all.
 #pragma once
@@ -18,16 +18,19 @@ namespace nova {
 
 class WorkFailure {
  public:
-  static constexpr int kLastingFailures = 3;
-  static constexpr Nanos kLastingNs = 300 * kMillisecond;
+  static constexpr int kLastingFailures = 3;               // in a row, before the cause counts as lasting
+  static constexpr Nanos kLastingNs = 300 * kMillisecond;  // and over as long a time
 
-  Outcome outcome() const { return outcome_.load(std::memory_order_relaxed); }  // of the latest attempt
+  // Of the latest attempt; kOk: it succeeded.
+  Outcome outcome() const { return outcome_.load(std::memory_order_relaxed); }
+  // An attempt succeeded.
   void OnDone() {
     if (outcome() == Outcome::kOk) return;
     MutexLock lock(&mu_);
     outcome_.store(Outcome::kOk, std::memory_order_relaxed);
     in_a_row_ = 0;
   }
+  // An attempt failed.
   void OnFailed(const Status& why) {
     MutexLock lock(&mu_);
     outcome_.store(absl::IsResourceExhausted(why) ? Outcome::kNoSpace : Outcome::kUnavailable,
@@ -36,7 +39,7 @@ class WorkFailure {
     if (in_a_row_++ == 0) first_ns_ = latest_ns_;
     why_ = why;
   }
-  // Why the work has failed for a while, and again since `since_ns`; Ok: it has not.
+  // Why the work has failed for a while, and again after `since_ns`. Ok: it has not.
   Status Lasting(Nanos since_ns) const {
     if (outcome() == Outcome::kOk) return OkStatus();
     MutexLock lock(&mu_);
@@ -46,11 +49,11 @@ class WorkFailure {
   }
 
  private:
-  std::atomic<Outcome> outcome_{Outcome::kOk};
+  std::atomic<Outcome> outcome_{Outcome::kOk};  // written under mu_, read without it
   mutable Mutex mu_;
-  int in_a_row_ ABSL_GUARDED_BY(mu_) = 0;
-  Nanos first_ns_ ABSL_GUARDED_BY(mu_) = 0;  // of those in a row
-  Nanos latest_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  int in_a_row_ ABSL_GUARDED_BY(mu_) = 0;     // failures since the last success
+  Nanos first_ns_ ABSL_GUARDED_BY(mu_) = 0;   // time of the first of them
+  Nanos latest_ns_ ABSL_GUARDED_BY(mu_) = 0;  // time of the last
   Status why_ ABSL_GUARDED_BY(mu_);
 };
 

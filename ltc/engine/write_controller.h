@@ -1,13 +1,17 @@
-// WriteController: slows writers of a range in milliseconds so that they never stop for seconds (Luo & Carey:
-// a write rate that follows the rate at which the tree is drained).
+// WriteController: slows writers of a range by milliseconds so that they never stop for seconds (after Luo
+// and Carey: a write rate that follows the rate at which the tree is drained).
 //
-// Below the soft limits writes pass. Above, they are admitted at the rate at which flushes get on, measured
-// while memtables wait for one, scaled down as the pressure rises. That rate is known long before a flush
-// ends: a disk that has become slow is slow now. Level0 scales it down by its runs, further with each one
-// beyond the stop limit: so the runs stay where compactions keep up. The caller parks a write for the
-// nanoseconds Admit returns.
+// Below the soft limit writes pass. Above it they are admitted at the rate at which flushes get on, measured
+// while memtables wait for a flush, and scaled down as the pressure rises. That rate is known long before a
+// flush ends, so a disk that has become slow is noticed at once. Level0 scales the rate down by its runs,
+// further with each run beyond the stop limit, so that the runs stay where compactions keep up. The caller
+// parks a write for as long as Admit says.
 //
-// Thread safety: all; time is an argument, so decisions are tested without a clock.
+//   pressure   the largest of: waiting rounds, Level0 runs, memory of the process; 1 = at the limit
+//   rate       flush rate * min(scale, room); scale falls from 2 to 1 up to Level0's stop limit, and beyond
+//   wait       until the writes admitted before are through at that rate
+// Thread safety: all. Time is an argument, so decisions are tested without a clock.
+// Units: bytes of memtables, nanoseconds.
 #pragma once
 
 #include <algorithm>
@@ -18,42 +22,46 @@
 
 namespace nova {
 
+// How close the range is to its bounds; the largest of the first three is the pressure.
 struct WritePressure {
-  double memtables = 0;  // rounds that wait for a flush over what may wait: 1 = at the limit
+  double memtables = 0;  // sealed rounds over the most there may be: 1 = no room
   double level0 = 0;     // runs: 0.5 at the slow-down limit, 1 at the stop limit, more beyond
-  double memory = 0;     // of all memtables of the process over its limit
-  bool held = false;     // the rounds wait for no flush yet, but in memory that nobody else needs
+  double memory = 0;     // of all memtables of the process, over its limit
+  bool held = false;     // no flush is under way: rounds wait in memory that nobody else needs
 };
 
 class WriteController {
  public:
-  static constexpr double kSoft = 0.5;
+  static constexpr double kSoft = 0.5;         // pressure above which writes are slowed down
   static constexpr double kMinRate = 1 << 20;  // bytes/s, of flushes
+  // The flush rate is measured over as much waiting time.
   static constexpr Nanos kWindow = 200 * kMillisecond;
 
+  // Sets the pressure and notes whether memtables wait for a flush.
   void SetPressure(const WritePressure& p, Nanos now_ns);
-  // of memtables, since the last call: they are in a table, or left out of it
+  // `bytes` of memtables were dealt with since the last call: written to a table or left out.
   void OnFlushed(uint64_t bytes, Nanos now_ns);
-  // How long to park a write of `bytes` before it may go; 0: go now. `room`: rounds that the memtables have
-  // room for, parts of one included. It never quite runs out: with one round left writes come as fast as they
-  // drain, with half of one half as fast.
+  // How long to park a write of `bytes` before it may go; 0: go now. Reserves its place behind the writes
+  // before it. `room`: rounds for which memory is left, with fractions. The last of it is never quite used
+  // up: with one round left writes come as fast as they drain, with half of one half as fast.
   Nanos Admit(uint64_t bytes, double room, Nanos now_ns);
   bool pressed() const { return pressure() > kSoft; }  // else Admit returns 0
+  // The largest of the pressures set last.
   double pressure() const { return pressure_.load(std::memory_order_relaxed); }
-  // sum of what Admit handed out
+  // Sum of all that Admit returned.
   Nanos stalled_ns() const { return stalled_ns_.load(std::memory_order_relaxed); }
 
  private:
-  std::atomic<double> pressure_{0};
-  std::atomic<double> scale_{1};  // of the rate, for the sake of Level0 and of the process's memory
-  std::atomic<double> rate_{64 << 20};
-  std::atomic<Nanos> next_free_ns_{0};
-  std::atomic<Nanos> stalled_ns_{0};
+  std::atomic<double> pressure_{0};     // the largest of the pressures set last
+  std::atomic<double> scale_{1};        // factor on rate_, for Level0 and the memory of the process
+  std::atomic<double> rate_{64 << 20};  // bytes/s at which flushes get on; a running mean
+  std::atomic<Nanos> next_free_ns_{0};  // when the last write admitted is through
+  std::atomic<Nanos> stalled_ns_{0};    // sum of all that Admit returned
   Mutex mu_;
-  bool waiting_ ABSL_GUARDED_BY(mu_) = false;  // memtables, for a flush
-  Nanos waiting_since_ns_ ABSL_GUARDED_BY(mu_) = 0;
-  Nanos window_ns_ ABSL_GUARDED_BY(mu_) = 0;  // of this window, before that
-  uint64_t window_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  bool waiting_ ABSL_GUARDED_BY(mu_) = false;        // memtables wait for a flush
+  Nanos waiting_since_ns_ ABSL_GUARDED_BY(mu_) = 0;  // since when, or since the last window
+  Nanos window_ns_ ABSL_GUARDED_BY(mu_) = 0;         // waiting time of this window before that
+  uint64_t window_bytes_ ABSL_GUARDED_BY(mu_) = 0;   // bytes flushed in this window
 };
 
 }  // namespace nova

@@ -1,15 +1,24 @@
-// WritePath: writes of a range, in stages: admit (Pacer) -> pin the active round -> sequence number ->
-// re-check sealing (K3a, seal before the boundary) -> prepare: copy into the memtable's arena -> log record
-// -> [delivered at all members] -> link, finish the number, unpin, done.
+// WritePath: writes of a range, in stages: admit (Pacer) -> pin the active round (pin, L6) -> sequence number
+// (K1) -> look again whether the round seals (rounds, sealing, K3a) -> prepare: copy into the memtable's
+// arena -> log record -> [all members have it] -> link, finish the number, unpin, answer.
 //
-// A range deletion goes the same way, but ends in the list of range deletions (K7): once logged, a view with
-// it is published. A compare and swap (K6) holds its key's latch from the comparison to the insert, and is a
-// write like others from there.
+// The order of steps is what makes it safe:
 //
-// Thread safety: each call on the executor it names.
-// Ownership:     entries are copied before Write returns, or before it waits.
-// Errors:        outcomes: kInvalidArgument; kBusy, kNoSpace, kUnavailable: nothing was written; kNotOwner:
-//                nothing was written, and the range is not served here; kUnknown.
+//   1. pin the active round, so that it is not flushed meanwhile
+//   2. look whether it is sealing: then unpin, and take the successor
+//   3. take the number
+//   4. look again: if it is sealing now, the number may lie above its boundary; finish the number, start anew
+//   5. copy into the memtable (invisible), append the record
+//   6. when the log answers: link, so gets see it; finish the number, so snapshots see it; unpin; answer
+// A range deletion goes the same way, but ends in the list of range deletions (K7): once it is logged, a view
+// with it is published. A compare and swap (K6) holds its key's latch from the comparison to the insert, and
+// from there on is a write like others.
+//
+// Thread safety: each call on the executor it names. `done` runs there too, unless the log is fenced.
+// Ownership: entries are copied before Write returns.
+// Errors: outcomes. kInvalidArgument, kBusy, kNoSpace, kUnavailable, kConditionFailed, kDeadlineExceeded (of
+//   a swap): nothing was written. kNotOwner: nothing was written, and the range is not served here. kUnknown:
+//   it may be found later.
 #pragma once
 
 #include <atomic>
@@ -33,47 +42,61 @@ class WritePath {
             Reader* reader);
   ~WritePath();
 
+  // Writes one entry or a batch (atomicity, K6); calls `done` once.
   void Write(Executor* on, const WriteOp& op, WriteDone done);
-  // kConditionFailed: another value was there. No write of the key comes between the comparison and the swap.
+  // kConditionFailed: the key has another value. No write of the key comes between the comparison and the
+  // swap.
   void CompareAndSwap(Executor* on, CompareAndSwapOp op, WriteDone done);
-  bool any_swap_under_way() const { return latches_.any_held(); }
-  uint64_t writes() const { return writes_.load(std::memory_order_relaxed); }
+  bool any_swap_under_way() const { return latches_.any_held(); }              // some key's latch is held
+  uint64_t writes() const { return writes_.load(std::memory_order_relaxed); }  // entries written; a metric
 
  private:
-  struct WriteContext;
-  struct ParkedWrite;
-  struct Swap;
+  struct WriteContext;  // a write between its number and its answer
+  struct ParkedWrite;   // a write that waits, with copies of its entries
+  struct Swap;          // a compare and swap under way
+  // Contexts that a request thread uses again, so that a put allocates nothing.
   struct alignas(64) Lane {
     std::vector<std::unique_ptr<WriteContext>> free_contexts;
   };
-  // What AdmittedWrite holds once it may go on: a pinned round and numbers. No round: the write was answered,
-  // or waits.
+  // A pinned round and the first of the write's numbers. No round: the write was answered, or waits.
   struct Place {
     Round* round = nullptr;
     SequenceNumber first = 0;
   };
 
+  // The entries are within the options' bounds; a batch and range deletions lie within the range.
   bool IsValid(const WriteOp& op, uint64_t bytes, uint64_t range_deletes) const;
+  // So many more range deletions (K7) fit into the list.
   bool HasRoomForTombstones(Executor* on, uint64_t count);
-  // Tries again after a while, or ends where that is past the deadline.
+  // Has the write tried again after `wait_ns`. If that is past its deadline it ends now: with the failure of
+  // background work if there is one, else kBusy.
   void Park(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done,
             std::shared_ptr<Swap> swap = nullptr);
+  // The stages from the pin to the log, for a write that need not wait any more. `swap`: the write is its
+  // second half.
   void AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, std::shared_ptr<Swap> swap = nullptr);
-  // Pins the active round and takes numbers in it (K3a, K6).
+  // Pins the active round and takes numbers in it (K3a, K6). Seals full rounds. Answers by *done, parks the
+  // write or has it wait for a latch where it cannot.
   Place TakePlace(Executor* on, const WriteOp& op, WriteDone* done, const std::shared_ptr<Swap>& swap);
-  // The log's answer for a record.
+  // The log's answer: links the entries or abandons them, and answers the write. kNotOwner: the record was
+  // posted and not delivered, so the number stays unfinished and the round pinned (L6), the range is lost,
+  // and the outcome is kUnknown.
   void Logged(WriteContext* context, Outcome outcome);
+  // Links a batch that has range deletions: entries that the batch itself hides are left out.
   void LinkWithTombstones(WriteContext* context);
+  // Work may be due with the last pin of a sealed round.
   void Unpin(Round* round);
 
-  // A latch that a swap holds on a key of `op`; KeyLatches::kStripes: none.
+  // The stripe of a key of `op` that a swap holds now; KeyLatches::kStripes: none.
   size_t HeldStripeOf(const WriteOp& op) const;
-  // REQUIRES: the write holds nothing: neither pin nor number nor stripe.
+  // Tries the write again once the stripe is free. REQUIRES: the write holds nothing: neither pin nor number
+  // nor stripe.
   void WaitForLatch(Executor* on, size_t stripe, const WriteOp& op, WriteDone done);
-  // Of a swap that holds its latch: waits for the writers before it, compares, writes, ends.
+  // Of a swap that holds its latch: waits until all earlier numbers are stable, then compares.
   void LockedSwap(const std::shared_ptr<Swap>& swap);
+  // Reads the key and writes, or ends the swap.
   void CompareForSwap(const std::shared_ptr<Swap>& swap);
-  void EndSwap(Swap* swap, Outcome outcome);
+  void EndSwap(Swap* swap, Outcome outcome);  // unlocks the latch and answers
 
   const RangeContext* const context_;
   ReadPoints* const points_;
@@ -84,9 +107,9 @@ class WritePath {
   KeyLatches latches_;
   std::vector<Lane> lanes_;  // [i] belongs to executor i
   std::atomic<uint64_t> writes_{0};
-  // K6: a range deletion tells swaps of itself before it takes its number ...
+  // Range deletions tell swaps of themselves (K6): before each takes its number ...
   std::atomic<uint64_t> range_deletes_begun_{0};
-  std::atomic<uint64_t> range_deletes_numbered_{0};  // ... and that it has taken it
+  std::atomic<uint64_t> range_deletes_numbered_{0};  // ... and after it has taken it
 };
 
 }  // namespace nova

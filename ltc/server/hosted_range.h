@@ -1,13 +1,25 @@
-// HostedRange: a range that this LTC owns in a cluster: the engine's Range, its record in ZooKeeper, its
-// manifest on StoCs.
+// HostedRange: a range that this LTC owns in a cluster: the engine's Range, the range's record in the store,
+// and its manifest on StoCs.
 //
-// Opening is the one path from seal (R1) to free (R6), for failover, migration and start: the coordinator has
-// made the record SEALING at a new epoch with us as owner; Open fences, reads manifest and logs, flushes what
-// the logs held, waits for the old lease, and makes it OPEN.
+// Open is the one path from seal (R1) to free (R6), for failover, migration and start. The coordinator has
+// made the record SEALING at a new epoch and named this LTC its owner. Open fences the StoCs, reads manifest
+// and logs, writes the logs' entries to tables, waits for the old owner's lease to end, and makes the record
+// OPEN.
 //
-// Thread safety: all but the constructor; calls that return a Status wait (control, flush and compaction
-//                threads).
-// Errors: FailedPrecondition: the epoch is no longer ours. Unavailable: not now, try again.
+// The steps of Open, each of which may end it with an error:
+//
+//   1. fence (R2): every listed StoC refuses lower epochs; one good member of each group is enough to go on
+//   2. read (R3): the manifest from all members that answer, then the logs
+//   3. recover the Range: write the logs' entries to tables (shown stays, R4), start this epoch's manifest
+//   4. choose a log group of members that answer a ping
+//   5. wait (R5) until the old owner's lease has ended for sure
+//   6. compare-and-set the record: OPEN, the new manifest, the new log group
+//   7. activate the range with its log; free (R6) the old logs and manifest in the background
+// Thread safety: all methods but the constructor. Methods that return a Status wait for StoCs or the store;
+//   call them on open, release or control threads, never on an xchg thread.
+// Ownership: the LTC's services outlive it. Work under way keeps the parts of it that it uses (Ground).
+// Errors: FailedPrecondition: the epoch is no longer ours. Unavailable: not now, try again. DataLoss: records
+//   that were acknowledged are missing in every copy that answers.
 #pragma once
 
 #include <functional>
@@ -26,63 +38,81 @@
 
 namespace nova {
 
-// kAuto: memory and files where all StoCs share one host, which one loss of power takes, else memory; as each
-// group is chosen.
+// What an acknowledged write survives (durability, D). kAuto is decided anew whenever a log group is chosen:
+// memory and files where all living StoCs share one host, for one loss of power would take every copy in
+// memory; else memory.
 enum class LogMode { kNone, kMemory, kPersistent, kMemoryAndPersistent, kAuto };
 
 struct HostedRangeOptions {
   RangeOptions range;
   PlacementOptions placement;
   LogMode log_mode = LogMode::kMemory;
-  int log_replicas = 3;  // R
-  // Group change (L4): with fewer, writes wait; R: the strict choice; 0: max(2, R - 1), and never above R
+  int log_replicas = 3;  // R: members of a log group (group change, L4)
+  // Log groups with fewer members than this make writes wait (L4). R is the strict choice; 0 means max(2, R -
+  // 1), at most R.
   int min_replicas = 0;
-  int manifest_replicas = 3;                // M
+  int manifest_replicas = 3;                // M: members of the manifest (manifest, renewal, M1)
   Nanos request_deadline_ns = 2 * kSecond;  // of one request to a StoC
   RulesOff off = {};                        // tests only
 
-  CopiesKept CopiesKeptOfEach() const;  // told to the coordinator
+  // R, M and the copies of a table; told to the coordinator.
+  CopiesKept CopiesKeptOfEach() const;
 };
 
-// What an LTC shares among its ranges in a cluster; outlives them.
+// The services that an LTC shares among all its ranges. They outlive every HostedRange.
 struct HostServices {
-  RangeServices range;  // host and garbage are each HostedRange's own
-  std::function<void(const TableInfo&, const Creator& holder)> garbage;  // takes tables that a range dropped
+  RangeServices range;  // each HostedRange sets `host` and `garbage` of its own copy
+  // Takes a table that a range dropped; does not wait.
+  std::function<void(const TableInfo&, const Creator& holder)> garbage;
   StocClient* stocs = nullptr;
   LogClient* logs = nullptr;
-  std::function<std::shared_ptr<NodeSession>()> session;   // null while there is none
-  std::function<void(std::function<void()>)> run_control;  // on a control thread, which may wait
-  std::function<void(std::function<void()>)> run_change;   // the same, on one that only replaces log groups
-  std::function<void(std::function<void()>)> run_reader;   // the same, on one that loads metadata of tables
-  std::function<void(RangeId)> work_due;                   // something to flush or compact
-  std::function<void(RangeId, const Status&)> fenced;      // the range's epoch is over: let it go
+  // The membership in the cluster; null while there is none.
+  std::function<std::shared_ptr<NodeSession>()> session;
+  // Runs a function on a control thread, which may wait.
+  std::function<void(std::function<void()>)> run_control;
+  // Runs it on a thread that only replaces log groups, and may wait.
+  std::function<void(std::function<void()>)> run_change;
+  // Runs it on a thread that loads the metadata of tables, and may wait.
+  std::function<void(std::function<void()>)> run_reader;
+  // There may be something to flush or to compact; may be called under locks of the range.
+  std::function<void(RangeId)> work_due;
+  // The range's epoch is over: lets it go.
+  std::function<void(RangeId, const Status&)> fenced;
 };
 
-// The record of an owned range: changed by compare-and-set under our epoch, one change at a time.
+// RecordKeeper: the range record (N3) of an owned range. It changes by compare-and-set (authority, C1) under
+// our epoch, one change at a time.
+//
+// Thread safety: all; Update and UpdateOrCancel wait for the store.
 class RecordKeeper {
  public:
   RecordKeeper(const HostServices* services, RangeRecord record)
       : services_(services), record_(std::move(record)) {}
+  // The record as this LTC last wrote or read it.
   RangeRecord Get() const;
-  // `change` edits a copy, or refuses; it may run again, on the record as it is. Unavailable: it may have
-  // been written or not.
+  // Changes the record. `change` edits a copy, or refuses by an error, which is returned. It runs again, on a
+  // fresh copy, when an earlier change of ours turns out to have been written after all. Unavailable: this
+  // change may have been written or not.
   Status Update(const std::function<Status(RangeRecord*)>& change);
-  // The same for a change during which something stands still, from `before` on: requests of a range that is
-  // given away (release, R5), edits of a manifest (M1). In doubt for long it is cancelled; while another
-  // change is under way it waits no longer. Cancelled: it was not made, and never will be. Any other error:
-  // it may have been made, or somebody else was first.
+  // Changes the record while something stands still: requests of a range that is given away (release, R5), or
+  // edits of a manifest (M1). `before` runs first, and makes it stand still. A change that stays in doubt for
+  // kMostDoubt is cancelled. If another change is under way this one waits for it as long, and is then
+  // cancelled too, without `before`. Cancelled: the change was not made, and never will be. Any other error:
+  // it may have been made, or somebody else changed the record.
   Status UpdateOrCancel(const std::function<void()>& before, const std::function<void(RangeRecord*)>& change);
 
  private:
-  static constexpr Nanos kMostDoubt = kSecond;
-  class Turn;  // of the one change under way
+  static constexpr Nanos kMostDoubt = kSecond;  // how long a change may stay in doubt before it is cancelled
+  class Turn;  // The right to change the record: waits for it, and gives it back when destroyed.
+  // After a compare-and-set was refused: takes over the stored record if an earlier update of ours wrote it.
+  // FailedPrecondition: somebody else did; the epoch is no longer ours.
   Status TakeLateUpdate(NodeSession* session, RangeId id);
 
   const HostServices* const services_;
   mutable Mutex mu_;
-  bool changing_ ABSL_GUARDED_BY(mu_) = false;  // over the compare-and-set
-  CondVar change_ended_;                        // with mu_
-  RangeRecord record_ ABSL_GUARDED_BY(mu_);
+  bool changing_ ABSL_GUARDED_BY(mu_) = false;  // a Turn is held, for the time of a compare-and-set
+  CondVar change_ended_;                        // signalled when changing_ becomes false; with mu_
+  RangeRecord record_ ABSL_GUARDED_BY(mu_);     // as this LTC last knew it in the store
 };
 
 class HostedRange : public std::enable_shared_from_this<HostedRange> {
@@ -91,87 +121,127 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
               const RangeAssignment& assignment);
   ~HostedRange();
 
+  // Opens the range, once (fence, R2, to free, R6). On an error nothing is served; the caller calls Abandon
+  // and later GiveBack.
   Status Open();
-  // R5 (release), in this order: no writes, everything flushed, no reads, then the record (R1-R5 then need no
-  // logs and no lease wait). OK: released. Else, if abandoned(): the range is lost, or may be; if not: it is
-  // served here as before. A second call meanwhile is Unavailable.
+  // Release (R5), in this order: no writes, everything flushed, no reads, then the record; the next owner
+  // then finds no logs and waits for no lease. The store must answer before it begins. OK: released. On an
+  // error look at abandoned(): if set, the range is lost or may be; if not, it is served here as before. A
+  // second call while one is under way is Unavailable.
   Status Release(Nanos deadline_ns);
-  void Abandon();  // lost: answer nothing more; ends Open too
+  // The range is lost: it answers nothing more, and an Open under way ends with an error. Does not wait.
+  void Abandon();
+  // Abandon was called, or Release ended with the range given away or lost.
   bool abandoned() const { return abandoned_.load(); }
-  // After Abandon: a record that is OPEN and names us gives the range to nobody, so that the coordinator
-  // moves it. Its logs stay listed. Unavailable: try again.
+  // After Abandon: if the record is still OPEN and names this incarnation, it is changed to name nobody, so
+  // that the coordinator moves the range. The logs stay listed in it. Unavailable: try again.
   Status GiveBack();
 
   RangeId id() const { return id_; }
   Epoch epoch() const { return epoch_; }
-  const std::shared_ptr<Range>& range() const { return range_; }
+  const std::shared_ptr<Range>& range() const { return range_; }  // null before Open has recovered it
+  // The record as this LTC last knew it.
   RangeRecord record() const;
 
-  // Housekeeping: drops log groups that nothing needs, returns the log to R members (L4) and the manifest to
-  // M (M1), counts copies of tables.
+  // Housekeeping, called every second on a control thread. Takes log groups that nothing needs out of the
+  // record, returns the log to R members (L4) and the manifest to M (M1), leaves draining StoCs, counts the
+  // copies of tables. Does nothing if another thread is in it.
   void MaintainLog();
   TableCopies table_copies() const;  // as MaintainLog last counted them
-  // L4: members left of the log group whose loss is nearest, of those that un-flushed rounds still need after
-  // it was replaced; nullopt: none does.
+  // The most endangered log group (L4): of the replaced groups that un-flushed rounds still need, the members
+  // left of the one with the fewest. nullopt: no round needs a replaced group.
   std::optional<size_t> Exposure() const;
-  // Collection (N4): drops references (shared table, M4; most are the only one of a file) that nothing needs:
-  // of older epochs those older than `grace_ms`; of this one tables whose job had ended when they were
-  // listed, whatever their age. The StoCs are those that answer now.
+  // Collection (N4) on every StoC that answers: drops the references to files (shared table, M4) that nothing
+  // needs. Of older epochs these are files older than `grace_ms`; of this epoch files of jobs that had ended
+  // before the StoC listed them, whatever their age. Waits. Errors of single StoCs are logged.
   void CollectOrphans(uint64_t grace_ms);
 
  private:
+  // What the Range works with and keeps alive: record, manifest storage, placement. A flush under way may use
+  // it after the HostedRange is gone.
   class Ground;
-  // between attempts to return to R; doubles while they do not last
+  // Pauses between attempts to return to R or M members. The pause doubles while the return does not last.
   static constexpr Nanos kFirstGrowthPause = kSecond;
   static constexpr Nanos kLongestGrowthPause = 60 * kSecond;
 
+  // The steps of Release. FailedPrecondition: the range is lost, or may be. Any other error: it is served as
+  // before.
   Status TryRelease(Nanos deadline_ns);
+  // Reads the manifest's copies on fenced members and returns the edits of the valid prefix (M1). Waits for
+  // silent members only while the copies read so far do not suffice. Empty if the range was never opened.
+  // Unavailable: no copy was read. DataLoss: every copy that was read is damaged.
   StatusOr<std::vector<VersionEdit>> ReadManifest(const RangeRecord& record, const RangeFences& fences,
                                                   Nanos deadline_ns);
+  // For people: the id, and the name if it is known.
   std::string NameOf(StocId stoc) const;
+  // CollectOrphans on one StoC, page by page.
   Status CollectOrphansOf(StocId stoc, uint64_t grace_ms);
+  // Of a log group; with fewer, writes wait (min_replicas)
   size_t LeastLogMembers() const;
+  // The media of a group chosen now (LogMode)
   LogMedia MediaOf(const std::vector<NodeInfo>& live) const;
+  // Moves everything off StoCs that drain: the log by a new group, the manifest by a renewal, tables by
+  // compaction threads. Called by MaintainLog.
   void LeaveDraining();
+  // Chooses a log group: the members of `keep` that live, and others up to R. Not `without`, unless it has
+  // started again; none of `silent`, none that drains. Unavailable: fewer than LeastLogMembers() are alive.
   StatusOr<LogGroup> PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without, GroupId id,
                                   const std::set<StocId>& silent);
+  // A ping within 250 ms finds the same incarnation; waits.
   bool Answers(const LogMember& member) const;
-  // The same of StoCs that answer just now.
+  // PickLogGroup, repeated until all members it picked answer a ping. The coordinator's word on StoCs may be
+  // old, and a recovery needs a member of every listed group. Waits.
   StatusOr<LogGroup> PickAnsweringGroup(std::vector<LogMember> keep, const LogMember& without, GroupId id);
+  // Replaces `current`, of which `failed` does not answer (group change, L4), and lists the new group in the
+  // record. `answer` gets the new group, or FailedPrecondition when the range is lost. Other errors are no
+  // answer: it tries again every 50 ms, for ever, without holding the thread. `asked_ns` is the time of the
+  // first try; 5 s later `failed` may be chosen again if it lives. Runs on a change thread.
   void ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns,
                       const std::function<void(StatusOr<LogGroup>)>& answer);
+  // Living members that still have what was acknowledged.
   size_t MembersLeft(const LogGroup& group) const;
+  // A group picked now would have more members than are left.
   bool CanGrow(const LogGroup& current) const;
+  // Asks for a new log group if `current` has fewer than R members left and could have more. Called by
+  // MaintainLog.
   void ReturnToR(const LogGroup& current);
+  // Renews the manifest if it has had fewer than M living members for 5 s and could have more (renewal, M1).
+  // Called by MaintainLog.
   void ReturnToM(const ManifestGroup& current);
+  // OK if the store answers a read of the record; else Unavailable; waits.
   Status StoreAnswers() const;
+  // Moves the manifest to other members (M1), and logs the outcome; `why` is for the log. Waits.
   void RenewManifest(const char* why);
+  // Sets table_copies_, by the StoCs that live now.
   void CountTableCopies();
 
   const RangeId id_;
   const Epoch epoch_;
   const HostServices* const services_;
   const HostedRangeOptions options_;
-  const Nanos old_lease_ends_ns_;
+  const Nanos old_lease_ends_ns_;  // when the earlier owner's last lease has ended for sure (wait, R5)
   const std::shared_ptr<Ground> ground_;
-  std::shared_ptr<Range> range_;
-  ReplicatedLog* log_ = nullptr;  // range_ owns it; set before range_ is active; null: mode none
-  std::atomic<bool> abandoned_{false};
-  std::atomic<bool> opened_{false};  // range_ stands and is active
-  std::atomic<bool> releasing_{false};
-  std::atomic<bool> released_{false};
-  std::atomic<bool> maintaining_{false};  // by one thread at a time, which the next three belong to
-  // Attempts to return to as many members as are configured; one that brought nothing, or did not last, is
-  // not repeated soon.
+  std::shared_ptr<Range> range_;  // null before Open has recovered it
+  ReplicatedLog* log_ = nullptr;  // the log that range_ owns; set before range_ is active; null in mode none
+  std::atomic<bool> abandoned_{false};  // see Abandon; never reset
+  std::atomic<bool> opened_{false};     // range_ stands and is active; never reset
+  std::atomic<bool> releasing_{false};  // a Release is under way
+  std::atomic<bool> released_{false};   // a Release succeeded; a repeated one is OK at once
+  // A thread is in MaintainLog; it alone uses the growths and manifest_short_since_ns_.
+  std::atomic<bool> maintaining_{false};
+  // When an attempt to return to the configured number of members is due. One that brought nothing, or did
+  // not last, is not repeated soon.
   struct Growth {
-    Nanos pause_ns = kFirstGrowthPause;
-    Nanos next_ns = 0;
-    bool Due(Nanos now);  // and takes it that an attempt follows
+    Nanos pause_ns = kFirstGrowthPause;  // until the attempt after the next; doubles with each attempt
+    Nanos next_ns = 0;                   // no attempt before this time
+    // True: the caller makes an attempt now, and the next one is put off.
+    bool Due(Nanos now);
+    // Nothing is missing; after a quiet time the pause is short again.
     void Whole(Nanos now);
   };
   Growth log_growth_;
   Growth manifest_growth_;
-  Nanos manifest_short_since_ns_ = 0;  // it has fewer than M living members; 0: it has M
+  Nanos manifest_short_since_ns_ = 0;  // since when it has fewer than M living members; 0: it has M
   mutable Mutex copies_mu_;
   TableCopies table_copies_ ABSL_GUARDED_BY(copies_mu_);
 };

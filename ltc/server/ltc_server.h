@@ -1,14 +1,21 @@
-// LtcServer: requests of clients as they arrive on the xchg threads: decode, find the range, hand over,
-// reply.
+// LtcServer: serves clients' requests as they arrive on the xchg threads: decodes, finds the range, hands
+// over, replies.
 //
-// The lease (C3) is checked after a value was read and before the reply is posted. A request for a range that
-// is not here, or at another epoch, is answered kNotOwner. A malformed request closes its connection.
+// A request for a range that is not here, or at another epoch (N2), is answered kNotOwner. Without a lease
+// (C3) reads are refused at once, and the lease is checked again after the value was read, before the reply
+// is posted. A malformed request closes its connection. A multi-get reads some keys at a time, all at one
+// snapshot, so that neither its values nor its time on the thread grow with it.
 //
-// A multi-get reads some keys at a time, at one snapshot, so that neither its values nor its time on the
-// thread grow with it.
-//
-// Thread safety: handlers OnXchg; SetRanges from any thread.   Ownership: xchgs outlive it; ranges are
-//                shared.
+//   request                    needs the lease          runs
+//   put, delete, batch         in log mode none         on the xchg thread, until the log answers
+//   compare and swap           to tell of a mismatch    likewise
+//   get, multi-get, scan       yes                      on the xchg thread, but for blocks to fetch
+//   take, renew snapshot       yes; renew: reads served on the xchg thread
+//   list checkpoints           yes                      on a control thread
+//   make, delete, restore      no: fenced by the epoch  on a control thread, one at a time
+// Thread safety: handlers run OnXchg; SetRanges from any thread.
+// Ownership: xchgs and metrics outlive it. Ranges are shared; each thread's copy of the map lets go of them.
+// Errors: outcomes in replies (common/base/outcome.h).
 #pragma once
 
 #include <atomic>
@@ -27,7 +34,7 @@
 
 namespace nova {
 
-// An xchg thread as the engine sees it.
+// An xchg thread as the engine sees it. index() is its place among the LTC's xchg threads.
 class XchgExecutor : public Executor {
  public:
   explicit XchgExecutor(Xchg* xchg) : xchg_(xchg) {}
@@ -42,65 +49,88 @@ class XchgExecutor : public Executor {
 };
 
 struct LtcServerOptions {
-  uint32_t max_value_bytes = 1 << 20;
-  uint32_t max_scan_limit = 1 << 20;
-  uint32_t max_batch_entries = 10'000;
-  uint64_t page_bytes = 1 << 20;  // a reply of many entries is full when they reach this
-  size_t max_snapshots_per_range = 1000;
-  int64_t max_snapshot_lease_ms = 600'000;
-  bool writes_need_lease = false;  // log mode none: an acknowledgement depends on the lease
-  RulesOff off = {};               // tests only
+  uint32_t max_value_bytes = 1 << 20;       // longer ones are kInvalidArgument
+  uint32_t max_scan_limit = 1 << 20;        // entries of one scan; more are kInvalidArgument
+  uint32_t max_batch_entries = 10'000;      // more are kInvalidArgument
+  uint64_t page_bytes = 1 << 20;            // a reply of many entries is full when they reach this
+  size_t max_snapshots_per_range = 1000;    // that clients hold; more are kBusy
+  int64_t max_snapshot_lease_ms = 600'000;  // longest lease a client may ask for
+  bool writes_need_lease = false;           // log mode none: an acknowledgement depends on the lease
+  RulesOff off = {};                        // tests only
 };
 
+// The open ranges of this LTC by id; immutable once it is given to SetRanges.
 using RangeMap = absl::flat_hash_map<RangeId, std::shared_ptr<Range>>;
 
 class LtcServer {
  public:
-  // Before the xchgs start: installs its handlers. `lease_expiry_ns` as NodeSession's.
+  // Installs its handlers; call before the xchgs start. `lease_expiry_ns` is asked on xchg threads, and says
+  // until when the LTC may answer reads (Now() clock; 0: not at all).
   LtcServer(std::vector<XchgExecutor*> executors, const LtcServerOptions& options,
             std::function<Nanos()> lease_expiry_ns, Metrics* metrics);
 
+  // Replaces the ranges that are served. Requests that arrive after it find only these; those under way go on
+  // with the range they found. Snapshots of other ranges and epochs are forgotten.
   void SetRanges(std::shared_ptr<const RangeMap> ranges);
-  // Before the xchgs start: runs what has to wait (checkpoints) on another thread.
+  // `run` runs a function that waits (a checkpoint) on another thread. Call before the xchgs start.
   void SetRunControl(std::function<void(std::function<void()>)> run) { run_control_ = std::move(run); }
 
  private:
+  // The map of ranges as one xchg thread last saw it; saves the lock on the request path.
   struct alignas(64) Lane {
     std::shared_ptr<const RangeMap> ranges;
-    uint64_t generation = 0;
+    uint64_t generation = 0;  // of `ranges`; another value of generation_ means a newer map
   };
-  struct MultiGetCall;
-  // kOk and the range, or why not.
+  struct MultiGetCall;  // a multi-get under way
+  // Finds the range: kOk, or kNotOwner if it is not here at that epoch. *range stays valid while the handler
+  // runs. On xchg `index`.
   Outcome FindRange(size_t index, RangeId id, Epoch epoch, Range** range);
+  // FindRange, and the range must hold `key`.
   Outcome FindRangeOf(size_t index, RangeId id, Epoch epoch, std::string_view key, Range** range);
-  // kOk and the snapshot, null for 0; or kSnapshotEnded.
+  // Sets *snapshot to the one with this id and returns kOk; for id 0, which means now, it stays null.
+  // kSnapshotEnded: the range has none of that id, or its lease is over.
   Outcome FindSnapshot(const Range& range, uint64_t id, std::shared_ptr<const Snapshot>* snapshot) const;
+  // Handlers: each decodes one type of request, on xchg `index`, and replies at once or when the range is
+  // done. HandleWrite takes puts, deletions and range deletions.
   void HandleWrite(size_t index, const IncomingCall& call, ValueType type);
+  // All entries in one range, or kNotOwner (atomicity, K6)
   void HandleBatch(size_t index, const IncomingCall& call);
+  // KConditionFailed needs the lease: it tells of a read.
   void HandleCompareAndSwap(size_t index, const IncomingCall& call);
+  // At a snapshot, or the newest version.
   void HandleGet(size_t index, const IncomingCall& call);
-  void HandleScan(size_t index, const IncomingCall& call);
+  void HandleScan(size_t index, const IncomingCall& call);  // one page, ascending or descending
+  // One reply, of as many first keys as fit into it.
   void HandleMultiGet(size_t index, const IncomingCall& call);
+  // Reads the next few keys of a multi-get, then lets other requests have their turn.
   void ReadSome(const std::shared_ptr<MultiGetCall>& get);
+  // kBusy: the range has max_snapshots_per_range.
   void HandleTakeSnapshot(size_t index, const IncomingCall& call);
-  void HandleHeldSnapshot(size_t index, const IncomingCall& call, LtcRequest type);  // renew, drop
+  // Renews or drops one that a client holds.
+  void HandleHeldSnapshot(size_t index, const IncomingCall& call, LtcRequest type);
+  // Create, delete and restore one at a time, on a control thread; a list as a read.
   void HandleCheckpoint(size_t index, const IncomingCall& call);
+  // The end of a write: replies. Where an acknowledgement depends on the lease (log mode none) and it is
+  // over, the outcome is kUnknown. A failed comparison without a lease is kNotOwner.
   WriteDone ReplyToWrite(size_t index, const IncomingCall& call);
+  // kOk, or kInvalidArgument if the key, value or time to live is out of bounds.
   Outcome IsWritable(ValueType type, std::string_view key, std::string_view value,
                      std::optional<uint64_t> ttl_ms) const;
+  // May answer reads now (lease, C3)
   bool HasLease() const { return options_.off.c3_lease || Now() < lease_expiry_ns_(); }
 
   const std::vector<XchgExecutor*> executors_;
   const LtcServerOptions options_;
-  const std::function<Nanos()> lease_expiry_ns_;
-  std::function<void(std::function<void()>)> run_control_;
-  // one at a time: log groups need control threads too, and flushes them
+  const std::function<Nanos()> lease_expiry_ns_;  // until when the LTC may answer reads; 0: it may not
+  std::function<void(std::function<void()>)> run_control_;  // see SetRunControl
+  // One checkpoint request at a time, beside lists: log groups are replaced and flushed by the same threads,
+  // and must not wait for it.
   std::atomic<bool> checkpoint_running_{false};
-  std::vector<Lane> lanes_;  // [i] belongs to xchg i
-  std::atomic<uint64_t> generation_{0};
+  std::vector<Lane> lanes_;              // [i] belongs to xchg i
+  std::atomic<uint64_t> generation_{0};  // rises with each SetRanges; lanes compare theirs with it
   Mutex mu_;
   std::shared_ptr<const RangeMap> ranges_ ABSL_GUARDED_BY(mu_);
-  SnapshotTable snapshots_;
+  SnapshotTable snapshots_;  // snapshots held by clients
   Counter* const puts_;
   Counter* const batches_;
   Counter* const swaps_;

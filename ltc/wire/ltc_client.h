@@ -1,9 +1,14 @@
 // LtcClient: the request path to LTCs: encodes requests, decodes replies. Routing and retries are the client
-// library's.
+// library's (client/client_rep.h).
 //
-// Thread safety: OnXchg of `xchg`.   Ownership: what a request views is copied or sent before the call
-//                returns; a reply's views are valid during `done`.   Errors: outcomes as xchg.h:
-//                kUnavailable: not sent; kUnknown: sent and unanswered; kInternal: a malformed reply.
+// Every method makes one try: it sends to `address`, connecting if need be, and calls its `done` once, on the
+// thread of `xchg`, at the latest at `deadline_ns`.
+//
+// Thread safety: OnXchg of `xchg`.
+// Ownership: what a request views is copied or sent before the call returns. A reply's views are valid during
+//   `done`.
+// Errors: outcomes as in common/rdma/xchg.h. kUnavailable: not sent. kUnknown: sent, and not answered.
+//   kInternal: the reply is malformed.
 #pragma once
 
 #include <functional>
@@ -25,6 +30,7 @@ class LtcClient {
   void Batch(const std::string& address, const BatchRequest& request, Nanos deadline_ns, OpDone done);
   void CompareAndSwap(const std::string& address, const CompareAndSwapRequest& request, Nanos deadline_ns,
                       OpDone done);
+  // `value` is empty unless the outcome is kOk.
   using GetDone = absl::AnyInvocable<void(Outcome, std::string_view value)>;
   void Get(const std::string& address, const GetRequest& request, Nanos deadline_ns, GetDone done);
   using ScanDone = absl::AnyInvocable<void(Outcome, const ScanReply&)>;
@@ -32,6 +38,7 @@ class LtcClient {
   using MultiGetDone = absl::AnyInvocable<void(Outcome, const MultiGetReply&)>;
   void MultiGet(const std::string& address, const MultiGetRequest& request, Nanos deadline_ns,
                 MultiGetDone done);
+  // `snapshot` is the id that the LTC gave.
   using SnapshotDone = absl::AnyInvocable<void(Outcome, uint64_t snapshot)>;
   void TakeSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,
                     SnapshotDone done);
@@ -39,24 +46,29 @@ class LtcClient {
                      OpDone done);
   void DropSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,
                     OpDone done);
-  // `reply` is of a list, `text` of what did not succeed.
+  // `reply` is the answer to a list. `text` says for people why a request did not succeed.
   using CheckpointDone =
       absl::AnyInvocable<void(Outcome, const CheckpointReply& reply, std::string_view text)>;
   void Checkpoint(const std::string& address, const CheckpointRequest& request, Nanos deadline_ns,
                   CheckpointDone done);
 
-  // Looks at each request under way, and since when it is. Those for which `ends` is true end as they would
-  // at their deadlines.
+  // Calls `ends` for each request under way, with the time at which it was sent. Those for which it is true
+  // end at once, as they would at their deadlines.
   void LookAtRequests(const std::function<bool(RangeId, Epoch, Nanos since_ns)>& ends);
 
  private:
+  // Sends a request whose body is `parts` one after the other. `tag` names its range and epoch for
+  // LookAtRequests.
   void Call(LtcRequest type, const std::string& address, const CallTag& tag,
             std::span<const std::string_view> parts, Nanos deadline_ns, OpDone done);
+  // Call, with the reply parsed as a Reply; one that does not parse is kInternal.
   template <typename Reply, typename Done>
   void CallFor(LtcRequest type, const std::string& address, const CallTag& tag, std::string_view body,
                Nanos deadline_ns, Done done);
+  // The common part of Put, Delete and DeleteRange.
   void Write(LtcRequest type, const std::string& address, const WriteRequest& request, Nanos deadline_ns,
              OpDone done);
+  // The LTC there; made at the first request to it.
   Peer* PeerAt(const std::string& address);
 
   Xchg* const xchg_;

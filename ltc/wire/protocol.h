@@ -47,6 +47,7 @@
 
 namespace nova {
 
+// Types of requests to an LTC; 0x2xx of the types of common/rdma/message.h.
 enum class LtcRequest : uint16_t {
   kPut = 0x201,
   kDelete = 0x202,
@@ -62,26 +63,29 @@ enum class LtcRequest : uint16_t {
   kCheckpoint = 0x210,
 };
 
+// Put, Delete and DeleteRange.
 struct WriteRequest {
   RangeId range;
   Epoch epoch;
-  uint64_t client_id = 0;
+  uint64_t client_id =
+      0;  // with request_number: which operation of which client; in log records (no write twice, A1)
   uint64_t request_number = 0;
-  std::string_view key;
-  std::string_view value;
-  std::optional<uint64_t> ttl_ms = std::nullopt;
-  bool sync = true;
+  std::string_view key;                           // a stored key
+  std::string_view value;                         // of DeleteRange: the stored key behind the last one
+  std::optional<uint64_t> ttl_ms = std::nullopt;  // of Put: milliseconds from when the range takes it
+  bool sync = true;  // false: of a persistent log, acknowledged when written (durability, D)
 
-  // Everything but key and value, which travel as parts of their own.
+  // The body up to the key. Key and value travel as parts of their own, and are not copied.
   std::string EncodeHeader() const;
+  // False: malformed; `out` views `body`.
   static bool Parse(std::string_view body, WriteRequest* out);
 };
 
 struct GetRequest {
   RangeId range;
   Epoch epoch;
-  uint64_t snapshot = 0;
-  std::string_view key;
+  uint64_t snapshot = 0;  // 0: now
+  std::string_view key;   // a stored key
   std::string EncodeHeader() const;
   static bool Parse(std::string_view body, GetRequest* out);
 };
@@ -89,19 +93,19 @@ struct GetRequest {
 struct ScanRequest {
   RangeId range;
   Epoch epoch;
-  uint64_t snapshot = 0;
-  uint32_t limit = 0;
-  bool reverse = false;
-  std::string_view from;
-  std::string_view to;  // empty: to the end of the range
+  uint64_t snapshot = 0;  // 0: now
+  uint32_t limit = 0;     // entries, at least 1
+  bool reverse = false;   // from below `to` downwards
+  std::string_view from;  // a stored key, the first (reverse: the last) one that may be found
+  std::string_view to;    // the stored key behind the last one; empty: the end of the range
   std::string Encode() const;
   static bool Parse(std::string_view body, ScanRequest* out);
 };
 
 struct ScanReply {
-  uint32_t count = 0;
-  bool more = false;
-  std::string_view entries;
+  uint32_t count = 0;        // of entries
+  bool more = false;         // the page is full: go on after its last key
+  std::string_view entries;  // see the format above; views the reply
   std::string EncodeHeader() const;
   static bool Parse(std::string_view body, ScanReply* out);
 };
@@ -111,14 +115,16 @@ struct BatchRequest {
   Epoch epoch;
   uint64_t client_id = 0;
   uint64_t request_number = 0;
-  uint32_t count = 0;  // below 1 << 31
-  std::string_view entries;
+  uint32_t count = 0;        // of entries, below 1 << 31
+  std::string_view entries;  // see the format above
   bool sync = true;
 
   std::string EncodeHeader() const;
+  // Appends an entry to `entries`, with `key_prefix` (the keyspace) before its key, and before the end of a
+  // range deletion.
   static void AppendEntry(std::string_view key_prefix, const WriteBatch::Entry& entry, std::string* entries);
   static bool Parse(std::string_view body, BatchRequest* out);
-  // which point into `entries`, and have stored keys
+  // The entries; they view `entries` and have stored keys. False: malformed.
   bool ParseEntries(std::vector<WriteBatch::Entry>* out) const;
 };
 
@@ -127,12 +133,13 @@ struct CompareAndSwapRequest {
   Epoch epoch;
   uint64_t client_id = 0;
   uint64_t request_number = 0;
-  std::string_view key;
-  std::optional<std::string_view> expected;
-  std::optional<std::string_view> desired;
+  std::string_view key;                      // a stored key
+  std::optional<std::string_view> expected;  // none: the key must have no value
+  std::optional<std::string_view> desired;   // none: the key is deleted
   bool sync = true;
 
-  std::string EncodeHeader() const;  // everything but key, expected and desired
+  // Everything but key, expected and desired.
+  std::string EncodeHeader() const;
   static bool Parse(std::string_view body, CompareAndSwapRequest* out);
 };
 
@@ -149,8 +156,8 @@ struct MultiGetRequest {
 };
 
 struct MultiGetReply {
-  std::vector<std::optional<std::string_view>> values;  // of the first keys
-  static std::string EncodeHeader(uint32_t count);
+  std::vector<std::optional<std::string_view>> values;  // of the first keys asked for; none: not found
+  static std::string EncodeHeader(uint32_t count);      // the reply up to the answers
   static void AppendAnswer(const std::optional<std::string>& value, std::string* answers);
   static bool Parse(std::string_view body, MultiGetReply* out);
 };
@@ -179,16 +186,17 @@ struct CheckpointRequest {
 struct CheckpointReply {
   struct Entry {
     std::string_view name;
-    uint64_t sequence = 0;
-    uint64_t created_ms = 0;
-    uint64_t bytes = 0;
-    uint64_t pinned_bytes = 0;  // of tables that the range's version has not any more
+    uint64_t sequence = 0;      // everything up to this number is in it
+    uint64_t created_ms = 0;    // wall clock, milliseconds since 1970
+    uint64_t bytes = 0;         // of tables
+    uint64_t pinned_bytes = 0;  // of tables that the range's version has no more: what a deletion would free
   };
   std::vector<Entry> entries;
   std::string Encode() const;
   static bool Parse(std::string_view body, CheckpointReply* out);
 };
 
+// Of TakeSnapshot.
 struct SnapshotReply {
   uint64_t snapshot = 0;
   std::string Encode() const;

@@ -1,19 +1,19 @@
 // The simulated fabric: the Fabric between the nodes of one Simulation, in virtual time, seeded.
 //
-// A SimNetwork is the wires: each posted request is transmitted a little later (its bytes are read from local
-// memory then, not before), travels with a delay of its own, and lands at the target's memory in 64-byte
-// pieces, in any order, over time. One connection keeps its order; connections overtake each other. Keys,
-// bounds and rights are checked at every step, so that nothing lands after Revoke(); what was transmitted
-// before its connection was destroyed still lands (H3), as long as the target's end stands. A message that is
-// lost breaks its connection: both sides learn it later, requests may have been executed although the
+// A SimNetwork is the wires. Each posted request is transmitted a little later, when its bytes are read from
+// local memory; it travels with a delay of its own, and lands in the target's memory in 64-byte pieces, in
+// any order, over time. One connection keeps its order; connections overtake each other. Keys, bounds and
+// rights are checked at every step, so that nothing lands after Revoke(). Bytes that were transmitted before
+// their connection was destroyed still land (H3), as long as the target's end stands. A message that is lost
+// breaks its connection: both sides learn it later, and requests may have been executed although the
 // requester sees kFlushed.
 //
-// A node is one process: a fabric made under its name, until Kill. After Kill the same name may come back
-// with another fabric. The network runs as a fiber of its own, from its construction to its destruction.
+// A node is one process: a fabric made under its name, until Kill. After Kill another fabric may be made
+// under the same name. The network runs as a fiber of its own, from its construction to its destruction.
 //
-// Thread safety: fibers of one Simulation.   Ownership: ports end before their fabric, fabrics before their
-//                network.
-// Errors:        as fabric.h.
+// Thread safety: fibers of one Simulation.
+// Ownership: ports end before their fabric, fabrics before their network.
+// Errors: as fabric.h.
 #pragma once
 
 #include <memory>
@@ -23,6 +23,7 @@
 
 namespace nova {
 
+// How slow and how faulty the wires are. Times are virtual.
 struct SimNetworkOptions {
   Nanos min_delay_ns = 2 * kMicrosecond;  // of one message, one way
   Nanos max_delay_ns = 60 * kMicrosecond;
@@ -31,11 +32,12 @@ struct SimNetworkOptions {
   uint32_t tear_steps = 8;                     // at most; 1: WRITEs land whole
   uint64_t lose_one_in = 0;                    // messages: the connection breaks; 0: never
   Nanos detect_ns = kMillisecond;              // at most, until a live end learns that its connection is gone
-  // WRITEs: they come this much later at most, with all that is behind them on their connection, as what is
-  // transmitted again does: a late WRITE (H3); 0: never. Their senders have given them up by then.
+  // WRITEs that come late, one in so many; 0: never. Such a WRITE comes up to late_ns later, with everything
+  // behind it on its connection, as if it were transmitted again (H3: a late WRITE). Its sender has given it
+  // up by then.
   uint64_t late_one_in = 0;
   Nanos late_ns = 0;
-  bool f3_replace_off = false;  // a control: a peer's older connection stands beside its newer one
+  bool f3_replace_off = false;  // a control of tests: a peer's older connection stays beside its newer one
 };
 
 class SimNetwork {
@@ -45,21 +47,23 @@ class SimNetwork {
   SimNetwork(const SimNetwork&) = delete;
   SimNetwork& operator=(const SimNetwork&) = delete;
 
+  // For messages from now on.
   void set_options(const SimNetworkOptions& options);
 
-  // The node's process dies: its connections break, some of what it had transmitted is lost, the last WRITE
-  // may be torn. Its own ports see everything disconnected, and reach nobody any more: for the test to take
-  // it apart.
+  // The node's process dies. Its connections break, some of what it had transmitted is lost, the last WRITE
+  // may be torn. Its own ports see everything disconnected and reach nobody any more; the test takes them
+  // apart.
   void Kill(const std::string& node);
-  // The process stands still (SIGSTOP): its ports' Poll and Wait do not return, nothing is executed there,
-  // nothing leaves.
+  // The node's process stands still (SIGSTOP), until Resume: Poll and Wait of its ports do not return,
+  // nothing is executed there, nothing leaves.
   void Pause(const std::string& node);
   void Resume(const std::string& node);
-  // Messages from one to the other wait (retransmission) until Heal; nothing is reported (H28).
+  // Messages from one node to the other wait, as if transmitted again and again, until Mend or Heal; nothing
+  // is reported (H28).
   void Cut(const std::string& from, const std::string& to);
-  void Partition(const std::string& a, const std::string& b);  // both ways
-  void Mend(const std::string& from, const std::string& to);   // one cut
-  void Heal();                                                 // every cut
+  void Partition(const std::string& a, const std::string& b);  // cuts both ways
+  void Mend(const std::string& from, const std::string& to);   // ends one cut
+  void Heal();                                                 // ends every cut
 
   struct Rep;
 
@@ -68,7 +72,7 @@ class SimNetwork {
   std::unique_ptr<Rep> rep_;
 };
 
-// REQUIRES: no live fabric of that name.
+// The fabric of a node's process. REQUIRES: no live fabric has that name.
 std::unique_ptr<Fabric> NewSimFabric(SimNetwork* network, const std::string& node);
 
 }  // namespace nova

@@ -1,4 +1,4 @@
-// Frame: what the tcp fabric puts on a connection after the handshake (handshake.h). Little-endian.
+// Frame: the bytes of the tcp fabric on a connection, after the handshake (handshake.h). Little-endian.
 //
 //   offset  size
 //        0     1  type (FrameType)
@@ -28,6 +28,7 @@
 
 namespace nova {
 
+// See above.
 enum class FrameType : uint8_t {
   kSend = 1,
   kWrite = 2,
@@ -38,6 +39,7 @@ enum class FrameType : uint8_t {
   kNak = 7,
 };
 
+// The first 32 bytes of a frame.
 struct FrameHeader {
   uint8_t type = 0;
   uint8_t flags = 0;
@@ -48,18 +50,18 @@ struct FrameHeader {
   uint32_t immediate = 0;
   uint64_t address = 0;
 
-  static constexpr uint8_t kMore = 1;
+  static constexpr uint8_t kMore = 1;  // of `flags`
   bool more() const { return (flags & kMore) != 0; }
   FrameType frame_type() const { return static_cast<FrameType>(type); }
 };
 static_assert(sizeof(FrameHeader) == 32 && std::is_trivially_copyable_v<FrameHeader>);
 
-inline constexpr uint32_t kMaxWriteFrameBytes = 256 * 1024;
-inline constexpr uint32_t kMaxReadFrameBytes = 256 * 1024;
-// Requests under way in one direction of a connection; more READs than this unanswered is a malformed peer.
+inline constexpr uint32_t kMaxWriteFrameBytes = 256 * 1024;  // of payload; a longer WRITE is cut
+inline constexpr uint32_t kMaxReadFrameBytes = 256 * 1024;   // of payload
+// Requests under way in one direction of a connection. A peer with more unanswered READs is malformed.
 inline constexpr uint32_t kMaxRequestsUnderWay = 16 * 1024;
 
-// Null, or what is malformed in it for a receiver of messages up to max_message_bytes.
+// What is malformed in a header for a receiver of messages up to max_message_bytes; null: nothing.
 inline const char* CheckFrame(const FrameHeader& h, uint32_t max_message_bytes) {
   if (h.zero != 0 || (h.flags & ~FrameHeader::kMore) != 0) return "malformed frame: reserved bits";
   switch (h.frame_type()) {

@@ -1,8 +1,9 @@
-// RecordStream: the bytes of one connection, after whatever protects them; plain sockets here, a TLS session
-// has its place here.
+// RecordStream: the bytes of one connection. PlainStream is a plain socket; a TLS session could be another.
 //
-// Thread safety: none; the owner of the connection.   Ownership: closes its socket at destruction.
-// Errors: > 0 bytes moved; kWouldBlock; kEnd: closed in order; otherwise -errno.
+// Thread safety: none; the owner of the connection.
+// Ownership: closes its socket when destroyed.
+// Errors: of Read and Write: > 0: bytes moved; kWouldBlock; kEnd: closed in order; otherwise -errno. They
+//   never wait.
 #pragma once
 
 #include <sys/socket.h>
@@ -22,8 +23,9 @@ class RecordStream {
   virtual ~RecordStream() = default;
   virtual ssize_t Read(iovec* pieces, size_t count) = 0;
   virtual ssize_t Write(iovec* pieces, size_t count) = 0;
+  // Sends the end of the stream; reading goes on.
   virtual void ShutdownWrite() = 0;
-  virtual int fd() const = 0;
+  virtual int fd() const = 0;  // for epoll
 };
 
 class PlainStream final : public RecordStream {

@@ -1,8 +1,16 @@
-// TcpConnection: a connection of a TcpPort: what is on its way out, and the frame on its way in. Internal to
+// TcpConnection: a connection of a TcpPort: frames on their way out, and the frame on its way in. Internal to
 // the tcp fabric.
 //
-// Thread safety: none; the port's thread.   Ownership: its socket; requests' memory is the poster's.
-//                Errors: none of its own.
+// The states of a connection (State):
+//
+//   dialled    kResolving -> kConnecting -> kAwaitWelcome -> kUp
+//   accepted   kAwaitHello -> kUp, here or at the port that the hello names
+//   the end    kUp -> kDead: broken, or closed on either side
+//              kUp -> kFailing -> kLingering -> kDead: a request of the peer was refused; it is told by a NAK
+//              kAwaitHello -> kLingering -> kDead: the hello was refused; the peer is told why
+// Thread safety: none; the port's thread.
+// Ownership: owns its socket. The memory of requests is the poster's.
+// Errors: none of its own.
 #pragma once
 
 #include <array>
@@ -17,77 +25,81 @@
 
 namespace nova {
 
+// A posted request of ours.
 struct TcpPending : PendingRequest {
-  uint32_t received = 0;  // of a READ
+  uint32_t received = 0;  // bytes of a READ that have come
 };
 
-// The data of a peer's READ, or the refusal that ends the connection.
+// An answer that we owe: the data of a peer's READ, or the refusal that ends the connection.
 struct TcpResponse {
-  uint64_t sequence = 0;  // of the peer's request
-  uint64_t address = 0;
+  uint64_t sequence = 0;  // number of the peer's request
+  uint64_t address = 0;   // of what is still to be framed
   uint32_t rkey = 0;
-  uint32_t remaining = 0;
-  bool nak = false;
+  uint32_t remaining = 0;  // bytes still to be framed
+  bool nak = false;        // a refusal
 };
 
+// A frame that is built and not yet sent whole.
 struct OutFrame {
   enum Source : uint8_t { kControl, kRequest, kReadData };
   FrameHeader header;
   Source source = kControl;
-  bool ends_request = false;
-  uint32_t payload = 0;   // bytes after the header
-  uint32_t rkey = 0;      // of kReadData
-  uint64_t position = 0;  // ring index of a request; address of kReadData
-  uint64_t offset = 0;    // in the request; number of the READ that kReadData answers
-  uint64_t sent = 0;      // header and payload
+  bool ends_request = false;  // the request's last frame
+  uint32_t payload = 0;       // bytes after the header
+  uint32_t rkey = 0;          // of kReadData
+  uint64_t position = 0;      // ring index of a request; address of kReadData
+  uint64_t offset = 0;        // offset in the request; of kReadData the number of the READ
+  uint64_t sent = 0;          // bytes of header and payload that the kernel has
   uint64_t size() const { return sizeof(FrameHeader) + payload; }
 };
 
+// The states are in the order of a connection's life.
 struct TcpConnection : PortConnection {
   enum class State : uint8_t {
-    kResolving,
-    kConnecting,
-    kAwaitWelcome,
-    kAwaitHello,
+    kResolving,     // the host's name is looked up
+    kConnecting,    // connect() is under way
+    kAwaitWelcome,  // our hello is sent
+    kAwaitHello,    // accepted; the peer's hello has not come
     kUp,
     kFailing,    // a check failed: the NAK is on its way out, nothing is read any more
-    kLingering,  // dead for the owner; the peer is left time to read what was sent last
+    kLingering,  // dead for the owner; the peer has time to read the last bytes
     kDead,
   };
   State state = State::kDead;
   std::unique_ptr<RecordStream> stream;
-  uint32_t interest = 0;  // what epoll was asked for
-  std::string handshake;  // as far as it has come
+  uint32_t interest = 0;  // the events that epoll watches for; see SetInterest
+  std::string handshake;  // the peer's, as far as it has come
 
-  // Out: our requests, from posted to completed, and frames built and not yet gone.
+  // Out: our requests, from posted to completed, and frames that are built and not yet sent. Ring indices
+  // count posted requests; the counts below, as the peer counts, leave out failed ones, which are not sent.
   Ring<TcpPending> pending;
-  uint64_t next_send = 0;       // ring index of the request to frame next
-  uint32_t next_offset = 0;     // in it
-  uint64_t begun_requests = 0;  // counted as the peer counts: failed ones are not sent
-  uint64_t sent_requests = 0;   // their last byte is with the kernel
-  uint64_t acked_requests = 0;
-  uint64_t first_unsent = 0;     // ring index
-  uint64_t checked_version = 0;  // local pieces of what is not sent were checked at
-  Ring<OutFrame> frames;
-  Ring<TcpResponse> responses;
-  uint64_t received_requests = 0;
-  uint64_t announced = 0;  // last acknowledgement built into a frame
-  bool in_flush = false;
-  bool in_owed = false;
+  uint64_t next_send = 0;          // ring index of the next request to frame
+  uint32_t next_offset = 0;        // bytes of that request already framed
+  uint64_t begun_requests = 0;     // requests whose first frame is built
+  uint64_t sent_requests = 0;      // requests whose last byte the kernel has
+  uint64_t acked_requests = 0;     // requests that the peer has executed
+  uint64_t first_unsent = 0;       // ring index of the first request that is not sent whole
+  uint64_t checked_version = 0;    // region version at which the unsent requests' memory was checked
+  Ring<OutFrame> frames;           // in order of sending
+  Ring<TcpResponse> responses;     // owed, in order of the peer's requests
+  uint64_t received_requests = 0;  // requests of the peer executed, or taken, of a READ
+  uint64_t announced = 0;          // the last acknowledgement put into a frame
+  bool in_flush = false;           // it is in TcpPort::flush_
+  bool in_owed = false;            // it is in TcpPort::owed_
 
   // In: the frame under way.
-  std::array<std::byte, sizeof(FrameHeader)> head{};
-  size_t head_have = 0;
-  FrameHeader frame;
-  uint32_t in_done = 0;
-  uint32_t in_left = 0;
-  bool in_long = false;                // this frame, or else the last one, is long
-  uint64_t landing_version = 0;        // its memory was checked at
-  bool in_more = false;                // a WRITE's next frame is due
-  FrameHeader in_expected;             // what it must say
-  std::unique_ptr<std::byte[]> block;  // of a SEND that came in parts
+  std::array<std::byte, sizeof(FrameHeader)> head{};  // the header, as far as it has come
+  size_t head_have = 0;                               // bytes of it
+  FrameHeader frame;                                  // the header, once whole
+  uint32_t in_done = 0;                               // bytes of the payload that have landed
+  uint32_t in_left = 0;                               // bytes of the payload still to come
+  bool in_long = false;                               // this frame, or else the last one, is long
+  uint64_t landing_version = 0;                       // region version at which its memory was checked
+  bool in_more = false;                               // the next frame of a WRITE is due
+  FrameHeader in_expected;                            // the fields that it must have
+  std::unique_ptr<std::byte[]> block;                 // of a SEND that came in parts; null: none
 
-  // What we have executed of the peer's, in order: not beyond a READ whose data has not all been framed.
+  // Requests of the peer that we have executed, in order: a READ counts once all its data is framed.
   uint64_t acknowledgement() const {
     return responses.empty() ? received_requests : responses.front().sequence;
   }

@@ -4,16 +4,17 @@
 // port's set; a connection whose Hello names another index is handed to that port. Bytes on the wire:
 // handshake.h, then frame.h.
 //
-// What completes when: SEND, WRITE and READ alike when the peer's port has executed them: a SEND lies in its
-// receive queue, a WRITE in its memory, a READ in ours. Requests of a connection complete in the order they
-// were posted. A READ is ordered after what was posted before it, but may return what a WRITE posted behind
-// it wrote (as with verbs without a fence). A peer that is stopped completes nothing (deadlines, L5, are
-// the caller's); one that died, or its host said so, breaks the connection at once; one whose host
-// is silent, after kernel keep-alives, about 90 s.
-// Handshake (F3): the newer connection replaces the older where the Hello carries an incarnation; clients and
-// tools (0) may share a name.
+// When requests complete: SEND, WRITE and READ alike when the peer's port has executed them. A SEND then lies
+// in its receive queue, a WRITE in its memory, a READ in ours. Requests of a connection complete in the order
+// they were posted. A READ is ordered after the requests posted before it, but may return what a WRITE posted
+// behind it wrote (as with verbs without a fence). A peer that stands still completes nothing; deadlines (L5)
+// are the caller's. A peer that died, so that its host says so, breaks the connection at once; one whose host
+// is silent does after kernel keep-alives, about 90 s. By the handshake (F3) a newer connection replaces an
+// older one if the Hello carries an incarnation; clients and tools (0) may share a name.
 //
-// Thread safety: as fabric.h.   Ownership: ports are destroyed before their Fabric.   Errors: as fabric.h.
+// Thread safety: as fabric.h.
+// Ownership: ports are destroyed before their Fabric.
+// Errors: as fabric.h.
 #pragma once
 
 #include <memory>
@@ -23,8 +24,8 @@
 namespace nova {
 
 struct TcpFabricOptions {
-  Nanos handshake_timeout_ns = 2 * kSecond;  // of an accepted connection that has not said who it is
-  size_t max_handshakes = 256;               // accepted and not yet up; more wait in the kernel's queue
+  Nanos handshake_timeout_ns = 2 * kSecond;  // of an accepted connection, until its hello has come
+  size_t max_handshakes = 256;  // accepted connections not yet up; more wait in the kernel's queue
 };
 
 std::unique_ptr<Fabric> NewTcpFabric(const TcpFabricOptions& options = {});

@@ -7,9 +7,10 @@
 //        4     2  xchg index of the dialler: which port of the acceptor takes it
 //        6     2  zero
 //        8     8  address of a cell of the sender's, remote-read only: the peer's keep-alive READs touch it
-//       16     4  rkey
+//       16     4  rkey of the cell
 //
-// Thread safety: pure functions.   Errors: false: malformed.
+// Thread safety: pure functions.
+// Errors: false: malformed.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,7 @@ inline std::string EncodeConnectData(const ConnectData& d) {
   return out;
 }
 
-// The transport pads private data: what follows is not looked at.
+// False: malformed. The transport pads private data, so bytes behind it are not looked at.
 inline bool DecodeConnectData(std::string_view bytes, ConnectData* out) {
   if (bytes.size() < ConnectData::kBytes || DecodeFixed32(bytes.data()) != ConnectData::kMagic ||
       DecodeFixed16(bytes.data() + 6) != 0) {

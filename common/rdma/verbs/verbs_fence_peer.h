@@ -1,4 +1,4 @@
-// RemoteFenceTarget: the end of a fence test that is written to, on another node; internal to files named
+// RemoteFenceTarget: the end of a fence test that is written to, on another node. Internal to files named
 // verbs_*.
 //
 // The two nodes talk in lines of text over TCP, one question and one answer each; an answer of "error TEXT"
@@ -11,8 +11,8 @@
 //   take                                          ->  taken MICROS | unsupported TEXT
 //   intact                                        ->  yes | no
 //
-// Thread safety: one caller.   Errors: Unavailable: the peer cannot be had or says no; DeadlineExceeded: it
-//                says nothing.
+// Thread safety: one caller.
+// Errors: Unavailable: the peer cannot be had or says no. DeadlineExceeded: it says nothing.
 #pragma once
 
 #include <functional>
@@ -32,20 +32,22 @@ class LineSocket {
   LineSocket(const LineSocket&) = delete;
   LineSocket& operator=(const LineSocket&) = delete;
   Status Send(const std::string& line) const;
-  StatusOr<std::string> Receive(Nanos patience);  // without its end
+  // A line without its end; DeadlineExceeded.
+  StatusOr<std::string> Receive(Nanos patience);
 
  private:
   const int fd_;
-  std::string received_;
+  std::string received_;  // bytes behind the last line
 };
 
+// The target at another node; each call is a question to it.
 class RemoteFenceTarget final : public FenceTarget {
  public:
-  // "host:port"
+  // Connects to "host:port" and greets.
   static StatusOr<std::unique_ptr<RemoteFenceTarget>> Connect(const std::string& target, int mtu_here);
-  // Over a connection that is there, which it closes in any case.
+  // Greets over a connection that exists, which it closes in any case.
   static StatusOr<std::unique_ptr<RemoteFenceTarget>> Greet(int connected, int mtu_here);
-  int mtu() const { return mtu_; }
+  int mtu() const { return mtu_; }  // of the other node's port, bytes
 
   StatusOr<FenceTargetAddress> Open(FenceWay way, const QueuePairAddress& writer) override;
   StatusOr<std::optional<uint32_t>> Prepare() override;
@@ -55,15 +57,16 @@ class RemoteFenceTarget final : public FenceTarget {
 
  private:
   explicit RemoteFenceTarget(int fd) : socket_(fd) {}
+  // The answer; an "error" is Unavailable.
   StatusOr<std::string> Ask(const std::string& question);
 
   LineSocket socket_;
   int mtu_ = 0;
 };
 
-// The questions of one peer, its greeting first, until it goes.
+// Answers the questions of one peer, its greeting first, until it goes.
 Status AnswerFenceQuestions(LineSocket* socket, FenceTarget* target, int mtu_here);
-// The other side: answers one peer with a LocalFenceTarget of `device`, until it goes.
+// The other side: accepts one peer at `listener` and answers it with a LocalFenceTarget of `device`.
 Status AnswerFencePeer(int listener, const VerbsDevice& device, Nanos patience);
 
 }  // namespace nova

@@ -1,19 +1,19 @@
 // VerbsPort: the queues of one xchg thread and its connections. Internal to the verbs fabric.
 //
-// A completion queue for all; a shared receive queue of buffers that are handed out where they lie and posted
-// again at the next Poll; a channel of connection events, looked at before a sleep and every kSlowNs. Two
-// limits keep the completion queue from overflowing: requests in one queue pair, and in all of them together;
-// the rest waits in order.
+// It has a completion queue for all connections; a shared receive queue of buffers, which are handed out
+// where they lie and posted again at the next Poll; and a channel of connection events, looked at before a
+// sleep and every kSlowNs. Two limits keep the completion queue from overflowing: requests in one queue pair,
+// and in all of them together; requests beyond that wait in order.
 //
-// Which request a completion means: its id carries the connection's tag and the request's ring index.
-// Requests without a completion of their own end with the next that has one, or the one that failed.
+// The id of a completion carries the connection's tag and the request's ring index. Requests without a
+// completion of their own end with the next one that has one, or that failed.
 //
-// Its parts: verbs_port.cc set-up and a round, verbs_connect.cc connections until they are up,
-// verbs_requests.cc the data path.
+// Its sources: verbs_port.cc, set-up and a turn of the port; verbs_connect.cc, connections until they are up;
+// verbs_requests.cc, the data path.
 //
-// Thread safety: the owner thread, but Wake, Resolved, Failed and counters.
-// Ownership:     by the caller of OpenPort.
-// Errors:        as fabric.h.
+// Thread safety: the owner thread, but for Wake, Resolved, Failed, TakeOver and counters.
+// Ownership: the caller of OpenPort owns it. It owns its queues and buffers.
+// Errors: as fabric.h.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -43,33 +43,39 @@ namespace nova {
 
 class VerbsPort;
 
-// What ports of one fabric share.
+// The parts that all ports of one fabric share. All methods from any thread.
 class VerbsPortOwner {
  public:
   virtual ~VerbsPortOwner() = default;
   virtual const VerbsFabricOptions& options() const = 0;
   virtual FabricPorts<VerbsPort>* ports() = 0;
-  virtual ibv_context* context() = 0;
-  virtual ibv_pd* pd() = 0;
-  virtual const ibv_device_attr& limits() const = 0;
-  virtual bool IsOurs(const rdma_cm_id* cm) const = 0;  // bound to our device and port
+  virtual ibv_context* context() = 0;                   // the open device
+  virtual ibv_pd* pd() = 0;                             // protection domain of all regions
+  virtual const ibv_device_attr& limits() const = 0;    // of the device
+  virtual bool IsOurs(const rdma_cm_id* cm) const = 0;  // it is bound to our device and port
   // The source address to dial from; false: any.
   virtual bool source(sockaddr_in* from) const = 0;
-  // Brings a copy of the registered regions up to date; cheap when nothing changed.
+  // Brings a copy of the registered regions up to date; cheap if nothing changed since *version.
   virtual void RefreshRegions(uint64_t* version, KeyTable* regions) = 0;
+  // Null: errno says why. `port` is told of its asynchronous errors (Failed).
   virtual ibv_qp* CreateQueuePair(ibv_qp_init_attr* attributes, VerbsPort* port) = 0;
+  // Waits until nothing of it is under way.
   virtual void DestroyQueuePair(ibv_qp* qp) = 0;
+  // The fabric itself moved it to its error state.
   virtual bool WasBrokenByUs(const ibv_qp* qp) const = 0;
+  // Hands asynchronous events of the device to the ports they concern.
   virtual void DrainAsyncEvents() = 0;
-  // Destroys the id on another thread: its disconnection may take the peer's time to answer.
+  // Destroys the id on another thread, for its disconnection may take as long as the peer takes to answer.
   virtual void Discard(rdma_cm_id* cm) = 0;
-  virtual void FinishDiscarding() = 0;  // returns when every id discarded so far is destroyed
+  // Returns when every id discarded so far is destroyed.
+  virtual void FinishDiscarding() = 0;
 };
 
 class VerbsPort final : public Port {
  public:
   VerbsPort(VerbsPortOwner* owner, const PortOptions& options);
   ~VerbsPort() override;
+  // Makes queues and buffers; ResourceExhausted: the device's or the process's bounds.
   Status Open();
 
   ConnectionId Connect(const std::string& address, const Hello& hello, Nanos deadline_ns) override;
@@ -80,134 +86,176 @@ class VerbsPort final : public Port {
   void Disconnect(ConnectionId connection) override;
   uint32_t max_message_bytes() const override { return options_.max_message_bytes; }
 
-  // Before the port's thread runs. The first port gets the listening id, the others null.
+  // Call before the port's thread runs. The first port gets the listening id, which it owns then, the others
+  // null.
   void Serve(const Listener* listener, rdma_cm_id* listening);
-  rdma_event_channel* channel() { return channel_; }
-  // Any thread.
+  rdma_event_channel* channel() { return channel_; }  // of connection events
+  // These two from any thread: the host of a dialled connection was looked up; a queue pair got an
+  // asynchronous error.
   void Resolved(ConnectionId connection, const StatusOr<sockaddr_in>& at);
   void Failed(uint32_t qp_number, bool refused_peer, std::string reason);
   FabricCounters counters() const { return counters_.Read(); }
 
  private:
   using State = VerbsConnection::State;
+  // A peer's connection request.
   struct ConnectRequest {
     rdma_cm_id* cm = nullptr;
     ConnectData data;
     rdma_conn_param param{};
   };
+  // An item for the port's thread; `kind` says which fields hold.
   struct Arrival {
     enum Kind : uint8_t { kRequest, kResolved, kFailed } kind = kResolved;
     ConnectRequest request;
-    ConnectionId connection;  // resolved
+    ConnectionId connection;  // of kResolved
     StatusOr<sockaddr_in> at = sockaddr_in{};
-    uint32_t qp_number = 0;  // failed
+    uint32_t qp_number = 0;  // of kFailed
     bool refused_peer = false;
     std::string reason;
   };
 
-  // verbs_port.cc
+  // --- verbs_port.cc
+
+  // Ends a connection: destroys its queue pair, completes its requests (kFlushed) and tells the owner. Fine
+  // for one that has ended.
   void Break(VerbsConnection* c, std::string_view reason);
-  void BreakMalformed(VerbsConnection* c, std::string_view reason);
+  void BreakMalformed(VerbsConnection* c, std::string_view reason);  // Break, counted as a protocol error
+  // The owner took all completions: buffers they pointed into are posted again.
   void Recycle();
+  // One turn: completions, arrivals, now and then the rest, waiting requests.
   void Round(bool before_sleep);
+  // Everything but the completion queue: events, scan, timers.
   void SlowRound(Nanos now_ns);
+  // Breaks connections without progress (H28), asks idle ones for a sign of life.
   void Scan(Nanos now_ns);
+  // Breaks connections whose time is over.
   void RunTimers(Nanos now_ns);
+  // A receive buffer.
   std::byte* BufferOf(uint32_t index) const { return memory_ + size_t{index} * options_.max_message_bytes; }
+  // A block that a handshake is sent from.
   std::byte* HandshakeBlock(uint32_t index) const {
     return BufferOf(receive_buffers_) + size_t{index} * kMaxHandshakeBytes;
   }
 
-  // verbs_connect.cc
+  // --- verbs_connect.cc
+
+  // Takes a connection request that another port got. Any thread.
   bool TakeOver(const ConnectRequest& request);  // any thread
+  // Takes what TakeOver, Resolved and Failed left.
   void TakeArrivals();
-  VerbsConnection* AddConnection(State state);
+  VerbsConnection* AddConnection(State state);  // a connection with an id and a tag
+  // Dials the address, or breaks the connection with the lookup's error.
   void StartConnect(VerbsConnection* c, const StatusOr<sockaddr_in>& at);
+  // Makes a queue pair in INIT; librdmacm only carries its number. False: the connection is broken.
   bool MakeQueuePair(VerbsConnection* c);
+  // Brings the queue pair to RTS, with so many READs under way in each direction. False: the connection is
+  // broken.
   bool ReadyToReceiveAndSend(VerbsConnection* c, uint8_t responder_resources, uint8_t initiator_depth);
+  // The private data of our requests and answers.
   std::string OurConnectData() const;
+  // Accepts a peer's request, or has it wait; takes over its id.
   void AcceptRequest(const ConnectRequest& request);
+  // As a SEND from a handshake block; false: none is free, or not taken.
   bool SendHandshake(VerbsConnection* c, const std::string& bytes);
+  // The peer's handshake is whole: a welcome brings the connection up, a hello goes on with FinishAccept.
   void HandleHandshake(VerbsConnection* c, std::string_view bytes);
+  // Judges a hello (Admission), and brings it up or refuses.
   void FinishAccept(VerbsConnection* c, const Handshake& h);
-  void Refuse(VerbsConnection* c, std::string_view reason);
+  void Refuse(VerbsConnection* c, std::string_view reason);  // sends the reason, then breaks
+  // The connection is usable; tells the owner.
   void Up(VerbsConnection* c);
-  void HandleConnectionEvents();
+  void HandleConnectionEvents();  // takes all events of librdmacm
+  // The next step of a connection, or its end.
   void HandleConnectionEvent(const rdma_cm_event& event, std::string_view private_data);
+  // The peer is gone; takes what it sent before.
   void Disconnected(VerbsConnection* c);
 
-  // verbs_requests.cc
+  // --- verbs_requests.cc
+
+  // Hands requests to the queue pair, as far as there is room; completions make more.
   void Push(VerbsConnection* c);
+  // Builds the next requests as one chain in chain_, of which the last asks for a completion. Returns how
+  // many; 0: there are none, or no room.
   size_t BuildChain(VerbsConnection* c);
-  void CompleteHead(VerbsConnection* c, CompletionStatus status);
+  void CompleteHead(VerbsConnection* c, CompletionStatus status);  // the oldest request has ended
+  // Completes requests at the front that were never sent.
   void DropFailedHeads(VerbsConnection* c);
+  // Takes completions from the device into fetched_; true: there were some.
   bool FetchCompletions();
-  void HandleCompletions();
+  void HandleCompletions();  // handles fetched_ in order
+  // Fetches and handles until there is none.
   void DrainCompletions();
+  // Ends requests up to the one it names.
   void HandleCompletion(const ibv_wc& wc);
+  // A message, an immediate, or a handshake.
   void HandleReceive(const ibv_wc& wc);
+  // The oldest request failed: completes it and breaks the connection.
   void RequestFailed(VerbsConnection* c, ibv_wc_status status);
+  // Posts receive buffers, and clears the list.
   void PostReceives(std::vector<uint32_t>* buffers);
 
-  static constexpr uint64_t kReceiveTag = uint64_t{1} << 63;  // of a work request id: a receive buffer
-  // a handshake block; else tag << 32 | ring index
+  // In a work request's id: it is a receive buffer.
+  static constexpr uint64_t kReceiveTag = uint64_t{1} << 63;
+  // In a work request's id: it is a handshake block. Other ids are tag << 32 | ring index.
   static constexpr uint64_t kHandshakeTag = uint64_t{1} << 62;
   static constexpr uint32_t kTagMask = (1u << 30) - 1;
   static constexpr size_t kChain = 64;  // requests under one doorbell
   static constexpr uint32_t kHandshakeBlocks = 256;
-  // accepted and not yet up; the dialler's need blocks too
+  // Accepted connections not yet up; diallers' handshakes need blocks too.
   static constexpr size_t kMaxHandshakes = kHandshakeBlocks / 2;
   static constexpr uint32_t kNoBlock = VerbsConnection::kNoBlock;
 
   VerbsPortOwner* const owner_;
   const PortOptions options_;
-  const Listener* listener_ = nullptr;
-  rdma_cm_id* listening_ = nullptr;
+  const Listener* listener_ = nullptr;  // null: nobody listens
+  rdma_cm_id* listening_ = nullptr;     // of the first port; else null
   rdma_event_channel* channel_ = nullptr;
   ibv_comp_channel* completion_channel_ = nullptr;
   ibv_cq* cq_ = nullptr;
   ibv_srq* srq_ = nullptr;
-  ibv_mr* memory_region_ = nullptr;  // receive buffers, then handshake blocks
-  ibv_mr* cell_region_ = nullptr;    // what the peers' keep-alives read
-  std::byte* memory_ = nullptr;
+  ibv_mr* memory_region_ = nullptr;  // of the receive buffers, then the handshake blocks
+  ibv_mr* cell_region_ = nullptr;    // of cell_
+  std::byte* memory_ = nullptr;      // receive buffers, handshake blocks, cell
   size_t memory_bytes_ = 0;
-  std::byte* cell_ = nullptr;
+  std::byte* cell_ = nullptr;  // read by the peers' keep-alives
   int epoll_fd_ = -1;
-  uint32_t receive_buffers_ = 0;
-  uint32_t send_queue_ = 0;
-  uint32_t max_inline_ = 0;
-  uint32_t completion_room_ = 0;  // requests in queue pairs, all together
-  uint32_t in_queue_pairs_ = 0;
-  uint32_t events_to_acknowledge_ = 0;
-  bool armed_ = false;  // the completion queue will ring
-  size_t handshakes_ = 0;
+  uint32_t receive_buffers_ = 0;        // number of receive buffers
+  uint32_t send_queue_ = 0;             // requests in one queue pair, at most
+  uint32_t max_inline_ = 0;             // bytes that may be posted inline
+  uint32_t completion_room_ = 0;        // requests in all queue pairs together, at most
+  uint32_t in_queue_pairs_ = 0;         // requests in all queue pairs
+  uint32_t events_to_acknowledge_ = 0;  // of the completion channel
+  bool armed_ = false;                  // the completion queue will raise an event
+  size_t handshakes_ = 0;               // accepted connections that are not up
 
   ConnectionTable<VerbsConnection> connections_;
-  absl::flat_hash_map<uint32_t, VerbsConnection*> by_queue_pair_;
+  absl::flat_hash_map<uint32_t, VerbsConnection*> by_queue_pair_;  // by the queue pair's number
   Admission admission_;
   CompletionQueue queue_;
   PortCounters counters_;
   Mailbox<Arrival> arrivals_;
   WakeEvent wake_;
-  std::vector<ConnectRequest> waiting_;  // beyond kMaxHandshakes
-  std::vector<ConnectionId> starved_;    // have requests to hand over, and the completion queue had no room
+  std::vector<ConnectRequest> waiting_;  // connection requests beyond kMaxHandshakes
+  // Connections with requests to hand over for which completion_room_ was too small.
+  std::vector<ConnectionId> starved_;
 
-  uint64_t regions_version_ = 0;
-  KeyTable regions_;
+  uint64_t regions_version_ = 0;  // of regions_
+  KeyTable regions_;              // a copy of the fabric's regions
 
-  std::vector<ibv_wc> fetched_;
-  size_t fetched_head_ = 0;
-  size_t fetched_tail_ = 0;
-  std::vector<uint32_t> held_;  // receive buffers that completions point into
-  std::vector<uint32_t> repost_;
+  std::vector<ibv_wc> fetched_;   // completions from the device
+  size_t fetched_head_ = 0;       // those before it are handled
+  size_t fetched_tail_ = 0;       // those from it on are unused
+  std::vector<uint32_t> held_;    // receive buffers that completions point into
+  std::vector<uint32_t> repost_;  // receive buffers to be posted at the end of the turn
   std::vector<uint32_t> free_handshake_blocks_;
-  std::vector<ibv_send_wr> chain_;
+  std::vector<ibv_send_wr> chain_;  // work requests of BuildChain, and their pieces below
   std::vector<ibv_sge> chain_pieces_;
-  std::vector<ibv_recv_wr> receive_chain_;
+  std::vector<ibv_recv_wr> receive_chain_;  // of PostReceives
   std::vector<ibv_sge> receive_pieces_;
-  Nanos round_ns_ = 0;  // when this round began
-  Nanos slow_ns_ = 0;
-  Nanos scan_ns_ = 0;
+  Nanos round_ns_ = 0;  // when this turn began
+  Nanos slow_ns_ = 0;   // when the last SlowRound was
+  Nanos scan_ns_ = 0;   // when the next Scan is due
 };
 
 }  // namespace nova
