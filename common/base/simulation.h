@@ -94,14 +94,14 @@ class Simulation {
   static void FiberMain();  // the body of every fiber
   // The running fiber stops here until it is picked again.
   void SwitchToScheduler();
-  // Picks and runs fibers until the main one has ended.
+  // Picks one fiber and runs it until it waits or ends.
   void Schedule();
   // The next fiber, by the seed; time jumps if all wait.
   Fiber* PickNext();
   // `woken`: by WakeOne or WakeAll, not by its deadline.
   void MakeRunnable(Fiber* fiber, bool woken);
-  Nanos TrueTime(Nanos local_ns)
-      const;  // the first true time at which the clock of the running fiber's host shows `local_ns`
+  // The first true time at which the clock of the running fiber's host shows `local_ns`.
+  Nanos TrueTime(Nanos local_ns) const;
 
   static thread_local Simulation* current_;
   struct Rep;

@@ -10,6 +10,7 @@
 //   StatusOr<Znode> node = store->Get(path);
 //   Status s = store->Set(path, Change(node->data), node->version);
 //   // Aborted: somebody else was first. Unknown: read again; it may have been made.
+//
 // Thread safety: all methods from any thread that may wait, never an xchg thread: calls wait for the answer.
 //   Watches run on a thread of the store's: hand work over, and do not call the store from them.
 // Ownership: closures given to Watch may run until the store is destroyed.

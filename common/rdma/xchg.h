@@ -31,6 +31,7 @@
 //   4. begin requests that waited, as far as their connections have room again
 //   5. if anything was done: run the round hooks
 //   6. post what was queued, one Post for each connection
+//
 // Thread safety: methods under "OnXchg" only on this thread (checked in debug builds); Submit, Start and Stop
 //   from any.
 // Ownership: message bodies and results are valid during the callback only. Local memory of Write and Read
@@ -158,6 +159,7 @@ class Xchg {
   void Stop();
 
   // --- any thread
+
   // Runs `fn` on this thread soon; after Stop it is destroyed without being run.
   void Submit(absl::AnyInvocable<void()> fn);
   bool IsCurrentThread() const;

@@ -11,6 +11,7 @@
 //     if (!it->Valid()) break;
 //     use it->key(), it->value();
 //   }
+//
 // Backwards, "first" and "next" mean the other way: SeekToFirst goes to the last entry, Seek to the last one
 // before the key. Of a key the oldest version comes first then.
 //

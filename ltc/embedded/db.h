@@ -4,23 +4,30 @@
 //   auto db = nova::Db::Open("/data/db");
 //   (*db)->Put("key", "value");
 //
-// In the directory: IDENTITY (one line of text: format and epoch, raised by every opening), CURRENT (the
-// manifest's uuid), manifest-<uuid>, log-<epoch>-<n> (logc/local_log.h), <uuid>.sst (a table: data, then
-// metadata), LOCK.
+// In the directory:
 //
-// The same Range as in a cluster: its request path runs on the calling thread (CallerLane), its log and its
-// tables are files.
+//   IDENTITY           one line of text: the format, and the epoch, which every opening raises
+//   CURRENT            uuid of the manifest
+//   manifest-<uuid>    ltc/engine/manifest.h
+//   log-<epoch>-<n>    logc/local_log.h
+//   <uuid>.sst         a table: data, then metadata
+//   LOCK               held by the process that has the database open
+//
+// It is the same Range as in a cluster. Its request path runs on the calling thread (CallerLane); its log and
+// its tables are files.
 //
 // Thread safety: all methods of Db, from any number of threads; Open and the destructor alone.
-// Ownership:     keys and values are copied before a call returns. One process per directory.
-// Errors:        NotFound; InvalidArgument: an empty or too long key, a value over max_value_bytes, a batch
-//                over its limits, an option or a time to live out of range, a range of keys that ends where
-//                it begins or before, each named; ResourceExhausted: the disk is full, nothing was written,
-//                later calls may succeed; Unavailable: another process holds the directory, or the disk
-//                failed, nothing was written; DataLoss: stored bytes are damaged; Unknown: the write was
-//                written to the log, but syncing it failed;
-//                FailedPrecondition: the database is closed, or its manifest is another's.
-//                docs/durability.md: what holds after each.
+// Ownership: keys and values are copied before a call returns. One process has a directory at a time.
+// Errors (docs/durability.md says what holds after each):
+//   NotFound            the key has no value
+//   InvalidArgument     an empty or too long key, a value over max_value_bytes, a batch over its limits, an
+//                       option or a time to live out of range, a range of keys that does not end behind its
+//                       beginning; each is named
+//   ResourceExhausted   the disk is full: nothing was written, and later calls may succeed
+//   Unavailable         another process holds the directory, or the disk failed: nothing was written
+//   DataLoss            stored bytes are damaged
+//   Unknown             the write is in the log, but syncing it failed
+//   FailedPrecondition  the database is closed, or its manifest is another's
 #pragma once
 
 #include <functional>

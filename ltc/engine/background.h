@@ -27,7 +27,7 @@
 namespace nova {
 
 struct BackgroundOptions {
-  int flush_threads = 2;  // at least 1, as with the others
+  int flush_threads = 2;
   int compaction_threads = 2;
   int reader_threads = 2;  // load the metadata of tables that requests found unloaded
   // Each kind of these has its own threads, for a StoC that hangs must not hold up the others.

@@ -9,6 +9,7 @@
 //   4. run parts until none is left; wait for those that others run
 //   5. commit one edit: all inputs out, all outputs in. After an error: give up the outputs
 //   6. inputs are free again
+//
 // A job (common/sstable/compaction_job.h) is self-contained: all it reads and writes goes through a storage
 // of its own. Flushes go first (Pacer).
 //

@@ -49,7 +49,7 @@ class ManifestStorage {
   virtual Status Install(const ManifestGroup& group) = 0;
   // False: the store of records does not answer now, so a new file that can wait is not begun.
   virtual bool MayInstall() const { return true; }
-  virtual void Delete(const ManifestGroup& group) = 0;  // best effort, in the background
+  virtual void Delete(const ManifestGroup& group) = 0;  // best effort; on StoCs in the background
 };
 
 class Manifest {

@@ -12,6 +12,7 @@
 //   versions     Node::newest -> Entry (a version) -> Entry ...   youngest first
 //   chain        youngest_ -> Node -> Node ...                    all keys, the youngest first
 //   list         head_ -> Node -> Node ...                        a skip list: keys up to ordered_, by key
+//
 // A write comes in two steps, because it is logged between them. Prepare copies key and value to their final
 // place and makes nothing visible; Link makes the version visible (logged before visible, K2). A version that
 // is never linked is never seen.

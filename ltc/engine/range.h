@@ -55,6 +55,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void Activate(std::unique_ptr<RangeLog> log);
 
   // --- request path, on `on`
+
   // See WritePath.
   void Write(Executor* on, const WriteOp& op, WriteDone done) { writes_.Write(on, op, std::move(done)); }
   // kConditionFailed: the key has another value. No write of the key comes between the comparison and the
@@ -84,6 +85,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void RefreshView(Executor* on) { rounds_.ViewOf(on); }
 
   // --- background, on threads that may wait
+
   // Flushes the oldest sealed rounds that are not claimed, or merges some. False: nothing to do now, or it
   // failed.
   bool FlushOne() { return flusher_.FlushOne(); }

@@ -45,7 +45,7 @@ class TableAccess {
   void Warm(std::shared_ptr<const RangeView> view, const std::function<bool()>& stop);
 
  private:
-  // `cold`: the data of the table is not expected in memory, so a mapping of it must not be relied on yet.
+  // `cold`: see TableReader::Open. Counts index and filter in the cache for as long as the reader lives.
   StatusOr<std::shared_ptr<const TableReader>> OpenReader(const TableInfo& info, std::string_view metadata,
                                                           bool cold);
   // Calls `fn` with the reader of each table of the runs. Lets go of `view` first, so tables may be dropped.

@@ -10,6 +10,7 @@
 //   4. look again: if it is sealing now, the number may lie above its boundary; finish the number, start anew
 //   5. copy into the memtable (invisible), append the record
 //   6. when the log answers: link, so gets see it; finish the number, so snapshots see it; unpin; answer
+//
 // A range deletion goes the same way, but ends in the list of range deletions (K7): once it is logged, a view
 // with it is published. A compare and swap (K6) holds its key's latch from the comparison to the insert, and
 // from there on is a write like others.

@@ -15,6 +15,7 @@
 //   5. wait (R5) until the old owner's lease has ended for sure
 //   6. compare-and-set the record: OPEN, the new manifest, the new log group
 //   7. activate the range with its log; free (R6) the old logs and manifest in the background
+//
 // Thread safety: all methods but the constructor. Methods that return a Status wait for StoCs or the store;
 //   call them on open, release or control threads, never on an xchg thread.
 // Ownership: the LTC's services outlive it. Work under way keeps the parts of it that it uses (Ground).
@@ -97,7 +98,7 @@ class RecordKeeper {
 
  private:
   static constexpr Nanos kMostDoubt = kSecond;  // how long a change may stay in doubt before it is cancelled
-  class Turn;  // The right to change the record: waits for it, and gives it back when destroyed.
+  class Turn;  // the right to change the record: waited for, and given back when destroyed
   // After a compare-and-set was refused: takes over the stored record if an earlier update of ours wrote it.
   // FailedPrecondition: somebody else did; the epoch is no longer ours.
   Status TakeLateUpdate(NodeSession* session, RangeId id);

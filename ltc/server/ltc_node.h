@@ -14,6 +14,7 @@
 //   open                 ranges_        it is released, lost or excluded, or assigned at a later epoch
 //   lost, or not opened  to_give_back_  its record names this LTC no longer
 //   taken from us        excluded_      for ever: its highest epoch that is not served any more
+//
 // Thread safety: all. Events of the session (On...) do not wait.
 // Locks: mu_, session_mu_, garbage_mu_ and damaged_mu_ are never held together; the first is held while
 //   ranges are abandoned.
@@ -46,7 +47,7 @@ struct LtcOptions {
   std::string host;                     // for placement on other hosts; empty: the host part of the address
   std::string metrics_address;          // of /metrics, as bound; shown by `nova status`
   int xchg_threads = 1;
-  size_t block_cache_bytes = 256 << 20;     // bound on blocks of tables kept in memory, for all ranges
+  size_t block_cache_bytes = 256 << 20;     // bound on cached blocks and metadata of tables, for all ranges
   size_t memtable_limit_bytes = 512 << 20;  // bound on memtables, for all ranges
   BackgroundOptions background;
   HostedRangeOptions hosted;
@@ -75,9 +76,9 @@ class LtcNode {
                                                   const LtcEnvironment& environment);
   ~LtcNode();
 
-  // Releases every range, in parallel, and tries again until the deadline what the store refused; then
-  // leaves. Waits. Returns the first error; the ranges it concerns are recovered by the cluster. The node
-  // takes no new range meanwhile, and serves none after.
+  // Releases every range, several at a time, again and again until the deadline where that is refused; then
+  // leaves. Waits. Takes no new range from its beginning on. Returns the first error; the cluster recovers
+  // ranges that were not released.
   Status Stop(Nanos deadline_ns);
   std::string address() const;  // that others connect to
   // For people: memory, and a line for each range it holds.

@@ -13,6 +13,7 @@
 //   take, renew snapshot       yes; renew: reads served on the xchg thread
 //   list checkpoints           yes                      on a control thread
 //   make, delete, restore      no: fenced by the epoch  on a control thread, one at a time
+//
 // Thread safety: handlers run OnXchg; SetRanges from any thread.
 // Ownership: xchgs and metrics outlive it. Ranges are shared; each thread's copy of the map lets go of them.
 // Errors: outcomes in replies (common/base/outcome.h).

@@ -52,8 +52,8 @@ class LtcClient {
   void Checkpoint(const std::string& address, const CheckpointRequest& request, Nanos deadline_ns,
                   CheckpointDone done);
 
-  // Calls `ends` for each request under way, with the time at which it was sent. Those for which it is true
-  // end at once, as they would at their deadlines.
+  // Calls `ends` for each request under way, with the time at which it was asked for. Those for which it is
+  // true end at once, as they would at their deadlines.
   void LookAtRequests(const std::function<bool(RangeId, Epoch, Nanos since_ns)>& ends);
 
  private:

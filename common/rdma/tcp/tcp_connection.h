@@ -8,6 +8,7 @@
 //   the end    kUp -> kDead: broken, or closed on either side
 //              kUp -> kFailing -> kLingering -> kDead: a request of the peer was refused; it is told by a NAK
 //              kAwaitHello -> kLingering -> kDead: the hello was refused; the peer is told why
+//
 // Thread safety: none; the port's thread.
 // Ownership: owns its socket. The memory of requests is the poster's.
 // Errors: none of its own.
