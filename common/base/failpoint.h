@@ -125,7 +125,7 @@ Status HitFailPoint(size_t index);             // counts a hit and runs the poin
 // Has `action` run at the `nth` hit of the point, or at every hit (0); for tests. InvalidArgument: there is
 // no such point.
 Status ArmFailPoint(std::string_view name, uint64_t nth, std::function<Status()> action);
-// As $NOVA_FAILPOINTS, or from it.
+// Arms points by orders in the form of $NOVA_FAILPOINTS, or by $NOVA_FAILPOINTS itself.
 Status ArmFailPoints(std::string_view orders);
 Status ArmFailPointsFromEnv();
 void DisarmFailPoints();                        // also forgets the hits
@@ -137,9 +137,9 @@ std::string FailPointsText();                   // the table, for people
   (::nova::g_fail_points_armed.load(std::memory_order_relaxed) \
        ? ::nova::HitFailPoint(::nova::FailPointIndex(name))    \
        : ::nova::OkStatus())
-// In a function that returns a Status or a StatusOr: returns the error.
+// The step `name` in a function that returns a Status or a StatusOr: returns the error.
 #define NOVA_FP(name) NOVA_RETURN_IF_ERROR(NOVA_FP_STATUS(name))
-// Where nothing can fail: an error is ignored.
+// The step `name` where nothing can fail: an error is ignored.
 #define NOVA_FP_VOID(name) NOVA_FP_STATUS(name).IgnoreError()
 
 }  // namespace nova

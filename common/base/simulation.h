@@ -50,7 +50,7 @@ class Simulation {
     std::string name;
     double clock_rate = 1;
   };
-  // Of the calling fiber; null: it has none, and its clock is true.
+  // The calling fiber's host; null: it has none, and its clock is true.
   const Host* host() const;
   void set_host(const Host* host);  // of the calling fiber; outlives it
   Nanos LocalNow() const;           // Now() of the calling fiber's host

@@ -33,7 +33,7 @@ class TestedStore {
   // Deletes [begin, end); an empty end: to the last key.
   virtual Status DeleteRange(const std::string& begin, const std::string& end) = 0;
   virtual StatusOr<std::string> Get(const std::string& key) = 0;  // NotFound
-  // At most `limit` entries from `from` on, ascending.
+  // Returns at most `limit` entries from `from` on, ascending.
   virtual StatusOr<Entries> Scan(const std::string& from, size_t limit) = 0;
   virtual Status Disturb() { return OkStatus(); }  // flush, compact, reopen: whatever must change no answer
 };

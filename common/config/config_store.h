@@ -70,7 +70,7 @@ class ConfigStore {
   // Closes the session: its ephemeral nodes go.
   virtual ~ConfigStore() = default;
 
-  // With version -1, of these calls, any version is fine.
+  // The node. In the calls below a version of -1 fits any.
   virtual StatusOr<Znode> Get(const std::string& path) = 0;
   virtual StatusOr<std::vector<std::string>> Children(const std::string& path) = 0;  // names, sorted
   virtual Status Create(const std::string& path, const std::string& data, bool ephemeral = false) = 0;

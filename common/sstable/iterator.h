@@ -50,7 +50,7 @@ class Iterator {
   virtual ~Iterator() = default;
 
   virtual void SeekToFirst() = 0;
-  // To the first entry >= internal_key; backwards to the last one < it.
+  // Moves to the first entry >= internal_key; backwards to the last one < it.
   virtual void Seek(std::string_view internal_key) = 0;
   virtual void Next() = 0;  // REQUIRES: kValid
   // Completes the move. REQUIRES: kNeedBlocks, and each needed block was supplied.

@@ -134,7 +134,7 @@ class CallerLanes {
   // may take.
   CallerLane* Take(For what);
   size_t for_writes() const { return shared_; }  // lanes with a lower index may write
-  // By index.
+  // All lanes, by index.
   const std::vector<std::unique_ptr<CallerLane>>& all() const { return lanes_; }
 
  private:

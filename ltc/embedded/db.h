@@ -62,8 +62,8 @@ struct DbOptions {
   // "Memory"). None: each has a size of its own.
   std::optional<size_t> memory_limit_bytes;
   std::optional<size_t> memtable_bytes;  // of all memtables; none: half of the limit, or 256 MiB
-  // Of index and filter of all tables, and of blocks that are not mapped. None: the rest of the limit, or 256
-  // MiB.
+  // Memory of index and filter of all tables, and of blocks that are not mapped. None: the rest of the limit,
+  // or 256 MiB.
   std::optional<size_t> cache_bytes;
   // Reads use mapped files, which is fastest. False: reads go through the cache, and a failing disk is an
   // error instead of the end of the process.
@@ -83,7 +83,7 @@ struct DbOptions {
 
   // The options of the engine's range, for an embedded database.
   static RangeOptions DefaultRange();
-  // With a value for every size that was left open.
+  // These options with a value for every size that was left open.
   DbOptions Derived() const;
   // InvalidArgument: an option is out of range; with its name, its value and the bounds.
   Status Check() const;
@@ -170,7 +170,7 @@ class Db {
   // disk that is full or fails for a while ends the wait with its error; the work is tried again all the same
   // as long as the database is open.
   Status Flush();
-  // Until nothing is to be flushed or compacted.
+  // Waits until nothing is to be flushed or compacted.
   Status WaitForBackgroundWork();
   RangeStats stats() const;
   MemoryUse memory_use() const;

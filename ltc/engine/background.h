@@ -62,7 +62,7 @@ class BackgroundWork {
   class Turns {
    public:
     void Add(RangeId range, bool first = false);  // `first`: in front of all others
-    // In 0.1 s, unless it is queued for later already.
+    // Adds the range in 0.1 s, unless it is queued for later already.
     void AddLater(RangeId range);
     // The next range; waits; false: stopped.
     bool Take(RangeId* range);

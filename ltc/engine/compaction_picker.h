@@ -56,7 +56,7 @@ struct CompactionState {
   std::set<Uuid> busy;                      // tables in a running job
 };
 
-// By level: how much it is due; 1 and more is.
+// How much each level is due: 1 and more is.
 std::array<double, kLevels> CompactionScores(const Version& version, const CompactionOptions& options);
 // The plan with the highest score of 1 and more whose tables are all free, which are busy from now on.
 // nullopt: nothing to do.

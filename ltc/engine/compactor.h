@@ -70,7 +70,7 @@ class Compactor {
   // Makes the jobs of a plan: cuts it at keys where, by the index blocks of its tables, about equal parts of
   // the bytes lie on each side.
   Status PlanParts(uint64_t job_id, const DropRules& rules, RunningCompaction* run);
-  // Until none is left to take; false: there was none.
+  // Runs parts until none is left to take; false: there was none.
   bool RunParts(RunningCompaction* run);
   // Tables of a plan that failed: deleted, or kept if an edit may name them.
   void GiveUp(RunningCompaction* run);

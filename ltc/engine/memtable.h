@@ -80,7 +80,7 @@ class MemTable {
                                           Direction direction = Direction::kForward);
   bool scanned() const { return scanned_.load(std::memory_order_relaxed); }  // a scan has been here
 
-  // Of versions and keys; an empty table has 0.
+  // Memory of versions and keys; an empty table has 0.
   size_t bytes_used() const { return arena_.bytes_used() - overhead_; }
   uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }  // versions that are linked
   uint64_t keys() const { return keys_.load(std::memory_order_relaxed); }        // distinct keys
@@ -95,7 +95,7 @@ class MemTable {
   static constexpr uint64_t kListEvery = 256;  // new keys between two listings by writers of a scanned range
   // Buckets in one arena chunk.
   static constexpr size_t kPieceBuckets = ArenaPool::kChunkBytes / sizeof(void*);
-  // Of a key in the skip list; a function of the key's hash and the table's id.
+  // The height of a key in the skip list; a function of the key's hash and the table's id.
   int HeightOf(uint64_t hash) const;
   std::vector<std::atomic<Node*>*> NewBuckets();  // the empty bucket array, in pieces
   // Copies the key into the arena; not in the table yet.
@@ -107,7 +107,7 @@ class MemTable {
   Node* InsertInBucket(Node* node);
   // Puts a new key at the head of the chain.
   void Chain(Node* node);
-  // By key; `from` and older ones, without `until`.
+  // The keys on the chain from `from` to before `until`, sorted.
   static std::vector<SortKey> SortedChain(Node* from, const Node* until);
   // Puts every key that is chained by now into the list.
   void List();

@@ -82,7 +82,7 @@ class Pacer {
   void FlushDone() { flush_failure_.OnDone(); }
   void CompactionFailed(const Status& s) { Failed("compaction", s, &compaction_failure_); }
   void CompactionDone() { compaction_failure_.OnDone(); }
-  // Of the latest attempt; kOk: it succeeded.
+  // The latest flush's outcome; kOk: it succeeded.
   Outcome flush_failure() const { return flush_failure_.outcome(); }
   // Why flushes (compactions) have failed for a while and again after `since_ns`; Ok: they have not.
   Status LastingFlushFailure(Nanos since_ns) const { return flush_failure_.Lasting(since_ns); }

@@ -45,7 +45,7 @@ class ReadPoints {
 
   // The wall clock in ms, but never behind what an edit has published (K7), so that nothing comes back.
   int64_t NowMs() const { return std::max(WallNowMs(), published_now_ms()); }
-  // Of the latest edit; 0: none.
+  // The time that the latest edit published; 0: none.
   int64_t published_now_ms() const { return published_now_ms_.load(std::memory_order_relaxed); }
   // An edit was published: entries that had expired by `now_ms` may be gone. One thread at a time.
   void PublishNow(int64_t now_ms) {

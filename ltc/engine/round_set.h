@@ -66,8 +66,8 @@ class RoundSet {
   // --- what a flush may leave out, and which rounds go at once
 
   // Sets a flush barrier: every write acknowledged before this call gets into a table, even if it is
-  // overwritten later. Rounds of numbers up to the last one handed out, which is returned, are flushed as soon
-  // as they are sealed (SealUpTo); FlushedUpTo tells when that is done.
+  // overwritten later. Rounds of numbers up to the last one handed out, which is returned, are flushed as
+  // soon as they are sealed (SealUpTo); FlushedUpTo tells when that is done.
   SequenceNumber BeginFlush();
   // The barrier alone: nothing is flushed earlier for it.
   void AddFlushBarrier();

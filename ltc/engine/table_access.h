@@ -33,7 +33,7 @@ class TableAccess {
   // table's files are deleted. Waits.
   StatusOr<TableInfo> StoreTable(TableBuilder::Output output, const Creator& creator,
                                  std::shared_ptr<const TableReader>* reader);
-  // Of tables at a level: its compression.
+  // The options of tables at a level, which has a compression of its own.
   TableOptions OptionsAt(int level) const;
 
   // Both go through the tables of `view` until `stop` is true, skip tables that were dropped meanwhile or

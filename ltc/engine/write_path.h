@@ -93,7 +93,7 @@ class WritePath {
   // Tries the write again once the stripe is free. REQUIRES: the write holds nothing: neither pin nor number
   // nor stripe.
   void WaitForLatch(Executor* on, size_t stripe, const WriteOp& op, WriteDone done);
-  // Of a swap that holds its latch: waits until all earlier numbers are stable, then compares.
+  // Goes on with a swap that holds its latch: waits until all earlier numbers are stable, then compares.
   void LockedSwap(const std::shared_ptr<Swap>& swap);
   // Reads the key and writes, or ends the swap.
   void CompareForSwap(const std::shared_ptr<Swap>& swap);

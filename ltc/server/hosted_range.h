@@ -171,9 +171,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::string NameOf(StocId stoc) const;
   // CollectOrphans on one StoC, page by page.
   Status CollectOrphansOf(StocId stoc, uint64_t grace_ms);
-  // Of a log group; with fewer, writes wait (min_replicas)
+  // The least members of a log group; with fewer, writes wait (min_replicas).
   size_t LeastLogMembers() const;
-  // The media of a group chosen now (LogMode)
+  // The media of a group that is chosen now, by the LogMode.
   LogMedia MediaOf(const std::vector<NodeInfo>& live) const;
   // Moves everything off StoCs that drain: the log by a new group, the manifest by a renewal, tables by
   // compaction threads. Called by MaintainLog.

@@ -98,7 +98,7 @@ class LtcServer {
   void HandleBatch(size_t index, const IncomingCall& call);
   // KConditionFailed needs the lease: it tells of a read.
   void HandleCompareAndSwap(size_t index, const IncomingCall& call);
-  // At a snapshot, or the newest version.
+  // A read at a snapshot, or of the newest version.
   void HandleGet(size_t index, const IncomingCall& call);
   void HandleScan(size_t index, const IncomingCall& call);  // one page, ascending or descending
   // One reply, of as many first keys as fit into it.

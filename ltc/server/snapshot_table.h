@@ -36,7 +36,7 @@ class SnapshotTable {
   // Forgets the snapshots of ranges and epochs for which `here` is false.
   void KeepOnly(const std::function<bool(RangeId, Epoch)>& here);
   void Sweep(Nanos now_ns);  // forgets those whose lease is over
-  // Of all ranges, those included whose lease is over and that Sweep has not met.
+  // Snapshots of all ranges, those included whose lease is over and that Sweep has not met.
   size_t size() const;
 
  private:

@@ -61,7 +61,7 @@ struct FenceEnd {
   FenceEnd(const FenceEnd&) = delete;
   FenceEnd& operator=(const FenceEnd&) = delete;
   Status Open(const VerbsDevice& device);  // an error leaves it closed
-  // Of the oldest request; nullopt: none in time.
+  // The completion of the oldest request; nullopt: none in time.
   std::optional<ibv_wc_status> Completion() const;
 
   std::vector<char> memory = std::vector<char>(kFenceBytes, '.');

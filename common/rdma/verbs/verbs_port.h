@@ -156,7 +156,7 @@ class VerbsPort final : public Port {
   std::string OurConnectData() const;
   // Accepts a peer's request, or has it wait; takes over its id.
   void AcceptRequest(const ConnectRequest& request);
-  // As a SEND from a handshake block; false: none is free, or not taken.
+  // Sends a handshake from a block of its own; false: none is free, or not taken.
   bool SendHandshake(VerbsConnection* c, const std::string& bytes);
   // The peer's handshake is whole: a welcome brings the connection up, a hello goes on with FinishAccept.
   void HandleHandshake(VerbsConnection* c, std::string_view bytes);
