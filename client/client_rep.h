@@ -19,7 +19,7 @@
 //
 // Thread safety: Start, StartOn, Current, WantRefresh, NewOp, the checks, TakeSnapshot and DropParts from any
 //   thread. Try, RetryLater, Finish and all else that takes an Op or a lane runs on the lane's thread.
-// Ownership: closures own what they need. The client waits for the operations under way before the lanes
+// Ownership: closures own their state. The client waits for the operations under way before the lanes
 //   stop.
 // Errors: one Result for each operation, through Op::end.
 #pragma once

@@ -31,7 +31,7 @@ namespace nova {
 struct FailPointInfo {
   std::string_view name;        // "component.step"
   bool may_fail = false;        // the step returns a Status
-  std::string_view where = {};  // what is done, and what is not, when it is hit
+  std::string_view where = {};  // the steps done, and those still to come, when it is hit
 };
 
 inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({

@@ -38,7 +38,7 @@ class BoundedQueue {
     return item;
   }
 
-  // Takes no more items and wakes all who wait; items in it are still handed out.
+  // Takes no more items and wakes all waiting threads; items in it are still handed out.
   void Close() {
     MutexLock lock(&mu_);
     closed_ = true;

@@ -55,7 +55,7 @@ class Simulation {
   void set_host(const Host* host);  // of the calling fiber; outlives it
   Nanos LocalNow() const;           // Now() of the calling fiber's host
 
-  // The fibers that have not ended, on which host, and what each waits for; for runs that hang.
+  // The fibers that have not ended, on which host, and the key each waits for; for runs that hang.
   std::string FibersText() const;
 
   // Adds a line to the trace. The hash is of all lines and of each scheduling step.

@@ -2,8 +2,8 @@
 // ReadWriteStorageTester of "LSMTree" (Hagy): random puts, deletes, range deletes, gets and scans, each
 // answer compared with a std::map.
 //
-// Two dials decide what a run is good at: the mix of operations, and the rate at which keys that are in the
-// store are chosen (fresh random keys alone find almost nothing). The same options and seed give the same
+// Two dials decide which faults a run finds: the mix of operations, and the rate at which keys that are in
+// the store are chosen (fresh random keys alone find almost nothing). The same options and seed give the same
 // operations on every store, so the transcripts of two correct stores are equal.
 //
 // Thread safety: one thread.

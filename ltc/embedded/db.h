@@ -18,7 +18,7 @@
 //
 // Thread safety: all methods of Db, from any number of threads; Open and the destructor alone.
 // Ownership: keys and values are copied before a call returns. One process has a directory at a time.
-// Errors (docs/durability.md says what holds after each):
+// Errors (docs/durability.md says more of each):
 //   NotFound            the key has no value
 //   InvalidArgument     an empty or too long key, a value over max_value_bytes, a batch over its limits, an
 //                       option or a time to live out of range, a range of keys that does not end behind its
@@ -49,7 +49,7 @@ namespace nova {
 
 // What an acknowledged write survives (durability, D).
 enum class DbLog {
-  // An orderly close. After a crash the database holds what flushes had put into tables: of a batch perhaps a
+  // An orderly close. After a crash the database holds the content of its tables: of a batch perhaps a
   // part, and a late write perhaps without an earlier one.
   kNone,
   kPersistent,  // the death of the process; with WriteOptions::sync, a loss of power
@@ -58,7 +58,7 @@ enum class DbLog {
 struct DbOptions {
   bool create_if_missing = true;
   DbLog log = DbLog::kPersistent;
-  // A bound on all memory sizes that follow, and on what the engine needs beside them (docs/engine.md,
+  // A bound on all memory sizes that follow, and on the engine's own needs (docs/engine.md,
   // "Memory"). None: each has a size of its own.
   std::optional<size_t> memory_limit_bytes;
   std::optional<size_t> memtable_bytes;  // of all memtables; none: half of the limit, or 256 MiB

@@ -1,4 +1,5 @@
-// CompactionPicker: decides what to compact next. Pure functions of a version and of the state between picks.
+// CompactionPicker: decides which tables are compacted next. Pure functions of a version and of the state
+// between picks.
 //
 // Leveled (paper section 4.3): Level0 is due by its number of runs, a deeper level by its bytes against a
 // target that grows tenfold a level. By compaction order (K3c) Level0 is taken from the oldest run on, so
@@ -42,10 +43,10 @@ struct CompactionPlan {
   std::vector<TableRef> overlaps;
   bool trivial_move = false;  // one table, nothing below it: only the edit
   bool bottom = false;        // no deeper table overlaps the inputs' keys
-  // One table is written anew in its place, on other StoCs or without what is hidden; in the version, in
+  // One table is written anew in its place, on other StoCs or without hidden entries; in the version, in
   // checkpoints, or in both.
   bool move = false;
-  // The inputs, of any levels, hold only what range tombstones hide: an edit drops them unread (range
+  // The inputs, of any levels, hold only entries that range tombstones hide: an edit drops them unread (range
   // deletion, K7).
   bool drop_only = false;
 };

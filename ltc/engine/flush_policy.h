@@ -33,7 +33,7 @@ struct FlushHistory {
 struct FlushResult {
   Nanos took_ns = 0;
   Nanos busy_ns = 0;              // part of took_ns in which the thread ran, or wanted to
-  double share = 0;               // what it flushed, in full rounds
+  double share = 0;               // memory flushed, in full rounds
   uint64_t written_entries = 0;   // as clients wrote them, before merges in memory
   uint64_t kept_entries = 0;      // not overwritten within the group
   uint64_t replaced_entries = 0;  // of kept_entries: left out because younger rounds overwrite them

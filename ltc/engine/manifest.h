@@ -70,7 +70,7 @@ class Manifest {
   //   BeginRenewal   `snapshot` holds every edit acknowledged so far. From now on those that are acknowledged
   //                  are kept for the new file too. Unavailable: a file is in doubt.
   //   (the caller writes first_record by ManifestStorage::Create; Append may be called meanwhile)
-  //   EndRenewal     what was kept is written to the new file, which then is installed. After an error the
+  //   EndRenewal     the kept edits are written to the new file, which then is installed. After an error the
   //                  old file goes on, but where the installing is in doubt: then as after a roll in doubt.
   //                  Aborted: a roll was first.
   //   DropRenewal    the new file could not be made.

@@ -43,8 +43,8 @@ class MemTable {
  public:
   struct Entry;  // a version, between Prepare and Link
 
-  // `expected_bytes`: what it will hold; sizes the hash table. `scanned`: its writers list keys, for scans
-  // are expected.
+  // `expected_bytes`: its size when full, by which the hash table is sized. `scanned`: its writers list keys,
+  // for scans are expected.
   MemTable(MemTableId id, ArenaPool* pool, size_t expected_bytes = 4 << 20, bool scanned = false);
   MemTableId id() const { return id_; }
 

@@ -1,4 +1,4 @@
-// Pacer: decides who goes first in a range: writers, flushes, compactions or reads. It also remembers
+// Pacer: decides the order of writers, flushes, compactions and reads in a range. It also remembers
 // failures of background work and tells them to writers that wait for that work.
 //
 // Writers are slowed down before memory or Level0 is full (WriteController). Flushes go before compactions
@@ -69,7 +69,7 @@ class Pacer {
   // A Level0 job of `runs` runs has read this part of its input, 0 to 1. They count as gone in that measure,
   // so that the pressure falls while a long job runs.
   void ConsumeLevel0(int runs, double part);
-  // The job has ended; the version says what is left.
+  // The job has ended; the version has the runs that are left.
   void EndLevel0() { level0_runs_consumed_.store(0); }
 
   // Called before background work reads or writes more: pauses for reads if all is on one disk, unless

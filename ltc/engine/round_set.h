@@ -63,7 +63,7 @@ class RoundSet {
   // flush. The caller asks again until then.
   bool SealForFlush();
 
-  // --- what a flush may leave out, and which rounds go at once
+  // --- versions that a flush must keep, and rounds that are flushed at once
 
   // Sets a flush barrier: every write acknowledged before this call gets into a table, even if it is
   // overwritten later. Rounds of numbers up to the last one handed out, which is returned, are flushed as
@@ -94,7 +94,7 @@ class RoundSet {
   RoundGroup ClaimMerge(double* share);
   // Ends a claim of ClaimMerge and puts `merged` in the place of `rounds`. False: the rounds stay. Either
   // `merged` is null (the merge was in vain), or a checkpoint was attached to one of `rounds` meanwhile, and
-  // wants what they hold by themselves (checkpoint, M2).
+  // wants their entries by themselves (checkpoint, M2).
   bool PublishMerged(const RoundGroup& rounds, std::shared_ptr<Round> merged);
 
   // --- checkpoints (edit first, checkpoint, M2): of everything that is written by now

@@ -62,7 +62,7 @@ class SnapshotList {
   }
   bool Made(const Snapshot& snapshot) const { return snapshot.list_ == id_; }  // it was made here
   // Numbers of the live snapshots, ascending. Snapshots whose lease is over end by this call, for the caller
-  // drops what they kept.
+  // drops the versions they kept.
   std::vector<SequenceNumber> Live(Nanos now_ns) {
     std::vector<SequenceNumber> live;
     MutexLock lock(&mu_);
@@ -79,7 +79,7 @@ class SnapshotList {
     return live;
   }
 
-  // Ends all, for what they see goes (a checkpoint is restored).
+  // Ends all, for the versions they see go (a checkpoint is restored).
   void EndAll() {
     MutexLock lock(&mu_);
     for (const std::weak_ptr<Snapshot>& weak : snapshots_) {

@@ -84,7 +84,8 @@ struct Checkpoint {
   int64_t created_ms = 0;  // wall clock
   std::vector<Run> runs;   // newest first
   // Range deletions (K7) that hide versions in the runs.
-  RangeTombstonesRef tombstones = nullptr;  // K7: what they hide in the runs is not in it
+  RangeTombstonesRef tombstones =
+      nullptr;  // range deletions (K7): versions in the runs that they hide are not in it
 };
 using CheckpointRef = std::shared_ptr<const Checkpoint>;
 inline constexpr size_t kMaxCheckpoints = 100;  // of one range

@@ -2,7 +2,7 @@
 // (K1) -> look again whether the round seals (rounds, sealing, K3a) -> prepare: copy into the memtable's
 // arena -> log record -> [all members have it] -> link, finish the number, unpin, answer.
 //
-// The order of steps is what makes it safe:
+// The order of the steps makes it safe:
 //
 //   1. pin the active round, so that it is not flushed meanwhile
 //   2. look whether it is sealing: then unpin, and take the successor

@@ -152,8 +152,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   void CollectOrphans(uint64_t grace_ms);
 
  private:
-  // What the Range works with and keeps alive: record, manifest storage, placement. A flush under way may use
-  // it after the HostedRange is gone.
+  // The parts that the Range uses and keeps alive: record, manifest storage, placement. A flush under way may
+  // use it after the HostedRange is gone.
   class Ground;
   // Pauses between attempts to return to R or M members. The pause doubles while the return does not last.
   static constexpr Nanos kFirstGrowthPause = kSecond;
@@ -193,7 +193,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // first try; 5 s later `failed` may be chosen again if it lives. Runs on a change thread.
   void ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns,
                       const std::function<void(StatusOr<LogGroup>)>& answer);
-  // Living members that still have what was acknowledged.
+  // Living members that still have every acknowledged record.
   size_t MembersLeft(const LogGroup& group) const;
   // A group picked now would have more members than are left.
   bool CanGrow(const LogGroup& current) const;

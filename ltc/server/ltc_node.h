@@ -85,7 +85,7 @@ class LtcNode {
   std::string StatusText() const;
 
  private:
-  // Fills in options only; Init does what may fail.
+  // Fills in options only; Init does the steps that may fail.
   LtcNode(const LtcOptions& options, const LtcEnvironment& environment);
   std::string host() const;  // for placement
   Status Init();             // the steps of Start; once
@@ -94,7 +94,7 @@ class LtcNode {
   // Lets go of the session. Returns when no xchg thread can be reading its lease any more, 10 s a thread at
   // most.
   void Leave();
-  // Waits until every xchg thread has run what was submitted before; 10 s each.
+  // Waits until every xchg thread has run the closures submitted before; 10 s each.
   void PassXchgs();
   // The callbacks of a session; they run on its heartbeat thread.
   NodeEvents Events();
@@ -110,15 +110,15 @@ class LtcNode {
   void OnRelease(RangeId range, Epoch epoch);
   // Membership has ended; the housekeeping thread joins again.
   void OnSessionLost(const std::string& why);
-  // What a heartbeat tells of ranges, copies, fabric, memory.
+  // The content of a heartbeat about ranges, copies, fabric, memory.
   NodeReport Report() const;
   // The body of an opening, on an open thread: opens the range and publishes it, or abandons it and notes it
   // to be given back.
   void OpenRange(const RangeAssignment& assignment);
   // Abandons the range if it is held at `epoch` or an earlier one.
   void Drop(RangeId range, Epoch epoch);
-  // Gives back (HostedRange::GiveBack) what was lost, on release threads. Leaves out ranges that were
-  // assigned again at the same epoch. What fails is tried again a second later.
+  // Gives back (HostedRange::GiveBack) ranges that were lost, on release threads. Leaves out ranges that were
+  // assigned again at the same epoch. A failure is tried again a second later.
   void GiveBackRanges();
   // Hands LtcServer the map of ranges_.
   void PublishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

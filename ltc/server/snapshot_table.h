@@ -1,7 +1,7 @@
 // SnapshotTable: the snapshots that clients hold of this LTC's ranges, by the ids that they were given.
 //
 // Ids rise from a random number, so the id of an earlier owner's snapshot is not found here. A client that
-// died keeps its snapshots until their leases end; then the range lets go of what they kept
+// died keeps its snapshots until their leases end; then the range lets go of the versions they kept
 // (ltc/engine/snapshot.h), and Sweep forgets them.
 //
 // Thread safety: all.

@@ -5,8 +5,8 @@
 // thread of `xchg`, at the latest at `deadline_ns`.
 //
 // Thread safety: OnXchg of `xchg`.
-// Ownership: what a request views is copied or sent before the call returns. A reply's views are valid during
-//   `done`.
+// Ownership: bytes that a request views are copied or sent before the call returns. A reply's views are valid
+//   during `done`.
 // Errors: outcomes as in common/rdma/xchg.h. kUnavailable: not sent. kUnknown: sent, and not answered.
 //   kInternal: the reply is malformed.
 #pragma once

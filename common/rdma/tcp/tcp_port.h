@@ -117,7 +117,7 @@ class TcpPort final : public Port {
 
   // --- tcp_connect.cc
 
-  // Takes what HandOver and Resolved left.
+  // Takes the items that HandOver and Resolved left.
   void TakeArrivals();
   // Dials the address, or breaks the connection with the lookup's error.
   void StartConnect(TcpConnection* c, const StatusOr<sockaddr_in>& at);
@@ -182,7 +182,7 @@ class TcpPort final : public Port {
 
   // --- tcp_receive.cc
 
-  // Reads what the socket has, a few times. True: there was something, or the connection is gone.
+  // Reads the bytes that the socket has, a few times. True: there was something, or the connection is gone.
   bool ReadFrames(TcpConnection* c);
   // Takes the bytes [p, end) of a slab as frames. False: the connection failed or is gone.
   bool Consume(TcpConnection* c, const std::byte* p, const std::byte* end)
@@ -238,7 +238,7 @@ class TcpPort final : public Port {
   int ready_events_ = 0;             // of events_, from a Wait: not handled yet
   ConnectionId alone_;  // the only connection that had something when all were looked at; 0: none, or several
   uint32_t rounds_alone_ = 0;       // turns since then
-  std::vector<iovec> iov_;          // what SendFrames sends; see Gather
+  std::vector<iovec> iov_;          // the bytes that SendFrames sends; see Gather
   std::vector<std::byte> inlined_;  // headers and short payloads that iov_ points to; never grows
 
   std::vector<std::unique_ptr<std::byte[]>> slabs_;  // of received bytes; kept for ever

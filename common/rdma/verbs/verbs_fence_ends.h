@@ -2,7 +2,7 @@
 //
 // Thread safety: one caller.
 // Ownership: they own their queue pairs and regions. The device outlives them.
-// Errors: what the device refuses, by the name of its call.
+// Errors: the call that the device refuses, by its name.
 #pragma once
 
 #include <memory>

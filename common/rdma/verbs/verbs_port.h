@@ -142,7 +142,7 @@ class VerbsPort final : public Port {
 
   // Takes a connection request that another port got. Any thread.
   bool TakeOver(const ConnectRequest& request);  // any thread
-  // Takes what TakeOver, Resolved and Failed left.
+  // Takes the items that TakeOver, Resolved and Failed left.
   void TakeArrivals();
   VerbsConnection* AddConnection(State state);  // a connection with an id and a tag
   // Dials the address, or breaks the connection with the lookup's error.
@@ -168,7 +168,7 @@ class VerbsPort final : public Port {
   void HandleConnectionEvents();  // takes all events of librdmacm
   // The next step of a connection, or its end.
   void HandleConnectionEvent(const rdma_cm_event& event, std::string_view private_data);
-  // The peer is gone; takes what it sent before.
+  // The peer is gone; takes the messages that it sent before.
   void Disconnected(VerbsConnection* c);
 
   // --- verbs_requests.cc
