@@ -12,7 +12,8 @@
 //   // Aborted: somebody else was first. Unknown: read again; it may have been made.
 //
 // Thread safety: all methods from any thread that may wait, never an xchg thread: calls wait for the answer.
-//   Watches run on a thread of the store's: hand work over, and do not call the store from them.
+//   Watches run on a thread of the store's, or inside Watch where none can be set (zookeeper, after the end
+//   of the session): hand work over, do not call the store from them, and hold no lock that they take.
 // Ownership: closures given to Watch may run until the store is destroyed.
 // Errors: NotFound; AlreadyExists; Aborted: the version did not match; Unknown: it was sent and the answer
 //   was lost: read again, and decide by the outcome; Unavailable: no session; DeadlineExceeded: not sent in
