@@ -169,7 +169,7 @@ struct ClientRep {
   void Watch(ClientLane* lane);
   // Of one try of a read.
   Nanos ReadDeadline(const Op& op) const { return std::min(op.deadline_ns, Now() + kReadTry); }
-  // Ends a try of a write: tries again if it was definitely not applied (A1)
+  // Ends a try of a write: tries again if it was definitely not applied (A1).
   void EndWrite(const OpRef& op, Outcome o);
   // True: the read will be tried again; false: `o` is the result.
   bool RetriesRead(const OpRef& op, Outcome o);

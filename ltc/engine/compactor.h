@@ -63,7 +63,7 @@ class Compactor {
   struct RunningCompaction;  // a plan under way, its parts and their results
   class JobStorage;          // tables of a job, through the range's services
 
-  // Tables may hold entries hidden by a range deletion (K7)
+  // Tables may hold entries hidden by a range deletion (K7).
   bool HoldsHidden(const RangeView& view);
   // Carries out a plan, from its jobs to its edit; other threads take parts of it. Waits for them.
   Status RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompaction>& run);

@@ -17,7 +17,7 @@ namespace nova {
 // What earlier flushes took and left out, as far as later ones decide by it.
 struct FlushHistory {
   double kept = 1;  // of the last flush: the part of its entries that its own rounds did not overwrite
-  // Of the last flushes: the part of kept entries that younger rounds had overwritten (a running mean)
+  // Of the last flushes: the part of kept entries that younger rounds had overwritten (a running mean).
   double replaced = 0;
   Nanos round_ns = 0;  // the last one's time for one full round
   bool waits = false;  // flushes wait for one disk, most of the time

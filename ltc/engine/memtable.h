@@ -92,7 +92,8 @@ class MemTable {
   struct Node;            // a key
   struct SortKey;         // a key on the chain with 8 bytes to compare
   static constexpr int kMaxHeight = 12;
-  static constexpr uint64_t kListEvery = 256;  // new keys between two listings by writers of a scanned range
+  // Writers of a scanned range list keys about once in as many writes.
+  static constexpr uint64_t kListEvery = 256;
   // Buckets in one arena chunk.
   static constexpr size_t kPieceBuckets = ArenaPool::kChunkBytes / sizeof(void*);
   // The height of a key in the skip list; a function of the key's hash and the table's id.

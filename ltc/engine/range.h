@@ -64,7 +64,7 @@ class Range : public std::enable_shared_from_this<Range> {
     writes_.CompareAndSwap(on, std::move(op), std::move(done));
   }
   // The newest version. See Reader.
-  void Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done) {  // the newest
+  void Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done) {
     reader_.Get(on, key, deadline_ns, std::move(done));
   }
   // A get at a snapshot that this range made. kSnapshotEnded: it is not live any more; also of MultiGet and

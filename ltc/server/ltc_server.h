@@ -94,7 +94,7 @@ class LtcServer {
   // Handlers: each decodes one type of request, on xchg `index`, and replies at once or when the range is
   // done. HandleWrite takes puts, deletions and range deletions.
   void HandleWrite(size_t index, const IncomingCall& call, ValueType type);
-  // All entries in one range, or kNotOwner (atomicity, K6)
+  // All entries in one range, or kNotOwner (atomicity, K6).
   void HandleBatch(size_t index, const IncomingCall& call);
   // KConditionFailed needs the lease: it tells of a read.
   void HandleCompareAndSwap(size_t index, const IncomingCall& call);
@@ -117,7 +117,7 @@ class LtcServer {
   // kOk, or kInvalidArgument if the key, value or time to live is out of bounds.
   Outcome IsWritable(ValueType type, std::string_view key, std::string_view value,
                      std::optional<uint64_t> ttl_ms) const;
-  // May answer reads now (lease, C3)
+  // May answer reads now (lease, C3).
   bool HasLease() const { return options_.off.c3_lease || Now() < lease_expiry_ns_(); }
 
   const std::vector<XchgExecutor*> executors_;
