@@ -11,6 +11,12 @@
 // crash: SIGKILL to itself. error: DataLoss, as of a disk, if the step can fail. delay: milliseconds. @n: at
 // the n-th hit only.
 //
+// In the code:
+//
+//   NOVA_FP("log.created");                          // a step that can fail: returns the error
+//   Status s = NOVA_FP_STATUS("flush.written");      // the same, where the error is looked at
+//   NOVA_FP_VOID("flush.committed");                 // a step that cannot
+//
 // Thread safety: all.
 // Errors: of arming: InvalidArgument names the order that is wrong.
 #pragma once
