@@ -1,6 +1,8 @@
 // Flush policy: decides which sealed rounds are written to tables now, as one group, and which are merged in
 // memory first. Everything they look at is in their arguments. docs/engine.md argues for the rules.
 //
+// tests/ltc/testdata has their cases as text: a situation, and how many rounds are flushed or merged in it.
+//
 // Thread safety: pure functions. Ownership, errors: none.
 #pragma once
 

@@ -4,6 +4,9 @@
 // number. It is live until it was let go or its lease ended, so a snapshot that a client forgot pins nothing
 // for ever. A snapshot that has ended stays so, and reads at it are refused.
 //
+// A job asks for Live() when it has its inputs. A snapshot that enters later has a number above all of
+// theirs, so it misses nothing that the job leaves out.
+//
 // Thread safety: all.
 // Ownership: shared_ptr. The list knows its snapshots weakly, so a handle may outlive the range.
 #pragma once
