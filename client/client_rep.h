@@ -16,9 +16,10 @@
 //   kBusy, kNoSpace                  tried again  tried again
 //   kUnknown: sent, not answered     tried again  ends as unknown: it is never sent twice
 //   others                           ends         ends
+//
 // Thread safety: Start, StartOn, Current, WantRefresh, NewOp, the checks, TakeSnapshot and DropParts from any
 //   thread. Try, RetryLater, Finish and all else that takes an Op or a lane runs on the lane's thread.
-// Ownership: closures own what they need. The client waits for the operations under way before the lanes
+// Ownership: closures own their state. The client waits for the operations under way before the lanes
 //   stop.
 // Errors: one Result for each operation, through Op::end.
 #pragma once
@@ -149,6 +150,7 @@ struct ClientRep {
   void WantRefresh();
 
   // --- any operation
+
   // `key` is a stored key; the caller sets `send` and `end`.
   OpRef NewOp(const char* name, std::string key) const;
   void Start(OpRef op);  // on the next lane
@@ -167,7 +169,7 @@ struct ClientRep {
   void Watch(ClientLane* lane);
   // Of one try of a read.
   Nanos ReadDeadline(const Op& op) const { return std::min(op.deadline_ns, Now() + kReadTry); }
-  // Ends a try of a write: tries again if it was definitely not applied (A1)
+  // Ends a try of a write: tries again if it was definitely not applied (A1).
   void EndWrite(const OpRef& op, Outcome o);
   // True: the read will be tried again; false: `o` is the result.
   bool RetriesRead(const OpRef& op, Outcome o);
@@ -177,6 +179,7 @@ struct ClientRep {
   void DropPageSnapshot(ClientLane* lane, PageSnapshot* page);
 
   // --- snapshots
+
   // Calls `done` once, on a lane's thread; takes a part at every range.
   void TakeSnapshot(std::function<void(SnapshotResult)> done);
   // Renews the parts of a snapshot until it is dropped. OnXchg.

@@ -5,6 +5,8 @@
 //                      has one encoding: a longer one than needed, or one that overflows, does not parse
 //   length-prefixed    varint32 length | bytes
 //
+// The varint of 300 is ac 02; "ab" with its length in front is 02 61 62.
+//
 // Put appends to a string. Encode writes to memory that the caller sized, and returns its end. Get takes from
 // the front of a view. Decode reads memory that is known to be there.
 //

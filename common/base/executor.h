@@ -6,6 +6,7 @@
 //   XchgExecutor     an exchange thread of an LTC              in its next turn
 //   CallerLane       a calling thread of an embedded database  at once if nobody has the lane
 //   in tests         a loop, or a fiber of a simulation        in its next turn
+//
 // Thread safety: Submit and IsCurrentThread from any thread; RunAt on the executor's thread, unless the
 //   implementation allows more.
 #pragma once

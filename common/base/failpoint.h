@@ -11,6 +11,12 @@
 // crash: SIGKILL to itself. error: DataLoss, as of a disk, if the step can fail. delay: milliseconds. @n: at
 // the n-th hit only.
 //
+// In the code:
+//
+//   NOVA_FP("log.created");                          // a step that can fail: returns the error
+//   Status s = NOVA_FP_STATUS("flush.written");      // the same, where the error is looked at
+//   NOVA_FP_VOID("flush.committed");                 // a step that cannot
+//
 // Thread safety: all.
 // Errors: of arming: InvalidArgument names the order that is wrong.
 #pragma once
@@ -31,7 +37,7 @@ namespace nova {
 struct FailPointInfo {
   std::string_view name;        // "component.step"
   bool may_fail = false;        // the step returns a Status
-  std::string_view where = {};  // what is done, and what is not, when it is hit
+  std::string_view where = {};  // the steps done, and those still to come, when it is hit
 };
 
 inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
@@ -125,7 +131,7 @@ Status HitFailPoint(size_t index);             // counts a hit and runs the poin
 // Has `action` run at the `nth` hit of the point, or at every hit (0); for tests. InvalidArgument: there is
 // no such point.
 Status ArmFailPoint(std::string_view name, uint64_t nth, std::function<Status()> action);
-// As $NOVA_FAILPOINTS, or from it.
+// Arms points by orders in the form of $NOVA_FAILPOINTS, or by $NOVA_FAILPOINTS itself.
 Status ArmFailPoints(std::string_view orders);
 Status ArmFailPointsFromEnv();
 void DisarmFailPoints();                        // also forgets the hits
@@ -137,9 +143,9 @@ std::string FailPointsText();                   // the table, for people
   (::nova::g_fail_points_armed.load(std::memory_order_relaxed) \
        ? ::nova::HitFailPoint(::nova::FailPointIndex(name))    \
        : ::nova::OkStatus())
-// In a function that returns a Status or a StatusOr: returns the error.
+// The step `name` in a function that returns a Status or a StatusOr: returns the error.
 #define NOVA_FP(name) NOVA_RETURN_IF_ERROR(NOVA_FP_STATUS(name))
-// Where nothing can fail: an error is ignored.
+// The step `name` where nothing can fail: an error is ignored.
 #define NOVA_FP_VOID(name) NOVA_FP_STATUS(name).IgnoreError()
 
 }  // namespace nova

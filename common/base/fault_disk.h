@@ -6,7 +6,7 @@
 //   kEio       the call fails with DataLoss and does nothing
 //   kNoSpace   the call fails with ResourceExhausted and does nothing; FreeBytes answers 0
 //   kReadOnly  the call fails with PermissionDenied and does nothing
-//   kDelay     the call does what was asked, delay_ns later
+//   kDelay     the call is carried out, delay_ns later
 //   kTorn      Write: the first half lands, then DataLoss; other calls: as kEio
 //   kBitFlip   Write, Read: one bit in the middle is inverted, without an error; other calls: no effect
 //

@@ -2,6 +2,9 @@
 // again with the next one, so that a disk that failed for a while keeps nothing. While too many are left over
 // no new files are to be made.
 //
+//   NOVA_RETURN_IF_ERROR(remover.CheckRoom());   // before a file is made
+//   remover.Delete(path);                        // when nobody needs it
+//
 // Thread safety: all; Delete and CheckRoom wait for the disk.
 // Ownership: the disk outlives it.
 // Errors: of CheckRoom only: Unavailable.

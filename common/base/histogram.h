@@ -1,5 +1,5 @@
-// Histogram: counts of values from 0 to 2^63 in log-linear buckets, 32 for each power of two, so within 3.2
-// %.
+// Histogram: counts of values from 0 to 2^63 in log-linear buckets, 32 for each power of two, which
+// is within 3.2 %.
 //
 // Thread safety: Add from any thread (relaxed atomics, no lock); readers may lag by a few values. Clear and
 //   Merge may lose values that are added meanwhile.

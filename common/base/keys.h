@@ -4,7 +4,13 @@
 //   stored key    varint32 keyspace | user key: in ranges, bounds, memtables and tables (keyspace, N2)
 //   internal key  stored key | fixed64 little-endian (sequence << 8 | type)
 //
+// An example: the user key "k" in keyspace 1, put with number 5:
+//
+//   stored key    01 6b
+//   internal key  01 6b | 01 05 00 00 00 00 00 00
+//
 // Order: stored keys bytewise; among equal stored keys the higher sequence number first.
+//
 // Thread safety: pure functions.
 #pragma once
 

@@ -1,5 +1,8 @@
 // BoundedQueue: hands items from threads to threads; never grows past its capacity.
 //
+//   producer   if (!queue.TryPush(item)) refuse it: the queue is full or closed
+//   consumer   while (auto item = queue.Pop()) handle it; ends once the queue is closed and empty
+//
 // Thread safety: all.
 // Ownership: items left at destruction are destroyed.
 #pragma once
@@ -38,7 +41,7 @@ class BoundedQueue {
     return item;
   }
 
-  // Takes no more items and wakes all who wait; items in it are still handed out.
+  // Takes no more items and wakes all waiting threads; items in it are still handed out.
   void Close() {
     MutexLock lock(&mu_);
     closed_ = true;

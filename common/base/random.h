@@ -32,7 +32,7 @@ class Random {
     state_[3] = Rotl(state_[3], 45);
     return result;
   }
-  // In [0, n). REQUIRES: n > 0.
+  // A number in [0, n). REQUIRES: n > 0.
   uint64_t Uniform(uint64_t n) {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * n) >> 64);
   }

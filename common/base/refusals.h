@@ -2,6 +2,10 @@
 // refusals in a row it is tried again only now and then. So an application that retries at once costs neither
 // files nor memory, and a disk that is well again is noticed soon.
 //
+//   if (const Outcome why = refusals.Why(); why != Outcome::kOk) return done(why);
+//   const Outcome o = Try();
+//   o == Outcome::kOk ? refusals.OnTaken() : refusals.OnRefused(o);
+//
 // Thread safety: all. A call that works pays one load.
 #pragma once
 

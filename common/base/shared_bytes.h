@@ -1,5 +1,7 @@
 // SharedBytes: a view together with the owner of its bytes: a string, or a mapped file.
 //
+// It is passed by value. The view stays valid as long as any copy of `keep` lives.
+//
 // Thread safety: the bytes are immutable; otherwise as std::shared_ptr.
 // Ownership: shared.
 #pragma once

@@ -50,12 +50,12 @@ class Simulation {
     std::string name;
     double clock_rate = 1;
   };
-  // Of the calling fiber; null: it has none, and its clock is true.
+  // The calling fiber's host; null: it has none, and its clock is true.
   const Host* host() const;
   void set_host(const Host* host);  // of the calling fiber; outlives it
   Nanos LocalNow() const;           // Now() of the calling fiber's host
 
-  // The fibers that have not ended, on which host, and what each waits for; for runs that hang.
+  // The fibers that have not ended, on which host, and the key each waits for; for runs that hang.
   std::string FibersText() const;
 
   // Adds a line to the trace. The hash is of all lines and of each scheduling step.
@@ -94,14 +94,14 @@ class Simulation {
   static void FiberMain();  // the body of every fiber
   // The running fiber stops here until it is picked again.
   void SwitchToScheduler();
-  // Picks and runs fibers until the main one has ended.
+  // Picks one fiber and runs it until it waits or ends.
   void Schedule();
   // The next fiber, by the seed; time jumps if all wait.
   Fiber* PickNext();
   // `woken`: by WakeOne or WakeAll, not by its deadline.
   void MakeRunnable(Fiber* fiber, bool woken);
-  Nanos TrueTime(Nanos local_ns)
-      const;  // the first true time at which the clock of the running fiber's host shows `local_ns`
+  // The first true time at which the clock of the running fiber's host shows `local_ns`.
+  Nanos TrueTime(Nanos local_ns) const;
 
   static thread_local Simulation* current_;
   struct Rep;

@@ -2,8 +2,8 @@
 // ReadWriteStorageTester of "LSMTree" (Hagy): random puts, deletes, range deletes, gets and scans, each
 // answer compared with a std::map.
 //
-// Two dials decide what a run is good at: the mix of operations, and the rate at which keys that are in the
-// store are chosen (fresh random keys alone find almost nothing). The same options and seed give the same
+// Two dials decide which faults a run finds: the mix of operations, and the rate at which keys that are in
+// the store are chosen (fresh random keys alone find almost nothing). The same options and seed give the same
 // operations on every store, so the transcripts of two correct stores are equal.
 //
 // Thread safety: one thread.
@@ -33,7 +33,7 @@ class TestedStore {
   // Deletes [begin, end); an empty end: to the last key.
   virtual Status DeleteRange(const std::string& begin, const std::string& end) = 0;
   virtual StatusOr<std::string> Get(const std::string& key) = 0;  // NotFound
-  // At most `limit` entries from `from` on, ascending.
+  // Returns at most `limit` entries from `from` on, ascending.
   virtual StatusOr<Entries> Scan(const std::string& from, size_t limit) = 0;
   virtual Status Disturb() { return OkStatus(); }  // flush, compact, reopen: whatever must change no answer
 };

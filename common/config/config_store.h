@@ -10,8 +10,10 @@
 //   StatusOr<Znode> node = store->Get(path);
 //   Status s = store->Set(path, Change(node->data), node->version);
 //   // Aborted: somebody else was first. Unknown: read again; it may have been made.
+//
 // Thread safety: all methods from any thread that may wait, never an xchg thread: calls wait for the answer.
-//   Watches run on a thread of the store's: hand work over, and do not call the store from them.
+//   Watches run on a thread of the store's, or inside Watch where none can be set (zookeeper, after the end
+//   of the session): hand work over, do not call the store from them, and hold no lock that they take.
 // Ownership: closures given to Watch may run until the store is destroyed.
 // Errors: NotFound; AlreadyExists; Aborted: the version did not match; Unknown: it was sent and the answer
 //   was lost: read again, and decide by the outcome; Unavailable: no session; DeadlineExceeded: not sent in
@@ -69,7 +71,7 @@ class ConfigStore {
   // Closes the session: its ephemeral nodes go.
   virtual ~ConfigStore() = default;
 
-  // With version -1, of these calls, any version is fine.
+  // The node. In the calls below a version of -1 fits any.
   virtual StatusOr<Znode> Get(const std::string& path) = 0;
   virtual StatusOr<std::vector<std::string>> Children(const std::string& path) = 0;  // names, sorted
   virtual Status Create(const std::string& path, const std::string& data, bool ephemeral = false) = 0;

@@ -71,7 +71,7 @@ class MemoryConfig {
   // Applies and persists changes, and makes watches due.
   Status ApplyLocked(const std::vector<ConfigOp>& ops, ConfigTree::SessionId id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Of a request or a reply; takes the lock.
+  // The time that a request or a reply takes; takes the lock.
   Nanos RandomDelay();
 
   const Persist persist_;
@@ -85,7 +85,7 @@ class MemoryConfig {
   ConfigTree::SessionId last_session_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<ConfigTree::SessionId, Session> sessions_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::vector<Watcher>> watchers_ ABSL_GUARDED_BY(mu_);  // by path; each is called once
-  // To be called by the keeper; bounded by the watches that were set.
+  // Watches that the keeper is to call; bounded by the watches that were set.
   std::deque<Watcher> due_ ABSL_GUARDED_BY(mu_);
   ConfigTree::SessionId delivering_ ABSL_GUARDED_BY(mu_) = 0;  // whose watch is being called now; 0: none
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -105,62 +105,86 @@ class ZookeeperStore : public ConfigStore {
   // One request under way. The completion keeps it alive when the caller has given up.
   struct Pending {
     ZookeeperStore* store = nullptr;
-    Nanos sent_ns = 0;
+    Nanos sent_ns = 0;  // our clock
     Mutex mu;
-    CondVar answered;
+    CondVar answered;  // signalled when done becomes true; with mu
     bool done ABSL_GUARDED_BY(mu) = false;
-    int rc ABSL_GUARDED_BY(mu) = ZOK;
+    int rc ABSL_GUARDED_BY(mu) = ZOK;  // of the client library
     Znode node ABSL_GUARDED_BY(mu);
     std::vector<std::string> names ABSL_GUARDED_BY(mu);
     std::vector<zoo_op_result_t> results;  // written by the client library before the completion
   };
+  // A path and the closures to call when it changes.
   struct WatchedPath {
     std::string path;
     std::vector<std::function<void()>> waiting;
   };
+  // A request under way that sets a watch.
   struct WatchRequest {
     ZookeeperStore* store;
-    uint64_t watch;
+    uint64_t watch;  // key of watches_
     Nanos sent_ns;
   };
 
+  // Callbacks of the client library, on its threads; they do not wait.
+
+  // The session's state has changed: tells waiting requests; a connection that is back fires all watches.
   static void OnSession(zhandle_t* handle, int type, int state, const char* path, void* context);
+  // A watched path has changed.
   static void OnWatch(zhandle_t* handle, int type, int state, const char* path, void* context);
+  // The end of a request that answers only with a code.
   static void OnVoid(int rc, const void* data) {
     Finish(rc, data, [](Pending*) {});
   }
+  // As OnVoid; the created path is known.
   static void OnString(int rc, const char*, const void* data) { OnVoid(rc, data); }
+  // As OnVoid; the new version is not needed.
   static void OnStat(int rc, const struct Stat*, const void* data) { OnVoid(rc, data); }
+  // The end of a Get.
   static void OnData(int rc, const char* value, int length, const struct Stat* stat, const void* data);
+  // The end of a Children.
   static void OnNames(int rc, const struct String_vector* names, const void* data);
+  // The end of a request that sets a watch on a node.
   static void OnWatchExists(int rc, const struct Stat*, const void* data) { OnWatchSet(rc, data); }
+  // The end of a request that sets a watch on a node's children.
   static void OnWatchChildren(int rc, const struct String_vector*, const void* data) { OnWatchSet(rc, data); }
+  // A watch is set; or it is not, and fires, for the path may have changed unseen.
   static void OnWatchSet(int rc, const void* data);
+  // Ends the request of the token `data`: notes the time of the answer, calls fill(Pending*) if it succeeded,
+  // and wakes its caller.
   template <typename Fill>
   static void Finish(int rc, const void* data, Fill fill);
 
+  // The path below the chroot.
   std::string Full(const std::string& path) const {
     if (chroot_ == "/") return path;
     return path == "/" ? chroot_ : chroot_ + path;
   }
+  // Waits. DeadlineExceeded: there is no connection. Unavailable: the session has expired.
   Status WaitConnected(Nanos deadline_ns);
-  // Sends and waits. `send` is one zoo_a... call with the Pending's token.
+  // Sends a request and waits for its end. `send` is one zoo_a... call with the Pending's token. A read whose
+  // answer was lost is sent again; of a write it is Unknown.
   template <typename Send>
   StatusOr<std::shared_ptr<Pending>> Request(bool write, const std::string& path, Send send,
                                              std::shared_ptr<Pending> pending = nullptr);
+  // The server has answered a request sent at `sent_ns`: the session lives a timeout from then on (lease,
+  // C3).
   void NoteAnswered(Nanos sent_ns);
+  // Calls the closures that wait for a path to change, each once, without the lock.
   void Fire(uint64_t watch);
+  // Fire, of all paths.
   void FireAll();
+  // Creates the nodes of chroot_ that are absent.
   Status MakeChroot();
 
   const std::string hosts_;
   const std::string chroot_;
-  zhandle_t* handle_ = nullptr;
-  std::atomic<Nanos> timeout_ns_{0};
+  zhandle_t* handle_ = nullptr;       // of the client library; set by Open
+  std::atomic<Nanos> timeout_ns_{0};  // as the ensemble granted it
   std::atomic<Nanos> last_answered_send_ns_{0};
   std::atomic<int64_t> session_id_{0};
   mutable Mutex mu_;
-  CondVar state_changed_;
+  CondVar state_changed_;  // signalled with state_; with mu_
   SessionState state_ ABSL_GUARDED_BY(mu_) = SessionState::kConnecting;
   // A path keeps its number for the life of the store, so that the client library holds one watcher for it,
   // not one a call.

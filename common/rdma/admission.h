@@ -1,4 +1,4 @@
-// Admission: decides whether a connection is taken, by what its Hello says (handshake, F3): protocol
+// Admission: decides whether a connection is taken, by its Hello (handshake, F3): protocol
 // versions, the process it is meant for, the owner's check, and the rule that a newer connection of a peer
 // replaces its older one.
 //

@@ -52,7 +52,7 @@ class Buffer {
 class BufferPool {
  public:
   // Slabs of slab_bytes (a power of two) are mapped and registered as needed, up to max_bytes together.
-  // `access`: what peers may do with them.
+  // `access`: the rights of peers.
   BufferPool(Fabric* fabric, Access access, size_t max_bytes, size_t slab_bytes = size_t{1} << 20);
   ~BufferPool();  // REQUIRES: every Buffer is back
 

@@ -1,15 +1,15 @@
-// Fabric: what RDMA hardware does, as an interface: connections, registered memory, SEND, WRITE, WRITE with
-// immediate, READ.
+// Fabric: the services of RDMA hardware, as an interface: connections, registered memory, SEND, WRITE, WRITE
+// with immediate, READ.
 //
 // Implementations: verbs (librdmacm, libibverbs), tcp (sockets and epoll; several processes or hosts without
 // an RDMA NIC), sim (seeded, virtual time). The subset is reliable connected queue pairs; where they differ
 // from a convenience of sockets, the queue pair's rule holds:
 // - One connection keeps its order: requests execute at the target in the order they were posted, and
-//   complete in it. (One exception, as with verbs without a fence: a READ may return what a WRITE posted
-//   behind it wrote.)
+//   complete in it. (One exception, as with verbs without a fence: a READ may return the bytes of a WRITE
+//   posted behind it wrote.)
 // - A WRITE or READ completes with kOk only when the bytes are in the target's memory, or in ours: delivered,
 //   not sent.
-// - One-sided operations take no part of the target's application: its port does what a NIC would.
+// - One-sided operations take no part of the target's application: its port does the work of a NIC.
 // - Key, bounds and rights are checked at the target for every piece. A violation fails the request with
 //   kRemoteAccess and breaks the connection: everything pending on it completes with kFlushed, and it has to
 //   be connected anew.
@@ -21,7 +21,7 @@
 // Ownership: memory named by a posted request belongs to the fabric until its completion has been polled or
 //   the connection was destroyed (exposed memory, F4). Regions are plain memory of the caller; the fabric
 //   never frees it.
-// Errors: a Completion says what became of each request; a Status is for set-up.
+// Errors: a Completion tells the end of each request; a Status is for set-up.
 #pragma once
 
 #include <array>
@@ -168,7 +168,7 @@ struct PortOptions {
   uint32_t max_pending_requests = 1024;    // per connection; Post refuses more
 };
 
-// The NIC of one thread: its connections, and what completes on them.
+// The NIC of one thread: its connections, and the completions on them.
 class Port {
  public:
   // Destroys its connections; after it nothing of theirs lands or is read.

@@ -4,7 +4,6 @@
 // Thread safety: all.
 // Ownership: the sources outlive the metrics' last exposition.
 // Errors: none.
-// Thread safety: all.   Ownership: what is read outlives the metrics' last exposition.   Errors: none.
 #pragma once
 
 #include <functional>

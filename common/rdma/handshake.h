@@ -59,11 +59,12 @@ struct Handshake {
 };
 
 std::string EncodeHello(HandshakeKind kind, const Hello& hello, uint32_t max_message_bytes);
-std::string EncodeRefusal(const Hello& self, std::string_view reason);  // `reason` is cut to what fits
+std::string EncodeRefusal(const Hello& self,
+                          std::string_view reason);  // `reason` is cut to the longest handshake
 
 // The whole length that a prefix announces; 0: malformed. REQUIRES: kHandshakePrefixBytes bytes.
 size_t HandshakeLength(std::string_view prefix);
-// Decodes a whole handshake. Returns null, or what is malformed.
+// Decodes a whole handshake. Returns null, or the fault as text.
 const char* DecodeHandshake(std::string_view bytes, Handshake* out);
 
 // The two have a protocol version in common.

@@ -20,9 +20,9 @@ class KeyTable {
  public:
   explicit KeyTable(uint64_t seed = 0);  // equal seeds give equal keys
 
-  // Under a new key, lkey and rkey alike.
+  // Registers memory under a new key, as lkey and, if peers may reach it, as rkey.
   MemoryRegion Add(void* address, uint64_t size, Access access);
-  // Under the key that it has, of a device.
+  // Adds a region under the key that a device gave it.
   void Add(const MemoryRegion& region) { regions_.emplace(region.lkey, region); }
   bool Remove(uint32_t key);  // false: there is no such key
   // The key is live, [address, address + length) lies inside its region, and the region grants `need`.

@@ -41,7 +41,7 @@ class Resolver {
   ~Resolver() { Stop(); }
   // Calls `done` once, unless stopped; REQUIRES: not a KnownAddress.
   void Resolve(const std::string& address, Done done);
-  void Stop();  // drops what waits, joins; idempotent
+  void Stop();  // drops waiting lookups, joins; idempotent
 
  private:
   struct Job {

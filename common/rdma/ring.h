@@ -37,7 +37,7 @@ class Ring {
   }
   void push_back(T item) { emplace_back() = std::move(item); }
   void pop_front() { ++head_; }
-  // Of all elements; indices go back to head.
+  // Drops all elements; the next one gets the index head().
   void clear() { tail_ = head_; }
   // Drops the elements from index `tail` on.
   void truncate(uint64_t tail) { tail_ = std::min(tail_, tail); }

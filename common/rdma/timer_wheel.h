@@ -5,6 +5,9 @@
 // skipped when its slot comes by. A node fires at its time or up to about a millisecond after it, never
 // before.
 //
+//   slot     0    1    2   ...  4095        one for each millisecond, modulo 4096
+//   nodes    a    -    b c      d           c is due a turn later than b: it stays when b fires
+//
 // Thread safety: none.
 // Ownership: nodes belong to the caller and are linked in place: they stay where they are while linked.
 // Errors: none.

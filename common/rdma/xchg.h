@@ -6,9 +6,9 @@
 // writev) at the end of the turn, after the hooks. So all that one poll brought shares its messages and log
 // WRITEs.
 //
-// A Peer is the address of another process, and who that has to be where the caller says so. It is connected
-// at its first use, closed when idle, and connected again with jittered back-off, one attempt at a time, with
-// a generation in the handshake (F3).
+// A Peer is the address of another process, and the identity that the process must have, if the caller names
+// one. It is connected at its first use, closed when idle, and connected again with jittered back-off, one
+// attempt at a time, with a generation in the handshake (F3).
 //
 // Messages are framed as common/rdma/message.h says; a message longer than the port's max_message_bytes
 // travels in pieces.
@@ -20,7 +20,7 @@
 // - An Xchg never sends that much: of its calls to a peer it posts a bounded number, and bytes, that are not
 //   answered. The rest waits in the queue; Call refuses when that is full.
 // - The more send memory all connections have taken together, the less one of them may take.
-// - A connection whose peer takes nothing of what is sent to it, or does not end a message it has begun, is
+// - A connection whose peer takes no byte of those sent to it, or does not end a message it has begun, is
 //   closed after progress_timeout_ns. One that takes a little now and then stays.
 //
 // One turn of the loop, in this order (RunOnce):
@@ -30,7 +30,8 @@
 //   3. run `done` of calls and operations that ended in 1 and 2 without an answer
 //   4. begin requests that waited, as far as their connections have room again
 //   5. if anything was done: run the round hooks
-//   6. post what was queued, one Post for each connection
+//   6. post the queued requests, one Post for each connection
+//
 // Thread safety: methods under "OnXchg" only on this thread (checked in debug builds); Submit, Start and Stop
 //   from any.
 // Ownership: message bodies and results are valid during the callback only. Local memory of Write and Read
@@ -156,6 +157,7 @@ class Xchg {
   void Stop();
 
   // --- any thread
+
   // Runs `fn` on this thread soon; after Stop it is destroyed without being run.
   void Submit(absl::AnyInvocable<void()> fn);
   bool IsCurrentThread() const;

@@ -32,7 +32,7 @@ class BlockBuilder {
   // Bytes the payload would have after this Add, at most.
   size_t SizeAfter(std::string_view internal_key, size_t value_size) const;
   bool empty() const { return restarts_.empty(); }
-  // Of the payload so far, with its restart points.
+  // Bytes of the payload so far, with its restart points.
   size_t size() const { return empty() ? 0 : dst_->size() - start_ + 4 * restarts_.size() + 4; }
 
   // Appends everything of an entry but its value, which the caller appends next. REQUIRES: ascending keys.
@@ -120,7 +120,7 @@ class BlockCursor {
   }  // REQUIRES: a move before anything else
 
   Result First();
-  // To the first entry at or after the key.
+  // Moves to the first entry at or after the key.
   Result Seek(std::string_view internal_key);
   // REQUIRES: the last move gave kFound.
   Result Next() {
@@ -146,7 +146,7 @@ class BackwardBlockCursor {
   bool Init(std::string_view payload) { return view_.Init(payload); }
 
   Result Last() { return EnterInterval(view_.restarts() - 1); }
-  // To the last entry before the key; kEnd: there is none.
+  // Moves to the last entry before the key; kEnd: there is none.
   Result SeekBefore(std::string_view internal_key);
   Result Previous() {  // REQUIRES: the last move gave kFound
     if (at_ > 0) return --at_, Result::kFound;

@@ -16,6 +16,7 @@
 //   versions of a key, newest first   delete @70   put @60
 //   no snapshots; floor 80            kept         dropped
 //   the same, and bottom              dropped      dropped
+//
 // Thread safety: RunCompaction may run on any thread that may wait.
 // Errors: those of the storage; Cancelled; DeadlineExceeded; InvalidArgument: an input without a key range;
 //   DataLoss.

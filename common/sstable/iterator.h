@@ -11,6 +11,7 @@
 //     if (!it->Valid()) break;
 //     use it->key(), it->value();
 //   }
+//
 // Backwards, "first" and "next" mean the other way: SeekToFirst goes to the last entry, Seek to the last one
 // before the key. Of a key the oldest version comes first then.
 //
@@ -49,7 +50,7 @@ class Iterator {
   virtual ~Iterator() = default;
 
   virtual void SeekToFirst() = 0;
-  // To the first entry >= internal_key; backwards to the last one < it.
+  // Moves to the first entry >= internal_key; backwards to the last one < it.
   virtual void Seek(std::string_view internal_key) = 0;
   virtual void Next() = 0;  // REQUIRES: kValid
   // Completes the move. REQUIRES: kNeedBlocks, and each needed block was supplied.

@@ -62,7 +62,7 @@ class RangeTombstones {
 
  private:
   size_t fragments() const { return places_.empty() ? 0 : places_.size() - 1; }
-  // Over the fragment, at or below `at`; 0: none.
+  // The newest number over the fragment, at or below `at`; 0: none.
   SequenceNumber NewestOf(size_t fragment, SequenceNumber at) const;
   // The first fragment that ends behind the key; fragments(): none does.
   size_t FirstBehind(std::string_view key) const;

@@ -5,10 +5,10 @@
 // end at once its thread sleeps, and others may use the lane until it wakes. A closure that is submitted to a
 // lane nobody has runs on the submitting thread, at once: there is no thread to wake.
 //
-//   state      who has the lane                      Leave
+//   state      held by                               Leave
 //   kFree      nobody                                -
 //   kHeld      a thread                              one compare-and-swap
-//   kContended a thread; more to run, or waiters     runs what is queued, wakes the waiters
+//   kContended a thread; more to run, or waiters     runs queued closures, wakes the waiters
 //   kParked    nobody; a thread sleeps in RunUntil   -
 //
 // Thread safety: Hold, TryTake, Submit and RunAt from any thread; the others by the holder.
@@ -100,7 +100,7 @@ class CallerLane : public Executor {
   void LeaveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sleeps on the lane, runs closures and timers, until *done.
   void WaitFor(const bool* done);
-  // Leave for kContended: runs what is queued first.
+  // Leave for kContended: runs queued closures first.
   void LeaveSlow() ABSL_LOCKS_EXCLUDED(mu_);
   // Runs queued closures and due timers; lets go of mu_ meanwhile.
   void RunQueued() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -134,7 +134,7 @@ class CallerLanes {
   // may take.
   CallerLane* Take(For what);
   size_t for_writes() const { return shared_; }  // lanes with a lower index may write
-  // By index.
+  // All lanes, by index.
   const std::vector<std::unique_ptr<CallerLane>>& all() const { return lanes_; }
 
  private:

@@ -4,23 +4,30 @@
 //   auto db = nova::Db::Open("/data/db");
 //   (*db)->Put("key", "value");
 //
-// In the directory: IDENTITY (one line of text: format and epoch, raised by every opening), CURRENT (the
-// manifest's uuid), manifest-<uuid>, log-<epoch>-<n> (logc/local_log.h), <uuid>.sst (a table: data, then
-// metadata), LOCK.
+// In the directory:
 //
-// The same Range as in a cluster: its request path runs on the calling thread (CallerLane), its log and its
-// tables are files.
+//   IDENTITY           one line of text: the format, and the epoch, which every opening raises
+//   CURRENT            uuid of the manifest
+//   manifest-<uuid>    ltc/engine/manifest.h
+//   log-<epoch>-<n>    logc/local_log.h
+//   <uuid>.sst         a table: data, then metadata
+//   LOCK               held by the process that has the database open
+//
+// It is the same Range as in a cluster. Its request path runs on the calling thread (CallerLane); its log and
+// its tables are files.
 //
 // Thread safety: all methods of Db, from any number of threads; Open and the destructor alone.
-// Ownership:     keys and values are copied before a call returns. One process per directory.
-// Errors:        NotFound; InvalidArgument: an empty or too long key, a value over max_value_bytes, a batch
-//                over its limits, an option or a time to live out of range, a range of keys that ends where
-//                it begins or before, each named; ResourceExhausted: the disk is full, nothing was written,
-//                later calls may succeed; Unavailable: another process holds the directory, or the disk
-//                failed, nothing was written; DataLoss: stored bytes are damaged; Unknown: the write was
-//                written to the log, but syncing it failed;
-//                FailedPrecondition: the database is closed, or its manifest is another's.
-//                docs/durability.md: what holds after each.
+// Ownership: keys and values are copied before a call returns. One process has a directory at a time.
+// Errors (docs/durability.md says more of each):
+//   NotFound            the key has no value
+//   InvalidArgument     an empty or too long key, a value over max_value_bytes, a batch over its limits, an
+//                       option or a time to live out of range, a range of keys that does not end behind its
+//                       beginning; each is named
+//   ResourceExhausted   the disk is full: nothing was written, and later calls may succeed
+//   Unavailable         another process holds the directory, or the disk failed: nothing was written
+//   DataLoss            stored bytes are damaged
+//   Unknown             the write is in the log, but syncing it failed
+//   FailedPrecondition  the database is closed, or its manifest is another's
 #pragma once
 
 #include <functional>
@@ -44,7 +51,7 @@ class Snapshot;  // of the engine: ltc/engine/snapshot.h
 
 // What an acknowledged write survives (durability, D).
 enum class DbLog {
-  // An orderly close. After a crash the database holds what flushes had put into tables: of a batch perhaps a
+  // An orderly close. After a crash the database holds the content of its tables: of a batch perhaps a
   // part, and a late write perhaps without an earlier one.
   kNone,
   kPersistent,  // the death of the process; with WriteOptions::sync, a loss of power
@@ -53,12 +60,12 @@ enum class DbLog {
 struct DbOptions {
   bool create_if_missing = true;
   DbLog log = DbLog::kPersistent;
-  // A bound on all memory sizes that follow, and on what the engine needs beside them (docs/engine.md,
+  // A bound on all memory sizes that follow, and on the engine's own needs (docs/engine.md,
   // "Memory"). None: each has a size of its own.
   std::optional<size_t> memory_limit_bytes;
   std::optional<size_t> memtable_bytes;  // of all memtables; none: half of the limit, or 256 MiB
-  // Of index and filter of all tables, and of blocks that are not mapped. None: the rest of the limit, or 256
-  // MiB.
+  // Memory of index and filter of all tables, and of blocks that are not mapped. None: the rest of the limit,
+  // or 256 MiB.
   std::optional<size_t> cache_bytes;
   // Reads use mapped files, which is fastest. False: reads go through the cache, and a failing disk is an
   // error instead of the end of the process.
@@ -78,7 +85,7 @@ struct DbOptions {
 
   // The options of the engine's range, for an embedded database.
   static RangeOptions DefaultRange();
-  // With a value for every size that was left open.
+  // These options with a value for every size that was left open.
   DbOptions Derived() const;
   // InvalidArgument: an option is out of range; with its name, its value and the bounds.
   Status Check() const;
@@ -165,7 +172,7 @@ class Db {
   // disk that is full or fails for a while ends the wait with its error; the work is tried again all the same
   // as long as the database is open.
   Status Flush();
-  // Until nothing is to be flushed or compacted.
+  // Waits until nothing is to be flushed or compacted.
   Status WaitForBackgroundWork();
   RangeStats stats() const;
   MemoryUse memory_use() const;

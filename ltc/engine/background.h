@@ -27,7 +27,7 @@
 namespace nova {
 
 struct BackgroundOptions {
-  int flush_threads = 2;  // at least 1, as with the others
+  int flush_threads = 2;
   int compaction_threads = 2;
   int reader_threads = 2;  // load the metadata of tables that requests found unloaded
   // Each kind of these has its own threads, for a StoC that hangs must not hold up the others.
@@ -62,7 +62,7 @@ class BackgroundWork {
   class Turns {
    public:
     void Add(RangeId range, bool first = false);  // `first`: in front of all others
-    // In 0.1 s, unless it is queued for later already.
+    // Adds the range in 0.1 s, unless it is queued for later already.
     void AddLater(RangeId range);
     // The next range; waits; false: stopped.
     bool Take(RangeId* range);

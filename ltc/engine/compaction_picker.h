@@ -1,4 +1,5 @@
-// CompactionPicker: decides what to compact next. Pure functions of a version and of the state between picks.
+// CompactionPicker: decides which tables are compacted next. Pure functions of a version and of the state
+// between picks.
 //
 // Leveled (paper section 4.3): Level0 is due by its number of runs, a deeper level by its bytes against a
 // target that grows tenfold a level. By compaction order (K3c) Level0 is taken from the oldest run on, so
@@ -30,10 +31,10 @@ struct CompactionPlan {
   std::vector<TableRef> overlaps;
   bool trivial_move = false;  // one table, nothing below it: only the edit
   bool bottom = false;        // no deeper table overlaps the inputs' keys
-  // One table is written anew in its place, on other StoCs or without what is hidden; in the version, in
+  // One table is written anew in its place, on other StoCs or without hidden entries; in the version, in
   // checkpoints, or in both.
   bool move = false;
-  // The inputs, of any levels, hold only what range tombstones hide: an edit drops them unread (range
+  // The inputs, of any levels, hold only entries that range tombstones hide: an edit drops them unread (range
   // deletion, K7).
   bool drop_only = false;
 };
@@ -44,7 +45,7 @@ struct CompactionState {
   std::set<Uuid> busy;                      // tables in a running job
 };
 
-// By level: how much it is due; 1 and more is.
+// How much each level is due: 1 and more is.
 std::array<double, kLevels> CompactionScores(const Version& version, const CompactionOptions& options);
 // The plan with the highest score of 1 and more whose tables are all free, which are busy from now on.
 // nullopt: nothing to do.

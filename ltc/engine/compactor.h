@@ -9,6 +9,7 @@
 //   4. run parts until none is left; wait for those that others run
 //   5. commit one edit: all inputs out, all outputs in. After an error: give up the outputs
 //   6. inputs are free again
+//
 // A job (common/sstable/compaction_job.h) is self-contained: all it reads and writes goes through a storage
 // of its own. Flushes go first (Pacer).
 //
@@ -62,14 +63,14 @@ class Compactor {
   struct RunningCompaction;  // a plan under way, its parts and their results
   class JobStorage;          // tables of a job, through the range's services
 
-  // Tables may hold entries hidden by a range deletion (K7)
+  // Tables may hold entries hidden by a range deletion (K7).
   bool HoldsHidden(const RangeView& view);
   // Carries out a plan, from its jobs to its edit; other threads take parts of it. Waits for them.
   Status RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompaction>& run);
   // Makes the jobs of a plan: cuts it at keys where, by the index blocks of its tables, about equal parts of
   // the bytes lie on each side.
   Status PlanParts(uint64_t job_id, const DropRules& rules, RunningCompaction* run);
-  // Until none is left to take; false: there was none.
+  // Runs parts until none is left to take; false: there was none.
   bool RunParts(RunningCompaction* run);
   // Tables of a plan that failed: deleted, or kept if an edit may name them.
   void GiveUp(RunningCompaction* run);

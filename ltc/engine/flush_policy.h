@@ -1,6 +1,8 @@
 // Flush policy: decides which sealed rounds are written to tables now, as one group, and which are merged in
 // memory first. Everything they look at is in their arguments. docs/engine.md argues for the rules.
 //
+// tests/ltc/testdata has their cases as text: a situation, and how many rounds are flushed or merged in it.
+//
 // Thread safety: pure functions. Ownership, errors: none.
 #pragma once
 
@@ -17,7 +19,7 @@ namespace nova {
 // What earlier flushes took and left out, as far as later ones decide by it.
 struct FlushHistory {
   double kept = 1;  // of the last flush: the part of its entries that its own rounds did not overwrite
-  // Of the last flushes: the part of kept entries that younger rounds had overwritten (a running mean)
+  // Of the last flushes: the part of kept entries that younger rounds had overwritten (a running mean).
   double replaced = 0;
   Nanos round_ns = 0;  // the last one's time for one full round
   bool waits = false;  // flushes wait for one disk, most of the time
@@ -33,7 +35,7 @@ struct FlushHistory {
 struct FlushResult {
   Nanos took_ns = 0;
   Nanos busy_ns = 0;              // part of took_ns in which the thread ran, or wanted to
-  double share = 0;               // what it flushed, in full rounds
+  double share = 0;               // memory flushed, in full rounds
   uint64_t written_entries = 0;   // as clients wrote them, before merges in memory
   uint64_t kept_entries = 0;      // not overwritten within the group
   uint64_t replaced_entries = 0;  // of kept_entries: left out because younger rounds overwrite them

@@ -4,6 +4,9 @@
 // Numbers of jobs rise within an epoch. A file says its job's number, so the numbers tell whether a file may
 // still be named by an edit (collection, N4).
 //
+// A collection takes FirstUnfinished() = n first, then lists the files of this epoch, then looks which of
+// them are referenced. A file of a job below n that is not referenced by then never will be.
+//
 // Thread safety: all.
 // Ownership: outlives its Jobs.
 // Errors: none.

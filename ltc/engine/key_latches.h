@@ -14,6 +14,7 @@
 //      which was never posted, and wait      3. wait until m is stable: writers up to m are visible
 //   3. log, link, finish n                   4. compare, take a number, log, link, finish
 //                                            5. unlock: writers that wait try again
+//
 // No thread waits. A caller that cannot go on leaves a closure, which runs under no lock on the thread that
 // unlocks; it should submit to its own executor. Writers that waited get a turn: the stripe is not locked
 // again before each of them has tried once more.

@@ -49,7 +49,7 @@ class ManifestStorage {
   virtual Status Install(const ManifestGroup& group) = 0;
   // False: the store of records does not answer now, so a new file that can wait is not begun.
   virtual bool MayInstall() const { return true; }
-  virtual void Delete(const ManifestGroup& group) = 0;  // best effort, in the background
+  virtual void Delete(const ManifestGroup& group) = 0;  // best effort; on StoCs in the background
 };
 
 class Manifest {
@@ -70,7 +70,7 @@ class Manifest {
   //   BeginRenewal   `snapshot` holds every edit acknowledged so far. From now on those that are acknowledged
   //                  are kept for the new file too. Unavailable: a file is in doubt.
   //   (the caller writes first_record by ManifestStorage::Create; Append may be called meanwhile)
-  //   EndRenewal     what was kept is written to the new file, which then is installed. After an error the
+  //   EndRenewal     the kept edits are written to the new file, which then is installed. After an error the
   //                  old file goes on, but where the installing is in doubt: then as after a roll in doubt.
   //                  Aborted: a roll was first.
   //   DropRenewal    the new file could not be made.

@@ -12,6 +12,7 @@
 //   versions     Node::newest -> Entry (a version) -> Entry ...   youngest first
 //   chain        youngest_ -> Node -> Node ...                    all keys, the youngest first
 //   list         head_ -> Node -> Node ...                        a skip list: keys up to ordered_, by key
+//
 // A write comes in two steps, because it is logged between them. Prepare copies key and value to their final
 // place and makes nothing visible; Link makes the version visible (logged before visible, K2). A version that
 // is never linked is never seen.
@@ -42,8 +43,8 @@ class MemTable {
  public:
   struct Entry;  // a version, between Prepare and Link
 
-  // `expected_bytes`: what it will hold; sizes the hash table. `scanned`: its writers list keys, for scans
-  // are expected.
+  // `expected_bytes`: its size when full, by which the hash table is sized. `scanned`: its writers list keys,
+  // for scans are expected.
   MemTable(MemTableId id, ArenaPool* pool, size_t expected_bytes = 4 << 20, bool scanned = false);
   MemTableId id() const { return id_; }
 
@@ -79,7 +80,7 @@ class MemTable {
                                           Direction direction = Direction::kForward);
   bool scanned() const { return scanned_.load(std::memory_order_relaxed); }  // a scan has been here
 
-  // Of versions and keys; an empty table has 0.
+  // Memory of versions and keys; an empty table has 0.
   size_t bytes_used() const { return arena_.bytes_used() - overhead_; }
   uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }  // versions that are linked
   uint64_t keys() const { return keys_.load(std::memory_order_relaxed); }        // distinct keys
@@ -91,10 +92,11 @@ class MemTable {
   struct Node;            // a key
   struct SortKey;         // a key on the chain with 8 bytes to compare
   static constexpr int kMaxHeight = 12;
-  static constexpr uint64_t kListEvery = 256;  // new keys between two listings by writers of a scanned range
+  // Writers of a scanned range list keys about once in as many writes.
+  static constexpr uint64_t kListEvery = 256;
   // Buckets in one arena chunk.
   static constexpr size_t kPieceBuckets = ArenaPool::kChunkBytes / sizeof(void*);
-  // Of a key in the skip list; a function of the key's hash and the table's id.
+  // The height of a key in the skip list; a function of the key's hash and the table's id.
   int HeightOf(uint64_t hash) const;
   std::vector<std::atomic<Node*>*> NewBuckets();  // the empty bucket array, in pieces
   // Copies the key into the arena; not in the table yet.
@@ -106,7 +108,7 @@ class MemTable {
   Node* InsertInBucket(Node* node);
   // Puts a new key at the head of the chain.
   void Chain(Node* node);
-  // By key; `from` and older ones, without `until`.
+  // The keys on the chain from `from` to before `until`, sorted.
   static std::vector<SortKey> SortedChain(Node* from, const Node* until);
   // Puts every key that is chained by now into the list.
   void List();

@@ -29,7 +29,7 @@ class OverwriteProbe {
   uint64_t replaced() const { return replaced_; }  // versions for which Replaces was true
 
  private:
-  // Some round has a newer version, visible to all who would see `key`.
+  // Some round has a newer version, visible to every reader that would see `key`.
   bool Holds(const ParsedInternalKey& key) const;
 
   RoundGroup rounds_;                      // none: nothing is replaced

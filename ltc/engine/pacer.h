@@ -1,4 +1,4 @@
-// Pacer: decides who goes first in a range: writers, flushes, compactions or reads. It also remembers
+// Pacer: decides the order of writers, flushes, compactions and reads in a range. It also remembers
 // failures of background work and tells them to writers that wait for that work.
 //
 // Writers are slowed down before memory or Level0 is full (WriteController). Flushes go before compactions
@@ -32,6 +32,7 @@ class Pacer {
       : context_(context), rounds_(rounds), log_(log) {}
 
   // --- writers
+
   // How long a write of `bytes` has to wait, in ns; 0: it goes now. On the executor of the write; does not
   // wait.
   Nanos Admit(Executor* on, uint64_t bytes);  // how long a write has to wait; 0: it goes
@@ -44,6 +45,7 @@ class Pacer {
   void UpdatePressure();
 
   // --- flushes
+
   // A flush has got through `written_bytes` of memtables since the last call, and kept `kept_bytes` of them
   // for tables.
   void OnFlushing(uint64_t written_bytes, uint64_t kept_bytes);
@@ -56,6 +58,7 @@ class Pacer {
   RoundSet::FlushInput FlushInput() const { return {flush_history(), HoldsRoundsBack()}; }
 
   // --- compactions
+
   // A flush runs and half of the room for rounds is taken: compactions wait (writers wait for memory, and
   // memory for a flush). False while flushes fail, which may be for want of the space that a compaction
   // frees.
@@ -66,7 +69,7 @@ class Pacer {
   // A Level0 job of `runs` runs has read this part of its input, 0 to 1. They count as gone in that measure,
   // so that the pressure falls while a long job runs.
   void ConsumeLevel0(int runs, double part);
-  // The job has ended; the version says what is left.
+  // The job has ended; the version has the runs that are left.
   void EndLevel0() { level0_runs_consumed_.store(0); }
 
   // Called before background work reads or writes more: pauses for reads if all is on one disk, unless
@@ -79,7 +82,7 @@ class Pacer {
   void FlushDone() { flush_failure_.OnDone(); }
   void CompactionFailed(const Status& s) { Failed("compaction", s, &compaction_failure_); }
   void CompactionDone() { compaction_failure_.OnDone(); }
-  // Of the latest attempt; kOk: it succeeded.
+  // The latest flush's outcome; kOk: it succeeded.
   Outcome flush_failure() const { return flush_failure_.outcome(); }
   // Why flushes (compactions) have failed for a while and again after `since_ns`; Ok: they have not.
   Status LastingFlushFailure(Nanos since_ns) const { return flush_failure_.Lasting(since_ns); }
@@ -103,7 +106,7 @@ class Pacer {
   DiskTurns disk_turns_;
   WorkFailure flush_failure_;                    // told to writes that no memtable has room for
   WorkFailure compaction_failure_;               // told to writes that are slowed down for the want of it
-  LogThrottle errors_;                           // one line a second at most
+  LogThrottle errors_;                           // one line in 5 s at most
   std::atomic<double> level0_runs_consumed_{0};  // by the Level0 job under way; see ConsumeLevel0
   std::atomic<int64_t> compaction_grant_{0};     // bytes that compactions may move while a flush is behind
   // Held while the controller is told of the view, so that the last to tell has the latest.

@@ -51,10 +51,11 @@ class Range : public std::enable_shared_from_this<Range> {
                                                   RecoveredLogs entries,
                                                   std::shared_ptr<const void> keep = nullptr);
   ~Range();
-  // After OPEN, once; requests before it end with kNotOwner.
+  // Call after OPEN, once; requests before it end with kNotOwner.
   void Activate(std::unique_ptr<RangeLog> log);
 
   // --- request path, on `on`
+
   // See WritePath.
   void Write(Executor* on, const WriteOp& op, WriteDone done) { writes_.Write(on, op, std::move(done)); }
   // kConditionFailed: the key has another value. No write of the key comes between the comparison and the
@@ -63,10 +64,11 @@ class Range : public std::enable_shared_from_this<Range> {
     writes_.CompareAndSwap(on, std::move(op), std::move(done));
   }
   // The newest version. See Reader.
-  void Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done) {  // the newest
+  void Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done) {
     reader_.Get(on, key, deadline_ns, std::move(done));
   }
-  // At a snapshot that this range made. kSnapshotEnded: it is not live any more; also of MultiGet and Scan.
+  // A get at a snapshot that this range made. kSnapshotEnded: it is not live any more; also of MultiGet and
+  // Scan.
   void GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, Nanos deadline_ns, GetDone done) {
     reader_.GetAt(on, snapshot, key, deadline_ns, std::move(done));
   }
@@ -82,6 +84,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void Scan(Executor* on, ScanOp op, ScanDone done) { scanner_.Scan(on, std::move(op), std::move(done)); }
 
   // --- background, on threads that may wait
+
   // Flushes the oldest sealed rounds that are not claimed, or merges some. False: nothing to do now, or it
   // failed.
   bool FlushOne() { return flusher_.FlushOne(); }
@@ -93,7 +96,7 @@ class Range : public std::enable_shared_from_this<Range> {
   bool CompactOne() { return compactor_.CompactOne(); }
   // Does not wait; true may mean that the work is claimed already.
   bool NeedsFlush() const { return flusher_.NeedsFlush(); }
-  // As NeedsFlush.
+  // As NeedsFlush, for compactions.
   bool NeedsCompaction() { return compactor_.NeedsCompaction(); }
   // For a range that was just opened; both end when `stop` is true. See TableAccess.
   void LoadReaders(const std::function<bool()>& stop) { tables_.LoadReaders(rounds_.Current(), stop); }
@@ -145,7 +148,7 @@ class Range : public std::enable_shared_from_this<Range> {
   void LeaveStocs(const std::vector<StocId>& stocs) { jobs_.LeaveStocs(stocs); }
   // Tables there, and jobs that may still place some there.
   uint64_t TablesLeft(StocId stoc) const { return compactor_.TablesLeft(stoc); }
-  // In the version or in a checkpoint; nullopt: in none.
+  // The table, in the version or in a checkpoint; nullopt: in none.
   std::optional<TableInfo> FindTable(const Uuid& table) const;
   bool InVersion(const Uuid& table) const;  // in the current version's runs
   // Calls `fn` with each table of the version and of its checkpoints, once.

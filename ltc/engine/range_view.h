@@ -1,7 +1,7 @@
 // RangeView: the content of a range at one moment, as readers and background work see it: the rounds in
 // memory, the version, the range tombstones. Immutable once it is published (RoundSet::Publish).
 //
-// Thread safety: immutable, but for what its rounds say of themselves.
+// Thread safety: immutable, but for the rounds, whose headers tell their own rules.
 // Ownership: shared_ptr; keeps its rounds and tables.
 #pragma once
 

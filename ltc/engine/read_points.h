@@ -1,5 +1,6 @@
-// ReadPoints: what readers may see, and so what background work may leave out (snapshots, K4; expiry, K7):
-// the sequence numbers that were handed out and finished, the live snapshots, and the published clock.
+// ReadPoints: the versions that readers may see, and so those that background work may leave out (snapshots,
+// K4; expiry, K7): the sequence numbers that were handed out and finished, the live snapshots, and the
+// published clock.
 //
 // Thread safety: all.
 // Ownership: none taken.
@@ -43,9 +44,10 @@ class ReadPoints {
   // Ascending; snapshots whose lease is over are not among them.
   std::vector<SequenceNumber> LiveSnapshots() { return snapshots_.Live(Now()); }
 
-  // The wall clock in ms, but never behind what an edit has published (K7), so that nothing comes back.
+  // The wall clock in ms, but never behind the time that an edit has published (K7), so that nothing comes
+  // back.
   int64_t NowMs() const { return std::max(WallNowMs(), published_now_ms()); }
-  // Of the latest edit; 0: none.
+  // The time that the latest edit published; 0: none.
   int64_t published_now_ms() const { return published_now_ms_.load(std::memory_order_relaxed); }
   // An edit was published: entries that had expired by `now_ms` may be gone. One thread at a time.
   void PublishNow(int64_t now_ms) {

@@ -29,7 +29,7 @@ class Reader {
       : context_(context), points_(points), rounds_(rounds), tables_(tables) {}
 
   void Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done);  // the newest version
-  // At a snapshot of this range.
+  // A get at a snapshot of this range.
   void GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, Nanos deadline_ns, GetDone done);
   // All at one moment (K4): the snapshot's, or now if that is null. Values come in the order of keys.
   void MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot,

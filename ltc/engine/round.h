@@ -43,7 +43,7 @@ struct Round {
   const Nanos opened_ns = Now();
   Nanos sealed_ns = 0;                // set when it is sealed; of a merged round, the oldest one's
   std::atomic<bool> flushing{false};  // claimed: a thread writes its tables, or they wait for their commit
-  // Claimed: a thread copies what is left of it into a merged round. Guarded by RoundSet's lock.
+  // Claimed: a thread copies its live entries into a merged round. Guarded by RoundSet's lock.
   bool merging = false;
   bool merged_in_vain = false;  // the last merge of it brought nothing; guarded by RoundSet's lock
   // The rounds that it was merged of; a round that was not merged is its only source.
@@ -52,7 +52,7 @@ struct Round {
     std::vector<MemTableId> memtables;
   };
   std::vector<Source> sources;  // oldest first
-  bool merged = false;          // it holds what was left of several rounds
+  bool merged = false;          // it holds the live entries of several rounds
   uint64_t merged_bytes = 0;    // of a merged round: bytes of all sources as they were written
   uint64_t merged_entries = 0;  // likewise, entries
   double share = 1;             // its memory, in full rounds

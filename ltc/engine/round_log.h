@@ -37,7 +37,8 @@ class RoundLog {
   bool keeps_records() const { return log_->keeps_records(); }  // false: log mode none
   // A record that is not synced may be lost where a synced one is not.
   bool sync_matters() const { return sync_matters_; }
-  Refusals& refusals() { return refusals_; }    // refusals of the last 0.1 s
+  // The answer to writes while the log refuses; it is asked again within 0.1 s.
+  Refusals& refusals() { return refusals_; }
   RangeLog* get() const { return log_.get(); }  // null before Open
 
  private:

@@ -35,6 +35,7 @@ class RoundSet {
   RoundSet(const RangeContext* context, ReadPoints* points, RoundLog* log);
 
   // --- views
+
   // The latest view. The reference is valid until `on` calls this again.
   const std::shared_ptr<const RangeView>& ViewOf(Executor* on);
   // The latest view, from any thread; takes the lock.
@@ -51,6 +52,7 @@ class RoundSet {
   void WithReadPoint(Executor* on, absl::AnyInvocable<void(ReadPoint)> fn);
 
   // --- sealing
+
   // Seals the active round if it is `round` still and holds anything. False: there is no room for another
   // round. True: it is sealed, was before, or is empty.
   bool Seal(const Round* round);
@@ -61,11 +63,11 @@ class RoundSet {
   // flush. The caller asks again until then.
   bool SealForFlush();
 
-  // --- what a flush may leave out, and which rounds go at once
+  // --- versions that a flush must keep, and rounds that are flushed at once
 
   // Sets a flush barrier: every write acknowledged before this call gets into a table, even if it is
-  // overwritten later. All rounds there are now are flushed at once. Returns the last number handed out, for
-  // FlushedUpTo.
+  // overwritten later. Rounds of numbers up to the last one handed out, which is returned, are flushed as
+  // soon as they are sealed (SealUpTo); FlushedUpTo tells when that is done.
   SequenceNumber BeginFlush();
   // The barrier alone: nothing is flushed earlier for it.
   void AddFlushBarrier();
@@ -79,10 +81,11 @@ class RoundSet {
   void LookForYounger(const RoundGroup& rounds, OverwriteProbe* probe);
 
   // --- claims of background work: a claimed round is no other thread's until the claim ends
+
   // What ClaimFlush decides by, beside the rounds themselves (ltc/engine/flush_policy.h).
   struct FlushInput {
     FlushHistory history;        // earlier flushes
-    bool may_hold_back = false;  // groups are merged into one run, so rounds may wait to form one
+    bool may_hold_back = false;  // see Pacer::HoldsRoundsBack
   };
   // Oldest first; empty: no round is to be flushed now.
   RoundGroup ClaimFlush(const FlushInput& input);
@@ -91,7 +94,7 @@ class RoundSet {
   RoundGroup ClaimMerge(double* share);
   // Ends a claim of ClaimMerge and puts `merged` in the place of `rounds`. False: the rounds stay. Either
   // `merged` is null (the merge was in vain), or a checkpoint was attached to one of `rounds` meanwhile, and
-  // wants what they hold by themselves (checkpoint, M2).
+  // wants their entries by themselves (checkpoint, M2).
   bool PublishMerged(const RoundGroup& rounds, std::shared_ptr<Round> merged);
 
   // --- checkpoints (edit first, checkpoint, M2): of everything that is written by now

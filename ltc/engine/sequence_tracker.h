@@ -3,6 +3,7 @@
 //
 //   numbers    1 2 3 4 5 6 7        stable() = 3: 4 is not finished, though 5 and 6 are
 //   finished   x x x . x x .        last() = 7
+//
 // Thread safety: all; without a lock but for waiters.
 // Bounds: at most kWindow numbers unfinished at a time.
 #pragma once

@@ -4,6 +4,9 @@
 // number. It is live until it was let go or its lease ended, so a snapshot that a client forgot pins nothing
 // for ever. A snapshot that has ended stays so, and reads at it are refused.
 //
+// A job asks for Live() when it has its inputs. A snapshot that enters later has a number above all of
+// theirs, so it misses nothing that the job leaves out.
+//
 // Thread safety: all.
 // Ownership: shared_ptr. The list knows its snapshots weakly, so a handle may outlive the range.
 #pragma once
@@ -62,7 +65,7 @@ class SnapshotList {
   }
   bool Made(const Snapshot& snapshot) const { return snapshot.list_ == id_; }  // it was made here
   // Numbers of the live snapshots, ascending. Snapshots whose lease is over end by this call, for the caller
-  // drops what they kept.
+  // drops the versions they kept.
   std::vector<SequenceNumber> Live(Nanos now_ns) {
     std::vector<SequenceNumber> live;
     MutexLock lock(&mu_);
@@ -79,7 +82,7 @@ class SnapshotList {
     return live;
   }
 
-  // Ends all, for what they see goes (a checkpoint is restored).
+  // Ends all, for the versions they see go (a checkpoint is restored).
   void EndAll() {
     MutexLock lock(&mu_);
     for (const std::weak_ptr<Snapshot>& weak : snapshots_) {

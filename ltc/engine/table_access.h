@@ -33,7 +33,7 @@ class TableAccess {
   // table's files are deleted. Waits.
   StatusOr<TableInfo> StoreTable(TableBuilder::Output output, const Creator& creator,
                                  std::shared_ptr<const TableReader>* reader);
-  // Of tables at a level: its compression.
+  // The options of tables at a level, which has a compression of its own.
   TableOptions OptionsAt(int level) const;
 
   // Both go through the tables of `view` until `stop` is true, skip tables that were dropped meanwhile or
@@ -45,7 +45,7 @@ class TableAccess {
   void Warm(std::shared_ptr<const RangeView> view, const std::function<bool()>& stop);
 
  private:
-  // `cold`: the data of the table is not expected in memory, so a mapping of it must not be relied on yet.
+  // `cold`: see TableReader::Open. Counts index and filter in the cache for as long as the reader lives.
   StatusOr<std::shared_ptr<const TableReader>> OpenReader(const TableInfo& info, std::string_view metadata,
                                                           bool cold);
   // Calls `fn` with the reader of each table of the runs. Lets go of `view` first, so tables may be dropped.

@@ -84,7 +84,8 @@ struct Checkpoint {
   int64_t created_ms = 0;  // wall clock
   std::vector<Run> runs;   // newest first
   // Range deletions (K7) that hide versions in the runs.
-  RangeTombstonesRef tombstones = nullptr;  // K7: what they hide in the runs is not in it
+  RangeTombstonesRef tombstones =
+      nullptr;  // range deletions (K7): versions in the runs that they hide are not in it
 };
 using CheckpointRef = std::shared_ptr<const Checkpoint>;
 inline constexpr size_t kMaxCheckpoints = 100;  // of one range
@@ -93,7 +94,7 @@ bool IsCheckpointName(std::string_view name);
 
 // The change that one flush, compaction, open, or work on checkpoints makes. A record of the manifest
 // (docs/formats.md).
-// Of Add and Pin: `order` is the run's order in its level, as in Run.
+// `order`, in Add and Pin, is the run's order in its level, as in Run.
 struct VersionEdit {
   struct Add {
     int level = 0;
@@ -151,7 +152,7 @@ class Version {
   CheckpointRef FindCheckpoint(std::string_view name) const;                      // null: there is none
   // Calls `fn` with the tables of the runs, then of each checkpoint; a table may come several times.
   void ForEachTable(const std::function<void(const Run&, const TableRef&)>& fn) const;
-  // In the runs or in a checkpoint; null: in none.
+  // The table's handle, in the runs or in a checkpoint; null: in none.
   TableRef FindHandle(const Uuid& table) const;
   // The pin that makes a checkpoint of this version's runs and range tombstones.
   VersionEdit::Pin PinRuns(std::string name, SequenceNumber sequence, int64_t created_ms) const;
@@ -160,7 +161,7 @@ class Version {
   uint64_t LevelBytes(int level) const;
   const Run* LevelRun(int level) const;  // of a level >= 1; null when empty
   size_t TableCount() const;             // of the runs
-  // Of the runs; parts of tables that are used.
+  // Bytes of the runs, as far as tables are used.
   uint64_t TotalBytes() const;
 
   // The version after `edit`. DataLoss: the edit drops or pins a table that is not there, makes tables of a

@@ -12,6 +12,7 @@
 //   4. append it to the manifest, synced on all members; from here on it counts
 //   5. let go of outputs of earlier edits that failed; mark the tables that it dropped
 //   6. publish the view: the new version, without the flushed rounds; answer checkpoints
+//
 // Thread safety: all. Methods that return a Status wait for the store, and so do manifest_group and
 //   ReferencedFiles, for an edit under way.
 // Locks: its own, held while an edit is written, taken before RoundSet's.

@@ -21,7 +21,7 @@ class WorkFailure {
   static constexpr int kLastingFailures = 3;               // in a row, before the cause counts as lasting
   static constexpr Nanos kLastingNs = 300 * kMillisecond;  // and over as long a time
 
-  // Of the latest attempt; kOk: it succeeded.
+  // The latest attempt's outcome; kOk: it succeeded.
   Outcome outcome() const { return outcome_.load(std::memory_order_relaxed); }
   // An attempt succeeded.
   void OnDone() {

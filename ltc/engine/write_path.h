@@ -2,7 +2,7 @@
 // (K1) -> look again whether the round seals (rounds, sealing, K3a) -> prepare: copy into the memtable's
 // arena -> log record -> [all members have it] -> link, finish the number, unpin, answer.
 //
-// The order of steps is what makes it safe:
+// The order of the steps makes it safe:
 //
 //   1. pin the active round, so that it is not flushed meanwhile
 //   2. look whether it is sealing: then unpin, and take the successor
@@ -10,6 +10,7 @@
 //   4. look again: if it is sealing now, the number may lie above its boundary; finish the number, start anew
 //   5. copy into the memtable (invisible), append the record
 //   6. when the log answers: link, so gets see it; finish the number, so snapshots see it; unpin; answer
+//
 // A range deletion goes the same way, but ends in the list of range deletions (K7): once it is logged, a view
 // with it is published. A compare and swap (K6) holds its key's latch from the comparison to the insert, and
 // from there on is a write like others.
@@ -92,7 +93,7 @@ class WritePath {
   // Tries the write again once the stripe is free. REQUIRES: the write holds nothing: neither pin nor number
   // nor stripe.
   void WaitForLatch(Executor* on, size_t stripe, const WriteOp& op, WriteDone done);
-  // Of a swap that holds its latch: waits until all earlier numbers are stable, then compares.
+  // Goes on with a swap that holds its latch: waits until all earlier numbers are stable, then compares.
   void LockedSwap(const std::shared_ptr<Swap>& swap);
   // Reads the key and writes, or ends the swap.
   void CompareForSwap(const std::shared_ptr<Swap>& swap);

@@ -15,6 +15,7 @@
 //   5. wait (R5) until the old owner's lease has ended for sure
 //   6. compare-and-set the record: OPEN, the new manifest, the new log group
 //   7. activate the range with its log; free (R6) the old logs and manifest in the background
+//
 // Thread safety: all methods but the constructor. Methods that return a Status wait for StoCs or the store;
 //   call them on open, release or control threads, never on an xchg thread.
 // Ownership: the LTC's services outlive it. Work under way keeps the parts of it that it uses (Ground).
@@ -103,7 +104,7 @@ class RecordKeeper {
 
  private:
   static constexpr Nanos kMostDoubt = kSecond;  // how long a change may stay in doubt before it is cancelled
-  class Turn;  // The right to change the record: waits for it, and gives it back when destroyed.
+  class Turn;  // the right to change the record: waited for, and given back when destroyed
   // After a compare-and-set was refused: takes over the stored record if an earlier update of ours wrote it.
   // FailedPrecondition: somebody else did; the epoch is no longer ours.
   Status TakeLateUpdate(NodeSession* session, RangeId id);
@@ -157,8 +158,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   void CollectOrphans(uint64_t grace_ms);
 
  private:
-  // What the Range works with and keeps alive: record, manifest storage, placement. A flush under way may use
-  // it after the HostedRange is gone.
+  // The parts that the Range uses and keeps alive: record, manifest storage, placement. A flush under way may
+  // use it after the HostedRange is gone.
   class Ground;
   // Pauses between attempts to return to R or M members. The pause doubles while the return does not last.
   static constexpr Nanos kFirstGrowthPause = kSecond;
@@ -176,9 +177,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::string NameOf(StocId stoc) const;
   // CollectOrphans on one StoC, page by page.
   Status CollectOrphansOf(StocId stoc, uint64_t grace_ms);
-  // Of a log group; with fewer, writes wait (min_replicas)
+  // The least members of a log group; with fewer, writes wait (min_replicas).
   size_t LeastLogMembers() const;
-  // The media of a group chosen now (LogMode)
+  // The media of a group that is chosen now, by the LogMode.
   LogMedia MediaOf(const std::vector<NodeInfo>& live) const;
   // Moves everything off StoCs that drain: the log by a new group, the manifest by a renewal, tables by
   // compaction threads. Called by MaintainLog.
@@ -198,7 +199,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // first try; 5 s later `failed` may be chosen again if it lives. Runs on a change thread.
   void ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns,
                       const std::function<void(StatusOr<LogGroup>)>& answer);
-  // Living members that still have what was acknowledged.
+  // Living members that still have every acknowledged record.
   size_t MembersLeft(const LogGroup& group) const;
   // A group picked now would have more members than are left.
   bool CanGrow(const LogGroup& current) const;

@@ -14,6 +14,7 @@
 //   open                 ranges_        it is released, lost or excluded, or assigned at a later epoch
 //   lost, or not opened  to_give_back_  its record names this LTC no longer
 //   taken from us        excluded_      for ever: its highest epoch that is not served any more
+//
 // Thread safety: all. Events of the session (On...) do not wait.
 // Locks: mu_, session_mu_, garbage_mu_ and damaged_mu_ are never held together; the first is held while
 //   ranges are abandoned.
@@ -46,7 +47,7 @@ struct LtcOptions {
   std::string host;                     // for placement on other hosts; empty: the host part of the address
   std::string metrics_address;          // of /metrics, as bound; shown by `nova status`
   int xchg_threads = 1;
-  size_t block_cache_bytes = 256 << 20;     // bound on blocks of tables kept in memory, for all ranges
+  size_t block_cache_bytes = 256 << 20;     // bound on cached blocks and metadata of tables, for all ranges
   size_t memtable_limit_bytes = 512 << 20;  // bound on memtables, for all ranges
   BackgroundOptions background;
   HostedRangeOptions hosted;
@@ -75,16 +76,16 @@ class LtcNode {
                                                   const LtcEnvironment& environment);
   ~LtcNode();
 
-  // Releases every range, in parallel, and tries again until the deadline what the store refused; then
-  // leaves. Waits. Returns the first error; the ranges it concerns are recovered by the cluster. The node
-  // takes no new range meanwhile, and serves none after.
+  // Releases every range, several at a time, again and again until the deadline where that is refused; then
+  // leaves. Waits. Takes no new range from its beginning on. Returns the first error; the cluster recovers
+  // ranges that were not released.
   Status Stop(Nanos deadline_ns);
   std::string address() const;  // that others connect to
   // For people: memory, and a line for each range it holds.
   std::string StatusText() const;
 
  private:
-  // Fills in options only; Init does what may fail.
+  // Fills in options only; Init does the steps that may fail.
   LtcNode(const LtcOptions& options, const LtcEnvironment& environment);
   std::string host() const;  // for placement
   Status Init();             // the steps of Start; once
@@ -93,7 +94,7 @@ class LtcNode {
   // Lets go of the session. Returns when no xchg thread can be reading its lease any more, 10 s a thread at
   // most.
   void Leave();
-  // Waits until every xchg thread has run what was submitted before; 10 s each.
+  // Waits until every xchg thread has run the closures submitted before; 10 s each.
   void PassXchgs();
   // The callbacks of a session; they run on its heartbeat thread.
   NodeEvents Events();
@@ -109,15 +110,15 @@ class LtcNode {
   void OnRelease(RangeId range, Epoch epoch);
   // Membership has ended; the housekeeping thread joins again.
   void OnSessionLost(const std::string& why);
-  // What a heartbeat tells of ranges, copies, fabric, memory.
+  // The content of a heartbeat about ranges, copies, fabric, memory.
   NodeReport Report() const;
   // The body of an opening, on an open thread: opens the range and publishes it, or abandons it and notes it
   // to be given back.
   void OpenRange(const RangeAssignment& assignment);
   // Abandons the range if it is held at `epoch` or an earlier one.
   void Drop(RangeId range, Epoch epoch);
-  // Gives back (HostedRange::GiveBack) what was lost, on release threads. Leaves out ranges that were
-  // assigned again at the same epoch. What fails is tried again a second later.
+  // Gives back (HostedRange::GiveBack) ranges that were lost, on release threads. Leaves out ranges that were
+  // assigned again at the same epoch. A failure is tried again a second later.
   void GiveBackRanges();
   // Hands LtcServer the map of ranges_.
   void PublishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -13,6 +13,7 @@
 //   take, renew snapshot       yes; renew: reads served on the xchg thread
 //   list checkpoints           yes                      on a control thread
 //   make, delete, restore      no: fenced by the epoch  on a control thread, one at a time
+//
 // Thread safety: handlers run OnXchg; SetRanges from any thread.
 // Ownership: xchgs and metrics outlive it. Ranges are shared; each thread's copy of the map lets go of them.
 // Errors: outcomes in replies (common/base/outcome.h).
@@ -93,11 +94,11 @@ class LtcServer {
   // Handlers: each decodes one type of request, on xchg `index`, and replies at once or when the range is
   // done. HandleWrite takes puts, deletions and range deletions.
   void HandleWrite(size_t index, const IncomingCall& call, ValueType type);
-  // All entries in one range, or kNotOwner (atomicity, K6)
+  // All entries in one range, or kNotOwner (atomicity, K6).
   void HandleBatch(size_t index, const IncomingCall& call);
   // KConditionFailed needs the lease: it tells of a read.
   void HandleCompareAndSwap(size_t index, const IncomingCall& call);
-  // At a snapshot, or the newest version.
+  // A read at a snapshot, or of the newest version.
   void HandleGet(size_t index, const IncomingCall& call);
   void HandleScan(size_t index, const IncomingCall& call);  // one page, ascending or descending
   // One reply, of as many first keys as fit into it.
@@ -116,7 +117,7 @@ class LtcServer {
   // kOk, or kInvalidArgument if the key, value or time to live is out of bounds.
   Outcome IsWritable(ValueType type, std::string_view key, std::string_view value,
                      std::optional<uint64_t> ttl_ms) const;
-  // May answer reads now (lease, C3)
+  // May answer reads now (lease, C3).
   bool HasLease() const { return options_.off.c3_lease || Now() < lease_expiry_ns_(); }
 
   const std::vector<XchgExecutor*> executors_;

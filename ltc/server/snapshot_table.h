@@ -1,7 +1,7 @@
 // SnapshotTable: the snapshots that clients hold of this LTC's ranges, by the ids that they were given.
 //
 // Ids rise from a random number, so the id of an earlier owner's snapshot is not found here. A client that
-// died keeps its snapshots until their leases end; then the range lets go of what they kept
+// died keeps its snapshots until their leases end; then the range lets go of the versions they kept
 // (ltc/engine/snapshot.h), and Sweep forgets them.
 //
 // Thread safety: all.
@@ -36,7 +36,7 @@ class SnapshotTable {
   // Forgets the snapshots of ranges and epochs for which `here` is false.
   void KeepOnly(const std::function<bool(RangeId, Epoch)>& here);
   void Sweep(Nanos now_ns);  // forgets those whose lease is over
-  // Of all ranges, those included whose lease is over and that Sweep has not met.
+  // Snapshots of all ranges, those included whose lease is over and that Sweep has not met.
   size_t size() const;
 
  private:

@@ -5,8 +5,8 @@
 // thread of `xchg`, at the latest at `deadline_ns`.
 //
 // Thread safety: OnXchg of `xchg`.
-// Ownership: what a request views is copied or sent before the call returns. A reply's views are valid during
-//   `done`.
+// Ownership: bytes that a request views are copied or sent before the call returns. A reply's views are valid
+//   during `done`.
 // Errors: outcomes as in common/rdma/xchg.h. kUnavailable: not sent. kUnknown: sent, and not answered.
 //   kInternal: the reply is malformed.
 #pragma once
@@ -24,24 +24,32 @@ namespace nova {
 class LtcClient {
  public:
   explicit LtcClient(Xchg* xchg) : xchg_(xchg) {}
+  // Writes: kOk: written, as durably as was asked. kUnknown, kInternal: perhaps written. Any other outcome:
+  // not written; of kNotOwner, kBusy, kNoSpace and kUnavailable the request may be sent again (no write
+  // twice, A1).
   void Put(const std::string& address, const WriteRequest& request, Nanos deadline_ns, OpDone done);
   void Delete(const std::string& address, const WriteRequest& request, Nanos deadline_ns, OpDone done);
   void DeleteRange(const std::string& address, const WriteRequest& request, Nanos deadline_ns, OpDone done);
   void Batch(const std::string& address, const BatchRequest& request, Nanos deadline_ns, OpDone done);
+  // kConditionFailed: the key has another value. Else as the other writes.
   void CompareAndSwap(const std::string& address, const CompareAndSwapRequest& request, Nanos deadline_ns,
                       OpDone done);
   // `value` is empty unless the outcome is kOk.
   using GetDone = absl::AnyInvocable<void(Outcome, std::string_view value)>;
   void Get(const std::string& address, const GetRequest& request, Nanos deadline_ns, GetDone done);
   using ScanDone = absl::AnyInvocable<void(Outcome, const ScanReply&)>;
+  // One page of a scan; reply.more says whether to ask for the next.
   void Scan(const std::string& address, const ScanRequest& request, Nanos deadline_ns, ScanDone done);
   using MultiGetDone = absl::AnyInvocable<void(Outcome, const MultiGetReply&)>;
+  // Values of as many first keys as fit into one reply; ask again for the others.
   void MultiGet(const std::string& address, const MultiGetRequest& request, Nanos deadline_ns,
                 MultiGetDone done);
   // `snapshot` is the id that the LTC gave.
   using SnapshotDone = absl::AnyInvocable<void(Outcome, uint64_t snapshot)>;
+  // kBusy: clients hold as many snapshots of the range as they may.
   void TakeSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,
                     SnapshotDone done);
+  // These two, kSnapshotEnded: the lease is over, or the range has another owner.
   void RenewSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,
                      OpDone done);
   void DropSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,
@@ -52,8 +60,8 @@ class LtcClient {
   void Checkpoint(const std::string& address, const CheckpointRequest& request, Nanos deadline_ns,
                   CheckpointDone done);
 
-  // Calls `ends` for each request under way, with the time at which it was sent. Those for which it is true
-  // end at once, as they would at their deadlines.
+  // Calls `ends` for each request under way, with the time at which it was asked for. Those for which it is
+  // true end at once, as they would at their deadlines.
   void LookAtRequests(const std::function<bool(RangeId, Epoch, Nanos since_ns)>& ends);
 
  private:

@@ -162,7 +162,7 @@ struct MultiGetReply {
   static bool Parse(std::string_view body, MultiGetReply* out);
 };
 
-// Take, renew and drop; what a type does not carry stays 0.
+// Take, renew and drop; fields that a type does not carry stay 0.
 struct SnapshotRequest {
   RangeId range;
   Epoch epoch;
@@ -189,7 +189,7 @@ struct CheckpointReply {
     uint64_t sequence = 0;      // everything up to this number is in it
     uint64_t created_ms = 0;    // wall clock, milliseconds since 1970
     uint64_t bytes = 0;         // of tables
-    uint64_t pinned_bytes = 0;  // of tables that the range's version has no more: what a deletion would free
+    uint64_t pinned_bytes = 0;  // of tables that the range's version has no more: a deletion would free them
   };
   std::vector<Entry> entries;
   std::string Encode() const;

@@ -50,9 +50,9 @@ class SimNetwork {
   // For messages from now on.
   void set_options(const SimNetworkOptions& options);
 
-  // The node's process dies. Its connections break, some of what it had transmitted is lost, the last WRITE
-  // may be torn. Its own ports see everything disconnected and reach nobody any more; the test takes them
-  // apart.
+  // The node's process dies. Its connections break, some of the bytes it had transmitted are lost, the last
+  // WRITE may be torn. Its own ports see everything disconnected and reach nobody any more; the test takes
+  // them apart.
   void Kill(const std::string& node);
   // The node's process stands still (SIGSTOP), until Resume: Poll and Wait of its ports do not return,
   // nothing is executed there, nothing leaves.

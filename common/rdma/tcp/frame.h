@@ -19,6 +19,15 @@
 // are checked before anything lands. Every frame acknowledges; kAck does nothing else. kReadData belongs to
 // the receiver's oldest request, which is a READ. kNak says that the receiver's request number `acknowledged`
 // failed its check of key, bounds or rights; it is the last frame.
+// A WRITE of 600 KiB, and the answer:
+//
+//   kWrite  more  length 256 KiB   immediate 344 KiB   address a
+//   kWrite  more  length 256 KiB   immediate 88 KiB    address a + 256 KiB
+//   kWrite        length 88 KiB                        address a + 512 KiB
+//   kAck          acknowledged: one more               <- or any other frame of the peer
+//
+// Thread safety: pure functions.
+// Errors: CheckFrame: the fault as text.
 #pragma once
 
 #include <cstdint>

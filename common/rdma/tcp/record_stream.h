@@ -21,7 +21,9 @@ class RecordStream {
   static constexpr ssize_t kWouldBlock = -EAGAIN;
 
   virtual ~RecordStream() = default;
+  // Reads the bytes that have come, into up to `count` pieces in order.
   virtual ssize_t Read(iovec* pieces, size_t count) = 0;
+  // Writes as much of the pieces, in order, as the socket takes.
   virtual ssize_t Write(iovec* pieces, size_t count) = 0;
   // Sends the end of the stream; reading goes on.
   virtual void ShutdownWrite() = 0;

@@ -8,6 +8,7 @@
 //   the end    kUp -> kDead: broken, or closed on either side
 //              kUp -> kFailing -> kLingering -> kDead: a request of the peer was refused; it is told by a NAK
 //              kAwaitHello -> kLingering -> kDead: the hello was refused; the peer is told why
+//
 // Thread safety: none; the port's thread.
 // Ownership: owns its socket. The memory of requests is the poster's.
 // Errors: none of its own.
@@ -33,7 +34,7 @@ struct TcpPending : PendingRequest {
 // An answer that we owe: the data of a peer's READ, or the refusal that ends the connection.
 struct TcpResponse {
   uint64_t sequence = 0;  // number of the peer's request
-  uint64_t address = 0;   // of what is still to be framed
+  uint64_t address = 0;   // of the bytes still to be framed
   uint32_t rkey = 0;
   uint32_t remaining = 0;  // bytes still to be framed
   bool nak = false;        // a refusal

@@ -6,11 +6,12 @@
 //
 // When requests complete: SEND, WRITE and READ alike when the peer's port has executed them. A SEND then lies
 // in its receive queue, a WRITE in its memory, a READ in ours. Requests of a connection complete in the order
-// they were posted. A READ is ordered after the requests posted before it, but may return what a WRITE posted
-// behind it wrote (as with verbs without a fence). A peer that stands still completes nothing; deadlines (L5)
-// are the caller's. A peer that died, so that its host says so, breaks the connection at once; one whose host
-// is silent does after kernel keep-alives, about 90 s. By the handshake (F3) a newer connection replaces an
-// older one if the Hello carries an incarnation; clients and tools (0) may share a name.
+// they were posted. A READ is ordered after the requests posted before it, but may return the bytes of a
+// WRITE posted behind it wrote (as with verbs without a fence). A peer that stands still completes nothing;
+// deadlines (L5) are the caller's. A peer that died, so that its host says so, breaks the connection at once;
+// one whose host is silent does after kernel keep-alives, about 90 s. By the handshake (F3) a newer
+// connection replaces an older one if the Hello carries an incarnation; clients and tools (0) may share a
+// name.
 //
 // Thread safety: as fabric.h.
 // Ownership: ports are destroyed before their Fabric.

@@ -110,20 +110,20 @@ class TcpPort final : public Port {
   void HandleEvent(uint64_t id, uint32_t events);
   // Reads the connection alone_; false: all sockets are to be looked at.
   bool ReadAlone();
-  // Of a lingering connection: throws away what comes.
+  // Throws away bytes that a lingering connection brings.
   void DropInput(TcpConnection* c);
   // Breaks connections whose time is over, accepts again.
   void RunTimers();
 
   // --- tcp_connect.cc
 
-  // Takes what HandOver and Resolved left.
+  // Takes the items that HandOver and Resolved left.
   void TakeArrivals();
   // Dials the address, or breaks the connection with the lookup's error.
   void StartConnect(TcpConnection* c, const StatusOr<sockaddr_in>& at);
-  // Connect() has ended: sends the hello, or breaks.
+  // The socket's connect() has ended: sends the hello, or breaks.
   void Connected(TcpConnection* c);
-  // False: the socket did not take it whole, so it is broken.
+  // Writes a handshake. False: the socket did not take it whole, so it is broken.
   bool SendHandshake(TcpConnection* c, const std::string& bytes);
   // Reads on until the peer's handshake is whole.
   void ReadHandshake(TcpConnection* c);
@@ -148,11 +148,11 @@ class TcpPort final : public Port {
 
   // Builds frames and sends them until nothing is left or the socket is full; then epoll tells when to go on.
   void Flush(TcpConnection* c);
-  // Up to kMaxChunkBytes or 128 frames; an acknowledgement alone if one is due.
+  // Builds frames, up to kMaxChunkBytes or 128 of them; an acknowledgement alone if one is due.
   void BuildFrames(TcpConnection* c);
-  // Of the oldest answer that is owed; false: none is.
+  // Builds a frame of the oldest answer that is owed; false: none is.
   bool BuildResponseFrame(TcpConnection* c);
-  // Of the next request; false: there is none.
+  // Builds a frame of the next request; false: there is none.
   bool BuildRequestFrame(TcpConnection* c);
   // Adds a frame that carries the present acknowledgement. The reference is valid until the next one.
   OutFrame& PushFrame(TcpConnection* c, FrameType type, OutFrame::Source source);
@@ -182,7 +182,7 @@ class TcpPort final : public Port {
 
   // --- tcp_receive.cc
 
-  // Reads what the socket has, a few times. True: there was something, or the connection is gone.
+  // Reads the bytes that the socket has, a few times. True: there was something, or the connection is gone.
   bool ReadFrames(TcpConnection* c);
   // Takes the bytes [p, end) of a slab as frames. False: the connection failed or is gone.
   bool Consume(TcpConnection* c, const std::byte* p, const std::byte* end)
@@ -238,7 +238,7 @@ class TcpPort final : public Port {
   int ready_events_ = 0;             // of events_, from a Wait: not handled yet
   ConnectionId alone_;  // the only connection that had something when all were looked at; 0: none, or several
   uint32_t rounds_alone_ = 0;       // turns since then
-  std::vector<iovec> iov_;          // what SendFrames sends; see Gather
+  std::vector<iovec> iov_;          // the bytes that SendFrames sends; see Gather
   std::vector<std::byte> inlined_;  // headers and short payloads that iov_ points to; never grows
 
   std::vector<std::unique_ptr<std::byte[]>> slabs_;  // of received bytes; kept for ever

@@ -5,6 +5,7 @@
 //   dialled    kResolving -> kAddress -> kRoute -> kConnecting -> kAwaitWelcome -> kUp
 //   accepted   kAwaitHello -> kUp, or -> kRefusing -> kDead
 //   the end    any -> kDead, which destroys the queue pair before the owner is told (exposed memory, F4)
+//
 // Thread safety: none; the port's thread.
 // Ownership: the port destroys the queue pair and the id. The memory of requests is the poster's.
 // Errors: none of its own.

@@ -2,7 +2,7 @@
 //
 // Thread safety: a value.
 // Ownership: the caller closes the context.
-// Errors: one line that names what is missing and its fix.
+// Errors: one line that names the thing missing and its fix.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -21,7 +21,7 @@
 //
 // Thread safety: as fabric.h.
 // Ownership: ports are destroyed before their Fabric.
-// Errors: NewVerbsFabric: one line that names what is missing and its fix. Else as fabric.h.
+// Errors: NewVerbsFabric: one line that names the thing missing and its fix. Else as fabric.h.
 #pragma once
 
 #include <memory>
@@ -78,7 +78,7 @@ struct RdmaPort {
 };
 // All ports of all RDMA devices; empty: none, or no libibverbs devices.
 std::vector<RdmaPort> ListRdmaPorts();
-// Empty; or why this process may pin less memory than `bytes`, and what to change.
+// Empty; or why this process may pin less memory than `bytes`, and the setting to change.
 std::string MemlockProblem(uint64_t bytes);
 
 }  // namespace nova

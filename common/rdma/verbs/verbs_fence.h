@@ -27,7 +27,7 @@ enum class Fences { kYes, kNo, kUnsupported };  // kYes: the stale WRITE did not
 // The result of one test.
 struct FenceResult {
   std::string name;     // "T2"
-  std::string what;     // what was done at the target before the stale WRITE
+  std::string what;     // the step at the target before the stale WRITE
   std::string outcome;  // "refused: remote access error", "landed", "no completion in 2 s", "not supported"
   Fences fences = Fences::kUnsupported;
   double micros = 0;  // time that taking the rights away took

@@ -2,7 +2,7 @@
 //
 // Thread safety: one caller.
 // Ownership: they own their queue pairs and regions. The device outlives them.
-// Errors: what the device refuses, by the name of its call.
+// Errors: the call that the device refuses, by its name.
 #pragma once
 
 #include <memory>
@@ -61,7 +61,7 @@ struct FenceEnd {
   FenceEnd(const FenceEnd&) = delete;
   FenceEnd& operator=(const FenceEnd&) = delete;
   Status Open(const VerbsDevice& device);  // an error leaves it closed
-  // Of the oldest request; nullopt: none in time.
+  // The completion of the oldest request; nullopt: none in time.
   std::optional<ibv_wc_status> Completion() const;
 
   std::vector<char> memory = std::vector<char>(kFenceBytes, '.');

@@ -142,7 +142,7 @@ class VerbsPort final : public Port {
 
   // Takes a connection request that another port got. Any thread.
   bool TakeOver(const ConnectRequest& request);  // any thread
-  // Takes what TakeOver, Resolved and Failed left.
+  // Takes the items that TakeOver, Resolved and Failed left.
   void TakeArrivals();
   VerbsConnection* AddConnection(State state);  // a connection with an id and a tag
   // Dials the address, or breaks the connection with the lookup's error.
@@ -156,7 +156,7 @@ class VerbsPort final : public Port {
   std::string OurConnectData() const;
   // Accepts a peer's request, or has it wait; takes over its id.
   void AcceptRequest(const ConnectRequest& request);
-  // As a SEND from a handshake block; false: none is free, or not taken.
+  // Sends a handshake from a block of its own; false: none is free, or not taken.
   bool SendHandshake(VerbsConnection* c, const std::string& bytes);
   // The peer's handshake is whole: a welcome brings the connection up, a hello goes on with FinishAccept.
   void HandleHandshake(VerbsConnection* c, std::string_view bytes);
@@ -168,7 +168,7 @@ class VerbsPort final : public Port {
   void HandleConnectionEvents();  // takes all events of librdmacm
   // The next step of a connection, or its end.
   void HandleConnectionEvent(const rdma_cm_event& event, std::string_view private_data);
-  // The peer is gone; takes what it sent before.
+  // The peer is gone; takes the messages that it sent before.
   void Disconnected(VerbsConnection* c);
 
   // --- verbs_requests.cc
