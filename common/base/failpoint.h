@@ -82,7 +82,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"refs.file_deleted", true,
      "a file that nobody references any more is deleted, the directory is not synced, its list is there"},
     {"import.referenced", true, "a new range references the tables of another one, no edit names them"},
-    // The log on StoCs, in the LTC (logc/log_client.cc, logc/log_recovery.cc).
+    // The log on StoCs, in the LTC (logc/log_client.h and its parts, logc/log_recovery.cc).
     {"logc.posted", false, "records were posted to every copy of a log"},
     {"logc.delivered", false, "every copy has them, their writers are not told"},
     {"logc.group_changed", false, "a new group is in the range's record, none of its logs is there yet"},
