@@ -99,7 +99,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
      "edits have stopped, the new file has all, the record names the old one"},
     {"ltc.renewal_installed", false, "the record names the new file, the old one is there"},
     {"ltc.record_released", false, "a range's record says released, its former owner has not let go of it"},
-    // The other steps of a move (ltc/server/hosted_range.cc, coordinator/coordinator_service.cc).
+    // The other steps of a move (ltc/server/hosted_range.cc, coordinator/range_movers.cc).
     {"ltc.release_begun", false, "a range that is to move takes no more writes, nothing is flushed yet"},
     {"ltc.release_flushed", false, "all of it is in tables, its record still names this owner"},
     {"ltc.range_recovered", false, "a new owner has read everything, the record does not say open yet"},
