@@ -27,6 +27,9 @@
 // deadline: a disk may take its time, and a process that does not answer is gone. While a log's member is
 // suspected the log posts nothing more: lsn order holds (L2).
 //
+// Parts, each of which asks those before it: MemberProbe (pings), RangeGroups (the groups of a range, one
+// change at a time), GroupLog (one log on the members of a group), LogLane (the logs of a range on a thread).
+//
 // Thread safety: as RangeLog.   Ownership: the StocClient and xchgs outlive it; destroy RangeLogs before it.
 #pragma once
 
@@ -35,30 +38,12 @@
 #include <string>
 #include <vector>
 
-#include "common/base/rules_off.h"
 #include "common/rdma/xchg.h"
+#include "logc/log_options.h"
 #include "logc/replicated_log.h"
 #include "stoc/stoc_client.h"
 
 namespace nova {
-
-struct LogOptions {
-  uint64_t segment_bytes = 1 << 20;   // of a log's segments; a larger record gets one of its size
-  Nanos write_deadline_ns = kSecond;  // L5, tcp; 200 ms on verbs
-  // L5, to a StoC of the same host: what takes longer there is a process that stands still, not a network.
-  Nanos near_write_deadline_ns = 300 * kMillisecond;
-  std::string host;  // of this process, as NodeInfo::host; empty: no StoC is near
-  Nanos open_deadline_ns = kSecond;
-  // L5, of opening a log's file and of an append to it: a disk that syncs takes its time
-  Nanos file_deadline_ns = 5 * kSecond;
-  Nanos ping_deadline_ns = 250 * kMillisecond;       // L5
-  Nanos near_ping_deadline_ns = 150 * kMillisecond;  // L5, to a StoC of the same host
-  // L5: between changes of a range's group for members that answer pings
-  Nanos change_pause_ns = 5 * kSecond;
-  size_t staging_bytes = 256 << 20;        // records encoded and not yet delivered, all ranges together
-  size_t lane_in_flight_bytes = 64 << 20;  // of one range and thread; Append refuses more
-  RulesOff off = {};                       // tests only
-};
 
 // Asked for a group without `failed`; answers on any thread, once: the new group (installed in the range's
 // record), or FailedPrecondition when the epoch is no longer ours. Retries other errors itself.
@@ -75,8 +60,9 @@ class LogClient {
                                       ChangeGroup change_group);
 
  private:
-  friend class StocLogCore;
   struct Rep;
+  class StocLog;
+  class Handle;
   std::unique_ptr<Rep> rep_;
 };
 

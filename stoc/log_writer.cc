@@ -8,7 +8,7 @@
 
 namespace nova {
 
-LogWriter::LogWriter(const LogWriterOptions& options, FileStore* files, FenceTable* fences, Metrics* metrics)
+LogWriter::LogWriter(const LogWriterOptions& options, LogFiles* files, FenceTable* fences, Metrics* metrics)
     : options_(options),
       files_(files),
       fences_(fences),
@@ -61,7 +61,7 @@ void LogWriter::Work() {
 void LogWriter::Write(Batch* batch) {
   const Nanos begin = Now();
   std::list<FenceTable::Scope> inside;
-  std::vector<FileStore::LogWrite> writes;
+  std::vector<LogFiles::LogWrite> writes;
   std::vector<Group*> written;
   const auto answer = [](Group* group, Outcome outcome) {
     for (Waiting& w : *group) w.done(outcome);
@@ -70,7 +70,7 @@ void LogWriter::Write(Batch* batch) {
     appends_->Add(group.size());
     // A log belongs to one epoch of one range: whoever says otherwise of it gets the same answer as all.
     const Creator creator{group.front().range, group.front().epoch};
-    FileStore::LogWrite write{log, creator, {}, false};
+    LogFiles::LogWrite write{log, creator, {}, false};
     bool same = true;
     for (const Waiting& w : group) {
       same &= w.range == creator.range && w.epoch == creator.epoch;

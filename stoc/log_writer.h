@@ -5,7 +5,7 @@
 // FENCE waits.
 //
 // Thread safety: all; `done` runs on the writer's thread, once.
-// Ownership:     FileStore and FenceTable outlive it; bytes are copied.
+// Ownership:     LogFiles and FenceTable outlive it; bytes are copied.
 // Errors:        false: too much is queued. Outcomes: kNotOwner: fenced; kUnavailable: the log is not open
 //                here; kNoSpace; kCorruption: the disk failed, and the log is a bad file (S1).
 #pragma once
@@ -21,7 +21,7 @@
 #include "common/base/outcome.h"
 #include "common/base/thread.h"
 #include "stoc/fence_table.h"
-#include "stoc/file_store.h"
+#include "stoc/log_files.h"
 #include "stoc/protocol.h"
 
 namespace nova {
@@ -32,7 +32,7 @@ struct LogWriterOptions {
 
 class LogWriter {
  public:
-  LogWriter(const LogWriterOptions& options, FileStore* files, FenceTable* fences, Metrics* metrics);
+  LogWriter(const LogWriterOptions& options, LogFiles* files, FenceTable* fences, Metrics* metrics);
   ~LogWriter();  // as Stop
 
   bool Append(const AppendLogRequest& request, absl::AnyInvocable<void(Outcome)> done);
@@ -54,7 +54,7 @@ class LogWriter {
   void Write(Batch* batch);
 
   const LogWriterOptions options_;
-  FileStore* const files_;
+  LogFiles* const files_;
   FenceTable* const fences_;
   Counter* const appends_;
   Counter* const batches_;

@@ -77,6 +77,13 @@ inline constexpr uint32_t kMaxAppendBytes = 18 << 20;            // of one Appen
 inline constexpr uint64_t kMaxLogFileBytes = uint64_t{1} << 40;  // an offset above is malformed
 inline constexpr size_t kMaxListedFiles = 10'000;                // in one reply
 
+// A file, and where it goes: what StocClient sends by the requests of files.
+struct FileWrite {
+  StocFileId file;
+  std::vector<StocId> stocs;
+  std::string_view data;
+};
+
 struct SealedSegment {
   Uuid log;
   uint32_t index = 0;   // overflow segments of one log, in order

@@ -4,6 +4,9 @@
 // control threads.
 // Layout of messages: stoc/protocol.h.
 //
+// Parts, each of which asks those before it: KnownStocs (which there are, and where), StocCalls (a request
+// and its answer), FileTransfer (bytes of files, by WRITE and READ).
+//
 // Thread safety: async forms OnXchg (of `xchg`); blocking forms from any thread that may wait; the directory
 //                of StoCs may be replaced at any time (UpdateStocs).
 // Ownership:     `data` must stay valid until done. Memory handed out by OpenSegment belongs to the StoC. The
@@ -28,13 +31,6 @@ namespace nova {
 struct StocClientOptions {
   // registered memory that WRITEs are sent from and READs come to; bounds a file's size
   size_t transfer_bytes = 64 << 20;
-};
-
-// A file, and where it goes.
-struct FileWrite {
-  StocFileId file;
-  std::vector<StocId> stocs;
-  std::string_view data;
 };
 
 class StocClient {

@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/rdma/fabric_metrics.h"
+#include "stoc/store_identity.h"
 
 namespace nova {
 namespace {

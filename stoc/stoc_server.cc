@@ -23,7 +23,7 @@ StocServer::StocServer(const StocServerOptions& options, const StocParts& parts,
       busy_(parts.metrics->counter("nova_stoc_busy_requests_total")),
       corrupt_(parts.metrics->counter("nova_stoc_corrupt_writes_total")),
       disk_ns_(parts.metrics->histogram("nova_stoc_disk_operation_ns")),
-      log_writer_(options.log, parts.files, parts.fences, parts.metrics),
+      log_writer_(options.log, parts.files->logs(), parts.fences, parts.metrics),
       storage_queue_(options.storage_queue),
       control_queue_(options.control_queue) {
   for (size_t i = 0; i < xchgs.size(); ++i) {
@@ -295,7 +295,7 @@ void StocServer::OpenLogFile(const Caller& caller, const OpenLogFileRequest& req
   const bool queued = OnStorage(caller, [this, request] {
     const FenceTable::Scope scope(parts_.fences, request.range, request.epoch);
     if (!scope.entered()) return Answer{Outcome::kNotOwner};
-    return Answer{ToOutcome(parts_.files->CreateLog(request.log, {request.range, request.epoch}))};
+    return Answer{ToOutcome(parts_.files->logs()->CreateLog(request.log, {request.range, request.epoch}))};
   });
   if (!queued) Reply(caller, Outcome::kBusy);
 }
@@ -317,7 +317,8 @@ void StocServer::Fence(const Caller& caller, const RangeEpochRequest& request) {
       }
       std::string body;
       FenceReply{options_.incarnation, options_.store, *std::move(sealed),
-                 parts_.files->SealLogs(request.range, request.epoch), parts_.files->UnreadableLogs()}
+                 parts_.files->logs()->SealLogs(request.range, request.epoch),
+                 parts_.files->logs()->UnreadableLogs()}
           .AppendTo(&body);
       ReplyLater(caller, Outcome::kOk, std::move(body));
     });
@@ -354,7 +355,7 @@ void StocServer::FenceOnBehalf(RangeId range, Epoch epoch, bool free) {
 }
 
 void StocServer::DeleteLogFiles(RangeId range, Epoch epoch_below) {
-  const Status s = parts_.files->DeleteLogs(range, epoch_below);
+  const Status s = parts_.files->logs()->DeleteLogs(range, epoch_below);
   // collected later (collection, N4)
   if (!s.ok()) NOVA_LOG(WARNING) << "deleting logs of range " << range.value() << ": " << s;
 }
@@ -455,7 +456,8 @@ void StocServer::AddReferences(const Caller& caller, const FileReferencesRequest
   const bool queued = OnStorage(caller, [this, request] {
     const FenceTable::Scope scope(parts_.fences, request.range, request.epoch);
     if (!scope.entered()) return Answer{Outcome::kNotOwner};
-    return Answer{ToOutcome(parts_.files->AddReferences(request.range, request.epoch, request.files))};
+    return Answer{
+        ToOutcome(parts_.files->references()->AddReferences(request.range, request.epoch, request.files))};
   });
   if (!queued) Reply(caller, Outcome::kBusy);
 }
@@ -465,7 +467,8 @@ void StocServer::DropReferences(const Caller& caller, const FileReferencesReques
   const bool queued = OnStorage(caller, [this, request] {
     const FenceTable::Scope scope(parts_.fences, request.range, request.epoch);
     if (!scope.entered()) return Answer{Outcome::kNotOwner};
-    return Answer{ToOutcome(parts_.files->DropReferences(request.range, request.epoch, request.files))};
+    return Answer{
+        ToOutcome(parts_.files->references()->DropReferences(request.range, request.epoch, request.files))};
   });
   if (!queued) Reply(caller, Outcome::kBusy);
 }

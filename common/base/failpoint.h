@@ -67,7 +67,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"compaction.written", true, "the outputs of a compaction are stored, its edit is not written"},
     {"compaction.committed", false, "its edit is published"},
     {"edit.appended", false, "an edit is in the manifest, not published"},
-    // Files of a StoC (stoc/file_store.cc, stoc/log_journal.cc).
+    // Files of a StoC (stoc/file_store.h and its parts, stoc/log_journal.cc).
     {"stoc.file_written", true, "a new file was written under its temporary name, not synced"},
     {"stoc.file_synced", true, "it is synced, not renamed"},
     {"stoc.file_renamed", true, "it has its name, the directory is not synced"},
@@ -84,14 +84,14 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"stoc.journal_replayed", true, "at start, logs have got back what the journal holds, and are synced"},
     {"stoc.logs_sealed", false, "a fence closed the logs of a range, and is not answered"},
     {"stoc.log_deleted", false, "one log file is deleted, of those that are let go"},
-    // References of shared files of a StoC (stoc/file_store.cc), and the LTC's import of tables of another
-    // range (ltc/engine/import.cc).
+    // References of shared files of a StoC (stoc/shared_references.cc), and the LTC's import of tables of
+    // another range (ltc/engine/import.cc).
     {"refs.list_written", true, "a new list of a file's references was written and synced, not renamed"},
     {"refs.list_renamed", true, "it has its name, the directory is not synced"},
     {"refs.file_deleted", true,
      "a file that nobody references any more is deleted, the directory is not synced, its list is there"},
     {"import.referenced", true, "a new range references the tables of another one, no edit names them"},
-    // The log on StoCs, in the LTC (logc/log_client.cc, logc/log_recovery.cc).
+    // The log on StoCs, in the LTC (logc/log_client.h and its parts, logc/log_recovery.cc).
     {"logc.posted", false, "records were posted to every copy of a log"},
     {"logc.delivered", false, "every copy has them, their writers are not told"},
     {"logc.group_changed", false, "a new group is in the range's record, none of its logs is there yet"},
@@ -108,7 +108,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
      "edits have stopped, the new file has all, the record names the old one"},
     {"ltc.renewal_installed", false, "the record names the new file, the old one is there"},
     {"ltc.record_released", false, "a range's record says released, its former owner has not let go of it"},
-    // The other steps of a move (ltc/server/hosted_range.cc, coordinator/coordinator_service.cc).
+    // The other steps of a move (ltc/server/hosted_range.cc, coordinator/range_movers.cc).
     {"ltc.release_begun", false, "a range that is to move takes no more writes, nothing is flushed yet"},
     {"ltc.release_flushed", false, "all of it is in tables, its record still names this owner"},
     {"ltc.range_recovered", false, "a new owner has read everything, the record does not say open yet"},

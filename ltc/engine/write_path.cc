@@ -237,6 +237,7 @@ WritePath::Place WritePath::TakePlace(Executor* on, const WriteOp& op, WriteDone
       }
     }
     Unpin(round);
+    rounds_->Current();  // waits for the one who seals the round: the successor is there then
   }
 }
 

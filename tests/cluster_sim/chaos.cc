@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "logc/log_record.h"
 #include "ltc/engine/manifest.h"
-#include "stoc/file_store.h"
+#include "stoc/file_header.h"
 #include "stoc/stoc_table_store.h"
 
 namespace nova {

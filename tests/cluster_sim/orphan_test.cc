@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ltc/engine/manifest.h"
-#include "stoc/file_store.h"
+#include "stoc/file_header.h"
 #include "tests/cluster_sim/scenario.h"
 
 namespace nova {

@@ -6,7 +6,7 @@
 #include "common/base/crc32c.h"
 #include "common/base/limited_disk.h"
 #include "common/base/log.h"
-#include "stoc/file_store.h"
+#include "stoc/file_header.h"
 #include "tests/cluster_sim/scenario.h"
 
 namespace nova {

@@ -8,7 +8,7 @@
 #include "client/client_core.h"
 #include "common/base/log.h"
 #include "coordinator/znodes.h"
-#include "stoc/file_store.h"
+#include "stoc/file_header.h"
 
 namespace nova {
 namespace {

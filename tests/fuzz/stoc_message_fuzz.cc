@@ -4,8 +4,9 @@
 #include <string>
 
 #include "common/base/log.h"
-#include "stoc/file_store.h"
+#include "stoc/file_header.h"
 #include "stoc/protocol.h"
+#include "stoc/store_identity.h"
 
 namespace nova {
 namespace {

@@ -695,7 +695,7 @@ TEST_P(LogFileTest, L3DamagedFilesLoseNothingAndAreNeverPassedOver) {
     ExpectAllOk(rig.Append(1, 200));
     ExpectAllOk(rig.Append(201, kLanes));  // says of those before that they were acknowledged
     const auto rot = [&](size_t stoc, uint64_t at) {
-      for (const SealedLogFile& f : rig.stocs[stoc]->files->SealLogs(kRange, Epoch(4))) {
+      for (const SealedLogFile& f : rig.stocs[stoc]->files->logs()->SealLogs(kRange, Epoch(4))) {
         const auto file =
             rig.disks[stoc]->Open(StrCat("files/", StocFileId{f.log, 0}.ToString()), /*writable=*/true);
         ASSERT_TRUE(file.ok()) << file.status();
@@ -739,7 +739,7 @@ TEST_P(LogFileTest, DAHoleInWhatWasNotSyncedEndsTheLogAndInWhatWasIsLoud) {
     for (size_t i = 0; i < 3; ++i) rig.Restart(i, /*power_loss=*/false);
     for (const bool synced : {false, true}) {
       for (size_t i = 0; i < 3; ++i) {
-        for (const SealedLogFile& f : rig.stocs[i]->files->SealLogs(kRange, Epoch(4))) {
+        for (const SealedLogFile& f : rig.stocs[i]->files->logs()->SealLogs(kRange, Epoch(4))) {
           if (f.size == 0) continue;
           const auto file =
               rig.disks[i]->Open(StrCat("files/", StocFileId{f.log, 0}.ToString()), /*writable=*/true);
@@ -771,14 +771,14 @@ TEST_P(LogFileTest, AFileThatIsGoneOnOneMemberIsReadFromAnother) {
     ExpectAllOk(rig.Append(1, 200));
     // segments would be read first; and a start puts back what the journal has
     rig.Restart(0, /*power_loss=*/false);
-    for (const SealedLogFile& f : rig.stocs[0]->files->SealLogs(kRange, Epoch(4))) {
+    for (const SealedLogFile& f : rig.stocs[0]->files->logs()->SealLogs(kRange, Epoch(4))) {
       const auto file =
           rig.disks[0]->Open(StrCat("files/", StocFileId{f.log, 0}.ToString()), /*writable=*/true);
       ASSERT_TRUE(file.ok()) << file.status();
       ASSERT_TRUE((*file)->Write(20, "rot").ok());
     }
     for (size_t i = 0; i < 3; ++i) rig.Restart(i, /*power_loss=*/false);
-    EXPECT_TRUE(rig.stocs[0]->files->SealLogs(kRange, Epoch(4)).empty()) << "the header is whole";
+    EXPECT_TRUE(rig.stocs[0]->files->logs()->SealLogs(kRange, Epoch(4)).empty()) << "the header is whole";
     EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 200));
   });
 }
@@ -790,7 +790,7 @@ TEST_P(LogFileTest, R2AHeaderThatCannotBeReadIsNoLogThatNeverWas) {
     Rig rig(world, GetParam().media);
     ExpectAllOk(rig.Append(1, 200));
     rig.Restart(0, /*power_loss=*/false);
-    for (const SealedLogFile& f : rig.stocs[0]->files->SealLogs(kRange, Epoch(4))) {
+    for (const SealedLogFile& f : rig.stocs[0]->files->logs()->SealLogs(kRange, Epoch(4))) {
       const auto file =
           rig.disks[0]->Open(StrCat("files/", StocFileId{f.log, 0}.ToString()), /*writable=*/true);
       ASSERT_TRUE(file.ok()) << file.status();

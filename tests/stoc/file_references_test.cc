@@ -50,10 +50,10 @@ class FileReferencesTest : public testing::Test {
     return bytes.ok() && *bytes == file.ToString();
   }
   Status Add(RangeId range, uint64_t epoch, const StocFileId& file) {
-    return store_->AddReferences(range, Epoch(epoch), {file});
+    return store_->references()->AddReferences(range, Epoch(epoch), {file});
   }
   Status Drop(RangeId range, uint64_t epoch, const StocFileId& file) {
-    return store_->DropReferences(range, Epoch(epoch), {file});
+    return store_->references()->DropReferences(range, Epoch(epoch), {file});
   }
   std::vector<StocFileId> ListOf(RangeId range, uint64_t epoch_below = 100) {
     std::vector<StocFileId> files;
@@ -113,7 +113,7 @@ TEST_F(FileReferencesTest, OnlyFilesThatAreThereAndNeverChangeAreShared) {
   ASSERT_TRUE(store_->AppendFile(Id(2), {kA, Epoch(1), 0}, 0, true, "manifest").ok());
   EXPECT_TRUE(absl::IsNotFound(Add(kB, 1, Id(2))));
   ASSERT_TRUE(Write(Id(3)).ok());
-  EXPECT_TRUE(absl::IsNotFound(store_->AddReferences(kB, Epoch(1), {Id(3), Id(1)})));
+  EXPECT_TRUE(absl::IsNotFound(store_->references()->AddReferences(kB, Epoch(1), {Id(3), Id(1)})));
   EXPECT_THAT(ListOf(kB), ElementsAre(Id(3))) << "an orphan, which its owner finds";
 }
 

@@ -84,7 +84,8 @@ TEST_F(FileStoreTest, AListInPagesIsTheWholeList) {
     const StocFileId file = Id(n % 7, static_cast<uint32_t>(n));
     ASSERT_TRUE(store_->WriteFile(file, creator, "x", Crc32c("x")).ok());
     if (n % 3 != 0) continue;
-    ASSERT_TRUE(store_->AddReferences(n % 2 == 0 ? kCreator.range : kOther, Epoch(2), {file}).ok());
+    ASSERT_TRUE(
+        store_->references()->AddReferences(n % 2 == 0 ? kCreator.range : kOther, Epoch(2), {file}).ok());
   }
   for (const uint64_t epoch_below : {1u, 3u, 9u}) {
     const auto whole = store_->List(kCreator.range, Epoch(epoch_below));
@@ -307,12 +308,12 @@ TEST_F(FileStoreTest, ALogTakesBytesAtTheirPlacesUntilItIsSealed) {
   const Uuid log{7, 7};
   const auto write = [&](uint64_t offset, std::string_view bytes, bool sync,
                          const Creator& creator = kCreator) {
-    const FileStore::LogWrite one{log, creator, {{offset, bytes}}, sync};
-    return store_->WriteLogs({&one, 1})[0];
+    const LogFiles::LogWrite one{log, creator, {{offset, bytes}}, sync};
+    return store_->logs()->WriteLogs({&one, 1})[0];
   };
   EXPECT_TRUE(absl::IsUnavailable(write(0, "x", true))) << "it is not open";
-  ASSERT_TRUE(store_->CreateLog(log, kCreator).ok());
-  ASSERT_TRUE(store_->CreateLog(log, kCreator).ok()) << "the answer to the first try was lost";
+  ASSERT_TRUE(store_->logs()->CreateLog(log, kCreator).ok());
+  ASSERT_TRUE(store_->logs()->CreateLog(log, kCreator).ok()) << "the answer to the first try was lost";
   ASSERT_TRUE(write(3, "def", false).ok());
   ASSERT_TRUE(write(0, "abc", false).ok());
   ASSERT_TRUE(write(3, "def", true).ok()) << "posted again";
@@ -320,15 +321,15 @@ TEST_F(FileStoreTest, ALogTakesBytesAtTheirPlacesUntilItIsSealed) {
   EXPECT_EQ(Read({log, 0}), "abcdefghi");
   const Creator later{kCreator.range, Epoch(kCreator.epoch.value() + 1)};
   EXPECT_TRUE(absl::IsUnavailable(write(9, "x", true, later))) << "an epoch appends to its own logs only";
-  EXPECT_TRUE(store_->SealLogs(kCreator.range, kCreator.epoch).empty());
-  EXPECT_EQ(store_->SealLogs(kCreator.range, later.epoch), (std::vector<SealedLogFile>{{log, 9}}));
+  EXPECT_TRUE(store_->logs()->SealLogs(kCreator.range, kCreator.epoch).empty());
+  EXPECT_EQ(store_->logs()->SealLogs(kCreator.range, later.epoch), (std::vector<SealedLogFile>{{log, 9}}));
   EXPECT_TRUE(absl::IsUnavailable(write(9, "x", true)));
   Crash();
   EXPECT_EQ(Read({log, 0}).substr(0, 6), "abcdef");
   EXPECT_TRUE(absl::IsUnavailable(write(6, "x", true)));
-  EXPECT_TRUE(absl::IsUnavailable(store_->CreateLog(log, kCreator)));
-  EXPECT_EQ(store_->SealLogs(kCreator.range, later.epoch).size(), 1u);
-  ASSERT_TRUE(store_->DeleteLogs(kCreator.range, later.epoch).ok());
+  EXPECT_TRUE(absl::IsUnavailable(store_->logs()->CreateLog(log, kCreator)));
+  EXPECT_EQ(store_->logs()->SealLogs(kCreator.range, later.epoch).size(), 1u);
+  ASSERT_TRUE(store_->logs()->DeleteLogs(kCreator.range, later.epoch).ok());
   EXPECT_FALSE(store_->Find({log, 0}));
 }
 
@@ -347,13 +348,13 @@ TEST_F(FileStoreTest, LogsAreDurableTogetherWhateverBecomesOfTheJournal) {
   for (const std::function<void()>& fault :
        std::vector<std::function<void()>>{no_fault, sync_fails, write_fails, full, no_file}) {
     const std::vector<Uuid> logs = {{++n, 1}, {n, 2}, {n, 3}};
-    for (const Uuid& log : logs) ASSERT_TRUE(store_->CreateLog(log, kCreator).ok());
+    for (const Uuid& log : logs) ASSERT_TRUE(store_->logs()->CreateLog(log, kCreator).ok());
     fault();
     for (uint64_t at = 0; at < 90; at += 3) {
-      std::vector<FileStore::LogWrite> writes;
+      std::vector<LogFiles::LogWrite> writes;
       for (const Uuid& log : logs)
         writes.push_back({log, kCreator, {{at, "abc"}}, /*sync=*/log.lo != 3 || at == 87});
-      for (const Status& s : store_->WriteLogs(writes)) ASSERT_TRUE(s.ok()) << n << ": " << s;
+      for (const Status& s : store_->logs()->WriteLogs(writes)) ASSERT_TRUE(s.ok()) << n << ": " << s;
     }
     disk_->Clear();
     Random torn(n);
@@ -367,9 +368,9 @@ TEST_F(FileStoreTest, LogsAreDurableTogetherWhateverBecomesOfTheJournal) {
 
 TEST_F(FileStoreTest, TheJournalLeavesAloneWhatIsNoLog) {
   const Uuid log{1, 1};
-  ASSERT_TRUE(store_->CreateLog(log, kCreator).ok());
-  const FileStore::LogWrite write{log, kCreator, {{0, "abc"}}, true};
-  ASSERT_TRUE(store_->WriteLogs({&write, 1})[0].ok());
+  ASSERT_TRUE(store_->logs()->CreateLog(log, kCreator).ok());
+  const LogFiles::LogWrite write{log, kCreator, {{0, "abc"}}, true};
+  ASSERT_TRUE(store_->logs()->WriteLogs({&write, 1})[0].ok());
   ASSERT_TRUE(store_->DeleteFiles({{log, 0}}).ok());
   ASSERT_TRUE(Write({log, 0}, "0123456789").ok());
   Crash();
@@ -381,9 +382,9 @@ TEST_F(FileStoreTest, TheJournalLeavesAloneWhatIsNoLog) {
 class UnreadableAtStartTest : public FileStoreTest {
  protected:
   void Start(const std::string& unreadable, const std::function<void(FileStore*)>& check) {
-    ASSERT_TRUE(store_->CreateLog(kLog, kCreator).ok());
-    const FileStore::LogWrite write{kLog, kCreator, {{0, "abc"}}, true};
-    ASSERT_TRUE(store_->WriteLogs({&write, 1})[0].ok());
+    ASSERT_TRUE(store_->logs()->CreateLog(kLog, kCreator).ok());
+    const LogFiles::LogWrite write{kLog, kCreator, {{0, "abc"}}, true};
+    ASSERT_TRUE(store_->logs()->WriteLogs({&write, 1})[0].ok());
     medium_.Crash();
     store_ = nullptr;
     base_ = medium_.Mount();
@@ -393,9 +394,9 @@ class UnreadableAtStartTest : public FileStoreTest {
       auto store = FileStore::Open(&faults, {.reserve_bytes = 0}, &metrics_);
       ASSERT_TRUE(store.ok()) << store.status();
       check(store->get());
-      const FileStore::LogWrite other{{1, 2}, kCreator, {{0, "def"}}, true};
-      ASSERT_TRUE((*store)->CreateLog(other.log, kCreator).ok());
-      ASSERT_TRUE((*store)->WriteLogs({&other, 1})[0].ok());
+      const LogFiles::LogWrite other{{1, 2}, kCreator, {{0, "def"}}, true};
+      ASSERT_TRUE((*store)->logs()->CreateLog(other.log, kCreator).ok());
+      ASSERT_TRUE((*store)->logs()->WriteLogs({&other, 1})[0].ok());
     }
     Crash();
     EXPECT_EQ(Read({kLog, 0}), "abc");
@@ -409,11 +410,11 @@ TEST_F(FileStoreTest, AJournalThatCouldNotBePutBackAtTheStartIsPutBackByASeal) {
   const Creator other{RangeId(99), kCreator.epoch};
   const Uuid log{1, 1}, of_other{1, 2};
   for (const auto& [uuid, creator] : {std::pair{log, kCreator}, std::pair{of_other, other}}) {
-    ASSERT_TRUE(store_->CreateLog(uuid, creator).ok());
+    ASSERT_TRUE(store_->logs()->CreateLog(uuid, creator).ok());
   }
-  const FileStore::LogWrite writes[] = {{log, kCreator, {{0, "abc"}}, true},
-                                        {of_other, other, {{0, "defg"}}, true}};
-  for (const Status& s : store_->WriteLogs(writes)) ASSERT_TRUE(s.ok()) << s;
+  const LogFiles::LogWrite writes[] = {{log, kCreator, {{0, "abc"}}, true},
+                                       {of_other, other, {{0, "defg"}}, true}};
+  for (const Status& s : store_->logs()->WriteLogs(writes)) ASSERT_TRUE(s.ok()) << s;
   medium_.Crash();
   store_ = nullptr;
   base_ = medium_.Mount();
@@ -423,7 +424,7 @@ TEST_F(FileStoreTest, AJournalThatCouldNotBePutBackAtTheStartIsPutBackByASeal) {
     auto store = FileStore::Open(&faults, {.reserve_bytes = 0}, &metrics_);
     ASSERT_TRUE(store.ok()) << store.status();
     const Epoch later(kCreator.epoch.value() + 1);
-    EXPECT_EQ((*store)->SealLogs(kCreator.range, later),
+    EXPECT_EQ((*store)->logs()->SealLogs(kCreator.range, later),
               (std::vector<SealedLogFile>{{log, SealedLogFile::kUnknownSize}}));
     EXPECT_TRUE(absl::IsDataLoss((*store)->ReadFile({log, 0}, 0, 3).status())) << "the disk is full still";
     faults.Clear();
@@ -431,7 +432,7 @@ TEST_F(FileStoreTest, AJournalThatCouldNotBePutBackAtTheStartIsPutBackByASeal) {
     for (int i = 0; i < 4; ++i) {  // each is told nothing, or all of it
       callers.push_back(std::make_unique<Thread>("test", [&] {
         for (const Nanos until = Now() + 1500 * kMillisecond; Now() < until;) {
-          const auto sealed = (*store)->SealLogs(kCreator.range, later);
+          const auto sealed = (*store)->logs()->SealLogs(kCreator.range, later);
           ASSERT_EQ(sealed.size(), 1u);
           if (sealed[0].size == SealedLogFile::kUnknownSize) continue;
           ASSERT_EQ(sealed[0].size, 3u);
@@ -440,9 +441,9 @@ TEST_F(FileStoreTest, AJournalThatCouldNotBePutBackAtTheStartIsPutBackByASeal) {
       }));
     }
     callers.clear();
-    EXPECT_EQ((*store)->SealLogs(kCreator.range, later), (std::vector<SealedLogFile>{{log, 3}}));
+    EXPECT_EQ((*store)->logs()->SealLogs(kCreator.range, later), (std::vector<SealedLogFile>{{log, 3}}));
     EXPECT_EQ(*(*store)->ReadFile({log, 0}, 0, 3), "abc");
-    EXPECT_EQ((*store)->SealLogs(other.range, later), (std::vector<SealedLogFile>{{of_other, 4}}));
+    EXPECT_EQ((*store)->logs()->SealLogs(other.range, later), (std::vector<SealedLogFile>{{of_other, 4}}));
     EXPECT_EQ(*(*store)->ReadFile({of_other, 0}, 0, 4), "defg");
   }
 }
@@ -479,68 +480,6 @@ TEST_F(FileStoreTest, ManyFilesShareFewHandles) {
   for (uint64_t i = 0; i < 50; ++i) {
     EXPECT_EQ(Read(Id(i)).starts_with("(NOT_FOUND"), i % 2 == 0) << i;
   }
-}
-
-// --- the store as a whole
-
-TEST(StoreIdentityTest, TextIsGolden) {
-  const StoreIdentity id{{0x1, 0x2}, {0x3, 0x4}, StocId(5)};
-  EXPECT_EQ(id.Encode(),
-            "nova stoc store\nformat=1\nstore=00000000000000010000000000000002\n"
-            "cluster=00000000000000030000000000000004\nstoc=5\ncrc=4ba43764\n");
-  EXPECT_EQ(*StoreIdentity::Decode(id.Encode()), id);
-}
-
-TEST(StoreIdentityTest, AFormatFromTheFutureIsNamed) {
-  const Status s = StoreIdentity::Decode("nova stoc store\nformat=2\nwhatever").status();
-  EXPECT_TRUE(absl::IsFailedPrecondition(s));
-  EXPECT_THAT(std::string(s.message()), HasSubstr("format 2"));
-}
-
-TEST(StoreIdentityTest, DamageIsNoticed) {
-  const std::string text = StoreIdentity{{0x1, 0x2}, {0x3, 0x4}, StocId(5)}.Encode();
-  for (size_t i = 0; i < text.size(); ++i) {
-    std::string damaged = text;
-    damaged[i] = static_cast<char>(damaged[i] ^ 1);
-    EXPECT_FALSE(StoreIdentity::Decode(damaged).ok()) << i;
-    EXPECT_FALSE(StoreIdentity::Decode(text.substr(0, i)).ok()) << i;
-  }
-}
-
-TEST(LockStoreTest, OneProcessFormatsAndHoldsIt) {
-  SimDisk medium;
-  auto disk = medium.Mount();
-  ASSERT_FALSE(LockStore(disk.get())->has_value());
-  const StoreIdentity id{{0x1, 0x2}, {0x3, 0x4}, StocId(5)};
-  ASSERT_TRUE(FormatStore(disk.get(), id).ok());
-  auto other = medium.Mount();
-  EXPECT_TRUE(absl::IsUnavailable(LockStore(other.get()).status()));
-  medium.Crash();
-  auto later = medium.Mount();
-  EXPECT_EQ(*LockStore(later.get()), id);
-}
-
-TEST(LockStoreTest, ADirectoryOfSomethingElseIsLeftAsItIs) {
-  SimDisk medium;
-  auto disk = medium.Mount();
-  ASSERT_TRUE(disk->Create("letters.txt").ok());
-  const Status s = LockStore(disk.get()).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(s));
-  EXPECT_THAT(std::string(s.message()), HasSubstr("letters.txt"));
-  EXPECT_THAT(*disk->List(""), ElementsAre("letters.txt"));
-}
-
-TEST(LockStoreTest, ACrashWhileFormattingLeavesAnEmptyStore) {
-  SimDisk medium;
-  auto base = medium.Mount();
-  FaultDisk disk(base.get());
-  ASSERT_TRUE(LockStore(&disk).ok());
-  disk.Add({.op = DiskOp::kRename, .action = FaultAction::kEio});
-  ASSERT_FALSE(FormatStore(&disk, {{0x1, 0x2}, {0x3, 0x4}, StocId(5)}).ok());
-  medium.Crash();
-  auto again = medium.Mount();
-  ASSERT_FALSE(LockStore(again.get())->has_value());
-  EXPECT_TRUE(FormatStore(again.get(), {{0x1, 0x2}, {0x3, 0x4}, StocId(6)}).ok());
 }
 
 }  // namespace

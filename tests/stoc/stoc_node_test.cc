@@ -9,6 +9,7 @@
 #include "common/base/fault_disk.h"
 #include "common/config/memory_store.h"
 #include "coordinator/znodes.h"
+#include "stoc/store_identity.h"
 #include "tests/stoc/stoc_rig.h"
 
 namespace nova {

@@ -1,0 +1,215 @@
+#include "coordinator/cluster_mirror.h"
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "common/base/log.h"
+
+namespace nova {
+namespace {
+
+StatusOr<RangeId> RangeIdOf(std::string_view name) {
+  uint64_t id = 0;
+  if (!absl::SimpleAtoi(absl::string_view(name.data(), name.size()), &id) || id == 0) {
+    return absl::DataLossError(StrCat("not a range id: ", std::string(name)));
+  }
+  return RangeId(id);
+}
+
+}  // namespace
+
+// --- reading the ConfigStore
+
+void ClusterMirror::Begin(const Term& term) {
+  MutexLock lock(&mu_);
+  config_version_ = term.coord_epoch.value() << 32 | 1;
+  range_changes_.Clear(config_version_);
+  node_changes_.Clear(config_version_);
+  StepLocked(ElectedEvent{term.coord_epoch, term.max_lease_ns});
+}
+
+StatusOr<std::shared_ptr<ConfigStore>> ClusterMirror::Store() const {
+  std::shared_ptr<ConfigStore> store = election_->LatestTerm().store;
+  if (store == nullptr) return absl::UnavailableError("no session");
+  return store;
+}
+
+Status ClusterMirror::LoadAll() {
+  for (const char* folder : {kNodesPath, kRangesPath}) {
+    NOVA_RETURN_IF_ERROR(LoadChildren(folder));
+    std::set<std::string> paths;
+    {
+      MutexLock lock(&mu_);
+      if (folder == kNodesPath) {
+        for (const auto& [name, node] : state_.nodes) paths.insert(NodePath(name));
+      } else {
+        for (const auto& [id, range] : state_.ranges) paths.insert(RangePath(id));
+      }
+    }
+    NOVA_RETURN_IF_ERROR(ReadDirty(paths));
+  }
+  return OkStatus();
+}
+
+Status ClusterMirror::LoadChildren(const std::string& path) {
+  session_->WatchOnce(path);
+  NOVA_ASSIGN_OR_RETURN(const auto store, Store());
+  NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, store->Children(path));
+  const std::set<std::string> there(names.begin(), names.end());
+  std::vector<std::string> unknown;
+  {
+    MutexLock lock(&mu_);
+    if (path == kNodesPath) {
+      std::vector<std::string> gone;
+      for (const auto& [name, node] : state_.nodes) {
+        if (!there.contains(name)) gone.push_back(name);
+      }
+      for (const std::string& name : gone) StepLocked(NodeGoneEvent{name});
+      for (const std::string& name : there) {
+        if (!state_.nodes.contains(name)) unknown.push_back(name);
+      }
+    } else {
+      std::vector<RangeId> gone;
+      for (const auto& [id, range] : state_.ranges) {
+        if (!there.contains(StrCat(id.value()))) gone.push_back(id);
+      }
+      for (const RangeId id : gone) StepLocked(RangeGoneEvent{id});
+      for (const std::string& name : there) {
+        const StatusOr<RangeId> id = RangeIdOf(name);
+        if (id.ok() && !state_.ranges.contains(*id)) unknown.push_back(name);
+      }
+    }
+  }
+  for (const std::string& name : unknown) NOVA_RETURN_IF_ERROR(ReadDirty({StrCat(path, "/", name)}));
+  return OkStatus();
+}
+
+Status ClusterMirror::LoadNode(const std::string& name) {
+  session_->WatchOnce(NodePath(name));
+  NOVA_ASSIGN_OR_RETURN(const auto store, Store());
+  const StatusOr<Znode> node = store->Get(NodePath(name));
+  if (absl::IsNotFound(node.status())) {
+    Step(NodeGoneEvent{name});
+    return OkStatus();
+  }
+  NOVA_RETURN_IF_ERROR(node.status());
+  StatusOr<NodeInfo> info = DecodeNodeInfo(node->data);
+  if (!info.ok() || info->name != name) {
+    NOVA_LOG(ERROR) << NodePath(name) << " is not a node's record; ignored: " << info.status().message();
+    return OkStatus();
+  }
+  Step(NodeSeenEvent{*std::move(info)});
+  return OkStatus();
+}
+
+Status ClusterMirror::LoadRange(RangeId id) {
+  session_->WatchOnce(RangePath(id));
+  NOVA_ASSIGN_OR_RETURN(const auto store, Store());
+  const StatusOr<Znode> node = store->Get(RangePath(id));
+  if (absl::IsNotFound(node.status())) {
+    Step(RangeGoneEvent{id});
+    return OkStatus();
+  }
+  NOVA_RETURN_IF_ERROR(node.status());
+  StatusOr<RangeRecord> record = RangeRecord::Decode(node->data, node->version);
+  if (!record.ok() || record->id != id) {
+    NOVA_LOG(ERROR) << RangePath(id) << " is not that range's record; ignored: " << record.status().message();
+    return OkStatus();
+  }
+  Step(RangeReadEvent{*std::move(record)});
+  return OkStatus();
+}
+
+Status ClusterMirror::ReadDirty(const std::set<std::string>& paths) {
+  Status first;
+  for (const std::string& path : paths) {
+    Status s;
+    const std::string_view view(path);
+    if (path == kNodesPath || path == kRangesPath) {
+      s = LoadChildren(path);
+    } else if (view.starts_with(StrCat(kNodesPath, "/"))) {
+      s = LoadNode(std::string(view.substr(view.rfind('/') + 1)));
+    } else if (view.starts_with(StrCat(kRangesPath, "/"))) {
+      const StatusOr<RangeId> id = RangeIdOf(view.substr(view.rfind('/') + 1));
+      if (id.ok()) s = LoadRange(*id);
+    }
+    if (s.ok()) continue;
+    if (first.ok()) first = s;
+    session_->MarkDirty(path);
+  }
+  return first;
+}
+
+// --- events
+
+ClusterDecisions ClusterMirror::StepLocked(const ClusterEvent& event) {
+  ClusterDecisions decisions = nova::Step(options_, &state_, event, Now());
+  NOVA_DCHECK(CheckInvariants(state_).empty()) << CheckInvariants(state_);
+  NoteChangesLocked();
+  return decisions;
+}
+
+ClusterDecisions ClusterMirror::Step(const ClusterEvent& event) {
+  MutexLock lock(&mu_);
+  return StepLocked(event);
+}
+
+void ClusterMirror::NoteChangesLocked() {
+  if (state_.changed_ranges.empty() && state_.changed_nodes.empty()) return;
+  ++config_version_;
+  for (const RangeId id : state_.changed_ranges)
+    range_changes_.Note(id, config_version_, state_.ranges.contains(id));
+  for (const std::string& name : state_.changed_nodes) {
+    node_changes_.Note(name, config_version_, state_.nodes.contains(name));
+  }
+  state_.changed_ranges.clear();
+  state_.changed_nodes.clear();
+}
+
+std::vector<RangeMove> ClusterMirror::Tick(Nanos authority_until_ns, Nanos deaf_ns) {
+  MutexLock lock(&mu_);
+  StepLocked(AuthorityEvent{authority_until_ns});
+  return StepLocked(TickEvent{deaf_ns}).moves;
+}
+
+StatusOr<HeartbeatAnswer> ClusterMirror::Heartbeat(const HeartbeatEvent& event, CoordEpoch* coord_epoch) {
+  MutexLock lock(&mu_);
+  NOVA_RETURN_IF_ERROR(election_->CheckLeading());
+  StepLocked(AuthorityEvent{election_->AuthorityUntil()});
+  *coord_epoch = state_.coord_epoch;
+  return *StepLocked(event).answer;
+}
+
+void ClusterMirror::MoveDone(CoordEpoch term, const AssignDoneEvent& event) {
+  MutexLock lock(&mu_);
+  if (state_.coord_epoch == term) StepLocked(event);
+}
+
+void ClusterMirror::RangesWritten(CoordEpoch term, const std::vector<RangeRecord>& records) {
+  MutexLock lock(&mu_);
+  if (state_.coord_epoch != term) return;
+  for (const RangeRecord& r : records) StepLocked(RangeReadEvent{r});
+}
+
+void ClusterMirror::RangeWritten(RangeRecord record) { Step(RangeReadEvent{std::move(record)}); }
+
+// --- looking at it
+
+void ClusterMirror::Look(Looker fn) const {
+  MutexLock lock(&mu_);
+  fn({state_, config_version_, range_changes_, node_changes_});
+}
+
+Status ClusterMirror::LookAsLeader(Looker fn) const {
+  MutexLock lock(&mu_);
+  NOVA_RETURN_IF_ERROR(election_->CheckLeading());
+  fn({state_, config_version_, range_changes_, node_changes_});
+  return OkStatus();
+}
+
+Nanos ClusterMirror::EarlierLeasesOver() const {
+  MutexLock lock(&mu_);
+  return state_.elected_ns + 2 * state_.longest_lease_ns;
+}
+
+}  // namespace nova

@@ -1,0 +1,48 @@
+// CoordinatorRequests: answers the methods of coordinator.proto, bytes in, bytes out, so that every transport
+// shares it.
+//
+// Thread safety: all; Handle may wait for the ConfigStore (not for Heartbeat and GetConfiguration).
+// Ownership:     the parts outlive it.
+// Errors:        NotLeadingError (leader_channel.h), else the method's.
+#pragma once
+
+#include <string>
+
+#include "common/base/metrics.h"
+#include "coordinator/cluster_mirror.h"
+
+namespace nova {
+
+struct RequestOptions {
+  std::string name;  // of this coordinator
+  std::string address;
+  Uuid cluster;
+  uint32_t max_value_bytes = 0;  // told to clients
+  ClusterOptions cluster_options;
+};
+
+class CoordinatorRequests {
+ public:
+  CoordinatorRequests(RequestOptions options, Election* election, ClusterMirror* mirror,
+                      ZnodeSession* session, Metrics* metrics);
+
+  StatusOr<std::string> Handle(const std::string& method, const std::string& request);
+  // Also when not leading: says who does.
+  std::string StatusText() const;
+
+ private:
+  StatusOr<std::string> HandleHeartbeat(const std::string& request);
+  StatusOr<std::string> HandleGetConfiguration(const std::string& request);
+  StatusOr<std::string> HandleCreateRanges(const std::string& request);
+  StatusOr<std::string> HandleGetStatus();
+  StatusOr<std::string> HandleDrain(const std::string& request);
+  StatusOr<std::string> HandleForceOpen(const std::string& request);
+
+  const RequestOptions options_;
+  Election* const election_;
+  ClusterMirror* const mirror_;
+  ZnodeSession* const session_;
+  Counter* const heartbeats_;
+};
+
+}  // namespace nova

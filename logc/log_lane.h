@@ -1,0 +1,92 @@
+// LogLane: the logs of one range on one exchange thread: for each round the one where appends go, those of
+// former groups that still hold records of it, and a spare one, opened ahead for the next round.
+//
+// Lane is what the threads of requests are called where they share a log client: lane i is xchg i.
+//
+// Thread safety: OnXchg of its thread; in_flight_bytes from any.
+// Ownership:     Services, the staging memory, the RangeGroups and the Host outlive it. What is under way in
+//                its logs holds it by Host::Hold.
+// Errors:        false of Append: out of log memory for now. A fenced lane ends every record with kNotOwner.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "logc/group_log.h"
+#include "logc/range_groups.h"
+
+namespace nova {
+
+class LogLane : public GroupLog::Owner {
+ public:
+  // The range's log, of all lanes.
+  class Host {
+   public:
+    virtual ~Host() = default;
+    virtual bool fenced() const = 0;
+    // From any thread: the epoch is over, for whatever reason.
+    virtual void Fence() = 0;
+    // Has the group replaced; every lane is moved then.
+    virtual void ReplaceGroup(const LogGroup& current, StocId failed, ChangeCause cause) = 0;
+    // Calls Flush of the lane at the end of the turn.
+    virtual void FlushSoon(size_t lane) = 0;
+    // The lane, for as long as something under way needs it.
+    virtual std::shared_ptr<LogLane> Hold(size_t lane) = 0;
+  };
+
+  LogLane(const GroupLog::Services* services, BufferPool* staging, RangeGroups* groups, Host* host,
+          Xchg* xchg, RangeId range, Epoch epoch, const LogGroup& first);
+
+  bool Append(const LogRecord& record, absl::AnyInvocable<void(Outcome)> done);
+  // The round hook: what was appended in this turn goes out.
+  void Flush();
+  // New logs are opened in `group`; every log where appends go gets a successor there, with what was not
+  // acknowledged (group change, L4).
+  void MoveTo(const LogGroup& group);
+  // The round's logs are freed. None of its records is pending (pin, L6).
+  void DeleteRound(RoundNumber round);
+  // The epoch is over: every pending record ends with kNotOwner.
+  void Fail();
+  size_t in_flight_bytes() const { return in_flight_bytes_.load(std::memory_order_relaxed); }
+
+  // GroupLog::Owner
+  bool fenced() const override { return host_->fenced(); }
+  void Fence() override { host_->Fence(); }
+  void MemberFailed(const LogGroup& group, StocId member, ChangeCause cause) override;
+  bool MayReplaceLiving(GroupId group) override { return groups_->MayReplaceLiving(group); }
+  void FlushSoon() override;
+  void RecordEnded(size_t bytes) override { in_flight_bytes_ -= bytes; }
+
+ private:
+  size_t index() const { return xchg_->options().index; }
+  // Room for a record in staging memory. False: none for now.
+  bool Stage(size_t bytes, PendingRecord* pending);
+  std::shared_ptr<GroupLog> OpenLog();
+  // The log where appends of the round go from now on.
+  std::shared_ptr<GroupLog> NewLog(RoundNumber round);
+  // Ends the record where there is no room for it.
+  void MoveRecord(PendingRecord record, GroupLog* to);
+  void FailRecord(PendingRecord* record);
+  void FreeLog(GroupLog* log);
+
+  const GroupLog::Services* const services_;
+  BufferPool* const staging_pool_;
+  RangeGroups* const groups_;
+  Host* const host_;
+  Xchg* const xchg_;
+  const RangeId range_;
+  const Epoch epoch_;
+
+  LogGroup group_;                                            // of new logs
+  std::map<RoundNumber, std::shared_ptr<GroupLog>> current_;  // where appends of a round go
+  // of former groups, until the round is deleted
+  std::map<RoundNumber, std::vector<std::shared_ptr<GroupLog>>> older_;
+  std::shared_ptr<GroupLog> spare_;   // opened ahead for the next round
+  std::shared_ptr<Staging> staging_;  // the chunk being filled
+  std::atomic<size_t> in_flight_bytes_{0};
+  bool flush_due_ = false;
+};
+
+}  // namespace nova

@@ -1,0 +1,64 @@
+// RangeGroups: the log groups of one range: the one that takes records, those that were replaced, and which
+// logs still hold records there (group change, L4).
+//
+// One change of the group at a time: Begin is asked before each, Install or an end of the epoch follows. A
+// replaced group is needed until every lane opens its logs elsewhere and no log of it is left. A member that
+// answers pings is replaced at most once in `change_pause_ns` (deadline, L5).
+//
+// Thread safety: all.   Ownership: holds nothing.   Errors: none.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "coordinator/cluster_types.h"
+#include "logc/log_options.h"
+#include "logc/replicated_log.h"
+
+namespace nova {
+
+class RangeGroups {
+ public:
+  RangeGroups(const LogGroup& first, size_t lanes, const LogOptions& options);
+
+  enum class Change {
+    kBegun,     // the caller has the group replaced
+    kUnderWay,  // somebody else does
+    kReplaced,  // it was: Current is another one
+  };
+  Change Begin(GroupId group);
+  // As Begin of the current group; nullopt: a change is under way.
+  std::optional<LogGroup> BeginAny();
+  void Install(const LogGroup& next);
+  LogGroup Current() const;
+  // Whether a member of `group` that answers pings may be replaced now. If so the pause begins.
+  bool MayReplaceLiving(GroupId group);
+
+  // Records of `round` go to a log of `group`.
+  void AddLog(GroupId group, const Uuid& log, RoundNumber round);
+  // The log's round is flushed, or the log was never used.
+  void RemoveLog(GroupId group, const Uuid& log);
+  // The lane opens no log of an earlier group any more.
+  void LaneMoved(size_t lane, GroupId group);
+
+  bool any_replaced() const;
+  // As ReplicatedLog has them; `live` are the StoCs there are.
+  std::vector<GroupId> Unused() const;
+  std::vector<ExposedRound> Exposed(const std::vector<NodeInfo>& live) const;
+
+ private:
+  const Nanos change_pause_ns_;
+  const RulesOff off_;
+
+  mutable Mutex mu_;
+  LogGroup current_ ABSL_GUARDED_BY(mu_);
+  bool changing_ ABSL_GUARDED_BY(mu_) = false;
+  Nanos next_living_change_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<LogGroup> old_ ABSL_GUARDED_BY(mu_);
+  std::vector<GroupId> lane_groups_ ABSL_GUARDED_BY(mu_);  // of new logs, by lane
+  std::map<GroupId, std::map<Uuid, RoundNumber>> logs_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace nova

@@ -1,0 +1,72 @@
+#include "stoc/known_stocs.h"
+
+#include <algorithm>
+
+#include "common/base/log.h"
+
+namespace nova {
+
+void KnownStocs::Update(const std::vector<NodeInfo>& live) {
+  MutexLock lock(&mu_);
+  live_ = live;
+  for (const NodeInfo& info : live) {
+    Node& node = nodes_[info.stoc_id];
+    if (info.incarnation >= node.info.incarnation) node.info = info;
+  }
+  version_.fetch_add(1, std::memory_order_release);
+}
+
+std::vector<NodeInfo> KnownStocs::live() const {
+  MutexLock lock(&mu_);
+  return live_;
+}
+
+std::optional<NodeInfo> KnownStocs::Find(StocId id) const {
+  MutexLock lock(&mu_);
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end()) return std::nullopt;
+  return it->second.info;
+}
+
+bool KnownStocs::IsLive(StocId id) const {
+  MutexLock lock(&mu_);
+  return std::any_of(live_.begin(), live_.end(), [id](const NodeInfo& n) { return n.stoc_id == id; });
+}
+
+uint32_t KnownStocs::queue_depth(StocId id) const {
+  MutexLock lock(&mu_);
+  const auto it = nodes_.find(id);
+  return it == nodes_.end() ? 0 : it->second.queue_depth->load(std::memory_order_relaxed);
+}
+
+std::string KnownStocs::NameOf(StocId id) const {
+  const std::optional<NodeInfo> info = Find(id);
+  return info.has_value() ? StrCat("stoc ", id.value(), " (", info->name, ")") : StrCat("stoc ", id.value());
+}
+
+const KnownStocs::Target* KnownStocs::FindTarget(Xchg* xchg, StocId id) {
+  const auto at = std::find(xchgs_.begin(), xchgs_.end(), xchg);
+  NOVA_CHECK(at != xchgs_.end()) << "an Xchg this client does not know";
+  Lane& lane = lanes_[static_cast<size_t>(at - xchgs_.begin())];
+  const uint64_t now = version_.load(std::memory_order_acquire);
+  if (lane.version != now) {
+    lane.targets.clear();
+    lane.version = now;
+  }
+  if (const auto it = lane.targets.find(id); it != lane.targets.end()) return &it->second;
+  MutexLock lock(&mu_);
+  const auto node = nodes_.find(id);
+  if (node == nodes_.end() || node->second.info.address.empty()) return nullptr;
+  const NodeInfo& info = node->second.info;
+  const PeerIdentity who{Role::kStoc, ToNodeName(info.name), info.incarnation.value()};
+  Target& target = lane.targets[id];
+  target = {xchg->peer(info.address, who), info.incarnation, node->second.queue_depth.get()};
+  return &target;
+}
+
+Peer* KnownStocs::FindPeer(Xchg* xchg, StocId id, Incarnation incarnation) {
+  const Target* const target = FindTarget(xchg, id);
+  return target == nullptr || target->incarnation != incarnation ? nullptr : target->peer;
+}
+
+}  // namespace nova

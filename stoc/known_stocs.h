@@ -1,0 +1,63 @@
+// KnownStocs: the StoCs there are, as the coordinator last said: live ones (placement), and the last known
+// address of every other; and what each exchange thread knows of those it talks to.
+//
+// Thread safety: all; FindTarget and FindPeer OnXchg (of `xchg`).
+// Ownership:     the xchgs outlive it, and own the peers.
+// Errors:        null, nullopt: not known.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/rdma/xchg.h"
+#include "coordinator/cluster_types.h"
+
+namespace nova {
+
+class KnownStocs {
+ public:
+  // A StoC, as one exchange thread reaches it.
+  struct Target {
+    Peer* peer = nullptr;
+    Incarnation incarnation;
+    std::atomic<uint32_t>* queue_depth = nullptr;  // as its last reply said
+  };
+
+  explicit KnownStocs(std::vector<Xchg*> xchgs) : xchgs_(std::move(xchgs)), lanes_(xchgs_.size()) {}
+
+  void Update(const std::vector<NodeInfo>& live);
+  std::vector<NodeInfo> live() const;
+  std::optional<NodeInfo> Find(StocId id) const;
+  bool IsLive(StocId id) const;
+  uint32_t queue_depth(StocId id) const;
+  std::string NameOf(StocId id) const;  // for people
+
+  // Valid until the next call.
+  const Target* FindTarget(Xchg* xchg, StocId id);
+  // Of that start of the StoC only (incarnation, N1).
+  Peer* FindPeer(Xchg* xchg, StocId id, Incarnation incarnation);
+
+ private:
+  struct Node {
+    NodeInfo info;
+    std::unique_ptr<std::atomic<uint32_t>> queue_depth = std::make_unique<std::atomic<uint32_t>>(0);
+  };
+  struct Lane {
+    uint64_t version = 0;
+    std::map<StocId, Target> targets;
+  };
+
+  const std::vector<Xchg*> xchgs_;
+  std::vector<Lane> lanes_;           // [i] belongs to xchg i
+  std::atomic<uint64_t> version_{1};  // of what is below
+  mutable Mutex mu_;
+  std::vector<NodeInfo> live_ ABSL_GUARDED_BY(mu_);
+  std::map<StocId, Node> nodes_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace nova

@@ -1,0 +1,76 @@
+#include "stoc/shared_references.h"
+
+#include <optional>
+
+#include "common/base/failpoint.h"
+
+namespace nova {
+namespace {
+
+constexpr uint64_t kListReserveBytes = 4096;  // of a list, on the disk
+
+}  // namespace
+
+Status SharedReferences::Load(std::string_view name) {
+  StocFileId file;
+  if (!StoreDirectory::ParseReferencesName(name, &file))
+    return absl::InvalidArgumentError("not the name of a StoC file's references");
+  const auto references = [&]() -> StatusOr<FileReferences> {
+    NOVA_ASSIGN_OR_RETURN(const std::string bytes, directory_->ReadReferences(file));
+    return FileReferences::Decode(bytes, file);
+  }();
+  files_->LoadReferences(file, references.ok() ? *references : FileReferences{.all = {}, .unreadable = true});
+  return references.status();
+}
+
+// In memory first: whoever drops the creator's reference from then on finds the list, and waits for us. What
+// fails leaves a reference too many there, never one too few.
+Status SharedReferences::AddReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files) {
+  MutexLock one(&mu_);
+  NOVA_RETURN_IF_ERROR(
+      directory_->CheckSpace(files.size() * kListReserveBytes, StoreDirectory::Use::kAppend));
+  for (const StocFileId& file : files) {
+    NOVA_ASSIGN_OR_RETURN(const FileReferences references, files_->AddReference(range, epoch, file));
+    NOVA_RETURN_IF_ERROR(directory_->WriteReferences(file, references.Encode(file)));
+  }
+  return directory_->Sync();
+}
+
+Status SharedReferences::DropReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files) {
+  Status first;
+  for (const StocFileId& file : files) {
+    const Status s = DropReference(range, epoch, file);
+    if (first.ok() && !absl::IsNotFound(s)) first = s;
+  }
+  return first;
+}
+
+Status SharedReferences::DropReference(RangeId range, Epoch epoch, const StocFileId& file) {
+  StoredFiles::File unlisted;
+  switch (files_->DropUnshared(range, epoch, file, &unlisted)) {
+    case StoredFiles::Dropped::kNothing:
+      return OkStatus();
+    case StoredFiles::Dropped::kFile:
+      return files_->DeleteUnlisted(*unlisted);
+    case StoredFiles::Dropped::kIsShared:
+      return DropSharedReference(range, epoch, file);
+  }
+  return OkStatus();
+}
+
+Status SharedReferences::DropSharedReference(RangeId range, Epoch epoch, const StocFileId& file) {
+  MutexLock one(&mu_);
+  StoredFiles::File unlisted;
+  NOVA_ASSIGN_OR_RETURN(const std::optional<FileReferences> left,
+                        files_->DropShared(range, epoch, file, &unlisted));
+  if (!left.has_value()) return OkStatus();
+  if (!left->all.empty()) return directory_->WriteReferences(file, left->Encode(file));
+  // The list goes last: without it the file would be its creator's again.
+  if (unlisted != nullptr) NOVA_RETURN_IF_ERROR(files_->DeleteUnlisted(*unlisted));
+  NOVA_FP("refs.file_deleted");
+  NOVA_RETURN_IF_ERROR(directory_->Sync());
+  NOVA_RETURN_IF_ERROR(directory_->DeleteReferences(file));
+  return directory_->Sync();
+}
+
+}  // namespace nova

@@ -1,0 +1,75 @@
+#include "stoc/stoc_calls.h"
+
+#include <algorithm>
+
+#include "common/base/random.h"
+#include "common/base/wait_group.h"
+
+namespace nova {
+namespace {
+
+constexpr Nanos kFirstPause = 2 * kMillisecond;  // after kBusy; doubles
+constexpr Nanos kLongestPause = 100 * kMillisecond;
+
+}  // namespace
+
+Xchg* StocCalls::NextXchg() {
+  return xchgs_[next_xchg_.fetch_add(1, std::memory_order_relaxed) % xchgs_.size()];
+}
+
+void StocCalls::Call(Xchg* xchg, const KnownStocs::Target& target, StocRequest type,
+                     std::span<const std::string_view> parts, Nanos deadline_ns, Done done) {
+  xchg->Call(target.peer, static_cast<uint16_t>(type), parts, deadline_ns,
+             [depth = target.queue_depth, done = std::move(done)](const CallResult& r) mutable {
+               const bool answered = r.outcome != Outcome::kUnavailable && r.outcome != Outcome::kUnknown &&
+                                     r.outcome != Outcome::kDeadlineExceeded;
+               if (answered) depth->store(r.queue_depth, std::memory_order_relaxed);
+               done(r.outcome, r.body);
+             });
+}
+
+void StocCalls::Call(Xchg* xchg, StocId stoc, StocRequest type, std::span<const std::string_view> parts,
+                     Nanos deadline_ns, Done done) {
+  if (const KnownStocs::Target* const target = stocs_->FindTarget(xchg, stoc))
+    return Call(xchg, *target, type, parts, deadline_ns, std::move(done));
+  xchg->Submit([done = std::move(done)]() mutable { done(Outcome::kUnavailable, {}); });
+}
+
+StocCalls::Reply StocCalls::CallAndWait(StocId stoc, StocRequest type, const std::string& body,
+                                        Nanos deadline_ns) {
+  for (int tries = 0;; ++tries) {
+    Reply reply;
+    auto all = std::make_shared<WaitGroup>();
+    Xchg* const xchg = NextXchg();
+    xchg->Submit([&, xchg, part = WaitGroup::Part(all)]() mutable {
+      Call(xchg, stoc, type, body, deadline_ns,
+           [&, part = std::move(part)](Outcome o, std::string_view b) mutable {
+             reply = {o, std::string(b)};
+             part.End();
+           });
+    });
+    all->Wait();
+    if (reply.outcome != Outcome::kBusy || !Pause(tries, deadline_ns)) return reply;
+  }
+}
+
+Nanos StocCalls::PauseAfter(int tries) {
+  const Nanos most = std::min(kLongestPause, kFirstPause << std::min(tries, 10));
+  Random random;
+  return most / 2 + static_cast<Nanos>(random.Uniform(static_cast<uint64_t>(most)));
+}
+
+bool StocCalls::Pause(int tries, Nanos deadline_ns) {
+  const Nanos pause = PauseAfter(tries);
+  if (Now() > deadline_ns - pause) return false;
+  SleepFor(pause);
+  return true;
+}
+
+Status StocCalls::StatusOf(StocId stoc, std::string_view what, Outcome outcome) const {
+  if (outcome == Outcome::kOk) return OkStatus();
+  return ToStatus(outcome, StrCat(std::string(what), " at ", stocs_->NameOf(stoc), ": ",
+                                  std::string(OutcomeName(outcome))));
+}
+
+}  // namespace nova

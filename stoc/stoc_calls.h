@@ -1,0 +1,57 @@
+// StocCalls: requests to StoCs, sent and answered: on an exchange thread, or from a thread that waits and
+// tries again while a StoC is busy.
+//
+// Thread safety: Call OnXchg (of `xchg`); CallAndWait from any thread that may wait; the others any.
+// Ownership:     the xchgs and the KnownStocs outlive it; bodies of replies are valid during `done`.
+// Errors:        outcomes as xchg.h says; kUnavailable also of a StoC that is not known. `done` never runs
+//                inside the call.
+#pragma once
+
+#include <atomic>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/rdma/xchg.h"
+#include "stoc/known_stocs.h"
+#include "stoc/protocol.h"
+
+namespace nova {
+
+class StocCalls {
+ public:
+  using Done = absl::AnyInvocable<void(Outcome, std::string_view body)>;
+  struct Reply {
+    Outcome outcome = Outcome::kUnavailable;
+    std::string body;
+  };
+
+  StocCalls(std::vector<Xchg*> xchgs, KnownStocs* stocs) : xchgs_(std::move(xchgs)), stocs_(stocs) {}
+
+  KnownStocs* stocs() { return stocs_; }
+  Xchg* NextXchg();  // round robin
+
+  static void Call(Xchg* xchg, const KnownStocs::Target& target, StocRequest type,
+                   std::span<const std::string_view> parts, Nanos deadline_ns, Done done);
+  void Call(Xchg* xchg, StocId stoc, StocRequest type, std::span<const std::string_view> parts,
+            Nanos deadline_ns, Done done);
+  void Call(Xchg* xchg, StocId stoc, StocRequest type, std::string_view body, Nanos deadline_ns, Done done) {
+    Call(xchg, stoc, type, {&body, 1}, deadline_ns, std::move(done));
+  }
+  Reply CallAndWait(StocId stoc, StocRequest type, const std::string& body, Nanos deadline_ns);
+
+  // How long to wait after that many tries in a row that found the StoC busy.
+  static Nanos PauseAfter(int tries);
+  // Waits so long. False: the deadline comes first.
+  static bool Pause(int tries, Nanos deadline_ns);
+  // An error names the StoC and `what` was asked.
+  Status StatusOf(StocId stoc, std::string_view what, Outcome outcome) const;
+
+ private:
+  const std::vector<Xchg*> xchgs_;
+  KnownStocs* const stocs_;
+  std::atomic<size_t> next_xchg_{0};
+};
+
+}  // namespace nova

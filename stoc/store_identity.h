@@ -1,0 +1,34 @@
+// StoreIdentity: what the directory of a StoC is, from its formatting on: SUPERBLOCK, text. LOCK is held
+// while a process uses the directory.
+//
+// Thread safety: none.   Ownership: none taken; the disk holds the lock.
+// Errors:        FailedPrecondition: a later format; DataLoss: malformed; InvalidArgument: something else's
+//                directory.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/disk.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+
+namespace nova {
+
+inline constexpr uint32_t kStoreFormat = 1;
+
+struct StoreIdentity {
+  Uuid store;
+  Uuid cluster;
+  StocId stoc;
+  bool operator==(const StoreIdentity&) const = default;
+  std::string Encode() const;
+  static StatusOr<StoreIdentity> Decode(std::string_view text);
+};
+
+// Takes the directory's lock and reads what it is; nullopt: empty, to be formatted.
+StatusOr<std::optional<StoreIdentity>> LockStore(Disk* disk);
+Status FormatStore(Disk* disk, const StoreIdentity& identity);
+
+}  // namespace nova

@@ -1,0 +1,260 @@
+#include "stoc/stored_files.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/failpoint.h"
+
+namespace nova {
+namespace {
+
+Status UnreadableReferences(const StocFileId& file) {
+  return absl::DataLossError(StrCat("the references of ", file.ToString(), " cannot be read"));
+}
+
+FileSummary Summarize(const StoredFile& file) {
+  const uint64_t now = WallMs();
+  const uint64_t age = now > file.header.created_ms ? now - file.header.created_ms : 0;
+  return {file.id(), file.header.creator, file.size, age};
+}
+
+}  // namespace
+
+uint64_t WallMs() { return static_cast<uint64_t>(std::max<int64_t>(0, WallNowMs())); }
+
+StoredFiles::StoredFiles(StoreDirectory* directory, Metrics* metrics)
+    : directory_(directory),
+      bad_files_(metrics->counter("nova_stoc_bad_files_total")),
+      count_(metrics->gauge("nova_stoc_files")) {}
+
+// --- at start
+
+Status StoredFiles::Load(const StocFileId& id) {
+  NOVA_ASSIGN_OR_RETURN(const auto handle, directory_->OpenApart(id, /*writable=*/false));
+  NOVA_ASSIGN_OR_RETURN(const uint64_t size, handle->Size());
+  if (size < kFileHeaderBytes) return absl::DataLossError("shorter than a header");
+  char bytes[kFileHeaderBytes];
+  NOVA_RETURN_IF_ERROR(handle->Read(0, sizeof(bytes), bytes));
+  NOVA_ASSIGN_OR_RETURN(const FileHeader header, FileHeader::Decode({bytes, sizeof(bytes)}));
+  if (header.file != id) return absl::DataLossError("the header is of another file");
+  if (header.kind == FileHeader::Kind::kWhole && size != header.size + kFileHeaderBytes) {
+    return absl::DataLossError(StrCat(size, " bytes instead of ", header.size + kFileHeaderBytes));
+  }
+  auto file = std::make_shared<StoredFile>(header);
+  file->size = size - kFileHeaderBytes;
+  file->writing = false;
+  directory_->NoteGrowth(size, 0);
+  MutexLock lock(&mu_);
+  files_[id] = std::move(file);
+  count_->Set(static_cast<int64_t>(files_.size()));
+  return OkStatus();
+}
+
+void StoredFiles::LoadReferences(const StocFileId& file, FileReferences references) {
+  MutexLock lock(&mu_);
+  references_[file] = std::move(references);
+}
+
+// --- which there are
+
+StoredFiles::File StoredFiles::Find(const StocFileId& file) const {
+  MutexLock lock(&mu_);
+  const auto it = files_.find(file);
+  return it == files_.end() ? nullptr : it->second;
+}
+
+bool StoredFiles::IsListed(const File& file) const {
+  MutexLock lock(&mu_);
+  const auto it = files_.find(file->id());
+  return it != files_.end() && it->second == file;
+}
+
+std::vector<StoredFiles::File> StoredFiles::Logs() const {
+  std::vector<File> logs;
+  MutexLock lock(&mu_);
+  for (const auto& [id, file] : files_) {
+    if (file->is(FileHeader::Kind::kLog)) logs.push_back(file);
+  }
+  return logs;
+}
+
+std::vector<StoredFiles::File> StoredFiles::LogsOf(RangeId range, Epoch epoch_below) const {
+  std::vector<File> logs;
+  MutexLock lock(&mu_);
+  for (const auto& [id, file] : files_) {
+    const Creator& creator = file->header.creator;
+    if (file->is(FileHeader::Kind::kLog) && creator.range == range && creator.epoch < epoch_below &&
+        !file->writing)
+      logs.push_back(file);
+  }
+  return logs;
+}
+
+std::optional<FileSummary> StoredFiles::Summary(const StocFileId& id) const {
+  const File file = Find(id);
+  if (file == nullptr || file->writing) return std::nullopt;
+  return Summarize(*file);
+}
+
+std::vector<FileSummary> StoredFiles::List(RangeId range, Epoch epoch_below, const StocFileId& after,
+                                           size_t limit) const {
+  std::vector<FileSummary> files;
+  const uint64_t now = WallMs();
+  MutexLock lock(&mu_);
+  auto file = files_.upper_bound(after);
+  auto shared = references_.upper_bound(after);
+  while (files.size() < limit && (file != files_.end() || shared != references_.end())) {
+    const bool has_file =
+        file != files_.end() && (shared == references_.end() || file->first <= shared->first);
+    const bool is_shared =
+        shared != references_.end() && (file == files_.end() || shared->first <= file->first);
+    if (is_shared) {
+      const uint64_t size = has_file ? file->second->size.load() : 0;
+      for (const FileReferences::Reference& r : shared->second.all) {  // one of a range
+        if (r.range != range || r.epoch >= epoch_below) continue;
+        files.push_back(
+            {shared->first, {r.range, r.epoch, 0}, size, now > r.added_ms ? now - r.added_ms : 0});
+      }
+      ++shared;
+    } else if (const Creator& creator = file->second->header.creator;
+               creator.range == range && creator.epoch < epoch_below && !file->second->writing) {
+      files.push_back(Summarize(*file->second));
+    }
+    if (has_file) ++file;
+  }
+  return files;
+}
+
+// --- the beginning and end of a file
+
+StoredFiles::File StoredFiles::AddOrFind(const File& file) {
+  MutexLock lock(&mu_);
+  return files_.emplace(file->id(), file).first->second;
+}
+
+Status StoredFiles::FinishCreation(const File& file, const Status& status) {
+  const bool bad = !status.ok() && !absl::IsResourceExhausted(status);
+  bool deleted = false;
+  {
+    MutexLock lock(&mu_);
+    const auto it = files_.find(file->id());
+    deleted = it == files_.end() || it->second != file;
+    if (!deleted && !status.ok() && !bad) files_.erase(it);
+    file->bad = bad;
+    file->writing = false;
+    count_->Set(static_cast<int64_t>(files_.size()));
+  }
+  if (bad) bad_files_->Add();
+  if (!deleted || !status.ok()) return status;
+  directory_->Delete(file->id(), file->size).IgnoreError();
+  return absl::NotFoundError(StrCat(file->id().ToString(), " was deleted while it was written"));
+}
+
+Status StoredFiles::CreateAppended(FileHeader::Kind kind, const StocFileId& id, const Creator& creator,
+                                   std::string_view data) {
+  const auto file = std::make_shared<StoredFile>(FileHeader{kind, id, creator, 0, WallMs(), 0});
+  MutexLock appending(&file->append_mu);
+  if (AddOrFind(file) != file) return absl::InvalidArgumentError(StrCat(id.ToString(), " is there already"));
+  Status status = directory_->CheckSpace(data.size(), StoreDirectory::Use::kAppend);
+  if (status.ok()) {
+    auto handle = directory_->CreateDurably(file->header, data);
+    status = handle.status();
+    if (status.ok()) {
+      file->size = data.size();
+      file->append_handle = *std::move(handle);
+    }
+  }
+  return FinishCreation(file, status);
+}
+
+Status StoredFiles::Failed(StoredFile* file, const Status& status) {
+  file->bad = true;
+  bad_files_->Add();
+  if (absl::IsResourceExhausted(status)) directory_->NoteNoSpace();
+  return status;
+}
+
+StoredFiles::File StoredFiles::UnlistLocked(const StocFileId& id) {
+  const auto it = files_.find(id);
+  if (it == files_.end()) return nullptr;
+  File file = std::move(it->second);
+  files_.erase(it);
+  count_->Set(static_cast<int64_t>(files_.size()));
+  return file;
+}
+
+Status StoredFiles::DeleteUnlisted(const StoredFile& file) {
+  return file.writing ? OkStatus() : directory_->Delete(file.id(), file.size);
+}
+
+Status StoredFiles::Delete(const std::vector<StocFileId>& ids) {
+  Status first;
+  for (const StocFileId& id : ids) {
+    File file;
+    {
+      MutexLock lock(&mu_);
+      file = UnlistLocked(id);
+    }
+    if (file == nullptr || file->writing) continue;  // its writer finds that it is gone
+    const Status status = DeleteUnlisted(*file);
+    if (file->is(FileHeader::Kind::kLog)) NOVA_FP_VOID("stoc.log_deleted");
+    if (first.ok() && !absl::IsNotFound(status)) first = status;
+  }
+  return first;
+}
+
+// --- references (shared table, M4)
+
+bool StoredFiles::ReferencesLocked(const StoredFile& file, const Creator& who) const {
+  const auto shared = references_.find(file.id());
+  if (shared != references_.end()) return shared->second.Has(who.range, who.epoch);
+  const Creator& creator = file.header.creator;
+  return creator.range == who.range && creator.epoch <= who.epoch;
+}
+
+bool StoredFiles::References(const StoredFile& file, const Creator& who) const {
+  MutexLock lock(&mu_);
+  return ReferencesLocked(file, who);
+}
+
+StatusOr<FileReferences> StoredFiles::AddReference(RangeId range, Epoch epoch, const StocFileId& id) {
+  MutexLock lock(&mu_);
+  const auto it = files_.find(id);
+  if (it == files_.end() || it->second->writing || !it->second->is(FileHeader::Kind::kWhole)) {
+    return absl::NotFoundError(StrCat("no file ", id.ToString(), " to be referenced"));
+  }
+  const FileHeader& header = it->second->header;
+  const auto [shared, first] = references_.try_emplace(id);
+  if (shared->second.unreadable) return UnreadableReferences(id);
+  if (first) shared->second.Add(header.creator.range, header.creator.epoch, header.created_ms);
+  shared->second.Add(range, epoch, WallMs());
+  return shared->second;
+}
+
+StoredFiles::Dropped StoredFiles::DropUnshared(RangeId range, Epoch epoch, const StocFileId& id,
+                                               File* unlisted) {
+  MutexLock lock(&mu_);
+  if (references_.contains(id)) return Dropped::kIsShared;
+  const auto it = files_.find(id);
+  if (it == files_.end() || !ReferencesLocked(*it->second, {range, epoch, 0})) return Dropped::kNothing;
+  *unlisted = UnlistLocked(id);
+  return Dropped::kFile;
+}
+
+StatusOr<std::optional<FileReferences>> StoredFiles::DropShared(RangeId range, Epoch epoch,
+                                                                const StocFileId& id, File* unlisted) {
+  MutexLock lock(&mu_);
+  const auto shared = references_.find(id);
+  if (shared == references_.end()) return std::optional<FileReferences>();
+  if (shared->second.unreadable) return UnreadableReferences(id);
+  if (!shared->second.Drop(range, epoch)) return std::optional<FileReferences>();
+  std::optional<FileReferences> left = shared->second;
+  if (left->all.empty()) {
+    references_.erase(shared);
+    *unlisted = UnlistLocked(id);
+  }
+  return left;
+}
+
+}  // namespace nova

@@ -1,0 +1,119 @@
+// StoredFiles: which files a store has, which ranges reference the shared ones (shared table, M4), and how a
+// file begins and ends: entered before it is written, usable when it is durable.
+//
+// A file that was never shared is its creator's, by its header; once it is shared its list says whose it is.
+// Bad file (S1): one whose write or sync failed is bad for ever.
+//
+// Thread safety: all; CreateAppended, Delete, FinishCreation and Load wait for the disk.
+// Ownership:     the StoreDirectory outlives it. A StoredFile that was unlisted lives on with whoever has it.
+// Errors:        as FileStore.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/base/metrics.h"
+#include "common/base/mutex.h"
+#include "stoc/file_references.h"
+#include "stoc/store_directory.h"
+
+namespace nova {
+
+uint64_t WallMs();  // of files' ages
+
+// What LogFiles keeps of a log.
+struct LogFileState {
+  std::atomic<uint64_t> unsynced_writes{0};  // that asked for no sync, and are not in the journal
+  std::atomic<uint64_t> synced_writes{0};    // of them, since: those before a sync
+  std::atomic<bool> incomplete{false};       // what the journal has of it was not put back
+  // One sync at a time, so that none misses another's failure (bad file, S1); before append_mu.
+  Mutex sync_mu;
+  // What was written before may never become durable, whatever a later sync says.
+  bool sync_failed ABSL_GUARDED_BY(sync_mu) = false;
+};
+
+struct StoredFile {
+  explicit StoredFile(const FileHeader& h) : header(h) {}
+  const StocFileId& id() const { return header.file; }
+  bool is(FileHeader::Kind kind) const { return header.kind == kind; }
+
+  const FileHeader header;
+  std::atomic<uint64_t> size{0};    // of the bytes that are durable
+  std::atomic<bool> writing{true};  // being created
+  std::atomic<bool> bad{false};     // bad file (S1)
+  LogFileState log_state;           // of kind kLog
+
+  Mutex append_mu;  // one append at a time; one healing
+  // null: closed to appends
+  StoreDirectory::Handle append_handle ABSL_GUARDED_BY(append_mu);
+};
+
+class StoredFiles {
+ public:
+  using File = std::shared_ptr<StoredFile>;
+
+  StoredFiles(StoreDirectory* directory, Metrics* metrics);
+
+  // --- at start
+  Status Load(const StocFileId& file);
+  void LoadReferences(const StocFileId& file, FileReferences references);
+
+  // --- which there are
+  File Find(const StocFileId& file) const;  // null: none
+  bool IsListed(const File& file) const;
+  std::vector<File> Logs() const;
+  // The range's of epochs below, but those that are being created.
+  std::vector<File> LogsOf(RangeId range, Epoch epoch_below) const;
+  std::optional<FileSummary> Summary(const StocFileId& file) const;
+  // As FileStore::List.
+  std::vector<FileSummary> List(RangeId range, Epoch epoch_below, const StocFileId& after,
+                                size_t limit) const;
+
+  // --- the beginning and end of a file
+  // Enters it. If there is one of that name, that one instead.
+  File AddOrFind(const File& file);
+  // The end of a creation: the file becomes usable; or goes, when the disk was merely full; or stays as a bad
+  // one (S1).
+  Status FinishCreation(const File& file, const Status& status);
+  // A file that is appended to, or a log.
+  Status CreateAppended(FileHeader::Kind kind, const StocFileId& file, const Creator& creator,
+                        std::string_view data);
+  // A write or sync failed: nobody knows what is there now; what was acknowledged before still is (S1).
+  Status Failed(StoredFile* file, const Status& status);
+  // Something of the store cannot be used.
+  void NoteBad() { bad_files_->Add(); }
+  // Those that are there; goes on after an error and returns the first.
+  Status Delete(const std::vector<StocFileId>& files);
+  // Of one that is not listed any more; its writer does it where it is being written.
+  Status DeleteUnlisted(const StoredFile& file);
+
+  // --- references
+  // The range of `who` references the file, by its epoch or an earlier one.
+  bool References(const StoredFile& file, const Creator& who) const;
+  // The list with that reference, to be written. NotFound: no such file of kind kWhole.
+  StatusOr<FileReferences> AddReference(RangeId range, Epoch epoch, const StocFileId& file);
+  enum class Dropped { kNothing, kFile, kIsShared };
+  // Of a file that was never shared. kFile: it was the range's, and is unlisted.
+  Dropped DropUnshared(RangeId range, Epoch epoch, const StocFileId& file, File* unlisted);
+  // The list without that reference, to be written; nullopt: it had none. When nobody is left the file is
+  // unlisted.
+  StatusOr<std::optional<FileReferences>> DropShared(RangeId range, Epoch epoch, const StocFileId& file,
+                                                     File* unlisted);
+
+ private:
+  bool ReferencesLocked(const StoredFile& file, const Creator& who) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  File UnlistLocked(const StocFileId& file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  StoreDirectory* const directory_;
+  Counter* const bad_files_;
+  Gauge* const count_;
+
+  mutable Mutex mu_;
+  std::map<StocFileId, File> files_ ABSL_GUARDED_BY(mu_);
+  std::map<StocFileId, FileReferences> references_ ABSL_GUARDED_BY(mu_);  // of shared files
+};
+
+}  // namespace nova

@@ -1,0 +1,275 @@
+// The parts of the log client, each driven by itself.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "logc/group_log.h"
+#include "logc/member_probe.h"
+#include "logc/range_groups.h"
+#include "tests/stoc/stoc_rig.h"
+
+namespace nova {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using Change = RangeGroups::Change;
+
+constexpr RangeId kRange(7);
+
+Uuid LogUuid(uint64_t n) { return {0x1090, n}; }
+
+// --- RangeGroups
+
+NodeInfo Stoc(uint32_t id, uint64_t incarnation) {
+  NodeInfo info;
+  info.role = Role::kStoc;
+  info.stoc_id = StocId(id);
+  info.incarnation = Incarnation(incarnation);
+  return info;
+}
+
+LogGroup Group(uint64_t id, const std::vector<uint32_t>& stocs) {
+  LogGroup group{GroupId(id), {}, LogMedia::kMemory};
+  for (const uint32_t s : stocs) group.members.push_back({StocId(s), Incarnation(s), {}});
+  return group;
+}
+
+TEST(RangeGroupsTest, OneChangeAtATimeAndALateLogMovesToWhatThereIs) {
+  RangeGroups groups(Group(1, {1, 2, 3}), 2, {});
+  EXPECT_EQ(groups.Begin(GroupId(1)), Change::kBegun);
+  EXPECT_EQ(groups.Begin(GroupId(1)), Change::kUnderWay) << "another log lost a member meanwhile";
+  EXPECT_EQ(groups.BeginAny(), std::nullopt);
+  groups.Install(Group(2, {1, 2, 4}));
+  EXPECT_EQ(groups.Begin(GroupId(1)), Change::kReplaced);
+  EXPECT_EQ(groups.Current(), Group(2, {1, 2, 4}));
+  EXPECT_EQ(groups.BeginAny(), Group(2, {1, 2, 4}));
+}
+
+TEST(RangeGroupsTest, L4AGroupIsUnusedWhenEveryLaneHasMovedAndItsLogsAreGone) {
+  RangeGroups groups(Group(1, {1, 2, 3}), 2, {});
+  groups.AddLog(GroupId(1), LogUuid(1), 5);
+  groups.Install(Group(2, {1, 2, 4}));
+  EXPECT_TRUE(groups.any_replaced());
+  groups.LaneMoved(0, GroupId(2));
+  groups.RemoveLog(GroupId(1), LogUuid(1));
+  EXPECT_THAT(groups.Unused(), IsEmpty()) << "lane 1 may still open a log there";
+  groups.AddLog(GroupId(1), LogUuid(2), 6);
+  groups.LaneMoved(1, GroupId(2));
+  EXPECT_THAT(groups.Unused(), IsEmpty()) << "round 6 is not flushed";
+  groups.RemoveLog(GroupId(1), LogUuid(2));
+  EXPECT_THAT(groups.Unused(), ElementsAre(GroupId(1)));
+}
+
+TEST(RangeGroupsTest, L4OnlyRoundsOfReplacedGroupsAreExposedTheFewestMembersFirst) {
+  RangeGroups groups(Group(1, {1, 2, 3}), 1, {});
+  groups.AddLog(GroupId(1), LogUuid(1), 4);
+  groups.AddLog(GroupId(1), LogUuid(2), 5);
+  const std::vector<NodeInfo> live = {Stoc(1, 1), Stoc(2, 99), Stoc(4, 4)};
+  EXPECT_THAT(groups.Exposed(live), IsEmpty());
+  groups.Install(Group(2, {1, 4, 5}));
+  groups.AddLog(GroupId(2), LogUuid(3), 5);
+  groups.AddLog(GroupId(2), LogUuid(4), 3);
+  groups.Install(Group(3, {1, 4, 6}));
+  groups.AddLog(GroupId(3), LogUuid(5), 6);
+  // 2 restarted and 3 is gone: of group 1 there is one; 5 is gone: of group 2 there are two
+  EXPECT_THAT(groups.Exposed(live), ElementsAre(ExposedRound{4, 1}, ExposedRound{5, 1}, ExposedRound{3, 2}));
+}
+
+TEST(RangeGroupsTest, L5ALivingMemberIsReplacedAtMostOnceInAPause) {
+  LogOptions options;
+  options.change_pause_ns = 3600 * kSecond;
+  RangeGroups groups(Group(1, {1, 2, 3}), 1, options);
+  EXPECT_TRUE(groups.MayReplaceLiving(GroupId(1)));
+  EXPECT_FALSE(groups.MayReplaceLiving(GroupId(1)));
+  ASSERT_EQ(groups.Begin(GroupId(1)), Change::kBegun) << "a dead one is replaced at once";
+  EXPECT_TRUE(groups.MayReplaceLiving(GroupId(1))) << "it is being replaced anyway";
+  groups.Install(Group(2, {1, 2, 4}));
+  EXPECT_TRUE(groups.MayReplaceLiving(GroupId(1)));
+  EXPECT_FALSE(groups.MayReplaceLiving(GroupId(2)));
+}
+
+// --- over StoCs
+
+class LogPartsTest : public testing::TestWithParam<FabricKind> {
+ protected:
+  void Run(const std::function<void(FabricWorld*)>& test) { InFabricWorld(GetParam(), test); }
+};
+INSTANTIATE_TEST_SUITE_P(Fabrics, LogPartsTest, testing::ValuesIn(FabricKinds()),
+                         [](const auto& p) { return FabricKindName(p.param); });
+
+// Two StoCs, and the parts that a log needs.
+struct Rig {
+  explicit Rig(FabricWorld* w) : world(w) {
+    for (uint32_t i = 0; i < 2; ++i) {
+      disks.push_back(machine.Mount());
+      stocs.push_back(std::make_unique<TestStoc>(w, i + 1, 100 + i, disks.back().get()));
+    }
+    options.ping_deadline_ns *= w->patience();
+    options.write_deadline_ns *= w->patience();
+    client = std::make_unique<TestClient>(w, "ltc-1", 10);
+    std::vector<TestStoc*> all;
+    for (auto& s : stocs) all.push_back(s.get());
+    client->Update(all);
+    probe = std::make_unique<MemberProbe>(client->stocs.get(), std::vector<Xchg*>{xchg()}, options, &metrics);
+    services = std::make_unique<GroupLog::Services>(client->stocs.get(), probe.get(), options, &metrics);
+  }
+  ~Rig() { client->Stop(); }
+
+  Xchg* xchg() { return client->xchgs[0].get(); }
+  uint64_t Count(const std::string& name) { return metrics.counter(name)->value(); }
+
+  FabricWorld* const world;
+  Metrics metrics;
+  SimDisk machine;
+  std::vector<std::unique_ptr<Disk>> disks;
+  std::vector<std::unique_ptr<TestStoc>> stocs;
+  LogOptions options;
+  std::unique_ptr<TestClient> client;
+  std::unique_ptr<MemberProbe> probe;
+  std::unique_ptr<GroupLog::Services> services;
+};
+
+bool IsAlive(Rig* rig, const LogMember& member) {
+  bool alive = false;
+  Notification answered;
+  rig->client->On(0, [&] {
+    rig->probe->Ask(0, member, /*near=*/false, [&](bool is_alive) {
+      alive = is_alive;
+      answered.Notify();
+    });
+  });
+  answered.Wait();
+  return alive;
+}
+
+TEST_P(LogPartsTest, AProbeTellsALivingProcessFromOneThatRestartedOrIsGone) {
+  Run([](FabricWorld* world) {
+    Rig rig(world);
+    const LogMember member = rig.stocs[0]->member();
+    EXPECT_TRUE(IsAlive(&rig, member));
+    EXPECT_FALSE(IsAlive(&rig, {member.stoc, Incarnation(99), {}})) << "another incarnation answers";
+    rig.stocs[1]->Stop();
+    EXPECT_FALSE(IsAlive(&rig, rig.stocs[1]->member()));
+  });
+}
+
+TEST_P(LogPartsTest, AllWhoAskAtATimeShareAPing) {
+  Run([](FabricWorld* world) {
+    Rig rig(world);
+    int answers = 0;
+    Notification answered;
+    rig.client->On(0, [&] {
+      for (int i = 0; i < 3; ++i) {
+        rig.probe->Ask(0, rig.stocs[0]->member(), /*near=*/false, [&](bool alive) {
+          EXPECT_TRUE(alive);
+          if (++answers == 3) answered.Notify();
+        });
+      }
+    });
+    answered.Wait();
+    EXPECT_EQ(rig.Count("nova_logc_pings_total{result=\"answered\"}"), 1u);
+  });
+}
+
+// Opens logs, and notes what they tell. On the thread of the xchg alone.
+struct TestOwner : GroupLog::Owner {
+  bool fenced() const override { return is_fenced; }
+  void Fence() override { is_fenced = true; }
+  void MemberFailed(const LogGroup&, StocId member, ChangeCause cause) override {
+    failures.emplace_back(member, cause);
+    changed.Notify();
+  }
+  bool MayReplaceLiving(GroupId) override { return true; }
+  void FlushSoon() override {
+    if (log != nullptr) log->PostUnposted();
+  }
+  void RecordEnded(size_t bytes) override { ended_bytes += bytes; }
+
+  std::shared_ptr<GroupLog> log;
+  bool is_fenced = false;
+  std::vector<std::pair<StocId, ChangeCause>> failures;
+  size_t ended_bytes = 0;
+  Notification changed;
+};
+
+// Appends a record of that sequence number, in staging memory of its own.
+void AppendTo(Rig* rig, GroupLog* log, SequenceNumber sequence, absl::AnyInvocable<void(Outcome)> done) {
+  const LogEntry entry{MemTableId(1), ValueType::kPut, "key", "value"};
+  const LogRecord record{1, sequence, 1, sequence, false, {&entry, 1}};
+  const size_t bytes = LogRecordBytes(record);
+  PendingRecord pending{
+      std::make_shared<Staging>(rig->client->buffers->Allocate(bytes)), 0, bytes, false, {}};
+  pending.done = std::move(done);
+  log->Append(record, std::move(pending));
+}
+
+TEST_P(LogPartsTest, ALogAcknowledgesInOrderWhatEveryMemberHas) {
+  Run([](FabricWorld* world) {
+    Rig rig(world);
+    const auto owner = std::make_shared<TestOwner>();
+    std::vector<SequenceNumber> ended;
+    Notification all;
+    rig.client->On(0, [&] {
+      const LogGroup group{GroupId(1), {rig.stocs[0]->member(), rig.stocs[1]->member()}, LogMedia::kMemory};
+      owner->log = GroupLog::Open(rig.services.get(), rig.xchg(), kRange, Epoch(3), group, owner);
+      for (SequenceNumber s = 1; s <= 20; ++s) {
+        AppendTo(&rig, owner->log.get(), s, [&, s](Outcome o) {
+          EXPECT_EQ(o, Outcome::kOk);
+          ended.push_back(s);
+          if (ended.size() == 20) all.Notify();
+        });
+      }
+      EXPECT_TRUE(owner->log->has_pending());
+      owner->log->PostUnposted();  // it is not open yet: goes on when it is
+    });
+    all.Wait();
+    rig.client->On(0, [&] {
+      EXPECT_FALSE(owner->log->has_pending());
+      EXPECT_TRUE(std::is_sorted(ended.begin(), ended.end()));
+      EXPECT_TRUE(owner->failures.empty());
+      owner->log = nullptr;
+    });
+  });
+}
+
+TEST_P(LogPartsTest, ALogThatLosesAMemberClosesAndGivesUpWhatIsPending) {
+  Run([](FabricWorld* world) {
+    Rig rig(world);
+    const auto owner = std::make_shared<TestOwner>();
+    rig.stocs[1]->Stop();
+    rig.client->On(0, [&] {
+      const LogGroup group{GroupId(1), {rig.stocs[0]->member(), rig.stocs[1]->member()}, LogMedia::kMemory};
+      owner->log = GroupLog::Open(rig.services.get(), rig.xchg(), kRange, Epoch(3), group, owner);
+      for (SequenceNumber s = 1; s <= 3; ++s) AppendTo(&rig, owner->log.get(), s, [](Outcome) { FAIL(); });
+      owner->log->PostUnposted();
+    });
+    owner->changed.Wait();
+    rig.client->On(0, [&] {
+      EXPECT_THAT(owner->failures, ElementsAre(std::pair(rig.stocs[1]->id(), ChangeCause::kDead)));
+      EXPECT_EQ(owner->log->TakePending().size(), 3u);
+      EXPECT_FALSE(owner->log->has_pending());
+      EXPECT_EQ(owner->ended_bytes, 0u);
+      owner->log = nullptr;
+    });
+  });
+}
+
+TEST_P(LogPartsTest, F1ALogOfAFencedEpochTellsItsOwner) {
+  Run([](FabricWorld* world) {
+    Rig rig(world);
+    const auto owner = std::make_shared<TestOwner>();
+    ASSERT_TRUE(rig.client->stocs->Fence(rig.stocs[0]->id(), kRange, Epoch(4), Soon()).ok());
+    rig.client->On(0, [&] {
+      const LogGroup group{GroupId(1), {rig.stocs[0]->member()}, LogMedia::kMemory};
+      owner->log = GroupLog::Open(rig.services.get(), rig.xchg(), kRange, Epoch(3), group, owner);
+    });
+    bool fenced = false;
+    for (const Nanos until = Soon(); !fenced && Now() < until; SleepFor(kMillisecond))
+      rig.client->On(0, [&] { fenced = owner->is_fenced; });
+    EXPECT_TRUE(fenced);
+    rig.client->On(0, [&] { owner->log = nullptr; });
+  });
+}
+
+}  // namespace
+}  // namespace nova

@@ -1,0 +1,60 @@
+#include "stoc/known_stocs.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/stoc/stoc_rig.h"
+
+namespace nova {
+namespace {
+
+NodeInfo Stoc(uint32_t id, uint64_t incarnation, const std::string& address) {
+  NodeInfo info;
+  info.name = StrCat("stoc-", id);
+  info.role = Role::kStoc;
+  info.stoc_id = StocId(id);
+  info.incarnation = Incarnation(incarnation);
+  info.address = address;
+  return info;
+}
+
+TEST(KnownStocsTest, OfAStocThatIsGoneTheLastAddressIsKept) {
+  KnownStocs stocs({});
+  stocs.Update({Stoc(1, 10, "a"), Stoc(2, 20, "b")});
+  stocs.Update({Stoc(2, 20, "b")});
+  EXPECT_EQ(stocs.live().size(), 1u);
+  EXPECT_FALSE(stocs.IsLive(StocId(1)));
+  EXPECT_EQ(stocs.Find(StocId(1))->address, "a");
+  EXPECT_EQ(stocs.NameOf(StocId(1)), "stoc 1 (stoc-1)");
+  EXPECT_EQ(stocs.NameOf(StocId(3)), "stoc 3");
+  EXPECT_EQ(stocs.Find(StocId(3)), std::nullopt);
+}
+
+TEST(KnownStocsTest, N1AnEarlierIncarnationReplacesNoLaterOne) {
+  KnownStocs stocs({});
+  stocs.Update({Stoc(1, 11, "new")});
+  stocs.Update({Stoc(1, 10, "old")});
+  EXPECT_EQ(stocs.Find(StocId(1))->address, "new");
+}
+
+TEST(KnownStocsTest, N1APeerIsOfOneIncarnationAndFollowsUpdates) {
+  InFabricWorld(FabricKind::kSim, [](FabricWorld* world) {
+    TestClient client(world, "ltc-1", 10);
+    Xchg* const xchg = client.xchgs[0].get();
+    KnownStocs stocs({xchg});
+    client.On(0, [&] { EXPECT_EQ(stocs.FindTarget(xchg, StocId(1)), nullptr); });
+    stocs.Update({Stoc(1, 10, "stoc-1:1"), Stoc(2, 20, "")});
+    client.On(0, [&] {
+      EXPECT_NE(stocs.FindPeer(xchg, StocId(1), Incarnation(10)), nullptr);
+      EXPECT_EQ(stocs.FindPeer(xchg, StocId(1), Incarnation(11)), nullptr);
+      EXPECT_EQ(stocs.FindTarget(xchg, StocId(2)), nullptr) << "its address is not known";
+    });
+    stocs.Update({Stoc(1, 11, "stoc-1:1")});
+    client.On(0, [&] {
+      EXPECT_EQ(stocs.FindPeer(xchg, StocId(1), Incarnation(10)), nullptr);
+      EXPECT_NE(stocs.FindPeer(xchg, StocId(1), Incarnation(11)), nullptr);
+    });
+  });
+}
+
+}  // namespace
+}  // namespace nova
