@@ -233,7 +233,7 @@ class Examination {
           true, StrCat("fence test against ", there, ": ", report.status().message()),
           connected ? "does the path carry packets of that size (ping -M do -s 4000)? The same MTU on both "
                       "ends and on the switch"
-                    : StrCat("on that node: nova --fabric=verbs --address=", there, " --fence_serve doctor"));
+                    : StrCat("on that node: nova --fabric=verbs doctor --address=", there, " --fence_serve"));
     }
     FarMtu(*report);
     FenceFindings(report->results, there);
@@ -280,8 +280,8 @@ int ServeFence(const DoctorOptions& options) {
     status =
         ServeFenceTests({options.rdma_device, host}, port, kServePatience, [&](const std::string& device) {
           std::printf(
-              "serving one fence test on %s; on the other node: nova --fabric=verbs --address=HERE:0 "
-              "--fence_test=%s doctor\n",
+              "serving one fence test on %s; on the other node: nova --fabric=verbs doctor --address=HERE:0 "
+              "--fence_test=%s\n",
               device.c_str(), options.address.c_str());
           std::fflush(stdout);
         });
