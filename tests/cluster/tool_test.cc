@@ -336,6 +336,25 @@ TEST_F(ToolTest, BenchRunsTheWorkloadThatIsNamed) {
   EXPECT_TRUE(bench({}).starts_with("RW50 ")) << out;
 }
 
+// A port that somebody listens at is not enough.
+TEST_F(ToolTest, DoctorKnowsAZookeeperFromAnotherListener) {
+  std::string out;
+  const auto doctor = [&](const std::string& zookeeper) {
+    return RunToEnd({NOVA_BINARY_DIR "/bin/nova", "doctor", "--fabric=tcp", "--lock_mb=0",
+                     StrCat("--zookeeper=", zookeeper)},
+                    &out);
+  };
+  EXPECT_LE(doctor(cluster_->zookeeper()->hosts()), 1) << out;
+  EXPECT_NE(out.find(StrCat("good     ZooKeeper ", cluster_->zookeeper()->hosts(), " answers")), out.npos)
+      << out;
+  for (const std::string& other : {cluster_->coordinators(), cluster_->address("stoc-0")}) {
+    EXPECT_EQ(doctor(other), 2) << out;
+    EXPECT_NE(out.find(StrCat("ERROR    ZooKeeper ", other, ": what listens there is no ZooKeeper")),
+              out.npos)
+        << out;
+  }
+}
+
 // The write reaches the LTC, and its log record no StoC in time: it may be applied.
 TEST_F(ToolTest, AWriteWithoutAnAnswerHasAnExitCodeOfItsOwn) {
   std::string out;
