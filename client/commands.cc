@@ -332,7 +332,12 @@ void AddOfCluster(CLI::App* app, Command* chosen) {
 
   const auto create = Add<std::vector<std::string>>(
       app, chosen, kCluster, "create-ranges", "Cut the key space of a new cluster; only once.",
-      [](Session* s, const std::vector<std::string>& keys) { return Report(s->client->CreateRanges(keys)); });
+      [](Session* s, const std::vector<std::string>& keys) {
+        if (keys.empty())
+          std::fputs("warning: without keys there is one range, at one LTC, and it cannot be cut later\n",
+                     stderr);
+        return Report(s->client->CreateRanges(keys));
+      });
   AddTexts(create.command, "KEY", create.arguments.get(),
            "where a range ends and the next begins; n of them make n + 1 ranges");
 

@@ -355,6 +355,14 @@ TEST_F(ToolTest, DoctorKnowsAZookeeperFromAnotherListener) {
   }
 }
 
+TEST_F(ToolTest, CreateRangesWithoutKeysWarns) {
+  std::string out;
+  EXPECT_EQ(Nova({"create-ranges"}, &out), kExitFailed) << "this cluster has ranges";
+  EXPECT_TRUE(out.starts_with("warning: without keys there is one range, at one LTC")) << out;
+  EXPECT_EQ(Nova({"create-ranges", "m"}, &out), kExitFailed);
+  EXPECT_EQ(out.find("warning"), std::string::npos) << out;
+}
+
 // The write reaches the LTC, and its log record no StoC in time: it may be applied.
 TEST_F(ToolTest, AWriteWithoutAnAnswerHasAnExitCodeOfItsOwn) {
   std::string out;
