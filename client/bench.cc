@@ -131,7 +131,7 @@ std::string Report(const Shared& s, double seconds, uint64_t retries) {
 
 std::string BenchKey(uint64_t n, uint64_t records) {
   constexpr uint64_t kFirst = 1'000'000'000'000'000'000, kSpan = 8'200'000'000'000'000'000;
-  return StrCat("user", kFirst + n * (kSpan / records));
+  return StrCat("user", kFirst + n * (kSpan / records), "/bench");
 }
 
 StatusOr<std::string> RunBench(Client* client, const BenchOptions& options) {

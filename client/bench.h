@@ -30,8 +30,8 @@ struct BenchOptions {
 // The report: throughput, latencies by operation, outcomes other than Ok and NotFound, retries.
 StatusOr<std::string> RunBench(Client* client, const BenchOptions& options);
 
-// The key of record `n`: "user" and 19 digits, in the order of n, spread over the same key space as YCSB's
-// hashed keys.
+// The key of record `n`: "user", 19 digits and "/bench": in the order of n, spread over the same ranges as
+// YCSB's hashed keys, and none of those.
 std::string BenchKey(uint64_t n, uint64_t records);
 
 }  // namespace nova

@@ -1,6 +1,6 @@
 // Client: reads and writes against a Nova cluster, from any number of threads over few connections.
 //
-//   auto client = nova::Client::Connect({.coordinators = {"127.0.0.1:7400"}});
+//   auto client = nova::Client::Connect({.coordinators = {"127.0.0.1:7401"}});
 //   if (!client.ok()) ...
 //   nova::Result r = (*client)->Put("user1", "value");
 //

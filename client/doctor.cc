@@ -174,32 +174,58 @@ class Examination {
   }
 
   void Others() {
-    std::vector<std::pair<const char*, std::string>> all;
     for (const absl::string_view z : absl::StrSplit(options_.zookeeper, ',', absl::SkipEmpty()))
-      all.emplace_back("ZooKeeper", std::string(z));
-    for (const std::string& c : options_.coordinators) all.emplace_back("coordinator", c);
-    for (const auto& [what, address] : all) {
-      const Nanos begin = Now();
-      const std::string error = Reach(address);
-      if (error.empty()) {
-        Good(StrCat(what, " ", address, " answers (", (Now() - begin) / kMicrosecond, " us to connect)"));
-      } else {
-        Bad(true, StrCat(what, " ", address, ": ", error),
-            "is it running, and does a firewall let this host through?");
-      }
-    }
+      Look("ZooKeeper", std::string(z), AskZookeeper);
+    for (const std::string& c : options_.coordinators)
+      Look("coordinator", c, [](int) { return std::string(); });
   }
 
-  static std::string Reach(const std::string& address) {
+  // `ask`: what is wrong with what answers on a connection; empty: nothing.
+  void Look(const char* what, const std::string& address, std::string (*ask)(int)) {
+    const Nanos begin = Now();
+    const StatusOr<int> fd = Reach(address);
+    if (!fd.ok()) {
+      return Bad(true, StrCat(what, " ", address, ": ", fd.status().message()),
+                 "is it running, and does a firewall let this host through?");
+    }
+    const Nanos took = Now() - begin;
+    const std::string wrong = ask(*fd);
+    close(*fd);
+    if (wrong.empty())
+      return Good(StrCat(what, " ", address, " answers (", took / kMicrosecond, " us to connect)"));
+    Bad(true, StrCat(what, " ", address, ": ", wrong),
+        "the address of a ZooKeeper that serves: clientPort of its zoo.cfg");
+  }
+
+  // By the word `srvr`, which ZooKeeper answers unless it is told not to, and then says so.
+  static std::string AskZookeeper(int fd) {
+    constexpr char kWord[] = {'s', 'r', 'v', 'r'};
+    std::string said;
+    if (send(fd, kWord, sizeof(kWord), MSG_NOSIGNAL) == sizeof(kWord)) {
+      char bytes[1024];
+      for (pollfd wait{fd, POLLIN, 0}; poll(&wait, 1, kConnectMs) > 0;) {
+        const ssize_t n = recv(fd, bytes, sizeof(bytes), 0);
+        if (n <= 0 || said.size() > sizeof(bytes)) break;
+        said.append(bytes, static_cast<size_t>(n));
+      }
+    }
+    if (said.find("not currently serving requests") != said.npos)
+      return "it has no quorum, and serves nobody";
+    const bool is_one =
+        said.find("Zookeeper version:") != said.npos || said.find("not in the whitelist") != said.npos;
+    return is_one ? "" : "what listens there is no ZooKeeper";
+  }
+
+  // A connection; the caller closes it.
+  static StatusOr<int> Reach(const std::string& address) {
     std::string host;
     uint16_t port = 0;
-    if (!SplitHostPort(address, &host, &port)) return "not host:port";
-    const auto ip = LookUpHost(host);
-    if (!ip.ok()) return std::string(ip.status().message());
+    if (!SplitHostPort(address, &host, &port)) return absl::InvalidArgumentError("not host:port");
+    NOVA_ASSIGN_OR_RETURN(const in_addr ip, LookUpHost(host));
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     sockaddr_in to{};
     to.sin_family = AF_INET;
-    to.sin_addr = *ip;
+    to.sin_addr = ip;
     to.sin_port = htons(port);
     int error = connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
@@ -211,8 +237,9 @@ class Examination {
         getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
       }
     }
+    if (error == 0) return fd;
     close(fd);
-    return error == 0 ? "" : strerror(error);
+    return absl::UnavailableError(strerror(error));
   }
 
   void FenceTest() {
@@ -233,7 +260,7 @@ class Examination {
           true, StrCat("fence test against ", there, ": ", report.status().message()),
           connected ? "does the path carry packets of that size (ping -M do -s 4000)? The same MTU on both "
                       "ends and on the switch"
-                    : StrCat("on that node: nova --fabric=verbs --address=", there, " --fence_serve doctor"));
+                    : StrCat("on that node: nova --fabric=verbs doctor --address=", there, " --fence_serve"));
     }
     FarMtu(*report);
     FenceFindings(report->results, there);
@@ -280,8 +307,8 @@ int ServeFence(const DoctorOptions& options) {
     status =
         ServeFenceTests({options.rdma_device, host}, port, kServePatience, [&](const std::string& device) {
           std::printf(
-              "serving one fence test on %s; on the other node: nova --fabric=verbs --address=HERE:0 "
-              "--fence_test=%s doctor\n",
+              "serving one fence test on %s; on the other node: nova --fabric=verbs doctor --address=HERE:0 "
+              "--fence_test=%s\n",
               device.c_str(), options.address.c_str());
           std::fflush(stdout);
         });

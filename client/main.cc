@@ -1,145 +1,165 @@
 // nova: the user's tool: put, get, delete, scan, status, an interactive shell, bench, admin commands.
-#include <gflags/gflags.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 #include "absl/strings/str_split.h"
 #include "client/bench.h"
+#include "client/commands.h"
 #include "client/doctor.h"
+#include "client/exit_codes.h"
 #include "client/shell.h"
 #include "common/base/failpoint.h"
-#include "common/base/flags.h"
-
-DEFINE_string(coordinators, "",
-              "gRPC addresses of the coordinators, host:port,host:port; default: $NOVA_COORDINATORS");
-DEFINE_string(fabric, "", "verbs, tcp or auto, as the cluster's nodes; default: $NOVA_FABRIC, else auto");
-DEFINE_string(rdma_device, "",
-              "NAME or NAME:PORT, as mlx5_0:1; default: $NOVA_RDMA_DEVICE, else the first that is up");
-DEFINE_int32(timeout_ms, 10'000, "deadline of one operation");
-DEFINE_bool(sync, true,
-            "of writes, bench's too; false: where the log is on disks, acknowledged when written: survives "
-            "processes, not hosts");
-DEFINE_string(zookeeper, "", "doctor: host:port,... to look at");
-DEFINE_string(address, "", "doctor: host:port that a node is to serve at");
-DEFINE_int32(lock_mb, 1280,
-             "doctor: memory that a node is to register (--log_memory_mb, --file_buffer_mb, buffers)");
-DEFINE_string(fence_test, "",
-              "doctor: tries which revocation of rights RDMA devices really honour: of host:port, where "
-              "--fence_serve runs; or: here");
-DEFINE_bool(fence_serve, false, "doctor: is the far end of one --fence_test, at --address");
-DEFINE_string(workload, "RW50", "bench: LOAD, R100, RW50, SW50 or W100");
-DEFINE_string(distribution, "uniform", "bench: uniform, zipfian (ranked) or scrambled");
-DEFINE_int64(records, 100'000, "bench: records in the store");
-DEFINE_int64(operations, 0, "bench: operations in all; 0: run for --seconds");
-DEFINE_double(seconds, 10, "bench: how long to run");
-DEFINE_int32(threads, 16, "bench: client threads");
-DEFINE_int32(value_bytes, 1024, "bench: size of a value");
-DEFINE_int32(scan_length, 10, "bench: entries of a scan");
-DEFINE_bool(progress, true, "bench: a line a second on stderr");
+#include "common/base/version.h"
+#include "common/rdma/resolver.h"
 
 namespace nova {
 namespace {
 
-int Bench(Client* client) {
-  BenchOptions o;
-  o.workload = FLAGS_workload;
-  o.distribution = FLAGS_distribution;
-  o.records = static_cast<uint64_t>(FLAGS_records);
-  o.operations = static_cast<uint64_t>(FLAGS_operations);
-  o.seconds = FLAGS_seconds;
-  o.threads = FLAGS_threads;
-  o.value_bytes = static_cast<size_t>(FLAGS_value_bytes);
-  o.scan_length = static_cast<size_t>(FLAGS_scan_length);
-  o.progress = FLAGS_progress;
-  o.write.sync = FLAGS_sync;
-  const auto report = RunBench(client, o);
-  if (!report.ok()) ExitWithError(std::string(report.status().message()));
-  std::fputs(report->c_str(), stdout);
-  return report->find("\nfailed 0 ") != std::string::npos ? 0 : 1;
+constexpr char kTools[] = "Tools";
+
+// The options of every command.
+struct Common {
+  std::string coordinators, fabric, rdma_device;
+  int64_t timeout_ms = 10'000;
+};
+
+void AddCommon(CLI::App* app, Common* common) {
+  AddText(app, "--coordinators", &common->coordinators, "their gRPC addresses, host:port,host:port")
+      ->envname("NOVA_COORDINATORS");
+  AddText(app, "--fabric", &common->fabric, "verbs, tcp or auto, as the cluster's nodes; else auto")
+      ->check(CLI::IsMember({"", "auto", "verbs", "tcp"}).description(""))
+      ->envname("NOVA_FABRIC");
+  AddText(app, "--rdma_device", &common->rdma_device,
+          "NAME or NAME:PORT, as mlx5_0:1; else the first that is up")
+      ->envname("NOVA_RDMA_DEVICE");
+  AddNumber<int64_t>(app, "--timeout_ms", &common->timeout_ms, 1, 86'400'000, "deadline of one operation");
 }
 
-int Doctor() {
-  DoctorOptions o;
-  if (!FLAGS_fabric.empty()) o.fabric = FLAGS_fabric;
-  o.rdma_device = FLAGS_rdma_device;
-  o.address = FLAGS_address;
-  o.zookeeper = FLAGS_zookeeper;
-  o.coordinators = absl::StrSplit(FLAGS_coordinators, ',', absl::SkipEmpty());
-  o.lock_bytes = static_cast<uint64_t>(FLAGS_lock_mb) << 20;
-  o.fence_test = FLAGS_fence_test;
-  o.fence_serve = FLAGS_fence_serve;
-  return RunDoctor(o);
+void AddBench(CLI::App* app, Command* chosen) {
+  const auto o = std::make_shared<BenchOptions>();
+  CLI::App* const bench = app->add_subcommand("bench", "Load in the paper's workloads.")->group(kTools);
+  const CLI::IsMember workloads({"LOAD", "R100", "RW50", "SW50", "W100"});
+  CLI::Option* const word = AddText(bench, "WORKLOAD", &o->workload, "LOAD, R100, RW50, SW50 or W100")
+                                ->check(workloads)
+                                ->capture_default_str();
+  AddText(bench, "--workload", &o->workload, "the same, as an option")->check(workloads)->excludes(word);
+  AddText(bench, "--distribution", &o->distribution, "uniform, zipfian (ranked) or scrambled")
+      ->check(CLI::IsMember({"uniform", "zipfian", "scrambled"}).description(""))
+      ->capture_default_str();
+  AddNumber<uint64_t>(bench, "--records", &o->records, 1, 1'000'000'000'000, "records in the store");
+  AddNumber<uint64_t>(bench, "--operations", &o->operations, 0, 1'000'000'000'000'000,
+                      "operations in all; 0: run for --seconds");
+  AddNumber<double>(bench, "--seconds", &o->seconds, 0.001, 1e7, "how long to run");
+  AddNumber<int>(bench, "--threads", &o->threads, 1, 4096, "client threads");
+  AddNumber<size_t>(bench, "--value_bytes", &o->value_bytes, 0, 16 << 20, "size of a value");
+  AddNumber<size_t>(bench, "--scan_length", &o->scan_length, 1, 1'000'000, "entries of a scan");
+  bench->add_flag("--progress,!--noprogress", o->progress, "a line a second on stderr (the default)");
+  AddSync(bench, &o->write);
+  bench->callback([=] {
+    *chosen = [=](Session* session) -> int {
+      const auto report = RunBench(session->client, *o);
+      if (!report.ok()) {
+        std::fprintf(stderr, "error: %s\n", std::string(report.status().message()).c_str());
+        return kExitUsage;
+      }
+      std::fputs(report->c_str(), stdout);
+      return report->find("\nfailed 0 ") != std::string::npos ? kExitOk : kExitFailed;
+    };
+  });
 }
 
-void CheckFlags() {
-  CheckFlagOneOf("fabric", FLAGS_fabric, {"", "auto", "verbs", "tcp"});
-  CheckFlagRange("timeout_ms", FLAGS_timeout_ms, 1, 86'400'000);
-  if (!FLAGS_address.empty()) CheckFlagHostPort("address", FLAGS_address);
-  CheckFlagRange("lock_mb", FLAGS_lock_mb, 0, 1 << 30);
-  CheckFlagOneOf("workload", FLAGS_workload, {"LOAD", "R100", "RW50", "SW50", "W100"});
-  CheckFlagOneOf("distribution", FLAGS_distribution, {"uniform", "zipfian", "scrambled"});
-  CheckFlagRange("records", FLAGS_records, 1, 1'000'000'000'000);
-  CheckFlagRange("operations", FLAGS_operations, 0, 1'000'000'000'000'000);
-  CheckFlagRange("seconds", FLAGS_seconds, 0.001, 1e7);
-  CheckFlagRange("threads", FLAGS_threads, 1, 4096);
-  CheckFlagRange("value_bytes", FLAGS_value_bytes, 0, 16 << 20);
-  CheckFlagRange("scan_length", FLAGS_scan_length, 1, 1'000'000);
+// What needs no cluster.
+using LocalCommand = std::function<int()>;
+
+void AddDoctor(CLI::App* app, const Common* common, LocalCommand* chosen) {
+  const auto o = std::make_shared<DoctorOptions>();
+  const auto lock_mb = std::make_shared<int64_t>(1280);
+  CLI::App* const doctor =
+      app->add_subcommand("doctor", "Show what this machine lacks to be a node, and the fix.")->group(kTools);
+  doctor->footer("Exit codes: 0 all is good, 1 there are warnings, 2 there are errors.");
+  AddText(doctor, "--zookeeper", &o->zookeeper, "host:port,... to look at");
+  AddText(doctor, "--address", &o->address, "host:port that a node is to serve at");
+  AddNumber<int64_t>(doctor, "--lock_mb", lock_mb.get(), 0, 1 << 30,
+                     "memory that a node is to register (--log_memory_mb, --file_buffer_mb, buffers)");
+  AddText(doctor, "--fence_test", &o->fence_test,
+          "which revocation of rights RDMA devices really honour: of host:port, where --fence_serve runs; "
+          "or: here");
+  doctor->add_flag("--fence_serve", o->fence_serve, "be the far end of one --fence_test, at --address");
+  doctor->callback([=] {
+    std::string host;
+    uint16_t port = 0;
+    if (!o->address.empty() && !SplitHostPort(o->address, &host, &port))
+      RefuseWords(StrCat("--address=", o->address, ": must be host:port"));
+    if (!common->fabric.empty()) o->fabric = common->fabric;
+    o->rdma_device = common->rdma_device;
+    o->coordinators = absl::StrSplit(common->coordinators, ',', absl::SkipEmpty());
+    o->lock_bytes = static_cast<uint64_t>(*lock_mb) << 20;
+    *chosen = [o] { return RunDoctor(*o); };
+  });
+}
+
+void AddDebug(CLI::App* app, LocalCommand* chosen) {
+  CLI::App* const debug = app->add_subcommand("debug", "Show what tests can order of a node.")->group(kTools);
+  debug->require_subcommand(1);
+  debug
+      ->add_subcommand(
+          "failpoints",
+          "Steps at which $NOVA_FAILPOINTS can stop a node, as log.written=crash (docs/testing.md).")
+      ->callback([chosen] {
+        *chosen = [] {
+          std::fputs(FailPointsText().c_str(), stdout);
+          return static_cast<int>(kExitOk);
+        };
+      });
+}
+
+int Fail(std::string_view why, ExitCode code) {
+  std::fprintf(stderr, "error: %.*s\n", static_cast<int>(why.size()), why.data());
+  return code;
+}
+
+int RunOnCluster(const Common& common, const Command& command) {
+  ClientOptions options;
+  options.coordinators = absl::StrSplit(common.coordinators, ',', absl::SkipEmpty());
+  if (options.coordinators.empty())
+    return Fail("--coordinators=host:port or $NOVA_COORDINATORS is needed", kExitUsage);
+  options.timeout_ms = common.timeout_ms;
+  options.fabric = common.fabric;
+  options.rdma_device = common.rdma_device;
+  const auto client = Client::Connect(options);
+  if (!client.ok()) return Fail(std::string(client.status().message()), kExitFailed);
+  Session session{client->get()};
+  return command(&session);
 }
 
 int Main(int argc, char** argv) {
-  const std::string usage =
-      StrCat("[flags] COMMAND\n", CommandHelp(),
-             "  shell                  the same, typed one a line\n"
-             "  bench                  load in the paper's workloads (--workload, --threads ...)\n"
-             "  doctor                 what this machine lacks to be a node, and the fix (--fabric, "
-             "--address, --fence_test ...)\n"
-             "  debug failpoints       steps at which $NOVA_FAILPOINTS can stop a node, as log.written=crash "
-             "(docs/testing.md)\n");
-  // The flags of commands' own: the last one long enough that nobody types it by accident.
-  std::vector<std::string> command_flags;
-  argc = static_cast<int>(std::remove_if(argv + 1, argv + argc,
-                                         [&](const char* a) {
-                                           const std::string_view flag = a;
-                                           const bool match = flag == "--absent" || flag == "--delete" ||
-                                                              flag == "--list" ||
-                                                              flag == "--accept-data-loss";
-                                           if (match) command_flags.emplace_back(flag);
-                                           return match;
-                                         }) -
-                          argv);
-  ParseFlags(usage, &argc, &argv);
-  CheckFlags();
+  CLI::App app("The user's tool of a Nova cluster.", "nova");
+  app.set_help_flag("-h,--help", "this, or with a COMMAND what belongs to it");
+  app.set_version_flag("--version", StrCat("nova ", VersionText()));
+  app.footer("The options of every command, and exit codes: nova --help");
+  app.require_subcommand(0, 1);
+  app.fallthrough();  // the options of every command, also behind its name
+  Common common;
+  Command on_cluster;
+  LocalCommand here;
+  AddCommon(&app, &common);
+  AddCommands(&app, &on_cluster);
+  app.add_subcommand("shell", "The commands above, typed one a line.")->group(kTools)->callback([&] {
+    on_cluster = RunShell;
+  });
+  AddBench(&app, &on_cluster);
+  AddDoctor(&app, &common, &here);
+  AddDebug(&app, &here);
+  app.footer(
+      "Words behind -- are no options: nova put -- KEY -v.\n"
+      "Exit codes: 0 done; 1 failed, and a write was not applied; 2 wrong words; 3 unknown: a write may be\n"
+      "applied or not; 4 not found; 5 cas found another value, or the checkpoint was there.");
+  if (const std::optional<int> code = ParseWords(&app, {argv + 1, argv + argc})) return *code;
   signal(SIGPIPE, SIG_IGN);
-  std::vector<std::string> words(argv + 1, argv + argc);
-  if (!words.empty()) words.insert(words.end(), command_flags.begin(), command_flags.end());
-  if (argc == 2 && std::string_view(argv[1]) == "doctor") return Doctor();
-  if (argc == 3 && std::string_view(argv[1]) == "debug" && std::string_view(argv[2]) == "failpoints") {
-    std::printf("%s", FailPointsText().c_str());
-    return 0;
-  }
-  if (words.empty()) ExitWithError("no command: see nova --help");
-  if (FLAGS_coordinators.empty()) {
-    const char* from_environment = std::getenv("NOVA_COORDINATORS");
-    if (from_environment == nullptr)
-      ExitWithError("--coordinators=host:port or $NOVA_COORDINATORS is needed");
-    FLAGS_coordinators = from_environment;
-  }
-  ClientOptions options;
-  options.coordinators = absl::StrSplit(FLAGS_coordinators, ',', absl::SkipEmpty());
-  options.timeout_ms = FLAGS_timeout_ms;
-  options.fabric = FLAGS_fabric;
-  options.rdma_device = FLAGS_rdma_device;
-  auto client = Client::Connect(options);
-  if (!client.ok()) ExitWithError(std::string(client.status().message()));
-  WriteOptions write;
-  write.sync = FLAGS_sync;
-  Shell shell(client->get(), write);
-  if (words[0] == "shell") return shell.Run();
-  if (words[0] == "bench") return Bench(client->get());
-  return shell.RunCommand(words);
+  if (here) return here();
+  if (!on_cluster) return Fail("no command: see nova --help", kExitUsage);
+  return RunOnCluster(common, on_cluster);
 }
 
 }  // namespace

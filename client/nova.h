@@ -1,7 +1,7 @@
 /* nova.h: the C interface of libnova_client, for C and for bindings of other languages.
  *
  *   char* error = NULL;
- *   nova_client* c = nova_open("127.0.0.1:7400", &error);
+ *   nova_client* c = nova_open("127.0.0.1:7401", &error);
  *   int outcome = nova_put(c, "user1", 5, "value", 5);
  *
  * Every operation returns a nova_outcome; nova_effect says what it means for a write.

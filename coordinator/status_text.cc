@@ -85,7 +85,8 @@ class Renderer {
       Logs::Kind& kind = logs_.with[static_cast<size_t>(group.media)];
       const size_t living = LivingCopies(group, living_);
       kind.fewest = kind.ranges == 0 ? living : std::min(kind.fewest, living);
-      kind.wanted = std::max<size_t>({kind.wanted, group.members.size(), CopiesWanted(s_, range).log});
+      const uint32_t configured = CopiesWanted(s_, range).log;
+      kind.wanted = std::max<size_t>(kind.wanted, configured > 0 ? configured : group.members.size());
       ++kind.ranges;
     }
   }
@@ -144,18 +145,19 @@ class Renderer {
     return out.empty() ? out : out + "\n";
   }
 
-  // The table of durability (D), for what the open ranges have.
+  // The table of durability (D), for what the open ranges have: first what holds for every write, before its
+  // flush and after; then each kind of copy by itself.
   std::string Durability() const {
     if (logs_.open == 0) return "durability: no range is open\n" + Copies();
-    std::string out;
+    std::string out = Fewest();
     const Logs::Kind& memory = logs_.with[static_cast<size_t>(LogMedia::kMemory)];
     if (memory.ranges > 0) {
-      absl::StrAppend(&out, "durability: memory log, ", OfWanted("R", memory.fewest, memory.wanted), ": ");
+      absl::StrAppend(&out, "  memory log, ", OfWanted("R", memory.fewest, memory.wanted), ": ");
       if (memory.fewest == 0) {
         out += "the log of a range is on no StoC that lives\n";
       } else {
         absl::StrAppend(&out, "an acknowledged write is delivered at ", Plural(memory.fewest, "StoC"),
-                        "; it survives the LTC and ", Plural(memory.fewest - 1, "member"),
+                        "; until its flush it survives the LTC and ", Plural(memory.fewest - 1, "member"),
                         " of a group between repairs; lost when all ", memory.fewest, " go together\n");
       }
     }
@@ -163,18 +165,19 @@ class Renderer {
                                       std::pair{LogMedia::kMemoryAndFiles, "memory+persistent"}}) {
       const Logs::Kind& kind = logs_.with[static_cast<size_t>(media)];
       if (kind.ranges == 0) continue;
-      absl::StrAppend(&out, "durability: ", name, " log, ", OfWanted("R", kind.fewest, kind.wanted), ": ");
+      absl::StrAppend(&out, "  ", name, " log, ", OfWanted("R", kind.fewest, kind.wanted), ": ");
       if (kind.fewest == 0) {
         out += "the log of a range is on no StoC that lives\n";
         continue;
       }
-      absl::StrAppend(&out, "an acknowledged write is written and synced at ", Plural(kind.fewest, "StoC"),
-                      " (one of sync=false: written); it survives also a loss of power of everything "
-                      "(of sync=false: the death of all processes); lost with all ",
-                      Plural(kind.fewest, "disk"), "\n");
+      absl::StrAppend(
+          &out, "an acknowledged write is written and synced at ", Plural(kind.fewest, "StoC"),
+          " (one of sync=false: written); until its flush it survives also a loss of power of everything "
+          "(of sync=false: the death of all processes); lost with all ",
+          Plural(kind.fewest, "disk"), "\n");
     }
     if (logs_.open_without > 0) {
-      absl::StrAppend(&out, "durability: no log on ", logs_.open_without, " of ", logs_.open,
+      absl::StrAppend(&out, "  no log on ", logs_.open_without, " of ", logs_.open,
                       " open ranges: an acknowledged write survives an orderly stop; lost when the LTC dies "
                       "before its flush\n");
     }
@@ -187,10 +190,9 @@ class Renderer {
     std::string out;
     if (copies.manifests.wanted > 0 && copies.tables.wanted > 0) {
       const uint32_t manifest = std::min(copies.manifests.fewest, copies.manifests.wanted);
-      const uint32_t table = copies.tables.all == 0 ? copies.tables.wanted
-                                                    : std::min(copies.tables.fewest, copies.tables.wanted);
+      const uint32_t table = TableCopiesOf(copies.tables);
       const uint32_t fewest = std::min(manifest, table);
-      absl::StrAppend(&out, "durability: what was flushed lies in tables, ",
+      absl::StrAppend(&out, "  what was flushed lies in tables, ",
                       OfWanted("copies", table, copies.tables.wanted), ", which manifests name, ",
                       OfWanted("M", manifest, copies.manifests.wanted), ": it survives the loss of ",
                       Plural(fewest > 0 ? fewest - 1 : 0, "disk"), "\n");
@@ -205,6 +207,31 @@ class Renderer {
   }
 
  private:
+  // Of the table with the fewest; where there is none yet, what the next one gets.
+  static uint32_t TableCopiesOf(const CopyCounts& tables) {
+    return tables.all == 0 ? tables.wanted : std::min(tables.fewest, tables.wanted);
+  }
+  // A write is in its log, and after its flush in tables that a manifest names: the fewest copies of them.
+  std::string Fewest() const {
+    size_t log = logs_.open_without > 0 ? 0 : SIZE_MAX;
+    for (const Logs::Kind& kind : logs_.with) {
+      if (kind.ranges > 0) log = std::min(log, kind.fewest);
+    }
+    const Redundancy copies = CountRedundancy(s_);
+    const std::string known = StrCat("log ", log, ", manifests ", copies.manifests.fewest);
+    if (log == 0)
+      return StrCat("durability: an acknowledged write has no other copy than its LTC's before its flush (",
+                    known, "): lost when that dies\n");
+    if (copies.unheard > 0 || copies.manifests.all == 0)
+      return StrCat("durability: not known yet: which tables there are is not heard of (", known, ")\n");
+    const size_t table = TableCopiesOf(copies.tables);
+    const size_t fewest = std::min<size_t>({log, table, copies.manifests.fewest});
+    const std::string out =
+        StrCat("durability: an acknowledged write has ", fewest == 1 ? "1 copy" : StrCat(fewest, " copies"),
+               " at least (", known, ", tables ", table, "): ");
+    if (fewest == 0) return out + "some may be lost\n";
+    return StrCat(out, "it survives the LTC and ", Plural(fewest - 1, "StoC"), "\n");
+  }
   static void Tell(const char* what, const CopyCounts& c, std::string* out) {
     absl::StrAppend(out, what, ": ", c.all, ", degraded: ", c.degraded);
     if (c.degraded > 0) absl::StrAppend(out, ", the fewest copies: ", c.fewest, " of ", c.wanted);

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs one phase of a YCSB workload through the Nova binding, by YCSB's own client; prints its summary.
+# Runs one phase of a YCSB workload through the Nova binding, by YCSB's own client; prints its summary. Exit code 1: operations
+# failed (with another outcome than OK or NOT_FOUND), or none was done.
 #   deploy/ycsb.sh load|run a..f [--coordinators=host:port] [--records=N] [--operations=N] [--threads=N] [-p key=value ...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,6 +27,18 @@ done
 [[ -f client/ycsb/target/nova-binding-0.17.0.jar ]] || fail "the binding is not built: (cd client/ycsb && mvn package)"
 [[ -f $build/lib/libnova_client.so ]] || fail "$build/lib/libnova_client.so is not built"
 [[ $phase == load ]] && mode=-load || mode=-t
-exec java -Djna.library.path="$build/lib" -cp 'client/ycsb/target/*:client/ycsb/target/dependency/*' site.ycsb.Client "$mode" \
+status=0
+java -Djna.library.path="$build/lib" -cp 'client/ycsb/target/*:client/ycsb/target/dependency/*' site.ycsb.Client "$mode" \
   -db site.ycsb.db.nova.NovaClient -P "deploy/workloads/workload$workload" -p nova.coordinators="$coordinators" \
-  -p recordcount="$records" -p operationcount="$operations" -threads "$threads" -s ${extra[@]+"${extra[@]}"} 2> >(grep -v "^DBWrapper:" >&2)
+  -p recordcount="$records" -p operationcount="$operations" -threads "$threads" -s ${extra[@]+"${extra[@]}"} \
+  2> >(grep -v "^DBWrapper:" >&2) | awk '
+    { print; fflush() }
+    /^\[OVERALL\], Throughput\(ops\/sec\), [0-9.]+/ { throughput = $3 + 0 }
+    /^\[[A-Z-]+\], Return=/ { if ($2 ~ /^Return=OK,/) good += $3; else if ($2 !~ /^Return=NOT_FOUND,/) bad += $3 }
+    END {
+      if (throughput > 0 && good > 0 && !bad) exit 0
+      if (bad) print "error: " bad " operations failed" >"/dev/stderr"
+      else print "error: the run had no throughput" >"/dev/stderr"
+      exit 1
+    }' || status=$?
+exit $status

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "common/base/version.h"
 
 namespace google {
 extern void (*gflags_exitfunc)(int);  // what gflags calls when it does not like a flag
@@ -40,6 +41,7 @@ void ParseFlags(const std::string& usage, int* argc, char*** argv) {
     _exit(code == 0 ? 0 : kExitBadInput);
   };
   google::SetUsageMessage(usage);
+  google::SetVersionString(VersionText());
   google::ParseCommandLineNonHelpFlags(argc, argv, true);
   if (FLAGS_helpshort) ShowOwnFlags(usage);
   google::HandleCommandLineHelpFlags();

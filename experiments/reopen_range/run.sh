@@ -19,8 +19,8 @@ for ((run = 1; run <= runs; run++)); do
     --ltc_flag=--memtable_mb=1024 --stoc_flag=--log_memory_mb=2048
   trap 'quickstart clean' EXIT
   coordinators=127.0.0.1:$((port_base + 1))
-  build/release/bin/nova --coordinators=$coordinators --workload=LOAD --records="$records" --value_bytes=8 \
-    --threads=16 bench >>"$dir.log"
+  build/release/bin/nova --coordinators=$coordinators bench LOAD --records="$records" --value_bytes=8 \
+    --threads=16 >>"$dir.log"
   owner=$(build/release/bin/nova --coordinators=$coordinators status | grep -oE 'ltc-[0-9]+' | sort | uniq -c | sort -rn |
     awk 'NR == 1 { print $2 }')
   kill -9 "$(cat $dir/"$owner"/pid)"

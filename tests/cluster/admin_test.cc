@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "absl/strings/match.h"
+#include "client/exit_codes.h"
 #include "tests/cluster/kill_rounds.h"
 
 namespace nova {
@@ -131,7 +132,7 @@ TEST_F(AdminTest, ARangeThatLostItsLogIsUnavailableUntilForcedOpen) {
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(Nova({"get", StrCat("flushed", i)}), 0) << said_;
     EXPECT_EQ(said_, "1\n");
-    EXPECT_EQ(Nova({"get", StrCat("logged", i)}), 1);
+    EXPECT_EQ(Nova({"get", StrCat("logged", i)}), kExitNotFound);
     EXPECT_EQ(said_, "get: NotFound\n");
   }
   EXPECT_EQ(Nova({"put", "logged0", "3"}), 0) << said_;
@@ -202,7 +203,7 @@ TEST_F(AdminTest, ALogDamagedOnEveryStocIsOpenedAsFarAsItIsCut) {
   start_all();
   ASSERT_TRUE(cluster_->WaitOpen(Now() + 30 * kSecond).ok());
   for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(Nova({"get", key(i)}), i < 12 ? 0 : 1);
+    EXPECT_EQ(Nova({"get", key(i)}), i < 12 ? 0 : kExitNotFound);
     EXPECT_EQ(said_, i < 12 ? "1\n" : "get: NotFound\n") << i;
   }
   EXPECT_EQ(Nova({"put", key(12), "2"}), 0) << said_;

@@ -48,11 +48,8 @@ class FlagsTest : public testing::Test {
   }
   // Numbers among the flags of our own files.
   std::vector<std::string> NumbersOf(const std::string& program) {
-    auto process = Process::Start({kBin + program, "--helpxml"});
     std::string all;
-    for (auto line = (*process)->ReadLine(Now() + 20 * kSecond); line.ok();
-         line = (*process)->ReadLine(Now() + 20 * kSecond))
-      all += *line;
+    RunToEnd({kBin + program, "--helpxml"}, &all);
     const std::regex flag(
         "<flag><file>[^<]*(main|flags)\\.cc</file><name>([^<]*)</name>.*?<type>(int32|int64|uint64|double)</"
         "type></flag>");
@@ -63,6 +60,33 @@ class FlagsTest : public testing::Test {
       if (std::regex_search(text, found, flag)) names.push_back(found[2]);
     }
     return names;
+  }
+  // Numbers among the options of the tool, or of one of its commands.
+  std::vector<std::string> NumbersOfTool(const std::string& command) {
+    std::vector<std::string> help = {kBin + "nova", "--help"};
+    if (!command.empty()) help.insert(help.begin() + 1, command);
+    std::string all;
+    EXPECT_EQ(RunToEnd(help, &all), 0);
+    static const std::regex number("--(\\w+) (?:INT|UINT|FLOAT)");
+    std::vector<std::string> names;
+    for (auto it = std::sregex_iterator(all.begin(), all.end(), number); it != std::sregex_iterator(); ++it)
+      names.push_back((*it)[1]);
+    return names;
+  }
+  // What each of them has no use for.
+  void ExpectEachRefusesWhatIsOutOfRange(const std::vector<std::string>& begin,
+                                         const std::vector<std::string>& flags, size_t at_least) {
+    EXPECT_GE(flags.size(), at_least) << begin[0];
+    for (const std::string& flag : flags) {
+      for (const char* value : {"-2147483648", "2147483647", "99999999999999999999999999"}) {
+        std::vector<std::string> argv = begin;
+        argv.push_back(StrCat("--", flag, "=", value));
+        const Ended ended = Run(argv);
+        // Numbers that count records, operations or seconds may be as large as the second.
+        const bool large = value[0] == '2' && (flag == "records" || flag == "operations");
+        if (!large) ExpectOneLineOf(ended, flag, begin[0] + " " + argv.back());
+      }
+    }
   }
   void ExpectOneLineOf(const Ended& ended, const std::string& flag, const std::string& argument) {
     EXPECT_EQ(ended.code, 2) << argument << ": " << ended.errors;
@@ -81,35 +105,25 @@ TEST_F(FlagsTest, ANumberOutOfRangeIsNamedOnOneLineAndNothingIsMade) {
   std::vector<std::string> stoc = node;
   stoc.push_back("--data=" + directory_ + "/data");
   const std::vector<std::tuple<std::string, std::vector<std::string>, size_t>> programs = {
-      {"nova_coordinator", server, 6},
-      {"nova_ltc", node, 20},
-      {"nova_stoc", stoc, 10},
-      {"nova", {"--coordinators=127.0.0.1:1", "--timeout_ms=100", "get", "k"}, 8}};
+      {"nova_coordinator", server, 6}, {"nova_ltc", node, 20}, {"nova_stoc", stoc, 10}};
   for (const auto& [program, needed, at_least] : programs) {
-    const std::vector<std::string> flags = NumbersOf(program);
-    EXPECT_GE(flags.size(), at_least) << program;
-    for (const std::string& flag : flags) {
-      for (const char* value : {"-2147483648", "2147483647", "99999999999999999999999999"}) {
-        std::vector<std::string> argv = {kBin + program};
-        argv.insert(argv.end(), needed.begin(), needed.end());
-        argv.push_back(StrCat("--", flag, "=", value));
-        const Ended ended = Run(argv);
-        // Numbers that count records, operations or seconds may be as large as the second.
-        const bool large = value[0] == '2' && (flag == "records" || flag == "operations");
-        if (!large) ExpectOneLineOf(ended, flag, program + " " + argv.back());
-      }
-    }
+    std::vector<std::string> begin = {kBin + program};
+    begin.insert(begin.end(), needed.begin(), needed.end());
+    ExpectEachRefusesWhatIsOutOfRange(begin, NumbersOf(program), at_least);
+  }
+  const std::vector<std::string> nova = {kBin + "nova", "--coordinators=127.0.0.1:1"};
+  for (const auto& [command, at_least] : {std::pair{"", 1}, {"bench", 6}, {"doctor", 1}}) {
+    std::vector<std::string> begin = nova;
+    if (*command != '\0') begin.push_back(command);
+    ExpectEachRefusesWhatIsOutOfRange(begin, NumbersOfTool(command), static_cast<size_t>(at_least));
   }
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/data"));
 }
 
 // --helpshort: the flags of our own files, and not where they were compiled.
 TEST_F(FlagsTest, TheShortHelpShowsOwnFlagsOnly) {
-  for (const auto& [program, flag] :
-       std::vector<std::pair<std::string, std::string>>{{"nova_coordinator", "lease_ms"},
-                                                        {"nova_ltc", "max_rounds"},
-                                                        {"nova_stoc", "data"},
-                                                        {"nova", "coordinators"}}) {
+  for (const auto& [program, flag] : std::vector<std::pair<std::string, std::string>>{
+           {"nova_coordinator", "lease_ms"}, {"nova_ltc", "max_rounds"}, {"nova_stoc", "data"}}) {
     auto process = Process::Start({kBin + program, "--helpshort"});
     ASSERT_TRUE(process.ok()) << program;
     std::string all;
@@ -140,10 +154,10 @@ TEST_F(FlagsTest, AWordThatIsNoneOfThoseAllowedIsNamedOnOneLine) {
            {"nova_stoc", "segment_kb", "5"},
            {"nova_stoc", "fabric", ""},
            {"nova", "fabric", "rdma"},
-           {"nova", "workload", "W50"},
-           {"nova", "distribution", "normal"},
+           {"nova bench", "workload", "W50"},
+           {"nova bench", "distribution", "normal"},
        }) {
-    std::vector<std::string> argv = {kBin + program};
+    std::vector<std::string> argv = absl::StrSplit(kBin + program, ' ');
     const size_t needed = program == "nova_stoc"          ? 4
                           : program == "nova_ltc"         ? 3
                           : program == "nova_coordinator" ? 1

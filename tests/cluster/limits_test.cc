@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "client/exit_codes.h"
 #include "client/nova.h"
 #include "tests/base/descriptors.h"
 #include "tests/cluster/process_cluster.h"
@@ -94,9 +95,10 @@ TEST_F(LimitsTest, TheToolWithoutDescriptorsSaysSo) {
     ASSERT_TRUE(tool.ok()) << tool.status();
     const auto code = (*tool)->Wait(Now() + 20 * kSecond);
     ASSERT_TRUE(code.ok()) << code.status() << " with " << descriptors;
-    EXPECT_TRUE(*code == 1 || *code == 2) << *code << " with " << descriptors << " descriptors";
-    found += *code == 1;
-    refused += *code == 2;
+    EXPECT_TRUE(*code == kExitNotFound || *code == kExitFailed)
+        << *code << " with " << descriptors << " descriptors";
+    found += *code == kExitNotFound;
+    refused += *code == kExitFailed;
   }
   EXPECT_GT(found, 0) << "get nothing-here: NotFound";
   EXPECT_GT(refused, 0);

@@ -3,11 +3,15 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_split.h"
 #include "client/client.h"
+#include "client/exit_codes.h"
 #include "client/nova.h"
 #include "common/base/random.h"
 #include "tests/cluster/process_cluster.h"
@@ -50,7 +54,7 @@ TEST_F(ToolTest, PutGetDeleteScanStatus) {
   EXPECT_EQ(Nova({"scan", "tool/", "2"}, &out), 0);
   EXPECT_EQ(out, "tool/a\t1\ntool/b\ttwo words\n");
   EXPECT_EQ(Nova({"delete", "tool/a"}, &out), 0);
-  EXPECT_EQ(Nova({"get", "tool/a"}, &out), 1);
+  EXPECT_EQ(Nova({"get", "tool/a"}, &out), kExitNotFound);
   EXPECT_EQ(out, "get: NotFound\n");
   EXPECT_EQ(Nova({"status"}, &out), 0);
   for (const char* word :
@@ -63,7 +67,7 @@ TEST_F(ToolTest, ShellReadsCommandsFromItsInput) {
   EXPECT_EQ(Nova({"shell"}, &out, "put \"shell key\" \"a \\\"quoted\\\" value\"\nget \"shell key\"\nquit\n"),
             0);
   EXPECT_EQ(out, "a \"quoted\" value\n");
-  EXPECT_EQ(Nova({"shell"}, &out, "get nothing-here\n"), 1);
+  EXPECT_EQ(Nova({"shell"}, &out, "get nothing-here\n"), kExitNotFound);
   EXPECT_EQ(Nova({"shell"}, &out, "frobnicate\n"), 2);
 }
 
@@ -76,36 +80,36 @@ TEST_F(ToolTest, BatchesSwapsMultiGetsExpiriesAndPrefixes) {
       << out;
   EXPECT_EQ(Nova({"mget", "sem/c", "sem/b"}, &out), 0) << out;
   EXPECT_EQ(out, "sem/c\t3\nsem/b\t2\n");
-  EXPECT_EQ(Nova({"mget", "sem/a"}, &out), 1);
+  EXPECT_EQ(Nova({"mget", "sem/a"}, &out), kExitNotFound);
   EXPECT_EQ(out, "mget: NotFound: sem/a\n");
   EXPECT_EQ(Nova({"cas", "sem/b", "2", "two"}, &out), 0) << out;
-  EXPECT_EQ(Nova({"cas", "sem/b", "2", "x"}, &out), 1);
+  EXPECT_EQ(Nova({"cas", "sem/b", "2", "x"}, &out), kExitConditionFailed);
   EXPECT_EQ(out, "compare-and-swap: ConditionFailed\n");
   EXPECT_EQ(Nova({"cas", "sem/d", "--absent", "new"}, &out), 0) << out;
-  EXPECT_EQ(Nova({"cas", "sem/d", "--absent", "new"}, &out), 1);
+  EXPECT_EQ(Nova({"cas", "sem/d", "--absent", "new"}, &out), kExitConditionFailed);
   EXPECT_EQ(Nova({"cas", "sem/d", "new", "--delete"}, &out), 0) << out;
-  EXPECT_EQ(Nova({"get", "sem/d"}, &out), 1);
+  EXPECT_EQ(Nova({"get", "sem/d"}, &out), kExitNotFound);
   EXPECT_EQ(Nova({"cas", "sem/d", "x"}, &out), 2);
   EXPECT_EQ(Nova({"put", "sem/e", "x", "1"}, &out), 0) << out;
   SleepFor(20 * kMillisecond);
-  EXPECT_EQ(Nova({"scan", "", "10", "prefix", "sem/"}, &out), 0);
+  EXPECT_EQ(Nova({"scan", "", "10", "--prefix=sem/"}, &out), 0);
   EXPECT_EQ(out, "sem/b\ttwo\nsem/c\t3\n");
-  EXPECT_EQ(Nova({"scan", "sem/", "1", "reverse", "to", "sem/c"}, &out), 0);
+  EXPECT_EQ(Nova({"scan", "sem/", "1", "--reverse", "--to", "sem/c"}, &out), 0);
   EXPECT_EQ(out, "sem/b\ttwo\n");
   EXPECT_EQ(Nova({"put", "sem/e", "x", "soon"}, &out), 2);
   EXPECT_EQ(Nova({"batch", "put", "sem/a"}, &out), 2);
   EXPECT_EQ(Nova({"batch", "put", "\x01", "x", "put", "zzz", "y"}, &out), 2) << "over ranges";
   EXPECT_NE(out.find("more than one range"), std::string::npos) << out;
-  EXPECT_EQ(Nova({"get", "zzz"}, &out), 1);
+  EXPECT_EQ(Nova({"get", "zzz"}, &out), kExitNotFound);
   EXPECT_EQ(Nova({"batch", "put", "del/a", "1", "delete-range", "del/", "del0", "put", "del/b", "2", "put",
                   "del/c", "3"},
                  &out),
             0)
       << out;
-  EXPECT_EQ(Nova({"scan", "", "10", "prefix", "del/"}, &out), 0);
+  EXPECT_EQ(Nova({"scan", "", "10", "--prefix=del/"}, &out), 0);
   EXPECT_EQ(out, "del/b\t2\ndel/c\t3\n");
   EXPECT_EQ(Nova({"delete-range", "del/", "del/c"}, &out), 0) << out;
-  EXPECT_EQ(Nova({"scan", "", "10", "prefix", "del/"}, &out), 0);
+  EXPECT_EQ(Nova({"scan", "", "10", "--prefix=del/"}, &out), 0);
   EXPECT_EQ(out, "del/c\t3\n");
   EXPECT_EQ(Nova({"delete-range", "del/c", "del/c"}, &out), 2);
   EXPECT_EQ(Nova({"delete-range", "del/c"}, &out), 2);
@@ -116,7 +120,7 @@ TEST_F(ToolTest, CheckpointAndRestore) {
   std::string out;
   EXPECT_EQ(Nova({"put", "cp/a", "1"}, &out), 0) << out;
   EXPECT_EQ(Nova({"checkpoint", "before"}, &out), 0) << out;
-  EXPECT_EQ(Nova({"checkpoint", "before"}, &out), 1);
+  EXPECT_EQ(Nova({"checkpoint", "before"}, &out), kExitConditionFailed);
   EXPECT_NE(out.find("there is a checkpoint before"), std::string::npos) << out;
   EXPECT_EQ(Nova({"put", "cp/a", "2"}, &out), 0) << out;
   EXPECT_EQ(Nova({"put", "cp/b", "2"}, &out), 0) << out;
@@ -124,11 +128,11 @@ TEST_F(ToolTest, CheckpointAndRestore) {
   EXPECT_TRUE(out.starts_with("before\t")) << out;
   EXPECT_TRUE(out.ends_with("\tcomplete\n")) << out;
   EXPECT_EQ(Nova({"restore", "before"}, &out), 0) << out;
-  EXPECT_EQ(Nova({"scan", "cp/", "10", "prefix", "cp/"}, &out), 0);
+  EXPECT_EQ(Nova({"scan", "cp/", "10", "--prefix=cp/"}, &out), 0);
   EXPECT_EQ(out, "cp/a\t1\n");
   EXPECT_EQ(Nova({"checkpoint", "--delete", "before"}, &out), 0) << out;
-  EXPECT_EQ(Nova({"checkpoint", "--delete", "before"}, &out), 1);
-  EXPECT_EQ(Nova({"restore", "before"}, &out), 1);
+  EXPECT_EQ(Nova({"checkpoint", "--delete", "before"}, &out), kExitNotFound);
+  EXPECT_EQ(Nova({"restore", "before"}, &out), kExitNotFound);
   EXPECT_NE(out.find("nothing was restored"), std::string::npos) << out;
   EXPECT_EQ(Nova({"checkpoint", "a/b"}, &out), 2);
   EXPECT_EQ(Nova({"checkpoint"}, &out), 2);
@@ -140,7 +144,7 @@ TEST_F(ToolTest, AShellReadsAtItsSnapshot) {
   std::string out;
   EXPECT_EQ(Nova({"snapshot", "take"}, &out), 2);
   EXPECT_EQ(Nova({"shell"}, &out,
-                 "put snap/a 1\nsnapshot take\nput snap/a 2\nput snap/b 2\nget snap/a\nscan snap/ 5 prefix "
+                 "put snap/a 1\nsnapshot take\nput snap/a 2\nput snap/b 2\nget snap/a\nscan snap/ 5 --prefix "
                  "snap/\nmget snap/a\n"
                  "snapshot drop\nget snap/a\nquit\n"),
             0)
@@ -230,6 +234,150 @@ TEST_F(ToolTest, BadInputIsOneLineAndWritesNothing) {
   EXPECT_EQ(Nova({"--timeout_ms=fast", "get", "x"}, &out), 2);
 }
 
+// Whatever is typed wrong is one line that names the command, exit 2, and writes nothing.
+TEST_F(ToolTest, WrongWordsAreOneLineAndExitTwo) {
+  std::string out;
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{},
+                                             {"frobnicate"},
+                                             {"put"},
+                                             {"put", "words/a"},
+                                             {"put", "words/a", "1", "60000", "more"},
+                                             {"put", "--delete", "words/a"},
+                                             {"put", "words/a", "1", "--delete"},
+                                             {"put", "words/a", "1", "-5"},
+                                             {"get", "words/a", "get"},
+                                             {"delete", "words/a", "words/b"},
+                                             {"scan", "words/", "0"},
+                                             {"scan", "words/", "--prefix"},
+                                             {"cas", "words/a", "--absent"},
+                                             {"cas", "words/a", "--delete", "--absent", "x"},
+                                             {"batch", "put", "words/a", "1", "frobnicate"},
+                                             {"checkpoint", "--list", "words"},
+                                             {"status", "words"},
+                                             {"snapshot", "keep"},
+                                             {"force-open", "first"},
+                                             {"bench", "W50"},
+                                             {"bench", "W100", "R100"},
+                                             {"bench", "W100", "--workload=R100"},
+                                             {"bench", "--threads=0"},
+                                             {"debug"},
+                                             {"doctor", "--address=here"},
+                                             {"get", "words/a", "--workload=R100"}}) {
+    EXPECT_EQ(Nova(words, &out), 2) << (words.empty() ? "nothing" : words[0]) << ": " << out;
+    EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 1) << out;
+    EXPECT_TRUE(out.starts_with("error: ")) << out;
+  }
+  EXPECT_EQ(Nova({"scan", "", "10", "--prefix=words/"}, &out), 0);
+  EXPECT_EQ(out, "");
+}
+
+// Texts that mean something to the parser: options, commands, its lists; an option's empty value.
+TEST_F(ToolTest, AnyTextIsAKeyOrAValue) {
+  std::string out;
+  for (const std::string text : {"get", "put", "[1,2]", "[", "{}", "++", "-5", "\x01", "\x01\x01", "a=b",
+                                 "--sync=false", "-v", "--", "%%"}) {
+    EXPECT_EQ(Nova({"put", "--", text, text}, &out), 0) << text << ": " << out;
+    EXPECT_EQ(Nova({"get", "--", text}, &out), 0) << text << ": " << out;
+    EXPECT_EQ(out, text + "\n");
+    EXPECT_EQ(Nova({"mget", "--", text}, &out), 0) << text << ": " << out;
+    EXPECT_EQ(out, text + "\t" + text + "\n");
+    EXPECT_EQ(Nova({"batch", "delete", "--", text}, &out), 0) << text << ": " << out;
+    EXPECT_EQ(Nova({"get", "--", text}, &out), kExitNotFound) << text;
+  }
+  EXPECT_EQ(Nova({"put", "get", "[1,2]"}, &out), 0) << out;
+  EXPECT_EQ(Nova({"mget", "get", "--rdma_device=", "--timeout_ms=9000"}, &out), 0) << out;
+  EXPECT_EQ(out, "get\t[1,2]\n");
+  EXPECT_EQ(Nova({"scan", "get", "1", "--prefix=", "--sync"}, &out), 2) << "scan does not write";
+  EXPECT_EQ(Nova({"scan", "get", "1", "--prefix="}, &out), 0);
+  EXPECT_EQ(out, "get\t[1,2]\n");
+  EXPECT_EQ(Nova({"cas", "get", "[1,2]", ""}, &out), 0) << out;
+  EXPECT_EQ(Nova({"get", "get"}, &out), 0);
+  EXPECT_EQ(out, "\n");
+  EXPECT_EQ(Nova({"delete", "get", "--sync=false"}, &out), 0) << out;
+}
+
+TEST_F(ToolTest, HelpAndVersionBelongToWhatIsAskedFor) {
+  std::string out;
+  EXPECT_EQ(Nova({"--help"}, &out), 0);
+  for (const char* said : {"--timeout_ms", "delete-range", "NOVA_COORDINATORS", "Exit codes"})
+    EXPECT_NE(out.find(said), std::string::npos) << said << ": " << out;
+  EXPECT_EQ(out.find("--threads"), std::string::npos) << out;
+  EXPECT_EQ(Nova({"bench", "--help"}, &out), 0);
+  EXPECT_NE(out.find("--threads"), std::string::npos) << out;
+  EXPECT_EQ(out.find("--timeout_ms INT"), std::string::npos) << out;
+  EXPECT_EQ(Nova({"put", "--help"}, &out), 0);
+  EXPECT_NE(out.find("KEY VALUE [TTL_MS]"), std::string::npos) << out;
+  EXPECT_EQ(Nova({"shell"}, &out, "help\nput --help\n"), 0);
+  EXPECT_NE(out.find("KEY VALUE [TTL_MS]"), std::string::npos) << out;
+  EXPECT_EQ(out.find("--coordinators"), std::string::npos) << out;
+  EXPECT_EQ(Nova({"--version"}, &out), 0);
+  EXPECT_TRUE(out.starts_with("nova 0.") || out.starts_with("nova 1.")) << out;
+  const std::string version = out.substr(5);
+  for (const std::string program : {"nova_ltc", "nova_stoc", "nova_coordinator"}) {
+    EXPECT_EQ(RunToEnd({StrCat(NOVA_BINARY_DIR "/bin/", program), "--version"}, &out), 0);
+    EXPECT_EQ(out, StrCat(program, " version ", version));
+  }
+}
+
+TEST_F(ToolTest, BenchRunsTheWorkloadThatIsNamed) {
+  std::string out;
+  const std::vector<std::string> rest = {"--records=100", "--operations=200", "--threads=2", "--noprogress"};
+  const auto bench = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> all = {"bench"};
+    all.insert(all.end(), words.begin(), words.end());
+    all.insert(all.end(), rest.begin(), rest.end());
+    EXPECT_EQ(Nova(all, &out), 0) << out;
+    return out;
+  };
+  EXPECT_TRUE(bench({"LOAD"}).starts_with("LOAD ")) << out;
+  EXPECT_TRUE(bench({"W100"}).starts_with("W100 ")) << out;
+  EXPECT_TRUE(bench({"--workload=R100"}).starts_with("R100 ")) << out;
+  EXPECT_TRUE(bench({}).starts_with("RW50 ")) << out;
+}
+
+// A port that somebody listens at is not enough.
+TEST_F(ToolTest, DoctorKnowsAZookeeperFromAnotherListener) {
+  std::string out;
+  const auto doctor = [&](const std::string& zookeeper) {
+    return RunToEnd({NOVA_BINARY_DIR "/bin/nova", "doctor", "--fabric=tcp", "--lock_mb=0",
+                     StrCat("--zookeeper=", zookeeper)},
+                    &out);
+  };
+  EXPECT_LE(doctor(cluster_->zookeeper()->hosts()), 1) << out;
+  EXPECT_NE(out.find(StrCat("good     ZooKeeper ", cluster_->zookeeper()->hosts(), " answers")), out.npos)
+      << out;
+  for (const std::string& other : {cluster_->coordinators(), cluster_->address("stoc-0")}) {
+    EXPECT_EQ(doctor(other), 2) << out;
+    EXPECT_NE(out.find(StrCat("ERROR    ZooKeeper ", other, ": what listens there is no ZooKeeper")),
+              out.npos)
+        << out;
+  }
+}
+
+TEST_F(ToolTest, CreateRangesWithoutKeysWarns) {
+  std::string out;
+  EXPECT_EQ(Nova({"create-ranges"}, &out), kExitFailed) << "this cluster has ranges";
+  EXPECT_TRUE(out.starts_with("warning: without keys there is one range, at one LTC")) << out;
+  EXPECT_EQ(Nova({"create-ranges", "m"}, &out), kExitFailed);
+  EXPECT_EQ(out.find("warning"), std::string::npos) << out;
+}
+
+// The write reaches the LTC, and its log record no StoC in time: it may be applied.
+TEST_F(ToolTest, AWriteWithoutAnAnswerHasAnExitCodeOfItsOwn) {
+  std::string out;
+  const std::vector<std::string> stocs = {"stoc-0", "stoc-1", "stoc-2"};
+  for (const std::string& stoc : stocs) cluster_->Signal(stoc, SIGSTOP);
+  EXPECT_EQ(Nova({"--timeout_ms=700", "put", "silent", "1"}, &out), kExitUnknown) << out;
+  for (const std::string& stoc : stocs) cluster_->Signal(stoc, SIGCONT);
+  EXPECT_EQ(Nova({"put", "silent", "2"}, &out), 0) << out;
+  EXPECT_EQ(
+      RunToEnd({NOVA_BINARY_DIR "/bin/nova", "--coordinators=127.0.0.1:1", "--timeout_ms=500", "get", "x"},
+               &out),
+      kExitFailed)
+      << out;
+}
+
 TEST_F(ToolTest, ValuesUpToTheLimitOf16MbRoundTripAndLargerAreRefused) {
   ClientOptions options;
   options.coordinators = {cluster_->coordinators()};
@@ -310,7 +458,6 @@ TEST_F(ToolTest, BadStartsAreOneLineAndExitTwo) {
       {{bin + "nova_coordinator", nobody, "--zookeeper_connect_ms=500", "--address=127.0.0.1:0"},
        "ZooKeeper"},
       {{bin + "nova_coordinator", zookeeper, "--address=" + cluster_->coordinators()}, "taken"},
-      {{bin + "nova", "--coordinators=127.0.0.1:1", "--timeout_ms=1000", "get", "x"}, "coordinator"},
   };
   const std::string errors = testing::TempDir() + StrCat("nova-errors-", getpid());
   for (const Case& c : cases) {

@@ -23,18 +23,20 @@ class YcsbTest : public testing::Test {
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     cluster_ = *std::move(cluster);
   }
-  // Runs one phase; every operation must have returned OK.
-  void Run(const std::string& phase, char workload, int records, int operations,
-           const std::string& more = "") {
+  // Runs one phase to its end; the exit code of deploy/ycsb.sh.
+  int RunScript(const std::string& phase, char workload, int records, int operations, std::string* output,
+                const std::string& more = "") {
     const std::string command =
         StrCat(NOVA_SOURCE_DIR "/deploy/ycsb.sh ", phase, " ", std::string(1, workload),
                " --build=" NOVA_BINARY_DIR " --coordinators=", cluster_->coordinators(),
                " --records=", records, " --operations=", operations, " --threads=16 ", more, " 2>&1");
-    FILE* pipe = popen(command.c_str(), "r");
+    return RunToEnd({"/bin/bash", "-c", command}, output);
+  }
+  // Runs one phase; every operation must have returned OK.
+  void Run(const std::string& phase, char workload, int records, int operations,
+           const std::string& more = "") {
     std::string output;
-    char piece[4096];
-    for (size_t n; (n = fread(piece, 1, sizeof(piece), pipe)) > 0;) output.append(piece, n);
-    ASSERT_EQ(pclose(pipe), 0) << output;
+    ASSERT_EQ(RunScript(phase, workload, records, operations, &output, more), 0) << output;
     uint64_t ok = 0;
     for (const std::string& line : std::vector<std::string>(absl::StrSplit(output, '\n'))) {
       const size_t at = line.find("], Return=");
@@ -60,6 +62,43 @@ TEST_F(YcsbTest, RecordsOfAlmostAMegabyteLoadReadAndScan) {
   ASSERT_NO_FATAL_FAILURE(Run("load", 'e', 100, 0, large));
   ASSERT_NO_FATAL_FAILURE(Run("run", 'e', 100, 200, large));
   ASSERT_NO_FATAL_FAILURE(Run("run", 'a', 100, 200, large));
+}
+
+// Their keys lie between each other's, and are none of each other's.
+TEST_F(YcsbTest, BenchAndYcsbShareAClusterWithoutAFailedOperation) {
+  ASSERT_NO_FATAL_FAILURE(Run("load", 'a', 2000, 0));
+  std::string output;
+  for (const char* workload : {"LOAD", "SW50"}) {
+    ASSERT_EQ(
+        cluster_->Nova({"bench", workload, "--records=2000", "--operations=2000", "--noprogress"}, &output),
+        0)
+        << output;
+    EXPECT_NE(output.find("not found 0 "), std::string::npos) << output;
+  }
+  for (const char workload : {'a', 'e'})
+    ASSERT_NO_FATAL_FAILURE(Run("run", workload, 2000, 2000)) << workload;
+}
+
+TEST_F(YcsbTest, AForeignRecordIsAnErrorAndARunThatFailsIsNoResult) {
+  ASSERT_NO_FATAL_FAILURE(Run("load", 'e', 100, 0));
+  std::string output;
+  ASSERT_EQ(cluster_->Nova({"scan", "user", "1000"}, &output), 0);
+  const std::vector<std::string> lines = absl::StrSplit(output, '\n');
+  for (const std::string& line : lines) {
+    const std::string key(line.substr(0, line.find('\t')));
+    if (key.size() < 5 || !key.starts_with("user") || key.find_first_not_of("0123456789", 4) != key.npos)
+      continue;
+    ASSERT_EQ(cluster_->Nova({"put", key, "no record"}, &output), 0) << output;
+  }
+  EXPECT_EQ(RunScript("run", 'e', 100, 200, &output), 1) << output;
+  EXPECT_NE(output.find("[SCAN], Return=ERROR, "), std::string::npos) << output;
+  EXPECT_NE(output.find("operations failed"), std::string::npos) << output;
+  EXPECT_EQ(RunScript("run", 'c', 100, 200, &output), 1) << output;
+  EXPECT_NE(output.find("[READ], Return=ERROR, "), std::string::npos) << output;
+  EXPECT_EQ(RunScript("run", 'c', 100, 200, &output, "-p nova.coordinators=127.0.0.1:1"), 1) << output;
+  EXPECT_NE(output.find("error: the run had no throughput"), std::string::npos) << output;
+  EXPECT_EQ(output.find("SIGSEGV"), std::string::npos)
+      << "a thread used the client that could not be opened: " << output;
 }
 
 }  // namespace

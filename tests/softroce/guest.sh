@@ -48,18 +48,18 @@ step() { # name limit command...
 
 # Nothing may be an error here; the guest's clock is nobody's.
 doctor() {
-  local nova="$NOVA_BUILD/bin/nova --fabric=verbs" code said
-  $nova --address=10.77.0.1:7450 --fence_test=here doctor
+  local doctor="$NOVA_BUILD/bin/nova --fabric=verbs doctor" code said
+  $doctor --address=10.77.0.1:7450 --fence_test=here
   [[ $? -le 1 ]] || return 1
 
   # Against the other end of the wire: nobody serves there; one does; one whose link carries less.
-  said=$($nova --address=10.77.0.1:0 --fence_test=10.77.0.2:7460 doctor)
+  said=$($doctor --address=10.77.0.1:0 --fence_test=10.77.0.2:7460)
   [[ $? -eq 2 ]] && grep -A1 'ERROR    fence test against 10.77.0.2:7460: .*Connection refused' <<<"$said" || return 1
   for mtu in 4300 1500; do
     ip link set v1 mtu "$mtu"
-    $nova --address=10.77.0.2:7460 --fence_serve doctor &
+    $doctor --address=10.77.0.2:7460 --fence_serve &
     for ((i = 0; i < 100; i++)); do ss -ltn | grep -q 10.77.0.2:7460 && break; sleep 0.1; done
-    said=$($nova --address=10.77.0.1:0 --fence_test=10.77.0.2:7460 doctor)
+    said=$($doctor --address=10.77.0.1:0 --fence_test=10.77.0.2:7460)
     code=$?
     grep -E 'far end|fence test' <<<"$said"
     wait $! && [[ $code -le 1 ]] || return 1
@@ -74,10 +74,10 @@ doctor() {
   ip link set v1 mtu 4300
 
   ip link set v0 mtu 1500
-  $nova --address=10.77.0.1:7450 doctor | grep -A1 'warning  rxe0:1: MTU 1024, the device has 4096' || return 1
+  $doctor --address=10.77.0.1:7450 | grep -A1 'warning  rxe0:1: MTU 1024, the device has 4096' || return 1
   ip link set v0 mtu 4300
   ip link set v0 down
-  $nova --rdma_device=rxe0 doctor | grep -A1 'ERROR    rxe0:1: link down' || return 1
+  $doctor --rdma_device=rxe0 | grep -A1 'ERROR    rxe0:1: link down' || return 1
   wire
 }
 

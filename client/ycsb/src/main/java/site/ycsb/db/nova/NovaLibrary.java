@@ -3,6 +3,7 @@ package site.ycsb.db.nova;
 import com.sun.jna.Library;
 import com.sun.jna.Native;
 import com.sun.jna.Pointer;
+import com.sun.jna.Structure;
 import com.sun.jna.ptr.LongByReference;
 import com.sun.jna.ptr.PointerByReference;
 
@@ -26,7 +27,21 @@ interface NovaLibrary extends Library {
 
   int nova_get(Pointer client, byte[] key, long keySize, PointerByReference value, LongByReference valueSize);
 
-  int nova_scan(Pointer client, byte[] from, long fromSize, long limit, PointerByReference result);
+  /** nova_scan_options. */
+  @Structure.FieldOrder({"from", "fromSize", "to", "toSize", "prefix", "prefixSize", "limit", "reverse", "snapshot"})
+  class ScanOptions extends Structure {
+    public Pointer from;
+    public long fromSize;
+    public Pointer to;
+    public long toSize;
+    public Pointer prefix;
+    public long prefixSize;
+    public long limit;
+    public int reverse;
+    public Pointer snapshot;
+  }
+
+  int nova_scan_with(Pointer client, ScanOptions options, PointerByReference result);
 
   long nova_scan_count(Pointer result);
 

@@ -1,0 +1,380 @@
+#include "client/commands.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+
+#include "absl/strings/numbers.h"
+#include "absl/time/time.h"
+#include "client/exit_codes.h"
+#include "common/base/clock.h"
+
+namespace nova {
+namespace {
+
+constexpr char kKeys[] = "Keys";
+constexpr char kCheckpoints[] = "Checkpoints";
+constexpr char kCluster[] = "Cluster";
+
+int Report(const Result& r) {
+  if (r.ok()) return kExitOk;
+  std::fprintf(stderr, "%s\n", r.message.c_str());
+  if (r.outcome == Outcome::kInvalidArgument) return kExitUsage;
+  if (r.outcome == Outcome::kNotFound) return kExitNotFound;
+  if (r.outcome == Outcome::kConditionFailed) return kExitConditionFailed;
+  return r.effect() == Effect::kUnknown ? kExitUnknown : kExitFailed;
+}
+
+// Of the control plane, which takes each request any number of times.
+int Report(const Status& s) {
+  if (s.ok()) return kExitOk;
+  std::fprintf(stderr, "error: %s\n", std::string(s.message()).c_str());
+  return kExitFailed;
+}
+
+void PrintBytes(std::string_view bytes) { std::fwrite(bytes.data(), 1, bytes.size(), stdout); }
+
+void PrintEntry(std::string_view key, std::string_view value) {
+  PrintBytes(key);
+  std::putchar('\t');
+  PrintBytes(value);
+  std::putchar('\n');
+}
+
+// Until nothing is left on the node. The cluster goes on with it if this ends early.
+int DrainUntilEmpty(Client* client, const std::string& node) {
+  constexpr Nanos kPoll = 200 * kMillisecond;
+  constexpr Nanos kPatience = 60 * kSecond;
+  std::string shown;
+  for (Nanos changed = Now();;) {
+    std::string left;
+    const Status s = client->Drain(node, &left);
+    if (!s.ok()) return Report(s);
+    if (left.empty()) {
+      std::printf("%s is drained: it can stop\n", node.c_str());
+      return kExitOk;
+    }
+    if (left != shown) {
+      std::printf("%s: %s left\n", node.c_str(), left.c_str());
+      std::fflush(stdout);
+      shown = left;
+      changed = Now();
+    }
+    if (Now() > changed + kPatience) {
+      std::fprintf(stderr, "error: %s: nothing moved for %lld s (nova status); ask again to wait on\n",
+                   node.c_str(), static_cast<long long>(kPatience / kSecond));
+      return kExitFailed;
+    }
+    SleepFor(kPoll);
+  }
+}
+
+// The entries of a batch; RefuseWords where they are none.
+WriteBatch BatchOf(const std::vector<std::string>& words) {
+  WriteBatch batch;
+  for (size_t i = 0; i < words.size();) {
+    const size_t left = words.size() - i;
+    int64_t ttl_ms = 0;
+    if (words[i] == "put" && left >= 3) {
+      batch.Put(words[i + 1], words[i + 2]);
+      i += 3;
+    } else if (words[i] == "put-ttl" && left >= 4 && absl::SimpleAtoi(words[i + 3], &ttl_ms)) {
+      batch.PutTtl(words[i + 1], words[i + 2], ttl_ms);
+      i += 4;
+    } else if (words[i] == "delete" && left >= 2) {
+      batch.Delete(words[i + 1]);
+      i += 2;
+    } else if (words[i] == "delete-range" && left >= 3) {
+      batch.DeleteRange(words[i + 1], words[i + 2]);
+      i += 3;
+    } else {
+      RefuseWords(StrCat("no entry begins with '", words[i], "', or its words are missing"));
+    }
+  }
+  return batch;
+}
+
+int GetMany(Session* session, const std::vector<std::string>& words) {
+  const std::vector<std::string_view> keys(words.begin(), words.end());
+  const MultiGetResult r = session->client->MultiGet(keys, {session->snapshot});
+  if (!r.ok()) return Report(r);
+  bool all = true;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (r.values[i]) {
+      PrintEntry(keys[i], *r.values[i]);
+    } else {
+      std::fprintf(stderr, "mget: NotFound: %s\n", words[i].c_str());
+      all = false;
+    }
+  }
+  return all ? kExitOk : kExitNotFound;
+}
+
+int ListCheckpoints(Client* client) {
+  const CheckpointsResult r = client->ListCheckpoints();
+  for (const CheckpointSummary& c : r.checkpoints) {
+    const std::string made =
+        absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixMillis(c.created_ms), absl::UTCTimeZone());
+    std::printf("%s\t%s\t%llu bytes, %llu of them kept only for checkpoints\t%s\n", c.name.c_str(),
+                made.c_str(), static_cast<unsigned long long>(c.bytes),
+                static_cast<unsigned long long>(c.pinned_bytes),
+                c.ranges == r.ranges ? "complete"
+                                     : StrCat("INCOMPLETE: ", c.ranges, " of ", r.ranges, " ranges").c_str());
+  }
+  return Report(r);
+}
+
+// A command, what it was given, and what it does with that.
+template <typename Arguments>
+struct Added {
+  CLI::App* command;
+  std::shared_ptr<Arguments> arguments;
+};
+
+// `check` refuses words that do not go together.
+template <typename Arguments, typename Action>
+Added<Arguments> Add(
+    CLI::App* app, Command* chosen, const char* group, const char* name, const char* what, Action action,
+    std::function<void(Arguments*)> check = [](Arguments*) {}) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* const command = app->add_subcommand(name, what)->group(group);
+  command->callback([=] {
+    check(arguments.get());
+    *chosen = [=](Session* session) { return action(session, *arguments); };
+  });
+  return {command, arguments};
+}
+
+void AddWrites(CLI::App* app, Command* chosen) {
+  struct PutArguments {
+    std::string key, value;
+    WriteOptions write;
+  };
+  const auto put = Add<PutArguments>(
+      app, chosen, kKeys, "put", "Write VALUE at KEY.",
+      [](Session* s, const PutArguments& a) { return Report(s->client->Put(a.key, a.value, a.write)); });
+  AddText(put.command, "KEY", &put.arguments->key, "")->required();
+  AddText(put.command, "VALUE", &put.arguments->value, "")->required();
+  AddNumber<int64_t>(put.command, "TTL_MS", &put.arguments->write.ttl_ms, 1,
+                     std::numeric_limits<int64_t>::max(),
+                     "the key is gone so many milliseconds from now; 0: never");
+  AddSync(put.command, &put.arguments->write);
+
+  const auto remove = Add<PutArguments>(
+      app, chosen, kKeys, "delete", "Remove KEY.",
+      [](Session* s, const PutArguments& a) { return Report(s->client->Delete(a.key, a.write)); });
+  AddText(remove.command, "KEY", &remove.arguments->key, "")->required();
+  AddSync(remove.command, &remove.arguments->write);
+
+  struct RangeArguments {
+    std::string from, to;
+    WriteOptions write;
+  };
+  const auto range = Add<RangeArguments>(app, chosen, kKeys, "delete-range",
+                                         "Remove every key at or after FROM and below TO: whole in each "
+                                         "range of the cluster, not over all of them.",
+                                         [](Session* s, const RangeArguments& a) {
+                                           return Report(s->client->DeleteRange(a.from, a.to, a.write));
+                                         });
+  AddText(range.command, "FROM", &range.arguments->from, "\"\": from the first key")->required();
+  AddText(range.command, "TO", &range.arguments->to, "\"\": to the last key")->required();
+  AddSync(range.command, &range.arguments->write);
+}
+
+struct SwapArguments {
+  std::string key;
+  std::vector<std::string> values;
+  bool absent = false, remove = false;
+  WriteOptions write;
+};
+
+void AddSwap(CLI::App* app, Command* chosen) {
+  const auto cas = Add<SwapArguments>(
+      app, chosen, kKeys, "cas",
+      "Write a value at KEY if the one there is as expected: cas KEY EXPECTED NEW, cas KEY --absent NEW,\n"
+      "cas KEY EXPECTED --delete.",
+      [](Session* s, const SwapArguments& a) {
+        std::optional<std::string_view> expected, desired;
+        if (!a.absent) expected = a.values.front();
+        if (!a.remove) desired = a.values.back();
+        return Report(s->client->CompareAndSwap(a.key, expected, desired, a.write));
+      },
+      [](SwapArguments* a) {
+        const size_t wanted = 2 - (a->absent ? 1 : 0) - (a->remove ? 1 : 0);
+        if (a->values.size() != wanted)
+          RefuseWords(
+              StrCat("with these options ", wanted, " values are needed, ", a->values.size(), " given"));
+      });
+  SwapArguments* const a = cas.arguments.get();
+  AddText(cas.command, "KEY", &a->key, "")->required();
+  AddTexts(cas.command, "VALUES", &a->values, "EXPECTED and NEW, less what an option stands for");
+  cas.command->add_flag("--absent", a->absent, "for EXPECTED: there is no value");
+  cas.command->add_flag("--delete", a->remove, "for NEW: remove the key");
+  AddSync(cas.command, &a->write);
+}
+
+void AddBatch(CLI::App* app, Command* chosen) {
+  struct Arguments {
+    std::vector<std::string> words;
+    WriteBatch batch;
+    WriteOptions write;
+  };
+  const auto batch = Add<Arguments>(
+      app, chosen, kKeys, "batch", "Write all of it or nothing, in one range.",
+      [](Session* s, const Arguments& a) { return Report(s->client->Write(a.batch, a.write)); },
+      [](Arguments* a) { a->batch = BatchOf(a->words); });
+  Arguments* const a = batch.arguments.get();
+  AddTexts(batch.command, "ENTRY", &a->words,
+           "any of: put KEY VALUE, put-ttl KEY VALUE TTL_MS, delete KEY, delete-range FROM TO")
+      ->required();
+  AddSync(batch.command, &a->write);
+}
+
+void AddReads(CLI::App* app, Command* chosen) {
+  const auto get = Add<std::string>(app, chosen, kKeys, "get", "Print the value of KEY.",
+                                    [](Session* s, const std::string& key) {
+                                      const GetResult r = s->client->Get(key, {s->snapshot});
+                                      if (r.ok()) {
+                                        PrintBytes(r.value);
+                                        std::putchar('\n');
+                                      }
+                                      return Report(r);
+                                    });
+  AddText(get.command, "KEY", get.arguments.get(), "")->required();
+
+  const auto mget =
+      Add<std::vector<std::string>>(app, chosen, kKeys, "mget", "Print keys and their values.", GetMany);
+  AddTexts(mget.command, "KEY", mget.arguments.get(), "")->required();
+
+  struct ScanArguments {
+    std::string from;
+    ScanOptions options{.limit = 10};
+  };
+  const auto scan =
+      Add<ScanArguments>(app, chosen, kKeys, "scan", "Print entries at or after FROM, in key order.",
+                         [](Session* s, const ScanArguments& a) {
+                           ScanOptions options = a.options;
+                           options.snapshot = s->snapshot;
+                           const ScanResult r = s->client->Scan(a.from, options);
+                           for (const auto& [key, value] : r.entries) PrintEntry(key, value);
+                           return Report(r);
+                         });
+  ScanOptions* const options = &scan.arguments->options;
+  AddText(scan.command, "FROM", &scan.arguments->from, "\"\": the first key")->required();
+  AddNumber<size_t>(scan.command, "COUNT", &options->limit, 1, 1'000'000'000, "entries at most");
+  AddText(scan.command, "--to", &options->to, "only keys below it");
+  AddText(scan.command, "--prefix", &options->prefix, "only keys that begin so");
+  scan.command->add_flag("--reverse", options->reverse, "from the highest key down");
+}
+
+void AddSnapshot(CLI::App* app, Command* chosen) {
+  const auto snapshot = Add<std::string>(
+      app, chosen, kKeys, "snapshot", "In the shell: later reads see what is there now, until it is dropped.",
+      [](Session* s, const std::string& which) {
+        if (!s->interactive) {
+          std::fputs("snapshot: it lives in a shell (nova shell), for the commands that follow\n", stderr);
+          return static_cast<int>(kExitUsage);
+        }
+        s->snapshot = nullptr;
+        if (which == "drop") return static_cast<int>(kExitOk);
+        SnapshotResult r = s->client->TakeSnapshot();
+        if (r.ok()) s->snapshot = std::move(r.snapshot);
+        return Report(r);
+      });
+  AddText(snapshot.command, "WHAT", snapshot.arguments.get(), "take or drop")
+      ->required()
+      ->check(CLI::IsMember({"take", "drop"}));
+}
+
+struct CheckpointArguments {
+  std::string name;
+  bool list = false, remove = false;
+};
+
+void AddCheckpoints(CLI::App* app, Command* chosen) {
+  const auto checkpoint = Add<CheckpointArguments>(
+      app, chosen, kCheckpoints, "checkpoint",
+      "Keep what every range holds now, under NAME, until it is deleted.",
+      [](Session* s, const CheckpointArguments& a) {
+        if (a.list) return ListCheckpoints(s->client);
+        return Report(a.remove ? s->client->DeleteCheckpoint(a.name) : s->client->CreateCheckpoint(a.name));
+      },
+      [](CheckpointArguments* a) {
+        if (!a->list && a->name.empty()) RefuseWords("NAME is required");
+      });
+  CheckpointArguments* const a = checkpoint.arguments.get();
+  CLI::Option* const name = AddText(checkpoint.command, "NAME", &a->name, "");
+  CLI::Option* const list =
+      checkpoint.command->add_flag("--list", a->list, "the checkpoints, and what they keep on the StoCs");
+  list->excludes(name);
+  checkpoint.command->add_flag("--delete", a->remove, "delete the checkpoint")->excludes(list);
+
+  const auto restore = Add<std::string>(
+      app, chosen, kCheckpoints, "restore",
+      "The ranges hold what they held at the checkpoint; what was written since is GONE.",
+      [](Session* s, const std::string& of) { return Report(s->client->RestoreCheckpoint(of)); });
+  AddText(restore.command, "NAME", restore.arguments.get(), "")->required();
+}
+
+void AddOfCluster(CLI::App* app, Command* chosen) {
+  struct None {};
+  Add<None>(app, chosen, kCluster, "status", "Show nodes, ranges, leases, durability.",
+            [](Session* s, const None&) {
+              const std::string text = s->client->StatusText();
+              std::fputs(text.c_str(), stdout);
+              return text.starts_with("error:") ? kExitFailed : kExitOk;
+            });
+
+  const auto drain = Add<std::string>(
+      app, chosen, kCluster, "drain", "Move everything off a node, show what is left; then it can stop.",
+      [](Session* s, const std::string& node) { return DrainUntilEmpty(s->client, node); });
+  AddText(drain.command, "NODE", drain.arguments.get(), "its name, as `status` shows it")->required();
+
+  const auto create = Add<std::vector<std::string>>(
+      app, chosen, kCluster, "create-ranges", "Cut the key space of a new cluster; only once.",
+      [](Session* s, const std::vector<std::string>& keys) {
+        if (keys.empty())
+          std::fputs("warning: without keys there is one range, at one LTC, and it cannot be cut later\n",
+                     stderr);
+        return Report(s->client->CreateRanges(keys));
+      });
+  AddTexts(create.command, "KEY", create.arguments.get(),
+           "where a range ends and the next begins; n of them make n + 1 ranges");
+
+  struct ForceArguments {
+    uint64_t range = 0;
+    bool accept_data_loss = false;
+  };
+  const auto force = Add<ForceArguments>(
+      app, chosen, kCluster, "force-open", "Show what a range that lost its log is missing.",
+      [](Session* s, const ForceArguments& a) {
+        std::string text;
+        const Status status = s->client->ForceOpen(a.range, a.accept_data_loss, &text);
+        std::fputs(text.c_str(), stdout);
+        return Report(status);
+      });
+  force.command->add_option("RANGE", force.arguments->range, "its number")->required();
+  // So long that nobody types it by accident.
+  force.command->add_flag("--accept-data-loss", force.arguments->accept_data_loss, "open it all the same");
+}
+
+}  // namespace
+
+void AddSync(CLI::App* command, WriteOptions* write) {
+  command->add_flag(
+      "--sync,!--nosync", write->sync,
+      "--sync=false: where the log is on disks, acknowledged when written: survives processes, not "
+      "hosts");
+}
+
+void AddCommands(CLI::App* app, Command* chosen) {
+  AddWrites(app, chosen);
+  AddReads(app, chosen);
+  AddSwap(app, chosen);
+  AddBatch(app, chosen);
+  AddSnapshot(app, chosen);
+  AddCheckpoints(app, chosen);
+  AddOfCluster(app, chosen);
+}
+
+}  // namespace nova
