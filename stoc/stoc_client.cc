@@ -209,11 +209,6 @@ Status StocClient::WriteAll(const std::vector<FileWrite>& files, const Creator& 
   return rep_->transfer.WriteAll(files, creator, deadline_ns);
 }
 
-Status StocClient::WriteFiles(const std::vector<StocId>& stocs, const StocFileId& file,
-                              const Creator& creator, std::string_view data, Nanos deadline_ns) {
-  return WriteAll({{file, stocs, data}}, creator, deadline_ns);
-}
-
 Status StocClient::WriteFile(StocId stoc, const StocFileId& file, const Creator& creator,
                              std::string_view data, Nanos deadline_ns) {
   return WriteAll({{file, {stoc}, data}}, creator, deadline_ns);

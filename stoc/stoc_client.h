@@ -80,9 +80,6 @@ class StocClient {
                    Nanos deadline_ns);
   // Several files, all copies at once; OK when all are everywhere.
   Status WriteAll(const std::vector<FileWrite>& files, const Creator& creator, Nanos deadline_ns);
-  // The same file to several StoCs at once; OK when all have it.
-  Status WriteFiles(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator,
-                    std::string_view data, Nanos deadline_ns);
   // Synced at every member, else an error (manifest, M1: write-all). `create` starts the file.
   Status AppendFile(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator,
                     uint64_t offset, bool create, std::string_view data, Nanos deadline_ns);

@@ -139,7 +139,8 @@ TEST(DeclaredTest, EachDeclaredFunctionIsDefined) {
   const Names names = NamesOf(tidy::Sources());
   ASSERT_GT(names.declared.size(), 300u);
   for (const auto& [name, path] : names.declared) {
-    EXPECT_TRUE(names.defined.contains(name) || StartsWith(name, "ABSL_"))
+    // What is defined when it is built: VersionText.
+    EXPECT_TRUE(names.defined.contains(name) || StartsWith(name, "ABSL_") || path == "common/base/version.h")
         << path << " declares " << name << ", which is defined nowhere";
   }
 }
