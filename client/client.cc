@@ -324,6 +324,10 @@ std::string Client::StatusText() {
   return text.ok() ? *text : StrCat("error: ", text.status().message(), "\n");
 }
 
+StatusOr<std::string> Client::StatusJson() {
+  return rep_->coordinator->StatusJson(Now() + rep_->options.timeout_ms * kMillisecond);
+}
+
 Status Client::CreateRanges(const std::vector<std::string>& split_keys) {
   std::vector<std::string> stored;
   for (const std::string& key : split_keys) stored.push_back(rep_->Stored(key));

@@ -203,8 +203,9 @@ class Client {
   // not all of them at once: a write to one that is done may be there while another is not.
   Result RestoreCheckpoint(const std::string& name);
 
-  uint64_t retries() const;  // tries after the first, of all operations so far
-  std::string StatusText();  // what `nova status` prints, or why not
+  uint64_t retries() const;            // tries after the first, of all operations so far
+  std::string StatusText();            // what `nova status` prints, or why not
+  StatusOr<std::string> StatusJson();  // what `nova status --json` prints
   Status CreateRanges(const std::vector<std::string>& split_keys);  // user keys; n make n + 1 ranges
   // *left: what is still on it; empty: nothing, it can stop
   Status Drain(const std::string& node, std::string* left);

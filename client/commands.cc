@@ -124,6 +124,12 @@ int ListCheckpoints(Client* client) {
   return Report(r);
 }
 
+int PrintStatusJson(Client* client) {
+  const StatusOr<std::string> json = client->StatusJson();
+  if (json.ok()) std::printf("%s\n", json->c_str());
+  return Report(json.status());
+}
+
 // A command, what it was given, and what it does with that.
 template <typename Arguments>
 struct Added {
@@ -317,13 +323,14 @@ void AddCheckpoints(CLI::App* app, Command* chosen) {
 }
 
 void AddOfCluster(CLI::App* app, Command* chosen) {
-  struct None {};
-  Add<None>(app, chosen, kCluster, "status", "Show nodes, ranges, leases, durability.",
-            [](Session* s, const None&) {
-              const std::string text = s->client->StatusText();
-              std::fputs(text.c_str(), stdout);
-              return text.starts_with("error:") ? kExitFailed : kExitOk;
-            });
+  const auto status = Add<bool>(app, chosen, kCluster, "status", "Show nodes, ranges, leases, durability.",
+                                [](Session* s, bool json) {
+                                  if (json) return PrintStatusJson(s->client);
+                                  const std::string text = s->client->StatusText();
+                                  std::fputs(text.c_str(), stdout);
+                                  return static_cast<int>(text.starts_with("error:") ? kExitFailed : kExitOk);
+                                });
+  status.command->add_flag("--json", *status.arguments, "the same for programs, as one line of JSON");
 
   const auto drain = Add<std::string>(
       app, chosen, kCluster, "drain", "Move everything off a node, show what is left; then it can stop.",

@@ -492,6 +492,14 @@ StatusOr<std::string> CoordinatorClient::StatusText(Nanos deadline_ns) {
   return std::move(*reply.mutable_text());
 }
 
+StatusOr<std::string> CoordinatorClient::StatusJson(Nanos deadline_ns) {
+  NOVA_ASSIGN_OR_RETURN(auto reply, CallMethod<proto::StatusReply>(channel_.get(), "GetStatus",
+                                                                   proto::StatusRequest(), deadline_ns));
+  if (reply.json().empty())
+    return absl::UnimplementedError("the coordinator is older than this: it has no JSON");
+  return std::move(*reply.mutable_json());
+}
+
 Status CoordinatorClient::Drain(const std::string& node, Nanos deadline_ns, std::string* left) {
   proto::DrainRequest request;
   request.set_node(node);

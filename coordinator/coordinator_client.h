@@ -174,6 +174,7 @@ class CoordinatorClient {
   // n split points (stored keys) make n + 1 ranges; refused (AlreadyExists) when ranges exist.
   Status CreateRanges(const std::vector<std::string>& split_points, Nanos deadline_ns);
   StatusOr<std::string> StatusText(Nanos deadline_ns);  // what `nova status` prints
+  StatusOr<std::string> StatusJson(Nanos deadline_ns);  // what `nova status --json` prints
   // Asks for everything to be moved off the node. *left: what is still there; empty: nothing, it can stop.
   // Ask again to see.
   Status Drain(const std::string& node, Nanos deadline_ns, std::string* left);

@@ -208,6 +208,10 @@ StatusOr<std::string> CoordinatorRequests::HandleGetStatus() {
   NOVA_RETURN_IF_ERROR(election_->CheckLeading());
   proto::StatusReply out;
   out.set_text(StatusText());
+  NOVA_RETURN_IF_ERROR(mirror_->LookAsLeader([&](const ClusterMirror::View& view) {
+    out.set_json(RenderStatusJson(options_.cluster_options, view.state,
+                                  {options_.cluster, options_.name, options_.address}, Now()));
+  }));
   return out.SerializeAsString();
 }
 

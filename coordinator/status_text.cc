@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
@@ -95,8 +96,7 @@ class Renderer {
     std::string out = absl::StrFormat("%-6s %-16s %-12s %-24s %-10s %s\n", "role", "node", "incarnation",
                                       "address", "lease", "");
     for (const auto& [name, node] : s_.nodes) {
-      const auto lease = s_.leases.find(node.incarnation);
-      const Nanos left = lease == s_.leases.end() ? 0 : lease->second.heard_ns + options_.lease_ns - now_;
+      const Nanos left = LeaseLeft(node);
       std::string note;
       if (node.role == Role::kStoc) absl::StrAppend(&note, "stoc ", node.stoc_id.value());
       const auto owned = s_.owned.find(node.incarnation);
@@ -129,6 +129,26 @@ class Renderer {
                                 WhyUnavailable(r).empty() ? StateOf(range) : "UNAVAILABLE",
                                 r.owner.empty() ? "-" : r.owner, absl::StrJoin(groups, " ")));
     }
+    return out;
+  }
+
+  nlohmann::ordered_json Json(const StatusHeader& header) const {
+    nlohmann::ordered_json out = {{"cluster", header.cluster.ToString()},
+                                  {"coordinator",
+                                   {{"name", header.leader},
+                                    {"address", header.address},
+                                    {"epoch", s_.coord_epoch.value()},
+                                    {"leads_for_ms", (now_ - s_.elected_ns) / kMillisecond}}},
+                                  {"nodes", nlohmann::json::array()},
+                                  {"ranges", nlohmann::json::array()}};
+    for (const auto& [name, node] : s_.nodes) out["nodes"].push_back(JsonOf(name, node));
+    for (const auto& [id, range] : s_.ranges) out["ranges"].push_back(JsonOf(id, range));
+    const Redundancy copies = CountRedundancy(s_);
+    out["copies"] = {{"log_groups", JsonOf(copies.logs)},
+                     {"manifests", JsonOf(copies.manifests)},
+                     {"tables", JsonOf(copies.tables)},
+                     {"ranges_without_log", logs_.open_without},
+                     {"ranges_whose_tables_are_not_heard_of", copies.unheard}};
     return out;
   }
 
@@ -207,6 +227,41 @@ class Renderer {
   }
 
  private:
+  nlohmann::ordered_json JsonOf(const std::string& name, const NodeInfo& node) const {
+    nlohmann::ordered_json out = {{"name", name},
+                                  {"role", RoleName(node.role)},
+                                  {"incarnation", node.incarnation.value()},
+                                  {"address", node.address},
+                                  {"lease_left_ms", LeaseLeft(node) / kMillisecond},
+                                  {"draining", node.draining}};
+    if (node.role == Role::kStoc) out["stoc"] = node.stoc_id.value();
+    const auto owned = s_.owned.find(node.incarnation);
+    if (node.role == Role::kLtc) out["ranges"] = owned == s_.owned.end() ? 0 : owned->second.size();
+    return out;
+  }
+  // Keys with what is not printable as C escapes it; null: the first, the last.
+  nlohmann::ordered_json JsonOf(RangeId id, const ClusterState::Range& range) const {
+    const RangeRecord& r = range.record;
+    const auto key = [](const std::string& stored) {
+      return stored.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(absl::CEscape(stored));
+    };
+    return {{"range", id.value()},
+            {"from_stored_key", key(r.lower)},
+            {"to_stored_key", key(r.upper)},
+            {"epoch", r.epoch.value()},
+            {"state", WhyUnavailable(r).empty() ? StateOf(range) : "unavailable"},
+            {"owner", r.owner},
+            {"log_groups", r.log_groups.size()}};
+  }
+  static nlohmann::ordered_json JsonOf(const CopyCounts& c) {
+    return {{"all", c.all}, {"degraded", c.degraded}, {"fewest", c.fewest}, {"configured", c.wanted}};
+  }
+  // 0: none.
+  Nanos LeaseLeft(const NodeInfo& node) const {
+    const auto lease = s_.leases.find(node.incarnation);
+    return lease == s_.leases.end() ? 0
+                                    : std::max<Nanos>(0, lease->second.heard_ns + options_.lease_ns - now_);
+  }
   // Of the table with the fewest; where there is none yet, what the next one gets.
   static uint32_t TableCopiesOf(const CopyCounts& tables) {
     return tables.all == 0 ? tables.wanted : std::min(tables.fewest, tables.wanted);
@@ -301,6 +356,13 @@ std::string RenderStatus(const ClusterOptions& options, const ClusterState& stat
                 header.address, ", coord_epoch ", state.coord_epoch.value(), ", leads for ",
                 Seconds(now - state.elected_ns), "\n\n", r.Nodes(), "\n", r.Ranges(), "\n", r.Unavailable(),
                 r.Durability());
+}
+
+std::string RenderStatusJson(const ClusterOptions& options, const ClusterState& state,
+                             const StatusHeader& header, Nanos now) {
+  return Renderer(options, state, now)
+      .Json(header)
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace nova

@@ -1,4 +1,5 @@
 // RenderStatus: the cluster for people: what `nova status` prints and the coordinator's page shows.
+// RenderStatusJson: the same for programs, on one line: docs/deploy.md lists its names.
 //
 // Thread safety: a pure function.   Errors: none.
 #pragma once
@@ -17,5 +18,7 @@ struct StatusHeader {
 
 std::string RenderStatus(const ClusterOptions& options, const ClusterState& state, const StatusHeader& header,
                          Nanos now);
+std::string RenderStatusJson(const ClusterOptions& options, const ClusterState& state,
+                             const StatusHeader& header, Nanos now);
 
 }  // namespace nova

@@ -11,7 +11,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache mold pkg-config
   libgflags-dev libgoogle-glog-dev libprotobuf-dev protobuf-compiler libgrpc++-dev protobuf-compiler-grpc
-  libabsl-dev libzookeeper-mt-dev libisal-dev libxxhash-dev liblz4-dev libzstd-dev libedit-dev libcpp-httplib-dev libcli11-dev
+  libabsl-dev libzookeeper-mt-dev libisal-dev libxxhash-dev liblz4-dev libzstd-dev libedit-dev libcpp-httplib-dev libcli11-dev nlohmann-json3-dev
   libibverbs-dev librdmacm-dev ibverbs-providers
   zookeeper default-jdk-headless maven procps
 )

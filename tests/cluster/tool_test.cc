@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_split.h"
 #include "client/client.h"
@@ -353,6 +354,25 @@ TEST_F(ToolTest, DoctorKnowsAZookeeperFromAnotherListener) {
               out.npos)
         << out;
   }
+}
+
+TEST_F(ToolTest, StatusIsJsonForPrograms) {
+  std::string out;
+  ASSERT_EQ(Nova({"status", "--json"}, &out), 0) << out;
+  const nlohmann::json status = nlohmann::json::parse(out, nullptr, false);
+  ASSERT_FALSE(status.is_discarded()) << out;
+  EXPECT_EQ(status["coordinator"]["address"], cluster_->coordinators());
+  EXPECT_EQ(status["nodes"].size(), 5u) << out;
+  for (const nlohmann::json& node : status["nodes"]) {
+    EXPECT_EQ(node["address"], cluster_->address(node["name"])) << out;
+    EXPECT_GT(node["lease_left_ms"], 0) << out;
+  }
+  ASSERT_EQ(status["ranges"].size(), 16u) << out;
+  for (const nlohmann::json& range : status["ranges"]) EXPECT_EQ(range["state"], "open") << out;
+  EXPECT_TRUE(status["ranges"][0]["from_stored_key"].is_null()) << out;
+  EXPECT_EQ(status["ranges"][0]["to_stored_key"], status["ranges"][1]["from_stored_key"]) << out;
+  EXPECT_EQ(status["copies"]["log_groups"],
+            nlohmann::json({{"all", 16}, {"degraded", 0}, {"fewest", 3}, {"configured", 3}}));
 }
 
 TEST_F(ToolTest, CreateRangesWithoutKeysWarns) {
