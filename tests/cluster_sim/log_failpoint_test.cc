@@ -131,7 +131,7 @@ class LogFailPointErrorTest : public LogFailPointTest {};
 INSTANTIATE_TEST_SUITE_P(All, LogFailPointErrorTest, testing::ValuesIn(PointsOfTheLog(true)), NameOfPoint);
 
 TEST_P(LogFailPointTest, ADeathOfAllNodesThereLosesNothingAcknowledged) {  // D
-  for (uint64_t seed = 1; seed <= 3; ++seed) {  // an LTC, a StoC, both
+  for (uint64_t seed = 1; seed <= 3; ++seed) {                             // an LTC, a StoC, both
     Simulate(seed, [&] {
       StoppedCluster run(seed, point());
       // A killed StoC loses what its disk had not synced. The step waits for that, as a thread that was not
