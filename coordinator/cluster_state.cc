@@ -110,6 +110,7 @@ class Stepper {
   ClusterDecisions Take() { return std::move(out_); }
 
  private:
+  // The node's standing; of a registered one its lease, StoCs, exclusions, assignments and releases.
   HeartbeatAnswer Answer(const HeartbeatEvent& e) {
     HeartbeatAnswer answer;
     answer.stocs_version = s_.stocs_version;
@@ -137,6 +138,7 @@ class Stepper {
     return answer;
   }
 
+  // An LTC is heard for the first time. More may follow, so nothing moves until a while after (Settled).
   void NoteLtcHeard(const ClusterState::Lease& before) {
     if (s_.first_ltc_heard_ns == 0) {
       s_.first_ltc_heard_ns = now_;
@@ -148,30 +150,35 @@ class Stepper {
                  s_.first_ltc_heard_ns + std::max(options_.settle_ns, options_.longest_settle_ns));
   }
 
+  // The node, and the ranges of that process of it, are shown anew.
   void NodeChanged(const std::string& name, Incarnation incarnation) {
     s_.changed_nodes.insert(name);
     const auto owned = s_.owned.find(incarnation);
     if (owned != s_.owned.end()) s_.changed_ranges.insert(owned->second.begin(), owned->second.end());
   }
 
+  // The process that a range is counted for: its owner, or the one it is on its way to.
   Incarnation HolderOf(const ClusterState::Range& range) const {
     return range.moving ? range.moving_to : range.record.owner_incarnation;
   }
+  // Before a range changes its holder, and after: the ranges of each process, an index.
   void DisownRange(const ClusterState::Range& range) {
     const auto it = s_.owned.find(HolderOf(range));
     if (it == s_.owned.end()) return;
     it->second.erase(range.record.id);
     if (it->second.empty()) s_.owned.erase(it);
   }
-  void OwnRange(const ClusterState::Range& range) {
+  void OwnRange(const ClusterState::Range& range) {  // the second half of that
     const Incarnation holder = HolderOf(range);
     if (holder != Incarnation()) s_.owned[holder].insert(range.record.id);
   }
+  // Replace, and the index of holders with it.
   void SetRecord(ClusterState::Range* range, const RangeRecord& record) {
     DisownRange(*range);
     Replace(range, record);
     OwnRange(*range);
   }
+  // Takes a later record. One of a later epoch ends the old owner's right: its leases exclude the range.
   void Replace(ClusterState::Range* range, const RangeRecord& record) {
     const RangeRecord& before = range->record;
     if (record.epoch > before.epoch) {
@@ -192,6 +199,7 @@ class Stepper {
     s_.changed_ranges.insert(record.id);
   }
 
+  // Keeps a node's report, and the load of those ranges that it owns.
   void TakeReport(const HeartbeatEvent& e) {
     s_.reports[e.name] = e.report;
     for (const RangeLoad& load : e.report.ranges) {
@@ -202,6 +210,7 @@ class Stepper {
     }
   }
 
+  // Ranges that the lease does not hold for: taken from the process, or reported though another owns them.
   void AddExclusions(const HeartbeatEvent& e, const ClusterState::Lease& lease, HeartbeatAnswer* answer) {
     std::map<RangeId, Epoch> excluded = lease.taken;
     for (const RangeLoad& load : e.report.ranges) {
@@ -217,6 +226,7 @@ class Stepper {
     answer->excluded.assign(excluded.begin(), excluded.end());
   }
 
+  // Ranges that the process is to open, with the wait (R5) that is left.
   void AddAssignments(Incarnation incarnation, HeartbeatAnswer* answer) {
     const auto owned = s_.owned.find(incarnation);
     if (owned == s_.owned.end()) return;
@@ -227,6 +237,7 @@ class Stepper {
     }
   }
 
+  // Of a draining LTC: a few open ranges to let go of, as long as another LTC could take them.
   void AddReleases(Incarnation incarnation, HeartbeatAnswer* answer) {
     const auto owned = s_.owned.find(incarnation);
     if (owned == s_.owned.end() || Candidates().empty()) return;
@@ -254,6 +265,7 @@ class Stepper {
     return found;
   }
 
+  // Nobody serves the range, nor can: it is released, or was never owned, or its owner's leases have ended (C2).
   bool MayMove(const ClusterState::Range& range) const {
     const RangeRecord& record = range.record;
     if (range.moving) return false;
@@ -269,15 +281,19 @@ class Stepper {
     if (options_.off.c2_wait || options_.off.c2_listen) return true;
     return Settled() && (!IsRegistered(record) || ListenedSince(s_.elected_ns, 0) >= options_.listen_ns);
   }
+  // LTCs have had time to come, so that the first to be heard is not given everything.
   bool Settled() const { return s_.first_ltc_heard_ns != 0 && now_ >= s_.settled_ns; }
+  // Time since then in which this leader could have heard a heartbeat.
   Nanos ListenedSince(Nanos then_ns, Nanos deaf_then_ns) const {
     return now_ - then_ns - (s_.deaf_ns - deaf_then_ns);
   }
+  // The process that owns the range still has its node's name.
   bool IsRegistered(const RangeRecord& record) const {
     const auto node = s_.nodes.find(record.owner);
     return node != s_.nodes.end() && node->second.incarnation == record.owner_incarnation;
   }
 
+  // Decides a move for each range that may move, to the LTC with the fewest ranges.
   void MoveRanges() {
     if (now_ >= s_.authority_until_ns) return;
     std::vector<Candidate> candidates = Candidates();
@@ -311,6 +327,7 @@ class Stepper {
                                : ListenedSince(lease->second.heard_ns, lease->second.deaf_before_ns);
     return listened < options_.lease_ns;
   }
+  // The list of StoCs that nodes are told of; a new version if it changed.
   void RefreshStocs() {
     std::vector<NodeInfo> live;
     for (const auto& [name, node] : s_.nodes) {
@@ -321,6 +338,7 @@ class Stepper {
     ++s_.stocs_version;
   }
 
+  // Leases that say nothing about any node or range any more.
   void ForgetEndedLeases() {
     for (auto it = s_.leases.begin(); it != s_.leases.end();) {
       const auto node = s_.nodes.find(it->second.name);

@@ -68,16 +68,20 @@ class NodeSessionImpl : public NodeSession {
                                    Nanos doubt_ns) override;
 
  private:
+  // The fate of one compare-and-set: the store never saw it (kNotSent), or perhaps did (kInDoubt).
   enum class Try { kWritten, kRefused, kNotSent, kInDoubt };
   Try TrySet(const std::string& path, const std::string& data, int64_t version, Status* refused);
+  // Unavailable once the session has expired or the node leaves: who waits for the store gives up.
   Status CheckMayAsk() const;
+  // Makes the node's entry in the store. FailedPrecondition: a later process has the name.
   Status Register();
-  void RunHeartbeats();
-  void HeartbeatOnce();
+  void RunHeartbeats();  // the thread: once a period, until the node leaves
+  void HeartbeatOnce();  // asks the leader, and takes its reply; or loses the session
+  // A reply to a heartbeat sent then: the lease, assignments, releases, StoCs.
   void TakeReply(Nanos sent_ns, const std::string& bytes);
   void TakeStocs(uint64_t version, std::vector<NodeInfo> stocs);
-  void CheckOwnNode();
-  void Lose(const std::string& why);
+  void CheckOwnNode();                // loses the session when the node's entry is gone, or another process'
+  void Lose(const std::string& why);  // the node is no member any more: calls events_.lost, once
 
   ConfigStore* const store_;
   const std::unique_ptr<ControlChannel> channel_;

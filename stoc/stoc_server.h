@@ -1,6 +1,6 @@
 // StocServer: the requests of stoc/protocol.h, served: handlers on the xchg threads decode, check the epoch
-//   and either answer at once (what needs only memory at hand) or hand over: storage threads  all that waits
-//   for the disk; a full queue answers kBusy
+// and either answer at once (what needs only memory at hand) or hand over:
+//   storage threads  all that waits for the disk; a full queue answers kBusy
 //   log threads      appends to logs in files (log_writer.h)
 //   control thread   what registers or revokes memory: sealing, new segments, recycling
 //
@@ -40,13 +40,13 @@ namespace nova {
 
 struct StocServerOptions {
   Incarnation incarnation;
-  Uuid store = {};
+  Uuid store = {};  // of the directory its files are in
   LogWriterOptions log;
   int storage_threads = 4;
-  size_t storage_queue = 1024;
-  size_t control_queue = 1024;
-  Nanos file_buffer_deadline_ns = 60 * kSecond;
-  RulesOff off = {};  // tests only
+  size_t storage_queue = 1024;                   // pieces of work that wait; more are refused as kBusy
+  size_t control_queue = 1024;                   // the same, of the control thread
+  Nanos file_buffer_deadline_ns = 60 * kSecond;  // from OpenFile to PersistFile (F4)
+  RulesOff off = {};                             // tests only
 };
 
 struct StocParts {
@@ -75,7 +75,7 @@ class StocServer {
   uint32_t queue_depth() const { return depth_.load(std::memory_order_relaxed); }
 
  private:
-  // Whom to answer.
+  // Where an answer goes, and until when it is of use.
   struct Caller {
     size_t lane = 0;
     ConnectionId connection;
@@ -95,7 +95,7 @@ class StocServer {
     uint64_t incarnation = 0;
     std::map<uint64_t, FileBuffer> buffers;  // by the id the client knows
   };
-  // What belongs to one xchg thread.
+  // State of one xchg thread; no other touches it.
   struct Lane {
     Xchg* xchg = nullptr;
     std::map<ConnectionId, Session> sessions;
@@ -103,7 +103,7 @@ class StocServer {
     int slow_opens = 0;  // segments being opened by the control thread
   };
   using Work = absl::AnyInvocable<void()>;
-  // What a storage thread has to say at the end of its work.
+  // The result of work on a storage thread.
   struct Answer {
     Outcome outcome = Outcome::kOk;
     std::string body = {};
@@ -111,48 +111,65 @@ class StocServer {
   };
   using StorageWork = absl::AnyInvocable<Answer()>;
 
-  void Register(size_t lane);
+  // --- on the lane's xchg thread, as long as nothing else is said
+  void Register(size_t lane);  // the handlers and timers of one xchg; before it starts
+  // Calls `handler` for requests of that type, decoded. One that does not decode ends its connection.
   template <typename Request>
   void Handle(size_t lane, StocRequest type, const char* name,
               void (StocServer::*handler)(const Caller&, const Request&));
-  Session* SessionOf(const Caller& caller);
+  Session* SessionOf(const Caller& caller);  // null: the connection is gone
+  // A connection has said hello. False: a later incarnation of that peer has been here, and the connection is
+  // closed (handshake, F3).
   bool BeginSession(const Caller& caller, const Hello& peer);
-  void SessionGone(size_t lane, ConnectionId connection);
+  void SessionGone(size_t lane, ConnectionId connection);  // its file buffers go to quarantine
+  // Closes the lane's connections of earlier incarnations of a peer.
   void CloseOlder(size_t lane, const std::string& name, uint64_t incarnation);
-  void CloseOverdue(size_t lane);
+  void CloseOverdue(size_t lane);  // closes connections that keep a file buffer past its deadline (F4)
 
+  // --- requests, as stoc/protocol.h has them
+  // Answered at once from memory that is ready; else the control thread registers some first.
   void OpenSegment(const Caller& caller, const OpenSegmentRequest& request);
+  // Frees now, or behind the opens that the control thread still has: one may be of the same log.
   void FreeLogs(const Caller& caller, const FreeLogsRequest& request);
-  void OpenLogFile(const Caller& caller, const OpenLogFileRequest& request);
-  void AppendLog(const Caller& caller, const AppendLogRequest& request);
-  void FreeLogsNow(const Caller& caller, const FreeLogsRequest& request);
+  void FreeLogsNow(const Caller& caller,
+                   const FreeLogsRequest& request);  // the logs' files on a storage thread
+  void OpenLogFile(const Caller& caller, const OpenLogFileRequest& request);  // on a storage thread
+  void AppendLog(const Caller& caller, const AppendLogRequest& request);      // handed to the log threads
+  // Revocation (F1): answered when no work of a lower epoch is inside and the range's segments are sealed.
   void Fence(const Caller& caller, const RangeEpochRequest& request);
+  // Free (R6): the same fence, then what is below the epoch is freed instead of sealed.
   void FreeFenced(const Caller& caller, const RangeEpochRequest& request);
+  // Finds memory for a file, on the control thread where none is ready, and gives it out.
   void OpenFile(const Caller& caller, const OpenFileRequest& request);
   void GiveBuffer(const Caller& caller, const OpenFileRequest& request, ExposedMemory::Piece memory);
+  // The bytes that were written into the buffer become a file; the buffer belongs to nobody from here on.
   void PersistFile(const Caller& caller, const PersistFileRequest& request);
-  void WriteSmallFile(const Caller& caller, const WriteSmallFileRequest& request);
+  void WriteSmallFile(const Caller& caller,
+                      const WriteSmallFileRequest& request);  // its bytes are in the request
   void AppendFile(const Caller& caller, const AppendFileRequest& request);
   void ReadFile(const Caller& caller, const ReadFileRequest& request);
-  void AddReferences(const Caller& caller, const FileReferencesRequest& request);
-  void DropReferences(const Caller& caller, const FileReferencesRequest& request);
-  void ListFiles(const Caller& caller, const ListFilesRequest& request);
-  void Ping(const Caller& caller, const PingRequest& request);
+  void AddReferences(const Caller& caller, const FileReferencesRequest& request);   // shared table (M4)
+  void DropReferences(const Caller& caller, const FileReferencesRequest& request);  // the same
+  void ListFiles(const Caller& caller, const ListFilesRequest& request);            // collection (N4)
+  void Ping(const Caller& caller, const PingRequest& request);  // who this is, and how deep its disk queue is
 
+  // Checks epoch, size and checksum of a buffer's bytes, and writes the file. On a storage thread.
   Outcome Persist(const FileBuffer& buffer, const PersistFileRequest& request);
-  void Finish(const Caller& caller, Answer answer);
-  // OnXchg.
-  void Reply(const Caller& caller, Outcome outcome, std::string_view body = {});
+  void Finish(const Caller& caller, Answer answer);  // returns the answer's memory, and replies
+  void Reply(const Caller& caller, Outcome outcome, std::string_view body = {});  // counts refusals
   template <typename Message>
-  void ReplyWith(const Caller& caller, const Message& message);
+  void ReplyWith(const Caller& caller, const Message& message);  // kOk, with a message as its body
+  // True: the epoch is fenced, and the caller has been told so.
   bool Refused(const Caller& caller, RangeId range, Epoch epoch);
-  // Any thread.
-  void ReplyLater(const Caller& caller, Outcome outcome, std::string body = {});
+
+  // --- any thread
+  void ReplyLater(const Caller& caller, Outcome outcome, std::string body = {});  // on the caller's lane
   // False when the queue is full or closed: `work` was dropped.
   bool OnStorage(const Caller& caller, StorageWork work);
-  bool OnControl(Work work);
-  void DeleteLogFiles(RangeId range, Epoch epoch_below);  // a control thread
-  void RecycleSoon();
+  bool OnControl(Work work);                              // the same, of the control thread
+  void DeleteLogFiles(RangeId range, Epoch epoch_below);  // on the control thread
+  void
+  RecycleSoon();  // has the control thread recycle what lies in quarantine; once however often it is asked
 
   const StocServerOptions options_;
   const StocParts parts_;

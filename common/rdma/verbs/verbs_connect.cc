@@ -167,7 +167,7 @@ bool VerbsPort::ReadyToReceiveAndSend(VerbsConnection* c, uint8_t responder_reso
     }
     good = good && ibv_modify_qp(c->qp, &attributes, mask) == 0;
     if (!good) {
-      Break(c, StrCat(state == IBV_QPS_RTR ? "the queue pair (RTR)" : "the queue pair (RTS): ",
+      Break(c, StrCat(state == IBV_QPS_RTR ? "the queue pair (RTR): " : "the queue pair (RTS): ",
                       strerror(errno)));
       return false;
     }
