@@ -265,7 +265,7 @@ class Stepper {
     return found;
   }
 
-  // Nobody serves the range, nor can: it is released, or was never owned, or its owner's leases have ended (C2).
+  // Nobody serves the range, nor can: it is released, was never owned, or its owner's leases have ended (C2).
   bool MayMove(const ClusterState::Range& range) const {
     const RangeRecord& record = range.record;
     if (range.moving) return false;
