@@ -1,6 +1,9 @@
 #include "common/base/metrics.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
+#include "common/base/metric_help.h"
 
 namespace nova {
 namespace {
@@ -45,18 +48,48 @@ void Metrics::AddCallback(const std::string& name, std::function<double()> read)
 }
 
 std::string Metrics::PrometheusText() const {
+  struct Family {
+    const char* type;
+    std::string samples;
+  };
+  std::map<std::string, Family> families;  // samples of one stand together, whatever their labels
+  const auto samples_of = [&](const std::string& name, const char* type) {
+    return &families.try_emplace(name.substr(0, name.find('{')), Family{type, ""}).first->second.samples;
+  };
+  // Their names say what they are.
+  const auto type_of = [](const std::string& name) {
+    return name.substr(0, name.find('{')).ends_with("_total") ? "counter" : "gauge";
+  };
   MutexLock lock(&mu_);
-  std::string out;
-  for (const auto& [name, c] : counters_) absl::StrAppend(&out, name, " ", c->value(), "\n");
-  for (const auto& [name, g] : gauges_) absl::StrAppend(&out, name, " ", g->value(), "\n");
-  for (const auto& [name, read] : callbacks_) absl::StrAppend(&out, name, " ", read(), "\n");
+  for (const auto& [name, c] : counters_) {
+    absl::StrAppend(samples_of(name, "counter"), name, " ", c->value(), "\n");
+  }
+  for (const auto& [name, g] : gauges_)
+    absl::StrAppend(samples_of(name, "gauge"), name, " ", g->value(), "\n");
+  for (const auto& [name, read] : callbacks_) {
+    const double value = read();
+    std::string* const samples = samples_of(name, type_of(name));
+    if (value == std::floor(value) && std::abs(value) < 1e15) {
+      absl::StrAppend(samples, name, " ", static_cast<int64_t>(value), "\n");  // all digits of bytes
+    } else {
+      absl::StrAppend(samples, name, " ", value, "\n");
+    }
+  }
   for (const auto& [name, h] : histograms_) {
+    std::string* const samples = samples_of(name, "summary");
     for (const double q : {0.5, 0.9, 0.99, 0.999}) {
-      absl::StrAppend(&out, WithLabel(name, "", absl::StrCat("quantile=\"", q, "\"")), " ",
+      absl::StrAppend(samples, WithLabel(name, "", absl::StrCat("quantile=\"", q, "\"")), " ",
                       h->Percentile(q * 100), "\n");
     }
-    absl::StrAppend(&out, WithLabel(name, "_sum", ""), " ", h->sum(), "\n");
-    absl::StrAppend(&out, WithLabel(name, "_count", ""), " ", h->count(), "\n");
+    absl::StrAppend(samples, WithLabel(name, "_sum", ""), " ", h->sum(), "\n");
+    absl::StrAppend(samples, WithLabel(name, "_count", ""), " ", h->count(), "\n");
+  }
+  std::string out;
+  for (const auto& [name, family] : families) {
+    const std::string_view help = MetricHelp(name);
+    if (!help.empty())
+      absl::StrAppend(&out, "# HELP ", name, " ", absl::string_view(help.data(), help.size()), "\n");
+    absl::StrAppend(&out, "# TYPE ", name, " ", family.type, "\n", family.samples);
   }
   return out;
 }

@@ -54,6 +54,34 @@ TEST(MetricsTest, PrometheusTextNamesEachMetricOnce) {
   EXPECT_NE(text.find("nova_up 1\n"), std::string::npos);
 }
 
+// As Prometheus' text format asks: what a family is stands before its first sample, and these stand together.
+TEST(MetricsTest, AFamilysTypeAndHelpStandBeforeItsSamples) {
+  Metrics m;
+  m.counter("nova_stoc_requests_total{type=\"Ping\"}")->Add(3);
+  m.counter("nova_stoc_requests_total_of_another")->Add(1);
+  m.counter("nova_stoc_requests_total{type=\"Fence\"}")->Add(4);
+  m.AddCallback("nova_stoc_stored_bytes", [] { return 123456789012.0; });
+  m.AddCallback("nova_ltc_write_stall_seconds_total", [] { return 0.25; });
+  m.histogram("nova_stoc_disk_operation_ns")->Add(7);
+  const std::string text = m.PrometheusText();
+  EXPECT_NE(text.find("# HELP nova_stoc_requests_total Requests received, by type\n"
+                      "# TYPE nova_stoc_requests_total counter\n"
+                      "nova_stoc_requests_total{type=\"Fence\"} 4\n"
+                      "nova_stoc_requests_total{type=\"Ping\"} 3\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("# TYPE nova_stoc_stored_bytes gauge\nnova_stoc_stored_bytes 123456789012\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("# TYPE nova_ltc_write_stall_seconds_total counter\n"
+                      "nova_ltc_write_stall_seconds_total 0.25\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("# TYPE nova_stoc_disk_operation_ns summary\nnova_stoc_disk_operation_ns{quantile"),
+            std::string::npos)
+      << text;
+}
+
 TEST(RandomTest, SameSeedSameSequenceAndUniformIsInRange) {
   Random a(5), b(5), c(6);
   EXPECT_EQ(a.Next(), b.Next());

@@ -86,6 +86,28 @@ TEST_F(AdminTest, DrainedNodesStopWithNothingFailedAndNothingLost) {
   EXPECT_FALSE(absl::StrContains(Status(), "drain")) << said_;
 }
 
+TEST_F(AdminTest, EachMetricOfEachProcessIsExplained) {
+  ProcessClusterOptions options;
+  options.ltcs = 1;
+  options.stocs = 2;
+  options.ltc_flags = {"--log_replicas=2"};
+  Start(options);
+  if (cluster_ == nullptr) return;
+  ASSERT_EQ(Nova({"put", "key", "1"}), 0) << said_;
+  for (const std::string& node : cluster_->names()) {
+    const std::string page = HttpGet(cluster_->metrics_address(node), "/metrics");
+    int families = 0;
+    const std::vector<std::string> lines = absl::StrSplit(page, '\n');
+    for (const std::string& line : lines) {
+      if (!line.starts_with("# TYPE ")) continue;
+      const std::string family = line.substr(7, line.find(' ', 7) - 7);
+      EXPECT_NE(page.find(StrCat("# HELP ", family, " ")), std::string::npos) << node << ": " << family;
+      ++families;
+    }
+    EXPECT_GT(families, 5) << node;
+  }
+}
+
 TEST_F(AdminTest, ARangeThatLostItsLogIsUnavailableUntilForcedOpen) {
   ProcessClusterOptions options;
   options.ltcs = 1;
