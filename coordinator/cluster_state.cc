@@ -168,7 +168,8 @@ class Stepper {
     it->second.erase(range.record.id);
     if (it->second.empty()) s_.owned.erase(it);
   }
-  void OwnRange(const ClusterState::Range& range) {  // the second half of that
+  // The second half of that.
+  void OwnRange(const ClusterState::Range& range) {
     const Incarnation holder = HolderOf(range);
     if (holder != Incarnation()) s_.owned[holder].insert(range.record.id);
   }

@@ -70,6 +70,7 @@ class NodeSessionImpl : public NodeSession {
  private:
   // The fate of one compare-and-set: the store never saw it (kNotSent), or perhaps did (kInDoubt).
   enum class Try { kWritten, kRefused, kNotSent, kInDoubt };
+  // One compare-and-set of a znode. Waits for the store.
   Try TrySet(const std::string& path, const std::string& data, int64_t version, Status* refused);
   // Unavailable once the session has expired or the node leaves: who waits for the store gives up.
   Status CheckMayAsk() const;
@@ -79,6 +80,7 @@ class NodeSessionImpl : public NodeSession {
   void HeartbeatOnce();  // asks the leader, and takes its reply; or loses the session
   // A reply to a heartbeat sent then: the lease, assignments, releases, StoCs.
   void TakeReply(Nanos sent_ns, const std::string& bytes);
+  // A newer list of StoCs; tells events_.stocs if it differs.
   void TakeStocs(uint64_t version, std::vector<NodeInfo> stocs);
   void CheckOwnNode();                // loses the session when the node's entry is gone, or another process'
   void Lose(const std::string& why);  // the node is no member any more: calls events_.lost, once

@@ -141,12 +141,15 @@ class StocServer {
   void FreeFenced(const Caller& caller, const RangeEpochRequest& request);
   // Finds memory for a file, on the control thread where none is ready, and gives it out.
   void OpenFile(const Caller& caller, const OpenFileRequest& request);
+  // Back on the lane: tells the caller where its buffer is, or lets go of it if the connection is gone.
   void GiveBuffer(const Caller& caller, const OpenFileRequest& request, ExposedMemory::Piece memory);
   // The bytes that were written into the buffer become a file; the buffer belongs to nobody from here on.
   void PersistFile(const Caller& caller, const PersistFileRequest& request);
   void WriteSmallFile(const Caller& caller,
                       const WriteSmallFileRequest& request);  // its bytes are in the request
+  // On a storage thread: at the end of a file, its bytes in the request.
   void AppendFile(const Caller& caller, const AppendFileRequest& request);
+  // On a storage thread; the bytes are the body of the answer.
   void ReadFile(const Caller& caller, const ReadFileRequest& request);
   void AddReferences(const Caller& caller, const FileReferencesRequest& request);   // shared table (M4)
   void DropReferences(const Caller& caller, const FileReferencesRequest& request);  // the same
