@@ -112,7 +112,8 @@ class NodeSession {
   virtual StatusOr<RangeRecord> ReadRange(RangeId id) = 0;      // `sync` first
   virtual StatusOr<std::vector<RangeRecord>> ReadRanges() = 0;  // for tests
   // Compare-and-set by record.version; returns the record with its new version. Aborted: somebody else was
-  // first. A lost reply is settled by reading again (row 38), so the outcome is never in doubt.
+  // first. A lost reply is tried again, and a refusal then compared with the stored record. Unavailable: the
+  // session may not be asked any more, and the change may have been made or not.
   virtual StatusOr<RangeRecord> UpdateRange(const RangeRecord& record) = 0;
   // R5 (release): replaces `before` by `after`, which gives the range away; whoever calls it serves nothing
   // meanwhile. While the outcome is in doubt for longer than `doubt_ns` the change is cancelled: by a

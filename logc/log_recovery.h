@@ -13,7 +13,7 @@
 // A member that was started since, and has files of which nobody can tell whether they are a log of the
 // group, is not such a member: what is missing there would pass for a log that never was.
 //
-// Thread safety: waits; control threads.
+// Thread safety: waits; threads that open ranges.
 // Errors: Unavailable: no member of some group answers or still has its memory or store (the text lists them:
 //         force-open's report), or those that do have files whose headers cannot be read;
 //         DataLoss: a record that was acknowledged is damaged in every copy that answers, or one must not be

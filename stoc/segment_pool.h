@@ -9,7 +9,7 @@
 // FreeLogs has landed. Memory is not zeroed between logs: the salt in a record's crc tells a log's bytes from
 // another's (salt, L1; H5). Epochs are the caller's to check, before each call (fence_table.h).
 //
-// Thread safety: all. Take and Seal: control threads (exposed_memory.h).
+// Thread safety: all. What takes or seals memory waits: on the control thread (ExposedMemory::Take).
 // Ownership:     the ExposedMemory outlives it.
 // Errors:        kBusy: out of log memory (row 27); kInvalidArgument: a segment that is open already, of
 //                another session or size.

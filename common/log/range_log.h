@@ -2,7 +2,7 @@
 //
 // Each (memtable round, request thread) has a log of its own, bound for life to that thread, which alone
 // posts to it (one writer, L2). Records that a thread appends to one log in one turn of its loop go out as
-// one WRITE, or one message, for each replica (group commit without waiting).
+// one WRITE, or one message, for each member of the group (group commit without waiting).
 //
 // Implementations: mode none (NewNullLog); modes memory, persistent and both on StoCs (logc/log_client.h);
 // local persistent (logc/local_log.h).

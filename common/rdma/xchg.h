@@ -144,11 +144,10 @@ class Xchg {
   void Handle(uint16_t type, Handler handler);
   // Called for accepted connections that are gone.
   void HandleDisconnect(std::function<void(ConnectionId)> handler);
-  // at the end of each round that did something
   // Called at the end of each turn of the loop that did something, before requests are posted.
   void AddRoundHook(std::function<void()> hook);
-  // about every period; also while idle
-  void AddTimer(Nanos period_ns, std::function<void()> fn);  // Called about every period, also while idle.
+  // Called about every period, also while idle.
+  void AddTimer(Nanos period_ns, std::function<void()> fn);
   // The queue depth that our replies carry.
   void SetQueueDepthSource(std::function<uint32_t()> depth);
   // Starts the thread; without it tests call RunOnce.
@@ -197,8 +196,8 @@ class Xchg {
   void RunAt(Nanos when_ns, absl::AnyInvocable<void()> fn);
   // Closes a connection for a malformed request, and counts it as such.
   void Close(ConnectionId connection);
-  // Now() at the start of this turn of the loop: cheap.
-  Nanos round_time_ns() const;  // for tests
+  // Now() at the start of this turn of the loop; for tests.
+  Nanos round_time_ns() const;
 
   // One turn of the loop: polls, dispatches, runs closures and timers, calls hooks, posts. True: it did
   // something. The body of the thread; tests call it.

@@ -58,7 +58,7 @@ bool IsOn(const TableInfo& table, StocId stoc);  // a copy of a fragment or of t
 // REQUIRES: the version has tombstones.
 std::optional<CompactionPlan> PickHidden(const Version& version, SequenceNumber upto, CompactionState* state);
 // The table is hidden whole.
-bool IsHidden(const TableInfo& table, const RangeTombstones& tombstones, SequenceNumber upto);  // as a whole
+bool IsHidden(const TableInfo& table, const RangeTombstones& tombstones, SequenceNumber upto);
 
 // A free table that has a copy on one of `stocs`, to be written anew in its place; the new one is placed
 // elsewhere. It is busy from now on.

@@ -37,7 +37,8 @@ class Flusher {
   // The oldest sealed round has no writer left; does not wait.
   bool NeedsFlush() const;
   // Flushes the oldest sealed rounds that are not claimed, or merges some. False: there is nothing to do now,
-  // or it failed. Waits.
+  // or writing the tables failed. True also where their edit failed, or waits for that of an older round.
+  // Waits.
   bool FlushOne();
   // Flushes until nothing is in memory. REQUIRES: no write is taken. `give_up`: returns the error once
   // flushes have failed for a while; else tries until the deadline (DeadlineExceeded). FailedPrecondition:

@@ -103,7 +103,7 @@ class Manifest {
     uint64_t first_record_bytes = 0;  // a file rolls by its edits, however large its snapshot is
   };
   // Edits acknowledged since a renewal has begun, for its file.
-  struct Kept {  // for the file of a renewal that has begun
+  struct Kept {
     Uuid file;
     uint64_t first_record_bytes = 0;
     std::string edits;  // encoded records

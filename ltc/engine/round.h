@@ -38,8 +38,10 @@ struct Round {
   RoundNumber number = 0;                           // the lowest sequence number it can hold
   std::vector<std::unique_ptr<MemTable>> siblings;  // a key's memtable is chosen by its hash
   std::atomic<int64_t> pins{0};                     // writers between pin and insert (pin, L6)
-  std::atomic<bool> sealing{false};  // no new entries: a writer that sees it goes to the successor (K3a)
-  SequenceNumber boundary = 0;       // the highest number it can hold; set when it is sealed
+  // No new entries: a writer that sees it goes to the successor (K3a). Set back where memory has no room for
+  // one: the writer tries again.
+  std::atomic<bool> sealing{false};
+  SequenceNumber boundary = 0;  // the highest number it can hold; set when it is sealed
   const Nanos opened_ns = Now();
   Nanos sealed_ns = 0;                // set when it is sealed; of a merged round, the oldest one's
   std::atomic<bool> flushing{false};  // claimed: a thread writes its tables, or they wait for their commit
@@ -101,6 +103,6 @@ struct Round {
 };
 
 // Rounds that follow one another, the oldest first.
-using RoundGroup = std::vector<std::shared_ptr<Round>>;  // that follow one another, the oldest first
+using RoundGroup = std::vector<std::shared_ptr<Round>>;
 
 }  // namespace nova

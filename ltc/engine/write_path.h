@@ -5,7 +5,8 @@
 // The order of the steps makes it safe:
 //
 //   1. pin the active round, so that it is not flushed meanwhile
-//   2. look whether it is sealing: then unpin, and take the successor
+//   2. look whether the range still takes writes: else unpin and end, for whoever stops writes waits only for
+//      pins that it sees; then whether the round is sealing: then unpin, and take the successor
 //   3. take the number
 //   4. look again: if it is sealing now, the number may lie above its boundary; finish the number, start anew
 //   5. copy into the memtable (invisible), append the record

@@ -12,7 +12,8 @@
 //   a range              is in          until
 //   assigned             opening_       Open has ended
 //   open                 ranges_        it is released, lost or excluded, or assigned at a later epoch
-//   lost, or not opened  to_give_back_  its record names this LTC no longer
+//   lost, or not opened  to_give_back_  its record names this LTC no longer, or is SEALING: then the next
+//                                       heartbeat assigns it again
 //   taken from us        excluded_      for ever: its highest epoch that is not served any more
 //
 // Thread safety: all. Events of the session (On...) do not wait.

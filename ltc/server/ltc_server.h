@@ -96,7 +96,7 @@ class LtcServer {
   void HandleWrite(size_t index, const IncomingCall& call, ValueType type);
   // All entries in one range, or kNotOwner (atomicity, K6).
   void HandleBatch(size_t index, const IncomingCall& call);
-  // KConditionFailed needs the lease: it tells of a read.
+  // The answer kConditionFailed needs the lease: it tells of a read.
   void HandleCompareAndSwap(size_t index, const IncomingCall& call);
   // A read at a snapshot, or of the newest version.
   void HandleGet(size_t index, const IncomingCall& call);
