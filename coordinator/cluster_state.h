@@ -17,8 +17,8 @@
 //     is not death, C2').
 //   - Ranges that are nobody's wait until no LTC has been newly heard for `settle_ns`: the first to come is
 //     not given everything. One that is released while this leader looks on does not.
-//   - A move is R1, to the LTC with the fewest ranges: epoch + 1, SEALING, the new owner with its incarnation,
-//     groups as in the version replaced.
+//   - A move is R1, to the LTC with the fewest ranges: epoch + 1, SEALING, the new owner with its
+//     incarnation, groups as in the version replaced.
 //   - The epochs taken from an incarnation are named in each of its later grants as excluded, for as long as
 //     it lives.
 //   - StoC leases say where to place, nothing else.
