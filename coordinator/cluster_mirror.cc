@@ -174,8 +174,10 @@ std::vector<RangeMove> ClusterMirror::Tick(Nanos authority_until_ns, Nanos deaf_
 
 StatusOr<HeartbeatAnswer> ClusterMirror::Heartbeat(const HeartbeatEvent& event, CoordEpoch* coord_epoch) {
   MutexLock lock(&mu_);
-  NOVA_RETURN_IF_ERROR(election_->CheckLeading());
-  StepLocked(AuthorityEvent{election_->AuthorityUntil()});
+  // Lease (C3): the authority is that of the term whose state this is; a later one's would grant leases that
+  // do not know of the moves between.
+  NOVA_ASSIGN_OR_RETURN(const Nanos until, election_->AuthorityIn(state_.coord_epoch));
+  StepLocked(AuthorityEvent{until});
   *coord_epoch = state_.coord_epoch;
   return *StepLocked(event).answer;
 }
@@ -202,7 +204,7 @@ void ClusterMirror::Look(Looker fn) const {
 
 Status ClusterMirror::LookAsLeader(Looker fn) const {
   MutexLock lock(&mu_);
-  NOVA_RETURN_IF_ERROR(election_->CheckLeading());
+  NOVA_RETURN_IF_ERROR(election_->AuthorityIn(state_.coord_epoch).status());
   fn({state_, config_version_, range_changes_, node_changes_});
   return OkStatus();
 }

@@ -131,6 +131,13 @@ Nanos Election::AuthorityUntil() const {
   return AuthorityUntilLocked();
 }
 
+StatusOr<Nanos> Election::AuthorityIn(CoordEpoch term) const {
+  MutexLock lock(&mu_);
+  NOVA_RETURN_IF_ERROR(CheckLeadingLocked());
+  if (term_.coord_epoch != term) return NotLeadingError("");
+  return AuthorityUntilLocked();
+}
+
 Status Election::CheckLeading() const {
   MutexLock lock(&mu_);
   return CheckLeadingLocked();

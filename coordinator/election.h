@@ -57,6 +57,8 @@ class Election {
   void LowerLongestLease(Nanos ended_ns);
 
   Nanos AuthorityUntil() const;
+  // The same, read in one step with who leads: NotLeadingError as well where this process leads another term.
+  StatusOr<Nanos> AuthorityIn(CoordEpoch term) const;
   Status CheckLeading() const;
   StatusOr<Term> CurrentTerm() const;                 // as CheckLeading
   bool CarriesOut(CoordEpoch term, Term* out) const;  // it is the term that leads now

@@ -89,9 +89,9 @@ void LogFiles::PutJournalBackLate() {
   const Status s = PutJournalBack();
   next_put_back_ns_ = Now() + kPutBackPause;
   if (!s.ok()) return;
-  journal_waits_ = false;
-  NOVA_LOG(INFO) << "the journal is put back";
   for (const StoredFiles::File& log : files_->Logs()) log->log_state.incomplete = false;
+  journal_waits_ = false;  // a seal that sees this finds the logs complete
+  NOVA_LOG(INFO) << "the journal is put back";
 }
 
 // --- writing

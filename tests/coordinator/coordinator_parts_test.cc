@@ -196,6 +196,27 @@ TEST(ClusterMirrorTest, C1WhatAnEarlierTermHasDoneIsNotTaken) {
   });
 }
 
+// The process leads again, and has not read the cluster anew yet: others may have moved ranges meanwhile.
+TEST(ClusterMirrorTest, C3AStateOfAnEarlierTermGrantsNoLeaseByTheNextTermsAuthority) {
+  InSimulation([] {
+    Leader leader;
+    CoordEpoch epoch;
+    const HeartbeatEvent heartbeat{"ltc-1", Incarnation(1), 0, {}};
+    EXPECT_TRUE(leader.mirror.Heartbeat(heartbeat, &epoch).ok());
+    leader.election.StepDown();
+    Term next = leader.term;
+    next.coord_epoch = CoordEpoch(leader.term.coord_epoch.value() + 2);
+    leader.election.Begin(next);
+    leader.election.Lead();
+    std::string other;
+    EXPECT_TRUE(IsNotLeading(leader.mirror.Heartbeat(heartbeat, &epoch).status(), &other));
+    EXPECT_TRUE(IsNotLeading(leader.mirror.LookAsLeader([](const ClusterMirror::View&) { FAIL(); }), &other));
+    leader.mirror.Begin(next);
+    EXPECT_TRUE(leader.mirror.Heartbeat(heartbeat, &epoch).ok());
+    EXPECT_EQ(epoch, next.coord_epoch);
+  });
+}
+
 TEST(ClusterMirrorTest, OneThatStepsDownShowsNothing) {
   InSimulation([] {
     Leader leader;
