@@ -251,7 +251,14 @@ class Renderer {
             {"epoch", r.epoch.value()},
             {"state", WhyUnavailable(r).empty() ? StateOf(range) : "unavailable"},
             {"owner", r.owner},
-            {"log_groups", r.log_groups.size()}};
+            {"log_groups", r.log_groups.size()},
+            {"log_members",
+             r.log_groups.empty() ? nlohmann::ordered_json::array() : NamesOf(r.log_groups.back())}};
+  }
+  nlohmann::ordered_json NamesOf(const LogGroup& g) const {
+    nlohmann::ordered_json names = nlohmann::ordered_json::array();
+    for (const LogMember& m : g.members) names.push_back(NameOf(m.stoc));
+    return names;
   }
   static nlohmann::ordered_json JsonOf(const CopyCounts& c) {
     return {{"all", c.all}, {"degraded", c.degraded}, {"fewest", c.fewest}, {"configured", c.wanted}};
@@ -327,14 +334,16 @@ class Renderer {
     const bool degraded = LivingCopies(g, living_) < (wanted > 0 ? wanted : g.members.size());
     return StrCat(Members(g), degraded ? " DEGRADED" : "");
   }
+  std::string NameOf(StocId stoc) const {
+    const auto it = stocs_.find(stoc);
+    return it != stocs_.end() ? it->second->name : StrCat("stoc ", stoc.value());
+  }
   std::string Members(const LogGroup& g) const {
     std::vector<std::string> members;
     for (const LogMember& m : g.members) {
-      const auto it = stocs_.find(m.stoc);
-      members.push_back(StrCat(it != stocs_.end() ? it->second->name : StrCat("stoc ", m.stoc.value()),
-                               !MemberAlive(m)             ? Holds(g, m) ? "(restarted)" : "(gone)"
-                               : !living_.contains(m.stoc) ? "(silent)"
-                                                           : ""));
+      members.push_back(StrCat(NameOf(m.stoc), !MemberAlive(m) ? Holds(g, m) ? "(restarted)" : "(gone)"
+                                               : !living_.contains(m.stoc) ? "(silent)"
+                                                                           : ""));
     }
     return StrCat(g.id.value(), "{", absl::StrJoin(members, ","), "}");
   }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "absl/strings/str_split.h"
 #include "client/client.h"
@@ -368,7 +369,12 @@ TEST_F(ToolTest, StatusIsJsonForPrograms) {
     EXPECT_GT(node["lease_left_ms"], 0) << out;
   }
   ASSERT_EQ(status["ranges"].size(), 16u) << out;
-  for (const nlohmann::json& range : status["ranges"]) EXPECT_EQ(range["state"], "open") << out;
+  for (const nlohmann::json& range : status["ranges"]) {
+    EXPECT_EQ(range["state"], "open") << out;
+    EXPECT_EQ(std::set<std::string>(range["log_members"].begin(), range["log_members"].end()),
+              (std::set<std::string>{"stoc-0", "stoc-1", "stoc-2"}))
+        << out;
+  }
   EXPECT_TRUE(status["ranges"][0]["from_stored_key"].is_null()) << out;
   EXPECT_EQ(status["ranges"][0]["to_stored_key"], status["ranges"][1]["from_stored_key"]) << out;
   EXPECT_EQ(status["copies"]["log_groups"],
