@@ -27,8 +27,8 @@ class RangeMovers {
   // The mirror is told of its end. False: too many are waiting.
   bool Add(CoordEpoch term, RangeMove move);
 
-  // Replaces exactly the version `move.before` has; settles a lost reply (row 38). Aborted: somebody was
-  // first, or we no longer lead.
+  // Replaces exactly the version `move.before` has; settles a lost reply (docs/testing.md, row 38). Aborted:
+  // somebody was first, or we no longer lead.
   static StatusOr<RangeRecord> WriteMove(const Term& term, const RangeMove& move);
 
  private:

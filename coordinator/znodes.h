@@ -49,7 +49,7 @@ struct CoordRecord {
   std::string address;
   // the longest lease that may still run from this or an earlier leader (new leader, C2)
   Nanos max_lease_ns = 0;
-  // drawn for each campaign: tells a winner whose answer was lost that it won (row 38)
+  // drawn for each campaign: tells a winner whose answer was lost that it won (docs/testing.md, row 38)
   Uuid nonce;
   std::string Encode() const;
   static StatusOr<CoordRecord> Decode(std::string_view data);

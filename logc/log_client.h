@@ -3,8 +3,8 @@
 //
 // One LogClient an LTC; a RangeLog for each (range, epoch). A log is, on each member of its group, one
 // in-memory StoC file with overflow segments, one file on its disk, or both, bound to one xchg thread (one
-// writer, L2). What a round of that thread appends to a log goes out as one WRITE and one AppendLog per
-// member, posted at the end of the round. A record is acknowledged when every one of them was delivered
+// writer, L2). What one turn of that thread appends to a log goes out as one WRITE and one AppendLog per
+// member, posted at the end of the turn. A record is acknowledged when every one of them was delivered
 // (write-all, L3): of a file, when its bytes are written, and synced if the record says so.
 //
 // A member fails (group change, L4): `change_group` is asked once for a replacement set; it makes the
@@ -52,7 +52,7 @@ using ChangeGroup = std::function<void(const LogGroup& current, StocId failed,
 
 class LogClient {
  public:
-  // Before the xchgs start: adds its round hooks.
+  // Before the xchgs start: adds its hooks at the end of a turn.
   LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs, LogOptions options,
             Metrics* metrics);
   ~LogClient();

@@ -40,7 +40,7 @@ class LogLane : public GroupLog::Owner {
           Xchg* xchg, RangeId range, Epoch epoch, const LogGroup& first);
 
   bool Append(const LogRecord& record, absl::AnyInvocable<void(Outcome)> done);
-  // The round hook: what was appended in this turn goes out.
+  // The hook at the end of a turn: what was appended in it goes out.
   void Flush();
   // New logs are opened in `group`; every log where appends go gets a successor there, with what was not
   // acknowledged (group change, L4).

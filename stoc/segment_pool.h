@@ -11,8 +11,8 @@
 //
 // Thread safety: all. What takes or seals memory waits: on the control thread (ExposedMemory::Take).
 // Ownership:     the ExposedMemory outlives it.
-// Errors:        kBusy: out of log memory (row 27); kInvalidArgument: a segment that is open already, of
-//                another session or size.
+// Errors:        kBusy: out of log memory (docs/testing.md, row 27); kInvalidArgument: a segment that is
+//                open already, of another session or size.
 #pragma once
 
 #include <functional>

@@ -66,7 +66,7 @@ note_skipped asan
 stage "clusters of processes, YCSB, rules of the tree (release)"
 labels='cluster|tidy'
 [[ $long == 1 ]] && labels+='|long' && export NOVA_CONTROLS=all
-ctest --test-dir build/release -L "^($labels)\$" --output-on-failure --no-tests=error
+ctest --test-dir build/release -L "^($labels)\$" -j "$jobs" --output-on-failure --no-tests=error
 note_skipped release
 
 if [[ $long == 1 ]]; then

@@ -10,9 +10,10 @@
 // Thread safety: Append on the executor `on` only; the others from any thread.
 // Ownership: entries, keys and values are copied before Append returns.
 // Errors: of `done`: kOk: every member has the record (write-all, L3). kNotOwner: fenced, the range is lost:
-//   no put of this epoch can be acknowledged any more. Others only from a local log whose disk failed:
-//   kNoSpace, kUnavailable: not in the log; kUnknown: perhaps. On StoCs a failed member is replaced (group
-//   change, L4), and the record goes on.
+//   no put of this epoch can be acknowledged any more, and this record, posted or not, may be found by the
+//   next owner's recovery: to whoever asked for the write it is kUnknown. Others only from a local log whose
+//   disk failed: kNoSpace, kUnavailable: not in the log; kUnknown: perhaps. On StoCs a failed member is
+//   replaced (group change, L4), and the record goes on.
 #pragma once
 
 #include <memory>
@@ -60,7 +61,7 @@ class RangeLog {
  public:
   virtual ~RangeLog() = default;
   // Posts the record soon, at the latest at the end of the executor's turn. `done` runs on `on`, in order of
-  // append for each log, or after Fence on any thread. False: there is no log memory now and nothing was
+  // append for each log, also of what a Fence ends. False: there is no log memory now and nothing was
   // done; the caller answers Busy.
   virtual bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) = 0;
   // Frees the round's logs at all members. Call once an acknowledged edit names every memtable of the round

@@ -14,7 +14,8 @@
 // of its own. Flushes go first (Pacer).
 //
 // Thread safety: all. CompactOne waits for the store.
-// Locks: one for picks, taken before JobBook's; under it only the lock of views is taken besides.
+// Locks: one for picks, taken before JobBook's and RoundSet's; one for the parts of each compaction, held
+//   while its edit is committed. All orders are in docs/architecture.md.
 // Ownership: none taken.
 // Errors: a compaction that fails gives up the tables it wrote, and is picked again; Pacer remembers why it
 //   failed.

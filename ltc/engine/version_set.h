@@ -10,7 +10,8 @@
 //   2. drop the tombstones of range deletions (K7) that hide nothing any more
 //   3. publish the clock, reserve sequence numbers (K1) if they run short
 //   4. append it to the manifest, synced on all members; from here on it counts
-//   5. let go of outputs of earlier edits that failed; mark the tables that it dropped
+//   5. let go of outputs of earlier edits that failed; mark the tables that it dropped: the current view
+//      holds them until step 6, so that no mark deletes a file before the new view is there
 //   6. publish the view: the new version, without the flushed rounds; answer checkpoints
 //
 // Thread safety: all. Methods that return a Status wait for the store, and so do manifest_group and

@@ -287,7 +287,7 @@ void WritePath::Logged(WriteContext* context, Outcome outcome) {
     // us (stable number K4, pin L6).
     context_->lose(ToStatus(outcome, "log append"));
     outcome = Outcome::kUnknown;
-    delete context;  // the log ends what is pending on whatever thread fenced it: not the lane's
+    delete context;  // nothing more will be written here
   } else {
     if (outcome == Outcome::kOk) {
       log_->refusals().OnTaken();

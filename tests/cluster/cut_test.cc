@@ -1,5 +1,5 @@
-// An LTC that is cut from one StoC, or from its clients, one way and both ways (rows 5 and 7): it runs on a
-// network of its own, with a link to each.
+// An LTC that is cut from one StoC, or from its clients, one way and both ways (docs/testing.md, rows 5 and
+// 7): it runs on a network of its own, with a link to each.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// A range moves, and at each step of it the source, the destination or the leading coordinator dies (row 41).
-// Label "long".
+// A range moves, and at each step of it the source, the destination or the leading coordinator dies
+// (docs/testing.md, row 41). Label "long".
 #include <gtest/gtest.h>
 
 #include "tests/cluster/kill_rounds.h"

@@ -1,4 +1,4 @@
-// Faults of ZooKeeper and of sessions with it (rows 33, 35 to 37), judged by nova_checker.
+// Faults of ZooKeeper and of sessions with it (docs/testing.md, rows 33, 35 to 37), judged by nova_checker.
 #include <signal.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Disks of StoCs that are processes: lost for good, full, slow and hung (rows 18, 20 and 26).
+// Disks of StoCs that are processes: lost for good, full, slow and hung
+// (docs/testing.md, rows 18, 20 and 26).
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 

@@ -1,5 +1,5 @@
 // A StoC that holds logs is lost under load: the ranges that log there wait shortly, the others not at all
-// (rows 13 and 17).
+// (docs/testing.md, rows 13 and 17).
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>

@@ -1,5 +1,5 @@
 // Checkpoints of an embedded database: opened and compared while writers go on, through kills, full and
-// failing disks (faults row 51).
+// failing disks (docs/testing.md, row 51).
 #include "ltc/embedded/db_checkpoint.h"
 
 #include <gtest/gtest.h>

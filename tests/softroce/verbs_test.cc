@@ -1,4 +1,4 @@
-// What only a real queue pair shows (protocol.md section 2, T1-T7, H28, faults.md rows 3, 28, 30, 43, 44), on
+// What only a real queue pair shows (docs/rdma.md; docs/testing.md, rows 3, 28, 30, 43, 44), on
 // the RDMA devices of $NOVA_VERBS_ADDRESS and $NOVA_VERBS_SERVER: run by tests/softroce/guest.sh.
 #include <gtest/gtest.h>
 #include <signal.h>
