@@ -257,8 +257,8 @@ void Client::GetAsync(std::string_view key, const ReadOptions& options, std::fun
   op->send = [rep = rep_.get(), value](const Target& target, const OpRef& op) {
     const GetRequest request{target.range, target.epoch, target.snapshot, op->key};
     op->lane->ltc->Get(target.address, request, rep->ReadDeadline(*op),
-                       [rep, op, value](Outcome o, std::string_view found) {
-                         if (rep->RetriesRead(op, o)) return;
+                       [rep, op, value](Outcome o, std::string_view found, std::string_view why) {
+                         if (rep->RetriesRead(op, o, why)) return;
                          value->assign(found);
                          rep->Finish(op.get(), o);
                        });

@@ -207,7 +207,7 @@ void ClientRep::Finish(Op* op, Outcome o) {
   if (o != Outcome::kOk) {
     const bool plain = o == Outcome::kNotFound || o == Outcome::kConditionFailed;
     result.message = StrCat(op->name, ": ", absl::string_view(OutcomeName(o).data(), OutcomeName(o).size()),
-                            plain ? "" : " (" + op->last_where + ")");
+                            plain ? "" : " (" + op->last_where + op->why + ")");
   }
   op->end(std::move(result));
   under_way.fetch_sub(1);
@@ -219,7 +219,8 @@ void ClientRep::EndWrite(const OpRef& op, Outcome o) {
   RetryLater(op);
 }
 
-bool ClientRep::RetriesRead(const OpRef& op, Outcome o) {
+bool ClientRep::RetriesRead(const OpRef& op, Outcome o, std::string_view why) {
+  if (!why.empty()) op->why = ": " + std::string(why);
   if (!IsRetryable(o) && o != Outcome::kUnknown) return false;
   op->last = o;
   RetryLater(op);

@@ -81,6 +81,7 @@ struct Op {
   Outcome last = Outcome::kUnavailable;  // of the last try
   // The range, epoch and address of the last try, or why there was none; for messages.
   std::string last_where;
+  std::string why;  // what an LTC last said of a read that failed there; empty: nothing
 };
 using OpRef = std::shared_ptr<Op>;
 
@@ -171,8 +172,9 @@ struct ClientRep {
   Nanos ReadDeadline(const Op& op) const { return std::min(op.deadline_ns, Now() + kReadTry); }
   // Ends a try of a write: tries again if it was definitely not applied (A1).
   void EndWrite(const OpRef& op, Outcome o);
-  // True: the read will be tried again; false: `o` is the result.
-  bool RetriesRead(const OpRef& op, Outcome o);
+  // True: the read will be tried again; false: `o` is the result. `why`, what the LTC says of a failure, goes
+  // into the result's message.
+  bool RetriesRead(const OpRef& op, Outcome o, std::string_view why = {});
   // Takes a snapshot at `target` for the pages of `op` and tries `op` again. *page lives as long as the op.
   void TakePageSnapshot(const OpRef& op, const Target& target, PageSnapshot* page);
   // Does not wait for the answer; nothing if the page has none.

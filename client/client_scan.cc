@@ -73,13 +73,13 @@ void SendScan(ClientRep* rep, const std::shared_ptr<ScanRun>& run, const Target&
   const ScanRequest request{target.range, target.epoch,  snapshot,   asked,
                             run->reverse, run->now.from, run->now.to};
   op->lane->ltc->Scan(target.address, request, rep->ReadDeadline(*op),
-                      [=](Outcome o, const ScanReply& reply) {
+                      [=](Outcome o, const ScanReply& reply, std::string_view why) {
                         if (o == Outcome::kSnapshotEnded && run->page.id != 0) {
                           run->RestartRange();
                           op->key = run->NextKey();
                           o = Outcome::kUnavailable;
                         }
-                        if (rep->RetriesRead(op, o)) return;
+                        if (rep->RetriesRead(op, o, why)) return;
                         if (o != Outcome::kOk) return rep->Finish(op.get(), o);
                         const bool more = reply.more || (reply.count == asked && asked < left);
                         if (more && snapshot == 0) return rep->TakePageSnapshot(op, target, &run->page);
@@ -133,24 +133,25 @@ void SendPart(ClientRep* rep, const std::shared_ptr<MultiGetRun>& run,
   MultiGetRequest request{target.range, target.epoch, snapshot, {}};
   for (size_t i = part->answered; i < part->keys.size(); ++i)
     request.keys.push_back(run->keys[part->keys[i]]);
-  op->lane->ltc->MultiGet(target.address, request, rep->ReadDeadline(*op),
-                          [=, asked = request.keys.size()](Outcome o, const MultiGetReply& reply) {
-                            if (o == Outcome::kSnapshotEnded && part->page.id != 0) {
-                              restart();
-                              o = Outcome::kUnavailable;
-                            }
-                            if (rep->RetriesRead(op, o)) return;
-                            if (o != Outcome::kOk) return rep->Finish(op.get(), o);
-                            if (reply.values.empty() || reply.values.size() > asked)
-                              return rep->Finish(op.get(), Outcome::kInternal);
-                            const bool more = reply.values.size() < asked;
-                            if (more && snapshot == 0) return rep->TakePageSnapshot(op, target, &part->page);
-                            for (const auto& value : reply.values) {
-                              auto& wanted = run->result.values[part->keys[part->answered++]];
-                              if (value) wanted.emplace(*value);
-                            }
-                            more ? rep->Try(op) : rep->Finish(op.get(), Outcome::kOk);
-                          });
+  op->lane->ltc->MultiGet(
+      target.address, request, rep->ReadDeadline(*op),
+      [=, asked = request.keys.size()](Outcome o, const MultiGetReply& reply, std::string_view why) {
+        if (o == Outcome::kSnapshotEnded && part->page.id != 0) {
+          restart();
+          o = Outcome::kUnavailable;
+        }
+        if (rep->RetriesRead(op, o, why)) return;
+        if (o != Outcome::kOk) return rep->Finish(op.get(), o);
+        if (reply.values.empty() || reply.values.size() > asked)
+          return rep->Finish(op.get(), Outcome::kInternal);
+        const bool more = reply.values.size() < asked;
+        if (more && snapshot == 0) return rep->TakePageSnapshot(op, target, &part->page);
+        for (const auto& value : reply.values) {
+          auto& wanted = run->result.values[part->keys[part->answered++]];
+          if (value) wanted.emplace(*value);
+        }
+        more ? rep->Try(op) : rep->Finish(op.get(), Outcome::kOk);
+      });
 }
 
 void StartPart(ClientRep* rep, ClientLane* lane, const std::shared_ptr<MultiGetRun>& run,

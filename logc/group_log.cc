@@ -111,6 +111,7 @@ void GroupLog::Opened(Copy c, Outcome o, const RemoteBuffer& memory) {
   // A disk that is busy or full may be free soon, and where all members share one no other would do.
   if (no_answer || (c.medium() == kFile && (o == Outcome::kBusy || o == Outcome::kNoSpace))) {
     delivery.failed[c.index()] = true;
+    if (o == Outcome::kNoSpace && has_pending()) owner_->WaitsForSpace();
     return Suspect(c);
   }
   if (o != Outcome::kOk) return MemberFailed(c.member(), ChangeCause::kRefused);
@@ -216,6 +217,7 @@ void GroupLog::Delivered(const std::shared_ptr<Batch>& batch, Copy c, Outcome o)
   if (o == Outcome::kNotOwner) return owner_->Fence();
   if (o != Outcome::kOk) {
     batch->delivery.failed[c.index()] = true;  // `waiting` stays above 0
+    if (o == Outcome::kNoSpace) owner_->WaitsForSpace();
     return Suspect(c);
   }
   members_[c.member()].failures[c.medium()] = 0;

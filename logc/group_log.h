@@ -79,6 +79,8 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
     virtual bool MayReplaceLiving(GroupId group) = 0;
     // Calls PostUnposted at the end of the turn.
     virtual void FlushSoon() = 0;
+    // A member's disk is full, and records wait for it.
+    virtual void WaitsForSpace() = 0;
     // A record of so many bytes is acknowledged.
     virtual void RecordEnded(size_t bytes) = 0;
   };

@@ -87,14 +87,14 @@ class LocalLog : public RangeLog {
   LocalLog(Disk* disk, Epoch epoch, const LocalLogOptions& options)
       : disk_(disk), epoch_(epoch), options_(options), remover_(disk), lanes_(options.lanes) {}
 
-  bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) override {
+  Outcome Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) override {
     NOVA_DCHECK(on->IsCurrentThread());
     if (fenced_.load(std::memory_order_acquire)) {
       done(Outcome::kNotOwner);
     } else {
       done(record.sync ? AppendSynced(record) : AppendUnsynced(&lanes_[on->index()], record));
     }
-    return true;
+    return Outcome::kOk;
   }
 
   void DeleteRound(RoundNumber round) override {

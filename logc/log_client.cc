@@ -51,21 +51,22 @@ class LogClient::StocLog : public LogLane::Host, public std::enable_shared_from_
       : client_(client),
         range_(range),
         change_group_(std::move(change_group)),
-        groups_(group, client->xchgs.size(), client->services.options) {
+        groups_(group, client->xchgs.size(), client->services.options),
+        full_disks_(client->services.options.full_pause_ns) {
     for (Xchg* const xchg : client->xchgs) {
-      lanes_.push_back(std::make_unique<LogLane>(&client->services, &client->staging, &groups_, this, xchg,
-                                                 range, epoch, group));
+      lanes_.push_back(std::make_unique<LogLane>(&client->services, &client->staging, &groups_, &full_disks_,
+                                                 this, xchg, range, epoch, group));
     }
   }
 
-  bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) {
+  Outcome Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) {
     if (fenced_.load(std::memory_order_acquire)) {
       done(Outcome::kNotOwner);
-      return true;
+      return Outcome::kOk;
     }
-    if (!lanes_[on->index()]->Append(record, std::move(done))) return false;
-    client_->records->Add();
-    return true;
+    const Outcome taken = lanes_[on->index()]->Append(record, std::move(done));
+    if (taken == Outcome::kOk) client_->records->Add();
+    return taken;
   }
 
   void DeleteRound(RoundNumber round) {
@@ -135,6 +136,7 @@ class LogClient::StocLog : public LogLane::Host, public std::enable_shared_from_
   const ChangeGroup change_group_;
   std::atomic<bool> fenced_{false};
   RangeGroups groups_;
+  FullDisks full_disks_;
   std::vector<std::unique_ptr<LogLane>> lanes_;  // [i] belongs to xchg i
 };
 
@@ -144,7 +146,7 @@ class LogClient::Handle : public ReplicatedLog {
   explicit Handle(std::shared_ptr<StocLog> log) : log_(std::move(log)) {}
   ~Handle() override { log_->Fence(); }
   void Fence() override { log_->Fence(); }
-  bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) override {
+  Outcome Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) override {
     return log_->Append(on, record, std::move(done));
   }
   void DeleteRound(RoundNumber round) override { log_->DeleteRound(round); }

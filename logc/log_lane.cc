@@ -13,11 +13,13 @@ constexpr size_t kStagingChunkBytes = 64 << 10;
 
 }  // namespace
 
-LogLane::LogLane(const GroupLog::Services* services, BufferPool* staging, RangeGroups* groups, Host* host,
-                 Xchg* xchg, RangeId range, Epoch epoch, const LogGroup& first)
+LogLane::LogLane(const GroupLog::Services* services, BufferPool* staging, RangeGroups* groups,
+                 FullDisks* full_disks, Host* host, Xchg* xchg, RangeId range, Epoch epoch,
+                 const LogGroup& first)
     : services_(services),
       staging_pool_(staging),
       groups_(groups),
+      full_disks_(full_disks),
       host_(host),
       xchg_(xchg),
       range_(range),
@@ -30,19 +32,20 @@ void LogLane::FlushSoon() {
   host_->FlushSoon(index());
 }
 
-bool LogLane::Append(const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) {
+Outcome LogLane::Append(const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) {
+  if (full_disks_->Last()) return Outcome::kNoSpace;
   const size_t bytes = LogRecordBytes(record);
-  if (in_flight_bytes_ + bytes > services_->options.lane_in_flight_bytes) return false;
+  if (in_flight_bytes_ + bytes > services_->options.lane_in_flight_bytes) return Outcome::kBusy;
   const auto it = current_.find(record.round);
   const std::shared_ptr<GroupLog> log = it != current_.end() ? it->second : NewLog(record.round);
   PendingRecord pending;
-  if (!Stage(bytes, &pending)) return false;
+  if (!Stage(bytes, &pending)) return Outcome::kBusy;
   pending.sync = record.sync;
   pending.done = std::move(done);
   log->Append(record, std::move(pending));
   in_flight_bytes_ += bytes;
   FlushSoon();
-  return true;
+  return Outcome::kOk;
 }
 
 void LogLane::Flush() {

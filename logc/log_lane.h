@@ -4,9 +4,9 @@
 // Lane is what the threads of requests are called where they share a log client: lane i is xchg i.
 //
 // Thread safety: OnXchg of its thread; in_flight_bytes from any.
-// Ownership:     Services, the staging memory, the RangeGroups and the Host outlive it. What is under way in
+// Ownership:     Services, staging memory, RangeGroups, FullDisks and Host outlive it. What is under way in
 //                its logs holds it by Host::Hold.
-// Errors:        false of Append: out of log memory for now. A fenced lane ends every record with kNotOwner.
+// Errors:        of Append, as RangeLog's. A fenced lane ends every record with kNotOwner.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "logc/full_disks.h"
 #include "logc/group_log.h"
 #include "logc/range_groups.h"
 
@@ -36,10 +37,11 @@ class LogLane : public GroupLog::Owner {
     virtual std::shared_ptr<LogLane> Hold(size_t lane) = 0;
   };
 
-  LogLane(const GroupLog::Services* services, BufferPool* staging, RangeGroups* groups, Host* host,
-          Xchg* xchg, RangeId range, Epoch epoch, const LogGroup& first);
+  LogLane(const GroupLog::Services* services, BufferPool* staging, RangeGroups* groups, FullDisks* full_disks,
+          Host* host, Xchg* xchg, RangeId range, Epoch epoch, const LogGroup& first);
 
-  bool Append(const LogRecord& record, absl::AnyInvocable<void(Outcome)> done);
+  // As RangeLog's.
+  Outcome Append(const LogRecord& record, absl::AnyInvocable<void(Outcome)> done);
   // The hook at the end of a turn: what was appended in it goes out.
   void Flush();
   // New logs are opened in `group`; every log where appends go gets a successor there, with what was not
@@ -57,7 +59,11 @@ class LogLane : public GroupLog::Owner {
   void MemberFailed(const LogGroup& group, StocId member, ChangeCause cause) override;
   bool MayReplaceLiving(GroupId group) override { return groups_->MayReplaceLiving(group); }
   void FlushSoon() override;
-  void RecordEnded(size_t bytes) override { in_flight_bytes_ -= bytes; }
+  void RecordEnded(size_t bytes) override {
+    in_flight_bytes_ -= bytes;
+    full_disks_->Acknowledged();
+  }
+  void WaitsForSpace() override { full_disks_->Told(); }
 
  private:
   size_t index() const { return xchg_->options().index; }
@@ -74,6 +80,7 @@ class LogLane : public GroupLog::Owner {
   const GroupLog::Services* const services_;
   BufferPool* const staging_pool_;
   RangeGroups* const groups_;
+  FullDisks* const full_disks_;
   Host* const host_;
   Xchg* const xchg_;
   const RangeId range_;

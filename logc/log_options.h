@@ -23,6 +23,8 @@ struct LogOptions {
   Nanos near_ping_deadline_ns = 150 * kMillisecond;  // L5, to a StoC of the same host
   // L5: between changes of a range's group for members that answer pings
   Nanos change_pause_ns = 5 * kSecond;
+  // Records that waited for a full disk for so long are in doubt; no others join them: Append says kNoSpace.
+  Nanos full_pause_ns = kSecond;
   size_t staging_bytes = 256 << 20;        // records encoded and not yet delivered, all ranges together
   size_t lane_in_flight_bytes = 64 << 20;  // of one range and thread; Append refuses more
   RulesOff off = {};                       // tests only

@@ -6,9 +6,9 @@ namespace {
 
 class NullLog : public RangeLog {
  public:
-  bool Append(Executor*, const LogRecord&, absl::AnyInvocable<void(Outcome)> done) override {
+  Outcome Append(Executor*, const LogRecord&, absl::AnyInvocable<void(Outcome)> done) override {
     done(Outcome::kOk);
-    return true;
+    return Outcome::kOk;
   }
   void DeleteRound(RoundNumber) override {}
   void Fence() override {}

@@ -61,9 +61,10 @@ class RangeLog {
  public:
   virtual ~RangeLog() = default;
   // Posts the record soon, at the latest at the end of the executor's turn. `done` runs on `on`, in order of
-  // append for each log, also of what a Fence ends. False: there is no log memory now and nothing was
-  // done; the caller answers Busy.
-  virtual bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) = 0;
+  // append for each log, also of what a Fence ends. kOk: taken. Else nothing was done, and `done` is
+  // not called. kBusy: there is no log memory now. kNoSpace: earlier records have been waiting for full disks
+  // for a while.
+  virtual Outcome Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) = 0;
   // Frees the round's logs at all members. Call once an acknowledged edit names every memtable of the round
   // as done (done memtables, M3).
   virtual void DeleteRound(RoundNumber round) = 0;

@@ -127,14 +127,14 @@ double LogTime(Fabric* fabric, const std::vector<std::unique_ptr<Stoc>>& stocs, 
       record.first_sequence = static_cast<uint64_t>(done) + 1;
       const LogEntry entry{MemTableId(1), ValueType::kPut, "key", value};
       record.entries = {&entry, 1};
-      const bool taken = log->Append(&executor, record, [&](Outcome o) {
+      const Outcome taken = log->Append(&executor, record, [&](Outcome o) {
         NOVA_CHECK(o == Outcome::kOk) << OutcomeName(o);
         // the first opens connections and segments
         if (done > 0) micros.push_back(static_cast<double>(Now() - begin) / 1e3);
         if (++done > count) return finished.Notify();
         executor.Submit([&] { next(); });
       });
-      NOVA_CHECK(taken);
+      NOVA_CHECK(taken == Outcome::kOk) << OutcomeName(taken);
     };
     executor.Submit([&] { next(); });
     finished.Wait();

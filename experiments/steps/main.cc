@@ -183,7 +183,7 @@ void AppendToLog(benchmark::State& state, bool sync) {
     record.entries = {&entry, 1};
     CallerLane::Hold hold(&lane);
     bool done = false;
-    NOVA_CHECK(log->Append(&lane, record, [&done](Outcome o) { done = o == Outcome::kOk; }));
+    NOVA_CHECK(log->Append(&lane, record, [&done](Outcome o) { done = o == Outcome::kOk; }) == Outcome::kOk);
     hold.RunUntil(&done);
     if (n % kKeys == 0) log->DeleteRound(record.round);
   }

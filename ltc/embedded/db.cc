@@ -72,7 +72,8 @@ const Status& NotFound() {
   return *status;
 }
 
-Status StatusOf(Outcome outcome, std::string_view what) {
+// `failure`: what failed below, if that is known.
+Status StatusOf(Outcome outcome, std::string_view what, std::string_view failure = {}) {
   switch (outcome) {
     case Outcome::kOk:
       return OkStatus();
@@ -82,7 +83,8 @@ Status StatusOf(Outcome outcome, std::string_view what) {
       return Annotate(absl::FailedPreconditionError("the database is closed, or can no longer be written"),
                       what);
     default:
-      return ToStatus(outcome, what);
+      return failure.empty() ? ToStatus(outcome, what)
+                             : ToStatus(outcome, std::string(what) + ": " + std::string(failure));
   }
 }
 
@@ -437,16 +439,19 @@ Status Db::MultiGet(std::span<const std::string_view> keys, std::vector<std::opt
     NOVA_RETURN_IF_ERROR(CheckKey(key));
     stored.emplace_back(StoredKey(key).view());
   }
+  std::string failure;
   const Outcome outcome = rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out,
                                                                   bool* finished) {
     rep_->range->MultiGet(on, std::move(stored), options.snapshot, kNever,
-                          [out, finished, values](Outcome o, std::vector<std::optional<std::string>> all) {
+                          [out, finished, values, &failure](
+                              Outcome o, std::vector<std::optional<std::string>> all, std::string_view why) {
                             *values = std::move(all);
+                            failure = std::string(why);
                             *out = o;
                             *finished = true;
                           });
   });
-  return StatusOf(outcome, "multi-get");
+  return StatusOf(outcome, "multi-get", failure);
 }
 
 Status Db::Get(std::string_view key, std::string* value, const DbReadOptions& options) {
@@ -457,20 +462,21 @@ Status Db::Get(std::string_view key, std::string* value, const DbReadOptions& op
     std::string* value;
     Outcome* outcome;
     bool* finished;
-  } answer{value, nullptr, nullptr};
+    std::string failure;
+  } answer{value, nullptr, nullptr, {}};
   const Outcome outcome =
       rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
         answer.outcome = out;
         answer.finished = finished;
         const auto done = [&answer](Outcome o, std::string_view v) {
-          if (o == Outcome::kOk) answer.value->assign(v);
+          (o == Outcome::kOk ? *answer.value : answer.failure).assign(v);
           *answer.outcome = o;
           *answer.finished = true;
         };
         options.snapshot == nullptr ? rep_->range->Get(on, stored.view(), kNever, done)
                                     : rep_->range->GetAt(on, *options.snapshot, stored.view(), kNever, done);
       });
-  return StatusOf(outcome, "get");
+  return StatusOf(outcome, "get", answer.failure);
 }
 
 Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions& options) {
@@ -498,7 +504,7 @@ Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions&
                               *finished = true;
                             });
         });
-    if (outcome != Outcome::kOk) return StatusOf(outcome, "scan");
+    if (outcome != Outcome::kOk) return StatusOf(outcome, "scan", page.why);
     std::string_view in = page.entries, key, value;
     while (GetLengthPrefixed(&in, &key) && GetLengthPrefixed(&in, &value)) {
       if (!entry(key.substr(1), value)) return OkStatus();

@@ -38,8 +38,15 @@ struct WriteOp {
   bool sync = false;  // see LogRecord::sync
 };
 using WriteDone = absl::AnyInvocable<void(Outcome)>;
-// `value` is valid during the call.
+// `value`, valid during the call, is the key's value if the outcome is kOk. Of kUnavailable and kCorruption it
+// says for people which table failed, and why; it may be empty.
 using GetDone = absl::AnyInvocable<void(Outcome, std::string_view value)>;
+
+// Until when a read waits for tables: an eighth of its time is left for the answer to travel, so that whoever
+// asked is told why it failed.
+inline Nanos WaitsUntil(Nanos deadline_ns, Nanos now) {
+  return deadline_ns == kNever || deadline_ns <= now ? deadline_ns : deadline_ns - (deadline_ns - now) / 8;
+}
 
 // Writes `desired` if the key's value is `expected` (compare and swap, K6).
 struct CompareAndSwapOp {
@@ -54,8 +61,9 @@ struct CompareAndSwapOp {
 
 // Null unless the outcome is kOk.
 using SnapshotDone = absl::AnyInvocable<void(Outcome, std::shared_ptr<Snapshot>)>;
-// A value for each key, in the keys' order; none: not found.
-using MultiGetDone = absl::AnyInvocable<void(Outcome, std::vector<std::optional<std::string>>)>;
+// A value for each key, in the keys' order; none: not found. `why`: as GetDone's, of the last key that failed.
+using MultiGetDone =
+    absl::AnyInvocable<void(Outcome, std::vector<std::optional<std::string>> values, std::string_view why)>;
 
 // The keys in [from, to), ascending, or in reverse descending.
 struct ScanOp {
@@ -71,6 +79,7 @@ struct ScanPage {
   std::string entries;  // n x (varint key size, key, varint value size, value)
   uint32_t count = 0;
   bool more = false;  // it is full: go on after its last key, in reverse below it
+  std::string why;    // of a scan that failed, for people: which table, and why; may be empty
 };
 using ScanDone = absl::AnyInvocable<void(Outcome, ScanPage)>;
 

@@ -6,6 +6,11 @@
 #include "common/base/log.h"
 
 namespace nova {
+namespace {
+
+std::string_view Why(const Status& s) { return {s.message().data(), s.message().size()}; }
+
+}  // namespace
 
 // How far the search of the tables has come.
 struct Reader::TablePosition {
@@ -15,6 +20,11 @@ struct Reader::TablePosition {
   BlockHandle handle;
   BlockRef block;  // that block, once it is here
 };
+
+std::string Reader::DamagedBlock(const TablePosition& at) {
+  return StrCat("table ", at.table->info().uuid.ToString(), ": the block at ", at.handle.offset,
+                " is damaged");
+}
 
 // A get that waits.
 struct Reader::GetState {
@@ -80,14 +90,14 @@ void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, Se
   if (tables == TableAnswer::kFound)
     return Answer(view, key, at, {found.sequence, found.type, found.value}, &done);
   if (tables == TableAnswer::kAbsent) return done(Outcome::kNotFound, {});
-  if (tables == TableAnswer::kCorrupt) return done(Outcome::kCorruption, {});
+  if (tables == TableAnswer::kCorrupt) return done(Outcome::kCorruption, DamagedBlock(position));
   auto get = std::make_unique<GetState>();
   get->range = context_->KeepAlive();
   get->view = in;
   get->on = on;
   get->at = at;
   get->key = std::string(key);
-  get->deadline_ns = deadline_ns;
+  get->deadline_ns = WaitsUntil(deadline_ns, Now());
   get->done = std::move(done);
   get->position = std::move(position);
   Fetch(tables, std::move(get));
@@ -133,7 +143,7 @@ void Reader::Continue(std::unique_ptr<GetState> get) {
     case TableAnswer::kAbsent:
       return get->done(Outcome::kNotFound, {});
     case TableAnswer::kCorrupt:
-      return get->done(Outcome::kCorruption, {});
+      return get->done(Outcome::kCorruption, DamagedBlock(get->position));
     case TableAnswer::kNeedsReader:
     case TableAnswer::kNeedsBlock:
       return Fetch(tables, std::move(get));
@@ -147,14 +157,15 @@ void Reader::Fetch(TableAnswer missing, std::unique_ptr<GetState> get) {
     const Run& run = state->view->version->runs()[position->run];
     tables_->LoadReader(state->on, run.tables[run.FirstNotBefore(state->key)],
                         [this, get = std::move(get)](Status s) mutable {
-                          if (!s.ok()) return get->done(context_->OutcomeOfRead(s), {});
+                          if (!s.ok()) return get->done(context_->OutcomeOfRead(s), Why(s));
                           Continue(std::move(get));
                         });
     return;
   }
   tables_->FetchBlock(state->on, *position->table->reader(), position->handle, state->deadline_ns,
                       [this, get = std::move(get)](StatusOr<BlockRef> block) mutable {
-                        if (!block.ok()) return get->done(context_->OutcomeOfRead(block.status()), {});
+                        const Status& s = block.status();
+                        if (!s.ok()) return get->done(context_->OutcomeOfRead(s), Why(s));
                         get->position.block = *std::move(block);
                         Continue(std::move(get));
                       });
@@ -180,11 +191,12 @@ struct Reader::MultiGetState {
   std::vector<std::optional<std::string>> values;
   size_t waiting = 0;
   Outcome outcome = Outcome::kOk;
+  std::string why;  // of the outcome, for people
 };
 
 void Reader::MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot,
                       Nanos deadline_ns, MultiGetDone done) {
-  if (!context_->state.serves_reads()) return done(Outcome::kNotOwner, {});
+  if (!context_->state.serves_reads()) return done(Outcome::kNotOwner, {}, {});
   reads_.fetch_add(keys.size(), std::memory_order_relaxed);
   auto get = std::make_shared<MultiGetState>();
   get->range = context_->KeepAlive();
@@ -196,7 +208,7 @@ void Reader::MultiGet(Executor* on, std::vector<std::string> keys, std::shared_p
   if (snapshot != nullptr) {
     get->point = {rounds_->ViewOf(on), snapshot->sequence()};
     // as in GetAt
-    if (!points_->snapshots().IsLive(*snapshot, Now())) return get->done(Outcome::kSnapshotEnded, {});
+    if (!points_->snapshots().IsLive(*snapshot, Now())) return get->done(Outcome::kSnapshotEnded, {}, {});
     return SearchAll(get);
   }
   rounds_->WithReadPoint(on, [this, get](ReadPoint point) {
@@ -207,16 +219,19 @@ void Reader::MultiGet(Executor* on, std::vector<std::string> keys, std::shared_p
 
 // The view holds all of the moment, so no snapshot has to be live meanwhile.
 void Reader::SearchAll(const std::shared_ptr<MultiGetState>& get) {
-  if (context_->state.Is(ServingState::kLost)) return get->done(Outcome::kNotOwner, {});
+  if (context_->state.Is(ServingState::kLost)) return get->done(Outcome::kNotOwner, {}, {});
   const auto arrived = [](MultiGetState* g) {
-    if (--g->waiting == 0) g->done(g->outcome, std::move(g->values));
+    if (--g->waiting == 0) g->done(g->outcome, std::move(g->values), g->why);
   };
   get->waiting = get->keys.size() + 1;  // ours: answers may come at once
   for (size_t i = 0; i < get->keys.size(); ++i) {
     Search(get->on, get->point.view, get->point.sequence, get->keys[i], get->deadline_ns,
            [get, i, arrived](Outcome o, std::string_view value) {
              if (o == Outcome::kOk) get->values[i] = std::string(value);
-             if (o != Outcome::kOk && o != Outcome::kNotFound) get->outcome = o;
+             if (o != Outcome::kOk && o != Outcome::kNotFound) {
+               get->outcome = o;
+               get->why = std::string(value);
+             }
              arrived(get.get());
            });
   }

@@ -57,6 +57,8 @@ class Reader {
   // of *hit lies in position->block or in a mapped table.
   TableAnswer SearchTables(const RangeView& view, SequenceNumber at, std::string_view key,
                            TablePosition* position, TableReader::Hit* hit) const;
+  // Of kCorrupt, for people.
+  static std::string DamagedBlock(const TablePosition& at);
   // Has the missing part loaded, then calls Continue. Does not wait.
   void Fetch(TableAnswer missing, std::unique_ptr<GetState> get);
   // Searches on, and ends or fetches again.

@@ -22,7 +22,7 @@ class RoundLog {
     sync_matters_ = log_->sync_matters();
   }
   // See RangeLog::Append.
-  bool Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) {
+  Outcome Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) {
     return log_->Append(on, record, std::move(done));
   }
   // Deletes the logs of a round. Call once each memtable of the round is named done by an acknowledged edit

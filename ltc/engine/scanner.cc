@@ -106,6 +106,7 @@ void Scanner::Scan(Executor* on, ScanOp op, ScanDone done) {
   scan->range = context_->KeepAlive();
   scan->on = on;
   scan->op = std::move(op);
+  scan->op.deadline_ns = WaitsUntil(scan->op.deadline_ns, Now());
   scan->done = std::move(done);
   const std::string &lower = context_->spec.lower, &upper = context_->spec.upper;
   if (!upper.empty() && (scan->op.to.empty() || scan->op.to > upper)) scan->op.to = upper;
@@ -201,7 +202,7 @@ bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
       if (scan->op.reverse && scan->page.count < scan->op.limit) AppendLast(scan.get());
       return End(scan.get(), Outcome::kOk, std::move(scan->page));
     case Iterator::State::kError:
-      return End(scan.get(), context_->OutcomeOfRead(it->status()), {});
+      return Fail(scan.get(), it->status());
     default:
       break;
   }
@@ -249,9 +250,15 @@ void Scanner::AppendLast(ScanState* scan) const {
 }
 
 bool Scanner::Resume(ScanState* scan) {
-  if (!scan->error.ok()) return End(scan, context_->OutcomeOfRead(scan->error), {});
+  if (!scan->error.ok()) return Fail(scan, scan->error);
   scan->merged->Resume();
   return true;
+}
+
+bool Scanner::Fail(ScanState* scan, const Status& why) {
+  ScanPage page;
+  page.why = std::string(why.message());
+  return End(scan, context_->OutcomeOfRead(why), std::move(page));
 }
 
 bool Scanner::End(ScanState* scan, Outcome outcome, ScanPage page) {

@@ -53,6 +53,8 @@ class Scanner {
   void AppendLast(ScanState* scan) const;
   // Calls `done`; returns false, for callers to return.
   static bool End(ScanState* scan, Outcome outcome, ScanPage page);
+  // End, of a scan that could not read what it needs.
+  bool Fail(ScanState* scan, const Status& why);
 
   const RangeContext* const context_;
   ReadPoints* const points_;

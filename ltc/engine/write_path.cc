@@ -275,8 +275,8 @@ void WritePath::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, s
     }
     record.entries = context->log_entries;
   }
-  if (!log_->Append(on, record, [context](Outcome o) { context->path->Logged(context, o); }))
-    Logged(context, Outcome::kBusy);
+  const Outcome taken = log_->Append(on, record, [context](Outcome o) { context->path->Logged(context, o); });
+  if (taken != Outcome::kOk) Logged(context, taken);
 }
 
 void WritePath::Logged(WriteContext* context, Outcome outcome) {

@@ -271,7 +271,8 @@ void LtcServer::HandleScan(size_t index, const IncomingCall& call) {
   range->Scan(executors_[index], std::move(op),
               [this, xchg, connection = call.connection, id = call.request_id](Outcome o, ScanPage page) {
                 if (!HasLease()) return xchg->Reply(connection, id, Outcome::kNotOwner, {});  // C3
-                if (o != Outcome::kOk) return xchg->Reply(connection, id, o, {});
+                const std::string_view why[] = {page.why};
+                if (o != Outcome::kOk) return xchg->Reply(connection, id, o, why);
                 const std::string header = ScanReply{page.count, page.more, {}}.EncodeHeader();
                 const std::string_view parts[] = {header, page.entries};
                 xchg->Reply(connection, id, o, parts);
@@ -290,12 +291,14 @@ struct LtcServer::MultiGetCall {
   uint32_t answered = 0;
   std::string answers;
 
-  void Reply(Outcome o) {
+  void Reply() {
     const std::string header = MultiGetReply::EncodeHeader(answered);
     const std::string_view parts[] = {header, answers};
-    on->xchg()->Reply(
-        connection, id, o,
-        o == Outcome::kOk ? std::span<const std::string_view>(parts) : std::span<const std::string_view>());
+    on->xchg()->Reply(connection, id, Outcome::kOk, parts);
+  }
+  void Refuse(Outcome o, std::string_view why = {}) {
+    const std::string_view parts[] = {why};
+    on->xchg()->Reply(connection, id, o, parts);
   }
 };
 
@@ -329,7 +332,7 @@ void LtcServer::HandleMultiGet(size_t index, const IncomingCall& call) {
   if (get->snapshot != nullptr || get->keys.size() <= get->read_at_a_time) return ReadSome(get);
   const Nanos expires = std::min(call.deadline_ns, Now() + options_.max_snapshot_lease_ms * kMillisecond);
   range->TakeSnapshot(get->on, expires, [this, get](Outcome o, std::shared_ptr<Snapshot> snapshot) {
-    if (o != Outcome::kOk) return get->Reply(o);
+    if (o != Outcome::kOk) return get->Refuse(o);
     get->snapshot = std::move(snapshot);
     ReadSome(get);
   });
@@ -342,16 +345,16 @@ void LtcServer::ReadSome(const std::shared_ptr<MultiGetCall>& get) {
       first + static_cast<ptrdiff_t>(std::min(get->keys.size() - get->answered, get->read_at_a_time));
   get->range->MultiGet(
       get->on, {first, last}, get->snapshot, get->deadline_ns,
-      [this, get](Outcome o, std::vector<std::optional<std::string>> values) {
-        if (!HasLease()) return get->Reply(Outcome::kNotOwner);  // C3
-        if (o != Outcome::kOk) return get->Reply(o);
+      [this, get](Outcome o, std::vector<std::optional<std::string>> values, std::string_view why) {
+        if (!HasLease()) return get->Refuse(Outcome::kNotOwner);  // C3
+        if (o != Outcome::kOk) return get->Refuse(o, why);
         for (const auto& value : values) {
           MultiGetReply::AppendAnswer(value, &get->answers);
           ++get->answered;
           if (get->answers.size() >= options_.page_bytes) break;
         }
         if (get->answered == get->keys.size() || get->answers.size() >= options_.page_bytes) {
-          return get->Reply(Outcome::kOk);
+          return get->Reply();
         }
         get->on->Submit([this, get] { ReadSome(get); });
       });

@@ -29,7 +29,7 @@ void LtcClient::LookAtRequests(const std::function<bool(RangeId, Epoch, Nanos si
   });
 }
 
-// done(outcome, reply), where the reply is parsed.
+// done(outcome, reply, why), where the reply is parsed.
 template <typename Reply, typename Done>
 void LtcClient::CallFor(LtcRequest type, const std::string& address, const CallTag& tag,
                         std::string_view body, Nanos deadline_ns, Done done) {
@@ -38,9 +38,10 @@ void LtcClient::CallFor(LtcRequest type, const std::string& address, const CallT
       PeerAt(address), static_cast<uint16_t>(type), parts, deadline_ns,
       [done = std::move(done)](const CallResult& r) mutable {
         Reply reply;
-        if (r.outcome == Outcome::kOk && !Reply::Parse(r.body, &reply))
-          return done(Outcome::kInternal, Reply{});
-        done(r.outcome, reply);
+        if (r.outcome != Outcome::kOk) return done(r.outcome, reply, r.body);
+        const bool parsed = Reply::Parse(r.body, &reply);
+        parsed ? done(Outcome::kOk, reply, {})
+               : done(Outcome::kInternal, Reply{}, "a reply that does not parse");
       },
       tag);
 }
@@ -86,7 +87,10 @@ void LtcClient::Get(const std::string& address, const GetRequest& request, Nanos
   const std::string_view parts[] = {header, request.key};
   xchg_->Call(
       PeerAt(address), static_cast<uint16_t>(LtcRequest::kGet), parts, deadline_ns,
-      [done = std::move(done)](const CallResult& r) mutable { done(r.outcome, r.body); }, TagOf(request));
+      [done = std::move(done)](const CallResult& r) mutable {
+        r.outcome == Outcome::kOk ? done(r.outcome, r.body, {}) : done(r.outcome, {}, r.body);
+      },
+      TagOf(request));
 }
 
 void LtcClient::Scan(const std::string& address, const ScanRequest& request, Nanos deadline_ns,
@@ -106,7 +110,9 @@ void LtcClient::TakeSnapshot(const std::string& address, const SnapshotRequest& 
   CallFor<SnapshotReply>(
       LtcRequest::kTakeSnapshot, address, TagOf(request), request.Encode(LtcRequest::kTakeSnapshot),
       deadline_ns,
-      [done = std::move(done)](Outcome o, const SnapshotReply& reply) mutable { done(o, reply.snapshot); });
+      [done = std::move(done)](Outcome o, const SnapshotReply& reply, std::string_view /*why*/) mutable {
+        done(o, reply.snapshot);
+      });
 }
 
 void LtcClient::RenewSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,

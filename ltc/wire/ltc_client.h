@@ -34,13 +34,14 @@ class LtcClient {
   // kConditionFailed: the key has another value. Else as the other writes.
   void CompareAndSwap(const std::string& address, const CompareAndSwapRequest& request, Nanos deadline_ns,
                       OpDone done);
-  // `value` is empty unless the outcome is kOk.
-  using GetDone = absl::AnyInvocable<void(Outcome, std::string_view value)>;
+  // `value` is the key's if the outcome is kOk. In all reads, of another outcome, `why` says for people what
+  // failed at the LTC; it may be empty.
+  using GetDone = absl::AnyInvocable<void(Outcome, std::string_view value, std::string_view why)>;
   void Get(const std::string& address, const GetRequest& request, Nanos deadline_ns, GetDone done);
-  using ScanDone = absl::AnyInvocable<void(Outcome, const ScanReply&)>;
+  using ScanDone = absl::AnyInvocable<void(Outcome, const ScanReply&, std::string_view why)>;
   // One page of a scan; reply.more says whether to ask for the next.
   void Scan(const std::string& address, const ScanRequest& request, Nanos deadline_ns, ScanDone done);
-  using MultiGetDone = absl::AnyInvocable<void(Outcome, const MultiGetReply&)>;
+  using MultiGetDone = absl::AnyInvocable<void(Outcome, const MultiGetReply&, std::string_view why)>;
   // Values of as many first keys as fit into one reply; ask again for the others.
   void MultiGet(const std::string& address, const MultiGetRequest& request, Nanos deadline_ns,
                 MultiGetDone done);

@@ -47,6 +47,7 @@ ProcessClusterOptions FaultRounds::ClusterOptions() {
   options.ltcs = kLtcs;
   options.stocs = kStocs;
   options.ranges = kRanges;
+  options.stoc_flags = {"--open_files=16"};  // descriptors that are kept are not ones that leaked
   options.ltc_flags = {"--table_replicas=2", "--memtable_mb=1", "--table_mb=1", "--level1_mb=4"};
   return options;
 }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
@@ -152,6 +153,13 @@ TEST_F(StocDiskTest, ALostDiskOfOneCopyCostsWhatItHeldAndNothingElse) {
     if (bytes > most) lost = name;
     most = std::max(most, bytes);
   }
+  std::string said;
+  ASSERT_EQ(cluster_->Nova({"status", "--json"}, &said), 0) << said;
+  uint32_t number = 0;  // of the StoC that is lost, as messages name it
+  const nlohmann::json status = nlohmann::json::parse(said, nullptr, false);
+  for (const nlohmann::json& node : status["nodes"]) {
+    if (node["name"] == lost) number = node["stoc"];
+  }
   LoseForGood(lost);
   const Answers answers = AskForAll();
   EXPECT_EQ(answers.wrong, 0);
@@ -159,6 +167,9 @@ TEST_F(StocDiskTest, ALostDiskOfOneCopyCostsWhatItHeldAndNothingElse) {
   EXPECT_GT(answers.failed.size(), 0u) << "nothing was on " << lost;
   for (const std::string& why : answers.failed) {
     EXPECT_TRUE(absl::StrContains(why, "get: Unavailable (range ")) << why;
+    EXPECT_TRUE(absl::StrContains(why, ": no good copy of ") &&
+                absl::StrContains(why, StrCat(": stoc ", number, ": Unavailable")))
+        << why;
   }
   std::printf("%d keys read, %zu not: %s\n", answers.right, answers.failed.size(),
               answers.failed.empty() ? "" : answers.failed[0].c_str());
@@ -212,7 +223,13 @@ TEST_F(StocDiskTest, FullDisksServeReadsAndTakeWritesOnceThereIsRoom) {
   // It has reached the memory of StoCs and not their disks: nobody can tell whether it will be found.
   const Result refused = (*writer)->Put(KeyOf(0), ValueOf(0));
   std::printf("all disks are full: %s\n", refused.message.c_str());
-  EXPECT_FALSE(refused.ok());
+  EXPECT_EQ(refused.outcome, Outcome::kUnknown) << refused.message;
+  // What comes later is told so, and was not written.
+  for (int i = 1; i < 10; ++i) {
+    const Result later = (*writer)->Put(KeyOf(0), ValueOf(i));
+    if (i == 1) std::printf("and then: %s\n", later.message.c_str());
+    EXPECT_EQ(later.outcome, Outcome::kNoSpace) << later.message;
+  }
   ExpectAllRight("all disks are full");
 
   for (const std::string& root : roots) std::filesystem::remove(root + "/ballast");

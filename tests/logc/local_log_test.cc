@@ -27,7 +27,8 @@ class LocalLogTest : public ::testing::Test {
     Outcome outcome = Outcome::kInternal;
     const LogEntry entry{MemTableId(round), ValueType::kPut, key, value};
     const LogRecord record{round, seq, 7, seq, sync, {&entry, 1}};
-    EXPECT_TRUE(log_->Append(on == nullptr ? &first_ : on, record, [&](Outcome o) { outcome = o; }));
+    EXPECT_EQ(log_->Append(on == nullptr ? &first_ : on, record, [&](Outcome o) { outcome = o; }),
+              Outcome::kOk);
     return outcome;
   }
   // "key=value@sequence" of what recovery finds, in file order.

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "common/base/failpoint.h"
+#include "common/base/fault_disk.h"
 #include "common/base/log.h"
 #include "logc/log_recovery.h"
 #include "tests/stoc/stoc_rig.h"
@@ -70,7 +71,7 @@ struct Rig {
       : world(w), media(log_media), can_change(may_change) {
     for (uint32_t i = 0; i < 5; ++i) {
       machines.push_back(std::make_unique<SimDisk>());
-      disks.push_back(machines.back()->Mount());
+      Mount(i);
       stocs.push_back(std::make_unique<TestStoc>(w, i + 1, 100 + i, disks.back().get()));
     }
     options.write_deadline_ns = options.open_deadline_ns = 500 * kMillisecond * w->patience();
@@ -137,12 +138,13 @@ struct Rig {
           const SequenceNumber s = *next;
           const std::string key = KeyOf(s), value = ValueOf(s);
           const LogEntry entry{MemTableId(round), ValueType::kPut, key, value};
-          const bool taken = log->Append(on, {round, s, 1, s, sync, {&entry, 1}}, [state, s](Outcome o) {
+          const Outcome taken = log->Append(on, {round, s, 1, s, sync, {&entry, 1}}, [state, s](Outcome o) {
             MutexLock lock(&state->mu);
             EXPECT_TRUE(state->ended.emplace(s, o).second) << s << " ended twice";
             state->changed.SignalAll();
           });
-          if (!taken) return on->RunAt(Now() + kMillisecond, [step] { (*step)(); });
+          EXPECT_TRUE(taken == Outcome::kOk || taken == Outcome::kBusy) << OutcomeName(taken);
+          if (taken != Outcome::kOk) return on->RunAt(Now() + kMillisecond, [step] { (*step)(); });
           *next += kLanes;
         }
         if (*next < end) on->RunAt(Now() + 200 * kMicrosecond, [step] { (*step)(); });
@@ -213,14 +215,21 @@ struct Rig {
     const uint64_t incarnation = stocs[stoc]->info().incarnation.value() + 100;
     stocs[stoc] = nullptr;
     disks[stoc] = nullptr;
+    mounts[stoc] = nullptr;
     if (power_loss) machines[stoc]->Crash();
-    disks[stoc] = machines[stoc]->Mount();
+    Mount(stoc);
     stocs[stoc] =
         std::make_unique<TestStoc>(world, static_cast<uint32_t>(stoc + 1), incarnation, disks[stoc].get());
     std::vector<TestStoc*> all;
     for (auto& s : stocs) all.push_back(s.get());
     ltc->Update(all);
     other->Update(all);
+  }
+  void Mount(size_t stoc) {
+    mounts.resize(std::max(mounts.size(), stoc + 1));
+    disks.resize(std::max(disks.size(), stoc + 1));
+    mounts[stoc] = machines[stoc]->Mount();
+    disks[stoc] = std::make_unique<FaultDisk>(mounts[stoc].get());
   }
   // As the coordinator would tell of it: the StoCs from `first` on are live.
   void TellLive(size_t first) {
@@ -233,7 +242,8 @@ struct Rig {
   Metrics metrics;
   const LogMedia media;
   std::vector<std::unique_ptr<SimDisk>> machines;
-  std::vector<std::unique_ptr<Disk>> disks;
+  std::vector<std::unique_ptr<Disk>> mounts;
+  std::vector<std::unique_ptr<FaultDisk>> disks;  // over them
   std::vector<std::unique_ptr<TestStoc>> stocs;
   std::unique_ptr<TestClient> ltc;
   std::unique_ptr<TestClient> other;
@@ -627,6 +637,67 @@ TEST_P(LogFileTest, SyncedRecordsSurviveTheLossOfPowerOfEveryMember) {  // D
       EXPECT_TRUE(std::includes(found.begin(), found.end(), synced.begin(), synced.end()))
           << "member " << m << " has " << found.size();
     }
+  });
+}
+
+// Row 20: what waits for a full disk may be found by a recovery; what comes later is told at once.
+TEST_P(LogFileTest, WhileAllDisksAreFullAppendsAreRefusedAndTheyGoOnOnceThereIsRoom) {
+  Run([&](FabricWorld* world) {
+    LogOptions options;
+    options.change_pause_ns = 60 * kSecond;  // the rig never takes back a StoC that was replaced
+    Rig rig(world, GetParam().media, options);
+    ExpectAllOk(rig.Append(1, 100));
+    for (auto& disk : rig.disks) disk->Add({.op = DiskOp::kFreeBytes, .action = FaultAction::kNoSpace});
+    struct State {
+      Mutex mu;
+      std::vector<Outcome> ended, taken;
+    };
+    const auto state = std::make_shared<State>();
+    const auto append = [&](SequenceNumber s) {
+      Notification asked;
+      Executor* const on = rig.ltc->executors[0].get();
+      on->Submit([&, state, s, on] {
+        const std::string key = KeyOf(s), value = ValueOf(s);
+        const LogEntry entry{MemTableId(1), ValueType::kPut, key, value};
+        const Outcome taken = rig.log->Append(on, {1, s, 1, s, true, {&entry, 1}}, [state](Outcome o) {
+          MutexLock lock(&state->mu);
+          state->ended.push_back(o);
+        });
+        MutexLock lock(&state->mu);
+        state->taken.push_back(taken);
+        asked.Notify();
+      });
+      asked.Wait();
+      MutexLock lock(&state->mu);
+      return state->taken.back();
+    };
+    EXPECT_EQ(append(101), Outcome::kOk);
+    SequenceNumber next = 103;
+    Outcome taken = Outcome::kOk;
+    for (const Nanos until = Now() + 10 * kSecond * world->patience(); Now() < until; next += kLanes) {
+      taken = append(next);
+      if (taken != Outcome::kOk) break;
+      SleepFor(20 * kMillisecond);
+    }
+    EXPECT_EQ(taken, Outcome::kNoSpace) << OutcomeName(taken);
+    SleepFor(kSecond);
+    EXPECT_EQ(append(next), Outcome::kNoSpace);
+    {
+      MutexLock lock(&state->mu);
+      EXPECT_TRUE(state->ended.empty()) << "acknowledged, with every disk full";
+    }
+    for (auto& disk : rig.disks) disk->Clear();
+    const uint64_t waiting = (next - 101) / kLanes;
+    for (const Nanos until = Now() + 20 * kSecond * world->patience(); Now() < until;
+         SleepFor(10 * kMillisecond)) {
+      MutexLock lock(&state->mu);
+      if (state->ended.size() == waiting) break;
+    }
+    {
+      MutexLock lock(&state->mu);
+      EXPECT_EQ(state->ended, std::vector<Outcome>(waiting, Outcome::kOk));
+    }
+    ExpectAllOk(rig.Append(next + 100, 10));
   });
 }
 

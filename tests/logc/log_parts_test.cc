@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/base/simulation.h"
+#include "logc/full_disks.h"
 #include "logc/group_log.h"
 #include "logc/member_probe.h"
 #include "logc/range_groups.h"
@@ -171,6 +173,31 @@ TEST_P(LogPartsTest, AllWhoAskAtATimeShareAPing) {
   });
 }
 
+TEST(FullDisksTest, LastFromAPauseAfterTheFirstWordUntilARecordIsInOrNobodyAsksAnyMore) {
+  Simulation sim(1);
+  sim.Run([] {
+    FullDisks disks(kSecond);
+    const auto told_for = [&](Nanos ns) {
+      for (const Nanos until = Now() + ns; Now() < until; SleepFor(100 * kMillisecond)) disks.Told();
+    };
+    EXPECT_FALSE(disks.Last());
+    told_for(900 * kMillisecond);
+    EXPECT_FALSE(disks.Last()) << "a moment is no reason";
+    told_for(400 * kMillisecond);
+    EXPECT_TRUE(disks.Last());
+    disks.Acknowledged();
+    EXPECT_FALSE(disks.Last());
+    told_for(900 * kMillisecond);
+    EXPECT_FALSE(disks.Last()) << "it counts from anew";
+    told_for(400 * kMillisecond);
+    EXPECT_TRUE(disks.Last());
+    SleepFor(3 * kSecond);
+    EXPECT_FALSE(disks.Last()) << "what waited is gone";
+    disks.Told();
+    EXPECT_FALSE(disks.Last()) << "the first word after that";
+  });
+}
+
 // Opens logs, and notes what they tell. On the thread of the xchg alone.
 struct TestOwner : GroupLog::Owner {
   bool fenced() const override { return is_fenced; }
@@ -183,10 +210,12 @@ struct TestOwner : GroupLog::Owner {
   void FlushSoon() override {
     if (log != nullptr) log->PostUnposted();
   }
+  void WaitsForSpace() override { full = true; }
   void RecordEnded(size_t bytes) override { ended_bytes += bytes; }
 
   std::shared_ptr<GroupLog> log;
   bool is_fenced = false;
+  bool full = false;
   std::vector<std::pair<StocId, ChangeCause>> failures;
   size_t ended_bytes = 0;
   Notification changed;

@@ -28,17 +28,17 @@ class NotingLog : public RangeLog {
  public:
   struct Notes {
     Outcome answer = Outcome::kOk;
-    bool takes = true;
+    Outcome takes = Outcome::kOk;  // of Append; what else it is, it does nothing
     std::vector<RoundNumber> deleted;
     std::vector<LogRecord> records;  // their entries are gone
     bool fenced = false;
   };
   explicit NotingLog(Notes* notes) : notes_(notes) {}
-  bool Append(Executor*, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) override {
-    if (!notes_->takes) return false;
+  Outcome Append(Executor*, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) override {
+    if (notes_->takes != Outcome::kOk) return notes_->takes;
     notes_->records.push_back(record);
     done(notes_->answer);
-    return true;
+    return Outcome::kOk;
   }
   void DeleteRound(RoundNumber round) override { notes_->deleted.push_back(round); }
   void Fence() override { notes_->fenced = true; }

@@ -299,9 +299,9 @@ TEST(CompactorTest, RunsOfLevel0BecomeOneOfLevel1AndTheirTablesGo) {
 TEST(WritePathTest, K2WhatTheLogDidNotTakeIsNeverSeen) {
   RangeParts parts;
   ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);
-  parts.log_notes.takes = false;
+  parts.log_notes.takes = Outcome::kBusy;
   EXPECT_EQ(parts.Put("a", "2"), Outcome::kBusy);
-  parts.log_notes.takes = true;
+  parts.log_notes.takes = Outcome::kOk;
   parts.log_notes.answer = Outcome::kUnavailable;
   EXPECT_EQ(parts.Put("a", "3"), Outcome::kUnavailable);
   EXPECT_EQ(parts.Get("a"), "1");

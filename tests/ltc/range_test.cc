@@ -142,7 +142,7 @@ class LocalRange : RangeHost {
     bool done = false;
     std::vector<std::optional<std::string>> values;
     range_->MultiGet(&executor_, keys, std::move(at), Now() + 60 * kSecond,
-                     [&](Outcome o, std::vector<std::optional<std::string>> v) {
+                     [&](Outcome o, std::vector<std::optional<std::string>> v, std::string_view) {
                        EXPECT_EQ(o, Outcome::kOk) << OutcomeName(o);
                        values = std::move(v);
                        done = true;
@@ -543,8 +543,9 @@ TEST(RangeTest, ASnapshotsLeaseEnds) {  // K4: what is forgotten pins nothing
                       [&](Outcome o, ScanPage) { outcome = o; });
   EXPECT_EQ(outcome, Outcome::kSnapshotEnded);
   outcome.reset();
-  range.range()->MultiGet(range.executor(), {KeyOf(1)}, forgotten, kNever,
-                          [&](Outcome o, std::vector<std::optional<std::string>>) { outcome = o; });
+  range.range()->MultiGet(
+      range.executor(), {KeyOf(1)}, forgotten, kNever,
+      [&](Outcome o, std::vector<std::optional<std::string>>, std::string_view) { outcome = o; });
   EXPECT_EQ(outcome, Outcome::kSnapshotEnded);
   range.range()->SealActive();
   while (range.range()->stats().rounds > 1) SleepFor(kMillisecond);
@@ -590,7 +591,7 @@ TEST(RangeTest, AnExpiredVersionHidesOlderOnesAndIsDropped) {
 class LogThatSyncs : public RangeLog {
  public:
   explicit LogThatSyncs(std::vector<RoundNumber>* deleted = nullptr) : deleted_(deleted) {}
-  bool Append(Executor* on, const LogRecord& r, absl::AnyInvocable<void(Outcome)> done) override {
+  Outcome Append(Executor* on, const LogRecord& r, absl::AnyInvocable<void(Outcome)> done) override {
     return log_->Append(on, r, std::move(done));
   }
   void DeleteRound(RoundNumber round) override {

@@ -438,12 +438,12 @@ TEST(VerbsTest, AppendingTakesNoneOfTheStocsTimeAndRecoveryNoneOfItsMessages) { 
           record.first_sequence = first + state.next;
           const LogEntry entry{MemTableId(1), ValueType::kPut, "key", value};
           record.entries = {&entry, 1};
-          const bool taken = log->Append(on, record, [&](Outcome o) {
+          const Outcome taken = log->Append(on, record, [&](Outcome o) {
             MutexLock lock(&state.mu);
             state.ok += o == Outcome::kOk;
             if (++state.ended == count) state.changed.SignalAll();
           });
-          if (!taken) break;
+          if (taken != Outcome::kOk) break;
           ++state.next;
         }
         if (state.next < count) on->RunAt(Now() + kMillisecond, step);
