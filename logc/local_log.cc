@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <deque>
 #include <map>
 #include <span>
 
@@ -14,6 +13,7 @@
 #include "common/base/log_throttle.h"
 #include "common/base/mutex.h"
 #include "common/base/refusals.h"
+#include "logc/group_commit.h"
 
 namespace nova {
 namespace {
@@ -70,29 +70,36 @@ struct LogFile {
   explicit LogFile(std::string p) : path(std::move(p)) {}
   const std::string path;
   Uuid uuid;
-  uint64_t lsn = 0;                  // of the last record that was written
-  uint64_t end = 0;                  // of it
-  uint64_t allocated = 0;            // of the file: zeros, or an older log's records
-  std::atomic<uint64_t> written{0};  // lsn up to which a sync that begins now finds everything
-  std::atomic<uint64_t> synced{0};   // and up to which one has ended
-  std::atomic<bool> good{true};      // bad file (S1)
+  uint64_t lsn = 0;                      // of the last record that was written
+  uint64_t end = 0;                      // of it
+  uint64_t allocated = 0;                // of the file: zeros, or an older log's records
+  std::atomic<uint64_t> written{0};      // lsn up to which a sync that begins now finds everything
+  std::atomic<uint64_t> synced{0};       // and up to which one has ended
+  std::atomic<bool> good{true};          // bad file (S1)
+  Mutex sync_mu;                         // held while it is synced
+  std::atomic<bool> sync_failed{false};  // no later sync covers it
   // Guarded by LocalLog::mu_, but for reads of `file` by its writer.
   std::shared_ptr<DiskFile> file;  // null: it is bad, and was closed
   bool name_synced = false;
-  bool sync_failed = false;  // no later sync covers it
 };
 
 class LocalLog : public RangeLog {
  public:
   LocalLog(Disk* disk, Epoch epoch, const LocalLogOptions& options)
-      : disk_(disk), epoch_(epoch), options_(options), remover_(disk), lanes_(options.lanes) {}
+      : disk_(disk),
+        epoch_(epoch),
+        options_(options),
+        remover_(disk),
+        lanes_(options.lanes),
+        synced_group_(options.max_group) {}
 
   Outcome Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) override {
     NOVA_DCHECK(on->IsCurrentThread());
     if (fenced_.load(std::memory_order_acquire)) {
       done(Outcome::kNotOwner);
     } else {
-      done(record.sync ? AppendSynced(record) : AppendUnsynced(&lanes_[on->index()], record));
+      done(record.sync ? synced_group_.Commit(record, [this](auto records) { return WriteGroup(records); })
+                       : AppendUnsynced(&lanes_[on->index()], record));
     }
     return Outcome::kOk;
   }
@@ -126,15 +133,6 @@ class LocalLog : public RangeLog {
     std::shared_ptr<LogFile> log;  // null: it needs one
     std::string buffer;
   };
-  struct SyncRequest {
-    explicit SyncRequest(const LogRecord* r) : record(r) {}
-    const LogRecord* const record;
-    CondVar turn;  // it is done, or leads
-    bool done = false;
-    Outcome outcome = Outcome::kOk;
-  };
-  using Group = std::vector<SyncRequest*>;
-
   Outcome AppendUnsynced(Writer* lane, const LogRecord& record) {
     if (const Status s = OpenFor(lane, record.round); !s.ok()) return Failed(lane, s, Outcome::kUnavailable);
     const LogRecord* const records[] = {&record};
@@ -144,44 +142,13 @@ class LocalLog : public RangeLog {
     return Outcome::kOk;
   }
 
-  // Group commit: whoever finds nobody leading writes and syncs what has come together meanwhile, its own
-  // first.
-  Outcome AppendSynced(const LogRecord& record) {
-    SyncRequest mine(&record);
-    Group group;
-    {
-      MutexLock lock(&group_mu_);
-      waiting_.push_back(&mine);
-      while (!mine.done && waiting_.front() != &mine) mine.turn.Wait(&group_mu_);
-      if (mine.done) return mine.outcome;
-      // Stays at the front, so that nobody else leads. A file holds the records of one round.
-      for (SyncRequest* r : waiting_) {
-        if (r->record->round != record.round || group.size() == options_.max_group) break;
-        group.push_back(r);
-      }
-    }
-    const Outcome outcome = WriteGroup(group);
-    MutexLock lock(&group_mu_);
-    for (SyncRequest* r : group) {
-      waiting_.pop_front();
-      r->outcome = outcome;
-      r->done = true;
-      if (r != &mine) r->turn.Signal();
-    }
-    if (!waiting_.empty()) waiting_.front()->turn.Signal();
-    return outcome;
-  }
-
-  Outcome WriteGroup(const Group& group) {
+  // Writes and syncs records of one round; one thread at a time.
+  Outcome WriteGroup(std::span<const LogRecord* const> records) {
     Writer* w = &synced_;
     // Each sync that fails ends the file of every lane (S1).
     if (const Outcome why = sync_refusals_.Why(); why != Outcome::kOk) return why;
-    std::vector<const LogRecord*> records;
     size_t size = 0;
-    for (const SyncRequest* r : group) {
-      records.push_back(r->record);
-      size += LogRecordBytes(*r->record);
-    }
+    for (const LogRecord* r : records) size += LogRecordBytes(*r);
     Status s = OpenFor(w, records[0]->round);
     if (s.ok()) s = ZeroAhead(w->log.get(), size);
     if (!s.ok()) return Failed(w, s, Outcome::kUnavailable);
@@ -205,7 +172,7 @@ class LocalLog : public RangeLog {
       for (const auto& [round, files] : files_) {
         for (const auto& f : files) {
           const uint64_t written = f->written.load(std::memory_order_relaxed);
-          if (f->sync_failed || written == 0) continue;
+          if (f->sync_failed.load() || written == 0) continue;
           if (f->file != nullptr && written > f->synced.load(std::memory_order_relaxed))
             unsynced.emplace_back(f, f->file);
           if (!f->name_synced) unnamed.push_back(f);
@@ -221,12 +188,9 @@ class LocalLog : public RangeLog {
   }
 
   // One at a time, and never again once it failed: of two syncs of a file only one hears of an error (S1).
-  Status SyncFile(LogFile* log, DiskFile* file) {
-    MutexLock one(&sync_mu_);
-    {
-      MutexLock lock(&mu_);
-      if (log->sync_failed) return absl::DataLossError(StrCat(log->path, ": an earlier sync failed"));
-    }
+  static Status SyncFile(LogFile* log, DiskFile* file) {
+    MutexLock one(&log->sync_mu);
+    if (log->sync_failed.load()) return absl::DataLossError(StrCat(log->path, ": an earlier sync failed"));
     const uint64_t written = log->written.load(std::memory_order_acquire);
     const Status s = file->Sync();
     if (s.ok()) {
@@ -234,8 +198,7 @@ class LocalLog : public RangeLog {
       return s;
     }
     log->good.store(false);
-    MutexLock lock(&mu_);
-    log->sync_failed = true;
+    log->sync_failed.store(true);
     return s;
   }
 
@@ -350,9 +313,7 @@ class LocalLog : public RangeLog {
   std::vector<Writer> lanes_;  // [i] belongs to executor i
   Writer synced_;              // belongs to who leads
   std::atomic<bool> fenced_{false};
-  Mutex group_mu_;
-  std::deque<SyncRequest*> waiting_ ABSL_GUARDED_BY(group_mu_);  // the first leads
-  Mutex sync_mu_;                                                // held while a file is synced; before mu_
+  GroupCommit synced_group_;
   Mutex mu_;
   uint64_t next_ ABSL_GUARDED_BY(mu_) = 1;
   std::map<RoundNumber, std::vector<std::shared_ptr<LogFile>>> files_ ABSL_GUARDED_BY(mu_);

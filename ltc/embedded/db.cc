@@ -138,7 +138,7 @@ struct Db::Rep final : RangeHost {
   Status End(bool sync);
   void Stop();
   Status CheckSnapshot(const DbReadOptions& options) const {
-    if (options.snapshot == nullptr || range->MadeSnapshot(*options.snapshot)) return OkStatus();
+    if (options.snapshot == nullptr || range->points().snapshots().Made(*options.snapshot)) return OkStatus();
     return absl::InvalidArgumentError("a snapshot of another database, or of another opening of this one");
   }
   Status CheckValue(std::string_view value) const;
@@ -217,7 +217,7 @@ Status Db::Rep::Init(const std::string& directory) {
   NOVA_ASSIGN_OR_RETURN(auto records, ReadLocalLogs(disk, DoneMemTables(edits)));
   NOVA_ASSIGN_OR_RETURN(
       range, Range::Recover(spec, options.range, &services, manifests.get(), edits, std::move(records)));
-  NOVA_RETURN_IF_ERROR(manifests->Install(range->manifest_group()));
+  NOVA_RETURN_IF_ERROR(manifests->Install(range->versions().manifest_group()));
   // a directory with it alone has lost the rest
   if (!before) NOVA_RETURN_IF_ERROR(InstallDbIdentity(disk, spec.epoch));
   NOVA_RETURN_IF_ERROR(DeleteLocalLogs(disk, spec.epoch));  // free (R6)
@@ -256,7 +256,7 @@ void Db::Rep::StartWarming() {
 // Collection (N4): files of jobs that did not end, and manifests of older epochs.
 Status Db::Rep::DeleteOrphans() {
   std::set<Uuid> live;
-  for (const StocFileId& f : range->ReferencedFiles()) live.insert(f.owner);
+  for (const StocFileId& f : range->versions().ReferencedFiles()) live.insert(f.owner);
   NOVA_ASSIGN_OR_RETURN(const auto names, disk->List(""));
   for (const std::string& name : names) {
     Uuid uuid;
@@ -523,7 +523,7 @@ Status Db::Flush() {
   return rep_->WaitFor("flush", [&] {
     rep_->range->SealUpTo(upto);
     return rep_->range->FlushedUpTo(upto) ? std::optional(OkStatus())
-                                          : FailedFor(rep_->range->LastingFlushFailure(begin));
+                                          : FailedFor(rep_->range->pacer().LastingFlushFailure(begin));
   });
 }
 
@@ -535,12 +535,13 @@ Status Db::Checkpoint(const std::string& directory, std::string_view from, std::
     return absl::InvalidArgumentError(StrCat("\"", directory, "\" names no new directory"));
   const std::string parent = (path.has_filename() ? path : path.parent_path()).parent_path().string();
   NOVA_ASSIGN_OR_RETURN(const auto target, OpenPosixDisk(parent.empty() ? "." : parent));
-  NOVA_ASSIGN_OR_RETURN(const CheckpointRef frozen, rep_->range->Freeze(Now() + kWorkDeadline));
+  NOVA_ASSIGN_OR_RETURN(const CheckpointRef frozen, rep_->range->checkpoints().Freeze(Now() + kWorkDeadline));
   const auto stored = [](std::string_view key) {
     return key.empty() ? std::string() : std::string(1, '\0').append(key);
   };
-  NOVA_ASSIGN_OR_RETURN(const VersionEdit cut, CutCheckpoint(*frozen, stored(from), stored(to),
-                                                             rep_->range->now_ms(), rep_->store.get()));
+  NOVA_ASSIGN_OR_RETURN(const VersionEdit cut,
+                        CutCheckpoint(*frozen, stored(from), stored(to),
+                                      rep_->range->points().published_now_ms(), rep_->store.get()));
   return Annotate(WriteDbCheckpoint(cut, rep_->disk, target.get(), name), directory);
 }
 
@@ -550,8 +551,8 @@ Status Db::WaitForBackgroundWork() {
     rep_->range->FlushHeld();
     if (rep_->range->stats().rounds == 1 && !rep_->range->NeedsCompaction()) return std::optional(OkStatus());
     rep_->background->Due(kRange);  // a snapshot that was let go made more due, and nobody was told
-    const Status why = rep_->range->LastingFlushFailure(begin);
-    return FailedFor(why.ok() ? rep_->range->LastingCompactionFailure(begin) : why);
+    const Status why = rep_->range->pacer().LastingFlushFailure(begin);
+    return FailedFor(why.ok() ? rep_->range->pacer().LastingCompactionFailure(begin) : why);
   });
 }
 

@@ -32,6 +32,9 @@ class Checkpoints {
   // Makes a checkpoint of all writes acknowledged before the call. InvalidArgument: the name; else as
   // VersionSet::MakeCheckpoint.
   Status Create(const std::string& name, Nanos deadline_ns);
+  // See VersionSet.
+  Status Delete(const std::string& name) { return versions_->DeleteCheckpoint(name); }
+  std::vector<CheckpointRef> List() const { return versions_->current()->checkpoints(); }  // by name
   // A checkpoint without a name that is not durable: its tables stay for as long as the caller keeps it.
   StatusOr<CheckpointRef> Freeze(Nanos deadline_ns);
   // Brings the range back to its content at the checkpoint, in one step. Everything written since is gone,

@@ -38,8 +38,8 @@ struct WriteOp {
   bool sync = false;  // see LogRecord::sync
 };
 using WriteDone = absl::AnyInvocable<void(Outcome)>;
-// `value`, valid during the call, is the key's value if the outcome is kOk. Of kUnavailable and kCorruption it
-// says for people which table failed, and why; it may be empty.
+// `value`, valid during the call, is the key's value if the outcome is kOk. Of kUnavailable and kCorruption
+// it says for people which table failed, and why; it may be empty.
 using GetDone = absl::AnyInvocable<void(Outcome, std::string_view value)>;
 
 // Until when a read waits for tables: an eighth of its time is left for the answer to travel, so that whoever
@@ -61,7 +61,8 @@ struct CompareAndSwapOp {
 
 // Null unless the outcome is kOk.
 using SnapshotDone = absl::AnyInvocable<void(Outcome, std::shared_ptr<Snapshot>)>;
-// A value for each key, in the keys' order; none: not found. `why`: as GetDone's, of the last key that failed.
+// A value for each key, in the keys' order; none: not found. `why`: as GetDone's, of the last key that
+// failed.
 using MultiGetDone =
     absl::AnyInvocable<void(Outcome, std::vector<std::optional<std::string>> values, std::string_view why)>;
 

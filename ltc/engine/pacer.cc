@@ -43,12 +43,12 @@ double Pacer::Level0Excess(const RangeView& view) const {
 }
 
 void Pacer::UpdatePressure() {
-  MutexLock lock(&pressure_mu_);  // the last to say so says what is so
+  MutexLock lock(&mu_);  // the last to say so says what is so
   const auto view = rounds_->Current();
   WritePressure p;
   p.memtables = view->sealed_share / std::max(1, context_->options.max_rounds - 1);
-  p.held = HoldsRoundsBack() && std::none_of(view->sealed.begin(), view->sealed.end(),
-                                             [](const auto& round) { return round->flushing.load(); });
+  p.held = HoldsRoundsBackLocked() && std::none_of(view->sealed.begin(), view->sealed.end(),
+                                                   [](const auto& round) { return round->flushing.load(); });
   p.level0 = Level0Excess(*view) * 0.5 + 0.5;
   p.memory = static_cast<double>(context_->services->arenas->bytes_used()) /
                  static_cast<double>(context_->services->memtable_limit_bytes) -
@@ -71,19 +71,24 @@ void Pacer::OnFlushing(uint64_t written_bytes, uint64_t kept_bytes) {
 }
 
 void Pacer::OnFlushed(const FlushResult& flush) {
-  MutexLock lock(&history_mu_);
+  MutexLock lock(&mu_);
   history_ = After(history_, flush);
 }
 
 FlushHistory Pacer::flush_history() const {
-  MutexLock lock(&history_mu_);
+  MutexLock lock(&mu_);
   return history_;
 }
 
 bool Pacer::HoldsRoundsBack() const {
+  MutexLock lock(&mu_);
+  return HoldsRoundsBackLocked();
+}
+
+bool Pacer::HoldsRoundsBackLocked() const {
   const MergeRounds merge = context_->options.merge_rounds;
   if (!context_->state.Is(ServingState::kActive) || merge == MergeRounds::kNever) return false;
-  return merge == MergeRounds::kAlways || (flush_history().waits && !log_->keeps_records());
+  return merge == MergeRounds::kAlways || (history_.waits && !log_->keeps_records());
 }
 
 // --- compactions

@@ -7,7 +7,7 @@
 // work and reads take turns (DiskTurns).
 //
 // Thread safety: all. WaitBehindFlush and LetReadsHaveTurns wait, OnFlushing may.
-// Locks: pressure_mu_ is held while the RoundSet's is taken.
+// Locks: its own, held while the RoundSet's is taken.
 // Ownership: none taken.
 // Errors: a failure is remembered until work succeeds (WorkFailure). FailedPrecondition means that the epoch
 //   is fenced, and ends the range.
@@ -94,6 +94,7 @@ class Pacer {
   double pressure() const { return controller_.pressure(); }
 
  private:
+  bool HoldsRoundsBackLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // 0: as many runs as slow writers down; 1: at the stop limit.
   double Level0Excess(const RangeView& view) const;
   // Remembers and logs a failure; ends the range if its epoch is fenced.
@@ -109,10 +110,9 @@ class Pacer {
   LogThrottle errors_;                           // one line in 5 s at most
   std::atomic<double> level0_runs_consumed_{0};  // by the Level0 job under way; see ConsumeLevel0
   std::atomic<int64_t> compaction_grant_{0};     // bytes that compactions may move while a flush is behind
-  // Held while the controller is told of the view, so that the last to tell has the latest.
-  Mutex pressure_mu_;
-  mutable Mutex history_mu_;
-  FlushHistory history_ ABSL_GUARDED_BY(history_mu_);  // of the flushes so far
+  // Held also while the controller is told of the view, so that the last to tell has the latest.
+  mutable Mutex mu_;
+  FlushHistory history_ ABSL_GUARDED_BY(mu_);  // of the flushes so far
 };
 
 }  // namespace nova

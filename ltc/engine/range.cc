@@ -106,27 +106,4 @@ RangeStats Range::stats() const {
   return s;
 }
 
-std::optional<TableInfo> Range::FindTable(const Uuid& table) const {
-  const TableRef found = versions_.current()->FindHandle(table);
-  return found == nullptr ? std::nullopt : std::optional(found->info());
-}
-
-bool Range::InVersion(const Uuid& table) const {
-  const auto version = versions_.current();
-  for (const Run& run : version->runs()) {
-    for (const TableRef& t : run.tables) {
-      if (t->info().uuid == table) return true;
-    }
-  }
-  return false;
-}
-
-void Range::ForEachTable(const std::function<void(const TableInfo&)>& fn) const {
-  const auto version = versions_.current();
-  std::set<const TableHandle*> seen;
-  version->ForEachTable([&](const Run&, const TableRef& t) {
-    if (seen.insert(t.get()).second) fn(t->info());
-  });
-}
-
 }  // namespace nova

@@ -15,8 +15,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -115,9 +113,6 @@ class Range : public std::enable_shared_from_this<Range> {
   // Flushes until nothing is in memory. REQUIRES: StopWrites or BeginRelease. `give_up`: returns the error
   // once flushes have failed for a while.
   Status FlushAll(Nanos deadline_ns, bool give_up = false) { return flusher_.FlushAll(deadline_ns, give_up); }
-  // Why flushes (compactions) have failed for a while and again after `since_ns`; Ok: they have not.
-  Status LastingFlushFailure(Nanos since_ns) const { return pacer_.LastingFlushFailure(since_ns); }
-  Status LastingCompactionFailure(Nanos since_ns) const { return pacer_.LastingCompactionFailure(since_ns); }
 
   // --- letting go
   void StopWrites();  // later writes end with kNotOwner
@@ -134,60 +129,33 @@ class Range : public std::enable_shared_from_this<Range> {
   bool active() const { return context_.state.Is(ServingState::kActive); }
 
   // --- files
-  ManifestGroup manifest_group() const { return versions_.manifest_group(); }
-  // See VersionSet: RenewManifest for M1 (renewal), ReferencedFiles for N4 (collection).
+  // See VersionSet (renewal, M1).
   Status RenewManifest(const std::function<Status()>& may_go_on) {
     return versions_.RenewManifest(may_go_on);
   }
-  std::set<StocFileId> ReferencedFiles() const { return versions_.ReferencedFiles(); }
   // Every job of this epoch with a lower number has ended: the files it placed are referenced now or never
-  // (N4).
+  // (collection, N4).
   uint64_t FirstUnfinishedJob() const { return jobs_.FirstUnfinished(); }
   // StoCs that must hold nothing of this range any more: CompactOne writes their tables anew elsewhere. The
   // services' `place` must avoid them already.
   void LeaveStocs(const std::vector<StocId>& stocs) { jobs_.LeaveStocs(stocs); }
   // Tables there, and jobs that may still place some there.
   uint64_t TablesLeft(StocId stoc) const { return compactor_.TablesLeft(stoc); }
-  // The table, in the version or in a checkpoint; nullopt: in none.
-  std::optional<TableInfo> FindTable(const Uuid& table) const;
-  bool InVersion(const Uuid& table) const;  // in the current version's runs
-  // Calls `fn` with each table of the version and of its checkpoints, once.
-  void ForEachTable(const std::function<void(const TableInfo&)>& fn) const;
 
-  // --- checkpoints (M2; docs/engine.md), on threads that may wait
-
-  // Makes a durable pin of the range's content: everything acknowledged before. AlreadyExists.
-  // ResourceExhausted: the range has kMaxCheckpoints. DeadlineExceeded, Unavailable: it was not made.
-  // Unknown, of this call and the next two: perhaps it is done, perhaps a later owner finds it done; to ask
-  // again unseen could do it twice (no write twice, A1).
-  Status CreateCheckpoint(const std::string& name, Nanos deadline_ns) {
-    return checkpoints_.Create(name, deadline_ns);
-  }
-  Status DeleteCheckpoint(const std::string& name) { return versions_.DeleteCheckpoint(name); }
-  Status RestoreCheckpoint(const std::string& name, Nanos deadline_ns) {
-    return checkpoints_.Restore(name, deadline_ns);
-  }
-  // A checkpoint without a name that is not durable: its tables stay for as long as the caller keeps it.
-  StatusOr<CheckpointRef> Freeze(Nanos deadline_ns) { return checkpoints_.Freeze(deadline_ns); }
-  // Sorted by name.
-  std::vector<CheckpointRef> ListCheckpoints() const { return versions_.current()->checkpoints(); }
+  // --- any thread: its parts, as far as others may ask them
+  const VersionSet& versions() const { return versions_; }
+  const Pacer& pacer() const { return pacer_; }         // what ails background work
+  const ReadPoints& points() const { return points_; }  // numbers, snapshots, the published clock
+  Checkpoints& checkpoints() { return checkpoints_; }   // on threads that may wait
 
   // --- any thread
   RangeId id() const { return context_.spec.id; }
-  Epoch epoch() const { return context_.spec.epoch; }
-  const std::string& lower() const { return context_.spec.lower; }
-  const std::string& upper() const { return context_.spec.upper; }
+  const RangeSpec& spec() const { return context_.spec; }
   bool Contains(std::string_view key) const { return context_.Contains(key); }
   RangeLog* log() const { return log_.get(); }  // null before Activate
   // Counters; from any thread, takes the locks of views and of the parts for a moment each.
   RangeStats stats() const;
   size_t active_bytes() const { return rounds_.Current()->active->bytes(); }  // of the active round
-  // The published clock (expiry, K7): entries that had expired by then may be gone.
-  int64_t now_ms() const { return points_.published_now_ms(); }
-  // The snapshot was made by this opening of the range.
-  bool MadeSnapshot(const Snapshot& snapshot) const { return points_.snapshots().Made(snapshot); }
-  // The last sequence number handed out.
-  SequenceNumber last_sequence() const { return points_.sequences().last(); }
 
  private:
   Range(const RangeSpec& spec, const RangeOptions& options, const RangeServices* services,

@@ -360,6 +360,19 @@ void Version::ForEachTable(const std::function<void(const Run&, const TableRef&)
 }
 
 // A table keeps its handle wherever it goes: two handles would delete its files for one another.
+void Version::ForEachTableOnce(const std::function<void(const TableInfo&)>& fn) const {
+  std::set<const TableHandle*> seen;
+  ForEachTable([&](const Run&, const TableRef& t) {
+    if (seen.insert(t.get()).second) fn(t->info());
+  });
+}
+
+bool Version::RunsHold(const Uuid& table) const {
+  const auto has = [&](const TableRef& t) { return t->info().uuid == table; };
+  return std::any_of(runs_.begin(), runs_.end(),
+                     [&](const Run& run) { return std::any_of(run.tables.begin(), run.tables.end(), has); });
+}
+
 TableRef Version::FindHandle(const Uuid& table) const {
   const auto find = [&table](const std::vector<Run>& runs) -> TableRef {
     for (const Run& run : runs) {

@@ -152,6 +152,9 @@ class Version {
   CheckpointRef FindCheckpoint(std::string_view name) const;                      // null: there is none
   // Calls `fn` with the tables of the runs, then of each checkpoint; a table may come several times.
   void ForEachTable(const std::function<void(const Run&, const TableRef&)>& fn) const;
+  // Calls `fn` with each table of the runs and of the checkpoints, once.
+  void ForEachTableOnce(const std::function<void(const TableInfo&)>& fn) const;
+  bool RunsHold(const Uuid& table) const;
   // The table's handle, in the runs or in a checkpoint; null: in none.
   TableRef FindHandle(const Uuid& table) const;
   // The pin that makes a checkpoint of this version's runs and range tombstones.

@@ -325,7 +325,7 @@ Status HostedRange::Open() {
   NOVA_RETURN_IF_ERROR(ground_->keeper.Update([&](RangeRecord* r) {
     r->state = RangeState::kOpen;
     r->released = false;
-    r->manifest = range_->manifest_group();
+    r->manifest = range_->versions().manifest_group();
     r->log_groups.clear();
     if (!group.members.empty()) {
       r->log_groups.push_back(group);
@@ -609,7 +609,7 @@ void HostedRange::CountTableCopies() {
   std::set<StocId> living;
   for (const NodeInfo& n : services_->stocs->live()) living.insert(n.stoc_id);
   TableCopies counts;
-  range_->ForEachTable([&](const TableInfo& table) {
+  range_->versions().current()->ForEachTableOnce([&](const TableInfo& table) {
     const uint32_t there = LivingCopies(table, living);
     counts.fewest = counts.tables == 0 ? there : std::min(counts.fewest, there);
     counts.degraded += there < static_cast<uint32_t>(options_.placement.replicas);
@@ -710,7 +710,8 @@ void HostedRange::RenewManifest(const char* why) {
   });
   if (s.ok()) {
     NOVA_LOG(INFO) << "range " << id_.value() << ": its manifest " << why << ": "
-                   << range_->manifest_group().members.size() << " of " << options_.manifest_replicas;
+                   << range_->versions().manifest_group().members.size() << " of "
+                   << options_.manifest_replicas;
   } else {
     NOVA_LOG(WARNING) << "range " << id_.value() << ": its manifest " << why << ", not yet: " << s;
   }
@@ -740,7 +741,7 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
     const Nanos deadline = Now() + options_.request_deadline_ns;
     NOVA_ASSIGN_OR_RETURN(const auto page,
                           services_->stocs->ListFiles(stoc, id_, Epoch(epoch_.value() + 1), after, deadline));
-    const std::set<StocFileId> referenced = range_->ReferencedFiles();
+    const std::set<StocFileId> referenced = range_->versions().ReferencedFiles();
     std::vector<StocFileId> orphans;
     for (const FileSummary& f : page) {
       const bool ours = f.creator.epoch == epoch_;

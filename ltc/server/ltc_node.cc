@@ -17,7 +17,6 @@ constexpr std::pair<const char*, size_t MemoryUse::*> kMemoryPools[] = {
 
 constexpr Nanos kHousekeepingPeriod = 100 * kMillisecond;
 constexpr Nanos kLogPeriod = kSecond;
-constexpr size_t kMostDamaged = 1024;             // tables waiting for repair
 constexpr Nanos kRepairPause = 10 * kSecond;      // after one that failed
 constexpr Nanos kReleaseDeadline = 60 * kSecond;  // of the flush
 // While the node stops, after a release that was taken back.
@@ -32,6 +31,12 @@ struct Membership {
   std::unique_ptr<NodeSession> session;
 };
 
+// Of a table in the version or in a checkpoint; nullopt: in none. A copy: a handle would keep the table.
+std::optional<TableInfo> InfoOf(const Range& range, const Uuid& table) {
+  const TableRef found = range.versions().current()->FindHandle(table);
+  return found == nullptr ? std::nullopt : std::optional(found->info());
+}
+
 }  // namespace
 
 LtcNode::LtcNode(const LtcOptions& options, const LtcEnvironment& environment)
@@ -39,7 +44,9 @@ LtcNode::LtcNode(const LtcOptions& options, const LtcEnvironment& environment)
       environment_(environment),
       metrics_(environment.metrics),
       arenas_(options.memtable_limit_bytes),
-      cache_(options.block_cache_bytes) {}
+      cache_(options.block_cache_bytes),
+      chores_(kRepairPause),
+      ranges_([this](const auto& held) { Publish(held); }) {}
 
 StatusOr<std::unique_ptr<LtcNode>> LtcNode::Start(const LtcOptions& options,
                                                   const LtcEnvironment& environment) {
@@ -88,7 +95,7 @@ Status LtcNode::Init() {
                                       }));
   stocs_ = std::make_unique<StocClient>(environment_.fabric, xchgs);
   StocTableStoreOptions tables;
-  tables.damaged = [this](const Uuid& table) { OnDamaged(table); };
+  tables.damaged = [this](const Uuid& table) { chores_.Damaged(table); };
   tables_ = NewStocTableStore(
       stocs_.get(), [](Executor* e) { return static_cast<XchgExecutor*>(e)->xchg(); }, tables, metrics_);
   LogOptions log = options_.log;
@@ -103,14 +110,9 @@ Status LtcNode::Init() {
   server.off = options_.hosted.off;
   server.writes_need_lease = options_.hosted.log_mode == LogMode::kNone;
   server_ = std::make_unique<LtcServer>(
-      executors, server,
-      [this] {
-        const NodeSession* session = lease_session_.load(std::memory_order_acquire);
-        return session == nullptr ? 0 : session->lease_expiry_ns();
-      },
-      metrics_);
+      executors, server, [this] { return membership_.lease_expiry_ns(); }, metrics_);
   background_ = std::make_unique<BackgroundWork>(options_.background, [this](RangeId id) {
-    const auto hosted = Find(id);
+    const auto hosted = ranges_.Find(id);
     return hosted == nullptr ? nullptr : hosted->range();
   });
 
@@ -121,15 +123,13 @@ Status LtcNode::Init() {
   services_.range.arenas = &arenas_;
   services_.range.memtable_limit_bytes = options_.memtable_limit_bytes;
   services_.range.executors.assign(executors.begin(), executors.end());
-  services_.garbage = [this](const TableInfo& t, const Creator& holder) {
-    MutexLock lock(&garbage_mu_);
-    garbage_.emplace_back(t, holder);
-  };
+  services_.garbage = [this](const TableInfo& t, const Creator& holder) { chores_.Dropped(t, holder); };
   services_.work_due = [this](RangeId id) { background_->Due(id); };
   services_.fenced = [this](RangeId id, const Status& why) {
     NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " lost: " << why;
-    const auto hosted = Find(id);
-    if (hosted != nullptr) background_->RunRelease([this, id, epoch = hosted->epoch()] { Drop(id, epoch); });
+    const auto hosted = ranges_.Find(id);
+    if (hosted == nullptr) return;
+    background_->RunRelease([this, id, epoch = hosted->epoch()] { ranges_.Drop(id, epoch); });
   };
   arenas_.KeepAhead(
       options_.hosted.range.memtable_size_bytes * static_cast<size_t>(options_.hosted.range.active_memtables),
@@ -137,10 +137,7 @@ Status LtcNode::Init() {
   services_.run_reader = [this](std::function<void()> fn) { background_->RunReader(std::move(fn)); };
   services_.stocs = stocs_.get();
   services_.logs = logs_.get();
-  services_.session = [this] {
-    MutexLock lock(&session_mu_);
-    return session_;
-  };
+  services_.session = [this] { return membership_.session(); };
   services_.run_control = [this](std::function<void()> fn) { background_->RunControl(std::move(fn)); };
   services_.run_change = [this](std::function<void()> fn) { background_->RunChange(std::move(fn)); };
 
@@ -157,7 +154,7 @@ Status LtcNode::Init() {
                         [this] { return static_cast<double>(cache_.misses()); });
   metrics_->AddCallback("nova_ltc_write_stall_seconds_total", [this] {
     Nanos ns = 0;
-    for (const auto& h : Hosted()) ns += h->range()->stats().stalled_ns;
+    for (const auto& h : ranges_.held()) ns += h->range()->stats().stalled_ns;
     return static_cast<double>(ns) * 1e-9;
   });
 
@@ -185,21 +182,13 @@ Status LtcNode::Join(std::unique_ptr<ConfigStore> store) {
   membership->store = std::move(store);
   NOVA_ASSIGN_OR_RETURN(membership->session,
                         JoinCluster(membership->store.get(), environment_.open_channel(), node, Events()));
-  MutexLock lock(&session_mu_);
-  session_ = std::shared_ptr<NodeSession>(membership, membership->session.get());
-  lease_session_.store(session_.get(), std::memory_order_release);
+  membership_.Joined(std::shared_ptr<NodeSession>(membership, membership->session.get()));
   return OkStatus();
 }
 
 // Lets go of the session once no xchg thread can still be reading its lease.
 void LtcNode::Leave() {
-  lease_session_.store(nullptr, std::memory_order_release);
-  std::shared_ptr<NodeSession> session;
-  {
-    MutexLock lock(&session_mu_);
-    session = std::move(session_);
-    session_ = nullptr;
-  }
+  const std::shared_ptr<NodeSession> session = membership_.Take();
   if (session == nullptr) return;
   session->BeginToLeave();  // a thread that is waited for may be inside
   PassXchgs();
@@ -228,12 +217,12 @@ NodeEvents LtcNode::Events() {
 
 void LtcNode::OnSessionLost(const std::string& why) {
   NOVA_LOG(WARNING) << options_.name << ": membership lost (" << why << "), joining again";
-  rejoin_.store(true);
+  membership_.Lost();
 }
 
 NodeReport LtcNode::Report() const {
   NodeReport report;
-  for (const auto& h : Hosted()) {
+  for (const auto& h : ranges_.held()) {
     const RangeStats s = h->range()->stats();
     report.ranges.push_back(
         {h->id(), h->epoch(), h->range()->active(), s.writes, s.reads, s.bytes, h->table_copies()});
@@ -245,7 +234,7 @@ NodeReport LtcNode::Report() const {
   for (const NodeInfo& stoc : stocs_->live()) {
     if (!stoc.draining) continue;
     uint64_t& tables = report.draining[stoc.stoc_id];
-    for (const auto& h : Hosted()) tables += h->range()->TablesLeft(stoc.stoc_id);
+    for (const auto& h : ranges_.held()) tables += h->range()->TablesLeft(stoc.stoc_id);
   }
   return report;
 }
@@ -253,46 +242,20 @@ NodeReport LtcNode::Report() const {
 // --- ranges
 
 void LtcNode::OnAssigned(const RangeAssignment& a) {
-  if (stopping_.load()) return;
-  const RangeId id = a.record.id;
-  {
-    MutexLock lock(&mu_);
-    if (giving_back_.contains(id)) return;  // it comes again with the next heartbeats
-    const auto held = ranges_.find(id);
-    if (held != ranges_.end() && held->second->epoch() >= a.record.epoch) return;
-    const auto excluded = excluded_.find(id);
-    if (excluded != excluded_.end() && excluded->second >= a.record.epoch) return;
-    Opening& opening = opening_[id];
-    if (opening.epoch >= a.record.epoch) return;
-    if (opening.hosted != nullptr) opening.hosted->Abandon();
-    opening = {a.record.epoch, nullptr};
-  }
+  if (stopping_.load() || !ranges_.Assigned(a.record.id, a.record.epoch)) return;
   background_->RunOpen([this, a] { OpenRange(a); });
 }
 
 void LtcNode::OpenRange(const RangeAssignment& a) {
   const RangeId id = a.record.id;
-  if (a.record.epoch > Epoch(0)) Drop(id, Epoch(a.record.epoch.value() - 1));
+  if (a.record.epoch > Epoch(0)) ranges_.Drop(id, Epoch(a.record.epoch.value() - 1));
   const auto hosted = std::make_shared<HostedRange>(&services_, options_.hosted, a);
-  {
-    MutexLock lock(&mu_);
-    const auto opening = opening_.find(id);
-    // excluded, or a later epoch is assigned
-    if (opening == opening_.end() || opening->second.epoch != a.record.epoch) return;
-    if (stopping_.load()) return;
-    opening->second.hosted = hosted;
-  }
+  if (stopping_.load() || !ranges_.BeginToOpen(hosted)) return;
   const Status s = hosted->Open();
-  MutexLock lock(&mu_);
-  const auto opening = opening_.find(id);
-  if (opening != opening_.end() && opening->second.hosted == hosted) opening_.erase(opening);
-  if (s.ok() && !hosted->abandoned()) {
-    ranges_[id] = hosted;
-    return PublishLocked();
-  }
+  if (ranges_.Opened(hosted, s.ok())) return;
   // The assignment comes again with the next heartbeats; unless the record says OPEN, which an Open that
-  // ended in doubt may have written.
-  // it stays unavailable until a copy that is whole comes back, or a person decides
+  // ended in doubt may have written. Without a whole copy the range stays unavailable until one comes back,
+  // or a person decides.
   if (absl::IsDataLoss(s)) {
     metrics_->counter("nova_ltc_opens_refused_for_data_loss_total")->Add();
     NOVA_LOG(ERROR) << options_.name << ": DATA LOSS: range " << id.value()
@@ -301,98 +264,44 @@ void LtcNode::OpenRange(const RangeAssignment& a) {
     NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " at epoch " << a.record.epoch.value()
                       << " did not open: " << s;
   }
-  hosted->Abandon();
-  to_give_back_.push_back(hosted);
-}
-
-void LtcNode::Drop(RangeId id, Epoch up_to) {
-  std::shared_ptr<HostedRange> dropped;  // outlives the lock
-  MutexLock lock(&mu_);
-  const auto it = ranges_.find(id);
-  if (it == ranges_.end() || it->second->epoch() > up_to) return;
-  dropped = it->second;
-  dropped->Abandon();
-  ranges_.erase(it);
-  to_give_back_.push_back(std::move(dropped));
-  PublishLocked();
 }
 
 // A range that we lost while its record still names us is served by nobody, and the coordinator does not
 // know.
 void LtcNode::GiveBackRanges() {
-  std::vector<std::shared_ptr<HostedRange>> ranges;
-  {
-    MutexLock lock(&mu_);
-    for (auto& hosted : std::exchange(to_give_back_, {})) {
-      // A later try at the same epoch is what the record names then: given back, its range would go to
-      // another LTC at once, and be read here under our lease all the same.
-      const auto held = ranges_.find(hosted->id());
-      const auto opening = opening_.find(hosted->id());
-      if (held != ranges_.end() && held->second->epoch() >= hosted->epoch()) continue;
-      if (opening != opening_.end() && opening->second.epoch >= hosted->epoch()) continue;
-      giving_back_.insert(hosted->id());
-      ranges.push_back(std::move(hosted));
-    }
-  }
-  for (const auto& hosted : ranges) {
+  for (const auto& hosted : ranges_.BeginToGiveBack()) {
     background_->RunRelease([this, hosted] {
       const Status s = hosted->GiveBack();
-      MutexLock lock(&mu_);
-      giving_back_.erase(giving_back_.find(hosted->id()));
-      if (s.ok() || absl::IsNotFound(s)) return;
-      NOVA_LOG(WARNING) << options_.name << ": range " << hosted->id().value()
-                        << " not given back yet: " << s;
-      to_give_back_.push_back(hosted);
+      const bool done = s.ok() || absl::IsNotFound(s);
+      ranges_.GaveBack(hosted, done);
+      if (!done)
+        NOVA_LOG(WARNING) << options_.name << ": range " << hosted->id().value()
+                          << " not given back yet: " << s;
     });
   }
 }
 
 void LtcNode::OnExcluded(RangeId range, Epoch epoch) {
-  {
-    MutexLock lock(&mu_);
-    Epoch& excluded = excluded_[range];
-    excluded = std::max(excluded, epoch);
-    const auto opening = opening_.find(range);
-    if (opening != opening_.end() && opening->second.epoch <= epoch) {
-      if (opening->second.hosted != nullptr) opening->second.hosted->Abandon();
-      opening_.erase(opening);
-    }
-    const auto held = ranges_.find(range);
-    if (held == ranges_.end() || held->second->epoch() > epoch) return;
-    held->second->Abandon();  // at once: the lease that excludes it begins with this reply (lease, C3)
-  }
-  background_->RunRelease([this, range, epoch] { Drop(range, epoch); });
+  if (!ranges_.Excluded(range, epoch)) return;
+  background_->RunRelease([this, range, epoch] { ranges_.Drop(range, epoch); });
 }
 
 void LtcNode::OnRelease(RangeId range, Epoch epoch) {
-  const auto hosted = Find(range);
+  const auto hosted = ranges_.Find(range);
   if (hosted == nullptr || hosted->epoch() != epoch || !hosted->range()->active()) return;
   background_->RunRelease([this, hosted] {
     if (!hosted->range()->active()) return;  // asked with every heartbeat until it is done
     const Status s = hosted->Release(Now() + kReleaseDeadline);
     if (!s.ok())
       NOVA_LOG(WARNING) << options_.name << ": releasing range " << hosted->id().value() << ": " << s;
-    if (hosted->abandoned()) Drop(hosted->id(), hosted->epoch());
+    if (hosted->abandoned()) ranges_.Drop(hosted->id(), hosted->epoch());
   });
 }
 
-void LtcNode::PublishLocked() {
+void LtcNode::Publish(const RangeLedger<HostedRange>::Held& held) {
   auto map = std::make_shared<RangeMap>();
-  for (const auto& [id, hosted] : ranges_) map->emplace(id, hosted->range());
+  for (const auto& [id, hosted] : held) map->emplace(id, hosted->range());
   server_->SetRanges(std::move(map));
-}
-
-std::shared_ptr<HostedRange> LtcNode::Find(RangeId range) const {
-  MutexLock lock(&mu_);
-  const auto it = ranges_.find(range);
-  return it == ranges_.end() ? nullptr : it->second;
-}
-
-std::vector<std::shared_ptr<HostedRange>> LtcNode::Hosted() const {
-  MutexLock lock(&mu_);
-  std::vector<std::shared_ptr<HostedRange>> all;
-  for (const auto& [id, hosted] : ranges_) all.push_back(hosted);
-  return all;
 }
 
 // --- housekeeping
@@ -403,14 +312,14 @@ void LtcNode::Housekeeping() {
   while (!stop_.WaitUntil(Now() + kHousekeepingPeriod)) {
     CollectGarbage();
     RepairNext();
-    if (rejoin_.exchange(false)) {
+    if (membership_.TakeLost()) {
       Leave();
       auto store = environment_.open_store();
       Status s = store.status();
       if (s.ok()) s = Join(*std::move(store));
       if (!s.ok()) {
         NOVA_LOG(WARNING) << options_.name << ": joining again: " << s;
-        rejoin_.store(true);
+        membership_.Lost();
       }
       continue;
     }
@@ -418,7 +327,7 @@ void LtcNode::Housekeeping() {
     FlushExposed();
     const bool log_due = Now() >= next_log;
     const bool orphans_due = Now() >= next_orphans;
-    for (const auto& h : Hosted()) {
+    for (const auto& h : ranges_.held()) {
       if (h->range()->NeedsFlush() || h->range()->NeedsCompaction()) background_->Due(h->id());
       if (log_due) background_->RunControl([h] { h->MaintainLog(); });
       if (orphans_due) background_->RunControl([this, h] { h->CollectOrphans(options_.orphan_grace_ms); });
@@ -437,7 +346,7 @@ void LtcNode::SealForMemory() {
   if (arenas_.bytes_used() * 3 < options_.memtable_limit_bytes * 2) return;
   std::shared_ptr<HostedRange> fullest;
   size_t most = 0;
-  for (const auto& h : Hosted()) {
+  for (const auto& h : ranges_.held()) {
     const size_t bytes = h->range()->active_bytes();
     if (bytes > most) {
       most = bytes;
@@ -456,7 +365,7 @@ void LtcNode::FlushExposed() {
     std::shared_ptr<HostedRange> hosted;
   };
   std::vector<Exposed> exposed;
-  for (const auto& h : Hosted()) {
+  for (const auto& h : ranges_.held()) {
     if (const auto live = h->Exposure()) exposed.push_back({*live, h});
   }
   std::stable_sort(exposed.begin(), exposed.end(),
@@ -472,49 +381,32 @@ void LtcNode::FlushExposed() {
 }
 
 void LtcNode::CollectGarbage() {
-  std::vector<std::pair<TableInfo, Creator>> garbage;
-  {
-    MutexLock lock(&garbage_mu_);
-    garbage.swap(garbage_);
-  }
-  for (const auto& [t, holder] : garbage) tables_->DropTable(t, holder);
+  for (const auto& [t, holder] : chores_.TakeDropped()) tables_->DropTable(t, holder);
 }
 
 // --- repair (S3)
 
-void LtcNode::OnDamaged(const Uuid& table) {
-  MutexLock lock(&damaged_mu_);
-  if (damaged_.size() < kMostDamaged) damaged_.insert(table);  // else the next read of it tells again
-}
-
 void LtcNode::RepairNext() {
-  Uuid table;
-  {
-    MutexLock lock(&damaged_mu_);
-    if (damaged_.empty() || repairing_ || Now() < next_repair_ns_) return;
-    repairing_ = true;
-    table = *damaged_.begin();
-    damaged_.erase(damaged_.begin());
-  }
-  background_->RunControl([this, table] {
+  const std::optional<Uuid> table = chores_.BeginRepair();
+  if (!table) return;
+  background_->RunControl([this, table = *table] {
     const Status s = Repair(table);
     if (!s.ok())
       NOVA_LOG(WARNING) << options_.name << ": table " << table.ToString() << " not repaired: " << s;
-    MutexLock lock(&damaged_mu_);
-    repairing_ = false;
-    if (!s.ok()) next_repair_ns_ = Now() + kRepairPause;  // reads go on finding it
+    chores_.RepairEnded(s.ok());
   });
 }
 
 Status LtcNode::Repair(const Uuid& table) {
-  for (const auto& h : Hosted()) {
-    const auto info = h->range()->FindTable(table);
+  for (const auto& h : ranges_.held()) {
+    const auto info = InfoOf(*h->range(), table);
     if (!info) continue;
     const Creator holder{h->id(), h->epoch(), 0};
     const auto written = tables_->Repair(*info, holder);
     // A table that was dropped meanwhile may be deleted already, and what was written after that would stay.
     // One that is still referenced now will be deleted after now.
-    if (!h->range()->ReferencedFiles().contains({table, kMetadataPart})) tables_->DropTable(*info, holder);
+    if (!h->range()->versions().ReferencedFiles().contains({table, kMetadataPart}))
+      tables_->DropTable(*info, holder);
     return written.status();
   }
   return OkStatus();  // compacted away
@@ -524,7 +416,7 @@ Status LtcNode::Repair(const Uuid& table) {
 
 Status LtcNode::Stop(Nanos deadline_ns) {
   stopping_.store(true);
-  std::vector<std::shared_ptr<HostedRange>> hosted = Hosted();
+  std::vector<std::shared_ptr<HostedRange>> hosted = ranges_.held();
   std::atomic<size_t> left{hosted.size()};
   Mutex mu;
   Status first;
@@ -551,20 +443,12 @@ LtcNode::~LtcNode() {
   stopping_.store(true);
   stop_.Notify();
   housekeeping_ = nullptr;
-  {
-    MutexLock lock(&mu_);
-    for (const auto& [id, hosted] : ranges_) hosted->Abandon();
-    for (const auto& [id, opening] : opening_) {
-      if (opening.hosted != nullptr) opening.hosted->Abandon();
-    }
-  }
+  ranges_.AbandonAll();
   Leave();
   if (background_ != nullptr) background_->Stop();
   PassXchgs();  // what waited for the log is answered
   for (auto& x : xchgs_) x->Stop();
-  MutexLock lock(&mu_);
-  ranges_.clear();
-  to_give_back_.clear();
+  ranges_.Clear();
 }
 
 std::string LtcNode::address() const { return options_.advertise.empty() ? address_ : options_.advertise; }
@@ -575,7 +459,7 @@ std::string LtcNode::StatusText() const {
   const MemoryUse memory = MemoryUse::Of(arenas_, cache_);
   for (const auto& [pool, bytes] : kMemoryPools) absl::StrAppend(&out, "  ", pool, " ", memory.*bytes >> 20);
   absl::StrAppend(&out, "\n\n");
-  for (const auto& h : Hosted()) {
+  for (const auto& h : ranges_.held()) {
     const RangeStats s = h->range()->stats();
     absl::StrAppend(&out, "range ", h->id().value(), " epoch ", h->epoch().value(), " ",
                     h->range()->active() ? "open" : "closed", "  tables ", s.tables, " (", s.bytes >> 20,

@@ -6,27 +6,17 @@
 // thread. Stop releases every range in order (release, R5) and leaves; the destructor alone leaves as a crash
 // would, and the cluster recovers the ranges from their logs.
 //
-// A range is in opening_ from its assignment to the end of Open, then in ranges_ while it is held, and in
-// to_give_back_ when it was lost while its record may still name this LTC.
-//
-//   a range              is in          until
-//   assigned             opening_       Open has ended
-//   open                 ranges_        it is released, lost or excluded, or assigned at a later epoch
-//   lost, or not opened  to_give_back_  its record names this LTC no longer, or is SEALING: then the next
-//                                       heartbeat assigns it again
-//   taken from us        excluded_      for ever: its highest epoch that is not served any more
+// Its parts: RangeLedger decides which ranges are opened, held and given back; LtcMembership has the session
+// and its lease; TableChores what is to be deleted or repaired.
 //
 // Thread safety: all. Events of the session (On...) do not wait.
-// Locks: mu_, session_mu_, garbage_mu_ and damaged_mu_ are never held together; the first is held while
-//   ranges are abandoned.
+// Locks: none of its own; those of its parts are never held together.
 // Errors: Start returns one Status that names the cause.
 #pragma once
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -36,7 +26,10 @@
 #include "ltc/engine/background.h"
 #include "ltc/engine/memory_use.h"
 #include "ltc/server/hosted_range.h"
+#include "ltc/server/ltc_membership.h"
 #include "ltc/server/ltc_server.h"
+#include "ltc/server/range_ledger.h"
+#include "ltc/server/table_chores.h"
 #include "stoc/stoc_table_store.h"
 
 namespace nova {
@@ -90,7 +83,7 @@ class LtcNode {
   LtcNode(const LtcOptions& options, const LtcEnvironment& environment);
   std::string host() const;  // for placement
   Status Init();             // the steps of Start; once
-  // Joins the cluster over `store`, which it keeps with the session. Waits. Sets session_ and lease_session_.
+  // Joins the cluster over `store`, which it keeps with the session. Waits.
   Status Join(std::unique_ptr<ConfigStore> store);
   // Lets go of the session. Returns when no xchg thread can be reading its lease any more, 10 s a thread at
   // most.
@@ -116,16 +109,11 @@ class LtcNode {
   // The body of an opening, on an open thread: opens the range and publishes it, or abandons it and notes it
   // to be given back.
   void OpenRange(const RangeAssignment& assignment);
-  // Abandons the range if it is held at `epoch` or an earlier one.
-  void Drop(RangeId range, Epoch epoch);
-  // Gives back (HostedRange::GiveBack) ranges that were lost, on release threads. Leaves out ranges that were
-  // assigned again at the same epoch. A failure is tried again a second later.
+  // Gives back (HostedRange::GiveBack) ranges that were lost, on release threads. A failure is tried again a
+  // second later.
   void GiveBackRanges();
-  // Hands LtcServer the map of ranges_.
-  void PublishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::shared_ptr<HostedRange> Find(RangeId range) const;  // null: it is not held
-  // The ranges held now; those that are opening are not among them.
-  std::vector<std::shared_ptr<HostedRange>> Hosted() const;
+  // Hands LtcServer the map of the ranges that are held.
+  void Publish(const RangeLedger<HostedRange>::Held& held);
   // The body of thread ltc.housekeeping.0, until stop_.
   void Housekeeping();
   // Seals the fullest active round when memtables use more than two thirds of memtable_limit_bytes. Called
@@ -134,10 +122,8 @@ class LtcNode {
   // Flushes ranges with rounds in replaced log groups (group change, L4): those with the fewest members left
   // first, no more ranges at a time than flush threads.
   void FlushExposed();
-  // Deletes the tables in garbage_; called every 100 ms.
+  // Deletes the tables that were dropped; called every 100 ms.
   void CollectGarbage();
-  // A read passed over a bad copy of the table: notes it for repair. From any thread, does not wait.
-  void OnDamaged(const Uuid& table);
   // Starts the repair of one damaged table on a control thread, unless one runs or the pause after a failure
   // lasts.
   void RepairNext();
@@ -154,6 +140,8 @@ class LtcNode {
 
   ArenaPool arenas_;  // memory of all memtables
   BlockCache cache_;  // blocks of tables, of all ranges
+  LtcMembership membership_;
+  TableChores chores_;  // outlives whoever may let go of a table
   std::vector<std::unique_ptr<Xchg>> xchgs_;
   bool serving_ = false;  // the xchg threads run; set once, by Init
   // [i] is of xchgs_[i].
@@ -165,36 +153,7 @@ class LtcNode {
   std::unique_ptr<LtcServer> server_;
   std::unique_ptr<BackgroundWork> background_;
 
-  mutable Mutex session_mu_;
-  std::shared_ptr<NodeSession> session_ ABSL_GUARDED_BY(session_mu_);
-  // session_ for xchg threads, which take no lock; see Leave.
-  std::atomic<NodeSession*> lease_session_{nullptr};
-  std::atomic<bool> rejoin_{false};  // the session was lost; the housekeeping thread joins again
-
-  mutable Mutex mu_;
-  // Held and open; the map that LtcServer has is made of it.
-  std::map<RangeId, std::shared_ptr<HostedRange>> ranges_ ABSL_GUARDED_BY(mu_);
-  // A range whose opening is queued or under way.
-  struct Opening {
-    Epoch epoch;
-    std::shared_ptr<HostedRange> hosted;  // null: no open thread has begun with it
-  };
-  std::map<RangeId, Opening> opening_ ABSL_GUARDED_BY(mu_);
-  // The highest epoch of each range that was taken from us. Nothing up to it is opened or served.
-  std::map<RangeId, Epoch> excluded_ ABSL_GUARDED_BY(mu_);
-  // Ranges abandoned by us whose record may still name us.
-  std::vector<std::shared_ptr<HostedRange>> to_give_back_ ABSL_GUARDED_BY(mu_);
-  // Give-backs under way; such a range is not opened meanwhile.
-  std::multiset<RangeId> giving_back_ ABSL_GUARDED_BY(mu_);
-  Mutex garbage_mu_;
-  // Dropped tables to delete, and the range that held each.
-  std::vector<std::pair<TableInfo, Creator>> garbage_ ABSL_GUARDED_BY(garbage_mu_);
-  Mutex damaged_mu_;
-  // Tables with a copy that is damaged or gone (damaged copy, S3), 1024 at most; others are found again by
-  // reads.
-  std::set<Uuid> damaged_ ABSL_GUARDED_BY(damaged_mu_);
-  bool repairing_ ABSL_GUARDED_BY(damaged_mu_) = false;    // one repair at a time, for requests come first
-  Nanos next_repair_ns_ ABSL_GUARDED_BY(damaged_mu_) = 0;  // no repair before this time
+  RangeLedger<HostedRange> ranges_;
   std::atomic<bool> stopping_{false};  // set by Stop and the destructor: takes no new ranges
   Notification stop_;                  // ends the housekeeping thread
   std::unique_ptr<Thread> housekeeping_;

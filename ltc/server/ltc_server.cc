@@ -26,8 +26,8 @@ bool IsBound(std::string_view key) { return !key.empty() && key.size() <= 5 + kM
 
 // Keys just below `to` (empty: the end) are the range's.
 bool EndsIn(const Range& range, std::string_view to) {
-  if (to.empty()) return range.upper().empty();
-  return to > range.lower() && (range.upper().empty() || to <= range.upper());
+  if (to.empty()) return range.spec().upper.empty();
+  return to > range.spec().lower && (range.spec().upper.empty() || to <= range.spec().upper);
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ LtcServer::LtcServer(std::vector<XchgExecutor*> executors, const LtcServerOption
 void LtcServer::SetRanges(std::shared_ptr<const RangeMap> ranges) {
   snapshots_.KeepOnly([&ranges](RangeId id, Epoch epoch) {
     const auto it = ranges->find(id);
-    return it != ranges->end() && it->second->epoch() == epoch;
+    return it != ranges->end() && it->second->spec().epoch == epoch;
   });
   {
     MutexLock lock(&mu_);
@@ -103,7 +103,7 @@ Outcome LtcServer::FindRange(size_t index, RangeId id, Epoch epoch, Range** rang
     lane.generation = generation_.load(std::memory_order_relaxed);
   }
   const auto it = lane.ranges->find(id);
-  if (it == lane.ranges->end() || it->second->epoch() != epoch) {
+  if (it == lane.ranges->end() || it->second->spec().epoch != epoch) {
     not_owner_->Add();
     return Outcome::kNotOwner;
   }
@@ -121,7 +121,7 @@ Outcome LtcServer::FindRangeOf(size_t index, RangeId id, Epoch epoch, std::strin
 Outcome LtcServer::FindSnapshot(const Range& range, uint64_t id,
                                 std::shared_ptr<const Snapshot>* snapshot) const {
   if (id == 0) return Outcome::kOk;
-  *snapshot = snapshots_.Find(range.id(), range.epoch(), id, Now());
+  *snapshot = snapshots_.Find(range.id(), range.spec().epoch, id, Now());
   return *snapshot == nullptr ? Outcome::kSnapshotEnded : Outcome::kOk;
 }
 
@@ -417,7 +417,7 @@ uint64_t BytesOf(const Checkpoint& checkpoint, const Range& range, uint64_t* pin
   for (const Run& run : checkpoint.runs) {
     for (const TableRef& t : run.tables) {
       bytes += UsedBytes(t->info());
-      if (!range.InVersion(t->info().uuid)) *pinned += UsedBytes(t->info());
+      if (!range.versions().current()->RunsHold(t->info().uuid)) *pinned += UsedBytes(t->info());
     }
   }
   return bytes;
@@ -425,7 +425,7 @@ uint64_t BytesOf(const Checkpoint& checkpoint, const Range& range, uint64_t* pin
 
 std::string ListOf(const Range& range) {
   CheckpointReply reply;
-  const auto checkpoints = range.ListCheckpoints();
+  const auto checkpoints = range.versions().current()->checkpoints();
   for (const CheckpointRef& c : checkpoints) {
     CheckpointReply::Entry e{c->name, c->sequence, static_cast<uint64_t>(c->created_ms), 0, 0};
     e.bytes = BytesOf(*c, range, &e.pinned_bytes);
@@ -437,13 +437,13 @@ std::string ListOf(const Range& range) {
 Status Do(CheckpointVerb verb, const std::string& name, Range* range, Nanos deadline_ns) {
   switch (verb) {
     case CheckpointVerb::kCreate:
-      return range->CreateCheckpoint(name, deadline_ns);
+      return range->checkpoints().Create(name, deadline_ns);
     case CheckpointVerb::kList:
       return OkStatus();
     case CheckpointVerb::kDelete:
-      return range->DeleteCheckpoint(name);
+      return range->checkpoints().Delete(name);
     case CheckpointVerb::kRestore:
-      return range->RestoreCheckpoint(name, deadline_ns);
+      return range->checkpoints().Restore(name, deadline_ns);
   }
   return absl::InternalError("no such verb");
 }

@@ -89,7 +89,7 @@ TEST(LtcServerTest, F3_WhatIsMeantForAnLtcReachesNoStoc) {
       Notification done;
       rig.xchg->Submit([&] {
         client.Get(address, {rig.first.id, rig.first.epoch, 0, kKey}, Now() + 20 * kSecond,
-                   [&](Outcome o, std::string_view) {
+                   [&](Outcome o, std::string_view, std::string_view) {
                      outcome = o;
                      done.Notify();
                    });

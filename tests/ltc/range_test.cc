@@ -63,7 +63,7 @@ class LocalRange : RangeHost {
     auto range = Range::Recover(spec, options_, &services_, storage_.get(), *edits, {}, std::move(keep_));
     ASSERT_TRUE(range.ok()) << range.status();
     range_ = *std::move(range);
-    ASSERT_TRUE(storage_->Install(range_->manifest_group()).ok());
+    ASSERT_TRUE(storage_->Install(range_->versions().manifest_group()).ok());
     range_->Activate(std::move(log));
     stop_ = false;
     for (int i = 0; i < (background_kind_ == Background::kThreads ? 2 : 0); ++i) {
@@ -377,20 +377,20 @@ TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
       const std::string name = StrCat("checkpoint-", random.Uniform(4));
       const auto it = checkpoints.find(name);
       if (it == checkpoints.end()) {
-        ASSERT_EQ(range.range()->RestoreCheckpoint(name, Now() + 60 * kSecond).code(),
+        ASSERT_EQ(range.range()->checkpoints().Restore(name, Now() + 60 * kSecond).code(),
                   absl::StatusCode::kNotFound);
-        const Status s = range.range()->CreateCheckpoint(name, Now() + 60 * kSecond);
+        const Status s = range.range()->checkpoints().Create(name, Now() + 60 * kSecond);
         ASSERT_TRUE(s.ok()) << s << ", seed " << GetParam() << " step " << i;
         checkpoints[name] = model;
       } else if (random.OneIn(3)) {
-        ASSERT_EQ(range.range()->CreateCheckpoint(name, Now() + 60 * kSecond).code(),
+        ASSERT_EQ(range.range()->checkpoints().Create(name, Now() + 60 * kSecond).code(),
                   absl::StatusCode::kAlreadyExists);
-        ASSERT_TRUE(range.range()->DeleteCheckpoint(name).ok());
-        ASSERT_EQ(range.range()->DeleteCheckpoint(name).code(), absl::StatusCode::kNotFound);
+        ASSERT_TRUE(range.range()->checkpoints().Delete(name).ok());
+        ASSERT_EQ(range.range()->checkpoints().Delete(name).code(), absl::StatusCode::kNotFound);
         checkpoints.erase(it);
       } else {
         const auto before = range.TakeSnapshot();
-        const Status s = range.range()->RestoreCheckpoint(name, Now() + 60 * kSecond);
+        const Status s = range.range()->checkpoints().Restore(name, Now() + 60 * kSecond);
         ASSERT_TRUE(s.ok()) << s << ", seed " << GetParam() << " step " << i;
         EXPECT_FALSE(before->live(Now()));
         snapshots.clear();
@@ -398,7 +398,7 @@ TEST_P(RangeModelTest, AgreesWithAMapOverRandomOperationsOptionsAndReopens) {
         const auto all = range.Scan("", 1'000'000);
         ASSERT_EQ(Model(all.begin(), all.end()), model) << "seed " << GetParam() << " step " << i;
       }
-      ASSERT_EQ(range.range()->ListCheckpoints().size(), checkpoints.size());
+      ASSERT_EQ(range.range()->checkpoints().List().size(), checkpoints.size());
     }
     if (random.OneIn(1500)) {
       snapshots.clear();  // they are of the range that was opened
@@ -484,13 +484,13 @@ TEST(RangeTest, K7ACheckpointKeepsTheRangeDeletionsOfItsMoment) {
   LocalRange range(RangeOptions{});
   const auto deadline = [] { return Now() + 60 * kSecond; };
   ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(50), "x"), Outcome::kOk);
-  ASSERT_TRUE(range.range()->CreateCheckpoint("before", deadline()).ok());
+  ASSERT_TRUE(range.range()->checkpoints().Create("before", deadline()).ok());
   auto snapshot = range.TakeSnapshot();  // keeps what is hidden, and so the deletion
   ASSERT_EQ(range.Write(ValueType::kDeleteRange, KeyOf(0), KeyOf(100)), Outcome::kOk);
-  ASSERT_TRUE(range.range()->CreateCheckpoint("after", deadline()).ok());
+  ASSERT_TRUE(range.range()->checkpoints().Create("after", deadline()).ok());
   ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(60), "y"), Outcome::kOk);
   for (const bool reopen : {false, true}) {
-    ASSERT_TRUE(range.range()->RestoreCheckpoint("before", deadline()).ok());
+    ASSERT_TRUE(range.range()->checkpoints().Restore("before", deadline()).ok());
     EXPECT_EQ(range.Get(KeyOf(50)), "x");
     EXPECT_EQ(range.Get(KeyOf(60)), std::nullopt);
     EXPECT_EQ(range.range()->stats().range_tombstones, 0u);
@@ -498,7 +498,7 @@ TEST(RangeTest, K7ACheckpointKeepsTheRangeDeletionsOfItsMoment) {
       range.Close();
       ASSERT_NO_FATAL_FAILURE(range.Open());
     }
-    ASSERT_TRUE(range.range()->RestoreCheckpoint("after", deadline()).ok());
+    ASSERT_TRUE(range.range()->checkpoints().Restore("after", deadline()).ok());
     EXPECT_EQ(range.Get(KeyOf(50)), std::nullopt);
     EXPECT_EQ(range.Scan("", 10).size(), 0u);
   }
@@ -661,13 +661,13 @@ TEST_F(ReplacedTest, M2NotWhatACheckpointPins) {
   Status made;
   {
     Thread checkpoint("checkpoint",
-                      [&] { made = range_.range()->CreateCheckpoint("old", Now() + 60 * kSecond); });
+                      [&] { made = range_.range()->checkpoints().Create("old", Now() + 60 * kSecond); });
     while (range_.range()->stats().rounds < 2) SleepFor(kMillisecond);  // until it has sealed what it wants
     Write("new");
     EXPECT_EQ(Flush(), 1u);
   }
   ASSERT_TRUE(made.ok()) << made;
-  ASSERT_TRUE(range_.range()->RestoreCheckpoint("old", Now() + 60 * kSecond).ok());
+  ASSERT_TRUE(range_.range()->checkpoints().Restore("old", Now() + 60 * kSecond).ok());
   Expect("old");
 }
 
@@ -907,7 +907,7 @@ TEST_F(HeldRoundsTest, M2ACheckpointIsNotHeldBack) {
   Status made;
   {
     Thread checkpoint("checkpoint",
-                      [&] { made = range_->range()->CreateCheckpoint("one", Now() + 60 * kSecond); });
+                      [&] { made = range_->range()->checkpoints().Create("one", Now() + 60 * kSecond); });
     for (const Nanos until = Now() + 30 * kSecond; !range_->range()->FlushOne() && Now() < until;)
       SleepFor(kMillisecond);
   }
@@ -1093,7 +1093,7 @@ TEST_F(MergedRoundsTest, M2AreNotMergedAcrossACheckpoint) {
   Status made;
   {
     Thread checkpoint("checkpoint",
-                      [&] { made = range_.range()->CreateCheckpoint("two", Now() + 60 * kSecond); });
+                      [&] { made = range_.range()->checkpoints().Create("two", Now() + 60 * kSecond); });
     while (Rounds() < 3) SleepFor(kMillisecond);  // until it has sealed what it wants
     EXPECT_FALSE(range_.range()->MergeSealed());
     WriteAndSeal(3);
@@ -1105,7 +1105,7 @@ TEST_F(MergedRoundsTest, M2AreNotMergedAcrossACheckpoint) {
   }
   ASSERT_TRUE(made.ok()) << made;
   ExpectAll(4);
-  ASSERT_TRUE(range_.range()->RestoreCheckpoint("two", Now() + 60 * kSecond).ok());
+  ASSERT_TRUE(range_.range()->checkpoints().Restore("two", Now() + 60 * kSecond).ok());
   ExpectAll(2);
 }
 
@@ -1116,7 +1116,7 @@ TEST_F(MergedRoundsTest, M2ACheckpointThatComesMeanwhileComesFirst) {
   std::unique_ptr<Thread> checkpoint;
   ASSERT_TRUE(ArmFailPoint("rounds.merged", 1, [&] {
                 checkpoint = std::make_unique<Thread>("checkpoint", [&] {
-                  made = range_.range()->CreateCheckpoint("two", Now() + 60 * kSecond);
+                  made = range_.range()->checkpoints().Create("two", Now() + 60 * kSecond);
                 });
                 // it is attached, or else it finds one round and this shows nothing
                 SleepFor(100 * kMillisecond);
@@ -1130,7 +1130,7 @@ TEST_F(MergedRoundsTest, M2ACheckpointThatComesMeanwhileComesFirst) {
   ASSERT_TRUE(range_.range()->FlushOne());
   checkpoint = nullptr;  // joins
   ASSERT_TRUE(made.ok()) << made;
-  ASSERT_TRUE(range_.range()->RestoreCheckpoint("two", Now() + 60 * kSecond).ok());
+  ASSERT_TRUE(range_.range()->checkpoints().Restore("two", Now() + 60 * kSecond).ok());
   ExpectAll(2);
 }
 
@@ -1138,7 +1138,7 @@ TEST_F(MergedRoundsTest, M2ACheckpointThatComesMeanwhileComesFirst) {
 TEST_F(MergedRoundsTest, M3LeaveNoLogBehind) {
   range_.Close();
   range_.Open(std::make_unique<LogThatSyncs>(&deleted_));
-  const RoundNumber first = range_.range()->last_sequence() + 1;
+  const RoundNumber first = range_.range()->points().sequences().last() + 1;
   for (int round = 1; round <= 3; ++round) WriteAndSeal(round);
   ASSERT_TRUE(range_.range()->MergeSealed());
   EXPECT_TRUE(deleted_.empty()) << "what they hold is in no table yet";
@@ -1195,7 +1195,7 @@ TEST(RangeTest, K3bRoundsOfTheSameKeysAreFlushedTogether) {
   Status made;
   {
     Thread checkpoint("checkpoint",
-                      [&] { made = range.range()->CreateCheckpoint("eight", Now() + 60 * kSecond); });
+                      [&] { made = range.range()->checkpoints().Create("eight", Now() + 60 * kSecond); });
     while (range.range()->stats().rounds < 4) SleepFor(kMillisecond);  // until it has sealed what it wants
     write(9);
     ASSERT_TRUE(range.range()->SealActive());
@@ -1209,7 +1209,7 @@ TEST(RangeTest, K3bRoundsOfTheSameKeysAreFlushedTogether) {
   range.Close();
   range.Open();
   expect_all("round 9");
-  ASSERT_TRUE(range.range()->RestoreCheckpoint("eight", Now() + 60 * kSecond).ok());
+  ASSERT_TRUE(range.range()->checkpoints().Restore("eight", Now() + 60 * kSecond).ok());
   expect_all("round 8");
 }
 
@@ -1225,16 +1225,17 @@ TEST(RangeTest, M2ACheckpointsTablesStayUntilItIsDeleted) {
       ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i), value + std::string(500, 'v')), Outcome::kOk);
   };
   const Nanos deadline = Now() + 60 * kSecond;
-  ASSERT_TRUE(range.range()->CreateCheckpoint("empty", deadline).ok());
+  ASSERT_TRUE(range.range()->checkpoints().Create("empty", deadline).ok());
   write_all("first");
-  ASSERT_TRUE(range.range()->CreateCheckpoint("first", deadline).ok());
-  ASSERT_TRUE(range.range()->CreateCheckpoint("again", deadline).ok()) << "nothing was written in between";
+  ASSERT_TRUE(range.range()->checkpoints().Create("first", deadline).ok());
+  ASSERT_TRUE(range.range()->checkpoints().Create("again", deadline).ok())
+      << "nothing was written in between";
   for (const char* value : {"second", "third"}) write_all(value);
   range.Close();
   ASSERT_NO_FATAL_FAILURE(range.Open());
   std::set<std::string> pinned;
   {
-    const auto checkpoints = range.range()->ListCheckpoints();
+    const auto checkpoints = range.range()->checkpoints().List();
     ASSERT_EQ(checkpoints.size(), 3u);
     EXPECT_EQ(checkpoints[0]->name, "again");
     EXPECT_EQ(checkpoints[0]->sequence, checkpoints[2]->sequence);
@@ -1255,18 +1256,18 @@ TEST(RangeTest, M2ACheckpointsTablesStayUntilItIsDeleted) {
     return false;
   };
   EXPECT_TRUE(all_there());
-  ASSERT_TRUE(range.range()->DeleteCheckpoint("first").ok());
+  ASSERT_TRUE(range.range()->checkpoints().Delete("first").ok());
   EXPECT_TRUE(all_there()) << "another checkpoint has the same tables";
-  ASSERT_TRUE(range.range()->DeleteCheckpoint("again").ok());
+  ASSERT_TRUE(range.range()->checkpoints().Delete("again").ok());
   for (const Nanos until = Now() + 20 * kSecond; all_there() && Now() < until;) SleepFor(kMillisecond);
   EXPECT_FALSE(all_there());
   EXPECT_TRUE(only_the_versions());
-  ASSERT_TRUE(range.range()->RestoreCheckpoint("empty", Now() + 60 * kSecond).ok());
+  ASSERT_TRUE(range.range()->checkpoints().Restore("empty", Now() + 60 * kSecond).ok());
   EXPECT_TRUE(range.Scan("", 10).empty());
   EXPECT_EQ(range.range()->stats().tables, 0u);
   EXPECT_TRUE(only_the_versions());
-  EXPECT_EQ(range.range()->CreateCheckpoint("a/b", deadline).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(range.range()->CreateCheckpoint("", deadline).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(range.range()->checkpoints().Create("a/b", deadline).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(range.range()->checkpoints().Create("", deadline).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(RangeTest, ABatchThatIsNoneWritesNothing) {  // K6

@@ -158,7 +158,7 @@ class Owner : RangeHost {
         return (files = rig_->client->stocs->ListFiles(s->id(), spec_.id, spec_.epoch, {}, Soon())).ok();
       });
       ASSERT_TRUE(files.ok()) << files.status();
-      const std::set<StocFileId> referenced = range_->ReferencedFiles();
+      const std::set<StocFileId> referenced = range_->versions().ReferencedFiles();
       std::vector<StocFileId> orphans;
       for (const FileSummary& f : *files) {
         if (!referenced.contains(f.file)) orphans.push_back(f.file);
@@ -188,8 +188,8 @@ class Owner : RangeHost {
     }
   }
   void Clear() {  // and with it every table
-    Write(ValueType::kDeleteRange, range_->lower().empty() ? "a" : range_->lower(),
-          range_->upper().empty() ? "z" : range_->upper());
+    Write(ValueType::kDeleteRange, range_->spec().lower.empty() ? "a" : range_->spec().lower,
+          range_->spec().upper.empty() ? "z" : range_->spec().upper);
     model.clear();
     Settle();
     EXPECT_EQ(range_->stats().tables, 0u);
@@ -201,7 +201,7 @@ class Owner : RangeHost {
   }
   std::set<Uuid> Tables() {
     std::set<Uuid> tables;
-    for (const StocFileId& f : range_->ReferencedFiles()) {
+    for (const StocFileId& f : range_->versions().ReferencedFiles()) {
       if (f.part == kMetadataPart) tables.insert(f.owner);
     }
     return tables;
@@ -250,8 +250,9 @@ class Owner : RangeHost {
   }
 
   VersionEdit Cut(const std::string& lower, const std::string& upper) {
-    frozen_ = range_->Freeze(Soon()).value();
-    return CutCheckpoint(*frozen_, lower, upper, range_->now_ms(), rig_->store.get()).value();
+    frozen_ = range_->checkpoints().Freeze(Soon()).value();
+    return CutCheckpoint(*frozen_, lower, upper, range_->points().published_now_ms(), rig_->store.get())
+        .value();
   }
   void LetGoOfCut() { frozen_ = nullptr; }
   Executor* on() { return rig_->client->executors[0].get(); }
@@ -277,7 +278,7 @@ class Owner : RangeHost {
   void Activate(StatusOr<std::shared_ptr<Range>> range) {
     ASSERT_TRUE(range.ok()) << range.status();
     range_ = *std::move(range);
-    ASSERT_TRUE(manifests_->Install(range_->manifest_group()).ok());
+    ASSERT_TRUE(manifests_->Install(range_->versions().manifest_group()).ok());
     range_->Activate(NewNullLog());
   }
 
@@ -506,7 +507,7 @@ TEST_P(SharedTableTest, AMoveOffAStocWritesTheUsedPartOnly) {
     ASSERT_NO_FATAL_FAILURE(high.Import(parent.Cut(kMiddle, "")));
     parent.LetGoOfCut();
     high.model = {parent.model.lower_bound(kMiddle), parent.model.end()};
-    ASSERT_TRUE(high.range()->CreateCheckpoint("whole", Soon()).ok());
+    ASSERT_TRUE(high.range()->checkpoints().Create("whole", Soon()).ok());
     high.placement = {{{StocId(2), StocId(3)}}, {StocId(2), StocId(3)}};
     high.range()->LeaveStocs({StocId(1)});
     while (high.range()->CompactOne()) {
@@ -515,20 +516,21 @@ TEST_P(SharedTableTest, AMoveOffAStocWritesTheUsedPartOnly) {
     std::set<Uuid> moved;
     ASSERT_TRUE(rig.Eventually([&] {  // nobody reads the old ones any more
       moved = high.Tables();
-      return std::all_of(moved.begin(), moved.end(),
-                         [&](const Uuid& t) { return high.range()->FindTable(t).has_value(); });
+      return std::all_of(moved.begin(), moved.end(), [&](const Uuid& t) {
+        return high.range()->versions().current()->FindHandle(t) != nullptr;
+      });
     }));
     uint64_t entries = 0;
     for (const Uuid& t : moved) {
-      const auto info = high.range()->FindTable(t);
-      EXPECT_FALSE(HasUseBounds(*info));
-      entries += info->entries;
+      const TableRef table = high.range()->versions().current()->FindHandle(t);
+      EXPECT_FALSE(HasUseBounds(table->info()));
+      entries += table->info().entries;
     }
     EXPECT_EQ(entries, high.model.size());
     for (Owner* o : {&parent, &high}) ASSERT_NO_FATAL_FAILURE(o->ExpectContents());
     EXPECT_TRUE(rig.Eventually(
         [&] { return rig.client->stocs->ListFiles(StocId(1), RangeId(3), Epoch(9), {}, Soon())->empty(); }));
-    ASSERT_TRUE(high.range()->DeleteCheckpoint("whole").ok());
+    ASSERT_TRUE(high.range()->checkpoints().Delete("whole").ok());
     for (Owner* o : {&parent, &high}) ASSERT_NO_FATAL_FAILURE(o->Clear());
     ASSERT_NO_FATAL_FAILURE(Succeed({&parent, &high}));
     EXPECT_TRUE(rig.NoFiles());

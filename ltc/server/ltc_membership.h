@@ -1,0 +1,53 @@
+// LtcMembership: the session by which an LTC is a member of its cluster, and the lease that comes with it
+// (lease, C3).
+//
+// Thread safety: all. lease_expiry_ns, which requests ask, takes no lock; so a session that was taken out may
+//   be in use by them until each exchange thread has ended its turn (LtcNode::Leave).
+// Ownership: shares the session.
+// Errors: none.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "common/base/mutex.h"
+#include "coordinator/coordinator_client.h"
+
+namespace nova {
+
+class LtcMembership {
+ public:
+  void Joined(std::shared_ptr<NodeSession> session) {
+    MutexLock lock(&mu_);
+    session_ = std::move(session);
+    lease_session_.store(session_.get(), std::memory_order_release);
+  }
+  // No lease from here on. Null: there was no session.
+  std::shared_ptr<NodeSession> Take() {
+    lease_session_.store(nullptr, std::memory_order_release);
+    MutexLock lock(&mu_);
+    return std::exchange(session_, nullptr);
+  }
+  std::shared_ptr<NodeSession> session() const {  // null: none
+    MutexLock lock(&mu_);
+    return session_;
+  }
+  // Until when reads may be answered; 0: not at all.
+  Nanos lease_expiry_ns() const {
+    const NodeSession* session = lease_session_.load(std::memory_order_acquire);
+    return session == nullptr ? 0 : session->lease_expiry_ns();
+  }
+
+  // The session was lost: somebody has to join again.
+  void Lost() { lost_.store(true); }
+  bool TakeLost() { return lost_.exchange(false); }
+
+ private:
+  mutable Mutex mu_;
+  std::shared_ptr<NodeSession> session_ ABSL_GUARDED_BY(mu_);
+  std::atomic<NodeSession*> lease_session_{nullptr};  // session_, for whoever takes no lock
+  std::atomic<bool> lost_{false};
+};
+
+}  // namespace nova

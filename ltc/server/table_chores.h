@@ -1,0 +1,65 @@
+// TableChores: tables that housekeeping has to delete or to repair, as reads and versions tell of them.
+//
+// Thread safety: all; nothing waits.
+// Ownership: none taken.
+// Errors: none.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/sstable/table_store.h"
+
+namespace nova {
+
+class TableChores {
+ public:
+  // `repair_pause_ns`: after a repair that failed.
+  explicit TableChores(Nanos repair_pause_ns) : repair_pause_ns_(repair_pause_ns) {}
+
+  // Nobody needs the table any more; `holder` is the range that held it.
+  void Dropped(const TableInfo& table, const Creator& holder) {
+    MutexLock lock(&mu_);
+    dropped_.emplace_back(table, holder);
+  }
+  std::vector<std::pair<TableInfo, Creator>> TakeDropped() {
+    MutexLock lock(&mu_);
+    return std::exchange(dropped_, {});
+  }
+
+  // A copy of the table is damaged or gone (damaged copy, S3). Of more than kMostDamaged the next read tells
+  // again.
+  void Damaged(const Uuid& table) {
+    MutexLock lock(&mu_);
+    if (damaged_.size() < kMostDamaged) damaged_.insert(table);
+  }
+  // A table to repair now; RepairEnded has to follow. nullopt: there is none, one is under way, for requests
+  // come first, or the pause after a failure lasts.
+  std::optional<Uuid> BeginRepair() {
+    MutexLock lock(&mu_);
+    if (damaged_.empty() || repairing_ || Now() < next_repair_ns_) return std::nullopt;
+    repairing_ = true;
+    return damaged_.extract(damaged_.begin()).value();
+  }
+  void RepairEnded(bool ok) {  // what could not be repaired is found again by reads
+    MutexLock lock(&mu_);
+    repairing_ = false;
+    if (!ok) next_repair_ns_ = Now() + repair_pause_ns_;
+  }
+
+ private:
+  static constexpr size_t kMostDamaged = 1024;
+
+  const Nanos repair_pause_ns_;
+  Mutex mu_;
+  std::vector<std::pair<TableInfo, Creator>> dropped_ ABSL_GUARDED_BY(mu_);
+  std::set<Uuid> damaged_ ABSL_GUARDED_BY(mu_);
+  bool repairing_ ABSL_GUARDED_BY(mu_) = false;
+  Nanos next_repair_ns_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace nova
