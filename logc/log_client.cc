@@ -166,7 +166,7 @@ LogClient::LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs
     : rep_(std::make_unique<Rep>(fabric, stocs, std::move(xchgs), options, metrics)) {
   for (size_t i = 0; i < rep_->xchgs.size(); ++i) {
     NOVA_CHECK(rep_->xchgs[i]->options().index == i) << "executors and lanes have other numbers";
-    rep_->xchgs[i]->AddRoundHook([rep = rep_.get(), i] {
+    rep_->xchgs[i]->AddTurnHook([rep = rep_.get(), i] {
       for (const auto& weak : std::exchange(rep->to_flush[i], {})) {
         if (const auto lane = weak.lock()) lane->Flush();
       }

@@ -61,6 +61,7 @@ constexpr Help kHelp[] = {
     {"nova_ltc_not_owner_total", "Requests for ranges that this LTC does not serve"},
     {"nova_ltc_opens_refused_for_data_loss_total",
      "Times a range was not opened because no good copy was left"},
+    {"nova_ltc_request_ns", "Time from the arrival of a request to its reply, ns, by operation"},
     {"nova_ltc_requests_total", "Requests received, by operation"},
     {"nova_ltc_snapshots", "Snapshots that clients hold"},
     {"nova_ltc_write_stall_seconds_total", "Time that writers were held back, summed over ranges"},

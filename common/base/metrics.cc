@@ -42,6 +42,11 @@ Histogram* Metrics::histogram(const std::string& name) {
   return FindOrAdd(histograms_, name);
 }
 
+void Metrics::AddHistogram(const std::string& name, std::function<void(Histogram*)> add) {
+  MutexLock lock(&mu_);
+  sums_[name] = std::move(add);
+}
+
 void Metrics::AddCallback(const std::string& name, std::function<double()> read) {
   MutexLock lock(&mu_);
   callbacks_[name] = std::move(read);
@@ -75,14 +80,20 @@ std::string Metrics::PrometheusText() const {
       absl::StrAppend(samples, name, " ", value, "\n");
     }
   }
-  for (const auto& [name, h] : histograms_) {
+  const auto summarize = [&](const std::string& name, const Histogram& h) {
     std::string* const samples = samples_of(name, "summary");
     for (const double q : {0.5, 0.9, 0.99, 0.999}) {
       absl::StrAppend(samples, WithLabel(name, "", absl::StrCat("quantile=\"", q, "\"")), " ",
-                      h->Percentile(q * 100), "\n");
+                      h.Percentile(q * 100), "\n");
     }
-    absl::StrAppend(samples, WithLabel(name, "_sum", ""), " ", h->sum(), "\n");
-    absl::StrAppend(samples, WithLabel(name, "_count", ""), " ", h->count(), "\n");
+    absl::StrAppend(samples, WithLabel(name, "_sum", ""), " ", h.sum(), "\n");
+    absl::StrAppend(samples, WithLabel(name, "_count", ""), " ", h.count(), "\n");
+  };
+  for (const auto& [name, h] : histograms_) summarize(name, *h);
+  for (const auto& [name, add] : sums_) {
+    const auto sum = std::make_unique<Histogram>();
+    add(sum.get());
+    summarize(name, *sum);
   }
   std::string out;
   for (const auto& [name, family] : families) {

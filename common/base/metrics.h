@@ -48,6 +48,9 @@ class Metrics {
   Gauge* gauge(const std::string& name);
   // Exposed as a summary: quantiles, _sum, _count.
   Histogram* histogram(const std::string& name);
+  // A histogram that is the sum of others, of several threads: `add` adds them to its argument. Called as
+  // AddCallback's.
+  void AddHistogram(const std::string& name, std::function<void(Histogram*)> add);
   // `read` is called by each PrometheusText, under the lock: it must not call back into this object.
   void AddCallback(const std::string& name, std::function<double()> read);
 
@@ -59,6 +62,7 @@ class Metrics {
   std::map<std::string, std::unique_ptr<Counter>> counters_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::unique_ptr<Gauge>> gauges_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::unique_ptr<Histogram>> histograms_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::function<void(Histogram*)>> sums_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::function<double()>> callbacks_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -25,7 +25,7 @@ constexpr uint32_t kNone = UINT32_MAX;
 constexpr size_t kPollBatch = 64;
 constexpr size_t kPostBatch = 256;
 constexpr uint32_t kMaxPendingRequests = 1024;
-constexpr int kStopRounds = 100;
+constexpr int kStopTurns = 100;
 constexpr Nanos kStableConnection = kSecond;  // one that lived shorter counts as a failed attempt
 constexpr size_t kExpectedReply = 4096;       // bytes, where nobody says more
 
@@ -106,8 +106,10 @@ struct Begun {
   uint64_t peers_id = 0;
   size_t expected = 0;  // bytes of the reply
   Nanos deadline_ns = kNever;
-  Link* link = nullptr;   // null: free
-  Begun* prev = nullptr;  // among the link's
+  Nanos since_ns = 0;              // the turn in which it came
+  Histogram* served_ns = nullptr;  // gets the time until its reply; null: nobody asks
+  Link* link = nullptr;            // null: free
+  Begun* prev = nullptr;           // among the link's
   Begun* next = nullptr;
   uint64_t id() const { return static_cast<uint64_t>(serial) << 32 | index; }
 };
@@ -117,6 +119,7 @@ struct Waiting {
   uint16_t type = 0;
   uint64_t peers_id = 0;
   Nanos deadline_ns = kNever;
+  Nanos since_ns = 0;  // the turn in which it came
   std::string body;
 };
 
@@ -198,7 +201,11 @@ struct Xchg::Rep {
   const XchgOptions options;
   BufferPool send_pool;
   std::unique_ptr<Port> port;
-  std::vector<Handler> handlers;  // by type
+  struct Service {
+    Handler handler;
+    Histogram* served_ns = nullptr;
+  };
+  std::vector<Service> services;  // by type
   std::function<void(ConnectionId)> disconnect_handler;
   std::vector<std::function<void()>> hooks;
   std::vector<std::unique_ptr<Periodic>> periodics;
@@ -226,15 +233,15 @@ struct Xchg::Rep {
   std::vector<uint32_t> free_one_shots;
   std::vector<ConnectionId> dirty;
   std::vector<ConnectionId> flushing;
-  std::vector<Ended> ended;  // their done runs later in the round, never where they ended
+  std::vector<Ended> ended;  // their done runs later in the turn, never where they ended
   std::vector<Ended> running;
   std::vector<WorkRequest> post;
   std::vector<uint32_t> message;  // pieces of the message under construction
   std::array<Completion, kPollBatch> completions;
   TimerWheel wheel;
   Random random;
-  Nanos round_ns;
-  uint64_t round_clock = 0;  // hybrid logical clock of this round; 0: not read yet
+  Nanos turn_ns;
+  uint64_t turn_clock = 0;  // hybrid logical clock of this turn; 0: not read yet
   bool stopping = false;
 
   // --- any thread
@@ -251,7 +258,7 @@ struct Xchg::Rep {
   struct {
     std::atomic<uint64_t> messages_sent{0}, messages_received{0}, bytes_sent{0}, bytes_received{0},
         late_replies{0}, dropped_replies{0}, waited_requests{0}, cut_off{0}, malformed{0}, deadlines{0},
-        connects{0}, connect_failures{0}, rounds{0}, sleeps{0};
+        connects{0}, connect_failures{0}, turns{0}, sleeps{0};
   } count;
 
   bool OnXchg() const {
@@ -297,7 +304,8 @@ struct Xchg::Rep {
   // Requests of peers
   void Request(Link* link, const MessageAssembler::Message& m);
   void Wait(Link* link, Waiting request);
-  void Begin(Link* link, uint16_t type, uint64_t peers_id, Nanos deadline_ns, std::string_view body);
+  void Begin(Link* link, uint16_t type, uint64_t peers_id, Nanos deadline_ns, Nanos since_ns,
+             std::string_view body);
   Begun* FindBegun(uint64_t id);
   void EndBegun(Begun* b);
   void Expect(Begun* b, size_t bytes);
@@ -305,7 +313,7 @@ struct Xchg::Rep {
   bool BeginWaiting();
   bool Resume(Link* link);
 
-  // A round
+  // A turn
   void Dispatch(const Completion& c);
   void RequestEnded(const Completion& c);
   void Received(const Completion& c);
@@ -324,7 +332,7 @@ Xchg::Rep::Rep(Fabric* f, const Hello& hello, XchgOptions opts, std::unique_ptr<
       send_pool(f, Access::kLocal, options.send_pool_bytes, SlabBytes(options.send_pool_bytes)),
       port(std::move(p)),
       wheel(Now()),
-      round_ns(Now()) {}
+      turn_ns(Now()) {}
 
 // --- Links
 
@@ -334,7 +342,7 @@ Link* Xchg::Rep::LinkOf(Peer* peer) {
   link->peer = peer;
   peer->link = link.get();
   peer->waiting = std::move(link);
-  if (round_ns >= peer->next_attempt_ns) {
+  if (turn_ns >= peer->next_attempt_ns) {
     Connect(peer->link);
   } else {
     wheel.Add(peer->link, peer->next_attempt_ns);
@@ -349,7 +357,7 @@ void Xchg::Rep::Connect(Link* link) {
   hello.generation = ++peer->generation;
   hello.meant_for = peer->who;
   link->state = Link::State::kConnecting;
-  link->id = port->Connect(peer->address, hello, round_ns + options.connect_timeout_ns);
+  link->id = port->Connect(peer->address, hello, turn_ns + options.connect_timeout_ns);
   links.emplace(link->id, std::move(peer->waiting));
 }
 
@@ -365,11 +373,11 @@ void Xchg::Rep::LinkUp(const Completion& c) {
     const auto it = links.find(c.connection);
     if (it == links.end() || it->second->state != Link::State::kConnecting) return;
     link = it->second.get();
-    wheel.Add(link, round_ns + options.idle_close_ns);
+    wheel.Add(link, turn_ns + options.idle_close_ns);
   }
   link->state = Link::State::kUp;
   link->hello = *c.hello;
-  link->up_since_ns = link->last_used_ns = round_ns;
+  link->up_since_ns = link->last_used_ns = turn_ns;
   if (!link->queue.empty()) MarkDirty(link);
 }
 
@@ -377,7 +385,7 @@ void Xchg::Rep::AttemptFailed(Peer* peer) {
   const int doublings = std::min(peer->failures++, 20);
   const Nanos most = std::min(options.reconnect_max_ns, options.reconnect_min_ns << doublings);
   peer->next_attempt_ns =
-      round_ns + most / 2 + static_cast<Nanos>(random.Uniform(static_cast<uint64_t>(most / 2) + 1));
+      turn_ns + most / 2 + static_cast<Nanos>(random.Uniform(static_cast<uint64_t>(most / 2) + 1));
 }
 
 // Takes the link from its peer and ends what was under way on it; the record stays until kDisconnected.
@@ -387,7 +395,7 @@ void Xchg::Rep::Drop(Link* link) {
     if (link->state == Link::State::kConnecting) {
       Bump(count.connect_failures);
       AttemptFailed(peer);
-    } else if (link->state == Link::State::kUp && round_ns - link->up_since_ns < kStableConnection) {
+    } else if (link->state == Link::State::kUp && turn_ns - link->up_since_ns < kStableConnection) {
       AttemptFailed(peer);
     } else if (link->state == Link::State::kUp) {
       peer->failures = 0;
@@ -459,7 +467,7 @@ void Xchg::Rep::Flush(Link* link) {
     if (scanned == link->queue.head()) return;
     // Refused only when the connection has broken: kDisconnected is on its way and ends what stays queued.
     if (!post.empty() && !port->Post(link->id, post).ok()) return;
-    if (link->in_flight == 0) link->taken_ns = round_ns;
+    if (link->in_flight == 0) link->taken_ns = turn_ns;
     link->in_flight += static_cast<uint32_t>(post.size());
     if (!post.empty()) WatchProgress(link);
     for (uint64_t i = link->queue.head(); i < scanned; ++i) {
@@ -523,10 +531,10 @@ void Xchg::Rep::CountWaiting(size_t* of_link, size_t now) {
 }
 
 void Xchg::Rep::WatchProgress(Link* link) {
-  if (!link->progress.linked()) wheel.Add(&link->progress, round_ns + options.progress_timeout_ns);
+  if (!link->progress.linked()) wheel.Add(&link->progress, turn_ns + options.progress_timeout_ns);
 }
 
-// Overdue twice, with rounds between: it is not this thread that was held up, and has what the peer took
+// Overdue twice, with turns between: it is not this thread that was held up, and has what the peer took
 // still to look at.
 void Xchg::Rep::LookAtProgress(Link* link) {
   Nanos since = kNever;
@@ -537,14 +545,14 @@ void Xchg::Rep::LookAtProgress(Link* link) {
     return;
   }
   const Nanos due = since + options.progress_timeout_ns;
-  if (due > round_ns) {
+  if (due > turn_ns) {
     link->suspected = false;
     return wheel.Add(&link->progress, due);
   }
   if (link->suspected)
     return CutOff(link, link->in_flight > 0 ? "it takes nothing" : "it does not end its message");
   link->suspected = true;
-  wheel.Add(&link->progress, round_ns + options.progress_timeout_ns / 8);
+  wheel.Add(&link->progress, turn_ns + options.progress_timeout_ns / 8);
 }
 
 // --- Operations
@@ -621,8 +629,8 @@ void Xchg::Rep::FreePiece(Link* link, uint32_t index) {
 
 // Puts the message into send memory, in `message`. False: none left.
 bool Xchg::Rep::Encode(MessageHeader header, std::span<const std::string_view> parts, size_t total) {
-  if (round_clock == 0) round_clock = static_cast<uint64_t>(WallNowMs()) << 16;
-  header.clock = round_clock;
+  if (turn_clock == 0) turn_clock = static_cast<uint64_t>(WallNowMs()) << 16;
+  header.clock = turn_clock;
   message.clear();
   const size_t most = port->max_message_bytes() - sizeof(MessageHeader);
   size_t part = 0, offset = 0, left = total;
@@ -687,7 +695,7 @@ void Xchg::Rep::Enqueue(Link* link, const Op* op) {
     Bump(count.bytes_sent, sizeof(header) + body);
   }
   Bump(count.messages_sent);
-  link->last_used_ns = round_ns;
+  link->last_used_ns = turn_ns;
   MarkDirty(link);
 }
 
@@ -698,21 +706,21 @@ void Xchg::Call(Peer* peer, uint16_t type, std::span<const std::string_view> par
   const size_t total = TotalOf(parts);
   if (total > r->options.max_message_bytes)
     return r->FailLater(std::move(done), nullptr, Outcome::kInvalidArgument);
-  if (r->stopping || deadline_ns <= r->round_ns)
+  if (r->stopping || deadline_ns <= r->turn_ns)
     return r->FailLater(std::move(done), nullptr, Outcome::kUnavailable);
   Link* link = r->LinkOf(peer);
   if (!r->MayCall(*link)) return r->FailLater(std::move(done), nullptr, Outcome::kUnavailable);
   Op* op = r->NewOp(Op::Kind::kCall, link, deadline_ns);
   op->bytes = total;
   op->tag = tag;
-  op->since_ns = r->round_ns;
+  op->since_ns = r->turn_ns;
   op->call_done = std::move(done);
   MessageHeader header;
   header.type = type;
   header.request_id = op->id();
   header.deadline_or_depth = MessageHeader::kNoDeadline;
   if (deadline_ns != kNever) {
-    const Nanos left_us = (deadline_ns - r->round_ns) / kMicrosecond;
+    const Nanos left_us = (deadline_ns - r->turn_ns) / kMicrosecond;
     header.deadline_or_depth =
         static_cast<uint32_t>(std::min<Nanos>(left_us, MessageHeader::kNoDeadline - 1));
   }
@@ -741,6 +749,7 @@ void Xchg::Rep::Reply(ConnectionId connection, uint64_t request_id, Outcome outc
   header.outcome = static_cast<uint8_t>(outcome);
   header.request_id = b->peers_id;
   header.deadline_or_depth = queue_depth ? queue_depth() : 0;
+  if (b->served_ns != nullptr) b->served_ns->Add(static_cast<uint64_t>(Now() - b->since_ns));
   EndBegun(b);
   // Far beyond its share only when what it asked for was longer than was expected.
   if (link->queue.size() >= 2 * options.max_queued_calls_per_peer ||
@@ -758,7 +767,7 @@ void Xchg::Rep::Reply(ConnectionId connection, uint64_t request_id, Outcome outc
 
 void Xchg::Rep::OneSided(Peer* peer, WorkRequest request, Nanos deadline_ns, OpDone done) {
   NOVA_DCHECK(OnXchg());
-  if (stopping || deadline_ns <= round_ns) return FailLater(nullptr, std::move(done), Outcome::kUnavailable);
+  if (stopping || deadline_ns <= turn_ns) return FailLater(nullptr, std::move(done), Outcome::kUnavailable);
   Link* link = LinkOf(peer);
   if (link->queue.size() >= options.max_queued_calls_per_peer) {
     return FailLater(nullptr, std::move(done), Outcome::kUnavailable);
@@ -767,7 +776,7 @@ void Xchg::Rep::OneSided(Peer* peer, WorkRequest request, Nanos deadline_ns, OpD
   op->op_done = std::move(done);
   request.id = op->id();
   link->queue.push_back({request, op->index, op->serial, true});
-  link->last_used_ns = round_ns;
+  link->last_used_ns = turn_ns;
   MarkDirty(link);
 }
 
@@ -806,7 +815,7 @@ void Xchg::Rep::RequestEnded(const Completion& c) {
   if (const auto it = links.find(c.connection); it != links.end()) {
     link = it->second.get();
     --link->in_flight;
-    link->taken_ns = round_ns;
+    link->taken_ns = turn_ns;
     if (!link->queue.empty()) MarkDirty(link);
   }
   if ((c.id & kPieceTag) != 0) {
@@ -828,7 +837,7 @@ void Xchg::Rep::Received(const Completion& c) {
   const auto it = links.find(c.connection);
   if (it == links.end() || it->second->state != Link::State::kUp) return;
   Link* link = it->second.get();
-  link->last_used_ns = round_ns;
+  link->last_used_ns = turn_ns;
   Bump(count.bytes_received, c.data.size());
   MessageAssembler::Message m;
   switch (link->assembler.Add(c.data, &m)) {
@@ -861,7 +870,7 @@ void Xchg::Rep::Received(const Completion& c) {
 
 // A message is coming in, and was not ended by this piece.
 void Xchg::Rep::Assembling(Link* link) {
-  link->received_ns = round_ns;
+  link->received_ns = turn_ns;
   CountWaiting(&link->assembling_bytes, link->assembler.bytes());
   if (waiting_bytes > options.max_waiting_bytes) return CutOff(link, "too much is coming in");
   WatchProgress(link);
@@ -872,12 +881,12 @@ void Xchg::Rep::Assembling(Link* link) {
 void Xchg::Rep::Request(Link* link, const MessageAssembler::Message& m) {
   Nanos deadline_ns = kNever;
   if (m.header.deadline_or_depth != MessageHeader::kNoDeadline) {
-    deadline_ns = round_ns + static_cast<Nanos>(m.header.deadline_or_depth) * kMicrosecond;
+    deadline_ns = turn_ns + static_cast<Nanos>(m.header.deadline_or_depth) * kMicrosecond;
   }
   if (link->waiting.empty() && MayBegin(*link)) {
-    return Begin(link, m.header.type, m.header.request_id, deadline_ns, m.body);
+    return Begin(link, m.header.type, m.header.request_id, deadline_ns, turn_ns, m.body);
   }
-  Wait(link, {m.header.type, m.header.request_id, deadline_ns, std::string(m.body)});
+  Wait(link, {m.header.type, m.header.request_id, deadline_ns, turn_ns, std::string(m.body)});
 }
 
 void Xchg::Rep::Wait(Link* link, Waiting request) {
@@ -895,7 +904,7 @@ void Xchg::Rep::Wait(Link* link, Waiting request) {
   if (!fits) CutOff(link, "it asks for more than may wait");
 }
 
-void Xchg::Rep::Begin(Link* link, uint16_t type, uint64_t peers_id, Nanos deadline_ns,
+void Xchg::Rep::Begin(Link* link, uint16_t type, uint64_t peers_id, Nanos deadline_ns, Nanos since_ns,
                       std::string_view body) {
   if (free_begun.empty()) {
     free_begun.push_back(static_cast<uint32_t>(begun.size()));
@@ -906,6 +915,9 @@ void Xchg::Rep::Begin(Link* link, uint16_t type, uint64_t peers_id, Nanos deadli
   free_begun.pop_back();
   b->peers_id = peers_id;
   b->deadline_ns = deadline_ns;
+  b->since_ns = since_ns;
+  const bool known = type < services.size() && services[type].handler;
+  b->served_ns = known ? services[type].served_ns : nullptr;
   b->link = link;
   b->expected = 0;
   Expect(b, kExpectedReply);
@@ -919,7 +931,7 @@ void Xchg::Rep::Begin(Link* link, uint16_t type, uint64_t peers_id, Nanos deadli
   }
   ++link->begun_count;
   const IncomingCall call{link->id, b->id(), type, deadline_ns, body, &link->hello};
-  if (type < handlers.size() && handlers[type]) return handlers[type](call);
+  if (known) return services[type].handler(call);
   Reply(link->id, call.request_id, Outcome::kInvalidArgument, {});
 }
 
@@ -955,7 +967,7 @@ void Xchg::Rep::EndBegun(Begun* b) {
 // A caller that is long past its deadline waits for nothing, and a handler may have dropped what was to
 // answer it.
 void Xchg::Rep::ForgetOverdue(Link* link) {
-  const Nanos ended_ns = round_ns - options.progress_timeout_ns;
+  const Nanos ended_ns = turn_ns - options.progress_timeout_ns;
   while (link->begun != nullptr && link->begun->deadline_ns < ended_ns) EndBegun(link->begun);
 }
 
@@ -981,14 +993,14 @@ bool Xchg::Rep::Resume(Link* link) {
     const Waiting request = std::move(link->waiting.front());
     link->waiting.pop_front();
     CountWaiting(&link->waiting_bytes, link->waiting_bytes - sizeof(Waiting) - request.body.size());
-    if (request.deadline_ns <= round_ns) continue;  // nobody waits for the answer
+    if (request.deadline_ns <= turn_ns) continue;  // nobody waits for the answer
     began = true;
-    Begin(link, request.type, request.peers_id, request.deadline_ns, request.body);
+    Begin(link, request.type, request.peers_id, request.deadline_ns, request.since_ns, request.body);
   }
   return began;
 }
 
-// --- A round
+// --- A turn
 
 void Xchg::Rep::Dispatch(const Completion& c) {
   switch (c.kind) {
@@ -1022,15 +1034,15 @@ void Xchg::Rep::Fire(TimerNode* node) {
         Drop(link);
         return link->peer->waiting.reset();
       }
-      if (link->ops != nullptr || link->in_flight > 0) link->last_used_ns = round_ns;
-      if (link->last_used_ns + options.idle_close_ns <= round_ns) return CloseLink(link);
+      if (link->ops != nullptr || link->in_flight > 0) link->last_used_ns = turn_ns;
+      if (link->last_used_ns + options.idle_close_ns <= turn_ns) return CloseLink(link);
       return wheel.Add(link, link->last_used_ns + options.idle_close_ns);
     }
     case Timed::What::kProgress:
       return LookAtProgress(static_cast<ProgressTimer*>(timed)->link);
     case Timed::What::kPeriodic: {
       auto* periodic = static_cast<Periodic*>(timed);
-      wheel.Add(periodic, round_ns + periodic->period_ns);
+      wheel.Add(periodic, turn_ns + periodic->period_ns);
       return periodic->fn();
     }
     case Timed::What::kOneShot: {
@@ -1082,15 +1094,15 @@ bool Xchg::Rep::FlushAll() {
 bool Xchg::RunOnce() {
   Rep* r = rep_.get();
   if (r->owner.load(std::memory_order_relaxed) == nullptr) r->owner.store(Thread::CurrentId());
-  r->round_ns = Now();
-  r->round_clock = 0;
-  Bump(r->count.rounds);
+  r->turn_ns = Now();
+  r->turn_clock = 0;
+  Bump(r->count.turns);
   bool active = false;
   const size_t n = r->port->Poll(r->completions);
   for (size_t i = 0; i < n; ++i) r->Dispatch(r->completions[i]);
   active |= n > 0;
   active |= r->RunSubmitted();
-  active |= r->wheel.Advance(r->round_ns, [r](TimerNode* node) { r->Fire(node); }) > 0;
+  active |= r->wheel.Advance(r->turn_ns, [r](TimerNode* node) { r->Fire(node); }) > 0;
   active |= r->RunEnded();
   active |= r->BeginWaiting();
   if (active) {
@@ -1102,7 +1114,7 @@ bool Xchg::RunOnce() {
 
 void Xchg::Rep::WindUp() {
   stopping = true;
-  round_ns = Now();
+  turn_ns = Now();
   std::vector<ConnectionId> ids;
   for (const auto& [id, link] : links) ids.push_back(id);
   std::sort(ids.begin(), ids.end());
@@ -1115,7 +1127,7 @@ void Xchg::Rep::WindUp() {
     }
   }
   // Callbacks may call again, and are told Unavailable; not for ever.
-  for (int i = 0; i < kStopRounds; ++i) {
+  for (int i = 0; i < kStopTurns; ++i) {
     const size_t n = port->Poll(completions);
     for (size_t j = 0; j < n; ++j) Dispatch(completions[j]);
     if (!RunEnded() && n == 0) break;
@@ -1141,17 +1153,17 @@ Xchg::~Xchg() { Stop(); }
 
 Port* Xchg::port() { return rep_->port.get(); }
 
-void Xchg::Handle(uint16_t type, Handler handler) {
+void Xchg::Handle(uint16_t type, Handler handler, Histogram* served_ns) {
   NOVA_CHECK(type >= 1 && type <= MessageHeader::kMaxType);
-  if (rep_->handlers.size() <= type) rep_->handlers.resize(type + 1u);
-  rep_->handlers[type] = std::move(handler);
+  if (rep_->services.size() <= type) rep_->services.resize(type + 1u);
+  rep_->services[type] = {std::move(handler), served_ns};
 }
 
 void Xchg::HandleDisconnect(std::function<void(ConnectionId)> handler) {
   rep_->disconnect_handler = std::move(handler);
 }
 
-void Xchg::AddRoundHook(std::function<void()> hook) { rep_->hooks.push_back(std::move(hook)); }
+void Xchg::AddTurnHook(std::function<void()> hook) { rep_->hooks.push_back(std::move(hook)); }
 
 void Xchg::AddTimer(Nanos period_ns, std::function<void()> fn) {
   auto periodic = std::make_unique<Periodic>();
@@ -1173,8 +1185,8 @@ void Xchg::Start() {
     Nanos active_ns = 0;
     while (!r->stop.load()) {
       if (RunOnce()) {
-        active_ns = r->round_ns;
-      } else if (r->round_ns - active_ns >= spin_ns) {
+        active_ns = r->turn_ns;
+      } else if (r->turn_ns - active_ns >= spin_ns) {
         Bump(r->count.sleeps);
         r->port->Wait(r->wheel.NextDue());
       }
@@ -1236,7 +1248,7 @@ XchgCounters Xchg::counters() const {
   out.deadlines = c.deadlines;
   out.connects = c.connects;
   out.connect_failures = c.connect_failures;
-  out.rounds = c.rounds;
+  out.turns = c.turns;
   out.sleeps = c.sleeps;
   return out;
 }
@@ -1283,6 +1295,6 @@ void Xchg::Close(ConnectionId connection) {
   rep_->CloseLink(it->second.get());
 }
 
-Nanos Xchg::round_time_ns() const { return rep_->round_ns; }
+Nanos Xchg::turn_time_ns() const { return rep_->turn_ns; }
 
 }  // namespace nova

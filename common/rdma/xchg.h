@@ -29,7 +29,7 @@
 //   2. run submitted closures, then timers that are due: deadlines, idle connections, RunAt, AddTimer
 //   3. run `done` of calls and operations that ended in 1 and 2 without an answer
 //   4. begin requests that waited, as far as their connections have room again
-//   5. if anything was done: run the round hooks
+//   5. if anything was done: run the hooks at the end of a turn
 //   6. post the queued requests, one Post for each connection
 //
 // Thread safety: methods under "OnXchg" only on this thread (checked in debug builds); Submit, Start and Stop
@@ -49,6 +49,7 @@
 #include <string_view>
 
 #include "absl/functional/any_invocable.h"
+#include "common/base/histogram.h"
 #include "common/base/metrics.h"
 #include "common/base/outcome.h"
 #include "common/base/status.h"
@@ -117,7 +118,7 @@ struct XchgCounters {
   uint64_t deadlines = 0;        // calls and one-sided operations that ended at theirs
   uint64_t connects = 0;         // connections that came up, dialled or accepted
   uint64_t connect_failures = 0;
-  uint64_t rounds = 0;  // turns of the loop
+  uint64_t turns = 0;   // of the loop
   uint64_t sleeps = 0;  // times that it slept
 };
 
@@ -140,12 +141,13 @@ class Xchg {
   // --- set-up, before Start; but for Stop
   Port* port();  // for Fabric::Listen
   using Handler = std::function<void(const IncomingCall&)>;
-  // `handler` serves requests of this type; it must answer each by Reply, now or later.
-  void Handle(uint16_t type, Handler handler);
+  // `handler` serves requests of this type; it must answer each by Reply, now or later. `served_ns`, if it is
+  // given, gets the time from the turn in which a request came until its reply; the caller owns it.
+  void Handle(uint16_t type, Handler handler, Histogram* served_ns = nullptr);
   // Called for accepted connections that are gone.
   void HandleDisconnect(std::function<void(ConnectionId)> handler);
   // Called at the end of each turn of the loop that did something, before requests are posted.
-  void AddRoundHook(std::function<void()> hook);
+  void AddTurnHook(std::function<void()> hook);
   // Called about every period, also while idle.
   void AddTimer(Nanos period_ns, std::function<void()> fn);
   // The queue depth that our replies carry.
@@ -197,7 +199,7 @@ class Xchg {
   // Closes a connection for a malformed request, and counts it as such.
   void Close(ConnectionId connection);
   // Now() at the start of this turn of the loop; for tests.
-  Nanos round_time_ns() const;
+  Nanos turn_time_ns() const;
 
   // One turn of the loop: polls, dispatches, runs closures and timers, calls hooks, posts. True: it did
   // something. The body of the thread; tests call it.

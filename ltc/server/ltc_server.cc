@@ -32,6 +32,11 @@ bool EndsIn(const Range& range, std::string_view to) {
 
 }  // namespace
 
+// As nova_ltc_requests_total has them.
+const std::pair<LtcServer::Op, const char*> LtcServer::kOpNames[] = {
+    {kWriteOp, "write"}, {kBatchOp, "batch"},        {kSwapOp, "compare_and_swap"},
+    {kGetOp, "get"},     {kMultiGetOp, "multi_get"}, {kScanOp, "scan"}};
+
 LtcServer::LtcServer(std::vector<XchgExecutor*> executors, const LtcServerOptions& options,
                      std::function<Nanos()> lease_expiry_ns, Metrics* metrics)
     : executors_(std::move(executors)),
@@ -49,28 +54,30 @@ LtcServer::LtcServer(std::vector<XchgExecutor*> executors, const LtcServerOption
       snapshots_taken_(metrics->counter("nova_ltc_requests_total{op=\"snapshot\"}")),
       not_owner_(metrics->counter("nova_ltc_not_owner_total")) {
   for (size_t i = 0; i < executors_.size(); ++i) {
-    const auto handle = [this, i](LtcRequest type, auto handler) {
+    served_ns_.push_back(std::make_unique<Served>());
+    const auto handle = [this, i](LtcRequest type, Op op, auto handler, auto... what) {
       executors_[i]->xchg()->Handle(
           static_cast<uint16_t>(type),
-          [this, i, handler](const IncomingCall& call) { (this->*handler)(i, call); });
+          [this, i, handler, what...](const IncomingCall& call) { (this->*handler)(i, call, what...); },
+          op == kOps ? nullptr : &(*served_ns_[i])[op]);
     };
-    const auto handle_with = [this, i](LtcRequest type, auto handler, auto what) {
-      executors_[i]->xchg()->Handle(
-          static_cast<uint16_t>(type),
-          [this, i, handler, what](const IncomingCall& call) { (this->*handler)(i, call, what); });
-    };
-    handle_with(LtcRequest::kPut, &LtcServer::HandleWrite, ValueType::kPut);
-    handle_with(LtcRequest::kDelete, &LtcServer::HandleWrite, ValueType::kDelete);
-    handle_with(LtcRequest::kDeleteRange, &LtcServer::HandleWrite, ValueType::kDeleteRange);
-    handle(LtcRequest::kGet, &LtcServer::HandleGet);
-    handle(LtcRequest::kScan, &LtcServer::HandleScan);
-    handle(LtcRequest::kBatch, &LtcServer::HandleBatch);
-    handle(LtcRequest::kCompareAndSwap, &LtcServer::HandleCompareAndSwap);
-    handle(LtcRequest::kMultiGet, &LtcServer::HandleMultiGet);
-    handle(LtcRequest::kTakeSnapshot, &LtcServer::HandleTakeSnapshot);
-    handle_with(LtcRequest::kRenewSnapshot, &LtcServer::HandleHeldSnapshot, LtcRequest::kRenewSnapshot);
-    handle(LtcRequest::kCheckpoint, &LtcServer::HandleCheckpoint);
-    handle_with(LtcRequest::kDropSnapshot, &LtcServer::HandleHeldSnapshot, LtcRequest::kDropSnapshot);
+    handle(LtcRequest::kPut, kWriteOp, &LtcServer::HandleWrite, ValueType::kPut);
+    handle(LtcRequest::kDelete, kWriteOp, &LtcServer::HandleWrite, ValueType::kDelete);
+    handle(LtcRequest::kDeleteRange, kWriteOp, &LtcServer::HandleWrite, ValueType::kDeleteRange);
+    handle(LtcRequest::kBatch, kBatchOp, &LtcServer::HandleBatch);
+    handle(LtcRequest::kCompareAndSwap, kSwapOp, &LtcServer::HandleCompareAndSwap);
+    handle(LtcRequest::kGet, kGetOp, &LtcServer::HandleGet);
+    handle(LtcRequest::kMultiGet, kMultiGetOp, &LtcServer::HandleMultiGet);
+    handle(LtcRequest::kScan, kScanOp, &LtcServer::HandleScan);
+    handle(LtcRequest::kTakeSnapshot, kOps, &LtcServer::HandleTakeSnapshot);
+    handle(LtcRequest::kRenewSnapshot, kOps, &LtcServer::HandleHeldSnapshot, LtcRequest::kRenewSnapshot);
+    handle(LtcRequest::kDropSnapshot, kOps, &LtcServer::HandleHeldSnapshot, LtcRequest::kDropSnapshot);
+    handle(LtcRequest::kCheckpoint, kOps, &LtcServer::HandleCheckpoint);
+  }
+  for (const auto& [op, name] : kOpNames) {
+    metrics->AddHistogram(StrCat("nova_ltc_request_ns{op=\"", name, "\"}"), [this, op = op](Histogram* sum) {
+      for (const auto& served : served_ns_) sum->Merge((*served)[op]);
+    });
   }
   executors_[0]->xchg()->AddTimer(kSweepPeriod, [this] { snapshots_.Sweep(Now()); });
   metrics->AddCallback("nova_ltc_snapshots", [this] { return static_cast<double>(snapshots_.size()); });

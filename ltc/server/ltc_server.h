@@ -19,6 +19,7 @@
 // Errors: outcomes in replies (common/base/outcome.h).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -27,6 +28,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/base/executor.h"
+#include "common/base/histogram.h"
 #include "common/base/rules_off.h"
 #include "common/rdma/xchg.h"
 #include "ltc/engine/range.h"
@@ -82,6 +84,10 @@ class LtcServer {
     std::shared_ptr<const RangeMap> ranges;
     uint64_t generation = 0;  // of `ranges`; another value of generation_ means a newer map
   };
+  // Operations whose time is told, from a request's arrival to its reply.
+  enum Op : size_t { kWriteOp, kBatchOp, kSwapOp, kGetOp, kMultiGetOp, kScanOp, kOps };
+  static const std::pair<Op, const char*> kOpNames[kOps];
+  using Served = std::array<Histogram, kOps>;
   struct MultiGetCall;  // a multi-get under way
   // Finds the range: kOk, or kNotOwner if it is not here at that epoch. *range stays valid while the handler
   // runs. On xchg `index`.
@@ -127,8 +133,9 @@ class LtcServer {
   // One checkpoint request at a time, beside lists: log groups are replaced and flushed by the same threads,
   // and must not wait for it.
   std::atomic<bool> checkpoint_running_{false};
-  std::vector<Lane> lanes_;              // [i] belongs to xchg i
-  std::atomic<uint64_t> generation_{0};  // rises with each SetRanges; lanes compare theirs with it
+  std::vector<Lane> lanes_;                         // [i] belongs to xchg i
+  std::vector<std::unique_ptr<Served>> served_ns_;  // [i] is added to by xchg i
+  std::atomic<uint64_t> generation_{0};             // rises with each SetRanges; lanes compare theirs with it
   Mutex mu_;
   std::shared_ptr<const RangeMap> ranges_ ABSL_GUARDED_BY(mu_);
   SnapshotTable snapshots_;  // snapshots held by clients

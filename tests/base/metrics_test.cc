@@ -63,6 +63,13 @@ TEST(MetricsTest, AFamilysTypeAndHelpStandBeforeItsSamples) {
   m.AddCallback("nova_stoc_stored_bytes", [] { return 123456789012.0; });
   m.AddCallback("nova_ltc_write_stall_seconds_total", [] { return 0.25; });
   m.histogram("nova_stoc_disk_operation_ns")->Add(7);
+  Histogram one, other;  // of two threads
+  one.Add(1'000);
+  other.Add(3'000);
+  m.AddHistogram("nova_ltc_request_ns{op=\"get\"}", [&](Histogram* sum) {
+    sum->Merge(one);
+    sum->Merge(other);
+  });
   const std::string text = m.PrometheusText();
   EXPECT_NE(text.find("# HELP nova_stoc_requests_total Requests received, by type\n"
                       "# TYPE nova_stoc_requests_total counter\n"
@@ -77,6 +84,9 @@ TEST(MetricsTest, AFamilysTypeAndHelpStandBeforeItsSamples) {
                       "nova_ltc_write_stall_seconds_total 0.25\n"),
             std::string::npos)
       << text;
+  for (const char* sum :
+       {"nova_ltc_request_ns_sum{op=\"get\"} 4000\n", "nova_ltc_request_ns_count{op=\"get\"} 2\n"})
+    EXPECT_NE(text.find(sum), std::string::npos) << text;
   EXPECT_NE(text.find("# TYPE nova_stoc_disk_operation_ns summary\nnova_stoc_disk_operation_ns{quantile"),
             std::string::npos)
       << text;

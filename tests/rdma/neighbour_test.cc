@@ -43,7 +43,7 @@ struct Server {
       ++begun;
       most_begun = std::max(most_begun, begun);
       xchg->ExpectReply(call.request_id, kPageBytes);
-      xchg->RunAt(xchg->round_time_ns() + kMillisecond, [this, answer, call] {
+      xchg->RunAt(xchg->turn_time_ns() + kMillisecond, [this, answer, call] {
         --begun;
         answer(call, page);
       });

@@ -31,7 +31,7 @@ struct Node {
     });
     xchg->Handle(kSilent, [this](const IncomingCall&) { ++ignored; });
     xchg->Handle(kLate, [this](const IncomingCall& call) {
-      xchg->RunAt(xchg->round_time_ns() + 100 * kMillisecond,
+      xchg->RunAt(xchg->turn_time_ns() + 100 * kMillisecond,
                   [this, connection = call.connection, id = call.request_id] {
                     xchg->Reply(connection, id, Outcome::kOk, {});
                   });
@@ -128,7 +128,7 @@ struct Ends {
   }
 };
 
-// Two nodes whose rounds the test runs itself, in turn.
+// Two nodes whose turns the test runs itself, in turn.
 bool RunUntil(const std::vector<Xchg*>& xchgs, const std::function<bool()>& done,
               Nanos time_ns = 10 * kSecond) {
   const Nanos deadline = Now() + time_ns;
@@ -481,11 +481,10 @@ TEST_P(XchgTest, AnIdleXchgDoesNotWake) {
     client.xchg->Start();
     ASSERT_EQ(Echo(client, server.address, "x").outcome, Outcome::kOk);
     SleepFor(20 * kMillisecond);
-    const uint64_t server_rounds = server.xchg->counters().rounds,
-                   client_rounds = client.xchg->counters().rounds;
+    const uint64_t server_turns = server.xchg->counters().turns, client_turns = client.xchg->counters().turns;
     SleepFor(300 * kMillisecond);
-    EXPECT_EQ(server.xchg->counters().rounds, server_rounds);
-    EXPECT_EQ(client.xchg->counters().rounds, client_rounds);
+    EXPECT_EQ(server.xchg->counters().turns, server_turns);
+    EXPECT_EQ(client.xchg->counters().turns, client_turns);
   });
 }
 
@@ -539,7 +538,7 @@ TEST_P(XchgTest, HooksRunOnceInEachRoundThatDidSomething) {
   Run([](FabricWorld* world) {
     Node node(world, "node");
     int hooks = 0, closures = 0;
-    node.xchg->AddRoundHook([&] { ++hooks; });
+    node.xchg->AddTurnHook([&] { ++hooks; });
     for (int i = 0; i < 5; ++i) {
       node.xchg->Submit([&] {
         ++closures;
@@ -668,12 +667,44 @@ TEST_P(XchgTest, F3_AnotherIncarnationOfWhomItIsMeantForIsNotReached) {
   });
 }
 
+TEST_P(XchgTest, TheTimeFromARequestToItsReplyIsToldByType) {
+  Run([](FabricWorld* world) {
+    Histogram slow, fast;  // outlive the xchgs
+    Node server(world, "server"), client(world, "client");
+    server.xchg->Handle(
+        0x20,
+        [&](const IncomingCall& call) {
+          server.xchg->RunAt(Now() + 50 * kMillisecond,
+                             [&, connection = call.connection, id = call.request_id] {
+                               server.xchg->Reply(connection, id, Outcome::kOk, {});
+                             });
+        },
+        &slow);
+    server.xchg->Handle(
+        0x21,
+        [&](const IncomingCall& call) {
+          server.xchg->Reply(call.connection, call.request_id, Outcome::kOk, {});
+        },
+        &fast);
+    server.Listen(world->AnyAddress("server"));
+    server.xchg->Start();
+    client.xchg->Start();
+    for (const uint16_t type : {0x20, 0x21, 0x21, 0x21})
+      EXPECT_EQ(BlockingCall(client.xchg.get(), server.address, type, {}, kNever).outcome, Outcome::kOk);
+    server.xchg->Stop();
+    EXPECT_EQ(slow.count(), 1u);
+    EXPECT_GE(slow.max(), static_cast<uint64_t>(48 * kMillisecond));
+    EXPECT_EQ(fast.count(), 3u);
+    EXPECT_LT(fast.Percentile(50), static_cast<uint64_t>(40 * kMillisecond));
+  });
+}
+
 TEST_P(XchgTest, DeadlinesTravelWithTheirCalls) {
   Run([](FabricWorld* world) {
     std::vector<Nanos> left;
     Node server(world, "server"), client(world, "client");
     server.xchg->Handle(0x20, [&](const IncomingCall& call) {
-      left.push_back(call.deadline_ns == kNever ? kNever : call.deadline_ns - server.xchg->round_time_ns());
+      left.push_back(call.deadline_ns == kNever ? kNever : call.deadline_ns - server.xchg->turn_time_ns());
       EXPECT_EQ(NameOf(*call.peer), "client");
       server.xchg->Reply(call.connection, call.request_id, Outcome::kBusy, {});
     });

@@ -11,8 +11,7 @@
 namespace nova {
 namespace {
 
-constexpr int kAcceptsPerRound = 16;
-constexpr Nanos kAcceptPauseNs = 100 * kMillisecond;
+constexpr int kAcceptsPerTurn = 16;
 
 // Bytes on their way that the kernel keeps, or 384 KiB in its accounting: more than a 25 Gbit/s link has
 // under way, and little enough to stay in a core's cache between the two copies. Left to grow, megabytes
@@ -27,6 +26,12 @@ void Configure(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
+// A fresh socket takes a handshake whole; one that does not is broken.
+bool SendHandshake(TcpConnection* c, const std::string& bytes) {
+  iovec piece{const_cast<char*>(bytes.data()), bytes.size()};
+  return c->stream->Write(&piece, 1) == static_cast<ssize_t>(bytes.size());
 }
 
 }  // namespace
@@ -95,12 +100,6 @@ void TcpPort::Connected(TcpConnection* c) {
 
 // --- The handshake
 
-// A fresh socket takes a handshake whole; one that does not is broken.
-bool TcpPort::SendHandshake(TcpConnection* c, const std::string& bytes) {
-  iovec piece{const_cast<char*>(bytes.data()), bytes.size()};
-  return c->stream->Write(&piece, 1) == static_cast<ssize_t>(bytes.size());
-}
-
 void TcpPort::ReadHandshake(TcpConnection* c) {
   for (;;) {
     const size_t have = c->handshake.size();
@@ -144,9 +143,8 @@ void TcpPort::HandleHandshake(TcpConnection* c, const Handshake& h) {
     to->HandOver(std::move(c->stream), h);
     return true;
   });
-  --handshakes_;
   Release(c);
-  ResumeAccepting();
+  acceptor_.Ended();
 }
 
 void TcpPort::FinishAccept(TcpConnection* c, const Handshake& h) {
@@ -154,20 +152,17 @@ void TcpPort::FinishAccept(TcpConnection* c, const Handshake& h) {
   c->peer_max_message = h.max_message_bytes;
   ConnectionId replaced;
   const std::string refusal = admission_.Judge(shared_->listener, h.hello, c->id, &replaced);
-  if (!refusal.empty()) return Refuse(c, refusal);
+  if (!refusal.empty()) {
+    SendHandshake(c, EncodeRefusal(shared_->listener.self, refusal));
+    return Break(c, refusal, /*linger=*/true);
+  }
   if (TcpConnection* old = connections_.Find(replaced); old != nullptr) Break(old, kReplaced);
   if (!SendHandshake(
           c, EncodeHello(HandshakeKind::kWelcome, shared_->listener.self, options_.max_message_bytes))) {
     return Break(c, "the connection broke in the handshake");
   }
-  --handshakes_;
   Up(c);
-  ResumeAccepting();
-}
-
-void TcpPort::Refuse(TcpConnection* c, std::string_view reason) {
-  SendHandshake(c, EncodeRefusal(shared_->listener.self, reason));
-  Break(c, reason, /*linger=*/true);
+  acceptor_.Ended();
 }
 
 void TcpPort::Up(TcpConnection* c) {
@@ -185,41 +180,19 @@ TcpConnection* TcpPort::AddAccepted(std::unique_ptr<RecordStream> stream) {
   c->state = State::kAwaitHello;
   c->stream = std::move(stream);
   c->accepted = true;
-  ++handshakes_;
+  acceptor_.Began();
   return c;
 }
 
 void TcpPort::Accept() {
-  for (int i = 0; i < kAcceptsPerRound; ++i) {
-    if (handshakes_ >= shared_->options.max_handshakes) return PauseAccepting(kNever);
-    const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) {
-      // Out of descriptors: the kernel keeps the caller in its queue; asking again at once would spin.
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-        PauseAccepting(Now() + kAcceptPauseNs);
-      return;
-    }
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    const int fd = acceptor_.Accept();
+    if (fd < 0) return;
     Configure(fd);
     TcpConnection* c = AddAccepted(std::make_unique<PlainStream>(fd));
     SetInterest(c, true, false);
     connections_.SetTimer(c, Now() + shared_->options.handshake_timeout_ns);
   }
-}
-
-void TcpPort::PauseAccepting(Nanos until_ns) {
-  accept_again_ns_ = until_ns;
-  if (!accepting_) return;
-  accepting_ = false;
-  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, listen_fd_, nullptr);
-}
-
-void TcpPort::ResumeAccepting() {
-  if (accepting_ || listen_fd_ < 0 || handshakes_ >= shared_->options.max_handshakes) return;
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = kListenEvent;
-  accepting_ = epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, listen_fd_, &event) == 0;
-  accept_again_ns_ = accepting_ ? kNever : Now() + kAcceptPauseNs;  // the kernel had no memory for it
 }
 
 }  // namespace nova

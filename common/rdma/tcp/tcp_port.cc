@@ -9,25 +9,37 @@ namespace nova {
 namespace {
 
 constexpr size_t kMaxEvents = 256;
-constexpr size_t kMaxIov = 512;
-constexpr size_t kInlinedBytes = 64 * 1024;  // sent by one system call
-constexpr uint32_t kMaxRoundsAlone = 8;
+constexpr uint32_t kMaxTurnsAlone = 8;
 constexpr size_t kMaxLingering = 64;
 constexpr Nanos kLingerNs = kSecond;
+
+// Throws away bytes that a lingering connection brings. True: the peer has closed it.
+bool DropInput(RecordStream* stream, int most_reads) {
+  std::byte dropped[4096];
+  for (int i = 0; i < most_reads; ++i) {
+    iovec piece{dropped, sizeof(dropped)};
+    const ssize_t n = stream->Read(&piece, 1);
+    if (n == RecordStream::kWouldBlock) return false;
+    if (n <= 0) return true;
+  }
+  return false;
+}
 
 }  // namespace
 
 TcpPort::TcpPort(TcpShared* shared, const PortOptions& options)
-    : shared_(shared), regions_(&shared->regions), options_(options), events_(kMaxEvents) {
-  iov_.reserve(kMaxIov);
-  inlined_.reserve(kInlinedBytes);
+    : shared_(shared),
+      regions_(&shared->regions),
+      options_(options),
+      acceptor_(shared->options.max_handshakes),
+      events_(kMaxEvents),
+      memory_(options.max_message_bytes) {
   regions_->AddReader(&memory_mu_);
 }
 
 TcpPort::~TcpPort() {
   connections_.ForEach([this](TcpConnection* c) { Break(c, "the port was closed"); });
   shared_->ports.Remove(this);
-  if (listen_fd_ >= 0) close(listen_fd_);
   if (epoll_fd_ >= 0) close(epoll_fd_);
   regions_->RemoveReader(&memory_mu_);
 }
@@ -41,10 +53,7 @@ Status TcpPort::Open() {
   return wake_.Open(epoll_fd_, kWakeEvent);
 }
 
-void TcpPort::Serve(int listen_fd) {
-  listen_fd_ = listen_fd;
-  if (listen_fd_ >= 0) ResumeAccepting();
-}
+void TcpPort::Serve(int listen_fd) { acceptor_.Serve(listen_fd, epoll_fd_, kListenEvent); }
 
 // --- Connections
 
@@ -78,18 +87,15 @@ void TcpPort::Break(TcpConnection* c, std::string_view reason, bool linger) {
   if (c->state == State::kDead) return;
   if (c->state == State::kLingering) return Release(c);
   const bool was_up = c->state == State::kUp || c->state == State::kFailing;
-  if (c->state == State::kAwaitHello) {
-    --handshakes_;
-    ResumeAccepting();
-  }
+  if (c->state == State::kAwaitHello) acceptor_.Ended();
   c->reason.assign(reason);
   if (c->accepted) admission_.Leave(c->hello, c->id);
-  while (!c->pending.empty()) CompleteHead(c, c->pending.front().flushed());
+  while (!c->out.pending.empty()) CompleteHead(c, c->out.pending.front().flushed());
   if (was_up) counters_.Disconnected();
   if (was_up || !c->accepted) queue_.PushDisconnected(*c);
-  c->frames.clear();
-  c->responses.clear();
-  c->block.reset();
+  c->out.frames.clear();
+  c->out.responses.clear();
+  c->in.block.reset();
   if (!linger || lingering_ >= kMaxLingering) return Release(c);
   ++lingering_;
   c->state = State::kLingering;
@@ -108,15 +114,7 @@ void TcpPort::Disconnect(ConnectionId connection) {
   if (c != nullptr && c->state != State::kLingering) Break(c, "closed on this side");
 }
 
-// --- A round
-
-void TcpPort::Recycle() {
-  queue_.Clear();
-  connections_.Recycle();
-  for (auto& block : used_blocks_) free_blocks_.push_back(std::move(block));
-  used_blocks_.clear();
-  slab_ = slab_used_ = 0;
-}
+// --- A turn
 
 void TcpPort::HandleEvent(uint64_t id, uint32_t events) {
   if (id == kWakeEvent) return wake_.Drain();
@@ -137,26 +135,17 @@ void TcpPort::HandleEvent(uint64_t id, uint32_t events) {
       if ((events & (EPOLLHUP | EPOLLERR)) != 0) return Break(c, std::string(c->reason));
       return Flush(c);
     case State::kLingering:
-      return DropInput(c);
+      if (DropInput(c->stream.get(), kReadsPerTurn)) Release(c);
+      return;
     case State::kResolving:
     case State::kDead:
       return;
   }
 }
 
-void TcpPort::DropInput(TcpConnection* c) {
-  std::byte dropped[4096];
-  for (int i = 0; i < kReadsPerRound; ++i) {
-    iovec piece{dropped, sizeof(dropped)};
-    const ssize_t n = c->stream->Read(&piece, 1);
-    if (n == RecordStream::kWouldBlock) return;
-    if (n <= 0) return Release(c);
-  }
-}
-
 void TcpPort::RunTimers() {
   const Nanos now = Now();
-  if (accept_again_ns_ <= now) ResumeAccepting();
+  if (acceptor_.again_ns() <= now) acceptor_.Resume();
   while (TcpConnection* c = connections_.Due(now)) {
     switch (c->state) {
       case State::kResolving:
@@ -180,11 +169,11 @@ void TcpPort::RunTimers() {
 bool TcpPort::ReadAlone() {
   TcpConnection* c = connections_.Find(alone_);
   // frames: it waits for room, too
-  if (c == nullptr || c->state != State::kUp || !c->frames.empty()) return false;
-  return ++rounds_alone_ % kMaxRoundsAlone != 0 && ReadFrames(c);
+  if (c == nullptr || c->state != State::kUp || !c->out.frames.empty()) return false;
+  return ++turns_alone_ % kMaxTurnsAlone != 0 && ReadFrames(c);
 }
 
-void TcpPort::Round() {
+void TcpPort::Turn() {
   FlushOwed();
   if (!arrivals_.empty()) TakeArrivals();
   if (ready_events_ > 0 || !ReadAlone()) {
@@ -196,11 +185,11 @@ void TcpPort::Round() {
       HandleEvent(event.data.u64, event.events);
     }
   }
-  if (connections_.next_timer_ns() != kNever || accept_again_ns_ != kNever) RunTimers();
+  if (connections_.next_timer_ns() != kNever || acceptor_.again_ns() != kNever) RunTimers();
   for (size_t i = 0; i < flush_.size(); ++i) {
     TcpConnection* c = connections_.Find(flush_[i]);
     if (c == nullptr) continue;
-    c->in_flush = false;
+    c->out.in_flush = false;
     if (c->state == State::kUp || c->state == State::kFailing) Flush(c);
   }
   flush_.clear();
@@ -208,8 +197,10 @@ void TcpPort::Round() {
 
 size_t TcpPort::Poll(std::span<Completion> out) {
   if (queue_.empty()) {
-    Recycle();
-    Round();
+    queue_.Clear();  // the owner took all of it: memory that it pointed into is free
+    connections_.Recycle();
+    memory_.Recycle();
+    Turn();
   }
   return queue_.Take(out);
 }
@@ -219,7 +210,7 @@ void TcpPort::Wait(Nanos deadline_ns) {
   FlushOwed();
   if (!queue_.empty()) return;
   const int timeout_ms =
-      EpollTimeout(std::min({deadline_ns, connections_.next_timer_ns(), accept_again_ns_}));
+      EpollTimeout(std::min({deadline_ns, connections_.next_timer_ns(), acceptor_.again_ns()}));
   if (timeout_ms == 0) return;
   if (wake_.BeginSleep()) {
     ready_events_ =

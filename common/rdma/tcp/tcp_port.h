@@ -8,6 +8,8 @@
 // A connection that alone has traffic is read without asking epoll first, which saves a system call for each
 // message; the others are looked at every few turns, and before a sleep.
 //
+// Its parts: TcpAcceptor, the listening socket; ReceiveMemory, where received bytes lie; GatherList, the
+// bytes of one system call; a connection builds its own frames and lands what it receives (tcp_connection.h).
 // Its sources: tcp_port.cc, a turn of the port; tcp_connect.cc, connections until they are up; tcp_send.cc
 // and tcp_receive.cc, frames.
 //
@@ -35,7 +37,10 @@
 #include "common/rdma/fabric_ports.h"
 #include "common/rdma/mailbox.h"
 #include "common/rdma/port_counters.h"
+#include "common/rdma/tcp/gather_list.h"
+#include "common/rdma/tcp/receive_memory.h"
 #include "common/rdma/tcp/region_table.h"
+#include "common/rdma/tcp/tcp_acceptor.h"
 #include "common/rdma/tcp/tcp_connection.h"
 #include "common/rdma/tcp/tcp_fabric.h"
 #include "common/rdma/wake_event.h"
@@ -102,16 +107,12 @@ class TcpPort final : public Port {
   // ended.
   void Break(TcpConnection* c, std::string_view reason, bool linger = false);
   void BreakMalformed(TcpConnection* c, std::string_view reason);  // Break, counted as a protocol error
-  // The owner took all completions: memory they pointed into is free.
-  void Recycle();
   // One turn: arrivals, sockets, timers, answers.
-  void Round();
+  void Turn();
   // An event of epoll; `id` names a connection or a k...Event.
   void HandleEvent(uint64_t id, uint32_t events);
   // Reads the connection alone_; false: all sockets are to be looked at.
   bool ReadAlone();
-  // Throws away bytes that a lingering connection brings.
-  void DropInput(TcpConnection* c);
   // Breaks connections whose time is over, accepts again.
   void RunTimers();
 
@@ -123,8 +124,6 @@ class TcpPort final : public Port {
   void StartConnect(TcpConnection* c, const StatusOr<sockaddr_in>& at);
   // The socket's connect() has ended: sends the hello, or breaks.
   void Connected(TcpConnection* c);
-  // Writes a handshake. False: the socket did not take it whole, so it is broken.
-  bool SendHandshake(TcpConnection* c, const std::string& bytes);
   // Reads on until the peer's handshake is whole.
   void ReadHandshake(TcpConnection* c);
   // The peer's handshake is whole: a welcome brings the connection up, a hello goes on here or at another
@@ -132,44 +131,23 @@ class TcpPort final : public Port {
   void HandleHandshake(TcpConnection* c, const Handshake& h);
   // Judges a hello (Admission), and brings it up or refuses.
   void FinishAccept(TcpConnection* c, const Handshake& h);
-  void Refuse(TcpConnection* c, std::string_view reason);  // sends the reason, then breaks
   // The connection is usable; tells the owner.
   void Up(TcpConnection* c);
   // A connection that waits for its hello.
   TcpConnection* AddAccepted(std::unique_ptr<RecordStream> stream);
   // Takes connections from the kernel's queue, a few each turn.
   void Accept();
-  // Stops watching the listening socket; kNever: until a handshake ends.
-  void PauseAccepting(Nanos until_ns);
-  // Watches it again if there is room for handshakes.
-  void ResumeAccepting();
 
   // --- tcp_send.cc
 
   // Builds frames and sends them until nothing is left or the socket is full; then epoll tells when to go on.
   void Flush(TcpConnection* c);
-  // Builds frames, up to kMaxChunkBytes or 128 of them; an acknowledgement alone if one is due.
-  void BuildFrames(TcpConnection* c);
-  // Builds a frame of the oldest answer that is owed; false: none is.
-  bool BuildResponseFrame(TcpConnection* c);
-  // Builds a frame of the next request; false: there is none.
-  bool BuildRequestFrame(TcpConnection* c);
-  // Adds a frame that carries the present acknowledgement. The reference is valid until the next one.
-  OutFrame& PushFrame(TcpConnection* c, FrameType type, OutFrame::Source source);
   SendResult SendFrames(TcpConnection* c);  // sends frames by one system call
-  // After a revocation looks again at the memory of unsent requests. False: it was revoked.
-  bool CheckOutgoing(TcpConnection* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
-  // Fills iov_ with at most a chunk of the frames; *bytes is its size. False: the connection is gone.
+  // Fills gather_ with at most a chunk of the frames; *bytes is its size. False: the connection is gone.
   bool Gather(TcpConnection* c, size_t* bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
-  // Adds the rest of `frame` to iov_, as far as *budget goes; copies headers and short payloads into
-  // inlined_.
-  void GatherFrame(TcpConnection* c, const OutFrame& frame, size_t* budget)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   // The region of a peer's READ was revoked since it was asked for: replaces frame `index` by a NAK. False:
   // its data has begun to go out, so the connection is gone.
   bool RefuseRead(TcpConnection* c, uint64_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
-  // The kernel has the oldest frame whole; after a NAK breaks.
-  void FrameGone(TcpConnection* c);
   void CompleteHead(TcpConnection* c, CompletionStatus status);  // the oldest request has ended
   // Completes requests at the front that were never sent.
   void DropFailedHeads(TcpConnection* c);
@@ -189,25 +167,17 @@ class TcpPort final : public Port {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   // A header is whole: checks it, and where its payload goes. False: as Consume.
   bool BeginFrame(TcpConnection* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
-  // Copies payload to its place.
-  void Land(TcpConnection* c, const std::byte* p, size_t n) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   // The payload is in place: counts and tells the owner.
   void EndFrame(TcpConnection* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
   // After a revocation looks again at the memory in which the frame lands. False: as Consume.
   bool CheckLanding(TcpConnection* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
-  // Where the next bytes of the payload belong, as far as they lie together.
-  std::span<std::byte> DirectTarget(TcpConnection* c) ABSL_EXCLUSIVE_LOCKS_REQUIRED(memory_mu_);
-  // Counts bytes of the payload that have landed.
-  void Advance(TcpConnection* c, size_t n);
   // A SEND is whole; its acknowledgement may ride on an answer.
   void Received(TcpConnection* c, std::span<const std::byte> message);
   // A peer's request is not allowed: it is told (NAK), and nothing more of it is read.
   void FailCheck(TcpConnection* c);
-  // Memory for a SEND that comes in parts.
-  std::unique_ptr<std::byte[]> TakeBlock();
 
   static constexpr size_t kMaxChunkBytes = 512 * 1024;     // of registered memory touched under one lock
-  static constexpr int kReadsPerRound = 8;                 // system calls for one connection
+  static constexpr int kReadsPerTurn = 8;                  // system calls for one connection
   static constexpr Nanos kFailingNs = 500 * kMillisecond;  // time for a NAK to go out
   static constexpr uint64_t kWakeEvent = 0;                // events' names; ids of connections are larger
   static constexpr uint64_t kListenEvent = 1;
@@ -215,12 +185,9 @@ class TcpPort final : public Port {
   TcpShared* const shared_;
   RegionTable* const regions_;
   const PortOptions options_;
-  int epoll_fd_ = -1;               // -1: not open
-  int listen_fd_ = -1;              // of the first port; else -1
-  bool accepting_ = false;          // epoll watches listen_fd_
-  Nanos accept_again_ns_ = kNever;  // when to watch it again, after the kernel ran out of something
-  size_t handshakes_ = 0;           // accepted connections that are not up
-  size_t lingering_ = 0;            // connections in kLingering; bounded
+  int epoll_fd_ = -1;  // -1: not open
+  TcpAcceptor acceptor_;
+  size_t lingering_ = 0;  // connections in kLingering; bounded
 
   Mutex memory_mu_;  // registered in *regions_; see the head of this file
 
@@ -237,17 +204,10 @@ class TcpPort final : public Port {
   std::vector<epoll_event> events_;  // of the last epoll_wait
   int ready_events_ = 0;             // of events_, from a Wait: not handled yet
   ConnectionId alone_;  // the only connection that had something when all were looked at; 0: none, or several
-  uint32_t rounds_alone_ = 0;       // turns since then
-  std::vector<iovec> iov_;          // the bytes that SendFrames sends; see Gather
-  std::vector<std::byte> inlined_;  // headers and short payloads that iov_ points to; never grows
-
-  std::vector<std::unique_ptr<std::byte[]>> slabs_;  // of received bytes; kept for ever
-  size_t slab_ = 0;                                  // the slab in use, of slabs_
-  size_t slab_used_ = 0;                             // bytes of it that completions point into
-  bool slab_referenced_ = false;  // the last bytes hold a message that was handed out in place
-  std::vector<std::unique_ptr<std::byte[]>> free_blocks_;  // for SENDs in parts
-  // Blocks that completions point into, until Recycle.
-  std::vector<std::unique_ptr<std::byte[]>> used_blocks_;
+  uint32_t turns_alone_ = 0;  // turns since then
+  GatherList gather_;         // the bytes that SendFrames sends
+  ReceiveMemory memory_;
+  bool slab_referenced_ = false;  // the last bytes that were read hold a message that was handed out in place
 };
 
 }  // namespace nova

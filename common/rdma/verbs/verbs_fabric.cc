@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 
 #include "common/base/log.h"
-#include "common/base/thread.h"
 #include "common/rdma/resolver.h"
 #include "common/rdma/verbs/verbs_device.h"
+#include "common/rdma/verbs/verbs_id_reaper.h"
 #include "common/rdma/verbs/verbs_port.h"
+#include "common/rdma/verbs/verbs_regions.h"
 
 namespace nova {
 namespace {
@@ -28,19 +28,11 @@ class VerbsFabric final : public Fabric, public VerbsPortOwner {
         port_(device.attributes),
         pd_(pd) {
     ibv_query_device(context_, &limits_);
-    reaper_ = std::make_unique<Thread>("rdma.reaper.0", [this] { RunReaper(); });
   }
   ~VerbsFabric() override {
     ports_.Close();
-    {
-      MutexLock lock(&discard_mu_);
-      stopping_ = true;
-      discard_changed_.SignalAll();
-    }
     reaper_.reset();
-    MutexLock lock(&regions_mu_);
-    for (const auto& [lkey, mr] : registered_) ibv_dereg_mr(mr);
-    registered_.clear();
+    regions_.reset();
     ibv_dealloc_pd(pd_);
     ibv_close_device(context_);
   }
@@ -62,13 +54,13 @@ class VerbsFabric final : public Fabric, public VerbsPortOwner {
   const ibv_device_attr& limits() const override { return limits_; }
   bool IsOurs(const rdma_cm_id* cm) const override;
   bool source(sockaddr_in* from) const override;
-  void RefreshRegions(uint64_t* version, KeyTable* regions) override;
+  void RefreshRegions(uint64_t* version, KeyTable* regions) override { regions_->Refresh(version, regions); }
   ibv_qp* CreateQueuePair(ibv_qp_init_attr* attributes, VerbsPort* port) override;
   void DestroyQueuePair(ibv_qp* qp) override;
   bool WasBrokenByUs(const ibv_qp* qp) const override;
   void DrainAsyncEvents() override;
-  void Discard(rdma_cm_id* cm) override;
-  void FinishDiscarding() override;
+  void Discard(rdma_cm_id* cm) override { reaper_->Discard(cm); }
+  void FinishDiscarding() override { reaper_->Finish(); }
 
   std::string Text() const;
   void BreakAll();
@@ -88,7 +80,6 @@ class VerbsFabric final : public Fabric, public VerbsPortOwner {
     bool broken_by_us = false;
   };
   void BreakAllLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void RunReaper();
 
   const VerbsFabricOptions options_;
   const in_addr source_;  // 0: any
@@ -104,18 +95,8 @@ class VerbsFabric final : public Fabric, public VerbsPortOwner {
   mutable Mutex mu_;
   absl::flat_hash_map<uint32_t, QueuePair> queue_pairs_ ABSL_GUARDED_BY(mu_);  // by number
 
-  mutable Mutex regions_mu_;
-  KeyTable regions_ ABSL_GUARDED_BY(regions_mu_);
-  absl::flat_hash_map<uint32_t, ibv_mr*> registered_ ABSL_GUARDED_BY(regions_mu_);  // by lkey
-  std::atomic<uint64_t> regions_version_{1};
-
-  Mutex discard_mu_;
-  CondVar discard_changed_;
-  std::deque<rdma_cm_id*> discarded_ ABSL_GUARDED_BY(discard_mu_);
-  uint64_t discards_ ABSL_GUARDED_BY(discard_mu_) = 0;
-  uint64_t destroyed_ ABSL_GUARDED_BY(discard_mu_) = 0;
-  bool stopping_ ABSL_GUARDED_BY(discard_mu_) = false;
-  std::unique_ptr<Thread> reaper_;
+  std::unique_ptr<VerbsRegions> regions_ = std::make_unique<VerbsRegions>();
+  std::unique_ptr<IdReaper> reaper_ = std::make_unique<IdReaper>();
 };
 
 // --- Memory
@@ -136,24 +117,13 @@ StatusOr<MemoryRegion> VerbsFabric::Register(void* address, uint64_t size, Acces
   }
   const MemoryRegion region{static_cast<std::byte*>(address), size, mr->lkey,
                             access == Access::kLocal ? 0 : mr->rkey, access};
-  MutexLock lock(&regions_mu_);
-  registered_.emplace(mr->lkey, mr);
-  regions_.Add(region);
-  regions_version_.fetch_add(1, std::memory_order_release);
+  regions_->Add(region, mr);
   return region;
 }
 
 void VerbsFabric::Revoke(const MemoryRegion& region) {
-  ibv_mr* mr = nullptr;
-  {
-    MutexLock lock(&regions_mu_);
-    const auto it = registered_.find(region.lkey);
-    if (it == registered_.end()) return;
-    mr = it->second;
-    registered_.erase(it);
-    regions_.Remove(region.lkey);
-    regions_version_.fetch_add(1, std::memory_order_release);
-  }
+  ibv_mr* const mr = regions_->Take(region.lkey);
+  if (mr == nullptr) return;
   int error = ibv_dereg_mr(mr);
   if (error == 0) return;
   // Revocation (F1) before everything: no queue pair, nothing lands.
@@ -162,13 +132,6 @@ void VerbsFabric::Revoke(const MemoryRegion& region) {
   BreakAll();
   for (int i = 0; i < kRevokeTries && (error = ibv_dereg_mr(mr)) != 0; ++i) SleepFor(kMillisecond);
   if (error != 0) NOVA_LOG(ERROR) << "a memory region stays pinned: " << strerror(error);
-}
-
-void VerbsFabric::RefreshRegions(uint64_t* version, KeyTable* regions) {
-  if (*version == regions_version_.load(std::memory_order_acquire)) return;
-  MutexLock lock(&regions_mu_);
-  *version = regions_version_.load(std::memory_order_relaxed);
-  *regions = regions_;
 }
 
 // --- Queue pairs
@@ -286,41 +249,8 @@ StatusOr<std::string> VerbsFabric::Listen(const std::string& address, const Hell
 
 FabricCounters VerbsFabric::counters() const {
   FabricCounters sum = ports_.counters();
-  MutexLock lock(&regions_mu_);
-  sum.regions = static_cast<int64_t>(regions_.size());
+  sum.regions = static_cast<int64_t>(regions_->size());
   return sum;
-}
-
-void VerbsFabric::Discard(rdma_cm_id* cm) {
-  MutexLock lock(&discard_mu_);
-  discarded_.push_back(cm);
-  ++discards_;
-  discard_changed_.SignalAll();
-}
-
-void VerbsFabric::FinishDiscarding() {
-  MutexLock lock(&discard_mu_);
-  const uint64_t until = discards_;
-  while (destroyed_ < until) discard_changed_.Wait(&discard_mu_);
-}
-
-void VerbsFabric::RunReaper() {
-  for (;;) {
-    rdma_cm_id* cm = nullptr;
-    {
-      MutexLock lock(&discard_mu_);
-      while (discarded_.empty()) {
-        if (stopping_) return;
-        discard_changed_.Wait(&discard_mu_);
-      }
-      cm = discarded_.front();
-      discarded_.pop_front();
-    }
-    rdma_destroy_id(cm);
-    MutexLock lock(&discard_mu_);
-    ++destroyed_;
-    discard_changed_.SignalAll();
-  }
 }
 
 std::string VerbsFabric::Text() const {

@@ -161,7 +161,7 @@ void VerbsPort::Disconnect(ConnectionId connection) {
   if (VerbsConnection* c = connections_.Find(connection); c != nullptr) Break(c, "closed on this side");
 }
 
-// --- A round
+// --- A turn
 
 void VerbsPort::Recycle() {
   queue_.Clear();
@@ -202,8 +202,8 @@ void VerbsPort::RunTimers(Nanos now_ns) {
   }
 }
 
-// What need not be looked at in every round.
-void VerbsPort::SlowRound(Nanos now_ns) {
+// What need not be looked at in every turn.
+void VerbsPort::SlowTurn(Nanos now_ns) {
   slow_ns_ = now_ns;
   std::array<epoll_event, 8> events;
   const int n = epoll_wait(epoll_fd_, events.data(), static_cast<int>(events.size()), 0);
@@ -235,12 +235,12 @@ void VerbsPort::SlowRound(Nanos now_ns) {
   RunTimers(now_ns);
 }
 
-void VerbsPort::Round(bool before_sleep) {
-  round_ns_ = Now();
+void VerbsPort::Turn(bool before_sleep) {
+  turn_ns_ = Now();
   const bool something = FetchCompletions();
   HandleCompletions();
   if (!arrivals_.empty()) TakeArrivals();
-  if (before_sleep || round_ns_ - slow_ns_ >= (something ? kSlowNs : kIdleSlowNs)) SlowRound(round_ns_);
+  if (before_sleep || turn_ns_ - slow_ns_ >= (something ? kSlowNs : kIdleSlowNs)) SlowTurn(turn_ns_);
   while (!waiting_.empty() && handshakes_ < kMaxHandshakes) {
     const ConnectRequest request = waiting_.front();
     waiting_.erase(waiting_.begin());
@@ -262,7 +262,7 @@ void VerbsPort::Round(bool before_sleep) {
 size_t VerbsPort::Poll(std::span<Completion> out) {
   if (queue_.empty()) {
     Recycle();
-    Round(/*before_sleep=*/false);
+    Turn(/*before_sleep=*/false);
   }
   return queue_.Take(out);
 }
@@ -272,9 +272,9 @@ void VerbsPort::Wait(Nanos deadline_ns) {
     // Armed first, then looked at once more: what comes after that look rings.
     if (ibv_req_notify_cq(cq_, 0) != 0) return;
     armed_ = true;
-    Round(/*before_sleep=*/true);
+    Turn(/*before_sleep=*/true);
     if (!queue_.empty()) return;
-    if (!armed_) continue;  // it rang between the look and the end of the round
+    if (!armed_) continue;  // it rang between the look and the end of the turn
     Nanos until = std::min(deadline_ns, connections_.next_timer_ns());
     if (in_queue_pairs_ > 0) {
       until = std::min(until, Now() + kScanNs);

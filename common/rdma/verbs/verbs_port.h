@@ -124,9 +124,9 @@ class VerbsPort final : public Port {
   // The owner took all completions: buffers they pointed into are posted again.
   void Recycle();
   // One turn: completions, arrivals, now and then the rest, waiting requests.
-  void Round(bool before_sleep);
+  void Turn(bool before_sleep);
   // Everything but the completion queue: events, scan, timers.
-  void SlowRound(Nanos now_ns);
+  void SlowTurn(Nanos now_ns);
   // Breaks connections without progress (H28), asks idle ones for a sign of life.
   void Scan(Nanos now_ns);
   // Breaks connections whose time is over.
@@ -253,9 +253,9 @@ class VerbsPort final : public Port {
   std::vector<ibv_sge> chain_pieces_;
   std::vector<ibv_recv_wr> receive_chain_;  // of PostReceives
   std::vector<ibv_sge> receive_pieces_;
-  Nanos round_ns_ = 0;  // when this turn began
-  Nanos slow_ns_ = 0;   // when the last SlowRound was
-  Nanos scan_ns_ = 0;   // when the next Scan is due
+  Nanos turn_ns_ = 0;  // when this turn began
+  Nanos slow_ns_ = 0;  // when the last SlowTurn was
+  Nanos scan_ns_ = 0;  // when the next Scan is due
 };
 
 }  // namespace nova

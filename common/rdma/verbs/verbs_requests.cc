@@ -11,7 +11,7 @@ namespace nova {
 namespace {
 
 constexpr size_t kFetch = 64;
-constexpr size_t kMaxFetched = 256;  // taken in one round
+constexpr size_t kMaxFetched = 256;  // taken in one turn
 constexpr uint32_t kSignalEvery = 16;
 constexpr uint32_t kSignalBytes = 64 * 1024;
 constexpr uint64_t kLongestRequest = uint64_t{1} << 31;
@@ -197,7 +197,7 @@ void VerbsPort::HandleCompletion(const ibv_wc& wc) {
   if (wc.status != IBV_WC_SUCCESS) return RequestFailed(c, wc.status);
   CompleteHead(c, CompletionStatus::kOk);
   DropFailedHeads(c);
-  c->heard_ns = c->progress_ns = round_ns_;
+  c->heard_ns = c->progress_ns = turn_ns_;
   if (c->next_push < c->pending.tail()) Push(c);
 }
 
@@ -233,7 +233,7 @@ void VerbsPort::HandleReceive(const ibv_wc& wc) {
     return BreakMalformed(c, StrCat("malformed message: ", ibv_wc_status_str(wc.status)));
   }
   if (c->state == State::kUp) {
-    c->heard_ns = round_ns_;
+    c->heard_ns = turn_ns_;
     if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
       queue_.Push(CompletionKind::kImmediate, c->id).immediate = ntohl(wc.imm_data);
       repost_.push_back(buffer);
@@ -243,7 +243,7 @@ void VerbsPort::HandleReceive(const ibv_wc& wc) {
     }
     return;
   }
-  repost_.push_back(buffer);  // posted at the end of the round, when it was read
+  repost_.push_back(buffer);  // posted at the end of the turn, when it was read
   if (c->state != State::kAwaitHello && c->state != State::kAwaitWelcome) return;
   if (wc.opcode != IBV_WC_RECV) return BreakMalformed(c, "malformed handshake: not a message");
   HandleHandshake(c, {reinterpret_cast<const char*>(BufferOf(buffer)), wc.byte_len});
