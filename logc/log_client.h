@@ -61,8 +61,9 @@ class LogClient {
 
  private:
   struct Rep;
+  // A range's log at one epoch: its lanes, its fence, the changes of its group. What is under way keeps it.
   class StocLog;
-  class Handle;
+  class Handle;  // of the engine; ends the epoch's log when it goes
   std::unique_ptr<Rep> rep_;
 };
 

@@ -39,7 +39,7 @@ Outcome LogLane::Append(const LogRecord& record, absl::AnyInvocable<void(Outcome
   const auto it = current_.find(record.round);
   const std::shared_ptr<GroupLog> log = it != current_.end() ? it->second : NewLog(record.round);
   PendingRecord pending;
-  if (!Stage(bytes, &pending)) return Outcome::kBusy;
+  if (!Stage(bytes, /*beyond=*/false, &pending)) return Outcome::kBusy;
   pending.sync = record.sync;
   pending.done = std::move(done);
   log->Append(record, std::move(pending));
@@ -53,9 +53,10 @@ void LogLane::Flush() {
   for (const auto& [round, log] : current_) log->PostUnposted();
 }
 
-bool LogLane::Stage(size_t bytes, PendingRecord* pending) {
+bool LogLane::Stage(size_t bytes, bool beyond, PendingRecord* pending) {
   if (staging_ == nullptr || staging_->used + bytes > staging_->buffer.capacity()) {
-    Buffer buffer = staging_pool_->Allocate(std::max(bytes, kStagingChunkBytes));
+    const size_t chunk = std::max(bytes, kStagingChunkBytes);
+    Buffer buffer = beyond ? staging_pool_->AllocateBeyond(chunk) : staging_pool_->Allocate(chunk);
     if (!buffer) return false;
     staging_ = std::make_shared<Staging>(std::move(buffer));
   }
@@ -121,7 +122,7 @@ void LogLane::MoveTo(const LogGroup& group) {
 void LogLane::MoveRecord(PendingRecord record, GroupLog* to) {
   PendingRecord moved;
   // Posted and not delivered everywhere: the next owner decides (shown stays, R4).
-  if (!Stage(record.bytes, &moved)) return FailRecord(&record);
+  if (!Stage(record.bytes, /*beyond=*/true, &moved)) return FailRecord(&record);
   std::copy_n(record.data(), record.bytes, moved.data());
   moved.sync = record.sync;
   moved.done = std::move(record.done);

@@ -29,7 +29,8 @@ class LogLane : public GroupLog::Owner {
     virtual bool fenced() const = 0;
     // From any thread: the epoch is over, for whatever reason.
     virtual void Fence() = 0;
-    // Has the group replaced; every lane is moved then.
+    // Has the group replaced; every lane is moved then, each on its thread, so that for a while some append
+    // to the new group and some to the old one. The old one is needed until the last has moved (RangeGroups).
     virtual void ReplaceGroup(const LogGroup& current, StocId failed, ChangeCause cause) = 0;
     // Calls Flush of the lane at the end of the turn.
     virtual void FlushSoon(size_t lane) = 0;
@@ -67,12 +68,14 @@ class LogLane : public GroupLog::Owner {
 
  private:
   size_t index() const { return xchg_->options().index; }
-  // Room for a record in staging memory. False: none for now.
-  bool Stage(size_t bytes, PendingRecord* pending);
+  // Room for a record in staging memory. False: none for now. `beyond`: also beyond its bound.
+  bool Stage(size_t bytes, bool beyond, PendingRecord* pending);
   std::shared_ptr<GroupLog> OpenLog();
   // The log where appends of the round go from now on.
   std::shared_ptr<GroupLog> NewLog(RoundNumber round);
-  // Ends the record where there is no room for it.
+  // Copies the record into `to`. What is in flight may be there twice, for as long as WRITEs to the old group
+  // last: its second copy does not count against the bound of staging memory. Where the system itself gives
+  // no memory the record ends with kNotOwner, and the range is lost and recovered from its logs.
   void MoveRecord(PendingRecord record, GroupLog* to);
   void FailRecord(PendingRecord* record);
   void FreeLog(GroupLog* log);

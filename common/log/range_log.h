@@ -61,14 +61,16 @@ class RangeLog {
  public:
   virtual ~RangeLog() = default;
   // Posts the record soon, at the latest at the end of the executor's turn. `done` runs on `on`, in order of
-  // append for each log, also of what a Fence ends. kOk: taken. Else nothing was done, and `done` is
+  // append for each log; a local log, and one that is fenced already, calls it before Append returns. kOk:
+  // taken. Else nothing was done, and `done` is
   // not called. kBusy: there is no log memory now. kNoSpace: earlier records have been waiting for full disks
   // for a while.
   virtual Outcome Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) = 0;
   // Frees the round's logs at all members. Call once an acknowledged edit names every memtable of the round
   // as done (done memtables, M3).
   virtual void DeleteRound(RoundNumber round) = 0;
-  // The epoch is over: every record under way and every later one ends with kNotOwner.
+  // The epoch is over: every record under way and every later one ends with kNotOwner. One that every member
+  // has may still end with kOk: it is in the log, whoever owns the range now (L3).
   virtual void Fence() = 0;
   virtual size_t bytes_in_flight() const = 0;  // of records appended and not ended
   // Waits until every record acknowledged so far survives as much as one with `sync`.

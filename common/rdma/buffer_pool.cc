@@ -105,7 +105,7 @@ struct BufferPool::Rep {
   size_t in_use ABSL_GUARDED_BY(mu) = 0;
   size_t registered ABSL_GUARDED_BY(mu) = 0;
 
-  BufferSlab* EmptySlab(size_t capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  BufferSlab* EmptySlab(size_t capacity, bool beyond) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   BufferSlab* Map(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void Unmap(BufferSlab* slab) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void UnmapEmpty(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -113,16 +113,16 @@ struct BufferPool::Rep {
 
 // A slab without users, in no list, cut for `capacity`: one that is there, or a new one, for which others may
 // have to go. Null: the bound is reached, or the system gives no more.
-BufferSlab* BufferPool::Rep::EmptySlab(size_t capacity) {
+BufferSlab* BufferPool::Rep::EmptySlab(size_t capacity, bool beyond) {
   const size_t bytes = std::max(slab_bytes, capacity);
+  if (!beyond && registered - empty_bytes + bytes > max_bytes) return nullptr;
   BufferSlab* slab = empty.front();
   while (slab != nullptr && slab->region.size != bytes) slab = empty.after(slab);
   if (slab != nullptr) {
     SlabList::Remove(slab);
     empty_bytes -= bytes;
   } else {
-    if (bytes > max_bytes - (registered - empty_bytes)) return nullptr;
-    if (bytes > max_bytes - registered) UnmapEmpty(bytes - (max_bytes - registered));
+    if (registered + bytes > max_bytes) UnmapEmpty(registered + bytes - max_bytes);
     slab = Map(bytes);
     if (slab == nullptr && empty_bytes > 0) {  // the system's own bound, of lockable memory perhaps
       UnmapEmpty(empty_bytes);
@@ -181,7 +181,7 @@ BufferPool::~BufferPool() {
   while (!rep_->slabs.empty()) rep_->Unmap(rep_->slabs.back().get());
 }
 
-Buffer BufferPool::Allocate(size_t bytes) {
+Buffer BufferPool::Take(size_t bytes, bool beyond) {
   Buffer out;
   if (bytes > rep_->max_bytes) return out;
   const size_t capacity = std::bit_ceil(std::max(bytes, kMinPiece));
@@ -189,7 +189,7 @@ Buffer BufferPool::Allocate(size_t bytes) {
   SlabList& partial = rep_->partial[ClassOf(capacity)];
   BufferSlab* slab = partial.front();
   const bool fresh = slab == nullptr;
-  if (fresh) slab = rep_->EmptySlab(capacity);
+  if (fresh) slab = rep_->EmptySlab(capacity, beyond);
   if (slab == nullptr) return out;
   out.data_ = slab->Take();
   const bool full = slab->used == slab->count;

@@ -58,12 +58,16 @@ class BufferPool {
 
   // A piece of at least `bytes`, rounded up to a power of two of 256 and more. One larger than slab_bytes has
   // a slab of its own. May register memory, which takes milliseconds.
-  Buffer Allocate(size_t bytes);
+  Buffer Allocate(size_t bytes) { return Take(bytes, /*beyond=*/false); }
+  // Likewise beyond max_bytes, for what must go on, and is bounded by other means. What is beyond it goes
+  // back to the system once it has no users and others need room.
+  Buffer AllocateBeyond(size_t bytes) { return Take(bytes, /*beyond=*/true); }
   size_t bytes_in_use() const;      // of pieces with users; for tests
   size_t bytes_registered() const;  // of all slabs; for tests
 
  private:
   friend class Buffer;
+  Buffer Take(size_t bytes, bool beyond);
   void Free(BufferSlab* slab, const std::byte* data);  // of Buffer::Reset
   struct Rep;
   std::unique_ptr<Rep> rep_;

@@ -112,15 +112,17 @@ void BackgroundWork::RunQueue(BoundedQueue<std::function<void()>>* queue) {
   while (auto fn = queue->Pop()) (*fn)();
 }
 
-void BackgroundWork::Push(BoundedQueue<std::function<void()>>* queue, std::function<void()> fn) {
-  // Each entry belongs to a request or a range, both bounded far below the capacity; full means closed.
-  if (!queue->TryPush(fn)) NOVA_LOG(INFO) << "background work dropped: stopping";
+bool BackgroundWork::Push(BoundedQueue<std::function<void()>>* queue, std::function<void()> fn) {
+  if (queue->TryPush(fn)) return true;
+  if (const uint64_t met = dropped_.Due())
+    NOVA_LOG(WARNING) << "background work dropped (" << met << " so far): stopping, or 65,536 wait";
+  return false;
 }
 
-void BackgroundWork::RunReader(std::function<void()> fn) { Push(&reader_queue_, std::move(fn)); }
-void BackgroundWork::RunOpen(std::function<void()> fn) { Push(&open_queue_, std::move(fn)); }
-void BackgroundWork::RunRelease(std::function<void()> fn) { Push(&release_queue_, std::move(fn)); }
-void BackgroundWork::RunChange(std::function<void()> fn) { Push(&change_queue_, std::move(fn)); }
-void BackgroundWork::RunControl(std::function<void()> fn) { Push(&control_queue_, std::move(fn)); }
+bool BackgroundWork::RunReader(std::function<void()> fn) { return Push(&reader_queue_, std::move(fn)); }
+bool BackgroundWork::RunOpen(std::function<void()> fn) { return Push(&open_queue_, std::move(fn)); }
+bool BackgroundWork::RunRelease(std::function<void()> fn) { return Push(&release_queue_, std::move(fn)); }
+bool BackgroundWork::RunChange(std::function<void()> fn) { return Push(&change_queue_, std::move(fn)); }
+bool BackgroundWork::RunControl(std::function<void()> fn) { return Push(&control_queue_, std::move(fn)); }
 
 }  // namespace nova

@@ -3,8 +3,8 @@
 // order.
 //
 // A range reports that work may be due (Due). A flush thread takes one flush at a time, a compaction thread
-// one plan or part; ranges take turns, but a range whose log is exposed goes first (FlushFirst). Work that
-// failed is tried again after 0.1 s.
+// one plan or part; ranges take turns, but a range whose log is exposed goes first (FlushFirst). Work for
+// which FlushOne or CompactOne said no, though it is needed, is tried again after 0.1 s.
 //
 // Thread safety: Due, FlushFirst and Run... from any thread, also under a range's lock; they do not wait.
 //   Stop: one thread.
@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/log_throttle.h"
 #include "common/base/mutex.h"
 #include "common/base/queue.h"
 #include "common/base/thread.h"
@@ -48,12 +49,13 @@ class BackgroundWork {
   void Due(RangeId range);
   // Its flush goes before those of other ranges.
   void FlushFirst(RangeId range);
-  // Runs a closure on a thread of that kind. After Stop it is dropped.
-  void RunReader(std::function<void()> fn);
-  void RunOpen(std::function<void()> fn);
-  void RunRelease(std::function<void()> fn);
-  void RunChange(std::function<void()> fn);
-  void RunControl(std::function<void()> fn);
+  // Runs a closure on a thread of that kind. False: it is dropped, for 65,536 of the kind wait, or after
+  // Stop. Whoever queues again and again sees to it that its last closure has ended.
+  bool RunReader(std::function<void()> fn);
+  bool RunOpen(std::function<void()> fn);
+  bool RunRelease(std::function<void()> fn);
+  bool RunChange(std::function<void()> fn);
+  bool RunControl(std::function<void()> fn);
   // Work under way ends, queued work is dropped; waits; idempotent.
   void Stop();
 
@@ -80,8 +82,8 @@ class BackgroundWork {
   static constexpr size_t kQueue = 1 << 16;  // closures of one kind that may wait
   // The body of a thread: runs closures until the queue is closed.
   static void RunQueue(BoundedQueue<std::function<void()>>* queue);
-  // Drops the closure if the queue is closed or full.
-  static void Push(BoundedQueue<std::function<void()>>* queue, std::function<void()> fn);
+  // False: the queue is closed or full.
+  bool Push(BoundedQueue<std::function<void()>>* queue, std::function<void()> fn);
 
   const Find find_;
   Turns flush_;       // ranges with flushes due
@@ -91,6 +93,7 @@ class BackgroundWork {
   BoundedQueue<std::function<void()>> release_queue_{kQueue};
   BoundedQueue<std::function<void()>> change_queue_{kQueue};
   BoundedQueue<std::function<void()>> control_queue_{kQueue};
+  LogThrottle dropped_;
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 

@@ -39,6 +39,8 @@ struct Compactor::RunningCompaction {
   size_t running ABSL_GUARDED_BY(mu) = 0;
   Status status ABSL_GUARDED_BY(mu);
   std::vector<TableInfo> written ABSL_GUARDED_BY(mu);
+  // An edit that names the outputs may be durable: GiveUp keeps them. Nothing returns between the line that
+  // sets it and the edit, and no edit is tried before it.
   bool edit_tried = false;
   std::vector<std::vector<VersionEdit::Add>> outputs ABSL_GUARDED_BY(mu);  // [i] of part i
 };
@@ -220,12 +222,16 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
     context_->WorkDue();
   }
   RunParts(run.get());
-  MutexLock lock(&run->mu);
-  while (run->running > 0) run->ended.Wait(&run->mu);
+  Status s;
+  {
+    MutexLock lock(&run->mu);
+    while (run->running > 0) run->ended.Wait(&run->mu);
+    s = run->status;
+    for (auto& part : run->outputs) std::move(part.begin(), part.end(), std::back_inserter(edit.adds));
+  }
   if (run->level0_runs > 0) pacer_->EndLevel0();
-  NOVA_RETURN_IF_ERROR(run->status);
-  for (auto& part : run->outputs) std::move(part.begin(), part.end(), std::back_inserter(edit.adds));
-  run->edit_tried = true;
+  NOVA_RETURN_IF_ERROR(s);
+  run->edit_tried = true;  // before anything that may make the edit durable
   if (plan.move) return versions_->CommitMove(plan.inputs[0]->info().uuid, std::move(edit.adds));
   edit.now_ms = run->jobs[0].now_ms;
   NOVA_FP("compaction.written");

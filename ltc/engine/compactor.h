@@ -13,9 +13,9 @@
 // A job (common/sstable/compaction_job.h) is self-contained: all it reads and writes goes through a storage
 // of its own. Flushes go first (Pacer).
 //
-// Thread safety: all. CompactOne waits for the store.
-// Locks: one for picks, taken before JobBook's and RoundSet's; one for the parts of each compaction, held
-//   while its edit is committed. All orders are in docs/architecture.md.
+// Thread safety: all. CompactOne waits for the tables' store and for the manifest.
+// Locks: one for picks, taken before JobBook's and RoundSet's; one for the parts of each compaction, a leaf.
+//   All orders are in docs/architecture.md.
 // Ownership: none taken.
 // Errors: a compaction that fails gives up the tables it wrote, and is picked again; Pacer remembers why it
 //   failed.

@@ -1,7 +1,8 @@
 // Flusher: makes runs of Level0 of sealed rounds. Rounds are claimed, written side by side, and committed in
 // flush order (K3b).
 //
-// Thread safety: all. FlushOne and FlushAll wait for the store.
+// Thread safety: all. FlushOne and FlushAll wait for the tables' store and for the
+//   manifest, which on a roll means the configuration store too.
 // Locks: one for commits, taken before VersionSet's.
 // Ownership: none taken.
 // Errors: a flush that failed is tried again by the next FlushOne; Pacer remembers why it failed.
@@ -37,7 +38,8 @@ class Flusher {
   // The oldest sealed round has no writer left; does not wait.
   bool NeedsFlush() const;
   // Flushes the oldest sealed rounds that are not claimed, or merges some. False: there is nothing to do now,
-  // or writing the tables failed. True also where their edit failed, or waits for that of an older round.
+  // or writing the tables failed. True also where their edit failed, or waits for that of an older round; a
+  // second call then tries that edit alone, and says false if it fails again.
   // Waits.
   bool FlushOne();
   // Flushes until nothing is in memory. REQUIRES: no write is taken. `give_up`: returns the error once

@@ -1,6 +1,6 @@
 // WriteLevel0: makes tables of one run of Level0 of sorted entries, of memtables or recovered logs.
 //
-// Thread safety: several may run side by side; each waits for the store.
+// Thread safety: several may run side by side; each waits for the tables' store.
 // Ownership: arguments are the caller's.
 // Errors: the store's. Then the tables written so far are in no edit, and are given to the garbage sink.
 #pragma once

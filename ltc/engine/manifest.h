@@ -16,6 +16,10 @@
 // Storage is a seam: StoCs (every append goes to all M members, which check the epoch; the range's record
 // names the file), or local files (CURRENT names the file).
 //
+// After a failed append the file goes on only if a new one cannot be made either. The next record then goes
+// to the same offset. A member that has the one that failed refuses it, for its file is longer, and the
+// manifest rolls once more: no member ever has two records at one place.
+//
 // Thread safety: none; VersionSet calls it under its lock.
 // Ownership: the storage outlives it.
 // Errors: FailedPrecondition: the epoch is fenced, the range is lost. After any other error of Append the

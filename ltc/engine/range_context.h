@@ -5,8 +5,7 @@
 // JobBook, VersionSet, RoundMerger, Flusher, Compactor, WritePath, Checkpoints. A part is given those it
 // asks, which stand before it in this list; none asks back. Range makes them and forwards.
 //
-// Lock order, where two are held: flush commits (Flusher) or none > edits (VersionSet) > rounds (RoundSet);
-// picks (Compactor) > jobs (JobBook); pressure (Pacer) > rounds.
+// Lock order: a table in docs/architecture.md.
 //
 // Thread safety: all. Fields that are not atomic are set before the range is given to anybody.
 // Ownership: Range owns it and all parts. An asynchronous operation holds KeepAlive() until it has ended.

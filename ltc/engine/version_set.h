@@ -9,12 +9,15 @@
 //   1. apply it to the current version; add the pins of checkpoints that wait for the flushed round
 //   2. drop the tombstones of range deletions (K7) that hide nothing any more
 //   3. publish the clock, reserve sequence numbers (K1) if they run short
-//   4. append it to the manifest, synced on all members; from here on it counts
+//   4. append it to the manifest, synced on all members; from here on it counts. If that fails, or the file
+//      has grown, the manifest rolls: a new file with the whole version, installed in the range's record. All
+//      other edits of the range, and whoever asks for its files, wait meanwhile, for requests' deadlines (2 s
+//      each)
 //   5. let go of outputs of earlier edits that failed; mark the tables that it dropped: the current view
 //      holds them until step 6, so that no mark deletes a file before the new view is there
 //   6. publish the view: the new version, without the flushed rounds; answer checkpoints
 //
-// Thread safety: all. Methods that return a Status wait for the store, and so do manifest_group and
+// Thread safety: all. Methods that return a Status wait for the manifest, and so do manifest_group and
 //   ReferencedFiles, for an edit under way.
 // Locks: its own, held while an edit is written, taken before RoundSet's.
 // Ownership: the storage outlives it.

@@ -70,7 +70,8 @@ class WritePath {
   bool IsValid(const WriteOp& op, uint64_t bytes, uint64_t range_deletes) const;
   // So many more range deletions (K7) fit into the list.
   bool HasRoomForTombstones(Executor* on, uint64_t count);
-  // Has the write tried again after `wait_ns`. If that is past its deadline it ends now: with the failure of
+  // Has the write go on with AdmittedWrite after `wait_ns`: it is admitted once, and not asked again whether
+  // it has to wait. If that is past its deadline it ends now: with the failure of
   // background work if there is one, else kBusy.
   void Park(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done,
             std::shared_ptr<Swap> swap = nullptr);
@@ -80,9 +81,9 @@ class WritePath {
   // Pins the active round and takes numbers in it (K3a, K6). Seals full rounds. Answers by *done, parks the
   // write or has it wait for a latch where it cannot.
   Place TakePlace(Executor* on, const WriteOp& op, WriteDone* done, const std::shared_ptr<Swap>& swap);
-  // The log's answer: links the entries or abandons them, and answers the write. kNotOwner: the record was
-  // posted and not delivered, so the number stays unfinished and the round pinned (L6), the range is lost,
-  // and the outcome is kUnknown.
+  // The log's answer: links the entries or abandons them, and answers the write. kNotOwner: the epoch
+  // is over, and the record was perhaps posted and not delivered, so the number stays unfinished and the
+  // round pinned (L6), the range is lost, and the outcome is kUnknown.
   void Logged(WriteContext* context, Outcome outcome);
   // Links a batch that has range deletions: entries that the batch itself hides are left out.
   void LinkWithTombstones(WriteContext* context);

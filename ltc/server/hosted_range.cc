@@ -309,18 +309,23 @@ Status HostedRange::Open() {
       // Read (R3)
       auto recovered,
       RecoverLogs(services_->stocs, record, *fences, DoneMemTables(edits), deadline, options_.off));
+  const auto abandoned = [this]() -> Status {
+    return abandoned_.load() ? absl::FailedPreconditionError("excluded while opening") : OkStatus();
+  };
+  NOVA_RETURN_IF_ERROR(abandoned());
   const size_t records = recovered.size();
   ground_->Avoid(fences->WaitUntil([](const auto&) { return true; }, 0).silent);
   NOVA_ASSIGN_OR_RETURN(range_, Range::Recover({id_, epoch_, record.lower, record.upper}, options_.range,
                                                &ground_->range_services, ground_.get(), edits,
                                                std::move(recovered), ground_));  // shown stays (R4)
   NOVA_FP_VOID("ltc.range_recovered");
+  NOVA_RETURN_IF_ERROR(abandoned());
   LogGroup group;
   if (options_.log_mode != LogMode::kNone) {
     NOVA_ASSIGN_OR_RETURN(group, PickAnsweringGroup({}, LogMember{}, GroupId(record.last_group.value() + 1)));
   }
   if (!options_.off.r5_wait) SleepUntil(old_lease_ends_ns_);  // wait (R5)
-  if (abandoned_.load()) return absl::FailedPreconditionError("excluded while opening");
+  NOVA_RETURN_IF_ERROR(abandoned());
   ground_->Avoid({});
   NOVA_RETURN_IF_ERROR(ground_->keeper.Update([&](RangeRecord* r) {
     r->state = RangeState::kOpen;

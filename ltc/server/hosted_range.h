@@ -11,10 +11,18 @@
 //   1. fence (R2): every listed StoC refuses lower epochs; one good member of each group is enough to go on
 //   2. read (R3): the manifest from all members that answer, then the logs
 //   3. recover the Range: write the logs' entries to tables (shown stays, R4), start this epoch's manifest
-//   4. choose a log group of members that answer a ping
+//   4. choose a log group of members that answer a ping; one that dies during the wait is replaced (group
+//      change, L4) by the first write that misses it. A listed group that nothing was written to has no logs:
+//      its members say so, and a recovery takes that for an empty group
 //   5. wait (R5) until the old owner's lease has ended for sure
 //   6. compare-and-set the record: OPEN, the new manifest, the new log group
-//   7. activate the range with its log; free (R6) the old logs and manifest in the background
+//   7. activate the range with its log; requests find it when the caller has put it into its map. If it was
+//      excluded between 6 and 7 it is abandoned at once, and given back. Free (R6) the old logs and manifest
+//      in the background, once: what a StoC does not free now its own collection finds (collection, N4)
+//
+// An exclusion is noticed after 2, 3 and 5. An Open that failed leaves tables, and perhaps a manifest file,
+// of its epoch. The next try, at that epoch again, numbers its jobs from 1; files are told apart by uuid, so
+// the leftovers are files of jobs that have ended and that nothing references (collection, N4).
 //
 // Thread safety: all methods but the constructor. Methods that return a Status wait for StoCs or the store;
 //   call them on open, release or control threads, never on an xchg thread.
@@ -144,6 +152,12 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // The record as this LTC last knew it.
   RangeRecord record() const;
 
+  // What is asked for again and again, and queued once at a time. Claim, true: the caller queues it, and
+  // calls Ended when it was run, or was not.
+  enum class Chore : uint8_t { kMaintainLog = 1, kCollectOrphans = 2, kRelease = 4 };
+  bool Claim(Chore c) { return (chores_.fetch_or(static_cast<uint8_t>(c)) & static_cast<uint8_t>(c)) == 0; }
+  void Ended(Chore c) { chores_.fetch_and(static_cast<uint8_t>(~static_cast<uint8_t>(c))); }
+
   // Housekeeping, called every second on a control thread. Takes log groups that nothing needs out of the
   // record, returns the log to R members (L4) and the manifest to M (M1), leaves draining StoCs, counts the
   // copies of tables. Does nothing if another thread is in it.
@@ -228,6 +242,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::atomic<bool> opened_{false};     // range_ stands and is active; never reset
   std::atomic<bool> releasing_{false};  // a Release is under way
   std::atomic<bool> released_{false};   // a Release succeeded; a repeated one is OK at once
+  std::atomic<uint8_t> chores_{0};      // that are claimed
   // A thread is in MaintainLog; it alone uses the growths and manifest_short_since_ns_.
   std::atomic<bool> maintaining_{false};
   // When an attempt to return to the configured number of members is due. One that brought nothing, or did

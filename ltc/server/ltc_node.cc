@@ -243,7 +243,7 @@ NodeReport LtcNode::Report() const {
 
 void LtcNode::OnAssigned(const RangeAssignment& a) {
   if (stopping_.load() || !ranges_.Assigned(a.record.id, a.record.epoch)) return;
-  background_->RunOpen([this, a] { OpenRange(a); });
+  if (!background_->RunOpen([this, a] { OpenRange(a); })) ranges_.NotBegun(a.record.id, a.record.epoch);
 }
 
 void LtcNode::OpenRange(const RangeAssignment& a) {
@@ -270,7 +270,7 @@ void LtcNode::OpenRange(const RangeAssignment& a) {
 // know.
 void LtcNode::GiveBackRanges() {
   for (const auto& hosted : ranges_.BeginToGiveBack()) {
-    background_->RunRelease([this, hosted] {
+    const bool queued = background_->RunRelease([this, hosted] {
       const Status s = hosted->GiveBack();
       const bool done = s.ok() || absl::IsNotFound(s);
       ranges_.GaveBack(hosted, done);
@@ -278,6 +278,7 @@ void LtcNode::GiveBackRanges() {
         NOVA_LOG(WARNING) << options_.name << ": range " << hosted->id().value()
                           << " not given back yet: " << s;
     });
+    if (!queued) ranges_.GaveBack(hosted, false);
   }
 }
 
@@ -289,13 +290,23 @@ void LtcNode::OnExcluded(RangeId range, Epoch epoch) {
 void LtcNode::OnRelease(RangeId range, Epoch epoch) {
   const auto hosted = ranges_.Find(range);
   if (hosted == nullptr || hosted->epoch() != epoch || !hosted->range()->active()) return;
-  background_->RunRelease([this, hosted] {
+  QueueOnce(hosted, HostedRange::Chore::kRelease, &BackgroundWork::RunRelease, [this, hosted] {
     if (!hosted->range()->active()) return;  // asked with every heartbeat until it is done
     const Status s = hosted->Release(Now() + kReleaseDeadline);
     if (!s.ok())
       NOVA_LOG(WARNING) << options_.name << ": releasing range " << hosted->id().value() << ": " << s;
     if (hosted->abandoned()) ranges_.Drop(hosted->id(), hosted->epoch());
   });
+}
+
+void LtcNode::QueueOnce(const std::shared_ptr<HostedRange>& hosted, HostedRange::Chore chore,
+                        bool (BackgroundWork::*run)(std::function<void()>), std::function<void()> fn) {
+  if (!hosted->Claim(chore)) return;
+  const auto body = [hosted, chore, fn = std::move(fn)] {
+    fn();
+    hosted->Ended(chore);
+  };
+  if (!(background_.get()->*run)(body)) hosted->Ended(chore);
 }
 
 void LtcNode::Publish(const RangeLedger<HostedRange>::Held& held) {
@@ -329,8 +340,12 @@ void LtcNode::Housekeeping() {
     const bool orphans_due = Now() >= next_orphans;
     for (const auto& h : ranges_.held()) {
       if (h->range()->NeedsFlush() || h->range()->NeedsCompaction()) background_->Due(h->id());
-      if (log_due) background_->RunControl([h] { h->MaintainLog(); });
-      if (orphans_due) background_->RunControl([this, h] { h->CollectOrphans(options_.orphan_grace_ms); });
+      if (log_due)
+        QueueOnce(h, HostedRange::Chore::kMaintainLog, &BackgroundWork::RunControl,
+                  [h] { h->MaintainLog(); });
+      if (orphans_due)
+        QueueOnce(h, HostedRange::Chore::kCollectOrphans, &BackgroundWork::RunControl,
+                  [this, h] { h->CollectOrphans(options_.orphan_grace_ms); });
     }
     if (log_due) {
       next_log = Now() + kLogPeriod;
@@ -389,12 +404,13 @@ void LtcNode::CollectGarbage() {
 void LtcNode::RepairNext() {
   const std::optional<Uuid> table = chores_.BeginRepair();
   if (!table) return;
-  background_->RunControl([this, table = *table] {
+  const bool queued = background_->RunControl([this, table = *table] {
     const Status s = Repair(table);
     if (!s.ok())
       NOVA_LOG(WARNING) << options_.name << ": table " << table.ToString() << " not repaired: " << s;
     chores_.RepairEnded(s.ok());
   });
+  if (!queued) chores_.RepairEnded(false);
 }
 
 Status LtcNode::Repair(const Uuid& table) {
@@ -421,7 +437,7 @@ Status LtcNode::Stop(Nanos deadline_ns) {
   Mutex mu;
   Status first;
   for (const auto& h : hosted) {
-    background_->RunRelease([&, h] {
+    const bool queued = background_->RunRelease([&, h] {
       Status s = h->Release(deadline_ns);
       for (; !s.ok() && !h->abandoned() && Now() < deadline_ns; s = h->Release(deadline_ns)) {
         SleepFor(kReleasePause);
@@ -432,6 +448,7 @@ Status LtcNode::Stop(Nanos deadline_ns) {
       }
       left.fetch_sub(1);
     });
+    if (!queued) left.fetch_sub(1);
   }
   while (left.load() > 0) SleepFor(5 * kMillisecond);
   CollectGarbage();

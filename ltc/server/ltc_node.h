@@ -10,7 +10,8 @@
 // and its lease; TableChores what is to be deleted or repaired.
 //
 // Thread safety: all. Events of the session (On...) do not wait.
-// Locks: none of its own; those of its parts are never held together.
+// Locks: none of its own. Of its parts RangeLedger's is held while the map of ranges is handed to LtcServer,
+//   which takes its own, and while ranges are abandoned; the others are leaves.
 // Errors: Start returns one Status that names the cause.
 #pragma once
 
@@ -112,6 +113,9 @@ class LtcNode {
   // Gives back (HostedRange::GiveBack) ranges that were lost, on release threads. A failure is tried again a
   // second later.
   void GiveBackRanges();
+  // Queues a chore of the range, by `run` of BackgroundWork, unless it is queued or under way already.
+  void QueueOnce(const std::shared_ptr<HostedRange>& hosted, HostedRange::Chore chore,
+                 bool (BackgroundWork::*run)(std::function<void()>), std::function<void()> fn);
   // Hands LtcServer the map of the ranges that are held.
   void Publish(const RangeLedger<HostedRange>::Held& held);
   // The body of thread ltc.housekeeping.0, until stop_.

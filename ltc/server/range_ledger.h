@@ -6,7 +6,7 @@
 // by itself too.
 //
 //   a range              is             until
-//   assigned             opening        Opened
+//   assigned             opening        Opened, or NotBegun
 //   open                 held           it is dropped, excluded or assigned at a later epoch
 //   lost, or not opened  to give back   GaveBack: its record names this LTC no longer, or is SEALING, and is
 //                                       assigned again with the next heartbeat
@@ -18,7 +18,8 @@
 // assigned again at its epoch or a later one.
 //
 // Thread safety: all; nothing waits.
-// Locks: its own, held while `held_changed` runs and handles are abandoned.
+// Locks: its own, held while `held_changed` runs (which may take locks that call nobody back) and handles are
+//   abandoned (which fences logs).
 // Ownership: shares the handles.
 // Errors: none.
 #pragma once
@@ -59,6 +60,14 @@ class RangeLedger {
     if (opening.handle != nullptr) opening.handle->Abandon();
     opening = {epoch, nullptr};
     return true;
+  }
+
+  // Nobody will begin to open what Assigned asked for: it may be assigned again.
+  void NotBegun(RangeId id, Epoch epoch) {
+    MutexLock lock(&mu_);
+    const auto opening = opening_.find(id);
+    if (opening == opening_.end() || opening->second.epoch != epoch) return;
+    if (opening->second.handle == nullptr) opening_.erase(opening);
   }
 
   // Opening `handle` begins, and Opened has to follow. False: it was excluded, or assigned at a later epoch,

@@ -2,7 +2,7 @@
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 playbooks=$here/../../deploy/ansible
 build=$1
-out=$build/deploy
+out=$build/deploy_test
 rm -rf "$out"
 mkdir -p "$out"
 mount --make-rprivate /

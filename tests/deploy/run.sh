@@ -2,7 +2,7 @@
 # Runs deploy/ansible for real: four nodes, each a set of namespaces with a systemd and an sshd in it and a file system of its own (an
 # overlay on this machine's), and a control host beside them on a bridge.
 #   tests/deploy/run.sh BUILD      BUILD: a build directory whose programs are built; client/ycsb is built too
-# Leaves what the playbooks printed and collected in BUILD/deploy. Status 77, and one line, where namespaces are not to be had.
+# Leaves what the playbooks printed and collected in BUILD/deploy_test. Status 77, and one line, where namespaces are not to be had.
 #
 # What is not as on real nodes: packages are there already, so that packages.sh --node installs none.
 set -euo pipefail

@@ -388,6 +388,24 @@ TEST_P(LogClientTest, AStocDiesAndNothingAcknowledgedIsLost) {  // L4, rows 13 a
   });
 }
 
+// What is in flight has to be in memory twice for a moment.
+TEST_P(LogClientTest, L4AGroupChangeWithStagingMemoryFullLosesNoRecord) {
+  Run([&](FabricWorld* world) {
+    LogOptions options;
+    options.staging_bytes = 1 << 20;
+    Rig rig(world, GetParam().media, options);
+    ExpectAllOk(rig.Append(1, 10));
+    rig.Stall(0, 3 * kSecond * world->patience());
+    bool was_full = false;
+    const size_t nearly_all = options.staging_bytes - (100 << 10);
+    ExpectAllOk(rig.Append(11, 12'000, 1,
+                           [&](uint64_t) { was_full |= rig.log->bytes_in_flight() * 10 > nearly_all * 8; }));
+    EXPECT_TRUE(was_full);
+    EXPECT_GE(rig.Record().log_groups.size(), 2u);
+    EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 12'010));
+  });
+}
+
 TEST_P(LogClientTest, ASecondStocDiesToo) {  // row 15
   Run([&](FabricWorld* world) {
     Rig rig(world, GetParam().media);

@@ -47,6 +47,20 @@ TEST(RangeLedgerTest, AnAssignmentThatComesAgainOpensOnce) {
   EXPECT_EQ(changes, 1u);
 }
 
+TEST(RangeLedgerTest, AnOpeningThatNobodyCouldQueueIsAssignedAgain) {
+  Ledger ledger([](const Ledger::Held&) {});
+  EXPECT_TRUE(ledger.Assigned(kRange, Epoch(2)));
+  ledger.NotBegun(kRange, Epoch(1));
+  EXPECT_FALSE(ledger.Assigned(kRange, Epoch(2))) << "that was another";
+  ledger.NotBegun(kRange, Epoch(2));
+  EXPECT_TRUE(ledger.Assigned(kRange, Epoch(2)));
+  const auto handle = std::make_shared<FakeRange>(kRange, Epoch(2));
+  EXPECT_TRUE(ledger.BeginToOpen(handle));
+  ledger.NotBegun(kRange, Epoch(2));
+  EXPECT_FALSE(ledger.Assigned(kRange, Epoch(2))) << "it has begun";
+  EXPECT_TRUE(ledger.Opened(handle, true));
+}
+
 TEST(RangeLedgerTest, ALaterEpochTakesThePlaceOfAnOpeningAndOfWhatIsHeld) {
   Ledger ledger([](const Ledger::Held&) {});
   EXPECT_TRUE(ledger.Assigned(kRange, Epoch(2)));

@@ -29,6 +29,8 @@ class NotingLog : public RangeLog {
   struct Notes {
     Outcome answer = Outcome::kOk;
     Outcome takes = Outcome::kOk;  // of Append; what else it is, it does nothing
+    bool holds = false;            // what it takes is not answered: see held
+    std::vector<absl::AnyInvocable<void(Outcome)>> held;
     std::vector<RoundNumber> deleted;
     std::vector<LogRecord> records;  // their entries are gone
     bool fenced = false;
@@ -37,7 +39,7 @@ class NotingLog : public RangeLog {
   Outcome Append(Executor*, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) override {
     if (notes_->takes != Outcome::kOk) return notes_->takes;
     notes_->records.push_back(record);
-    done(notes_->answer);
+    notes_->holds ? notes_->held.push_back(std::move(done)) : done(notes_->answer);
     return Outcome::kOk;
   }
   void DeleteRound(RoundNumber round) override { notes_->deleted.push_back(round); }

@@ -257,6 +257,38 @@ TEST(FlusherTest, M3AFlushedRoundIsInATableAndItsLogIsDeleted) {
   EXPECT_EQ(parts.Get("a"), "1");
 }
 
+TEST(FlusherTest, L6ARoundWithAWriteOnItsWayIsNotFlushed) {
+  for (const Outcome end : {Outcome::kOk, Outcome::kNotOwner}) {
+    SCOPED_TRACE(OutcomeName(end));
+    RangeParts parts;
+    ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);
+    parts.log_notes.holds = true;
+    const WriteEntry entry{ValueType::kPut, "b", "2"};
+    std::optional<Outcome> outcome;
+    parts.writes.Write(&parts.executor, {{&entry, 1}, 0, 0, Now() + kSecond},
+                       [&](Outcome o) { outcome = o; });
+    ASSERT_EQ(parts.log_notes.held.size(), 1u);
+    ASSERT_TRUE(parts.rounds.SealActive());
+    EXPECT_FALSE(parts.flusher.NeedsFlush());
+    EXPECT_TRUE(parts.rounds.ClaimFlush({}).empty());
+    EXPECT_FALSE(parts.flusher.FlushOne());
+    EXPECT_FALSE(outcome.has_value());
+    std::exchange(parts.log_notes.held, {})[0](end);
+    if (end == Outcome::kNotOwner) {  // the next owner decides: it stays pinned for ever
+      EXPECT_EQ(outcome, Outcome::kUnknown);
+      EXPECT_FALSE(parts.flusher.FlushOne());
+      EXPECT_TRUE(parts.log_notes.deleted.empty());
+      continue;
+    }
+    EXPECT_EQ(outcome, Outcome::kOk);
+    EXPECT_TRUE(parts.flusher.NeedsFlush());
+    EXPECT_TRUE(parts.flusher.FlushOne());
+    EXPECT_EQ(parts.log_notes.deleted.size(), 1u);
+    EXPECT_EQ(parts.view().version->TableCount(), 1u);
+    EXPECT_EQ(parts.Get("b"), "2");
+  }
+}
+
 TEST(FlusherTest, AFlushThatCannotPlaceItsTableIsTriedAgain) {
   RangeParts parts;
   ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);

@@ -61,6 +61,29 @@ TEST(BufferPoolTest, ItNeverRegistersMoreThanItsBound) {
   EXPECT_TRUE(pool.Allocate(64 * 1024));
 }
 
+TEST(BufferPoolTest, WhatMustGoOnGoesBeyondTheBoundAndComesBackToIt) {
+  auto fabric = NewTcpFabric();
+  BufferPool pool(fabric.get(), Access::kLocal, 2 << 20);
+  std::vector<Buffer> all, beyond;
+  while (Buffer b = pool.Allocate(1 << 20)) all.push_back(std::move(b));
+  EXPECT_EQ(all.size(), 2u);
+  for (int i = 0; i < 3; ++i) {
+    beyond.push_back(pool.AllocateBeyond(64 << 10));
+    ASSERT_TRUE(beyond.back());
+    std::memset(beyond.back().data(), 1, beyond.back().capacity());
+  }
+  EXPECT_EQ(pool.bytes_registered(), size_t{3} << 20);
+  all.clear();
+  EXPECT_TRUE(pool.Allocate(1 << 20)) << "one of two has no users";
+  beyond.clear();
+  while (Buffer b = pool.Allocate(1 << 20)) all.push_back(std::move(b));
+  EXPECT_EQ(all.size(), 2u);
+  EXPECT_LE(pool.bytes_registered(), size_t{3} << 20);
+  all.clear();
+  EXPECT_TRUE(pool.Allocate(2 << 20)) << "for which all others make room";
+  EXPECT_EQ(pool.bytes_registered(), size_t{2} << 20);
+}
+
 TEST(BufferPoolTest, LargerThanASlabGetsASlabOfItsOwn) {
   auto fabric = NewTcpFabric();
   BufferPool pool(fabric.get(), Access::kLocal, 64 << 20, 1 << 16);
