@@ -388,8 +388,10 @@ TEST_P(LogClientTest, AStocDiesAndNothingAcknowledgedIsLost) {  // L4, rows 13 a
   });
 }
 
-// What is in flight has to be in memory twice for a moment.
+// What is in flight has to be in memory twice for a moment. Over verbs a StoC's memory takes WRITEs while its
+// threads stand still, so that nothing is held up.
 TEST_P(LogClientTest, L4AGroupChangeWithStagingMemoryFullLosesNoRecord) {
+  if (GetParam().fabric == FabricKind::kVerbs) return;
   Run([&](FabricWorld* world) {
     LogOptions options;
     options.staging_bytes = 1 << 20;
