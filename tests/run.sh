@@ -5,7 +5,7 @@
 #   tests/run.sh --long     with them (label "long")
 # Two builds: asan (AddressSanitizer and UBSan, assertions on) runs the unit tests and one test of processes
 # that are killed, release runs the programs: clusters, YCSB. --long has two more: tsan (ThreadSanitizer) runs the
-# unit tests again, release many more seeds of the chaos, clang the fuzz targets for 20 s each.
+# unit tests again, release many more seeds of the chaos, clang the fuzz targets, with a fuzzer, for 20 s each.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

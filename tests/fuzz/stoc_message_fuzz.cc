@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "stoc/file_header.h"
+#include "stoc/file_references.h"
 #include "stoc/protocol.h"
 #include "stoc/store_identity.h"
 

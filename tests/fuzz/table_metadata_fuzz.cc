@@ -37,8 +37,8 @@ void Walk(const std::shared_ptr<const TableReader>& reader, const BlockRef& bloc
     if (reader->FindBlock(key, 7, &handle)) reader->FindNextBlock(handle, &handle);
     TableReader::Hit hit;
     if (block && reader->SearchBlock(block.data, key, 7, &hit) == TableReader::Found::kFound) {
-      NOVA_CHECK(hit.value.data() >= block->data.data() &&
-                 hit.value.data() + hit.value.size() <= block->data.data() + block->data.size());
+      NOVA_CHECK(hit.value.data() >= block.data.data() &&
+                 hit.value.data() + hit.value.size() <= block.data.data() + block.data.size());
     }
   }
   if (!block) return;
