@@ -90,9 +90,10 @@ Arena::~Arena() {
   }
 }
 
-// Null: the chunk has no room. Whose piece would reach over its end counts what is wasted there.
+// Null: the chunk has no room. Whose piece would reach over its end counts what is wasted there. Acquire, with
+// the release in GiveBack: whoever had this piece before is done with it.
 char* Arena::AllocateFrom(Chunk* chunk, size_t bytes) {
-  const size_t offset = chunk->offset.fetch_add(bytes, std::memory_order_relaxed);
+  const size_t offset = chunk->offset.fetch_add(bytes, std::memory_order_acquire);
   if (offset + bytes <= ArenaPool::kChunkBytes) return chunk->memory + offset;
   if (offset < ArenaPool::kChunkBytes)
     used_.fetch_add(ArenaPool::kChunkBytes - offset, std::memory_order_relaxed);
@@ -125,7 +126,7 @@ void Arena::GiveBack(char* memory, size_t bytes) {
     const size_t at = reinterpret_cast<uintptr_t>(memory) - reinterpret_cast<uintptr_t>(chunk->memory);
     size_t end = at + bytes;
     if (at >= ArenaPool::kChunkBytes ||
-        !chunk->offset.compare_exchange_strong(end, at, std::memory_order_relaxed))
+        !chunk->offset.compare_exchange_strong(end, at, std::memory_order_release, std::memory_order_relaxed))
       return;
   }
   used_.fetch_sub(bytes, std::memory_order_relaxed);
