@@ -225,6 +225,17 @@ std::string CoordinatorRequests::StatusText() const {
   return StrCat("coordinator ", options_.name, " does not lead; ", election_->LeaderText(), "\n");
 }
 
+// A node whose session ended registers again as soon as it learns of it; until then it has its lease.
+Status CoordinatorRequests::NotRegistered(const std::string& node) const {
+  bool lives = false;
+  mirror_->Look([&](const ClusterMirror::View& view) {
+    for (const auto& [incarnation, lease] : view.state.leases)
+      lives |= lease.name == node && LeaseEnds(options_.cluster_options, view.state, incarnation) > Now();
+  });
+  if (lives) return absl::UnavailableError(StrCat(node, " is not registered at the moment"));
+  return absl::NotFoundError(StrCat("no node ", node));
+}
+
 StatusOr<std::string> CoordinatorRequests::HandleDrain(const std::string& request) {
   NOVA_ASSIGN_OR_RETURN(const auto in, Parse<proto::DrainRequest>(request));
   NOVA_ASSIGN_OR_RETURN(const Term term, election_->CurrentTerm());
@@ -232,7 +243,7 @@ StatusOr<std::string> CoordinatorRequests::HandleDrain(const std::string& reques
   const std::string path = NodePath(in.node());
   for (int i = 0; i < kSettleTries; ++i) {
     const StatusOr<Znode> node = term.store->Get(path);
-    if (absl::IsNotFound(node.status())) return absl::NotFoundError(StrCat("no node ", in.node()));
+    if (absl::IsNotFound(node.status())) return NotRegistered(in.node());
     NOVA_RETURN_IF_ERROR(node.status());
     NOVA_ASSIGN_OR_RETURN(NodeInfo info, DecodeNodeInfo(node->data));
     if (info.draining) {

@@ -36,6 +36,8 @@ class CoordinatorRequests {
   StatusOr<std::string> HandleCreateRanges(const std::string& request);
   StatusOr<std::string> HandleGetStatus();
   StatusOr<std::string> HandleDrain(const std::string& request);
+  // Unavailable: the node is unknown for a moment only. NotFound: there is none of that name.
+  Status NotRegistered(const std::string& node) const;
   StatusOr<std::string> HandleForceOpen(const std::string& request);
 
   const RequestOptions options_;

@@ -348,6 +348,25 @@ TEST(CoordinatorSimTest, DrainMovesEverythingAndServesOn) {
   });
 }
 
+// An operator who drains it in that moment is not told that there is no such node.
+TEST(CoordinatorSimTest, ANodeThatRegistersAnewIsNotUnknown) {
+  InSimulation(13, [] {
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    SimLtc* const a = cluster.StartLtc("ltc-1");
+    CoordinatorClient client = cluster.NewClient();
+    ASSERT_TRUE(client.CreateRanges(Splits(4), Soon()).ok());
+    ASSERT_TRUE(cluster.AllServed(4, 3 * kSecond));
+    a->store()->Expire();
+    std::string left;
+    const Status s = client.Drain("ltc-1", Now() + kSecond, &left);
+    EXPECT_TRUE(absl::IsUnavailable(s)) << s;
+    EXPECT_NE(s.message().find("ltc-1 is not registered at the moment"), s.message().npos) << s;
+    SleepFor(20 * kSecond);  // its lease has ended, and it did not come back
+    EXPECT_TRUE(absl::IsNotFound(client.Drain("ltc-1", Soon(), &left)));
+  });
+}
+
 TEST(CoordinatorSimTest, DeltasLeadToTheSameConfigurationAsTheWhole) {
   InSimulation(11, [] {
     SimCluster cluster;
