@@ -231,7 +231,7 @@ void ClientRep::TakePageSnapshot(const OpRef& op, const Target& target, PageSnap
   // Nobody needs it after the operation's deadline.
   const auto lease_ms =
       static_cast<uint32_t>(std::min<int64_t>(options.timeout_ms, options.snapshot_lease_ms));
-  op->lane->ltc->TakeSnapshot(target.address, {target.range, target.epoch, 0, lease_ms}, ReadDeadline(*op),
+  op->lane->ltc->TakeSnapshot(target.address, {target.range, target.epoch, lease_ms}, ReadDeadline(*op),
                               [this, op, target, page](Outcome o, uint64_t id) {
                                 if (RetriesRead(op, o)) return;
                                 if (o != Outcome::kOk) return Finish(op.get(), o);

@@ -53,7 +53,7 @@ void ClientRep::TakeSnapshot(std::function<void(SnapshotResult)> done) {
       part->end = arrived;
       part->send = [this, taking](const Target& target, const OpRef& op) {
         op->lane->ltc->TakeSnapshot(
-            target.address, {target.range, target.epoch, 0, static_cast<uint32_t>(options.snapshot_lease_ms)},
+            target.address, {target.range, target.epoch, static_cast<uint32_t>(options.snapshot_lease_ms)},
             ReadDeadline(*op), [this, taking, target, op](Outcome o, uint64_t id) {
               if (RetriesRead(op, o)) return;
               if (o == Outcome::kOk) {

@@ -106,12 +106,12 @@ class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter>
     target_ = *found;
     std::string head;
     if (file_->pieces == nullptr) {
-      WriteSmallFileRequest{file_->file, file_->creator, file_->crc, {}}.AppendTo(&head);
+      AppendBody(WriteSmallFileRequest{file_->file, file_->creator, file_->crc, {}}, &head);
       const std::string_view parts[] = {head, file_->data};
       return StocCalls::Call(xchg_, target_, StocRequest::kWriteSmallFile, parts, deadline_ns_,
                              [self = shared_from_this()](Outcome o, std::string_view) { self->Answered(o); });
     }
-    OpenFileRequest{file_->file, file_->creator, file_->size}.AppendTo(&head);
+    AppendBody(OpenFileRequest{file_->file, file_->creator, file_->size}, &head);
     const std::string_view whole = head;
     StocCalls::Call(xchg_, target_, StocRequest::kOpenFile, {&whole, 1}, deadline_ns_,
                     [self = shared_from_this()](Outcome o, std::string_view body) { self->Opened(o, body); });
@@ -120,8 +120,7 @@ class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter>
   void Opened(Outcome outcome, std::string_view body) {
     if (outcome != Outcome::kOk) return Answered(outcome);
     OpenFileReply reply;
-    if (!OpenFileReply::Parse(body, &reply) || reply.memory.size < file_->size)
-      return End(Outcome::kInternal);
+    if (!ParseBody(body, &reply) || reply.memory.size < file_->size) return End(Outcome::kInternal);
     const std::span<const LocalBuffer> locals = file_->pieces->locals;
     uint64_t at = reply.memory.address;
     for (size_t i = 0; i < locals.size(); i += kMaxPieces) {
@@ -132,7 +131,7 @@ class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter>
       for (const LocalBuffer& local : some) at += local.length;
     }
     std::string request;
-    PersistFileRequest{reply.buffer, static_cast<uint32_t>(file_->size), file_->crc}.AppendTo(&request);
+    AppendBody(PersistFileRequest{reply.buffer, static_cast<uint32_t>(file_->size), file_->crc}, &request);
     const std::string_view whole = request;
     StocCalls::Call(xchg_, target_, StocRequest::kPersistFile, {&whole, 1}, deadline_ns_,
                     [self = shared_from_this()](Outcome o, std::string_view) { self->Answered(o); });

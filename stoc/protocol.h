@@ -1,5 +1,4 @@
-// Requests to a StoC, and their replies; bodies are little-endian, written by AppendTo, read by Parse
-// (bounds-checked).
+// Requests to a StoC, and their replies. A body is the list of a message's fields (common/base/fields.h).
 //
 // type   request         body                                    reply
 // 0x101  OpenSegment     range epoch incarnation log index size  memory
@@ -47,6 +46,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/fields.h"
 #include "common/base/ids.h"
 #include "common/rdma/fabric.h"
 
@@ -89,6 +89,7 @@ struct SealedSegment {
   uint32_t index = 0;   // overflow segments of one log, in order
   RemoteBuffer memory;  // re-registered remote-READ only
   bool operator==(const SealedSegment&) const = default;
+  static auto Fields(auto& m) { return std::tie(m.log, m.index, m.memory); }
 };
 struct SealedLogFile {
   static constexpr uint64_t kUnknownSize = ~uint64_t{0};
@@ -96,6 +97,7 @@ struct SealedLogFile {
   // kUnknownSize: what the StoC's journal has of it is not put back; a later seal may tell more
   uint64_t size = 0;
   bool operator==(const SealedLogFile&) const = default;
+  static auto Fields(auto& m) { return std::tie(m.log, m.size); }
 };
 struct FenceReply {
   Incarnation incarnation;
@@ -103,8 +105,9 @@ struct FenceReply {
   std::vector<SealedSegment> segments;
   std::vector<SealedLogFile> files;
   std::vector<Uuid> unreadable = {};
-  void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, FenceReply* out);
+  static auto Fields(auto& m) {
+    return FieldList(m.incarnation, m.store, m.segments, m.files, Tail(m.unreadable));
+  }
 };
 
 struct FileSummary {
@@ -113,10 +116,9 @@ struct FileSummary {
   uint64_t size = 0;
   uint64_t age_ms = 0;
   bool operator==(const FileSummary&) const = default;
+  static auto Fields(auto& m) { return std::tie(m.file, m.creator, m.size, m.age_ms); }
 };
 
-// Each body: AppendTo writes it; Parse takes exactly one, or returns false and leaves `out` unspecified.
-// Views point into it.
 struct OpenSegmentRequest {
   RangeId range;
   Epoch epoch;
@@ -124,28 +126,24 @@ struct OpenSegmentRequest {
   Uuid log;
   uint32_t index = 0;
   uint64_t size = 0;
-  void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, OpenSegmentRequest* out);
+  static auto Fields(auto& m) { return std::tie(m.range, m.epoch, m.incarnation, m.log, m.index, m.size); }
 };
 struct OpenSegmentReply {
   RemoteBuffer memory;
-  void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, OpenSegmentReply* out);
+  static auto Fields(auto& m) { return std::tie(m.memory); }
 };
 struct FreeLogsRequest {
   RangeId range;
   Epoch epoch;
   std::vector<Uuid> logs;
-  void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, FreeLogsRequest* out);
+  static auto Fields(auto& m) { return std::tie(m.range, m.epoch, m.logs); }
 };
 struct OpenLogFileRequest {
   RangeId range;
   Epoch epoch;
   Incarnation incarnation;
   Uuid log;
-  void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, OpenLogFileRequest* out);
+  static auto Fields(auto& m) { return std::tie(m.range, m.epoch, m.incarnation, m.log); }
 };
 struct AppendLogRequest {
   RangeId range;
@@ -155,42 +153,40 @@ struct AppendLogRequest {
   bool sync = false;
   uint32_t crc = 0;
   std::string_view bytes;
-  void AppendTo(std::string* dst) const;  // without the bytes, which the sender adds as a part of their own
-  static bool Parse(std::string_view body, AppendLogRequest* out);
+  static auto Fields(auto& m) {
+    return FieldList(m.range, m.epoch, m.log, m.offset, m.sync, m.crc, Apart(m.bytes));
+  }
+  bool Valid() const { return bytes.size() <= kMaxAppendBytes && offset <= kMaxLogFileBytes; }
 };
 struct RangeEpochRequest {  // Fence, FreeFenced
   RangeId range;
   Epoch epoch;
-  void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, RangeEpochRequest* out);
+  static auto Fields(auto& m) { return std::tie(m.range, m.epoch); }
 };
 struct OpenFileRequest {
   StocFileId file;
   Creator creator;
   uint64_t size = 0;
-  void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, OpenFileRequest* out);
+  static auto Fields(auto& m) { return std::tie(m.file, m.creator, m.size); }
 };
 struct OpenFileReply {
   uint64_t buffer = 0;
   RemoteBuffer memory;
-  void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, OpenFileReply* out);
+  static auto Fields(auto& m) { return std::tie(m.buffer, m.memory); }
 };
 struct PersistFileRequest {
   uint64_t buffer = 0;
   uint32_t size = 0;
   uint32_t crc = 0;
-  void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, PersistFileRequest* out);
+  static auto Fields(auto& m) { return std::tie(m.buffer, m.size, m.crc); }
 };
 struct WriteSmallFileRequest {
   StocFileId file;
   Creator creator;
   uint32_t crc = 0;
   std::string_view bytes;
-  void AppendTo(std::string* dst) const;  // without the bytes, which the sender adds as a part of their own
-  static bool Parse(std::string_view body, WriteSmallFileRequest* out);
+  static auto Fields(auto& m) { return FieldList(m.file, m.creator, m.crc, Apart(m.bytes)); }
+  bool Valid() const { return bytes.size() <= kMaxInlineFileBytes; }
 };
 struct AppendFileRequest {
   StocFileId file;
@@ -199,42 +195,40 @@ struct AppendFileRequest {
   bool create = false;
   uint32_t crc = 0;
   std::string_view bytes;
-  void AppendTo(std::string* dst) const;  // without the bytes
-  static bool Parse(std::string_view body, AppendFileRequest* out);
+  static auto Fields(auto& m) {
+    return FieldList(m.file, m.creator, m.offset, m.create, m.crc, Apart(m.bytes));
+  }
+  bool Valid() const { return bytes.size() <= kMaxAppendBytes; }
 };
 struct ReadFileRequest {
   StocFileId file;
   uint64_t offset = 0;
   uint32_t size = 0;
-  void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, ReadFileRequest* out);
+  static auto Fields(auto& m) { return std::tie(m.file, m.offset, m.size); }
+  bool Valid() const { return size <= kMaxReadBytes; }
 };
 struct FileReferencesRequest {  // AddReferences, DropReferences
   RangeId range;
   Epoch epoch;
   std::vector<StocFileId> files;
-  void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, FileReferencesRequest* out);
+  static auto Fields(auto& m) { return FieldList(m.range, m.epoch, AtMost(m.files, kMaxFilesOfReferences)); }
 };
 struct ListFilesRequest {
   RangeId range;
   Epoch epoch_below;
   StocFileId after = {};  // none: from the first
-  void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, ListFilesRequest* out);
+  static auto Fields(auto& m) { return FieldList(m.range, m.epoch_below, Tail(m.after)); }
 };
 struct ListFilesReply {
   std::vector<FileSummary> files;
-  void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, ListFilesReply* out);
+  static auto Fields(auto& m) { return std::tie(m.files); }
 };
 struct PingRequest {
-  static bool Parse(std::string_view body, PingRequest*) { return body.empty(); }
+  static auto Fields(auto&) { return std::tie(); }
 };
 struct PingReply {
   Incarnation incarnation;
-  void AppendTo(std::string* dst) const;
-  static bool Parse(std::string_view body, PingReply* out);
+  static auto Fields(auto& m) { return std::tie(m.incarnation); }
 };
 
 }  // namespace nova

@@ -32,7 +32,7 @@ struct StocClient::Rep {
     for (auto next = all.files.begin(); next != all.files.end();) {
       const auto end = next + std::min(static_cast<ptrdiff_t>(kMaxFilesOfReferences), all.files.end() - next);
       std::string body;
-      FileReferencesRequest{all.range, all.epoch, {next, end}}.AppendTo(&body);
+      AppendBody(FileReferencesRequest{all.range, all.epoch, {next, end}}, &body);
       const Outcome o = calls.CallAndWait(stoc, type, body, deadline_ns).outcome;
       NOVA_RETURN_IF_ERROR(calls.StatusOf(stoc, what, o));
       next = end;
@@ -71,23 +71,22 @@ void StocClient::OpenSegment(Xchg* xchg, const LogMember& member, RangeId range,
     return;
   }
   std::string body;
-  OpenSegmentRequest{range, epoch, member.incarnation, log, index, size}.AppendTo(&body);
+  AppendBody(OpenSegmentRequest{range, epoch, member.incarnation, log, index, size}, &body);
   const std::string_view whole = body;
-  StocCalls::Call(
-      xchg, *target, StocRequest::kOpenSegment, {&whole, 1}, deadline_ns,
-      [size, done = std::move(done)](Outcome o, std::string_view reply_body) mutable {
-        OpenSegmentReply reply;
-        if (o == Outcome::kOk && (!OpenSegmentReply::Parse(reply_body, &reply) || reply.memory.size < size)) {
-          o = Outcome::kInternal;
-        }
-        done(o, reply.memory);
-      });
+  StocCalls::Call(xchg, *target, StocRequest::kOpenSegment, {&whole, 1}, deadline_ns,
+                  [size, done = std::move(done)](Outcome o, std::string_view reply_body) mutable {
+                    OpenSegmentReply reply;
+                    if (o == Outcome::kOk && (!ParseBody(reply_body, &reply) || reply.memory.size < size)) {
+                      o = Outcome::kInternal;
+                    }
+                    done(o, reply.memory);
+                  });
 }
 
 void StocClient::OpenLogFile(Xchg* xchg, const LogMember& member, RangeId range, Epoch epoch, const Uuid& log,
                              Nanos deadline_ns, OpDone done) {
   std::string body;
-  OpenLogFileRequest{range, epoch, member.incarnation, log}.AppendTo(&body);
+  AppendBody(OpenLogFileRequest{range, epoch, member.incarnation, log}, &body);
   rep_->calls.Call(xchg, member.stoc, StocRequest::kOpenLogFile, body, deadline_ns,
                    [done = std::move(done)](Outcome o, std::string_view) mutable { done(o); });
 }
@@ -95,7 +94,7 @@ void StocClient::OpenLogFile(Xchg* xchg, const LogMember& member, RangeId range,
 void StocClient::AppendLog(Xchg* xchg, StocId stoc, const AppendLogRequest& request, Nanos deadline_ns,
                            OpDone done) {
   std::string head;
-  request.AppendTo(&head);
+  AppendBody(request, &head);
   const std::string_view parts[] = {head, request.bytes};
   rep_->calls.Call(xchg, stoc, StocRequest::kAppendLog, parts, deadline_ns,
                    [done = std::move(done)](Outcome o, std::string_view) mutable { done(o); });
@@ -104,7 +103,7 @@ void StocClient::AppendLog(Xchg* xchg, StocId stoc, const AppendLogRequest& requ
 void StocClient::FreeLogs(Xchg* xchg, StocId stoc, RangeId range, Epoch epoch, const std::vector<Uuid>& logs,
                           OpDone done) {
   std::string body;
-  FreeLogsRequest{range, epoch, logs}.AppendTo(&body);
+  AppendBody(FreeLogsRequest{range, epoch, logs}, &body);
   rep_->calls.Call(xchg, stoc, StocRequest::kFreeLogs, body, Now() + kDeleteLaterDeadline,
                    [done = std::move(done)](Outcome o, std::string_view) mutable { done(o); });
 }
@@ -112,7 +111,7 @@ void StocClient::FreeLogs(Xchg* xchg, StocId stoc, RangeId range, Epoch epoch, c
 void StocClient::ReadFile(Xchg* xchg, StocId stoc, const StocFileId& file, uint64_t offset, uint32_t size,
                           Nanos deadline_ns, absl::AnyInvocable<void(Outcome, std::string_view)> done) {
   std::string body;
-  ReadFileRequest{file, offset, size}.AppendTo(&body);
+  AppendBody(ReadFileRequest{file, offset, size}, &body);
   rep_->calls.Call(xchg, stoc, StocRequest::kReadFile, body, deadline_ns, std::move(done));
 }
 
@@ -121,7 +120,7 @@ void StocClient::Ping(Xchg* xchg, StocId stoc, Nanos deadline_ns,
   rep_->calls.Call(xchg, stoc, StocRequest::kPing, std::string_view(), deadline_ns,
                    [done = std::move(done)](Outcome o, std::string_view body) mutable {
                      PingReply reply;
-                     if (o == Outcome::kOk && !PingReply::Parse(body, &reply)) o = Outcome::kInternal;
+                     if (o == Outcome::kOk && !ParseBody(body, &reply)) o = Outcome::kInternal;
                      done(o, reply.incarnation);
                    });
 }
@@ -131,7 +130,7 @@ void StocClient::DropReferencesLater(StocId stoc, RangeId range, Epoch epoch, st
   xchg->Submit(
       [rep = rep_.get(), xchg, stoc, request = FileReferencesRequest{range, epoch, std::move(files)}] {
         std::string body;
-        request.AppendTo(&body);
+        AppendBody(request, &body);
         rep->calls.Call(xchg, stoc, StocRequest::kDropReferences, body, Now() + kDeleteLaterDeadline,
                         [](Outcome, std::string_view) {});
       });
@@ -142,14 +141,13 @@ void StocClient::DropReferencesLater(StocId stoc, RangeId range, Epoch epoch, st
 StatusOr<FenceReply> StocClient::Rep::FenceAnswer(StocId stoc, Outcome outcome, std::string_view body) const {
   NOVA_RETURN_IF_ERROR(calls.StatusOf(stoc, "fencing", outcome));
   FenceReply reply;
-  if (!FenceReply::Parse(body, &reply))
-    return calls.StatusOf(stoc, "fencing: malformed reply", Outcome::kInternal);
+  if (!ParseBody(body, &reply)) return calls.StatusOf(stoc, "fencing: malformed reply", Outcome::kInternal);
   return reply;
 }
 
 StatusOr<FenceReply> StocClient::Fence(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns) {
   std::string body;
-  RangeEpochRequest{range, epoch}.AppendTo(&body);
+  AppendBody(RangeEpochRequest{range, epoch}, &body);
   const auto r = rep_->calls.CallAndWait(stoc, StocRequest::kFence, body, deadline_ns);
   return rep_->FenceAnswer(stoc, r.outcome, r.body);
 }
@@ -167,7 +165,7 @@ void StocClient::StartFence(StocId stoc, RangeId range, Epoch epoch, Nanos start
                             absl::AnyInvocable<void(StatusOr<FenceReply>)> done) {
   Xchg* const xchg = rep_->calls.NextXchg();
   auto call = std::make_unique<Rep::FenceCall>(Rep::FenceCall{xchg, stoc, {}, deadline_ns, std::move(done)});
-  RangeEpochRequest{range, epoch}.AppendTo(&call->body);
+  AppendBody(RangeEpochRequest{range, epoch}, &call->body);
   xchg->Submit([rep = rep_.get(), start_ns, call = std::move(call)]() mutable {
     if (start_ns <= Now()) return rep->TryFence(std::move(call));
     Xchg* const on = call->xchg;
@@ -192,7 +190,7 @@ void StocClient::Rep::TryFence(std::unique_ptr<FenceCall> c) {
 
 Status StocClient::FreeFenced(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns) {
   std::string body;
-  RangeEpochRequest{range, epoch}.AppendTo(&body);
+  AppendBody(RangeEpochRequest{range, epoch}, &body);
   return rep_->calls.StatusOf(
       stoc, "freeing fenced segments",
       rep_->calls.CallAndWait(stoc, StocRequest::kFreeFenced, body, deadline_ns).outcome);
@@ -220,7 +218,7 @@ Status StocClient::AppendFile(const std::vector<StocId>& stocs, const StocFileId
   if (data.size() > kMaxAppendBytes)
     return absl::InvalidArgumentError(StrCat("an append of ", data.size(), " bytes"));
   std::string head;
-  AppendFileRequest{file, creator, offset, create, Crc32c(data), {}}.AppendTo(&head);
+  AppendBody(AppendFileRequest{file, creator, offset, create, Crc32c(data), {}}, &head);
   std::vector<StocId> missing = stocs;
   for (int tries = 0;; ++tries) {
     std::vector<Outcome> outcomes(missing.size(), Outcome::kUnavailable);
@@ -259,7 +257,7 @@ StatusOr<std::string> StocClient::ReadFileBlocking(StocId stoc, const StocFileId
   while (bytes.size() < size) {
     const auto n = static_cast<uint32_t>(std::min<uint64_t>(kReadRequestBytes, size - bytes.size()));
     std::string body;
-    ReadFileRequest{file, offset + bytes.size(), n}.AppendTo(&body);
+    AppendBody(ReadFileRequest{file, offset + bytes.size(), n}, &body);
     auto r = rep_->calls.CallAndWait(stoc, StocRequest::kReadFile, body, deadline_ns);
     NOVA_RETURN_IF_ERROR(rep_->calls.StatusOf(stoc, StrCat("reading ", file.ToString()), r.outcome));
     if (r.body.size() > n)
@@ -291,11 +289,11 @@ Status StocClient::DropReferences(StocId stoc, RangeId range, Epoch epoch,
 StatusOr<std::vector<FileSummary>> StocClient::ListFiles(StocId stoc, RangeId range, Epoch epoch_below,
                                                          const StocFileId& after, Nanos deadline_ns) {
   std::string body;
-  ListFilesRequest{range, epoch_below, after}.AppendTo(&body);
+  AppendBody(ListFilesRequest{range, epoch_below, after}, &body);
   const auto r = rep_->calls.CallAndWait(stoc, StocRequest::kListFiles, body, deadline_ns);
   NOVA_RETURN_IF_ERROR(rep_->calls.StatusOf(stoc, "listing files", r.outcome));
   ListFilesReply reply;
-  if (!ListFilesReply::Parse(r.body, &reply))
+  if (!ParseBody(r.body, &reply))
     return rep_->calls.StatusOf(stoc, "listing files: malformed reply", Outcome::kInternal);
   return std::move(reply.files);
 }
@@ -304,7 +302,7 @@ StatusOr<Incarnation> StocClient::Ping(StocId stoc, Nanos deadline_ns) {
   const auto r = rep_->calls.CallAndWait(stoc, StocRequest::kPing, "", deadline_ns);
   NOVA_RETURN_IF_ERROR(rep_->calls.StatusOf(stoc, "ping", r.outcome));
   PingReply reply;
-  if (!PingReply::Parse(r.body, &reply))
+  if (!ParseBody(r.body, &reply))
     return rep_->calls.StatusOf(stoc, "ping: malformed reply", Outcome::kInternal);
   return reply.incarnation;
 }

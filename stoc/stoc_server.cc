@@ -5,6 +5,7 @@
 
 #include "common/base/crc32c.h"
 #include "common/base/log.h"
+#include "common/rdma/handle_body.h"
 #include "common/rdma/handshake.h"
 
 namespace nova {
@@ -57,19 +58,13 @@ template <typename Request>
 void StocServer::Handle(size_t lane, StocRequest type, const char* name,
                         void (StocServer::*handler)(const Caller&, const Request&)) {
   Counter* const received = parts_.metrics->counter(StrCat("nova_stoc_requests_total{type=\"", name, "\"}"));
-  lanes_[lane].xchg->Handle(static_cast<uint16_t>(type),
-                            [this, lane, received, handler](const IncomingCall& call) {
-                              received->Add();
-                              Request request;
-                              if (!Request::Parse(call.body, &request)) {
-                                malformed_->Add();
-                                lanes_[lane].xchg->Close(call.connection);
-                                return;
-                              }
-                              const Caller caller{lane, call.connection, call.request_id, call.deadline_ns};
-                              if (SessionOf(caller) == nullptr && !BeginSession(caller, *call.peer)) return;
-                              (this->*handler)(caller, request);
-                            });
+  HandleBody<Request>(lanes_[lane].xchg, type, malformed_,
+                      [this, lane, received, handler](const IncomingCall& call, const Request& request) {
+                        received->Add();
+                        const Caller caller{lane, call.connection, call.request_id, call.deadline_ns};
+                        if (SessionOf(caller) == nullptr && !BeginSession(caller, *call.peer)) return;
+                        (this->*handler)(caller, request);
+                      });
 }
 
 void StocServer::Register(size_t lane) {
@@ -179,9 +174,7 @@ void StocServer::Reply(const Caller& caller, Outcome outcome, std::string_view b
 
 template <typename Message>
 void StocServer::ReplyWith(const Caller& caller, const Message& message) {
-  std::string body;
-  message.AppendTo(&body);
-  Reply(caller, Outcome::kOk, body);
+  Reply(caller, Outcome::kOk, Body(message));
 }
 
 void StocServer::ReplyLater(const Caller& caller, Outcome outcome, std::string body) {
@@ -315,12 +308,10 @@ void StocServer::Fence(const Caller& caller, const RangeEpochRequest& request) {
         NOVA_LOG(ERROR) << "sealing segments of range " << request.range.value() << ": " << sealed.status();
         return ReplyLater(caller, Outcome::kUnavailable);
       }
-      std::string body;
-      FenceReply{options_.incarnation, options_.store, *std::move(sealed),
-                 parts_.files->logs()->SealLogs(request.range, request.epoch),
-                 parts_.files->logs()->UnreadableLogs()}
-          .AppendTo(&body);
-      ReplyLater(caller, Outcome::kOk, std::move(body));
+      const FenceReply reply{options_.incarnation, options_.store, *std::move(sealed),
+                             parts_.files->logs()->SealLogs(request.range, request.epoch),
+                             parts_.files->logs()->UnreadableLogs()};
+      ReplyLater(caller, Outcome::kOk, Body(reply));
     });
     if (!queued) ReplyLater(caller, Outcome::kBusy);
   });
@@ -478,7 +469,7 @@ void StocServer::ListFiles(const Caller& caller, const ListFilesRequest& request
     const ListFilesReply reply{
         parts_.files->List(request.range, request.epoch_below, request.after, kMaxListedFiles)};
     Answer answer;
-    reply.AppendTo(&answer.body);
+    answer.body = Body(reply);
     return answer;
   });
   if (!queued) Reply(caller, Outcome::kBusy);

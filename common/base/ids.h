@@ -1,5 +1,5 @@
 // Ids are types, not integers: a StocId cannot be passed where a RangeId is meant. Identities: incarnation
-// (N1), epoch (N2).
+// (N1), epoch (N2). Fields: as common/base/fields.h asks for them.
 //
 // Thread safety: plain values.
 #pragma once
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -46,6 +47,7 @@ struct Uuid {
   uint64_t hi = 0;
   uint64_t lo = 0;
   auto operator<=>(const Uuid&) const = default;
+  static auto Fields(auto& m) { return std::tie(m.hi, m.lo); }
   bool IsNil() const { return hi == 0 && lo == 0; }
   std::string ToString() const {
     return absl::StrCat(absl::Hex(hi, absl::kZeroPad16), absl::Hex(lo, absl::kZeroPad16));
@@ -65,6 +67,7 @@ struct StocFileId {
   Uuid owner;         // uuid of the table, manifest or log
   uint32_t part = 0;  // fragment number, or kMetadataPart; 0 of others
   auto operator<=>(const StocFileId&) const = default;
+  static auto Fields(auto& m) { return std::tie(m.owner, m.part); }
   std::string ToString() const { return absl::StrCat(owner.ToString(), ".", part); }
   template <typename H>
   friend H AbslHashValue(H h, const StocFileId& f) {
@@ -80,6 +83,7 @@ struct Creator {
   Epoch epoch;
   uint64_t job = 0;  // rises within an epoch; 0: made by no job
   bool operator==(const Creator&) const = default;
+  static auto Fields(auto& m) { return std::tie(m.range, m.epoch, m.job); }
 };
 
 // The manifest file of one epoch and roll (manifest, M1), and the StoCs that hold it as StocFileId{file, 0}.

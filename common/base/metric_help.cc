@@ -57,6 +57,7 @@ constexpr Help kHelp[] = {
     {"nova_logc_writes_total", "WRITEs posted to log segments; one carries the records of a turn"},
     {"nova_ltc_block_cache_hits_total", "Blocks and metadata found in the block cache"},
     {"nova_ltc_block_cache_misses_total", "Blocks and metadata not found in the block cache"},
+    {"nova_ltc_malformed_requests_total", "Requests that did not decode; each ended its connection"},
     {"nova_ltc_memory_bytes", "Memory of the engine, by pool"},
     {"nova_ltc_not_owner_total", "Requests for ranges that this LTC does not serve"},
     {"nova_ltc_opens_refused_for_data_loss_total",

@@ -33,6 +33,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -50,6 +51,9 @@ struct RemoteBuffer {
   // The part [offset, offset + n). REQUIRES: it lies inside.
   RemoteBuffer Slice(uint64_t offset, uint64_t n) const { return {address + offset, n, rkey, 0}; }
   bool operator==(const RemoteBuffer&) const = default;
+  // As common/base/fields.h asks for them.
+  static auto Fields(auto& m) { return std::tie(m.address, m.size, m.rkey, m.reserved); }
+  bool Valid() const { return reserved == 0; }
 };
 static_assert(sizeof(RemoteBuffer) == 24);
 

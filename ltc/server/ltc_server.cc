@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/failpoint.h"
+#include "common/rdma/handle_body.h"
 
 namespace nova {
 namespace {
@@ -52,27 +53,22 @@ LtcServer::LtcServer(std::vector<XchgExecutor*> executors, const LtcServerOption
       multi_gets_(metrics->counter("nova_ltc_requests_total{op=\"multi_get\"}")),
       scans_(metrics->counter("nova_ltc_requests_total{op=\"scan\"}")),
       snapshots_taken_(metrics->counter("nova_ltc_requests_total{op=\"snapshot\"}")),
-      not_owner_(metrics->counter("nova_ltc_not_owner_total")) {
+      not_owner_(metrics->counter("nova_ltc_not_owner_total")),
+      malformed_(metrics->counter("nova_ltc_malformed_requests_total")) {
   for (size_t i = 0; i < executors_.size(); ++i) {
     served_ns_.push_back(std::make_unique<Served>());
-    const auto handle = [this, i](LtcRequest type, Op op, auto handler, auto... what) {
-      executors_[i]->xchg()->Handle(
-          static_cast<uint16_t>(type),
-          [this, i, handler, what...](const IncomingCall& call) { (this->*handler)(i, call, what...); },
-          op == kOps ? nullptr : &(*served_ns_[i])[op]);
-    };
-    handle(LtcRequest::kPut, kWriteOp, &LtcServer::HandleWrite, ValueType::kPut);
-    handle(LtcRequest::kDelete, kWriteOp, &LtcServer::HandleWrite, ValueType::kDelete);
-    handle(LtcRequest::kDeleteRange, kWriteOp, &LtcServer::HandleWrite, ValueType::kDeleteRange);
-    handle(LtcRequest::kBatch, kBatchOp, &LtcServer::HandleBatch);
-    handle(LtcRequest::kCompareAndSwap, kSwapOp, &LtcServer::HandleCompareAndSwap);
-    handle(LtcRequest::kGet, kGetOp, &LtcServer::HandleGet);
-    handle(LtcRequest::kMultiGet, kMultiGetOp, &LtcServer::HandleMultiGet);
-    handle(LtcRequest::kScan, kScanOp, &LtcServer::HandleScan);
-    handle(LtcRequest::kTakeSnapshot, kOps, &LtcServer::HandleTakeSnapshot);
-    handle(LtcRequest::kRenewSnapshot, kOps, &LtcServer::HandleHeldSnapshot, LtcRequest::kRenewSnapshot);
-    handle(LtcRequest::kDropSnapshot, kOps, &LtcServer::HandleHeldSnapshot, LtcRequest::kDropSnapshot);
-    handle(LtcRequest::kCheckpoint, kOps, &LtcServer::HandleCheckpoint);
+    Handle(i, LtcRequest::kPut, kWriteOp, &LtcServer::HandleWrite<ValueType::kPut>);
+    Handle(i, LtcRequest::kDelete, kWriteOp, &LtcServer::HandleWrite<ValueType::kDelete>);
+    Handle(i, LtcRequest::kDeleteRange, kWriteOp, &LtcServer::HandleWrite<ValueType::kDeleteRange>);
+    Handle(i, LtcRequest::kBatch, kBatchOp, &LtcServer::HandleBatch);
+    Handle(i, LtcRequest::kCompareAndSwap, kSwapOp, &LtcServer::HandleCompareAndSwap);
+    Handle(i, LtcRequest::kGet, kGetOp, &LtcServer::HandleGet);
+    Handle(i, LtcRequest::kMultiGet, kMultiGetOp, &LtcServer::HandleMultiGet);
+    Handle(i, LtcRequest::kScan, kScanOp, &LtcServer::HandleScan);
+    Handle(i, LtcRequest::kTakeSnapshot, kNotTimed, &LtcServer::HandleTakeSnapshot);
+    Handle(i, LtcRequest::kRenewSnapshot, kNotTimed, &LtcServer::HandleRenewSnapshot);
+    Handle(i, LtcRequest::kDropSnapshot, kNotTimed, &LtcServer::HandleDropSnapshot);
+    Handle(i, LtcRequest::kCheckpoint, kNotTimed, &LtcServer::HandleCheckpoint);
   }
   for (const auto& [op, name] : kOpNames) {
     metrics->AddHistogram(StrCat("nova_ltc_request_ns{op=\"", name, "\"}"), [this, op = op](Histogram* sum) {
@@ -81,6 +77,17 @@ LtcServer::LtcServer(std::vector<XchgExecutor*> executors, const LtcServerOption
   }
   executors_[0]->xchg()->AddTimer(kSweepPeriod, [this] { snapshots_.Sweep(Now()); });
   metrics->AddCallback("nova_ltc_snapshots", [this] { return static_cast<double>(snapshots_.size()); });
+}
+
+template <typename Request>
+void LtcServer::Handle(size_t index, LtcRequest type, Op op,
+                       void (LtcServer::*handler)(size_t, const IncomingCall&, const Request&)) {
+  HandleBody<Request>(
+      executors_[index]->xchg(), type, malformed_,
+      [this, index, handler](const IncomingCall& call, const Request& request) {
+        (this->*handler)(index, call, request);
+      },
+      op == kNotTimed ? nullptr : &(*served_ns_[index])[op]);
 }
 
 void LtcServer::SetRanges(std::shared_ptr<const RangeMap> ranges) {
@@ -100,6 +107,11 @@ void LtcServer::SetRanges(std::shared_ptr<const RangeMap> ranges) {
       FindRange(i, RangeId(), Epoch(), &range);
     });
   }
+}
+
+void LtcServer::CloseMalformed(size_t index, const IncomingCall& call) {
+  malformed_->Add();
+  executors_[index]->xchg()->Close(call.connection);
 }
 
 Outcome LtcServer::FindRange(size_t index, RangeId id, Epoch epoch, Range** range) {
@@ -154,13 +166,11 @@ WriteDone LtcServer::ReplyToWrite(size_t index, const IncomingCall& call) {
   };
 }
 
-void LtcServer::HandleWrite(size_t index, const IncomingCall& call, ValueType type) {
+template <ValueType type>
+void LtcServer::HandleWrite(size_t index, const IncomingCall& call, const WriteRequest& request) {
   Xchg* const xchg = executors_[index]->xchg();
-  WriteRequest request;
-  if (!WriteRequest::Parse(call.body, &request) || (type != ValueType::kPut && request.ttl_ms) ||
-      (type == ValueType::kDelete && !request.value.empty())) {
-    return xchg->Close(call.connection);
-  }
+  if ((type != ValueType::kPut && request.ttl_ms) || (type == ValueType::kDelete && !request.value.empty()))
+    return CloseMalformed(index, call);
   puts_->Add();
   Range* range;
   Outcome found = IsWritable(type, request.key, request.value, request.ttl_ms);
@@ -178,16 +188,14 @@ void LtcServer::HandleWrite(size_t index, const IncomingCall& call, ValueType ty
 }
 
 // Atomicity (K6): the range refuses what is not all its own.
-void LtcServer::HandleBatch(size_t index, const IncomingCall& call) {
+void LtcServer::HandleBatch(size_t index, const IncomingCall& call, const BatchRequest& request) {
   Xchg* const xchg = executors_[index]->xchg();
   const auto refuse = [&](Outcome o) { xchg->Reply(call.connection, call.request_id, o, {}); };
-  BatchRequest request;
-  if (!BatchRequest::Parse(call.body, &request)) return xchg->Close(call.connection);
   batches_->Add();
   if (request.count == 0 || request.count > options_.max_batch_entries)
     return refuse(Outcome::kInvalidArgument);
   std::vector<WriteBatch::Entry> parsed;
-  if (!request.ParseEntries(&parsed)) return xchg->Close(call.connection);
+  if (!request.ParseEntries(&parsed)) return CloseMalformed(index, call);
   std::vector<WriteEntry> entries;
   entries.reserve(parsed.size());
   for (const WriteBatch::Entry& e : parsed) {
@@ -204,10 +212,9 @@ void LtcServer::HandleBatch(size_t index, const IncomingCall& call) {
                ReplyToWrite(index, call));
 }
 
-void LtcServer::HandleCompareAndSwap(size_t index, const IncomingCall& call) {
+void LtcServer::HandleCompareAndSwap(size_t index, const IncomingCall& call,
+                                     const CompareAndSwapRequest& request) {
   Xchg* const xchg = executors_[index]->xchg();
-  CompareAndSwapRequest request;
-  if (!CompareAndSwapRequest::Parse(call.body, &request)) return xchg->Close(call.connection);
   swaps_->Add();
   Range* range;
   Outcome found = IsWritable(ValueType::kPut, request.key, request.desired.value_or(""), std::nullopt);
@@ -227,10 +234,8 @@ void LtcServer::HandleCompareAndSwap(size_t index, const IncomingCall& call) {
 
 // --- reads
 
-void LtcServer::HandleGet(size_t index, const IncomingCall& call) {
+void LtcServer::HandleGet(size_t index, const IncomingCall& call, const GetRequest& request) {
   Xchg* const xchg = executors_[index]->xchg();
-  GetRequest request;
-  if (!GetRequest::Parse(call.body, &request)) return xchg->Close(call.connection);
   gets_->Add();
   Range* range;
   std::shared_ptr<const Snapshot> snapshot;
@@ -254,10 +259,8 @@ void LtcServer::HandleGet(size_t index, const IncomingCall& call) {
       : range->GetAt(executors_[index], *snapshot, request.key, call.deadline_ns, std::move(done));
 }
 
-void LtcServer::HandleScan(size_t index, const IncomingCall& call) {
+void LtcServer::HandleScan(size_t index, const IncomingCall& call, const ScanRequest& request) {
   Xchg* const xchg = executors_[index]->xchg();
-  ScanRequest request;
-  if (!ScanRequest::Parse(call.body, &request)) return xchg->Close(call.connection);
   scans_->Add();
   Range* range;
   std::shared_ptr<const Snapshot> snapshot;
@@ -280,7 +283,7 @@ void LtcServer::HandleScan(size_t index, const IncomingCall& call) {
                 if (!HasLease()) return xchg->Reply(connection, id, Outcome::kNotOwner, {});  // C3
                 const std::string_view why[] = {page.why};
                 if (o != Outcome::kOk) return xchg->Reply(connection, id, o, why);
-                const std::string header = ScanReply{page.count, page.more, {}}.EncodeHeader();
+                const std::string header = Body(ScanReply{page.count, page.more, {}});
                 const std::string_view parts[] = {header, page.entries};
                 xchg->Reply(connection, id, o, parts);
               });
@@ -309,10 +312,8 @@ struct LtcServer::MultiGetCall {
   }
 };
 
-void LtcServer::HandleMultiGet(size_t index, const IncomingCall& call) {
+void LtcServer::HandleMultiGet(size_t index, const IncomingCall& call, const MultiGetRequest& request) {
   Xchg* const xchg = executors_[index]->xchg();
-  MultiGetRequest request;
-  if (!MultiGetRequest::Parse(call.body, &request)) return xchg->Close(call.connection);
   multi_gets_->Add();
   const auto get = std::make_shared<MultiGetCall>();
   Range* range;
@@ -369,16 +370,13 @@ void LtcServer::ReadSome(const std::shared_ptr<MultiGetCall>& get) {
 
 // --- snapshots
 
-void LtcServer::HandleTakeSnapshot(size_t index, const IncomingCall& call) {
+void LtcServer::HandleTakeSnapshot(size_t index, const IncomingCall& call,
+                                   const TakeSnapshotRequest& request) {
   Xchg* const xchg = executors_[index]->xchg();
-  SnapshotRequest request;
-  if (!SnapshotRequest::Parse(LtcRequest::kTakeSnapshot, call.body, &request))
-    return xchg->Close(call.connection);
   snapshots_taken_->Add();
   Range* range;
-  const Outcome found = request.lease_ms == 0 || request.lease_ms > options_.max_snapshot_lease_ms
-                            ? Outcome::kInvalidArgument
-                            : FindRange(index, request.range, request.epoch, &range);
+  const Outcome found = !IsLease(request.lease_ms) ? Outcome::kInvalidArgument
+                                                   : FindRange(index, request.range, request.epoch, &range);
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
   range->TakeSnapshot(
       executors_[index], Now() + request.lease_ms * kMillisecond,
@@ -386,32 +384,34 @@ void LtcServer::HandleTakeSnapshot(size_t index, const IncomingCall& call) {
           Outcome o, std::shared_ptr<Snapshot> taken) {
         if (!HasLease()) return xchg->Reply(connection, id, Outcome::kNotOwner, {});  // C3
         if (o != Outcome::kOk) return xchg->Reply(connection, id, o, {});
-        const SnapshotReply reply{snapshots_.Add(request.range, request.epoch, std::move(taken), Now())};
+        const TakeSnapshotReply reply{snapshots_.Add(request.range, request.epoch, std::move(taken), Now())};
         if (reply.snapshot == 0) return xchg->Reply(connection, id, Outcome::kBusy, {});
-        const std::string body = reply.Encode();
+        const std::string body = Body(reply);
         const std::string_view parts[] = {body};
         xchg->Reply(connection, id, o, parts);
       });
 }
 
-void LtcServer::HandleHeldSnapshot(size_t index, const IncomingCall& call, LtcRequest type) {
-  Xchg* const xchg = executors_[index]->xchg();
-  SnapshotRequest request;
-  if (!SnapshotRequest::Parse(type, call.body, &request)) return xchg->Close(call.connection);
-  const bool renew = type == LtcRequest::kRenewSnapshot;
+void LtcServer::HandleRenewSnapshot(size_t index, const IncomingCall& call,
+                                    const RenewSnapshotRequest& request) {
   Range* range;
-  Outcome o = renew && (request.lease_ms == 0 || request.lease_ms > options_.max_snapshot_lease_ms)
-                  ? Outcome::kInvalidArgument
-                  : FindRange(index, request.range, request.epoch, &range);
-  if (o == Outcome::kOk && renew && !range->serves_reads()) o = Outcome::kNotOwner;
-  if (o == Outcome::kOk) {
-    const Nanos now = Now();
-    const bool lives = renew ? snapshots_.Renew(request.range, request.epoch, request.snapshot, now,
-                                                now + request.lease_ms * kMillisecond)
-                             : snapshots_.Drop(request.range, request.epoch, request.snapshot, now);
-    if (!lives) o = Outcome::kSnapshotEnded;
-  }
-  xchg->Reply(call.connection, call.request_id, o, {});
+  Outcome o = !IsLease(request.lease_ms) ? Outcome::kInvalidArgument
+                                         : FindRange(index, request.range, request.epoch, &range);
+  if (o == Outcome::kOk && !range->serves_reads()) o = Outcome::kNotOwner;
+  const Nanos now = Now();
+  if (o == Outcome::kOk && !snapshots_.Renew(request.range, request.epoch, request.snapshot, now,
+                                             now + request.lease_ms * kMillisecond))
+    o = Outcome::kSnapshotEnded;
+  executors_[index]->xchg()->Reply(call.connection, call.request_id, o, {});
+}
+
+void LtcServer::HandleDropSnapshot(size_t index, const IncomingCall& call,
+                                   const DropSnapshotRequest& request) {
+  Range* range;
+  Outcome o = FindRange(index, request.range, request.epoch, &range);
+  if (o == Outcome::kOk && !snapshots_.Drop(request.range, request.epoch, request.snapshot, Now()))
+    o = Outcome::kSnapshotEnded;
+  executors_[index]->xchg()->Reply(call.connection, call.request_id, o, {});
 }
 
 // --- checkpoints
@@ -438,7 +438,7 @@ std::string ListOf(const Range& range) {
     e.bytes = BytesOf(*c, range, &e.pinned_bytes);
     reply.entries.push_back(e);
   }
-  return reply.Encode();
+  return Body(reply);
 }
 
 Status Do(CheckpointVerb verb, const std::string& name, Range* range, Nanos deadline_ns) {
@@ -458,10 +458,8 @@ Status Do(CheckpointVerb verb, const std::string& name, Range* range, Nanos dead
 }  // namespace
 
 // What changes the manifest is fenced by its epoch and needs no lease (C4); a list is a read.
-void LtcServer::HandleCheckpoint(size_t index, const IncomingCall& call) {
+void LtcServer::HandleCheckpoint(size_t index, const IncomingCall& call, const CheckpointRequest& request) {
   XchgExecutor* const on = executors_[index];
-  CheckpointRequest request;
-  if (!CheckpointRequest::Parse(call.body, &request)) return on->xchg()->Close(call.connection);
   Range* range;
   const bool list = request.verb == CheckpointVerb::kList;
   Outcome found = FindRange(index, request.range, request.epoch, &range);

@@ -85,7 +85,7 @@ class LtcServer {
     uint64_t generation = 0;  // of `ranges`; another value of generation_ means a newer map
   };
   // Operations whose time is told, from a request's arrival to its reply.
-  enum Op : size_t { kWriteOp, kBatchOp, kSwapOp, kGetOp, kMultiGetOp, kScanOp, kOps };
+  enum Op : size_t { kWriteOp, kBatchOp, kSwapOp, kGetOp, kMultiGetOp, kScanOp, kOps, kNotTimed = kOps };
   static const std::pair<Op, const char*> kOpNames[kOps];
   using Served = std::array<Histogram, kOps>;
   struct MultiGetCall;  // a multi-get under way
@@ -97,32 +97,41 @@ class LtcServer {
   // Sets *snapshot to the one with this id and returns kOk; for id 0, which means now, it stays null.
   // kSnapshotEnded: the range has none of that id, or its lease is over.
   Outcome FindSnapshot(const Range& range, uint64_t id, std::shared_ptr<const Snapshot>* snapshot) const;
-  // Handlers: each decodes one type of request, on xchg `index`, and replies at once or when the range is
-  // done. HandleWrite takes puts, deletions and range deletions.
-  void HandleWrite(size_t index, const IncomingCall& call, ValueType type);
+  // Calls `handler` for requests of that type, decoded; on xchg `index`, and before it starts.
+  template <typename Request>
+  void Handle(size_t index, LtcRequest type, Op op,
+              void (LtcServer::*handler)(size_t, const IncomingCall&, const Request&));
+  // Ends a connection whose request decodes, and makes no sense all the same.
+  void CloseMalformed(size_t index, const IncomingCall& call);
+  // Handlers of one type of request each, on xchg `index`: they reply at once or when the range is done.
+  template <ValueType type>  // kPut, kDelete, kDeleteRange
+  void HandleWrite(size_t index, const IncomingCall& call, const WriteRequest& request);
   // All entries in one range, or kNotOwner (atomicity, K6).
-  void HandleBatch(size_t index, const IncomingCall& call);
+  void HandleBatch(size_t index, const IncomingCall& call, const BatchRequest& request);
   // The answer kConditionFailed needs the lease: it tells of a read.
-  void HandleCompareAndSwap(size_t index, const IncomingCall& call);
+  void HandleCompareAndSwap(size_t index, const IncomingCall& call, const CompareAndSwapRequest& request);
   // A read at a snapshot, or of the newest version.
-  void HandleGet(size_t index, const IncomingCall& call);
-  void HandleScan(size_t index, const IncomingCall& call);  // one page, ascending or descending
+  void HandleGet(size_t index, const IncomingCall& call, const GetRequest& request);
+  // One page, ascending or descending.
+  void HandleScan(size_t index, const IncomingCall& call, const ScanRequest& request);
   // One reply, of as many first keys as fit into it.
-  void HandleMultiGet(size_t index, const IncomingCall& call);
+  void HandleMultiGet(size_t index, const IncomingCall& call, const MultiGetRequest& request);
   // Reads the next few keys of a multi-get, then lets other requests have their turn.
   void ReadSome(const std::shared_ptr<MultiGetCall>& get);
   // kBusy: the range has max_snapshots_per_range.
-  void HandleTakeSnapshot(size_t index, const IncomingCall& call);
-  // Renews or drops one that a client holds.
-  void HandleHeldSnapshot(size_t index, const IncomingCall& call, LtcRequest type);
+  void HandleTakeSnapshot(size_t index, const IncomingCall& call, const TakeSnapshotRequest& request);
+  void HandleRenewSnapshot(size_t index, const IncomingCall& call, const RenewSnapshotRequest& request);
+  void HandleDropSnapshot(size_t index, const IncomingCall& call, const DropSnapshotRequest& request);
   // Create, delete and restore one at a time, on a control thread; a list as a read.
-  void HandleCheckpoint(size_t index, const IncomingCall& call);
+  void HandleCheckpoint(size_t index, const IncomingCall& call, const CheckpointRequest& request);
   // The end of a write: replies. Where an acknowledgement depends on the lease (log mode none) and it is
   // over, the outcome is kUnknown. A failed comparison without a lease is kNotOwner.
   WriteDone ReplyToWrite(size_t index, const IncomingCall& call);
   // kOk, or kInvalidArgument if the key, value or time to live is out of bounds.
   Outcome IsWritable(ValueType type, std::string_view key, std::string_view value,
                      std::optional<uint64_t> ttl_ms) const;
+  // A client may ask for a snapshot's lease of that length.
+  bool IsLease(uint32_t ms) const { return ms > 0 && ms <= options_.max_snapshot_lease_ms; }
   // May answer reads now (lease, C3).
   bool HasLease() const { return options_.off.c3_lease || Now() < lease_expiry_ns_(); }
 
@@ -147,6 +156,7 @@ class LtcServer {
   Counter* const scans_;
   Counter* const snapshots_taken_;
   Counter* const not_owner_;
+  Counter* const malformed_;
 };
 
 }  // namespace nova

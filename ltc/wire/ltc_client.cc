@@ -39,7 +39,7 @@ void LtcClient::CallFor(LtcRequest type, const std::string& address, const CallT
       [done = std::move(done)](const CallResult& r) mutable {
         Reply reply;
         if (r.outcome != Outcome::kOk) return done(r.outcome, reply, r.body);
-        const bool parsed = Reply::Parse(r.body, &reply);
+        const bool parsed = ParseBody(r.body, &reply);
         parsed ? done(Outcome::kOk, reply, {})
                : done(Outcome::kInternal, Reply{}, "a reply that does not parse");
       },
@@ -83,7 +83,7 @@ void LtcClient::CompareAndSwap(const std::string& address, const CompareAndSwapR
 }
 
 void LtcClient::Get(const std::string& address, const GetRequest& request, Nanos deadline_ns, GetDone done) {
-  const std::string header = request.EncodeHeader();
+  const std::string header = Body(request);
   const std::string_view parts[] = {header, request.key};
   xchg_->Call(
       PeerAt(address), static_cast<uint16_t>(LtcRequest::kGet), parts, deadline_ns,
@@ -101,44 +101,43 @@ void LtcClient::Scan(const std::string& address, const ScanRequest& request, Nan
 
 void LtcClient::MultiGet(const std::string& address, const MultiGetRequest& request, Nanos deadline_ns,
                          MultiGetDone done) {
-  CallFor<MultiGetReply>(LtcRequest::kMultiGet, address, TagOf(request), request.Encode(), deadline_ns,
+  CallFor<MultiGetReply>(LtcRequest::kMultiGet, address, TagOf(request), Body(request), deadline_ns,
                          std::move(done));
 }
 
-void LtcClient::TakeSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,
-                             SnapshotDone done) {
-  CallFor<SnapshotReply>(
-      LtcRequest::kTakeSnapshot, address, TagOf(request), request.Encode(LtcRequest::kTakeSnapshot),
-      deadline_ns,
-      [done = std::move(done)](Outcome o, const SnapshotReply& reply, std::string_view /*why*/) mutable {
+void LtcClient::TakeSnapshot(const std::string& address, const TakeSnapshotRequest& request,
+                             Nanos deadline_ns, SnapshotDone done) {
+  CallFor<TakeSnapshotReply>(
+      LtcRequest::kTakeSnapshot, address, TagOf(request), Body(request), deadline_ns,
+      [done = std::move(done)](Outcome o, const TakeSnapshotReply& reply, std::string_view /*why*/) mutable {
         done(o, reply.snapshot);
       });
 }
 
-void LtcClient::RenewSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,
-                              OpDone done) {
-  const std::string body = request.Encode(LtcRequest::kRenewSnapshot);
+void LtcClient::RenewSnapshot(const std::string& address, const RenewSnapshotRequest& request,
+                              Nanos deadline_ns, OpDone done) {
+  const std::string body = Body(request);
   const std::string_view parts[] = {body};
   Call(LtcRequest::kRenewSnapshot, address, TagOf(request), parts, deadline_ns, std::move(done));
 }
 
-void LtcClient::DropSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,
-                             OpDone done) {
-  const std::string body = request.Encode(LtcRequest::kDropSnapshot);
+void LtcClient::DropSnapshot(const std::string& address, const DropSnapshotRequest& request,
+                             Nanos deadline_ns, OpDone done) {
+  const std::string body = Body(request);
   const std::string_view parts[] = {body};
   Call(LtcRequest::kDropSnapshot, address, TagOf(request), parts, deadline_ns, std::move(done));
 }
 
 void LtcClient::Checkpoint(const std::string& address, const CheckpointRequest& request, Nanos deadline_ns,
                            CheckpointDone done) {
-  const std::string body = request.Encode();
+  const std::string body = Body(request);
   const std::string_view parts[] = {body};
   xchg_->Call(
       PeerAt(address), static_cast<uint16_t>(LtcRequest::kCheckpoint), parts, deadline_ns,
       [done = std::move(done)](const CallResult& r) mutable {
         CheckpointReply reply;
         if (r.outcome != Outcome::kOk) return done(r.outcome, reply, r.body);
-        const bool parsed = CheckpointReply::Parse(r.body, &reply);
+        const bool parsed = ParseBody(r.body, &reply);
         done(parsed ? Outcome::kOk : Outcome::kInternal, reply, {});
       },
       TagOf(request));

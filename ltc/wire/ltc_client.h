@@ -48,12 +48,12 @@ class LtcClient {
   // `snapshot` is the id that the LTC gave.
   using SnapshotDone = absl::AnyInvocable<void(Outcome, uint64_t snapshot)>;
   // kBusy: clients hold as many snapshots of the range as they may.
-  void TakeSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,
+  void TakeSnapshot(const std::string& address, const TakeSnapshotRequest& request, Nanos deadline_ns,
                     SnapshotDone done);
   // These two, kSnapshotEnded: the lease is over, or the range has another owner.
-  void RenewSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,
+  void RenewSnapshot(const std::string& address, const RenewSnapshotRequest& request, Nanos deadline_ns,
                      OpDone done);
-  void DropSnapshot(const std::string& address, const SnapshotRequest& request, Nanos deadline_ns,
+  void DropSnapshot(const std::string& address, const DropSnapshotRequest& request, Nanos deadline_ns,
                     OpDone done);
   // `reply` is the answer to a list. `text` says for people why a request did not succeed.
   using CheckpointDone =

@@ -1,4 +1,5 @@
-// Requests of clients to an LTC, and their replies; bodies are little-endian. Keys are stored keys (keys.h).
+// Requests of clients to an LTC, and their replies. Keys are stored keys (keys.h). A body is the list of a
+// message's fields (common/base/fields.h), or is written and read here, where a flag says what follows.
 //
 // type   request         body | reply
 // 0x201  Put             range epoch client_id request_number u16 key_size u16 flags [ttl_ms] key value | -
@@ -42,6 +43,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/fields.h"
 #include "common/base/ids.h"
 #include "common/base/write_batch.h"
 
@@ -86,8 +88,7 @@ struct GetRequest {
   Epoch epoch;
   uint64_t snapshot = 0;  // 0: now
   std::string_view key;   // a stored key
-  std::string EncodeHeader() const;
-  static bool Parse(std::string_view body, GetRequest* out);
+  static auto Fields(auto& m) { return FieldList(m.range, m.epoch, m.snapshot, Apart(m.key)); }
 };
 
 struct ScanRequest {
@@ -106,8 +107,7 @@ struct ScanReply {
   uint32_t count = 0;        // of entries
   bool more = false;         // the page is full: go on after its last key
   std::string_view entries;  // see the format above; views the reply
-  std::string EncodeHeader() const;
-  static bool Parse(std::string_view body, ScanReply* out);
+  static auto Fields(auto& m) { return FieldList(m.count, m.more, Apart(m.entries)); }
 };
 
 struct BatchRequest {
@@ -150,26 +150,42 @@ struct MultiGetRequest {
   Epoch epoch;
   uint64_t snapshot = 0;
   std::vector<std::string_view> keys;
-  std::string Encode() const;
-  // Refuses more than kMaxMultiGetKeys.
-  static bool Parse(std::string_view body, MultiGetRequest* out);
+  static auto Fields(auto& m) {
+    return FieldList(m.range, m.epoch, m.snapshot, AtMost(m.keys, kMaxMultiGetKeys));
+  }
 };
 
 struct MultiGetReply {
   std::vector<std::optional<std::string_view>> values;  // of the first keys asked for; none: not found
-  static std::string EncodeHeader(uint32_t count);      // the reply up to the answers
+  static auto Fields(auto& m) { return FieldList(AtMost(m.values, kMaxMultiGetKeys)); }
+
+  // The same, an answer at a time: the body up to the answers, and one of them.
+  static std::string EncodeHeader(uint32_t count);
   static void AppendAnswer(const std::optional<std::string>& value, std::string* answers);
-  static bool Parse(std::string_view body, MultiGetReply* out);
 };
 
-// Take, renew and drop; fields that a type does not carry stay 0.
-struct SnapshotRequest {
+struct TakeSnapshotRequest {
+  RangeId range;
+  Epoch epoch;
+  uint32_t lease_ms = 0;
+  static auto Fields(auto& m) { return std::tie(m.range, m.epoch, m.lease_ms); }
+};
+struct TakeSnapshotReply {
+  uint64_t snapshot = 0;
+  static auto Fields(auto& m) { return std::tie(m.snapshot); }
+};
+struct RenewSnapshotRequest {
   RangeId range;
   Epoch epoch;
   uint64_t snapshot = 0;
   uint32_t lease_ms = 0;
-  std::string Encode(LtcRequest type) const;
-  static bool Parse(LtcRequest type, std::string_view body, SnapshotRequest* out);
+  static auto Fields(auto& m) { return std::tie(m.range, m.epoch, m.snapshot, m.lease_ms); }
+};
+struct DropSnapshotRequest {
+  RangeId range;
+  Epoch epoch;
+  uint64_t snapshot = 0;
+  static auto Fields(auto& m) { return std::tie(m.range, m.epoch, m.snapshot); }
 };
 
 enum class CheckpointVerb : uint8_t { kCreate = 1, kList = 2, kDelete = 3, kRestore = 4 };
@@ -178,9 +194,12 @@ struct CheckpointRequest {
   RangeId range;
   Epoch epoch;
   CheckpointVerb verb = CheckpointVerb::kList;
-  std::string_view name;
-  std::string Encode() const;
-  static bool Parse(std::string_view body, CheckpointRequest* out);
+  std::string_view name;  // empty: of kList
+  static auto Fields(auto& m) { return FieldList(m.range, m.epoch, m.verb, Rest(m.name)); }
+  bool Valid() const {
+    return verb >= CheckpointVerb::kCreate && verb <= CheckpointVerb::kRestore &&
+           (verb != CheckpointVerb::kList || name.empty());
+  }
 };
 
 struct CheckpointReply {
@@ -190,17 +209,12 @@ struct CheckpointReply {
     uint64_t created_ms = 0;    // wall clock, milliseconds since 1970
     uint64_t bytes = 0;         // of tables
     uint64_t pinned_bytes = 0;  // of tables that the range's version has no more: a deletion would free them
+    static auto Fields(auto& m) {
+      return std::tie(m.name, m.sequence, m.created_ms, m.bytes, m.pinned_bytes);
+    }
   };
   std::vector<Entry> entries;
-  std::string Encode() const;
-  static bool Parse(std::string_view body, CheckpointReply* out);
-};
-
-// Of TakeSnapshot.
-struct SnapshotReply {
-  uint64_t snapshot = 0;
-  std::string Encode() const;
-  static bool Parse(std::string_view body, SnapshotReply* out);
+  static auto Fields(auto& m) { return FieldList(Rest(m.entries)); }
 };
 
 }  // namespace nova

@@ -40,21 +40,24 @@ struct Rig {
     const std::string header = WriteRequest{first.id, first.epoch, 1, ++requests, key, value}.EncodeHeader();
     return Call(LtcRequest::kPut, header + std::string(key) + std::string(value)).outcome;
   }
-  Outcome Snapshot(LtcRequest type, uint64_t id, uint32_t lease_ms) {
-    return Call(type, SnapshotRequest{first.id, first.epoch, id, lease_ms}.Encode(type)).outcome;
+  Outcome Renew(uint64_t id, uint32_t lease_ms) {
+    return Call(LtcRequest::kRenewSnapshot, Body(RenewSnapshotRequest{first.id, first.epoch, id, lease_ms}))
+        .outcome;
+  }
+  Outcome Drop(uint64_t id) {
+    return Call(LtcRequest::kDropSnapshot, Body(DropSnapshotRequest{first.id, first.epoch, id})).outcome;
   }
   uint64_t TakeSnapshot(uint32_t lease_ms) {
     const BlockingResult r =
-        Call(LtcRequest::kTakeSnapshot,
-             SnapshotRequest{first.id, first.epoch, 0, lease_ms}.Encode(LtcRequest::kTakeSnapshot));
+        Call(LtcRequest::kTakeSnapshot, Body(TakeSnapshotRequest{first.id, first.epoch, lease_ms}));
     EXPECT_EQ(r.outcome, Outcome::kOk);
-    SnapshotReply reply;
-    EXPECT_TRUE(SnapshotReply::Parse(r.body, &reply));
+    TakeSnapshotReply reply;
+    EXPECT_TRUE(ParseBody(r.body, &reply));
     return reply.snapshot;
   }
   Outcome GetAt(uint64_t snapshot, const RangeRecord& range, std::string_view key,
                 std::string* value = nullptr) {
-    const std::string header = GetRequest{range.id, range.epoch, snapshot, key}.EncodeHeader();
+    const std::string header = Body(GetRequest{range.id, range.epoch, snapshot, key});
     BlockingResult r = Call(LtcRequest::kGet, header + std::string(key));
     if (value != nullptr) *value = std::move(r.body);
     return r.outcome;
@@ -130,7 +133,7 @@ TEST(LtcServerTest, ARangeThatIsNotHereAtThatEpochIsNotOwned) {
     EXPECT_EQ(rig.GetAt(0, later, kKey), Outcome::kNotOwner);
     EXPECT_EQ(rig.GetAt(0, rig.first, kFarKey), Outcome::kNotOwner);
     const MultiGetRequest multi{rig.first.id, rig.first.epoch, 0, {kKey, kFarKey}};
-    EXPECT_EQ(rig.Call(LtcRequest::kMultiGet, multi.Encode()).outcome, Outcome::kNotOwner);
+    EXPECT_EQ(rig.Call(LtcRequest::kMultiGet, Body(multi)).outcome, Outcome::kNotOwner);
     std::string entries;
     for (const std::string& key : {kKey, kFarKey})
       BatchRequest::AppendEntry("", {ValueType::kPut, key, "v", 0}, &entries);
@@ -155,21 +158,21 @@ TEST(LtcServerTest, K4SnapshotsHaveIdsAndLeases) {
         << "an id that nobody was given";
     const RangeRecord second = std::next(rig.cluster.Records().begin())->second;
     EXPECT_EQ(rig.GetAt(one, second, kFarKey), Outcome::kSnapshotEnded) << "another range's";
-    EXPECT_EQ(rig.Snapshot(LtcRequest::kRenewSnapshot, one, 0), Outcome::kInvalidArgument);
-    EXPECT_EQ(rig.Snapshot(LtcRequest::kRenewSnapshot, one, 600'001), Outcome::kInvalidArgument);
-    EXPECT_EQ(rig.Snapshot(LtcRequest::kTakeSnapshot, 0, 600'001), Outcome::kInvalidArgument);
+    EXPECT_EQ(rig.Renew(one, 0), Outcome::kInvalidArgument);
+    EXPECT_EQ(rig.Renew(one, 600'001), Outcome::kInvalidArgument);
+    const TakeSnapshotRequest too_long{rig.first.id, rig.first.epoch, 600'001};
+    EXPECT_EQ(rig.Call(LtcRequest::kTakeSnapshot, Body(too_long)).outcome, Outcome::kInvalidArgument);
     for (int i = 0; i < 3; ++i) {
       SleepFor(7 * kSecond);
-      EXPECT_EQ(rig.Snapshot(LtcRequest::kRenewSnapshot, one, 10'000), Outcome::kOk) << i;
+      EXPECT_EQ(rig.Renew(one, 10'000), Outcome::kOk) << i;
     }
     SleepFor(11 * kSecond);
     EXPECT_EQ(rig.GetAt(one, rig.first, kKey), Outcome::kSnapshotEnded);
-    EXPECT_EQ(rig.Snapshot(LtcRequest::kRenewSnapshot, one, 10'000), Outcome::kSnapshotEnded)
-        << "once ended, for ever";
+    EXPECT_EQ(rig.Renew(one, 10'000), Outcome::kSnapshotEnded) << "once ended, for ever";
     EXPECT_EQ(rig.GetAt(two, rig.first, kKey, &value), Outcome::kOk);
     EXPECT_EQ(value, "before");
-    EXPECT_EQ(rig.Snapshot(LtcRequest::kDropSnapshot, two, 0), Outcome::kOk);
-    EXPECT_EQ(rig.Snapshot(LtcRequest::kDropSnapshot, two, 0), Outcome::kSnapshotEnded);
+    EXPECT_EQ(rig.Drop(two), Outcome::kOk);
+    EXPECT_EQ(rig.Drop(two), Outcome::kSnapshotEnded);
     EXPECT_EQ(rig.GetAt(two, rig.first, kKey), Outcome::kSnapshotEnded);
     EXPECT_NE(rig.TakeSnapshot(1000), two);
   });
@@ -188,16 +191,16 @@ TEST(LtcServerTest, AMultiGetThatDoesNotFitAnswersItsFirstKeys) {
     }
     MultiGetRequest request{rig.first.id, rig.first.epoch, 0, {}};
     for (const std::string& name : names) request.keys.push_back(name);
-    BlockingResult r = rig.Call(LtcRequest::kMultiGet, request.Encode());
+    BlockingResult r = rig.Call(LtcRequest::kMultiGet, Body(request));
     ASSERT_EQ(r.outcome, Outcome::kOk);
     MultiGetReply reply;
-    ASSERT_TRUE(MultiGetReply::Parse(r.body, &reply));
+    ASSERT_TRUE(ParseBody(r.body, &reply));
     EXPECT_EQ(reply.values.size(), 4u);
     for (size_t i = 0; i < reply.values.size(); ++i)
       EXPECT_EQ(reply.values[i]->front(), static_cast<char>('a' + i));
     request.keys.assign(1, names[7]);
-    r = rig.Call(LtcRequest::kMultiGet, request.Encode());
-    ASSERT_TRUE(MultiGetReply::Parse(r.body, &reply));
+    r = rig.Call(LtcRequest::kMultiGet, Body(request));
+    ASSERT_TRUE(ParseBody(r.body, &reply));
     EXPECT_EQ(reply.values.size(), 1u);
   });
 }
@@ -266,7 +269,7 @@ TEST(LtcServerTest, ScansOfOthersAreAnsweredWhileSomeReadNone) {
       const BlockingResult r = rig.Call(LtcRequest::kScan, scan.Encode());
       ScanReply reply;
       EXPECT_EQ(r.outcome, Outcome::kOk);
-      EXPECT_TRUE(ScanReply::Parse(r.body, &reply));
+      EXPECT_TRUE(ParseBody(r.body, &reply));
       EXPECT_GT(reply.count, 20u);
     };
     healthy();

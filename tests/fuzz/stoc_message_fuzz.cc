@@ -15,9 +15,8 @@ namespace {
 template <typename Message>
 void Check(std::string_view bytes) {
   Message message;
-  if (!Message::Parse(bytes, &message)) return;
-  std::string again;
-  message.AppendTo(&again);
+  if (!ParseBody(bytes, &message)) return;
+  std::string again = Body(message);
   if constexpr (requires { message.bytes; }) again.append(message.bytes);
   NOVA_CHECK(again == bytes);
 }

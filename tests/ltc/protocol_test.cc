@@ -31,14 +31,14 @@ TEST(LtcProtocolTest, GoldenBytes) {
       Hex((WriteRequest{kRange, kEpoch, 3, 4, "key", "value", std::nullopt, /*sync=*/false}).EncodeHeader()),
       Writer("0300"
              "0200"));
-  EXPECT_EQ(Hex((GetRequest{kRange, kEpoch, 6, "key"}).EncodeHeader()), Where("0600000000000000"));
+  EXPECT_EQ(Hex(Body(GetRequest{kRange, kEpoch, 6, "key"})), Where("0600000000000000"));
   EXPECT_EQ(Hex((ScanRequest{kRange, kEpoch, 6, 5, true, "from", "to"}).Encode()), Where("0600000000000000"
                                                                                          "05000000"
                                                                                          "01"
                                                                                          "0400"
                                                                                          "0200"
                                                                                          "66726f6d746f"));
-  EXPECT_EQ(Hex((ScanReply{7, true, {}}).EncodeHeader()), "0700000001");
+  EXPECT_EQ(Hex(Body(ScanReply{7, true, {}})), "0700000001");
   EXPECT_EQ(Hex((BatchRequest{kRange, kEpoch, 3, 4, 2, {}}).EncodeHeader()), Writer("02000000"));
   EXPECT_EQ(Hex((BatchRequest{kRange, kEpoch, 3, 4, 2, {}, /*sync=*/false}).EncodeHeader()),
             Writer("02000080"));
@@ -66,10 +66,10 @@ TEST(LtcProtocolTest, GoldenBytes) {
             Writer("0300"
                    "06"
                    "00000000"));
-  EXPECT_EQ(Hex((MultiGetRequest{kRange, kEpoch, 6, {"a", "bc"}}).Encode()), Where("0600000000000000"
-                                                                                   "02000000"
-                                                                                   "0161"
-                                                                                   "026263"));
+  EXPECT_EQ(Hex(Body(MultiGetRequest{kRange, kEpoch, 6, {"a", "bc"}})), Where("0600000000000000"
+                                                                              "02000000"
+                                                                              "0161"
+                                                                              "026263"));
   std::string answers = MultiGetReply::EncodeHeader(2);
   MultiGetReply::AppendAnswer("val", &answers);
   MultiGetReply::AppendAnswer(std::nullopt, &answers);
@@ -78,15 +78,14 @@ TEST(LtcProtocolTest, GoldenBytes) {
             "0103"
             "76616c"
             "00");
-  const SnapshotRequest snapshot{kRange, kEpoch, 6, 7};
-  EXPECT_EQ(Hex(snapshot.Encode(LtcRequest::kTakeSnapshot)), Where("07000000"));
-  EXPECT_EQ(Hex(snapshot.Encode(LtcRequest::kRenewSnapshot)), Where("0600000000000000"
-                                                                    "07000000"));
-  EXPECT_EQ(Hex(snapshot.Encode(LtcRequest::kDropSnapshot)), Where("0600000000000000"));
-  EXPECT_EQ(Hex(SnapshotReply{8}.Encode()), "0800000000000000");
-  EXPECT_EQ(Hex((CheckpointRequest{kRange, kEpoch, CheckpointVerb::kRestore, "ab"}).Encode()), Where("04"
-                                                                                                     "6162"));
-  EXPECT_EQ(Hex((CheckpointReply{{{"ab", 1, 2, 3, 4}}}).Encode()),
+  EXPECT_EQ(Hex(Body(TakeSnapshotRequest{kRange, kEpoch, 7})), Where("07000000"));
+  EXPECT_EQ(Hex(Body(RenewSnapshotRequest{kRange, kEpoch, 6, 7})), Where("0600000000000000"
+                                                                         "07000000"));
+  EXPECT_EQ(Hex(Body(DropSnapshotRequest{kRange, kEpoch, 6})), Where("0600000000000000"));
+  EXPECT_EQ(Hex(Body(TakeSnapshotReply{8})), "0800000000000000");
+  EXPECT_EQ(Hex(Body(CheckpointRequest{kRange, kEpoch, CheckpointVerb::kRestore, "ab"})), Where("04"
+                                                                                                "6162"));
+  EXPECT_EQ(Hex(Body(CheckpointReply{{{"ab", 1, 2, 3, 4}}})),
             "026162"
             "0100000000000000"
             "0200000000000000"
@@ -126,17 +125,16 @@ void ExpectTruncationsRefused(const std::string& whole, size_t least, const Pars
 
 TEST(LtcProtocolTest, EveryTruncationIsRefused) {
   CheckpointRequest checkpoint{kRange, kEpoch, CheckpointVerb::kCreate, ""};
-  ExpectTruncationsRefused(checkpoint.Encode(), 17,
-                           [&](std::string_view in) { return CheckpointRequest::Parse(in, &checkpoint); });
-  EXPECT_FALSE(CheckpointRequest::Parse(
-      CheckpointRequest{kRange, kEpoch, CheckpointVerb::kList, "x"}.Encode(), &checkpoint));
-  EXPECT_FALSE(CheckpointRequest::Parse(std::string(16, 'r') + "\x05", &checkpoint));
+  ExpectTruncationsRefused(Body(checkpoint), 17,
+                           [&](std::string_view in) { return ParseBody(in, &checkpoint); });
+  EXPECT_FALSE(ParseBody(Body(CheckpointRequest{kRange, kEpoch, CheckpointVerb::kList, "x"}), &checkpoint));
+  EXPECT_FALSE(ParseBody(std::string(16, 'r') + "\x05", &checkpoint));
   CheckpointReply list{{{"ab", 1, 2, 3, 4}}};
-  const std::string one = list.Encode();
-  EXPECT_TRUE(CheckpointReply::Parse("", &list)) << "no checkpoints";
+  const std::string one = Body(list);
+  EXPECT_TRUE(ParseBody("", &list)) << "no checkpoints";
   for (size_t n = 1; n < one.size(); ++n)
-    EXPECT_FALSE(CheckpointReply::Parse(std::string_view(one).substr(0, n), &list)) << n;
-  EXPECT_TRUE(CheckpointReply::Parse(one, &list));
+    EXPECT_FALSE(ParseBody(std::string_view(one).substr(0, n), &list)) << n;
+  EXPECT_TRUE(ParseBody(one, &list));
   EXPECT_EQ(list.entries[0].pinned_bytes, 4u);
   WriteRequest write{kRange, kEpoch, 3, 4, "key", "", 9};
   const std::string w = write.EncodeHeader() + "keyvalue";
@@ -154,11 +152,11 @@ TEST(LtcProtocolTest, EveryTruncationIsRefused) {
   EXPECT_EQ(scan.snapshot, 6u);
   EXPECT_FALSE(ScanRequest::Parse(s + "x", &scan));
   GetRequest get;
-  EXPECT_FALSE(GetRequest::Parse("shorter than 3 x 8 byte", &get));
+  EXPECT_FALSE(ParseBody("shorter than 3 x 8 byte", &get));
   ScanReply reply;
-  EXPECT_FALSE(ScanReply::Parse("1234", &reply));
-  EXPECT_FALSE(ScanReply::Parse("1234\x02", &reply));
-  EXPECT_FALSE(ScanReply::Parse("1234\x89", &reply));
+  EXPECT_FALSE(ParseBody("1234", &reply));
+  EXPECT_FALSE(ParseBody("1234\x02", &reply));
+  EXPECT_FALSE(ParseBody("1234\x89", &reply));
   CompareAndSwapRequest swap{kRange, kEpoch, 3, 4, "key", "old", "new"};
   const std::string c = swap.EncodeHeader() + "keyoldnew";
   ExpectTruncationsRefused(c, c.size() - 3,
@@ -167,27 +165,26 @@ TEST(LtcProtocolTest, EveryTruncationIsRefused) {
   EXPECT_EQ(swap.expected, "old");
   EXPECT_EQ(swap.desired, "new");
   MultiGetRequest multi{kRange, kEpoch, 6, {"a", "bc"}};
-  const std::string m = multi.Encode();
-  ExpectTruncationsRefused(m, m.size(),
-                           [&](std::string_view in) { return MultiGetRequest::Parse(in, &multi); });
+  const std::string m = Body(multi);
+  ExpectTruncationsRefused(m, m.size(), [&](std::string_view in) { return ParseBody(in, &multi); });
   EXPECT_EQ(multi.keys, (std::vector<std::string_view>{"a", "bc"}));
-  EXPECT_FALSE(MultiGetRequest::Parse(m + "x", &multi));
+  EXPECT_FALSE(ParseBody(m + "x", &multi));
   std::string answers = MultiGetReply::EncodeHeader(2);
   MultiGetReply::AppendAnswer("val", &answers);
   MultiGetReply::AppendAnswer(std::nullopt, &answers);
   MultiGetReply got;
-  ExpectTruncationsRefused(answers, answers.size(),
-                           [&](std::string_view in) { return MultiGetReply::Parse(in, &got); });
+  ExpectTruncationsRefused(answers, answers.size(), [&](std::string_view in) { return ParseBody(in, &got); });
   EXPECT_EQ(got.values[0], "val");
   EXPECT_FALSE(got.values[1]);
-  for (const LtcRequest type :
-       {LtcRequest::kTakeSnapshot, LtcRequest::kRenewSnapshot, LtcRequest::kDropSnapshot}) {
-    SnapshotRequest snapshot{kRange, kEpoch, 6, 7};
-    const std::string all = snapshot.Encode(type);
-    ExpectTruncationsRefused(
-        all, all.size(), [&](std::string_view in) { return SnapshotRequest::Parse(type, in, &snapshot); });
-    EXPECT_FALSE(SnapshotRequest::Parse(type, all + "x", &snapshot));
-  }
+  const auto exactly = [](auto sent) {
+    const std::string all = Body(sent);
+    ExpectTruncationsRefused(all, all.size(), [&](std::string_view in) { return ParseBody(in, &sent); });
+    EXPECT_FALSE(ParseBody(all + "x", &sent));
+  };
+  exactly(TakeSnapshotRequest{kRange, kEpoch, 7});
+  exactly(RenewSnapshotRequest{kRange, kEpoch, 6, 7});
+  exactly(DropSnapshotRequest{kRange, kEpoch, 6});
+  exactly(TakeSnapshotReply{8});
 }
 
 TEST(LtcProtocolTest, BatchesArriveAsTheyWereSent) {

@@ -7,9 +7,7 @@ namespace {
 
 template <typename Message>
 std::string Encoded(const Message& m) {
-  std::string bytes;
-  m.AppendTo(&bytes);
-  return bytes;
+  return Body(m);
 }
 
 std::string Hex(std::string_view bytes) {
@@ -24,11 +22,11 @@ void Check(const Message& m, std::string_view hex) {
   const std::string bytes = Encoded(m);
   EXPECT_EQ(Hex(bytes), hex);
   Message parsed;
-  ASSERT_TRUE(Message::Parse(bytes, &parsed));
+  ASSERT_TRUE(ParseBody(bytes, &parsed));
   EXPECT_EQ(Encoded(parsed), bytes);
   for (size_t n = 0; n < bytes.size(); ++n)
-    EXPECT_FALSE(Message::Parse(std::string_view(bytes).substr(0, n), &parsed)) << n;
-  EXPECT_FALSE(Message::Parse(bytes + '\0', &parsed));
+    EXPECT_FALSE(ParseBody(std::string_view(bytes).substr(0, n), &parsed)) << n;
+  EXPECT_FALSE(ParseBody(bytes + '\0', &parsed));
 }
 
 constexpr Uuid kLog{0x1112131415161718, 0x2122232425262728};
@@ -93,7 +91,7 @@ TEST(StocProtocolTest, WhatABodyMayEndWithIsGoldenToo) {
   const std::string page = Encoded(ListFilesRequest{RangeId(1), Epoch(2), kFile});
   EXPECT_EQ(Hex(page), RANGE_EPOCH FILE_ID);
   ListFilesRequest request;
-  ASSERT_TRUE(ListFilesRequest::Parse(page, &request));
+  ASSERT_TRUE(ParseBody(page, &request));
   EXPECT_EQ(request.after, kFile);
   const std::string fence = Encoded(FenceReply{Incarnation(9), kLog, {}, {}, {kLog, kLog}});
   EXPECT_EQ(Hex(fence), "0900000000000000" LOG
@@ -101,53 +99,52 @@ TEST(StocProtocolTest, WhatABodyMayEndWithIsGoldenToo) {
                         "00000000"
                         "02000000" LOG LOG);
   FenceReply reply;
-  ASSERT_TRUE(FenceReply::Parse(fence, &reply));
+  ASSERT_TRUE(ParseBody(fence, &reply));
   EXPECT_EQ(reply.unreadable, (std::vector{kLog, kLog}));
   for (size_t n = 0; n <= page.size(); ++n) {
-    EXPECT_EQ(ListFilesRequest::Parse(page.substr(0, n), &request), n == 16 || n == page.size()) << n;
+    EXPECT_EQ(ParseBody(page.substr(0, n), &request), n == 16 || n == page.size()) << n;
   }
   for (size_t n = 0; n <= fence.size(); ++n) {
-    EXPECT_EQ(FenceReply::Parse(fence.substr(0, n), &reply), n == 32 || n == fence.size()) << n;
+    EXPECT_EQ(ParseBody(fence.substr(0, n), &reply), n == 32 || n == fence.size()) << n;
   }
-  EXPECT_FALSE(ListFilesRequest::Parse(
-      Encoded(RangeEpochRequest{RangeId(1), Epoch(2)}) + std::string(20, '\0'), &request));
-  EXPECT_FALSE(FenceReply::Parse(fence.substr(0, 32) + std::string(4, '\0'), &reply));
+  EXPECT_FALSE(ParseBody(Encoded(RangeEpochRequest{RangeId(1), Epoch(2)}) + std::string(20, '\0'), &request));
+  EXPECT_FALSE(ParseBody(fence.substr(0, 32) + std::string(4, '\0'), &reply));
 }
 
 TEST(StocProtocolTest, TheRestOfABodyIsBytes) {
   const std::string small = Encoded(WriteSmallFileRequest{kFile, kCreator, 17, {}});
   WriteSmallFileRequest write;
   const std::string with_bytes = small + "some bytes";
-  ASSERT_TRUE(WriteSmallFileRequest::Parse(with_bytes, &write));
+  ASSERT_TRUE(ParseBody(with_bytes, &write));
   EXPECT_EQ(write.bytes, "some bytes");
   EXPECT_EQ(write.creator, kCreator);
-  EXPECT_TRUE(WriteSmallFileRequest::Parse(small + std::string(kMaxInlineFileBytes, 'x'), &write));
-  EXPECT_FALSE(WriteSmallFileRequest::Parse(small + std::string(kMaxInlineFileBytes + 1, 'x'), &write));
-  EXPECT_FALSE(WriteSmallFileRequest::Parse(small.substr(0, small.size() - 1), &write));
+  EXPECT_TRUE(ParseBody(small + std::string(kMaxInlineFileBytes, 'x'), &write));
+  EXPECT_FALSE(ParseBody(small + std::string(kMaxInlineFileBytes + 1, 'x'), &write));
+  EXPECT_FALSE(ParseBody(small.substr(0, small.size() - 1), &write));
 
   std::string bytes = Encoded(AppendFileRequest{kFile, kCreator, 18, true, 19, {}});
   AppendFileRequest append;
   const std::string with_edit = bytes + "edit";
-  ASSERT_TRUE(AppendFileRequest::Parse(with_edit, &append));
+  ASSERT_TRUE(ParseBody(with_edit, &append));
   EXPECT_EQ(append.bytes, "edit");
   EXPECT_TRUE(append.create);
   bytes[20 + 24 + 8] = 2;
-  EXPECT_FALSE(AppendFileRequest::Parse(bytes + "edit", &append)) << "a flag is 0 or 1";
+  EXPECT_FALSE(ParseBody(bytes + "edit", &append)) << "a flag is 0 or 1";
 }
 
 TEST(StocProtocolTest, CountsThatCannotBeTrueTakeNoMemory) {
   const std::string huge = "\xff\xff\xff\xff";
   FreeLogsRequest logs;
-  EXPECT_FALSE(FreeLogsRequest::Parse(std::string(16, 'x') + huge, &logs));
+  EXPECT_FALSE(ParseBody(std::string(16, 'x') + huge, &logs));
   FileReferencesRequest files;
-  EXPECT_FALSE(FileReferencesRequest::Parse(std::string(16, 'x') + huge + std::string(20, 'x'), &files));
+  EXPECT_FALSE(ParseBody(std::string(16, 'x') + huge + std::string(20, 'x'), &files));
   EXPECT_EQ(files.files.capacity(), 0u);
 }
 
 TEST(StocProtocolTest, AReadIsBounded) {
   ReadFileRequest read;
-  EXPECT_TRUE(ReadFileRequest::Parse(Encoded(ReadFileRequest{kFile, 0, kMaxReadBytes}), &read));
-  EXPECT_FALSE(ReadFileRequest::Parse(Encoded(ReadFileRequest{kFile, 0, kMaxReadBytes + 1}), &read));
+  EXPECT_TRUE(ParseBody(Encoded(ReadFileRequest{kFile, 0, kMaxReadBytes}), &read));
+  EXPECT_FALSE(ParseBody(Encoded(ReadFileRequest{kFile, 0, kMaxReadBytes + 1}), &read));
 }
 
 }  // namespace

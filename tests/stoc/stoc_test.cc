@@ -209,7 +209,7 @@ TEST_P(StocTest, ASegmentOfAnotherIncarnationIsNotOpened) {  // N1, H8, row 14
   Run([&](FabricWorld* world) {
     Rig rig(world);
     std::string request;
-    OpenSegmentRequest{kRange, Epoch(3), Incarnation(99), kLog1, 0, 1 << 20}.AppendTo(&request);
+    AppendBody(OpenSegmentRequest{kRange, Epoch(3), Incarnation(99), kLog1, 0, 1 << 20}, &request);
     EXPECT_EQ(rig.client->Call(*rig.stoc, static_cast<uint16_t>(StocRequest::kOpenSegment), request).first,
               Outcome::kUnavailable);
     EXPECT_EQ(rig.stoc->segments->open_segments(), 0u);
@@ -308,7 +308,7 @@ TEST_P(StocTest, ALaterIncarnationOfAnLtcEndsTheConnectionsOfTheEarlier) {  // F
     // A file buffer over each xchg thread of the old process: only one of them meets its successor's.
     for (size_t i = 0; i < 2; ++i) {
       std::string body;
-      OpenFileRequest{FileId(i), kCreator, 1 << 20}.AppendTo(&body);
+      AppendBody(OpenFileRequest{FileId(i), kCreator, 1 << 20}, &body);
       const std::string_view whole = body;
       EXPECT_EQ(
           BlockingCall(old.xchgs[i].get(), rig.stoc->info().address, 0x104, {&whole, 1}, Soon()).outcome,
@@ -346,7 +346,7 @@ TEST_P(StocTest, FilesOfAllSizesComeBack) {
     // One request, one reply, of more than 16 MB.
     if (!simulated()) {
       std::string body;
-      ReadFileRequest{FileId(n), 100, kMaxReadBytes}.AppendTo(&body);
+      AppendBody(ReadFileRequest{FileId(n), 100, kMaxReadBytes}, &body);
       const auto [outcome, bytes] = rig.client->Call(*rig.stoc, 0x108, body);
       EXPECT_EQ(outcome, Outcome::kOk);
       EXPECT_TRUE(bytes == Pattern(20 << 20, n).substr(100, kMaxReadBytes));
@@ -385,11 +385,11 @@ TEST_P(StocTest, BytesThatArriveDamagedAreRefused) {
     const std::string data = Pattern(1 << 20, 1);
     for (const bool torn : {true, false}) {
       std::string open;
-      OpenFileRequest{FileId(1), kCreator, data.size()}.AppendTo(&open);
+      AppendBody(OpenFileRequest{FileId(1), kCreator, data.size()}, &open);
       const auto [outcome, body] = rig.client->Call(*rig.stoc, 0x104, open);
       ASSERT_EQ(outcome, Outcome::kOk);
       OpenFileReply reply;
-      ASSERT_TRUE(OpenFileReply::Parse(body, &reply));
+      ASSERT_TRUE(ParseBody(body, &reply));
       std::string sent = data;
       if (torn) {
         std::fill(sent.begin() + 777'777, sent.end(), '\0');
@@ -398,15 +398,16 @@ TEST_P(StocTest, BytesThatArriveDamagedAreRefused) {
       }
       ASSERT_EQ(rig.client->Write(*rig.stoc, reply.memory, sent), Outcome::kOk);
       std::string persist;
-      PersistFileRequest{reply.buffer, static_cast<uint32_t>(data.size()), Crc32c(data)}.AppendTo(&persist);
+      AppendBody(PersistFileRequest{reply.buffer, static_cast<uint32_t>(data.size()), Crc32c(data)},
+                 &persist);
       EXPECT_EQ(rig.client->Call(*rig.stoc, 0x105, persist).first, Outcome::kCorruption);
       EXPECT_EQ(rig.client->Call(*rig.stoc, 0x105, persist).first, Outcome::kNotFound)
           << "the buffer is not its any more";
     }
     std::string small, append;
-    WriteSmallFileRequest{FileId(2), kCreator, Crc32c("right"), {}}.AppendTo(&small);
+    AppendBody(WriteSmallFileRequest{FileId(2), kCreator, Crc32c("right"), {}}, &small);
     EXPECT_EQ(rig.client->Call(*rig.stoc, 0x106, small + "wrong").first, Outcome::kCorruption);
-    AppendFileRequest{FileId(2), kCreator, 0, true, Crc32c("right"), {}}.AppendTo(&append);
+    AppendBody(AppendFileRequest{FileId(2), kCreator, 0, true, Crc32c("right"), {}}, &append);
     EXPECT_EQ(rig.client->Call(*rig.stoc, 0x107, append + "wrong").first, Outcome::kCorruption);
     EXPECT_EQ(rig.stoc->metrics.gauge("nova_stoc_files")->value(), 0);
     EXPECT_TRUE(rig->WriteFile(rig.id(), FileId(1), kCreator, data, Soon()).ok());
@@ -552,11 +553,11 @@ TEST_P(StocTest, AForgottenFileBufferIsTakenBackWithItsConnection) {  // F4
     options.server.file_buffer_deadline_ns = 500 * kMillisecond;
     Rig rig(world, options);
     std::string open;
-    OpenFileRequest{FileId(1), kCreator, 1 << 20}.AppendTo(&open);
+    AppendBody(OpenFileRequest{FileId(1), kCreator, 1 << 20}, &open);
     const auto [outcome, body] = rig.client->Call(*rig.stoc, 0x104, open);
     ASSERT_EQ(outcome, Outcome::kOk);
     OpenFileReply reply;
-    ASSERT_TRUE(OpenFileReply::Parse(body, &reply));
+    ASSERT_TRUE(ParseBody(body, &reply));
     EXPECT_EQ(rig.stoc->buffer_memory->counts().taken_bytes, 1u << 20);
     for (const Nanos until = Soon(); rig.stoc->buffer_memory->counts().taken_bytes > 0 && Now() < until;)
       SleepFor(10 * kMillisecond);
