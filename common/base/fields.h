@@ -16,11 +16,11 @@
 //   std::vector                  u32 count | elements
 //   a struct with Fields         its fields
 //
-// A list that has one of these is made by FieldList instead of std::tie. The first two stand last:
+// A list that has one of these is made by FieldList instead of std::tie. Rest, Apart and Tail stand last:
 //   Rest(x)       x takes what is left of the body: a view its bytes, a vector elements until the end.
-//   Apart(x)      Rest for the reader. The writer leaves the bytes out, for its caller sends them as a part of
+//   Apart(x)      Rest for the reader. The writer leaves the bytes out: its caller sends them as a part of
 //                 their own, without a copy.
-//   Tail(x)       x is left out where it is T{}, so that processes of the version before understand the rest.
+//   Tail(x)       x is left out where it is T{}: processes of the version before understand the rest.
 //   AtMost(x, n)  a vector of at most n elements.
 // A struct may have `bool Valid() const`: what does not hold there does not parse.
 //

@@ -13,7 +13,7 @@
 
 namespace nova {
 
-// `handler(call, request)` serves requests of `type`; `request` views `call`. `served_ns`: as of Xchg::Handle.
+// `handler(call, request)` serves requests of `type`; `request` views `call`. `served_ns` as in Xchg::Handle.
 template <typename Request, typename Type, typename Handler>
 void HandleBody(Xchg* xchg, Type type, Counter* malformed, Handler handler, Histogram* served_ns = nullptr) {
   xchg->Handle(

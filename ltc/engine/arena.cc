@@ -90,8 +90,8 @@ Arena::~Arena() {
   }
 }
 
-// Null: the chunk has no room. Whose piece would reach over its end counts what is wasted there. Acquire, with
-// the release in GiveBack: whoever had this piece before is done with it.
+// Null: the chunk has no room. Whose piece would reach over its end counts what is wasted there.
+// Acquire, with the release in GiveBack: whoever had this piece before is done with it.
 char* Arena::AllocateFrom(Chunk* chunk, size_t bytes) {
   const size_t offset = chunk->offset.fetch_add(bytes, std::memory_order_acquire);
   if (offset + bytes <= ArenaPool::kChunkBytes) return chunk->memory + offset;

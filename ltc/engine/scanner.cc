@@ -207,9 +207,12 @@ bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
       break;
   }
   if (Now() >= scan->op.deadline_ns) return End(scan.get(), Outcome::kUnavailable, {});
-  // Fetch all that the iterators wait for, in parallel; the last to arrive goes on.
+  return FetchNeeded(scan);
+}
+
+bool Scanner::FetchNeeded(const std::shared_ptr<ScanState>& scan) {
   std::vector<BlockRequest> needed;
-  it->AppendNeeded(&needed);
+  scan->merged->AppendNeeded(&needed);
   std::vector<TableRef> to_load;
   for (LevelIterator* level : scan->levels) {
     if (auto t = level->table_to_load()) to_load.push_back(std::move(t));

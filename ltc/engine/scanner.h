@@ -42,6 +42,8 @@ class Scanner {
   // Goes on as far as blocks in memory allow. True: the missing blocks arrived meanwhile, so the caller steps
   // again. False: the scan has ended, or goes on by itself.
   bool Step(const std::shared_ptr<ScanState>& scan);
+  // Fetches all that the iterators wait for, in parallel; the last to arrive goes on. Returns as Step does.
+  bool FetchNeeded(const std::shared_ptr<ScanState>& scan);
   // Blocks it waited for are here, or failed; false: the scan has ended.
   bool Resume(ScanState* scan);
   // Appends the newest visible version of a key to the page, unless a range deletion hides it or it has

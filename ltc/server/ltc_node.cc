@@ -115,9 +115,18 @@ Status LtcNode::Init() {
     const auto hosted = ranges_.Find(id);
     return hosted == nullptr ? nullptr : hosted->range();
   });
-
   server_->SetRunControl([this](std::function<void()> fn) { background_->RunControl(std::move(fn)); });
 
+  SetServices(executors);
+  AddMetrics(xchgs);
+  for (auto& x : xchgs_) x->Start();
+  serving_ = true;
+  NOVA_RETURN_IF_ERROR(Join(std::move(store)));
+  housekeeping_ = std::make_unique<Thread>("ltc.housekeeping.0", [this] { Housekeeping(); });
+  return OkStatus();
+}
+
+void LtcNode::SetServices(const std::vector<XchgExecutor*>& executors) {
   services_.range.store = tables_.get();
   services_.range.cache = &cache_;
   services_.range.arenas = &arenas_;
@@ -140,7 +149,9 @@ Status LtcNode::Init() {
   services_.session = [this] { return membership_.session(); };
   services_.run_control = [this](std::function<void()> fn) { background_->RunControl(std::move(fn)); };
   services_.run_change = [this](std::function<void()> fn) { background_->RunChange(std::move(fn)); };
+}
 
+void LtcNode::AddMetrics(const std::vector<Xchg*>& xchgs) {
   AddFabricMetrics(metrics_, environment_.fabric);
   AddXchgMetrics(metrics_, {xchgs.begin(), xchgs.end()});
   for (const auto& [pool, bytes] : kMemoryPools) {
@@ -157,12 +168,6 @@ Status LtcNode::Init() {
     for (const auto& h : ranges_.held()) ns += h->range()->stats().stalled_ns;
     return static_cast<double>(ns) * 1e-9;
   });
-
-  for (auto& x : xchgs_) x->Start();
-  serving_ = true;
-  NOVA_RETURN_IF_ERROR(Join(std::move(store)));
-  housekeeping_ = std::make_unique<Thread>("ltc.housekeeping.0", [this] { Housekeeping(); });
-  return OkStatus();
 }
 
 // --- membership

@@ -84,6 +84,9 @@ class LtcNode {
   LtcNode(const LtcOptions& options, const LtcEnvironment& environment);
   std::string host() const;  // for placement
   Status Init();             // the steps of Start; once
+  // What all ranges share: fills in services_. The parts are there.
+  void SetServices(const std::vector<XchgExecutor*>& executors);
+  void AddMetrics(const std::vector<Xchg*>& xchgs);  // of the node; the server and the logs add their own
   // Joins the cluster over `store`, which it keeps with the session. Waits.
   Status Join(std::unique_ptr<ConfigStore> store);
   // Lets go of the session. Returns when no xchg thread can be reading its lease any more, 10 s a thread at

@@ -120,7 +120,9 @@ class LtcServer {
   void ReadSome(const std::shared_ptr<MultiGetCall>& get);
   // kBusy: the range has max_snapshots_per_range.
   void HandleTakeSnapshot(size_t index, const IncomingCall& call, const TakeSnapshotRequest& request);
+  // A snapshot that a client holds gets another lease, while the range serves reads.
   void HandleRenewSnapshot(size_t index, const IncomingCall& call, const RenewSnapshotRequest& request);
+  // Forgets a snapshot that a client holds.
   void HandleDropSnapshot(size_t index, const IncomingCall& call, const DropSnapshotRequest& request);
   // Create, delete and restore one at a time, on a control thread; a list as a read.
   void HandleCheckpoint(size_t index, const IncomingCall& call, const CheckpointRequest& request);

@@ -146,8 +146,14 @@ void FaultRounds::EndInOrder(const std::string& victim) {
 }
 
 void FaultRounds::Drain(const std::string& victim) {
+  // One that stood still in the round before may have to join again first.
   std::string said;
-  const int code = cluster_->Nova({"drain", victim}, &said);
+  int code = cluster_->Nova({"drain", victim}, &said);
+  for (const Nanos until = Now() + 15 * kSecond; said.find("no node") != said.npos && Now() < until;) {
+    SleepFor(200 * kMillisecond);
+    said.clear();
+    code = cluster_->Nova({"drain", victim}, &said);
+  }
   EXPECT_EQ(code, 0) << victim << ": " << said;
   EndInOrder(victim);
 }

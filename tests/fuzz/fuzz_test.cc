@@ -1,6 +1,6 @@
-// The fuzz targets without a fuzzer: each is given random inputs for a second, so that every build compiles them
-// and runs them under its sanitizers. It does not see what an input reaches; tests/fuzz/run.sh, which does, finds
-// more.
+// The fuzz targets without a fuzzer: each is given random inputs for a second, so that every build compiles
+// them and runs them under its sanitizers. It does not see what an input reaches; tests/fuzz/run.sh, which
+// does, finds more.
 //   NOVA_FUZZ_SEED=n   the inputs of a run that printed n
 #include <gtest/gtest.h>
 

@@ -141,7 +141,7 @@ class VerbsPort final : public Port {
   // --- verbs_connect.cc
 
   // Takes a connection request that another port got. Any thread.
-  bool TakeOver(const ConnectRequest& request);  // any thread
+  bool TakeOver(const ConnectRequest& request);
   // Takes the items that TakeOver, Resolved and Failed left.
   void TakeArrivals();
   VerbsConnection* AddConnection(State state);  // a connection with an id and a tag
