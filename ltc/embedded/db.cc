@@ -24,6 +24,11 @@ constexpr size_t kLanesForReads = 16;
 constexpr Nanos kWriteDeadline = 60 * kSecond;
 constexpr Nanos kWorkDeadline = 600 * kSecond;  // of background work that somebody waits for
 constexpr Nanos kEndDeadline = 60 * kSecond;
+// Whoever asks for more entries than this, or for all, may end the scan after one: its pages begin small and
+// grow.
+constexpr uint64_t kMeantLimit = 1000;
+constexpr uint64_t kFirstPageBytes = 16 << 10;
+constexpr uint64_t kPageGrowth = 4;
 
 // A stored key of keyspace 0, on the stack unless it is long.
 class StoredKey {
@@ -492,12 +497,15 @@ Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions&
   if (snapshot == nullptr) {  // one moment for all pages
     NOVA_ASSIGN_OR_RETURN(snapshot, TakeSnapshot());
   }
-  for (uint64_t left = scan.limit; left > 0 && from < to;) {
+  const uint64_t most = rep_->options.range.scan_page_bytes;
+  uint64_t page_bytes = scan.limit <= kMeantLimit ? most : std::min(kFirstPageBytes, most);
+  for (uint64_t left = scan.limit; left > 0 && from < to;
+       page_bytes = std::min(page_bytes * kPageGrowth, most)) {
     ScanPage page;
     const Outcome outcome =
         rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
           const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(left, UINT32_MAX));
-          rep_->range->Scan(on, {from, to, wanted, kNever, snapshot, scan.reverse},
+          rep_->range->Scan(on, {from, to, wanted, kNever, snapshot, scan.reverse, page_bytes},
                             [out, finished, &page](Outcome o, ScanPage p) {
                               page = std::move(p);
                               *out = o;

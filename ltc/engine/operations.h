@@ -74,6 +74,7 @@ struct ScanOp {
   Nanos deadline_ns = kNever;
   std::shared_ptr<const Snapshot> snapshot = nullptr;  // null: now
   bool reverse = false;                                // from the largest key below `to` down to `from`
+  uint64_t page_bytes = UINT64_MAX;                    // a page ends there, if not before
 };
 // A part of a scan's result.
 struct ScanPage {

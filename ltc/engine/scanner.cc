@@ -107,6 +107,7 @@ void Scanner::Scan(Executor* on, ScanOp op, ScanDone done) {
   scan->on = on;
   scan->op = std::move(op);
   scan->op.deadline_ns = WaitsUntil(scan->op.deadline_ns, Now());
+  scan->op.page_bytes = std::min(scan->op.page_bytes, context_->options.scan_page_bytes);
   scan->done = std::move(done);
   const std::string &lower = context_->spec.lower, &upper = context_->spec.upper;
   if (!upper.empty() && (scan->op.to.empty() || scan->op.to > upper)) scan->op.to = upper;
@@ -179,7 +180,7 @@ bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
     if (!same_key) {
       if (scan->op.reverse) AppendLast(scan.get());
       if (scan->page.count >= scan->op.limit) return End(scan.get(), Outcome::kOk, std::move(scan->page));
-      if (scan->page.entries.size() >= context_->options.scan_page_bytes) {
+      if (scan->page.entries.size() >= scan->op.page_bytes) {
         scan->page.more = true;
         return End(scan.get(), Outcome::kOk, std::move(scan->page));
       }

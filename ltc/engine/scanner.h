@@ -28,7 +28,7 @@ class Scanner {
       : context_(context), points_(points), rounds_(rounds), tables_(tables) {}
 
   // Calls `done` once: with a page, which says whether more follows, or with an error. A page ends at the
-  // limit, at scan_page_bytes, or at the end of the keys asked for.
+  // limit, at the operation's page_bytes or the range's scan_page_bytes, or at the end of the keys asked for.
   void Scan(Executor* on, ScanOp op, ScanDone done);
   uint64_t scans() const { return scans_.load(std::memory_order_relaxed); }  // scans begun; a metric
 

@@ -1,4 +1,4 @@
-// The fuzz targets without a fuzzer: each is given random inputs for a second, so that every build compiles
+// The fuzz targets without a fuzzer: each is given random inputs for seconds, so that every build compiles
 // them and runs them under its sanitizers. It does not see what an input reaches; tests/fuzz/run.sh, which
 // does, finds more.
 //   NOVA_FUZZ_SEED=n   the inputs of a run that printed n
@@ -34,7 +34,7 @@ constexpr Target kTargets[] = {
 #undef FUZZ_TARGET
 };
 
-constexpr Nanos kTime = kSecond;
+constexpr Nanos kTime = 5 * kSecond;
 constexpr size_t kMaxBytes = 2048;
 constexpr size_t kKept = 64;  // inputs that later ones are made of
 

@@ -12,10 +12,13 @@
 
 namespace {
 
-thread_local uint64_t allocations = 0;  // of this thread
+// Of this thread.
+thread_local uint64_t allocations = 0;
+thread_local uint64_t allocated_bytes = 0;
 
 void* Allocate(size_t bytes, size_t alignment = alignof(std::max_align_t)) {
   ++allocations;
+  allocated_bytes += bytes;
   void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   return memory == nullptr ? std::abort(), nullptr : memory;
 }
@@ -164,6 +167,26 @@ TEST_F(AllocationTest, APutAllocatesAlmostNothing) {
       sum += allocations - before;
     }
     EXPECT_LE(sum, uint64_t{kKeys} / 50) << "log " << static_cast<int>(log);
+  }
+}
+
+// Nor does a scan take a page of a megabyte for the one entry that its caller looks at.
+TEST_F(AllocationTest, AScanThatItsCallerEndsTakesLittle) {
+  Directory dir;
+  DbOptions options;
+  options.log = DbLog::kNone;
+  const auto db = Db::Open(dir.path(), options);
+  ASSERT_TRUE(db.ok()) << db.status();
+  const std::string value(1000, 'v');
+  for (int i = 0; i < 3 * kKeys; ++i) ASSERT_TRUE((*db)->Put(KeyOf(i), value).ok());
+  for (const bool reverse : {false, true}) {
+    const DbScan all{.reverse = reverse};
+    const uint64_t before = allocated_bytes;
+    ASSERT_TRUE((*db)->Scan(all, [](std::string_view, std::string_view) { return false; }).ok());
+    EXPECT_LT(allocated_bytes - before, 200'000u);
+    int entries = 0;
+    ASSERT_TRUE((*db)->Scan(all, [&](std::string_view, std::string_view) { return ++entries > 0; }).ok());
+    EXPECT_EQ(entries, 3 * kKeys);
   }
 }
 
