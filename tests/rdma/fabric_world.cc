@@ -12,6 +12,9 @@ class TcpWorld final : public FabricWorld {
   std::unique_ptr<Fabric> NewFabric(const std::string&) override { return NewTcpFabric(); }
   std::string AnyAddress(const std::string&) override { return "127.0.0.1:0"; }
   std::string NobodysAddress() override { return "127.0.0.1:1"; }
+#ifdef __SANITIZE_THREAD__
+  int64_t patience() const override { return 5; }
+#endif
 };
 
 // Nodes lie on two devices, so that what they say to each other crosses a wire.

@@ -35,11 +35,7 @@ class FabricWorld {
   virtual std::string NobodysAddress() = 0;                                // refuses connections
   virtual SimNetwork* network() { return nullptr; }
   // a test's short times are to be multiplied with: an emulated machine is slow
-#ifdef __SANITIZE_THREAD__
-  virtual int64_t patience() const { return 5; }
-#else
   virtual int64_t patience() const { return 1; }
-#endif
 };
 
 // Runs `test` in a world of that kind: directly, or as the main fiber of a simulation.
