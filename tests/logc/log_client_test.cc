@@ -120,22 +120,26 @@ struct Rig {
   }
 
   // Appends sequence numbers first .. first + count - 1, each lane every second one; waits until all have
-  // ended.
+  // ended. The second half of them begins once `progress` was told of a third.
   std::map<SequenceNumber, Outcome> Append(SequenceNumber first, uint64_t count, RoundNumber round = 1,
                                            const std::function<void(uint64_t ended)>& progress = nullptr) {
     struct State {
       Mutex mu;
       CondVar changed;
       std::map<SequenceNumber, Outcome> ended;
+      std::atomic<bool> told{false};
     };
     auto state = std::make_shared<State>();
+    state->told = progress == nullptr;
     for (size_t lane = 0; lane < kLanes; ++lane) {
       auto next = std::make_shared<SequenceNumber>(first + lane);
       auto step = std::make_shared<std::function<void()>>();
-      *step = [this, state, next, weak = std::weak_ptr(step), lane, round, end = first + count] {
+      *step = [this, state, next, weak = std::weak_ptr(step), lane, round, half = first + count / 2,
+               end = first + count] {
         const auto step = weak.lock();  // whoever runs it holds it
         Executor* const on = ltc->executors[lane].get();
-        for (int i = 0; i < 20 && *next < end; ++i) {
+        const SequenceNumber until = state->told ? end : half;
+        for (int i = 0; i < 20 && *next < until; ++i) {
           const SequenceNumber s = *next;
           const std::string key = KeyOf(s), value = ValueOf(s);
           const LogEntry entry{MemTableId(round), ValueType::kPut, key, value};
@@ -159,6 +163,7 @@ struct Rig {
         const uint64_t ended = state->ended.size();
         state->mu.Unlock();
         progress(ended);
+        if (ended >= count / 3) state->told = true;
         state->mu.Lock();
       }
       if (state->ended.size() == count) break;
