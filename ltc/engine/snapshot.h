@@ -8,11 +8,12 @@
 // theirs, so it misses nothing that the job leaves out.
 //
 // Thread safety: all.
-// Ownership: shared_ptr. The list knows its snapshots weakly, so a handle may outlive the range.
+// Ownership: shared_ptr. A handle may outlive the range; the list holds none, and forgets one with its last
+//   handle, so that a range that nobody writes to does not collect those of its scans.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
+#include <list>
 #include <memory>
 #include <vector>
 
@@ -24,9 +25,13 @@ namespace nova {
 
 class Snapshot {
  public:
-  // `list`: the id of its SnapshotList. `expires_ns`: end of the lease; kNever: none.
-  Snapshot(uint64_t list, SequenceNumber sequence, Nanos expires_ns)
-      : list_(list), sequence_(sequence), expires_ns_(expires_ns) {}
+  ~Snapshot() {
+    MutexLock lock(&members_->mu);
+    members_->snapshots.erase(place_);
+  }
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+
   SequenceNumber sequence() const { return sequence_; }  // versions at or below it are seen
   // Its lease goes on; see SnapshotList::IsLive too.
   bool live(Nanos now_ns) const { return now_ns < expires_ns_.load(std::memory_order_acquire); }
@@ -41,61 +46,61 @@ class Snapshot {
 
  private:
   friend class SnapshotList;
-  const uint64_t list_;            // the SnapshotList that made it
-  const SequenceNumber sequence_;  // see sequence()
-  std::atomic<Nanos> expires_ns_;  // 0: it has ended
+  // The snapshots of one list that somebody holds.
+  struct Members {
+    Mutex mu;
+    std::list<Snapshot*> snapshots ABSL_GUARDED_BY(mu);  // ascending by number
+  };
+
+  Snapshot(std::shared_ptr<Members> members, SequenceNumber sequence, Nanos expires_ns)
+      : members_(std::move(members)), sequence_(sequence), expires_ns_(expires_ns) {}
+
+  const std::shared_ptr<Members> members_;  // of the list that made it
+  std::list<Snapshot*>::iterator place_;    // where it stands among them
+  const SequenceNumber sequence_;           // see sequence()
+  std::atomic<Nanos> expires_ns_;           // end of the lease; kNever: none; 0: it has ended
 };
 
 // The live snapshots of one opening of a range.
 class SnapshotList {
  public:
   // Makes a snapshot. `sequence()` is read and the list entered in one step, so that a job which does not see
-  // the snapshot has only older inputs.
+  // the snapshot has only older inputs. `expires_ns`: end of the lease; kNever: none.
   template <typename Sequence>
   std::shared_ptr<Snapshot> Enter(const Sequence& sequence, Nanos expires_ns) {
-    MutexLock lock(&mu_);
-    auto snapshot = std::make_shared<Snapshot>(id_, sequence(), expires_ns);
-    snapshots_.push_back(snapshot);
+    MutexLock lock(&members_->mu);
+    std::shared_ptr<Snapshot> snapshot(new Snapshot(members_, sequence(), expires_ns));
+    snapshot->place_ = members_->snapshots.insert(members_->snapshots.end(), snapshot.get());
     return snapshot;
   }
   // It was made here and is live. A snapshot of another opening or another range says nothing about the
   // versions kept here.
   bool IsLive(const Snapshot& snapshot, Nanos now_ns) const {
-    return snapshot.list_ == id_ && snapshot.live(now_ns);
+    return Made(snapshot) && snapshot.live(now_ns);
   }
-  bool Made(const Snapshot& snapshot) const { return snapshot.list_ == id_; }  // it was made here
+  bool Made(const Snapshot& snapshot) const { return snapshot.members_ == members_; }  // it was made here
   // Numbers of the live snapshots, ascending. Snapshots whose lease is over end by this call, for the caller
   // drops the versions they kept.
   std::vector<SequenceNumber> Live(Nanos now_ns) {
     std::vector<SequenceNumber> live;
-    MutexLock lock(&mu_);
-    std::erase_if(snapshots_, [&](const std::weak_ptr<Snapshot>& weak) {
-      const std::shared_ptr<Snapshot> s = weak.lock();
-      if (s == nullptr) return true;
+    MutexLock lock(&members_->mu);
+    for (Snapshot* const s : members_->snapshots) {
       Nanos expires = s->expires_ns_.load();
-      while (now_ns >= expires) {
-        if (s->expires_ns_.compare_exchange_weak(expires, 0)) return true;
+      while (now_ns >= expires && !s->expires_ns_.compare_exchange_weak(expires, 0)) {
       }
-      live.push_back(s->sequence());
-      return false;
-    });
+      if (now_ns < expires) live.push_back(s->sequence());
+    }
     return live;
   }
 
   // Ends all, for the versions they see go (a checkpoint is restored).
   void EndAll() {
-    MutexLock lock(&mu_);
-    for (const std::weak_ptr<Snapshot>& weak : snapshots_) {
-      if (const std::shared_ptr<Snapshot> s = weak.lock()) s->expires_ns_.store(0);
-    }
+    MutexLock lock(&members_->mu);
+    for (Snapshot* const s : members_->snapshots) s->expires_ns_.store(0);
   }
 
  private:
-  inline static std::atomic<uint64_t> next_id_{1};  // ids in this process
-  const uint64_t id_ = next_id_.fetch_add(1);
-  Mutex mu_;
-  // Ascending by number; those that are gone are removed by Live.
-  std::vector<std::weak_ptr<Snapshot>> snapshots_ ABSL_GUARDED_BY(mu_);
+  const std::shared_ptr<Snapshot::Members> members_ = std::make_shared<Snapshot::Members>();
 };
 
 }  // namespace nova

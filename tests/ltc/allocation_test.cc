@@ -1,6 +1,7 @@
 // A get that memory can answer allocates nothing; a put next to nothing. Asserted by a counter: this
 // program's operator new.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <cstdlib>
 #include <new>
@@ -15,15 +16,21 @@ namespace {
 // Of this thread.
 thread_local uint64_t allocations = 0;
 thread_local uint64_t allocated_bytes = 0;
+thread_local int64_t kept_bytes = 0;  // allocated and not freed
 
 void* Allocate(size_t bytes, size_t alignment = alignof(std::max_align_t)) {
   ++allocations;
   allocated_bytes += bytes;
   void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  return memory == nullptr ? std::abort(), nullptr : memory;
+  if (memory == nullptr) std::abort();
+  kept_bytes += static_cast<int64_t>(malloc_usable_size(memory));
+  return memory;
 }
 
-[[gnu::noinline]] void Free(void* p) { std::free(p); }  // inlined, the compiler takes it for a mistake
+[[gnu::noinline]] void Free(void* p) {
+  kept_bytes -= static_cast<int64_t>(malloc_usable_size(p));
+  std::free(p);
+}  // inlined, the compiler takes it for a mistake
 
 }  // namespace
 
@@ -188,6 +195,24 @@ TEST_F(AllocationTest, AScanThatItsCallerEndsTakesLittle) {
     ASSERT_TRUE((*db)->Scan(all, [&](std::string_view, std::string_view) { return ++entries > 0; }).ok());
     EXPECT_EQ(entries, 3 * kKeys);
   }
+}
+
+// What a scan takes it gives back, also where nobody writes and so no flush or compaction comes to clean up.
+TEST_F(AllocationTest, ScansAndIteratorsOfAnIdleDatabaseLeaveNothing) {
+  Open(/*map_tables=*/true);
+  Fill();
+  const auto scan = [&] {
+    ASSERT_TRUE(db_->Scan(KeyOf(1), 5, [](std::string_view, std::string_view) { return true; }).ok());
+    const auto it = db_->NewIterator();
+    ASSERT_TRUE(it.ok()) << it.status();
+    for ((*it)->Seek(KeyOf(2)); (*it)->Valid() && (*it)->key() < KeyOf(12); (*it)->Next()) {
+    }
+    ASSERT_TRUE(db_->TakeSnapshot().ok());
+  };
+  scan();
+  const int64_t before = kept_bytes;
+  for (int i = 0; i < 2'000; ++i) scan();
+  EXPECT_LT(kept_bytes - before, 10'000);
 }
 
 }  // namespace
