@@ -21,6 +21,8 @@
 
 namespace nova {
 
+class ScanCursor;  // ltc/engine/scan_cursor.h
+
 // A put, a deletion or a range deletion.
 struct WriteEntry {
   ValueType type = ValueType::kPut;
@@ -75,12 +77,15 @@ struct ScanOp {
   std::shared_ptr<const Snapshot> snapshot = nullptr;  // null: now
   bool reverse = false;                                // from the largest key below `to` down to `from`
   uint64_t page_bytes = UINT64_MAX;                    // a page ends there, if not before
+  // Keeps the place where the page ends, for the next page of the same scan: its `from`, in reverse its `to`,
+  // is where the last page ended, and all else but `limit` is as it was. Outlives the call; null: none.
+  ScanCursor* cursor = nullptr;
 };
 // A part of a scan's result.
 struct ScanPage {
   std::string entries;  // n x (varint key size, key, varint value size, value)
   uint32_t count = 0;
-  bool more = false;  // it is full: go on after its last key, in reverse below it
+  bool more = false;  // it is full, and there may be more: go on after its last key, in reverse below it
   std::string why;    // of a scan that failed, for people: which table, and why; may be empty
 };
 using ScanDone = absl::AnyInvocable<void(Outcome, ScanPage)>;

@@ -66,6 +66,7 @@ void RoundSet::Publish(const std::function<void(RangeView*)>& change) {
 }
 
 void RoundSet::RefreshLanes() {
+  view_holders_.LetGoAll();
   for (Executor* on : context_->services->executors) {
     on->Submit([this, keep = context_->KeepAlive(), on] { ViewOf(on); });
   }

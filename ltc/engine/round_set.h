@@ -8,7 +8,7 @@
 // Thread safety: all methods; ViewOf, PointOf and WithReadPoint on the executor they name.
 // Locks: its own, the innermost of a range's parts. Under it run `change` of Publish, and when a round is
 //   sealed RangeServices::work and the arena pool, which take locks of their own and call nobody back.
-// Ownership: views keep rounds and tables; RefreshLanes has idle request threads let go of older views.
+// Ownership: views keep rounds and tables; RefreshLanes has whoever keeps an older view let go of it.
 // Errors: none; where there is no room for another round, false.
 #pragma once
 
@@ -27,6 +27,7 @@
 #include "ltc/engine/range_view.h"
 #include "ltc/engine/read_points.h"
 #include "ltc/engine/round_log.h"
+#include "ltc/engine/view_holders.h"
 
 namespace nova {
 
@@ -40,8 +41,14 @@ class RoundSet {
   const std::shared_ptr<const RangeView>& ViewOf(Executor* on);
   // The latest view, from any thread; takes the lock.
   std::shared_ptr<const RangeView> Current() const;
-  // Every request thread lets go of an older view, soon; does not wait.
+  // Every request thread, and every holder of a view, lets go of an older one, soon; does not wait.
   void RefreshLanes();
+  // Those that keep a view between requests. RefreshLanes asks them.
+  ViewHolders& view_holders() { return view_holders_; }
+  // There is no view newer than the one of this generation.
+  bool IsCurrent(uint64_t generation) const {
+    return generation == generation_.load(std::memory_order_seq_cst);
+  }
   // Makes the next view of the current one. `change` edits a copy, runs under the lock, and must take none.
   void Publish(const std::function<void(RangeView*)>& change);
 
@@ -138,6 +145,7 @@ class RoundSet {
   RoundLog* const log_;
   std::atomic<uint64_t> next_memtable_{1};  // low half of the next memtable's id
   std::vector<Lane> lanes_;                 // [i] belongs to executor i
+  ViewHolders view_holders_;                // has a lock of its own
   std::atomic<uint64_t> generation_{0};     // of view_; compared by request threads without the lock
   mutable Mutex mu_;
   std::shared_ptr<const RangeView> view_ ABSL_GUARDED_BY(mu_);  // the current view; replaced, never changed

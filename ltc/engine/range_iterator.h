@@ -1,0 +1,95 @@
+// RangeIterator: the entries of a range that a reader at one moment sees (K4), in key order or in reverse: of
+// each key its newest version at or below the moment's number, unless that is deleted or has expired, or a
+// range deletion hides it (K7).
+//
+// It merges iterators over the rounds and the runs of one view, and as they do it never waits
+// (common/sstable/iterator.h):
+//
+//   it.SeekToFirst();
+//   for (;; it.Next()) {
+//     while (it.Settle(&steps) is kPaused or kNeedBlocks) { let others run, or Fetch; }
+//     if (it is not kValid) break;
+//     use it.key(), it.value();
+//   }
+//
+// Thread safety: none; one thread at a time.
+// Ownership: keeps its view, and so that view's rounds and tables. A key and a value are valid until the next
+//   move.
+// Errors: state kError, and status().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/sstable/iterator.h"
+#include "ltc/engine/range_context.h"
+#include "ltc/engine/read_points.h"
+#include "ltc/engine/table_access.h"
+
+namespace nova {
+
+class RangeIterator {
+ public:
+  // kPaused: Settle has used up its steps before it came to an entry.
+  enum class State { kValid, kEnd, kPaused, kNeedBlocks, kError };
+
+  // Over the stored keys in [from, to); an empty `to` is the end.
+  RangeIterator(const RangeContext* context, const ReadPoints* points, TableAccess* tables, ReadPoint at,
+                std::string from, std::string to, Direction direction);
+  ~RangeIterator();
+  RangeIterator(const RangeIterator&) = delete;
+  RangeIterator& operator=(const RangeIterator&) = delete;
+
+  void SeekToFirst();  // begins; backwards at the last entry
+  void Next();         // leaves an entry. REQUIRES: kValid
+  // Goes on to the next entry. Passes at most *steps versions, and counts them down.
+  State Settle(int* steps);
+  std::string_view key() const { return key_; }                 // a stored key. REQUIRES: kValid
+  std::string_view value() const { return value_; }             // REQUIRES: kValid
+  const Status& status() const { return error_; }               // the error of kError
+  uint64_t generation() const { return at_.view->generation; }  // of the view it keeps
+
+  // Has all that is missing read, in parallel. True: it has arrived already, so Settle may be called. False:
+  // `arrived` is called on `on`, once; it keeps the iterator. REQUIRES: kNeedBlocks.
+  bool Fetch(Executor* on, Nanos deadline_ns, std::function<void()> arrived);
+
+ private:
+  class LevelIterator;  // the tables of one run, one after another
+  struct Waiting;       // for blocks and readers of tables
+
+  // The version is an entry that the reader sees. Takes the expiry off its value.
+  bool IsSeen(std::string_view stored_key, SequenceNumber sequence, ValueType type,
+              std::string_view* value) const;
+  // Settle, in one direction: the newest version of a key comes first.
+  State SettleForward(int* steps);
+  // The newest version of a key comes last: the versions of a key are kept, one after another, until the next
+  // key shows that the last one kept is the newest.
+  State SettleBackward(int* steps);
+  // Backwards: makes the version that is kept the entry. False: it is not seen, or none is kept.
+  bool TakeKept();
+  State StateOfMerged();  // where it is not kValid
+  State Fail(Status why);
+
+  const RangeContext* const context_;
+  const ReadPoints* const points_;
+  TableAccess* const tables_;
+  const ReadPoint at_;
+  const std::string from_, to_;
+  const Direction direction_;
+  std::vector<LevelIterator*> levels_;  // owned by merged_
+  std::unique_ptr<Iterator> merged_;
+  std::string last_key_;  // forward: of the last version at or below the number; backward: of the one kept
+  bool has_last_key_ = false;  // last_key_ was set
+  // Backward: a version is kept, which is last_key_ and these.
+  bool kept_ = false;
+  SequenceNumber kept_sequence_ = 0;
+  ValueType kept_type_ = ValueType::kPut;
+  std::string kept_value_;
+  std::string_view key_, value_;
+  Status error_;
+};
+
+}  // namespace nova

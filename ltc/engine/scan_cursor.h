@@ -1,0 +1,46 @@
+// ScanCursor: where a scan stands between two of its pages, so that the next page need not seek again.
+//
+// It keeps a RangeIterator, and with that the rounds and tables of one view. A view that another has replaced
+// is let go of at once, whether the scan goes on or not: a caller that rests in the middle of a scan keeps no
+// memory, and the next page seeks in the newer view, at the same snapshot.
+//
+// Thread safety: all. One page at a time.
+// Ownership: whoever scans. It ends before its range.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "common/base/mutex.h"
+#include "ltc/engine/range_iterator.h"
+#include "ltc/engine/round_set.h"
+
+namespace nova {
+
+class ScanCursor final : public ViewHolder {
+ public:
+  explicit ScanCursor(RoundSet* rounds) : rounds_(rounds), place_(rounds->view_holders().Add(this)) {}
+  ~ScanCursor() override { rounds_->view_holders().Remove(place_); }
+  ScanCursor(const ScanCursor&) = delete;
+  ScanCursor& operator=(const ScanCursor&) = delete;
+
+  // Keeps the iterator, unless its view is an old one already.
+  void Park(std::unique_ptr<RangeIterator> iterator) {
+    MutexLock lock(&mu_);
+    if (rounds_->IsCurrent(iterator->generation())) parked_ = std::move(iterator);
+  }
+  // The iterator that was parked last; null: it is gone.
+  std::unique_ptr<RangeIterator> Take() {
+    MutexLock lock(&mu_);
+    return std::move(parked_);
+  }
+  std::shared_ptr<const void> LetGo() override { return Take(); }
+
+ private:
+  RoundSet* const rounds_;
+  Mutex mu_;
+  std::unique_ptr<RangeIterator> parked_ ABSL_GUARDED_BY(mu_);
+  const ViewHolders::Place place_;  // the last member: it may be asked as soon as it has a place
+};
+
+}  // namespace nova
