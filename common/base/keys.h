@@ -118,6 +118,11 @@ inline std::string PrefixEnd(std::string_view prefix) {
   return end;
 }
 
+// The lesser of two ends of ranges of keys; an empty one is the end of all keys.
+inline const std::string& LesserEnd(const std::string& a, const std::string& b) {
+  return a.empty() || (!b.empty() && b < a) ? b : a;
+}
+
 // Below 0, 0 or above 0, in the order of internal keys.
 inline int CompareInternalKeys(std::string_view a, std::string_view b) {
   const int c = StoredKeyOf(a).compare(StoredKeyOf(b));

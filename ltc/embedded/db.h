@@ -42,6 +42,7 @@
 #include "common/base/keys.h"
 #include "common/base/status.h"
 #include "common/base/write_batch.h"
+#include "ltc/embedded/db_iterator.h"
 #include "ltc/engine/memory_use.h"
 #include "ltc/engine/range_options.h"
 
@@ -158,6 +159,9 @@ class Db {
               const DbReadOptions& options = {}) {
     return Scan(DbScan{std::string(from), {}, limit}, entry, options);
   }
+
+  // An iterator over the database as it is now, or was at the snapshot; not Valid before its first Seek.
+  StatusOr<std::unique_ptr<DbIterator>> NewIterator(const DbIteratorOptions& options = {});
 
   // Makes `directory` an openable database with this one's content at one moment during the call; every write
   // acknowledged before the call is in it. Writes go on. Tables are hard links where the file system has

@@ -17,22 +17,13 @@
 #include "ltc/embedded/db.h"
 #include "ltc/embedded/local_storage.h"
 #include "tests/ltc/directory.h"
+#include "tests/ltc/small_options.h"
 
 namespace nova {
 namespace {
 
 namespace fs = std::filesystem;
 using Model = std::map<std::string, std::string>;
-
-DbOptions SmallOptions() {
-  DbOptions o;
-  o.memtable_bytes = 8 << 20;
-  o.cache_bytes = 1 << 20;
-  o.range.memtable_size_bytes = 128 << 10;
-  o.range.compaction.table_size_bytes = 64 << 10;
-  o.range.compaction.level1_bytes = 256 << 10;
-  return o;
-}
 
 std::unique_ptr<Db> MustOpen(const std::string& path, bool create = true) {
   DbOptions options = SmallOptions();

@@ -18,21 +18,12 @@
 #include "common/base/sim_disk.h"
 #include "common/base/thread.h"
 #include "tests/ltc/directory.h"
+#include "tests/ltc/small_options.h"
 
 namespace nova {
 namespace {
 
 using Model = std::map<std::string, std::string>;
-
-DbOptions SmallOptions() {
-  DbOptions o;
-  o.memtable_bytes = 8 << 20;
-  o.cache_bytes = 1 << 20;
-  o.range.memtable_size_bytes = 128 << 10;
-  o.range.compaction.table_size_bytes = 64 << 10;
-  o.range.compaction.level1_bytes = 256 << 10;
-  return o;
-}
 
 std::unique_ptr<Db> MustOpen(const std::string& path, const DbOptions& options) {
   auto db = Db::Open(path, options);

@@ -1,0 +1,31 @@
+#include "ltc/embedded/db_pages.h"
+
+#include "ltc/embedded/db_calls.h"
+
+namespace nova {
+
+bool DbPages::Read(const PageRequest& request, EntryPage* page) {
+  if (request.goes_on && cursor_ == nullptr) cursor_ = range_->NewScanCursor();
+  if (!request.goes_on && cursor_ != nullptr) cursor_->Take();  // it stands elsewhere
+  ScanOp op;
+  op.from = StoredKey(request.from).view();
+  op.to = StoredEnd(request.to);
+  op.limit = request.limit;
+  op.snapshot = snapshot_;
+  op.reverse = request.reverse;
+  op.cursor = cursor_.get();
+  std::string why;
+  const Outcome outcome =
+      RunOnLane(lanes_, CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
+        range_->Scan(on, std::move(op), [=, &why](Outcome o, ScanPage p) {
+          *page = {std::move(p.entries), p.count, p.more};
+          why = std::move(p.why);
+          *out = o;
+          *finished = true;
+        });
+      });
+  status_ = StatusOf(outcome, "scan", why);
+  return status_.ok();
+}
+
+}  // namespace nova

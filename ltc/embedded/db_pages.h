@@ -1,0 +1,49 @@
+// DbPages: the pages of a scan of an embedded database, at one snapshot. Db::Scan and DbIterator read them.
+//
+// Thread safety: none; one thread at a time.
+// Ownership: the range and the lanes outlive it.
+// Errors: status(), of the page that was read last.
+#pragma once
+
+#include <memory>
+
+#include "common/base/paged_iterator.h"
+#include "ltc/embedded/caller_lane.h"
+#include "ltc/embedded/db_iterator.h"
+#include "ltc/engine/range.h"
+
+namespace nova {
+
+class DbPages final : public PageSource {
+ public:
+  static constexpr size_t kPrefixBytes = 1;  // of the keyspace, in front of the keys of pages
+
+  // kOne: the caller means to read one page, and rarely goes on.
+  enum class Meant { kOne, kMany };
+
+  DbPages(Range* range, CallerLanes* lanes, std::shared_ptr<const Snapshot> snapshot, Meant meant)
+      : range_(range), lanes_(lanes), snapshot_(std::move(snapshot)) {
+    if (meant == Meant::kMany) cursor_ = range->NewScanCursor();
+  }
+  bool Read(const PageRequest& request, EntryPage* page) override;
+  const Status& status() const { return status_; }
+
+ private:
+  Range* const range_;
+  CallerLanes* const lanes_;
+  const std::shared_ptr<const Snapshot> snapshot_;
+  std::unique_ptr<ScanCursor> cursor_;  // null: none was needed so far
+  Status status_;
+};
+
+// The state of a DbIterator.
+struct DbIterator::Rep {
+  Rep(Range* range, CallerLanes* lanes, std::shared_ptr<const Snapshot> snapshot, const DbIteratorOptions& o)
+      : pages(range, lanes, std::move(snapshot), DbPages::Meant::kMany),
+        entries(&pages, o.lower, o.upper, DbPages::kPrefixBytes) {}
+
+  DbPages pages;
+  PagedIterator entries;
+};
+
+}  // namespace nova
