@@ -4,9 +4,9 @@
 //   if (!client.ok()) ...
 //   nova::Result r = (*client)->Put("user1", "value");
 //
-// Each operation has one deadline, retries and refreshes included. A write ends in one of three ways
-// (Result::effect()): applied; definitely not applied; unknown: it was sent and not answered in time, or
-// before its range had another owner, and is never sent again by the client.
+// Each operation has one deadline, retries and refreshes included; of a scan each page has. A write ends in
+// one of three ways (Result::effect()): applied; definitely not applied; unknown: it was sent and not
+// answered in time, or before its range had another owner, and is never sent again by the client.
 //
 // Thread safety: all methods from any thread; callbacks run on a thread of the client's and must not wait.
 // Ownership:     arguments are copied where a call is asynchronous; results are values. The client outlives
@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/client_iterator.h"
 #include "common/base/outcome.h"
 #include "common/base/status.h"
 #include "common/base/write_batch.h"
@@ -37,7 +38,7 @@ namespace nova {
 
 struct ClientOptions {
   std::vector<std::string> coordinators;  // gRPC addresses, host:port
-  int64_t timeout_ms = 10'000;            // of one operation
+  int64_t timeout_ms = 10'000;            // of one operation; of a scan, of each page
   int threads = 1;                        // exchange threads, each with one connection per LTC
   uint32_t keyspace = 0;
   // how long what a client that died had taken stays; renewed every third of it
@@ -148,9 +149,13 @@ class Client {
   GetResult Get(std::string_view key, const ReadOptions& options = {});
   // At most 10,000 keys; those of one range are read at one moment.
   MultiGetResult MultiGet(std::span<const std::string_view> keys, const ReadOptions& options = {});
-  // Entries with from <= key, over all ranges; each range is read at one moment.
+  // Entries with from <= key, over all ranges; each range is read at one moment. All of them are in memory
+  // together: NewIterator is for more.
   ScanResult Scan(std::string_view from, const ScanOptions& options);
   ScanResult Scan(std::string_view from, size_t limit) { return Scan(from, ScanOptions{limit}); }
+  // An iterator over all ranges, now or at a snapshot; not Valid before its first Seek. Options that are
+  // wrong it tells by its result().
+  std::unique_ptr<ClientIterator> NewIterator(const IteratorOptions& options = {});
   SnapshotResult TakeSnapshot();
 
   // --- asynchronous

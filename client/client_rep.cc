@@ -145,10 +145,12 @@ void ClientRep::StartOn(ClientLane* lane, OpRef op) {
 
 // A snapshot is where it was taken, as long as no later epoch of the range is known.
 bool ClientRep::FindTarget(const Op& op, Target* target, std::string* why_not, bool* snapshot_ended) {
+  const ClientSnapshot* const snapshot =
+      op.page_snapshot != nullptr ? op.page_snapshot.get() : op.snapshot.get();
   const RangeRoute* route = FindByLower(op.lane->configuration->ranges, op.key, op.below);
   if (route != nullptr && !Covers(route->upper, op.key, op.below)) route = nullptr;
-  if (op.snapshot != nullptr) {
-    const auto* found = FindByLower(op.snapshot->state_->parts, op.key, op.below);
+  if (snapshot != nullptr) {
+    const auto* found = FindByLower(snapshot->state_->parts, op.key, op.below);
     if (found == nullptr || !Covers((*found)->target.upper, op.key, op.below)) {
       *why_not = "it has no such range";
       *snapshot_ended = true;
@@ -176,6 +178,10 @@ void ClientRep::Try(OpRef op) {
   Target target;
   bool snapshot_ended = false;
   if (!FindTarget(*op, &target, &op->last_where, &snapshot_ended)) {
+    if (snapshot_ended && op->page_snapshot != nullptr) {
+      Restart(op.get());
+      return Try(std::move(op));
+    }
     if (snapshot_ended) return Finish(op.get(), Outcome::kSnapshotEnded);
     op->last = Outcome::kUnavailable;
     return RetryLater(std::move(op));
@@ -219,32 +225,21 @@ void ClientRep::EndWrite(const OpRef& op, Outcome o) {
   RetryLater(op);
 }
 
+void ClientRep::Restart(Op* op) {
+  op->page_snapshot = nullptr;
+  op->restart();
+}
+
 bool ClientRep::RetriesRead(const OpRef& op, Outcome o, std::string_view why) {
   if (!why.empty()) op->why = ": " + std::string(why);
+  if (o == Outcome::kSnapshotEnded && op->page_snapshot != nullptr) {
+    Restart(op.get());
+    o = Outcome::kUnavailable;
+  }
   if (!IsRetryable(o) && o != Outcome::kUnknown) return false;
   op->last = o;
   RetryLater(op);
   return true;
-}
-
-void ClientRep::TakePageSnapshot(const OpRef& op, const Target& target, PageSnapshot* page) {
-  // Nobody needs it after the operation's deadline.
-  const auto lease_ms =
-      static_cast<uint32_t>(std::min<int64_t>(options.timeout_ms, options.snapshot_lease_ms));
-  op->lane->ltc->TakeSnapshot(target.address, {target.range, target.epoch, lease_ms}, ReadDeadline(*op),
-                              [this, op, target, page](Outcome o, uint64_t id) {
-                                if (RetriesRead(op, o)) return;
-                                if (o != Outcome::kOk) return Finish(op.get(), o);
-                                *page = {target.range, target.epoch, target.address, id};
-                                Try(op);
-                              });
-}
-
-void ClientRep::DropPageSnapshot(ClientLane* lane, PageSnapshot* page) {
-  if (page->id == 0) return;
-  lane->ltc->DropSnapshot(page->address, {page->range, page->epoch, page->id}, Now() + kReadTry,
-                          [](Outcome) {});
-  page->id = 0;
 }
 
 // --- checks

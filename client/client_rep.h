@@ -42,6 +42,8 @@
 
 namespace nova {
 
+struct ScanRun;  // client/client_scan.h
+
 // One of a client's exchange threads, and the state that only it touches.
 struct ClientLane {
   std::unique_ptr<Xchg> xchg;
@@ -69,7 +71,11 @@ struct Op {
   const char* name = "";  // of the operation, for messages
   std::string key;        // a stored key; the range that holds it is asked
   bool below = false;     // the range that holds the keys just below `key` is asked instead
-  std::shared_ptr<const ClientSnapshot> snapshot;  // the snapshot to read at; null: now
+  std::shared_ptr<const ClientSnapshot> snapshot;  // the caller's, to read at; null: now
+  // The operation's own, of one range, where its answer does not fit into one reply, so that all pages are of
+  // one moment (K4). It goes before `snapshot`.
+  std::shared_ptr<const ClientSnapshot> page_snapshot;
+  std::function<void()> restart;  // page_snapshot has ended: forgets what was read at it
   // Makes one try, on the lane's thread, and ends it with Finish, RetryLater or Try.
   std::function<void(const Target&, const std::shared_ptr<Op>&)> send;
   std::function<void(Result)> end;  // called once, with the result, on the lane's thread
@@ -84,15 +90,6 @@ struct Op {
   std::string why;  // what an LTC last said of a read that failed there; empty: nothing
 };
 using OpRef = std::shared_ptr<Op>;
-
-// A snapshot of one range that an operation takes for itself when its answer does not fit into one reply, so
-// that all pages are of one moment (K4).
-struct PageSnapshot {
-  RangeId range;
-  Epoch epoch;
-  std::string address;
-  uint64_t id = 0;  // 0: none
-};
 
 // The way from a ClientSnapshot to its client, as long as that lives.
 struct ClientLink {
@@ -168,6 +165,8 @@ struct ClientRep {
   // Looks for late requests, and has the configuration refreshed if there is one; repeats itself while
   // operations are under way, every 0.25 to 2 s. OnXchg.
   void Watch(ClientLane* lane);
+  // A page has arrived: the rest of the operation has the client's timeout again.
+  void ExtendDeadline(Op* op) const { op->deadline_ns = Now() + options.timeout_ms * kMillisecond; }
   // Of one try of a read.
   Nanos ReadDeadline(const Op& op) const { return std::min(op.deadline_ns, Now() + kReadTry); }
   // Ends a try of a write: tries again if it was definitely not applied (A1).
@@ -175,15 +174,24 @@ struct ClientRep {
   // True: the read will be tried again; false: `o` is the result. `why`, what the LTC says of a failure, goes
   // into the result's message.
   bool RetriesRead(const OpRef& op, Outcome o, std::string_view why = {});
-  // Takes a snapshot at `target` for the pages of `op` and tries `op` again. *page lives as long as the op.
-  void TakePageSnapshot(const OpRef& op, const Target& target, PageSnapshot* page);
-  // Does not wait for the answer; nothing if the page has none.
-  void DropPageSnapshot(ClientLane* lane, PageSnapshot* page);
+  // Takes the page snapshot of `op`, at `target`, and tries `op` again.
+  void TakePageSnapshot(const OpRef& op, const Target& target);
+
+  // --- scans
+
+  // Runs a scan, at the caller's snapshot or now. `page_snapshot`: of the range where it begins, from the run
+  // before it; null: none. Calls `end` once, on a lane's thread, with the snapshot for the run that goes on
+  // in the same range.
+  using ScanEnd = std::function<void(Result, std::shared_ptr<const ClientSnapshot> page_snapshot)>;
+  void StartScan(std::shared_ptr<ScanRun> run, std::shared_ptr<const ClientSnapshot> snapshot,
+                 std::shared_ptr<const ClientSnapshot> page_snapshot, ScanEnd end);
 
   // --- snapshots
 
   // Calls `done` once, on a lane's thread; takes a part at every range.
   void TakeSnapshot(std::function<void(SnapshotResult)> done);
+  // The handle of a snapshot of one range, `id`, that the LTC at `target` has made for the client. OnXchg.
+  std::shared_ptr<const ClientSnapshot> Keep(ClientLane* lane, const Target& target, uint64_t id);
   // Renews the parts of a snapshot until it is dropped. OnXchg.
   void RenewLater(ClientLane* lane, std::weak_ptr<SnapshotState> weak);
   // Drops the parts at the LTCs; does not wait; from any thread.
@@ -222,6 +230,8 @@ struct ClientRep {
   // Sets *target to the range that the operation is to ask now. False: there is none, *why_not says why; with
   // *snapshot_ended the operation can never succeed.
   bool FindTarget(const Op& op, Target* target, std::string* why_not, bool* snapshot_ended);
+  // Has a read begin anew whose page snapshot has ended.
+  static void Restart(Op* op);
   // Ends an operation whose deadline passed between two tries. The last try was not applied, so neither is
   // the operation; a read of which nothing is known ends as kUnavailable.
   void GiveUp(const OpRef& op);

@@ -1,10 +1,11 @@
-// Scans and multi-gets: over ranges, and over the replies of one range, which are all of one moment: an
-// answer that does not fit into one reply is asked for again, from the range's first key, at a snapshot of
-// the range that is taken for it.
+// Scans and multi-gets: over ranges, and over the replies of one range, which are all of one moment. The
+// first reply of a scan brings a snapshot of the range for those behind it. A multi-get that does not fit
+// into one reply is asked for again, at a snapshot that is taken for it.
+#include "client/client_scan.h"
+
 #include <algorithm>
 #include <numeric>
 
-#include "client/client_rep.h"
 #include "common/base/coding.h"
 
 namespace nova {
@@ -13,87 +14,92 @@ namespace {
 constexpr uint32_t kScanPage = 10'000;             // entries asked of one LTC at a time
 constexpr size_t kMaxMultiGetKeyBytes = 16 << 20;  // they travel in one message
 
-struct ScanRun {
-  ScanResult result;
-  size_t limit = 0;
-  bool reverse = false;
-  size_t prefix_size = 0;  // of the keyspace
-  struct Place {
-    std::string from, to;  // stored: what is still wanted
-    size_t entries = 0;    // what was found before
-  };
-  Place now;
-  Place range_start;  // of the range under way
-  PageSnapshot page;
+}  // namespace
 
-  const std::string& NextKey() const { return reverse ? now.to : now.from; }
+bool ScanRun::AddReply(const ScanReply& reply, std::string_view key_prefix) {
+  std::string_view in = reply.entries, key, value;
+  for (uint32_t i = 0; i < reply.count; ++i) {
+    if (!GetLengthPrefixed(&in, &key) || !GetLengthPrefixed(&in, &value) || !key.starts_with(key_prefix))
+      return false;
+    if (!one_page) entries.emplace_back(key.substr(key_prefix.size()), value);
+  }
+  if (one_page) page = {std::string(reply.entries), reply.count};
+  if (reply.count > 0) {
+    last_key.assign(key);
+    (reverse ? now.to : now.from).assign(key);
+    if (!reverse) now.from.push_back('\0');
+  }
+  now.count = count += reply.count;
+  return in.empty();
+}
 
-  // Adds a page's entries; the scan goes on behind the last of them.
-  bool AddPage(const ScanReply& reply, std::string_view key_prefix) {
-    std::string_view in = reply.entries, key, value;
-    for (uint32_t i = 0; i < reply.count; ++i) {
-      if (!GetLengthPrefixed(&in, &key) || !GetLengthPrefixed(&in, &value) || !key.starts_with(key_prefix))
-        return false;
-      result.entries.emplace_back(key.substr(key_prefix.size()), value);
-    }
-    if (reply.count > 0) {
-      (reverse ? now.to : now.from).assign(key);
-      if (!reverse) now.from.push_back('\0');
-    }
-    now.entries = result.entries.size();
-    return in.empty();
+bool ScanRun::EnterNextRange(const Target& left) {
+  if (reverse) {
+    if (left.lower <= now.from) return false;
+    now.to = left.lower;
+  } else {
+    if (left.upper.empty() || left.upper >= now.to) return false;
+    now.from = left.upper;
   }
-  // False: the scan ends with this range.
-  bool EnterNextRange(const Target& left) {
-    if (reverse) {
-      if (left.lower <= now.from) return false;
-      now.to = left.lower;
-    } else {
-      if (left.upper.empty() || left.upper >= now.to) return false;
-      now.from = left.upper;
+  range_start = now;
+  return true;
+}
+
+void ScanRun::RestartRange() {
+  now = range_start;
+  count = now.count;
+  if (!one_page) entries.resize(count);
+}
+
+namespace {
+
+void SendScan(ClientRep* rep, const std::shared_ptr<ScanRun>& run, const Target& target, const OpRef& op);
+
+// The reply of one try. `snapshot`: that the LTC has made for the pages behind it; 0: none.
+void TakeScanReply(ClientRep* rep, const std::shared_ptr<ScanRun>& run, const Target& target, const OpRef& op,
+                   uint32_t asked, const ScanReply& reply, uint64_t snapshot) {
+  if (snapshot != 0) op->page_snapshot = rep->Keep(op->lane, target, snapshot);
+  const bool more = reply.more || (reply.count == asked && run->WantsMoreThan(asked));
+  if (!run->AddReply(reply, rep->key_prefix)) return rep->Finish(op.get(), Outcome::kInternal);
+  if (!more) {
+    op->page_snapshot = nullptr;
+    if (!run->EnterNextRange(target)) {
+      run->at_end = true;
+      return rep->Finish(op.get(), Outcome::kOk);
     }
-    range_start = now;
-    return true;
   }
-  void RestartRange() {
-    page.id = 0;
-    now = range_start;
-    result.entries.resize(now.entries);
-  }
-};
+  if (run->IsFull()) return rep->Finish(op.get(), Outcome::kOk);
+  rep->ExtendDeadline(op.get());
+  op->key = run->NextKey();
+  rep->Try(op);
+}
 
 void SendScan(ClientRep* rep, const std::shared_ptr<ScanRun>& run, const Target& target, const OpRef& op) {
-  if (run->page.id != 0 && run->page.epoch != target.epoch) {
-    run->RestartRange();
-    op->key = run->NextKey();
+  const auto asked = static_cast<uint32_t>(std::min<size_t>(run->limit - run->count, kScanPage));
+  const auto end = [=](Outcome o, const ScanReply& reply, uint64_t snapshot, std::string_view why) {
+    if (rep->RetriesRead(op, o, why)) return;
+    o == Outcome::kOk ? TakeScanReply(rep, run, target, op, asked, reply, snapshot)
+                      : rep->Finish(op.get(), o);
+  };
+  if (target.snapshot != 0) {
+    const ScanRequest request{target.range, target.epoch,  target.snapshot, asked,
+                              run->reverse, run->now.from, run->now.to};
+    return op->lane->ltc->Scan(
+        target.address, request, rep->ReadDeadline(*op),
+        [end](Outcome o, const ScanReply& reply, std::string_view why) { end(o, reply, 0, why); });
   }
-  const size_t left = run->limit - run->result.entries.size();
-  const auto asked = static_cast<uint32_t>(std::min<size_t>(left, kScanPage));
-  const uint64_t snapshot = target.snapshot != 0 ? target.snapshot : run->page.id;
-  const ScanRequest request{target.range, target.epoch,  snapshot,   asked,
-                            run->reverse, run->now.from, run->now.to};
-  op->lane->ltc->Scan(target.address, request, rep->ReadDeadline(*op),
-                      [=](Outcome o, const ScanReply& reply, std::string_view why) {
-                        if (o == Outcome::kSnapshotEnded && run->page.id != 0) {
-                          run->RestartRange();
-                          op->key = run->NextKey();
-                          o = Outcome::kUnavailable;
-                        }
-                        if (rep->RetriesRead(op, o, why)) return;
-                        if (o != Outcome::kOk) return rep->Finish(op.get(), o);
-                        const bool more = reply.more || (reply.count == asked && asked < left);
-                        if (more && snapshot == 0) return rep->TakePageSnapshot(op, target, &run->page);
-                        if (!run->AddPage(reply, rep->key_prefix))
-                          return rep->Finish(op.get(), Outcome::kInternal);
-                        if (run->result.entries.size() >= run->limit)
-                          return rep->Finish(op.get(), Outcome::kOk);
-                        if (!more) {
-                          rep->DropPageSnapshot(op->lane, &run->page);
-                          if (!run->EnterNextRange(target)) return rep->Finish(op.get(), Outcome::kOk);
-                        }
-                        op->key = run->NextKey();
-                        rep->Try(op);
-                      });
+  const BeginScanRequest request{target.range,
+                                 target.epoch,
+                                 static_cast<uint32_t>(rep->options.snapshot_lease_ms),
+                                 asked,
+                                 run->WantsMoreThan(asked),
+                                 run->reverse,
+                                 run->now.from,
+                                 run->now.to};
+  op->lane->ltc->BeginScan(target.address, request, rep->ReadDeadline(*op),
+                           [end](Outcome o, const BeginScanReply& reply, std::string_view why) {
+                             end(o, reply.page, reply.snapshot, why);
+                           });
 }
 
 // All on one lane.
@@ -110,7 +116,6 @@ struct MultiGetRun {
 struct MultiGetPart {
   std::vector<size_t> keys;  // indexes, in key order
   size_t answered = 0;
-  PageSnapshot page;
 };
 
 void StartPart(ClientRep* rep, ClientLane* lane, const std::shared_ptr<MultiGetRun>& run,
@@ -124,28 +129,18 @@ void SendPart(ClientRep* rep, const std::shared_ptr<MultiGetRun>& run,
     StartPart(rep, op->lane, run, {other, part->keys.end()});
     part->keys.erase(other, part->keys.end());
   }
-  const auto restart = [part] {
-    part->page.id = 0;
-    part->answered = 0;
-  };
-  if (part->page.id != 0 && part->page.epoch != target.epoch) restart();
-  const uint64_t snapshot = target.snapshot != 0 ? target.snapshot : part->page.id;
-  MultiGetRequest request{target.range, target.epoch, snapshot, {}};
+  MultiGetRequest request{target.range, target.epoch, target.snapshot, {}};
   for (size_t i = part->answered; i < part->keys.size(); ++i)
     request.keys.push_back(run->keys[part->keys[i]]);
   op->lane->ltc->MultiGet(
       target.address, request, rep->ReadDeadline(*op),
       [=, asked = request.keys.size()](Outcome o, const MultiGetReply& reply, std::string_view why) {
-        if (o == Outcome::kSnapshotEnded && part->page.id != 0) {
-          restart();
-          o = Outcome::kUnavailable;
-        }
         if (rep->RetriesRead(op, o, why)) return;
         if (o != Outcome::kOk) return rep->Finish(op.get(), o);
         if (reply.values.empty() || reply.values.size() > asked)
           return rep->Finish(op.get(), Outcome::kInternal);
         const bool more = reply.values.size() < asked;
-        if (more && snapshot == 0) return rep->TakePageSnapshot(op, target, &part->page);
+        if (more && target.snapshot == 0) return rep->TakePageSnapshot(op, target);
         for (const auto& value : reply.values) {
           auto& wanted = run->result.values[part->keys[part->answered++]];
           if (value) wanted.emplace(*value);
@@ -161,11 +156,11 @@ void StartPart(ClientRep* rep, ClientLane* lane, const std::shared_ptr<MultiGetR
   auto op = rep->NewOp("multi-get", run->keys[part->keys.front()]);
   op->snapshot = run->options.snapshot;
   op->deadline_ns = run->deadline_ns;
+  op->restart = [part] { part->answered = 0; };
   op->send = [rep, run, part](const Target& target, const OpRef& op) {
     SendPart(rep, run, part, target, op);
   };
-  op->end = [rep, lane, run, part](Result result) {
-    rep->DropPageSnapshot(lane, &part->page);
+  op->end = [run](Result result) {
     if (!result.ok()) static_cast<Result&>(run->result) = std::move(result);
     if (--run->parts > 0) return;
     if (!run->result.ok()) run->result.values.clear();
@@ -176,6 +171,24 @@ void StartPart(ClientRep* rep, ClientLane* lane, const std::shared_ptr<MultiGetR
 }
 
 }  // namespace
+
+void ClientRep::StartScan(std::shared_ptr<ScanRun> run, std::shared_ptr<const ClientSnapshot> snapshot,
+                          std::shared_ptr<const ClientSnapshot> page_snapshot, ScanEnd end) {
+  run->range_start = run->now;
+  auto op = NewOp("scan", run->NextKey());
+  op->below = run->reverse;
+  op->snapshot = std::move(snapshot);
+  op->page_snapshot = std::move(page_snapshot);
+  op->restart = [run, op = op.get()] {
+    run->RestartRange();
+    op->key = run->NextKey();
+  };
+  op->send = [this, run](const Target& target, const OpRef& op) { SendScan(this, run, target, op); };
+  op->end = [op = op.get(), end = std::move(end)](Result result) {
+    end(std::move(result), std::move(op->page_snapshot));
+  };
+  Start(std::move(op));
+}
 
 void Client::ScanAsync(std::string_view from, const ScanOptions& options,
                        std::function<void(ScanResult)> done) {
@@ -193,20 +206,11 @@ void Client::ScanAsync(std::string_view from, const ScanOptions& options,
   run->now = {std::max(prefix, rep_->Stored(from)), PrefixEnd(prefix)};  // a keyspace ends below 0xff
   if (!options.to.empty()) run->now.to = std::min(run->now.to, rep_->Stored(options.to));
   if (run->now.from >= run->now.to) return done({});
-  run->range_start = run->now;
-  auto op = rep_->NewOp("scan", run->NextKey());
-  op->below = options.reverse;
-  op->snapshot = options.snapshot;
-  op->send = [rep = rep_.get(), run](const Target& target, const OpRef& op) {
-    SendScan(rep, run, target, op);
-  };
-  op->end = [rep = rep_.get(), run, op = op.get(), done = std::move(done)](Result result) {
-    rep->DropPageSnapshot(op->lane, &run->page);
-    if (!result.ok()) run->result.entries.clear();
-    static_cast<Result&>(run->result) = std::move(result);
-    done(std::move(run->result));
-  };
-  rep_->Start(std::move(op));
+  rep_->StartScan(run, options.snapshot, nullptr,
+                  [run, done = std::move(done)](Result result, std::shared_ptr<const ClientSnapshot>) {
+                    if (!result.ok()) run->entries.clear();
+                    done({std::move(result), std::move(run->entries)});
+                  });
 }
 
 void Client::MultiGetAsync(std::span<const std::string_view> keys, const ReadOptions& options,

@@ -73,6 +73,29 @@ void ClientRep::TakeSnapshot(std::function<void(SnapshotResult)> done) {
   StartOn(lane, std::move(op));
 }
 
+std::shared_ptr<const ClientSnapshot> ClientRep::Keep(ClientLane* lane, const Target& target, uint64_t id) {
+  auto state = std::make_shared<SnapshotState>();
+  state->link = link;
+  state->lane = lane;
+  auto part = std::make_unique<SnapshotState::Part>();
+  part->target = target;
+  part->target.snapshot = id;
+  state->parts[target.lower] = std::move(part);
+  RenewLater(lane, state);
+  return std::shared_ptr<const ClientSnapshot>(new ClientSnapshot(std::move(state)));
+}
+
+void ClientRep::TakePageSnapshot(const OpRef& op, const Target& target) {
+  op->lane->ltc->TakeSnapshot(target.address,
+                              {target.range, target.epoch, static_cast<uint32_t>(options.snapshot_lease_ms)},
+                              ReadDeadline(*op), [this, op, target](Outcome o, uint64_t id) {
+                                if (RetriesRead(op, o)) return;
+                                if (o != Outcome::kOk) return Finish(op.get(), o);
+                                op->page_snapshot = Keep(op->lane, target, id);
+                                Try(op);
+                              });
+}
+
 // A renewal that is not answered has another two chances before the lease ends.
 void ClientRep::RenewLater(ClientLane* lane, std::weak_ptr<SnapshotState> weak) {
   const Nanos period = options.snapshot_lease_ms * kMillisecond / 3;

@@ -1,5 +1,6 @@
 #include "client/commands.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
@@ -8,6 +9,7 @@
 #include "absl/time/time.h"
 #include "client/exit_codes.h"
 #include "common/base/clock.h"
+#include "common/base/keys.h"
 
 namespace nova {
 namespace {
@@ -253,24 +255,28 @@ void AddReads(CLI::App* app, Command* chosen) {
   AddTexts(mget.command, "KEY", mget.arguments.get(), "")->required();
 
   struct ScanArguments {
-    std::string from;
-    ScanOptions options{.limit = 10};
+    std::string from, to, prefix;
+    size_t limit = 10;
+    bool reverse = false;
   };
-  const auto scan =
-      Add<ScanArguments>(app, chosen, kKeys, "scan", "Print entries at or after FROM, in key order.",
-                         [](Session* s, const ScanArguments& a) {
-                           ScanOptions options = a.options;
-                           options.snapshot = s->snapshot;
-                           const ScanResult r = s->client->Scan(a.from, options);
-                           for (const auto& [key, value] : r.entries) PrintEntry(key, value);
-                           return Report(r);
-                         });
-  ScanOptions* const options = &scan.arguments->options;
-  AddText(scan.command, "FROM", &scan.arguments->from, "\"\": the first key")->required();
-  AddNumber<size_t>(scan.command, "COUNT", &options->limit, 1, 1'000'000'000, "entries at most");
-  AddText(scan.command, "--to", &options->to, "only keys below it");
-  AddText(scan.command, "--prefix", &options->prefix, "only keys that begin so");
-  scan.command->add_flag("--reverse", options->reverse, "from the highest key down");
+  const auto scan = Add<ScanArguments>(
+      app, chosen, kKeys, "scan", "Print entries at or after FROM, in key order.",
+      [](Session* s, const ScanArguments& a) {
+        const auto it = s->client->NewIterator(
+            {std::max(a.from, a.prefix), LesserEnd(a.to, PrefixEnd(a.prefix)), s->snapshot});
+        a.reverse ? it->SeekToLast() : it->SeekToFirst();
+        for (size_t left = a.limit; left > 0 && it->Valid(); --left) {
+          PrintEntry(it->key(), it->value());
+          if (left > 1) a.reverse ? it->Prev() : it->Next();
+        }
+        return Report(it->result());
+      });
+  ScanArguments* const arguments = scan.arguments.get();
+  AddText(scan.command, "FROM", &arguments->from, "\"\": the first key")->required();
+  AddNumber<size_t>(scan.command, "COUNT", &arguments->limit, 1, 1'000'000'000, "entries at most");
+  AddText(scan.command, "--to", &arguments->to, "only keys below it");
+  AddText(scan.command, "--prefix", &arguments->prefix, "only keys that begin so");
+  scan.command->add_flag("--reverse", arguments->reverse, "from the highest key down");
 }
 
 void AddSnapshot(CLI::App* app, Command* chosen) {

@@ -20,6 +20,10 @@ struct nova_snapshot {
 struct nova_scan_result {
   nova::ScanResult scan;
 };
+struct nova_iterator {
+  std::unique_ptr<nova::ClientIterator> iterator;
+  nova::Result failed;  // a move that ran out of memory; it is not valid then
+};
 struct nova_values {
   nova::MultiGetResult values;
 };
@@ -70,6 +74,16 @@ int Guarded(const Fn& fn) {
     last_error = e.what();
     return NOVA_INTERNAL;
   }
+}
+
+// A move of an iterator.
+template <typename MoveFn>
+void Move(nova_iterator* it, const MoveFn& move) {
+  const int code = Guarded([&] {
+    move(it->iterator.get());
+    return 0;
+  });
+  it->failed = code == NOVA_OK ? nova::Result{} : nova::Result{nova::Outcome::kInternal, last_error};
 }
 
 }  // namespace
@@ -275,6 +289,63 @@ const char* nova_scan_value(const nova_scan_result* result, size_t i, size_t* si
 }
 
 void nova_scan_free(nova_scan_result* result) { delete result; }
+
+nova_iterator* nova_iterator_create(nova_client* c, const nova_iterator_options* o) {
+  nova_iterator* iterator = nullptr;
+  Guarded([&] {
+    nova::IteratorOptions options;
+    if (o != nullptr) {
+      if (o->lower != nullptr) options.lower.assign(o->lower, o->lower_size);
+      if (o->upper != nullptr) options.upper.assign(o->upper, o->upper_size);
+      options.snapshot = SnapshotOf(o->snapshot);
+    }
+    iterator = new nova_iterator{c->client->NewIterator(options), {}};
+    return 0;
+  });
+  return iterator;
+}
+
+void nova_iterator_seek_to_first(nova_iterator* it) {
+  Move(it, [](nova::ClientIterator* i) { i->SeekToFirst(); });
+}
+
+void nova_iterator_seek_to_last(nova_iterator* it) {
+  Move(it, [](nova::ClientIterator* i) { i->SeekToLast(); });
+}
+
+void nova_iterator_seek(nova_iterator* it, const char* key, size_t key_size) {
+  Move(it, [&](nova::ClientIterator* i) { i->Seek({key, key_size}); });
+}
+
+void nova_iterator_seek_for_prev(nova_iterator* it, const char* key, size_t key_size) {
+  Move(it, [&](nova::ClientIterator* i) { i->SeekForPrev({key, key_size}); });
+}
+
+int nova_iterator_valid(const nova_iterator* it) { return it->failed.ok() && it->iterator->Valid() ? 1 : 0; }
+
+void nova_iterator_next(nova_iterator* it) {
+  Move(it, [](nova::ClientIterator* i) { i->Next(); });
+}
+
+void nova_iterator_prev(nova_iterator* it) {
+  Move(it, [](nova::ClientIterator* i) { i->Prev(); });
+}
+
+const char* nova_iterator_key(const nova_iterator* it, size_t* size) {
+  *size = it->iterator->key().size();
+  return it->iterator->key().data();
+}
+
+const char* nova_iterator_value(const nova_iterator* it, size_t* size) {
+  *size = it->iterator->value().size();
+  return it->iterator->value().data();
+}
+
+int nova_iterator_outcome(const nova_iterator* it) {
+  return Report(it->failed.ok() ? it->iterator->result() : it->failed);
+}
+
+void nova_iterator_free(nova_iterator* it) { delete it; }
 
 void nova_put_async(nova_client* c, const char* key, size_t key_size, const char* value, size_t value_size,
                     nova_done done, void* arg) {

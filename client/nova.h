@@ -25,6 +25,7 @@ typedef struct nova_client nova_client;
 typedef struct nova_batch nova_batch;
 typedef struct nova_snapshot nova_snapshot;
 typedef struct nova_scan_result nova_scan_result;
+typedef struct nova_iterator nova_iterator;
 typedef struct nova_values nova_values;
 
 /* As common/base/outcome.h. */
@@ -131,6 +132,31 @@ size_t nova_scan_count(const nova_scan_result* result);
 const char* nova_scan_key(const nova_scan_result* result, size_t i, size_t* size);
 const char* nova_scan_value(const nova_scan_result* result, size_t i, size_t* size);
 void nova_scan_free(nova_scan_result* result);
+
+/* A position among the keys of all ranges, in bounded memory however many keys it passes, with a deadline for
+ * each page that it reads; client/client_iterator.h says of which moments they are. One thread at a time.
+ * Freed before nova_close. NULL: out of memory. */
+typedef struct nova_iterator_options { /* all zero, or NULL: everything, now */
+  const char* lower;                   /* keys at or above it */
+  size_t lower_size;
+  const char* upper; /* keys below it; size 0: to the end */
+  size_t upper_size;
+  const nova_snapshot* snapshot;
+} nova_iterator_options;
+nova_iterator* nova_iterator_create(nova_client* client, const nova_iterator_options* options);
+void nova_iterator_seek_to_first(nova_iterator* iterator);
+void nova_iterator_seek_to_last(nova_iterator* iterator);
+/* To the first key at or above `key`; to the last one at or below it. */
+void nova_iterator_seek(nova_iterator* iterator, const char* key, size_t key_size);
+void nova_iterator_seek_for_prev(nova_iterator* iterator, const char* key, size_t key_size);
+int nova_iterator_valid(const nova_iterator* iterator); /* 0: at no entry; these four need one */
+void nova_iterator_next(nova_iterator* iterator);
+void nova_iterator_prev(nova_iterator* iterator);
+const char* nova_iterator_key(const nova_iterator* iterator, size_t* size); /* until the next move */
+const char* nova_iterator_value(const nova_iterator* iterator, size_t* size);
+/* Where it is not valid: NOVA_OK, the end was reached; else why not, and nova_last_error. */
+int nova_iterator_outcome(const nova_iterator* iterator);
+void nova_iterator_free(nova_iterator* iterator);
 
 /* Asynchronous: `done` runs once, on a thread of the client's, and must not wait; value is valid during the
  * call. */

@@ -65,6 +65,7 @@ LtcServer::LtcServer(std::vector<XchgExecutor*> executors, const LtcServerOption
     Handle(i, LtcRequest::kGet, kGetOp, &LtcServer::HandleGet);
     Handle(i, LtcRequest::kMultiGet, kMultiGetOp, &LtcServer::HandleMultiGet);
     Handle(i, LtcRequest::kScan, kScanOp, &LtcServer::HandleScan);
+    Handle(i, LtcRequest::kBeginScan, kScanOp, &LtcServer::HandleBeginScan);
     Handle(i, LtcRequest::kTakeSnapshot, kNotTimed, &LtcServer::HandleTakeSnapshot);
     Handle(i, LtcRequest::kRenewSnapshot, kNotTimed, &LtcServer::HandleRenewSnapshot);
     Handle(i, LtcRequest::kDropSnapshot, kNotTimed, &LtcServer::HandleDropSnapshot);
@@ -259,23 +260,27 @@ void LtcServer::HandleGet(size_t index, const IncomingCall& call, const GetReque
       : range->GetAt(executors_[index], *snapshot, request.key, call.deadline_ns, std::move(done));
 }
 
+template <typename Request>
+Outcome LtcServer::BeginPage(size_t index, const IncomingCall& call, const Request& request, Range** range) {
+  scans_->Add();
+  if (request.limit == 0 || request.limit > options_.max_scan_limit) return Outcome::kInvalidArgument;
+  if (const Outcome o = FindRange(index, request.range, request.epoch, range); o != Outcome::kOk) return o;
+  // Where it begins must be of this range: the client goes on where a range ends.
+  if (!(request.reverse ? EndsIn(**range, request.to) : (*range)->Contains(request.from)))
+    return Outcome::kNotOwner;
+  if (!HasLease()) return Outcome::kNotOwner;  // C3, as in HandleGet
+  const uint64_t longest = uint64_t{request.limit} * (kMaxUserKeyBytes + options_.max_value_bytes);
+  executors_[index]->xchg()->ExpectReply(call.request_id, std::min(options_.page_bytes, longest));
+  return Outcome::kOk;
+}
+
 void LtcServer::HandleScan(size_t index, const IncomingCall& call, const ScanRequest& request) {
   Xchg* const xchg = executors_[index]->xchg();
-  scans_->Add();
   Range* range;
   std::shared_ptr<const Snapshot> snapshot;
-  Outcome found = request.limit == 0 || request.limit > options_.max_scan_limit
-                      ? Outcome::kInvalidArgument
-                      : FindRange(index, request.range, request.epoch, &range);
-  // Where it begins must be of this range: the client goes on where a range ends.
-  if (found == Outcome::kOk &&
-      !(request.reverse ? EndsIn(*range, request.to) : range->Contains(request.from)))
-    found = Outcome::kNotOwner;
+  Outcome found = BeginPage(index, call, request, &range);
   if (found == Outcome::kOk) found = FindSnapshot(*range, request.snapshot, &snapshot);
-  if (found == Outcome::kOk && !HasLease()) found = Outcome::kNotOwner;  // C3, as in HandleGet
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
-  const uint64_t longest = uint64_t{request.limit} * (kMaxUserKeyBytes + options_.max_value_bytes);
-  xchg->ExpectReply(call.request_id, std::min(options_.page_bytes, longest));
   ScanOp op{std::string(request.from), std::string(request.to), request.limit,
             call.deadline_ns,          std::move(snapshot),     request.reverse};
   range->Scan(executors_[index], std::move(op),
@@ -287,6 +292,40 @@ void LtcServer::HandleScan(size_t index, const IncomingCall& call, const ScanReq
                 const std::string_view parts[] = {header, page.entries};
                 xchg->Reply(connection, id, o, parts);
               });
+}
+
+// The snapshot is there before the page is read, and kept for the client only if more may follow.
+void LtcServer::HandleBeginScan(size_t index, const IncomingCall& call, const BeginScanRequest& request) {
+  XchgExecutor* const on = executors_[index];
+  Range* range;
+  const Outcome found =
+      !IsLease(request.lease_ms) ? Outcome::kInvalidArgument : BeginPage(index, call, request, &range);
+  if (found != Outcome::kOk) return on->xchg()->Reply(call.connection, call.request_id, found, {});
+  ScanOp op{std::string(request.from), std::string(request.to), request.limit,
+            call.deadline_ns,          /*snapshot=*/nullptr,    request.reverse};
+  range->TakeSnapshot(
+      on, Now() + request.lease_ms * kMillisecond,
+      [this, on, keep = range->shared_from_this(), op = std::move(op), connection = call.connection,
+       id = call.request_id,
+       beyond_limit = request.beyond_limit](Outcome o, std::shared_ptr<Snapshot> taken) mutable {
+        if (o != Outcome::kOk) return on->xchg()->Reply(connection, id, o, {});
+        op.snapshot = taken;
+        const uint32_t limit = beyond_limit ? op.limit : UINT32_MAX;
+        keep->Scan(on, std::move(op), [=, this](Outcome scanned, ScanPage page) {
+          if (!HasLease()) return on->xchg()->Reply(connection, id, Outcome::kNotOwner, {});  // C3
+          const std::string_view why[] = {page.why};
+          if (scanned != Outcome::kOk) return on->xchg()->Reply(connection, id, scanned, why);
+          BeginScanReply reply{0, {page.count, page.more, {}}};
+          if (page.more || page.count >= limit) {
+            snapshots_taken_->Add();
+            reply.snapshot = snapshots_.Add(keep->id(), keep->spec().epoch, taken, Now());
+            if (reply.snapshot == 0) return on->xchg()->Reply(connection, id, Outcome::kBusy, {});
+          }
+          const std::string header = Body(reply);
+          const std::string_view parts[] = {header, page.entries};
+          on->xchg()->Reply(connection, id, scanned, parts);
+        });
+      });
 }
 
 struct LtcServer::MultiGetCall {

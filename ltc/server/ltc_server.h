@@ -112,8 +112,11 @@ class LtcServer {
   void HandleCompareAndSwap(size_t index, const IncomingCall& call, const CompareAndSwapRequest& request);
   // A read at a snapshot, or of the newest version.
   void HandleGet(size_t index, const IncomingCall& call, const GetRequest& request);
-  // One page, ascending or descending.
+  // What Scan and BeginScan have in common. kOk: *range is to be scanned; room for the reply is asked for.
+  template <typename Request>
+  Outcome BeginPage(size_t index, const IncomingCall& call, const Request& request, Range** range);
   void HandleScan(size_t index, const IncomingCall& call, const ScanRequest& request);
+  void HandleBeginScan(size_t index, const IncomingCall& call, const BeginScanRequest& request);
   // One reply, of as many first keys as fit into it.
   void HandleMultiGet(size_t index, const IncomingCall& call, const MultiGetRequest& request);
   // Reads the next few keys of a multi-get, then lets other requests have their turn.

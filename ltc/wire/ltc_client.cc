@@ -93,6 +93,12 @@ void LtcClient::Get(const std::string& address, const GetRequest& request, Nanos
       TagOf(request));
 }
 
+void LtcClient::BeginScan(const std::string& address, const BeginScanRequest& request, Nanos deadline_ns,
+                          BeginScanDone done) {
+  CallFor<BeginScanReply>(LtcRequest::kBeginScan, address, TagOf(request), Body(request), deadline_ns,
+                          std::move(done));
+}
+
 void LtcClient::Scan(const std::string& address, const ScanRequest& request, Nanos deadline_ns,
                      ScanDone done) {
   CallFor<ScanReply>(LtcRequest::kScan, address, TagOf(request), request.Encode(), deadline_ns,

@@ -39,6 +39,10 @@ class LtcClient {
   using GetDone = absl::AnyInvocable<void(Outcome, std::string_view value, std::string_view why)>;
   void Get(const std::string& address, const GetRequest& request, Nanos deadline_ns, GetDone done);
   using ScanDone = absl::AnyInvocable<void(Outcome, const ScanReply&, std::string_view why)>;
+  using BeginScanDone = absl::AnyInvocable<void(Outcome, const BeginScanReply&, std::string_view why)>;
+  // The first page of a scan, and a snapshot for the others if there may be any.
+  void BeginScan(const std::string& address, const BeginScanRequest& request, Nanos deadline_ns,
+                 BeginScanDone done);
   // One page of a scan; reply.more says whether to ask for the next.
   void Scan(const std::string& address, const ScanRequest& request, Nanos deadline_ns, ScanDone done);
   using MultiGetDone = absl::AnyInvocable<void(Outcome, const MultiGetReply&, std::string_view why)>;

@@ -15,6 +15,8 @@
 // 0x209  RenewSnapshot   range epoch snapshot u32 lease_ms | -
 // 0x20a  DropSnapshot    range epoch snapshot | -
 // 0x20b  DeleteRange     as Put, no ttl_ms; key: the first one deleted, value: the one behind the last | -
+// 0x20c  BeginScan       range epoch u32 lease_ms u32 limit u8 beyond_limit u8 reverse varint32 from_size
+//                        from to | snapshot u32 count u8 more entries
 // 0x210  Checkpoint      range epoch u8 verb name | checkpoints
 //
 // range, epoch, client_id, request_number, snapshot and ttl_ms are u64; snapshot 0 is now. An LTC that does
@@ -26,6 +28,8 @@
 // Scan: flags 1: reverse: the keys below `to` (empty: the end) in descending order, down to `from`. Entries
 // are n x (varint32 key size, key, varint32 value size, value); more = the page is full: go on after its last
 // key.
+// BeginScan: a Scan now. If the page is full, or has `limit` entries and beyond_limit is set, the reply has a
+// snapshot of the page's moment (K4), as of TakeSnapshot, for the pages that follow; else 0.
 // Batch (K6): the top bit of count: no sync. n x (u8 ValueType: Delete, Put, PutTtl or DeleteRange (key and
 // value as in a DeleteRange); varint32 key size; varint32 value size; varint64 ttl_ms of PutTtl; key; value).
 // CompareAndSwap: flags 1: `expected` is given, else the key must have no value; 2: `desired` is given, else
@@ -62,6 +66,7 @@ enum class LtcRequest : uint16_t {
   kRenewSnapshot = 0x209,
   kDropSnapshot = 0x20a,
   kDeleteRange = 0x20b,
+  kBeginScan = 0x20c,
   kCheckpoint = 0x210,
 };
 
@@ -108,6 +113,27 @@ struct ScanReply {
   bool more = false;         // the page is full: go on after its last key
   std::string_view entries;  // see the format above; views the reply
   static auto Fields(auto& m) { return FieldList(m.count, m.more, Apart(m.entries)); }
+};
+
+struct BeginScanRequest {
+  RangeId range;
+  Epoch epoch;
+  uint32_t lease_ms = 0;      // of the snapshot, if the reply has one
+  uint32_t limit = 0;         // entries, at least 1
+  bool beyond_limit = false;  // the client wants the snapshot also where the page has `limit` entries
+  bool reverse = false;       // as of ScanRequest
+  std::string_view from, to;  // as of ScanRequest
+  static auto Fields(auto& m) {
+    return FieldList(m.range, m.epoch, m.lease_ms, m.limit, m.beyond_limit, m.reverse, m.from, Rest(m.to));
+  }
+};
+
+struct BeginScanReply {
+  uint64_t snapshot = 0;  // of the page's moment; 0: there is nothing behind the page
+  ScanReply page;
+  static auto Fields(auto& m) {
+    return FieldList(m.snapshot, m.page.count, m.page.more, Apart(m.page.entries));
+  }
 };
 
 struct BatchRequest {

@@ -63,6 +63,7 @@ class TestedCluster : public TestedStore {
   // Now and then from the other end, of all there is.
   StatusOr<Entries> Scan(const std::string& from, size_t limit) override {
     NOVA_ASSIGN_OR_RETURN(const ReadOptions moment, SomeMoment());
+    if (random_.OneIn(3)) return Iterate(from, limit, moment);
     ScanOptions options;
     options.snapshot = moment.snapshot;
     options.reverse = random_.OneIn(4);
@@ -81,6 +82,21 @@ class TestedCluster : public TestedStore {
   int deaths() const { return deaths_; }
 
  private:
+  // The entries of a scan, and of the way back.
+  StatusOr<Entries> Iterate(const std::string& from, size_t limit, const ReadOptions& moment) {
+    Entries entries;
+    const auto it = client_->NewIterator({.lower = from, .snapshot = moment.snapshot});
+    for (it->SeekToFirst(); it->Valid() && entries.size() < limit; it->Next())
+      entries.emplace_back(it->key(), it->value());
+    NOVA_RETURN_IF_ERROR(StatusOf(it->result()));
+    if (entries.empty()) return entries;
+    it->SeekForPrev(entries.back().first);
+    size_t n = entries.size();
+    for (; n > 0 && it->Valid() && it->key() == entries[n - 1].first; it->Prev()) --n;
+    NOVA_RETURN_IF_ERROR(StatusOf(it->result()));
+    if (n > 0) return absl::InternalError("backwards there are other entries");
+    return entries;
+  }
   static Status StatusOf(const Result& r) { return r.ok() ? OkStatus() : ToStatus(r.outcome, r.message); }
   template <typename Attempt>
   static Status Write(const Attempt& attempt) {

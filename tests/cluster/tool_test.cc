@@ -219,6 +219,35 @@ TEST_F(ToolTest, TheCInterfaceSaysTheSame) {
   ASSERT_EQ(nova_scan_count(scan), 2u);
   EXPECT_EQ(std::string(nova_scan_key(scan, 1, &size)), "c/ttl");
   nova_scan_free(scan);
+  nova_iterator_options bounds{};
+  bounds.lower = "c/";
+  bounds.lower_size = 2;
+  bounds.upper = "c0";
+  bounds.upper_size = 2;
+  bounds.snapshot = snapshot;
+  nova_iterator* it = nova_iterator_create(c, &bounds);
+  ASSERT_NE(it, nullptr);
+  EXPECT_EQ(nova_iterator_valid(it), 0);
+  std::string seen;
+  const auto take = [&] {
+    const char* key = nova_iterator_key(it, &size);
+    seen.append(key, size).append("=");
+    const char* of_it = nova_iterator_value(it, &size);
+    seen.append(of_it, size).append(" ");
+  };
+  for (nova_iterator_seek_to_first(it); nova_iterator_valid(it) != 0; nova_iterator_next(it)) take();
+  EXPECT_EQ(seen, "c/k= c/ttl=x ");
+  for (nova_iterator_seek_to_last(it); nova_iterator_valid(it) != 0; nova_iterator_prev(it)) take();
+  EXPECT_EQ(seen, "c/k= c/ttl=x c/ttl=x c/k= ");
+  nova_iterator_seek(it, "c/l", 3);
+  ASSERT_NE(nova_iterator_valid(it), 0) << nova_last_error();
+  take();
+  nova_iterator_seek_for_prev(it, "c/l", 3);
+  ASSERT_NE(nova_iterator_valid(it), 0) << nova_last_error();
+  take();
+  EXPECT_EQ(seen, "c/k= c/ttl=x c/ttl=x c/k= c/ttl=x c/k= ");
+  EXPECT_EQ(nova_iterator_outcome(it), NOVA_OK);
+  nova_iterator_free(it);
   nova_snapshot_drop(snapshot);
   nova_close(c);
 }

@@ -207,11 +207,20 @@ bool Load::Read(const std::string& key, const char* how) {
   return true;
 }
 
+ScanResult Load::Iterate(const std::string& from, size_t limit) {
+  ScanResult all;
+  const auto it = client_->NewIterator({.lower = from});
+  for (it->SeekToFirst(); it->Valid() && all.entries.size() < limit; it->Next())
+    all.entries.emplace_back(it->key(), it->value());
+  if (all.entries.size() < limit) static_cast<Result&>(all) = it->result();
+  return all;
+}
+
 bool Load::Scan(const std::string& from, size_t limit, const char* how) {
   std::map<std::string, History::Place> settled;
   for (const std::string& key : history_->Keys()) settled[key] = history_->Settled(key);
   Count("scan");
-  const ScanResult r = client_->Scan(from, limit);
+  const ScanResult r = random_.OneIn(3) ? Iterate(from, limit) : client_->Scan(from, limit);
   Simulation::Current()->Trace(
       StrCat(how, " ", from, " ", static_cast<int>(r.outcome), " ", r.entries.size()));
   if (Failed(r) || !r.ok()) return false;

@@ -89,6 +89,7 @@ class Load {
   // Neither a value nor its absence. Of damage no client is told while another copy is good.
   bool Failed(const Result& r);
   bool Scan(const std::string& from, size_t limit, const char* how);
+  ScanResult Iterate(const std::string& from, size_t limit);  // as Client::Scan, with an iterator
   void Violation(const std::string& text);
   void Count(const std::string& what) {
     if (counts_ != nullptr) ++(*counts_)["op: " + what];

@@ -16,6 +16,7 @@ void Check(std::string_view body) {
   std::string again = Body(message);
   if constexpr (requires { message.key; }) again += message.key;
   if constexpr (std::is_same_v<Message, ScanReply>) again += message.entries;
+  if constexpr (std::is_same_v<Message, BeginScanReply>) again += message.page.entries;
   NOVA_CHECK(again == body);
 }
 
@@ -32,6 +33,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   nova::ScanRequest scan;
   if (nova::ScanRequest::Parse(body, &scan)) NOVA_CHECK(scan.Encode() == body);
   nova::Check<nova::ScanReply>(body);
+  nova::Check<nova::BeginScanRequest>(body);
+  nova::Check<nova::BeginScanReply>(body);
   nova::ScanReply reply;
   if (nova::ParseBody(body, &reply)) {
     std::string_view in = reply.entries, key, value;

@@ -39,6 +39,16 @@ TEST(LtcProtocolTest, GoldenBytes) {
                                                                                          "0200"
                                                                                          "66726f6d746f"));
   EXPECT_EQ(Hex(Body(ScanReply{7, true, {}})), "0700000001");
+  EXPECT_EQ(Hex(Body(BeginScanRequest{kRange, kEpoch, 9, 5, true, false, "from", "to"})),
+            Where("09000000"
+                  "05000000"
+                  "01"
+                  "00"
+                  "04"
+                  "66726f6d746f"));
+  EXPECT_EQ(Hex(Body(BeginScanReply{6, {7, true, {}}})),
+            "0600000000000000"
+            "0700000001");
   EXPECT_EQ(Hex((BatchRequest{kRange, kEpoch, 3, 4, 2, {}}).EncodeHeader()), Writer("02000000"));
   EXPECT_EQ(Hex((BatchRequest{kRange, kEpoch, 3, 4, 2, {}, /*sync=*/false}).EncodeHeader()),
             Writer("02000080"));
