@@ -5,6 +5,7 @@
 //   churn          reads before and after many threads came and went, and while others keep coming
 //   reopen         the database of a process that was killed is opened: its log is read
 //   parked         reads while the writes of other threads stand still, because flushes are slow
+//   grid           mixes over other sizes, lengths, counts of threads, and after other things
 //
 // Thread safety: the only thread of its process.   Ownership: a cell makes directory/ENGINE, and removes it
 // in its destructor. Errors: one line ends the program with exit code 2.
@@ -33,8 +34,17 @@ class Cell {
  public:
   virtual ~Cell() = default;
   virtual std::string Describe() const = 0;  // what holds for every engine: a line or more
-  virtual Report Run(const Engine& engine, const Workload& workload) = 0;
+  // `workload`: the name of one, or in the grid of a row.
+  virtual Report Run(const Engine& engine, const std::string& workload) = 0;
 };
+
+// Rows are workloads with what is different in them, "SW50-ranked-after-k16": ranked; after (RW50 ran
+// before, on the same database); ended (scans without a limit, which their caller ends); hot (one record);
+// mixed (values of 100 bytes to 100 KB); vN, kN (bytes of a value, a key); sharedN (bytes with which all
+// keys begin); tN (threads); lenN (records a scan wants). And three more: half-deleted (every second record,
+// then scans of everything), queue (a record goes in behind, one is taken from the front), first-scan (after
+// 50,000 puts).
+std::unique_ptr<Cell> NewGridCell(const CellOptions& options);
 
 std::unique_ptr<Cell> NewColdCell(const CellOptions& options);
 

@@ -2,7 +2,7 @@
 # Every cell of docs/performance.md in which the embedded engine is measured beside its peers, engines in turn, then one table: medians,
 # the ratio to the fastest peer, what is wanted. On an otherwise idle machine; none, log, sync and disk take two
 # hours with three runs, 40 minutes with one. Then the tables of the rows that measure something else, medians too:
-# cold, beyond-memory, churn, reopen, parked.
+# cold, beyond-memory, churn, reopen, parked, grid.
 #   experiments/peers/cells.sh [--runs=N] [--out=DIR] [--directory=DIR] [ROW...]     default: all rows
 # --out (default build/cells) gets a CSV and a log a row; a row whose CSV is there is not run again.
 # --directory (default: a new one under /tmp) is on a disk, as root for cold and beyond-memory.
@@ -13,7 +13,7 @@ runs=3
 out=build/cells
 on_disk=()
 mixes=(none log sync disk)
-others=(cold beyond-memory churn reopen parked)
+others=(cold beyond-memory churn reopen parked grid)
 rows=()
 for argument in "$@"; do
   case $argument in

@@ -67,7 +67,8 @@ class ChurnCell : public Cell {
                   " threads come and go, then another reader comes; phases of ", Seconds(options_.duration),
                   " s");
   }
-  Report Run(const Engine& engine, const Workload& workload) override {
+  Report Run(const Engine& engine, const std::string& name) override {
+    const Workload workload = WorkloadNamed(name);
     StoreOptions store = options_.store;
     store.directory += "/" + engine.name;
     std::filesystem::remove_all(store.directory);
@@ -92,7 +93,7 @@ class ChurnCell : public Cell {
     const auto come = [&] {  // one after another: who comes first is first for the engine too
       const size_t n = sequences.size();
       readers.push_back(std::make_unique<Client>(
-          Mix(database.get(), workload, options_.records, std::move(sequences.back()), n),
+          OperationOf(Mix(database.get(), workload, options_.records, std::move(sequences.back()), n)),
           ClientOptions{.origin = Now()}));
       sequences.pop_back();
       readers.back()->WaitForFirst();
@@ -139,7 +140,7 @@ class ChurnCell : public Cell {
     for (int t = 0; t < churn_.threads_gone; ++t) {
       threads.push_back(std::make_unique<Thread>("short-lived", [&, t] {
         Random random(static_cast<uint64_t>(t) + 1);
-        Values values(options_.records.value_bytes);
+        Values values(options_.records);
         std::string value;
         char bytes[kKeyBytes];
         const std::string_view key(bytes, kKeyBytes);

@@ -6,8 +6,8 @@
 
 namespace nova {
 
-Client::Client(Mix mix, const ClientOptions& options)
-    : mix_(std::move(mix)),
+Client::Client(std::function<void()> operation, const ClientOptions& options)
+    : operation_(std::move(operation)),
       options_(options),
       thread_(std::make_unique<Thread>("client", [this] { Loop(); })) {}
 
@@ -27,7 +27,7 @@ void Client::Loop() {
   tid_ = CurrentThread();
   started_.Notify();
   for (Nanos begin = Now(); !ending_.load(std::memory_order_relaxed);) {
-    mix_.RunOne();
+    operation_();
     const Nanos end = Now();
     Count(begin, end);
     if (operations() == 1) first_done_.Notify();
@@ -47,10 +47,15 @@ void Client::Count(Nanos begin, Nanos end) {
   if (took > kStall) ++stalls_;
 }
 
-std::vector<Sequence> SequencesFor(int clients, const RecordOptions& options, uint64_t seed) {
+std::function<void()> OperationOf(Mix mix) {
+  return [mix = std::make_shared<Mix>(std::move(mix))] { mix->RunOne(); };
+}
+
+std::vector<Sequence> SequencesFor(int clients, const RecordOptions& options, uint64_t seed,
+                                   Distribution distribution) {
   std::vector<Sequence> sequences;
   for (int i = 0; i < clients; ++i)
-    sequences.emplace_back(Distribution::kUniform, options.count, seed + static_cast<uint64_t>(i));
+    sequences.emplace_back(distribution, options.count, seed + static_cast<uint64_t>(i));
   return sequences;
 }
 
@@ -59,7 +64,8 @@ Clients StartClients(Store* store, const Workload& workload, const RecordOptions
   Clients clients;
   uint64_t seed = 0;
   for (Sequence& s : sequences) {
-    clients.push_back(std::make_unique<Client>(Mix(store, workload, options, std::move(s), ++seed), client));
+    clients.push_back(
+        std::make_unique<Client>(OperationOf(Mix(store, workload, options, std::move(s), ++seed)), client));
   }
   return clients;
 }

@@ -1,11 +1,12 @@
-// Client: a thread that does operations of a workload, one after another, from its construction until End.
+// Client: a thread that does operations, one after another, from its construction until End.
 //
-// Thread safety: one owner.   Ownership: the store outlives it.   Errors: as Mix's.
+// Thread safety: one owner.   Ownership: the store outlives it.   Errors: as the operations', Mix's mostly.
 #pragma once
 
 #include <sys/types.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -27,7 +28,7 @@ struct ClientOptions {
 
 class Client {
  public:
-  Client(Mix mix, const ClientOptions& options);
+  Client(std::function<void()> operation, const ClientOptions& options);
   ~Client();
 
   pid_t thread() const;
@@ -47,7 +48,7 @@ class Client {
   void Loop();
   void Count(Nanos begin, Nanos end);
 
-  Mix mix_;
+  const std::function<void()> operation_;
   const ClientOptions options_;
   Notification started_, first_done_;
   pid_t tid_ = 0;  // set before started_
@@ -60,8 +61,10 @@ class Client {
   std::unique_ptr<Thread> thread_;
 };
 
+std::function<void()> OperationOf(Mix mix);  // its RunOne
 // Several at once. Their sequences are drawn before, by `seed` and its successors.
-std::vector<Sequence> SequencesFor(int clients, const RecordOptions& options, uint64_t seed = 1);
+std::vector<Sequence> SequencesFor(int clients, const RecordOptions& options, uint64_t seed = 1,
+                                   Distribution distribution = Distribution::kUniform);
 using Clients = std::vector<std::unique_ptr<Client>>;
 Clients StartClients(Store* store, const Workload& workload, const RecordOptions& options,
                      std::vector<Sequence> sequences, const ClientOptions& client);

@@ -85,7 +85,8 @@ class ColdCell : public Cell {
                   " MiB, ", options_.threads, " clients; warm: the rate of the last second of ",
                   Seconds(options_.duration), " s");
   }
-  Report Run(const Engine& engine, const Workload& workload) override {
+  Report Run(const Engine& engine, const std::string& name) override {
+    const Workload workload = WorkloadNamed(name);
     const StoreOptions& store = databases_.Of(engine);
     const std::string dropped = DropPageCache(store.directory);
     std::fprintf(stderr, "  %s: page cache dropped %s\n", engine.name.c_str(), dropped.c_str());

@@ -29,7 +29,8 @@ class ParkedCell : public Cell {
                   Milliseconds(parked_.write_delay), " ms longer; phases of ", Seconds(options_.duration),
                   " s");
   }
-  Report Run(const Engine& engine, const Workload& workload) override {
+  Report Run(const Engine& engine, const std::string& name) override {
+    const Workload workload = WorkloadNamed(name);
     const std::string directory = options_.store.directory + "/" + engine.name;
     std::filesystem::remove_all(directory);
     std::filesystem::create_directories(directory);

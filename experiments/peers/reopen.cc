@@ -49,7 +49,7 @@ class ReopenCell : public Cell {
                   " bytes, no sync, memtables ", options_.store.memtable_bytes >> 20,
                   " MiB; the process that wrote it was killed by SIGKILL");
   }
-  Report Run(const Engine& engine, const Workload&) override {
+  Report Run(const Engine& engine, const std::string& /*workload*/) override {
     StoreOptions store = options_.store;
     store.directory += "/" + engine.name;
     std::filesystem::remove_all(store.directory);
@@ -67,7 +67,7 @@ class ReopenCell : public Cell {
   // Record after record, until the log is as long.
   void WriteAndDie(const Engine& engine, const StoreOptions& store) const {
     const auto database = engine.open(store);
-    Values values(options_.records.value_bytes);
+    Values values(options_.records);
     char bytes[kKeyBytes];
     const std::string_view key(bytes, kKeyBytes);
     for (uint64_t record = 0;; ++record) {
@@ -110,7 +110,7 @@ class ReopenCell : public Cell {
     std::string value;
     WriteKey(record, bytes);
     const std::string_view key(bytes, kKeyBytes);
-    if (!database->Get(key, &value) || !IsValueOf(key, value, options_.records.value_bytes)) {
+    if (!database->Get(key, &value) || !IsValueOf(key, value, options_.records)) {
       Fail(StrCat(engine.name, ": record ", record, " is lost"));
     }
   }

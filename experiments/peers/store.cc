@@ -6,10 +6,10 @@
 
 namespace nova {
 
-std::vector<std::string> SplitList(const std::string& list) {
+std::vector<std::string> SplitAt(const std::string& text, char separator) {
   std::vector<std::string> parts;
-  std::stringstream in(list);
-  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
+  std::stringstream in(text);
+  for (std::string part; std::getline(in, part, separator);) parts.push_back(part);
   return parts;
 }
 

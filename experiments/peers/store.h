@@ -56,7 +56,8 @@ std::vector<Engine> Rocksdb10Engines();  // a newer version; only one of the two
 std::vector<Engine> LeveldbEngines();
 std::vector<Engine> LmdbEngines();
 
-std::vector<std::string> SplitList(const std::string& list);  // at commas
+std::vector<std::string> SplitAt(const std::string& text, char separator);
+inline std::vector<std::string> SplitList(const std::string& list) { return SplitAt(list, ','); }
 // Fails on an unknown name. Says in one line which is not on this machine, and leaves it out.
 // `modelled_disk`: "rocksdb-all" leaves out what maps files.
 std::vector<Engine> EnginesNamed(const std::string& comma_separated, bool modelled_disk = false);

@@ -4,7 +4,8 @@
 // The records a thread will touch are drawn beforehand: the generator is no part of what is measured.
 //
 // Thread safety: a Sequence and a Mix are one thread's.   Errors: a wrong answer of a store ends the program
-// with one line.   Keys: 20 bytes, "user" and 16 digits, in the order of the record numbers.
+// with one line.   Keys: 20 bytes, "user" and 16 digits, in the order of the record numbers; or as
+// RecordOptions says.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ enum class Distribution { kUniform, kZipfianRanked, kZipfianScrambled };
 struct Workload {
   std::string name;  // R100, S100, RW50, SW50, W100
   int write_percent = 0;
-  int scan_percent = 0;  // the rest are gets
+  int scan_percent = 0;        // the rest are gets
+  bool without_limit = false;  // of scans: asked for without one, and ended by who reads them
 };
 std::vector<Workload> AllWorkloads();
 Workload WorkloadNamed(const std::string& name);  // fails on an unknown one
@@ -45,23 +47,45 @@ inline void WriteKey(uint64_t record, char* key) {
   for (int i = 19; i >= 4; --i, record /= 10) key[i] = static_cast<char>('0' + record % 10);
 }
 
-// A value of `size` bytes that starts with its key, so that a reader can tell whose it is; the rest is noise.
-class Values {
- public:
-  explicit Values(size_t size);
-  std::string_view For(std::string_view key, uint64_t salt);  // valid until the next call
-
- private:
-  const size_t size_;
-  std::string noise_;
-};
-bool IsValueOf(std::string_view key, std::string_view value, size_t size);
-
 struct RecordOptions {
   uint64_t count = 1'000'000;
   size_t value_bytes = 1024;
   uint64_t scan_length = 10;  // records a scan wants
+  size_t max_value_bytes =
+      0;  // values have from value_bytes to so many, small ones more often; 0: all value_bytes
+  size_t shared_bytes = 0;  // with which all keys begin
+  size_t key_bytes = kKeyBytes;
+  // The same record is asked for again and again, all others never; or any is.
+  bool one_hot = false;
+
+  uint64_t DataBytes() const {  // about, where values have many sizes
+    return count * (key_bytes + (max_value_bytes > 0 ? max_value_bytes / 5 : value_bytes));
+  }
 };
+
+// The keys of records: shared_bytes, "user", up to 16 digits, and filler.
+class Keys {
+ public:
+  explicit Keys(const RecordOptions& options);
+  std::string_view Of(uint64_t record);  // valid until the next call
+
+ private:
+  const size_t digits_begin_, digits_end_;
+  std::string key_;
+};
+
+// A value that starts with its key, so that a reader can tell whose it is; the rest is noise.
+class Values {
+ public:
+  explicit Values(const RecordOptions& options);
+  std::string_view For(std::string_view key, uint64_t salt);  // valid until the next call
+
+ private:
+  const size_t least_, most_;
+  std::string noise_;
+};
+bool IsValueOf(std::string_view key, std::string_view value, const RecordOptions& options);
+
 void Load(Store* store, const RecordOptions& options);  // each record once, in random order
 
 // A thread's operations on a store that holds every record; each answer is looked at.
@@ -79,6 +103,7 @@ class Mix {
   const RecordOptions options_;
   Sequence sequence_;
   Random random_;
+  Keys keys_;
   Values values_;
   std::string value_;
 };
