@@ -38,7 +38,7 @@ std::string DefaultName(const std::string& address) {
 
 int Run(int argc, char** argv) {
   // clients are told it
-  google::SetCommandLineOptionWithMode("address", "127.0.0.1:7400", google::SET_FLAGS_DEFAULT);
+  google::SetCommandLineOptionWithMode("address", "127.0.0.1:7401", google::SET_FLAGS_DEFAULT);
   ParseFlags("the control plane of a Nova cluster", &argc, &argv);
   RefuseArguments(argc, argv);
   CheckFlags();

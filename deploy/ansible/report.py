@@ -2,7 +2,8 @@
 """Sums up what collect.yml brought, and draws it with gnuplot: report.py RESULTS
 
 Reads RESULTS/HOST/TOOL-WORKLOAD-PHASE.out and .err (YCSB's summary and status lines; `nova bench`'s). Writes summary.txt, and
-throughput.svg and latency.svg where gnuplot is installed; prints the summary. Exit code 2: there is nothing to sum up.
+throughput.svg and latency.svg where gnuplot is installed; prints the summary. Exit code 2: there is nothing to sum up. Exit
+code 1: some runs have no throughput, so they failed, or were cut off; the others are summed up.
 """
 import pathlib
 import re
@@ -75,6 +76,7 @@ def main():
         sys.exit("usage: report.py RESULTS")
     results = pathlib.Path(sys.argv[1])
     runs = [Run(p) for p in sorted(results.glob("*/*.out"))]
+    failed = [r for r in runs if r.throughput is None]
     runs = [r for r in runs if r.throughput is not None]
     if not runs:
         print(f"error: no results of a benchmark in {results}: bench.yml, then collect.yml", file=sys.stderr)
@@ -86,6 +88,9 @@ def main():
         draw(results, runs)
     else:
         print("no charts: gnuplot is not installed (deploy/packages.sh --control)")
+    for r in failed:
+        print(f"error: no throughput in {r.host}/{r.name}.out: the run failed, or was cut off", file=sys.stderr)
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // Runs the scripts of this folder: the playbooks against nodes in namespaces, the units past systemd-analyze,
-// the CloudLab profile.
+// the CloudLab profile, the report.
 #include "tests/cluster/run_script.h"
 
 namespace nova {
@@ -15,6 +15,10 @@ TEST(DeployTest, SystemdFindsNothingWrongWithTheUnits) {
 
 TEST(DeployTest, TheCloudLabProfileAsksForTheClusterAndItsInventoryFollows) {
   RunScript("python3 " NOVA_SOURCE_DIR "/tests/deploy/cloudlab_test.py");
+}
+
+TEST(DeployTest, TheReportNamesRunsThatHaveNoThroughput) {
+  RunScript("python3 " NOVA_SOURCE_DIR "/tests/deploy/report_test.py");
 }
 
 }  // namespace
