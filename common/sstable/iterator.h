@@ -52,6 +52,9 @@ class Iterator {
   virtual void SeekToFirst() = 0;
   // Moves to the first entry >= internal_key; backwards to the last one < it.
   virtual void Seek(std::string_view internal_key) = 0;
+  // Asks the processor's cache for what a Seek of this key, the next move, will touch first. For whoever
+  // seeks several iterators: their misses come at the same time then, and not one after another.
+  virtual void PrepareSeek(std::string_view /*internal_key*/) {}
   virtual void Next() = 0;  // REQUIRES: kValid
   // Completes the move. REQUIRES: kNeedBlocks, and each needed block was supplied.
   virtual void Resume() = 0;

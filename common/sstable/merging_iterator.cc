@@ -66,6 +66,7 @@ void MergingIterator::SeekToFirst() {
 }
 
 void MergingIterator::Seek(std::string_view internal_key) {
+  for (Player& p : players_) p.child->PrepareSeek(internal_key);
   for (Player& p : players_) p.child->Seek(internal_key);
   Start();
 }

@@ -40,11 +40,7 @@ bool TableIndex::Parse(std::string_view bytes, uint64_t data_size) {
   if (p != view_.end() || offset != data_size) return false;
   offsets_.push_back(offset);
 
-  const std::string_view smallest = SeparatorStoredKey(0), largest = SeparatorStoredKey(view_.restarts() - 1);
-  while (shared_ < smallest.size() && shared_ < largest.size() && smallest[shared_] == largest[shared_])
-    ++shared_;
-  pieces_.reserve(view_.restarts());
-  for (size_t i = 0; i < view_.restarts(); ++i) pieces_.push_back(Piece(SeparatorStoredKey(i)));
+  pieces_.Build(view_.restarts(), [this](size_t i) { return SeparatorStoredKey(i); });
   return true;
 }
 
@@ -56,23 +52,8 @@ BlockEntry TableIndex::Entry(size_t i) const {
 
 std::string_view TableIndex::SeparatorStoredKey(size_t i) const { return StoredKey(Entry(i)); }
 
-// Eight bytes, big-endian, so that pieces order as the keys do; a shorter key is filled up with zeros.
-uint64_t TableIndex::Piece(std::string_view stored_key) const {
-  stored_key.remove_prefix(std::min(shared_, stored_key.size()));
-  uint64_t piece = 0;
-  if (stored_key.empty()) return piece;
-  std::memcpy(&piece, stored_key.data(), std::min(stored_key.size(), sizeof(piece)));
-  return __builtin_bswap64(piece);
-}
-
 size_t TableIndex::Find(std::string_view stored_key, uint64_t trailer) const {
-  const int c = stored_key.substr(0, shared_).compare(SeparatorStoredKey(0).substr(0, shared_));
-  if (c != 0) return c < 0 ? 0 : blocks();
-  const uint64_t piece = Piece(stored_key);
-  const auto first = std::lower_bound(pieces_.begin(), pieces_.end(), piece);
-  size_t lo = static_cast<size_t>(first - pieces_.begin());
-  if (first == pieces_.end() || *first != piece) return lo;
-  size_t hi = static_cast<size_t>(std::upper_bound(first, pieces_.end(), piece) - pieces_.begin());
+  auto [lo, hi] = pieces_.Find(stored_key);
   while (lo < hi) {
     const size_t mid = lo + (hi - lo) / 2;
     if (Compare(Entry(mid), stored_key, trailer) < 0) {

@@ -1,8 +1,7 @@
 // TableIndex: the index of one table, checked once and then searched without touching most of it.
 //
-// Beside the index block lie two arrays: 8-byte pieces of its keys, taken behind the bytes that all of them
-// share, and the blocks' offsets. A search runs over the pieces and compares whole keys only where pieces are
-// equal.
+// Beside the index block lie two arrays: pieces of its keys (common/sstable/key_pieces.h) and the blocks'
+// offsets. A search runs over the pieces and compares whole keys only where pieces are equal.
 //
 // Thread safety: immutable once parsed.
 // Ownership: copies the bytes.
@@ -15,6 +14,7 @@
 
 #include "common/sstable/block.h"
 #include "common/sstable/format.h"
+#include "common/sstable/key_pieces.h"
 
 namespace nova {
 
@@ -24,7 +24,7 @@ class TableIndex {
   size_t blocks() const { return pieces_.size(); }
   // Bytes of memory, for the cache's bound.
   size_t memory_bytes() const {
-    return bytes_.capacity() + (pieces_.capacity() + offsets_.capacity()) * sizeof(uint64_t);
+    return bytes_.capacity() + pieces_.memory_bytes() + offsets_.capacity() * sizeof(uint64_t);
   }
 
   // The first block that may hold an entry at or after (stored key, trailer); blocks(): none.
@@ -38,13 +38,11 @@ class TableIndex {
   size_t FindOffset(uint64_t offset) const;
 
  private:
-  BlockEntry Entry(size_t i) const;                   // of block i, in the index block
-  uint64_t Piece(std::string_view stored_key) const;  // 8 bytes of a key, behind shared_
+  BlockEntry Entry(size_t i) const;  // of block i, in the index block
 
   std::string bytes_;  // of the index block
   BlockView view_;
-  size_t shared_ = 0;              // bytes that all separators share
-  std::vector<uint64_t> pieces_;   // of the separators, big-endian
+  KeyPieces pieces_;               // of the separators
   std::vector<uint64_t> offsets_;  // of the blocks, then the end of the last one
 };
 

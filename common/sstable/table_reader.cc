@@ -288,6 +288,7 @@ class MappedReadAhead {
 struct TableIterator::Rep {
   Rep(bool reads_all, bool is_backward) : backward(is_backward), read_ahead(reads_all, is_backward) {}
   void SeekTo(std::string_view internal_key);
+  void PrepareSeek(std::string_view internal_key);
   void EnterBlocks(size_t first);
   void EnterBlock(BlockRef ref);
   void Settle(BlockCursor::Result result);
@@ -306,10 +307,11 @@ struct TableIterator::Rep {
   MappedReadAhead read_ahead;
   State state = State::kEnd;
   Status status;
-  size_t position = 0;  // of `block` among the table's blocks, or of the block that is needed
-  BlockHandle handle;   // of the block that is needed
-  BlockRef block;       // what `cursor` walks
-  BlockCursor cursor;   // of a forward iterator, the other of a backward one
+  size_t prepared = SIZE_MAX;  // where a Seek will begin, by PrepareSeek; SIZE_MAX: not looked up
+  size_t position = 0;         // of `block` among the table's blocks, or of the block that is needed
+  BlockHandle handle;          // of the block that is needed
+  BlockRef block;              // what `cursor` walks
+  BlockCursor cursor;          // of a forward iterator, the other of a backward one
   BackwardBlockCursor back;
   bool check_bound = false;  // the block at `position` may reach past the use-bound that lies ahead
   bool seeking = false;      // the move under way looks for `target`, else for the first entry of the block
@@ -333,8 +335,21 @@ void TableIterator::Rep::SeekTo(std::string_view internal_key) {
     target.assign(internal_key);
   }
   seeking = true;
-  const size_t found = index().Find(StoredKeyOf(target), TrailerOf(target));
+  const size_t found = prepared != SIZE_MAX ? std::exchange(prepared, SIZE_MAX)
+                                            : index().Find(StoredKeyOf(target), TrailerOf(target));
   EnterBlocks(backward ? std::min(found, index().blocks() - 1) : found);
+}
+
+// A block is searched from its end, where the restart points are, and then from its beginning, mostly.
+void TableIterator::Rep::PrepareSeek(std::string_view internal_key) {
+  const std::string_view stored_key = StoredKeyOf(internal_key);
+  const bool bounded = !info().use_from.empty() || !info().use_to.empty();
+  if (bounded || !table->rep_->mapped) return;
+  prepared = index().Find(stored_key, TrailerOf(internal_key));
+  const BlockHandle at = index().Handle(std::min(prepared, index().blocks() - 1));
+  const char* const begin = table->rep_->mapped.data.data() + at.offset;
+  __builtin_prefetch(begin);
+  __builtin_prefetch(begin + at.size - kBlockTrailerBytes - sizeof(uint32_t));
 }
 
 // Goes to the first entry looked for, in the blocks from `first` on.
@@ -405,6 +420,7 @@ TableIterator::TableIterator(std::shared_ptr<const TableReader> table, BlockLook
 TableIterator::~TableIterator() = default;
 
 void TableIterator::SeekToFirst() {
+  rep_->prepared = SIZE_MAX;
   const std::string& bound = rep_->backward ? rep_->info().use_to : rep_->info().use_from;
   if (!bound.empty()) return rep_->SeekTo(MakeSeekKey(bound));
   rep_->seeking = false;
@@ -415,6 +431,8 @@ void TableIterator::Seek(std::string_view internal_key) {
   NOVA_DCHECK(internal_key.size() >= kInternalTrailerBytes);
   rep_->SeekTo(internal_key);
 }
+
+void TableIterator::PrepareSeek(std::string_view internal_key) { rep_->PrepareSeek(internal_key); }
 
 void TableIterator::Next() {
   NOVA_DCHECK(Valid());

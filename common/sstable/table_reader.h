@@ -94,6 +94,7 @@ class TableIterator : public Iterator {
   void Supply(const BlockHandle& handle, BlockRef block);  // a block that AppendNeeded named
   void SeekToFirst() override;
   void Seek(std::string_view internal_key) override;
+  void PrepareSeek(std::string_view internal_key) override;
   void Next() override;
   void Resume() override;
   State state() const override;

@@ -31,8 +31,11 @@ uint64_t Run::bytes() const {
 }
 
 size_t Run::FirstNotBefore(std::string_view stored_key) const {
+  auto [first, last] =
+      last_keys.size() == tables.size() ? last_keys.Find(stored_key) : std::pair(size_t{0}, tables.size());
   return static_cast<size_t>(
-      std::partition_point(tables.begin(), tables.end(),
+      std::partition_point(tables.begin() + static_cast<ptrdiff_t>(first),
+                           tables.begin() + static_cast<ptrdiff_t>(last),
                            [&](const TableRef& t) { return t->keys().EndsBefore(stored_key); }) -
       tables.begin());
 }
@@ -322,6 +325,7 @@ Status SortRuns(std::vector<Run>* runs) {
   for (Run& run : *runs) {
     std::sort(run.tables.begin(), run.tables.end(),
               [](const TableRef& a, const TableRef& b) { return a->keys().first < b->keys().first; });
+    run.last_keys.Build(run.tables.size(), [&](size_t i) { return run.tables[i]->keys().last; });
     for (size_t i = 1; i < run.tables.size(); ++i) {
       if (!run.tables[i - 1]->keys().EndsBefore(run.tables[i]->keys().first)) {
         return absl::DataLossError(StrCat("tables overlap in level ", run.level));

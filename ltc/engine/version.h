@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "common/base/mutex.h"
+#include "common/sstable/key_pieces.h"
 #include "common/sstable/range_tombstones.h"
 #include "common/sstable/table_reader.h"
 #include "ltc/engine/memtable.h"
@@ -67,6 +68,7 @@ struct Run {
   int level = 0;
   uint64_t order = 0;            // Level0: the round number; else 0
   std::vector<TableRef> tables;  // by first key
+  KeyPieces last_keys = {};      // of the tables; none where the run is not part of a version
   uint64_t bytes() const;        // of the parts that this range uses
   // The table whose keys would include this one; null: none.
   TableHandle* Find(std::string_view stored_key) const;
