@@ -9,8 +9,10 @@
 #include "common/base/thread.h"
 #include "logc/local_log.h"
 #include "ltc/embedded/caller_lane.h"
+#include "ltc/embedded/db_calls.h"
 #include "ltc/embedded/db_checkpoint.h"
 #include "ltc/embedded/db_identity.h"
+#include "ltc/embedded/db_pages.h"
 #include "ltc/embedded/local_storage.h"
 #include "ltc/engine/background.h"
 #include "ltc/engine/import.h"
@@ -24,74 +26,10 @@ constexpr size_t kLanesForReads = 16;
 constexpr Nanos kWriteDeadline = 60 * kSecond;
 constexpr Nanos kWorkDeadline = 600 * kSecond;  // of background work that somebody waits for
 constexpr Nanos kEndDeadline = 60 * kSecond;
-// Whoever asks for more entries than this, or for all, may end the scan after one: its pages begin small and
-// grow.
+constexpr Nanos kTrimPeriod = 10 * kSecond;  // without a write, after which memory goes back to the kernel
+// A scan with no higher limit than this is read in one page, for its caller means the limit. Whoever asks for
+// more, or for all, may end the scan after one entry.
 constexpr uint64_t kMeantLimit = 1000;
-constexpr uint64_t kFirstPageBytes = 16 << 10;
-constexpr uint64_t kPageGrowth = 4;
-
-// A stored key of keyspace 0, on the stack unless it is long.
-class StoredKey {
- public:
-  explicit StoredKey(std::string_view user_key) {
-    char* p = inline_;
-    if (user_key.size() + 1 > sizeof(inline_)) {
-      heap_.resize(user_key.size() + 1);
-      p = heap_.data();
-    }
-    p[0] = 0;
-    std::memcpy(p + 1, user_key.data(), user_key.size());
-    view_ = {p, user_key.size() + 1};
-  }
-  std::string_view view() const { return view_; }
-
- private:
-  char inline_[128];
-  std::string heap_;
-  std::string_view view_;
-};
-
-Status CheckKey(std::string_view key) {
-  if (key.empty()) return absl::InvalidArgumentError("an empty key");
-  if (key.size() > kMaxUserKeyBytes)
-    return absl::InvalidArgumentError(StrCat("a key of ", key.size(), " bytes: over ", kMaxUserKeyBytes));
-  return OkStatus();
-}
-
-Status CheckTtl(ValueType type, int64_t ttl_ms) {
-  if (type != ValueType::kPutTtl || (ttl_ms > 0 && ttl_ms <= kMaxTtlMs)) return OkStatus();
-  return absl::InvalidArgumentError(
-      StrCat("a time to live of ", ttl_ms, " ms: must be in [1, ", kMaxTtlMs, "]"));
-}
-
-// Of user keys; no begin: from the first, no end: to the last.
-Status CheckKeyRange(std::string_view begin, std::string_view end) {
-  if (std::max(begin.size(), end.size()) > kMaxUserKeyBytes)
-    return CheckKey(begin.size() > end.size() ? begin : end);
-  if (end.empty() || begin < end) return OkStatus();
-  return absl::InvalidArgumentError("a range of keys that ends where it begins, or before");
-}
-
-const Status& NotFound() {
-  static const auto* status = new Status(absl::NotFoundError("no such key"));
-  return *status;
-}
-
-// `failure`: what failed below, if that is known.
-Status StatusOf(Outcome outcome, std::string_view what, std::string_view failure = {}) {
-  switch (outcome) {
-    case Outcome::kOk:
-      return OkStatus();
-    case Outcome::kNotFound:
-      return NotFound();
-    case Outcome::kNotOwner:
-      return Annotate(absl::FailedPreconditionError("the database is closed, or can no longer be written"),
-                      what);
-    default:
-      return failure.empty() ? ToStatus(outcome, what)
-                             : ToStatus(outcome, std::string(what) + ": " + std::string(failure));
-  }
-}
 
 std::optional<Status> FailedFor(const Status& why) { return why.ok() ? std::nullopt : std::optional(why); }
 
@@ -100,8 +38,7 @@ std::optional<Status> FailedFor(const Status& why) { return why.ok() ? std::null
 struct Db::Rep final : RangeHost {
   explicit Rep(const DbOptions& o)
       : options(o.Derived()),
-        // Without a limit, what rounds take beyond their size is kept as well.
-        arenas(*options.memtable_bytes + (options.memory_limit_bytes ? 0 : *options.memtable_bytes / 8)),
+        arenas(*options.memtable_bytes),
         cache(*options.cache_bytes),
         lanes(kLanes, kLanesForReads) {}
 
@@ -121,15 +58,9 @@ struct Db::Rep final : RangeHost {
   Status Init(const std::string& directory);
   Status DeleteOrphans();
   void StartWarming();
-  template <typename Start>  // Start(executor, Outcome* outcome, bool* finished): one operation, to its end
+  template <typename Start>
   Outcome Run(CallerLanes::For what, const Start& start) {
-    CallerLane* const lane = lanes.Take(what);
-    CallerLane::Hold hold(lane, CallerLane::Hold::Taken());
-    Outcome outcome = Outcome::kInternal;
-    bool finished = false;
-    start(lane, &outcome, &finished);
-    hold.RunUntil(&finished);
-    return outcome;
+    return RunOnLane(&lanes, what, start);
   }
   // Until `outcome()` has one.
   template <typename Fn>
@@ -162,9 +93,10 @@ struct Db::Rep final : RangeHost {
   RangeServices services;
   std::shared_ptr<Range> range;  // set before background_ is told of it
   std::unique_ptr<BackgroundWork> background;
-  Notification warming_ends;
+  Notification ending;  // ends the two threads
   Notification readers_loaded;
-  std::unique_ptr<Thread> warmer;  // null: there is nothing to warm, or no room
+  std::unique_ptr<Thread> warmer;   // null: there is nothing to warm, or no room
+  std::unique_ptr<Thread> trimmer;  // gives memory of memtables back that nobody has wanted for a while
   Mutex end_mu;
   bool stopped ABSL_GUARDED_BY(end_mu) = false;
 };
@@ -233,6 +165,9 @@ Status Db::Rep::Init(const std::string& directory) {
   // A round ahead of the writers: a small database never touches memory for all of them.
   arenas.KeepAhead(options.range.memtable_size_bytes * static_cast<size_t>(options.range.active_memtables),
                    [this] { background->RunControl([this] { arenas.Refill(); }); });
+  trimmer = std::make_unique<Thread>("db.trimmer", [this] {
+    while (!ending.WaitUntil(Now() + kTrimPeriod)) arenas.TrimIfIdle();
+  });
   background->Due(kRange);
   StartWarming();
   return OkStatus();
@@ -250,10 +185,10 @@ void Db::Rep::StartWarming() {
   const uint64_t room = RoomInMemory() / 4 * 3;  // others live here too
   const bool data = options.map_tables && room >= own && room - own >= bytes;
   warmer = std::make_unique<Thread>("db.warmer", [this, data] {
-    const auto stop = [this] { return warming_ends.HasBeenNotified(); };
+    const auto stop = [this] { return ending.HasBeenNotified(); };
     range->LoadReaders(stop);
     readers_loaded.Notify();
-    if (data && !warming_ends.WaitUntil(Now() + kFirstReads)) range->WarmTables(stop);
+    if (data && !ending.WaitUntil(Now() + kFirstReads)) range->WarmTables(stop);
   });
   readers_loaded.WaitUntil(Now() + kLongestWait);
 }
@@ -296,8 +231,9 @@ Status Db::Rep::End(bool sync) {
 void Db::Rep::Stop() {
   MutexLock lock(&end_mu);
   if (std::exchange(stopped, true)) return;
-  warming_ends.Notify();
+  ending.Notify();
   warmer = nullptr;
+  trimmer = nullptr;
   range->Abandon();  // a compaction under way gives up
   background->Stop();
   for (const auto& lane : lanes.all()) CallerLane::Hold last(lane.get());  // what is still submitted runs
@@ -383,10 +319,9 @@ Status Db::Delete(std::string_view key, const DbWriteOptions& options) {
 
 Status Db::DeleteRange(std::string_view begin, std::string_view end, const DbWriteOptions& options) {
   NOVA_RETURN_IF_ERROR(CheckKeyRange(begin, end));
-  const std::string from = std::string(1, '\0').append(begin);
-  // keyspace 0 ends at 1
-  const std::string to = end.empty() ? std::string(1, '\1') : std::string(1, '\0').append(end);
-  const WriteEntry entry{ValueType::kDeleteRange, from, to};
+  const StoredKey from(begin);
+  const std::string to = StoredEnd(end);
+  const WriteEntry entry{ValueType::kDeleteRange, from.view(), to};
   return rep_->Write({&entry, 1}, options.sync);
 }
 
@@ -486,43 +421,33 @@ Status Db::Get(std::string_view key, std::string* value, const DbReadOptions& op
 
 Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions& options) {
   NOVA_RETURN_IF_ERROR(rep_->CheckSnapshot(options));
-  if (scan.from.size() > kMaxUserKeyBytes || scan.to.size() > kMaxUserKeyBytes) {
-    return absl::InvalidArgumentError(
-        StrCat("a bound of a scan with more than ", kMaxUserKeyBytes, " bytes"));
-  }
-  std::string from = std::string(1, '\0') + scan.from;
-  // keyspace 0 ends at 1
-  std::string to = scan.to.empty() ? std::string(1, '\1') : std::string(1, '\0') + scan.to;
+  NOVA_RETURN_IF_ERROR(CheckScanBounds(scan.from, scan.to));
+  if (scan.limit == 0) return OkStatus();
   std::shared_ptr<const Snapshot> snapshot = options.snapshot;
   if (snapshot == nullptr) {  // one moment for all pages
     NOVA_ASSIGN_OR_RETURN(snapshot, TakeSnapshot());
   }
-  const uint64_t most = rep_->options.range.scan_page_bytes;
-  uint64_t page_bytes = scan.limit <= kMeantLimit ? most : std::min(kFirstPageBytes, most);
-  for (uint64_t left = scan.limit; left > 0 && from < to;
-       page_bytes = std::min(page_bytes * kPageGrowth, most)) {
-    ScanPage page;
-    const Outcome outcome =
-        rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
-          const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(left, UINT32_MAX));
-          rep_->range->Scan(on, {from, to, wanted, kNever, snapshot, scan.reverse, page_bytes},
-                            [out, finished, &page](Outcome o, ScanPage p) {
-                              page = std::move(p);
-                              *out = o;
-                              *finished = true;
-                            });
-        });
-    if (outcome != Outcome::kOk) return StatusOf(outcome, "scan", page.why);
-    std::string_view in = page.entries, key, value;
-    while (GetLengthPrefixed(&in, &key) && GetLengthPrefixed(&in, &value)) {
-      if (!entry(key.substr(1), value)) return OkStatus();
-      if (page.more) (scan.reverse ? to : from).assign(key);
-    }
-    left -= page.count;
-    if (!page.more) break;
-    if (!scan.reverse) from.push_back('\0');
+  const bool meant = scan.limit <= kMeantLimit;
+  DbPages pages(rep_->range.get(), &rep_->lanes, std::move(snapshot),
+                meant ? DbPages::Meant::kOne : DbPages::Meant::kMany);
+  PagedIterator it(&pages, scan.from, scan.to, DbPages::kPrefixBytes,
+                   meant ? static_cast<uint32_t>(scan.limit) : PagedIterator::kFirstPage);
+  uint64_t left = scan.limit;
+  for (scan.reverse ? it.SeekToLast() : it.SeekToFirst(); it.Valid(); scan.reverse ? it.Prev() : it.Next()) {
+    if (!entry(it.key(), it.value()) || --left == 0) return OkStatus();
   }
-  return OkStatus();
+  return pages.status();
+}
+
+StatusOr<std::unique_ptr<DbIterator>> Db::NewIterator(const DbIteratorOptions& options) {
+  NOVA_RETURN_IF_ERROR(rep_->CheckSnapshot({options.snapshot}));
+  NOVA_RETURN_IF_ERROR(CheckScanBounds(options.lower, options.upper));
+  std::shared_ptr<const Snapshot> snapshot = options.snapshot;
+  if (snapshot == nullptr) {
+    NOVA_ASSIGN_OR_RETURN(snapshot, TakeSnapshot());
+  }
+  return std::unique_ptr<DbIterator>(new DbIterator(
+      std::make_unique<DbIterator::Rep>(rep_->range.get(), &rep_->lanes, std::move(snapshot), options)));
 }
 
 Status Db::Flush() {

@@ -22,6 +22,11 @@ size_t RoundBytes(const DbOptions& o) {
   return *o.memtable_bytes / static_cast<size_t>(std::max(1, o.range.max_rounds));
 }
 
+// Of a memtable that is full: its hash table, and the ends of chunks.
+size_t MemTableOverhead(const DbOptions& o) {
+  return o.range.memtable_size_bytes / 64 + 2 * ArenaPool::kChunkBytes;
+}
+
 }  // namespace
 
 RangeOptions DbOptions::DefaultRange() {
@@ -53,6 +58,7 @@ DbOptions DbOptions::Derived() const {
       o.range.memtable_size_bytes = each - std::min(each, ArenaPool::kChunkBytes);
   } else if (o.range.memtable_size_bytes == 0) {
     o.range.memtable_size_bytes = RoundBytes(o) / siblings;
+    o.range.memtable_size_bytes -= std::min(o.range.memtable_size_bytes / 4, MemTableOverhead(o));
   }
   o.range.memtable_size_bytes =
       std::min(o.range.memtable_size_bytes, range.memtable_size_bytes != 0 ? SIZE_MAX : kLargestMemtable);

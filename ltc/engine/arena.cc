@@ -1,8 +1,10 @@
 #include "ltc/engine/arena.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
+#include <utility>
 
 #include "common/base/log.h"
 
@@ -17,7 +19,39 @@ size_t RoundUp(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
 
 ArenaPool::~ArenaPool() {
   MutexLock lock(&mu_);
-  for (char* chunk : free_) std::free(chunk);
+  for (const auto& [slab, chunks] : slabs_) Unmap(slab);
+}
+
+// Twice the bytes hold an aligned slab; the rest is given back.
+ArenaPool::Slab ArenaPool::NewSlab() const {
+  void* const mapped =
+      mmap(nullptr, 2 * slab_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  NOVA_CHECK(mapped != MAP_FAILED) << "no memory for memtables";
+  char* const begin = static_cast<char*>(mapped);
+  char* const slab = SlabOf(begin + slab_bytes_ - 1);
+  if (slab > begin) munmap(begin, static_cast<size_t>(slab - begin));
+  munmap(slab + slab_bytes_, static_cast<size_t>(begin + slab_bytes_ - slab));
+  if (slab_bytes_ == kHugeSlabBytes) madvise(slab, slab_bytes_, MADV_HUGEPAGE);  // it works without as well
+  return slab;
+}
+
+void ArenaPool::Unmap(Slab slab) const { munmap(slab, slab_bytes_); }
+
+void ArenaPool::AddSlabLocked(Slab slab) {
+  std::vector<char*>& chunks = slabs_[slab];
+  for (size_t i = chunks_per_slab(); i > 0; --i) chunks.push_back(slab + (i - 1) * kChunkBytes);
+  free_.push_back(slab);
+  CountFreeLocked(static_cast<ptrdiff_t>(chunks_per_slab()));
+}
+
+template <typename Wanted>
+void ArenaPool::UnmapFreeLocked(const Wanted& wanted) {
+  while (!free_.empty() && wanted()) {
+    Unmap(free_.back());
+    slabs_.erase(free_.back());
+    free_.pop_back();
+    CountFreeLocked(-static_cast<ptrdiff_t>(chunks_per_slab()));
+  }
 }
 
 char* ArenaPool::Take() {
@@ -25,35 +59,45 @@ char* ArenaPool::Take() {
   bool wanting;  // more that are ready
   {
     MutexLock lock(&mu_);
-    if (!free_.empty()) {
-      chunk = free_.back();
+    if (partly_free_.empty()) {
+      if (free_.empty()) AddSlabLocked(NewSlab());
+      partly_free_.insert(free_.back());
       free_.pop_back();
     }
-    SetReadyLocked();
+    const auto slab = partly_free_.begin();
+    std::vector<char*>& chunks = slabs_[*slab];
+    chunk = chunks.back();
+    chunks.pop_back();
+    if (chunks.empty()) partly_free_.erase(slab);
+    ++taken_;
+    CountFreeLocked(-1);
     used_.fetch_add(kChunkBytes, std::memory_order_relaxed);
-    wanting = free_.size() * kChunkBytes < ahead_bytes_ && IsKeptLocked(kChunkBytes);
+    wanting = bytes_ready() < ahead_bytes_ && IsKeptLocked(slab_bytes_);
   }
   if (wanting && !refill_due_.exchange(true)) refill_();
-  return chunk != nullptr ? chunk : static_cast<char*>(std::aligned_alloc(64, kChunkBytes));
+  return chunk;
 }
 
 void ArenaPool::Give(char* chunk) {
-  {
-    MutexLock lock(&mu_);
-    used_.fetch_sub(kChunkBytes, std::memory_order_relaxed);
-    if (IsKeptLocked(kChunkBytes)) {
-      free_.push_back(chunk);
-      return SetReadyLocked();
-    }
+  MutexLock lock(&mu_);
+  used_.fetch_sub(kChunkBytes, std::memory_order_relaxed);
+  CountFreeLocked(1);
+  const Slab slab = SlabOf(chunk);
+  std::vector<char*>& chunks = slabs_[slab];
+  chunks.push_back(chunk);
+  if (chunks.size() < chunks_per_slab()) {
+    partly_free_.insert(slab);
+  } else {
+    partly_free_.erase(slab);
+    free_.push_back(slab);
   }
-  std::free(chunk);
+  UnmapFreeLocked([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !IsKeptLocked(0); });
 }
 
 void ArenaPool::AddLarge(ptrdiff_t bytes) {
   MutexLock lock(&mu_);
   used_.fetch_add(static_cast<size_t>(bytes), std::memory_order_relaxed);
-  for (; !free_.empty() && !IsKeptLocked(0); free_.pop_back()) std::free(free_.back());
-  SetReadyLocked();
+  UnmapFreeLocked([this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !IsKeptLocked(0); });
 }
 
 void ArenaPool::KeepAhead(size_t bytes, std::function<void()> refill) {
@@ -67,15 +111,19 @@ void ArenaPool::Refill() {
   for (;;) {
     {
       MutexLock lock(&mu_);
-      if (free_.size() * kChunkBytes >= ahead_bytes_ || !IsKeptLocked(kChunkBytes)) return;
+      if (bytes_ready() >= ahead_bytes_ || !IsKeptLocked(slab_bytes_)) return;
     }
-    char* chunk = static_cast<char*>(std::aligned_alloc(64, kChunkBytes));
-    for (size_t at = 0; at < kChunkBytes; at += kPageBytes) *static_cast<volatile char*>(chunk + at) = 0;
+    const Slab slab = NewSlab();
+    for (size_t at = 0; at < slab_bytes_; at += kPageBytes) *static_cast<volatile char*>(slab + at) = 0;
     MutexLock lock(&mu_);
-    // warm ones first: what was just given back may still be in the processor's cache
-    free_.insert(free_.begin(), chunk);
-    SetReadyLocked();
+    AddSlabLocked(slab);
   }
+}
+
+void ArenaPool::TrimIfIdle() {
+  MutexLock lock(&mu_);
+  if (std::exchange(taken_before_, taken_) != taken_) return;
+  UnmapFreeLocked([this] { return bytes_ready() >= ahead_bytes_ + slab_bytes_; });
 }
 
 Arena::~Arena() {

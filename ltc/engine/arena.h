@@ -1,7 +1,11 @@
 // ArenaPool and Arena: memory of memtables, in chunks that are touched once and used again for ever.
 //
 // The first touch of a page costs more than a put (docs/performance.md). So chunks go back to the pool and
-// not to the kernel, and a background thread touches new ones before writers want them (KeepAhead).
+// not to the kernel, and a background thread touches new ones before writers want them (KeepAhead). What
+// nobody has wanted for a while does go back to the kernel (TrimIfIdle).
+//
+// Chunks are cut from slabs, which a large pool asks the kernel to back with huge pages: keys and values of
+// memtables lie in random order, so with small pages each access would miss the TLB too.
 //
 // Thread safety: ArenaPool: all. Arena: all from any threads at a time; the destructor alone.
 // Ownership: memory of an Arena lives until the Arena does. The pool outlives its arenas.
@@ -9,7 +13,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <map>
+#include <set>
 #include <vector>
 
 #include "common/base/mutex.h"
@@ -19,10 +26,18 @@ namespace nova {
 class ArenaPool {
  public:
   static constexpr size_t kChunkBytes = 256 * 1024;
-  // `keep_bytes`: unused chunks go back to the kernel where used and unused ones together exceed it.
-  explicit ArenaPool(size_t keep_bytes) : keep_bytes_(keep_bytes) {}
+  // Of a pool that keeps at least kHugeFrom bytes; others have slabs of one chunk.
+  static constexpr size_t kHugeSlabBytes = 2 << 20;
+  static constexpr size_t kHugeFrom = 64 << 20;
+
+  // `keep_bytes`: unused slabs go back to the kernel where used and unused chunks together exceed it.
+  explicit ArenaPool(size_t keep_bytes)
+      : keep_bytes_(keep_bytes), slab_bytes_(keep_bytes >= kHugeFrom ? kHugeSlabBytes : kChunkBytes) {}
   ~ArenaPool();
-  // A chunk of kChunkBytes, 64-byte aligned; allocates one if none is free.
+  ArenaPool(const ArenaPool&) = delete;
+  ArenaPool& operator=(const ArenaPool&) = delete;
+
+  // A chunk of kChunkBytes, 64-byte aligned; allocates a slab if none is free.
   char* Take();
   void Give(char* chunk);  // takes a chunk back
   // From now on `bytes` of unused chunks are kept ready, within keep_bytes. `refill` must have Refill run on
@@ -31,6 +46,9 @@ class ArenaPool {
   void KeepAhead(size_t bytes, std::function<void()> refill);
   // Touches new chunks until as many are ready; takes long.
   void Refill();
+  // If no chunk was taken since the last call: gives unused slabs back to the kernel, but for what is kept
+  // ahead.
+  void TrimIfIdle();
   // Bytes in arenas, large pieces included.
   size_t bytes_used() const { return used_.load(std::memory_order_relaxed); }
   size_t bytes_ready() const { return ready_.load(std::memory_order_relaxed); }  // unused chunks
@@ -38,23 +56,43 @@ class ArenaPool {
   void AddLarge(ptrdiff_t bytes);
 
  private:
+  using Slab = char*;  // aligned to slab_bytes_
+
+  Slab SlabOf(char* chunk) const {
+    return reinterpret_cast<Slab>(reinterpret_cast<uintptr_t>(chunk) & ~(slab_bytes_ - 1));
+  }
+  size_t chunks_per_slab() const { return slab_bytes_ / kChunkBytes; }
+  Slab NewSlab() const;
+  void Unmap(Slab slab) const;
+  // Adds the chunks of a new slab.
+  void AddSlabLocked(Slab slab) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Unmaps slabs of which no chunk is used, while `wanted` says so.
+  template <typename Wanted>
+  void UnmapFreeLocked(const Wanted& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // With `more` bytes the pool stays within keep_bytes_.
   bool IsKeptLocked(size_t more) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return bytes_used() + free_.size() * kChunkBytes + more <= keep_bytes_;
+    return bytes_used() + bytes_ready() + more <= keep_bytes_;
   }
-  // Publishes the bytes of free_ for bytes_ready.
-  void SetReadyLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    ready_.store(free_.size() * kChunkBytes, std::memory_order_relaxed);
+  // One chunk more, or less, is free.
+  void CountFreeLocked(ptrdiff_t chunks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    ready_.fetch_add(static_cast<size_t>(chunks) * kChunkBytes, std::memory_order_relaxed);
   }
 
   const size_t keep_bytes_;  // see the constructor
+  const size_t slab_bytes_;  // a power of two
   size_t ahead_bytes_ = 0;   // see KeepAhead; 0: nothing is kept ready
   std::function<void()> refill_;
   std::atomic<bool> refill_due_{false};  // refill_ was called, and Refill has not begun
   std::atomic<size_t> used_{0};          // see bytes_used; changed under mu_
   std::atomic<size_t> ready_{0};         // see bytes_ready; changed under mu_
   Mutex mu_;
-  std::vector<char*> free_ ABSL_GUARDED_BY(mu_);
+  // The free chunks of each slab. Chunks are taken from slabs that are used in part, where there are any, so
+  // that whole ones can be given back.
+  std::map<Slab, std::vector<char*>> slabs_ ABSL_GUARDED_BY(mu_);
+  std::set<Slab> partly_free_ ABSL_GUARDED_BY(mu_);
+  std::vector<Slab> free_ ABSL_GUARDED_BY(mu_);     // the whole of them
+  uint64_t taken_ ABSL_GUARDED_BY(mu_) = 0;         // chunks, ever
+  uint64_t taken_before_ ABSL_GUARDED_BY(mu_) = 0;  // by the last TrimIfIdle
 };
 
 class Arena {

@@ -9,6 +9,11 @@
 #include "common/base/log.h"
 
 namespace nova {
+namespace {
+
+constexpr size_t kNodesAhead = 8;  // sorted keys that are fetched ahead
+
+}  // namespace
 
 // One version of a key. In the arena: this struct, the value.
 struct MemTable::Entry {
@@ -52,7 +57,7 @@ MemTable::MemTable(MemTableId id, ArenaPool* pool, size_t expected_bytes, bool s
       pieces_(NewBuckets()),
       head_(NewNode({}, 0, kMaxHeight)),
       overhead_(arena_.bytes_used()),
-      listed_by_writers_(scanned) {
+      listed_until_(scanned ? kListedAfterScan : 0) {
   static_assert(sizeof(Entry) == 32 && sizeof(Node) == 40);
 }
 
@@ -127,7 +132,7 @@ void MemTable::Link(Entry* entry) {
     if (other == nullptr) {
       keys_.fetch_add(1, std::memory_order_relaxed);
       Chain(entry->node);
-      if (listed_by_writers_ && before % kListEvery == 0) List();
+      if (before % kListEvery == 0 && before < listed_until_.load(std::memory_order_relaxed)) ListByWriter();
       return;
     }
     entry->node = other;  // another writer brought the key meanwhile
@@ -204,7 +209,9 @@ std::vector<MemTable::SortKey> MemTable::SortedChain(Node* from, const Node* unt
     same = std::min(same, CommonPrefix(from->key(), n->key()));
     keys.push_back({0, n});
   }
-  for (SortKey& k : keys) {
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (i + kNodesAhead < keys.size()) __builtin_prefetch(keys[i + kNodesAhead].node);
+    SortKey& k = keys[i];
     const std::string_view rest = k.node->key().substr(same, sizeof(k.prefix));
     std::memcpy(&k.prefix, rest.data(), rest.size());
     k.prefix = __builtin_bswap64(k.prefix);
@@ -219,9 +226,22 @@ void MemTable::List() {
   Node* const from = youngest_.load(std::memory_order_acquire);
   std::array<Node*, kMaxHeight> before;
   before.fill(head_);
-  for (const SortKey& k : SortedChain(from, ordered_.load(std::memory_order_relaxed)))
-    InsertInList(k.node, &before);
+  const std::vector<SortKey> keys = SortedChain(from, ordered_.load(std::memory_order_relaxed));
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (i + kNodesAhead < keys.size()) {
+      const auto* ahead = reinterpret_cast<const char*>(keys[i + kNodesAhead].node);
+      __builtin_prefetch(ahead);
+      __builtin_prefetch(ahead + 64);
+    }
+    InsertInList(keys[i].node, &before);
+  }
   ordered_.store(from, std::memory_order_release);
+}
+
+void MemTable::ListByWriter() {
+  if (writer_lists_.exchange(true, std::memory_order_acquire)) return;
+  List();
+  writer_lists_.store(false, std::memory_order_release);
 }
 
 bool MemTable::IsBefore(const Node* node, std::string_view stored_key) {
@@ -355,6 +375,9 @@ class MemTable::ScanIterator final : public VersionIterator {
 std::unique_ptr<Iterator> MemTable::NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive,
                                                   Direction direction) {
   if (!scanned()) scanned_.store(true, std::memory_order_relaxed);
+  const uint64_t until = entries() + kListedAfterScan;
+  if (listed_until_.load(std::memory_order_relaxed) < until - kListedAfterScan / 2)
+    listed_until_.store(until, std::memory_order_relaxed);
   List();
   return std::make_unique<ScanIterator>(this, seq, std::move(keep_alive), direction);
 }
@@ -378,7 +401,6 @@ class MemTable::FlushIterator final : public VersionIterator {
   }
 
  private:
-  static constexpr size_t kNodesAhead = 8;
   static constexpr size_t kValuesAhead = 4;
 
   void GoTo(size_t at) {

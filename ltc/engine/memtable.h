@@ -4,9 +4,8 @@
 // The hash table answers a get, hit or miss, with about one cache miss, and finds the key that a write
 // renews. Order is made when it is wanted, for it is the dearest part of an insert (docs/engine.md). A new
 // key goes onto a chain; a scan sorts the keys that came since the last scan into the list; a flush sorts the
-// whole chain and needs no list. Once a range is being scanned its writers list keys now and then, so that a
-// scan never finds a full table to sort. A version is a value and 32 bytes; a hot key does not make the list
-// longer.
+// whole chain and needs no list. For a while after a scan writers list keys now and then, so that the next
+// scan finds few to sort. A version is a value and 32 bytes; a hot key does not make the list longer.
 //
 //   hash table   bucket -> Node (a key) -> Node ...              found by gets and writes
 //   versions     Node::newest -> Entry (a version) -> Entry ...   youngest first
@@ -18,7 +17,7 @@
 // is never linked is never seen.
 //
 // Thread safety: all methods from any threads at a time. One thread at a time lists keys, and only scans wait
-//   for it. Nothing is ever removed.
+//   for it, and the writer whose turn it is. Nothing is ever removed.
 // Ownership: views point into the arena and live as long as the table.
 // Errors: none; memory that cannot be had ends the process. Internal keys sort as common/base/keys.h says.
 #pragma once
@@ -92,8 +91,10 @@ class MemTable {
   struct Node;            // a key
   struct SortKey;         // a key on the chain with 8 bytes to compare
   static constexpr int kMaxHeight = 12;
-  // Writers of a scanned range list keys about once in as many writes.
+  // Writers of a scanned table list keys about once in as many writes ...
   static constexpr uint64_t kListEvery = 256;
+  // ... until so many versions were written since the last scan.
+  static constexpr uint64_t kListedAfterScan = 100'000;
   // Buckets in one arena chunk.
   static constexpr size_t kPieceBuckets = ArenaPool::kChunkBytes / sizeof(void*);
   // The height of a key in the skip list; a function of the key's hash and the table's id.
@@ -112,6 +113,8 @@ class MemTable {
   static std::vector<SortKey> SortedChain(Node* from, const Node* until);
   // Puts every key that is chained by now into the list.
   void List();
+  // As List, by a writer: nothing where another one does so.
+  void ListByWriter();
   // Puts a node into the list. `before`: on each level the last node up to the key inserted before, a smaller
   // one.
   void InsertInList(Node* node, std::array<Node*, kMaxHeight>* before)
@@ -132,14 +135,15 @@ class MemTable {
   const std::vector<std::atomic<Node*>*> pieces_;  // of the bucket array, kPieceBuckets each
   Node* const head_;                               // of the skip list; no key
   const size_t overhead_;                          // bytes of the empty table
-  const bool listed_by_writers_;                   // given at construction
   std::atomic<bool> scanned_{false};
   std::atomic<uint64_t> entries_{0};
+  std::atomic<uint64_t> listed_until_;  // writers list keys while there are fewer versions
   std::atomic<uint64_t> keys_{0};
-  std::atomic<Node*> youngest_{nullptr};  // head of the chain
-  std::atomic<Node*> ordered_{nullptr};   // the list has it and all older ones on the chain
-  std::atomic<int> height_{1};            // levels of the list in use
-  Mutex list_mu_;                         // held by the thread that lists
+  std::atomic<Node*> youngest_{nullptr};   // head of the chain
+  std::atomic<Node*> ordered_{nullptr};    // the list has it and all older ones on the chain
+  std::atomic<int> height_{1};             // levels of the list in use
+  std::atomic<bool> writer_lists_{false};  // in ListByWriter
+  Mutex list_mu_;                          // held by the thread that lists
 };
 
 }  // namespace nova

@@ -16,6 +16,7 @@ constexpr std::pair<const char*, size_t MemoryUse::*> kMemoryPools[] = {
     {"block_cache", &MemoryUse::block_cache}};
 
 constexpr Nanos kHousekeepingPeriod = 100 * kMillisecond;
+constexpr Nanos kTrimPeriod = 10 * kSecond;  // without a write, after which memory goes back to the kernel
 constexpr Nanos kLogPeriod = kSecond;
 constexpr Nanos kRepairPause = 10 * kSecond;      // after one that failed
 constexpr Nanos kReleaseDeadline = 60 * kSecond;  // of the flush
@@ -325,6 +326,7 @@ void LtcNode::Publish(const RangeLedger<HostedRange>::Held& held) {
 void LtcNode::Housekeeping() {
   Nanos next_log = Now() + kLogPeriod;
   Nanos next_orphans = Now() + options_.orphan_period_ns;
+  Nanos next_trim = Now() + kTrimPeriod;
   while (!stop_.WaitUntil(Now() + kHousekeepingPeriod)) {
     CollectGarbage();
     RepairNext();
@@ -357,6 +359,10 @@ void LtcNode::Housekeeping() {
       GiveBackRanges();
     }
     if (orphans_due) next_orphans = Now() + options_.orphan_period_ns;
+    if (Now() >= next_trim) {
+      arenas_.TrimIfIdle();
+      next_trim = Now() + kTrimPeriod;
+    }
   }
 }
 
@@ -438,24 +444,29 @@ Status LtcNode::Repair(const Uuid& table) {
 Status LtcNode::Stop(Nanos deadline_ns) {
   stopping_.store(true);
   std::vector<std::shared_ptr<HostedRange>> hosted = ranges_.held();
-  std::atomic<size_t> left{hosted.size()};
   Mutex mu;
+  CondVar ended;
+  size_t left = hosted.size();
   Status first;
+  const auto end = [&](const Status& s) {
+    MutexLock lock(&mu);
+    if (first.ok()) first = s;
+    if (--left == 0) ended.SignalAll();
+  };
   for (const auto& h : hosted) {
     const bool queued = background_->RunRelease([&, h] {
       Status s = h->Release(deadline_ns);
       for (; !s.ok() && !h->abandoned() && Now() < deadline_ns; s = h->Release(deadline_ns)) {
         SleepFor(kReleasePause);
       }
-      {
-        MutexLock lock(&mu);
-        if (first.ok()) first = s;
-      }
-      left.fetch_sub(1);
+      end(s);
     });
-    if (!queued) left.fetch_sub(1);
+    if (!queued) end(OkStatus());
   }
-  while (left.load() > 0) SleepFor(5 * kMillisecond);
+  {
+    MutexLock lock(&mu);
+    while (left > 0) ended.Wait(&mu);
+  }
   CollectGarbage();
   Leave();
   return first;

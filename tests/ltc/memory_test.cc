@@ -1,6 +1,9 @@
 // One limit for the memory of an embedded database: what derives from it, and that what is used stays below.
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <set>
+
 #include "common/base/random.h"
 #include "ltc/embedded/db.h"
 #include "ltc/engine/arena.h"
@@ -36,6 +39,40 @@ TEST(ArenaPoolTest, ChunksAreTouchedAheadOfWhoTakesThemAndWithinTheBound) {
   EXPECT_EQ(pool.bytes_used() + pool.bytes_ready(), 8 * ArenaPool::kChunkBytes)
       << "large pieces take the place of unused chunks";
   pool.AddLarge(-4 * static_cast<ptrdiff_t>(ArenaPool::kChunkBytes));
+  pool.Give(taken[0]);
+}
+
+// A large pool takes memory in slabs of 2 MiB, and gives whole ones back: at once what it may not keep, after
+// a while what nobody takes.
+TEST(ArenaPoolTest, SlabsGoBackToTheKernelWhenNobodyWantsThem) {
+  constexpr size_t kChunks = ArenaPool::kHugeFrom / ArenaPool::kChunkBytes;  // that it keeps
+  ArenaPool pool(ArenaPool::kHugeFrom);
+  pool.KeepAhead(16 * ArenaPool::kChunkBytes, [] {});
+  pool.Refill();
+  EXPECT_EQ(pool.bytes_ready(), 16 * ArenaPool::kChunkBytes);
+  std::vector<char*> taken;
+  for (size_t i = 0; i < kChunks + 20; ++i) {
+    taken.push_back(pool.Take());
+    std::memset(taken.back(), static_cast<int>(i), ArenaPool::kChunkBytes);
+  }
+  EXPECT_EQ(std::set<char*>(taken.begin(), taken.end()).size(), taken.size());
+  EXPECT_EQ(pool.bytes_used(), taken.size() * ArenaPool::kChunkBytes);
+  for (size_t i = 0; i < taken.size(); ++i)
+    ASSERT_EQ(taken[i][i % ArenaPool::kChunkBytes], static_cast<char>(i));
+  Random random(1);
+  while (taken.size() > 1) {
+    std::swap(taken[random.Uniform(taken.size())], taken.back());
+    pool.Give(taken.back());
+    taken.pop_back();
+    ASSERT_LE(pool.bytes_used() + pool.bytes_ready(), ArenaPool::kHugeFrom + 20 * ArenaPool::kHugeSlabBytes);
+  }
+  EXPECT_LE(pool.bytes_used() + pool.bytes_ready(), ArenaPool::kHugeFrom);
+  EXPECT_GT(pool.bytes_ready(), ArenaPool::kHugeFrom / 2) << "kept for the next writers";
+  pool.TrimIfIdle();
+  EXPECT_GT(pool.bytes_ready(), ArenaPool::kHugeFrom / 2) << "chunks were taken since the call before";
+  pool.TrimIfIdle();
+  EXPECT_LT(pool.bytes_ready(), 16 * ArenaPool::kChunkBytes + 2 * ArenaPool::kHugeSlabBytes);
+  EXPECT_GE(pool.bytes_ready(), 16 * ArenaPool::kChunkBytes) << "kept ahead";
   pool.Give(taken[0]);
 }
 
