@@ -44,7 +44,7 @@ void PagedIterator::StepAgainst() {
 }
 
 void PagedIterator::Load(std::string from, std::string to, bool reverse) {
-  ReadPage({std::move(from), std::move(to), reverse, /*goes_on=*/false, first_page_});
+  ReadPage({std::move(from), std::move(to), reverse, /*goes_on=*/false, first_page_, first_bytes_});
 }
 
 void PagedIterator::ReadPage(PageRequest request) {
@@ -55,6 +55,7 @@ void PagedIterator::ReadPage(PageRequest request) {
   request_ = std::move(request);
   if (!request_.to.empty() && request_.from >= request_.to) return;
   failed_ = !source_->Read(request_, &page_);
+  entries_.reserve(page_.count);
   std::string_view in = page_.bytes, key, value;
   while (!failed_ && GetLengthPrefixed(&in, &key) && GetLengthPrefixed(&in, &value)) {
     entries_.emplace_back(key.substr(prefix_bytes_), value);

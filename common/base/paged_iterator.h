@@ -25,8 +25,10 @@ struct PageRequest {
   bool reverse = false;  // from the highest entry down
   bool goes_on = false;  // it begins where the page before it ended, in the same direction
   uint32_t limit = 0;    // entries, at least 1; the source may end the page earlier, and say so by `more`
+  uint64_t bytes = 0;    // the page is to end there, if not before
 
   static constexpr uint32_t kMaxLimit = 1 << 14;
+  static constexpr uint64_t kMaxBytes = 1 << 20;
   // Of the page behind one that ended with `last_key`: twice as large.
   PageRequest Behind(std::string_view last_key) const {
     PageRequest next = *this;
@@ -34,6 +36,7 @@ struct PageRequest {
     if (!reverse) next.from.push_back('\0');
     next.goes_on = true;
     next.limit = std::max(limit, std::min(2 * limit, kMaxLimit));
+    next.bytes = std::max(bytes, std::min(2 * bytes, kMaxBytes));
     return next;
   }
   bool operator==(const PageRequest&) const = default;
@@ -52,17 +55,21 @@ class PageSource {
 
 class PagedIterator {
  public:
-  static constexpr uint32_t kFirstPage = 4;  // entries; doubled from page to page
+  // Of the page after a Seek, entries and bytes; doubled from page to page. A Seek costs more than that.
+  static constexpr uint32_t kFirstPage = 12;
+  static constexpr uint64_t kFirstBytes = 16 << 10;
 
   // Over the keys in [lower, upper); an empty `upper` is the end. The keys in pages begin with `prefix_bytes`
-  // that are not shown; keys in requests do not have them. `first_page`: entries of the page after a Seek.
+  // that are not shown; keys in requests do not have them. `first_page`, `first_bytes`: of the page after a
+  // Seek.
   PagedIterator(PageSource* source, std::string lower, std::string upper, size_t prefix_bytes = 0,
-                uint32_t first_page = kFirstPage)
+                uint32_t first_page = kFirstPage, uint64_t first_bytes = kFirstBytes)
       : source_(source),
         lower_(std::move(lower)),
         upper_(std::move(upper)),
         prefix_bytes_(prefix_bytes),
-        first_page_(first_page) {}
+        first_page_(first_page),
+        first_bytes_(first_bytes) {}
 
   void SeekToFirst() { Load(lower_, upper_, /*reverse=*/false); }
   void SeekToLast() { Load(lower_, upper_, /*reverse=*/true); }
@@ -87,6 +94,7 @@ class PagedIterator {
   const std::string lower_, upper_;
   const size_t prefix_bytes_;
   const uint32_t first_page_;
+  const uint64_t first_bytes_;
   PageRequest request_;  // of the page
   EntryPage page_;
   std::vector<std::pair<std::string_view, std::string_view>> entries_;  // of the page

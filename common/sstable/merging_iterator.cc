@@ -57,6 +57,7 @@ class MergingIterator : public Iterator {
 
 MergingIterator::MergingIterator(std::vector<std::unique_ptr<Iterator>> children, Direction direction)
     : backward_(direction == Direction::kBackward), nodes_(children.size()) {
+  players_.reserve(children.size());
   for (auto& child : children) players_.push_back({std::move(child), {}});
 }
 

@@ -315,7 +315,8 @@ struct TableIterator::Rep {
   BackwardBlockCursor back;
   bool check_bound = false;  // the block at `position` may reach past the use-bound that lies ahead
   bool seeking = false;      // the move under way looks for `target`, else for the first entry of the block
-  std::string target;
+  std::string_view target;   // the caller's during a Seek, kept_target where that has to wait or differs
+  std::string kept_target;
   BlockRef supplied;
 };
 
@@ -327,12 +328,11 @@ void TableIterator::Rep::SeekTo(std::string_view internal_key) {
                                          CompareInternalKeys(internal_key, MakeSeekKey(info().use_from)) <= 0
                                    : !info().use_to.empty() && stored_key >= info().use_to;
   if (past_bound) return EnterBlocks(index().blocks());
+  target = internal_key;
   if (!backward && stored_key < info().use_from) {
-    target = MakeSeekKey(info().use_from);
+    target = kept_target = MakeSeekKey(info().use_from);
   } else if (backward && !info().use_to.empty() && stored_key >= info().use_to) {
-    target = MakeSeekKey(info().use_to);
-  } else {
-    target.assign(internal_key);
+    target = kept_target = MakeSeekKey(info().use_to);
   }
   seeking = true;
   const size_t found = prepared != SIZE_MAX ? std::exchange(prepared, SIZE_MAX)
@@ -366,6 +366,7 @@ void TableIterator::Rep::EnterBlocks(size_t first) {
   BlockRef ref{table->rep_->MappedBlock(position, check), nullptr};  // kept by `table`
   if (!ref && lookup) ref = lookup(*table, handle);
   if (!ref) {
+    if (seeking && target.data() != kept_target.data()) target = kept_target.assign(target);
     state = State::kNeedBlocks;
     return;
   }

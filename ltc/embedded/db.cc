@@ -431,7 +431,8 @@ Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions&
   DbPages pages(rep_->range.get(), &rep_->lanes, std::move(snapshot),
                 meant ? DbPages::Meant::kOne : DbPages::Meant::kMany);
   PagedIterator it(&pages, scan.from, scan.to, DbPages::kPrefixBytes,
-                   meant ? static_cast<uint32_t>(scan.limit) : PagedIterator::kFirstPage);
+                   meant ? static_cast<uint32_t>(scan.limit) : PagedIterator::kFirstPage,
+                   meant ? PageRequest::kMaxBytes : PagedIterator::kFirstBytes);
   uint64_t left = scan.limit;
   for (scan.reverse ? it.SeekToLast() : it.SeekToFirst(); it.Valid(); scan.reverse ? it.Prev() : it.Next()) {
     if (!entry(it.key(), it.value()) || --left == 0) return OkStatus();

@@ -13,6 +13,7 @@ bool DbPages::Read(const PageRequest& request, EntryPage* page) {
   op.limit = request.limit;
   op.snapshot = snapshot_;
   op.reverse = request.reverse;
+  op.page_bytes = request.bytes;
   op.cursor = cursor_.get();
   std::string why;
   const Outcome outcome =

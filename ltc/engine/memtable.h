@@ -11,6 +11,7 @@
 //   versions     Node::newest -> Entry (a version) -> Entry ...   youngest first
 //   chain        youngest_ -> Node -> Node ...                    all keys, the youngest first
 //   list         head_ -> Node -> Node ...                        a skip list: keys up to ordered_, by key
+//   seek index   pieces of the keys of its second level           a seek begins there, not at the top
 //
 // A write comes in two steps, because it is logged between them. Prepare copies key and value to their final
 // place and makes nothing visible; Link makes the version visible (logged before visible, K2). A version that
@@ -45,6 +46,7 @@ class MemTable {
   // `expected_bytes`: its size when full, by which the hash table is sized. `scanned`: its writers list keys,
   // for scans are expected.
   MemTable(MemTableId id, ArenaPool* pool, size_t expected_bytes = 4 << 20, bool scanned = false);
+  ~MemTable();
   MemTableId id() const { return id_; }
 
   // Copies key and value into the arena. The entry is invisible until Link; Link or Abandon must follow, or
@@ -85,6 +87,7 @@ class MemTable {
   uint64_t keys() const { return keys_.load(std::memory_order_relaxed); }        // distinct keys
 
  private:
+  struct SeekIndex;       // keys of the list's second level, as it once was
   class VersionIterator;  // a position at a version; base of the next two
   class ScanIterator;     // for NewIteratorAt: over the list
   class FlushIterator;    // for NewIterator: over the sorted chain
@@ -119,6 +122,8 @@ class MemTable {
   // one.
   void InsertInList(Node* node, std::array<Node*, kMaxHeight>* before)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(list_mu_);
+  // Makes a new seek index where the list has grown to twice what the last one knew.
+  void IndexList() ABSL_EXCLUSIVE_LOCKS_REQUIRED(list_mu_);
   // The node's key is smaller; false for null.
   static bool IsBefore(const Node* node, std::string_view stored_key);
   // The first key in the list that is not smaller; null: none.
@@ -139,11 +144,16 @@ class MemTable {
   std::atomic<uint64_t> entries_{0};
   std::atomic<uint64_t> listed_until_;  // writers list keys while there are fewer versions
   std::atomic<uint64_t> keys_{0};
-  std::atomic<Node*> youngest_{nullptr};   // head of the chain
-  std::atomic<Node*> ordered_{nullptr};    // the list has it and all older ones on the chain
-  std::atomic<int> height_{1};             // levels of the list in use
-  std::atomic<bool> writer_lists_{false};  // in ListByWriter
-  Mutex list_mu_;                          // held by the thread that lists
+  std::atomic<Node*> youngest_{nullptr};               // head of the chain
+  std::atomic<Node*> ordered_{nullptr};                // the list has it and all older ones on the chain
+  std::atomic<int> height_{1};                         // levels of the list in use
+  std::atomic<bool> writer_lists_{false};              // in ListByWriter
+  std::atomic<const SeekIndex*> seek_index_{nullptr};  // the last of seek_indexes_; null: none yet
+  Mutex list_mu_;                                      // held by the thread that lists
+  uint64_t listed_ ABSL_GUARDED_BY(list_mu_) = 0;      // keys in the list
+  uint64_t indexed_ ABSL_GUARDED_BY(list_mu_) = 0;     // of them, when the last seek index was made
+  // All there were: readers may still be in an older one.
+  std::vector<std::unique_ptr<const SeekIndex>> seek_indexes_ ABSL_GUARDED_BY(list_mu_);
 };
 
 }  // namespace nova

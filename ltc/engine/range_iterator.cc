@@ -1,6 +1,7 @@
 #include "ltc/engine/range_iterator.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "common/base/log.h"
@@ -20,11 +21,17 @@ class RangeIterator::LevelIterator : public Iterator {
   }
   void Seek(std::string_view internal_key) override {
     if (!std::exchange(prepared_, false)) GoTo(internal_key);
-    SeekInCurrent();
+    seek_key_.clear();
+    if (table_) {
+      table_->Seek(internal_key);
+      SkipEnds();
+    } else if (passed_ < run_->tables.size()) {
+      seek_key_ = internal_key;  // for when its reader is loaded
+    }
   }
   void PrepareSeek(std::string_view internal_key) override {
     GoTo(internal_key);
-    if (table_ != nullptr) table_->PrepareSeek(internal_key);
+    if (table_) table_->PrepareSeek(internal_key);
     prepared_ = true;
   }
   void Next() override {
@@ -32,24 +39,22 @@ class RangeIterator::LevelIterator : public Iterator {
     SkipEnds();
   }
   void Resume() override {
-    if (table_ == nullptr) return OpenCurrent();
+    if (!table_) return OpenCurrent();
     table_->Resume();
     SkipEnds();
   }
   State state() const override {
     if (passed_ >= run_->tables.size()) return State::kEnd;
-    return table_ == nullptr ? State::kNeedBlocks : table_->state();
+    return table_ ? table_->state() : State::kNeedBlocks;
   }
   void AppendNeeded(std::vector<BlockRequest>* out) override {
-    if (table_ != nullptr) table_->AppendNeeded(out);
+    if (table_) table_->AppendNeeded(out);
   }
   // The table whose reader has to be loaded before Resume; null: none.
-  TableRef table_to_load() const {
-    return passed_ < run_->tables.size() && table_ == nullptr ? current() : nullptr;
-  }
+  TableRef table_to_load() const { return passed_ < run_->tables.size() && !table_ ? current() : nullptr; }
   std::string_view key() const override { return table_->key(); }
   std::string_view value() const override { return table_->value(); }
-  Status status() const override { return table_ == nullptr ? OkStatus() : table_->status(); }
+  Status status() const override { return table_ ? table_->status() : OkStatus(); }
 
  private:
   const TableRef& current() const {
@@ -59,32 +64,27 @@ class RangeIterator::LevelIterator : public Iterator {
   void GoTo(std::string_view internal_key) {
     const size_t n = run_->tables.size(), found = run_->FirstNotBefore(StoredKeyOf(internal_key));
     passed_ = direction_ == Direction::kForward ? found : n - std::min(n, found + 1);
-    seek_key_ = internal_key;
     OpenReader();
   }
-  // Null where there is none, or its reader is not loaded.
+  // Sets table_, unless there is none, or its reader is not loaded.
   void OpenReader() {
-    table_ = nullptr;
+    table_.reset();
     if (passed_ >= run_->tables.size()) return;
     // The view keeps the table, and that its reader.
     const TableReader* const mapped = current()->mapped_reader();
     auto reader = mapped != nullptr ? std::shared_ptr<const TableReader>(std::shared_ptr<void>(), mapped)
                                     : current()->reader();
     if (reader == nullptr) return;
-    table_ =
-        std::make_unique<TableIterator>(std::move(reader), lookup_, TableIterator::Check::kOnce, direction_);
-  }
-  void SeekInCurrent() {
-    if (table_ == nullptr) return;
-    seek_key_.empty() ? table_->SeekToFirst() : table_->Seek(seek_key_);
-    SkipEnds();
+    table_.emplace(std::move(reader), lookup_, TableIterator::Check::kOnce, direction_);
   }
   void OpenCurrent() {
     OpenReader();
-    SeekInCurrent();
+    if (!table_) return;
+    seek_key_.empty() ? table_->SeekToFirst() : table_->Seek(seek_key_);
+    SkipEnds();
   }
   void SkipEnds() {
-    while (table_ != nullptr && table_->state() == State::kEnd) {
+    while (table_ && table_->state() == State::kEnd) {
       ++passed_;
       seek_key_.clear();
       OpenCurrent();
@@ -96,8 +96,9 @@ class RangeIterator::LevelIterator : public Iterator {
   const Direction direction_;
   size_t passed_ = 0;      // tables it is through with
   bool prepared_ = false;  // by PrepareSeek: table_ is open
+  // Of a Seek that waits for a reader; empty: the move under way is to the first entry.
   std::string seek_key_;
-  std::unique_ptr<TableIterator> table_;
+  std::optional<TableIterator> table_;  // none: there is none, or its reader is not loaded
 };
 
 RangeIterator::RangeIterator(const RangeContext* context, const ReadPoints* points, TableAccess* tables,
@@ -110,6 +111,8 @@ RangeIterator::RangeIterator(const RangeContext* context, const ReadPoints* poin
       to_(std::move(to)),
       direction_(direction) {
   std::vector<std::unique_ptr<Iterator>> children;
+  children.reserve(1 + at_.view->sealed.size() + at_.view->version->runs().size());
+  levels_.reserve(at_.view->version->runs().size());
   const auto add_round = [&](const std::shared_ptr<Round>& round) {
     for (const auto& m : round->siblings) {
       if (m->entries() > 0) children.push_back(m->NewIteratorAt(at_.sequence, round, direction_));

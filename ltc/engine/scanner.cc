@@ -10,6 +10,12 @@ namespace {
 
 constexpr int kStepsBetweenLooks = 64;  // at the clock
 
+// Room for a page whose entries are like the first one, unless that is large.
+void Reserve(const ScanOp& op, size_t entry_bytes, ScanPage* page) {
+  constexpr uint64_t kMost = 64 << 10;
+  page->entries.reserve(std::min({op.limit * entry_bytes, op.page_bytes + entry_bytes, kMost}));
+}
+
 }  // namespace
 
 struct Scanner::ScanState {
@@ -75,6 +81,8 @@ bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
   for (int steps = kStepsBetweenLooks;;) {
     switch (it->Settle(&steps)) {
       case RangeIterator::State::kValid:
+        if (page->count == 0)
+          Reserve(scan->op, LengthPrefixedSize(it->key()) + LengthPrefixedSize(it->value()), page);
         PutLengthPrefixed(&page->entries, it->key());
         PutLengthPrefixed(&page->entries, it->value());
         if (++page->count >= scan->op.limit) return EndPage(scan.get(), /*more=*/false);
