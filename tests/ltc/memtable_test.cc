@@ -133,6 +133,46 @@ TEST(MemTableTest, FlushesAndScansSortAlike) {
   }
 }
 
+// Seeks, either way, while the list grows far beyond what its seek index last knew, and with pieces of eight
+// bytes that tell all keys apart, some, or none.
+TEST(MemTableTest, SeeksFindTheirPlaceHoweverOldTheSeekIndexIs) {
+  for (const size_t behind :
+       {size_t{0}, size_t{3}, size_t{10}}) {  // bytes of the key behind its digits' first
+    ArenaPool pool(1 << 20);
+    const auto t = std::make_shared<MemTable>(MemTableId(1), &pool);
+    std::set<std::string> model;
+    Random random(behind);
+    SequenceNumber s = 0;
+    const auto some_key = [&] {
+      const std::string digits = std::to_string(100'000 + random.Uniform(60'000));
+      return StrCat("k", digits.substr(0, 3), std::string(behind, 'm'), digits.substr(3));
+    };
+    for (const size_t more : {10, 1'500, 300, 1'600, 9'000, 200}) {
+      for (size_t i = 0; i < more; ++i) {
+        const std::string key = some_key();
+        t->Link(t->Prepare(key, ++s, ValueType::kPut, "v"));
+        model.insert(key);
+      }
+      const auto forward = t->NewIteratorAt(kMaxSequenceNumber, t);
+      const auto back = t->NewIteratorAt(kMaxSequenceNumber, t, Direction::kBackward);
+      for (int i = 0; i < 400; ++i) {
+        const std::string key = i == 0 ? "" : i == 1 ? "z" : some_key();
+        forward->Seek(MakeSeekKey(key));
+        auto at = model.lower_bound(key);
+        ASSERT_EQ(forward->Valid(), at != model.end()) << key;
+        if (forward->Valid()) {
+          ASSERT_EQ(StoredKeyOf(forward->key()), *at);
+        }
+        back->Seek(MakeSeekKey(key));
+        ASSERT_EQ(back->Valid(), at != model.begin()) << key;
+        if (back->Valid()) {
+          ASSERT_EQ(StoredKeyOf(back->key()), *std::prev(at));
+        }
+      }
+    }
+  }
+}
+
 // A scan at `seq` sees every version up to it whose Link has returned, whoever else writes, scans or lists.
 TEST(MemTableTest, ScansBesideWritersSeeWhatIsLinked) {
   for (const bool scanned : {false, true}) {
