@@ -31,7 +31,10 @@ void WriteController::OnFlushed(uint64_t bytes, Nanos now_ns) {
   waiting_since_ns_ = now_ns;
 }
 
+// No turn is farther away than kLongest: the rate of this moment may be a hundredth of the next one's, and a
+// write that has its turn keeps it. Where there is no room at all, writes wait for that besides.
 Nanos WriteController::Admit(uint64_t bytes, double room, Nanos now_ns) {
+  constexpr Nanos kLongest = 250 * kMillisecond;
   if (!pressed()) return 0;
   const double scale = std::min(scale_.load(std::memory_order_relaxed), std::max(0.01, room));
   const auto cost =
@@ -39,7 +42,7 @@ Nanos WriteController::Admit(uint64_t bytes, double room, Nanos now_ns) {
   Nanos free = next_free_ns_.load(std::memory_order_relaxed);
   Nanos turn;
   do {
-    turn = std::max(free, now_ns);
+    turn = std::min(std::max(free, now_ns), now_ns + kLongest);
   } while (!next_free_ns_.compare_exchange_weak(free, turn + cost, std::memory_order_relaxed));
   const Nanos wait = turn - now_ns;
   if (wait < 100 * kMicrosecond) return 0;

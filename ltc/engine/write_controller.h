@@ -9,7 +9,7 @@
 //
 //   pressure   the largest of: waiting rounds, Level0 runs, memory of the process; 1 = at the limit
 //   rate       flush rate * min(scale, room); scale falls from 2 to 1 up to Level0's stop limit, and beyond
-//   wait       until the writes admitted before are through at that rate
+//   wait       until the writes admitted before are through at that rate; a quarter of a second at most
 //
 // Thread safety: all. Time is an argument, so decisions are tested without a clock.
 // Units: bytes of memtables, nanoseconds.

@@ -211,6 +211,22 @@ TEST(WriteControllerTest, UnderPressureTheRateFollowsTheFlush) {
       << "never all of the room";
 }
 
+// Many writers come in a moment without room. None of them gets a turn that is minutes away, and whoever comes
+// when there is room again does not wait behind them.
+TEST(WriteControllerTest, AMomentWithoutRoomIsNotPaidForLater) {
+  WriteController c;
+  Nanos now = kSecond;
+  c.SetPressure({1.0, 2.0, 0}, now);
+  Nanos longest = 0;
+  for (int i = 0; i < 1000; ++i) longest = std::max(longest, c.Admit(100'000, 0.0, now));
+  EXPECT_GT(longest, 100 * kMillisecond) << "the test tests nothing";
+  EXPECT_LE(longest, 250 * kMillisecond);
+  c.SetPressure({0.6, 0, 0}, now += 300 * kMillisecond);
+  Nanos sum = 0;
+  for (int i = 0; i < 10; ++i) sum += c.Admit(1000, 4, now += 10 * kMillisecond);
+  EXPECT_LT(sum, kSecond);
+}
+
 TEST(WriteControllerTest, WhatFlushesDoIsMeasuredWhileMemtablesWaitForThem) {
   WriteController c;
   Nanos now = kSecond;
