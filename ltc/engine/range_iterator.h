@@ -1,6 +1,6 @@
-// RangeIterator: the entries of a range that a reader at one moment sees (K4), in key order or in reverse: of
-// each key its newest version at or below the moment's number, unless that is deleted or has expired, or a
-// range deletion hides it (K7).
+// RangeIterator: the entries of a range that a reader at one moment sees (snapshot, K4), in key order or in
+// reverse: of each key its newest version at or below the moment's number, unless that is deleted, has
+// expired or is hidden by a range deletion (range deletion, expiry, K7).
 //
 // It merges iterators over the rounds and the runs of one view, and as they do it never waits
 // (common/sstable/iterator.h):

@@ -211,8 +211,8 @@ TEST(WriteControllerTest, UnderPressureTheRateFollowsTheFlush) {
       << "never all of the room";
 }
 
-// Many writers come in a moment without room. None of them gets a turn that is minutes away, and whoever comes
-// when there is room again does not wait behind them.
+// Many writers come in a moment without room. None of them gets a turn that is minutes away, and whoever
+// comes when there is room again does not wait behind them.
 TEST(WriteControllerTest, AMomentWithoutRoomIsNotPaidForLater) {
   WriteController c;
   Nanos now = kSecond;

@@ -102,7 +102,8 @@ TEST(TidyTest, TheEmbeddedDatabasesHeaderDrawsInPlainDataOnly) {
     const std::string path = queue.back();
     queue.pop_back();
     if (!seen.insert(path).second || StartsWith(path, "absl/")) continue;
-    EXPECT_TRUE(path == "ltc/embedded/db.h" || StartsWith(path, "common/base/") || data.contains(path))
+    EXPECT_TRUE(StartsWith(path, "ltc/embedded/db") || StartsWith(path, "common/base/") ||
+                data.contains(path))
         << "ltc/embedded/db.h draws in " << path;
     for (const std::string& include : ProjectIncludes(ReadAll(fs::path(NOVA_SOURCE_DIR) / path))) {
       queue.push_back(include);
