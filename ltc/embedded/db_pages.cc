@@ -5,8 +5,7 @@
 namespace nova {
 
 bool DbPages::Read(const PageRequest& request, EntryPage* page) {
-  if (request.goes_on && cursor_ == nullptr) cursor_ = range_->NewScanCursor();
-  if (!request.goes_on && cursor_ != nullptr) cursor_->Take();  // it stands elsewhere
+  if (!request.goes_on) cursor_.Take();  // it stands elsewhere
   ScanOp op;
   op.from = StoredKey(request.from).view();
   op.to = StoredEnd(request.to);
@@ -14,7 +13,7 @@ bool DbPages::Read(const PageRequest& request, EntryPage* page) {
   op.snapshot = snapshot_;
   op.reverse = request.reverse;
   op.page_bytes = request.bytes;
-  op.cursor = cursor_.get();
+  if (request.goes_on || meant_ == Meant::kMany) op.cursor = &cursor_;
   std::string why;
   const Outcome outcome =
       RunOnLane(lanes_, CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {

@@ -22,9 +22,7 @@ class DbPages final : public PageSource {
   enum class Meant { kOne, kMany };
 
   DbPages(Range* range, CallerLanes* lanes, std::shared_ptr<const Snapshot> snapshot, Meant meant)
-      : range_(range), lanes_(lanes), snapshot_(std::move(snapshot)) {
-    if (meant == Meant::kMany) cursor_ = range->NewScanCursor();
-  }
+      : range_(range), lanes_(lanes), snapshot_(std::move(snapshot)), meant_(meant) {}
   bool Read(const PageRequest& request, EntryPage* page) override;
   const Status& status() const { return status_; }
 
@@ -32,7 +30,8 @@ class DbPages final : public PageSource {
   Range* const range_;
   CallerLanes* const lanes_;
   const std::shared_ptr<const Snapshot> snapshot_;
-  std::unique_ptr<ScanCursor> cursor_;  // null: none was needed so far
+  const Meant meant_;
+  ScanCursor cursor_;
   Status status_;
 };
 

@@ -77,8 +77,9 @@ struct ScanOp {
   std::shared_ptr<const Snapshot> snapshot = nullptr;  // null: now
   bool reverse = false;                                // from the largest key below `to` down to `from`
   uint64_t page_bytes = UINT64_MAX;                    // a page ends there, if not before
-  // Keeps the place where the page ends, for the next page of the same scan: its `from`, in reverse its `to`,
-  // is where the last page ended, and all else but `limit` is as it was. Outlives the call; null: none.
+  // Of a scan at a snapshot: keeps the place where the page ends, for the next page of the same scan: its
+  // `from`, in reverse its `to`, is where the last page ended, and all else but its size is as it was.
+  // Outlives the call; null: none.
   ScanCursor* cursor = nullptr;
 };
 // A part of a scan's result.

@@ -80,7 +80,6 @@ class Range : public std::enable_shared_from_this<Range> {
   void TakeSnapshot(Executor* on, Nanos expires_ns, SnapshotDone done);
   // See Scanner.
   void Scan(Executor* on, ScanOp op, ScanDone done) { scanner_.Scan(on, std::move(op), std::move(done)); }
-  std::unique_ptr<ScanCursor> NewScanCursor() { return scanner_.NewCursor(); }  // see ScanOp::cursor
 
   // --- background, on threads that may wait
 

@@ -4,7 +4,7 @@
 // is let go of at once, whether the scan goes on or not: a caller that rests in the middle of a scan keeps no
 // memory, and the next page seeks in the newer view, at the same snapshot.
 //
-// Thread safety: all. One page at a time.
+// Thread safety: LetGo from any thread; the others by one page at a time.
 // Ownership: whoever scans. It ends before its range.
 #pragma once
 
@@ -19,15 +19,22 @@ namespace nova {
 
 class ScanCursor final : public ViewHolder {
  public:
-  explicit ScanCursor(RoundSet* rounds) : rounds_(rounds), place_(rounds->view_holders().Add(this)) {}
-  ~ScanCursor() override { rounds_->view_holders().Remove(place_); }
+  ScanCursor() = default;
+  ~ScanCursor() override {
+    if (rounds_ != nullptr) rounds_->view_holders().Remove(place_);
+  }
   ScanCursor(const ScanCursor&) = delete;
   ScanCursor& operator=(const ScanCursor&) = delete;
 
-  // Keeps the iterator, unless its view is an old one already.
-  void Park(std::unique_ptr<RangeIterator> iterator) {
+  // Keeps an iterator over views of `rounds`, unless its view is an old one already. It is always the same
+  // range's.
+  void Park(RoundSet* rounds, std::unique_ptr<RangeIterator> iterator) {
+    if (rounds_ == nullptr) {
+      rounds_ = rounds;
+      place_ = rounds->view_holders().Add(this);
+    }
     MutexLock lock(&mu_);
-    if (rounds_->IsCurrent(iterator->generation())) parked_ = std::move(iterator);
+    if (rounds->IsCurrent(iterator->generation())) parked_ = std::move(iterator);
   }
   // The iterator that was parked last; null: it is gone.
   std::unique_ptr<RangeIterator> Take() {
@@ -37,10 +44,10 @@ class ScanCursor final : public ViewHolder {
   std::shared_ptr<const void> LetGo() override { return Take(); }
 
  private:
-  RoundSet* const rounds_;
+  RoundSet* rounds_ = nullptr;  // null: nothing was parked yet
+  ViewHolders::Place place_;    // among their holders
   Mutex mu_;
   std::unique_ptr<RangeIterator> parked_ ABSL_GUARDED_BY(mu_);
-  const ViewHolders::Place place_;  // the last member: it may be asked as soon as it has a place
 };
 
 }  // namespace nova

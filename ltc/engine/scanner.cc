@@ -110,7 +110,7 @@ bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
 
 bool Scanner::EndPage(ScanState* scan, bool more) {
   scan->page.more = more;
-  if (scan->op.cursor != nullptr) scan->op.cursor->Park(std::move(scan->entries));
+  if (scan->op.cursor != nullptr) scan->op.cursor->Park(rounds_, std::move(scan->entries));
   scan->done(Outcome::kOk, std::move(scan->page));
   return false;
 }

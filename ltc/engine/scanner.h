@@ -31,8 +31,6 @@ class Scanner {
   // Calls `done` once: with a page, which says whether more follows, or with an error. A page ends at the
   // limit, at the operation's page_bytes or the range's scan_page_bytes, or at the end of the keys asked for.
   void Scan(Executor* on, ScanOp op, ScanDone done);
-  // For ScanOp::cursor, of a scan of this range at a snapshot.
-  std::unique_ptr<ScanCursor> NewCursor() { return std::make_unique<ScanCursor>(rounds_); }
   uint64_t scans() const { return scans_.load(std::memory_order_relaxed); }  // scans begun; a metric
 
  private:
@@ -48,7 +46,7 @@ class Scanner {
   bool Step(const std::shared_ptr<ScanState>& scan);
   // Calls `done` with the page, whose place the cursor keeps if there is more; returns false, for callers to
   // return.
-  static bool EndPage(ScanState* scan, bool more);
+  bool EndPage(ScanState* scan, bool more);
   // Calls `done` for a scan that could not read what it needs; returns false.
   bool Fail(ScanState* scan, Outcome outcome, std::string why = {});
 

@@ -115,7 +115,9 @@ class LtcServer {
   // What Scan and BeginScan have in common. kOk: *range is to be scanned; room for the reply is asked for.
   template <typename Request>
   Outcome BeginPage(size_t index, const IncomingCall& call, const Request& request, Range** range);
+  // One page, ascending or descending.
   void HandleScan(size_t index, const IncomingCall& call, const ScanRequest& request);
+  // The first page, and a snapshot for the others if there may be any.
   void HandleBeginScan(size_t index, const IncomingCall& call, const BeginScanRequest& request);
   // One reply, of as many first keys as fit into it.
   void HandleMultiGet(size_t index, const IncomingCall& call, const MultiGetRequest& request);
