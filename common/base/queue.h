@@ -52,6 +52,10 @@ class BoundedQueue {
     MutexLock lock(&mu_);
     return items_.size();
   }
+  bool closed() const {
+    MutexLock lock(&mu_);
+    return closed_;
+  }
 
  private:
   const size_t capacity_;

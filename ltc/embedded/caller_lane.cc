@@ -1,5 +1,6 @@
 #include "ltc/embedded/caller_lane.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "common/base/thread.h"
@@ -88,12 +89,15 @@ void CallerLane::Enter() {
 }
 
 void CallerLane::EnterLocked() {
+  ++entering_;
   while (!TryTakeFromSleeper()) {
     uint32_t held = kHeld;
     state_.compare_exchange_strong(held, kContended, std::memory_order_relaxed);
     if (held == kFree || held == kParked) continue;
-    changed_.Wait(&mu_);
+    left_.Wait(&mu_);
   }
+  // Leave is to look at who else waits.
+  if (--entering_ > 0 || !sleepers_.empty()) state_.store(kContended, std::memory_order_relaxed);
 }
 
 void CallerLane::Leave() {
@@ -112,13 +116,24 @@ void CallerLane::LeaveSlow() {
 }
 
 void CallerLane::LeaveLocked() {
+  std::erase_if(sleepers_, [](Sleeper* s) {
+    if (!*s->done) return false;
+    s->over = true;
+    s->wake.Signal();
+    return true;
+  });
+  WatchTimers();
   holder_.store(nullptr, std::memory_order_relaxed);
-  state_.store(sleepers_ > 0 ? kParked : kFree, std::memory_order_seq_cst);
-  changed_.SignalAll();
+  state_.store(sleepers_.empty() ? kFree : kParked, std::memory_order_seq_cst);
+  if (entering_ > 0) left_.Signal();
   if (waiters_ != nullptr) waiters_->OneIsFree();
 }
 
 void CallerLane::RunQueued() {
+  while (!timers_.empty() && timers_.begin()->first <= Now()) {
+    queue_.push_back(std::move(timers_.begin()->second));
+    timers_.erase(timers_.begin());
+  }
   while (!queue_.empty()) {
     auto fn = std::move(queue_.front());
     queue_.pop_front();
@@ -129,44 +144,51 @@ void CallerLane::RunQueued() {
 }
 
 void CallerLane::Submit(absl::AnyInvocable<void()> fn) {
-  mu_.Lock();
-  queue_.push_back(std::move(fn));
-  const bool taken = TryTake();
-  if (!taken) {
-    uint32_t held = kHeld;
-    if (!state_.compare_exchange_strong(held, kContended, std::memory_order_relaxed) && held == kFree) {
-      mu_.Unlock();  // it was left just now
-      Hold pass(this);
-      MutexLock lock(&mu_);
-      return RunQueued();
+  {
+    MutexLock lock(&mu_);
+    queue_.push_back(std::move(fn));
+    while (!TryTakeFromSleeper()) {
+      uint32_t held = kHeld;
+      if (state_.compare_exchange_strong(held, kContended, std::memory_order_relaxed) || held == kContended)
+        return;  // the holder runs it when it leaves
     }
-    changed_.SignalAll();  // who sleeps on it runs it
   }
-  mu_.Unlock();
-  if (taken) LeaveSlow();
+  LeaveSlow();
 }
 
 void CallerLane::RunAt(Nanos when_ns, absl::AnyInvocable<void()> fn) {
   MutexLock lock(&mu_);
   timers_.emplace(when_ns, std::move(fn));
-  if (sleepers_ > 0) changed_.SignalAll();  // it may be due before what they wait for
+  if (!IsCurrentThread()) WatchTimers();  // else LeaveLocked does
 }
 
-void CallerLane::WaitFor(const bool* done) {
+bool CallerLane::TimersAreWatched() const {
+  return std::any_of(sleepers_.begin(), sleepers_.end(),
+                     [this](const Sleeper* s)
+                         ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return s->until <= timers_.begin()->first; });
+}
+
+void CallerLane::WatchTimers() {
+  if (timers_.empty() || sleepers_.empty() || TimersAreWatched()) return;
+  sleepers_.front()->until = timers_.begin()->first;
+  sleepers_.front()->wake.Signal();
+}
+
+bool CallerLane::WaitFor(const bool* done) {
   MutexLock lock(&mu_);
   for (;;) {
-    while (!timers_.empty() && timers_.begin()->first <= Now()) {
-      queue_.push_back(std::move(timers_.begin()->second));
-      timers_.erase(timers_.begin());
-    }
     RunQueued();
-    if (*done) return;
-    if (!queue_.empty()) continue;
-    ++sleepers_;
+    if (*done) return true;
+    Sleeper self(done);
+    // If another one wakes for the first timer: the last of them is most likely of this thread's operation.
+    if (!timers_.empty()) self.until = TimersAreWatched() ? timers_.rbegin()->first : timers_.begin()->first;
+    sleepers_.push_back(&self);
     LeaveLocked();
-    changed_.WaitUntil(&mu_, timers_.empty() ? kNever : timers_.begin()->first);
-    --sleepers_;
+    while (!self.over && Now() < self.until) self.wake.WaitUntil(&mu_, self.until);
+    if (self.over) return false;
     EnterLocked();
+    if (self.over) return true;
+    std::erase(sleepers_, &self);
   }
 }
 

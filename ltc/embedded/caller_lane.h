@@ -3,13 +3,14 @@
 // The engine's request path runs on an Executor and never waits. In an LTC that is an xchg thread. Here the
 // calling thread takes a lane for the time of one call and is the executor meanwhile. If an operation cannot
 // end at once its thread sleeps, and others may use the lane until it wakes. A closure that is submitted to a
-// lane nobody has runs on the submitting thread, at once: there is no thread to wake.
+// lane nobody has runs on the submitting thread, at once: there is no thread to wake. A sleeper is woken when
+// what it waits for has run, or to run the timers of the lane.
 //
 //   state      held by                               Leave
 //   kFree      nobody                                -
 //   kHeld      a thread                              one compare-and-swap
-//   kContended a thread; more to run, or waiters     runs queued closures, wakes the waiters
-//   kParked    nobody; a thread sleeps in RunUntil   -
+//   kContended a thread; more to run, or waiters     runs queued closures, wakes whose wait is over
+//   kParked    nobody; threads sleep in RunUntil     -
 //
 // Thread safety: Hold, TryTake, Submit and RunAt from any thread; the others by the holder.
 // Ownership: a lane outlives the closures submitted to it.
@@ -63,28 +64,41 @@ class CallerLane : public Executor {
     explicit Hold(CallerLane* lane) : lane_(lane) { lane_->Enter(); }
     struct Taken {};
     Hold(CallerLane* lane, Taken) : lane_(lane) {}  // after TryTake
-    ~Hold() { lane_->Leave(); }
+    ~Hold() {
+      if (held_) lane_->Leave();
+    }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
     // Runs closures that are submitted and timers that are due until *done, which a closure on the lane sets.
+    // The last call of a hold: it may have let go of the lane for good.
     void RunUntil(const bool* done) {
-      if (!*done) lane_->WaitFor(done);
+      if (!*done) held_ = lane_->WaitFor(done);
     }
 
    private:
     CallerLane* const lane_;
+    bool held_ = true;
   };
 
   // False: another thread has it, or sleeps on it.
   bool TryTake();
   void Submit(absl::AnyInvocable<void()> fn) override;
-  // `fn` runs once it is due and a thread is in Hold::RunUntil on this lane; without one it waits.
+  // `fn` runs once it is due, on a thread that has the lane. One that is in Hold::RunUntil wakes for it;
+  // without one it waits.
   void RunAt(Nanos when_ns, absl::AnyInvocable<void()> fn) override;
   bool IsCurrentThread() const override;
   size_t index() const override { return index_; }
 
  private:
   enum State : uint32_t { kFree, kHeld, kContended, kParked };
+  // A thread that has let go of the lane in RunUntil.
+  struct Sleeper {
+    explicit Sleeper(const bool* d) : done(d) {}
+    const bool* const done;  // what it waits for; read by the lane's holder
+    bool over = false;       // the holder saw *done, and took it off the list
+    Nanos until = kNever;    // when it wakes by itself, to run timers
+    CondVar wake;            // `over` or `until` has changed; with mu_
+  };
 
   friend class CallerLanes;
 
@@ -96,22 +110,28 @@ class CallerLane : public Executor {
   // Enter, where the lane is not free.
   void EnterLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave();  // lets go of the lane
-  // Leave under the lock: wakes sleepers and waiters.
-  void LeaveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Sleeps on the lane, runs closures and timers, until *done.
-  void WaitFor(const bool* done);
   // Leave for kContended: runs queued closures first.
   void LeaveSlow() ABSL_LOCKS_EXCLUDED(mu_);
+  // Lets go of the lane; wakes the sleepers whose wait is over and one of the threads that enter.
+  void LeaveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Sleeps on the lane, runs closures and timers, until *done. False: the lane was let go of.
+  bool WaitFor(const bool* done);
   // Runs queued closures and due timers; lets go of mu_ meanwhile.
   void RunQueued() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Some sleeper wakes at the time of the first timer, or before.
+  bool TimersAreWatched() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Has a sleeper wake for the first timer, if there is a sleeper, and none does.
+  void WatchTimers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const size_t index_;
   LaneWaiters* const waiters_;                // told when the lane can be had; may be null
   std::atomic<uint32_t> state_{kFree};        // a State; see the head of this file
   std::atomic<const void*> holder_{nullptr};  // Thread::CurrentId of the holder; null: none
   Mutex mu_;
-  CondVar changed_;                        // the lane was let go of, or has more to run; with mu_
-  int sleepers_ ABSL_GUARDED_BY(mu_) = 0;  // threads that let go of the lane in RunUntil
+  int entering_ ABSL_GUARDED_BY(mu_) = 0;  // threads in EnterLocked
+  CondVar left_;                           // the lane was let go of; with mu_
+  // The threads in RunUntil that have let go of the lane, in order; on their stacks. Changed by the holder.
+  std::vector<Sleeper*> sleepers_ ABSL_GUARDED_BY(mu_);
   // Closures to run on the lane, in order.
   std::deque<absl::AnyInvocable<void()>> queue_ ABSL_GUARDED_BY(mu_);
   std::multimap<Nanos, absl::AnyInvocable<void()>> timers_ ABSL_GUARDED_BY(mu_);  // closures and their times

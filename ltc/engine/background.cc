@@ -114,8 +114,9 @@ void BackgroundWork::RunQueue(BoundedQueue<std::function<void()>>* queue) {
 
 bool BackgroundWork::Push(BoundedQueue<std::function<void()>>* queue, std::function<void()> fn) {
   if (queue->TryPush(fn)) return true;
+  if (queue->closed()) return false;  // of no use any more
   if (const uint64_t met = dropped_.Due())
-    NOVA_LOG(WARNING) << "background work dropped (" << met << " so far): stopping, or 65,536 wait";
+    NOVA_LOG(WARNING) << "background work dropped (" << met << " so far): 65,536 wait";
   return false;
 }
 

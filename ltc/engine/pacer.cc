@@ -22,7 +22,7 @@ Nanos Pacer::Admit(Executor* on, uint64_t bytes) {
   const double rounds = std::floor(context_->options.max_rounds - view.sealed_share + kInexact);
   const double active =
       static_cast<double>(view.active->bytes()) / static_cast<double>(context_->RoundBytes());
-  return controller_.Admit(bytes, rounds - active, Now());
+  return controller_.Admit(bytes, rounds - active, Now(), &lanes_[on->index()].credit);
 }
 
 bool Pacer::Level0LacksSpace() const {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <vector>
 
 #include "common/base/log_throttle.h"
 #include "common/base/mutex.h"
@@ -29,13 +30,13 @@ namespace nova {
 class Pacer {
  public:
   Pacer(const RangeContext* context, RoundSet* rounds, const RoundLog* log)
-      : context_(context), rounds_(rounds), log_(log) {}
+      : context_(context), rounds_(rounds), log_(log), lanes_(context->services->executors.size()) {}
 
   // --- writers
 
   // How long a write of `bytes` has to wait, in ns; 0: it goes now. On the executor of the write; does not
   // wait.
-  Nanos Admit(Executor* on, uint64_t bytes);  // how long a write has to wait; 0: it goes
+  Nanos Admit(Executor* on, uint64_t bytes);
   // Writers are slowed down for a compaction for which the disk has no space. They would wait for nothing, at
   // the least rate, and are refused instead (full disk, S2).
   bool Level0LacksSpace() const;
@@ -94,6 +95,10 @@ class Pacer {
   double pressure() const { return controller_.pressure(); }
 
  private:
+  struct alignas(64) Lane {
+    uint64_t credit = 0;  // see WriteController::Admit
+  };
+
   bool HoldsRoundsBackLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // 0: as many runs as slow writers down; 1: at the stop limit.
   double Level0Excess(const RangeView& view) const;
@@ -104,6 +109,7 @@ class Pacer {
   RoundSet* const rounds_;
   const RoundLog* const log_;
   WriteController controller_;
+  std::vector<Lane> lanes_;  // [i] belongs to executor i
   DiskTurns disk_turns_;
   WorkFailure flush_failure_;                    // told to writes that no memtable has room for
   WorkFailure compaction_failure_;               // told to writes that are slowed down for the want of it

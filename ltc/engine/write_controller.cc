@@ -33,19 +33,26 @@ void WriteController::OnFlushed(uint64_t bytes, Nanos now_ns) {
 
 // No turn is farther away than kLongest: the rate of this moment may be a hundredth of the next one's, and a
 // write that has its turn keeps it. Where there is no room at all, writes wait for that besides.
-Nanos WriteController::Admit(uint64_t bytes, double room, Nanos now_ns) {
+Nanos WriteController::Admit(uint64_t bytes, double room, Nanos now_ns, uint64_t* credit) {
+  constexpr Nanos kShortest = 100 * kMicrosecond;
   constexpr Nanos kLongest = 250 * kMillisecond;
+  constexpr Nanos kPaidAtOnce = 64 * kMicrosecond;  // by who waits, at least
   if (!pressed()) return 0;
+  if (*credit >= bytes) {
+    *credit -= bytes;
+    return 0;
+  }
   const double scale = std::min(scale_.load(std::memory_order_relaxed), std::max(0.01, room));
-  const auto cost =
-      static_cast<Nanos>(static_cast<double>(bytes) * 1e9 / (rate_.load(std::memory_order_relaxed) * scale));
+  const double bytes_per_ns = rate_.load(std::memory_order_relaxed) * scale * 1e-9;
+  const auto cost = static_cast<Nanos>(static_cast<double>(bytes) / bytes_per_ns);
   Nanos free = next_free_ns_.load(std::memory_order_relaxed);
-  Nanos turn;
+  Nanos wait, paid;
   do {
-    turn = std::min(std::max(free, now_ns), now_ns + kLongest);
-  } while (!next_free_ns_.compare_exchange_weak(free, turn + cost, std::memory_order_relaxed));
-  const Nanos wait = turn - now_ns;
-  if (wait < 100 * kMicrosecond) return 0;
+    wait = std::clamp<Nanos>(free - now_ns, 0, kLongest);
+    paid = wait < kShortest ? cost : std::max(cost, kPaidAtOnce);
+  } while (!next_free_ns_.compare_exchange_weak(free, now_ns + wait + paid, std::memory_order_relaxed));
+  if (wait < kShortest) return 0;
+  *credit += static_cast<uint64_t>(static_cast<double>(paid - cost) * bytes_per_ns);
   stalled_ns_.fetch_add(wait, std::memory_order_relaxed);
   return wait;
 }

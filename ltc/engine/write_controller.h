@@ -10,6 +10,7 @@
 //   pressure   the largest of: waiting rounds, Level0 runs, memory of the process; 1 = at the limit
 //   rate       flush rate * min(scale, room); scale falls from 2 to 1 up to Level0's stop limit, and beyond
 //   wait       until the writes admitted before are through at that rate; a quarter of a second at most
+//   credit     who waits pays for some of the next writes too, for a wait costs the processor more than a put
 //
 // Thread safety: all. Time is an argument, so decisions are tested without a clock.
 // Units: bytes of memtables, nanoseconds.
@@ -45,7 +46,8 @@ class WriteController {
   // How long to park a write of `bytes` before it may go; 0: go now. Reserves its place behind the writes
   // before it. `room`: rounds for which memory is left, with fractions. The last of it is never quite used
   // up: with one round left writes come as fast as they drain, with half of one half as fast.
-  Nanos Admit(uint64_t bytes, double room, Nanos now_ns);
+  // `credit`: bytes of the caller's next writes that are paid for, and go at once; 0 at first. Its own.
+  Nanos Admit(uint64_t bytes, double room, Nanos now_ns, uint64_t* credit);
   bool pressed() const { return pressure() > kSoft; }  // else Admit returns 0
   // The largest of the pressures set last.
   double pressure() const { return pressure_.load(std::memory_order_relaxed); }

@@ -2,11 +2,13 @@
 #include "ltc/embedded/caller_lane.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <memory>
 #include <vector>
 
+#include "common/base/random.h"
 #include "common/base/thread.h"
 
 namespace nova {
@@ -86,6 +88,64 @@ TEST(CallerLane, TimersRunInTheWaitOfTheHolder) {
   hold.RunUntil(&done);
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
   EXPECT_GE(Now() - start, 4 * kMillisecond);
+}
+
+// An operation that a timer ends, as a write that waits for its turn.
+void SleepOnLane(CallerLane* lane, Nanos how_long) {
+  CallerLane::Hold hold(lane);
+  bool done = false;
+  lane->RunAt(Now() + how_long, [&done] { done = true; });
+  hold.RunUntil(&done);
+  EXPECT_TRUE(done);
+}
+
+// Whoever wakes finds what it waited for, or a timer that is due: sleepers of a lane do not wake each other.
+TEST(CallerLane, AWaitWakesItsOwnThread) {
+  constexpr int kThreads = 64, kWaits = 40;
+  CallerLane lane(0);
+  rusage before, after;
+  getrusage(RUSAGE_SELF, &before);
+  {
+    std::vector<std::unique_ptr<Thread>> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.push_back(std::make_unique<Thread>("sleeper", [&] {
+        for (int i = 0; i < kWaits; ++i) SleepOnLane(&lane, 5 * kMillisecond);
+      }));
+    }
+  }
+  getrusage(RUSAGE_SELF, &after);
+  EXPECT_LT(after.ru_nvcsw - before.ru_nvcsw, 10 * kThreads * kWaits) << "of 64 for each wait if all woke";
+}
+
+// Timers, closures from other threads and borrowers of a lane on which others sleep: each wait ends.
+TEST(CallerLane, NobodySleepsForEver) {
+  CallerLane lane(0);
+  std::atomic<int> ended{0};
+  {
+    std::vector<std::unique_ptr<Thread>> threads;
+    for (uint64_t t = 0; t < 8; ++t) {
+      threads.push_back(std::make_unique<Thread>("caller", [&lane, &ended, t] {
+        Random random(t + 1);
+        for (int i = 0; i < 1'500; ++i, ++ended) {
+          const uint64_t what = random.Uniform(4);
+          if (what == 0) {
+            SleepOnLane(&lane, static_cast<Nanos>(random.Uniform(300)) * kMicrosecond);
+          } else if (what == 1) {
+            lane.Submit([] {});
+          } else if (what == 2) {
+            const CallerLane::Hold borrowed(&lane);
+          } else {
+            bool done = false;
+            Thread log("log", [&] { lane.Submit([&done] { done = true; }); });
+            CallerLane::Hold hold(&lane);
+            hold.RunUntil(&done);
+            EXPECT_TRUE(done);
+          }
+        }
+      }));
+    }
+  }
+  EXPECT_EQ(ended, 8 * 1'500);
 }
 
 }  // namespace

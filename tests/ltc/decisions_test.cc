@@ -2,7 +2,9 @@
 // --rewrite updates.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
@@ -178,14 +180,16 @@ TEST(DiskTurnsTest, ALongTurnIsNoReasonForAPauseAsLong) {
 TEST(WriteControllerTest, NoPressureNoWait) {
   WriteController c;
   c.SetPressure({0.4, 0.5, 0.1}, 0);
-  for (int i = 0; i < 1000; ++i) EXPECT_EQ(c.Admit(1 << 20, 4, 0), 0);
+  uint64_t credit = 0;
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(c.Admit(1 << 20, 4, 0, &credit), 0);
+  EXPECT_EQ(credit, 0u);
 }
 
 // Bytes that one writer at a time gets in within a second.
 uint64_t AdmittedInASecond(WriteController* c, double room, Nanos now) {
-  uint64_t admitted = 0;
+  uint64_t admitted = 0, credit = 0;
   for (const Nanos end = now + kSecond; now < end;) {
-    const Nanos wait = c->Admit(1000, room, now);
+    const Nanos wait = c->Admit(1000, room, now, &credit);
     EXPECT_LT(wait, 50 * kMillisecond) << "one writer at a time waits for its turn only";
     now += wait == 0 ? 10 * kMicrosecond : wait;
     admitted += 1000;
@@ -211,6 +215,31 @@ TEST(WriteControllerTest, UnderPressureTheRateFollowsTheFlush) {
       << "never all of the room";
 }
 
+// Of many writers each waits for every one of its turns: the fewer turns the better, but no more gets in.
+TEST(WriteControllerTest, WhoWaitsPaysForItsNextWritesToo) {
+  constexpr int kWriters = 128;
+  WriteController c;
+  Nanos now = kSecond;
+  c.SetPressure({1.0, 0, 0}, now);
+  Flush(&c, 1'000'000'000, 4 * kMillisecond, &now);  // 250 MB/s
+  std::vector<uint64_t> credits(kWriters, 0);
+  std::vector<Nanos> ready(kWriters, now);
+  int waits = 0, writes = 0;
+  Nanos longest = 0;
+  for (const Nanos end = now + kSecond; now < end;) {
+    const auto next = std::min_element(ready.begin(), ready.end());
+    now = std::max(now, *next);
+    const Nanos wait = c.Admit(1000, 1, now, &credits[static_cast<size_t>(next - ready.begin())]);
+    *next = now + wait + kMicrosecond;
+    longest = std::max(longest, wait);
+    waits += wait > 0;
+    ++writes;
+  }
+  EXPECT_NEAR(writes, 250'000, 25'000);
+  EXPECT_LT(waits, writes / 10);
+  EXPECT_LT(longest, 15 * kMillisecond);
+}
+
 // Many writers come in a moment without room. None of them gets a turn that is minutes away, and whoever
 // comes when there is room again does not wait behind them.
 TEST(WriteControllerTest, AMomentWithoutRoomIsNotPaidForLater) {
@@ -218,12 +247,13 @@ TEST(WriteControllerTest, AMomentWithoutRoomIsNotPaidForLater) {
   Nanos now = kSecond;
   c.SetPressure({1.0, 2.0, 0}, now);
   Nanos longest = 0;
-  for (int i = 0; i < 1000; ++i) longest = std::max(longest, c.Admit(100'000, 0.0, now));
+  uint64_t credit = 0;
+  for (int i = 0; i < 1000; ++i) longest = std::max(longest, c.Admit(100'000, 0.0, now, &credit));
   EXPECT_GT(longest, 100 * kMillisecond) << "the test tests nothing";
   EXPECT_LE(longest, 250 * kMillisecond);
   c.SetPressure({0.6, 0, 0}, now += 300 * kMillisecond);
   Nanos sum = 0;
-  for (int i = 0; i < 10; ++i) sum += c.Admit(1000, 4, now += 10 * kMillisecond);
+  for (int i = 0; i < 10; ++i) sum += c.Admit(1000, 4, now += 10 * kMillisecond, &credit);
   EXPECT_LT(sum, kSecond);
 }
 
