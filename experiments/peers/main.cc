@@ -387,7 +387,7 @@ BeyondMemoryOptions BeyondMemory() {
 const std::vector<CellKind>& CellKinds() {
   static const auto* kinds = new std::vector<CellKind>{
       {"cold",
-       {{"engines", "nova-default,rocksdb-mmap,rocksdb-tuned,rocksdb10,leveldb-small,lmdb"},
+       {{"engines", "nova,rocksdb-mmap,rocksdb-tuned,rocksdb10,leveldb-small,lmdb"},
         {"workloads", "R100,S100"},
         {"records", "2000000"},
         {"memory_mb", "256"},
@@ -396,28 +396,28 @@ const std::vector<CellKind>& CellKinds() {
        {"R100", "S100"},
        NewColdCell},
       {"beyond-memory",
-       {{"engines", "nova-default,rocksdb-mmap,rocksdb-tuned,rocksdb10,leveldb-small,lmdb"},
+       {{"engines", "nova,rocksdb-mmap,rocksdb-tuned,rocksdb10,leveldb-small,lmdb"},
         {"workloads", "R100"},
         {"records", "4000000"},
         {"seconds", "60"}},
        {"R100", "S100", "RW50", "SW50", "W100"},
        [](const CellOptions& o) { return NewBeyondMemoryCell(o, BeyondMemory()); }},
       {"churn",
-       {{"engines", "nova-default,rocksdb-mmap,rocksdb10"},
+       {{"engines", "nova,rocksdb-mmap,rocksdb10"},
         {"workloads", "R100"},
         {"records", "1000000"},
         {"seconds", "5"}},
        {"R100"},
        [](const CellOptions& o) { return NewChurnCell(o, {.threads_gone = FLAGS_threads_gone}); }},
       {"reopen",
-       {{"engines", "nova-default,rocksdb,rocksdb10,leveldb-big"},
+       {{"engines", "nova,rocksdb,rocksdb10,leveldb-big"},
         {"workloads", "W100"},
         {"value_bytes", "8"},
         {"memory_mb", "6144"}},  // one memtable of any engine holds what the log holds
        {"W100"},
        [](const CellOptions& o) { return NewReopenCell(o, {.log_bytes = FLAGS_log_mb << 20}); }},
       {"parked",
-       {{"engines", "nova-default"},
+       {{"engines", "nova"},
         {"workloads", "R100"},
         {"records", "200000"},
         {"memory_mb", "256"},
@@ -430,7 +430,7 @@ const std::vector<CellKind>& CellKinds() {
        },
        /*slows_files=*/true},
       {"grid",
-       {{"engines", "nova-default,rocksdb-mmap,rocksdb10,leveldb-small,lmdb"},
+       {{"engines", "nova,rocksdb-mmap,rocksdb10,leveldb-small,lmdb"},
         {"workloads",
          "S100,S100-len1000,S100-ended,SW50-after,SW50-ranked-after,SW50-k16,R100-v100,RW50-v100,W100-v100,"
          "RW50-v100000,RW50-mixed,RW50-k100,R100-shared80,R100-t1,R100-t32,R100-t128,W100-t1,W100-t8,W100-"
@@ -496,7 +496,7 @@ int RunCells(const CellKind& kind) {
   for (const Engine& engine : engines) {
     names.push_back(engine.name);
     if (kind.slows_files && !engine.takes_files) {
-      ExitWithError(engine.name + " cannot be given a slow disk for its flushes: --engines=nova-default");
+      ExitWithError(engine.name + " cannot be given a slow disk for its flushes: --engines=nova");
     }
   }
   const std::string root = Root();

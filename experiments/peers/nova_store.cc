@@ -56,41 +56,24 @@ class NovaStore : public Store {
   DbWriteOptions write_;
 };
 
-// As it comes, but for the sizes that every engine gets.
-std::unique_ptr<Store> OpenDefault(const StoreOptions& o) {
-  DbOptions options;
-  options.memtable_bytes = o.memtable_bytes;
-  options.cache_bytes = o.cache_bytes;
-  options.log = o.log ? DbLog::kPersistent : DbLog::kNone;
-  options.range.table.filter_bits_per_key = o.filter_bits_per_key;
-  return std::make_unique<NovaStore>(o, options);
-}
-
+// As it comes, but for the sizes that every engine gets. `level0_runs`: from which it is merged; 0: as it
+// comes.
 std::unique_ptr<Store> Open(const StoreOptions& o, int level0_runs) {
   DbOptions options;
   options.memtable_bytes = o.memtable_bytes;
   options.cache_bytes = o.cache_bytes;
   options.log = o.log ? DbLog::kPersistent : DbLog::kNone;
-  options.range.memtable_size_bytes = o.memtable_bytes / 8;
-  options.range.max_rounds = 8;
   options.range.table.filter_bits_per_key = o.filter_bits_per_key;
-  options.range.compaction.level1_bytes = 1 << 30;
-  options.range.compaction.table_size_bytes = 64 << 20;
-  options.range.compaction.level0_runs_trigger = level0_runs;
-  // all of it: the more runs in one job, the less Level1 is rewritten
-  options.range.compaction.level0_max_bytes = uint64_t{16} << 30;
-  options.range.compaction.level0_share = 1;
-  options.range.level0_slow_runs = 40;
-  options.range.level0_stop_runs = 60;
+  if (level0_runs != 0) options.range.compaction.level0_runs_trigger = level0_runs;
   return std::make_unique<NovaStore>(o, options);
 }
 
 }  // namespace
 
 std::vector<Engine> NovaEngines() {
-  std::vector<Engine> engines = {{"nova-default", OpenDefault, /*maps_files=*/false, /*takes_files=*/true}};
-  for (const int level0_runs : {16, 4, 8, 12, 24}) {
-    const std::string name = level0_runs == 16 ? "nova" : StrCat("nova-level0-", level0_runs);
+  std::vector<Engine> engines;
+  for (const int level0_runs : {0, 4, 8, 12, 24}) {
+    const std::string name = level0_runs == 0 ? "nova" : StrCat("nova-level0-", level0_runs);
     engines.push_back({name, [level0_runs](const StoreOptions& o) { return Open(o, level0_runs); },
                        /*maps_files=*/false, /*takes_files=*/true});
   }

@@ -79,7 +79,8 @@ struct DbOptions {
   size_t max_open_files = 512;
   int flush_threads = 2;
   int compaction_threads = 2;
-  // memtable_size_bytes = 0: an equal part of memtable_bytes.
+  // Sizes of 0 derive from memtable_bytes: memtable_size_bytes is an equal part of it; compaction's
+  // level1_bytes is twice of it, level0_max_bytes four times, table_size_bytes a quarter of a round's.
   RangeOptions range = DefaultRange();
   // Used instead of the directory's own disk: a modelled or faulty one. It outlives the Db.
   Disk* disk = nullptr;

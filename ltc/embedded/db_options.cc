@@ -27,6 +27,20 @@ size_t MemTableOverhead(const DbOptions& o) {
   return o.range.memtable_size_bytes / 64 + 2 * ArenaPool::kChunkBytes;
 }
 
+// Level0 is of about as many bytes as the memtables, since a flush writes a run, and Level1 of twice as many:
+// a job of all of Level0 writes less than three bytes for each. Tables of a quarter of a round, so that a
+// job of a deeper level, of about eleven, ends soon. Level0 may have many runs: where reads suffer from them
+// it is merged before (level0_toll.h).
+void DeriveLevels(DbOptions* o) {
+  constexpr uint64_t kLeastLevel1 = 64 << 20, kMostBytes = uint64_t{1} << 50;
+  constexpr uint64_t kLeastTable = 4 << 20, kLargestTable = 64 << 20;
+  CompactionOptions& c = o->range.compaction;
+  if (c.level1_bytes == 0) c.level1_bytes = std::max<uint64_t>(2 * *o->memtable_bytes, kLeastLevel1);
+  if (c.level0_max_bytes == 0) c.level0_max_bytes = std::min(2 * c.level1_bytes, kMostBytes);
+  if (c.table_size_bytes == 0)
+    c.table_size_bytes = std::clamp<uint64_t>(RoundBytes(*o) / 4, kLeastTable, kLargestTable);
+}
+
 }  // namespace
 
 RangeOptions DbOptions::DefaultRange() {
@@ -34,6 +48,13 @@ RangeOptions DbOptions::DefaultRange() {
   range.memtable_size_bytes = 0;
   range.active_memtables = 1;
   range.max_rounds = 8;
+  range.level0_slow_runs = 40;
+  range.level0_stop_runs = 60;
+  range.compaction.level0_runs_trigger = 16;
+  range.compaction.level0_share = 1;
+  range.compaction.level0_max_bytes = 0;
+  range.compaction.level1_bytes = 0;
+  range.compaction.table_size_bytes = 0;
   return range;
 }
 
@@ -62,6 +83,7 @@ DbOptions DbOptions::Derived() const {
   }
   o.range.memtable_size_bytes =
       std::min(o.range.memtable_size_bytes, range.memtable_size_bytes != 0 ? SIZE_MAX : kLargestMemtable);
+  DeriveLevels(&o);
   return o;
 }
 

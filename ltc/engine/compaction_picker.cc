@@ -108,9 +108,22 @@ std::optional<CompactionPlan> PickDeeper(const Version& version, int level, cons
 
 }  // namespace
 
-std::array<double, kLevels> CompactionScores(const Version& version, const CompactionOptions& options) {
+namespace {
+
+double Level0Score(const Version& version, const CompactionOptions& options, uint64_t paid) {
+  const double by_runs = static_cast<double>(version.Level0Runs()) / options.level0_runs_trigger;
+  if (paid == 0 || version.Level0Runs() < 2) return by_runs;
+  const auto plan = PickLevel0(version, options, {});
+  const auto price = static_cast<double>(BytesOf(plan->inputs) + BytesOf(plan->overlaps));
+  return std::max(by_runs, static_cast<double>(paid) / std::max(price, 1.0));
+}
+
+}  // namespace
+
+std::array<double, kLevels> CompactionScores(const Version& version, const CompactionOptions& options,
+                                             uint64_t level0_paid) {
   std::array<double, kLevels> scores{};
-  scores[0] = static_cast<double>(version.Level0Runs()) / options.level0_runs_trigger;
+  scores[0] = Level0Score(version, options, level0_paid);
   double target = static_cast<double>(options.level1_bytes);
   for (int level = 1; level < kLevels - 1; ++level) {
     scores[static_cast<size_t>(level)] = static_cast<double>(version.LevelBytes(level)) / target;
@@ -120,8 +133,8 @@ std::array<double, kLevels> CompactionScores(const Version& version, const Compa
 }
 
 std::optional<CompactionPlan> PickCompaction(const Version& version, const CompactionOptions& options,
-                                             CompactionState* state) {
-  const auto scores = CompactionScores(version, options);
+                                             uint64_t level0_paid, CompactionState* state) {
+  const auto scores = CompactionScores(version, options, level0_paid);
   std::array<int, kLevels> order;
   for (int i = 0; i < kLevels; ++i) order[static_cast<size_t>(i)] = i;
   std::sort(order.begin(), order.end(),

@@ -93,7 +93,7 @@ class Compactor::JobStorage : public CompactionStorage {
 
 bool Compactor::NeedsCompaction() {
   const auto view = rounds_->Current();
-  const auto scores = CompactionScores(*view->version, context_->options.compaction);
+  const auto scores = CompactionScores(*view->version, context_->options.compaction, toll_->PaidBytes());
   if (std::any_of(scores.begin(), scores.end(), [](double s) { return s >= 1; }) || HoldsHidden(*view))
     return true;
   const std::vector<StocId> leaving = jobs_->leaving();
@@ -137,7 +137,8 @@ bool Compactor::CompactOne() {
     if (paused_) return false;
     const auto view = rounds_->Current();
     const auto version = view->version;
-    auto plan = PickCompaction(*version, context_->options.compaction, &compaction_state_);
+    auto plan =
+        PickCompaction(*version, context_->options.compaction, toll_->PaidBytes(), &compaction_state_);
     if (!plan && version->tombstones() != nullptr)
       plan = PickHidden(*version, points_->RulesOf(*view).tombstones_applied, &compaction_state_);
     if (!plan) {
@@ -221,6 +222,7 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
     }
     context_->WorkDue();
   }
+  const Nanos begin = Now();
   RunParts(run.get());
   Status s;
   {
@@ -236,6 +238,7 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
   edit.now_ms = run->jobs[0].now_ms;
   NOVA_FP("compaction.written");
   NOVA_RETURN_IF_ERROR(versions_->Commit(std::move(edit)));
+  if (plan.level == 0) toll_->OnMerged(run->bytes, Now() - begin);
   NOVA_FP_VOID("compaction.committed");
   return OkStatus();
 }

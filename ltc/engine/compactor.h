@@ -28,6 +28,7 @@
 #include "common/base/mutex.h"
 #include "ltc/engine/compaction_picker.h"
 #include "ltc/engine/job_book.h"
+#include "ltc/engine/level0_toll.h"
 #include "ltc/engine/pacer.h"
 #include "ltc/engine/round_set.h"
 #include "ltc/engine/table_access.h"
@@ -37,9 +38,10 @@ namespace nova {
 
 class Compactor {
  public:
-  Compactor(const RangeContext* context, ReadPoints* points, RoundSet* rounds, Pacer* pacer,
+  Compactor(const RangeContext* context, Level0Toll* toll, ReadPoints* points, RoundSet* rounds, Pacer* pacer,
             TableAccess* tables, JobBook* jobs, VersionSet* versions)
       : context_(context),
+        toll_(toll),
         points_(points),
         rounds_(rounds),
         pacer_(pacer),
@@ -77,6 +79,7 @@ class Compactor {
   void GiveUp(RunningCompaction* run);
 
   const RangeContext* const context_;
+  Level0Toll* const toll_;
   ReadPoints* const points_;
   RoundSet* const rounds_;
   Pacer* const pacer_;

@@ -9,16 +9,17 @@ Range::Range(const RangeSpec& spec, const RangeOptions& options, const RangeServ
              ManifestStorage* storage, SequenceNumber last_sequence, std::shared_ptr<const void> keep)
     : keep_(std::move(keep)),
       context_(spec, options, services),
+      toll_(&context_),
       points_(last_sequence),
       rounds_(&context_, &points_, &log_),
       pacer_(&context_, &rounds_, &log_),
       tables_(&context_, &pacer_.disk_turns()),
-      reader_(&context_, &points_, &rounds_, &tables_),
-      scanner_(&context_, &points_, &rounds_, &tables_),
+      reader_(&context_, &toll_, &points_, &rounds_, &tables_),
+      scanner_(&context_, &toll_, &points_, &rounds_, &tables_),
       versions_(&context_, &points_, &rounds_, &pacer_, storage),
       merger_(&context_, &points_, &rounds_, &pacer_),
       flusher_(&context_, &points_, &log_, &rounds_, &pacer_, &tables_, &jobs_, &versions_, &merger_),
-      compactor_(&context_, &points_, &rounds_, &pacer_, &tables_, &jobs_, &versions_),
+      compactor_(&context_, &toll_, &points_, &rounds_, &pacer_, &tables_, &jobs_, &versions_),
       writes_(&context_, &points_, &log_, &rounds_, &pacer_, &reader_),
       checkpoints_(&context_, &rounds_, &jobs_, &versions_, &flusher_, &compactor_, &writes_) {
   context_.lose = [this](const Status& why) { Lose(why); };

@@ -168,6 +168,7 @@ class Range : public std::enable_shared_from_this<Range> {
 
   const std::shared_ptr<const void> keep_;  // see Recover
   RangeContext context_;
+  Level0Toll toll_;
   ReadPoints points_;
   RoundLog log_;
   RoundSet rounds_;

@@ -1,5 +1,6 @@
 #include "ltc/engine/reader.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -87,6 +88,7 @@ void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, Se
   TablePosition position;
   TableReader::Hit found;
   const TableAnswer tables = SearchTables(view, at, key, &position, &found);
+  toll_->OnGet(on, std::min(static_cast<int>(position.run), view.version->Level0Runs()));
   if (tables == TableAnswer::kFound)
     return Answer(view, key, at, {found.sequence, found.type, found.value}, &done);
   if (tables == TableAnswer::kAbsent) return done(Outcome::kNotFound, {});

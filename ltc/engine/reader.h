@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ltc/engine/level0_toll.h"
 #include "ltc/engine/operations.h"
 #include "ltc/engine/range_context.h"
 #include "ltc/engine/round_set.h"
@@ -25,8 +26,9 @@ namespace nova {
 
 class Reader {
  public:
-  Reader(const RangeContext* context, ReadPoints* points, RoundSet* rounds, TableAccess* tables)
-      : context_(context), points_(points), rounds_(rounds), tables_(tables) {}
+  Reader(const RangeContext* context, Level0Toll* toll, ReadPoints* points, RoundSet* rounds,
+         TableAccess* tables)
+      : context_(context), toll_(toll), points_(points), rounds_(rounds), tables_(tables) {}
 
   void Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done);  // the newest version
   // A get at a snapshot of this range.
@@ -69,6 +71,7 @@ class Reader {
               GetDone* done) const;
 
   const RangeContext* const context_;
+  Level0Toll* const toll_;
   ReadPoints* const points_;
   RoundSet* const rounds_;
   TableAccess* const tables_;

@@ -44,7 +44,7 @@ void Scanner::Scan(Executor* on, ScanOp op, ScanDone done) {
     if (scan->op.cursor != nullptr && (scan->entries = scan->op.cursor->Take()) != nullptr) {
       scan->entries->Next();
     } else {
-      scan->entries = Seek(scan->op, {rounds_->ViewOf(on), scan->op.snapshot->sequence()});
+      scan->entries = Seek(scan->on, scan->op, {rounds_->ViewOf(on), scan->op.snapshot->sequence()});
     }
     // as in Reader::GetAt
     if (!points_->snapshots().IsLive(*scan->op.snapshot, Now()))
@@ -52,7 +52,7 @@ void Scanner::Scan(Executor* on, ScanOp op, ScanDone done) {
     return Start(scan);
   }
   rounds_->WithReadPoint(on, [this, scan](ReadPoint point) {
-    scan->entries = Seek(scan->op, std::move(point));
+    scan->entries = Seek(scan->on, scan->op, std::move(point));
     Start(scan);
   });
 }
@@ -62,7 +62,8 @@ void Scanner::Start(const std::shared_ptr<ScanState>& scan) {
   Continue(scan);
 }
 
-std::unique_ptr<RangeIterator> Scanner::Seek(const ScanOp& op, ReadPoint at) {
+std::unique_ptr<RangeIterator> Scanner::Seek(Executor* on, const ScanOp& op, ReadPoint at) {
+  toll_->OnScan(on, at.view->version->Level0Runs());
   auto it = std::make_unique<RangeIterator>(context_, points_, tables_, std::move(at), op.from, op.to,
                                             op.reverse ? Direction::kBackward : Direction::kForward);
   it->SeekToFirst();

@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 
+#include "ltc/engine/level0_toll.h"
 #include "ltc/engine/operations.h"
 #include "ltc/engine/range_context.h"
 #include "ltc/engine/range_iterator.h"
@@ -25,8 +26,9 @@ namespace nova {
 
 class Scanner {
  public:
-  Scanner(const RangeContext* context, ReadPoints* points, RoundSet* rounds, TableAccess* tables)
-      : context_(context), points_(points), rounds_(rounds), tables_(tables) {}
+  Scanner(const RangeContext* context, Level0Toll* toll, ReadPoints* points, RoundSet* rounds,
+          TableAccess* tables)
+      : context_(context), toll_(toll), points_(points), rounds_(rounds), tables_(tables) {}
 
   // Calls `done` once: with a page, which says whether more follows, or with an error. A page ends at the
   // limit, at the operation's page_bytes or the range's scan_page_bytes, or at the end of the keys asked for.
@@ -39,7 +41,7 @@ class Scanner {
   // Begins to read; the scan's iterator is where its page begins.
   void Start(const std::shared_ptr<ScanState>& scan);
   // An iterator at the first key of the scan, in the view of `at`.
-  std::unique_ptr<RangeIterator> Seek(const ScanOp& op, ReadPoint at);
+  std::unique_ptr<RangeIterator> Seek(Executor* on, const ScanOp& op, ReadPoint at);
   void Continue(const std::shared_ptr<ScanState>& scan);  // steps until the scan ends or waits
   // Goes on as far as blocks in memory allow. True: the missing blocks arrived meanwhile, so the caller steps
   // again. False: the scan has ended, or goes on by itself.
@@ -51,6 +53,7 @@ class Scanner {
   bool Fail(ScanState* scan, Outcome outcome, std::string why = {});
 
   const RangeContext* const context_;
+  Level0Toll* const toll_;
   ReadPoints* const points_;
   RoundSet* const rounds_;
   TableAccess* const tables_;

@@ -277,11 +277,6 @@ DoneMemTables::DoneMemTables(const std::vector<VersionEdit>& edits) {
   }
 }
 
-int Version::Level0Runs() const {
-  return static_cast<int>(
-      std::count_if(runs_.begin(), runs_.end(), [](const Run& r) { return r.level == 0; }));
-}
-
 const Run* Version::LevelRun(int level) const {
   for (const Run& r : runs_) {
     if (r.level == level) return &r;
@@ -431,6 +426,8 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
     AddTable(add.level, add.order, std::move(handle), &next->runs_);
   }
   NOVA_RETURN_IF_ERROR(SortRuns(&next->runs_));
+  next->level0_runs_ = static_cast<int>(
+      std::count_if(next->runs_.begin(), next->runs_.end(), [](const Run& r) { return r.level == 0; }));
   for (const VersionEdit::Pin& pin : edit.pins) {
     auto made = std::make_shared<Checkpoint>(
         Checkpoint{pin.name, pin.sequence, pin.created_ms, {}, RangeTombstones::Of(pin.tombstones)});

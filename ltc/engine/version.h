@@ -162,7 +162,7 @@ class Version {
   // The pin that makes a checkpoint of this version's runs and range tombstones.
   VersionEdit::Pin PinRuns(std::string name, SequenceNumber sequence, int64_t created_ms) const;
   const RangeTombstonesRef& tombstones() const { return tombstones_; }  // null: none
-  int Level0Runs() const;
+  int Level0Runs() const { return level0_runs_; }
   uint64_t LevelBytes(int level) const;
   const Run* LevelRun(int level) const;  // of a level >= 1; null when empty
   size_t TableCount() const;             // of the runs
@@ -184,6 +184,7 @@ class Version {
 
  private:
   std::vector<Run> runs_;                   // newest first
+  int level0_runs_ = 0;                     // of them, the first so many
   std::vector<CheckpointRef> checkpoints_;  // by name
   RangeTombstonesRef tombstones_;           // null: none
 };

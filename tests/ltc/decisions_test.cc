@@ -29,6 +29,7 @@ std::string PickFromText(const std::vector<std::string>& lines) {
   std::map<Uuid, std::string> names;
   std::map<std::string, Uuid> uuids;
   int picks = 1;
+  uint64_t paid = 0;
   for (const std::string& line : lines) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
     if (words[0] == "busy") {
@@ -39,6 +40,8 @@ std::string PickFromText(const std::vector<std::string>& lines) {
       options.level0_max_bytes = std::stoull(words[1]);
     } else if (words[0] == "level0_share") {
       options.level0_share = std::stod(words[1]);
+    } else if (words[0] == "paid") {
+      paid = std::stoull(words[1]);
     } else if (words[0] == "picks") {
       picks = std::stoi(words[1]);
     } else {
@@ -76,7 +79,7 @@ std::string PickFromText(const std::vector<std::string>& lines) {
   };
   std::string out;
   for (int i = 0; i < picks; ++i) {
-    const auto plan = PickCompaction(**version, options, &state);
+    const auto plan = PickCompaction(**version, options, paid, &state);
     if (!plan) {
       out += "nothing\n";
       continue;

@@ -54,8 +54,8 @@ const std::vector<Bounds>& AllBounds() {
       NOVA_BOUNDS(range.active_memtables, 1, 64),
       NOVA_BOUNDS(range.max_rounds, 2, 1024),
       // the default trigger, the default stop
-      NOVA_BOUNDS(range.level0_slow_runs, 4, 20, "range.level0_stop_runs"),
-      NOVA_BOUNDS(range.level0_stop_runs, 8, 20'000),  // the default slow-down
+      NOVA_BOUNDS(range.level0_slow_runs, 16, 60, "range.level0_stop_runs"),
+      NOVA_BOUNDS(range.level0_stop_runs, 40, 20'000),  // the default slow-down
       NOVA_BOUNDS(range.max_value_bytes, 1, 1 << 30),
       NOVA_BOUNDS(range.max_batch_entries, 1, SequenceTracker::kWindow / 4),
       NOVA_BOUNDS(range.max_batch_bytes, 1, 1 << 30),
@@ -67,7 +67,7 @@ const std::vector<Bounds>& AllBounds() {
       NOVA_BOUNDS(range.table_lag_ns, 0, 3'600'000'000'000),
       NOVA_BOUNDS(range.merge_rounds, 0, 2),
       // the default slow-down
-      NOVA_BOUNDS(range.compaction.level0_runs_trigger, 1, 8, "range.level0_slow_runs"),
+      NOVA_BOUNDS(range.compaction.level0_runs_trigger, 1, 40, "range.level0_slow_runs"),
       NOVA_BOUNDS(range.compaction.level0_max_bytes, 0, int64_t{1} << 50),
       NOVA_BOUNDS(range.compaction.level0_share, 0, 10),
       NOVA_BOUNDS(range.compaction.level1_bytes, 64 << 10, int64_t{1} << 50),
@@ -98,6 +98,21 @@ TEST(OptionsTest, TakeACompressionForEachLevelAndNoMore) {
   EXPECT_TRUE(options.Check().ok());
   options.range.compression.resize(kLevels + 1);
   EXPECT_EQ(options.Check().message(), "range.compression.size() = 8: must be in [0, 7]");
+}
+
+TEST(OptionsTest, LevelsFollowTheMemtables) {
+  DbOptions options;
+  options.memtable_bytes = size_t{1} << 30;
+  const CompactionOptions large = options.Derived().range.compaction;
+  EXPECT_EQ(large.level1_bytes, uint64_t{2} << 30);
+  EXPECT_EQ(large.level0_max_bytes, uint64_t{4} << 30);
+  EXPECT_EQ(large.table_size_bytes, 32u << 20) << "of a round of an eighth";
+  options.memtable_bytes = 1 << 20;
+  const CompactionOptions small = options.Derived().range.compaction;
+  EXPECT_EQ(small.level1_bytes, 64u << 20);
+  EXPECT_EQ(small.table_size_bytes, 4u << 20);
+  options.range.compaction.level1_bytes = 128 << 20;
+  EXPECT_EQ(options.Derived().range.compaction.level1_bytes, 128u << 20) << "what is given stays";
 }
 
 TEST(OptionsTest, AreTakenAtTheirLimits) {

@@ -145,13 +145,14 @@ class RangeParts : RangeHost {
   RoundSet rounds{&context, &points, &log};
   Pacer pacer{&context, &rounds, &log};
   TableAccess tables{&context, &pacer.disk_turns()};
-  Reader reader{&context, &points, &rounds, &tables};
-  Scanner scanner{&context, &points, &rounds, &tables};
+  Level0Toll toll{&context};
+  Reader reader{&context, &toll, &points, &rounds, &tables};
+  Scanner scanner{&context, &toll, &points, &rounds, &tables};
   JobBook jobs;
   VersionSet versions{&context, &points, &rounds, &pacer, manifests.get()};
   RoundMerger merger{&context, &points, &rounds, &pacer};
   Flusher flusher{&context, &points, &log, &rounds, &pacer, &tables, &jobs, &versions, &merger};
-  Compactor compactor{&context, &points, &rounds, &pacer, &tables, &jobs, &versions};
+  Compactor compactor{&context, &toll, &points, &rounds, &pacer, &tables, &jobs, &versions};
   WritePath writes{&context, &points, &log, &rounds, &pacer, &reader};
 };
 

@@ -326,6 +326,63 @@ TEST(CompactorTest, RunsOfLevel0BecomeOneOfLevel1AndTheirTablesGo) {
   EXPECT_EQ(parts.Get("b0"), "x");
 }
 
+// Two runs are fewer than the trigger, and nothing more is written. Scans pay until they are merged.
+TEST(CompactorTest, ReadsThatSufferFromRunsOfLevel0HaveThemMerged) {
+  RangeParts parts;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(parts.Put("a", StrCat(i)), Outcome::kOk);
+    ASSERT_TRUE(parts.flusher.FlushAll(Now() + kSecond, false).ok());
+  }
+  ASSERT_EQ(parts.view().version->Level0Runs(), 2);
+  EXPECT_FALSE(parts.compactor.NeedsCompaction());
+  EXPECT_FALSE(parts.compactor.CompactOne());
+  for (int i = 0; i < 100 && !parts.compactor.NeedsCompaction(); ++i) {
+    parts.scanner.Scan(&parts.executor, {"a", "", 1, Now() + kSecond}, [](Outcome o, ScanPage page) {
+      EXPECT_EQ(o, Outcome::kOk);
+      EXPECT_EQ(page.count, 1u);
+    });
+  }
+  ASSERT_TRUE(parts.compactor.NeedsCompaction());
+  ASSERT_TRUE(parts.compactor.CompactOne());
+  EXPECT_EQ(parts.view().version->Level0Runs(), 0);
+  EXPECT_FALSE(parts.compactor.NeedsCompaction());
+  EXPECT_EQ(parts.Get("a"), "1");
+}
+
+// --- Level0Toll
+
+TEST(Level0TollTest, ReadsPayByTheRunsTheyMeetAndAMergeSettlesIt) {
+  RangeParts parts;
+  Level0Toll toll(&parts.context);
+  EXPECT_EQ(toll.PaidBytes(), 0u);
+  toll.OnGet(&parts.executor, 0);
+  toll.OnScan(&parts.executor, 1);
+  EXPECT_EQ(toll.PaidBytes(), 0u) << "no more than without Level0";
+  for (int i = 0; i < 1000; ++i) toll.OnGet(&parts.executor, 3);
+  const uint64_t of_gets = toll.PaidBytes();
+  EXPECT_GT(of_gets, 0u);
+  for (int i = 0; i < 1000; ++i) toll.OnScan(&parts.executor, 3);
+  EXPECT_GT(toll.PaidBytes(), 10 * of_gets);
+  toll.OnMerged(100, 1);
+  EXPECT_EQ(toll.PaidBytes(), 0u);
+}
+
+TEST(Level0TollTest, ThePriceIsOfTheDisk) {
+  RangeParts parts;
+  Level0Toll toll(&parts.context);
+  for (int i = 0; i < 10; ++i) toll.OnMerged(50 << 20, kSecond);  // 50 MiB/s
+  for (int i = 0; i < 1'000'000; ++i) toll.OnGet(&parts.executor, 10);
+  EXPECT_NEAR(static_cast<double>(toll.PaidBytes()), 50 << 20, 1 << 20) << "a second of gets buys a second";
+}
+
+TEST(Level0TollTest, WhoPaysTellsThatAMergeMayBeDue) {
+  RangeParts parts;
+  Level0Toll toll(&parts.context);
+  const int before = parts.work_due;
+  for (int i = 0; i < 1000; ++i) toll.OnScan(&parts.executor, 200);  // 0.3 s
+  EXPECT_EQ(parts.work_due - before, 3);
+}
+
 // --- WritePath, Reader, Scanner
 
 TEST(WritePathTest, K2WhatTheLogDidNotTakeIsNeverSeen) {

@@ -1,0 +1,82 @@
+// Level0Toll: what reads have paid because Level0 is of many runs, so that it is merged down once they have
+// paid as much as the merge costs, though it is not yet due by its number of runs.
+//
+// A get looks into a filter of each run, a scan opens each. Where nobody reads, runs are merged when there
+// are many, for then the least is written; where many scan, a merge that is put off costs more than it
+// saves. To merge when what was paid equals the price is never twice as dear as the best that could have
+// been done with knowledge of the reads to come (ski rental).
+//
+//   paid     time that reads have spent on runs of Level0 since it was merged last; of all request threads
+//   price    time to merge the bytes of the job: measured, of the jobs so far
+//
+// Thread safety: all. OnGet and OnScan on the executor they name.
+// Units: nanoseconds, bytes.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "ltc/engine/range_context.h"
+
+namespace nova {
+
+class Level0Toll {
+ public:
+  // What one run costs: filter and table bounds out of the processor's cache, and two blocks besides.
+  static constexpr Nanos kOfGet = 100;
+  static constexpr Nanos kOfScan = 1500;
+
+  explicit Level0Toll(const RangeContext* context)
+      : context_(context), lanes_(context->services->executors.size()) {}
+
+  // A get has looked for its key in so many runs of Level0 in vain.
+  void OnGet(const Executor* on, int runs) {
+    if (runs > 0) Pay(on, runs * kOfGet);
+  }
+  // A scan begins, and opens so many.
+  void OnScan(const Executor* on, int runs) {
+    if (runs > 1) Pay(on, runs * kOfScan);
+  }
+  // A job of Level0 has merged `bytes`: what was paid before is settled.
+  void OnMerged(uint64_t bytes, Nanos took_ns) {
+    constexpr double kFastest =
+        0.4;  // bytes a ns: threads that share a job take more of the processor than that
+    constexpr uint64_t kLeast = 16 << 20;
+    settled_ns_.store(Sum(), std::memory_order_relaxed);
+    if (bytes < kLeast) return;
+    const double rate =
+        std::min(kFastest, static_cast<double>(bytes) / static_cast<double>(std::max<Nanos>(took_ns, 1)));
+    rate_.store((rate_.load(std::memory_order_relaxed) + rate) / 2, std::memory_order_relaxed);
+  }
+  // The bytes that could have been merged in the time that was paid.
+  uint64_t PaidBytes() const {
+    return static_cast<uint64_t>(static_cast<double>(Sum() - settled_ns_.load(std::memory_order_relaxed)) *
+                                 rate_.load(std::memory_order_relaxed));
+  }
+
+ private:
+  struct alignas(64) Lane {
+    std::atomic<Nanos> paid_ns{0};  // written by its executor alone
+  };
+
+  void Pay(const Executor* on, Nanos ns) {
+    constexpr Nanos kLook = 100 * kMillisecond;  // so often it is looked whether a merge is due
+    std::atomic<Nanos>& paid = lanes_[on->index()].paid_ns;
+    const Nanos before = paid.load(std::memory_order_relaxed);
+    paid.store(before + ns, std::memory_order_relaxed);
+    if (before / kLook != (before + ns) / kLook) context_->WorkDue();
+  }
+  Nanos Sum() const {
+    Nanos sum = 0;
+    for (const Lane& lane : lanes_) sum += lane.paid_ns.load(std::memory_order_relaxed);
+    return sum;
+  }
+
+  const RangeContext* const context_;
+  std::vector<Lane> lanes_;           // [i] belongs to executor i
+  std::atomic<Nanos> settled_ns_{0};  // of Sum
+  std::atomic<double> rate_{0.3};     // bytes a ns, of Level0 jobs; a running mean
+};
+
+}  // namespace nova
