@@ -56,8 +56,15 @@ void PagedIterator::ReadPage(PageRequest request) {
   if (!request_.to.empty() && request_.from >= request_.to) return;
   failed_ = !source_->Read(request_, &page_);
   entries_.reserve(page_.count);
+  const std::vector<std::string_view>& referred = page_.referred.values;
   std::string_view in = page_.bytes, key, value;
-  while (!failed_ && GetLengthPrefixed(&in, &key) && GetLengthPrefixed(&in, &value)) {
+  while (!failed_ && GetLengthPrefixed(&in, &key)) {
+    const size_t i = entries_.size();
+    if (i < referred.size() && referred[i].data() != nullptr) {
+      value = referred[i];
+    } else if (!GetLengthPrefixed(&in, &value)) {
+      return;
+    }
     entries_.emplace_back(key.substr(prefix_bytes_), value);
   }
 }

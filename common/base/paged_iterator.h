@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/entry_page.h"
+
 namespace nova {
 
 struct PageRequest {
@@ -40,12 +42,6 @@ struct PageRequest {
     return next;
   }
   bool operator==(const PageRequest&) const = default;
-};
-struct EntryPage {
-  std::string
-      bytes;  // `count` x (varint32 key size, key, varint32 value size, value), in the request's order
-  uint32_t count = 0;
-  bool more = false;  // it ended before the limit, and there may be more behind it
 };
 class PageSource {
  public:

@@ -123,7 +123,7 @@ BlockCursor::Result BlockCursor::Seek(std::string_view internal_key) {
   key_.assign(stored_key.substr(0, entry.shared));
   key_.append(entry.suffix, entry.unshared + kInternalTrailerBytes);
   value_ = entry.value;
-  next_ = entry.end();
+  SetNext(entry.end());
   return result;
 }
 
@@ -134,7 +134,7 @@ BlockCursor::Result BlockCursor::Advance() {
   key_.resize(entry.shared);
   key_.append(entry.suffix, entry.unshared + kInternalTrailerBytes);
   value_ = entry.value;
-  next_ = entry.end();
+  SetNext(entry.end());
   return Result::kFound;
 }
 

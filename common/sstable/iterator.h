@@ -62,7 +62,10 @@ class Iterator {
   virtual void AppendNeeded(std::vector<BlockRequest>* out) = 0;  // REQUIRES: kNeedBlocks
   virtual std::string_view key() const = 0;                       // REQUIRES: kValid
   virtual std::string_view value() const = 0;                     // REQUIRES: kValid
-  virtual Status status() const = 0;                              // the error of kError
+  // What keeps the bytes of value() where they are for as long as it is held; null: nothing does, they are
+  // valid until the next move. REQUIRES: kValid.
+  virtual const std::shared_ptr<const void>* value_keeper() const { return nullptr; }
+  virtual Status status() const = 0;  // the error of kError
 
   bool Valid() const { return state() == State::kValid; }
 };

@@ -23,6 +23,9 @@ class MergingIterator : public Iterator {
   void AppendNeeded(std::vector<BlockRequest>* out) override;
   std::string_view key() const override { return players_[winner_].key; }
   std::string_view value() const override { return players_[winner_].child->value(); }
+  const std::shared_ptr<const void>* value_keeper() const override {
+    return players_[winner_].child->value_keeper();
+  }
   Status status() const override { return status_; }
 
  private:

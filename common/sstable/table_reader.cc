@@ -289,6 +289,8 @@ struct TableIterator::Rep {
   Rep(bool reads_all, bool is_backward) : backward(is_backward), read_ahead(reads_all, is_backward) {}
   void SeekTo(std::string_view internal_key);
   void PrepareSeek(std::string_view internal_key);
+  // Asks the processor's cache for what is read first of a block. REQUIRES: the table is mapped.
+  void PrefetchEnds(size_t i) const;
   void EnterBlocks(size_t first);
   void EnterBlock(BlockRef ref);
   void Settle(BlockCursor::Result result);
@@ -340,13 +342,17 @@ void TableIterator::Rep::SeekTo(std::string_view internal_key) {
   EnterBlocks(backward ? std::min(found, index().blocks() - 1) : found);
 }
 
-// A block is searched from its end, where the restart points are, and then from its beginning, mostly.
 void TableIterator::Rep::PrepareSeek(std::string_view internal_key) {
   const std::string_view stored_key = StoredKeyOf(internal_key);
   const bool bounded = !info().use_from.empty() || !info().use_to.empty();
   if (bounded || !table->rep_->mapped) return;
   prepared = index().Find(stored_key, TrailerOf(internal_key));
-  const BlockHandle at = index().Handle(std::min(prepared, index().blocks() - 1));
+  PrefetchEnds(std::min(prepared, index().blocks() - 1));
+}
+
+// A block is parsed from its end, where the restart points are, and then from its beginning, mostly.
+void TableIterator::Rep::PrefetchEnds(size_t i) const {
+  const BlockHandle at = index().Handle(i);
   const char* const begin = table->rep_->mapped.data.data() + at.offset;
   __builtin_prefetch(begin);
   __builtin_prefetch(begin + at.size - kBlockTrailerBytes - sizeof(uint32_t));
@@ -362,7 +368,10 @@ void TableIterator::Rep::EnterBlocks(size_t first) {
     return;
   }
   handle = index().Handle(position);
-  if (table->rep_->mapped) read_ahead.Enter(position, handle, table->rep_->mapped.data);
+  if (table->rep_->mapped) {
+    read_ahead.Enter(position, handle, table->rep_->mapped.data);
+    if (!seeking && !backward && position + 1 < index().blocks()) PrefetchEnds(position + 1);
+  }
   BlockRef ref{table->rep_->MappedBlock(position, check), nullptr};  // kept by `table`
   if (!ref && lookup) ref = lookup(*table, handle);
   if (!ref) {
@@ -462,5 +471,6 @@ std::string_view TableIterator::value() const {
   return rep_->backward ? rep_->back.value() : rep_->cursor.value();
 }
 Status TableIterator::status() const { return rep_->status; }
+bool TableIterator::value_is_mapped() const { return rep_->block.keep == nullptr; }
 
 }  // namespace nova

@@ -102,6 +102,8 @@ class TableIterator : public Iterator {
   std::string_view key() const override;
   std::string_view value() const override;
   Status status() const override;
+  // value() lies in the mapped file, for as long as the table's reader is there. REQUIRES: kValid.
+  bool value_is_mapped() const;
 
  private:
   struct Rep;

@@ -107,7 +107,7 @@ class GridCell : public Cell {
  private:
   Report Measure(const Engine& engine, const StoreOptions& store, const Row& row) const {
     const auto database = engine.open(store);
-    Measurement measurement;
+    Measurement measurement(static_cast<uint64_t>(row.threads) * Sequence::kMemoryBytes);
     Report report = row.kind == Row::Kind::kFirstScan ? MeasureFirstScans(database.get(), row, &measurement)
                                                       : MeasureClients(database.get(), row, &measurement);
     const uint64_t asked = store.memtable_bytes + store.cache_bytes;

@@ -34,9 +34,10 @@ class Sequence {
  public:
   Sequence(Distribution distribution, uint64_t records, uint64_t seed);
   uint64_t Next() { return numbers_[at_++ % kLength]; }
+  static constexpr uint64_t kMemoryBytes = uint64_t{4} << 20;
 
  private:
-  static constexpr size_t kLength = 1 << 20;
+  static constexpr size_t kLength = kMemoryBytes / sizeof(uint32_t);
   std::vector<uint32_t> numbers_;
   size_t at_ = 0;
 };

@@ -26,7 +26,8 @@ constexpr size_t kLanesForReads = 16;
 constexpr Nanos kWriteDeadline = 60 * kSecond;
 constexpr Nanos kWorkDeadline = 600 * kSecond;  // of background work that somebody waits for
 constexpr Nanos kEndDeadline = 60 * kSecond;
-constexpr Nanos kTrimPeriod = 10 * kSecond;  // without a write, after which memory goes back to the kernel
+// Without a write, after which Level0 is merged down, and after which memory goes back to the kernel.
+constexpr Nanos kIdlePeriod = kSecond, kTrimPeriod = 10 * kSecond;
 // A scan with no higher limit than this is read in one page, for its caller means the limit. Whoever asks for
 // more, or for all, may end the scan after one entry.
 constexpr uint64_t kMeantLimit = 1000;
@@ -58,6 +59,7 @@ struct Db::Rep final : RangeHost {
   Status Init(const std::string& directory);
   Status DeleteOrphans();
   void StartWarming();
+  void WatchForIdleness();  // the body of idle_thread
   template <typename Start>
   Outcome Run(CallerLanes::For what, const Start& start) {
     return RunOnLane(&lanes, what, start);
@@ -95,8 +97,9 @@ struct Db::Rep final : RangeHost {
   std::unique_ptr<BackgroundWork> background;
   Notification ending;  // ends the two threads
   Notification readers_loaded;
-  std::unique_ptr<Thread> warmer;   // null: there is nothing to warm, or no room
-  std::unique_ptr<Thread> trimmer;  // gives memory of memtables back that nobody has wanted for a while
+  std::unique_ptr<Thread> warmer;  // null: there is nothing to warm, or no room
+  // Has Level0 merged and gives memory of memtables back, where nobody writes.
+  std::unique_ptr<Thread> idle_thread;
   Mutex end_mu;
   bool stopped ABSL_GUARDED_BY(end_mu) = false;
 };
@@ -165,9 +168,7 @@ Status Db::Rep::Init(const std::string& directory) {
   // A round ahead of the writers: a small database never touches memory for all of them.
   arenas.KeepAhead(options.range.memtable_size_bytes * static_cast<size_t>(options.range.active_memtables),
                    [this] { background->RunControl([this] { arenas.Refill(); }); });
-  trimmer = std::make_unique<Thread>("db.trimmer", [this] {
-    while (!ending.WaitUntil(Now() + kTrimPeriod)) arenas.TrimIfIdle();
-  });
+  idle_thread = std::make_unique<Thread>("db.idle", [this] { WatchForIdleness(); });
   background->Due(kRange);
   StartWarming();
   return OkStatus();
@@ -194,6 +195,17 @@ void Db::Rep::StartWarming() {
 }
 
 // Collection (N4): files of jobs that did not end, and manifests of older epochs.
+void Db::Rep::WatchForIdleness() {
+  SequenceNumber last = 0;
+  for (Nanos next_trim = Now() + kTrimPeriod; !ending.WaitUntil(Now() + kIdlePeriod);) {
+    const SequenceNumber now = range->points().sequences().last();
+    if (std::exchange(last, now) == now) range->compactor().BeIdle();
+    if (Now() < next_trim) continue;
+    arenas.TrimIfIdle();
+    next_trim = Now() + kTrimPeriod;
+  }
+}
+
 Status Db::Rep::DeleteOrphans() {
   std::set<Uuid> live;
   for (const StocFileId& f : range->versions().ReferencedFiles()) live.insert(f.owner);
@@ -233,7 +245,7 @@ void Db::Rep::Stop() {
   if (std::exchange(stopped, true)) return;
   ending.Notify();
   warmer = nullptr;
-  trimmer = nullptr;
+  idle_thread = nullptr;
   range->Abandon();  // a compaction under way gives up
   background->Stop();
   for (const auto& lane : lanes.all()) CallerLane::Hold last(lane.get());  // what is still submitted runs
@@ -429,7 +441,7 @@ Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions&
   }
   const bool meant = scan.limit <= kMeantLimit;
   DbPages pages(rep_->range.get(), &rep_->lanes, std::move(snapshot),
-                meant ? DbPages::Meant::kOne : DbPages::Meant::kMany);
+                meant ? DbPages::Meant::kOne : DbPages::Meant::kMany, /*may_refer=*/true);
   PagedIterator it(&pages, scan.from, scan.to, DbPages::kPrefixBytes,
                    meant ? static_cast<uint32_t>(scan.limit) : PagedIterator::kFirstPage,
                    meant ? PageRequest::kMaxBytes : PagedIterator::kFirstBytes);
@@ -483,6 +495,7 @@ Status Db::WaitForBackgroundWork() {
   const Nanos begin = Now();
   return rep_->WaitFor("background work", [&] {
     rep_->range->FlushHeld();
+    rep_->range->compactor().BeIdle();
     if (rep_->range->stats().rounds == 1 && !rep_->range->NeedsCompaction()) return std::optional(OkStatus());
     rep_->background->Due(kRange);  // a snapshot that was let go made more due, and nobody was told
     const Status why = rep_->range->pacer().LastingFlushFailure(begin);

@@ -13,12 +13,13 @@ bool DbPages::Read(const PageRequest& request, EntryPage* page) {
   op.snapshot = snapshot_;
   op.reverse = request.reverse;
   op.page_bytes = request.bytes;
+  op.may_refer = may_refer_;
   if (request.goes_on || meant_ == Meant::kMany) op.cursor = &cursor_;
   std::string why;
   const Outcome outcome =
       RunOnLane(lanes_, CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
         range_->Scan(on, std::move(op), [=, &why](Outcome o, ScanPage p) {
-          *page = {std::move(p.entries), p.count, p.more};
+          *page = {std::move(p.entries), p.count, std::move(p.referred), p.more};
           why = std::move(p.why);
           *out = o;
           *finished = true;

@@ -21,8 +21,10 @@ class DbPages final : public PageSource {
   // kOne: the caller means to read one page, and rarely goes on.
   enum class Meant { kOne, kMany };
 
-  DbPages(Range* range, CallerLanes* lanes, std::shared_ptr<const Snapshot> snapshot, Meant meant)
-      : range_(range), lanes_(lanes), snapshot_(std::move(snapshot)), meant_(meant) {}
+  // `may_refer`: pages refer to values in mapped tables, whose files stay for as long as the page does.
+  DbPages(Range* range, CallerLanes* lanes, std::shared_ptr<const Snapshot> snapshot, Meant meant,
+          bool may_refer)
+      : range_(range), lanes_(lanes), snapshot_(std::move(snapshot)), meant_(meant), may_refer_(may_refer) {}
   bool Read(const PageRequest& request, EntryPage* page) override;
   const Status& status() const { return status_; }
 
@@ -31,6 +33,7 @@ class DbPages final : public PageSource {
   CallerLanes* const lanes_;
   const std::shared_ptr<const Snapshot> snapshot_;
   const Meant meant_;
+  const bool may_refer_;
   ScanCursor cursor_;
   Status status_;
 };
@@ -38,7 +41,8 @@ class DbPages final : public PageSource {
 // The state of a DbIterator.
 struct DbIterator::Rep {
   Rep(Range* range, CallerLanes* lanes, std::shared_ptr<const Snapshot> snapshot, const DbIteratorOptions& o)
-      : pages(range, lanes, std::move(snapshot), DbPages::Meant::kMany),
+      // An iterator may rest for hours: it keeps no files.
+      : pages(range, lanes, std::move(snapshot), DbPages::Meant::kMany, /*may_refer=*/false),
         entries(&pages, o.lower, o.upper, DbPages::kPrefixBytes) {}
 
   DbPages pages;

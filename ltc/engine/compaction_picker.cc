@@ -110,20 +110,24 @@ std::optional<CompactionPlan> PickDeeper(const Version& version, int level, cons
 
 namespace {
 
-double Level0Score(const Version& version, const CompactionOptions& options, uint64_t paid) {
+double Level0Score(const Version& version, const CompactionOptions& options, const Level0Demand& demand) {
+  constexpr double kMostWhenIdle = 3;  // bytes to write for each of Level0's
   const double by_runs = static_cast<double>(version.Level0Runs()) / options.level0_runs_trigger;
-  if (paid == 0 || version.Level0Runs() < 2) return by_runs;
+  if (version.Level0Runs() < 2 || (demand.paid_bytes == 0 && !demand.idle)) return by_runs;
   const auto plan = PickLevel0(version, options, {});
-  const auto price = static_cast<double>(BytesOf(plan->inputs) + BytesOf(plan->overlaps));
-  return std::max(by_runs, static_cast<double>(paid) / std::max(price, 1.0));
+  const auto price =
+      static_cast<double>(std::max<uint64_t>(BytesOf(plan->inputs) + BytesOf(plan->overlaps), 1));
+  const bool cheap = price <= kMostWhenIdle * static_cast<double>(version.LevelBytes(0));
+  return std::max(
+      {by_runs, static_cast<double>(demand.paid_bytes) / price, demand.idle && cheap ? 1.0 : 0.0});
 }
 
 }  // namespace
 
 std::array<double, kLevels> CompactionScores(const Version& version, const CompactionOptions& options,
-                                             uint64_t level0_paid) {
+                                             const Level0Demand& demand) {
   std::array<double, kLevels> scores{};
-  scores[0] = Level0Score(version, options, level0_paid);
+  scores[0] = Level0Score(version, options, demand);
   double target = static_cast<double>(options.level1_bytes);
   for (int level = 1; level < kLevels - 1; ++level) {
     scores[static_cast<size_t>(level)] = static_cast<double>(version.LevelBytes(level)) / target;
@@ -133,8 +137,8 @@ std::array<double, kLevels> CompactionScores(const Version& version, const Compa
 }
 
 std::optional<CompactionPlan> PickCompaction(const Version& version, const CompactionOptions& options,
-                                             uint64_t level0_paid, CompactionState* state) {
-  const auto scores = CompactionScores(version, options, level0_paid);
+                                             const Level0Demand& demand, CompactionState* state) {
+  const auto scores = CompactionScores(version, options, demand);
   std::array<int, kLevels> order;
   for (int i = 0; i < kLevels; ++i) order[static_cast<size_t>(i)] = i;
   std::sort(order.begin(), order.end(),

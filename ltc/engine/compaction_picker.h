@@ -1,12 +1,11 @@
 // CompactionPicker: decides which tables are compacted next. Pure functions of a version and of the state
 // between picks.
 //
-// Leveled (paper section 4.3): Level0 is due by its number of runs, or when reads have paid for the merge
-// (level0_toll.h), a deeper level by its bytes against a target that grows tenfold a level. By compaction
-// order (K3c) Level0 is taken from the oldest run on, so that no older version of a chosen key stays above
-// its newer one. While Level0 is small beside the tables of Level1 that would be written anew for it, its
-// youngest runs are merged into one in their place (tiering): under a skewed load most of them are versions
-// of the same keys.
+// Leveled (paper section 4.3): Level0 is due by its number of runs, or sooner (Level0Demand), a deeper level
+// by its bytes against a target that grows tenfold a level. By compaction order (K3c) Level0 is taken from
+// the oldest run on, so that no older version of a chosen key stays above its newer one. While Level0 is
+// small beside the tables of Level1 that would be written anew for it, its youngest runs are merged into one
+// in their place (tiering): under a skewed load most of them are versions of the same keys.
 //
 // Thread safety: pure functions; CompactionState is the caller's (Compactor, under its lock of picks).
 #pragma once
@@ -46,13 +45,20 @@ struct CompactionState {
   std::set<Uuid> busy;                      // tables in a running job
 };
 
-// How much each level is due: 1 and more is. `level0_paid`: bytes whose merge reads have paid for.
+// Why Level0 may be due with fewer runs than the option says, if it has two or more.
+struct Level0Demand {
+  uint64_t paid_bytes = 0;  // whose merge reads have paid for (level0_toll.h)
+  // Nobody writes: now a merge delays nobody. Due unless it would write many times the bytes of Level0.
+  bool idle = false;
+};
+
+// How much each level is due: 1 and more is.
 std::array<double, kLevels> CompactionScores(const Version& version, const CompactionOptions& options,
-                                             uint64_t level0_paid);
+                                             const Level0Demand& demand);
 // The plan with the highest score of 1 and more whose tables are all free, which are busy from now on.
 // nullopt: nothing to do.
 std::optional<CompactionPlan> PickCompaction(const Version& version, const CompactionOptions& options,
-                                             uint64_t level0_paid, CompactionState* state);
+                                             const Level0Demand& demand, CompactionState* state);
 
 bool IsOn(const TableInfo& table, StocId stoc);  // a copy of a fragment or of the metadata lies there
 // All free tables that range tombstones up to `upto` hide whole, to be dropped unread. If there are none, one

@@ -93,12 +93,21 @@ class Compactor::JobStorage : public CompactionStorage {
 
 bool Compactor::NeedsCompaction() {
   const auto view = rounds_->Current();
-  const auto scores = CompactionScores(*view->version, context_->options.compaction, toll_->PaidBytes());
+  const auto scores = CompactionScores(*view->version, context_->options.compaction, Demand());
   if (std::any_of(scores.begin(), scores.end(), [](double s) { return s >= 1; }) || HoldsHidden(*view))
     return true;
   const std::vector<StocId> leaving = jobs_->leaving();
   return std::any_of(leaving.begin(), leaving.end(),
                      [&](StocId stoc) { return CountOn(*view->version, stoc) > 0; });
+}
+
+Level0Demand Compactor::Demand() const {
+  return {toll_->PaidBytes(), idle_at_.load() == points_->sequences().last()};
+}
+
+void Compactor::BeIdle() {
+  idle_at_.store(points_->sequences().last());
+  if (NeedsCompaction()) context_->WorkDue();
 }
 
 bool Compactor::HoldsHidden(const RangeView& view) {
@@ -137,8 +146,7 @@ bool Compactor::CompactOne() {
     if (paused_) return false;
     const auto view = rounds_->Current();
     const auto version = view->version;
-    auto plan =
-        PickCompaction(*version, context_->options.compaction, toll_->PaidBytes(), &compaction_state_);
+    auto plan = PickCompaction(*version, context_->options.compaction, Demand(), &compaction_state_);
     if (!plan && version->tombstones() != nullptr)
       plan = PickHidden(*version, points_->RulesOf(*view).tombstones_applied, &compaction_state_);
     if (!plan) {

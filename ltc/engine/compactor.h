@@ -54,6 +54,8 @@ class Compactor {
   // Runs one compaction, or a part of one that another thread has begun. False: nothing to do now, or it
   // failed. Waits.
   bool CompactOne();
+  // Nothing was written for a while: Level0 is merged down. The next write ends that.
+  void BeIdle();
   // While it is on no compaction begins; those under way go on.
   void Pause(bool on) {
     MutexLock lock(&mu_);
@@ -66,6 +68,7 @@ class Compactor {
   struct RunningCompaction;  // a plan under way, its parts and their results
   class JobStorage;          // tables of a job, through the range's services
 
+  Level0Demand Demand() const;  // as it is now
   // Tables may hold entries hidden by a range deletion (K7).
   bool HoldsHidden(const RangeView& view);
   // Carries out a plan, from its jobs to its edit; other threads take parts of it. Waits for them.
@@ -89,8 +92,9 @@ class Compactor {
   // Tables that the last failed compaction had stored: one that stores more does not fail for the same want
   // of space.
   std::atomic<size_t> tables_at_failure_{0};
-  Mutex mu_;                                               // guards picks; not held while a plan runs
-  CompactionState compaction_state_ ABSL_GUARDED_BY(mu_);  // cursors and busy tables of the picker
+  std::atomic<SequenceNumber> idle_at_{kMaxSequenceNumber};  // the latest write by the last BeIdle
+  Mutex mu_;                                                 // guards picks; not held while a plan runs
+  CompactionState compaction_state_ ABSL_GUARDED_BY(mu_);    // cursors and busy tables of the picker
   // Plans that may have parts nobody has taken.
   std::vector<std::shared_ptr<RunningCompaction>> open_runs_ ABSL_GUARDED_BY(mu_);
   bool paused_ ABSL_GUARDED_BY(mu_) = false;  // see Pause

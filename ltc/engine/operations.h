@@ -15,6 +15,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "common/base/clock.h"
+#include "common/base/entry_page.h"
 #include "common/base/keys.h"
 #include "common/base/outcome.h"
 #include "ltc/engine/snapshot.h"
@@ -81,11 +82,13 @@ struct ScanOp {
   // `from`, in reverse its `to`, is where the last page ended, and all else but its size is as it was.
   // Outlives the call; null: none.
   ScanCursor* cursor = nullptr;
+  bool may_refer = false;  // the page may refer to values in mapped tables, instead of copies of them
 };
 // A part of a scan's result.
 struct ScanPage {
-  std::string entries;  // n x (varint key size, key, varint value size, value)
+  std::string entries;  // as EntryPage's bytes
   uint32_t count = 0;
+  ReferredValues referred = {};
   bool more = false;  // it is full, and there may be more: go on after its last key, in reverse below it
   std::string why;    // of a scan that failed, for people: which table, and why; may be empty
 };

@@ -139,14 +139,13 @@ class Range : public std::enable_shared_from_this<Range> {
   // StoCs that must hold nothing of this range any more: CompactOne writes their tables anew elsewhere. The
   // services' `place` must avoid them already.
   void LeaveStocs(const std::vector<StocId>& stocs) { jobs_.LeaveStocs(stocs); }
-  // Tables there, and jobs that may still place some there.
-  uint64_t TablesLeft(StocId stoc) const { return compactor_.TablesLeft(stoc); }
 
   // --- any thread: its parts, as far as others may ask them
   const VersionSet& versions() const { return versions_; }
   const Pacer& pacer() const { return pacer_; }         // what ails background work
   const ReadPoints& points() const { return points_; }  // numbers, snapshots, the published clock
   Checkpoints& checkpoints() { return checkpoints_; }   // on threads that may wait
+  Compactor& compactor() { return compactor_; }
 
   // --- any thread
   RangeId id() const { return context_.spec.id; }

@@ -54,6 +54,11 @@ class RangeIterator::LevelIterator : public Iterator {
   TableRef table_to_load() const { return passed_ < run_->tables.size() && !table_ ? current() : nullptr; }
   std::string_view key() const override { return table_->key(); }
   std::string_view value() const override { return table_->value(); }
+  const std::shared_ptr<const void>* value_keeper() const override {
+    if (!table_->value_is_mapped()) return nullptr;
+    if (keeper_ != current()) keeper_ = current();
+    return &keeper_;
+  }
   Status status() const override { return table_ ? table_->status() : OkStatus(); }
 
  private:
@@ -98,7 +103,8 @@ class RangeIterator::LevelIterator : public Iterator {
   bool prepared_ = false;  // by PrepareSeek: table_ is open
   // Of a Seek that waits for a reader; empty: the move under way is to the first entry.
   std::string seek_key_;
-  std::optional<TableIterator> table_;  // none: there is none, or its reader is not loaded
+  mutable std::shared_ptr<const void> keeper_;  // a table, once a value of it was to be kept
+  std::optional<TableIterator> table_;          // none: there is none, or its reader is not loaded
 };
 
 RangeIterator::RangeIterator(const RangeContext* context, const ReadPoints* points, TableAccess* tables,

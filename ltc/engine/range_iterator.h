@@ -47,8 +47,12 @@ class RangeIterator {
   void Next();         // leaves an entry. REQUIRES: kValid
   // Goes on to the next entry. Passes at most *steps versions, and counts them down.
   State Settle(int* steps);
-  std::string_view key() const { return key_; }                 // a stored key. REQUIRES: kValid
-  std::string_view value() const { return value_; }             // REQUIRES: kValid
+  std::string_view key() const { return key_; }      // a stored key. REQUIRES: kValid
+  std::string_view value() const { return value_; }  // REQUIRES: kValid
+  // See Iterator::value_keeper. Backwards nothing keeps a value. REQUIRES: kValid.
+  const std::shared_ptr<const void>* value_keeper() const {
+    return direction_ == Direction::kForward ? merged_->value_keeper() : nullptr;
+  }
   const Status& status() const { return error_; }               // the error of kError
   uint64_t generation() const { return at_.view->generation; }  // of the view it keeps
 

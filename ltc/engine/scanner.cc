@@ -12,8 +12,21 @@ constexpr int kStepsBetweenLooks = 64;  // at the clock
 
 // Room for a page whose entries are like the first one, unless that is large.
 void Reserve(const ScanOp& op, size_t entry_bytes, ScanPage* page) {
-  constexpr uint64_t kMost = 64 << 10;
+  constexpr uint64_t kMost = 2 << 20;
   page->entries.reserve(std::min({op.limit * entry_bytes, op.page_bytes + entry_bytes, kMost}));
+}
+
+void Append(const ScanOp& op, const RangeIterator& it, ScanPage* page) {
+  constexpr size_t kLeastReferred = 256;  // bytes of a value; less is copied sooner than it is kept
+  const std::shared_ptr<const void>* const keeper =
+      op.may_refer && it.value().size() >= kLeastReferred ? it.value_keeper() : nullptr;
+  if (page->count == 0)
+    Reserve(op, LengthPrefixedSize(it.key()) + (keeper == nullptr ? LengthPrefixedSize(it.value()) : 0),
+            page);
+  PutLengthPrefixed(&page->entries, it.key());
+  if (keeper == nullptr) return PutLengthPrefixed(&page->entries, it.value());
+  page->referred.values.resize(page->count);
+  page->referred.Add(it.value(), *keeper);
 }
 
 }  // namespace
@@ -82,12 +95,10 @@ bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
   for (int steps = kStepsBetweenLooks;;) {
     switch (it->Settle(&steps)) {
       case RangeIterator::State::kValid:
-        if (page->count == 0)
-          Reserve(scan->op, LengthPrefixedSize(it->key()) + LengthPrefixedSize(it->value()), page);
-        PutLengthPrefixed(&page->entries, it->key());
-        PutLengthPrefixed(&page->entries, it->value());
+        Append(scan->op, *it, page);
         if (++page->count >= scan->op.limit) return EndPage(scan.get(), /*more=*/false);
-        if (page->entries.size() >= scan->op.page_bytes) return EndPage(scan.get(), /*more=*/true);
+        if (page->entries.size() + page->referred.bytes >= scan->op.page_bytes)
+          return EndPage(scan.get(), /*more=*/true);
         it->Next();
         break;
       case RangeIterator::State::kPaused:

@@ -18,6 +18,7 @@ constexpr std::pair<const char*, size_t MemoryUse::*> kMemoryPools[] = {
 constexpr Nanos kHousekeepingPeriod = 100 * kMillisecond;
 constexpr Nanos kTrimPeriod = 10 * kSecond;  // without a write, after which memory goes back to the kernel
 constexpr Nanos kLogPeriod = kSecond;
+constexpr Nanos kIdlePeriod = kSecond;  // without a write to any range, after which Level0 is merged down
 constexpr Nanos kRepairPause = 10 * kSecond;      // after one that failed
 constexpr Nanos kReleaseDeadline = 60 * kSecond;  // of the flush
 // While the node stops, after a release that was taken back.
@@ -240,7 +241,7 @@ NodeReport LtcNode::Report() const {
   for (const NodeInfo& stoc : stocs_->live()) {
     if (!stoc.draining) continue;
     uint64_t& tables = report.draining[stoc.stoc_id];
-    for (const auto& h : ranges_.held()) tables += h->range()->TablesLeft(stoc.stoc_id);
+    for (const auto& h : ranges_.held()) tables += h->range()->compactor().TablesLeft(stoc.stoc_id);
   }
   return report;
 }
@@ -326,7 +327,8 @@ void LtcNode::Publish(const RangeLedger<HostedRange>::Held& held) {
 void LtcNode::Housekeeping() {
   Nanos next_log = Now() + kLogPeriod;
   Nanos next_orphans = Now() + options_.orphan_period_ns;
-  Nanos next_trim = Now() + kTrimPeriod;
+  Nanos next_trim = Now() + kTrimPeriod, next_idle = Now() + kIdlePeriod;
+  uint64_t numbers_before = 0;  // of all ranges
   while (!stop_.WaitUntil(Now() + kHousekeepingPeriod)) {
     CollectGarbage();
     RepairNext();
@@ -359,6 +361,14 @@ void LtcNode::Housekeeping() {
       GiveBackRanges();
     }
     if (orphans_due) next_orphans = Now() + options_.orphan_period_ns;
+    if (Now() >= next_idle) {
+      uint64_t numbers = 0;
+      for (const auto& h : ranges_.held()) numbers += h->range()->points().sequences().last();
+      if (std::exchange(numbers_before, numbers) == numbers) {
+        for (const auto& h : ranges_.held()) h->range()->compactor().BeIdle();
+      }
+      next_idle = Now() + kIdlePeriod;
+    }
     if (Now() >= next_trim) {
       arenas_.TrimIfIdle();
       next_trim = Now() + kTrimPeriod;

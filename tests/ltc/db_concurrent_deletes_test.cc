@@ -45,6 +45,7 @@ class ConcurrentDeletesTest : public testing::Test {
     options.range.memtable_size_bytes = 128 << 10;
     options.range.compaction.table_size_bytes = 64 << 10;
     options.range.compaction.level1_bytes = 256 << 10;
+    options.range.compaction.level0_runs_trigger = 4;
     auto db = Db::Open(directory_.path(), options);
     EXPECT_TRUE(db.ok()) << db.status();
     db_ = *std::move(db);

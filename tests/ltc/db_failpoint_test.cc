@@ -31,6 +31,7 @@ DbOptions SmallOptions(Disk* disk) {
   o.range.table.block_size_bytes = 1 << 10;
   o.range.compaction.table_size_bytes = 64 << 10;
   o.range.compaction.level1_bytes = 256 << 10;
+  o.range.compaction.level0_runs_trigger = 4;
   o.disk = disk;
   return o;
 }

@@ -26,6 +26,7 @@ class RangeDeleteTest : public testing::Test {
     options_.range.memtable_size_bytes = 128 << 10;
     options_.range.compaction.table_size_bytes = 64 << 10;
     options_.range.compaction.level1_bytes = 256 << 10;
+    options_.range.compaction.level0_runs_trigger = 4;
     Open();
   }
   ~RangeDeleteTest() override {

@@ -68,6 +68,7 @@ class TestedDb : public TestedStore {
     o.range.merge_rounds = random_.OneIn(2) ? MergeRounds::kAlways : MergeRounds::kAuto;
     o.range.compaction.table_size_bytes = 64 << 10;
     o.range.compaction.level1_bytes = 128 << 10;
+    o.range.compaction.level0_runs_trigger = 4;
     o.range.compaction.max_parts = 1 + static_cast<int>(random_.Uniform(4));
     auto db = Db::Open(directory_, o);
     ASSERT_TRUE(db.ok()) << db.status();

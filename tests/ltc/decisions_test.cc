@@ -29,7 +29,7 @@ std::string PickFromText(const std::vector<std::string>& lines) {
   std::map<Uuid, std::string> names;
   std::map<std::string, Uuid> uuids;
   int picks = 1;
-  uint64_t paid = 0;
+  Level0Demand demand;
   for (const std::string& line : lines) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
     if (words[0] == "busy") {
@@ -41,7 +41,9 @@ std::string PickFromText(const std::vector<std::string>& lines) {
     } else if (words[0] == "level0_share") {
       options.level0_share = std::stod(words[1]);
     } else if (words[0] == "paid") {
-      paid = std::stoull(words[1]);
+      demand.paid_bytes = std::stoull(words[1]);
+    } else if (words[0] == "idle") {
+      demand.idle = true;
     } else if (words[0] == "picks") {
       picks = std::stoi(words[1]);
     } else {
@@ -79,7 +81,7 @@ std::string PickFromText(const std::vector<std::string>& lines) {
   };
   std::string out;
   for (int i = 0; i < picks; ++i) {
-    const auto plan = PickCompaction(**version, options, paid, &state);
+    const auto plan = PickCompaction(**version, options, demand, &state);
     if (!plan) {
       out += "nothing\n";
       continue;

@@ -12,6 +12,7 @@ inline DbOptions SmallOptions() {
   o.range.memtable_size_bytes = 128 << 10;
   o.range.compaction.table_size_bytes = 64 << 10;
   o.range.compaction.level1_bytes = 256 << 10;
+  o.range.compaction.level0_runs_trigger = 4;
   return o;
 }
 

@@ -512,7 +512,7 @@ TEST_P(SharedTableTest, AMoveOffAStocWritesTheUsedPartOnly) {
     high.range()->LeaveStocs({StocId(1)});
     while (high.range()->CompactOne()) {
     }
-    EXPECT_EQ(high.range()->TablesLeft(StocId(1)), 0u);
+    EXPECT_EQ(high.range()->compactor().TablesLeft(StocId(1)), 0u);
     std::set<Uuid> moved;
     ASSERT_TRUE(rig.Eventually([&] {  // nobody reads the old ones any more
       moved = high.Tables();
