@@ -9,6 +9,7 @@
 // answered in time, or before its range had another owner, and is never sent again by the client.
 //
 // Thread safety: all methods from any thread; callbacks run on a thread of the client's and must not wait.
+//                Those of a call whose arguments are refused run on the calling thread, inside the call.
 // Ownership:     arguments are copied where a call is asynchronous; results are values. The client outlives
 //                its operations.
 // Errors:        Result. Keys are 1 to 4096 bytes; an empty or larger key, a value over the cluster's limit
@@ -107,8 +108,8 @@ struct CheckpointsResult : Result {
 struct WriteOptions {
   int64_t ttl_ms = 0;  // of a put: the key is gone, as if deleted, so long from now (expiry, K7); 0: never
   // false: where the log is on disks, acknowledged when it is written there: it survives the death of all
-  // processes, not a loss of power of their hosts (docs/durability.md). Nothing else changes, and where the
-  // log is in memory nothing at all.
+  // processes, not a loss of power of their hosts (docs/durability.md). Nothing else changes for the caller,
+  // and where the log is in memory nothing at all.
   bool sync = true;
 };
 

@@ -2,8 +2,8 @@
 // range is where), and the tries of one operation within one deadline (no write twice, A1).
 //
 // An operation is an Op. Its `send` makes one try at the range that holds its key now, and calls Finish,
-// RetryLater or Try; its `end` gives the caller the result. A read is tried again whatever became of a try, a
-// write only where the try was definitely not applied.
+// RetryLater or Try; its `end` gives the caller the result. A read is tried again where that may help, a
+// write only where the try was besides definitely not applied.
 //
 // A try ends with the answer, at its deadline, or soon after the configuration names a later epoch of the
 // range, for the LTC that was asked serves it no more and may stand still for minutes. A try that is not
@@ -15,6 +15,7 @@
 //   kNotOwner, kUnavailable          tried again  tried again, both with a newer configuration
 //   kBusy, kNoSpace                  tried again  tried again
 //   kUnknown: sent, not answered     tried again  ends as unknown: it is never sent twice
+//   kSnapshotEnded                   ends; of an iterator's page, perhaps tried again
 //   others                           ends         ends
 //
 // Thread safety: Start, StartOn, Current, WantRefresh, NewOp, the checks, TakeSnapshot and DropParts from any
@@ -81,9 +82,9 @@ struct Op {
   std::function<void(Result)> end;  // called once, with the result, on the lane's thread
   uint64_t request_number = 0;      // rises in one client; log records carry it (A1)
 
-  ClientLane* lane = nullptr;            // set by StartOn
-  Nanos deadline_ns = 0;                 // of the operation; 0 before StartOn: the client's timeout
-  Nanos backoff_ns = 0;                  // pause before the next try; doubles up to 100 ms
+  ClientLane* lane = nullptr;  // set by StartOn
+  Nanos deadline_ns = 0;       // of the operation; 0 before StartOn: the client's timeout
+  Nanos backoff_ns = 0;        // the next pause is half to one and a half of it; doubles up to 100 ms
   Outcome last = Outcome::kUnavailable;  // of the last try
   // The range, epoch and address of the last try, or why there was none; for messages.
   std::string last_where;

@@ -14,7 +14,7 @@
 //     which others were silent.
 //   - One that it has not heard, when C2's wait is over and either its node is gone or the leader has
 //     listened for `listen_ns`: a node that comes back late, for whatever reason, keeps its ranges (absence
-//     is not death, C2').
+//     is not death, C2'). Its ranges too wait until the LTCs have settled:
 //   - Ranges that are nobody's wait until no LTC has been newly heard for `settle_ns`: the first to come is
 //     not given everything. One that is released while this leader looks on does not.
 //   - A move is R1, to the LTC with the fewest ranges: epoch + 1, SEALING, the new owner with its

@@ -6,6 +6,9 @@
 //
 // Thread safety: all methods from any thread; those that return a Status wait (never on an xchg thread).
 //                lease_expiry_ns() is one atomic load.
+// Ownership: the ConfigStore outlives the session that was made with it; events are called until the session
+//            is destroyed.
+// Errors: Statuses; each method names those that mean something of their own.
 #pragma once
 
 #include <atomic>
@@ -85,7 +88,7 @@ struct NodeEvents {
   // flush, stop, let go in order (drain, migration)
   std::function<void(RangeId, Epoch)> release;
   std::function<void(const std::vector<NodeInfo>&)> stocs;  // the StoCs with a lease, whenever they change
-  // our session or incarnation is void: the process must restart
+  // Our session is void: nothing is granted any more. The node may join again with the incarnation it has.
   std::function<void(const std::string& why)> lost;
   std::function<NodeReport()> report;
 };

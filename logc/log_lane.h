@@ -1,7 +1,7 @@
 // LogLane: the logs of one range on one exchange thread: for each round the one where appends go, those of
 // former groups that still hold records of it, and a spare one, opened ahead for the next round.
 //
-// Lane is what the threads of requests are called where they share a log client: lane i is xchg i.
+// A lane is what one request thread has of something that all share: lane i is xchg i's.
 //
 // Thread safety: OnXchg of its thread; in_flight_bytes from any.
 // Ownership:     Services, staging memory, RangeGroups, FullDisks and Host outlive it. What is under way in

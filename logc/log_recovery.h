@@ -6,14 +6,16 @@
 // write-all, so each such member holds every acknowledged record of its group, and the fenced one keeps
 // whatever the old owner still sends to the others from being acknowledged. The others are fenced too, but
 // nobody waits for one that is silent longer than kStragglers: it may stand still for minutes. Segments
-// before files; StoCs and logs in parallel. Of a log's segments one member's are read, of its files all that
-// answer; where those lack a record that was acknowledged (log_copies.h), every other copy too, and then even
-// the silent are waited for, up to kWaitForCopies.
+// before files; StoCs and logs in parallel. Of a log's segments one member's are read; of its files all that
+// answer, where no segments were read, or those that were lack something; where those too lack a record that
+// was acknowledged (log_copies.h), every other copy too, and then even the silent are waited for, up to
+// kWaitForCopies.
 //
 // A member that was started since, and has files of which nobody can tell whether they are a log of the
 // group, is not such a member: what is missing there would pass for a log that never was.
 //
 // Thread safety: waits; threads that open ranges.
+// Ownership: none taken; what it returns is the caller's.
 // Errors: Unavailable: no member of some group answers or still has its memory or store (the text lists them:
 //         force-open's report), or those that do have files whose headers cannot be read;
 //         DataLoss: a record that was acknowledged is damaged in every copy that answers, or one must not be

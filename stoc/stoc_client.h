@@ -9,8 +9,8 @@
 //
 // Thread safety: async forms OnXchg (of `xchg`); blocking forms from any thread that may wait; the directory
 //                of StoCs may be replaced at any time (UpdateStocs).
-// Ownership:     `data` must stay valid until done. Memory handed out by OpenSegment belongs to the StoC. The
-//                client outlives the xchgs' threads: what runs on them refers to it.
+// Ownership:     arguments are copied before a call returns. Memory handed out by OpenSegment belongs to the
+//                StoC. The client outlives the xchgs' threads: what runs on them refers to it.
 // Errors:        outcomes as xchg.h says; kNotOwner: our epoch is fenced; kNoSpace; kNotFound; kCorruption:
 //                bytes arrived damaged. `done` never runs inside the call. Blocking forms wait and try again,
 //                in the deadline, while a StoC says kBusy.

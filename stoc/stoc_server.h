@@ -1,7 +1,7 @@
 // StocServer: the requests of stoc/protocol.h, served: handlers on the xchg threads decode, check the epoch
 // and either answer at once (what needs only memory at hand) or hand over:
 //   storage threads  all that waits for the disk; a full queue answers kBusy
-//   log threads      appends to logs in files (log_writer.h)
+//   log thread       appends to logs in files (log_writer.h)
 //   control thread   what registers or revokes memory: sealing, new segments, recycling
 //
 // Revocation (F1): a request of a fenced epoch is refused when it arrives and again when its work begins; a
@@ -134,7 +134,7 @@ class StocServer {
   void FreeLogsNow(const Caller& caller,
                    const FreeLogsRequest& request);  // the logs' files on a storage thread
   void OpenLogFile(const Caller& caller, const OpenLogFileRequest& request);  // on a storage thread
-  void AppendLog(const Caller& caller, const AppendLogRequest& request);      // handed to the log threads
+  void AppendLog(const Caller& caller, const AppendLogRequest& request);      // handed to the log thread
   // Revocation (F1): answered when no work of a lower epoch is inside and the range's segments are sealed.
   void Fence(const Caller& caller, const RangeEpochRequest& request);
   // Free (R6): the same fence, then what is below the epoch is freed instead of sealed.

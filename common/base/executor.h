@@ -9,6 +9,8 @@
 //
 // Thread safety: Submit and IsCurrentThread from any thread; RunAt on the executor's thread, unless the
 //   implementation allows more.
+// Ownership: closures are its own until they have run; one that never runs is destroyed with it.
+// Errors: none; a closure is never refused.
 #pragma once
 
 #include <cstddef>

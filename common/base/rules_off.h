@@ -1,6 +1,8 @@
 // RulesOff: safety rules (docs/protocol.md) that a test switches off in nodes, to see that the loss is found:
 // negative controls. Options carry it. No flag and no file sets any of it, so in every program all rules are
 // on. The rules of the coordinator's decisions are in ClusterOptions::RulesOff.
+//
+// A plain value, set before whoever is given it starts.
 #pragma once
 
 namespace nova {

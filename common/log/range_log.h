@@ -62,9 +62,8 @@ class RangeLog {
   virtual ~RangeLog() = default;
   // Posts the record soon, at the latest at the end of the executor's turn. `done` runs on `on`, in order of
   // append for each log; a local log, and one that is fenced already, calls it before Append returns. kOk:
-  // taken. Else nothing was done, and `done` is
-  // not called. kBusy: there is no log memory now. kNoSpace: earlier records have been waiting for full disks
-  // for a while.
+  // taken. Else nothing was done, and `done` is not called. kBusy: there is no log memory now. kNoSpace:
+  // earlier records have been waiting for full disks for a while.
   virtual Outcome Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) = 0;
   // Frees the round's logs at all members. Call once an acknowledged edit names every memtable of the round
   // as done (done memtables, M3).

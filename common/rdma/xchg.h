@@ -36,10 +36,10 @@
 //   from any.
 // Ownership: message bodies and results are valid during the callback only. Local memory of Write and Read
 //   belongs to the fabric until `done` (exposed memory, F4): see Write.
-// Errors: Unavailable: it could not be sent; nothing happened at the peer. Unknown: it was sent, and no
-//   answer came within the deadline, or the connection broke; of a one-sided operation also: the target
-//   refused it (key, bounds, rights; parts of it may have landed before its memory was revoked).
-//   InvalidArgument: longer than max_message_bytes. Malformed bytes close their connection and are counted.
+// Errors: outcomes. kUnavailable: it could not be sent; nothing happened at the peer. kUnknown: it was sent,
+//   and no answer came within the deadline, or the connection broke; of a one-sided operation also: the
+//   target refused it (key, bounds, rights; parts of it may have landed before its memory was revoked).
+//   kInvalidArgument: longer than max_message_bytes. Malformed bytes close their connection and are counted.
 #pragma once
 
 #include <functional>

@@ -18,6 +18,7 @@
 //   the same, and bottom              dropped      dropped
 //
 // Thread safety: RunCompaction may run on any thread that may wait.
+// Ownership: a job is a value; the storage outlives the call.
 // Errors: those of the storage; Cancelled; DeadlineExceeded; InvalidArgument: an input without a key range;
 //   DataLoss.
 #pragma once

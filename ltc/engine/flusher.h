@@ -3,7 +3,7 @@
 //
 // Thread safety: all. FlushOne and FlushAll wait for the tables' store and for the
 //   manifest, which on a roll means the configuration store too.
-// Locks: one for commits, taken before VersionSet's.
+// Locks: one for commits, taken before VersionSet's and Pacer's.
 // Ownership: none taken.
 // Errors: a flush that failed is tried again by the next FlushOne; Pacer remembers why it failed.
 #pragma once

@@ -21,6 +21,7 @@
 //
 // Thread safety: all.
 // Ownership: outlives every Turn.
+// Errors: none.
 #pragma once
 
 #include <array>

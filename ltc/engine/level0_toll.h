@@ -9,6 +9,7 @@
 //   paid     time that reads have spent on runs of Level0 since it was merged last; of all request threads
 //   price    time to merge the bytes of the job: measured, of the jobs so far
 //
+// Ownership: none taken.   Errors: none.
 // Thread safety: all. OnGet and OnScan on the executor they name.
 // Units: nanoseconds, bytes.
 #pragma once

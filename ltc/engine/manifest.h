@@ -42,8 +42,8 @@ namespace nova {
 class ManifestStorage {
  public:
   virtual ~ManifestStorage() = default;
-  // Creates the file on fresh members and writes the first record to all of them, synced. After an error no
-  // file is left.
+  // Creates the file on fresh members and writes the first record to all of them, synced. After an error
+  // some members may have the file, which nothing references (collection, N4).
   virtual StatusOr<ManifestGroup> Create(std::string_view first_record, const Uuid& file) = 0;
   // Writes a record at the file's end, synced on all members. After an error some members may have it.
   virtual Status Append(const ManifestGroup& group, uint64_t offset, std::string_view record) = 0;

@@ -136,8 +136,8 @@ class Range : public std::enable_shared_from_this<Range> {
   // Every job of this epoch with a lower number has ended: the files it placed are referenced now or never
   // (collection, N4).
   uint64_t FirstUnfinishedJob() const { return jobs_.FirstUnfinished(); }
-  // StoCs that must hold nothing of this range any more: CompactOne writes their tables anew elsewhere. The
-  // services' `place` must avoid them already.
+  // StoCs that must hold nothing of this range any more: CompactOne writes their tables anew elsewhere.
+  // RangeHost::Place must avoid them already.
   void LeaveStocs(const std::vector<StocId>& stocs) { jobs_.LeaveStocs(stocs); }
 
   // --- any thread: its parts, as far as others may ask them

@@ -15,6 +15,7 @@
 // Thread safety: memtables and atomics from any thread. Other fields are constant once the round is in a
 //   view, unless they name their lock.
 // Ownership: shared_ptr; views hold rounds, and so do iterators over their memtables.
+// Errors: none.
 #pragma once
 
 #include <atomic>

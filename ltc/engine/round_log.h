@@ -1,5 +1,6 @@
 // RoundLog: a range's log as its parts use it: they append records and delete the logs of rounds. Before Open
-// there is no log; then DeleteRound and Fence do nothing, and all others must not be called.
+// there is no log; then DeleteRound and Fence do nothing, and all others must not be called: whoever calls
+// them has seen the range active.
 //
 // Thread safety: as RangeLog. Open once, before the range is active.
 // Ownership: owns the RangeLog.

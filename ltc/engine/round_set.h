@@ -7,7 +7,7 @@
 //
 // Thread safety: all methods; ViewOf, PointOf and WithReadPoint on the executor they name.
 // Locks: its own, the innermost of a range's parts. Under it run `change` of Publish, and when a round is
-//   sealed RangeServices::work and the arena pool, which take locks of their own and call nobody back.
+//   sealed RangeHost::WorkDue and the arena pool, which take locks of their own and call nobody back.
 // Ownership: views keep rounds and tables; RefreshLanes has whoever keeps an older view let go of it.
 // Errors: none; where there is no room for another round, false.
 #pragma once

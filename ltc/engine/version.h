@@ -11,6 +11,7 @@
 // Thread safety: Version is immutable; all methods of TableHandle from any thread.
 // Ownership: a version holds its tables and those of its checkpoints. A table's files go to the GarbageSink
 //   once an acknowledged edit has left it in neither and its last reference is gone (edit first, M2).
+// Errors: of Apply.
 #pragma once
 
 #include <atomic>
@@ -85,9 +86,8 @@ struct Checkpoint {
   SequenceNumber sequence = 0;
   int64_t created_ms = 0;  // wall clock
   std::vector<Run> runs;   // newest first
-  // Range deletions (K7) that hide versions in the runs.
-  RangeTombstonesRef tombstones =
-      nullptr;  // range deletions (K7): versions in the runs that they hide are not in it
+  // Range deletions (K7): versions in the runs that they hide are no part of the checkpoint.
+  RangeTombstonesRef tombstones = nullptr;
 };
 using CheckpointRef = std::shared_ptr<const Checkpoint>;
 inline constexpr size_t kMaxCheckpoints = 100;  // of one range

@@ -20,7 +20,8 @@
 // Ownership: entries are copied before Write returns.
 // Errors: outcomes. kInvalidArgument, kBusy, kNoSpace, kUnavailable, kConditionFailed, kDeadlineExceeded (of
 //   a swap): nothing was written. kNotOwner: nothing was written, and the range is not served here. kUnknown:
-//   it may be found later.
+//   it may be found later; so it is where the log says kNotOwner of a record it took. kCorruption (of a
+//   swap): the key could not be read, and nothing was written.
 #pragma once
 
 #include <atomic>
@@ -50,7 +51,7 @@ class WritePath {
   // swap.
   void CompareAndSwap(Executor* on, CompareAndSwapOp op, WriteDone done);
   bool any_swap_under_way() const { return latches_.any_held(); }              // some key's latch is held
-  uint64_t writes() const { return writes_.load(std::memory_order_relaxed); }  // entries written; a metric
+  uint64_t writes() const { return writes_.load(std::memory_order_relaxed); }  // entries answered; a metric
 
  private:
   struct WriteContext;  // a write between its number and its answer

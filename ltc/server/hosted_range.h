@@ -77,6 +77,7 @@ struct HostServices {
   LogClient* logs = nullptr;
   // The membership in the cluster; null while there is none.
   std::function<std::shared_ptr<NodeSession>()> session;
+  // Each of these three drops the function where 65,536 wait already, or the node stops.
   // Runs a function on a control thread, which may wait.
   std::function<void(std::function<void()>)> run_control;
   // Runs it on a thread that only replaces log groups, and may wait.
@@ -148,7 +149,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
 
   RangeId id() const { return id_; }
   Epoch epoch() const { return epoch_; }
-  const std::shared_ptr<Range>& range() const { return range_; }  // null before Open has recovered it
+  // Null before Open has recovered it. REQUIRES: RangeLedger has the handle as opened, or the caller is a
+  // part of Open: it is set once, by no lock.
+  const std::shared_ptr<Range>& range() const { return range_; }
   // The record as this LTC last knew it.
   RangeRecord record() const;
 

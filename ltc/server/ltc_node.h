@@ -12,6 +12,7 @@
 // Thread safety: all. Events of the session (On...) do not wait.
 // Locks: none of its own. Of its parts RangeLedger's is held while the map of ranges is handed to LtcServer,
 //   which takes its own, and while ranges are abandoned; the others are leaves.
+// Ownership: its parts. The environment outlives it; callbacks of session and threads end in the destructor.
 // Errors: Start returns one Status that names the cause.
 #pragma once
 
@@ -97,8 +98,8 @@ class LtcNode {
   // The callbacks of a session; they run on its heartbeat thread.
   NodeEvents Events();
 
-  // A range is ours at an epoch; queues OpenRange unless it is held, opening or excluded at that epoch or
-  // later. Comes with every heartbeat until the range is open.
+  // A range is ours at an epoch; queues OpenRange unless it is held, opening, being given back, or excluded
+  // at that epoch or later. Comes with every heartbeat until the range is open.
   void OnAssigned(const RangeAssignment& assignment);
   // Epochs of the range up to `epoch` were taken from us: abandons the range before it returns, for the lease
   // in the same reply counts after that (lease, C3). A release thread then drops it.

@@ -19,7 +19,8 @@
 //
 // Thread safety: all; nothing waits.
 // Locks: its own, held while `held_changed` runs (which may take locks that call nobody back) and handles are
-//   abandoned (which fences logs).
+//   abandoned (which fences logs). On a fence it is taken under the locks of a range's edits, so nothing that
+//   runs under it may take those.
 // Ownership: shares the handles.
 // Errors: none.
 #pragma once
