@@ -130,10 +130,6 @@ void CallerLane::LeaveLocked() {
 }
 
 void CallerLane::RunQueued() {
-  while (!timers_.empty() && timers_.begin()->first <= Now()) {
-    queue_.push_back(std::move(timers_.begin()->second));
-    timers_.erase(timers_.begin());
-  }
   while (!queue_.empty()) {
     auto fn = std::move(queue_.front());
     queue_.pop_front();
@@ -177,6 +173,10 @@ void CallerLane::WatchTimers() {
 bool CallerLane::WaitFor(const bool* done) {
   MutexLock lock(&mu_);
   for (;;) {
+    while (!timers_.empty() && timers_.begin()->first <= Now()) {
+      queue_.push_back(std::move(timers_.begin()->second));
+      timers_.erase(timers_.begin());
+    }
     RunQueued();
     if (*done) return true;
     Sleeper self(done);

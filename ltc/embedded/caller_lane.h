@@ -83,8 +83,7 @@ class CallerLane : public Executor {
   // False: another thread has it, or sleeps on it.
   bool TryTake();
   void Submit(absl::AnyInvocable<void()> fn) override;
-  // `fn` runs once it is due, on a thread that has the lane. One that is in Hold::RunUntil wakes for it;
-  // without one it waits.
+  // `fn` runs once it is due and a thread is in Hold::RunUntil on this lane; without one it waits.
   void RunAt(Nanos when_ns, absl::AnyInvocable<void()> fn) override;
   bool IsCurrentThread() const override;
   size_t index() const override { return index_; }
@@ -116,7 +115,7 @@ class CallerLane : public Executor {
   void LeaveLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sleeps on the lane, runs closures and timers, until *done. False: the lane was let go of.
   bool WaitFor(const bool* done);
-  // Runs queued closures and due timers; lets go of mu_ meanwhile.
+  // Runs queued closures; lets go of mu_ meanwhile. Timers are for sleepers: whoever submits may hold locks.
   void RunQueued() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Some sleeper wakes at the time of the first timer, or before.
   bool TimersAreWatched() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -25,6 +25,7 @@ void Append(const ScanOp& op, const RangeIterator& it, ScanPage* page) {
             page);
   PutLengthPrefixed(&page->entries, it.key());
   if (keeper == nullptr) return PutLengthPrefixed(&page->entries, it.value());
+  if (page->referred.values.empty()) page->referred.values.reserve(std::min<uint64_t>(op.limit, 1024));
   page->referred.values.resize(page->count);
   page->referred.Add(it.value(), *keeper);
 }

@@ -52,5 +52,28 @@ TEST(ClusterSimTest, KeepsWhatWasAcknowledgedWhenAnLtcAndAStocDie) {
   });
 }
 
+// Of its only range.
+int Level0RunsOf(const LtcNode& ltc) {
+  const std::string text = ltc.StatusText();
+  const size_t end = text.find(" Level0 runs"), begin = text.rfind(' ', end - 1);
+  return end == std::string::npos ? -1 : std::stoi(text.substr(begin, end - begin));
+}
+
+TEST(ClusterSimTest, AnIdleLtcMergesLevel0Down) {
+  Simulate(1, [] {
+    SimClusterOptions options = SmallCluster();
+    options.ltc.hosted.range.compaction.level0_runs_trigger = 16;
+    options.ltc.hosted.range.level0_slow_runs = 32;
+    options.ltc.hosted.range.level0_stop_runs = 64;
+    OneRange w(options);
+    const LtcNode& owner = *w.cluster.ltc(w.Record().owner);
+    for (int i = 0; i < 2000 && Level0RunsOf(owner) < 3; ++i)
+      ASSERT_TRUE(w.client->Put(KeyOf(i % 50), std::string(1000, 'v')).ok());
+    ASSERT_GE(Level0RunsOf(owner), 3) << owner.StatusText();
+    SleepFor(5 * kSecond);
+    EXPECT_LE(Level0RunsOf(owner), 1) << owner.StatusText();
+  });
+}
+
 }  // namespace
 }  // namespace nova

@@ -105,5 +105,26 @@ TEST(DbScanTest, ValuesOfAllSizesFromAllPlaces) {
   }
 }
 
+TEST(DbScanTest, AnIdleDatabaseMergesLevel0Down) {
+  const Directory directory;
+  DbOptions options = SmallOptions();
+  options.range.compaction.level0_runs_trigger = 16;
+  auto db = Db::Open(directory.path(), options);
+  ASSERT_TRUE(db.ok()) << db.status();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE((*db)->Put("key", "value").ok());
+    ASSERT_TRUE((*db)->Flush().ok());
+  }
+  EXPECT_GT((*db)->stats().level0_runs, 1) << "the test tests nothing";
+  for (int i = 0; i < 30'000 && (*db)->stats().level0_runs > 1; ++i) SleepFor(kMillisecond);
+  EXPECT_LE((*db)->stats().level0_runs, 1);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE((*db)->Put("key", "value").ok());
+    ASSERT_TRUE((*db)->Flush().ok());
+  }
+  ASSERT_TRUE((*db)->WaitForBackgroundWork().ok());
+  EXPECT_LE((*db)->stats().level0_runs, 1) << "whoever waits for the work waits for that too";
+}
+
 }  // namespace
 }  // namespace nova
