@@ -11,6 +11,8 @@
 namespace nova {
 namespace {
 
+constexpr Nanos kNoFavours = 600 * kSecond;
+
 uint64_t CountOn(const Version& version, StocId stoc) {
   std::set<const TableHandle*> on;
   version.ForEachTable([&](const Run&, const TableRef& t) {
@@ -102,6 +104,7 @@ bool Compactor::NeedsCompaction() {
 }
 
 Level0Demand Compactor::Demand() const {
+  if (Now() < no_favours_before_ns_.load()) return {};
   return {toll_->PaidBytes(), idle_at_.load() == points_->sequences().last()};
 }
 
@@ -165,6 +168,7 @@ bool Compactor::CompactOne() {
     }
   }
   if (!s.ok()) {
+    no_favours_before_ns_.store(Now() + kNoFavours);
     GiveUp(run.get());
     pacer_->CompactionFailed(s);
     pacer_->UpdatePressure();  // what Level0 was credited with is there again

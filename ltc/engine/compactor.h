@@ -68,7 +68,9 @@ class Compactor {
   struct RunningCompaction;  // a plan under way, its parts and their results
   class JobStorage;          // tables of a job, through the range's services
 
-  Level0Demand Demand() const;  // as it is now
+  // As it is now. None for ten minutes after a failure: on a full disk a merge that may as well be left would
+  // be begun again and again, and write all that there is room for.
+  Level0Demand Demand() const;
   // Tables may hold entries hidden by a range deletion (K7).
   bool HoldsHidden(const RangeView& view);
   // Carries out a plan, from its jobs to its edit; other threads take parts of it. Waits for them.
@@ -92,6 +94,7 @@ class Compactor {
   // Tables that the last failed compaction had stored: one that stores more does not fail for the same want
   // of space.
   std::atomic<size_t> tables_at_failure_{0};
+  std::atomic<Nanos> no_favours_before_ns_{0};               // see Demand
   std::atomic<SequenceNumber> idle_at_{kMaxSequenceNumber};  // the latest write by the last BeIdle
   Mutex mu_;                                                 // guards picks; not held while a plan runs
   CompactionState compaction_state_ ABSL_GUARDED_BY(mu_);    // cursors and busy tables of the picker

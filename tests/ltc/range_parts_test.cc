@@ -349,6 +349,23 @@ TEST(CompactorTest, ReadsThatSufferFromRunsOfLevel0HaveThemMerged) {
   EXPECT_EQ(parts.Get("a"), "1");
 }
 
+// It would be begun again and again, each time until the disk is full.
+TEST(CompactorTest, AMergeThatFailedIsNotTriedAgainForTheSakeOfReadsOrIdleness) {
+  RangeParts parts;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(parts.Put("a", StrCat(i)), Outcome::kOk);
+    ASSERT_TRUE(parts.flusher.FlushAll(Now() + kSecond, false).ok());
+  }
+  parts.compactor.BeIdle();
+  ASSERT_TRUE(parts.compactor.NeedsCompaction());
+  parts.place_answers = absl::ResourceExhaustedError("full");
+  EXPECT_FALSE(parts.compactor.CompactOne());
+  EXPECT_EQ(parts.view().version->Level0Runs(), 2);
+  parts.place_answers = OkStatus();
+  parts.compactor.BeIdle();
+  EXPECT_FALSE(parts.compactor.NeedsCompaction());
+}
+
 // --- Level0Toll
 
 TEST(Level0TollTest, ReadsPayByTheRunsTheyMeetAndAMergeSettlesIt) {
