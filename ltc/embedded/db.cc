@@ -369,17 +369,7 @@ StatusOr<bool> Db::CompareAndSwap(std::string_view key, std::optional<std::strin
 }
 
 StatusOr<std::shared_ptr<const Snapshot>> Db::TakeSnapshot() {
-  std::shared_ptr<const Snapshot> snapshot;
-  const Outcome outcome = rep_->Run(CallerLanes::For::kReads, [&](Executor* on, Outcome* out,
-                                                                  bool* finished) {
-    rep_->range->TakeSnapshot(on, kNever, [out, finished, &snapshot](Outcome o, std::shared_ptr<Snapshot> s) {
-      snapshot = std::move(s);
-      *out = o;
-      *finished = true;
-    });
-  });
-  if (outcome != Outcome::kOk) return StatusOf(outcome, "snapshot");
-  return snapshot;
+  return TakeSnapshotOf(rep_->range.get(), &rep_->lanes);
 }
 
 Status Db::MultiGet(std::span<const std::string_view> keys, std::vector<std::optional<std::string>>* values,
@@ -435,11 +425,11 @@ Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions&
   NOVA_RETURN_IF_ERROR(rep_->CheckSnapshot(options));
   NOVA_RETURN_IF_ERROR(CheckScanBounds(scan.from, scan.to));
   if (scan.limit == 0) return OkStatus();
+  const bool meant = scan.limit <= kMeantLimit;
   std::shared_ptr<const Snapshot> snapshot = options.snapshot;
-  if (snapshot == nullptr) {  // one moment for all pages
+  if (snapshot == nullptr && !meant) {  // one moment for all pages
     NOVA_ASSIGN_OR_RETURN(snapshot, TakeSnapshot());
   }
-  const bool meant = scan.limit <= kMeantLimit;
   DbPages pages(rep_->range.get(), &rep_->lanes, std::move(snapshot),
                 meant ? DbPages::Meant::kOne : DbPages::Meant::kMany, /*may_refer=*/true);
   PagedIterator it(&pages, scan.from, scan.to, DbPages::kPrefixBytes,

@@ -3,8 +3,39 @@
 #include "ltc/embedded/db_calls.h"
 
 namespace nova {
+namespace {
+
+// A page of fewer entries copies them sooner than it keeps their tables, whose counts of holders all threads
+// share.
+constexpr uint32_t kLeastReferring = 32;
+
+}  // namespace
+
+StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshotOf(Range* range, CallerLanes* lanes) {
+  std::shared_ptr<const Snapshot> snapshot;
+  const Outcome outcome =
+      RunOnLane(lanes, CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
+        range->TakeSnapshot(on, kNever, [out, finished, &snapshot](Outcome o, std::shared_ptr<Snapshot> s) {
+          snapshot = std::move(s);
+          *out = o;
+          *finished = true;
+        });
+      });
+  if (outcome != Outcome::kOk) return StatusOf(outcome, "snapshot");
+  return snapshot;
+}
 
 bool DbPages::Read(const PageRequest& request, EntryPage* page) {
+  if (!ReadAt(request, page)) return false;
+  if (!page->more || snapshot_ != nullptr) return true;
+  auto snapshot = TakeSnapshotOf(range_, lanes_);
+  status_ = snapshot.status();
+  if (!status_.ok()) return false;
+  snapshot_ = *std::move(snapshot);
+  return ReadAt(request, page);
+}
+
+bool DbPages::ReadAt(const PageRequest& request, EntryPage* page) {
   if (!request.goes_on) cursor_.Take();  // it stands elsewhere
   ScanOp op;
   op.from = StoredKey(request.from).view();
@@ -13,7 +44,7 @@ bool DbPages::Read(const PageRequest& request, EntryPage* page) {
   op.snapshot = snapshot_;
   op.reverse = request.reverse;
   op.page_bytes = request.bytes;
-  op.may_refer = may_refer_;
+  op.may_refer = may_refer_ && request.limit >= kLeastReferring;
   if (request.goes_on || meant_ == Meant::kMany) op.cursor = &cursor_;
   std::string why;
   const Outcome outcome =

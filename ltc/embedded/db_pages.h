@@ -1,4 +1,5 @@
-// DbPages: the pages of a scan of an embedded database, at one snapshot. Db::Scan and DbIterator read them.
+// DbPages: the pages of a scan of an embedded database, all of one moment: a snapshot's. A scan of one page
+// needs none. Db::Scan and DbIterator read them.
 //
 // Thread safety: none; one thread at a time.
 // Ownership: the range and the lanes outlive it.
@@ -14,6 +15,8 @@
 
 namespace nova {
 
+StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshotOf(Range* range, CallerLanes* lanes);
+
 class DbPages final : public PageSource {
  public:
   static constexpr size_t kPrefixBytes = 1;  // of the keyspace, in front of the keys of pages
@@ -21,7 +24,9 @@ class DbPages final : public PageSource {
   // kOne: the caller means to read one page, and rarely goes on.
   enum class Meant { kOne, kMany };
 
-  // `may_refer`: pages refer to values in mapped tables, whose files stay for as long as the page does.
+  // No snapshot: the first page is of its own moment, and if others are to follow it is read once more, at a
+  // snapshot that is taken then. `may_refer`: pages refer to values in mapped tables, whose files stay for
+  // as long as the page does.
   DbPages(Range* range, CallerLanes* lanes, std::shared_ptr<const Snapshot> snapshot, Meant meant,
           bool may_refer)
       : range_(range), lanes_(lanes), snapshot_(std::move(snapshot)), meant_(meant), may_refer_(may_refer) {}
@@ -29,9 +34,10 @@ class DbPages final : public PageSource {
   const Status& status() const { return status_; }
 
  private:
+  bool ReadAt(const PageRequest& request, EntryPage* page);  // at the snapshot, if there is one
   Range* const range_;
   CallerLanes* const lanes_;
-  const std::shared_ptr<const Snapshot> snapshot_;
+  std::shared_ptr<const Snapshot> snapshot_;
   const Meant meant_;
   const bool may_refer_;
   ScanCursor cursor_;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -103,6 +104,44 @@ TEST(DbScanTest, ValuesOfAllSizesFromAllPlaces) {
       ASSERT_EQ(found, wanted);
     }
   }
+}
+
+// A limit that is meant, and entries that no page holds: the first page is read at no snapshot, and once more
+// at one, for the others have to be of its moment.
+TEST(DbScanTest, K4AllPagesAreOfOneMomentWhereTheFirstHadNoSnapshot) {
+  constexpr int kKeys = 24;
+  const Directory directory;
+  DbOptions options;
+  options.log = DbLog::kNone;
+  auto db = Db::Open(directory.path(), options);
+  ASSERT_TRUE(db.ok()) << db.status();
+  std::atomic<bool> ending{false};
+  const auto write = [&](int tag) {
+    WriteBatch batch;
+    const std::string value = std::to_string(tag) + std::string(100'000, 'v');
+    for (int i = 0; i < kKeys; ++i) batch.Put(KeyOf(static_cast<uint64_t>(i)), value);
+    ASSERT_TRUE((*db)->Write(batch).ok());
+  };
+  write(0);
+  Thread writer("writer", [&] {
+    for (int tag = 1; !ending.load(); ++tag) write(tag);
+  });
+  for (int n = 0; n < 60; ++n) {
+    for (const bool reverse : {false, true}) {
+      std::set<std::string> tags;
+      int seen = 0;
+      const Status s =
+          (*db)->Scan({.limit = kKeys, .reverse = reverse}, [&](std::string_view, std::string_view value) {
+            tags.emplace(value.substr(0, value.find('v')));
+            ++seen;
+            return true;
+          });
+      EXPECT_TRUE(s.ok()) << s;
+      EXPECT_EQ(seen, kKeys);
+      EXPECT_EQ(tags.size(), 1u) << "a batch is seen whole or not at all";
+    }
+  }
+  ending.store(true);
 }
 
 TEST(DbScanTest, AnIdleDatabaseMergesLevel0Down) {
