@@ -3,13 +3,6 @@
 #include "ltc/embedded/db_calls.h"
 
 namespace nova {
-namespace {
-
-// A page of fewer entries copies them sooner than it keeps their tables, whose counts of holders all threads
-// share.
-constexpr uint32_t kLeastReferring = 32;
-
-}  // namespace
 
 StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshotOf(Range* range, CallerLanes* lanes) {
   std::shared_ptr<const Snapshot> snapshot;
@@ -44,7 +37,7 @@ bool DbPages::ReadAt(const PageRequest& request, EntryPage* page) {
   op.snapshot = snapshot_;
   op.reverse = request.reverse;
   op.page_bytes = request.bytes;
-  op.may_refer = may_refer_ && request.limit >= kLeastReferring;
+  op.may_refer = may_refer_;
   if (request.goes_on || meant_ == Meant::kMany) op.cursor = &cursor_;
   std::string why;
   const Outcome outcome =
