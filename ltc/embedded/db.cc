@@ -431,7 +431,7 @@ Status Db::Scan(const DbScan& scan, const ScanEntry& entry, const DbReadOptions&
     NOVA_ASSIGN_OR_RETURN(snapshot, TakeSnapshot());
   }
   DbPages pages(rep_->range.get(), &rep_->lanes, std::move(snapshot),
-                meant ? DbPages::Meant::kOne : DbPages::Meant::kMany, /*may_refer=*/true);
+                meant ? DbPages::For::kOnePage : DbPages::For::kManyPages);
   PagedIterator it(&pages, scan.from, scan.to, DbPages::kPrefixBytes,
                    meant ? static_cast<uint32_t>(scan.limit) : PagedIterator::kFirstPage,
                    meant ? PageRequest::kMaxBytes : PagedIterator::kFirstBytes);
@@ -483,9 +483,9 @@ Status Db::Checkpoint(const std::string& directory, std::string_view from, std::
 
 Status Db::WaitForBackgroundWork() {
   const Nanos begin = Now();
+  rep_->range->compactor().BeIdle();  // once: the first write of another thread ends it
   return rep_->WaitFor("background work", [&] {
     rep_->range->FlushHeld();
-    rep_->range->compactor().BeIdle();
     if (rep_->range->stats().rounds == 1 && !rep_->range->NeedsCompaction()) return std::optional(OkStatus());
     rep_->background->Due(kRange);  // a snapshot that was let go made more due, and nobody was told
     const Status why = rep_->range->pacer().LastingFlushFailure(begin);

@@ -37,8 +37,8 @@ bool DbPages::ReadAt(const PageRequest& request, EntryPage* page) {
   op.snapshot = snapshot_;
   op.reverse = request.reverse;
   op.page_bytes = request.bytes;
-  op.may_refer = may_refer_;
-  if (request.goes_on || meant_ == Meant::kMany) op.cursor = &cursor_;
+  op.may_refer = what_ != For::kIterator;
+  if (request.goes_on || what_ != For::kOnePage) op.cursor = &cursor_;
   std::string why;
   const Outcome outcome =
       RunOnLane(lanes_, CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {

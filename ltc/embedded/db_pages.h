@@ -21,15 +21,15 @@ class DbPages final : public PageSource {
  public:
   static constexpr size_t kPrefixBytes = 1;  // of the keyspace, in front of the keys of pages
 
-  // kOne: the caller means to read one page, and rarely goes on.
-  enum class Meant { kOne, kMany };
+  // kOnePage: the caller means to read one page, and rarely goes on. kIterator may rest for hours between two
+  // pages, and keeps no files; pages of the others refer to values in mapped tables, whose files stay for as
+  // long as the page does.
+  enum class For { kOnePage, kManyPages, kIterator };
 
   // No snapshot: the first page is of its own moment, and if others are to follow it is read once more, at a
-  // snapshot that is taken then. `may_refer`: pages refer to values in mapped tables, whose files stay for
-  // as long as the page does.
-  DbPages(Range* range, CallerLanes* lanes, std::shared_ptr<const Snapshot> snapshot, Meant meant,
-          bool may_refer)
-      : range_(range), lanes_(lanes), snapshot_(std::move(snapshot)), meant_(meant), may_refer_(may_refer) {}
+  // snapshot that is taken then.
+  DbPages(Range* range, CallerLanes* lanes, std::shared_ptr<const Snapshot> snapshot, For what)
+      : range_(range), lanes_(lanes), snapshot_(std::move(snapshot)), what_(what) {}
   bool Read(const PageRequest& request, EntryPage* page) override;
   const Status& status() const { return status_; }
 
@@ -38,8 +38,7 @@ class DbPages final : public PageSource {
   Range* const range_;
   CallerLanes* const lanes_;
   std::shared_ptr<const Snapshot> snapshot_;
-  const Meant meant_;
-  const bool may_refer_;
+  const For what_;
   ScanCursor cursor_;
   Status status_;
 };
@@ -47,8 +46,7 @@ class DbPages final : public PageSource {
 // The state of a DbIterator.
 struct DbIterator::Rep {
   Rep(Range* range, CallerLanes* lanes, std::shared_ptr<const Snapshot> snapshot, const DbIteratorOptions& o)
-      // An iterator may rest for hours: it keeps no files.
-      : pages(range, lanes, std::move(snapshot), DbPages::Meant::kMany, /*may_refer=*/false),
+      : pages(range, lanes, std::move(snapshot), DbPages::For::kIterator),
         entries(&pages, o.lower, o.upper, DbPages::kPrefixBytes) {}
 
   DbPages pages;

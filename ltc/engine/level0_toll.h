@@ -52,8 +52,9 @@ class Level0Toll {
   }
   // The bytes that could have been merged in the time that was paid.
   uint64_t PaidBytes() const {
-    return static_cast<uint64_t>(static_cast<double>(Sum() - settled_ns_.load(std::memory_order_relaxed)) *
-                                 rate_.load(std::memory_order_relaxed));
+    // A thread may see less of the lanes than the one that settled them.
+    const Nanos paid = std::max<Nanos>(0, Sum() - settled_ns_.load(std::memory_order_relaxed));
+    return static_cast<uint64_t>(static_cast<double>(paid) * rate_.load(std::memory_order_relaxed));
   }
 
  private:

@@ -306,15 +306,20 @@ TEST(FlusherTest, AFlushThatCannotPlaceItsTableIsTriedAgain) {
 
 // --- Compactor
 
+// Two runs of Level0.
+void WriteRuns(RangeParts* parts) {
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(parts->Put("a", StrCat(i)), Outcome::kOk);
+    ASSERT_EQ(parts->Put(StrCat("b", i), "x"), Outcome::kOk);
+    ASSERT_TRUE(parts->flusher.FlushAll(Now() + kSecond, false).ok());
+  }
+}
+
 TEST(CompactorTest, RunsOfLevel0BecomeOneOfLevel1AndTheirTablesGo) {
   RangeOptions options = RangeParts::SmallRounds();
   options.compaction.level0_runs_trigger = 2;
   RangeParts parts(options);
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(parts.Put("a", StrCat(i)), Outcome::kOk);
-    ASSERT_EQ(parts.Put(StrCat("b", i), "x"), Outcome::kOk);
-    ASSERT_TRUE(parts.flusher.FlushAll(Now() + kSecond, false).ok());
-  }
+  WriteRuns(&parts);
   ASSERT_TRUE(parts.compactor.NeedsCompaction());
   parts.compactor.Pause(true);
   EXPECT_FALSE(parts.compactor.CompactOne());
@@ -329,10 +334,7 @@ TEST(CompactorTest, RunsOfLevel0BecomeOneOfLevel1AndTheirTablesGo) {
 // Two runs are fewer than the trigger, and nothing more is written. Scans pay until they are merged.
 TEST(CompactorTest, ReadsThatSufferFromRunsOfLevel0HaveThemMerged) {
   RangeParts parts;
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(parts.Put("a", StrCat(i)), Outcome::kOk);
-    ASSERT_TRUE(parts.flusher.FlushAll(Now() + kSecond, false).ok());
-  }
+  WriteRuns(&parts);
   ASSERT_EQ(parts.view().version->Level0Runs(), 2);
   EXPECT_FALSE(parts.compactor.NeedsCompaction());
   EXPECT_FALSE(parts.compactor.CompactOne());
@@ -349,13 +351,20 @@ TEST(CompactorTest, ReadsThatSufferFromRunsOfLevel0HaveThemMerged) {
   EXPECT_EQ(parts.Get("a"), "1");
 }
 
+TEST(CompactorTest, TheNextWriteEndsIdleness) {
+  RangeParts parts;
+  WriteRuns(&parts);
+  EXPECT_FALSE(parts.compactor.NeedsCompaction());
+  parts.compactor.BeIdle();
+  EXPECT_TRUE(parts.compactor.NeedsCompaction());
+  ASSERT_EQ(parts.Put("c", "1"), Outcome::kOk);
+  EXPECT_FALSE(parts.compactor.NeedsCompaction());
+}
+
 // It would be begun again and again, each time until the disk is full.
 TEST(CompactorTest, AMergeThatFailedIsNotTriedAgainForTheSakeOfReadsOrIdleness) {
   RangeParts parts;
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(parts.Put("a", StrCat(i)), Outcome::kOk);
-    ASSERT_TRUE(parts.flusher.FlushAll(Now() + kSecond, false).ok());
-  }
+  WriteRuns(&parts);
   parts.compactor.BeIdle();
   ASSERT_TRUE(parts.compactor.NeedsCompaction());
   parts.place_answers = absl::ResourceExhaustedError("full");
