@@ -435,7 +435,7 @@ const std::vector<CellKind>& CellKinds() {
          "S100,S100-len1000,S100-ended,SW50-after,SW50-ranked-after,SW50-k16,R100-v100,RW50-v100,W100-v100,"
          "RW50-v100000,RW50-mixed,RW50-k100,R100-shared80,R100-t1,R100-t32,R100-t128,W100-t1,W100-t8,W100-"
          "t32,"
-         "W100-t128,RW50-hot,half-deleted,queue,first-scan"},
+         "W100-t128,W100-t500,S100-v100000,RW50-hot,half-deleted,queue,first-scan"},
         {"records", "500000"},
         {"seconds", "5"}},
        {},
