@@ -114,7 +114,9 @@ struct HeartbeatAnswer {
   };
   std::vector<Assigned> assigned;
   uint64_t stocs_version = 0;
-  std::vector<NodeInfo> stocs;  // only when the version differs from the node's
+  // Both only when the version differs from the node's.
+  std::vector<NodeInfo> stocs;
+  std::vector<StocId> lost_stocs;
 };
 struct ClusterDecisions {
   std::vector<RangeMove> moves;

@@ -59,7 +59,7 @@ class NodeSessionImpl : public NodeSession {
   Nanos lease_expiry_ns() const override { return lease_expiry_ns_.load(std::memory_order_acquire); }
   std::vector<NodeInfo> stocs() const override {
     MutexLock lock(&mu_);
-    return stocs_;
+    return stocs_.live;
   }
   StatusOr<RangeRecord> ReadRange(RangeId id) override;
   StatusOr<std::vector<RangeRecord>> ReadRanges() override { return ReadRangeRecords(store_); }
@@ -81,7 +81,7 @@ class NodeSessionImpl : public NodeSession {
   // A reply to a heartbeat sent then: the lease, assignments, releases, StoCs.
   void TakeReply(Nanos sent_ns, const std::string& bytes);
   // A newer list of StoCs; tells events_.stocs if it differs.
-  void TakeStocs(uint64_t version, std::vector<NodeInfo> stocs);
+  void TakeStocs(uint64_t version, StocList stocs);
   void CheckOwnNode();                // loses the session when the node's entry is gone, or another process'
   void Lose(const std::string& why);  // the node is no member any more: calls events_.lost, once
 
@@ -95,7 +95,7 @@ class NodeSessionImpl : public NodeSession {
   mutable Mutex mu_;
   CondVar wake_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<NodeInfo> stocs_ ABSL_GUARDED_BY(mu_);
+  StocList stocs_ ABSL_GUARDED_BY(mu_);
 
   // Of the heartbeat thread.
   CoordEpoch coord_epoch_;  // the highest seen (authority, C1)
@@ -198,6 +198,8 @@ void NodeSessionImpl::HeartbeatOnce() {
       l->set_tables(load.tables.tables);
       l->set_degraded_tables(load.tables.degraded);
       l->set_fewest_table_copies(load.tables.fewest);
+      l->set_rebuild_bytes(load.tables.rebuild_bytes);
+      l->set_rebuilt_bytes(load.tables.rebuilt_bytes);
     }
     if (report.copies) {
       request.mutable_copies()->set_log(report.copies->log);
@@ -250,11 +252,12 @@ void NodeSessionImpl::TakeReply(Nanos sent_ns, const std::string& bytes) {
       lease_expiry_ns_.store(expiry, std::memory_order_release);
   }
   if (reply.stocs_version() != stocs_version_) {
-    std::vector<NodeInfo> stocs;
+    StocList stocs;
     for (const std::string& s : reply.stocs()) {
       StatusOr<NodeInfo> info = DecodeNodeInfo(s);
-      if (info.ok()) stocs.push_back(*std::move(info));
+      if (info.ok()) stocs.live.push_back(*std::move(info));
     }
+    for (const uint32_t id : reply.lost_stocs()) stocs.lost.emplace_back(id);
     TakeStocs(reply.stocs_version(), std::move(stocs));
   }
   std::map<std::pair<RangeId, Epoch>, Nanos> ends;
@@ -279,7 +282,7 @@ void NodeSessionImpl::TakeReply(Nanos sent_ns, const std::string& bytes) {
   }
 }
 
-void NodeSessionImpl::TakeStocs(uint64_t version, std::vector<NodeInfo> stocs) {
+void NodeSessionImpl::TakeStocs(uint64_t version, StocList stocs) {
   stocs_version_ = version;
   {
     MutexLock lock(&mu_);

@@ -46,8 +46,10 @@ struct RangeAssignment {
 // Of a range's tables. A table has as many living copies as its part with the fewest.
 struct TableCopies {
   uint64_t tables = 0;
-  uint64_t degraded = 0;  // with fewer living copies than the LTC is configured to keep
-  uint32_t fewest = 0;    // living copies of the table with the fewest; 0 also where there is no table
+  uint64_t degraded = 0;       // with fewer living copies than the LTC is configured to keep
+  uint32_t fewest = 0;         // living copies of the table with the fewest; 0 also where there is no table
+  uint64_t rebuild_bytes = 0;  // to be copied, so that no table lacks a copy any more (rebuild, S5)
+  uint64_t rebuilt_bytes = 0;  // copied since the range was opened
 };
 
 struct RangeLoad {
@@ -80,6 +82,13 @@ struct NodeReport {  // what a heartbeat says of the node
   std::map<StocId, uint64_t> draining;
 };
 
+// The StoCs of the cluster, as the leading coordinator sees them.
+struct StocList {
+  std::vector<NodeInfo> live;  // with a lease
+  std::vector<StocId> lost;    // gone for good, as far as is known: what they held is made anew (N5, S5)
+  bool operator==(const StocList&) const = default;
+};
+
 struct NodeEvents {
   // On the heartbeat thread; must not wait.
   // repeated until the range is OPEN or assigned elsewhere
@@ -87,7 +96,7 @@ struct NodeEvents {
   std::function<void(RangeId, Epoch)> excluded;  // Lease (C3): answer nothing for it any more
   // flush, stop, let go in order (drain, migration)
   std::function<void(RangeId, Epoch)> release;
-  std::function<void(const std::vector<NodeInfo>&)> stocs;  // the StoCs with a lease, whenever they change
+  std::function<void(const StocList&)> stocs;  // whenever the list changes
   // Our session is void: nothing is granted any more. The node may join again with the incarnation it has.
   std::function<void(const std::string& why)> lost;
   std::function<NodeReport()> report;

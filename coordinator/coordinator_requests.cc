@@ -58,7 +58,8 @@ HeartbeatEvent HeartbeatOf(const proto::HeartbeatRequest& in) {
   for (const proto::RangeLoad& load : in.ranges()) {
     event.report.ranges.push_back(
         {RangeId(load.range()), Epoch(load.epoch()), load.open(), load.writes(), load.reads(), load.bytes(),
-         TableCopies{load.tables(), load.degraded_tables(), load.fewest_table_copies()}});
+         TableCopies{load.tables(), load.degraded_tables(), load.fewest_table_copies(), load.rebuild_bytes(),
+                     load.rebuilt_bytes()}});
   }
   if (in.has_copies()) {
     event.report.copies = CopiesKept{in.copies().log(), in.copies().manifest(), in.copies().table()};
@@ -92,6 +93,7 @@ proto::HeartbeatReply ReplyOf(const HeartbeatAnswer& answer, CoordEpoch coord_ep
   }
   out.set_stocs_version(answer.stocs_version);
   for (const NodeInfo& stoc : answer.stocs) out.add_stocs(EncodeNodeInfo(stoc));
+  for (const StocId stoc : answer.lost_stocs) out.add_lost_stocs(stoc.value());
   return out;
 }
 

@@ -137,6 +137,9 @@ class StocTableStore : public TableStore {
   void ReadBlock(Executor* on, const TableInfo& info, const BlockHandle& handle, Nanos deadline_ns,
                  ReadDone done) override;
   StatusOr<int> Repair(const TableInfo& info, const Creator& creator) override;
+  Status MakeCopies(const TableInfo&, std::span<const PartCopy>, const Creator&) override {
+    return absl::UnimplementedError("copies of tables are not made yet");
+  }
 
   Status AddReferences(std::span<const TableInfo> tables, const Creator& holder) override {
     FilesByStoc files;

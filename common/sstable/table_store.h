@@ -35,6 +35,15 @@ struct Placement {
   std::vector<StocId> metadata;
 };
 
+// A copy of one part of a table that is to be made on StoC `to`; it replaces the one on `from`, or none where
+// that is 0.
+struct PartCopy {
+  uint32_t part = 0;  // of a fragment its index, or kMetadataPart
+  StocId from;
+  StocId to;
+  bool operator==(const PartCopy&) const = default;
+};
+
 class TableStore {
  public:
   virtual ~TableStore() = default;
@@ -60,6 +69,12 @@ class TableStore {
   // StoCs that are damaged or gone. Returns the number written. DataLoss: some block has no good copy; the
   // rest is healed.
   virtual StatusOr<int> Repair(const TableInfo& info, const Creator& creator) = 0;
+  // Makes the copies, durably, each from a good copy that its StoC fetches from another one (rebuild, S5);
+  // where every copy of a part is damaged somewhere, from the good blocks of all. `creator` references them;
+  // its job is how they are collected if no edit names them. After an error some may be there. The errors of
+  // Repair, and Unimplemented: this store has no StoCs.
+  virtual Status MakeCopies(const TableInfo& info, std::span<const PartCopy> copies,
+                            const Creator& creator) = 0;
   // From now on `holder`'s range references the tables (shared table, M4), durably, on every StoC with a copy
   // of a part. Another range must reference their files meanwhile. After an error some may be referenced.
   virtual Status AddReferences(std::span<const TableInfo> tables, const Creator& holder) = 0;

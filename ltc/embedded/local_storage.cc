@@ -115,6 +115,9 @@ class LocalTableStore : public TableStore {
     done(ReadBlocks(info, {&handle, 1}));
   }
   StatusOr<int> Repair(const TableInfo&, const Creator&) override { return 0; }  // there is one copy
+  Status MakeCopies(const TableInfo&, std::span<const PartCopy>, const Creator&) override {
+    return absl::UnimplementedError("tables of an embedded database have one copy");
+  }
   // whoever made the links did
   Status AddReferences(std::span<const TableInfo>, const Creator&) override { return OkStatus(); }
   void DropTable(const TableInfo& info, const Creator&) override {

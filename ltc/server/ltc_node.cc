@@ -216,7 +216,7 @@ NodeEvents LtcNode::Events() {
   e.assigned = [this](const RangeAssignment& a) { OnAssigned(a); };
   e.excluded = [this](RangeId r, Epoch epoch) { OnExcluded(r, epoch); };
   e.release = [this](RangeId r, Epoch epoch) { OnRelease(r, epoch); };
-  e.stocs = [this](const std::vector<NodeInfo>& live) { stocs_->UpdateStocs(live); };
+  e.stocs = [this](const StocList& stocs) { stocs_->UpdateStocs(stocs.live); };
   e.lost = [this](const std::string& why) { OnSessionLost(why); };
   e.report = [this] { return Report(); };
   return e;
