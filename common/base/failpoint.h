@@ -66,6 +66,8 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"flush.committed", false, "the edit of a flush is published, its log files are there"},
     {"compaction.written", true, "the outputs of a compaction are stored, its edit is not written"},
     {"compaction.committed", false, "its edit is published"},
+    {"rebuild.copied", true, "copies of a table are made on other StoCs, no edit names them"},
+    {"rebuild.committed", false, "the edit that names them is published"},
     {"edit.appended", false, "an edit is in the manifest, not published"},
     // Files of a StoC (stoc/file_store.h and its parts, stoc/log_journal.cc).
     {"stoc.file_written", true, "a new file was written under its temporary name, not synced"},

@@ -129,6 +129,34 @@ void TableInfo::AppendTo(std::string* dst) const {
   PutLengthPrefixed(dst, body);
 }
 
+const std::vector<StocId>* CopiesOf(const TableInfo& t, uint32_t part) {
+  if (part == kMetadataPart) return &t.metadata_stocs;
+  return part < t.fragments.size() ? &t.fragments[part].stocs : nullptr;
+}
+
+uint64_t PartBytes(const TableInfo& t, uint32_t part) {
+  return part == kMetadataPart ? t.metadata_size : t.fragments[part].size;
+}
+
+void ForEachPart(const TableInfo& t, const std::function<void(uint32_t part)>& fn) {
+  for (uint32_t part = 0; part < t.fragments.size(); ++part) fn(part);
+  fn(kMetadataPart);
+}
+
+bool MoveCopies(std::span<const PartCopy> copies, TableInfo* t) {
+  TableInfo moved = *t;
+  for (const PartCopy& c : copies) {
+    auto* const stocs = const_cast<std::vector<StocId>*>(CopiesOf(moved, c.part));
+    if (stocs == nullptr || c.from == c.to) return false;
+    if (std::find(stocs->begin(), stocs->end(), c.to) != stocs->end()) return false;
+    if (c.from != StocId() && std::erase(*stocs, c.from) == 0) return false;
+    if (c.to != StocId()) stocs->push_back(c.to);
+    if (stocs->empty()) return false;
+  }
+  *t = std::move(moved);
+  return true;
+}
+
 KeyInterval UsedKeys(const TableInfo& t) {
   KeyInterval keys{StoredKeyOf(t.smallest), StoredKeyOf(t.largest)};
   if (t.use_from > keys.first) keys.first = t.use_from;

@@ -15,7 +15,9 @@
 // uuid, kMetadataPart} on each of metadata_stocs.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -69,6 +71,22 @@ struct TableInfo {
   // Advances *input. DataLoss: malformed.
   static StatusOr<TableInfo> Parse(std::string_view* input);
 };
+
+// Where a copy of a part of a table goes (rebuild, S5): it is on `to` now instead of on `from`.
+struct PartCopy {
+  uint32_t part = 0;  // of a fragment its index, or kMetadataPart
+  StocId from;        // 0: of none; the part gets one more copy
+  StocId to;          // 0: to none; the part has one less
+  bool operator==(const PartCopy&) const = default;
+};
+// The StoCs that have the part; null: the table has no such part.
+const std::vector<StocId>* CopiesOf(const TableInfo& t, uint32_t part);
+uint64_t PartBytes(const TableInfo& t, uint32_t part);
+// Calls `fn` with each fragment's index, then with kMetadataPart.
+void ForEachPart(const TableInfo& t, const std::function<void(uint32_t part)>& fn);
+// Changes where the parts are. False, and the table is as it was: a copy is not on its `from`, is on its `to`
+// already, or would be the last one to go.
+bool MoveCopies(std::span<const PartCopy> copies, TableInfo* t);
 
 inline bool HasUseBounds(const TableInfo& t) { return !t.use_from.empty() || !t.use_to.empty(); }
 // The keys that are used; views into `t`.

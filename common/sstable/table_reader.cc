@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/disk.h"
 #include "common/base/log.h"
+#include "common/base/mutex.h"
 #include "common/sstable/block.h"
 #include "common/sstable/block_crc.h"
 #include "common/sstable/compression.h"
@@ -66,12 +67,16 @@ struct TableReader::Rep {
   std::string_view MappedBlock(size_t i, TableIterator::Check check) const;
 
   TableInfo info;
+  std::atomic<const TableInfo*> places{&info};
   Filter filter;
   TableIndex index;
   SharedBytes mapped;
   std::atomic<bool> cold{false};
   mutable Residency residency;                       // of a cold table
   std::unique_ptr<std::atomic<uint64_t>[]> checked;  // of a mapped table: one bit a block
+  Mutex places_mu;
+  // What `places` has pointed to since the reader was opened: reads under way may still look there.
+  std::vector<std::unique_ptr<const TableInfo>> moved ABSL_GUARDED_BY(places_mu);
 };
 
 TableReader::TableReader() : rep_(std::make_unique<Rep>()) {}
@@ -101,6 +106,14 @@ StatusOr<std::shared_ptr<const TableReader>> TableReader::Open(const TableInfo& 
 }
 
 const TableInfo& TableReader::info() const { return rep_->info; }
+
+const TableInfo& TableReader::places() const { return *rep_->places.load(std::memory_order_acquire); }
+
+void TableReader::SetPlaces(const TableInfo& info) const {
+  MutexLock lock(&rep_->places_mu);
+  rep_->moved.push_back(std::make_unique<const TableInfo>(info));
+  rep_->places.store(rep_->moved.back().get(), std::memory_order_release);
+}
 
 size_t TableReader::memory_bytes() const {
   return sizeof(Rep) + rep_->filter.memory_bytes() + rep_->index.memory_bytes();

@@ -27,8 +27,12 @@ class TableReader {
                                                            SharedBytes mapped = {}, bool cold = false);
   ~TableReader();
 
-  const TableInfo& info() const;
-  size_t memory_bytes() const;  // of index and filter
+  const TableInfo& info() const;  // but for where the table is: see places()
+  size_t memory_bytes() const;    // of index and filter
+  // The same table, and where it is to be read from; it stays valid as long as the reader.
+  const TableInfo& places() const;
+  // Copies of the table have moved (rebuild, S5): later reads go where `info` says. Any thread.
+  void SetPlaces(const TableInfo& info) const;
 
   // False: the table holds no version of the key, or the key lies outside the use-bounds. True is wrong for
   // about 1 % of absent keys at 10 bits a key.

@@ -35,15 +35,6 @@ struct Placement {
   std::vector<StocId> metadata;
 };
 
-// A copy of one part of a table that is to be made on StoC `to`; it replaces the one on `from`, or none where
-// that is 0.
-struct PartCopy {
-  uint32_t part = 0;  // of a fragment its index, or kMetadataPart
-  StocId from;
-  StocId to;
-  bool operator==(const PartCopy&) const = default;
-};
-
 class TableStore {
  public:
   virtual ~TableStore() = default;

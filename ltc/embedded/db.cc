@@ -141,6 +141,7 @@ Status Db::Rep::Init(const std::string& directory) {
   background =
       std::make_unique<BackgroundWork>(BackgroundOptions{.flush_threads = options.flush_threads,
                                                          .compaction_threads = options.compaction_threads,
+                                                         .rebuild_threads = 0,
                                                          .reader_threads = 0,
                                                          .open_threads = 0,
                                                          .release_threads = 0,
@@ -208,7 +209,7 @@ void Db::Rep::WatchForIdleness() {
 
 Status Db::Rep::DeleteOrphans() {
   std::set<Uuid> live;
-  for (const StocFileId& f : range->versions().ReferencedFiles()) live.insert(f.owner);
+  for (const auto& [file, stocs] : range->versions().ReferencedFiles().files()) live.insert(file.owner);
   NOVA_ASSIGN_OR_RETURN(const auto names, disk->List(""));
   for (const std::string& name : names) {
     Uuid uuid;

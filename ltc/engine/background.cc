@@ -83,6 +83,15 @@ BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find) : fi
       }
     }
   });
+  start("rebuild", options.rebuild_threads, [this] {
+    RangeId id;
+    while (rebuild_.Take(&id)) {
+      const auto range = find_(id);
+      if (range == nullptr || !range->rebuilder().NeedsRebuild()) continue;
+      rebuild_.Add(id);  // for the other threads: several tables at once
+      range->rebuilder().RebuildOne();
+    }
+  });
   start("reader", options.reader_threads, [this] { RunQueue(&reader_queue_); });
   start("open", options.open_threads, [this] { RunQueue(&open_queue_); });
   start("release", options.release_threads, [this] { RunQueue(&release_queue_); });
@@ -95,6 +104,7 @@ BackgroundWork::~BackgroundWork() { Stop(); }
 void BackgroundWork::Stop() {
   flush_.Stop();
   compaction_.Stop();
+  rebuild_.Stop();
   for (auto* queue : {&reader_queue_, &open_queue_, &release_queue_, &change_queue_, &control_queue_}) {
     queue->Close();
   }

@@ -1,12 +1,13 @@
-// BackgroundWork: the threads that flush and compact the ranges of an LTC or of an embedded database, and
-// threads for work that waits: each Run... hands a closure to the threads of one kind, which take closures in
+// BackgroundWork: the threads that flush, compact and rebuild the ranges of an LTC or of an embedded
+// database, and threads for work that waits: each Run... hands a closure to the threads of one kind, which take closures in
 // order.
 //
 // A range reports that work may be due (Due). A flush thread takes one flush at a time, a compaction thread
-// one plan or part; ranges take turns, but a range whose log is exposed goes first (FlushFirst). Work for
+// one plan or part, a
+// rebuild thread one table; ranges take turns, but a range whose log is exposed goes first (FlushFirst). Work for
 // which FlushOne or CompactOne said no, though it is needed, is tried again after 0.1 s.
 //
-// Thread safety: Due, FlushFirst and Run... from any thread, also under a range's lock; they do not wait.
+// Thread safety: Due, FlushFirst, RebuildDue and Run... from any thread, also under a range's lock; they do not wait.
 //   Stop: one thread.
 // Ownership: a range is held only while work on it runs.
 // Errors: none; work logs its own.
@@ -30,7 +31,8 @@ namespace nova {
 struct BackgroundOptions {
   int flush_threads = 2;
   int compaction_threads = 2;
-  int reader_threads = 2;  // load the metadata of tables that requests found unloaded
+  int rebuild_threads = 4;  // make copies that tables lack (rebuild, S5): each waits for two StoCs
+  int reader_threads = 2;   // load the metadata of tables that requests found unloaded
   // Each kind of these has its own threads, for a StoC that hangs must not hold up the others.
   int open_threads = 16;    // each opening may wait for a silent StoC
   int release_threads = 4;  // release ranges and give back lost ones
@@ -47,6 +49,8 @@ class BackgroundWork {
 
   // Flushes or compactions of the range may be due.
   void Due(RangeId range);
+  // Tables of the range lack copies (Rebuilder::NeedsRebuild).
+  void RebuildDue(RangeId range) { rebuild_.Add(range); }
   // Its flush goes before those of other ranges.
   void FlushFirst(RangeId range);
   // Runs a closure on a thread of that kind. False: it is dropped, for 65,536 of the kind wait, or after
@@ -88,6 +92,7 @@ class BackgroundWork {
   const Find find_;
   Turns flush_;       // ranges with flushes due
   Turns compaction_;  // ranges with compactions due
+  Turns rebuild_;     // ranges with rebuilds due
   BoundedQueue<std::function<void()>> reader_queue_{kQueue};
   BoundedQueue<std::function<void()>> open_queue_{kQueue};
   BoundedQueue<std::function<void()>> release_queue_{kQueue};

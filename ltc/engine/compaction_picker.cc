@@ -158,30 +158,6 @@ std::optional<CompactionPlan> PickCompaction(const Version& version, const Compa
   return std::nullopt;
 }
 
-bool IsOn(const TableInfo& table, StocId stoc) {
-  const auto has = [stoc](const std::vector<StocId>& copies) {
-    return std::find(copies.begin(), copies.end(), stoc) != copies.end();
-  };
-  return has(table.metadata_stocs) || std::any_of(table.fragments.begin(), table.fragments.end(),
-                                                  [&](const Fragment& f) { return has(f.stocs); });
-}
-
-std::optional<CompactionPlan> PickMove(const Version& version, const std::vector<StocId>& stocs,
-                                       CompactionState* state) {
-  std::optional<CompactionPlan> plan;
-  version.ForEachTable([&](const Run& run, const TableRef& t) {
-    const bool on =
-        !plan && std::any_of(stocs.begin(), stocs.end(), [&](StocId stoc) { return IsOn(t->info(), stoc); });
-    if (!on || !state->busy.insert(t->info().uuid).second) return;
-    plan.emplace();
-    plan->level = plan->output_level = run.level;
-    plan->output_order = run.order;
-    plan->inputs.push_back(t);
-    plan->move = true;
-  });
-  return plan;
-}
-
 bool IsHidden(const TableInfo& table, const RangeTombstones& tombstones, SequenceNumber upto) {
   return tombstones.CoversAll(UsedKeys(table), table.max_sequence, upto);
 }

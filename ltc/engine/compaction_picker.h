@@ -31,9 +31,6 @@ struct CompactionPlan {
   std::vector<TableRef> overlaps;
   bool trivial_move = false;  // one table, nothing below it: only the edit
   bool bottom = false;        // no deeper table overlaps the inputs' keys
-  // One table is written anew in its place, on other StoCs or without hidden entries; in the version, in
-  // checkpoints, or in both.
-  bool move = false;
   // The inputs, of any levels, hold only entries that range tombstones hide: an edit drops them unread (range
   // deletion, K7).
   bool drop_only = false;
@@ -60,17 +57,11 @@ std::array<double, kLevels> CompactionScores(const Version& version, const Compa
 std::optional<CompactionPlan> PickCompaction(const Version& version, const CompactionOptions& options,
                                              const Level0Demand& demand, CompactionState* state);
 
-bool IsOn(const TableInfo& table, StocId stoc);  // a copy of a fragment or of the metadata lies there
 // All free tables that range tombstones up to `upto` hide whole, to be dropped unread. If there are none, one
 // that may hold something hidden, to be written anew in its place (K7). The tables are busy from now on.
 // REQUIRES: the version has tombstones.
 std::optional<CompactionPlan> PickHidden(const Version& version, SequenceNumber upto, CompactionState* state);
 // The table is hidden whole.
 bool IsHidden(const TableInfo& table, const RangeTombstones& tombstones, SequenceNumber upto);
-
-// A free table that has a copy on one of `stocs`, to be written anew in its place; the new one is placed
-// elsewhere. It is busy from now on.
-std::optional<CompactionPlan> PickMove(const Version& version, const std::vector<StocId>& stocs,
-                                       CompactionState* state);
 
 }  // namespace nova

@@ -13,14 +13,6 @@ namespace {
 
 constexpr Nanos kNoFavours = 600 * kSecond;
 
-uint64_t CountOn(const Version& version, StocId stoc) {
-  std::set<const TableHandle*> on;
-  version.ForEachTable([&](const Run&, const TableRef& t) {
-    if (IsOn(t->info(), stoc)) on.insert(t.get());
-  });
-  return on.size();
-}
-
 }  // namespace
 
 // A plan in parts: ranges of keys that threads compact side by side. One edit in the end.
@@ -96,11 +88,7 @@ class Compactor::JobStorage : public CompactionStorage {
 bool Compactor::NeedsCompaction() {
   const auto view = rounds_->Current();
   const auto scores = CompactionScores(*view->version, context_->options.compaction, Demand());
-  if (std::any_of(scores.begin(), scores.end(), [](double s) { return s >= 1; }) || HoldsHidden(*view))
-    return true;
-  const std::vector<StocId> leaving = jobs_->leaving();
-  return std::any_of(leaving.begin(), leaving.end(),
-                     [&](StocId stoc) { return CountOn(*view->version, stoc) > 0; });
+  return std::any_of(scores.begin(), scores.end(), [](double s) { return s >= 1; }) || HoldsHidden(*view);
 }
 
 Level0Demand Compactor::Demand() const {
@@ -122,12 +110,6 @@ bool Compactor::HoldsHidden(const RangeView& view) {
   const auto& runs = view.version->runs();
   return std::any_of(runs.begin(), runs.end(),
                      [&](const Run& r) { return std::any_of(r.tables.begin(), r.tables.end(), holds); });
-}
-
-uint64_t Compactor::TablesLeft(StocId stoc) const {
-  const uint64_t jobs = jobs_->MayPlaceOn(stoc);
-  // in this order: a job that ends in between is counted
-  return jobs + CountOn(*rounds_->Current()->version, stoc);
 }
 
 bool Compactor::CompactOne() {
@@ -152,10 +134,6 @@ bool Compactor::CompactOne() {
     auto plan = PickCompaction(*version, context_->options.compaction, Demand(), &compaction_state_);
     if (!plan && version->tombstones() != nullptr)
       plan = PickHidden(*version, points_->RulesOf(*view).tombstones_applied, &compaction_state_);
-    if (!plan) {
-      const std::vector<StocId> leaving = jobs_->leaving();
-      if (!leaving.empty()) plan = PickMove(*version, leaving, &compaction_state_);
-    }
     if (!plan) return false;
     run->plan = *std::move(plan);
   }
@@ -202,7 +180,6 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
   }
   if (plan.drop_only) return versions_->Commit(std::move(edit));
   DropRules rules = points_->RulesOf(*rounds_->Current());
-  if (plan.move) rules.tombstones = nullptr;  // younger than its checkpoint, perhaps
   for (const auto* side : {&plan.inputs, &plan.overlaps}) {
     for (const TableRef& t : *side) {
       if (rules.tombstones == nullptr || !IsHidden(t->info(), *rules.tombstones, rules.tombstones_applied))
@@ -246,7 +223,6 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
   if (run->level0_runs > 0) pacer_->EndLevel0();
   NOVA_RETURN_IF_ERROR(s);
   run->edit_tried = true;  // before anything that may make the edit durable
-  if (plan.move) return versions_->CommitMove(plan.inputs[0]->info().uuid, std::move(edit.adds));
   edit.now_ms = run->jobs[0].now_ms;
   NOVA_FP("compaction.written");
   NOVA_RETURN_IF_ERROR(versions_->Commit(std::move(edit)));

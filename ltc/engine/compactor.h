@@ -49,7 +49,7 @@ class Compactor {
         jobs_(jobs),
         versions_(versions) {}
 
-  // A level is over its target, range deletions hide entries, or a StoC is to be left; does not wait.
+  // A level is over its target, or range deletions hide entries; does not wait.
   bool NeedsCompaction();
   // Runs one compaction, or a part of one that another thread has begun. False: nothing to do now, or it
   // failed. Waits.
@@ -61,8 +61,6 @@ class Compactor {
     MutexLock lock(&mu_);
     paused_ = on;
   }
-  // Tables on a StoC that drains (JobBook::LeaveStocs), and jobs under way that may still place some there.
-  uint64_t TablesLeft(StocId stoc) const;
 
  private:
   struct RunningCompaction;  // a plan under way, its parts and their results

@@ -63,7 +63,7 @@ class JobBook {
     return jobs_.empty() ? next_job_ : *jobs_.begin();
   }
 
-  // Sets the StoCs that drain: jobs that begin from now on place nothing there. StoCs not named any more may
+  // Sets the StoCs that drain or are lost: jobs that begin from now on place nothing there. StoCs not named any more may
   // be used again.
   void LeaveStocs(const std::vector<StocId>& stocs) {
     MutexLock lock(&mu_);
@@ -73,13 +73,6 @@ class JobBook {
       leaving[stoc] = known == leaving_.end() ? next_job_ : known->second;
     }
     leaving_ = std::move(leaving);
-  }
-  // The StoCs that LeaveStocs named.
-  std::vector<StocId> leaving() const {
-    std::vector<StocId> stocs;
-    MutexLock lock(&mu_);
-    for (const auto& [stoc, first_job] : leaving_) stocs.push_back(stoc);
-    return stocs;
   }
   // Jobs under way that may place tables on `stoc`: those begun before LeaveStocs named it. 1 if it was not
   // named yet.

@@ -17,6 +17,7 @@ Range::Range(const RangeSpec& spec, const RangeOptions& options, const RangeServ
       reader_(&context_, &toll_, &points_, &rounds_, &tables_),
       scanner_(&context_, &toll_, &points_, &rounds_, &tables_),
       versions_(&context_, &points_, &rounds_, &pacer_, storage),
+      rebuilder_(&context_, &jobs_, &versions_),
       merger_(&context_, &points_, &rounds_, &pacer_),
       flusher_(&context_, &points_, &log_, &rounds_, &pacer_, &tables_, &jobs_, &versions_, &merger_),
       compactor_(&context_, &toll_, &points_, &rounds_, &pacer_, &tables_, &jobs_, &versions_),

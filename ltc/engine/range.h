@@ -29,6 +29,7 @@
 #include "ltc/engine/range_context.h"
 #include "ltc/engine/range_options.h"
 #include "ltc/engine/reader.h"
+#include "ltc/engine/rebuilder.h"
 #include "ltc/engine/scanner.h"
 #include "ltc/engine/version_set.h"
 #include "ltc/engine/write_path.h"
@@ -136,7 +137,8 @@ class Range : public std::enable_shared_from_this<Range> {
   // Every job of this epoch with a lower number has ended: the files it placed are referenced now or never
   // (collection, N4).
   uint64_t FirstUnfinishedJob() const { return jobs_.FirstUnfinished(); }
-  // StoCs that must hold nothing of this range any more: CompactOne writes their tables anew elsewhere.
+  JobBook* jobs() { return &jobs_; }  // for whoever else writes files of the range
+  // StoCs that must hold nothing of this range any more, in the long run: RebuildOne has its tables leave them.
   // RangeHost::Place must avoid them already.
   void LeaveStocs(const std::vector<StocId>& stocs) { jobs_.LeaveStocs(stocs); }
 
@@ -146,6 +148,7 @@ class Range : public std::enable_shared_from_this<Range> {
   const ReadPoints& points() const { return points_; }  // numbers, snapshots, the published clock
   Checkpoints& checkpoints() { return checkpoints_; }   // on threads that may wait
   Compactor& compactor() { return compactor_; }
+  Rebuilder& rebuilder() { return rebuilder_; }
 
   // --- any thread
   RangeId id() const { return context_.spec.id; }
@@ -177,6 +180,7 @@ class Range : public std::enable_shared_from_this<Range> {
   Scanner scanner_;
   JobBook jobs_;
   VersionSet versions_;
+  Rebuilder rebuilder_;
   RoundMerger merger_;
   Flusher flusher_;
   Compactor compactor_;

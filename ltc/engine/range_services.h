@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <vector>
 
 #include "common/base/executor.h"
@@ -17,11 +18,21 @@
 
 namespace nova {
 
+// What is to happen to the copies of one table (rebuild, S5).
+struct CopyPlan {
+  std::vector<PartCopy> copies;  // to make, or to name no longer; none: the table is as it should be
+  uint64_t bytes = 0;            // of those to make
+  uint32_t living = 0;           // copies that can be read now, of the part with the fewest
+};
+
 class RangeHost {
  public:
   virtual ~RangeHost() = default;
   // Chooses StoCs for a table of so many bytes of data. Does not wait. Unavailable: none is alive.
   virtual StatusOr<Placement> Place(uint64_t table_bytes) = 0;
+  // Copies that the table lacks, and copies that are to leave their StoCs; none goes to a StoC of `avoid`. Does
+  // not wait. Unless it is overridden tables have one copy each, for ever.
+  virtual CopyPlan PlanCopies(const TableInfo& /*table*/, const std::set<StocId>& /*avoid*/) { return {}; }
   // Background work may be due. It may be called under locks of the range: it must not call back into it.
   virtual void WorkDue(RangeId range) = 0;
   // The epoch is fenced: the range serves nothing more, and is to be let go. Called once.

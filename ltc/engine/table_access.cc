@@ -10,7 +10,7 @@ namespace nova {
 void TableAccess::FetchBlock(Executor* on, const TableReader& table, const BlockHandle& handle,
                              Nanos deadline_ns, absl::AnyInvocable<void(StatusOr<BlockRef>)> done) {
   context_->services->store->ReadBlock(
-      on, table.info(), handle, deadline_ns,
+      on, table.places(), handle, deadline_ns,
       [this, &table, handle, begin = Now(), done = std::move(done)](StatusOr<std::string> raw) mutable {
         const Nanos now = Now();
         turns_->OnRead(now - begin, now);

@@ -17,6 +17,11 @@ std::shared_ptr<const TableReader> TableHandle::reader() const {
   return reader_;
 }
 
+void TableHandle::SetSuccessor(std::shared_ptr<TableHandle> next) {
+  MutexLock lock(&mu_);
+  successor_ = std::move(next);
+}
+
 void TableHandle::SetReader(std::shared_ptr<const TableReader> reader) {
   MutexLock lock(&mu_);
   if (reader_ != nullptr) return;
@@ -64,7 +69,8 @@ enum EditTag : uint8_t {
   kUnpin = 9,
   kTombstone = 10,
   kDropTombstone = 11,
-  kPinTombstone = 12
+  kPinTombstone = 12,
+  kMove = 13
 };
 
 Status BadEdit(std::string_view what) {
@@ -92,6 +98,17 @@ std::string VersionEdit::Encode() const {
     out.push_back(kDrop);
     PutFixed64(&out, d.hi);
     PutFixed64(&out, d.lo);
+  }
+  for (const Move& m : moves) {
+    out.push_back(kMove);
+    PutFixed64(&out, m.table.hi);
+    PutFixed64(&out, m.table.lo);
+    PutVarint64(&out, m.copies.size());
+    for (const PartCopy& c : m.copies) {
+      PutVarint32(&out, c.part);
+      PutVarint32(&out, c.from.value());
+      PutVarint32(&out, c.to.value());
+    }
   }
   for (const RangeTombstoneRef& t : tombstones) PutTombstone(kTombstone, *t, &out);
   for (const SequenceNumber n : dropped_tombstones) {
@@ -165,6 +182,18 @@ bool ParsePin(std::string_view* in, VersionEdit::Pin* pin) {
   return true;
 }
 
+bool ParseMove(std::string_view* in, VersionEdit::Move* move) {
+  uint64_t count = 0;
+  if (!GetFixed64(in, &move->table.hi) || !GetFixed64(in, &move->table.lo) || !GetVarint64(in, &count))
+    return false;
+  for (; count > 0; --count) {
+    uint32_t part, from, to;
+    if (!GetVarint32(in, &part) || !GetVarint32(in, &from) || !GetVarint32(in, &to)) return false;
+    move->copies.push_back({part, StocId(from), StocId(to)});
+  }
+  return !move->copies.empty();
+}
+
 }  // namespace
 
 StatusOr<VersionEdit> VersionEdit::Decode(std::string_view in) {
@@ -200,6 +229,12 @@ StatusOr<VersionEdit> VersionEdit::Decode(std::string_view in) {
         Pin pin;
         if (!ParsePin(&in, &pin)) return BadEdit("bad checkpoint");
         edit.pins.push_back(std::move(pin));
+        break;
+      }
+      case kMove: {
+        Move move;
+        if (!ParseMove(&in, &move)) return BadEdit("bad move of copies");
+        edit.moves.push_back(std::move(move));
         break;
       }
       case kUnpin: {
@@ -409,6 +444,7 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
     if (!found)
       return absl::DataLossError(StrCat("edit drops table ", uuid.ToString(), ", which is not there"));
   }
+  for (const VersionEdit::Move& move : edit.moves) NOVA_RETURN_IF_ERROR(next->ApplyMove(move, garbage));
   const auto handle_of = [&](const TableInfo& info,
                              const std::shared_ptr<const TableReader>& reader) -> StatusOr<TableRef> {
     TableRef handle = FindHandle(info.uuid);
@@ -452,6 +488,35 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
   std::sort(next->checkpoints_.begin(), next->checkpoints_.end(),
             [](const CheckpointRef& a, const CheckpointRef& b) { return a->name < b->name; });
   return std::shared_ptr<const Version>(std::move(next));
+}
+
+Status Version::ApplyMove(const VersionEdit::Move& move, const GarbageSink& garbage) {
+  const TableRef before = FindHandle(move.table);
+  if (before == nullptr)
+    return absl::DataLossError(StrCat("edit moves table ", move.table.ToString(), ", which is not there"));
+  TableInfo info = before->info();
+  if (!MoveCopies(move.copies, &info)) {
+    return absl::DataLossError(
+        StrCat("edit moves copies of table ", move.table.ToString(), " that are not where it says"));
+  }
+  const auto after = std::make_shared<TableHandle>(std::move(info), before->reader(), garbage);
+  const auto replace = [&](std::vector<Run>* runs) {
+    bool found = false;
+    for (Run& run : *runs) {
+      for (TableRef& t : run.tables) {
+        if (t != before) continue;
+        t = after;
+        found = true;
+      }
+    }
+    return found;
+  };
+  replace(&runs_);
+  for (CheckpointRef& checkpoint : checkpoints_) {
+    Checkpoint moved = *checkpoint;
+    if (replace(&moved.runs)) checkpoint = std::make_shared<const Checkpoint>(std::move(moved));
+  }
+  return OkStatus();
 }
 
 VersionEdit Version::Snapshot() const {

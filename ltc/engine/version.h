@@ -35,7 +35,9 @@ namespace nova {
 using GarbageSink = std::function<void(const TableInfo&)>;
 
 // A table as this range uses it, and its reader once that is loaded. One table has one handle, in all
-// versions and checkpoints: two would delete its files for one another.
+// versions and checkpoints: two would delete its files for one another. When copies of it move to other StoCs
+// (rebuild, S5) the next version has a new handle, its successor, which the old one keeps: nothing is deleted
+// while an older version is read.
 class TableHandle {
  public:
   TableHandle(TableInfo info, std::shared_ptr<const TableReader> reader, GarbageSink garbage)
@@ -52,6 +54,8 @@ class TableHandle {
   const TableReader* mapped_reader() const { return mapped_.load(std::memory_order_acquire); }
   // An acknowledged edit dropped it (M2); its files go with the last reference.
   void MarkDropped() { dropped_.store(true); }
+  // An acknowledged edit put `next` in its place, once: the same table with other places (S5).
+  void SetSuccessor(std::shared_ptr<TableHandle> next);
 
  private:
   const TableInfo info_;
@@ -61,6 +65,7 @@ class TableHandle {
   std::atomic<const TableReader*> mapped_{nullptr};  // reader_ if that is mapped; never reset
   mutable Mutex mu_;
   std::shared_ptr<const TableReader> reader_ ABSL_GUARDED_BY(mu_);  // null: not loaded; never reset
+  std::shared_ptr<TableHandle> successor_ ABSL_GUARDED_BY(mu_);     // null: it has none; never reset
 };
 using TableRef = std::shared_ptr<TableHandle>;
 
@@ -118,8 +123,14 @@ struct VersionEdit {
     std::vector<Table> tables;
     std::vector<RangeTombstoneRef> tombstones = {};
   };
+  // Copies of a table are on other StoCs now (rebuild, S5), in the runs and in all checkpoints.
+  struct Move {
+    Uuid table;
+    std::vector<PartCopy> copies;
+  };
   std::vector<Add> adds;                      // tables that become part of a run
   std::vector<Uuid> drops;                    // tables that leave their run
+  std::vector<Move> moves;                    // tables in the version before, whose copies move
   std::vector<TableInfo> held;                // tables that only checkpoints have; in snapshots of a version
   std::vector<Pin> pins;                      // checkpoints that are made
   std::vector<std::string> unpins;            // checkpoints that are deleted
@@ -169,9 +180,9 @@ class Version {
   // Bytes of the runs, as far as tables are used.
   uint64_t TotalBytes() const;
 
-  // The version after `edit`. DataLoss: the edit drops or pins a table that is not there, makes tables of a
-  // run overlap, or names a known table with other use-bounds. `garbage` is given to the handles of new
-  // tables.
+  // The version after `edit`. DataLoss: the edit drops, moves or pins a table that is not there, moves copies
+  // that are not where it says, makes tables of a run overlap, or names a known table with other use-bounds.
+  // `garbage` is given to the handles of new tables.
   StatusOr<std::shared_ptr<const Version>> Apply(const VersionEdit& edit, const GarbageSink& garbage) const;
   // Numbers of the range tombstones that hide nothing any more (K7): no table may hold an older version that
   // they cover, or newer tombstones hide it from everybody as well. `snapshots`: the live ones, ascending,
@@ -183,6 +194,9 @@ class Version {
   bool OverlapsDeeper(int level, const KeyInterval& keys) const;
 
  private:
+  // Puts a new handle in the place of a table's, wherever that is.
+  Status ApplyMove(const VersionEdit::Move& move, const GarbageSink& garbage);
+
   std::vector<Run> runs_;                   // newest first
   int level0_runs_ = 0;                     // of them, the first so many
   std::vector<CheckpointRef> checkpoints_;  // by name

@@ -25,6 +25,13 @@ std::vector<TableRef> LeftOut(const Version& before, const Version& after) {
 
 }  // namespace
 
+void NamedFiles::Add(const TableInfo& table) {
+  ForEachPart(table, [&](uint32_t part) {
+    const std::vector<StocId>& stocs = *CopiesOf(table, part);
+    files_[{table.uuid, part}].insert(stocs.begin(), stocs.end());
+  });
+}
+
 Status VersionSet::Start(std::shared_ptr<const Version> version, SequenceNumber last) {
   MutexLock lock(&mu_);
   seq_reserved_ = last + kSequenceReserve;
@@ -106,6 +113,11 @@ Status VersionSet::CommitLocked(VersionEdit edit, const RoundGroup* flushed) {
     t->MarkDropped();
     dropped_.push_back(t);
   }
+  for (const VersionEdit::Move& m : edit.moves) {
+    const TableRef before = view->version->FindHandle(m.table);
+    before->SetSuccessor(next->FindHandle(m.table));
+    dropped_.push_back(before);
+  }
   rounds_->Publish([&](RangeView* published) {
     mu_.AssertHeld();
     published->version = next;
@@ -136,6 +148,26 @@ void VersionSet::KeepUntilNextEdit(const std::vector<TableInfo>& outputs) {
 void VersionSet::DropMaybeCommittedLocked() {
   for (const TableInfo& t : maybe_committed_outputs_) context_->services->garbage(t);
   maybe_committed_outputs_.clear();
+  maybe_committed_copies_.clear();  // no job's any more: the next collection finds them (N4)
+}
+
+Status VersionSet::CommitCopies(const TableInfo& before, const std::vector<PartCopy>& copies) {
+  {
+    MutexLock lock(&mu_);
+    const TableRef table = current()->FindHandle(before.uuid);
+    TableInfo after = before;
+    if (table == nullptr || table->info() != before || !MoveCopies(copies, &after))
+      return absl::AbortedError(StrCat("table ", before.uuid.ToString(), " is not what it was"));
+    VersionEdit edit;
+    edit.moves.push_back({before.uuid, copies});
+    if (const Status s = CommitLocked(std::move(edit)); !s.ok()) {
+      for (const PartCopy& c : copies) maybe_committed_copies_.push_back({{before.uuid, c.part}, c.to});
+      return s;
+    }
+    if (const auto reader = table->reader()) reader->SetPlaces(after);
+  }
+  Committed();
+  return OkStatus();
 }
 
 Status VersionSet::RenewManifest(const std::function<Status()>& may_go_on) {
@@ -171,25 +203,22 @@ Status VersionSet::RenewManifest(const std::function<Status()>& may_go_on) {
   return s;
 }
 
-std::set<StocFileId> VersionSet::ReferencedFiles() const {
-  std::set<StocFileId> files;
-  const auto add = [&files](const TableInfo& table) {
-    for (uint32_t i = 0; i < table.fragments.size(); ++i) files.insert({table.uuid, i});
-    files.insert({table.uuid, kMetadataPart});
-  };
+NamedFiles VersionSet::ReferencedFiles() const {
+  NamedFiles files;
   std::vector<TableRef> read;  // let go of outside the lock: the last reference may be ours
   std::shared_ptr<const Version> version;
   {
     MutexLock lock(&mu_);
-    for (const TableInfo& t : maybe_committed_outputs_) add(t);
+    for (const TableInfo& t : maybe_committed_outputs_) files.Add(t);
+    for (const auto& [file, stoc] : maybe_committed_copies_) files.Add(file, stoc);
     for (const auto& weak : dropped_) {
       if (TableRef t = weak.lock()) read.push_back(std::move(t));
     }
     version = current();
-    files.insert({manifest_.group().file, 0});
+    files.AddAnywhere({manifest_.group().file, 0});
   }
-  for (const TableRef& t : read) add(t->info());
-  version->ForEachTable([&](const Run&, const TableRef& t) { add(t->info()); });
+  for (const TableRef& t : read) files.Add(t->info());
+  version->ForEachTable([&](const Run&, const TableRef& t) { files.Add(t->info()); });
   return files;
 }
 

@@ -26,6 +26,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -51,6 +52,24 @@ struct PendingCheckpoint {
   CheckpointRef made;     // set once it is made
 };
 
+// Files, and the StoCs on which they are named.
+class NamedFiles {
+ public:
+  void Add(const StocFileId& file, StocId stoc) { files_[file].insert(stoc); }
+  void AddAnywhere(const StocFileId& file) { files_[file]; }  // wherever it may be
+  void Add(const TableInfo& table);
+  bool contains(const StocFileId& file) const { return files_.contains(file); }
+  bool NamedOn(StocId stoc, const StocFileId& file) const {
+    const auto at = files_.find(file);
+    return at != files_.end() && (at->second.empty() || at->second.contains(stoc));
+  }
+  // The StoCs of each file; none: anywhere.
+  const std::map<StocFileId, std::set<StocId>>& files() const { return files_; }
+
+ private:
+  std::map<StocFileId, std::set<StocId>> files_;
+};
+
 class VersionSet {
  public:
   VersionSet(const RangeContext* context, ReadPoints* points, RoundSet* rounds, Pacer* pacer,
@@ -71,9 +90,10 @@ class VersionSet {
   // Makes an edit durable, then visible. `flushed`: the oldest rounds, whose tables the edit adds; they leave
   // memory with it.
   Status Commit(VersionEdit edit, const RoundGroup* flushed = nullptr);
-  // The content of table `moved` is in `outputs` now: replaces it in the version and in checkpoints. Outputs
-  // of a table that nothing names any more are given to the garbage sink.
-  Status CommitMove(const Uuid& moved, std::vector<VersionEdit::Add> outputs);
+  // Copies of the table have been made (rebuild, S5): it is read from there from now on. Aborted: the table,
+  // or one of its places, is not what it was at `before`; nothing changed. After any other error the edit may
+  // be durable, and the copies count as named until a later one counts.
+  Status CommitCopies(const TableInfo& before, const std::vector<PartCopy>& copies);
   // Keeps the outputs of a job whose edit failed: that edit may be durable, so they may go only after a later
   // one counts.
   void KeepUntilNextEdit(const std::vector<TableInfo>& outputs);
@@ -81,9 +101,9 @@ class VersionSet {
   // later stops edits, only if `may_go_on` is OK at that time. After an error the manifest is where it was,
   // unless the outcome of the last step is in doubt.
   Status RenewManifest(const std::function<Status()>& may_go_on);
-  // The files that the version, a checkpoint, a reader or an edit that failed may name (collection, N4).
-  // Waits for an edit under way.
-  std::set<StocFileId> ReferencedFiles() const;
+  // The files that the version, a checkpoint, a reader or an edit that failed may name, and on which StoCs
+  // they may name them (collection, N4). Waits for an edit under way.
+  NamedFiles ReferencedFiles() const;
 
   // Attaches the checkpoint to the youngest round and waits until its flush has made it. AlreadyExists.
   // ResourceExhausted: the range has kMaxCheckpoints. DeadlineExceeded, Unavailable, or the error of flushes:
@@ -128,7 +148,9 @@ class VersionSet {
   Manifest manifest_ ABSL_GUARDED_BY(mu_);
   // Outputs of edits that failed; deleted once a later edit counts.
   std::vector<TableInfo> maybe_committed_outputs_ ABSL_GUARDED_BY(mu_);
-  // Tables that an edit dropped and that are perhaps still being read.
+  // Copies that edits which failed may name on their new StoCs; nothing once a later edit counts.
+  std::vector<std::pair<StocFileId, StocId>> maybe_committed_copies_ ABSL_GUARDED_BY(mu_);
+  // Tables that an edit dropped, or put a successor in the place of, and that are perhaps still being read.
   std::vector<std::weak_ptr<TableHandle>> dropped_ ABSL_GUARDED_BY(mu_);
   // Sequence numbers (K1) up to here may be handed out, by the last edit that said so.
   SequenceNumber seq_reserved_ ABSL_GUARDED_BY(mu_) = 0;

@@ -187,6 +187,27 @@ class HostedRange::Ground : public ManifestStorage, public RangeHost {
     });
   }
 
+  StocStates StatesOfStocs() const {
+    StocStates states;
+    for (const NodeInfo& n : services_->stocs->live()) {
+      states.live[n.stoc_id] = n.host;
+      if (n.draining) states.draining.insert(n.stoc_id);
+    }
+    states.lost = services_->lost_stocs();
+    MutexLock lock(&mu_);
+    states.avoided = avoided_;
+    return states;
+  }
+  CopyPlan PlanCopies(const TableInfo& table, const std::set<StocId>& avoid) override {
+    StocStates states = StatesOfStocs();
+    states.avoided.insert(avoid.begin(), avoid.end());
+    CopyPlan plan{nova::PlanCopies(table, states, options_.placement.replicas), 0, 0};
+    for (const PartCopy& c : plan.copies) plan.bytes += c.to == StocId() ? 0 : PartBytes(table, c.part);
+    std::set<StocId> living;
+    for (const auto& [stoc, host] : states.live) living.insert(stoc);
+    plan.living = LivingCopies(table, living);
+    return plan;
+  }
   StatusOr<Placement> Place(uint64_t table_bytes) override {
     const std::vector<StocChoice> live = LiveStocs();
     MutexLock lock(&mu_);
@@ -606,8 +627,12 @@ CopiesKept HostedRangeOptions::CopiesKeptOfEach() const {
 }
 
 TableCopies HostedRange::table_copies() const {
+  const Rebuilder::Progress rebuild = range_->rebuilder().progress();
   MutexLock lock(&copies_mu_);
-  return table_copies_;
+  TableCopies copies = table_copies_;
+  copies.rebuild_bytes = rebuild.left;
+  copies.rebuilt_bytes = rebuild.done;
+  return copies;
 }
 
 void HostedRange::CountTableCopies() {
@@ -620,18 +645,20 @@ void HostedRange::CountTableCopies() {
     counts.degraded += there < static_cast<uint32_t>(options_.placement.replicas);
     ++counts.tables;
   });
+  range_->rebuilder().Look();
   MutexLock lock(&copies_mu_);
   table_copies_ = counts;
 }
 
-// Off the StoCs that drain: the log by a new group, the manifest by a renewal (M1), the tables by compaction
-// threads.
 void HostedRange::LeaveDraining() {
   std::vector<StocId> draining;
   for (const NodeInfo& n : services_->stocs->live()) {
     if (n.draining) draining.push_back(n.stoc_id);
   }
-  range_->LeaveStocs(draining);
+  const std::set<StocId> lost = services_->lost_stocs();
+  std::vector<StocId> left = draining;
+  left.insert(left.end(), lost.begin(), lost.end());
+  range_->LeaveStocs(left);
   const auto leaves = [&](StocId stoc) {
     return std::find(draining.begin(), draining.end(), stoc) != draining.end();
   };
@@ -741,26 +768,46 @@ void HostedRange::CollectOrphans(uint64_t grace_ms) {
 // A page at a time. What had ended before the page was asked for is referenced when it is here, or never will
 // be: the order of the three steps is what makes it right.
 Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
+  const uint64_t ended_before = range_->FirstUnfinishedJob();
+  const NamedFiles expected = range_->versions().ReferencedFiles();
+  std::set<StocFileId> there;
   for (StocFileId after;;) {
     const uint64_t ended_below = range_->FirstUnfinishedJob();
     const Nanos deadline = Now() + options_.request_deadline_ns;
     NOVA_ASSIGN_OR_RETURN(const auto page,
                           services_->stocs->ListFiles(stoc, id_, Epoch(epoch_.value() + 1), after, deadline));
-    const std::set<StocFileId> referenced = range_->versions().ReferencedFiles();
+    const NamedFiles referenced = range_->versions().ReferencedFiles();
     std::vector<StocFileId> orphans;
     for (const FileSummary& f : page) {
+      there.insert(f.file);
       const bool ours = f.creator.epoch == epoch_;
       const bool ended = ours ? f.creator.job > 0 && f.creator.job < ended_below : f.age_ms >= grace_ms;
-      if (ended && (options_.off.n4_references || !referenced.contains(f.file))) orphans.push_back(f.file);
+      if (ended && (options_.off.n4_references || !referenced.NamedOn(stoc, f.file)))
+        orphans.push_back(f.file);
     }
     if (!orphans.empty()) {
       NOVA_LOG(INFO) << "range " << id_.value() << ": drops " << orphans.size() << " orphans on "
                      << NameOf(stoc);
       NOVA_RETURN_IF_ERROR(services_->stocs->DropReferences(stoc, id_, epoch_, orphans, deadline));
     }
-    if (page.size() < kMaxListedFiles) return OkStatus();
+    if (page.size() < kMaxListedFiles) break;
     after = page.back().file;
   }
+  range_->rebuilder().Collected(stoc, ended_before);
+  TellMissing(stoc, expected, there);
+  return OkStatus();
+}
+
+void HostedRange::TellMissing(StocId stoc, const NamedFiles& expected, const std::set<StocFileId>& there) {
+  const NamedFiles still = range_->versions().ReferencedFiles();
+  std::set<Uuid> tables;
+  for (const auto& [file, stocs] : expected.files()) {
+    if (stocs.contains(stoc) && !there.contains(file) && still.NamedOn(stoc, file)) tables.insert(file.owner);
+  }
+  if (tables.empty()) return;
+  NOVA_LOG(WARNING) << "range " << id_.value() << ": " << NameOf(stoc) << " lacks parts of " << tables.size()
+                    << " tables that it should have";
+  for (const Uuid& table : tables) services_->damaged(table);
 }
 
 }  // namespace nova

@@ -77,6 +77,10 @@ struct HostServices {
   LogClient* logs = nullptr;
   // The membership in the cluster; null while there is none.
   std::function<std::shared_ptr<NodeSession>()> session;
+  // The StoCs that are gone for good (StoC record, N5).
+  std::function<std::set<StocId>()> lost_stocs;
+  // A copy of the table is damaged or gone; does not wait.
+  std::function<void(const Uuid& table)> damaged;
   // Each of these three drops the function where 65,536 wait already, or the node stops.
   // Runs a function on a control thread, which may wait.
   std::function<void(std::function<void()>)> run_control;
@@ -163,15 +167,17 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
 
   // Housekeeping, called every second on a control thread. Takes log groups that nothing needs out of the
   // record, returns the log to R members (L4) and the manifest to M (M1), leaves draining StoCs, counts the
-  // copies of tables. Does nothing if another thread is in it.
+  // copies of tables and looks for those that are to be made (rebuild, S5). Does nothing if another thread is in
+  // it.
   void MaintainLog();
   TableCopies table_copies() const;  // as MaintainLog last counted them
   // The most endangered log group (L4): of the replaced groups that un-flushed rounds still need, the members
   // left of the one with the fewest. nullopt: no round needs a replaced group.
   std::optional<size_t> Exposure() const;
   // Collection (N4) on every StoC that answers: drops the references to files (shared table, M4) that nothing
-  // needs. Of older epochs these are files older than `grace_ms`; of this epoch files of jobs that had ended
-  // before the StoC listed them, whatever their age. Waits. Errors of single StoCs are logged.
+  // needs there. Of older epochs these are files older than `grace_ms`; of this epoch files of jobs that had
+  // ended before the StoC listed them, whatever their age. Tables of which the StoC lacks a part that it should
+  // have are told as damaged. Waits. Errors of single StoCs are logged.
   void CollectOrphans(uint64_t grace_ms);
 
  private:
@@ -194,12 +200,15 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::string NameOf(StocId stoc) const;
   // CollectOrphans on one StoC, page by page.
   Status CollectOrphansOf(StocId stoc, uint64_t grace_ms);
+  // Tells tables as damaged of which the StoC has not all that was `expected` before it listed what is `there`,
+  // and is still.
+  void TellMissing(StocId stoc, const NamedFiles& expected, const std::set<StocFileId>& there);
   // The least members of a log group; with fewer, writes wait (min_replicas).
   size_t LeastLogMembers() const;
   // The media of a group that is chosen now, by the LogMode.
   LogMedia MediaOf(const std::vector<NodeInfo>& live) const;
-  // Moves everything off StoCs that drain: the log by a new group, the manifest by a renewal, tables by
-  // compaction threads. Called by MaintainLog.
+  // Moves everything off StoCs that drain: the log by a new group, the manifest by a renewal; tables go by
+  // rebuilds. Called by MaintainLog.
   void LeaveDraining();
   // Chooses a log group: the members of `keep` that live, and others up to R. Not `without`, unless it has
   // started again; none of `silent`, none that drains. Unavailable: fewer than LeastLogMembers() are alive.

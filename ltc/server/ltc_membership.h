@@ -1,5 +1,5 @@
-// LtcMembership: the session by which an LTC is a member of its cluster, and the lease that comes with it
-// (lease, C3).
+// LtcMembership: the session by which an LTC is a member of its cluster, and what comes with it: the lease
+// (C3), and word of lost StoCs.
 //
 // Thread safety: all. lease_expiry_ns, which requests ask, takes no lock; so a session that was taken out may
 //   be in use by them until each exchange thread has ended its turn (LtcNode::Leave).
@@ -9,7 +9,9 @@
 
 #include <atomic>
 #include <memory>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "common/base/mutex.h"
 #include "coordinator/coordinator_client.h"
@@ -39,6 +41,16 @@ class LtcMembership {
     return session == nullptr ? 0 : session->lease_expiry_ns();
   }
 
+  // The StoCs that are gone for good, as the coordinator said last (StoC record, N5).
+  void SetLostStocs(const std::vector<StocId>& lost) {
+    MutexLock lock(&mu_);
+    lost_stocs_ = {lost.begin(), lost.end()};
+  }
+  std::set<StocId> lost_stocs() const {
+    MutexLock lock(&mu_);
+    return lost_stocs_;
+  }
+
   // The session was lost: somebody has to join again.
   void Lost() { lost_.store(true); }
   bool TakeLost() { return lost_.exchange(false); }
@@ -46,6 +58,7 @@ class LtcMembership {
  private:
   mutable Mutex mu_;
   std::shared_ptr<NodeSession> session_ ABSL_GUARDED_BY(mu_);
+  std::set<StocId> lost_stocs_ ABSL_GUARDED_BY(mu_);
   std::atomic<NodeSession*> lease_session_{nullptr};  // session_, for whoever takes no lock
   std::atomic<bool> lost_{false};
 };

@@ -18,7 +18,8 @@ constexpr std::pair<const char*, size_t MemoryUse::*> kMemoryPools[] = {
 constexpr Nanos kHousekeepingPeriod = 100 * kMillisecond;
 constexpr Nanos kTrimPeriod = 10 * kSecond;  // without a write, after which memory goes back to the kernel
 constexpr Nanos kLogPeriod = kSecond;
-constexpr Nanos kIdlePeriod = kSecond;  // without a write to any range, after which Level0 is merged down
+constexpr Nanos kIdlePeriod = kSecond;      // without a write to any range, after which Level0 is merged down
+constexpr Nanos kAuditPause = 2 * kSecond;  // after a StoC's return, before its files are looked at
 constexpr Nanos kRepairPause = 10 * kSecond;      // after one that failed
 constexpr Nanos kReleaseDeadline = 60 * kSecond;  // of the flush
 // While the node stops, after a release that was taken back.
@@ -149,6 +150,8 @@ void LtcNode::SetServices(const std::vector<XchgExecutor*>& executors) {
   services_.stocs = stocs_.get();
   services_.logs = logs_.get();
   services_.session = [this] { return membership_.session(); };
+  services_.lost_stocs = [this] { return membership_.lost_stocs(); };
+  services_.damaged = [this](const Uuid& table) { chores_.Damaged(table); };
   services_.run_control = [this](std::function<void()> fn) { background_->RunControl(std::move(fn)); };
   services_.run_change = [this](std::function<void()> fn) { background_->RunChange(std::move(fn)); };
 }
@@ -216,10 +219,22 @@ NodeEvents LtcNode::Events() {
   e.assigned = [this](const RangeAssignment& a) { OnAssigned(a); };
   e.excluded = [this](RangeId r, Epoch epoch) { OnExcluded(r, epoch); };
   e.release = [this](RangeId r, Epoch epoch) { OnRelease(r, epoch); };
-  e.stocs = [this](const StocList& stocs) { stocs_->UpdateStocs(stocs.live); };
+  e.stocs = [this](const StocList& stocs) { OnStocs(stocs); };
   e.lost = [this](const std::string& why) { OnSessionLost(why); };
   e.report = [this] { return Report(); };
   return e;
+}
+
+void LtcNode::OnStocs(const StocList& stocs) {
+  const std::vector<NodeInfo> before = stocs_->live();
+  stocs_->UpdateStocs(stocs.live);
+  membership_.SetLostStocs(stocs.lost);
+  const bool returned = std::any_of(stocs.live.begin(), stocs.live.end(), [&](const NodeInfo& n) {
+    return std::none_of(before.begin(), before.end(), [&n](const NodeInfo& b) {
+      return b.stoc_id == n.stoc_id && b.incarnation == n.incarnation;
+    });
+  });
+  if (returned) stoc_returned_ns_.store(Now());
 }
 
 void LtcNode::OnSessionLost(const std::string& why) {
@@ -238,10 +253,13 @@ NodeReport LtcNode::Report() const {
   report.fabric = environment_.fabric->counters();
   const MemoryUse memory = MemoryUse::Of(arenas_, cache_);
   for (const auto& [pool, bytes] : kMemoryPools) report.memory.emplace_back(pool, memory.*bytes);
+  std::set<StocId> left = membership_.lost_stocs();
   for (const NodeInfo& stoc : stocs_->live()) {
-    if (!stoc.draining) continue;
-    uint64_t& tables = report.draining[stoc.stoc_id];
-    for (const auto& h : ranges_.held()) tables += h->range()->compactor().TablesLeft(stoc.stoc_id);
+    if (stoc.draining) left.insert(stoc.stoc_id);
+  }
+  for (const StocId stoc : left) {
+    uint64_t& tables = report.draining[stoc];
+    for (const auto& h : ranges_.held()) tables += h->range()->rebuilder().TablesLeft(stoc);
   }
   return report;
 }
@@ -346,13 +364,17 @@ void LtcNode::Housekeeping() {
     SealForMemory();
     FlushExposed();
     const bool log_due = Now() >= next_log;
+    // What a StoC has that comes back is looked at soon: what it still needs, and what it lacks.
+    if (const Nanos returned = stoc_returned_ns_.exchange(0); returned != 0)
+      next_orphans = std::min(next_orphans, returned + kAuditPause);
     const bool orphans_due = Now() >= next_orphans;
     for (const auto& h : ranges_.held()) {
       if (h->range()->NeedsFlush() || h->range()->NeedsCompaction()) background_->Due(h->id());
+      if (h->range()->rebuilder().NeedsRebuild()) background_->RebuildDue(h->id());
       if (log_due)
         QueueOnce(h, HostedRange::Chore::kMaintainLog, &BackgroundWork::RunControl,
                   [h] { h->MaintainLog(); });
-      if (orphans_due)
+      if (orphans_due || (log_due && h->range()->rebuilder().WantsCollection()))
         QueueOnce(h, HostedRange::Chore::kCollectOrphans, &BackgroundWork::RunControl,
                   [this, h] { h->CollectOrphans(options_.orphan_grace_ms); });
     }
@@ -438,7 +460,8 @@ Status LtcNode::Repair(const Uuid& table) {
   for (const auto& h : ranges_.held()) {
     const auto info = InfoOf(*h->range(), table);
     if (!info) continue;
-    const Creator holder{h->id(), h->epoch(), 0};
+    const JobBook::Job job(h->range()->jobs());
+    const Creator holder{h->id(), h->epoch(), job.id()};
     const auto written = tables_->Repair(*info, holder);
     // A table that was dropped meanwhile may be deleted already, and what was written after that would stay.
     // One that is still referenced now will be deleted after now.

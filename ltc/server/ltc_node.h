@@ -107,6 +107,8 @@ class LtcNode {
   // Asks to give the range away in order (release, R5); comes with every heartbeat until it is done. Queues
   // the release.
   void OnRelease(RangeId range, Epoch epoch);
+  // The list of StoCs has changed.
+  void OnStocs(const StocList& stocs);
   // Membership has ended; the housekeeping thread joins again.
   void OnSessionLost(const std::string& why);
   // The content of a heartbeat about ranges, copies, fabric, memory.
@@ -162,8 +164,9 @@ class LtcNode {
   std::unique_ptr<BackgroundWork> background_;
 
   RangeLedger<HostedRange> ranges_;
-  std::atomic<bool> stopping_{false};  // set by Stop and the destructor: takes no new ranges
-  Notification stop_;                  // ends the housekeeping thread
+  std::atomic<Nanos> stoc_returned_ns_{0};  // a StoC that was not there is since then; 0: seen to
+  std::atomic<bool> stopping_{false};       // set by Stop and the destructor: takes no new ranges
+  Notification stop_;                       // ends the housekeeping thread
   std::unique_ptr<Thread> housekeeping_;
 };
 

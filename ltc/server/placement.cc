@@ -1,6 +1,12 @@
 #include "ltc/server/placement.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <algorithm>
+#include <tuple>
+
+#include "common/base/coding.h"
 
 namespace nova {
 namespace {
@@ -65,6 +71,94 @@ Placement PlaceTable(const std::vector<StocChoice>& stocs, uint64_t table_bytes,
   }
   placement.metadata = PickStocs(stocs, copies, options.choices, random);
   return placement;
+}
+
+namespace {
+
+uint64_t Rank(const Uuid& table, uint32_t part, StocId stoc) {
+  std::string bytes;
+  PutFixed64(&bytes, table.hi);
+  PutFixed64(&bytes, table.lo);
+  PutFixed32(&bytes, part);
+  PutFixed32(&bytes, stoc.value());
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+// At most `count` StoCs for new copies of a part that is on `copies`.
+std::vector<StocId> PickTakers(const Uuid& table, uint32_t part, const std::vector<StocId>& copies,
+                               const StocStates& stocs, size_t count) {
+  std::set<std::string> hosts;  // of copies that stay
+  for (const StocId stoc : copies) {
+    const auto live = stocs.live.find(stoc);
+    if (live != stocs.live.end() && !stocs.draining.contains(stoc)) hosts.insert(live->second);
+  }
+  std::map<StocId, std::string> free = stocs.live;
+  std::erase_if(free, [&](const auto& f) {
+    return stocs.draining.contains(f.first) || stocs.avoided.contains(f.first) ||
+           std::find(copies.begin(), copies.end(), f.first) != copies.end();
+  });
+  std::vector<StocId> takers;
+  while (takers.size() < count && !free.empty()) {
+    const auto rank = [&](const auto& f) {
+      return std::tuple(hosts.contains(f.second), Rank(table, part, f.first));
+    };
+    const auto best = std::min_element(free.begin(), free.end(),
+                                       [&](const auto& x, const auto& y) { return rank(x) < rank(y); });
+    takers.push_back(best->first);
+    hosts.insert(best->second);
+    free.erase(best);
+  }
+  return takers;
+}
+
+// A StoC that takes no new copy now may take one of this part another time.
+bool MayTakeLater(const std::vector<StocId>& copies, const StocStates& stocs) {
+  return std::any_of(stocs.avoided.begin(), stocs.avoided.end(), [&](StocId stoc) {
+    return stocs.live.contains(stoc) && !stocs.draining.contains(stoc) &&
+           std::find(copies.begin(), copies.end(), stoc) == copies.end();
+  });
+}
+
+void PlanPart(const TableInfo& table, uint32_t part, const StocStates& stocs, size_t replicas,
+              std::vector<PartCopy>* plan) {
+  const std::vector<StocId>& copies = *CopiesOf(table, part);
+  size_t staying = 0, staying_live = 0, live = 0;
+  std::vector<StocId> leaving;  // draining ones first: they are waited for
+  for (const StocId stoc : copies) {
+    const bool lives = stocs.live.contains(stoc);
+    live += lives;
+    if (stocs.draining.contains(stoc)) {
+      leaving.insert(leaving.begin(), stoc);
+    } else if (stocs.lost.contains(stoc)) {
+      leaving.push_back(stoc);
+    } else {
+      ++staying;
+      staying_live += lives;
+    }
+  }
+  if (live == 0) return;  // there is nothing to copy from
+  auto next = leaving.begin();
+  if (staying < replicas) {
+    const std::vector<StocId> takers = PickTakers(table.uuid, part, copies, stocs, replicas - staying);
+    for (const StocId to : takers) plan->push_back({part, next == leaving.end() ? StocId() : *next++, to});
+    staying += takers.size();
+    staying_live += takers.size();
+  }
+  for (; next != leaving.end(); ++next) {
+    const bool needless = staying >= replicas;
+    const bool hopeless = stocs.draining.contains(*next) && !MayTakeLater(copies, stocs);
+    if ((needless || hopeless) && staying_live > 0) plan->push_back({part, *next, {}});
+  }
+}
+
+}  // namespace
+
+std::vector<PartCopy> PlanCopies(const TableInfo& table, const StocStates& stocs, int replicas) {
+  std::vector<PartCopy> plan;
+  ForEachPart(table, [&](uint32_t part) {
+    PlanPart(table, part, stocs, static_cast<size_t>(std::max(1, replicas)), &plan);
+  });
+  return plan;
 }
 
 }  // namespace nova

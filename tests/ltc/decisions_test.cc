@@ -144,6 +144,64 @@ TEST(PlacementTest, SmallTablesUseFewerFragmentsAndOtherHostsComeFirst) {
   }
 }
 
+// Lines "stocs 1 2@h2 3- 4~ 5! 6." name the StoCs that live, on host h but for @; - lost, ~ draining, ! takes
+// nothing new, . away; "replicas n"; and parts of a table, "part 1 2 ...". Out come the changes of each part.
+std::string CopiesFromText(const std::vector<std::string>& lines) {
+  StocStates stocs;
+  int replicas = 2;
+  TableInfo table;
+  table.uuid = {7, 7};
+  for (const std::string& line : lines) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (words[0] == "replicas") replicas = std::stoi(words[1]);
+    std::vector<StocId> copies;
+    for (size_t i = 1; i < words.size(); ++i) {
+      const std::string& word = words[i];
+      const StocId stoc(static_cast<uint32_t>(std::stoul(word)));
+      copies.push_back(stoc);
+      if (words[0] != "stocs") continue;
+      if (word.back() == '-') stocs.lost.insert(stoc);
+      if (word.back() == '-' || word.back() == '.') continue;
+      stocs.live[stoc] = word.find('@') == std::string::npos ? "h" : word.substr(word.find('@'));
+      if (word.back() == '~') stocs.draining.insert(stoc);
+      if (word.back() == '!') stocs.avoided.insert(stoc);
+    }
+    if (words[0] == "part") table.fragments.push_back({0, 1, copies});
+    if (words[0] == "metadata") table.metadata_stocs = copies;
+  }
+  std::string out;
+  TableInfo after = table;
+  const std::vector<PartCopy> plan = PlanCopies(table, stocs, replicas);
+  EXPECT_TRUE(MoveCopies(plan, &after));
+  EXPECT_EQ(PlanCopies(after, stocs, replicas), std::vector<PartCopy>()) << "one plan is enough";
+  const auto name = [](StocId stoc) { return stoc == StocId() ? "none" : StrCat(stoc.value()); };
+  for (const PartCopy& c : plan) {
+    out += StrCat(c.part == kMetadataPart ? "metadata" : StrCat("part ", c.part), ": ", name(c.from), " -> ",
+                  name(c.to), "\n");
+  }
+  return out.empty() ? "nothing\n" : out;
+}
+
+TEST(DecisionsTest, S5CopiesThatATableLacks) { RunFile("plan_copies.txt", CopiesFromText); }
+
+TEST(PlacementTest, S5WhatALostStocHadGoesToAllTheOthersAlike) {
+  StocStates stocs;
+  for (uint32_t i = 2; i <= 6; ++i) stocs.live[StocId(i)] = "h";
+  stocs.lost = {StocId(1)};
+  std::map<StocId, int> got;
+  for (uint64_t i = 0; i < 4000; ++i) {
+    TableInfo table;
+    table.uuid = {i, 1};
+    table.metadata_stocs = {StocId(1), StocId(2)};
+    const auto plan = PlanCopies(table, stocs, 2);
+    ASSERT_EQ(plan.size(), 1u);
+    ASSERT_EQ(plan[0].from, StocId(1));
+    ++got[plan[0].to];
+  }
+  EXPECT_FALSE(got.contains(StocId(2))) << "it has the other copy";
+  for (const auto& [stoc, n] : got) EXPECT_NEAR(n, 1000, 120) << stoc.value();
+}
+
 TEST(DiskTurnsTest, NobodyPausesForReadsThatAreQuickOrLongAgo) {
   DiskTurns turns;
   Nanos now = kSecond;

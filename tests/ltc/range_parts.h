@@ -16,6 +16,7 @@
 
 #include "ltc/embedded/local_storage.h"
 #include "ltc/engine/compactor.h"
+#include "ltc/engine/rebuilder.h"
 #include "ltc/engine/flusher.h"
 #include "ltc/engine/scanner.h"
 #include "ltc/engine/write_path.h"
@@ -106,6 +107,9 @@ class RangeParts : RangeHost {
     if (!place_answers.ok()) return place_answers;
     return Placement{};
   }
+  CopyPlan PlanCopies(const TableInfo& table, const std::set<StocId>& avoid) override {
+    return plan_copies ? plan_copies(table, avoid) : CopyPlan{};
+  }
   void WorkDue(RangeId /*range*/) override { ++work_due; }
   void Fenced(RangeId /*range*/, const Status& /*why*/) override {}
   void RunBlocking(std::function<void()> fn) override { fn(); }
@@ -130,6 +134,7 @@ class RangeParts : RangeHost {
   std::vector<Uuid> garbage;
   Status lost;
   Status place_answers;  // not ok: no table can be placed
+  std::function<CopyPlan(const TableInfo&, const std::set<StocId>& avoid)> plan_copies;  // none: no copies
   NotingLog::Notes log_notes;
 
   ManualExecutor executor;
@@ -150,6 +155,7 @@ class RangeParts : RangeHost {
   Scanner scanner{&context, &toll, &points, &rounds, &tables};
   JobBook jobs;
   VersionSet versions{&context, &points, &rounds, &pacer, manifests.get()};
+  Rebuilder rebuilder{&context, &jobs, &versions};
   RoundMerger merger{&context, &points, &rounds, &pacer};
   Flusher flusher{&context, &points, &log, &rounds, &pacer, &tables, &jobs, &versions, &merger};
   Compactor compactor{&context, &toll, &points, &rounds, &pacer, &tables, &jobs, &versions};

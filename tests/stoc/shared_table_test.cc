@@ -158,10 +158,10 @@ class Owner : RangeHost {
         return (files = rig_->client->stocs->ListFiles(s->id(), spec_.id, spec_.epoch, {}, Soon())).ok();
       });
       ASSERT_TRUE(files.ok()) << files.status();
-      const std::set<StocFileId> referenced = range_->versions().ReferencedFiles();
+      const NamedFiles referenced = range_->versions().ReferencedFiles();
       std::vector<StocFileId> orphans;
       for (const FileSummary& f : *files) {
-        if (!referenced.contains(f.file)) orphans.push_back(f.file);
+        if (!referenced.NamedOn(s->id(), f.file)) orphans.push_back(f.file);
       }
       const Status dropped =
           rig_->client->stocs->DropReferences(s->id(), spec_.id, spec_.epoch, orphans, Soon());
@@ -201,8 +201,8 @@ class Owner : RangeHost {
   }
   std::set<Uuid> Tables() {
     std::set<Uuid> tables;
-    for (const StocFileId& f : range_->versions().ReferencedFiles()) {
-      if (f.part == kMetadataPart) tables.insert(f.owner);
+    for (const auto& [file, stocs] : range_->versions().ReferencedFiles().files()) {
+      if (file.part == kMetadataPart) tables.insert(file.owner);
     }
     return tables;
   }

@@ -1,0 +1,141 @@
+#include "ltc/engine/rebuilder.h"
+
+#include <algorithm>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+
+namespace nova {
+namespace {
+
+constexpr Nanos kFirstPause = kSecond;  // after a failure
+constexpr Nanos kLongestPause = 60 * kSecond;
+constexpr int kMostDoublings = 6;
+
+bool IsOn(const TableInfo& table, StocId stoc) {
+  bool on = false;
+  ForEachPart(table, [&](uint32_t part) {
+    const std::vector<StocId>& stocs = *CopiesOf(table, part);
+    on = on || std::find(stocs.begin(), stocs.end(), stoc) != stocs.end();
+  });
+  return on;
+}
+
+}  // namespace
+
+void Rebuilder::Look() {
+  std::set<Due> due;
+  std::set<Uuid> there;
+  uint64_t left = 0;
+  const auto version = versions_->current();
+  version->ForEachTableOnce([&](const TableInfo& table) {
+    there.insert(table.uuid);
+    const CopyPlan plan = context_->services->host->PlanCopies(table, Avoided(table.uuid));
+    left += plan.bytes;
+    if (!plan.copies.empty()) due.insert({plan.living, table.uuid});
+  });
+  MutexLock lock(&mu_);
+  std::erase_if(failed_, [&](const auto& f) { return !there.contains(f.first); });
+  std::erase_if(due, [&](const Due& d) {
+    mu_.AssertHeld();
+    const auto failed = failed_.find(d.table);
+    return busy_.contains(d.table) || (failed != failed_.end() && Now() < failed->second.not_before_ns);
+  });
+  due_ = std::move(due);
+  progress_.left = left;
+}
+
+bool Rebuilder::RebuildOne() {
+  if (context_->state.Is(ServingState::kLost)) return false;
+  Uuid table;
+  {
+    MutexLock lock(&mu_);
+    if (due_.empty()) return false;
+    table = due_.extract(due_.begin()).value().table;
+    if (!busy_.insert(table).second) return true;  // Look has found it again meanwhile
+  }
+  CopyPlan plan;
+  uint64_t job_id = 0;
+  Status s;
+  {
+    const JobBook::Job job(jobs_);
+    job_id = job.id();
+    s = Rebuild(table, job_id, &plan);
+  }
+  if (!s.ok() && !absl::IsAborted(s)) {
+    if (const uint64_t met = failures_.Due()) {
+      NOVA_LOG(WARNING) << "range " << context_->spec.id.value() << ": copies of table " << table.ToString()
+                        << " not made (failures so far: " << met << "): " << s;
+    }
+  }
+  MutexLock lock(&mu_);
+  busy_.erase(table);
+  if (absl::IsAborted(s)) return true;  // compacted away meanwhile; what was copied is collected (N4)
+  if (s.ok()) {
+    failed_.erase(table);
+    progress_.done += plan.bytes;
+    progress_.left -= std::min(progress_.left, plan.bytes);
+    return true;
+  }
+  Failed& failed = failed_[table];
+  failed.not_before_ns =
+      Now() + std::min(kLongestPause, kFirstPause << std::min(failed.times, kMostDoublings));
+  ++failed.times;
+  for (const PartCopy& c : plan.copies) {
+    if (c.to != StocId()) failed.tried[c.to] = job_id;
+  }
+  return false;
+}
+
+Status Rebuilder::Rebuild(const Uuid& table, uint64_t job, CopyPlan* plan) {
+  TableInfo info;
+  {
+    const TableRef handle = versions_->current()->FindHandle(table);
+    if (handle == nullptr) return OkStatus();  // compacted away
+    info = handle->info();
+  }
+  *plan = context_->services->host->PlanCopies(info, Avoided(table));
+  if (plan->copies.empty()) return OkStatus();
+  std::vector<PartCopy> make;
+  for (const PartCopy& c : plan->copies) {
+    if (c.to != StocId()) make.push_back(c);
+  }
+  if (!make.empty()) {
+    const Creator creator{context_->spec.id, context_->spec.epoch, job};
+    NOVA_RETURN_IF_ERROR(context_->services->store->MakeCopies(info, make, creator));
+  }
+  NOVA_FP("rebuild.copied");
+  const Status s = versions_->CommitCopies(info, plan->copies);
+  if (s.ok()) NOVA_FP_VOID("rebuild.committed");
+  return s;
+}
+
+std::set<StocId> Rebuilder::Avoided(const Uuid& table) const {
+  std::set<StocId> avoided;
+  MutexLock lock(&mu_);
+  if (const auto failed = failed_.find(table); failed != failed_.end()) {
+    for (const auto& [stoc, job] : failed->second.tried) avoided.insert(stoc);
+  }
+  return avoided;
+}
+
+void Rebuilder::Collected(StocId stoc, uint64_t ended_below) {
+  MutexLock lock(&mu_);
+  for (auto& [table, failed] : failed_) {
+    const auto tried = failed.tried.find(stoc);
+    if (tried != failed.tried.end() && tried->second < ended_below) failed.tried.erase(tried);
+  }
+}
+
+bool Rebuilder::WantsCollection() const {
+  MutexLock lock(&mu_);
+  return std::any_of(failed_.begin(), failed_.end(), [](const auto& f) { return !f.second.tried.empty(); });
+}
+
+uint64_t Rebuilder::TablesLeft(StocId stoc) const {
+  uint64_t left = jobs_->MayPlaceOn(stoc);  // first: a job that ends in between is counted
+  versions_->current()->ForEachTableOnce([&](const TableInfo& table) { left += IsOn(table, stoc); });
+  return left;
+}
+
+}  // namespace nova

@@ -1,0 +1,97 @@
+// Rebuilder: makes the copies that tables of a range lack, and has tables leave StoCs that drain (rebuild, S5).
+//
+// The steps for one table:
+//
+//   1. a job begins: its number is how the copies are collected (N4) if no edit names them
+//   2. the host plans, from where the table is now and which StoCs there are
+//   3. the table store makes the copies, StoC to StoC
+//   4. one edit names them (VersionSet::CommitCopies), if the table is still where it was
+//   5. the job ends
+//
+// Nothing is ever deleted here: neither a copy that no edit named, nor what is left on a StoC that the table
+// has left. A deletion may arrive late, and must not meet a copy that was made since. The collection (N4) finds
+// both. For the same reason a StoC on which an attempt failed is avoided for that table until a collection there
+// has ended: a file that the attempt made after all is then gone.
+//
+// Tables with the fewest living copies go first. After a failure a table pauses, for twice as long each time.
+//
+// Thread safety: all. RebuildOne waits for StoCs and for the manifest; several threads take several tables.
+// Locks: its own, a leaf.
+// Ownership: none taken.
+// Errors: none; what failed is logged, and tried again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "common/base/log_throttle.h"
+#include "common/base/mutex.h"
+#include "ltc/engine/job_book.h"
+#include "ltc/engine/version_set.h"
+
+namespace nova {
+
+class Rebuilder {
+ public:
+  Rebuilder(const RangeContext* context, JobBook* jobs, VersionSet* versions)
+      : context_(context), jobs_(jobs), versions_(versions) {}
+
+  // Looks through all tables, those of checkpoints too, for copies to make; called now and then.
+  void Look();
+  // There are tables that Look found and nobody has taken.
+  bool NeedsRebuild() const {
+    MutexLock lock(&mu_);
+    return !due_.empty();
+  }
+  // Takes one of those tables through all steps. False: there is none, or it failed.
+  bool RebuildOne();
+  // A collection (N4) on the StoC has ended that began when jobs below `ended_below` had.
+  void Collected(StocId stoc, uint64_t ended_below);
+  // An attempt has failed whose StoCs wait for a collection.
+  bool WantsCollection() const;
+
+  // Bytes.
+  struct Progress {
+    uint64_t left = 0;  // to be copied, as Look last found it
+    uint64_t done = 0;  // since the range was opened
+  };
+  Progress progress() const {
+    MutexLock lock(&mu_);
+    return progress_;
+  }
+  // Tables on a StoC that is to be left (JobBook::LeaveStocs), and jobs under way that may still place some
+  // there.
+  uint64_t TablesLeft(StocId stoc) const;
+
+ private:
+  struct Due {
+    uint32_t living = 0;
+    Uuid table;
+    auto operator<=>(const Due&) const = default;
+  };
+  // A table for which attempts have failed.
+  struct Failed {
+    int times = 0;
+    Nanos not_before_ns = 0;
+    std::map<StocId, uint64_t> tried;  // and by which job: not again before a collection
+  };
+
+  // Steps 2 to 4.
+  Status Rebuild(const Uuid& table, uint64_t job, CopyPlan* plan);
+  // The StoCs that the table's next attempt avoids.
+  std::set<StocId> Avoided(const Uuid& table) const;
+
+  const RangeContext* const context_;
+  JobBook* const jobs_;
+  VersionSet* const versions_;
+  mutable Mutex mu_;
+  std::set<Due> due_ ABSL_GUARDED_BY(mu_);    // the most endangered first
+  std::set<Uuid> busy_ ABSL_GUARDED_BY(mu_);  // taken by RebuildOne: one attempt for a table at a time
+  std::map<Uuid, Failed> failed_ ABSL_GUARDED_BY(mu_);
+  Progress progress_ ABSL_GUARDED_BY(mu_);
+  LogThrottle failures_;
+};
+
+}  // namespace nova
