@@ -25,14 +25,19 @@ struct CopyPlan {
   uint32_t living = 0;           // copies that can be read now, of the part with the fewest
 };
 
+// Copies that a table lacks, and copies that are to leave their StoCs; none goes to a StoC of `avoid`.
+using CopyPlanner = std::function<CopyPlan(const TableInfo& table, const std::set<StocId>& avoid)>;
+
 class RangeHost {
  public:
   virtual ~RangeHost() = default;
   // Chooses StoCs for a table of so many bytes of data. Does not wait. Unavailable: none is alive.
   virtual StatusOr<Placement> Place(uint64_t table_bytes) = 0;
-  // Copies that the table lacks, and copies that are to leave their StoCs; none goes to a StoC of `avoid`. Does
-  // not wait. Unless it is overridden tables have one copy each, for ever.
-  virtual CopyPlan PlanCopies(const TableInfo& /*table*/, const std::set<StocId>& /*avoid*/) { return {}; }
+  // Plans, for the StoCs as they are now. Does not wait. Unless it is overridden tables have one copy each, for
+  // ever.
+  virtual CopyPlanner PlannerOfCopies() {
+    return [](const TableInfo&, const std::set<StocId>&) { return CopyPlan(); };
+  }
   // Background work may be due. It may be called under locks of the range: it must not call back into it.
   virtual void WorkDue(RangeId range) = 0;
   // The epoch is fenced: the range serves nothing more, and is to be let go. Called once.

@@ -27,10 +27,10 @@ void Rebuilder::Look() {
   std::set<Due> due;
   std::set<Uuid> there;
   uint64_t left = 0;
-  const auto version = versions_->current();
-  version->ForEachTableOnce([&](const TableInfo& table) {
+  const CopyPlanner planner = context_->services->host->PlannerOfCopies();
+  versions_->current()->ForEachTableOnce([&](const TableInfo& table) {
     there.insert(table.uuid);
-    const CopyPlan plan = context_->services->host->PlanCopies(table, Avoided(table.uuid));
+    const CopyPlan plan = PlanFor(table, planner);
     left += plan.bytes;
     if (!plan.copies.empty()) due.insert({plan.living, table.uuid});
   });
@@ -55,12 +55,10 @@ bool Rebuilder::RebuildOne() {
     if (!busy_.insert(table).second) return true;  // Look has found it again meanwhile
   }
   CopyPlan plan;
-  uint64_t job_id = 0;
   Status s;
   {
     const JobBook::Job job(jobs_);
-    job_id = job.id();
-    s = Rebuild(table, job_id, &plan);
+    s = Rebuild(table, job.id(), &plan);
   }
   if (!s.ok() && !absl::IsAborted(s)) {
     if (const uint64_t met = failures_.Due()) {
@@ -82,7 +80,7 @@ bool Rebuilder::RebuildOne() {
       Now() + std::min(kLongestPause, kFirstPause << std::min(failed.times, kMostDoublings));
   ++failed.times;
   for (const PartCopy& c : plan.copies) {
-    if (c.to != StocId()) failed.tried[c.to] = job_id;
+    if (c.to != StocId()) failed.tried.insert(c.to);
   }
   return false;
 }
@@ -94,7 +92,7 @@ Status Rebuilder::Rebuild(const Uuid& table, uint64_t job, CopyPlan* plan) {
     if (handle == nullptr) return OkStatus();  // compacted away
     info = handle->info();
   }
-  *plan = context_->services->host->PlanCopies(info, Avoided(table));
+  *plan = PlanFor(info, context_->services->host->PlannerOfCopies());
   if (plan->copies.empty()) return OkStatus();
   std::vector<PartCopy> make;
   for (const PartCopy& c : plan->copies) {
@@ -110,26 +108,19 @@ Status Rebuilder::Rebuild(const Uuid& table, uint64_t job, CopyPlan* plan) {
   return s;
 }
 
-std::set<StocId> Rebuilder::Avoided(const Uuid& table) const {
-  std::set<StocId> avoided;
-  MutexLock lock(&mu_);
-  if (const auto failed = failed_.find(table); failed != failed_.end()) {
-    for (const auto& [stoc, job] : failed->second.tried) avoided.insert(stoc);
+CopyPlan Rebuilder::PlanFor(const TableInfo& table, const CopyPlanner& planner) {
+  std::set<StocId> tried;
+  {
+    MutexLock lock(&mu_);
+    if (const auto failed = failed_.find(table.uuid); failed != failed_.end()) tried = failed->second.tried;
   }
-  return avoided;
-}
-
-void Rebuilder::Collected(StocId stoc, uint64_t ended_below) {
-  MutexLock lock(&mu_);
-  for (auto& [table, failed] : failed_) {
-    const auto tried = failed.tried.find(stoc);
-    if (tried != failed.tried.end() && tried->second < ended_below) failed.tried.erase(tried);
+  CopyPlan plan = planner(table, tried);
+  if (!plan.copies.empty() || tried.empty()) return plan;
+  {
+    MutexLock lock(&mu_);
+    if (const auto failed = failed_.find(table.uuid); failed != failed_.end()) failed->second.tried.clear();
   }
-}
-
-bool Rebuilder::WantsCollection() const {
-  MutexLock lock(&mu_);
-  return std::any_of(failed_.begin(), failed_.end(), [](const auto& f) { return !f.second.tried.empty(); });
+  return planner(table, {});  // from the first one again
 }
 
 uint64_t Rebuilder::TablesLeft(StocId stoc) const {

@@ -9,11 +9,11 @@
 //   5. the job ends
 //
 // Nothing is ever deleted here: neither a copy that no edit named, nor what is left on a StoC that the table
-// has left. A deletion may arrive late, and must not meet a copy that was made since. The collection (N4) finds
-// both. For the same reason a StoC on which an attempt failed is avoided for that table until a collection there
-// has ended: a file that the attempt made after all is then gone.
+// has left. The collection (N4) finds both, and tells the StoC which jobs have ended: a copy that was made since
+// stays, however late the deletion comes.
 //
-// Tables with the fewest living copies go first. After a failure a table pauses, for twice as long each time.
+// Tables with the fewest living copies go first. After a failure a table pauses, for twice as long each time, and
+// then takes other StoCs as long as there are any.
 //
 // Thread safety: all. RebuildOne waits for StoCs and for the manifest; several threads take several tables.
 // Locks: its own, a leaf.
@@ -47,10 +47,6 @@ class Rebuilder {
   }
   // Takes one of those tables through all steps. False: there is none, or it failed.
   bool RebuildOne();
-  // A collection (N4) on the StoC has ended that began when jobs below `ended_below` had.
-  void Collected(StocId stoc, uint64_t ended_below);
-  // An attempt has failed whose StoCs wait for a collection.
-  bool WantsCollection() const;
 
   // Bytes.
   struct Progress {
@@ -75,13 +71,13 @@ class Rebuilder {
   struct Failed {
     int times = 0;
     Nanos not_before_ns = 0;
-    std::map<StocId, uint64_t> tried;  // and by which job: not again before a collection
+    std::set<StocId> tried;  // in vain, since all were
   };
 
   // Steps 2 to 4.
   Status Rebuild(const Uuid& table, uint64_t job, CopyPlan* plan);
-  // The StoCs that the table's next attempt avoids.
-  std::set<StocId> Avoided(const Uuid& table) const;
+  // The planner's plan, with StoCs that were not tried if there are any.
+  CopyPlan PlanFor(const TableInfo& table, const CopyPlanner& planner);
 
   const RangeContext* const context_;
   JobBook* const jobs_;

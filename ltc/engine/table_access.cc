@@ -36,6 +36,11 @@ void TableAccess::LoadReader(Executor* on, TableRef table, absl::AnyInvocable<vo
 
 StatusOr<std::shared_ptr<const TableReader>> TableAccess::LoadReaderBlocking(TableHandle* table) {
   if (auto reader = table->reader()) return reader;
+  if (const TableRef successor = table->successor()) {  // the copies are where that says
+    NOVA_ASSIGN_OR_RETURN(auto reader, LoadReaderBlocking(successor.get()));
+    table->SetReader(reader);
+    return reader;
+  }
   NOVA_ASSIGN_OR_RETURN(const std::string metadata, context_->services->store->ReadMetadata(table->info()));
   NOVA_ASSIGN_OR_RETURN(auto reader, OpenReader(table->info(), metadata, /*cold=*/true));
   table->SetReader(reader);

@@ -22,6 +22,11 @@ void TableHandle::SetSuccessor(std::shared_ptr<TableHandle> next) {
   successor_ = std::move(next);
 }
 
+std::shared_ptr<TableHandle> TableHandle::successor() const {
+  MutexLock lock(&mu_);
+  return successor_;
+}
+
 void TableHandle::SetReader(std::shared_ptr<const TableReader> reader) {
   MutexLock lock(&mu_);
   if (reader_ != nullptr) return;

@@ -56,6 +56,7 @@ class TableHandle {
   void MarkDropped() { dropped_.store(true); }
   // An acknowledged edit put `next` in its place, once: the same table with other places (S5).
   void SetSuccessor(std::shared_ptr<TableHandle> next);
+  std::shared_ptr<TableHandle> successor() const;  // null: none
 
  private:
   const TableInfo info_;

@@ -17,7 +17,7 @@ constexpr Nanos kReadOfCopy = 5 * kSecond;             // of a manifest, before 
 constexpr Nanos kForgiveAfter = 5 * kSecond;
 
 // Of the part of the table, a fragment or the metadata, that has the fewest.
-uint32_t LivingCopies(const TableInfo& table, const std::set<StocId>& living) {
+uint32_t LivingCopies(const TableInfo& table, const std::map<StocId, std::string>& living) {
   const auto count = [&living](const std::vector<StocId>& stocs) {
     return std::count_if(stocs.begin(), stocs.end(), [&](StocId stoc) { return living.contains(stoc); });
   };
@@ -198,15 +198,21 @@ class HostedRange::Ground : public ManifestStorage, public RangeHost {
     states.avoided = avoided_;
     return states;
   }
-  CopyPlan PlanCopies(const TableInfo& table, const std::set<StocId>& avoid) override {
-    StocStates states = StatesOfStocs();
-    states.avoided.insert(avoid.begin(), avoid.end());
-    CopyPlan plan{nova::PlanCopies(table, states, options_.placement.replicas), 0, 0};
-    for (const PartCopy& c : plan.copies) plan.bytes += c.to == StocId() ? 0 : PartBytes(table, c.part);
-    std::set<StocId> living;
-    for (const auto& [stoc, host] : states.live) living.insert(stoc);
-    plan.living = LivingCopies(table, living);
-    return plan;
+  CopyPlanner PlannerOfCopies() override {
+    return [states = StatesOfStocs(), replicas = options_.placement.replicas](const TableInfo& table,
+                                                                              const std::set<StocId>& avoid) {
+      CopyPlan plan;
+      plan.living = LivingCopies(table, states.live);
+      if (avoid.empty()) {
+        plan.copies = PlanCopies(table, states, replicas);
+      } else {
+        StocStates now = states;
+        now.avoided.insert(avoid.begin(), avoid.end());
+        plan.copies = PlanCopies(table, now, replicas);
+      }
+      for (const PartCopy& c : plan.copies) plan.bytes += c.to == StocId() ? 0 : PartBytes(table, c.part);
+      return plan;
+    };
   }
   StatusOr<Placement> Place(uint64_t table_bytes) override {
     const std::vector<StocChoice> live = LiveStocs();
@@ -614,7 +620,7 @@ void HostedRange::MaintainLog() {
   if (!record.log_groups.empty()) ReturnToR(record.log_groups.back());
   ReturnToM(record.manifest);
   LeaveDraining();
-  CountTableCopies();
+  LookAtCopies();
   maintaining_.store(false);
 }
 
@@ -635,17 +641,21 @@ TableCopies HostedRange::table_copies() const {
   return copies;
 }
 
-void HostedRange::CountTableCopies() {
-  std::set<StocId> living;
-  for (const NodeInfo& n : services_->stocs->live()) living.insert(n.stoc_id);
+void HostedRange::LookAtCopies() {
+  const std::shared_ptr<const Version> version = range_->versions().current();
+  StocStates stocs = ground_->StatesOfStocs();
+  const bool as_before = version == looked_at_.lock() && stocs == looked_at_with_;
+  if (as_before && range_->rebuilder().progress().left == 0) return;
   TableCopies counts;
-  range_->versions().current()->ForEachTableOnce([&](const TableInfo& table) {
-    const uint32_t there = LivingCopies(table, living);
+  version->ForEachTableOnce([&](const TableInfo& table) {
+    const uint32_t there = LivingCopies(table, stocs.live);
     counts.fewest = counts.tables == 0 ? there : std::min(counts.fewest, there);
     counts.degraded += there < static_cast<uint32_t>(options_.placement.replicas);
     ++counts.tables;
   });
   range_->rebuilder().Look();
+  looked_at_ = version;
+  looked_at_with_ = std::move(stocs);
   MutexLock lock(&copies_mu_);
   table_copies_ = counts;
 }
@@ -768,7 +778,6 @@ void HostedRange::CollectOrphans(uint64_t grace_ms) {
 // A page at a time. What had ended before the page was asked for is referenced when it is here, or never will
 // be: the order of the three steps is what makes it right.
 Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
-  const uint64_t ended_before = range_->FirstUnfinishedJob();
   const NamedFiles expected = range_->versions().ReferencedFiles();
   std::set<StocFileId> there;
   for (StocFileId after;;) {
@@ -793,7 +802,6 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
     if (page.size() < kMaxListedFiles) break;
     after = page.back().file;
   }
-  range_->rebuilder().Collected(stoc, ended_before);
   TellMissing(stoc, expected, there);
   return OkStatus();
 }

@@ -239,8 +239,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   Status StoreAnswers() const;
   // Moves the manifest to other members (M1), and logs the outcome; `why` is for the log. Waits.
   void RenewManifest(const char* why);
-  // Sets table_copies_, by the StoCs that live now.
-  void CountTableCopies();
+  // Counts the copies of tables by the StoCs that live now, and has the rebuilder look for those that are
+  // missing, unless nothing has changed since. Called by MaintainLog.
+  void LookAtCopies();
 
   const RangeId id_;
   const Epoch epoch_;
@@ -255,7 +256,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::atomic<bool> releasing_{false};  // a Release is under way
   std::atomic<bool> released_{false};   // a Release succeeded; a repeated one is OK at once
   std::atomic<uint8_t> chores_{0};      // that are claimed
-  // A thread is in MaintainLog; it alone uses the growths and manifest_short_since_ns_.
+  // A thread is in MaintainLog; it alone uses the growths, manifest_short_since_ns_ and looked_at_.
   std::atomic<bool> maintaining_{false};
   // When an attempt to return to the configured number of members is due. One that brought nothing, or did
   // not last, is not repeated soon.
@@ -269,7 +270,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   };
   Growth log_growth_;
   Growth manifest_growth_;
-  Nanos manifest_short_since_ns_ = 0;  // since when it has fewer than M living members; 0: it has M
+  Nanos manifest_short_since_ns_ = 0;       // since when it has fewer than M living members; 0: it has M
+  std::weak_ptr<const Version> looked_at_;  // by the last LookAtCopies that did not return at once
+  StocStates looked_at_with_;               // and the StoCs then
   mutable Mutex copies_mu_;
   TableCopies table_copies_ ABSL_GUARDED_BY(copies_mu_);
 };

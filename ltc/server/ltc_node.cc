@@ -374,7 +374,7 @@ void LtcNode::Housekeeping() {
       if (log_due)
         QueueOnce(h, HostedRange::Chore::kMaintainLog, &BackgroundWork::RunControl,
                   [h] { h->MaintainLog(); });
-      if (orphans_due || (log_due && h->range()->rebuilder().WantsCollection()))
+      if (orphans_due)
         QueueOnce(h, HostedRange::Chore::kCollectOrphans, &BackgroundWork::RunControl,
                   [this, h] { h->CollectOrphans(options_.orphan_grace_ms); });
     }

@@ -46,6 +46,7 @@ struct StocStates {
   std::set<StocId> lost;               // gone for good (StoC record, N5)
   std::set<StocId> draining;           // of the live ones
   std::set<StocId> avoided;            // take no new copy now
+  bool operator==(const StocStates&) const = default;
 };
 
 // The copies that a table is to get, and those it is to name no longer. A copy on a StoC that is neither lost

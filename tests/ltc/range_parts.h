@@ -16,8 +16,8 @@
 
 #include "ltc/embedded/local_storage.h"
 #include "ltc/engine/compactor.h"
-#include "ltc/engine/rebuilder.h"
 #include "ltc/engine/flusher.h"
+#include "ltc/engine/rebuilder.h"
 #include "ltc/engine/scanner.h"
 #include "ltc/engine/write_path.h"
 #include "tests/ltc/manual_executor.h"
@@ -107,9 +107,7 @@ class RangeParts : RangeHost {
     if (!place_answers.ok()) return place_answers;
     return Placement{};
   }
-  CopyPlan PlanCopies(const TableInfo& table, const std::set<StocId>& avoid) override {
-    return plan_copies ? plan_copies(table, avoid) : CopyPlan{};
-  }
+  CopyPlanner PlannerOfCopies() override { return plan_copies ? plan_copies : RangeHost::PlannerOfCopies(); }
   void WorkDue(RangeId /*range*/) override { ++work_due; }
   void Fenced(RangeId /*range*/, const Status& /*why*/) override {}
   void RunBlocking(std::function<void()> fn) override { fn(); }
@@ -133,8 +131,8 @@ class RangeParts : RangeHost {
   int work_due = 0;
   std::vector<Uuid> garbage;
   Status lost;
-  Status place_answers;  // not ok: no table can be placed
-  std::function<CopyPlan(const TableInfo&, const std::set<StocId>& avoid)> plan_copies;  // none: no copies
+  Status place_answers;     // not ok: no table can be placed
+  CopyPlanner plan_copies;  // none: tables have one copy each
   NotingLog::Notes log_notes;
 
   ManualExecutor executor;

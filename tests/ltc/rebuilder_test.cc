@@ -225,35 +225,29 @@ TEST_F(RebuilderTest, S5TheMostEndangeredGoFirstUnderJobsOfTheirOwn) {
   EXPECT_FALSE(rebuilder.NeedsRebuild());
 }
 
-TEST_F(RebuilderTest, S5AStocWhereAnAttemptFailedIsAvoidedUntilItWasCollected) {
+TEST_F(RebuilderTest, S5AfterAFailureATablePausesAndTakesOtherStocs) {
   const TableInfo table = TableOn({kA, kB});
   Add(table);
   store.answer = absl::DeadlineExceededError("no answer");
+  const auto try_after = [&](Nanos pause) {
+    rebuilder.Look();
+    EXPECT_FALSE(rebuilder.NeedsRebuild()) << "it pauses";
+    SleepFor(pause);
+    rebuilder.Look();
+    return rebuilder.RebuildOne();
+  };
   rebuilder.Look();
   EXPECT_FALSE(rebuilder.RebuildOne());
   EXPECT_EQ(Places(table), std::vector({kA, kB}));
-  EXPECT_TRUE(rebuilder.WantsCollection());
-  rebuilder.Look();
-  EXPECT_FALSE(rebuilder.NeedsRebuild()) << "it pauses";
-  SleepFor(1100 * kMillisecond);
-  rebuilder.Look();
-  EXPECT_FALSE(rebuilder.RebuildOne());
-  ASSERT_EQ(store.asked.size(), 2u);
-  EXPECT_EQ(store.asked[0].copies, BothParts(kA, kC));
-  EXPECT_EQ(store.asked[1].copies, BothParts(kA, kD)) << "what was asked of C may be done yet";
-
+  EXPECT_FALSE(try_after(1100 * kMillisecond));
   store.answer = OkStatus();
-  SleepFor(2100 * kMillisecond);
-  rebuilder.Look();
-  EXPECT_FALSE(rebuilder.NeedsRebuild()) << "both are avoided";
-  rebuilder.Collected(kC, store.asked[0].job);
-  rebuilder.Look();
-  EXPECT_FALSE(rebuilder.NeedsRebuild()) << "that collection began before the attempt ended";
-  rebuilder.Collected(kC, store.asked[0].job + 1);
-  rebuilder.Look();
-  EXPECT_TRUE(rebuilder.RebuildOne());
+  EXPECT_TRUE(try_after(2100 * kMillisecond));
+  ASSERT_EQ(store.asked.size(), 3u);
+  EXPECT_EQ(store.asked[0].copies, BothParts(kA, kC));
+  EXPECT_EQ(store.asked[1].copies, BothParts(kA, kD));
+  EXPECT_EQ(store.asked[2].copies, BothParts(kA, kC)) << "from the first one again";
+  EXPECT_LT(store.asked[0].job, store.asked[2].job) << "the collection tells them apart (N4)";
   EXPECT_EQ(Places(table), std::vector({kB, kC}));
-  EXPECT_FALSE(rebuilder.WantsCollection());
 }
 
 TEST_F(RebuilderTest, S5ATableThatIsCompactedAwayMeanwhileIsNoFailure) {
@@ -266,7 +260,6 @@ TEST_F(RebuilderTest, S5ATableThatIsCompactedAwayMeanwhileIsNoFailure) {
     EXPECT_TRUE(parts.versions.Commit(drop).ok());
   };
   EXPECT_TRUE(rebuilder.RebuildOne());
-  EXPECT_FALSE(rebuilder.WantsCollection());
   EXPECT_EQ(rebuilder.progress().done, 0u);
   EXPECT_EQ(parts.versions.current()->TableCount(), 0u);
 }
@@ -292,7 +285,6 @@ TEST_F(RebuilderTest, S5WithAnErrorBetweenCopyAndEditTheTableStaysWhereItWas) {
   DisarmFailPoints();
   EXPECT_EQ(Places(table), std::vector({kA, kB}));
   EXPECT_FALSE(parts.versions.ReferencedFiles().NamedOn(kC, {table.uuid, 0})) << "no edit has named it";
-  EXPECT_TRUE(rebuilder.WantsCollection());
 }
 
 }  // namespace
