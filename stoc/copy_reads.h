@@ -39,8 +39,8 @@ class CopyReads {
    private:
     std::shared_ptr<State> state_;
   };
-  // Has the read done, not before `start_ns`. Called once, on the thread of Add or of the last Turn's end; must
-  // not wait. Not called any more after Stop.
+  // Has the read done, not before `start_ns`. Called once, on the thread of Add or of the last Turn's end;
+  // must not wait. Not called any more after Stop.
   using Begin = absl::AnyInvocable<void(Turn turn, Nanos start_ns)>;
 
   explicit CopyReads(CopyBandwidth* bandwidth);

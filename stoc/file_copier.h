@@ -1,9 +1,9 @@
-// FileCopier: makes copies here of files that other StoCs have (rebuild, S5): fetches one in pieces, as fast as
-// the bandwidth of copies lets it, compares what came with the size that is wanted and with the checksum that
-// the source has of it, and writes it durably.
+// FileCopier: makes copies here of files that other StoCs have (rebuild, S5): fetches one in pieces, as fast
+// as the bandwidth of copies lets it, compares what came with the size that is wanted and with the checksum
+// that the source has of it, and writes it durably.
 //
-// A file that is here already, and whole, is fetched from nobody. What is damaged is healed. In either case the
-// range that asks references it from then on.
+// A file that is here already, and whole, is fetched from nobody. What is damaged is healed. In either case
+// the range that asks references it from then on.
 //
 // Revocation (F1): whether the epoch is fenced is looked at when the file is about to be written; while it is
 // written a FENCE waits, while it is fetched none does.
@@ -12,15 +12,15 @@
 // them at once, but for one that is being written.
 //
 // Thread safety: all; `done` runs on a copy thread, or in Stop, once.
-// Ownership:     the client, the FileStore, the FenceTable and the bandwidth outlive it. Of the client's xchgs
-//                none is waited for: what a source answers later is dropped.
-// Errors:        false: too many wait, or it was stopped. Outcomes, with the fault of
-//                  the source  kNotFound: it has no such file. kCorruption: its file is damaged, or of another
-//                              size. kUnavailable: it is not known, not reached, silent, or busy until the end.
-//                              kInvalidArgument: its file is one that may change.
-//                  the target  kNotOwner: fenced. kNoSpace. kCorruption: its disk failed. kBusy: the file came
-//                              or went meanwhile. kInvalidArgument: another file of that name is there.
-//                              kUnavailable: it is stopping.
+// Ownership:     the client, the FileStore, the FenceTable and the bandwidth outlive it. Nobody waits for the
+//                client's xchgs: what a source answers later is dropped.
+// Errors:        false: too many wait, or it was stopped. Outcomes, by whose fault it is:
+//   the source   kNotFound: it has no such file. kCorruption: its file is damaged, or of another size.
+//                kInvalidArgument: its file is one that may change. kUnavailable: it is not known, not
+//                reached, silent, or busy until the end.
+//   the target   kNotOwner: fenced. kNoSpace. kCorruption: its disk failed. kInvalidArgument: another file of
+//                that name is there. kBusy: the file came or went meanwhile. kDeadlineExceeded: its own
+//                bandwidth gave no time for it. kUnavailable: it is stopping.
 #pragma once
 
 #include <memory>

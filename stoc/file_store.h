@@ -57,9 +57,10 @@ class FileStore {
   Status AppendFile(const StocFileId& file, const Creator& creator, uint64_t offset, bool create,
                     std::string_view data);
   // A copy of another StoC's file, which `creator`'s range references from now on, by its epoch and job:
-  // durable when it returns OK. The same file may be there already, of an earlier job or of another range that
-  // shares it (shared table, M4); it is healed as by WriteFile. So a collection that listed the earlier job's
-  // file does not drop this one (collection, N4). Aborted, NotFound: it came or went meanwhile; try again.
+  // durable when it returns OK. The same file may be there already, of an earlier job or of another range
+  // that shares it (shared table, M4); it is healed as by WriteFile. So a collection that listed the earlier
+  // job's file does not drop this one (collection, N4). Aborted, NotFound: it came or went meanwhile; try
+  // again.
   Status WriteCopy(const StocFileId& file, const Creator& creator, std::string_view data, uint32_t crc);
   // What a whole file is, as its header says. NotFound; InvalidArgument: it is appended to; DataLoss: bad.
   struct WholeFile {

@@ -17,7 +17,7 @@
 // 0x10e  AppendLog       range epoch log offset sync crc bytes   -
 // 0x10f  AddReferences   range epoch n x file                    -      (shared table, M4)
 // 0x110  DropReferences  range epoch n x file [ended_below]      -      (M4; 0x109, without range: gone)
-// 0x111  CopyFile        file creator source incarnation size    fault  (also beside an outcome that is not Ok)
+// 0x111  CopyFile        file creator source incarnation size    fault  (beside every outcome)
 // 0x112  ReadForCopy     file offset size                        data_size crc bytes  (fewer at the end)
 //
 //   range epoch incarnation offset age_ms buffer   u64             log store   uuid: u64 hi | u64 lo

@@ -1,7 +1,8 @@
 // StocCalls: requests to StoCs, sent and answered: on an exchange thread, or from a thread that waits and
 // tries again while a StoC is busy.
 //
-// Thread safety: Call OnXchg (of `xchg`); CallAndWait from any thread that may wait; Start and the others any.
+// Thread safety: Call OnXchg (of `xchg`); CallAndWait from any thread that may wait; Start and the others
+//                any.
 // Ownership:     the xchgs and the KnownStocs outlive it; bodies of replies are valid during `done`.
 // Errors:        outcomes as xchg.h says; kUnavailable also of a StoC that is not known. `done` never runs
 //                inside the call.
@@ -40,8 +41,8 @@ class StocCalls {
   void Call(Xchg* xchg, StocId stoc, StocRequest type, std::string_view body, Nanos deadline_ns, Done done) {
     Call(xchg, stoc, type, {&body, 1}, deadline_ns, std::move(done));
   }
-  // Any thread: calls at `start_ns`, and again while the StoC says kBusy. `done` runs on an xchg thread, or is
-  // destroyed undone where that has stopped.
+  // Any thread: calls at `start_ns`, and again while the StoC says kBusy. `done` runs on an xchg thread, or
+  // is destroyed undone where that has stopped.
   void Start(StocId stoc, StocRequest type, std::string body, Nanos start_ns, Nanos deadline_ns, Done done);
   Reply CallAndWait(StocId stoc, StocRequest type, const std::string& body, Nanos deadline_ns);
 

@@ -103,8 +103,8 @@ class StocClient {
   // NotFound: one is not there.
   Status AddReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files,
                        Nanos deadline_ns);
-  // It does not any more; what nobody references is deleted. `ended_below` above 0, of a collection (N4): what
-  // a job from that number on has placed stays.
+  // It does not any more; what nobody references is deleted. `ended_below` above 0, of a collection (N4):
+  // what a job from that number on has placed stays.
   Status DropReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files,
                         Nanos deadline_ns, uint64_t ended_below = 0);
   // As StartCopyFile.

@@ -6,9 +6,9 @@
 // (Repair).
 //
 // Copies are made by the StoCs themselves (file_copier.h): the one that is to have a part fetches it from one
-// that has it, the one with the shortest queue first. Of the copies that one call asks for, those to different
-// StoCs are made side by side. Where every copy of a part is damaged the good blocks of all are put together
-// here, and sent.
+// that has it, the one with the shortest queue first. Of the copies that one call asks for, those to
+// different StoCs are made side by side. Where every copy of a part is damaged the good blocks of all are
+// put together here, and sent.
 //
 // Thread safety, errors: as TableStore.   Ownership: the StocClient and the metrics outlive it.
 #pragma once

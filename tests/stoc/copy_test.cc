@@ -1,5 +1,5 @@
-// Copies of files from StoC to StoC (S5): made, refused, stopped, healed, paced; over sockets in real time and
-// over the simulated fabric.
+// Copies of files from StoC to StoC (S5): made, refused, stopped, healed, paced; over sockets in real time
+// and over the simulated fabric.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,6 +42,13 @@ struct Rig {
     }
     client = std::make_unique<TestClient>(w, "ltc-1", 10);
     Update();
+    for (auto& s : stocs) WaitFor(s->id(), Incarnation(100));
+  }
+  // Until it answers: an attempt to connect has little time here, and the machine may be busy.
+  void WaitFor(StocId id, Incarnation incarnation) {
+    const Nanos until = Soon();
+    while (client->stocs->Ping(id, Soon()).value_or(Incarnation()) != incarnation && Now() < until)
+      SleepFor(5 * kMillisecond);
   }
   void Update() {
     std::vector<TestStoc*> live;
@@ -53,7 +60,7 @@ struct Rig {
   StocClient* operator->() const { return client->stocs.get(); }
   TestStoc& at(StocId id) const { return *stocs[id.value() - 1]; }
   FaultDisk& disk(StocId id) const { return *disks[id.value() - 1]; }
-  // The machine of a StoC loses power; with `then`, the StoC starts again.
+  // The machine of a StoC loses power, or has lost it; the StoC starts again.
   void Crash(StocId id, bool lost_already = false) {
     const size_t i = id.value() - 1;
     stocs[i] = nullptr;
@@ -63,10 +70,7 @@ struct Rig {
     disks[i] = std::make_unique<FaultDisk>(bases[i].get());
     stocs[i] = std::make_unique<TestStoc>(world, id.value(), ++incarnation, disks[i].get(), options);
     Update();
-    const Nanos until = Soon();
-    while (client->stocs->Ping(id, Soon()).value_or(Incarnation()) != Incarnation(incarnation) &&
-           Now() < until)
-      SleepFor(5 * kMillisecond);
+    WaitFor(id, Incarnation(incarnation));
   }
 
   void Put(StocId stoc, const StocFileId& file, std::string_view data, const Creator& by = kWriter) {
@@ -397,8 +401,8 @@ TEST_P(CopyTest, AFileThatIsThereIsKeptAndNotFetched) {
   });
 }
 
-// A collection takes the number below which jobs have ended, lists, looks at the references, and drops (N4). A
-// file of an ended job that a later job has placed anew between the list and the drop must stay.
+// A collection takes the number below which jobs have ended, lists, looks at the references, and drops (N4).
+// A file of an ended job that a later job has placed anew between the list and the drop must stay.
 TEST_P(CopyTest, N4ACopyThatIsMadeWhileItsPredecessorIsCollectedStays) {
   Run([&](FabricWorld* world) {
     Rig rig(world);
@@ -439,8 +443,8 @@ TEST_P(CopyTest, M4ACopyOfAFileOfAnotherRangeIsAReference) {
     rig.Crash(kTarget);
     ASSERT_TRUE(rig->DropReferences(kTarget, kOther, Epoch(2), {FileId(1)}, Soon()).ok());
     EXPECT_TRUE(rig.Bytes(kTarget, FileId(1)) == data) << "the other range's";
-    // A collection of this epoch leaves the reference, which has no job; one of the next epoch does not, but for
-    // one that this epoch has added anew.
+    // A collection of this epoch leaves the reference, which has no job; one of the next epoch does not, but
+    // for one that this epoch has added anew.
     ASSERT_TRUE(rig->DropReferences(kTarget, kRange, Epoch(3), {FileId(1)}, Soon(), 100).ok());
     EXPECT_TRUE(rig.Bytes(kTarget, FileId(1)) == data);
     ASSERT_TRUE(rig.Copy(FileId(1), data.size(), {kRange, Epoch(4), 2}, StocId(9)).status.ok());
@@ -542,8 +546,8 @@ TEST_P(CopyTest, CopiesKeepToTheBandwidthOfEachStoc) {
   });
 }
 
-// A source with one storage thread, whose bandwidth for copies is used up for seconds to come: reads of requests
-// do not wait for it.
+// A source with one storage thread, whose bandwidth for copies is used up for seconds to come: reads of
+// requests do not wait for it.
 TEST_P(CopyTest, ReadsOfRequestsDoNotWaitForTheBandwidthOfCopies) {
   Run([&](FabricWorld* world) {
     TestStocOptions options = WithBandwidth(kMb);
