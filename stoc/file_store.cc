@@ -11,6 +11,17 @@ namespace nova {
 using Use = StoreDirectory::Use;
 using Kind = FileHeader::Kind;
 
+namespace {
+
+// A collection takes the files of `a` later than those of `b`, of the same range (N4). Files without a job
+// are left to the next epoch.
+bool IsLater(const Creator& a, const Creator& b) {
+  if (a.epoch != b.epoch) return a.epoch > b.epoch;
+  return b.job != 0 && (a.job == 0 || a.job > b.job);
+}
+
+}  // namespace
+
 FileStore::FileStore(Disk* disk, const FileStoreOptions& options, Metrics* metrics)
     : bytes_read_(metrics->counter("nova_stoc_disk_bytes_total{op=\"read\"}")),
       healed_(metrics->counter("nova_stoc_files_healed_total")),
@@ -52,6 +63,30 @@ Status FileStore::LoadOne(const std::string& name) {
 
 Status FileStore::WriteFile(const StocFileId& id, const Creator& creator, std::string_view data,
                             uint32_t crc) {
+  return Write(id, creator, data, crc, /*take=*/false);
+}
+
+Status FileStore::WriteCopy(const StocFileId& id, const Creator& creator, std::string_view data,
+                            uint32_t crc) {
+  const StoredFiles::File there = files_.Find(id);
+  if (there != nullptr && !there->writing && there->is(Kind::kWhole) && !there->bad &&
+      there->header.size == data.size() && there->header.data_crc == crc &&
+      files_.IsOrWillBeShared(*there, creator.range)) {
+    NOVA_RETURN_IF_ERROR(references_.AddReferences(creator.range, creator.epoch, {id}));
+  }
+  return Write(id, creator, data, crc, /*take=*/true);
+}
+
+StatusOr<FileStore::WholeFile> FileStore::FindWhole(const StocFileId& id) const {
+  const StoredFiles::File file = files_.Find(id);
+  if (file == nullptr || file->writing) return absl::NotFoundError(StrCat("no file ", id.ToString()));
+  if (!file->is(Kind::kWhole)) return absl::InvalidArgumentError(StrCat(id.ToString(), " may change"));
+  if (file->bad) return absl::DataLossError(StrCat(id.ToString(), " is bad"));
+  return WholeFile{file->header.size, file->header.data_crc};
+}
+
+Status FileStore::Write(const StocFileId& id, const Creator& creator, std::string_view data, uint32_t crc,
+                        bool take) {
   const auto file =
       std::make_shared<StoredFile>(FileHeader{Kind::kWhole, id, creator, data.size(), WallMs(), crc});
   const StoredFiles::File there = files_.AddOrFind(file);
@@ -63,7 +98,8 @@ Status FileStore::WriteFile(const StocFileId& id, const Creator& creator, std::s
     if (h.kind != Kind::kWhole || !files_.References(*there, creator) || h.size != data.size() ||
         h.data_crc != crc)
       return absl::InvalidArgumentError(StrCat(id.ToString(), " is there already, with other content"));
-    return Heal(there, data);
+    const bool own = take && !files_.IsOrWillBeShared(*there, creator.range);
+    return Heal(there, data, own ? &creator : nullptr);
   }
   Status status = directory_.CheckSpace(data.size(), Use::kNewFile);
   if (status.ok()) {
@@ -77,9 +113,9 @@ Status FileStore::WriteFile(const StocFileId& id, const Creator& creator, std::s
   return files_.FinishCreation(file, status);
 }
 
-Status FileStore::Heal(const StoredFiles::File& file, std::string_view data) {
+Status FileStore::Heal(const StoredFiles::File& file, std::string_view data, const Creator* as) {
   MutexLock one(&file->append_mu);
-  const FileHeader& header = file->header;
+  FileHeader header = file->header;
   const auto intact = [&]() -> Status {
     NOVA_ASSIGN_OR_RETURN(const auto handle, directory_.OpenToRead(file->id()));
     std::string bytes(kFileHeaderBytes + data.size(), '\0');
@@ -89,16 +125,23 @@ Status FileStore::Heal(const StoredFiles::File& file, std::string_view data) {
                ? OkStatus()
                : absl::DataLossError("changed");
   };
-  if (intact().ok()) return OkStatus();
+  const bool whole = intact().ok();
+  if (as != nullptr && IsLater(*as, header.creator)) {
+    header.creator = *as;
+    header.created_ms = WallMs();
+  } else if (whole) {
+    return OkStatus();
+  }
   NOVA_RETURN_IF_ERROR(directory_.CheckSpace(data.size(), Use::kNewFile));
   // Renamed over the old one: whoever is reading that goes on with it.
   NOVA_ASSIGN_OR_RETURN(auto handle, directory_.CreateDurably(header, data));
-  healed_->Add();
+  if (!whole) healed_->Add();
   directory_.NoteGone(data.size());
   if (!files_.IsListed(file)) {
     directory_.Remove(file->id()).IgnoreError();
     return absl::NotFoundError(StrCat(file->id().ToString(), " was deleted while it was written"));
   }
+  files_.Recreated(file, header);
   directory_.KeepOpen(file->id(), std::move(handle));
   return OkStatus();
 }

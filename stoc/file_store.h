@@ -56,6 +56,20 @@ class FileStore {
   // At `offset`, which must be the end; `create` makes the file, with offset 0.
   Status AppendFile(const StocFileId& file, const Creator& creator, uint64_t offset, bool create,
                     std::string_view data);
+  // A copy of another StoC's file, which `creator`'s range references from now on, by its epoch and job:
+  // durable when it returns OK. The same file may be there already, of an earlier job or of another range
+  // that shares it (shared table, M4); it is healed as by WriteFile. So a collection that listed the earlier
+  // job's file does not drop this one (collection, N4). Aborted, NotFound: it came or went meanwhile; try
+  // again.
+  Status WriteCopy(const StocFileId& file, const Creator& creator, std::string_view data, uint32_t crc);
+  // What a whole file is, as its header says. NotFound; InvalidArgument: it is appended to; DataLoss: bad.
+  struct WholeFile {
+    uint64_t size = 0;
+    uint32_t crc = 0;
+  };
+  StatusOr<WholeFile> FindWhole(const StocFileId& file) const;
+  // ResourceExhausted: a new file of so many bytes would be refused.
+  Status CheckRoom(uint64_t bytes) { return directory_.CheckSpace(bytes, StoreDirectory::Use::kNewFile); }
   // Fewer bytes than `size` where the file ends.
   StatusOr<std::string> ReadFile(const StocFileId& file, uint64_t offset, uint32_t size);
   // Those that are there; goes on after an error and returns the first.
@@ -77,8 +91,12 @@ class FileStore {
   Status Load();
   // A file, or a list of references, by its name in the directory.
   Status LoadOne(const std::string& name);
-  // Looks at the bytes of a file that is there, and writes it anew where they are not `data`.
-  Status Heal(const StoredFiles::File& file, std::string_view data);
+  // As WriteFile. A file that is there and is the range's own becomes `creator`'s if `take` says so.
+  Status Write(const StocFileId& file, const Creator& creator, std::string_view data, uint32_t crc,
+               bool take);
+  // Looks at the bytes of a file that is there, and writes it anew where they are not `data`, or where its
+  // creator is an earlier one than `as` (null: it stays whose it is).
+  Status Heal(const StoredFiles::File& file, std::string_view data, const Creator* as);
 
   Counter* const bytes_read_;
   Counter* const healed_;

@@ -23,6 +23,8 @@ DEFINE_int32(log_memory_mb, 1024, "memory for log segments");
 DEFINE_int32(segment_kb, 1024, "smallest log segment, a power of two");
 DEFINE_int32(spare_segments, 8, "log segments kept registered ahead");
 DEFINE_int32(file_buffer_mb, 256, "memory that tables arrive in");
+DEFINE_int32(rebuild_mb_per_s, 100,
+             "MB/s that copies of files from and to other StoCs take together (rebuilds, drains)");
 DEFINE_int32(xchg_threads, 1, "exchange threads: they serve requests");
 DEFINE_int32(storage_threads, 4, "threads that wait for the disk");
 DEFINE_int32(storage_queue, 1024, "disk operations that wait for them; more are answered Busy");
@@ -46,6 +48,7 @@ StocOptions OptionsFromFlags() {
   }
   CheckFlagRange("spare_segments", FLAGS_spare_segments, 0, 1 << 16);
   CheckFlagRange("file_buffer_mb", FLAGS_file_buffer_mb, 1, 1 << 20);
+  CheckFlagRange("rebuild_mb_per_s", FLAGS_rebuild_mb_per_s, 1, 1 << 20);
   CheckFlagRange("xchg_threads", FLAGS_xchg_threads, 1, 64);
   CheckFlagRange("storage_threads", FLAGS_storage_threads, 1, 256);
   CheckFlagRange("storage_queue", FLAGS_storage_queue, 1, 1 << 20);
@@ -62,6 +65,7 @@ StocOptions OptionsFromFlags() {
   o.file_buffer_bytes = static_cast<uint64_t>(FLAGS_file_buffer_mb) << 20;
   o.files.reserve_bytes = static_cast<uint64_t>(FLAGS_disk_reserve_mb) << 20;
   o.files.max_open_files = static_cast<size_t>(FLAGS_open_files);
+  o.server.copy_bytes_per_second = static_cast<uint64_t>(FLAGS_rebuild_mb_per_s) * 1'000'000;
   o.server.storage_threads = FLAGS_storage_threads;
   o.server.storage_queue = static_cast<size_t>(FLAGS_storage_queue);
   return o;

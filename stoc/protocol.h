@@ -16,10 +16,13 @@
 // 0x10d  OpenLogFile     range epoch incarnation log             -
 // 0x10e  AppendLog       range epoch log offset sync crc bytes   -
 // 0x10f  AddReferences   range epoch n x file                    -      (shared table, M4)
-// 0x110  DropReferences  range epoch n x file                    -      (M4; 0x109, without range: gone)
+// 0x110  DropReferences  range epoch n x file [ended_below]      -      (M4; 0x109, without range: gone)
+// 0x111  CopyFile        file creator source incarnation size    fault  (beside every outcome)
+// 0x112  ReadForCopy     file offset size                        data_size crc bytes  (fewer at the end)
 //
 //   range epoch incarnation offset age_ms buffer   u64             log store   uuid: u64 hi | u64 lo
-//   size   u64 (of ReadFile and PersistFile u32)   index crc n     u32, create sync u8 0 or 1
+//   size   u64 (ReadFile, ReadForCopy, PersistFile: u32)   index crc n   u32, create sync u8 0 or 1
+//   source u32, the id of a StoC                   fault           u8      data_size ended_below   u64
 //   file   uuid | u32 part                         creator         range | epoch | u64 job
 //   memory u64 address | u64 size | u32 rkey | u32 zero            bytes       the rest of the body
 //
@@ -37,8 +40,18 @@
 // PersistFile follows on the same connection in the same doorbell, so it arrives after them; a storage thread
 // checks the crc, writes, syncs, replies. A file belongs to the ranges that reference it: the one that
 // created it, and those that AddReferences names; it is deleted when the last of them drops it
-// (file_store.h). Every request that changes something of a range carries (range, epoch); a lower epoch than
-// the fenced one is refused with kNotOwner (revocation, F1). Reads are of immutable files and carry none.
+// (file_store.h). DropReferences with ended_below drops only what a collection may (collection, N4): of this
+// epoch the files of jobs below that number, and of earlier epochs all. So a file that was listed, and then
+// placed anew by a later job, stays.
+//
+// Copying a file from StoC to StoC: CopyFile asks the one that is to have it, which fetches the bytes from
+// `source` by ReadForCopy, in pieces, and answers when the file is durable. `incarnation` is the one by which
+// the caller knows the source. Of an answer that is not Ok, `fault` says whose it is: the source's (another
+// source may do) or the target's (another target may do). An outcome that comes without it is the target's,
+// or that of the connection to it. data_size and crc are of the whole file.
+//
+// Every request that changes something of a range carries (range, epoch); a lower epoch than the fenced one
+// is refused with kNotOwner (revocation, F1). Reads are of immutable files and carry none.
 #pragma once
 
 #include <cstdint>
@@ -68,6 +81,8 @@ enum class StocRequest : uint16_t {
   kAppendLog = 0x10e,
   kAddReferences = 0x10f,
   kDropReferences = 0x110,
+  kCopyFile = 0x111,
+  kReadForCopy = 0x112,
 };
 // of one AddReferences or DropReferences: each may write to the disk
 inline constexpr size_t kMaxFilesOfReferences = 256;
@@ -76,6 +91,8 @@ inline constexpr uint32_t kMaxReadBytes = 18 << 20;              // of one ReadF
 inline constexpr uint32_t kMaxAppendBytes = 18 << 20;            // of one AppendFile
 inline constexpr uint64_t kMaxLogFileBytes = uint64_t{1} << 40;  // an offset above is malformed
 inline constexpr size_t kMaxListedFiles = 10'000;                // in one reply
+inline constexpr uint32_t kMaxCopyPieceBytes = 1 << 20;          // of one ReadForCopy
+inline constexpr uint64_t kMaxCopiedFileBytes = 1 << 30;         // a CopyFile above is malformed
 
 // A file, and where it goes: what StocClient sends by the requests of files.
 struct FileWrite {
@@ -207,11 +224,20 @@ struct ReadFileRequest {
   static auto Fields(auto& m) { return std::tie(m.file, m.offset, m.size); }
   bool Valid() const { return size <= kMaxReadBytes; }
 };
-struct FileReferencesRequest {  // AddReferences, DropReferences
+struct AddReferencesRequest {
   RangeId range;
   Epoch epoch;
   std::vector<StocFileId> files;
   static auto Fields(auto& m) { return FieldList(m.range, m.epoch, AtMost(m.files, kMaxFilesOfReferences)); }
+};
+struct DropReferencesRequest {
+  RangeId range;
+  Epoch epoch;
+  std::vector<StocFileId> files;
+  uint64_t ended_below = 0;  // 0: whatever made them
+  static auto Fields(auto& m) {
+    return FieldList(m.range, m.epoch, AtMost(m.files, kMaxFilesOfReferences), Tail(m.ended_below));
+  }
 };
 struct ListFilesRequest {
   RangeId range;
@@ -222,6 +248,34 @@ struct ListFilesRequest {
 struct ListFilesReply {
   std::vector<FileSummary> files;
   static auto Fields(auto& m) { return std::tie(m.files); }
+};
+enum class CopyFault : uint8_t { kTarget = 0, kSource = 1 };
+struct CopyFileRequest {
+  StocFileId file;
+  Creator creator;
+  StocId source;
+  Incarnation incarnation;
+  uint64_t size = 0;
+  static auto Fields(auto& m) { return std::tie(m.file, m.creator, m.source, m.incarnation, m.size); }
+  bool Valid() const { return size <= kMaxCopiedFileBytes; }
+};
+struct CopyFileReply {
+  CopyFault fault = CopyFault::kTarget;
+  static auto Fields(auto& m) { return std::tie(m.fault); }
+  bool Valid() const { return fault <= CopyFault::kSource; }
+};
+struct ReadForCopyRequest {
+  StocFileId file;
+  uint64_t offset = 0;
+  uint32_t size = 0;
+  static auto Fields(auto& m) { return std::tie(m.file, m.offset, m.size); }
+  bool Valid() const { return size <= kMaxCopyPieceBytes; }
+};
+struct ReadForCopyReply {
+  uint64_t data_size = 0;
+  uint32_t data_crc = 0;
+  std::string_view bytes;
+  static auto Fields(auto& m) { return FieldList(m.data_size, m.data_crc, Apart(m.bytes)); }
 };
 struct PingRequest {
   static auto Fields(auto&) { return std::tie(); }

@@ -36,33 +36,37 @@ Status SharedReferences::AddReferences(RangeId range, Epoch epoch, const std::ve
   return directory_->Sync();
 }
 
-Status SharedReferences::DropReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files) {
+Status SharedReferences::DropReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files,
+                                        uint64_t ended_below) {
   Status first;
   for (const StocFileId& file : files) {
-    const Status s = DropReference(range, epoch, file);
+    const Status s = DropReference(range, epoch, ended_below, file);
     if (first.ok() && !absl::IsNotFound(s)) first = s;
   }
   return first;
 }
 
-Status SharedReferences::DropReference(RangeId range, Epoch epoch, const StocFileId& file) {
+Status SharedReferences::DropReference(RangeId range, Epoch epoch, uint64_t ended_below,
+                                       const StocFileId& file) {
   StoredFiles::File unlisted;
-  switch (files_->DropUnshared(range, epoch, file, &unlisted)) {
+  switch (files_->DropUnshared(range, epoch, ended_below, file, &unlisted)) {
     case StoredFiles::Dropped::kNothing:
       return OkStatus();
     case StoredFiles::Dropped::kFile:
       return files_->DeleteUnlisted(*unlisted);
     case StoredFiles::Dropped::kIsShared:
-      return DropSharedReference(range, epoch, file);
+      // A reference has no job: those of this epoch may still be named.
+      if (ended_below == 0) return DropSharedReference(range, epoch, file);
+      return epoch == Epoch() ? OkStatus() : DropSharedReference(range, Epoch(epoch.value() - 1), file);
   }
   return OkStatus();
 }
 
-Status SharedReferences::DropSharedReference(RangeId range, Epoch epoch, const StocFileId& file) {
+Status SharedReferences::DropSharedReference(RangeId range, Epoch upto, const StocFileId& file) {
   MutexLock one(&mu_);
   StoredFiles::File unlisted;
   NOVA_ASSIGN_OR_RETURN(const std::optional<FileReferences> left,
-                        files_->DropShared(range, epoch, file, &unlisted));
+                        files_->DropShared(range, upto, file, &unlisted));
   if (!left.has_value()) return OkStatus();
   if (!left->all.empty()) return directory_->WriteReferences(file, left->Encode(file));
   // The list goes last: without it the file would be its creator's again.

@@ -28,12 +28,16 @@ class SharedReferences {
   Status AddReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files);
   // The range does not, if it did by its epoch `epoch` or an earlier one; what nobody references any more is
   // deleted. Goes on after an error and returns the first. A crash may bring back a reference, but no file
-  // that was deleted.
-  Status DropReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files);
+  // that was deleted. `ended_below` above 0, of a collection (N4): of this epoch only files of jobs below
+  // that number are dropped, and what an earlier epoch referenced; others may still be named by an edit.
+  Status DropReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files,
+                        uint64_t ended_below = 0);
 
  private:
-  Status DropReference(RangeId range, Epoch epoch, const StocFileId& file);
-  Status DropSharedReference(RangeId range, Epoch epoch, const StocFileId& file);
+  // Of one file, shared or not.
+  Status DropReference(RangeId range, Epoch epoch, uint64_t ended_below, const StocFileId& file);
+  // Of a file that has a list: what the range references by epochs up to `upto`.
+  Status DropSharedReference(RangeId range, Epoch upto, const StocFileId& file);
 
   StoreDirectory* const directory_;
   StoredFiles* const files_;

@@ -35,6 +35,39 @@ void StocCalls::Call(Xchg* xchg, StocId stoc, StocRequest type, std::span<const 
   xchg->Submit([done = std::move(done)]() mutable { done(Outcome::kUnavailable, {}); });
 }
 
+struct StocCalls::Started {
+  Xchg* xchg;
+  StocId stoc;
+  StocRequest type;
+  std::string body;
+  Nanos deadline_ns;
+  Done done;
+  int tries = 0;
+};
+
+void StocCalls::Start(StocId stoc, StocRequest type, std::string body, Nanos start_ns, Nanos deadline_ns,
+                      Done done) {
+  Xchg* const xchg = NextXchg();
+  auto call =
+      std::make_unique<Started>(Started{xchg, stoc, type, std::move(body), deadline_ns, std::move(done)});
+  xchg->Submit([this, start_ns, call = std::move(call)]() mutable {
+    if (start_ns <= Now()) return Try(std::move(call));
+    Xchg* const on = call->xchg;
+    on->RunAt(start_ns, [this, call = std::move(call)]() mutable { Try(std::move(call)); });
+  });
+}
+
+void StocCalls::Try(std::unique_ptr<Started> c) {
+  const Started& request = *c;
+  Call(request.xchg, request.stoc, request.type, request.body, request.deadline_ns,
+       [this, call = std::move(c)](Outcome o, std::string_view answer) mutable {
+         const Nanos again = Now() + PauseAfter(call->tries++);
+         if (o != Outcome::kBusy || again >= call->deadline_ns) return call->done(o, answer);
+         Xchg* const on = call->xchg;
+         on->RunAt(again, [this, call = std::move(call)]() mutable { Try(std::move(call)); });
+       });
+}
+
 StocCalls::Reply StocCalls::CallAndWait(StocId stoc, StocRequest type, const std::string& body,
                                         Nanos deadline_ns) {
   for (int tries = 0;; ++tries) {

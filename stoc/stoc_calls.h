@@ -1,13 +1,15 @@
 // StocCalls: requests to StoCs, sent and answered: on an exchange thread, or from a thread that waits and
 // tries again while a StoC is busy.
 //
-// Thread safety: Call OnXchg (of `xchg`); CallAndWait from any thread that may wait; the others any.
+// Thread safety: Call OnXchg (of `xchg`); CallAndWait from any thread that may wait; Start and the others
+//                any.
 // Ownership:     the xchgs and the KnownStocs outlive it; bodies of replies are valid during `done`.
 // Errors:        outcomes as xchg.h says; kUnavailable also of a StoC that is not known. `done` never runs
 //                inside the call.
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +41,9 @@ class StocCalls {
   void Call(Xchg* xchg, StocId stoc, StocRequest type, std::string_view body, Nanos deadline_ns, Done done) {
     Call(xchg, stoc, type, {&body, 1}, deadline_ns, std::move(done));
   }
+  // Any thread: calls at `start_ns`, and again while the StoC says kBusy. `done` runs on an xchg thread, or
+  // is destroyed undone where that has stopped.
+  void Start(StocId stoc, StocRequest type, std::string body, Nanos start_ns, Nanos deadline_ns, Done done);
   Reply CallAndWait(StocId stoc, StocRequest type, const std::string& body, Nanos deadline_ns);
 
   // How long to wait after that many tries in a row that found the StoC busy.
@@ -49,6 +54,9 @@ class StocCalls {
   Status StatusOf(StocId stoc, std::string_view what, Outcome outcome) const;
 
  private:
+  struct Started;
+  void Try(std::unique_ptr<Started> call);  // OnXchg; as often as it takes
+
   const std::vector<Xchg*> xchgs_;
   KnownStocs* const stocs_;
   std::atomic<size_t> next_xchg_{0};

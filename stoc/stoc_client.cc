@@ -27,22 +27,23 @@ struct StocClient::Rep {
 
   // As many requests as it takes; again is no error, so each is tried until the deadline. Stops at the first
   // that fails.
-  Status ChangeReferences(StocId stoc, StocRequest type, std::string_view what,
-                          const FileReferencesRequest& all, Nanos deadline_ns) {
+  template <typename Request>
+  Status ChangeReferences(StocId stoc, StocRequest type, std::string_view what, const Request& all,
+                          Nanos deadline_ns) {
     for (auto next = all.files.begin(); next != all.files.end();) {
       const auto end = next + std::min(static_cast<ptrdiff_t>(kMaxFilesOfReferences), all.files.end() - next);
-      std::string body;
-      AppendBody(FileReferencesRequest{all.range, all.epoch, {next, end}}, &body);
-      const Outcome o = calls.CallAndWait(stoc, type, body, deadline_ns).outcome;
+      Request some{all};
+      some.files.assign(next, end);
+      const Outcome o = calls.CallAndWait(stoc, type, Body(some), deadline_ns).outcome;
       NOVA_RETURN_IF_ERROR(calls.StatusOf(stoc, what, o));
       next = end;
     }
     return OkStatus();
   }
 
-  struct FenceCall;
-  void TryFence(std::unique_ptr<FenceCall> c);
   StatusOr<FenceReply> FenceAnswer(StocId stoc, Outcome outcome, std::string_view body) const;
+  CopyResult ResultOfCopy(StocId target, const CopyFileRequest& request, Outcome outcome,
+                          std::string_view body) const;
 };
 
 // --- the StoCs there are
@@ -128,7 +129,7 @@ void StocClient::Ping(Xchg* xchg, StocId stoc, Nanos deadline_ns,
 void StocClient::DropReferencesLater(StocId stoc, RangeId range, Epoch epoch, std::vector<StocFileId> files) {
   Xchg* const xchg = rep_->calls.NextXchg();
   xchg->Submit(
-      [rep = rep_.get(), xchg, stoc, request = FileReferencesRequest{range, epoch, std::move(files)}] {
+      [rep = rep_.get(), xchg, stoc, request = DropReferencesRequest{range, epoch, std::move(files)}] {
         std::string body;
         AppendBody(request, &body);
         rep->calls.Call(xchg, stoc, StocRequest::kDropReferences, body, Now() + kDeleteLaterDeadline,
@@ -145,6 +146,16 @@ StatusOr<FenceReply> StocClient::Rep::FenceAnswer(StocId stoc, Outcome outcome, 
   return reply;
 }
 
+StocClient::CopyResult StocClient::Rep::ResultOfCopy(StocId target, const CopyFileRequest& request,
+                                                     Outcome outcome, std::string_view body) const {
+  CopyFileReply reply;
+  const bool says = ParseBody(body, &reply);  // else the connection ended, or it was not begun
+  if (!says || reply.fault == CopyFault::kTarget || outcome == Outcome::kOk)
+    return {calls.StatusOf(target, StrCat("copying ", request.file.ToString()), outcome), CopyFault::kTarget};
+  const std::string what = StrCat("copying ", request.file.ToString(), " to ", stocs.NameOf(target));
+  return {calls.StatusOf(request.source, what, outcome), CopyFault::kSource};
+}
+
 StatusOr<FenceReply> StocClient::Fence(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns) {
   std::string body;
   AppendBody(RangeEpochRequest{range, epoch}, &body);
@@ -152,38 +163,49 @@ StatusOr<FenceReply> StocClient::Fence(StocId stoc, RangeId range, Epoch epoch, 
   return rep_->FenceAnswer(stoc, r.outcome, r.body);
 }
 
-struct StocClient::Rep::FenceCall {
-  Xchg* xchg;
-  StocId stoc;
-  std::string body;
-  Nanos deadline_ns;
-  absl::AnyInvocable<void(StatusOr<FenceReply>)> done;
-  int tries = 0;
-};
-
 void StocClient::StartFence(StocId stoc, RangeId range, Epoch epoch, Nanos start_ns, Nanos deadline_ns,
                             absl::AnyInvocable<void(StatusOr<FenceReply>)> done) {
-  Xchg* const xchg = rep_->calls.NextXchg();
-  auto call = std::make_unique<Rep::FenceCall>(Rep::FenceCall{xchg, stoc, {}, deadline_ns, std::move(done)});
-  AppendBody(RangeEpochRequest{range, epoch}, &call->body);
-  xchg->Submit([rep = rep_.get(), start_ns, call = std::move(call)]() mutable {
-    if (start_ns <= Now()) return rep->TryFence(std::move(call));
-    Xchg* const on = call->xchg;
-    on->RunAt(start_ns, [rep, call = std::move(call)]() mutable { rep->TryFence(std::move(call)); });
-  });
+  rep_->calls.Start(
+      stoc, StocRequest::kFence, Body(RangeEpochRequest{range, epoch}), start_ns, deadline_ns,
+      [rep = rep_.get(), stoc, done = std::move(done)](Outcome o, std::string_view answer) mutable {
+        done(rep->FenceAnswer(stoc, o, answer));
+      });
 }
 
-void StocClient::Rep::TryFence(std::unique_ptr<FenceCall> c) {
-  const FenceCall& request = *c;
-  calls.Call(request.xchg, request.stoc, StocRequest::kFence, request.body, request.deadline_ns,
-             [this, call = std::move(c)](Outcome o, std::string_view answer) mutable {
-               const Nanos again = Now() + StocCalls::PauseAfter(call->tries++);
-               if (o != Outcome::kBusy || again >= call->deadline_ns) {
-                 return call->done(FenceAnswer(call->stoc, o, answer));
-               }
-               Xchg* const on = call->xchg;
-               on->RunAt(again, [this, call = std::move(call)]() mutable { TryFence(std::move(call)); });
-             });
+// --- copies
+
+void StocClient::StartCopyFile(StocId target, const CopyFileRequest& request, Nanos deadline_ns,
+                               absl::AnyInvocable<void(CopyResult)> done) {
+  rep_->calls.Start(target, StocRequest::kCopyFile, Body(request), Now(), deadline_ns,
+                    [rep = rep_.get(), target, request, done = std::move(done)](
+                        Outcome o, std::string_view answer) mutable {
+                      done(rep->ResultOfCopy(target, request, o, answer));
+                    });
+}
+
+StocClient::CopyResult StocClient::CopyFile(StocId target, const CopyFileRequest& request,
+                                            Nanos deadline_ns) {
+  const auto r = rep_->calls.CallAndWait(target, StocRequest::kCopyFile, Body(request), deadline_ns);
+  return rep_->ResultOfCopy(target, request, r.outcome, r.body);
+}
+
+void StocClient::StartReadForCopy(StocId stoc, Incarnation incarnation, const ReadForCopyRequest& request,
+                                  Nanos deadline_ns,
+                                  absl::AnyInvocable<void(Outcome, const ReadForCopyReply&)> done) {
+  Xchg* const xchg = rep_->calls.NextXchg();
+  xchg->Submit(
+      [rep = rep_.get(), xchg, stoc, incarnation, request, deadline_ns, done = std::move(done)]() mutable {
+        const KnownStocs::Target* const target = rep->stocs.FindTarget(xchg, stoc);
+        if (target == nullptr || target->incarnation < incarnation) return done(Outcome::kUnavailable, {});
+        const std::string body = Body(request);
+        const std::string_view whole = body;
+        StocCalls::Call(xchg, *target, StocRequest::kReadForCopy, {&whole, 1}, deadline_ns,
+                        [done = std::move(done)](Outcome o, std::string_view answer) mutable {
+                          ReadForCopyReply reply;
+                          if (o == Outcome::kOk && !ParseBody(answer, &reply)) o = Outcome::kInternal;
+                          done(o, reply);
+                        });
+      });
 }
 
 // --- blocking: logs
@@ -276,14 +298,15 @@ StatusOr<std::string> StocClient::ReadFileBlocking(StocId stoc, const StocFileId
 
 Status StocClient::AddReferences(StocId stoc, RangeId range, Epoch epoch,
                                  const std::vector<StocFileId>& files, Nanos deadline_ns) {
-  return rep_->ChangeReferences(stoc, StocRequest::kAddReferences, "referencing files", {range, epoch, files},
-                                deadline_ns);
+  return rep_->ChangeReferences(stoc, StocRequest::kAddReferences, "referencing files",
+                                AddReferencesRequest{range, epoch, files}, deadline_ns);
 }
 
 Status StocClient::DropReferences(StocId stoc, RangeId range, Epoch epoch,
-                                  const std::vector<StocFileId>& files, Nanos deadline_ns) {
-  return rep_->ChangeReferences(stoc, StocRequest::kDropReferences, "dropping files", {range, epoch, files},
-                                deadline_ns);
+                                  const std::vector<StocFileId>& files, Nanos deadline_ns,
+                                  uint64_t ended_below) {
+  return rep_->ChangeReferences(stoc, StocRequest::kDropReferences, "dropping files",
+                                DropReferencesRequest{range, epoch, files, ended_below}, deadline_ns);
 }
 
 StatusOr<std::vector<FileSummary>> StocClient::ListFiles(StocId stoc, RangeId range, Epoch epoch_below,

@@ -67,6 +67,19 @@ class StocClient {
   // xchg thread, or is destroyed undone where that has stopped.
   void StartFence(StocId stoc, RangeId range, Epoch epoch, Nanos start_ns, Nanos deadline_ns,
                   absl::AnyInvocable<void(StatusOr<FenceReply>)> done);
+  // Any thread. A copy of a file, made durably on `target` from the bytes that the request's source has
+  // (rebuild, S5); tried again while the target is busy. A failure says whose it is. `done` as of StartFence.
+  struct CopyResult {
+    Status status;
+    CopyFault fault = CopyFault::kTarget;
+  };
+  void StartCopyFile(StocId target, const CopyFileRequest& request, Nanos deadline_ns,
+                     absl::AnyInvocable<void(CopyResult)> done);
+  // Any thread. A piece of a whole file, for a copy of it; the StoC answers as fast as it means copies to be
+  // made. kUnavailable also where it is known by an earlier incarnation than this one. The reply's bytes are
+  // valid during `done`, which is as of StartFence.
+  void StartReadForCopy(StocId stoc, Incarnation incarnation, const ReadForCopyRequest& request,
+                        Nanos deadline_ns, absl::AnyInvocable<void(Outcome, const ReadForCopyReply&)> done);
   // Any thread: best effort, nobody is told.
   void DropReferencesLater(StocId stoc, RangeId range, Epoch epoch, std::vector<StocFileId> files);
 
@@ -90,9 +103,12 @@ class StocClient {
   // NotFound: one is not there.
   Status AddReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files,
                        Nanos deadline_ns);
-  // It does not any more; what nobody references is deleted.
+  // It does not any more; what nobody references is deleted. `ended_below` above 0, of a collection (N4):
+  // what a job from that number on has placed stays.
   Status DropReferences(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files,
-                        Nanos deadline_ns);
+                        Nanos deadline_ns, uint64_t ended_below = 0);
+  // As StartCopyFile.
+  CopyResult CopyFile(StocId target, const CopyFileRequest& request, Nanos deadline_ns);
   // A page, upwards from behind `after`; fewer than kMaxListedFiles are the last.
   StatusOr<std::vector<FileSummary>> ListFiles(StocId stoc, RangeId range, Epoch epoch_below,
                                                const StocFileId& after, Nanos deadline_ns);

@@ -92,13 +92,15 @@ Status StocNode::Serve() {
     ports.push_back(xchgs_.back()->port());
     xchgs.push_back(xchgs_.back().get());
   }
+  others_ = std::make_unique<StocClient>(environment_.fabric, xchgs);
   StocServerOptions server = options_.server;
   server.incarnation = self_.incarnation;
   server.store = self_.store;
-  server_ = std::make_unique<StocServer>(
-      server,
-      StocParts{&fences_, segments_.get(), log_memory_.get(), buffer_memory_.get(), files_.get(), metrics_},
-      xchgs);
+  server_ =
+      std::make_unique<StocServer>(server,
+                                   StocParts{&fences_, segments_.get(), log_memory_.get(),
+                                             buffer_memory_.get(), files_.get(), metrics_, others_.get()},
+                                   xchgs);
   NOVA_ASSIGN_OR_RETURN(
       const std::string bound,
       environment_.fabric->Listen(options_.address, hello, ports, [this](const Hello& peer) -> Status {
@@ -144,6 +146,7 @@ Status StocNode::Join() {
     lost_.store(true);
   };
   events.report = [this] { return Report(); };
+  events.stocs = [this](const StocList& stocs) { others_->UpdateStocs(stocs.live); };
   lost_.store(false);
   NOVA_ASSIGN_OR_RETURN(session_,
                         JoinCluster(store_.get(), environment_.open_channel(), node, std::move(events)));

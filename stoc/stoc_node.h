@@ -5,7 +5,8 @@
 // (revocation, F1), listen, join. When the membership is lost (an expired session) the node goes on serving
 // what it has, segments included, and joins again with the incarnation it has (writes need no lease C4,
 // incarnation N1). At start and every collect_period the ranges' records are read: epochs that have risen are
-// fenced, and segments of epochs before an OPEN one are freed (collection, N4).
+// fenced, and segments of epochs before an OPEN one are freed (collection, N4). With each heartbeat it may
+// hear of the other StoCs, from which it copies files when an owner asks it to (rebuild, S5).
 // Stop:  refuse new work, finish the queued, leave.
 //
 // Thread safety: all.
@@ -93,6 +94,7 @@ class StocNode {
   std::unique_ptr<ExposedMemory> buffer_memory_;
   std::unique_ptr<SegmentPool> segments_;
   std::vector<std::unique_ptr<Xchg>> xchgs_;
+  std::unique_ptr<StocClient> others_;  // the cluster's StoCs, over xchgs_
   std::unique_ptr<StocServer> server_;
 
   std::atomic<bool> lost_{false};

@@ -25,6 +25,9 @@ StocServer::StocServer(const StocServerOptions& options, const StocParts& parts,
       corrupt_(parts.metrics->counter("nova_stoc_corrupt_writes_total")),
       disk_ns_(parts.metrics->histogram("nova_stoc_disk_operation_ns")),
       log_writer_(options.log, parts.files->logs(), parts.fences, parts.metrics),
+      copy_bandwidth_(options.copy_bytes_per_second),
+      copy_reads_(&copy_bandwidth_),
+      copier_(options.copier, parts.others, parts.files, parts.fences, &copy_bandwidth_, parts.metrics),
       storage_queue_(options.storage_queue),
       control_queue_(options.control_queue) {
   for (size_t i = 0; i < xchgs.size(); ++i) {
@@ -46,6 +49,8 @@ StocServer::~StocServer() { Stop(); }
 
 void StocServer::Stop() {
   log_writer_.Stop();
+  copier_.Stop();
+  copy_reads_.Stop();
   storage_queue_.Close();
   for (auto& thread : storage_) thread->Join();
   control_queue_.Close();
@@ -83,6 +88,8 @@ void StocServer::Register(size_t lane) {
   Handle(lane, StocRequest::kAddReferences, "add_references", &StocServer::AddReferences);
   Handle(lane, StocRequest::kDropReferences, "drop_references", &StocServer::DropReferences);
   Handle(lane, StocRequest::kListFiles, "list_files", &StocServer::ListFiles);
+  Handle(lane, StocRequest::kCopyFile, "copy_file", &StocServer::CopyFile);
+  Handle(lane, StocRequest::kReadForCopy, "read_for_copy", &StocServer::ReadForCopy);
   Handle(lane, StocRequest::kPing, "ping", &StocServer::Ping);
   xchg->HandleDisconnect([this, lane](ConnectionId connection) { SessionGone(lane, connection); });
   xchg->AddTimer(kOverduePeriod, [this, lane] { CloseOverdue(lane); });
@@ -442,7 +449,7 @@ void StocServer::ReadFile(const Caller& caller, const ReadFileRequest& request) 
   if (!queued) Reply(caller, Outcome::kBusy);
 }
 
-void StocServer::AddReferences(const Caller& caller, const FileReferencesRequest& request) {
+void StocServer::AddReferences(const Caller& caller, const AddReferencesRequest& request) {
   if (Refused(caller, request.range, request.epoch)) return;
   const bool queued = OnStorage(caller, [this, request] {
     const FenceTable::Scope scope(parts_.fences, request.range, request.epoch);
@@ -453,13 +460,13 @@ void StocServer::AddReferences(const Caller& caller, const FileReferencesRequest
   if (!queued) Reply(caller, Outcome::kBusy);
 }
 
-void StocServer::DropReferences(const Caller& caller, const FileReferencesRequest& request) {
+void StocServer::DropReferences(const Caller& caller, const DropReferencesRequest& request) {
   if (Refused(caller, request.range, request.epoch)) return;
   const bool queued = OnStorage(caller, [this, request] {
     const FenceTable::Scope scope(parts_.fences, request.range, request.epoch);
     if (!scope.entered()) return Answer{Outcome::kNotOwner};
-    return Answer{
-        ToOutcome(parts_.files->references()->DropReferences(request.range, request.epoch, request.files))};
+    return Answer{ToOutcome(parts_.files->references()->DropReferences(request.range, request.epoch,
+                                                                       request.files, request.ended_below))};
   });
   if (!queued) Reply(caller, Outcome::kBusy);
 }
@@ -471,6 +478,47 @@ void StocServer::ListFiles(const Caller& caller, const ListFilesRequest& request
     Answer answer;
     answer.body = Body(reply);
     return answer;
+  });
+  if (!queued) Reply(caller, Outcome::kBusy);
+}
+
+// --- copies of files from StoC to StoC
+
+void StocServer::CopyFile(const Caller& caller, const CopyFileRequest& request) {
+  if (Refused(caller, request.creator.range, request.creator.epoch)) return;
+  const bool queued =
+      copier_.Copy(request, caller.deadline_ns, [this, caller](Outcome outcome, CopyFault fault) {
+        ReplyLater(caller, outcome, Body(CopyFileReply{fault}));
+      });
+  if (!queued) Reply(caller, Outcome::kBusy);
+}
+
+void StocServer::ReadForCopy(const Caller& caller, const ReadForCopyRequest& request) {
+  const auto whole = parts_.files->FindWhole(request.file);
+  if (!whole.ok()) return Reply(caller, ToOutcome(whole.status()));
+  const uint64_t left = request.offset < whole->size ? whole->size - request.offset : 0;
+  const uint64_t bytes = std::min<uint64_t>(request.size, left);
+  lanes_[caller.lane].xchg->ExpectReply(caller.request_id, bytes);
+  const bool waits = copy_reads_.Add(
+      bytes, caller.deadline_ns,
+      [this, caller, request, whole = *whole](CopyReads::Turn turn, Nanos start_ns) mutable {
+        Xchg* const xchg = lanes_[caller.lane].xchg;
+        xchg->Submit([this, caller, request, whole, xchg, start_ns, turn = std::move(turn)]() mutable {
+          if (start_ns <= Now()) return ReadPiece(caller, request, whole, std::move(turn));
+          xchg->RunAt(start_ns, [this, caller, request, whole, turn = std::move(turn)]() mutable {
+            ReadPiece(caller, request, whole, std::move(turn));
+          });
+        });
+      });
+  if (!waits) Reply(caller, Outcome::kBusy);
+}
+
+void StocServer::ReadPiece(const Caller& caller, const ReadForCopyRequest& request,
+                           const FileStore::WholeFile& whole, CopyReads::Turn turn) {
+  const bool queued = OnStorage(caller, [this, request, whole, turn = std::move(turn)] {
+    const auto bytes = parts_.files->ReadFile(request.file, request.offset, request.size);
+    if (!bytes.ok()) return Answer{ToOutcome(bytes.status())};
+    return Answer{Outcome::kOk, Body(ReadForCopyReply{whole.size, whole.crc, {}}) + *bytes};
   });
   if (!queued) Reply(caller, Outcome::kBusy);
 }

@@ -3,6 +3,10 @@
 //   storage threads  all that waits for the disk; a full queue answers kBusy
 //   log thread       appends to logs in files (log_writer.h)
 //   control thread   what registers or revokes memory: sealing, new segments, recycling
+//   copy threads     copies of other StoCs' files (file_copier.h)
+//
+// What other StoCs read of us to copy it waits for its share of the bandwidth of copies without a thread, and
+// takes one storage thread at most (copy_reads.h).
 //
 // Revocation (F1): a request of a fenced epoch is refused when it arrives and again when its work begins; a
 //     FENCE is answered when no work of a lower epoch is inside any more (fence_table.h) and its segments are
@@ -30,8 +34,11 @@
 #include "common/base/rules_off.h"
 #include "common/base/thread.h"
 #include "common/rdma/xchg.h"
+#include "stoc/copy_bandwidth.h"
+#include "stoc/copy_reads.h"
 #include "stoc/exposed_memory.h"
 #include "stoc/fence_table.h"
+#include "stoc/file_copier.h"
 #include "stoc/file_store.h"
 #include "stoc/log_writer.h"
 #include "stoc/segment_pool.h"
@@ -42,6 +49,8 @@ struct StocServerOptions {
   Incarnation incarnation;
   Uuid store = {};  // of the directory its files are in
   LogWriterOptions log;
+  FileCopierOptions copier;
+  uint64_t copy_bytes_per_second = 100'000'000;  // of copies of files, in both directions together; above 0
   int storage_threads = 4;
   size_t storage_queue = 1024;                   // pieces of work that wait; more are refused as kBusy
   size_t control_queue = 1024;                   // the same, of the control thread
@@ -56,6 +65,7 @@ struct StocParts {
   ExposedMemory* buffer_memory = nullptr;
   FileStore* files = nullptr;
   Metrics* metrics = nullptr;
+  StocClient* others = nullptr;  // the other StoCs, over our own xchgs
 };
 
 class StocServer {
@@ -151,9 +161,15 @@ class StocServer {
   void AppendFile(const Caller& caller, const AppendFileRequest& request);
   // On a storage thread; the bytes are the body of the answer.
   void ReadFile(const Caller& caller, const ReadFileRequest& request);
-  void AddReferences(const Caller& caller, const FileReferencesRequest& request);   // shared table (M4)
-  void DropReferences(const Caller& caller, const FileReferencesRequest& request);  // the same
+  void AddReferences(const Caller& caller, const AddReferencesRequest& request);    // shared table (M4)
+  void DropReferences(const Caller& caller, const DropReferencesRequest& request);  // the same
   void ListFiles(const Caller& caller, const ListFilesRequest& request);            // collection (N4)
+  void CopyFile(const Caller& caller, const CopyFileRequest& request);  // handed to the copy threads
+  // For another StoC's copy: a piece of a whole file, when the bandwidth of copies lets it.
+  void ReadForCopy(const Caller& caller, const ReadForCopyRequest& request);
+  // Its turn has come: the bytes are read on a storage thread.
+  void ReadPiece(const Caller& caller, const ReadForCopyRequest& request, const FileStore::WholeFile& whole,
+                 CopyReads::Turn turn);
   void Ping(const Caller& caller, const PingRequest& request);  // who this is, and how deep its disk queue is
 
   // Checks epoch, size and checksum of a buffer's bytes, and writes the file. On a storage thread.
@@ -186,6 +202,9 @@ class StocServer {
   std::atomic<uint32_t> depth_{0};  // disk operations queued and running
   std::atomic<bool> recycling_{false};
   LogWriter log_writer_;
+  CopyBandwidth copy_bandwidth_;
+  CopyReads copy_reads_;
+  FileCopier copier_;
   BoundedQueue<Work> storage_queue_;
   BoundedQueue<Work> control_queue_;
   std::vector<std::unique_ptr<Thread>> storage_;

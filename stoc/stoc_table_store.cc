@@ -7,6 +7,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "common/base/log.h"
+#include "common/base/wait_group.h"
 #include "common/sstable/table_check.h"
 #include "common/sstable/table_reader.h"
 
@@ -22,6 +23,16 @@ bool IsFinal(const Status& s) { return absl::IsNotFound(s) || absl::IsDataLoss(s
 Nanos DeadlineOfTry(Nanos deadline_ns, bool another_copy) {
   const Nanos now = Now();
   return another_copy && deadline_ns > now ? now + (deadline_ns - now) / 3 : deadline_ns;
+}
+
+// So long a copy of that many bytes may take, at the least bandwidth that a StoC gives to copies.
+Nanos TimeOfCopy(uint64_t bytes) { return static_cast<Nanos>(bytes >> 20) * kSecond; }
+
+// What a caller of TableStore is told of a StoC that could not take a copy. A disk that failed there is no
+// loss of data.
+Status RefusedByTarget(const Status& s) {
+  if (absl::IsFailedPrecondition(s) || absl::IsResourceExhausted(s)) return s;
+  return absl::UnavailableError(s.message());
 }
 
 // Collects what the copies said.
@@ -73,7 +84,9 @@ class StocTableStore : public TableStore {
         damaged_(metrics->counter("nova_table_blocks_damaged_total")),
         from_other_copy_(metrics->counter("nova_table_reads_from_other_copy_total")),
         lost_(metrics->counter("nova_table_reads_without_good_copy_total")),
-        repaired_(metrics->counter("nova_table_copies_repaired_total")) {}
+        repaired_(metrics->counter("nova_table_copies_repaired_total")),
+        made_(metrics->counter("nova_table_copies_made_total")),
+        made_bytes_(metrics->counter("nova_table_copies_made_bytes_total")) {}
 
   StatusOr<TableInfo> WriteTable(TableBuilder::Output output, const Placement& placement,
                                  const Creator& creator) override {
@@ -137,9 +150,7 @@ class StocTableStore : public TableStore {
   void ReadBlock(Executor* on, const TableInfo& info, const BlockHandle& handle, Nanos deadline_ns,
                  ReadDone done) override;
   StatusOr<int> Repair(const TableInfo& info, const Creator& creator) override;
-  Status MakeCopies(const TableInfo&, std::span<const PartCopy>, const Creator&) override {
-    return absl::UnimplementedError("copies of tables are not made yet");
-  }
+  Status MakeCopies(const TableInfo& info, std::span<const PartCopy> copies, const Creator& creator) override;
 
   Status AddReferences(std::span<const TableInfo> tables, const Creator& holder) override {
     FilesByStoc files;
@@ -160,6 +171,7 @@ class StocTableStore : public TableStore {
 
  private:
   class BlockRead;
+  struct CopyToMake;
   using FilesByStoc = std::map<StocId, std::vector<StocFileId>>;
 
   static void AddFilesOf(const TableInfo& info, FilesByStoc* files) {
@@ -281,6 +293,50 @@ class StocTableStore : public TableStore {
     return found;
   }
 
+  // The blocks of each fragment, in order.
+  using BlocksByFragment = std::vector<std::vector<BlockHandle>>;
+  static StatusOr<BlocksByFragment> BlocksOf(const TableInfo& info, const std::string& metadata) {
+    NOVA_ASSIGN_OR_RETURN(const auto table, TableReader::Open(info, metadata));
+    BlocksByFragment blocks(info.fragments.size());
+    table->ForEachBlock([&](const BlockHandle& h) {
+      if (const int part = FragmentOf(info, h); part >= 0) blocks[static_cast<size_t>(part)].push_back(h);
+    });
+    return blocks;
+  }
+  // A fragment, each block from a copy that has it whole. DataLoss: a block is whole in none that was found.
+  static StatusOr<std::string> PutTogether(const TableInfo& info, size_t part,
+                                           const std::vector<BlockHandle>& blocks,
+                                           const std::vector<StatusOr<std::string>>& found) {
+    const Fragment& fragment = info.fragments[part];
+    std::string good;
+    good.reserve(fragment.size);
+    for (const BlockHandle& h : blocks) {
+      const auto copy = std::find_if(found.begin(), found.end(), [&](const StatusOr<std::string>& f) {
+        return f.ok() && f->size() == fragment.size &&
+               CheckRawBlock(info.uuid, h, std::string_view(*f).substr(h.offset - fragment.offset, h.size))
+                   .ok();
+      });
+      if (copy == found.end()) break;
+      good.append(**copy, h.offset - fragment.offset, h.size);
+    }
+    if (good.size() == fragment.size) return good;
+    return absl::DataLossError(StrCat("no good copy of all blocks of ",
+                                      StocFileId{info.uuid, static_cast<uint32_t>(part)}.ToString()));
+  }
+
+  // --- MakeCopies
+  // What there is to make, each with the copies that it may be made from. InvalidArgument: there is no such
+  // part, or it has a copy there.
+  StatusOr<std::vector<CopyToMake>> PlanCopies(const TableInfo& info, std::span<const PartCopy> copies);
+  // Asks for one copy to each StoC that is to get some, and waits for all. What failed for its source is left
+  // for the next round. An error: a StoC does not take its copy.
+  Status CopyRound(std::vector<CopyToMake>* left, const Creator& creator);
+  // A copy for which every source has failed, some of them for damage.
+  Status CopyPutTogether(const TableInfo& info, const CopyToMake& copy, const Creator& creator);
+  // What its sources said, and those that could not be asked: one of them may have a good copy.
+  Status NoGoodCopy(const CopyToMake& copy) const;
+  void CountMade(const CopyToMake& copy);
+
   StocClient* const client_;
   const std::function<Xchg*(Executor*)> xchg_of_;
   const StocTableStoreOptions options_;
@@ -288,6 +344,8 @@ class StocTableStore : public TableStore {
   Counter* const from_other_copy_;
   Counter* const lost_;
   Counter* const repaired_;
+  Counter* const made_;
+  Counter* const made_bytes_;
   std::atomic<size_t> turn_{0};
 };
 
@@ -381,11 +439,7 @@ void StocTableStore::ReadBlock(Executor* on, const TableInfo& info, const BlockH
 StatusOr<int> StocTableStore::Repair(const TableInfo& info, const Creator& creator) {
   const Nanos deadline = Now() + options_.write_deadline_ns;
   NOVA_ASSIGN_OR_RETURN(const std::string metadata, ReadMetadata(info));
-  NOVA_ASSIGN_OR_RETURN(const auto table, TableReader::Open(info, metadata));
-  std::vector<std::vector<BlockHandle>> blocks(info.fragments.size());
-  table->ForEachBlock([&](const BlockHandle& h) {
-    if (const int part = FragmentOf(info, h); part >= 0) blocks[static_cast<size_t>(part)].push_back(h);
-  });
+  NOVA_ASSIGN_OR_RETURN(const BlocksByFragment blocks, BlocksOf(info, metadata));
   const StocFileId file{info.uuid, kMetadataPart};
   NOVA_ASSIGN_OR_RETURN(int written, RepairPart(info.metadata_stocs, file,
                                                 ReadAll(info.metadata_stocs, file, metadata.size(), deadline),
@@ -395,27 +449,147 @@ StatusOr<int> StocTableStore::Repair(const TableInfo& info, const Creator& creat
     const Fragment& fragment = info.fragments[part];
     const StocFileId of_part{info.uuid, static_cast<uint32_t>(part)};
     const auto found = ReadAll(fragment.stocs, of_part, fragment.size, deadline);
-    std::string good;
-    good.reserve(fragment.size);
-    for (const BlockHandle& h : blocks[part]) {
-      const auto copy = std::find_if(found.begin(), found.end(), [&](const StatusOr<std::string>& f) {
-        return f.ok() && f->size() == fragment.size &&
-               CheckRawBlock(info.uuid, h, std::string_view(*f).substr(h.offset - fragment.offset, h.size))
-                   .ok();
-      });
-      if (copy == found.end()) break;
-      good.append(**copy, h.offset - fragment.offset, h.size);
-    }
-    if (good.size() != fragment.size) {
-      lost = absl::DataLossError(StrCat("no good copy of all blocks of ", of_part.ToString()));
+    const auto good = PutTogether(info, part, blocks[part], found);
+    if (!good.ok()) {
+      lost = good.status();
       continue;
     }
     NOVA_ASSIGN_OR_RETURN(const int of_fragment,
-                          RepairPart(fragment.stocs, of_part, found, good, creator, deadline));
+                          RepairPart(fragment.stocs, of_part, found, *good, creator, deadline));
     written += of_fragment;
   }
   NOVA_RETURN_IF_ERROR(lost);
   return written;
+}
+
+// --- copies
+
+struct StocTableStore::CopyToMake {
+  StocFileId file;
+  uint64_t size = 0;
+  StocId to;
+  const std::vector<StocId>* copies = nullptr;  // of the part, all that are listed
+  std::vector<StocId> sources;                  // not asked yet, the best first
+  Failures failures;
+  bool made = false;
+};
+
+StatusOr<std::vector<StocTableStore::CopyToMake>> StocTableStore::PlanCopies(
+    const TableInfo& info, std::span<const PartCopy> copies) {
+  std::vector<CopyToMake> plan;
+  for (const PartCopy& c : copies) {
+    const bool metadata = c.part == kMetadataPart;
+    if (!metadata && c.part >= info.fragments.size())
+      return absl::InvalidArgumentError(StrCat("table ", info.uuid.ToString(), " has no part ", c.part));
+    CopyToMake copy;
+    copy.file = {info.uuid, c.part};
+    copy.size = metadata ? info.metadata_size : info.fragments[c.part].size;
+    copy.to = c.to;
+    copy.copies = metadata ? &info.metadata_stocs : &info.fragments[c.part].stocs;
+    if (std::find(copy.copies->begin(), copy.copies->end(), c.to) != copy.copies->end()) {
+      return absl::InvalidArgumentError(
+          StrCat(copy.file.ToString(), " has a copy on stoc ", c.to.value(), " already"));
+    }
+    copy.sources = InOrder(*copy.copies);
+    std::erase_if(copy.sources, [this](StocId stoc) { return !client_->IsLive(stoc); });
+    // The one that the copy replaces comes last: it is lost, or drains and may be the only one.
+    std::stable_partition(copy.sources.begin(), copy.sources.end(),
+                          [&c](StocId stoc) { return stoc != c.from; });
+    plan.push_back(std::move(copy));
+  }
+  return plan;
+}
+
+Status StocTableStore::CopyRound(std::vector<CopyToMake>* left, const Creator& creator) {
+  struct Asked {
+    CopyToMake* copy;
+    StocId source;
+    StocClient::CopyResult result{absl::UnavailableError("not answered"), CopyFault::kTarget};
+  };
+  std::map<StocId, Asked> asked;  // by target
+  for (CopyToMake& copy : *left) {
+    if (copy.sources.empty() || asked.contains(copy.to)) continue;
+    asked[copy.to] = {&copy, copy.sources.front()};
+    copy.sources.erase(copy.sources.begin());
+  }
+  auto all = std::make_shared<WaitGroup>();
+  for (auto& [target, a] : asked) {
+    const auto source = client_->Find(a.source);
+    const CopyFileRequest request{a.copy->file, creator, a.source,
+                                  source ? source->incarnation : Incarnation(), a.copy->size};
+    client_->StartCopyFile(
+        target, request, Now() + options_.write_deadline_ns + TimeOfCopy(a.copy->size),
+        [result = &a.result, part = WaitGroup::Part(all)](StocClient::CopyResult r) mutable {
+          *result = std::move(r);
+          part.End();
+        });
+  }
+  all->Wait();
+  Status refused;
+  for (auto& [target, a] : asked) {
+    const Status& s = a.result.status;
+    if (s.ok()) {
+      CountMade(*a.copy);
+      CountGood(a.copy->file, a.copy->failures);
+      a.copy->made = true;
+    } else if (a.result.fault == CopyFault::kSource) {
+      NOVA_LOG(WARNING) << s.message();
+      if (absl::IsDataLoss(s)) damaged_->Add();
+      a.copy->failures.Add(s);
+    } else if (refused.ok() || absl::IsFailedPrecondition(s)) {
+      refused = RefusedByTarget(s);  // being fenced is what the caller has to know
+    }
+  }
+  std::erase_if(*left, [](const CopyToMake& copy) { return copy.made; });
+  return refused;
+}
+
+Status StocTableStore::NoGoodCopy(const CopyToMake& copy) const {
+  Failures failures = copy.failures;
+  for (const StocId stoc : *copy.copies) {
+    if (!client_->IsLive(stoc))
+      failures.Add(absl::UnavailableError(StrCat("stoc ", stoc.value(), " is not live, and was not asked")));
+  }
+  return failures.ToStatus(copy.file);
+}
+
+void StocTableStore::CountMade(const CopyToMake& copy) {
+  made_->Add();
+  made_bytes_->Add(copy.size);
+}
+
+Status StocTableStore::CopyPutTogether(const TableInfo& info, const CopyToMake& copy,
+                                       const Creator& creator) {
+  const Nanos deadline = Now() + options_.write_deadline_ns + TimeOfCopy(copy.size);
+  NOVA_ASSIGN_OR_RETURN(std::string good, ReadMetadata(info));
+  if (copy.file.part != kMetadataPart) {
+    NOVA_ASSIGN_OR_RETURN(const BlocksByFragment blocks, BlocksOf(info, good));
+    const auto together = PutTogether(info, copy.file.part, blocks[copy.file.part],
+                                      ReadAll(*copy.copies, copy.file, copy.size, deadline));
+    if (!together.ok()) return NoGoodCopy(copy);
+    good = *together;
+  }
+  const Status written = client_->WriteFile(copy.to, copy.file, creator, good, deadline);
+  if (!written.ok()) return RefusedByTarget(written);
+  // Where a file of an earlier job was healed by that, it becomes this one's now.
+  const auto taken =
+      client_->CopyFile(copy.to, {copy.file, creator, copy.to, Incarnation(), copy.size}, deadline);
+  if (!taken.status.ok()) return RefusedByTarget(taken.status);
+  CountMade(copy);
+  CountGood(copy.file, copy.failures);
+  return OkStatus();
+}
+
+Status StocTableStore::MakeCopies(const TableInfo& info, std::span<const PartCopy> copies,
+                                  const Creator& creator) {
+  NOVA_ASSIGN_OR_RETURN(std::vector<CopyToMake> left, PlanCopies(info, copies));
+  while (std::any_of(left.begin(), left.end(), [](const CopyToMake& c) { return !c.sources.empty(); }))
+    NOVA_RETURN_IF_ERROR(CopyRound(&left, creator));
+  for (const CopyToMake& copy : left) {
+    if (!copy.failures.any_final()) return NoGoodCopy(copy);
+    NOVA_RETURN_IF_ERROR(CopyPutTogether(info, copy, creator));
+  }
+  return OkStatus();
 }
 
 }  // namespace

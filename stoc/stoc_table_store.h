@@ -5,6 +5,11 @@
 // (damaged copy, S3), counted (nova_table_*), and told to `damaged`, so that somebody has it written anew
 // (Repair).
 //
+// Copies are made by the StoCs themselves (file_copier.h): the one that is to have a part fetches it from one
+// that has it, the one with the shortest queue first. Of the copies that one call asks for, those to
+// different StoCs are made side by side. Where every copy of a part is damaged the good blocks of all are
+// put together here, and sent.
+//
 // Thread safety, errors: as TableStore.   Ownership: the StocClient and the metrics outlive it.
 #pragma once
 
@@ -19,7 +24,7 @@
 namespace nova {
 
 struct StocTableStoreOptions {
-  Nanos write_deadline_ns = 60 * kSecond;  // of WriteTable and Repair
+  Nanos write_deadline_ns = 60 * kSecond;  // of WriteTable and Repair; of a copy the same and a second per MB
   Nanos read_deadline_ns = 10 * kSecond;   // of ReadMetadata and ReadBlocks, and at most of ReadBlock
   // A copy of the table is damaged or gone, and another one is not. Any thread; must not wait.
   std::function<void(const Uuid& table)> damaged;

@@ -92,9 +92,10 @@ std::vector<StoredFiles::File> StoredFiles::LogsOf(RangeId range, Epoch epoch_be
 }
 
 std::optional<FileSummary> StoredFiles::Summary(const StocFileId& id) const {
-  const File file = Find(id);
-  if (file == nullptr || file->writing) return std::nullopt;
-  return Summarize(*file);
+  MutexLock lock(&mu_);
+  const auto it = files_.find(id);
+  if (it == files_.end() || it->second->writing) return std::nullopt;
+  return Summarize(*it->second);
 }
 
 std::vector<FileSummary> StoredFiles::List(RangeId range, Epoch epoch_below, const StocFileId& after,
@@ -168,6 +169,13 @@ Status StoredFiles::CreateAppended(FileHeader::Kind kind, const StocFileId& id, 
   return FinishCreation(file, status);
 }
 
+void StoredFiles::Recreated(const File& file, const FileHeader& header) {
+  MutexLock lock(&mu_);
+  file->header.creator.epoch = header.creator.epoch;
+  file->header.creator.job = header.creator.job;
+  file->header.created_ms = header.created_ms;
+}
+
 Status StoredFiles::Failed(StoredFile* file, const Status& status) {
   file->bad = true;
   bad_files_->Add();
@@ -218,6 +226,11 @@ bool StoredFiles::References(const StoredFile& file, const Creator& who) const {
   return ReferencesLocked(file, who);
 }
 
+bool StoredFiles::IsOrWillBeShared(const StoredFile& file, RangeId range) const {
+  MutexLock lock(&mu_);
+  return references_.contains(file.id()) || file.header.creator.range != range;
+}
+
 StatusOr<FileReferences> StoredFiles::AddReference(RangeId range, Epoch epoch, const StocFileId& id) {
   MutexLock lock(&mu_);
   const auto it = files_.find(id);
@@ -232,23 +245,26 @@ StatusOr<FileReferences> StoredFiles::AddReference(RangeId range, Epoch epoch, c
   return shared->second;
 }
 
-StoredFiles::Dropped StoredFiles::DropUnshared(RangeId range, Epoch epoch, const StocFileId& id,
-                                               File* unlisted) {
+StoredFiles::Dropped StoredFiles::DropUnshared(RangeId range, Epoch epoch, uint64_t ended_below,
+                                               const StocFileId& id, File* unlisted) {
   MutexLock lock(&mu_);
   if (references_.contains(id)) return Dropped::kIsShared;
   const auto it = files_.find(id);
   if (it == files_.end() || !ReferencesLocked(*it->second, {range, epoch, 0})) return Dropped::kNothing;
+  const Creator& creator = it->second->header.creator;
+  const bool may_be_named = creator.epoch == epoch && (creator.job == 0 || creator.job >= ended_below);
+  if (ended_below > 0 && may_be_named) return Dropped::kNothing;
   *unlisted = UnlistLocked(id);
   return Dropped::kFile;
 }
 
-StatusOr<std::optional<FileReferences>> StoredFiles::DropShared(RangeId range, Epoch epoch,
+StatusOr<std::optional<FileReferences>> StoredFiles::DropShared(RangeId range, Epoch upto,
                                                                 const StocFileId& id, File* unlisted) {
   MutexLock lock(&mu_);
   const auto shared = references_.find(id);
   if (shared == references_.end()) return std::optional<FileReferences>();
   if (shared->second.unreadable) return UnreadableReferences(id);
-  if (!shared->second.Drop(range, epoch)) return std::optional<FileReferences>();
+  if (!shared->second.Drop(range, upto)) return std::optional<FileReferences>();
   std::optional<FileReferences> left = shared->second;
   if (left->all.empty()) {
     references_.erase(shared);

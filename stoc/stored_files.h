@@ -40,7 +40,8 @@ struct StoredFile {
   const StocFileId& id() const { return header.file; }
   bool is(FileHeader::Kind kind) const { return header.kind == kind; }
 
-  const FileHeader header;
+  // Never changes but for epoch, job and age of a whole file, which StoredFiles::Recreated sets.
+  FileHeader header;
   std::atomic<uint64_t> size{0};    // of the bytes that are durable
   std::atomic<bool> writing{true};  // being created
   std::atomic<bool> bad{false};     // bad file (S1)
@@ -81,6 +82,9 @@ class StoredFiles {
   // A file that is appended to, or a log.
   Status CreateAppended(FileHeader::Kind kind, const StocFileId& file, const Creator& creator,
                         std::string_view data);
+  // A whole file was written anew with this header, whose creator is a later one of the same range. The
+  // caller holds the file's append_mu.
+  void Recreated(const File& file, const FileHeader& header);
   // A write or sync failed: nobody knows what is there now; what was acknowledged before still is (S1).
   Status Failed(StoredFile* file, const Status& status);
   // Something of the store cannot be used.
@@ -93,14 +97,18 @@ class StoredFiles {
   // --- references
   // The range of `who` references the file, by its epoch or an earlier one.
   bool References(const StoredFile& file, const Creator& who) const;
+  // The file has a list of references, or belongs to another range than that.
+  bool IsOrWillBeShared(const StoredFile& file, RangeId range) const;
   // The list with that reference, to be written. NotFound: no such file of kind kWhole.
   StatusOr<FileReferences> AddReference(RangeId range, Epoch epoch, const StocFileId& file);
   enum class Dropped { kNothing, kFile, kIsShared };
-  // Of a file that was never shared. kFile: it was the range's, and is unlisted.
-  Dropped DropUnshared(RangeId range, Epoch epoch, const StocFileId& file, File* unlisted);
-  // The list without that reference, to be written; nullopt: it had none. When nobody is left the file is
-  // unlisted.
-  StatusOr<std::optional<FileReferences>> DropShared(RangeId range, Epoch epoch, const StocFileId& file,
+  // Of a file that was never shared. kFile: it was the range's, and is unlisted. `ended_below` as of
+  // SharedReferences::DropReferences.
+  Dropped DropUnshared(RangeId range, Epoch epoch, uint64_t ended_below, const StocFileId& file,
+                       File* unlisted);
+  // The list without the reference of an epoch up to `upto`, to be written; nullopt: it had none. When nobody
+  // is left the file is unlisted.
+  StatusOr<std::optional<FileReferences>> DropShared(RangeId range, Epoch upto, const StocFileId& file,
                                                      File* unlisted);
 
  private:

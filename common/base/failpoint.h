@@ -69,7 +69,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"rebuild.copied", true, "copies of a table are made on other StoCs, no edit names them"},
     {"rebuild.committed", false, "the edit that names them is published"},
     {"edit.appended", false, "an edit is in the manifest, not published"},
-    // Files of a StoC (stoc/file_store.h and its parts, stoc/log_journal.cc).
+    // Files of a StoC (stoc/file_store.h and its parts, stoc/log_journal.cc, stoc/file_copier.cc).
     {"stoc.file_written", true, "a new file was written under its temporary name, not synced"},
     {"stoc.file_synced", true, "it is synced, not renamed"},
     {"stoc.file_renamed", true, "it has its name, the directory is not synced"},
@@ -86,6 +86,8 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"stoc.journal_replayed", true, "at start, logs have got back what the journal holds, and are synced"},
     {"stoc.logs_sealed", false, "a fence closed the logs of a range, and is not answered"},
     {"stoc.log_deleted", false, "one log file is deleted, of those that are let go"},
+    {"stoc.copy_fetched", true, "another StoC's file was fetched and found good, nothing of it is written"},
+    {"stoc.copy_written", true, "the copy is durable, its making is not answered"},
     // References of shared files of a StoC (stoc/shared_references.cc), and the LTC's import of tables of
     // another range (ltc/engine/import.cc).
     {"refs.list_written", true, "a new list of a file's references was written and synced, not renamed"},

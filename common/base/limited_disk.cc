@@ -1,14 +1,11 @@
 #include "common/base/limited_disk.h"
 
-#include <algorithm>
-
 #include "common/base/log.h"
 
 namespace nova {
 
 DiskBandwidth::DiskBandwidth(const LimitedDiskOptions& options)
-    : ns_per_byte_(static_cast<double>(kSecond) / static_cast<double>(options.bytes_per_second)),
-      burst_ns_(TimeOf(options.burst_bytes)) {
+    : bucket_(options.bytes_per_second, options.burst_bytes) {
   NOVA_CHECK(options.bytes_per_second > 0);
 }
 
@@ -17,8 +14,7 @@ void DiskBandwidth::Take(size_t bytes) {
   Nanos done;
   {
     MutexLock lock(&mu_);
-    free_at_ns_ = std::max(free_at_ns_, Now() - burst_ns_) + TimeOf(bytes);
-    done = free_at_ns_;
+    done = bucket_.Take(bytes, Now());
   }
   if (done > Now()) SleepUntil(done);
 }

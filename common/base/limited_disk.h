@@ -16,6 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/disk.h"
 #include "common/base/mutex.h"
+#include "common/base/token_bucket.h"
 
 namespace nova {
 
@@ -33,13 +34,9 @@ class DiskBandwidth {
   void SetLimited(bool limited) { limited_.store(limited); }
 
  private:
-  Nanos TimeOf(uint64_t bytes) const { return static_cast<Nanos>(static_cast<double>(bytes) * ns_per_byte_); }
-
-  const double ns_per_byte_;
-  const Nanos burst_ns_;  // time of burst_bytes
   std::atomic<bool> limited_{true};
   Mutex mu_;
-  Nanos free_at_ns_ ABSL_GUARDED_BY(mu_) = 0;  // when the disk has done everything it was given
+  TokenBucket bucket_ ABSL_GUARDED_BY(mu_);
 };
 
 class LimitedDisk : public Disk {

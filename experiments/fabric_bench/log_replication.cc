@@ -47,8 +47,10 @@ struct Stoc {
     xchg = *Xchg::Open(fabric.get(), hello, x);
     StocServerOptions options;
     options.incarnation = info.incarnation;
+    others = std::make_unique<StocClient>(fabric.get(), std::vector<Xchg*>{xchg.get()});
     server = std::make_unique<StocServer>(
-        options, StocParts{&fences, &segments, &log_memory, &buffer_memory, files.get(), &metrics},
+        options,
+        StocParts{&fences, &segments, &log_memory, &buffer_memory, files.get(), &metrics, others.get()},
         std::vector<Xchg*>{xchg.get()});
     info.address =
         *fabric->Listen(address + ":0", hello, {xchg->port()}, [](const Hello&) { return OkStatus(); });
@@ -73,6 +75,7 @@ struct Stoc {
   MemoryRegion region;
   std::unique_ptr<FileStore> files;
   std::unique_ptr<Xchg> xchg;
+  std::unique_ptr<StocClient> others;
   std::unique_ptr<StocServer> server;
   NodeInfo info;
 };

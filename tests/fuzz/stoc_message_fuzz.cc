@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nova;
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 18) {
+  switch (data[0] % 20) {
     case 0:
       Check<OpenSegmentRequest>(bytes);
       break;
@@ -69,7 +69,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       Check<ReadFileRequest>(bytes);
       break;
     case 11:
-      Check<FileReferencesRequest>(bytes);
+      Check<AddReferencesRequest>(bytes);
+      Check<DropReferencesRequest>(bytes);
       break;
     case 12:
       Check<ListFilesReply>(bytes);
@@ -92,6 +93,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (references.ok()) NOVA_CHECK(references->Encode(StocFileId{}) == bytes);
       break;
     }
+    case 18:
+      Check<CopyFileRequest>(bytes);
+      Check<CopyFileReply>(bytes);
+      break;
+    case 19:
+      Check<ReadForCopyRequest>(bytes);
+      Check<ReadForCopyReply>(bytes);
+      break;
   }
   return 0;
 }

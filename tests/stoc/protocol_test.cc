@@ -68,12 +68,24 @@ TEST(StocProtocolTest, BytesAreGolden) {
   Check(ReadFileRequest{kFile, 12, 13}, FILE_ID
         "0c00000000000000"
         "0d000000");
-  Check(FileReferencesRequest{RangeId(1), Epoch(2), {kFile}}, RANGE_EPOCH "01000000" FILE_ID);
+  Check(AddReferencesRequest{RangeId(1), Epoch(2), {kFile}}, RANGE_EPOCH "01000000" FILE_ID);
+  Check(CopyFileRequest{kFile, kCreator, StocId(20), Incarnation(21), 22}, FILE_ID CREATOR
+        "14000000"
+        "1500000000000000"
+        "1600000000000000");
+  Check(CopyFileReply{CopyFault::kTarget}, "00");
+  Check(CopyFileReply{CopyFault::kSource}, "01");
+  Check(ReadForCopyRequest{kFile, 23, 24}, FILE_ID
+        "1700000000000000"
+        "18000000");
   Check(ListFilesReply{{{kFile, kCreator, 14, 15}}}, "01000000" FILE_ID CREATOR
                                                      "0e00000000000000"
                                                      "0f00000000000000");
   Check(PingReply{Incarnation(16)}, "1000000000000000");
   Check(ListFilesRequest{RangeId(1), Epoch(2), {}}, RANGE_EPOCH);
+  EXPECT_EQ(Hex(Encoded(ReadForCopyReply{26, 27, {}})),
+            "1a00000000000000"
+            "1b000000");
   EXPECT_EQ(Hex(Encoded(WriteSmallFileRequest{kFile, kCreator, 17, {}})), FILE_ID CREATOR "11000000");
   EXPECT_EQ(Hex(Encoded(AppendLogRequest{RangeId(1), Epoch(2), kLog, 18, true, 19, {}})), RANGE_EPOCH LOG
             "1200000000000000"
@@ -98,6 +110,15 @@ TEST(StocProtocolTest, WhatABodyMayEndWithIsGoldenToo) {
                         "00000000"
                         "00000000"
                         "02000000" LOG LOG);
+  const std::string drop = Encoded(DropReferencesRequest{RangeId(1), Epoch(2), {kFile}, 25});
+  EXPECT_EQ(Hex(drop), RANGE_EPOCH "01000000" FILE_ID "1900000000000000");
+  DropReferencesRequest ended, all;
+  ASSERT_TRUE(ParseBody(drop, &ended));
+  EXPECT_EQ(ended.ended_below, 25u);
+  ASSERT_TRUE(ParseBody(drop.substr(0, drop.size() - 8), &all));
+  EXPECT_EQ(all.ended_below, 0u);
+  EXPECT_EQ(Encoded(all), drop.substr(0, drop.size() - 8));
+  EXPECT_FALSE(ParseBody(drop.substr(0, drop.size() - 8) + std::string(8, '\0'), &all));
   FenceReply reply;
   ASSERT_TRUE(ParseBody(fence, &reply));
   EXPECT_EQ(reply.unreadable, (std::vector{kLog, kLog}));
@@ -130,13 +151,20 @@ TEST(StocProtocolTest, TheRestOfABodyIsBytes) {
   EXPECT_TRUE(append.create);
   bytes[20 + 24 + 8] = 2;
   EXPECT_FALSE(ParseBody(bytes + "edit", &append)) << "a flag is 0 or 1";
+
+  ReadForCopyReply piece;
+  const std::string with_piece = Encoded(ReadForCopyReply{26, 27, {}}) + "piece";
+  ASSERT_TRUE(ParseBody(with_piece, &piece));
+  EXPECT_EQ(piece.data_size, 26u);
+  EXPECT_EQ(piece.bytes, "piece");
+  EXPECT_FALSE(ParseBody(with_piece.substr(0, 11), &piece));
 }
 
 TEST(StocProtocolTest, CountsThatCannotBeTrueTakeNoMemory) {
   const std::string huge = "\xff\xff\xff\xff";
   FreeLogsRequest logs;
   EXPECT_FALSE(ParseBody(std::string(16, 'x') + huge, &logs));
-  FileReferencesRequest files;
+  AddReferencesRequest files;
   EXPECT_FALSE(ParseBody(std::string(16, 'x') + huge + std::string(20, 'x'), &files));
   EXPECT_EQ(files.files.capacity(), 0u);
 }
@@ -145,6 +173,19 @@ TEST(StocProtocolTest, AReadIsBounded) {
   ReadFileRequest read;
   EXPECT_TRUE(ParseBody(Encoded(ReadFileRequest{kFile, 0, kMaxReadBytes}), &read));
   EXPECT_FALSE(ParseBody(Encoded(ReadFileRequest{kFile, 0, kMaxReadBytes + 1}), &read));
+}
+
+TEST(StocProtocolTest, ACopyIsBounded) {
+  ReadForCopyRequest read;
+  EXPECT_TRUE(ParseBody(Encoded(ReadForCopyRequest{kFile, 0, kMaxCopyPieceBytes}), &read));
+  EXPECT_FALSE(ParseBody(Encoded(ReadForCopyRequest{kFile, 0, kMaxCopyPieceBytes + 1}), &read));
+  CopyFileRequest copy;
+  EXPECT_TRUE(
+      ParseBody(Encoded(CopyFileRequest{kFile, kCreator, StocId(1), {}, kMaxCopiedFileBytes}), &copy));
+  EXPECT_FALSE(
+      ParseBody(Encoded(CopyFileRequest{kFile, kCreator, StocId(1), {}, kMaxCopiedFileBytes + 1}), &copy));
+  CopyFileReply reply;
+  EXPECT_FALSE(ParseBody(std::string(1, '\2'), &reply)) << "the target's or the source's";
 }
 
 }  // namespace

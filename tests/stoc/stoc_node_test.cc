@@ -8,6 +8,7 @@
 
 #include "common/base/fault_disk.h"
 #include "common/config/memory_store.h"
+#include "coordinator/coordinator.pb.h"
 #include "coordinator/znodes.h"
 #include "stoc/store_identity.h"
 #include "tests/stoc/stoc_rig.h"
@@ -26,6 +27,28 @@ class NobodyLeads : public ControlChannel {
   StatusOr<std::string> Call(const std::string&, const std::string&, Nanos) override {
     return absl::UnavailableError("no coordinator");
   }
+};
+
+// A coordinator that grants leases and tells of the StoCs it is given.
+class Leads : public ControlChannel {
+ public:
+  explicit Leads(std::vector<NodeInfo> stocs) : stocs_(std::move(stocs)) {}
+  StatusOr<std::string> Call(const std::string& method, const std::string& request, Nanos) override {
+    proto::HeartbeatRequest heartbeat;
+    if (method != "Heartbeat" || !heartbeat.ParseFromString(request)) return absl::UnimplementedError(method);
+    proto::HeartbeatReply reply;
+    reply.set_coord_epoch(1);
+    reply.set_standing(proto::HeartbeatReply::REGISTERED);
+    reply.set_lease_ns(static_cast<uint64_t>(10 * kSecond));
+    reply.set_stocs_version(7);
+    if (heartbeat.stocs_version() != 7) {
+      for (const NodeInfo& stoc : stocs_) reply.add_stocs(EncodeNodeInfo(stoc));
+    }
+    return reply.SerializeAsString();
+  }
+
+ private:
+  const std::vector<NodeInfo> stocs_;
 };
 
 class StocNodeTest : public testing::TestWithParam<FabricKind> {
@@ -218,6 +241,39 @@ TEST_P(StocNodeTest, ALaterProcessOfTheNameEndsIt) {
     ASSERT_TRUE(cluster.admin->Create(NodePath("stoc-1"), EncodeNodeInfo(later), true).ok());
     p.session.load()->Expire();
     EXPECT_TRUE(p.node->WaitUntilSuperseded(Now() + 10 * kSecond));
+  });
+}
+
+// It hears of the others with its heartbeats, and fetches from them what an owner asks it to copy (S5).
+TEST_P(StocNodeTest, ItCopiesFromTheStocsThatTheCoordinatorTellsItOf) {
+  Run([&](FabricWorld* world) {
+    Cluster cluster(world);
+    SimDisk source_medium, medium;
+    const auto source_disk = source_medium.Mount(), disk = medium.Mount();
+    Process source(&cluster, source_disk.get());
+    ASSERT_TRUE(source.Start().ok());
+    const NodeInfo from = source.node->self();
+    Process p(&cluster, disk.get(), "stoc-2");
+    p.environment.open_channel = [from] { return std::make_unique<Leads>(std::vector{from}); };
+    ASSERT_TRUE(p.Start().ok());
+    const NodeInfo to = p.node->self();
+    Client client(world, from);
+    client.client.stocs->UpdateStocs({from, to});
+    const std::string data = Pattern(3 << 20, 1);
+    const Creator creator{kRange, Epoch(3), 1};
+    ASSERT_TRUE(client.client.stocs->WriteFile(from.stoc_id, FileId(1), creator, data, Soon()).ok());
+    const CopyFileRequest request{FileId(1), creator, from.stoc_id, from.incarnation, data.size()};
+    EXPECT_TRUE(
+        Eventually([&] { return client.client.stocs->CopyFile(to.stoc_id, request, Soon()).status.ok(); }));
+    const auto copy = client.client.stocs->ReadFileBlocking(to.stoc_id, FileId(1), 0, UINT64_MAX, Soon());
+    EXPECT_TRUE(copy.ok() && *copy == data);
+    // One that nobody has told of the source does not reach it.
+    const CopyFileRequest back{FileId(1), creator, to.stoc_id, to.incarnation, data.size()};
+    ASSERT_TRUE(
+        client.client.stocs->DropReferences(from.stoc_id, kRange, Epoch(3), {FileId(1)}, Soon()).ok());
+    const auto unknown = client.client.stocs->CopyFile(from.stoc_id, back, Soon());
+    EXPECT_TRUE(absl::IsUnavailable(unknown.status)) << unknown.status;
+    EXPECT_EQ(unknown.fault, CopyFault::kSource);
   });
 }
 

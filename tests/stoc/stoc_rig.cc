@@ -32,9 +32,11 @@ TestStoc::TestStoc(FabricWorld* world, uint32_t id, uint64_t incarnation, Disk* 
   }
   options.server.incarnation = info_.incarnation;
   options.server.store = info_.store;
-  server = std::make_unique<StocServer>(
-      options.server,
-      StocParts{&fences, segments.get(), log_memory.get(), buffer_memory.get(), files.get(), &metrics}, raw);
+  others = std::make_unique<StocClient>(fabric.get(), raw);
+  server = std::make_unique<StocServer>(options.server,
+                                        StocParts{&fences, segments.get(), log_memory.get(),
+                                                  buffer_memory.get(), files.get(), &metrics, others.get()},
+                                        raw);
   auto bound = fabric->Listen(world->AnyAddress(info_.name), hello, ports,
                               [this](const Hello& peer) { return server->AcceptPeer(peer); });
   EXPECT_TRUE(bound.ok()) << bound.status();
@@ -48,6 +50,7 @@ void TestStoc::Stop() {
   server->Stop();
   for (auto& x : xchgs) x->Stop();
   server = nullptr;
+  others = nullptr;
   xchgs.clear();
 }
 
@@ -93,6 +96,7 @@ void TestClient::Update(const std::vector<TestStoc*>& all) {
   std::vector<NodeInfo> live;
   for (const TestStoc* s : all) live.push_back(s->info());
   stocs->UpdateStocs(live);
+  for (TestStoc* s : all) s->others->UpdateStocs(live);
 }
 
 void TestClient::On(size_t xchg, std::function<void()> fn) {

@@ -44,6 +44,7 @@ class TestStoc {
   std::unique_ptr<ExposedMemory> buffer_memory;
   std::unique_ptr<SegmentPool> segments;
   std::vector<std::unique_ptr<Xchg>> xchgs;
+  std::unique_ptr<StocClient> others;
   std::unique_ptr<StocServer> server;
 
  private:
@@ -71,9 +72,9 @@ class TestClient {
   TestClient(FabricWorld* world, const std::string& name, uint64_t incarnation, int xchg_threads = 1,
              const std::function<void(TestClient*)>& before_start = nullptr);
   ~TestClient();
-  void Stop();  // its threads; what refers to its parts may go then
-  void Update(const std::vector<TestStoc*>& stocs);
-  void On(size_t xchg, std::function<void()> fn);  // runs it there, waits
+  void Stop();                                       // its threads; what refers to its parts may go then
+  void Update(const std::vector<TestStoc*>& stocs);  // tells the StoCs, too, which there are
+  void On(size_t xchg, std::function<void()> fn);    // runs it there, waits
 
   // Blocking forms of what is asynchronous.
   std::pair<Outcome, RemoteBuffer> OpenSegment(const TestStoc& stoc, RangeId range, Epoch epoch,

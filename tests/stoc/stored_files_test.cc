@@ -113,16 +113,41 @@ TEST_F(StoredFilesTest, S1AFailedCreationStaysBadAndAFullDiskLeavesNothing) {
   EXPECT_TRUE(failed->bad);
 }
 
+// A collection names the number below which jobs of its epoch have ended.
+TEST_F(StoredFilesTest, N4ACollectionDropsWhatEndedAndNothingElse) {
+  StoredFiles::File unlisted;
+  const auto drop = [&](uint64_t n, uint64_t epoch, uint64_t ended_below) {
+    return files_.DropUnshared(kCreator.range, Epoch(epoch), ended_below, Id(n), &unlisted);
+  };
+  const StoredFiles::File file = Make(1, "abc");
+  const auto made_by = [&](uint64_t epoch, uint64_t job) {
+    FileHeader header = file->header;
+    header.creator.epoch = Epoch(epoch);
+    header.creator.job = job;
+    files_.Recreated(file, header);
+  };
+  made_by(5, 7);
+  EXPECT_EQ(drop(1, 5, 7), StoredFiles::Dropped::kNothing);
+  EXPECT_EQ(drop(1, 4, 100), StoredFiles::Dropped::kNothing) << "by an earlier owner";
+  made_by(5, 0);
+  EXPECT_EQ(drop(1, 5, 100), StoredFiles::Dropped::kNothing) << "without a job: left to the next epoch";
+  made_by(5, 7);
+  EXPECT_EQ(drop(1, 5, 8), StoredFiles::Dropped::kFile);
+  ASSERT_EQ(files_.AddOrFind(file), file);
+  EXPECT_EQ(drop(1, 6, 1), StoredFiles::Dropped::kFile) << "of an earlier epoch";
+}
+
 TEST_F(StoredFilesTest, M4AnUnsharedFileIsItsCreatorsAndASharedOneIsItsLists) {
   const StoredFiles::File file = Make(1, "abc");
   StoredFiles::File unlisted;
   EXPECT_TRUE(files_.References(*file, kCreator));
-  EXPECT_EQ(files_.DropUnshared(kOther, Epoch(9), Id(1), &unlisted), StoredFiles::Dropped::kNothing);
+  EXPECT_EQ(files_.DropUnshared(kOther, Epoch(9), 0, Id(1), &unlisted), StoredFiles::Dropped::kNothing);
   ASSERT_TRUE(files_.AddReference(kOther, Epoch(5), Id(1)).ok());
   EXPECT_TRUE(files_.References(*file, kCreator));
   EXPECT_TRUE(files_.References(*file, {kOther, Epoch(5), 0}));
   EXPECT_FALSE(files_.References(*file, {kOther, Epoch(4), 0})) << "a later owner added it";
-  EXPECT_EQ(files_.DropUnshared(kCreator.range, Epoch(9), Id(1), &unlisted), StoredFiles::Dropped::kIsShared);
+  EXPECT_EQ(files_.DropUnshared(kCreator.range, Epoch(9), 0, Id(1), &unlisted),
+            StoredFiles::Dropped::kIsShared);
   const auto left = files_.DropShared(kCreator.range, Epoch(9), Id(1), &unlisted);
   ASSERT_TRUE(left.ok() && left->has_value());
   EXPECT_EQ((*left)->all.size(), 1u);

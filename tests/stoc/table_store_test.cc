@@ -372,6 +372,175 @@ TEST_P(TableStoreTest, AFailedWriteLeavesNothing) {
   });
 }
 
+// --- copies (S5)
+
+constexpr Creator kRebuild{kCreator.range, kCreator.epoch, 9};
+
+// The parts of a table of two fragments in two copies: the first on StoCs 1 and 2, the second on 2 and 3, the
+// metadata on 1 and 2.
+TEST_P(TableStoreTest, S5CopiesAreMadeOfEveryPartAndServeReads) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const TableBuilder::Output table = SomeTable(1);
+    auto info = rig.store->WriteTable(table, Scattered(2, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    rig.Kill(1);
+    rig.Update();
+    const std::vector<PartCopy> copies = {
+        {0, StocId(2), StocId(4)}, {1, StocId(2), StocId(4)}, {kMetadataPart, StocId(2), StocId(3)}};
+    const Status made = rig.store->MakeCopies(*info, copies, kRebuild);
+    ASSERT_TRUE(made.ok()) << made;
+    EXPECT_EQ(rig.Count("copies_made"), 3u);
+    EXPECT_EQ(rig.Count("copies_made_bytes"), table.data.size() + table.metadata.size());
+    EXPECT_TRUE(rig.Damaged().empty());
+    for (const FileSummary& f : rig.stocs[3]->files->List(kCreator.range, Epoch(100)))
+      EXPECT_EQ(f.creator, kRebuild);
+    EXPECT_EQ(rig.FilesAt(3), 2u);
+    // What the edit of the manifest will say. The first copies go as well: the new ones serve alone.
+    info->fragments[0].stocs = {StocId(4)};
+    info->fragments[1].stocs = {StocId(4)};
+    info->metadata_stocs = {StocId(3)};
+    rig.ExpectReads(*info, table);
+    ASSERT_TRUE(rig.store->MakeCopies(*info, {}, kRebuild).ok());
+    EXPECT_EQ(rig.Count("copies_made"), 3u);
+  });
+}
+
+TEST_P(TableStoreTest, S5ADamagedOrAbsentSourceIsPassedOverForAnother) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 3), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    const StocFileId fragment{info->uuid, 0}, metadata{info->uuid, kMetadataPart};
+    rig.Damage(0, fragment, 100);
+    ASSERT_TRUE(
+        rig.client->stocs->DropReferences(StocId(2), kCreator.range, kCreator.epoch, {fragment}, Soon())
+            .ok());
+    rig.Damage(1, metadata, 10);
+    const std::vector<PartCopy> copies = {{0, {}, StocId(4)}, {kMetadataPart, {}, StocId(4)}};
+    for (int i = 0; i < 3; ++i) {  // each source is first in turn
+      const Status made = rig.store->MakeCopies(*info, copies, kRebuild);
+      ASSERT_TRUE(made.ok()) << made;
+      EXPECT_TRUE(rig.CopyAt(3, fragment) == table.data);
+      EXPECT_TRUE(rig.CopyAt(3, metadata) == table.metadata);
+      ASSERT_TRUE(
+          rig.client->stocs
+              ->DropReferences(StocId(4), kCreator.range, kCreator.epoch, {fragment, metadata}, Soon())
+              .ok());
+    }
+    EXPECT_EQ(rig.Count("copies_made"), 6u);
+    EXPECT_EQ(rig.Damaged(), std::set<Uuid>({info->uuid})) << "somebody is told, who has it repaired";
+    EXPECT_GE(rig.Count("blocks_damaged"), 1u);
+  });
+}
+
+TEST_P(TableStoreTest, S5WhereEveryCopyIsDamagedTheGoodBlocksOfAllAreCopied) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    const StocFileId fragment{info->uuid, 0};
+    for (const size_t block : {3, 50, 199}) rig.Damage(0, fragment, BlockOf(table, block).offset);
+    for (const size_t block : {4, 51, 0}) rig.Damage(1, fragment, BlockOf(table, block).offset);
+    const PartCopy copy{0, {}, StocId(3)};
+    const Status made = rig.store->MakeCopies(*info, {&copy, 1}, kRebuild);
+    ASSERT_TRUE(made.ok()) << made;
+    EXPECT_TRUE(rig.CopyAt(2, fragment) == table.data);
+    EXPECT_EQ(rig.stocs[2]->files->Find(fragment)->creator, kRebuild);
+    EXPECT_EQ(rig.Damaged(), std::set<Uuid>({info->uuid}));
+    EXPECT_EQ(rig.Count("copies_made"), 1u);
+    // One block is good nowhere.
+    rig.Damage(0, fragment, BlockOf(table, 4).offset);
+    const PartCopy next{0, {}, StocId(4)};
+    const Status lost = rig.store->MakeCopies(*info, {&next, 1}, kRebuild);
+    EXPECT_TRUE(absl::IsDataLoss(lost)) << lost;
+    EXPECT_THAT(std::string(lost.message()),
+                testing::AllOf(HasSubstr(info->uuid.ToString()), HasSubstr("stoc 1"), HasSubstr("stoc 2")));
+    EXPECT_EQ(rig.CopyAt(3, fragment), "(none)");
+    // One of the two may be good: it is not there, so nothing is known to be lost.
+    rig.Kill(1);
+    rig.Update();
+    const Status silent = rig.store->MakeCopies(*info, {&next, 1}, kRebuild);
+    EXPECT_TRUE(absl::IsUnavailable(silent)) << silent;
+  });
+}
+
+TEST_P(TableStoreTest, S5WithoutALivingSourceNothingIsLostYet) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    rig.Kill(0);
+    rig.Kill(1);
+    const PartCopy copy{0, StocId(1), StocId(3)};
+    for (const bool told : {false, true}) {
+      if (told) rig.Update();
+      const Status s = rig.store->MakeCopies(*info, {&copy, 1}, kRebuild);
+      EXPECT_TRUE(absl::IsUnavailable(s)) << s;
+      EXPECT_THAT(std::string(s.message()), HasSubstr(info->uuid.ToString()));
+    }
+    EXPECT_EQ(rig.FilesAt(2), 0u);
+    EXPECT_TRUE(rig.Damaged().empty());
+  });
+}
+
+// A StoC that drains may have the only copy: it is asked when no other can give one.
+TEST_P(TableStoreTest, S5TheCopyThatIsReplacedIsTheLastToBeAsked) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    Counter* const read1 = rig.stocs[0]->metrics.counter("nova_stoc_requests_total{type=\"read_for_copy\"}");
+    const PartCopy copy{0, StocId(1), StocId(3)};
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(rig.store->MakeCopies(*info, {&copy, 1}, kRebuild).ok());
+      ASSERT_TRUE(rig.client->stocs
+                      ->DropReferences(StocId(3), kCreator.range, kCreator.epoch, {{info->uuid, 0}}, Soon())
+                      .ok());
+    }
+    EXPECT_EQ(read1->value(), 0u);
+    rig.Damage(1, {info->uuid, 0}, 0);
+    const Status made = rig.store->MakeCopies(*info, {&copy, 1}, kRebuild);
+    ASSERT_TRUE(made.ok()) << made;
+    EXPECT_GT(read1->value(), 0u);
+    EXPECT_TRUE(rig.CopyAt(2, {info->uuid, 0}) == table.data);
+  });
+}
+
+TEST_P(TableStoreTest, S5ATargetThatDoesNotTakeItsCopyIsNoLossOfData) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(2, 1), kCreator);  // on 1 and 2
+    ASSERT_TRUE(info.ok()) << info.status();
+    const std::vector<PartCopy> both = {{0, {}, StocId(3)}, {1, {}, StocId(4)}};
+    rig.disks[2]->Add({.op = DiskOp::kWrite, .action = FaultAction::kNoSpace});
+    Status s = rig.store->MakeCopies(*info, both, kRebuild);
+    EXPECT_TRUE(absl::IsResourceExhausted(s)) << s;
+    EXPECT_THAT(std::string(s.message()), HasSubstr("stoc-3"));
+    EXPECT_EQ(rig.FilesAt(3), 1u) << "the other was made beside it";
+    rig.disks[2]->Clear();
+    rig.disks[2]->Add({.op = DiskOp::kSync, .action = FaultAction::kEio});
+    s = rig.store->MakeCopies(*info, both, kRebuild);
+    EXPECT_TRUE(absl::IsUnavailable(s)) << s;
+    rig.disks[2]->Clear();
+    rig.Kill(3);
+    s = rig.store->MakeCopies(*info, {&both[1], 1}, kRebuild);
+    EXPECT_TRUE(absl::IsUnavailable(s)) << s;
+    EXPECT_TRUE(rig.client->stocs->Fence(StocId(3), kCreator.range, Epoch(9), Soon()).ok());
+    s = rig.store->MakeCopies(*info, both, kRebuild);
+    EXPECT_TRUE(absl::IsFailedPrecondition(s)) << s;
+    // What nobody can make.
+    const PartCopy no_part{2, {}, StocId(3)}, there_already{0, {}, StocId(1)};
+    EXPECT_TRUE(absl::IsInvalidArgument(rig.store->MakeCopies(*info, {&no_part, 1}, kRebuild)));
+    EXPECT_TRUE(absl::IsInvalidArgument(rig.store->MakeCopies(*info, {&there_already, 1}, kRebuild)));
+  });
+}
+
 TEST_P(TableStoreTest, DeletingATableRemovesEveryPart) {
   Run([&](FabricWorld* world) {
     Rig rig(world);
