@@ -90,6 +90,7 @@ Status FileStore::Write(const StocFileId& id, const Creator& creator, std::strin
   const auto file =
       std::make_shared<StoredFile>(FileHeader{Kind::kWhole, id, creator, data.size(), WallMs(), crc});
   const StoredFiles::File there = files_.AddOrFind(file);
+  if (there == nullptr) return absl::AbortedError(StrCat(id.ToString(), " is being deleted"));
   if (there != file) {
     if (there->writing) return absl::AbortedError(StrCat(id.ToString(), " is being written"));
     if (there->bad) return absl::DataLossError(StrCat(id.ToString(), " is bad"));
@@ -115,6 +116,10 @@ Status FileStore::Write(const StocFileId& id, const Creator& creator, std::strin
 
 Status FileStore::Heal(const StoredFiles::File& file, std::string_view data, const Creator* as) {
   MutexLock one(&file->append_mu);
+  const auto deleted = [&] {
+    return absl::NotFoundError(StrCat(file->id().ToString(), " was deleted while it was written"));
+  };
+  if (!files_.IsListed(file)) return deleted();
   FileHeader header = file->header;
   const auto intact = [&]() -> Status {
     NOVA_ASSIGN_OR_RETURN(const auto handle, directory_.OpenToRead(file->id()));
@@ -137,11 +142,7 @@ Status FileStore::Heal(const StoredFiles::File& file, std::string_view data, con
   NOVA_ASSIGN_OR_RETURN(auto handle, directory_.CreateDurably(header, data));
   if (!whole) healed_->Add();
   directory_.NoteGone(data.size());
-  if (!files_.IsListed(file)) {
-    directory_.Remove(file->id()).IgnoreError();
-    return absl::NotFoundError(StrCat(file->id().ToString(), " was deleted while it was written"));
-  }
-  files_.Recreated(file, header);
+  if (!files_.Recreated(file, header)) return deleted();  // who unlisted it waits for us, and deletes it
   directory_.KeepOpen(file->id(), std::move(handle));
   return OkStatus();
 }

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "absl/cleanup/cleanup.h"
 #include "common/base/failpoint.h"
 
 namespace nova {
@@ -52,8 +53,11 @@ Status SharedReferences::DropReference(RangeId range, Epoch epoch, uint64_t ende
   switch (files_->DropUnshared(range, epoch, ended_below, file, &unlisted)) {
     case StoredFiles::Dropped::kNothing:
       return OkStatus();
-    case StoredFiles::Dropped::kFile:
-      return files_->DeleteUnlisted(*unlisted);
+    case StoredFiles::Dropped::kFile: {
+      const Status s = files_->DeleteUnlisted(unlisted);
+      files_->FreeName(unlisted);
+      return s;
+    }
     case StoredFiles::Dropped::kIsShared:
       // A reference has no job: those of this epoch may still be named.
       if (ended_below == 0) return DropSharedReference(range, epoch, file);
@@ -69,8 +73,11 @@ Status SharedReferences::DropSharedReference(RangeId range, Epoch upto, const St
                         files_->DropShared(range, upto, file, &unlisted));
   if (!left.has_value()) return OkStatus();
   if (!left->all.empty()) return directory_->WriteReferences(file, left->Encode(file));
-  // The list goes last: without it the file would be its creator's again.
-  if (unlisted != nullptr) NOVA_RETURN_IF_ERROR(files_->DeleteUnlisted(*unlisted));
+  // The list goes last: without it the file would be its creator's again. Then its name is free.
+  const absl::Cleanup free = [&] {
+    if (unlisted != nullptr) files_->FreeName(unlisted);
+  };
+  if (unlisted != nullptr) NOVA_RETURN_IF_ERROR(files_->DeleteUnlisted(unlisted));
   NOVA_FP("refs.file_deleted");
   NOVA_RETURN_IF_ERROR(directory_->Sync());
   NOVA_RETURN_IF_ERROR(directory_->DeleteReferences(file));

@@ -131,6 +131,7 @@ std::vector<FileSummary> StoredFiles::List(RangeId range, Epoch epoch_below, con
 
 StoredFiles::File StoredFiles::AddOrFind(const File& file) {
   MutexLock lock(&mu_);
+  if (going_.contains(file->id())) return nullptr;
   return files_.emplace(file->id(), file).first->second;
 }
 
@@ -147,8 +148,11 @@ Status StoredFiles::FinishCreation(const File& file, const Status& status) {
     count_->Set(static_cast<int64_t>(files_.size()));
   }
   if (bad) bad_files_->Add();
-  if (!deleted || !status.ok()) return status;
-  directory_->Delete(file->id(), file->size).IgnoreError();
+  if (!deleted) return status;
+  if (status.ok()) directory_->Delete(file->id(), file->size).IgnoreError();
+  MutexLock lock(&mu_);
+  going_.erase(file->id());
+  if (!status.ok()) return status;
   return absl::NotFoundError(StrCat(file->id().ToString(), " was deleted while it was written"));
 }
 
@@ -169,11 +173,14 @@ Status StoredFiles::CreateAppended(FileHeader::Kind kind, const StocFileId& id, 
   return FinishCreation(file, status);
 }
 
-void StoredFiles::Recreated(const File& file, const FileHeader& header) {
+bool StoredFiles::Recreated(const File& file, const FileHeader& header) {
   MutexLock lock(&mu_);
+  const auto it = files_.find(file->id());
+  if (it == files_.end() || it->second != file) return false;
   file->header.creator.epoch = header.creator.epoch;
   file->header.creator.job = header.creator.job;
   file->header.created_ms = header.created_ms;
+  return true;
 }
 
 Status StoredFiles::Failed(StoredFile* file, const Status& status) {
@@ -188,12 +195,23 @@ StoredFiles::File StoredFiles::UnlistLocked(const StocFileId& id) {
   if (it == files_.end()) return nullptr;
   File file = std::move(it->second);
   files_.erase(it);
+  going_.insert(id);
+  file->left_to_writer = file->writing.load();
   count_->Set(static_cast<int64_t>(files_.size()));
   return file;
 }
 
-Status StoredFiles::DeleteUnlisted(const StoredFile& file) {
-  return file.writing ? OkStatus() : directory_->Delete(file.id(), file.size);
+Status StoredFiles::DeleteUnlisted(const File& file) {
+  if (file->left_to_writer) return OkStatus();
+  if (!file->is(FileHeader::Kind::kWhole)) return directory_->Delete(file->id(), file->size);
+  MutexLock healed(&file->append_mu);
+  return directory_->Delete(file->id(), file->size);
+}
+
+void StoredFiles::FreeName(const File& unlisted) {
+  if (unlisted->left_to_writer) return;  // it frees it, too
+  MutexLock lock(&mu_);
+  going_.erase(unlisted->id());
 }
 
 Status StoredFiles::Delete(const std::vector<StocFileId>& ids) {
@@ -204,8 +222,9 @@ Status StoredFiles::Delete(const std::vector<StocFileId>& ids) {
       MutexLock lock(&mu_);
       file = UnlistLocked(id);
     }
-    if (file == nullptr || file->writing) continue;  // its writer finds that it is gone
-    const Status status = DeleteUnlisted(*file);
+    if (file == nullptr) continue;
+    const Status status = DeleteUnlisted(file);
+    FreeName(file);
     if (file->is(FileHeader::Kind::kLog)) NOVA_FP_VOID("stoc.log_deleted");
     if (first.ok() && !absl::IsNotFound(status)) first = status;
   }

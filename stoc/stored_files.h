@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "common/base/metrics.h"
@@ -42,10 +43,11 @@ struct StoredFile {
 
   // Never changes but for epoch, job and age of a whole file, which StoredFiles::Recreated sets.
   FileHeader header;
-  std::atomic<uint64_t> size{0};    // of the bytes that are durable
-  std::atomic<bool> writing{true};  // being created
-  std::atomic<bool> bad{false};     // bad file (S1)
-  LogFileState log_state;           // of kind kLog
+  std::atomic<uint64_t> size{0};            // of the bytes that are durable
+  std::atomic<bool> writing{true};          // being created
+  std::atomic<bool> left_to_writer{false};  // unlisted while it was being created: its writer deletes it
+  std::atomic<bool> bad{false};             // bad file (S1)
+  LogFileState log_state;                   // of kind kLog
 
   Mutex append_mu;  // one append at a time; one healing
   // null: closed to appends
@@ -74,7 +76,7 @@ class StoredFiles {
                                 size_t limit) const;
 
   // --- the beginning and end of a file
-  // Enters it. If there is one of that name, that one instead.
+  // Enters it. If there is one of that name, that one instead; null: one is going, try again.
   File AddOrFind(const File& file);
   // The end of a creation: the file becomes usable; or goes, when the disk was merely full; or stays as a bad
   // one (S1).
@@ -82,17 +84,20 @@ class StoredFiles {
   // A file that is appended to, or a log.
   Status CreateAppended(FileHeader::Kind kind, const StocFileId& file, const Creator& creator,
                         std::string_view data);
-  // A whole file was written anew with this header, whose creator is a later one of the same range. The
-  // caller holds the file's append_mu.
-  void Recreated(const File& file, const FileHeader& header);
+  // A whole file was written anew with this header, whose creator is the same or a later one of the same
+  // range. False: it was unlisted meanwhile. The caller holds the file's append_mu.
+  bool Recreated(const File& file, const FileHeader& header);
   // A write or sync failed: nobody knows what is there now; what was acknowledged before still is (S1).
   Status Failed(StoredFile* file, const Status& status);
   // Something of the store cannot be used.
   void NoteBad() { bad_files_->Add(); }
   // Those that are there; goes on after an error and returns the first.
   Status Delete(const std::vector<StocFileId>& files);
-  // Of one that is not listed any more; its writer does it where it is being written.
-  Status DeleteUnlisted(const StoredFile& file);
+  // Deletes one that was unlisted, after whoever is healing it; one that is being created is left to its
+  // writer. The caller then frees its name, whatever this returns: until then nobody can enter it, for a file
+  // that is there later must not be deleted in its place.
+  Status DeleteUnlisted(const File& file);
+  void FreeName(const File& unlisted);
 
   // --- references
   // The range of `who` references the file, by its epoch or an earlier one.
@@ -113,6 +118,7 @@ class StoredFiles {
 
  private:
   bool ReferencesLocked(const StoredFile& file, const Creator& who) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  // Its name stays taken until FreeName. Null: there is none.
   File UnlistLocked(const StocFileId& file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   StoreDirectory* const directory_;
@@ -121,6 +127,7 @@ class StoredFiles {
 
   mutable Mutex mu_;
   std::map<StocFileId, File> files_ ABSL_GUARDED_BY(mu_);
+  std::set<StocFileId> going_ ABSL_GUARDED_BY(mu_);  // unlisted, perhaps still on the disk
   std::map<StocFileId, FileReferences> references_ ABSL_GUARDED_BY(mu_);  // of shared files
 };
 

@@ -209,7 +209,8 @@ void Db::Rep::WatchForIdleness() {
 
 Status Db::Rep::DeleteOrphans() {
   std::set<Uuid> live;
-  for (const auto& [file, stocs] : range->versions().ReferencedFiles().files()) live.insert(file.owner);
+  const NamedFiles named = range->versions().ReferencedFiles();
+  for (const auto& [file, stocs] : named.files()) live.insert(file.owner);
   NOVA_ASSIGN_OR_RETURN(const auto names, disk->List(""));
   for (const std::string& name : names) {
     Uuid uuid;

@@ -64,7 +64,8 @@ class NamedFiles {
     return at != files_.end() && (at->second.empty() || at->second.contains(stoc));
   }
   // The StoCs of each file; none: anywhere.
-  const std::map<StocFileId, std::set<StocId>>& files() const { return files_; }
+  const std::map<StocFileId, std::set<StocId>>& files() const& { return files_; }
+  void files() && = delete;
 
  private:
   std::map<StocFileId, std::set<StocId>> files_;

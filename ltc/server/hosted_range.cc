@@ -797,7 +797,8 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
     if (!orphans.empty()) {
       NOVA_LOG(INFO) << "range " << id_.value() << ": drops " << orphans.size() << " orphans on "
                      << NameOf(stoc);
-      NOVA_RETURN_IF_ERROR(services_->stocs->DropReferences(stoc, id_, epoch_, orphans, deadline));
+      NOVA_RETURN_IF_ERROR(
+          services_->stocs->DropReferences(stoc, id_, epoch_, orphans, deadline, ended_below));
     }
     if (page.size() < kMaxListedFiles) break;
     after = page.back().file;

@@ -482,5 +482,61 @@ TEST_F(FileStoreTest, ManyFilesShareFewHandles) {
   }
 }
 
+// A name that were free while its file still is on the disk would lose the next one's file with it.
+TEST_F(FileStoreTest, N4ANameIsFreeWhenItsFileIsGone) {
+  ASSERT_TRUE(Write(Id(1), "old").ok());
+  disk_->Add(
+      {.op = DiskOp::kDelete, .action = FaultAction::kDelay, .count = 1, .delay_ns = 200 * kMillisecond});
+  Thread drop("test", [&] {
+    EXPECT_TRUE(store_->references()->DropReferences(kCreator.range, kCreator.epoch, {Id(1)}).ok());
+  });
+  Creator later = kCreator;
+  ++later.job;
+  Status written;
+  int refused = 0;
+  do {
+    written = store_->WriteCopy(Id(1), later, "new", Crc32c(std::string_view("new")));
+    refused += absl::IsAborted(written);
+    SleepFor(kMillisecond);
+  } while (!written.ok());
+  drop.Join();
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(Read(Id(1)), "new");
+  Open();
+  EXPECT_EQ(Read(Id(1)), "new");
+}
+
+// Deletions of a collection that meet copies that are made, and taken over, at the same time.
+TEST_F(FileStoreTest, N4WhatAJobHasCopiedStaysWhileEarlierOnesAreCollected) {
+  const std::string_view data = "the bytes of a fragment";
+  std::atomic<uint64_t> job{1};
+  std::atomic<bool> stop{false};
+  const auto collect = [&] {
+    while (!stop) {
+      const uint64_t ended_below = job;
+      EXPECT_TRUE(
+          store_->references()->DropReferences(kCreator.range, kCreator.epoch, {Id(1)}, ended_below).ok());
+    }
+  };
+  std::vector<std::unique_ptr<Thread>> collections;
+  for (int i = 0; i < 2; ++i) collections.push_back(std::make_unique<Thread>("test", collect));
+  int again = 0;
+  for (; job < 500; ++job) {
+    Creator creator = kCreator;
+    creator.job = job;
+    for (;;) {
+      const Status s = store_->WriteCopy(Id(1), creator, data, Crc32c(data));
+      if (s.ok()) break;
+      ASSERT_TRUE(absl::IsAborted(s) || absl::IsNotFound(s)) << s;
+      ++again;
+    }
+    ASSERT_EQ(Read(Id(1)), data) << "job " << job;
+    ASSERT_EQ(store_->Find(Id(1))->creator, creator);
+  }
+  stop = true;
+  collections.clear();
+  EXPECT_GT(again, 0) << "they have not met";
+}
+
 }  // namespace
 }  // namespace nova

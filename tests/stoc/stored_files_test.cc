@@ -124,7 +124,7 @@ TEST_F(StoredFilesTest, N4ACollectionDropsWhatEndedAndNothingElse) {
     FileHeader header = file->header;
     header.creator.epoch = Epoch(epoch);
     header.creator.job = job;
-    files_.Recreated(file, header);
+    EXPECT_TRUE(files_.Recreated(file, header));
   };
   made_by(5, 7);
   EXPECT_EQ(drop(1, 5, 7), StoredFiles::Dropped::kNothing);
@@ -133,6 +133,9 @@ TEST_F(StoredFilesTest, N4ACollectionDropsWhatEndedAndNothingElse) {
   EXPECT_EQ(drop(1, 5, 100), StoredFiles::Dropped::kNothing) << "without a job: left to the next epoch";
   made_by(5, 7);
   EXPECT_EQ(drop(1, 5, 8), StoredFiles::Dropped::kFile);
+  EXPECT_FALSE(files_.Recreated(file, file->header));
+  EXPECT_EQ(files_.AddOrFind(file), nullptr) << "its name is not free yet";
+  files_.FreeName(unlisted);
   ASSERT_EQ(files_.AddOrFind(file), file);
   EXPECT_EQ(drop(1, 6, 1), StoredFiles::Dropped::kFile) << "of an earlier epoch";
 }
