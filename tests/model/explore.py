@@ -3,7 +3,8 @@
 A model gives: VARIANTS {name: what it leaves out}, "rule" among them; MUST_BREAK {variant: kind of trouble};
 FIRST; steps(state, variant), which yields (name, state); wrong(state, variant), which says what is wrong in a
 state, or None; and for what must stay possible: good(state), LASTING, the trouble where from some state no
-good one can be reached any more, and counts(name), whether a step may be relied on for that.
+good one can be reached any more, and counts(name), whether a step may be relied on for that. A model may give
+canonical(state), the same for states that differ in names alone: one of them is searched for all.
 """
 import collections
 import sys
@@ -11,24 +12,28 @@ import sys
 
 def search(model, variant):
     """(states, what is wrong or None, the way there)."""
-    came_from = {model.FIRST: None}
-    queue = collections.deque([model.FIRST])
+    canonical = getattr(model, "canonical", lambda state: state)
+    first = canonical(model.FIRST)
+    came_from = {first: None}
+    queue = collections.deque([first])
     edges = {}
     while queue:
         s = queue.popleft()
         trouble = model.wrong(s, variant)
         if trouble:
-            return len(came_from), trouble, way(came_from, s)
+            names, s = way(model, variant, canonical, came_from, s)
+            return len(came_from), model.wrong(s, variant), names
         edges[s] = []
         for name, t in model.steps(s, variant):
+            t = canonical(t)
             if model.counts(name):
                 edges[s].append(t)
             if t not in came_from:
-                came_from[t] = (s, name)
+                came_from[t] = s
                 queue.append(t)
     lost = hopeless(edges, model.good)
     if lost is not None:
-        return len(came_from), model.LASTING, way(came_from, lost)
+        return len(came_from), model.LASTING, way(model, variant, canonical, came_from, lost)[0]
     return len(came_from), None, []
 
 
@@ -48,12 +53,18 @@ def hopeless(edges, good):
     return next((s for s in edges if s not in seen), None)
 
 
-def way(came_from, s):
-    names = []
+def way(model, variant, canonical, came_from, s):
+    """The steps to s by name, and s, walked from the first state: each thing keeps its name all the way."""
+    path = []
     while came_from[s] is not None:
-        s, name = came_from[s]
+        path.append(s)
+        s = came_from[s]
+    names = []
+    at = model.FIRST
+    for s in reversed(path):
+        name, at = next((name, t) for name, t in model.steps(at, variant) if canonical(t) == s)
         names.append(name)
-    return names[::-1]
+    return names, at
 
 
 def main(model):
