@@ -337,8 +337,11 @@ Status Client::CreateRanges(const std::vector<std::string>& split_keys) {
   return OkStatus();
 }
 
-Status Client::Drain(const std::string& node, std::string* left) {
-  return rep_->coordinator->Drain(node, Now() + rep_->options.timeout_ms * kMillisecond, left);
+Status Client::Drain(const std::string& node, std::string* left, bool force) {
+  return rep_->coordinator->Drain(node, Now() + rep_->options.timeout_ms * kMillisecond, left, force);
+}
+Status Client::Undrain(const std::string& node) {
+  return rep_->coordinator->Undrain(node, Now() + rep_->options.timeout_ms * kMillisecond);
 }
 
 Status Client::ForceOpen(uint64_t range, bool accept_data_loss, std::string* report) {

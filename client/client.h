@@ -213,8 +213,10 @@ class Client {
   std::string StatusText();            // what `nova status` prints, or why not
   StatusOr<std::string> StatusJson();  // what `nova status --json` prints
   Status CreateRanges(const std::vector<std::string>& split_keys);  // user keys; n make n + 1 ranges
-  // *left: what is still on it; empty: nothing, it can stop
-  Status Drain(const std::string& node, std::string* left);
+  // Everything is moved off the node. *left: what is still on it; empty: nothing, it can stop. Refused
+  // where too few StoCs would be left for the copies that are configured, unless `force`.
+  Status Drain(const std::string& node, std::string* left, bool force = false);
+  Status Undrain(const std::string& node);  // it takes part again
   Status ForceOpen(uint64_t range, bool accept_data_loss, std::string* report);
   size_t range_count();  // as known now
 

@@ -44,13 +44,13 @@ void PrintEntry(std::string_view key, std::string_view value) {
 }
 
 // Until nothing is left on the node. The cluster goes on with it if this ends early.
-int DrainUntilEmpty(Client* client, const std::string& node) {
+int DrainUntilEmpty(Client* client, const std::string& node, bool force) {
   constexpr Nanos kPoll = 200 * kMillisecond;
   constexpr Nanos kPatience = 60 * kSecond;
   std::string shown;
   for (Nanos changed = Now();;) {
     std::string left;
-    const Status s = client->Drain(node, &left);
+    const Status s = client->Drain(node, &left, force);
     if (!s.ok()) return Report(s);
     if (left.empty()) {
       std::printf("%s is drained: it can stop\n", node.c_str());
@@ -69,6 +69,12 @@ int DrainUntilEmpty(Client* client, const std::string& node) {
     }
     SleepFor(kPoll);
   }
+}
+
+int Undrain(Client* client, const std::string& node) {
+  const Status s = client->Undrain(node);
+  if (s.ok()) std::printf("%s takes part again\n", node.c_str());
+  return Report(s);
 }
 
 // The entries of a batch; RefuseWords where they are none.
@@ -338,10 +344,23 @@ void AddOfCluster(CLI::App* app, Command* chosen) {
                                 });
   status.command->add_flag("--json", *status.arguments, "the same for programs, as one line of JSON");
 
-  const auto drain = Add<std::string>(
-      app, chosen, kCluster, "drain", "Move everything off a node, show what is left; then it can stop.",
-      [](Session* s, const std::string& node) { return DrainUntilEmpty(s->client, node); });
-  AddText(drain.command, "NODE", drain.arguments.get(), "its name, as `status` shows it")->required();
+  struct DrainArguments {
+    std::string node;
+    bool force = false;
+  };
+  constexpr char kNode[] = "its name, as `status` shows it; of a StoC also its number";
+  const auto drain = Add<DrainArguments>(
+      app, chosen, kCluster, "drain",
+      "Move everything off a node, show what is left; then it can stop. A StoC may be gone already.",
+      [](Session* s, const DrainArguments& a) { return DrainUntilEmpty(s->client, a.node, a.force); });
+  AddText(drain.command, "NODE", &drain.arguments->node, kNode)->required();
+  drain.command->add_flag("--force", drain.arguments->force,
+                          "also where fewer StoCs would be left than copies are configured");
+
+  const auto undrain =
+      Add<std::string>(app, chosen, kCluster, "undrain", "End the drain of a node: it takes part again.",
+                       [](Session* s, const std::string& node) { return Undrain(s->client, node); });
+  AddText(undrain.command, "NODE", undrain.arguments.get(), kNode)->required();
 
   const auto create = Add<std::vector<std::string>>(
       app, chosen, kCluster, "create-ranges", "Cut the key space of a new cluster; only once.",

@@ -1,5 +1,7 @@
 #include "coordinator/cluster_mirror.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -8,12 +10,25 @@
 namespace nova {
 namespace {
 
-StatusOr<RangeId> RangeIdOf(std::string_view name) {
-  uint64_t id = 0;
-  if (!absl::SimpleAtoi(absl::string_view(name.data(), name.size()), &id) || id == 0) {
-    return absl::DataLossError(StrCat("not a range id: ", std::string(name)));
-  }
-  return RangeId(id);
+constexpr const char* kFolders[] = {kNodesPath, kStocsPath, kRangesPath};
+
+std::string_view LastName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// Of the name of a range's or a StoC's znode; 0: it is none.
+template <typename SomeId, typename Number>
+SomeId IdOf(std::string_view name) {
+  Number id = 0;
+  return absl::SimpleAtoi(absl::string_view(name.data(), name.size()), &id) && StrCat(id) == name ? SomeId(id)
+                                                                                                  : SomeId();
+}
+RangeId RangeIdOf(std::string_view name) { return IdOf<RangeId, uint64_t>(name); }
+StocId StocIdOf(std::string_view name) { return IdOf<StocId, uint32_t>(name); }
+
+// `name` was known, and is not in its folder any more.
+ClusterEvent GoneEvent(const std::string& folder, const std::string& name) {
+  if (folder == kNodesPath) return NodeGoneEvent{name};
+  if (folder == kStocsPath) return StocGoneEvent{StocIdOf(name)};
+  return RangeGoneEvent{RangeIdOf(name)};
 }
 
 }  // namespace
@@ -34,17 +49,25 @@ StatusOr<std::shared_ptr<ConfigStore>> ClusterMirror::Store() const {
   return store;
 }
 
+std::set<std::string> ClusterMirror::KnownNamesLocked(const std::string& folder) const {
+  std::set<std::string> names;
+  if (folder == kNodesPath) {
+    for (const auto& [name, node] : state_.nodes) names.insert(name);
+  } else if (folder == kStocsPath) {
+    for (const auto& [id, stoc] : state_.stocs) names.insert(StrCat(id.value()));
+  } else {
+    for (const auto& [id, range] : state_.ranges) names.insert(StrCat(id.value()));
+  }
+  return names;
+}
+
 Status ClusterMirror::LoadAll() {
-  for (const char* folder : {kNodesPath, kRangesPath}) {
+  for (const std::string folder : kFolders) {
     NOVA_RETURN_IF_ERROR(LoadChildren(folder));
     std::set<std::string> paths;
     {
       MutexLock lock(&mu_);
-      if (folder == kNodesPath) {
-        for (const auto& [name, node] : state_.nodes) paths.insert(NodePath(name));
-      } else {
-        for (const auto& [id, range] : state_.ranges) paths.insert(RangePath(id));
-      }
+      for (const std::string& name : KnownNamesLocked(folder)) paths.insert(StrCat(folder, "/", name));
     }
     NOVA_RETURN_IF_ERROR(ReadDirty(paths));
   }
@@ -55,29 +78,11 @@ Status ClusterMirror::LoadChildren(const std::string& path) {
   session_->WatchOnce(path);
   NOVA_ASSIGN_OR_RETURN(const auto store, Store());
   NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, store->Children(path));
-  const std::set<std::string> there(names.begin(), names.end());
-  std::vector<std::string> unknown;
+  std::set<std::string> unknown(names.begin(), names.end());
   {
     MutexLock lock(&mu_);
-    if (path == kNodesPath) {
-      std::vector<std::string> gone;
-      for (const auto& [name, node] : state_.nodes) {
-        if (!there.contains(name)) gone.push_back(name);
-      }
-      for (const std::string& name : gone) StepLocked(NodeGoneEvent{name});
-      for (const std::string& name : there) {
-        if (!state_.nodes.contains(name)) unknown.push_back(name);
-      }
-    } else {
-      std::vector<RangeId> gone;
-      for (const auto& [id, range] : state_.ranges) {
-        if (!there.contains(StrCat(id.value()))) gone.push_back(id);
-      }
-      for (const RangeId id : gone) StepLocked(RangeGoneEvent{id});
-      for (const std::string& name : there) {
-        const StatusOr<RangeId> id = RangeIdOf(name);
-        if (id.ok() && !state_.ranges.contains(*id)) unknown.push_back(name);
-      }
+    for (const std::string& name : KnownNamesLocked(path)) {
+      if (unknown.erase(name) == 0) StepLocked(GoneEvent(path, name));
     }
   }
   for (const std::string& name : unknown) NOVA_RETURN_IF_ERROR(ReadDirty({StrCat(path, "/", name)}));
@@ -120,18 +125,37 @@ Status ClusterMirror::LoadRange(RangeId id) {
   return OkStatus();
 }
 
+Status ClusterMirror::LoadStoc(StocId id) {
+  session_->WatchOnce(StocPath(id));
+  NOVA_ASSIGN_OR_RETURN(const auto store, Store());
+  const StatusOr<Znode> node = store->Get(StocPath(id));
+  if (absl::IsNotFound(node.status())) {
+    Step(StocGoneEvent{id});
+    return OkStatus();
+  }
+  NOVA_RETURN_IF_ERROR(node.status());
+  StatusOr<StocRecord> record = StocRecord::Decode(id, node->data, node->version);
+  if (!record.ok()) {
+    NOVA_LOG(ERROR) << StocPath(id) << " is not that StoC's record; ignored: " << record.status().message();
+    return OkStatus();
+  }
+  Step(StocReadEvent{*std::move(record)});
+  return OkStatus();
+}
+
 Status ClusterMirror::ReadDirty(const std::set<std::string>& paths) {
   Status first;
   for (const std::string& path : paths) {
     Status s;
-    const std::string_view view(path);
-    if (path == kNodesPath || path == kRangesPath) {
+    const std::string_view view(path), name = LastName(path);
+    if (std::find(std::begin(kFolders), std::end(kFolders), view) != std::end(kFolders)) {
       s = LoadChildren(path);
     } else if (view.starts_with(StrCat(kNodesPath, "/"))) {
-      s = LoadNode(std::string(view.substr(view.rfind('/') + 1)));
+      s = LoadNode(std::string(name));
+    } else if (view.starts_with(StrCat(kStocsPath, "/"))) {
+      if (const StocId id = StocIdOf(name); id != StocId()) s = LoadStoc(id);
     } else if (view.starts_with(StrCat(kRangesPath, "/"))) {
-      const StatusOr<RangeId> id = RangeIdOf(view.substr(view.rfind('/') + 1));
-      if (id.ok()) s = LoadRange(*id);
+      if (const RangeId id = RangeIdOf(name); id != RangeId()) s = LoadRange(id);
     }
     if (s.ok()) continue;
     if (first.ok()) first = s;
@@ -166,10 +190,10 @@ void ClusterMirror::NoteChangesLocked() {
   state_.changed_nodes.clear();
 }
 
-std::vector<RangeMove> ClusterMirror::Tick(Nanos authority_until_ns, Nanos deaf_ns) {
+ClusterDecisions ClusterMirror::Tick(Nanos authority_until_ns, Nanos deaf_ns, int64_t wall_ms) {
   MutexLock lock(&mu_);
   StepLocked(AuthorityEvent{authority_until_ns});
-  return StepLocked(TickEvent{deaf_ns}).moves;
+  return StepLocked(TickEvent{deaf_ns, wall_ms});
 }
 
 StatusOr<HeartbeatAnswer> ClusterMirror::Heartbeat(const HeartbeatEvent& event, CoordEpoch* coord_epoch) {
@@ -183,6 +207,11 @@ StatusOr<HeartbeatAnswer> ClusterMirror::Heartbeat(const HeartbeatEvent& event, 
 }
 
 void ClusterMirror::MoveDone(CoordEpoch term, const AssignDoneEvent& event) {
+  MutexLock lock(&mu_);
+  if (state_.coord_epoch == term) StepLocked(event);
+}
+
+void ClusterMirror::StocChangeDone(CoordEpoch term, const StocChangeDoneEvent& event) {
   MutexLock lock(&mu_);
   if (state_.coord_epoch == term) StepLocked(event);
 }

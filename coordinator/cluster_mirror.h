@@ -39,15 +39,18 @@ class ClusterMirror {
   Status LoadAll();
   Status LoadNode(const std::string& name);
   Status LoadRange(RangeId id);
+  Status LoadStoc(StocId id);
   // What cannot be read is marked dirty again; returns the first error.
   Status ReadDirty(const std::set<std::string>& paths);
 
   // --- events
-  std::vector<RangeMove> Tick(Nanos authority_until_ns, Nanos deaf_ns);
+  // `wall_ms`: the wall clock. No answer is among the decisions.
+  ClusterDecisions Tick(Nanos authority_until_ns, Nanos deaf_ns, int64_t wall_ms);
   // While we lead: grants no longer than our authority lasts.
   StatusOr<HeartbeatAnswer> Heartbeat(const HeartbeatEvent& event, CoordEpoch* coord_epoch);
   // Of a term that is over it says nothing.
   void MoveDone(CoordEpoch term, const AssignDoneEvent& event);
+  void StocChangeDone(CoordEpoch term, const StocChangeDoneEvent& event);
   void RangesWritten(CoordEpoch term, const std::vector<RangeRecord>& records);
   void RangeWritten(RangeRecord record);
 
@@ -61,6 +64,8 @@ class ClusterMirror {
  private:
   // Reads a folder: what is gone, and what is new there.
   Status LoadChildren(const std::string& path);
+  // The names in a folder, as far as they are known.
+  std::set<std::string> KnownNamesLocked(const std::string& folder) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The store of the latest term.
   StatusOr<std::shared_ptr<ConfigStore>> Store() const;
   ClusterDecisions Step(const ClusterEvent& event);

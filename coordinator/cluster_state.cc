@@ -1,6 +1,7 @@
 #include "coordinator/cluster_state.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_join.h"
 
@@ -97,11 +98,37 @@ class Stepper {
     OwnRange(range);
   }
 
+  void operator()(const StocReadEvent& e) {
+    const auto [it, added] = s_.stocs.try_emplace(e.record.id);
+    StocWatch& stoc = it->second;
+    if (!added && e.record.version <= stoc.record.version) return;
+    // Nobody knows which part of this leader's listening the record counts already: it begins anew.
+    stoc.silent_from = {now_, s_.deaf_ns};
+    SetStocRecord(&stoc, e.record);
+  }
+
+  void operator()(const StocGoneEvent& e) {
+    if (s_.stocs.erase(e.stoc) > 0) StocChanged(e.stoc);
+  }
+
+  void operator()(const StocChangeDoneEvent& e) {
+    const auto it = s_.stocs.find(e.stoc);
+    if (it == s_.stocs.end()) return;
+    StocWatch& stoc = it->second;
+    stoc.changing = false;
+    const std::optional<StocWatch::Moment> counted_to = std::exchange(stoc.counted_to, std::nullopt);
+    if (!e.record.has_value() || e.record->version <= stoc.record.version) return;
+    // Unless it was heard meanwhile.
+    if (counted_to && counted_to->at_ns > stoc.silent_from.at_ns) stoc.silent_from = *counted_to;
+    SetStocRecord(&stoc, *e.record);
+  }
+
   void operator()(const HeartbeatEvent& e) { out_.answer = Answer(e); }
 
   void operator()(const TickEvent& e) {
-    s_.deaf_ns += e.deaf_ns;
+    if (e.deaf_ns > 0) NoteDeaf(e.deaf_ns);
     if (e.deaf_ns >= options_.lease_ns) s_.first_ltc_heard_ns = 0;  // all come anew
+    WatchStocs(e.wall_ms);
     RefreshStocs();
     MoveRanges();
     ForgetEndedLeases();
@@ -122,7 +149,10 @@ class Stepper {
     }
     answer.standing = Standing::kRegistered;
     TakeReport(e);
-    if (e.stocs_version != s_.stocs_version) answer.stocs = s_.live_stocs;
+    if (e.stocs_version != s_.stocs_version) {
+      answer.stocs = s_.live_stocs;
+      answer.lost_stocs = s_.lost_stocs;
+    }
     if (now_ >= s_.authority_until_ns) return answer;  // Lease (C3): no grant without a session
     ClusterState::Lease& lease = s_.leases[e.incarnation];
     if (node->second.role == Role::kLtc) NoteLtcHeard(lease);
@@ -288,6 +318,16 @@ class Stepper {
   Nanos ListenedSince(Nanos then_ns, Nanos deaf_then_ns) const {
     return now_ - then_ns - (s_.deaf_ns - deaf_then_ns);
   }
+  // This leader was deaf. What it did between its waking and this event took that time for yet to come:
+  // it was not deaf for longer than the time that has passed since.
+  void NoteDeaf(Nanos deaf_ns) {
+    s_.deaf_ns += deaf_ns;
+    const auto bound = [this](Nanos since_ns, Nanos* deaf_then_ns) {
+      *deaf_then_ns = std::max(*deaf_then_ns, s_.deaf_ns - (now_ - since_ns));
+    };
+    for (auto& [incarnation, lease] : s_.leases) bound(lease.heard_ns, &lease.deaf_before_ns);
+    for (auto& [id, stoc] : s_.stocs) bound(stoc.silent_from.at_ns, &stoc.silent_from.deaf_ns);
+  }
   // The process that owns the range still has its node's name.
   bool IsRegistered(const RangeRecord& record) const {
     const auto node = s_.nodes.find(record.owner);
@@ -328,14 +368,94 @@ class Stepper {
                                : ListenedSince(lease->second.heard_ns, lease->second.deaf_before_ns);
     return listened < options_.lease_ns;
   }
-  // The list of StoCs that nodes are told of; a new version if it changed.
+  // This leader itself has heard it, and not too long ago.
+  bool IsHeardStoc(const NodeInfo& node) const {
+    const auto lease = s_.leases.find(node.incarnation);
+    return lease != s_.leases.end() && lease->second.heard_ns != ClusterState::kUnheard && IsLiveStoc(node);
+  }
+
+  // A later record of a StoC.
+  void SetStocRecord(StocWatch* stoc, const StocRecord& record) {
+    const bool drained = stoc->record.draining;
+    stoc->record = record;
+    if (drained != record.draining) StocChanged(record.id);
+  }
+  // Nodes and clients are told anew of whoever is registered with that id.
+  void StocChanged(StocId stoc) {
+    for (const auto& [name, node] : s_.nodes) {
+      if (node.role == Role::kStoc && node.stoc_id == stoc) NodeChanged(name, node.incarnation);
+    }
+  }
+
+  using StocNodes = std::multimap<StocId, const NodeInfo*>;
+  // What this leader sees of a StoC now; who is registered with its id is among `nodes`.
+  StocLook LookAt(const StocWatch& stoc, const StocNodes& nodes) const {
+    const StocRecord& record = stoc.record;
+    StocLook look;
+    const auto [begin, end] = nodes.equal_range(record.id);
+    for (auto it = begin; it != end && !look.heard; ++it) {
+      if (it->second->store != record.store) continue;
+      look.node = it->second;
+      look.live |= IsLiveStoc(*look.node);
+      look.heard = IsHeardStoc(*look.node);
+    }
+    const auto namesake = s_.nodes.find(record.name);
+    look.replaced = namesake != s_.nodes.end() && namesake->second.role == Role::kStoc &&
+                    namesake->second.store != record.store && IsHeardStoc(namesake->second);
+    look.listened_ns = ListenedSince(stoc.silent_from.at_ns, stoc.silent_from.deaf_ns);
+    look.silent_ns = now_ - stoc.silent_from.at_ns;
+    return look;
+  }
+
+  // Decides a change of each StoC's record that is not true any more (StoC record, N5).
+  void WatchStocs(int64_t wall_ms) {
+    if (s_.stocs.empty() || now_ >= s_.authority_until_ns) return;
+    StocNodes nodes;
+    for (const auto& [name, node] : s_.nodes) {
+      if (node.role == Role::kStoc) nodes.emplace(node.stoc_id, &node);
+    }
+    for (auto& [id, stoc] : s_.stocs) {
+      StocLook look = LookAt(stoc, nodes);
+      if (look.heard) {
+        const ClusterState::Lease& lease = s_.leases.at(look.node->incarnation);
+        stoc.silent_from = {lease.heard_ns, lease.deaf_before_ns};
+      }
+      if (stoc.changing) continue;
+      look.wall_ms = wall_ms;
+      std::optional<StocRecord> next =
+          NextStocRecord({options_.lease_ns, options_.stoc_down_after_ns}, stoc.record, look);
+      if (!next) continue;
+      stoc.changing = true;
+      if (!look.heard) stoc.counted_to = {now_, s_.deaf_ns};
+      out_.stoc_changes.push_back({stoc.record, *std::move(next)});
+    }
+  }
+
+  // Nodes may be told of it as one to place on. One whose record calls it lost is so when it is heard;
+  // one that has another store than its id belongs to (range record, N3) never is.
+  bool MayPlaceOn(const NodeInfo& node) const {
+    if (!IsLiveStoc(node)) return false;
+    const auto stoc = s_.stocs.find(node.stoc_id);
+    if (stoc == s_.stocs.end()) return true;
+    const StocRecord& record = stoc->second.record;
+    return record.store == node.store && (record.presence != StocPresence::kLost || IsHeardStoc(node));
+  }
+  // The lists of StoCs that nodes are told of; a new version if they changed.
   void RefreshStocs() {
     std::vector<NodeInfo> live;
+    std::set<StocId> live_ids;
     for (const auto& [name, node] : s_.nodes) {
-      if (node.role == Role::kStoc && IsLiveStoc(node)) live.push_back(node);
+      if (node.role != Role::kStoc || !MayPlaceOn(node)) continue;
+      live.push_back(AsTold(s_, node));
+      live_ids.insert(node.stoc_id);
     }
-    if (live == s_.live_stocs) return;
+    std::vector<StocId> lost;
+    for (const auto& [id, stoc] : s_.stocs) {
+      if (stoc.record.presence == StocPresence::kLost && !live_ids.contains(id)) lost.push_back(id);
+    }
+    if (live == s_.live_stocs && lost == s_.lost_stocs) return;
     s_.live_stocs = std::move(live);
+    s_.lost_stocs = std::move(lost);
     ++s_.stocs_version;
   }
 
@@ -362,6 +482,12 @@ Nanos LeaseEnds(const ClusterOptions& options, const ClusterState& state, Incarn
   const auto it = state.leases.find(incarnation);
   const Nanos ours = it == state.leases.end() ? 0 : it->second.ends_ns;
   return std::max(ours, EarlierLeasesEnd(options, state));
+}
+
+NodeInfo AsTold(const ClusterState& state, NodeInfo node) {
+  const auto stoc = state.stocs.find(node.stoc_id);
+  if (node.role == Role::kStoc && stoc != state.stocs.end()) node.draining |= stoc->second.record.draining;
+  return node;
 }
 
 std::string OwnerAddress(const ClusterState& state, const RangeRecord& record) {
@@ -447,40 +573,6 @@ ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& s
   return plan;
 }
 
-std::string DrainLeft(const ClusterState& state, const NodeInfo& node) {
-  const auto count = [](uint64_t n, const char* what) { return StrCat(n, " ", what, n == 1 ? "" : "s"); };
-  if (node.role == Role::kLtc) {
-    const auto owned = state.owned.find(node.incarnation);
-    return owned == state.owned.end() ? "" : count(owned->second.size(), "range");
-  }
-  uint64_t tables = 0, groups = 0, manifests = 0, unheard = 0;
-  std::set<std::pair<RangeId, Epoch>> heard;  // whose tables are counted
-  for (const auto& [name, report] : state.reports) {
-    const auto on_node = report.draining.find(node.stoc_id);
-    if (on_node == report.draining.end()) continue;
-    tables += on_node->second;
-    for (const RangeLoad& load : report.ranges) {
-      if (load.open) heard.emplace(load.range, load.epoch);
-    }
-  }
-  for (const auto& [id, range] : state.ranges) {
-    const RangeRecord& r = range.record;
-    for (const LogGroup& g : r.log_groups) {
-      groups += std::any_of(g.members.begin(), g.members.end(),
-                            [&](const LogMember& m) { return m.stoc == node.stoc_id; });
-    }
-    const auto& members = r.manifest.members;
-    manifests += std::find(members.begin(), members.end(), node.stoc_id) != members.end();
-    unheard += !members.empty() && !heard.contains({id, r.epoch});  // without a manifest it was never opened
-  }
-  std::vector<std::string> left;
-  if (tables > 0) left.push_back(count(tables, "table"));
-  if (groups > 0) left.push_back(count(groups, "log group"));
-  if (manifests > 0) left.push_back(count(manifests, "manifest"));
-  if (unheard > 0) left.push_back(count(unheard, "range") + " not heard from");
-  return absl::StrJoin(left, ", ");
-}
-
 std::string CheckInvariants(const ClusterState& state) {
   std::map<Incarnation, std::set<RangeId>> owned;
   for (const auto& [id, range] : state.ranges) {
@@ -492,6 +584,18 @@ std::string CheckInvariants(const ClusterState& state) {
   if (owned != state.owned) return "the index of owned ranges differs from the records";
   for (const auto& [name, node] : state.nodes) {
     if (node.name != name) return StrCat("node ", name, " holds the record of ", node.name);
+  }
+  for (const auto& [id, stoc] : state.stocs) {
+    const StocRecord& r = stoc.record;
+    if (r.id != id) return StrCat("StoC ", id.value(), " holds the record of ", r.id.value());
+    if (r.presence == StocPresence::kUp && (r.away_ms != 0 || r.away_since_ms != 0))
+      return StrCat("StoC ", id.value(), " is up, and away for ", r.away_ms, " ms");
+    if (stoc.counted_to && !stoc.changing) return StrCat("StoC ", id.value(), " counts without a change");
+  }
+  if (!std::is_sorted(state.lost_stocs.begin(), state.lost_stocs.end())) return "lost StoCs do not ascend";
+  for (const NodeInfo& node : state.live_stocs) {
+    if (std::binary_search(state.lost_stocs.begin(), state.lost_stocs.end(), node.stoc_id))
+      return StrCat("StoC ", node.stoc_id.value(), " is both live and lost");
   }
   return "";
 }

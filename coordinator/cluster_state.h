@@ -1,5 +1,5 @@
 // ClusterState: what the leading coordinator knows and decides: leases, who gets which range, which StoCs are
-// live.
+// live, which are lost.
 //
 // One pure function: Step(options, state, event, now) changes the state and returns what to do; it never
 // touches a clock, a store or a network. The rules it carries: new leader (C2), lease (C3; the granter's
@@ -22,6 +22,8 @@
 //   - The epochs taken from an incarnation are named in each of its later grants as excluded, for as long as
 //     it lives.
 //   - StoC leases say where to place, nothing else.
+//   - A StoC that has a record is away, lost or back as stoc_watch.h says (StoC record, N5). Nodes are
+//     told of those that are lost only when the record says so. A StoC is never in both lists.
 //
 // Thread safety: none; the service has the lock.   Ownership: a value.   Errors: none; what is unknown is
 // reported as such.
@@ -38,6 +40,8 @@
 #include "common/base/clock.h"
 #include "coordinator/cluster_types.h"
 #include "coordinator/coordinator_client.h"
+#include "coordinator/stoc_record.h"
+#include "coordinator/stoc_watch.h"
 
 namespace nova {
 
@@ -49,6 +53,8 @@ struct ClusterOptions {
   Nanos longest_settle_ns = 5 * kSecond;  // ... and at most so long after the first
   Nanos listen_ns = 10 * kSecond;  // C2': then an owner that was not heard, but is registered, counts as dead
   uint32_t releases_at_once = 2;   // of one draining LTC
+  // N5: leaders listen for a StoC that is away for so long, then it is lost; above 0
+  Nanos stoc_down_after_ns = 300 * kSecond;
 
   // For negative controls: a test that switches a rule off must turn red.
   struct RulesOff {
@@ -91,11 +97,24 @@ struct AssignDoneEvent {
   // as written; none: refused, and the record as it is follows in a RangeReadEvent
   std::optional<RangeRecord> record;
 };
+struct StocReadEvent {
+  StocRecord record;
+};
+struct StocGoneEvent {
+  StocId stoc;
+};
+struct StocChangeDoneEvent {
+  StocId stoc;
+  // as written; none: refused, and the record as it is follows in a StocReadEvent
+  std::optional<StocRecord> record;
+};
 struct TickEvent {
-  Nanos deaf_ns = 0;  // since the last tick the leader's process stood still for so long
+  Nanos deaf_ns = 0;    // since the last tick the leader's process stood still for so long
+  int64_t wall_ms = 0;  // the wall clock, for people
 };
 using ClusterEvent = std::variant<ElectedEvent, AuthorityEvent, NodeSeenEvent, NodeGoneEvent, RangeReadEvent,
-                                  RangeGoneEvent, HeartbeatEvent, AssignDoneEvent, TickEvent>;
+                                  RangeGoneEvent, HeartbeatEvent, AssignDoneEvent, StocReadEvent,
+                                  StocGoneEvent, StocChangeDoneEvent, TickEvent>;
 
 // Decisions.
 struct RangeMove {  // R1: replace exactly the version of `before`; AssignDoneEvent follows
@@ -120,6 +139,7 @@ struct HeartbeatAnswer {
 };
 struct ClusterDecisions {
   std::vector<RangeMove> moves;
+  std::vector<StocChange> stoc_changes;   // StocChangeDoneEvent follows each
   std::optional<HeartbeatAnswer> answer;  // of a HeartbeatEvent
 };
 
@@ -153,8 +173,11 @@ struct ClusterState {
   std::map<Incarnation, Lease> leases;
   std::map<RangeId, Range> ranges;
   std::map<Incarnation, std::set<RangeId>> owned;  // by the records, and by moves under way
+  std::map<StocId, StocWatch> stocs;               // that have a record
+  // What nodes are told of StoCs, as of the last tick; the version rises when any of it changes.
   uint64_t stocs_version = 0;
-  std::vector<NodeInfo> live_stocs;  // ascending names
+  std::vector<NodeInfo> live_stocs;  // ascending names; as AsTold says
+  std::vector<StocId> lost_stocs;    // ascending
 
   // What routing has to know again; the service takes them out.
   std::set<RangeId> changed_ranges;
@@ -166,6 +189,9 @@ ClusterDecisions Step(const ClusterOptions& options, ClusterState* state, const 
 
 // When the lease of `incarnation` has ended for sure.
 Nanos LeaseEnds(const ClusterOptions& options, const ClusterState& state, Incarnation incarnation);
+// The node as nodes and clients are told of it: a StoC drains if its record says so. (Earlier
+// coordinators marked its registration: that counts too.)
+NodeInfo AsTold(const ClusterState& state, NodeInfo node);
 // The address where `record` is served, empty when its owner is not registered (under that incarnation).
 std::string OwnerAddress(const ClusterState& state, const RangeRecord& record);
 
@@ -178,11 +204,6 @@ struct ForceOpenPlan {
 };
 ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& state, RangeId range,
                             Nanos now);
-
-// What is still on a draining node, for people; empty: nothing, it can stop. A range of an LTC until it was
-// given to another; of a StoC the log groups and manifests that name it, and tables, which only the owners of
-// open ranges know.
-std::string DrainLeft(const ClusterState& state, const NodeInfo& node);
 
 // Empty when the state is consistent with itself; else what is wrong. Tests and debug builds.
 std::string CheckInvariants(const ClusterState& state);

@@ -5,7 +5,7 @@
 //   /cluster            uuid of the cluster, format version
 //   /coord              {leader name, address, coord_epoch}: checked by every change it makes (authority, C1)
 //   /nodes/<name>       ephemeral NodeInfo
-//   /stocs/<stoc id>    {store uuid, name}: given once, at format time
+//   /stocs/<stoc id>    StocRecord (stoc_record.h): made at format time, outlives the StoC's process
 //   /ranges/<range id>  RangeRecord, every change a compare-and-set
 //   /epochs/...         counters: incarnation, stoc id, range id
 //

@@ -8,6 +8,7 @@
 #include "common/base/mutex.h"
 #include "common/base/thread.h"
 #include "coordinator/coordinator.pb.h"
+#include "coordinator/stoc_record.h"
 #include "coordinator/znodes.h"
 
 namespace nova {
@@ -418,14 +419,22 @@ StatusOr<Uuid> ReadClusterUuid(ConfigStore* store) {
 
 StatusOr<StocId> DrawStocId(ConfigStore* store, const Uuid& store_uuid, const std::string& name) {
   NOVA_RETURN_IF_ERROR(ReadClusterUuid(store).status());
-  const std::string data = StrCat("store=", store_uuid.ToString(), "\nname=", name, "\n");
+  if (!IsNodeName(name)) return absl::InvalidArgumentError(StrCat("bad node name '", name, "'"));
+  StocRecord record;
+  record.store = store_uuid;
+  record.name = name;
+  const std::string data = record.Encode();
   for (int i = 0; i < kSettleTries; ++i) {
     NOVA_ASSIGN_OR_RETURN(const uint64_t number, store->Increment(kStocIdPath));
     if (number > UINT32_MAX) return absl::ResourceExhaustedError("all StoC ids are used");
     const StocId id(static_cast<uint32_t>(number));
     const Status s = store->Create(StocPath(id), data);
     if (s.ok()) return id;
-    if (!absl::IsUnknown(s) && !absl::IsAlreadyExists(s)) return s;  // else that id is spent: another
+    if (!absl::IsUnknown(s) && !absl::IsAlreadyExists(s)) return s;
+    // Nobody else was given this number: a record with our store is ours, and its answer was lost. Else
+    // the id is spent: another.
+    const StatusOr<Znode> node = store->Get(StocPath(id));
+    if (node.ok() && node->data == data) return id;
     PauseBeforeRetry();
   }
   return absl::UnavailableError("no StoC id could be drawn");
@@ -509,13 +518,20 @@ StatusOr<std::string> CoordinatorClient::StatusJson(Nanos deadline_ns) {
   return std::move(*reply.mutable_json());
 }
 
-Status CoordinatorClient::Drain(const std::string& node, Nanos deadline_ns, std::string* left) {
+Status CoordinatorClient::Drain(const std::string& node, Nanos deadline_ns, std::string* left, bool force) {
   proto::DrainRequest request;
   request.set_node(node);
+  request.set_force(force);
   NOVA_ASSIGN_OR_RETURN(const auto reply,
                         CallMethod<proto::DrainReply>(channel_.get(), "Drain", request, deadline_ns));
   *left = reply.left();
   return OkStatus();
+}
+
+Status CoordinatorClient::Undrain(const std::string& node, Nanos deadline_ns) {
+  proto::UndrainRequest request;
+  request.set_node(node);
+  return CallMethod<proto::UndrainReply>(channel_.get(), "Undrain", request, deadline_ns).status();
 }
 
 Status CoordinatorClient::ForceOpen(RangeId range, bool accept_data_loss, Nanos deadline_ns,

@@ -151,7 +151,7 @@ StatusOr<std::unique_ptr<NodeSession>> JoinCluster(ConfigStore* store,
                                                    NodeOptions options, NodeEvents events);
 
 // StoC only, before JoinCluster: the id of a new store directory, drawn from ZooKeeper and written at format
-// time.
+// time, with the StoC's record (stoc_record.h). InvalidArgument: not a node's name.
 StatusOr<StocId> DrawStocId(ConfigStore* store, const Uuid& store_uuid, const std::string& name);
 StatusOr<Uuid> ReadClusterUuid(ConfigStore* store);
 // N1: once per process start. A process whose session expired joins again with the one it has.
@@ -188,9 +188,12 @@ class CoordinatorClient {
   Status CreateRanges(const std::vector<std::string>& split_points, Nanos deadline_ns);
   StatusOr<std::string> StatusText(Nanos deadline_ns);  // what `nova status` prints
   StatusOr<std::string> StatusJson(Nanos deadline_ns);  // what `nova status --json` prints
-  // Asks for everything to be moved off the node. *left: what is still there; empty: nothing, it can stop.
-  // Ask again to see.
-  Status Drain(const std::string& node, Nanos deadline_ns, std::string* left);
+  // Asks for everything to be moved off the node: its name, or the number of a StoC, which need not be there
+  // any more. *left: what is still there; empty: nothing, it can stop. Ask again to see. FailedPrecondition:
+  // the other StoCs are too few to take it; `force`: one is enough, whatever number of copies is configured.
+  Status Drain(const std::string& node, Nanos deadline_ns, std::string* left, bool force = false);
+  // It takes part again. Also of one that does not drain.
+  Status Undrain(const std::string& node, Nanos deadline_ns);
   Status ForceOpen(RangeId range, bool accept_data_loss, Nanos deadline_ns, std::string* report);
 
  private:

@@ -105,6 +105,7 @@ CoordinatorRequests::CoordinatorRequests(RequestOptions options, Election* elect
       election_(election),
       mirror_(mirror),
       session_(session),
+      drains_(options_.cluster_options, election, mirror),
       heartbeats_(metrics->counter("nova_coordinator_heartbeats_total")) {}
 
 StatusOr<std::string> CoordinatorRequests::Handle(const std::string& method, const std::string& request) {
@@ -113,6 +114,7 @@ StatusOr<std::string> CoordinatorRequests::Handle(const std::string& method, con
   if (method == "CreateRanges") return HandleCreateRanges(request);
   if (method == "GetStatus") return HandleGetStatus();
   if (method == "Drain") return HandleDrain(request);
+  if (method == "Undrain") return HandleUndrain(request);
   if (method == "ForceOpen") return HandleForceOpen(request);
   return absl::UnimplementedError(StrCat("no method ", method));
 }
@@ -141,14 +143,15 @@ StatusOr<std::string> CoordinatorRequests::HandleGetConfiguration(const std::str
     out.set_full(!delta);
     if (!delta) {
       for (const auto& [id, range] : state.ranges) FillRoute(state, range.record, out.add_ranges());
-      for (const auto& [name, node] : state.nodes) out.add_nodes(EncodeNodeInfo(node));
+      for (const auto& [name, node] : state.nodes) out.add_nodes(EncodeNodeInfo(AsTold(state, node)));
       return;
     }
     const auto ranges = view.range_changes.Since(in.version());
     for (const RangeId id : ranges.changed) FillRoute(state, state.ranges.at(id).record, out.add_ranges());
     for (const RangeId id : ranges.gone) out.add_removed_ranges(id.value());
     const auto nodes = view.node_changes.Since(in.version());
-    for (const std::string& name : nodes.changed) out.add_nodes(EncodeNodeInfo(state.nodes.at(name)));
+    for (const std::string& name : nodes.changed)
+      out.add_nodes(EncodeNodeInfo(AsTold(state, state.nodes.at(name))));
     for (const std::string& name : nodes.gone) out.add_removed_nodes(name);
   }));
   return out.SerializeAsString();
@@ -227,51 +230,17 @@ std::string CoordinatorRequests::StatusText() const {
   return StrCat("coordinator ", options_.name, " does not lead; ", election_->LeaderText(), "\n");
 }
 
-// A node whose session ended registers again as soon as it learns of it; until then it has its lease.
-Status CoordinatorRequests::NotRegistered(const std::string& node) const {
-  bool lives = false;
-  mirror_->Look([&](const ClusterMirror::View& view) {
-    for (const auto& [incarnation, lease] : view.state.leases)
-      lives |= lease.name == node && LeaseEnds(options_.cluster_options, view.state, incarnation) > Now();
-  });
-  if (lives) return absl::UnavailableError(StrCat(node, " is not registered at the moment"));
-  return absl::NotFoundError(StrCat("no node ", node));
-}
-
 StatusOr<std::string> CoordinatorRequests::HandleDrain(const std::string& request) {
   NOVA_ASSIGN_OR_RETURN(const auto in, Parse<proto::DrainRequest>(request));
-  NOVA_ASSIGN_OR_RETURN(const Term term, election_->CurrentTerm());
-  if (!IsNodeName(in.node())) return absl::InvalidArgumentError("not a node's name");
-  const std::string path = NodePath(in.node());
-  for (int i = 0; i < kSettleTries; ++i) {
-    const StatusOr<Znode> node = term.store->Get(path);
-    if (absl::IsNotFound(node.status())) return NotRegistered(in.node());
-    NOVA_RETURN_IF_ERROR(node.status());
-    NOVA_ASSIGN_OR_RETURN(NodeInfo info, DecodeNodeInfo(node->data));
-    if (info.draining) {
-      NOVA_RETURN_IF_ERROR(mirror_->LoadNode(in.node()));
-      proto::DrainReply out;
-      NOVA_RETURN_IF_ERROR(mirror_->LookAsLeader(
-          [&](const ClusterMirror::View& view) { out.set_left(DrainLeft(view.state, info)); }));
-      return out.SerializeAsString();
-    }
-    if (info.role == Role::kStoc) {
-      bool others = false;
-      mirror_->Look([&](const ClusterMirror::View& view) {
-        const std::vector<NodeInfo>& live = view.state.live_stocs;
-        others = std::any_of(live.begin(), live.end(),
-                             [&](const NodeInfo& n) { return n.name != info.name && !n.draining; });
-      });
-      if (!others)
-        return absl::FailedPreconditionError(
-            StrCat(info.name, ": no other StoC is there to take what it holds"));
-    }
-    info.draining = true;
-    const Status s = term.store->Multi({ConfigOp::Check(kCoordPath, term.coord_version),
-                                        ConfigOp::Set(path, EncodeNodeInfo(info), node->version)});
-    if (!s.ok() && !absl::IsUnknown(s)) return s;
-  }
-  return absl::UnavailableError("the outcome is not known");
+  proto::DrainReply out;
+  NOVA_ASSIGN_OR_RETURN(*out.mutable_left(), drains_.Drain(in.node(), in.force()));
+  return out.SerializeAsString();
+}
+
+StatusOr<std::string> CoordinatorRequests::HandleUndrain(const std::string& request) {
+  NOVA_ASSIGN_OR_RETURN(const auto in, Parse<proto::UndrainRequest>(request));
+  NOVA_RETURN_IF_ERROR(drains_.Undrain(in.node()));
+  return proto::UndrainReply().SerializeAsString();
 }
 
 StatusOr<std::string> CoordinatorRequests::HandleForceOpen(const std::string& request) {

@@ -10,6 +10,7 @@
 
 #include "common/base/metrics.h"
 #include "coordinator/cluster_mirror.h"
+#include "coordinator/drain_requests.h"
 
 namespace nova {
 
@@ -36,14 +37,14 @@ class CoordinatorRequests {
   StatusOr<std::string> HandleCreateRanges(const std::string& request);
   StatusOr<std::string> HandleGetStatus();
   StatusOr<std::string> HandleDrain(const std::string& request);
-  // Unavailable: the node is unknown for a moment only. NotFound: there is none of that name.
-  Status NotRegistered(const std::string& node) const;
+  StatusOr<std::string> HandleUndrain(const std::string& request);
   StatusOr<std::string> HandleForceOpen(const std::string& request);
 
   const RequestOptions options_;
   Election* const election_;
   ClusterMirror* const mirror_;
   ZnodeSession* const session_;
+  DrainRequests drains_;
   Counter* const heartbeats_;
 };
 

@@ -33,6 +33,10 @@ CoordinatorService::CoordinatorService(CoordinatorOptions options, OpenStore ope
       movers_(&election_, &mirror_, &session_, metrics),
       requests_({options_.name, options_.address, cluster, options_.max_value_bytes, options_.cluster},
                 &election_, &mirror_, &session_, metrics) {
+  AddClusterGauges(metrics);
+}
+
+void CoordinatorService::AddClusterGauges(Metrics* metrics) {
   AddFabricCounters(metrics, "nova_cluster_fabric", [this] { return FabricOfNodes(); });
   const auto add = [this, metrics](const char* what, CopyCounts Redundancy::*copies) {
     const auto tell = [&](const char* name, auto CopyCounts::*field) {
@@ -48,6 +52,14 @@ CoordinatorService::CoordinatorService(CoordinatorOptions options, OpenStore ope
   add("log_groups", &Redundancy::logs);
   add("manifests", &Redundancy::manifests);
   add("tables", &Redundancy::tables);
+  metrics->AddCallback("nova_cluster_rebuild_bytes",
+                       [this] { return static_cast<double>(RedundancyNow().rebuild_bytes); });
+  for (const auto& [state, count] :
+       {std::pair{"up", &StocCounts::up}, std::pair{"away", &StocCounts::away},
+        std::pair{"lost", &StocCounts::lost}, std::pair{"draining", &StocCounts::draining}}) {
+    metrics->AddCallback(StrCat("nova_cluster_stocs{state=\"", state, "\"}"),
+                         [this, count] { return static_cast<double>(StocsNow().*count); });
+  }
 }
 
 FabricCounters CoordinatorService::FabricOfNodes() const {
@@ -67,11 +79,19 @@ Redundancy CoordinatorService::RedundancyNow() const {
   return now;
 }
 
+StocCounts CoordinatorService::StocsNow() const {
+  StocCounts now;
+  mirror_.LookAsLeader([&](const ClusterMirror::View& view) { now = CountStocs(view.state); }).IgnoreError();
+  return now;
+}
+
 StatusOr<std::unique_ptr<CoordinatorService>> CoordinatorService::Start(CoordinatorOptions options,
                                                                         OpenStore open_store,
                                                                         Metrics* metrics) {
   if (!IsNodeName(options.name))
     return absl::InvalidArgumentError(StrCat("bad coordinator name '", options.name, "'"));
+  if (options.cluster.stoc_down_after_ns <= 0)
+    return absl::InvalidArgumentError("a StoC must be away for some time before it counts as lost");
   NOVA_ASSIGN_OR_RETURN(std::shared_ptr<ConfigStore> store, open_store());
   NOVA_ASSIGN_OR_RETURN(const Uuid cluster, Bootstrap(store.get()));
   std::unique_ptr<CoordinatorService> service(
@@ -180,11 +200,8 @@ void CoordinatorService::Lead(const Term& term) {
     // waited for the store: as good as deaf. What is usual counts as listening all the same, or slow rounds
     // would keep the dead in office.
     const Nanos round = Now() - std::exchange(last_tick, Now());
-    for (RangeMove& move : mirror_.Tick(authority_until, std::max<Nanos>(0, round - kLongestRound))) {
-      const RangeId id = move.before.id;
-      if (!movers_.Add(term.coord_epoch, std::move(move)))
-        mirror_.MoveDone(term.coord_epoch, {id, std::nullopt});
-    }
+    CarryOut(term.coord_epoch,
+             mirror_.Tick(authority_until, std::max<Nanos>(0, round - kLongestRound), WallNowMs()));
     election_.LowerLongestLease(mirror_.EarlierLeasesOver());
     next_tick = Now() + options_.tick_ns;
   }
@@ -194,6 +211,17 @@ void CoordinatorService::Lead(const Term& term) {
                  << (session_.stopping() ? "in order"
                      : status.ok()       ? "because its session is in doubt"
                                          : status.ToString());
+}
+
+void CoordinatorService::CarryOut(CoordEpoch term, ClusterDecisions decisions) {
+  for (RangeMove& move : decisions.moves) {
+    const RangeId id = move.before.id;
+    if (!movers_.Add(term, std::move(move))) mirror_.MoveDone(term, {id, std::nullopt});
+  }
+  for (StocChange& change : decisions.stoc_changes) {
+    const StocId id = change.before.id;
+    if (!movers_.Add(term, std::move(change))) mirror_.StocChangeDone(term, {id, std::nullopt});
+  }
 }
 
 }  // namespace nova

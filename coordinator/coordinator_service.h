@@ -2,7 +2,8 @@
 // carries out its decisions, and answers the methods of coordinator.proto.
 //
 // Parts, each of which asks those before it: ZnodeSession (the session, and what has to be read again),
-// Election (who leads, and until when), ClusterMirror (ClusterState), RangeMovers, CoordinatorRequests.
+// Election (who leads, and until when), ClusterMirror (ClusterState), RangeMovers, CoordinatorRequests (with
+// DrainRequests).
 //
 // Thread safety: all methods from any thread; Handle may wait for the ConfigStore (not for Heartbeat and
 //                GetConfiguration).
@@ -43,7 +44,7 @@ class CoordinatorService {
   using OpenStore = std::function<StatusOr<std::unique_ptr<ConfigStore>>()>;
 
   // Makes the cluster (/cluster and the folders) when it is the first. FailedPrecondition: a cluster of a
-  // later format.
+  // later format. InvalidArgument: options that make no sense.
   static StatusOr<std::unique_ptr<CoordinatorService>> Start(CoordinatorOptions options, OpenStore open_store,
                                                              Metrics* metrics);
   ~CoordinatorService();
@@ -61,6 +62,8 @@ class CoordinatorService {
   // As the nodes last said, while this one leads.
   FabricCounters FabricOfNodes() const;
   Redundancy RedundancyNow() const;
+  StocCounts StocsNow() const;
+  void AddClusterGauges(Metrics* metrics);
 
   // coord.main: opens a session when there is none, campaigns, and leads.
   void Run();
@@ -69,6 +72,8 @@ class CoordinatorService {
   void WaitForVacancy(ConfigStore* store);
   // From the election until another one leads, the session is in doubt, or Stop.
   void Lead(const Term& term);
+  // Gives what a tick has decided to the movers; what they have no room for is decided anew.
+  void CarryOut(CoordEpoch term, ClusterDecisions decisions);
 
   const CoordinatorOptions options_;
   const OpenStore open_store_;

@@ -43,6 +43,10 @@ class Service final : public proto::Coordinator::Service {
   grpc::Status Drain(grpc::ServerContext*, const proto::DrainRequest* in, proto::DrainReply* out) override {
     return Answer("Drain", *in, out);
   }
+  grpc::Status Undrain(grpc::ServerContext*, const proto::UndrainRequest* in,
+                       proto::UndrainReply* out) override {
+    return Answer("Undrain", *in, out);
+  }
   grpc::Status ForceOpen(grpc::ServerContext*, const proto::ForceOpenRequest* in,
                          proto::ForceOpenReply* out) override {
     return Answer("ForceOpen", *in, out);

@@ -13,6 +13,10 @@ DEFINE_int32(lease_margin_ms, 50, "delta: what a lease is shortened by at its ho
 DEFINE_double(clock_rate_error, 0.01, "rho: how much faster or slower than real time a clock may run");
 DEFINE_int32(settle_ms, 1000,
              "wait after the first LTC was heard, before ranges without an owner are given out");
+DEFINE_int32(
+    stoc_down_after, 300,
+    "seconds for which coordinators listen in vain for a StoC before it counts as lost, and its copies "
+    "are made anew on others");
 DEFINE_int32(max_value_bytes, 1 << 20, "largest value clients may put");
 
 namespace nova {
@@ -27,6 +31,7 @@ void CheckFlags() {
   CheckFlagRange("lease_margin_ms", FLAGS_lease_margin_ms, 0, FLAGS_lease_ms / 4);
   CheckFlagRange("clock_rate_error", FLAGS_clock_rate_error, 0, 0.2);
   CheckFlagRange("settle_ms", FLAGS_settle_ms, 0, 600'000);
+  CheckFlagRange("stoc_down_after", FLAGS_stoc_down_after, 1, 30 * 86'400);
   CheckFlagRange("max_value_bytes", FLAGS_max_value_bytes, 1, 64 << 20);
 }
 
@@ -70,6 +75,7 @@ int Run(int argc, char** argv) {
   options.cluster.lease_margin_ns = FLAGS_lease_margin_ms * kMillisecond;
   options.cluster.clock_rate_error = FLAGS_clock_rate_error;
   options.cluster.settle_ns = FLAGS_settle_ms * kMillisecond;
+  options.cluster.stoc_down_after_ns = FLAGS_stoc_down_after * kSecond;
   options.max_value_bytes = static_cast<uint32_t>(FLAGS_max_value_bytes);
   StatusOr<std::unique_ptr<CoordinatorService>> service = CoordinatorService::Start(
       options,

@@ -9,7 +9,7 @@
 namespace nova {
 namespace {
 
-constexpr size_t kMoveQueue = 4096;
+constexpr size_t kQueue = 4096;
 constexpr int kSettleTries = 100;
 
 }  // namespace
@@ -20,12 +20,13 @@ RangeMovers::RangeMovers(Election* election, ClusterMirror* mirror, ZnodeSession
       session_(session),
       moves_(metrics->counter("nova_coordinator_range_moves_total")),
       failed_moves_(metrics->counter("nova_coordinator_range_moves_refused_total")),
-      queue_(kMoveQueue) {}
+      stoc_changes_(metrics->counter("nova_coordinator_stoc_changes_total")),
+      queue_(kQueue) {}
 
 void RangeMovers::Start(uint32_t threads) {
   for (uint32_t i = 0; i < threads; ++i) {
     threads_.push_back(std::make_unique<Thread>(StrCat("coord.mover.", i), [this] {
-      while (std::optional<Move> move = queue_.Pop()) CarryOut(*move);
+      while (std::optional<Change> change = queue_.Pop()) CarryOut(*change);
     }));
   }
 }
@@ -36,18 +37,20 @@ void RangeMovers::Stop() {
   threads_.clear();
 }
 
-bool RangeMovers::Add(CoordEpoch term, RangeMove move) { return queue_.TryPush(Move{term, std::move(move)}); }
+bool RangeMovers::Add(CoordEpoch term, RangeMove move) {
+  return queue_.TryPush(Change{term, std::move(move)});
+}
+bool RangeMovers::Add(CoordEpoch term, StocChange change) {
+  return queue_.TryPush(Change{term, std::move(change)});
+}
 
-StatusOr<RangeRecord> RangeMovers::WriteMove(const Term& term, const RangeMove& move) {
-  const std::string path = RangePath(move.before.id);
-  const std::string data = move.after.Encode();
+StatusOr<int64_t> RangeMovers::Replace(const Term& term, const std::string& path, const std::string& data,
+                                       int64_t version) {
   const std::vector<ConfigOp> ops = {ConfigOp::Check(kCoordPath, term.coord_version),
-                                     ConfigOp::Set(path, data, move.before.version)};
-  RangeRecord written = move.after;
-  written.version = move.before.version + 1;
+                                     ConfigOp::Set(path, data, version)};
   for (int i = 0; i < kSettleTries; ++i) {
     const Status s = term.store->Multi(ops);
-    if (s.ok()) return written;
+    if (s.ok()) return version + 1;
     if (!absl::IsUnknown(s)) return s;
     const Status synced = term.store->Sync();
     const StatusOr<Znode> node = term.store->Get(path);
@@ -55,20 +58,42 @@ StatusOr<RangeRecord> RangeMovers::WriteMove(const Term& term, const RangeMove& 
       if (term.store->session_state() == SessionState::kExpired) break;
       continue;
     }
-    if (node->version == written.version && node->data == data) return written;
-    if (node->version != move.before.version)
-      return absl::AbortedError(StrCat(path, " was changed by somebody else"));
+    if (node->version == version + 1 && node->data == data) return version + 1;
+    if (node->version != version) return absl::AbortedError(StrCat(path, " was changed by somebody else"));
   }
   return absl::UnavailableError(StrCat(path, ": the outcome of a change is not known"));
 }
 
-void RangeMovers::CarryOut(const Move& m) {
+StatusOr<RangeRecord> RangeMovers::WriteMove(const Term& term, const RangeMove& move) {
+  RangeRecord written = move.after;
+  NOVA_ASSIGN_OR_RETURN(written.version,
+                        Replace(term, RangePath(move.before.id), move.after.Encode(), move.before.version));
+  return written;
+}
+
+StatusOr<StocRecord> RangeMovers::WriteStoc(const Term& term, const StocChange& change) {
+  StocRecord written = change.after;
+  NOVA_ASSIGN_OR_RETURN(written.version, Replace(term, StocPath(change.before.id), change.after.Encode(),
+                                                 change.before.version));
+  return written;
+}
+
+void RangeMovers::CarryOut(const Change& change) {
   Term term;
-  if (session_->stopping() || !election_->CarriesOut(m.term, &term)) return;
+  if (session_->stopping() || !election_->CarriesOut(change.term, &term)) return;
+  std::visit([&](const auto& what) { Carry(change.term, term, what); }, change.what);
+}
+
+void RangeMovers::Refused(const std::string& path) {
+  session_->MarkDirty(path);
+  session_->MarkDirty(kCoordPath);
+}
+
+void RangeMovers::Carry(CoordEpoch epoch, const Term& term, const RangeMove& move) {
   NOVA_FP_VOID("coordinator.move_decided");
-  StatusOr<RangeRecord> written = WriteMove(term, m.move);
+  StatusOr<RangeRecord> written = WriteMove(term, move);
   NOVA_FP_VOID("coordinator.move_written");
-  const RangeId id = m.move.before.id;
+  const RangeId id = move.before.id;
   AssignDoneEvent done{id, std::nullopt};
   if (written.ok()) {
     moves_->Add();
@@ -77,10 +102,28 @@ void RangeMovers::CarryOut(const Move& m) {
     done.record = *std::move(written);
   } else {
     failed_moves_->Add();
-    session_->MarkDirty(RangePath(id));
-    session_->MarkDirty(kCoordPath);
+    Refused(RangePath(id));
   }
-  mirror_->MoveDone(m.term, done);
+  mirror_->MoveDone(epoch, done);
+}
+
+void RangeMovers::Carry(CoordEpoch epoch, const Term& term, const StocChange& change) {
+  StatusOr<StocRecord> written = WriteStoc(term, change);
+  const StocId id = change.before.id;
+  StocChangeDoneEvent done{id, std::nullopt};
+  if (written.ok()) {
+    stoc_changes_->Add();
+    if (written->presence != change.before.presence) {
+      NOVA_LOG(WARNING) << "StoC " << id.value() << " (" << written->name << ") is "
+                        << PresenceName(written->presence) << ", after "
+                        << PresenceName(change.before.presence)
+                        << "; leaders have listened for it in vain for " << written->away_ms << " ms";
+    }
+    done.record = *std::move(written);
+  } else {
+    Refused(StocPath(id));
+  }
+  mirror_->StocChangeDone(epoch, done);
 }
 
 }  // namespace nova

@@ -1,13 +1,18 @@
-// RangeMovers: threads that carry out moves of ranges, each a compare-and-set of a range's record (seal, R1).
+// RangeMovers: threads that carry out what the leader has decided: moves of ranges (seal, R1) and changes of
+// StoCs' records (StoC record, N5). Each is a compare-and-set of one record, which also checks that we lead
+// (authority, C1).
 //
-// Thread safety: all; WriteMove waits for the store.
+// Thread safety: all; Replace, WriteMove and WriteStoc wait for the store.
 // Ownership:     the Election, the ClusterMirror and the ZnodeSession outlive it. Stop, or the destructor,
 //                before the mirror's.
-// Errors:        a move that is refused, or whose outcome is not known, is told to the mirror as not done;
-//                its record is read again.
+// Errors:        a change that is refused, or whose outcome is not known, is told to the mirror as not done;
+//                its record is read again. Of the three: Aborted: somebody was first, or we no longer lead;
+//                Unavailable: the outcome is not known.
 #pragma once
 
 #include <memory>
+#include <string>
+#include <variant>
 #include <vector>
 
 #include "common/base/metrics.h"
@@ -26,24 +31,34 @@ class RangeMovers {
   void Stop();
   // The mirror is told of its end. False: too many are waiting.
   bool Add(CoordEpoch term, RangeMove move);
+  bool Add(CoordEpoch term, StocChange change);
 
-  // Replaces exactly the version `move.before` has; settles a lost reply (docs/testing.md, row 38). Aborted:
-  // somebody was first, or we no longer lead.
+  // Replaces exactly that version of a znode, as the leader of that term; the new version. Settles a lost
+  // reply (docs/testing.md, row 38).
+  static StatusOr<int64_t> Replace(const Term& term, const std::string& path, const std::string& data,
+                                   int64_t version);
+  // The same of records, `before` by `after`; as written.
   static StatusOr<RangeRecord> WriteMove(const Term& term, const RangeMove& move);
+  static StatusOr<StocRecord> WriteStoc(const Term& term, const StocChange& change);
 
  private:
-  struct Move {
+  struct Change {
     CoordEpoch term;
-    RangeMove move;
+    std::variant<RangeMove, StocChange> what;
   };
-  void CarryOut(const Move& move);
+  void CarryOut(const Change& change);  // if its term still leads
+  void Carry(CoordEpoch epoch, const Term& term, const RangeMove& move);
+  void Carry(CoordEpoch epoch, const Term& term, const StocChange& change);
+  // A change of the record at `path` was not made, or perhaps was: reads what there is.
+  void Refused(const std::string& path);
 
   Election* const election_;
   ClusterMirror* const mirror_;
   ZnodeSession* const session_;
   Counter* const moves_;
   Counter* const failed_moves_;
-  BoundedQueue<Move> queue_;
+  Counter* const stoc_changes_;
+  BoundedQueue<Change> queue_;
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 

@@ -46,8 +46,7 @@ uint32_t LivingCopies(const ManifestGroup& group, const LivingStocs& living) {
                                              [&](StocId stoc) { return living.contains(stoc); }));
 }
 
-CopiesKept CopiesWanted(const ClusterState& state, const ClusterState::Range& range) {
-  if (const CopiesKept* const kept = CopiesKeptBy(state, range.record.owner)) return *kept;
+CopiesKept MostCopiesKept(const ClusterState& state) {
   CopiesKept most;
   for (const auto& [name, report] : state.reports) {
     if (!report.copies) continue;
@@ -56,6 +55,11 @@ CopiesKept CopiesWanted(const ClusterState& state, const ClusterState::Range& ra
     most.table = std::max(most.table, report.copies->table);
   }
   return most;
+}
+
+CopiesKept CopiesWanted(const ClusterState& state, const ClusterState::Range& range) {
+  const CopiesKept* const kept = CopiesKeptBy(state, range.record.owner);
+  return kept != nullptr ? *kept : MostCopiesKept(state);
 }
 
 Redundancy CountRedundancy(const ClusterState& state) {
@@ -82,6 +86,18 @@ Redundancy CountRedundancy(const ClusterState& state) {
     out.tables.all += tables.tables;
     out.tables.degraded += tables.degraded;
     out.tables.wanted = std::max(out.tables.wanted, wanted.table);
+    out.rebuild_bytes += tables.rebuild_bytes;
+    out.rebuilt_bytes += tables.rebuilt_bytes;
+  }
+  return out;
+}
+
+StocCounts CountStocs(const ClusterState& state) {
+  StocCounts out;
+  for (const auto& [id, stoc] : state.stocs) {
+    const StocRecord& r = stoc.record;
+    ++(r.presence == StocPresence::kUp ? out.up : r.presence == StocPresence::kAway ? out.away : out.lost);
+    out.draining += r.draining;
   }
   return out;
 }

@@ -1,5 +1,5 @@
 // Redundancy: which log groups, manifests and tables have fewer living copies than their LTCs are configured
-// to keep.
+// to keep; how many StoCs there are to have them.
 //
 // A copy lives where its StoC is registered and has a lease, and still has what was listed: of a log the
 // incarnation's memory or the store's files (incarnation, N1), of a manifest or a table the store's files.
@@ -29,6 +29,10 @@ struct Redundancy {
   CopyCounts manifests;
   CopyCounts tables;     // of the ranges that were heard
   uint64_t unheard = 0;  // ranges with a manifest whose owner has not said what tables it has
+  // Of the ranges that were heard: parts of tables to be copied because StoCs are lost, and copied since the
+  // ranges were opened.
+  uint64_t rebuild_bytes = 0;
+  uint64_t rebuilt_bytes = 0;
 };
 
 // By StoC id; those with a lease.
@@ -38,9 +42,20 @@ LivingStocs LivingStocsOf(const ClusterState& state);
 uint32_t LivingCopies(const LogGroup& group, const LivingStocs& living);
 uint32_t LivingCopies(const ManifestGroup& group, const LivingStocs& living);
 
+// The most that any LTC which was heard is configured to keep; 0 where none was.
+CopiesKept MostCopiesKept(const ClusterState& state);
 // What the range's owner is configured to keep, as far as is known.
 CopiesKept CopiesWanted(const ClusterState& state, const ClusterState::Range& range);
 
 Redundancy CountRedundancy(const ClusterState& state);
+
+// StoCs that have a record; those that drain are counted by their presence too.
+struct StocCounts {
+  uint64_t up = 0;
+  uint64_t away = 0;
+  uint64_t lost = 0;
+  uint64_t draining = 0;
+};
+StocCounts CountStocs(const ClusterState& state);
 
 }  // namespace nova

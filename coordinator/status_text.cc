@@ -7,6 +7,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "coordinator/drain.h"
 #include "coordinator/redundancy.h"
 
 namespace nova {
@@ -68,6 +70,32 @@ std::string OfWanted(const char* letter, size_t there, size_t wanted) {
   return there < wanted ? StrCat(letter, "=", there, " of ", wanted) : StrCat(letter, "=", wanted);
 }
 
+std::string Row(const std::string& role, const std::string& name, const std::string& incarnation,
+                const std::string& address, const std::string& lease, const std::string& note) {
+  return absl::StrFormat("%-6s %-16s %-12s %-24s %-10s %s\n", role, name, incarnation, address, lease, note);
+}
+// `left`: DrainLeft.
+std::string Draining(const std::string& left) {
+  return left.empty() ? ", drained" : StrCat(", draining: ", left, " left");
+}
+// Rounded up: what is to be done is never shown as nothing.
+uint64_t Megabytes(uint64_t bytes) { return (bytes >> 20) + (bytes % (1 << 20) != 0); }
+
+// Of the table with the fewest; where there is none yet, what the next one gets.
+uint32_t TableCopiesOf(const CopyCounts& tables) {
+  return tables.all == 0 ? tables.wanted : std::min(tables.fewest, tables.wanted);
+}
+
+void Tell(const char* what, const CopyCounts& c, std::string* out) {
+  absl::StrAppend(out, what, ": ", c.all, ", degraded: ", c.degraded);
+  if (c.degraded > 0) absl::StrAppend(out, ", the fewest copies: ", c.fewest, " of ", c.wanted);
+  out->push_back('\n');
+}
+
+nlohmann::ordered_json CountsJson(const CopyCounts& c) {
+  return {{"all", c.all}, {"degraded", c.degraded}, {"fewest", c.fewest}, {"configured", c.wanted}};
+}
+
 class Renderer {
  public:
   Renderer(const ClusterOptions& options, const ClusterState& state, Nanos now)
@@ -93,24 +121,25 @@ class Renderer {
   }
 
   std::string Nodes() const {
-    std::string out = absl::StrFormat("%-6s %-16s %-12s %-24s %-10s %s\n", "role", "node", "incarnation",
-                                      "address", "lease", "");
+    std::string out = Row("role", "node", "incarnation", "address", "lease", "");
     for (const auto& [name, node] : s_.nodes) {
       const Nanos left = LeaseLeft(node);
       std::string note;
-      if (node.role == Role::kStoc) absl::StrAppend(&note, "stoc ", node.stoc_id.value());
+      if (node.role == Role::kStoc) note = StocNote(node.stoc_id, RecordOf(node), AsTold(s_, node).draining);
       const auto owned = s_.owned.find(node.incarnation);
       if (node.role == Role::kLtc) {
         absl::StrAppend(&note, owned == s_.owned.end() ? 0 : owned->second.size(), " ranges");
       }
-      if (node.draining) {
-        const std::string left = DrainLeft(s_, node);
-        absl::StrAppend(&note, left.empty() ? ", drained" : StrCat(", draining: ", left, " left"));
-      }
+      if (node.role == Role::kLtc && node.draining) note += Draining(DrainLeft(s_, node));
       note += MemoryOf(name);
-      absl::StrAppend(&out, absl::StrFormat("%-6s %-16s %-12d %-24s %-10s %s\n", RoleName(node.role), name,
-                                            node.incarnation.value(), node.address,
-                                            left > 0 ? Seconds(left) : "none", note));
+      absl::StrAppend(&out, Row(RoleName(node.role), name, StrCat(node.incarnation.value()), node.address,
+                                left > 0 ? Seconds(left) : "none", note));
+    }
+    for (const auto& [id, stoc] : s_.stocs) {
+      if (IsRegistered(stoc.record)) continue;
+      const StocRecord& r = stoc.record;
+      absl::StrAppend(&out, Row(RoleName(Role::kStoc), r.name, "-", r.host.empty() ? "-" : r.host, "none",
+                                StocNote(id, &r, r.draining)));
     }
     return out;
   }
@@ -140,15 +169,18 @@ class Renderer {
                                     {"epoch", s_.coord_epoch.value()},
                                     {"leads_for_ms", (now_ - s_.elected_ns) / kMillisecond}}},
                                   {"nodes", nlohmann::json::array()},
+                                  {"stocs", nlohmann::json::array()},
                                   {"ranges", nlohmann::json::array()}};
     for (const auto& [name, node] : s_.nodes) out["nodes"].push_back(JsonOf(name, node));
+    for (const auto& [id, stoc] : s_.stocs) out["stocs"].push_back(JsonOf(stoc.record));
     for (const auto& [id, range] : s_.ranges) out["ranges"].push_back(JsonOf(id, range));
     const Redundancy copies = CountRedundancy(s_);
-    out["copies"] = {{"log_groups", JsonOf(copies.logs)},
-                     {"manifests", JsonOf(copies.manifests)},
-                     {"tables", JsonOf(copies.tables)},
+    out["copies"] = {{"log_groups", CountsJson(copies.logs)},
+                     {"manifests", CountsJson(copies.manifests)},
+                     {"tables", CountsJson(copies.tables)},
                      {"ranges_without_log", logs_.open_without},
                      {"ranges_whose_tables_are_not_heard_of", copies.unheard}};
+    out["rebuild"] = {{"to_copy_bytes", copies.rebuild_bytes}, {"copied_bytes", copies.rebuilt_bytes}};
     return out;
   }
 
@@ -223,17 +255,57 @@ class Renderer {
     if (copies.unheard > 0) {
       absl::StrAppend(&out, "tables of ", Plural(copies.unheard, "range"), ": not heard of\n");
     }
+    if (copies.rebuild_bytes > 0 || copies.rebuilt_bytes > 0) {
+      absl::StrAppend(&out, "rebuild: ", Megabytes(copies.rebuild_bytes), " MB to copy, ",
+                      Megabytes(copies.rebuilt_bytes), " copied\n");
+    }
     return out;
   }
 
  private:
+  // The record of the StoC that is registered so; null: it has none, or the record is of another store.
+  const StocRecord* RecordOf(const NodeInfo& node) const {
+    const auto stoc = s_.stocs.find(node.stoc_id);
+    return stoc != s_.stocs.end() && stoc->second.record.store == node.store ? &stoc->second.record : nullptr;
+  }
+  // It has a line of its own as a node.
+  bool IsRegistered(const StocRecord& record) const {
+    return std::any_of(s_.nodes.begin(), s_.nodes.end(), [&](const auto& entry) {
+      return entry.second.role == Role::kStoc && RecordOf(entry.second) == &s_.stocs.at(record.id).record;
+    });
+  }
+  // `record` may be null.
+  std::string StocNote(StocId stoc, const StocRecord* record, bool draining) const {
+    std::string note = StrCat("stoc ", stoc.value());
+    if (record != nullptr && record->presence != StocPresence::kUp) {
+      absl::StrAppend(&note, record->presence == StocPresence::kLost ? ", lost" : "", ", away since ",
+                      absl::FormatTime("%Y-%m-%d %H:%M:%SZ", absl::FromUnixMillis(record->away_since_ms),
+                                       absl::UTCTimeZone()));
+    }
+    return draining ? note + Draining(DrainLeft(s_, stoc)) : note;
+  }
+  nlohmann::ordered_json JsonOf(const StocRecord& r) const {
+    const bool up = r.presence == StocPresence::kUp;
+    const auto unless_up = [up](int64_t ms) {
+      return up ? nlohmann::ordered_json() : nlohmann::ordered_json(ms);
+    };
+    return {{"stoc", r.id.value()},
+            {"name", r.name},
+            {"host", r.host},
+            {"store", r.store.ToString()},
+            {"presence", PresenceName(r.presence)},
+            {"away_since_ms", unless_up(r.away_since_ms)},
+            {"listened_in_vain_ms", unless_up(r.away_ms)},
+            {"draining", r.draining},
+            {"left", r.draining ? nlohmann::ordered_json(DrainLeft(s_, r.id)) : nlohmann::ordered_json()}};
+  }
   nlohmann::ordered_json JsonOf(const std::string& name, const NodeInfo& node) const {
     nlohmann::ordered_json out = {{"name", name},
                                   {"role", RoleName(node.role)},
                                   {"incarnation", node.incarnation.value()},
                                   {"address", node.address},
                                   {"lease_left_ms", LeaseLeft(node) / kMillisecond},
-                                  {"draining", node.draining}};
+                                  {"draining", AsTold(s_, node).draining}};
     if (node.role == Role::kStoc) out["stoc"] = node.stoc_id.value();
     const auto owned = s_.owned.find(node.incarnation);
     if (node.role == Role::kLtc) out["ranges"] = owned == s_.owned.end() ? 0 : owned->second.size();
@@ -260,18 +332,11 @@ class Renderer {
     for (const LogMember& m : g.members) names.push_back(NameOf(m.stoc));
     return names;
   }
-  static nlohmann::ordered_json JsonOf(const CopyCounts& c) {
-    return {{"all", c.all}, {"degraded", c.degraded}, {"fewest", c.fewest}, {"configured", c.wanted}};
-  }
   // 0: none.
   Nanos LeaseLeft(const NodeInfo& node) const {
     const auto lease = s_.leases.find(node.incarnation);
     return lease == s_.leases.end() ? 0
                                     : std::max<Nanos>(0, lease->second.heard_ns + options_.lease_ns - now_);
-  }
-  // Of the table with the fewest; where there is none yet, what the next one gets.
-  static uint32_t TableCopiesOf(const CopyCounts& tables) {
-    return tables.all == 0 ? tables.wanted : std::min(tables.fewest, tables.wanted);
   }
   // A write is in its log, and after its flush in tables that a manifest names: the fewest copies of them.
   std::string Fewest() const {
@@ -280,6 +345,8 @@ class Renderer {
       if (kind.ranges > 0) log = std::min(log, kind.fewest);
     }
     const Redundancy copies = CountRedundancy(s_);
+    // Groups that take no writes any more hold some that are in no table yet.
+    if (copies.logs.all > 0) log = std::min<size_t>(log, copies.logs.fewest);
     const std::string known = StrCat("log ", log, ", manifests ", copies.manifests.fewest);
     if (log == 0)
       return StrCat("durability: an acknowledged write has no other copy than its LTC's before its flush (",
@@ -293,11 +360,6 @@ class Renderer {
                " at least (", known, ", tables ", table, "): ");
     if (fewest == 0) return out + "some may be lost\n";
     return StrCat(out, "it survives the LTC and ", Plural(fewest - 1, "StoC"), "\n");
-  }
-  static void Tell(const char* what, const CopyCounts& c, std::string* out) {
-    absl::StrAppend(out, what, ": ", c.all, ", degraded: ", c.degraded);
-    if (c.degraded > 0) absl::StrAppend(out, ", the fewest copies: ", c.fewest, " of ", c.wanted);
-    out->push_back('\n');
   }
   bool MemberAlive(const LogMember& m) const {
     const auto it = stocs_.find(m.stoc);
@@ -336,7 +398,9 @@ class Renderer {
   }
   std::string NameOf(StocId stoc) const {
     const auto it = stocs_.find(stoc);
-    return it != stocs_.end() ? it->second->name : StrCat("stoc ", stoc.value());
+    if (it != stocs_.end()) return it->second->name;
+    const auto known = s_.stocs.find(stoc);
+    return known != s_.stocs.end() ? known->second.record.name : StrCat("stoc ", stoc.value());
   }
   std::string Members(const LogGroup& g) const {
     std::vector<std::string> members;

@@ -4,7 +4,8 @@
 //   /coord     "coord_epoch=7\nleader=coord-1\naddress=host:port\nmax_lease_ms=2000\nnonce=<32 hex digits>\n"
 //   /coord_leader   ephemeral, the leader's name; who creates it leads
 //
-// Unknown keys in a record are kept out of the way: a newer version may add some.
+// Unknown keys in a record are kept out of the way: a newer version may add some. The records of StoCs
+// are text too: stoc_record.h.
 //
 // Thread safety: pure functions.   Errors: DataLoss: malformed.
 #pragma once

@@ -80,9 +80,16 @@ TEST_F(AdminTest, DrainedNodesStopWithNothingFailedAndNothingLost) {
   EXPECT_TRUE(verdict.starts_with("verified 4000 keys")) << verdict;
   EXPECT_TRUE(absl::StrContains(verdict, ", 0 failed, 0 unknown")) << verdict;
   std::printf("%s\n", verdict.c_str());
-  // Both may come back, and take part again.
+  // Both may come back. The LTC takes part again, the StoC when it is told so.
   ASSERT_TRUE(cluster_->Restart("stoc-0").ok());
   ASSERT_TRUE(cluster_->Restart("ltc-0").ok());
+  EXPECT_TRUE(absl::StrContains(Status(), ", drained")) << said_;
+  EXPECT_EQ(Nova({"drain", "stoc-1"}), 1) << said_;
+  EXPECT_TRUE(absl::StrContains(said_, "stoc-1: 2 StoCs would be left to place on, too few for the 3 copies"))
+      << said_;
+  EXPECT_EQ(Nova({"undrain", "stoc-9"}), 1) << said_;
+  EXPECT_EQ(Nova({"undrain", "stoc-0"}), 0) << said_;
+  EXPECT_EQ(said_, "stoc-0 takes part again\n");
   EXPECT_FALSE(absl::StrContains(Status(), "drain")) << said_;
 }
 

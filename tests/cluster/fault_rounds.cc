@@ -148,14 +148,16 @@ void FaultRounds::EndInOrder(const std::string& victim) {
 void FaultRounds::Drain(const std::string& victim) {
   // One that stood still in the round before may have to join again first.
   std::string said;
-  int code = cluster_->Nova({"drain", victim}, &said);
+  int code = cluster_->Nova({"drain", "--force", victim}, &said);
   for (const Nanos until = Now() + 15 * kSecond; said.find("no node") != said.npos && Now() < until;) {
     SleepFor(200 * kMillisecond);
     said.clear();
-    code = cluster_->Nova({"drain", victim}, &said);
+    code = cluster_->Nova({"drain", "--force", victim}, &said);
   }
   EXPECT_EQ(code, 0) << victim << ": " << said;
   EndInOrder(victim);
+  said.clear();
+  EXPECT_EQ(cluster_->Nova({"undrain", victim}, &said), 0) << victim << ": " << said;
 }
 
 void FaultRounds::LtcKilled() { KillThem({Any("ltc")}); }

@@ -481,7 +481,8 @@ class Nemesis {
       std::string left = "not asked yet";
       for (const Nanos until = Now() + 6 * kSecond; !left.empty() && Now() < until;
            SleepFor(200 * kMillisecond)) {
-        if (!cluster_->NewCoordinatorClient().Drain(node, Now() + kSecond, &left).ok()) left = "not known";
+        if (!cluster_->NewCoordinatorClient().Drain(node, Now() + kSecond, &left, true).ok())
+          left = "not known";
         if (stop_->HasBeenNotified()) break;
       }
       if (left.empty()) Count(kind + " drained to the end");
@@ -492,13 +493,20 @@ class Nemesis {
     cluster_->Stop(node).IgnoreError();
     Sleep(down_ns);
     StartAgain(node);
+    Undrain(node);
   }
-  // A drained node that may not go: its mark ends with its registration, which a pause of the node's session
-  // ends.
+  // A drained node that may not go.
   void KillNothing(const std::string& node) {
     cluster_->CutConfig(node, true);
     Sleep(options_->cluster.config.session_timeout_ns + kSecond);
     cluster_->CutConfig(node, false);
+    Undrain(node);
+  }
+  // A StoC's mark outlives its process (N5).
+  void Undrain(const std::string& node) {
+    while (!cluster_->NewCoordinatorClient().Undrain(node, Now() + kSecond).ok()) {
+      if (Sleep(200 * kMillisecond)) return;
+    }
   }
   void PauseFor(const std::string& node, Nanos ns) {
     if (!options_->pauses) return;
@@ -565,6 +573,17 @@ void StartWhatIsDown(SimCluster* cluster, const std::string& lost_stoc) {
         NOVA_CHECK(tries < 300) << name << " does not start again";
         SleepFor(200 * kMillisecond);
       }
+    }
+  }
+}
+
+// A nemesis that was stopped has not come to it.
+void UndrainStocs(SimCluster* cluster) {
+  for (const std::string& name : cluster->Names("stoc")) {
+    for (int tries = 0; tries < 300; ++tries) {
+      const Status s = cluster->NewCoordinatorClient().Undrain(name, Now() + kSecond);
+      if (s.ok() || absl::IsNotFound(s)) break;
+      SleepFor(200 * kMillisecond);
     }
   }
 }
@@ -812,6 +831,7 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
   cluster.HealAll();
   if (judge("")) {
     StartWhatIsDown(&cluster, broken.lost_stoc);
+    UndrainStocs(&cluster);
     judge(cluster.WaitOpen(ranges, kOpenWithin)
               ? ""
               : "not every range is open again" + DescribeRecords(&cluster));

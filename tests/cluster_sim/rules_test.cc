@@ -848,7 +848,7 @@ TEST(RulesTest, L4ADrainingStocIsNoReasonForNewGroups) {
     ASSERT_EQ(w.Record().log_groups.back().members.size(), 2u);
     ASSERT_TRUE(w.cluster.Start("stoc-1").ok());
     std::string left;
-    ASSERT_TRUE(w.cluster.NewCoordinatorClient().Drain("stoc-1", Now() + 5 * kSecond, &left).ok());
+    ASSERT_TRUE(w.cluster.NewCoordinatorClient().Drain("stoc-1", Now() + 5 * kSecond, &left, true).ok());
     SleepFor(3 * kSecond);
     ASSERT_EQ(w.Record().log_groups.back().members.size(), 2u) << "it was taken before it was told to drain";
     const GroupId before = w.Record().last_group;

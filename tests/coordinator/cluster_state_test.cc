@@ -4,28 +4,39 @@
 //   at 2500                                       the time, in ms
 //   elect epoch=1 longest_ms=2000
 //   authority until=9000
-//   node ltc-1 role=ltc inc=1 [draining] [stoc=3]
+//   node ltc-1 role=ltc inc=1 [draining] [stoc=3] [store=7] [host=h]
 //   gone ltc-1
+//   stoc 3 version=1 [name=stoc-3] [store=7] [host=h] [draining] [presence=away away_ms=1000] [early]
+//   stoc-gone 3
+//   stoc-done 3 | stoc-refused 3                  the outcome of the last change of StoC 3's record
 //   range 1 version=3 epoch=2 [open] [owner=ltc-1 inc=1] [released] [groups=4:1/9,2/8;5:3/7] [manifest=1,2]
 //   heartbeat ltc-1 inc=1 [has=1@2,2@2] [stocs=VERSION] [left=STOC:TABLES,...] [memory=POOL:MB,...]
-//       [keeps=R/M/TABLE COPIES] [tables=RANGE:TABLES/DEGRADED/FEWEST COPIES,...]
-//   tick [deaf=8000]                              the leader stood still for so long
+//       [keeps=R/M/TABLE COPIES] [tables=RANGE:TABLES/DEGRADED/FEWEST COPIES[/MB TO REBUILD/MB REBUILT],...]
+//   tick [deaf=8000]                              the leader stood still for so long; the wall clock says
+//                                                 what `at` does
 //   done 1 | refused 1                            the outcome of the last move of range 1
 //   force 1
-//   left stoc-1                                   what is left on a draining node
+//   drain WORD [force]                            which node that is, and why it may not be drained
+//   left stoc-1 | left 1                          what is left on a draining node
+//   told stoc-1                                   whether nodes and clients are told that it drains
+//   lists                                         the StoCs that nodes are told of, at a new version
 //   redundancy                                    what has fewer copies than configured
 //   status
+//   json                                          of StoCs and rebuilds, what `status --json` says
 #include "coordinator/cluster_state.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "coordinator/drain.h"
 #include "coordinator/redundancy.h"
 #include "coordinator/status_text.h"
 
@@ -79,6 +90,15 @@ std::string Describe(const RangeRecord& r) {
   return out;
 }
 
+std::string Describe(const StocRecord& r) {
+  std::string out = StrCat("StoC ", r.id.value(), " ", r.name, " ", PresenceName(r.presence));
+  if (!r.host.empty()) absl::StrAppend(&out, " host ", r.host);
+  if (r.draining) out += " draining";
+  if (r.presence != StocPresence::kUp)
+    absl::StrAppend(&out, " since ", r.away_since_ms, " listened for ", r.away_ms, " ms");
+  return out;
+}
+
 std::string DescribeRedundancy(const Redundancy& r) {
   const auto describe = [](const CopyCounts& c) {
     return StrCat(c.degraded, " of ", c.all, " degraded, fewest ", c.fewest, " of ", c.wanted);
@@ -99,14 +119,29 @@ class Script {
     if (c.name() == "elect") return Do(ElectedEvent{CoordEpoch(c.Number("epoch")), Ms(c, "longest_ms")});
     if (c.name() == "authority") return Do(AuthorityEvent{Ms(c, "until")});
     if (c.name() == "left") {
-      const std::string left = DrainLeft(state_, state_.nodes.at(c.arg()));
+      const auto node = state_.nodes.find(c.arg());
+      const std::string left =
+          node != state_.nodes.end() ? DrainLeft(state_, node->second) : DrainLeft(state_, Stoc(c.arg()));
       return left.empty() ? "nothing\n" : left + "\n";
+    }
+    if (c.name() == "told") return AsTold(state_, state_.nodes.at(c.arg())).draining ? "draining\n" : "not\n";
+    if (c.name() == "lists") return Lists();
+    if (c.name() == "drain") return WhetherToDrain(c);
+    if (c.name() == "stoc") return Do(StocReadEvent{StocOf(c)});
+    if (c.name() == "stoc-gone") return Do(StocGoneEvent{Stoc(c.arg())});
+    if (c.name() == "stoc-done" || c.name() == "stoc-refused") {
+      StocChangeDoneEvent done{Stoc(c.arg()), std::nullopt};
+      if (c.name() == "stoc-done") {
+        done.record = stoc_changes_.at(done.stoc).after;
+        done.record->version = stoc_changes_.at(done.stoc).before.version + 1;
+      }
+      return Do(done);
     }
     if (c.name() == "node") return Do(NodeSeenEvent{Node(c)});
     if (c.name() == "gone") return Do(NodeGoneEvent{c.arg()});
     if (c.name() == "range") return Do(RangeReadEvent{Record(c)});
     if (c.name() == "heartbeat") return Do(Heartbeat(c));
-    if (c.name() == "tick") return Do(TickEvent{Ms(c, "deaf")});
+    if (c.name() == "tick") return Do(TickEvent{Ms(c, "deaf"), now_ms()});
     if (c.name() == "done" || c.name() == "refused") {
       const RangeId id(Command::ToNumber(c.arg()));
       AssignDoneEvent done{id, std::nullopt};
@@ -122,6 +157,7 @@ class Script {
                     plan.move.has_value() ? StrCat("becomes ", Describe(plan.move->after), "\n") : "");
     }
     if (c.name() == "redundancy") return DescribeRedundancy(CountRedundancy(state_));
+    if (c.name() == "json") return Json();
     if (c.name() == "status") return RenderStatus(options_, state_, {Uuid{1, 2}, "coord-1", "h:1"}, now_);
     ADD_FAILURE() << "no command " << c.name();
     return "";
@@ -140,7 +176,56 @@ class Script {
     n.address = n.name + ":1";
     n.stoc_id = StocId(static_cast<uint32_t>(c.Number("stoc")));
     n.draining = c.Has("draining");
+    n.store = Uuid{0, c.Number("store")};
+    n.host = c.Text("host");
     return n;
+  }
+
+  static StocId Stoc(const std::string& text) {
+    return StocId(static_cast<uint32_t>(Command::ToNumber(text)));
+  }
+
+  static StocRecord StocOf(const Command& c) {
+    StocRecord r;
+    r.id = Stoc(c.arg());
+    r.version = static_cast<int64_t>(c.Number("version"));
+    r.name = c.Text("name").empty() ? "stoc-" + c.arg() : c.Text("name");
+    r.host = c.Text("host");
+    r.store = Uuid{0, c.Number("store")};
+    r.draining = c.Has("draining");
+    r.early = c.Has("early");
+    for (const StocPresence p : {StocPresence::kAway, StocPresence::kLost}) {
+      if (c.Text("presence") == PresenceName(p)) r.presence = p;
+    }
+    r.away_ms = static_cast<int64_t>(c.Number("away_ms"));
+    return r;
+  }
+
+  std::string Lists() {
+    std::vector<std::string> live, lost;
+    for (const NodeInfo& n : state_.live_stocs) live.push_back(n.name + (n.draining ? "(draining)" : ""));
+    for (const StocId id : state_.lost_stocs) lost.push_back(StrCat(id.value()));
+    const bool changed = std::exchange(listed_, state_.stocs_version) != state_.stocs_version;
+    return StrCat(changed ? "changed: " : "", "live ", absl::StrJoin(live, " "), "; lost ",
+                  absl::StrJoin(lost, " "), "\n");
+  }
+
+  std::string WhetherToDrain(const Command& c) const {
+    const DrainTarget target = FindDrainTarget(state_, c.arg());
+    if (target.empty()) return "no such node\n";
+    if (!target.ltc.empty()) return StrCat("LTC ", target.ltc, "\n");
+    std::vector<std::string> ids;
+    for (const StocId id : target.stocs) ids.push_back(StrCat(id.value()));
+    const Status may = CheckMayDrain(state_, target.stocs, c.Has("force"));
+    return StrCat("StoC ", absl::StrJoin(ids, " and "), may.ok() ? "" : StrCat(": ", may.message()), "\n");
+  }
+
+  std::string Json() const {
+    const auto all = nlohmann::json::parse(
+        RenderStatusJson(options_, state_, {Uuid{1, 2}, "coord-1", "h:1"}, now_), nullptr, false);
+    std::string out;
+    for (const auto& stoc : all["stocs"]) absl::StrAppend(&out, stoc.dump(), "\n");
+    return StrCat(out, all["rebuild"].dump(), "\n");
   }
 
   static RangeRecord Record(const Command& c) {
@@ -199,6 +284,10 @@ class Script {
       for (RangeLoad& load : e.report.ranges) {
         if (load.range != RangeId(Command::ToNumber(of.first))) continue;
         load.tables = {counts.at(0), counts.at(1), static_cast<uint32_t>(counts.at(2))};
+        if (counts.size() == 5) {
+          load.tables.rebuild_bytes = counts[3] << 20;
+          load.tables.rebuilt_bytes = counts[4] << 20;
+        }
       }
     }
     for (const auto& left : absl::StrSplit(c.Text("left"), ',', absl::SkipEmpty())) {
@@ -221,6 +310,10 @@ class Script {
       moves_[m.before.id] = m;
       absl::StrAppend(&out, "move: ", Describe(m.after), "\n");
     }
+    for (const StocChange& s : d.stoc_changes) {
+      stoc_changes_[s.before.id] = s;
+      absl::StrAppend(&out, "change: ", Describe(s.after), "\n");
+    }
     if (!d.answer.has_value()) return out;
     const HeartbeatAnswer& a = *d.answer;
     if (a.standing != Standing::kRegistered)
@@ -236,12 +329,15 @@ class Script {
     for (const NodeInfo& n : a.stocs) stocs.push_back(n.name);
     if (!stocs.empty())
       absl::StrAppend(&out, ", stocs ", a.stocs_version & UINT32_MAX, ": ", absl::StrJoin(stocs, " "));
+    for (const StocId id : a.lost_stocs) absl::StrAppend(&out, ", lost ", id.value());
     return out + "\n";
   }
 
   ClusterOptions options_;
   ClusterState state_;
   std::map<RangeId, RangeMove> moves_;
+  std::map<StocId, StocChange> stoc_changes_;
+  uint64_t listed_ = 0;
   Nanos now_ = 0;
 };
 

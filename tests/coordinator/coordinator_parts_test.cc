@@ -227,6 +227,65 @@ TEST(ClusterMirrorTest, OneThatStepsDownShowsNothing) {
   });
 }
 
+TEST(ClusterMirrorTest, N5FollowsTheRecordsOfStocs) {
+  InSimulation([] {
+    Leader leader;
+    const auto stocs = [&] {
+      std::map<StocId, StocRecord> found;
+      leader.mirror.Look([&](const ClusterMirror::View& view) {
+        for (const auto& [id, stoc] : view.state.stocs) found[id] = stoc.record;
+      });
+      return found;
+    };
+    EXPECT_TRUE(stocs().empty());
+    StocRecord record;
+    record.id = StocId(7);
+    record.store = Uuid{1, 2};
+    record.name = "stoc-1";
+    ConfigStore* const store = leader.session.store().get();
+    ASSERT_TRUE(store->Create(StocPath(record.id), record.Encode()).ok());
+    ASSERT_TRUE(store->Create(StrCat(kStocsPath, "/8"), "no record").ok());
+    ASSERT_TRUE(store->Create(StrCat(kStocsPath, "/09"), record.Encode()).ok());
+    ASSERT_TRUE(leader.mirror.ReadDirty(leader.session.TakeDirty(Now() + kSecond)).ok());
+    ASSERT_EQ(stocs().size(), 1u) << "what is no record is left out";
+    record.draining = true;
+    ASSERT_TRUE(store->Set(StocPath(record.id), record.Encode(), 0).ok());
+    ASSERT_TRUE(leader.mirror.ReadDirty(leader.session.TakeDirty(Now() + kSecond)).ok());
+    EXPECT_TRUE(stocs()[record.id].draining);
+    // What an earlier term's mover has done is not taken; this one's is.
+    StocRecord later = stocs()[record.id];
+    later.version = 5;
+    later.presence = StocPresence::kLost;
+    leader.mirror.StocChangeDone(CoordEpoch(leader.term.coord_epoch.value() - 1), {record.id, later});
+    EXPECT_EQ(stocs()[record.id].presence, StocPresence::kUp);
+    leader.mirror.StocChangeDone(leader.term.coord_epoch, {record.id, later});
+    EXPECT_EQ(stocs()[record.id].presence, StocPresence::kLost);
+    ASSERT_TRUE(store->Delete(StocPath(record.id)).ok());
+    ASSERT_TRUE(leader.mirror.ReadDirty(leader.session.TakeDirty(Now() + kSecond)).ok());
+    EXPECT_TRUE(stocs().empty());
+  });
+}
+
+TEST(RangeMoversTest, N5AStocsRecordIsReplacedAtItsVersionByTheLeaderAlone) {
+  InSimulation([] {
+    Leader leader;
+    StocChange change;
+    change.before.id = change.after.id = StocId(7);
+    change.before.name = change.after.name = "stoc-1";
+    change.after.presence = StocPresence::kAway;
+    ASSERT_TRUE(leader.session.store()->Create(StocPath(StocId(7)), change.before.Encode()).ok());
+    const StatusOr<StocRecord> written = RangeMovers::WriteStoc(leader.term, change);
+    ASSERT_TRUE(written.ok()) << written.status();
+    EXPECT_EQ(written->version, 1);
+    EXPECT_TRUE(absl::IsAborted(RangeMovers::WriteStoc(leader.term, change).status()))
+        << "somebody was first";
+    change.before = change.after = *written;
+    Term deposed = leader.term;
+    --deposed.coord_version;
+    EXPECT_TRUE(absl::IsAborted(RangeMovers::WriteStoc(deposed, change).status()));
+  });
+}
+
 TEST(RangeMoversTest, R1AMoveReplacesTheVersionItWasDecidedOn) {
   InSimulation([] {
     Leader leader;

@@ -91,10 +91,12 @@ class CoordinatorProcessTest : public testing::Test {
     return Process::Start(flags, errors_);
   }
   // Started and serving; its gRPC address.
-  std::string StartCoordinator(const std::string& name) {
-    auto process =
-        Run({"--zookeeper=" + zookeeper_->hosts(), StrCat("--zookeeper_session_ms=", kSession / kMillisecond),
-             "--address=127.0.0.1:0", "--name=" + name});
+  std::string StartCoordinator(const std::string& name, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> flags = {"--zookeeper=" + zookeeper_->hosts(),
+                                      StrCat("--zookeeper_session_ms=", kSession / kMillisecond),
+                                      "--address=127.0.0.1:0", "--name=" + name};
+    flags.insert(flags.end(), more.begin(), more.end());
+    auto process = Run(flags);
     EXPECT_TRUE(process.ok()) << process.status();
     const StatusOr<std::string> line = (*process)->ReadLine(In(30 * kSecond));
     EXPECT_TRUE(line.ok()) << line.status() << Errors();
@@ -250,6 +252,67 @@ TEST_F(CoordinatorProcessTest, AZookeeperThatComesBackIsUsedAgain) {
   EXPECT_NE(text->find("coord_epoch"), std::string::npos);
 }
 
+// A StoC's membership: its process serves nothing.
+class Stoc {
+ public:
+  // Formats a store where `id` is 0.
+  Stoc(const std::string& zookeeper, const std::string& name, const std::vector<std::string>& coordinators,
+       StocId id = {}) {
+    store_ = std::move(OpenZookeeper(zookeeper, "/nova", kSession, In(20 * kSecond))).value();
+    NodeOptions options;
+    options.node.name = name;
+    options.node.role = Role::kStoc;
+    options.node.address = name + ":1";
+    options.node.store = Uuid{1, name.back() - uint64_t{'0'}};
+    options.node.stoc_id =
+        id != StocId() ? id : std::move(DrawStocId(store_.get(), options.node.store, name)).value();
+    auto session = JoinCluster(store_.get(), OpenGrpcChannel(coordinators), options, {});
+    EXPECT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+  }
+  StocId id() const { return session_->self().stoc_id; }
+
+ private:
+  std::unique_ptr<ConfigStore> store_;
+  std::unique_ptr<NodeSession> session_;
+};
+
+// With a real store and gRPC: lost, back, drained over restarts of itself and of the coordinator, undrained.
+TEST_F(CoordinatorProcessTest, N5AStocIsLostComesBackAndDrainsOn) {
+  const std::vector<std::string> flags = {"--stoc_down_after=3"};
+  const std::string a = StartCoordinator("c1", flags);
+  CoordinatorClient client(OpenGrpcChannel({a}));
+  auto one = std::make_unique<Stoc>(zookeeper_->hosts(), "stoc-1", std::vector<std::string>{a});
+  const Stoc two(zookeeper_->hosts(), "stoc-2", {a});
+  const StocId id = one->id();
+  const auto says = [&](CoordinatorClient* to, const std::string& what) {
+    std::string text;
+    for (const Nanos until = In(15 * kSecond); Now() < until; SleepFor(50 * kMillisecond)) {
+      text = to->StatusText(In(5 * kSecond)).value_or("");
+      if (text.find(what) != text.npos) return true;
+    }
+    ADD_FAILURE() << what << " is not in " << text;
+    return false;
+  };
+  ASSERT_TRUE(says(&client, StrCat("stoc ", id.value(), "\n")));
+  one.reset();
+  ASSERT_TRUE(says(&client, StrCat("stoc ", id.value(), ", away since ")));
+  ASSERT_TRUE(says(&client, StrCat("stoc ", id.value(), ", lost, away since ")));
+  one = std::make_unique<Stoc>(zookeeper_->hosts(), "stoc-1", std::vector<std::string>{a}, id);
+  ASSERT_TRUE(says(&client, StrCat("stoc ", id.value(), "\n")));
+  std::string left;
+  ASSERT_TRUE(client.Drain("stoc-1", In(5 * kSecond), &left).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(client.Drain("stoc-2", In(5 * kSecond), &left, true)));
+  coordinators_.at("c1")->Kill();
+  const std::string b = StartCoordinator("c2", flags);
+  CoordinatorClient second(OpenGrpcChannel({b}));
+  one.reset();
+  one = std::make_unique<Stoc>(zookeeper_->hosts(), "stoc-1", std::vector<std::string>{b}, id);
+  ASSERT_TRUE(says(&second, StrCat("stoc ", id.value(), ", drained\n")));
+  ASSERT_TRUE(second.Undrain("stoc-1", In(5 * kSecond)).ok());
+  ASSERT_TRUE(says(&second, StrCat("stoc ", id.value(), "\n")));
+}
+
 TEST_F(CoordinatorProcessTest, WhatItCannotStartWithIsOneLineAndExitCode2) {
   const std::string a = StartCoordinator("c1");
   const std::string zookeeper = "--zookeeper=" + zookeeper_->hosts();
@@ -259,6 +322,8 @@ TEST_F(CoordinatorProcessTest, WhatItCannotStartWithIsOneLineAndExitCode2) {
       {zookeeper, "--lease_ms=many"},
       {zookeeper, "--lease_ms=1"},
       {zookeeper, "--clock_rate_error=0.5"},
+      {zookeeper, "--stoc_down_after=0"},
+      {zookeeper, "--stoc_down_after=-5"},
       {zookeeper, "--address=nowhere"},
       {zookeeper, "--address=" + a},
       {zookeeper, "--address=127.0.0.1:0", "--metrics_address=" + a},

@@ -475,6 +475,7 @@ void Chaos() {
   const std::vector<std::string> names = {"c1", "c2"};
   for (const std::string& name : names) cluster.StartCoordinator(name);
   for (int i = 1; i <= 3; ++i) cluster.StartLtc(StrCat("ltc-", i));
+  SimStoc* const stoc = cluster.StartStoc("stoc-1");
   CoordinatorClient client = cluster.NewClient();
   const Status created = client.CreateRanges(Splits(6), Soon());
   // the answer to a first try may have been lost
@@ -483,7 +484,12 @@ void Chaos() {
   for (int round = 0; round < 15; ++round) {
     SleepFor(static_cast<Nanos>(random.Uniform(4 * kSecond)));
     const std::string name = names[random.Uniform(2)];
-    switch (random.Uniform(4)) {
+    switch (random.Uniform(5)) {
+      case 4:
+        stoc->Cut();
+        SleepFor(static_cast<Nanos>(random.Uniform(5 * kSecond)));
+        stoc->Start();
+        break;
       case 0: {
         SimLtc* ltc = cluster.ltcs()[random.Uniform(cluster.ltcs().size())];
         ltc->Cut();
@@ -510,8 +516,12 @@ void Chaos() {
   }
   cluster.config().set_faults(0, 0);
   cluster.network().SetFaults({});
-  cluster.StartLtc("last");
+  SimLtc* const last = cluster.StartLtc("last");
   EXPECT_TRUE(cluster.AllServed(6, 30 * kSecond));
+  stoc->Start();
+  SleepFor(12 * kSecond);
+  EXPECT_EQ(cluster.StocRecordOf(stoc->id()).presence, StocPresence::kUp);
+  EXPECT_EQ(last->stocs().live.size(), 1u);
 }
 
 TEST(CoordinatorSimTest, ChaosEndsWellAndBreaksNoRule) {

@@ -1,5 +1,6 @@
-// SimCluster: coordinators and LTCs of one cluster in one process: CoordinatorService and NodeSession as they
-// are, over a MemoryConfig and a SimControlNetwork. Inside Simulation::Run or with real threads.
+// SimCluster: coordinators, LTCs and StoCs of one cluster in one process: CoordinatorService and
+// NodeSession as they are, over a MemoryConfig and a SimControlNetwork. Inside Simulation::Run or with
+// real threads.
 //
 // It watches: no two LTCs hold a lease under which they serve one range; an epoch of a range has one owner.
 //
@@ -12,6 +13,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "common/config/memory_store.h"
 #include "coordinator/coordinator_service.h"
 #include "coordinator/sim_channel.h"
+#include "coordinator/stoc_record.h"
 
 namespace nova {
 
@@ -84,6 +87,10 @@ class SimLtc {
       Work w{a, true};
       work_.TryPush(w);
     };
+    events.stocs = [this](const StocList& stocs) {
+      MutexLock lock(&mu_);
+      stocs_ = stocs;
+    };
     events.lost = [this](const std::string& why) {
       MutexLock lock(&mu_);
       lost_ = why;
@@ -92,6 +99,7 @@ class SimLtc {
     events.report = [this] {
       NodeReport report;
       MutexLock lock(&mu_);
+      report.copies = copies_;
       for (const auto& [id, epoch] : open_) report.ranges.push_back({id, epoch, true, 0, 0, 0});
       return report;
     };
@@ -122,6 +130,16 @@ class SimLtc {
   std::string lost() const {
     MutexLock lock(&mu_);
     return lost_;
+  }
+  // As it was last told.
+  StocList stocs() const {
+    MutexLock lock(&mu_);
+    return stocs_;
+  }
+  // What it says it is configured to keep.
+  void set_copies(const CopiesKept& copies) {
+    MutexLock lock(&mu_);
+    copies_ = copies;
   }
   NodeSession* session() { return session_.get(); }
   MemorySession* store() { return store_.get(); }
@@ -176,9 +194,68 @@ class SimLtc {
   mutable Mutex mu_;
   std::map<RangeId, Epoch> open_ ABSL_GUARDED_BY(mu_);
   std::string lost_ ABSL_GUARDED_BY(mu_);
+  StocList stocs_ ABSL_GUARDED_BY(mu_);
+  std::optional<CopiesKept> copies_ ABSL_GUARDED_BY(mu_);
   BoundedQueue<Work> work_;
   std::unique_ptr<NodeSession> session_;
   std::unique_ptr<Thread> worker_;
+};
+
+// A StoC's store, and the membership of the process that serves it: no files.
+class SimStoc {
+ public:
+  // Formats the store: its id is drawn.
+  SimStoc(MemoryConfig* config, SimControlNetwork* network, std::string name,
+          std::vector<std::string> coordinators)
+      : config_(config), network_(network), coordinators_(std::move(coordinators)) {
+    node_.name = std::move(name);
+    node_.role = Role::kStoc;
+    node_.address = node_.name + ":1";
+    node_.host = "host-of-" + node_.name;
+    node_.store = Uuid::Generate();
+    const auto store = config_->NewSession();
+    const StatusOr<StocId> id = DrawStocId(store.get(), node_.store, node_.name);
+    EXPECT_TRUE(id.ok()) << id.status();
+    if (id.ok()) node_.stoc_id = *id;
+  }
+  ~SimStoc() { Stop(); }
+
+  // A process, with an incarnation of its own.
+  void Start() {
+    Stop();
+    SetReachable(true);
+    store_ = config_->NewSession();
+    NodeOptions options;
+    options.node = node_;
+    auto session =
+        JoinCluster(store_.get(), network_->NewChannel(node_.name, coordinators_), options, NodeEvents());
+    EXPECT_TRUE(session.ok()) << session.status();
+    if (session.ok()) session_ = *std::move(session);
+  }
+  // In order.
+  void Stop() {
+    session_.reset();
+    store_.reset();
+  }
+  // Cut off from everything until it is started again.
+  void Cut() {
+    store_->SetReachable(false);
+    SetReachable(false);
+  }
+  StocId id() const { return node_.stoc_id; }
+  const std::string& name() const { return node_.name; }
+
+ private:
+  void SetReachable(bool on) {
+    for (const std::string& c : coordinators_) network_->SetReachable(node_.name, c, on);
+  }
+
+  MemoryConfig* const config_;
+  SimControlNetwork* const network_;
+  const std::vector<std::string> coordinators_;
+  NodeInfo node_;
+  std::unique_ptr<MemorySession> store_;
+  std::unique_ptr<NodeSession> session_;
 };
 
 class SimCluster {
@@ -194,15 +271,19 @@ class SimCluster {
     config_.set_faults(0, 0);
     network_.SetFaults({});
     ltcs_.clear();
+    stocs_.clear();
     for (auto& [address, c] : coordinators_) network_.Unregister(address);
     coordinators_.clear();
     admin_.reset();
   }
 
+  ClusterOptions cluster_options;  // of coordinators that are started from now on
+
   CoordinatorService* StartCoordinator(const std::string& name) {
     CoordinatorOptions options;
     options.name = name;
     options.address = name + ":7400";
+    options.cluster = cluster_options;
     Coordinator& c = coordinators_[options.address];
     StatusOr<std::unique_ptr<CoordinatorService>> service = CoordinatorService::Start(
         options,
@@ -244,6 +325,21 @@ class SimCluster {
     ltcs_.push_back(std::move(ltc));
     return ltcs_.back().get();
   }
+  // A new store, served by a new process.
+  SimStoc* StartStoc(const std::string& name) {
+    stocs_.push_back(std::make_unique<SimStoc>(&config_, &network_, name, addresses()));
+    stocs_.back()->Start();
+    return stocs_.back().get();
+  }
+  // As it is in the store; malformed ones fail the test.
+  StocRecord StocRecordOf(StocId id) {
+    const StatusOr<Znode> node = admin_->Get(StocPath(id));
+    EXPECT_TRUE(node.ok()) << node.status();
+    if (!node.ok()) return StocRecord();
+    const StatusOr<StocRecord> record = StocRecord::Decode(id, node->data, node->version);
+    EXPECT_TRUE(record.ok()) << record.status();
+    return record.ok() ? *record : StocRecord();
+  }
   std::vector<std::string> addresses() const {
     std::vector<std::string> all;
     for (const auto& [address, c] : coordinators_) all.push_back(address);
@@ -283,6 +379,9 @@ class SimCluster {
     return false;
   }
 
+  Metrics* metrics() {
+    return &metrics_;
+  }  // of all coordinators: each metric is that of the last one started
   MemoryConfig& config() { return config_; }
   SimControlNetwork& network() { return network_; }
   MemorySession* admin() { return admin_.get(); }
@@ -325,6 +424,7 @@ class SimCluster {
   std::unique_ptr<MemorySession> admin_;
   std::map<std::string, Coordinator> coordinators_;
   Mutex mu_;
+  std::vector<std::unique_ptr<SimStoc>> stocs_;
   std::vector<std::unique_ptr<SimLtc>> ltcs_;  // under mu_ while the checker runs
   Notification stopping_;
   std::unique_ptr<Thread> checker_;

@@ -1,0 +1,129 @@
+#include "coordinator/drain_requests.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "coordinator/range_movers.h"
+
+namespace nova {
+namespace {
+
+constexpr int kMarkTries = 100;
+
+}  // namespace
+
+// A node whose session ended registers again as soon as it learns of it; until then it has its lease.
+Status DrainRequests::NotRegistered(const std::string& node) const {
+  bool lives = false;
+  mirror_->Look([&](const ClusterMirror::View& view) {
+    for (const auto& [incarnation, lease] : view.state.leases)
+      lives |= lease.name == node && LeaseEnds(options_, view.state, incarnation) > Now();
+  });
+  if (lives) return absl::UnavailableError(StrCat(node, " is not registered at the moment"));
+  return absl::NotFoundError(StrCat("no node ", node));
+}
+
+StatusOr<DrainTarget> DrainRequests::Find(const Term& term, const std::string& node) const {
+  if (!IsNodeName(node)) return absl::InvalidArgumentError("not a node's name");
+  NOVA_RETURN_IF_ERROR(term.store->Sync());
+  NOVA_RETURN_IF_ERROR(mirror_->LoadNode(node));
+  NOVA_RETURN_IF_ERROR(mirror_->ReadDirty({kStocsPath}));
+  DrainTarget target;
+  mirror_->Look([&](const ClusterMirror::View& view) { target = FindDrainTarget(view.state, node); });
+  if (target.empty()) return NotRegistered(node);
+  return target;
+}
+
+Status DrainRequests::CheckStocs(const std::vector<StocId>& stocs, bool force) const {
+  Status may;
+  mirror_->Look([&](const ClusterMirror::View& view) {
+    const bool all_drain = std::all_of(stocs.begin(), stocs.end(), [&](StocId id) {
+      const auto stoc = view.state.stocs.find(id);
+      return stoc != view.state.stocs.end() && stoc->second.record.draining;
+    });
+    if (!all_drain) may = CheckMayDrain(view.state, stocs, force);
+  });
+  return may;
+}
+
+StatusOr<std::string> DrainRequests::Drain(const std::string& node, bool force) {
+  NOVA_ASSIGN_OR_RETURN(const Term term, election_->CurrentTerm());
+  NOVA_ASSIGN_OR_RETURN(const DrainTarget target, Find(term, node));
+  if (!target.ltc.empty()) {
+    MutexLock lock(&marking_);
+    NOVA_RETURN_IF_ERROR(MarkNode(term, target.ltc, true));
+  } else {
+    MutexLock lock(&marking_);
+    NOVA_RETURN_IF_ERROR(CheckStocs(target.stocs, force));
+    for (const StocId stoc : target.stocs) NOVA_RETURN_IF_ERROR(MarkStoc(term, stoc, true));
+  }
+  std::vector<std::string> left;
+  NOVA_RETURN_IF_ERROR(mirror_->LookAsLeader([&](const ClusterMirror::View& view) {
+    const auto ltc = view.state.nodes.find(target.ltc);
+    if (ltc != view.state.nodes.end()) left.push_back(DrainLeft(view.state, ltc->second));
+    for (const StocId stoc : target.stocs) left.push_back(DrainLeft(view.state, stoc));
+  }));
+  std::erase(left, "");
+  return absl::StrJoin(left, "; ");
+}
+
+Status DrainRequests::Undrain(const std::string& node) {
+  NOVA_ASSIGN_OR_RETURN(const Term term, election_->CurrentTerm());
+  NOVA_ASSIGN_OR_RETURN(const DrainTarget target, Find(term, node));
+  MutexLock lock(&marking_);
+  if (!target.ltc.empty()) return MarkNode(term, target.ltc, false);
+  for (const StocId stoc : target.stocs) {
+    NOVA_RETURN_IF_ERROR(MarkStoc(term, stoc, false));
+    // Earlier coordinators marked the registration.
+    std::vector<std::string> marked;
+    mirror_->Look([&](const ClusterMirror::View& view) {
+      for (const auto& [name, info] : view.state.nodes) {
+        if (info.role == Role::kStoc && info.stoc_id == stoc && info.draining) marked.push_back(name);
+      }
+    });
+    for (const std::string& name : marked) NOVA_RETURN_IF_ERROR(MarkNode(term, name, false));
+  }
+  return OkStatus();
+}
+
+Status DrainRequests::MarkStoc(const Term& term, StocId stoc, bool draining) {
+  const Status s = Mark(term, StocPath(stoc), [&](const Znode& node) -> StatusOr<std::optional<std::string>> {
+    NOVA_ASSIGN_OR_RETURN(StocRecord record, StocRecord::Decode(stoc, node.data, node.version));
+    if (record.draining == draining) return std::nullopt;
+    record.draining = draining;
+    return record.Encode();
+  });
+  if (absl::IsNotFound(s)) return absl::NotFoundError(StrCat("StoC ", stoc.value(), " has no record"));
+  NOVA_RETURN_IF_ERROR(s);
+  return mirror_->LoadStoc(stoc);
+}
+
+Status DrainRequests::MarkNode(const Term& term, const std::string& name, bool draining) {
+  const Status s = Mark(term, NodePath(name), [&](const Znode& node) -> StatusOr<std::optional<std::string>> {
+    NOVA_ASSIGN_OR_RETURN(NodeInfo info, DecodeNodeInfo(node.data));
+    if (info.draining == draining) return std::nullopt;
+    info.draining = draining;
+    return EncodeNodeInfo(info);
+  });
+  if (absl::IsNotFound(s)) return NotRegistered(name);
+  NOVA_RETURN_IF_ERROR(s);
+  return mirror_->LoadNode(name);
+}
+
+Status DrainRequests::Mark(const Term& term, const std::string& path, Marked marked) {
+  std::optional<int64_t> refused;
+  for (int i = 0; i < kMarkTries; ++i) {
+    NOVA_ASSIGN_OR_RETURN(const Znode node, term.store->Get(path));
+    NOVA_ASSIGN_OR_RETURN(const std::optional<std::string> data, marked(node));
+    if (!data) return OkStatus();
+    const Status s = RangeMovers::Replace(term, path, *data, node.version).status();
+    // Refused twice at one version: not because of somebody's change of it; another one leads.
+    if (!absl::IsAborted(s) || refused == node.version) return s;
+    refused = node.version;
+    NOVA_RETURN_IF_ERROR(term.store->Sync());
+  }
+  return absl::UnavailableError(StrCat(path, " is changed by others all the time"));
+}
+
+}  // namespace nova

@@ -1,0 +1,53 @@
+// DrainRequests: carries out Drain and Undrain of coordinator.proto: finds the node that is meant, and
+// sets or clears its mark by compare-and-set (drain.h). To ask for a mark that is there already is no error.
+//
+// Thread safety: all; both wait for the store. Marks are set one after another, so that two that are allowed
+//                each by itself do not leave too few StoCs together.
+// Ownership:     the parts outlive it.
+// Errors:        NotLeadingError (leader_channel.h); NotFound: there is no such node; Unavailable: the node
+//                is unknown for a moment only, or the store does not answer; FailedPrecondition: drain.h.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "common/base/mutex.h"
+#include "coordinator/cluster_mirror.h"
+#include "coordinator/drain.h"
+
+namespace nova {
+
+class DrainRequests {
+ public:
+  DrainRequests(const ClusterOptions& options, Election* election, ClusterMirror* mirror)
+      : options_(options), election_(election), mirror_(mirror) {}
+
+  // Marks the node; what is still on it.
+  StatusOr<std::string> Drain(const std::string& node, bool force);
+  Status Undrain(const std::string& node);
+
+ private:
+  // The znode's data with the mark as it is wanted; none: it is so already.
+  using Marked = absl::FunctionRef<StatusOr<std::optional<std::string>>(const Znode& node)>;
+
+  // Which node is meant, by what the store says now.
+  StatusOr<DrainTarget> Find(const Term& term, const std::string& node) const;
+  // Unavailable: the node is unknown for a moment only. NotFound: there is none of that name.
+  Status NotRegistered(const std::string& node) const;
+  // Whether they may be drained, where one of them does not drain yet.
+  Status CheckStocs(const std::vector<StocId>& stocs, bool force) const;
+  // Sets or clears one mark: in a StoC's record, in a node's registration. The mirror knows it when it is
+  // done.
+  Status MarkStoc(const Term& term, StocId stoc, bool draining);
+  Status MarkNode(const Term& term, const std::string& node, bool draining);
+  // The loop of both: until the mark is there, whoever set it.
+  static Status Mark(const Term& term, const std::string& path, Marked marked);
+
+  const ClusterOptions options_;
+  Election* const election_;
+  ClusterMirror* const mirror_;
+  Mutex marking_;  // held while marks are set
+};
+
+}  // namespace nova

@@ -1,0 +1,62 @@
+// StocWatch: when a leader takes a StoC for away, for lost, for back, and writes so into its record (StoC
+// record, N5).
+//
+// Time counts only while the leader listened, as it does for owners of ranges (absence is not death, C2'):
+//   - away: nobody with the record's id and store is registered and heard, for as long as a lease.
+//   - lost: away, and leaders have listened for `stoc_down_after_ns` in vain. Each leader goes on from
+//     the sum in the record, which is brought up to date four times in that time.
+//   - lost at once: another store is registered and heard under its name, for its disk was replaced; or
+//     it drains and is away, for the operator has said that it need not come back.
+//   - up: heard again, with its id and its store, whatever it was.
+//
+// Thread safety: pure functions of plain values.   Errors: none.
+#pragma once
+
+#include <optional>
+
+#include "coordinator/cluster_types.h"
+#include "coordinator/stoc_record.h"
+
+namespace nova {
+
+// What a leader knows of a StoC that has a record.
+struct StocWatch {
+  // Moments of the leader's clock, with the time it had been deaf by then.
+  struct Moment {
+    Nanos at_ns = 0;
+    Nanos deaf_ns = 0;
+  };
+  StocRecord record;
+  // When it was last heard, or when the leader began to listen for it; later, what the record counts already.
+  Moment silent_from;
+  bool changing = false;             // a StocChange is under way
+  std::optional<Moment> counted_to;  // by the change that is under way, in away_ms
+};
+
+// A compare-and-set of a record: replace exactly the version of `before`.
+struct StocChange {
+  StocRecord before;
+  StocRecord after;
+};
+
+// What a leader sees of it at one moment.
+struct StocLook {
+  const NodeInfo* node = nullptr;  // registered with the record's id and store; null: none is
+  bool live = false;               // the node is heard, or the leader had no time to hear it yet
+  bool heard = false;              // live, and this leader did hear it
+  bool replaced = false;           // another store is registered and heard under the record's name
+  Nanos listened_ns = 0;           // in vain, since StocWatch::silent_from
+  Nanos silent_ns = 0;             // the same with the time that the leader was deaf
+  int64_t wall_ms = 0;             // the wall clock
+};
+
+struct StocLimits {
+  Nanos lease_ns = 0;
+  Nanos down_after_ns = 0;
+};
+
+// The record as it should be; none: as it is.
+std::optional<StocRecord> NextStocRecord(const StocLimits& limits, const StocRecord& now,
+                                         const StocLook& look);
+
+}  // namespace nova
