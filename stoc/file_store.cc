@@ -13,8 +13,8 @@ using Kind = FileHeader::Kind;
 
 namespace {
 
-// A collection takes the files of `a` later than those of `b`, of the same range (N4). Files without a job
-// are left to the next epoch.
+// A collection takes the files of `a` later than those of `b`, of the same range (collection, N4). Files
+// without a job are left to the next epoch.
 bool IsLater(const Creator& a, const Creator& b) {
   if (a.epoch != b.epoch) return a.epoch > b.epoch;
   return b.job != 0 && (a.job == 0 || a.job > b.job);

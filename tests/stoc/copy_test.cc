@@ -1,5 +1,5 @@
-// Copies of files from StoC to StoC (S5): made, refused, stopped, healed, paced; over sockets in real time
-// and over the simulated fabric.
+// Copies of files from StoC to StoC (rebuild, S5): made, refused, stopped, healed, paced; over sockets in
+// real time and over the simulated fabric.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

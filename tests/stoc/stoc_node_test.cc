@@ -244,7 +244,7 @@ TEST_P(StocNodeTest, ALaterProcessOfTheNameEndsIt) {
   });
 }
 
-// It hears of the others with its heartbeats, and fetches from them what an owner asks it to copy (S5).
+// It hears of the others with its heartbeats, and copies from them what an owner asks for (rebuild, S5).
 TEST_P(StocNodeTest, ItCopiesFromTheStocsThatTheCoordinatorTellsItOf) {
   Run([&](FabricWorld* world) {
     Cluster cluster(world);

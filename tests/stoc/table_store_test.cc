@@ -372,7 +372,7 @@ TEST_P(TableStoreTest, AFailedWriteLeavesNothing) {
   });
 }
 
-// --- copies (S5)
+// --- copies (rebuild, S5)
 
 constexpr Creator kRebuild{kCreator.range, kCreator.epoch, 9};
 
