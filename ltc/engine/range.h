@@ -134,6 +134,7 @@ class Range : public std::enable_shared_from_this<Range> {
   Status RenewManifest(const std::function<Status()>& may_go_on) {
     return versions_.RenewManifest(may_go_on);
   }
+  Status SettleDoubt() { return versions_.SettleDoubt(); }  // see VersionSet; waits
   // Every job of this epoch with a lower number has ended: the files it placed are referenced now or never
   // (collection, N4).
   uint64_t FirstUnfinishedJob() const { return jobs_.FirstUnfinished(); }

@@ -203,6 +203,16 @@ Status VersionSet::RenewManifest(const std::function<Status()>& may_go_on) {
   return s;
 }
 
+Status VersionSet::SettleDoubt() {
+  {
+    MutexLock lock(&mu_);
+    if (maybe_committed_outputs_.empty() && maybe_committed_copies_.empty()) return OkStatus();
+    NOVA_RETURN_IF_ERROR(CommitLocked({}));
+  }
+  Committed();
+  return OkStatus();
+}
+
 NamedFiles VersionSet::ReferencedFiles() const {
   NamedFiles files;
   std::vector<TableRef> read;  // let go of outside the lock: the last reference may be ours

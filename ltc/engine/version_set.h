@@ -102,6 +102,8 @@ class VersionSet {
   // later stops edits, only if `may_go_on` is OK at that time. After an error the manifest is where it was,
   // unless the outcome of the last step is in doubt.
   Status RenewManifest(const std::function<Status()>& may_go_on);
+  // Edits that failed are in doubt no longer: an empty one counts in their place, if there are any.
+  Status SettleDoubt();
   // The files that the version, a checkpoint, a reader or an edit that failed may name, and on which StoCs
   // they may name them (collection, N4). Waits for an edit under way.
   NamedFiles ReferencedFiles() const;

@@ -767,6 +767,9 @@ std::optional<size_t> HostedRange::Exposure() const {
 
 void HostedRange::CollectOrphans(uint64_t grace_ms) {
   if (range_ == nullptr || !range_->active()) return;
+  // What only an edit in doubt names is no orphan yet, and an idle range would keep it for ever.
+  if (const Status s = range_->SettleDoubt(); !s.ok())
+    NOVA_LOG(INFO) << "range " << id_.value() << ": edits stay in doubt: " << s;
   for (const NodeInfo& n : services_->stocs->live()) {
     const Status s = CollectOrphansOf(n.stoc_id, grace_ms);
     if (!s.ok())

@@ -7,9 +7,8 @@
 #include "common/base/fault_disk.h"
 #include "common/base/log.h"
 #include "logc/log_record.h"
-#include "ltc/engine/manifest.h"
-#include "stoc/file_header.h"
 #include "stoc/stoc_table_store.h"
+#include "tests/cluster_sim/table_copies.h"
 
 namespace nova {
 namespace {
@@ -630,46 +629,27 @@ std::string ManifestsNotWhole(SimCluster* cluster, const ChaosOptions& options) 
   return "";
 }
 
-// Files of tables that the range's manifest names no more, of its epoch or a former one: collection (N4).
-// What no job of this epoch has made, copies that were repaired, is left to the next one.
-std::string Orphans(SimCluster* cluster) {
-  std::map<RangeId, RangeRecord> records = cluster->Records();
-  std::map<StocFileId, std::pair<FileHeader, std::string>> files;  // and where
-  std::map<Uuid, std::vector<Manifest::Copy>> manifests;
-  for (const std::string& name : cluster->Names("stoc")) {
-    if (!cluster->Runs(name)) continue;
-    Disk* const disk = cluster->disk(name);
-    for (const std::string& file : disk->List("files").value_or(std::vector<std::string>())) {
-      const auto open = disk->Open("files/" + file, /*writable=*/false);
-      if (!open.ok()) continue;
-      std::string bytes((*open)->Size().value_or(0), '\0');
-      if (bytes.size() < kFileHeaderBytes || !(*open)->Read(0, bytes.size(), bytes.data()).ok()) continue;
-      const auto header = FileHeader::Decode(std::string_view(bytes).substr(0, kFileHeaderBytes));
-      if (!header.ok()) continue;
-      if (header->kind == FileHeader::Kind::kWhole) files[header->file] = {*header, name};
-      if (header->kind == FileHeader::Kind::kAppended)
-        manifests[header->file.owner].push_back({name, bytes.substr(kFileHeaderBytes)});
+// Each part of a table has the copies that are configured, on StoCs that run (rebuild, S5); files that no
+// manifest names there are gone (collection, N4). A StoC that is lost, and whose absence is waited for, has what
+// it has. What no job of this epoch has made is left to the next one.
+std::string TablesNotWhole(SimCluster* cluster, const ChaosOptions& options, bool waits_for_a_stoc) {
+  const TableCopies tables = LookAtTables(cluster);
+  if (!tables.error.empty()) return tables.error;
+  const auto wanted = static_cast<size_t>(options.cluster.ltc.hosted.placement.replicas);
+  if (tables.Missing() > 0 || (!waits_for_a_stoc && tables.ShortOf(wanted) > 0))
+    return tables.ToString(wanted);
+  const std::map<RangeId, RangeRecord> records = cluster->Records();
+  for (const auto& [stoc, files] : tables.files) {
+    for (const auto& [file, header] : files) {
+      const Creator& creator = header.creator;
+      const auto owner = records.find(creator.range), named = tables.named.find(file);
+      if (owner == records.end() || (named != tables.named.end() && named->second.contains(stoc))) continue;
+      if (creator.epoch > owner->second.epoch || (creator.epoch == owner->second.epoch && creator.job == 0))
+        continue;
+      return StrCat("file ", file.ToString(), " of range ", owner->first.value(), " epoch ",
+                    creator.epoch.value(), " job ", creator.job, ", the range's being ",
+                    owner->second.epoch.value(), ", is left on StoC ", stoc.value());
     }
-  }
-  std::set<Uuid> named;
-  for (const auto& [id, r] : records) {
-    const auto edits = Manifest::Recover(r.manifest.file, manifests[r.manifest.file]);
-    if (!edits.ok()) return StrCat("range ", id.value(), ": its manifest: ", edits.status().message());
-    for (const VersionEdit& edit : *edits) {
-      for (const Uuid& dropped : edit.drops) named.erase(dropped);
-      for (const auto& add : edit.adds) named.insert(add.table.uuid);
-      for (const TableInfo& held : edit.held) named.insert(held.uuid);
-    }
-  }
-  for (const auto& [file, found] : files) {
-    const Creator& creator = found.first.creator;
-    const auto owner = records.find(creator.range);
-    if (owner == records.end() || named.contains(file.owner)) continue;
-    if (creator.epoch > owner->second.epoch || (creator.epoch == owner->second.epoch && creator.job == 0))
-      continue;
-    return StrCat("file ", file.ToString(), " of range ", owner->first.value(), " epoch ",
-                  creator.epoch.value(), " job ", creator.job, ", the range's being ",
-                  owner->second.epoch.value(), ", is left on ", found.second);
   }
   return "";
 }
@@ -841,7 +821,10 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
   if (judge("")) judge(WaitUntilEmpty([&] { return ManifestsNotWhole(&cluster, options); }, kWholeWithin));
   loads.clear();
   clients.clear();
-  if (judge("")) judge(WaitUntilEmpty([&] { return Orphans(&cluster); }, kWholeWithin));
+  const bool waits = !broken.lost_stoc.empty() && !cluster.Runs(broken.lost_stoc) &&
+                     options.cluster.coordinator.cluster.stoc_down_after_ns > kWholeWithin;
+  const auto tables = [&] { return TablesNotWhole(&cluster, options, waits); };
+  if (judge("")) judge(WaitUntilEmpty(tables, kWholeWithin));
   if (judge("")) judge(WaitUntilEmpty([&] { return StillHeld(&cluster, options); }, kWholeWithin));
 }
 
@@ -854,6 +837,8 @@ ChaosOptions ChaosOf(uint64_t seed) {
   o.cluster.stoc.xchg_threads = 1 + static_cast<int>(random.Uniform(2));
   o.cluster.ltc.hosted.range.active_memtables = 1 + static_cast<int>(random.Uniform(3));
   o.cluster.ltc.hosted.placement.replicas = 1 + static_cast<int>(random.Uniform(3));
+  constexpr Nanos kDownAfter[] = {kSecond, 3 * kSecond, 3600 * kSecond};  // flapping around it, and never
+  o.cluster.coordinator.cluster.stoc_down_after_ns = kDownAfter[random.Uniform(std::size(kDownAfter))];
   if (random.OneIn(5)) o.cluster.ltc.hosted.min_replicas = o.cluster.ltc.hosted.log_replicas;
   if (random.OneIn(3)) o.cluster.ltc.hosted.range.memtable_size_bytes = 2 << 10;
   if (random.OneIn(3)) o.cluster.disk.latency_ns = static_cast<Nanos>(random.Uniform(5 * kMillisecond));

@@ -2,9 +2,8 @@
 // made up for, once, and nothing that is referenced is lost.
 #include <gtest/gtest.h>
 
-#include "ltc/engine/manifest.h"
-#include "stoc/file_header.h"
 #include "tests/cluster_sim/scenario.h"
+#include "tests/cluster_sim/table_copies.h"
 
 namespace nova {
 namespace {
@@ -21,19 +20,6 @@ SimClusterOptions Options() {
   options.coordinator.cluster.stoc_down_after_ns = kDownAfter;
   return options;
 }
-
-// Where the tables of a range should be, and where their files are.
-struct Copies {
-  size_t parts = 0;
-  size_t short_of_two = 0;  // parts with fewer than two copies on StoCs that run, as the manifest names them
-  size_t missing = 0;       // copies that the manifest names and a running StoC has not
-  size_t surplus = 0;       // files of tables on running StoCs that the manifest does not name there
-  bool whole() const { return parts > 0 && short_of_two == 0 && missing == 0; }
-  std::string ToString() const {
-    return StrCat(parts, " parts, ", short_of_two, " short of two copies, ", missing, " copies missing, ",
-                  surplus, " files too many");
-  }
-};
 
 struct World : OneRange {
   explicit World(const SimClusterOptions& options = Options()) : OneRange(options) {}
@@ -55,82 +41,26 @@ struct World : OneRange {
     }
   }
 
-  std::shared_ptr<const Version> VersionOf(const RangeRecord& record) {
-    std::vector<Manifest::Copy> copies;
-    for (const StocId member : record.manifest.members) {
-      const std::string stoc = StocOf(member);
-      if (stoc.empty()) continue;
-      const auto file = cluster.disk(stoc)->Open(
-          StrCat("files/", StocFileId{record.manifest.file, 0}.ToString()), /*writable=*/false);
-      if (!file.ok()) continue;
-      std::string bytes(*(*file)->Size() - kFileHeaderBytes, '\0');
-      EXPECT_TRUE((*file)->Read(kFileHeaderBytes, bytes.size(), bytes.data()).ok());
-      copies.push_back({stoc, std::move(bytes)});
-    }
-    const auto edits = Manifest::Recover(record.manifest.file, copies);
-    if (!edits.ok()) return nullptr;  // renewed just now
-    auto version = std::make_shared<const Version>();
-    for (const VersionEdit& edit : *edits) {
-      auto next = version->Apply(edit, [](const TableInfo&) {});
-      EXPECT_TRUE(next.ok()) << next.status();
-      version = *std::move(next);
-    }
-    return version;
-  }
-  // Takes no time: nothing changes meanwhile.
-  Copies Count() {
-    std::map<StocFileId, std::set<StocId>> named;
-    Copies copies;
-    for (const auto& [id, record] : cluster.Records()) {
-      const auto version = VersionOf(record);
-      if (version == nullptr) return copies;
-      version->ForEachTableOnce([&](const TableInfo& table) {
-        ForEachPart(table, [&](uint32_t part) {
-          const auto& stocs = *CopiesOf(table, part);
-          named[{table.uuid, part}].insert(stocs.begin(), stocs.end());
-        });
-      });
-    }
-    std::set<StocId> running;
-    for (const std::string& stoc : cluster.Names("stoc")) {
-      if (!cluster.Runs(stoc)) continue;
-      const StocId id = cluster.stoc(stoc)->self().stoc_id;
-      running.insert(id);
-      const auto names = cluster.disk(stoc)->List("files");
-      EXPECT_TRUE(names.ok());
-      const std::set<std::string> there(names->begin(), names->end());
-      for (const auto& [file, stocs] : named) {
-        copies.missing += stocs.contains(id) && !there.contains(file.ToString());
-      }
-      for (const std::string& name : there) {
-        if (!cluster.IsTable(stoc, "files/" + name)) continue;
-        StocFileId file;
-        EXPECT_TRUE(StoreDirectory::ParseName(name, &file)) << name;
-        const auto at = named.find(file);
-        copies.surplus += at == named.end() || !at->second.contains(id);
-      }
-    }
-    copies.parts = named.size();
-    for (const auto& [file, stocs] : named) {
-      copies.short_of_two +=
-          std::count_if(stocs.begin(), stocs.end(), [&](StocId stoc) { return running.contains(stoc); }) < 2;
-    }
-    return copies;
-  }
-  bool WaitFor(Nanos within, const std::function<bool(const Copies&)>& wanted) {
+  bool WaitFor(Nanos within, const std::function<bool(const TableCopies&)>& wanted) {
     for (const Nanos until = Now() + within; Now() < until; SleepFor(kSecond / 10)) {
-      if (wanted(last = Count())) return true;
+      const TableCopies copies = LookAtTables(&cluster);
+      last = copies.ToString(2);
+      if (copies.error.empty() && wanted(copies)) return true;
     }
     return false;
   }
-  bool WaitWhole(Nanos within) {
-    return WaitFor(within, [](const Copies& c) { return c.whole(); });
+  static bool IsWhole(const TableCopies& copies) {
+    return !copies.named.empty() && copies.ShortOf(2) == 0 && copies.Missing() == 0;
+  }
+  bool WaitWhole(Nanos within) { return WaitFor(within, IsWhole); }
+  bool WaitWholeAndTidy(Nanos within) {
+    return WaitFor(within, [](const TableCopies& c) { return IsWhole(c) && c.Surplus() == 0; });
   }
   double Copied() { return cluster.Metric("stoc", "nova_stoc_copied_bytes_total"); }
 
   int written = 0;
   std::map<std::string, std::string> values;
-  Copies last;  // of WaitFor
+  std::string last;  // that WaitFor saw
 };
 
 TEST(RebuildTest, S5ALostStocIsMadeUpForAndThenAnotherOneMayGo) {
@@ -140,7 +70,7 @@ TEST(RebuildTest, S5ALostStocIsMadeUpForAndThenAnotherOneMayGo) {
       ASSERT_NO_FATAL_FAILURE(w.Write(6));
       for (const char* const stoc : {"stoc-1", "stoc-3"}) {
         w.cluster.Kill(stoc);
-        ASSERT_TRUE(w.WaitWhole(kDownAfter + 30 * kSecond)) << w.last.ToString();
+        ASSERT_TRUE(w.WaitWhole(kDownAfter + 30 * kSecond)) << w.last;
         w.ExpectWhatWasWritten();
       }
       EXPECT_GT(w.Copied(), 0);
@@ -148,8 +78,7 @@ TEST(RebuildTest, S5ALostStocIsMadeUpForAndThenAnotherOneMayGo) {
       w.cluster.Kill(owner);
       ASSERT_TRUE(w.WaitForOtherOwner(owner));
       w.ExpectWhatWasWritten();
-      ASSERT_TRUE(w.WaitFor(60 * kSecond, [](const Copies& c) { return c.whole() && c.surplus == 0; }))
-          << w.last.ToString();
+      ASSERT_TRUE(w.WaitWholeAndTidy(60 * kSecond)) << w.last;
     });
   }
 }
@@ -160,11 +89,10 @@ TEST(RebuildTest, S5WhatComesBackCountsAgainAndWhatIsTooMuchGoes) {
       World w;
       ASSERT_NO_FATAL_FAILURE(w.Write(6));
       w.cluster.Kill("stoc-2");
-      ASSERT_TRUE(w.WaitWhole(kDownAfter + 30 * kSecond)) << w.last.ToString();
+      ASSERT_TRUE(w.WaitWhole(kDownAfter + 30 * kSecond)) << w.last;
       ASSERT_TRUE(w.cluster.Start("stoc-2").ok());
-      EXPECT_GT(w.Count().surplus, 0u) << "it came back without its files";
-      ASSERT_TRUE(w.WaitFor(60 * kSecond, [](const Copies& c) { return c.whole() && c.surplus == 0; }))
-          << w.last.ToString();
+      EXPECT_GT(LookAtTables(&w.cluster).Surplus(), 0u) << "it came back without its files";
+      ASSERT_TRUE(w.WaitWholeAndTidy(60 * kSecond)) << w.last;
       w.ExpectWhatWasWritten();
     });
   }
@@ -181,7 +109,7 @@ TEST(RebuildTest, S5AStocThatIsBackBeforeItIsLostMovesNothing) {
       SleepFor(kDownAfter);
     }
     EXPECT_EQ(w.Copied(), 0);
-    EXPECT_TRUE(w.WaitWhole(10 * kSecond)) << w.last.ToString();
+    EXPECT_TRUE(w.WaitWhole(10 * kSecond)) << w.last;
     w.ExpectWhatWasWritten();
   });
 }
@@ -197,7 +125,7 @@ TEST(RebuildTest, N5AReplacedDiskIsNotWaitedFor) {
     w.cluster.Kill("stoc-0");
     w.cluster.LoseDisk("stoc-0");
     ASSERT_TRUE(w.cluster.Start("stoc-0").ok());
-    ASSERT_TRUE(w.WaitWhole(60 * kSecond)) << w.last.ToString();
+    ASSERT_TRUE(w.WaitWhole(60 * kSecond)) << w.last;
     EXPECT_GT(w.Copied(), 0);
     w.ExpectWhatWasWritten();
   });
@@ -208,7 +136,7 @@ TEST(RebuildTest, N4WhatAStocLacksIsFoundWithoutARead) {
   Simulate(1, [] {
     World w;
     ASSERT_NO_FATAL_FAILURE(w.Write(6));
-    ASSERT_TRUE(w.WaitWhole(20 * kSecond)) << w.last.ToString();
+    ASSERT_TRUE(w.WaitWhole(20 * kSecond)) << w.last;
     const auto names = w.cluster.disk("stoc-2")->List("files");
     ASSERT_TRUE(names.ok());
     int deleted = 0;
@@ -221,7 +149,7 @@ TEST(RebuildTest, N4WhatAStocLacksIsFoundWithoutARead) {
     ASSERT_TRUE(w.cluster.disk("stoc-2")->SyncDirectory("files").ok());
     w.cluster.Kill("stoc-2");
     ASSERT_TRUE(w.cluster.Start("stoc-2").ok());
-    ASSERT_TRUE(w.WaitFor(30 * kSecond, [](const Copies& c) { return c.whole(); })) << w.last.ToString();
+    ASSERT_TRUE(w.WaitWhole(30 * kSecond)) << w.last;
     w.ExpectWhatWasWritten();
   });
 }
@@ -237,7 +165,7 @@ TEST(RebuildTest, S5TablesThatWereWrittenShortOfCopiesGetThemLater) {
     w.cluster.Kill("stoc-2");
     ASSERT_NO_FATAL_FAILURE(w.Write(4));
     for (const char* const stoc : {"stoc-1", "stoc-2"}) ASSERT_TRUE(w.cluster.Start(stoc).ok());
-    ASSERT_TRUE(w.WaitWhole(60 * kSecond)) << w.last.ToString();
+    ASSERT_TRUE(w.WaitWhole(60 * kSecond)) << w.last;
     w.ExpectWhatWasWritten();
   });
 }
@@ -261,8 +189,7 @@ TEST(RebuildTest, S5OwnersAndTargetsThatDieMeanwhileLoseNothing) {
       ASSERT_TRUE(w.WaitForOtherOwner(owner));
       ASSERT_TRUE(w.cluster.Start(owner).ok());
       ASSERT_NO_FATAL_FAILURE(w.Write(1));
-      ASSERT_TRUE(w.WaitFor(90 * kSecond, [](const Copies& c) { return c.whole() && c.surplus == 0; }))
-          << w.last.ToString();
+      ASSERT_TRUE(w.WaitWholeAndTidy(90 * kSecond)) << w.last;
       w.ExpectWhatWasWritten();
     });
   }

@@ -1,0 +1,91 @@
+#include "tests/cluster_sim/table_copies.h"
+
+#include <algorithm>
+
+#include "ltc/engine/manifest.h"
+
+namespace nova {
+
+size_t TableCopies::Missing() const {
+  size_t missing = 0;
+  for (const auto& [file, stocs] : named) {
+    for (const StocId stoc : stocs) {
+      const auto there = files.find(stoc);
+      missing += there != files.end() && !there->second.contains(file);
+    }
+  }
+  return missing;
+}
+
+size_t TableCopies::ShortOf(size_t wanted) const {
+  wanted = std::min(wanted, files.size());
+  return static_cast<size_t>(std::count_if(named.begin(), named.end(), [&](const auto& part) {
+    const std::set<StocId>& stocs = part.second;
+    return static_cast<size_t>(std::count_if(stocs.begin(), stocs.end(),
+                                             [this](StocId stoc) { return files.contains(stoc); })) < wanted;
+  }));
+}
+
+size_t TableCopies::Surplus() const {
+  size_t surplus = 0;
+  for (const auto& [stoc, there] : files) {
+    for (const auto& [file, header] : there) {
+      const auto at = named.find(file);
+      surplus += at == named.end() || !at->second.contains(stoc);
+    }
+  }
+  return surplus;
+}
+
+std::string TableCopies::ToString(size_t wanted) const {
+  if (!error.empty()) return error;
+  return StrCat(named.size(), " parts of tables, ", ShortOf(wanted), " with fewer than ", wanted,
+                " copies on StoCs that run, ", Missing(), " copies missing, ", Surplus(), " files too many");
+}
+
+TableCopies LookAtTables(SimCluster* cluster) {
+  TableCopies copies;
+  std::map<Uuid, std::vector<Manifest::Copy>> manifests;
+  for (const std::string& name : cluster->Names("stoc")) {
+    if (!cluster->Runs(name) || cluster->stoc(name) == nullptr) continue;
+    Disk* const disk = cluster->disk(name);
+    auto& files = copies.files[cluster->stoc(name)->self().stoc_id];
+    for (const std::string& file : disk->List("files").value_or(std::vector<std::string>())) {
+      const auto open = disk->Open("files/" + file, /*writable=*/false);
+      if (!open.ok() || file.ends_with(".tmp")) continue;
+      std::string bytes((*open)->Size().value_or(0), '\0');
+      if (bytes.size() < kFileHeaderBytes || !(*open)->Read(0, bytes.size(), bytes.data()).ok()) continue;
+      const auto header = FileHeader::Decode(std::string_view(bytes).substr(0, kFileHeaderBytes));
+      if (!header.ok()) continue;
+      if (header->kind == FileHeader::Kind::kWhole) files[header->file] = *header;
+      if (header->kind == FileHeader::Kind::kAppended)
+        manifests[header->file.owner].push_back({name, bytes.substr(kFileHeaderBytes)});
+    }
+  }
+  for (const auto& [id, record] : cluster->Records()) {
+    if (record.manifest.members.empty()) continue;
+    const auto edits = Manifest::Recover(record.manifest.file, manifests[record.manifest.file]);
+    if (!edits.ok()) {
+      copies.error = StrCat("range ", id.value(), ": its manifest: ", edits.status().message());
+      return copies;
+    }
+    auto version = std::make_shared<const Version>();
+    for (const VersionEdit& edit : *edits) {
+      auto next = version->Apply(edit, [](const TableInfo&) {});
+      if (!next.ok()) {
+        copies.error = StrCat("range ", id.value(), ": its manifest: ", next.status().message());
+        return copies;
+      }
+      version = *std::move(next);
+    }
+    version->ForEachTableOnce([&](const TableInfo& table) {
+      ForEachPart(table, [&](uint32_t part) {
+        const auto& stocs = *CopiesOf(table, part);
+        copies.named[{table.uuid, part}].insert(stocs.begin(), stocs.end());
+      });
+    });
+  }
+  return copies;
+}
+
+}  // namespace nova

@@ -1,0 +1,32 @@
+// TableCopies: where the manifests of a cluster's ranges name parts of tables, and where their files are.
+//
+// Thread safety: a fiber of the Simulation.   Ownership: none.   Errors: what is wrong, as text.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "stoc/file_header.h"
+#include "tests/cluster_sim/sim_cluster.h"
+
+namespace nova {
+
+struct TableCopies {
+  std::string error;                                         // a manifest that cannot be read just now
+  std::map<StocFileId, std::set<StocId>> named;              // the parts of tables, by all ranges
+  std::map<StocId, std::map<StocFileId, FileHeader>> files;  // of tables, on StoCs that run
+
+  // Of what is named: copies that a running StoC has not.
+  size_t Missing() const;
+  // Parts with fewer copies than `wanted` on StoCs that run, or than there are such StoCs.
+  size_t ShortOf(size_t wanted) const;
+  // Files that no manifest names on that StoC.
+  size_t Surplus() const;
+  std::string ToString(size_t wanted) const;
+};
+
+// As of one moment, if nothing waits: disks without latency.
+TableCopies LookAtTables(SimCluster* cluster);
+
+}  // namespace nova
