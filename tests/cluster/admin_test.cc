@@ -83,7 +83,7 @@ TEST_F(AdminTest, DrainedNodesStopWithNothingFailedAndNothingLost) {
   // Both may come back. The LTC takes part again, the StoC when it is told so.
   ASSERT_TRUE(cluster_->Restart("stoc-0").ok());
   ASSERT_TRUE(cluster_->Restart("ltc-0").ok());
-  EXPECT_TRUE(absl::StrContains(Status(), ", drained")) << said_;
+  EXPECT_TRUE(absl::StrContains(Status(), ", drain")) << said_;
   EXPECT_EQ(Nova({"drain", "stoc-1"}), 1) << said_;
   EXPECT_TRUE(absl::StrContains(said_, "stoc-1: 2 StoCs would be left to place on, too few for the 3 copies"))
       << said_;
