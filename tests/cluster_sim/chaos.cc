@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "logc/log_record.h"
 #include "stoc/stoc_table_store.h"
-#include "tests/cluster_sim/table_copies.h"
+#include "tests/cluster_sim/table_files.h"
 
 namespace nova {
 namespace {
@@ -633,7 +633,7 @@ std::string ManifestsNotWhole(SimCluster* cluster, const ChaosOptions& options) 
 // manifest names there are gone (collection, N4). A StoC that is lost, and whose absence is waited for, has what
 // it has. What no job of this epoch has made is left to the next one.
 std::string TablesNotWhole(SimCluster* cluster, const ChaosOptions& options, bool waits_for_a_stoc) {
-  const TableCopies tables = LookAtTables(cluster);
+  const TableFiles tables = LookAtTables(cluster);
   if (!tables.error.empty()) return tables.error;
   const auto wanted = static_cast<size_t>(options.cluster.ltc.hosted.placement.replicas);
   if (tables.Missing() > 0 || (!waits_for_a_stoc && tables.ShortOf(wanted) > 0))
@@ -642,7 +642,8 @@ std::string TablesNotWhole(SimCluster* cluster, const ChaosOptions& options, boo
   for (const auto& [stoc, files] : tables.files) {
     for (const auto& [file, header] : files) {
       const Creator& creator = header.creator;
-      const auto owner = records.find(creator.range), named = tables.named.find(file);
+      const auto owner = records.find(creator.range);
+      const auto named = tables.named.find(file);
       if (owner == records.end() || (named != tables.named.end() && named->second.contains(stoc))) continue;
       if (creator.epoch > owner->second.epoch || (creator.epoch == owner->second.epoch && creator.job == 0))
         continue;

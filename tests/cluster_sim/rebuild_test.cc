@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cluster_sim/scenario.h"
-#include "tests/cluster_sim/table_copies.h"
+#include "tests/cluster_sim/table_files.h"
 
 namespace nova {
 namespace {
@@ -41,20 +41,20 @@ struct World : OneRange {
     }
   }
 
-  bool WaitFor(Nanos within, const std::function<bool(const TableCopies&)>& wanted) {
+  bool WaitFor(Nanos within, const std::function<bool(const TableFiles&)>& wanted) {
     for (const Nanos until = Now() + within; Now() < until; SleepFor(kSecond / 10)) {
-      const TableCopies copies = LookAtTables(&cluster);
+      const TableFiles copies = LookAtTables(&cluster);
       last = copies.ToString(2);
       if (copies.error.empty() && wanted(copies)) return true;
     }
     return false;
   }
-  static bool IsWhole(const TableCopies& copies) {
+  static bool IsWhole(const TableFiles& copies) {
     return !copies.named.empty() && copies.ShortOf(2) == 0 && copies.Missing() == 0;
   }
   bool WaitWhole(Nanos within) { return WaitFor(within, IsWhole); }
   bool WaitWholeAndTidy(Nanos within) {
-    return WaitFor(within, [](const TableCopies& c) { return IsWhole(c) && c.Surplus() == 0; });
+    return WaitFor(within, [](const TableFiles& c) { return IsWhole(c) && c.Surplus() == 0; });
   }
   double Copied() { return cluster.Metric("stoc", "nova_stoc_copied_bytes_total"); }
 

@@ -1,4 +1,4 @@
-#include "tests/cluster_sim/table_copies.h"
+#include "tests/cluster_sim/table_files.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 namespace nova {
 
-size_t TableCopies::Missing() const {
+size_t TableFiles::Missing() const {
   size_t missing = 0;
   for (const auto& [file, stocs] : named) {
     for (const StocId stoc : stocs) {
@@ -17,7 +17,7 @@ size_t TableCopies::Missing() const {
   return missing;
 }
 
-size_t TableCopies::ShortOf(size_t wanted) const {
+size_t TableFiles::ShortOf(size_t wanted) const {
   wanted = std::min(wanted, files.size());
   return static_cast<size_t>(std::count_if(named.begin(), named.end(), [&](const auto& part) {
     const std::set<StocId>& stocs = part.second;
@@ -26,7 +26,7 @@ size_t TableCopies::ShortOf(size_t wanted) const {
   }));
 }
 
-size_t TableCopies::Surplus() const {
+size_t TableFiles::Surplus() const {
   size_t surplus = 0;
   for (const auto& [stoc, there] : files) {
     for (const auto& [file, header] : there) {
@@ -37,14 +37,14 @@ size_t TableCopies::Surplus() const {
   return surplus;
 }
 
-std::string TableCopies::ToString(size_t wanted) const {
+std::string TableFiles::ToString(size_t wanted) const {
   if (!error.empty()) return error;
   return StrCat(named.size(), " parts of tables, ", ShortOf(wanted), " with fewer than ", wanted,
                 " copies on StoCs that run, ", Missing(), " copies missing, ", Surplus(), " files too many");
 }
 
-TableCopies LookAtTables(SimCluster* cluster) {
-  TableCopies copies;
+TableFiles LookAtTables(SimCluster* cluster) {
+  TableFiles copies;
   std::map<Uuid, std::vector<Manifest::Copy>> manifests;
   for (const std::string& name : cluster->Names("stoc")) {
     if (!cluster->Runs(name) || cluster->stoc(name) == nullptr) continue;

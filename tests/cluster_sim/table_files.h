@@ -1,4 +1,4 @@
-// TableCopies: where the manifests of a cluster's ranges name parts of tables, and where their files are.
+// TableFiles: where the manifests of a cluster's ranges name parts of tables, and where their files are.
 //
 // Thread safety: a fiber of the Simulation.   Ownership: none.   Errors: what is wrong, as text.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace nova {
 
-struct TableCopies {
+struct TableFiles {
   std::string error;                                         // a manifest that cannot be read just now
   std::map<StocFileId, std::set<StocId>> named;              // the parts of tables, by all ranges
   std::map<StocId, std::map<StocFileId, FileHeader>> files;  // of tables, on StoCs that run
@@ -27,6 +27,6 @@ struct TableCopies {
 };
 
 // As of one moment, if nothing waits: disks without latency.
-TableCopies LookAtTables(SimCluster* cluster);
+TableFiles LookAtTables(SimCluster* cluster);
 
 }  // namespace nova
