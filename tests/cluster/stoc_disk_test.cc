@@ -138,6 +138,40 @@ TEST_F(StocDiskTest, ALostDiskOfTwoCopiesCostsNothing) {
   ExpectAllRight("with a new stoc-1");
 }
 
+// One after the other, each made up for before the next one goes (rebuild, S5): what was there in two copies
+// outlives the loss of two disks of four.
+TEST_F(StocDiskTest, ALostDiskIsMadeUpForAndThenAnotherOneMayGo) {
+  ProcessClusterOptions options;
+  options.coordinator_flags = {"--stoc_down_after=2"};
+  options.ltc_flags = {"--min_replicas=2"};
+  Start(options);
+  if (client_ == nullptr) return;
+  Fill();
+  StartLtcsAnew();
+  for (const std::string stoc : {"stoc-1", "stoc-2"}) {
+    LoseForGood(stoc);
+    nlohmann::json status;
+    const auto whole = [&] {
+      std::string said;
+      if (cluster_->Nova({"status", "--json"}, &said) != 0) return false;
+      status = nlohmann::json::parse(said, nullptr, false);
+      for (const auto& s : status.value("stocs", nlohmann::json::array())) {
+        if (s.value("name", "") == stoc && s.value("presence", "") != "lost") return false;
+      }
+      const nlohmann::json tables =
+          status.value("copies", nlohmann::json::object()).value("tables", nlohmann::json::object());
+      return tables.value("all", 0) > 0 && tables.value("degraded", 1) == 0;
+    };
+    const Nanos until = Now() + 90 * kSecond;
+    while (!whole() && Now() < until) SleepFor(200 * kMillisecond);
+    ASSERT_LT(Now(), until) << status.dump();
+    EXPECT_GT(status["rebuild"].value("copied_bytes", 0), 0) << status.dump();
+    ExpectAllRight("without " + stoc);
+  }
+  StartLtcsAnew();  // the manifests say it, too
+  ExpectAllRight("after a restart of the LTCs");
+}
+
 TEST_F(StocDiskTest, ALostDiskOfOneCopyCostsWhatItHeldAndNothingElse) {
   ProcessClusterOptions options;
   options.ltc_flags = {"--table_replicas=1"};
