@@ -11,6 +11,7 @@ namespace {
 constexpr Nanos kFirstPause = kSecond;  // after a failure
 constexpr Nanos kLongestPause = 60 * kSecond;
 constexpr int kMostDoublings = 6;
+constexpr Nanos kPassedOver = 30 * kSecond;  // a StoC, by all tables of the range
 
 bool IsOn(const TableInfo& table, StocId stoc) {
   bool on = false;
@@ -80,7 +81,9 @@ bool Rebuilder::RebuildOne() {
       Now() + std::min(kLongestPause, kFirstPause << std::min(failed.times, kMostDoublings));
   ++failed.times;
   for (const PartCopy& c : plan.copies) {
-    if (c.to != StocId()) failed.tried.insert(c.to);
+    if (c.to == StocId()) continue;
+    failed.tried.insert(c.to);
+    passed_over_[c.to] = Now() + kPassedOver;
   }
   return false;
 }
@@ -113,6 +116,9 @@ CopyPlan Rebuilder::PlanFor(const TableInfo& table, const CopyPlanner& planner) 
   {
     MutexLock lock(&mu_);
     if (const auto failed = failed_.find(table.uuid); failed != failed_.end()) tried = failed->second.tried;
+    for (const auto& [stoc, until_ns] : passed_over_) {
+      if (Now() < until_ns) tried.insert(stoc);
+    }
   }
   CopyPlan plan = planner(table, tried);
   if (!plan.copies.empty() || tried.empty()) return plan;

@@ -13,7 +13,8 @@
 // stays, however late the deletion comes.
 //
 // Tables with the fewest living copies go first. After a failure a table pauses, for twice as long each time, and
-// then takes other StoCs as long as there are any.
+// then takes other StoCs as long as there are any. Other tables pass over these StoCs for half a minute, if they
+// can: one that hangs is not waited for by each table in turn.
 //
 // Thread safety: all. RebuildOne waits for StoCs and for the manifest; several threads take several tables.
 // Locks: its own, a leaf.
@@ -76,7 +77,7 @@ class Rebuilder {
 
   // Steps 2 to 4.
   Status Rebuild(const Uuid& table, uint64_t job, CopyPlan* plan);
-  // The planner's plan, with StoCs that were not tried if there are any.
+  // The planner's plan, with StoCs that have not failed lately if there are any.
   CopyPlan PlanFor(const TableInfo& table, const CopyPlanner& planner);
 
   const RangeContext* const context_;
@@ -86,6 +87,7 @@ class Rebuilder {
   std::set<Due> due_ ABSL_GUARDED_BY(mu_);    // the most endangered first
   std::set<Uuid> busy_ ABSL_GUARDED_BY(mu_);  // taken by RebuildOne: one attempt for a table at a time
   std::map<Uuid, Failed> failed_ ABSL_GUARDED_BY(mu_);
+  std::map<StocId, Nanos> passed_over_ ABSL_GUARDED_BY(mu_);  // until then, after a failure
   Progress progress_ ABSL_GUARDED_BY(mu_);
   LogThrottle failures_;
 };

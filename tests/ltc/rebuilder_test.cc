@@ -250,6 +250,20 @@ TEST_F(RebuilderTest, S5AfterAFailureATablePausesAndTakesOtherStocs) {
   EXPECT_EQ(Places(table), std::vector({kB, kC}));
 }
 
+TEST_F(RebuilderTest, S5AStocThatFailedOneTableIsPassedOverByOthers) {
+  const TableInfo first = TableOn({kA}, 'a'), second = TableOn({kA, kB}, 'b');
+  Add(first);
+  Add(second);
+  rebuilder.Look();
+  store.answer = absl::DeadlineExceededError("it hangs");
+  EXPECT_FALSE(rebuilder.RebuildOne());
+  store.answer = OkStatus();
+  EXPECT_TRUE(rebuilder.RebuildOne());
+  ASSERT_EQ(store.asked.size(), 2u);
+  EXPECT_EQ(store.asked[0].copies, BothParts(kA, kC));
+  EXPECT_EQ(store.asked[1].copies, BothParts(kA, kD));
+}
+
 TEST_F(RebuilderTest, S5ATableThatIsCompactedAwayMeanwhileIsNoFailure) {
   const TableInfo table = TableOn({kA, kB});
   Add(table);
