@@ -201,6 +201,7 @@ void NodeSessionImpl::HeartbeatOnce() {
       l->set_fewest_table_copies(load.tables.fewest);
       l->set_rebuild_bytes(load.tables.rebuild_bytes);
       l->set_rebuilt_bytes(load.tables.rebuilt_bytes);
+      l->set_tables_stocs_version(load.tables.stocs_version);
     }
     if (report.copies) {
       request.mutable_copies()->set_log(report.copies->log);
@@ -259,6 +260,7 @@ void NodeSessionImpl::TakeReply(Nanos sent_ns, const std::string& bytes) {
       if (info.ok()) stocs.live.push_back(*std::move(info));
     }
     for (const uint32_t id : reply.lost_stocs()) stocs.lost.emplace_back(id);
+    stocs.version = reply.stocs_version();
     TakeStocs(reply.stocs_version(), std::move(stocs));
   }
   std::map<std::pair<RangeId, Epoch>, Nanos> ends;

@@ -50,6 +50,7 @@ struct TableCopies {
   uint32_t fewest = 0;         // living copies of the table with the fewest; 0 also where there is no table
   uint64_t rebuild_bytes = 0;  // to be copied, so that no table lacks a copy any more (rebuild, S5)
   uint64_t rebuilt_bytes = 0;  // copied since the range was opened
+  uint64_t stocs_version = 0;  // of the StocList by which they were counted; 0: not told
 };
 
 struct RangeLoad {
@@ -85,7 +86,9 @@ struct NodeReport {  // what a heartbeat says of the node
 // The StoCs of the cluster, as the leading coordinator sees them.
 struct StocList {
   std::vector<NodeInfo> live;  // with a lease
-  std::vector<StocId> lost;    // gone for good, as far as is known: what they held is made anew (N5, S5)
+  // Gone for good, as far as is known (StoC record, N5): what they held is made anew (rebuild, S5).
+  std::vector<StocId> lost;
+  uint64_t version = 0;  // of the list; what is counted by it says so (TableCopies)
   bool operator==(const StocList&) const = default;
 };
 

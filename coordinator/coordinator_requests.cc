@@ -59,7 +59,7 @@ HeartbeatEvent HeartbeatOf(const proto::HeartbeatRequest& in) {
     event.report.ranges.push_back(
         {RangeId(load.range()), Epoch(load.epoch()), load.open(), load.writes(), load.reads(), load.bytes(),
          TableCopies{load.tables(), load.degraded_tables(), load.fewest_table_copies(), load.rebuild_bytes(),
-                     load.rebuilt_bytes()}});
+                     load.rebuilt_bytes(), load.tables_stocs_version()}});
   }
   if (in.has_copies()) {
     event.report.copies = CopiesKept{in.copies().log(), in.copies().manifest(), in.copies().table()};

@@ -19,8 +19,12 @@ const CopiesKept* CopiesKeptBy(const ClusterState& state, const std::string& ltc
   return report != state.reports.end() && report->second.copies ? &*report->second.copies : nullptr;
 }
 
-bool OwnerWasHeard(const ClusterState::Range& range) {
-  return range.load.open && range.load.epoch == range.record.epoch;
+// Its owner has said what tables it has, and counted their copies by the StoCs as they are now: what it said
+// before a StoC went would pass for whole.
+bool OwnerWasHeard(const ClusterState& state, const ClusterState::Range& range) {
+  const uint64_t counted_by = range.load.tables.stocs_version;
+  return range.load.open && range.load.epoch == range.record.epoch &&
+         (counted_by == 0 || counted_by == state.stocs_version);
 }
 
 }  // namespace
@@ -75,7 +79,7 @@ Redundancy CountRedundancy(const ClusterState& state) {
     if (copies.empty()) continue;  // never opened: it has nothing yet
     Count(LivingCopies(record.manifest, living), wanted.manifest > 0 ? wanted.manifest : copies.size(),
           &out.manifests);
-    if (!OwnerWasHeard(range)) {
+    if (!OwnerWasHeard(state, range)) {
       ++out.unheard;
       continue;
     }

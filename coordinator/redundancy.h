@@ -27,8 +27,9 @@ struct CopyCounts {
 struct Redundancy {
   CopyCounts logs;
   CopyCounts manifests;
-  CopyCounts tables;     // of the ranges that were heard
-  uint64_t unheard = 0;  // ranges with a manifest whose owner has not said what tables it has
+  CopyCounts tables;  // of the ranges that were heard
+  // Ranges with a manifest whose owner has not said what tables it has, or not since the StoCs have changed.
+  uint64_t unheard = 0;
   // Of the ranges that were heard: parts of tables to be copied because StoCs are lost, and copied since the
   // ranges were opened.
   uint64_t rebuild_bytes = 0;

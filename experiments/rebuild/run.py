@@ -125,7 +125,8 @@ def measure(o, cluster):
         if lost_at is None and presence[victim] == "lost":
             lost_at = now
         tables = status["copies"]["tables"]
-        if lost_at is not None and tables["degraded"] == 0 and status["rebuild"]["to_copy_bytes"] == 0:
+        heard = status["copies"]["ranges_whose_tables_are_not_heard_of"] == 0
+        if lost_at is not None and heard and tables["degraded"] == 0:
             break
         time.sleep(0.1)
     cluster.kill("stoc-2")

@@ -1,13 +1,14 @@
 // BackgroundWork: the threads that flush, compact and rebuild the ranges of an LTC or of an embedded
-// database, and threads for work that waits: each Run... hands a closure to the threads of one kind, which take closures in
-// order.
+// database, and threads for work that waits: each Run... hands a closure to the threads of one kind, which
+// take closures in order.
 //
 // A range reports that work may be due (Due). A flush thread takes one flush at a time, a compaction thread
 // one plan or part, a
-// rebuild thread one table; ranges take turns, but a range whose log is exposed goes first (FlushFirst). Work for
-// which FlushOne or CompactOne said no, though it is needed, is tried again after 0.1 s.
+// rebuild thread one table; ranges take turns, but a range whose log is exposed goes first (FlushFirst). Work
+// for which FlushOne or CompactOne said no, though it is needed, is tried again after 0.1 s.
 //
-// Thread safety: Due, FlushFirst, RebuildDue and Run... from any thread, also under a range's lock; they do not wait.
+// Thread safety: Due, FlushFirst, RebuildDue and Run... from any thread, also under a range's lock; they do
+// not wait.
 //   Stop: one thread.
 // Ownership: a range is held only while work on it runs.
 // Errors: none; work logs its own.

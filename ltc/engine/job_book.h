@@ -63,8 +63,8 @@ class JobBook {
     return jobs_.empty() ? next_job_ : *jobs_.begin();
   }
 
-  // Sets the StoCs that drain or are lost: jobs that begin from now on place nothing there. StoCs not named any more may
-  // be used again.
+  // Sets the StoCs that drain or are lost: jobs that begin from now on place nothing there. StoCs not named
+  // any more may be used again.
   void LeaveStocs(const std::vector<StocId>& stocs) {
     MutexLock lock(&mu_);
     std::map<StocId, uint64_t> leaving;

@@ -139,7 +139,8 @@ class Range : public std::enable_shared_from_this<Range> {
   // (collection, N4).
   uint64_t FirstUnfinishedJob() const { return jobs_.FirstUnfinished(); }
   JobBook* jobs() { return &jobs_; }  // for whoever else writes files of the range
-  // StoCs that must hold nothing of this range any more, in the long run: RebuildOne has its tables leave them.
+  // StoCs that must hold nothing of this range any more, in the long run: RebuildOne has its tables leave
+  // them.
   // RangeHost::Place must avoid them already.
   void LeaveStocs(const std::vector<StocId>& stocs) { jobs_.LeaveStocs(stocs); }
 

@@ -33,8 +33,8 @@ class RangeHost {
   virtual ~RangeHost() = default;
   // Chooses StoCs for a table of so many bytes of data. Does not wait. Unavailable: none is alive.
   virtual StatusOr<Placement> Place(uint64_t table_bytes) = 0;
-  // Plans, for the StoCs as they are now. Does not wait. Unless it is overridden tables have one copy each, for
-  // ever.
+  // Plans, for the StoCs as they are now. Does not wait. Unless it is overridden tables have one copy each,
+  // for ever.
   virtual CopyPlanner PlannerOfCopies() {
     return [](const TableInfo&, const std::set<StocId>&) { return CopyPlan(); };
   }

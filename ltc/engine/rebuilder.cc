@@ -69,7 +69,8 @@ bool Rebuilder::RebuildOne() {
   }
   MutexLock lock(&mu_);
   busy_.erase(table);
-  if (absl::IsAborted(s)) return true;  // compacted away meanwhile; what was copied is collected (N4)
+  if (absl::IsAborted(s))
+    return true;  // compacted away meanwhile; what was copied is collected (collection, N4)
   if (s.ok()) {
     failed_.erase(table);
     progress_.done += plan.bytes;

@@ -1,20 +1,21 @@
-// Rebuilder: makes the copies that tables of a range lack, and has tables leave StoCs that drain (rebuild, S5).
+// Rebuilder: makes the copies that tables of a range lack, and has tables leave StoCs that drain: rebuild
+// (S5).
 //
 // The steps for one table:
 //
-//   1. a job begins: its number is how the copies are collected (N4) if no edit names them
+//   1. a job begins: its number is how the copies go (collection, N4) if no edit names them
 //   2. the host plans, from where the table is now and which StoCs there are
 //   3. the table store makes the copies, StoC to StoC
 //   4. one edit names them (VersionSet::CommitCopies), if the table is still where it was
 //   5. the job ends
 //
 // Nothing is ever deleted here: neither a copy that no edit named, nor what is left on a StoC that the table
-// has left. The collection (N4) finds both, and tells the StoC which jobs have ended: a copy that was made since
-// stays, however late the deletion comes.
+// has left. The collection (N4) finds both, and tells the StoC which jobs have ended: a copy that was made
+// since stays, however late the deletion comes.
 //
-// Tables with the fewest living copies go first. After a failure a table pauses, for twice as long each time, and
-// then takes other StoCs as long as there are any. Other tables pass over these StoCs for half a minute, if they
-// can: one that hangs is not waited for by each table in turn.
+// Tables with the fewest living copies go first. After a failure a table pauses, for twice as long each time,
+// and then takes other StoCs as long as there are any. Other tables pass over these StoCs for half a minute,
+// if they can: one that hangs is not waited for by each table in turn.
 //
 // Thread safety: all. RebuildOne waits for StoCs and for the manifest; several threads take several tables.
 // Locks: its own, a leaf.

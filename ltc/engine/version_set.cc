@@ -148,7 +148,7 @@ void VersionSet::KeepUntilNextEdit(const std::vector<TableInfo>& outputs) {
 void VersionSet::DropMaybeCommittedLocked() {
   for (const TableInfo& t : maybe_committed_outputs_) context_->services->garbage(t);
   maybe_committed_outputs_.clear();
-  maybe_committed_copies_.clear();  // no job's any more: the next collection finds them (N4)
+  maybe_committed_copies_.clear();  // no job's any more: the next collection (N4) finds them
 }
 
 Status VersionSet::CommitCopies(const TableInfo& before, const std::vector<PartCopy>& copies) {

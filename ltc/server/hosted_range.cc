@@ -188,12 +188,14 @@ class HostedRange::Ground : public ManifestStorage, public RangeHost {
   }
 
   StocStates StatesOfStocs() const {
+    const StocList told = services_->stocs_told();
     StocStates states;
-    for (const NodeInfo& n : services_->stocs->live()) {
+    for (const NodeInfo& n : told.live) {
       states.live[n.stoc_id] = n.host;
       if (n.draining) states.draining.insert(n.stoc_id);
     }
-    states.lost = services_->lost_stocs();
+    states.lost = {told.lost.begin(), told.lost.end()};
+    states.version = told.version;
     MutexLock lock(&mu_);
     states.avoided = avoided_;
     return states;
@@ -653,6 +655,7 @@ void HostedRange::LookAtCopies() {
     counts.degraded += there < static_cast<uint32_t>(options_.placement.replicas);
     ++counts.tables;
   });
+  counts.stocs_version = stocs.version;
   range_->rebuilder().Look();
   looked_at_ = version;
   looked_at_with_ = std::move(stocs);
@@ -665,7 +668,7 @@ void HostedRange::LeaveDraining() {
   for (const NodeInfo& n : services_->stocs->live()) {
     if (n.draining) draining.push_back(n.stoc_id);
   }
-  const std::set<StocId> lost = services_->lost_stocs();
+  const std::vector<StocId> lost = services_->stocs_told().lost;
   std::vector<StocId> left = draining;
   left.insert(left.end(), lost.begin(), lost.end());
   range_->LeaveStocs(left);

@@ -77,8 +77,8 @@ struct HostServices {
   LogClient* logs = nullptr;
   // The membership in the cluster; null while there is none.
   std::function<std::shared_ptr<NodeSession>()> session;
-  // The StoCs that are gone for good (StoC record, N5).
-  std::function<std::set<StocId>()> lost_stocs;
+  // The StoCs there are, and those that are gone for good (StoC record, N5).
+  std::function<StocList()> stocs_told;
   // A copy of the table is damaged or gone; does not wait.
   std::function<void(const Uuid& table)> damaged;
   // Each of these three drops the function where 65,536 wait already, or the node stops.
@@ -167,8 +167,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
 
   // Housekeeping, called every second on a control thread. Takes log groups that nothing needs out of the
   // record, returns the log to R members (L4) and the manifest to M (M1), leaves draining StoCs, counts the
-  // copies of tables and looks for those that are to be made (rebuild, S5). Does nothing if another thread is in
-  // it.
+  // copies of tables and looks for those that are to be made (rebuild, S5). Does nothing if another thread is
+  // in it.
   void MaintainLog();
   TableCopies table_copies() const;  // as MaintainLog last counted them
   // The most endangered log group (L4): of the replaced groups that un-flushed rounds still need, the members
@@ -176,8 +176,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::optional<size_t> Exposure() const;
   // Collection (N4) on every StoC that answers: drops the references to files (shared table, M4) that nothing
   // needs there. Of older epochs these are files older than `grace_ms`; of this epoch files of jobs that had
-  // ended before the StoC listed them, whatever their age. Tables of which the StoC lacks a part that it should
-  // have are told as damaged. Waits. Errors of single StoCs are logged.
+  // ended before the StoC listed them, whatever their age. Tables of which the StoC lacks a part that it
+  // should have are told as damaged. Waits. Errors of single StoCs are logged.
   void CollectOrphans(uint64_t grace_ms);
 
  private:
@@ -200,8 +200,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::string NameOf(StocId stoc) const;
   // CollectOrphans on one StoC, page by page.
   Status CollectOrphansOf(StocId stoc, uint64_t grace_ms);
-  // Tells tables as damaged of which the StoC has not all that was `expected` before it listed what is `there`,
-  // and is still.
+  // Tells tables as damaged of which the StoC has not all that was `expected` before it listed what is
+  // `there`, and is still.
   void TellMissing(StocId stoc, const NamedFiles& expected, const std::set<StocFileId>& there);
   // The least members of a log group; with fewer, writes wait (min_replicas).
   size_t LeastLogMembers() const;

@@ -9,9 +9,7 @@
 
 #include <atomic>
 #include <memory>
-#include <set>
 #include <utility>
-#include <vector>
 
 #include "common/base/mutex.h"
 #include "coordinator/coordinator_client.h"
@@ -41,14 +39,14 @@ class LtcMembership {
     return session == nullptr ? 0 : session->lease_expiry_ns();
   }
 
-  // The StoCs that are gone for good, as the coordinator said last (StoC record, N5).
-  void SetLostStocs(const std::vector<StocId>& lost) {
+  // The StoCs there are, and those that are gone for good (StoC record, N5), as the coordinator said last.
+  void SetStocs(const StocList& stocs) {
     MutexLock lock(&mu_);
-    lost_stocs_ = {lost.begin(), lost.end()};
+    stocs_ = stocs;
   }
-  std::set<StocId> lost_stocs() const {
+  StocList stocs() const {
     MutexLock lock(&mu_);
-    return lost_stocs_;
+    return stocs_;
   }
 
   // The session was lost: somebody has to join again.
@@ -58,7 +56,7 @@ class LtcMembership {
  private:
   mutable Mutex mu_;
   std::shared_ptr<NodeSession> session_ ABSL_GUARDED_BY(mu_);
-  std::set<StocId> lost_stocs_ ABSL_GUARDED_BY(mu_);
+  StocList stocs_ ABSL_GUARDED_BY(mu_);
   std::atomic<NodeSession*> lease_session_{nullptr};  // session_, for whoever takes no lock
   std::atomic<bool> lost_{false};
 };

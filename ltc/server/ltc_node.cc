@@ -150,7 +150,7 @@ void LtcNode::SetServices(const std::vector<XchgExecutor*>& executors) {
   services_.stocs = stocs_.get();
   services_.logs = logs_.get();
   services_.session = [this] { return membership_.session(); };
-  services_.lost_stocs = [this] { return membership_.lost_stocs(); };
+  services_.stocs_told = [this] { return membership_.stocs(); };
   services_.damaged = [this](const Uuid& table) { chores_.Damaged(table); };
   services_.run_control = [this](std::function<void()> fn) { background_->RunControl(std::move(fn)); };
   services_.run_change = [this](std::function<void()> fn) { background_->RunChange(std::move(fn)); };
@@ -228,7 +228,7 @@ NodeEvents LtcNode::Events() {
 void LtcNode::OnStocs(const StocList& stocs) {
   const std::vector<NodeInfo> before = stocs_->live();
   stocs_->UpdateStocs(stocs.live);
-  membership_.SetLostStocs(stocs.lost);
+  membership_.SetStocs(stocs);
   const bool returned = std::any_of(stocs.live.begin(), stocs.live.end(), [&](const NodeInfo& n) {
     return std::none_of(before.begin(), before.end(), [&n](const NodeInfo& b) {
       return b.stoc_id == n.stoc_id && b.incarnation == n.incarnation;
@@ -253,7 +253,8 @@ NodeReport LtcNode::Report() const {
   report.fabric = environment_.fabric->counters();
   const MemoryUse memory = MemoryUse::Of(arenas_, cache_);
   for (const auto& [pool, bytes] : kMemoryPools) report.memory.emplace_back(pool, memory.*bytes);
-  std::set<StocId> left = membership_.lost_stocs();
+  const std::vector<StocId> lost = membership_.stocs().lost;
+  std::set<StocId> left(lost.begin(), lost.end());
   for (const NodeInfo& stoc : stocs_->live()) {
     if (stoc.draining) left.insert(stoc.stoc_id);
   }

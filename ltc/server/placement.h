@@ -1,5 +1,6 @@
 // Placement policy (paper section 4.4): into how many fragments a table is cut, and on which StoCs each copy
-// lies; and where copies go that it lacks later. Several StoCs are drawn at random and those with the shortest queues are taken (power of d choices).
+// lies; and where copies go that it lacks later. Several StoCs are drawn at random and those with the
+// shortest queues are taken (power of d choices).
 //
 // Thread safety: pure functions of their inputs and a Random.
 #pragma once
@@ -46,17 +47,19 @@ struct StocStates {
   std::set<StocId> lost;               // gone for good (StoC record, N5)
   std::set<StocId> draining;           // of the live ones
   std::set<StocId> avoided;            // take no new copy now
+  uint64_t version = 0;                // of the coordinator's list of StoCs
   bool operator==(const StocStates&) const = default;
 };
 
 // The copies that a table is to get, and those it is to name no longer. A copy on a StoC that is neither lost
 // nor draining stays, and counts also while the StoC is away. A part that has fewer than `replicas` of those
 // gets others, as far as StoCs take them and one of its copies can be read, and has them in the place of lost
-// and draining ones. A copy on a draining StoC that cannot be replaced goes all the same, if another one lives.
+// and draining ones. A copy on a draining StoC that cannot be replaced goes all the same, if another one
+// lives.
 //
-// Of the StoCs that have no copy of the part, those on hosts without one come first; among equals a hash of the
-// part and the StoC decides: so two ranges that share a table choose the same, and the parts that a lost StoC
-// had go to all the others.
+// Of the StoCs that have no copy of the part, those on hosts without one come first; among equals a hash of
+// the part and the StoC decides: so two ranges that share a table choose the same, and the parts that a lost
+// StoC had go to all the others.
 std::vector<PartCopy> PlanCopies(const TableInfo& table, const StocStates& stocs, int replicas);
 
 }  // namespace nova

@@ -160,12 +160,14 @@ TEST_F(StocDiskTest, ALostDiskIsMadeUpForAndThenAnotherOneMayGo) {
       }
       const nlohmann::json tables =
           status.value("copies", nlohmann::json::object()).value("tables", nlohmann::json::object());
-      return tables.value("all", 0) > 0 && tables.value("degraded", 1) == 0;
+      return tables.value("all", 0) > 0 && tables.value("degraded", 1) == 0 &&
+             status["copies"].value("ranges_whose_tables_are_not_heard_of", 1) == 0;
     };
     const Nanos until = Now() + 90 * kSecond;
     while (!whole() && Now() < until) SleepFor(200 * kMillisecond);
     ASSERT_LT(Now(), until) << status.dump();
     EXPECT_GT(status["rebuild"].value("copied_bytes", 0), 0) << status.dump();
+    EXPECT_EQ(status["rebuild"].value("to_copy_bytes", 1), 0) << status.dump();
     ExpectAllRight("without " + stoc);
   }
   StartLtcsAnew();  // the manifests say it, too

@@ -630,8 +630,8 @@ std::string ManifestsNotWhole(SimCluster* cluster, const ChaosOptions& options) 
 }
 
 // Each part of a table has the copies that are configured, on StoCs that run (rebuild, S5); files that no
-// manifest names there are gone (collection, N4). A StoC that is lost, and whose absence is waited for, has what
-// it has. What no job of this epoch has made is left to the next one.
+// manifest names there are gone (collection, N4). A StoC that is lost, and whose absence is waited for, has
+// what it has. What no job of this epoch has made is left to the next one.
 std::string TablesNotWhole(SimCluster* cluster, const ChaosOptions& options, bool waits_for_a_stoc) {
   const TableFiles tables = LookAtTables(cluster);
   if (!tables.error.empty()) return tables.error;

@@ -1,5 +1,5 @@
-// StoCs that are gone for good, come back, or have new disks (StoC record, N5; rebuild, S5): what they held is
-// made up for, once, and nothing that is referenced is lost.
+// StoCs that are gone for good, come back, or have new disks (StoC record, N5; rebuild, S5): what they held
+// is made up for, once, and nothing that is referenced is lost.
 #include <gtest/gtest.h>
 
 #include "tests/cluster_sim/scenario.h"
@@ -114,7 +114,8 @@ TEST(RebuildTest, S5AStocThatIsBackBeforeItIsLostMovesNothing) {
   });
 }
 
-// Its name is heard again, from another store: what it held is made anew at once, and its new disk takes part.
+// Its name is heard again, from another store: what it held is made anew at once, and its new disk takes
+// part.
 TEST(RebuildTest, N5AReplacedDiskIsNotWaitedFor) {
   Simulate(1, [] {
     SimClusterOptions options = Options();
@@ -131,7 +132,8 @@ TEST(RebuildTest, N5AReplacedDiskIsNotWaitedFor) {
   });
 }
 
-// Files vanish from a disk behind everybody's back: the owner compares what it lists with what it should have.
+// Files vanish from a disk behind everybody's back: the owner compares what it lists with what it should
+// have.
 TEST(RebuildTest, N4WhatAStocLacksIsFoundWithoutARead) {
   Simulate(1, [] {
     World w;

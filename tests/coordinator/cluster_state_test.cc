@@ -12,6 +12,7 @@
 //   range 1 version=3 epoch=2 [open] [owner=ltc-1 inc=1] [released] [groups=4:1/9,2/8;5:3/7] [manifest=1,2]
 //   heartbeat ltc-1 inc=1 [has=1@2,2@2] [stocs=VERSION] [left=STOC:TABLES,...] [memory=POOL:MB,...]
 //       [keeps=R/M/TABLE COPIES] [tables=RANGE:TABLES/DEGRADED/FEWEST COPIES[/MB TO REBUILD/MB REBUILT],...]
+//       [counted=now | before]                    by which list of StoCs: told; the leader's, or one before
 //   tick [deaf=8000]                              the leader stood still for so long; the wall clock says
 //                                                 what `at` does
 //   done 1 | refused 1                            the outcome of the last move of range 1
@@ -263,7 +264,7 @@ class Script {
     return numbers;
   }
 
-  static HeartbeatEvent Heartbeat(const Command& c) {
+  HeartbeatEvent Heartbeat(const Command& c) const {
     HeartbeatEvent e{c.arg(), Incarnation(c.Number("inc")), c.Number("stocs"), {}};
     for (const auto& has : absl::StrSplit(c.Text("has"), ',', absl::SkipEmpty())) {
       const std::pair<std::string, std::string> at = absl::StrSplit(has, '@');
@@ -288,6 +289,8 @@ class Script {
           load.tables.rebuild_bytes = counts[3] << 20;
           load.tables.rebuilt_bytes = counts[4] << 20;
         }
+        if (const std::string counted = c.Text("counted"); !counted.empty())
+          load.tables.stocs_version = state_.stocs_version - (counted == "before");
       }
     }
     for (const auto& left : absl::StrSplit(c.Text("left"), ',', absl::SkipEmpty())) {

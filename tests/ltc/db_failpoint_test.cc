@@ -90,10 +90,11 @@ Last Fill(const std::string& path, Disk* disk) {
 
 // Those that an embedded database meets: the others are of StoCs and of the log on them
 // (tests/cluster_sim/log_failpoint_test.cc), of tables that ranges share there
-// (tests/stoc/file_references_test.cc, shared_table_test.cc), and of leases and releases, at which the chaos
-// stops processes (tests/cluster_sim/chaos.cc).
+// (tests/stoc/file_references_test.cc, shared_table_test.cc), of copies (tests/ltc/rebuilder_test.cc), and of
+// leases and releases, at which the chaos stops processes (tests/cluster_sim/chaos.cc).
 std::vector<size_t> PointsOfTheEngine() {
-  constexpr std::string_view kElsewhere[] = {"stoc.", "logc.", "refs.", "import.", "ltc.", "coordinator."};
+  constexpr std::string_view kElsewhere[] = {"stoc.",    "logc.", "refs.",       "import.",
+                                             "rebuild.", "ltc.",  "coordinator."};
   std::vector<size_t> points;
   for (size_t i = 0; i < kFailPoints.size(); ++i) {
     const std::string_view name = kFailPoints[i].name;

@@ -499,7 +499,8 @@ TEST_P(SharedTableTest, N4ReferencesThatAnEditLeftBehindAreCollected) {
 }
 
 // A StoC drains: the copies that one range uses there are made on another StoC, in the version and in a
-// checkpoint; the other range's tables stay where they are. Then the other one's leave too, to the same place.
+// checkpoint; the other range's tables stay where they are. Then the other one's leave too, to the same
+// place.
 TEST_P(SharedTableTest, S5EachRangeLeavesAStocByItself) {
   Run([&](FabricWorld* world) {
     Rig rig(world);

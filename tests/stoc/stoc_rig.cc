@@ -96,7 +96,9 @@ void TestClient::Update(const std::vector<TestStoc*>& all) {
   std::vector<NodeInfo> live;
   for (const TestStoc* s : all) live.push_back(s->info());
   stocs->UpdateStocs(live);
-  for (TestStoc* s : all) s->others->UpdateStocs(live);
+  for (TestStoc* s : all) {
+    if (s->others != nullptr) s->others->UpdateStocs(live);  // null: it was stopped
+  }
 }
 
 void TestClient::On(size_t xchg, std::function<void()> fn) {
