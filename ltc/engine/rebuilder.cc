@@ -90,12 +90,11 @@ bool Rebuilder::RebuildOne() {
 }
 
 Status Rebuilder::Rebuild(const Uuid& table, uint64_t job, CopyPlan* plan) {
-  TableInfo info;
-  {
-    const TableRef handle = versions_->current()->FindHandle(table);
-    if (handle == nullptr) return OkStatus();  // compacted away
-    info = handle->info();
-  }
+  // Held until the end: of a table that is compacted away meanwhile the copies are not deleted while they are
+  // read, which would pass for damage.
+  const TableRef handle = versions_->current()->FindHandle(table);
+  if (handle == nullptr) return OkStatus();  // compacted away
+  const TableInfo& info = handle->info();
   *plan = PlanFor(info, context_->services->host->PlannerOfCopies());
   if (plan->copies.empty()) return OkStatus();
   std::vector<PartCopy> make;

@@ -272,8 +272,13 @@ TEST_F(RebuilderTest, S5ATableThatIsCompactedAwayMeanwhileIsNoFailure) {
     VersionEdit drop;
     drop.drops.push_back(table.uuid);
     EXPECT_TRUE(parts.versions.Commit(drop).ok());
+    while (parts.executor.RunOnce()) {
+    }
+    parts.view();  // no thread keeps the older version
+    EXPECT_TRUE(parts.garbage.empty()) << "deleted while a StoC fetches it: that passes for damage";
   };
   EXPECT_TRUE(rebuilder.RebuildOne());
+  EXPECT_EQ(parts.garbage, std::vector({table.uuid}));
   EXPECT_EQ(rebuilder.progress().done, 0u);
   EXPECT_EQ(parts.versions.current()->TableCount(), 0u);
 }
