@@ -175,11 +175,9 @@ class StocTableStore : public TableStore {
   using FilesByStoc = std::map<StocId, std::vector<StocFileId>>;
 
   static void AddFilesOf(const TableInfo& info, FilesByStoc* files) {
-    for (size_t i = 0; i < info.fragments.size(); ++i) {
-      for (const StocId stoc : info.fragments[i].stocs)
-        (*files)[stoc].push_back({info.uuid, static_cast<uint32_t>(i)});
-    }
-    for (const StocId stoc : info.metadata_stocs) (*files)[stoc].push_back({info.uuid, kMetadataPart});
+    ForEachPart(info, [&](uint32_t part) {
+      for (const StocId stoc : *CopiesOf(info, part)) (*files)[stoc].push_back({info.uuid, part});
+    });
   }
 
   // The index of the fragment that holds the block; -1: none does, all of it.
@@ -327,7 +325,7 @@ class StocTableStore : public TableStore {
   // --- MakeCopies
   // What there is to make, each with the copies that it may be made from. InvalidArgument: there is no such
   // part, or it has a copy there.
-  StatusOr<std::vector<CopyToMake>> PlanCopies(const TableInfo& info, std::span<const PartCopy> copies);
+  StatusOr<std::vector<CopyToMake>> SourcesOf(const TableInfo& info, std::span<const PartCopy> copies);
   // Asks for one copy to each StoC that is to get some, and waits for all. What failed for its source is left
   // for the next round. An error: a StoC does not take its copy.
   Status CopyRound(std::vector<CopyToMake>* left, const Creator& creator);
@@ -474,18 +472,17 @@ struct StocTableStore::CopyToMake {
   bool made = false;
 };
 
-StatusOr<std::vector<StocTableStore::CopyToMake>> StocTableStore::PlanCopies(
+StatusOr<std::vector<StocTableStore::CopyToMake>> StocTableStore::SourcesOf(
     const TableInfo& info, std::span<const PartCopy> copies) {
   std::vector<CopyToMake> plan;
   for (const PartCopy& c : copies) {
-    const bool metadata = c.part == kMetadataPart;
-    if (!metadata && c.part >= info.fragments.size())
-      return absl::InvalidArgumentError(StrCat("table ", info.uuid.ToString(), " has no part ", c.part));
     CopyToMake copy;
+    copy.copies = CopiesOf(info, c.part);
+    if (copy.copies == nullptr)
+      return absl::InvalidArgumentError(StrCat("table ", info.uuid.ToString(), " has no part ", c.part));
     copy.file = {info.uuid, c.part};
-    copy.size = metadata ? info.metadata_size : info.fragments[c.part].size;
+    copy.size = PartBytes(info, c.part);
     copy.to = c.to;
-    copy.copies = metadata ? &info.metadata_stocs : &info.fragments[c.part].stocs;
     if (std::find(copy.copies->begin(), copy.copies->end(), c.to) != copy.copies->end()) {
       return absl::InvalidArgumentError(
           StrCat(copy.file.ToString(), " has a copy on stoc ", c.to.value(), " already"));
@@ -582,7 +579,7 @@ Status StocTableStore::CopyPutTogether(const TableInfo& info, const CopyToMake& 
 
 Status StocTableStore::MakeCopies(const TableInfo& info, std::span<const PartCopy> copies,
                                   const Creator& creator) {
-  NOVA_ASSIGN_OR_RETURN(std::vector<CopyToMake> left, PlanCopies(info, copies));
+  NOVA_ASSIGN_OR_RETURN(std::vector<CopyToMake> left, SourcesOf(info, copies));
   while (std::any_of(left.begin(), left.end(), [](const CopyToMake& c) { return !c.sources.empty(); }))
     NOVA_RETURN_IF_ERROR(CopyRound(&left, creator));
   for (const CopyToMake& copy : left) {

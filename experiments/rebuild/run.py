@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
 """How long a cluster is short of copies when StoCs are gone for good (rebuild, S5), and what that costs others.
 
-  deploy/packages.sh && experiments/rebuild/run.py [--stocs=5] [--gigabytes=2] [--bound=100] [--load] [--dir=DIR]
+  deploy/packages.sh && experiments/rebuild/run.py [--stocs=5] [--gigabytes=2] [--bound=100] [--load] [--hang]
+                                                       [--dir=DIR]
 
 Builds nothing: deploy/quickstart.sh has. Starts a cluster of its own by it (--stoc_down_after=5, tables in two
 copies), loads records of 1 KB, waits until nothing is flushed or compacted any more, and kills one StoC, for
 ever. Prints how many bytes of tables it held, how long after it counted as lost each table had its copies
 again, how many bytes the others fetched, and the bound: the bytes that were lost, by the rate that all StoCs
 that are left may take together is the least time, by that of one the most. Then it kills another one at once,
-and reads every record. With --load `nova bench` runs RW50 meanwhile, before and during the rebuild.
+and reads every record. With --load `nova bench` runs RW50 meanwhile, before and during the rebuild. With --hang
+the first StoC is stopped and not killed (SIGSTOP): its connections stay; and when it counts as lost another one
+stands still for 10 s, for it takes copies and gives them.
 """
 import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +32,7 @@ def main():
     parser.add_argument("--gigabytes", type=float, default=2, help="of records; in tables twice as much")
     parser.add_argument("--bound", type=int, default=100, help="of each StoC, in MB/s")
     parser.add_argument("--load", action="store_true")
+    parser.add_argument("--hang", action="store_true")
     parser.add_argument("--dir", default=os.path.join(ROOT, "build", "rebuild"))
     parser.add_argument("--port_base", type=int, default=7700)
     o = parser.parse_args()
@@ -75,9 +80,9 @@ class Cluster:
     def stocs(self, name):
         return sum(self.metric(f"stoc-{i}", name) for i in range(self.o.stocs))
 
-    def kill(self, node):
+    def kill(self, node, how=signal.SIGKILL):
         with open(os.path.join(self.o.dir, node, "pid")) as f:
-            os.kill(int(f.read()), 9)
+            os.kill(int(f.read()), how)
 
 
 def settle(cluster):
@@ -114,8 +119,9 @@ def measure(o, cluster):
     lost = table_bytes(os.path.join(o.dir, victim))
     fetched = cluster.stocs("nova_stoc_copied_bytes_total")
     load = bench(cluster, "RW50", records, 30) if o.load else None
-    cluster.kill(victim)
+    cluster.kill(victim, signal.SIGSTOP if o.hang else signal.SIGKILL)
     lost_at = None
+    stands_still = False
     while True:
         status = cluster.status()
         now = time.time()
@@ -124,9 +130,15 @@ def measure(o, cluster):
         presence = {s["name"]: s["presence"] for s in status["stocs"]}
         if lost_at is None and presence[victim] == "lost":
             lost_at = now
+            if o.hang:
+                cluster.kill("stoc-3", signal.SIGSTOP)
+                stands_still = True
+        if stands_still and now > lost_at + 10:
+            cluster.kill("stoc-3", signal.SIGCONT)
+            stands_still = False
         tables = status["copies"]["tables"]
         heard = status["copies"]["ranges_whose_tables_are_not_heard_of"] == 0
-        if lost_at is not None and heard and tables["degraded"] == 0:
+        if lost_at is not None and not stands_still and heard and tables["degraded"] == 0:
             break
         time.sleep(0.1)
     cluster.kill("stoc-2")

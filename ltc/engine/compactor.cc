@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"

@@ -18,12 +18,13 @@ constexpr Nanos kForgiveAfter = 5 * kSecond;
 
 // Of the part of the table, a fragment or the metadata, that has the fewest.
 uint32_t LivingCopies(const TableInfo& table, const std::map<StocId, std::string>& living) {
-  const auto count = [&living](const std::vector<StocId>& stocs) {
-    return std::count_if(stocs.begin(), stocs.end(), [&](StocId stoc) { return living.contains(stoc); });
-  };
-  auto fewest = count(table.metadata_stocs);
-  for (const Fragment& f : table.fragments) fewest = std::min(fewest, count(f.stocs));
-  return static_cast<uint32_t>(fewest);
+  uint32_t fewest = UINT32_MAX;
+  ForEachPart(table, [&](uint32_t part) {
+    const std::vector<StocId>& stocs = *CopiesOf(table, part);
+    const auto lives = [&living](StocId stoc) { return living.contains(stoc); };
+    fewest = std::min(fewest, static_cast<uint32_t>(std::count_if(stocs.begin(), stocs.end(), lives)));
+  });
+  return fewest;
 }
 
 }  // namespace
