@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "coordinator/range_share.h"
 
 namespace nova {
 namespace {
@@ -131,6 +132,7 @@ class Stepper {
     WatchStocs(e.wall_ms);
     RefreshStocs();
     MoveRanges();
+    s_.share = now_ < s_.authority_until_ns ? NextShare(options_, s_, now_) : std::nullopt;
     ForgetEndedLeases();
   }
 
@@ -157,6 +159,7 @@ class Stepper {
     ClusterState::Lease& lease = s_.leases[e.incarnation];
     if (node->second.role == Role::kLtc) NoteLtcHeard(lease);
     lease.name = e.name;
+    if (lease.heard_ns + options_.lease_ns <= now_) lease.heard_since_ns = now_;
     lease.heard_ns = now_;
     lease.deaf_before_ns = s_.deaf_ns;
     lease.ends_ns = std::max(lease.ends_ns, now_ + Stretched(options_, options_.lease_ns));
@@ -165,6 +168,7 @@ class Stepper {
     AddExclusions(e, lease, &answer);
     AddAssignments(e.incarnation, &answer);
     if (node->second.draining) AddReleases(e.incarnation, &answer);
+    if (s_.share && s_.share->from == e.incarnation) AddShare(&answer);
     return answer;
   }
 
@@ -278,6 +282,15 @@ class Stepper {
       if (range.moving || range.record.state != RangeState::kOpen || range.record.released) continue;
       answer->release.emplace_back(id, range.record.epoch);
     }
+  }
+
+  // The range that the process is to share, if it is still as it was at the last tick.
+  void AddShare(HeartbeatAnswer* answer) const {
+    const auto it = s_.ranges.find(s_.share->range);
+    if (it == s_.ranges.end()) return;
+    const RangeRecord& record = it->second.record;
+    if (it->second.moving || record.epoch != s_.share->epoch || record.state != RangeState::kOpen) return;
+    answer->release.emplace_back(record.id, record.epoch);
   }
 
   struct Candidate {

@@ -19,6 +19,7 @@
 //     not given everything. One that is released while this leader looks on does not.
 //   - A move is R1, to the LTC with the fewest ranges: epoch + 1, SEALING, the new owner with its
 //     incarnation, groups as in the version replaced.
+//   - LTCs that own fewer ranges than others are given some, one at a time (range_share.h).
 //   - The epochs taken from an incarnation are named in each of its later grants as excluded, for as long as
 //     it lives.
 //   - StoC leases say where to place, nothing else.
@@ -53,6 +54,8 @@ struct ClusterOptions {
   Nanos longest_settle_ns = 5 * kSecond;  // ... and at most so long after the first
   Nanos listen_ns = 10 * kSecond;  // C2': then an owner that was not heard, but is registered, counts as dead
   uint32_t releases_at_once = 2;   // of one draining LTC
+  Nanos share_after_ns =
+      10 * kSecond;  // an LTC that is heard for so long shares ranges with others; 0: never
   // N5: leaders listen for a StoC that is away for so long, then it is lost; above 0
   Nanos stoc_down_after_ns = 300 * kSecond;
 
@@ -147,10 +150,11 @@ struct ClusterState {
   static constexpr Nanos kUnheard = INT64_MIN / 2;
   struct Lease {
     std::string name;
-    Nanos heard_ns = kUnheard;       // the last heartbeat that was granted
-    Nanos deaf_before_ns = 0;        // ClusterState::deaf_ns then
-    Nanos ends_ns = 0;               // for sure
-    std::map<RangeId, Epoch> taken;  // moved away from this incarnation without its release
+    Nanos heard_ns = kUnheard;        // the last heartbeat that was granted
+    Nanos heard_since_ns = kUnheard;  // the first of those without a gap of a lease between them
+    Nanos deaf_before_ns = 0;         // ClusterState::deaf_ns then
+    Nanos ends_ns = 0;                // for sure
+    std::map<RangeId, Epoch> taken;   // moved away from this incarnation without its release
   };
   struct Range {
     RangeRecord record;
@@ -159,6 +163,13 @@ struct ClusterState {
     Incarnation moving_to;
     Nanos old_lease_ends_ns = 0;  // R5, of the owner before this epoch's
     RangeLoad load;               // as last reported by the owner
+  };
+
+  // A range that its owner is asked to let go of, so that another LTC has more (range_share.h).
+  struct Share {
+    Incarnation from;
+    RangeId range;
+    Epoch epoch;
   };
 
   CoordEpoch coord_epoch;
@@ -173,6 +184,7 @@ struct ClusterState {
   std::map<Incarnation, Lease> leases;
   std::map<RangeId, Range> ranges;
   std::map<Incarnation, std::set<RangeId>> owned;  // by the records, and by moves under way
+  std::optional<Share> share;                      // as of the last tick
   std::map<StocId, StocWatch> stocs;               // that have a record
   // What nodes are told of StoCs, as of the last tick; the version rises when any of it changes.
   uint64_t stocs_version = 0;

@@ -17,6 +17,10 @@ DEFINE_int32(
     stoc_down_after, 300,
     "seconds for which coordinators listen in vain for a StoC before it counts as lost, and its copies "
     "are made anew on others");
+DEFINE_int32(
+    share_after, 10,
+    "seconds for which an LTC has to be heard before others hand ranges over to it, until all have as "
+    "many; 0: ranges stay where they are while their LTC lives");
 DEFINE_int32(max_value_bytes, 1 << 20, "largest value clients may put");
 
 namespace nova {
@@ -32,6 +36,7 @@ void CheckFlags() {
   CheckFlagRange("clock_rate_error", FLAGS_clock_rate_error, 0, 0.2);
   CheckFlagRange("settle_ms", FLAGS_settle_ms, 0, 600'000);
   CheckFlagRange("stoc_down_after", FLAGS_stoc_down_after, 1, 30 * 86'400);
+  CheckFlagRange("share_after", FLAGS_share_after, 0, 86'400);
   CheckFlagRange("max_value_bytes", FLAGS_max_value_bytes, 1, 64 << 20);
 }
 
@@ -76,6 +81,7 @@ int Run(int argc, char** argv) {
   options.cluster.clock_rate_error = FLAGS_clock_rate_error;
   options.cluster.settle_ns = FLAGS_settle_ms * kMillisecond;
   options.cluster.stoc_down_after_ns = FLAGS_stoc_down_after * kSecond;
+  options.cluster.share_after_ns = FLAGS_share_after * kSecond;
   options.max_value_bytes = static_cast<uint32_t>(FLAGS_max_value_bytes);
   StatusOr<std::unique_ptr<CoordinatorService>> service = CoordinatorService::Start(
       options,

@@ -437,6 +437,7 @@ Status HostedRange::Release(Nanos deadline_ns) {
 Status HostedRange::TryRelease(Nanos deadline_ns) {
   // The range is dark until the store has answered, so nothing begins while it does not.
   NOVA_RETURN_IF_ERROR(StoreAnswers());
+  NOVA_RETURN_IF_ERROR(FlushBeforeRelease(deadline_ns));
   if (!range_->BeginRelease()) return absl::UnavailableError("the range is not open, or is being restored");
   NOVA_FP_VOID("ltc.release_begun");
   Status s = range_->FlushAll(deadline_ns);
@@ -460,6 +461,16 @@ Status HostedRange::TryRelease(Nanos deadline_ns) {
   NOVA_FP_VOID("ltc.record_released");
   if (absl::IsCancelled(s)) range_->CancelRelease();
   return s.ok() || absl::IsCancelled(s) ? s : absl::FailedPreconditionError(s.message());
+}
+
+Status HostedRange::FlushBeforeRelease(Nanos deadline_ns) {
+  const SequenceNumber upto = range_->BeginFlush();
+  while (range_->active() && Now() < deadline_ns) {
+    range_->SealUpTo(upto);
+    if (range_->FlushedUpTo(upto)) return OkStatus();
+    if (!range_->FlushOne()) SleepFor(5 * kMillisecond);
+  }
+  return absl::UnavailableError("what is in memory was not flushed in time");
 }
 
 Status HostedRange::StoreAnswers() const {

@@ -191,6 +191,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // The steps of Release. FailedPrecondition: the range is lost, or may be. Any other error: it is served as
   // before.
   Status TryRelease(Nanos deadline_ns);
+  // Flushes what is in memory now, while writes go on: the pause of a release is the flush of what comes
+  // meanwhile. Waits.
+  Status FlushBeforeRelease(Nanos deadline_ns);
   // Reads the manifest's copies on fenced members and returns the edits of the valid prefix (M1). Waits for
   // silent members only while the copies read so far do not suffice. Empty if the range was never opened.
   // Unavailable: no copy was read. DataLoss: every copy that was read is damaged.

@@ -11,6 +11,7 @@
 //   stoc-done 3 | stoc-refused 3                  the outcome of the last change of StoC 3's record
 //   range 1 version=3 epoch=2 [open] [owner=ltc-1 inc=1] [released] [groups=4:1/9,2/8;5:3/7] [manifest=1,2]
 //   heartbeat ltc-1 inc=1 [has=1@2,2@2] [stocs=VERSION] [left=STOC:TABLES,...] [memory=POOL:MB,...]
+//       [requests=RANGE:NUMBER,...]               since each was opened, as writes
 //       [keeps=R/M/TABLE COPIES] [tables=RANGE:TABLES/DEGRADED/FEWEST COPIES[/MB TO REBUILD/MB REBUILT],...]
 //       [counted=now | before]                    by which list of StoCs: told; the leader's, or one before
 //   tick [deaf=8000]                              the leader stood still for so long; the wall clock says
@@ -273,6 +274,12 @@ class Script {
       load.epoch = Epoch(Command::ToNumber(at.second));
       load.open = true;
       e.report.ranges.push_back(load);
+    }
+    for (const auto& requests : absl::StrSplit(c.Text("requests"), ',', absl::SkipEmpty())) {
+      const std::pair<std::string, std::string> of = absl::StrSplit(requests, ':');
+      for (RangeLoad& load : e.report.ranges) {
+        if (load.range == RangeId(Command::ToNumber(of.first))) load.writes = Command::ToNumber(of.second);
+      }
     }
     const std::vector<uint64_t> keeps = Numbers(c.Text("keeps"));
     if (!keeps.empty()) {
