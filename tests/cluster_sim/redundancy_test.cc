@@ -88,6 +88,93 @@ TEST(RedundancyTest, TablesAreDegradedWhileAStocIsAway) {
   });
 }
 
+// Logs and manifests have all their copies again ten seconds after a StoC was lost, or came back, whoever
+// writes meanwhile.
+struct TenSecondsCase {
+  const char* name;
+  LogMode log_mode;
+  bool written;  // all the while, else the ranges are idle
+};
+class TenSecondsTest : public testing::TestWithParam<TenSecondsCase> {
+ protected:
+  static constexpr int kRanges = 4;
+
+  // Runs `body` in a cluster of that many StoCs.
+  void WithStocs(int stocs, const std::function<void(OneRange*)>& body) {
+    Simulate(4, [&] {
+      SimClusterOptions options = TwoCopiesOfTables(stocs);
+      options.client.timeout_ms = 60'000;
+      options.ltc.hosted.log_mode = GetParam().log_mode;
+      OneRange w(options, kRanges);
+      ASSERT_NO_FATAL_FAILURE(Write(&w, 300));
+      ASSERT_LT(Short(&w, 20 * kSecond), 20 * kSecond) << StatusOf(&w.cluster);
+      bool stop = false;
+      Thread writer("writer", [&] {
+        for (int i = 0; GetParam().written && !stop; ++i) {
+          EXPECT_TRUE(w.client->Put(KeyOf(i * 37 % 1000), std::string(200, 'y')).ok());
+          SleepFor(20 * kMillisecond);
+        }
+      });
+      body(&w);
+      stop = true;
+      writer.Join();
+    });
+  }
+  // How long it takes until none is degraded and stays so for as long as a lease; `within` at most.
+  static Nanos Short(OneRange* w, Nanos within) {
+    const Nanos begin = Now();
+    Nanos whole_since = 0;
+    while (Now() < begin + within) {
+      const auto metric = [w](const std::string& what) {
+        return w->cluster.Metric("coordinator", "nova_cluster_" + what);
+      };
+      const bool whole = metric("log_groups_degraded") + metric("manifests_degraded") == 0 &&
+                         metric("log_groups") >= kRanges && metric("manifests") == kRanges;
+      if (!whole) whole_since = 0;
+      if (whole && whole_since == 0) whole_since = Now();
+      if (whole && Now() > whole_since + 2 * kSecond) return whole_since - begin;
+      SleepFor(kSecond / 10);
+    }
+    return within;
+  }
+};
+
+TEST_P(TenSecondsTest, AfterALoss) {
+  WithStocs(5, [](OneRange* w) {
+    w->cluster.Kill("stoc-2");
+    SleepFor(3 * kSecond);  // until it is missed
+    EXPECT_LE(Short(w, 60 * kSecond), 7 * kSecond) << StatusOf(&w->cluster);
+  });
+}
+
+TEST_P(TenSecondsTest, AfterAReturnThatWasMissed) {
+  WithStocs(3, [](OneRange* w) {
+    w->cluster.Kill("stoc-2");
+    SleepFor(40 * kSecond);
+    ASSERT_TRUE(w->cluster.Start("stoc-2").ok());
+    EXPECT_LE(Short(w, 60 * kSecond), 10 * kSecond) << StatusOf(&w->cluster);
+  });
+}
+
+TEST_P(TenSecondsTest, AfterARollingRestart) {
+  WithStocs(3, [](OneRange* w) {
+    for (const std::string& stoc : w->cluster.Names("stoc")) {
+      w->cluster.Kill(stoc);
+      SleepFor(kSecond);
+      ASSERT_TRUE(w->cluster.Start(stoc).ok());
+      SleepFor(8 * kSecond);
+    }
+    EXPECT_LE(Short(w, 60 * kSecond), 2 * kSecond) << StatusOf(&w->cluster);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TenSecondsTest,
+                         testing::Values(TenSecondsCase{"MemoryIdle", LogMode::kMemory, false},
+                                         TenSecondsCase{"MemoryWritten", LogMode::kMemory, true},
+                                         TenSecondsCase{"FilesIdle", LogMode::kPersistent, false},
+                                         TenSecondsCase{"FilesWritten", LogMode::kPersistent, true}),
+                         [](const auto& of) { return of.param.name; });
+
 TEST(RedundancyTest, EveryProcessTellsOfItsFabricAndTheCoordinatorOfAllOfThem) {
   Simulate(4, [] {
     OneRange w(TwoCopiesOfTables(3));
