@@ -21,7 +21,7 @@ Nanos Now() {
 }
 
 int64_t WallNowMs() {
-  if (const Simulation* sim = Simulation::Current()) return 1'700'000'000'000 + sim->now() / kMillisecond;
+  if (const Simulation* sim = Simulation::Current()) return sim->LocalWallMs();
   timespec ts;
   clock_gettime(CLOCK_REALTIME, &ts);
   return ts.tv_sec * 1000 + ts.tv_nsec / kMillisecond;

@@ -182,6 +182,11 @@ Nanos Simulation::LocalNow() const {
              : static_cast<Nanos>(static_cast<double>(now_ns_) * h->clock_rate);
 }
 
+int64_t Simulation::LocalWallMs() const {
+  const Host* const h = host();
+  return 1'700'000'000'000 + now() / kMillisecond + (h == nullptr ? 0 : h->wall_offset_ms);
+}
+
 // The first moment at which the caller's clock is there.
 Nanos Simulation::TrueTime(Nanos local_ns) const {
   const Host* const h = host();

@@ -49,11 +49,13 @@ class Simulation {
   struct Host {
     std::string name;
     double clock_rate = 1;
+    int64_t wall_offset_ms = 0;  // of its wall clock from the true one
   };
   // The calling fiber's host; null: it has none, and its clock is true.
   const Host* host() const;
   void set_host(const Host* host);  // of the calling fiber; outlives it
   Nanos LocalNow() const;           // Now() of the calling fiber's host
+  int64_t LocalWallMs() const;      // its WallNowMs()
 
   // The fibers that have not ended, on which host, and the key each waits for; for runs that hang.
   std::string FibersText() const;

@@ -2,6 +2,11 @@
 // is made up for, once, and nothing that is referenced is lost.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+
 #include "tests/cluster_sim/scenario.h"
 #include "tests/cluster_sim/table_files.h"
 
@@ -93,6 +98,53 @@ TEST(RebuildTest, S5WhatComesBackCountsAgainAndWhatIsTooMuchGoes) {
       ASSERT_TRUE(w.cluster.Start("stoc-2").ok());
       EXPECT_GT(LookAtTables(&w.cluster).Surplus(), 0u) << "it came back without its files";
       ASSERT_TRUE(w.WaitWholeAndTidy(60 * kSecond)) << w.last;
+      w.ExpectWhatWasWritten();
+    });
+  }
+}
+
+// By an hour, of every node, forwards and backwards, again and again: no file that is named goes (nothing is
+// decided by a wall clock), and what is too much does within a minute.
+TEST(RebuildTest, N4WallClocksJumpMeanwhile) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Simulate(seed, [] {
+      World w;
+      bool stop = false;
+      Thread jumps("jumps", [&] {
+        for (int64_t hour = 3'600'000; !stop; hour = -hour) {
+          for (const char* const kind : {"coordinator", "ltc", "stoc"}) {
+            for (const std::string& node : w.cluster.Names(kind)) w.cluster.JumpWallClock(node, hour);
+          }
+          SleepFor(700 * kMillisecond);
+        }
+      });
+      // A look takes a moment in which tables come and go: what two looks in a row miss is missing.
+      std::set<std::pair<StocFileId, StocId>> missing;
+      Thread watch("watch", [&] {
+        for (std::set<std::pair<StocFileId, StocId>> before; !stop; SleepFor(kSecond / 10)) {
+          const TableFiles look = LookAtTables(&w.cluster);
+          const auto now = look.error.empty() ? look.MissingCopies() : before;
+          std::set_intersection(now.begin(), now.end(), before.begin(), before.end(),
+                                std::inserter(missing, missing.end()));
+          before = now;
+        }
+      });
+      ASSERT_NO_FATAL_FAILURE(w.Write(6));
+      w.cluster.Kill("stoc-2");
+      SleepFor(kDownAfter / 2);
+      ASSERT_TRUE(w.cluster.Start("stoc-2").ok());
+      SleepFor(kDownAfter);
+      EXPECT_EQ(w.Copied(), 0) << "it was away for less than the limit";
+      w.cluster.Kill("stoc-2");
+      EXPECT_TRUE(w.WaitWhole(kDownAfter + 30 * kSecond)) << w.last;
+      ASSERT_TRUE(w.cluster.Start("stoc-2").ok());
+      EXPECT_TRUE(w.WaitWholeAndTidy(60 * kSecond)) << w.last;
+      ASSERT_NO_FATAL_FAILURE(w.Write(2));
+      EXPECT_TRUE(w.WaitWholeAndTidy(60 * kSecond)) << w.last;
+      stop = true;
+      jumps.Join();
+      watch.Join();
+      EXPECT_EQ(missing.size(), 0u) << "files that were named";
       w.ExpectWhatWasWritten();
     });
   }

@@ -317,6 +317,12 @@ void SimCluster::Hang(const std::string& node) {
   network_->Pause(node);
 }
 
+void SimCluster::JumpWallClock(const std::string& node, int64_t ms) {
+  if (!Runs(node)) return;
+  Simulation::Current()->Trace(StrCat("the wall clock of ", node, " jumps by ", ms, " ms"));
+  nodes_.at(node)->host->wall_offset_ms += ms;
+}
+
 void SimCluster::LoseDisk(const std::string& stoc) {
   NOVA_CHECK(!Runs(stoc)) << stoc << " runs";
   Simulation::Current()->Trace("loses the disk of " + stoc);

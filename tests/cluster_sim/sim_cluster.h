@@ -75,6 +75,8 @@ class SimCluster {
   bool Runs(const std::string& node) const;
   void Pause(const std::string& node);
   void Resume(const std::string& node);
+  // Its wall clock jumps; that it goes by others again is for its next start.
+  void JumpWallClock(const std::string& node, int64_t ms);
   // Its ports stand still until Resume, and everything else goes on: a heartbeat says that it lives.
   void Hang(const std::string& node);
   // What a StoC that does not run has on its disk is gone.

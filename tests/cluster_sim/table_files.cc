@@ -6,12 +6,12 @@
 
 namespace nova {
 
-size_t TableFiles::Missing() const {
-  size_t missing = 0;
+std::set<std::pair<StocFileId, StocId>> TableFiles::MissingCopies() const {
+  std::set<std::pair<StocFileId, StocId>> missing;
   for (const auto& [file, stocs] : named) {
     for (const StocId stoc : stocs) {
       const auto there = files.find(stoc);
-      missing += there != files.end() && !there->second.contains(file);
+      if (there != files.end() && !there->second.contains(file)) missing.emplace(file, stoc);
     }
   }
   return missing;

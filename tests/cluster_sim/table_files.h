@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "stoc/file_header.h"
 #include "tests/cluster_sim/sim_cluster.h"
@@ -18,7 +19,8 @@ struct TableFiles {
   std::map<StocId, std::map<StocFileId, FileHeader>> files;  // of tables, on StoCs that run
 
   // Of what is named: copies that a running StoC has not.
-  size_t Missing() const;
+  std::set<std::pair<StocFileId, StocId>> MissingCopies() const;
+  size_t Missing() const { return MissingCopies().size(); }
   // Parts with fewer copies than `wanted` on StoCs that run, or than there are such StoCs.
   size_t ShortOf(size_t wanted) const;
   // Files that no manifest names on that StoC.
