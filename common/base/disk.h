@@ -44,6 +44,10 @@ class Disk {
   virtual StatusOr<std::unique_ptr<DiskFile>> Create(const std::string& path) = 0;  // must not exist
   // NotFound: it does not exist. `writable`: for Write and Sync too.
   virtual StatusOr<std::unique_ptr<DiskFile>> Open(const std::string& path, bool writable) = 0;
+  // For reading what the medium has: Read neither takes bytes from the page cache nor leaves them there.
+  // Written bytes that have not reached the medium go there first. A file system that cannot do so (some
+  // network file systems), or has no medium (tmpfs), reads through the cache.
+  virtual StatusOr<std::unique_ptr<DiskFile>> OpenUncached(const std::string& path) = 0;
   virtual Status Delete(const std::string& path) = 0;  // a file, or an empty directory
   // Replaces `to` if that exists.
   virtual Status Rename(const std::string& from, const std::string& to) = 0;

@@ -121,6 +121,11 @@ StatusOr<std::unique_ptr<DiskFile>> FaultDisk::Open(const std::string& path, boo
   NOVA_ASSIGN_OR_RETURN(auto file, base_->Open(path, writable));
   return std::unique_ptr<DiskFile>(std::make_unique<File>(std::move(file), rules_, path));
 }
+StatusOr<std::unique_ptr<DiskFile>> FaultDisk::OpenUncached(const std::string& path) {
+  NOVA_RETURN_IF_ERROR(rules_->Before(DiskOp::kOpen, path));
+  NOVA_ASSIGN_OR_RETURN(auto file, base_->OpenUncached(path));
+  return std::unique_ptr<DiskFile>(std::make_unique<File>(std::move(file), rules_, path));
+}
 Status FaultDisk::Delete(const std::string& path) {
   NOVA_RETURN_IF_ERROR(rules_->Before(DiskOp::kDelete, path));
   return base_->Delete(path);

@@ -64,6 +64,7 @@ class FaultDisk : public Disk {
 
   StatusOr<std::unique_ptr<DiskFile>> Create(const std::string& path) override;
   StatusOr<std::unique_ptr<DiskFile>> Open(const std::string& path, bool writable) override;
+  StatusOr<std::unique_ptr<DiskFile>> OpenUncached(const std::string& path) override;  // kOpen, kRead
   Status Delete(const std::string& path) override;
   Status Rename(const std::string& from, const std::string& to) override;
   Status MakeDirectory(const std::string& path) override;

@@ -51,5 +51,9 @@ StatusOr<std::unique_ptr<DiskFile>> LimitedDisk::Open(const std::string& path, b
   NOVA_ASSIGN_OR_RETURN(auto file, base_->Open(path, writable));
   return std::unique_ptr<DiskFile>(std::make_unique<File>(std::move(file), bandwidth_));
 }
+StatusOr<std::unique_ptr<DiskFile>> LimitedDisk::OpenUncached(const std::string& path) {
+  NOVA_ASSIGN_OR_RETURN(auto file, base_->OpenUncached(path));
+  return std::unique_ptr<DiskFile>(std::make_unique<File>(std::move(file), bandwidth_));
+}
 
 }  // namespace nova

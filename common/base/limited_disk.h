@@ -48,6 +48,7 @@ class LimitedDisk : public Disk {
 
   StatusOr<std::unique_ptr<DiskFile>> Create(const std::string& path) override;
   StatusOr<std::unique_ptr<DiskFile>> Open(const std::string& path, bool writable) override;
+  StatusOr<std::unique_ptr<DiskFile>> OpenUncached(const std::string& path) override;
   Status Delete(const std::string& path) override { return base_->Delete(path); }
   Status Rename(const std::string& from, const std::string& to) override { return base_->Rename(from, to); }
   Status MakeDirectory(const std::string& path) override { return base_->MakeDirectory(path); }

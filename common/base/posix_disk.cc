@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
@@ -90,9 +91,65 @@ class PosixFile : public DiskFile {
     return static_cast<uint64_t>(st.st_size);
   }
 
+ protected:
+  int fd() const { return fd_; }
+  const std::string& path() const { return path_; }
+
  private:
   const int fd_;
   const std::string path_;
+};
+
+// Disk::OpenUncached: O_DIRECT. Places and sizes of its reads are multiples of what devices take; callers'
+// are any.
+class DirectFile : public PosixFile {
+ public:
+  DirectFile(int fd, std::string path) : PosixFile(fd, std::move(path)) {}
+
+  Status Read(uint64_t offset, size_t size, char* out) override {
+    if (size == 0) return OkStatus();
+    const uint64_t begin = offset / kAlignment * kAlignment;
+    const uint64_t end = (offset + size + kAlignment - 1) / kAlignment * kAlignment;
+    const size_t buffer_bytes = std::min<uint64_t>(end - begin, kBufferBytes);
+    const std::unique_ptr<char, decltype(&std::free)> buffer(
+        static_cast<char*>(std::aligned_alloc(kAlignment, buffer_bytes)), &std::free);
+    if (buffer == nullptr) return absl::InternalError(StrCat("read ", path(), ": no memory"));
+    for (uint64_t at = begin; size > 0; at += buffer_bytes) {
+      NOVA_ASSIGN_OR_RETURN(const size_t got,
+                            ReadAligned(at, std::min(buffer_bytes, end - at), buffer.get()));
+      const size_t before = offset - at;
+      const size_t n = std::min(size, buffer_bytes - before);
+      if (got < before + n)
+        return absl::OutOfRangeError(StrCat("read ", path(), ": past the end at ", at + got));
+      std::memcpy(out, buffer.get() + before, n);
+      out += n;
+      offset += n;
+      size -= n;
+    }
+    return OkStatus();
+  }
+  StatusOr<SharedBytes> Map(uint64_t /*size*/) override { return SharedBytes(); }
+
+ private:
+  static constexpr uint64_t kAlignment = 4096;
+  static constexpr uint64_t kBufferBytes = 1 << 20;
+
+  // Fewer bytes than `size` where the file ends.
+  StatusOr<size_t> ReadAligned(uint64_t at, size_t size, char* buffer) {
+    size_t got = 0;
+    while (got < size) {
+      const ssize_t n = pread(fd(), buffer + got, size - got, static_cast<off_t>(at + got));
+      if (n < 0 && errno == EINTR) continue;
+      // This device wants another alignment, or nothing of the kind: through the cache, then.
+      if (n < 0 && errno == EINVAL && fcntl(fd(), F_GETFL) & O_DIRECT && fcntl(fd(), F_SETFL, 0) == 0)
+        continue;
+      if (n < 0) return ErrnoStatus(errno, "read", path());
+      if (n == 0) break;
+      got += static_cast<size_t>(n);
+      if (got % kAlignment != 0) break;  // the end
+    }
+    return got;
+  }
 };
 
 class PosixDisk : public Disk {
@@ -107,6 +164,12 @@ class PosixDisk : public Disk {
   }
   StatusOr<std::unique_ptr<DiskFile>> Open(const std::string& path, bool writable) override {
     return OpenFile(path, writable ? O_RDWR : O_RDONLY, "open");
+  }
+  StatusOr<std::unique_ptr<DiskFile>> OpenUncached(const std::string& path) override {
+    const int fd = open(Full(path).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+    if (fd < 0 && errno == EINVAL) return Open(path, /*writable=*/false);
+    if (fd < 0) return ErrnoStatus(errno, "open", Full(path));
+    return std::unique_ptr<DiskFile>(std::make_unique<DirectFile>(fd, Full(path)));
   }
   Status Delete(const std::string& path) override {
     return remove(Full(path).c_str()) == 0 ? OkStatus() : ErrnoStatus(errno, "delete", Full(path));

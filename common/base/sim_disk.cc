@@ -160,6 +160,9 @@ class SimDisk::Rep::View : public Disk {
     NOVA_RETURN_IF_ERROR(CheckEntry("open", path));
     return Handle(path, medium_->entries.at(path), writable);
   }
+  StatusOr<std::unique_ptr<DiskFile>> OpenUncached(const std::string& path) override {
+    return Open(path, /*writable=*/false);  // the medium is all there is
+  }
   Status Delete(const std::string& path) override {
     MutexLock lock(&medium_->mu);
     NOVA_RETURN_IF_ERROR(medium_->Alive(generation_, path));

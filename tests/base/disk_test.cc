@@ -1,10 +1,15 @@
 // One contract over every Disk, then what each adds: crashes, faults, bandwidth.
 #include "common/base/disk.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 
@@ -163,9 +168,87 @@ TEST_P(DiskContractTest, OneProcessATree) {
   EXPECT_TRUE(other->Lock("LOCK").ok());
 }
 
+TEST_P(DiskContractTest, UncachedReadsAreOfAnyPlaceAndSizeAndSeeWhatWasWritten) {
+  std::string bytes;
+  for (uint32_t i = 0; bytes.size() < (2 << 20) + 777; ++i) bytes += StrCat(i, ".");
+  const auto written = *disk()->Create("f");
+  ASSERT_TRUE(written->Write(0, bytes).ok());  // not synced
+  const auto file = *disk()->OpenUncached("f");
+  EXPECT_EQ(*file->Size(), bytes.size());
+  std::string out(bytes.size(), '\0');
+  for (const uint64_t at : {uint64_t{0}, uint64_t{1}, uint64_t{4095}, uint64_t{4096}, uint64_t{1 << 20}}) {
+    for (const size_t n : {size_t{1}, size_t{4096}, size_t{(1 << 20) + 5}, bytes.size() - at}) {
+      if (n > bytes.size() - at) continue;
+      ASSERT_TRUE(file->Read(at, n, out.data()).ok()) << at << ", " << n;
+      ASSERT_TRUE(std::string_view(out).substr(0, n) == std::string_view(bytes).substr(at, n))
+          << at << ", " << n;
+    }
+  }
+  EXPECT_TRUE(file->Read(bytes.size(), 0, out.data()).ok());
+  EXPECT_TRUE(absl::IsOutOfRange(file->Read(bytes.size() - 1, 2, out.data())));
+  EXPECT_TRUE(absl::IsOutOfRange(file->Read(bytes.size() + 5000, 1, out.data())));
+  ASSERT_TRUE(written->Write(10, "changed").ok());
+  ASSERT_TRUE(file->Read(9, 9, out.data()).ok());
+  EXPECT_EQ(out.substr(0, 9), bytes.substr(9, 1) + "changed" + bytes.substr(17, 1));
+  EXPECT_TRUE(absl::IsNotFound(disk()->OpenUncached("nothing").status()));
+}
+
 TEST_P(DiskContractTest, FreeBytesIsPositive) { EXPECT_GT(*disk()->FreeBytes(), 0u); }
 
 // --- simulated: what a crash leaves
+
+// How many of the file's first bytes are in the page cache.
+uint64_t CachedBytes(const std::string& path, uint64_t size) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  void* const at = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  close(fd);
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> in((size + page - 1) / page);
+  EXPECT_EQ(mincore(at, size, in.data()), 0);
+  munmap(at, size);
+  return page *
+         static_cast<uint64_t>(std::count_if(in.begin(), in.end(), [](auto p) { return (p & 1) != 0; }));
+}
+// Bytes that this process has had read from devices; 0: the kernel does not tell.
+uint64_t DeviceBytesRead() {
+  std::ifstream in("/proc/self/io");
+  uint64_t bytes = 0;
+  for (std::string word; in >> word;) {
+    if (word == "read_bytes:") in >> bytes;
+  }
+  return bytes;
+}
+
+// A file in the cache is read from the device all the same, and stays in the cache; one that is not there is
+// not put there.
+TEST(PosixDiskTest, UncachedReadsComeFromTheDeviceAndLeaveTheCacheAsItIs) {
+  const auto rig = PosixRig();
+  constexpr uint64_t kBytes = 1 << 20;
+  for (const bool cached : {true, false}) {
+    const std::string name = cached ? "hot" : "cold";
+    const std::string path = rig->disk->NativePath(name);
+    {
+      const auto file = *rig->disk->Create(name);
+      ASSERT_TRUE(file->Write(0, std::string(kBytes, 'x')).ok());
+      ASSERT_TRUE(file->Sync().ok());
+    }
+    if (!cached) {
+      const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      ASSERT_EQ(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+      close(fd);
+    }
+    const uint64_t before = CachedBytes(path, kBytes), read_before = DeviceBytesRead();
+    if (before != (cached ? kBytes : 0))
+      GTEST_SKIP() << before << " bytes in the cache: no ordinary file system";
+    std::string out(kBytes, '\0');
+    ASSERT_TRUE((*rig->disk->OpenUncached(name))->Read(0, kBytes, out.data()).ok());
+    EXPECT_EQ(out, std::string(kBytes, 'x'));
+    const uint64_t read = DeviceBytesRead() - read_before;
+    if (read == 0) GTEST_SKIP() << "the kernel does not tell of reads, or the file system has no device";
+    EXPECT_GE(read, kBytes) << name;
+    EXPECT_EQ(CachedBytes(path, kBytes), before) << name;
+  }
+}
 
 class SimDiskTest : public testing::Test {
  protected:
