@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/crc32c.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 
@@ -130,7 +131,7 @@ Status FileStore::Heal(const StoredFiles::File& file, std::string_view data, con
                ? OkStatus()
                : absl::DataLossError("changed");
   };
-  const bool whole = intact().ok();
+  const bool whole = !file->damaged && intact().ok();
   if (as != nullptr && IsLater(*as, header.creator)) {
     header.creator = *as;
     header.created_ms = WallMs();
@@ -145,6 +146,16 @@ Status FileStore::Heal(const StoredFiles::File& file, std::string_view data, con
   if (!files_.Recreated(file, header)) return deleted();  // who unlisted it waits for us, and deletes it
   directory_.KeepOpen(file->id(), std::move(handle));
   return OkStatus();
+}
+
+Status FileStore::HealFromCache(const StoredFiles::File& file) {
+  NOVA_ASSIGN_OR_RETURN(const auto handle, directory_.OpenToRead(file->id()));
+  std::string data(file->header.size, '\0');
+  const Status read = handle->Read(kFileHeaderBytes, data.size(), data.data());
+  if (absl::IsOutOfRange(read) || (read.ok() && Crc32c(data) != file->header.data_crc))
+    return absl::DataLossError(StrCat("the page cache has no good copy of ", file->id().ToString()));
+  NOVA_RETURN_IF_ERROR(read);
+  return Heal(file, data, /*as=*/nullptr);
 }
 
 // --- files that are appended to
@@ -182,6 +193,7 @@ Status FileStore::AppendFile(const StocFileId& id, const Creator& creator, uint6
   }
   if (!status.ok()) return files_.Failed(file.get(), status);
   file->size += data.size();
+  file->written.Note(offset, data);
   directory_.NoteGrowth(data.size(), data.size());
   return OkStatus();
 }
@@ -198,7 +210,9 @@ StatusOr<std::string> FileStore::ReadFile(const StocFileId& id, uint64_t offset,
   std::string bytes(offset >= end ? 0 : std::min<uint64_t>(size, end - offset), '\0');
   if (bytes.empty()) return bytes;
   NOVA_FP("stoc.file_read");
-  NOVA_ASSIGN_OR_RETURN(const auto handle, directory_.OpenToRead(id));
+  NOVA_ASSIGN_OR_RETURN(const auto handle, file->damaged && file->is(Kind::kWhole)
+                                               ? directory_.OpenUncached(id)
+                                               : directory_.OpenToRead(id));
   const Status status = handle->Read(kFileHeaderBytes + offset, bytes.size(), bytes.data());
   // it was longer once
   if (absl::IsOutOfRange(status)) return absl::DataLossError(std::string(status.message()));

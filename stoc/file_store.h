@@ -49,6 +49,9 @@ class FileStore {
 
   LogFiles* logs() { return &logs_; }
   SharedReferences* references() { return &references_; }
+  // For scrubs (S6).
+  StoredFiles* stored() { return &files_; }
+  StoreDirectory* directory() { return &directory_; }
 
   // Durable when it returns OK; also when the same file is there already: its bytes are then looked at, and
   // written anew in its place where they are not what they were (repair, S3). `crc` is that of `data`.
@@ -70,8 +73,12 @@ class FileStore {
   StatusOr<WholeFile> FindWhole(const StocFileId& file) const;
   // ResourceExhausted: a new file of so many bytes would be refused.
   Status CheckRoom(uint64_t bytes) { return directory_.CheckSpace(bytes, StoreDirectory::Use::kNewFile); }
-  // Fewer bytes than `size` where the file ends.
+  // Fewer bytes than `size` where the file ends. Of a whole file that is damaged (scrub, S6) the bytes come
+  // off the disk, not out of the page cache: whoever repairs it has to see what there is.
   StatusOr<std::string> ReadFile(const StocFileId& file, uint64_t offset, uint32_t size);
+  // Writes a damaged whole file anew if the page cache still has its bytes: those that its checksum is of.
+  // DataLoss: it has not.
+  Status HealFromCache(const StoredFiles::File& file);
   // Those that are there; goes on after an error and returns the first.
   Status DeleteFiles(const std::vector<StocFileId>& files) { return files_.Delete(files); }
 
@@ -94,8 +101,8 @@ class FileStore {
   // As WriteFile. A file that is there and is the range's own becomes `creator`'s if `take` says so.
   Status Write(const StocFileId& file, const Creator& creator, std::string_view data, uint32_t crc,
                bool take);
-  // Looks at the bytes of a file that is there, and writes it anew where they are not `data`, or where its
-  // creator is an earlier one than `as` (null: it stays whose it is).
+  // Looks at the bytes of a file that is there, and writes it anew where they are not `data`, where it is
+  // damaged, or where its creator is an earlier one than `as` (null: it stays whose it is).
   Status Heal(const StoredFiles::File& file, std::string_view data, const Creator* as);
 
   Counter* const bytes_read_;

@@ -129,6 +129,7 @@ StatusOr<StoredFiles::File> LogFiles::WriteLog(const LogWrite& write) {
   }
   if (status.ok()) status = NOVA_FP_STATUS("stoc.log_written");
   if (!status.ok()) return files_->Failed(file.get(), status);
+  for (const LogPiece& p : write.pieces) file->written.Note(p.offset, p.bytes);
   if (!write.sync) ++file->log_state.unsynced_writes;
   directory_->NoteGrowth(end - file->size, bytes);
   file->size = end;

@@ -25,6 +25,9 @@ DEFINE_int32(spare_segments, 8, "log segments kept registered ahead");
 DEFINE_int32(file_buffer_mb, 256, "memory that tables arrive in");
 DEFINE_int32(rebuild_mb_per_s, 100,
              "MB/s that copies of files from and to other StoCs take together (rebuilds, drains)");
+DEFINE_int32(scrub_period, 7 * 86'400,
+             "seconds in which all that is stored is read once, and looked at for damage; 0: it is not");
+DEFINE_int32(scrub_mb_per_s, 20, "MB/s that these reads take at most");
 DEFINE_int32(xchg_threads, 1, "exchange threads: they serve requests");
 DEFINE_int32(storage_threads, 4, "threads that wait for the disk");
 DEFINE_int32(storage_queue, 1024, "disk operations that wait for them; more are answered Busy");
@@ -49,6 +52,8 @@ StocOptions OptionsFromFlags() {
   CheckFlagRange("spare_segments", FLAGS_spare_segments, 0, 1 << 16);
   CheckFlagRange("file_buffer_mb", FLAGS_file_buffer_mb, 1, 1 << 20);
   CheckFlagRange("rebuild_mb_per_s", FLAGS_rebuild_mb_per_s, 1, 1 << 20);
+  CheckFlagRange("scrub_period", FLAGS_scrub_period, 0, 366 * 86'400);
+  CheckFlagRange("scrub_mb_per_s", FLAGS_scrub_mb_per_s, 1, 1 << 20);
   CheckFlagRange("xchg_threads", FLAGS_xchg_threads, 1, 64);
   CheckFlagRange("storage_threads", FLAGS_storage_threads, 1, 256);
   CheckFlagRange("storage_queue", FLAGS_storage_queue, 1, 1 << 20);
@@ -66,6 +71,8 @@ StocOptions OptionsFromFlags() {
   o.files.reserve_bytes = static_cast<uint64_t>(FLAGS_disk_reserve_mb) << 20;
   o.files.max_open_files = static_cast<size_t>(FLAGS_open_files);
   o.server.copy_bytes_per_second = static_cast<uint64_t>(FLAGS_rebuild_mb_per_s) * 1'000'000;
+  o.scrub.period_ns = FLAGS_scrub_period * kSecond;
+  o.scrub.bytes_per_second = static_cast<uint64_t>(FLAGS_scrub_mb_per_s) * 1'000'000;
   o.server.storage_threads = FLAGS_storage_threads;
   o.server.storage_queue = static_cast<size_t>(FLAGS_storage_queue);
   return o;

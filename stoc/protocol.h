@@ -10,7 +10,7 @@
 // 0x106  WriteSmallFile  file creator crc bytes                  -      (up to 64 KB, inline)
 // 0x107  AppendFile      file creator offset create crc bytes    -      (manifest edits)
 // 0x108  ReadFile        file offset size                        bytes  (fewer at the end)
-// 0x10a  ListFiles       range epoch_below [file]                n x {file creator size age_ms}
+// 0x10a  ListFiles       range epoch_below [file]                n x {file creator size age_ms} [n x file]
 // 0x10b  Ping            -                                       incarnation
 // 0x10c  FreeFenced      range epoch                             -      (free, R6)
 // 0x10d  OpenLogFile     range epoch incarnation log             -
@@ -34,7 +34,8 @@
 //
 // Fence ends with the files that were there at the StoC's start and whose headers cannot be read: each may be
 // a log, of any range. ListFiles goes up in the order of files, from behind the one that is named, and ends
-// after kMaxListedFiles: fewer are the last. What is in brackets is not there where it says nothing.
+// after kMaxListedFiles: fewer are the last. The reply ends with those of them that a scrub has found damaged
+// (scrub, S6). What is in brackets is not there where it says nothing.
 //
 // Writing a table's fragment: OpenFile gives a piece of the file buffer; the bytes go there by WRITE;
 // PersistFile follows on the same connection in the same doorbell, so it arrives after them; a storage thread
@@ -132,6 +133,7 @@ struct FileSummary {
   Creator creator;
   uint64_t size = 0;
   uint64_t age_ms = 0;
+  bool damaged = false;  // no field of it: ListFilesReply names those that are
   bool operator==(const FileSummary&) const = default;
   static auto Fields(auto& m) { return std::tie(m.file, m.creator, m.size, m.age_ms); }
 };
@@ -247,7 +249,8 @@ struct ListFilesRequest {
 };
 struct ListFilesReply {
   std::vector<FileSummary> files;
-  static auto Fields(auto& m) { return std::tie(m.files); }
+  std::vector<StocFileId> damaged = {};  // of them (scrub, S6)
+  static auto Fields(auto& m) { return FieldList(m.files, Tail(m.damaged)); }
 };
 enum class CopyFault : uint8_t { kTarget = 0, kSource = 1 };
 struct CopyFileRequest {

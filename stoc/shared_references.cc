@@ -47,6 +47,19 @@ Status SharedReferences::DropReferences(RangeId range, Epoch epoch, const std::v
   return first;
 }
 
+StatusOr<bool> SharedReferences::HealList(const StocFileId& file) {
+  MutexLock one(&mu_);
+  const std::optional<FileReferences> known = files_->ReferencesOf(file);
+  if (!known.has_value() || known->unreadable) return false;
+  const auto bytes = directory_->ReadReferencesUncached(file);
+  if (bytes.ok() && *bytes == known->Encode(file)) return false;
+  if (!bytes.ok() && !absl::IsNotFound(bytes.status()) && !absl::IsDataLoss(bytes.status()))
+    return bytes.status();
+  NOVA_RETURN_IF_ERROR(directory_->WriteReferences(file, known->Encode(file)));
+  NOVA_RETURN_IF_ERROR(directory_->Sync());
+  return true;
+}
+
 Status SharedReferences::DropReference(RangeId range, Epoch epoch, uint64_t ended_below,
                                        const StocFileId& file) {
   StoredFiles::File unlisted;

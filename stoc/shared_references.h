@@ -32,6 +32,9 @@ class SharedReferences {
   // that number are dropped, and what an earlier epoch referenced; others may still be named by an edit.
   Status DropReferences(RangeId range, Epoch epoch, const std::vector<StocFileId>& files,
                         uint64_t ended_below = 0);
+  // Scrub (S6): writes the list of a shared file anew where what the disk has of it, past the page cache, is
+  // not what is known here. True: it did.
+  StatusOr<bool> HealList(const StocFileId& file);
 
  private:
   // Of one file, shared or not.

@@ -1,6 +1,7 @@
 #include "stoc/stoc_client.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "common/base/crc32c.h"
@@ -318,6 +319,8 @@ StatusOr<std::vector<FileSummary>> StocClient::ListFiles(StocId stoc, RangeId ra
   ListFilesReply reply;
   if (!ParseBody(r.body, &reply))
     return rep_->calls.StatusOf(stoc, "listing files: malformed reply", Outcome::kInternal);
+  const std::set<StocFileId> damaged(reply.damaged.begin(), reply.damaged.end());
+  for (FileSummary& f : reply.files) f.damaged = damaged.contains(f.file);
   return std::move(reply.files);
 }
 

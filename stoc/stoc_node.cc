@@ -59,6 +59,11 @@ Status StocNode::Init() {
   self_.stoc_id = identity->stoc;
   self_.store = identity->store;
   NOVA_ASSIGN_OR_RETURN(files_, FileStore::Open(environment_.disk, options_.files, metrics_));
+  if (options_.scrub.period_ns > 0) {
+    scrubber_ = std::make_unique<Scrubber>(
+        options_.scrub, environment_.disk, files_.get(),
+        [disk = environment_.disk, is = *identity] { return HealIdentity(disk, is); }, metrics_);
+  }
   NOVA_ASSIGN_OR_RETURN(self_.incarnation, DrawIncarnation(store_.get()));
   NOVA_ASSIGN_OR_RETURN(const std::vector<RangeRecord> ranges, ReadRangeRecords(store_.get()));
   for (const RangeRecord& range : ranges) fences_.Raise(range.id, range.epoch, [] {});
@@ -220,6 +225,7 @@ void StocNode::Stop() {
   if (!stop_.HasBeenNotified()) stop_.Notify();
   if (membership_ != nullptr) membership_->Join();
   session_ = nullptr;  // placement goes elsewhere
+  if (scrubber_ != nullptr) scrubber_->Stop();
   if (server_ != nullptr) server_->Stop();
   for (auto& x : xchgs_) x->Stop();
 }

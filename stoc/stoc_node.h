@@ -6,7 +6,8 @@
 // what it has, segments included, and joins again with the incarnation it has (writes need no lease C4,
 // incarnation N1). At start and every collect_period the ranges' records are read: epochs that have risen are
 // fenced, and segments of epochs before an OPEN one are freed (collection, N4). With each heartbeat it may
-// hear of the other StoCs, from which it copies files when an owner asks it to (rebuild, S5).
+// hear of the other StoCs, from which it copies files when an owner asks it to (rebuild, S5). All that it
+// stores is read once in a period (scrub, S6).
 // Stop:  refuse new work, finish the queued, leave.
 //
 // Thread safety: all.
@@ -25,6 +26,7 @@
 #include "common/config/config_store.h"
 #include "common/rdma/xchg.h"
 #include "coordinator/coordinator_client.h"
+#include "stoc/scrubber.h"
 #include "stoc/stoc_server.h"
 
 namespace nova {
@@ -41,6 +43,7 @@ struct StocOptions {
   size_t spare_segments = 8;         // kept registered
   uint64_t file_buffer_bytes = 256 << 20;
   FileStoreOptions files;
+  ScrubOptions scrub;
   StocServerOptions server;  // its incarnation is filled in
   XchgOptions xchg;
   Nanos heartbeat_ns = 500 * kMillisecond;
@@ -89,6 +92,7 @@ class StocNode {
   std::unique_ptr<ConfigStore> store_;  // of the membership thread, once it runs
   std::unique_ptr<NodeSession> session_;
   std::unique_ptr<FileStore> files_;
+  std::unique_ptr<Scrubber> scrubber_;  // null: no scrub
   FenceTable fences_;
   std::unique_ptr<ExposedMemory> log_memory_;
   std::unique_ptr<ExposedMemory> buffer_memory_;

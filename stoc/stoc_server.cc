@@ -473,8 +473,11 @@ void StocServer::DropReferences(const Caller& caller, const DropReferencesReques
 
 void StocServer::ListFiles(const Caller& caller, const ListFilesRequest& request) {
   const bool queued = OnStorage(caller, [this, request] {
-    const ListFilesReply reply{
+    ListFilesReply reply{
         parts_.files->List(request.range, request.epoch_below, request.after, kMaxListedFiles)};
+    for (const FileSummary& f : reply.files) {
+      if (f.damaged) reply.damaged.push_back(f.file);
+    }
     Answer answer;
     answer.body = Body(reply);
     return answer;

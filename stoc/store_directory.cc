@@ -11,15 +11,37 @@ constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr std::string_view kReferencesSuffix = ".refs";
 constexpr size_t kMaxReferencesBytes = 1 << 20;
 
-}  // namespace
-
-StatusOr<std::string> ReadSmallFile(Disk* disk, const std::string& path, size_t most) {
-  NOVA_ASSIGN_OR_RETURN(const auto file, disk->Open(path, /*writable=*/false));
+StatusOr<std::string> ReadAll(DiskFile* file, const std::string& path, size_t most) {
   NOVA_ASSIGN_OR_RETURN(const uint64_t size, file->Size());
   if (size > most) return absl::DataLossError(StrCat(path, ": ", size, " bytes"));
   std::string bytes(size, '\0');
   NOVA_RETURN_IF_ERROR(file->Read(0, bytes.size(), bytes.data()));
   return bytes;
+}
+
+}  // namespace
+
+StatusOr<std::string> ReadSmallFile(Disk* disk, const std::string& path, size_t most) {
+  NOVA_ASSIGN_OR_RETURN(const auto file, disk->Open(path, /*writable=*/false));
+  return ReadAll(file.get(), path, most);
+}
+
+StatusOr<std::string> ReadSmallFileUncached(Disk* disk, const std::string& path, size_t most) {
+  NOVA_ASSIGN_OR_RETURN(const auto file, disk->OpenUncached(path));
+  return ReadAll(file.get(), path, most);
+}
+
+Status ReplaceSmallFile(Disk* disk, const std::string& path, const std::string& temporary,
+                        std::string_view bytes) {
+  const Status removed = disk->Delete(temporary);
+  if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+  {
+    NOVA_ASSIGN_OR_RETURN(const auto file, disk->Create(temporary));
+    NOVA_RETURN_IF_ERROR(file->Write(0, bytes));
+    NOVA_RETURN_IF_ERROR(file->Sync());
+  }
+  NOVA_RETURN_IF_ERROR(disk->Rename(temporary, path));
+  return disk->SyncDirectory("");
 }
 
 StoreDirectory::StoreDirectory(Disk* disk, uint64_t reserve_bytes, size_t max_open_files, Metrics* metrics)
@@ -130,6 +152,11 @@ StatusOr<StoreDirectory::Handle> StoreDirectory::OpenApart(const StocFileId& fil
   return handle;
 }
 
+StatusOr<StoreDirectory::Handle> StoreDirectory::OpenUncached(const StocFileId& file) {
+  NOVA_ASSIGN_OR_RETURN(Handle handle, disk_->OpenUncached(PathOf(file)));
+  return handle;
+}
+
 Status StoreDirectory::Remove(const StocFileId& file) {
   const std::string path = PathOf(file);
   const Status deleted = disk_->Delete(path);
@@ -138,9 +165,9 @@ Status StoreDirectory::Remove(const StocFileId& file) {
 }
 
 Status StoreDirectory::Delete(const StocFileId& file, uint64_t bytes) {
-  NOVA_RETURN_IF_ERROR(Remove(file));
-  NoteGone(bytes);
-  return OkStatus();
+  const Status removed = Remove(file);
+  if (removed.ok() || absl::IsNotFound(removed)) NoteGone(bytes);
+  return removed;
 }
 
 Status StoreDirectory::Sync() { return disk_->SyncDirectory(kFilesDirectory); }
@@ -149,6 +176,10 @@ Status StoreDirectory::Sync() { return disk_->SyncDirectory(kFilesDirectory); }
 
 StatusOr<std::string> StoreDirectory::ReadReferences(const StocFileId& file) {
   return ReadSmallFile(disk_, ReferencesPathOf(file), kMaxReferencesBytes);
+}
+
+StatusOr<std::string> StoreDirectory::ReadReferencesUncached(const StocFileId& file) {
+  return ReadSmallFileUncached(disk_, ReferencesPathOf(file), kMaxReferencesBytes);
 }
 
 Status StoreDirectory::WriteReferences(const StocFileId& file, std::string_view bytes) {

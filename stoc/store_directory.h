@@ -29,6 +29,12 @@ namespace nova {
 
 // All of a file of at most `most` bytes. DataLoss: it is longer.
 StatusOr<std::string> ReadSmallFile(Disk* disk, const std::string& path, size_t most);
+// The same, past the page cache.
+StatusOr<std::string> ReadSmallFileUncached(Disk* disk, const std::string& path, size_t most);
+// Makes a file of the root hold these bytes, durably (durable name, S4). `temporary` is a name for nothing
+// else.
+Status ReplaceSmallFile(Disk* disk, const std::string& path, const std::string& temporary,
+                        std::string_view bytes);
 
 class StoreDirectory {
  public:
@@ -73,10 +79,11 @@ class StoreDirectory {
   StatusOr<Handle> OpenToRead(const StocFileId& file) { return open_files_.Open(PathOf(file)); }
   // Not from among the files that are kept open.
   StatusOr<Handle> OpenApart(const StocFileId& file, bool writable);
+  StatusOr<Handle> OpenUncached(const StocFileId& file);
   // What OpenToRead gives from now on: the file was created, or replaced.
   void KeepOpen(const StocFileId& file, Handle handle) { open_files_.Put(PathOf(file), std::move(handle)); }
   Status Remove(const StocFileId& file);
-  // The file, of so many bytes, goes.
+  // The file, of so many bytes, goes. NotFound: it was gone, and its bytes count no more.
   Status Delete(const StocFileId& file, uint64_t bytes);
   // A file of so many bytes is gone: it was deleted, or replaced.
   void NoteGone(uint64_t bytes) { stored_bytes_ -= bytes + kFileHeaderBytes; }
@@ -84,6 +91,7 @@ class StoreDirectory {
 
   // --- lists of references. The caller syncs the directory where it matters.
   StatusOr<std::string> ReadReferences(const StocFileId& file);
+  StatusOr<std::string> ReadReferencesUncached(const StocFileId& file);
   Status WriteReferences(const StocFileId& file, std::string_view bytes);
   Status DeleteReferences(const StocFileId& file);
 

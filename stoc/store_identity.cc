@@ -70,15 +70,16 @@ StatusOr<std::optional<StoreIdentity>> LockStore(Disk* disk) {
 }
 
 Status FormatStore(Disk* disk, const StoreIdentity& identity) {
-  const Status removed = disk->Delete(kNewSuperblockPath);
-  if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
-  {
-    NOVA_ASSIGN_OR_RETURN(const auto file, disk->Create(kNewSuperblockPath));
-    NOVA_RETURN_IF_ERROR(file->Write(0, identity.Encode()));
-    NOVA_RETURN_IF_ERROR(file->Sync());
-  }
-  NOVA_RETURN_IF_ERROR(disk->Rename(kNewSuperblockPath, kSuperblockPath));
-  return disk->SyncDirectory("");
+  return ReplaceSmallFile(disk, kSuperblockPath, kNewSuperblockPath, identity.Encode());
+}
+
+StatusOr<bool> HealIdentity(Disk* disk, const StoreIdentity& identity) {
+  const auto text = ReadSmallFileUncached(disk, kSuperblockPath, kMaxSuperblockBytes);
+  if (text.ok() && *text == identity.Encode()) return false;
+  if (!text.ok() && !absl::IsNotFound(text.status()) && !absl::IsDataLoss(text.status()))
+    return text.status();
+  NOVA_RETURN_IF_ERROR(FormatStore(disk, identity));
+  return true;
 }
 
 }  // namespace nova

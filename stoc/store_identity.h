@@ -30,5 +30,8 @@ struct StoreIdentity {
 // Takes the directory's lock and reads what it is; nullopt: empty, to be formatted.
 StatusOr<std::optional<StoreIdentity>> LockStore(Disk* disk);
 Status FormatStore(Disk* disk, const StoreIdentity& identity);
+// Writes SUPERBLOCK anew where what the disk has of it, past the page cache, is not that; the lock is held.
+// True: it did.
+StatusOr<bool> HealIdentity(Disk* disk, const StoreIdentity& identity);
 
 }  // namespace nova

@@ -16,7 +16,7 @@ Status UnreadableReferences(const StocFileId& file) {
 FileSummary Summarize(const StoredFile& file) {
   const uint64_t now = WallMs();
   const uint64_t age = now > file.header.created_ms ? now - file.header.created_ms : 0;
-  return {file.id(), file.header.creator, file.size, age};
+  return {file.id(), file.header.creator, file.size, age, file.damaged};
 }
 
 }  // namespace
@@ -26,7 +26,8 @@ uint64_t WallMs() { return static_cast<uint64_t>(std::max<int64_t>(0, WallNowMs(
 StoredFiles::StoredFiles(StoreDirectory* directory, Metrics* metrics)
     : directory_(directory),
       bad_files_(metrics->counter("nova_stoc_bad_files_total")),
-      count_(metrics->gauge("nova_stoc_files")) {}
+      count_(metrics->gauge("nova_stoc_files")),
+      damaged_(metrics->gauge("nova_stoc_damaged_files")) {}
 
 // --- at start
 
@@ -112,10 +113,11 @@ std::vector<FileSummary> StoredFiles::List(RangeId range, Epoch epoch_below, con
         shared != references_.end() && (file == files_.end() || shared->first <= file->first);
     if (is_shared) {
       const uint64_t size = has_file ? file->second->size.load() : 0;
+      const bool damaged = has_file && file->second->damaged;
       for (const FileReferences::Reference& r : shared->second.all) {  // one of a range
         if (r.range != range || r.epoch >= epoch_below) continue;
         files.push_back(
-            {shared->first, {r.range, r.epoch, 0}, size, now > r.added_ms ? now - r.added_ms : 0});
+            {shared->first, {r.range, r.epoch, 0}, size, now > r.added_ms ? now - r.added_ms : 0, damaged});
       }
       ++shared;
     } else if (const Creator& creator = file->second->header.creator;
@@ -167,6 +169,7 @@ Status StoredFiles::CreateAppended(FileHeader::Kind kind, const StocFileId& id, 
     status = handle.status();
     if (status.ok()) {
       file->size = data.size();
+      file->written.Note(0, data);
       file->append_handle = *std::move(handle);
     }
   }
@@ -180,6 +183,8 @@ bool StoredFiles::Recreated(const File& file, const FileHeader& header) {
   file->header.creator.epoch = header.creator.epoch;
   file->header.creator.job = header.creator.job;
   file->header.created_ms = header.created_ms;
+  ++file->rewrites;
+  SetDamagedLocked(file.get(), false);
   return true;
 }
 
@@ -197,6 +202,7 @@ StoredFiles::File StoredFiles::UnlistLocked(const StocFileId& id) {
   files_.erase(it);
   going_.insert(id);
   file->left_to_writer = file->writing.load();
+  SetDamagedLocked(file.get(), false);
   count_->Set(static_cast<int64_t>(files_.size()));
   return file;
 }
@@ -231,6 +237,46 @@ Status StoredFiles::Delete(const std::vector<StocFileId>& ids) {
   return first;
 }
 
+// --- scrub (S6)
+
+StoredFiles::Rest StoredFiles::Behind(const StocFileId& after, size_t most) const {
+  Rest rest;
+  MutexLock lock(&mu_);
+  for (auto it = files_.upper_bound(after); it != files_.end(); ++it) {
+    if (it->second->writing) continue;
+    if (rest.first.size() < most) rest.first.push_back(it->second);
+    ++rest.files;
+    rest.bytes += it->second->size;
+  }
+  return rest;
+}
+
+StoredFiles::Look StoredFiles::LookAt(const File& file) const {
+  MutexLock lock(&mu_);
+  return {file->header, file->rewrites};
+}
+
+bool StoredFiles::SetDamaged(const File& file, uint64_t rewrites, bool damaged) {
+  MutexLock lock(&mu_);
+  const auto it = files_.find(file->id());
+  if (it == files_.end() || it->second != file || file->rewrites != rewrites) return false;
+  SetDamagedLocked(file.get(), damaged);
+  return true;
+}
+
+void StoredFiles::SetDamagedLocked(StoredFile* file, bool damaged) {
+  if (file->damaged.exchange(damaged) != damaged) damaged_->Add(damaged ? 1 : -1);
+}
+
+std::vector<StocFileId> StoredFiles::Damaged() const {
+  std::vector<StocFileId> damaged;
+  MutexLock lock(&mu_);
+  for (const auto& [id, file] : files_) {
+    if (file->damaged) damaged.push_back(id);
+  }
+  return damaged;
+}
+
 // --- references (shared table, M4)
 
 bool StoredFiles::ReferencesLocked(const StoredFile& file, const Creator& who) const {
@@ -248,6 +294,12 @@ bool StoredFiles::References(const StoredFile& file, const Creator& who) const {
 bool StoredFiles::IsOrWillBeShared(const StoredFile& file, RangeId range) const {
   MutexLock lock(&mu_);
   return references_.contains(file.id()) || file.header.creator.range != range;
+}
+
+std::optional<FileReferences> StoredFiles::ReferencesOf(const StocFileId& file) const {
+  MutexLock lock(&mu_);
+  const auto it = references_.find(file);
+  return it == references_.end() ? std::nullopt : std::optional(it->second);
 }
 
 StatusOr<FileReferences> StoredFiles::AddReference(RangeId range, Epoch epoch, const StocFileId& id) {

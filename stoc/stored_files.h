@@ -2,7 +2,8 @@
 // file begins and ends: entered before it is written, usable when it is durable.
 //
 // A file that was never shared is its creator's, by its header; once it is shared its list says whose it is.
-// Bad file (S1): one whose write or sync failed is bad for ever.
+// Bad file (S1): one whose write or sync failed is bad for ever. Damaged (scrub, S6): what lies on the disk is
+// not what was written; until the file is written anew.
 //
 // Thread safety: all; CreateAppended, Delete, FinishCreation and Load wait for the disk.
 // Ownership:     the StoreDirectory outlives it. A StoredFile that was unlisted lives on with whoever has it.
@@ -20,6 +21,7 @@
 #include "common/base/mutex.h"
 #include "stoc/file_references.h"
 #include "stoc/store_directory.h"
+#include "stoc/written_prefix.h"
 
 namespace nova {
 
@@ -47,11 +49,15 @@ struct StoredFile {
   std::atomic<bool> writing{true};          // being created
   std::atomic<bool> left_to_writer{false};  // unlisted while it was being created: its writer deletes it
   std::atomic<bool> bad{false};             // bad file (S1)
+  std::atomic<bool> damaged{false};         // scrub (S6); set by StoredFiles
+  std::atomic<uint64_t> rewrites{0};        // how often it was written anew in its place
   LogFileState log_state;                   // of kind kLog
 
   Mutex append_mu;  // one append at a time; one healing
   // null: closed to appends
   StoreDirectory::Handle append_handle ABSL_GUARDED_BY(append_mu);
+  // Of a file that is appended to: what this process has written, or has found to be whole.
+  WrittenPrefix written ABSL_GUARDED_BY(append_mu);
 };
 
 class StoredFiles {
@@ -85,7 +91,7 @@ class StoredFiles {
   Status CreateAppended(FileHeader::Kind kind, const StocFileId& file, const Creator& creator,
                         std::string_view data);
   // A whole file was written anew with this header, whose creator is the same or a later one of the same
-  // range. False: it was unlisted meanwhile. The caller holds the file's append_mu.
+  // range; it is damaged no more. False: it was unlisted meanwhile. The caller holds the file's append_mu.
   bool Recreated(const File& file, const FileHeader& header);
   // A write or sync failed: nobody knows what is there now; what was acknowledged before still is (S1).
   Status Failed(StoredFile* file, const Status& status);
@@ -99,11 +105,33 @@ class StoredFiles {
   Status DeleteUnlisted(const File& file);
   void FreeName(const File& unlisted);
 
+  // --- scrub (S6)
+  // What is behind `after`, in the order of files, without those that are being created: the first ones, at
+  // most `most`, and how much all of them are.
+  struct Rest {
+    std::vector<File> first;
+    uint64_t files = 0;
+    uint64_t bytes = 0;
+  };
+  Rest Behind(const StocFileId& after, size_t most) const;
+  // A file as it is now, for who looks at its bytes.
+  struct Look {
+    FileHeader header;
+    uint64_t rewrites = 0;
+  };
+  Look LookAt(const File& file) const;
+  // A look at the file's bytes has told whether it is damaged. False: they are not the file's any more, for
+  // it was unlisted or written anew since the look began.
+  bool SetDamaged(const File& file, uint64_t rewrites, bool damaged);
+  std::vector<StocFileId> Damaged() const;
+
   // --- references
   // The range of `who` references the file, by its epoch or an earlier one.
   bool References(const StoredFile& file, const Creator& who) const;
   // The file has a list of references, or belongs to another range than that.
   bool IsOrWillBeShared(const StoredFile& file, RangeId range) const;
+  // The list of a shared file; nullopt: it is not shared.
+  std::optional<FileReferences> ReferencesOf(const StocFileId& file) const;
   // The list with that reference, to be written. NotFound: no such file of kind kWhole.
   StatusOr<FileReferences> AddReference(RangeId range, Epoch epoch, const StocFileId& file);
   enum class Dropped { kNothing, kFile, kIsShared };
@@ -118,12 +146,15 @@ class StoredFiles {
 
  private:
   bool ReferencesLocked(const StoredFile& file, const Creator& who) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  // Sets the file's flag, and counts.
+  void SetDamagedLocked(StoredFile* file, bool damaged) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Its name stays taken until FreeName. Null: there is none.
   File UnlistLocked(const StocFileId& file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   StoreDirectory* const directory_;
   Counter* const bad_files_;
   Gauge* const count_;
+  Gauge* const damaged_;
 
   mutable Mutex mu_;
   std::map<StocFileId, File> files_ ABSL_GUARDED_BY(mu_);

@@ -1,6 +1,7 @@
 #include "ltc/server/hosted_range.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "common/base/failpoint.h"
@@ -634,6 +635,7 @@ void HostedRange::MaintainLog() {
   if (!record.log_groups.empty()) ReturnToR(record.log_groups.back());
   ReturnToM(record.manifest);
   LeaveDraining();
+  LeaveDamaged(record.manifest);
   LookAtCopies();
   maintaining_.store(false);
 }
@@ -796,8 +798,8 @@ void HostedRange::CollectOrphans(uint64_t grace_ms) {
 // A page at a time. What had ended before the page was asked for is referenced when it is here, or never will
 // be: the order of the three steps is what makes it right.
 Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
-  const NamedFiles expected = range_->versions().ReferencedFiles();
-  std::set<StocFileId> there;
+  const Inventory expected{range_->versions().ReferencedFiles(), range_->versions().manifest_group()};
+  Listed listed;
   for (StocFileId after;;) {
     const uint64_t ended_below = range_->FirstUnfinishedJob();
     const Nanos deadline = Now() + options_.request_deadline_ns;
@@ -806,7 +808,11 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
     const NamedFiles referenced = range_->versions().ReferencedFiles();
     std::vector<StocFileId> orphans;
     for (const FileSummary& f : page) {
-      there.insert(f.file);
+      if (!f.damaged) {
+        listed.whole.insert(f.file);
+      } else if (f.creator.epoch == epoch_ && f.creator.job == 0) {
+        listed.damaged.insert(f.file);
+      }
       const bool ours = f.creator.epoch == epoch_;
       const bool ended = ours ? f.creator.job > 0 && f.creator.job < ended_below : f.age_ms >= grace_ms;
       if (ended && (options_.off.n4_references || !referenced.NamedOn(stoc, f.file)))
@@ -821,20 +827,46 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
     if (page.size() < kMaxListedFiles) break;
     after = page.back().file;
   }
-  TellMissing(stoc, expected, there);
+  TellMissing(stoc, expected, listed);
   return OkStatus();
 }
 
-void HostedRange::TellMissing(StocId stoc, const NamedFiles& expected, const std::set<StocFileId>& there) {
+void HostedRange::TellMissing(StocId stoc, const Inventory& expected, const Listed& listed) {
   const NamedFiles still = range_->versions().ReferencedFiles();
   std::set<Uuid> tables;
-  for (const auto& [file, stocs] : expected.files()) {
-    if (stocs.contains(stoc) && !there.contains(file) && still.NamedOn(stoc, file)) tables.insert(file.owner);
+  for (const auto& [file, stocs] : expected.tables.files()) {
+    if (stocs.contains(stoc) && !listed.whole.contains(file) && still.NamedOn(stoc, file))
+      tables.insert(file.owner);
   }
-  if (tables.empty()) return;
-  NOVA_LOG(WARNING) << "range " << id_.value() << ": " << NameOf(stoc) << " lacks parts of " << tables.size()
-                    << " tables that it should have";
+  if (!tables.empty()) {
+    NOVA_LOG(WARNING) << "range " << id_.value() << ": " << NameOf(stoc) << " lacks parts of "
+                      << tables.size() << " tables that it should have";
+  }
   for (const Uuid& table : tables) services_->damaged(table);
+  const std::vector<StocId>& members = expected.manifest.members;
+  const StocFileId manifest{expected.manifest.file, 0};
+  MutexLock lock(&copies_mu_);
+  if (std::find(members.begin(), members.end(), stoc) != members.end() && !listed.whole.contains(manifest))
+    bad_manifest_ = manifest.owner;
+  for (const StocFileId& file : listed.damaged) {
+    if (file == manifest || expected.tables.contains(file)) continue;
+    if (!damaged_logs_.insert(file.owner).second) continue;
+    NOVA_LOG(WARNING) << "range " << id_.value() << ": log " << file.owner.ToString() << " is damaged on "
+                      << NameOf(stoc);
+    leave_log_ = true;
+  }
+}
+
+void HostedRange::LeaveDamaged(const ManifestGroup& manifest) {
+  Uuid bad;
+  bool leave_log = false;
+  {
+    MutexLock lock(&copies_mu_);
+    bad = std::exchange(bad_manifest_, Uuid());
+    leave_log = std::exchange(leave_log_, false);
+  }
+  if (!bad.IsNil() && bad == manifest.file) RenewManifest("leaves a copy that is damaged or gone");
+  if (leave_log && log_ != nullptr) log_->RequestGroupChange();
 }
 
 }  // namespace nova

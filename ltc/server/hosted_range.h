@@ -34,6 +34,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "common/base/mutex.h"
@@ -166,9 +167,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   void Ended(Chore c) { chores_.fetch_and(static_cast<uint8_t>(~static_cast<uint8_t>(c))); }
 
   // Housekeeping, called every second on a control thread. Takes log groups that nothing needs out of the
-  // record, returns the log to R members (L4) and the manifest to M (M1), leaves draining StoCs, counts the
-  // copies of tables and looks for those that are to be made (rebuild, S5). Does nothing if another thread is
-  // in it.
+  // record, returns the log to R members (L4) and the manifest to M (M1), leaves draining StoCs and damaged
+  // copies, counts the copies of tables and looks for those that are to be made (rebuild, S5). Does nothing if
+  // another thread is in it.
   void MaintainLog();
   TableCopies table_copies() const;  // as MaintainLog last counted them
   // The most endangered log group (L4): of the replaced groups that un-flushed rounds still need, the members
@@ -176,8 +177,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::optional<size_t> Exposure() const;
   // Collection (N4) on every StoC that answers: drops the references to files (shared table, M4) that nothing
   // needs there. Of older epochs these are files older than `grace_ms`; of this epoch files of jobs that had
-  // ended before the StoC listed them, whatever their age. Tables of which the StoC lacks a part that it
-  // should have are told as damaged. Waits. Errors of single StoCs are logged.
+  // ended before the StoC listed them, whatever their age. What the StoC lacks that it should have, or has
+  // damaged by its own word (scrub, S6), is made good: tables are told as damaged, the manifest and the log's
+  // group are left to MaintainLog. Waits. Errors of single StoCs are logged.
   void CollectOrphans(uint64_t grace_ms);
 
  private:
@@ -203,9 +205,22 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::string NameOf(StocId stoc) const;
   // CollectOrphans on one StoC, page by page.
   Status CollectOrphansOf(StocId stoc, uint64_t grace_ms);
-  // Tells tables as damaged of which the StoC has not all that was `expected` before it listed what is
-  // `there`, and is still.
-  void TellMissing(StocId stoc, const NamedFiles& expected, const std::set<StocFileId>& there);
+  // What a StoC is to have.
+  struct Inventory {
+    NamedFiles tables;
+    ManifestGroup manifest;
+  };
+  // What it says it has.
+  struct Listed {
+    std::set<StocFileId> whole;
+    std::set<StocFileId> damaged;  // of this epoch and of no job: manifests and logs, and parts of tables
+  };
+  // Has made good what the StoC has not whole of what was `expected` before it listed its files, and is still
+  // expected.
+  void TellMissing(StocId stoc, const Inventory& expected, const Listed& listed);
+  // Renews the manifest, and asks for another log group, where TellMissing has found a damaged copy. One that
+  // is not left by this is told of again. Called by MaintainLog.
+  void LeaveDamaged(const ManifestGroup& manifest);
   // The least members of a log group; with fewer, writes wait (min_replicas).
   size_t LeastLogMembers() const;
   // The media of a group that is chosen now, by the LogMode.
@@ -278,6 +293,10 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   StocStates looked_at_with_;               // and the StoCs then
   mutable Mutex copies_mu_;
   TableCopies table_copies_ ABSL_GUARDED_BY(copies_mu_);
+  Uuid bad_manifest_ ABSL_GUARDED_BY(copies_mu_);  // a file of which a member lacks a good copy; nil: none
+  bool leave_log_ ABSL_GUARDED_BY(copies_mu_) = false;  // a member has a damaged log, found since
+  // Logs that were found damaged: each is left once, for then it is flushed.
+  std::set<Uuid> damaged_logs_ ABSL_GUARDED_BY(copies_mu_);
 };
 
 }  // namespace nova

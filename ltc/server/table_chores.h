@@ -31,19 +31,24 @@ class TableChores {
     return std::exchange(dropped_, {});
   }
 
-  // A copy of the table is damaged or gone (damaged copy, S3). Of more than kMostDamaged the next read tells
-  // again.
+  // A copy of the table is damaged or gone (damaged copy, S3). Of more than kMostDamaged the next read, or the
+  // next audit, tells again.
   void Damaged(const Uuid& table) {
     MutexLock lock(&mu_);
     if (damaged_.size() < kMostDamaged) damaged_.insert(table);
   }
   // A table to repair now; RepairEnded has to follow. nullopt: there is none, one is under way, for requests
-  // come first, or the pause after a failure lasts.
+  // come first, or the pause after a failure lasts. Tables take turns: one that cannot be repaired, and is
+  // told of again and again, keeps no other from it.
   std::optional<Uuid> BeginRepair() {
     MutexLock lock(&mu_);
     if (damaged_.empty() || repairing_ || Now() < next_repair_ns_) return std::nullopt;
     repairing_ = true;
-    return damaged_.extract(damaged_.begin()).value();
+    auto next = damaged_.upper_bound(last_);
+    if (next == damaged_.end()) next = damaged_.begin();
+    last_ = *next;
+    damaged_.erase(next);
+    return last_;
   }
   void RepairEnded(bool ok) {  // what could not be repaired is found again by reads
     MutexLock lock(&mu_);
@@ -58,6 +63,7 @@ class TableChores {
   Mutex mu_;
   std::vector<std::pair<TableInfo, Creator>> dropped_ ABSL_GUARDED_BY(mu_);
   std::set<Uuid> damaged_ ABSL_GUARDED_BY(mu_);
+  Uuid last_ ABSL_GUARDED_BY(mu_);  // whose repair was begun last
   bool repairing_ ABSL_GUARDED_BY(mu_) = false;
   Nanos next_repair_ns_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -119,6 +119,16 @@ TEST(StocProtocolTest, WhatABodyMayEndWithIsGoldenToo) {
   EXPECT_EQ(all.ended_below, 0u);
   EXPECT_EQ(Encoded(all), drop.substr(0, drop.size() - 8));
   EXPECT_FALSE(ParseBody(drop.substr(0, drop.size() - 8) + std::string(8, '\0'), &all));
+  const std::string list = Encoded(ListFilesReply{{{kFile, kCreator, 5, 6, true}}, {kFile}});
+  const std::string undamaged = Encoded(ListFilesReply{{{kFile, kCreator, 5, 6}}, {}});
+  EXPECT_EQ(list.substr(0, undamaged.size()), undamaged);
+  EXPECT_EQ(Hex(list.substr(undamaged.size())), "01000000" FILE_ID);
+  ListFilesReply listed;
+  ASSERT_TRUE(ParseBody(list, &listed));
+  EXPECT_EQ(listed.damaged, (std::vector{kFile}));
+  for (size_t n = 0; n <= list.size(); ++n) {
+    EXPECT_EQ(ParseBody(list.substr(0, n), &listed), n == undamaged.size() || n == list.size()) << n;
+  }
   FenceReply reply;
   ASSERT_TRUE(ParseBody(fence, &reply));
   EXPECT_EQ(reply.unreadable, (std::vector{kLog, kLog}));

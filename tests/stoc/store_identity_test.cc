@@ -49,6 +49,24 @@ TEST(LockStoreTest, OneProcessFormatsAndHoldsIt) {
   EXPECT_EQ(*LockStore(later.get()), id);
 }
 
+TEST(LockStoreTest, S6ADamagedSuperblockIsWrittenAnew) {
+  SimDisk medium;
+  const auto disk = medium.Mount();
+  const StoreIdentity id{{0x1, 0x2}, {0x3, 0x4}, StocId(5)};
+  ASSERT_TRUE(FormatStore(disk.get(), id).ok());
+  EXPECT_FALSE(*HealIdentity(disk.get(), id));
+  ASSERT_TRUE((*disk->Open("SUPERBLOCK", true))->Write(20, "#").ok());
+  EXPECT_TRUE(*HealIdentity(disk.get(), id));
+  ASSERT_TRUE(disk->Delete("SUPERBLOCK").ok());
+  EXPECT_TRUE(*HealIdentity(disk.get(), id));
+  EXPECT_FALSE(*HealIdentity(disk.get(), id));
+  FaultDisk faults(disk.get());
+  faults.Add({.op = DiskOp::kOpen, .action = FaultAction::kReadOnly});
+  EXPECT_FALSE(HealIdentity(&faults, id).ok()) << "nobody knows what is there";
+  medium.Crash();
+  EXPECT_EQ(*LockStore(medium.Mount().get()), id);
+}
+
 TEST(LockStoreTest, ADirectoryOfSomethingElseIsLeftAsItIs) {
   SimDisk medium;
   auto disk = medium.Mount();
