@@ -11,12 +11,13 @@ using Kind = FileHeader::Kind;
 
 namespace {
 
+// Of what was read. No disk says so.
+Status OtherBytes(std::string_view what) { return absl::InvalidArgumentError(std::string(what)); }
+
 // Gone from its directory, shorter than it was, other bytes, or a disk that cannot read them.
 bool IsDamage(const Status& s) {
-  return absl::IsNotFound(s) || absl::IsOutOfRange(s) || absl::IsFailedPrecondition(s) || absl::IsDataLoss(s);
+  return absl::IsNotFound(s) || absl::IsOutOfRange(s) || absl::IsInvalidArgument(s) || absl::IsDataLoss(s);
 }
-
-Status OtherBytes(std::string_view what) { return absl::FailedPreconditionError(std::string(what)); }
 
 }  // namespace
 

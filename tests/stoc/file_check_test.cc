@@ -210,6 +210,9 @@ TEST_F(FileCheckTest, S6ADiskThatCannotReadIsDamageAndOneThatIsNotThereIsNot) {
   EXPECT_EQ(Check(Id(1)).verdict, Verdict::kWhole);
   disk_->Add({.op = DiskOp::kOpen, .action = FaultAction::kReadOnly});
   EXPECT_EQ(Check(Id(1)).verdict, Verdict::kUnknown);
+  disk_->Clear();
+  medium_.Crash();
+  EXPECT_EQ(Check(Id(1)).verdict, Verdict::kUnknown);
   EXPECT_EQ(damaged(), 0);
 }
 
