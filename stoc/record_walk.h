@@ -8,7 +8,7 @@
 //
 // A record that does not check is damage if one that does stands behind it, where its length says. Else it is
 // taken for the torn end of what was written last: damage to the last record, and to a length, looks the same
-// here, and is found by whoever reads the file together with its other copies (M1, L1).
+// here, and is found by whoever reads the file together with its other copies (manifest, M1; log record, L1).
 //
 // Thread safety: none.   Ownership: none taken; bytes of at most one record are kept.   Errors: none.
 #pragma once

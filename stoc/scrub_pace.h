@@ -2,8 +2,8 @@
 // left of its period (scrub, S6). A file itself is read as fast as a bounded rate allows. It decides; its
 // caller waits.
 //
-// A file costs its bytes, and as much again as a disk could read while it looks for the file: many small files
-// are no cheaper than they are.
+// A file costs its bytes, and as much again as a disk could read while it looks for the file: many small
+// files are no cheaper than they are.
 //
 // Thread safety: pure functions.   Ownership: none taken.   Errors: none.   Units: ns; cost in bytes.
 #pragma once

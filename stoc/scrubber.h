@@ -11,7 +11,7 @@
 // a table's part         this StoC, where the page cache still has the bytes; else the range's owner, which
 //                        hears of it when it next lists the range's files, from another copy (repair, S3)
 // manifest, log          the owner, which hears in the same way: it renews the manifest (M1), and changes the
-//                        log's group (L4), whose records it flushes
+//                        log's group (group change, L4), whose records it flushes
 //
 // What is damaged stays marked until it is written anew, is deleted, or is found whole. Marks and position
 // outlive the process (scrub_state.h), and so wait for the owner of a range that is not open.
@@ -42,8 +42,8 @@ struct ScrubOptions {
 
 class Scrubber {
  public:
-  // Marks what was found before, and begins. REQUIRES: period_ns is above 0. `heal_identity` writes SUPERBLOCK
-  // anew where it is damaged; true: it was.
+  // Marks what was found before, and begins. REQUIRES: period_ns is above 0. `heal_identity` writes
+  // SUPERBLOCK anew where it is damaged; true: it was.
   Scrubber(const ScrubOptions& options, Disk* disk, FileStore* files,
            std::function<StatusOr<bool>()> heal_identity, Metrics* metrics);
   ~Scrubber();  // as Stop

@@ -2,8 +2,8 @@
 // file begins and ends: entered before it is written, usable when it is durable.
 //
 // A file that was never shared is its creator's, by its header; once it is shared its list says whose it is.
-// Bad file (S1): one whose write or sync failed is bad for ever. Damaged (scrub, S6): what lies on the disk is
-// not what was written; until the file is written anew.
+// Bad file (S1): one whose write or sync failed is bad for ever. Damaged (scrub, S6): what lies on the disk
+// is not what was written; until the file is written anew.
 //
 // Thread safety: all; CreateAppended, Delete, FinishCreation and Load wait for the disk.
 // Ownership:     the StoreDirectory outlives it. A StoredFile that was unlisted lives on with whoever has it.

@@ -168,8 +168,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
 
   // Housekeeping, called every second on a control thread. Takes log groups that nothing needs out of the
   // record, returns the log to R members (L4) and the manifest to M (M1), leaves draining StoCs and damaged
-  // copies, counts the copies of tables and looks for those that are to be made (rebuild, S5). Does nothing if
-  // another thread is in it.
+  // copies, counts the copies of tables and looks for those that are to be made (rebuild, S5). Does nothing
+  // if another thread is in it.
   void MaintainLog();
   TableCopies table_copies() const;  // as MaintainLog last counted them
   // The most endangered log group (L4): of the replaced groups that un-flushed rounds still need, the members

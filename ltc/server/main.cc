@@ -52,6 +52,9 @@ DEFINE_double(level0_share, 0.5,
 DEFINE_int32(max_value_bytes, 1 << 20, "largest value accepted");
 DEFINE_int32(max_snapshots, 1000, "snapshots that clients may hold of one range");
 DEFINE_int32(max_snapshot_lease_ms, 600'000, "longest lease of a snapshot, renewals aside");
+DEFINE_int32(
+    audit_period, 180,
+    "seconds from one look at what StoCs have of a range, too much, missing or damaged, to the next");
 DEFINE_int32(xchg_threads, 1, "exchange threads: they serve requests");
 DEFINE_int32(flush_threads, 2, "threads that write memtables to StoCs");
 DEFINE_int32(compaction_threads, 2, "threads that merge tables");
@@ -110,6 +113,7 @@ LtcOptions OptionsFromFlags() {
   CheckFlagRange("max_value_bytes", FLAGS_max_value_bytes, 1, 16 << 20);
   CheckFlagRange("max_snapshots", FLAGS_max_snapshots, 1, 1'000'000);
   CheckFlagRange("max_snapshot_lease_ms", FLAGS_max_snapshot_lease_ms, 1000, 86'400'000);
+  CheckFlagRange("audit_period", FLAGS_audit_period, 1, 86'400);
   CheckFlagRange("xchg_threads", FLAGS_xchg_threads, 1, 64);
   CheckFlagRange("flush_threads", FLAGS_flush_threads, 1, 256);
   CheckFlagRange("compaction_threads", FLAGS_compaction_threads, 1, 256);
@@ -125,6 +129,7 @@ LtcOptions OptionsFromFlags() {
   o.memtable_limit_bytes = static_cast<size_t>(FLAGS_memtable_limit_mb) << 20;
   o.max_snapshots_per_range = static_cast<size_t>(FLAGS_max_snapshots);
   o.max_snapshot_lease_ms = FLAGS_max_snapshot_lease_ms;
+  o.orphan_period_ns = FLAGS_audit_period * kSecond;
   o.background.flush_threads = FLAGS_flush_threads;
   o.background.compaction_threads = FLAGS_compaction_threads;
   HostedRangeOptions& h = o.hosted;

@@ -31,8 +31,8 @@ class TableChores {
     return std::exchange(dropped_, {});
   }
 
-  // A copy of the table is damaged or gone (damaged copy, S3). Of more than kMostDamaged the next read, or the
-  // next audit, tells again.
+  // A copy of the table is damaged or gone (damaged copy, S3). Of more than kMostDamaged the next read, or
+  // the next audit, tells again.
   void Damaged(const Uuid& table) {
     MutexLock lock(&mu_);
     if (damaged_.size() < kMostDamaged) damaged_.insert(table);

@@ -1,5 +1,5 @@
-// Scrubs on a whole simulated cluster (scrub, S6): what damages disks is found though nobody reads it, told to
-// the owner, and made good; whatever kind of file it is in.
+// Scrubs on a whole simulated cluster (scrub, S6): what damages disks is found though nobody reads it, told
+// to the owner, and made good; whatever kind of file it is in.
 #include <gtest/gtest.h>
 
 #include "common/base/crc32c.h"
