@@ -4,8 +4,8 @@
 //   nova scrub\nformat=1\nafter=<file>\nended=<0 or 1>\nelapsed_ms=<n>\npasses=<n>\n
 //   last_pass_ms=<wall clock>\ndamaged=<file>\n ... crc=<8 hex>\n
 //
-// <file> is 32 hex digits of the owner, a point, and the part. The crc is that of the text before it. SCRUB is
-// replaced as a whole (durable name, S4).
+// <file> is 32 hex digits of the owner, a point, and the part. The crc is that of the text before it. SCRUB
+// is replaced as a whole (durable name, S4).
 //
 // Thread safety: none.   Ownership: none taken.
 // Errors:        NotFound: no scrub was here before; DataLoss: malformed; FailedPrecondition: a later format;

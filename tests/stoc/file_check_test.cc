@@ -273,6 +273,25 @@ TEST_F(FileCheckTest, S6WhatChangesMeanwhileIsNoDamage) {
   }
 }
 
+// Its bytes are damaged, and written anew at each read of the first look and of the second.
+TEST_F(FileCheckTest, S6WhatIsHealedMeanwhileIsNotMarked) {
+  const std::string data(3 << 20, 'd');
+  WriteWhole(Id(1), data);
+  int reads = 0;
+  for (int at = 1;; ++at) {
+    Flip(Id(1), kFileHeaderBytes + data.size() - 1);
+    reads = 0;
+    const FileCheck::Result result = Check(Id(1), [&](uint64_t) {
+      if (++reads == at) WriteWhole(Id(1), data);
+      return true;
+    });
+    if (reads < at) break;  // there is no such read
+    EXPECT_NE(result.verdict, Verdict::kDamaged) << "at read " << at;
+    EXPECT_EQ(damaged(), 0) << "at read " << at;
+  }
+  EXPECT_EQ(reads, 8);
+}
+
 TEST_F(FileCheckTest, S6WhatIsAppendedMeanwhileIsNoDamage) {
   for (const Kind kind : {Kind::kAppended, Kind::kLog}) {
     const StocFileId id = Id(static_cast<uint64_t>(kind));
