@@ -204,19 +204,29 @@ TEST_F(ScrubTest, S6AThousandFlippedBitsAndTwentyLostFilesAreFoundAndMadeGood) {
   const int64_t found = Sum("stoc-", "nova_stoc_scrub_found_total");
   std::printf("%lld s: %lld found, %lld still damaged\n", static_cast<long long>((Now() - begun) / kSecond),
               static_cast<long long>(found), static_cast<long long>(Sum("stoc-", "nova_stoc_damaged_files")));
-  std::vector<std::string> bad = BadFiles();
-  while ((Sum("stoc-", "nova_stoc_damaged_files") > 0 || !bad.empty()) && Now() < begun + 300 * kSecond) {
+  // Tables are whole again; manifests and logs have gone, for others took their place.
+  const auto bad = [&] {
+    std::vector<std::string> left = BadFiles();
+    for (const Kind kind : {Kind::kAppended, Kind::kLog}) {
+      for (const Copy& copy : victims[kind]) {
+        if (fs::exists(copy.path)) left.push_back(copy.path.string());
+      }
+    }
+    return left;
+  };
+  std::vector<std::string> left = bad();
+  while ((Sum("stoc-", "nova_stoc_damaged_files") > 0 || !left.empty()) && Now() < begun + 300 * kSecond) {
     SleepFor(kSecond);
-    bad = BadFiles();
+    left = bad();
   }
   std::printf("%lld s: healed\n", static_cast<long long>((Now() - begun) / kSecond));
   EXPECT_EQ(Sum("stoc-", "nova_stoc_damaged_files"), 0);
-  EXPECT_TRUE(bad.empty()) << bad.size() << " files are still damaged, " << bad.front();
-  EXPECT_GT(found, 0);
-  // What nothing needs any more goes undetected; all else is found.
+  EXPECT_TRUE(left.empty()) << left.size() << " files are still damaged, " << left.front();
+  // Some are healed with another part of their table, before a scrub comes to them.
+  EXPECT_GT(found, static_cast<int64_t>(damaged.size() / 2));
   const auto gone =
       std::count_if(damaged.begin(), damaged.end(), [](const fs::path& p) { return !fs::exists(p); });
-  EXPECT_GE(Sum("stoc-", "nova_stoc_scrub_found_total") + gone, static_cast<int64_t>(damaged.size()));
+  EXPECT_GE(Sum("stoc-", "nova_stoc_files_healed_total") + gone, static_cast<int64_t>(damaged.size()));
   ExpectAllRight("healed");
   EXPECT_EQ(Sum("ltc-", "nova_table_reads_without_good_copy_total"), 0);
 
