@@ -71,8 +71,7 @@ uint64_t LogCopies::FirstMissing() const {
   return static_cast<uint64_t>(hole - records_.begin()) + 1;
 }
 
-// Some record holds what is in no table yet. What is not understood is needed, too.
-bool LogCopies::Needed() const {
+bool LogCopies::needed() const {
   return std::any_of(records_.begin(), records_.end(), [this](const WholeLogRecord& r) {
     bool needed = false;
     const auto look = [&](const ParsedLogEntry& e) { needed |= !done_(e.entry.memtable); };
@@ -80,10 +79,12 @@ bool LogCopies::Needed() const {
   });
 }
 
+std::vector<LogCopies::Held> LogCopies::held() const { return {copies_.begin(), copies_.end()}; }
+
 bool LogCopies::damaged() const {
   const uint64_t missing = FirstMissing();
   return std::any_of(copies_.begin(), copies_.end(), [&](const Copy& c) { return c.mark >= missing; }) &&
-         Needed();
+         needed();
 }
 
 Status LogCopies::Read(RecoveredLogs* out) const {
@@ -99,7 +100,7 @@ Status LogCopies::Read(RecoveredLogs* out) const {
                                         ", which was acknowledged, is not whole in ", places, "; ", behind,
                                         " whole ones are behind it"));
     }
-    if (Needed()) {
+    if (needed()) {
       NOVA_LOG(WARNING) << "log " << log_.ToString() << " ends at record " << missing << " (" << places
                         << "), which was not known to be durable; " << behind
                         << " whole ones behind it are left out";

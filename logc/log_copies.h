@@ -52,20 +52,25 @@ class LogCopies {
 
   // An acknowledged record is in no copy so far; another copy may have it.
   bool damaged() const;
+  // Some record holds what is in no table yet (done memtables, M3). What is not understood is needed, too.
+  bool needed() const;
+  // A copy by itself.
+  struct Held {
+    uint64_t prefix = 0;  // the lsn up to which it is whole
+    uint64_t mark = 0;    // and up to which, as its records say, each copy has what this one may not lose
+  };
+  std::vector<Held> held() const;  // of each copy, in the order in which they were added
   // The entries, appended to `out`. DataLoss when damaged(): one line.
   Status Read(RecoveredLogs* out) const;
   // Where the first copy is not whole any more, itself: a place in its last piece that is.
   uint64_t end_of_first() const { return copies_.front().end; }
 
  private:
-  struct Copy {
-    uint64_t mark = 0;    // the furthest of its records
-    uint64_t prefix = 0;  // the lsn up to which it is whole itself,
-    std::string where;    // and where that ends
+  struct Copy : Held {
+    std::string where;  // where its prefix ends
     uint64_t end = 0;
   };
   uint64_t FirstMissing() const;
-  bool Needed() const;
 
   const Uuid log_;
   const MemTableDone& done_;

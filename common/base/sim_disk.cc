@@ -270,6 +270,19 @@ std::unique_ptr<Disk> SimDisk::Mount() {
   return std::make_unique<Rep::View>(rep_, rep_->generation);
 }
 
+std::unique_ptr<SimDisk> SimDisk::Copy() const {
+  auto copy = std::make_unique<SimDisk>();
+  MutexLock lock(&rep_->mu);
+  MutexLock theirs(&copy->rep_->mu);
+  copy->rep_->directories = rep_->directories;
+  for (const auto& [path, inode] : rep_->entries) {
+    auto mine = std::make_shared<Rep::Inode>();
+    mine->bytes = mine->durable = inode->bytes;
+    copy->rep_->entries[path] = copy->rep_->durable_entries[path] = mine;
+  }
+  return copy;
+}
+
 std::optional<std::string> SimDisk::Contents(const std::string& path) const {
   MutexLock lock(&rep_->mu);
   const auto it = rep_->entries.find(path);

@@ -117,6 +117,10 @@ class SimCluster {
   StocNode* stoc(const std::string& node) { return nodes_.at(node)->stoc.get(); }
   // of one that runs, behind its back
   Disk* disk(const std::string& stoc) { return nodes_.at(stoc)->mounted.get(); }
+  // What is on a StoC's disk now, whether it runs or not.
+  std::unique_ptr<SimDisk> CopyOfDisk(const std::string& stoc) const { return disks_.at(stoc)->Copy(); }
+  // The disk of a StoC that does not run.
+  std::unique_ptr<Disk> MountOfStopped(const std::string& stoc) { return disks_.at(stoc)->Mount(); }
   // A file of a table; and one of which no other StoC's disk has the same bytes. Take no time.
   bool IsTable(const std::string& stoc, const std::string& path) const;
   bool IsLastCopy(const std::string& stoc, const std::string& path) const;
