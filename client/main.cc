@@ -1,7 +1,11 @@
-// nova: the user's tool: put, get, delete, scan, status, an interactive shell, bench, admin commands.
+// nova: the user's tool: put, get, delete, scan, status, an interactive shell, bench, admin commands, fsck.
 #include <signal.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 
 #include "absl/strings/str_split.h"
 #include "client/bench.h"
@@ -69,6 +73,21 @@ void AddBench(CLI::App* app, Command* chosen) {
   });
 }
 
+int Fail(std::string_view why, ExitCode code) {
+  std::fprintf(stderr, "error: %.*s\n", static_cast<int>(why.size()), why.data());
+  return code;
+}
+
+// `nova fsck WORDS` is nova_fsck WORDS, the program beside this one. Does not return where that is there.
+int RunFsck(char** words) {
+  std::error_code unknown;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  const std::string program = (self.parent_path() / "nova_fsck").string();
+  words[0] = const_cast<char*>(program.c_str());
+  execv(program.c_str(), words);
+  return Fail(StrCat(program, ": ", std::strerror(errno)), kExitUsage);
+}
+
 // What needs no cluster.
 using LocalCommand = std::function<int()>;
 
@@ -114,11 +133,6 @@ void AddDebug(CLI::App* app, LocalCommand* chosen) {
       });
 }
 
-int Fail(std::string_view why, ExitCode code) {
-  std::fprintf(stderr, "error: %.*s\n", static_cast<int>(why.size()), why.data());
-  return code;
-}
-
 int RunOnCluster(const Common& common, const Command& command) {
   ClientOptions options;
   options.coordinators = absl::StrSplit(common.coordinators, ',', absl::SkipEmpty());
@@ -134,6 +148,7 @@ int RunOnCluster(const Common& common, const Command& command) {
 }
 
 int Main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "fsck") return RunFsck(argv + 1);
   CLI::App app("The user's tool of a Nova cluster.", "nova");
   app.set_help_flag("-h,--help", "this, or with a COMMAND what belongs to it");
   app.set_version_flag("--version", StrCat("nova ", VersionText()));
@@ -151,6 +166,9 @@ int Main(int argc, char** argv) {
   AddBench(&app, &on_cluster);
   AddDoctor(&app, &common, &here);
   AddDebug(&app, &here);
+  app.add_subcommand("fsck", "Read the whole cluster and say what is wrong: nova fsck --help.")
+      ->group(kTools)
+      ->callback([] { RefuseWords("the word fsck comes first, then its own options"); });
   app.footer(
       "Words behind -- are no options: nova put -- KEY -v.\n"
       "Exit codes: 0 done; 1 failed, and a write was not applied; 2 wrong words; 3 unknown: a write may be\n"

@@ -3,7 +3,7 @@
 # LTCs and StoCs as processes on loopback, loads and runs YCSB's workload A, and leaves the cluster up.
 #
 #   deploy/quickstart.sh [options]           all of the above
-#   deploy/quickstart.sh start|stop|status|clean [--dir=DIR]
+#   deploy/quickstart.sh start|stop|status|fsck|clean [--dir=DIR]
 #
 #   --dir=DIR           data, logs and ports                        (build/quickstart)
 #   --port_base=N       first of the ports used                     (7400)
@@ -13,6 +13,7 @@
 #   --memtable_limit_mb=N --block_cache_mb=N of each LTC            (512, 128)
 #   --log_mode=MODE --table_replicas=N       of each LTC            (auto; 2, as far as there are StoCs)
 #   --ltc_flag=FLAG --stoc_flag=FLAG --coordinator_flag=FLAG        any flag of theirs (--help), given as often as needed
+#   --fsck_flag=FLAG    any flag of nova_fsck                       (of fsck, which also reads a cluster that is stopped)
 #   --no_ycsb           start the cluster only
 set -euo pipefail
 source_dir=$(cd "$(dirname "$0")/.." && pwd)
@@ -22,7 +23,7 @@ command=up
 dir=build/quickstart
 port_base=7400 ltcs=2 stocs=3 ranges=16 records=100000 operations=100000 threads=16
 memtable_limit_mb=512 block_cache_mb=128 ycsb=1
-ltc_flags=() stoc_flags=() coordinator_flags=()
+ltc_flags=() stoc_flags=() coordinator_flags=() fsck_flags=()
 
 starting=0
 fail() {
@@ -39,7 +40,7 @@ number() { [[ $2 =~ ^[0-9]+$ && $2 -ge $3 && $2 -le $4 ]] || fail "--$1=$2 must 
 
 for argument in "$@"; do
   case $argument in
-    up|start|stop|status|clean) command=$argument ;;
+    up|start|stop|status|fsck|clean) command=$argument ;;
     --dir=?*) dir=${argument#*=} ;;
     --port_base=*) port_base=${argument#*=}; number port_base "$port_base" 1024 65000 ;;
     --ltcs=*) ltcs=${argument#*=}; number ltcs "$ltcs" 1 16 ;;
@@ -54,9 +55,10 @@ for argument in "$@"; do
     --table_replicas=?*) number table_replicas "${argument#*=}" 1 16; ltc_flags+=("$argument") ;;
     --ltc_flag=--?*) ltc_flags+=("${argument#*=}") ;;
     --stoc_flag=--?*) stoc_flags+=("${argument#*=}") ;;
+    --fsck_flag=--?*) fsck_flags+=("${argument#*=}") ;;
     --coordinator_flag=--?*) coordinator_flags+=("${argument#*=}") ;;
     --no_ycsb) ycsb=0 ;;
-    -h|--help) sed -n '2,19s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,20s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) fail "unknown argument $argument (see --help)" ;;
   esac
 done
@@ -255,6 +257,21 @@ stop_cluster() { # LTCs flush before StoCs stop
   stop_named TERM 30 zookeeper
 }
 
+# Of StoCs that do not run the directories are read. Where ZooKeeper does not run either, it does for as long as that takes.
+check() {
+  local alone=0 code=0 directories=() name
+  for name in $(nodes); do
+    [[ $name == stoc-* ]] && ! alive "$name" && directories+=("$dir/$name/data")
+  done
+  if ! alive zookeeper; then
+    alone=1
+    start_zookeeper
+  fi
+  "$bin/nova" fsck --zookeeper="127.0.0.1:$(zookeeper_port)" --store_dirs="$(IFS=,; echo "${directories[*]}")" "${fsck_flags[@]}" || code=$?
+  [[ $alone == 0 ]] || stop_named TERM 30 zookeeper
+  return "$code"
+}
+
 show() {
   nova status || true
   cat <<TEXT
@@ -262,7 +279,7 @@ show() {
 data, logs   $dir/<node>/
 coordinator  127.0.0.1:$(coordinator_port)   status page http://127.0.0.1:$(metrics_port_of coordinator-0)/
 client       export NOVA_COORDINATORS=127.0.0.1:$(coordinator_port); $bin/nova shell
-stop, start  deploy/quickstart.sh stop | start | status | clean$([[ $dir == "$source_dir/build/quickstart" ]] || echo " --dir=$dir")
+stop, start  deploy/quickstart.sh stop | start | status | fsck | clean$([[ $dir == "$source_dir/build/quickstart" ]] || echo " --dir=$dir")
 TEXT
 }
 
@@ -274,7 +291,7 @@ case $command in
     say "building (release)"
     cmake --preset release -DNOVA_BUILD_TESTS="$([[ -f build/release/CTestTestfile.cmake ]] && echo ON || echo OFF)" >"$dir/build.log" 2>&1 ||
       fail "cmake failed: $(grep -m1 -A3 'CMake Error' "$dir/build.log" | tr '\n' ' ') (log: $dir/build.log)"
-    NINJA_STATUS='[%f/%t] ' ninja -C build/release nova_coordinator nova_stoc_main nova_ltc_main nova nova_client 2>&1 | tee -a "$dir/build.log" |
+    NINJA_STATUS='[%f/%t] ' ninja -C build/release nova_coordinator nova_stoc_main nova_ltc_main nova nova_fsck nova_client 2>&1 | tee -a "$dir/build.log" |
       awk '{ if (/^\[/) { printf "\r%s\033[K", substr($0, 1, 100); fflush() } else print }' || fail "the build failed (log: $dir/build.log)"
     echo
     if [[ $ycsb == 1 ]]; then
@@ -320,6 +337,10 @@ case $command in
       printf '%-14s %-8s port %s\n' "$name" "$(alive "$name" && echo up || echo down)" "$(port_of "$name")"
     done
     show
+    ;;
+  fsck)
+    load_settings
+    check
     ;;
   clean)
     if [[ -f $settings ]]; then

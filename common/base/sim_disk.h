@@ -36,8 +36,8 @@ class SimDisk {
   // The machine loses power: mounts and handles from before are dead. `torn` null: exactly the synced bytes
   // are left.
   void Crash(Random* torn = nullptr);
-  // A medium of its own with what a mount would read now, all of it durable; for tests. Takes no time, then or
-  // when it is read.
+  // A medium of its own with what a mount would read now, all of it durable; for tests. Takes no time,
+  // then or when it is read.
   std::unique_ptr<SimDisk> Copy() const;
   // The content that a mount would read, without time passing; for tests. nullopt: there is no such file.
   std::optional<std::string> Contents(const std::string& path) const;

@@ -7,7 +7,7 @@ source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 build=$1 archive=$2
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-for program in nova nova_coordinator nova_ltc nova_stoc; do
+for program in nova nova_coordinator nova_fsck nova_ltc nova_stoc; do
   [[ -x $build/bin/$program ]] || { echo "error: $build/bin/$program is not built: cmake --preset release, ninja -C build/release" >&2; exit 2; }
   install -D -m 755 "$build/bin/$program" "$tree/usr/bin/$program"
 done

@@ -1,7 +1,8 @@
-// CheckReport: what a check of a cluster counted and found; as text for people, a line a finding, and as JSON.
+// CheckReport: what a check of a cluster counted and found; as text for people, a line a finding, and as
+// JSON.
 //
-// Copies are good of what is *named*, by a range's record or its version. How many copies an LTC is configured
-// to keep is in no store; `nova status` measures by that.
+// Copies are good of what is *named*, by a range's record or its version. How many copies an LTC is
+// configured to keep is in no store; `nova status` measures by that.
 //
 // Thread safety: plain values.   Ownership: values.   Errors: none.   Units: bytes.
 #pragma once

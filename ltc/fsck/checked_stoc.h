@@ -7,7 +7,8 @@
 //
 // Thread safety: one thread.
 // Ownership:     the StocClient, or the disk, outlives it.
-// Errors:        Unavailable: it does not answer; NotFound: there is no such file; DataLoss: it cannot be read.
+// Errors:        Unavailable: it does not answer; NotFound: there is no such file; DataLoss: it cannot be
+// read.
 #pragma once
 
 #include <map>

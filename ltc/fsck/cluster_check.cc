@@ -218,7 +218,7 @@ class ClusterCheck {
 
   void Finish() {
     report_.bytes = stocs_->bytes_read();
-    for (const CheckedStoc* const stoc : stocs_->all()) report_.names[stoc->id()] = stoc->name();
+    for (const CheckedStoc* const stoc : stocs_->all()) report_.names.emplace(stoc->id(), stoc->name());
     std::sort(report_.findings.begin(), report_.findings.end(),
               [](const Finding& a, const Finding& b) { return a.key() < b.key(); });
   }

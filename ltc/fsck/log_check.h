@@ -1,8 +1,8 @@
-// LogCheck: the files of one log on the members of its group: none may lack a record that is synced everywhere
-// (write-all, L3), as records of any copy say.
+// LogCheck: the files of one log on the members of its group: none may lack a record that is synced
+// everywhere (write-all, L3), as records of any copy say.
 //
-// Which log is of which listed group is written nowhere. A log with records that are in no table yet is of one
-// of them, and each of that group's members has its file; the group that lacks the least is taken for it.
+// Which log is of which listed group is written nowhere. A log with records that are in no table yet is of
+// one of them, and each of that group's members has its file; the group that lacks the least is taken for it.
 //
 // Thread safety: one thread.
 // Ownership:     reader and record outlive it.

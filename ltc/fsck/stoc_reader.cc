@@ -6,7 +6,7 @@
 
 namespace nova {
 
-StocReader::StocReader(StocClient* client, std::vector<StoredStoc*> stored, uint64_t bytes_per_second)
+StocReader::StocReader(StocClient* client, std::vector<CheckedStoc*> stored, uint64_t bytes_per_second)
     : client_(client), stored_(std::move(stored)) {
   if (bytes_per_second > 0) bucket_ = std::make_unique<TokenBucket>(bytes_per_second, kPieceBytes);
 }
@@ -15,7 +15,7 @@ void StocReader::Begin(const std::vector<NodeInfo>& registered) {
   silent_.clear();
   stocs_.clear();
   living_.clear();
-  for (StoredStoc* const s : stored_) stocs_[s->id()] = s;
+  for (CheckedStoc* const s : stored_) stocs_[s->id()] = s;
   if (client_ == nullptr) return;
   std::vector<NodeInfo> stocs;
   for (const NodeInfo& node : registered) {

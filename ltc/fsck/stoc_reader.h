@@ -5,7 +5,7 @@
 // file.
 //
 // Thread safety: one thread.
-// Ownership:     the StocClient and the StoredStocs outlive it.
+// Ownership:     the StocClient and what is stored outlive it.
 // Errors:        as CheckedStoc; Unavailable also of a StoC that is not there.
 #pragma once
 
@@ -25,7 +25,7 @@ class StocReader {
   static constexpr uint32_t kPieceBytes = 1 << 20;  // of one request
 
   // `client` may be null: nothing that runs is asked. `bytes_per_second` 0: no bound.
-  StocReader(StocClient* client, std::vector<StoredStoc*> stored, uint64_t bytes_per_second);
+  StocReader(StocClient* client, std::vector<CheckedStoc*> stored, uint64_t bytes_per_second);
 
   // Begins a look, with the StoCs that are registered now.
   void Begin(const std::vector<NodeInfo>& registered);
@@ -47,7 +47,7 @@ class StocReader {
   void Pace(uint64_t bytes);
 
   StocClient* const client_;
-  const std::vector<StoredStoc*> stored_;
+  const std::vector<CheckedStoc*> stored_;
   std::unique_ptr<TokenBucket> bucket_;  // null: no bound
   std::map<StocId, std::unique_ptr<LivingStoc>> living_;
   std::map<StocId, CheckedStoc*> stocs_;

@@ -1,4 +1,5 @@
-// SimFsck: checks of a simulated cluster, as `nova fsck` makes them: by asking its StoCs, or from their disks.
+// SimFsck: checks of a simulated cluster, as `nova fsck` makes them: by asking its StoCs, or from their
+// disks.
 //
 // Thread safety: a fiber of the Simulation.   Ownership: the cluster outlives it.   Errors: as CheckCluster.
 #pragma once
@@ -13,14 +14,19 @@
 
 namespace nova {
 
+// Of what these StoCs' disks hold at this moment, whether they run or not. Memory counts of those that run.
+StatusOr<CheckReport> CheckDisks(SimCluster* cluster, ConfigStore* store,
+                                 const std::vector<std::string>& stocs, const CheckOptions& options);
+
 class SimFsck {
  public:
   explicit SimFsck(SimCluster* cluster);
 
   // `bytes_per_second` 0: no bound.
   StatusOr<CheckReport> AskStocs(const CheckOptions& options, uint64_t bytes_per_second = 0);
-  // Of what these StoCs' disks hold at this moment, whether they run or not.
-  StatusOr<CheckReport> ReadDisks(const std::vector<std::string>& stocs, const CheckOptions& options);
+  StatusOr<CheckReport> ReadDisks(const std::vector<std::string>& stocs, const CheckOptions& options) {
+    return CheckDisks(cluster_, store_.get(), stocs, options);
+  }
 
   StocClient* client() { return stocs_->client(); }
 
