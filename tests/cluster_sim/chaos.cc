@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "logc/log_record.h"
 #include "stoc/stoc_table_store.h"
+#include "tests/cluster_sim/status_oracle.h"
 #include "tests/cluster_sim/table_files.h"
 
 namespace nova {
@@ -20,6 +21,7 @@ constexpr int64_t kMostConnections = 40;
 
 constexpr int64_t kImpatientMs = 500;         // clients that do not know, and ask others rather than wait
 constexpr Nanos kLook = 200 * kMillisecond;   // at what holds at every moment
+constexpr int kLooksAStatus = 5;              // of them, after which the status is held against the disks
 constexpr Nanos kWholeWithin = 90 * kSecond;  // a cluster that is open: redundancy, orphans
 
 // What faults of all kinds know of each other.
@@ -718,6 +720,16 @@ std::string WaitUntilEmpty(const std::function<std::string()>& wrong, Nanos with
   return text;
 }
 
+// While nothing happens any more: for as long as it takes until a promise is broken.
+std::string BrokenPromise(StatusOracle* oracle) {
+  std::string text;
+  for (const Nanos until = Now() + StatusOracle::kLate + 2 * kSecond; text.empty() && Now() < until;) {
+    text = oracle->Look();
+    SleepFor(kSecond);
+  }
+  return text;
+}
+
 // Behind the last key of each client that deletes its own.
 std::vector<std::string> KeysBetweenClients(const ChaosOptions& options) {
   std::vector<std::string> keys;
@@ -744,6 +756,7 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
   History history;
   SharedKeys shared;
   Broken broken;
+  StatusOracle oracle(&cluster);
   std::vector<std::unique_ptr<Load>> loads;
   for (int i = 0; i < options.clients; ++i) {
     const LoadOptions load{.keys = options.keys_per_client,
@@ -790,11 +803,13 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
           &Nemesis::RunDisks, &Nemesis::RunClients, &Nemesis::RunDisasters, &Nemesis::RunScenes}) {
       threads.push_back(std::make_unique<Thread>("chaos.nemesis", [run, n = add()] { (n->*run)(); }));
     }
-    for (const Nanos until = Now() + options.duration_ns; Now() < until && result->violation.empty();) {
+    const Nanos until = Now() + options.duration_ns;
+    for (int look = 1; Now() < until && result->violation.empty(); ++look) {
       SleepFor(kLook);
       std::string lacking = CopiesThatLack(&cluster);
       if (!lacking.empty()) lacking = CopiesThatLack(&cluster);  // a look that had to wait saw two moments
       if (result->violation.empty()) result->violation = lacking;
+      if (result->violation.empty() && look % kLooksAStatus == 0) result->violation = oracle.Look();
     }
     stop.Notify();
     threads.clear();  // joins
@@ -826,6 +841,8 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
                      options.cluster.coordinator.cluster.stoc_down_after_ns > kWholeWithin;
   const auto tables = [&] { return TablesNotWhole(&cluster, options, waits); };
   if (judge("")) judge(WaitUntilEmpty(tables, kWholeWithin));
+  if (judge("")) judge(BrokenPromise(&oracle));
+  result->counts["seen: a status was held against the disks"] += oracle.looks();
   if (judge("")) judge(WaitUntilEmpty([&] { return StillHeld(&cluster, options); }, kWholeWithin));
 }
 
@@ -903,6 +920,7 @@ std::vector<std::string> ChaosKinds() {
     kinds.push_back(StrCat("fault: ", fault));
   }
   kinds.push_back("seen: a table was read from its other copy");
+  kinds.push_back("seen: a status was held against the disks");
   for (const char* op : {"put", "put of a large value", "delete", "delete range", "get", "scan",
                          "compare and swap", "batch", "multi-get", "snapshot", "time to live",
                          "put of a shared key", "get of a shared key", "compare and swap of a shared key"}) {

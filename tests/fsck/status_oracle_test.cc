@@ -10,7 +10,7 @@
 namespace nova {
 namespace {
 
-std::string Status(int logs, int manifests, int tables, int unheard = 0) {
+std::string StatusThatSays(int logs, int manifests, int tables, int unheard = 0) {
   const auto counts = [](int fewest) {
     return StrCat(R"({"all":2,"degraded":)", fewest < 3 ? 1 : 0, R"(,"fewest":)", fewest,
                   R"(,"configured":3})");
@@ -26,15 +26,15 @@ TEST(StatusOracleTest, MoreCopiesThanThereAreIsTooMuchPromised) {
   found.manifests.Add(3, 2);
   found.manifests.Add(3, 3);
   found.table_parts.Add(2, 1);
-  EXPECT_TRUE(PromisedTooMuch(Status(3, 2, 1), found).empty());
-  EXPECT_TRUE(PromisedTooMuch(Status(1, 1, 0), found).empty());
+  EXPECT_TRUE(PromisedTooMuch(StatusThatSays(3, 2, 1), found).empty());
+  EXPECT_TRUE(PromisedTooMuch(StatusThatSays(1, 1, 0), found).empty());
   EXPECT_EQ(
-      PromisedTooMuch(Status(3, 3, 1), found),
+      PromisedTooMuch(StatusThatSays(3, 3, 1), found),
       (std::map<std::string, std::string>{{"manifests", "promised are 3 copies at least, and one has 2"}}));
   EXPECT_EQ(
-      PromisedTooMuch(Status(3, 2, 2), found),
+      PromisedTooMuch(StatusThatSays(3, 2, 2), found),
       (std::map<std::string, std::string>{{"tables", "promised are 2 copies at least, and one has 1"}}));
-  EXPECT_TRUE(PromisedTooMuch(Status(3, 2, 3, /*unheard=*/1), found).empty());
+  EXPECT_TRUE(PromisedTooMuch(StatusThatSays(3, 2, 3, /*unheard=*/1), found).empty());
 }
 
 struct World : OneRange {
