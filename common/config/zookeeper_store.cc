@@ -85,7 +85,7 @@ class ZookeeperStore : public ConfigStore {
     if (handle_ != nullptr) zookeeper_close(handle_);
   }
 
-  Status Open(Nanos session_timeout_ns, Nanos deadline_ns);
+  Status Open(Nanos session_timeout_ns, Nanos deadline_ns, AbsentChroot absent);
 
   StatusOr<Znode> Get(const std::string& path) override;
   StatusOr<std::vector<std::string>> Children(const std::string& path) override;
@@ -464,7 +464,7 @@ Status ZookeeperStore::MakeChroot() {
   return OkStatus();
 }
 
-Status ZookeeperStore::Open(Nanos session_timeout_ns, Nanos deadline_ns) {
+Status ZookeeperStore::Open(Nanos session_timeout_ns, Nanos deadline_ns, AbsentChroot absent) {
   zoo_set_debug_level(ZOO_LOG_LEVEL_WARN);
   timeout_ns_.store(session_timeout_ns);
   handle_ = zookeeper_init2(hosts_.c_str(), &OnSession, static_cast<int>(session_timeout_ns / kMillisecond),
@@ -474,20 +474,22 @@ Status ZookeeperStore::Open(Nanos session_timeout_ns, Nanos deadline_ns) {
   }
   const Status connected = WaitConnected(deadline_ns);
   if (!connected.ok()) return absl::UnavailableError(connected.message());
+  if (absent == AbsentChroot::kLeave) return OkStatus();
   return Annotate(MakeChroot(), StrCat("ZooKeeper at ", hosts_));
 }
 
 }  // namespace
 
 StatusOr<std::unique_ptr<ConfigStore>> OpenZookeeper(const std::string& hosts, const std::string& chroot,
-                                                     Nanos session_timeout_ns, Nanos connect_deadline_ns) {
+                                                     Nanos session_timeout_ns, Nanos connect_deadline_ns,
+                                                     AbsentChroot absent) {
   NOVA_RETURN_IF_ERROR(Annotate(CheckConfigPath(chroot), "ZooKeeper chroot"));
   if (hosts.empty() || hosts.find('/') != std::string::npos) {
     return absl::InvalidArgumentError(StrCat("ZooKeeper hosts must be host:port,...: '", hosts, "'"));
   }
   auto store = std::make_unique<ZookeeperStore>(hosts, chroot);
   g_opening.fetch_add(1);
-  const Status opened = store->Open(session_timeout_ns, connect_deadline_ns);
+  const Status opened = store->Open(session_timeout_ns, connect_deadline_ns, absent);
   if (!opened.ok()) store.reset();
   g_opening.fetch_sub(1);
   if (!opened.ok()) return opened;

@@ -52,6 +52,7 @@ namespace nova {
 namespace {
 
 constexpr Nanos kSession = 30 * kSecond;
+constexpr int64_t kMostRanges = 1'000'000'000;
 
 void CheckFlags() {
   CheckFlagGiven("zookeeper", FLAGS_zookeeper, "host:port,...");
@@ -59,7 +60,7 @@ void CheckFlags() {
     ExitWithError(StrCat("--chroot = ", FLAGS_chroot, ": must be a path like /nova"));
   CheckFlagRange("zookeeper_connect_ms", FLAGS_zookeeper_connect_ms, 1, 600'000);
   CheckFlagOneOf("fabric", FLAGS_fabric, {"auto", "verbs", "tcp"});
-  CheckFlagRange("range", FLAGS_range, 0, INT64_MAX);
+  CheckFlagRange("range", FLAGS_range, 0, kMostRanges);
   CheckFlagRange("mb_per_s", FLAGS_mb_per_s, 1, 1 << 20);
   CheckFlagRange("settle_ms", FLAGS_settle_ms, 0, 600'000);
   CheckFlagRange("orphan_grace_s", FLAGS_orphan_grace_s, 0, 86'400);
@@ -116,7 +117,7 @@ int Run(int argc, char** argv) {
   for (const auto directory : absl::StrSplit(FLAGS_store_dirs, ',', absl::SkipEmpty()))
     directories.Open(std::string(directory));
   auto store = OpenZookeeper(FLAGS_zookeeper, FLAGS_chroot, kSession,
-                             Now() + FLAGS_zookeeper_connect_ms * kMillisecond);
+                             Now() + FLAGS_zookeeper_connect_ms * kMillisecond, AbsentChroot::kLeave);
   if (!store.ok()) ExitWithError(StrCat("--zookeeper=", FLAGS_zookeeper, ": ", store.status().message()));
   const Uuid cluster = ReadCluster(store->get());
   const auto opened = OpenFabric({FLAGS_fabric, FLAGS_rdma_device, ""});

@@ -105,7 +105,10 @@ TEST_F(FlagsTest, ANumberOutOfRangeIsNamedOnOneLineAndNothingIsMade) {
   std::vector<std::string> stoc = node;
   stoc.push_back("--data=" + directory_ + "/data");
   const std::vector<std::tuple<std::string, std::vector<std::string>, size_t>> programs = {
-      {"nova_coordinator", server, 6}, {"nova_ltc", node, 20}, {"nova_stoc", stoc, 10}};
+      {"nova_coordinator", server, 6},
+      {"nova_fsck", server, 5},
+      {"nova_ltc", node, 20},
+      {"nova_stoc", stoc, 10}};
   for (const auto& [program, needed, at_least] : programs) {
     std::vector<std::string> begin = {kBin + program};
     begin.insert(begin.end(), needed.begin(), needed.end());
@@ -122,8 +125,11 @@ TEST_F(FlagsTest, ANumberOutOfRangeIsNamedOnOneLineAndNothingIsMade) {
 
 // --helpshort: the flags of our own files, and not where they were compiled.
 TEST_F(FlagsTest, TheShortHelpShowsOwnFlagsOnly) {
-  for (const auto& [program, flag] : std::vector<std::pair<std::string, std::string>>{
-           {"nova_coordinator", "lease_ms"}, {"nova_ltc", "max_rounds"}, {"nova_stoc", "data"}}) {
+  for (const auto& [program, flag] :
+       std::vector<std::pair<std::string, std::string>>{{"nova_coordinator", "lease_ms"},
+                                                        {"nova_fsck", "quick"},
+                                                        {"nova_ltc", "max_rounds"},
+                                                        {"nova_stoc", "data"}}) {
     auto process = Process::Start({kBin + program, "--helpshort"});
     ASSERT_TRUE(process.ok()) << program;
     std::string all;
@@ -144,6 +150,8 @@ TEST_F(FlagsTest, AWordThatIsNoneOfThoseAllowedIsNamedOnOneLine) {
            {"nova_coordinator", "address", "here"},
            {"nova_coordinator", "advertise", ":1"},
            {"nova_coordinator", "metrics_address", "127.0.0.1:65536"},
+           {"nova_fsck", "chroot", "nova"},
+           {"nova_fsck", "fabric", "none"},
            {"nova_ltc", "chroot", ""},
            {"nova_ltc", "fabric", "carrier-pigeon"},
            {"nova_ltc", "log_mode", "most"},
@@ -161,6 +169,7 @@ TEST_F(FlagsTest, AWordThatIsNoneOfThoseAllowedIsNamedOnOneLine) {
     const size_t needed = program == "nova_stoc"          ? 4
                           : program == "nova_ltc"         ? 3
                           : program == "nova_coordinator" ? 1
+                          : program == "nova_fsck"        ? 1
                                                           : 0;
     argv.insert(argv.end(), node.begin(), node.begin() + static_cast<ptrdiff_t>(needed));
     argv.push_back(StrCat("--", flag, "=", value));

@@ -77,7 +77,8 @@ class ReadmeTest : public testing::Test {
   // In a directory where the tree's builds are seen, and where it is at home.
   std::string InHome(const std::string& command) const {
     return StrCat("cd ", home_.string(), " && export HOME=", home_.string(),
-                  " NOVA_COORDINATORS=", cluster_->coordinators(), " && ", command);
+                  " NOVA_COORDINATORS=", cluster_->coordinators(),
+                  " NOVA_ZOOKEEPER=", cluster_->zookeeper()->hosts(), " && ", command);
   }
   void Write(const std::string& name, const std::string& text) {
     EXPECT_FALSE(text.empty()) << "README.md has no program " << name;

@@ -345,7 +345,7 @@ TEST_F(ToolTest, HelpAndVersionBelongToWhatIsAskedFor) {
   EXPECT_EQ(Nova({"--version"}, &out), 0);
   EXPECT_TRUE(out.starts_with("nova 0.") || out.starts_with("nova 1.")) << out;
   const std::string version = out.substr(5);
-  for (const std::string program : {"nova_ltc", "nova_stoc", "nova_coordinator"}) {
+  for (const std::string program : {"nova_ltc", "nova_stoc", "nova_coordinator", "nova_fsck"}) {
     EXPECT_EQ(RunToEnd({StrCat(NOVA_BINARY_DIR "/bin/", program), "--version"}, &out), 0);
     EXPECT_EQ(out, StrCat(program, " version ", version));
   }
