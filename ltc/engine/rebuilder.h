@@ -42,8 +42,9 @@ class Rebuilder {
 
   // Looks through all tables, those of checkpoints too, for copies to make; called now and then.
   void Look();
-  // There are tables that Look found and nobody has taken.
+  // There are tables that Look found and nobody has taken. A range that is lost needs none.
   bool NeedsRebuild() const {
+    if (context_->state.Is(ServingState::kLost)) return false;
     MutexLock lock(&mu_);
     return !due_.empty();
   }

@@ -8,7 +8,9 @@ namespace nova {
 
 StocReader::StocReader(StocClient* client, std::vector<CheckedStoc*> stored, uint64_t bytes_per_second)
     : client_(client), stored_(std::move(stored)) {
-  if (bytes_per_second > 0) bucket_ = std::make_unique<TokenBucket>(bytes_per_second, kPieceBytes);
+  if (bytes_per_second > 0)
+    bucket_ =
+        std::make_unique<TokenBucket>(bytes_per_second, std::min<uint64_t>(kPieceBytes, bytes_per_second));
 }
 
 void StocReader::Begin(const std::vector<NodeInfo>& registered) {

@@ -374,47 +374,107 @@ struct Busy : World {
     });
     CoordinatorClient admin = cluster.NewCoordinatorClient();
     for (int i = 0; !stop->HasBeenNotified(); ++i) {
-      const std::string node = i % 2 == 0 ? Record().owner : StrCat("stoc-", i / 2 % 5);
-      if (node.empty()) continue;
-      std::string left;
-      for (const Nanos until = Now() + 8 * kSecond; Now() < until && !stop->HasBeenNotified();) {
-        admin.Drain(node, Now() + 2 * kSecond, &left).IgnoreError();
-        if (left.empty()) break;
-        SleepFor(kSecond / 2);
+      const std::string owner = Record().owner;
+      if (i % 3 == 0) Drain(&admin, owner, *stop);
+      if (i % 3 == 1) Drain(&admin, StrCat("stoc-", i / 3 % 5), *stop);
+      if (i % 3 == 2 && !owner.empty() && cluster.Runs(owner)) {
+        cluster.Kill(owner);
+        SleepFor(3 * kSecond);
+        EXPECT_TRUE(cluster.Start(owner).ok());
+        ++killed;
       }
-      drained += left.empty();
-      while (!admin.Undrain(node, Now() + 2 * kSecond).ok()) SleepFor(kSecond / 2);
     }
     writer.Join();
   }
 
+  // Until it is empty, or for 8 s; then it takes part again.
+  void Drain(CoordinatorClient* admin, const std::string& node, const Notification& stop) {
+    if (node.empty()) return;
+    std::string left;
+    for (const Nanos until = Now() + 8 * kSecond; Now() < until && !stop.HasBeenNotified();) {
+      admin->Drain(node, Now() + 2 * kSecond, &left).IgnoreError();
+      if (left.empty()) break;
+      SleepFor(kSecond / 2);
+    }
+    drained += left.empty();
+    while (!admin->Undrain(node, Now() + 2 * kSecond).ok()) SleepFor(kSecond / 2);
+  }
+
   int puts = 0;
   int drained = 0;
+  int killed = 0;
 };
 
 TEST(ClusterCheckTest, NothingIsFoundOfAClusterThatWorksCompactsAndMoves) {
   for (const LogMode mode : {LogMode::kMemory, LogMode::kPersistent}) {
-    Simulate(1, [mode] {
-      Busy w(mode);
-      Notification stop;
-      Thread work("work", [&] { w.Work(&stop); });
-      SleepFor(3 * kSecond);
-      const Nanos until = Now() + 30 * kSecond;
-      int checks = 0;
-      uint64_t at_first = 0;
-      for (; Now() < until; ++checks) {
-        ExpectClean(w.Check({.settle_ns = kSecond, .orphan_grace_ns = 10 * kSecond}));
-        at_first += w.Check({.settle_ns = 0, .orphan_grace_ns = 0}).findings.size();
-      }
-      stop.Notify();
-      work.Join();
-      EXPECT_GT(checks, 1);
-      EXPECT_GT(at_first, 0u) << "one look would have done";
-      EXPECT_GT(w.puts, 300);
-      EXPECT_GT(w.drained, 1);
-      EXPECT_GT(w.cluster.Metric("stoc", "nova_stoc_copied_bytes_total"), 0);
-    });
+    for (uint64_t seed = 1; seed <= 3; ++seed)
+      Simulate(seed, [mode] {
+        Busy w(mode);
+        Notification stop;
+        Thread work("work", [&] { w.Work(&stop); });
+        SleepFor(3 * kSecond);
+        const Nanos until = Now() + 60 * kSecond;
+        int checks = 0;
+        uint64_t at_first = 0;
+        for (; Now() < until; ++checks) {
+          ExpectClean(w.Check({.settle_ns = kSecond, .orphan_grace_ns = 10 * kSecond}));
+          at_first += w.Check({.settle_ns = 0, .orphan_grace_ns = 0}).findings.size();
+        }
+        stop.Notify();
+        work.Join();
+        EXPECT_GT(checks, 1);
+        EXPECT_GT(at_first, 0u) << "one look would have done";
+        EXPECT_GT(w.puts, 300);
+        EXPECT_GT(w.drained, 1);
+        EXPECT_GT(w.killed, 0);
+        EXPECT_GT(w.cluster.Metric("stoc", "nova_stoc_copied_bytes_total"), 0);
+      });
   }
+}
+
+// What was not read of it in the first look is read in the second.
+TEST(ClusterCheckTest, AStocThatStartsAnewWhileItIsReadIsNoFinding) {
+  Simulate(9, [] {
+    World w;
+    ASSERT_NO_FATAL_FAILURE(w.Fill());
+    bool read = false;
+    Thread restart("restart", [&] {
+      SleepFor(kSecond / 2);
+      EXPECT_FALSE(read) << "it is over before";
+      w.cluster.Kill("stoc-1");
+      SleepFor(kSecond);
+      EXPECT_TRUE(w.cluster.Start("stoc-1").ok());
+    });
+    CheckOptions options = Quickly();
+    options.settle_ns = 20 * kSecond;
+    options.orphan_grace_ns = 20 * kSecond;
+    int silent = 0;
+    options.say = [&silent](const std::string& line) {
+      silent += line.find("are looked at again") != line.npos;
+    };
+    const auto report = w.fsck.AskStocs(options, /*bytes_per_second=*/100'000);
+    read = true;
+    restart.Join();
+    ASSERT_TRUE(report.ok()) << report.status();
+    ExpectClean(*report);
+    EXPECT_GT(silent, 0) << "it was not missed";
+  });
+}
+
+TEST(ClusterCheckTest, RecordsThatDoNotDecodeAreFound) {
+  Simulate(10, [] {
+    World w;
+    const std::unique_ptr<ConfigStore> store = w.cluster.config()->NewSession();
+    ASSERT_TRUE(store->Create("/ranges/9", "no record").ok());
+    ASSERT_TRUE(store->Create("/stocs/99", "no record").ok());
+    const CheckReport report = w.Check();
+    ASSERT_EQ(report.findings.size(), 2u) << RenderReport(report);
+    EXPECT_EQ(report.findings[0].kind, FindingKind::kRecord);
+    EXPECT_EQ(report.findings[0].stoc, StocId(99));
+    EXPECT_EQ(report.findings[1].kind, FindingKind::kRecord);
+    EXPECT_EQ(report.findings[1].range, RangeId(9));
+    EXPECT_EQ(report.ranges, 2u);
+  });
 }
 
 TEST(ClusterCheckTest, NoMoreIsReadThanTheBound) {

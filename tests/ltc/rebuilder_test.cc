@@ -225,6 +225,17 @@ TEST_F(RebuilderTest, S5TheMostEndangeredGoFirstUnderJobsOfTheirOwn) {
   EXPECT_FALSE(rebuilder.NeedsRebuild());
 }
 
+// Whoever works as long as it needs a rebuild would never end.
+TEST_F(RebuilderTest, S5ARangeThatIsLostNeedsNone) {
+  Add(TableOn({kA, kB}));
+  rebuilder.Look();
+  EXPECT_TRUE(rebuilder.NeedsRebuild());
+  parts.context.state.Set(ServingState::kLost);
+  EXPECT_FALSE(rebuilder.NeedsRebuild());
+  EXPECT_FALSE(rebuilder.RebuildOne());
+  EXPECT_TRUE(store.asked.empty());
+}
+
 TEST_F(RebuilderTest, S5AfterAFailureATablePausesAndTakesOtherStocs) {
   const TableInfo table = TableOn({kA, kB});
   Add(table);
