@@ -31,7 +31,7 @@ class RangeLooker {
     LookAtGroups();
     if (whole) {
       LookAtTables();
-      if (!scope_.quick && record_.state == RangeState::kOpen) LookAtLogs();
+      if (!scope_.quick) LookAtLogs();
       LookForOrphans();
     }
     TellOfSilent();
@@ -174,7 +174,7 @@ class RangeLooker {
     }
   }
 
-  // --- tables (M4, S3)
+  // --- tables
 
   void LookAtTables() {
     if (!version_) return;
@@ -223,7 +223,7 @@ class RangeLooker {
     return Silent(stoc);
   }
 
-  // --- logs in files (L3)
+  // --- logs in files
 
   // A file without a job that is neither the manifest nor a table's: a log, or what an earlier manifest left,
   // which has no record of a log.
@@ -231,10 +231,11 @@ class RangeLooker {
     return f.creator.job == 0 && f.file.part == 0 && f.file != ManifestFile() && !named_.contains(f.file);
   }
 
+  // Of a range that is open: while one is being opened its next owner reads its logs.
   void LookAtLogs() {
     const bool in_files = std::any_of(record_.log_groups.begin(), record_.log_groups.end(),
                                       [](const LogGroup& g) { return HasFiles(g.media); });
-    if (!in_files) return;
+    if (!in_files || record_.state != RangeState::kOpen) return;
     std::map<Uuid, std::vector<StocId>> logs;
     for (const auto& [stoc, listing] : listings_) {
       for (const auto& [file, summary] : listing) {
@@ -248,7 +249,7 @@ class RangeLooker {
     }
   }
 
-  // --- what nothing names (N4)
+  // --- what nothing names (collection, N4)
 
   void LookForOrphans() {
     for (const auto& [stoc, listing] : listings_) {
