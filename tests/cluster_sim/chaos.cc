@@ -877,6 +877,7 @@ ChaosOptions ChaosOf(uint64_t seed) {
   o.cluster.control.duplicate_one_in = 100;
   o.disasters = random.OneIn(2);
   o.scenes = random.OneIn(2);
+  if (random.OneIn(2)) o.cluster.stoc.scrub = {.period_ns = 3 * kSecond, .bytes_per_second = 100'000'000};
   return o;
 }
 

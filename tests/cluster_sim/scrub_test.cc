@@ -197,6 +197,37 @@ TEST(ScrubClusterTest, S6FindingsWaitForTheirOwner) {
   });
 }
 
+// A StoC has no such files then. Its owner's audit misses them.
+TEST(ScrubClusterTest, S6WhatCannotBeReadAtAStartIsMadeGood) {
+  Simulate(6, [] {
+    World w;
+    ASSERT_NO_FATAL_FAILURE(w.Write(4));
+    SleepFor(5 * kSecond);  // flushes and compactions end
+    const ManifestGroup manifest = w.Record().manifest;
+    const std::string stoc = w.StocOf(manifest.members.front());
+    const StocId id = w.cluster.stoc(stoc)->self().stoc_id;
+    w.cluster.Kill(stoc);
+    ASSERT_TRUE(w.cluster.Start(stoc).ok());
+    for (const Kind kind : {Kind::kWhole, Kind::kAppended}) {
+      for (const StocFileId& file : w.FilesOn(stoc, kind)) {
+        ASSERT_TRUE((*w.cluster.disk(stoc)->Open("files/" + file.ToString(), true))->Write(12, "#####").ok());
+        ASSERT_TRUE((*w.cluster.disk(stoc)->Open("files/" + file.ToString(), true))->Sync().ok());
+      }
+    }
+    w.cluster.Kill(stoc);
+    ASSERT_TRUE(w.cluster.Start(stoc).ok());
+    const auto healed = [&] {
+      const TableFiles copies = LookAtTables(&w.cluster);
+      w.state = copies.ToString(2);
+      return copies.error.empty() && copies.Missing() == 0 && w.Record().manifest.file != manifest.file;
+    };
+    for (const Nanos until = Now() + 60 * kSecond; !healed() && Now() < until;) SleepFor(kSecond / 5);
+    EXPECT_TRUE(healed()) << w.state;
+    EXPECT_FALSE(LookAtTables(&w.cluster).files[id].empty());
+    w.ExpectWhatWasWritten();
+  });
+}
+
 // Nobody can make that good: it is told of, stays marked, and holds up nothing else.
 TEST(ScrubClusterTest, S6WhatHasNoGoodCopyKeepsNothingElseFromBeingHealed) {
   Simulate(5, [] {
