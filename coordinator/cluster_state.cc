@@ -1,6 +1,7 @@
 #include "coordinator/cluster_state.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -8,6 +9,8 @@
 
 namespace nova {
 namespace {
+
+constexpr double kPaceHalfLifeS = 10;
 
 Nanos Stretched(const ClusterOptions& options, Nanos lease_ns) {
   return lease_ns + static_cast<Nanos>(static_cast<double>(lease_ns) * options.clock_rate_error) +
@@ -129,6 +132,7 @@ class Stepper {
   void operator()(const TickEvent& e) {
     if (e.deaf_ns > 0) NoteDeaf(e.deaf_ns);
     if (e.deaf_ns >= options_.lease_ns) s_.first_ltc_heard_ns = 0;  // all come anew
+    s_.rebuild.Tick(now_);
     WatchStocs(e.wall_ms);
     RefreshStocs();
     MoveRanges();
@@ -164,6 +168,7 @@ class Stepper {
     lease.deaf_before_ns = s_.deaf_ns;
     lease.ends_ns = std::max(lease.ends_ns, now_ + Stretched(options_, options_.lease_ns));
     answer.lease_ns = options_.lease_ns;
+    answer.forgiven_disk_faults = ForgivenFaults(node->second);
     if (node->second.role != Role::kLtc) return answer;
     AddExclusions(e, lease, &answer);
     AddAssignments(e.incarnation, &answer);
@@ -241,7 +246,10 @@ class Stepper {
       const auto it = s_.ranges.find(load.range);
       if (it == s_.ranges.end()) continue;
       const RangeRecord& record = it->second.record;
-      if (record.owner_incarnation == e.incarnation && record.epoch == load.epoch) it->second.load = load;
+      if (record.owner_incarnation != e.incarnation || record.epoch != load.epoch) continue;
+      const uint64_t before = it->second.load.epoch == load.epoch ? it->second.load.tables.rebuilt_bytes : 0;
+      s_.rebuild.since_tick += load.tables.rebuilt_bytes - std::min(before, load.tables.rebuilt_bytes);
+      it->second.load = load;
     }
   }
 
@@ -339,7 +347,10 @@ class Stepper {
       *deaf_then_ns = std::max(*deaf_then_ns, s_.deaf_ns - (now_ - since_ns));
     };
     for (auto& [incarnation, lease] : s_.leases) bound(lease.heard_ns, &lease.deaf_before_ns);
-    for (auto& [id, stoc] : s_.stocs) bound(stoc.silent_from.at_ns, &stoc.silent_from.deaf_ns);
+    for (auto& [id, stoc] : s_.stocs) {
+      bound(stoc.silent_from.at_ns, &stoc.silent_from.deaf_ns);
+      bound(stoc.pace_from.at_ns, &stoc.pace_from.deaf_ns);
+    }
   }
   // The process that owns the range still has its node's name.
   bool IsRegistered(const RangeRecord& record) const {
@@ -420,6 +431,49 @@ class Stepper {
     return look;
   }
 
+  // Of the faults of the process' disk, how many an operator has forgiven.
+  uint64_t ForgivenFaults(const NodeInfo& node) const {
+    const auto stoc = s_.stocs.find(node.stoc_id);
+    if (node.role != Role::kStoc || stoc == s_.stocs.end()) return 0;
+    const StocRecord& r = stoc->second.record;
+    return r.store == node.store && r.forgiven_incarnation == node.incarnation ? r.forgiven_faults : 0;
+  }
+  // What ails the disk by the word of its StoC: a fault that nobody has forgiven, or that it hangs.
+  DiskState DiskBy(const DiskReport& report, const NodeInfo& node) const {
+    if (IsDiskFault(report.fault) && report.faults > ForgivenFaults(node)) return report.fault;
+    return report.hung_ns > 0 ? DiskState::kHung : DiskState::kOk;
+  }
+  // Which disks are outliers, of those whose StoCs say how long they take.
+  std::map<StocId, DiskPace> Paces() const {
+    std::map<StocId, DiskTimes> times;
+    for (const auto& [id, stoc] : s_.stocs) {
+      if (stoc.disk_heard) times[id] = {stoc.disk_heard->report.read_ns, stoc.disk_heard->report.sync_ns};
+    }
+    return JudgePaces(options_.disk_pace, times);
+  }
+  // What a StoC says of its disk, if it is heard.
+  void HearDisk(const StocLook& look, StocWatch* stoc) const {
+    stoc->disk_heard.reset();
+    if (!look.heard) return;
+    const auto report = s_.reports.find(look.node->name);
+    if (report != s_.reports.end() && report->second.disk)
+      stoc->disk_heard = {look.node->incarnation, *report->second.disk};
+  }
+  // What nodes are told of the disk: the worst of the record and of what is heard.
+  void LookAtDisk(DiskPace pace, StocLook* look, StocWatch* stoc) const {
+    if (std::exchange(stoc->pace, pace) != pace) stoc->pace_from = {now_, s_.deaf_ns};
+    look->pace = pace;
+    look->pace_for_ns = ListenedSince(stoc->pace_from.at_ns, stoc->pace_from.deaf_ns);
+    stoc->told_disk = stoc->record.disk;
+    stoc->emptied = IsDiskFault(stoc->record.disk);
+    if (!stoc->disk_heard) return;
+    const DiskReport& report = stoc->disk_heard->report;
+    look->disk = DiskBy(report, *look->node);
+    const DiskState full = report.full ? DiskState::kFull : DiskState::kOk;
+    stoc->told_disk = std::max({stoc->record.disk, look->disk, full});
+    stoc->emptied = IsDiskFault(stoc->told_disk) || report.hung_ns >= options_.stoc_down_after_ns;
+  }
+
   // Decides a change of each StoC's record that is not true any more (StoC record, N5).
   void WatchStocs(int64_t wall_ms) {
     if (s_.stocs.empty() || now_ >= s_.authority_until_ns) return;
@@ -427,21 +481,35 @@ class Stepper {
     for (const auto& [name, node] : s_.nodes) {
       if (node.role == Role::kStoc) nodes.emplace(node.stoc_id, &node);
     }
+    std::map<StocId, StocLook> looks;
     for (auto& [id, stoc] : s_.stocs) {
-      StocLook look = LookAt(stoc, nodes);
-      if (look.heard) {
-        const ClusterState::Lease& lease = s_.leases.at(look.node->incarnation);
-        stoc.silent_from = {lease.heard_ns, lease.deaf_before_ns};
-      }
-      if (stoc.changing) continue;
-      look.wall_ms = wall_ms;
-      std::optional<StocRecord> next =
-          NextStocRecord({options_.lease_ns, options_.stoc_down_after_ns}, stoc.record, look);
-      if (!next) continue;
-      stoc.changing = true;
-      if (!look.heard) stoc.counted_to = {now_, s_.deaf_ns};
-      out_.stoc_changes.push_back({stoc.record, *std::move(next)});
+      looks[id] = LookAt(stoc, nodes);
+      HearDisk(looks[id], &stoc);
     }
+    const std::map<StocId, DiskPace> paces = Paces();
+    for (auto& [id, stoc] : s_.stocs) {
+      StocLook& look = looks.at(id);
+      const auto pace = paces.find(id);
+      LookAtDisk(pace == paces.end() ? DiskPace::kUnclear : pace->second, &look, &stoc);
+      look.wall_ms = wall_ms;
+      WatchStoc(look, &stoc);
+    }
+  }
+  // WatchStocs of one.
+  void WatchStoc(const StocLook& look, StocWatch* stoc) {
+    if (look.heard) {
+      const ClusterState::Lease& lease = s_.leases.at(look.node->incarnation);
+      stoc->silent_from = {lease.heard_ns, lease.deaf_before_ns};
+    }
+    if (stoc->changing) return;
+    std::optional<StocRecord> next =
+        NextStocRecord({options_.lease_ns, options_.stoc_down_after_ns, options_.disk_slow_after_ns,
+                        options_.disk_well_after_ns},
+                       stoc->record, look);
+    if (!next) return;
+    stoc->changing = true;
+    if (!look.heard) stoc->counted_to = {now_, s_.deaf_ns};
+    out_.stoc_changes.push_back({stoc->record, *std::move(next)});
   }
 
   // Nodes may be told of it as one to place on. One whose record calls it lost is so when it is heard;
@@ -491,6 +559,17 @@ class Stepper {
 
 }  // namespace
 
+void RebuildPace::Tick(Nanos now) {
+  const auto passed_s = static_cast<double>(now - ticked_ns) / kSecond;
+  if (ticked_ns != 0) {
+    const double kept = std::exp2(-passed_s / kPaceHalfLifeS);
+    bytes = bytes * kept + static_cast<double>(since_tick);
+    seconds = seconds * kept + passed_s;
+  }
+  since_tick = 0;
+  ticked_ns = now;
+}
+
 Nanos LeaseEnds(const ClusterOptions& options, const ClusterState& state, Incarnation incarnation) {
   const auto it = state.leases.find(incarnation);
   const Nanos ours = it == state.leases.end() ? 0 : it->second.ends_ns;
@@ -499,7 +578,11 @@ Nanos LeaseEnds(const ClusterOptions& options, const ClusterState& state, Incarn
 
 NodeInfo AsTold(const ClusterState& state, NodeInfo node) {
   const auto stoc = state.stocs.find(node.stoc_id);
-  if (node.role == Role::kStoc && stoc != state.stocs.end()) node.draining |= stoc->second.record.draining;
+  if (node.role != Role::kStoc || stoc == state.stocs.end()) return node;
+  node.draining |= stoc->second.record.draining;
+  if (stoc->second.record.store != node.store) return node;
+  node.disk = stoc->second.told_disk;
+  node.emptied = stoc->second.emptied;
   return node;
 }
 
@@ -603,6 +686,9 @@ std::string CheckInvariants(const ClusterState& state) {
     if (r.id != id) return StrCat("StoC ", id.value(), " holds the record of ", r.id.value());
     if (r.presence == StocPresence::kUp && (r.away_ms != 0 || r.away_since_ms != 0))
       return StrCat("StoC ", id.value(), " is up, and away for ", r.away_ms, " ms");
+    if ((r.disk == DiskState::kOk && r.disk_since_ms != 0) || r.disk == DiskState::kFull)
+      return StrCat("StoC ", id.value(), " has a disk that is ", DiskStateName(r.disk), " since ",
+                    r.disk_since_ms);
     if (stoc.counted_to && !stoc.changing) return StrCat("StoC ", id.value(), " counts without a change");
   }
   if (!std::is_sorted(state.lost_stocs.begin(), state.lost_stocs.end())) return "lost StoCs do not ascend";

@@ -24,7 +24,8 @@
 //     it lives.
 //   - StoC leases say where to place, nothing else.
 //   - A StoC that has a record is away, lost or back as stoc_watch.h says (StoC record, N5). Nodes are
-//     told of those that are lost only when the record says so. A StoC is never in both lists.
+//     told of those that are lost only when the record says so. A StoC is never in both lists. A disk that
+//     is ill is told of with its StoC: as the record says, or the last heartbeat if that is worse.
 //
 // Thread safety: none; the service has the lock.   Ownership: a value.   Errors: none; what is unknown is
 // reported as such.
@@ -58,6 +59,10 @@ struct ClusterOptions {
       10 * kSecond;  // an LTC that is heard for so long shares ranges with others; 0: never
   // N5: leaders listen for a StoC that is away for so long, then it is lost; above 0
   Nanos stoc_down_after_ns = 300 * kSecond;
+  // N5: a disk that is an outlier for so long is slow, and one that is well for so long is slow no more.
+  Nanos disk_slow_after_ns = 2 * kSecond;
+  Nanos disk_well_after_ns = 15 * kSecond;
+  DiskPaceLimits disk_pace;
 
   // For negative controls: a test that switches a rule off must turn red.
   struct RulesOff {
@@ -139,11 +144,23 @@ struct HeartbeatAnswer {
   // Both only when the version differs from the node's.
   std::vector<NodeInfo> stocs;
   std::vector<StocId> lost_stocs;
+  uint64_t forgiven_disk_faults = 0;  // of a StoC: of its process' disk
 };
 struct ClusterDecisions {
   std::vector<RangeMove> moves;
   std::vector<StocChange> stoc_changes;   // StocChangeDoneEvent follows each
   std::optional<HeartbeatAnswer> answer;  // of a HeartbeatEvent
+};
+
+// How fast copies of tables are made: bytes by time, in both of which what is past counts half as much for
+// each ten seconds.
+struct RebuildPace {
+  double bytes = 0;
+  double seconds = 0;
+  uint64_t since_tick = 0;  // bytes that were reported since the last tick
+  Nanos ticked_ns = 0;
+  void Tick(Nanos now);
+  double BytesPerSecond() const { return seconds > 0 ? bytes / seconds : 0; }
 };
 
 struct ClusterState {
@@ -186,6 +203,7 @@ struct ClusterState {
   std::map<Incarnation, std::set<RangeId>> owned;  // by the records, and by moves under way
   std::optional<Share> share;                      // as of the last tick
   std::map<StocId, StocWatch> stocs;               // that have a record
+  RebuildPace rebuild;
   // What nodes are told of StoCs, as of the last tick; the version rises when any of it changes.
   uint64_t stocs_version = 0;
   std::vector<NodeInfo> live_stocs;  // ascending names; as AsTold says
@@ -202,7 +220,7 @@ ClusterDecisions Step(const ClusterOptions& options, ClusterState* state, const 
 // When the lease of `incarnation` has ended for sure.
 Nanos LeaseEnds(const ClusterOptions& options, const ClusterState& state, Incarnation incarnation);
 // The node as nodes and clients are told of it: a StoC drains if its record says so. (Earlier
-// coordinators marked its registration: that counts too.)
+// coordinators marked its registration: that counts too.) Of its disk, what held at the last tick.
 NodeInfo AsTold(const ClusterState& state, NodeInfo node);
 // The address where `record` is served, empty when its owner is not registered (under that incarnation).
 std::string OwnerAddress(const ClusterState& state, const RangeRecord& record);

@@ -1,6 +1,7 @@
 #include "coordinator/cluster_types.h"
 
 #include <algorithm>
+#include <array>
 
 #include "common/base/coding.h"
 #include "common/base/crc32c.h"
@@ -82,7 +83,12 @@ class Reader {
   bool ok_ = true;
 };
 
+constexpr std::array<const char*, kDiskStates> kDiskStateNames = {"ok",   "slow",      "full",
+                                                                  "hung", "read_only", "failing"};
+
 }  // namespace
+
+const char* DiskStateName(DiskState state) { return kDiskStateNames[static_cast<size_t>(state)]; }
 
 std::string EncodeNodeInfo(const NodeInfo& node) {
   std::string out(1, kFormat);

@@ -30,6 +30,20 @@
 
 namespace nova {
 
+// What a StoC's disk is taken for, from the best to the worst: of several that are true the last one is told.
+enum class DiskState : uint8_t {
+  kOk = 0,
+  kSlow = 1,      // far slower than those of the other StoCs
+  kFull = 2,      // takes no new files
+  kHung = 3,      // an operation on it does not end
+  kReadOnly = 4,  // refuses writes
+  kFailing = 5,   // gave an error (EIO) for a read, a write or a sync
+};
+inline constexpr size_t kDiskStates = 6;
+const char* DiskStateName(DiskState state);  // "ok", "slow", "full", "hung", "read_only", "failing"
+// What such a disk has done is not undone by later successes: an operator's word ends it, or another disk.
+inline bool IsDiskFault(DiskState state) { return state >= DiskState::kReadOnly; }
+
 struct NodeInfo {
   std::string name;
   Role role = Role::kTool;
@@ -40,9 +54,15 @@ struct NodeInfo {
   Uuid store;           // of a StoC
   std::string metrics_address;
   bool draining = false;
+  // Of a StoC, and in no registration: what the leading coordinator says of its disk. Where other StoCs will
+  // do, nothing new is placed on one whose disk is not kOk.
+  DiskState disk = DiskState::kOk;
+  // Its disk is to be left, as by a drain; but what finds no other place stays (StoC record, N5).
+  bool emptied = false;
+  bool IsLeft() const { return draining || emptied; }
   bool operator==(const NodeInfo&) const = default;
 };
-std::string EncodeNodeInfo(const NodeInfo& node);
+std::string EncodeNodeInfo(const NodeInfo& node);          // without what is said of its disk
 StatusOr<NodeInfo> DecodeNodeInfo(std::string_view data);  // DataLoss: malformed
 
 struct LogMember {

@@ -38,6 +38,37 @@ void PutFabricCounters(const FabricCounters& c, proto::FabricCounters* out) {
   out->set_access_errors(c.access_errors);
 }
 
+void PutDiskReport(const DiskReport& disk, proto::DiskReport* out) {
+  out->set_fault(static_cast<proto::DiskState>(disk.fault));
+  out->set_faults(disk.faults);
+  out->set_full(disk.full);
+  out->set_hung_ns(static_cast<uint64_t>(disk.hung_ns));
+  out->set_read_ns(static_cast<uint64_t>(disk.read_ns));
+  out->set_sync_ns(static_cast<uint64_t>(disk.sync_ns));
+}
+
+// The StoCs of a reply, and what it says of their disks.
+StocList StocsOf(const proto::HeartbeatReply& reply) {
+  StocList stocs;
+  std::map<StocId, const proto::StocDisk*> disks;
+  for (const proto::StocDisk& disk : reply.stoc_disks()) disks[StocId(disk.stoc())] = &disk;
+  for (const std::string& s : reply.stocs()) {
+    StatusOr<NodeInfo> info = DecodeNodeInfo(s);
+    if (!info.ok()) continue;
+    const auto disk = disks.find(info->stoc_id);
+    // A state that a later version has is one to keep away from.
+    if (disk != disks.end()) {
+      info->disk = static_cast<DiskState>(
+          std::clamp<int>(disk->second->state(), 0, static_cast<int>(kDiskStates) - 1));
+      info->emptied = disk->second->emptied();
+    }
+    stocs.live.push_back(*std::move(info));
+  }
+  for (const uint32_t id : reply.lost_stocs()) stocs.lost.emplace_back(id);
+  stocs.version = reply.stocs_version();
+  return stocs;
+}
+
 // A lost answer is no answer: waits a moment, so that a store that has no connection is not asked in a tight
 // loop.
 void PauseBeforeRetry() { SleepFor(10 * kMillisecond); }
@@ -188,6 +219,7 @@ void NodeSessionImpl::HeartbeatOnce() {
     request.set_queue_depth(report.queue_depth);
     request.set_disk_bytes(report.disk_bytes);
     request.set_disk_free_bytes(report.disk_free_bytes);
+    if (report.disk) PutDiskReport(*report.disk, request.mutable_disk());
     for (const RangeLoad& load : report.ranges) {
       proto::RangeLoad* l = request.add_ranges();
       l->set_range(load.range.value());
@@ -254,15 +286,9 @@ void NodeSessionImpl::TakeReply(Nanos sent_ns, const std::string& bytes) {
       lease_expiry_ns_.store(expiry, std::memory_order_release);
   }
   if (reply.stocs_version() != stocs_version_) {
-    StocList stocs;
-    for (const std::string& s : reply.stocs()) {
-      StatusOr<NodeInfo> info = DecodeNodeInfo(s);
-      if (info.ok()) stocs.live.push_back(*std::move(info));
-    }
-    for (const uint32_t id : reply.lost_stocs()) stocs.lost.emplace_back(id);
-    stocs.version = reply.stocs_version();
-    TakeStocs(reply.stocs_version(), std::move(stocs));
+    TakeStocs(reply.stocs_version(), StocsOf(reply));
   }
+  if (events_.faults_forgiven) events_.faults_forgiven(reply.forgiven_disk_faults());
   std::map<std::pair<RangeId, Epoch>, Nanos> ends;
   for (const proto::Assignment& a : reply.assigned()) {
     StatusOr<RangeRecord> record = RangeRecord::Decode(a.record(), a.version());

@@ -71,6 +71,18 @@ struct CopiesKept {
   bool operator==(const CopiesKept&) const = default;
 };
 
+// How a StoC's disk does, as the StoC sees it. Whether it is slow only the leader can tell, who sees others.
+struct DiskReport {
+  // The worst that has happened to this process since an operator's forgiveness: kFailing, kReadOnly, or kOk.
+  DiskState fault = DiskState::kOk;
+  uint64_t faults = 0;  // operations that failed or were refused so, ever
+  bool full = false;    // it takes no new files
+  Nanos hung_ns = 0;    // for how long operations have not ended; 0: they do
+  Nanos read_ns = 0;    // of an operation, on average over the last seconds; 0: there was none
+  Nanos sync_ns = 0;
+  bool operator==(const DiskReport&) const = default;
+};
+
 struct NodeReport {  // what a heartbeat says of the node
   std::vector<RangeLoad> ranges;
   std::optional<CopiesKept> copies;  // of an LTC
@@ -78,6 +90,7 @@ struct NodeReport {  // what a heartbeat says of the node
   uint32_t queue_depth = 0;
   uint64_t disk_bytes = 0;
   uint64_t disk_free_bytes = 0;
+  std::optional<DiskReport> disk;                        // of a StoC
   std::vector<std::pair<std::string, uint64_t>> memory;  // bytes used, by pool
   // tables that draining StoCs hold of the ranges, or will when what runs now ends
   std::map<StocId, uint64_t> draining;
@@ -85,7 +98,7 @@ struct NodeReport {  // what a heartbeat says of the node
 
 // The StoCs of the cluster, as the leading coordinator sees them.
 struct StocList {
-  std::vector<NodeInfo> live;  // with a lease
+  std::vector<NodeInfo> live;  // with a lease, and what is said of their disks
   // Gone for good, as far as is known (StoC record, N5): what they held is made anew (rebuild, S5).
   std::vector<StocId> lost;
   uint64_t version = 0;  // of the list; what is counted by it says so (TableCopies)
@@ -102,6 +115,8 @@ struct NodeEvents {
   std::function<void(const StocList&)> stocs;  // whenever the list changes
   // Our session is void: nothing is granted any more. The node may join again with the incarnation it has.
   std::function<void(const std::string& why)> lost;
+  // Of a StoC, with each heartbeat: so many of DiskReport::faults an operator has forgiven; 0: none.
+  std::function<void(uint64_t faults)> faults_forgiven;
   std::function<NodeReport()> report;
 };
 

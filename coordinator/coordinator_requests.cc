@@ -38,6 +38,20 @@ FabricCounters FabricCountersOf(const proto::FabricCounters& in) {
   return c;
 }
 
+// What no disk can be is taken as if it had not been said.
+DiskReport DiskReportOf(const proto::DiskReport& in) {
+  const auto ns = [](uint64_t n) { return static_cast<Nanos>(std::min<uint64_t>(n, kNever / 4)); };
+  DiskReport out;
+  const auto fault = static_cast<DiskState>(in.fault());
+  if (fault == DiskState::kReadOnly || fault == DiskState::kFailing) out.fault = fault;
+  out.faults = in.faults();
+  out.full = in.full();
+  out.hung_ns = ns(in.hung_ns());
+  out.read_ns = ns(in.read_ns());
+  out.sync_ns = ns(in.sync_ns());
+  return out;
+}
+
 template <typename Message>
 StatusOr<Message> Parse(const std::string& bytes) {
   Message m;
@@ -64,6 +78,7 @@ HeartbeatEvent HeartbeatOf(const proto::HeartbeatRequest& in) {
   if (in.has_copies()) {
     event.report.copies = CopiesKept{in.copies().log(), in.copies().manifest(), in.copies().table()};
   }
+  if (in.has_disk()) event.report.disk = DiskReportOf(in.disk());
   event.report.fabric = FabricCountersOf(in.fabric());
   return event;
 }
@@ -92,7 +107,15 @@ proto::HeartbeatReply ReplyOf(const HeartbeatAnswer& answer, CoordEpoch coord_ep
     assignment->set_wait_ns(static_cast<uint64_t>(a.wait_ns));
   }
   out.set_stocs_version(answer.stocs_version);
-  for (const NodeInfo& stoc : answer.stocs) out.add_stocs(EncodeNodeInfo(stoc));
+  for (const NodeInfo& stoc : answer.stocs) {
+    out.add_stocs(EncodeNodeInfo(stoc));
+    if (stoc.disk == DiskState::kOk) continue;
+    proto::StocDisk* disk = out.add_stoc_disks();
+    disk->set_stoc(stoc.stoc_id.value());
+    disk->set_state(static_cast<proto::DiskState>(stoc.disk));
+    disk->set_emptied(stoc.emptied);
+  }
+  out.set_forgiven_disk_faults(answer.forgiven_disk_faults);
   for (const StocId stoc : answer.lost_stocs) out.add_lost_stocs(stoc.value());
   return out;
 }

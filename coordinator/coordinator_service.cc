@@ -52,13 +52,27 @@ void CoordinatorService::AddClusterGauges(Metrics* metrics) {
   add("log_groups", &Redundancy::logs);
   add("manifests", &Redundancy::manifests);
   add("tables", &Redundancy::tables);
+  const auto add_by_range = [this, metrics](const char* what, CopyCounts Redundancy::*copies) {
+    metrics->AddFamily(StrCat("nova_range_", what, "_below_replicas"),
+                       [this, copies] { return BelowReplicas(copies); });
+  };
+  add_by_range("log_groups", &Redundancy::logs);
+  add_by_range("manifests", &Redundancy::manifests);
+  add_by_range("tables", &Redundancy::tables);
+  metrics->AddCallback("nova_cluster_rebuild_bytes_per_second", [this] { return RebuildBytesPerSecond(); });
   metrics->AddCallback("nova_cluster_rebuild_bytes",
                        [this] { return static_cast<double>(RedundancyNow().rebuild_bytes); });
   for (const auto& [state, count] :
        {std::pair{"up", &StocCounts::up}, std::pair{"away", &StocCounts::away},
-        std::pair{"lost", &StocCounts::lost}, std::pair{"draining", &StocCounts::draining}}) {
+        std::pair{"lost", &StocCounts::lost}, std::pair{"draining", &StocCounts::draining},
+        std::pair{"emptied", &StocCounts::emptied}}) {
     metrics->AddCallback(StrCat("nova_cluster_stocs{state=\"", state, "\"}"),
                          [this, count] { return static_cast<double>(StocsNow().*count); });
+  }
+  for (size_t state = 0; state < kDiskStates; ++state) {
+    metrics->AddCallback(
+        StrCat("nova_cluster_stoc_disks{state=\"", DiskStateName(static_cast<DiskState>(state)), "\"}"),
+        [this, state] { return static_cast<double>(StocsNow().by_disk[state]); });
   }
 }
 
@@ -75,6 +89,27 @@ FabricCounters CoordinatorService::FabricOfNodes() const {
 Redundancy CoordinatorService::RedundancyNow() const {
   Redundancy now;
   mirror_.LookAsLeader([&](const ClusterMirror::View& view) { now = CountRedundancy(view.state); })
+      .IgnoreError();
+  return now;
+}
+
+Metrics::Samples CoordinatorService::BelowReplicas(CopyCounts Redundancy::*copies) const {
+  Metrics::Samples samples;
+  mirror_
+      .LookAsLeader([&](const ClusterMirror::View& view) {
+        const LivingStocs living = LivingStocsOf(view.state);
+        for (const auto& [id, range] : view.state.ranges) {
+          samples[StrCat("range=\"", id.value(), "\"")] =
+              static_cast<double>((CountRedundancy(view.state, range, living).*copies).degraded);
+        }
+      })
+      .IgnoreError();
+  return samples;
+}
+
+double CoordinatorService::RebuildBytesPerSecond() const {
+  double now = 0;
+  mirror_.LookAsLeader([&](const ClusterMirror::View& view) { now = view.state.rebuild.BytesPerSecond(); })
       .IgnoreError();
   return now;
 }

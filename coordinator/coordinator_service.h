@@ -62,6 +62,9 @@ class CoordinatorService {
   // As the nodes last said, while this one leads.
   FabricCounters FabricOfNodes() const;
   Redundancy RedundancyNow() const;
+  // Of each range how many have fewer copies than wanted; none while another coordinator leads.
+  Metrics::Samples BelowReplicas(CopyCounts Redundancy::*copies) const;
+  double RebuildBytesPerSecond() const;
   StocCounts StocsNow() const;
   void AddClusterGauges(Metrics* metrics);
 

@@ -43,7 +43,7 @@ DrainTarget FindDrainTarget(const ClusterState& state, const std::string& word) 
 
 Status CheckMayDrain(const ClusterState& state, const std::vector<StocId>& stocs, bool force) {
   const auto takes = [&](const NodeInfo& n) {
-    return std::find(stocs.begin(), stocs.end(), n.stoc_id) == stocs.end() && !AsTold(state, n).draining;
+    return std::find(stocs.begin(), stocs.end(), n.stoc_id) == stocs.end() && !AsTold(state, n).IsLeft();
   };
   const auto others =
       static_cast<uint64_t>(std::count_if(state.live_stocs.begin(), state.live_stocs.end(), takes));

@@ -11,6 +11,15 @@ namespace {
 
 constexpr int kMarkTries = 100;
 
+// What ails the disk counts no more, as far as its StoC, if it is heard, has said by now.
+void ForgiveDisk(const std::optional<StocWatch::DiskHeard>& heard, StocRecord* record) {
+  record->disk = DiskState::kOk;
+  record->disk_since_ms = 0;
+  if (!heard || heard->report.faults == 0) return;
+  record->forgiven_incarnation = heard->incarnation;
+  record->forgiven_faults = heard->report.faults;
+}
+
 }  // namespace
 
 // A node whose session ended registers again as soon as it learns of it; until then it has its lease.
@@ -88,10 +97,25 @@ Status DrainRequests::Undrain(const std::string& node) {
 }
 
 Status DrainRequests::MarkStoc(const Term& term, StocId stoc, bool draining) {
+  StocWatch watch;
+  bool silent = false;  // it is registered, and this leader has not heard it yet
+  mirror_->Look([&](const ClusterMirror::View& view) {
+    const auto it = view.state.stocs.find(stoc);
+    if (it != view.state.stocs.end()) watch = it->second;
+    for (const auto& [name, node] : view.state.nodes)
+      silent |=
+          node.role == Role::kStoc && node.stoc_id == stoc && !view.state.leases.contains(node.incarnation);
+  });
   const Status s = Mark(term, StocPath(stoc), [&](const Znode& node) -> StatusOr<std::optional<std::string>> {
     NOVA_ASSIGN_OR_RETURN(StocRecord record, StocRecord::Decode(stoc, node.data, node.version));
-    if (record.draining == draining) return std::nullopt;
+    const StocRecord before = record;
     record.draining = draining;
+    if (!draining && silent && IsDiskFault(record.disk)) {
+      return absl::UnavailableError(
+          StrCat(record.name, " has not said yet what its disk has done: ask again in a moment"));
+    }
+    if (!draining) ForgiveDisk(watch.disk_heard, &record);
+    if (record == before) return std::nullopt;
     return record.Encode();
   });
   if (absl::IsNotFound(s)) return absl::NotFoundError(StrCat("StoC ", stoc.value(), " has no record"));

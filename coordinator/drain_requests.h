@@ -1,5 +1,6 @@
 // DrainRequests: carries out Drain and Undrain of coordinator.proto: finds the node that is meant, and
 // sets or clears its mark by compare-and-set (drain.h). To ask for a mark that is there already is no error.
+// Undrain also forgives what the StoC's disk has done by now (StoC record, N5).
 //
 // Thread safety: all; both wait for the store. Marks are set one after another, so that two that are allowed
 //                each by itself do not leave too few StoCs together.

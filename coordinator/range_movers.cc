@@ -119,6 +119,10 @@ void RangeMovers::Carry(CoordEpoch epoch, const Term& term, const StocChange& ch
                         << PresenceName(change.before.presence)
                         << "; leaders have listened for it in vain for " << written->away_ms << " ms";
     }
+    if (written->disk != change.before.disk) {
+      NOVA_LOG(WARNING) << "StoC " << id.value() << " (" << written->name << "): its disk is "
+                        << DiskStateName(written->disk) << ", after " << DiskStateName(change.before.disk);
+    }
     done.record = *std::move(written);
   } else {
     Refused(StocPath(id));

@@ -13,6 +13,15 @@ void Count(uint32_t there, size_t wanted, CopyCounts* counts) {
   ++counts->all;
 }
 
+// Adds those of one range to those of others.
+void Add(const CopyCounts& of_one, CopyCounts* counts) {
+  if (of_one.all > 0)
+    counts->fewest = counts->all == 0 ? of_one.fewest : std::min(counts->fewest, of_one.fewest);
+  counts->all += of_one.all;
+  counts->degraded += of_one.degraded;
+  counts->wanted = std::max(counts->wanted, of_one.wanted);
+}
+
 // Null: it has not said.
 const CopiesKept* CopiesKeptBy(const ClusterState& state, const std::string& ltc) {
   const auto report = state.reports.find(ltc);
@@ -66,32 +75,40 @@ CopiesKept CopiesWanted(const ClusterState& state, const ClusterState::Range& ra
   return kept != nullptr ? *kept : MostCopiesKept(state);
 }
 
+Redundancy CountRedundancy(const ClusterState& state, const ClusterState::Range& range,
+                           const LivingStocs& living) {
+  Redundancy out;
+  const RangeRecord& record = range.record;
+  const CopiesKept wanted = CopiesWanted(state, range);
+  for (const LogGroup& group : record.log_groups) {
+    Count(LivingCopies(group, living), wanted.log > 0 ? wanted.log : group.members.size(), &out.logs);
+  }
+  const std::vector<StocId>& copies = record.manifest.members;
+  if (copies.empty()) return out;  // never opened: it has nothing yet
+  Count(LivingCopies(record.manifest, living), wanted.manifest > 0 ? wanted.manifest : copies.size(),
+        &out.manifests);
+  if (!OwnerWasHeard(state, range)) {
+    out.unheard = 1;
+    return out;
+  }
+  const TableCopies& tables = range.load.tables;
+  out.tables = {tables.tables, tables.degraded, wanted.table, tables.tables > 0 ? tables.fewest : 0};
+  out.rebuild_bytes = tables.rebuild_bytes;
+  out.rebuilt_bytes = tables.rebuilt_bytes;
+  return out;
+}
+
 Redundancy CountRedundancy(const ClusterState& state) {
   const LivingStocs living = LivingStocsOf(state);
   Redundancy out;
   for (const auto& [id, range] : state.ranges) {
-    const RangeRecord& record = range.record;
-    const CopiesKept wanted = CopiesWanted(state, range);
-    for (const LogGroup& group : record.log_groups) {
-      Count(LivingCopies(group, living), wanted.log > 0 ? wanted.log : group.members.size(), &out.logs);
-    }
-    const std::vector<StocId>& copies = record.manifest.members;
-    if (copies.empty()) continue;  // never opened: it has nothing yet
-    Count(LivingCopies(record.manifest, living), wanted.manifest > 0 ? wanted.manifest : copies.size(),
-          &out.manifests);
-    if (!OwnerWasHeard(state, range)) {
-      ++out.unheard;
-      continue;
-    }
-    const TableCopies& tables = range.load.tables;
-    if (tables.tables > 0) {
-      out.tables.fewest = out.tables.all == 0 ? tables.fewest : std::min(out.tables.fewest, tables.fewest);
-    }
-    out.tables.all += tables.tables;
-    out.tables.degraded += tables.degraded;
-    out.tables.wanted = std::max(out.tables.wanted, wanted.table);
-    out.rebuild_bytes += tables.rebuild_bytes;
-    out.rebuilt_bytes += tables.rebuilt_bytes;
+    const Redundancy one = CountRedundancy(state, range, living);
+    Add(one.logs, &out.logs);
+    Add(one.manifests, &out.manifests);
+    Add(one.tables, &out.tables);
+    out.unheard += one.unheard;
+    out.rebuild_bytes += one.rebuild_bytes;
+    out.rebuilt_bytes += one.rebuilt_bytes;
   }
   return out;
 }
@@ -102,6 +119,8 @@ StocCounts CountStocs(const ClusterState& state) {
     const StocRecord& r = stoc.record;
     ++(r.presence == StocPresence::kUp ? out.up : r.presence == StocPresence::kAway ? out.away : out.lost);
     out.draining += r.draining;
+    out.emptied += stoc.emptied;
+    ++out.by_disk[static_cast<size_t>(stoc.told_disk)];
   }
   return out;
 }

@@ -10,6 +10,7 @@
 // Thread safety: pure functions.   Errors: none.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 
@@ -49,13 +50,20 @@ CopiesKept MostCopiesKept(const ClusterState& state);
 CopiesKept CopiesWanted(const ClusterState& state, const ClusterState::Range& range);
 
 Redundancy CountRedundancy(const ClusterState& state);
+// The same of one range alone.
+Redundancy CountRedundancy(const ClusterState& state, const ClusterState::Range& range,
+                           const LivingStocs& living);
 
-// StoCs that have a record; those that drain are counted by their presence too.
+// StoCs that have a record; those that drain, or whose disks are ill, are counted by their presence too.
 struct StocCounts {
   uint64_t up = 0;
   uint64_t away = 0;
   uint64_t lost = 0;
   uint64_t draining = 0;
+  uint64_t emptied = 0;                         // for the sake of their disks
+  std::array<uint64_t, kDiskStates> by_disk{};  // [DiskState]
+  uint64_t ill() const { return all() - by_disk[0]; }
+  uint64_t all() const { return up + away + lost; }
 };
 StocCounts CountStocs(const ClusterState& state);
 

@@ -70,6 +70,10 @@ std::string OfWanted(const char* letter, size_t there, size_t wanted) {
   return there < wanted ? StrCat(letter, "=", there, " of ", wanted) : StrCat(letter, "=", wanted);
 }
 
+std::string WallTime(int64_t ms) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%SZ", absl::FromUnixMillis(ms), absl::UTCTimeZone());
+}
+
 std::string Row(const std::string& role, const std::string& name, const std::string& incarnation,
                 const std::string& address, const std::string& lease, const std::string& note) {
   return absl::StrFormat("%-6s %-16s %-12s %-24s %-10s %s\n", role, name, incarnation, address, lease, note);
@@ -172,7 +176,7 @@ class Renderer {
                                   {"stocs", nlohmann::json::array()},
                                   {"ranges", nlohmann::json::array()}};
     for (const auto& [name, node] : s_.nodes) out["nodes"].push_back(JsonOf(name, node));
-    for (const auto& [id, stoc] : s_.stocs) out["stocs"].push_back(JsonOf(stoc.record));
+    for (const auto& [id, stoc] : s_.stocs) out["stocs"].push_back(JsonOf(stoc));
     for (const auto& [id, range] : s_.ranges) out["ranges"].push_back(JsonOf(id, range));
     const Redundancy copies = CountRedundancy(s_);
     out["copies"] = {{"log_groups", CountsJson(copies.logs)},
@@ -180,8 +184,28 @@ class Renderer {
                      {"tables", CountsJson(copies.tables)},
                      {"ranges_without_log", logs_.open_without},
                      {"ranges_whose_tables_are_not_heard_of", copies.unheard}};
-    out["rebuild"] = {{"to_copy_bytes", copies.rebuild_bytes}, {"copied_bytes", copies.rebuilt_bytes}};
+    const double pace = s_.rebuild.BytesPerSecond();
+    out["rebuild"] = {{"to_copy_bytes", copies.rebuild_bytes},
+                      {"copied_bytes", copies.rebuilt_bytes},
+                      {"bytes_per_second", static_cast<uint64_t>(pace)},
+                      {"seconds_left", nullptr}};
+    if (copies.rebuild_bytes == 0) out["rebuild"]["seconds_left"] = 0;
+    if (copies.rebuild_bytes > 0 && pace >= 1)
+      out["rebuild"]["seconds_left"] =
+          static_cast<uint64_t>(static_cast<double>(copies.rebuild_bytes) / pace) + 1;
     return out;
+  }
+
+  // A line where disks are ill.
+  std::string Disks() const {
+    const StocCounts counts = CountStocs(s_);
+    if (counts.ill() == 0) return "";
+    std::vector<std::string> ill;
+    for (size_t d = kDiskStates - 1; d > 0; --d) {
+      if (counts.by_disk[d] > 0)
+        ill.push_back(StrCat(counts.by_disk[d], " ", DiskStateName(static_cast<DiskState>(d))));
+    }
+    return StrCat("disks of StoCs: ", counts.all(), ", ", absl::StrJoin(ill, ", "), "\n\n");
   }
 
   // A line a range that nobody can open: why, and what to do.
@@ -257,12 +281,19 @@ class Renderer {
     }
     if (copies.rebuild_bytes > 0 || copies.rebuilt_bytes > 0) {
       absl::StrAppend(&out, "rebuild: ", Megabytes(copies.rebuild_bytes), " MB to copy, ",
-                      Megabytes(copies.rebuilt_bytes), " copied\n");
+                      Megabytes(copies.rebuilt_bytes), " copied", RebuildTime(copies.rebuild_bytes), "\n");
     }
     return out;
   }
 
  private:
+  // How fast it goes, and how long that will take; empty where there is nothing to say.
+  std::string RebuildTime(uint64_t left) const {
+    const double pace = s_.rebuild.BytesPerSecond();
+    if (left == 0 || pace < 1) return "";
+    return absl::StrFormat(", %.1f MB/s, some %.0f s left", pace / (1 << 20),
+                           static_cast<double>(left) / pace);
+  }
   // The record of the StoC that is registered so; null: it has none, or the record is of another store.
   const StocRecord* RecordOf(const NodeInfo& node) const {
     const auto stoc = s_.stocs.find(node.stoc_id);
@@ -279,12 +310,44 @@ class Renderer {
     std::string note = StrCat("stoc ", stoc.value());
     if (record != nullptr && record->presence != StocPresence::kUp) {
       absl::StrAppend(&note, record->presence == StocPresence::kLost ? ", lost" : "", ", away since ",
-                      absl::FormatTime("%Y-%m-%d %H:%M:%SZ", absl::FromUnixMillis(record->away_since_ms),
-                                       absl::UTCTimeZone()));
+                      WallTime(record->away_since_ms));
     }
+    if (record != nullptr) note += DiskNote(s_.stocs.at(stoc));
     return draining ? note + Draining(DrainLeft(s_, stoc)) : note;
   }
-  nlohmann::ordered_json JsonOf(const StocRecord& r) const {
+  // What ails its disk, and what is done for it.
+  std::string DiskNote(const StocWatch& stoc) const {
+    if (stoc.told_disk == DiskState::kOk) return "";
+    std::string note = StrCat(", disk ", DiskStateName(stoc.told_disk));
+    if (stoc.record.disk == stoc.told_disk)
+      absl::StrAppend(&note, " since ", WallTime(stoc.record.disk_since_ms));
+    if (!stoc.emptied) return note + ": no new files";
+    const std::string left = DrainLeft(s_, stoc.record.id);
+    if (left.empty()) return note + ": emptied";
+    absl::StrAppend(&note, ": being emptied, ", left, " left");
+    const uint32_t wanted = std::max({most_kept_.log, most_kept_.manifest, most_kept_.table});
+    return StocsToTakeIt() < wanted ? note + ", too few other StoCs to take all" : note;
+  }
+  // StoCs that live, and are left neither by an operator's word nor for their disks.
+  uint64_t StocsToTakeIt() const {
+    return static_cast<uint64_t>(
+        std::count_if(s_.live_stocs.begin(), s_.live_stocs.end(),
+                      [this](const NodeInfo& n) { return !AsTold(s_, n).IsLeft(); }));
+  }
+  nlohmann::ordered_json DiskJson(const StocWatch& stoc) const {
+    nlohmann::ordered_json out = {{"state", DiskStateName(stoc.told_disk)}, {"since_ms", nullptr}};
+    if (stoc.record.disk != DiskState::kOk) out["since_ms"] = stoc.record.disk_since_ms;
+    out["emptied"] = stoc.emptied;
+    if (!stoc.disk_heard) return out;
+    const DiskReport& report = stoc.disk_heard->report;
+    out["faults"] = report.faults;
+    out["hung_ms"] = report.hung_ns / kMillisecond;
+    out["read_us"] = report.read_ns / kMicrosecond;
+    out["sync_us"] = report.sync_ns / kMicrosecond;
+    return out;
+  }
+  nlohmann::ordered_json JsonOf(const StocWatch& stoc) const {
+    const StocRecord& r = stoc.record;
     const bool up = r.presence == StocPresence::kUp;
     const auto unless_up = [up](int64_t ms) {
       return up ? nlohmann::ordered_json() : nlohmann::ordered_json(ms);
@@ -297,7 +360,9 @@ class Renderer {
             {"away_since_ms", unless_up(r.away_since_ms)},
             {"listened_in_vain_ms", unless_up(r.away_ms)},
             {"draining", r.draining},
-            {"left", r.draining ? nlohmann::ordered_json(DrainLeft(s_, r.id)) : nlohmann::ordered_json()}};
+            {"left", r.draining || stoc.emptied ? nlohmann::ordered_json(DrainLeft(s_, r.id))
+                                                : nlohmann::ordered_json()},
+            {"disk", DiskJson(stoc)}};
   }
   nlohmann::ordered_json JsonOf(const std::string& name, const NodeInfo& node) const {
     nlohmann::ordered_json out = {{"name", name},
@@ -416,6 +481,7 @@ class Renderer {
   const ClusterState& s_;
   const Nanos now_;
   const LivingStocs living_ = LivingStocsOf(s_);
+  const CopiesKept most_kept_ = MostCopiesKept(s_);
   std::map<StocId, const NodeInfo*> stocs_;  // registered
   Logs logs_;
 };
@@ -428,7 +494,7 @@ std::string RenderStatus(const ClusterOptions& options, const ClusterState& stat
   return StrCat("cluster ", header.cluster.ToString(), "\ncoordinator ", header.leader, " at ",
                 header.address, ", coord_epoch ", state.coord_epoch.value(), ", leads for ",
                 Seconds(now - state.elected_ns), "\n\n", r.Nodes(), "\n", r.Ranges(), "\n", r.Unavailable(),
-                r.Durability());
+                r.Disks(), r.Durability());
 }
 
 std::string RenderStatusJson(const ClusterOptions& options, const ClusterState& state,

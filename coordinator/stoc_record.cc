@@ -20,6 +20,26 @@ bool ReadPresence(const std::string& text, StocPresence* out) {
   return true;
 }
 
+// One that a record may hold.
+bool ReadDisk(const std::string& text, DiskState* out) {
+  for (const DiskState d : {DiskState::kSlow, DiskState::kHung, DiskState::kReadOnly, DiskState::kFailing}) {
+    if (text != DiskStateName(d)) continue;
+    *out = d;
+    return true;
+  }
+  return false;
+}
+
+bool ReadForgiven(const std::string& text, StocRecord* r) {
+  const size_t slash = text.find('/');
+  uint64_t incarnation = 0;
+  if (slash == std::string::npos || !absl::SimpleAtoi(text.substr(0, slash), &incarnation) ||
+      incarnation == 0 || !absl::SimpleAtoi(text.substr(slash + 1), &r->forgiven_faults))
+    return false;
+  r->forgiven_incarnation = Incarnation(incarnation);
+  return true;
+}
+
 bool ReadMs(const TextFields& fields, const char* key, int64_t* out) {
   return fields.Number(key, out) && *out >= 0 && *out <= kMostMs;
 }
@@ -33,6 +53,10 @@ std::string StocRecord::Encode() const {
                            "\ndraining=", draining ? 1 : 0, "\npresence=", PresenceName(presence), "\n");
   if (presence != StocPresence::kUp)
     absl::StrAppend(&out, "away_since_ms=", away_since_ms, "\naway_ms=", away_ms, "\n");
+  if (disk != DiskState::kOk)
+    absl::StrAppend(&out, "disk_state=", DiskStateName(disk), "\ndisk_state_since_ms=", disk_since_ms, "\n");
+  if (forgiven_incarnation != Incarnation())
+    absl::StrAppend(&out, "disk_forgiven=", forgiven_incarnation.value(), "/", forgiven_faults, "\n");
   return out + others;
 }
 
@@ -51,9 +75,14 @@ StatusOr<StocRecord> StocRecord::Decode(StocId id, std::string_view data, int64_
   if (ok && r.presence != StocPresence::kUp) {
     ok = ReadMs(fields, "away_since_ms", &r.away_since_ms) && ReadMs(fields, "away_ms", &r.away_ms);
   }
+  if (ok && fields.Has("disk_state"))
+    ok = ReadDisk(fields.Text("disk_state"), &r.disk) &&
+         ReadMs(fields, "disk_state_since_ms", &r.disk_since_ms);
+  if (ok && fields.Has("disk_forgiven")) ok = ReadForgiven(fields.Text("disk_forgiven"), &r);
   if (!ok) return absl::DataLossError(StrCat(StocPath(id), ": malformed"));
   r.draining = draining == 1;
-  r.others = fields.Others({"store", "name", "host", "draining", "presence", "away_since_ms", "away_ms"});
+  r.others = fields.Others({"store", "name", "host", "draining", "presence", "away_since_ms", "away_ms",
+                            "disk_state", "disk_state_since_ms", "disk_forgiven"});
   return r;
 }
 

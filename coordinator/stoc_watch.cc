@@ -1,5 +1,7 @@
 #include "coordinator/stoc_watch.h"
 
+#include <algorithm>
+
 namespace nova {
 namespace {
 
@@ -11,6 +13,25 @@ StocRecord Heard(StocRecord r, const NodeInfo& node) {
   r.away_ms = 0;
   r.name = node.name;
   if (IsHostText(node.host)) r.host = node.host;
+  return r;
+}
+
+DiskState NextDisk(const StocLimits& limits, DiskState now, const StocLook& look) {
+  if (IsDiskFault(now)) return std::max(now, look.disk);
+  if (look.disk != DiskState::kOk) return look.disk;
+  if (now == DiskState::kSlow) {
+    const bool well = look.pace == DiskPace::kWell && look.pace_for_ns >= limits.well_after_ns;
+    return well ? DiskState::kOk : now;
+  }
+  const bool slow = look.pace == DiskPace::kOutlier && look.pace_for_ns >= limits.slow_after_ns;
+  return slow ? DiskState::kSlow : DiskState::kOk;
+}
+
+StocRecord WithDisk(const StocLimits& limits, StocRecord r, const StocLook& look) {
+  const DiskState next = NextDisk(limits, r.disk, look);
+  if (next == r.disk) return r;
+  r.disk = next;
+  r.disk_since_ms = next == DiskState::kOk ? 0 : look.wall_ms;
   return r;
 }
 
@@ -34,9 +55,10 @@ std::optional<StocRecord> NextStocRecord(const StocLimits& limits, const StocRec
                                          const StocLook& look) {
   // One that the leader had no time to hear is as good as it was.
   if (look.live && !look.heard) return std::nullopt;
-  StocRecord next = look.heard ? Heard(now, *look.node) : Silent(limits, now, look);
+  StocRecord next = look.heard ? WithDisk(limits, Heard(now, *look.node), look) : Silent(limits, now, look);
   // A host alone is no reason to touch a record that an earlier version wrote.
-  if (now.early && next.presence == now.presence && next.name == now.name) return std::nullopt;
+  if (now.early && next.presence == now.presence && next.name == now.name && next.disk == now.disk)
+    return std::nullopt;
   if (next == now) return std::nullopt;
   next.early = false;
   return next;

@@ -1,5 +1,5 @@
-// StocWatch: when a leader takes a StoC for away, for lost, for back, and writes so into its record (StoC
-// record, N5).
+// StocWatch: when a leader takes a StoC for away, for lost, for back, and its disk for ill, and writes so
+// into its record (StoC record, N5).
 //
 // Time counts only while the leader listened, as it does for owners of ranges (absence is not death, C2'):
 //   - away: nobody with the record's id and store is registered and heard, for as long as a lease.
@@ -8,6 +8,11 @@
 //   - lost at once: another store is registered and heard under its name, for its disk was replaced; or
 //     it drains and is away, for the operator has said that it need not come back.
 //   - up: heard again, with its id and its store, whatever it was.
+// Of its disk, by what its heartbeats say:
+//   - failing, read-only: at once, and for ever: nothing here takes it back (DrainRequests::Undrain does).
+//   - hung: as long as it says so.
+//   - slow: an outlier among the StoCs (disk_pace.h) for `slow_after_ns`, until it was well for
+//     `well_after_ns`. A leader that is new begins to count anew, in either state.
 //
 // Thread safety: pure functions of plain values.   Errors: none.
 #pragma once
@@ -15,6 +20,8 @@
 #include <optional>
 
 #include "coordinator/cluster_types.h"
+#include "coordinator/coordinator_client.h"
+#include "coordinator/disk_pace.h"
 #include "coordinator/stoc_record.h"
 
 namespace nova {
@@ -31,6 +38,19 @@ struct StocWatch {
   Moment silent_from;
   bool changing = false;             // a StocChange is under way
   std::optional<Moment> counted_to;  // by the change that is under way, in away_ms
+
+  // Of its disk, as of the last tick. What it says itself; none: it is not heard, or of an earlier version.
+  struct DiskHeard {
+    Incarnation incarnation;  // of the process that says so
+    DiskReport report;
+  };
+  std::optional<DiskHeard> disk_heard;
+  // How it does beside the others', and since when it does so on end.
+  DiskPace pace = DiskPace::kUnclear;
+  Moment pace_from;
+  // What nodes are told of it (NodeInfo).
+  DiskState told_disk = DiskState::kOk;
+  bool emptied = false;
 };
 
 // A compare-and-set of a record: replace exactly the version of `before`.
@@ -48,11 +68,17 @@ struct StocLook {
   Nanos listened_ns = 0;           // in vain, since StocWatch::silent_from
   Nanos silent_ns = 0;             // the same with the time that the leader was deaf
   int64_t wall_ms = 0;             // the wall clock
+  // Of one that is heard: the fault of its disk, or that it hangs; else kOk.
+  DiskState disk = DiskState::kOk;
+  DiskPace pace = DiskPace::kUnclear;
+  Nanos pace_for_ns = 0;  // listened to while it had that pace, on end
 };
 
 struct StocLimits {
   Nanos lease_ns = 0;
   Nanos down_after_ns = 0;
+  Nanos slow_after_ns = 0;
+  Nanos well_after_ns = 0;
 };
 
 // The record as it should be; none: as it is.

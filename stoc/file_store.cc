@@ -26,6 +26,7 @@ bool IsLater(const Creator& a, const Creator& b) {
 FileStore::FileStore(Disk* disk, const FileStoreOptions& options, Metrics* metrics)
     : bytes_read_(metrics->counter("nova_stoc_disk_bytes_total{op=\"read\"}")),
       healed_(metrics->counter("nova_stoc_files_healed_total")),
+      disk_has_fault_(options.disk_has_fault),
       directory_(disk, options.reserve_bytes, options.max_open_files, metrics),
       files_(&directory_, metrics),
       references_(&directory_, &files_),
@@ -132,6 +133,10 @@ Status FileStore::Heal(const StoredFiles::File& file, std::string_view data, con
                : absl::DataLossError("changed");
   };
   const bool whole = !file->damaged && intact().ok();
+  if (!whole && disk_has_fault_ && disk_has_fault_()) {
+    return absl::DataLossError(
+        StrCat(file->id().ToString(), " is damaged, and not healed on a disk that gave errors"));
+  }
   if (as != nullptr && IsLater(*as, header.creator)) {
     header.creator = *as;
     header.created_ms = WallMs();

@@ -20,6 +20,7 @@
 //                being written.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,9 @@ struct FileStoreOptions {
   uint64_t reserve_bytes = 64 << 20;  // of free disk
   size_t max_open_files = 512;
   LogJournalOptions journal = {};
+  // The disk has given an error: nothing that is damaged there is healed in its place (repair, S3). Null: it
+  // never has.
+  std::function<bool()> disk_has_fault = {};
 };
 
 class FileStore {
@@ -107,6 +111,7 @@ class FileStore {
 
   Counter* const bytes_read_;
   Counter* const healed_;
+  const std::function<bool()> disk_has_fault_;
   StoreDirectory directory_;
   StoredFiles files_;
   SharedReferences references_;

@@ -39,6 +39,18 @@ uint32_t KnownStocs::queue_depth(StocId id) const {
   return it == nodes_.end() ? 0 : it->second.queue_depth->load(std::memory_order_relaxed);
 }
 
+KnownStocs::Rank KnownStocs::RankOf(StocId id) const {
+  MutexLock lock(&mu_);
+  Rank rank;
+  if (const auto it = nodes_.find(id); it != nodes_.end())
+    rank.queue_depth = it->second.queue_depth->load(std::memory_order_relaxed);
+  const auto live =
+      std::find_if(live_.begin(), live_.end(), [id](const NodeInfo& n) { return n.stoc_id == id; });
+  rank.away = live == live_.end();
+  if (!rank.away) rank.disk = live->disk;
+  return rank;
+}
+
 std::string KnownStocs::NameOf(StocId id) const {
   const std::optional<NodeInfo> info = Find(id);
   return info.has_value() ? StrCat("stoc ", id.value(), " (", info->name, ")") : StrCat("stoc ", id.value());

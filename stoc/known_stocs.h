@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <compare>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,6 +36,15 @@ class KnownStocs {
   std::optional<NodeInfo> Find(StocId id) const;
   bool IsLive(StocId id) const;
   uint32_t queue_depth(StocId id) const;
+  // How good a copy there is to read from, the best first: of a live StoC, by its disk, with a short queue.
+  // One that is not known is the worst.
+  struct Rank {
+    bool away = true;
+    DiskState disk = DiskState::kOk;
+    uint32_t queue_depth = 0;
+    auto operator<=>(const Rank&) const = default;
+  };
+  Rank RankOf(StocId id) const;
   std::string NameOf(StocId id) const;  // for people
 
   // Valid until the next call.

@@ -13,6 +13,12 @@ constexpr Nanos kClusterWait = 10 * kSecond;  // for the first coordinator of a 
 constexpr Nanos kMembershipPeriod = 100 * kMillisecond;
 constexpr Nanos kRejoinPause = kSecond;
 
+DiskWatchOptions WatchOptionsOf(const StocOptions& options) {
+  DiskWatchOptions watch = options.disk_watch;
+  watch.full_below_bytes = options.files.reserve_bytes;
+  return watch;
+}
+
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
 StatusOr<Uuid> WaitForCluster(ConfigStore* store) {
@@ -29,6 +35,7 @@ StocNode::StocNode(const StocOptions& options, const StocEnvironment& environmen
     : options_(options),
       environment_(environment),
       metrics_(environment.metrics),
+      disk_(environment.disk, WatchOptionsOf(options)),
       fences_(options.server.off.f1_fence) {}
 
 StatusOr<std::unique_ptr<StocNode>> StocNode::Start(const StocOptions& options,
@@ -43,7 +50,7 @@ Status StocNode::Init() {
   self_.role = Role::kStoc;
   self_.metrics_address = options_.metrics_address;
   // The directory first: what is wrong with it needs no cluster to be told.
-  NOVA_ASSIGN_OR_RETURN(std::optional<StoreIdentity> identity, LockStore(environment_.disk));
+  NOVA_ASSIGN_OR_RETURN(std::optional<StoreIdentity> identity, LockStore(&disk_));
   NOVA_ASSIGN_OR_RETURN(store_, environment_.open_store());
   NOVA_ASSIGN_OR_RETURN(cluster_, WaitForCluster(store_.get()));
   if (identity && identity->cluster != cluster_) {
@@ -53,16 +60,19 @@ Status StocNode::Init() {
   if (!identity) {
     identity = StoreIdentity{Uuid::Generate(), cluster_, {}};
     NOVA_ASSIGN_OR_RETURN(identity->stoc, DrawStocId(store_.get(), identity->store, options_.name));
-    NOVA_RETURN_IF_ERROR(FormatStore(environment_.disk, *identity));
+    NOVA_RETURN_IF_ERROR(FormatStore(&disk_, *identity));
     NOVA_LOG(INFO) << options_.name << ": formatted as StoC " << identity->stoc.value();
   }
   self_.stoc_id = identity->stoc;
   self_.store = identity->store;
-  NOVA_ASSIGN_OR_RETURN(files_, FileStore::Open(environment_.disk, options_.files, metrics_));
+  FileStoreOptions files = options_.files;
+  files.disk_has_fault = [this] { return disk_.HasFault(); };
+  NOVA_ASSIGN_OR_RETURN(files_, FileStore::Open(&disk_, files, metrics_));
+  probe_ = std::make_unique<DiskProbe>(&disk_, options_.disk_probe_period_ns);
   if (options_.scrub.period_ns > 0) {
     scrubber_ = std::make_unique<Scrubber>(
-        options_.scrub, environment_.disk, files_.get(),
-        [disk = environment_.disk, is = *identity] { return HealIdentity(disk, is); }, metrics_);
+        options_.scrub, &disk_, files_.get(), [this, is = *identity] { return HealIdentity(&disk_, is); },
+        metrics_);
   }
   NOVA_ASSIGN_OR_RETURN(self_.incarnation, DrawIncarnation(store_.get()));
   NOVA_ASSIGN_OR_RETURN(const std::vector<RangeRecord> ranges, ReadRangeRecords(store_.get()));
@@ -116,13 +126,31 @@ Status StocNode::Serve() {
       }));
   self_.address = options_.advertise.empty() ? bound : options_.advertise;
   self_.host = options_.host.empty() ? HostOf(self_.address) : options_.host;
+  AddMetrics();
+  for (auto& x : xchgs_) x->Start();
+  return OkStatus();
+}
+
+void StocNode::AddMetrics() {
   metrics_->AddCallback("nova_stoc_queue_depth", [this] { return server_->queue_depth(); });
   AddFabricMetrics(metrics_, environment_.fabric);
-  AddXchgMetrics(metrics_, {xchgs.begin(), xchgs.end()});
+  std::vector<const Xchg*> xchgs;
+  for (const auto& x : xchgs_) xchgs.push_back(x.get());
+  AddXchgMetrics(metrics_, xchgs);
   metrics_->AddCallback("nova_stoc_stored_bytes",
                         [this] { return static_cast<double>(files_->stored_bytes()); });
   metrics_->AddCallback("nova_stoc_disk_free_bytes",
-                        [this] { return static_cast<double>(files_->free_bytes()); });
+                        [this] { return static_cast<double>(disk_.FreeBytesKnown()); });
+  metrics_->AddCallback("nova_stoc_disk_state", [this] { return static_cast<double>(disk_.State()); });
+  metrics_->AddCallback("nova_stoc_disk_faults_total",
+                        [this] { return static_cast<double>(disk_.Report().faults); });
+  metrics_->AddCallback("nova_stoc_disk_oldest_operation_seconds",
+                        [this] { return static_cast<double>(disk_.OldestNs()) / kSecond; });
+  for (const auto& [op, time] :
+       {std::pair{"read", &DiskReport::read_ns}, std::pair{"sync", &DiskReport::sync_ns}}) {
+    metrics_->AddCallback(StrCat("nova_stoc_disk_mean_seconds{op=\"", op, "\"}"),
+                          [this, time] { return static_cast<double>(disk_.Report().*time) / kSecond; });
+  }
   metrics_->AddCallback("nova_stoc_member", [this] { return member_.load() ? 1.0 : 0.0; });
   for (const auto& [use, memory] :
        {std::pair{"log", log_memory_.get()}, std::pair{"file_buffer", buffer_memory_.get()}}) {
@@ -134,8 +162,6 @@ Status StocNode::Serve() {
     metrics_->AddCallback("nova_stoc_memory_registrations_total" + label,
                           [m = memory] { return static_cast<double>(m->counts().registrations); });
   }
-  for (auto& x : xchgs_) x->Start();
-  return OkStatus();
 }
 
 // --- membership
@@ -151,6 +177,7 @@ Status StocNode::Join() {
     lost_.store(true);
   };
   events.report = [this] { return Report(); };
+  events.faults_forgiven = [this](uint64_t faults) { disk_.Forgive(faults); };
   events.stocs = [this](const StocList& stocs) { others_->UpdateStocs(stocs.live); };
   lost_.store(false);
   NOVA_ASSIGN_OR_RETURN(session_,
@@ -198,16 +225,17 @@ void StocNode::Collect() {
   }
 }
 
-NodeReport StocNode::Report() const {
+NodeReport StocNode::Report() {
   NodeReport report;
   report.queue_depth = server_->queue_depth();
   report.disk_bytes = files_->stored_bytes();
-  report.disk_free_bytes = files_->free_bytes();
+  report.disk_free_bytes = disk_.FreeBytesKnown();
+  report.disk = disk_.Report();
   report.fabric = environment_.fabric->counters();
   return report;
 }
 
-std::string StocNode::StatusText() const {
+std::string StocNode::StatusText() {
   const ExposedMemory::Counts log = log_memory_->counts();
   const ExposedMemory::Counts buffer = buffer_memory_->counts();
   return StrCat("StoC ", self_.stoc_id.value(), " ", self_.name, " at ", self_.address, ", incarnation ",
@@ -216,7 +244,7 @@ std::string StocNode::StatusText() const {
                 "\nsegments ", segments_->open_segments(), "\nlog memory ", log.taken_bytes, " of ",
                 options_.log_memory_bytes, " bytes\nfile buffer ", buffer.taken_bytes, " of ",
                 options_.file_buffer_bytes, " bytes\nstored ", files_->stored_bytes(), " bytes, ",
-                files_->free_bytes(), " free\n");
+                disk_.FreeBytesKnown(), " free\ndisk ", DiskStateName(disk_.State()), "\n");
 }
 
 // --- the end
@@ -228,6 +256,7 @@ void StocNode::Stop() {
   if (scrubber_ != nullptr) scrubber_->Stop();
   if (server_ != nullptr) server_->Stop();
   for (auto& x : xchgs_) x->Stop();
+  probe_ = nullptr;
 }
 
 StocNode::~StocNode() {

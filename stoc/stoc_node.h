@@ -6,8 +6,9 @@
 // what it has, segments included, and joins again with the incarnation it has (writes need no lease C4,
 // incarnation N1). At start and every collect_period the ranges' records are read: epochs that have risen are
 // fenced, and segments of epochs before an OPEN one are freed (collection, N4). With each heartbeat it may
-// hear of the other StoCs, from which it copies files when an owner asks it to (rebuild, S5). All that it
-// stores is read once in a period (scrub, S6).
+// hear of the other StoCs, from which it copies files when an owner asks it to (rebuild, S5). Each heartbeat
+// says what ails the disk (StoC record, N5), and waits for no disk. All that it stores is read once in a
+// period (scrub, S6).
 // Stop:  refuse new work, finish the queued, leave.
 //
 // Thread safety: all.
@@ -26,6 +27,8 @@
 #include "common/config/config_store.h"
 #include "common/rdma/xchg.h"
 #include "coordinator/coordinator_client.h"
+#include "stoc/disk_probe.h"
+#include "stoc/disk_watch.h"
 #include "stoc/scrubber.h"
 #include "stoc/stoc_server.h"
 
@@ -48,6 +51,8 @@ struct StocOptions {
   XchgOptions xchg;
   Nanos heartbeat_ns = 500 * kMillisecond;
   Nanos collect_period_ns = 60 * kSecond;
+  DiskWatchOptions disk_watch;               // how much is full follows from `files`
+  Nanos disk_probe_period_ns = 5 * kSecond;  // DiskProbe
 };
 
 // What differs between production and simulation.
@@ -68,7 +73,7 @@ class StocNode {
   void Stop();
   const NodeInfo& self() const { return self_; }
   const SegmentPool& segments() const { return *segments_; }
-  std::string StatusText() const;
+  std::string StatusText();
   // Notified when the node can be a member no more, and why: a later process has its name. The process is to
   // end.
   bool WaitUntilSuperseded(Nanos deadline_ns) const { return superseded_.WaitUntil(deadline_ns); }
@@ -78,10 +83,11 @@ class StocNode {
   Status Init();
   Status OpenFiles();
   Status Serve();
+  void AddMetrics();  // once all parts stand
   Status Join();
   void Membership();  // the body of thread stoc.membership
   void Collect();
-  NodeReport Report() const;
+  NodeReport Report();
 
   const StocOptions options_;
   const StocEnvironment environment_;
@@ -91,6 +97,8 @@ class StocNode {
 
   std::unique_ptr<ConfigStore> store_;  // of the membership thread, once it runs
   std::unique_ptr<NodeSession> session_;
+  DiskWatch disk_;
+  std::unique_ptr<DiskProbe> probe_;
   std::unique_ptr<FileStore> files_;
   std::unique_ptr<Scrubber> scrubber_;  // null: no scrub
   FenceTable fences_;

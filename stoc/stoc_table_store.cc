@@ -196,19 +196,13 @@ class StocTableStore : public TableStore {
                                         " bytes at ", handle.offset));
   }
 
-  // Live ones first, the shorter queue first; equal ones in turn.
+  // The best to read from first; equal ones in turn.
   std::vector<StocId> InOrder(const std::vector<StocId>& copies) {
     std::vector<StocId> order = copies;
     if (order.size() < 2) return order;
     const size_t turn = turn_.fetch_add(1, std::memory_order_relaxed) % order.size();
     std::rotate(order.begin(), order.begin() + static_cast<ptrdiff_t>(turn), order.end());
-    std::vector<std::tuple<bool, uint32_t, size_t>> rank;
-    for (size_t i = 0; i < order.size(); ++i)
-      rank.emplace_back(!client_->IsLive(order[i]), client_->queue_depth(order[i]), i);
-    std::sort(rank.begin(), rank.end());
-    std::vector<StocId> sorted;
-    for (const auto& [dead, depth, i] : rank) sorted.push_back(order[i]);
-    return sorted;
+    return client_->InOrderOfReading(order);
   }
 
   // What is wrong with what a copy gave; OK: nothing.
@@ -268,6 +262,11 @@ class StocTableStore : public TableStore {
     }
   }
 
+  // Its disk has failed: its copies are made anew elsewhere (rebuild, S5), and none is healed there.
+  bool IsEmptied(StocId stoc) const {
+    const auto node = client_->Find(stoc);
+    return node && node->emptied;
+  }
   // Writes the part anew where its copy is not `good`.
   StatusOr<int> RepairPart(const std::vector<StocId>& copies, const StocFileId& file,
                            const std::vector<StatusOr<std::string>>& found, std::string_view good,
@@ -275,6 +274,7 @@ class StocTableStore : public TableStore {
     int written = 0;
     for (size_t i = 0; i < copies.size(); ++i) {
       if (found[i].ok() ? *found[i] == good : !IsFinal(found[i].status())) continue;
+      if (IsEmptied(copies[i])) continue;
       NOVA_RETURN_IF_ERROR(client_->WriteFile(copies[i], file, creator, good, deadline_ns));
       NOVA_LOG(WARNING) << "copy of " << file.ToString() << " on stoc " << copies[i].value()
                         << " written anew";

@@ -52,6 +52,11 @@ void Metrics::AddCallback(const std::string& name, std::function<double()> read)
   callbacks_[name] = std::move(read);
 }
 
+void Metrics::AddFamily(const std::string& name, std::function<Samples()> read) {
+  MutexLock lock(&mu_);
+  sampled_[name] = std::move(read);
+}
+
 std::string Metrics::PrometheusText() const {
   struct Family {
     const char* type;
@@ -71,14 +76,17 @@ std::string Metrics::PrometheusText() const {
   }
   for (const auto& [name, g] : gauges_)
     absl::StrAppend(samples_of(name, "gauge"), name, " ", g->value(), "\n");
-  for (const auto& [name, read] : callbacks_) {
-    const double value = read();
+  const auto add = [&](const std::string& name, double value) {
     std::string* const samples = samples_of(name, type_of(name));
     if (value == std::floor(value) && std::abs(value) < 1e15) {
       absl::StrAppend(samples, name, " ", static_cast<int64_t>(value), "\n");  // all digits of bytes
     } else {
       absl::StrAppend(samples, name, " ", value, "\n");
     }
+  };
+  for (const auto& [name, read] : callbacks_) add(name, read());
+  for (const auto& [name, read] : sampled_) {
+    for (const auto& [labels, value] : read()) add(WithLabel(name, "", labels), value);
   }
   const auto summarize = [&](const std::string& name, const Histogram& h) {
     std::string* const samples = samples_of(name, "summary");

@@ -54,6 +54,11 @@ class Metrics {
   // `read` is called by each PrometheusText, under the lock: it must not call back into this object.
   void AddCallback(const std::string& name, std::function<double()> read);
 
+  // Samples of one metric with labels that come and go, as they are when asked: by their labels,
+  // `range="7"`. `read` is called as AddCallback's.
+  using Samples = std::map<std::string, double>;
+  void AddFamily(const std::string& name, std::function<Samples()> read);
+
   // All metrics, in the text format of Prometheus.
   std::string PrometheusText() const;
 
@@ -64,6 +69,7 @@ class Metrics {
   std::map<std::string, std::unique_ptr<Histogram>> histograms_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::function<void(Histogram*)>> sums_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::function<double()>> callbacks_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::function<Samples()>> sampled_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace nova

@@ -35,6 +35,12 @@ Status ErrnoStatus(int error, std::string_view what, const std::string& path) {
     case EROFS:
       return absl::PermissionDeniedError(text);
     case EIO:
+    case EBADMSG:  // a checksum of the file system's fails
+    case EUCLEAN:  // the file system is damaged
+    case ENXIO:    // the device is gone
+    case ENODEV:
+    case EREMOTEIO:
+    case ETIMEDOUT:
       return absl::DataLossError(text);
     default:
       return absl::InternalError(text);

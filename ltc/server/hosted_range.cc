@@ -28,6 +28,19 @@ uint32_t LivingCopies(const TableInfo& table, const std::map<StocId, std::string
   return fewest;
 }
 
+// How many of the members are on living StoCs of which `what` is true.
+size_t CountOn(const std::vector<StocId>& members, const std::vector<NodeInfo>& live, bool NodeInfo::*what) {
+  return static_cast<size_t>(std::count_if(live.begin(), live.end(), [&](const NodeInfo& n) {
+    return n.*what && std::find(members.begin(), members.end(), n.stoc_id) != members.end();
+  }));
+}
+
+std::vector<StocId> StocsOf(const LogGroup& group) {
+  std::vector<StocId> stocs;
+  for (const LogMember& m : group.members) stocs.push_back(m.stoc);
+  return stocs;
+}
+
 }  // namespace
 
 // --- the record
@@ -147,9 +160,19 @@ class HostedRange::Ground : public ManifestStorage, public RangeHost {
     std::vector<StocChoice> choices;
     for (const NodeInfo& n : services_->stocs->live()) {
       if (n.draining || avoided.contains(n.stoc_id)) continue;
-      choices.push_back({n.stoc_id, n.host, services_->stocs->queue_depth(n.stoc_id)});
+      choices.push_back({n.stoc_id, n.host, services_->stocs->queue_depth(n.stoc_id), n.disk});
     }
     return choices;
+  }
+  // Members on StoCs that are emptied for their disks leave a group of `wanted`: a new one would have fewer
+  // of them, and no fewer members.
+  bool BetterWithoutEmptied(size_t emptied_members, size_t wanted) const {
+    size_t all = 0, emptied = 0;
+    for (const NodeInfo& n : services_->stocs->live()) {
+      all += !n.draining;
+      emptied += !n.draining && n.emptied;
+    }
+    return emptied_members > std::min(wanted, all) - std::min(wanted, all - emptied);
   }
   // StoCs that stand still, whose lease has not ended yet: nothing new goes there.
   void Avoid(std::set<StocId> stocs) {
@@ -195,11 +218,14 @@ class HostedRange::Ground : public ManifestStorage, public RangeHost {
     for (const NodeInfo& n : told.live) {
       states.live[n.stoc_id] = n.host;
       if (n.draining) states.draining.insert(n.stoc_id);
+      if (n.emptied) states.emptied.insert(n.stoc_id);
+      if (n.disk == DiskState::kSlow) states.slow.insert(n.stoc_id);
+      if (n.disk > DiskState::kSlow) states.avoided.insert(n.stoc_id);
     }
     states.lost = {told.lost.begin(), told.lost.end()};
     states.version = told.version;
     MutexLock lock(&mu_);
-    states.avoided = avoided_;
+    states.avoided.insert(avoided_.begin(), avoided_.end());
     return states;
   }
   CopyPlanner PlannerOfCopies() override {
@@ -571,6 +597,8 @@ void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos a
   if (abandoned_.load()) return answer(absl::FailedPreconditionError("the range was abandoned"));
   const std::vector<NodeInfo> live = services_->stocs->live();
   const bool may_leave = ground_->LiveStocs().size() >= LeastLogMembers();  // without the draining ones
+  const bool leaves_emptied = ground_->BetterWithoutEmptied(
+      CountOn(StocsOf(current), live, &NodeInfo::emptied), static_cast<size_t>(options_.log_replicas));
   // The member that failed may come back as another incarnation, or prove to live; then it is as good as any,
   // and where every StoC is needed the only one that will do.
   const bool forgiven = Now() > asked_ns + kForgiveAfter;
@@ -578,7 +606,8 @@ void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos a
   std::vector<LogMember> keep;
   for (const LogMember& m : current.members) {
     const bool alive = std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
-      return n.stoc_id == m.stoc && n.incarnation == m.incarnation && !(n.draining && may_leave);
+      return n.stoc_id == m.stoc && n.incarnation == m.incarnation && !(n.draining && may_leave) &&
+             !(n.emptied && leaves_emptied);
     });
     if (m.stoc == failed && !forgiven) {
       without = m;
@@ -634,7 +663,7 @@ void HostedRange::MaintainLog() {
   }
   if (!record.log_groups.empty()) ReturnToR(record.log_groups.back());
   ReturnToM(record.manifest);
-  LeaveDraining();
+  LeaveStocs();
   LeaveDamaged(record.manifest);
   LookAtCopies();
   maintaining_.store(false);
@@ -677,28 +706,29 @@ void HostedRange::LookAtCopies() {
   table_copies_ = counts;
 }
 
-void HostedRange::LeaveDraining() {
-  std::vector<StocId> draining;
+void HostedRange::LeaveStocs() {
+  std::vector<StocId> left = services_->stocs_told().lost;
   for (const NodeInfo& n : services_->stocs->live()) {
-    if (n.draining) draining.push_back(n.stoc_id);
+    if (n.IsLeft()) left.push_back(n.stoc_id);
   }
-  const std::vector<StocId> lost = services_->stocs_told().lost;
-  std::vector<StocId> left = draining;
-  left.insert(left.end(), lost.begin(), lost.end());
   range_->LeaveStocs(left);
-  const auto leaves = [&](StocId stoc) {
-    return std::find(draining.begin(), draining.end(), stoc) != draining.end();
-  };
   const RangeRecord record = ground_->keeper.Get();
-  const std::vector<StocId>& copies = record.manifest.members;
-  if (std::any_of(copies.begin(), copies.end(), leaves)) {
-    RenewManifest("leaves a draining StoC");
-  }
+  if (IsToLeave(record.manifest.members, options_.manifest_replicas, &manifest_leaving_))
+    RenewManifest("leaves a StoC");
   if (record.log_groups.empty() || ground_->LiveStocs().size() < LeastLogMembers()) return;
-  const std::vector<LogMember>& members = record.log_groups.back().members;
-  if (std::any_of(members.begin(), members.end(), [&](const LogMember& m) { return leaves(m.stoc); })) {
+  if (IsToLeave(StocsOf(record.log_groups.back()), options_.log_replicas, &log_leaving_))
     log_->RequestGroupChange();
+}
+
+bool HostedRange::IsToLeave(const std::vector<StocId>& members, int wanted, Growth* leaving) const {
+  const std::vector<NodeInfo> live = services_->stocs->live();
+  if (CountOn(members, live, &NodeInfo::draining) > 0) return true;
+  const size_t emptied = CountOn(members, live, &NodeInfo::emptied);
+  if (emptied == 0) {
+    leaving->Whole(Now());
+    return false;
   }
+  return ground_->BetterWithoutEmptied(emptied, static_cast<size_t>(wanted)) && leaving->Due(Now());
 }
 
 // Members that have what was acknowledged: one that has started again has not what was in its memory.

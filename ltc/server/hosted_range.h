@@ -167,9 +167,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   void Ended(Chore c) { chores_.fetch_and(static_cast<uint8_t>(~static_cast<uint8_t>(c))); }
 
   // Housekeeping, called every second on a control thread. Takes log groups that nothing needs out of the
-  // record, returns the log to R members (L4) and the manifest to M (M1), leaves draining StoCs and damaged
-  // copies, counts the copies of tables and looks for those that are to be made (rebuild, S5). Does nothing
-  // if another thread is in it.
+  // record, returns the log to R members (L4) and the manifest to M (M1), leaves draining and emptied StoCs
+  // and damaged copies, counts the copies of tables and looks for those that are to be made (rebuild, S5).
+  // Does nothing if another thread is in it.
   void MaintainLog();
   TableCopies table_copies() const;  // as MaintainLog last counted them
   // The most endangered log group (L4): of the replaced groups that un-flushed rounds still need, the members
@@ -225,9 +225,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   size_t LeastLogMembers() const;
   // The media of a group that is chosen now, by the LogMode.
   LogMedia MediaOf(const std::vector<NodeInfo>& live) const;
-  // Moves everything off StoCs that drain: the log by a new group, the manifest by a renewal; tables go by
-  // rebuilds. Called by MaintainLog.
-  void LeaveDraining();
+  // Moves everything off StoCs that drain, or are emptied for their disks: the log by a new group, the
+  // manifest by a renewal; tables go by rebuilds. Called by MaintainLog.
+  void LeaveStocs();
   // Chooses a log group: the members of `keep` that live, and others up to R. Not `without`, unless it has
   // started again; none of `silent`, none that drains. Unavailable: fewer than LeastLogMembers() are alive.
   StatusOr<LogGroup> PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without, GroupId id,
@@ -288,6 +288,11 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   };
   Growth log_growth_;
   Growth manifest_growth_;
+  Growth log_leaving_;  // of members on StoCs that are emptied
+  Growth manifest_leaving_;
+  // The members of a log group or manifest are to be exchanged, now: one drains; or some are on StoCs that
+  // are emptied, others could take their places, and an attempt is due.
+  bool IsToLeave(const std::vector<StocId>& members, int wanted, Growth* leaving) const;
   Nanos manifest_short_since_ns_ = 0;       // since when it has fewer than M living members; 0: it has M
   std::weak_ptr<const Version> looked_at_;  // by the last LookAtCopies that did not return at once
   StocStates looked_at_with_;               // and the StoCs then

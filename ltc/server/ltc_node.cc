@@ -256,7 +256,7 @@ NodeReport LtcNode::Report() const {
   const std::vector<StocId> lost = membership_.stocs().lost;
   std::set<StocId> left(lost.begin(), lost.end());
   for (const NodeInfo& stoc : stocs_->live()) {
-    if (stoc.draining) left.insert(stoc.stoc_id);
+    if (stoc.IsLeft()) left.insert(stoc.stoc_id);
   }
   for (const StocId stoc : left) {
     uint64_t& tables = report.draining[stoc];

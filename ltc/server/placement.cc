@@ -15,15 +15,31 @@ void Shuffle(std::vector<StocChoice>* v, Random* random) {
   for (size_t i = v->size(); i > 1; --i) std::swap((*v)[i - 1], (*v)[random->Uniform(i)]);
 }
 
+bool HasBetterDisk(const StocChoice& a, const StocChoice& b) { return a.disk < b.disk; }
+
 }  // namespace
+
+std::vector<StocChoice> WithBestDisks(const std::vector<StocChoice>& stocs, size_t count) {
+  std::vector<DiskState> disks;
+  for (const StocChoice& s : stocs) disks.push_back(s.disk);
+  std::sort(disks.begin(), disks.end());
+  if (disks.empty() || count == 0) return stocs;
+  const DiskState worst = disks[std::min(count, disks.size()) - 1];
+  std::vector<StocChoice> best;
+  std::copy_if(stocs.begin(), stocs.end(), std::back_inserter(best),
+               [worst](const StocChoice& s) { return s.disk <= worst; });
+  return best;
+}
 
 std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count, int choices,
                               Random* random) {
-  std::vector<StocChoice> sample = stocs;
+  std::vector<StocChoice> sample = WithBestDisks(stocs, count);
   Shuffle(&sample, random);
+  std::stable_sort(sample.begin(), sample.end(), HasBetterDisk);
   sample.resize(std::min(sample.size(), count * static_cast<size_t>(std::max(1, choices))));
-  std::stable_sort(sample.begin(), sample.end(),
-                   [](const StocChoice& a, const StocChoice& b) { return a.queue_depth < b.queue_depth; });
+  std::stable_sort(sample.begin(), sample.end(), [](const StocChoice& a, const StocChoice& b) {
+    return std::tuple(a.disk, a.queue_depth) < std::tuple(b.disk, b.queue_depth);
+  });
   std::vector<StocId> picked;
   std::vector<std::string> hosts;
   for (const bool other_hosts_only : {true, false}) {
@@ -38,8 +54,10 @@ std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count
   return picked;
 }
 
-Placement PlaceTable(const std::vector<StocChoice>& stocs, uint64_t table_bytes,
+Placement PlaceTable(const std::vector<StocChoice>& all, uint64_t table_bytes,
                      const PlacementOptions& options, Random* random) {
+  const std::vector<StocChoice> stocs =
+      WithBestDisks(all, static_cast<size_t>(std::max(1, options.replicas)));
   Placement placement;
   if (stocs.empty()) return placement;
   const auto by_size = static_cast<size_t>(
@@ -75,6 +93,11 @@ Placement PlaceTable(const std::vector<StocChoice>& stocs, uint64_t table_bytes,
 
 namespace {
 
+// Its copies are to be elsewhere, and it takes none.
+bool IsLeft(StocId stoc, const StocStates& stocs) {
+  return stocs.draining.contains(stoc) || stocs.emptied.contains(stoc);
+}
+
 uint64_t Rank(const Uuid& table, uint32_t part, StocId stoc) {
   std::string bytes;
   PutFixed64(&bytes, table.hi);
@@ -90,17 +113,17 @@ std::vector<StocId> PickTakers(const Uuid& table, uint32_t part, const std::vect
   std::set<std::string> hosts;  // of copies that stay
   for (const StocId stoc : copies) {
     const auto live = stocs.live.find(stoc);
-    if (live != stocs.live.end() && !stocs.draining.contains(stoc)) hosts.insert(live->second);
+    if (live != stocs.live.end() && !IsLeft(stoc, stocs)) hosts.insert(live->second);
   }
   std::map<StocId, std::string> free = stocs.live;
   std::erase_if(free, [&](const auto& f) {
-    return stocs.draining.contains(f.first) || stocs.avoided.contains(f.first) ||
+    return IsLeft(f.first, stocs) || stocs.avoided.contains(f.first) ||
            std::find(copies.begin(), copies.end(), f.first) != copies.end();
   });
   std::vector<StocId> takers;
   while (takers.size() < count && !free.empty()) {
     const auto rank = [&](const auto& f) {
-      return std::tuple(hosts.contains(f.second), Rank(table, part, f.first));
+      return std::tuple(stocs.slow.contains(f.first), hosts.contains(f.second), Rank(table, part, f.first));
     };
     const auto best = std::min_element(free.begin(), free.end(),
                                        [&](const auto& x, const auto& y) { return rank(x) < rank(y); });
@@ -114,7 +137,7 @@ std::vector<StocId> PickTakers(const Uuid& table, uint32_t part, const std::vect
 // A StoC that takes no new copy now may take one of this part another time.
 bool MayTakeLater(const std::vector<StocId>& copies, const StocStates& stocs) {
   return std::any_of(stocs.avoided.begin(), stocs.avoided.end(), [&](StocId stoc) {
-    return stocs.live.contains(stoc) && !stocs.draining.contains(stoc) &&
+    return stocs.live.contains(stoc) && !IsLeft(stoc, stocs) &&
            std::find(copies.begin(), copies.end(), stoc) == copies.end();
   });
 }
@@ -123,12 +146,19 @@ void PlanPart(const TableInfo& table, uint32_t part, const StocStates& stocs, si
               std::vector<PartCopy>* plan) {
   const std::vector<StocId>& copies = *CopiesOf(table, part);
   size_t staying = 0, staying_live = 0, live = 0;
-  std::vector<StocId> leaving;  // draining ones first: they are waited for
+  // Of them, those that are waited for first: draining ones, then emptied ones.
+  std::vector<StocId> leaving;
+  const auto draining_end = [&] {
+    return std::find_if(leaving.begin(), leaving.end(),
+                        [&](StocId stoc) { return !stocs.draining.contains(stoc); });
+  };
   for (const StocId stoc : copies) {
     const bool lives = stocs.live.contains(stoc);
     live += lives;
     if (stocs.draining.contains(stoc)) {
       leaving.insert(leaving.begin(), stoc);
+    } else if (stocs.emptied.contains(stoc)) {
+      leaving.insert(draining_end(), stoc);
     } else if (stocs.lost.contains(stoc)) {
       leaving.push_back(stoc);
     } else {

@@ -28,16 +28,21 @@ struct StocChoice {
   StocId id;
   std::string host;
   uint32_t queue_depth = 0;  // its requests waiting for the disk
+  DiskState disk = DiskState::kOk;
 };
 
+// Those among which `count` are to be picked: StoCs with the best disks, and with the next worse ones only
+// where those are too few. A disk that is ill is a reason to look elsewhere, and never one to place nothing.
+std::vector<StocChoice> WithBestDisks(const std::vector<StocChoice>& stocs, size_t count);
+
 // `count` distinct StoCs: those with the shortest queues among choices * count random ones, on distinct hosts
-// first. Fewer if there are not that many.
+// first, of those with the best disks. Fewer if there are not that many.
 std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count, int choices,
                               Random* random);
 
-// Places a table of `table_bytes`. Fragments lie on distinct StoCs as far as there are enough; copies of one
-// fragment always do, and on other hosts than the first if enough of those exist. No fragments: `stocs` is
-// empty.
+// Places a table of `table_bytes` on StoCs with the best disks. Fragments lie on distinct StoCs as far as
+// there are enough; copies of one fragment always do, and on other hosts than the first if enough of those
+// exist. No fragments: `stocs` is empty.
 Placement PlaceTable(const std::vector<StocChoice>& stocs, uint64_t table_bytes,
                      const PlacementOptions& options, Random* random);
 
@@ -46,18 +51,21 @@ struct StocStates {
   std::map<StocId, std::string> live;  // with a lease, and their hosts
   std::set<StocId> lost;               // gone for good (StoC record, N5)
   std::set<StocId> draining;           // of the live ones
+  std::set<StocId> emptied;            // of the live ones, for their disks
+  std::set<StocId> slow;               // take new copies where nobody else does
   std::set<StocId> avoided;            // take no new copy now
   uint64_t version = 0;                // of the coordinator's list of StoCs
   bool operator==(const StocStates&) const = default;
 };
 
 // The copies that a table is to get, and those it is to name no longer. A copy on a StoC that is neither lost
-// nor draining stays, and counts also while the StoC is away. A part that has fewer than `replicas` of those
-// gets others, as far as StoCs take them and one of its copies can be read, and has them in the place of lost
-// and draining ones. A copy on a draining StoC that cannot be replaced goes all the same, if another one
-// lives.
+// nor draining nor emptied stays, and counts also while the StoC is away. A part that has fewer than
+// `replicas` of those gets others, as far as StoCs take them and one of its copies can be read, and has them
+// in the place of lost, draining and emptied ones. A copy on a draining StoC that cannot be replaced goes all
+// the same, if another one lives: an operator wants it so. On an emptied one it stays.
 //
-// Of the StoCs that have no copy of the part, those on hosts without one come first; among equals a hash of
+// Of the StoCs that have no copy of the part, those whose disks are not slow come first, then those on hosts
+// without one; among equals a hash of
 // the part and the StoC decides: so two ranges that share a table choose the same, and the parts that a lost
 // StoC had go to all the others.
 std::vector<PartCopy> PlanCopies(const TableInfo& table, const StocStates& stocs, int replicas);

@@ -62,6 +62,13 @@ TEST(MetricsTest, AFamilysTypeAndHelpStandBeforeItsSamples) {
   m.counter("nova_stoc_requests_total{type=\"Fence\"}")->Add(4);
   m.AddCallback("nova_stoc_stored_bytes", [] { return 123456789012.0; });
   m.AddCallback("nova_ltc_write_stall_seconds_total", [] { return 0.25; });
+  std::map<std::string, double> ranges{{"range=\"1\"", 2}, {"range=\"2\"", 0}};
+  m.AddFamily("nova_range_tables_below_replicas", [&ranges] { return ranges; });
+  EXPECT_NE(m.PrometheusText().find("nova_range_tables_below_replicas{range=\"1\"} 2\n"
+                                    "nova_range_tables_below_replicas{range=\"2\"} 0\n"),
+            std::string::npos);
+  ranges.erase("range=\"1\"");  // labels go as they come
+  EXPECT_EQ(m.PrometheusText().find("range=\"1\""), std::string::npos);
   m.histogram("nova_stoc_disk_operation_ns")->Add(7);
   Histogram one, other;  // of two threads
   one.Add(1'000);

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
@@ -279,6 +280,54 @@ TEST_F(StocDiskTest, FullDisksServeReadsAndTakeWritesOnceThereIsRoom) {
   cluster_ = nullptr;
   for (const std::string& root : roots) umount(root.c_str());
   std::filesystem::remove_all(disks);
+}
+
+// Rows 21, 22: one sync of one disk fails, and all is well again. It is emptied, stays so when its process
+// starts anew, and takes part again once an operator has said so.
+TEST_F(StocDiskTest, ADiskThatGaveOneErrorIsEmptiedUntilItIsForgiven) {
+  Start({});
+  if (client_ == nullptr) return;
+  Fill();
+  StartLtcsAnew();
+  nlohmann::json status;
+  const auto wait_for = [&](const std::function<bool(const nlohmann::json& stoc)>& wanted) {
+    for (const Nanos until = Now() + 60 * kSecond; Now() < until; SleepFor(200 * kMillisecond)) {
+      std::string said;
+      if (cluster_->Nova({"status", "--json"}, &said) != 0) continue;
+      status = nlohmann::json::parse(said, nullptr, false);
+      for (const auto& s : status.value("stocs", nlohmann::json::array())) {
+        if (s.value("name", "") == "stoc-2" && wanted(s)) return true;
+      }
+    }
+    return false;
+  };
+  const auto is_failing = [](const nlohmann::json& s) { return s["disk"].value("state", "") == "failing"; };
+  cluster_->Kill("stoc-2");
+  ASSERT_TRUE(cluster_->Restart("stoc-2", "stoc.disk_sync=error@3").ok());
+  ASSERT_TRUE(wait_for(is_failing)) << status.dump();
+  const Nanos seen = Now();
+  ASSERT_TRUE(wait_for([&](const nlohmann::json& s) {
+    return is_failing(s) && s["disk"].value("emptied", false) && s.value("left", "?").empty();
+  })) << status.dump();
+  std::printf("emptied %lld ms after it was seen to fail\n",
+              static_cast<long long>((Now() - seen) / kMillisecond));
+  ExpectAllRight("one disk is emptied");
+  cluster_->Kill("stoc-2");
+  ExpectAllRight("without it");
+  ASSERT_TRUE(cluster_->Restart("stoc-2").ok());
+  ASSERT_TRUE(wait_for([&](const nlohmann::json& s) {
+    return is_failing(s) && s.value("presence", "") == "up" && s["disk"].contains("faults");
+  })) << status.dump();
+  EXPECT_EQ(ReadMetric(cluster_->metrics_address("stoc-2"), "nova_stoc_disk_faults_total"), 0)
+      << "its own process has seen none";
+  std::string said;
+  ASSERT_EQ(cluster_->Nova({"undrain", "stoc-2"}, &said), 0) << said;
+  ASSERT_TRUE(wait_for([](const nlohmann::json& s) { return s["disk"].value("state", "") == "ok"; }))
+      << status.dump();
+  Fill();
+  StartLtcsAnew();
+  EXPECT_GT(ReadMetric(cluster_->metrics_address("stoc-2"), "nova_stoc_files"), 0) << "it takes no new files";
+  ExpectAllRight("it takes part again");
 }
 
 // Row 26: every operation of one StoC's disk takes two seconds, or a minute.

@@ -190,9 +190,10 @@ class Nemesis {
           add({DiskOp::kCreate, DiskOp::kWrite, DiskOp::kFreeBytes}, {.action = FaultAction::kNoSpace});
           break;
         case 2:
-          Count("disk is slow");
+          Count("disk is slow");  // at times an outlier
           add({DiskOp::kRead, DiskOp::kWrite, DiskOp::kSync},
-              {.action = FaultAction::kDelay, .delay_ns = Between(1, 40)});
+              {.action = FaultAction::kDelay,
+               .delay_ns = random_.OneIn(2) ? Between(1, 40) : Between(60, 250)});
           break;
         default:
           Count("disk hangs");
@@ -201,6 +202,11 @@ class Nemesis {
       }
       Sleep(Between(100, 4000));
       if (cluster_->Runs(stoc) && cluster_->wrapped_disk(stoc) == disk) disk->Clear();
+      LookAtDisks();
+      if (random_.OneIn(3)) {
+        Count("disk forgiven");
+        cluster_->NewCoordinatorClient().Undrain(stoc, Now() + kSecond).IgnoreError();
+      }
     }
   }
   // A client that does not reach an LTC which others do, and one that reads none of its answers for a while.
@@ -362,6 +368,13 @@ class Nemesis {
   // A file that was made under a temporary name, owner.part.n.tmp, may still be open under that.
   static std::string FinalName(const std::string& path) {
     return path.ends_with(".tmp") ? path.substr(0, path.rfind('.', path.size() - 5)) : path;
+  }
+  // What the coordinators that lead take disks for.
+  void LookAtDisks() {
+    for (const char* state : {"slow", "full", "hung", "failing"}) {
+      if (cluster_->Metric("coordinator", StrCat("nova_cluster_stoc_disks{state=\"", state, "\"}")) > 0)
+        ++(*counts_)[StrCat("seen: a disk was ", state)];
+    }
   }
   double ReadElsewhere() const { return cluster_->Metric("ltc", "nova_table_reads_from_other_copy_total"); }
 
@@ -871,6 +884,11 @@ ChaosOptions ChaosOf(uint64_t seed) {
   o.cluster.stocs = 5;
   o.cluster.client.timeout_ms = 5000;
   if (random.OneIn(2)) o.cluster.clock_rate_error = 0.009;  // of the 1 % that is allowed for
+  o.cluster.stoc.disk_watch.hung_after_ns = 2 * kSecond;
+  o.cluster.stoc.disk_watch.well_after_ns = 2 * kSecond;
+  o.cluster.stoc.disk_probe_period_ns = kSecond;
+  o.cluster.coordinator.cluster.disk_slow_after_ns = kSecond;
+  o.cluster.coordinator.cluster.disk_well_after_ns = 3 * kSecond;
   o.cluster.wrap_disk = [](Disk* disk) { return std::make_unique<FaultDisk>(disk); };
   o.cluster.config.lost_reply_one_in = 50;
   o.cluster.control.drop_one_in = 100;
@@ -908,6 +926,7 @@ std::vector<std::string> ChaosKinds() {
                             "disk is slow",
                             "disk hangs",
                             "disk fails reads",
+                            "disk forgiven",
                             "WRITEs come late",
                             "several nodes at once",
                             "LTC is heard by clients alone",
@@ -922,6 +941,8 @@ std::vector<std::string> ChaosKinds() {
   }
   kinds.push_back("seen: a table was read from its other copy");
   kinds.push_back("seen: a status was held against the disks");
+  for (const char* state : {"slow", "full", "hung", "failing"})
+    kinds.push_back(StrCat("seen: a disk was ", state));
   for (const char* op : {"put", "put of a large value", "delete", "delete range", "get", "scan",
                          "compare and swap", "batch", "multi-get", "snapshot", "time to live",
                          "put of a shared key", "get of a shared key", "compare and swap of a shared key"}) {

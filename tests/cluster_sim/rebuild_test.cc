@@ -7,8 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "tests/cluster_sim/scenario.h"
-#include "tests/cluster_sim/table_files.h"
+#include "tests/cluster_sim/copies_world.h"
 
 namespace nova {
 namespace {
@@ -26,46 +25,8 @@ SimClusterOptions Options() {
   return options;
 }
 
-struct World : OneRange {
-  explicit World(const SimClusterOptions& options = Options()) : OneRange(options) {}
-
-  void Write(int rounds) {
-    for (int r = 0; r < rounds; ++r) {
-      for (int i = 0; i < 100; ++i) {
-        const std::string value = StrCat(++written, std::string(400, 'v'));
-        const Result put = client->Put(KeyOf(i * 10), value);
-        ASSERT_TRUE(put.ok()) << put.message;
-        values[KeyOf(i * 10)] = value;
-      }
-    }
-  }
-  void ExpectWhatWasWritten() {
-    for (const auto& [key, value] : values) {
-      const auto got = client->Get(key);
-      EXPECT_EQ(got.value, value) << key << ": " << got.message;
-    }
-  }
-
-  bool WaitFor(Nanos within, const std::function<bool(const TableFiles&)>& wanted) {
-    for (const Nanos until = Now() + within; Now() < until; SleepFor(kSecond / 10)) {
-      const TableFiles copies = LookAtTables(&cluster);
-      last = copies.ToString(2);
-      if (copies.error.empty() && wanted(copies)) return true;
-    }
-    return false;
-  }
-  static bool IsWhole(const TableFiles& copies) {
-    return !copies.named.empty() && copies.ShortOf(2) == 0 && copies.Missing() == 0;
-  }
-  bool WaitWhole(Nanos within) { return WaitFor(within, IsWhole); }
-  bool WaitWholeAndTidy(Nanos within) {
-    return WaitFor(within, [](const TableFiles& c) { return IsWhole(c) && c.Surplus() == 0; });
-  }
-  double Copied() { return cluster.Metric("stoc", "nova_stoc_copied_bytes_total"); }
-
-  int written = 0;
-  std::map<std::string, std::string> values;
-  std::string last;  // that WaitFor saw
+struct World : CopiesWorld {
+  explicit World(const SimClusterOptions& options = Options()) : CopiesWorld(options) {}
 };
 
 TEST(RebuildTest, S5ALostStocIsMadeUpForAndThenAnotherOneMayGo) {

@@ -66,6 +66,13 @@ TEST(RedundancyTest, WhatIsConfiguredAndHasNoPlaceIsDegraded) {
     EXPECT_GT(w.cluster.Metric("coordinator", "nova_cluster_tables_degraded"), 0);
     EXPECT_EQ(w.cluster.Metric("coordinator", "nova_cluster_tables_degraded"),
               w.cluster.Metric("coordinator", "nova_cluster_tables"));
+    for (const char* what : {"log_groups", "manifests", "tables"}) {
+      const std::string of_range =
+          StrCat("nova_range_", what, "_below_replicas{range=\"", w.Record().id.value(), "\"}");
+      EXPECT_EQ(w.cluster.Metric("coordinator", of_range),
+                w.cluster.Metric("coordinator", StrCat("nova_cluster_", what, "_degraded")))
+          << of_range;
+    }
   });
 }
 

@@ -96,6 +96,8 @@ std::string Describe(const StocRecord& r) {
   std::string out = StrCat("StoC ", r.id.value(), " ", r.name, " ", PresenceName(r.presence));
   if (!r.host.empty()) absl::StrAppend(&out, " host ", r.host);
   if (r.draining) out += " draining";
+  if (r.disk != DiskState::kOk)
+    absl::StrAppend(&out, " disk ", DiskStateName(r.disk), " since ", r.disk_since_ms);
   if (r.presence != StocPresence::kUp)
     absl::StrAppend(&out, " since ", r.away_since_ms, " listened for ", r.away_ms, " ms");
   return out;
@@ -200,12 +202,54 @@ class Script {
       if (c.Text("presence") == PresenceName(p)) r.presence = p;
     }
     r.away_ms = static_cast<int64_t>(c.Number("away_ms"));
+    if (!c.Text("disk").empty()) r.disk = DiskOf(c.Text("disk"));
+    if (!c.Text("forgiven").empty()) {
+      const std::pair<std::string, std::string> of = absl::StrSplit(c.Text("forgiven"), '/');
+      r.forgiven_incarnation = Incarnation(Command::ToNumber(of.first));
+      r.forgiven_faults = Command::ToNumber(of.second);
+    }
     return r;
+  }
+
+  static DiskState DiskOf(const std::string& name) {
+    for (size_t d = 0; d < kDiskStates; ++d) {
+      if (name == DiskStateName(static_cast<DiskState>(d))) return static_cast<DiskState>(d);
+    }
+    ADD_FAILURE() << "no state of a disk: " << name;
+    return DiskState::kOk;
+  }
+
+  // "disk=failing/3,full,hung/12000,read/3,sync/200": times in ms.
+  static std::optional<DiskReport> DiskReportOf(const Command& c) {
+    if (c.Text("disk").empty()) return std::nullopt;
+    DiskReport report;
+    for (const auto& part : absl::StrSplit(c.Text("disk"), ',')) {
+      const std::vector<std::string> of = absl::StrSplit(part, '/');
+      const uint64_t n = of.size() > 1 ? Command::ToNumber(of[1]) : 0;
+      const Nanos ms = static_cast<Nanos>(n) * kMillisecond;
+      if (of[0] == "hung") {
+        report.hung_ns = ms;
+      } else if (of[0] == "read") {
+        report.read_ns = ms;
+      } else if (of[0] == "sync") {
+        report.sync_ns = ms;
+      } else if (DiskOf(of[0]) == DiskState::kFull) {
+        report.full = true;
+      } else {
+        report.fault = DiskOf(of[0]);
+        report.faults = n;
+      }
+    }
+    return report;
   }
 
   std::string Lists() {
     std::vector<std::string> live, lost;
-    for (const NodeInfo& n : state_.live_stocs) live.push_back(n.name + (n.draining ? "(draining)" : ""));
+    for (const NodeInfo& n : state_.live_stocs) {
+      live.push_back(n.name + (n.draining ? "(draining)" : ""));
+      if (n.disk != DiskState::kOk)
+        absl::StrAppend(&live.back(), "(", DiskStateName(n.disk), n.emptied ? ", emptied)" : ")");
+    }
     for (const StocId id : state_.lost_stocs) lost.push_back(StrCat(id.value()));
     const bool changed = std::exchange(listed_, state_.stocs_version) != state_.stocs_version;
     return StrCat(changed ? "changed: " : "", "live ", absl::StrJoin(live, " "), "; lost ",
@@ -281,6 +325,7 @@ class Script {
         if (load.range == RangeId(Command::ToNumber(of.first))) load.writes = Command::ToNumber(of.second);
       }
     }
+    e.report.disk = DiskReportOf(c);
     const std::vector<uint64_t> keeps = Numbers(c.Text("keeps"));
     if (!keeps.empty()) {
       e.report.copies = CopiesKept{static_cast<uint32_t>(keeps.at(0)), static_cast<uint32_t>(keeps.at(1)),
@@ -340,6 +385,7 @@ class Script {
     if (!stocs.empty())
       absl::StrAppend(&out, ", stocs ", a.stocs_version & UINT32_MAX, ": ", absl::StrJoin(stocs, " "));
     for (const StocId id : a.lost_stocs) absl::StrAppend(&out, ", lost ", id.value());
+    if (a.forgiven_disk_faults > 0) absl::StrAppend(&out, ", forgives ", a.forgiven_disk_faults);
     return out + "\n";
   }
 

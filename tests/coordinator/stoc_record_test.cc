@@ -45,6 +45,21 @@ TEST(StocRecordTest, GoldenText) {
   EXPECT_EQ(*Decode(up.Encode()), up);
 }
 
+TEST(StocRecordTest, WhatAilsTheDiskIsKept) {
+  StocRecord ill = Sample();
+  ill.disk = DiskState::kReadOnly;
+  ill.disk_since_ms = 1'700'000'000'001;
+  ill.forgiven_incarnation = Incarnation(41);
+  ill.forgiven_faults = 3;
+  EXPECT_EQ(ill.Encode(),
+            StrCat(Sample().Encode(),
+                   "disk_state=read_only\ndisk_state_since_ms=1700000000001\ndisk_forgiven=41/3\n"));
+  for (const DiskState d : {DiskState::kSlow, DiskState::kHung, DiskState::kReadOnly, DiskState::kFailing}) {
+    ill.disk = d;
+    EXPECT_EQ(*Decode(ill.Encode()), ill) << DiskStateName(d);
+  }
+}
+
 // Versions before wrote the store and the name.
 TEST(StocRecordTest, ARecordOfAnEarlierVersionIsUp) {
   const StatusOr<StocRecord> r = Decode(kStore);
@@ -89,6 +104,13 @@ TEST(StocRecordTest, WhatIsMalformedIsRefused) {
            StrCat(kStore, "presence=away\naway_since_ms=1\n"),
            StrCat(kStore, "presence=lost\naway_since_ms=1\naway_ms=-1\n"),
            StrCat(kStore, "presence=lost\naway_since_ms=1\naway_ms=9223372036854775807\n"),
+           StrCat(kStore, "presence=up\ndisk_state=ok\ndisk_state_since_ms=1\n"),
+           StrCat(kStore, "presence=up\ndisk_state=full\ndisk_state_since_ms=1\n"),
+           StrCat(kStore, "presence=up\ndisk_state=failing\n"),
+           StrCat(kStore, "presence=up\ndisk_state=failing\ndisk_state_since_ms=-1\n"),
+           StrCat(kStore, "presence=up\ndisk_forgiven=7\n"),
+           StrCat(kStore, "presence=up\ndisk_forgiven=0/7\n"),
+           StrCat(kStore, "presence=up\ndisk_forgiven=7/-1\n"),
        }) {
     EXPECT_TRUE(absl::IsDataLoss(Decode(bad).status())) << bad;
   }
@@ -96,7 +118,8 @@ TEST(StocRecordTest, WhatIsMalformedIsRefused) {
 
 TEST(StocRecordTest, RandomTextNeverCrashesAndWhatIsReadIsWrittenAlike) {
   Random random(5);
-  const std::string whole = Sample().Encode() + "rack=7\n";
+  const std::string whole =
+      Sample().Encode() + "disk_state=hung\ndisk_state_since_ms=5\ndisk_forgiven=3/4\nrack=7\n";
   int read = 0;
   for (int i = 0; i < 200'000; ++i) {
     std::string data = whole;

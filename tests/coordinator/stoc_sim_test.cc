@@ -319,7 +319,9 @@ TEST(StocSimTest, GaugesCountStocsByState) {
     for (const char* line :
          {"nova_cluster_stocs{state=\"up\"} 3\n", "nova_cluster_stocs{state=\"away\"} 1\n",
           "nova_cluster_stocs{state=\"lost\"} 0\n", "nova_cluster_stocs{state=\"draining\"} 1\n",
-          "nova_cluster_rebuild_bytes 0\n", "# HELP nova_cluster_stocs "}) {
+          "nova_cluster_stocs{state=\"emptied\"} 0\n", "nova_cluster_stoc_disks{state=\"ok\"} 4\n",
+          "nova_cluster_stoc_disks{state=\"failing\"} 0\n", "nova_cluster_rebuild_bytes 0\n",
+          "# HELP nova_cluster_stocs "}) {
       EXPECT_TRUE(absl::StrContains(page, line)) << line << page;
     }
   });

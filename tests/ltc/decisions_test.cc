@@ -144,8 +144,39 @@ TEST(PlacementTest, SmallTablesUseFewerFragmentsAndOtherHostsComeFirst) {
   }
 }
 
-// Lines "stocs 1 2@h2 3- 4~ 5! 6." name the StoCs that live, on host h but for @; - lost, ~ draining, ! takes
-// nothing new, . away; "replicas n"; and parts of a table, "part 1 2 ...". Out come the changes of each part.
+TEST(PlacementTest, AnIllDiskIsTakenOnlyWhereOthersAreTooFew) {
+  Random random(4);
+  std::vector<StocChoice> stocs = Stocs({90, 90, 0, 0, 0});
+  stocs[2].disk = DiskState::kSlow;
+  stocs[3].disk = DiskState::kFailing;
+  stocs[4].disk = DiskState::kFull;
+  const PlacementOptions options{10, 2, 2, 1000};
+  std::set<StocId> taken;
+  for (int i = 0; i < 50; ++i) {
+    const Placement placed = PlaceTable(stocs, 9000, options, &random);
+    EXPECT_EQ(placed.fragments.size(), 2u) << "as many as there are good disks";
+    for (const auto& copies : placed.fragments) taken.insert(copies.begin(), copies.end());
+    taken.insert(placed.metadata.begin(), placed.metadata.end());
+  }
+  EXPECT_EQ(taken, (std::set{StocId(1), StocId(2)}));
+  // The next worse ones, and no worse than needed.
+  for (int i = 0; i < 50; ++i) {
+    std::vector<StocId> picked = PickStocs(stocs, 4, 2, &random);
+    std::sort(picked.begin(), picked.end());
+    EXPECT_EQ(picked, (std::vector{StocId(1), StocId(2), StocId(3), StocId(5)}));
+  }
+  EXPECT_EQ(PickStocs(stocs, 9, 2, &random).size(), 5u);
+  // Several are as bad: the best of all is among those that are picked.
+  for (StocChoice& s : stocs) s.disk = s.id == StocId(3) ? DiskState::kOk : DiskState::kSlow;
+  for (int i = 0; i < 50; ++i) {
+    const std::vector<StocId> picked = PickStocs(stocs, 2, 1, &random);
+    EXPECT_TRUE(std::find(picked.begin(), picked.end(), StocId(3)) != picked.end());
+  }
+}
+
+// Lines "stocs 1 2@h2 3- 4~ 5! 6." name the StoCs that live, on host h but for @; - lost, ~ draining, %
+// emptied, ! takes nothing new, ^ slow, . away; "replicas n"; and parts of a table, "part 1 2 ...". Out come
+// the changes of each part.
 std::string CopiesFromText(const std::vector<std::string>& lines) {
   StocStates stocs;
   int replicas = 2;
@@ -164,6 +195,8 @@ std::string CopiesFromText(const std::vector<std::string>& lines) {
       if (word.back() == '-' || word.back() == '.') continue;
       stocs.live[stoc] = word.find('@') == std::string::npos ? "h" : word.substr(word.find('@'));
       if (word.back() == '~') stocs.draining.insert(stoc);
+      if (word.back() == '%') stocs.emptied.insert(stoc);
+      if (word.back() == '^') stocs.slow.insert(stoc);
       if (word.back() == '!') stocs.avoided.insert(stoc);
     }
     if (words[0] == "part") table.fragments.push_back({0, 1, copies});

@@ -143,6 +143,31 @@ TEST_F(FileStoreTest, S3WritingADamagedFileAgainHealsIt) {
   EXPECT_EQ(Read(Id(2)), "untouched");
 }
 
+// What the disk says of the bytes after it was written anew is worth nothing: they stay damaged, and whoever
+// reads them asks elsewhere.
+TEST_F(FileStoreTest, S3NothingIsHealedOnADiskThatGaveErrors) {
+  bool fault = false;
+  Open({.reserve_bytes = 0, .disk_has_fault = [&fault] { return fault; }});
+  ASSERT_TRUE(Write(Id(1), "0123456789").ok());
+  const auto damage = [&] {
+    const auto file = base_->Open("files/" + Id(1).ToString(), /*writable=*/true);
+    ASSERT_TRUE((*file)->Write(kFileHeaderBytes + 4, "#").ok() && (*file)->Sync().ok());
+  };
+  damage();
+  fault = true;
+  const Status s = Write(Id(1), "0123456789");
+  EXPECT_TRUE(absl::IsDataLoss(s)) << s;
+  EXPECT_EQ(Read(Id(1)), "0123#56789");
+  EXPECT_TRUE(absl::IsDataLoss(
+      store_->WriteCopy(Id(1), {RangeId(7), Epoch(3), 9}, "0123456789", Crc32c("0123456789"))));
+  EXPECT_EQ(metrics_.counter("nova_stoc_files_healed_total")->value(), 0u);
+  EXPECT_TRUE(Write(Id(2), "new").ok()) << "where there is no better disk a new file is placed on it";
+  EXPECT_TRUE(Write(Id(2), "new").ok()) << "what is whole is no damage";
+  fault = false;  // an operator's word
+  EXPECT_TRUE(Write(Id(1), "0123456789").ok());
+  EXPECT_EQ(Read(Id(1)), "0123456789");
+}
+
 TEST_F(FileStoreTest, CreatorsAreListedAfterARestart) {  // N4
   ASSERT_TRUE(store_->WriteFile(Id(1), {RangeId(7), Epoch(3), 1}, "abc", Crc32c("abc")).ok());
   ASSERT_TRUE(store_->WriteFile(Id(2), {RangeId(7), Epoch(4), 2}, "", Crc32c("")).ok());

@@ -36,6 +36,22 @@ TEST(KnownStocsTest, N1AnEarlierIncarnationReplacesNoLaterOne) {
   EXPECT_EQ(stocs.Find(StocId(1))->address, "new");
 }
 
+// What is away comes last, then the worse disk, then the longer queue.
+TEST(KnownStocsTest, CopiesAreReadFromTheBestDisks) {
+  KnownStocs stocs({});
+  NodeInfo failing = Stoc(2, 20, "b"), slow = Stoc(3, 30, "c");
+  failing.disk = DiskState::kFailing;
+  slow.disk = DiskState::kSlow;
+  stocs.Update({Stoc(1, 10, "a")});
+  stocs.Update({failing, slow, Stoc(4, 40, "d")});
+  EXPECT_LT(stocs.RankOf(StocId(4)), stocs.RankOf(StocId(3)));
+  EXPECT_LT(stocs.RankOf(StocId(3)), stocs.RankOf(StocId(2)));
+  EXPECT_LT(stocs.RankOf(StocId(2)), stocs.RankOf(StocId(1))) << "it is away";
+  EXPECT_TRUE(stocs.RankOf(StocId(1)).away && stocs.RankOf(StocId(9)).away);
+  stocs.Update({Stoc(2, 20, "b")});
+  EXPECT_EQ(stocs.RankOf(StocId(2)).disk, DiskState::kOk) << "in the same process, too";
+}
+
 TEST(KnownStocsTest, N1APeerIsOfOneIncarnationAndFollowsUpdates) {
   InFabricWorld(FabricKind::kSim, [](FabricWorld* world) {
     TestClient client(world, "ltc-1", 10);

@@ -51,6 +51,36 @@ class Leads : public ControlChannel {
   const std::vector<NodeInfo> stocs_;
 };
 
+// One that keeps what the last heartbeat said of the disk, and forgives what it is told to.
+class Listens : public ControlChannel {
+ public:
+  struct Heard {
+    std::atomic<int> heartbeats{0};
+    std::atomic<int> fault{0};
+    std::atomic<uint64_t> faults{0};
+    std::atomic<Nanos> hung_ns{0};
+    std::atomic<uint64_t> forgives{0};
+  };
+  explicit Listens(Heard* heard) : heard_(heard) {}
+  StatusOr<std::string> Call(const std::string&, const std::string& request, Nanos) override {
+    proto::HeartbeatRequest heartbeat;
+    if (!heartbeat.ParseFromString(request)) return absl::InternalError("malformed");
+    ++heard_->heartbeats;
+    heard_->fault = heartbeat.disk().fault();
+    heard_->faults = heartbeat.disk().faults();
+    heard_->hung_ns = static_cast<Nanos>(heartbeat.disk().hung_ns());
+    proto::HeartbeatReply reply;
+    reply.set_coord_epoch(1);
+    reply.set_standing(proto::HeartbeatReply::REGISTERED);
+    reply.set_lease_ns(static_cast<uint64_t>(10 * kSecond));
+    reply.set_forgiven_disk_faults(heard_->forgives);
+    return reply.SerializeAsString();
+  }
+
+ private:
+  Heard* const heard_;
+};
+
 class StocNodeTest : public testing::TestWithParam<FabricKind> {
  protected:
   void Run(const std::function<void(FabricWorld*)>& test) { InFabricWorld(GetParam(), test); }
@@ -153,6 +183,55 @@ struct Client {
   }
   TestClient client;
 };
+
+// Every operation hangs, the question how much is free among them: heartbeats go on, and say so.
+TEST_P(StocNodeTest, N5AHungDiskHoldsUpNoHeartbeat) {
+  Run([&](FabricWorld* world) {
+    Cluster cluster(world);
+    SimDisk medium;
+    const auto base = medium.Mount();
+    FaultDisk disk(base.get());
+    Listens::Heard heard;
+    Process p(&cluster, &disk);
+    p.environment.open_channel = [&heard] { return std::make_unique<Listens>(&heard); };
+    p.options.disk_watch.hung_after_ns = 300 * kMillisecond;
+    p.options.disk_probe_period_ns = 0;
+    ASSERT_TRUE(p.Start().ok());
+    for (const DiskOp op : {DiskOp::kFreeBytes, DiskOp::kWrite, DiskOp::kSync})
+      disk.Add({.op = op, .action = FaultAction::kDelay, .count = 1, .delay_ns = 2 * kSecond});
+    ASSERT_TRUE(Eventually([&] { return heard.hung_ns > 0; }));
+    const int before = heard.heartbeats;
+    ASSERT_TRUE(Eventually([&] { return heard.heartbeats > before + 3; }));
+    EXPECT_GT(heard.hung_ns, 0) << "it has ended meanwhile";
+    EXPECT_EQ(p.Gauge("nova_stoc_disk_state"), static_cast<double>(DiskState::kHung));
+    EXPECT_GT(p.Gauge("nova_stoc_disk_oldest_operation_seconds"), 0);
+    EXPECT_EQ(heard.fault, proto::OK);
+    p.node->Stop();
+  });
+}
+
+TEST_P(StocNodeTest, N5HeartbeatsTellOfFaultsUntilTheyAreForgiven) {
+  Run([&](FabricWorld* world) {
+    Cluster cluster(world);
+    SimDisk medium;
+    const auto base = medium.Mount();
+    FaultDisk disk(base.get());
+    Listens::Heard heard;
+    Process p(&cluster, &disk);
+    p.environment.open_channel = [&heard] { return std::make_unique<Listens>(&heard); };
+    p.options.disk_probe_period_ns = 0;
+    ASSERT_TRUE(p.Start().ok());
+    disk.Add({.path = "PROBE", .op = DiskOp::kSync, .action = FaultAction::kEio, .count = 1});
+    ASSERT_TRUE(Eventually([&] { return heard.fault == proto::FAILING; }));
+    EXPECT_EQ(heard.faults, 1u);
+    heard.forgives = 1;
+    ASSERT_TRUE(Eventually([&] { return heard.fault == proto::OK; }));
+    EXPECT_EQ(p.Gauge("nova_stoc_disk_faults_total"), 1);
+    disk.Add({.path = "PROBE", .op = DiskOp::kSync, .action = FaultAction::kEio, .count = 1});
+    ASSERT_TRUE(Eventually([&] { return heard.fault == proto::FAILING; }));
+    p.node->Stop();
+  });
+}
 
 TEST_P(StocNodeTest, AnEmptyDirectoryIsFormattedAndKeepsItsIdentity) {
   Run([&](FabricWorld* world) {

@@ -355,6 +355,30 @@ TEST_P(TableStoreTest, S3RepairWritesDamagedAndMissingCopiesAnew) {
   });
 }
 
+// A disk that failed: its copies are read last, and left as they are.
+TEST_P(TableStoreTest, S3NothingIsRepairedOnAStocThatIsEmptied) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, 2);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    const StocFileId metadata{info->uuid, kMetadataPart};
+    rig.Damage(0, metadata, 10);
+    std::vector<NodeInfo> live = rig.client->stocs->live();
+    NodeInfo& ill = live[live[0].stoc_id == StocId(1) ? 0 : 1];
+    ill.disk = DiskState::kFailing;
+    ill.emptied = true;
+    rig.client->stocs->UpdateStocs(live);
+    for (int i = 0; i < 10; ++i) rig.ExpectReads(*info, table);
+    EXPECT_EQ(rig.Count("blocks_damaged"), 0u) << "the bad disk was read first";
+    EXPECT_EQ(*rig.store->Repair(*info, kCreator), 0);
+    ill.disk = DiskState::kOk;
+    ill.emptied = false;
+    rig.client->stocs->UpdateStocs(live);
+    EXPECT_EQ(*rig.store->Repair(*info, kCreator), 1);
+  });
+}
+
 TEST_P(TableStoreTest, AFailedWriteLeavesNothing) {
   Run([&](FabricWorld* world) {
     Rig rig(world);
