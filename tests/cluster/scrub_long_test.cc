@@ -104,8 +104,10 @@ class ScrubTest : public testing::Test {
   }
 
   static std::string Contents(const fs::path& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+    std::ifstream in(path, std::ios::binary | std::ios::ate);
+    std::string bytes(static_cast<size_t>(std::max<std::streamoff>(0, in.tellg())), '\0');
+    in.seekg(0).read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    return bytes;
   }
   static std::optional<FileHeader> HeaderOf(const fs::path& path) {
     char bytes[kFileHeaderBytes];
