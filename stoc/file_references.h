@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "stoc/protocol.h"
 
 namespace nova {
@@ -21,7 +22,8 @@ struct FileReferences {
   struct Reference {
     RangeId range;
     Epoch epoch;
-    uint64_t added_ms = 0;
+    uint64_t added_ms = 0;   // wall clock, for people
+    Nanos since_ns = Now();  // when this process came to know of it; not in the list
   };
   std::vector<Reference> all;  // one of a range
   bool unreadable = false;     // nobody knows whose the file is: it stays

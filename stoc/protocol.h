@@ -132,7 +132,7 @@ struct FileSummary {
   StocFileId file;
   Creator creator;
   uint64_t size = 0;
-  uint64_t age_ms = 0;
+  uint64_t age_ms = 0;   // since it was made, or the StoC was started
   bool damaged = false;  // no field of it: ListFilesReply names those that are
   bool operator==(const FileSummary&) const = default;
   static auto Fields(auto& m) { return std::tie(m.file, m.creator, m.size, m.age_ms); }

@@ -13,10 +13,14 @@ Status UnreadableReferences(const StocFileId& file) {
   return absl::DataLossError(StrCat("the references of ", file.ToString(), " cannot be read"));
 }
 
+// By a clock that does not jump: by the wall clock an orphan stayed for as long as that had gone back, and
+// one that was made a moment ago was old (collection, N4).
+uint64_t AgeMs(Nanos since_ns) {
+  return static_cast<uint64_t>(std::max<Nanos>(0, Now() - since_ns) / kMillisecond);
+}
+
 FileSummary Summarize(const StoredFile& file) {
-  const uint64_t now = WallMs();
-  const uint64_t age = now > file.header.created_ms ? now - file.header.created_ms : 0;
-  return {file.id(), file.header.creator, file.size, age, file.damaged};
+  return {file.id(), file.header.creator, file.size, AgeMs(file.since_ns), file.damaged};
 }
 
 }  // namespace
@@ -102,7 +106,6 @@ std::optional<FileSummary> StoredFiles::Summary(const StocFileId& id) const {
 std::vector<FileSummary> StoredFiles::List(RangeId range, Epoch epoch_below, const StocFileId& after,
                                            size_t limit) const {
   std::vector<FileSummary> files;
-  const uint64_t now = WallMs();
   MutexLock lock(&mu_);
   auto file = files_.upper_bound(after);
   auto shared = references_.upper_bound(after);
@@ -116,8 +119,7 @@ std::vector<FileSummary> StoredFiles::List(RangeId range, Epoch epoch_below, con
       const bool damaged = has_file && file->second->damaged;
       for (const FileReferences::Reference& r : shared->second.all) {  // one of a range
         if (r.range != range || r.epoch >= epoch_below) continue;
-        files.push_back(
-            {shared->first, {r.range, r.epoch, 0}, size, now > r.added_ms ? now - r.added_ms : 0, damaged});
+        files.push_back({shared->first, {r.range, r.epoch, 0}, size, AgeMs(r.since_ns), damaged});
       }
       ++shared;
     } else if (const Creator& creator = file->second->header.creator;
@@ -183,6 +185,7 @@ bool StoredFiles::Recreated(const File& file, const FileHeader& header) {
   file->header.creator.epoch = header.creator.epoch;
   file->header.creator.job = header.creator.job;
   file->header.created_ms = header.created_ms;
+  file->since_ns = Now();
   ++file->rewrites;
   SetDamagedLocked(file.get(), false);
   return true;

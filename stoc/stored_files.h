@@ -17,6 +17,7 @@
 #include <set>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/metrics.h"
 #include "common/base/mutex.h"
 #include "stoc/file_references.h"
@@ -25,7 +26,7 @@
 
 namespace nova {
 
-uint64_t WallMs();  // of files' ages
+uint64_t WallMs();  // of files' making; for people
 
 // What LogFiles keeps of a log.
 struct LogFileState {
@@ -46,6 +47,7 @@ struct StoredFile {
   // Never changes but for epoch, job and age of a whole file, which StoredFiles::Recreated sets.
   FileHeader header;
   std::atomic<uint64_t> size{0};            // of the bytes that are durable
+  std::atomic<Nanos> since_ns{Now()};       // when this process came to know it, as it is: of its age
   std::atomic<bool> writing{true};          // being created
   std::atomic<bool> left_to_writer{false};  // unlisted while it was being created: its writer deletes it
   std::atomic<bool> bad{false};             // bad file (S1)

@@ -27,10 +27,13 @@ struct RulesOff {
   // Incarnation (N1): a StoC that has started again passes for one with its former process's memory.
   bool n1_incarnation = false;
   bool n4_references = false;  // collection (N4): files are deleted although the manifest names them
-  bool r5_wait = false;        // wait (R5): a range opens without waiting for its former owner's lease
+  // Collection (N4): files of the epoch that collects are judged by their age, as those of earlier ones.
+  bool n4_jobs = false;
+  bool r5_wait = false;  // wait (R5): a range opens without waiting for its former owner's lease
   // Release (R5): an owner that releases a range answers reads until it hears that it has.
   bool r5_reads_end = false;
-  bool r6_free = false;  // free (R6): fenced logs and segments are never freed
+  bool r6_free = false;        // free (R6): fenced logs and segments are never freed
+  bool s5_taken_over = false;  // rebuild (S5): a copy where an earlier job's file is stays that job's
 };
 
 }  // namespace nova

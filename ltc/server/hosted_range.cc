@@ -843,7 +843,7 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
       } else if (f.creator.epoch == epoch_ && f.creator.job == 0) {
         listed.damaged.insert(f.file);
       }
-      const bool ours = f.creator.epoch == epoch_;
+      const bool ours = f.creator.epoch == epoch_ && !options_.off.n4_jobs;
       const bool ended = ours ? f.creator.job > 0 && f.creator.job < ended_below : f.age_ms >= grace_ms;
       if (ended && (options_.off.n4_references || !referenced.NamedOn(stoc, f.file)))
         orphans.push_back(f.file);
@@ -851,8 +851,8 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
     if (!orphans.empty()) {
       NOVA_LOG(INFO) << "range " << id_.value() << ": drops " << orphans.size() << " orphans on "
                      << NameOf(stoc);
-      NOVA_RETURN_IF_ERROR(
-          services_->stocs->DropReferences(stoc, id_, epoch_, orphans, deadline, ended_below));
+      NOVA_RETURN_IF_ERROR(services_->stocs->DropReferences(stoc, id_, epoch_, orphans, deadline,
+                                                            options_.off.n4_jobs ? 0 : ended_below));
     }
     if (page.size() < kMaxListedFiles) break;
     after = page.back().file;

@@ -160,6 +160,14 @@ class Nemesis {
     }
     cluster_->network()->set_options(options_->cluster.network);
   }
+  // Wall clocks jump by an hour. Not those of LTCs, by which times to live end.
+  void RunClocks() {
+    while (options_->wall_clocks && !Sleep(Between(300, 3000))) {
+      Count("wall clock jumps");
+      const std::vector<std::string> nodes = cluster_->Names(random_.OneIn(5) ? "coordinator" : "stoc");
+      cluster_->JumpWallClock(Pick(nodes), random_.OneIn(2) ? kHourMs : -kHourMs);
+    }
+  }
   void RunDisks() {
     const std::vector<std::string> stocs = cluster_->Names("stoc");
     while (options_->bad_disks && !Sleep(Between(500, 3000))) {
@@ -315,6 +323,7 @@ class Nemesis {
 
  private:
   static constexpr char kSilentClient[] = "client-silent";
+  static constexpr int64_t kHourMs = 3'600'000;
 
   bool Sleep(Nanos ns) { return stop_->WaitUntil(Now() + ns); }
   Nanos Between(uint64_t least_ms, uint64_t most_ms) {
@@ -811,9 +820,9 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
         while (!stop.HasBeenNotified() && !l->Violated()) l->Step();
       }));
     }
-    for (void (Nemesis::*run)() :
-         {&Nemesis::RunStocs, &Nemesis::RunLtcs, &Nemesis::RunCoordinators, &Nemesis::RunNetwork,
-          &Nemesis::RunDisks, &Nemesis::RunClients, &Nemesis::RunDisasters, &Nemesis::RunScenes}) {
+    for (void (Nemesis::*run)() : {&Nemesis::RunStocs, &Nemesis::RunLtcs, &Nemesis::RunCoordinators,
+                                   &Nemesis::RunNetwork, &Nemesis::RunClocks, &Nemesis::RunDisks,
+                                   &Nemesis::RunClients, &Nemesis::RunDisasters, &Nemesis::RunScenes}) {
       threads.push_back(std::make_unique<Thread>("chaos.nemesis", [run, n = add()] { (n->*run)(); }));
     }
     const Nanos until = Now() + options.duration_ns;
@@ -870,6 +879,7 @@ ChaosOptions ChaosOf(uint64_t seed) {
   o.cluster.ltc.hosted.placement.replicas = 1 + static_cast<int>(random.Uniform(3));
   constexpr Nanos kDownAfter[] = {kSecond, 3 * kSecond, 3600 * kSecond};  // flapping around it, and never
   o.cluster.coordinator.cluster.stoc_down_after_ns = kDownAfter[random.Uniform(std::size(kDownAfter))];
+  o.cluster.coordinator.cluster.share_after_ns = random.OneIn(2) ? kSecond : 10 * kSecond;
   if (random.OneIn(5)) o.cluster.ltc.hosted.min_replicas = o.cluster.ltc.hosted.log_replicas;
   if (random.OneIn(3)) o.cluster.ltc.hosted.range.memtable_size_bytes = 2 << 10;
   if (random.OneIn(3)) o.cluster.disk.latency_ns = static_cast<Nanos>(random.Uniform(5 * kMillisecond));
@@ -911,6 +921,7 @@ std::vector<std::string> ChaosKinds() {
                             "StoC stopped",
                             "StoC lost for good",
                             "StoC back with an empty disk",
+                            "wall clock jumps",
                             "LTC killed",
                             "LTC paused",
                             "LTC cut from coordinators or store",

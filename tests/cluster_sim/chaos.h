@@ -41,13 +41,14 @@ struct ChaosOptions {
   bool kill_coordinators = true;
   bool pauses = true;
   bool cuts = true;
-  bool orderly = true;     // nodes are drained and stopped
-  bool bad_disks = true;   // of StoCs: errors, full, slow, hung
-  bool lost_disks = true;  // one, where tables have two copies or more
-  bool disasters = true;   // faults of several nodes at one moment
-  bool scenes = true;      // faults in the order in which a rule is needed
-  int only_scene = -1;     // of Scene; -1: each in its turn
-  bool all_kinds = true;   // of operations
+  bool orderly = true;      // nodes are drained and stopped
+  bool bad_disks = true;    // of StoCs: errors, full, slow, hung
+  bool lost_disks = true;   // one, where tables have two copies or more
+  bool wall_clocks = true;  // of StoCs and coordinators: they jump by an hour
+  bool disasters = true;    // faults of several nodes at one moment
+  bool scenes = true;       // faults in the order in which a rule is needed
+  int only_scene = -1;      // of Scene; -1: each in its turn
+  bool all_kinds = true;    // of operations
 };
 ChaosOptions ChaosOf(uint64_t seed);  // sizes, threads, delays and clocks differ by the seed
 

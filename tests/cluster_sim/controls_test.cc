@@ -29,6 +29,11 @@ void Only(ChaosOptions* o) {
   o->cluster.ltc.heartbeat_ns =
       100 * kMillisecond;  // a new owner is there soon, within its predecessor's lease
 }
+// StoCs that are lost and come back.
+void Flapping(ChaosOptions* o) {
+  o->cluster.coordinator.cluster.stoc_down_after_ns = kSecond;
+  o->cluster.ltc.hosted.placement.replicas = 2;
+}
 void LateWrites(ChaosOptions* o) {
   o->cluster.network.late_one_in = 100;
   o->cluster.network.late_ns = 4 * kSecond;
@@ -56,10 +61,12 @@ const std::vector<Control>& Controls() {
       {"M2", [](Off o, OffAtCoordinators) { o->m2_edit_first = true; }, Several},
       {"N1", [](Off o, OffAtCoordinators) { o->n1_incarnation = true; }, Several},
       {"N4", [](Off o, OffAtCoordinators) { o->n4_references = true; }},
+      {"N4_jobs", [](Off o, OffAtCoordinators) { o->n4_jobs = true; }},
       {"R5_wait_C3", [](Off o, OffAtCoordinators c) { o->r5_wait = c->c3_lease_wait = true; },
        Only<kUnheardOwner>},
       {"R5_reads", [](Off o, OffAtCoordinators) { o->r5_reads_end = true; }, Only<kSlowRelease>},
       {"R6", [](Off o, OffAtCoordinators) { o->r6_free = true; }},
+      {"S5_taken_over", [](Off o, OffAtCoordinators) { o->s5_taken_over = true; }, Flapping},
   };
   return *controls;
 }
