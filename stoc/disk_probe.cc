@@ -1,5 +1,6 @@
 #include "stoc/disk_probe.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,8 @@ namespace {
 constexpr char kProbePath[] = "PROBE";
 constexpr size_t kProbeBytes = 4096;
 constexpr Nanos kPeriod = kSecond;
+constexpr Nanos kQuick =
+    20 * kMillisecond;  // a sync that takes longer may have been an exception: it is tried again
 
 }  // namespace
 
@@ -23,7 +26,8 @@ DiskProbe::~DiskProbe() {
 void DiskProbe::Run() {
   do {
     watch_->FreeBytes().IgnoreError();
-    if (Now() >= watch_->LastSyncedNs() + sync_period_ns_) Sync();
+    const Nanos period = watch_->Report().sync_ns > kQuick ? kPeriod : sync_period_ns_;
+    if (Now() >= watch_->LastSyncedNs() + std::min(period, sync_period_ns_)) Sync();
   } while (!stop_.WaitUntil(Now() + kPeriod));
 }
 

@@ -1,6 +1,7 @@
 // DiskProbe: asks a StoC's disk once a second how much of it is free, and where nobody else has had it sync
 // anything for a while, writes and syncs a block: so that an idle disk that hangs, fails or became read-only
-// is seen as well, and one that was slow is seen to be well again. Its file, PROBE, means nothing to anybody.
+// is seen as well, and one that was slow is seen to be well again. One sync that took long is followed by
+// others, a second apart, for it says little by itself. Its file, PROBE, means nothing to anybody.
 //
 // Thread safety: all.
 // Ownership:     the watch outlives it. The destructor waits for the disk.
