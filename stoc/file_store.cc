@@ -27,7 +27,6 @@ FileStore::FileStore(Disk* disk, const FileStoreOptions& options, Metrics* metri
     : bytes_read_(metrics->counter("nova_stoc_disk_bytes_total{op=\"read\"}")),
       healed_(metrics->counter("nova_stoc_files_healed_total")),
       disk_has_fault_(options.disk_has_fault),
-      off_(options.off),
       directory_(disk, options.reserve_bytes, options.max_open_files, metrics),
       files_(&directory_, metrics),
       references_(&directory_, &files_),
@@ -77,7 +76,7 @@ Status FileStore::WriteCopy(const StocFileId& id, const Creator& creator, std::s
       files_.IsOrWillBeShared(*there, creator.range)) {
     NOVA_RETURN_IF_ERROR(references_.AddReferences(creator.range, creator.epoch, {id}));
   }
-  return Write(id, creator, data, crc, /*take=*/!off_.s5_taken_over);
+  return Write(id, creator, data, crc, /*take=*/true);
 }
 
 StatusOr<FileStore::WholeFile> FileStore::FindWhole(const StocFileId& id) const {

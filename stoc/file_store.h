@@ -29,7 +29,6 @@
 
 #include "common/base/disk.h"
 #include "common/base/metrics.h"
-#include "common/base/rules_off.h"
 #include "stoc/log_files.h"
 #include "stoc/shared_references.h"
 #include "stoc/store_directory.h"
@@ -40,7 +39,6 @@ namespace nova {
 struct FileStoreOptions {
   uint64_t reserve_bytes = 64 << 20;  // of free disk
   size_t max_open_files = 512;
-  RulesOff off = {};  // tests only
   LogJournalOptions journal = {};
   // The disk has given an error: nothing that is damaged there is healed in its place (repair, S3). Null: it
   // never has.
@@ -114,7 +112,6 @@ class FileStore {
   Counter* const bytes_read_;
   Counter* const healed_;
   const std::function<bool()> disk_has_fault_;
-  const RulesOff off_;
   StoreDirectory directory_;
   StoredFiles files_;
   SharedReferences references_;

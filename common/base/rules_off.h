@@ -32,8 +32,7 @@ struct RulesOff {
   bool r5_wait = false;  // wait (R5): a range opens without waiting for its former owner's lease
   // Release (R5): an owner that releases a range answers reads until it hears that it has.
   bool r5_reads_end = false;
-  bool r6_free = false;        // free (R6): fenced logs and segments are never freed
-  bool s5_taken_over = false;  // rebuild (S5): a copy where an earlier job's file is stays that job's
+  bool r6_free = false;  // free (R6): fenced logs and segments are never freed
 };
 
 }  // namespace nova

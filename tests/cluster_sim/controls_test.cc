@@ -29,11 +29,6 @@ void Only(ChaosOptions* o) {
   o->cluster.ltc.heartbeat_ns =
       100 * kMillisecond;  // a new owner is there soon, within its predecessor's lease
 }
-// StoCs that are lost and come back.
-void Flapping(ChaosOptions* o) {
-  o->cluster.coordinator.cluster.stoc_down_after_ns = kSecond;
-  o->cluster.ltc.hosted.placement.replicas = 2;
-}
 void LateWrites(ChaosOptions* o) {
   o->cluster.network.late_one_in = 100;
   o->cluster.network.late_ns = 4 * kSecond;
@@ -66,7 +61,6 @@ const std::vector<Control>& Controls() {
        Only<kUnheardOwner>},
       {"R5_reads", [](Off o, OffAtCoordinators) { o->r5_reads_end = true; }, Only<kSlowRelease>},
       {"R6", [](Off o, OffAtCoordinators) { o->r6_free = true; }},
-      {"S5_taken_over", [](Off o, OffAtCoordinators) { o->s5_taken_over = true; }, Flapping},
   };
   return *controls;
 }

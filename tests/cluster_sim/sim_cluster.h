@@ -53,7 +53,7 @@ struct SimClusterOptions {
 
   // in all nodes
   void SwitchOff(const RulesOff& off) {
-    ltc.log.off = ltc.hosted.off = stoc.server.off = stoc.files.off = off;
+    ltc.log.off = ltc.hosted.off = stoc.server.off = off;
     network.f3_replace_off = off.f3_replace;
   }
 };
