@@ -3,7 +3,7 @@
 # LTCs and StoCs as processes on loopback, loads and runs YCSB's workload A, and leaves the cluster up.
 #
 #   deploy/quickstart.sh [options]           all of the above
-#   deploy/quickstart.sh start|stop|status|fsck|clean [--dir=DIR]
+#   deploy/quickstart.sh start|stop|status|fsck|clean [--dir=DIR]      start: what does not run of it
 #
 #   --dir=DIR           data, logs and ports                        (build/quickstart)
 #   --port_base=N       first of the ports used                     (7400)
@@ -25,12 +25,12 @@ port_base=7400 ltcs=2 stocs=3 ranges=16 records=100000 operations=100000 threads
 memtable_limit_mb=512 block_cache_mb=128 ycsb=1
 ltc_flags=() stoc_flags=() coordinator_flags=() fsck_flags=()
 
-starting=0
+starting=0 launched=()
 fail() {
   echo "error: $*" >&2
   if [[ $starting == 1 ]]; then  # leave nothing half started
     starting=0
-    kill_all
+    kill_launched
   fi
   exit 2
 }
@@ -171,31 +171,39 @@ start_node() { # name
   esac
 }
 
+# What does not run of it; what runs is left alone.
 start_cluster() {
+  local name port
+  launched=()
   for name in $(nodes); do
-    alive "$name" && fail "$name runs already (deploy/quickstart.sh stop --dir=$dir)"
+    alive "$name" && continue
+    launched+=("$name")
     for port in $(port_of "$name") $(metrics_port_of "$name"); do
       port_taken "$port" && fail "port $port ($name) is taken: give another --port_base"
     done
   done
-  say "starting ZooKeeper, 1 coordinator, $ltcs LTCs, $stocs StoCs"
+  ((${#launched[@]} > 0)) || fail "all of it runs already (deploy/quickstart.sh stop --dir=$dir)"
+  say "starting ${launched[*]}"
   starting=1
-  start_zookeeper
-  start_node coordinator-0
-  wait_ready coordinator-0 30
-  for name in $(nodes); do
-    [[ $name == stoc-* ]] && start_node "$name"
-  done
-  for name in $(nodes); do
-    [[ $name == stoc-* ]] && wait_ready "$name" 30
-  done
-  for name in $(nodes); do
-    [[ $name == ltc-* ]] && start_node "$name"
-  done
-  for name in $(nodes); do
-    [[ $name == ltc-* ]] && wait_ready "$name" 30
-  done
+  start_launched zookeeper
+  start_launched coordinator-
+  start_launched stoc-
+  start_launched ltc-
   starting=0
+}
+
+start_launched() { # prefix: those of them, all at once; and waits for them
+  local name
+  for name in "${launched[@]}"; do
+    case $name in
+      zookeeper) [[ $1 == zookeeper ]] && start_zookeeper ;;
+      "$1"*) start_node "$name" ;;
+    esac
+  done
+  for name in "${launched[@]}"; do
+    [[ $name == "$1"* && $name != zookeeper ]] && wait_ready "$name" 30
+  done
+  return 0
 }
 
 nova() { "$bin/nova" --coordinators="127.0.0.1:$(coordinator_port)" "$@"; }
@@ -238,9 +246,9 @@ stop_named() { # signal seconds name...
   done
 }
 
-kill_all() {
+kill_launched() {
   local name
-  for name in $(nodes); do
+  for name in "${launched[@]}"; do
     alive "$name" && kill -KILL "$(cat "$dir/$name/pid")"
   done
   return 0
