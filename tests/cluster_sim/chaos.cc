@@ -354,15 +354,18 @@ class Nemesis {
     broken_->reads_fail_until_ns = kNever;
     const uint64_t faults = disk->faults();
     const double elsewhere = ReadElsewhere();
+    // Of a table with one copy another file of the same bytes is one that it has left, and names no more.
+    const bool one_copy = options_->cluster.ltc.hosted.placement.replicas == 1;
     const bool flips = random_.OneIn(3);  // of a log's last record nothing behind it would tell
     disk->Add({.path = "files/",
                .op = DiskOp::kRead,
                .action = flips ? FaultAction::kBitFlip : FaultAction::kEio,
                .nth = 1 + random_.Uniform(3),
                .count = 1 + random_.Uniform(30),
-               .where = [cluster = cluster_, stoc, flips](const std::string& path) {
+               .where = [cluster = cluster_, stoc, flips, one_copy](const std::string& path) {
                  const std::string file = FinalName(path);
-                 return (!flips || cluster->IsTable(stoc, file)) && !cluster->IsLastCopy(stoc, file);
+                 const bool table = cluster->IsTable(stoc, file);
+                 return (!flips || table) && !(one_copy && table) && !cluster->IsLastCopy(stoc, file);
                }});
     Sleep(Between(500, 4000));
     if (cluster_->Runs(stoc) && cluster_->wrapped_disk(stoc) == disk) {
