@@ -70,11 +70,17 @@ class FsckTest : public testing::Test {
     file.put(static_cast<char>(byte ^ 1));
     ASSERT_TRUE(file.good()) << path;
   }
+  // A cluster that runs may read it, and mend it, or merge the table away before the second look.
   void ExpectFlippedBitIsFound(const std::vector<std::string>& flags) {
-    const std::filesystem::path table = SomeTable("stoc-1");
-    ASSERT_FALSE(table.empty());
-    ASSERT_NO_FATAL_FAILURE(Flip(table));
-    EXPECT_EQ(Fsck(flags), 1) << out_;
+    std::filesystem::path table;
+    int code = 0;
+    for (int tries = 0; tries < 5 && code == 0; ++tries) {
+      table = SomeTable("stoc-1");
+      ASSERT_FALSE(table.empty());
+      ASSERT_NO_FATAL_FAILURE(Flip(table));
+      code = Fsck(flags);
+    }
+    EXPECT_EQ(code, 1) << out_;
     EXPECT_NE(out_.find("table-damaged range "), std::string::npos) << out_;
     EXPECT_NE(out_.find(StrCat(" stoc-1 files/", table.filename().string(), ": ")), std::string::npos)
         << out_;
