@@ -3,8 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/crc32c.h"
-#include "tests/cluster_sim/scenario.h"
-#include "tests/cluster_sim/table_files.h"
+#include "tests/cluster_sim/copies_world.h"
 
 namespace nova {
 namespace {
@@ -24,26 +23,13 @@ SimClusterOptions Options() {
   return options;
 }
 
-struct World : OneRange {
-  explicit World(const SimClusterOptions& options = Options()) : OneRange(options), random(7) {
-    WaitFor(10 * kSecond, [](const RangeRecord& r) { return r.state == RangeState::kOpen; });
+struct World : CopiesWorld {
+  explicit World(const SimClusterOptions& options = Options()) : CopiesWorld(options), random(7) {
+    OneRange::WaitFor(10 * kSecond, [](const RangeRecord& r) { return r.state == RangeState::kOpen; });
   }
 
-  void Write(int rounds) {
-    for (int r = 0; r < rounds; ++r) {
-      for (int i = 0; i < 100; ++i) {
-        const std::string value = StrCat(++written, std::string(400, 'v'));
-        const Result put = client->Put(KeyOf(i * 10), value);
-        ASSERT_TRUE(put.ok()) << put.message;
-        values[KeyOf(i * 10)] = value;
-      }
-    }
-  }
   void ExpectWhatWasWritten() {
-    for (const auto& [key, value] : values) {
-      const auto got = client->Get(key);
-      EXPECT_EQ(got.value, value) << key << ": " << got.message;
-    }
+    CopiesWorld::ExpectWhatWasWritten();
     EXPECT_EQ(cluster.Metric("ltc", "nova_table_reads_without_good_copy_total"), 0);
   }
 
@@ -119,9 +105,7 @@ struct World : OneRange {
   }
 
   Random random;
-  int written = 0;
-  int damages = 0;  // done
-  std::map<std::string, std::string> values;
+  int damages = 0;    // done
   std::string state;  // that WaitHealed saw last
 };
 
