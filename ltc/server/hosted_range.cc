@@ -877,13 +877,13 @@ void HostedRange::TellMissing(StocId stoc, const Inventory& expected, const List
   const StocFileId manifest{expected.manifest.file, 0};
   MutexLock lock(&copies_mu_);
   if (std::find(members.begin(), members.end(), stoc) != members.end() && !listed.whole.contains(manifest))
-    bad_manifest_ = manifest.owner;
+    damaged_.manifest = manifest.owner;
   for (const StocFileId& file : listed.damaged) {
     if (file == manifest || expected.tables.contains(file)) continue;
-    if (!damaged_logs_.insert(file.owner).second) continue;
+    if (!damaged_.logs.insert(file.owner).second) continue;
     NOVA_LOG(WARNING) << "range " << id_.value() << ": log " << file.owner.ToString() << " is damaged on "
                       << NameOf(stoc);
-    leave_log_ = true;
+    damaged_.leave_log = true;
   }
 }
 
@@ -892,8 +892,8 @@ void HostedRange::LeaveDamaged(const ManifestGroup& manifest) {
   bool leave_log = false;
   {
     MutexLock lock(&copies_mu_);
-    bad = std::exchange(bad_manifest_, Uuid());
-    leave_log = std::exchange(leave_log_, false);
+    bad = std::exchange(damaged_.manifest, Uuid());
+    leave_log = std::exchange(damaged_.leave_log, false);
   }
   if (!bad.IsNil() && bad == manifest.file) RenewManifest("leaves a copy that is damaged or gone");
   if (leave_log && log_ != nullptr) log_->RequestGroupChange();

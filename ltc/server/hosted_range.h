@@ -298,10 +298,13 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   StocStates looked_at_with_;               // and the StoCs then
   mutable Mutex copies_mu_;
   TableCopies table_copies_ ABSL_GUARDED_BY(copies_mu_);
-  Uuid bad_manifest_ ABSL_GUARDED_BY(copies_mu_);  // a file of which a member lacks a good copy; nil: none
-  bool leave_log_ ABSL_GUARDED_BY(copies_mu_) = false;  // a member has a damaged log, found since
-  // Logs that were found damaged: each is left once, for then it is flushed.
-  std::set<Uuid> damaged_logs_ ABSL_GUARDED_BY(copies_mu_);
+  // What audits have found of manifest and logs, for LeaveDamaged.
+  struct DamagedCopies {
+    Uuid manifest;           // a file of which a member lacks a good copy; nil: none
+    bool leave_log = false;  // a member has a damaged log, found since
+    std::set<Uuid> logs;     // that were found damaged: each is left once, for then it is flushed
+  };
+  DamagedCopies damaged_ ABSL_GUARDED_BY(copies_mu_);
 };
 
 }  // namespace nova
