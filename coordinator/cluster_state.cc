@@ -136,7 +136,7 @@ class Stepper {
     WatchStocs(e.wall_ms);
     RefreshStocs();
     MoveRanges();
-    s_.share = now_ < s_.authority_until_ns ? NextShare(options_, s_, now_) : std::nullopt;
+    ShareRanges();
     ForgetEndedLeases();
   }
 
@@ -236,6 +236,7 @@ class Stepper {
     }
     range->record = record;
     range->found_without_owner = false;
+    if (record.state == RangeState::kOpen) range->shared_by = Incarnation();
     s_.changed_ranges.insert(record.id);
   }
 
@@ -292,6 +293,16 @@ class Stepper {
     }
   }
 
+  // What was asked for is asked for again until it is done, whatever would be chosen now.
+  void ShareRanges() {
+    std::optional<ClusterState::Share> next;
+    if (now_ < s_.authority_until_ns) next = NextShare(options_, s_, now_);
+    if (next && s_.share && next->from == s_.share->from) {
+      const auto asked = s_.ranges.find(s_.share->range);
+      if (asked != s_.ranges.end() && asked->second.record.epoch == s_.share->epoch) return;
+    }
+    s_.share = next;
+  }
   // The range that the process is to share, if it is still as it was at the last tick.
   void AddShare(HeartbeatAnswer* answer) const {
     const auto it = s_.ranges.find(s_.share->range);
@@ -317,10 +328,44 @@ class Stepper {
     return found;
   }
 
+  // It was shared, and its owner has not opened it.
+  static bool IsSharedInVain(const ClusterState::Range& range) {
+    return range.shared_by != Incarnation() && range.record.state == RangeState::kSealing &&
+           !range.record.released;
+  }
+  // Who has shared it can take it back, and it is time.
+  bool ComesBack(const ClusterState::Range& range) const {
+    return IsSharedInVain(range) && now_ >= range.shared_ns + options_.share_open_within_ns &&
+           HasFreshLease(options_, s_, range.shared_by, now_);
+  }
+  // Who has shared the range, where that was in vain; else the one with the fewest ranges.
+  static std::vector<Candidate>::iterator PickOwner(const ClusterState::Range& range,
+                                                    std::vector<Candidate>* candidates) {
+    if (IsSharedInVain(range)) {
+      const auto back = std::find_if(candidates->begin(), candidates->end(), [&](const Candidate& c) {
+        return c.node->incarnation == range.shared_by;
+      });
+      if (back != candidates->end()) return back;
+    }
+    return std::min_element(candidates->begin(), candidates->end(),
+                            [](const Candidate& a, const Candidate& b) { return a.ranges < b.ranges; });
+  }
+  // A move of the range has been decided: it is handed over, or comes back.
+  void NoteShare(ClusterState::Range* range) {
+    const bool in_vain = IsSharedInVain(*range);
+    const auto lease = s_.leases.find(range->record.owner_incarnation);
+    if (in_vain && lease != s_.leases.end())
+      lease->second.no_share_before_ns = now_ + options_.share_again_after_ns;
+    const bool shared = s_.share && s_.share->range == range->record.id && range->record.released;
+    range->shared_by = shared ? s_.share->from : Incarnation();
+    range->shared_ns = now_;
+  }
+
   // Nobody serves the range, nor can: it is released, was never owned, or its owner's leases have ended (C2).
   bool MayMove(const ClusterState::Range& range) const {
     const RangeRecord& record = range.record;
     if (range.moving) return false;
+    if (ComesBack(range)) return true;
     if (record.released && !range.found_without_owner) return true;
     if (record.released || record.owner_incarnation == Incarnation()) return Settled();
     const auto lease = s_.leases.find(record.owner_incarnation);
@@ -365,15 +410,14 @@ class Stepper {
     if (candidates.empty()) return;
     for (auto& [id, range] : s_.ranges) {
       if (!MayMove(range)) continue;
-      const auto least =
-          std::min_element(candidates.begin(), candidates.end(),
-                           [](const Candidate& a, const Candidate& b) { return a.ranges < b.ranges; });
+      const auto least = PickOwner(range, &candidates);
       RangeMove move{range.record, range.record};
       if (!options_.off.r1_epoch) move.after.epoch = Epoch(range.record.epoch.value() + 1);
       move.after.state = RangeState::kSealing;
       move.after.owner = least->node->name;
       move.after.owner_incarnation = least->node->incarnation;
       move.after.released = false;
+      NoteShare(&range);
       DisownRange(range);
       range.moving = true;
       range.moving_to = least->node->incarnation;

@@ -57,6 +57,9 @@ struct ClusterOptions {
   uint32_t releases_at_once = 2;   // of one draining LTC
   Nanos share_after_ns =
       10 * kSecond;  // an LTC that is heard for so long shares ranges with others; 0: never
+  // A shared range that is not open after so long goes back to who shared it ...
+  Nanos share_open_within_ns = 10 * kSecond;
+  Nanos share_again_after_ns = 600 * kSecond;  // ... and its owner is given none for so long
   // N5: leaders listen for a StoC that is away for so long, then it is lost; above 0
   Nanos stoc_down_after_ns = 300 * kSecond;
   // N5: a disk that is an outlier for so long is slow, and one that is well for so long is slow no more.
@@ -171,6 +174,7 @@ struct ClusterState {
     Nanos heard_since_ns = kUnheard;  // the first of those without a gap of a lease between them
     Nanos deaf_before_ns = 0;         // ClusterState::deaf_ns then
     Nanos ends_ns = 0;                // for sure
+    Nanos no_share_before_ns = 0;     // it did not open what was shared with it
     std::map<RangeId, Epoch> taken;   // moved away from this incarnation without its release
   };
   struct Range {
@@ -179,6 +183,8 @@ struct ClusterState {
     bool moving = false;               // a RangeMove is under way
     Incarnation moving_to;
     Nanos old_lease_ends_ns = 0;  // R5, of the owner before this epoch's
+    Incarnation shared_by;        // who handed it over to its owner, until that has opened it; none: nobody
+    Nanos shared_ns = 0;          // when that was
     RangeLoad load;               // as last reported by the owner
   };
 

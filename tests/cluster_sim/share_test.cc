@@ -117,6 +117,26 @@ TEST(ShareTest, OneThatDiesInTheMiddleOfItsShareLeavesNoRangeClosed) {
   });
 }
 
+// Heard by the coordinator, and cut from every StoC: it cannot open anything.
+TEST(ShareTest, OneThatReachesNoStocGivesBackWhatItCannotOpen) {
+  Simulate(15, [] {
+    World world;
+    world.cluster.Kill("ltc-1");
+    ASSERT_TRUE(world.cluster.WaitOpen(kRanges, 30 * kSecond));
+    ASSERT_TRUE(world.cluster.Start("ltc-1").ok());
+    for (const std::string& stoc : world.cluster.Names("stoc"))
+      world.cluster.network()->Partition("ltc-1", stoc);
+    const uint64_t epochs = world.Epochs();
+    const Nanos until = Now() + 60 * kSecond;
+    while (world.Epochs() < epochs + 2 && Now() < until) SleepFor(kSecond / 10);
+    EXPECT_TRUE(world.cluster.WaitOpen(kRanges, 20 * kSecond)) << "the range did not come back";
+    EXPECT_EQ(world.Counts()["ltc-1"], 0);
+    SleepFor(120 * kSecond);
+    EXPECT_EQ(world.Epochs(), epochs + 2) << "it was tried again and again";
+    EXPECT_TRUE(world.cluster.WaitOpen(kRanges, kSecond));
+  });
+}
+
 TEST(ShareTest, WithoutItRangesStayWhereTheyAre) {
   Simulate(14, [] {
     SimClusterOptions options = Options();
