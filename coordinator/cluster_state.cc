@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -136,7 +137,7 @@ class Stepper {
     WatchStocs(e.wall_ms);
     RefreshStocs();
     MoveRanges();
-    ShareRanges();
+    s_.share = now_ < s_.authority_until_ns ? NextShare(options_, s_, now_) : std::nullopt;
     ForgetEndedLeases();
   }
 
@@ -221,6 +222,7 @@ class Stepper {
   // Takes a later record. One of a later epoch ends the old owner's right: its leases exclude the range.
   void Replace(ClusterState::Range* range, const RangeRecord& record) {
     const RangeRecord& before = range->record;
+    const Epoch before_epoch = before.epoch;
     if (record.epoch > before.epoch) {
       if (!before.released && before.owner_incarnation != Incarnation()) {
         ClusterState::Lease& lease = s_.leases[before.owner_incarnation];
@@ -236,7 +238,8 @@ class Stepper {
     }
     range->record = record;
     range->found_without_owner = false;
-    if (record.state == RangeState::kOpen) range->shared_by = Incarnation();
+    if (record.state == RangeState::kOpen) range->passed_on = 0;
+    if (record.epoch != before_epoch) range->assigned_ns = now_;
     s_.changed_ranges.insert(record.id);
   }
 
@@ -293,16 +296,6 @@ class Stepper {
     }
   }
 
-  // What was asked for is asked for again until it is done, whatever would be chosen now.
-  void ShareRanges() {
-    std::optional<ClusterState::Share> next;
-    if (now_ < s_.authority_until_ns) next = NextShare(options_, s_, now_);
-    if (next && s_.share && next->from == s_.share->from) {
-      const auto asked = s_.ranges.find(s_.share->range);
-      if (asked != s_.ranges.end() && asked->second.record.epoch == s_.share->epoch) return;
-    }
-    s_.share = next;
-  }
   // The range that the process is to share, if it is still as it was at the last tick.
   void AddShare(HeartbeatAnswer* answer) const {
     const auto it = s_.ranges.find(s_.share->range);
@@ -315,6 +308,7 @@ class Stepper {
   struct Candidate {
     const NodeInfo* node;
     size_t ranges;
+    bool unfit;  // it did not open a range, not long ago
   };
   // LTCs that may be given ranges, by name.
   std::vector<Candidate> Candidates() const {
@@ -323,49 +317,43 @@ class Stepper {
       if (node.role != Role::kLtc || node.draining || !HasFreshLease(options_, s_, node.incarnation, now_))
         continue;
       const auto owned = s_.owned.find(node.incarnation);
-      found.push_back({&node, owned == s_.owned.end() ? 0 : owned->second.size()});
+      found.push_back({&node, owned == s_.owned.end() ? 0 : owned->second.size(),
+                       s_.leases.at(node.incarnation).unfit_until_ns > now_});
     }
     return found;
   }
 
-  // It was shared, and its owner has not opened it.
-  static bool IsSharedInVain(const ClusterState::Range& range) {
-    return range.shared_by != Incarnation() && range.record.state == RangeState::kSealing &&
-           !range.record.released;
+  // The owner is heard, and has not opened the range in time.
+  bool IsOverdue(const ClusterState::Range& range) const {
+    const RangeRecord& record = range.record;
+    if (range.moving || record.state != RangeState::kSealing || record.released ||
+        !HasFreshLease(options_, s_, record.owner_incarnation, now_))
+      return false;
+    const Nanos within = record.log_groups.empty() ? options_.open_within_ns : options_.replay_within_ns;
+    return now_ >= range.assigned_ns + (within << std::min(range.passed_on, 5));
   }
-  // Who has shared it can take it back, and it is time.
-  bool ComesBack(const ClusterState::Range& range) const {
-    return IsSharedInVain(range) && now_ >= range.shared_ns + options_.share_open_within_ns &&
-           HasFreshLease(options_, s_, range.shared_by, now_);
-  }
-  // Who has shared the range, where that was in vain; else the one with the fewest ranges.
-  static std::vector<Candidate>::iterator PickOwner(const ClusterState::Range& range,
-                                                    std::vector<Candidate>* candidates) {
-    if (IsSharedInVain(range)) {
-      const auto back = std::find_if(candidates->begin(), candidates->end(), [&](const Candidate& c) {
-        return c.node->incarnation == range.shared_by;
-      });
-      if (back != candidates->end()) return back;
+  // Who is to be the owner: of those that are fit, or else of all, the one with the fewest ranges. Of a range
+  // that is overdue its owner is out, and so are those that are not fit; null: it stays where it is.
+  static Candidate* PickOwner(const ClusterState::Range& range, bool overdue,
+                              std::vector<Candidate>* candidates) {
+    Candidate* best = nullptr;
+    for (Candidate& c : *candidates) {
+      if (overdue && (c.unfit || c.node->incarnation == range.record.owner_incarnation)) continue;
+      if (best == nullptr || std::tuple(c.unfit, c.ranges) < std::tuple(best->unfit, best->ranges)) best = &c;
     }
-    return std::min_element(candidates->begin(), candidates->end(),
-                            [](const Candidate& a, const Candidate& b) { return a.ranges < b.ranges; });
+    return best;
   }
-  // A move of the range has been decided: it is handed over, or comes back.
-  void NoteShare(ClusterState::Range* range) {
-    const bool in_vain = IsSharedInVain(*range);
+  // An overdue range leaves its owner.
+  void PassOn(ClusterState::Range* range) {
+    ++range->passed_on;
     const auto lease = s_.leases.find(range->record.owner_incarnation);
-    if (in_vain && lease != s_.leases.end())
-      lease->second.no_share_before_ns = now_ + options_.share_again_after_ns;
-    const bool shared = s_.share && s_.share->range == range->record.id && range->record.released;
-    range->shared_by = shared ? s_.share->from : Incarnation();
-    range->shared_ns = now_;
+    if (lease != s_.leases.end()) lease->second.unfit_until_ns = now_ + options_.unfit_for_ns;
   }
 
   // Nobody serves the range, nor can: it is released, was never owned, or its owner's leases have ended (C2).
   bool MayMove(const ClusterState::Range& range) const {
     const RangeRecord& record = range.record;
     if (range.moving) return false;
-    if (ComesBack(range)) return true;
     if (record.released && !range.found_without_owner) return true;
     if (record.released || record.owner_incarnation == Incarnation()) return Settled();
     const auto lease = s_.leases.find(record.owner_incarnation);
@@ -403,21 +391,23 @@ class Stepper {
     return node != s_.nodes.end() && node->second.incarnation == record.owner_incarnation;
   }
 
-  // Decides a move for each range that may move, to the LTC with the fewest ranges.
+  // Decides a move for each range that may move, or is overdue.
   void MoveRanges() {
     if (now_ >= s_.authority_until_ns) return;
     std::vector<Candidate> candidates = Candidates();
     if (candidates.empty()) return;
     for (auto& [id, range] : s_.ranges) {
-      if (!MayMove(range)) continue;
-      const auto least = PickOwner(range, &candidates);
+      const bool may = MayMove(range);
+      if (!may && !IsOverdue(range)) continue;
+      Candidate* const least = PickOwner(range, !may, &candidates);
+      if (least == nullptr) continue;
       RangeMove move{range.record, range.record};
       if (!options_.off.r1_epoch) move.after.epoch = Epoch(range.record.epoch.value() + 1);
       move.after.state = RangeState::kSealing;
       move.after.owner = least->node->name;
       move.after.owner_incarnation = least->node->incarnation;
       move.after.released = false;
-      NoteShare(&range);
+      if (!may) PassOn(&range);
       DisownRange(range);
       range.moving = true;
       range.moving_to = least->node->incarnation;

@@ -15,6 +15,8 @@
 //   - One that it has not heard, when C2's wait is over and either its node is gone or the leader has
 //     listened for `listen_ns`: a node that comes back late, for whatever reason, keeps its ranges (absence
 //     is not death, C2'). Its ranges too wait until the LTCs have settled:
+//   - An LTC that is heard may still be no good, for it may reach no StoC: a range that it does not open in
+//     time goes to another one, and for a while it is the last to be given any.
 //   - Ranges that are nobody's wait until no LTC has been newly heard for `settle_ns`: the first to come is
 //     not given everything. One that is released while this leader looks on does not.
 //   - A move is R1, to the LTC with the fewest ranges: epoch + 1, SEALING, the new owner with its
@@ -57,9 +59,11 @@ struct ClusterOptions {
   uint32_t releases_at_once = 2;   // of one draining LTC
   Nanos share_after_ns =
       10 * kSecond;  // an LTC that is heard for so long shares ranges with others; 0: never
-  // A shared range that is not open after so long goes back to who shared it ...
-  Nanos share_open_within_ns = 10 * kSecond;
-  Nanos share_again_after_ns = 600 * kSecond;  // ... and its owner is given none for so long
+  // A range that its owner, though heard, has not opened after so long goes to another one; longer where logs
+  // are to be replayed, and twice as long after each such move. The owner is given no range for a while.
+  Nanos open_within_ns = 10 * kSecond;
+  Nanos replay_within_ns = 60 * kSecond;
+  Nanos unfit_for_ns = 600 * kSecond;
   // N5: leaders listen for a StoC that is away for so long, then it is lost; above 0
   Nanos stoc_down_after_ns = 300 * kSecond;
   // N5: a disk that is an outlier for so long is slow, and one that is well for so long is slow no more.
@@ -174,7 +178,7 @@ struct ClusterState {
     Nanos heard_since_ns = kUnheard;  // the first of those without a gap of a lease between them
     Nanos deaf_before_ns = 0;         // ClusterState::deaf_ns then
     Nanos ends_ns = 0;                // for sure
-    Nanos no_share_before_ns = 0;     // it did not open what was shared with it
+    Nanos unfit_until_ns = 0;         // it did not open a range in time
     std::map<RangeId, Epoch> taken;   // moved away from this incarnation without its release
   };
   struct Range {
@@ -183,8 +187,8 @@ struct ClusterState {
     bool moving = false;               // a RangeMove is under way
     Incarnation moving_to;
     Nanos old_lease_ends_ns = 0;  // R5, of the owner before this epoch's
-    Incarnation shared_by;        // who handed it over to its owner, until that has opened it; none: nobody
-    Nanos shared_ns = 0;          // when that was
+    Nanos assigned_ns = 0;        // when this leader learned of its owner
+    int passed_on = 0;            // by owners that have not opened it, since it was open last
     RangeLoad load;               // as last reported by the owner
   };
 

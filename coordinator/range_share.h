@@ -9,9 +9,7 @@
 // that is away, or not heard. An LTC takes part when it has been heard for `share_after_ns` without a gap,
 // so one that starts again and again is given nothing and does not hold up the others.
 //
-// An LTC that is heard may still be no good, for it may reach no StoC. A range that it has not opened within
-// `share_open_within_ns` goes back to who shared it, by a seal (R1) as any other move, and it takes part
-// no more for `share_again_after_ns`.
+// One that did not open a range in time is given none for a while.
 //
 // Thread safety: pure functions.   Errors: none.
 #pragma once

@@ -883,6 +883,10 @@ ChaosOptions ChaosOf(uint64_t seed) {
   constexpr Nanos kDownAfter[] = {kSecond, 3 * kSecond, 3600 * kSecond};  // flapping around it, and never
   o.cluster.coordinator.cluster.stoc_down_after_ns = kDownAfter[random.Uniform(std::size(kDownAfter))];
   o.cluster.coordinator.cluster.share_after_ns = random.OneIn(2) ? kSecond : 10 * kSecond;
+  if (random.OneIn(2)) {
+    o.cluster.coordinator.cluster.open_within_ns = kSecond;
+    o.cluster.coordinator.cluster.replay_within_ns = 2 * kSecond;
+  }
   if (random.OneIn(5)) o.cluster.ltc.hosted.min_replicas = o.cluster.ltc.hosted.log_replicas;
   if (random.OneIn(3)) o.cluster.ltc.hosted.range.memtable_size_bytes = 2 << 10;
   if (random.OneIn(3)) o.cluster.disk.latency_ns = static_cast<Nanos>(random.Uniform(5 * kMillisecond));
