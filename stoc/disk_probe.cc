@@ -10,8 +10,8 @@ namespace {
 constexpr char kProbePath[] = "PROBE";
 constexpr size_t kProbeBytes = 4096;
 constexpr Nanos kPeriod = kSecond;
-constexpr Nanos kQuick =
-    20 * kMillisecond;  // a sync that takes longer may have been an exception: it is tried again
+// A sync that takes longer may have been an exception: it is tried again.
+constexpr Nanos kQuick = 20 * kMillisecond;
 
 }  // namespace
 

@@ -65,9 +65,8 @@ struct StocStates {
 // the same, if another one lives: an operator wants it so. On an emptied one it stays.
 //
 // Of the StoCs that have no copy of the part, those whose disks are not slow come first, then those on hosts
-// without one; among equals a hash of
-// the part and the StoC decides: so two ranges that share a table choose the same, and the parts that a lost
-// StoC had go to all the others.
+// without one; among equals a hash of the part and the StoC decides: so two ranges that share a table choose
+// the same, and the parts that a lost StoC had go to all the others.
 std::vector<PartCopy> PlanCopies(const TableInfo& table, const StocStates& stocs, int replicas);
 
 }  // namespace nova
