@@ -78,10 +78,14 @@ inline void AppendInternalKey(std::string* dst, std::string_view stored_key, Seq
 }
 // The internal key that sorts at or before every version <= seq of `stored_key`: a reader at `seq` seeks to
 // it.
+inline void AppendSeekKey(std::string* dst, std::string_view stored_key,
+                          SequenceNumber seq = kMaxSequenceNumber) {
+  dst->reserve(dst->size() + stored_key.size() + kInternalTrailerBytes);
+  AppendInternalKey(dst, stored_key, seq, static_cast<ValueType>(0xff));
+}
 inline std::string MakeSeekKey(std::string_view stored_key, SequenceNumber seq = kMaxSequenceNumber) {
   std::string k;
-  k.reserve(stored_key.size() + kInternalTrailerBytes);
-  AppendInternalKey(&k, stored_key, seq, static_cast<ValueType>(0xff));
+  AppendSeekKey(&k, stored_key, seq);
   return k;
 }
 

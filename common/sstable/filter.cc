@@ -63,9 +63,12 @@ bool Filter::Parse(std::string_view bytes) {
   return true;
 }
 
-bool Filter::MayContain(std::string_view stored_key) const {
+void Filter::Prefetch(uint64_t hash) const {
+  if (!lines_.empty()) __builtin_prefetch(&lines_[LineOf(hash, lines_.size())]);
+}
+
+bool Filter::MayContain(uint64_t hash) const {
   if (lines_.empty()) return true;
-  const uint64_t hash = FilterHash(stored_key);
   const Line& line = lines_[LineOf(hash, lines_.size())];
   uint64_t bits = Mix(hash);
   for (int i = 0; i < probes_; ++i, bits >>= kBitsPerProbe) {

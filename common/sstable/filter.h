@@ -42,7 +42,10 @@ class Filter {
   bool Parse(std::string_view bytes);  // false: no filter
   bool empty() const { return lines_.empty(); }
   size_t memory_bytes() const { return lines_.size() * sizeof(Line); }
-  bool MayContain(std::string_view stored_key) const;  // true without a filter
+  // True without a filter. `hash` is the key's FilterHash.
+  bool MayContain(uint64_t hash) const;
+  // Asks the processor's cache for what MayContain will look at.
+  void Prefetch(uint64_t hash) const;
 
  private:
   struct alignas(64) Line {

@@ -63,6 +63,8 @@ struct TableReader::Rep {
   // lies in `raw`, or, of a compressed block, in *buffer.
   const char* Damage(const BlockHandle& handle, std::string_view raw, std::string_view* payload,
                      std::string* buffer) const;
+  // Asks the processor's cache for what is read first of a block. REQUIRES: the table is mapped.
+  void PrefetchEnds(size_t i) const;
   // The block where the table is mapped; empty: it is not, or the block is damaged.
   std::string_view MappedBlock(size_t i, TableIterator::Check check) const;
 
@@ -119,10 +121,12 @@ size_t TableReader::memory_bytes() const {
   return sizeof(Rep) + rep_->filter.memory_bytes() + rep_->index.memory_bytes();
 }
 
-bool TableReader::MayContain(std::string_view stored_key) const {
+void TableReader::PrefetchFilter(uint64_t hash) const { rep_->filter.Prefetch(hash); }
+
+bool TableReader::MayContain(std::string_view stored_key, uint64_t hash) const {
   const Rep& r = *rep_;
   if (!r.InBounds(stored_key)) return false;
-  if (!r.filter.empty()) return r.filter.MayContain(stored_key);
+  if (!r.filter.empty()) return r.filter.MayContain(hash);
   return stored_key >= StoredKeyOf(r.info.smallest) && stored_key <= StoredKeyOf(r.info.largest);
 }
 
@@ -197,6 +201,14 @@ StatusOr<BlockRef> TableReader::CheckBlock(const BlockHandle& handle, std::strin
   return SharedBytes::Of(std::move(raw));
 }
 
+// A block is parsed from its end, where the restart points are, and then from its beginning, mostly.
+void TableReader::Rep::PrefetchEnds(size_t i) const {
+  const BlockHandle at = index.Handle(i);
+  const char* const begin = mapped.data.data() + at.offset;
+  __builtin_prefetch(begin);
+  __builtin_prefetch(begin + at.size - kBlockTrailerBytes - sizeof(uint32_t));
+}
+
 std::string_view TableReader::Rep::MappedBlock(size_t i, TableIterator::Check check) const {
   if (!mapped) return {};
   const BlockHandle handle = index.Handle(i);
@@ -222,11 +234,13 @@ std::string_view TableReader::mapped_data() const { return rep_->mapped.data; }
 
 void TableReader::MarkWarm() const { rep_->cold.store(false, std::memory_order_relaxed); }
 
-TableReader::Found TableReader::Search(std::string_view stored_key, SequenceNumber seq, Hit* hit) const {
+TableReader::Found TableReader::Search(std::string_view stored_key, uint64_t hash, SequenceNumber seq,
+                                       Hit* hit) const {
   const Rep& r = *rep_;
-  if (!MayContain(stored_key)) return Found::kAbsent;
+  if (!MayContain(stored_key, hash)) return Found::kAbsent;
   for (size_t i = r.index.Find(stored_key, PackTrailer(seq, static_cast<ValueType>(0xff)));
        i < r.index.blocks(); ++i) {
+    r.PrefetchEnds(i);
     const std::string_view block = r.MappedBlock(i, TableIterator::Check::kOnce);
     if (block.empty()) return Found::kCorrupt;
     const Found found = SearchBlock(block, stored_key, seq, hit);
@@ -290,8 +304,8 @@ class MappedReadAhead {
  private:
   static constexpr int kInARow = 3;
   static constexpr uint64_t kFirst = 32 << 10, kMost = 1 << 20;
-  const bool reads_all_;
-  const bool backward_;
+  bool reads_all_;
+  bool backward_;
   size_t position_ = SIZE_MAX - 1;
   int in_a_row_ = 0;
   uint64_t window_ = 0;
@@ -300,10 +314,9 @@ class MappedReadAhead {
 
 struct TableIterator::Rep {
   Rep(bool reads_all, bool is_backward) : backward(is_backward), read_ahead(reads_all, is_backward) {}
+  void Open(std::shared_ptr<const TableReader> another);
   void SeekTo(std::string_view internal_key);
   void PrepareSeek(std::string_view internal_key);
-  // Asks the processor's cache for what is read first of a block. REQUIRES: the table is mapped.
-  void PrefetchEnds(size_t i) const;
   void EnterBlocks(size_t first);
   void EnterBlock(BlockRef ref);
   void Settle(BlockCursor::Result result);
@@ -335,6 +348,15 @@ struct TableIterator::Rep {
   BlockRef supplied;
 };
 
+void TableIterator::Rep::Open(std::shared_ptr<const TableReader> another) {
+  table = std::move(another);
+  read_ahead = MappedReadAhead(check == Check::kEach, backward);
+  state = State::kEnd;
+  status = OkStatus();
+  prepared = SIZE_MAX;
+  block = supplied = {};
+}
+
 void TableIterator::Rep::SeekTo(std::string_view internal_key) {
   const std::string_view stored_key = StoredKeyOf(internal_key);
   // Versions of the key of the lower bound are in the table's part: backwards some of them may still lie
@@ -360,15 +382,7 @@ void TableIterator::Rep::PrepareSeek(std::string_view internal_key) {
   const bool bounded = !info().use_from.empty() || !info().use_to.empty();
   if (bounded || !table->rep_->mapped) return;
   prepared = index().Find(stored_key, TrailerOf(internal_key));
-  PrefetchEnds(std::min(prepared, index().blocks() - 1));
-}
-
-// A block is parsed from its end, where the restart points are, and then from its beginning, mostly.
-void TableIterator::Rep::PrefetchEnds(size_t i) const {
-  const BlockHandle at = index().Handle(i);
-  const char* const begin = table->rep_->mapped.data.data() + at.offset;
-  __builtin_prefetch(begin);
-  __builtin_prefetch(begin + at.size - kBlockTrailerBytes - sizeof(uint32_t));
+  table->rep_->PrefetchEnds(std::min(prepared, index().blocks() - 1));
 }
 
 // Goes to the first entry looked for, in the blocks from `first` on.
@@ -383,7 +397,7 @@ void TableIterator::Rep::EnterBlocks(size_t first) {
   handle = index().Handle(position);
   if (table->rep_->mapped) {
     read_ahead.Enter(position, handle, table->rep_->mapped.data);
-    if (!seeking && !backward && position + 1 < index().blocks()) PrefetchEnds(position + 1);
+    if (!seeking && !backward && position + 1 < index().blocks()) table->rep_->PrefetchEnds(position + 1);
   }
   BlockRef ref{table->rep_->MappedBlock(position, check), nullptr};  // kept by `table`
   if (!ref && lookup) ref = lookup(*table, handle);
@@ -441,6 +455,8 @@ TableIterator::TableIterator(std::shared_ptr<const TableReader> table, BlockLook
   rep_->lookup = std::move(lookup);
 }
 TableIterator::~TableIterator() = default;
+
+void TableIterator::Open(std::shared_ptr<const TableReader> table) { rep_->Open(std::move(table)); }
 
 void TableIterator::SeekToFirst() {
   rep_->prepared = SIZE_MAX;

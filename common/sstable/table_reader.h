@@ -1,7 +1,8 @@
 // TableReader: the metadata of one table, in memory, and the questions that it answers without reading data.
 //
 // A get: MayContain -> FindBlock -> (cache, or fetch and CheckBlock) -> SearchBlock. On a mapped table Search
-// does it all. Nothing here waits or does I/O, but for page faults on mapped data.
+// does it all. The `hash` of a key is its FilterHash: a get asks several tables. Nothing here waits or does
+// I/O, but for page faults on mapped data.
 //
 // Thread safety: const methods from any thread.
 // Ownership: holds index and filter; blocks are the caller's.
@@ -36,7 +37,9 @@ class TableReader {
 
   // False: the table holds no version of the key, or the key lies outside the use-bounds. True is wrong for
   // about 1 % of absent keys at 10 bits a key.
-  bool MayContain(std::string_view stored_key) const;
+  bool MayContain(std::string_view stored_key, uint64_t hash) const;
+  // Asks the processor's cache for what MayContain will look at.
+  void PrefetchFilter(uint64_t hash) const;
   // The block that would hold the newest version with sequence <= seq. False: there is none, and the key is
   // absent.
   bool FindBlock(std::string_view stored_key, SequenceNumber seq, BlockHandle* handle) const;
@@ -65,7 +68,7 @@ class TableReader {
   // All of it is in memory now: `cold` no longer holds.
   void MarkWarm() const;
   // REQUIRES: mapped(). Never kNextBlock.
-  Found Search(std::string_view stored_key, SequenceNumber seq, Hit* hit) const;
+  Found Search(std::string_view stored_key, uint64_t hash, SequenceNumber seq, Hit* hit) const;
 
   // At most `n` stored keys, ascending, that cut the used part of the table into parts of about equal size.
   std::vector<std::string> SplitKeys(size_t n) const;
@@ -95,6 +98,8 @@ class TableIterator : public Iterator {
   TableIterator(std::shared_ptr<const TableReader> table, BlockLookup lookup, Check check = Check::kOnce,
                 Direction direction = Direction::kForward);
   ~TableIterator() override;
+  // The iterator is as a new one of `table`, and keeps the memory that it has.
+  void Open(std::shared_ptr<const TableReader> table);
   void Supply(const BlockHandle& handle, BlockRef block);  // a block that AppendNeeded named
   void SeekToFirst() override;
   void Seek(std::string_view internal_key) override;

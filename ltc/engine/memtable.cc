@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -161,6 +162,8 @@ std::atomic<MemTable::Node*>* MemTable::BucketOf(uint64_t hash) const {
   return &pieces_[bucket / kPieceBuckets][bucket % kPieceBuckets];
 }
 
+void MemTable::PrefetchGet(uint64_t hash) const { __builtin_prefetch(BucketOf(hash)); }
+
 MemTable::Node* MemTable::FindInBucket(std::string_view stored_key, uint64_t hash) const {
   for (Node* n = BucketOf(hash)->load(std::memory_order_acquire); n != nullptr;
        n = n->next_in_bucket.load(std::memory_order_relaxed)) {
@@ -255,14 +258,20 @@ struct MemTable::SeekIndex {
   KeyPieces pieces;
   std::vector<Node*> nodes;
 
-  // The last node before the key; null: there is none.
-  Node* Before(std::string_view stored_key) const {
+  // Counts the nodes before the key; they are the first ones.
+  size_t CountBefore(std::string_view stored_key) const {
     auto [lo, hi] = pieces.Find(stored_key);
     const auto end = std::partition_point(nodes.begin() + static_cast<ptrdiff_t>(lo),
                                           nodes.begin() + static_cast<ptrdiff_t>(hi),
                                           [&](const Node* n) { return n->key() < stored_key; });
-    return end == nodes.begin() ? nullptr : *std::prev(end);
+    return static_cast<size_t>(end - nodes.begin());
   }
+};
+
+struct MemTable::SearchStart {
+  Node* from = nullptr;         // head_, or a node before the key
+  int level = 0;                // where the search begins
+  const Node* until = nullptr;  // a node that is known not to be before the key; null: none is known
 };
 
 void MemTable::IndexList() {
@@ -303,30 +312,40 @@ void MemTable::InsertInList(Node* node, std::array<Node*, kMaxHeight>* before) {
   }
 }
 
-MemTable::Node* MemTable::FindBefore(std::string_view stored_key) const {
-  Node* n = head_;
-  int level = height_.load(std::memory_order_relaxed) - 1;
-  if (const SeekIndex* const index = seek_index_.load(std::memory_order_acquire)) {
-    if (Node* const before = index->Before(stored_key)) {
-      n = before;
-      level = 1;  // there is about one key more on it for each one that the index knows
+MemTable::SearchStart MemTable::StartOf(std::string_view stored_key) const {
+  SearchStart start{head_, height_.load(std::memory_order_relaxed) - 1};
+  const SeekIndex* const index = seek_index_.load(std::memory_order_acquire);
+  if (index == nullptr) return start;
+  const size_t before = index->CountBefore(stored_key);
+  if (before < index->nodes.size()) start.until = index->nodes[before];
+  if (before == 0) return start;
+  start.from = index->nodes[before - 1];
+  start.level = 1;  // there is about one key more on it for each one that the index knows
+  return start;
+}
+
+// Each node is a cache miss, so `until` is told by its address.
+MemTable::Node* MemTable::FindBefore(std::string_view stored_key, const SearchStart& start) const {
+  Node* n = start.from;
+  for (int level = start.level; level >= 0; --level) {
+    for (;;) {
+      Node* const next = n->next(level).load(std::memory_order_acquire);
+      if (next == start.until || !IsBefore(next, stored_key)) break;
+      n = next;
     }
-  }
-  for (; level >= 0; --level) {
-    for (Node* next; IsBefore(next = n->next(level).load(std::memory_order_acquire), stored_key);) n = next;
   }
   return n;
 }
 
-MemTable::Node* MemTable::FindGreaterOrEqual(std::string_view stored_key) const {
-  Node* n = FindBefore(stored_key)->next(0).load(std::memory_order_acquire);
+MemTable::Node* MemTable::FindGreaterOrEqual(std::string_view stored_key, const SearchStart& start) const {
+  Node* n = FindBefore(stored_key, start)->next(0).load(std::memory_order_acquire);
   // one that was listed meanwhile
-  while (IsBefore(n, stored_key)) n = n->next(0).load(std::memory_order_acquire);
+  while (n != start.until && IsBefore(n, stored_key)) n = n->next(0).load(std::memory_order_acquire);
   return n;
 }
 
 const MemTable::Node* MemTable::FindLess(std::string_view stored_key) const {
-  const Node* before = FindBefore(stored_key);
+  const Node* before = FindBefore(stored_key, StartOf(stored_key));
   return before == head_ ? nullptr : before;
 }
 
@@ -351,8 +370,10 @@ bool MemTable::Get(std::string_view stored_key, uint64_t hash, SequenceNumber se
 }
 
 // A place at a version.
-class MemTable::VersionIterator : public Iterator {
+template <typename Base>
+class MemTable::VersionIterator : public Base {
  public:
+  using State = Iterator::State;
   explicit VersionIterator(std::shared_ptr<const void> keep_alive) : keep_alive_(std::move(keep_alive)) {}
   void Resume() final { NOVA_CHECK(false) << "a memtable iterator never needs blocks"; }
   State state() const final { return entry_ == nullptr ? State::kEnd : State::kValid; }
@@ -373,21 +394,30 @@ class MemTable::VersionIterator : public Iterator {
   const std::shared_ptr<const void> keep_alive_;
 };
 
-class MemTable::ScanIterator final : public VersionIterator {
+class MemTable::ScanIterator final : public VersionIterator<MomentIterator> {
  public:
-  ScanIterator(const MemTable* table, SequenceNumber at, std::shared_ptr<const void> keep_alive,
-               Direction direction)
-      : VersionIterator(std::move(keep_alive)),
-        table_(table),
-        at_(at),
-        backward_(direction == Direction::kBackward) {}
+  ScanIterator(MemTable* table, std::shared_ptr<const void> keep_alive, Direction direction)
+      : VersionIterator(std::move(keep_alive)), table_(table), backward_(direction == Direction::kBackward) {}
+  void ReadAt(SequenceNumber seq) override {
+    table_->PrepareScan();
+    at_ = seq;
+    start_ = {};
+    entry_ = nullptr;
+  }
   void SeekToFirst() override {
     GoTo(backward_ ? table_->FindLast() : table_->head_->next(0).load(std::memory_order_acquire));
+  }
+  void PrepareSeek(std::string_view internal_key) override {
+    if (backward_) return;
+    start_ = table_->StartOf(StoredKeyOf(internal_key));
+    __builtin_prefetch(start_.from);
+    __builtin_prefetch(start_.from->bytes() + kNearBytes);
   }
   void Seek(std::string_view internal_key) override {
     const std::string_view key = StoredKeyOf(internal_key);
     if (backward_) return GoTo(table_->FindLess(key));
-    GoTo(table_->FindGreaterOrEqual(key));
+    if (start_.from == nullptr) start_ = table_->StartOf(key);
+    GoTo(table_->FindGreaterOrEqual(key, std::exchange(start_, {})));
     if (entry_ != nullptr && node_->key() == key && entry_->trailer > TrailerOf(internal_key)) Next();
   }
   void Next() override { GoTo(After(node_)); }
@@ -408,25 +438,34 @@ class MemTable::ScanIterator final : public VersionIterator {
     if (entry_ != nullptr) Compose(node);
   }
 
-  const MemTable* const table_;
-  const SequenceNumber at_;
+  static constexpr size_t kNearBytes = 32;  // of a node's key: most keys and links end within 64 from there
+
+  MemTable* const table_;
   const bool backward_;
+  SequenceNumber at_ = 0;
+  SearchStart start_;  // of the Seek that follows; no `from`: not looked up
   const Node* node_ = nullptr;
 };
 
-std::unique_ptr<Iterator> MemTable::NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive,
-                                                  Direction direction) {
+void MemTable::PrepareScan() {
   if (!scanned()) scanned_.store(true, std::memory_order_relaxed);
   const uint64_t until = entries() + kListedAfterScan;
   if (listed_until_.load(std::memory_order_relaxed) < until - kListedAfterScan / 2)
     listed_until_.store(until, std::memory_order_relaxed);
   List();
-  return std::make_unique<ScanIterator>(this, seq, std::move(keep_alive), direction);
+}
+
+std::unique_ptr<MemTable::MomentIterator> MemTable::NewIteratorAt(SequenceNumber seq,
+                                                                  std::shared_ptr<const void> keep_alive,
+                                                                  Direction direction) {
+  auto iterator = std::make_unique<ScanIterator>(this, std::move(keep_alive), direction);
+  iterator->ReadAt(seq);
+  return iterator;
 }
 
 // Every version, over keys sorted once. What it is about to show is fetched ahead: in key order, nothing lies
 // where the cache expects it.
-class MemTable::FlushIterator final : public VersionIterator {
+class MemTable::FlushIterator final : public VersionIterator<Iterator> {
  public:
   FlushIterator(std::vector<SortKey> keys, std::shared_ptr<const void> keep_alive)
       : VersionIterator(std::move(keep_alive)), keys_(std::move(keys)) {}

@@ -71,14 +71,21 @@ class MemTable {
   bool Get(std::string_view stored_key, SequenceNumber seq, Hit* hit) const {
     return Get(stored_key, FilterHash(stored_key), seq, hit);
   }
+  // Asks the processor's cache for what a Get will look at first.
+  void PrefetchGet(uint64_t hash) const;
   // All versions that are linked by now, in order, forward only; never kNeedBlocks. The table must outlive
   // the iterator, which holds `keep_alive`.
   std::unique_ptr<Iterator> NewIterator(std::shared_ptr<const void> keep_alive) const;
   // For a reader at `seq`: of each key only the newest version with sequence <= seq, so that a hot key costs
   // one step. Everything linked by now is found, and perhaps versions linked later. Backwards, Seek takes a
   // key of MakeSeekKey.
-  std::unique_ptr<Iterator> NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive,
-                                          Direction direction = Direction::kForward);
+  class MomentIterator : public Iterator {
+   public:
+    // The iterator is as one that NewIteratorAt makes now. A move to some place has to follow.
+    virtual void ReadAt(SequenceNumber seq) = 0;
+  };
+  std::unique_ptr<MomentIterator> NewIteratorAt(SequenceNumber seq, std::shared_ptr<const void> keep_alive,
+                                                Direction direction = Direction::kForward);
   bool scanned() const { return scanned_.load(std::memory_order_relaxed); }  // a scan has been here
 
   // Memory of versions and keys; an empty table has 0.
@@ -87,10 +94,12 @@ class MemTable {
   uint64_t keys() const { return keys_.load(std::memory_order_relaxed); }        // distinct keys
 
  private:
-  struct SeekIndex;       // keys of the list's second level, as it once was
+  struct SeekIndex;  // keys of the list's second level, as it once was
+  template <typename Base>
   class VersionIterator;  // a position at a version; base of the next two
   class ScanIterator;     // for NewIteratorAt: over the list
   class FlushIterator;    // for NewIterator: over the sorted chain
+  struct SearchStart;     // where a search of the list begins
   struct Node;            // a key
   struct SortKey;         // a key on the chain with 8 bytes to compare
   static constexpr int kMaxHeight = 12;
@@ -126,13 +135,19 @@ class MemTable {
   void IndexList() ABSL_EXCLUSIVE_LOCKS_REQUIRED(list_mu_);
   // The node's key is smaller; false for null.
   static bool IsBefore(const Node* node, std::string_view stored_key);
+  // Where to search the list for a key, as the seek index tells. Reads no node.
+  SearchStart StartOf(std::string_view stored_key) const;
+  // A scan is about to read the list: lists every key that is chained by now, and has writers list the keys
+  // that follow.
+  void PrepareScan();
   // The first key in the list that is not smaller; null: none.
-  Node* FindGreaterOrEqual(std::string_view stored_key) const;
+  Node* FindGreaterOrEqual(std::string_view stored_key, const SearchStart& start) const;
   // The last key in the list that is smaller; null: none.
   const Node* FindLess(std::string_view stored_key) const;
   // The last key in the list; null: none.
   const Node* FindLast() const;
-  Node* FindBefore(std::string_view stored_key) const;  // as FindLess, but head_ for none
+  // As FindLess, but head_ for none.
+  Node* FindBefore(std::string_view stored_key, const SearchStart& start) const;
 
   const MemTableId id_;
   Arena arena_;

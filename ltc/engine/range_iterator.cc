@@ -60,6 +60,12 @@ class RangeIterator::LevelIterator : public Iterator {
     return &keeper_;
   }
   Status status() const override { return table_ ? table_->status() : OkStatus(); }
+  // Lets go of the blocks that it keeps; a Seek has to follow.
+  void Rest() {
+    prepared_ = false;
+    table_ = nullptr;
+    if (iterator_ && !iterator_->value_is_mapped()) iterator_.reset();
+  }
 
  private:
   const TableRef& current() const {
@@ -73,14 +79,19 @@ class RangeIterator::LevelIterator : public Iterator {
   }
   // Sets table_, unless there is none, or its reader is not loaded.
   void OpenReader() {
-    table_.reset();
+    table_ = nullptr;
     if (passed_ >= run_->tables.size()) return;
     // The view keeps the table, and that its reader.
     const TableReader* const mapped = current()->mapped_reader();
     auto reader = mapped != nullptr ? std::shared_ptr<const TableReader>(std::shared_ptr<void>(), mapped)
                                     : current()->reader();
     if (reader == nullptr) return;
-    table_.emplace(std::move(reader), lookup_, TableIterator::Check::kOnce, direction_);
+    if (iterator_) {
+      iterator_->Open(std::move(reader));
+    } else {
+      iterator_.emplace(std::move(reader), lookup_, TableIterator::Check::kOnce, direction_);
+    }
+    table_ = &*iterator_;
   }
   void OpenCurrent() {
     OpenReader();
@@ -89,7 +100,7 @@ class RangeIterator::LevelIterator : public Iterator {
     SkipEnds();
   }
   void SkipEnds() {
-    while (table_ && table_->state() == State::kEnd) {
+    while (table_ != nullptr && table_->state() == State::kEnd) {
       ++passed_;
       seek_key_.clear();
       OpenCurrent();
@@ -104,27 +115,32 @@ class RangeIterator::LevelIterator : public Iterator {
   // Of a Seek that waits for a reader; empty: the move under way is to the first entry.
   std::string seek_key_;
   mutable std::shared_ptr<const void> keeper_;  // a table, once a value of it was to be kept
-  std::optional<TableIterator> table_;          // none: there is none, or its reader is not loaded
+  std::optional<TableIterator> iterator_;       // none: no table was opened yet
+  TableIterator* table_ = nullptr;  // iterator_; null: no table is left, or its reader is not loaded
 };
 
 RangeIterator::RangeIterator(const RangeContext* context, const ReadPoints* points, TableAccess* tables,
-                             ReadPoint at, std::string from, std::string to, Direction direction)
+                             ReadPoint at, std::string_view from, std::string_view to, Direction direction)
     : context_(context),
       points_(points),
       tables_(tables),
       at_(std::move(at)),
-      from_(std::move(from)),
-      to_(std::move(to)),
+      from_(from),
+      to_(to),
       direction_(direction) {
   std::vector<std::unique_ptr<Iterator>> children;
   children.reserve(1 + at_.view->sealed.size() + at_.view->version->runs().size());
   levels_.reserve(at_.view->version->runs().size());
   const auto add_round = [&](const std::shared_ptr<Round>& round) {
     for (const auto& m : round->siblings) {
-      if (m->entries() > 0) children.push_back(m->NewIteratorAt(at_.sequence, round, direction_));
+      if (m->entries() == 0) continue;
+      auto iterator = m->NewIteratorAt(at_.sequence, round, direction_);
+      memtables_.push_back(iterator.get());
+      children.push_back(std::move(iterator));
     }
   };
   add_round(at_.view->active);
+  active_memtables_ = memtables_.size();
   for (const auto& round : at_.view->sealed) add_round(round);
   const BlockLookup lookup = [cache = context_->services->cache](const TableReader& table,
                                                                  const BlockHandle& handle) {
@@ -140,10 +156,30 @@ RangeIterator::RangeIterator(const RangeContext* context, const ReadPoints* poin
 
 RangeIterator::~RangeIterator() = default;
 
+void RangeIterator::Rest() {
+  for (LevelIterator* level : levels_) level->Rest();
+}
+
+// A sealed round takes no entries.
+bool RangeIterator::Renew(ReadPoint* at, std::string_view from, std::string_view to) {
+  if (at->view->generation != generation() || direction_ != Direction::kForward || !error_.ok()) return false;
+  size_t filled = 0;
+  for (const auto& m : at->view->active->siblings) filled += m->entries() > 0 ? 1 : 0;
+  if (filled != active_memtables_) return false;
+  at_ = std::move(*at);
+  for (MomentIterator* m : memtables_) m->ReadAt(at_.sequence);
+  from_ = from;
+  to_ = to;
+  return true;
+}
+
 void RangeIterator::SeekToFirst() {
   has_last_key_ = kept_ = false;
   const std::string& start = direction_ == Direction::kBackward ? to_ : from_;
-  start.empty() ? merged_->SeekToFirst() : merged_->Seek(MakeSeekKey(start));
+  if (start.empty()) return merged_->SeekToFirst();
+  seek_key_.clear();
+  AppendSeekKey(&seek_key_, start);
+  merged_->Seek(seek_key_);
 }
 
 // Backwards the versions of the entry are passed already.

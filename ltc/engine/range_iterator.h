@@ -38,11 +38,16 @@ class RangeIterator {
 
   // Over the stored keys in [from, to); an empty `to` is the end.
   RangeIterator(const RangeContext* context, const ReadPoints* points, TableAccess* tables, ReadPoint at,
-                std::string from, std::string to, Direction direction);
+                std::string_view from, std::string_view to, Direction direction);
   ~RangeIterator();
   RangeIterator(const RangeIterator&) = delete;
   RangeIterator& operator=(const RangeIterator&) = delete;
 
+  // Between two scans: lets go of blocks, and of all else that only an iterator in use should keep.
+  void Rest();
+  // Makes of a forward iterator that rests, or has not moved, a new one, which keeps the memory that it has.
+  // False: it cannot, for the moment's view is another one, or has come by a memtable's first entry since.
+  bool Renew(ReadPoint* at, std::string_view from, std::string_view to);
   void SeekToFirst();  // begins; backwards at the last entry
   void Next();         // leaves an entry. REQUIRES: kValid
   // Goes on to the next entry. Passes at most *steps versions, and counts them down.
@@ -62,7 +67,8 @@ class RangeIterator {
 
  private:
   class LevelIterator;  // the tables of one run, one after another
-  struct Waiting;       // for blocks and readers of tables
+  using MomentIterator = MemTable::MomentIterator;
+  struct Waiting;  // for blocks and readers of tables
 
   // The version is an entry that the reader sees. Takes the expiry off its value.
   bool IsSeen(std::string_view stored_key, SequenceNumber sequence, ValueType type,
@@ -80,11 +86,14 @@ class RangeIterator {
   const RangeContext* const context_;
   const ReadPoints* const points_;
   TableAccess* const tables_;
-  const ReadPoint at_;
-  const std::string from_, to_;
+  ReadPoint at_;
+  std::string from_, to_;
   const Direction direction_;
-  std::vector<LevelIterator*> levels_;  // owned by merged_
+  std::vector<MomentIterator*> memtables_;  // owned by merged_
+  size_t active_memtables_ = 0;             // the first ones of memtables_: the active round's
+  std::vector<LevelIterator*> levels_;      // owned by merged_
   std::unique_ptr<Iterator> merged_;
+  std::string seek_key_;  // where SeekToFirst seeks
   std::string last_key_;  // forward: of the last version at or below the number; backward: of the one kept
   bool has_last_key_ = false;  // last_key_ was set
   // Backward: a version is kept, which is last_key_ and these.

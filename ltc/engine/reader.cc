@@ -1,6 +1,7 @@
 #include "ltc/engine/reader.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -15,6 +16,10 @@ std::string_view Why(const Status& s) { return {s.message().data(), s.message().
 
 // How far the search of the tables has come.
 struct Reader::TablePosition {
+  static constexpr size_t kMostPrepared = 16;  // runs
+
+  size_t prepared = 0;                                      // the first so many runs
+  std::array<TableHandle*, kMostPrepared> prepared_tables;  // of them, what Run::Find finds
   size_t run = 0;
   TableHandle* table = nullptr;  // of that run
   bool in_table = false;         // `handle` is of the block to be looked into
@@ -34,6 +39,7 @@ struct Reader::GetState {
   Executor* on = nullptr;
   SequenceNumber at = 0;
   std::string key;
+  uint64_t hash = 0;  // of the key, as filters and memtables take it
   Nanos deadline_ns = kNever;
   GetDone done;
   TablePosition position;
@@ -75,6 +81,7 @@ void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, Se
                     std::string_view key, Nanos deadline_ns, GetDone done) {
   const RangeView& view = *in;
   const uint64_t hash = FilterHash(key);
+  for (const auto& round : view.sealed) round->SiblingOf(key)->PrefetchGet(hash);
   MemTable::Hit hit;
   if (view.active->SiblingOf(key)->Get(key, hash, at, &hit)) {
     NOVA_DCHECK(IsNewest(view, key, at, hit.sequence)) << "an older round holds a newer version (K3)";
@@ -86,8 +93,9 @@ void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, Se
     return Answer(view, key, at, hit, &done);
   }
   TablePosition position;
+  Prepare(view, key, hash, &position);
   TableReader::Hit found;
-  const TableAnswer tables = SearchTables(view, at, key, &position, &found);
+  const TableAnswer tables = SearchTables(view, at, key, hash, &position, &found);
   toll_->OnGet(on, std::min(static_cast<int>(position.run), view.version->Level0Runs()));
   if (tables == TableAnswer::kFound)
     return Answer(view, key, at, {found.sequence, found.type, found.value}, &done);
@@ -99,22 +107,33 @@ void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, Se
   get->on = on;
   get->at = at;
   get->key = std::string(key);
+  get->hash = hash;
   get->deadline_ns = WaitsUntil(deadline_ns, Now());
   get->done = std::move(done);
   get->position = std::move(position);
   Fetch(tables, std::move(get));
 }
 
+void Reader::Prepare(const RangeView& view, std::string_view key, uint64_t hash, TablePosition* position) {
+  const std::vector<Run>& runs = view.version->runs();
+  position->prepared = std::min(runs.size(), TablePosition::kMostPrepared);
+  for (size_t i = 0; i < position->prepared; ++i) {
+    TableHandle* const table = position->prepared_tables[i] = runs[i].Find(key);
+    const TableReader* const mapped = table == nullptr ? nullptr : table->mapped_reader();
+    if (mapped != nullptr) mapped->PrefetchFilter(hash);
+  }
+}
+
 // A value found lies in p->block, or is mapped. Allocates nothing.
 Reader::TableAnswer Reader::SearchTables(const RangeView& view, SequenceNumber at, std::string_view key,
-                                         TablePosition* p, TableReader::Hit* hit) const {
+                                         uint64_t hash, TablePosition* p, TableReader::Hit* hit) const {
   const std::vector<Run>& runs = view.version->runs();
   for (; p->run < runs.size(); ++p->run) {
     if (!p->in_table) {
-      p->table = runs[p->run].Find(key);
+      p->table = p->run < p->prepared ? p->prepared_tables[p->run] : runs[p->run].Find(key);
       if (p->table == nullptr) continue;
       if (const TableReader* mapped = p->table->mapped_reader()) {
-        const auto found = mapped->Search(key, at, hit);
+        const auto found = mapped->Search(key, hash, at, hit);
         if (found == TableReader::Found::kFound) return TableAnswer::kFound;
         // else it is damaged: it is read again, by a way that can say more
         if (found == TableReader::Found::kAbsent) continue;
@@ -122,7 +141,7 @@ Reader::TableAnswer Reader::SearchTables(const RangeView& view, SequenceNumber a
     }
     const auto reader = p->table->reader();
     if (reader == nullptr) return TableAnswer::kNeedsReader;
-    if (!p->in_table && (!reader->MayContain(key) || !reader->FindBlock(key, at, &p->handle))) continue;
+    if (!p->in_table && (!reader->MayContain(key, hash) || !reader->FindBlock(key, at, &p->handle))) continue;
     for (p->in_table = true; p->in_table;) {
       if (!p->block) p->block = context_->services->cache->Lookup(p->table->info().uuid, p->handle.offset);
       if (!p->block) return TableAnswer::kNeedsBlock;
@@ -138,7 +157,7 @@ Reader::TableAnswer Reader::SearchTables(const RangeView& view, SequenceNumber a
 
 void Reader::Continue(std::unique_ptr<GetState> get) {
   TableReader::Hit hit;
-  const TableAnswer tables = SearchTables(*get->view, get->at, get->key, &get->position, &hit);
+  const TableAnswer tables = SearchTables(*get->view, get->at, get->key, get->hash, &get->position, &hit);
   switch (tables) {
     case TableAnswer::kFound:
       return Answer(*get->view, get->key, get->at, {hit.sequence, hit.type, hit.value}, &get->done);

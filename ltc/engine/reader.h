@@ -40,7 +40,10 @@ class Reader {
 
  private:
   struct TablePosition;  // how far a search of the tables has come
-  struct GetState;       // a get that waits
+  // Finds the table to ask of each of the first runs, and asks the processor's cache for what its filter says
+  // of the key: the misses of all runs come at the same time then.
+  static void Prepare(const RangeView& view, std::string_view key, uint64_t hash, TablePosition* position);
+  struct GetState;  // a get that waits
   struct MultiGetState;
   // kNeedsReader: the table's metadata is not loaded. kNeedsBlock: the block is neither mapped nor in the
   // cache.
@@ -57,7 +60,7 @@ class Reader {
                 SequenceNumber sequence) const;
   // Goes on from *position until the answer is known or a part is not in memory. Allocates nothing. The value
   // of *hit lies in position->block or in a mapped table.
-  TableAnswer SearchTables(const RangeView& view, SequenceNumber at, std::string_view key,
+  TableAnswer SearchTables(const RangeView& view, SequenceNumber at, std::string_view key, uint64_t hash,
                            TablePosition* position, TableReader::Hit* hit) const;
   // Of kCorrupt, for people.
   static std::string DamagedBlock(const TablePosition& at);

@@ -84,22 +84,32 @@ ReadPoint RoundSet::PointOf(Executor* on) {
 }
 
 // A range deletion below the number may have been under way when the view was taken: it is in a later view's
-// list, unless one was dropped since, perhaps this one. Then the point is a later one.
+// list, unless one was dropped since, perhaps this one.
+bool RoundSet::CompleteDeletions(Executor* on, ReadPoint* point) {
+  const RangeView& now = *ViewOf(on);
+  if (now.tombstones_dropped != point->view->tombstones_dropped) return false;
+  if (now.tombstones != point->view->tombstones) {
+    auto view = std::make_shared<RangeView>(*point->view);
+    view->tombstones = now.tombstones;
+    point->view = std::move(view);
+  }
+  return true;
+}
+
 void RoundSet::WithReadPoint(Executor* on, absl::AnyInvocable<void(ReadPoint)> fn) {
   ReadPoint point = PointOf(on);
   const SequenceNumber seq = point.sequence;
   points_->WhenStable(
       on, seq,
       [this, keep = context_->KeepAlive(), on, point = std::move(point), fn = std::move(fn)]() mutable {
-        const RangeView& now = *ViewOf(on);
-        if (now.tombstones_dropped != point.view->tombstones_dropped) return WithReadPoint(on, std::move(fn));
-        if (now.tombstones != point.view->tombstones) {
-          auto view = std::make_shared<RangeView>(*point.view);
-          view->tombstones = now.tombstones;
-          point.view = std::move(view);
-        }
-        fn(std::move(point));
+        CompleteDeletions(on, &point) ? fn(std::move(point)) : WithReadPoint(on, std::move(fn));
       });
+}
+
+std::optional<ReadPoint> RoundSet::StablePoint(Executor* on) {
+  ReadPoint point = PointOf(on);
+  if (points_->sequences().stable() < point.sequence || !CompleteDeletions(on, &point)) return std::nullopt;
+  return point;
 }
 
 // --- sealing

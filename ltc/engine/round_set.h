@@ -15,6 +15,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -57,6 +58,8 @@ class RoundSet {
   ReadPoint PointOf(Executor* on);
   // Calls `fn` on `on` with such a moment once its number is stable; at once if it is.
   void WithReadPoint(Executor* on, absl::AnyInvocable<void(ReadPoint)> fn);
+  // Such a moment whose number is stable, which it is unless others write just now; none: it is not.
+  std::optional<ReadPoint> StablePoint(Executor* on);
 
   // --- sealing
 
@@ -122,6 +125,9 @@ class RoundSet {
     std::shared_ptr<const RangeView> view;
   };
 
+  // Adds to a point whose number is stable the range deletions below that number which its view lacks. False:
+  // one was dropped since, and the caller takes another point.
+  bool CompleteDeletions(Executor* on, ReadPoint* point);
   // An empty round, not published. `scanned`: its memtables expect scans, as the last round saw some.
   std::shared_ptr<Round> NewRound(RoundNumber number, bool scanned);
   // Makes `view` the current one. REQUIRES: its generation is the next.

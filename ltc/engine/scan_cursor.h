@@ -1,4 +1,5 @@
-// ScanCursor: where a scan stands between two of its pages, so that the next page need not seek again.
+// ScanCursor: where a scan stands between two of its pages, so that the next page need not seek again; or the
+// iterator of a scan that has ended, which another one takes over (RangeIterator::Renew).
 //
 // It keeps a RangeIterator, and with that the rounds and tables of one view. A view that another has replaced
 // is let go of at once, whether the scan goes on or not: a caller that rests in the middle of a scan keeps no
@@ -26,15 +27,15 @@ class ScanCursor final : public ViewHolder {
   ScanCursor(const ScanCursor&) = delete;
   ScanCursor& operator=(const ScanCursor&) = delete;
 
-  // Keeps an iterator over views of `rounds`, unless its view is an old one already. It is always the same
-  // range's.
+  // Keeps an iterator over views of `rounds`, in the place of one that it has, unless its view is an old one
+  // already. It is always the same range's. What is not kept is destroyed outside of the lock.
   void Park(RoundSet* rounds, std::unique_ptr<RangeIterator> iterator) {
     if (rounds_ == nullptr) {
       rounds_ = rounds;
       place_ = rounds->view_holders().Add(this);
     }
     MutexLock lock(&mu_);
-    if (rounds->IsCurrent(iterator->generation())) parked_ = std::move(iterator);
+    if (rounds->IsCurrent(iterator->generation())) parked_.swap(iterator);
   }
   // The iterator that was parked last; null: it is gone.
   std::unique_ptr<RangeIterator> Take() {

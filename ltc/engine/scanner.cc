@@ -1,6 +1,7 @@
 #include "ltc/engine/scanner.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "common/base/coding.h"
@@ -32,6 +33,13 @@ void Append(const ScanOp& op, const RangeIterator& it, ScanPage* page) {
 
 }  // namespace
 
+Scanner::Scanner(const RangeContext* context, Level0Toll* toll, ReadPoints* points, RoundSet* rounds,
+                 TableAccess* tables)
+    : context_(context), toll_(toll), points_(points), rounds_(rounds), tables_(tables) {
+  for (size_t i = 0; i < context->services->executors.size(); ++i)
+    spares_.push_back(std::make_unique<ScanCursor>());
+}
+
 struct Scanner::ScanState {
   std::shared_ptr<const void> range;  // kept
   Executor* on = nullptr;
@@ -39,6 +47,7 @@ struct Scanner::ScanState {
   ScanDone done;
   ScanPage page;
   std::unique_ptr<RangeIterator> entries;
+  bool at_end = false;  // `entries` has passed the last key
 };
 
 void Scanner::Scan(Executor* on, ScanOp op, ScanDone done) {
@@ -65,6 +74,10 @@ void Scanner::Scan(Executor* on, ScanOp op, ScanDone done) {
       return scan->done(Outcome::kSnapshotEnded, {});
     return Start(scan);
   }
+  if (std::optional<ReadPoint> point = rounds_->StablePoint(on)) {
+    scan->entries = Seek(on, scan->op, *std::move(point));
+    return Start(scan);
+  }
   rounds_->WithReadPoint(on, [this, scan](ReadPoint point) {
     scan->entries = Seek(scan->on, scan->op, std::move(point));
     Start(scan);
@@ -78,8 +91,11 @@ void Scanner::Start(const std::shared_ptr<ScanState>& scan) {
 
 std::unique_ptr<RangeIterator> Scanner::Seek(Executor* on, const ScanOp& op, ReadPoint at) {
   toll_->OnScan(on, at.view->version->Level0Runs());
-  auto it = std::make_unique<RangeIterator>(context_, points_, tables_, std::move(at), op.from, op.to,
-                                            op.reverse ? Direction::kBackward : Direction::kForward);
+  std::unique_ptr<RangeIterator> it = op.reverse ? nullptr : spares_[on->index()]->Take();
+  if (it == nullptr || !it->Renew(&at, op.from, op.to)) {
+    it = std::make_unique<RangeIterator>(context_, points_, tables_, std::move(at), op.from, op.to,
+                                         op.reverse ? Direction::kBackward : Direction::kForward);
+  }
   it->SeekToFirst();
   return it;
 }
@@ -110,8 +126,8 @@ bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
         steps = kStepsBetweenLooks;
         break;
       case RangeIterator::State::kEnd:
-        scan->done(Outcome::kOk, std::move(scan->page));
-        return false;
+        scan->at_end = true;
+        return EndPage(scan.get(), /*more=*/false);
       case RangeIterator::State::kNeedBlocks:
         if (Now() >= scan->op.deadline_ns) return Fail(scan.get(), Outcome::kUnavailable);
         return it->Fetch(scan->on, scan->op.deadline_ns, [this, scan] { Continue(scan); });
@@ -123,9 +139,19 @@ bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
 
 bool Scanner::EndPage(ScanState* scan, bool more) {
   scan->page.more = more;
-  if (scan->op.cursor != nullptr) scan->op.cursor->Park(rounds_, std::move(scan->entries));
+  if (scan->op.cursor != nullptr && !scan->at_end) {
+    scan->op.cursor->Park(rounds_, std::move(scan->entries));
+  } else {
+    Spare(scan);
+  }
   scan->done(Outcome::kOk, std::move(scan->page));
   return false;
+}
+
+void Scanner::Spare(ScanState* scan) {
+  if (scan->op.reverse) return;
+  scan->entries->Rest();
+  spares_[scan->on->index()]->Park(rounds_, std::move(scan->entries));
 }
 
 bool Scanner::Fail(ScanState* scan, Outcome outcome, std::string why) {

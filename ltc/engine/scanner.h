@@ -13,6 +13,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ltc/engine/level0_toll.h"
 #include "ltc/engine/operations.h"
@@ -27,8 +28,7 @@ namespace nova {
 class Scanner {
  public:
   Scanner(const RangeContext* context, Level0Toll* toll, ReadPoints* points, RoundSet* rounds,
-          TableAccess* tables)
-      : context_(context), toll_(toll), points_(points), rounds_(rounds), tables_(tables) {}
+          TableAccess* tables);
 
   // Calls `done` once: with a page, which says whether more follows, or with an error. A page ends at the
   // limit, at the operation's page_bytes or the range's scan_page_bytes, or at the end of the keys asked for.
@@ -42,6 +42,8 @@ class Scanner {
   void Start(const std::shared_ptr<ScanState>& scan);
   // An iterator at the first key of the scan, in the view of `at`.
   std::unique_ptr<RangeIterator> Seek(Executor* on, const ScanOp& op, ReadPoint at);
+  // Keeps the iterator of a scan that has ended for the next one of its request thread.
+  void Spare(ScanState* scan);
   void Continue(const std::shared_ptr<ScanState>& scan);  // steps until the scan ends or waits
   // Goes on as far as blocks in memory allow. True: the missing blocks arrived meanwhile, so the caller steps
   // again. False: the scan has ended, or goes on by itself.
@@ -58,6 +60,8 @@ class Scanner {
   RoundSet* const rounds_;
   TableAccess* const tables_;
   std::atomic<uint64_t> scans_{0};
+  // [i] keeps the iterator of executor i's last scan: the next one allocates little.
+  std::vector<std::unique_ptr<ScanCursor>> spares_;
 };
 
 }  // namespace nova

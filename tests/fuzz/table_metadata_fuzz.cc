@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/sstable/block_crc.h"
+#include "common/sstable/filter.h"
 #include "common/sstable/footer.h"
 #include "common/sstable/table_builder.h"
 #include "common/sstable/table_reader.h"
@@ -33,7 +34,7 @@ std::string WithFittingFooter(std::string metadata, const Uuid& uuid) {
 void Walk(const std::shared_ptr<const TableReader>& reader, const BlockRef& block) {
   for (const char* key : {"", "a", "key5", "zzzzzzzzzzzz"}) {
     BlockHandle handle;
-    reader->MayContain(key);
+    reader->MayContain(key, FilterHash(key));
     if (reader->FindBlock(key, 7, &handle)) reader->FindNextBlock(handle, &handle);
     TableReader::Hit hit;
     if (block && reader->SearchBlock(block.data, key, 7, &hit) == TableReader::Found::kFound) {

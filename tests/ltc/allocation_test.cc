@@ -197,6 +197,28 @@ TEST_F(AllocationTest, AScanThatItsCallerEndsTakesLittle) {
   }
 }
 
+// The iterators of a scan serve the next one of the same thread: what is left are the page, the caller's
+// request, and what waits for neither.
+TEST_F(AllocationTest, AShortScanAllocatesLittle) {
+  constexpr uint64_t kAScan = 10;
+  Open(/*map_tables=*/true);
+  Fill();
+  ASSERT_TRUE(db_->Flush().ok());
+  ASSERT_TRUE(db_->WaitForBackgroundWork().ok());
+  Fill();
+  int entries = 0;
+  const auto scan = [&](int i) {
+    const Status s =
+        db_->Scan(KeyOf(i), 10, [&](std::string_view, std::string_view) { return ++entries > 0; });
+    ASSERT_TRUE(s.ok()) << s;
+  };
+  scan(0);
+  const uint64_t before = allocations;
+  for (int i = 0; i < kKeys - 10; ++i) scan(i);
+  EXPECT_EQ(entries, 10 * (kKeys - 9));
+  EXPECT_LE(allocations - before, kAScan * (kKeys - 10));
+}
+
 // What a scan takes it gives back, also where nobody writes and so no flush or compaction comes to clean up.
 TEST_F(AllocationTest, ScansAndIteratorsOfAnIdleDatabaseLeaveNothing) {
   Open(/*map_tables=*/true);

@@ -63,6 +63,53 @@ TEST(DbScanTest, ValuesOutliveTheirTablesForTheTimeOfACallback) {
   for (const std::string& name : TablesIn(directory.path())) EXPECT_FALSE(before.contains(name)) << name;
 }
 
+// A scan takes over the iterators of the one before: each kind of change between two of them is seen.
+TEST(DbScanTest, AScanSeesWhatCameSinceTheOneBefore) {
+  for (const bool map_tables : {true, false}) {
+    SCOPED_TRACE(map_tables);
+    const Directory directory;
+    DbOptions options = SmallOptions();
+    options.map_tables = map_tables;
+    auto db = Db::Open(directory.path(), options);
+    ASSERT_TRUE(db.ok()) << db.status();
+    std::map<std::string, std::string> model;
+    const auto check = [&](const char* after) {
+      SCOPED_TRACE(after);
+      for (const uint64_t from : {uint64_t{0}, uint64_t{7}, uint64_t{3}}) {
+        std::map<std::string, std::string> seen;
+        const auto add = [&](std::string_view k, std::string_view v) { return seen.emplace(k, v).second; };
+        ASSERT_TRUE((*db)->Scan({.from = KeyOf(from), .limit = 100}, add).ok());
+        EXPECT_EQ(seen, (std::map<std::string, std::string>(model.lower_bound(KeyOf(from)), model.end())));
+      }
+    };
+    const auto put = [&](uint64_t i, const std::string& value) {
+      ASSERT_TRUE((*db)->Put(KeyOf(i), value).ok());
+      model[KeyOf(i)] = value;
+    };
+    check("opening");
+    put(5, "the first entry of a memtable that a scan has passed over");
+    check("the first entry");
+    put(1, "one more");
+    put(5, "newer");
+    check("more entries");
+    ASSERT_TRUE((*db)->Flush().ok());
+    check("a flush");
+    for (uint64_t i = 0; i < 20; ++i) put(i, std::string(500, static_cast<char>('a' + i)));
+    check("entries over tables");
+    ASSERT_TRUE((*db)->Flush().ok());
+    ASSERT_TRUE((*db)->WaitForBackgroundWork().ok());
+    check("a second flush");
+    ASSERT_TRUE((*db)->DeleteRange(KeyOf(2), KeyOf(4)).ok());
+    model.erase(model.find(KeyOf(2)), model.find(KeyOf(4)));
+    check("a range deletion");
+    ASSERT_TRUE((*db)->Delete(KeyOf(9)).ok());
+    model.erase(KeyOf(9));
+    check("a deletion");
+    put(3, "again");
+    check("a put into a range that was deleted");
+  }
+}
+
 // Against a model: values around the size from which they are referred to, with and without a time to live,
 //   in memory, in tables and in compressed ones, mapped or read through the cache.
 TEST(DbScanTest, ValuesOfAllSizesFromAllPlaces) {

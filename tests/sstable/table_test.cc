@@ -3,6 +3,7 @@
 
 #include "common/base/crc32c.h"
 #include "common/sstable/compression.h"
+#include "common/sstable/filter.h"
 #include "common/sstable/footer.h"
 #include "common/sstable/table_builder.h"
 #include "common/sstable/table_reader.h"
@@ -25,7 +26,8 @@ struct GetResult {
 GetResult Get(const TestTable& table, std::string_view key, SequenceNumber seq) {
   GetResult result;
   BlockHandle handle;
-  if (!table.reader->MayContain(key) || !table.reader->FindBlock(key, seq, &handle)) return result;
+  if (!table.reader->MayContain(key, FilterHash(key)) || !table.reader->FindBlock(key, seq, &handle))
+    return result;
   for (;;) {
     const BlockRef block = table.Block(handle);
     ++result.blocks;
@@ -291,9 +293,9 @@ TEST(TableTest, LargeKeysAndValuesComeBack) {
 TEST(TableTest, UseBoundsHideWhatLiesOutside) {
   const Model model = {{InternalKey("a", 1), "1"}, {InternalKey("b", 1), "2"}, {InternalKey("c", 1), "3"}};
   const TestTable table = BuildTable(model, {.block_size_bytes = 1}, {1, 2}, "b", "c");
-  EXPECT_FALSE(table.reader->MayContain("a"));
-  EXPECT_TRUE(table.reader->MayContain("b"));
-  EXPECT_FALSE(table.reader->MayContain("c"));
+  EXPECT_FALSE(table.reader->MayContain("a", FilterHash("a")));
+  EXPECT_TRUE(table.reader->MayContain("b", FilterHash("b")));
+  EXPECT_FALSE(table.reader->MayContain("c", FilterHash("c")));
   BlockHandle handle;
   EXPECT_FALSE(table.reader->FindBlock("a", 1, &handle));
   EXPECT_TRUE(table.reader->FindBlock("b", 1, &handle));
@@ -340,11 +342,11 @@ TEST(TableTest, BlocksAndCutsAreThoseOfTheUsedPart) {
 TEST(TableTest, MayContainWithoutAFilterKnowsTheKeyRange) {
   const TestTable table =
       BuildTable({{InternalKey("b", 1), ""}, {InternalKey("d", 1), ""}}, {.filter_bits_per_key = 0});
-  EXPECT_FALSE(table.reader->MayContain("a"));
-  EXPECT_TRUE(table.reader->MayContain("b"));
-  EXPECT_TRUE(table.reader->MayContain("c"));
-  EXPECT_TRUE(table.reader->MayContain("d"));
-  EXPECT_FALSE(table.reader->MayContain("e"));
+  EXPECT_FALSE(table.reader->MayContain("a", FilterHash("a")));
+  EXPECT_TRUE(table.reader->MayContain("b", FilterHash("b")));
+  EXPECT_TRUE(table.reader->MayContain("c", FilterHash("c")));
+  EXPECT_TRUE(table.reader->MayContain("d", FilterHash("d")));
+  EXPECT_FALSE(table.reader->MayContain("e", FilterHash("e")));
 }
 
 TEST(TableTest, OptionsOutOfRangeAreBroughtIntoIt) {
@@ -478,7 +480,7 @@ TEST(TableTest, MalformedMetadataWithARightChecksumNeverCrashes) {
     if (!reader.ok()) continue;
     BlockHandle handle;
     for (const char* key : {"", "apple", "b", "zzz"}) {
-      (*reader)->MayContain(key);
+      (*reader)->MayContain(key, FilterHash(key));
       (*reader)->FindBlock(key, 5, &handle);
     }
     uint64_t total = 0;
