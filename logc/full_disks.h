@@ -38,6 +38,7 @@ class FullDisks {
   }
 
  private:
+  // Nobody has told of a full disk for twice the pause.
   bool IsOver(Nanos now) const {
     const Nanos last = last_ns_.load(std::memory_order_relaxed);
     return last == 0 || now - last > 2 * pause_ns_;

@@ -19,11 +19,13 @@
 
 namespace nova {
 
+// See the head of this file. One for each file that is synced by itself.
 class GroupCommit {
  public:
   // `max_records`: of one group.
   explicit GroupCommit(size_t max_records) : max_records_(max_records) {}
 
+  // Returns when the record is written and synced, or was not.
   // `write` is called by one thread at a time, with records of one round: one file holds them.
   Outcome Commit(const LogRecord& record,
                  absl::FunctionRef<Outcome(std::span<const LogRecord* const>)> write) {
@@ -54,12 +56,13 @@ class GroupCommit {
   }
 
  private:
+  // A call of Commit under way; it lies on its caller's stack.
   struct Request {
     explicit Request(const LogRecord* r) : record(r) {}
     const LogRecord* const record;
-    CondVar turn;  // signalled when it is done, or leads
-    bool done = false;
-    Outcome outcome = Outcome::kOk;
+    CondVar turn;                    // signalled when it is done, or leads
+    bool done = false;               // some leader has written it
+    Outcome outcome = Outcome::kOk;  // of the group it was in; valid when it is done
   };
 
   const size_t max_records_;

@@ -37,21 +37,22 @@ namespace nova {
 // share it.
 struct Staging {
   explicit Staging(Buffer b) : buffer(std::move(b)) {}
-  Buffer buffer;
-  size_t used = 0;
+  Buffer buffer;    // of the LTC's pool of staging memory; goes back to it with the last holder
+  size_t used = 0;  // bytes of it that records have
 };
 
 // A record that is not acknowledged.
 struct PendingRecord {
   std::byte* data() const { return staging->buffer.data() + offset; }
-  std::shared_ptr<Staging> staging;
-  size_t offset = 0;  // in the staging buffer
-  size_t bytes = 0;
-  bool sync = false;
-  absl::AnyInvocable<void(Outcome)> done;
+  std::shared_ptr<Staging> staging;        // where its bytes are
+  size_t offset = 0;                       // in the staging buffer
+  size_t bytes = 0;                        // its length, encoded
+  bool sync = false;                       // see LogRecord::sync
+  absl::AnyInvocable<void(Outcome)> done;  // of RangeLog::Append
 };
 
-// Why a log group is replaced.
+// Why a log group is replaced: a member did not answer a ping; it answered, and failed twice all the same or
+// had no room; it refused to open the log; or no member failed (ReplicatedLog::RequestGroupChange).
 enum class ChangeCause { kDead, kSlow, kRefused, kAsked };
 
 class GroupLog : public std::enable_shared_from_this<GroupLog> {
@@ -62,20 +63,22 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
     StocClient* const stocs;
     MemberProbe* const probe;
     const LogOptions options;
-    Counter* const writes;
-    Counter* const appends;
-    Counter* const reposts;
-    Counter* const suspicions;
+    // Metrics.
+    Counter* const writes;      // WRITEs to segments
+    Counter* const appends;     // AppendLogs to files
+    Counter* const reposts;     // of both, those that went out again
+    Counter* const suspicions;  // members that were asked whether they are there
   };
   // Whoever opened the log.
   class Owner {
    public:
     virtual ~Owner() = default;
-    virtual bool fenced() const = 0;
+    virtual bool fenced() const = 0;  // the epoch is over
     // A StoC refuses the epoch.
     virtual void Fence() = 0;
     // The log has closed because of that member.
     virtual void MemberFailed(const LogGroup& group, StocId member, ChangeCause cause) = 0;
+    // A member of `group` that answers pings may be replaced now (deadline, L5). If so it is to be.
     virtual bool MayReplaceLiving(GroupId group) = 0;
     // Calls PostUnposted at the end of the turn.
     virtual void FlushSoon() = 0;
@@ -89,9 +92,9 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   static std::shared_ptr<GroupLog> Open(const Services* services, Xchg* xchg, RangeId range, Epoch epoch,
                                         const LogGroup& group, const std::shared_ptr<Owner>& owner);
 
-  const LogGroup& group() const { return group_; }
-  const Uuid& uuid() const { return uuid_; }
-  RoundNumber round() const { return round_; }
+  const LogGroup& group() const { return group_; }  // whose members have its copies
+  const Uuid& uuid() const { return uuid_; }        // names it at its members, and is in each record's crc
+  RoundNumber round() const { return round_; }      // whose records it holds; 0: a spare log, of none yet
   void set_round(RoundNumber round) { round_ = round; }
 
   // Encodes the record into the staging memory that `pending` has for it.
@@ -101,6 +104,7 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   // Sends as many records as there is room for, each contiguous stretch of staging memory as one post per
   // copy; asks for a further segment when there is none.
   void PostUnposted();
+  // Some record is not acknowledged.
   bool has_pending() const { return !posted_.empty() || !unposted_.empty(); }
   // For good: nothing more is posted or acknowledged.
   void Close() { closed_ = true; }
@@ -117,8 +121,8 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
    public:
     Copy(size_t member, Medium medium) : index_(kMediums * member + medium) {}
     explicit Copy(size_t index) : index_(index) {}
-    size_t index() const { return index_; }
-    size_t member() const { return index_ / kMediums; }
+    size_t index() const { return index_; }              // of it among all copies of the group
+    size_t member() const { return index_ / kMediums; }  // its place in LogGroup::members
     Medium medium() const { return static_cast<Medium>(index_ % kMediums); }
 
    private:
@@ -126,7 +130,7 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   };
   // Which copies lack something that was sent to all of them.
   struct Delivery {
-    Nanos since_ns = 0;
+    Nanos since_ns = 0;        // when it was sent first
     size_t waiting = 0;        // copies that do not have it yet
     std::vector<bool> lacks;   // by copy: it was not delivered yet
     std::vector<bool> failed;  // by copy: the try ended, not delivered
@@ -136,8 +140,8 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
     std::string_view view() const {
       return {reinterpret_cast<const char*>(staging->buffer.data()) + offset, bytes};
     }
-    std::vector<PendingRecord> records;
-    std::shared_ptr<Staging> staging;  // their bytes: [offset, offset + bytes)
+    std::vector<PendingRecord> records;  // in lsn order
+    std::shared_ptr<Staging> staging;    // their bytes: [offset, offset + bytes)
     size_t offset = 0;
     size_t bytes = 0;
     size_t segment = 0;         // where they go: of the log's segments
@@ -146,16 +150,19 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
     bool sync = false;          // there: some record asks for it
     uint64_t acknowledged = 0;  // of the log, when this was posted: an lsn
     uint32_t crc = 0;           // of the bytes, where they go to a file
-    Delivery delivery;
+    Delivery delivery;          // which copies have them
   };
+  // Memory of the same size at every member, where the log's records lie one after another.
   struct Segment {
     std::vector<RemoteBuffer> memory;  // by member of the group
-    uint64_t size = 0;
+    uint64_t size = 0;                 // bytes
   };
+  // A segment, and of a new log its file, that members were asked for and have not all given.
   struct Opening {
     Segment segment;
     Delivery delivery;  // of the requests to open
   };
+  // What is known of a member, beside its copies.
   struct Member {
     bool suspected = false;                // a ping is on its way
     bool near = false;                     // on this host
@@ -219,28 +226,28 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   void FreeAt(size_t member);
 
   const Services* const services_;
-  Xchg* const xchg_;
+  Xchg* const xchg_;  // whose thread alone posts to the log (L2)
   const RangeId range_;
-  const Epoch epoch_;
+  const Epoch epoch_;  // under which members take its records
   const LogGroup group_;
   // There while a method runs: the owner calls it, or what is under way holds both.
   Owner* const owner_;
-  const std::weak_ptr<Owner> owner_life_;
-  const Uuid uuid_;
-  RoundNumber round_ = 0;
-  std::vector<Member> members_;  // as the group's
-  size_t suspected_ = 0;         // of them
-  uint64_t next_lsn_ = 1;
-  LogMarks marks_;  // of the record that is built next
-  std::vector<Segment> segments_;
-  uint64_t used_ = 0;    // of the last segment
-  bool opened_ = false;  // its first segment and its file are there
-  uint64_t file_end_ = 0;
-  std::unique_ptr<Opening> opening_;  // null: none
-  bool watched_ = false;              // a call of Look is due
-  bool closed_ = false;
-  bool freed_ = false;
-  std::deque<PendingRecord> unposted_;
+  const std::weak_ptr<Owner> owner_life_;  // of *owner_; locked by Hold
+  const Uuid uuid_;                        // drawn when the log is made
+  RoundNumber round_ = 0;                  // see round()
+  std::vector<Member> members_;            // as the group's
+  size_t suspected_ = 0;                   // of them
+  uint64_t next_lsn_ = 1;                  // of the record that is built next
+  LogMarks marks_;                         // the same
+  std::vector<Segment> segments_;          // all are there; the last one is filled now
+  uint64_t used_ = 0;                      // of the last segment
+  bool opened_ = false;                    // its first segment and its file are there
+  uint64_t file_end_ = 0;                  // bytes of the log's file that records have; posted or not
+  std::unique_ptr<Opening> opening_;       // null: none
+  bool watched_ = false;                   // a call of Look is due
+  bool closed_ = false;                    // see Close
+  bool freed_ = false;                     // see Free; a file that a member opens after it is freed at once
+  std::deque<PendingRecord> unposted_;     // in lsn order, behind all that is posted
   std::deque<std::shared_ptr<Batch>> posted_;  // acknowledged from the front
 };
 

@@ -30,7 +30,9 @@
 // Parts, each of which asks those before it: MemberProbe (pings), RangeGroups (the groups of a range, one
 // change at a time), GroupLog (one log on the members of a group), LogLane (the logs of a range on a thread).
 //
-// Thread safety: as RangeLog.   Ownership: the StocClient and xchgs outlive it; destroy RangeLogs before it.
+// Thread safety: as RangeLog.
+// Ownership: the StocClient and xchgs outlive it; destroy RangeLogs before it.
+// Errors: of appends, as RangeLog's. Open has none: a member that cannot be reached is replaced (L4).
 #pragma once
 
 #include <functional>
@@ -56,11 +58,13 @@ class LogClient {
   LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs, LogOptions options,
             Metrics* metrics);
   ~LogClient();
+  // The log of a range at one epoch, on a group that the range's record lists. It ends with the handle that is
+  // returned. `change_group` may be called until then, and later for what is under way.
   std::unique_ptr<ReplicatedLog> Open(RangeId range, Epoch epoch, const LogGroup& group,
                                       ChangeGroup change_group);
 
  private:
-  struct Rep;
+  struct Rep;  // what all ranges' logs share
   // A range's log at one epoch: its lanes, its fence, the changes of its group. What is under way keeps it.
   class StocLog;
   class Handle;  // of the engine; ends the epoch's log when it goes

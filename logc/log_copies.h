@@ -39,6 +39,7 @@ using MemTableDone = std::function<bool(MemTableId)>;
 
 class LogCopies {
  public:
+  // Which records a copy may lose without being damaged: see the head of this file.
   enum class Keeps { kWritten, kSynced };
   // Part of a copy, in order: a segment, or the file.
   struct Piece {
@@ -48,6 +49,7 @@ class LogCopies {
   };
 
   LogCopies(const Uuid& log, const MemTableDone& done) : log_(log), done_(done) {}
+  // Reads one more copy: its pieces in the order in which the log was written to them.
   void Add(Keeps keeps, std::vector<Piece> pieces);
 
   // An acknowledged record is in no copy so far; another copy may have it.
@@ -68,15 +70,16 @@ class LogCopies {
  private:
   struct Copy : Held {
     std::string where;  // where its prefix ends
-    uint64_t end = 0;
+    uint64_t end = 0;   // the same, as a place in its last piece
   };
+  // The lowest lsn of which no copy has the record.
   uint64_t FirstMissing() const;
 
   const Uuid log_;
   const MemTableDone& done_;
-  std::vector<std::shared_ptr<const std::string>> bytes_;
-  std::vector<WholeLogRecord> records_;  // [lsn - 1]; without bytes: in no copy
-  std::vector<Copy> copies_;
+  std::vector<std::shared_ptr<const std::string>> bytes_;  // of all pieces; records_ view them
+  std::vector<WholeLogRecord> records_;                    // [lsn - 1]; without bytes: in no copy
+  std::vector<Copy> copies_;                               // in the order in which they were added
 };
 
 }  // namespace nova

@@ -26,7 +26,7 @@ class LogLane : public GroupLog::Owner {
   class Host {
    public:
     virtual ~Host() = default;
-    virtual bool fenced() const = 0;
+    virtual bool fenced() const = 0;  // the epoch is over; from any thread
     // From any thread: the epoch is over, for whatever reason.
     virtual void Fence() = 0;
     // Has the group replaced; every lane is moved then, each on its thread, so that for a while some append
@@ -52,6 +52,7 @@ class LogLane : public GroupLog::Owner {
   void DeleteRound(RoundNumber round);
   // The epoch is over: every pending record ends with kNotOwner.
   void Fail();
+  // Of records appended and not ended; bounded by LogOptions::lane_in_flight_bytes.
   size_t in_flight_bytes() const { return in_flight_bytes_.load(std::memory_order_relaxed); }
 
   // GroupLog::Owner
@@ -59,7 +60,7 @@ class LogLane : public GroupLog::Owner {
   void Fence() override { host_->Fence(); }
   void MemberFailed(const LogGroup& group, StocId member, ChangeCause cause) override;
   bool MayReplaceLiving(GroupId group) override { return groups_->MayReplaceLiving(group); }
-  void FlushSoon() override;
+  void FlushSoon() override;  // once a turn, however many logs ask for it
   void RecordEnded(size_t bytes) override {
     in_flight_bytes_ -= bytes;
     full_disks_->Acknowledged();
@@ -70,6 +71,7 @@ class LogLane : public GroupLog::Owner {
   size_t index() const { return xchg_->options().index; }
   // Room for a record in staging memory. False: none for now. `beyond`: also beyond its bound.
   bool Stage(size_t bytes, bool beyond, PendingRecord* pending);
+  // A new log in group_, of no round yet: one round trip until it has room.
   std::shared_ptr<GroupLog> OpenLog();
   // The log where appends of the round go from now on.
   std::shared_ptr<GroupLog> NewLog(RoundNumber round);
@@ -77,12 +79,14 @@ class LogLane : public GroupLog::Owner {
   // last: its second copy does not count against the bound of staging memory. Where the system itself gives
   // no memory the record ends with kNotOwner, and the range is lost and recovered from its logs.
   void MoveRecord(PendingRecord record, GroupLog* to);
+  // Ends a record with kNotOwner.
   void FailRecord(PendingRecord* record);
+  // Has the log's copies freed at its members; its group needs it no longer.
   void FreeLog(GroupLog* log);
 
-  const GroupLog::Services* const services_;
-  BufferPool* const staging_pool_;
-  RangeGroups* const groups_;
+  const GroupLog::Services* const services_;  // of the LTC
+  BufferPool* const staging_pool_;            // of the LTC: registered memory for encoded records
+  RangeGroups* const groups_;                 // of the range, as the next two
   FullDisks* const full_disks_;
   Host* const host_;
   Xchg* const xchg_;
@@ -91,12 +95,12 @@ class LogLane : public GroupLog::Owner {
 
   LogGroup group_;                                            // of new logs
   std::map<RoundNumber, std::shared_ptr<GroupLog>> current_;  // where appends of a round go
-  // of former groups, until the round is deleted
+  // Logs of former groups that hold records of a round, until the round is deleted.
   std::map<RoundNumber, std::vector<std::shared_ptr<GroupLog>>> older_;
-  std::shared_ptr<GroupLog> spare_;   // opened ahead for the next round
-  std::shared_ptr<Staging> staging_;  // the chunk being filled
-  std::atomic<size_t> in_flight_bytes_{0};
-  bool flush_due_ = false;
+  std::shared_ptr<GroupLog> spare_;         // opened ahead for the next round
+  std::shared_ptr<Staging> staging_;        // the chunk being filled
+  std::atomic<size_t> in_flight_bytes_{0};  // see in_flight_bytes()
+  bool flush_due_ = false;                  // Flush will be called at the end of this turn
 };
 
 }  // namespace nova

@@ -37,7 +37,7 @@
 
 namespace nova {
 
-inline constexpr size_t kLogRecordHeaderBytes = 48;
+inline constexpr size_t kLogRecordHeaderBytes = 48;  // up to the entries
 
 // How far a log had come when one of its records was built. `synced` <= `acknowledged` < the record's lsn.
 struct LogMarks {
@@ -47,6 +47,7 @@ struct LogMarks {
   bool operator==(const LogMarks&) const = default;
 };
 
+// The length of a record when it is encoded, padding included.
 size_t LogRecordBytes(const LogRecord& record);
 // Writes the record at `dst`, which has LogRecordBytes of room. Values are copied and checksummed in one
 // pass.
@@ -58,8 +59,8 @@ void RebindLogRecord(const Uuid& log, uint64_t lsn, const LogMarks& marks, std::
 // A record that is whole: of this log, as it was encoded.
 struct WholeLogRecord {
   uint64_t lsn = 0;
-  LogMarks marks;
-  std::string_view bytes;
+  LogMarks marks;          // as the record says
+  std::string_view bytes;  // of the whole record
 };
 // A header that a record of lsn <= `last_lsn` could have, with its bytes in front of `in`: its length; 0:
 // none. Costs no checksum.
@@ -67,10 +68,12 @@ size_t PlausibleLogRecord(std::string_view in, uint64_t last_lsn);
 // The first `length` bytes of `in`, which PlausibleLogRecord gave; nullopt: they are no record of this log.
 std::optional<WholeLogRecord> CheckLogRecord(const Uuid& log, std::string_view in, size_t length);
 
+// An entry of a record, with the number that it was given.
 struct ParsedLogEntry {
   SequenceNumber sequence = 0;
   LogEntry entry;  // views into the record
 };
+// Calls `fn` with each entry, in order. DataLoss: one is of a type that is not known, and must not be skipped.
 Status ParseLogEntries(const WholeLogRecord& record, const std::function<void(const ParsedLogEntry&)>& fn);
 
 }  // namespace nova

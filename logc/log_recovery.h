@@ -48,13 +48,15 @@ class RangeFences : public std::enable_shared_from_this<RangeFences> {
   static constexpr Nanos kWaitForCopies = 10 * kSecond;  // for members whose copies are needed
   static constexpr Nanos kFenceFor = 60 * kSecond;
 
+  // Which StoCs are fenced by now. Each asked one is in one of the three.
   struct Members {
-    std::map<StocId, FenceReply> fenced;
-    std::set<StocId> silent;  // asked, and neither answered nor failed so far
-    std::set<StocId> failed;  // asked again later
-    Status lost;              // FailedPrecondition: a later epoch was there before
+    std::map<StocId, FenceReply> fenced;  // with the segments and log files that they have of the range
+    std::set<StocId> silent;              // asked, and neither answered nor failed so far
+    std::set<StocId> failed;              // asked again later
+    Status lost;                          // FailedPrecondition: a later epoch was there before
   };
 
+  // Asks all that the record lists; does not wait.
   static std::shared_ptr<RangeFences> Start(StocClient* stocs, const RangeRecord& record);
   // Returns what is known when `enough` of it is, or the deadline has passed.
   Members WaitUntil(const std::function<bool(const Members&)>& enough, Nanos deadline_ns) const;
@@ -62,22 +64,25 @@ class RangeFences : public std::enable_shared_from_this<RangeFences> {
   Members WaitForMost(const std::function<bool(const Members&)>& enough, Nanos deadline_ns) const;
 
  private:
-  struct Request;
+  struct Request;  // one question under way
   RangeFences(StocClient* stocs, RangeId range, Epoch epoch)
       : stocs_(stocs), range_(range), epoch_(epoch), started_ns_(Now()) {}
+  // Sends FENCE to a StoC at that time.
   void Ask(StocId stoc, Nanos start_ns);
+  // Notes the answer, and asks again soon after a failure, until kFenceFor is over.
   void Answered(StocId stoc, StatusOr<FenceReply> reply);
 
   StocClient* const stocs_;
   const RangeId range_;
-  const Epoch epoch_;
-  const Nanos started_ns_;
+  const Epoch epoch_;       // the new owner's
+  const Nanos started_ns_;  // of Start
   mutable Mutex mu_;
-  mutable CondVar changed_;
+  mutable CondVar changed_;  // signalled when members_ changes; with mu_
   Members members_ ABSL_GUARDED_BY(mu_);
 };
 
-// `done`: of the range's manifest.
+// Reads the logs of all groups that the record lists, once members of each are fenced; entries of memtables
+// for which `done`, by the range's manifest, are left out (done memtables, M3).
 StatusOr<RecoveredLogs> RecoverLogs(StocClient* stocs, const RangeRecord& record, const RangeFences& fences,
                                     const MemTableDone& done, Nanos deadline_ns, const RulesOff& off = {});
 // The same, with fences of its own.

@@ -42,11 +42,11 @@ class MemberProbe {
 
   StocClient* const stocs_;
   const std::vector<Xchg*> xchgs_;
-  const Nanos deadline_ns_;
-  const Nanos near_deadline_ns_;
-  Counter* const answered_;
-  Counter* const failed_;
-  std::vector<Asked> asked_;  // [i] belongs to xchg i
+  const Nanos deadline_ns_;       // of one ping
+  const Nanos near_deadline_ns_;  // the same, to a StoC of this host
+  Counter* const answered_;       // pings, a metric
+  Counter* const failed_;         // the same
+  std::vector<Asked> asked_;      // [i] belongs to xchg i
 };
 
 }  // namespace nova

@@ -5,7 +5,9 @@
 // replaced group is needed until every lane opens its logs elsewhere and no log of it is left. A member that
 // answers pings is replaced at most once in `change_pause_ns` (deadline, L5).
 //
-// Thread safety: all.   Ownership: holds nothing.   Errors: none.
+// Thread safety: all, by a lock of its own, a leaf. Nothing waits.
+// Ownership: none taken.
+// Errors: none.
 #pragma once
 
 #include <map>
@@ -21,6 +23,7 @@ namespace nova {
 
 class RangeGroups {
  public:
+  // `first` takes records from the beginning; `lanes`: how many threads open logs.
   RangeGroups(const LogGroup& first, size_t lanes, const LogOptions& options);
 
   enum class Change {
@@ -31,8 +34,9 @@ class RangeGroups {
   Change Begin(GroupId group);
   // As Begin of the current group; nullopt: a change is under way.
   std::optional<LogGroup> BeginAny();
+  // `next` is listed in the range's record: it takes records from here on, and the change has ended.
   void Install(const LogGroup& next);
-  LogGroup Current() const;
+  LogGroup Current() const;  // the group that takes records
   // Whether a member of `group` that answers pings may be replaced now. If so the pause begins.
   bool MayReplaceLiving(GroupId group);
 
@@ -43,7 +47,7 @@ class RangeGroups {
   // The lane opens no log of an earlier group any more.
   void LaneMoved(size_t lane, GroupId group);
 
-  bool any_replaced() const;
+  bool any_replaced() const;  // the group was replaced in this epoch
   // As ReplicatedLog has them; `live` are the StoCs there are.
   std::vector<GroupId> Unused() const;
   std::vector<ExposedRound> Exposed(const std::vector<NodeInfo>& live) const;
@@ -54,10 +58,11 @@ class RangeGroups {
 
   mutable Mutex mu_;
   LogGroup current_ ABSL_GUARDED_BY(mu_);
-  bool changing_ ABSL_GUARDED_BY(mu_) = false;
-  Nanos next_living_change_ns_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<LogGroup> old_ ABSL_GUARDED_BY(mu_);
+  bool changing_ ABSL_GUARDED_BY(mu_) = false;             // between Begin and Install
+  Nanos next_living_change_ns_ ABSL_GUARDED_BY(mu_) = 0;   // see MayReplaceLiving
+  std::vector<LogGroup> old_ ABSL_GUARDED_BY(mu_);         // replaced in this epoch, oldest first
   std::vector<GroupId> lane_groups_ ABSL_GUARDED_BY(mu_);  // of new logs, by lane
+  // Logs that hold records, by group, and the round of each.
   std::map<GroupId, std::map<Uuid, RoundNumber>> logs_ ABSL_GUARDED_BY(mu_);
 };
 
