@@ -10,6 +10,7 @@
 
 namespace nova {
 
+// See the head of this file.
 class CopyBandwidth {
  public:
   explicit CopyBandwidth(uint64_t bytes_per_second) : bucket_(bytes_per_second, kMaxCopyPieceBytes) {}

@@ -19,11 +19,12 @@ namespace nova {
 
 class CopyReads {
  public:
-  static constexpr Nanos kLongestWait = 2 * kSecond;
-  static constexpr size_t kMaxWaiting = 1024;
+  static constexpr Nanos kLongestWait =
+      2 * kSecond;                             // of a read for its turn; what would wait longer is refused
+  static constexpr size_t kMaxWaiting = 1024;  // reads; more are refused
 
  private:
-  struct State;
+  struct State;  // the queue; shared with Turns
 
  public:
   // The next read begins when this one's Turn is gone.

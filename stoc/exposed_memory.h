@@ -33,15 +33,16 @@ struct SessionId {
 };
 
 struct ExposedMemoryOptions {
-  uint64_t max_bytes = uint64_t{1} << 30;
+  uint64_t max_bytes = uint64_t{1} << 30;        // of all pieces, given out or not
   uint64_t min_piece_bytes = uint64_t{1} << 20;  // a power of two
-  // pieces of that size kept registered, so that TryTake finds one
+  // Pieces of that size that are kept registered, so that TryTake finds one.
   size_t spares = 4;
   RulesOff off = {};  // tests only
 };
 
 class ExposedMemory {
  public:
+  // Memory that was given out, under a key of its own; empty: none.
   class Piece {
    public:
     Piece() = default;
@@ -70,25 +71,28 @@ class ExposedMemory {
   // As TryTake; else maps and registers, at the cost of spares of other sizes and other sessions' warm pieces
   // if need be.
   StatusOr<Piece> Take(uint64_t bytes, const SessionId& session);
+  // The connection is gone: nothing more arrives by it, and its warm pieces go to quarantine.
   void SessionGone(const SessionId& session);
   // Revokes what is in quarantine and makes spares of it. False: there was nothing to do.
   bool Recycle();
   // Revokes the piece's key, and registers it remote-READ only. An error leaves it revoked; try again.
   Status Seal(Piece* piece);
 
+  // For metrics and tests. The last three are pieces that nobody has.
   struct Counts {
-    uint64_t mapped_bytes = 0;
-    uint64_t taken_bytes = 0;
+    uint64_t mapped_bytes = 0;   // of all pieces
+    uint64_t taken_bytes = 0;    // of those that are given out
     uint64_t registrations = 0;  // since the start
-    size_t spares = 0;
-    size_t warm = 0;
-    size_t quarantined = 0;
+    size_t spares = 0;           // under a key that nobody was ever told
+    size_t warm = 0;             // kept for one session, under the key that it knows
+    size_t quarantined = 0;      // somebody may still write to them
   };
   Counts counts() const;
   const ExposedMemoryOptions& options() const { return options_; }
 
  private:
   struct Rep;
+  // The two ways back of a piece: see the head of this file.
   void Quarantine(const MemoryRegion& region, bool sealed);
   void KeepWarm(const MemoryRegion& region, const SessionId& by);
 

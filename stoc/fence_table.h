@@ -2,7 +2,9 @@
 // epoch that is under way, so that a FENCE is answered only when nothing of a lower epoch can land any more
 // (manifest, M1).
 //
-// Thread safety: all.   Ownership: none taken.   Errors: false: the epoch is fenced: kNotOwner.
+// Thread safety: all; nothing waits. `drained` runs without the lock.
+// Ownership:     none taken.
+// Errors:        false: the epoch is fenced; the request is answered kNotOwner.
 #pragma once
 
 #include <map>
@@ -18,6 +20,7 @@ class FenceTable {
  public:
   // admit_all: F1 is switched off, tests only
   explicit FenceTable(bool admit_all = false) : admit_all_(admit_all) {}
+  // The epoch is not below the fenced one.
   bool Admits(RangeId range, Epoch epoch) const;
   // Brackets a piece of work. Leave only after an Enter that said true.
   bool Enter(RangeId range, Epoch epoch);
@@ -26,7 +29,7 @@ class FenceTable {
   // runs once, as soon as no work of a lower epoch is inside: before this returns, or on the thread of the
   // last Leave.
   bool Raise(RangeId range, Epoch epoch, absl::AnyInvocable<void()> drained);
-  Epoch epoch(RangeId range) const;
+  Epoch epoch(RangeId range) const;  // below it requests are refused; 0: none was told
 
   // Work between Enter and Leave.
   class Scope {
@@ -38,7 +41,7 @@ class FenceTable {
     }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
-    bool entered() const { return entered_; }
+    bool entered() const { return entered_; }  // false: the epoch is fenced, the work must not be done
 
    private:
     FenceTable* const table_;
@@ -48,13 +51,13 @@ class FenceTable {
   };
 
  private:
-  struct Waiter {
+  struct Waiter {  // a FENCE that is not answered yet
     Epoch epoch;
     absl::AnyInvocable<void()> drained;
   };
   struct Range {
-    Epoch epoch;
-    std::map<Epoch, int> inside;
+    Epoch epoch;                  // see epoch()
+    std::map<Epoch, int> inside;  // how much work of each epoch is under way
     std::vector<Waiter> waiters;
     bool DrainedBelow(Epoch e) const { return inside.empty() || inside.begin()->first >= e; }
   };

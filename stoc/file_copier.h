@@ -54,27 +54,28 @@ class FileCopier {
              CopyBandwidth* bandwidth, Metrics* metrics);
   ~FileCopier();  // as Stop
 
+  // Queues a copy.
   bool Copy(const CopyFileRequest& request, Nanos deadline_ns, Done done);
   // Ends what is under way and answers what waits: kUnavailable.
   void Stop();
 
  private:
-  struct Waiting {
+  struct Waiting {  // a copy that no thread has begun
     CopyFileRequest request;
     Nanos deadline_ns = kNever;
     Done done;
   };
-  struct Result {
+  struct Result {  // how a copy, or a step of it, ended
     Outcome outcome = Outcome::kOk;
     CopyFault fault = CopyFault::kTarget;
     bool ok() const { return outcome == Outcome::kOk; }
   };
-  struct Bytes {
+  struct Bytes {  // of the file, as far as they have come
     std::string data;
     uint32_t crc = 0;  // as its header has it
   };
-  struct Piece;
-  struct State;
+  struct Piece;  // the source's answer to one question
+  struct State;  // what waits, and whether to stop; shared with answers that come late
 
   void Work();  // the body of a copy thread
   // One copy, until it is durable, has failed, or has to be given up.
@@ -82,16 +83,18 @@ class FileCopier {
   // The file, if it is here and whole. False: it is not, as far as can be told before `give_up_ns`.
   bool ReadHere(const CopyFileRequest& request, const FileStore::WholeFile& here, Nanos give_up_ns,
                 Bytes* bytes);
+  // Gets the whole file from its source, piece by piece, and compares size and checksum.
   Result Fetch(const CopyFileRequest& request, Nanos give_up_ns, Bytes* bytes);
   // Adds the next piece to the bytes. Waits for its share of the bandwidth, and while the source is busy.
   Result FetchPiece(const CopyFileRequest& request, Nanos give_up_ns, Bytes* bytes);
   // One question to the source; null: it did not answer in time, or we are to stop.
   std::shared_ptr<const Piece> Ask(const CopyFileRequest& request, uint64_t offset, uint32_t size,
                                    Nanos give_up_ns);
+  // Writes it durably, unless the epoch is fenced by now (F1).
   Outcome Write(const CopyFileRequest& request, const Bytes& bytes);
   // False: we are to stop, or would wait beyond `give_up_ns`.
   bool WaitUntil(Nanos when_ns, Nanos give_up_ns);
-  bool stopping() const;
+  bool stopping() const;  // Stop was called
 
   const FileCopierOptions options_;
   StocClient* const sources_;
@@ -101,7 +104,7 @@ class FileCopier {
   Counter* const copies_;
   Counter* const copied_bytes_;
   Counter* const failures_;
-  const std::shared_ptr<State> state_;
+  const std::shared_ptr<State> state_;  // has a lock of its own
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 

@@ -26,14 +26,15 @@ namespace nova {
 
 inline constexpr size_t kFileHeaderBytes = 80;
 
+// See the head of this file.
 struct FileHeader {
   enum class Kind : uint16_t { kWhole = 1, kAppended = 2, kLog = 3 };
   Kind kind = Kind::kWhole;
-  StocFileId file;
-  Creator creator;
-  uint64_t size = 0;
-  uint64_t created_ms = 0;
-  uint32_t data_crc = 0;
+  StocFileId file;          // whose bytes these are: a renamed file is noticed
+  Creator creator;          // the range that owns it until it is shared, and its epoch and job
+  uint64_t size = 0;        // bytes behind the header; 0 of a file that grows
+  uint64_t created_ms = 0;  // wall clock, for people
+  uint32_t data_crc = 0;    // of those bytes; 0 of a file that grows
   bool operator==(const FileHeader&) const = default;
   std::string Encode() const;
   static StatusOr<FileHeader> Decode(std::string_view bytes);

@@ -18,16 +18,18 @@
 
 namespace nova {
 
+// See the head of this file.
 struct FileReferences {
   struct Reference {
-    RangeId range;
-    Epoch epoch;
+    RangeId range;           // that needs the file
+    Epoch epoch;             // of the owner that added it last
     uint64_t added_ms = 0;   // wall clock, for people
     Nanos since_ns = Now();  // when this process came to know of it; not in the list
   };
   std::vector<Reference> all;  // one of a range
   bool unreadable = false;     // nobody knows whose the file is: it stays
 
+  // The range references it, by `upto` or an earlier epoch.
   bool Has(RangeId range, Epoch upto) const;
   // Again: it has the later epoch.
   void Add(RangeId range, Epoch epoch, uint64_t now_ms);

@@ -38,7 +38,7 @@ namespace nova {
 
 struct FileStoreOptions {
   uint64_t reserve_bytes = 64 << 20;  // of free disk
-  size_t max_open_files = 512;
+  size_t max_open_files = 512;        // kept open for reads
   LogJournalOptions journal = {};
   // The disk has given an error: nothing that is damaged there is healed in its place (repair, S3). Null: it
   // never has.
@@ -51,9 +51,10 @@ class FileStore {
   static StatusOr<std::unique_ptr<FileStore>> Open(Disk* disk, const FileStoreOptions& options,
                                                    Metrics* metrics);
 
+  // The parts.
   LogFiles* logs() { return &logs_; }
   SharedReferences* references() { return &references_; }
-  // For scrubs (S6).
+  // These two for scrubs (S6).
   StoredFiles* stored() { return &files_; }
   StoreDirectory* directory() { return &directory_; }
 
@@ -99,6 +100,7 @@ class FileStore {
 
  private:
   FileStore(Disk* disk, const FileStoreOptions& options, Metrics* metrics);
+  // Enters all files that the directory has.
   Status Load();
   // A file, or a list of references, by its name in the directory.
   Status LoadOne(const std::string& name);

@@ -24,24 +24,25 @@ class KnownStocs {
  public:
   // A StoC, as one exchange thread reaches it.
   struct Target {
-    Peer* peer = nullptr;
-    Incarnation incarnation;
+    Peer* peer = nullptr;                          // of that thread's Xchg
+    Incarnation incarnation;                       // that it is known by; requests reach no other
     std::atomic<uint32_t>* queue_depth = nullptr;  // as its last reply said
   };
 
   explicit KnownStocs(std::vector<Xchg*> xchgs) : xchgs_(std::move(xchgs)), lanes_(xchgs_.size()) {}
 
+  // The coordinator has told which StoCs are live. Those that are not among them any more stay known.
   void Update(const std::vector<NodeInfo>& live);
-  std::vector<NodeInfo> live() const;
-  std::optional<NodeInfo> Find(StocId id) const;
+  std::vector<NodeInfo> live() const;             // as Update said last
+  std::optional<NodeInfo> Find(StocId id) const;  // live or not, as it was last live
   bool IsLive(StocId id) const;
-  uint32_t queue_depth(StocId id) const;
+  uint32_t queue_depth(StocId id) const;  // as its last reply said, to any thread; 0: not known
   // How good a copy there is to read from, the best first: of a live StoC, by its disk, with a short queue.
   // One that is not known is the worst.
   struct Rank {
-    bool away = true;
-    DiskState disk = DiskState::kOk;
-    uint32_t queue_depth = 0;
+    bool away = true;                 // not live
+    DiskState disk = DiskState::kOk;  // as the coordinator says
+    uint32_t queue_depth = 0;         // its requests waiting for the disk
     auto operator<=>(const Rank&) const = default;
   };
   Rank RankOf(StocId id) const;
@@ -53,12 +54,12 @@ class KnownStocs {
   Peer* FindPeer(Xchg* xchg, StocId id, Incarnation incarnation);
 
  private:
-  struct Node {
+  struct Node {  // one that was ever live
     NodeInfo info;
     std::unique_ptr<std::atomic<uint32_t>> queue_depth = std::make_unique<std::atomic<uint32_t>>(0);
   };
-  struct Lane {
-    uint64_t version = 0;
+  struct Lane {            // the Targets of one exchange thread, found as they are asked for
+    uint64_t version = 0;  // of nodes_, when they were found; another: they are looked up anew
     std::map<StocId, Target> targets;
   };
 

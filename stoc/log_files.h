@@ -58,11 +58,13 @@ class LogFiles {
   // inside, nor will be. Tries again what the start could not do for them: until then their size is
   // kUnknownSize, and reads of them are DataLoss.
   std::vector<SealedLogFile> SealLogs(RangeId range, Epoch epoch);
+  // Deletes the range's logs of epochs below `epoch_below`.
   Status DeleteLogs(RangeId range, Epoch epoch_below);
   // Files whose headers could not be read at start, and which may be logs by their names.
   const std::vector<Uuid>& UnreadableLogs() const { return unreadable_; }
 
  private:
+  // Writes what the journal holds into the logs' files, and syncs them.
   Status PutJournalBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(journal_mu_);
   // The disk may have been full at the start, and have room now.
   void PutJournalBackLate();
@@ -80,8 +82,9 @@ class LogFiles {
   // The start could not put the journal back, nor anybody since.
   std::atomic<bool> journal_waits_{false};
   Mutex journal_mu_;  // one use of the journal at a time; held over the disk's work
+  // Before that PutJournalBackLate does not try again.
   Nanos next_put_back_ns_ ABSL_GUARDED_BY(journal_mu_) = 0;
-  // null: the one there is could not be put back, and is left as it is. The first to go: it calls back
+  // Null: the one there is could not be put back, and is left as it is. The first to go: it calls back.
   std::unique_ptr<LogJournal> journal_;
 };
 

@@ -35,22 +35,24 @@ class LogWriter {
   LogWriter(const LogWriterOptions& options, LogFiles* files, FenceTable* fences, Metrics* metrics);
   ~LogWriter();  // as Stop
 
+  // Queues the bytes. `done` gets the outcome once they are written, and synced if the request says so.
   bool Append(const AppendLogRequest& request, absl::AnyInvocable<void(Outcome)> done);
   void Stop();  // finishes what is queued
 
  private:
-  struct Waiting {
+  struct Waiting {  // an append that is queued
     RangeId range;
     Epoch epoch;
-    uint64_t offset = 0;
+    uint64_t offset = 0;  // in the log's file
     bool sync = false;
     std::string bytes;
     absl::AnyInvocable<void(Outcome)> done;
   };
-  using Group = std::vector<Waiting>;  // of one log
-  using Batch = std::map<Uuid, Group>;
+  using Group = std::vector<Waiting>;   // of one log
+  using Batch = std::map<Uuid, Group>;  // by log
 
-  void Work();
+  void Work();  // the body of thread stoc.log.0
+  // Writes a batch, syncs it if any append asks for it, and answers each.
   void Write(Batch* batch);
 
   const LogWriterOptions options_;
@@ -62,7 +64,7 @@ class LogWriter {
   Histogram* const batch_ns_;
 
   Mutex mu_;
-  CondVar changed_;
+  CondVar changed_;  // signalled when something is queued, and by Stop; with mu_
   Batch queued_ ABSL_GUARDED_BY(mu_);
   size_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // and being written
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -66,6 +66,7 @@
 
 namespace nova {
 
+// Types of requests to a StoC; 0x1xx of the types of common/rdma/message.h.
 enum class StocRequest : uint16_t {
   kOpenSegment = 0x101,
   kFreeLogs = 0x102,
@@ -85,9 +86,10 @@ enum class StocRequest : uint16_t {
   kCopyFile = 0x111,
   kReadForCopy = 0x112,
 };
-// of one AddReferences or DropReferences: each may write to the disk
+// Bounds of messages; what is beyond them is malformed, and ends the connection.
+// Of one AddReferences or DropReferences: each file may cost a write to the disk.
 inline constexpr size_t kMaxFilesOfReferences = 256;
-inline constexpr size_t kMaxInlineFileBytes = 64 * 1024;
+inline constexpr size_t kMaxInlineFileBytes = 64 * 1024;         // of one WriteSmallFile
 inline constexpr uint32_t kMaxReadBytes = 18 << 20;              // of one ReadFile
 inline constexpr uint32_t kMaxAppendBytes = 18 << 20;            // of one AppendFile
 inline constexpr uint64_t kMaxLogFileBytes = uint64_t{1} << 40;  // an offset above is malformed
@@ -98,10 +100,11 @@ inline constexpr uint64_t kMaxCopiedFileBytes = 1 << 30;         // a CopyFile a
 // A file, and where it goes: what StocClient sends by the requests of files.
 struct FileWrite {
   StocFileId file;
-  std::vector<StocId> stocs;
+  std::vector<StocId> stocs;  // each gets a copy
   std::string_view data;
 };
 
+// A segment that takes no more WRITEs: Fence has revoked its key.
 struct SealedSegment {
   Uuid log;
   uint32_t index = 0;   // overflow segments of one log, in order
@@ -109,29 +112,32 @@ struct SealedSegment {
   bool operator==(const SealedSegment&) const = default;
   static auto Fields(auto& m) { return std::tie(m.log, m.index, m.memory); }
 };
+// A log's file that takes no more appends.
 struct SealedLogFile {
   static constexpr uint64_t kUnknownSize = ~uint64_t{0};
   Uuid log;
-  // kUnknownSize: what the StoC's journal has of it is not put back; a later seal may tell more
+  // kUnknownSize: what the StoC's journal has of it is not put back; a later seal may tell more.
   uint64_t size = 0;
   bool operator==(const SealedLogFile&) const = default;
   static auto Fields(auto& m) { return std::tie(m.log, m.size); }
 };
+// What the StoC has of the range's logs of lower epochs.
 struct FenceReply {
-  Incarnation incarnation;
-  Uuid store;
+  Incarnation incarnation;  // whose memory the segments are (incarnation, N1)
+  Uuid store;               // whose files these are
   std::vector<SealedSegment> segments;
   std::vector<SealedLogFile> files;
-  std::vector<Uuid> unreadable = {};
+  std::vector<Uuid> unreadable = {};  // files without a readable header: each may be a log, of any range
   static auto Fields(auto& m) {
     return FieldList(m.incarnation, m.store, m.segments, m.files, Tail(m.unreadable));
   }
 };
 
+// A file of a range, as a StoC lists it.
 struct FileSummary {
   StocFileId file;
-  Creator creator;
-  uint64_t size = 0;
+  Creator creator;       // of it; of a shared file the range's reference
+  uint64_t size = 0;     // bytes, without the header
   uint64_t age_ms = 0;   // since it was made, or the StoC was started
   bool damaged = false;  // no field of it: ListFilesReply names those that are
   bool operator==(const FileSummary&) const = default;
@@ -168,10 +174,10 @@ struct AppendLogRequest {
   RangeId range;
   Epoch epoch;
   Uuid log;
-  uint64_t offset = 0;
-  bool sync = false;
-  uint32_t crc = 0;
-  std::string_view bytes;
+  uint64_t offset = 0;     // where in the log's file: posting again is harmless
+  bool sync = false;       // it is answered when they would survive a loss of power
+  uint32_t crc = 0;        // of `bytes`
+  std::string_view bytes;  // whole records
   static auto Fields(auto& m) {
     return FieldList(m.range, m.epoch, m.log, m.offset, m.sync, m.crc, Apart(m.bytes));
   }
@@ -189,14 +195,14 @@ struct OpenFileRequest {
   static auto Fields(auto& m) { return std::tie(m.file, m.creator, m.size); }
 };
 struct OpenFileReply {
-  uint64_t buffer = 0;
-  RemoteBuffer memory;
+  uint64_t buffer = 0;  // names the memory in PersistFile; of this connection
+  RemoteBuffer memory;  // takes the file's bytes by WRITE
   static auto Fields(auto& m) { return std::tie(m.buffer, m.memory); }
 };
 struct PersistFileRequest {
-  uint64_t buffer = 0;
-  uint32_t size = 0;
-  uint32_t crc = 0;
+  uint64_t buffer = 0;  // as OpenFileReply's
+  uint32_t size = 0;    // of the file
+  uint32_t crc = 0;     // of its bytes; compared before they are written
   static auto Fields(auto& m) { return std::tie(m.buffer, m.size, m.crc); }
 };
 struct WriteSmallFileRequest {
@@ -210,9 +216,9 @@ struct WriteSmallFileRequest {
 struct AppendFileRequest {
   StocFileId file;
   Creator creator;
-  uint64_t offset = 0;
-  bool create = false;
-  uint32_t crc = 0;
+  uint64_t offset = 0;  // must be the file's end
+  bool create = false;  // makes the file, at offset 0
+  uint32_t crc = 0;     // of `bytes`
   std::string_view bytes;
   static auto Fields(auto& m) {
     return FieldList(m.file, m.creator, m.offset, m.create, m.crc, Apart(m.bytes));
@@ -252,13 +258,14 @@ struct ListFilesReply {
   std::vector<StocFileId> damaged = {};  // of them (scrub, S6)
   static auto Fields(auto& m) { return FieldList(m.files, Tail(m.damaged)); }
 };
+// Whose fault a copy's failure is: another source, or another target, may do.
 enum class CopyFault : uint8_t { kTarget = 0, kSource = 1 };
 struct CopyFileRequest {
   StocFileId file;
-  Creator creator;
-  StocId source;
-  Incarnation incarnation;
-  uint64_t size = 0;
+  Creator creator;          // references the copy from then on
+  StocId source;            // has the file
+  Incarnation incarnation;  // of the source, as the caller knows it
+  uint64_t size = 0;        // of the file; another is damage
   static auto Fields(auto& m) { return std::tie(m.file, m.creator, m.source, m.incarnation, m.size); }
   bool Valid() const { return size <= kMaxCopiedFileBytes; }
 };
@@ -275,9 +282,9 @@ struct ReadForCopyRequest {
   bool Valid() const { return size <= kMaxCopyPieceBytes; }
 };
 struct ReadForCopyReply {
-  uint64_t data_size = 0;
-  uint32_t data_crc = 0;
-  std::string_view bytes;
+  uint64_t data_size = 0;  // of the whole file, by its header
+  uint32_t data_crc = 0;   // the same
+  std::string_view bytes;  // from the offset on; fewer than asked for at the end
   static auto Fields(auto& m) { return FieldList(m.data_size, m.data_crc, Apart(m.bytes)); }
 };
 struct PingRequest {

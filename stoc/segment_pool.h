@@ -33,51 +33,59 @@ class SegmentPool {
  public:
   SegmentPool(ExposedMemory* memory, Metrics* metrics);
 
+  // The answer to an open; `memory`, where the log's records go, is valid if the outcome is kOk.
   struct Opened {
     Outcome outcome = Outcome::kBusy;
     RemoteBuffer memory;
   };
   // Opens with memory that is at hand; nullopt: none is, call OpenSlow on a control thread.
   std::optional<Opened> Open(const OpenSegmentRequest& request, const SessionId& session);
+  // Opens with memory that is registered now, if need be; waits.
   Opened OpenSlow(const OpenSegmentRequest& request, const SessionId& session);
+  // Frees all segments of the logs; those that `session` opened stay warm for it.
   void FreeLogs(const FreeLogsRequest& request, const SessionId& session);
   // Revocation (F1): revokes every segment of (range, below `epoch`); all that are sealed, those of earlier
   // calls included. One at a time.
   StatusOr<std::vector<SealedSegment>> Seal(RangeId range, Epoch below);
+  // Free (R6): what Seal has sealed goes to quarantine, and may be used again.
   void FreeSealed(RangeId range, Epoch below);
-  size_t open_segments() const;
+  size_t open_segments() const;  // of all logs, sealed ones too
   // Of tests: each segment, by log and in order, with what its memory holds now.
   void ForEach(const std::function<void(const Uuid& log, uint32_t index, std::string_view bytes)>& fn) const;
 
  private:
-  struct Key {
+  struct Key {  // names a segment
     RangeId range;
     Epoch epoch;
     Uuid log;
-    uint32_t index = 0;
+    uint32_t index = 0;  // of the log's segments, in order
     auto operator<=>(const Key&) const = default;
   };
+  // kSealing: Seal revokes its key now, without the lock. kSealed: nothing lands in it any more.
   enum class State { kOpen, kSealing, kSealed };
   struct Segment {
     ExposedMemory::Piece piece;
-    uint64_t size = 0;
-    SessionId session;
+    uint64_t size = 0;  // bytes that were asked for; the piece may have more
+    SessionId session;  // that opened it
     State state = State::kOpen;
     RemoteBuffer remote() const {
       return {reinterpret_cast<uint64_t>(piece.data()), size, piece.region().rkey, 0};
     }
   };
 
+  // The answer to an open of a segment that is there; nullopt: it is not.
   std::optional<Opened> OpenAgain(const Key& key, uint64_t size, const SessionId& session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Enters a segment with that memory, unless another call was first.
   Opened Insert(const Key& key, uint64_t size, const SessionId& session, ExposedMemory::Piece piece);
+  // Sets the gauge open_now_.
   void CountLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   ExposedMemory* const memory_;
   Counter* const opened_;
   Counter* const refused_;
   Counter* const sealed_;
-  Gauge* const open_now_;
+  Gauge* const open_now_;  // see open_segments
   mutable Mutex mu_;
   std::map<Key, Segment> segments_ ABSL_GUARDED_BY(mu_);
 };

@@ -24,7 +24,7 @@ namespace nova {
 class StocCalls {
  public:
   using Done = absl::AnyInvocable<void(Outcome, std::string_view body)>;
-  struct Reply {
+  struct Reply {  // of a call that was waited for
     Outcome outcome = Outcome::kUnavailable;
     std::string body;
   };
@@ -34,6 +34,8 @@ class StocCalls {
   KnownStocs* stocs() { return stocs_; }
   Xchg* NextXchg();  // round robin
 
+  // Sends a request, whose body is `parts` one after the other; they are copied. The first form goes to a
+  // StoC that was looked up before.
   static void Call(Xchg* xchg, const KnownStocs::Target& target, StocRequest type,
                    std::span<const std::string_view> parts, Nanos deadline_ns, Done done);
   void Call(Xchg* xchg, StocId stoc, StocRequest type, std::span<const std::string_view> parts,
@@ -44,6 +46,7 @@ class StocCalls {
   // Any thread: calls at `start_ns`, and again while the StoC says kBusy. `done` runs on an xchg thread, or
   // is destroyed undone where that has stopped.
   void Start(StocId stoc, StocRequest type, std::string body, Nanos start_ns, Nanos deadline_ns, Done done);
+  // As Start, now, and waits for the answer.
   Reply CallAndWait(StocId stoc, StocRequest type, const std::string& body, Nanos deadline_ns);
 
   // How long to wait after that many tries in a row that found the StoC busy.
@@ -54,7 +57,7 @@ class StocCalls {
   Status StatusOf(StocId stoc, std::string_view what, Outcome outcome) const;
 
  private:
-  struct Started;
+  struct Started;                           // a request of Start under way
   void Try(std::unique_ptr<Started> call);  // OnXchg; as often as it takes
 
   const std::vector<Xchg*> xchgs_;

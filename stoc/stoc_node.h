@@ -12,6 +12,7 @@
 // Stop:  refuse new work, finish the queued, leave.
 //
 // Thread safety: all.
+// Ownership: of its parts, which stop in the reverse order; fabric, disk and metrics outlive it.
 // Errors: Start: one Status naming the cause. FailedPrecondition, InvalidArgument, DataLoss: the directory is
 //         not one for us.
 #pragma once
@@ -35,30 +36,31 @@
 namespace nova {
 
 struct StocOptions {
-  std::string name;
-  std::string address = "127.0.0.1:0";  // data plane
+  std::string name;                     // unique in the cluster; the coordinator knows the node by it
+  std::string address = "127.0.0.1:0";  // data plane; port 0: any
   std::string advertise;                // what others connect to; empty: as bound
   std::string host;                     // for placement; empty: of the address
   std::string metrics_address;          // as bound, shown in the status
   int xchg_threads = 1;
-  uint64_t log_memory_bytes = uint64_t{1} << 30;
-  uint64_t segment_bytes = 1 << 20;  // smallest size class
-  size_t spare_segments = 8;         // kept registered
-  uint64_t file_buffer_bytes = 256 << 20;
+  uint64_t log_memory_bytes = uint64_t{1} << 30;  // bound on segments of all logs
+  uint64_t segment_bytes = 1 << 20;               // smallest size class
+  size_t spare_segments = 8;                      // kept registered
+  uint64_t file_buffer_bytes = 256 << 20;         // bound on memory that takes files by WRITE
   FileStoreOptions files;
   ScrubOptions scrub;
   StocServerOptions server;  // its incarnation is filled in
   XchgOptions xchg;
-  Nanos heartbeat_ns = 500 * kMillisecond;
-  Nanos collect_period_ns = 60 * kSecond;
+  Nanos heartbeat_ns = 500 * kMillisecond;   // between two heartbeats
+  Nanos collect_period_ns = 60 * kSecond;    // between two readings of the ranges' records
   DiskWatchOptions disk_watch;               // how much is full follows from `files`
   Nanos disk_probe_period_ns = 5 * kSecond;  // DiskProbe
 };
 
 // What differs between production and simulation.
 struct StocEnvironment {
+  // Opens a session with the store; may wait.
   std::function<StatusOr<std::unique_ptr<ConfigStore>>()> open_store;
-  std::function<std::unique_ptr<ControlChannel>()> open_channel;
+  std::function<std::unique_ptr<ControlChannel>()> open_channel;  // makes the way to the coordinators
   Fabric* fabric = nullptr;
   Disk* disk = nullptr;
   Metrics* metrics = nullptr;
@@ -66,34 +68,36 @@ struct StocEnvironment {
 
 class StocNode {
  public:
+  // See the head of this file. Waits for the store and the disk.
   static StatusOr<std::unique_ptr<StocNode>> Start(const StocOptions& options,
                                                    const StocEnvironment& environment);
   ~StocNode();  // as Stop
 
-  void Stop();
-  const NodeInfo& self() const { return self_; }
-  const SegmentPool& segments() const { return *segments_; }
-  std::string StatusText();
+  void Stop();                                                // waits; idempotent
+  const NodeInfo& self() const { return self_; }              // as it is registered
+  const SegmentPool& segments() const { return *segments_; }  // for tests
+  std::string StatusText();                                   // for people
   // Notified when the node can be a member no more, and why: a later process has its name. The process is to
   // end.
   bool WaitUntilSuperseded(Nanos deadline_ns) const { return superseded_.WaitUntil(deadline_ns); }
 
  private:
   StocNode(const StocOptions& options, const StocEnvironment& environment);
-  Status Init();
-  Status OpenFiles();
-  Status Serve();
-  void AddMetrics();  // once all parts stand
-  Status Join();
-  void Membership();  // the body of thread stoc.membership
+  Status Init();       // the steps of Start; once
+  Status OpenFiles();  // locks the directory, formats an empty one, loads what it has
+  Status Serve();      // makes the parts that answer requests, and listens
+  void AddMetrics();   // once all parts stand
+  Status Join();       // registers with the incarnation it has, and begins to send heartbeats
+  void Membership();   // the body of thread stoc.membership
+  // Reads the ranges' records: fences epochs that have risen, and frees what is below an OPEN one (N4).
   void Collect();
-  NodeReport Report();
+  NodeReport Report();  // the content of a heartbeat; waits for no disk
 
   const StocOptions options_;
   const StocEnvironment environment_;
   Metrics* const metrics_;
-  NodeInfo self_;
-  Uuid cluster_;
+  NodeInfo self_;  // filled in by Init; constant from then on
+  Uuid cluster_;   // the same
 
   std::unique_ptr<ConfigStore> store_;  // of the membership thread, once it runs
   std::unique_ptr<NodeSession> session_;
@@ -109,10 +113,10 @@ class StocNode {
   std::unique_ptr<StocClient> others_;  // the cluster's StoCs, over xchgs_
   std::unique_ptr<StocServer> server_;
 
-  std::atomic<bool> lost_{false};
-  std::atomic<bool> member_{false};
-  Notification superseded_;
-  Notification stop_;
+  std::atomic<bool> lost_{false};    // the session has ended: Membership joins again
+  std::atomic<bool> member_{false};  // for the status
+  Notification superseded_;          // see WaitUntilSuperseded
+  Notification stop_;                // ends Membership
   std::unique_ptr<Thread> membership_;
 };
 

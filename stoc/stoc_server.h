@@ -58,11 +58,12 @@ struct StocServerOptions {
   RulesOff off = {};                             // tests only
 };
 
+// What the server works on; made by StocNode.
 struct StocParts {
   FenceTable* fences = nullptr;
   SegmentPool* segments = nullptr;
-  ExposedMemory* log_memory = nullptr;
-  ExposedMemory* buffer_memory = nullptr;
+  ExposedMemory* log_memory = nullptr;     // of segments
+  ExposedMemory* buffer_memory = nullptr;  // of file buffers
   FileStore* files = nullptr;
   Metrics* metrics = nullptr;
   StocClient* others = nullptr;  // the other StoCs, over our own xchgs
@@ -82,6 +83,7 @@ class StocServer {
   // Refuses new work, finishes what is queued; the xchgs still run and send the replies.
   void Stop();
 
+  // Disk operations queued and running; replies carry it, for placement.
   uint32_t queue_depth() const { return depth_.load(std::memory_order_relaxed); }
 
  private:
@@ -93,24 +95,26 @@ class StocServer {
     Nanos deadline_ns = kNever;
     SessionId session() const { return {static_cast<uint32_t>(lane), connection}; }
   };
+  // Memory between OpenFile and PersistFile, and the file that it is for.
   struct FileBuffer {
     ExposedMemory::Piece memory;
     StocFileId file;
     Creator creator;
-    uint64_t size = 0;
-    Nanos opened_ns = 0;
+    uint64_t size = 0;    // of the file
+    Nanos opened_ns = 0;  // the deadline of F4 counts from here
   };
+  // A connection of a peer, from its first request on.
   struct Session {
-    std::string name;
-    uint64_t incarnation = 0;
+    std::string name;                        // the peer's
+    uint64_t incarnation = 0;                // the same
     std::map<uint64_t, FileBuffer> buffers;  // by the id the client knows
   };
   // State of one xchg thread; no other touches it.
   struct Lane {
     Xchg* xchg = nullptr;
     std::map<ConnectionId, Session> sessions;
-    uint64_t next_buffer = 1;
-    int slow_opens = 0;  // segments being opened by the control thread
+    uint64_t next_buffer = 1;  // id of the next FileBuffer
+    int slow_opens = 0;        // segments being opened by the control thread
   };
   using Work = absl::AnyInvocable<void()>;
   // The result of work on a storage thread.
@@ -141,8 +145,8 @@ class StocServer {
   void OpenSegment(const Caller& caller, const OpenSegmentRequest& request);
   // Frees now, or behind the opens that the control thread still has: one may be of the same log.
   void FreeLogs(const Caller& caller, const FreeLogsRequest& request);
-  void FreeLogsNow(const Caller& caller,
-                   const FreeLogsRequest& request);  // the logs' files on a storage thread
+  // FreeLogs without waiting for opens; the logs' files go on a storage thread.
+  void FreeLogsNow(const Caller& caller, const FreeLogsRequest& request);
   void OpenLogFile(const Caller& caller, const OpenLogFileRequest& request);  // on a storage thread
   void AppendLog(const Caller& caller, const AppendLogRequest& request);      // handed to the log thread
   // Revocation (F1): answered when no work of a lower epoch is inside and the range's segments are sealed.
@@ -155,8 +159,8 @@ class StocServer {
   void GiveBuffer(const Caller& caller, const OpenFileRequest& request, ExposedMemory::Piece memory);
   // The bytes that were written into the buffer become a file; the buffer belongs to nobody from here on.
   void PersistFile(const Caller& caller, const PersistFileRequest& request);
-  void WriteSmallFile(const Caller& caller,
-                      const WriteSmallFileRequest& request);  // its bytes are in the request
+  // A file whose bytes are in the request; on a storage thread.
+  void WriteSmallFile(const Caller& caller, const WriteSmallFileRequest& request);
   // On a storage thread: at the end of a file, its bytes in the request.
   void AppendFile(const Caller& caller, const AppendFileRequest& request);
   // On a storage thread; the bytes are the body of the answer.
@@ -187,26 +191,26 @@ class StocServer {
   bool OnStorage(const Caller& caller, StorageWork work);
   bool OnControl(Work work);                              // the same, of the control thread
   void DeleteLogFiles(RangeId range, Epoch epoch_below);  // on the control thread
-  void
-  RecycleSoon();  // has the control thread recycle what lies in quarantine; once however often it is asked
+  // Has the control thread recycle what lies in quarantine; once however often it is asked.
+  void RecycleSoon();
 
   const StocServerOptions options_;
   const StocParts parts_;
   std::vector<Lane> lanes_;  // [i] belongs to xchg i
-  Counter* malformed_;
-  Counter* fenced_;
-  Counter* busy_;
-  Counter* corrupt_;
-  Histogram* disk_ns_;
+  Counter* malformed_;       // requests that ended their connections
+  Counter* fenced_;          // requests refused for their epoch (F1)
+  Counter* busy_;            // requests refused for a full queue, or want of memory
+  Counter* corrupt_;         // requests whose bytes arrived damaged, or whose disk failed
+  Histogram* disk_ns_;       // time of the work of a storage thread
 
-  std::atomic<uint32_t> depth_{0};  // disk operations queued and running
-  std::atomic<bool> recycling_{false};
+  std::atomic<uint32_t> depth_{0};      // see queue_depth
+  std::atomic<bool> recycling_{false};  // RecycleSoon was called, and is not done
   LogWriter log_writer_;
   CopyBandwidth copy_bandwidth_;
   CopyReads copy_reads_;
   FileCopier copier_;
-  BoundedQueue<Work> storage_queue_;
-  BoundedQueue<Work> control_queue_;
+  BoundedQueue<Work> storage_queue_;  // of the threads storage_
+  BoundedQueue<Work> control_queue_;  // of control_
   std::vector<std::unique_ptr<Thread>> storage_;
   std::unique_ptr<Thread> control_;
 

@@ -39,6 +39,7 @@ Status ReplaceSmallFile(Disk* disk, const std::string& path, const std::string& 
 class StoreDirectory {
  public:
   using Handle = std::shared_ptr<DiskFile>;
+  // What space is wanted for: appends go on longer on a disk that fills up (full disk, S2).
   enum class Use { kNewFile, kAppend };
 
   StoreDirectory(Disk* disk, uint64_t reserve_bytes, size_t max_open_files, Metrics* metrics);
@@ -46,14 +47,17 @@ class StoreDirectory {
   // At start: makes the directory, removes what is not finished. The names of the rest: of files, and of
   // lists of references.
   StatusOr<std::vector<std::string>> Clean();
+  // What a name in the directory is; false: something else.
   static bool ParseName(std::string_view name, StocFileId* file);
   static bool ParseReferencesName(std::string_view name, StocFileId* file);
   static bool IsReferencesName(std::string_view name);
 
   // --- space
+  // ResourceExhausted: so many bytes would leave less than the reserve for that use.
   Status CheckSpace(uint64_t bytes, Use use);
+  // Of all files, with their headers, as NoteGrowth and NoteGone count them.
   uint64_t stored_bytes() const { return stored_bytes_.load(std::memory_order_relaxed); }
-  uint64_t free_bytes() const;
+  uint64_t free_bytes() const;  // of the disk
   // Files are so much longer than before, and so many bytes were written for it.
   void NoteGrowth(uint64_t growth, uint64_t written);
   // The disk itself was full.
@@ -79,9 +83,10 @@ class StoreDirectory {
   StatusOr<Handle> OpenToRead(const StocFileId& file) { return open_files_.Open(PathOf(file)); }
   // Not from among the files that are kept open.
   StatusOr<Handle> OpenApart(const StocFileId& file, bool writable);
-  StatusOr<Handle> OpenUncached(const StocFileId& file);
+  StatusOr<Handle> OpenUncached(const StocFileId& file);  // reads go past the page cache (scrub, S6)
   // What OpenToRead gives from now on: the file was created, or replaced.
   void KeepOpen(const StocFileId& file, Handle handle) { open_files_.Put(PathOf(file), std::move(handle)); }
+  // Deletes the name alone; nothing is counted, nothing synced.
   Status Remove(const StocFileId& file);
   // The file, of so many bytes, goes. NotFound: it was gone, and its bytes count no more.
   Status Delete(const StocFileId& file, uint64_t bytes);
@@ -96,19 +101,20 @@ class StoreDirectory {
   Status DeleteReferences(const StocFileId& file);
 
  private:
+  // Where a file and its list of references lie, within the disk.
   static std::string PathOf(const StocFileId& file);
   static std::string ReferencesPathOf(const StocFileId& file);
   // A name beside `path` that nobody else has.
   std::string TemporaryFor(const std::string& path);
 
   Disk* const disk_;
-  const uint64_t reserve_bytes_;
+  const uint64_t reserve_bytes_;  // of free space (S2)
   Counter* const bytes_written_;
   Counter* const no_space_;
-  std::atomic<uint64_t> stored_bytes_{0};
-  std::atomic<uint64_t> writing_bytes_{0};
-  std::atomic<uint64_t> next_temporary_{0};
-  OpenFiles open_files_;
+  std::atomic<uint64_t> stored_bytes_{0};    // see stored_bytes()
+  std::atomic<uint64_t> writing_bytes_{0};   // of all Writings that live
+  std::atomic<uint64_t> next_temporary_{0};  // number in the next temporary name
+  OpenFiles open_files_;                     // for reads: those used last
 };
 
 }  // namespace nova

@@ -39,6 +39,7 @@ struct LogFileState {
   bool sync_failed ABSL_GUARDED_BY(sync_mu) = false;
 };
 
+// A file of the store, from when it is entered until nobody has it any more.
 struct StoredFile {
   explicit StoredFile(const FileHeader& h) : header(h) {}
   const StocFileId& id() const { return header.file; }
@@ -69,15 +70,18 @@ class StoredFiles {
   StoredFiles(StoreDirectory* directory, Metrics* metrics);
 
   // --- at start
+  // Enters a file that the disk has, by its header. An error: it cannot be read, and is not entered.
   Status Load(const StocFileId& file);
+  // What the list beside a file says.
   void LoadReferences(const StocFileId& file, FileReferences references);
 
   // --- which there are
   File Find(const StocFileId& file) const;  // null: none
-  bool IsListed(const File& file) const;
-  std::vector<File> Logs() const;
+  bool IsListed(const File& file) const;    // it was not unlisted since
+  std::vector<File> Logs() const;           // all files of kind kLog
   // The range's of epochs below, but those that are being created.
   std::vector<File> LogsOf(RangeId range, Epoch epoch_below) const;
+  // Of one file; nullopt: it is not there.
   std::optional<FileSummary> Summary(const StocFileId& file) const;
   // As FileStore::List.
   std::vector<FileSummary> List(RangeId range, Epoch epoch_below, const StocFileId& after,
@@ -105,7 +109,7 @@ class StoredFiles {
   // writer. The caller then frees its name, whatever this returns: until then nobody can enter it, for a file
   // that is there later must not be deleted in its place.
   Status DeleteUnlisted(const File& file);
-  void FreeName(const File& unlisted);
+  void FreeName(const File& unlisted);  // a file of that name may be entered again
 
   // --- scrub (S6)
   // What is behind `after`, in the order of files, without those that are being created: the first ones, at
@@ -119,13 +123,13 @@ class StoredFiles {
   // A file as it is now, for who looks at its bytes.
   struct Look {
     FileHeader header;
-    uint64_t rewrites = 0;
+    uint64_t rewrites = 0;  // StoredFile::rewrites at that moment, for SetDamaged
   };
   Look LookAt(const File& file) const;
   // A look at the file's bytes has told whether it is damaged. False: they are not the file's any more, for
   // it was unlisted or written anew since the look began.
   bool SetDamaged(const File& file, uint64_t rewrites, bool damaged);
-  std::vector<StocFileId> Damaged() const;
+  std::vector<StocFileId> Damaged() const;  // those that are marked
 
   // --- references
   // The range of `who` references the file, by its epoch or an earlier one.
@@ -136,6 +140,7 @@ class StoredFiles {
   std::optional<FileReferences> ReferencesOf(const StocFileId& file) const;
   // The list with that reference, to be written. NotFound: no such file of kind kWhole.
   StatusOr<FileReferences> AddReference(RangeId range, Epoch epoch, const StocFileId& file);
+  // What DropUnshared did. kIsShared: nothing, for the file has a list: DropShared is the way.
   enum class Dropped { kNothing, kFile, kIsShared };
   // Of a file that was never shared. kFile: it was the range's, and is unlisted. `ended_below` as of
   // SharedReferences::DropReferences.
@@ -147,6 +152,7 @@ class StoredFiles {
                                                      File* unlisted);
 
  private:
+  // References, under the lock.
   bool ReferencesLocked(const StoredFile& file, const Creator& who) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Sets the file's flag, and counts.
   void SetDamagedLocked(StoredFile* file, bool damaged) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -155,8 +161,8 @@ class StoredFiles {
 
   StoreDirectory* const directory_;
   Counter* const bad_files_;
-  Gauge* const count_;
-  Gauge* const damaged_;
+  Gauge* const count_;    // of files_
+  Gauge* const damaged_;  // of those that are marked
 
   mutable Mutex mu_;
   std::map<StocFileId, File> files_ ABSL_GUARDED_BY(mu_);
