@@ -28,6 +28,7 @@ class ChangeLog {
   // True when a reader at `version` can be told by changes alone.
   bool Covers(uint64_t version) const { return version >= floor_; }
 
+  // What happened to keys since a version; each key is in one of the two.
   struct Changes {
     std::vector<Key> changed;
     std::vector<Key> gone;
@@ -48,11 +49,12 @@ class ChangeLog {
   }
 
  private:
-  static constexpr size_t kMaxGone = 1024;
+  static constexpr size_t kMaxGone = 1024;  // keys that are gone and remembered
   struct Entry {
-    uint64_t version = 0;
+    uint64_t version = 0;  // of its last change
     bool exists = true;
   };
+  // Half of the keys that are gone are forgotten where they are too many; readers from before get everything.
   void ForgetOldestGone() {
     if (++gone_ <= kMaxGone) return;
     gone_ = 0;
@@ -72,9 +74,9 @@ class ChangeLog {
   }
 
   std::map<Key, Entry> entries_;
-  std::map<std::pair<uint64_t, Key>, bool> by_version_;
-  size_t gone_ = 0;     // an upper bound of the gone keys kept
-  uint64_t floor_ = 0;  // readers below it missed something
+  std::map<std::pair<uint64_t, Key>, bool> by_version_;  // the same, in order of time; whether it exists
+  size_t gone_ = 0;                                      // an upper bound of the gone keys kept
+  uint64_t floor_ = 0;                                   // readers below it missed something
 };
 
 }  // namespace nova

@@ -22,9 +22,11 @@ namespace nova {
 
 class ClusterMirror {
  public:
+  // What a Looker sees, under the lock.
   struct View {
     const ClusterState& state;
     uint64_t config_version;  // high half: the coord_epoch
+    // Which routes and nodes changed, by version of the configuration.
     const ChangeLog<RangeId>& range_changes;
     const ChangeLog<std::string>& node_changes;
   };
@@ -36,6 +38,7 @@ class ClusterMirror {
   // --- reading the ConfigStore
   // A term of ours begins: nothing is known yet.
   void Begin(const Term& term);
+  // Reads znodes, each into the event that says what is there, or that it is gone; sets watches first.
   Status LoadAll();
   Status LoadNode(const std::string& name);
   Status LoadRange(RangeId id);
@@ -51,11 +54,12 @@ class ClusterMirror {
   // Of a term that is over it says nothing.
   void MoveDone(CoordEpoch term, const AssignDoneEvent& event);
   void StocChangeDone(CoordEpoch term, const StocChangeDoneEvent& event);
+  // Records that a request has written: ranges that are new, or one that was changed.
   void RangesWritten(CoordEpoch term, const std::vector<RangeRecord>& records);
   void RangeWritten(RangeRecord record);
 
   // --- looking at it
-  void Look(Looker fn) const;
+  void Look(Looker fn) const;  // whoever leads
   // NotLeadingError; checked under the lock: `fn` sees the state of the term that leads.
   Status LookAsLeader(Looker fn) const;
   // When the leases that earlier leaders granted are over, with time to spare.
@@ -68,8 +72,10 @@ class ClusterMirror {
   std::set<std::string> KnownNamesLocked(const std::string& folder) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The store of the latest term.
   StatusOr<std::shared_ptr<ConfigStore>> Store() const;
+  // One event into the state; debug builds check the invariants after each.
   ClusterDecisions Step(const ClusterEvent& event);
   ClusterDecisions StepLocked(const ClusterEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What the state says has changed for routing gets the next version of the configuration.
   void NoteChangesLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const ClusterOptions options_;
@@ -78,7 +84,7 @@ class ClusterMirror {
 
   mutable Mutex mu_;
   ClusterState state_ ABSL_GUARDED_BY(mu_);
-  uint64_t config_version_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t config_version_ ABSL_GUARDED_BY(mu_) = 0;  // see View
   ChangeLog<RangeId> range_changes_ ABSL_GUARDED_BY(mu_);
   ChangeLog<std::string> node_changes_ ABSL_GUARDED_BY(mu_);
 };

@@ -12,13 +12,14 @@
 //   - An owner that this leader has heard is taken for dead when its lease has ended for sure, and the leader
 //     has listened for as long as a lease since: time in which its own process stood still is no time in
 //     which others were silent.
-//   - One that it has not heard, when C2's wait is over and either its node is gone or the leader has
-//     listened for `listen_ns`: a node that comes back late, for whatever reason, keeps its ranges (absence
-//     is not death, C2'). Its ranges too wait until the LTCs have settled:
+//   - An owner that this leader has not heard is taken for dead when C2's wait is over and either its node
+//     is gone or the leader has listened for `listen_ns`: a node that comes back late, for whatever reason,
+//     keeps its ranges (absence is not death, C2').
+//   - Ranges that are nobody's, and those of owners that this leader has not heard, wait until no LTC has
+//     been newly heard for `settle_ns`: the first to come is not given everything. A range that is released
+//     while this leader looks on does not wait.
 //   - An LTC that is heard may still be no good, for it may reach no StoC: a range that it does not open in
 //     time goes to another one, and for a while it is the last to be given any.
-//   - Ranges that are nobody's wait until no LTC has been newly heard for `settle_ns`: the first to come is
-//     not given everything. One that is released while this leader looks on does not.
 //   - A move is R1, to the LTC with the fewest ranges: epoch + 1, SEALING, the new owner with its
 //     incarnation, groups as in the version replaced.
 //   - LTCs that own fewer ranges than others are given some, one at a time (range_share.h).
@@ -29,8 +30,12 @@
 //     told of those that are lost only when the record says so. A StoC is never in both lists. A disk that
 //     is ill is told of with its StoC: as the record says, or the last heartbeat if that is worse.
 //
-// Thread safety: none; the service has the lock.   Ownership: a value.   Errors: none; what is unknown is
-// reported as such.
+// "Deaf" is the leader while its own process stands still: it hears nobody then, so that others' silence in
+// that time says nothing. CoordinatorService measures it by the turns of its main loop.
+//
+// Thread safety: none; ClusterMirror has the lock.
+// Ownership:     a value.
+// Errors:        none; what is unknown is reported as such.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +54,7 @@
 
 namespace nova {
 
+// Times of decisions. nova_coordinator's flags and tests set them.
 struct ClusterOptions {
   Nanos lease_ns = 2 * kSecond;               // T
   double clock_rate_error = 0.01;             // rho
@@ -81,37 +87,47 @@ struct ClusterOptions {
   } off;
 };
 
-// Events.
+// --- events: what ClusterMirror has read in the store, what nodes have said, and the passing of time
+
+// A term of ours begins. The state is empty then; the store's content follows.
 struct ElectedEvent {
   CoordEpoch coord_epoch;
   Nanos longest_lease_ns = 0;  // of any earlier leader
 };
+// Before each tick and each heartbeat.
 struct AuthorityEvent {
   Nanos until_ns = 0;  // C3: no grant after it
 };
+// A node's registration, an ephemeral znode, was read: it is new, or has changed.
 struct NodeSeenEvent {
   NodeInfo node;
 };
+// It is there no more: the node has left, or its session has expired.
 struct NodeGoneEvent {
   std::string name;
 };
+// A range's record was read, or written by us.
 struct RangeReadEvent {
   RangeRecord record;
 };
+// It is there no more.
 struct RangeGoneEvent {
   RangeId range;
 };
+// A node has sent a heartbeat; the decisions have its answer.
 struct HeartbeatEvent {
   std::string name;
   Incarnation incarnation;
-  uint64_t stocs_version = 0;
+  uint64_t stocs_version = 0;  // of the list of StoCs that it knows
   NodeReport report;
 };
+// A RangeMove was carried out.
 struct AssignDoneEvent {
   RangeId range;
-  // as written; none: refused, and the record as it is follows in a RangeReadEvent
+  // As written; none: refused, and the record as it is follows in a RangeReadEvent.
   std::optional<RangeRecord> record;
 };
+// As the three of ranges, of StoCs' records (N5).
 struct StocReadEvent {
   StocRecord record;
 };
@@ -120,9 +136,10 @@ struct StocGoneEvent {
 };
 struct StocChangeDoneEvent {
   StocId stoc;
-  // as written; none: refused, and the record as it is follows in a StocReadEvent
+  // As written; none: refused, and the record as it is follows in a StocReadEvent.
   std::optional<StocRecord> record;
 };
+// Time has passed: ranges move and StoCs' records change by it alone.
 struct TickEvent {
   Nanos deaf_ns = 0;    // since the last tick the leader's process stood still for so long
   int64_t wall_ms = 0;  // the wall clock, for people
@@ -131,23 +148,28 @@ using ClusterEvent = std::variant<ElectedEvent, AuthorityEvent, NodeSeenEvent, N
                                   RangeGoneEvent, HeartbeatEvent, AssignDoneEvent, StocReadEvent,
                                   StocGoneEvent, StocChangeDoneEvent, TickEvent>;
 
-// Decisions.
-struct RangeMove {  // R1: replace exactly the version of `before`; AssignDoneEvent follows
+// --- decisions
+
+// Seal (R1): replace exactly the version of `before`. AssignDoneEvent follows.
+struct RangeMove {
   RangeRecord before;
   RangeRecord after;
 };
+// Of who sent a heartbeat. kUnknown: its registration was not read so far; it is to go on. kSuperseded: a
+// later incarnation has its name; it is to end.
 enum class Standing { kUnknown, kRegistered, kSuperseded };
 struct HeartbeatAnswer {
   Standing standing = Standing::kUnknown;
-  Nanos lease_ns = 0;
+  Nanos lease_ns = 0;  // from when it sent the heartbeat (lease, C3); 0: none is granted
+  // Ranges of an LTC. Excluded: up to these epochs they were taken from it. Release: it is asked to let go.
   std::vector<std::pair<RangeId, Epoch>> excluded;
   std::vector<std::pair<RangeId, Epoch>> release;
   struct Assigned {
-    RangeRecord record;
-    Nanos wait_ns = 0;
+    RangeRecord record;  // SEALING, and names it
+    Nanos wait_ns = 0;   // until the lease of the owner before has ended for sure (wait, R5)
   };
-  std::vector<Assigned> assigned;
-  uint64_t stocs_version = 0;
+  std::vector<Assigned> assigned;  // it is to open them
+  uint64_t stocs_version = 0;      // of the list of StoCs, as of the last tick
   // Both only when the version differs from the node's.
   std::vector<NodeInfo> stocs;
   std::vector<StocId> lost_stocs;
@@ -172,8 +194,9 @@ struct RebuildPace {
 
 struct ClusterState {
   static constexpr Nanos kUnheard = INT64_MIN / 2;
+  // What is known of an incarnation that was granted a lease, or may have been.
   struct Lease {
-    std::string name;
+    std::string name;                 // of its node
     Nanos heard_ns = kUnheard;        // the last heartbeat that was granted
     Nanos heard_since_ns = kUnheard;  // the first of those without a gap of a lease between them
     Nanos deaf_before_ns = 0;         // ClusterState::deaf_ns then
@@ -182,14 +205,14 @@ struct ClusterState {
     std::map<RangeId, Epoch> taken;   // moved away from this incarnation without its release
   };
   struct Range {
-    RangeRecord record;
+    RangeRecord record;                // as it is in the store, as far as is known
     bool found_without_owner = false;  // so it was before this leader's time
     bool moving = false;               // a RangeMove is under way
-    Incarnation moving_to;
-    Nanos old_lease_ends_ns = 0;  // R5, of the owner before this epoch's
-    Nanos assigned_ns = 0;        // when this leader learned of its owner
-    int passed_on = 0;            // by owners that have not opened it, since it was open last
-    RangeLoad load;               // as last reported by the owner
+    Incarnation moving_to;             // of that move
+    Nanos old_lease_ends_ns = 0;       // R5, of the owner before this epoch's
+    Nanos assigned_ns = 0;             // when this leader learned of its owner
+    int passed_on = 0;                 // by owners that have not opened it, since it was open last
+    RangeLoad load;                    // as last reported by the owner
   };
 
   // A range that its owner is asked to let go of, so that another LTC has more (range_share.h).
@@ -200,14 +223,14 @@ struct ClusterState {
   };
 
   CoordEpoch coord_epoch;
-  Nanos elected_ns = 0;
-  Nanos longest_lease_ns = 0;
-  Nanos authority_until_ns = 0;
-  Nanos first_ltc_heard_ns = 0;           // of those that may be many more; 0: none yet
-  Nanos settled_ns = 0;                   // when ranges without owner are given out
-  Nanos deaf_ns = 0;                      // of this term: the sum of TickEvent's
-  std::map<std::string, NodeInfo> nodes;  // registered now
-  std::map<std::string, NodeReport> reports;
+  Nanos elected_ns = 0;                       // when this term began
+  Nanos longest_lease_ns = 0;                 // of any earlier leader, from when it was granted
+  Nanos authority_until_ns = 0;               // as the last AuthorityEvent says
+  Nanos first_ltc_heard_ns = 0;               // of those that may be many more; 0: none yet
+  Nanos settled_ns = 0;                       // when ranges without owner are given out
+  Nanos deaf_ns = 0;                          // of this term: the sum of TickEvent's
+  std::map<std::string, NodeInfo> nodes;      // registered now
+  std::map<std::string, NodeReport> reports;  // of each node the last heartbeat's
   std::map<Incarnation, Lease> leases;
   std::map<RangeId, Range> ranges;
   std::map<Incarnation, std::set<RangeId>> owned;  // by the records, and by moves under way
@@ -224,6 +247,7 @@ struct ClusterState {
   std::set<std::string> changed_nodes;
 };
 
+// Takes in one event. See the head of this file.
 ClusterDecisions Step(const ClusterOptions& options, ClusterState* state, const ClusterEvent& event,
                       Nanos now);
 
@@ -235,10 +259,10 @@ NodeInfo AsTold(const ClusterState& state, NodeInfo node);
 // The address where `record` is served, empty when its owner is not registered (under that incarnation).
 std::string OwnerAddress(const ClusterState& state, const RangeRecord& record);
 
-// What `nova range force-open` would do to a range: which log groups and manifest members are missing, and
+// What `nova force-open` would do to a range: which log groups and manifest members are missing, and
 // the record without the groups that are lost.
 struct ForceOpenPlan {
-  std::string report;
+  std::string report;             // for people: what is missing, and what would be lost
   bool possible = false;          // false: the report says why
   std::optional<RangeMove> move;  // none: nothing is missing
 };

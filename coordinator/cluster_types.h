@@ -44,27 +44,30 @@ const char* DiskStateName(DiskState state);  // "ok", "slow", "full", "hung", "r
 // What such a disk has done is not undone by later successes: an operator's word ends it, or another disk.
 inline bool IsDiskFault(DiskState state) { return state >= DiskState::kReadOnly; }
 
+// A node, as it registers itself (an ephemeral znode), and as others are told of it.
 struct NodeInfo {
-  std::string name;
+  std::string name;  // unique in the cluster
   Role role = Role::kTool;
-  Incarnation incarnation;
-  std::string address;  // of the data plane, "host:port"
-  std::string host;     // replicas go to distinct hosts where there are several
-  StocId stoc_id;       // of a StoC
-  Uuid store;           // of a StoC
-  std::string metrics_address;
-  bool draining = false;
+  Incarnation incarnation;      // of its process (N1)
+  std::string address;          // of the data plane, "host:port"
+  std::string host;             // replicas go to distinct hosts where there are several
+  StocId stoc_id;               // of a StoC
+  Uuid store;                   // of a StoC
+  std::string metrics_address;  // of /metrics and the status page; empty: none
+  bool draining = false;        // everything is to be moved off it
   // Of a StoC, and in no registration: what the leading coordinator says of its disk. Where other StoCs will
   // do, nothing new is placed on one whose disk is not kOk.
   DiskState disk = DiskState::kOk;
   // Its disk is to be left, as by a drain; but what finds no other place stays (StoC record, N5).
   bool emptied = false;
+  // Nothing new is placed there, and what it holds goes elsewhere.
   bool IsLeft() const { return draining || emptied; }
   bool operator==(const NodeInfo&) const = default;
 };
 std::string EncodeNodeInfo(const NodeInfo& node);          // without what is said of its disk
 StatusOr<NodeInfo> DecodeNodeInfo(std::string_view data);  // DataLoss: malformed
 
+// A StoC of a log group, as it was when the group was listed.
 struct LogMember {
   StocId stoc;
   Incarnation incarnation;  // in-memory segments belong to one (incarnation, N1)
@@ -76,9 +79,10 @@ enum class LogMedia : uint8_t { kMemory = 0, kFiles = 1, kMemoryAndFiles = 2 };
 inline bool HasMemory(LogMedia m) { return m != LogMedia::kFiles; }
 inline bool HasFiles(LogMedia m) { return m != LogMedia::kMemory; }
 
+// The StoCs that have a range's records (write-all, L3).
 struct LogGroup {
-  GroupId id;
-  std::vector<LogMember> members;
+  GroupId id;                      // of the range's groups; rises, and is never used again
+  std::vector<LogMember> members;  // all have every acknowledged record
   LogMedia media = LogMedia::kMemory;
   // True if `member`, whose StoC runs with that incarnation on that store, has what was acknowledged.
   bool Holds(const LogMember& member, Incarnation incarnation, const Uuid& store) const {
@@ -88,21 +92,23 @@ struct LogGroup {
   bool operator==(const LogGroup&) const = default;
 };
 
+// SEALING: on its way to a new owner, and served by nobody (seal, R1). OPEN: the owner serves it.
 enum class RangeState : uint8_t { kSealing = 0, kOpen = 1 };
 
+// A range's entry in the configuration store (range record, N3).
 struct RangeRecord {
   RangeId id;
   std::string lower;  // stored keys, [lower, upper); empty upper = no end
   std::string upper;
-  Epoch epoch;
+  Epoch epoch;  // rises with each owner (N2)
   RangeState state = RangeState::kSealing;
-  std::string owner;  // empty: nobody yet, or released in order
-  Incarnation owner_incarnation;
-  bool released = false;  // the last owner flushed, stopped and let go: no lease to wait for
-  ManifestGroup manifest;
-  std::vector<LogGroup> log_groups;
-  GroupId last_group;   // group ids are never reused
-  int64_t version = 0;  // of the znode it was read from
+  std::string owner;                 // empty: nobody yet, or released in order
+  Incarnation owner_incarnation;     // of the owner's process (N1)
+  bool released = false;             // the last owner flushed, stopped and let go: no lease to wait for
+  ManifestGroup manifest;            // the file in use, and its members; none: never opened
+  std::vector<LogGroup> log_groups;  // that may hold records which no table has; the last takes new ones
+  GroupId last_group;                // group ids are never reused
+  int64_t version = 0;               // of the znode it was read from
 
   std::string Encode() const;  // without `version`
   static StatusOr<RangeRecord> Decode(std::string_view data, int64_t version);

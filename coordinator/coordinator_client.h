@@ -53,13 +53,14 @@ struct TableCopies {
   uint64_t stocs_version = 0;  // of the StocList by which they were counted; 0: not told
 };
 
+// A range, as the LTC that opens or holds it sees it.
 struct RangeLoad {
   RangeId range;
   Epoch epoch;
-  bool open = false;
+  bool open = false;    // it serves
   uint64_t writes = 0;  // since the range was opened here
-  uint64_t reads = 0;
-  uint64_t bytes = 0;  // stored
+  uint64_t reads = 0;   // likewise
+  uint64_t bytes = 0;   // stored in its tables
   TableCopies tables = {};
 };
 
@@ -79,7 +80,7 @@ struct DiskReport {
   bool full = false;    // it takes no new files
   Nanos hung_ns = 0;    // for how long operations have not ended; 0: they do
   Nanos read_ns = 0;    // of an operation, on average over the last seconds; 0: there was none
-  Nanos sync_ns = 0;
+  Nanos sync_ns = 0;    // likewise
   bool operator==(const DiskReport&) const = default;
 };
 
@@ -87,12 +88,12 @@ struct NodeReport {  // what a heartbeat says of the node
   std::vector<RangeLoad> ranges;
   std::optional<CopiesKept> copies;  // of an LTC
   FabricCounters fabric;
-  uint32_t queue_depth = 0;
-  uint64_t disk_bytes = 0;
-  uint64_t disk_free_bytes = 0;
+  uint32_t queue_depth = 0;                              // of a StoC: disk operations queued and running
+  uint64_t disk_bytes = 0;                               // of a StoC: of its files
+  uint64_t disk_free_bytes = 0;                          // of a StoC
   std::optional<DiskReport> disk;                        // of a StoC
   std::vector<std::pair<std::string, uint64_t>> memory;  // bytes used, by pool
-  // tables that draining StoCs hold of the ranges, or will when what runs now ends
+  // Of an LTC: tables that draining StoCs hold of its ranges, or will when what runs now ends.
   std::map<StocId, uint64_t> draining;
 };
 
@@ -105,24 +106,26 @@ struct StocList {
   bool operator==(const StocList&) const = default;
 };
 
+// What the answers to heartbeats say, and what heartbeats ask the node for. All are called on the heartbeat
+// thread, and must not wait.
 struct NodeEvents {
-  // On the heartbeat thread; must not wait.
-  // repeated until the range is OPEN or assigned elsewhere
+  // A range is to be opened. Repeated until it is OPEN or assigned elsewhere.
   std::function<void(const RangeAssignment&)> assigned;
-  std::function<void(RangeId, Epoch)> excluded;  // Lease (C3): answer nothing for it any more
-  // flush, stop, let go in order (drain, migration)
+  // Lease (C3): the range's epochs up to this one were taken from us: nothing is answered for them any more.
+  std::function<void(RangeId, Epoch)> excluded;
+  // Flush, stop, let go in order (release, R5). Repeated until it is done.
   std::function<void(RangeId, Epoch)> release;
   std::function<void(const StocList&)> stocs;  // whenever the list changes
   // Our session is void: nothing is granted any more. The node may join again with the incarnation it has.
   std::function<void(const std::string& why)> lost;
   // Of a StoC, with each heartbeat: so many of DiskReport::faults an operator has forgiven; 0: none.
   std::function<void(uint64_t faults)> faults_forgiven;
-  std::function<NodeReport()> report;
+  std::function<NodeReport()> report;  // the content of the next heartbeat
 };
 
 struct NodeOptions {
   NodeInfo node;  // incarnation: the process' (DrawIncarnation); 0: JoinCluster draws one
-  Nanos heartbeat_ns = 500 * kMillisecond;
+  Nanos heartbeat_ns = 500 * kMillisecond;    // between two heartbeats
   double clock_rate_error = 0.01;             // rho of C3
   Nanos lease_margin_ns = 50 * kMillisecond;  // delta of C3
 };
@@ -133,8 +136,8 @@ class NodeSession {
  public:
   virtual ~NodeSession() = default;  // leaves: stops heartbeats, removes the ephemeral node
 
-  virtual const NodeInfo& self() const = 0;
-  virtual Uuid cluster() const = 0;
+  virtual const NodeInfo& self() const = 0;  // as it is registered
+  virtual Uuid cluster() const = 0;          // which cluster it joined
   // C3, on our clock: reads may be answered before it. 0 before the first grant.
   virtual Nanos lease_expiry_ns() const = 0;
   virtual std::vector<NodeInfo> stocs() const = 0;  // with a live lease
@@ -171,6 +174,7 @@ StatusOr<std::unique_ptr<NodeSession>> JoinCluster(ConfigStore* store,
 // StoC only, before JoinCluster: the id of a new store directory, drawn from ZooKeeper and written at format
 // time, with the StoC's record (stoc_record.h). InvalidArgument: not a node's name.
 StatusOr<StocId> DrawStocId(ConfigStore* store, const Uuid& store_uuid, const std::string& name);
+// Which cluster the store is of. Unavailable: no coordinator has made one so far.
 StatusOr<Uuid> ReadClusterUuid(ConfigStore* store);
 // N1: once per process start. A process whose session expired joins again with the one it has.
 StatusOr<Incarnation> DrawIncarnation(ConfigStore* store);
@@ -180,19 +184,19 @@ StatusOr<std::vector<RangeRecord>> ReadRangeRecords(ConfigStore* store);
 // Where each range is, for routing.
 struct RangeRoute {
   RangeId id;
-  std::string lower;
+  std::string lower;  // stored keys, [lower, upper); empty upper: no end
   std::string upper;
-  Epoch epoch;
+  Epoch epoch;  // requests have to name it (N2)
   bool open = false;
   std::string address;  // of the owner; empty: none
   bool operator==(const RangeRoute&) const = default;
 };
 struct Configuration {
-  uint64_t version = 0;
+  uint64_t version = 0;  // 0: nothing is known
   Uuid cluster;
   std::map<std::string, RangeRoute> ranges;  // by lower bound
-  std::vector<NodeInfo> nodes;
-  uint32_t max_value_bytes = 0;
+  std::vector<NodeInfo> nodes;               // that are registered
+  uint32_t max_value_bytes = 0;              // that LTCs take
 };
 
 // Clients and tools. Configurations travel as deltas against `known`.
@@ -212,6 +216,8 @@ class CoordinatorClient {
   Status Drain(const std::string& node, Nanos deadline_ns, std::string* left, bool force = false);
   // It takes part again. Also of one that does not drain.
   Status Undrain(const std::string& node, Nanos deadline_ns);
+  // Opens a range although logs are lost for good, if data loss is accepted; else nothing is changed.
+  // *report: what is missing.
   Status ForceOpen(RangeId range, bool accept_data_loss, Nanos deadline_ns, std::string* report);
 
  private:

@@ -14,6 +14,7 @@
 
 namespace nova {
 
+// The part of CoordinatorOptions that requests need.
 struct RequestOptions {
   std::string name;  // of this coordinator
   std::string address;
@@ -27,11 +28,13 @@ class CoordinatorRequests {
   CoordinatorRequests(RequestOptions options, Election* election, ClusterMirror* mirror,
                       ZnodeSession* session, Metrics* metrics);
 
+  // Calls the handler of that name. Unimplemented: there is none.
   StatusOr<std::string> Handle(const std::string& method, const std::string& request);
   // Also when not leading: says who does.
   std::string StatusText() const;
 
  private:
+  // One method each: parses the request, asks the part that knows, serializes its answer.
   StatusOr<std::string> HandleHeartbeat(const std::string& request);
   StatusOr<std::string> HandleGetConfiguration(const std::string& request);
   StatusOr<std::string> HandleCreateRanges(const std::string& request);

@@ -49,15 +49,18 @@ class CoordinatorService {
                                                              Metrics* metrics);
   ~CoordinatorService();
 
+  // Answers a method of coordinator.proto: for transports.
   StatusOr<std::string> Handle(const std::string& method, const std::string& request) {
     return requests_.Handle(method, request);
   }
   bool leading() const { return election_.CheckLeading().ok(); }
   CoordEpoch coord_epoch() const { return election_.LatestTerm().coord_epoch; }  // of its latest term
+  // For people; also while another one leads.
   std::string StatusText() const { return requests_.StatusText(); }
 
  private:
   CoordinatorService(CoordinatorOptions options, OpenStore open_store, const Uuid& cluster, Metrics* metrics);
+  // Makes /cluster and the folders where they are not there; which cluster it is.
   static StatusOr<Uuid> Bootstrap(ConfigStore* store);
   // As the nodes last said, while this one leads.
   FabricCounters FabricOfNodes() const;
@@ -66,12 +69,14 @@ class CoordinatorService {
   Metrics::Samples BelowReplicas(CopyCounts Redundancy::*copies) const;
   double RebuildBytesPerSecond() const;
   StocCounts StocsNow() const;
+  // Metrics of the whole cluster, told by the one who leads.
   void AddClusterGauges(Metrics* metrics);
 
   // coord.main: opens a session when there is none, campaigns, and leads.
   void Run();
   // Ends the session that has expired, if any, and opens another one.
   void OpenSession();
+  // Until nobody leads, as far as can be told, or Stop.
   void WaitForVacancy(ConfigStore* store);
   // From the election until another one leads, the session is in doubt, or Stop.
   void Lead(const Term& term);

@@ -17,12 +17,13 @@
 
 namespace nova {
 
+// See the head of this file.
 struct DiskPaceLimits {
   Nanos least_ns = 50 * kMillisecond;
   int times = 5;
 };
 
-struct DiskTimes {
+struct DiskTimes {  // of one StoC's disk
   Nanos read_ns = 0;
   Nanos sync_ns = 0;
 };

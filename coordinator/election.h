@@ -23,23 +23,24 @@ namespace nova {
 // One time of leading.
 struct Term {
   std::shared_ptr<ConfigStore> store;
-  CoordEpoch coord_epoch;
+  CoordEpoch coord_epoch;     // its number (authority, C1)
   int64_t coord_version = 0;  // of /coord
   Nanos max_lease_ns = 0;     // as in /coord
-  Uuid nonce;
+  Uuid nonce;                 // of its campaign
 };
 
 struct ElectionOptions {
-  std::string name;     // of this coordinator
-  std::string address;  // where others reach it
-  Nanos lease_ns = 0;   // that it grants
-  double clock_rate_error = 0;
+  std::string name;             // of this coordinator
+  std::string address;          // where others reach it
+  Nanos lease_ns = 0;           // that it grants
+  double clock_rate_error = 0;  // rho of C3
 };
 
 class Election {
  public:
   explicit Election(ElectionOptions options) : options_(std::move(options)) {}
 
+  // Tries to become the leader, once.
   StatusOr<Term> Campaign(const std::shared_ptr<ConfigStore>& store);
   // Leaves in order when the session still lives; else the node goes with the session.
   void Vacate(ConfigStore* store);
@@ -56,13 +57,13 @@ class Election {
   // leader, C2).
   void LowerLongestLease(Nanos ended_ns);
 
-  Nanos AuthorityUntil() const;
+  Nanos AuthorityUntil() const;  // our session lives until then at least; no grant after it
   // The same, read in one step with who leads: NotLeadingError as well where this process leads another term.
   StatusOr<Nanos> AuthorityIn(CoordEpoch term) const;
-  Status CheckLeading() const;
+  Status CheckLeading() const;                        // leads, and has authority now
   StatusOr<Term> CurrentTerm() const;                 // as CheckLeading
   bool CarriesOut(CoordEpoch term, Term* out) const;  // it is the term that leads now
-  Term LatestTerm() const;
+  Term LatestTerm() const;                            // also one that is over
   // Who leads, as far as known, for people.
   std::string LeaderText() const;
 

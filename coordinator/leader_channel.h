@@ -30,17 +30,20 @@ class LeaderChannel : public ControlChannel {
   StatusOr<std::string> Call(const std::string& method, const std::string& request, Nanos deadline_ns) final;
 
  protected:
+  // Asks one coordinator, once.
   virtual StatusOr<std::string> Attempt(const std::string& address, const std::string& method,
                                         const std::string& request, Nanos deadline_ns) = 0;
 
  private:
+  // The addresses in the order in which they are asked now: the last known leader first.
   std::vector<std::string> OrderOfRound();
+  // It did not answer: the next call begins behind it.
   void NotedDown(const std::string& address);
 
   const std::vector<std::string> addresses_;
   Mutex mu_;
-  std::string leader_ ABSL_GUARDED_BY(mu_);
-  size_t first_ ABSL_GUARDED_BY(mu_) = 0;  // of addresses_, where a round begins
+  std::string leader_ ABSL_GUARDED_BY(mu_);  // as last known; empty: nobody
+  size_t first_ ABSL_GUARDED_BY(mu_) = 0;    // of addresses_, where a round begins
   Random random_ ABSL_GUARDED_BY(mu_);
 };
 

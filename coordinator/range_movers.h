@@ -28,7 +28,7 @@ class RangeMovers {
   ~RangeMovers() { Stop(); }
 
   void Start(uint32_t threads);
-  void Stop();
+  void Stop();  // changes under way end, those that wait are dropped; idempotent
   // The mirror is told of its end. False: too many are waiting.
   bool Add(CoordEpoch term, RangeMove move);
   bool Add(CoordEpoch term, StocChange change);
@@ -43,10 +43,11 @@ class RangeMovers {
 
  private:
   struct Change {
-    CoordEpoch term;
+    CoordEpoch term;  // that decided it; a later one does not carry it out
     std::variant<RangeMove, StocChange> what;
   };
   void CarryOut(const Change& change);  // if its term still leads
+  // Writes the record, and tells the mirror what came of it.
   void Carry(CoordEpoch epoch, const Term& term, const RangeMove& move);
   void Carry(CoordEpoch epoch, const Term& term, const StocChange& change);
   // A change of the record at `path` was not made, or perhaps was: reads what there is.

@@ -7,7 +7,9 @@
 // R = 3 every log group is degraded. Where the owner has not been heard, the most that any LTC keeps counts;
 // where none has, what the record lists.
 //
-// Thread safety: pure functions.   Errors: none.
+// Thread safety: pure functions of a ClusterState, whose lock the caller has.
+// Ownership:     LivingStocs point into the state.
+// Errors:        none.
 #pragma once
 
 #include <array>
@@ -18,6 +20,7 @@
 
 namespace nova {
 
+// Of log groups, of manifests, or of tables.
 struct CopyCounts {
   uint64_t all = 0;       // log groups, manifests, or tables
   uint64_t degraded = 0;  // with fewer living copies than wanted
@@ -41,6 +44,7 @@ struct Redundancy {
 using LivingStocs = std::map<StocId, const NodeInfo*>;
 LivingStocs LivingStocsOf(const ClusterState& state);
 
+// Members that live and still have what was listed.
 uint32_t LivingCopies(const LogGroup& group, const LivingStocs& living);
 uint32_t LivingCopies(const ManifestGroup& group, const LivingStocs& living);
 
@@ -49,6 +53,7 @@ CopiesKept MostCopiesKept(const ClusterState& state);
 // What the range's owner is configured to keep, as far as is known.
 CopiesKept CopiesWanted(const ClusterState& state, const ClusterState::Range& range);
 
+// Of all ranges.
 Redundancy CountRedundancy(const ClusterState& state);
 // The same of one range alone.
 Redundancy CountRedundancy(const ClusterState& state, const ClusterState::Range& range,

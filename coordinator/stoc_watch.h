@@ -1,7 +1,8 @@
 // StocWatch: when a leader takes a StoC for away, for lost, for back, and its disk for ill, and writes so
 // into its record (StoC record, N5).
 //
-// Time counts only while the leader listened, as it does for owners of ranges (absence is not death, C2'):
+// Time counts only while the leader listened, as it does for owners of ranges (absence is not death, C2'). It
+// is deaf, and does not listen, while its own process stands still.
 //   - away: nobody with the record's id and store is registered and heard, for as long as a lease.
 //   - lost: away, and leaders have listened for `stoc_down_after_ns` in vain. Each leader goes on from
 //     the sum in the record, which is brought up to date four times in that time.
@@ -14,7 +15,9 @@
 //   - slow: an outlier among the StoCs (disk_pace.h) for `slow_after_ns`, until it was well for
 //     `well_after_ns`. A leader that is new begins to count anew, in either state.
 //
-// Thread safety: pure functions of plain values.   Errors: none.
+// Thread safety: pure functions of plain values.
+// Ownership:     what is pointed to is the caller's.
+// Errors:        none.
 #pragma once
 
 #include <optional>
@@ -31,9 +34,9 @@ struct StocWatch {
   // Moments of the leader's clock, with the time it had been deaf by then.
   struct Moment {
     Nanos at_ns = 0;
-    Nanos deaf_ns = 0;
+    Nanos deaf_ns = 0;  // ClusterState::deaf_ns then
   };
-  StocRecord record;
+  StocRecord record;  // as it is in the store, as far as is known
   // When it was last heard, or when the leader began to listen for it; later, what the record counts already.
   Moment silent_from;
   bool changing = false;             // a StocChange is under way
@@ -74,11 +77,12 @@ struct StocLook {
   Nanos pace_for_ns = 0;  // listened to while it had that pace, on end
 };
 
+// As of ClusterOptions; all of time in which the leader listened.
 struct StocLimits {
-  Nanos lease_ns = 0;
-  Nanos down_after_ns = 0;
-  Nanos slow_after_ns = 0;
-  Nanos well_after_ns = 0;
+  Nanos lease_ns = 0;       // silent for so long: away
+  Nanos down_after_ns = 0;  // away for so long: lost
+  Nanos slow_after_ns = 0;  // its disk an outlier for so long: slow
+  Nanos well_after_ns = 0;  // its disk well for so long: slow no more
 };
 
 // The record as it should be; none: as it is.

@@ -22,15 +22,16 @@ class ZnodeSession {
  public:
   ~ZnodeSession() { End(); }
 
-  std::shared_ptr<ConfigStore> store() const;  // null: there is none at present
-  void Begin(std::shared_ptr<ConfigStore> store);
-  void End();
+  std::shared_ptr<ConfigStore> store() const;      // null: there is none at present
+  void Begin(std::shared_ptr<ConfigStore> store);  // a new session; End was before
+  void End();                                      // it is over: lets go of the store
   // Waits end at once from now on.
   void Stop();
   bool stopping() const;
 
   // The path is to be read again when its znode, or the children, change.
   void WatchOnce(const std::string& path);
+  // The path is to be read again, now.
   void MarkDirty(const std::string& path);
   // What is marked by now needs not be read.
   void Clear();
@@ -43,10 +44,10 @@ class ZnodeSession {
 
  private:
   mutable Mutex mu_;
-  CondVar wake_;
+  CondVar wake_;  // signalled when something is marked, and by Stop; with mu_
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<ConfigStore> store_ ABSL_GUARDED_BY(mu_);
-  std::set<std::string> dirty_ ABSL_GUARDED_BY(mu_);
+  std::set<std::string> dirty_ ABSL_GUARDED_BY(mu_);    // paths that are to be read again
   std::set<std::string> watched_ ABSL_GUARDED_BY(mu_);  // paths with a watch set
   uint64_t session_ ABSL_GUARDED_BY(mu_) = 0;           // counts stores: a watch of an old one is no watch
 };

@@ -19,6 +19,8 @@
 
 namespace nova {
 
+// Below the cluster's folder in ZooKeeper. The folders /nodes, /stocs and /ranges have one znode each.
+// Those in /epochs are counters, which give each number once.
 inline constexpr char kClusterPath[] = "/cluster";
 inline constexpr char kCoordPath[] = "/coord";
 inline constexpr char kCoordLeaderPath[] = "/coord_leader";
@@ -36,7 +38,7 @@ inline std::string RangePath(RangeId id) { return StrCat(kRangesPath, "/", id.va
 
 inline constexpr uint32_t kClusterFormat = 1;
 
-struct ClusterRecord {
+struct ClusterRecord {  // /cluster
   uint32_t format = kClusterFormat;
   Uuid uuid;
   std::string Encode() const;
@@ -44,13 +46,13 @@ struct ClusterRecord {
   static StatusOr<ClusterRecord> Decode(std::string_view data);
 };
 
-struct CoordRecord {
-  CoordEpoch coord_epoch;
-  std::string leader;
-  std::string address;
-  // the longest lease that may still run from this or an earlier leader (new leader, C2)
+struct CoordRecord {       // /coord
+  CoordEpoch coord_epoch;  // rises with each election (authority, C1)
+  std::string leader;      // its name
+  std::string address;     // where others reach it
+  // The longest lease that may still run from this or an earlier leader (new leader, C2).
   Nanos max_lease_ns = 0;
-  // drawn for each campaign: tells a winner whose answer was lost that it won (docs/testing.md, row 38)
+  // Drawn for each campaign: tells a winner whose answer was lost that it won (docs/testing.md, row 38).
   Uuid nonce;
   std::string Encode() const;
   static StatusOr<CoordRecord> Decode(std::string_view data);
