@@ -30,8 +30,8 @@
 
 namespace nova {
 
-// The number of a round: sibling memtables that seal and flush together. It orders the rounds of a range
-// (recency order, K3).
+// The number of a round: sibling memtables that seal and flush together. It is the lowest sequence number
+// that the round can hold, and so orders the rounds of a range (recency order, K3).
 using RoundNumber = uint64_t;
 
 inline constexpr size_t kMaxLogEntries = UINT16_MAX;  // of one record

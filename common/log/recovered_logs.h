@@ -18,10 +18,10 @@ namespace nova {
 // One entry found in a log; views of the bytes that its RecoveredLogs keeps.
 struct RecoveredRecord {
   SequenceNumber sequence = 0;
-  MemTableId memtable;
+  MemTableId memtable;  // that it was written to; done ones are skipped (M3)
   ValueType type = ValueType::kPut;
-  std::string_view key;
-  std::string_view value;
+  std::string_view key;    // stored key
+  std::string_view value;  // as LogEntry's
 };
 
 // The entries of logs, in no order, and the logs' bytes, so that a small entry costs no memory of its own. A

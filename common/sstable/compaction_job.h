@@ -52,9 +52,11 @@ struct CompactionJob {
   std::vector<Uuid> output_uuids;  // of the outputs, used in order
   // Outputs end at key boundaries past this size, as long as ids are left. 0: never.
   uint64_t max_table_size_bytes = 0;
-  std::vector<std::string> cut_points;  // stored keys at which an output must end (boundaries of Dranges)
-  TableOptions table_options;           // of the outputs
-  Nanos deadline_ns = 0;                // Now() at which the job gives up; 0: none
+  // Stored keys at which an output must end, ascending: boundaries of Dranges, once there are some. Nobody
+  // gives any yet.
+  std::vector<std::string> cut_points;
+  TableOptions table_options;  // of the outputs
+  Nanos deadline_ns = 0;       // Now() at which the job gives up; 0: none
   // Range deletions of the manifest: a crash must not bring back entries that the job drops by them.
   RangeTombstonesRef range_tombstones;
   SequenceNumber tombstones_applied = 0;  // outputs hold nothing hidden by range tombstones up to this number

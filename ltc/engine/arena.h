@@ -62,8 +62,8 @@ class ArenaPool {
     return reinterpret_cast<Slab>(reinterpret_cast<uintptr_t>(chunk) & ~(slab_bytes_ - 1));
   }
   size_t chunks_per_slab() const { return slab_bytes_ / kChunkBytes; }
-  Slab NewSlab() const;
-  void Unmap(Slab slab) const;
+  Slab NewSlab() const;         // mapped, and not touched
+  void Unmap(Slab slab) const;  // gives it back to the kernel
   // Adds the chunks of a new slab.
   void AddSlabLocked(Slab slab) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Unmaps slabs of which no chunk is used, while `wanted` says so.
@@ -78,10 +78,10 @@ class ArenaPool {
     ready_.fetch_add(static_cast<size_t>(chunks) * kChunkBytes, std::memory_order_relaxed);
   }
 
-  const size_t keep_bytes_;  // see the constructor
-  const size_t slab_bytes_;  // a power of two
-  size_t ahead_bytes_ = 0;   // see KeepAhead; 0: nothing is kept ready
-  std::function<void()> refill_;
+  const size_t keep_bytes_;              // see the constructor
+  const size_t slab_bytes_;              // a power of two
+  size_t ahead_bytes_ = 0;               // see KeepAhead; 0: nothing is kept ready
+  std::function<void()> refill_;         // the same
   std::atomic<bool> refill_due_{false};  // refill_ was called, and Refill has not begun
   std::atomic<size_t> used_{0};          // see bytes_used; changed under mu_
   std::atomic<size_t> ready_{0};         // see bytes_ready; changed under mu_
@@ -89,10 +89,10 @@ class ArenaPool {
   // The free chunks of each slab. Chunks are taken from slabs that are used in part, where there are any, so
   // that whole ones can be given back.
   std::map<Slab, std::vector<char*>> slabs_ ABSL_GUARDED_BY(mu_);
-  std::set<Slab> partly_free_ ABSL_GUARDED_BY(mu_);
-  std::vector<Slab> free_ ABSL_GUARDED_BY(mu_);     // the whole of them
-  uint64_t taken_ ABSL_GUARDED_BY(mu_) = 0;         // chunks, ever
-  uint64_t taken_before_ ABSL_GUARDED_BY(mu_) = 0;  // by the last TrimIfIdle
+  std::set<Slab> partly_free_ ABSL_GUARDED_BY(mu_);  // of which some chunks are free, and not all
+  std::vector<Slab> free_ ABSL_GUARDED_BY(mu_);      // the whole of them
+  uint64_t taken_ ABSL_GUARDED_BY(mu_) = 0;          // chunks, ever
+  uint64_t taken_before_ ABSL_GUARDED_BY(mu_) = 0;   // by the last TrimIfIdle
 };
 
 class Arena {
@@ -113,8 +113,8 @@ class Arena {
 
  private:
   struct Chunk {
-    char* memory;
-    std::atomic<size_t> offset;
+    char* memory;                // kChunkBytes
+    std::atomic<size_t> offset;  // of what is not allocated yet
   };
   // Null: the chunk has no room; counts the bytes wasted at its end.
   char* AllocateFrom(Chunk* chunk, size_t bytes);

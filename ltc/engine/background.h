@@ -3,13 +3,12 @@
 // take closures in order.
 //
 // A range reports that work may be due (Due). A flush thread takes one flush at a time, a compaction thread
-// one plan or part, a
-// rebuild thread one table; ranges take turns, but a range whose log is exposed goes first (FlushFirst). Work
-// for which FlushOne or CompactOne said no, though it is needed, is tried again after 0.1 s.
+// one plan or part, a rebuild thread one table. Ranges take turns, but a range whose log is exposed goes
+// first (FlushFirst). Work for which FlushOne or CompactOne said no, though it is needed, is tried again
+// after 0.1 s.
 //
 // Thread safety: Due, FlushFirst, RebuildDue and Run... from any thread, also under a range's lock; they do
-// not wait.
-//   Stop: one thread.
+//   not wait. Stop: one thread.
 // Ownership: a range is held only while work on it runs.
 // Errors: none; work logs its own.
 #pragma once
@@ -29,6 +28,7 @@
 
 namespace nova {
 
+// How many threads there are of each kind, for all ranges of the process.
 struct BackgroundOptions {
   int flush_threads = 2;
   int compaction_threads = 2;
@@ -56,7 +56,7 @@ class BackgroundWork {
   void FlushFirst(RangeId range);
   // Runs a closure on a thread of that kind. False: it is dropped, for 65,536 of the kind wait, or after
   // Stop. Whoever queues again and again sees to it that its last closure has ended.
-  bool RunReader(std::function<void()> fn);
+  bool RunReader(std::function<void()> fn);  // loads the metadata of a table
   bool RunOpen(std::function<void()> fn);
   bool RunRelease(std::function<void()> fn);
   bool RunChange(std::function<void()> fn);
@@ -99,7 +99,7 @@ class BackgroundWork {
   BoundedQueue<std::function<void()>> release_queue_{kQueue};
   BoundedQueue<std::function<void()>> change_queue_{kQueue};
   BoundedQueue<std::function<void()>> control_queue_{kQueue};
-  LogThrottle dropped_;
+  LogThrottle dropped_;  // lines about closures that were dropped
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 

@@ -54,20 +54,21 @@ class BlockCache {
   static constexpr size_t kShards = 16;          // by the top bits of a hash
   static constexpr size_t kEntryOverhead = 256;  // of its nodes, and of a ghost's
   using Key = std::pair<Uuid, uint64_t>;         // table, and offset of the block in its data
+  // A block that is here.
   struct Entry {
     Key key;
     BlockRef block;
-    bool is_protected = false;
+    bool is_protected = false;                                            // which of the two queues it is in
     size_t charge() const { return block.data.size() + kEntryOverhead; }  // bytes that it counts as
   };
   using Queue = std::list<Entry>;  // front: the youngest
   struct Shard {
     mutable Mutex mu;
-    Queue probation ABSL_GUARDED_BY(mu);
-    Queue protected_ ABSL_GUARDED_BY(mu);
-    absl::flat_hash_map<Key, Queue::iterator> map ABSL_GUARDED_BY(mu);
-    size_t bytes ABSL_GUARDED_BY(mu) = 0;                    // charge of both queues
-    size_t protected_bytes ABSL_GUARDED_BY(mu) = 0;          // charge of protected_
+    Queue probation ABSL_GUARDED_BY(mu);                                // asked for once since they came
+    Queue protected_ ABSL_GUARDED_BY(mu);                               // asked for again
+    absl::flat_hash_map<Key, Queue::iterator> map ABSL_GUARDED_BY(mu);  // of both queues
+    size_t bytes ABSL_GUARDED_BY(mu) = 0;                               // charge of both queues
+    size_t protected_bytes ABSL_GUARDED_BY(mu) = 0;                     // charge of protected_
     std::deque<uint64_t> ghosts_by_age ABSL_GUARDED_BY(mu);  // hashes of blocks that went; front: the oldest
     absl::flat_hash_set<uint64_t> ghosts ABSL_GUARDED_BY(mu);  // those of ghosts_by_age
 
@@ -89,8 +90,8 @@ class BlockCache {
   const size_t capacity_;          // blocks and pinned metadata together
   std::atomic<size_t> pinned_{0};  // see bytes_pinned
   std::array<Shard, kShards> shards_;
-  std::atomic<uint64_t> hits_{0};
-  std::atomic<uint64_t> misses_{0};
+  std::atomic<uint64_t> hits_{0};    // see hits()
+  std::atomic<uint64_t> misses_{0};  // see misses()
 };
 
 }  // namespace nova

@@ -1,4 +1,9 @@
-// CompactionOptions: when levels are compacted, and how much of them at once.   Plain data.
+// CompactionOptions: when levels are compacted, and how much of them at once. Sizes are bytes of table data.
+//
+// The defaults are an LTC's, whose flags set them (ltc/server/main.cc). An embedded database derives them
+// from the memory of its memtables (DbOptions::Derived), for one range has all of it.
+//
+// Thread safety: a plain value, not changed once a range has it.
 // Errors: Check: InvalidArgument, with the option's name.
 #pragma once
 
@@ -8,6 +13,7 @@
 
 namespace nova {
 
+// See compaction_picker.h for what they decide.
 struct CompactionOptions {
   int level0_runs_trigger = 4;            // due from as many runs in Level0
   uint64_t level0_max_bytes = 256 << 20;  // of Level0 in one job, but at least one run

@@ -23,14 +23,14 @@ namespace nova {
 // A decision: to merge `inputs`, of `level`, with `overlaps`, all tables of the output level that overlap
 // them.
 struct CompactionPlan {
-  int level = 0;
-  int output_level = 1;
-  uint64_t output_order = 0;  // of a run that stays in Level0
-  double score = 0;           // how much it is due; 1 and more is
-  std::vector<TableRef> inputs;
-  std::vector<TableRef> overlaps;
-  bool trivial_move = false;  // one table, nothing below it: only the edit
-  bool bottom = false;        // no deeper table overlaps the inputs' keys
+  int level = 0;                   // of the inputs
+  int output_level = 1;            // the same for a merge within Level0
+  uint64_t output_order = 0;       // of a run that stays in Level0
+  double score = 0;                // how much it is due; 1 and more is
+  std::vector<TableRef> inputs;    // of Level0 all tables of some runs
+  std::vector<TableRef> overlaps;  // see above
+  bool trivial_move = false;       // one table, nothing below it: only the edit
+  bool bottom = false;             // no deeper table overlaps the inputs' keys
   // The inputs, of any levels, hold only entries that range tombstones hide: an edit drops them unread (range
   // deletion, K7).
   bool drop_only = false;

@@ -33,7 +33,7 @@ struct FlushHistory {
 
 // What one flush did.
 struct FlushResult {
-  Nanos took_ns = 0;
+  Nanos took_ns = 0;              // from its claim until its tables were stored
   Nanos busy_ns = 0;              // part of took_ns in which the thread ran, or wanted to
   double share = 0;               // memory flushed, in full rounds
   uint64_t written_entries = 0;   // as clients wrote them, before merges in memory
@@ -45,14 +45,14 @@ FlushHistory After(const FlushHistory& before, const FlushResult& flush);  // th
 
 // A sealed round, as the policy sees it.
 struct FlushCandidate {
-  RoundNumber number = 0;  // number of the round (its first sequence number)
-  double share = 1;        // its memory, in full rounds
-  Nanos sealed_ns = 0;
-  bool pinned = false;    // a writer is still in it (pin, L6)
-  bool merging = false;   // a merge reads it
-  bool flushing = false;  // claimed by another flush; a round before it was claimed and failed
-  bool has_tombstones = false;
-  bool has_checkpoint = false;
+  RoundNumber number = 0;       // number of the round (its first sequence number)
+  double share = 1;             // its memory, in full rounds
+  Nanos sealed_ns = 0;          // when it was sealed
+  bool pinned = false;          // a writer is still in it (pin, L6)
+  bool merging = false;         // a merge reads it
+  bool flushing = false;        // claimed by another flush; a round before it was claimed and failed
+  bool has_tombstones = false;  // holds range deletions (K7): not held back
+  bool has_checkpoint = false;  // its flush makes a checkpoint (M2): the last of its group
 };
 
 // Everything that RoundsToFlush decides by.
@@ -62,11 +62,11 @@ struct FlushSituation {
   FlushHistory history;
   bool holds_rounds_back = false;  // rounds may wait in memory, which lasts until they are written
   bool groups_are_merged = false;  // rounds may be merged in memory
-  int level0_runs = 0;
-  int level0_slow_runs = 8;       // runs from which writers are slowed down
-  int max_rounds = 6;             // bound on rounds in memory
-  SequenceNumber asked_upto = 0;  // rounds that may hold a number up to this are flushed at once
-  Nanos lag_ns = 0;               // no round is held back for longer
+  int level0_runs = 0;             // of the version
+  int level0_slow_runs = 8;        // runs from which writers are slowed down
+  int max_rounds = 6;              // bound on rounds in memory
+  SequenceNumber asked_upto = 0;   // rounds that may hold a number up to this are flushed at once
+  Nanos lag_ns = 0;                // no round is held back for longer
   Nanos now_ns = 0;
 };
 

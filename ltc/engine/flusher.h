@@ -1,8 +1,8 @@
 // Flusher: makes runs of Level0 of sealed rounds. Rounds are claimed, written side by side, and committed in
 // flush order (K3b).
 //
-// Thread safety: all. FlushOne and FlushAll wait for the tables' store and for the
-//   manifest, which on a roll means the configuration store too.
+// Thread safety: all. FlushOne and FlushAll wait for the tables' store and for the manifest, which on a roll
+//   means the configuration store too.
 // Locks: one for commits, taken before VersionSet's and Pacer's.
 // Ownership: none taken.
 // Errors: a flush that failed is tried again by the next FlushOne; Pacer remembers why it failed.
@@ -39,8 +39,7 @@ class Flusher {
   bool NeedsFlush() const;
   // Flushes the oldest sealed rounds that are not claimed, or merges some. False: there is nothing to do now,
   // or writing the tables failed. True also where their edit failed, or waits for that of an older round; a
-  // second call then tries that edit alone, and says false if it fails again.
-  // Waits.
+  // second call then tries that edit alone, and says false if it fails again. Waits.
   bool FlushOne();
   // Flushes until nothing is in memory. REQUIRES: no write is taken. `give_up`: returns the error once
   // flushes have failed for a while; else tries until the deadline (DeadlineExceeded). FailedPrecondition:

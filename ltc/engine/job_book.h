@@ -44,7 +44,7 @@ class JobBook {
    private:
     JobBook* const book_;
     const uint64_t id_;
-    bool kept_ = false;
+    bool kept_ = false;  // see Keep
   };
 
   // Ends a job that was kept.
@@ -94,8 +94,8 @@ class JobBook {
   mutable Mutex mu_;
   uint64_t next_job_ ABSL_GUARDED_BY(mu_) = 1;    // the number of the next job
   std::set<uint64_t> jobs_ ABSL_GUARDED_BY(mu_);  // numbers of jobs under way
-  // A draining StoC, and the first job that places nothing on it.
-  std::map<StocId, uint64_t> leaving_ ABSL_GUARDED_BY(mu_);  // and the first job placed elsewhere
+  // StoCs that are to be left, and of each the first job that places nothing on it.
+  std::map<StocId, uint64_t> leaving_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace nova

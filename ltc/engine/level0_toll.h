@@ -62,6 +62,7 @@ class Level0Toll {
     std::atomic<Nanos> paid_ns{0};  // written by its executor alone
   };
 
+  // Adds to what the executor's reads have paid, and has it looked now and then whether a merge is due.
   void Pay(const Executor* on, Nanos ns) {
     constexpr Nanos kLook = 100 * kMillisecond;  // so often it is looked whether a merge is due
     std::atomic<Nanos>& paid = lanes_[on->index()].paid_ns;
@@ -69,6 +70,7 @@ class Level0Toll {
     paid.store(before + ns, std::memory_order_relaxed);
     if (before / kLook != (before + ns) / kLook) context_->WorkDue();
   }
+  // All that was ever paid.
   Nanos Sum() const {
     Nanos sum = 0;
     for (const Lane& lane : lanes_) sum += lane.paid_ns.load(std::memory_order_relaxed);
@@ -77,7 +79,7 @@ class Level0Toll {
 
   const RangeContext* const context_;
   std::vector<Lane> lanes_;           // [i] belongs to executor i
-  std::atomic<Nanos> settled_ns_{0};  // of Sum
+  std::atomic<Nanos> settled_ns_{0};  // of Sum: what merges have been made for
   std::atomic<double> rate_{0.3};     // bytes a ns, of Level0 jobs; a running mean
 };
 

@@ -80,8 +80,8 @@ class Manifest {
   //   DropRenewal    the new file could not be made.
   // A new file that is to be created.
   struct Renewal {
-    Uuid file;
-    std::string first_record;
+    Uuid file;                 // its uuid, drawn for it
+    std::string first_record;  // the snapshot, encoded for that file
   };
   StatusOr<Renewal> BeginRenewal(const VersionEdit& snapshot);
   Status EndRenewal(const ManifestGroup& group);
@@ -90,7 +90,7 @@ class Manifest {
   // One member's file. `where` names it in errors: "stoc 3 (name)".
   struct Copy {
     std::string where;
-    std::string bytes;
+    std::string bytes;  // all that it has
   };
   // The edits of a file, the snapshot first. At each offset the record comes from any copy that has it whole;
   // the edits end where none has. DataLoss: not even the snapshot is whole, or the bytes behind the last
@@ -101,6 +101,7 @@ class Manifest {
 
  private:
   static constexpr uint64_t kRollBytes = 4 << 20;  // edits behind the snapshot after which a file rolls
+  // A file, and where the next record goes.
   struct File {
     ManifestGroup group;
     uint64_t offset = 0;              // of its end
@@ -108,9 +109,9 @@ class Manifest {
   };
   // Edits acknowledged since a renewal has begun, for its file.
   struct Kept {
-    Uuid file;
-    uint64_t first_record_bytes = 0;
-    std::string edits;  // encoded records
+    Uuid file;                        // the new one
+    uint64_t first_record_bytes = 0;  // of it
+    std::string edits;                // encoded records
   };
   // Creates a file that begins with `snapshot`.
   StatusOr<File> NewFile(const VersionEdit& snapshot);
@@ -121,12 +122,12 @@ class Manifest {
   Status SettleDoubt();
 
   ManifestStorage* const storage_;
-  File file_;
+  File file_;               // the one that is installed, as far as is known
   bool roll_next_ = false;  // the file may hold an edit whose failure was reported: the next Append rolls
   std::optional<Kept> renewal_;  // of a renewal that has begun
   // A file that is perhaps installed, so nothing may be acknowledged in file_ (M1).
   std::optional<ManifestGroup> in_doubt_;
-  LogThrottle rolls_;
+  LogThrottle rolls_;  // lines about rolls
 };
 
 }  // namespace nova

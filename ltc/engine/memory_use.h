@@ -17,6 +17,7 @@ struct MemoryUse {
 
   // Reads the counters; from any thread.
   static MemoryUse Of(const ArenaPool& arenas, const BlockCache& cache);
+  // What is to be within the process's limit (docs/engine.md, "Memory").
   size_t total() const { return memtables + memtables_ready + table_metadata + block_cache; }
 };
 

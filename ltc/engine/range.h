@@ -139,9 +139,8 @@ class Range : public std::enable_shared_from_this<Range> {
   // (collection, N4).
   uint64_t FirstUnfinishedJob() const { return jobs_.FirstUnfinished(); }
   JobBook* jobs() { return &jobs_; }  // for whoever else writes files of the range
-  // StoCs that must hold nothing of this range any more, in the long run: RebuildOne has its tables leave
-  // them.
-  // RangeHost::Place must avoid them already.
+  // StoCs that must hold nothing of this range any more, in the long run: Rebuilder has its tables leave
+  // them. RangeHost::Place must avoid them already.
   void LeaveStocs(const std::vector<StocId>& stocs) { jobs_.LeaveStocs(stocs); }
 
   // --- any thread: its parts, as far as others may ask them
@@ -154,7 +153,7 @@ class Range : public std::enable_shared_from_this<Range> {
 
   // --- any thread
   RangeId id() const { return context_.spec.id; }
-  const RangeSpec& spec() const { return context_.spec; }
+  const RangeSpec& spec() const { return context_.spec; }  // bounds, epoch
   bool Contains(std::string_view key) const { return context_.Contains(key); }
   RangeLog* log() const { return log_.get(); }  // null before Activate
   // Counters; from any thread, takes the locks of views and of the parts for a moment each.
@@ -172,6 +171,7 @@ class Range : public std::enable_shared_from_this<Range> {
 
   const std::shared_ptr<const void> keep_;  // see Recover
   RangeContext context_;
+  // The parts, each behind those that it asks.
   Level0Toll toll_;
   ReadPoints points_;
   RoundLog log_;

@@ -52,16 +52,17 @@ class ServingState {
   std::atomic<Value> value_{kOpening};
 };
 
+// See the head of this file.
 struct RangeContext {
   RangeContext(const RangeSpec& s, const RangeOptions& o, const RangeServices* given)
       : spec(s), options(o), services(given) {}
   RangeContext(const RangeContext&) = delete;
   RangeContext& operator=(const RangeContext&) = delete;
 
-  const RangeSpec spec;
-  const RangeOptions options;
-  const RangeServices* const services;
-  ServingState state;
+  const RangeSpec spec;                     // which range, at which epoch
+  const RangeOptions options;               // checked
+  const RangeServices* const services;      // of the process
+  ServingState state;                       // what is answered now
   std::weak_ptr<const void> self;           // the Range, as long as somebody holds it
   std::function<void(const Status&)> lose;  // ends the range, once, for its epoch is fenced; does not wait
 

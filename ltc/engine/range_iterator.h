@@ -80,20 +80,20 @@ class RangeIterator {
   State SettleBackward(int* steps);
   // Backwards: makes the version that is kept the entry. False: it is not seen, or none is kept.
   bool TakeKept();
-  State StateOfMerged();  // where it is not kValid
-  State Fail(Status why);
+  State StateOfMerged();   // where it is not kValid
+  State Fail(Status why);  // kError, with that status
 
   const RangeContext* const context_;
   const ReadPoints* const points_;
   TableAccess* const tables_;
-  ReadPoint at_;
-  std::string from_, to_;
+  ReadPoint at_;           // what is seen: versions at or below its number, in its view
+  std::string from_, to_;  // stored keys, [from, to)
   const Direction direction_;
   std::vector<MomentIterator*> memtables_;  // owned by merged_
   size_t active_memtables_ = 0;             // the first ones of memtables_: the active round's
   std::vector<LevelIterator*> levels_;      // owned by merged_
-  std::unique_ptr<Iterator> merged_;
-  std::string seek_key_;  // where SeekToFirst seeks
+  std::unique_ptr<Iterator> merged_;        // all versions of all rounds and runs, in internal key order
+  std::string seek_key_;                    // where SeekToFirst seeks
   std::string last_key_;  // forward: of the last version at or below the number; backward: of the one kept
   bool has_last_key_ = false;  // last_key_ was set
   // Backward: a version is kept, which is last_key_ and these.
@@ -101,8 +101,8 @@ class RangeIterator {
   SequenceNumber kept_sequence_ = 0;
   ValueType kept_type_ = ValueType::kPut;
   std::string kept_value_;
-  std::string_view key_, value_;
-  Status error_;
+  std::string_view key_, value_;  // the entry, in kValid
+  Status error_;                  // see status()
 };
 
 }  // namespace nova

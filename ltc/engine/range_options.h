@@ -26,6 +26,7 @@ enum class MergeRounds {
   kAlways,  // of use where the log is on another disk that has room
 };
 
+// Bounds and times of one range.
 struct RangeOptions {
   size_t memtable_size_bytes = 4 << 20;  // tau: bytes of one memtable
   int active_memtables = 2;              // alpha: siblings of the active round, by hash of the key
@@ -36,7 +37,7 @@ struct RangeOptions {
   // though younger rounds overwrite them. 0: at once.
   Nanos table_lag_ns = 60 * kSecond;
   MergeRounds merge_rounds = MergeRounds::kAuto;
-  uint32_t max_value_bytes = 1 << 20;
+  uint32_t max_value_bytes = 1 << 20;  // longer values are kInvalidArgument
   // Entries of a write batch. All of them are in flight at once, so it is bounded by
   // SequenceTracker::kWindow.
   uint32_t max_batch_entries = 10'000;
@@ -65,9 +66,9 @@ struct RangeSpec {
 
 // Counters for people and metrics; sums since the range was opened, or the present state.
 struct RangeStats {
-  uint64_t writes = 0;
-  uint64_t reads = 0;
-  uint64_t bytes = 0;  // of tables, parts that are used
+  uint64_t writes = 0;  // entries that were answered
+  uint64_t reads = 0;   // keys that were asked for, and scans
+  uint64_t bytes = 0;   // of tables, parts that are used
   int level0_runs = 0;
   int rounds = 0;  // in memory, the active one included
   size_t tables = 0;

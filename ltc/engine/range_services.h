@@ -45,10 +45,11 @@ class RangeHost {
   virtual void RunBlocking(std::function<void()> fn) = 0;  // on a thread that may wait, or here, at once
 };
 
+// What a range is given to work with; one for each range, for the host of ranges in a cluster is one too.
 struct RangeServices {
-  TableStore* store = nullptr;
-  BlockCache* cache = nullptr;
-  ArenaPool* arenas = nullptr;
+  TableStore* store = nullptr;  // where tables lie
+  BlockCache* cache = nullptr;  // of all ranges of the process
+  ArenaPool* arenas = nullptr;  // memory of all its memtables
   RangeHost* host = nullptr;
   size_t memtable_limit_bytes = SIZE_MAX;  // for the memtables of all ranges of the process
   // All tables lie on one disk: flushes that wait for it gain nothing side by side.

@@ -15,15 +15,17 @@
 
 namespace nova {
 
+// See the head of this file.
 struct RangeView {
   uint64_t generation = 0;                     // rises by 1 with each published view
   std::shared_ptr<Round> active;               // takes writes
   std::vector<std::shared_ptr<Round>> sealed;  // youngest first
   double sealed_share = 0;                     // memory of the sealed rounds, in full rounds
-  std::shared_ptr<const Version> version;
+  std::shared_ptr<const Version> version;      // the tables, older than all rounds
   RangeTombstonesRef tombstones;    // range deletions (K7) of the version and of all rounds; null: none
   uint64_t tombstones_dropped = 0;  // edits so far that dropped some
 
+  // The round that is flushed before all others.
   const Round& oldest() const { return sealed.empty() ? *active : *sealed.back(); }
   void CountSealed() {  // call after `sealed` has changed
     sealed_share = 0;
@@ -39,7 +41,7 @@ struct RangeView {
 // A moment (K4): once `sequence` is stable, every version at or below it is in the view.
 struct ReadPoint {
   std::shared_ptr<const RangeView> view;
-  SequenceNumber sequence = 0;
+  SequenceNumber sequence = 0;  // the last number handed out when the view was read
 };
 
 }  // namespace nova

@@ -37,6 +37,7 @@ class ReadPoints {
   // `last`: the highest number in use; the next is one more.
   explicit ReadPoints(SequenceNumber last) : sequences_(last) {}
 
+  // The parts; each has a header that says its rules.
   SequenceTracker& sequences() { return sequences_; }
   const SequenceTracker& sequences() const { return sequences_; }
   SnapshotList& snapshots() { return snapshots_; }
@@ -66,8 +67,8 @@ class ReadPoints {
   DropRules RulesOfFlush(const RangeView& view, const RoundGroup& rounds);
 
  private:
-  SequenceTracker sequences_;
-  SnapshotList snapshots_;
+  SequenceTracker sequences_;                 // numbers handed out and finished
+  SnapshotList snapshots_;                    // that are live, or whose lease is over and nobody has looked
   std::atomic<int64_t> published_now_ms_{0};  // the latest time that an edit published; never falls
 };
 

@@ -65,16 +65,17 @@ class Rebuilder {
   uint64_t TablesLeft(StocId stoc) const;
 
  private:
+  // A table that Look found, in the order in which tables go.
   struct Due {
-    uint32_t living = 0;
+    uint32_t living = 0;  // as CopyPlan::living
     Uuid table;
     auto operator<=>(const Due&) const = default;
   };
   // A table for which attempts have failed.
   struct Failed {
-    int times = 0;
-    Nanos not_before_ns = 0;
-    std::set<StocId> tried;  // in vain, since all were
+    int times = 0;            // attempts since the last success
+    Nanos not_before_ns = 0;  // it pauses until then
+    std::set<StocId> tried;   // in vain, since all were
   };
 
   // Steps 2 to 4.
@@ -91,7 +92,7 @@ class Rebuilder {
   std::map<Uuid, Failed> failed_ ABSL_GUARDED_BY(mu_);
   std::map<StocId, Nanos> passed_over_ ABSL_GUARDED_BY(mu_);  // until then, after a failure
   Progress progress_ ABSL_GUARDED_BY(mu_);
-  LogThrottle failures_;
+  LogThrottle failures_;  // lines about them
 };
 
 }  // namespace nova

@@ -47,7 +47,7 @@ class RecoveredEntries {
 
   size_t BeginOf(size_t part, size_t parts) const;  // first index of a part
 
-  RecoveredLogs logs_;
+  RecoveredLogs logs_;          // sorted_ points into its records
   std::vector<Sorted> sorted_;  // by key, newest first
   SequenceNumber first_ = 0, last_ = 0;
 };

@@ -51,8 +51,8 @@ struct Round {
   bool merged_in_vain = false;  // the last merge of it brought nothing; guarded by RoundSet's lock
   // The rounds that it was merged of; a round that was not merged is its only source.
   struct Source {
-    RoundNumber number = 0;  // names its logs
-    std::vector<MemTableId> memtables;
+    RoundNumber number = 0;             // names its logs
+    std::vector<MemTableId> memtables;  // done when the merged round is flushed (M3)
   };
   std::vector<Source> sources;  // oldest first
   bool merged = false;          // it holds the live entries of several rounds
@@ -61,7 +61,7 @@ struct Round {
   double share = 1;             // its memory, in full rounds
   // The result of a flush that waits for its commit (flush order, K3b).
   struct Flushed {
-    VersionEdit edit;
+    VersionEdit edit;   // adds the tables, names the memtables as done
     size_t rounds = 1;  // this round and the younger ones flushed with it
     uint64_t job = 0;   // kept in the JobBook until the commit
   };

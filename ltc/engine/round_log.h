@@ -43,8 +43,8 @@ class RoundLog {
   RangeLog* get() const { return log_.get(); }  // null before Open
 
  private:
-  std::unique_ptr<RangeLog> log_;
-  bool sync_matters_ = false;
+  std::unique_ptr<RangeLog> log_;  // null before Open
+  bool sync_matters_ = false;      // as the log says; constant once it is open
   Refusals refusals_{100 * kMillisecond};
 };
 

@@ -37,7 +37,7 @@ class RoundMerger {
   ReadPoints* const points_;
   RoundSet* const rounds_;
   Pacer* const pacer_;
-  std::atomic<uint64_t> merges_{0};
+  std::atomic<uint64_t> merges_{0};  // see merges()
 };
 
 }  // namespace nova

@@ -46,9 +46,9 @@ class TableHandle {
   }
   // Hands the table to garbage_ if it was dropped.
   ~TableHandle();
-  const TableInfo& info() const { return info_; }
-  const KeyInterval& keys() const { return keys_; }           // stored keys, within the use-bounds
-  std::shared_ptr<const TableReader> reader() const;          // null: not loaded
+  const TableInfo& info() const { return info_; }     // where it is, what it holds, what is used of it
+  const KeyInterval& keys() const { return keys_; }   // stored keys, within the use-bounds
+  std::shared_ptr<const TableReader> reader() const;  // null: not loaded
   void SetReader(std::shared_ptr<const TableReader> reader);  // only the first one stays
   // The reader if its data is mapped: gets use it without a lock. Null: not loaded, or not mapped.
   const TableReader* mapped_reader() const { return mapped_.load(std::memory_order_acquire); }
@@ -60,9 +60,9 @@ class TableHandle {
 
  private:
   const TableInfo info_;
-  const KeyInterval keys_;  // views into info_
-  const GarbageSink garbage_;
-  std::atomic<bool> dropped_{false};
+  const KeyInterval keys_;                           // views into info_
+  const GarbageSink garbage_;                        // given the table by the destructor, if it was dropped
+  std::atomic<bool> dropped_{false};                 // see MarkDropped
   std::atomic<const TableReader*> mapped_{nullptr};  // reader_ if that is mapped; never reset
   mutable Mutex mu_;
   std::shared_ptr<const TableReader> reader_ ABSL_GUARDED_BY(mu_);  // null: not loaded; never reset
@@ -83,7 +83,7 @@ struct Run {
   size_t FirstNotBefore(std::string_view stored_key) const;
 };
 
-inline constexpr int kLevels = 7;
+inline constexpr int kLevels = 7;  // Level0 to Level6
 
 // A checkpoint (M2): a durable pin of the range's content at one sequence number: every version at or below
 // it and none above.
@@ -127,7 +127,7 @@ struct VersionEdit {
   // Copies of a table are on other StoCs now (rebuild, S5), in the runs and in all checkpoints.
   struct Move {
     Uuid table;
-    std::vector<PartCopy> copies;
+    std::vector<PartCopy> copies;  // what leaves where, and comes where
   };
   std::vector<Add> adds;                      // tables that become part of a run
   std::vector<Uuid> drops;                    // tables that leave their run
@@ -144,6 +144,7 @@ struct VersionEdit {
   SequenceNumber seq_reserved = 0;
   int64_t now_ms = 0;  // wall clock; entries expired by then may be dropped (K7); 0: unchanged
 
+  // Its bytes: docs/formats.md.
   std::string Encode() const;
   static StatusOr<VersionEdit> Decode(std::string_view bytes);  // DataLoss: it is malformed
 };
@@ -155,8 +156,8 @@ class DoneMemTables {
   bool operator()(MemTableId id) const { return id < below_ || done_.contains(id); }
 
  private:
-  MemTableId below_;
-  std::set<MemTableId> done_;
+  MemTableId below_;           // the highest of VersionEdit::done_below
+  std::set<MemTableId> done_;  // those that edits name one by one
 };
 
 class Version {
@@ -168,14 +169,14 @@ class Version {
   void ForEachTable(const std::function<void(const Run&, const TableRef&)>& fn) const;
   // Calls `fn` with each table of the runs and of the checkpoints, once.
   void ForEachTableOnce(const std::function<void(const TableInfo&)>& fn) const;
-  bool RunsHold(const Uuid& table) const;
+  bool RunsHold(const Uuid& table) const;  // the table is in a run
   // The table's handle, in the runs or in a checkpoint; null: in none.
   TableRef FindHandle(const Uuid& table) const;
   // The pin that makes a checkpoint of this version's runs and range tombstones.
   VersionEdit::Pin PinRuns(std::string name, SequenceNumber sequence, int64_t created_ms) const;
   const RangeTombstonesRef& tombstones() const { return tombstones_; }  // null: none
   int Level0Runs() const { return level0_runs_; }
-  uint64_t LevelBytes(int level) const;
+  uint64_t LevelBytes(int level) const;  // of its runs, as far as tables are used
   const Run* LevelRun(int level) const;  // of a level >= 1; null when empty
   size_t TableCount() const;             // of the runs
   // Bytes of the runs, as far as tables are used.

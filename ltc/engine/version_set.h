@@ -44,12 +44,12 @@ namespace nova {
 // A checkpoint that was asked for. Guarded by VersionSet's lock, but for the constants.
 struct PendingCheckpoint {
   explicit PendingCheckpoint(std::string n) : name(std::move(n)) {}
-  const std::string name;  // empty: not durable
-  const int64_t created_ms = WallNowMs();
-  bool attached = false;  // a round's flush will make it
-  bool tried = false;     // an edit with it was written, or may have been
-  Status status;          // an error: it will not be made
-  CheckpointRef made;     // set once it is made
+  const std::string name;                  // empty: not durable
+  const int64_t created_ms = WallNowMs();  // wall clock, for people
+  bool attached = false;                   // a round's flush will make it
+  bool tried = false;                      // an edit with it was written, or may have been
+  Status status;                           // an error: it will not be made
+  CheckpointRef made;                      // set once it is made
 };
 
 // Files, and the StoCs on which they are named.
@@ -57,8 +57,9 @@ class NamedFiles {
  public:
   void Add(const StocFileId& file, StocId stoc) { files_[file].insert(stoc); }
   void AddAnywhere(const StocFileId& file) { files_[file]; }  // wherever it may be
-  void Add(const TableInfo& table);
+  void Add(const TableInfo& table);                           // all files of its copies
   bool contains(const StocFileId& file) const { return files_.contains(file); }
+  // The file is named on that StoC, or anywhere.
   bool NamedOn(StocId stoc, const StocFileId& file) const {
     const auto at = files_.find(file);
     return at != files_.end() && (at->second.empty() || at->second.contains(stoc));
@@ -68,7 +69,7 @@ class NamedFiles {
   void files() && = delete;
 
  private:
-  std::map<StocFileId, std::set<StocId>> files_;
+  std::map<StocFileId, std::set<StocId>> files_;  // see files()
 };
 
 class VersionSet {
@@ -86,6 +87,7 @@ class VersionSet {
   // last sequence number in use.
   Status Start(std::shared_ptr<const Version> version, SequenceNumber last);
   ManifestGroup manifest_group() const;  // waits for an edit under way
+  // The version of the current view.
   std::shared_ptr<const Version> current() const { return rounds_->Current()->version; }
 
   // Makes an edit durable, then visible. `flushed`: the oldest rounds, whose tables the edit adds; they leave

@@ -63,8 +63,8 @@ class WritePath {
   };
   // A pinned round and the first of the write's numbers. No round: the write was answered, or waits.
   struct Place {
-    Round* round = nullptr;
-    SequenceNumber first = 0;
+    Round* round = nullptr;    // pinned
+    SequenceNumber first = 0;  // of as many as the write has entries
   };
 
   // The entries are within the options' bounds; a batch and range deletions lie within the range.
@@ -72,8 +72,8 @@ class WritePath {
   // So many more range deletions (K7) fit into the list.
   bool HasRoomForTombstones(Executor* on, uint64_t count);
   // Has the write go on with AdmittedWrite after `wait_ns`: it is admitted once, and not asked again whether
-  // it has to wait. If that is past its deadline it ends now: with the failure of
-  // background work if there is one, else kBusy.
+  // it has to wait. If that is past its deadline it ends now: with the failure of background work if there is
+  // one, else kBusy.
   void Park(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done,
             std::shared_ptr<Swap> swap = nullptr);
   // The stages from the pin to the log, for a write that need not wait any more. `swap`: the write is its
@@ -108,9 +108,9 @@ class WritePath {
   RoundSet* const rounds_;
   Pacer* const pacer_;
   Reader* const reader_;
-  KeyLatches latches_;
-  std::vector<Lane> lanes_;  // [i] belongs to executor i
-  std::atomic<uint64_t> writes_{0};
+  KeyLatches latches_;               // of swaps (K6)
+  std::vector<Lane> lanes_;          // [i] belongs to executor i
+  std::atomic<uint64_t> writes_{0};  // see writes()
   // Range deletions tell swaps of themselves (K6): before each takes its number ...
   std::atomic<uint64_t> range_deletes_begun_{0};
   std::atomic<uint64_t> range_deletes_numbered_{0};  // ... and after it has taken it

@@ -53,11 +53,12 @@ namespace nova {
 // memory; else memory.
 enum class LogMode { kNone, kMemory, kPersistent, kMemoryAndPersistent, kAuto };
 
+// The same for all ranges of an LTC; its flags set them.
 struct HostedRangeOptions {
-  RangeOptions range;
-  PlacementOptions placement;
-  LogMode log_mode = LogMode::kMemory;
-  int log_replicas = 3;  // R: members of a log group (group change, L4)
+  RangeOptions range;                   // of the engine
+  PlacementOptions placement;           // of tables
+  LogMode log_mode = LogMode::kMemory;  // of log groups that are chosen from now on
+  int log_replicas = 3;                 // R: members of a log group (group change, L4)
   // Log groups with fewer members than this make writes wait (L4). R is the strict choice; 0 means max(2, R -
   // 1), at most R.
   int min_replicas = 0;
@@ -74,8 +75,8 @@ struct HostServices {
   RangeServices range;  // each HostedRange sets `host` and `garbage` of its own copy
   // Takes a table that a range dropped; does not wait.
   std::function<void(const TableInfo&, const Creator& holder)> garbage;
-  StocClient* stocs = nullptr;
-  LogClient* logs = nullptr;
+  StocClient* stocs = nullptr;  // all requests to StoCs but those of logs
+  LogClient* logs = nullptr;    // makes the log of each range
   // The membership in the cluster; null while there is none.
   std::function<std::shared_ptr<NodeSession>()> session;
   // The StoCs there are, and those that are gone for good (StoC record, N5).
@@ -207,12 +208,12 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   Status CollectOrphansOf(StocId stoc, uint64_t grace_ms);
   // What a StoC is to have.
   struct Inventory {
-    NamedFiles tables;
-    ManifestGroup manifest;
+    NamedFiles tables;       // of the version, of checkpoints, of readers
+    ManifestGroup manifest;  // the file in use
   };
   // What it says it has.
   struct Listed {
-    std::set<StocFileId> whole;
+    std::set<StocFileId> whole;    // as far as it knows
     std::set<StocFileId> damaged;  // of this epoch and of no job: manifests and logs, and parts of tables
   };
   // Has made good what the StoC has not whole of what was `expected` before it listed its files, and is still
@@ -286,10 +287,10 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
     // Nothing is missing; after a quiet time the pause is short again.
     void Whole(Nanos now);
   };
-  Growth log_growth_;
-  Growth manifest_growth_;
-  Growth log_leaving_;  // of members on StoCs that are emptied
-  Growth manifest_leaving_;
+  Growth log_growth_;        // to R members (L4)
+  Growth manifest_growth_;   // to M members (M1)
+  Growth log_leaving_;       // of members on StoCs that are emptied
+  Growth manifest_leaving_;  // likewise
   // The members of a log group or manifest are to be exchanged, now: one drains; or some are on StoCs that
   // are emptied, others could take their places, and an attempt is due.
   bool IsToLeave(const std::vector<StocId>& members, int wanted, Growth* leaving) const;
@@ -297,7 +298,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::weak_ptr<const Version> looked_at_;  // by the last LookAtCopies that did not return at once
   StocStates looked_at_with_;               // and the StoCs then
   mutable Mutex copies_mu_;
-  TableCopies table_copies_ ABSL_GUARDED_BY(copies_mu_);
+  TableCopies table_copies_ ABSL_GUARDED_BY(copies_mu_);  // see table_copies()
   // What audits have found of manifest and logs, for LeaveDamaged.
   struct DamagedCopies {
     Uuid manifest;           // a file of which a member lacks a good copy; nil: none

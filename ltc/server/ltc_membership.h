@@ -51,14 +51,15 @@ class LtcMembership {
 
   // The session was lost: somebody has to join again.
   void Lost() { lost_.store(true); }
+  // Lost was called since the last call.
   bool TakeLost() { return lost_.exchange(false); }
 
  private:
   mutable Mutex mu_;
   std::shared_ptr<NodeSession> session_ ABSL_GUARDED_BY(mu_);
-  StocList stocs_ ABSL_GUARDED_BY(mu_);
+  StocList stocs_ ABSL_GUARDED_BY(mu_);               // see stocs()
   std::atomic<NodeSession*> lease_session_{nullptr};  // session_, for whoever takes no lock
-  std::atomic<bool> lost_{false};
+  std::atomic<bool> lost_{false};                     // see Lost
 };
 
 }  // namespace nova

@@ -36,6 +36,7 @@
 
 namespace nova {
 
+// nova_ltc's flags fill it in; docs/deploy.md says which are for operators.
 struct LtcOptions {
   std::string name;                     // unique in the cluster; the coordinator knows the node by it
   std::string address = "127.0.0.1:0";  // where clients connect (data plane); port 0: any
@@ -45,15 +46,15 @@ struct LtcOptions {
   int xchg_threads = 1;
   size_t block_cache_bytes = 256 << 20;     // bound on cached blocks and metadata of tables, for all ranges
   size_t memtable_limit_bytes = 512 << 20;  // bound on memtables, for all ranges
-  BackgroundOptions background;
-  HostedRangeOptions hosted;
-  LogOptions log;
-  XchgOptions xchg;
+  BackgroundOptions background;             // threads that wait
+  HostedRangeOptions hosted;                // of each range
+  LogOptions log;                           // of all logs
+  XchgOptions xchg;                         // of each xchg thread; name and index are filled in
   size_t max_snapshots_per_range = 1000;    // bound on snapshots that clients hold
   int64_t max_snapshot_lease_ms = 600'000;  // longest lease of such a snapshot, renewals apart
-  Nanos heartbeat_ns = 500 * kMillisecond;
-  Nanos orphan_period_ns = 180 * kSecond;  // between two collections (N4) of a range
-  uint64_t orphan_grace_ms = 60'000;       // age below which a file of an earlier epoch is left alone
+  Nanos heartbeat_ns = 500 * kMillisecond;  // between two heartbeats
+  Nanos orphan_period_ns = 180 * kSecond;   // between two collections (N4) of a range
+  uint64_t orphan_grace_ms = 60'000;        // age below which a file of an earlier epoch is left alone
 };
 
 // The seams that differ between production and simulation. Fabric and metrics outlive the node.
@@ -148,22 +149,22 @@ class LtcNode {
   Uuid cluster_;             // read from the store by Init; constant from then on
   std::string address_;      // as bound
 
-  ArenaPool arenas_;  // memory of all memtables
-  BlockCache cache_;  // blocks of tables, of all ranges
-  LtcMembership membership_;
-  TableChores chores_;  // outlives whoever may let go of a table
+  ArenaPool arenas_;          // memory of all memtables
+  BlockCache cache_;          // blocks of tables, of all ranges
+  LtcMembership membership_;  // the session and its lease
+  TableChores chores_;        // outlives whoever may let go of a table
   std::vector<std::unique_ptr<Xchg>> xchgs_;
   bool serving_ = false;  // the xchg threads run; set once, by Init
   // [i] is of xchgs_[i].
   std::vector<std::unique_ptr<XchgExecutor>> executors_;
-  std::unique_ptr<StocClient> stocs_;
-  std::unique_ptr<TableStore> tables_;  // over stocs_
-  std::unique_ptr<LogClient> logs_;
-  HostServices services_;  // shared by all ranges
-  std::unique_ptr<LtcServer> server_;
-  std::unique_ptr<BackgroundWork> background_;
+  std::unique_ptr<StocClient> stocs_;           // over xchgs_
+  std::unique_ptr<TableStore> tables_;          // over stocs_
+  std::unique_ptr<LogClient> logs_;             // over xchgs_ and stocs_
+  HostServices services_;                       // shared by all ranges
+  std::unique_ptr<LtcServer> server_;           // requests of clients, on xchgs_
+  std::unique_ptr<BackgroundWork> background_;  // all threads but xchg, heartbeat and housekeeping
 
-  RangeLedger<HostedRange> ranges_;
+  RangeLedger<HostedRange> ranges_;         // which ranges are opened, held, given back
   std::atomic<Nanos> stoc_returned_ns_{0};  // a StoC that was not there is since then; 0: seen to
   std::atomic<bool> stopping_{false};       // set by Stop and the destructor: takes no new ranges
   Notification stop_;                       // ends the housekeeping thread

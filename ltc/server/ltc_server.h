@@ -51,6 +51,7 @@ class XchgExecutor : public Executor {
   Xchg* const xchg_;
 };
 
+// Bounds of requests; nova_ltc's flags set some.
 struct LtcServerOptions {
   uint32_t max_value_bytes = 1 << 20;       // longer ones are kInvalidArgument
   uint32_t max_scan_limit = 1 << 20;        // entries of one scan; more are kInvalidArgument
@@ -86,7 +87,7 @@ class LtcServer {
   };
   // Operations whose time is told, from a request's arrival to its reply.
   enum Op : size_t { kWriteOp, kBatchOp, kSwapOp, kGetOp, kMultiGetOp, kScanOp, kOps, kNotTimed = kOps };
-  static const std::pair<Op, const char*> kOpNames[kOps];
+  static const std::pair<Op, const char*> kOpNames[kOps];  // as metrics have them
   using Served = std::array<Histogram, kOps>;
   struct MultiGetCall;  // a multi-get under way
   // Finds the range: kOk, or kNotOwner if it is not here at that epoch. *range stays valid while the handler
@@ -153,8 +154,9 @@ class LtcServer {
   std::vector<std::unique_ptr<Served>> served_ns_;  // [i] is added to by xchg i
   std::atomic<uint64_t> generation_{0};             // rises with each SetRanges; lanes compare theirs with it
   Mutex mu_;
-  std::shared_ptr<const RangeMap> ranges_ ABSL_GUARDED_BY(mu_);
-  SnapshotTable snapshots_;  // snapshots held by clients
+  std::shared_ptr<const RangeMap> ranges_ ABSL_GUARDED_BY(mu_);  // the latest map; lanes copy it
+  SnapshotTable snapshots_;                                      // snapshots held by clients
+  // Metrics: requests by kind, and how some of them ended.
   Counter* const puts_;
   Counter* const batches_;
   Counter* const swaps_;

@@ -16,6 +16,7 @@
 
 namespace nova {
 
+// How tables are scattered; the same for all ranges of an LTC.
 struct PlacementOptions {
   int scatter_width = 1;                    // rho: fragments of a table, at most
   int choices = 2;                          // d: StoCs drawn for each one picked; 1: random
@@ -26,9 +27,9 @@ struct PlacementOptions {
 // A StoC that may be picked, as last heard.
 struct StocChoice {
   StocId id;
-  std::string host;
-  uint32_t queue_depth = 0;  // its requests waiting for the disk
-  DiskState disk = DiskState::kOk;
+  std::string host;                 // copies go to distinct ones where there are several
+  uint32_t queue_depth = 0;         // its requests waiting for the disk
+  DiskState disk = DiskState::kOk;  // as the coordinator says
 };
 
 // Those among which `count` are to be picked: StoCs with the best disks, and with the next worse ones only

@@ -184,8 +184,8 @@ class RangeLedger {
 
   const std::function<void(const Held&)> held_changed_;
   mutable Mutex mu_;
-  Held held_ ABSL_GUARDED_BY(mu_);
-  std::map<RangeId, Opening> opening_ ABSL_GUARDED_BY(mu_);
+  Held held_ ABSL_GUARDED_BY(mu_);                           // open, each at one epoch
+  std::map<RangeId, Opening> opening_ ABSL_GUARDED_BY(mu_);  // assigned, and not held so far
   std::map<RangeId, Epoch> excluded_ ABSL_GUARDED_BY(mu_);   // the highest epoch that was taken from us
   std::vector<Ref> to_give_back_ ABSL_GUARDED_BY(mu_);       // abandoned; the record may still name us
   std::multiset<RangeId> giving_back_ ABSL_GUARDED_BY(mu_);  // between BeginToGiveBack and GaveBack

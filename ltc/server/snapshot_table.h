@@ -40,9 +40,9 @@ class SnapshotTable {
   size_t size() const;
 
  private:
-  struct Held {
+  struct Held {  // a snapshot that a client holds
     RangeId range;
-    Epoch epoch;
+    Epoch epoch;  // of the owner that took it; at another one it has ended
     std::shared_ptr<Snapshot> snapshot;
   };
   // Null: no such id, or it is of another range or epoch. The lease is not looked at.
@@ -52,7 +52,7 @@ class SnapshotTable {
 
   const size_t max_per_range_;
   mutable Mutex mu_;
-  absl::flat_hash_map<uint64_t, Held> held_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<uint64_t, Held> held_ ABSL_GUARDED_BY(mu_);  // by id
   // Snapshots by range; at most max_per_range_.
   absl::flat_hash_map<RangeId, size_t> count_ ABSL_GUARDED_BY(mu_);
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = RandomSeed();  // the next id is one more; never 0

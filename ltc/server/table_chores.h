@@ -26,6 +26,7 @@ class TableChores {
     MutexLock lock(&mu_);
     dropped_.emplace_back(table, holder);
   }
+  // All that was dropped since the last call.
   std::vector<std::pair<TableInfo, Creator>> TakeDropped() {
     MutexLock lock(&mu_);
     return std::exchange(dropped_, {});
@@ -57,15 +58,15 @@ class TableChores {
   }
 
  private:
-  static constexpr size_t kMostDamaged = 1024;
+  static constexpr size_t kMostDamaged = 1024;  // tables that wait for a repair
 
   const Nanos repair_pause_ns_;
   Mutex mu_;
-  std::vector<std::pair<TableInfo, Creator>> dropped_ ABSL_GUARDED_BY(mu_);
-  std::set<Uuid> damaged_ ABSL_GUARDED_BY(mu_);
-  Uuid last_ ABSL_GUARDED_BY(mu_);  // whose repair was begun last
-  bool repairing_ ABSL_GUARDED_BY(mu_) = false;
-  Nanos next_repair_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<std::pair<TableInfo, Creator>> dropped_ ABSL_GUARDED_BY(mu_);  // tables, and whose they were
+  std::set<Uuid> damaged_ ABSL_GUARDED_BY(mu_);                              // tables to repair
+  Uuid last_ ABSL_GUARDED_BY(mu_);                                           // whose repair was begun last
+  bool repairing_ ABSL_GUARDED_BY(mu_) = false;    // between BeginRepair and RepairEnded
+  Nanos next_repair_ns_ ABSL_GUARDED_BY(mu_) = 0;  // none begins before
 };
 
 }  // namespace nova

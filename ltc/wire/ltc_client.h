@@ -21,6 +21,7 @@
 
 namespace nova {
 
+// See the head of this file.
 class LtcClient {
  public:
   explicit LtcClient(Xchg* xchg) : xchg_(xchg) {}
@@ -59,7 +60,8 @@ class LtcClient {
                      OpDone done);
   void DropSnapshot(const std::string& address, const DropSnapshotRequest& request, Nanos deadline_ns,
                     OpDone done);
-  // `reply` is the answer to a list. `text` says for people why a request did not succeed.
+  // Make, list, delete or restore. `reply` is the answer to a list. `text` says for people why a request did
+  // not succeed.
   using CheckpointDone =
       absl::AnyInvocable<void(Outcome, const CheckpointReply& reply, std::string_view text)>;
   void Checkpoint(const std::string& address, const CheckpointRequest& request, Nanos deadline_ns,

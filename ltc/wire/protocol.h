@@ -74,8 +74,8 @@ enum class LtcRequest : uint16_t {
 struct WriteRequest {
   RangeId range;
   Epoch epoch;
-  uint64_t client_id =
-      0;  // with request_number: which operation of which client; in log records (no write twice, A1)
+  // Which operation of which client; goes into the log record (no write twice, A1).
+  uint64_t client_id = 0;
   uint64_t request_number = 0;
   std::string_view key;                           // a stored key
   std::string_view value;                         // of DeleteRange: the stored key behind the last one
@@ -88,6 +88,7 @@ struct WriteRequest {
   static bool Parse(std::string_view body, WriteRequest* out);
 };
 
+// The answer to a get is the value alone; kNotFound: there is none.
 struct GetRequest {
   RangeId range;
   Epoch epoch;
@@ -96,6 +97,7 @@ struct GetRequest {
   static auto Fields(auto& m) { return FieldList(m.range, m.epoch, m.snapshot, Apart(m.key)); }
 };
 
+// One page, at a snapshot or now.
 struct ScanRequest {
   RangeId range;
   Epoch epoch;
@@ -108,6 +110,7 @@ struct ScanRequest {
   static bool Parse(std::string_view body, ScanRequest* out);
 };
 
+// A page.
 struct ScanReply {
   uint32_t count = 0;        // of entries
   bool more = false;         // the page is full: go on after its last key
@@ -115,6 +118,7 @@ struct ScanReply {
   static auto Fields(auto& m) { return FieldList(m.count, m.more, Apart(m.entries)); }
 };
 
+// The first page of a scan, now.
 struct BeginScanRequest {
   RangeId range;
   Epoch epoch;
@@ -136,15 +140,17 @@ struct BeginScanReply {
   }
 };
 
+// All entries are of one range (atomicity, K6).
 struct BatchRequest {
   RangeId range;
   Epoch epoch;
-  uint64_t client_id = 0;
+  uint64_t client_id = 0;  // as of WriteRequest, and so the next
   uint64_t request_number = 0;
   uint32_t count = 0;        // of entries, below 1 << 31
   std::string_view entries;  // see the format above
-  bool sync = true;
+  bool sync = true;          // as of WriteRequest
 
+  // The body up to the entries.
   std::string EncodeHeader() const;
   // Appends an entry to `entries`, with `key_prefix` (the keyspace) before its key, and before the end of a
   // range deletion.
@@ -154,33 +160,36 @@ struct BatchRequest {
   bool ParseEntries(std::vector<WriteBatch::Entry>* out) const;
 };
 
+// Writes `desired` if the key's value is `expected`.
 struct CompareAndSwapRequest {
   RangeId range;
   Epoch epoch;
-  uint64_t client_id = 0;
+  uint64_t client_id = 0;  // as of WriteRequest, and so the next
   uint64_t request_number = 0;
   std::string_view key;                      // a stored key
   std::optional<std::string_view> expected;  // none: the key must have no value
   std::optional<std::string_view> desired;   // none: the key is deleted
-  bool sync = true;
+  bool sync = true;                          // as of WriteRequest
 
   // Everything but key, expected and desired.
   std::string EncodeHeader() const;
   static bool Parse(std::string_view body, CompareAndSwapRequest* out);
 };
 
-inline constexpr uint32_t kMaxMultiGetKeys = 10'000;
+inline constexpr uint32_t kMaxMultiGetKeys = 10'000;  // of one request; more are malformed
 
+// Keys of one range.
 struct MultiGetRequest {
   RangeId range;
   Epoch epoch;
-  uint64_t snapshot = 0;
-  std::vector<std::string_view> keys;
+  uint64_t snapshot = 0;               // 0: now, all at one moment
+  std::vector<std::string_view> keys;  // stored keys, in any order
   static auto Fields(auto& m) {
     return FieldList(m.range, m.epoch, m.snapshot, AtMost(m.keys, kMaxMultiGetKeys));
   }
 };
 
+// Answers to as many first keys as fit.
 struct MultiGetReply {
   std::vector<std::optional<std::string_view>> values;  // of the first keys asked for; none: not found
   static auto Fields(auto& m) { return FieldList(AtMost(m.values, kMaxMultiGetKeys)); }
@@ -190,10 +199,11 @@ struct MultiGetReply {
   static void AppendAnswer(const std::optional<std::string>& value, std::string* answers);
 };
 
+// Snapshots are an LTC's, under ids that it gives; they end with its epoch, or when they are not renewed.
 struct TakeSnapshotRequest {
   RangeId range;
   Epoch epoch;
-  uint32_t lease_ms = 0;
+  uint32_t lease_ms = 0;  // how long it lives without being renewed, from when it is taken
   static auto Fields(auto& m) { return std::tie(m.range, m.epoch, m.lease_ms); }
 };
 struct TakeSnapshotReply {
@@ -204,7 +214,7 @@ struct RenewSnapshotRequest {
   RangeId range;
   Epoch epoch;
   uint64_t snapshot = 0;
-  uint32_t lease_ms = 0;
+  uint32_t lease_ms = 0;  // from now
   static auto Fields(auto& m) { return std::tie(m.range, m.epoch, m.snapshot, m.lease_ms); }
 };
 struct DropSnapshotRequest {
@@ -214,6 +224,7 @@ struct DropSnapshotRequest {
   static auto Fields(auto& m) { return std::tie(m.range, m.epoch, m.snapshot); }
 };
 
+// What is asked of a range's checkpoints (docs/checkpoints.md).
 enum class CheckpointVerb : uint8_t { kCreate = 1, kList = 2, kDelete = 3, kRestore = 4 };
 
 struct CheckpointRequest {
@@ -222,12 +233,14 @@ struct CheckpointRequest {
   CheckpointVerb verb = CheckpointVerb::kList;
   std::string_view name;  // empty: of kList
   static auto Fields(auto& m) { return FieldList(m.range, m.epoch, m.verb, Rest(m.name)); }
+  // False: malformed.
   bool Valid() const {
     return verb >= CheckpointVerb::kCreate && verb <= CheckpointVerb::kRestore &&
            (verb != CheckpointVerb::kList || name.empty());
   }
 };
 
+// The answer to a list.
 struct CheckpointReply {
   struct Entry {
     std::string_view name;
