@@ -37,7 +37,7 @@ Status VersionSet::Start(std::shared_ptr<const Version> version, SequenceNumber 
   seq_reserved_ = last + kSequenceReserve;
   // Every memtable of an older epoch is in the tables now; ids of this epoch start above the mark.
   const MemTableId done_below(context_->spec.epoch.value() << 32);
-  NOVA_RETURN_IF_ERROR(manifest_.Start(SnapshotOf(*version, done_below)));
+  NOVA_RETURN_IF_ERROR(manifest_.Start(AsOneEdit(*version, done_below)));
   rounds_->Publish([&version](RangeView* view) {
     view->tombstones = version->tombstones();
     view->version = std::move(version);
@@ -50,7 +50,7 @@ ManifestGroup VersionSet::manifest_group() const {
   return manifest_.group();
 }
 
-VersionEdit VersionSet::SnapshotOf(const Version& version, MemTableId done_below) const {
+VersionEdit VersionSet::AsOneEdit(const Version& version, MemTableId done_below) const {
   VersionEdit edit = version.Snapshot();
   edit.seq_reserved = seq_reserved_;
   edit.done_below = done_below;
@@ -99,7 +99,7 @@ Status VersionSet::CommitLocked(VersionEdit edit, const RoundGroup* flushed) {
   const MemTableId done_below = view->DoneBelow(flushed);
   const Status s = manifest_.Append(edit, [&] {
     mu_.AssertHeld();
-    return SnapshotOf(*next, done_below);
+    return AsOneEdit(*next, done_below);
   });
   if (absl::IsFailedPrecondition(s)) context_->lose(s);
   NOVA_RETURN_IF_ERROR(s);
@@ -177,7 +177,7 @@ Status VersionSet::RenewManifest(const std::function<Status()>& may_go_on) {
     MutexLock lock(&mu_);  // no edit is under way
     if (context_->state.Is(ServingState::kLost)) return absl::FailedPreconditionError("the range was lost");
     const auto view = rounds_->Current();
-    renewal = manifest_.BeginRenewal(SnapshotOf(*view->version, view->DoneBelow(nullptr)));
+    renewal = manifest_.BeginRenewal(AsOneEdit(*view->version, view->DoneBelow(nullptr)));
   }
   NOVA_RETURN_IF_ERROR(renewal.status());
   NOVA_FP_VOID("ltc.renewal_cut");

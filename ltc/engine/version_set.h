@@ -131,7 +131,7 @@ class VersionSet {
   // Refreshes lanes and pressure; without the lock.
   void Committed();
   // The edit that makes `version` from nothing: the first record of a file. `done_below`: see VersionEdit.
-  VersionEdit SnapshotOf(const Version& version, MemTableId done_below) const
+  VersionEdit AsOneEdit(const Version& version, MemTableId done_below) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // An edit counts now: outputs kept for its predecessors go.
   void DropMaybeCommittedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

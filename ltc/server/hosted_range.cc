@@ -137,9 +137,10 @@ Status RecordKeeper::UpdateOrCancel(const std::function<void()>& before_asking,
 
 // What the Range works with, and keeps: a flush or compaction under way outlives the HostedRange when the
 // range is lost.
-class HostedRange::Ground : public ManifestStorage, public RangeHost {
+class HostedRange::StocBackend : public ManifestStorage, public RangeHost {
  public:
-  Ground(const HostServices* services, const HostedRangeOptions& options, const RangeAssignment& assignment)
+  StocBackend(const HostServices* services, const HostedRangeOptions& options,
+              const RangeAssignment& assignment)
       : range_services(services->range),
         keeper(services, assignment.record),
         creator_{assignment.record.id, assignment.record.epoch, 0},
@@ -289,11 +290,11 @@ HostedRange::HostedRange(const HostServices* services, const HostedRangeOptions&
       services_(services),
       options_(options),
       old_lease_ends_ns_(assignment.old_lease_ends_ns),
-      ground_(std::make_shared<Ground>(services, options, assignment)) {}
+      backend_(std::make_shared<StocBackend>(services, options, assignment)) {}
 
 HostedRange::~HostedRange() = default;
 
-RangeRecord HostedRange::record() const { return ground_->keeper.Get(); }
+RangeRecord HostedRange::record() const { return backend_->keeper.Get(); }
 
 // M1: an acknowledged edit is on every member, so any fenced one would do; but where the record of one copy
 // is damaged, another copy has it: so all that answer are read. The silent are waited for only where what the
@@ -359,7 +360,7 @@ std::string HostedRange::NameOf(StocId stoc) const {
 Status HostedRange::Open() {
   const Nanos started = Now();
   const Nanos deadline = started + 60 * kSecond;
-  const RangeRecord record = ground_->keeper.Get();
+  const RangeRecord record = backend_->keeper.Get();
   const std::shared_ptr<RangeFences> fences = RangeFences::Start(services_->stocs, record);  // fence (R2)
   NOVA_ASSIGN_OR_RETURN(const auto edits, ReadManifest(record, *fences, deadline));
   NOVA_ASSIGN_OR_RETURN(
@@ -371,10 +372,10 @@ Status HostedRange::Open() {
   };
   NOVA_RETURN_IF_ERROR(abandoned());
   const size_t records = recovered.size();
-  ground_->Avoid(fences->WaitUntil([](const auto&) { return true; }, 0).silent);
+  backend_->Avoid(fences->WaitUntil([](const auto&) { return true; }, 0).silent);
   NOVA_ASSIGN_OR_RETURN(range_, Range::Recover({id_, epoch_, record.lower, record.upper}, options_.range,
-                                               &ground_->range_services, ground_.get(), edits,
-                                               std::move(recovered), ground_));  // shown stays (R4)
+                                               &backend_->range_services, backend_.get(), edits,
+                                               std::move(recovered), backend_));  // shown stays (R4)
   NOVA_FP_VOID("ltc.range_recovered");
   NOVA_RETURN_IF_ERROR(abandoned());
   LogGroup group;
@@ -383,8 +384,8 @@ Status HostedRange::Open() {
   }
   if (!options_.off.r5_wait) SleepUntil(old_lease_ends_ns_);  // wait (R5)
   NOVA_RETURN_IF_ERROR(abandoned());
-  ground_->Avoid({});
-  NOVA_RETURN_IF_ERROR(ground_->keeper.Update([&](RangeRecord* r) {
+  backend_->Avoid({});
+  NOVA_RETURN_IF_ERROR(backend_->keeper.Update([&](RangeRecord* r) {
     r->state = RangeState::kOpen;
     r->released = false;
     r->manifest = range_->versions().manifest_group();
@@ -427,7 +428,7 @@ Status HostedRange::Open() {
           ->FreeFenced(stoc, self->id_, self->epoch_, Now() + self->options_.request_deadline_ns)
           .IgnoreError();
     }
-    if (!old.members.empty()) self->ground_->Delete(old);
+    if (!old.members.empty()) self->backend_->Delete(old);
   });
   return OkStatus();
 }
@@ -478,7 +479,7 @@ Status HostedRange::TryRelease(Nanos deadline_ns) {
   const auto stop_reads = [this] {
     if (!options_.off.r5_reads_end) range_->StopReads();
   };
-  s = ground_->keeper.UpdateOrCancel(stop_reads, [](RangeRecord* r) {
+  s = backend_->keeper.UpdateOrCancel(stop_reads, [](RangeRecord* r) {
     r->state = RangeState::kSealing;
     r->released = true;
     r->owner.clear();
@@ -546,14 +547,14 @@ StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep,
   const bool without_is_live = std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
     return n.stoc_id == without.stoc && n.incarnation == without.incarnation;
   });
-  for (const StocChoice& s : ground_->LiveStocs()) {
+  for (const StocChoice& s : backend_->LiveStocs()) {
     const bool kept =
         std::any_of(keep.begin(), keep.end(), [&](const LogMember& m) { return m.stoc == s.id; });
     if (!kept && !silent.contains(s.id) && !(without_is_live && s.id == without.stoc)) others.push_back(s);
   }
   const auto wanted = static_cast<size_t>(options_.log_replicas);
   if (group.members.size() < wanted) {
-    for (const StocId stoc : ground_->Pick(others, wanted - group.members.size())) add(stoc);
+    for (const StocId stoc : backend_->Pick(others, wanted - group.members.size())) add(stoc);
   }
   const size_t least = LeastLogMembers();
   if (group.members.size() < least) {
@@ -596,8 +597,8 @@ void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos a
                                  const std::function<void(StatusOr<LogGroup>)>& answer) {
   if (abandoned_.load()) return answer(absl::FailedPreconditionError("the range was abandoned"));
   const std::vector<NodeInfo> live = services_->stocs->live();
-  const bool may_leave = ground_->LiveStocs().size() >= LeastLogMembers();  // without the draining ones
-  const bool leaves_emptied = ground_->BetterWithoutEmptied(
+  const bool may_leave = backend_->LiveStocs().size() >= LeastLogMembers();  // without the draining ones
+  const bool leaves_emptied = backend_->BetterWithoutEmptied(
       CountOn(StocsOf(current), live, &NodeInfo::emptied), static_cast<size_t>(options_.log_replicas));
   // The member that failed may come back as another incarnation, or prove to live; then it is as good as any,
   // and where every StoC is needed the only one that will do.
@@ -616,11 +617,11 @@ void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos a
     }
   }
   LogGroup next;
-  auto picked = PickAnsweringGroup(keep, without, GroupId(ground_->keeper.Get().last_group.value() + 1));
+  auto picked = PickAnsweringGroup(keep, without, GroupId(backend_->keeper.Get().last_group.value() + 1));
   Status s = picked.status();
   if (s.ok()) {
     next = *std::move(picked);
-    s = ground_->keeper.Update([&](RangeRecord* r) {
+    s = backend_->keeper.Update([&](RangeRecord* r) {
       // A later group than the log's is one of an earlier try whose answer was lost: nothing was ever written
       // to it.
       std::erase_if(r->log_groups, [&](const LogGroup& g) { return g.id > current.id; });
@@ -644,16 +645,16 @@ void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos a
   });
 }
 
-void HostedRange::MaintainLog() {
+void HostedRange::Maintain() {
   if (range_ == nullptr || !range_->active() || maintaining_.exchange(true)) return;
   const std::vector<GroupId> unused = log_ == nullptr ? std::vector<GroupId>() : log_->UnusedGroups();
-  const RangeRecord record = ground_->keeper.Get();
+  const RangeRecord record = backend_->keeper.Get();
   const auto listed = [&](GroupId id) {
     return std::any_of(record.log_groups.begin(), record.log_groups.end(),
                        [&](const LogGroup& g) { return g.id == id; });
   };
   if (std::any_of(unused.begin(), unused.end(), listed)) {
-    const Status s = ground_->keeper.Update([&](RangeRecord* r) {
+    const Status s = backend_->keeper.Update([&](RangeRecord* r) {
       std::erase_if(r->log_groups, [&](const LogGroup& g) {
         return std::find(unused.begin(), unused.end(), g.id) != unused.end();
       });
@@ -688,7 +689,7 @@ TableCopies HostedRange::table_copies() const {
 
 void HostedRange::LookAtCopies() {
   const std::shared_ptr<const Version> version = range_->versions().current();
-  StocStates stocs = ground_->StatesOfStocs();
+  StocStates stocs = backend_->StatesOfStocs();
   const bool as_before = version == looked_at_.lock() && stocs == looked_at_with_;
   if (as_before && range_->rebuilder().progress().left == 0) return;
   TableCopies counts;
@@ -712,10 +713,10 @@ void HostedRange::LeaveStocs() {
     if (n.IsLeft()) left.push_back(n.stoc_id);
   }
   range_->LeaveStocs(left);
-  const RangeRecord record = ground_->keeper.Get();
+  const RangeRecord record = backend_->keeper.Get();
   if (IsToLeave(record.manifest.members, options_.manifest_replicas, &manifest_leaving_))
     RenewManifest("leaves a StoC");
-  if (record.log_groups.empty() || ground_->LiveStocs().size() < LeastLogMembers()) return;
+  if (record.log_groups.empty() || backend_->LiveStocs().size() < LeastLogMembers()) return;
   if (IsToLeave(StocsOf(record.log_groups.back()), options_.log_replicas, &log_leaving_))
     log_->RequestGroupChange();
 }
@@ -728,7 +729,7 @@ bool HostedRange::IsToLeave(const std::vector<StocId>& members, int wanted, Grow
     leaving->Whole(Now());
     return false;
   }
-  return ground_->BetterWithoutEmptied(emptied, static_cast<size_t>(wanted)) && leaving->Due(Now());
+  return backend_->BetterWithoutEmptied(emptied, static_cast<size_t>(wanted)) && leaving->Due(Now());
 }
 
 // Members that have what was acknowledged: one that has started again has not what was in its memory.
@@ -788,14 +789,14 @@ void HostedRange::ReturnToM(const ManifestGroup& current) {
     return manifest_growth_.Whole(now);
   }
   if (manifest_short_since_ns_ == 0) manifest_short_since_ns_ = now;
-  const bool better = std::min(wanted, ground_->LiveStocs().size()) > left;
+  const bool better = std::min(wanted, backend_->LiveStocs().size()) > left;
   if (!better || now < manifest_short_since_ns_ + kForgiveAfter || !manifest_growth_.Due(now)) return;
   RenewManifest("returns to more members");
 }
 
 void HostedRange::RenewManifest(const char* why) {
   const Status s = range_->RenewManifest([this] {
-    return ground_->MayInstall() ? StoreAnswers() : absl::UnavailableError("no lease: nobody answers");
+    return backend_->MayInstall() ? StoreAnswers() : absl::UnavailableError("no lease: nobody answers");
   });
   if (s.ok()) {
     NOVA_LOG(INFO) << "range " << id_.value() << ": its manifest " << why << ": "

@@ -26,7 +26,7 @@
 //
 // Thread safety: all methods but the constructor. Methods that return a Status wait for StoCs or the store;
 //   call them on open, release or control threads, never on an xchg thread.
-// Ownership: the LTC's services outlive it. Work under way keeps the parts of it that it uses (Ground).
+// Ownership: the LTC's services outlive it. Work under way keeps the parts of it that it uses (StocBackend).
 // Errors: FailedPrecondition: the epoch is no longer ours. Unavailable: not now, try again. DataLoss: records
 //   that were acknowledged are missing in every copy that answers.
 #pragma once
@@ -163,7 +163,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
 
   // What is asked for again and again, and queued once at a time. Claim, true: the caller queues it, and
   // calls Ended when it was run, or was not.
-  enum class Chore : uint8_t { kMaintainLog = 1, kCollectOrphans = 2, kRelease = 4 };
+  enum class Chore : uint8_t { kMaintain = 1, kCollectOrphans = 2, kRelease = 4 };
   bool Claim(Chore c) { return (chores_.fetch_or(static_cast<uint8_t>(c)) & static_cast<uint8_t>(c)) == 0; }
   void Ended(Chore c) { chores_.fetch_and(static_cast<uint8_t>(~static_cast<uint8_t>(c))); }
 
@@ -171,8 +171,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // record, returns the log to R members (L4) and the manifest to M (M1), leaves draining and emptied StoCs
   // and damaged copies, counts the copies of tables and looks for those that are to be made (rebuild, S5).
   // Does nothing if another thread is in it.
-  void MaintainLog();
-  TableCopies table_copies() const;  // as MaintainLog last counted them
+  void Maintain();
+  TableCopies table_copies() const;  // as Maintain last counted them
   // The most endangered log group (L4): of the replaced groups that un-flushed rounds still need, the members
   // left of the one with the fewest. nullopt: no round needs a replaced group.
   std::optional<size_t> Exposure() const;
@@ -180,13 +180,13 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // needs there. Of older epochs these are files older than `grace_ms`; of this epoch files of jobs that had
   // ended before the StoC listed them, whatever their age. What the StoC lacks that it should have, or has
   // damaged by its own word (scrub, S6), is made good: tables are told as damaged, the manifest and the log's
-  // group are left to MaintainLog. Waits. Errors of single StoCs are logged.
+  // group are left to Maintain. Waits. Errors of single StoCs are logged.
   void CollectOrphans(uint64_t grace_ms);
 
  private:
   // The parts that the Range uses and keeps alive: record, manifest storage, placement. A flush under way may
   // use it after the HostedRange is gone.
-  class Ground;
+  class StocBackend;
   // Pauses between attempts to return to R or M members. The pause doubles while the return does not last.
   static constexpr Nanos kFirstGrowthPause = kSecond;
   static constexpr Nanos kLongestGrowthPause = 60 * kSecond;
@@ -220,14 +220,14 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // expected.
   void TellMissing(StocId stoc, const Inventory& expected, const Listed& listed);
   // Renews the manifest, and asks for another log group, where TellMissing has found a damaged copy. One that
-  // is not left by this is told of again. Called by MaintainLog.
+  // is not left by this is told of again. Called by Maintain.
   void LeaveDamaged(const ManifestGroup& manifest);
   // The least members of a log group; with fewer, writes wait (min_replicas).
   size_t LeastLogMembers() const;
   // The media of a group that is chosen now, by the LogMode.
   LogMedia MediaOf(const std::vector<NodeInfo>& live) const;
   // Moves everything off StoCs that drain, or are emptied for their disks: the log by a new group, the
-  // manifest by a renewal; tables go by rebuilds. Called by MaintainLog.
+  // manifest by a renewal; tables go by rebuilds. Called by Maintain.
   void LeaveStocs();
   // Chooses a log group: the members of `keep` that live, and others up to R. Not `without`, unless it has
   // started again; none of `silent`, none that drains. Unavailable: fewer than LeastLogMembers() are alive.
@@ -249,17 +249,17 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // A group picked now would have more members than are left.
   bool CanGrow(const LogGroup& current) const;
   // Asks for a new log group if `current` has fewer than R members left and could have more. Called by
-  // MaintainLog.
+  // Maintain.
   void ReturnToR(const LogGroup& current);
   // Renews the manifest if it has had fewer than M living members for 5 s and could have more (renewal, M1).
-  // Called by MaintainLog.
+  // Called by Maintain.
   void ReturnToM(const ManifestGroup& current);
   // OK if the store answers a read of the record; else Unavailable; waits.
   Status StoreAnswers() const;
   // Moves the manifest to other members (M1), and logs the outcome; `why` is for the log. Waits.
   void RenewManifest(const char* why);
   // Counts the copies of tables by the StoCs that live now, and has the rebuilder look for those that are
-  // missing, unless nothing has changed since. Called by MaintainLog.
+  // missing, unless nothing has changed since. Called by Maintain.
   void LookAtCopies();
 
   const RangeId id_;
@@ -267,7 +267,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   const HostServices* const services_;
   const HostedRangeOptions options_;
   const Nanos old_lease_ends_ns_;  // when the earlier owner's last lease has ended for sure (wait, R5)
-  const std::shared_ptr<Ground> ground_;
+  const std::shared_ptr<StocBackend> backend_;
   std::shared_ptr<Range> range_;  // null before Open has recovered it
   ReplicatedLog* log_ = nullptr;  // the log that range_ owns; set before range_ is active; null in mode none
   std::atomic<bool> abandoned_{false};  // see Abandon; never reset
@@ -275,7 +275,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::atomic<bool> releasing_{false};  // a Release is under way
   std::atomic<bool> released_{false};   // a Release succeeded; a repeated one is OK at once
   std::atomic<uint8_t> chores_{0};      // that are claimed
-  // A thread is in MaintainLog; it alone uses the growths, manifest_short_since_ns_ and looked_at_.
+  // A thread is in Maintain; it alone uses the growths, manifest_short_since_ns_ and looked_at_.
   std::atomic<bool> maintaining_{false};
   // When an attempt to return to the configured number of members is due. One that brought nothing, or did
   // not last, is not repeated soon.

@@ -373,8 +373,7 @@ void LtcNode::Housekeeping() {
       if (h->range()->NeedsFlush() || h->range()->NeedsCompaction()) background_->Due(h->id());
       if (h->range()->rebuilder().NeedsRebuild()) background_->RebuildDue(h->id());
       if (log_due)
-        QueueOnce(h, HostedRange::Chore::kMaintainLog, &BackgroundWork::RunControl,
-                  [h] { h->MaintainLog(); });
+        QueueOnce(h, HostedRange::Chore::kMaintain, &BackgroundWork::RunControl, [h] { h->Maintain(); });
       if (orphans_due)
         QueueOnce(h, HostedRange::Chore::kCollectOrphans, &BackgroundWork::RunControl,
                   [this, h] { h->CollectOrphans(options_.orphan_grace_ms); });
