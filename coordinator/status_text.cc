@@ -334,6 +334,7 @@ class Renderer {
         std::count_if(s_.live_stocs.begin(), s_.live_stocs.end(),
                       [this](const NodeInfo& n) { return !AsTold(s_, n).IsLeft(); }));
   }
+  // What is said of its disk; of one that is heard also what it says itself.
   nlohmann::ordered_json DiskJson(const StocWatch& stoc) const {
     nlohmann::ordered_json out = {{"state", DiskStateName(stoc.told_disk)}, {"since_ms", nullptr}};
     if (stoc.record.disk != DiskState::kOk) out["since_ms"] = stoc.record.disk_since_ms;
@@ -346,6 +347,7 @@ class Renderer {
     out["sync_us"] = report.sync_ns / kMicrosecond;
     return out;
   }
+  // These three: an object of `stocs`, of `nodes`, of `ranges`.
   nlohmann::ordered_json JsonOf(const StocWatch& stoc) const {
     const StocRecord& r = stoc.record;
     const bool up = r.presence == StocPresence::kUp;
@@ -364,6 +366,7 @@ class Renderer {
                                                 : nlohmann::ordered_json()},
             {"disk", DiskJson(stoc)}};
   }
+  // A node that is registered.
   nlohmann::ordered_json JsonOf(const std::string& name, const NodeInfo& node) const {
     nlohmann::ordered_json out = {{"name", name},
                                   {"role", RoleName(node.role)},
@@ -392,6 +395,7 @@ class Renderer {
             {"log_members",
              r.log_groups.empty() ? nlohmann::ordered_json::array() : NamesOf(r.log_groups.back())}};
   }
+  // Of its members.
   nlohmann::ordered_json NamesOf(const LogGroup& g) const {
     nlohmann::ordered_json names = nlohmann::ordered_json::array();
     for (const LogMember& m : g.members) names.push_back(NameOf(m.stoc));
@@ -426,10 +430,12 @@ class Renderer {
     if (fewest == 0) return out + "some may be lost\n";
     return StrCat(out, "it survives the LTC and ", Plural(fewest - 1, "StoC"), "\n");
   }
+  // The process that was listed runs.
   bool MemberAlive(const LogMember& m) const {
     const auto it = stocs_.find(m.stoc);
     return it != stocs_.end() && it->second->incarnation == m.incarnation;
   }
+  // The member has what was acknowledged: its memory or its store is the one that was listed.
   bool Holds(const LogGroup& g, const LogMember& m) const {
     const auto it = stocs_.find(m.stoc);
     return it != stocs_.end() && g.Holds(m, it->second->incarnation, it->second->store);
@@ -457,16 +463,19 @@ class Renderer {
     }
     return "";
   }
+  // The group's members, and whether fewer live than are wanted.
   std::string Group(const LogGroup& g, uint32_t wanted) const {
     const bool degraded = LivingCopies(g, living_) < (wanted > 0 ? wanted : g.members.size());
     return StrCat(Members(g), degraded ? " DEGRADED" : "");
   }
+  // A StoC's name, also of one that is away.
   std::string NameOf(StocId stoc) const {
     const auto it = stocs_.find(stoc);
     if (it != stocs_.end()) return it->second->name;
     const auto known = s_.stocs.find(stoc);
     return known != s_.stocs.end() ? known->second.record.name : StrCat("stoc ", stoc.value());
   }
+  // A group's id and members, with a word behind each that is not there as it was listed.
   std::string Members(const LogGroup& g) const {
     std::vector<std::string> members;
     for (const LogMember& m : g.members) {

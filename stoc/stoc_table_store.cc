@@ -174,6 +174,7 @@ class StocTableStore : public TableStore {
   struct CopyToMake;
   using FilesByStoc = std::map<StocId, std::vector<StocFileId>>;
 
+  // The files of all copies of the table's parts, by StoC.
   static void AddFilesOf(const TableInfo& info, FilesByStoc* files) {
     ForEachPart(info, [&](uint32_t part) {
       for (const StocId stoc : *CopiesOf(info, part)) (*files)[stoc].push_back({info.uuid, part});
@@ -191,6 +192,7 @@ class StocTableStore : public TableStore {
                ? static_cast<int>(it - info.fragments.begin())
                : -1;
   }
+  // The error of a handle that lies in no fragment.
   static Status NoSuchBlock(const TableInfo& info, const BlockHandle& handle) {
     return absl::OutOfRangeError(StrCat("table ", info.uuid.ToString(), " has no block of ", handle.size,
                                         " bytes at ", handle.offset));
@@ -205,8 +207,9 @@ class StocTableStore : public TableStore {
     return client_->InOrderOfReading(order);
   }
 
-  // What is wrong with what a copy gave; OK: nothing.
+  // Judges bytes of the wanted length by their checksums.
   using Check = absl::FunctionRef<Status(std::string_view bytes)>;
+  // What is wrong with what a copy gave, by its length and by `check`; OK: nothing. Damage is counted.
   Status CheckCopy(StocId stoc, uint64_t size, std::string_view bytes, Check check) {
     if (bytes.size() != size) return ShortRead(stoc, bytes.size(), size);
     const Status s = check(bytes);
@@ -224,12 +227,14 @@ class StocTableStore : public TableStore {
     from_other_copy_->Add();
     if (failures.any_final() && options_.damaged) options_.damaged(file.owner);
   }
+  // A read has failed: counted and logged if no copy was good.
   void CountLost(const Status& s) {
     if (!absl::IsDataLoss(s)) return;
     lost_->Add();
     NOVA_LOG(ERROR) << s.message();
   }
 
+  // Blocks that follow one another in one fragment.
   StatusOr<std::string> ReadStretch(const TableInfo& info, uint32_t part, std::span<const BlockHandle> blocks,
                                     Nanos deadline_ns) {
     const Fragment& fragment = info.fragments[part];
@@ -239,6 +244,8 @@ class StocTableStore : public TableStore {
                       [&](std::string_view bytes) { return CheckRawBlocks(info.uuid, blocks, bytes); });
   }
 
+  // A piece of a file, from the first copy whose bytes pass `check`; rounds of all that may be good, until the
+  // deadline. Waits.
   StatusOr<std::string> ReadCopies(const std::vector<StocId>& copies, const StocFileId& file, uint64_t offset,
                                    uint64_t size, Nanos deadline_ns, Check check) {
     Failures failures;
@@ -283,6 +290,7 @@ class StocTableStore : public TableStore {
     }
     return written;
   }
+  // What each copy of a file has, unchecked. Waits.
   std::vector<StatusOr<std::string>> ReadAll(const std::vector<StocId>& copies, const StocFileId& file,
                                              uint64_t size, Nanos deadline_ns) {
     std::vector<StatusOr<std::string>> found;
@@ -293,6 +301,7 @@ class StocTableStore : public TableStore {
 
   // The blocks of each fragment, in order.
   using BlocksByFragment = std::vector<std::vector<BlockHandle>>;
+  // By the index in the table's metadata.
   static StatusOr<BlocksByFragment> BlocksOf(const TableInfo& info, const std::string& metadata) {
     NOVA_ASSIGN_OR_RETURN(const auto table, TableReader::Open(info, metadata));
     BlocksByFragment blocks(info.fragments.size());
@@ -333,7 +342,7 @@ class StocTableStore : public TableStore {
   Status CopyPutTogether(const TableInfo& info, const CopyToMake& copy, const Creator& creator);
   // What its sources said, and those that could not be asked: one of them may have a good copy.
   Status NoGoodCopy(const CopyToMake& copy) const;
-  void CountMade(const CopyToMake& copy);
+  void CountMade(const CopyToMake& copy);  // metrics
 
   StocClient* const client_;
   const std::function<Xchg*(Executor*)> xchg_of_;
