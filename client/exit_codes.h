@@ -1,4 +1,6 @@
 // ExitCode: how `nova` ends, for scripts. README.md and `nova --help` list them: do not renumber.
+//
+// Thread safety: plain values.   Errors: none.
 #pragma once
 
 namespace nova {

@@ -18,6 +18,9 @@
 //            fixed32 crc32c of all before
 // Format 2, with the fields in brackets, is written as soon as a group has files; a program that knows no
 // log files refuses it.
+//
+// Thread safety: plain values.
+// Errors: of Decode: DataLoss: malformed, or of a format that is not known.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // CheckBetween: checks that an option lies within its bounds.
 //
 // Errors: InvalidArgument: one line with the option's name, its value and the bounds.
+// Thread safety: pure.
 #pragma once
 
 #include <string_view>

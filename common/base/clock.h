@@ -2,6 +2,7 @@
 //
 // Units: nanoseconds everywhere, as int64_t `..._ns`; leases and options are `..._ms`.
 // Thread safety: all.
+// Errors: none.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // ExitWithError: the end of a program on bad flags, bad input, or without a thing it cannot start without:
 // one line on stderr and exit code 2. For files with a main; libraries return a Status.
+//
+// Thread safety: any thread; it ends the process.
 #pragma once
 
 #include <unistd.h>

@@ -6,6 +6,8 @@
 //   CheckFlagRange("xchg_threads", FLAGS_xchg_threads, 1, 64);
 //
 // For files with a main (tidy_test checks that); libraries are given options.
+//
+// Thread safety: main's thread, before any other is started.
 #pragma once
 
 #include <initializer_list>

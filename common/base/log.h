@@ -7,6 +7,7 @@
 // NOVA_DCHECK(x)                                the same, in debug and simulation builds only
 //
 // Thread safety: all. The output must not log.
+// Errors: none.
 #pragma once
 
 #include <sstream>

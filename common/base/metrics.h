@@ -5,6 +5,7 @@
 //
 // Thread safety: all. Counter and Gauge are one relaxed atomic.
 // Ownership: Metrics owns them; the sources of callbacks outlive the last PrometheusText.
+// Errors: none.
 #pragma once
 
 #include <atomic>

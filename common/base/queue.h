@@ -5,6 +5,7 @@
 //
 // Thread safety: all.
 // Ownership: items left at destruction are destroyed.
+// Errors: false, nullopt: full or closed; see each method.
 #pragma once
 
 #include <deque>

@@ -2,6 +2,7 @@
 //
 // Thread safety: none; one for each owner. A simulation seeds all of them from its own (RandomSeed), so that
 //   a seed is a run.
+// Errors: none.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 //   o == Outcome::kOk ? refusals.OnTaken() : refusals.OnRefused(o);
 //
 // Thread safety: all. A call that works pays one load.
+// Errors: the outcome that it was told last.
 #pragma once
 
 #include <algorithm>

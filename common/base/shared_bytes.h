@@ -4,6 +4,7 @@
 //
 // Thread safety: the bytes are immutable; otherwise as std::shared_ptr.
 // Ownership: shared.
+// Errors: none; bytes of a mapped file whose disk fails end the process.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,7 @@
 // Status: operating errors (input, network, disk, full, missing). Bugs are NOVA_CHECK (log.h). On the request
 // path outcomes are the enum of outcome.h; a Status with text is built at the edges only.
+//
+// Thread safety: values.
 #pragma once
 
 #include <utility>

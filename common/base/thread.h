@@ -2,6 +2,8 @@
 // a fiber. Names are <component>.<role>.<n>: "ltc.xchg.0".
 //
 // Thread safety: Join and destruction by one thread; the body runs on its own.
+// Ownership: of the body and what it holds, until it has ended.
+// Errors: none; a thread that cannot be started ends the process.
 #pragma once
 
 #include <functional>

@@ -2,6 +2,7 @@
 // rejection (Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994).
 //
 // Thread safety: immutable; the Random is the caller's. Construction computes n powers.
+// Errors: none. REQUIRES: n > 0.
 #pragma once
 
 #include <cmath>

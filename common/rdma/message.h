@@ -11,6 +11,8 @@
 //       28     4  of a request: microseconds until its deadline (0xffffffff = none); of a reply: queue depth
 //                 of the node
 //       32        body
+//
+// Thread safety, ownership, errors: each class below says its own.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +27,13 @@ namespace nova {
 // The first 32 bytes of each piece; see above.
 struct MessageHeader {
   uint32_t magic = kMagic;
-  uint16_t type = 0;
-  uint8_t flags = 0;
-  uint8_t outcome = 0;
+  uint16_t type = 0;    // of the request; a reply has its request's
+  uint8_t flags = 0;    // kReply, kMorePieces, kContinuation
+  uint8_t outcome = 0;  // of a reply: an Outcome
   uint64_t request_id = 0;
-  uint64_t clock = 0;
-  uint32_t body_length = 0;
-  uint32_t deadline_or_depth = 0;
+  uint64_t clock = 0;              // 0: nobody sets it yet
+  uint32_t body_length = 0;        // bytes
+  uint32_t deadline_or_depth = 0;  // of a request, of a reply: see above
 
   static constexpr uint32_t kMagic = 0x314d564e;
   static constexpr uint8_t kReply = 1;

@@ -2,6 +2,7 @@
 // compression. Builder and reader begin with BlockCrcSeed and extend it by payload and compression.
 //
 // Thread safety: pure functions.
+// Errors: none; whoever compares says DataLoss.
 #pragma once
 
 #include "common/base/coding.h"

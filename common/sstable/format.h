@@ -13,6 +13,9 @@
 //
 // Fragment i lives in StoC file {table uuid, i} on each StoC of fragments[i].stocs; the metadata in {table
 // uuid, kMetadataPart} on each of metadata_stocs.
+//
+// Thread safety: plain values and pure functions.
+// Errors: of Parse: DataLoss.
 #pragma once
 
 #include <functional>

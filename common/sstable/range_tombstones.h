@@ -13,6 +13,7 @@
 //
 // Thread safety: immutable.
 // Ownership: shared_ptr; lists share their tombstones. Keys are stored keys (keys.h).
+// Errors: none.
 #pragma once
 
 #include <cstdint>

@@ -14,6 +14,7 @@
 //
 // Thread safety: Hold, TryTake, Submit and RunAt from any thread; the others by the holder.
 // Ownership: a lane outlives the closures submitted to it.
+// Errors: none; nothing that is submitted is refused.
 #pragma once
 
 #include <atomic>

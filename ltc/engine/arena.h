@@ -9,6 +9,7 @@
 //
 // Thread safety: ArenaPool: all. Arena: all from any threads at a time; the destructor alone.
 // Ownership: memory of an Arena lives until the Arena does. The pool outlives its arenas.
+// Errors: none; memory that cannot be had ends the process.
 #pragma once
 
 #include <atomic>

@@ -14,6 +14,7 @@
 //
 // Thread safety: all; 16 shards, one short lock each.
 // Ownership: a BlockRef keeps its block alive after eviction.
+// Errors: none; what has no room is not kept.
 #pragma once
 
 #include <array>

@@ -8,6 +8,7 @@
 // in their place (tiering): under a skewed load most of them are versions of the same keys.
 //
 // Thread safety: pure functions; CompactionState is the caller's (Compactor, under its lock of picks).
+// Errors: none.
 #pragma once
 
 #include <array>

@@ -8,6 +8,7 @@
 // pause. (Luo and Carey pace it by a rate; the disk's rate is unknown here.)
 //
 // Thread safety: all. Time is an argument, so decisions are tested without a clock.
+// Ownership, errors: none.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,8 @@
 // MemoryUse: the bytes of memory that the engine uses, by purpose. Plain data: a snapshot of counters that
 // change.
+//
+// Thread safety: a plain value; Of reads the counters one after another, so their sum is about right.
+// Errors: none.
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 //
 // Thread safety: plain values.
 // Ownership: each operation says how long the bytes that it views have to live.
+// Errors: outcomes; those of each operation are with the part that does it.
 #pragma once
 
 #include <cstdint>

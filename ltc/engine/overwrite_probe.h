@@ -4,6 +4,7 @@
 //
 // Thread safety: one thread.
 // Ownership: keeps the rounds it looks into.
+// Errors: none.
 #pragma once
 
 #include <vector>

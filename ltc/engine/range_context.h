@@ -9,6 +9,7 @@
 //
 // Thread safety: all. Fields that are not atomic are set before the range is given to anybody.
 // Ownership: Range owns it and all parts. An asynchronous operation holds KeepAlive() until it has ended.
+// Errors: none.
 #pragma once
 
 #include <atomic>

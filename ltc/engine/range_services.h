@@ -2,6 +2,7 @@
 //
 // Thread safety: all.   Ownership: both outlive the ranges that were given them, or the range keeps them
 //                (Range::Recover).
+// Errors: of each method.
 #pragma once
 
 #include <functional>

@@ -3,6 +3,7 @@
 //
 // Thread safety: immutable, but for the rounds, whose headers tell their own rules.
 // Ownership: shared_ptr; keeps its rounds and tables.
+// Errors: none.
 #pragma once
 
 #include <map>

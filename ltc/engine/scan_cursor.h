@@ -7,6 +7,7 @@
 //
 // Thread safety: LetGo from any thread; the others by one page at a time.
 // Ownership: whoever scans. It ends before its range.
+// Errors: none.
 #pragma once
 
 #include <memory>

@@ -6,6 +6,7 @@
 //
 // Thread safety: all; without a lock but for waiters.
 // Bounds: at most kWindow numbers unfinished at a time.
+// Errors: 0 of Take: the bound is reached.
 #pragma once
 
 #include <array>

@@ -10,6 +10,7 @@
 // Thread safety: all.
 // Ownership: shared_ptr. A handle may outlive the range; the list holds none, and forgets one with its last
 //   handle, so that a range that nobody writes to does not collect those of its scans.
+// Errors: false: it has ended.
 #pragma once
 
 #include <atomic>

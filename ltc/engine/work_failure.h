@@ -5,6 +5,7 @@
 // of a second are a cause that lasts, and a waiting caller is better told.
 //
 // Thread safety: all.
+// Errors: none of its own.
 #pragma once
 
 #include <atomic>

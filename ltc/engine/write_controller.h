@@ -14,6 +14,7 @@
 //
 // Thread safety: all. Time is an argument, so decisions are tested without a clock.
 // Units: bytes of memtables, nanoseconds.
+// Errors: none.
 #pragma once
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 // shortest queues are taken (power of d choices).
 //
 // Thread safety: pure functions of their inputs and a Random.
+// Errors: none; fewer StoCs than asked for where there are no more.
 #pragma once
 
 #include <map>

@@ -7,6 +7,7 @@
 // Thread safety: all.
 // Ownership: shares the snapshots.
 // Bounds: max_per_range snapshots of each range.
+// Errors: 0, null, false: see each method.
 #pragma once
 
 #include <functional>

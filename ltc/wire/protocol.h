@@ -40,6 +40,9 @@
 // does another. When the outcome is not kOk the reply is a text for people.
 // MultiGet: answers are n x (u8 found, varint32 value size and value when found), of the first n keys: when
 // they are fewer than asked for, the reply is full. All that one reply holds is of one moment (K4).
+//
+// Thread safety: plain values and pure functions.   Ownership: a parsed message views its body.
+// Errors: false: malformed; the connection is closed.
 #pragma once
 
 #include <optional>
