@@ -21,7 +21,7 @@
 namespace nova {
 
 class BufferPool;
-struct BufferSlab;
+struct BufferSlab;  // one registration, cut into pieces of one size
 
 // A piece of a BufferPool; empty by default. Moving passes the piece on.
 class Buffer {
@@ -32,23 +32,24 @@ class Buffer {
   ~Buffer() { Reset(); }
   explicit operator bool() const { return data_ != nullptr; }
   std::byte* data() const { return data_; }
-  size_t capacity() const { return capacity_; }
-  uint32_t lkey() const { return lkey_; }  // names the piece's slab in our own requests
-  uint32_t rkey() const { return rkey_; }  // names it in a peer's
+  size_t capacity() const { return capacity_; }  // bytes; at least as many as were asked for
+  uint32_t lkey() const { return lkey_; }        // names the piece's slab in our own requests
+  uint32_t rkey() const { return rkey_; }        // names it in a peer's
   // The piece as a peer addresses it.
   RemoteBuffer remote() const { return {reinterpret_cast<uint64_t>(data_), capacity_, rkey_, 0}; }
   void Reset();  // returns the piece; then it is empty
 
  private:
   friend class BufferPool;
-  BufferPool* pool_ = nullptr;
-  BufferSlab* slab_ = nullptr;
+  BufferPool* pool_ = nullptr;  // null: it is empty, and so are all others
+  BufferSlab* slab_ = nullptr;  // that it was cut from
   std::byte* data_ = nullptr;
   size_t capacity_ = 0;
-  uint32_t lkey_ = 0;
-  uint32_t rkey_ = 0;
+  uint32_t lkey_ = 0;  // of the slab
+  uint32_t rkey_ = 0;  // likewise
 };
 
+// See the head of this file.
 class BufferPool {
  public:
   // Slabs of slab_bytes (a power of two) are mapped and registered as needed, up to max_bytes together.
@@ -67,6 +68,7 @@ class BufferPool {
 
  private:
   friend class Buffer;
+  // Empty: the bound is reached (`beyond`: the system gives nothing), or memory cannot be registered.
   Buffer Take(size_t bytes, bool beyond);
   void Free(BufferSlab* slab, const std::byte* data);  // of Buffer::Reset
   struct Rep;

@@ -44,16 +44,16 @@ namespace nova {
 
 // Memory of another process, as a peer may address it. No other address travels on the wire.
 struct RemoteBuffer {
-  uint64_t address = 0;  // in the other process
-  uint64_t size = 0;
-  uint32_t rkey = 0;  // of the registration there
-  uint32_t reserved = 0;
+  uint64_t address = 0;   // in the other process
+  uint64_t size = 0;      // bytes
+  uint32_t rkey = 0;      // of the registration there
+  uint32_t reserved = 0;  // 0
   // The part [offset, offset + n). REQUIRES: it lies inside.
   RemoteBuffer Slice(uint64_t offset, uint64_t n) const { return {address + offset, n, rkey, 0}; }
   bool operator==(const RemoteBuffer&) const = default;
   // As common/base/fields.h asks for them.
   static auto Fields(auto& m) { return std::tie(m.address, m.size, m.rkey, m.reserved); }
-  bool Valid() const { return reserved == 0; }
+  bool Valid() const { return reserved == 0; }  // else the message that has it is malformed
 };
 static_assert(sizeof(RemoteBuffer) == 24);
 
@@ -63,20 +63,23 @@ enum class Access : uint8_t { kLocal = 0, kRemoteRead = 1, kRemoteWrite = 2, kRe
 // Registered memory of ours.
 struct MemoryRegion {
   std::byte* address = nullptr;
-  uint64_t size = 0;
+  uint64_t size = 0;  // bytes
   uint32_t lkey = 0;  // names it in our own requests
   uint32_t rkey = 0;  // names it in a peer's
   Access access = Access::kLocal;
+  // The whole of it, as a peer addresses it.
   RemoteBuffer remote() const { return {reinterpret_cast<uint64_t>(address), size, rkey, 0}; }
 };
 
 // Registered memory of ours, the source or destination of a request.
 struct LocalBuffer {
   const void* address = nullptr;
-  uint32_t length = 0;
-  uint32_t lkey = 0;
+  uint32_t length = 0;  // bytes
+  uint32_t lkey = 0;    // of the MemoryRegion that it lies in
 };
 
+// kSend: bytes for a receive of the peer's. kWrite, kRead: of its memory, without its processor.
+// kWriteWithImm: besides tells it of a number once the bytes are there.
 enum class Opcode : uint8_t { kSend = 1, kWrite = 2, kWriteWithImm = 3, kRead = 4 };
 inline constexpr size_t kMaxPieces = 4;  // LocalBuffers of one request
 
@@ -87,8 +90,8 @@ struct WorkRequest {
   uint8_t piece_count = 0;                       // of `pieces` in use
   uint32_t immediate = 0;                        // of WRITE with immediate
   std::array<LocalBuffer, kMaxPieces> pieces{};  // gathered, or scattered into by a READ, in order
-  uint64_t remote_address = 0;                   // of WRITE and READ; with rkey
-  uint32_t rkey = 0;
+  uint64_t remote_address = 0;                   // of WRITE and READ: in the peer's process
+  uint32_t rkey = 0;                             // likewise: of its region
 };
 
 // Names a connection of one port, which never uses it again.
@@ -137,6 +140,7 @@ struct Hello {
   }
 };
 
+// What a Completion tells of.
 enum class CompletionKind : uint8_t {
   kRequest,    // a posted request ended: `id`, `status`
   kReceive,    // a SEND arrived: `data`
@@ -155,16 +159,17 @@ enum class CompletionStatus : uint8_t { kOk, kFlushed, kRemoteAccess, kLocalErro
 // Something that a port tells its owner; `kind` says which fields hold.
 struct Completion {
   CompletionKind kind = CompletionKind::kRequest;
-  CompletionStatus status = CompletionStatus::kOk;
-  bool accepted = false;  // of kConnected, kDisconnected: the peer had dialled
-  uint32_t immediate = 0;
+  CompletionStatus status = CompletionStatus::kOk;  // of kRequest
+  bool accepted = false;                            // of kConnected, kDisconnected: the peer had dialled
+  uint32_t immediate = 0;                           // of kImmediate
   ConnectionId connection;
-  uint64_t id = 0;                  // WorkRequest::id
-  std::span<const std::byte> data;  // valid until the next Poll of this port
+  uint64_t id = 0;                  // of kRequest: WorkRequest::id
+  std::span<const std::byte> data;  // of kReceive; valid until the next Poll of this port
   const Hello* hello = nullptr;     // valid until the next Poll
   const char* reason = nullptr;     // static, or valid until the next Poll
 };
 
+// Bounds of a port; the same for all its connections.
 struct PortOptions {
   std::string name;                        // of the owner thread, for logs: "stoc.xchg.0"
   uint16_t index = 0;                      // Hello::xchg_index of connections that it dials
@@ -214,6 +219,7 @@ struct FabricCounters {
   uint64_t access_errors = 0;    // requests refused for key, bounds or rights, of peers or by them
 };
 
+// The device, or what stands for it: memory that peers may reach, and ports.
 class Fabric {
  public:
   virtual ~Fabric() = default;

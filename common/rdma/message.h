@@ -27,11 +27,11 @@ namespace nova {
 // The first 32 bytes of each piece; see above.
 struct MessageHeader {
   uint32_t magic = kMagic;
-  uint16_t type = 0;    // of the request; a reply has its request's
+  uint16_t type = 0;    // of a request; a reply is known by its request id
   uint8_t flags = 0;    // kReply, kMorePieces, kContinuation
   uint8_t outcome = 0;  // of a reply: an Outcome
   uint64_t request_id = 0;
-  uint64_t clock = 0;              // 0: nobody sets it yet
+  uint64_t clock = 0;              // the sender's; nobody reads it yet
   uint32_t body_length = 0;        // bytes
   uint32_t deadline_or_depth = 0;  // of a request, of a reply: see above
 

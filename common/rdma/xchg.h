@@ -90,16 +90,16 @@ struct XchgOptions {
 
 // The answer to a Call.
 struct CallResult {
-  Outcome outcome = Outcome::kUnavailable;
-  std::string_view body;     // of the reply, during the callback
+  Outcome outcome = Outcome::kUnavailable;  // the peer's, or why there is none
+  std::string_view body;                    // of the reply, during the callback
   uint32_t queue_depth = 0;  // of the answering node, by its reply; for placement (power of d choices)
 };
 using CallDone = absl::AnyInvocable<void(const CallResult&)>;
 using OpDone = absl::AnyInvocable<void(Outcome)>;
 // What a call is about, in terms of its caller, for LookAtCalls. It means nothing here.
 struct CallTag {
-  uint64_t subject = 0;
-  uint64_t version = 0;
+  uint64_t subject = 0;  // LtcClient: the range
+  uint64_t version = 0;  // LtcClient: its epoch
 };
 
 class Peer;  // see the head of this file; owned by its Xchg, and lives as long
@@ -110,26 +110,26 @@ struct XchgCounters {
   uint64_t messages_received = 0;
   uint64_t bytes_sent = 0;  // of messages, with headers
   uint64_t bytes_received = 0;
-  uint64_t late_replies = 0;     // replies to calls that had ended
-  uint64_t dropped_replies = 0;  // replies not sent: no connection, no such request, or no send memory
-  uint64_t waited_requests = 0;  // requests of peers that had too much under way
-  uint64_t cut_off = 0;          // connections closed: the peer took nothing, or sent too much
-  uint64_t malformed = 0;        // connections closed for malformed bytes
-  uint64_t deadlines = 0;        // calls and one-sided operations that ended at theirs
-  uint64_t connects = 0;         // connections that came up, dialled or accepted
-  uint64_t connect_failures = 0;
-  uint64_t turns = 0;   // of the loop
-  uint64_t sleeps = 0;  // times that it slept
+  uint64_t late_replies = 0;      // replies to calls that had ended
+  uint64_t dropped_replies = 0;   // replies not sent: no connection, no such request, or no send memory
+  uint64_t waited_requests = 0;   // requests of peers that had too much under way
+  uint64_t cut_off = 0;           // connections closed: the peer took nothing, or sent too much
+  uint64_t malformed = 0;         // connections closed for malformed bytes
+  uint64_t deadlines = 0;         // calls and one-sided operations that ended at theirs
+  uint64_t connects = 0;          // connections that came up, dialled or accepted
+  uint64_t connect_failures = 0;  // attempts to dial that failed
+  uint64_t turns = 0;             // of the loop
+  uint64_t sleeps = 0;            // times that it slept
 };
 
 // A request of a peer. `body` and `peer` are valid during the handler.
 struct IncomingCall {
-  ConnectionId connection;
-  uint64_t request_id = 0;  // ours, for Reply; not the number that the peer gave it
-  uint16_t type = 0;
-  Nanos deadline_ns = kNever;  // the caller's, on our clock
-  std::string_view body;
-  const Hello* peer = nullptr;
+  ConnectionId connection;      // that it came by
+  uint64_t request_id = 0;      // ours, for Reply; not the number that the peer gave it
+  uint16_t type = 0;            // as Handle's
+  Nanos deadline_ns = kNever;   // the caller's, on our clock
+  std::string_view body;        // whole, whatever pieces it came in
+  const Hello* peer = nullptr;  // as the peer said when it connected
 };
 
 class Xchg {
@@ -161,7 +161,7 @@ class Xchg {
 
   // Runs `fn` on this thread soon; after Stop it is destroyed without being run.
   void Submit(absl::AnyInvocable<void()> fn);
-  bool IsCurrentThread() const;
+  bool IsCurrentThread() const;  // the caller runs OnXchg
   const XchgOptions& options() const;
   XchgCounters counters() const;
 

@@ -50,10 +50,10 @@ enum class FrameType : uint8_t {
 
 // The first 32 bytes of a frame.
 struct FrameHeader {
-  uint8_t type = 0;
-  uint8_t flags = 0;
-  uint16_t zero = 0;
-  uint32_t length = 0;
+  uint8_t type = 0;     // a FrameType
+  uint8_t flags = 0;    // kMore
+  uint16_t zero = 0;    // else the frame is malformed
+  uint32_t length = 0;  // bytes
   uint64_t acknowledged = 0;
   uint32_t rkey = 0;
   uint32_t immediate = 0;
