@@ -15,8 +15,7 @@ constexpr double kInexact = 1e-6;  // sums of shares
 
 // --- writers
 
-Nanos Pacer::Admit(Executor* on, uint64_t bytes) {
-  if (!controller_.pressed()) return 0;
+Nanos Pacer::AdmitUnderPressure(Executor* on, uint64_t bytes) {
   const RangeView& view = *rounds_->ViewOf(on);
   // a round is opened whole, or not yet
   const double rounds = std::floor(context_->options.max_rounds - view.sealed_share + kInexact);
@@ -25,8 +24,8 @@ Nanos Pacer::Admit(Executor* on, uint64_t bytes) {
   return controller_.Admit(bytes, rounds - active, Now(), &lanes_[on->index()].credit);
 }
 
-bool Pacer::Level0LacksSpace() const {
-  return controller_.pressed() && compaction_failure_.outcome() == Outcome::kNoSpace &&
+bool Pacer::SlowDownIsInVain() const {
+  return compaction_failure_.outcome() == Outcome::kNoSpace &&
          rounds_->Current()->version->Level0Runs() >= context_->options.level0_slow_runs;
 }
 

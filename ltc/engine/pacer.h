@@ -34,12 +34,16 @@ class Pacer {
 
   // --- writers
 
+  // These two are asked by every write; one that nobody slows down looks at one flag.
+  //
   // How long a write of `bytes` has to wait, in ns; 0: it goes now. On the executor of the write; does not
   // wait.
-  Nanos Admit(Executor* on, uint64_t bytes);
+  Nanos Admit(Executor* on, uint64_t bytes) {
+    return controller_.pressed() ? AdmitUnderPressure(on, bytes) : 0;
+  }
   // Writers are slowed down for a compaction for which the disk has no space. They would wait for nothing, at
   // the least rate, and are refused instead (full disk, S2).
-  bool Level0LacksSpace() const;
+  bool Level0LacksSpace() const { return controller_.pressed() && SlowDownIsInVain(); }
   // The latest failure of flushes, else of compactions; kOk: none.
   Outcome WhyWorkFails() const;
   // Call after each change of rounds, Level0 or memory.
@@ -99,6 +103,10 @@ class Pacer {
     uint64_t credit = 0;  // see WriteController::Admit
   };
 
+  // Admit, and Level0LacksSpace, of a range whose writers are slowed down.
+  Nanos AdmitUnderPressure(Executor* on, uint64_t bytes);
+  bool SlowDownIsInVain() const;
+  // As HoldsRoundsBack.
   bool HoldsRoundsBackLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // 0: as many runs as slow writers down; 1: at the stop limit.
   double Level0Excess(const RangeView& view) const;
