@@ -51,7 +51,7 @@ inline bool IsDiskFault(DiskState state) { return state >= DiskState::kReadOnly;
 struct NodeInfo {
   std::string name;  // unique in the cluster
   Role role = Role::kTool;
-  Incarnation incarnation;      // of its process (N1)
+  Incarnation incarnation;      // of its process (incarnation, N1)
   std::string address;          // of the data plane, "host:port"
   std::string host;             // replicas go to distinct hosts where there are several
   StocId stoc_id;               // of a StoC
@@ -103,7 +103,7 @@ struct RangeRecord {
   RangeId id;
   std::string lower;  // stored keys, [lower, upper); empty upper = no end
   std::string upper;
-  Epoch epoch;  // rises with each owner (N2)
+  Epoch epoch;  // rises with each owner (epoch, N2)
   RangeState state = RangeState::kSealing;
   std::string owner;                 // empty: nobody yet, or released in order
   Incarnation owner_incarnation;     // of the owner's process (N1)

@@ -186,7 +186,7 @@ struct RangeRoute {
   RangeId id;
   std::string lower;  // stored keys, [lower, upper); empty upper: no end
   std::string upper;
-  Epoch epoch;  // requests have to name it (N2)
+  Epoch epoch;  // requests have to name it (epoch, N2)
   bool open = false;
   std::string address;  // of the owner; empty: none
   bool operator==(const RangeRoute&) const = default;

@@ -58,8 +58,8 @@ class LogClient {
   LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs, LogOptions options,
             Metrics* metrics);
   ~LogClient();
-  // The log of a range at one epoch, on a group that the range's record lists. It ends with the handle that is
-  // returned. `change_group` may be called until then, and later for what is under way.
+  // The log of a range at one epoch, on a group that the range's record lists. It ends with the handle that
+  // is returned. `change_group` may be called until then, and later for what is under way.
   std::unique_ptr<ReplicatedLog> Open(RangeId range, Epoch epoch, const LogGroup& group,
                                       ChangeGroup change_group);
 

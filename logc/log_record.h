@@ -73,7 +73,8 @@ struct ParsedLogEntry {
   SequenceNumber sequence = 0;
   LogEntry entry;  // views into the record
 };
-// Calls `fn` with each entry, in order. DataLoss: one is of a type that is not known, and must not be skipped.
+// Calls `fn` with each entry, in order. DataLoss: one is of a type that is not known, and must not be
+// skipped.
 Status ParseLogEntries(const WholeLogRecord& record, const std::function<void(const ParsedLogEntry&)>& fn);
 
 }  // namespace nova

@@ -244,8 +244,8 @@ class StocTableStore : public TableStore {
                       [&](std::string_view bytes) { return CheckRawBlocks(info.uuid, blocks, bytes); });
   }
 
-  // A piece of a file, from the first copy whose bytes pass `check`; rounds of all that may be good, until the
-  // deadline. Waits.
+  // A piece of a file, from the first copy whose bytes pass `check`; rounds of all that may be good, until
+  // the deadline. Waits.
   StatusOr<std::string> ReadCopies(const std::vector<StocId>& copies, const StocFileId& file, uint64_t offset,
                                    uint64_t size, Nanos deadline_ns, Check check) {
     Failures failures;

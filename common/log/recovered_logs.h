@@ -18,7 +18,7 @@ namespace nova {
 // One entry found in a log; views of the bytes that its RecoveredLogs keeps.
 struct RecoveredRecord {
   SequenceNumber sequence = 0;
-  MemTableId memtable;  // that it was written to; done ones are skipped (M3)
+  MemTableId memtable;  // that it was written to; done ones are skipped (done memtables, M3)
   ValueType type = ValueType::kPut;
   std::string_view key;    // stored key
   std::string_view value;  // as LogEntry's
