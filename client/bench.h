@@ -14,20 +14,22 @@
 
 namespace nova {
 
+// What is run; `nova bench --help` has the same.
 struct BenchOptions {
   std::string workload = "RW50";         // R100, RW50, SW50, W100, LOAD
   std::string distribution = "uniform";  // uniform, zipfian, scrambled
-  uint64_t records = 100'000;
-  uint64_t operations = 0;  // 0: until `seconds` have passed
+  uint64_t records = 100'000;            // in the store, from 0
+  uint64_t operations = 0;               // 0: until `seconds` have passed
   double seconds = 10;
-  int threads = 16;
+  int threads = 16;  // each with one operation under way
   size_t value_bytes = 1024;
-  size_t scan_length = 10;
-  bool progress = true;  // a line a second on stderr
-  WriteOptions write;
+  size_t scan_length = 10;  // entries
+  bool progress = true;     // a line a second on stderr
+  WriteOptions write;       // of puts
 };
 
-// The report: throughput, latencies by operation, outcomes other than Ok and NotFound, retries.
+// Runs it and waits. The report: throughput, latencies by operation, outcomes other than Ok and NotFound,
+// retries.
 StatusOr<std::string> RunBench(Client* client, const BenchOptions& options);
 
 // The key of record `n`: "user", 19 digits and "/bench": in the order of n, spread over the same ranges as

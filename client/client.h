@@ -37,26 +37,29 @@
 
 namespace nova {
 
+// How a client reaches its cluster, and how long it waits.
 struct ClientOptions {
   std::vector<std::string> coordinators;  // gRPC addresses, host:port
   int64_t timeout_ms = 10'000;            // of one operation; of a scan, of each page
   int threads = 1;                        // exchange threads, each with one connection per LTC
-  uint32_t keyspace = 0;
-  // how long what a client that died had taken stays; renewed every third of it
+  uint32_t keyspace = 0;                  // its number stands before each key: another one has other keys
+  // How long the snapshots of a client that died stay; they are renewed every third of it.
   int64_t snapshot_lease_ms = 30'000;
   std::string fabric;       // auto, verbs, tcp; empty: $NOVA_FABRIC, else auto
   std::string rdma_device;  // NAME or NAME:PORT; empty: $NOVA_RDMA_DEVICE, else the first that is up
 };
 
+// How an operation ended.
 struct Result {
   Outcome outcome = Outcome::kOk;
   std::string message;  // names operation, range and node when it failed
   bool ok() const { return outcome == Outcome::kOk; }
+  // What may be concluded of a write.
   Effect effect() const { return EffectOf(outcome); }
 };
 
 struct GetResult : Result {
-  std::string value;
+  std::string value;  // if ok()
 };
 
 struct MultiGetResult : Result {
@@ -94,9 +97,9 @@ struct SnapshotResult : Result {
 // What the ranges know of a checkpoint of one name.
 struct CheckpointSummary {
   std::string name;
-  uint64_t ranges = 0;     // that have it; all of them, or it is incomplete
-  int64_t created_ms = 0;  // wall clock of the first
-  uint64_t bytes = 0;
+  uint64_t ranges = 0;        // that have it; all of them, or it is incomplete
+  int64_t created_ms = 0;     // wall clock of the first
+  uint64_t bytes = 0;         // of its tables
   uint64_t pinned_bytes = 0;  // kept on the StoCs only for it, and for others like it
 };
 
@@ -105,6 +108,7 @@ struct CheckpointsResult : Result {
   uint64_t ranges = 0;                         // of the cluster
 };
 
+// Of one write, or of a batch.
 struct WriteOptions {
   int64_t ttl_ms = 0;  // of a put: the key is gone, as if deleted, so long from now (expiry, K7); 0: never
   // false: where the log is on disks, acknowledged when it is written there: it survives the death of all
@@ -113,10 +117,12 @@ struct WriteOptions {
   bool sync = true;
 };
 
+// Of a get or a multi-get.
 struct ReadOptions {
   std::shared_ptr<const ClientSnapshot> snapshot = nullptr;  // null: now
 };
 
+// Which keys a scan finds, beside those at or above its `from`.
 struct ScanOptions {
   size_t limit = SIZE_MAX;                                   // entries
   std::string prefix = "";                                   // only keys that begin so
@@ -129,6 +135,8 @@ struct ClientEnvironment;  // client/client_core.h: of simulations
 
 class Client {
  public:
+  // Asks a coordinator for the configuration; waits, timeout_ms at most. LTCs are connected when they are
+  // needed. The second form is for simulations.
   static StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options);
   static StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options,
                                                    const ClientEnvironment& environment);
@@ -157,9 +165,9 @@ class Client {
   // An iterator over all ranges, now or at a snapshot; not Valid before its first Seek. Options that are
   // wrong it tells by its result().
   std::unique_ptr<ClientIterator> NewIterator(const IteratorOptions& options = {});
-  SnapshotResult TakeSnapshot();
+  SnapshotResult TakeSnapshot();  // of every range
 
-  // --- asynchronous
+  // --- asynchronous: as the blocking ones; `done` is called once
   void PutAsync(std::string_view key, std::string_view value, const WriteOptions& options,
                 std::function<void(Result)> done);
   void PutAsync(std::string_view key, std::string_view value, std::function<void(Result)> done) {
@@ -217,6 +225,7 @@ class Client {
   // where too few StoCs would be left for the copies that are configured, unless `force`.
   Status Drain(const std::string& node, std::string* left, bool force = false);
   Status Undrain(const std::string& node);  // it takes part again
+  // Opens a range whose log is lost for good, if data loss is accepted; else only *report: what is missing.
   Status ForceOpen(uint64_t range, bool accept_data_loss, std::string* report);
   size_t range_count();  // as known now
 

@@ -13,9 +13,10 @@
 
 namespace nova {
 
+// See the head of this file.
 struct ClientEnvironment {
-  std::function<StatusOr<std::unique_ptr<Fabric>>()> open_fabric;
-  std::function<std::unique_ptr<ControlChannel>()> open_channel;
+  std::function<StatusOr<std::unique_ptr<Fabric>>()> open_fabric;  // to the LTCs
+  std::function<std::unique_ptr<ControlChannel>()> open_channel;   // to the coordinators
 };
 
 }  // namespace nova

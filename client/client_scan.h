@@ -26,16 +26,19 @@ struct ScanRun {
   size_t limit = 0;  // entries
   bool reverse = false;
   bool one_page = false;  // it ends with the first entries, in `page`, and goes on in another run
-  Place now;
-  Place range_start;                                         // of the range under way, or of the page
-  size_t count = 0;                                          // entries so far
+  Place now;              // what is still wanted of the range under way, and behind it
+  Place range_start;      // of the range under way, or of the page
+  size_t count = 0;       // entries so far
   std::vector<std::pair<std::string, std::string>> entries;  // in the scan's order; unless one_page
   EntryPage page;                                            // of one_page; with stored keys
   std::string last_key;                                      // stored, of the last entry
   bool at_end = false;                                       // all that was asked for has been looked at
 
+  // By which the range to ask next is found.
   const std::string& NextKey() const { return reverse ? now.to : now.from; }
+  // It has all that it may have.
   bool IsFull() const { return count >= limit || (one_page && count > 0); }
+  // There would be use for a reply that goes on behind so many entries.
   bool WantsMoreThan(size_t asked) const { return one_page || limit - count > asked; }
 
   // Adds a reply's entries; the scan goes on behind the last of them.

@@ -18,18 +18,20 @@ struct DoctorOptions {
   std::string address;    // host:port that a node is to serve at; empty: none
   std::string zookeeper;  // host:port,...; empty: not asked
   std::vector<std::string> coordinators;
-  uint64_t lock_bytes = uint64_t{1280} << 20;
+  uint64_t lock_bytes = uint64_t{1280} << 20;  // memory that the node will register
   // T1-T6 (docs/rdma.md): "here": both ends on this device; host:port: against a node that serves.
   std::string fence_test;
   bool fence_serve = false;  // serve one at `address`, nothing else
 };
 
+// A line of the doctor's.
 struct Finding {
   enum class Level { kGood, kWarning, kError } level = Level::kGood;
   std::string what;
   std::string fix;  // empty when good
 };
 
+// Looks; waits for what it asks, some seconds at most.
 std::vector<Finding> Examine(const DoctorOptions& options);
 // Prints them, or serves a fence test; exit code 0: all good, 1: warnings, 2: errors.
 int RunDoctor(const DoctorOptions& options);

@@ -5,7 +5,7 @@
 
 namespace nova {
 
-enum ExitCode {
+enum ExitCode {  // of commands; doctor and fsck have their own: README.md
   kExitOk = 0,
   kExitFailed = 1,           // a write that failed was certainly not applied
   kExitUsage = 2,            // wrong words, or a key or value that no cluster takes

@@ -21,37 +21,39 @@
 extern "C" {
 #endif
 
-typedef struct nova_client nova_client;
-typedef struct nova_batch nova_batch;
-typedef struct nova_snapshot nova_snapshot;
-typedef struct nova_scan_result nova_scan_result;
-typedef struct nova_iterator nova_iterator;
-typedef struct nova_values nova_values;
+typedef struct nova_client nova_client;           /* a client of one cluster; one is enough for a process */
+typedef struct nova_batch nova_batch;             /* writes that happen together */
+typedef struct nova_snapshot nova_snapshot;       /* a moment of each range */
+typedef struct nova_scan_result nova_scan_result; /* entries, in the scan's order */
+typedef struct nova_iterator nova_iterator;       /* a position among the keys */
+typedef struct nova_values nova_values;           /* the answer to a nova_multi_get */
 
-/* As common/base/outcome.h. */
+/* What became of an operation. The client has tried again, within the operation's deadline, where that may
+ * help and is safe. Numbers do not change. */
 typedef enum nova_outcome {
   NOVA_OK = 0,
-  NOVA_NOT_FOUND = 1,
-  NOVA_INVALID_ARGUMENT = 2,
-  NOVA_NOT_OWNER = 3,
-  NOVA_BUSY = 4,
-  NOVA_NO_SPACE = 5,
-  NOVA_UNAVAILABLE = 6,
-  NOVA_CORRUPTION = 7,
-  NOVA_DEADLINE_EXCEEDED = 8,
-  NOVA_UNKNOWN = 9,
-  NOVA_INTERNAL = 10,
+  NOVA_NOT_FOUND = 1,         /* of a get: there is no such key */
+  NOVA_INVALID_ARGUMENT = 2,  /* a key, value or option that no cluster takes; nothing was written */
+  NOVA_NOT_OWNER = 3,         /* the range is on its way to another owner; nothing was written */
+  NOVA_BUSY = 4,              /* out of a bounded resource; nothing was written */
+  NOVA_NO_SPACE = 5,          /* the cluster's disks are full; nothing was written */
+  NOVA_UNAVAILABLE = 6,       /* a component that is needed does not answer; nothing was written */
+  NOVA_CORRUPTION = 7,        /* stored bytes are damaged, and no good copy is left */
+  NOVA_DEADLINE_EXCEEDED = 8, /* before the operation was begun: nothing was written */
+  NOVA_UNKNOWN = 9,           /* a write was sent and not answered: applied or not */
+  NOVA_INTERNAL = 10,         /* a bug of the cluster's; of a write: applied or not */
   NOVA_CONDITION_FAILED = 11, /* of nova_compare_and_swap: another value was there */
   NOVA_SNAPSHOT_ENDED = 12,   /* a range has another owner now, or the lease ended: take another */
 } nova_outcome;
 
+/* What an outcome means for a write. */
 typedef enum nova_effect { NOVA_APPLIED = 0, NOVA_NOT_APPLIED = 1, NOVA_EFFECT_UNKNOWN = 2 } nova_effect;
 
 typedef struct nova_options {
   const char* coordinators; /* "host:port,host:port" */
   int64_t timeout_ms;       /* of one operation; 0: 10,000 */
   int threads;              /* exchange threads; 0: 1 */
-  uint32_t keyspace;
+  uint32_t keyspace;        /* its number stands before each key: keys of another one are other keys */
 } nova_options;
 
 /* NULL and, if error is not NULL, a text to nova_free, when no coordinator answers. */
@@ -91,8 +93,8 @@ int nova_batch_put_ttl(nova_batch* batch, const char* key, size_t key_size, cons
 int nova_batch_delete(nova_batch* batch, const char* key, size_t key_size);
 int nova_batch_delete_range(nova_batch* batch, const char* begin, size_t begin_size, const char* end,
                             size_t end_size);
-void nova_batch_clear(nova_batch* batch);
-void nova_batch_free(nova_batch* batch);
+void nova_batch_clear(nova_batch* batch);                     /* empty again */
+void nova_batch_free(nova_batch* batch);                      /* NULL is fine */
 int nova_write(nova_client* client, const nova_batch* batch); /* the batch stays as it is */
 int nova_write_with(nova_client* client, const nova_write_options* options, const nova_batch* batch);
 
@@ -109,8 +111,8 @@ int nova_get_at(nova_client* client, const nova_snapshot* snapshot, const char* 
  * NOVA_OK. */
 int nova_multi_get(nova_client* client, const nova_snapshot* snapshot, size_t count, const char* const* keys,
                    const size_t* key_sizes, nova_values** values);
-const char* nova_values_get(const nova_values* values, size_t i,
-                            size_t* size); /* of key i; NULL: there is no such key */
+/* Of key i, until nova_values_free; NULL: there is no such key. */
+const char* nova_values_get(const nova_values* values, size_t i, size_t* size);
 void nova_values_free(nova_values* values);
 
 /* The first `limit` entries with key >= from. *result is NULL when the outcome is not NOVA_OK. */
@@ -128,6 +130,7 @@ typedef struct nova_scan_options { /* all zero: everything, now */
   const nova_snapshot* snapshot;
 } nova_scan_options;
 int nova_scan_with(nova_client* client, const nova_scan_options* options, nova_scan_result** result);
+/* Entries; key and value of entry i, until nova_scan_free. */
 size_t nova_scan_count(const nova_scan_result* result);
 const char* nova_scan_key(const nova_scan_result* result, size_t i, size_t* size);
 const char* nova_scan_value(const nova_scan_result* result, size_t i, size_t* size);
@@ -144,6 +147,7 @@ typedef struct nova_iterator_options { /* all zero, or NULL: everything, now */
   const nova_snapshot* snapshot;
 } nova_iterator_options;
 nova_iterator* nova_iterator_create(nova_client* client, const nova_iterator_options* options);
+/* To the first key, to the last one, within the bounds. Seeks and moves wait. */
 void nova_iterator_seek_to_first(nova_iterator* iterator);
 void nova_iterator_seek_to_last(nova_iterator* iterator);
 /* To the first key at or above `key`; to the last one at or below it. */
@@ -172,12 +176,12 @@ void nova_compare_and_swap_async(nova_client* client, const char* key, size_t ke
                                  nova_done done, void* arg);
 void nova_get_async(nova_client* client, const char* key, size_t key_size, nova_done done, void* arg);
 
-nova_effect nova_effect_of(int outcome);
-const char* nova_outcome_name(int outcome); /* static */
-const char* nova_last_error(void);          /* of the calling thread, until its next operation */
-uint64_t nova_retries(const nova_client* client);
-char* nova_status(nova_client* client); /* nova_free */
-void nova_free(void* memory);
+nova_effect nova_effect_of(int outcome);          /* of a write that ended so */
+const char* nova_outcome_name(int outcome);       /* static */
+const char* nova_last_error(void);                /* of the calling thread, until its next operation */
+uint64_t nova_retries(const nova_client* client); /* tries after the first, of all operations so far */
+char* nova_status(nova_client* client);           /* what `nova status` prints, or why not; nova_free */
+void nova_free(void* memory);                     /* NULL is fine */
 
 #ifdef __cplusplus
 }
