@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <map>
 #include <regex>
+#include <sstream>
 
 #include "tests/tidy/tree.h"
 
 namespace {
 
 using tidy::ReadAll;
+using tidy::ReadSource;
 using tidy::SourceFile;
 using tidy::Sources;
 using tidy::StartsWith;
@@ -239,6 +241,19 @@ TEST(TidyTest, DocumentsNameFilesThatExist) {
     }
   }
   EXPECT_GE(named, 40);
+}
+
+// Each program that install.yml puts on a host is built by the line of docs/deploy.md.
+TEST(TidyTest, TheDeploymentBuildsWhatItInstalls) {
+  std::smatch installed, built;
+  const std::string archive = ReadSource("deploy/ansible/archive.sh");
+  const std::string deploy = ReadSource("docs/deploy.md");
+  ASSERT_TRUE(std::regex_search(archive, installed, std::regex("for program in ([a-z_ ]+);")));
+  ASSERT_TRUE(std::regex_search(deploy, built, std::regex("ninja -C build/release ([a-z_ ]+)")));
+  std::istringstream programs(installed[1]);
+  for (std::string program; programs >> program;) {
+    EXPECT_TRUE(std::regex_search(built[1].str(), std::regex("\\b" + program + "(_main)?\\b"))) << program;
+  }
 }
 
 }  // namespace
