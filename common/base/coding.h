@@ -70,6 +70,7 @@ inline const char* DecodeVarint32(const char* p, const char* limit, uint32_t* v)
   return DecodeVarint32Slow(p, limit, v);
 }
 
+// Append the encoding to *dst.
 void PutFixed16(std::string* dst, uint16_t v);
 void PutFixed32(std::string* dst, uint32_t v);
 void PutFixed64(std::string* dst, uint64_t v);
@@ -77,6 +78,7 @@ void PutVarint32(std::string* dst, uint32_t v);
 void PutVarint64(std::string* dst, uint64_t v);
 void PutLengthPrefixed(std::string* dst, std::string_view s);  // REQUIRES: s.size() < 4 GiB
 
+// Take the value from the front of *in. False: it is not whole there, and *in is as it was.
 bool GetFixed16(std::string_view* in, uint16_t* v);
 bool GetFixed32(std::string_view* in, uint32_t* v);
 bool GetFixed64(std::string_view* in, uint64_t* v);

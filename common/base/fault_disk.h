@@ -26,6 +26,7 @@
 
 namespace nova {
 
+// The operations that a rule may hit.
 enum class DiskOp : uint8_t {
   kCreate,
   kOpen,
@@ -38,8 +39,10 @@ enum class DiskOp : uint8_t {
   kList,
   kFreeBytes
 };
+// What happens instead: an error, a delay, a write that is cut short, a read with a flipped bit.
 enum class FaultAction : uint8_t { kEio, kNoSpace, kReadOnly, kDelay, kTorn, kBitFlip };
 
+// Which calls are hit, and how.
 struct FaultRule {
   std::string path = {};  // a part of the path; empty: any. Of Rename: of either path
   DiskOp op = DiskOp::kWrite;

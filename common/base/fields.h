@@ -43,6 +43,7 @@
 
 namespace nova {
 
+// See the head of this file; so for the next three, which wrap a field where a list is made.
 template <typename T>
 struct Rest {
   T& value;
@@ -65,11 +66,13 @@ struct AtMost {
   AtMost(T& v, size_t n) : value(v), most(n) {}
 };
 
+// A list of fields of which some are wrapped.
 template <typename... T>
 std::tuple<T...> FieldList(T&&... fields) {
   return std::tuple<T...>(std::forward<T>(fields)...);
 }
 
+// T is a message, or a part of one.
 template <typename T>
 concept HasFields = requires(T& m) {
   T::Fields(m);

@@ -13,6 +13,8 @@
 // Parts that cannot be fibers (gRPC, the ZooKeeper client, epoll) have a simulated counterpart at their seam.
 //
 // Thread safety: belongs to the thread that calls Run. Several may run in different threads.
+// Ownership: fibers' bodies, until they end.
+// Errors: none; fibers that all wait for ever are a bug, and end the process with a list of them.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +32,7 @@ class Simulation {
  public:
   using FiberId = uint64_t;
 
-  explicit Simulation(uint64_t seed);
+  explicit Simulation(uint64_t seed);  // decides everything that is left open
   ~Simulation();
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
@@ -41,7 +43,7 @@ class Simulation {
   // Runs `main` as the first fiber, and all that it starts, until it ends. REQUIRES: all others have ended by
   // then.
   void Run(std::function<void()> main);
-  Random& random() { return random_; }
+  Random& random() { return random_; }   // of the run: what is drawn from it is part of the schedule
   Nanos now() const { return now_ns_; }  // true time, not a host's
 
   // The host on which a fiber runs; fibers it starts run there too. Its clock has a rate of its own, by which
@@ -67,6 +69,7 @@ class Simulation {
   void set_trace_output(std::function<void(std::string_view)> output) { trace_output_ = std::move(output); }
 
   // --- for the primitives of common/base and the simulated seams
+  // A new fiber, on the caller's host; it runs when it is picked. Join waits for its end.
   FiberId Spawn(std::string name, std::function<void()> body);
   void Join(FiberId fiber);
   const void* CurrentFiber() const { return running_; }
@@ -92,7 +95,7 @@ class Simulation {
   void WakeAll(const void* key);
 
  private:
-  struct Fiber;
+  struct Fiber;             // a thread of the simulated system
   static void FiberMain();  // the body of every fiber
   // The running fiber stops here until it is picked again.
   void SwitchToScheduler();

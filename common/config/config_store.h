@@ -33,12 +33,12 @@ namespace nova {
 
 // A node as it was read.
 struct Znode {
-  std::string data;
+  std::string data;     // what the last Create or Set gave it
   int64_t version = 0;  // sets of this node so far
   // The transaction that created it: tells a node from another created later under the same name.
   int64_t created = 0;
-  bool ephemeral = false;
-  bool mine = false;  // ephemeral and owned by this store's session
+  bool ephemeral = false;  // goes with its session
+  bool mine = false;       // ephemeral and owned by this store's session
 };
 
 // One step of a Multi.
@@ -74,7 +74,9 @@ class ConfigStore {
   // The node. In the calls below a version of -1 fits any.
   virtual StatusOr<Znode> Get(const std::string& path) = 0;
   virtual StatusOr<std::vector<std::string>> Children(const std::string& path) = 0;  // names, sorted
+  // AlreadyExists; NotFound: its parent is not there. `ephemeral`: it goes with this session.
   virtual Status Create(const std::string& path, const std::string& data, bool ephemeral = false) = 0;
+  // These two: NotFound; Aborted: it has another version.
   virtual Status Set(const std::string& path, const std::string& data, int64_t version) = 0;
   virtual Status Delete(const std::string& path, int64_t version = -1) = 0;
   virtual Status Multi(const std::vector<ConfigOp>& ops) = 0;  // all or nothing
@@ -84,8 +86,8 @@ class ConfigStore {
   // Calls `changed` once, after the node or its children have changed, or may have: a reconnect counts.
   virtual void Watch(const std::string& path, std::function<void()> changed) = 0;
 
-  virtual SessionState session_state() const = 0;
-  virtual Nanos session_timeout_ns() const = 0;
+  virtual SessionState session_state() const = 0;  // as far as this end knows
+  virtual Nanos session_timeout_ns() const = 0;    // as agreed with the store
   // When, by our clock, the latest request that was answered was sent: until that + timeout * (1 - rho) the
   // session certainly lives (lease, C3).
   virtual Nanos last_answered_send_ns() const = 0;

@@ -55,12 +55,13 @@ enum class DbLog {
   // An orderly close. After a crash the database holds the content of its tables: of a batch perhaps a
   // part, and a late write perhaps without an earlier one.
   kNone,
-  kPersistent,  // the death of the process; with WriteOptions::sync, a loss of power
+  kPersistent,  // the death of the process; with DbWriteOptions::sync, a loss of power
 };
 
+// How a database is opened; sizes that are left open follow from others (Derived).
 struct DbOptions {
-  bool create_if_missing = true;
-  DbLog log = DbLog::kPersistent;
+  bool create_if_missing = true;   // false: NotFound where there is none
+  DbLog log = DbLog::kPersistent;  // what writes survive
   // A bound on all memory sizes that follow, and on the engine's own needs (docs/engine.md,
   // "Memory"). None: each has a size of its own.
   std::optional<size_t> memory_limit_bytes;
@@ -77,8 +78,8 @@ struct DbOptions {
   bool warm_tables = true;
   // Tables that are kept open, which counts against the process's ulimit -n; mappings take none.
   size_t max_open_files = 512;
-  int flush_threads = 2;
-  int compaction_threads = 2;
+  int flush_threads = 2;       // of the database
+  int compaction_threads = 2;  // the same
   // Sizes of 0 derive from memtable_bytes: memtable_size_bytes is an equal part of it; compaction's
   // level1_bytes is twice of it, level0_max_bytes four times, table_size_bytes a quarter of a round's.
   RangeOptions range = DefaultRange();
@@ -93,10 +94,12 @@ struct DbOptions {
   Status Check() const;
 };
 
+// Of one write, or of a batch.
 struct DbWriteOptions {
   bool sync = false;  // acknowledged when the log record is on the disk
 };
 
+// Of a get, a multi-get or a scan.
 struct DbReadOptions {
   // A snapshot of this Db. InvalidArgument: it is of another opening of the directory, which says nothing
   // about the versions kept since. Null: now.
@@ -128,7 +131,7 @@ class Db {
 
   // The errors of all calls are in the head of this file.
   Status Put(std::string_view key, std::string_view value, const DbWriteOptions& options = {});
-  Status Delete(std::string_view key, const DbWriteOptions& options = {});
+  Status Delete(std::string_view key, const DbWriteOptions& options = {});  // also of a key that is not there
   // Deletes every key in [begin, end), as if each were deleted at this moment (range deletion, K7). An empty
   // begin is the first key, an empty end the last. Costs one log record however many keys there are; the
   // space comes back in the background.
@@ -179,8 +182,8 @@ class Db {
   Status Flush();
   // Waits until nothing is to be flushed or compacted.
   Status WaitForBackgroundWork();
-  RangeStats stats() const;
-  MemoryUse memory_use() const;
+  RangeStats stats() const;      // counts since it was opened
+  MemoryUse memory_use() const;  // bytes now, by purpose
 
  private:
   struct Rep;

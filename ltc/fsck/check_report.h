@@ -18,6 +18,7 @@
 
 namespace nova {
 
+// What may be wrong; docs/operations.md says what to do about each.
 enum class FindingKind : uint8_t {
   kRecord,        // a record of the configuration store cannot be read
   kStocSilent,    // copies are named on a StoC that cannot be asked, and whose directory was not given
@@ -54,10 +55,11 @@ struct CopiesFound {
   uint64_t good = 0;                          // of them
   std::map<uint32_t, uint64_t> by_good = {};  // by a number of good copies: how many things have so many
 
-  void Add(uint32_t named, uint32_t are_good);
+  void Add(uint32_t named, uint32_t are_good);  // one more thing, and its copies
   uint32_t fewest() const { return by_good.empty() ? 0 : by_good.begin()->first; }  // good copies of one
 };
 
+// What a check has looked at, and what it found.
 struct CheckReport {
   uint64_t ranges = 0;
   uint64_t tables = 0;  // each once in each range that names it
@@ -75,6 +77,7 @@ struct CheckReport {
   std::map<StocId, std::string> names;  // of StoCs
 };
 
+// As `nova fsck` prints it; the second form is for programs.
 std::string RenderReport(const CheckReport& report);
 std::string RenderReportJson(const CheckReport& report);  // on one line
 

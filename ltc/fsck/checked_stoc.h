@@ -29,7 +29,7 @@ class CheckedStoc {
  public:
   virtual ~CheckedStoc() = default;
   virtual StocId id() const = 0;
-  virtual std::string name() const = 0;
+  virtual std::string name() const = 0;  // for people
   // It has what was logged to the group at this member (log group change, L4; incarnation, N1).
   virtual bool Holds(const LogGroup& group, const LogMember& member) const = 0;
   // All files that the range references there, in order.
@@ -41,13 +41,14 @@ class CheckedStoc {
     std::string name;
     StocFileId file;  // as far as that is known
     RangeId range;    // likewise
-    std::string why;
+    std::string why;  // for people
   };
   // Those that cannot be read, and those of other ranges than `ranges`. None of a StoC that runs: it lists by
   // range.
   virtual std::vector<Strange> StrangeFiles(const std::set<RangeId>& /*ranges*/) { return {}; }
 };
 
+// One that runs, asked by its requests.
 class LivingStoc : public CheckedStoc {
  public:
   // `info`: as it is registered; the client knows it.
@@ -66,6 +67,7 @@ class LivingStoc : public CheckedStoc {
   const NodeInfo info_;
 };
 
+// The directory of one that does not run; nothing in it is changed.
 class StoredStoc : public CheckedStoc {
  public:
   // `name`: for people, of the directory.
@@ -86,6 +88,7 @@ class StoredStoc : public CheckedStoc {
   StoredStoc(Disk* disk, std::string name, const StoreIdentity& identity);
   // A file, or a list of references, by its name in the directory.
   void Load(const std::string& name);
+  // Takes in what the journal has, as if it had been put back.
   Status LoadJournal();
 
   Disk* const disk_;
@@ -94,9 +97,9 @@ class StoredStoc : public CheckedStoc {
   Metrics metrics_;  // nobody reads them
   StoreDirectory directory_;
   StoredFiles files_;
-  std::map<StocFileId, RangeId> creators_;
-  std::set<StocFileId> shared_;
-  std::vector<Strange> unreadable_;
+  std::map<StocFileId, RangeId> creators_;  // of all files
+  std::set<StocFileId> shared_;             // those that have a list of references
+  std::vector<Strange> unreadable_;         // files and lists that cannot be read
   // What the journal has, of logs that are there: by place.
   std::map<StocFileId, std::map<uint64_t, std::string>> journaled_;
 };
