@@ -33,14 +33,9 @@ class FsckTest : public testing::Test {
   }
   // The exit code of `nova fsck`; what it says is in out_.
   int Fsck(const std::vector<std::string>& flags) {
-    std::vector<std::string> command = {NOVA_BINARY_DIR "/bin/nova",
-                                        "fsck",
-                                        StrCat("--zookeeper=", cluster_->zookeeper()->hosts()),
-                                        "--fabric=tcp",
-                                        "--settle_ms=1500",
-                                        "--orphan_grace_s=30"};
-    command.insert(command.end(), flags.begin(), flags.end());
-    return RunToEnd(command, &out_);
+    std::vector<std::string> all = {"--settle_ms=1500", "--orphan_grace_s=30"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return cluster_->Fsck(all, &out_);
   }
   std::vector<std::string> StocNames() const { return {"stoc-0", "stoc-1", "stoc-2"}; }
   std::string Directories() const {

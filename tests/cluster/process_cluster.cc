@@ -206,6 +206,13 @@ int ProcessCluster::Nova(const std::vector<std::string>& arguments, std::string*
   return RunToEnd(command, output, in);
 }
 
+int ProcessCluster::Fsck(const std::vector<std::string>& flags, std::string* output) {
+  std::vector<std::string> command = {StrCat(kBin, "nova"), "fsck",
+                                      StrCat("--zookeeper=", zookeeper_->hosts()), "--fabric=tcp"};
+  command.insert(command.end(), flags.begin(), flags.end());
+  return RunToEnd(command, output);
+}
+
 Status ProcessCluster::CreateRanges(int ranges) {
   std::vector<std::string> command = {"create-ranges"};
   for (int i = 1; i < ranges; ++i) {

@@ -60,6 +60,8 @@ class ProcessCluster {
 
   // Runs the `nova` tool; its exit code, stdout in `output`.
   int Nova(const std::vector<std::string>& arguments, std::string* output, const std::string& input = "");
+  // Runs `nova fsck`; its exit code (docs/operations.md), what it says in `output`.
+  int Fsck(const std::vector<std::string>& flags, std::string* output);
   Status CreateRanges(int ranges);     // evenly over YCSB's keys
   Status WaitOpen(Nanos deadline_ns);  // every range answers
 

@@ -244,6 +244,11 @@ TEST_F(ScrubTest, S6AThousandFlippedBitsAndTwentyLostFilesAreFoundAndMadeGood) {
   const Status open = cluster_->WaitOpen(Now() + 60 * kSecond);
   ASSERT_TRUE(open.ok()) << open;
   ExpectAllRight("read by other processes");
+  // Who was asked nothing by the cluster says the same.
+  std::string said;
+  EXPECT_EQ(cluster_->Fsck({"--mb_per_s=1000", "--orphan_grace_s=60"}, &said), 0) << said;
+  EXPECT_NE(said.find("\nclean\n"), std::string::npos) << said;
+  std::printf("%s", said.c_str());
 }
 
 }  // namespace
