@@ -9,11 +9,13 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "client/client.h"
 #include "common/base/mutex.h"
+#include "stoc/file_header.h"
 #include "tests/cluster/kill_rounds.h"
 #include "tests/cluster/namespaces.h"
 #include "tests/cluster/range_probe.h"
@@ -108,6 +110,32 @@ class StocDiskTest : public testing::Test {
     std::printf("%s: %d keys read in %lld ms\n", when.c_str(), answers.right,
                 static_cast<long long>(answers.took_ns / kMillisecond));
   }
+  // What the status says of the StoC comes to be as wanted; status_ is what it said last.
+  bool WaitForStoc(const std::string& stoc, const std::function<bool(const nlohmann::json&)>& wanted) {
+    for (const Nanos until = Now() + 90 * kSecond; Now() < until; SleepFor(200 * kMillisecond)) {
+      std::string said;
+      if (cluster_->Nova({"status", "--json"}, &said) != 0) continue;
+      status_ = nlohmann::json::parse(said, nullptr, false);
+      for (const auto& s : status_.value("stocs", nlohmann::json::array())) {
+        if (s.value("name", "") == stoc && wanted(s)) return true;
+      }
+    }
+    return false;
+  }
+  // Names of the files of tables that the StoC has.
+  std::set<std::string> TablesOf(const std::string& stoc) const {
+    std::set<std::string> tables;
+    std::error_code gone;
+    for (const auto& e :
+         std::filesystem::directory_iterator(StrCat(cluster_->directory(), "/", stoc, "/files"), gone)) {
+      char head[kFileHeaderBytes] = {};
+      std::ifstream(e.path(), std::ios::binary).read(head, sizeof(head));
+      const auto header = FileHeader::Decode({head, sizeof(head)});
+      if (header.ok() && header->kind == FileHeader::Kind::kWhole && e.path().extension() != ".tmp")
+        tables.insert(e.path().filename().string());
+    }
+    return tables;
+  }
   void LoseForGood(const std::string& stoc) {
     cluster_->Kill(stoc);
     std::filesystem::remove_all(StrCat(cluster_->directory(), "/", stoc));
@@ -116,6 +144,7 @@ class StocDiskTest : public testing::Test {
   static inline std::string no_mounts_;
   std::unique_ptr<ProcessCluster> cluster_;
   std::unique_ptr<Client> client_;
+  nlohmann::json status_;
 };
 
 // Row 18.
@@ -289,45 +318,84 @@ TEST_F(StocDiskTest, ADiskThatGaveOneErrorIsEmptiedUntilItIsForgiven) {
   if (client_ == nullptr) return;
   Fill();
   StartLtcsAnew();
-  nlohmann::json status;
-  const auto wait_for = [&](const std::function<bool(const nlohmann::json& stoc)>& wanted) {
-    for (const Nanos until = Now() + 60 * kSecond; Now() < until; SleepFor(200 * kMillisecond)) {
-      std::string said;
-      if (cluster_->Nova({"status", "--json"}, &said) != 0) continue;
-      status = nlohmann::json::parse(said, nullptr, false);
-      for (const auto& s : status.value("stocs", nlohmann::json::array())) {
-        if (s.value("name", "") == "stoc-2" && wanted(s)) return true;
-      }
-    }
-    return false;
-  };
   const auto is_failing = [](const nlohmann::json& s) { return s["disk"].value("state", "") == "failing"; };
   cluster_->Kill("stoc-2");
   ASSERT_TRUE(cluster_->Restart("stoc-2", "stoc.disk_sync=error@3").ok());
-  ASSERT_TRUE(wait_for(is_failing)) << status.dump();
+  ASSERT_TRUE(WaitForStoc("stoc-2", is_failing)) << status_.dump();
   const Nanos seen = Now();
-  ASSERT_TRUE(wait_for([&](const nlohmann::json& s) {
+  ASSERT_TRUE(WaitForStoc("stoc-2", [&](const nlohmann::json& s) {
     return is_failing(s) && s["disk"].value("emptied", false) && s.value("left", "?").empty();
-  })) << status.dump();
+  })) << status_.dump();
   std::printf("emptied %lld ms after it was seen to fail\n",
               static_cast<long long>((Now() - seen) / kMillisecond));
   ExpectAllRight("one disk is emptied");
   cluster_->Kill("stoc-2");
   ExpectAllRight("without it");
   ASSERT_TRUE(cluster_->Restart("stoc-2").ok());
-  ASSERT_TRUE(wait_for([&](const nlohmann::json& s) {
+  ASSERT_TRUE(WaitForStoc("stoc-2", [&](const nlohmann::json& s) {
     return is_failing(s) && s.value("presence", "") == "up" && s["disk"].contains("faults");
-  })) << status.dump();
+  })) << status_.dump();
   EXPECT_EQ(ReadMetric(cluster_->metrics_address("stoc-2"), "nova_stoc_disk_faults_total"), 0)
       << "its own process has seen none";
   std::string said;
   ASSERT_EQ(cluster_->Nova({"undrain", "stoc-2"}, &said), 0) << said;
-  ASSERT_TRUE(wait_for([](const nlohmann::json& s) { return s["disk"].value("state", "") == "ok"; }))
-      << status.dump();
+  ASSERT_TRUE(WaitForStoc("stoc-2", [](const nlohmann::json& s) {
+    return s["disk"].value("state", "") == "ok";
+  })) << status_.dump();
   Fill();
   StartLtcsAnew();
   EXPECT_GT(ReadMetric(cluster_->metrics_address("stoc-2"), "nova_stoc_files"), 0) << "it takes no new files";
   ExpectAllRight("it takes part again");
+}
+
+// Row 26: each operation of one StoC's disk takes long, or one does not end (StoC record, N5). The status says
+// so, tables go elsewhere, and it takes part again when it is well.
+TEST_F(StocDiskTest, N5ASlowOrHungDiskIsShownSoAndTakesNoNewTables) {
+  ProcessClusterOptions options;
+  options.start_ns = 90 * kSecond;  // its disk is slow while it starts, too
+  Start(options);
+  if (client_ == nullptr) return;
+  Fill();
+  StartLtcsAnew();
+  const auto disk_is = [](const char* state) {
+    return [state](const nlohmann::json& s) {
+      return s.value("presence", "") == "up" && s["disk"].value("state", "") == state;
+    };
+  };
+  const std::pair<const char*, const char*> kIllnesses[] = {
+      {"slow", "stoc.disk_read=delay:400;stoc.disk_write=delay:400;stoc.disk_sync=delay:400"},
+      {"hung", "stoc.disk_sync=delay:60000@6"}};
+  for (const auto& [state, failpoints] : kIllnesses) {
+    SCOPED_TRACE(state);
+    cluster_->Kill("stoc-2");
+    const Status back = cluster_->Restart("stoc-2", failpoints);
+    ASSERT_TRUE(back.ok()) << back;
+    const Nanos begun = Now();
+    ASSERT_TRUE(WaitForStoc("stoc-2", disk_is(state))) << status_.dump();
+    const Nanos seen = Now();
+    StartLtcsAnew();  // their first heartbeats tell them of it
+    const std::set<std::string> before = TablesOf("stoc-2"), others = TablesOf("stoc-1");
+    Fill();
+    StartLtcsAnew();
+    std::vector<std::string> placed;
+    for (const std::string& table : TablesOf("stoc-2")) {
+      if (!before.contains(table)) placed.push_back(table);
+    }
+    EXPECT_TRUE(placed.empty()) << placed.size() << " tables were placed there, " << placed.front();
+    EXPECT_NE(TablesOf("stoc-1"), others);
+    ExpectAllRight(state);
+    std::printf("%s: shown %lld ms after its start\n", state,
+                static_cast<long long>((seen - begun) / kMillisecond));
+    if (std::string_view(state) == "slow") {
+      cluster_->Kill("stoc-2");
+      ASSERT_TRUE(cluster_->Restart("stoc-2").ok());
+    }
+    ASSERT_TRUE(WaitForStoc("stoc-2", disk_is("ok"))) << status_.dump();
+    const std::set<std::string> ill = TablesOf("stoc-2");
+    Fill();
+    StartLtcsAnew();
+    EXPECT_NE(TablesOf("stoc-2"), ill) << "it takes no new tables";
+  }
 }
 
 // Row 26: every operation of one StoC's disk takes two seconds, or a minute.
@@ -363,7 +431,8 @@ TEST_F(StocDiskTest, ASlowOrHungDiskOfOneStocHoldsUpNobodyForLong) {
     EXPECT_GT(waiting, 0) << "nobody waits for its disk";
     EXPECT_GT(ok, 0u);
     EXPECT_EQ(failed, 0u);
-    EXPECT_LT(worst, 5000u) << "a third of the 10 s that a read has, and a change of the group";
+    // A put waits the longest: an append to a log's file has 5 s, then its group changes (L5).
+    EXPECT_LT(worst, 7000u);
     ExpectAllRight("one disk is slow");
   }
   // A scan of everything may take longer than it has while a disk hangs: each stretch that it reads there
