@@ -203,7 +203,9 @@ std::shared_ptr<const FileCopier::Piece> FileCopier::Ask(const CopyFileRequest& 
 Outcome FileCopier::Write(const CopyFileRequest& request, const Bytes& bytes) {
   const FenceTable::Scope scope(fences_, request.creator.range, request.creator.epoch);
   if (!scope.entered()) return Outcome::kNotOwner;
-  Status status = files_->WriteCopy(request.file, request.creator, bytes.data, bytes.crc);
+  Status status = options_.off.s5_take_over
+                      ? files_->WriteFile(request.file, request.creator, bytes.data, bytes.crc)
+                      : files_->WriteCopy(request.file, request.creator, bytes.data, bytes.crc);
   if (absl::IsNotFound(status)) return Outcome::kBusy;  // deleted meanwhile
   if (status.ok()) status = NOVA_FP_STATUS("stoc.copy_written");
   return ToOutcome(status);

@@ -30,6 +30,7 @@
 #include "absl/functional/any_invocable.h"
 #include "common/base/metrics.h"
 #include "common/base/outcome.h"
+#include "common/base/rules_off.h"
 #include "common/base/thread.h"
 #include "stoc/copy_bandwidth.h"
 #include "stoc/fence_table.h"
@@ -44,6 +45,7 @@ struct FileCopierOptions {
   size_t queue = 64;                          // copies that wait; more are refused
   Nanos source_timeout_ns = 10 * kSecond;     // of one piece
   Nanos longest_copy_ns = 10 * 60 * kSecond;  // whatever its deadline is
+  RulesOff off = {};                          // tests only
 };
 
 class FileCopier {

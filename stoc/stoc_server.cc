@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/crc32c.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/rdma/handle_body.h"
 #include "common/rdma/handshake.h"
@@ -463,6 +464,7 @@ void StocServer::AddReferences(const Caller& caller, const AddReferencesRequest&
 void StocServer::DropReferences(const Caller& caller, const DropReferencesRequest& request) {
   if (Refused(caller, request.range, request.epoch)) return;
   const bool queued = OnStorage(caller, [this, request] {
+    NOVA_FP_VOID("stoc.drop_begun");
     const FenceTable::Scope scope(parts_.fences, request.range, request.epoch);
     if (!scope.entered()) return Answer{Outcome::kNotOwner};
     return Answer{ToOutcome(parts_.files->references()->DropReferences(request.range, request.epoch,

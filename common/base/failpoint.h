@@ -89,6 +89,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"stoc.journal_replayed", true, "at start, logs have got back what the journal holds, and are synced"},
     {"stoc.logs_sealed", false, "a fence closed the logs of a range, and is not answered"},
     {"stoc.log_deleted", false, "one log file is deleted, of those that are let go"},
+    {"stoc.drop_begun", false, "files are to be dropped for a range, its epoch was not looked at yet"},
     {"stoc.copy_fetched", true, "another StoC's file was fetched and found good, nothing of it is written"},
     {"stoc.copy_written", true, "the copy is durable, its making is not answered"},
     // References of shared files of a StoC (stoc/shared_references.cc), and the LTC's import of tables of

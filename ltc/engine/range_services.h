@@ -11,6 +11,7 @@
 
 #include "common/base/executor.h"
 #include "common/base/ids.h"
+#include "common/base/rules_off.h"
 #include "common/base/status.h"
 #include "common/sstable/table_store.h"
 #include "ltc/engine/arena.h"
@@ -59,6 +60,7 @@ struct RangeServices {
   // Takes dropped tables, and deletes them later. A value: the last handle of a table, in a view that an idle
   // thread still holds, may outlive range and host.
   GarbageSink garbage;
+  RulesOff off = {};  // tests only
 };
 
 }  // namespace nova

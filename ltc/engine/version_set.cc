@@ -155,16 +155,22 @@ Status VersionSet::CommitCopies(const TableInfo& before, const std::vector<PartC
   {
     MutexLock lock(&mu_);
     const TableRef table = current()->FindHandle(before.uuid);
+    const bool comes_back = table == nullptr && context_->services->off.s5_in_version;
+    const bool is_as_before = table != nullptr && table->info() == before;
     TableInfo after = before;
-    if (table == nullptr || table->info() != before || !MoveCopies(copies, &after))
+    if (!(is_as_before || comes_back) || !MoveCopies(copies, &after))
       return absl::AbortedError(StrCat("table ", before.uuid.ToString(), " is not what it was"));
     VersionEdit edit;
-    edit.moves.push_back({before.uuid, copies});
+    if (comes_back) {
+      edit.adds.push_back({.level = 0, .order = 0, .table = after, .reader = nullptr});
+    } else {
+      edit.moves.push_back({before.uuid, copies});
+    }
     if (const Status s = CommitLocked(std::move(edit)); !s.ok()) {
       for (const PartCopy& c : copies) maybe_committed_copies_.push_back({{before.uuid, c.part}, c.to});
       return s;
     }
-    if (const auto reader = table->reader()) reader->SetPlaces(after);
+    if (const auto reader = comes_back ? nullptr : table->reader()) reader->SetPlaces(after);
   }
   Committed();
   return OkStatus();

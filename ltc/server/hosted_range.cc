@@ -147,6 +147,7 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost {
         services_(services),
         options_(options) {
     range_services.host = this;
+    range_services.off = options.off;
     range_services.garbage = [drop = services->garbage, holder = creator_](const TableInfo& t) {
       drop(t, holder);
     };

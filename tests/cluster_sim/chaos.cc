@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "logc/log_record.h"
 #include "stoc/stoc_table_store.h"
+#include "tests/cluster_sim/deletion_watch.h"
 #include "tests/cluster_sim/status_oracle.h"
 #include "tests/cluster_sim/table_files.h"
 
@@ -32,6 +33,7 @@ struct Broken {
   Nanos reads_fail_until_ns = 0;  // no other copy of what it has may go before
   bool losing = false;            // a disk, just now
   std::string slow_to_let_go;     // an LTC
+  std::string slow_to_drop;       // a StoC
 };
 
 // Faults of one kind, one at a time; kinds overlap.
@@ -88,18 +90,7 @@ class Nemesis {
             LetGo(stoc);
             break;
           }
-          broken_->lost_stoc = stoc;
-          broken_->losing = true;
-          cluster_->Kill(stoc);
-          cluster_->LoseDisk(stoc);
-          broken_->losing = false;
-          if (random_.OneIn(2)) {
-            Count("StoC lost for good");
-          } else {
-            Count("StoC back with an empty disk");
-            if (Sleep(Between(10, 3000))) return;
-            cluster_->Start(stoc).IgnoreError();
-          }
+          LoseDisk(stoc);
           LetGo(stoc);
           if (Sleep(3 * kSecond)) return;
       }
@@ -303,6 +294,18 @@ class Nemesis {
     --standing_still_;
     return OkStatus();
   }
+  // A thread of a process' waits between a look and its act, while all the others go on.
+  Status HoldHere(const char* where, uint64_t one_in) {
+    const Simulation::Host* const host = Simulation::Current()->host();
+    if (host == nullptr || stop_->HasBeenNotified() || !options_->pauses) return OkStatus();
+    const bool slow = host->name == broken_->slow_to_drop;
+    if (!slow && !random_.OneIn(one_in)) return OkStatus();
+    Count(where);
+    ++standing_still_;
+    SleepFor(slow ? Between(2000, 8000) : Between(50, 3000));
+    --standing_still_;
+    return OkStatus();
+  }
   // An order of faults each.
   void RunScenes() {
     while (options_->scenes && !Sleep(Between(200, 2000))) {
@@ -312,6 +315,9 @@ class Nemesis {
           break;
         case kOldLeader:
           ReplaceLeader();
+          break;
+        case kReturn:
+          LoseOneAfterTheOther();
           break;
         default:
           ReleaseSlowly(PickOwner());
@@ -339,6 +345,27 @@ class Nemesis {
   }
   static std::string KindOf(const std::string& node) {
     return node.starts_with("stoc") ? "StoC" : node.starts_with("ltc") ? "LTC" : "coordinator";
+  }
+
+  // For good; or its StoC is back with an empty one; and then perhaps with the old one, which says what was
+  // true long ago.
+  // REQUIRES: it is handled here, and may be lost for ever.
+  void LoseDisk(const std::string& stoc) {
+    broken_->lost_stoc = stoc;
+    broken_->losing = true;
+    cluster_->Kill(stoc);
+    std::unique_ptr<SimDisk> old = cluster_->TakeDisk(stoc);
+    broken_->losing = false;
+    if (random_.OneIn(2)) return Count("StoC lost for good");
+    Count("StoC back with an empty disk");
+    if (Sleep(Between(10, 3000))) return;
+    cluster_->Start(stoc).IgnoreError();
+    if (random_.OneIn(2) || Sleep(Between(500, 6000))) return;
+    if (!MayLoseWhatIsHandled() || !cluster_->MayLoseForEver(stoc)) return;
+    Count("StoC back with its old disk");
+    cluster_->Kill(stoc);
+    cluster_->PutDisk(stoc, std::move(old));
+    StartAgain(stoc);
   }
 
   // Reads of the disk of one StoC fail, or return what was never written. A table's only where its other copy
@@ -449,6 +476,19 @@ class Nemesis {
     broken_->slow_to_let_go.clear();
     KeepInTheDark(false);
     LetGo(ltc);
+  }
+
+  void LoseOneAfterTheOther() {
+    const std::vector<std::string> stocs = cluster_->Names("stoc");
+    const std::string first = Pick(stocs), second = Pick(stocs);
+    if (!options_->kill_stocs || first == second || first == broken_->lost_stoc ||
+        second == broken_->lost_stoc || !HandleStocs({first}))
+      return;
+    Count("StoC lost, and back when another one is lost");
+    KillAndRestart({first}, Between(3000, 6000));
+    broken_->slow_to_drop = first;
+    if (!Sleep(Between(0, 6000)) && HandleStocs({second})) KillAndRestart({second}, Between(3000, 6000));
+    broken_->slow_to_drop.clear();
   }
 
   // False: another kind of faults handles it.
@@ -578,7 +618,7 @@ class Nemesis {
   Counts* const counts_;
   Broken* const broken_;  // of all kinds of faults
   Random random_;
-  int standing_still_ = 0;  // threads in StopHere
+  int standing_still_ = 0;  // threads in StopHere and HoldHere
   uint64_t faults_ = 0;
 };
 
@@ -765,7 +805,13 @@ std::vector<std::string> KeysBetweenClients(const ChaosOptions& options) {
 }
 
 void RunAll(const ChaosOptions& options, ChaosResult* result) {
-  SimCluster cluster(options.cluster);
+  DeletionWatch deletions;
+  SimClusterOptions watched = options.cluster;
+  watched.wrap_disk = [&deletions](const std::string& stoc, Disk* disk) {
+    return deletions.Wrap(stoc, disk);
+  };
+  SimCluster cluster(watched);
+  deletions.set_cluster(&cluster);
   cluster.StartAll();
   const size_t ranges = static_cast<size_t>(options.ranges);
   std::vector<std::unique_ptr<Client>> clients;
@@ -817,6 +863,12 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
     NOVA_CHECK(ArmFailPoint("ltc.record_released", 0, [between] {
                  return between->StopHere("stop between release and letting go", 2, true);
                }).ok());
+    NOVA_CHECK(ArmFailPoint("rebuild.copied", 0, [between] {
+                 return between->HoldHere("copies are made, their edit comes late", 3);
+               }).ok());
+    NOVA_CHECK(ArmFailPoint("stoc.drop_begun", 0, [between] {
+                 return between->HoldHere("files are dropped late", 10);
+               }).ok());
     std::vector<std::unique_ptr<Thread>> threads;
     for (auto& load : loads) {
       threads.push_back(std::make_unique<Thread>("chaos.load", [&, l = load.get()] {
@@ -834,6 +886,7 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
       std::string lacking = CopiesThatLack(&cluster);
       if (!lacking.empty()) lacking = CopiesThatLack(&cluster);  // a look that had to wait saw two moments
       if (result->violation.empty()) result->violation = lacking;
+      if (result->violation.empty()) result->violation = deletions.violation();
       if (result->violation.empty() && look % kLooksAStatus == 0) result->violation = oracle.Look();
     }
     stop.Notify();
@@ -868,6 +921,8 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
   if (judge("")) judge(WaitUntilEmpty(tables, kWholeWithin));
   if (judge("")) judge(BrokenPromise(&oracle));
   result->counts["seen: a status was held against the disks"] += oracle.looks();
+  judge(deletions.violation());
+  result->counts["seen: a deletion was held against the manifest"] += deletions.looks();
   if (judge("")) judge(WaitUntilEmpty([&] { return StillHeld(&cluster, options); }, kWholeWithin));
 }
 
@@ -906,7 +961,6 @@ ChaosOptions ChaosOf(uint64_t seed) {
   o.cluster.stoc.disk_probe_period_ns = kSecond;
   o.cluster.coordinator.cluster.disk_slow_after_ns = kSecond;
   o.cluster.coordinator.cluster.disk_well_after_ns = 3 * kSecond;
-  o.cluster.wrap_disk = [](Disk* disk) { return std::make_unique<FaultDisk>(disk); };
   o.cluster.config.lost_reply_one_in = 50;
   o.cluster.control.drop_one_in = 100;
   o.cluster.control.duplicate_one_in = 100;
@@ -928,6 +982,7 @@ std::vector<std::string> ChaosKinds() {
                             "StoC stopped",
                             "StoC lost for good",
                             "StoC back with an empty disk",
+                            "StoC back with its old disk",
                             "wall clock jumps",
                             "LTC killed",
                             "LTC paused",
@@ -950,15 +1005,19 @@ std::vector<std::string> ChaosKinds() {
                             "LTC is heard by clients alone",
                             "leader cut from the store, an LTC from the next one",
                             "LTC is slow to let go",
+                            "StoC lost, and back when another one is lost",
                             "client cut from one LTC",
                             "client does not read",
                             "stop between lease check and answer",
                             "stop between release and letting go",
+                            "copies are made, their edit comes late",
+                            "files are dropped late",
                             "clocks run wrong"}) {
     kinds.push_back(StrCat("fault: ", fault));
   }
   kinds.push_back("seen: a table was read from its other copy");
   kinds.push_back("seen: a status was held against the disks");
+  kinds.push_back("seen: a deletion was held against the manifest");
   for (const char* state : {"slow", "full", "hung", "failing"})
     kinds.push_back(StrCat("seen: a disk was ", state));
   for (const char* op : {"put", "put of a large value", "delete", "delete range", "get", "scan",

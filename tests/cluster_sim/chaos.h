@@ -26,6 +26,9 @@ enum Scene {
   kOldLeader,
   // An LTC that lets go of a range is slow to hear that its record says so: release (R5).
   kSlowRelease,
+  // A StoC is lost, comes back, and deletes late what it has too much, while another one is lost: rebuild
+  // (S5).
+  kReturn,
   kScenes
 };
 

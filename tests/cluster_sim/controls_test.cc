@@ -34,6 +34,13 @@ void LateWrites(ChaosOptions* o) {
   o->cluster.network.late_ns = 4 * kSecond;
 }
 
+void Losses(ChaosOptions* o) {
+  o->cluster.ltc.hosted.placement.replicas = 2;
+  o->cluster.coordinator.cluster.stoc_down_after_ns = kSecond;
+  o->cluster.stocs = 4;
+  Only<kReturn>(o);
+}
+
 struct Control {
   const char* name;
   std::function<void(RulesOff*, ClusterOptions::RulesOff*)> switch_off;
@@ -61,12 +68,16 @@ const std::vector<Control>& Controls() {
        Only<kUnheardOwner>},
       {"R5_reads", [](Off o, OffAtCoordinators) { o->r5_reads_end = true; }, Only<kSlowRelease>},
       {"R6", [](Off o, OffAtCoordinators) { o->r6_free = true; }},
+      {"S5_version", [](Off o, OffAtCoordinators) { o->s5_in_version = true; }, Losses},
+      {"S5_take_over", [](Off o, OffAtCoordinators) { o->s5_take_over = true; }, Losses},
   };
   return *controls;
 }
 
-// What the run of that seed ends with, in a process of its own: a broken cluster may also abort.
-std::string ViolationOf(const Control& control, uint64_t seed) {
+// What the run of that seed ends with, in a process of its own: a broken cluster may also abort. The same
+// faults with the control's rules off, or with all rules on.
+enum class Rules { kOff, kOn };
+std::string ViolationOf(const Control& control, uint64_t seed, Rules rules) {
   int ends[2];
   NOVA_CHECK(pipe(ends) == 0);
   const pid_t child = fork();
@@ -76,7 +87,7 @@ std::string ViolationOf(const Control& control, uint64_t seed) {
     if (control.adverse != nullptr) control.adverse(&options);
     options.duration_ns = kLonger;
     RulesOff off;
-    control.switch_off(&off, &options.cluster.coordinator.cluster.off);
+    if (rules == Rules::kOff) control.switch_off(&off, &options.cluster.coordinator.cluster.off);
     options.cluster.SwitchOff(off);
     const std::string violation = RunChaos(seed, options).violation;
     if (write(ends[1], violation.data(), std::min<size_t>(violation.size(), 1000)) < 0) _exit(1);
@@ -97,8 +108,10 @@ std::string ViolationOf(const Control& control, uint64_t seed) {
 
 void ExpectFoundOut(const Control& control, uint64_t first_seed) {
   for (uint64_t seed = first_seed; seed < first_seed + kSeeds; ++seed) {
-    const std::string violation = ViolationOf(control, seed);
+    const std::string violation = ViolationOf(control, seed, Rules::kOff);
     if (violation.empty()) continue;
+    EXPECT_EQ(ViolationOf(control, seed, Rules::kOn), "")
+        << control.name << ": seed " << seed << ", all rules on";
     std::printf("%s off: found out by seed %llu, the %llu. of them: %s\n", control.name,
                 static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed - first_seed + 1),
                 violation.substr(0, 200).c_str());

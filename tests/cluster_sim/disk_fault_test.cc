@@ -26,7 +26,7 @@ SimClusterOptions Options() {
   options.stoc.disk_watch.well_after_ns = 3 * kSecond;
   options.stoc.disk_probe_period_ns = kSecond;
   options.coordinator.cluster.disk_well_after_ns = 5 * kSecond;
-  options.wrap_disk = [](Disk* disk) { return std::make_unique<FaultDisk>(disk); };
+  options.wrap_disk = [](const std::string&, Disk* disk) { return std::make_unique<FaultDisk>(disk); };
   return options;
 }
 

@@ -405,7 +405,7 @@ TEST(RulesTest, AScanOfManyPagesRunsWhileTheRangeFlushesAndCompacts) {
 TEST(RulesTest, PutsNeverStopForASecondWhileASlowDiskMoves) {
   Simulate(8, [] {
     SimClusterOptions options = SmallCluster();
-    options.wrap_disk = [](Disk* disk) {
+    options.wrap_disk = [](const std::string&, Disk* disk) {
       return std::make_unique<LimitedDisk>(
           disk, LimitedDiskOptions{.bytes_per_second = 200 << 10, .burst_bytes = 16 << 10});
     };

@@ -208,7 +208,7 @@ Status SimCluster::StartLtc(Process* process) {
 Status SimCluster::StartStoc(Process* process) {
   process->fabric = NewSimFabric(network_.get(), process->name);
   process->mounted = disks_.at(process->name)->Mount();
-  if (options_.wrap_disk) process->wrapped = options_.wrap_disk(process->mounted.get());
+  if (options_.wrap_disk) process->wrapped = options_.wrap_disk(process->name, process->mounted.get());
   StocOptions options = options_.stoc;
   options.name = process->name;
   options.address = process->name + ":7450";
@@ -323,10 +323,16 @@ void SimCluster::JumpWallClock(const std::string& node, int64_t ms) {
   nodes_.at(node)->host->wall_offset_ms += ms;
 }
 
-void SimCluster::LoseDisk(const std::string& stoc) {
+std::unique_ptr<SimDisk> SimCluster::TakeDisk(const std::string& stoc) {
   NOVA_CHECK(!Runs(stoc)) << stoc << " runs";
   Simulation::Current()->Trace("loses the disk of " + stoc);
-  disks_.at(stoc) = std::make_unique<SimDisk>(options_.disk);
+  return std::exchange(disks_.at(stoc), std::make_unique<SimDisk>(options_.disk));
+}
+
+void SimCluster::PutDisk(const std::string& stoc, std::unique_ptr<SimDisk> disk) {
+  NOVA_CHECK(!Runs(stoc)) << stoc << " runs";
+  Simulation::Current()->Trace("has another disk: " + stoc);
+  disks_.at(stoc) = std::move(disk);
 }
 
 void SimCluster::CutControl(const std::string& node, bool cut) {
@@ -411,7 +417,7 @@ std::string SimCluster::Leader() const {
 }
 
 bool SimCluster::IsTable(const std::string& stoc, const std::string& path) const {
-  const auto bytes = disks_.at(stoc)->Contents(path);
+  const auto bytes = Contents(stoc, path);
   if (!bytes || bytes->size() < kFileHeaderBytes) return false;
   const auto header = FileHeader::Decode(std::string_view(*bytes).substr(0, kFileHeaderBytes));
   return header.ok() && header->kind == FileHeader::Kind::kWhole;
@@ -431,13 +437,19 @@ std::map<RangeId, RangeRecord> SimCluster::Records() {
   const auto names = admin_->Children(kRangesPath);
   if (!names.ok()) return records;
   for (const std::string& name : *names) {
-    const StatusOr<Znode> node = admin_->Get(StrCat(kRangesPath, "/", name));
-    if (!node.ok()) continue;
-    StatusOr<RangeRecord> record = RangeRecord::Decode(node->data, node->version);
-    NOVA_CHECK(record.ok()) << record.status();
-    records[record->id] = *std::move(record);
+    if (auto record = RecordAt(StrCat(kRangesPath, "/", name))) records[record->id] = *std::move(record);
   }
   return records;
+}
+
+std::optional<RangeRecord> SimCluster::Record(RangeId range) { return RecordAt(RangePath(range)); }
+
+std::optional<RangeRecord> SimCluster::RecordAt(const std::string& path) {
+  const StatusOr<Znode> node = admin_->Get(path);
+  if (!node.ok()) return std::nullopt;
+  StatusOr<RangeRecord> record = RangeRecord::Decode(node->data, node->version);
+  NOVA_CHECK(record.ok()) << record.status();
+  return *std::move(record);
 }
 
 bool SimCluster::WaitOpen(size_t ranges, Nanos within) {

@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -42,8 +43,9 @@ struct SimClusterOptions {
   MemoryConfigOptions config = {
       .session_timeout_ns = 4 * kSecond, .max_delay_ns = 2 * kMillisecond, .lost_reply_one_in = 0};
   SimDiskOptions disk;
-  bool torn_disks = true;                                 // a crash keeps a part of what was not synced
-  std::function<std::unique_ptr<Disk>(Disk*)> wrap_disk;  // in front of each StoC's; null: none
+  bool torn_disks = true;  // a crash keeps a part of what was not synced
+  // In front of each StoC's, of that name; null: none.
+  std::function<std::unique_ptr<Disk>(const std::string& stoc, Disk* disk)> wrap_disk;
   // each process' clock runs right but for as much of this as its start draws, either way
   double clock_rate_error = 0;
   CoordinatorOptions coordinator;
@@ -53,7 +55,7 @@ struct SimClusterOptions {
 
   // in all nodes
   void SwitchOff(const RulesOff& off) {
-    ltc.log.off = ltc.hosted.off = stoc.server.off = off;
+    ltc.log.off = ltc.hosted.off = stoc.server.off = stoc.server.copier.off = off;
     network.f3_replace_off = off.f3_replace;
   }
 };
@@ -79,8 +81,11 @@ class SimCluster {
   void JumpWallClock(const std::string& node, int64_t ms);
   // Its ports stand still until Resume, and everything else goes on: a heartbeat says that it lives.
   void Hang(const std::string& node);
+  // The disk of a StoC that does not run, which has an empty one then; and another one for it.
+  std::unique_ptr<SimDisk> TakeDisk(const std::string& stoc);
+  void PutDisk(const std::string& stoc, std::unique_ptr<SimDisk> disk);
   // What a StoC that does not run has on its disk is gone.
-  void LoseDisk(const std::string& stoc);
+  void LoseDisk(const std::string& stoc) { TakeDisk(stoc); }
   // Ways to the coordinators, to the ConfigStore.
   void CutControl(const std::string& node, bool cut);
   void CutConfig(const std::string& node, bool cut);
@@ -100,6 +105,7 @@ class SimCluster {
   CoordinatorClient NewCoordinatorClient();
   std::string Leader() const;                // the coordinator that leads; empty: none
   std::map<RangeId, RangeRecord> Records();  // as stored
+  std::optional<RangeRecord> Record(RangeId range);
   // Every range is OPEN, and its owner runs.
   bool WaitOpen(size_t ranges, Nanos within);
   // Killing the StoC now would leave each listed log group a member that runs (what R members are to
@@ -121,6 +127,10 @@ class SimCluster {
   std::unique_ptr<SimDisk> CopyOfDisk(const std::string& stoc) const { return disks_.at(stoc)->Copy(); }
   // The disk of a StoC that does not run.
   std::unique_ptr<Disk> MountOfStopped(const std::string& stoc) { return disks_.at(stoc)->Mount(); }
+  // What a mount of a StoC's disk would read there; nullopt: no such file. Takes no time.
+  std::optional<std::string> Contents(const std::string& stoc, const std::string& path) const {
+    return disks_.at(stoc)->Contents(path);
+  }
   // A file of a table; and one of which no other StoC's disk has the same bytes. Take no time.
   bool IsTable(const std::string& stoc, const std::string& path) const;
   bool IsLastCopy(const std::string& stoc, const std::string& path) const;
@@ -154,6 +164,7 @@ class SimCluster {
     std::unique_ptr<StocNode> stoc;
   };
 
+  std::optional<RangeRecord> RecordAt(const std::string& path);
   StatusOr<std::unique_ptr<ConfigStore>> OpenStore(Process* process);
   std::unique_ptr<ControlChannel> OpenChannel(const Process& process);
   std::vector<std::string> CoordinatorAddresses() const;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "ltc/engine/manifest.h"
-
 namespace nova {
 
 std::set<std::pair<StocFileId, StocId>> TableFiles::MissingCopies() const {
@@ -43,6 +41,25 @@ std::string TableFiles::ToString(size_t wanted) const {
                 " copies on StoCs that run, ", Missing(), " copies missing, ", Surplus(), " files too many");
 }
 
+StatusOr<std::shared_ptr<const Version>> VersionOf(const Uuid& manifest,
+                                                   const std::vector<Manifest::Copy>& copies) {
+  NOVA_ASSIGN_OR_RETURN(const auto edits, Manifest::Recover(manifest, copies));
+  auto version = std::make_shared<const Version>();
+  for (const VersionEdit& edit : edits) {
+    NOVA_ASSIGN_OR_RETURN(version, version->Apply(edit, [](const TableInfo&) {}));
+  }
+  return version;
+}
+
+void AddNamed(const Version& version, std::map<StocFileId, std::set<StocId>>* named) {
+  version.ForEachTableOnce([&](const TableInfo& table) {
+    ForEachPart(table, [&](uint32_t part) {
+      const auto& stocs = *CopiesOf(table, part);
+      (*named)[{table.uuid, part}].insert(stocs.begin(), stocs.end());
+    });
+  });
+}
+
 TableFiles LookAtTables(SimCluster* cluster) {
   TableFiles copies;
   std::map<Uuid, std::vector<Manifest::Copy>> manifests;
@@ -64,26 +81,12 @@ TableFiles LookAtTables(SimCluster* cluster) {
   }
   for (const auto& [id, record] : cluster->Records()) {
     if (record.manifest.members.empty()) continue;
-    const auto edits = Manifest::Recover(record.manifest.file, manifests[record.manifest.file]);
-    if (!edits.ok()) {
-      copies.error = StrCat("range ", id.value(), ": its manifest: ", edits.status().message());
+    const auto version = VersionOf(record.manifest.file, manifests[record.manifest.file]);
+    if (!version.ok()) {
+      copies.error = StrCat("range ", id.value(), ": its manifest: ", version.status().message());
       return copies;
     }
-    auto version = std::make_shared<const Version>();
-    for (const VersionEdit& edit : *edits) {
-      auto next = version->Apply(edit, [](const TableInfo&) {});
-      if (!next.ok()) {
-        copies.error = StrCat("range ", id.value(), ": its manifest: ", next.status().message());
-        return copies;
-      }
-      version = *std::move(next);
-    }
-    version->ForEachTableOnce([&](const TableInfo& table) {
-      ForEachPart(table, [&](uint32_t part) {
-        const auto& stocs = *CopiesOf(table, part);
-        copies.named[{table.uuid, part}].insert(stocs.begin(), stocs.end());
-      });
-    });
+    AddNamed(**version, &copies.named);
   }
   return copies;
 }

@@ -4,10 +4,13 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "ltc/engine/manifest.h"
 #include "stoc/file_header.h"
 #include "tests/cluster_sim/sim_cluster.h"
 
@@ -27,6 +30,12 @@ struct TableFiles {
   size_t Surplus() const;
   std::string ToString(size_t wanted) const;
 };
+
+// What a manifest says by these copies of it.
+StatusOr<std::shared_ptr<const Version>> VersionOf(const Uuid& manifest,
+                                                   const std::vector<Manifest::Copy>& copies);
+// The StoCs where the version's tables, and those of its checkpoints, have their parts.
+void AddNamed(const Version& version, std::map<StocFileId, std::set<StocId>>* named);
 
 // As of one moment, if nothing waits: disks without latency.
 TableFiles LookAtTables(SimCluster* cluster);
