@@ -105,7 +105,9 @@ std::string History::Check(const std::string& key, const Place& settled_before,
     return StrCat(key, ": version ", version, " read, ", settled_before.version, " was settled before (",
                   k.Since(version), ")");
   }
-  found.placed = true;
+  // Of a read during which a later version was settled nobody knows whether it found this one before that or,
+  // come late, after it.
+  if (found.place >= k.settled) found.placed = true;
   k.settled = std::max(k.settled, found.place);
   return "";
 }

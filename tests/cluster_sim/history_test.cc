@@ -75,6 +75,17 @@ TEST(HistoryTest, A1AnUnknownWriteThatWasReadDoesNotComeAgain) {
   EXPECT_FALSE(r.Finds(1));
 }
 
+// A read that began before the later one was acknowledged does not say which of them came first.
+TEST(HistoryTest, A1AnUnknownWriteThatWasReadBesideALaterOneMayHaveComeAfterIt) {
+  Register r;
+  EXPECT_EQ(r.Write(Effect::kUnknown), 1u);
+  const History::Place before = r.history.Settled("k");
+  EXPECT_EQ(r.Write(Effect::kApplied), 2u);
+  EXPECT_TRUE(r.Finds(1, before));
+  EXPECT_TRUE(r.Finds(1)) << "it came late";
+  EXPECT_FALSE(r.Finds(2)) << "it was replaced";
+}
+
 TEST(HistoryTest, A1AnUnknownDeleteMayComeLateOnce) {
   Register r;
   r.Write(Effect::kApplied);
