@@ -1,0 +1,147 @@
+// A StoC is drained, and its tables leave it (rebuild, S5). At each step of that the owner dies, or the StoC
+// that gives the copy, or the one that takes it, or the step fails; once. In the end the tables have their
+// copies elsewhere, nothing is too much, and what was written is found. A step that no run meets fails.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/base/failpoint.h"
+#include "tests/cluster_sim/copies_world.h"
+
+namespace nova {
+namespace {
+
+constexpr char kSource[] = "stoc-0";  // is drained, and gives the copies
+
+// A failpoint; one that other work passes too counts from the first hit of `after` on.
+struct Step {
+  const char* name;
+  const char* point;
+  const char* after = nullptr;
+  uint64_t times = 2;  // that it comes, at least
+};
+constexpr Step kSteps[] = {
+    {"Fetched", "stoc.copy_fetched"},
+    {"CopyHalfWritten", "stoc.file_written", "stoc.copy_fetched"},
+    {"CopySynced", "stoc.file_synced", "stoc.copy_fetched"},
+    {"CopyRenamed", "stoc.file_renamed", "stoc.copy_fetched"},
+    {"CopyWritten", "stoc.copy_written"},
+    {"Copied", "rebuild.copied"},
+    {"EditWrittenSomewhere", "stoc.append_written", "rebuild.copied"},
+    {"EditSyncedSomewhere", "stoc.append_synced", "rebuild.copied"},
+    {"EditInTheManifest", "edit.appended", "rebuild.copied"},
+    {"EditCommitted", "rebuild.committed"},
+    {"SourceDeleted", "stoc.drop_begun", "rebuild.committed", 1},
+};
+enum class Fault { kError, kOwnerDies, kSourceDies, kTargetDies };
+constexpr Fault kFaults[] = {Fault::kError, Fault::kOwnerDies, Fault::kSourceDies, Fault::kTargetDies};
+constexpr const char* kFaultNames[] = {"Error", "OwnerDies", "SourceDies", "TargetDies"};
+
+struct Case {
+  const Step* step;
+  Fault fault;
+};
+std::vector<Case> AllCases() {
+  std::vector<Case> cases;
+  for (const Step& step : kSteps) {
+    const bool may_fail = std::any_of(kFailPoints.begin(), kFailPoints.end(), [&](const FailPointInfo& p) {
+      return p.name == step.point && p.may_fail;
+    });
+    for (const Fault fault : kFaults) {
+      if (may_fail || fault != Fault::kError) cases.push_back({&step, fault});
+    }
+  }
+  return cases;
+}
+
+struct World : CopiesWorld {
+  World() : CopiesWorld(Options()) {}
+  static SimClusterOptions Options() {
+    SimClusterOptions options = SmallCluster();
+    options.stocs = 5;
+    options.client.timeout_ms = 60'000;
+    options.ltc.hosted.placement.replicas = 2;
+    options.ltc.orphan_period_ns = 5 * kSecond;
+    options.ltc.orphan_grace_ms = 1000;
+    options.coordinator.cluster.stoc_down_after_ns = 4 * kSecond;
+    return options;
+  }
+  void Drain() {
+    std::string left;
+    while (!cluster.NewCoordinatorClient().Drain(kSource, Now() + kSecond, &left).ok())
+      SleepFor(kSecond / 10);
+  }
+  // It dies, and is there again three seconds later.
+  void KillAndRestart(const std::string& node) {
+    cluster.Kill(node);
+    SleepFor(3 * kSecond);
+    while (!cluster.Start(node).ok()) SleepFor(kSecond / 10);
+  }
+  // Whole and tidy, and nothing of it on the StoC that was drained.
+  bool WaitLeft(Nanos within) {
+    return WaitFor(within, [this](const TableFiles& c) {
+      if (!IsWhole(c) || c.Surplus() > 0 || cluster.stoc(kSource) == nullptr) return false;
+      const StocId source = cluster.stoc(kSource)->self().stoc_id;
+      return std::none_of(c.named.begin(), c.named.end(),
+                          [source](const auto& part) { return part.second.contains(source); });
+    });
+  }
+};
+
+class RebuildFailPointTest : public testing::TestWithParam<Case> {
+ protected:
+  ~RebuildFailPointTest() override { DisarmFailPoints(); }
+};
+INSTANTIATE_TEST_SUITE_P(All, RebuildFailPointTest, testing::ValuesIn(AllCases()), [](const auto& p) {
+  return StrCat(p.param.step->name, kFaultNames[static_cast<size_t>(p.param.fault)]);
+});
+
+TEST_P(RebuildFailPointTest, S5LosesNothingAndEndsWell) {
+  const Step& step = *GetParam().step;
+  const Fault fault = GetParam().fault;
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    Simulate(seed, [&] {
+      World w;
+      ASSERT_NO_FATAL_FAILURE(w.Write(4));
+      ASSERT_TRUE(w.WaitWholeAndTidy(60 * kSecond)) << w.last;
+      std::string target = "stoc-1";  // the last that took a copy
+      Notification hit;
+      std::string victim;
+      uint64_t met = 0;
+      const auto at_step = [&] {
+        if (++met != std::min(seed, step.times)) return OkStatus();
+        const std::string_view point = step.point;
+        if (point.starts_with("stoc.copy_") || point.starts_with("stoc.file_"))
+          target = Simulation::Current()->host()->name;
+        victim = fault == Fault::kOwnerDies    ? w.Record().owner
+                 : fault == Fault::kSourceDies ? kSource
+                 : fault == Fault::kTargetDies ? target
+                                               : "";
+        hit.Notify();
+        if (fault == Fault::kError) return Status(absl::DataLossError("failpoint"));
+        // The thread waits for the death of its process, as one that is not scheduled any more.
+        const Thread killer("test.killer", [&] { w.cluster.Kill(victim); });
+        return OkStatus();
+      };
+      const auto arm = [&] { ASSERT_TRUE(ArmFailPoint(step.point, 0, at_step).ok()); };
+      if (step.after == nullptr) {
+        arm();
+      } else {
+        ASSERT_TRUE(ArmFailPoint(step.after, 1, [&] {
+                      arm();
+                      return OkStatus();
+                    }).ok());
+      }
+      w.Drain();
+      ASSERT_TRUE(hit.WaitUntil(Now() + 60 * kSecond)) << step.point << " was not met";
+      if (!victim.empty()) w.KillAndRestart(victim);
+      ASSERT_NO_FATAL_FAILURE(w.Write(1));
+      EXPECT_TRUE(w.WaitLeft(120 * kSecond)) << w.last;
+      w.ExpectWhatWasWritten();
+      DisarmFailPoints();
+    });
+  }
+}
+
+}  // namespace
+}  // namespace nova
