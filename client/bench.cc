@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
+#include <optional>
 
 #include "common/base/clock.h"
 #include "common/base/histogram.h"
@@ -24,7 +25,7 @@ struct Shared {
   int scan_percent;
   const Zipfian* zipfian;  // null: uniform
   bool scrambled;
-  Nanos until_ns;
+  Nanos start_ns;
   std::atomic<uint64_t> next{0};
   std::atomic<uint64_t> failed{0};
   std::atomic<uint64_t> not_found{0};
@@ -40,14 +41,25 @@ uint64_t PickRecord(Shared* s, Random* random) {
   return s->scrambled ? ScrambledRank(rank) % s->options.records : rank;
 }
 
+// When operation i is to begin; of a closed loop now. None: it is no part of the load.
+std::optional<Nanos> BeginOf(const Shared& s, uint64_t i) {
+  const BenchOptions& o = s.options;
+  if (o.stop != nullptr && o.stop->load()) return std::nullopt;
+  const Nanos begin =
+      o.rate > 0 ? s.start_ns + static_cast<Nanos>(static_cast<double>(i) / o.rate * 1e9) : Now();
+  const uint64_t limit = o.workload == "LOAD" ? o.records : o.operations;
+  const bool is_in = limit != 0 ? i < limit : begin < s.start_ns + static_cast<Nanos>(o.seconds * 1e9);
+  return is_in ? std::optional(begin) : std::nullopt;
+}
+
 void Worker(Shared* s, uint64_t seed) {
   Random random(seed);
   std::string value(s->options.value_bytes, 'v');
   const bool load = s->options.workload == "LOAD";
-  const uint64_t limit = load ? s->options.records : s->options.operations;
   for (;;) {
     const uint64_t i = s->next.fetch_add(1, std::memory_order_relaxed);
-    if (limit != 0 ? i >= limit : Now() >= s->until_ns) return;
+    const auto begin = BeginOf(*s, i);
+    if (!begin) return;
     // A load visits every record once, in an order that spreads over the key space (the prime divides no
     // record count in use).
     const uint64_t record =
@@ -62,7 +74,8 @@ void Worker(Shared* s, uint64_t seed) {
       const uint64_t r = random.Next();
       value.replace(b, 8, reinterpret_cast<const char*>(&r), 8);
     }
-    const Nanos start = Now();
+    if (s->options.rate > 0) SleepUntil(*begin);
+    const Nanos start = s->options.rate > 0 ? *begin : Now();
     Result r;
     switch (type) {
       case kRead:
@@ -103,11 +116,14 @@ std::string Report(const Shared& s, double seconds, uint64_t retries) {
   uint64_t ops = 0;
   for (const Histogram& h : s.latency) ops += h.count();
   char line[256];
+  char loop[64] = "";
+  if (s.options.rate > 0)
+    std::snprintf(loop, sizeof(loop), ", an open loop of %.0f a second", s.options.rate);
   std::snprintf(line, sizeof(line),
-                "%s %s, %llu records of %zu B, %d threads: %llu operations in %.2f s, %.0f ops/s\n",
+                "%s %s, %llu records of %zu B, %d threads%s: %llu operations in %.2f s, %.0f ops/s\n",
                 s.options.workload.c_str(), s.options.distribution.c_str(),
                 static_cast<unsigned long long>(s.options.records), s.options.value_bytes, s.options.threads,
-                static_cast<unsigned long long>(ops), seconds, static_cast<double>(ops) / seconds);
+                loop, static_cast<unsigned long long>(ops), seconds, static_cast<double>(ops) / seconds);
   std::string out = line;
   for (size_t t = 0; t < kOpNames.size(); ++t) {
     const Histogram& h = s.latency[t];
@@ -155,13 +171,9 @@ StatusOr<std::string> RunBench(Client* client, const BenchOptions& options) {
   if (options.distribution != "uniform") zipfian = std::make_unique<Zipfian>(options.records);
   const uint64_t retries_before = client->retries();
   const Nanos start = Now();
-  Shared shared{options,
-                client,
-                write_percent,
-                scan_percent,
-                zipfian.get(),
-                options.distribution == "scrambled",
-                start + static_cast<Nanos>(options.seconds * 1e9)};
+  Shared shared{options,      client,        write_percent,
+                scan_percent, zipfian.get(), options.distribution == "scrambled",
+                start};
   Notification done;
   std::unique_ptr<Thread> progress;
   if (options.progress)

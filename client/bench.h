@@ -1,12 +1,18 @@
-// Bench: closed-loop load on a cluster through the client library, in the paper's workloads (section 8.1):
-// R100, RW50, SW50, W100; 1 KB values and scans of 10 by default; uniform, zipfian ranked (key 0 the hottest,
-// hot keys adjacent, as in the paper) and zipfian scrambled (as YCSB's generator). Operations are
-// completions.
+// Bench: load on a cluster through the client library, in the paper's workloads (section 8.1): R100, RW50,
+// SW50, W100; 1 KB values and scans of 10 by default; uniform, zipfian ranked (key 0 the hottest, hot keys
+// adjacent, as in the paper) and zipfian scrambled (as YCSB's generator). Operations are completions.
+//
+// A closed loop: each thread begins its next operation when the last one has ended. With a rate an open loop:
+// operation i is to begin i / rate seconds after the start, and its latency counts from then, whenever a
+// thread has come to it. So an operation that takes a second is seen in all that waited for it, and not in one
+// alone (coordinated omission). As many operations as threads are under way at most; whatever was to begin in
+// the time is done, so that a load that is more than the cluster carries takes longer.
 //
 // Thread safety: Run starts its own threads and waits for them.   Errors: InvalidArgument for an unknown
 //                workload.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -21,11 +27,13 @@ struct BenchOptions {
   uint64_t records = 100'000;            // in the store, from 0
   uint64_t operations = 0;               // 0: until `seconds` have passed
   double seconds = 10;
+  double rate = 0;   // operations a second of all threads, an open loop; 0: a closed one
   int threads = 16;  // each with one operation under way
   size_t value_bytes = 1024;
-  size_t scan_length = 10;  // entries
-  bool progress = true;     // a line a second on stderr
-  WriteOptions write;       // of puts
+  size_t scan_length = 10;                  // entries
+  bool progress = true;                     // a line a second on stderr
+  WriteOptions write = {};                  // of puts
+  const std::atomic<bool>* stop = nullptr;  // true: no more operations begin, and the report is made
 };
 
 // Runs it and waits. The report: throughput, latencies by operation, outcomes other than Ok and NotFound,

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -55,6 +56,9 @@ void AddBench(CLI::App* app, Command* chosen) {
   AddNumber<uint64_t>(bench, "--operations", &o->operations, 0, 1'000'000'000'000'000,
                       "operations in all; 0: run for --seconds");
   AddNumber<double>(bench, "--seconds", &o->seconds, 0.001, 1e7, "how long to run");
+  AddNumber<double>(
+      bench, "--rate", &o->rate, 0, 1e9,
+      "operations a second, latencies from when each was to begin; 0: as fast as the threads can");
   AddNumber<int>(bench, "--threads", &o->threads, 1, 4096, "client threads");
   AddNumber<size_t>(bench, "--value_bytes", &o->value_bytes, 0, 16 << 20, "size of a value");
   AddNumber<size_t>(bench, "--scan_length", &o->scan_length, 1, 1'000'000, "entries of a scan");
@@ -62,6 +66,9 @@ void AddBench(CLI::App* app, Command* chosen) {
   AddSync(bench, &o->write);
   bench->callback([=] {
     *chosen = [=](Session* session) -> int {
+      static std::atomic<bool> stop{false};
+      signal(SIGINT, [](int) { stop.store(true); });  // the report is made all the same
+      o->stop = &stop;
       const auto report = RunBench(session->client, *o);
       if (!report.ok()) {
         std::fprintf(stderr, "error: %s\n", std::string(report.status().message()).c_str());

@@ -2,16 +2,22 @@
 """How long a cluster is short of copies when StoCs are gone for good (rebuild, S5), and what that costs others.
 
   deploy/packages.sh && experiments/rebuild/run.py [--stocs=5] [--gigabytes=2] [--bound=100] [--load] [--hang]
-                                                       [--dir=DIR]
+                                                       [--seconds=15] [--dir=DIR]
 
 Builds nothing: deploy/quickstart.sh has. Starts a cluster of its own by it (--stoc_down_after=5, tables in two
 copies), loads records of 1 KB, waits until nothing is flushed or compacted any more, and kills one StoC, for
 ever. Prints how many bytes of tables it held, how long after it counted as lost each table had its copies
 again, how many bytes the others fetched, and the bound: the bytes that were lost, by the rate that all StoCs
 that are left may take together is the least time, by that of one the most. Then it kills another one at once,
-and reads every record. With --load `nova bench` runs RW50 meanwhile, before and during the rebuild. With --hang
-the first StoC is stopped and not killed (SIGSTOP): its connections stay; and when it counts as lost another one
-stands still for 10 s, for it takes copies and gives them.
+and reads every record.
+
+With --load `nova bench` runs RW50 all the while, as an open loop: at half the rate that a closed loop of 16 threads
+reached just before, with latencies from the moment when an operation was to begin. A table has throughput and
+latencies for --seconds before the loss, from the loss until the StoC counts as lost, until all copies are there
+again, and for --seconds after that; the other StoC is killed then.
+
+With --hang the first StoC is stopped and not killed (SIGSTOP): its connections stay; and when it counts as lost
+another one stands still for 10 s, for it takes copies and gives them.
 """
 import argparse
 import json
@@ -32,6 +38,7 @@ def main():
     parser.add_argument("--gigabytes", type=float, default=2, help="of records; in tables twice as much")
     parser.add_argument("--bound", type=int, default=100, help="of each StoC, in MB/s")
     parser.add_argument("--load", action="store_true")
+    parser.add_argument("--seconds", type=float, default=15, help="of load before and after")
     parser.add_argument("--hang", action="store_true")
     parser.add_argument("--dir", default=os.path.join(ROOT, "build", "rebuild"))
     parser.add_argument("--port_base", type=int, default=7700)
@@ -100,11 +107,51 @@ def table_bytes(directory):
     return sum(os.path.getsize(os.path.join(files, f)) for f in os.listdir(files))
 
 
-def bench(cluster, workload, records, seconds, *words):
-    return subprocess.Popen(
-        [cluster.bin, f"--coordinators={cluster.coordinators}", "bench", workload, f"--records={records}",
-         f"--seconds={seconds}", "--threads=4", "--noprogress", *words],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+class Load:
+    """RW50 at a rate, in phases; each is a process of its own."""
+
+    def __init__(self, cluster, records, seconds):
+        self.cluster, self.records = cluster, records
+        closed = self.begin(f"--seconds={seconds}").communicate()[0]
+        self.rate = float(re.search(r"([0-9.]+) ops/s", closed)[1]) / 2
+        self.reports = {}
+        print(f"a closed loop of 16 threads: {2 * self.rate:.0f} operations a second; from now on {self.rate:.0f}")
+
+    def begin(self, *words):
+        return subprocess.Popen(
+            [self.cluster.bin, f"--coordinators={self.cluster.coordinators}", "bench", "RW50",
+             f"--records={self.records}", "--threads=16", "--noprogress", *words],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run(self, phase, seconds):
+        self.start(phase)
+        time.sleep(seconds)
+        self.stop()
+
+    def start(self, phase):
+        self.phase, self.process = phase, self.begin(f"--rate={self.rate:.0f}", "--seconds=3600")
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        self.reports[self.phase] = self.process.communicate()[0]
+
+    def print(self):
+        print(f"{'':12} {'ops/s':>7} {'failed':>6}   put ms: p50    p99    max   get ms: p50    p99    max   p99 / before")
+        before = {}
+        for phase, report in self.reports.items():
+            times = {}
+            for op in ("write", "read"):
+                line = re.search(rf"^{op} .*?p50 +([0-9.]+) .*?p99 +([0-9.]+) .*?max +([0-9.]+)", report, re.M)
+                times[op] = [float(us) / 1000 for us in line.groups()] if line else [float("nan")] * 3
+                before.setdefault(op, times[op][1])
+            put, get = times["write"], times["read"]
+            rate = re.search(r"([0-9.]+) ops/s", report)
+            failed = re.search(r"failed ([0-9]+)", report)
+            if not rate or not failed:
+                sys.exit(report)
+            print(f"{phase:12} {rate[1]:>7} {failed[1]:>6}        {put[0]:6.2f} {put[1]:6.1f} {put[2]:6.0f}        "
+                  f"{get[0]:6.2f} {get[1]:6.1f} {get[2]:6.0f}   "
+                  f"{put[1] / before['write']:.2f} {get[1] / before['read']:.2f}")
 
 
 def measure(o, cluster):
@@ -113,12 +160,14 @@ def measure(o, cluster):
     if loaded.returncode != 0:
         sys.exit(loaded.stdout + loaded.stderr)
     settle(cluster)
-    if o.load:
-        print("before:", bench(cluster, "RW50", records, 15).communicate()[0].strip().splitlines()[-1])
+    load = Load(cluster, records, o.seconds) if o.load else None
+    if load:
+        load.run("before", o.seconds)
     victim = "stoc-1"
     lost = table_bytes(os.path.join(o.dir, victim))
     fetched = cluster.stocs("nova_stoc_copied_bytes_total")
-    load = bench(cluster, "RW50", records, 30) if o.load else None
+    if load:
+        load.start("away")
     cluster.kill(victim, signal.SIGSTOP if o.hang else signal.SIGKILL)
     lost_at = None
     stands_still = False
@@ -130,6 +179,9 @@ def measure(o, cluster):
         presence = {s["name"]: s["presence"] for s in status["stocs"]}
         if lost_at is None and presence[victim] == "lost":
             lost_at = now
+            if load:
+                load.stop()
+                load.start("rebuild")
             if o.hang:
                 cluster.kill("stoc-3", signal.SIGSTOP)
                 stands_still = True
@@ -141,16 +193,18 @@ def measure(o, cluster):
         if lost_at is not None and not stands_still and heard and tables["degraded"] == 0:
             break
         time.sleep(0.1)
-    cluster.kill("stoc-2")
     took = now - lost_at
     moved = cluster.stocs("nova_stoc_copied_bytes_total") - fetched
+    if load:
+        load.stop()
+        load.run("after", o.seconds)
+        load.print()
+    cluster.kill("stoc-2")
     print(f"{o.stocs} StoCs, {tables['all']} tables; {victim} held {lost / 1e6:.0f} MB of files")
     print(f"all copies again {took:.1f} s after it counted as lost; "
           f"{lost / 1e6 / o.bound:.1f} s at the rate of one StoC, {lost / 1e6 / o.bound / (o.stocs - 1):.1f} s at "
           f"that of the {o.stocs - 1} others")
     print(f"fetched {moved / 1e6:.0f} MB, {moved / max(lost, 1):.2f} of what was lost")
-    if load is not None:
-        print("during:", load.communicate()[0].strip().splitlines()[-1])
     read = cluster.nova("bench", "R100", f"--records={records}", f"--operations={records}", "--threads=16",
                         "--noprogress")
     print("stoc-2 killed as well, each record read:", read.stdout.strip().splitlines()[-1], f"(exit {read.returncode})")

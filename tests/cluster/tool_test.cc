@@ -365,6 +365,8 @@ TEST_F(ToolTest, BenchRunsTheWorkloadThatIsNamed) {
   EXPECT_TRUE(bench({"W100"}).starts_with("W100 ")) << out;
   EXPECT_TRUE(bench({"--workload=R100"}).starts_with("R100 ")) << out;
   EXPECT_TRUE(bench({}).starts_with("RW50 ")) << out;
+  EXPECT_NE(bench({"--rate=1000"}).find("2 threads, an open loop of 1000 a second: 200 operations"), out.npos)
+      << out;
 }
 
 // A port that somebody listens at is not enough.

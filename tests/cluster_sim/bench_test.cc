@@ -1,0 +1,89 @@
+// nova bench: a closed loop counts a pause of the cluster once, an open one in each operation that was to begin
+// meanwhile.
+#include "client/bench.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "common/base/thread.h"
+#include "tests/cluster_sim/scenario.h"
+
+namespace nova {
+namespace {
+
+constexpr Nanos kPause = 2 * kSecond;
+
+// The report of W100 for six seconds, in which the one LTC stands still for two; and the number behind a word
+// of it.
+struct Report {
+  explicit Report(BenchOptions options) {
+    SimClusterOptions cluster = SmallCluster();
+    cluster.ltcs = 1;
+    cluster.network.max_delay_ns = kMillisecond;
+    cluster.client.timeout_ms = 60'000;
+    OneRange w(cluster);
+    options.workload = "W100";
+    options.records = 100;
+    options.threads = 1;
+    options.seconds = 6;
+    options.progress = false;
+    Thread pause("test.pause", [&w] {
+      SleepFor(2 * kSecond);
+      w.cluster.Pause("ltc-0");
+      SleepFor(kPause);
+      w.cluster.Resume("ltc-0");
+    });
+    text = RunBench(w.client.get(), options).value_or("refused");
+  }
+  double Of(std::string_view word) const {
+    const std::vector<std::string> words = absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+    for (size_t i = 0; i + 1 < words.size(); ++i) {
+      double number = 0;
+      if (words[i] == word && absl::SimpleAtod(words[i + 1], &number)) return number;
+    }
+    return -1;
+  }
+  std::string text;
+};
+
+TEST(BenchTest, AnOpenLoopCountsAPauseInAllThatWereToBeginMeanwhile) {
+  Simulate(1, [] {
+    const Report report({.rate = 100});
+    EXPECT_EQ(report.Of("n"), 600) << report.text;
+    EXPECT_EQ(report.Of("failed"), 0) << report.text;
+    // A third of all waited, for a second on the average.
+    EXPECT_GT(report.Of("mean"), 250e3) << report.text;
+    EXPECT_LT(report.Of("mean"), 600e3) << report.text;
+    EXPECT_GE(report.Of("max"), kPause / kMicrosecond * 0.9) << report.text;
+    EXPECT_NE(report.text.find("an open loop of 100 a second"), std::string::npos) << report.text;
+  });
+}
+
+TEST(BenchTest, AClosedLoopCountsItOnce) {
+  Simulate(1, [] {
+    const Report report({});
+    EXPECT_GT(report.Of("n"), 600) << report.text;
+    EXPECT_GE(report.Of("max"), kPause / kMicrosecond * 0.9) << report.text;
+    EXPECT_LT(report.Of("mean"), 50e3) << report.text;
+  });
+}
+
+TEST(BenchTest, EndsWithAReportWhenItIsStopped) {
+  Simulate(1, [] {
+    OneRange w(SmallCluster());
+    std::atomic<bool> stop{false};
+    Thread stopper("test.stop", [&stop] {
+      SleepFor(kSecond);
+      stop = true;
+    });
+    const Nanos begun = Now();
+    const auto report = RunBench(
+        w.client.get(), {.records = 100, .seconds = 1000, .rate = 50, .progress = false, .stop = &stop});
+    ASSERT_TRUE(report.ok());
+    EXPECT_LT(Now() - begun, 3 * kSecond) << *report;
+  });
+}
+
+}  // namespace
+}  // namespace nova
