@@ -198,12 +198,16 @@ TEST(DiskFaultTest, N5AReadOnlyDiskIsEmptied) {
   Simulate(1, [] {
     World w;
     ASSERT_NO_FATAL_FAILURE(w.Write(4));
+    ASSERT_TRUE(w.WaitWholeAndTidy(60 * kSecond)) << w.last;
+    ASSERT_GT(w.Named("stoc-1"), 0u);
     w.Add("stoc-1", {DiskOp::kCreate, DiskOp::kWrite, DiskOp::kSync, DiskOp::kRename, DiskOp::kDelete},
           {.action = FaultAction::kReadOnly});
     ASSERT_TRUE(w.WaitForStatus("disk read_only since", kSoon)) << w.Status();
-    ASSERT_NO_FATAL_FAILURE(w.Write(4));
+    // Nobody writes, so that no compaction leaves it either.
     EXPECT_TRUE(w.WaitLeft("stoc-1", 60 * kSecond)) << w.Status();
     EXPECT_TRUE(w.WaitWhole(30 * kSecond)) << w.last;
+    ASSERT_NO_FATAL_FAILURE(w.Write(4));
+    EXPECT_TRUE(w.IsLeft("stoc-1")) << w.Status();
     w.ExpectWhatWasWritten();
   });
 }
