@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "client/client.h"
 #include "common/base/thread.h"
+#include "tests/cluster/connect_client.h"
 #include "tests/cluster/machine_watch.h"
 #include "tests/cluster/process_cluster.h"
 
@@ -26,13 +27,9 @@ class Traffic {
  public:
   explicit Traffic(const std::string& coordinators) {
     for (const bool puts : {true, false}) {
-      ClientOptions options;
-      options.coordinators = absl::StrSplit(coordinators, ',');
-      options.timeout_ms = puts ? 20'000 : 300;  // a get that is refused shows soon
-      auto client = Client::Connect(options);
-      EXPECT_TRUE(client.ok()) << client.status();
-      if (!client.ok()) return;
-      clients_.push_back(*std::move(client));
+      auto client = ConnectClient(coordinators, puts ? 20'000 : 300);  // a get that is refused shows soon
+      if (client == nullptr) return;
+      clients_.push_back(std::move(client));
     }
     for (int i = 0; i < kKeys; ++i) EXPECT_TRUE(clients_[0]->Put(Key(i), "v").ok());
     last_put_ns_.store(Now());

@@ -12,6 +12,7 @@
 #include "coordinator/coordinator_client.h"
 #include "coordinator/grpc_channel.h"
 #include "ltc/wire/protocol.h"
+#include "tests/cluster/connect_client.h"
 #include "tests/cluster/process_cluster.h"
 
 namespace nova {
@@ -112,15 +113,13 @@ TEST(NeighbourTest, ScansOfAClientThatReadsNoneOfItsAnswersAreNotNoticedByOthers
   if (absl::IsNotFound(started.status())) GTEST_SKIP() << "ZooKeeper is not installed";
   ASSERT_TRUE(started.ok()) << started.status();
   ProcessCluster* const cluster = started->get();
-  ClientOptions to;
-  to.coordinators = {cluster->coordinators()};
-  auto client = Client::Connect(to);
-  ASSERT_TRUE(client.ok()) << client.status();
+  auto client = ConnectClient(cluster->coordinators());
+  ASSERT_NE(client, nullptr);
   for (int i = 0; i < kRows;) {
     WriteBatch batch;
     for (const int end = std::min(i + 500, kRows); i < end; ++i)
       batch.Put(KeyOf(i), std::string(kValueBytes, 'v'));
-    ASSERT_EQ((*client)->Write(batch).outcome, Outcome::kOk);
+    ASSERT_EQ(client->Write(batch).outcome, Outcome::kOk);
   }
   Configuration configuration;
   CoordinatorClient coordinator(OpenGrpcChannel({cluster->coordinators()}));
@@ -128,15 +127,15 @@ TEST(NeighbourTest, ScansOfAClientThatReadsNoneOfItsAnswersAreNotNoticedByOthers
   ASSERT_EQ(configuration.ranges.size(), 1u);
   const RangeRoute range = configuration.ranges.begin()->second;
 
-  ScanFor(client->get(), kSecond);
-  const Nanos alone = ScanFor(client->get(), 4 * kSecond);
+  ScanFor(client.get(), kSecond);
+  const Nanos alone = ScanFor(client.get(), 4 * kSecond);
   const size_t memory_before = ResidentMb(cluster->pid("ltc-0"));
   std::vector<std::unique_ptr<SilentClient>> silent;
   for (int i = 0; i < 4; ++i) {
     silent.push_back(std::make_unique<SilentClient>(configuration, range));
     silent.back()->SendScans(700);
   }
-  const Nanos beside = ScanFor(client->get(), 6 * kSecond);
+  const Nanos beside = ScanFor(client.get(), 6 * kSecond);
   const size_t memory_beside = ResidentMb(cluster->pid("ltc-0"));
   std::printf(
       "p99 of scans of 100 rows: %.1f ms alone, %.1f ms beside 2800 scans that nobody reads; the LTC: %zu "
@@ -146,7 +145,7 @@ TEST(NeighbourTest, ScansOfAClientThatReadsNoneOfItsAnswersAreNotNoticedByOthers
   EXPECT_LT(memory_beside, memory_before + 200) << "they would bring 2800 MB";
   SleepFor(8 * kSecond);
   for (const auto& s : silent) EXPECT_TRUE(s->Sees(CompletionKind::kDisconnected, 10 * kSecond));
-  ScanFor(client->get(), kSecond);
+  ScanFor(client.get(), kSecond);
 }
 
 }  // namespace

@@ -11,9 +11,9 @@
 #include <memory>
 #include <string>
 
-#include "absl/strings/str_split.h"
 #include "client/client.h"
 #include "common/base/clock.h"
+#include "tests/cluster/connect_client.h"
 
 namespace nova {
 
@@ -22,12 +22,7 @@ class RangeProbe {
   // `ranges`: as ProcessCluster::CreateRanges cuts them.
   RangeProbe(const std::string& coordinators, int ranges) : ranges_(ranges) {
     for (std::unique_ptr<Client>* client : {&writer_, &reader_}) {
-      ClientOptions options;
-      options.coordinators = absl::StrSplit(coordinators, ',');
-      options.timeout_ms = 3'000;
-      auto connected = Client::Connect(options);
-      EXPECT_TRUE(connected.ok()) << connected.status();
-      if (connected.ok()) *client = *std::move(connected);
+      *client = ConnectClient(coordinators, 3'000);
     }
   }
 

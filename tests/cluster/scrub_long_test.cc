@@ -8,11 +8,11 @@
 #include <map>
 #include <set>
 
-#include "absl/strings/str_split.h"
 #include "client/client.h"
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
 #include "stoc/file_header.h"
+#include "tests/cluster/connect_client.h"
 #include "tests/cluster/process_cluster.h"
 
 namespace nova {
@@ -47,12 +47,7 @@ class ScrubTest : public testing::Test {
     if (absl::IsNotFound(cluster.status())) GTEST_SKIP() << cluster.status().message();
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     cluster_ = *std::move(cluster);
-    ClientOptions of_client;
-    of_client.coordinators = {cluster_->coordinators()};
-    of_client.timeout_ms = 20'000;
-    auto client = Client::Connect(of_client);
-    ASSERT_TRUE(client.ok()) << client.status();
-    client_ = *std::move(client);
+    client_ = ConnectClient(cluster_->coordinators(), 20'000);
   }
   static std::string KeyOf(int i) {
     return StrCat("user", 1'000'000'000'000'000'000 + static_cast<uint64_t>(i) * 270'000'000'000'000,

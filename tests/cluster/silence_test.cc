@@ -9,6 +9,7 @@
 #include "client/client.h"
 #include "common/base/mutex.h"
 #include "common/base/thread.h"
+#include "tests/cluster/connect_client.h"
 #include "tests/cluster/process_cluster.h"
 
 namespace nova {
@@ -27,12 +28,9 @@ TEST(SilenceTest, A1RequestsUnderWayAtAStoppedLtcEndOnceItsRangesAreElsewhere) {
   if (absl::IsNotFound(started.status())) GTEST_SKIP() << started.status().message();
   ASSERT_TRUE(started.ok()) << started.status();
   ProcessCluster* const cluster = started->get();
-  ClientOptions options;
-  options.coordinators = {cluster->coordinators()};
-  options.timeout_ms = kDeadline / kMillisecond;
-  auto client = Client::Connect(options);
-  ASSERT_TRUE(client.ok()) << client.status();
-  for (int i = 0; i < kKeys; ++i) ASSERT_TRUE((*client)->Put(Key(i), "old").ok());
+  auto client = ConnectClient(cluster->coordinators(), kDeadline / kMillisecond);
+  ASSERT_NE(client, nullptr);
+  for (int i = 0; i < kKeys; ++i) ASSERT_TRUE(client->Put(Key(i), "old").ok());
 
   cluster->Signal("ltc-0", SIGSTOP);
   std::atomic<int> left{2 * kKeys}, puts_ok{0}, puts_unknown{0}, gets_ok{0};
@@ -42,10 +40,10 @@ TEST(SilenceTest, A1RequestsUnderWayAtAStoppedLtcEndOnceItsRangesAreElsewhere) {
     if (--left == 0) waited.Notify();
   };
   for (int i = 0; i < kKeys; ++i) {
-    (*client)->PutAsync(Key(i), "new", [&](Result r) {
+    client->PutAsync(Key(i), "new", [&](Result r) {
       ended(r.ok() ? &puts_ok : r.outcome == Outcome::kUnknown ? &puts_unknown : nullptr);
     });
-    (*client)->GetAsync(Key(i), [&](GetResult r) {
+    client->GetAsync(Key(i), [&](GetResult r) {
       ended(r.ok() && (r.value == "old" || r.value == "new") ? &gets_ok : nullptr);
     });
   }
@@ -60,7 +58,7 @@ TEST(SilenceTest, A1RequestsUnderWayAtAStoppedLtcEndOnceItsRangesAreElsewhere) {
   EXPECT_EQ(puts_ok.load() + puts_unknown.load(), kKeys);
   EXPECT_EQ(gets_ok.load(), kKeys);
   for (int i = 0; i < kKeys; ++i) {
-    const GetResult r = (*client)->Get(Key(i));
+    const GetResult r = client->Get(Key(i));
     EXPECT_TRUE(r.ok() && (r.value == "old" || r.value == "new")) << r.message;
   }
 }

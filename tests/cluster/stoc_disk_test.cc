@@ -16,6 +16,7 @@
 #include "client/client.h"
 #include "common/base/mutex.h"
 #include "stoc/file_header.h"
+#include "tests/cluster/connect_client.h"
 #include "tests/cluster/kill_rounds.h"
 #include "tests/cluster/namespaces.h"
 #include "tests/cluster/range_probe.h"
@@ -39,12 +40,7 @@ class StocDiskTest : public testing::Test {
     if (absl::IsNotFound(cluster.status())) GTEST_SKIP() << cluster.status().message();
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     cluster_ = *std::move(cluster);
-    ClientOptions of_client;
-    of_client.coordinators = {cluster_->coordinators()};
-    of_client.timeout_ms = 10'000;
-    auto client = Client::Connect(of_client);
-    ASSERT_TRUE(client.ok()) << client.status();
-    client_ = *std::move(client);
+    client_ = ConnectClient(cluster_->coordinators(), 10'000);
   }
   static std::string KeyOf(int i) {
     return StrCat("user", 1'000'000'000'000'000'000 + static_cast<uint64_t>(i) * 20'000'000'000'000'000,
@@ -281,18 +277,15 @@ TEST_F(StocDiskTest, FullDisksServeReadsAndTakeWritesOnceThereIsRoom) {
   ExpectAllRight("one disk is full");
 
   for (int i = 1; i < kStocs; ++i) fill_up(i);
-  ClientOptions impatient;
-  impatient.coordinators = {cluster_->coordinators()};
-  impatient.timeout_ms = 3'000;
-  auto writer = Client::Connect(impatient);
-  ASSERT_TRUE(writer.ok()) << writer.status();
+  auto writer = ConnectClient(cluster_->coordinators(), 3'000);
+  ASSERT_NE(writer, nullptr);
   // It has reached the memory of StoCs and not their disks: nobody can tell whether it will be found.
-  const Result refused = (*writer)->Put(KeyOf(0), ValueOf(0));
+  const Result refused = writer->Put(KeyOf(0), ValueOf(0));
   std::printf("all disks are full: %s\n", refused.message.c_str());
   EXPECT_EQ(refused.outcome, Outcome::kUnknown) << refused.message;
   // What comes later is told so, and was not written.
   for (int i = 1; i < 10; ++i) {
-    const Result later = (*writer)->Put(KeyOf(0), ValueOf(i));
+    const Result later = writer->Put(KeyOf(0), ValueOf(i));
     if (i == 1) std::printf("and then: %s\n", later.message.c_str());
     EXPECT_EQ(later.outcome, Outcome::kNoSpace) << later.message;
   }

@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "client/client.h"
 #include "common/base/thread.h"
+#include "tests/cluster/connect_client.h"
 #include "tests/cluster/machine_watch.h"
 #include "tests/cluster/process_cluster.h"
 
@@ -29,12 +30,9 @@ class Putters {
  public:
   explicit Putters(const std::string& coordinators) {
     for (int r = 0; r < kRanges; ++r) {
-      ClientOptions options;
-      options.coordinators = absl::StrSplit(coordinators, ',');
-      auto client = Client::Connect(options);
-      EXPECT_TRUE(client.ok()) << client.status();
-      if (!client.ok()) return;
-      clients_.push_back(*std::move(client));
+      auto client = ConnectClient(coordinators);
+      if (client == nullptr) return;
+      clients_.push_back(std::move(client));
     }
     for (int r = 0; r < kRanges; ++r) {
       last_[r].store(Now());

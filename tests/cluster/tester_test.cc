@@ -7,6 +7,7 @@
 #include "client/client.h"
 #include "common/base/random.h"
 #include "common/base/storage_tester.h"
+#include "tests/cluster/connect_client.h"
 #include "tests/cluster/process_cluster.h"
 
 namespace nova {
@@ -141,12 +142,9 @@ TEST(TesterTest, FindsNothingInACluster) {
   // amid the tester's keys
   ASSERT_EQ((*cluster)->Nova({"create-ranges", "aa", "b", "bc", "c", "d"}, &out), 0) << out;
   ASSERT_TRUE((*cluster)->WaitOpen(Now() + 60 * kSecond).ok());
-  ClientOptions connect;
-  connect.coordinators = {(*cluster)->coordinators()};
-  connect.timeout_ms = 60'000;
-  auto client = Client::Connect(connect);
-  ASSERT_TRUE(client.ok()) << client.status();
-  TestedCluster store(cluster->get(), client->get());
+  auto client = ConnectClient((*cluster)->coordinators(), 60'000);
+  ASSERT_NE(client, nullptr);
+  TestedCluster store(cluster->get(), client.get());
   StorageTesterOptions test;
   test.operations = 5'000;
   test.disturb_every = 2'400;

@@ -16,6 +16,7 @@
 #include "client/exit_codes.h"
 #include "client/nova.h"
 #include "common/base/random.h"
+#include "tests/cluster/connect_client.h"
 #include "tests/cluster/process_cluster.h"
 
 namespace nova {
@@ -436,24 +437,22 @@ TEST_F(ToolTest, AWriteWithoutAnAnswerHasAnExitCodeOfItsOwn) {
 }
 
 TEST_F(ToolTest, ValuesUpToTheLimitOf16MbRoundTripAndLargerAreRefused) {
-  ClientOptions options;
-  options.coordinators = {cluster_->coordinators()};
-  auto client = Client::Connect(options);
-  ASSERT_TRUE(client.ok()) << client.status();
+  auto client = ConnectClient(cluster_->coordinators());
+  ASSERT_NE(client, nullptr);
   Random random(301);
   for (const size_t bytes : {0u, 1u, 4096u, 65'535u, 65'536u, 1'000'000u, 1u << 20, 5'000'000u, 16u << 20}) {
     std::string value(bytes, '\0');
     for (size_t i = 0; i < bytes; i += 97) value[i] = static_cast<char>(random.Next());
     const std::string key = StrCat("big/", bytes);
-    const Result put = (*client)->Put(key, value);
+    const Result put = client->Put(key, value);
     ASSERT_TRUE(put.ok()) << bytes << ": " << put.message;
-    const GetResult got = (*client)->Get(key);
+    const GetResult got = client->Get(key);
     ASSERT_TRUE(got.ok()) << bytes << ": " << got.message;
     ASSERT_TRUE(got.value == value) << bytes;
   }
-  EXPECT_EQ((*client)->Put("big/too", std::string((16 << 20) + 1, 'x')).outcome, Outcome::kInvalidArgument);
-  EXPECT_EQ((*client)->Get("big/too").outcome, Outcome::kNotFound);
-  const ScanResult scan = (*client)->Scan("big/", 9);
+  EXPECT_EQ(client->Put("big/too", std::string((16 << 20) + 1, 'x')).outcome, Outcome::kInvalidArgument);
+  EXPECT_EQ(client->Get("big/too").outcome, Outcome::kNotFound);
+  const ScanResult scan = client->Scan("big/", 9);
   ASSERT_TRUE(scan.ok()) << scan.message;
   EXPECT_EQ(scan.entries.size(), 9u) << "a scan over values larger than its pages";
 }

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_split.h"
 #include "common/base/thread.h"
+#include "tests/cluster/connect_client.h"
 #include "tests/linear/register_history.h"
 
 namespace nova {
@@ -29,13 +29,9 @@ class Writers {
       load.keys.push_back(StrCat("user", 1'000'000'000'000'000'000 + i * 680'000'000'000'000'000));
     }
     for (load.client = 0; load.client < kClients; ++load.client) {
-      ClientOptions options;
-      options.coordinators = absl::StrSplit(coordinators, ',');
-      options.timeout_ms = 4'000;
-      auto client = Client::Connect(options);
-      EXPECT_TRUE(client.ok()) << client.status();
-      if (!client.ok()) return;
-      clients_.push_back(*std::move(client));
+      auto client = ConnectClient(coordinators, 4'000);
+      if (client == nullptr) return;
+      clients_.push_back(std::move(client));
       loads_.push_back(std::make_unique<RegisterLoad>(clients_.back().get(), history, load));
     }
     for (auto& l : loads_) {
