@@ -33,8 +33,8 @@ struct RulesOff {
   // Release (R5): an owner that releases a range answers reads until it hears that it has.
   bool r5_reads_end = false;
   bool r6_free = false;  // free (R6): fenced logs and segments are never freed
-  // Rebuild (S5): a table that left the version while its copies were made comes back with the edit that names
-  // them.
+  // Rebuild (S5): a table that left the version while its copies were made comes back with the edit that
+  // names them.
   bool s5_in_version = false;
   // Rebuild (S5): a copy that is made where an earlier job's file is stays that job's.
   bool s5_take_over = false;

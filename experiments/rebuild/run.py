@@ -14,7 +14,8 @@ and reads every record.
 With --load `nova bench` runs RW50 all the while, as an open loop: at half the rate that a closed loop of 16 threads
 reached just before, with latencies from the moment when an operation was to begin. A table has throughput and
 latencies for --seconds before the loss, from the loss until the StoC counts as lost, until all copies are there
-again, and for --seconds after that; the other StoC is killed then.
+again, and for --seconds after that; the other StoC is killed then. What waits when a phase ends is in none of
+them: a throughput below the rate says that the cluster was behind.
 
 With --hang the first StoC is stopped and not killed (SIGSTOP): its connections stay; and when it counts as lost
 another one stands still for 10 s, for it takes copies and gives them.

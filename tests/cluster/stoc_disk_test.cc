@@ -341,8 +341,8 @@ TEST_F(StocDiskTest, ADiskThatGaveOneErrorIsEmptiedUntilItIsForgiven) {
   ExpectAllRight("it takes part again");
 }
 
-// Row 26: each operation of one StoC's disk takes long, or one does not end (StoC record, N5). The status says
-// so, tables go elsewhere, and it takes part again when it is well.
+// Row 26: each operation of one StoC's disk takes long, or one does not end (StoC record, N5). The status
+// says so, tables go elsewhere, and it takes part again when it is well.
 TEST_F(StocDiskTest, N5ASlowOrHungDiskIsShownSoAndTakesNoNewTables) {
   ProcessClusterOptions options;
   options.start_ns = 90 * kSecond;  // its disk is slow while it starts, too

@@ -1,5 +1,5 @@
-// nova bench: a closed loop counts a pause of the cluster once, an open one in each operation that was to begin
-// meanwhile.
+// nova bench: a closed loop counts a pause of the cluster once, an open one in each operation that was to
+// begin meanwhile.
 #include "client/bench.h"
 
 #include <gtest/gtest.h>
