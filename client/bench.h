@@ -5,8 +5,8 @@
 // A closed loop: each thread begins its next operation when the last one has ended. With a rate an open loop:
 // operation i is to begin i / rate seconds after the start, and its latency counts from then, whenever a
 // thread has come to it. So an operation that takes a second is seen in all that waited for it, and not in
-// one alone (coordinated omission). As many operations as threads are under way at most; whatever was to begin
-// in the time is done, so that a load that is more than the cluster carries takes longer.
+// one alone (coordinated omission). As many operations as threads are under way at most. Whatever was to
+// begin in the time is done, so that a load that is more than the cluster carries takes longer.
 //
 // Thread safety: Run starts its own threads and waits for them.   Errors: InvalidArgument for an unknown
 //                workload.
