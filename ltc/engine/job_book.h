@@ -63,8 +63,9 @@ class JobBook {
     return jobs_.empty() ? next_job_ : *jobs_.begin();
   }
 
-  // Sets the StoCs that drain or are lost: jobs that begin from now on place nothing there. StoCs not named
-  // any more may be used again.
+  // Sets the StoCs that drain or are lost, which are to hold nothing of this range in the long run: jobs that
+  // begin from now on place nothing there, and the Rebuilder has tables leave them. StoCs not named any more
+  // may be used again. REQUIRES: RangeHost::Place avoids them already.
   void LeaveStocs(const std::vector<StocId>& stocs) {
     MutexLock lock(&mu_);
     std::map<StocId, uint64_t> leaving;

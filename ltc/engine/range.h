@@ -129,24 +129,12 @@ class Range : public std::enable_shared_from_this<Range> {
   // Open, and neither restored nor let go.
   bool active() const { return context_.state.Is(ServingState::kActive); }
 
-  // --- files
-  // See VersionSet (renewal, M1).
-  Status RenewManifest(const std::function<Status()>& may_go_on) {
-    return versions_.RenewManifest(may_go_on);
-  }
-  Status SettleDoubt() { return versions_.SettleDoubt(); }  // see VersionSet; waits
-  // Every job of this epoch with a lower number has ended: the files it placed are referenced now or never
-  // (collection, N4).
-  uint64_t FirstUnfinishedJob() const { return jobs_.FirstUnfinished(); }
-  JobBook* jobs() { return &jobs_; }  // for whoever else writes files of the range
-  // StoCs that must hold nothing of this range any more, in the long run: Rebuilder has its tables leave
-  // them. RangeHost::Place must avoid them already.
-  void LeaveStocs(const std::vector<StocId>& stocs) { jobs_.LeaveStocs(stocs); }
-
   // --- any thread: its parts, as far as others may ask them
   const VersionSet& versions() const { return versions_; }
+  VersionSet& versions() { return versions_; }          // to renew its manifest (M1), to settle doubt; waits
   const Pacer& pacer() const { return pacer_; }         // what ails background work
   const ReadPoints& points() const { return points_; }  // numbers, snapshots, the published clock
+  JobBook& jobs() { return jobs_; }                     // for whoever else writes files of the range
   Checkpoints& checkpoints() { return checkpoints_; }   // on threads that may wait
   Compactor& compactor() { return compactor_; }
   Rebuilder& rebuilder() { return rebuilder_; }

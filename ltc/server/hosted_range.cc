@@ -713,7 +713,7 @@ void HostedRange::LeaveStocs() {
   for (const NodeInfo& n : services_->stocs->live()) {
     if (n.IsLeft()) left.push_back(n.stoc_id);
   }
-  range_->LeaveStocs(left);
+  range_->jobs().LeaveStocs(left);
   const RangeRecord record = backend_->keeper.Get();
   if (IsToLeave(record.manifest.members, options_.manifest_replicas, &manifest_leaving_))
     RenewManifest("leaves a StoC");
@@ -796,7 +796,7 @@ void HostedRange::ReturnToM(const ManifestGroup& current) {
 }
 
 void HostedRange::RenewManifest(const char* why) {
-  const Status s = range_->RenewManifest([this] {
+  const Status s = range_->versions().RenewManifest([this] {
     return backend_->MayInstall() ? StoreAnswers() : absl::UnavailableError("no lease: nobody answers");
   });
   if (s.ok()) {
@@ -817,7 +817,7 @@ std::optional<size_t> HostedRange::Exposure() const {
 void HostedRange::CollectOrphans(uint64_t grace_ms) {
   if (range_ == nullptr || !range_->active()) return;
   // What only an edit in doubt names is no orphan yet, and an idle range would keep it for ever.
-  if (const Status s = range_->SettleDoubt(); !s.ok())
+  if (const Status s = range_->versions().SettleDoubt(); !s.ok())
     NOVA_LOG(INFO) << "range " << id_.value() << ": edits stay in doubt: " << s;
   for (const NodeInfo& n : services_->stocs->live()) {
     const Status s = CollectOrphansOf(n.stoc_id, grace_ms);
@@ -833,7 +833,7 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
   const Inventory expected{range_->versions().ReferencedFiles(), range_->versions().manifest_group()};
   Listed listed;
   for (StocFileId after;;) {
-    const uint64_t ended_below = range_->FirstUnfinishedJob();
+    const uint64_t ended_below = range_->jobs().FirstUnfinished();
     const Nanos deadline = Now() + options_.request_deadline_ns;
     NOVA_ASSIGN_OR_RETURN(const auto page,
                           services_->stocs->ListFiles(stoc, id_, Epoch(epoch_.value() + 1), after, deadline));

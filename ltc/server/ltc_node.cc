@@ -460,7 +460,7 @@ Status LtcNode::Repair(const Uuid& table) {
   for (const auto& h : ranges_.held()) {
     const auto info = InfoOf(*h->range(), table);
     if (!info) continue;
-    const JobBook::Job job(h->range()->jobs());
+    const JobBook::Job job(&h->range()->jobs());
     const Creator holder{h->id(), h->epoch(), job.id()};
     const auto written = tables_->Repair(*info, holder);
     // A table that was dropped meanwhile may be deleted already, and what was written after that would stay.

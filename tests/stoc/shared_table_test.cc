@@ -518,7 +518,7 @@ TEST_P(SharedTableTest, S5EachRangeLeavesAStocByItself) {
         const bool there = std::find(copies.begin(), copies.end(), StocId(1)) != copies.end();
         return there ? CopyPlan{{{0, StocId(1), StocId(3)}}, table.data_size, 1} : CopyPlan();
       };
-      o->range()->LeaveStocs({StocId(1)});
+      o->range()->jobs().LeaveStocs({StocId(1)});
       o->range()->rebuilder().Look();
       while (o->range()->rebuilder().NeedsRebuild()) EXPECT_TRUE(o->range()->rebuilder().RebuildOne());
       EXPECT_EQ(o->range()->rebuilder().TablesLeft(StocId(1)), 0u);
