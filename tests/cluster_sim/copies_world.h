@@ -15,6 +15,18 @@
 
 namespace nova {
 
+// Five StoCs, two copies of each table; a StoC is lost when it was away for `down_after`.
+inline SimClusterOptions FiveStocs(Nanos down_after) {
+  SimClusterOptions options = SmallCluster();
+  options.stocs = 5;
+  options.client.timeout_ms = 60'000;
+  options.ltc.hosted.placement.replicas = 2;
+  options.ltc.orphan_period_ns = 5 * kSecond;
+  options.ltc.orphan_grace_ms = 1000;
+  options.coordinator.cluster.stoc_down_after_ns = down_after;
+  return options;
+}
+
 struct CopiesWorld : OneRange {
   explicit CopiesWorld(const SimClusterOptions& options) : OneRange(options) {}
 

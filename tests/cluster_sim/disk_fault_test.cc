@@ -15,13 +15,7 @@ constexpr Nanos kDownAfter = 20 * kSecond;
 constexpr Nanos kSoon = 5 * kSecond;  // within which a disk is passed over
 
 SimClusterOptions Options() {
-  SimClusterOptions options = SmallCluster();
-  options.stocs = 5;
-  options.client.timeout_ms = 60'000;
-  options.ltc.hosted.placement.replicas = 2;
-  options.ltc.orphan_period_ns = 5 * kSecond;
-  options.ltc.orphan_grace_ms = 1000;
-  options.coordinator.cluster.stoc_down_after_ns = kDownAfter;
+  SimClusterOptions options = FiveStocs(kDownAfter);
   options.stoc.disk_watch.hung_after_ns = 3 * kSecond;
   options.stoc.disk_watch.well_after_ns = 3 * kSecond;
   options.stoc.disk_probe_period_ns = kSecond;

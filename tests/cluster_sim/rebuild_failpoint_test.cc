@@ -55,17 +55,7 @@ std::vector<Case> AllCases() {
 }
 
 struct World : CopiesWorld {
-  World() : CopiesWorld(Options()) {}
-  static SimClusterOptions Options() {
-    SimClusterOptions options = SmallCluster();
-    options.stocs = 5;
-    options.client.timeout_ms = 60'000;
-    options.ltc.hosted.placement.replicas = 2;
-    options.ltc.orphan_period_ns = 5 * kSecond;
-    options.ltc.orphan_grace_ms = 1000;
-    options.coordinator.cluster.stoc_down_after_ns = 4 * kSecond;
-    return options;
-  }
+  World() : CopiesWorld(FiveStocs(/*down_after=*/4 * kSecond)) {}
   void Drain() {
     std::string left;
     while (!cluster.NewCoordinatorClient().Drain(kSource, Now() + kSecond, &left).ok())

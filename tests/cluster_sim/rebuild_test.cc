@@ -14,16 +14,7 @@ namespace {
 
 constexpr Nanos kDownAfter = 4 * kSecond;
 
-SimClusterOptions Options() {
-  SimClusterOptions options = SmallCluster();
-  options.stocs = 5;
-  options.client.timeout_ms = 60'000;
-  options.ltc.hosted.placement.replicas = 2;
-  options.ltc.orphan_period_ns = 5 * kSecond;
-  options.ltc.orphan_grace_ms = 1000;
-  options.coordinator.cluster.stoc_down_after_ns = kDownAfter;
-  return options;
-}
+SimClusterOptions Options() { return FiveStocs(kDownAfter); }
 
 struct World : CopiesWorld {
   explicit World(const SimClusterOptions& options = Options()) : CopiesWorld(options) {}
