@@ -173,6 +173,7 @@ def measure(o, cluster):
     lost_at = None
     stands_still = False
     while True:
+        time.sleep(0.25)
         status = cluster.status()
         now = time.time()
         if status is None:
@@ -193,7 +194,6 @@ def measure(o, cluster):
         heard = status["copies"]["ranges_whose_tables_are_not_heard_of"] == 0
         if lost_at is not None and not stands_still and heard and tables["degraded"] == 0:
             break
-        time.sleep(0.1)
     took = now - lost_at
     moved = cluster.stocs("nova_stoc_copied_bytes_total") - fetched
     if load:
