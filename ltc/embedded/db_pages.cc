@@ -38,7 +38,8 @@ bool DbPages::ReadAt(const PageRequest& request, EntryPage* page) {
   op.reverse = request.reverse;
   op.page_bytes = request.bytes;
   op.may_refer = what_ != For::kIterator;
-  if (request.goes_on || what_ != For::kOnePage) op.cursor = &cursor_;
+  // The first page of a scan may be its last: its iterators are left to the next scan then.
+  if (request.goes_on || what_ == For::kIterator) op.cursor = &cursor_;
   std::string why;
   const Outcome outcome =
       RunOnLane(lanes_, CallerLanes::For::kReads, [&](Executor* on, Outcome* out, bool* finished) {
