@@ -1,5 +1,6 @@
 #include "client/bench.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -52,6 +53,16 @@ std::optional<Nanos> BeginOf(const Shared& s, uint64_t i) {
   return is_in ? std::optional(begin) : std::nullopt;
 }
 
+// Waits until an operation is due. False: no more operations begin; at a low rate that is long before.
+bool WaitUntil(const Shared& s, Nanos begin) {
+  constexpr Nanos kLook = 100 * kMillisecond;
+  while (Now() < begin) {
+    if (s.options.stop != nullptr && s.options.stop->load()) return false;
+    SleepUntil(std::min(begin, Now() + kLook));
+  }
+  return true;
+}
+
 void Worker(Shared* s, uint64_t seed) {
   Random random(seed);
   std::string value(s->options.value_bytes, 'v');
@@ -74,7 +85,7 @@ void Worker(Shared* s, uint64_t seed) {
       const uint64_t r = random.Next();
       value.replace(b, 8, reinterpret_cast<const char*>(&r), 8);
     }
-    if (s->options.rate > 0) SleepUntil(*begin);
+    if (s->options.rate > 0 && !WaitUntil(*s, *begin)) return;
     const Nanos start = s->options.rate > 0 ? *begin : Now();
     Result r;
     switch (type) {
