@@ -18,8 +18,8 @@ struct LogOptions {
   Nanos near_write_deadline_ns = 300 * kMillisecond;
   std::string host;                  // of this process, as NodeInfo::host; empty: no StoC is near
   Nanos open_deadline_ns = kSecond;  // of opening a segment
-  // L5, of opening a log's file and of an append to it: a disk that syncs takes its time. A put at a StoC whose
-  // disk hangs waits for so long, and for the change of its group.
+  // L5, of opening a log's file and of an append to it: a disk that syncs takes its time. A put at a StoC
+  // whose disk hangs waits for so long, and for the change of its group.
   Nanos file_deadline_ns = 4 * kSecond;
   Nanos ping_deadline_ns = 250 * kMillisecond;       // L5
   Nanos near_ping_deadline_ns = 150 * kMillisecond;  // L5, to a StoC of the same host
