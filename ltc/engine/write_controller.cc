@@ -3,6 +3,20 @@
 #include <cmath>
 
 namespace nova {
+namespace {
+
+// What a write pays that has to wait; the writes that its caller makes next use up what it pays beyond its own
+// cost. Where writes are fast that is thousands of them, so that fewer than one in a thousand waits, for
+// milliseconds. Where milliseconds pay for too few of them, or several wait already, waits are short.
+Nanos PaidAtOnce(Nanos cost, Nanos wait) {
+  constexpr Nanos kShort = 64 * kMicrosecond;
+  constexpr Nanos kLong = 4 * kMillisecond;
+  constexpr Nanos kFewestWrites = 1250, kMostWrites = 2500;
+  const bool fast = cost * kFewestWrites <= kLong && wait < 2 * kLong;
+  return std::max(cost, fast ? std::min(kLong, cost * kMostWrites) : kShort);
+}
+
+}  // namespace
 
 void WriteController::SetPressure(const WritePressure& p, Nanos now_ns) {
   constexpr double kHalvings = 6;  // of the rate, as Level0's pressure rises by one beyond the stop limit
@@ -36,7 +50,6 @@ void WriteController::OnFlushed(uint64_t bytes, Nanos now_ns) {
 Nanos WriteController::Admit(uint64_t bytes, double room, Nanos now_ns, uint64_t* credit) {
   constexpr Nanos kShortest = 100 * kMicrosecond;
   constexpr Nanos kLongest = 250 * kMillisecond;
-  constexpr Nanos kPaidAtOnce = 64 * kMicrosecond;  // by who waits, at least
   if (!pressed()) return 0;
   if (*credit >= bytes) {
     *credit -= bytes;
@@ -49,7 +62,7 @@ Nanos WriteController::Admit(uint64_t bytes, double room, Nanos now_ns, uint64_t
   Nanos wait, paid;
   do {
     wait = std::clamp<Nanos>(free - now_ns, 0, kLongest);
-    paid = wait < kShortest ? cost : std::max(cost, kPaidAtOnce);
+    paid = wait < kShortest ? cost : PaidAtOnce(cost, wait);
   } while (!next_free_ns_.compare_exchange_weak(free, now_ns + wait + paid, std::memory_order_relaxed));
   if (wait < kShortest) return 0;
   *credit += static_cast<uint64_t>(static_cast<double>(paid - cost) * bytes_per_ns);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 
+#include "common/base/clock.h"
 #include "common/base/fault_disk.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
@@ -79,6 +80,7 @@ class RefusalTest : public testing::TestWithParam<std::tuple<Illness, DbLog>> {
           taken_ += s.ok();
           refused_ += !s.ok();
           if (s.ok()) ++next_[t];
+          if (!s.ok() && IllFor() > 60 * kSecond) SleepFor(kMillisecond);  // who retries for so long pauses
         }
       }));
     }

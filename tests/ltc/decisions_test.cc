@@ -336,6 +336,33 @@ TEST(WriteControllerTest, WhoWaitsPaysForItsNextWritesToo) {
   EXPECT_LT(longest, 15 * kMillisecond);
 }
 
+// Two writers as fast as two cores write: a put in a thousand may be slow, the others are not to be.
+TEST(WriteControllerTest, OfFastWritesFewerThanOneInAThousandWaits) {
+  for (const Nanos cost : {200, 1000, 2000, 3000}) {  // of a write, at the rate of the flush
+    WriteController c;
+    Nanos now = kSecond;
+    c.SetPressure({1.0, 0, 0}, now);
+    Flush(&c, 10'000'000'000, 1000 * cost, &now);
+    std::array<uint64_t, 2> credits{};
+    std::array<Nanos, 2> ready{now, now};
+    int waits = 0, writes = 0;
+    Nanos longest = 0;
+    for (const Nanos end = now + kSecond; now < end;) {
+      const size_t writer = ready[0] <= ready[1] ? 0 : 1;
+      now = std::max(now, ready[writer]);
+      const Nanos wait = c.Admit(1000, 1, now, &credits[writer]);
+      ready[writer] = now + wait + cost;  // alone, each would write at this rate
+      longest = std::max(longest, wait);
+      waits += wait > 0;
+      ++writes;
+    }
+    EXPECT_NEAR(writes, kSecond / cost, 0.1 * static_cast<double>(kSecond / cost)) << cost;
+    EXPECT_GT(waits, 0) << cost;
+    EXPECT_LT(waits, writes / 1000) << cost;
+    EXPECT_LE(longest, 12 * kMillisecond) << cost;
+  }
+}
+
 // Many writers come in a moment without room. None of them gets a turn that is minutes away, and whoever
 // comes when there is room again does not wait behind them.
 TEST(WriteControllerTest, AMomentWithoutRoomIsNotPaidForLater) {
