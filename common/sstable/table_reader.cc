@@ -228,6 +228,11 @@ std::string_view TableReader::Rep::MappedBlock(size_t i, TableIterator::Check ch
   return payload;
 }
 
+bool TableReader::entries_are_large() const {
+  const uint64_t blocks = rep_->index.blocks(), entries = rep_->info.entries;
+  return entries <= 4 * blocks && 2 * entries >= 3 * blocks;
+}
+
 bool TableReader::mapped() const { return static_cast<bool>(rep_->mapped); }
 
 std::string_view TableReader::mapped_data() const { return rep_->mapped.data; }

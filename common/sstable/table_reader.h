@@ -38,6 +38,8 @@ class TableReader {
   // False: the table holds no version of the key, or the key lies outside the use-bounds. True is wrong for
   // about 1 % of absent keys at 10 bits a key.
   bool MayContain(std::string_view stored_key, uint64_t hash) const;
+  // A block has few entries, and not one alone: a quarter to two thirds of what is read for a get is its entry.
+  bool entries_are_large() const;
   // Asks the processor's cache for what MayContain will look at.
   void PrefetchFilter(uint64_t hash) const;
   // The block that would hold the newest version with sequence <= seq. False: there is none, and the key is

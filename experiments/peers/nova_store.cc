@@ -56,15 +56,14 @@ class NovaStore : public Store {
   DbWriteOptions write_;
 };
 
-// As it comes, but for the sizes that every engine gets. `level0_runs`: from which it is merged; 0: as it
-// comes.
-std::unique_ptr<Store> Open(const StoreOptions& o, int level0_runs) {
+// As it comes, but for the sizes that every engine gets, and for what `change` says.
+std::unique_ptr<Store> Open(const StoreOptions& o, const std::function<void(DbOptions*)>& change) {
   DbOptions options;
   options.memtable_bytes = o.memtable_bytes;
   options.cache_bytes = o.cache_bytes;
   options.log = o.log ? DbLog::kPersistent : DbLog::kNone;
   options.range.table.filter_bits_per_key = o.filter_bits_per_key;
-  if (level0_runs != 0) options.range.compaction.level0_runs_trigger = level0_runs;
+  change(&options);
   return std::make_unique<NovaStore>(o, options);
 }
 
@@ -72,10 +71,15 @@ std::unique_ptr<Store> Open(const StoreOptions& o, int level0_runs) {
 
 std::vector<Engine> NovaEngines() {
   std::vector<Engine> engines;
-  for (const int level0_runs : {0, 4, 8, 12, 24}) {
-    const std::string name = level0_runs == 0 ? "nova" : StrCat("nova-level0-", level0_runs);
-    engines.push_back({name, [level0_runs](const StoreOptions& o) { return Open(o, level0_runs); },
+  const auto add = [&](std::string name, std::function<void(DbOptions*)> change) {
+    engines.push_back({std::move(name), [change](const StoreOptions& o) { return Open(o, change); },
                        /*maps_files=*/false, /*takes_files=*/true});
+  };
+  add("nova", [](DbOptions*) {});
+  add("nova-unmapped", [](DbOptions* o) { o->map_tables = false; });  // as an LTC reads: through its cache
+  for (const int runs : {4, 8, 12, 24}) {
+    add(StrCat("nova-level0-", runs),
+        [runs](DbOptions* o) { o->range.compaction.level0_runs_trigger = runs; });
   }
   return engines;
 }

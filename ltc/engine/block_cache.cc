@@ -49,18 +49,24 @@ void BlockCache::Shard::Remember(uint64_t hash) {
   }
 }
 
-BlockRef BlockCache::Lookup(const Uuid& table, uint64_t offset) {
-  const Key key{table, offset};
+BlockRef BlockCache::Find(const Key& key) {
   Shard& shard = ShardOf(key);
   MutexLock lock(&shard.mu);
   const auto it = shard.map.find(key);
-  if (it == shard.map.end()) {
-    misses_.fetch_add(1, std::memory_order_relaxed);
-    return {};
-  }
+  if (it == shard.map.end()) return {};
   hits_.fetch_add(1, std::memory_order_relaxed);
   shard.Protect(it->second, ShardCapacity() / 5 * 4);
   return it->second->block;
+}
+
+BlockRef BlockCache::Lookup(const Uuid& table, uint64_t offset) {
+  BlockRef block = Find({table, offset});
+  if (!block) misses_.fetch_add(1, std::memory_order_relaxed);
+  return block;
+}
+
+BlockRef BlockCache::LookupEntry(const Uuid& table, uint64_t key_hash) {
+  return Find({table, key_hash | kOfEntry});
 }
 
 void BlockCache::Insert(const Uuid& table, uint64_t offset, BlockRef block) {
@@ -77,6 +83,16 @@ void BlockCache::Insert(const Uuid& table, uint64_t offset, BlockRef block) {
   shard.probation.splice(shard.probation.begin(), entry);
   shard.bytes += charge;
   if (shard.ghosts.erase(HashOf(key)) > 0) shard.Protect(shard.probation.begin(), capacity / 5 * 4);
+}
+
+bool BlockCache::WasReadLately(const Uuid& table, uint64_t offset) {
+  const Key key{table, offset};
+  const uint64_t hash = HashOf(key);
+  Shard& shard = ShardOf(key);
+  MutexLock lock(&shard.mu);
+  if (shard.ghosts.contains(hash)) return true;
+  shard.Remember(hash);
+  return false;
 }
 
 void BlockCache::Pin(size_t bytes) {

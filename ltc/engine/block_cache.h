@@ -9,6 +9,11 @@
 // others. The ghosts are for a working set that replaces another and is larger than the room on probation:
 // without them it would never get in.
 //
+// Where entries are large, a get keeps its entry alone, as a block of one entry under the hash of its key: the
+// others of its block may be cold. Its lookups come first and are no misses; who finds no entry asks for the
+// block. The block leaves a ghost all the same: if it is read again soon, its neighbours are wanted too, and
+// it is kept whole.
+//
 // Index and filter of a table that was read stay with their reader as long as the table is in the version.
 // They are counted here (Pin), and blocks give way to them, so that both together stay below one bound.
 //
@@ -39,6 +44,15 @@ class BlockCache {
   BlockRef Lookup(const Uuid& table, uint64_t offset);
   // Keeps a block, unless it is larger than a shard.
   void Insert(const Uuid& table, uint64_t offset, BlockRef block);
+  // The same for the newest entry in the table of a key of that hash: a block of that entry alone. Keys may
+  // share a hash: the caller compares them.
+  BlockRef LookupEntry(const Uuid& table, uint64_t key_hash);
+  void InsertEntry(const Uuid& table, uint64_t key_hash, BlockRef entry) {
+    Insert(table, key_hash | kOfEntry, std::move(entry));
+  }
+  // Asked by who has read a block for one of its entries. True: it was read lately, and is to be kept whole;
+  // else it is remembered as read.
+  bool WasReadLately(const Uuid& table, uint64_t offset);
   // `bytes` of metadata are pinned; evicts blocks to make room.
   void Pin(size_t bytes);
   // Undoes Pin.
@@ -47,14 +61,16 @@ class BlockCache {
   size_t bytes_used() const;
   // Of metadata.
   size_t bytes_pinned() const { return pinned_.load(std::memory_order_relaxed); }
-  // Counts of Lookup; metrics.
+  // Counts of lookups; metrics. A LookupEntry that finds nothing is in neither.
   uint64_t hits() const { return hits_.load(std::memory_order_relaxed); }
   uint64_t misses() const { return misses_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr size_t kShards = 16;          // by the top bits of a hash
-  static constexpr size_t kEntryOverhead = 256;  // of its nodes, and of a ghost's
-  using Key = std::pair<Uuid, uint64_t>;         // table, and offset of the block in its data
+  static constexpr size_t kShards = 16;                    // by the top bits of a hash
+  static constexpr size_t kEntryOverhead = 256;            // of its nodes, and of a ghost's
+  static constexpr uint64_t kOfEntry = uint64_t{1} << 63;  // more than any offset
+  // Table, and offset of the block in its data, or kOfEntry | hash of the entry's key.
+  using Key = std::pair<Uuid, uint64_t>;
   // A block that is here.
   struct Entry {
     Key key;
@@ -84,6 +100,8 @@ class BlockCache {
   static uint64_t HashOf(const Key& key) {
     return (key.first.lo ^ (key.second + 1) * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
   }
+  // What is here, as a use; empty: nothing.
+  BlockRef Find(const Key& key);
   Shard& ShardOf(const Key& key) { return shards_[HashOf(key) >> 60]; }
   // Bytes of blocks in one shard, beside pinned metadata.
   size_t ShardCapacity() const;

@@ -289,8 +289,11 @@ bool RangeIterator::Fetch(Executor* on, Nanos deadline_ns, std::function<void()>
   };
   for (const BlockRequest& request : needed) {
     tables_->FetchBlock(on, *request.table, request.handle, deadline_ns,
-                        [request, answer](StatusOr<BlockRef> block) {
-                          if (block.ok()) request.iterator->Supply(request.handle, *block);
+                        [this, request, answer](StatusOr<BlockRef> block) {
+                          if (block.ok()) {
+                            tables_->KeepBlock(*request.table, request.handle, *block);
+                            request.iterator->Supply(request.handle, *block);
+                          }
                           answer(block.status());
                         });
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/sstable/block.h"
 
 namespace nova {
 namespace {
@@ -24,7 +25,8 @@ struct Reader::TablePosition {
   TableHandle* table = nullptr;  // of that run
   bool in_table = false;         // `handle` is of the block to be looked into
   BlockHandle handle;
-  BlockRef block;  // that block, once it is here
+  BlockRef block;        // that block, once it is here
+  bool fetched = false;  // `block` came from the store just now
 };
 
 std::string Reader::DamagedBlock(const TablePosition& at) {
@@ -124,7 +126,34 @@ void Reader::Prepare(const RangeView& view, std::string_view key, uint64_t hash,
   }
 }
 
-// A value found lies in p->block, or is mapped. Allocates nothing.
+// The entry is the table's newest of its key. A get at a snapshot from before it does not find it, and asks
+// for the block.
+bool Reader::FindCachedEntry(const TableReader& table, SequenceNumber at, std::string_view key, uint64_t hash,
+                             TablePosition* p, TableReader::Hit* hit) const {
+  if (!table.entries_are_large()) return false;
+  p->block = context_->services->cache->LookupEntry(table.info().uuid, hash);
+  if (p->block && table.SearchBlock(p->block.data, key, at, hit) == TableReader::Found::kFound) return true;
+  p->block = {};
+  return false;
+}
+
+// What a get at a snapshot finds may have a newer version in the table.
+void Reader::KeepFetched(const TableReader& table, SequenceNumber at, std::string_view key, uint64_t hash,
+                         const TablePosition& p, const TableReader::Hit* found) const {
+  BlockCache* const cache = context_->services->cache;
+  const bool whole = found == nullptr || at != kMaxSequenceNumber || !table.entries_are_large() ||
+                     cache->WasReadLately(table.info().uuid, p.handle.offset);
+  if (whole) return tables_->KeepBlock(table, p.handle, p.block);
+  std::string internal_key, entry;
+  AppendInternalKey(&internal_key, key, found->sequence, found->type);
+  BlockBuilder builder(&entry, /*restart_interval=*/1);
+  builder.AddKey(internal_key, found->value.size());
+  entry.append(found->value);
+  builder.Finish();
+  cache->InsertEntry(table.info().uuid, hash, SharedBytes::Of(std::move(entry)));
+}
+
+// A value found lies in p->block, or is mapped.
 Reader::TableAnswer Reader::SearchTables(const RangeView& view, SequenceNumber at, std::string_view key,
                                          uint64_t hash, TablePosition* p, TableReader::Hit* hit) const {
   const std::vector<Run>& runs = view.version->runs();
@@ -141,11 +170,17 @@ Reader::TableAnswer Reader::SearchTables(const RangeView& view, SequenceNumber a
     }
     const auto reader = p->table->reader();
     if (reader == nullptr) return TableAnswer::kNeedsReader;
-    if (!p->in_table && (!reader->MayContain(key, hash) || !reader->FindBlock(key, at, &p->handle))) continue;
+    if (!p->in_table) {
+      if (!reader->MayContain(key, hash)) continue;
+      if (FindCachedEntry(*reader, at, key, hash, p, hit)) return TableAnswer::kFound;
+      if (!reader->FindBlock(key, at, &p->handle)) continue;
+    }
     for (p->in_table = true; p->in_table;) {
       if (!p->block) p->block = context_->services->cache->Lookup(p->table->info().uuid, p->handle.offset);
       if (!p->block) return TableAnswer::kNeedsBlock;
       const auto found = reader->SearchBlock(p->block.data, key, at, hit);
+      if (std::exchange(p->fetched, false))
+        KeepFetched(*reader, at, key, hash, *p, found == TableReader::Found::kFound ? hit : nullptr);
       if (found == TableReader::Found::kFound) return TableAnswer::kFound;
       if (found == TableReader::Found::kCorrupt) return TableAnswer::kCorrupt;
       p->in_table = found == TableReader::Found::kNextBlock && reader->FindNextBlock(p->handle, &p->handle);
@@ -188,6 +223,7 @@ void Reader::Fetch(TableAnswer missing, std::unique_ptr<GetState> get) {
                         const Status& s = block.status();
                         if (!s.ok()) return get->done(context_->OutcomeOfRead(s), Why(s));
                         get->position.block = *std::move(block);
+                        get->position.fetched = true;
                         Continue(std::move(get));
                       });
 }

@@ -58,10 +58,17 @@ class Reader {
   // builds.
   bool IsNewest(const RangeView& view, std::string_view key, SequenceNumber at,
                 SequenceNumber sequence) const;
-  // Goes on from *position until the answer is known or a part is not in memory. Allocates nothing. The value
-  // of *hit lies in position->block or in a mapped table.
+  // Goes on from *position until the answer is known or a part is not in memory. Allocates nothing, but
+  // where it keeps what was fetched. The value of *hit lies in position->block or in a mapped table.
   TableAnswer SearchTables(const RangeView& view, SequenceNumber at, std::string_view key, uint64_t hash,
                            TablePosition* position, TableReader::Hit* hit) const;
+  // Whether the cache has the entry itself: its value lies in position->block then.
+  bool FindCachedEntry(const TableReader& table, SequenceNumber at, std::string_view key, uint64_t hash,
+                       TablePosition* position, TableReader::Hit* hit) const;
+  // Puts what was fetched into the cache: of a get for the newest version the entry that was found, if those
+  // are large and the block was not read for another one just before; else the block.
+  void KeepFetched(const TableReader& table, SequenceNumber at, std::string_view key, uint64_t hash,
+                   const TablePosition& position, const TableReader::Hit* found) const;
   // Of kCorrupt, for people.
   static std::string DamagedBlock(const TablePosition& at);
   // Has the missing part loaded, then calls Continue. Does not wait.

@@ -15,9 +15,7 @@ void TableAccess::FetchBlock(Executor* on, const TableReader& table, const Block
         const Nanos now = Now();
         turns_->OnRead(now - begin, now);
         if (!raw.ok()) return done(raw.status());
-        auto block = table.CheckBlock(handle, *std::move(raw));
-        if (block.ok()) context_->services->cache->Insert(table.info().uuid, handle.offset, *block);
-        done(std::move(block));
+        done(table.CheckBlock(handle, *std::move(raw)));
       });
 }
 

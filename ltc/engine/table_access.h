@@ -22,9 +22,13 @@ class TableAccess {
   // `turns` is told how long each read of a block took.
   TableAccess(const RangeContext* context, DiskTurns* turns) : context_(context), turns_(turns) {}
 
-  // Reads a block from the store, checks it, and puts it into the cache. `done` must keep `table` alive.
+  // Reads a block from the store and checks it. `done` must keep `table` alive, and says what of it the cache
+  // keeps.
   void FetchBlock(Executor* on, const TableReader& table, const BlockHandle& handle, Nanos deadline_ns,
                   absl::AnyInvocable<void(StatusOr<BlockRef>)> done);
+  void KeepBlock(const TableReader& table, const BlockHandle& handle, BlockRef block) {
+    context_->services->cache->Insert(table.info().uuid, handle.offset, std::move(block));
+  }
   // Has the reader of a table loaded on a thread that may wait. FailedPrecondition: the range was lost.
   void LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done);
   // Waits; at once if it is loaded.

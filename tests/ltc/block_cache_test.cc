@@ -55,6 +55,33 @@ TEST(BlockCacheTest, AnotherWorkingSetTakesThePlaceOfTheOld) {
   EXPECT_GT(hits, kBlocks * 9 / 10);
 }
 
+// An entry is found under the hash of its key alone, and no block under it.
+TEST(BlockCacheTest, AnEntryIsNotABlock) {
+  const Uuid table{1, 1};
+  BlockCache cache(4 << 20);
+  cache.Insert(table, 7, SharedBytes::Of("block"));
+  EXPECT_FALSE(cache.LookupEntry(table, 7));
+  EXPECT_EQ(cache.misses(), 0u) << "who finds no entry asks for the block";
+  cache.InsertEntry(table, 7, SharedBytes::Of("entry"));
+  EXPECT_EQ(cache.LookupEntry(table, 7).data, "entry");
+  EXPECT_EQ(cache.Lookup(table, 7).data, "block");
+  EXPECT_EQ(cache.hits(), 2u);
+}
+
+// A block whose entries are wanted one after another is worth its place; one that is read again when many
+// others were in between is not.
+TEST(BlockCacheTest, ABlockThatIsReadAgainSoonIsKeptWhole) {
+  const Uuid table{1, 1};
+  BlockCache cache(1 << 20);
+  EXPECT_FALSE(cache.WasReadLately(table, 0));
+  EXPECT_TRUE(cache.WasReadLately(table, 0));
+  for (uint64_t i = 1; i < 10'000; ++i) {
+    EXPECT_FALSE(cache.WasReadLately(table, i * kBlockBytes));
+    cache.InsertEntry(table, i, SharedBytes::Of(std::string(1000, 'e')));
+  }
+  EXPECT_FALSE(cache.WasReadLately(table, 0));
+}
+
 TEST(BlockCacheTest, BlocksGiveWayToWhatIsPinned) {
   const Uuid table{1, 1};
   BlockCache cache(4 << 20);

@@ -460,6 +460,39 @@ TEST(Db, TablesAreKeptOpenUntilTheyAreDeleted) {
   EXPECT_EQ(OpenTables(dir, /*deleted=*/true), 0) << "their space is not the disk's again";
 }
 
+// Of blocks of three entries each one is asked for: the cache holds these, and not the blocks.
+TEST(Db, TheCacheHoldsLargeEntriesWithoutTheirNeighbours) {
+  constexpr int kKeys = 3000, kStep = 10;
+  const auto key = [](int i) { return StrCat("key", 10'000 + i); };
+  const Directory dir;
+  DbOptions options = SmallOptions();
+  options.map_tables = false;
+  options.cache_bytes = 8 << 20;
+  const auto db = MustOpen(dir.path(), options);
+  for (int i = 0; i < kKeys; ++i) ASSERT_TRUE(db->Put(key(i), std::string(1000, 'o')).ok());
+  const auto snapshot = db->TakeSnapshot();
+  ASSERT_TRUE(snapshot.ok());
+  for (int i = 0; i < kKeys; i += kStep) ASSERT_TRUE(db->Put(key(i), std::string(1000, 'n')).ok());
+  ASSERT_TRUE(db->Flush().ok());
+  ASSERT_TRUE(db->WaitForBackgroundWork().ok());
+  std::string value;
+  for (int i = 0; i < kKeys; i += kStep) {
+    for (int times = 0; times < 2; ++times) {
+      ASSERT_TRUE(db->Get(key(i), &value).ok());
+      EXPECT_EQ(value, std::string(1000, 'n'));
+    }
+  }
+  EXPECT_LT(db->memory_use().block_cache, size_t{kKeys / kStep * 1500});
+  DbReadOptions at;
+  at.snapshot = *snapshot;
+  for (int i = 0; i < kKeys; i += kStep) {
+    ASSERT_TRUE(db->Get(key(i), &value, at).ok());
+    EXPECT_EQ(value, std::string(1000, 'o')) << "the cached entry is newer";
+    ASSERT_TRUE(db->Get(key(i), &value).ok());
+    EXPECT_EQ(value, std::string(1000, 'n'));
+  }
+}
+
 // On a slow disk compactions and flushes leave some of its time to reads that wait for it; where nobody
 // reads, none.
 TEST(Db, BackgroundWorkOnASlowDiskPausesForReads) {
