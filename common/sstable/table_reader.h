@@ -38,7 +38,8 @@ class TableReader {
   // False: the table holds no version of the key, or the key lies outside the use-bounds. True is wrong for
   // about 1 % of absent keys at 10 bits a key.
   bool MayContain(std::string_view stored_key, uint64_t hash) const;
-  // A block has few entries, and not one alone: a quarter to two thirds of what is read for a get is its entry.
+  // A block has few entries, and not one alone: a quarter to two thirds of what is read for a get is its
+  // entry.
   bool entries_are_large() const;
   // Asks the processor's cache for what MayContain will look at.
   void PrefetchFilter(uint64_t hash) const;

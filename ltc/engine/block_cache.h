@@ -9,10 +9,10 @@
 // others. The ghosts are for a working set that replaces another and is larger than the room on probation:
 // without them it would never get in.
 //
-// Where entries are large, a get keeps its entry alone, as a block of one entry under the hash of its key: the
-// others of its block may be cold. Its lookups come first and are no misses; who finds no entry asks for the
-// block. The block leaves a ghost all the same: if it is read again soon, its neighbours are wanted too, and
-// it is kept whole.
+// Where entries are large, a get keeps its entry alone, as a block of one entry under the hash of its key:
+// the others of its block may be cold. Its lookups come first and are no misses; who finds no entry asks for
+// the block. The block leaves a ghost all the same: if it is read again soon, its neighbours are wanted too,
+// and it is kept whole.
 //
 // Index and filter of a table that was read stay with their reader as long as the table is in the version.
 // They are counted here (Pin), and blocks give way to them, so that both together stay below one bound.

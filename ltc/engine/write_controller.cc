@@ -5,8 +5,8 @@
 namespace nova {
 namespace {
 
-// What a write pays that has to wait; the writes that its caller makes next use up what it pays beyond its own
-// cost. Where writes are fast that is thousands of them, so that fewer than one in a thousand waits, for
+// What a write pays that has to wait; the writes that its caller makes next use up what it pays beyond its
+// own cost. Where writes are fast that is thousands of them, so that fewer than one in a thousand waits, for
 // milliseconds. Where milliseconds pay for too few of them, or several wait already, waits are short.
 Nanos PaidAtOnce(Nanos cost, Nanos wait) {
   constexpr Nanos kShort = 64 * kMicrosecond;

@@ -10,8 +10,8 @@
 //   pressure   the largest of: waiting rounds, Level0 runs, memory of the process; 1 = at the limit
 //   rate       flush rate * min(scale, room); scale falls from 2 to 1 up to Level0's stop limit, and beyond
 //   wait       until the writes admitted before are through at that rate; a quarter of a second at most
-//   credit     who waits pays for some of the next writes too, for a wait costs the processor more than a put;
-//              where writes are fast, for thousands
+//   credit     who waits pays for some of the next writes too, for a wait costs the processor more than a
+//              put; where writes are fast, for thousands
 //
 // Thread safety: all. Time is an argument, so decisions are tested without a clock.
 // Units: bytes of memtables, nanoseconds.
