@@ -11,6 +11,16 @@
 // replaced the log closes for good, and its owner takes the pending records to a log of the next group
 // (group change, L4).
 //
+//   a log is    since                              it
+//   opening     it was made, or its segment is     keeps records; asks members for room (opening_)
+//               full
+//   open        every member has given room        posts what waits at the end of each turn
+//   suspicious  a copy has failed: a ping is on    posts nothing more, also where it has room; what is under
+//               its way (suspected_ above 0)       way may be delivered, and is acknowledged
+//   closed      a member is to be replaced, or     does nothing more; TakePending is the owner's
+//               the epoch is over
+//   freed       its round is flushed               closed, and its copies are freed at the members
+//
 // Thread safety: OnXchg of its thread.
 // Ownership:     what is under way holds the log and its owner; Services outlive it. Staging memory is held
 //                until every copy has reported (exposed memory, F4).

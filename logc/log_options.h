@@ -14,7 +14,8 @@ namespace nova {
 struct LogOptions {
   uint64_t segment_bytes = 1 << 20;   // of a log's segments; a larger record gets one of its size
   Nanos write_deadline_ns = kSecond;  // deadline (L5), tcp; 200 ms on verbs
-  // L5, to a StoC of the same host: what takes longer there is a process that stands still, not a network.
+  // L5, to a StoC of the same host: what takes longer there is a process that stands still, not a network. No
+  // longer than write_deadline_ns.
   Nanos near_write_deadline_ns = 300 * kMillisecond;
   std::string host;                  // of this process, as NodeInfo::host; empty: no StoC is near
   Nanos open_deadline_ns = kSecond;  // of opening a segment

@@ -1,8 +1,8 @@
 // SegmentPool: the in-memory StoC files (log segments) of this incarnation, one registration each (one
 // writer, L2).
 //
-//   open ---- FreeLogs in order ----------> warm for the same session (new key, F2)
-//     |  \--- FreeLogs any other way -----> quarantine -> revoked -> registered afresh
+//   open ---- FreeLogs in order ----------> warm for the same session, under its old key
+//     |  \--- FreeLogs any other way -----> quarantine -> revoked -> registered afresh (new key, F2)
 //     \------ Seal (FENCE) -> revoked, remote-READ only ---- FreeSealed (free, R6) ----> quarantine
 //
 // In order: over the connection that opened it, which has kept its order since; what was posted before the

@@ -19,7 +19,7 @@ enum class Outcome : uint8_t {
   kNotOwner = 3,
   kBusy = 4,              // out of a bounded resource, or the range is moving; retry with back-off
   kNoSpace = 5,           // storage full; reads and deletes go on
-  kUnavailable = 6,       // a component that is needed does not answer; nothing was written
+  kUnavailable = 6,       // a component that is needed does not answer, or not in time; nothing was written
   kCorruption = 7,        // stored bytes fail their checksum and no good copy is left
   kDeadlineExceeded = 8,  // the deadline passed before the request was sent or begun: nothing was written
   kUnknown = 9,           // a write was sent and not answered: applied or not, nobody here can tell

@@ -118,7 +118,8 @@ class VersionFilter {
   int64_t now_ms_;
   RangeTombstonesRef range_tombstones_;  // null: none
   std::string last_key_;
-  // Between which snapshots the last entry lies; no snapshot tells apart two entries of one stripe.
+  // The stripe of the last entry: a stripe is the numbers between two snapshots, and no snapshot tells apart
+  // two versions of one.
   size_t last_stripe_;
 };
 

@@ -17,8 +17,10 @@
 // place and makes nothing visible; Link makes the version visible (logged before visible, K2). A version that
 // is never linked is never seen.
 //
-// Thread safety: all methods from any threads at a time. One thread at a time lists keys, and only scans wait
-//   for it, and the writer whose turn it is. Nothing is ever removed.
+// Thread safety: all methods from any threads at a time. One thread at a time lists keys: a scan waits for
+//   whoever does, and so does the writer whose turn it is, unless that is another writer. Link may wait for
+//   another Link of the same key. Nothing is ever removed.
+// Locks: list_mu_, a leaf; gets and other writes take none.
 // Ownership: views point into the arena and live as long as the table.
 // Errors: none; memory that cannot be had ends the process. Internal keys sort as common/base/keys.h says.
 #pragma once
@@ -53,7 +55,9 @@ class MemTable {
   // nothing if the table itself goes.
   Entry* Prepare(std::string_view stored_key, SequenceNumber seq, ValueType type, std::string_view value);
   static std::string_view KeyOf(const Entry* entry);  // its stored key
-  // Makes it visible; once; REQUIRES: no equal internal key is linked.
+  // Makes it visible; once; REQUIRES: no equal internal key is linked. Where another thread brings the same
+  // key at this moment it waits until that one has chained the key, some instructions later: spins, then
+  // sleeps 1 us at a time, on request threads too. A scan could miss an acknowledged write otherwise.
   void Link(Entry* entry);
   // Instead of Link: it will never be seen. Its memory is used again if it is the latest piece that was
   // taken.
@@ -125,7 +129,7 @@ class MemTable {
   static std::vector<SortKey> SortedChain(Node* from, const Node* until);
   // Puts every key that is chained by now into the list.
   void List();
-  // As List, by a writer: nothing where another one does so.
+  // As List, by a writer: nothing where another writer does so.
   void ListByWriter();
   // Puts a node into the list. `before`: on each level the last node up to the key inserted before, a smaller
   // one.

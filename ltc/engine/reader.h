@@ -2,12 +2,13 @@
 //
 // A get looks into the active round, the sealed rounds from young to old, then the runs from young to old;
 // the first hit is the newest (recency order, K3). If everything it needs is in memory it ends within the
-// call. Otherwise a block or a table's metadata is loaded by another thread, and the get goes on on its own.
+// call. Otherwise it asks the table store for a block, without waiting, or has a thread that may wait load a
+// table's metadata; when that has come the get goes on on its own thread.
 //
 // Thread safety: each call, and its `done`, on the executor it names.
 // Ownership: a key is copied when the get has to wait. The value given to `done` is valid during that call.
 // Errors: outcomes. kNotOwner: the range does not serve reads (release, R5). kSnapshotEnded. kUnavailable:
-//   the deadline passed. kCorruption.
+//   no copy of what it needs has come by the deadline. kCorruption.
 #pragma once
 
 #include <atomic>

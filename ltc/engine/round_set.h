@@ -90,7 +90,9 @@ class RoundSet {
   // records that were not synced, which a loss of power may take while the older version was promised.
   void LookForYounger(const RoundGroup& rounds, OverwriteProbe* probe);
 
-  // --- claims of background work: a claimed round is no other thread's until the claim ends
+  // --- claims of background work: a claimed round is no other thread's until the claim ends. A claim of
+  // ClaimFlush ends with the commit, whose publication takes the rounds out of the view; or Round::flushing
+  // is set back. One of ClaimMerge ends with PublishMerged.
 
   // What ClaimFlush decides by, beside the rounds themselves (ltc/engine/flush_policy.h).
   struct FlushInput {

@@ -5,7 +5,12 @@
 // is let go of at once, whether the scan goes on or not: a caller that rests in the middle of a scan keeps no
 // memory, and the next page seeks in the newer view, at the same snapshot.
 //
+// An embedded scan or iterator has one between its pages. A scan over the wire has none: each page is a
+// request of its own, and seeks. Of either, Scanner keeps the iterator that is left over for the next scan of
+// its thread.
+//
 // Thread safety: LetGo from any thread; the others by one page at a time.
+// Locks: its own, a leaf, taken under ViewHolders' by LetGo. What is let go of is destroyed under neither.
 // Ownership: whoever scans. It ends before its range.
 // Errors: none.
 #pragma once

@@ -7,7 +7,7 @@
 // Thread safety: each call, and its `done`, on the executor it names.
 // Ownership: the operation is copied; the page is the callback's.
 // Errors: outcomes in `done`. kNotOwner: the range does not serve reads (release, R5). kSnapshotEnded.
-//   kUnavailable: the deadline passed. kCorruption.
+//   kUnavailable: what it needs has not come by the deadline. kCorruption.
 #pragma once
 
 #include <atomic>

@@ -2,6 +2,7 @@
 // to let go of it when there is a newer one, for a view keeps memory, and files that were deleted.
 //
 // Thread safety: all.
+// Locks: its own, held while each holder's LetGo is called, which takes the holder's lock.
 // Ownership: none; a holder removes itself before it ends.
 // Errors: none.
 #pragma once

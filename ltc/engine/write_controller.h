@@ -8,7 +8,8 @@
 // parks a write for as long as Admit says.
 //
 //   pressure   the largest of: waiting rounds, Level0 runs, memory of the process; 1 = at the limit
-//   rate       flush rate * min(scale, room); scale falls from 2 to 1 up to Level0's stop limit, and beyond
+//   rate       flush rate * min(scale, room). scale is the least of two: of Level0, which falls from 2 to 1
+//              up to the stop limit, and beyond; of memory, which falls from 2 at the soft limit to 0.5
 //   wait       until the writes admitted before are through at that rate; a quarter of a second at most
 //   credit     who waits pays for some of the next writes too, for a wait costs the processor more than a
 //              put; where writes are fast, for thousands
@@ -30,8 +31,12 @@ namespace nova {
 struct WritePressure {
   double memtables = 0;  // sealed rounds over the most there may be: 1 = no room
   double level0 = 0;     // runs: 0.5 at the slow-down limit, 1 at the stop limit, more beyond
-  double memory = 0;     // of all memtables of the process, over its limit
-  bool held = false;     // no flush is under way: rounds wait in memory that nobody else needs
+  // Of all memtables of the process over their limit, less a quarter (Pacer::UpdatePressure): 0.5, where
+  // writes are slowed down, at three quarters of it.
+  double memory = 0;
+  // No flush is under way: rounds wait in memory that nobody else needs. Such time is not waiting time, by
+  // which the flush rate is measured.
+  bool held = false;
 };
 
 class WriteController {

@@ -155,8 +155,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
 
   RangeId id() const { return id_; }
   Epoch epoch() const { return epoch_; }
-  // Null before Open has recovered it. REQUIRES: RangeLedger has the handle as opened, or the caller is a
-  // part of Open: it is set once, by no lock.
+  // Null before Open has recovered it. Open sets it once, by no lock. REQUIRES: the caller is a part of Open,
+  // or got the handle from RangeLedger, whose lock Open's thread has taken since; Abandon, which comes from
+  // any thread, looks at opened_ first.
   const std::shared_ptr<Range>& range() const { return range_; }
   // The record as this LTC last knew it.
   RangeRecord record() const;
@@ -268,8 +269,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   const HostedRangeOptions options_;
   const Nanos old_lease_ends_ns_;  // when the earlier owner's last lease has ended for sure (wait, R5)
   const std::shared_ptr<StocBackend> backend_;
-  std::shared_ptr<Range> range_;  // null before Open has recovered it
-  ReplicatedLog* log_ = nullptr;  // the log that range_ owns; set before range_ is active; null in mode none
+  std::shared_ptr<Range> range_;        // see range()
+  ReplicatedLog* log_ = nullptr;        // the log that range_ owns; set and read as range_; null in mode none
   std::atomic<bool> abandoned_{false};  // see Abandon; never reset
   std::atomic<bool> opened_{false};     // range_ stands and is active; never reset
   std::atomic<bool> releasing_{false};  // a Release is under way

@@ -33,7 +33,8 @@ class LtcMembership {
     MutexLock lock(&mu_);
     return session_;
   }
-  // Until when reads may be answered; 0: not at all.
+  // Until when reads may be answered; 0: not at all. The session that it finds stays alive until the exchange
+  // thread that asks has ended its turn: LtcNode::Leave waits for that after Take.
   Nanos lease_expiry_ns() const {
     const NodeSession* session = lease_session_.load(std::memory_order_acquire);
     return session == nullptr ? 0 : session->lease_expiry_ns();

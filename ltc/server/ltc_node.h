@@ -131,7 +131,7 @@ class LtcNode {
   // every 100 ms.
   void SealForMemory();
   // Flushes ranges with rounds in replaced log groups (group change, L4): those with the fewest members left
-  // first, no more ranges at a time than flush threads.
+  // first, no more ranges at a time than flush threads. Seals the active round where no older one waits.
   void FlushExposed();
   // Deletes the tables that were dropped; called every 100 ms.
   void CollectGarbage();

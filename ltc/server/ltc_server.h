@@ -118,7 +118,7 @@ class LtcServer {
   Outcome BeginPage(size_t index, const IncomingCall& call, const Request& request, Range** range);
   // One page, ascending or descending.
   void HandleScan(size_t index, const IncomingCall& call, const ScanRequest& request);
-  // The first page, and a snapshot for the others if there may be any.
+  // Takes a snapshot, reads the first page at it, and gives it an id for the others if there may be any.
   void HandleBeginScan(size_t index, const IncomingCall& call, const BeginScanRequest& request);
   // One reply, of as many first keys as fit into it.
   void HandleMultiGet(size_t index, const IncomingCall& call, const MultiGetRequest& request);

@@ -28,8 +28,9 @@
 // Scan: flags 1: reverse: the keys below `to` (empty: the end) in descending order, down to `from`. Entries
 // are n x (varint32 key size, key, varint32 value size, value); more = the page is full: go on after its last
 // key.
-// BeginScan: a Scan now. If the page is full, or has `limit` entries and beyond_limit is set, the reply has a
-// snapshot of the page's moment (K4), as of TakeSnapshot, for the pages that follow; else 0.
+// BeginScan: a Scan at a snapshot (K4) that the LTC takes before it reads. If the page is full, or has
+// `limit` entries and beyond_limit is set, the reply has the snapshot's id, as of TakeSnapshot, for the pages
+// that follow; else 0, and the snapshot is let go of.
 // Batch (K6): the top bit of count: no sync. n x (u8 ValueType: Delete, Put, PutTtl or DeleteRange (key and
 // value as in a DeleteRange); varint32 key size; varint32 value size; varint64 ttl_ms of PutTtl; key; value).
 // CompareAndSwap: flags 1: `expected` is given, else the key must have no value; 2: `desired` is given, else
@@ -136,7 +137,7 @@ struct BeginScanRequest {
 };
 
 struct BeginScanReply {
-  uint64_t snapshot = 0;  // of the page's moment; 0: there is nothing behind the page
+  uint64_t snapshot = 0;  // of the page's moment; 0: nothing behind the page is there, or was asked for
   ScanReply page;
   static auto Fields(auto& m) {
     return FieldList(m.snapshot, m.page.count, m.page.more, Apart(m.page.entries));
