@@ -30,7 +30,7 @@ bool Flusher::FlushOne() {
   }
   {
     MutexLock lock(&commit_mu_);
-    rounds.front()->flushed = {*std::move(edit), rounds.size(), job.Keep()};
+    written_[rounds.front()->number] = {*std::move(edit), rounds.size(), job.Keep()};
   }
   CommitWritten();
   return true;
@@ -89,18 +89,20 @@ bool Flusher::CommitWritten() {
   bool any = false;
   for (;;) {
     const auto view = rounds_->Current();
-    if (view->sealed.empty() || !view->sealed.back()->flushed) return any;
-    const Round::Flushed& flushed = *view->sealed.back()->flushed;
+    if (view->sealed.empty()) return any;
     const auto oldest = view->sealed.rbegin();
-    const RoundGroup rounds(oldest, oldest + static_cast<ptrdiff_t>(flushed.rounds));
+    const auto written = written_.find((*oldest)->number);
+    if (written == written_.end()) return any;
+    const RoundGroup rounds(oldest, oldest + static_cast<ptrdiff_t>(written->second.rounds));
     Status s = NOVA_FP_STATUS("flush.written");
-    if (s.ok()) s = versions_->Commit(flushed.edit, &rounds);
+    if (s.ok()) s = versions_->Commit(written->second.edit, &rounds);
     if (!s.ok()) {
       pacer_->FlushFailed(s);
       return false;
     }
     pacer_->FlushDone();
-    jobs_->End(flushed.job);
+    jobs_->End(written->second.job);
+    written_.erase(written);
     NOVA_FP_VOID("flush.committed");
     for (const auto& round : rounds) {
       for (const auto& source : round->sources) log_->DeleteRound(source.number);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 
 #include "common/base/mutex.h"
 #include "ltc/engine/job_book.h"
@@ -47,6 +48,13 @@ class Flusher {
   Status FlushAll(Nanos deadline_ns, bool give_up);
 
  private:
+  // Rounds whose tables are written, and which wait for their commit (flush order, K3b).
+  struct Written {
+    VersionEdit edit;   // adds the tables, names the memtables as done
+    size_t rounds = 1;  // how many rounds it is of
+    uint64_t job = 0;   // kept in the JobBook until the commit
+  };
+
   // Writes the tables of claimed rounds, and returns the edit for them.
   StatusOr<VersionEdit> Write(const RoundGroup& rounds, uint64_t job);
   // Commits rounds whose tables are written, the oldest first, as far as none is missing in between (K3b),
@@ -65,7 +73,9 @@ class Flusher {
   // From this time on the next flush sets a flush barrier, so that a key that is written all the time gets
   // into tables now and then.
   std::atomic<Nanos> all_again_ns_;
-  Mutex commit_mu_;  // held while rounds are committed, one group after another; guards Round::flushed
+  Mutex commit_mu_;  // held while rounds are committed, one group after another
+  // By the number of the oldest round of each.
+  std::map<RoundNumber, Written> written_ ABSL_GUARDED_BY(commit_mu_);
 };
 
 }  // namespace nova

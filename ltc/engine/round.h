@@ -12,8 +12,11 @@
 //   committed    its edit counts: it leaves the view, and its logs are deleted (done memtables, M3)
 //
 // A flush whose writing fails sets it back to sealed; one whose edit fails is committed later.
+//
 // Thread safety: memtables and atomics from any thread. Other fields are constant once the round is in a
-//   view, unless they name their lock.
+//   view, but for two kinds. Those that name a lock are read and written under it. Those that are set when
+//   the round is sealed are set under RoundSet's lock, before the view that has it as sealed is published:
+//   they are read of sealed rounds only.
 // Ownership: shared_ptr; views hold rounds, and so do iterators over their memtables.
 // Errors: none.
 #pragma once
@@ -21,7 +24,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -39,16 +41,23 @@ struct Round {
   RoundNumber number = 0;                           // the lowest sequence number it can hold
   std::vector<std::unique_ptr<MemTable>> siblings;  // a key's memtable is chosen by its hash
   std::atomic<int64_t> pins{0};                     // writers between pin and insert (pin, L6)
-  // No new entries: a writer that sees it goes to the successor (K3a). Set back where memory has no room for
-  // one: the writer tries again.
+  // No new entries: a writer that sees it goes to the successor (K3a). Set under RoundSet's lock. Set back
+  // there, before the boundary is read, where a writer has come meanwhile and memory has no room for a
+  // successor. A writer that saw it has given up its number, finished and never posted, and tries again.
   std::atomic<bool> sealing{false};
   SequenceNumber boundary = 0;  // the highest number it can hold; set when it is sealed
   const Nanos opened_ns = Now();
-  Nanos sealed_ns = 0;                // set when it is sealed; of a merged round, the oldest one's
-  std::atomic<bool> flushing{false};  // claimed: a thread writes its tables, or they wait for their commit
-  // Claimed: a thread copies its live entries into a merged round. Guarded by RoundSet's lock.
-  bool merging = false;
-  bool merged_in_vain = false;  // the last merge of it brought nothing; guarded by RoundSet's lock
+  Nanos sealed_ns = 0;  // set when it is sealed; of a merged round, the oldest one's
+  // Claimed: a thread writes its tables, or they wait for their commit. Set by RoundSet::ClaimFlush under its
+  // lock; set back by whoever claimed it, without that, where writing the tables has failed.
+  std::atomic<bool> flushing{false};
+  // RoundSet's alone, under its lock.
+  class Merge {
+    friend class RoundSet;
+    bool under_way = false;  // claimed: a thread copies its live entries into a merged round
+    bool in_vain = false;    // the last one brought nothing
+  };
+  Merge merge;
   // The rounds that it was merged of; a round that was not merged is its only source.
   struct Source {
     RoundNumber number = 0;             // names its logs
@@ -59,13 +68,6 @@ struct Round {
   uint64_t merged_bytes = 0;    // of a merged round: bytes of all sources as they were written
   uint64_t merged_entries = 0;  // likewise, entries
   double share = 1;             // its memory, in full rounds
-  // The result of a flush that waits for its commit (flush order, K3b).
-  struct Flushed {
-    VersionEdit edit;   // adds the tables, names the memtables as done
-    size_t rounds = 1;  // this round and the younger ones flushed with it
-    uint64_t job = 0;   // kept in the JobBook until the commit
-  };
-  std::optional<Flushed> flushed;  // set on the oldest round of a flush; guarded by Flusher's commit lock
   // Checkpoints to be made by its commit. Changed under the locks of VersionSet and RoundSet, both.
   std::vector<std::shared_ptr<PendingCheckpoint>> checkpoints;
   std::atomic<uint64_t> tombstones{0};  // range deletions in it

@@ -260,8 +260,8 @@ RoundGroup RoundSet::ClaimFlush(const FlushInput& input) {
   for (auto round = first; round != sealed.rend(); ++round) {
     const Round& r = **round;
     waiting += r.share;
-    s.rounds.push_back({r.number, r.share, r.sealed_ns, r.pins.load() != 0, r.merging, r.flushing.load(),
-                        r.tombstones.load() > 0, !r.checkpoints.empty()});
+    s.rounds.push_back({r.number, r.share, r.sealed_ns, r.pins.load() != 0, r.merge.under_way,
+                        r.flushing.load(), r.tombstones.load() > 0, !r.checkpoints.empty()});
   }
   s.others_are_written = first != sealed.rbegin();
   s.history = input.history;
@@ -289,7 +289,7 @@ RoundGroup RoundSet::ClaimMerge(double* share) {
   };
   std::vector<MergeCandidate> candidates;
   for (const auto& r : view_->sealed) {
-    const bool busy = r->pins.load() != 0 || r->flushing.load() || r->merging || r->merged_in_vain ||
+    const bool busy = r->pins.load() != 0 || r->flushing.load() || r->merge.under_way || r->merge.in_vain ||
                       !r->checkpoints.empty();
     candidates.push_back({r->share, busy ? 0 : left_of(*r), busy, r->merged});
     if (busy) break;
@@ -297,7 +297,7 @@ RoundGroup RoundSet::ClaimMerge(double* share) {
   const MergeChoice choice = RoundsToMerge(candidates, context_->options.max_rounds, RoomLocked());
   const auto end = view_->sealed.begin() + static_cast<ptrdiff_t>(choice.rounds);
   claimed.assign(std::make_reverse_iterator(end), view_->sealed.rend());
-  for (const auto& round : claimed) round->merging = true;
+  for (const auto& round : claimed) round->merge.under_way = true;
   *share = merging_share_ = kMergeSlack * choice.left_share;
   return claimed;
 }
@@ -305,9 +305,9 @@ RoundGroup RoundSet::ClaimMerge(double* share) {
 bool RoundSet::PublishMerged(const RoundGroup& rounds, std::shared_ptr<Round> merged) {
   MutexLock lock(&mu_);
   merging_share_ = 0;
-  for (const auto& round : rounds) round->merging = false;
+  for (const auto& round : rounds) round->merge.under_way = false;
   if (merged == nullptr) {
-    rounds.back()->merged_in_vain = true;
+    rounds.back()->merge.in_vain = true;
     return false;
   }
   if (std::any_of(rounds.begin(), rounds.end(),

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/coding.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/write_batch.h"
 
@@ -203,6 +204,7 @@ WritePath::Place WritePath::TakePlace(Executor* on, const WriteOp& op, WriteDone
       return end(Outcome::kNotOwner);
     }
     if (!round->sealing.load(std::memory_order_seq_cst)) {
+      NOVA_FP_VOID("write.pinned");
       if (range_delete) range_deletes_begun_.fetch_add(1, std::memory_order_seq_cst);
       const SequenceNumber seq = points_->sequences().Take(count);
       if (range_delete) range_deletes_numbered_.fetch_add(1, std::memory_order_seq_cst);

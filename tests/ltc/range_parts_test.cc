@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/coding.h"
+#include "common/base/failpoint.h"
 
 namespace nova {
 namespace {
@@ -423,6 +424,27 @@ TEST(WritePathTest, K2WhatTheLogDidNotTakeIsNeverSeen) {
   EXPECT_EQ(parts.points.sequences().stable(), parts.points.sequences().last())
       << "numbers are given up (K4)";
   EXPECT_EQ(parts.view().active->pins.load(), 0) << "and pins (L6)";
+}
+
+TEST(WritePathTest, K3aAWriteWhoseRoundSealsBeforeItHasANumberGoesToTheSuccessor) {
+  RangeParts parts;
+  ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);
+  const SequenceNumber boundary = parts.points.sequences().last();
+  ASSERT_TRUE(ArmFailPoint("write.pinned", 1, [&] {
+                EXPECT_TRUE(parts.rounds.SealActive());
+                return OkStatus();
+              }).ok());
+  EXPECT_EQ(parts.Put("a", "2"), Outcome::kOk);
+  EXPECT_EQ(FailPointHits("write.pinned"), 2u) << "it has taken another number";
+  DisarmFailPoints();
+  const RangeView& view = parts.view();
+  ASSERT_EQ(view.sealed.size(), 1u);
+  EXPECT_EQ(view.sealed[0]->boundary, boundary);
+  EXPECT_EQ(view.sealed[0]->entries(), 1u) << "a number above the boundary is in a younger round";
+  EXPECT_EQ(view.active->entries(), 1u);
+  EXPECT_EQ(parts.points.sequences().stable(), parts.points.sequences().last())
+      << "the number that was given up is finished";
+  EXPECT_EQ(parts.Get("a"), "2");
 }
 
 TEST(WritePathTest, AFencedLogEndsTheRangeAndLeavesTheWriteUnknown) {
