@@ -197,21 +197,24 @@ struct Rig {
   uint64_t Changes(const std::string& cause) {
     return metrics.counter("nova_logc_group_changes_total{cause=\"" + cause + "\"}")->value();
   }
-  // The StoC does nothing for so long.
-  void Stall(size_t stoc, Nanos ns) {
+  // The StoC does nothing for so long, or until `sooner` if that is given.
+  void Stall(size_t stoc, Nanos ns, const Notification* sooner = nullptr) {
+    const auto stand_still = [ns, sooner] {
+      sooner != nullptr ? (void)sooner->WaitUntil(Now() + ns) : SleepFor(ns);
+    };
     if (const auto network = world->network()) {
       network->Pause(stocs[stoc]->info().name);
-      stalls.push_back(std::make_unique<Thread>("stall", [this, network, stoc, ns] {
-        SleepFor(ns);
+      stalls.push_back(std::make_unique<Thread>("stall", [this, network, stoc, stand_still] {
+        stand_still();
         network->Resume(stocs[stoc]->info().name);
       }));
       return;
     }
     const auto still = std::make_shared<std::atomic<size_t>>(0);
     for (auto& x : stocs[stoc]->xchgs) {
-      x->Submit([ns, still] {
+      x->Submit([stand_still, still] {
         ++*still;
-        SleepFor(ns);
+        stand_still();
       });
     }
     while (still->load() < stocs[stoc]->xchgs.size()) SleepFor(kMillisecond);
@@ -401,13 +404,16 @@ TEST_P(LogClientTest, L4AGroupChangeWithStagingMemoryFullLosesNoRecord) {
   Run([&](FabricWorld* world) {
     LogOptions options;
     options.staging_bytes = 1 << 20;
+    Notification changed;  // what stood still goes on
     Rig rig(world, GetParam().media, options);
     ExpectAllOk(rig.Append(1, 10));
-    rig.Stall(0, 3 * kSecond * world->patience());
+    rig.Stall(0, 3 * kSecond * world->patience(), &changed);
     bool was_full = false;
     const size_t nearly_all = options.staging_bytes - (100 << 10);
-    ExpectAllOk(rig.Append(11, 12'000, 1,
-                           [&](uint64_t) { was_full |= rig.log->bytes_in_flight() * 10 > nearly_all * 8; }));
+    ExpectAllOk(rig.Append(11, 12'000, 1, [&](uint64_t) {
+      was_full |= rig.log->bytes_in_flight() * 10 > nearly_all * 8;
+      if (rig.Record().log_groups.size() >= 2) changed.Notify();
+    }));
     EXPECT_TRUE(was_full);
     EXPECT_GE(rig.Record().log_groups.size(), 2u);
     EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)), Range(1, 12'010));
