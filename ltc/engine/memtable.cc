@@ -8,76 +8,37 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/sstable/key_pieces.h"
 
 namespace nova {
-namespace {
-
-constexpr size_t kNodesAhead = 8;  // sorted keys that are fetched ahead
-
-}  // namespace
-
-// One version of a key. In the arena: this struct, the value.
-struct MemTable::Entry {
-  uint64_t trailer;
-  std::atomic<Entry*> older;
-  Node* node;  // of the key; not in the table yet if brings_node
-  uint32_t value_size;
-  bool brings_node;  // its first version, as far as Prepare saw
-
-  SequenceNumber sequence() const { return trailer >> 8; }
-  std::string_view value() const { return {reinterpret_cast<const char*>(this + 1), value_size}; }
-};
-
-// One key. In the arena: this struct, the stored key up to a multiple of 8 bytes, `height` links.
-struct MemTable::Node {
-  std::atomic<Entry*> newest;
-  std::atomic<Node*> next_in_bucket;
-  Node* older_in_chain;
-  uint32_t key_size;
-  uint16_t height;
-  std::atomic<bool> chained;
-  uint64_t hash;
-
-  const char* bytes() const { return reinterpret_cast<const char*>(this + 1); }
-  std::string_view key() const { return {bytes(), key_size}; }
-  std::atomic<Node*>& next(int level) const {
-    const size_t links = (key_size + size_t{7}) & ~size_t{7};
-    return reinterpret_cast<std::atomic<Node*>*>(const_cast<char*>(bytes()) + links)[level];
-  }
-  static size_t Bytes(size_t key_size, int height) {
-    return sizeof(Node) + ((key_size + 7) & ~size_t{7}) + sizeof(void*) * static_cast<size_t>(height);
-  }
-};
-
 MemTable::MemTable(MemTableId id, ArenaPool* pool, size_t expected_bytes, bool scanned)
     : id_(id),
+      pool_(pool),
       arena_(pool),
       // A bucket for each half kilobyte: entries of 1 KB leave half of them empty, of 100 B make chains of
       // two or three.
       bucket_mask_(std::bit_ceil(std::clamp(expected_bytes / 512, size_t{256}, kPieceBuckets << 10)) - 1),
       pieces_(NewBuckets()),
-      head_(NewNode({}, 0, kMaxHeight)),
+      order_(std::make_shared<KeyOrder>(NewHead())),
+      latest_order_(order_.get()),
+      list_(&order_->list),
       overhead_(arena_.bytes_used()),
-      listed_until_(scanned ? kListedAfterScan : 0) {
-  static_assert(sizeof(Entry) == 32 && sizeof(Node) == 40);
-}
+      listed_until_(scanned ? kListedAfterScan : 0) {}
 
 MemTable::~MemTable() = default;
 
-std::vector<std::atomic<MemTable::Node*>*> MemTable::NewBuckets() {
-  std::vector<std::atomic<Node*>*> pieces;
+std::vector<std::atomic<KeyNode*>*> MemTable::NewBuckets() {
+  std::vector<std::atomic<KeyNode*>*> pieces;
   const size_t bytes = std::min(bucket_mask_ + 1, kPieceBuckets) * sizeof(void*);
   for (size_t done = 0; done <= bucket_mask_; done += kPieceBuckets) {
     char* piece = bytes == ArenaPool::kChunkBytes ? arena_.AllocateChunk() : arena_.Allocate(bytes);
     std::memset(piece, 0, bytes);
-    pieces.push_back(reinterpret_cast<std::atomic<Node*>*>(piece));
+    pieces.push_back(reinterpret_cast<std::atomic<KeyNode*>*>(piece));
   }
   return pieces;
 }
 
-MemTable::Node* MemTable::NewNode(std::string_view stored_key, uint64_t hash, int height) {
-  auto* node = new (arena_.Allocate(Node::Bytes(stored_key.size(), height))) Node;
+KeyNode* MemTable::NewNode(std::string_view stored_key, uint64_t hash, int height) {
+  auto* node = new (arena_.Allocate(KeyNode::Bytes(stored_key.size(), height))) KeyNode;
   node->newest.store(nullptr, std::memory_order_relaxed);
   node->next_in_bucket.store(nullptr, std::memory_order_relaxed);
   node->key_size = static_cast<uint32_t>(stored_key.size());
@@ -86,9 +47,11 @@ MemTable::Node* MemTable::NewNode(std::string_view stored_key, uint64_t hash, in
   node->hash = hash;
   if (!stored_key.empty())
     std::memcpy(const_cast<char*>(node->bytes()), stored_key.data(), stored_key.size());
-  for (int i = 0; i < height; ++i) new (&node->next(i)) std::atomic<Node*>(nullptr);
+  for (int i = 0; i < height; ++i) new (&node->next(i)) std::atomic<KeyNode*>(nullptr);
   return node;
 }
+
+KeyNode* MemTable::NewHead() { return NewNode({}, 0, KeyNode::kMaxHeight); }
 
 // As good as random, and the same in every run: heights count into the bytes used, which decide when the
 // table is full. The id makes a key's height another one in the next table.
@@ -96,16 +59,16 @@ int MemTable::HeightOf(uint64_t hash) const {
   uint64_t bits = (hash ^ id_.value() * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
   bits ^= bits >> 32;
   int height = 1;
-  while (height < kMaxHeight && (bits & 3) == 0) {
+  while (height < KeyNode::kMaxHeight && (bits & 3) == 0) {
     ++height;
     bits >>= 2;
   }
   return height;
 }
 
-MemTable::Entry* MemTable::Prepare(std::string_view stored_key, SequenceNumber seq, ValueType type,
-                                   std::string_view value) {
-  auto* entry = new (arena_.Allocate(sizeof(Entry) + value.size())) Entry;
+KeyVersion* MemTable::Prepare(std::string_view stored_key, SequenceNumber seq, ValueType type,
+                              std::string_view value) {
+  auto* entry = new (arena_.Allocate(sizeof(KeyVersion) + value.size())) KeyVersion;
   entry->trailer = PackTrailer(seq, type);
   entry->older.store(nullptr, std::memory_order_relaxed);
   entry->value_size = static_cast<uint32_t>(value.size());
@@ -120,19 +83,19 @@ MemTable::Entry* MemTable::Prepare(std::string_view stored_key, SequenceNumber s
   return entry;
 }
 
-void MemTable::Abandon(Entry* entry) {
-  Node* const node = entry->node;
+void MemTable::Abandon(KeyVersion* entry) {
+  KeyNode* const node = entry->node;
   if (entry->brings_node)
-    arena_.GiveBack(reinterpret_cast<char*>(node), Node::Bytes(node->key_size, node->height));
-  arena_.GiveBack(reinterpret_cast<char*>(entry), sizeof(Entry) + entry->value_size);
+    arena_.GiveBack(reinterpret_cast<char*>(node), KeyNode::Bytes(node->key_size, node->height));
+  arena_.GiveBack(reinterpret_cast<char*>(entry), sizeof(KeyVersion) + entry->value_size);
 }
 
-std::string_view MemTable::KeyOf(const Entry* entry) { return entry->node->key(); }
+std::string_view MemTable::KeyOf(const KeyVersion* entry) { return entry->node->key(); }
 
-void MemTable::Link(Entry* entry) {
+void MemTable::Link(KeyVersion* entry) {
   const uint64_t before = entries_.fetch_add(1, std::memory_order_relaxed);
   if (entry->brings_node) {
-    Node* other = InsertInBucket(entry->node);
+    KeyNode* other = InsertInBucket(entry->node);
     if (other == nullptr) {
       keys_.fetch_add(1, std::memory_order_relaxed);
       Chain(entry->node);
@@ -141,8 +104,8 @@ void MemTable::Link(Entry* entry) {
     }
     entry->node = other;  // another writer brought the key meanwhile
   }
-  for (std::atomic<Entry*>* at = &entry->node->newest;;) {
-    Entry* next = at->load(std::memory_order_acquire);
+  for (std::atomic<KeyVersion*>* at = &entry->node->newest;;) {
+    KeyVersion* next = at->load(std::memory_order_acquire);
     if (next != nullptr && next->trailer > entry->trailer) {
       at = &next->older;
       continue;
@@ -157,26 +120,26 @@ void MemTable::Link(Entry* entry) {
   }
 }
 
-std::atomic<MemTable::Node*>* MemTable::BucketOf(uint64_t hash) const {
+std::atomic<KeyNode*>* MemTable::BucketOf(uint64_t hash) const {
   const uint64_t bucket = hash & bucket_mask_;
   return &pieces_[bucket / kPieceBuckets][bucket % kPieceBuckets];
 }
 
 void MemTable::PrefetchGet(uint64_t hash) const { __builtin_prefetch(BucketOf(hash)); }
 
-MemTable::Node* MemTable::FindInBucket(std::string_view stored_key, uint64_t hash) const {
-  for (Node* n = BucketOf(hash)->load(std::memory_order_acquire); n != nullptr;
+KeyNode* MemTable::FindInBucket(std::string_view stored_key, uint64_t hash) const {
+  for (KeyNode* n = BucketOf(hash)->load(std::memory_order_acquire); n != nullptr;
        n = n->next_in_bucket.load(std::memory_order_relaxed)) {
     if (n->hash == hash && n->key() == stored_key) return n;
   }
   return nullptr;
 }
 
-MemTable::Node* MemTable::InsertInBucket(Node* node) {
-  std::atomic<Node*>* const bucket = BucketOf(node->hash);
-  Node* seen = nullptr;  // it and all behind it are other keys
-  for (Node* first = bucket->load(std::memory_order_acquire);;) {
-    for (Node* n = first; n != seen; n = n->next_in_bucket.load(std::memory_order_relaxed)) {
+KeyNode* MemTable::InsertInBucket(KeyNode* node) {
+  std::atomic<KeyNode*>* const bucket = BucketOf(node->hash);
+  KeyNode* seen = nullptr;  // it and all behind it are other keys
+  for (KeyNode* first = bucket->load(std::memory_order_acquire);;) {
+    for (KeyNode* n = first; n != seen; n = n->next_in_bucket.load(std::memory_order_relaxed)) {
       if (n->hash == node->hash && n->key() == node->key()) return n;
     }
     seen = first;
@@ -188,8 +151,8 @@ MemTable::Node* MemTable::InsertInBucket(Node* node) {
 
 // --- order
 
-void MemTable::Chain(Node* node) {
-  Node* youngest = youngest_.load(std::memory_order_relaxed);
+void MemTable::Chain(KeyNode* node) {
+  KeyNode* youngest = youngest_.load(std::memory_order_relaxed);
   do {
     node->older_in_chain = youngest;
   } while (
@@ -197,170 +160,41 @@ void MemTable::Chain(Node* node) {
   node->chained.store(true, std::memory_order_release);
 }
 
-// Eight bytes of the key tell most keys apart without a look at the key; they begin where keys begin to
-// differ.
-struct MemTable::SortKey {
-  uint64_t prefix;
-  Node* node;
+std::shared_ptr<const KeyOrder> MemTable::Order() const {
+  MutexLock lock(&order_mu_);
+  return order_;
+}
 
-  bool operator<(const SortKey& other) const {
-    return prefix != other.prefix ? prefix < other.prefix : node->key() < other.node->key();
-  }
-};
-
-std::vector<MemTable::SortKey> MemTable::SortedChain(Node* from, const Node* until) {
-  std::vector<SortKey> keys;
-  size_t same = from == until ? 0 : from->key_size;
-  for (Node* n = from; n != until; n = n->older_in_chain) {
-    same = std::min(same, CommonPrefix(from->key(), n->key()));
-    keys.push_back({0, n});
-  }
-  for (size_t i = 0; i < keys.size(); ++i) {
-    if (i + kNodesAhead < keys.size()) __builtin_prefetch(keys[i + kNodesAhead].node);
-    SortKey& k = keys[i];
-    const std::string_view rest = k.node->key().substr(same, sizeof(k.prefix));
-    std::memcpy(&k.prefix, rest.data(), rest.size());
-    k.prefix = __builtin_bswap64(k.prefix);
-  }
-  std::sort(keys.begin(), keys.end());
-  return keys;
+void MemTable::Sort() {
+  KeyNode* const youngest = youngest_.load(std::memory_order_acquire);
+  auto order = std::make_shared<KeyOrder>(NewHead(), youngest, keys(), pool_);
+  list_ = &order->list;
+  sorted_ = order->sorted.size();
+  ordered_.store(youngest, std::memory_order_relaxed);
+  MutexLock lock(&order_mu_);
+  latest_order_.store(order.get(), std::memory_order_release);
+  order_ = std::move(order);
 }
 
 void MemTable::List() {
-  if (youngest_.load(std::memory_order_acquire) == ordered_.load(std::memory_order_acquire)) return;
-  MutexLock lock(&list_mu_);
-  Node* const from = youngest_.load(std::memory_order_acquire);
-  std::array<Node*, kMaxHeight> before;
-  before.fill(head_);
-  const std::vector<SortKey> keys = SortedChain(from, ordered_.load(std::memory_order_relaxed));
-  for (size_t i = 0; i < keys.size(); ++i) {
-    if (i + kNodesAhead < keys.size()) {
-      const auto* ahead = reinterpret_cast<const char*>(keys[i + kNodesAhead].node);
-      __builtin_prefetch(ahead);
-      __builtin_prefetch(ahead + 64);
-    }
-    InsertInList(keys[i].node, &before);
-  }
-  listed_ += keys.size();
-  IndexList();
-  ordered_.store(from, std::memory_order_release);
+  KeyNode* const youngest = youngest_.load(std::memory_order_acquire);
+  list_->InsertAll(SortedKeys(youngest, ordered_.load(std::memory_order_relaxed), kListEvery, nullptr));
+  ordered_.store(youngest, std::memory_order_release);
 }
 
 void MemTable::ListByWriter() {
   if (writer_lists_.exchange(true, std::memory_order_acquire)) return;
-  List();
+  {
+    MutexLock lock(&list_mu_);
+    List();
+  }
   writer_lists_.store(false, std::memory_order_release);
 }
 
-// A quarter of the keys is on the second level. Their pieces lie side by side and stay in the processor's
-// cache, where the nodes of a list never are.
-struct MemTable::SeekIndex {
-  KeyPieces pieces;
-  std::vector<Node*> nodes;
-
-  // Counts the nodes before the key; they are the first ones.
-  size_t CountBefore(std::string_view stored_key) const {
-    auto [lo, hi] = pieces.Find(stored_key);
-    const auto end = std::partition_point(nodes.begin() + static_cast<ptrdiff_t>(lo),
-                                          nodes.begin() + static_cast<ptrdiff_t>(hi),
-                                          [&](const Node* n) { return n->key() < stored_key; });
-    return static_cast<size_t>(end - nodes.begin());
-  }
-};
-
-struct MemTable::SearchStart {
-  Node* from = nullptr;         // head_, or a node before the key
-  int level = 0;                // where the search begins
-  const Node* until = nullptr;  // a node that is known not to be before the key; null: none is known
-};
-
-void MemTable::IndexList() {
-  constexpr uint64_t kLeast = 1024;  // keys, that are worth it
-  if (listed_ < std::max(kLeast, 2 * indexed_)) return;
-  auto index = std::make_unique<SeekIndex>();
-  for (Node* n = head_->next(1).load(std::memory_order_relaxed); n != nullptr;
-       n = n->next(1).load(std::memory_order_relaxed)) {
-    index->nodes.push_back(n);
-  }
-  index->pieces.Build(index->nodes.size(), [&](size_t i) { return index->nodes[i]->key(); });
-  seek_index_.store(index.get(), std::memory_order_release);
-  seek_indexes_.push_back(std::move(index));
-  indexed_ = listed_;
-}
-
-bool MemTable::IsBefore(const Node* node, std::string_view stored_key) {
-  return node != nullptr && node->key() < stored_key;
-}
-
-// `before`: on each level the last node at or before the key that was inserted last, which is smaller.
-void MemTable::InsertInList(Node* node, std::array<Node*, kMaxHeight>* before) {
-  const std::string_view key = node->key();
-  Node* from = nullptr;
-  for (int level = height_.load(std::memory_order_relaxed) - 1; level >= 0; --level) {
-    // Where a level above moved on, it is past what the levels below remember.
-    Node* n = from != nullptr ? from : (*before)[level];
-    for (Node* next; IsBefore(next = n->next(level).load(std::memory_order_relaxed), key);) from = n = next;
-    (*before)[level] = n;
-  }
-  if (node->height > height_.load(std::memory_order_relaxed))
-    height_.store(node->height, std::memory_order_relaxed);
-  for (int level = 0; level < node->height; ++level) {
-    node->next(level).store((*before)[level]->next(level).load(std::memory_order_relaxed),
-                            std::memory_order_relaxed);
-    (*before)[level]->next(level).store(node, std::memory_order_release);
-    (*before)[level] = node;
-  }
-}
-
-MemTable::SearchStart MemTable::StartOf(std::string_view stored_key) const {
-  SearchStart start{head_, height_.load(std::memory_order_relaxed) - 1};
-  const SeekIndex* const index = seek_index_.load(std::memory_order_acquire);
-  if (index == nullptr) return start;
-  const size_t before = index->CountBefore(stored_key);
-  if (before < index->nodes.size()) start.until = index->nodes[before];
-  if (before == 0) return start;
-  start.from = index->nodes[before - 1];
-  start.level = 1;  // there is about one key more on it for each one that the index knows
-  return start;
-}
-
-// Each node is a cache miss, so `until` is told by its address.
-MemTable::Node* MemTable::FindBefore(std::string_view stored_key, const SearchStart& start) const {
-  Node* n = start.from;
-  for (int level = start.level; level >= 0; --level) {
-    for (;;) {
-      Node* const next = n->next(level).load(std::memory_order_acquire);
-      if (next == start.until || !IsBefore(next, stored_key)) break;
-      n = next;
-    }
-  }
-  return n;
-}
-
-MemTable::Node* MemTable::FindGreaterOrEqual(std::string_view stored_key, const SearchStart& start) const {
-  Node* n = FindBefore(stored_key, start)->next(0).load(std::memory_order_acquire);
-  // one that was listed meanwhile
-  while (n != start.until && IsBefore(n, stored_key)) n = n->next(0).load(std::memory_order_acquire);
-  return n;
-}
-
-const MemTable::Node* MemTable::FindLess(std::string_view stored_key) const {
-  const Node* before = FindBefore(stored_key, StartOf(stored_key));
-  return before == head_ ? nullptr : before;
-}
-
-const MemTable::Node* MemTable::FindLast() const {
-  const Node* last = head_;
-  for (int level = height_.load(std::memory_order_relaxed) - 1; level >= 0; --level) {
-    while (const Node* next = last->next(level).load(std::memory_order_acquire)) last = next;
-  }
-  return last == head_ ? nullptr : last;
-}
-
 bool MemTable::Get(std::string_view stored_key, uint64_t hash, SequenceNumber seq, Hit* hit) const {
-  const Node* n = FindInBucket(stored_key, hash);
+  const KeyNode* n = FindInBucket(stored_key, hash);
   if (n == nullptr) return false;
-  for (const Entry* e = n->newest.load(std::memory_order_acquire); e != nullptr;
+  for (const KeyVersion* e = n->newest.load(std::memory_order_acquire); e != nullptr;
        e = e->older.load(std::memory_order_acquire)) {
     if (e->sequence() > seq) continue;
     *hit = {e->sequence(), static_cast<ValueType>(e->trailer & 0xff), e->value()};
@@ -383,11 +217,11 @@ class MemTable::VersionIterator : public Base {
   Status status() const final { return OkStatus(); }
 
  protected:
-  void Compose(const Node* node) {
+  void Compose(const KeyNode* node) {
     key_.assign(node->key());
     key_.append(reinterpret_cast<const char*>(&entry_->trailer), kInternalTrailerBytes);
   }
-  const Entry* entry_ = nullptr;
+  const KeyVersion* entry_ = nullptr;
   std::string key_;  // the internal key at this position
 
  private:
@@ -397,54 +231,56 @@ class MemTable::VersionIterator : public Base {
 class MemTable::ScanIterator final : public VersionIterator<MomentIterator> {
  public:
   ScanIterator(MemTable* table, std::shared_ptr<const void> keep_alive, Direction direction)
-      : VersionIterator(std::move(keep_alive)), table_(table), backward_(direction == Direction::kBackward) {}
+      : VersionIterator(std::move(keep_alive)),
+        table_(table),
+        backward_(direction == Direction::kBackward),
+        order_(table->Order()),
+        place_(order_.get(), direction) {}
   void ReadAt(SequenceNumber seq) override {
     table_->PrepareScan();
+    if (order_.get() != table_->latest_order_.load(std::memory_order_acquire)) order_ = table_->Order();
+    place_.Use(order_.get());
     at_ = seq;
-    start_ = {};
     entry_ = nullptr;
   }
   void SeekToFirst() override {
-    GoTo(backward_ ? table_->FindLast() : table_->head_->next(0).load(std::memory_order_acquire));
+    place_.SeekToFirst();
+    SkipUnseen();
   }
   void PrepareSeek(std::string_view internal_key) override {
-    if (backward_) return;
-    start_ = table_->StartOf(StoredKeyOf(internal_key));
-    __builtin_prefetch(start_.from);
-    __builtin_prefetch(start_.from->bytes() + kNearBytes);
+    if (!backward_) place_.PrepareSeek(StoredKeyOf(internal_key));
   }
   void Seek(std::string_view internal_key) override {
     const std::string_view key = StoredKeyOf(internal_key);
-    if (backward_) return GoTo(table_->FindLess(key));
-    if (start_.from == nullptr) start_ = table_->StartOf(key);
-    GoTo(table_->FindGreaterOrEqual(key, std::exchange(start_, {})));
-    if (entry_ != nullptr && node_->key() == key && entry_->trailer > TrailerOf(internal_key)) Next();
+    place_.Seek(key);
+    SkipUnseen();
+    if (!backward_ && entry_ != nullptr && place_.node()->key() == key &&
+        entry_->trailer > TrailerOf(internal_key))
+      Next();
   }
-  void Next() override { GoTo(After(node_)); }
+  void Next() override {
+    place_.Next();
+    SkipUnseen();
+  }
 
  private:
-  const Node* After(const Node* node) const {
-    return backward_ ? table_->FindLess(node->key()) : node->next(0).load(std::memory_order_acquire);
-  }
-  // The first of `node` and those behind it with a version to show.
-  void GoTo(const Node* node) {
-    for (entry_ = nullptr; node != nullptr; node = After(node)) {
+  // Goes on to the first key with a version to show, unless this is one.
+  void SkipUnseen() {
+    const KeyNode* node = place_.node();
+    for (entry_ = nullptr; node != nullptr; place_.Next(), node = place_.node()) {
       entry_ = node->newest.load(std::memory_order_acquire);
       while (entry_ != nullptr && entry_->sequence() > at_)
         entry_ = entry_->older.load(std::memory_order_acquire);
       if (entry_ != nullptr) break;
     }
-    node_ = node;
     if (entry_ != nullptr) Compose(node);
   }
-
-  static constexpr size_t kNearBytes = 32;  // of a node's key: most keys and links end within 64 from there
 
   MemTable* const table_;
   const bool backward_;
   SequenceNumber at_ = 0;
-  SearchStart start_;  // of the Seek that follows; no `from`: not looked up
-  const Node* node_ = nullptr;
+  std::shared_ptr<const KeyOrder> order_;
+  KeyCursor place_;
 };
 
 void MemTable::PrepareScan() {
@@ -452,7 +288,9 @@ void MemTable::PrepareScan() {
   const uint64_t until = entries() + kListedAfterScan;
   if (listed_until_.load(std::memory_order_relaxed) < until - kListedAfterScan / 2)
     listed_until_.store(until, std::memory_order_relaxed);
-  List();
+  if (youngest_.load(std::memory_order_acquire) == ordered_.load(std::memory_order_acquire)) return;
+  MutexLock lock(&list_mu_);
+  keys() - sorted_ > std::max(kMostListed, sorted_) ? Sort() : List();
 }
 
 std::unique_ptr<MemTable::MomentIterator> MemTable::NewIteratorAt(SequenceNumber seq,
@@ -467,44 +305,47 @@ std::unique_ptr<MemTable::MomentIterator> MemTable::NewIteratorAt(SequenceNumber
 // where the cache expects it.
 class MemTable::FlushIterator final : public VersionIterator<Iterator> {
  public:
-  FlushIterator(std::vector<SortKey> keys, std::shared_ptr<const void> keep_alive)
-      : VersionIterator(std::move(keep_alive)), keys_(std::move(keys)) {}
+  FlushIterator(std::shared_ptr<const KeyOrder> order, std::shared_ptr<const void> keep_alive)
+      : VersionIterator(std::move(keep_alive)), order_(std::move(order)) {}
   void SeekToFirst() override { GoTo(0); }
   void Seek(std::string_view internal_key) override {
-    const auto before = [](const SortKey& k, std::string_view key) { return k.node->key() < key; };
-    const auto found = std::lower_bound(keys_.begin(), keys_.end(), StoredKeyOf(internal_key), before);
-    GoTo(static_cast<size_t>(found - keys_.begin()));
+    GoTo(keys().CountBefore(StoredKeyOf(internal_key)));
     while (entry_ != nullptr && CompareInternalKeys(key_, internal_key) < 0) Next();
   }
   void Next() override {
     entry_ = entry_->older.load(std::memory_order_acquire);
-    entry_ == nullptr ? GoTo(at_ + 1) : Compose(keys_[at_].node);
+    entry_ == nullptr ? GoTo(at_ + 1) : Compose(keys()[at_]);
   }
 
  private:
-  static constexpr size_t kValuesAhead = 4;
+  static constexpr size_t kNodesAhead = 8, kValuesAhead = 4;
 
+  const SortedKeys& keys() const { return order_->sorted; }
   void GoTo(size_t at) {
     at_ = at;
     entry_ = nullptr;
-    if (at + kNodesAhead < keys_.size()) __builtin_prefetch(keys_[at + kNodesAhead].node);
-    if (at + kValuesAhead < keys_.size()) {
-      const auto* next = reinterpret_cast<const char*>(
-          keys_[at + kValuesAhead].node->newest.load(std::memory_order_relaxed));
+    if (at + kNodesAhead < keys().size()) __builtin_prefetch(keys()[at + kNodesAhead]);
+    if (at + kValuesAhead < keys().size()) {
+      const auto* next =
+          reinterpret_cast<const char*>(keys()[at + kValuesAhead]->newest.load(std::memory_order_relaxed));
       for (size_t line = 0; line < 4; ++line) __builtin_prefetch(next + line * 64);
     }
-    if (at == keys_.size()) return;
-    entry_ = keys_[at].node->newest.load(std::memory_order_acquire);
-    Compose(keys_[at].node);
+    if (at == keys().size()) return;
+    entry_ = keys()[at]->newest.load(std::memory_order_acquire);
+    Compose(keys()[at]);
   }
 
-  const std::vector<SortKey> keys_;
+  const std::shared_ptr<const KeyOrder> order_;
   size_t at_ = 0;
 };
 
-std::unique_ptr<Iterator> MemTable::NewIterator(std::shared_ptr<const void> keep_alive) const {
-  return std::make_unique<FlushIterator>(SortedChain(youngest_.load(std::memory_order_acquire), nullptr),
-                                         std::move(keep_alive));
+std::unique_ptr<Iterator> MemTable::NewIterator(std::shared_ptr<const void> keep_alive) {
+  {
+    MutexLock lock(&list_mu_);
+    const bool whole = youngest_.load(std::memory_order_acquire) == ordered_.load(std::memory_order_relaxed);
+    if (!whole || !list_->empty()) Sort();
+  }
+  return std::make_unique<FlushIterator>(Order(), std::move(keep_alive));
 }
 
 }  // namespace nova

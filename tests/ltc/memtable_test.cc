@@ -133,6 +133,69 @@ TEST(MemTableTest, FlushesAndScansSortAlike) {
   }
 }
 
+// What all keys share is guessed from the youngest ones: here they share more than the others.
+TEST(MemTableTest, KeysThatShareLessThanTheYoungestOnesAreSortedToo) {
+  ArenaPool pool(1 << 20);
+  const auto t = std::make_shared<MemTable>(MemTableId(1), &pool);
+  std::set<std::string> model;
+  Random random(1);
+  for (SequenceNumber s = 1; s <= 3000; ++s) {
+    const std::string key = StrCat(s < 2000 ? "a" : "abcdefghijkl", random.Uniform(1'000'000));
+    t->Link(t->Prepare(key, s, ValueType::kPut, "v"));
+    model.insert(key);
+  }
+  const auto scan = t->NewIteratorAt(kMaxSequenceNumber, t);
+  scan->SeekToFirst();
+  for (const std::string& key : model) {
+    ASSERT_TRUE(scan->Valid());
+    ASSERT_EQ(StoredKeyOf(scan->key()), key);
+    scan->Next();
+  }
+  for (const char* key : {"", "a", "ab", "abcdefghijkl5", "abcdefghijklm", "b"}) {
+    scan->Seek(MakeSeekKey(key));
+    const auto at = model.lower_bound(key);
+    ASSERT_EQ(scan->Valid(), at != model.end()) << key;
+    if (scan->Valid()) {
+      EXPECT_EQ(StoredKeyOf(scan->key()), *at);
+    }
+  }
+}
+
+// The array is in the pool's account, once, until the table and the iterators over it are gone.
+TEST(MemTableTest, AllKeysAreSortedOnceForScansMergesAndFlushes) {
+  constexpr uint64_t kKeys = 5000, kBytesOfAKey = 16;
+  ArenaPool pool(16 << 20);
+  auto t = std::make_shared<MemTable>(MemTableId(1), &pool);
+  SequenceNumber last = 0;
+  const auto write = [&](uint64_t n) {
+    for (; n > 0; --n) {
+      ++last;
+      t->Link(t->Prepare(StrCat("key", last * 7919 % 100'000), last, ValueType::kPut, "v"));
+    }
+  };
+  write(kKeys);
+  size_t before = pool.bytes_used();
+  auto flush = t->NewIterator(t);
+  EXPECT_EQ(pool.bytes_used(), before + kBytesOfAKey * kKeys);
+  auto merge = t->NewIterator(t);
+  auto scan = t->NewIteratorAt(kMaxSequenceNumber, t);
+  EXPECT_EQ(pool.bytes_used(), before + kBytesOfAKey * kKeys) << "sorted again";
+  write(100);
+  scan->ReadAt(kMaxSequenceNumber);
+  EXPECT_LE(pool.bytes_used(), before + kBytesOfAKey * kKeys + ArenaPool::kChunkBytes) << "a few are listed";
+  before = pool.bytes_used();
+  merge = t->NewIterator(t);
+  EXPECT_GT(pool.bytes_used(), before) << "all are sorted, the few too";
+  flush = nullptr;
+  scan = nullptr;
+  scan = t->NewIteratorAt(kMaxSequenceNumber, t);
+  EXPECT_EQ(pool.bytes_used(), before + kBytesOfAKey * 100) << "an array that nobody reads was kept";
+  scan = nullptr;
+  merge = nullptr;
+  t = nullptr;
+  EXPECT_EQ(pool.bytes_used(), 0u);
+}
+
 // Seeks, either way, while the list grows far beyond what its seek index last knew, and with pieces of eight
 // bytes that tell all keys apart, some, or none.
 TEST(MemTableTest, SeeksFindTheirPlaceHoweverOldTheSeekIndexIs) {
@@ -147,7 +210,7 @@ TEST(MemTableTest, SeeksFindTheirPlaceHoweverOldTheSeekIndexIs) {
       const std::string digits = std::to_string(100'000 + random.Uniform(60'000));
       return StrCat("k", digits.substr(0, 3), std::string(behind, 'm'), digits.substr(3));
     };
-    for (const size_t more : {10, 1'500, 300, 1'600, 9'000, 200}) {
+    for (const size_t more : {10, 1'500, 300, 1'600, 9'000, 200, 3'000, 2'000}) {
       for (size_t i = 0; i < more; ++i) {
         const std::string key = some_key();
         t->Link(t->Prepare(key, ++s, ValueType::kPut, "v"));
