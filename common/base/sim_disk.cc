@@ -119,7 +119,11 @@ class SimDisk::Rep::File : public DiskFile {
     medium_->Delay();
     MutexLock lock(&medium_->mu);
     NOVA_RETURN_IF_ERROR(medium_->Alive(generation_, path_));
-    inode_->durable = inode_->bytes;
+    // The two differ in what was written since. A journal of megabytes is synced after each few records.
+    std::string& durable = inode_->durable;
+    durable.resize(inode_->bytes.size());
+    for (const UnsyncedWrite& write : inode_->unsynced)
+      durable.replace(write.offset, write.data.size(), write.data);
     inode_->unsynced.clear();
     return OkStatus();
   }

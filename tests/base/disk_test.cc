@@ -296,6 +296,19 @@ TEST_F(SimDiskTest, BytesNotSyncedAreLost) {
   EXPECT_EQ(Get("f"), "durable");
 }
 
+TEST_F(SimDiskTest, SyncedIsWhatWasWrittenLastAtEachPlace) {
+  Put("f", "aaaaaaaaaa", true);
+  ASSERT_TRUE(disk_->SyncDirectory("").ok());
+  Crash();  // the second sync adds to what a crash has left
+  const auto file = *disk_->Open("f", true);
+  for (const auto& [at, bytes] : {std::pair(2, "bbbb"), {4, "cccc"}, {12, "dd"}, {3, "e"}})
+    ASSERT_TRUE(file->Write(static_cast<uint64_t>(at), bytes).ok());
+  ASSERT_TRUE(file->Sync().ok());
+  ASSERT_TRUE(file->Write(0, "lost").ok());
+  Crash();
+  EXPECT_EQ(Get("f"), std::string("aabeccccaa\0\0dd", 14));
+}
+
 TEST_F(SimDiskTest, NamesNotSyncedAreLost) {  // S4
   Put("f", "synced, but not its name", true);
   Crash();
