@@ -20,6 +20,8 @@
 //
 // Thread safety: Start, StartOn, Current, WantRefresh, NewOp, the checks, TakeSnapshot and DropParts from any
 //   thread. Try, RetryLater, Finish and all else that takes an Op or a lane runs on the lane's thread.
+// Locks: the configuration's (ClientRep::mu), a leaf. ClientLink's is held while a snapshot's parts are
+//   dropped, which only submits, and while a client that ends is taken off it: a snapshot may outlive that.
 // Ownership: closures own their state. The client waits for the operations under way before the lanes
 //   stop.
 // Errors: one Result for each operation, through Op::end.

@@ -4,6 +4,7 @@
 //
 // Thread safety: all; both wait for the store. Marks are set one after another, so that two that are allowed
 //                each by itself do not leave too few StoCs together.
+// Locks:         that of marks, held while the store is asked; under it ClusterMirror's, then Election's.
 // Ownership:     the parts outlive it.
 // Errors:        NotLeadingError (leader_channel.h); NotFound: there is no such node; Unavailable: the node
 //                is unknown for a moment only, or the store does not answer; FailedPrecondition: drain.h.

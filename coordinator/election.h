@@ -6,6 +6,7 @@
 //
 // Thread safety: all; Campaign, ProveAuthority, LowerLongestLease and Vacate wait for the store, and are
 //                coord.main's.
+// Locks:         its own, a leaf, never held while the store is asked.
 // Ownership:     holds the store of its latest term until DropStore.
 // Errors:        of Campaign: AlreadyExists: another one leads; Aborted: campaign again; else the store's. Of
 //                CheckLeading: NotLeadingError (leader_channel.h).

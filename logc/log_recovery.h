@@ -42,6 +42,7 @@ namespace nova {
 // it or not.
 //
 // Thread safety: all.   Ownership: shared by the requests under way; the StocClient outlives its xchgs.
+// Locks: its own, held while `enough` is asked, which takes none.
 class RangeFences : public std::enable_shared_from_this<RangeFences> {
  public:
   static constexpr Nanos kStragglers = kSecond;          // from Start: so long the silent are waited for

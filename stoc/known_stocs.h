@@ -2,6 +2,7 @@
 // address of every other; and what each exchange thread knows of those it talks to.
 //
 // Thread safety: all; FindTarget and FindPeer OnXchg (of `xchg`).
+// Locks:         its own; under it a thread's Xchg is asked for a peer, which takes none.
 // Ownership:     the xchgs outlive it, and own the peers.
 // Errors:        null, nullopt: not known.
 #pragma once

@@ -17,6 +17,7 @@
 // the half: torn, it was not acknowledged.
 //
 // Thread safety: Append: one thread at a time; the rest any.
+// Locks:         its own, a leaf, not held while the disk is asked or a log is synced.
 // Ownership:     the disk outlives it.
 // Errors:        of Append: nothing may be taken for durable; ResourceExhausted: no room, later ones may do;
 //                else the journal takes no more in this process (bad file, S1), and is not used again before
@@ -76,27 +77,32 @@ class LogJournal {
     bool clean = true;    // may be begun anew
   };
 
+  // Goes on in the other half, once that is clean: waits for the cleaner. The name of a new file is synced
+  // here, its header with its first records.
   Status Begin();
+  // Sees to it that `size` bytes fit into the half, and that its file is as long: writes zeros ahead.
   Status MakeRoom(size_t size);
+  // The body of thread stoc.journal.0: syncs the logs of a half that is full. Where one cannot be synced the
+  // half is kept as it is, for it alone has what that log's own file lacks.
   void Clean();
 
   Disk* const disk_;
   const LogJournalOptions options_;
   const std::function<Status(const Uuid&)> sync_;
-  std::atomic<bool> broken_{false};
+  std::atomic<bool> broken_{false};  // takes no more in this process
 
   // Of the half that is being filled; the appender's.
-  std::unique_ptr<DiskFile> file_;
-  Uuid uuid_;
-  uint64_t end_ = 0;
-  uint64_t allocated_ = 0;
-  std::string buffer_;
+  std::unique_ptr<DiskFile> file_;  // null before the first Append
+  Uuid uuid_;                       // of this use of the half
+  uint64_t end_ = 0;                // of its records
+  uint64_t allocated_ = 0;          // of its file, zeros included
+  std::string buffer_;              // of the records of one Append
 
   Mutex mu_;
-  CondVar changed_;
+  CondVar changed_;  // signalled when a half is full, or clean, and by the destructor; with mu_
   std::array<Half, 2> halves_ ABSL_GUARDED_BY(mu_);
-  size_t filling_ ABSL_GUARDED_BY(mu_) = 1;  // valid once file_ is there
-  std::optional<size_t> to_clean_ ABSL_GUARDED_BY(mu_);
+  size_t filling_ ABSL_GUARDED_BY(mu_) = 1;              // valid once file_ is there
+  std::optional<size_t> to_clean_ ABSL_GUARDED_BY(mu_);  // the half that is full
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::unique_ptr<Thread> cleaner_;
 };

@@ -5,6 +5,7 @@
 // FENCE waits.
 //
 // Thread safety: all; `done` runs on the writer's thread, once.
+// Locks:         its own, a leaf, not held while a batch is written.
 // Ownership:     LogFiles and FenceTable outlive it; bytes are copied.
 // Errors:        false: too much is queued. Outcomes: kNotOwner: fenced; kUnavailable: the log is not open
 //                here; kNoSpace; kCorruption: the disk failed, and the log is a bad file (S1).

@@ -10,6 +10,8 @@
 // another's (salt, L1; H5). Epochs are the caller's to check, before each call (fence_table.h).
 //
 // Thread safety: all. What takes or seals memory waits: on the control thread (ExposedMemory::Take).
+// Locks:         its own; under it ExposedMemory's, by pieces that go back. Seal lets go of it for each key
+//                that it revokes: a segment in that state stays in the list.
 // Ownership:     the ExposedMemory outlives it.
 // Errors:        kBusy: out of log memory (docs/testing.md, row 27); kInvalidArgument: a segment that is
 //                open already, of another session or size.

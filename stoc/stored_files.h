@@ -6,6 +6,7 @@
 // is not what was written; until the file is written anew.
 //
 // Thread safety: all; CreateAppended, Delete, FinishCreation and Load wait for the disk.
+// Locks:         of a log its sync_mu, of a file its append_mu, the list's, in this order.
 // Ownership:     the StoreDirectory outlives it. A StoredFile that was unlisted lives on with whoever has it.
 // Errors:        as FileStore.
 #pragma once

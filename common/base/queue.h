@@ -4,6 +4,7 @@
 //   consumer   while (auto item = queue.Pop()) handle it; ends once the queue is closed and empty
 //
 // Thread safety: all.
+// Locks: its own, a leaf.
 // Ownership: items left at destruction are destroyed.
 // Errors: false, nullopt: full or closed; see each method.
 #pragma once

@@ -13,6 +13,8 @@
 //   kParked    nobody; threads sleep in RunUntil     -
 //
 // Thread safety: Hold, TryTake, Submit and RunAt from any thread; the others by the holder.
+// Locks: a lane's, for its queue, timers and sleepers; let go of while a closure runs. Lanes have one for
+//   threads that wait for any of them.
 // Ownership: a lane outlives the closures submitted to it.
 // Errors: none; nothing that is submitted is refused.
 #pragma once

@@ -8,6 +8,8 @@
 // memtables lie in random order, so with small pages each access would miss the TLB too.
 //
 // Thread safety: ArenaPool: all. Arena: all from any threads at a time; the destructor alone.
+// Locks: an Arena's; under it the pool's, a leaf. `refill` is called under neither. New memory that the pool
+//   lacks is mapped under its lock, and touched without: other takers do not wait for page faults.
 // Ownership: memory of an Arena lives until the Arena does. The pool outlives its arenas.
 // Errors: none; memory that cannot be had ends the process.
 #pragma once

@@ -8,6 +8,7 @@
 // them are referenced. A file of a job below n that is not referenced by then never will be.
 //
 // Thread safety: all.
+// Locks: its own, a leaf.
 // Ownership: outlives its Jobs.
 // Errors: none.
 #pragma once

@@ -8,6 +8,8 @@
 // theirs, so it misses nothing that the job leaves out.
 //
 // Thread safety: all.
+// Locks: the list's, a leaf, held while Enter reads the number. The last holder of a handle takes it, under
+//   whatever that one holds.
 // Ownership: shared_ptr. A handle may outlive the range; the list holds none, and forgets one with its last
 //   handle, so that a range that nobody writes to does not collect those of its scans.
 // Errors: false: it has ended.

@@ -9,6 +9,7 @@
 // hide.
 //
 // Thread safety: Version is immutable; all methods of TableHandle from any thread.
+// Locks: a handle's, a leaf, not held while the garbage sink is called.
 // Ownership: a version holds its tables and those of its checkpoints. A table's files go to the GarbageSink
 //   once an acknowledged edit has left it in neither and its last reference is gone (edit first, M2).
 // Errors: of Apply.

@@ -5,6 +5,7 @@
 // of a second are a cause that lasts, and a waiting caller is better told.
 //
 // Thread safety: all.
+// Locks: its own, a leaf. While work succeeds nobody takes it.
 // Errors: none of its own.
 #pragma once
 

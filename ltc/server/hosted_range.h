@@ -26,6 +26,8 @@
 //
 // Thread safety: all methods but the constructor. Methods that return a Status wait for StoCs or the store;
 //   call them on open, release or control threads, never on an xchg thread.
+// Locks: the record's (RecordKeeper), and that of what Maintain has counted and audits have found. Both are
+//   leaves: nobody waits for a StoC or the store under them.
 // Ownership: the LTC's services outlive it. Work under way keeps the parts of it that it uses (StocBackend).
 // Errors: FailedPrecondition: the epoch is no longer ours. Unavailable: not now, try again. DataLoss: records
 //   that were acknowledged are missing in every copy that answers.

@@ -5,6 +5,7 @@
 // (ltc/engine/snapshot.h), and Sweep forgets them.
 //
 // Thread safety: all.
+// Locks: its own; under it a snapshot may be let go of, which takes its range's list's.
 // Ownership: shares the snapshots.
 // Bounds: max_per_range snapshots of each range.
 // Errors: 0, null, false: see each method.

@@ -1,6 +1,7 @@
 // TableChores: tables that housekeeping has to delete or to repair, as reads and versions tell of them.
 //
 // Thread safety: all; nothing waits.
+// Locks: its own, a leaf: tables are dropped under locks of ranges.
 // Ownership: none taken.
 // Errors: none.
 #pragma once
