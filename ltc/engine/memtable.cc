@@ -170,10 +170,13 @@ void MemTable::Sort() {
   auto order = std::make_shared<KeyOrder>(NewHead(), youngest, keys(), pool_);
   list_ = &order->list;
   sorted_ = order->sorted.size();
-  ordered_.store(youngest, std::memory_order_relaxed);
-  MutexLock lock(&order_mu_);
-  latest_order_.store(order.get(), std::memory_order_release);
-  order_ = std::move(order);
+  {
+    MutexLock lock(&order_mu_);
+    latest_order_.store(order.get(), std::memory_order_release);
+    order_ = std::move(order);
+  }
+  // Last: a scan that finds nothing left to order reads in the latest order, without a lock.
+  ordered_.store(youngest, std::memory_order_release);
 }
 
 void MemTable::List() {
