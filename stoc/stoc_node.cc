@@ -148,8 +148,9 @@ void StocNode::AddMetrics() {
                         [this] { return static_cast<double>(disk_.OldestNs()) / kSecond; });
   for (const auto& [op, time] :
        {std::pair{"read", &DiskReport::read_ns}, std::pair{"sync", &DiskReport::sync_ns}}) {
-    metrics_->AddCallback(StrCat("nova_stoc_disk_mean_seconds{op=\"", op, "\"}"),
-                          [this, time] { return static_cast<double>(disk_.Report().*time) / kSecond; });
+    metrics_->AddCallback(StrCat("nova_stoc_disk_mean_seconds{op=\"", op, "\"}"), [this, time = time] {
+      return static_cast<double>(disk_.Report().*time) / kSecond;
+    });
   }
   metrics_->AddCallback("nova_stoc_member", [this] { return member_.load() ? 1.0 : 0.0; });
   for (const auto& [use, memory] :

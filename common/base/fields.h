@@ -168,7 +168,7 @@ class FieldWriter {
   }
   template <typename... T>
   void Put(const std::tuple<T...>& list) {
-    std::apply([this](const auto&... fields) { (Put(fields), ...); }, list);
+    std::apply([this](const auto&... fields) { (this->Put(fields), ...); }, list);
   }
 
  private:
@@ -248,7 +248,7 @@ class FieldReader {
   }
   template <typename... T>
   bool GetAll(std::tuple<T...> list) {
-    return std::apply([this](auto&... fields) { return (Get(fields) && ...); }, list);
+    return std::apply([this](auto&... fields) { return (this->Get(fields) && ...); }, list);
   }
 
  private:
