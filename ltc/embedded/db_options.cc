@@ -48,6 +48,7 @@ RangeOptions DbOptions::DefaultRange() {
   range.memtable_size_bytes = 0;
   range.active_memtables = 1;
   range.max_rounds = 8;
+  range.log_share = 2;
   range.level0_slow_runs = 40;
   range.level0_stop_runs = 60;
   range.compaction.level0_runs_trigger = 16;

@@ -21,8 +21,9 @@ struct FlushHistory {
   double kept = 1;  // of the last flush: the part of its entries that its own rounds did not overwrite
   // Of the last flushes: the part of kept entries that younger rounds had overwritten (a running mean).
   double replaced = 0;
-  Nanos round_ns = 0;  // the last one's time for one full round
-  bool waits = false;  // flushes wait for one disk, most of the time
+  Nanos round_ns = 0;     // the last one's time for one full round
+  bool waits = false;     // flushes wait for disks, most of the time
+  bool one_disk = false;  // all tables lie on one disk
   // Flushes run one after another: side by side they would write versions that younger rounds overwrite if
   // they wait.
   bool one_at_a_time = false;
@@ -46,7 +47,7 @@ FlushHistory After(const FlushHistory& before, const FlushResult& flush);  // th
 // A sealed round, as the policy sees it.
 struct FlushCandidate {
   RoundNumber number = 0;       // number of the round (its first sequence number)
-  double share = 1;             // its memory, in full rounds
+  double share = 1;             // its memory or its logs, in full rounds
   Nanos sealed_ns = 0;          // when it was sealed
   bool pinned = false;          // a writer is still in it (pin, L6)
   bool merging = false;         // a merge reads it
@@ -80,8 +81,8 @@ size_t RoundsToFlush(const FlushSituation& s);
 
 // A sealed round, as RoundsToMerge sees it.
 struct MergeCandidate {
-  double share = 1;       // its memory, in full rounds
-  double left_share = 1;  // about: with one entry of each of its keys
+  double share = 1;       // its memory or its logs, in full rounds
+  double left_share = 1;  // about: with one entry of each of its keys, and the same logs
   bool busy = false;      // pinned, claimed, merged in vain before, or wanted by a checkpoint as it is
   bool merged = false;    // it is the result of a merge
 };

@@ -19,7 +19,7 @@ bool Flusher::FlushOne() {
   if (context_->options.merge_rounds == MergeRounds::kAlways && merger_->MergeOne()) return true;
   const RoundGroup rounds =
       context_->state.Is(ServingState::kLost) ? RoundGroup() : rounds_->ClaimFlush(pacer_->FlushInput());
-  if (rounds.empty()) return CommitWritten() || (pacer_->HoldsRoundsBack() && merger_->MergeOne());
+  if (rounds.empty()) return CommitWritten() || (pacer_->MergesRounds() && merger_->MergeOne());
   JobBook::Job job(jobs_);
   pacer_->UpdatePressure();
   auto edit = Write(rounds, job.id());

@@ -30,6 +30,7 @@ Status RangeOptions::Check() const {
   NOVA_RETURN_IF_ERROR(CheckBetween("table_lag_ns", table_lag_ns, 0, 3600 * kSecond));
   NOVA_RETURN_IF_ERROR(CheckBetween("merge_rounds", static_cast<int>(merge_rounds), 0,
                                     static_cast<int>(MergeRounds::kAlways)));
+  NOVA_RETURN_IF_ERROR(CheckBetween("log_share", log_share, 1, 1000));
   NOVA_RETURN_IF_ERROR(CheckBetween("max_value_bytes", max_value_bytes, 1, 1 << 30));
   NOVA_RETURN_IF_ERROR(CheckBetween("max_batch_entries", max_batch_entries, 1, SequenceTracker::kWindow / 4));
   NOVA_RETURN_IF_ERROR(CheckBetween("max_batch_bytes", max_batch_bytes, 1, 1 << 30));

@@ -79,15 +79,26 @@ FlushHistory Pacer::flush_history() const {
   return history_;
 }
 
+bool Pacer::MergesRounds() const {
+  MutexLock lock(&mu_);
+  return MergesRoundsLocked();
+}
+
+bool Pacer::MergesRoundsLocked() const {
+  const RangeOptions& o = context_->options;
+  if (!context_->state.Is(ServingState::kActive) || o.merge_rounds == MergeRounds::kNever) return false;
+  return o.merge_rounds == MergeRounds::kAlways ||
+         (history_.waits && (o.log_share > 1 || !log_->keeps_records()));
+}
+
 bool Pacer::HoldsRoundsBack() const {
   MutexLock lock(&mu_);
   return HoldsRoundsBackLocked();
 }
 
 bool Pacer::HoldsRoundsBackLocked() const {
-  const MergeRounds merge = context_->options.merge_rounds;
-  if (!context_->state.Is(ServingState::kActive) || merge == MergeRounds::kNever) return false;
-  return merge == MergeRounds::kAlways || (history_.waits && !log_->keeps_records());
+  return MergesRoundsLocked() &&
+         (history_.one_disk || context_->options.merge_rounds == MergeRounds::kAlways);
 }
 
 // --- compactions

@@ -56,9 +56,10 @@ class Pacer {
   void OnFlushing(uint64_t written_bytes, uint64_t kept_bytes);
   void OnFlushed(const FlushResult& flush);  // a flush has written its tables
   FlushHistory flush_history() const;
-  // Sealed rounds may stay in memory and be merged there. Where flushes wait for a disk, memory costs less
-  // than the disk's time; but a log would stay for as long as they do, so not where there is one, unless an
-  // option asks for it.
+  // Sealed rounds that wait may be merged in memory. Where flushes wait for disks, copying costs less than
+  // the disks' time; but a log stays as long as its round, so where there is one log_share has to let it.
+  bool MergesRounds() const;
+  // Sealed rounds may stay in memory for that: they may be merged, and all tables lie on one disk.
   bool HoldsRoundsBack() const;
   RoundSet::FlushInput FlushInput() const { return {flush_history(), HoldsRoundsBack()}; }
 
@@ -106,7 +107,8 @@ class Pacer {
   // Admit, and Level0LacksSpace, of a range whose writers are slowed down.
   Nanos AdmitUnderPressure(Executor* on, uint64_t bytes);
   bool SlowDownIsInVain() const;
-  // As HoldsRoundsBack.
+  // As MergesRounds and HoldsRoundsBack.
+  bool MergesRoundsLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool HoldsRoundsBackLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // 0: as many runs as slow writers down; 1: at the stop limit.
   double Level0Excess(const RangeView& view) const;

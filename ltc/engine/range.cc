@@ -102,6 +102,8 @@ RangeStats Range::stats() const {
   s.memtable_bytes = view->active->bytes();
   for (const auto& r : view->sealed) s.memtable_bytes += r->bytes();
   s.merges = merger_.merges();
+  s.merged_away_entries = merger_.entries_away();
+  s.merged_away_bytes = merger_.bytes_away();
   s.stalled_ns = pacer_.stalled_ns();
   s.paused_ns = pacer_.paused_ns();
   s.pressure = pacer_.pressure();

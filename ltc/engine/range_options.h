@@ -22,8 +22,8 @@ namespace nova {
 // again and again (docs/engine.md).
 enum class MergeRounds {
   kNever,
-  kAuto,    // where flushes wait for one disk and there is no log, which would have to stay as long
-  kAlways,  // of use where the log is on another disk that has room
+  kAuto,    // where flushes wait for disks, as far as log_share lets logs stay
+  kAlways,  // whatever flushes wait for
 };
 
 // Bounds and times of one range.
@@ -37,6 +37,10 @@ struct RangeOptions {
   // though younger rounds overwrite them. 0: at once.
   Nanos table_lag_ns = 60 * kSecond;
   MergeRounds merge_rounds = MergeRounds::kAuto;
+  // Where there is a log: the bytes of memtables whose logs rounds in memory may keep, in memories of this
+  // range. A merged round keeps the logs of all rounds that it was made of. 1: rounds keep no more of them
+  // than if none were merged.
+  double log_share = 1;
   uint32_t max_value_bytes = 1 << 20;  // longer values are kInvalidArgument
   // Entries of a write batch. All of them are in flight at once, so it is bounded by
   // SequenceTracker::kWindow.
@@ -74,10 +78,12 @@ struct RangeStats {
   size_t tables = 0;
   size_t range_tombstones = 0;  // of the version and all rounds
   size_t memtable_bytes = 0;
-  uint64_t merges = 0;   // of rounds, in memory
-  Nanos stalled_ns = 0;  // of writers
-  Nanos paused_ns = 0;   // of background work, for reads that wait for the disk
-  double pressure = 0;   // see Pacer
+  uint64_t merges = 0;               // of rounds, in memory
+  uint64_t merged_away_entries = 0;  // versions that merges left out, for none will read them
+  uint64_t merged_away_bytes = 0;    // memory that merges let go
+  Nanos stalled_ns = 0;              // of writers
+  Nanos paused_ns = 0;               // of background work, for reads that wait for the disk
+  double pressure = 0;               // see Pacer
 };
 
 }  // namespace nova

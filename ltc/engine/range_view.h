@@ -21,7 +21,7 @@ struct RangeView {
   uint64_t generation = 0;                     // rises by 1 with each published view
   std::shared_ptr<Round> active;               // takes writes
   std::vector<std::shared_ptr<Round>> sealed;  // youngest first
-  double sealed_share = 0;                     // memory of the sealed rounds, in full rounds
+  double sealed_share = 0;                     // of the sealed rounds, see RoundSet::ShareOf
   std::shared_ptr<const Version> version;      // the tables, older than all rounds
   RangeTombstonesRef tombstones;    // range deletions (K7) of the version and of all rounds; null: none
   uint64_t tombstones_dropped = 0;  // edits so far that dropped some

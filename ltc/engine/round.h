@@ -67,7 +67,7 @@ struct Round {
   bool merged = false;          // it holds the live entries of several rounds
   uint64_t merged_bytes = 0;    // of a merged round: bytes of all sources as they were written
   uint64_t merged_entries = 0;  // likewise, entries
-  double share = 1;             // its memory, in full rounds
+  double share = 1;             // see RoundSet::ShareOf
   // Checkpoints to be made by its commit. Changed under the locks of VersionSet and RoundSet, both.
   std::vector<std::shared_ptr<PendingCheckpoint>> checkpoints;
   std::atomic<uint64_t> tombstones{0};  // range deletions in it

@@ -1,5 +1,7 @@
 #include "ltc/engine/round_merger.h"
 
+#include <algorithm>
+
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/sstable/compaction_job.h"
@@ -10,11 +12,11 @@ bool RoundMerger::MergeOne() {
   double share = 0;
   const RoundGroup rounds = rounds_->ClaimMerge(&share);
   if (rounds.empty()) return false;
-  std::shared_ptr<Round> merged = MergedRound(rounds, share);
+  const std::shared_ptr<Round> merged = MergedRound(rounds, share);
   NOVA_FP_VOID("rounds.merged");
-  const bool published = rounds_->PublishMerged(rounds, std::move(merged));
+  const bool published = rounds_->PublishMerged(rounds, merged);
   if (published) {
-    merges_.fetch_add(1, std::memory_order_relaxed);
+    Count(rounds, *merged);
     rounds_->RefreshLanes();  // which still hold what was merged
     pacer_->UpdatePressure();
   }
@@ -22,13 +24,23 @@ bool RoundMerger::MergeOne() {
   return published;
 }
 
+void RoundMerger::Count(const RoundGroup& rounds, const Round& merged) {
+  uint64_t entries = 0, bytes = 0;
+  for (const auto& round : rounds) {
+    entries += round->entries();
+    bytes += round->bytes();
+  }
+  merges_.fetch_add(1, std::memory_order_relaxed);
+  entries_away_.fetch_add(entries - std::min(entries, merged.entries()), std::memory_order_relaxed);
+  bytes_away_.fetch_add(bytes - std::min<uint64_t>(bytes, merged.bytes()), std::memory_order_relaxed);
+}
+
 std::shared_ptr<Round> RoundMerger::MergedRound(const RoundGroup& rounds, double most_share) {
   // Asked for when the rounds are sealed: a later snapshot (K4) sees the newest of what they hold.
   // Nothing has expired, and no range deletion (K7) hides anything: that is for who writes tables, whose
   // edit says up to when.
   VersionFilter filter(points_->LiveSnapshots(), /*floor=*/0, /*bottom=*/false, /*now_ms=*/0);
-  const auto round_bytes = static_cast<double>(context_->RoundBytes());
-  const auto most_bytes = static_cast<size_t>(most_share * round_bytes);
+  const auto most_bytes = static_cast<size_t>(most_share * static_cast<double>(context_->RoundBytes()));
   auto merged = std::make_shared<Round>();
   merged->number = rounds.front()->number;
   merged->boundary = rounds.back()->boundary;
@@ -63,7 +75,7 @@ std::shared_ptr<Round> RoundMerger::MergedRound(const RoundGroup& rounds, double
     if (merged->bytes() > most_bytes + ArenaPool::kChunkBytes || !context_->state.Is(ServingState::kActive))
       return nullptr;
   }
-  merged->share = static_cast<double>(merged->bytes()) / round_bytes;
+  merged->share = rounds_->ShareOf(merged->bytes(), merged->merged_bytes);
   return merged;
 }
 

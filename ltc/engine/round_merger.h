@@ -26,9 +26,14 @@ class RoundMerger {
   // Merges sealed rounds that hold the same keys again and again. False: there are none, there is no room, or
   // it brought nothing.
   bool MergeOne();
-  uint64_t merges() const { return merges_.load(std::memory_order_relaxed); }  // of rounds; a metric
+  // Metrics: merges of rounds, and what they left out. See RangeStats.
+  uint64_t merges() const { return merges_.load(std::memory_order_relaxed); }
+  uint64_t entries_away() const { return entries_away_.load(std::memory_order_relaxed); }
+  uint64_t bytes_away() const { return bytes_away_.load(std::memory_order_relaxed); }
 
  private:
+  // Counts a merge that was published.
+  void Count(const RoundGroup& rounds, const Round& merged);
   // A copy of everything that is left of `rounds`, at most `most_share` rounds of memory. Null: more is left
   // than that, for instance for snapshots, or the range closes.
   std::shared_ptr<Round> MergedRound(const RoundGroup& rounds, double most_share);
@@ -37,7 +42,7 @@ class RoundMerger {
   ReadPoints* const points_;
   RoundSet* const rounds_;
   Pacer* const pacer_;
-  std::atomic<uint64_t> merges_{0};  // see merges()
+  std::atomic<uint64_t> merges_{0}, entries_away_{0}, bytes_away_{0};  // see merges()
 };
 
 }  // namespace nova

@@ -278,6 +278,13 @@ RoundGroup RoundSet::ClaimFlush(const FlushInput& input) {
   return claimed;
 }
 
+double RoundSet::ShareOf(uint64_t bytes, uint64_t written_bytes) const {
+  const auto full = static_cast<double>(context_->RoundBytes());
+  const double logs =
+      log_->keeps_records() ? static_cast<double>(written_bytes) / context_->options.log_share : 0;
+  return std::max(static_cast<double>(bytes), logs) / full;
+}
+
 RoundGroup RoundSet::ClaimMerge(double* share) {
   RoundGroup claimed;
   MutexLock lock(&mu_);
@@ -285,7 +292,7 @@ RoundGroup RoundSet::ClaimMerge(double* share) {
   const auto left_of = [this](const Round& r) {  // about: of each key one entry
     const double each =
         static_cast<double>(r.bytes()) / static_cast<double>(std::max<uint64_t>(r.entries(), 1));
-    return each * static_cast<double>(r.keys()) / static_cast<double>(context_->RoundBytes());
+    return ShareOf(static_cast<uint64_t>(each * static_cast<double>(r.keys())), r.written_bytes());
   };
   std::vector<MergeCandidate> candidates;
   for (const auto& r : view_->sealed) {

@@ -101,6 +101,10 @@ class RoundSet {
   };
   // Oldest first; empty: no round is to be flushed now.
   RoundGroup ClaimFlush(const FlushInput& input);
+  // What a sealed round takes of the room for rounds, in full rounds: its memory, or the part of log_share
+  // that its logs take, if that is more. `written_bytes`: of memtables as clients wrote them, which stands
+  // for the bytes of its logs.
+  double ShareOf(uint64_t bytes, uint64_t written_bytes) const;
   // Oldest first; empty: nothing is to be merged now. *share: the most memory the merged round may take, in
   // rounds; kept free for it until PublishMerged.
   RoundGroup ClaimMerge(double* share);

@@ -173,6 +173,15 @@ void LtcNode::AddMetrics(const std::vector<Xchg*>& xchgs) {
     for (const auto& h : ranges_.held()) ns += h->range()->stats().stalled_ns;
     return static_cast<double>(ns) * 1e-9;
   });
+  const auto add_sum = [this](const char* name, uint64_t RangeStats::*of) {
+    metrics_->AddCallback(name, [this, of] {
+      uint64_t sum = 0;
+      for (const auto& h : ranges_.held()) sum += h->range()->stats().*of;
+      return static_cast<double>(sum);
+    });
+  };
+  add_sum("nova_ltc_merged_away_bytes_total", &RangeStats::merged_away_bytes);
+  add_sum("nova_ltc_merged_away_entries_total", &RangeStats::merged_away_entries);
 }
 
 // --- membership

@@ -46,6 +46,11 @@ DEFINE_int32(level0_runs, 4, "runs of Level0 that start a compaction");
 DEFINE_int32(table_lag_s, 20,
              "for so long, and what is in memory then, tables may lack what younger writes of the same keys "
              "replace again and again");
+DEFINE_double(
+    log_share, 0,
+    "of the memory of a range's memtables, so many times as much may its logs hold where rounds are "
+    "merged in memory; 1: none are; 0: 2 where logs are in files alone, else 1, for StoCs may not "
+    "have the memory");
 DEFINE_double(level0_share, 0.5,
               "of the bytes it overlaps in Level1, the part that Level0 must have to be merged into it: with "
               "less it is merged within itself; 0: any");
@@ -110,6 +115,7 @@ LtcOptions OptionsFromFlags() {
   CheckFlagRange("level0_runs", FLAGS_level0_runs, 1, 16);
   CheckFlagRange("table_lag_s", FLAGS_table_lag_s, 0, 3600);
   CheckFlagRange("level0_share", FLAGS_level0_share, 0, 10);
+  CheckFlagRange("log_share", FLAGS_log_share, 0, 1000);
   CheckFlagRange("max_value_bytes", FLAGS_max_value_bytes, 1, 16 << 20);
   CheckFlagRange("max_snapshots", FLAGS_max_snapshots, 1, 1'000'000);
   CheckFlagRange("max_snapshot_lease_ms", FLAGS_max_snapshot_lease_ms, 1000, 86'400'000);
@@ -149,6 +155,9 @@ LtcOptions OptionsFromFlags() {
   h.range.compaction.level0_runs_trigger = FLAGS_level0_runs;
   h.range.table_lag_ns = FLAGS_table_lag_s * kSecond;
   h.range.compaction.level0_share = FLAGS_level0_share;
+  h.range.log_share = FLAGS_log_share != 0                 ? std::max(FLAGS_log_share, 1.0)
+                      : h.log_mode == LogMode::kPersistent ? 2
+                                                           : 1;
   // a compaction begins before writers are slowed down for want of one
   h.range.level0_slow_runs = 2 * FLAGS_level0_runs;
   h.range.level0_stop_runs = 5 * FLAGS_level0_runs;

@@ -34,6 +34,7 @@ DbOptions DrawOptions(Random* random) {
   r.level0_stop_runs = r.level0_slow_runs + 1 + static_cast<int>(random->Uniform(10));
   r.scan_page_bytes = 256 << random->Uniform(10);
   r.merge_rounds = random->OneIn(2) ? MergeRounds::kAlways : MergeRounds::kNever;
+  r.log_share = 1 + static_cast<double>(random->Uniform(4));
   r.table_lag_ns = static_cast<Nanos>(random->Uniform(3)) * 10 * kMillisecond;
   r.scan_budget_ns = static_cast<Nanos>(random->Uniform(100)) * kMicrosecond;
   r.round_range_tombstones = 16 << random->Uniform(5);

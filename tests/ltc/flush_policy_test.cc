@@ -72,7 +72,8 @@ std::string MergeFromText(const std::vector<std::string>& words) {
                             : absl::StrFormat("%d rounds, %.2f left\n", choice.rounds, choice.left_share);
 }
 
-// "history took_ms busy_ms share written kept replaced", one flush a line, on one disk.
+// "history took_ms busy_ms share written kept replaced", one flush a line, on one disk; with "disks" at its
+// end on several.
 std::string HistoryFromText(const std::vector<std::string>& lines) {
   FlushHistory h;
   for (const std::string& line : lines) {
@@ -83,7 +84,7 @@ std::string HistoryFromText(const std::vector<std::string>& lines) {
                   std::stoull(w[4]),
                   std::stoull(w[5]),
                   std::stoull(w[6]),
-                  true};
+                  w.back() != "disks"};
     h = After(h, r);
   }
   return absl::StrFormat("kept %.2f replaced %.3f, %d ms a round%s%s%s\n", h.kept, h.replaced,

@@ -236,7 +236,8 @@ TEST(MemTableTest, SeeksFindTheirPlaceHoweverOldTheSeekIndexIs) {
   }
 }
 
-// A scan at `seq` sees every version up to it whose Link has returned, whoever else writes, scans or lists.
+// A scan at `seq` sees every version up to it whose Link has returned, whoever else writes, scans, lists or
+// sorts.
 TEST(MemTableTest, ScansBesideWritersSeeWhatIsLinked) {
   for (const bool scanned : {false, true}) {
     ArenaPool pool(64 << 20);
@@ -275,6 +276,9 @@ TEST(MemTableTest, ScansBesideWritersSeeWhatIsLinked) {
         }
       }));
     }
+    threads.push_back(std::make_unique<Thread>("f", [&] {
+      while (linked[0].load() + linked[1].load() < 2 * kKeys) t->NewIterator(t);
+    }));
     threads.clear();
     EXPECT_TRUE(t->scanned());
   }

@@ -19,7 +19,7 @@ namespace {
                                        const CompactionOptions& compaction, const TableOptions& table) {
   [[maybe_unused]] const auto& [create, log, limit, memtables, cache, map, warm, files, flushes, compactions,
                                 of_range, disk] = db;
-  [[maybe_unused]] const auto& [tau, alpha, rounds, slow, stop, lag, merge, value, batch, batch_bytes,
+  [[maybe_unused]] const auto& [tau, alpha, rounds, slow, stop, lag, merge, logs, value, batch, batch_bytes,
                                 tombstones, round_tombstones, page, budget, of_compaction, of_table,
                                 compression] = range;
   [[maybe_unused]] const auto& [trigger, level0_max, share, level1, multiplier, table_size, parts] =
@@ -66,6 +66,7 @@ const std::vector<Bounds>& AllBounds() {
       NOVA_BOUNDS(range.scan_budget_ns, 0, 1'000'000'000),
       NOVA_BOUNDS(range.table_lag_ns, 0, 3'600'000'000'000),
       NOVA_BOUNDS(range.merge_rounds, 0, 2),
+      NOVA_BOUNDS(range.log_share, 1, 1000),
       // the default slow-down
       NOVA_BOUNDS(range.compaction.level0_runs_trigger, 1, 40, "range.level0_slow_runs"),
       NOVA_BOUNDS(range.compaction.level0_max_bytes, 0, int64_t{1} << 50),

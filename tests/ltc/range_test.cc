@@ -239,6 +239,7 @@ RangeOptions SmallOptions(Random* random) {
   o.table.block_size_bytes = 256 << random->Uniform(5);
   o.round_range_tombstones = 30 << random->Uniform(4);
   o.merge_rounds = random->OneIn(2) ? MergeRounds::kAlways : MergeRounds::kNever;
+  o.log_share = 1 + static_cast<double>(random->Uniform(4));
   return o;
 }
 
@@ -587,15 +588,22 @@ TEST(RangeTest, AnExpiredVersionHidesOlderOnesAndIsDropped) {
 }
 
 // A log that promises more of synced records than of others, as one on a disk does, and notes which rounds
-// are deleted.
+// are deleted, and the bytes of keys and values of those that are not.
 class LogThatSyncs : public RangeLog {
  public:
   explicit LogThatSyncs(std::vector<RoundNumber>* deleted = nullptr) : deleted_(deleted) {}
   Outcome Append(Executor* on, const LogRecord& r, absl::AnyInvocable<void(Outcome)> done) override {
+    for (const LogEntry& e : r.entries) bytes_[r.round] += e.key.size() + e.value.size();
     return log_->Append(on, r, std::move(done));
   }
   void DeleteRound(RoundNumber round) override {
     if (deleted_ != nullptr) deleted_->push_back(round);
+    bytes_.erase(round);
+  }
+  size_t bytes_kept() const {
+    size_t n = 0;
+    for (const auto& [round, bytes] : bytes_) n += bytes;
+    return n;
   }
   void Fence() override {}
   size_t bytes_in_flight() const override { return 0; }
@@ -604,6 +612,7 @@ class LogThatSyncs : public RangeLog {
  private:
   const std::unique_ptr<RangeLog> log_ = NewNullLog();
   std::vector<RoundNumber>* const deleted_;
+  std::map<RoundNumber, size_t> bytes_;
 };
 
 // Two rounds of the same ten keys, the older one sealed, flushed while the younger one is in memory.
@@ -894,10 +903,20 @@ TEST_F(HeldRoundsTest, AreNotHeldWithRangeDeletionsOrALogOrByChoice) {
   ExpectFlushedTogether();  // K7: the list of them is bounded
   Open(Options(), std::make_unique<LogThatSyncs>());
   WriteAndSeal();
-  ExpectFlushedTogether();
+  ExpectFlushedTogether();  // whose logs are to stay no longer than without merges
   Open(Options(3600 * kSecond, MergeRounds::kNever));
   WriteAndSeal();
   ExpectFlushedTogether();
+}
+
+TEST_F(HeldRoundsTest, StayWithALogThatMayStay) {
+  RangeOptions options = Options();
+  options.log_share = 2;
+  Open(options, std::make_unique<LogThatSyncs>());
+  WriteAndSeal();
+  ExpectHeld(1);
+  WriteAndSeal();
+  ExpectHeld(2);
 }
 
 TEST_F(HeldRoundsTest, M2ACheckpointIsNotHeldBack) {
@@ -1054,13 +1073,58 @@ TEST(RangeTest, MergedRoundsTakeTheMemoryThatTheyNeed) {
   for (uint64_t i = 0; i < kKeys; ++i) ASSERT_EQ(range.Get(KeyOf(i)), value(kWrites - kKeys + i));
 }
 
-// Who has to wait for another flush merges meanwhile; not where a log would stay for as long as the rounds
-// do.
-TEST(RangeTest, RoundsAreMergedWhileAFlushWaitsForOneDisk) {
-  for (const bool with_log : {false, true}) {
-    LocalRange range(MergedRoundsTest::Options(MergeRounds::kAuto), "", "", Background::kByHand);
-    range.services()->one_disk = true;
-    if (with_log) {
+// Logs of rounds that are merged stay, and are bounded: what they take counts as memory would, so that rounds
+// are flushed before it is too much.
+TEST(RangeTest, LogsOfMergedRoundsAreBounded) {
+  constexpr uint64_t kKeys = 300, kWrites = 20'000, kRounds = 4;
+  for (const double log_share : {1.0, 3.0}) {
+    RangeOptions options;
+    options.memtable_size_bytes = 1 << 20;
+    options.active_memtables = 1;
+    options.max_rounds = kRounds;
+    options.merge_rounds = MergeRounds::kAlways;
+    options.log_share = log_share;
+    LocalRange range(options, "", "", Background::kByHand);
+    range.Close();
+    auto owned = std::make_unique<LogThatSyncs>();
+    const LogThatSyncs* const log = owned.get();
+    range.Open(std::move(owned));
+    size_t most = 0;
+    for (uint64_t i = 0; i < kWrites; ++i) {
+      ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(i % kKeys), std::string(1000, 'v')), Outcome::kOk);
+      most = std::max(most, log->bytes_kept());
+      if (range.range()->stats().rounds > 1) range.range()->FlushOne();
+    }
+    const double memory = static_cast<double>(kRounds * options.memtable_size_bytes);
+    EXPECT_LE(static_cast<double>(most), log_share * memory);
+    const RangeStats stats = range.range()->stats();
+    if (log_share == 1) {
+      EXPECT_EQ(stats.merges, 0u) << "a merge would gain nothing";
+    } else {
+      EXPECT_GT(static_cast<double>(most), memory) << "logs never stayed for a merge";
+      EXPECT_GT(stats.merged_away_entries, kWrites / 2);
+      EXPECT_GT(stats.merged_away_bytes, 1000 * kWrites / 2);
+    }
+  }
+}
+
+// Who has to wait for another flush merges meanwhile, whether flushes wait for one disk or for several; not
+// where a log would have to stay for it, and may not.
+TEST(RangeTest, RoundsAreMergedWhileAFlushWaitsForDisks) {
+  struct Case {
+    bool one_disk, with_log;
+    double log_share;
+    bool merges;
+  };
+  for (const Case& c :
+       {Case{true, false, 1, true}, Case{true, true, 1, false}, Case{true, true, 2, true},
+        Case{false, false, 1, true}, Case{false, true, 1, false}, Case{false, true, 2, true}}) {
+    RangeOptions options = MergedRoundsTest::Options(MergeRounds::kAuto);
+    options.log_share = c.log_share;
+    options.max_rounds = 9;
+    LocalRange range(options, "", "", Background::kByHand);
+    range.services()->one_disk = c.one_disk;
+    if (c.with_log) {
       range.Close();
       range.Open(std::make_unique<LogThatSyncs>());
     }
@@ -1079,10 +1143,10 @@ TEST(RangeTest, RoundsAreMergedWhileAFlushWaitsForOneDisk) {
     write(2);
     SlowDisk disk(&range);
     ASSERT_TRUE(range.range()->FlushOne());
-    write(3);
+    write(4);  // one more than a flush takes, with the one that is left
     disk.DuringAFlush([&] {
-      EXPECT_EQ(range.range()->FlushOne(), !with_log);
-      EXPECT_EQ(range.range()->stats().merges, with_log ? 0u : 1u);
+      EXPECT_EQ(range.range()->FlushOne(), c.merges);
+      EXPECT_EQ(range.range()->stats().merges, c.merges ? 1u : 0u);
     });
   }
 }
