@@ -226,7 +226,7 @@ TEST_P(CopyTest, ASilentSourceIsGivenUpAfterItsTime) {
     Rig rig(world, WithSourceTimeout(timeout));
     rig.Put(kSource, FileId(1), Pattern(2 * kMb, 1));
     rig.disk(kSource).Add(
-        {.op = DiskOp::kRead, .action = FaultAction::kDelay, .nth = 2, .delay_ns = 5 * timeout});
+        {.op = DiskOp::kRead, .action = FaultAction::kDelay, .nth = 2, .delay_ns = 4 * timeout});
     const Nanos begin = Now();
     EXPECT_TRUE(Fails(rig.Copy(FileId(1), 2 * kMb), absl::IsUnavailable, CopyFault::kSource));
     EXPECT_GE(Now() - begin, timeout);
@@ -241,7 +241,8 @@ TEST_P(CopyTest, ACopyEndsAtItsDeadlineAndTellsWhyWhileTheSourceHangs) {
     Rig rig(world, WithSourceTimeout(100 * kSecond));
     rig.Put(kSource, FileId(1), Pattern(kMb, 1));
     const Nanos time = 600 * kMillisecond * world->patience();
-    rig.disk(kSource).Add({.op = DiskOp::kRead, .action = FaultAction::kDelay, .delay_ns = 4 * time});
+    // The end of the test waits for the read: no longer than it takes to be late.
+    rig.disk(kSource).Add({.op = DiskOp::kRead, .action = FaultAction::kDelay, .delay_ns = 3 * time / 2});
     const Nanos begin = Now();
     EXPECT_TRUE(Fails(rig.Copy(FileId(1), kMb, kRebuild, kSource, kTarget, begin + time), absl::IsUnavailable,
                       CopyFault::kSource));
