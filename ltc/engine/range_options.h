@@ -37,9 +37,8 @@ struct RangeOptions {
   // though younger rounds overwrite them. 0: at once.
   Nanos table_lag_ns = 60 * kSecond;
   MergeRounds merge_rounds = MergeRounds::kAuto;
-  // Where there is a log: the bytes of memtables whose logs rounds in memory may keep, in memories of this
-  // range. A merged round keeps the logs of all rounds that it was made of. 1: rounds keep no more of them
-  // than if none were merged.
+  // Where there is a log: a bound on the logs of rounds in memory, as a multiple of the memory of max_rounds
+  // full rounds. A merged round keeps the logs of all rounds that it was made of; with 1 none are merged.
   double log_share = 1;
   uint32_t max_value_bytes = 1 << 20;  // longer values are kInvalidArgument
   // Entries of a write batch. All of them are in flight at once, so it is bounded by
