@@ -108,13 +108,13 @@ class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter>
     if (file_->pieces == nullptr) {
       AppendBody(WriteSmallFileRequest{file_->file, file_->creator, file_->crc, {}}, &head);
       const std::string_view parts[] = {head, file_->data};
-      return StocCalls::Call(xchg_, target_, StocRequest::kWriteSmallFile, parts, deadline_ns_,
-                             [self = shared_from_this()](Outcome o, std::string_view) { self->Answered(o); });
+      return calls_->Call(xchg_, target_, StocRequest::kWriteSmallFile, parts, deadline_ns_,
+                          [self = shared_from_this()](Outcome o, std::string_view) { self->Answered(o); });
     }
     AppendBody(OpenFileRequest{file_->file, file_->creator, file_->size}, &head);
     const std::string_view whole = head;
-    StocCalls::Call(xchg_, target_, StocRequest::kOpenFile, {&whole, 1}, deadline_ns_,
-                    [self = shared_from_this()](Outcome o, std::string_view body) { self->Opened(o, body); });
+    calls_->Call(xchg_, target_, StocRequest::kOpenFile, {&whole, 1}, deadline_ns_,
+                 [self = shared_from_this()](Outcome o, std::string_view body) { self->Opened(o, body); });
   }
 
   void Opened(Outcome outcome, std::string_view body) {
@@ -133,8 +133,8 @@ class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter>
     std::string request;
     AppendBody(PersistFileRequest{reply.buffer, static_cast<uint32_t>(file_->size), file_->crc}, &request);
     const std::string_view whole = request;
-    StocCalls::Call(xchg_, target_, StocRequest::kPersistFile, {&whole, 1}, deadline_ns_,
-                    [self = shared_from_this()](Outcome o, std::string_view) { self->Answered(o); });
+    calls_->Call(xchg_, target_, StocRequest::kPersistFile, {&whole, 1}, deadline_ns_,
+                 [self = shared_from_this()](Outcome o, std::string_view) { self->Answered(o); });
   }
 
   void Answered(Outcome outcome) {

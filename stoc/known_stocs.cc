@@ -8,11 +8,13 @@ namespace nova {
 
 void KnownStocs::Update(const std::vector<NodeInfo>& live) {
   MutexLock lock(&mu_);
-  live_ = live;
   for (const NodeInfo& info : live) {
     Node& node = nodes_[info.stoc_id];
+    if (!IsLiveLocked(info.stoc_id) || info.incarnation > node.info.incarnation)
+      node.signs->unreachable.store(false, std::memory_order_relaxed);
     if (info.incarnation >= node.info.incarnation) node.info = info;
   }
+  live_ = live;
   version_.fetch_add(1, std::memory_order_release);
 }
 
@@ -30,20 +32,27 @@ std::optional<NodeInfo> KnownStocs::Find(StocId id) const {
 
 bool KnownStocs::IsLive(StocId id) const {
   MutexLock lock(&mu_);
+  return IsLiveLocked(id);
+}
+
+bool KnownStocs::IsLiveLocked(StocId id) const {
   return std::any_of(live_.begin(), live_.end(), [id](const NodeInfo& n) { return n.stoc_id == id; });
 }
 
 uint32_t KnownStocs::queue_depth(StocId id) const {
   MutexLock lock(&mu_);
   const auto it = nodes_.find(id);
-  return it == nodes_.end() ? 0 : it->second.queue_depth->load(std::memory_order_relaxed);
+  return it == nodes_.end() ? 0 : it->second.signs->queue_depth.load(std::memory_order_relaxed);
 }
 
 KnownStocs::Rank KnownStocs::RankOf(StocId id) const {
   MutexLock lock(&mu_);
   Rank rank;
-  if (const auto it = nodes_.find(id); it != nodes_.end())
-    rank.queue_depth = it->second.queue_depth->load(std::memory_order_relaxed);
+  if (const auto it = nodes_.find(id); it != nodes_.end()) {
+    const Signs& signs = *it->second.signs;
+    rank.unreachable = signs.unreachable.load(std::memory_order_relaxed);
+    rank.queue_depth = signs.queue_depth.load(std::memory_order_relaxed);
+  }
   const auto live =
       std::find_if(live_.begin(), live_.end(), [id](const NodeInfo& n) { return n.stoc_id == id; });
   rank.away = live == live_.end();
@@ -72,7 +81,7 @@ const KnownStocs::Target* KnownStocs::FindTarget(Xchg* xchg, StocId id) {
   const NodeInfo& info = node->second.info;
   const PeerIdentity who{Role::kStoc, ToNodeName(info.name), info.incarnation.value()};
   Target& target = lane.targets[id];
-  target = {xchg->peer(info.address, who), info.incarnation, node->second.queue_depth.get()};
+  target = {id, xchg->peer(info.address, who), info.incarnation, node->second.signs.get()};
   return &target;
 }
 

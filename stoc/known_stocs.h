@@ -23,25 +23,36 @@ namespace nova {
 
 class KnownStocs {
  public:
+  // What the answers of a StoC say of it, and calls that were not answered; to any thread.
+  struct Signs {
+    std::atomic<uint32_t> queue_depth{0};  // as its last reply said
+    // A call lost its connection, or got none, and none was answered since. The coordinator knows of a death
+    // when a lease has ended; who reads from another copy need not wait for that.
+    std::atomic<bool> unreachable{false};
+    std::atomic<bool> asked{false};  // whether it answers again: somebody does (StocCalls)
+  };
   // A StoC, as one exchange thread reaches it.
   struct Target {
-    Peer* peer = nullptr;                          // of that thread's Xchg
-    Incarnation incarnation;                       // that it is known by; requests reach no other
-    std::atomic<uint32_t>* queue_depth = nullptr;  // as its last reply said
+    StocId id;
+    Peer* peer = nullptr;     // of that thread's Xchg
+    Incarnation incarnation;  // that it is known by; requests reach no other
+    Signs* signs = nullptr;   // the KnownStocs' own
   };
 
   explicit KnownStocs(std::vector<Xchg*> xchgs) : xchgs_(std::move(xchgs)), lanes_(xchgs_.size()) {}
 
-  // The coordinator has told which StoCs are live. Those that are not among them any more stay known.
+  // The coordinator has told which StoCs are live. Those that are not among them any more stay known; one
+  // that was not, or has started anew, counts as reachable.
   void Update(const std::vector<NodeInfo>& live);
   std::vector<NodeInfo> live() const;             // as Update said last
   std::optional<NodeInfo> Find(StocId id) const;  // live or not, as it was last live
   bool IsLive(StocId id) const;
   uint32_t queue_depth(StocId id) const;  // as its last reply said, to any thread; 0: not known
-  // How good a copy there is to read from, the best first: of a live StoC, by its disk, with a short queue.
-  // One that is not known is the worst.
+  // How good a copy there is to read from, the best first: of a live StoC that is reached, by its disk, with
+  // a short queue. One that is not known is the worst.
   struct Rank {
     bool away = true;                 // not live
+    bool unreachable = false;         // as Signs say
     DiskState disk = DiskState::kOk;  // as the coordinator says
     uint32_t queue_depth = 0;         // its requests waiting for the disk
     auto operator<=>(const Rank&) const = default;
@@ -57,12 +68,14 @@ class KnownStocs {
  private:
   struct Node {  // one that was ever live
     NodeInfo info;
-    std::unique_ptr<std::atomic<uint32_t>> queue_depth = std::make_unique<std::atomic<uint32_t>>(0);
+    std::unique_ptr<Signs> signs = std::make_unique<Signs>();
   };
   struct Lane {            // the Targets of one exchange thread, found as they are asked for
     uint64_t version = 0;  // of nodes_, when they were found; another: they are looked up anew
     std::map<StocId, Target> targets;
   };
+
+  bool IsLiveLocked(StocId id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // see IsLive
 
   const std::vector<Xchg*> xchgs_;
   std::vector<Lane> lanes_;           // [i] belongs to xchg i

@@ -10,6 +10,7 @@ namespace {
 
 constexpr Nanos kFirstPause = 2 * kMillisecond;  // after kBusy; doubles
 constexpr Nanos kLongestPause = 100 * kMillisecond;
+constexpr Nanos kAskAgain = 250 * kMillisecond;  // of a StoC that was unreachable
 
 }  // namespace
 
@@ -20,12 +21,34 @@ Xchg* StocCalls::NextXchg() {
 void StocCalls::Call(Xchg* xchg, const KnownStocs::Target& target, StocRequest type,
                      std::span<const std::string_view> parts, Nanos deadline_ns, Done done) {
   xchg->Call(target.peer, static_cast<uint16_t>(type), parts, deadline_ns,
-             [depth = target.queue_depth, done = std::move(done)](const CallResult& r) mutable {
+             [this, xchg, deadline_ns, stoc = target.id, signs = target.signs,
+              done = std::move(done)](const CallResult& r) mutable {
                const bool answered = r.outcome != Outcome::kUnavailable && r.outcome != Outcome::kUnknown &&
                                      r.outcome != Outcome::kDeadlineExceeded;
-               if (answered) depth->store(r.queue_depth, std::memory_order_relaxed);
+               if (answered) {
+                 signs->queue_depth.store(r.queue_depth, std::memory_order_relaxed);
+                 signs->unreachable.store(false, std::memory_order_relaxed);
+               } else if (Now() < deadline_ns) {
+                 NoteUnreachable(xchg, stoc, signs);
+               }
                done(r.outcome, r.body);
              });
+}
+
+void StocCalls::NoteUnreachable(Xchg* xchg, StocId stoc, KnownStocs::Signs* signs) {
+  signs->unreachable.store(true);
+  if (!signs->asked.exchange(true)) AskLater(xchg, stoc, signs);
+}
+
+void StocCalls::AskLater(Xchg* xchg, StocId stoc, KnownStocs::Signs* signs) {
+  xchg->RunAt(Now() + kAskAgain, [this, xchg, stoc, signs] {
+    if (!stocs_->IsLive(stoc)) return signs->asked.store(false);  // when it is back the coordinator tells
+    Call(xchg, stoc, StocRequest::kPing, std::string_view(), Now() + kAskAgain,
+         [this, xchg, stoc, signs](Outcome, std::string_view) {
+           signs->asked.store(false);
+           if (signs->unreachable.load()) NoteUnreachable(xchg, stoc, signs);
+         });
+  });
 }
 
 void StocCalls::Call(Xchg* xchg, StocId stoc, StocRequest type, std::span<const std::string_view> parts,

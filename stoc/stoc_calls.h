@@ -1,6 +1,9 @@
 // StocCalls: requests to StoCs, sent and answered: on an exchange thread, or from a thread that waits and
 // tries again while a StoC is busy.
 //
+// A StoC to which a connection broke, or could not be made, is noted as unreachable (KnownStocs::Signs), and
+// pinged every quarter of a second until it answers, or counts as live no more.
+//
 // Thread safety: Call OnXchg (of `xchg`); CallAndWait from any thread that may wait; Start and the others
 //                any.
 // Ownership:     the xchgs and the KnownStocs outlive it; bodies of replies are valid during `done`.
@@ -36,8 +39,8 @@ class StocCalls {
 
   // Sends a request, whose body is `parts` one after the other; they are copied. The first form goes to a
   // StoC that was looked up before.
-  static void Call(Xchg* xchg, const KnownStocs::Target& target, StocRequest type,
-                   std::span<const std::string_view> parts, Nanos deadline_ns, Done done);
+  void Call(Xchg* xchg, const KnownStocs::Target& target, StocRequest type,
+            std::span<const std::string_view> parts, Nanos deadline_ns, Done done);
   void Call(Xchg* xchg, StocId stoc, StocRequest type, std::span<const std::string_view> parts,
             Nanos deadline_ns, Done done);
   void Call(Xchg* xchg, StocId stoc, StocRequest type, std::string_view body, Nanos deadline_ns, Done done) {
@@ -59,6 +62,10 @@ class StocCalls {
  private:
   struct Started;                           // a request of Start under way
   void Try(std::unique_ptr<Started> call);  // OnXchg; as often as it takes
+  // OnXchg. A call ended before its deadline and without an answer.
+  void NoteUnreachable(Xchg* xchg, StocId stoc, KnownStocs::Signs* signs);
+  // OnXchg. Pings it after a pause, and again while it is unreachable.
+  void AskLater(Xchg* xchg, StocId stoc, KnownStocs::Signs* signs);
 
   const std::vector<Xchg*> xchgs_;
   KnownStocs* const stocs_;

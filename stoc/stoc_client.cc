@@ -83,14 +83,14 @@ void StocClient::OpenSegment(Xchg* xchg, const LogMember& member, RangeId range,
   std::string body;
   AppendBody(OpenSegmentRequest{range, epoch, member.incarnation, log, index, size}, &body);
   const std::string_view whole = body;
-  StocCalls::Call(xchg, *target, StocRequest::kOpenSegment, {&whole, 1}, deadline_ns,
-                  [size, done = std::move(done)](Outcome o, std::string_view reply_body) mutable {
-                    OpenSegmentReply reply;
-                    if (o == Outcome::kOk && (!ParseBody(reply_body, &reply) || reply.memory.size < size)) {
-                      o = Outcome::kInternal;
-                    }
-                    done(o, reply.memory);
-                  });
+  rep_->calls.Call(xchg, *target, StocRequest::kOpenSegment, {&whole, 1}, deadline_ns,
+                   [size, done = std::move(done)](Outcome o, std::string_view reply_body) mutable {
+                     OpenSegmentReply reply;
+                     if (o == Outcome::kOk && (!ParseBody(reply_body, &reply) || reply.memory.size < size)) {
+                       o = Outcome::kInternal;
+                     }
+                     done(o, reply.memory);
+                   });
 }
 
 void StocClient::OpenLogFile(Xchg* xchg, const LogMember& member, RangeId range, Epoch epoch, const Uuid& log,
@@ -208,7 +208,7 @@ void StocClient::StartReadForCopy(StocId stoc, Incarnation incarnation, const Re
         if (target == nullptr || target->incarnation < incarnation) return done(Outcome::kUnavailable, {});
         const std::string body = Body(request);
         const std::string_view whole = body;
-        StocCalls::Call(xchg, *target, StocRequest::kReadForCopy, {&whole, 1}, deadline_ns,
+        rep->calls.Call(xchg, *target, StocRequest::kReadForCopy, {&whole, 1}, deadline_ns,
                         [done = std::move(done)](Outcome o, std::string_view answer) mutable {
                           ReadForCopyReply reply;
                           if (o == Outcome::kOk && !ParseBody(answer, &reply)) o = Outcome::kInternal;

@@ -45,8 +45,8 @@ class StocClient {
   std::optional<NodeInfo> Find(StocId id) const;
   bool IsLive(StocId id) const;
   uint32_t queue_depth(StocId id) const;  // as its last reply said
-  // The same StoCs, in the order in which their copies are to be read: live ones first, those with better
-  // disks, then those with shorter queues.
+  // The same StoCs, in the order in which their copies are to be read: live ones first, those that are
+  // reached, those with better disks, then those with shorter queues.
   std::vector<StocId> InOrderOfReading(const std::vector<StocId>& stocs) const;
 
   // --- async, OnXchg

@@ -521,6 +521,7 @@ void StocServer::ReadForCopy(const Caller& caller, const ReadForCopyRequest& req
 void StocServer::ReadPiece(const Caller& caller, const ReadForCopyRequest& request,
                            const FileStore::WholeFile& whole, CopyReads::Turn turn) {
   const bool queued = OnStorage(caller, [this, request, whole, turn = std::move(turn)] {
+    if (const Status s = NOVA_FP_STATUS("stoc.copy_read"); !s.ok()) return Answer{ToOutcome(s)};
     const auto bytes = parts_.files->ReadFile(request.file, request.offset, request.size);
     if (!bytes.ok()) return Answer{ToOutcome(bytes.status())};
     return Answer{Outcome::kOk, Body(ReadForCopyReply{whole.size, whole.crc, {}}) + *bytes};

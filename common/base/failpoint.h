@@ -70,7 +70,8 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"rebuild.copied", true, "copies of a table are made on other StoCs, no edit names them"},
     {"rebuild.committed", false, "the edit that names them is published"},
     {"edit.appended", false, "an edit is in the manifest, not published"},
-    // Files of a StoC (stoc/file_store.h and its parts, stoc/log_journal.cc, stoc/file_copier.cc).
+    // Files of a StoC (stoc/file_store.h and its parts, stoc/log_journal.cc, stoc/file_copier.cc,
+    // stoc/stoc_server.cc).
     {"stoc.file_written", true, "a new file was written under its temporary name, not synced"},
     {"stoc.file_synced", true, "it is synced, not renamed"},
     {"stoc.file_renamed", true, "it has its name, the directory is not synced"},
@@ -91,6 +92,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"stoc.logs_sealed", false, "a fence closed the logs of a range, and is not answered"},
     {"stoc.log_deleted", false, "one log file is deleted, of those that are let go"},
     {"stoc.drop_begun", false, "files are to be dropped for a range, its epoch was not looked at yet"},
+    {"stoc.copy_read", true, "a piece of a file is about to be read, for a copy of it on another StoC"},
     {"stoc.copy_fetched", true, "another StoC's file was fetched and found good, nothing of it is written"},
     {"stoc.copy_written", true, "the copy is durable, its making is not answered"},
     // References of shared files of a StoC (stoc/shared_references.cc), and the LTC's import of tables of

@@ -511,11 +511,11 @@ bool SimCluster::MayLoseForEver(const std::string& stoc) {
   return Runs(stoc) && MayLose(stoc);
 }
 
-double SimCluster::Metric(const std::string& kind, const std::string& name) const {
+double SimCluster::Metric(const std::string& kind_or_node, const std::string& name) const {
   double sum = 0;
-  for (const std::string& node : Names(kind)) {
-    if (!Runs(node)) continue;
-    const std::string text = nodes_.at(node)->metrics.PrometheusText();
+  for (const auto& [node, process] : nodes_) {
+    if (process == nullptr || (node != kind_or_node && !IsKind(node, kind_or_node))) continue;
+    const std::string text = process->metrics.PrometheusText();
     const size_t at = text.find("\n" + name + " ");
     double value = 0;
     if (at != std::string::npos &&

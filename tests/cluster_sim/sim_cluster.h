@@ -139,8 +139,8 @@ class SimCluster {
   FabricCounters fabric_counters(const std::string& node) const {
     return nodes_.at(node)->fabric->counters();
   }
-  // A metric's value, summed over the nodes of that kind that run.
-  double Metric(const std::string& kind, const std::string& name) const;
+  // A metric's value, summed over the nodes of that kind that run; or of the node of that name.
+  double Metric(const std::string& kind_or_node, const std::string& name) const;
 
  private:
   class Session;

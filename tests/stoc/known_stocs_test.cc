@@ -52,6 +52,33 @@ TEST(KnownStocsTest, CopiesAreReadFromTheBestDisks) {
   EXPECT_EQ(stocs.RankOf(StocId(2)).disk, DiskState::kOk) << "in the same process, too";
 }
 
+TEST(KnownStocsTest, WhatIsUnreachableIsReadLastUntilItIsNewlyLive) {
+  InFabricWorld(FabricKind::kSim, [](FabricWorld* world) {
+    TestClient client(world, "ltc-1", 10);
+    Xchg* const xchg = client.xchgs[0].get();
+    KnownStocs stocs({xchg});
+    NodeInfo failing = Stoc(2, 20, "b:1");
+    failing.disk = DiskState::kFailing;
+    const NodeInfo other = Stoc(1, 10, "a:1"), again = Stoc(1, 11, "a:1");
+    const auto lose = [&] {
+      client.On(0, [&] { stocs.FindTarget(xchg, StocId(1))->signs->unreachable = true; });
+    };
+    const auto is_last = [&] { return stocs.RankOf(StocId(2)) < stocs.RankOf(StocId(1)); };
+    stocs.Update({other, failing});
+    EXPECT_FALSE(is_last());
+    lose();
+    EXPECT_TRUE(is_last());
+    stocs.Update({other, failing});
+    EXPECT_TRUE(is_last()) << "the coordinator has not heard of it yet";
+    stocs.Update({again, failing});
+    EXPECT_FALSE(is_last()) << "it has started anew";
+    lose();
+    stocs.Update({failing});
+    stocs.Update({again, failing});
+    EXPECT_FALSE(is_last()) << "it was away, and is back";
+  });
+}
+
 TEST(KnownStocsTest, N1APeerIsOfOneIncarnationAndFollowsUpdates) {
   InFabricWorld(FabricKind::kSim, [](FabricWorld* world) {
     TestClient client(world, "ltc-1", 10);

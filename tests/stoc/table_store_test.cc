@@ -212,6 +212,26 @@ TEST_P(TableStoreTest, ReadsGoToTheOtherCopyWhileAStocIsGone) {  // row 18
   });
 }
 
+// Row 18. The coordinator will know of the death later.
+TEST_P(TableStoreTest, OfAStocWhoseConnectionBrokeNothingIsReadUntilItAnswersAgain) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, 2);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    rig.ExpectReads(*info, table);
+    rig.Kill(1);
+    for (int i = 0; i < 5; ++i) rig.ExpectReads(*info, table);
+    EXPECT_LE(rig.Count("reads_from_other_copy"), 1u) << "it was asked again";
+    rig.stocs[1] = std::make_unique<TestStoc>(world, 2, 100, rig.disks[1].get());  // reached again
+    const auto first = [&] { return rig.client->stocs->InOrderOfReading({StocId(2), StocId(1)}).front(); };
+    for (const Nanos until = Now() + 10 * kSecond; first() != StocId(2) && Now() < until;)
+      SleepFor(kMillisecond);
+    EXPECT_EQ(first(), StocId(2)) << "nobody has asked whether it answers";
+    rig.ExpectReads(*info, table);
+  });
+}
+
 TEST_P(TableStoreTest, ASilentCopyCostsAThirdOfTheDeadline) {  // row 26
   Run([&](FabricWorld* world) {
     Rig rig(world, 2);
