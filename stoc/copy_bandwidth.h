@@ -4,16 +4,24 @@
 // Thread safety: all.   Ownership: none taken.   Errors: none.
 #pragma once
 
+#include <cstdint>
+
 #include "common/base/mutex.h"
 #include "common/base/token_bucket.h"
 #include "stoc/protocol.h"
 
 namespace nova {
 
+// What is fetched of a file at a time. An exchange thread sends and receives a piece on end, and whatever
+// else it has to do waits: requests that clients wait for are to wait shortly.
+inline constexpr uint32_t kCopyPieceBytes = 128 << 10;
+static_assert(kCopyPieceBytes <= kMaxCopyPieceBytes);
+
 // See the head of this file.
 class CopyBandwidth {
  public:
-  explicit CopyBandwidth(uint64_t bytes_per_second) : bucket_(bytes_per_second, kMaxCopyPieceBytes) {}
+  // After an idle time one piece passes at once.
+  explicit CopyBandwidth(uint64_t bytes_per_second) : bucket_(bytes_per_second, kCopyPieceBytes) {}
 
   // Takes `bytes` of it. Returns the time from which they may pass; the caller waits.
   Nanos Take(uint64_t bytes) {

@@ -124,8 +124,7 @@ bool FileCopier::ReadHere(const CopyFileRequest& request, const FileStore::Whole
                           Bytes* bytes) {
   uint32_t crc = 0;
   while (bytes->data.size() < here.size) {
-    const auto n =
-        static_cast<uint32_t>(std::min<uint64_t>(kMaxCopyPieceBytes, here.size - bytes->data.size()));
+    const auto n = static_cast<uint32_t>(std::min<uint64_t>(kCopyPieceBytes, here.size - bytes->data.size()));
     const bool may = WaitUntil(bandwidth_->Take(n), give_up_ns);
     const auto piece = may ? files_->ReadFile(request.file, bytes->data.size(), n)
                            : StatusOr<std::string>(absl::DeadlineExceededError("given up"));
@@ -143,13 +142,13 @@ FileCopier::Result FileCopier::Fetch(const CopyFileRequest& request, Nanos give_
   do {
     if (const Result piece = FetchPiece(request, give_up_ns, bytes); !piece.ok()) return piece;
   } while (bytes->data.size() < request.size);
-  if (Crc32c(bytes->data) != bytes->crc) return {Outcome::kCorruption, CopyFault::kSource};
+  if (bytes->found_crc != bytes->crc) return {Outcome::kCorruption, CopyFault::kSource};
   return {};
 }
 
 FileCopier::Result FileCopier::FetchPiece(const CopyFileRequest& request, Nanos give_up_ns, Bytes* bytes) {
   const uint64_t at = bytes->data.size();
-  const auto n = static_cast<uint32_t>(std::min<uint64_t>(kMaxCopyPieceBytes, request.size - at));
+  const auto n = static_cast<uint32_t>(std::min<uint64_t>(kCopyPieceBytes, request.size - at));
   bool may = WaitUntil(bandwidth_->Take(n), give_up_ns);
   std::shared_ptr<const Piece> piece;
   while (may) {
@@ -176,6 +175,7 @@ FileCopier::Result FileCopier::FetchPiece(const CopyFileRequest& request, Nanos 
   if (at == 0) bytes->data.reserve(request.size);
   bytes->crc = piece->data_crc;
   bytes->data += piece->bytes;
+  bytes->found_crc = ExtendCrc32c(bytes->found_crc, piece->bytes.data(), piece->bytes.size());
   return {};
 }
 

@@ -74,7 +74,8 @@ class FileCopier {
   };
   struct Bytes {  // of the file, as far as they have come
     std::string data;
-    uint32_t crc = 0;  // as its header has it
+    uint32_t crc = 0;        // as its header has it
+    uint32_t found_crc = 0;  // of `data`, as Fetch finds it
   };
   struct Piece;  // the source's answer to one question
   struct State;  // what waits, and whether to stop; shared with answers that come late
