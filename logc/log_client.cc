@@ -75,6 +75,7 @@ class LogClient::StocLog : public LogLane::Host, public std::enable_shared_from_
   }
 
   std::vector<GroupId> UnusedGroups() const { return groups_.Unused(); }
+  std::vector<Uuid> Logs() const { return groups_.Logs(); }
   std::vector<ExposedRound> ExposedRounds() const {
     if (!groups_.any_replaced()) return {};
     return groups_.Exposed(client_->services.stocs->live());
@@ -152,6 +153,7 @@ class LogClient::Handle : public ReplicatedLog {
   void DeleteRound(RoundNumber round) override { log_->DeleteRound(round); }
   std::vector<GroupId> UnusedGroups() const override { return log_->UnusedGroups(); }
   std::vector<ExposedRound> ExposedRounds() const override { return log_->ExposedRounds(); }
+  std::vector<Uuid> Logs() const override { return log_->Logs(); }
   void RequestGroupChange() override { log_->RequestGroupChange(); }
   size_t bytes_in_flight() const override { return log_->bytes_in_flight(); }
   // of files; of memory it does not, but a group with files may follow

@@ -62,6 +62,15 @@ void RangeGroups::LaneMoved(size_t lane, GroupId group) {
   lane_groups_[lane] = group;
 }
 
+std::vector<Uuid> RangeGroups::Logs() const {
+  std::vector<Uuid> logs;
+  MutexLock lock(&mu_);
+  for (const auto& [group, of_group] : logs_) {
+    for (const auto& [log, round] : of_group) logs.push_back(log);
+  }
+  return logs;
+}
+
 bool RangeGroups::any_replaced() const {
   MutexLock lock(&mu_);
   return !old_.empty();

@@ -47,7 +47,8 @@ class RangeGroups {
   // The lane opens no log of an earlier group any more.
   void LaneMoved(size_t lane, GroupId group);
 
-  bool any_replaced() const;  // the group was replaced in this epoch
+  std::vector<Uuid> Logs() const;  // those of AddLog that are not removed
+  bool any_replaced() const;       // the group was replaced in this epoch
   // As ReplicatedLog has them; `live` are the StoCs there are.
   std::vector<GroupId> Unused() const;
   std::vector<ExposedRound> Exposed(const std::vector<NodeInfo>& live) const;

@@ -1,7 +1,7 @@
 // ReplicatedLog: what the cluster asks of a range's log beside what the engine does: its groups (group
 // change, L4), and which rounds they expose. logc/log_client.h implements it.
 //
-// Thread safety: the three calls from any thread.   Ownership, errors: as RangeLog.
+// Thread safety: all calls from any thread.   Ownership, errors: as RangeLog.
 #pragma once
 
 #include <vector>
@@ -25,6 +25,8 @@ class ReplicatedLog : public RangeLog {
   // L4: rounds with records in a group that was replaced, the most exposed first, of equally exposed ones the
   // oldest.
   virtual std::vector<ExposedRound> ExposedRounds() const = 0;
+  // The logs that hold records of rounds, in any group of this epoch.
+  virtual std::vector<Uuid> Logs() const = 0;
   // Asks for a new group though no member failed: to return to R members after a loss.
   virtual void RequestGroupChange() = 0;
 };

@@ -29,6 +29,7 @@ FileStore::FileStore(Disk* disk, const FileStoreOptions& options, Metrics* metri
       disk_has_fault_(options.disk_has_fault),
       directory_(disk, options.reserve_bytes, options.max_open_files, metrics),
       files_(&directory_, metrics),
+      unreadable_(&files_),
       references_(&directory_, &files_),
       logs_(disk, options.journal, &directory_, &files_) {}
 
@@ -44,9 +45,9 @@ Status FileStore::Load() {
   for (const std::string& name : names) {
     const Status s = LoadOne(name);
     if (s.ok()) continue;
-    // Left where it is: perhaps a person can still make something of it.
+    // Left where it is: what is under no file's name perhaps a person can still make something of.
     files_.NoteBad();
-    logs_.NoteUnreadable(name);
+    if (StocFileId file; StoreDirectory::ParseName(name, &file)) unreadable_.Add(file);
     NOVA_LOG(ERROR) << name << ", among the files, is not used: " << s.message();
   }
   logs_.OpenJournal();
@@ -204,6 +205,17 @@ Status FileStore::AppendFile(const StocFileId& id, const Creator& creator, uint6
 }
 
 // --- all of them
+
+void FileStore::DeleteUnreadable(const std::vector<RangeId>& ranges) {
+  for (const StocFileId& file : unreadable_.DroppedByAll(ranges)) {
+    if (!files_.TakeName(file)) continue;
+    const Status s = directory_.Remove(file);
+    files_.FreeTakenName(file);
+    if (s.ok() || absl::IsNotFound(s)) unreadable_.Forget(file);
+    NOVA_LOG(WARNING) << file.ToString() << ", whose header cannot be read, is needed by no range: "
+                      << (s.ok() ? "deleted" : s.ToString());
+  }
+}
 
 StatusOr<std::string> FileStore::ReadFile(const StocFileId& id, uint64_t offset, uint32_t size) {
   const StoredFiles::File file = files_.Find(id);

@@ -6,7 +6,7 @@
 //   journal-0, journal-1   the latest bytes of logs (log_journal.h); put back at start
 //
 // Parts, each of which asks those before it: StoreDirectory (the disk, and the space on it), StoredFiles
-// (which files there are, and whose they are), SharedReferences, LogFiles.
+// (which files there are, and whose they are), UnreadableFiles, SharedReferences, LogFiles.
 //
 // Bad file (S1): one whose write or sync failed is bad for ever. A file that is appended to takes appends
 // only from the process that created it: after a restart its tail is not known to be what its writer thinks,
@@ -33,6 +33,7 @@
 #include "stoc/shared_references.h"
 #include "stoc/store_directory.h"
 #include "stoc/stored_files.h"
+#include "stoc/unreadable_files.h"
 
 namespace nova {
 
@@ -54,6 +55,7 @@ class FileStore {
   // The parts.
   LogFiles* logs() { return &logs_; }
   SharedReferences* references() { return &references_; }
+  UnreadableFiles* unreadable() { return &unreadable_; }
   // These two for scrubs (S6).
   StoredFiles* stored() { return &files_; }
   StoreDirectory* directory() { return &directory_; }
@@ -87,6 +89,9 @@ class FileStore {
   // Those that are there; goes on after an error and returns the first.
   Status DeleteFiles(const std::vector<StocFileId>& files) { return files_.Delete(files); }
 
+  // Deletes the unreadable files that each of `ranges`, all there are, has dropped (collection, N4).
+  void DeleteUnreadable(const std::vector<RangeId>& ranges);
+
   // What the range references by epochs below `epoch_below`: what it created, unless others share it, and
   // what it shares; of that the creator and age are the reference's, and the size is 0 where the file itself
   // is gone. At most `limit`, in order, from behind `after`.
@@ -116,6 +121,7 @@ class FileStore {
   const std::function<bool()> disk_has_fault_;
   StoreDirectory directory_;
   StoredFiles files_;
+  UnreadableFiles unreadable_;
   SharedReferences references_;
   LogFiles logs_;
 };

@@ -26,11 +26,6 @@ LogFiles::~LogFiles() = default;
 
 // --- at start
 
-void LogFiles::NoteUnreadable(std::string_view name) {
-  StocFileId file;
-  if (StoreDirectory::ParseName(name, &file) && file.part == 0) unreadable_.push_back(file.owner);
-}
-
 void LogFiles::OpenJournal() {
   Status put_back;
   {

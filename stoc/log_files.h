@@ -31,8 +31,6 @@ class LogFiles {
   ~LogFiles();
 
   // --- at start
-  // Fence (R2): where whose log it is cannot be read, its range must not take it for one that never was.
-  void NoteUnreadable(std::string_view name);
   // When the files are loaded: puts back what the journal holds, and begins a new one. If that fails, what is
   // left of a log must not pass for all of it: other copies have to serve, until a seal of it succeeds.
   void OpenJournal();
@@ -60,8 +58,6 @@ class LogFiles {
   std::vector<SealedLogFile> SealLogs(RangeId range, Epoch epoch);
   // Deletes the range's logs of epochs below `epoch_below`.
   Status DeleteLogs(RangeId range, Epoch epoch_below);
-  // Files whose headers could not be read at start, and which may be logs by their names.
-  const std::vector<Uuid>& UnreadableLogs() const { return unreadable_; }
 
  private:
   // Writes what the journal holds into the logs' files, and syncs them.
@@ -78,7 +74,6 @@ class LogFiles {
   StoreDirectory* const directory_;
   StoredFiles* const files_;
 
-  std::vector<Uuid> unreadable_;  // set at start
   // The start could not put the journal back, nor anybody since.
   std::atomic<bool> journal_waits_{false};
   Mutex journal_mu_;  // one use of the journal at a time; held over the disk's work

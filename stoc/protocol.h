@@ -19,6 +19,8 @@
 // 0x110  DropReferences  range epoch n x file [ended_below]      -      (M4; 0x109, without range: gone)
 // 0x111  CopyFile        file creator source incarnation size    fault  (beside every outcome)
 // 0x112  ReadForCopy     file offset size                        data_size crc bytes  (fewer at the end)
+// 0x113  ListUnreadable  -                                       n x file
+// 0x114  DropUnreadable  range epoch n x file                    -      (collection, N4)
 //
 //   range epoch incarnation offset age_ms buffer   u64             log store   uuid: u64 hi | u64 lo
 //   size   u64 (ReadFile, ReadForCopy, PersistFile: u32)   index crc n   u32, create sync u8 0 or 1
@@ -50,6 +52,10 @@
 // the caller knows the source. Of an answer that is not Ok, `fault` says whose it is: the source's (another
 // source may do) or the target's (another target may do). An outcome that comes without it is the target's,
 // or that of the connection to it. data_size and crc are of the whole file.
+//
+// ListUnreadable names the files, at most kMaxListedFiles, that were there at the StoC's start under names of
+// StoC files, and whose headers cannot be read. By DropUnreadable a range says which of them it does not
+// need; the StoC deletes those that no range needs.
 //
 // Every request that changes something of a range carries (range, epoch); a lower epoch than the fenced one
 // is refused with kNotOwner (revocation, F1). Reads are of immutable files and carry none.
@@ -85,15 +91,17 @@ enum class StocRequest : uint16_t {
   kDropReferences = 0x110,
   kCopyFile = 0x111,
   kReadForCopy = 0x112,
+  kListUnreadable = 0x113,
+  kDropUnreadable = 0x114,
 };
 // Bounds of messages; what is beyond them is malformed, and ends the connection.
-// Of one AddReferences or DropReferences: each file may cost a write to the disk.
+// Of one AddReferences, DropReferences or DropUnreadable: each file may cost a write to the disk.
 inline constexpr size_t kMaxFilesOfReferences = 256;
 inline constexpr size_t kMaxInlineFileBytes = 64 * 1024;         // of one WriteSmallFile
 inline constexpr uint32_t kMaxReadBytes = 18 << 20;              // of one ReadFile
 inline constexpr uint32_t kMaxAppendBytes = 18 << 20;            // of one AppendFile
 inline constexpr uint64_t kMaxLogFileBytes = uint64_t{1} << 40;  // an offset above is malformed
-inline constexpr size_t kMaxListedFiles = 10'000;                // in one reply
+inline constexpr size_t kMaxListedFiles = 10'000;                // in one reply of either list
 inline constexpr uint32_t kMaxCopyPieceBytes = 1 << 20;          // of one ReadForCopy
 inline constexpr uint64_t kMaxCopiedFileBytes = 1 << 30;         // a CopyFile above is malformed
 
@@ -286,6 +294,19 @@ struct ReadForCopyReply {
   uint32_t data_crc = 0;   // the same
   std::string_view bytes;  // from the offset on; fewer than asked for at the end
   static auto Fields(auto& m) { return FieldList(m.data_size, m.data_crc, Apart(m.bytes)); }
+};
+struct ListUnreadableRequest {
+  static auto Fields(auto&) { return std::tie(); }
+};
+struct ListUnreadableReply {
+  std::vector<StocFileId> files;
+  static auto Fields(auto& m) { return std::tie(m.files); }
+};
+struct DropUnreadableRequest {
+  RangeId range;
+  Epoch epoch;
+  std::vector<StocFileId> files;
+  static auto Fields(auto& m) { return FieldList(m.range, m.epoch, AtMost(m.files, kMaxFilesOfReferences)); }
 };
 struct PingRequest {
   static auto Fields(auto&) { return std::tie(); }

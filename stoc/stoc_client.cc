@@ -332,6 +332,21 @@ StatusOr<std::vector<FileSummary>> StocClient::ListFiles(StocId stoc, RangeId ra
   return std::move(reply.files);
 }
 
+StatusOr<std::vector<StocFileId>> StocClient::ListUnreadable(StocId stoc, Nanos deadline_ns) {
+  const auto r = rep_->calls.CallAndWait(stoc, StocRequest::kListUnreadable, "", deadline_ns);
+  NOVA_RETURN_IF_ERROR(rep_->calls.StatusOf(stoc, "listing unreadable files", r.outcome));
+  ListUnreadableReply reply;
+  if (!ParseBody(r.body, &reply))
+    return rep_->calls.StatusOf(stoc, "listing unreadable files: malformed reply", Outcome::kInternal);
+  return std::move(reply.files);
+}
+
+Status StocClient::DropUnreadable(StocId stoc, RangeId range, Epoch epoch,
+                                  const std::vector<StocFileId>& files, Nanos deadline_ns) {
+  return rep_->ChangeReferences(stoc, StocRequest::kDropUnreadable, "dropping unreadable files",
+                                DropUnreadableRequest{range, epoch, files}, deadline_ns);
+}
+
 StatusOr<Incarnation> StocClient::Ping(StocId stoc, Nanos deadline_ns) {
   const auto r = rep_->calls.CallAndWait(stoc, StocRequest::kPing, "", deadline_ns);
   NOVA_RETURN_IF_ERROR(rep_->calls.StatusOf(stoc, "ping", r.outcome));

@@ -115,6 +115,11 @@ class StocClient {
   // A page, upwards from behind `after`; fewer than kMaxListedFiles are the last.
   StatusOr<std::vector<FileSummary>> ListFiles(StocId stoc, RangeId range, Epoch epoch_below,
                                                const StocFileId& after, Nanos deadline_ns);
+  // Files that the StoC's start found under names of StoC files, without headers that can be read.
+  StatusOr<std::vector<StocFileId>> ListUnreadable(StocId stoc, Nanos deadline_ns);
+  // The range needs none of these unreadable files (collection, N4).
+  Status DropUnreadable(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files,
+                        Nanos deadline_ns);
   StatusOr<Incarnation> Ping(StocId stoc, Nanos deadline_ns);
 
  private:

@@ -139,6 +139,8 @@ void StocNode::AddMetrics() {
   AddXchgMetrics(metrics_, xchgs);
   metrics_->AddCallback("nova_stoc_stored_bytes",
                         [this] { return static_cast<double>(files_->stored_bytes()); });
+  metrics_->AddCallback("nova_stoc_unreadable_files",
+                        [this] { return static_cast<double>(files_->unreadable()->List(SIZE_MAX).size()); });
   metrics_->AddCallback("nova_stoc_disk_free_bytes",
                         [this] { return static_cast<double>(disk_.FreeBytesKnown()); });
   metrics_->AddCallback("nova_stoc_disk_state", [this] { return static_cast<double>(disk_.State()); });
@@ -220,10 +222,13 @@ void StocNode::Membership() {
 void StocNode::Collect() {
   const auto ranges = ReadRangeRecords(store_.get());
   if (!ranges.ok()) return;  // next time
+  std::vector<RangeId> all;
   for (const RangeRecord& range : *ranges) {
+    all.push_back(range.id);
     const bool open = range.state == RangeState::kOpen;
     if (range.epoch > fences_.epoch(range.id) || open) server_->FenceOnBehalf(range.id, range.epoch, open);
   }
+  files_->DeleteUnreadable(all);
 }
 
 NodeReport StocNode::Report() {

@@ -83,13 +83,13 @@ class StocNode {
 
  private:
   StocNode(const StocOptions& options, const StocEnvironment& environment);
-  Status Init();       // the steps of Start; once
-  Status OpenFiles();  // locks the directory, formats an empty one, loads what it has
-  Status Serve();      // makes the parts that answer requests, and listens
-  void AddMetrics();   // once all parts stand
-  Status Join();       // registers with the incarnation it has, and begins to send heartbeats
-  void Membership();   // the body of thread stoc.membership
-  // Reads the ranges' records: fences epochs that have risen, and frees what is below an OPEN one (N4).
+  Status Init();      // the steps of Start; once
+  Status Serve();     // makes the parts that answer requests, and listens
+  void AddMetrics();  // once all parts stand
+  Status Join();      // registers with the incarnation it has, and begins to send heartbeats
+  void Membership();  // the body of thread stoc.membership
+  // Reads the ranges' records: fences epochs that have risen, frees what is below an OPEN one, and deletes
+  // the unreadable files that no range needs (N4).
   void Collect();
   NodeReport Report();  // the content of a heartbeat; waits for no disk
 

@@ -91,6 +91,8 @@ void StocServer::Register(size_t lane) {
   Handle(lane, StocRequest::kListFiles, "list_files", &StocServer::ListFiles);
   Handle(lane, StocRequest::kCopyFile, "copy_file", &StocServer::CopyFile);
   Handle(lane, StocRequest::kReadForCopy, "read_for_copy", &StocServer::ReadForCopy);
+  Handle(lane, StocRequest::kListUnreadable, "list_unreadable", &StocServer::ListUnreadable);
+  Handle(lane, StocRequest::kDropUnreadable, "drop_unreadable", &StocServer::DropUnreadable);
   Handle(lane, StocRequest::kPing, "ping", &StocServer::Ping);
   xchg->HandleDisconnect([this, lane](ConnectionId connection) { SessionGone(lane, connection); });
   xchg->AddTimer(kOverduePeriod, [this, lane] { CloseOverdue(lane); });
@@ -173,11 +175,12 @@ StocServer::Session* StocServer::SessionOf(const Caller& caller) {
 
 // --- answering, handing over
 
-void StocServer::Reply(const Caller& caller, Outcome outcome, std::string_view body) {
+void StocServer::Reply(const Caller& caller, Outcome outcome, std::string_view body, std::string_view rest) {
   if (outcome == Outcome::kNotOwner) fenced_->Add();
   if (outcome == Outcome::kBusy) busy_->Add();
   if (outcome == Outcome::kCorruption) corrupt_->Add();
-  lanes_[caller.lane].xchg->Reply(caller.connection, caller.request_id, outcome, {&body, 1});
+  const std::string_view parts[] = {body, rest};
+  lanes_[caller.lane].xchg->Reply(caller.connection, caller.request_id, outcome, parts);
 }
 
 template <typename Message>
@@ -210,7 +213,7 @@ bool StocServer::OnStorage(const Caller& caller, StorageWork work) {
 void StocServer::Finish(const Caller& caller, Answer answer) {
   // In order: its WRITE came before the request. But only as long as there is a session to keep it for.
   if (answer.memory && SessionOf(caller) != nullptr) answer.memory.ReturnInOrder(caller.session());
-  Reply(caller, answer.outcome, answer.body);
+  Reply(caller, answer.outcome, answer.body, answer.rest);
 }
 
 bool StocServer::OnControl(Work work) { return control_queue_.TryPush(std::move(work)); }
@@ -318,7 +321,7 @@ void StocServer::Fence(const Caller& caller, const RangeEpochRequest& request) {
       }
       const FenceReply reply{options_.incarnation, options_.store, *std::move(sealed),
                              parts_.files->logs()->SealLogs(request.range, request.epoch),
-                             parts_.files->logs()->UnreadableLogs()};
+                             parts_.files->unreadable()->Logs()};
       ReplyLater(caller, Outcome::kOk, Body(reply));
     });
     if (!queued) ReplyLater(caller, Outcome::kBusy);
@@ -487,6 +490,18 @@ void StocServer::ListFiles(const Caller& caller, const ListFilesRequest& request
   if (!queued) Reply(caller, Outcome::kBusy);
 }
 
+// --- files without a header that can be read (collection, N4)
+
+void StocServer::ListUnreadable(const Caller& caller, const ListUnreadableRequest&) {
+  ReplyWith(caller, ListUnreadableReply{parts_.files->unreadable()->List(kMaxListedFiles)});
+}
+
+void StocServer::DropUnreadable(const Caller& caller, const DropUnreadableRequest& request) {
+  if (Refused(caller, request.range, request.epoch)) return;
+  for (const StocFileId& file : request.files) parts_.files->unreadable()->Drop(request.range, file);
+  Reply(caller, Outcome::kOk);
+}
+
 // --- copies of files from StoC to StoC
 
 void StocServer::CopyFile(const Caller& caller, const CopyFileRequest& request) {
@@ -522,9 +537,11 @@ void StocServer::ReadPiece(const Caller& caller, const ReadForCopyRequest& reque
                            const FileStore::WholeFile& whole, CopyReads::Turn turn) {
   const bool queued = OnStorage(caller, [this, request, whole, turn = std::move(turn)] {
     if (const Status s = NOVA_FP_STATUS("stoc.copy_read"); !s.ok()) return Answer{ToOutcome(s)};
-    const auto bytes = parts_.files->ReadFile(request.file, request.offset, request.size);
+    auto bytes = parts_.files->ReadFile(request.file, request.offset, request.size);
     if (!bytes.ok()) return Answer{ToOutcome(bytes.status())};
-    return Answer{Outcome::kOk, Body(ReadForCopyReply{whole.size, whole.crc, {}}) + *bytes};
+    Answer answer{Outcome::kOk, Body(ReadForCopyReply{whole.size, whole.crc, {}})};
+    answer.rest = *std::move(bytes);
+    return answer;
   });
   if (!queued) Reply(caller, Outcome::kBusy);
 }

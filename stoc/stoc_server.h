@@ -122,6 +122,7 @@ class StocServer {
     Outcome outcome = Outcome::kOk;
     std::string body = {};
     ExposedMemory::Piece memory = {};  // goes back in order
+    std::string rest = {};             // of the body, behind `body`
   };
   using StorageWork = absl::AnyInvocable<Answer()>;
 
@@ -174,12 +175,15 @@ class StocServer {
   // Its turn has come: the bytes are read on a storage thread.
   void ReadPiece(const Caller& caller, const ReadForCopyRequest& request, const FileStore::WholeFile& whole,
                  CopyReads::Turn turn);
+  void ListUnreadable(const Caller& caller, const ListUnreadableRequest& request);
+  void DropUnreadable(const Caller& caller, const DropUnreadableRequest& request);
   void Ping(const Caller& caller, const PingRequest& request);  // who this is, and how deep its disk queue is
 
   // Checks epoch, size and checksum of a buffer's bytes, and writes the file. On a storage thread.
   Outcome Persist(const FileBuffer& buffer, const PersistFileRequest& request);
   void Finish(const Caller& caller, Answer answer);  // returns the answer's memory, and replies
-  void Reply(const Caller& caller, Outcome outcome, std::string_view body = {});  // counts refusals
+  // Counts refusals. `rest` follows `body`.
+  void Reply(const Caller& caller, Outcome outcome, std::string_view body = {}, std::string_view rest = {});
   template <typename Message>
   void ReplyWith(const Caller& caller, const Message& message);  // kOk, with a message as its body
   // True: the epoch is fenced, and the caller has been told so.

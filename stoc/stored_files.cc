@@ -223,6 +223,16 @@ void StoredFiles::FreeName(const File& unlisted) {
   going_.erase(unlisted->id());
 }
 
+bool StoredFiles::TakeName(const StocFileId& file) {
+  MutexLock lock(&mu_);
+  return !files_.contains(file) && !references_.contains(file) && going_.insert(file).second;
+}
+
+void StoredFiles::FreeTakenName(const StocFileId& file) {
+  MutexLock lock(&mu_);
+  going_.erase(file);
+}
+
 Status StoredFiles::Delete(const std::vector<StocFileId>& ids) {
   Status first;
   for (const StocFileId& id : ids) {

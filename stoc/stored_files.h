@@ -111,6 +111,10 @@ class StoredFiles {
   // that is there later must not be deleted in its place.
   Status DeleteUnlisted(const File& file);
   void FreeName(const File& unlisted);  // a file of that name may be entered again
+  // Of a file on the disk that is not entered: none is under its name until it is freed, so it may be
+  // deleted. False: one is, or goes, or it has a list of references.
+  bool TakeName(const StocFileId& file);
+  void FreeTakenName(const StocFileId& file);
 
   // --- scrub (S6)
   // What is behind `after`, in the order of files, without those that are being created: the first ones, at

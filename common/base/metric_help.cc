@@ -124,6 +124,7 @@ constexpr Help kHelp[] = {
     {"nova_stoc_segments_refused_total", "Log segments refused for want of memory"},
     {"nova_stoc_segments_sealed_total", "Log segments sealed by a fence"},
     {"nova_stoc_stored_bytes", "Bytes of the files stored"},
+    {"nova_stoc_unreadable_files", "Files whose headers the start could not read, and that are still there"},
     {"nova_table_blocks_damaged_total", "Copies of blocks or metadata that did not match their checksum"},
     {"nova_table_copies_made_bytes_total",
      "Bytes of parts of tables of which a copy was made on another StoC"},

@@ -64,6 +64,11 @@ class JobBook {
     return jobs_.empty() ? next_job_ : *jobs_.begin();
   }
 
+  uint64_t Next() const {  // every job that has begun has a number below
+    MutexLock lock(&mu_);
+    return next_job_;
+  }
+
   // Sets the StoCs that drain or are lost, which are to hold nothing of this range in the long run: jobs that
   // begin from now on place nothing there, and the Rebuilder has tables leave them. StoCs not named any more
   // may be used again. REQUIRES: RangeHost::Place avoids them already.

@@ -820,7 +820,8 @@ void HostedRange::CollectOrphans(uint64_t grace_ms) {
   if (const Status s = range_->versions().SettleDoubt(); !s.ok())
     NOVA_LOG(INFO) << "range " << id_.value() << ": edits stay in doubt: " << s;
   for (const NodeInfo& n : services_->stocs->live()) {
-    const Status s = CollectOrphansOf(n.stoc_id, grace_ms);
+    Status s = CollectOrphansOf(n.stoc_id, grace_ms);
+    if (s.ok()) s = DropUnreadableOf(n);
     if (!s.ok())
       NOVA_LOG(INFO) << "range " << id_.value() << ": orphans on " << n.name
                      << " are not collected now: " << s;
@@ -861,6 +862,29 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
   }
   TellMissing(stoc, expected, listed);
   return OkStatus();
+}
+
+Status HostedRange::DropUnreadableOf(const NodeInfo& stoc) {
+  const Nanos deadline = Now() + options_.request_deadline_ns;
+  NOVA_ASSIGN_OR_RETURN(const auto listed, services_->stocs->ListUnreadable(stoc.stoc_id, deadline));
+  if (listed.empty()) return OkStatus();
+  std::vector<StocFileId> needless =
+      unreadable_.Settled(stoc.stoc_id, stoc.incarnation, listed, range_->jobs());
+  const NamedFiles tables = range_->versions().ReferencedFiles();
+  const std::set<Uuid> manifests{range_->versions().manifest_group().file,
+                                 backend_->keeper.Get().manifest.file};
+  const std::vector<Uuid> logs = log_ == nullptr ? std::vector<Uuid>() : log_->Logs();
+  Listed bad_logs;
+  for (const StocFileId& file : listed) {
+    if (std::find(logs.begin(), logs.end(), file.owner) != logs.end()) bad_logs.damaged.insert(file);
+  }
+  TellMissing(stoc.stoc_id, {}, bad_logs);
+  std::erase_if(needless, [&](const StocFileId& file) {
+    return tables.NamedOn(stoc.stoc_id, file) || manifests.contains(file.owner) ||
+           bad_logs.damaged.contains(file);
+  });
+  if (needless.empty()) return OkStatus();
+  return services_->stocs->DropUnreadable(stoc.stoc_id, id_, epoch_, needless, deadline);
 }
 
 void HostedRange::TellMissing(StocId stoc, const Inventory& expected, const Listed& listed) {

@@ -46,6 +46,7 @@
 #include "logc/log_recovery.h"
 #include "ltc/engine/range.h"
 #include "ltc/server/placement.h"
+#include "ltc/server/unreadable_seen.h"
 #include "stoc/stoc_client.h"
 
 namespace nova {
@@ -209,6 +210,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::string NameOf(StocId stoc) const;
   // CollectOrphans on one StoC, page by page.
   Status CollectOrphansOf(StocId stoc, uint64_t grace_ms);
+  // Tells the StoC which of its unreadable files the range does not need. Called by CollectOrphans.
+  Status DropUnreadableOf(const NodeInfo& stoc);
   // What a StoC is to have.
   struct Inventory {
     NamedFiles tables;       // of the version, of checkpoints, of readers
@@ -290,10 +293,11 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
     // Nothing is missing; after a quiet time the pause is short again.
     void Whole(Nanos now);
   };
-  Growth log_growth_;        // to R members (L4)
-  Growth manifest_growth_;   // to M members (M1)
-  Growth log_leaving_;       // of members on StoCs that are emptied
-  Growth manifest_leaving_;  // likewise
+  UnreadableSeen unreadable_;  // of DropUnreadableOf alone
+  Growth log_growth_;          // to R members (L4)
+  Growth manifest_growth_;     // to M members (M1)
+  Growth log_leaving_;         // of members on StoCs that are emptied
+  Growth manifest_leaving_;    // likewise
   // The members of a log group or manifest are to be exchanged, now: one drains; or some are on StoCs that
   // are emptied, others could take their places, and an attempt is due.
   bool IsToLeave(const std::vector<StocId>& members, int wanted, Growth* leaving) const;

@@ -5,6 +5,7 @@
 #include "ltc/engine/manifest.h"
 #include "stoc/file_header.h"
 #include "tests/cluster_sim/scenario.h"
+#include "tests/cluster_sim/table_files.h"
 
 namespace nova {
 namespace {
@@ -141,6 +142,56 @@ TEST(OrphanTest, N4WhatWasDroppedWhileAStocWasAwayIsCollectedWhenItIsBack) {
     });
   }
   EXPECT_GT(left, 0u) << "nothing was there to be collected";
+}
+
+// Of files whose headers a start of the StoC cannot read, those that a manifest names are written anew, and
+// those that nothing needs go: one of a table, one of a manifest, one of a log.
+TEST(OrphanTest, N4AFileWithoutAHeaderGoesWhereNoRangeNeedsIt) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Simulate(seed, [] {
+      SimClusterOptions options = Options();
+      options.ltc.hosted.placement.replicas = 2;
+      options.ltc.hosted.log_mode = LogMode::kMemoryAndPersistent;
+      World w(options);
+      ASSERT_NO_FATAL_FAILURE(w.Write(6));
+      const std::string stoc = w.StocOfMostTables();
+      const std::set<Uuid> tables = w.Tables();
+      Disk* const disk = w.cluster.disk(stoc);
+      const auto names = disk->List("files");
+      ASSERT_TRUE(names.ok());
+      // What is left behind for ever: of another table, a manifest and a log of long ago.
+      const std::vector<std::string> needless = {StocFileId{{9, 1}, kMetadataPart}.ToString(),
+                                                 StocFileId{{9, 2}, 0}.ToString()};
+      for (const std::string& name : needless) {
+        const auto file = disk->Create("files/" + name);
+        ASSERT_TRUE(file.ok() && (*file)->Write(0, "rot").ok() && (*file)->Sync().ok());
+      }
+      for (const std::string& name : *names) {
+        const auto file = disk->Open("files/" + name, /*writable=*/true);
+        if (!file.ok()) continue;  // it has gone meanwhile
+        ASSERT_TRUE((*file)->Write(0, "rot").ok() && (*file)->Sync().ok());
+      }
+      ASSERT_TRUE(disk->SyncDirectory("files").ok());
+      w.cluster.Kill(stoc);
+      ASSERT_TRUE(w.cluster.Start(stoc).ok());
+      const auto left = [&] { return w.cluster.Metric(stoc, "nova_stoc_unreadable_files"); };
+      EXPECT_GE(left(), static_cast<double>(names->size()));
+      for (const Nanos until = Now() + 60 * kSecond; left() > 0 && Now() < until;) SleepFor(kSecond / 10);
+      EXPECT_EQ(left(), 0);
+      for (const std::string& name : needless)
+        EXPECT_FALSE(w.cluster.Contents(stoc, "files/" + name)) << name;
+      w.ExpectWhatWasWritten();
+      // Nothing else may have it: what is named there is there.
+      const std::string owner = w.Record().owner;
+      w.cluster.Kill(owner);
+      ASSERT_TRUE(w.WaitForOtherOwner(owner));
+      w.ExpectWhatWasWritten();
+      const TableFiles files = LookAtTables(&w.cluster);
+      EXPECT_EQ(files.error, "");
+      EXPECT_EQ(files.Missing(), 0u);
+      EXPECT_EQ(files.named.empty(), tables.empty());
+    });
+  }
 }
 
 // Listed as often as can be while flushes and compactions place tables and edits are slow: what is on its way

@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nova;
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 20) {
+  switch (data[0] % 21) {
     case 0:
       Check<OpenSegmentRequest>(bytes);
       break;
@@ -100,6 +100,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 19:
       Check<ReadForCopyRequest>(bytes);
       Check<ReadForCopyReply>(bytes);
+      break;
+    case 20:
+      Check<ListUnreadableReply>(bytes);
+      Check<DropUnreadableRequest>(bytes);
       break;
   }
   return 0;

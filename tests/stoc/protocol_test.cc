@@ -78,6 +78,8 @@ TEST(StocProtocolTest, BytesAreGolden) {
   Check(ReadForCopyRequest{kFile, 23, 24}, FILE_ID
         "1700000000000000"
         "18000000");
+  Check(ListUnreadableReply{{kFile}}, "01000000" FILE_ID);
+  Check(DropUnreadableRequest{RangeId(1), Epoch(2), {kFile}}, RANGE_EPOCH "01000000" FILE_ID);
   Check(ListFilesReply{{{kFile, kCreator, 14, 15}}}, "01000000" FILE_ID CREATOR
                                                      "0e00000000000000"
                                                      "0f00000000000000");
