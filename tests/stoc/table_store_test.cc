@@ -223,7 +223,8 @@ TEST_P(TableStoreTest, OfAStocWhoseConnectionBrokeNothingIsReadUntilItAnswersAga
     rig.Kill(1);
     for (int i = 0; i < 5; ++i) rig.ExpectReads(*info, table);
     EXPECT_LE(rig.Count("reads_from_other_copy"), 1u) << "it was asked again";
-    rig.stocs[1] = std::make_unique<TestStoc>(world, 2, 100, rig.disks[1].get());  // reached again
+    rig.stocs[1] = std::make_unique<TestStoc>(world, 2, 100, rig.disks[1].get());
+    rig.Update();  // where it is to be reached now; no other process, and it was not away
     const auto first = [&] { return rig.client->stocs->InOrderOfReading({StocId(2), StocId(1)}).front(); };
     for (const Nanos until = Now() + 10 * kSecond; first() != StocId(2) && Now() < until;)
       SleepFor(kMillisecond);
