@@ -150,7 +150,7 @@ class ReadAhead {
     while (end != blocks_.end() && end->offset + end->size <= first.offset + kReadAheadBytes) ++end;
     const uint64_t bytes = (end - 1)->offset + (end - 1)->size - first.offset;
     piece_ = {};
-    NOVA_ASSIGN_OR_RETURN(piece_, storage_->ReadBlocks(table_->info(), {begin, end}));
+    NOVA_ASSIGN_OR_RETURN(piece_, storage_->ReadBlocks(table_->places(), {begin, end}));
     piece_start_ = first.offset;
     if (piece_.size() == bytes) return OkStatus();
     return Error(first.offset, StrCat("a read of ", bytes, " bytes gave ", piece_.size()));

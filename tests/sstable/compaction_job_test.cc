@@ -66,7 +66,13 @@ class MemoryStorage : public CompactionStorage {
   }
   StatusOr<std::shared_ptr<const TableReader>> OpenTable(const TableInfo& info) override {
     if (!tables_.contains(info.uuid)) return absl::NotFoundError("no table");
-    return TableReader::Open(info, tables_.at(info.uuid).metadata);
+    auto reader = TableReader::Open(info, tables_.at(info.uuid).metadata);
+    if (reader.ok() && moved_to != StocId()) {
+      TableInfo moved = info;
+      moved.metadata_stocs = {moved_to};
+      (*reader)->SetPlaces(moved);
+    }
+    return reader;
   }
   StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) override {
     const uint64_t offset = blocks.front().offset;
@@ -74,6 +80,9 @@ class MemoryStorage : public CompactionStorage {
     ++reads;
     largest_read = std::max(largest_read, size);
     EXPECT_LE(offset + size, info.data_size);
+    if (moved_to != StocId()) {
+      EXPECT_EQ(info.metadata_stocs, std::vector{moved_to});
+    }
     if (!fail_read.ok()) return fail_read;
     std::string bytes = tables_.at(info.uuid).data.substr(offset, size);
     if (short_reads) bytes.pop_back();
@@ -104,6 +113,7 @@ class MemoryStorage : public CompactionStorage {
   int reads = 0;
   size_t largest_read = 0;
   bool short_reads = false;
+  StocId moved_to;  // 0, or where the copies are by now, of tables whose readers were opened before (S5)
   Status fail_read, fail_write;
 
  private:
@@ -444,6 +454,18 @@ TEST(RunCompactionTest, ReadsInLargePiecesAndEachByteAboutOnce) {
   EXPECT_LE(storage.largest_read, size_t{1} << 20);
   EXPECT_EQ(result->outputs.size(), 9u);
   for (const TableInfo& info : result->outputs) EXPECT_LE(info.data_size, (1u << 20) + 2000);
+}
+
+// A reader lives as long as its table, and the copies of that may all have moved since (rebuild, S5).
+TEST(RunCompactionTest, S5ReadsWhereTheCopiesAreNow) {
+  MemoryStorage storage;
+  storage.moved_to = StocId(9);
+  CompactionJob job;
+  job.inputs.push_back(storage.Put({{InternalKey("key", 5), "value"}}, {}, {1, 0}));
+  job.output_uuids = OutputIds(2);
+  const auto result = RunCompaction(job, &storage, nullptr);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->outputs.size(), 1u);
 }
 
 TEST(RunCompactionTest, AnOutputIsCutOnlyBetweenKeys) {
