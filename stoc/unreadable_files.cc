@@ -41,7 +41,9 @@ std::vector<StocFileId> UnreadableFiles::DroppedByAll(const std::vector<RangeId>
   std::vector<StocFileId> dropped;
   MutexLock lock(&mu_);
   for (const auto& [file, by] : ranges_) {
-    const bool all = std::all_of(ranges.begin(), ranges.end(), [&by](RangeId r) { return by.contains(r); });
+    const std::set<RangeId>& dropped_by = by;
+    const bool all =
+        std::all_of(ranges.begin(), ranges.end(), [&](RangeId r) { return dropped_by.contains(r); });
     if (all && !ranges.empty() && !IsThere(file)) dropped.push_back(file);
   }
   return dropped;
