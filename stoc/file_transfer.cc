@@ -82,7 +82,9 @@ struct FileTransfer::File {
 };
 
 // One file to one StoC: OpenFile -> WRITEs and PersistFile in one doorbell; a small file inline. Lives as
-// long as something of it is under way, on one xchg thread. After kBusy it starts anew.
+// long as something of it is under way, on one xchg thread. After kBusy it starts anew. A StoC whose disk
+// hangs does not answer: it is waited for until its disk is known to hang, not until the deadline, for a
+// writer can choose another one; whether the file gets there is unknown then.
 class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter> {
  public:
   CopyWriter(StocCalls* calls, StocId stoc, std::shared_ptr<const File> file, Nanos deadline_ns,
@@ -96,11 +98,28 @@ class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter>
         part_(std::move(part)) {}
 
   void Start() {
-    xchg_->Submit([self = shared_from_this()] { self->Begin(); });
+    xchg_->Submit([self = shared_from_this()] {
+      self->Begin();
+      self->LookLater();
+    });
   }
 
  private:
+  // Ends the copy once the StoC's disk is known to hang.
+  void LookLater() {
+    constexpr Nanos kPause = kSecond;
+    // Weak: what has ended holds no transfer memory for a timer.
+    xchg_->RunAt(Now() + kPause, [weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (self == nullptr || self->ended_) return;
+      if (self->calls_->stocs()->RankOf(self->stoc_).disk == DiskState::kHung)
+        return self->End(Outcome::kUnknown);
+      self->LookLater();
+    });
+  }
+
   void Begin() {
+    if (ended_) return;
     const KnownStocs::Target* const found = calls_->stocs()->FindTarget(xchg_, stoc_);
     if (found == nullptr) return End(Outcome::kUnavailable);
     target_ = *found;
@@ -118,6 +137,7 @@ class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter>
   }
 
   void Opened(Outcome outcome, std::string_view body) {
+    if (ended_) return;
     if (outcome != Outcome::kOk) return Answered(outcome);
     OpenFileReply reply;
     if (!ParseBody(body, &reply) || reply.memory.size < file_->size) return End(Outcome::kInternal);
@@ -144,7 +164,9 @@ class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter>
     xchg_->RunAt(again, [self = shared_from_this()] { self->Begin(); });
   }
 
+  // Once; what comes later is of no interest.
   void End(Outcome outcome) {
+    if (std::exchange(ended_, true)) return;
     *outcome_ = outcome;
     part_.End();
   }
@@ -158,6 +180,7 @@ class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter>
   WaitGroup::Part part_;
   KnownStocs::Target target_;
   int tries_ = 0;
+  bool ended_ = false;  // the caller, whose outcome_ is, may be gone
 };
 
 StatusOr<std::shared_ptr<const FileTransfer::File>> FileTransfer::Prepare(const FileWrite& write,
