@@ -83,15 +83,17 @@ struct FileTransfer::File {
 
 // One file to one StoC: OpenFile -> WRITEs and PersistFile in one doorbell; a small file inline. Lives as
 // long as something of it is under way, on one xchg thread. After kBusy it starts anew. A StoC whose disk
-// hangs does not answer: it is waited for until its disk is known to hang, not until the deadline, for a
-// writer can choose another one; whether the file gets there is unknown then.
+// hangs does not answer: where there are others for all copies of the file it is waited for until its disk is
+// known to hang, not until the deadline, and the writer chooses among them; whether the file gets there is
+// unknown then.
 class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter> {
  public:
-  CopyWriter(StocCalls* calls, StocId stoc, std::shared_ptr<const File> file, Nanos deadline_ns,
-             Outcome* outcome, WaitGroup::Part part)
+  CopyWriter(StocCalls* calls, StocId stoc, size_t copies, std::shared_ptr<const File> file,
+             Nanos deadline_ns, Outcome* outcome, WaitGroup::Part part)
       : calls_(calls),
         xchg_(calls->NextXchg()),
         stoc_(stoc),
+        copies_(copies),
         file_(std::move(file)),
         deadline_ns_(deadline_ns),
         outcome_(outcome),
@@ -105,14 +107,14 @@ class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter>
   }
 
  private:
-  // Ends the copy once the StoC's disk is known to hang.
+  // Ends the copy once the StoC's disk is known to hang and there are others.
   void LookLater() {
     constexpr Nanos kPause = kSecond;
     // Weak: what has ended holds no transfer memory for a timer.
     xchg_->RunAt(Now() + kPause, [weak = weak_from_this()] {
       const auto self = weak.lock();
       if (self == nullptr || self->ended_) return;
-      if (self->calls_->stocs()->RankOf(self->stoc_).disk == DiskState::kHung)
+      if (self->calls_->stocs()->IsHungBesideOthers(self->stoc_, self->copies_))
         return self->End(Outcome::kUnknown);
       self->LookLater();
     });
@@ -174,6 +176,7 @@ class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter>
   StocCalls* const calls_;
   Xchg* const xchg_;
   const StocId stoc_;
+  const size_t copies_;  // of the file
   const std::shared_ptr<const File> file_;
   const Nanos deadline_ns_;
   Outcome* const outcome_;
@@ -221,8 +224,8 @@ Status FileTransfer::WriteAll(const std::vector<FileWrite>& files, const Creator
     }
     outcomes.emplace_back(write.stocs.size(), Outcome::kUnavailable);
     for (size_t i = 0; i < write.stocs.size(); ++i) {
-      std::make_shared<CopyWriter>(calls_, write.stocs[i], *file, deadline_ns, &outcomes.back()[i],
-                                   WaitGroup::Part(all))
+      std::make_shared<CopyWriter>(calls_, write.stocs[i], write.stocs.size(), *file, deadline_ns,
+                                   &outcomes.back()[i], WaitGroup::Part(all))
           ->Start();
     }
   }

@@ -60,6 +60,14 @@ KnownStocs::Rank KnownStocs::RankOf(StocId id) const {
   return rank;
 }
 
+bool KnownStocs::IsHungBesideOthers(StocId id, size_t copies) const {
+  if (RankOf(id).disk != DiskState::kHung) return false;
+  MutexLock lock(&mu_);
+  const auto others = std::count_if(
+      live_.begin(), live_.end(), [](const NodeInfo& n) { return n.disk < DiskState::kFull && !n.IsLeft(); });
+  return static_cast<size_t>(others) >= copies;
+}
+
 std::string KnownStocs::NameOf(StocId id) const {
   const std::optional<NodeInfo> info = Find(id);
   return info.has_value() ? StrCat("stoc ", id.value(), " (", info->name, ")") : StrCat("stoc ", id.value());

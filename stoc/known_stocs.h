@@ -58,6 +58,8 @@ class KnownStocs {
     auto operator<=>(const Rank&) const = default;
   };
   Rank RankOf(StocId id) const;
+  // The StoC's disk is known to hang, and `copies` other live StoCs could take what is not written there.
+  bool IsHungBesideOthers(StocId id, size_t copies) const;
   std::string NameOf(StocId id) const;  // for people
 
   // Valid until the next call.

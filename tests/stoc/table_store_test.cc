@@ -423,6 +423,33 @@ constexpr Creator kRebuild{kCreator.range, kCreator.epoch, 9};
 
 // The parts of a table of two fragments in two copies: the first on StoCs 1 and 2, the second on 2 and 3, the
 // metadata on 1 and 2.
+// Its disk does not answer. Where others are left for all copies the write ends when that is known, and not
+// at its deadline; else it waits, for nobody else can have them.
+TEST_P(TableStoreTest, AWriteToAHungDiskEndsEarlyWhereOthersAreLeft) {
+  Run([&](FabricWorld* world) {
+    for (const uint32_t stocs : {2u, 3u}) {
+      Rig rig(world, stocs);
+      rig.disks[0]->Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = 4 * kSecond});
+      std::vector<NodeInfo> live;
+      for (const auto& s : rig.stocs) live.push_back(s->info());
+      live[0].disk = DiskState::kHung;
+      rig.client->stocs->UpdateStocs(live);
+      for (const size_t bytes : {100, 4096}) {     // in the request; through transfer memory
+        if (stocs == 2 && bytes == 100) continue;  // one deadline is enough to wait for
+        const Nanos begin = Now();
+        const Status s =
+            rig.store->WriteTable(SomeTable(bytes, 200, bytes), Scattered(1, 2, 2), kCreator).status();
+        EXPECT_TRUE(absl::IsUnknown(s)) << s;
+        if (stocs == 2) {
+          EXPECT_GE(Now() - begin, 3 * kSecond) << s;
+        } else {
+          EXPECT_LT(Now() - begin, 2500 * kMillisecond) << s;
+        }
+      }
+    }
+  });
+}
+
 TEST_P(TableStoreTest, S5CopiesAreMadeOfEveryPartAndServeReads) {
   Run([&](FabricWorld* world) {
     Rig rig(world);
