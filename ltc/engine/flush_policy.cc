@@ -9,8 +9,7 @@ FlushHistory After(const FlushHistory& before, const FlushResult& f) {
   FlushHistory h;
   h.replaced = (before.replaced + static_cast<double>(f.replaced_entries) / std::max(kept, 1.0)) / 2;
   h.waits = f.busy_ns * 3 < f.took_ns;
-  h.one_disk = f.one_disk;
-  h.one_at_a_time = h.waits && h.one_disk && h.replaced >= 1.0 / 16;
+  h.one_at_a_time = h.waits && f.one_disk && h.replaced >= 1.0 / 16;
   h.round_ns = static_cast<Nanos>(static_cast<double>(f.took_ns) / std::max(f.share, 0.01));
   h.kept = kept / std::max(static_cast<double>(f.written_entries), 1.0);
   return h;

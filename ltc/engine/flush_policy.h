@@ -21,9 +21,8 @@ struct FlushHistory {
   double kept = 1;  // of the last flush: the part of its entries that its own rounds did not overwrite
   // Of the last flushes: the part of kept entries that younger rounds had overwritten (a running mean).
   double replaced = 0;
-  Nanos round_ns = 0;     // the last one's time for one full round
-  bool waits = false;     // flushes wait for disks, most of the time
-  bool one_disk = false;  // all tables lie on one disk
+  Nanos round_ns = 0;  // the last one's time for one full round
+  bool waits = false;  // flushes wait for disks, most of the time
   // Flushes run one after another: side by side they would write versions that younger rounds overwrite if
   // they wait.
   bool one_at_a_time = false;

@@ -98,7 +98,7 @@ bool Pacer::HoldsRoundsBack() const {
 
 bool Pacer::HoldsRoundsBackLocked() const {
   return MergesRoundsLocked() &&
-         (history_.one_disk || context_->options.merge_rounds == MergeRounds::kAlways);
+         (context_->services->one_disk || context_->options.merge_rounds == MergeRounds::kAlways);
 }
 
 // --- compactions
