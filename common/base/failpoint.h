@@ -62,6 +62,7 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"manifest.installed", true, "a new manifest is installed, old ones are there"},
     // The engine (ltc/engine).
     {"write.pinned", false, "a write has seen that the round it pinned takes writes, it has no number yet"},
+    {"memtable.sorted", false, "the keys of a memtable have a new order, they do not count as ordered yet"},
     {"rounds.merged", false, "what is left of sealed rounds is in a new one, which nobody sees yet"},
     {"flush.written", true, "the tables of a round are stored, its edit is not written"},
     {"flush.committed", false, "the edit of a flush is published, its log files are there"},

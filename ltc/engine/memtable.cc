@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 
 namespace nova {
@@ -175,6 +176,7 @@ void MemTable::Sort() {
     latest_order_.store(order.get(), std::memory_order_release);
     order_ = std::move(order);
   }
+  NOVA_FP_VOID("memtable.sorted");
   // Last: a scan that finds nothing left to order reads in the latest order, without a lock.
   ordered_.store(youngest, std::memory_order_release);
 }

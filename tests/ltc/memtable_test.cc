@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "common/base/failpoint.h"
+#include "common/base/mutex.h"
 #include "common/base/random.h"
 #include "common/base/thread.h"
 
@@ -282,6 +284,32 @@ TEST(MemTableTest, ScansBesideWritersSeeWhatIsLinked) {
     threads.clear();
     EXPECT_TRUE(t->scanned());
   }
+}
+
+// A scan that finds all keys ordered reads in the latest order without a lock: that has to be there by then.
+TEST(MemTableTest, AScanWhileAnotherOneSortsMissesNothing) {
+  ArenaPool pool(1 << 20);
+  const auto t = std::make_shared<MemTable>(MemTableId(1), &pool);
+  const auto scan = t->NewIteratorAt(kMaxSequenceNumber, t);
+  for (const char* key : {"a", "b"}) t->Link(t->Prepare(key, 1, ValueType::kPut, "v"));  // lists the first
+  std::unique_ptr<Thread> reader;
+  Notification read;
+  bool found = false;
+  ASSERT_TRUE(ArmFailPoint("memtable.sorted", 0, [&] {
+                reader = std::make_unique<Thread>("reader", [&] {
+                  scan->ReadAt(kMaxSequenceNumber);
+                  scan->Seek(MakeSeekKey("b"));
+                  found = scan->Valid();
+                  read.Notify();
+                });
+                read.WaitUntil(Now() + 100 * kMillisecond);  // it may wait for the sort
+                return OkStatus();
+              }).ok());
+  t->NewIterator(t);
+  DisarmFailPoints();
+  ASSERT_NE(reader, nullptr);
+  reader->Join();
+  EXPECT_TRUE(found);
 }
 
 TEST(ArenaTest, ChunksAreRecycledAndCounted) {
