@@ -127,12 +127,13 @@ std::string Report(const Shared& s, double seconds, uint64_t retries) {
   uint64_t ops = 0;
   for (const Histogram& h : s.latency) ops += h.count();
   char line[256];
-  char loop[64] = "";
+  char skew[32] = "", loop[64] = "";
+  if (s.zipfian != nullptr) std::snprintf(skew, sizeof(skew), " %g", s.options.zipf_constant);
   if (s.options.rate > 0)
     std::snprintf(loop, sizeof(loop), ", an open loop of %.0f a second", s.options.rate);
   std::snprintf(line, sizeof(line),
-                "%s %s, %llu records of %zu B, %d threads%s: %llu operations in %.2f s, %.0f ops/s\n",
-                s.options.workload.c_str(), s.options.distribution.c_str(),
+                "%s %s%s, %llu records of %zu B, %d threads%s: %llu operations in %.2f s, %.0f ops/s\n",
+                s.options.workload.c_str(), s.options.distribution.c_str(), skew,
                 static_cast<unsigned long long>(s.options.records), s.options.value_bytes, s.options.threads,
                 loop, static_cast<unsigned long long>(ops), seconds, static_cast<double>(ops) / seconds);
   std::string out = line;
@@ -179,7 +180,12 @@ StatusOr<std::string> RunBench(Client* client, const BenchOptions& options) {
         StrCat("distribution ", options.distribution, " must be uniform, zipfian or scrambled"));
   }
   std::unique_ptr<Zipfian> zipfian;
-  if (options.distribution != "uniform") zipfian = std::make_unique<Zipfian>(options.records);
+  if (options.distribution != "uniform") {
+    if (options.zipf_constant <= 0 || options.zipf_constant >= 1)
+      return absl::InvalidArgumentError(
+          StrCat("zipf constant ", options.zipf_constant, " must be in (0, 1)"));
+    zipfian = std::make_unique<Zipfian>(options.records, options.zipf_constant);
+  }
   const uint64_t retries_before = client->retries();
   const Nanos start = Now();
   Shared shared{options,      client,        write_percent,

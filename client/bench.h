@@ -24,6 +24,7 @@ namespace nova {
 struct BenchOptions {
   std::string workload = "RW50";         // R100, RW50, SW50, W100, LOAD
   std::string distribution = "uniform";  // uniform, zipfian, scrambled
+  double zipf_constant = 0.99;           // of the last two, in (0, 1): the larger, the more skewed
   uint64_t records = 100'000;            // in the store, from 0
   uint64_t operations = 0;               // 0: until `seconds` have passed
   double seconds = 10;

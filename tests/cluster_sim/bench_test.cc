@@ -14,8 +14,17 @@ namespace {
 
 constexpr Nanos kPause = 2 * kSecond;
 
-// The report of W100 for six seconds, in which the one LTC stands still for two; and the number behind a word
-// of it.
+// The number behind a word of a report; -1: it has none.
+double NumberBehind(const std::string& report, std::string_view word) {
+  const std::vector<std::string> words = absl::StrSplit(report, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    double number = 0;
+    if (words[i] == word && absl::SimpleAtod(words[i + 1], &number)) return number;
+  }
+  return -1;
+}
+
+// The report of W100 for six seconds, in which the one LTC stands still for two.
 struct Report {
   explicit Report(BenchOptions options) {
     SimClusterOptions cluster = SmallCluster();
@@ -36,14 +45,7 @@ struct Report {
     });
     text = RunBench(w.client.get(), options).value_or("refused");
   }
-  double Of(std::string_view word) const {
-    const std::vector<std::string> words = absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
-    for (size_t i = 0; i + 1 < words.size(); ++i) {
-      double number = 0;
-      if (words[i] == word && absl::SimpleAtod(words[i + 1], &number)) return number;
-    }
-    return -1;
-  }
+  double Of(std::string_view word) const { return NumberBehind(text, word); }
   std::string text;
 };
 
@@ -66,6 +68,42 @@ TEST(BenchTest, AClosedLoopCountsItOnce) {
     EXPECT_GT(report.Of("n"), 600) << report.text;
     EXPECT_GE(report.Of("max"), kPause / kMicrosecond * 0.9) << report.text;
     EXPECT_LT(report.Of("mean"), 50e3) << report.text;
+  });
+}
+
+// How many of 2,000 gets of 100 records, drawn with that constant, are of the hottest, the only one there.
+double HitsOfTheHottest(double zipf_constant) {
+  double hits = -1;
+  Simulate(1, [&] {
+    OneRange w(SmallCluster());
+    ASSERT_EQ(w.client->Put(BenchKey(0, 100), "v").outcome, Outcome::kOk);
+    const auto report = RunBench(w.client.get(), {.workload = "R100",
+                                                  .distribution = "zipfian",
+                                                  .zipf_constant = zipf_constant,
+                                                  .records = 100,
+                                                  .operations = 2000,
+                                                  .progress = false});
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_NE(report->find(StrCat("zipfian ", zipf_constant, ",")), std::string::npos) << *report;
+    hits = 2000 - NumberBehind(*report, "found");
+  });
+  return hits;
+}
+
+// The sums of the weights of 100 ranks are 5.28 and 42.2.
+TEST(BenchTest, TheZipfConstantSaysHowSkewedRequestsAre) {
+  EXPECT_NEAR(HitsOfTheHottest(0.99), 2000 / 5.28, 80);
+  EXPECT_NEAR(HitsOfTheHottest(0.25), 2000 / 42.2, 30);
+}
+
+TEST(BenchTest, AZipfConstantThatItCannotDrawWithIsRefused) {
+  Simulate(1, [] {
+    OneRange w(SmallCluster());
+    for (const double constant : {-1.0, 0.0, 1.0, 1.5}) {
+      const auto report = RunBench(
+          w.client.get(), {.distribution = "scrambled", .zipf_constant = constant, .progress = false});
+      EXPECT_TRUE(absl::IsInvalidArgument(report.status())) << constant;
+    }
   });
 }
 
