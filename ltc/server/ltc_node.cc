@@ -284,7 +284,9 @@ void LtcNode::OnAssigned(const RangeAssignment& a) {
 void LtcNode::OpenRange(const RangeAssignment& a) {
   const RangeId id = a.record.id;
   if (a.record.epoch > Epoch(0)) ranges_.Drop(id, Epoch(a.record.epoch.value() - 1));
-  const auto hosted = std::make_shared<HostedRange>(&services_, options_.hosted, a);
+  HostedRangeOptions options = options_.hosted;
+  if (options_.near_tables) options.placement.first_copies_on = host();
+  const auto hosted = std::make_shared<HostedRange>(&services_, options, a);
   if (stopping_.load() || !ranges_.BeginToOpen(hosted)) return;
   const Status s = hosted->Open();
   if (ranges_.Opened(hosted, s.ok())) return;

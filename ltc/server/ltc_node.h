@@ -42,6 +42,7 @@ struct LtcOptions {
   std::string address = "127.0.0.1:0";  // where clients connect (data plane); port 0: any
   std::string advertise;                // the address that others connect to; empty: the bound one
   std::string host;                     // for placement on other hosts; empty: the host part of the address
+  bool near_tables = false;             // first copies of tables lie on this host, as long as that can be
   std::string metrics_address;          // of /metrics, as bound; shown by `nova status`
   int xchg_threads = 1;
   size_t block_cache_bytes = 256 << 20;     // bound on cached blocks and metadata of tables, for all ranges

@@ -28,6 +28,8 @@ DEFINE_int32(manifest_replicas, 3, "M: copies of a manifest");
 DEFINE_int32(table_replicas, 2, "copies of a table's fragments and metadata, as far as there are StoCs");
 DEFINE_int32(scatter_width, 1, "rho: StoCs over which a table is scattered");
 DEFINE_int32(power_of_d, 2, "d: StoCs looked at for each one picked for a table (for logs and manifests: 2)");
+DEFINE_bool(near_tables, false,
+            "first copies of tables lie on StoCs of this host, while one takes tables: nothing is shared");
 DEFINE_int32(memtable_mb, 4, "tau: size of a memtable");
 DEFINE_int32(active_memtables, 2, "alpha: memtables of a range that take writes at once");
 DEFINE_int32(max_rounds, 6, "delta / alpha: rounds of memtables of a range, the active one included");
@@ -130,6 +132,7 @@ LtcOptions OptionsFromFlags() {
   o.address = FLAGS_address;
   o.advertise = FLAGS_advertise;
   o.host = FLAGS_host;
+  o.near_tables = FLAGS_near_tables;
   o.xchg_threads = FLAGS_xchg_threads;
   o.block_cache_bytes = static_cast<size_t>(FLAGS_block_cache_mb) << 20;
   o.memtable_limit_bytes = static_cast<size_t>(FLAGS_memtable_limit_mb) << 20;

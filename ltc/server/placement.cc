@@ -54,40 +54,51 @@ std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count
   return picked;
 }
 
+namespace {
+
+// Those that first copies may lie on.
+std::vector<StocChoice> TakersOfFirsts(const std::vector<StocChoice>& stocs, const std::string& host) {
+  std::vector<StocChoice> near;
+  std::copy_if(stocs.begin(), stocs.end(), std::back_inserter(near),
+               [&host](const StocChoice& s) { return s.host == host; });
+  return near.empty() ? stocs : near;
+}
+
+// `first`, and StoCs for the other copies of what lies there: on other hosts, if those are enough.
+std::vector<StocId> WithOtherCopies(StocId first, size_t copies, const std::vector<StocChoice>& stocs,
+                                    int choices, Random* random) {
+  std::vector<StocId> members{first};
+  if (copies == 1) return members;
+  const auto at =
+      std::find_if(stocs.begin(), stocs.end(), [&](const StocChoice& s) { return s.id == first; });
+  std::vector<StocChoice> others = stocs;
+  std::erase_if(others, [&](const StocChoice& s) { return s.host == at->host; });
+  if (others.size() < copies - 1) {  // not enough other hosts: distinct StoCs have to do
+    others = stocs;
+    std::erase_if(others, [&](const StocChoice& s) { return s.id == first; });
+  }
+  for (const StocId id : PickStocs(others, copies - 1, choices, random)) members.push_back(id);
+  return members;
+}
+
+}  // namespace
+
 Placement PlaceTable(const std::vector<StocChoice>& all, uint64_t table_bytes,
                      const PlacementOptions& options, Random* random) {
   const std::vector<StocChoice> stocs =
       WithBestDisks(all, static_cast<size_t>(std::max(1, options.replicas)));
   Placement placement;
   if (stocs.empty()) return placement;
+  const std::vector<StocChoice> firsts = TakersOfFirsts(stocs, options.first_copies_on);
   const auto by_size = static_cast<size_t>(
       std::max<uint64_t>(1, table_bytes / std::max<uint64_t>(1, options.min_fragment_bytes)));
   const size_t width =
-      std::min({static_cast<size_t>(std::max(1, options.scatter_width)), by_size, stocs.size()});
+      std::min({static_cast<size_t>(std::max(1, options.scatter_width)), by_size, firsts.size()});
   const size_t copies = std::min(static_cast<size_t>(std::max(1, options.replicas)), stocs.size());
-  const std::vector<StocId> firsts = PickStocs(stocs, width, options.choices, random);
-  for (const StocId first : firsts) {
-    std::vector<StocId> members{first};
-    if (copies > 1) {
-      std::vector<StocChoice> others;
-      std::string host;
-      for (const StocChoice& s : stocs) {
-        if (s.id == first) host = s.host;
-      }
-      for (const StocChoice& s : stocs) {
-        if (s.id != first && s.host != host) others.push_back(s);
-      }
-      if (others.size() < copies - 1) {  // not enough other hosts: distinct StoCs have to do
-        others.clear();
-        for (const StocChoice& s : stocs) {
-          if (s.id != first) others.push_back(s);
-        }
-      }
-      for (const StocId id : PickStocs(others, copies - 1, options.choices, random)) members.push_back(id);
-    }
-    placement.fragments.push_back(std::move(members));
-  }
-  placement.metadata = PickStocs(stocs, copies, options.choices, random);
+  for (const StocId first : PickStocs(firsts, width, options.choices, random))
+    placement.fragments.push_back(WithOtherCopies(first, copies, stocs, options.choices, random));
+  const StocId metadata = PickStocs(firsts, 1, options.choices, random).front();
+  placement.metadata = WithOtherCopies(metadata, copies, stocs, options.choices, random);
   return placement;
 }
 

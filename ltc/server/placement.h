@@ -23,6 +23,9 @@ struct PlacementOptions {
   int choices = 2;                          // d: StoCs drawn for each one picked; 1: random
   int replicas = 1;                         // copies of each fragment and of the metadata
   uint64_t min_fragment_bytes = 512 << 10;  // smaller tables have fewer fragments
+  // Where first copies lie, as long as a StoC of that host takes tables: the owner's own host makes a cluster
+  // share nothing. Empty: anywhere.
+  std::string first_copies_on = {};
 };
 
 // A StoC that may be picked, as last heard.
@@ -44,7 +47,8 @@ std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count
 
 // Places a table of `table_bytes` on StoCs with the best disks. Fragments lie on distinct StoCs as far as
 // there are enough; copies of one fragment always do, and on other hosts than the first if enough of those
-// exist. No fragments: `stocs` is empty.
+// exist. Where first copies are to lie on one host, a table has no more fragments than that has StoCs. No
+// fragments: `stocs` is empty.
 Placement PlaceTable(const std::vector<StocChoice>& stocs, uint64_t table_bytes,
                      const PlacementOptions& options, Random* random);
 

@@ -144,6 +144,28 @@ TEST(PlacementTest, SmallTablesUseFewerFragmentsAndOtherHostsComeFirst) {
   }
 }
 
+TEST(PlacementTest, FirstCopiesLieOnTheHostThatIsNamedAsLongAsItTakesTables) {
+  Random random(5);
+  std::vector<StocChoice> stocs = Stocs({9, 9, 0, 0, 0}, /*one_host=*/false);
+  stocs[1].host = stocs[0].host = "near";
+  PlacementOptions options{3, 2, 2, 1000, "near"};
+  for (int i = 0; i < 50; ++i) {
+    const Placement placed = PlaceTable(stocs, 9000, options, &random);
+    EXPECT_EQ(placed.fragments.size(), 2u) << "one on each StoC of the host";
+    for (const auto& copies : placed.fragments) {
+      EXPECT_LE(copies.at(0), StocId(2));
+      EXPECT_GT(copies.at(1), StocId(2)) << "the second copy elsewhere";
+    }
+    EXPECT_LE(placed.metadata.at(0), StocId(2));
+    EXPECT_GT(placed.metadata.at(1), StocId(2));
+  }
+  options.replicas = 1;
+  stocs[0].disk = stocs[1].disk = DiskState::kFailing;
+  EXPECT_GT(PlaceTable(stocs, 1, options, &random).fragments.at(0).at(0), StocId(2)) << "its disks are ill";
+  stocs.erase(stocs.begin(), stocs.begin() + 2);
+  EXPECT_EQ(PlaceTable(stocs, 9000, options, &random).fragments.size(), 3u) << "no StoC of it lives";
+}
+
 TEST(PlacementTest, AnIllDiskIsTakenOnlyWhereOthersAreTooFew) {
   Random random(4);
   std::vector<StocChoice> stocs = Stocs({90, 90, 0, 0, 0});
