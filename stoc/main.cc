@@ -18,6 +18,8 @@ DEFINE_int32(disk_reserve_mb, 64,
              "free disk space below which new files are refused; appends are below a quarter of it");
 DEFINE_int32(disk_bandwidth_mb, 0,
              "MB/s of a modelled disk that reads and writes share; 0: the disk as it is");
+DEFINE_bool(disk_reads_cached, false,
+            "reads cost the modelled disk nothing, as where the page cache holds all that is stored");
 DEFINE_int32(open_files, 512, "files kept open");
 DEFINE_int32(log_memory_mb, 1024, "memory for log segments");
 DEFINE_int32(segment_kb, 1024, "smallest log segment, a power of two");
@@ -99,6 +101,7 @@ int Main(int argc, char** argv) {
   if (FLAGS_disk_bandwidth_mb > 0) {
     LimitedDiskOptions limits;
     limits.bytes_per_second = static_cast<uint64_t>(FLAGS_disk_bandwidth_mb) * 1'000'000;
+    limits.reads_are_cached = FLAGS_disk_reads_cached;
     limited = std::make_unique<LimitedDisk>(disk, limits);
     disk = limited.get();
   }

@@ -5,7 +5,7 @@
 namespace nova {
 
 DiskBandwidth::DiskBandwidth(const LimitedDiskOptions& options)
-    : bucket_(options.bytes_per_second, options.burst_bytes) {
+    : reads_are_cached_(options.reads_are_cached), bucket_(options.bytes_per_second, options.burst_bytes) {
   NOVA_CHECK(options.bytes_per_second > 0);
 }
 
@@ -21,14 +21,14 @@ void DiskBandwidth::Take(size_t bytes) {
 
 class LimitedDisk::File : public DiskFile {
  public:
-  File(std::unique_ptr<DiskFile> base, std::shared_ptr<DiskBandwidth> bandwidth)
-      : base_(std::move(base)), bandwidth_(std::move(bandwidth)) {}
+  File(std::unique_ptr<DiskFile> base, std::shared_ptr<DiskBandwidth> bandwidth, bool reads_are_cached)
+      : base_(std::move(base)), bandwidth_(std::move(bandwidth)), reads_are_cached_(reads_are_cached) {}
   Status Write(uint64_t offset, std::string_view data) override {
     bandwidth_->Take(data.size());
     return base_->Write(offset, data);
   }
   Status Read(uint64_t offset, size_t n, char* out) override {
-    bandwidth_->Take(n);
+    if (!reads_are_cached_) bandwidth_->Take(n);
     return base_->Read(offset, n, out);
   }
   Status Sync() override { return base_->Sync(); }
@@ -37,6 +37,7 @@ class LimitedDisk::File : public DiskFile {
  private:
   const std::unique_ptr<DiskFile> base_;
   const std::shared_ptr<DiskBandwidth> bandwidth_;
+  const bool reads_are_cached_;
 };
 
 LimitedDisk::LimitedDisk(Disk* base, std::shared_ptr<DiskBandwidth> bandwidth)
@@ -45,15 +46,18 @@ LimitedDisk::~LimitedDisk() = default;
 
 StatusOr<std::unique_ptr<DiskFile>> LimitedDisk::Create(const std::string& path) {
   NOVA_ASSIGN_OR_RETURN(auto file, base_->Create(path));
-  return std::unique_ptr<DiskFile>(std::make_unique<File>(std::move(file), bandwidth_));
+  return std::unique_ptr<DiskFile>(
+      std::make_unique<File>(std::move(file), bandwidth_, bandwidth_->reads_are_cached()));
 }
 StatusOr<std::unique_ptr<DiskFile>> LimitedDisk::Open(const std::string& path, bool writable) {
   NOVA_ASSIGN_OR_RETURN(auto file, base_->Open(path, writable));
-  return std::unique_ptr<DiskFile>(std::make_unique<File>(std::move(file), bandwidth_));
+  return std::unique_ptr<DiskFile>(
+      std::make_unique<File>(std::move(file), bandwidth_, bandwidth_->reads_are_cached()));
 }
 StatusOr<std::unique_ptr<DiskFile>> LimitedDisk::OpenUncached(const std::string& path) {
   NOVA_ASSIGN_OR_RETURN(auto file, base_->OpenUncached(path));
-  return std::unique_ptr<DiskFile>(std::make_unique<File>(std::move(file), bandwidth_));
+  return std::unique_ptr<DiskFile>(
+      std::make_unique<File>(std::move(file), bandwidth_, /*reads_are_cached=*/false));
 }
 
 }  // namespace nova

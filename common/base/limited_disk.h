@@ -1,6 +1,7 @@
 // LimitedDisk: a Disk in front of another that takes as long as a modelled one: one spindle of
 // bytes_per_second, shared by all reads and writes in order of arrival. After an idle time up to burst_bytes
-// pass at once. Syncs and operations on names are as fast as the base's.
+// pass at once. Syncs and operations on names are as fast as the base's. Reads can be modelled as of a machine
+// whose page cache holds all that is stored: those cost the disk nothing, but for reads past the page cache.
 //
 // Thread safety: all; calls wait.
 // Ownership: `base` outlives it.
@@ -23,6 +24,7 @@ namespace nova {
 struct LimitedDiskOptions {
   uint64_t bytes_per_second = 100 << 20;  // > 0
   uint64_t burst_bytes = 256 << 10;       // that pass without a wait after an idle time
+  bool reads_are_cached = false;          // the page cache holds all that is stored
 };
 
 // The modelled disk's time, shared by all that read and write on it.
@@ -30,10 +32,12 @@ class DiskBandwidth {
  public:
   explicit DiskBandwidth(const LimitedDiskOptions& options);
   void Take(size_t bytes);  // waits for its turn and for its end
+  bool reads_are_cached() const { return reads_are_cached_; }
   // False: as fast as the base; the bytes that pass then are not owed later.
   void SetLimited(bool limited) { limited_.store(limited); }
 
  private:
+  const bool reads_are_cached_;
   std::atomic<bool> limited_{true};
   Mutex mu_;
   TokenBucket bucket_ ABSL_GUARDED_BY(mu_);

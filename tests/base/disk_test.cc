@@ -502,6 +502,27 @@ TEST(LimitedDiskTest, ReadsAndWritesShareOneSpindle) {
   });
 }
 
+TEST(LimitedDiskTest, ReadsFromAPageCacheCostNothingAndThosePastItDo) {
+  Simulation sim(7);
+  sim.Run([] {
+    SimDisk medium;
+    const auto base = medium.Mount();
+    LimitedDisk disk(base.get(), {.bytes_per_second = 1 << 20, .burst_bytes = 0, .reads_are_cached = true});
+    const auto created = *disk.Create("f");
+    const Nanos start = Now();
+    ASSERT_TRUE(created->Write(0, std::string(1 << 20, 'x')).ok());
+    EXPECT_NEAR(static_cast<double>(Now() - start), 1e9, 1e6);
+    const auto opened = *disk.Open("f", false);
+    std::string out(1 << 20, '\0');
+    const Nanos written = Now();
+    ASSERT_TRUE(created->Read(0, out.size(), out.data()).ok());
+    ASSERT_TRUE(opened->Read(0, out.size(), out.data()).ok());
+    EXPECT_EQ(Now(), written);
+    ASSERT_TRUE((*disk.OpenUncached("f"))->Read(0, out.size(), out.data()).ok());
+    EXPECT_NEAR(static_cast<double>(Now() - written), 1e9, 1e6);
+  });
+}
+
 TEST(LimitedDiskTest, ABurstPassesAtOnceAndIsEarnedByIdling) {
   Simulation sim(7);
   sim.Run([] {
