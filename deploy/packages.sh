@@ -27,7 +27,7 @@ case ${1:-} in
     packages+=("${node[@]}" "${control[@]}" openssh-server systemd)  # tests/deploy: nodes in namespaces; systemd-analyze
     ;;
   --fuzz) packages+=(clang libclang-rt-14-dev) ;;
-  --experiments) packages+=(librocksdb-dev libleveldb-dev liblmdb-dev libbenchmark-dev gnuplot-nox unzip) ;;
+  --experiments) packages+=(librocksdb-dev libleveldb-dev liblmdb-dev libbenchmark-dev gnuplot-nox python3 unzip) ;;
   --node) packages=("${node[@]}") ;;
   --control) packages=("${control[@]}") ;;
   *) echo "error: unknown argument $1" >&2; exit 2 ;;

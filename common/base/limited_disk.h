@@ -1,7 +1,8 @@
 // LimitedDisk: a Disk in front of another that takes as long as a modelled one: one spindle of
 // bytes_per_second, shared by all reads and writes in order of arrival. After an idle time up to burst_bytes
-// pass at once. Syncs and operations on names are as fast as the base's. Reads can be modelled as of a machine
-// whose page cache holds all that is stored: those cost the disk nothing, but for reads past the page cache.
+// pass at once. Syncs and operations on names are as fast as the base's. Reads can be modelled as of a
+// machine whose page cache holds all that is stored: those cost the disk nothing, but for reads past the page
+// cache.
 //
 // Thread safety: all; calls wait.
 // Ownership: `base` outlives it.
