@@ -13,6 +13,7 @@ import cluster  # noqa: E402
 import flag_file  # noqa: E402
 import measure  # noqa: E402
 import report  # noqa: E402
+import run  # noqa: E402
 
 
 def refused(text):
@@ -73,6 +74,18 @@ assert "--b=2" in cluster.ltc_words(other)
 assert [(a.name, b.name) for a, b in figure.pairs(figure.paper[0])] == [
     ("stocs=10 kind=plain", "stocs=1 kind=plain"), ("stocs=10 kind=other", "stocs=1 kind=other")]
 
+# Cells with a flag that a program does not have are left out, and others are not.
+with tempfile.TemporaryDirectory() as directory:
+    for program, name in (("nova_ltc", "a"), ("nova_stoc", "c")):
+        path = pathlib.Path(directory) / program
+        path.write_text(f"#!/bin/sh\necho '<flag><name>{name}</name></flag>'\n")
+        path.chmod(0o755)
+    axis = '[axes]\nkind = [{name = "x", ltc_flags = {a = 1}}, {name = "y", ltc_flags = {b = 1}}, ' \
+           '{name = "z", stoc_flags = {c = 1}}, {name = "w", stoc_flags = {a = 1}}]\n'
+    small = flag_file.Figure("small", 'title = "t"\n' + axis)
+    run.leave_out_unknown(small, directory)
+    assert [c.points["kind"] for c in small.cells] == ["x", "z"]
+
 # Medians, factors run by run, and rows that processors bound.
 def values(ops, cpu=30.0, others=0.0):
     some = {"ops": ops, "cpu": cpu, "others": others, "seconds": [int(ops)] * 3}
@@ -80,7 +93,7 @@ def values(ops, cpu=30.0, others=0.0):
 
 
 def results(cells):
-    return [report.Result(cell, run, v) for cell, runs in cells for run, v in enumerate(runs, 1)]
+    return [report.Result(cell, number, v) for cell, runs in cells for number, v in enumerate(runs, 1)]
 
 
 one, other, ten, last = figure.cells
@@ -94,6 +107,9 @@ assert table[2][2] == "void", table
 assert table[3][1:3] == ["100 1.00", "200 1.00 (1.00 - 1.00)"], table
 assert table[4][2] == "400 2.00 (2.00 - 3.00)", table
 assert "200 (100 - 400)" in text and text.count("VOID") == 1, text
+short = results([(one, [values(100)]), (ten, [values(300), values(1)])])
+short_table = report.paper_rows(figure, [report.Row(c, short) for c in figure.cells])
+assert short_table[1][2] == "3.00", "of the run that both have"
 assert "disturbed" in report.Row(one, results([(one, [values(1, others=11)])])).note
 
 # A CSV gives back what was written, and a figure that lost a cell leaves its lines out.
