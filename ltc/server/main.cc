@@ -48,6 +48,10 @@ DEFINE_int32(level0_runs, 4, "runs of Level0 that start a compaction");
 DEFINE_int32(table_lag_s, 20,
              "for so long, and what is in memory then, tables may lack what younger writes of the same keys "
              "replace again and again");
+DEFINE_bool(
+    merge_rounds, true,
+    "rounds that wait for flushes are merged in memory, where they hold the same keys again and again, "
+    "as far as log_share lets logs stay");
 DEFINE_double(
     log_share, 0,
     "of the memory of a range's memtables, so many times as much may its logs hold where rounds are "
@@ -157,6 +161,7 @@ LtcOptions OptionsFromFlags() {
   h.range.compaction.level1_bytes = static_cast<uint64_t>(FLAGS_level1_mb) << 20;
   h.range.compaction.level0_runs_trigger = FLAGS_level0_runs;
   h.range.table_lag_ns = FLAGS_table_lag_s * kSecond;
+  h.range.merge_rounds = FLAGS_merge_rounds ? MergeRounds::kAuto : MergeRounds::kNever;
   h.range.compaction.level0_share = FLAGS_level0_share;
   h.range.log_share = FLAGS_log_share != 0                 ? std::max(FLAGS_log_share, 1.0)
                       : h.log_mode == LogMode::kPersistent ? 2
