@@ -258,7 +258,9 @@ def ltc_words(s):
             f"--level1_mb={s['level1_mb']}",
             # memtables are bounded by their number, and no range is slowed down for the process' sake
             f"--memtable_limit_mb={2 * memory + 64}", f"--block_cache_mb={s['cache_mb']}",
-            "--flush_threads=8", "--compaction_threads=16",  # as many as disks, and more: they wait for disks
+            # about one for each disk, over all LTCs: more would only be longer queues
+            f"--flush_threads={max(2, s['stocs'] // (2 * s['ltcs']))}",
+            f"--compaction_threads={max(2, s['stocs'] // s['ltcs'])}",
             *flag_words(s["ltc_flags"])]
 
 

@@ -56,7 +56,8 @@ class _Counters:
 
 
 def _run(cluster, s):
-    words = ["bench", s["workload"], f"--distribution={s['distribution']}",
+    # A put that waits for a minute is a stall, and no failure.
+    words = ["--timeout_ms=60000", "bench", s["workload"], f"--distribution={s['distribution']}",
              f"--zipf_constant={s['zipf_constant']}", f"--records={s['records']}",
              f"--value_bytes={s['value_bytes']}", f"--threads={s['threads']}",
              f"--seconds={s['skip_seconds'] + s['seconds'] + 1}"]

@@ -224,6 +224,7 @@ def _bar_panels(figure, rows):
         plots = [f"$data using {c}:{c + 1}:{c + 2}:xtic(1) title {_quoted(bar or 'operations/s')}"
                  for c, bar in zip(columns, bars)]
         panels.append([f"set title {_quoted(panel or '')} noenhanced", "set ylabel 'operations/s'",
+                       f"set xlabel {_quoted(' '.join(others))} noenhanced",
                        "set style data histograms", "set style histogram errorbars gap 1 lw 1",
                        "$data << END", *data, "END", "plot " + ", ".join(plots)])
     return panels
@@ -235,7 +236,7 @@ def _paper_panel(figure):
             for cell, _ in figure.pairs(stated)]
     if len(data) < 2:
         return []
-    return [["set title 'the paper' noenhanced", "set ylabel 'operations/s'", "set style data histograms",
+    return [["set title 'the paper' noenhanced", "unset xlabel", "set style data histograms",
              "set style histogram clustered gap 1", "$data << END", *data, "END",
              "plot $data using 2:xtic(1) title 'stated' linecolor 'grey'"]]
 
