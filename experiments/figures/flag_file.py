@@ -38,6 +38,7 @@ SETTINGS = {
     "copies": 1,             # of a table
     "page_cache": True,      # StoCs' reads cost their disks nothing: their hosts' memory holds all
     "cache_mb": 64,          # blocks and indexes in an LTC's memory
+    "level0_mb": 32,         # in Level0, beyond which writers are slower than flushes
     "level1_mb": 64,
     "log_mode": "none",
     "workload": "W100",
@@ -190,7 +191,8 @@ class Figure:
             s = cell.settings = dict(cell.settings)
             s["disk_mb"] = self._part(s, "disk_mb", times)
             s["records"] //= times
-            s["cache_mb"] = max(1, s["cache_mb"] // times)
+            for key in ("cache_mb", "level0_mb", "level1_mb"):
+                s[key] = max(1, s[key] // times)
             if s["tau_mb"] % times == 0:
                 s["tau_mb"] //= times
             else:
