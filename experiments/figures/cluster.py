@@ -254,7 +254,8 @@ def ltc_words(s):
     memory = s["tau_mb"] * s["delta"] * s["ranges_per_ltc"]
     # Level0 is bounded by runs, of a round each: five times as many as begin a compaction (nova_ltc --help)
     level0_runs = round(s["level0_mb"] / (s["tau_mb"] * s["alpha"]) / 5)
-    return [f"--log_mode={s['log_mode']}", f"--table_replicas={s['copies']}", f"--scatter_width={s['rho']}",
+    return [f"--log_mode={s['log_mode']}", f"--table_replicas={s['copies']}",
+            f"--manifest_replicas={s['copies']}", f"--scatter_width={s['rho']}",
             f"--power_of_d={s['d']}", f"--memtable_mb={s['tau_mb']}", f"--active_memtables={s['alpha']}",
             f"--max_rounds={s['delta'] // s['alpha']}", f"--table_mb={s['tau_mb']}",
             f"--level1_mb={s['level1_mb']}", f"--level0_runs={min(16, max(1, level0_runs))}",
