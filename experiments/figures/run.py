@@ -40,7 +40,8 @@ QUICK = {"records": 4000, "seconds": 2.0, "skip_seconds": 1.0}
 
 def main():
     o = parse_words()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clusters are ended on the way out
+    for ends in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ends, lambda number, _: sys.exit(128 + number))  # clusters are ended on the way out
     try:
         if o.list:
             for name in flag_file.names():
