@@ -18,9 +18,10 @@ DISTURBED_ABOVE = 10   # % of the cores that processes took which are no part of
 _SECOND = re.compile(r"^ *(\d+) s +(\d+) ops/s")
 _LATENCY = re.compile(r"^(read|write|scan) .* p50 +([\d.]+) .* p99 +([\d.]+) .* max +([\d.]+)", re.M)
 
-# What a run gives, beside its cell; all but the last are numbers.
+# What a run gives, beside its cell: numbers, but for the message of the first operation that failed, and the
+# operations of each second.
 FIELDS = ("ops", "stalled", "held", "write_p99_ms", "write_max_ms", "written_kb", "read_kb", "disks",
-          "busiest", "cpu", "others", "failed", "seconds")
+          "busiest", "cpu", "others", "failed", "failure", "seconds")
 
 
 def measure(binaries, zookeeper, directory, settings):
@@ -122,6 +123,7 @@ def _result(s, before, after, seconds, report):
         "cpu": (after.ours - before.ours) / cores,
         "others": max(0.0, (after.machine - before.machine - (after.ours - before.ours)) / cores),
         "failed": int(re.search(r"failed (\d+)", report)[1]),
+        "failure": report.partition("first failure: ")[2].strip(),
         "seconds": seconds,
     }
 

@@ -44,10 +44,14 @@ def read_csv(path, figure):
 
 
 def _text_of(value):
+    if isinstance(value, str):
+        return value
     return " ".join(map(str, value)) if isinstance(value, list) else f"{value:.6g}"
 
 
 def _value_of(field, text):
+    if field == "failure":
+        return text
     return [int(s) for s in text.split()] if field == "seconds" else float(text)
 
 
@@ -80,7 +84,8 @@ class Row:
         if self.runs and max(self.all("others")) > DISTURBED_ABOVE:
             notes.append("disturbed: others had processors")
         if self.runs and sum(self.all("failed")) > 0:
-            notes.append(f"{sum(self.all('failed')):.0f} operations failed")
+            why = next(filter(None, self.all("failure")), "")
+            notes.append(f"{sum(self.all('failed')):.0f} operations failed: {why}")
         return "; ".join(notes + sorted(set(self.errors)))
 
 

@@ -89,7 +89,7 @@ with tempfile.TemporaryDirectory() as directory:
 # Medians, factors run by run, and rows that processors bound.
 def values(ops, cpu=30.0, others=0.0):
     some = {"ops": ops, "cpu": cpu, "others": others, "seconds": [int(ops)] * 3}
-    return dict.fromkeys(report.FIELDS, 0.0) | some
+    return dict.fromkeys(report.FIELDS, 0.0) | {"failure": ""} | some
 
 
 def results(cells):
@@ -110,6 +110,8 @@ assert "200 (100 - 400)" in text and text.count("VOID") == 1, text
 short = results([(one, [values(100)]), (ten, [values(300), values(1)])])
 short_table = report.paper_rows(figure, [report.Row(c, short) for c in figure.cells])
 assert short_table[1][2] == "3.00", "of the run that both have"
+failing = [report.Result(one, 1, values(1) | {"failed": 2, "failure": "no StoC"})]
+assert report.Row(one, failing).note == "2 operations failed: no StoC"
 assert "disturbed" in report.Row(one, results([(one, [values(1, others=11)])])).note
 
 # A CSV gives back what was written, and a figure that lost a cell leaves its lines out.
