@@ -34,6 +34,13 @@ struct FileCopier::Piece {
   std::string bytes;
 };
 
+struct FileCopier::Request {
+  uint64_t offset = 0;  // of the piece in the file
+  uint32_t size = 0;
+  Nanos deadline_ns = kNever;    // of its answer
+  std::shared_ptr<Piece> piece;  // the answer
+};
+
 // What copy threads, Stop and the answers of sources share; an answer may come when the copier is gone.
 struct FileCopier::State {
   Mutex mu;
@@ -139,25 +146,43 @@ bool FileCopier::ReadHere(const CopyFileRequest& request, const FileStore::Whole
 }
 
 FileCopier::Result FileCopier::Fetch(const CopyFileRequest& request, Nanos give_up_ns, Bytes* bytes) {
-  do {
-    if (const Result piece = FetchPiece(request, give_up_ns, bytes); !piece.ok()) return piece;
-  } while (bytes->data.size() < request.size);
+  const uint64_t pieces = std::max<uint64_t>(1, (request.size + kCopyPieceBytes - 1) / kCopyPieceBytes);
+  std::deque<Request> asked;  // in the order of the file
+  uint64_t next = 0;          // piece to ask for
+  for (uint64_t arrived = 0; arrived < pieces; ++arrived) {
+    for (; next < std::min(pieces, arrived + kCopyPiecesUnderWay); ++next) {
+      if (AskFor(next, request, give_up_ns, &asked)) continue;
+      // Our own bandwidth is what it lacked.
+      return {stopping() ? Outcome::kUnavailable : Outcome::kDeadlineExceeded};
+    }
+    Request first = std::move(asked.front());
+    asked.pop_front();
+    if (const Result r = AddPiece(std::move(first), request, give_up_ns, bytes); !r.ok()) return r;
+  }
   if (bytes->found_crc != bytes->crc) return {Outcome::kCorruption, CopyFault::kSource};
   return {};
 }
 
-FileCopier::Result FileCopier::FetchPiece(const CopyFileRequest& request, Nanos give_up_ns, Bytes* bytes) {
-  const uint64_t at = bytes->data.size();
+bool FileCopier::AskFor(uint64_t index, const CopyFileRequest& request, Nanos give_up_ns,
+                        std::deque<Request>* asked) {
+  const uint64_t at = index * kCopyPieceBytes;
   const auto n = static_cast<uint32_t>(std::min<uint64_t>(kCopyPieceBytes, request.size - at));
-  bool may = WaitUntil(bandwidth_->Take(n), give_up_ns);
-  std::shared_ptr<const Piece> piece;
-  while (may) {
-    piece = Ask(request, at, n, give_up_ns);
-    if (piece == nullptr || piece->outcome != Outcome::kBusy) break;
+  if (!WaitUntil(bandwidth_->Take(n), give_up_ns)) return false;
+  asked->push_back(Ask(request, at, n, give_up_ns));
+  return true;
+}
+
+FileCopier::Result FileCopier::AddPiece(Request asked, const CopyFileRequest& request, Nanos give_up_ns,
+                                        Bytes* bytes) {
+  std::shared_ptr<const Piece> piece = AnswerTo(asked);
+  bool may = true;
+  while (piece != nullptr && piece->outcome == Outcome::kBusy) {
     may = WaitUntil(Now() + kPauseOfBusy, give_up_ns);
+    if (!may) break;
+    asked = Ask(request, asked.offset, asked.size, give_up_ns);
+    piece = AnswerTo(asked);
   }
   if (stopping()) return {Outcome::kUnavailable};
-  if (!may && piece == nullptr) return {Outcome::kDeadlineExceeded};  // our own bandwidth is what it lacked
   if (!may || piece == nullptr) return {Outcome::kUnavailable, CopyFault::kSource};
   switch (piece->outcome) {
     case Outcome::kOk:
@@ -169,35 +194,40 @@ FileCopier::Result FileCopier::FetchPiece(const CopyFileRequest& request, Nanos 
     default:
       return {Outcome::kUnavailable, CopyFault::kSource};
   }
-  const bool as_wanted = piece->data_size == request.size && piece->bytes.size() == n;
-  if (!as_wanted || (at > 0 && piece->data_crc != bytes->crc))
+  const bool as_wanted = piece->data_size == request.size && piece->bytes.size() == asked.size;
+  if (!as_wanted || (asked.offset > 0 && piece->data_crc != bytes->crc))
     return {Outcome::kCorruption, CopyFault::kSource};
-  if (at == 0) bytes->data.reserve(request.size);
+  if (asked.offset == 0) bytes->data.reserve(request.size);
   bytes->crc = piece->data_crc;
   bytes->data += piece->bytes;
   bytes->found_crc = ExtendCrc32c(bytes->found_crc, piece->bytes.data(), piece->bytes.size());
   return {};
 }
 
-std::shared_ptr<const FileCopier::Piece> FileCopier::Ask(const CopyFileRequest& request, uint64_t offset,
-                                                         uint32_t size, Nanos give_up_ns) {
-  const Nanos deadline = std::min(give_up_ns, Now() + options_.source_timeout_ns);
-  const auto piece = std::make_shared<Piece>();
-  sources_->StartReadForCopy(request.source, request.incarnation, {request.file, offset, size}, deadline,
-                             [state = state_, piece](Outcome outcome, const ReadForCopyReply& reply) {
-                               MutexLock lock(&state->mu);
-                               piece->ended = true;
-                               piece->outcome = outcome;
-                               piece->data_size = reply.data_size;
-                               piece->data_crc = reply.data_crc;
-                               piece->bytes = reply.bytes;
-                               state->changed.SignalAll();
-                             });
+FileCopier::Request FileCopier::Ask(const CopyFileRequest& request, uint64_t offset, uint32_t size,
+                                    Nanos give_up_ns) {
+  Request asked{offset, size, std::min(give_up_ns, Now() + options_.source_timeout_ns),
+                std::make_shared<Piece>()};
+  sources_->StartReadForCopy(
+      request.source, request.incarnation, {request.file, offset, size}, asked.deadline_ns,
+      [state = state_, piece = asked.piece](Outcome outcome, const ReadForCopyReply& reply) {
+        MutexLock lock(&state->mu);
+        piece->ended = true;
+        piece->outcome = outcome;
+        piece->data_size = reply.data_size;
+        piece->data_crc = reply.data_crc;
+        piece->bytes = reply.bytes;
+        state->changed.SignalAll();
+      });
+  return asked;
+}
+
+std::shared_ptr<const FileCopier::Piece> FileCopier::AnswerTo(const Request& asked) {
   MutexLock lock(&state_->mu);
-  while (!piece->ended) {
-    if (state_->stopping || !state_->changed.WaitUntil(&state_->mu, deadline)) break;
+  while (!asked.piece->ended) {
+    if (state_->stopping || !state_->changed.WaitUntil(&state_->mu, asked.deadline_ns)) break;
   }
-  return piece->ended && !state_->stopping ? piece : nullptr;
+  return asked.piece->ended && !state_->stopping ? asked.piece : nullptr;
 }
 
 Outcome FileCopier::Write(const CopyFileRequest& request, const Bytes& bytes) {

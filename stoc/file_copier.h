@@ -1,6 +1,7 @@
 // FileCopier: makes copies here of files that other StoCs have (rebuild, S5): fetches one in pieces, as fast
 // as the bandwidth of copies lets it, compares what came with the size that is wanted and with the checksum
-// that the source has of it, and writes it durably.
+// that the source has of it, and writes it durably. A few pieces of a file are under way at a time, so that
+// the bandwidth is used while one travels.
 //
 // A file that is here already, and whole, is fetched from nobody. What is damaged is healed. In either case
 // the range that asks references it from then on.
@@ -23,6 +24,7 @@
 //                bandwidth gave no time for it. kUnavailable: it is stopping.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -77,8 +79,9 @@ class FileCopier {
     uint32_t crc = 0;        // as its header has it
     uint32_t found_crc = 0;  // of `data`, as Fetch finds it
   };
-  struct Piece;  // the source's answer to one question
-  struct State;  // what waits, and whether to stop; shared with answers that come late
+  struct Piece;    // the source's answer to one question
+  struct State;    // what waits, and whether to stop; shared with answers that come late
+  struct Request;  // a question to the source, and the place of its answer
 
   void Work();  // the body of a copy thread
   // One copy, until it is durable, has failed, or has to be given up.
@@ -88,11 +91,16 @@ class FileCopier {
                 Bytes* bytes);
   // Gets the whole file from its source, piece by piece, and compares size and checksum.
   Result Fetch(const CopyFileRequest& request, Nanos give_up_ns, Bytes* bytes);
-  // Adds the next piece to the bytes. Waits for its share of the bandwidth, and while the source is busy.
-  Result FetchPiece(const CopyFileRequest& request, Nanos give_up_ns, Bytes* bytes);
-  // One question to the source; null: it did not answer in time, or we are to stop.
-  std::shared_ptr<const Piece> Ask(const CopyFileRequest& request, uint64_t offset, uint32_t size,
-                                   Nanos give_up_ns);
+  // Asks for piece `index` of the file, once it may pass by the bandwidth. False: that is too late, or we are
+  // to stop.
+  bool AskFor(uint64_t index, const CopyFileRequest& request, Nanos give_up_ns, std::deque<Request>* asked);
+  // Adds the piece to the bytes, which end where it begins. Waits for it, and asks again while the source is
+  // busy.
+  Result AddPiece(Request piece, const CopyFileRequest& request, Nanos give_up_ns, Bytes* bytes);
+  // One question to the source.
+  Request Ask(const CopyFileRequest& request, uint64_t offset, uint32_t size, Nanos give_up_ns);
+  // The answer; null: it did not come in time, or we are to stop.
+  std::shared_ptr<const Piece> AnswerTo(const Request& asked);
   // Writes it durably, unless the epoch is fenced by now (F1).
   Outcome Write(const CopyFileRequest& request, const Bytes& bytes);
   // False: we are to stop, or would wait beyond `give_up_ns`.
