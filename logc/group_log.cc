@@ -206,6 +206,7 @@ void GroupLog::Post(const std::shared_ptr<Batch>& batch, Copy c) {
   Peer* const peer = services_->stocs->peer(xchg_, member.stoc, member.incarnation);
   if (peer == nullptr) return xchg_->Submit([done = std::move(done)] { done(Outcome::kUnavailable); });
   services_->writes->Add();
+  xchg_->EndPause(peer);  // a member that is gone is to be suspected now, not after the pause
   const Buffer& from = batch->staging->buffer;
   const LocalBuffer local{from.data() + batch->offset, static_cast<uint32_t>(batch->bytes), from.lkey()};
   const RemoteBuffer remote = segments_[batch->segment].memory[c.member()].Slice(batch->at, batch->bytes);

@@ -699,6 +699,14 @@ void Xchg::Rep::Enqueue(Link* link, const Op* op) {
   MarkDirty(link);
 }
 
+void Xchg::EndPause(Peer* peer) {
+  peer->next_attempt_ns = 0;
+  Link* const link = peer->link;
+  if (link == nullptr || link->state != Link::State::kBackOff) return;
+  rep_->wheel.Remove(link);
+  rep_->Connect(link);
+}
+
 void Xchg::Call(Peer* peer, uint16_t type, std::span<const std::string_view> parts, Nanos deadline_ns,
                 CallDone done, const CallTag& tag) {
   Rep* r = rep_.get();

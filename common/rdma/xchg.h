@@ -172,6 +172,9 @@ class Xchg {
   // connection from this thread, the newer (F3). A caller that has keys to a process's memory must name its
   // incarnation, for the next start may have given out the same keys.
   Peer* peer(const std::string& address, const PeerIdentity& who = {});
+  // The next attempt to connect to the peer is made at once, not after a pause for those that failed. For
+  // what asks rarely whether a process is there, and is waited for.
+  void EndPause(Peer* peer);
   // Sends a request made of `parts`, which are copied. `done` runs once, on this thread, never inside Call.
   void Call(Peer* peer, uint16_t type, std::span<const std::string_view> parts, Nanos deadline_ns,
             CallDone done, const CallTag& tag = {});

@@ -225,6 +225,33 @@ TEST_P(XchgTest, ACallThatCannotBeSentEndsUnavailableSoon) {
   });
 }
 
+TEST_P(XchgTest, WhoCannotWaitEndsThePauseBetweenAttempts) {
+  Run([](FabricWorld* world) {
+    XchgOptions options;
+    options.reconnect_min_ns = options.reconnect_max_ns = 100 * kSecond;
+    Node client(world, "client", options);
+    client.xchg->RunOnce();
+    Peer* const peer = client.xchg->peer(world->NobodysAddress());
+    Ends ends;
+    const auto call = [&] { client.xchg->Call(peer, kEcho, {}, Now() + 50 * kSecond, ends.Call()); };
+    const auto ended = [&](size_t n) {
+      return RunUntil({client.xchg.get()}, [&] { return ends.outcomes.size() == n; });
+    };
+    call();
+    ASSERT_TRUE(ended(1));
+    const Nanos begin = Now();
+    client.xchg->EndPause(peer);
+    call();
+    ASSERT_TRUE(ended(2));
+    call();  // it waits
+    client.xchg->RunOnce();
+    client.xchg->EndPause(peer);
+    ASSERT_TRUE(ended(3));
+    EXPECT_LT(Now() - begin, 5 * kSecond);
+    EXPECT_EQ(client.xchg->counters().connect_failures, 3u);
+  });
+}
+
 TEST_P(XchgTest, ReconnectionBacksOffAndIsSingleFlight) {
   Run([](FabricWorld* world) {
     Node client(world, "client");
