@@ -106,6 +106,7 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   const Uuid& uuid() const { return uuid_; }        // names it at its members, and is in each record's crc
   RoundNumber round() const { return round_; }      // whose records it holds; 0: a spare log, of none yet
   void set_round(RoundNumber round) { round_ = round; }
+  bool opened() const { return opened_; }  // every member has given its first room
 
   // Encodes the record into the staging memory that `pending` has for it.
   void Append(const LogRecord& record, PendingRecord pending);

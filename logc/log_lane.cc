@@ -51,6 +51,9 @@ Outcome LogLane::Append(const LogRecord& record, absl::AnyInvocable<void(Outcome
 void LogLane::Flush() {
   flush_due_ = false;
   for (const auto& [round, log] : current_) log->PostUnposted();
+  // The next round finds its first segment open. Not before the log of this one is: after a group change
+  // records wait for that, and members would open twice as much meanwhile.
+  if (spare_ == nullptr && !current_.empty() && current_.rbegin()->second->opened()) spare_ = OpenLog();
 }
 
 bool LogLane::Stage(size_t bytes, bool beyond, PendingRecord* pending) {
@@ -75,7 +78,6 @@ std::shared_ptr<GroupLog> LogLane::NewLog(RoundNumber round) {
   log->set_round(round);
   current_[round] = log;
   groups_->AddLog(log->group().id, log->uuid(), round);
-  spare_ = OpenLog();  // the next round finds its first segment open
   return log;
 }
 

@@ -43,7 +43,7 @@ class LogLane : public GroupLog::Owner {
 
   // As RangeLog's.
   Outcome Append(const LogRecord& record, absl::AnyInvocable<void(Outcome)> done);
-  // The hook at the end of a turn: what was appended in it goes out.
+  // The hook at the end of a turn: what was appended in it goes out. Opens the spare log, where it is time.
   void Flush();
   // New logs are opened in `group`; every log where appends go gets a successor there, with what was not
   // acknowledged (group change, L4).
@@ -97,7 +97,8 @@ class LogLane : public GroupLog::Owner {
   std::map<RoundNumber, std::shared_ptr<GroupLog>> current_;  // where appends of a round go
   // Logs of former groups that hold records of a round, until the round is deleted.
   std::map<RoundNumber, std::vector<std::shared_ptr<GroupLog>>> older_;
-  std::shared_ptr<GroupLog> spare_;         // opened ahead for the next round
+  // Opened ahead for the next round, once the log of this one is open.
+  std::shared_ptr<GroupLog> spare_;
   std::shared_ptr<Staging> staging_;        // the chunk being filled
   std::atomic<size_t> in_flight_bytes_{0};  // see in_flight_bytes()
   bool flush_due_ = false;                  // Flush will be called at the end of this turn

@@ -319,6 +319,28 @@ TEST_P(LogClientTest, NothingIsAcknowledgedWhileOneMemberStandsStill) {  // L3
   });
 }
 
+// After a group change records wait for their log. Members that open the next round's at the same time would
+// keep them waiting for twice as long.
+TEST_P(LogSegmentTest, L4TheSpareLogIsOpenedOnceTheFirstIsOpen) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media);
+    const auto opened = [&] {
+      return rig.stocs[1]->metrics.counter("nova_stoc_requests_total{type=\"open_segment\"}")->value();
+    };
+    const Nanos still = 200 * kMillisecond * world->patience();
+    const Nanos until = Now() + still;
+    rig.Stall(0, still);
+    uint64_t meanwhile = 0;
+    ExpectAllOk(rig.Append(1, 20, 1, [&](uint64_t) {
+      const uint64_t now = opened();
+      if (Now() < until) meanwhile = now;
+    }));
+    EXPECT_LE(meanwhile, uint64_t{kLanes});
+    for (const Nanos end = Soon(); opened() < 2 * kLanes && Now() < end;) SleepFor(kMillisecond);
+    EXPECT_EQ(opened(), uint64_t{2 * kLanes}) << "each lane has one for the next round";
+  });
+}
+
 // What recovery finds of ten records that were acknowledged while the thread that had changed the group stood
 // still, and whoever maintains the record had taken out of it what was said to be unused.
 std::set<SequenceNumber> FoundOfTenWrittenBeforeTheLanesMoved(FabricWorld* world, LogMedia media,
