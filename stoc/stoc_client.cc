@@ -347,13 +347,21 @@ Status StocClient::DropUnreadable(StocId stoc, RangeId range, Epoch epoch,
                                 DropUnreadableRequest{range, epoch, files}, deadline_ns);
 }
 
-StatusOr<Incarnation> StocClient::Ping(StocId stoc, Nanos deadline_ns) {
-  const auto r = rep_->calls.CallAndWait(stoc, StocRequest::kPing, "", deadline_ns);
-  NOVA_RETURN_IF_ERROR(rep_->calls.StatusOf(stoc, "ping", r.outcome));
-  PingReply reply;
-  if (!ParseBody(r.body, &reply))
-    return rep_->calls.StatusOf(stoc, "ping: malformed reply", Outcome::kInternal);
-  return reply.incarnation;
+std::vector<std::optional<Incarnation>> StocClient::PingAll(std::span<const StocId> stocs,
+                                                            Nanos deadline_ns) {
+  std::vector<std::optional<Incarnation>> answers(stocs.size());
+  auto all = std::make_shared<WaitGroup>();
+  for (size_t i = 0; i < stocs.size(); ++i) {
+    Xchg* const xchg = rep_->calls.NextXchg();
+    xchg->Submit([=, this, stoc = stocs[i], to = &answers[i], part = WaitGroup::Part(all)]() mutable {
+      Ping(xchg, stoc, deadline_ns, [to, part = std::move(part)](Outcome o, Incarnation found) mutable {
+        if (o == Outcome::kOk) *to = found;
+        part.End();
+      });
+    });
+  }
+  all->Wait();
+  return answers;
 }
 
 }  // namespace nova

@@ -18,6 +18,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -120,7 +121,8 @@ class StocClient {
   // The range needs none of these unreadable files (collection, N4).
   Status DropUnreadable(StocId stoc, RangeId range, Epoch epoch, const std::vector<StocFileId>& files,
                         Nanos deadline_ns);
-  StatusOr<Incarnation> Ping(StocId stoc, Nanos deadline_ns);
+  // All side by side; the answers in that order, none where it was none.
+  std::vector<std::optional<Incarnation>> PingAll(std::span<const StocId> stocs, Nanos deadline_ns);
 
  private:
   struct Rep;

@@ -37,7 +37,9 @@ struct BackgroundOptions {
   // Each kind of these has its own threads, for a StoC that hangs must not hold up the others.
   int open_threads = 16;    // each opening may wait for a silent StoC
   int release_threads = 4;  // release ranges and give back lost ones
-  int change_threads = 2;   // replace log groups (group change, L4)
+  // Replace log groups (group change, L4). A StoC is in the groups of most ranges, and when it dies puts wait
+  // for all of these changes, each of which waits for pings and for the store.
+  int change_threads = 8;
   int control_threads = 4;  // all other work that waits: housekeeping, repair, checkpoints
 };
 

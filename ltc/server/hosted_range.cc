@@ -569,13 +569,25 @@ StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep,
 }
 
 // A connection that broke says nothing of the process: a new one tells.
-bool HostedRange::Answers(const LogMember& member) const {
+std::set<StocId> HostedRange::SilentOf(std::vector<LogMember> members) const {
   const Nanos deadline = Now() + kAnswerOfMember;
-  for (int tries = 0; tries < 3 && Now() < deadline; ++tries) {
-    const auto found = services_->stocs->Ping(member.stoc, deadline);
-    if (found.ok()) return *found == member.incarnation;
+  std::set<StocId> silent;
+  for (int tries = 0; tries < 3 && !members.empty() && Now() < deadline; ++tries) {
+    std::vector<StocId> stocs;
+    for (const LogMember& m : members) stocs.push_back(m.stoc);
+    const auto answers = services_->stocs->PingAll(stocs, deadline);
+    std::vector<LogMember> left;
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (!answers[i]) {
+        left.push_back(members[i]);
+      } else if (*answers[i] != members[i].incarnation) {
+        silent.insert(members[i].stoc);
+      }
+    }
+    members = std::move(left);
   }
-  return false;
+  for (const LogMember& m : members) silent.insert(m.stoc);
+  return silent;
 }
 
 // A recovery needs a member of every group that is listed, also of one that nothing was ever written to, and
@@ -585,11 +597,9 @@ StatusOr<LogGroup> HostedRange::PickAnsweringGroup(std::vector<LogMember> keep, 
   std::set<StocId> silent;
   for (;;) {
     NOVA_ASSIGN_OR_RETURN(LogGroup group, PickLogGroup(keep, without, id, silent));
-    const size_t known = silent.size();
-    for (const LogMember& m : group.members) {
-      if (!Answers(m)) silent.insert(m.stoc);
-    }
-    if (silent.size() == known) return group;
+    const std::set<StocId> found = SilentOf(group.members);
+    if (found.empty()) return group;
+    silent.insert(found.begin(), found.end());
     std::erase_if(keep, [&](const LogMember& m) { return silent.contains(m.stoc); });
   }
 }

@@ -239,8 +239,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // started again; none of `silent`, none that drains. Unavailable: fewer than LeastLogMembers() are alive.
   StatusOr<LogGroup> PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without, GroupId id,
                                   const std::set<StocId>& silent);
-  // A ping within 250 ms finds the same incarnation; waits.
-  bool Answers(const LogMember& member) const;
+  // Those that no ping within 250 ms finds, or by another incarnation. All are asked side by side; waits.
+  std::set<StocId> SilentOf(std::vector<LogMember> members) const;
   // PickLogGroup, repeated until all members it picked answer a ping. The coordinator's word on StoCs may be
   // old, and a recovery needs a member of every listed group. Waits.
   StatusOr<LogGroup> PickAnsweringGroup(std::vector<LogMember> keep, const LogMember& without, GroupId id);

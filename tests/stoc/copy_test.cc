@@ -47,7 +47,7 @@ struct Rig {
   // Until it answers: an attempt to connect has little time here, and the machine may be busy.
   void WaitFor(StocId id, Incarnation incarnation) {
     const Nanos until = Soon();
-    while (client->stocs->Ping(id, Soon()).value_or(Incarnation()) != incarnation && Now() < until)
+    while (PingOf(client->stocs.get(), id, Soon()).value_or(Incarnation()) != incarnation && Now() < until)
       SleepFor(5 * kMillisecond);
   }
   void Update() {

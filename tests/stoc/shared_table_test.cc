@@ -52,7 +52,7 @@ struct Rig {
     Update();
     for (const auto& s : stocs) {  // what is sent over an old connection is lost
       EXPECT_TRUE(Eventually([&] {
-        const auto answered = client->stocs->Ping(s->id(), Soon());
+        const auto answered = PingOf(client->stocs.get(), s->id(), Soon());
         return answered.ok() && *answered == Incarnation(incarnation);
       }));
     }

@@ -244,7 +244,7 @@ TEST_P(StocNodeTest, AnEmptyDirectoryIsFormattedAndKeepsItsIdentity) {
       ASSERT_TRUE(p.Start().ok());
       first = p.node->self();
       EXPECT_TRUE(p.Registered());
-      EXPECT_EQ(*Client(world, first).client.stocs->Ping(first.stoc_id, Soon()), first.incarnation);
+      EXPECT_EQ(*PingOf(Client(world, first).client.stocs.get(), first.stoc_id, Soon()), first.incarnation);
       p.node->Stop();
       EXPECT_FALSE(p.Registered()) << "it has left";
     }

@@ -90,6 +90,13 @@ class TestClient {
   std::unique_ptr<BufferPool> buffers;
 };
 
+// A ping that is waited for; Unavailable: nobody answers.
+inline StatusOr<Incarnation> PingOf(StocClient* stocs, StocId stoc, Nanos deadline_ns) {
+  const auto answer = stocs->PingAll({&stoc, 1}, deadline_ns)[0];
+  if (!answer) return absl::UnavailableError("no answer");
+  return *answer;
+}
+
 inline Nanos Soon() { return Now() + 10 * kSecond; }
 inline StocFileId FileId(uint64_t n, uint32_t part = 0) { return {{0x1000, n}, part}; }
 

@@ -13,6 +13,7 @@
 namespace nova {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -56,7 +57,7 @@ struct Rig {
 TEST_P(StocTest, ASegmentTakesWritesAndPingSaysTheIncarnation) {
   Run([&](FabricWorld* world) {
     Rig rig(world);
-    EXPECT_EQ(*rig->Ping(rig.id(), Soon()), Incarnation(100));
+    EXPECT_EQ(*PingOf(rig.client->stocs.get(), rig.id(), Soon()), Incarnation(100));
     const auto [outcome, memory] = rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1);
     ASSERT_EQ(outcome, Outcome::kOk);
     EXPECT_EQ(memory.size, 1u << 20);
@@ -252,7 +253,7 @@ TEST_P(StocTest, H8AWriteMeantForItsLastStartDoesNotLandInThisOnesMemory) {  // 
     // Once it has heard, it is reached, but for what it meant for the last.
     other.stocs->UpdateStocs({rig.stoc->info()});
     EXPECT_EQ(write(Incarnation(99)), std::nullopt);
-    EXPECT_EQ(*other.stocs->Ping(rig.id(), Soon()), Incarnation(100));
+    EXPECT_EQ(*PingOf(other.stocs.get(), rig.id(), Soon()), Incarnation(100));
     EXPECT_EQ(rig.Memory(memory.Slice(0, 4)), "good");
   });
 }
@@ -318,11 +319,12 @@ TEST_P(StocTest, ALaterIncarnationOfAnLtcEndsTheConnectionsOfTheEarlier) {  // F
     TestClient later(world, simulated() ? "ltc-9b" : "ltc-9", 21);
     if (simulated()) return;  // a node's name is its address there: the same name cannot be twice
     later.Update({rig.stoc.get()});
-    EXPECT_TRUE(later.stocs->Ping(rig.id(), Soon()).ok());
+    EXPECT_TRUE(PingOf(later.stocs.get(), rig.id(), Soon()).ok());
     for (const Nanos until = Soon(); rig.stoc->buffer_memory->counts().taken_bytes > 0 && Now() < until;)
       SleepFor(kMillisecond);
     EXPECT_EQ(rig.stoc->buffer_memory->counts().taken_bytes, 0u) << "freed after its connections are gone";
-    EXPECT_FALSE(old.stocs->Ping(rig.id(), Now() + kSecond).ok()) << "the old process gets no session again";
+    EXPECT_FALSE(PingOf(old.stocs.get(), rig.id(), Now() + kSecond).ok())
+        << "the old process gets no session again";
   });
 }
 
@@ -364,7 +366,7 @@ TEST_P(StocTest, FilesSurviveARestartAndSegmentsDoNot) {  // N1, N4
     rig.stoc = nullptr;
     rig.stoc = std::make_unique<TestStoc>(world, 1, 101, &rig.disk);
     rig.client->Update({rig.stoc.get()});
-    EXPECT_EQ(*rig->Ping(rig.id(), Soon()), Incarnation(101));
+    EXPECT_EQ(*PingOf(rig.client->stocs.get(), rig.id(), Soon()), Incarnation(101));
     EXPECT_TRUE(*rig->ReadFileBlocking(rig.id(), FileId(1), 0, UINT64_MAX, Soon()) == data);
     EXPECT_THAT(rig->Fence(rig.id(), kRange, Epoch(4), Soon())->segments, SizeIs(0));
     const auto listed = rig->ListFiles(rig.id(), kRange, Epoch(5), {}, Soon());
@@ -503,7 +505,7 @@ TEST_P(StocTest, QueueDepthRidesOnEveryReply) {
     TestStocOptions options;
     options.server.storage_threads = 1;
     Rig rig(world, options);
-    EXPECT_TRUE(rig->Ping(rig.id(), Soon()).ok());
+    EXPECT_TRUE(PingOf(rig.client->stocs.get(), rig.id(), Soon()).ok());
     EXPECT_EQ(rig->queue_depth(rig.id()), 0u);
     rig.disk.Add({.op = DiskOp::kSync,
                   .action = FaultAction::kDelay,
@@ -516,12 +518,12 @@ TEST_P(StocTest, QueueDepthRidesOnEveryReply) {
     }
     uint64_t deepest = 0;
     for (const Nanos until = Soon(); deepest < 4 && Now() < until; SleepFor(kMillisecond)) {
-      EXPECT_TRUE(rig->Ping(rig.id(), Soon()).ok());
+      EXPECT_TRUE(PingOf(rig.client->stocs.get(), rig.id(), Soon()).ok());
       deepest = std::max<uint64_t>(deepest, rig->queue_depth(rig.id()));
     }
     EXPECT_EQ(deepest, 4u);
     writers.clear();
-    EXPECT_TRUE(rig->Ping(rig.id(), Soon()).ok());
+    EXPECT_TRUE(PingOf(rig.client->stocs.get(), rig.id(), Soon()).ok());
     EXPECT_EQ(rig->queue_depth(rig.id()), 0u);
   });
 }
@@ -585,7 +587,7 @@ TEST_P(StocTest, MalformedBodiesEndTheConnectionAndNothingElse) {
     }
     EXPECT_GE(sent, 15u);
     EXPECT_GE(rig.stoc->metrics.counter("nova_stoc_malformed_requests_total")->value(), sent);
-    EXPECT_TRUE(rig->Ping(rig.id(), Soon()).ok());
+    EXPECT_TRUE(PingOf(rig.client->stocs.get(), rig.id(), Soon()).ok());
   });
 }
 
@@ -617,7 +619,7 @@ TEST_P(StocTest, StoppingFinishesWhatIsQueued) {
 TEST_P(StocTest, AnUnknownOrDeadStocIsUnavailable) {
   Run([&](FabricWorld* world) {
     Rig rig(world);
-    EXPECT_TRUE(absl::IsUnavailable(rig->Ping(StocId(9), Soon()).status()));
+    EXPECT_TRUE(absl::IsUnavailable(PingOf(rig.client->stocs.get(), StocId(9), Soon()).status()));
     EXPECT_TRUE(absl::IsUnavailable(rig->WriteFile(StocId(9), FileId(1), kCreator, "x", Soon())));
     EXPECT_TRUE(
         absl::IsUnavailable(rig->ReadRemote(StocId(9), Incarnation(100), {1, 100, 1, 0}, Soon()).status()));
@@ -625,9 +627,36 @@ TEST_P(StocTest, AnUnknownOrDeadStocIsUnavailable) {
     EXPECT_TRUE(absl::IsUnavailable(s)) << s;
     EXPECT_THAT(std::string(s.message()), HasSubstr("stoc 9"));
     rig.stoc->Stop();
-    const Status dead = rig->Ping(rig.id(), Now() + kSecond).status();
+    EXPECT_FALSE(PingOf(rig.client->stocs.get(), rig.id(), Now() + kSecond).ok());
+    const Status dead = rig->WriteFile(rig.id(), FileId(1), kCreator, "x", Now() + kSecond);
     EXPECT_FALSE(dead.ok());
     EXPECT_THAT(std::string(dead.message()), HasSubstr("stoc-1"));
+  });
+}
+
+TEST(PingTest, SeveralAreAskedSideBySide) {
+  InFabricWorld(FabricKind::kSim, [](FabricWorld* world) {
+    std::vector<std::unique_ptr<SimDisk>> media;
+    std::vector<std::unique_ptr<Disk>> disks;
+    std::vector<std::unique_ptr<TestStoc>> stocs;
+    std::vector<TestStoc*> live;
+    for (uint32_t id = 1; id <= 3; ++id) {
+      media.push_back(std::make_unique<SimDisk>());
+      disks.push_back(media.back()->Mount());
+      stocs.push_back(std::make_unique<TestStoc>(world, id, 100 + id, disks.back().get()));
+      live.push_back(stocs.back().get());
+    }
+    TestClient client(world, "ltc-1", 10);
+    client.Update(live);
+    const std::vector<StocId> all{StocId(1), StocId(9), StocId(2), StocId(3)};
+    ASSERT_TRUE(client.stocs->PingAll(all, Soon())[0].has_value());  // it connects
+    SimNetworkOptions slow;
+    slow.min_delay_ns = slow.max_delay_ns = 50 * kMillisecond;
+    world->network()->set_options(slow);
+    const Nanos begin = Now();
+    const auto answers = client.stocs->PingAll(all, Soon());
+    EXPECT_LT(Now() - begin, 150 * kMillisecond) << "one answer is there after 100";
+    EXPECT_THAT(answers, ElementsAre(Incarnation(101), std::nullopt, Incarnation(102), Incarnation(103)));
   });
 }
 

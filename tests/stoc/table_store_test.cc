@@ -638,7 +638,7 @@ TEST_P(TableStoreTest, ReadsPreferTheShorterQueue) {
       rig.client->stocs->WriteFile(StocId(1), FileId(9), kCreator, "x", Soon()).IgnoreError();
     });
     SleepFor(50 * kMillisecond);
-    EXPECT_TRUE(rig.client->stocs->Ping(StocId(1), Soon()).ok());
+    EXPECT_TRUE(PingOf(rig.client->stocs.get(), StocId(1), Soon()).ok());
     Counter* const read1 = rig.stocs[0]->metrics.counter("nova_stoc_disk_bytes_total{op=\"read\"}");
     const uint64_t before = read1->value();
     for (int i = 0; i < 10; ++i) EXPECT_TRUE(rig.ReadBlock(*info, BlockOf(table, 0), Soon()).ok());
