@@ -26,6 +26,11 @@ struct RulesOff {
   bool m2_edit_first = false;
   // Incarnation (N1): a StoC that has started again passes for one with its former process's memory.
   bool n1_incarnation = false;
+  // Range record (N3): a StoC whose directory is empty passes for the store that it had before. Of simulated
+  // clusters: what takes the disk away leaves its SUPERBLOCK.
+  bool n3_own_store = false;
+  // Collection (N4): what a StoC lacks by its own list is not told to the range.
+  bool n4_lacks = false;
   bool n4_references = false;  // collection (N4): files are deleted although the manifest names them
   // Collection (N4): files of the epoch that collects are judged by their age, as those of earlier ones.
   bool n4_jobs = false;

@@ -64,6 +64,7 @@ class Manifest {
   // with OPEN.
   Status Start(const VersionEdit& snapshot);
   const ManifestGroup& group() const { return file_.group; }  // the file in use, and its members
+  uint64_t bytes() const { return file_.offset; }             // of it, which each member has
 
   // Makes `edit` durable on all members. If a member fails or the file has grown (roll), `snapshot`, which
   // has the edit applied, is written to a new file on other members instead; nothing is acknowledged in the

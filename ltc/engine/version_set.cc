@@ -50,6 +50,11 @@ ManifestGroup VersionSet::manifest_group() const {
   return manifest_.group();
 }
 
+uint64_t VersionSet::manifest_bytes() const {
+  MutexLock lock(&mu_);
+  return manifest_.bytes();
+}
+
 VersionEdit VersionSet::AsOneEdit(const Version& version, MemTableId done_below) const {
   VersionEdit edit = version.Snapshot();
   edit.seq_reserved = seq_reserved_;

@@ -841,7 +841,9 @@ void HostedRange::CollectOrphans(uint64_t grace_ms) {
 // A page at a time. What had ended before the page was asked for is referenced when it is here, or never will
 // be: the order of the three steps is what makes it right.
 Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
-  const Inventory expected{range_->versions().ReferencedFiles(), range_->versions().manifest_group()};
+  // In this order: after a roll the bytes may be those of the next file, which this one need not have.
+  Inventory expected{range_->versions().ReferencedFiles(), range_->versions().manifest_group()};
+  expected.manifest_bytes = range_->versions().manifest_bytes();
   Listed listed;
   for (StocFileId after;;) {
     const uint64_t ended_below = range_->jobs().FirstUnfinished();
@@ -851,8 +853,10 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
     const NamedFiles referenced = range_->versions().ReferencedFiles();
     std::vector<StocFileId> orphans;
     for (const FileSummary& f : page) {
+      // An older copy of a disk has an older manifest (N3): it is as good as gone.
+      const bool behind = f.file == StocFileId{expected.manifest.file, 0} && f.size < expected.manifest_bytes;
       if (!f.damaged) {
-        listed.whole.insert(f.file);
+        if (!behind) listed.whole.insert(f.file);
       } else if (f.creator.epoch == epoch_ && f.creator.job == 0) {
         listed.damaged.insert(f.file);
       }
@@ -870,7 +874,7 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
     if (page.size() < kMaxListedFiles) break;
     after = page.back().file;
   }
-  TellMissing(stoc, expected, listed);
+  if (!options_.off.n4_lacks) TellMissing(stoc, expected, listed);
   return OkStatus();
 }
 

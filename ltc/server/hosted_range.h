@@ -214,8 +214,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   Status DropUnreadableOf(const NodeInfo& stoc);
   // What a StoC is to have.
   struct Inventory {
-    NamedFiles tables;       // of the version, of checkpoints, of readers
-    ManifestGroup manifest;  // the file in use
+    NamedFiles tables;            // of the version, of checkpoints, of readers
+    ManifestGroup manifest;       // the file in use
+    uint64_t manifest_bytes = 0;  // at least, of each copy of it
   };
   // What it says it has.
   struct Listed {

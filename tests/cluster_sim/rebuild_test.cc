@@ -20,6 +20,19 @@ struct World : CopiesWorld {
   explicit World(const SimClusterOptions& options = Options()) : CopiesWorld(options) {}
 };
 
+// Each member of the manifest's group has as much of it as any other.
+bool ManifestsAreAlike(World* w) {
+  const ManifestGroup group = w->Record().manifest;
+  std::set<std::string> contents;
+  for (const StocId member : group.members) {
+    const std::string path = StrCat("files/", StocFileId{group.file, 0}.ToString());
+    contents.insert(w->cluster.Contents(w->StocOf(member), path)
+                        .value_or(std::string(kFileHeaderBytes, 0))
+                        .substr(kFileHeaderBytes));
+  }
+  return contents.size() == 1;
+}
+
 TEST(RebuildTest, S5ALostStocIsMadeUpForAndThenAnotherOneMayGo) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     Simulate(seed, [] {
@@ -157,6 +170,47 @@ TEST(RebuildTest, N4WhatAStocLacksIsFoundWithoutARead) {
     ASSERT_TRUE(w.cluster.Start("stoc-2").ok());
     ASSERT_TRUE(w.WaitWhole(30 * kSecond)) << w.last;
     w.ExpectWhatWasWritten();
+  });
+}
+
+// A disk is set back to what it was a while ago, when its manifest was shorter and tables were other ones.
+void SetBackADisk(World* w) {
+  ASSERT_NO_FATAL_FAILURE(w->Write(4));
+  ASSERT_TRUE(w->WaitWhole(20 * kSecond)) << w->last;
+  const std::string stoc = w->StocOf(w->Record().manifest.members.at(0));
+  const Uuid manifest = w->Record().manifest.file;
+  std::unique_ptr<SimDisk> older = w->cluster.CopyOfDisk(stoc);
+  ASSERT_NO_FATAL_FAILURE(w->Write(4));
+  ASSERT_TRUE(w->WaitWhole(20 * kSecond)) << w->last;
+  ASSERT_EQ(w->Record().manifest.file, manifest) << "the disk has nothing of another one";
+  w->cluster.Kill(stoc);
+  w->cluster.PutDisk(stoc, std::move(older));
+  ASSERT_TRUE(w->cluster.Start(stoc).ok());
+  EXPECT_GT(LookAtTables(&w->cluster).Missing(), 0u);
+  EXPECT_FALSE(ManifestsAreAlike(w));
+}
+
+// What it lacks is found without a read; what was deleted there since goes again.
+TEST(RebuildTest, N4AnOlderCopyOfADiskIsMadeGood) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Simulate(seed, [] {
+      World w;
+      ASSERT_NO_FATAL_FAILURE(SetBackADisk(&w));
+      ASSERT_TRUE(w.WaitWholeAndTidy(30 * kSecond)) << w.last;
+      ASSERT_TRUE(w.WaitFor(30 * kSecond, [&](const TableFiles&) { return ManifestsAreAlike(&w); }));
+      w.ExpectWhatWasWritten();
+    });
+  }
+}
+
+TEST(RebuildTest, N4WithoutTheAuditAnOlderCopyOfADiskStaysWhatItIs) {
+  Simulate(1, [] {
+    SimClusterOptions options = Options();
+    options.SwitchOff({.n4_lacks = true});
+    World w(options);
+    ASSERT_NO_FATAL_FAILURE(SetBackADisk(&w));
+    EXPECT_FALSE(w.WaitWhole(30 * kSecond));
+    EXPECT_FALSE(ManifestsAreAlike(&w));
   });
 }
 
