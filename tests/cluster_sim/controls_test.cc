@@ -41,10 +41,22 @@ void Losses(ChaosOptions* o) {
   Only<kReturn>(o);
 }
 
+// A StoC is back with an empty disk. Logs are in memory: a log in a file that an emptied disk lacks has other
+// locks, of the log (L4, R3).
+void EmptyDisks(ChaosOptions* o) {
+  o->cluster.ltc.hosted.placement.replicas = 2;
+  o->cluster.ltc.hosted.log_mode = LogMode::kMemory;
+  o->older_disks = false;
+  Only<kOtherDisk>(o);
+}
+
 struct Control {
+  using SwitchOff = void (*)(RulesOff*, ClusterOptions::RulesOff*);
   const char* name;
-  std::function<void(RulesOff*, ClusterOptions::RulesOff*)> switch_off;
+  SwitchOff switch_off;
   void (*adverse)(ChaosOptions*) = nullptr;
+  // Where two locks are off: each alone, which the other one makes up for.
+  std::vector<SwitchOff> one_lock = {};
 };
 constexpr uint64_t kSeeds = 200;
 constexpr Nanos kLonger = 30 * kSecond;  // than chaos takes by itself: the same faults, more of them
@@ -62,6 +74,11 @@ const std::vector<Control>& Controls() {
       {"M1", [](Off o, OffAtCoordinators) { o->m1_all_members = true; }, Several},
       {"M2", [](Off o, OffAtCoordinators) { o->m2_edit_first = true; }, Several},
       {"N1", [](Off o, OffAtCoordinators) { o->n1_incarnation = true; }, Several},
+      {"N3_N4",
+       [](Off o, OffAtCoordinators) { o->n3_own_store = o->n4_lacks = true; },
+       EmptyDisks,
+       {[](Off o, OffAtCoordinators) { o->n3_own_store = true; },
+        [](Off o, OffAtCoordinators) { o->n4_lacks = true; }}},
       {"N4", [](Off o, OffAtCoordinators) { o->n4_references = true; }},
       {"N4_jobs", [](Off o, OffAtCoordinators) { o->n4_jobs = true; }},
       {"R5_wait_C3", [](Off o, OffAtCoordinators c) { o->r5_wait = c->c3_lease_wait = true; },
@@ -74,10 +91,11 @@ const std::vector<Control>& Controls() {
   return *controls;
 }
 
-// What the run of that seed ends with, in a process of its own: a broken cluster may also abort. The same
-// faults with the control's rules off, or with all rules on.
-enum class Rules { kOff, kOn };
-std::string ViolationOf(const Control& control, uint64_t seed, Rules rules) {
+void AllOn(RulesOff*, ClusterOptions::RulesOff*) {}
+
+// What the run of that seed ends with, in a process of its own: a broken cluster may also abort. The faults
+// are the control's, whatever is off.
+std::string ViolationOf(const Control& control, uint64_t seed, Control::SwitchOff switch_off) {
   int ends[2];
   NOVA_CHECK(pipe(ends) == 0);
   const pid_t child = fork();
@@ -87,7 +105,7 @@ std::string ViolationOf(const Control& control, uint64_t seed, Rules rules) {
     if (control.adverse != nullptr) control.adverse(&options);
     options.duration_ns = kLonger;
     RulesOff off;
-    if (rules == Rules::kOff) control.switch_off(&off, &options.cluster.coordinator.cluster.off);
+    switch_off(&off, &options.cluster.coordinator.cluster.off);
     options.cluster.SwitchOff(off);
     const std::string violation = RunChaos(seed, options).violation;
     if (write(ends[1], violation.data(), std::min<size_t>(violation.size(), 1000)) < 0) _exit(1);
@@ -108,10 +126,11 @@ std::string ViolationOf(const Control& control, uint64_t seed, Rules rules) {
 
 void ExpectFoundOut(const Control& control, uint64_t first_seed) {
   for (uint64_t seed = first_seed; seed < first_seed + kSeeds; ++seed) {
-    const std::string violation = ViolationOf(control, seed, Rules::kOff);
+    const std::string violation = ViolationOf(control, seed, control.switch_off);
     if (violation.empty()) continue;
-    EXPECT_EQ(ViolationOf(control, seed, Rules::kOn), "")
-        << control.name << ": seed " << seed << ", all rules on";
+    EXPECT_EQ(ViolationOf(control, seed, AllOn), "") << control.name << ": seed " << seed << ", all rules on";
+    for (const Control::SwitchOff one : control.one_lock)
+      EXPECT_EQ(ViolationOf(control, seed, one), "") << control.name << ": seed " << seed << ", one lock off";
     std::printf("%s off: found out by seed %llu, the %llu. of them: %s\n", control.name,
                 static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed - first_seed + 1),
                 violation.substr(0, 200).c_str());

@@ -33,6 +33,16 @@ class AsHost {
   const Simulation::Host* const before_;
 };
 
+// An empty disk passes for the store that was on the old one.
+void KeepIdentity(const SimDisk& old, SimDisk* empty) {
+  const auto superblock = old.Contents("SUPERBLOCK");
+  if (!superblock) return;  // never formatted
+  const auto disk = empty->Mount();
+  const auto file = disk->Create("SUPERBLOCK");
+  NOVA_CHECK(file.ok() && (*file)->Write(0, *superblock).ok() && (*file)->Sync().ok() &&
+             disk->SyncDirectory("").ok());
+}
+
 }  // namespace
 
 SimClusterOptions SmallCluster() {
@@ -326,7 +336,9 @@ void SimCluster::JumpWallClock(const std::string& node, int64_t ms) {
 std::unique_ptr<SimDisk> SimCluster::TakeDisk(const std::string& stoc) {
   NOVA_CHECK(!Runs(stoc)) << stoc << " runs";
   Simulation::Current()->Trace("loses the disk of " + stoc);
-  return std::exchange(disks_.at(stoc), std::make_unique<SimDisk>(options_.disk));
+  auto empty = std::make_unique<SimDisk>(options_.disk);
+  if (options_.n3_own_store_off) KeepIdentity(*disks_.at(stoc), empty.get());
+  return std::exchange(disks_.at(stoc), std::move(empty));
 }
 
 void SimCluster::PutDisk(const std::string& stoc, std::unique_ptr<SimDisk> disk) {

@@ -43,7 +43,8 @@ struct SimClusterOptions {
   MemoryConfigOptions config = {
       .session_timeout_ns = 4 * kSecond, .max_delay_ns = 2 * kMillisecond, .lost_reply_one_in = 0};
   SimDiskOptions disk;
-  bool torn_disks = true;  // a crash keeps a part of what was not synced
+  bool torn_disks = true;         // a crash keeps a part of what was not synced
+  bool n3_own_store_off = false;  // a control: see RulesOff
   // In front of each StoC's, of that name; null: none.
   std::function<std::unique_ptr<Disk>(const std::string& stoc, Disk* disk)> wrap_disk;
   // each process' clock runs right but for as much of this as its start draws, either way
@@ -57,6 +58,7 @@ struct SimClusterOptions {
   void SwitchOff(const RulesOff& off) {
     ltc.log.off = ltc.hosted.off = stoc.server.off = stoc.server.copier.off = off;
     network.f3_replace_off = off.f3_replace;
+    n3_own_store_off = off.n3_own_store;
   }
 };
 
@@ -81,7 +83,8 @@ class SimCluster {
   void JumpWallClock(const std::string& node, int64_t ms);
   // Its ports stand still until Resume, and everything else goes on: a heartbeat says that it lives.
   void Hang(const std::string& node);
-  // The disk of a StoC that does not run, which has an empty one then; and another one for it.
+  // The disk of a StoC that does not run, which has an empty one then; and another one for it. An empty one
+  // has the SUPERBLOCK of the last where that rule is off (StoC id, N3).
   std::unique_ptr<SimDisk> TakeDisk(const std::string& stoc);
   void PutDisk(const std::string& stoc, std::unique_ptr<SimDisk> disk);
   // What a StoC that does not run has on its disk is gone.

@@ -1,0 +1,313 @@
+// StoCs that go together, stand still together, flap, or come back at the worst moment: who is held up, and
+// for how long; what is copied, and what is deleted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "common/base/failpoint.h"
+#include "tests/cluster_sim/copies_world.h"
+
+namespace nova {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr Nanos kDownAfter = 4 * kSecond;
+constexpr Nanos kAtOnce = 1500 * kMillisecond;  // of a get: a read that goes to the other copy, once or twice
+
+// Counts files that a manifest names, and that a StoC which runs has not, in two looks in a row: a look takes
+// a moment in which tables come and go.
+class MissingWatch {
+ public:
+  explicit MissingWatch(SimCluster* cluster)
+      : watch_("watch", [this, cluster] {
+          for (Pairs before; !stop_; SleepFor(kSecond / 10)) {
+            const TableFiles look = LookAtTables(cluster);
+            const Pairs now = look.error.empty() ? look.MissingCopies() : before;
+            std::set_intersection(now.begin(), now.end(), before.begin(), before.end(),
+                                  std::inserter(missing_, missing_.end()));
+            before = now;
+          }
+        }) {}
+  ~MissingWatch() { Stop(); }
+  size_t Stop() {
+    stop_ = true;
+    watch_.Join();
+    return missing_.size();
+  }
+
+ private:
+  using Pairs = std::set<std::pair<StocFileId, StocId>>;
+  bool stop_ = false;
+  Pairs missing_;
+  Thread watch_;
+};
+
+// Puts one after another, until Stop.
+class Puts {
+ public:
+  explicit Puts(CopiesWorld* w)
+      : client_(w->cluster.NewClient("client-puts", 60'000)), thread_("puts", [this, w] { Run(w); }) {}
+  ~Puts() { Stop(); }
+  void Stop() {
+    stop_ = true;
+    thread_.Join();
+  }
+  Nanos longest_ns() const { return longest_ns_; }
+  int done() const { return done_; }
+
+ private:
+  void Run(CopiesWorld* w) {
+    for (int i = 0; !stop_; ++i) {
+      const std::string key = KeyOf(i * 7 % 1000), value = StrCat("put-", i);
+      const Nanos begun = Now();
+      const Result put = client_->Put(key, value);
+      EXPECT_TRUE(put.ok()) << put.message;
+      longest_ns_ = std::max(longest_ns_, Now() - begun);
+      w->values[key] = value;
+      ++done_;
+      SleepFor(5 * kMillisecond);
+    }
+  }
+
+  bool stop_ = false;
+  Nanos longest_ns_ = 0;
+  int done_ = 0;
+  std::unique_ptr<Client> client_;
+  Thread thread_;
+};
+
+// Two StoCs that have both copies of some part of a table, and not of every one.
+std::pair<std::string, std::string> PairWithBothCopies(CopiesWorld* w) {
+  const TableFiles tables = LookAtTables(&w->cluster);
+  for (const auto& [file, stocs] : tables.named) {
+    if (stocs.size() != 2) continue;
+    const std::string a = w->StocOf(*stocs.begin()), b = w->StocOf(*stocs.rbegin());
+    if (!a.empty() && !b.empty() && w->cluster.MayLose({a, b})) return {a, b};
+  }
+  return {};
+}
+
+nlohmann::json TablesBy(CopiesWorld* w) {
+  const auto status = w->cluster.NewCoordinatorClient().StatusJson(Now() + 5 * kSecond);
+  EXPECT_TRUE(status.ok()) << status.status();
+  return status.ok() ? nlohmann::json::parse(*status)["copies"]["tables"] : nlohmann::json();
+}
+
+// Gets of all keys, each in a fiber of its own: how many were answered, and the longest time that took.
+struct Answers {
+  int ok = 0;
+  int unavailable = 0;
+  Nanos longest_ok_ns = 0;
+  std::string message;  // of one that was not
+};
+Answers GetAll(CopiesWorld* w, int64_t timeout_ms) {
+  Answers answers;
+  std::vector<std::unique_ptr<Thread>> threads;
+  const auto client = w->cluster.NewClient("client-gets", timeout_ms);
+  for (const auto& [key, value] : w->values) {
+    threads.push_back(std::make_unique<Thread>("get", [&, key = key, value = value] {
+      const Nanos begun = Now();
+      const auto got = client->Get(key);
+      if (got.ok()) {
+        EXPECT_EQ(got.value, value) << key;
+        ++answers.ok;
+        answers.longest_ok_ns = std::max(answers.longest_ok_ns, Now() - begun);
+        return;
+      }
+      EXPECT_EQ(got.outcome, Outcome::kUnavailable) << key << ": " << got.message;
+      ++answers.unavailable;
+      answers.message = got.message;
+    }));
+  }
+  for (auto& t : threads) t->Join();
+  return answers;
+}
+
+// Row 19 of the faults, with copies in place of parity.
+TEST(StocOutageTest, BothCopiesGoneCostWhatTheyHeldAndNothingElse) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Simulate(seed, [] {
+      CopiesWorld w(FiveStocs(kDownAfter));
+      ASSERT_NO_FATAL_FAILURE(w.Write(8));
+      ASSERT_TRUE(w.WaitWholeAndTidy(30 * kSecond)) << w.last;
+      const auto [first, second] = PairWithBothCopies(&w);
+      ASSERT_FALSE(first.empty()) << "no two StoCs have both copies of a part";
+      w.cluster.Kill(first);
+      w.cluster.Kill(second);
+      const Answers gone = GetAll(&w, 3000);
+      EXPECT_GT(gone.ok, 0);
+      EXPECT_GT(gone.unavailable, 0);
+      EXPECT_LT(gone.longest_ok_ns, kAtOnce);
+      EXPECT_THAT(gone.message, AllOf(HasSubstr("no good copy of "), HasSubstr("stoc ")));
+      nlohmann::json tables;
+      for (const Nanos until = Now() + 20 * kSecond; Now() < until; SleepFor(kSecond / 5)) {
+        if (tables = TablesBy(&w); tables["all"] > 0 && tables["fewest"] == 0) break;
+      }
+      EXPECT_GT(tables["degraded"], 0) << tables;
+      EXPECT_EQ(tables["fewest"], 0) << tables;
+      ASSERT_TRUE(w.cluster.Start(second).ok());
+      const Nanos back = Now();
+      w.ExpectWhatWasWritten();
+      EXPECT_LT(Now() - back, 15 * kSecond) << "the first get waits for the LTC to hear of it";
+      ASSERT_TRUE(w.WaitWhole(60 * kSecond)) << w.last;
+      ASSERT_TRUE(w.cluster.Start(first).ok());
+      ASSERT_TRUE(w.WaitWholeAndTidy(60 * kSecond)) << w.last;
+      w.ExpectWhatWasWritten();
+    });
+  }
+}
+
+// As by SIGSTOP of all of them. Their leases end, and so may their sessions.
+TEST(StocOutageTest, AllStocsStandStillAndGoOn) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Simulate(seed, [] {
+      CopiesWorld w(FiveStocs(60 * kSecond));
+      ASSERT_NO_FATAL_FAILURE(w.Write(6));
+      ASSERT_TRUE(w.WaitWhole(30 * kSecond)) << w.last;
+      const RangeRecord before = w.Record();
+      Puts puts(&w);
+      SleepFor(kSecond);
+      for (const std::string& stoc : w.cluster.Names("stoc")) w.cluster.Pause(stoc);
+      SleepFor(5 * kSecond);
+      const int standing = puts.done();
+      for (const std::string& stoc : w.cluster.Names("stoc")) w.cluster.Resume(stoc);
+      for (const Nanos until = Now() + 20 * kSecond; puts.done() < standing + 100 && Now() < until;)
+        SleepFor(kSecond / 10);
+      EXPECT_GE(puts.done(), standing + 100) << "puts go on";
+      puts.Stop();
+      ASSERT_TRUE(w.WaitFor(60 * kSecond, [&](const TableFiles& copies) {
+        return CopiesWorld::IsWhole(copies) && w.Record().log_groups.size() == 1;
+      })) << w.last;
+      EXPECT_EQ(w.Record().log_groups[0].members.size(), 3u);
+      EXPECT_EQ(w.Copied(), 0);
+      EXPECT_EQ(w.Record().epoch, before.epoch) << "no other owner would do better";
+      w.ExpectWhatWasWritten();
+    });
+  }
+}
+
+// Row 44: a link that works every other half second, of a StoC that lives.
+TEST(StocOutageTest, AFlappingLinkMovesNothingAndHoldsUpNoPutForLong) {
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    Simulate(seed, [] {
+      CopiesWorld w(FiveStocs(kDownAfter));
+      ASSERT_NO_FATAL_FAILURE(w.Write(6));
+      ASSERT_TRUE(w.WaitWhole(30 * kSecond)) << w.last;
+      const RangeRecord before = w.Record();
+      const std::string flaps = w.StocOf(before.log_groups.back().members.at(0).stoc);
+      const double changes = w.cluster.Metric("ltc", "nova_logc_group_changes_total{cause=\"dead\"}");
+      Puts puts(&w);
+      size_t most_groups = 0;
+      for (int second = 0; second < 60; ++second) {
+        for (const std::string& ltc : w.cluster.Names("ltc")) w.cluster.network()->Partition(ltc, flaps);
+        SleepFor(kSecond / 2);
+        for (const std::string& ltc : w.cluster.Names("ltc")) {
+          w.cluster.network()->Mend(ltc, flaps);
+          w.cluster.network()->Mend(flaps, ltc);
+        }
+        SleepFor(kSecond / 2);
+        most_groups = std::max(most_groups, w.Record().log_groups.size());
+      }
+      puts.Stop();
+      EXPECT_GT(puts.done(), 2000) << "of a put each 5 ms";
+      EXPECT_LT(puts.longest_ns(), 2 * kSecond);
+      EXPECT_EQ(w.Copied(), 0) << "its StoC was never away";
+      EXPECT_EQ(w.Record().epoch, before.epoch);
+      EXPECT_LE(most_groups, 8u) << "each change of the group lists one more, until its records are flushed";
+      std::printf("%d puts, the longest %lld ms; %.0f groups left; at most %d listed\n", puts.done(),
+                  static_cast<long long>(puts.longest_ns() / kMillisecond),
+                  w.cluster.Metric("ltc", "nova_logc_group_changes_total{cause=\"dead\"}") - changes,
+                  static_cast<int>(most_groups));
+      ASSERT_TRUE(w.WaitFor(60 * kSecond, [&](const TableFiles& copies) {
+        return CopiesWorld::IsWhole(copies) && w.Record().log_groups.size() == 1;
+      })) << w.last;
+      for (const std::string& ltc : w.cluster.Names("ltc"))
+        EXPECT_LE(w.cluster.fabric_counters(ltc).connections, 40) << ltc;
+      w.ExpectWhatWasWritten();
+    });
+  }
+}
+
+TEST(StocOutageTest, S5ARebuildOutlivesTwoLeaders) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    Simulate(seed, [seed] {
+      SimClusterOptions options = FiveStocs(kDownAfter);
+      options.coordinators = 3;
+      options.stoc.server.copy_bytes_per_second = 20'000;  // it takes a while
+      CopiesWorld w(options);
+      ASSERT_NO_FATAL_FAILURE(w.Write(6));
+      ASSERT_TRUE(w.WaitWhole(30 * kSecond)) << w.last;
+      MissingWatch missing(&w.cluster);
+      w.cluster.Kill("stoc-1");
+      // One dies while it listens for the StoC or just after, the next one while copies are made.
+      SleepFor(static_cast<Nanos>(seed) * 2 * kSecond);
+      for (int leaders = 0; leaders < 2; ++leaders) {
+        std::string leader;
+        for (const Nanos until = Now() + 20 * kSecond; leader.empty() && Now() < until;) {
+          SleepFor(kSecond / 10);
+          leader = w.cluster.Leader();
+        }
+        ASSERT_FALSE(leader.empty());
+        if (leaders == 1) {
+          for (const Nanos until = Now() + 60 * kSecond; w.Copied() == 0 && Now() < until;)
+            SleepFor(kSecond / 10);
+          EXPECT_GT(w.Copied(), 0);
+        }
+        w.cluster.Kill(leader);
+        SleepFor(kSecond);
+        ASSERT_TRUE(w.cluster.Start(leader).ok());
+      }
+      ASSERT_TRUE(w.WaitWholeAndTidy(120 * kSecond)) << w.last;
+      EXPECT_EQ(missing.Stop(), 0u);
+      w.ExpectWhatWasWritten();
+    });
+  }
+}
+
+// The last copy is there, and the edit that names it is not, or has just been made.
+TEST(StocOutageTest, S5AStocThatReturnsAsItsLastCopyIsMadeUpForLosesNothing) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    Simulate(seed, [seed] {
+      const bool before_the_edit = seed % 2 == 0;
+      CopiesWorld w(FiveStocs(kDownAfter));
+      ASSERT_NO_FATAL_FAILURE(w.Write(6));
+      ASSERT_TRUE(w.WaitWholeAndTidy(30 * kSecond)) << w.last;
+      MissingWatch missing(&w.cluster);
+      w.cluster.Kill("stoc-2");
+      Notification held, go_on;
+      DisarmFailPoints();
+      if (before_the_edit) {
+        ASSERT_TRUE(ArmFailPoint("rebuild.copied", 0, [&] {
+                      if (LookAtTables(&w.cluster).ShortOf(2) > 3 || held.HasBeenNotified())
+                        return OkStatus();
+                      held.Notify();
+                      go_on.Wait();
+                      return OkStatus();
+                    }).ok());
+      }
+      const auto made_up_for = [&] {
+        const TableFiles look = LookAtTables(&w.cluster);
+        return held.HasBeenNotified() || (look.error.empty() && look.ShortOf(2) == 0);
+      };
+      for (const Nanos until = Now() + 60 * kSecond; !made_up_for() && Now() < until;) SleepFor(kMillisecond);
+      ASSERT_TRUE(made_up_for());
+      ASSERT_TRUE(w.cluster.Start("stoc-2").ok());
+      if (held.HasBeenNotified()) go_on.Notify();
+      ASSERT_TRUE(w.WaitWholeAndTidy(60 * kSecond)) << w.last;
+      DisarmFailPoints();
+      EXPECT_EQ(missing.Stop(), 0u) << "files that were named went";
+      w.ExpectWhatWasWritten();
+    });
+  }
+}
+
+}  // namespace
+}  // namespace nova
