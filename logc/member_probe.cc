@@ -27,8 +27,8 @@ void MemberProbe::Ask(size_t lane, const LogMember& member, bool near, Answer an
   other->Submit([=, this] { Ping(lane, other, member, Now() + within, 0); });
 }
 
-// It waits for no pause between attempts to connect: to a process that is gone there were some by now, of reads
-// and of other logs, and puts wait for this one.
+// It waits for no pause between attempts to connect: to a process that is gone there were some by now, of
+// reads and of other logs, and puts wait for this one.
 //
 // A connection that breaks under the ping says nothing of the process: another request's deadline may have
 // destroyed it, sent the ping (kUnknown) or not (kUnavailable). A new one then tells; a process that is gone

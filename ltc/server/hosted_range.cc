@@ -853,7 +853,7 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
     const NamedFiles referenced = range_->versions().ReferencedFiles();
     std::vector<StocFileId> orphans;
     for (const FileSummary& f : page) {
-      // An older copy of a disk has an older manifest (N3): it is as good as gone.
+      // On an older copy of a disk, which has the same StoC id (range record, N3): as good as gone.
       const bool behind = f.file == StocFileId{expected.manifest.file, 0} && f.size < expected.manifest_bytes;
       if (!f.damaged) {
         if (!behind) listed.whole.insert(f.file);

@@ -25,7 +25,7 @@ constexpr int kThreads = 8;  // that put, and that get
 constexpr int kKeys = 4000;
 constexpr Nanos kWatched = 4 * kSecond;  // from the death on: longer than the lease of a StoC
 // Of an operation, beside what the machine holds up. Nobody else has to know of the death for either.
-constexpr Nanos kLongestPut = 500 * kMillisecond;
+constexpr Nanos kLongestPut = 300 * kMillisecond;
 constexpr Nanos kLongestGet = 250 * kMillisecond;
 
 // All ranges have some; they lie between those of `what` else.

@@ -385,7 +385,6 @@ std::vector<std::string> ChaosKinds() {
                             "StoC lost for good",
                             "StoC back with an empty disk",
                             "StoC back with its old disk",
-                            "StoC back with an older copy of its disk",
                             "wall clock jumps",
                             "LTC killed",
                             "LTC paused",

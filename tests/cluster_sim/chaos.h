@@ -29,8 +29,8 @@ enum Scene {
   // A StoC is lost, comes back, and deletes late what it has too much, while another one is lost: rebuild
   // (S5).
   kReturn,
-  // A StoC's disk is gone, and it is back with an empty one, or with what it had a while ago; once in a run:
-  // range record (N3), collection (N4).
+  // A StoC's disk is gone, and it is back with an empty one; once in a run: range record (N3), collection
+  // (N4).
   kOtherDisk,
   kScenes
 };
@@ -50,7 +50,6 @@ struct ChaosOptions {
   bool orderly = true;      // nodes are drained and stopped
   bool bad_disks = true;    // of StoCs: errors, full, slow, hung
   bool lost_disks = true;   // one, where tables have two copies or more
-  bool older_disks = true;  // with lost_disks: also one that is set back to what it was
   bool wall_clocks = true;  // of StoCs and coordinators: they jump by an hour
   bool disasters = true;    // faults of several nodes at one moment
   bool scenes = true;       // faults in the order in which a rule is needed

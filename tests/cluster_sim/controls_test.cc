@@ -46,7 +46,6 @@ void Losses(ChaosOptions* o) {
 void EmptyDisks(ChaosOptions* o) {
   o->cluster.ltc.hosted.placement.replicas = 2;
   o->cluster.ltc.hosted.log_mode = LogMode::kMemory;
-  o->older_disks = false;
   Only<kOtherDisk>(o);
 }
 

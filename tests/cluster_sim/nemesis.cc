@@ -43,7 +43,7 @@ void Nemesis::RunStocs() {
           StopAndRestart(stoc, "StoC", Between(10, 2000));
         break;
       default:
-        if (LoseDiskOf(stoc, random_.OneIn(2) ? Loss::kForGood : AnotherDisk()) && Sleep(3 * kSecond)) return;
+        if (LoseDiskOf(stoc, random_.OneIn(2)) && Sleep(3 * kSecond)) return;
     }
   }
 }
@@ -322,7 +322,7 @@ void Nemesis::LoseOneAfterTheOther() {
 }
 
 void Nemesis::ExchangeDisk() {
-  if (LoseDiskOf(Pick(cluster_->Names("stoc")), AnotherDisk())) Sleep(3 * kSecond);
+  if (LoseDiskOf(Pick(cluster_->Names("stoc")), /*for_good=*/false)) Sleep(3 * kSecond);
 }
 
 bool Nemesis::HandleStocs(const std::vector<std::string>& stocs) {

@@ -74,21 +74,12 @@ class Nemesis {
   void Count(const std::string& what);                 // a fault of that kind
   static std::string KindOf(const std::string& node);  // for Count
 
-  // What becomes of a StoC whose disk is lost.
-  enum class Loss {
-    kForGood,
-    kEmptyDisk,  // it is back with an empty one, and then perhaps with the old one
-    kOlderCopy,  // it is back with what its disk had a while ago, synced since or not
-  };
-  // One of the last two; where logs are on disks the first, for an older copy of a log is one that lacks what
-  // was acknowledged since.
-  Loss AnotherDisk();
   // One disk in a run, if it may be lost for ever just now. False: it may not.
-  bool LoseDiskOf(const std::string& stoc, Loss loss);
-  // REQUIRES, of this and the next two: it is handled here, and may be lost for ever.
-  void LoseDisk(const std::string& stoc, Loss loss);
-  void ReturnWithEmptyDisk(const std::string& stoc, std::unique_ptr<SimDisk> old);
-  void ReturnWithOlderCopy(const std::string& stoc);
+  bool LoseDiskOf(const std::string& stoc, bool for_good);
+  // For good; or its StoC is back with an empty one; and then perhaps with the old one, which says what was
+  // true long ago.
+  // REQUIRES: it is handled here, and may be lost for ever.
+  void LoseDisk(const std::string& stoc, bool for_good);
 
   // Reads of the disk of one StoC fail, or return what was never written. A table's only where its other copy
   // is good: then no client may be told of it.

@@ -56,47 +56,23 @@ void Nemesis::RunDisks() {
   }
 }
 
-Nemesis::Loss Nemesis::AnotherDisk() {
-  const bool logs_on_disk = options_->cluster.ltc.hosted.log_mode != LogMode::kMemory;
-  const bool older = options_->older_disks && !logs_on_disk && random_.OneIn(2);
-  return older ? Loss::kOlderCopy : Loss::kEmptyDisk;
-}
-
-bool Nemesis::LoseDiskOf(const std::string& stoc, Loss loss) {
+bool Nemesis::LoseDiskOf(const std::string& stoc, bool for_good) {
   if (!options_->lost_disks || options_->cluster.ltc.hosted.placement.replicas < 2 ||
       Now() < broken_->reads_fail_until_ns || !broken_->lost_stoc.empty() || !HandleStocs({stoc}))
     return false;
   const bool may = cluster_->MayLoseForEver(stoc) && Now() >= broken_->reads_fail_until_ns;
-  if (may) LoseDisk(stoc, loss);
+  if (may) LoseDisk(stoc, for_good);
   LetGo(stoc);
   return may;
 }
 
-void Nemesis::LoseDisk(const std::string& stoc, Loss loss) {
+void Nemesis::LoseDisk(const std::string& stoc, bool for_good) {
   broken_->lost_stoc = stoc;
-  if (loss == Loss::kOlderCopy) return ReturnWithOlderCopy(stoc);
   broken_->losing = true;
   cluster_->Kill(stoc);
   std::unique_ptr<SimDisk> old = cluster_->TakeDisk(stoc);
   broken_->losing = false;
-  if (loss == Loss::kForGood) return Count("StoC lost for good");
-  ReturnWithEmptyDisk(stoc, std::move(old));
-}
-
-void Nemesis::ReturnWithOlderCopy(const std::string& stoc) {
-  broken_->losing = true;
-  std::unique_ptr<SimDisk> older = cluster_->CopyOfDisk(stoc);
-  const bool may = !Sleep(Between(500, 4000)) && MayLoseWhatIsHandled() && cluster_->MayLoseForEver(stoc);
-  if (may) {
-    Count("StoC back with an older copy of its disk");
-    cluster_->Kill(stoc);
-    cluster_->PutDisk(stoc, std::move(older));
-  }
-  broken_->losing = false;
-  if (may && !Sleep(Between(10, 3000))) StartAgain(stoc);
-}
-
-void Nemesis::ReturnWithEmptyDisk(const std::string& stoc, std::unique_ptr<SimDisk> old) {
+  if (for_good) return Count("StoC lost for good");
   Count("StoC back with an empty disk");
   if (Sleep(Between(10, 3000))) return;
   cluster_->Start(stoc).IgnoreError();
