@@ -42,8 +42,9 @@ void Losses(ChaosOptions* o) {
 }
 
 // A StoC is back with an empty disk. Logs are in memory: a log in a file that an emptied disk lacks has other
-// locks, of the log (L4, R3).
+// locks, of the log (L4, R3). No other disk fails: two losses at once are more than two copies are for.
 void EmptyDisks(ChaosOptions* o) {
+  o->bad_disks = false;
   o->cluster.ltc.hosted.placement.replicas = 2;
   o->cluster.ltc.hosted.log_mode = LogMode::kMemory;
   Only<kOtherDisk>(o);
