@@ -16,6 +16,7 @@
 namespace nova {
 namespace {
 
+constexpr Nanos kAskMembersEvery = 500 * kMillisecond;  // of a group whose change is under way
 constexpr const char* kCauseNames[] = {"dead", "slow", "refused", "asked"};  // of ChangeCause
 
 }  // namespace
@@ -119,6 +120,31 @@ class LogClient::StocLog : public LogLane::Host, public std::enable_shared_from_
     change_group_(current, failed, [self = shared_from_this()](StatusOr<LogGroup> next) {
       self->GroupChanged(std::move(next));
     });
+    AskMembersLater(current);
+  }
+
+  // While a change of the group is under way its members are asked now and then, and once all of them
+  // answer, logs that have lost one go on in the group itself: a change takes as long as the store is away,
+  // and a StoC that stood still for a moment is no reason to wait for that.
+  void AskMembersLater(const LogGroup& group) {
+    Xchg* const xchg = client_->xchgs.front();
+    xchg->Submit([xchg, group, weak = weak_from_this()] {
+      xchg->RunAt(Now() + kAskMembersEvery, [group, weak] {
+        if (const auto self = weak.lock()) self->AskMembers(group);
+      });
+    });
+  }
+  // On the first xchg thread.
+  void AskMembers(const LogGroup& group) {
+    if (fenced() || !groups_.IsChanging(group.id)) return;
+    auto silent = std::make_shared<size_t>(group.members.size());
+    for (const LogMember& member : group.members) {
+      const auto answered = [self = shared_from_this(), id = group.id, silent](bool alive) {
+        if (alive && --*silent == 0) self->OnEveryLane([id](LogLane* lane) { lane->StayIn(id); });
+      };
+      client_->services.probe->Ask(/*lane=*/0, member, /*near=*/false, answered);
+    }
+    AskMembersLater(group);
   }
 
   void GroupChanged(StatusOr<LogGroup> next) {

@@ -106,6 +106,27 @@ void LogLane::MoveTo(const LogGroup& group) {
   for (const auto& [round, log] : current_) {
     if (log->group().id != group_.id) rounds.push_back(round);
   }
+  ReplaceLogs(rounds);
+  NOVA_FP_VOID("logc.lane_moved");
+}
+
+void LogLane::StayIn(GroupId group) {
+  if (fenced() || group_.id != group) return;
+  if (spare_ != nullptr && spare_->closed()) {
+    FreeLog(spare_.get());
+    spare_ = nullptr;
+  }
+  std::vector<RoundNumber> rounds;
+  for (const auto& [round, log] : current_) {
+    if (log->lost_a_member()) rounds.push_back(round);
+  }
+  if (rounds.empty()) return;
+  NOVA_LOG(INFO) << "range " << range_.value() << ": all members of log group " << group.value()
+                 << " answer: its records go on there until it is replaced";
+  ReplaceLogs(rounds);
+}
+
+void LogLane::ReplaceLogs(const std::vector<RoundNumber>& rounds) {
   for (const RoundNumber round : rounds) {
     const std::shared_ptr<GroupLog> old = current_[round];
     old->Close();
@@ -116,7 +137,6 @@ void LogLane::MoveTo(const LogGroup& group) {
     for (PendingRecord& record : old->TakePending()) MoveRecord(std::move(record), log.get());
     FlushSoon();
   }
-  NOVA_FP_VOID("logc.lane_moved");
 }
 
 // Copies the record: its bytes may still be read by a WRITE under way to a surviving member, whose batch

@@ -48,6 +48,9 @@ class LogLane : public GroupLog::Owner {
   // New logs are opened in `group`; every log where appends go gets a successor there, with what was not
   // acknowledged (group change, L4).
   void MoveTo(const LogGroup& group);
+  // All members of `group` answer, and its change is still under way: each of its logs that has lost a member
+  // gets a successor in the group itself, with what was not acknowledged.
+  void StayIn(GroupId group);
   // The round's logs are freed. None of its records is pending (pin, L6).
   void DeleteRound(RoundNumber round);
   // The epoch is over: every pending record ends with kNotOwner.
@@ -75,6 +78,8 @@ class LogLane : public GroupLog::Owner {
   std::shared_ptr<GroupLog> OpenLog();
   // The log where appends of the round go from now on.
   std::shared_ptr<GroupLog> NewLog(RoundNumber round);
+  // These rounds get another log, with what was not acknowledged in the one they have.
+  void ReplaceLogs(const std::vector<RoundNumber>& rounds);
   // Copies the record into `to`. What is in flight may be there twice, for as long as WRITEs to the old group
   // last: its second copy does not count against the bound of staging memory. Where the system itself gives
   // no memory the record ends with kNotOwner, and the range is lost and recovered from its logs.
@@ -95,7 +100,7 @@ class LogLane : public GroupLog::Owner {
 
   LogGroup group_;                                            // of new logs
   std::map<RoundNumber, std::shared_ptr<GroupLog>> current_;  // where appends of a round go
-  // Logs of former groups that hold records of a round, until the round is deleted.
+  // Logs that hold records of a round and were replaced, most with their group, until the round is deleted.
   std::map<RoundNumber, std::vector<std::shared_ptr<GroupLog>>> older_;
   // Opened ahead for the next round, once the log of this one is open.
   std::shared_ptr<GroupLog> spare_;

@@ -26,6 +26,11 @@ std::optional<LogGroup> RangeGroups::BeginAny() {
   return current_;
 }
 
+bool RangeGroups::IsChanging(GroupId group) const {
+  MutexLock lock(&mu_);
+  return changing_ && current_.id == group;
+}
+
 void RangeGroups::Install(const LogGroup& next) {
   MutexLock lock(&mu_);
   old_.push_back(current_);

@@ -34,6 +34,7 @@ class RangeGroups {
   Change Begin(GroupId group);
   // As Begin of the current group; nullopt: a change is under way.
   std::optional<LogGroup> BeginAny();
+  bool IsChanging(GroupId group) const;  // it takes records, and a change of it is under way
   // `next` is listed in the range's record: it takes records from here on, and the change has ended.
   void Install(const LogGroup& next);
   LogGroup Current() const;  // the group that takes records

@@ -194,6 +194,40 @@ TEST(StocOutageTest, AllStocsStandStillAndGoOn) {
   }
 }
 
+// While the store is away no log group can be replaced (group change, L4). A StoC that stands still
+// meanwhile, for longer than a WRITE's deadline and a ping's, holds puts up for as long, and not until the
+// store is back.
+TEST(StocOutageTest, L4AStocThatStoodStillServesOnWhileTheStoreIsAway) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Simulate(seed, [] {
+      SimClusterOptions options = FiveStocs(60 * kSecond);
+      options.config.session_timeout_ns = 60 * kSecond;
+      CopiesWorld w(options);
+      ASSERT_NO_FATAL_FAILURE(w.Write(6));
+      ASSERT_TRUE(w.WaitWhole(30 * kSecond)) << w.last;
+      const RangeRecord before = w.Record();
+      Puts puts(&w);
+      for (const std::string& ltc : w.cluster.Names("ltc")) w.cluster.CutConfig(ltc, true);
+      const std::string stoc = w.StocOf(before.log_groups.back().members.at(1).stoc);
+      w.cluster.Pause(stoc);
+      SleepFor(3 * kSecond);
+      w.cluster.Resume(stoc);
+      SleepFor(20 * kSecond);
+      EXPECT_EQ(w.Record().version, before.version) << "nobody could change it";
+      const int while_away = puts.done();
+      EXPECT_GT(while_away, 2000) << "of a put each 5 ms";
+      for (const std::string& ltc : w.cluster.Names("ltc")) w.cluster.CutConfig(ltc, false);
+      ASSERT_TRUE(w.WaitFor(60 * kSecond, [&](const TableFiles& copies) {
+        return CopiesWorld::IsWhole(copies) && w.Record().log_groups.size() == 1;
+      })) << w.last;
+      puts.Stop();
+      EXPECT_LT(puts.longest_ns(), 5 * kSecond);
+      EXPECT_EQ(w.Record().epoch, before.epoch);
+      w.ExpectWhatWasWritten();
+    });
+  }
+}
+
 // Row 44: a link that is down for a part of each second, of a StoC that lives. Where that is shorter than a
 // WRITE's deadline and a ping's together (deadline, L5) the StoC answers each time, and each time puts wait
 // for it; else its groups leave it.

@@ -101,6 +101,7 @@ struct Rig {
   }
   ~Rig() {
     log = nullptr;
+    waiting.clear();  // they hold the log, which must go before what all logs share
     ltc->Stop();
     logs = nullptr;
   }
@@ -109,6 +110,10 @@ struct Rig {
     LogGroup next{GroupId(current.id.value() + 1), {}, media};
     {
       MutexLock lock(&mu);
+      if (store_away) {
+        waiting.push_back([=, this, answer = std::move(answer)] { Change(current, failed, answer); });
+        return;
+      }
       if (!can_change) return answer(absl::FailedPreconditionError("the epoch is over"));
       dead.insert(failed);
       for (const auto& s : stocs) {
@@ -117,6 +122,17 @@ struct Rig {
       record.log_groups.push_back(next);
     }
     answer(next);
+  }
+
+  // Changes that were asked for while the store was away are made.
+  void StoreIsBack() {
+    std::vector<std::function<void()>> changes;
+    {
+      MutexLock lock(&mu);
+      store_away = false;
+      changes.swap(waiting);
+    }
+    for (const auto& change : changes) change();
   }
 
   // Appends sequence numbers first .. first + count - 1, each lane every second one; waits until all have
@@ -261,6 +277,8 @@ struct Rig {
   std::atomic<bool> sync{true};  // of the records appended
   Mutex mu;
   bool can_change;
+  bool store_away = false;                     // changes of the group wait
+  std::vector<std::function<void()>> waiting;  // the changes
   std::vector<std::unique_ptr<Thread>> stalls;
   std::set<StocId> dead;
   RangeRecord record;
@@ -507,6 +525,56 @@ TEST_P(LogClientTest, L5AMemberThatAnswersThePingIsNotReplaced) {
       one.log_groups[0].members = {one.log_groups[0].members[m]};
       EXPECT_EQ(rig.Recover(one, Epoch(4)), Range(1, 300)) << "member " << m;
     }
+  });
+}
+
+// A StoC whose process stands still for longer than the deadline and the ping, while its group cannot be
+// replaced: it is as good as before once it answers.
+TEST_P(LogClientTest, L4AMemberThatWasSilentServesOnWhileItsGroupCannotBeReplaced) {
+  Run([&](FabricWorld* world) {
+    if (GetParam().fabric == FabricKind::kVerbs) return;  // its NIC would take the WRITEs
+    Rig rig(world, GetParam().media, {}, /*may_change=*/true, /*file_deadline=*/500 * kMillisecond);
+    ExpectAllOk(rig.Append(1, 100));
+    {
+      MutexLock lock(&rig.mu);
+      rig.store_away = true;
+    }
+    rig.Stall(1, 2 * kSecond * world->patience());
+    ExpectAllOk(rig.Append(101, 100));
+    ExpectAllOk(rig.Append(201, 100, /*round=*/2));
+    EXPECT_EQ(rig.Changes("dead"), 1u);
+    RangeRecord record = rig.Record();
+    ASSERT_EQ(record.log_groups.size(), 1u);
+    for (size_t m = 0; m < 3; ++m) {
+      RangeRecord one = record;
+      one.log_groups[0].members = {record.log_groups[0].members[m]};
+      EXPECT_EQ(rig.Recover(one, Epoch(4)), Range(1, 300)) << "member " << m;
+    }
+  });
+}
+
+// The same, and then the group is replaced after all: records are in logs of both.
+TEST_P(LogClientTest, L4AGroupThatServedOnIsReplacedOnceItCanBe) {
+  Run([&](FabricWorld* world) {
+    if (GetParam().fabric == FabricKind::kVerbs) return;
+    Rig rig(world, GetParam().media, {}, /*may_change=*/true, /*file_deadline=*/500 * kMillisecond);
+    ExpectAllOk(rig.Append(1, 100));
+    {
+      MutexLock lock(&rig.mu);
+      rig.store_away = true;
+    }
+    rig.Stall(1, 2 * kSecond * world->patience());
+    ExpectAllOk(rig.Append(101, 100));
+    rig.StoreIsBack();
+    rig.stocs[1]->Stop();
+    ExpectAllOk(rig.Append(201, 100));
+    const RangeRecord record = rig.Record();
+    ASSERT_EQ(record.log_groups.size(), 2u);
+    EXPECT_EQ(rig.Recover(record, Epoch(4)), Range(1, 300));
+    rig.log->DeleteRound(1);
+    for (const Nanos until = Now() + 10 * kSecond; rig.log->UnusedGroups().empty() && Now() < until;)
+      SleepFor(kMillisecond);
+    EXPECT_THAT(rig.log->UnusedGroups(), testing::ElementsAre(GroupId(1)));
   });
 }
 
