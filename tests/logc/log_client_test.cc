@@ -528,19 +528,24 @@ TEST_P(LogClientTest, L5AMemberThatAnswersThePingIsNotReplaced) {
   });
 }
 
+// Records 1 to 200. A member stands still, and the group cannot be replaced, from the middle on.
+void LogWhileTheStoreIsAway(Rig* rig) {
+  ExpectAllOk(rig->Append(1, 100));
+  {
+    MutexLock lock(&rig->mu);
+    rig->store_away = true;
+  }
+  rig->Stall(1, 2 * kSecond * rig->world->patience());
+  ExpectAllOk(rig->Append(101, 100));
+}
+
 // A StoC whose process stands still for longer than the deadline and the ping, while its group cannot be
 // replaced: it is as good as before once it answers.
 TEST_P(LogClientTest, L4AMemberThatWasSilentServesOnWhileItsGroupCannotBeReplaced) {
   Run([&](FabricWorld* world) {
     if (GetParam().fabric == FabricKind::kVerbs) return;  // its NIC would take the WRITEs
     Rig rig(world, GetParam().media, {}, /*may_change=*/true, /*file_deadline=*/500 * kMillisecond);
-    ExpectAllOk(rig.Append(1, 100));
-    {
-      MutexLock lock(&rig.mu);
-      rig.store_away = true;
-    }
-    rig.Stall(1, 2 * kSecond * world->patience());
-    ExpectAllOk(rig.Append(101, 100));
+    LogWhileTheStoreIsAway(&rig);
     ExpectAllOk(rig.Append(201, 100, /*round=*/2));
     EXPECT_EQ(rig.Changes("dead"), 1u);
     RangeRecord record = rig.Record();
@@ -558,13 +563,7 @@ TEST_P(LogClientTest, L4AGroupThatServedOnIsReplacedOnceItCanBe) {
   Run([&](FabricWorld* world) {
     if (GetParam().fabric == FabricKind::kVerbs) return;
     Rig rig(world, GetParam().media, {}, /*may_change=*/true, /*file_deadline=*/500 * kMillisecond);
-    ExpectAllOk(rig.Append(1, 100));
-    {
-      MutexLock lock(&rig.mu);
-      rig.store_away = true;
-    }
-    rig.Stall(1, 2 * kSecond * world->patience());
-    ExpectAllOk(rig.Append(101, 100));
+    LogWhileTheStoreIsAway(&rig);
     rig.StoreIsBack();
     rig.stocs[1]->Stop();
     ExpectAllOk(rig.Append(201, 100));
