@@ -23,6 +23,11 @@ struct CompactionOptions {
   int level_multiplier = 10;            // of the targets of deeper levels
   uint64_t table_size_bytes = 4 << 20;  // tau: of the tables that are written
   int max_parts = 4;                    // of one job; compaction threads run them side by side
+  // theta: Dranges that Level0 is cut into at most (drange_map.h). 1: it is not cut. It may be another each
+  // time the range is opened.
+  int dranges = 1;
+  // Fewer Dranges where a flush would give each less: a table is a sync on each copy.
+  uint64_t least_table_bytes = 4 << 20;
   // InvalidArgument: an option out of range, by name.
   Status Check() const;
 };

@@ -60,12 +60,14 @@ StatusOr<VersionEdit> Flusher::Write(const RoundGroup& rounds, uint64_t job) {
   }
   OverwriteProbe younger;
   rounds_->LookForYounger(rounds, &younger);
-  NOVA_ASSIGN_OR_RETURN(VersionEdit edit,
-                        WriteLevel0(*context_, tables_, {job, merged.get(), rounds.back()->number, &rules},
-                                    &younger, [&](uint64_t passed, uint64_t kept_bytes) {
-                                      pacer_->OnFlushing(written_bytes / entries * passed, kept_bytes);
-                                      rounds_->LookForYounger(rounds, &younger);
-                                    }));
+  const Level0Run run{job, merged.get(), rounds.back()->number, &rules};
+  const FlushProgress progress = [&](uint64_t passed, uint64_t kept_bytes) {
+    pacer_->OnFlushing(written_bytes / entries * passed, kept_bytes);
+    rounds_->LookForYounger(rounds, &younger);
+  };
+  NOVA_ASSIGN_OR_RETURN(VersionEdit edit, load_->enabled()
+                                              ? WriteColumns(run, written_bytes, &younger, progress)
+                                              : WriteLevel0(*context_, tables_, run, &younger, progress));
   result.took_ns = Now() - begin;
   result.busy_ns = ThreadBusy() - busy;
   result.replaced_entries = result.kept_entries = younger.replaced();
@@ -80,6 +82,23 @@ StatusOr<VersionEdit> Flusher::Write(const RoundGroup& rounds, uint64_t job) {
       if (t->sequence >= rounds.front()->number) edit.tombstones.push_back(t);
     }
   }
+  return edit;
+}
+
+StatusOr<VersionEdit> Flusher::WriteColumns(Level0Run run, uint64_t bytes, OverwriteProbe* younger,
+                                            const FlushProgress& progress) {
+  const FlushHistory history = pacer_->flush_history();
+  const double kept = static_cast<double>(bytes) * history.kept * (1 - history.replaced);
+  std::vector<std::string> cuts;
+  if (const DrangeMapRef map = load_->map()) {
+    cuts = map->CutsFor(0, map->size() - 1, static_cast<uint64_t>(kept),
+                        context_->options.compaction.least_table_bytes);
+  }
+  const auto seen = load_->NewPass();
+  run.cuts = cuts;
+  run.load = seen.get();
+  NOVA_ASSIGN_OR_RETURN(VersionEdit edit, WriteLevel0(*context_, tables_, run, younger, progress));
+  if (const DrangeMapRef map = load_->Add(*seen)) edit.dranges = map->Encode();
   return edit;
 }
 

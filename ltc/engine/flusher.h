@@ -12,6 +12,7 @@
 #include <map>
 
 #include "common/base/mutex.h"
+#include "ltc/engine/flushed_load.h"
 #include "ltc/engine/job_book.h"
 #include "ltc/engine/level0_writer.h"
 #include "ltc/engine/pacer.h"
@@ -24,7 +25,7 @@ namespace nova {
 class Flusher {
  public:
   Flusher(const RangeContext* context, ReadPoints* points, RoundLog* log, RoundSet* rounds, Pacer* pacer,
-          TableAccess* tables, JobBook* jobs, VersionSet* versions, RoundMerger* merger)
+          TableAccess* tables, JobBook* jobs, VersionSet* versions, RoundMerger* merger, FlushedLoad* load)
       : context_(context),
         points_(points),
         log_(log),
@@ -34,6 +35,7 @@ class Flusher {
         jobs_(jobs),
         versions_(versions),
         merger_(merger),
+        load_(load),
         all_again_ns_(Now() + context->options.table_lag_ns) {}
 
   // The oldest sealed round has no writer left; does not wait.
@@ -57,6 +59,10 @@ class Flusher {
 
   // Writes the tables of claimed rounds, and returns the edit for them.
   StatusOr<VersionEdit> Write(const RoundGroup& rounds, uint64_t job);
+  // Writes a run whose tables end at bounds of Dranges, and counts what they hold into the load. `bytes`: of
+  // the entries as clients wrote them.
+  StatusOr<VersionEdit> WriteColumns(Level0Run run, uint64_t bytes, OverwriteProbe* younger,
+                                     const FlushProgress& progress);
   // Commits rounds whose tables are written, the oldest first, as far as none is missing in between (K3b),
   // and deletes their logs. False: none was committed, or an edit failed.
   bool CommitWritten();
@@ -70,6 +76,7 @@ class Flusher {
   JobBook* const jobs_;
   VersionSet* const versions_;
   RoundMerger* const merger_;
+  FlushedLoad* const load_;
   // From this time on the next flush sets a flush barrier, so that a key that is written all the time gets
   // into tables now and then.
   std::atomic<Nanos> all_again_ns_;

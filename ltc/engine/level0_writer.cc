@@ -7,31 +7,97 @@
 #include "common/sstable/table_builder.h"
 
 namespace nova {
+namespace {
+
+// The tables of one run, one after another.
+class RunWriter {
+ public:
+  RunWriter(const RangeContext& context, TableAccess* tables, const Level0Run& run)
+      : context_(context),
+        tables_(tables),
+        run_(run),
+        creator_{context.spec.id, context.spec.epoch, run.job},
+        table_bytes_(context.options.compaction.table_size_bytes),
+        least_bytes_(context.options.compaction.least_table_bytes / 2) {}
+
+  // REQUIRES: entries in internal key order.
+  Status Add(std::string_view stored_key, std::string_view internal_key, std::string_view value) {
+    if (EndsTable(stored_key)) NOVA_RETURN_IF_ERROR(FinishTable());
+    if (run_.load != nullptr) Count(stored_key, internal_key.size() + value.size());
+    if (builder_ == nullptr) StartTable();
+    builder_->Add(internal_key, value);
+    last_key_.assign(stored_key);
+    return OkStatus();
+  }
+  Status Finish() {
+    if (run_.load != nullptr) Count({}, 0);
+    return builder_ != nullptr ? FinishTable() : OkStatus();
+  }
+  // The tables so far, for an edit; or, after an error, given up, for they are in no edit.
+  VersionEdit TakeEdit() { return std::move(edit_); }
+  Status GiveUp(const Status& why) {
+    for (const VersionEdit::Add& add : edit_.adds) context_.services->garbage(add.table);
+    return why;
+  }
+
+ private:
+  // The table under way ends before this key. Versions of one key stay in one table, so that tables of a run
+  // never overlap.
+  bool EndsTable(std::string_view stored_key) {
+    bool crosses = false;  // a bound of Dranges
+    for (; next_cut_ < run_.cuts.size() && run_.cuts[next_cut_] <= stored_key; ++next_cut_) crosses = true;
+    if (builder_ == nullptr) return false;
+    const uint64_t bytes = builder_->data_size();
+    return (crosses && bytes >= least_bytes_) || (bytes >= table_bytes_ && stored_key != last_key_);
+  }
+
+  // Tells the histogram of a key when it has ended.
+  void Count(std::string_view stored_key, uint64_t bytes) {
+    if (key_bytes_ > 0 && stored_key != last_key_)
+      run_.load->Add(last_key_, static_cast<double>(std::exchange(key_bytes_, 0)));
+    key_bytes_ += bytes;
+  }
+
+  void StartTable() {
+    const Uuid uuid = Uuid::Generate();
+    builder_ = std::make_unique<TableBuilder>(tables_->OptionsAt(0), uuid,
+                                              context_.services->store->StartTable(uuid));
+    builder_->Reserve(table_bytes_);
+  }
+
+  Status FinishTable() {
+    VersionEdit::Add add{0, run_.order, {}, nullptr};
+    TableBuilder::Output output = builder_->Finish();
+    const DropRules& rules = *run_.rules;
+    if (rules.tombstones != nullptr) SetTombstonesApplied(rules.tombstones_applied, &output.info);
+    NOVA_ASSIGN_OR_RETURN(add.table, tables_->StoreTable(std::move(output), creator_, &add.reader));
+    edit_.adds.push_back(std::move(add));
+    builder_ = nullptr;
+    return OkStatus();
+  }
+
+  const RangeContext& context_;
+  TableAccess* const tables_;
+  const Level0Run& run_;
+  const Creator creator_;
+  const uint64_t table_bytes_;             // at which a table ends
+  const uint64_t least_bytes_;             // a table with less does not end at a bound of Dranges
+  std::unique_ptr<TableBuilder> builder_;  // null between tables
+  std::string last_key_;                   // the stored key that was added last
+  size_t next_cut_ = 0;                    // the first of run_.cuts behind last_key_
+  uint64_t key_bytes_ = 0;                 // of last_key_, not counted yet
+  VersionEdit edit_;
+};
+
+}  // namespace
 
 StatusOr<VersionEdit> WriteLevel0(const RangeContext& context, TableAccess* tables, const Level0Run& run,
                                   OverwriteProbe* younger, const FlushProgress& progress) {
   constexpr uint64_t kProgressBytes = 256 << 10;
-  const Creator creator{context.spec.id, context.spec.epoch, run.job};
   const DropRules& rules = *run.rules;
-  const uint64_t table_bytes = context.options.compaction.table_size_bytes;
   Iterator* const sorted = run.sorted;
   VersionFilter filter(rules.snapshots, rules.floor, /*bottom=*/false, rules.now_ms, rules.tombstones);
-  VersionEdit edit;
-  std::unique_ptr<TableBuilder> builder;
-  std::string last_key;
-  const auto finish = [&]() -> Status {
-    VersionEdit::Add add{0, run.order, {}, nullptr};
-    TableBuilder::Output output = builder->Finish();
-    if (rules.tombstones != nullptr) SetTombstonesApplied(rules.tombstones_applied, &output.info);
-    NOVA_ASSIGN_OR_RETURN(add.table, tables->StoreTable(std::move(output), creator, &add.reader));
-    edit.adds.push_back(std::move(add));
-    builder = nullptr;
-    return OkStatus();
-  };
-  const auto give_up = [&](const Status& s) {  // what is written is in no edit
-    for (const VersionEdit::Add& add : edit.adds) context.services->garbage(add.table);
-    return s;
-  };
+  RunWriter writer(context, tables, run);
   uint64_t entries = 0, bytes = 0, kept_bytes = 0;  // not told of yet
   for (sorted->SeekToFirst(); sorted->Valid(); sorted->Next()) {
     const std::string_view internal_key = sorted->key(), value = sorted->value();
@@ -43,27 +109,16 @@ StatusOr<VersionEdit> WriteLevel0(const RangeContext& context, TableAccess* tabl
     }
     ParsedInternalKey key;
     if (!ParseInternalKey(internal_key, &key))
-      return give_up(absl::InternalError("memtable holds a malformed key"));
+      return writer.GiveUp(absl::InternalError("memtable holds a malformed key"));
     if (!filter.Keep(key, value) || younger->Replaces(key)) continue;
     kept_bytes += internal_key.size() + value.size();
-    // Versions of one key stay in one table, so that tables of a run never overlap.
-    if (builder != nullptr && builder->data_size() >= table_bytes && key.stored_key != last_key) {
-      if (const Status s = finish(); !s.ok()) return give_up(s);
-    }
-    if (builder == nullptr) {
-      const Uuid uuid = Uuid::Generate();
-      builder = std::make_unique<TableBuilder>(tables->OptionsAt(0), uuid,
-                                               context.services->store->StartTable(uuid));
-      builder->Reserve(table_bytes);
-    }
-    builder->Add(internal_key, value);
-    last_key.assign(key.stored_key);
+    if (const Status s = writer.Add(key.stored_key, internal_key, value); !s.ok()) return writer.GiveUp(s);
   }
   Status s = sorted->state() == Iterator::State::kError ? sorted->status() : OkStatus();
-  if (s.ok() && builder != nullptr) s = finish();
-  if (!s.ok()) return give_up(s);
+  if (s.ok()) s = writer.Finish();
+  if (!s.ok()) return writer.GiveUp(s);
   if (entries > 0 && progress) progress(entries, kept_bytes);
-  return edit;
+  return writer.TakeEdit();
 }
 
 }  // namespace nova

@@ -6,12 +6,15 @@
 #pragma once
 
 #include <functional>
+#include <span>
+#include <string>
 
 #include "common/sstable/iterator.h"
 #include "ltc/engine/overwrite_probe.h"
 #include "ltc/engine/range_context.h"
 #include "ltc/engine/read_points.h"
 #include "ltc/engine/table_access.h"
+#include "ltc/engine/write_histogram.h"
 
 namespace nova {
 
@@ -20,6 +23,9 @@ struct Level0Run {
   Iterator* sorted = nullptr;        // entries by internal key; read once
   RoundNumber order = 0;             // place of the run in Level0: the number of its youngest round
   const DropRules* rules = nullptr;  // versions to leave out
+  // Bounds of Dranges, ascending: a table ends at one if it has half of least_table_bytes.
+  std::span<const std::string> cuts = {};
+  WriteHistogram* load = nullptr;  // is told the bytes written of each key; null: nobody counts
 };
 // Entries that were passed, and bytes of those kept, since the last call. Called about every 256 KB.
 using FlushProgress = std::function<void(uint64_t entries, uint64_t kept_bytes)>;

@@ -15,7 +15,9 @@ Status CompactionOptions::Check() const {
   NOVA_RETURN_IF_ERROR(CheckBetween("level1_bytes", level1_bytes, 64 << 10, kMost));
   NOVA_RETURN_IF_ERROR(CheckBetween("level_multiplier", level_multiplier, 2, 100));
   NOVA_RETURN_IF_ERROR(CheckBetween("table_size_bytes", table_size_bytes, 64 << 10, uint64_t{1} << 32));
-  return CheckBetween("max_parts", max_parts, 1, 256);
+  NOVA_RETURN_IF_ERROR(CheckBetween("max_parts", max_parts, 1, 256));
+  NOVA_RETURN_IF_ERROR(CheckBetween("dranges", dranges, 1, int{DrangeMap::kMostDranges}));
+  return CheckBetween("least_table_bytes", least_table_bytes, 1, uint64_t{1} << 32);
 }
 
 Status RangeOptions::Check() const {

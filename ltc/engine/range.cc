@@ -10,6 +10,7 @@ Range::Range(const RangeSpec& spec, const RangeOptions& options, const RangeServ
     : keep_(std::move(keep)),
       context_(spec, options, services),
       toll_(&context_),
+      load_(options.compaction),
       points_(last_sequence),
       rounds_(&context_, &points_, &log_),
       pacer_(&context_, &rounds_, &log_),
@@ -19,7 +20,7 @@ Range::Range(const RangeSpec& spec, const RangeOptions& options, const RangeServ
       versions_(&context_, &points_, &rounds_, &pacer_, storage),
       rebuilder_(&context_, &jobs_, &versions_),
       merger_(&context_, &points_, &rounds_, &pacer_),
-      flusher_(&context_, &points_, &log_, &rounds_, &pacer_, &tables_, &jobs_, &versions_, &merger_),
+      flusher_(&context_, &points_, &log_, &rounds_, &pacer_, &tables_, &jobs_, &versions_, &merger_, &load_),
       compactor_(&context_, &toll_, &points_, &rounds_, &pacer_, &tables_, &jobs_, &versions_),
       writes_(&context_, &points_, &log_, &rounds_, &pacer_, &reader_),
       checkpoints_(&context_, &rounds_, &jobs_, &versions_, &flusher_, &compactor_, &writes_) {
@@ -96,6 +97,10 @@ RangeStats Range::stats() const {
   s.reads = reader_.reads() + scanner_.scans();
   s.bytes = view->version->TotalBytes();
   s.level0_runs = view->version->Level0Runs();
+  s.dranges = static_cast<int>(view->version->columns().size());
+  s.drange_imbalance = load_.imbalance();
+  s.reorganisations = load_.reorganisations();
+  s.damaged_maps = load_.damaged();
   s.rounds = static_cast<int>(view->sealed.size()) + 1;
   s.tables = view->version->TableCount();
   s.range_tombstones = view->tombstones == nullptr ? 0 : view->tombstones->size();

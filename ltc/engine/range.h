@@ -23,6 +23,7 @@
 #include "common/log/recovered_logs.h"
 #include "ltc/engine/checkpoints.h"
 #include "ltc/engine/compactor.h"
+#include "ltc/engine/flushed_load.h"
 #include "ltc/engine/flusher.h"
 #include "ltc/engine/manifest.h"
 #include "ltc/engine/operations.h"
@@ -161,6 +162,7 @@ class Range : public std::enable_shared_from_this<Range> {
   RangeContext context_;
   // The parts, each behind those that it asks.
   Level0Toll toll_;
+  FlushedLoad load_;
   ReadPoints points_;
   RoundLog log_;
   RoundSet rounds_;

@@ -73,7 +73,11 @@ struct RangeStats {
   uint64_t reads = 0;   // keys that were asked for, and scans
   uint64_t bytes = 0;   // of tables, parts that are used
   int level0_runs = 0;
-  int rounds = 0;  // in memory, the active one included
+  int dranges = 1;               // that Level0 is cut into now
+  double drange_imbalance = 0;   // see FlushedLoad
+  uint64_t reorganisations = 0;  // major ones
+  uint64_t damaged_maps = 0;     // Dranges in the manifest that could not be read when it was opened
+  int rounds = 0;                // in memory, the active one included
   size_t tables = 0;
   size_t range_tombstones = 0;  // of the version and all rounds
   size_t memtable_bytes = 0;

@@ -14,16 +14,20 @@ StatusOr<std::shared_ptr<Range>> Range::Recover(const RangeSpec& spec, const Ran
   auto version = std::make_shared<const Version>();
   SequenceNumber reserved = 0;
   int64_t now_ms = 0;
+  uint64_t damaged_maps = 0;
   for (const VersionEdit& edit : edits) {
+    damaged_maps += !edit.dranges.empty() && DrangeMap::Decode(edit.dranges) == nullptr;
     NOVA_ASSIGN_OR_RETURN(version, version->Apply(edit, services->garbage));
     reserved = std::max(reserved, edit.seq_reserved);
     now_ms = std::max(now_ms, edit.now_ms);
   }
+  if (options.compaction.dranges == 1 && version->dranges() != nullptr) version = version->WithoutDranges();
   const RecoveredEntries recovered(std::move(entries), DoneMemTables(edits));
   const SequenceNumber last = std::max(reserved, recovered.last());  // sequence numbers (K1)
   std::shared_ptr<Range> range(new Range(spec, options, services, storage, last, std::move(keep)));
   range->context_.self = range;
   range->points_.PublishNow(now_ms);
+  range->load_.Start(version->dranges(), damaged_maps);
   if (!recovered.empty()) {
     VersionEdit deletes;
     NOVA_ASSIGN_OR_RETURN(deletes.tombstones, recovered.RangeDeletions());
@@ -46,11 +50,13 @@ StatusOr<VersionEdit> Range::WriteRecovered(const RecoveredEntries& recovered, c
   const size_t parts = std::clamp<size_t>(recovered.size() / kEntriesOfAThread, 1, kMostThreads);
   const JobBook::Job job(&jobs_);
   std::vector<StatusOr<VersionEdit>> written(parts, StatusOr<VersionEdit>(VersionEdit()));
+  const DrangeMapRef map = load_.map();
   const auto write = [&](size_t part) {
     const auto sorted = recovered.NewIterator(part, parts);
     OverwriteProbe none;
-    written[part] =
-        WriteLevel0(context_, &tables_, {job.id(), sorted.get(), recovered.first(), &rules}, &none, {});
+    Level0Run run{job.id(), sorted.get(), recovered.first(), &rules};
+    if (map != nullptr) run.cuts = map->cuts();
+    written[part] = WriteLevel0(context_, &tables_, run, &none, {});
   };
   {
     std::vector<std::unique_ptr<Thread>> others;

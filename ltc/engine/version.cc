@@ -75,7 +75,8 @@ enum EditTag : uint8_t {
   kTombstone = 10,
   kDropTombstone = 11,
   kPinTombstone = 12,
-  kMove = 13
+  kMove = 13,
+  kDranges = 14
 };
 
 Status BadEdit(std::string_view what) {
@@ -154,6 +155,10 @@ std::string VersionEdit::Encode() const {
   put(kDoneBelow, done_below.value());
   put(kSeqReserved, seq_reserved);
   put(kNowMs, static_cast<uint64_t>(now_ms));
+  if (!dranges.empty()) {
+    out.push_back(kDranges);
+    PutLengthPrefixed(&out, dranges);
+  }
   out.push_back(kEnd);
   return out;
 }
@@ -284,6 +289,9 @@ StatusOr<VersionEdit> VersionEdit::Decode(std::string_view in) {
       case kNowMs:
         if (!GetVarint64(&in, &v)) return BadEdit("bad time");
         edit.now_ms = static_cast<int64_t>(v);
+        break;
+      case kDranges:
+        if (!GetLengthPrefixed(&in, &edit.dranges)) return BadEdit("bad Dranges");
         break;
       default:
         return BadEdit("unknown field");
@@ -440,6 +448,8 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
   auto next = std::make_shared<Version>();
   next->runs_ = runs_;
   next->checkpoints_ = checkpoints_;
+  next->dranges_ = dranges_;
+  next->ApplyDranges(edit);
   NOVA_ASSIGN_OR_RETURN(next->tombstones_, ApplyTombstones(tombstones_, edit));
   for (const Uuid& uuid : edit.drops) {
     bool found = false;
@@ -469,6 +479,7 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
   NOVA_RETURN_IF_ERROR(SortRuns(&next->runs_));
   next->level0_runs_ = static_cast<int>(
       std::count_if(next->runs_.begin(), next->runs_.end(), [](const Run& r) { return r.level == 0; }));
+  next->CountColumns();
   for (const VersionEdit::Pin& pin : edit.pins) {
     auto made = std::make_shared<Checkpoint>(
         Checkpoint{pin.name, pin.sequence, pin.created_ms, {}, RangeTombstones::Of(pin.tombstones)});
@@ -493,6 +504,37 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
   std::sort(next->checkpoints_.begin(), next->checkpoints_.end(),
             [](const CheckpointRef& a, const CheckpointRef& b) { return a->name < b->name; });
   return std::shared_ptr<const Version>(std::move(next));
+}
+
+void Version::ApplyDranges(const VersionEdit& edit) {
+  if (edit.dranges.empty()) return;
+  DrangeMapRef map = DrangeMap::Decode(edit.dranges);
+  if (map == nullptr || (dranges_ != nullptr && map->generation() <= dranges_->generation())) return;
+  dranges_ = std::move(map);
+}
+
+void Version::CountColumns() {
+  if (dranges_ == nullptr) {
+    columns_ = {{level0_runs_, LevelBytes(0)}};
+    return;
+  }
+  columns_.assign(dranges_->size(), {});
+  for (const Run& run : runs_) {
+    if (run.level != 0) break;
+    size_t next = 0;  // the first Drange that this run does not count to yet
+    for (const TableRef& t : run.tables) {
+      const KeyInterval& keys = t->keys();
+      const size_t first = dranges_->Of(keys.first);
+      size_t last = dranges_->Of(keys.last);
+      if (last > first && keys.EndsBefore(dranges_->First(last))) --last;
+      for (size_t d = first; d <= last; ++d) {
+        columns_[d].bytes += UsedBytes(t->info()) / (last - first + 1);
+        if (d < next) continue;
+        ++columns_[d].runs;
+        next = d + 1;
+      }
+    }
+  }
 }
 
 Status Version::ApplyMove(const VersionEdit::Move& move, const GarbageSink& garbage) {
@@ -524,6 +566,13 @@ Status Version::ApplyMove(const VersionEdit::Move& move, const GarbageSink& garb
   return OkStatus();
 }
 
+std::shared_ptr<const Version> Version::WithoutDranges() const {
+  auto next = std::make_shared<Version>(*this);
+  next->dranges_ = nullptr;
+  next->CountColumns();
+  return next;
+}
+
 VersionEdit Version::Snapshot() const {
   VersionEdit edit;
   std::set<Uuid> named;
@@ -545,6 +594,7 @@ VersionEdit Version::Snapshot() const {
     edit.pins.push_back(std::move(pin));
   }
   if (tombstones_ != nullptr) edit.tombstones = tombstones_->all();
+  if (dranges_ != nullptr) edit.dranges = dranges_->Encode();
   return edit;
 }
 

@@ -6,7 +6,7 @@
 // one run. Tables of a run do not overlap. A table may be shared with other ranges (shared table, M4); this
 // range then uses a part of its keys, and every question about keys here is about that part. A version also
 // has the range tombstones of flushed rounds (range deletion, K7), until no table holds anything that they
-// hide.
+// hide; and the latest map of Dranges (drange_map.h).
 //
 // Thread safety: Version is immutable; all methods of TableHandle from any thread.
 // Locks: a handle's, a leaf, not held while the garbage sink is called.
@@ -28,6 +28,7 @@
 #include "common/sstable/key_pieces.h"
 #include "common/sstable/range_tombstones.h"
 #include "common/sstable/table_reader.h"
+#include "ltc/engine/drange_map.h"
 #include "ltc/engine/memtable.h"
 
 namespace nova {
@@ -144,6 +145,9 @@ struct VersionEdit {
   // Numbers up to here may be handed out (sequence number, K1); 0: unchanged.
   SequenceNumber seq_reserved = 0;
   int64_t now_ms = 0;  // wall clock; entries expired by then may be dropped (K7); 0: unchanged
+  // How Level0 is cut from now on: a DrangeMap, encoded; empty: unchanged. Advice: one that is damaged, or of
+  // a lower generation than the version's, is ignored.
+  std::string dranges;
 
   // Its bytes: docs/formats.md.
   std::string Encode() const;
@@ -177,9 +181,16 @@ class Version {
   VersionEdit::Pin PinRuns(std::string name, SequenceNumber sequence, int64_t created_ms) const;
   const RangeTombstonesRef& tombstones() const { return tombstones_; }  // null: none
   int Level0Runs() const { return level0_runs_; }
-  uint64_t LevelBytes(int level) const;  // of its runs, as far as tables are used
-  const Run* LevelRun(int level) const;  // of a level >= 1; null when empty
-  size_t TableCount() const;             // of the runs
+  const DrangeMapRef& dranges() const { return dranges_; }  // null: one Drange
+  // One Drange's part of Level0.
+  struct Column {
+    int runs = 0;        // with a table there
+    uint64_t bytes = 0;  // of these tables; one that crosses cuts counts to each Drange with an equal part
+  };
+  const std::vector<Column>& columns() const { return columns_; }  // by Drange, at least one
+  uint64_t LevelBytes(int level) const;                            // of its runs, as far as tables are used
+  const Run* LevelRun(int level) const;                            // of a level >= 1; null when empty
+  size_t TableCount() const;                                       // of the runs
   // Bytes of the runs, as far as tables are used.
   uint64_t TotalBytes() const;
 
@@ -191,6 +202,8 @@ class Version {
   // they cover, or newer tombstones hide it from everybody as well. `snapshots`: the live ones, ascending,
   // read after this version was.
   std::vector<SequenceNumber> NeedlessTombstones(std::span<const SequenceNumber> snapshots) const;
+  // This version, with one Drange.
+  std::shared_ptr<const Version> WithoutDranges() const;
   // One edit that makes this version from an empty one: the first record of a manifest.
   VersionEdit Snapshot() const;
   // True if a run of a level deeper than `level` may hold one of the keys, so that a tombstone must stay.
@@ -199,11 +212,17 @@ class Version {
  private:
   // Puts a new handle in the place of a table's, wherever that is.
   Status ApplyMove(const VersionEdit::Move& move, const GarbageSink& garbage);
+  // Takes over the map of an edit, if that has a good one.
+  void ApplyDranges(const VersionEdit& edit);
+  // Counts columns_ of runs_ and dranges_.
+  void CountColumns();
 
-  std::vector<Run> runs_;                   // newest first
-  int level0_runs_ = 0;                     // of them, the first so many
-  std::vector<CheckpointRef> checkpoints_;  // by name
-  RangeTombstonesRef tombstones_;           // null: none
+  std::vector<Run> runs_;                     // newest first
+  int level0_runs_ = 0;                       // of them, the first so many
+  DrangeMapRef dranges_;                      // null: one Drange
+  std::vector<Column> columns_ = {Column()};  // by Drange
+  std::vector<CheckpointRef> checkpoints_;    // by name
+  RangeTombstonesRef tombstones_;             // null: none
 };
 
 }  // namespace nova

@@ -180,6 +180,8 @@ void LtcNode::AddMetrics(const std::vector<Xchg*>& xchgs) {
       return static_cast<double>(sum);
     });
   };
+  add_sum("nova_ltc_damaged_drange_maps_total", &RangeStats::damaged_maps);
+  add_sum("nova_ltc_drange_reorganisations_total", &RangeStats::reorganisations);
   add_sum("nova_ltc_merged_away_bytes_total", &RangeStats::merged_away_bytes);
   add_sum("nova_ltc_merged_away_entries_total", &RangeStats::merged_away_entries);
 }
@@ -540,9 +542,9 @@ std::string LtcNode::StatusText() const {
     const RangeStats s = h->range()->stats();
     absl::StrAppend(&out, "range ", h->id().value(), " epoch ", h->epoch().value(), " ",
                     h->range()->active() ? "open" : "closed", "  tables ", s.tables, " (", s.bytes >> 20,
-                    " MB, ", s.level0_runs, " Level0 runs)  rounds ", s.rounds, " (", s.memtable_bytes >> 20,
-                    " MB)  writes ", s.writes, "  reads ", s.reads, "  stalled ", s.stalled_ns / kMillisecond,
-                    " ms\n");
+                    " MB, ", s.level0_runs, " Level0 runs in ", s.dranges, " Dranges)  rounds ", s.rounds,
+                    " (", s.memtable_bytes >> 20, " MB)  writes ", s.writes, "  reads ", s.reads,
+                    "  stalled ", s.stalled_ns / kMillisecond, " ms\n");
   }
   return out;
 }

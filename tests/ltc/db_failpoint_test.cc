@@ -32,6 +32,8 @@ DbOptions SmallOptions(Disk* disk) {
   o.range.compaction.table_size_bytes = 64 << 10;
   o.range.compaction.level1_bytes = 256 << 10;
   o.range.compaction.level0_runs_trigger = 4;
+  o.range.compaction.dranges = 4;
+  o.range.compaction.least_table_bytes = 4 << 10;
   o.disk = disk;
   return o;
 }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <array>
 #include <filesystem>
 
 #include "common/base/random.h"
@@ -44,6 +45,8 @@ DbOptions DrawOptions(Random* random) {
   r.compaction.level_multiplier = 2 + static_cast<int>(random->Uniform(9));
   r.compaction.table_size_bytes = 64 << 10 << random->Uniform(3);
   r.compaction.max_parts = 1 + static_cast<int>(random->Uniform(4));
+  r.compaction.dranges = std::array{1, 4, 64}[random->Uniform(3)];
+  r.compaction.least_table_bytes = 1 << 10 << random->Uniform(8);
   r.table.block_size_bytes = 512 << random->Uniform(6);
   r.table.restart_interval = 1 + static_cast<int>(random->Uniform(20));
   r.table.filter_bits_per_key = static_cast<int>(random->Uniform(3) * 7);
@@ -83,12 +86,12 @@ class Database {
     const DbOptions o = DrawOptions(&options_);
     sync_one_in_ = options_.OneIn(2) ? 0 : 1 + options_.Uniform(50);
     threads_ = 1 + options_.Uniform(4);
-    what_ += StrCat(what_.empty() ? "" : "; ", "memtable ", o.range.memtable_size_bytes, " x ",
-                    o.range.active_memtables, ", rounds ", o.range.max_rounds,
-                    o.range.merge_rounds == MergeRounds::kNever ? "" : " merged", ", table ",
-                    o.range.compaction.table_size_bytes, ", block ", o.range.table.block_size_bytes, ", log ",
-                    static_cast<int>(o.log), ", mapped ", o.map_tables, ", files ", o.max_open_files,
-                    ", cache ", *o.cache_bytes, ", threads ", threads_);
+    what_ += StrCat(
+        what_.empty() ? "" : "; ", "memtable ", o.range.memtable_size_bytes, " x ", o.range.active_memtables,
+        ", rounds ", o.range.max_rounds, o.range.merge_rounds == MergeRounds::kNever ? "" : " merged",
+        ", table ", o.range.compaction.table_size_bytes, ", Dranges ", o.range.compaction.dranges, ", block ",
+        o.range.table.block_size_bytes, ", log ", static_cast<int>(o.log), ", mapped ", o.map_tables,
+        ", files ", o.max_open_files, ", cache ", *o.cache_bytes, ", threads ", threads_);
     auto db = Db::Open(directory_, o);
     ASSERT_TRUE(db.ok()) << db.status() << " with " << what_;
     db_ = *std::move(db);

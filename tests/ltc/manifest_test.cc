@@ -119,6 +119,57 @@ TEST(VersionEditTest, GoldenBytesOfTablesAndRangeDeletions) {
   EXPECT_EQ(VersionEdit::Decode(e.Encode())->Encode(), e.Encode());
 }
 
+// Advice: an edit without a map is byte for byte what it was before there were any.
+TEST(VersionEditTest, DrangesGoldenBytesAndADamagedMapIsIgnored) {
+  VersionEdit e;
+  e.dranges = DrangeMap({"b", "bcd"}, 300).Encode();
+  EXPECT_EQ(absl::BytesToHexString(e.Encode()),
+            "01"
+            "0e0a"          // Dranges, 10 bytes
+            "01ac02"        // format, generation 300
+            "02"            // two cuts
+            "016203626364"  // b, bcd
+            "00");
+  const auto back = VersionEdit::Decode(e.Encode());
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->dranges, e.dranges);
+  auto version = Version().Apply(*back, {});
+  ASSERT_TRUE(version.ok()) << version.status();
+  ASSERT_NE((*version)->dranges(), nullptr);
+  EXPECT_EQ((*version)->dranges()->cuts(), (std::vector<std::string>{"b", "bcd"}));
+  EXPECT_EQ((*version)->Snapshot().dranges, e.dranges);
+  VersionEdit damaged;
+  damaged.dranges = e.dranges.substr(0, 5);
+  const DrangeMapRef before = (*version)->dranges();
+  version = (*version)->Apply(*VersionEdit::Decode(damaged.Encode()), {});
+  ASSERT_TRUE(version.ok()) << version.status();
+  EXPECT_EQ((*version)->dranges(), before);
+  VersionEdit older;  // of a flush that ended before another and is committed behind it
+  older.dranges = DrangeMap({"x"}, 299).Encode();
+  EXPECT_EQ((*(*version)->Apply(older, {}))->dranges(), before);
+  EXPECT_EQ((*version)->WithoutDranges()->Snapshot().dranges, "");
+}
+
+TEST(VersionTest, AColumnCountsEachRunOnceAndATableThatCrossesCutsInEachOfThem) {
+  VersionEdit e;
+  e.dranges = DrangeMap({"d", "g"}, 1).Encode();
+  e.adds = {{0, 10, Table(1, "a", "b"), nullptr},
+            {0, 10, Table(2, "c", "e"), nullptr},
+            {0, 20, Table(3, "c", "h"), nullptr},
+            {1, 0, Table(4, "a", "z"), nullptr}};
+  const auto bytes = [&e](size_t i) { return UsedBytes(e.adds[i].table); };
+  const auto version = Version().Apply(e, {});
+  ASSERT_TRUE(version.ok()) << version.status();
+  const auto& columns = (*version)->columns();
+  ASSERT_EQ(columns.size(), 3u);
+  EXPECT_EQ(columns[0].runs, 2);
+  EXPECT_EQ(columns[1].runs, 2);
+  EXPECT_EQ(columns[2].runs, 1);
+  EXPECT_EQ(columns[0].bytes, bytes(0) + bytes(1) / 2 + bytes(2) / 3);
+  EXPECT_EQ(columns[2].bytes, bytes(2) / 3);
+  EXPECT_EQ((*version)->WithoutDranges()->columns()[0].runs, 2);
+}
+
 TEST(ManifestTest, RecordBytesAreGolden) {
   VersionEdit e;
   e.seq_reserved = 1000;

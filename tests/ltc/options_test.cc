@@ -22,8 +22,8 @@ namespace {
   [[maybe_unused]] const auto& [tau, alpha, rounds, slow, stop, lag, merge, logs, value, batch, batch_bytes,
                                 tombstones, round_tombstones, page, budget, of_compaction, of_table,
                                 compression] = range;
-  [[maybe_unused]] const auto& [trigger, level0_max, share, level1, multiplier, table_size, parts] =
-      compaction;
+  [[maybe_unused]] const auto& [trigger, level0_max, share, level1, multiplier, table_size, parts, dranges,
+                                least] = compaction;
   [[maybe_unused]] const auto& [block, restart, filter, of_one_table] = table;
 }
 
@@ -69,6 +69,8 @@ const std::vector<Bounds>& AllBounds() {
       NOVA_BOUNDS(range.log_share, 1, 1000),
       // the default slow-down
       NOVA_BOUNDS(range.compaction.level0_runs_trigger, 1, 40, "range.level0_slow_runs"),
+      NOVA_BOUNDS(range.compaction.dranges, 1, 1024),
+      NOVA_BOUNDS(range.compaction.least_table_bytes, 1, int64_t{1} << 32),
       NOVA_BOUNDS(range.compaction.level0_max_bytes, 0, int64_t{1} << 50),
       NOVA_BOUNDS(range.compaction.level0_share, 0, 10),
       NOVA_BOUNDS(range.compaction.level1_bytes, 64 << 10, int64_t{1} << 50),

@@ -155,7 +155,8 @@ class RangeParts : RangeHost {
   VersionSet versions{&context, &points, &rounds, &pacer, manifests.get()};
   Rebuilder rebuilder{&context, &jobs, &versions};
   RoundMerger merger{&context, &points, &rounds, &pacer};
-  Flusher flusher{&context, &points, &log, &rounds, &pacer, &tables, &jobs, &versions, &merger};
+  FlushedLoad load{context.options.compaction};
+  Flusher flusher{&context, &points, &log, &rounds, &pacer, &tables, &jobs, &versions, &merger, &load};
   Compactor compactor{&context, &toll, &points, &rounds, &pacer, &tables, &jobs, &versions};
   WritePath writes{&context, &points, &log, &rounds, &pacer, &reader};
 };

@@ -5,6 +5,7 @@
 
 #include "common/base/coding.h"
 #include "common/base/failpoint.h"
+#include "ltc/engine/range.h"
 
 namespace nova {
 namespace {
@@ -360,6 +361,81 @@ TEST(CompactorTest, TheNextWriteEndsIdleness) {
   EXPECT_TRUE(parts.compactor.NeedsCompaction());
   ASSERT_EQ(parts.Put("c", "1"), Outcome::kOk);
   EXPECT_FALSE(parts.compactor.NeedsCompaction());
+}
+
+// --- Dranges
+
+RangeOptions FourDranges() {
+  RangeOptions options = RangeParts::SmallRounds();
+  options.compaction.dranges = 4;
+  options.compaction.least_table_bytes = 1000;
+  options.compaction.level0_runs_trigger = 2;
+  options.compaction.level0_share = 0;
+  return options;
+}
+
+// One run of Level0, of 200 keys all over the range.
+void WriteColumns(RangeParts* parts, const std::string& value) {
+  for (int i = 0; i < 200; ++i)
+    ASSERT_EQ(parts->Put(StrCat("k", 100 + i), value + std::string(50, '.')), Outcome::kOk);
+  ASSERT_TRUE(parts->flusher.FlushAll(Now() + kSecond, false).ok());
+}
+
+bool LiesInOneDrange(const Version& version, const TableRef& table) {
+  return version.dranges()->Of(table->keys().first) == version.dranges()->Of(table->keys().last);
+}
+
+TEST(FlusherTest, AFlushEndsItsTablesAtTheDrangesThatTheOneBeforeItHasSeen) {
+  RangeParts parts(FourDranges());
+  ASSERT_EQ(parts.view().version->dranges(), nullptr);
+  WriteColumns(&parts, "1");
+  ASSERT_NE(parts.view().version->dranges(), nullptr);
+  EXPECT_EQ(parts.view().version->dranges()->size(), 4u);
+  EXPECT_EQ(parts.view().version->runs()[0].tables.size(), 1u);
+  WriteColumns(&parts, "2");
+  const nova::Run& youngest = parts.view().version->runs()[0];
+  EXPECT_EQ(youngest.tables.size(), 4u);
+  for (const TableRef& t : youngest.tables) EXPECT_TRUE(LiesInOneDrange(*parts.view().version, t));
+  EXPECT_EQ(parts.load.reorganisations(), 1u) << "the load is as it was";
+}
+
+TEST(FlusherTest, ASmallFlushHasNoSmallTables) {
+  RangeParts parts(FourDranges());
+  WriteColumns(&parts, "1");
+  for (int i = 0; i < 8; ++i) ASSERT_EQ(parts.Put(StrCat("k", 100 + 25 * i), "2"), Outcome::kOk);
+  ASSERT_TRUE(parts.flusher.FlushAll(Now() + kSecond, false).ok());
+  EXPECT_EQ(parts.view().version->runs()[0].tables.size(), 1u);
+}
+
+TEST(FlusherTest, WithOneDrangeNothingIsCountedOrCut) {
+  RangeOptions options = FourDranges();
+  options.compaction.dranges = 1;
+  RangeParts parts(options);
+  WriteColumns(&parts, "1");
+  WriteColumns(&parts, "2");
+  EXPECT_EQ(parts.view().version->dranges(), nullptr);
+  EXPECT_EQ(parts.load.map(), nullptr);
+  EXPECT_EQ(parts.view().version->runs()[0].tables.size(), 1u);
+}
+
+TEST(RangeTest, AMapThatIsDamagedIsIgnoredAndCounted) {
+  RangeParts parts;
+  const auto recover = [&](int dranges, std::string map) {
+    RangeOptions options = FourDranges();
+    options.compaction.dranges = dranges;
+    VersionEdit edit;
+    edit.dranges = std::move(map);
+    auto range =
+        Range::Recover({RangeId(2), Epoch(2)}, options, &parts.services, parts.manifests.get(), {edit}, {});
+    EXPECT_TRUE(range.ok()) << range.status();
+    return (*range)->stats();
+  };
+  const std::string good = DrangeMap({"d", "j"}, 1).Encode();
+  EXPECT_EQ(recover(4, good).dranges, 3);
+  EXPECT_EQ(recover(4, good).damaged_maps, 0u);
+  EXPECT_EQ(recover(1, good).dranges, 1) << "it is not wanted";
+  EXPECT_EQ(recover(4, good + "x").dranges, 1);
+  EXPECT_EQ(recover(4, good + "x").damaged_maps, 1u);
 }
 
 // It would be begun again and again, each time until the disk is full.

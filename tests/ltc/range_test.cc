@@ -232,6 +232,8 @@ RangeOptions SmallOptions(Random* random) {
   o.scan_page_bytes = 256 << random->Uniform(8);
   o.compaction.level0_runs_trigger = 1 + static_cast<int>(random->Uniform(4));
   o.compaction.level0_share = 0.5 * static_cast<double>(random->Uniform(5));
+  o.compaction.dranges = random->OneIn(3) ? 1 : 1 << random->Uniform(7);
+  o.compaction.least_table_bytes = 1 << random->Uniform(14);
   o.compaction.level1_bytes = 32 << 10 << random->Uniform(3);
   o.compaction.level_multiplier = 2 + static_cast<int>(random->Uniform(4));
   o.compaction.table_size_bytes = 4 << 10 << random->Uniform(4);
