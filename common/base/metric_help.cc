@@ -66,6 +66,8 @@ constexpr Help kHelp[] = {
     {"nova_ltc_damaged_drange_maps_total",
      "Maps of Dranges in manifests that could not be read, and were ignored"},
     {"nova_ltc_drange_reorganisations_total", "Times all Dranges of a range were cut anew"},
+    {"nova_ltc_level0_waits_total",
+     "Times a due column of Level0 was passed over, for a job under way has tables below it"},
     {"nova_ltc_malformed_requests_total", "Requests that did not decode; each ended its connection"},
     {"nova_ltc_memory_bytes", "Memory of the engine, by pool"},
     {"nova_ltc_merged_away_bytes_total", "Memory that merges of rounds in memory let go"},

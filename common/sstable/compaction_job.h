@@ -52,8 +52,8 @@ struct CompactionJob {
   std::vector<Uuid> output_uuids;  // of the outputs, used in order
   // Outputs end at key boundaries past this size, as long as ids are left. 0: never.
   uint64_t max_table_size_bytes = 0;
-  // Stored keys at which an output must end, ascending: boundaries of Dranges, once there are some. Nobody
-  // gives any yet.
+  // Stored keys at which an output must end, ascending: bounds of Dranges. Only a job that takes tables of
+  // Level0 is given some.
   std::vector<std::string> cut_points;
   TableOptions table_options;  // of the outputs
   Nanos deadline_ns = 0;       // Now() at which the job gives up; 0: none

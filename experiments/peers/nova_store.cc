@@ -44,10 +44,11 @@ class NovaStore : public Store {
   }
   std::string Statistics() override {
     const RangeStats s = db_->stats();
-    return StrCat("rounds ", s.rounds, ", merges ", s.merges, ", level0 runs ", s.level0_runs, ", tables ",
-                  s.tables, ", table MB ", s.bytes >> 20, ", memtable MB ", s.memtable_bytes >> 20,
-                  ", stalled s ", static_cast<double>(s.stalled_ns) * 1e-9, ", paused s ",
-                  static_cast<double>(s.paused_ns) * 1e-9);
+    return StrCat("rounds ", s.rounds, ", merges ", s.merges, ", level0 runs ", s.level0_runs, ", Dranges ",
+                  s.dranges, " (imbalance ", s.drange_imbalance, ", major ", s.reorganisations, ", waits ",
+                  s.level0_waits, "), tables ", s.tables, ", table MB ", s.bytes >> 20, ", memtable MB ",
+                  s.memtable_bytes >> 20, ", stalled s ", static_cast<double>(s.stalled_ns) * 1e-9,
+                  ", paused s ", static_cast<double>(s.paused_ns) * 1e-9);
   }
 
  private:
@@ -81,6 +82,8 @@ std::vector<Engine> NovaEngines() {
     add(StrCat("nova-level0-", runs),
         [runs](DbOptions* o) { o->range.compaction.level0_runs_trigger = runs; });
   }
+  for (const int dranges : {16, 64})
+    add(StrCat("nova-dranges-", dranges), [dranges](DbOptions* o) { o->range.compaction.dranges = dranges; });
   return engines;
 }
 

@@ -1,6 +1,7 @@
 #include "ltc/engine/compaction_picker.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/sstable/compaction_job.h"
 
@@ -12,18 +13,25 @@ bool AnyBusy(const std::vector<TableRef>& tables, const CompactionState& state) 
                      [&](const TableRef& t) { return state.busy.contains(t->info().uuid); });
 }
 
+// Widens the hull so that it has all of `keys`; views into what they are views into.
+void Include(const KeyInterval& keys, std::optional<KeyInterval>* hull) {
+  if (!*hull) {
+    *hull = keys;
+    return;
+  }
+  KeyInterval& h = **hull;
+  h.first = std::min(h.first, keys.first);
+  if (keys.last > h.last || (keys.last == h.last && !keys.open_end)) {
+    h.last = keys.last;
+    h.open_end = keys.open_end;
+  }
+}
+
 // From the first key of the tables to the last; views into them.
 KeyInterval Hull(const std::vector<TableRef>& tables) {
-  KeyInterval hull = tables[0]->keys();
-  for (const TableRef& t : tables) {
-    const KeyInterval& keys = t->keys();
-    hull.first = std::min(hull.first, keys.first);
-    if (keys.last > hull.last || (keys.last == hull.last && !keys.open_end)) {
-      hull.last = keys.last;
-      hull.open_end = keys.open_end;
-    }
-  }
-  return hull;
+  std::optional<KeyInterval> hull;
+  for (const TableRef& t : tables) Include(t->keys(), &hull);
+  return *hull;
 }
 
 void AddOverlaps(const Version& version, CompactionPlan* plan) {
@@ -34,9 +42,7 @@ void AddOverlaps(const Version& version, CompactionPlan* plan) {
       plan->overlaps.push_back(below->tables[i]);
     }
   }
-  std::vector<TableRef> all = plan->inputs;
-  all.insert(all.end(), plan->overlaps.begin(), plan->overlaps.end());
-  plan->bottom = !version.OverlapsDeeper(plan->output_level, Hull(all));
+  plan->bottom = !version.OverlapsDeeper(plan->output_level, plan->hull());
   plan->trivial_move = plan->inputs.size() == 1 && plan->overlaps.empty();
 }
 
@@ -46,45 +52,149 @@ uint64_t BytesOf(const std::vector<TableRef>& tables) {
   return n;
 }
 
-// The youngest runs of Level0, as many as are of about the same size, become one of the youngest one's order:
-// what they held is still younger than every other run, and older than every round in memory (recency order,
-// K3). Nullopt: only one is.
-std::optional<CompactionPlan> MergeWithinLevel0(const Version& version) {
+// The keys of one Drange: [first, end), an empty end is no bound.
+struct Bounds {
+  std::string_view first, end;
+};
+
+Bounds BoundsOf(const Version& version, size_t column) {
+  const DrangeMapRef& map = version.dranges();
+  if (map == nullptr) return {};
+  return {map->First(column), column + 1 < map->size() ? map->First(column + 1) : std::string_view()};
+}
+
+// Tables that follow one another in a run of Level0: those with index [begin, end).
+struct Slice {
+  const Run* run;
+  size_t begin = 0, end = 0;
+  bool empty() const { return begin == end; }
+};
+
+Slice SliceOf(const Run& run, const Bounds& bounds) {
+  Slice s{&run};
+  s.begin = s.end = run.FirstNotBefore(bounds.first);
+  while (s.end < run.tables.size() && (bounds.end.empty() || run.tables[s.end]->keys().first < bounds.end))
+    ++s.end;
+  return s;
+}
+
+// What a plan takes of Level0: a slice of each run from one to another, in their order.
+using Slices = std::vector<Slice>;
+
+std::vector<TableRef> TablesOf(const Slices& slices) {
+  std::vector<TableRef> tables;
+  for (const Slice& s : slices) {
+    const auto& all = s.run->tables;
+    tables.insert(tables.end(), all.begin() + static_cast<ptrdiff_t>(s.begin),
+                  all.begin() + static_cast<ptrdiff_t>(s.end));
+  }
+  return tables;
+}
+
+uint64_t BytesOf(const Slices& slices) {
+  uint64_t n = 0;
+  for (const Slice& s : slices) {
+    for (size_t i = s.begin; i < s.end; ++i) n += UsedBytes(s.run->tables[i]->info());
+  }
+  return n;
+}
+
+// Nullopt: the slices are empty. Tables of a run are in order, so the ends of a slice tell.
+std::optional<KeyInterval> Hull(const Slices& slices) {
+  std::optional<KeyInterval> hull;
+  for (const Slice& s : slices) {
+    if (s.empty()) continue;
+    Include(s.run->tables[s.begin]->keys(), &hull);
+    Include(s.run->tables[s.end - 1]->keys(), &hull);
+  }
+  return hull;
+}
+
+// Adds the tables of the slice's run that the hull overlaps. False: it has them. They are neighbours of the
+// slice, also where it is empty: it lies where the column does, and a hull has a key of the column.
+bool Widen(const KeyInterval& hull, Slice* slice) {
+  const auto& tables = slice->run->tables;
+  const size_t before = slice->end - slice->begin;
+  while (slice->begin > 0 && !tables[slice->begin - 1]->keys().EndsBefore(hull.first)) --slice->begin;
+  while (slice->end < tables.size() && !hull.EndsBefore(tables[slice->end]->keys().first)) ++slice->end;
+  return slice->end - slice->begin != before;
+}
+
+// compaction order (K3c): closes a plan. Of the runs of the first `closed` slices every table goes along that
+// the hull of all slices overlaps; what is taken widens the hull.
+void Close(size_t closed, Slices* slices) {
+  for (bool widened = true; widened;) {
+    widened = false;
+    const auto hull = Hull(*slices);
+    if (!hull) return;
+    for (size_t i = 0; i < closed; ++i) widened |= Widen(*hull, &(*slices)[i]);
+  }
+}
+
+// The youngest runs of a column, as many as are of about the same size, become one of the youngest one's
+// order: what they held is still newer than every older run's, and older than that of every round in memory
+// (recency order, K3). Nullopt: only one is, or their closure is larger than a plan may be.
+std::optional<CompactionPlan> MergeWithinLevel0(const Version& version, const Bounds& bounds,
+                                                const CompactionOptions& options) {
   CompactionPlan plan;
   plan.output_level = 0;
+  Slices slices, closed;  // youngest first
   uint64_t bytes = 0, count = 0;
-  for (const Run& run : version.runs()) {  // youngest first
-    if (run.level != 0 || run.bytes() * count > 2 * bytes) break;
+  for (const Run& run : version.runs()) {
+    if (run.level != 0) break;
+    const Slice slice = SliceOf(run, bounds);
+    if (slice.empty() && slices.empty()) continue;
+    slices.push_back(slice);
+    if (slice.empty()) continue;
+    const uint64_t of_run = BytesOf(Slices{slice});
+    if (of_run * count > 2 * bytes) break;
     if (count++ == 0) plan.output_order = run.order;
-    bytes += run.bytes();
-    plan.inputs.insert(plan.inputs.end(), run.tables.begin(), run.tables.end());
+    bytes += of_run;
+    if (count < 2) continue;
+    Close(slices.size(), &slices);
+    if (BytesOf(slices) > options.level0_max_bytes) break;
+    closed = slices;
   }
-  if (count < 2) return std::nullopt;
+  if (closed.empty()) return std::nullopt;
+  plan.inputs = TablesOf(closed);
   return plan;
 }
 
-std::optional<CompactionPlan> PickLevel0(const Version& version, const CompactionOptions& options,
-                                         const CompactionState& state) {
-  CompactionPlan plan;
-  uint64_t bytes = 0;
+// The plan for one column, whatever is busy. REQUIRES: Level0 has a table there.
+CompactionPlan PlanColumn(const Version& version, const CompactionOptions& options, size_t column) {
+  const Bounds bounds = BoundsOf(version, column);
+  Slices slices, closed;  // oldest first
   bool whole = true;
-  for (auto run = version.runs().rbegin(); run != version.runs().rend(); ++run) {  // oldest first
+  for (auto run = version.runs().rbegin(); run != version.runs().rend(); ++run) {
     if (run->level != 0) continue;
-    if (AnyBusy(run->tables, state)) return std::nullopt;  // a Level0 job is under way
-    if (!plan.inputs.empty() && bytes + run->bytes() > options.level0_max_bytes) {
+    slices.push_back(SliceOf(*run, bounds));
+    if (slices.back().empty()) continue;
+    Close(slices.size() - 1, &slices);
+    if (!closed.empty() && BytesOf(slices) > options.level0_max_bytes) {
       whole = false;
       break;
     }
-    bytes += run->bytes();
-    plan.inputs.insert(plan.inputs.end(), run->tables.begin(), run->tables.end());
+    closed = slices;
   }
+  CompactionPlan plan;
+  plan.inputs = TablesOf(closed);
   AddOverlaps(version, &plan);
-  if (whole &&
-      static_cast<double>(bytes) < options.level0_share * static_cast<double>(BytesOf(plan.overlaps))) {
-    if (auto merge = MergeWithinLevel0(version)) return merge;
+  const auto bytes = static_cast<double>(BytesOf(plan.inputs));
+  if (whole && bytes < options.level0_share * static_cast<double>(BytesOf(plan.overlaps))) {
+    if (auto merge = MergeWithinLevel0(version, bounds, options)) return *std::move(merge);
   }
-  if (AnyBusy(plan.overlaps, state)) return std::nullopt;
   return plan;
+}
+
+bool HaveKeyInCommon(const KeyInterval& a, const KeyInterval& b) {
+  return !a.EndsBefore(b.first) && !b.EndsBefore(a.first);
+}
+
+// Another plan under way has a table of Level1 that this one needs, or, of Level0, a key of its hull.
+bool MustWait(const CompactionPlan& plan, const CompactionState& state) {
+  return AnyBusy(plan.overlaps, state) ||
+         std::any_of(state.level0.begin(), state.level0.end(),
+                     [&](const CompactionPlan& other) { return HaveKeyInCommon(plan.hull(), other.hull()); });
 }
 
 std::optional<CompactionPlan> PickDeeper(const Version& version, int level, const CompactionState& state) {
@@ -110,19 +220,77 @@ std::optional<CompactionPlan> PickDeeper(const Version& version, int level, cons
 
 namespace {
 
-double Level0Score(const Version& version, const CompactionOptions& options, const Level0Demand& demand) {
-  constexpr double kMostWhenIdle = 3;  // bytes to write for each of Level0's
-  const double by_runs = static_cast<double>(version.Level0Runs()) / options.level0_runs_trigger;
-  if (version.Level0Runs() < 2 || (demand.paid_bytes == 0 && !demand.idle)) return by_runs;
-  const auto plan = PickLevel0(version, options, {});
+// The oldest run of Level0 has a table in the column.
+bool HasOldestRun(const Version& version, size_t column) {
+  const Run& oldest = version.runs()[static_cast<size_t>(version.Level0Runs()) - 1];
+  return !SliceOf(oldest, BoundsOf(version, column)).empty();
+}
+
+// How much a column is due.
+double ColumnScore(const Version& version, const CompactionOptions& options, const Level0Demand& demand,
+                   size_t column) {
+  constexpr double kMostWhenIdle = 3;  // bytes to write for each of the column's
+  // A run stays until all its tables are gone. Where the load moves on, columns that are due no more would
+  // keep run after run, for every get to look into: so the oldest one is taken apart.
+  constexpr double kRunsOfAll = 1.5;
+  const Version::Column& c = version.columns()[column];
+  if (c.runs == 0) return 0;
+  double by_runs = static_cast<double>(c.runs) / options.level0_runs_trigger;
+  const double by_all = version.Level0Runs() / (kRunsOfAll * options.level0_runs_trigger);
+  if (by_all > by_runs && HasOldestRun(version, column)) by_runs = by_all;
+  if (c.runs < 2 || (demand.paid_bytes == 0 && !demand.idle)) return by_runs;
+  const double paid = static_cast<double>(demand.paid_bytes) * static_cast<double>(c.bytes) /
+                      static_cast<double>(std::max<uint64_t>(version.LevelBytes(0), 1));
+  // Of many columns a plan is not made to learn its price before it may be near.
+  const bool is_far = version.columns().size() > 1 && paid < static_cast<double>(c.bytes) / 4;
+  if (is_far && !demand.idle) return by_runs;
+  const CompactionPlan plan = PlanColumn(version, options, column);
   const auto price =
-      static_cast<double>(std::max<uint64_t>(BytesOf(plan->inputs) + BytesOf(plan->overlaps), 1));
-  const bool cheap = price <= kMostWhenIdle * static_cast<double>(version.LevelBytes(0));
-  return std::max(
-      {by_runs, static_cast<double>(demand.paid_bytes) / price, demand.idle && cheap ? 1.0 : 0.0});
+      static_cast<double>(std::max<uint64_t>(BytesOf(plan.inputs) + BytesOf(plan.overlaps), 1));
+  const bool cheap = price <= kMostWhenIdle * static_cast<double>(c.bytes);
+  return std::max({by_runs, paid / price, demand.idle && cheap ? 1.0 : 0.0});
+}
+
+// The columns that are due, the most first; of equal ones the smallest, which is done soonest.
+std::vector<std::pair<double, size_t>> DueColumns(const Version& version, const CompactionOptions& options,
+                                                  const Level0Demand& demand) {
+  std::vector<std::pair<double, size_t>> due;
+  for (size_t i = 0; i < version.columns().size(); ++i) {
+    if (const double score = ColumnScore(version, options, demand, i); score >= 1) due.emplace_back(score, i);
+  }
+  std::sort(due.begin(), due.end(), [&](const auto& a, const auto& b) {
+    if (a.first != b.first) return a.first > b.first;
+    return version.columns()[a.second].bytes < version.columns()[b.second].bytes;
+  });
+  return due;
+}
+
+std::optional<CompactionPlan> PickLevel0(const Version& version, const CompactionOptions& options,
+                                         const Level0Demand& demand, CompactionState* state) {
+  for (const auto& [score, column] : DueColumns(version, options, demand)) {
+    CompactionPlan plan = PlanColumn(version, options, column);
+    plan.score = score;
+    if (AnyBusy(plan.inputs, *state)) continue;  // it is being compacted
+    if (!MustWait(plan, *state)) return plan;
+    ++state->waits;
+  }
+  return std::nullopt;
+}
+
+double Level0Score(const Version& version, const CompactionOptions& options, const Level0Demand& demand) {
+  double most = 0;
+  for (size_t i = 0; i < version.columns().size(); ++i)
+    most = std::max(most, ColumnScore(version, options, demand, i));
+  return most;
 }
 
 }  // namespace
+
+KeyInterval CompactionPlan::hull() const {
+  std::vector<TableRef> all = inputs;
+  all.insert(all.end(), overlaps.begin(), overlaps.end());
+  return Hull(all);
+}
 
 std::array<double, kLevels> CompactionScores(const Version& version, const CompactionOptions& options,
                                              const Level0Demand& demand) {
@@ -146,16 +314,26 @@ std::optional<CompactionPlan> PickCompaction(const Version& version, const Compa
   for (const int level : order) {
     const double score = scores[static_cast<size_t>(level)];
     if (score < 1) break;
-    auto plan = level == 0 ? PickLevel0(version, options, *state) : PickDeeper(version, level, *state);
+    auto plan = level == 0 ? PickLevel0(version, options, demand, state) : PickDeeper(version, level, *state);
     if (!plan) continue;
-    plan->score = score;
+    if (level > 0) plan->score = score;
     for (const auto* side : {&plan->inputs, &plan->overlaps}) {
       for (const TableRef& t : *side) state->busy.insert(t->info().uuid);
     }
+    if (level == 0) state->level0.push_back(*plan);
     if (level > 0) state->cursor[static_cast<size_t>(level)] = std::string(plan->inputs[0]->keys().last);
     return plan;
   }
   return std::nullopt;
+}
+
+void EndCompaction(const CompactionPlan& plan, CompactionState* state) {
+  for (const auto* side : {&plan.inputs, &plan.overlaps}) {
+    for (const TableRef& t : *side) state->busy.erase(t->info().uuid);
+  }
+  std::erase_if(state->level0, [&](const CompactionPlan& p) {
+    return !plan.inputs.empty() && p.inputs[0] == plan.inputs[0];
+  });
 }
 
 bool IsHidden(const TableInfo& table, const RangeTombstones& tombstones, SequenceNumber upto) {

@@ -2,10 +2,29 @@
 // between picks.
 //
 // Leveled (paper section 4.3): Level0 is due by its number of runs, or sooner (Level0Demand), a deeper level
-// by its bytes against a target that grows tenfold a level. By compaction order (K3c) Level0 is taken from
-// the oldest run on, so that no older version of a chosen key stays above its newer one. While Level0 is
+// by its bytes against a target that grows tenfold a level.
+//
+// Level0 is picked by columns: a column is a Drange's part of it (drange_map.h; without a map there is one).
+// The plan of a column takes its tables from the oldest run on, and goes down to Level1. While the column is
 // small beside the tables of Level1 that would be written anew for it, its youngest runs are merged into one
 // in their place (tiering): under a skewed load most of them are versions of the same keys.
+//
+// A table may cross the bounds of a column, and then its keys may have other versions in the next one. So a
+// plan is closed (compaction order, K3c). Its hull is the keys from the first of its inputs to the last:
+//
+//   down to Level1   with an input goes every table of an older run that the hull overlaps: else an older
+//                    version of a key would stay above its newer one
+//   within Level0    with the inputs goes every table of the runs from the oldest input's to the place of
+//                    the output that the hull overlaps: else the output would lie above a newer version
+//   side by side     the hulls of two plans of Level0 under way have no key in common, and no table is in
+//                    two plans: so whichever ends first, the other is as right as before
+//
+//   cuts             |           |
+//   order 40   |--a--|--b--|     |--c--|     the middle column, down: its g, e and b. e widens the hull to h,
+//   order 30   |--d--|-----e--------|        which is older than b and goes along; c stays. Within Level0, of
+//   order 20   |--f--|----g---|  |--h--|     b and e: c is of the run of b, and goes along
+//
+// What a plan takes adds to its hull, until nothing is added.
 //
 // Thread safety: pure functions; CompactionState is the caller's (Compactor, under its lock of picks).
 // Errors: none.
@@ -28,19 +47,24 @@ struct CompactionPlan {
   int output_level = 1;            // the same for a merge within Level0
   uint64_t output_order = 0;       // of a run that stays in Level0
   double score = 0;                // how much it is due; 1 and more is
-  std::vector<TableRef> inputs;    // of Level0 all tables of some runs
+  std::vector<TableRef> inputs;    // of Level0: closed, see the head of this file
   std::vector<TableRef> overlaps;  // see above
   bool trivial_move = false;       // one table, nothing below it: only the edit
   bool bottom = false;             // no deeper table overlaps the inputs' keys
   // The inputs, of any levels, hold only entries that range tombstones hide: an edit drops them unread (range
   // deletion, K7).
   bool drop_only = false;
+  // From the first key of its tables to the last; views into them.
+  KeyInterval hull() const;
 };
 
-// State between picks: where each level's sweep stands, and which tables are in a running job.
+// State between picks: where each level's sweep stands, and what plans under way have taken.
 struct CompactionState {
   std::array<std::string, kLevels> cursor;  // by level: the largest stored key that was compacted last
-  std::set<Uuid> busy;                      // tables in a running job
+  std::set<Uuid> busy;                      // tables in a plan under way
+  std::vector<CompactionPlan> level0;       // plans of Level0 under way, whose hulls others keep clear of
+  // How often a due column was passed over, for other plans had tables below it, or keys of its hull.
+  uint64_t waits = 0;
 };
 
 // Why Level0 may be due with fewer runs than the option says, if it has two or more.
@@ -57,6 +81,8 @@ std::array<double, kLevels> CompactionScores(const Version& version, const Compa
 // nullopt: nothing to do.
 std::optional<CompactionPlan> PickCompaction(const Version& version, const CompactionOptions& options,
                                              const Level0Demand& demand, CompactionState* state);
+// The plan has ended, well or not: what it had taken is free.
+void EndCompaction(const CompactionPlan& plan, CompactionState* state);
 
 // All free tables that range tombstones up to `upto` hide whole, to be dropped unread. If there are none, one
 // that may hold something hidden, to be written anew in its place (K7). The tables are busy from now on.

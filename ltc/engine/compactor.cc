@@ -2,15 +2,28 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/sstable/compaction_job.h"
+#include "ltc/engine/level0_depth.h"
 
 namespace nova {
 namespace {
 
 constexpr Nanos kNoFavours = 600 * kSecond;
+
+// Runs of Level0 that the plan leaves nothing of.
+int WholeRuns(const Version& version, const CompactionPlan& plan) {
+  std::set<Uuid> inputs;
+  for (const TableRef& t : plan.inputs) inputs.insert(t->info().uuid);
+  const auto taken = [&inputs](const TableRef& t) { return inputs.contains(t->info().uuid); };
+  const auto whole = [&](const Run& r) {
+    return r.level == 0 && std::all_of(r.tables.begin(), r.tables.end(), taken);
+  };
+  return static_cast<int>(std::count_if(version.runs().begin(), version.runs().end(), whole));
+}
 
 }  // namespace
 
@@ -18,7 +31,9 @@ constexpr Nanos kNoFavours = 600 * kSecond;
 struct Compactor::RunningCompaction {
   CompactionPlan plan;
   std::vector<TableRef> read;  // its tables but those that range deletions (K7) hide as a whole
+  DrangeMapRef dranges;        // at which outputs end; null: one Drange
   int level0_runs = 0;         // that Level0 will have less
+  double level0_part = 1;      // of Level0's bytes
   uint64_t bytes = 0;          // of `read`
   std::atomic<uint64_t> read_bytes{0};
   double PartRead() const {
@@ -121,7 +136,7 @@ bool Compactor::CompactOne() {
   }
   if (run != nullptr) return RunParts(run.get());
   if (pacer_->FlushIsBehind() &&
-      rounds_->Current()->version->Level0Runs() < context_->options.level0_slow_runs)
+      Level0Depth(*rounds_->Current()->version) < context_->options.level0_slow_runs)
     return false;
   const JobBook::Job job(jobs_);
   run = std::make_shared<RunningCompaction>();
@@ -135,14 +150,14 @@ bool Compactor::CompactOne() {
       plan = PickHidden(*version, points_->RulesOf(*view).tombstones_applied, &compaction_state_);
     if (!plan) return false;
     run->plan = *std::move(plan);
+    run->dranges = version->dranges();
   }
+  if (run->dranges != nullptr) context_->WorkDue();  // another column may be due
   const Status s = RunPlan(job.id(), run);
   {
     MutexLock lock(&mu_);
     std::erase(open_runs_, run);
-    for (const auto* side : {&run->plan.inputs, &run->plan.overlaps}) {
-      for (const TableRef& t : *side) compaction_state_.busy.erase(t->info().uuid);
-    }
+    EndCompaction(run->plan, &compaction_state_);
   }
   if (!s.ok()) {
     no_favours_before_ns_.store(Now() + kNoFavours);
@@ -195,10 +210,14 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
   if (plan.level == 0) {
     const auto view = rounds_->Current();
     const RoundNumber oldest = view->oldest().number;
-    for (const Run& r : view->version->runs()) {
+    for (const Run& r : view->version->runs())
       NOVA_CHECK(r.level != 0 || r.order < oldest) << "a Level0 run as young as a memtable (K3)";
-      if (r.level == 0 && std::find(plan.inputs.begin(), plan.inputs.end(), r.tables[0]) != plan.inputs.end())
-        ++run->level0_runs;
+    run->level0_runs = WholeRuns(*view->version, plan);
+    if (run->dranges != nullptr) {
+      uint64_t taken = 0;
+      for (const TableRef& t : plan.inputs) taken += UsedBytes(t->info());
+      run->level0_part = static_cast<double>(taken) /
+                         static_cast<double>(std::max<uint64_t>(view->version->LevelBytes(0), 1));
     }
     if (plan.output_level == 0 && run->level0_runs > 0) --run->level0_runs;
   }
@@ -225,7 +244,7 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
   edit.now_ms = run->jobs[0].now_ms;
   NOVA_FP("compaction.written");
   NOVA_RETURN_IF_ERROR(versions_->Commit(std::move(edit)));
-  if (plan.level == 0) toll_->OnMerged(run->bytes, Now() - begin);
+  if (plan.level == 0) toll_->OnMerged(run->bytes, Now() - begin, std::min(run->level0_part, 1.0));
   NOVA_FP_VOID("compaction.committed");
   return OkStatus();
 }
@@ -259,6 +278,11 @@ Status Compactor::PlanParts(uint64_t job_id, const DropRules& rules, RunningComp
       samples.emplace_back(std::move(key), used / kSamples);
   }
   run->bytes = bytes;
+  if (plan.level == 0 && run->dranges != nullptr) {
+    const KeyInterval hull = plan.hull();
+    job.cut_points = run->dranges->CutsFor(run->dranges->Of(hull.first), run->dranges->Of(hull.last), bytes,
+                                           context_->options.compaction.least_table_bytes);
+  }
   std::sort(samples.begin(), samples.end());
   const auto parts = static_cast<size_t>(
       std::clamp<uint64_t>(bytes / context_->options.compaction.table_size_bytes, 1,
@@ -277,8 +301,9 @@ Status Compactor::PlanParts(uint64_t job_id, const DropRules& rules, RunningComp
     // Outputs end at key boundaries past the size, so there are at most this many; versions dropped only make
     // it fewer.
     job.output_uuids.clear();
-    for (uint64_t n = 0;
-         n < most_bytes / context_->options.compaction.table_size_bytes * 2 + job.inputs.size() + 2; ++n) {
+    for (uint64_t n = 0; n < most_bytes / context_->options.compaction.table_size_bytes * 2 +
+                                 job.inputs.size() + job.cut_points.size() + 2;
+         ++n) {
       job.output_uuids.push_back(Uuid::Generate());
     }
     run->jobs.push_back(job);

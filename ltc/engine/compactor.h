@@ -56,6 +56,11 @@ class Compactor {
   bool CompactOne();
   // Nothing was written for a while: Level0 is merged down. The next write ends that.
   void BeIdle();
+  // How often a column of Level0 was due, and waited for tables or keys of other plans.
+  uint64_t level0_waits() const {
+    MutexLock lock(&mu_);
+    return compaction_state_.waits;
+  }
   // While it is on no compaction begins; those under way go on.
   void Pause(bool on) {
     MutexLock lock(&mu_);
@@ -94,7 +99,7 @@ class Compactor {
   std::atomic<size_t> tables_at_failure_{0};
   std::atomic<Nanos> no_favours_before_ns_{0};               // see Demand
   std::atomic<SequenceNumber> idle_at_{kMaxSequenceNumber};  // the latest write by the last BeIdle
-  Mutex mu_;                                                 // guards picks; not held while a plan runs
+  mutable Mutex mu_;                                         // guards picks; not held while a plan runs
   CompactionState compaction_state_ ABSL_GUARDED_BY(mu_);    // cursors and busy tables of the picker
   // Plans that may have parts nobody has taken.
   std::vector<std::shared_ptr<RunningCompaction>> open_runs_ ABSL_GUARDED_BY(mu_);

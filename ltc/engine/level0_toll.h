@@ -39,12 +39,15 @@ class Level0Toll {
   void OnScan(const Executor* on, int runs) {
     if (runs > 1) Pay(on, runs * kOfScan);
   }
-  // A job of Level0 has merged `bytes`: what was paid before is settled.
-  void OnMerged(uint64_t bytes, Nanos took_ns) {
+  // A job of Level0 has merged `bytes`, which had this part of Level0: of what was paid before as much is
+  // settled.
+  void OnMerged(uint64_t bytes, Nanos took_ns, double part) {
     constexpr double kFastest =
         0.4;  // bytes a ns: threads that share a job take more of the processor than that
     constexpr uint64_t kLeast = 16 << 20;
-    settled_ns_.store(Sum(), std::memory_order_relaxed);
+    const Nanos settled = settled_ns_.load(std::memory_order_relaxed);
+    const auto unsettled = static_cast<double>(std::max<Nanos>(0, Sum() - settled));
+    settled_ns_.store(settled + static_cast<Nanos>(unsettled * part), std::memory_order_relaxed);
     if (bytes < kLeast) return;
     const double rate =
         std::min(kFastest, static_cast<double>(bytes) / static_cast<double>(std::max<Nanos>(took_ns, 1)));

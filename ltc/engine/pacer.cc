@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/base/thread.h"
+#include "ltc/engine/level0_depth.h"
 
 namespace nova {
 namespace {
@@ -26,7 +27,7 @@ Nanos Pacer::AdmitUnderPressure(Executor* on, uint64_t bytes) {
 
 bool Pacer::SlowDownIsInVain() const {
   return compaction_failure_.outcome() == Outcome::kNoSpace &&
-         rounds_->Current()->version->Level0Runs() >= context_->options.level0_slow_runs;
+         Level0Depth(*rounds_->Current()->version) >= context_->options.level0_slow_runs;
 }
 
 Outcome Pacer::WhyWorkFails() const {
@@ -38,7 +39,7 @@ Outcome Pacer::WhyWorkFails() const {
 double Pacer::Level0Excess(const RangeView& view) const {
   const RangeOptions& o = context_->options;
   const double band = std::max(1, o.level0_stop_runs - o.level0_slow_runs);
-  return (view.version->Level0Runs() - level0_runs_consumed_.load() - o.level0_slow_runs) / band;
+  return (Level0Depth(*view.version) - level0_runs_consumed_.load() - o.level0_slow_runs) / band;
 }
 
 void Pacer::UpdatePressure() {
@@ -114,7 +115,7 @@ void Pacer::WaitBehindFlush(uint64_t bytes) {
   constexpr Nanos kLongest = 500 * kMillisecond;
   const Nanos begin = Now();
   while (FlushIsBehind()) {
-    if (rounds_->Current()->version->Level0Runs() >= context_->options.level0_slow_runs) {
+    if (Level0Depth(*rounds_->Current()->version) >= context_->options.level0_slow_runs) {
       if (compaction_grant_.load() > 0) {
         compaction_grant_.fetch_sub(static_cast<int64_t>(2 * bytes));  // read here, and written later
         return;

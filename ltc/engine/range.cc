@@ -101,6 +101,7 @@ RangeStats Range::stats() const {
   s.drange_imbalance = load_.imbalance();
   s.reorganisations = load_.reorganisations();
   s.damaged_maps = load_.damaged();
+  s.level0_waits = compactor_.level0_waits();
   s.rounds = static_cast<int>(view->sealed.size()) + 1;
   s.tables = view->version->TableCount();
   s.range_tombstones = view->tombstones == nullptr ? 0 : view->tombstones->size();

@@ -77,6 +77,7 @@ struct RangeStats {
   double drange_imbalance = 0;   // see FlushedLoad
   uint64_t reorganisations = 0;  // major ones
   uint64_t damaged_maps = 0;     // Dranges in the manifest that could not be read when it was opened
+  uint64_t level0_waits = 0;     // times a due column of Level0 was passed over for others' jobs
   int rounds = 0;                // in memory, the active one included
   size_t tables = 0;
   size_t range_tombstones = 0;  // of the version and all rounds

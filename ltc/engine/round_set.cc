@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/log.h"
+#include "ltc/engine/level0_depth.h"
 
 namespace nova {
 namespace {
@@ -267,7 +268,7 @@ RoundGroup RoundSet::ClaimFlush(const FlushInput& input) {
   s.history = input.history;
   s.groups_are_merged = input.may_hold_back;
   s.holds_rounds_back = input.may_hold_back && MemoryLastsLocked(waiting, input.history.round_ns);
-  s.level0_runs = view_->version->Level0Runs();
+  s.level0_runs = Level0Depth(*view_->version);
   s.level0_slow_runs = context_->options.level0_slow_runs;
   s.max_rounds = context_->options.max_rounds;
   s.asked_upto = flush_asked_;

@@ -182,6 +182,7 @@ void LtcNode::AddMetrics(const std::vector<Xchg*>& xchgs) {
   };
   add_sum("nova_ltc_damaged_drange_maps_total", &RangeStats::damaged_maps);
   add_sum("nova_ltc_drange_reorganisations_total", &RangeStats::reorganisations);
+  add_sum("nova_ltc_level0_waits_total", &RangeStats::level0_waits);
   add_sum("nova_ltc_merged_away_bytes_total", &RangeStats::merged_away_bytes);
   add_sum("nova_ltc_merged_away_entries_total", &RangeStats::merged_away_entries);
 }

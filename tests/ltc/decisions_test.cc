@@ -19,7 +19,8 @@ namespace nova {
 namespace {
 
 // Lines "L0:<order> name[from-to]=bytes ..." and "L<n> ..." make a version; "busy name ..." and options
-// follow. A table (from-to) reaches further on both sides, and only [from, to) of it is used (M4).
+// follow. "cuts c f" cuts Level0 into Dranges. A table (from-to) reaches further on both sides, and only
+// [from, to) of it is used (M4).
 std::string PickFromText(const std::vector<std::string>& lines) {
   VersionEdit edit;
   CompactionOptions options;
@@ -34,6 +35,8 @@ std::string PickFromText(const std::vector<std::string>& lines) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
     if (words[0] == "busy") {
       for (size_t i = 1; i < words.size(); ++i) state.busy.insert(uuids.at(words[i]));
+    } else if (words[0] == "cuts") {
+      edit.dranges = DrangeMap({words.begin() + 1, words.end()}, 1).Encode();
     } else if (words[0] == "trigger") {
       options.level0_runs_trigger = std::stoi(words[1]);
     } else if (words[0] == "level0_max") {

@@ -418,6 +418,28 @@ TEST(FlusherTest, WithOneDrangeNothingIsCountedOrCut) {
   EXPECT_EQ(parts.view().version->runs()[0].tables.size(), 1u);
 }
 
+TEST(CompactorTest, AColumnGoesDownByItselfAndEndsAtItsDrange) {
+  RangeOptions options = FourDranges();
+  options.compaction.level0_runs_trigger = 1;
+  RangeParts parts(options);
+  WriteColumns(&parts, "1");  // before there were Dranges: one table
+  while (parts.compactor.CompactOne()) {
+  }
+  ASSERT_EQ(parts.view().version->Level0Runs(), 0);
+  WriteColumns(&parts, "2");
+  ASSERT_EQ(parts.view().version->runs()[0].tables.size(), 4u);
+  ASSERT_TRUE(parts.compactor.CompactOne());
+  EXPECT_EQ(parts.view().version->runs()[0].level, 0);
+  EXPECT_EQ(parts.view().version->runs()[0].tables.size(), 3u) << "one column of four is gone";
+  for (const TableRef& t : parts.view().version->LevelRun(1)->tables)
+    EXPECT_TRUE(LiesInOneDrange(*parts.view().version, t))
+        << "so the other columns do not wait for each other";
+  while (parts.compactor.CompactOne()) {
+  }
+  EXPECT_EQ(parts.view().version->Level0Runs(), 0);
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(parts.Get(StrCat("k", 100 + i))[0], '2');
+}
+
 TEST(RangeTest, AMapThatIsDamagedIsIgnoredAndCounted) {
   RangeParts parts;
   const auto recover = [&](int dranges, std::string map) {
@@ -466,14 +488,14 @@ TEST(Level0TollTest, ReadsPayByTheRunsTheyMeetAndAMergeSettlesIt) {
   EXPECT_GT(of_gets, 0u);
   for (int i = 0; i < 1000; ++i) toll.OnScan(&parts.executor, 3);
   EXPECT_GT(toll.PaidBytes(), 10 * of_gets);
-  toll.OnMerged(100, 1);
+  toll.OnMerged(100, 1, 1);
   EXPECT_EQ(toll.PaidBytes(), 0u);
 }
 
 TEST(Level0TollTest, ThePriceIsOfTheDisk) {
   RangeParts parts;
   Level0Toll toll(&parts.context);
-  for (int i = 0; i < 10; ++i) toll.OnMerged(50 << 20, kSecond);  // 50 MiB/s
+  for (int i = 0; i < 10; ++i) toll.OnMerged(50 << 20, kSecond, 1);  // 50 MiB/s
   for (int i = 0; i < 1'000'000; ++i) toll.OnGet(&parts.executor, 10);
   EXPECT_NEAR(static_cast<double>(toll.PaidBytes()), 50 << 20, 1 << 20) << "a second of gets buys a second";
 }
