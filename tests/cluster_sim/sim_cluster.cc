@@ -501,7 +501,7 @@ bool SimCluster::MayLoseForEver(const std::string& stoc) {
   if (!Runs(stoc) || nodes_[stoc]->stoc == nullptr) return false;
   const auto files = [this](const std::string& name) {
     std::map<std::string, std::pair<uint64_t, bool>> found;  // bytes; a log's
-    const auto disk = disks_.at(name)->Mount();  // outlives the process, which may end meanwhile
+    const auto disk = disks_.at(name)->Mount();              // outlives the process, which may end meanwhile
     for (const std::string& file : disk->List("files").value_or(std::vector<std::string>())) {
       const auto open = disk->Open("files/" + file, /*writable=*/false);
       std::string head(kFileHeaderBytes, '\0');
