@@ -49,6 +49,8 @@ DEFINE_int32(
     dranges, 1,
     "theta: Dranges that Level0 of a range is cut into at most, each compacted by itself; 1: it is not "
     "cut");
+DEFINE_int32(least_table_kb, 4096,
+             "where Level0 is cut, flushes make fewer cuts than leave each table so much");
 DEFINE_int32(table_lag_s, 20,
              "for so long, and what is in memory then, tables may lack what younger writes of the same keys "
              "replace again and again");
@@ -124,6 +126,7 @@ LtcOptions OptionsFromFlags() {
   CheckFlagRange("level1_mb", FLAGS_level1_mb, 1, 1 << 20);
   CheckFlagRange("level0_runs", FLAGS_level0_runs, 1, 16);
   CheckFlagRange("dranges", FLAGS_dranges, 1, 1024);
+  CheckFlagRange("least_table_kb", FLAGS_least_table_kb, 1, 1 << 20);
   CheckFlagRange("table_lag_s", FLAGS_table_lag_s, 0, 3600);
   CheckFlagRange("level0_share", FLAGS_level0_share, 0, 10);
   CheckFlagRange("log_share", FLAGS_log_share, 0, 1000);
@@ -166,6 +169,7 @@ LtcOptions OptionsFromFlags() {
   h.range.compaction.level1_bytes = static_cast<uint64_t>(FLAGS_level1_mb) << 20;
   h.range.compaction.level0_runs_trigger = FLAGS_level0_runs;
   h.range.compaction.dranges = FLAGS_dranges;
+  h.range.compaction.least_table_bytes = static_cast<uint64_t>(FLAGS_least_table_kb) << 10;
   h.range.table_lag_ns = FLAGS_table_lag_s * kSecond;
   h.range.merge_rounds = FLAGS_merge_rounds ? MergeRounds::kAuto : MergeRounds::kNever;
   h.range.compaction.level0_share = FLAGS_level0_share;
