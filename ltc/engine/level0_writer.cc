@@ -1,15 +1,20 @@
 #include "ltc/engine/level0_writer.h"
 
+#include <algorithm>
+#include <deque>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "common/base/thread.h"
 #include "common/sstable/compaction_job.h"
 #include "common/sstable/table_builder.h"
 
 namespace nova {
 namespace {
 
-// The tables of one run, one after another.
+// The tables of one run, in order. Where they lie on several disks a few are stored at a time, each by a
+// thread of its own: one after another they would take one disk at a time, and memory waits for all of them.
 class RunWriter {
  public:
   RunWriter(const RangeContext& context, TableAccess* tables, const Level0Run& run)
@@ -18,11 +23,14 @@ class RunWriter {
         run_(run),
         creator_{context.spec.id, context.spec.epoch, run.job},
         table_bytes_(context.options.compaction.table_size_bytes),
-        least_bytes_(context.options.compaction.least_table_bytes / 2) {}
+        least_bytes_(context.options.compaction.least_table_bytes / 2),
+        most_storing_(context.services->one_disk
+                          ? 0
+                          : std::clamp<size_t>(kStoringBytes / table_bytes_, 1, kMostStoring)) {}
 
   // REQUIRES: entries in internal key order.
   Status Add(std::string_view stored_key, std::string_view internal_key, std::string_view value) {
-    if (EndsTable(stored_key)) NOVA_RETURN_IF_ERROR(FinishTable());
+    if (EndsTable(stored_key)) NOVA_RETURN_IF_ERROR(FinishTable(most_storing_ > 0));
     if (run_.load != nullptr) Count(stored_key, internal_key.size() + value.size());
     if (builder_ == nullptr) StartTable();
     builder_->Add(internal_key, value);
@@ -31,16 +39,29 @@ class RunWriter {
   }
   Status Finish() {
     if (run_.load != nullptr) Count({}, 0);
-    return builder_ != nullptr ? FinishTable() : OkStatus();
+    if (builder_ != nullptr) NOVA_RETURN_IF_ERROR(FinishTable(/*by_thread=*/false));
+    while (!storing_.empty()) NOVA_RETURN_IF_ERROR(AddStored());
+    return OkStatus();
   }
   // The tables so far, for an edit; or, after an error, given up, for they are in no edit.
   VersionEdit TakeEdit() { return std::move(edit_); }
   Status GiveUp(const Status& why) {
+    while (!storing_.empty()) AddStored().IgnoreError();
     for (const VersionEdit::Add& add : edit_.adds) context_.services->garbage(add.table);
     return why;
   }
 
  private:
+  static constexpr uint64_t kStoringBytes = 16 << 20;  // of tables that are stored at a time, about
+  static constexpr size_t kMostStoring = 4;
+  // A table that is complete, until it is in edit_.
+  struct Storing {
+    TableBuilder::Output output;
+    StatusOr<TableInfo> table = absl::UnknownError("not stored yet");
+    std::shared_ptr<const TableReader> reader;
+    std::unique_ptr<Thread> thread;  // that stores it; null: it is stored
+  };
+
   // The table under way ends before this key. Versions of one key stay in one table, so that tables of a run
   // never overlap.
   bool EndsTable(std::string_view stored_key) {
@@ -65,14 +86,33 @@ class RunWriter {
     builder_->Reserve(table_bytes_);
   }
 
-  Status FinishTable() {
-    VersionEdit::Add add{0, run_.order, {}, nullptr};
-    TableBuilder::Output output = builder_->Finish();
-    const DropRules& rules = *run_.rules;
-    if (rules.tombstones != nullptr) SetTombstonesApplied(rules.tombstones_applied, &output.info);
-    NOVA_ASSIGN_OR_RETURN(add.table, tables_->StoreTable(std::move(output), creator_, &add.reader));
-    edit_.adds.push_back(std::move(add));
+  // Stores the table, or has a thread store it, and waits until no more are being stored than may be.
+  Status FinishTable(bool by_thread) {
+    storing_.push_back(std::make_unique<Storing>());
+    Storing* const last = storing_.back().get();
+    last->output = builder_->Finish();
     builder_ = nullptr;
+    const DropRules& rules = *run_.rules;
+    if (rules.tombstones != nullptr) SetTombstonesApplied(rules.tombstones_applied, &last->output.info);
+    const auto store = [this, last] {
+      last->table = tables_->StoreTable(std::move(last->output), creator_, &last->reader);
+    };
+    if (by_thread) {
+      last->thread = std::make_unique<Thread>("ltc.store", store);
+    } else {
+      store();
+    }
+    while (storing_.size() > most_storing_) NOVA_RETURN_IF_ERROR(AddStored());
+    return OkStatus();
+  }
+
+  // Adds the first table that is being stored to the edit. Waits for it.
+  Status AddStored() {
+    const std::unique_ptr<Storing> first = std::move(storing_.front());
+    storing_.pop_front();
+    if (first->thread != nullptr) first->thread->Join();
+    NOVA_RETURN_IF_ERROR(first->table.status());
+    edit_.adds.push_back({0, run_.order, *std::move(first->table), std::move(first->reader)});
     return OkStatus();
   }
 
@@ -80,12 +120,14 @@ class RunWriter {
   TableAccess* const tables_;
   const Level0Run& run_;
   const Creator creator_;
-  const uint64_t table_bytes_;             // at which a table ends
-  const uint64_t least_bytes_;             // a table with less does not end at a bound of Dranges
-  std::unique_ptr<TableBuilder> builder_;  // null between tables
-  std::string last_key_;                   // the stored key that was added last
-  size_t next_cut_ = 0;                    // the first of run_.cuts behind last_key_
-  uint64_t key_bytes_ = 0;                 // of last_key_, not counted yet
+  const uint64_t table_bytes_;                    // at which a table ends
+  const uint64_t least_bytes_;                    // a table with less does not end at a bound of Dranges
+  const size_t most_storing_;                     // tables that are stored while the next one is built
+  std::unique_ptr<TableBuilder> builder_;         // null between tables
+  std::string last_key_;                          // the stored key that was added last
+  size_t next_cut_ = 0;                           // the first of run_.cuts behind last_key_
+  uint64_t key_bytes_ = 0;                        // of last_key_, not counted yet
+  std::deque<std::unique_ptr<Storing>> storing_;  // in the order of their keys
   VersionEdit edit_;
 };
 

@@ -1153,6 +1153,40 @@ TEST(RangeTest, RoundsAreMergedWhileAFlushWaitsForDisks) {
   }
 }
 
+// On several disks each table has one of its own: stored one after another they would wait for each in turn.
+TEST(RangeTest, TablesOfAFlushAreStoredSideBySideWhereThereAreSeveralDisks) {
+  for (const bool one_disk : {false, true}) {
+    RangeOptions options = MergedRoundsTest::Options(MergeRounds::kNever);
+    options.memtable_size_bytes = 4 << 20;
+    options.compaction.table_size_bytes = 64 << 10;
+    LocalRange range(options, "", "", Background::kByHand);
+    range.services()->one_disk = one_disk;
+    const auto value_of = [](int i) { return std::string(10'000, static_cast<char>('a' + i % 26)); };
+    for (int i = 0; i < 100; ++i)
+      ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(static_cast<uint64_t>(i)), value_of(i)), Outcome::kOk);
+    Mutex mu;
+    CondVar changed;
+    int under_way = 0, most = 0, tables = 0;
+    range.set_before_table([&] {
+      const Nanos until = Now() + 10 * kSecond;
+      MutexLock lock(&mu);
+      ++tables;
+      most = std::max(most, ++under_way);
+      changed.SignalAll();
+      while (!one_disk && most < 3 && changed.WaitUntil(&mu, until)) {
+      }
+      --under_way;
+    });
+    ASSERT_TRUE(range.range()->SealActive());
+    ASSERT_TRUE(range.range()->FlushOne());
+    range.set_before_table({});
+    EXPECT_GT(tables, 8);
+    EXPECT_EQ(range.range()->stats().level0_runs, 1);
+    EXPECT_EQ(most >= 3, !one_disk) << most;
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(range.Get(KeyOf(static_cast<uint64_t>(i))), value_of(i));
+  }
+}
+
 TEST_F(MergedRoundsTest, M2AreNotMergedAcrossACheckpoint) {
   WriteAndSeal(1);
   WriteRound(2);
