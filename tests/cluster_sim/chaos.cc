@@ -369,6 +369,10 @@ ChaosOptions ChaosOf(uint64_t seed) {
   o.disasters = random.OneIn(2);
   o.scenes = random.OneIn(2);
   if (random.OneIn(2)) o.cluster.stoc.scrub = {.period_ns = 3 * kSecond, .bytes_per_second = 100'000'000};
+  if (random.OneIn(2)) {  // Level0 in columns, of tables as small as its flushes
+    o.cluster.ltc.hosted.range.compaction.dranges = 2 << random.Uniform(5);
+    o.cluster.ltc.hosted.range.compaction.least_table_bytes = 512;
+  }
   return o;
 }
 

@@ -228,6 +228,39 @@ TEST(StocOutageTest, L4AStocThatStoodStillServesOnWhileTheStoreIsAway) {
   }
 }
 
+// The same StoC stands still again and again, each time for long enough to be suspected (deadline, L5), and
+// not for a manifest's append to fail. Each time logs get successors; what they hold goes with their rounds,
+// which are flushed though the store is away.
+TEST(StocOutageTest, L4LogsThatGoOnInTheirGroupDoNotPileUp) {
+  Simulate(1, [] {
+    SimClusterOptions options = FiveStocs(3600 * kSecond);
+    options.config.session_timeout_ns = 3600 * kSecond;
+    CopiesWorld w(options);
+    ASSERT_NO_FATAL_FAILURE(w.Write(6));
+    ASSERT_TRUE(w.WaitWhole(30 * kSecond)) << w.last;
+    const std::string stoc = w.StocOf(w.Record().log_groups.back().members.at(1).stoc);
+    const auto opened = [&w] { return w.cluster.Metric("stoc", "nova_stoc_segments_opened_total"); };
+    Puts puts(&w);
+    for (const std::string& ltc : w.cluster.Names("ltc")) w.cluster.CutConfig(ltc, true);
+    const double opened_before = opened();
+    double most = 0;
+    for (int i = 0; i < 40; ++i) {
+      w.cluster.Pause(stoc);
+      SleepFor(1500 * kMillisecond);
+      w.cluster.Resume(stoc);
+      SleepFor(3 * kSecond);
+      most = std::max(most, w.cluster.Metric("stoc", "nova_stoc_segments"));
+    }
+    puts.Stop();
+    EXPECT_GT(puts.done(), 5000);
+    EXPECT_GT(opened() - opened_before, 120) << "one at each of three members each time, at least";
+    EXPECT_LT(most, 60) << "segments at all StoCs";
+    for (const std::string& ltc : w.cluster.Names("ltc")) w.cluster.CutConfig(ltc, false);
+    ASSERT_TRUE(w.WaitWhole(60 * kSecond)) << w.last;
+    w.ExpectWhatWasWritten();
+  });
+}
+
 // Row 44: a link that is down for a part of each second, of a StoC that lives. Where that is shorter than a
 // WRITE's deadline and a ping's together (deadline, L5) the StoC answers each time, and each time puts wait
 // for it; else its groups leave it.
