@@ -1,6 +1,8 @@
 // WriteLevel0: makes tables of one run of Level0 of sorted entries, of memtables or recovered logs.
 //
-// Thread safety: several may run side by side; each waits for the tables' store.
+// Where tables lie on several disks a few are stored at a time, each by a thread of its own.
+//
+// Thread safety: several may run side by side; each waits for the tables' store, and ends its threads.
 // Ownership: arguments are the caller's.
 // Errors: the store's. Then the tables written so far are in no edit, and are given to the garbage sink.
 #pragma once

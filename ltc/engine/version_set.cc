@@ -45,14 +45,10 @@ Status VersionSet::Start(std::shared_ptr<const Version> version, SequenceNumber 
   return OkStatus();
 }
 
-ManifestGroup VersionSet::manifest_group() const {
+ManifestGroup VersionSet::manifest_group(uint64_t* bytes) const {
   MutexLock lock(&mu_);
+  if (bytes != nullptr) *bytes = manifest_.bytes();
   return manifest_.group();
-}
-
-uint64_t VersionSet::manifest_bytes() const {
-  MutexLock lock(&mu_);
-  return manifest_.bytes();
 }
 
 VersionEdit VersionSet::AsOneEdit(const Version& version, MemTableId done_below) const {

@@ -17,8 +17,8 @@
 //      holds them until step 6, so that no mark deletes a file before the new view is there
 //   6. publish the view: the new version, without the flushed rounds; answer checkpoints
 //
-// Thread safety: all. Methods that return a Status wait for the manifest, and so do manifest_group,
-//   manifest_bytes and ReferencedFiles, for an edit under way.
+// Thread safety: all. Methods that return a Status wait for the manifest, and so do manifest_group and
+//   ReferencedFiles, for an edit under way.
 // Locks: its own, held while an edit is written, taken before RoundSet's.
 // Ownership: the storage outlives it.
 // Errors: FailedPrecondition: the epoch is fenced and the range lost. Any other error of an edit: nothing of
@@ -86,8 +86,9 @@ class VersionSet {
   // Starts the manifest of this epoch with `version`, the result of recovery, and publishes it. `last`: the
   // last sequence number in use.
   Status Start(std::shared_ptr<const Version> version, SequenceNumber last);
-  ManifestGroup manifest_group() const;  // waits for an edit under way
-  uint64_t manifest_bytes() const;       // that each member has of the file; waits for an edit under way
+  // The manifest's file in use and its members; *bytes: what each member has of it. Waits for an edit under
+  // way.
+  ManifestGroup manifest_group(uint64_t* bytes = nullptr) const;
   // The version of the current view.
   std::shared_ptr<const Version> current() const { return rounds_->Current()->version; }
 

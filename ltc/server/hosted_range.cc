@@ -841,9 +841,9 @@ void HostedRange::CollectOrphans(uint64_t grace_ms) {
 // A page at a time. What had ended before the page was asked for is referenced when it is here, or never will
 // be: the order of the three steps is what makes it right.
 Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
-  // In this order: after a roll the bytes may be those of the next file, which this one need not have.
-  Inventory expected{range_->versions().ReferencedFiles(), range_->versions().manifest_group()};
-  expected.manifest_bytes = range_->versions().manifest_bytes();
+  Inventory expected;
+  expected.tables = range_->versions().ReferencedFiles();
+  expected.manifest = range_->versions().manifest_group(&expected.manifest_bytes);
   Listed listed;
   for (StocFileId after;;) {
     const uint64_t ended_below = range_->jobs().FirstUnfinished();
