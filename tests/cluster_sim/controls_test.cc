@@ -58,7 +58,7 @@ struct Control {
   // Where two locks are off: each alone, which the other one makes up for.
   std::vector<SwitchOff> one_lock = {};
 };
-constexpr uint64_t kSeeds = 600;  // the rarest control is found by one of about 80
+constexpr uint64_t kSeeds = 600;         // the rarest control is found by one of about 80
 constexpr Nanos kLonger = 30 * kSecond;  // than chaos takes by itself: the same faults, more of them
 
 const std::vector<Control>& Controls() {
