@@ -81,6 +81,12 @@ struct FileTransfer::File {
   std::shared_ptr<Pieces> pieces;  // else from here
 };
 
+// One copy that a WriteAll makes.
+struct FileTransfer::Copy {
+  KnownStocs::Writing writing;
+  Outcome outcome = Outcome::kUnavailable;
+};
+
 // One file to one StoC: OpenFile -> WRITEs and PersistFile in one doorbell; a small file inline. Lives as
 // long as something of it is under way, on one xchg thread. After kBusy it starts anew. A StoC whose disk
 // hangs does not answer: where there are others for all copies of the file it is waited for until its disk is
@@ -89,14 +95,14 @@ struct FileTransfer::File {
 class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter> {
  public:
   CopyWriter(StocCalls* calls, StocId stoc, size_t copies, std::shared_ptr<const File> file,
-             Nanos deadline_ns, Outcome* outcome, WaitGroup::Part part)
+             Nanos deadline_ns, Copy* copy, WaitGroup::Part part)
       : calls_(calls),
         xchg_(calls->NextXchg()),
         stoc_(stoc),
         copies_(copies),
         file_(std::move(file)),
         deadline_ns_(deadline_ns),
-        outcome_(outcome),
+        copy_(copy),
         part_(std::move(part)) {}
 
   void Start() {
@@ -169,7 +175,8 @@ class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter>
   // Once; what comes later is of no interest.
   void End(Outcome outcome) {
     if (std::exchange(ended_, true)) return;
-    *outcome_ = outcome;
+    copy_->outcome = outcome;
+    copy_->writing.Done();
     part_.End();
   }
 
@@ -179,11 +186,11 @@ class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter>
   const size_t copies_;  // of the file
   const std::shared_ptr<const File> file_;
   const Nanos deadline_ns_;
-  Outcome* const outcome_;
+  Copy* const copy_;
   WaitGroup::Part part_;
   KnownStocs::Target target_;
   int tries_ = 0;
-  bool ended_ = false;  // the caller, whose outcome_ is, may be gone
+  bool ended_ = false;  // the caller, whose copy_ is, may be gone
 };
 
 StatusOr<std::shared_ptr<const FileTransfer::File>> FileTransfer::Prepare(const FileWrite& write,
@@ -213,30 +220,35 @@ StatusOr<std::shared_ptr<const FileTransfer::File>> FileTransfer::Prepare(const 
 Status FileTransfer::WriteAll(const std::vector<FileWrite>& files, const Creator& creator,
                               Nanos deadline_ns) {
   auto all = std::make_shared<WaitGroup>();
-  std::vector<std::vector<Outcome>> outcomes;
-  outcomes.reserve(files.size());  // its elements' elements are written to from the xchg threads
+  // Of each file. All count as on their way from here on, for who places the next table at this moment.
+  std::vector<std::vector<Copy>> copies(files.size());
+  for (size_t f = 0; f < files.size(); ++f) {
+    for (const StocId stoc : files[f].stocs)
+      copies[f].push_back({calls_->stocs()->BeginWriting(stoc, files[f].data.size())});
+  }
   Status status;
-  for (const FileWrite& write : files) {
+  size_t begun = 0;  // files; the xchg threads write to the Copies of those
+  for (; begun < files.size(); ++begun) {
+    const FileWrite& write = files[begun];
     const auto file = Prepare(write, creator, deadline_ns);
     if (!file.ok()) {
       status = file.status();
       break;
     }
-    outcomes.emplace_back(write.stocs.size(), Outcome::kUnavailable);
     for (size_t i = 0; i < write.stocs.size(); ++i) {
       std::make_shared<CopyWriter>(calls_, write.stocs[i], write.stocs.size(), *file, deadline_ns,
-                                   &outcomes.back()[i], WaitGroup::Part(all))
+                                   &copies[begun][i], WaitGroup::Part(all))
           ->Start();
     }
   }
   all->Wait();
-  for (size_t f = 0; f < outcomes.size(); ++f) {
-    for (size_t i = 0; i < outcomes[f].size(); ++i) {
-      if (outcomes[f][i] == Outcome::kOk) continue;
+  for (size_t f = 0; f < begun; ++f) {
+    for (size_t i = 0; i < copies[f].size(); ++i) {
+      const Outcome outcome = copies[f][i].outcome;
+      if (outcome == Outcome::kOk) continue;
       // Revocation (F1): being fenced is what the caller has to know
-      if (!status.ok() && outcomes[f][i] != Outcome::kNotOwner) continue;
-      status =
-          calls_->StatusOf(files[f].stocs[i], StrCat("writing ", files[f].file.ToString()), outcomes[f][i]);
+      if (!status.ok() && outcome != Outcome::kNotOwner) continue;
+      status = calls_->StatusOf(files[f].stocs[i], StrCat("writing ", files[f].file.ToString()), outcome);
     }
   }
   return status;

@@ -31,6 +31,7 @@ class FileTransfer {
   struct Memory;
   struct Pieces;
   struct File;
+  struct Copy;
   class CopyWriter;
 
   // Room for `bytes`, as soon as there is.

@@ -39,10 +39,41 @@ bool KnownStocs::IsLiveLocked(StocId id) const {
   return std::any_of(live_.begin(), live_.end(), [id](const NodeInfo& n) { return n.stoc_id == id; });
 }
 
-uint32_t KnownStocs::queue_depth(StocId id) const {
+StocLoad KnownStocs::LoadOf(StocId id) const {
   MutexLock lock(&mu_);
   const auto it = nodes_.find(id);
-  return it == nodes_.end() ? 0 : it->second.signs->queue_depth.load(std::memory_order_relaxed);
+  if (it == nodes_.end()) return {};
+  const Signs& signs = *it->second.signs;
+  return {signs.bytes.load(std::memory_order_relaxed), signs.queue_depth.load(std::memory_order_relaxed),
+          signs.others_queued.load(std::memory_order_relaxed),
+          Now() - signs.told_ns.load(std::memory_order_relaxed)};
+}
+
+// Of the StoC's requests as many are this client's as it has writes under way, or fewer: one that has not
+// come there yet is none of them.
+void KnownStocs::NoteDepth(Signs* signs, uint32_t depth) {
+  signs->queue_depth.store(depth, std::memory_order_relaxed);
+  const uint32_t own = signs->writes.load(std::memory_order_relaxed);
+  signs->others_queued.store(depth - std::min(depth, own), std::memory_order_relaxed);
+  signs->told_ns.store(Now(), std::memory_order_relaxed);
+}
+
+KnownStocs::Writing KnownStocs::BeginWriting(StocId id, uint64_t bytes) {
+  MutexLock lock(&mu_);
+  const auto it = nodes_.find(id);
+  return it == nodes_.end() ? Writing() : Writing(it->second.signs.get(), bytes);
+}
+
+KnownStocs::Writing::Writing(Signs* signs, uint64_t bytes) : signs_(signs), bytes_(bytes) {
+  signs->writes.fetch_add(1, std::memory_order_relaxed);
+  signs->bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+void KnownStocs::Writing::Done() {
+  Signs* const signs = std::exchange(signs_, nullptr);
+  if (signs == nullptr) return;
+  signs->writes.fetch_sub(1, std::memory_order_relaxed);
+  signs->bytes.fetch_sub(bytes_, std::memory_order_relaxed);
 }
 
 KnownStocs::Rank KnownStocs::RankOf(StocId id) const {

@@ -13,19 +13,27 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/mutex.h"
 #include "common/rdma/xchg.h"
 #include "coordinator/cluster_types.h"
+#include "stoc/stoc_load.h"
 
 namespace nova {
 
 class KnownStocs {
  public:
-  // What the answers of a StoC say of it, and calls that were not answered; to any thread.
+  // What the answers of a StoC say of it, calls that were not answered, and files on their way; to any
+  // thread.
   struct Signs {
-    std::atomic<uint32_t> queue_depth{0};  // as its last reply said
+    // See StocLoad. The depth that the last reply told, what of it were others', and when it came.
+    std::atomic<uint32_t> queue_depth{0};
+    std::atomic<uint32_t> others_queued{0};
+    std::atomic<Nanos> told_ns{0};
+    std::atomic<uint32_t> writes{0};  // of files that are being written there
+    std::atomic<uint64_t> bytes{0};   // of those files
     // A call lost its connection, or got none, and none was answered since. The coordinator knows of a death
     // when a lease has ended; who reads from another copy need not wait for that.
     std::atomic<bool> unreachable{false};
@@ -39,6 +47,21 @@ class KnownStocs {
     Signs* signs = nullptr;   // the KnownStocs' own
   };
 
+  // A file that is being written to a StoC, from when the StoC was chosen until Done or the end of its life.
+  class Writing {
+   public:
+    Writing() = default;
+    Writing(Signs* signs, uint64_t bytes);
+    Writing(Writing&& other) noexcept : signs_(std::exchange(other.signs_, nullptr)), bytes_(other.bytes_) {}
+    Writing& operator=(Writing&&) = delete;
+    ~Writing() { Done(); }
+    void Done();
+
+   private:
+    Signs* signs_ = nullptr;  // null: done
+    uint64_t bytes_ = 0;
+  };
+
   explicit KnownStocs(std::vector<Xchg*> xchgs) : xchgs_(std::move(xchgs)), lanes_(xchgs_.size()) {}
 
   // The coordinator has told which StoCs are live. Those that are not among them any more stay known; one
@@ -47,7 +70,11 @@ class KnownStocs {
   std::vector<NodeInfo> live() const;             // as Update said last
   std::optional<NodeInfo> Find(StocId id) const;  // live or not, as it was last live
   bool IsLive(StocId id) const;
-  uint32_t queue_depth(StocId id) const;  // as its last reply said, to any thread; 0: not known
+  StocLoad LoadOf(StocId id) const;  // nothing, told just now: it is not known
+  // From now on the bytes count as on their way there.
+  Writing BeginWriting(StocId id, uint64_t bytes);
+  // A reply came that told of `depth` requests.
+  static void NoteDepth(Signs* signs, uint32_t depth);
   // How good a copy there is to read from, the best first: of a live StoC that is reached, by its disk, with
   // a short queue. One that is not known is the worst.
   struct Rank {

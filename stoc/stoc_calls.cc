@@ -26,7 +26,7 @@ void StocCalls::Call(Xchg* xchg, const KnownStocs::Target& target, StocRequest t
                const bool answered = r.outcome != Outcome::kUnavailable && r.outcome != Outcome::kUnknown &&
                                      r.outcome != Outcome::kDeadlineExceeded;
                if (answered) {
-                 signs->queue_depth.store(r.queue_depth, std::memory_order_relaxed);
+                 KnownStocs::NoteDepth(signs, r.queue_depth);
                  signs->unreachable.store(false, std::memory_order_relaxed);
                } else if (Now() < deadline_ns) {
                  NoteUnreachable(xchg, stoc, signs);

@@ -57,7 +57,7 @@ void StocClient::UpdateStocs(const std::vector<NodeInfo>& live) { rep_->stocs.Up
 std::vector<NodeInfo> StocClient::live() const { return rep_->stocs.live(); }
 std::optional<NodeInfo> StocClient::Find(StocId id) const { return rep_->stocs.Find(id); }
 bool StocClient::IsLive(StocId id) const { return rep_->stocs.IsLive(id); }
-uint32_t StocClient::queue_depth(StocId id) const { return rep_->stocs.queue_depth(id); }
+StocLoad StocClient::LoadOf(StocId id) const { return rep_->stocs.LoadOf(id); }
 std::vector<StocId> StocClient::InOrderOfReading(const std::vector<StocId>& stocs) const {
   std::vector<std::pair<KnownStocs::Rank, size_t>> ranks;
   for (size_t i = 0; i < stocs.size(); ++i) ranks.emplace_back(rep_->stocs.RankOf(stocs[i]), i);

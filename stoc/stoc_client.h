@@ -26,6 +26,7 @@
 #include "common/rdma/xchg.h"
 #include "coordinator/cluster_types.h"
 #include "stoc/protocol.h"
+#include "stoc/stoc_load.h"
 
 namespace nova {
 
@@ -45,7 +46,7 @@ class StocClient {
   std::vector<NodeInfo> live() const;
   std::optional<NodeInfo> Find(StocId id) const;
   bool IsLive(StocId id) const;
-  uint32_t queue_depth(StocId id) const;  // as its last reply said
+  StocLoad LoadOf(StocId id) const;
   // The same StoCs, in the order in which their copies are to be read: live ones first, those that are
   // reached, those with better disks, then those with shorter queues.
   std::vector<StocId> InOrderOfReading(const std::vector<StocId>& stocs) const;

@@ -256,7 +256,8 @@ def ltc_words(s):
     level0_runs = round(s["level0_mb"] / (s["tau_mb"] * s["alpha"]) / 5)
     return [f"--log_mode={s['log_mode']}", f"--table_replicas={s['copies']}",
             f"--manifest_replicas={s['copies']}", f"--scatter_width={s['rho']}",
-            f"--power_of_d={s['d']}", f"--memtable_mb={s['tau_mb']}", f"--active_memtables={s['alpha']}",
+            f"--scatter_by_load={str(s['by_load']).lower()}", f"--power_of_d={s['d']}",
+            f"--memtable_mb={s['tau_mb']}", f"--active_memtables={s['alpha']}",
             f"--max_rounds={s['delta'] // s['alpha']}", f"--table_mb={s['tau_mb']}",
             f"--level1_mb={s['level1_mb']}", f"--level0_runs={min(16, max(1, level0_runs))}",
             # memtables are bounded by their number, and no range is slowed down for the process' sake

@@ -26,7 +26,8 @@ class RunWriter {
         least_bytes_(context.options.compaction.least_table_bytes / 2),
         most_storing_(context.services->one_disk
                           ? 0
-                          : std::clamp<size_t>(kStoringBytes / table_bytes_, 1, kMostStoring)) {}
+                          : std::clamp<size_t>(kStoringBytes / table_bytes_, 1,
+                                               std::min(context.services->host->Disks(), kMostStoring))) {}
 
   // REQUIRES: entries in internal key order.
   Status Add(std::string_view stored_key, std::string_view internal_key, std::string_view value) {
@@ -53,7 +54,7 @@ class RunWriter {
 
  private:
   static constexpr uint64_t kStoringBytes = 16 << 20;  // of tables that are stored at a time, about
-  static constexpr size_t kMostStoring = 4;
+  static constexpr size_t kMostStoring = 8;
   // A table that is complete, until it is in edit_.
   struct Storing {
     TableBuilder::Output output;

@@ -35,6 +35,8 @@ class RangeHost {
   virtual ~RangeHost() = default;
   // Chooses StoCs for a table of so many bytes of data. Does not wait. Unavailable: none is alive.
   virtual StatusOr<Placement> Place(uint64_t table_bytes) = 0;
+  // How many StoCs take tables now: so many tables may be on their way to disks side by side. Does not wait.
+  virtual size_t Disks() const { return 1; }
   // Plans, for the StoCs as they are now. Does not wait. Unless it is overridden tables have one copy each,
   // for ever.
   virtual CopyPlanner PlannerOfCopies() {

@@ -13,7 +13,8 @@ namespace {
 
 constexpr Nanos kGroupRetry = 50 * kMillisecond;       // while a log group cannot be replaced
 constexpr Nanos kAnswerOfMember = 250 * kMillisecond;  // of a log group that is to be listed
-constexpr Nanos kReadOfCopy = 5 * kSecond;             // of a manifest, before it counts as unread
+constexpr uint64_t kRequestBytes = 1 << 20;  // of others: so much, where a log or manifest is placed
+constexpr Nanos kReadOfCopy = 5 * kSecond;   // of a manifest, before it counts as unread
 // a member that failed, and still has a lease then, may be taken again
 constexpr Nanos kForgiveAfter = 5 * kSecond;
 
@@ -162,7 +163,7 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost {
     std::vector<StocChoice> choices;
     for (const NodeInfo& n : services_->stocs->live()) {
       if (n.draining || avoided.contains(n.stoc_id)) continue;
-      choices.push_back({n.stoc_id, n.host, services_->stocs->queue_depth(n.stoc_id), n.disk});
+      choices.push_back({n.stoc_id, n.host, services_->stocs->LoadOf(n.stoc_id), n.disk});
     }
     return choices;
   }
@@ -183,7 +184,7 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost {
   }
   std::vector<StocId> Pick(const std::vector<StocChoice>& from, size_t count) {
     MutexLock lock(&mu_);
-    return PickStocs(from, count, 2, &random_);
+    return PickStocs(from, count, kRequestBytes, 2, &random_);
   }
 
   StatusOr<ManifestGroup> Create(std::string_view first_record, const Uuid& file) override {
@@ -253,6 +254,7 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost {
     if (placement.fragments.empty()) return absl::UnavailableError("no StoC is alive");
     return placement;
   }
+  size_t Disks() const override { return std::max<size_t>(1, LiveStocs().size()); }
   void WorkDue(RangeId range) override { services_->work_due(range); }
   void Fenced(RangeId range, const Status& why) override { services_->fenced(range, why); }
   void RunBlocking(std::function<void()> fn) override { services_->run_reader(std::move(fn)); }

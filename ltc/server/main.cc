@@ -26,7 +26,10 @@ DEFINE_int32(
     "members of a log group without which writes wait, at most R; R is the strict choice; 0: max(2, R - 1)");
 DEFINE_int32(manifest_replicas, 3, "M: copies of a manifest");
 DEFINE_int32(table_replicas, 2, "copies of a table's fragments and metadata, as far as there are StoCs");
-DEFINE_int32(scatter_width, 1, "rho: StoCs over which a table is scattered");
+DEFINE_int32(scatter_width, 1, "rho: StoCs over which a table is scattered, at most");
+DEFINE_bool(scatter_by_load, true,
+            "a table is scattered over no more StoCs than have nothing to do; false: over scatter_width, "
+            "however busy they are");
 DEFINE_int32(power_of_d, 2, "d: StoCs looked at for each one picked for a table (for logs and manifests: 2)");
 DEFINE_bool(near_tables, false,
             "first copies of tables lie on StoCs of this host, while one takes tables: nothing is shared");
@@ -160,6 +163,7 @@ LtcOptions OptionsFromFlags() {
   h.manifest_replicas = FLAGS_manifest_replicas;
   h.placement.replicas = FLAGS_table_replicas;
   h.placement.scatter_width = FLAGS_scatter_width;
+  h.placement.scatter_by_load = FLAGS_scatter_by_load;
   h.placement.choices = FLAGS_power_of_d;
   h.range.memtable_size_bytes = static_cast<size_t>(FLAGS_memtable_mb) << 20;
   h.range.active_memtables = FLAGS_active_memtables;

@@ -4,6 +4,8 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <tuple>
 
 #include "common/base/coding.h"
@@ -11,11 +13,9 @@
 namespace nova {
 namespace {
 
-void Shuffle(std::vector<StocChoice>* v, Random* random) {
+void Shuffle(std::vector<size_t>* v, Random* random) {
   for (size_t i = v->size(); i > 1; --i) std::swap((*v)[i - 1], (*v)[random->Uniform(i)]);
 }
-
-bool HasBetterDisk(const StocChoice& a, const StocChoice& b) { return a.disk < b.disk; }
 
 }  // namespace
 
@@ -31,19 +31,37 @@ std::vector<StocChoice> WithBestDisks(const std::vector<StocChoice>& stocs, size
   return best;
 }
 
-std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count, int choices,
+std::vector<double> Backlogs(const std::vector<StocChoice>& stocs, uint64_t request_bytes) {
+  double mean = 0;
+  for (const StocChoice& s : stocs) mean += s.load.others_queued / static_cast<double>(stocs.size());
+  std::vector<double> backlogs;
+  for (const StocChoice& s : stocs) {
+    const double fresh = std::exp2(-static_cast<double>(s.load.age_ns) / kDepthHalfLife);
+    const double others = mean + (s.load.others_queued - mean) * fresh;
+    backlogs.push_back(static_cast<double>(s.load.bytes_in_flight) +
+                       others * static_cast<double>(request_bytes));
+  }
+  return backlogs;
+}
+
+std::vector<StocId> PickStocs(const std::vector<StocChoice>& all, size_t count, uint64_t bytes, int choices,
                               Random* random) {
-  std::vector<StocChoice> sample = WithBestDisks(stocs, count);
+  const std::vector<StocChoice> stocs = WithBestDisks(all, count);
+  const std::vector<double> backlogs = Backlogs(stocs, bytes);
+  std::vector<size_t> sample(stocs.size());
+  std::iota(sample.begin(), sample.end(), 0);
   Shuffle(&sample, random);
-  std::stable_sort(sample.begin(), sample.end(), HasBetterDisk);
+  std::stable_sort(sample.begin(), sample.end(),
+                   [&](size_t a, size_t b) { return stocs[a].disk < stocs[b].disk; });
   sample.resize(std::min(sample.size(), count * static_cast<size_t>(std::max(1, choices))));
-  std::stable_sort(sample.begin(), sample.end(), [](const StocChoice& a, const StocChoice& b) {
-    return std::tuple(a.disk, a.queue_depth) < std::tuple(b.disk, b.queue_depth);
+  std::stable_sort(sample.begin(), sample.end(), [&](size_t a, size_t b) {
+    return std::tuple(stocs[a].disk, backlogs[a]) < std::tuple(stocs[b].disk, backlogs[b]);
   });
   std::vector<StocId> picked;
   std::vector<std::string> hosts;
   for (const bool other_hosts_only : {true, false}) {
-    for (const StocChoice& s : sample) {
+    for (const size_t i : sample) {
+      const StocChoice& s = stocs[i];
       if (picked.size() == count) return picked;
       if (std::find(picked.begin(), picked.end(), s.id) != picked.end()) continue;
       if (other_hosts_only && std::find(hosts.begin(), hosts.end(), s.host) != hosts.end()) continue;
@@ -65,8 +83,8 @@ std::vector<StocChoice> TakersOfFirsts(const std::vector<StocChoice>& stocs, con
 }
 
 // `first`, and StoCs for the other copies of what lies there: on other hosts, if those are enough.
-std::vector<StocId> WithOtherCopies(StocId first, size_t copies, const std::vector<StocChoice>& stocs,
-                                    int choices, Random* random) {
+std::vector<StocId> WithOtherCopies(StocId first, size_t copies, uint64_t bytes,
+                                    const std::vector<StocChoice>& stocs, int choices, Random* random) {
   std::vector<StocId> members{first};
   if (copies == 1) return members;
   const auto at =
@@ -77,8 +95,21 @@ std::vector<StocId> WithOtherCopies(StocId first, size_t copies, const std::vect
     others = stocs;
     std::erase_if(others, [&](const StocChoice& s) { return s.id == first; });
   }
-  for (const StocId id : PickStocs(others, copies - 1, choices, random)) members.push_back(id);
+  for (const StocId id : PickStocs(others, copies - 1, bytes, choices, random)) members.push_back(id);
   return members;
+}
+
+// Fragments of a table, see PlacementOptions.
+size_t WidthOf(const std::vector<StocChoice>& firsts, uint64_t table_bytes, const PlacementOptions& options) {
+  const uint64_t least = std::max<uint64_t>(1, options.min_fragment_bytes);
+  const size_t width =
+      std::min({static_cast<size_t>(std::max(1, options.scatter_width)),
+                static_cast<size_t>(std::max<uint64_t>(1, table_bytes / least)), firsts.size()});
+  if (!options.scatter_by_load) return width;
+  const std::vector<double> backlogs = Backlogs(firsts, least);
+  const auto idle = static_cast<size_t>(std::count_if(
+      backlogs.begin(), backlogs.end(), [&](double b) { return b < static_cast<double>(least); }));
+  return std::clamp<size_t>(idle, 1, width);
 }
 
 }  // namespace
@@ -90,15 +121,13 @@ Placement PlaceTable(const std::vector<StocChoice>& all, uint64_t table_bytes,
   Placement placement;
   if (stocs.empty()) return placement;
   const std::vector<StocChoice> firsts = TakersOfFirsts(stocs, options.first_copies_on);
-  const auto by_size = static_cast<size_t>(
-      std::max<uint64_t>(1, table_bytes / std::max<uint64_t>(1, options.min_fragment_bytes)));
-  const size_t width =
-      std::min({static_cast<size_t>(std::max(1, options.scatter_width)), by_size, firsts.size()});
+  const size_t width = WidthOf(firsts, table_bytes, options);
+  const uint64_t bytes = table_bytes / width;  // of a fragment
   const size_t copies = std::min(static_cast<size_t>(std::max(1, options.replicas)), stocs.size());
-  for (const StocId first : PickStocs(firsts, width, options.choices, random))
-    placement.fragments.push_back(WithOtherCopies(first, copies, stocs, options.choices, random));
-  const StocId metadata = PickStocs(firsts, 1, options.choices, random).front();
-  placement.metadata = WithOtherCopies(metadata, copies, stocs, options.choices, random);
+  for (const StocId first : PickStocs(firsts, width, bytes, options.choices, random))
+    placement.fragments.push_back(WithOtherCopies(first, copies, bytes, stocs, options.choices, random));
+  const StocId metadata = PickStocs(firsts, 1, bytes, options.choices, random).front();
+  placement.metadata = WithOtherCopies(metadata, copies, bytes, stocs, options.choices, random);
   return placement;
 }
 

@@ -1,11 +1,15 @@
 // Placement policy (paper section 4.4): into how many fragments a table is cut, and on which StoCs each copy
-// lies; and where copies go that it lacks later. Several StoCs are drawn at random and those with the
-// shortest queues are taken (power of d choices).
+// lies; and where copies go that it lacks later. Several StoCs are drawn at random and those with the least
+// to do are taken (power of d choices).
+//
+// What a StoC has to do is an estimate (Backlogs), for a depth that it told a second ago says nothing: the
+// bytes that are on their way from here, and the requests of others, which fade to what all have.
 //
 // Thread safety: pure functions of their inputs and a Random.
 // Errors: none; fewer StoCs than asked for where there are no more.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -14,12 +18,16 @@
 #include "common/base/random.h"
 #include "common/sstable/table_store.h"
 #include "coordinator/cluster_types.h"
+#include "stoc/stoc_load.h"
 
 namespace nova {
 
 // How tables are scattered; the same for all ranges of an LTC.
 struct PlacementOptions {
-  int scatter_width = 1;                    // rho: fragments of a table, at most
+  int scatter_width = 1;  // rho: fragments of a table, at most
+  // As many fragments as StoCs have nothing to do, at least one: more of them wait in a queue each, and take
+  // a sync each, for nothing. False: as many as the table's size allows.
+  bool scatter_by_load = true;
   int choices = 2;                          // d: StoCs drawn for each one picked; 1: random
   int replicas = 1;                         // copies of each fragment and of the metadata
   uint64_t min_fragment_bytes = 512 << 10;  // smaller tables have fewer fragments
@@ -31,18 +39,24 @@ struct PlacementOptions {
 // A StoC that may be picked, as last heard.
 struct StocChoice {
   StocId id;
-  std::string host;                 // copies go to distinct ones where there are several
-  uint32_t queue_depth = 0;         // its requests waiting for the disk
+  std::string host;  // copies go to distinct ones where there are several
+  StocLoad load;
   DiskState disk = DiskState::kOk;  // as the coordinator says
 };
+
+// Of each StoC the bytes that are to be written before what is placed now: those on their way from here, and
+// those of others' requests, at `request_bytes` each. A depth counts by half of what it differs from the
+// mean of all for each kDepthHalfLife of its age.
+inline constexpr Nanos kDepthHalfLife = 250 * kMillisecond;
+std::vector<double> Backlogs(const std::vector<StocChoice>& stocs, uint64_t request_bytes);
 
 // Those among which `count` are to be picked: StoCs with the best disks, and with the next worse ones only
 // where those are too few. A disk that is ill is a reason to look elsewhere, and never one to place nothing.
 std::vector<StocChoice> WithBestDisks(const std::vector<StocChoice>& stocs, size_t count);
 
-// `count` distinct StoCs: those with the shortest queues among choices * count random ones, on distinct hosts
-// first, of those with the best disks. Fewer if there are not that many.
-std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count, int choices,
+// `count` distinct StoCs: those with the least backlog among choices * count random ones, on distinct hosts
+// first, of those with the best disks. Fewer if there are not that many. `bytes`: what each is to take.
+std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count, uint64_t bytes, int choices,
                               Random* random);
 
 // Places a table of `table_bytes` on StoCs with the best disks. Fragments lie on distinct StoCs as far as

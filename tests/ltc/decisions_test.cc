@@ -101,14 +101,15 @@ TEST(DecisionsTest, CompactionPicker) { RunFile("compaction_picker.txt", PickFro
 std::vector<StocChoice> Stocs(const std::vector<uint32_t>& queues, bool one_host = true) {
   std::vector<StocChoice> stocs;
   for (size_t i = 0; i < queues.size(); ++i) {
-    stocs.push_back({StocId(static_cast<uint32_t>(i + 1)), one_host ? "h" : StrCat("h", i), queues[i]});
+    const StocLoad load{0, queues[i], queues[i], 0};
+    stocs.push_back({StocId(static_cast<uint32_t>(i + 1)), one_host ? "h" : StrCat("h", i), load});
   }
   return stocs;
 }
 
 TEST(PlacementTest, CopiesOfAFragmentAreOnDistinctStocs) {
   Random random(1);
-  PlacementOptions options{3, 2, 2, 100};
+  PlacementOptions options{3, false, 2, 2, 100};
   for (int i = 0; i < 200; ++i) {
     const Placement p = PlaceTable(Stocs({0, 3, 1, 0, 7}), 100'000, options, &random);
     ASSERT_EQ(p.fragments.size(), 3u);
@@ -126,21 +127,54 @@ TEST(PlacementTest, CopiesOfAFragmentAreOnDistinctStocs) {
 TEST(PlacementTest, PowerOfTwoAvoidsTheBusyStoc) {
   Random random(2);
   int busy = 0;
-  for (int i = 0; i < 1000; ++i) busy += PickStocs(Stocs({0, 0, 100}), 1, 2, &random)[0] == StocId(3);
+  for (int i = 0; i < 1000; ++i) busy += PickStocs(Stocs({0, 0, 100}), 1, 1, 2, &random)[0] == StocId(3);
   EXPECT_EQ(busy, 0) << "one of the two looked at is always idle";
-  for (int i = 0; i < 1000; ++i) busy += PickStocs(Stocs({0, 0, 100}), 1, 1, &random)[0] == StocId(3);
+  for (int i = 0; i < 1000; ++i) busy += PickStocs(Stocs({0, 0, 100}), 1, 1, 1, &random)[0] == StocId(3);
   EXPECT_NEAR(busy, 333, 80) << "random placement takes it a third of the time";
+}
+
+TEST(PlacementTest, WhatIsOnItsWayCountsAtOnceAndAnOldDepthSaysNothing) {
+  std::vector<StocChoice> stocs = Stocs({0, 8, 1, 3});
+  EXPECT_EQ(Backlogs(stocs, 100), (std::vector<double>{0, 800, 100, 300}));
+  stocs[0].load.bytes_in_flight = 5000;
+  EXPECT_EQ(Backlogs(stocs, 100), (std::vector<double>{5000, 800, 100, 300}));
+  for (StocChoice& s : stocs) s.load.age_ns = kDepthHalfLife;
+  EXPECT_EQ(Backlogs(stocs, 100), (std::vector<double>{5150, 550, 200, 300})) << "half way to the mean, 3";
+  for (StocChoice& s : stocs) s.load.age_ns = 100 * kDepthHalfLife;
+  EXPECT_NEAR(Backlogs(stocs, 100)[1], 300, 0.1);
+  // Of 30 tables that are placed before any of them is written each StoC gets about as many.
+  Random random(7);
+  stocs = Stocs({0, 0, 0});
+  const PlacementOptions options{1, false, 2, 1, 1000};
+  for (int i = 0; i < 30; ++i) {
+    const StocId taken = PlaceTable(stocs, 4000, options, &random).fragments.at(0).at(0);
+    for (StocChoice& s : stocs) s.load.bytes_in_flight += s.id == taken ? 4000 : 0;
+  }
+  for (const StocChoice& s : stocs) EXPECT_NEAR(static_cast<double>(s.load.bytes_in_flight), 40'000, 4000);
+}
+
+TEST(PlacementTest, ATableIsScatteredOverStocsThatHaveNothingToDo) {
+  Random random(8);
+  PlacementOptions options{10, true, 2, 1, 1000};
+  const auto width_of = [&](const std::vector<uint32_t>& queues) {
+    return PlaceTable(Stocs(queues), 100'000, options, &random).fragments.size();
+  };
+  EXPECT_EQ(width_of({0, 0, 0, 0}), 4u);
+  EXPECT_EQ(width_of({0, 5, 0, 5}), 2u);
+  EXPECT_EQ(width_of({5, 5, 5, 5}), 1u) << "at least one";
+  options.scatter_by_load = false;
+  EXPECT_EQ(width_of({5, 5, 5, 5}), 4u);
 }
 
 TEST(PlacementTest, SmallTablesUseFewerFragmentsAndOtherHostsComeFirst) {
   Random random(3);
-  PlacementOptions options{10, 2, 1, 1000};
+  PlacementOptions options{10, false, 2, 1, 1000};
   EXPECT_EQ(PlaceTable(Stocs({0, 0, 0, 0}), 2500, options, &random).fragments.size(), 2u);
   EXPECT_EQ(PlaceTable(Stocs({0, 0, 0, 0}), 1, options, &random).fragments.size(), 1u);
   EXPECT_TRUE(PlaceTable({}, 1, options, &random).fragments.empty());
   std::vector<StocChoice> two_hosts = Stocs({0, 0, 0, 0});
   two_hosts[3].host = "other";
-  options = {1, 2, 2, 1000};
+  options = {1, false, 2, 2, 1000};
   for (int i = 0; i < 50; ++i) {
     const auto copies = PlaceTable(two_hosts, 5000, options, &random).fragments[0];
     EXPECT_TRUE((copies[0] == StocId(4)) != (copies[1] == StocId(4))) << "one copy on each host";
@@ -151,7 +185,7 @@ TEST(PlacementTest, FirstCopiesLieOnTheHostThatIsNamedAsLongAsItTakesTables) {
   Random random(5);
   std::vector<StocChoice> stocs = Stocs({9, 9, 0, 0, 0}, /*one_host=*/false);
   stocs[1].host = stocs[0].host = "near";
-  PlacementOptions options{3, 2, 2, 1000, "near"};
+  PlacementOptions options{3, false, 2, 2, 1000, "near"};
   for (int i = 0; i < 50; ++i) {
     const Placement placed = PlaceTable(stocs, 9000, options, &random);
     EXPECT_EQ(placed.fragments.size(), 2u) << "one on each StoC of the host";
@@ -175,7 +209,7 @@ TEST(PlacementTest, AnIllDiskIsTakenOnlyWhereOthersAreTooFew) {
   stocs[2].disk = DiskState::kSlow;
   stocs[3].disk = DiskState::kFailing;
   stocs[4].disk = DiskState::kFull;
-  const PlacementOptions options{10, 2, 2, 1000};
+  const PlacementOptions options{10, false, 2, 2, 1000};
   std::set<StocId> taken;
   for (int i = 0; i < 50; ++i) {
     const Placement placed = PlaceTable(stocs, 9000, options, &random);
@@ -186,15 +220,15 @@ TEST(PlacementTest, AnIllDiskIsTakenOnlyWhereOthersAreTooFew) {
   EXPECT_EQ(taken, (std::set{StocId(1), StocId(2)}));
   // The next worse ones, and no worse than needed.
   for (int i = 0; i < 50; ++i) {
-    std::vector<StocId> picked = PickStocs(stocs, 4, 2, &random);
+    std::vector<StocId> picked = PickStocs(stocs, 4, 1, 2, &random);
     std::sort(picked.begin(), picked.end());
     EXPECT_EQ(picked, (std::vector{StocId(1), StocId(2), StocId(3), StocId(5)}));
   }
-  EXPECT_EQ(PickStocs(stocs, 9, 2, &random).size(), 5u);
+  EXPECT_EQ(PickStocs(stocs, 9, 1, 2, &random).size(), 5u);
   // Several are as bad: the best of all is among those that are picked.
   for (StocChoice& s : stocs) s.disk = s.id == StocId(3) ? DiskState::kOk : DiskState::kSlow;
   for (int i = 0; i < 50; ++i) {
-    const std::vector<StocId> picked = PickStocs(stocs, 2, 1, &random);
+    const std::vector<StocId> picked = PickStocs(stocs, 2, 1, 1, &random);
     EXPECT_TRUE(std::find(picked.begin(), picked.end(), StocId(3)) != picked.end());
   }
 }

@@ -196,6 +196,7 @@ class LocalRange : RangeHost {
   void set_before_table(std::function<void()> fn) { before_table_ = std::move(fn); }
 
  private:
+  size_t Disks() const override { return 4; }
   StatusOr<Placement> Place(uint64_t /*table_bytes*/) override {
     if (before_table_) before_table_();
     return Placement{};

@@ -500,31 +500,44 @@ TEST_P(StocTest, AFenceWaitsForWorkInsideAndNotForOtherRanges) {
   });
 }
 
-TEST_P(StocTest, QueueDepthRidesOnEveryReply) {
+TEST_P(StocTest, QueueDepthRidesOnEveryReplyAndWhatIsOnItsWayIsKnownWithoutOne) {
   Run([&](FabricWorld* world) {
     TestStocOptions options;
     options.server.storage_threads = 1;
     Rig rig(world, options);
     EXPECT_TRUE(PingOf(rig.client->stocs.get(), rig.id(), Soon()).ok());
-    EXPECT_EQ(rig->queue_depth(rig.id()), 0u);
+    EXPECT_EQ(rig->LoadOf(rig.id()).queue_depth, 0u);
     rig.disk.Add({.op = DiskOp::kSync,
                   .action = FaultAction::kDelay,
                   .delay_ns = 50 * kMillisecond * world->patience()});
     std::vector<std::unique_ptr<Thread>> writers;
     for (uint64_t i = 0; i < 4; ++i) {
       writers.push_back(std::make_unique<Thread>("writer", [&, i] {
-        EXPECT_TRUE(rig->WriteFile(rig.id(), FileId(i), kCreator, "x", Soon()).ok());
+        EXPECT_TRUE(rig->WriteFile(rig.id(), FileId(i), kCreator, "bytes", Soon()).ok());
       }));
     }
     uint64_t deepest = 0;
     for (const Nanos until = Soon(); deepest < 4 && Now() < until; SleepFor(kMillisecond)) {
       EXPECT_TRUE(PingOf(rig.client->stocs.get(), rig.id(), Soon()).ok());
-      deepest = std::max<uint64_t>(deepest, rig->queue_depth(rig.id()));
+      const StocLoad load = rig->LoadOf(rig.id());
+      deepest = std::max<uint64_t>(deepest, load.queue_depth);
+      EXPECT_EQ(load.others_queued, 0u) << "all are this client's";
+      EXPECT_TRUE(load.queue_depth < 4 || load.bytes_in_flight == 4 * std::string_view("bytes").size());
     }
     EXPECT_EQ(deepest, 4u);
     writers.clear();
+    EXPECT_EQ(rig->LoadOf(rig.id()).bytes_in_flight, 0u);
     EXPECT_TRUE(PingOf(rig.client->stocs.get(), rig.id(), Soon()).ok());
-    EXPECT_EQ(rig->queue_depth(rig.id()), 0u);
+    EXPECT_EQ(rig->LoadOf(rig.id()).queue_depth, 0u);
+    // A write that is not answered in time is on its way no longer, and the request counts as somebody else's.
+    rig.disk.Clear();
+    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .count = 1, .delay_ns = kSecond});
+    EXPECT_FALSE(
+        rig->WriteFile(rig.id(), FileId(9), kCreator, "late", Now() + 100 * kMillisecond * world->patience())
+            .ok());
+    EXPECT_EQ(rig->LoadOf(rig.id()).bytes_in_flight, 0u);
+    EXPECT_TRUE(PingOf(rig.client->stocs.get(), rig.id(), Soon()).ok());
+    EXPECT_EQ(rig->LoadOf(rig.id()).others_queued, 1u);
   });
 }
 
