@@ -49,6 +49,8 @@ ProcessClusterOptions FaultRounds::ClusterOptions() {
   options.ranges = kRanges;
   options.stoc_flags = {"--open_files=16"};  // descriptors that are kept are not ones that leaked
   options.ltc_flags = {"--table_replicas=2", "--memtable_mb=1", "--table_mb=1", "--level1_mb=4"};
+  // Ranges go from an LTC that has Level0 in columns to others, and back.
+  options.node_flags["ltc-1"] = {"--dranges=16", "--least_table_kb=64"};
   return options;
 }
 
