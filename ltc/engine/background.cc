@@ -1,6 +1,7 @@
 #include "ltc/engine/background.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "common/base/log.h"
 
@@ -32,20 +33,32 @@ void BackgroundWork::Turns::AddLater(RangeId range) {
   ready_.Signal();
 }
 
-bool BackgroundWork::Turns::Take(RangeId* range) {
+bool BackgroundWork::Turns::Take(RangeId* range, const CompactionLimit* limit) {
   MutexLock lock(&mu_);
   for (;;) {
     if (stopped_) return false;
     for (; !later_.empty() && later_.front().first <= Now(); later_.pop_front()) {
       if (queued_.insert(later_.front().second).second) queue_.push_back(later_.front().second);
     }
-    if (!queue_.empty()) break;
+    if (!queue_.empty() && (limit == nullptr || working_ < limit->value())) break;
     ready_.WaitUntil(&mu_, later_.empty() ? kNever : later_.front().first);
   }
   *range = queue_.front();
   queue_.pop_front();
   queued_.erase(*range);
+  ++working_;
   return true;
+}
+
+void BackgroundWork::Turns::Done() {
+  MutexLock lock(&mu_);
+  --working_;
+  ready_.Signal();
+}
+
+void BackgroundWork::Turns::LookAgain() {
+  MutexLock lock(&mu_);
+  ready_.SignalAll();
 }
 
 void BackgroundWork::Turns::Stop() {
@@ -54,7 +67,10 @@ void BackgroundWork::Turns::Stop() {
   ready_.SignalAll();
 }
 
-BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find) : find_(std::move(find)) {
+BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find)
+    : find_(std::move(find)),
+      compaction_limit_(options.compaction_threads, options.most_compaction_threads,
+                        std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {
   const auto start = [this](const char* role, int count, const std::function<void()>& body) {
     for (int i = 0; i < count; ++i)
       threads_.push_back(std::make_unique<Thread>(StrCat("ltc.", role, ".", i), body));
@@ -69,11 +85,13 @@ BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find) : fi
           flush_.AddLater(id);
         }
       }
+      flush_.Done();
     }
   });
-  start("compaction", options.compaction_threads, [this] {
+  start("compaction", std::max(options.compaction_threads, options.most_compaction_threads), [this] {
     RangeId id;
-    while (compaction_.Take(&id)) {
+    while (compaction_.Take(&id, &compaction_limit_)) {
+      const Nanos begin = Now(), busy = ThreadBusy();
       if (const auto range = find_(id)) {
         if (range->CompactOne()) {
           compaction_.Add(id);
@@ -81,15 +99,19 @@ BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find) : fi
           compaction_.AddLater(id);
         }
       }
+      compaction_limit_.OnWork(Now() - begin, ThreadBusy() - busy);
+      compaction_.Done();
     }
   });
   start("rebuild", options.rebuild_threads, [this] {
     RangeId id;
     while (rebuild_.Take(&id)) {
       const auto range = find_(id);
-      if (range == nullptr || !range->rebuilder().NeedsRebuild()) continue;
-      rebuild_.Add(id);  // for the other threads: several tables at once
-      range->rebuilder().RebuildOne();
+      if (range != nullptr && range->rebuilder().NeedsRebuild()) {
+        rebuild_.Add(id);  // for the other threads: several tables at once
+        range->rebuilder().RebuildOne();
+      }
+      rebuild_.Done();
     }
   });
   start("reader", options.reader_threads, [this] { RunQueue(&reader_queue_); });
@@ -114,6 +136,10 @@ void BackgroundWork::Stop() {
 void BackgroundWork::Due(RangeId range) {
   flush_.Add(range);
   compaction_.Add(range);
+}
+
+void BackgroundWork::SetDisks(size_t disks) {
+  if (compaction_limit_.SetDisks(disks)) compaction_.LookAgain();
 }
 
 void BackgroundWork::FlushFirst(RangeId range) { flush_.Add(range, /*first=*/true); }

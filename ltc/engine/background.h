@@ -24,6 +24,7 @@
 #include "common/base/mutex.h"
 #include "common/base/queue.h"
 #include "common/base/thread.h"
+#include "ltc/engine/compaction_limit.h"
 #include "ltc/engine/range.h"
 
 namespace nova {
@@ -32,6 +33,8 @@ namespace nova {
 struct BackgroundOptions {
   int flush_threads = 2;
   int compaction_threads = 2;
+  // As many at most where there are several disks (CompactionLimit); fewer than compaction_threads: as those.
+  int most_compaction_threads = 0;
   int rebuild_threads = 4;  // make copies that tables lack (rebuild, S5): each waits for two StoCs
   int reader_threads = 2;   // load the metadata of tables that requests found unloaded
   // Each kind of these has its own threads, for a StoC that hangs must not hold up the others.
@@ -54,6 +57,8 @@ class BackgroundWork {
   void Due(RangeId range);
   // Tables of the range lack copies (Rebuilder::NeedsRebuild).
   void RebuildDue(RangeId range) { rebuild_.Add(range); }
+  // The tables of all ranges lie on so many disks.
+  void SetDisks(size_t disks);
   // Its flush goes before those of other ranges.
   void FlushFirst(RangeId range);
   // Runs a closure on a thread of that kind. False: it is dropped, for 65,536 of the kind wait, or after
@@ -73,8 +78,13 @@ class BackgroundWork {
     void Add(RangeId range, bool first = false);  // `first`: in front of all others
     // Adds the range in 0.1 s, unless it is queued for later already.
     void AddLater(RangeId range);
-    // The next range; waits; false: stopped.
-    bool Take(RangeId* range);
+    // The next range, once fewer threads than `limit` says (null: any number) work on what they took; waits;
+    // false: stopped.
+    bool Take(RangeId* range, const CompactionLimit* limit = nullptr);
+    // The thread works no longer on what it took.
+    void Done();
+    // The limit may be another.
+    void LookAgain();
     void Stop();  // ends all Takes
 
    private:
@@ -84,6 +94,7 @@ class BackgroundWork {
     std::set<RangeId> queued_ ABSL_GUARDED_BY(mu_);  // the ranges in queue_
     // Ranges, and when they join queue_; in order of time.
     std::deque<std::pair<Nanos, RangeId>> later_ ABSL_GUARDED_BY(mu_);
+    int working_ ABSL_GUARDED_BY(mu_) = 0;  // threads between Take and Done
     bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   };
   static constexpr size_t kQueue = 1 << 16;  // closures of one kind that may wait
@@ -93,6 +104,7 @@ class BackgroundWork {
   bool Push(BoundedQueue<std::function<void()>>* queue, std::function<void()> fn);
 
   const Find find_;
+  CompactionLimit compaction_limit_;
   Turns flush_;       // ranges with flushes due
   Turns compaction_;  // ranges with compactions due
   Turns rebuild_;     // ranges with rebuilds due

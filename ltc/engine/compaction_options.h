@@ -22,7 +22,8 @@ struct CompactionOptions {
   uint64_t level1_bytes = 64 << 20;     // target of Level1
   int level_multiplier = 10;            // of the targets of deeper levels
   uint64_t table_size_bytes = 4 << 20;  // tau: of the tables that are written
-  int max_parts = 4;                    // of one job; compaction threads run them side by side
+  // Of one plan, or two for each disk, if those are more; compaction threads run them side by side.
+  int max_parts = 4;
   // theta: Dranges that Level0 is cut into at most (drange_map.h). 1: it is not cut. It may be another each
   // time the range is opened.
   int dranges = 1;

@@ -286,7 +286,8 @@ Status Compactor::PlanParts(uint64_t job_id, const DropRules& rules, RunningComp
   std::sort(samples.begin(), samples.end());
   const auto parts = static_cast<size_t>(
       std::clamp<uint64_t>(bytes / context_->options.compaction.table_size_bytes, 1,
-                           static_cast<uint64_t>(context_->options.compaction.max_parts)));
+                           std::max(static_cast<size_t>(context_->options.compaction.max_parts),
+                                    2 * context_->services->host->Disks())));
   std::vector<std::string> cuts;
   uint64_t before = 0;
   for (const auto& [key, size] : samples) {

@@ -241,6 +241,8 @@ void LtcNode::OnStocs(const StocList& stocs) {
   const std::vector<NodeInfo> before = stocs_->live();
   stocs_->UpdateStocs(stocs.live);
   membership_.SetStocs(stocs);
+  background_->SetDisks(static_cast<size_t>(
+      std::count_if(stocs.live.begin(), stocs.live.end(), [](const NodeInfo& n) { return !n.IsLeft(); })));
   const bool returned = std::any_of(stocs.live.begin(), stocs.live.end(), [&](const NodeInfo& n) {
     return std::none_of(before.begin(), before.end(), [&n](const NodeInfo& b) {
       return b.stoc_id == n.stoc_id && b.incarnation == n.incarnation;

@@ -77,7 +77,9 @@ DEFINE_int32(
     "seconds from one look at what StoCs have of a range, too much, missing or damaged, to the next");
 DEFINE_int32(xchg_threads, 1, "exchange threads: they serve requests");
 DEFINE_int32(flush_threads, 2, "threads that write memtables to StoCs");
-DEFINE_int32(compaction_threads, 2, "threads that merge tables");
+DEFINE_int32(compaction_threads, 0,
+             "threads that merge tables; 0: at least 2, and as long as they mostly wait for disks two for "
+             "each StoC, 32 at most");
 
 namespace nova {
 namespace {
@@ -139,7 +141,7 @@ LtcOptions OptionsFromFlags() {
   CheckFlagRange("audit_period", FLAGS_audit_period, 1, 86'400);
   CheckFlagRange("xchg_threads", FLAGS_xchg_threads, 1, 64);
   CheckFlagRange("flush_threads", FLAGS_flush_threads, 1, 256);
-  CheckFlagRange("compaction_threads", FLAGS_compaction_threads, 1, 256);
+  CheckFlagRange("compaction_threads", FLAGS_compaction_threads, 0, 256);
 
   LtcOptions o;
   DeriveMemory(&o);
@@ -155,7 +157,11 @@ LtcOptions OptionsFromFlags() {
   o.max_snapshot_lease_ms = FLAGS_max_snapshot_lease_ms;
   o.orphan_period_ns = FLAGS_audit_period * kSecond;
   o.background.flush_threads = FLAGS_flush_threads;
-  o.background.compaction_threads = FLAGS_compaction_threads;
+  if (FLAGS_compaction_threads > 0) {
+    o.background.compaction_threads = FLAGS_compaction_threads;
+  } else {
+    o.background.most_compaction_threads = 32;
+  }
   HostedRangeOptions& h = o.hosted;
   h.log_mode = kLogModes.at(FLAGS_log_mode);
   h.log_replicas = FLAGS_log_replicas;

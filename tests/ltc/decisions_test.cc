@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "ltc/engine/compaction_limit.h"
 #include "ltc/engine/compaction_picker.h"
 #include "ltc/engine/disk_turns.h"
 #include "ltc/engine/write_controller.h"
@@ -292,6 +293,24 @@ TEST(PlacementTest, S5WhatALostStocHadGoesToAllTheOthersAlike) {
   }
   EXPECT_FALSE(got.contains(StocId(2))) << "it has the other copy";
   for (const auto& [stoc, n] : got) EXPECT_NEAR(n, 1000, 120) << stoc.value();
+}
+
+TEST(CompactionLimitTest, TwoForEachDiskAsLongAsHalfOfTheProcessorsIsLeft) {
+  CompactionLimit limit(2, 32, /*processors=*/4);
+  EXPECT_EQ(limit.value(), 2) << "nothing is known";
+  EXPECT_TRUE(limit.SetDisks(10));
+  EXPECT_FALSE(limit.SetDisks(10));
+  EXPECT_EQ(limit.value(), 2) << "as if none ever waited";
+  for (int i = 0; i < 100; ++i) limit.OnWork(kSecond, kSecond / 8);
+  EXPECT_EQ(limit.value(), 16) << "an eighth each, two processors in all";
+  for (int i = 0; i < 100; ++i) limit.OnWork(kSecond, kSecond / 100);
+  EXPECT_EQ(limit.value(), 20);
+  EXPECT_TRUE(limit.SetDisks(100));
+  EXPECT_EQ(limit.value(), 32);
+  for (int i = 0; i < 100; ++i) limit.OnWork(kSecond, 0);
+  EXPECT_TRUE(limit.SetDisks(0));
+  EXPECT_EQ(limit.value(), 2) << "no StoC is there";
+  EXPECT_EQ(CompactionLimit(3, 0, 64).value(), 3) << "a number that was asked for";
 }
 
 TEST(DiskTurnsTest, NobodyPausesForReadsThatAreQuickOrLongAgo) {

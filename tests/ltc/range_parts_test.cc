@@ -5,6 +5,7 @@
 
 #include "common/base/coding.h"
 #include "common/base/failpoint.h"
+#include "ltc/engine/background.h"
 #include "ltc/engine/range.h"
 
 namespace nova {
@@ -600,6 +601,35 @@ TEST(ReaderTest, R5NoReadIsAnsweredOnceTheRangeIsSilent) {
   EXPECT_EQ(parts.Put("a", "2"), Outcome::kNotOwner);
   parts.context.state.Set(ServingState::kSilent);
   EXPECT_EQ(parts.Get("a"), OutcomeName(Outcome::kNotOwner));
+}
+
+// Threads count as at work while they look for the range; what takes 20 ms then is no work for a processor.
+TEST(BackgroundWorkTest, AsManyCompactionsWorkAsDisksAllow) {
+  Mutex mu;
+  int working = 0, most = 0, ended = 0;
+  BackgroundWork work({.flush_threads = 0, .compaction_threads = 2, .most_compaction_threads = 8},
+                      [&](RangeId) -> std::shared_ptr<Range> {
+                        {
+                          MutexLock lock(&mu);
+                          most = std::max(most, ++working);
+                        }
+                        SleepFor(20 * kMillisecond);
+                        MutexLock lock(&mu);
+                        --working;
+                        ++ended;
+                        return nullptr;
+                      });
+  const auto keep_busy_until = [&](int at_once, int ends) {
+    const Nanos until = Now() + 20 * kSecond;
+    for (;; SleepFor(5 * kMillisecond)) {
+      for (uint32_t id = 1; id <= 20; ++id) work.Due(RangeId(id));
+      MutexLock lock(&mu);
+      if ((most >= at_once && ended >= ends) || Now() >= until) return most;
+    }
+  };
+  EXPECT_EQ(keep_busy_until(2, 100), 2) << "one disk";
+  work.SetDisks(4);
+  EXPECT_EQ(keep_busy_until(8, 200), 8);
 }
 
 }  // namespace
