@@ -262,9 +262,8 @@ def ltc_words(s):
             f"--level1_mb={s['level1_mb']}", f"--level0_runs={min(16, max(1, level0_runs))}",
             # memtables are bounded by their number, and no range is slowed down for the process' sake
             f"--memtable_limit_mb={2 * memory + 64}", f"--block_cache_mb={s['cache_mb']}",
-            # about one for each disk, over all LTCs: more would only be longer queues
-            f"--flush_threads={max(2, s['stocs'] // (2 * s['ltcs']))}",
-            f"--compaction_threads={max(2, s['stocs'] // s['ltcs'])}",
+            # an LTC alone decides; two for each disk over all LTCs, which do not know of each other
+            f"--compaction_threads={0 if s['ltcs'] == 1 else max(2, 2 * s['stocs'] // s['ltcs'])}",
             *flag_words(s["ltc_flags"])]
 
 

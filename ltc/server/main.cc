@@ -79,7 +79,7 @@ DEFINE_int32(xchg_threads, 1, "exchange threads: they serve requests");
 DEFINE_int32(flush_threads, 2, "threads that write memtables to StoCs");
 DEFINE_int32(compaction_threads, 0,
              "threads that merge tables; 0: at least 2, and as long as they mostly wait for disks two for "
-             "each StoC, 32 at most");
+             "each StoC, 16 at most");
 
 namespace nova {
 namespace {
@@ -160,7 +160,7 @@ LtcOptions OptionsFromFlags() {
   if (FLAGS_compaction_threads > 0) {
     o.background.compaction_threads = FLAGS_compaction_threads;
   } else {
-    o.background.most_compaction_threads = 32;
+    o.background.most_compaction_threads = 16;
   }
   HostedRangeOptions& h = o.hosted;
   h.log_mode = kLogModes.at(FLAGS_log_mode);
