@@ -138,7 +138,7 @@ TEST(LtcProtocolTest, EveryTruncationIsRefused) {
   ExpectTruncationsRefused(Body(checkpoint), 17,
                            [&](std::string_view in) { return ParseBody(in, &checkpoint); });
   EXPECT_FALSE(ParseBody(Body(CheckpointRequest{kRange, kEpoch, CheckpointVerb::kList, "x"}), &checkpoint));
-  EXPECT_FALSE(ParseBody(StrCat(std::string(16, 'r'), "\x05"), &checkpoint));
+  EXPECT_FALSE(ParseBody(std::string(16, 'r').append("\x05"), &checkpoint));
   CheckpointReply list{{{"ab", 1, 2, 3, 4}}};
   const std::string one = Body(list);
   EXPECT_TRUE(ParseBody("", &list)) << "no checkpoints";
