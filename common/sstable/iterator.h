@@ -12,6 +12,10 @@
 //     use it->key(), it->value();
 //   }
 //
+// An iterator over several tables need not open the next one before it is wanted. It says kAhead then: its
+// next entry is not read yet, and lies at or behind key(). A merge has it read, by Resume, when all other
+// entries before that key are passed, so it never says kAhead itself.
+//
 // Backwards, "first" and "next" mean the other way: SeekToFirst goes to the last entry, Seek to the last one
 // before the key. Of a key the oldest version comes first then.
 //
@@ -46,7 +50,7 @@ struct BlockRequest {
 
 class Iterator {
  public:
-  enum class State { kValid, kEnd, kNeedBlocks, kError };
+  enum class State { kValid, kAhead, kEnd, kNeedBlocks, kError };
   virtual ~Iterator() = default;
 
   virtual void SeekToFirst() = 0;
@@ -56,11 +60,11 @@ class Iterator {
   // seeks several iterators: their misses come at the same time then, and not one after another.
   virtual void PrepareSeek(std::string_view /*internal_key*/) {}
   virtual void Next() = 0;  // REQUIRES: kValid
-  // Completes the move. REQUIRES: kNeedBlocks, and each needed block was supplied.
+  // Completes the move. REQUIRES: kAhead; or kNeedBlocks, and each needed block was supplied.
   virtual void Resume() = 0;
   virtual State state() const = 0;
   virtual void AppendNeeded(std::vector<BlockRequest>* out) = 0;  // REQUIRES: kNeedBlocks
-  virtual std::string_view key() const = 0;                       // REQUIRES: kValid
+  virtual std::string_view key() const = 0;                       // REQUIRES: kValid, kAhead
   virtual std::string_view value() const = 0;                     // REQUIRES: kValid
   // What keeps the bytes of value() where they are for as long as it is held; null: nothing does, they are
   // valid until the next move. REQUIRES: kValid.

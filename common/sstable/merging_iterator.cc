@@ -32,6 +32,7 @@ class MergingIterator : public Iterator {
   struct Player {
     std::unique_ptr<Iterator> child;
     std::string_view key;  // the child's; null data: it has none left
+    bool ahead = false;    // the child is kAhead: its next entry lies at or behind `key`
   };
   struct Node {
     size_t loser = 0;
@@ -40,6 +41,7 @@ class MergingIterator : public Iterator {
 
   void Start();
   void FinishMove();
+  bool Arrive();
   bool TakeKey(size_t i);
   size_t Play(size_t node, size_t a, size_t b);
   size_t Build(size_t node);
@@ -95,7 +97,7 @@ void MergingIterator::Start() {
   positioning_ = false;
   if (players_.empty()) return;
   winner_ = Build(1);
-  if (players_[winner_].key.data() != nullptr) state_ = State::kValid;
+  if (!Arrive()) FinishMove();
 }
 
 void MergingIterator::Next() {
@@ -117,17 +119,28 @@ void MergingIterator::FinishMove() {
     }
     if (!TakeKey(winner_)) return;
     Replay();
-    if (key().data() == nullptr) {
-      state_ = State::kEnd;
-      return;
-    }
-    if (!skipping_ || key() != skipped_key_) {
-      skipping_ = false;
-      state_ = State::kValid;
-      return;
-    }
-    players_[winner_].child->Next();
+    if (Arrive()) return;
   }
+}
+
+// The winner is the next entry, or no entry is left. False: it is neither, and was moved on.
+bool MergingIterator::Arrive() {
+  Player& winner = players_[winner_];
+  if (winner.key.data() == nullptr) {
+    state_ = State::kEnd;
+    return true;
+  }
+  if (winner.ahead) {
+    winner.child->Resume();
+    return false;
+  }
+  if (skipping_ && winner.key == skipped_key_) {
+    winner.child->Next();
+    return false;
+  }
+  skipping_ = false;
+  state_ = State::kValid;
+  return true;
 }
 
 void MergingIterator::Resume() {
@@ -152,8 +165,11 @@ void MergingIterator::AppendNeeded(std::vector<BlockRequest>* out) {
 // False, with the error taken over, if the child has failed.
 bool MergingIterator::TakeKey(size_t i) {
   Player& p = players_[i];
-  switch (p.child->state()) {
+  const State state = p.child->state();
+  p.ahead = state == State::kAhead;
+  switch (state) {
     case State::kValid:
+    case State::kAhead:
       p.key = p.child->key();
       return true;
     case State::kError:

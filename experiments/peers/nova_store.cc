@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "common/base/status.h"
 #include "experiments/peers/store.h"
 #include "ltc/embedded/db.h"
@@ -44,11 +46,14 @@ class NovaStore : public Store {
   }
   std::string Statistics() override {
     const RangeStats s = db_->stats();
+    const auto scans = static_cast<double>(std::max<uint64_t>(s.scans, 1));
     return StrCat("rounds ", s.rounds, ", merges ", s.merges, ", level0 runs ", s.level0_runs, ", Dranges ",
                   s.dranges, " (imbalance ", s.drange_imbalance, ", major ", s.reorganisations, ", waits ",
-                  s.level0_waits, "), tables ", s.tables, ", table MB ", s.bytes >> 20, ", memtable MB ",
-                  s.memtable_bytes >> 20, ", stalled s ", static_cast<double>(s.stalled_ns) * 1e-9,
-                  ", paused s ", static_cast<double>(s.paused_ns) * 1e-9);
+                  s.level0_waits, "), a scan opens ", static_cast<double>(s.scan_memtables) / scans,
+                  " memtables and ", static_cast<double>(s.scan_tables) / scans, " tables, tables ", s.tables,
+                  ", table MB ", s.bytes >> 20, ", memtable MB ", s.memtable_bytes >> 20, ", stalled s ",
+                  static_cast<double>(s.stalled_ns) * 1e-9, ", paused s ",
+                  static_cast<double>(s.paused_ns) * 1e-9);
   }
 
  private:

@@ -1,10 +1,10 @@
 // Level0Toll: what reads have paid because Level0 is of many runs, so that it is merged down once they have
 // paid as much as the merge costs, though it is not yet due by its number of runs.
 //
-// A get looks into a filter of each run, a scan opens each. Where nobody reads, runs are merged when there
-// are many, for then the least is written; where many scan, a merge that is put off costs more than it
-// saves. To merge when what was paid equals the price is never twice as dear as the best that could have
-// been done with knowledge of the reads to come (ski rental).
+// A get looks into a filter of each run that has a table at its key, a scan opens that table. Where nobody
+// reads, runs are merged when there are many, for then the least is written; where many scan, a merge that is
+// put off costs more than it saves. To merge when what was paid equals the price is never twice as dear as
+// the best that could have been done with knowledge of the reads to come (ski rental).
 //
 //   paid     time that reads have spent on runs of Level0 since it was merged last; of all request threads
 //   price    time to merge the bytes of the job: measured, of the jobs so far
@@ -31,11 +31,11 @@ class Level0Toll {
   explicit Level0Toll(const RangeContext* context)
       : context_(context), lanes_(context->services->executors.size()) {}
 
-  // A get has looked for its key in so many runs of Level0 in vain.
-  void OnGet(const Executor* on, int runs) {
-    if (runs > 0) Pay(on, runs * kOfGet);
+  // A get has looked for its key in so many tables of Level0 in vain.
+  void OnGet(const Executor* on, int tables) {
+    if (tables > 0) Pay(on, tables * kOfGet);
   }
-  // A scan begins, and opens so many.
+  // A page of a scan has opened so many runs of Level0, for the first time in the scan.
   void OnScan(const Executor* on, int runs) {
     if (runs > 1) Pay(on, runs * kOfScan);
   }

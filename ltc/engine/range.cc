@@ -95,6 +95,9 @@ RangeStats Range::stats() const {
   RangeStats s;
   s.writes = writes_.writes();
   s.reads = reader_.reads() + scanner_.scans();
+  s.scans = scanner_.scans();
+  s.scan_memtables = scanner_.memtables();
+  s.scan_tables = scanner_.tables();
   s.bytes = view->version->TotalBytes();
   s.level0_runs = view->version->Level0Runs();
   s.dranges = static_cast<int>(view->version->columns().size());

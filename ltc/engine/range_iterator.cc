@@ -9,15 +9,28 @@
 namespace nova {
 
 // The tables of one run, one after another. Waits (kNeedBlocks) for the reader of a table that is not loaded.
+//
+// Lazy, a table is opened when the merge comes to its first key (kAhead): a scan of a few keys opens of each
+// run the table that has keys there, if one does, and lets go of it at its end.
 class RangeIterator::LevelIterator : public Iterator {
  public:
-  LevelIterator(const Run* run, BlockLookup lookup, Direction direction)
-      : run_(run), lookup_(std::move(lookup)), direction_(direction) {}
+  // `end`: a stored key, kept: tables at or behind it (backwards: before it) are as if they were not there;
+  // empty: no such key. `opened` counts what is opened.
+  LevelIterator(const Run* run, BlockLookup lookup, Direction direction, bool lazy, const std::string* end,
+                Opened* opened)
+      : run_(run),
+        lookup_(std::move(lookup)),
+        direction_(direction),
+        lazy_(lazy),
+        end_(end),
+        opened_(opened) {}
   void SeekToFirst() override {
+    is_new_ = true;
     passed_ = 0;
     prepared_ = false;
     seek_key_.clear();
-    OpenCurrent();
+    Reach({});
+    if (!ahead_) OpenCurrent();
   }
   void Seek(std::string_view internal_key) override {
     if (!std::exchange(prepared_, false)) GoTo(internal_key);
@@ -25,7 +38,7 @@ class RangeIterator::LevelIterator : public Iterator {
     if (table_) {
       table_->Seek(internal_key);
       SkipEnds();
-    } else if (passed_ < run_->tables.size()) {
+    } else if (!ahead_ && !done()) {
       seek_key_ = internal_key;  // for when its reader is loaded
     }
   }
@@ -39,20 +52,22 @@ class RangeIterator::LevelIterator : public Iterator {
     SkipEnds();
   }
   void Resume() override {
+    ahead_ = false;
     if (!table_) return OpenCurrent();
     table_->Resume();
     SkipEnds();
   }
   State state() const override {
-    if (passed_ >= run_->tables.size()) return State::kEnd;
-    return table_ ? table_->state() : State::kNeedBlocks;
+    if (table_) return table_->state();
+    if (done()) return State::kEnd;
+    return ahead_ ? State::kAhead : State::kNeedBlocks;
   }
   void AppendNeeded(std::vector<BlockRequest>* out) override {
     if (table_) table_->AppendNeeded(out);
   }
   // The table whose reader has to be loaded before Resume; null: none.
-  TableRef table_to_load() const { return passed_ < run_->tables.size() && !table_ ? current() : nullptr; }
-  std::string_view key() const override { return table_->key(); }
+  TableRef table_to_load() const { return state() == State::kNeedBlocks && !table_ ? current() : nullptr; }
+  std::string_view key() const override { return ahead_ ? FirstOf(*current()) : table_->key(); }
   std::string_view value() const override { return table_->value(); }
   const std::shared_ptr<const void>* value_keeper() const override {
     if (!table_->value_is_mapped()) return nullptr;
@@ -62,25 +77,57 @@ class RangeIterator::LevelIterator : public Iterator {
   Status status() const override { return table_ ? table_->status() : OkStatus(); }
   // Lets go of the blocks that it keeps; a Seek has to follow.
   void Rest() {
-    prepared_ = false;
-    table_ = nullptr;
-    if (iterator_ && !iterator_->value_is_mapped()) iterator_.reset();
+    prepared_ = ahead_ = false;
+    Close();
   }
 
  private:
+  bool forward() const { return direction_ == Direction::kForward; }
+  bool done() const { return passed_ >= run_->tables.size(); }
   const TableRef& current() const {
-    return run_->tables[direction_ == Direction::kForward ? passed_ : run_->tables.size() - 1 - passed_];
+    return run_->tables[forward() ? passed_ : run_->tables.size() - 1 - passed_];
   }
-  // Opens the table that may hold the key, or the first one behind it.
+  // The first internal key of a table in this direction.
+  std::string_view FirstOf(const TableHandle& table) const {
+    return forward() ? table.info().smallest : table.info().largest;
+  }
+  // The iterator's first entry in the table is the table's own.
+  bool HasFirstOf(const TableHandle& table) const {
+    return forward() ? StoredKeyOf(table.info().smallest) == table.keys().first
+                     : StoredKeyOf(table.info().largest) == table.keys().last && !table.keys().open_end;
+  }
+  // No entry of the table is wanted, nor of those that follow.
+  bool IsBehindEnd(const TableHandle& table) const {
+    if (end_->empty()) return false;
+    return forward() ? table.keys().first >= *end_ : table.keys().EndsBefore(*end_);
+  }
+  // A move to `internal_key` (empty: to the first entry) has come to the current table: it is ahead, or
+  // nothing is left, or it is to be opened.
+  void Reach(std::string_view internal_key) {
+    Close();
+    if (!done() && IsBehindEnd(*current())) passed_ = run_->tables.size();
+    ahead_ = lazy_ && !done() && HasFirstOf(*current()) && !IsPast(internal_key, FirstOf(*current()));
+  }
+  // The move to `internal_key` begins behind `first`.
+  bool IsPast(std::string_view internal_key, std::string_view first) const {
+    if (internal_key.empty()) return false;
+    const int c = CompareInternalKeys(internal_key, first);
+    return forward() ? c > 0 : c <= 0;
+  }
+  // Comes to the table that may hold the key, or to the first one behind it.
   void GoTo(std::string_view internal_key) {
+    is_new_ = true;
     const size_t n = run_->tables.size(), found = run_->FirstNotBefore(StoredKeyOf(internal_key));
-    passed_ = direction_ == Direction::kForward ? found : n - std::min(n, found + 1);
-    OpenReader();
+    passed_ = forward() ? found : n - std::min(n, found + 1);
+    const bool begins_behind =
+        !forward() && !done() && CompareInternalKeys(current()->info().smallest, internal_key) >= 0;
+    if (begins_behind) ++passed_;
+    Reach(internal_key);
+    if (!ahead_) OpenReader();
   }
   // Sets table_, unless there is none, or its reader is not loaded.
   void OpenReader() {
-    table_ = nullptr;
-    if (passed_ >= run_->tables.size()) return;
+    if (done()) return;
     // The view keeps the table, and that its reader.
     const TableReader* const mapped = current()->mapped_reader();
     auto reader = mapped != nullptr ? std::shared_ptr<const TableReader>(std::shared_ptr<void>(), mapped)
@@ -92,6 +139,8 @@ class RangeIterator::LevelIterator : public Iterator {
       iterator_.emplace(std::move(reader), lookup_, TableIterator::Check::kOnce, direction_);
     }
     table_ = &*iterator_;
+    ++opened_->tables;
+    if (std::exchange(is_new_, false) && run_->level == 0) ++opened_->level0_runs;
   }
   void OpenCurrent() {
     OpenReader();
@@ -103,20 +152,30 @@ class RangeIterator::LevelIterator : public Iterator {
     while (table_ != nullptr && table_->state() == State::kEnd) {
       ++passed_;
       seek_key_.clear();
-      OpenCurrent();
+      Reach({});
+      if (!ahead_) OpenCurrent();
     }
+  }
+  void Close() {
+    table_ = nullptr;
+    if (iterator_ && !iterator_->value_is_mapped()) iterator_.reset();
   }
 
   const Run* const run_;
   const BlockLookup lookup_;
   const Direction direction_;
+  const bool lazy_;
+  const std::string* const end_;
+  Opened* const opened_;
   size_t passed_ = 0;      // tables it is through with
-  bool prepared_ = false;  // by PrepareSeek: table_ is open
+  bool prepared_ = false;  // by PrepareSeek: table_ is open, or ahead_ says why not
+  bool is_new_ = true;     // no table was opened since the last seek
+  bool ahead_ = false;     // the current table is not open yet: the move ends at its first entry
   // Of a Seek that waits for a reader; empty: the move under way is to the first entry.
   std::string seek_key_;
   mutable std::shared_ptr<const void> keeper_;  // a table, once a value of it was to be kept
-  std::optional<TableIterator> iterator_;       // none: no table was opened yet
-  TableIterator* table_ = nullptr;  // iterator_; null: no table is left, or its reader is not loaded
+  std::optional<TableIterator> iterator_;       // none: no table was opened yet, or it was let go
+  TableIterator* table_ = nullptr;  // iterator_; null: no table is left, it is ahead, or it is not loaded
 };
 
 RangeIterator::RangeIterator(const RangeContext* context, const ReadPoints* points, TableAccess* tables,
@@ -146,8 +205,11 @@ RangeIterator::RangeIterator(const RangeContext* context, const ReadPoints* poin
                                                                  const BlockHandle& handle) {
     return cache->Lookup(table.info().uuid, handle.offset);
   };
-  for (const Run& run : at_.view->version->runs()) {
-    auto level = std::make_unique<LevelIterator>(&run, lookup, direction_);
+  const std::vector<Run>& runs = at_.view->version->runs();
+  const bool merges = memtables_.size() + runs.size() > 1;  // else nobody asks for what is ahead
+  const std::string* const end = direction_ == Direction::kForward ? &to_ : &from_;
+  for (const Run& run : runs) {
+    auto level = std::make_unique<LevelIterator>(&run, lookup, direction_, merges, end, &opened_);
     levels_.push_back(level.get());
     children.push_back(std::move(level));
   }
@@ -175,6 +237,7 @@ bool RangeIterator::Renew(ReadPoint* at, std::string_view from, std::string_view
 
 void RangeIterator::SeekToFirst() {
   has_last_key_ = kept_ = false;
+  opened_ = {static_cast<int>(memtables_.size()), 0, 0};
   const std::string& start = direction_ == Direction::kBackward ? to_ : from_;
   if (start.empty()) return merged_->SeekToFirst();
   seek_key_.clear();

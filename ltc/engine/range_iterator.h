@@ -2,8 +2,9 @@
 // reverse: of each key its newest version at or below the moment's number, unless that is deleted, has
 // expired or is hidden by a range deletion (range deletion, expiry, K7).
 //
-// It merges iterators over the rounds and the runs of one view, and as they do it never waits
-// (common/sstable/iterator.h):
+// It merges iterators over the rounds and the runs of one view. Of a run it opens the table that has keys
+// where it stands, and none while the run has no such table, so short scans open few. It never waits, as the
+// iterators it merges do not (common/sstable/iterator.h):
 //
 //   it.SeekToFirst();
 //   for (;; it.Next()) {
@@ -22,6 +23,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/sstable/iterator.h"
@@ -60,6 +62,13 @@ class RangeIterator {
   }
   const Status& status() const { return error_; }               // the error of kError
   uint64_t generation() const { return at_.view->generation; }  // of the view it keeps
+  // What it has opened since SeekToFirst, or since it was asked last.
+  struct Opened {
+    int memtables = 0;
+    int tables = 0;
+    int level0_runs = 0;  // runs of Level0 whose first table since SeekToFirst is among them
+  };
+  Opened TakeOpened() { return std::exchange(opened_, Opened()); }
 
   // Has all that is missing read, in parallel. True: it has arrived already, so Settle may be called. False:
   // `arrived` is called on `on`, once; it keeps the iterator. REQUIRES: kNeedBlocks.
@@ -92,6 +101,7 @@ class RangeIterator {
   std::vector<MomentIterator*> memtables_;  // owned by merged_
   size_t active_memtables_ = 0;             // the first ones of memtables_: the active round's
   std::vector<LevelIterator*> levels_;      // owned by merged_
+  Opened opened_;                           // see TakeOpened
   std::unique_ptr<Iterator> merged_;        // all versions of all rounds and runs, in internal key order
   std::string seek_key_;                    // where SeekToFirst seeks
   std::string last_key_;  // forward: of the last version at or below the number; backward: of the one kept

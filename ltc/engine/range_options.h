@@ -71,6 +71,10 @@ struct RangeSpec {
 struct RangeStats {
   uint64_t writes = 0;  // entries that were answered
   uint64_t reads = 0;   // keys that were asked for, and scans
+  uint64_t scans = 0;   // of them
+  // Iterators that scans have opened, over memtables and over tables; by `scans`: one scan.
+  uint64_t scan_memtables = 0;
+  uint64_t scan_tables = 0;
   uint64_t bytes = 0;   // of tables, parts that are used
   int level0_runs = 0;
   int dranges = 1;               // that Level0 is cut into now

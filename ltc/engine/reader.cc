@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "common/base/log.h"
@@ -19,14 +20,23 @@ std::string_view Why(const Status& s) { return {s.message().data(), s.message().
 struct Reader::TablePosition {
   static constexpr size_t kMostPrepared = 16;  // runs
 
-  size_t prepared = 0;                                      // the first so many runs
+  std::span<const uint32_t> runs;                           // RangeIndex::RunsAt the key
+  size_t prepared = 0;                                      // of runs, the first so many
   std::array<TableHandle*, kMostPrepared> prepared_tables;  // of them, what Run::Find finds
-  size_t run = 0;
-  TableHandle* table = nullptr;  // of that run
-  bool in_table = false;         // `handle` is of the block to be looked into
+  size_t next = 0;                                          // of runs
+  TableHandle* table = nullptr;                             // of that run
+  int in_vain = 0;                                          // tables of Level0 that do not have the key
+  bool in_table = false;                                    // `handle` is of the block to be looked into
   BlockHandle handle;
   BlockRef block;        // that block, once it is here
   bool fetched = false;  // `block` came from the store just now
+
+  const Run& RunIn(const std::vector<Run>& all) const { return all[runs[next]]; }
+  // Goes on to the next run, for this one does not have the key.
+  void Pass(const std::vector<Run>& all) {
+    in_vain += table != nullptr && RunIn(all).level == 0 ? 1 : 0;
+    ++next;
+  }
 };
 
 std::string Reader::DamagedBlock(const TablePosition& at) {
@@ -98,7 +108,7 @@ void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, Se
   Prepare(view, key, hash, &position);
   TableReader::Hit found;
   const TableAnswer tables = SearchTables(view, at, key, hash, &position, &found);
-  toll_->OnGet(on, std::min(static_cast<int>(position.run), view.version->Level0Runs()));
+  toll_->OnGet(on, position.in_vain);
   if (tables == TableAnswer::kFound)
     return Answer(view, key, at, {found.sequence, found.type, found.value}, &done);
   if (tables == TableAnswer::kAbsent) return done(Outcome::kNotFound, {});
@@ -118,9 +128,10 @@ void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, Se
 
 void Reader::Prepare(const RangeView& view, std::string_view key, uint64_t hash, TablePosition* position) {
   const std::vector<Run>& runs = view.version->runs();
-  position->prepared = std::min(runs.size(), TablePosition::kMostPrepared);
+  position->runs = view.version->index().RunsAt(key);
+  position->prepared = std::min(position->runs.size(), TablePosition::kMostPrepared);
   for (size_t i = 0; i < position->prepared; ++i) {
-    TableHandle* const table = position->prepared_tables[i] = runs[i].Find(key);
+    TableHandle* const table = position->prepared_tables[i] = runs[position->runs[i]].Find(key);
     const TableReader* const mapped = table == nullptr ? nullptr : table->mapped_reader();
     if (mapped != nullptr) mapped->PrefetchFilter(hash);
   }
@@ -157,9 +168,9 @@ void Reader::KeepFetched(const TableReader& table, SequenceNumber at, std::strin
 Reader::TableAnswer Reader::SearchTables(const RangeView& view, SequenceNumber at, std::string_view key,
                                          uint64_t hash, TablePosition* p, TableReader::Hit* hit) const {
   const std::vector<Run>& runs = view.version->runs();
-  for (; p->run < runs.size(); ++p->run) {
+  for (; p->next < p->runs.size(); p->Pass(runs)) {
     if (!p->in_table) {
-      p->table = p->run < p->prepared ? p->prepared_tables[p->run] : runs[p->run].Find(key);
+      p->table = p->next < p->prepared ? p->prepared_tables[p->next] : p->RunIn(runs).Find(key);
       if (p->table == nullptr) continue;
       if (const TableReader* mapped = p->table->mapped_reader()) {
         const auto found = mapped->Search(key, hash, at, hit);
@@ -210,7 +221,7 @@ void Reader::Fetch(TableAnswer missing, std::unique_ptr<GetState> get) {
   GetState* const state = get.get();
   TablePosition* const position = &state->position;
   if (missing == TableAnswer::kNeedsReader) {
-    const Run& run = state->view->version->runs()[position->run];
+    const Run& run = position->RunIn(state->view->version->runs());
     tables_->LoadReader(state->on, run.tables[run.FirstNotBefore(state->key)],
                         [this, get = std::move(get)](Status s) mutable {
                           if (!s.ok()) return get->done(context_->OutcomeOfRead(s), Why(s));

@@ -1,9 +1,9 @@
 // Reader: gets of a range, of one key or several, now or at a snapshot.
 //
-// A get looks into the active round, the sealed rounds from young to old, then the runs from young to old;
-// the first hit is the newest (recency order, K3). If everything it needs is in memory it ends within the
-// call. Otherwise it asks the table store for a block, without waiting, or has a thread that may wait load a
-// table's metadata; when that has come the get goes on on its own thread.
+// A get looks into the active round, the sealed rounds from young to old, then the runs that may hold its key
+// (range_index.h) from young to old; the first hit is the newest (recency order, K3). If everything it needs
+// is in memory it ends within the call. Otherwise it asks the table store for a block, without waiting, or
+// has a thread that may wait load a table's metadata; when that has come the get goes on on its own thread.
 //
 // Thread safety: each call, and its `done`, on the executor it names.
 // Ownership: a key is copied when the get has to wait. The value given to `done` is valid during that call.

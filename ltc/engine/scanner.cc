@@ -90,7 +90,6 @@ void Scanner::Start(const std::shared_ptr<ScanState>& scan) {
 }
 
 std::unique_ptr<RangeIterator> Scanner::Seek(Executor* on, const ScanOp& op, ReadPoint at) {
-  toll_->OnScan(on, at.view->version->Level0Runs());
   std::unique_ptr<RangeIterator> it = op.reverse ? nullptr : spares_[on->index()]->Take();
   if (it == nullptr || !it->Renew(&at, op.from, op.to)) {
     it = std::make_unique<RangeIterator>(context_, points_, tables_, std::move(at), op.from, op.to,
@@ -139,6 +138,10 @@ bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
 
 bool Scanner::EndPage(ScanState* scan, bool more) {
   scan->page.more = more;
+  const RangeIterator::Opened opened = scan->entries->TakeOpened();
+  memtables_.fetch_add(static_cast<uint64_t>(opened.memtables), std::memory_order_relaxed);
+  tables_opened_.fetch_add(static_cast<uint64_t>(opened.tables), std::memory_order_relaxed);
+  toll_->OnScan(scan->on, opened.level0_runs);
   if (scan->op.cursor != nullptr && !scan->at_end) {
     scan->op.cursor->Park(rounds_, std::move(scan->entries));
   } else {

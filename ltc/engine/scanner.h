@@ -34,6 +34,9 @@ class Scanner {
   // limit, at the operation's page_bytes or the range's scan_page_bytes, or at the end of the keys asked for.
   void Scan(Executor* on, ScanOp op, ScanDone done);
   uint64_t scans() const { return scans_.load(std::memory_order_relaxed); }  // scans begun; a metric
+  // Memtables and tables that scans have opened; metrics.
+  uint64_t memtables() const { return memtables_.load(std::memory_order_relaxed); }
+  uint64_t tables() const { return tables_opened_.load(std::memory_order_relaxed); }
 
  private:
   struct ScanState;  // a scan under way: its iterator and its page
@@ -60,6 +63,8 @@ class Scanner {
   RoundSet* const rounds_;
   TableAccess* const tables_;
   std::atomic<uint64_t> scans_{0};
+  std::atomic<uint64_t> memtables_{0};      // see memtables()
+  std::atomic<uint64_t> tables_opened_{0};  // see tables()
   // [i] keeps the iterator of executor i's last scan: the next one allocates little.
   std::vector<std::unique_ptr<ScanCursor>> spares_;
 };

@@ -8,53 +8,6 @@
 
 namespace nova {
 
-TableHandle::~TableHandle() {
-  if (dropped_.load() && garbage_) garbage_(info_);
-}
-
-std::shared_ptr<const TableReader> TableHandle::reader() const {
-  MutexLock lock(&mu_);
-  return reader_;
-}
-
-void TableHandle::SetSuccessor(std::shared_ptr<TableHandle> next) {
-  MutexLock lock(&mu_);
-  successor_ = std::move(next);
-}
-
-std::shared_ptr<TableHandle> TableHandle::successor() const {
-  MutexLock lock(&mu_);
-  return successor_;
-}
-
-void TableHandle::SetReader(std::shared_ptr<const TableReader> reader) {
-  MutexLock lock(&mu_);
-  if (reader_ != nullptr) return;
-  reader_ = std::move(reader);
-  if (reader_->mapped()) mapped_.store(reader_.get(), std::memory_order_release);
-}
-
-uint64_t Run::bytes() const {
-  uint64_t n = 0;
-  for (const TableRef& t : tables) n += UsedBytes(t->info());
-  return n;
-}
-
-size_t Run::FirstNotBefore(std::string_view stored_key) const {
-  auto [first, last] =
-      last_keys.size() == tables.size() ? last_keys.Find(stored_key) : std::pair(size_t{0}, tables.size());
-  return static_cast<size_t>(
-      std::partition_point(tables.begin() + static_cast<ptrdiff_t>(first),
-                           tables.begin() + static_cast<ptrdiff_t>(last),
-                           [&](const TableRef& t) { return t->keys().EndsBefore(stored_key); }) -
-      tables.begin());
-}
-
-TableHandle* Run::Find(std::string_view stored_key) const {
-  const size_t i = FirstNotBefore(stored_key);
-  return i < tables.size() && tables[i]->keys().first <= stored_key ? tables[i].get() : nullptr;
-}
-
 // --- VersionEdit: u8 format, then fields  u8 tag | value; tags are never reused, unknown ones are refused
 // (they would be data)
 
@@ -316,6 +269,14 @@ StatusOr<RangeTombstonesRef> ApplyTombstones(const RangeTombstonesRef& before, c
   return RangeTombstones::Of(std::move(all));
 }
 
+// The map of the edit, if that has a good one that is newer than the version's.
+DrangeMapRef LaterMap(const DrangeMapRef& before, const VersionEdit& edit) {
+  if (edit.dranges.empty()) return before;
+  DrangeMapRef map = DrangeMap::Decode(edit.dranges);
+  const bool takes_over = map != nullptr && (before == nullptr || map->generation() > before->generation());
+  return takes_over ? map : before;
+}
+
 }  // namespace
 
 DoneMemTables::DoneMemTables(const std::vector<VersionEdit>& edits) {
@@ -448,8 +409,6 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
   auto next = std::make_shared<Version>();
   next->runs_ = runs_;
   next->checkpoints_ = checkpoints_;
-  next->dranges_ = dranges_;
-  next->ApplyDranges(edit);
   NOVA_ASSIGN_OR_RETURN(next->tombstones_, ApplyTombstones(tombstones_, edit));
   for (const Uuid& uuid : edit.drops) {
     bool found = false;
@@ -479,7 +438,7 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
   NOVA_RETURN_IF_ERROR(SortRuns(&next->runs_));
   next->level0_runs_ = static_cast<int>(
       std::count_if(next->runs_.begin(), next->runs_.end(), [](const Run& r) { return r.level == 0; }));
-  next->CountColumns();
+  next->index_ = RangeIndex(next->runs_, LaterMap(dranges(), edit));
   for (const VersionEdit::Pin& pin : edit.pins) {
     auto made = std::make_shared<Checkpoint>(
         Checkpoint{pin.name, pin.sequence, pin.created_ms, {}, RangeTombstones::Of(pin.tombstones)});
@@ -504,37 +463,6 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
   std::sort(next->checkpoints_.begin(), next->checkpoints_.end(),
             [](const CheckpointRef& a, const CheckpointRef& b) { return a->name < b->name; });
   return std::shared_ptr<const Version>(std::move(next));
-}
-
-void Version::ApplyDranges(const VersionEdit& edit) {
-  if (edit.dranges.empty()) return;
-  DrangeMapRef map = DrangeMap::Decode(edit.dranges);
-  if (map == nullptr || (dranges_ != nullptr && map->generation() <= dranges_->generation())) return;
-  dranges_ = std::move(map);
-}
-
-void Version::CountColumns() {
-  if (dranges_ == nullptr) {
-    columns_ = {{level0_runs_, LevelBytes(0)}};
-    return;
-  }
-  columns_.assign(dranges_->size(), {});
-  for (const Run& run : runs_) {
-    if (run.level != 0) break;
-    size_t next = 0;  // the first Drange that this run does not count to yet
-    for (const TableRef& t : run.tables) {
-      const KeyInterval& keys = t->keys();
-      const size_t first = dranges_->Of(keys.first);
-      size_t last = dranges_->Of(keys.last);
-      if (last > first && keys.EndsBefore(dranges_->First(last))) --last;
-      for (size_t d = first; d <= last; ++d) {
-        columns_[d].bytes += UsedBytes(t->info()) / (last - first + 1);
-        if (d < next) continue;
-        ++columns_[d].runs;
-        next = d + 1;
-      }
-    }
-  }
 }
 
 Status Version::ApplyMove(const VersionEdit::Move& move, const GarbageSink& garbage) {
@@ -568,8 +496,7 @@ Status Version::ApplyMove(const VersionEdit::Move& move, const GarbageSink& garb
 
 std::shared_ptr<const Version> Version::WithoutDranges() const {
   auto next = std::make_shared<Version>(*this);
-  next->dranges_ = nullptr;
-  next->CountColumns();
+  next->index_ = RangeIndex(next->runs_, nullptr);
   return next;
 }
 
@@ -594,7 +521,7 @@ VersionEdit Version::Snapshot() const {
     edit.pins.push_back(std::move(pin));
   }
   if (tombstones_ != nullptr) edit.tombstones = tombstones_->all();
-  if (dranges_ != nullptr) edit.dranges = dranges_->Encode();
+  if (dranges() != nullptr) edit.dranges = dranges()->Encode();
   return edit;
 }
 

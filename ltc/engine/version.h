@@ -3,19 +3,15 @@
 // (docs/engine.md).
 //
 // A run of Level0 is one flushed round or several, ordered by the youngest one's number; each deeper level is
-// one run. Tables of a run do not overlap. A table may be shared with other ranges (shared table, M4); this
-// range then uses a part of its keys, and every question about keys here is about that part. A version also
-// has the range tombstones of flushed rounds (range deletion, K7), until no table holds anything that they
-// hide; and the latest map of Dranges (drange_map.h).
+// one run. A version also has the range tombstones of flushed rounds (range deletion, K7), until no table
+// holds anything that they hide; and the latest map of Dranges (drange_map.h), by which its runs are indexed
+// (range_index.h).
 //
-// Thread safety: Version is immutable; all methods of TableHandle from any thread.
-// Locks: a handle's, a leaf, not held while the garbage sink is called.
-// Ownership: a version holds its tables and those of its checkpoints. A table's files go to the GarbageSink
-//   once an acknowledged edit has left it in neither and its last reference is gone (edit first, M2).
+// Thread safety: immutable.
+// Ownership: a version holds its tables and those of its checkpoints (run.h).
 // Errors: of Apply.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <set>
@@ -24,66 +20,14 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/mutex.h"
-#include "common/sstable/key_pieces.h"
 #include "common/sstable/range_tombstones.h"
 #include "common/sstable/table_reader.h"
 #include "ltc/engine/drange_map.h"
 #include "ltc/engine/memtable.h"
+#include "ltc/engine/range_index.h"
+#include "ltc/engine/run.h"
 
 namespace nova {
-
-// Takes a table whose files are to be deleted; must not wait.
-using GarbageSink = std::function<void(const TableInfo&)>;
-
-// A table as this range uses it, and its reader once that is loaded. One table has one handle, in all
-// versions and checkpoints: two would delete its files for one another. When copies of it move to other StoCs
-// (rebuild, S5) the next version has a new handle, its successor, which the old one keeps: nothing is deleted
-// while an older version is read.
-class TableHandle {
- public:
-  TableHandle(TableInfo info, std::shared_ptr<const TableReader> reader, GarbageSink garbage)
-      : info_(std::move(info)), keys_(UsedKeys(info_)), garbage_(std::move(garbage)) {
-    if (reader != nullptr) SetReader(std::move(reader));
-  }
-  // Hands the table to garbage_ if it was dropped.
-  ~TableHandle();
-  const TableInfo& info() const { return info_; }     // where it is, what it holds, what is used of it
-  const KeyInterval& keys() const { return keys_; }   // stored keys, within the use-bounds
-  std::shared_ptr<const TableReader> reader() const;  // null: not loaded
-  void SetReader(std::shared_ptr<const TableReader> reader);  // only the first one stays
-  // The reader if its data is mapped: gets use it without a lock. Null: not loaded, or not mapped.
-  const TableReader* mapped_reader() const { return mapped_.load(std::memory_order_acquire); }
-  // An acknowledged edit dropped it (M2); its files go with the last reference.
-  void MarkDropped() { dropped_.store(true); }
-  // An acknowledged edit put `next` in its place, once: the same table with other places (S5).
-  void SetSuccessor(std::shared_ptr<TableHandle> next);
-  std::shared_ptr<TableHandle> successor() const;  // null: none
-
- private:
-  const TableInfo info_;
-  const KeyInterval keys_;                           // views into info_
-  const GarbageSink garbage_;                        // given the table by the destructor, if it was dropped
-  std::atomic<bool> dropped_{false};                 // see MarkDropped
-  std::atomic<const TableReader*> mapped_{nullptr};  // reader_ if that is mapped; never reset
-  mutable Mutex mu_;
-  std::shared_ptr<const TableReader> reader_ ABSL_GUARDED_BY(mu_);  // null: not loaded; never reset
-  std::shared_ptr<TableHandle> successor_ ABSL_GUARDED_BY(mu_);     // null: it has none; never reset
-};
-using TableRef = std::shared_ptr<TableHandle>;
-
-// A sorted run (M5).
-struct Run {
-  int level = 0;
-  uint64_t order = 0;            // Level0: the round number; else 0
-  std::vector<TableRef> tables;  // by first key
-  KeyPieces last_keys = {};      // of the tables; none where the run is not part of a version
-  uint64_t bytes() const;        // of the parts that this range uses
-  // The table whose keys would include this one; null: none.
-  TableHandle* Find(std::string_view stored_key) const;
-  // Index of the first table that does not end before stored_key.
-  size_t FirstNotBefore(std::string_view stored_key) const;
-};
 
 inline constexpr int kLevels = 7;  // Level0 to Level6
 
@@ -181,16 +125,14 @@ class Version {
   VersionEdit::Pin PinRuns(std::string name, SequenceNumber sequence, int64_t created_ms) const;
   const RangeTombstonesRef& tombstones() const { return tombstones_; }  // null: none
   int Level0Runs() const { return level0_runs_; }
-  const DrangeMapRef& dranges() const { return dranges_; }  // null: one Drange
-  // One Drange's part of Level0.
-  struct Column {
-    int runs = 0;        // with a table there
-    uint64_t bytes = 0;  // of these tables; one that crosses cuts counts to each Drange with an equal part
-  };
-  const std::vector<Column>& columns() const { return columns_; }  // by Drange, at least one
-  uint64_t LevelBytes(int level) const;                            // of its runs, as far as tables are used
-  const Run* LevelRun(int level) const;                            // of a level >= 1; null when empty
-  size_t TableCount() const;                                       // of the runs
+  const DrangeMapRef& dranges() const { return index_.map(); }  // null: one Drange
+  const RangeIndex& index() const { return index_; }
+  // Level0, by Drange; at least one.
+  using Column = RangeIndex::Column;
+  const std::vector<Column>& columns() const { return index_.columns(); }
+  uint64_t LevelBytes(int level) const;  // of its runs, as far as tables are used
+  const Run* LevelRun(int level) const;  // of a level >= 1; null when empty
+  size_t TableCount() const;             // of the runs
   // Bytes of the runs, as far as tables are used.
   uint64_t TotalBytes() const;
 
@@ -212,17 +154,12 @@ class Version {
  private:
   // Puts a new handle in the place of a table's, wherever that is.
   Status ApplyMove(const VersionEdit::Move& move, const GarbageSink& garbage);
-  // Takes over the map of an edit, if that has a good one.
-  void ApplyDranges(const VersionEdit& edit);
-  // Counts columns_ of runs_ and dranges_.
-  void CountColumns();
 
-  std::vector<Run> runs_;                     // newest first
-  int level0_runs_ = 0;                       // of them, the first so many
-  DrangeMapRef dranges_;                      // null: one Drange
-  std::vector<Column> columns_ = {Column()};  // by Drange
-  std::vector<CheckpointRef> checkpoints_;    // by name
-  RangeTombstonesRef tombstones_;             // null: none
+  std::vector<Run> runs_;                   // newest first
+  int level0_runs_ = 0;                     // of them, the first so many
+  RangeIndex index_;                        // of runs_, by the latest map
+  std::vector<CheckpointRef> checkpoints_;  // by name
+  RangeTombstonesRef tombstones_;           // null: none
 };
 
 }  // namespace nova

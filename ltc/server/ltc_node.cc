@@ -185,6 +185,9 @@ void LtcNode::AddMetrics(const std::vector<Xchg*>& xchgs) {
   add_sum("nova_ltc_level0_waits_total", &RangeStats::level0_waits);
   add_sum("nova_ltc_merged_away_bytes_total", &RangeStats::merged_away_bytes);
   add_sum("nova_ltc_merged_away_entries_total", &RangeStats::merged_away_entries);
+  add_sum("nova_ltc_scan_memtables_total", &RangeStats::scan_memtables);
+  add_sum("nova_ltc_scan_pages_total", &RangeStats::scans);
+  add_sum("nova_ltc_scan_tables_total", &RangeStats::scan_tables);
 }
 
 // --- membership

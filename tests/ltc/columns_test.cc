@@ -3,7 +3,9 @@
 // get does, and its versions must become older from place to place (recency order, K3).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -148,9 +150,12 @@ class Level0Model {
     SequenceNumber above = kMaxSequenceNumber;
     const Entry& newest = newest_[static_cast<size_t>(key)];
     bool found = false;
-    for (const Run& run : version_->runs()) {
-      const TableHandle* table = run.Find(Key(key));
+    const std::span<const uint32_t> asked = version_->index().RunsAt(Key(key));
+    for (uint32_t i = 0; i < version_->runs().size(); ++i) {
+      const TableHandle* table = version_->runs()[i].Find(Key(key));
       if (table == nullptr) continue;
+      ASSERT_NE(std::find(asked.begin(), asked.end(), i), asked.end())
+          << "key " << key << ": a get passes its table by";
       const Entries& entries = contents_.at(table->info().uuid);
       const auto entry = entries.find(key);
       if (entry == entries.end()) continue;
@@ -262,6 +267,28 @@ TEST(ColumnsTest, Level0IsAsDeepAsItsDeepestColumn) {
   EXPECT_EQ((*version)->Level0Runs(), 3);
   EXPECT_EQ(Level0Depth(**version), 1);
   EXPECT_EQ(Level0Depth(*(*version)->WithoutDranges()), 3);
+}
+
+// The picture at the head of range_index.h.
+TEST(ColumnsTest, TheRangeIndexNamesOfLevel0TheRunsWithATableInTheDrange) {
+  VersionEdit edit;
+  edit.dranges = DrangeMap({"d", "j"}, 1).Encode();
+  edit.adds = {{0, 30, Table(1, "a", "c"), nullptr}, {0, 30, Table(2, "k", "m"), nullptr},
+               {0, 20, Table(3, "b", "c"), nullptr}, {0, 10, Table(4, "e", "f"), nullptr},
+               {0, 10, Table(5, "g", "l"), nullptr}, {1, 0, Table(6, "p", "q"), nullptr}};
+  const auto version = Version().Apply(edit, {});
+  ASSERT_TRUE(version.ok()) << version.status();
+  const auto at = [](const Version& v, std::string_view key) {
+    const auto runs = v.index().RunsAt(key);
+    return std::vector<uint32_t>(runs.begin(), runs.end());
+  };
+  using Places = std::vector<uint32_t>;
+  EXPECT_EQ(at(**version, "c"), (Places{0, 1, 3}));
+  EXPECT_EQ(at(**version, "d"), (Places{2, 3}));
+  EXPECT_EQ(at(**version, "z"), (Places{0, 2, 3})) << "a table over a cut is in both; a deeper run in all";
+  EXPECT_EQ(at(*(*version)->WithoutDranges(), "d"), (Places{0, 1, 2, 3}));
+  EXPECT_EQ((*version)->columns()[1].runs, 1);
+  EXPECT_EQ((*version)->columns()[1].bytes, 15u) << "one table, and half of another";
 }
 
 }  // namespace

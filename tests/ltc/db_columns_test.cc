@@ -1,8 +1,14 @@
-// An embedded database whose Level0 is cut into Dranges: over reopenings, with and without them.
+// An embedded database whose Level0 is cut into Dranges: over reopenings, with and without them; what scans
+// open there; iterators over the bounds of Dranges while these move.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
 
 #include "common/base/random.h"
 #include "ltc/embedded/db.h"
+#include "ltc/embedded/db_iterator.h"
 #include "tests/ltc/directory.h"
 
 namespace nova {
@@ -20,13 +26,15 @@ DbOptions Columns(int dranges) {
   return o;
 }
 
-// Writes over all keys, the value says by whom; then all are read.
-void WriteAndCheck(Db* db, const std::string& value) {
+// Writes over all keys, the value says by whom; then all are read. Values are as long as flushes want for so
+// many Dranges.
+void WriteAndCheck(Db* db, const std::string& by) {
+  const std::string value = by + std::string(100, '.');
   constexpr uint64_t kKeys = 5'000;
   Random random(1);
   const auto key = [](uint64_t i) { return StrCat("key", 10'000 + i); };
   for (uint64_t i = 0; i < 4 * kKeys; ++i)
-    ASSERT_TRUE(db->Put(key(random.Uniform(kKeys)), StrCat("before ", value, std::string(100, '.'))).ok());
+    ASSERT_TRUE(db->Put(key(random.Uniform(kKeys)), StrCat("before ", value)).ok());
   for (uint64_t i = 0; i < kKeys; ++i) ASSERT_TRUE(db->Put(key(i), value).ok());
   ASSERT_TRUE(db->WaitForBackgroundWork().ok());
   std::string got;
@@ -62,6 +70,131 @@ TEST(DbColumnsTest, DrangesOutliveTheProcessAndGoWhereOneIsWanted) {
   WriteAndCheck(db.get(), "c");
   EXPECT_GE(db->stats().dranges, 3);
   EXPECT_LE(db->stats().dranges, 4);
+}
+
+std::string Key(uint64_t i) { return StrCat("key", absl::Dec(i, absl::kZeroPad6)); }
+
+// Tables that one scan opened, on average of those that `scans` makes.
+double TablesOpenedBy(Db* db, const std::function<void()>& scans) {
+  const RangeStats before = db->stats();
+  scans();
+  const RangeStats after = db->stats();
+  return static_cast<double>(after.scan_tables - before.scan_tables) /
+         static_cast<double>(after.scans - before.scans);
+}
+
+// Sixteen runs of Level0, each of its own stretch of the keys, and no compaction.
+TEST(DbColumnsTest, AScanOpensNoRunThatHasNoTableAtItsKeys) {
+  constexpr uint64_t kRuns = 16, kKeysOfRun = 1'000;
+  for (const bool mapped : {true, false}) {
+    const Directory directory;
+    DbOptions options = Columns(/*dranges=*/1);
+    options.map_tables = mapped;
+    options.range.compaction.level0_runs_trigger = 1'000;
+    options.range.level0_slow_runs = 1'000;
+    options.range.level0_stop_runs = 2'000;
+    const auto db = *Db::Open(directory.path(), options);
+    for (uint64_t run = 0; run < kRuns; ++run) {
+      for (uint64_t i = 0; i < kKeysOfRun; ++i) ASSERT_TRUE(db->Put(Key(run * kKeysOfRun + i), "value").ok());
+      ASSERT_TRUE(db->Flush().ok());
+    }
+    ASSERT_GE(db->stats().level0_runs, static_cast<int>(kRuns));
+    Random random(1);
+    const auto scans = [&](bool reverse) {
+      return [&, reverse] {
+        for (int i = 0; i < 1'000; ++i) {
+          const std::string from = Key(random.Uniform(kRuns * kKeysOfRun - 10));
+          const DbScan scan = reverse ? DbScan{{}, from, 10, true} : DbScan{from, {}, 10};
+          ASSERT_TRUE(db->Scan(scan, [](std::string_view, std::string_view) { return true; }).ok());
+        }
+      };
+    };
+    // one in a hundred goes on from one run into the next
+    EXPECT_LT(TablesOpenedBy(db.get(), scans(false)), 1.1);
+    EXPECT_LT(TablesOpenedBy(db.get(), scans(true)), 1.1);
+    const auto empty = [&] {
+      const DbScan scan{Key(1'500) + "a", Key(1'500) + "b"};
+      ASSERT_TRUE(db->Scan(scan, [](std::string_view, std::string_view) { return true; }).ok());
+    };
+    EXPECT_EQ(TablesOpenedBy(db.get(), empty), 1);
+    const auto behind_all = [&] {
+      ASSERT_TRUE(db->Scan(Key(999'999), 10, [](std::string_view, std::string_view) { return true; }).ok());
+    };
+    EXPECT_EQ(TablesOpenedBy(db.get(), behind_all), 0);
+  }
+}
+
+// Iterators of several moments step in both directions while the load moves, so that the Dranges are cut anew
+// under them, keys are deleted by ranges, and what they stand on is compacted.
+TEST(DbColumnsTest, IteratorsPassTheBoundsOfDrangesWhileTheseMove) {
+  constexpr uint64_t kKeys = 3'000;
+  using Model = std::map<std::string, std::string>;
+  struct Walk {
+    std::unique_ptr<DbIterator> it;
+    Model model;
+  };
+  const Directory directory;
+  DbOptions options = Columns(/*dranges=*/64);
+  options.range.compaction.least_table_bytes = 1 << 10;
+  options.range.scan_page_bytes = 4 << 10;
+  const auto db = *Db::Open(directory.path(), options);
+  Model model;
+  std::vector<Walk> walks;
+  Random random(7);
+  uint64_t steps = 0;
+  int most_dranges = 0;
+  for (int round = 0; round < 60 && !HasFatalFailure(); ++round) {
+    const uint64_t spot = random.Uniform(kKeys - 300);
+    for (int i = 0; i < 1'500; ++i) {
+      const std::string key = Key(random.OneIn(10) ? random.Uniform(kKeys) : spot + random.Uniform(300));
+      if (random.OneIn(300)) {
+        const std::string end = key + (random.OneIn(2) ? "~" : "");
+        const std::string begin = key.substr(0, key.size() - 1);
+        ASSERT_TRUE(db->DeleteRange(begin, end).ok());
+        model.erase(model.lower_bound(begin), model.lower_bound(end));
+      } else {
+        const std::string value = StrCat(round, "/", i, std::string(random.Uniform(200), '.'));
+        ASSERT_TRUE(db->Put(key, value).ok());
+        model[key] = value;
+      }
+    }
+    if (random.OneIn(4)) {
+      ASSERT_TRUE(db->Flush().ok());
+    }
+    if (walks.size() < 6) {
+      auto it = db->NewIterator();
+      ASSERT_TRUE(it.ok()) << it.status();
+      walks.push_back({*std::move(it), model});
+    } else {
+      walks.erase(walks.begin() + static_cast<ptrdiff_t>(random.Uniform(walks.size())));
+    }
+    for (Walk& walk : walks) {
+      const std::string key = Key(random.Uniform(kKeys));
+      const bool backward = random.OneIn(2);
+      auto at = walk.model.lower_bound(key);
+      backward ? walk.it->SeekForPrev(key) : walk.it->Seek(key);
+      if (backward && (at == walk.model.end() || at->first != key)) {
+        at = at == walk.model.begin() ? walk.model.end() : std::prev(at);
+      }
+      for (int i = 0; i < 400 && at != walk.model.end(); ++i, ++steps) {
+        ASSERT_TRUE(walk.it->Valid()) << walk.it->status();
+        ASSERT_EQ(walk.it->key(), at->first);
+        ASSERT_EQ(walk.it->value(), at->second);
+        if (backward) {
+          walk.it->Prev();
+          at = at == walk.model.begin() ? walk.model.end() : std::prev(at);
+        } else {
+          walk.it->Next();
+          ++at;
+        }
+      }
+      ASSERT_EQ(walk.it->Valid(), at != walk.model.end());
+    }
+    most_dranges = std::max(most_dranges, db->stats().dranges);
+  }
+  EXPECT_GT(steps, 20'000u);
+  EXPECT_GT(db->stats().reorganisations, 3u) << "the Dranges hardly moved: the test tests little";
+  EXPECT_GT(most_dranges, 8);
 }
 
 }  // namespace

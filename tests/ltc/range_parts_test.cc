@@ -5,6 +5,7 @@
 
 #include "common/base/coding.h"
 #include "common/base/failpoint.h"
+#include "common/base/random.h"
 #include "ltc/engine/background.h"
 #include "ltc/engine/range.h"
 
@@ -341,12 +342,16 @@ TEST(CompactorTest, ReadsThatSufferFromRunsOfLevel0HaveThemMerged) {
   ASSERT_EQ(parts.view().version->Level0Runs(), 2);
   EXPECT_FALSE(parts.compactor.NeedsCompaction());
   EXPECT_FALSE(parts.compactor.CompactOne());
-  for (int i = 0; i < 100 && !parts.compactor.NeedsCompaction(); ++i) {
-    parts.scanner.Scan(&parts.executor, {"a", "", 1, Now() + kSecond}, [](Outcome o, ScanPage page) {
+  const auto scan = [&parts](uint32_t limit) {
+    parts.scanner.Scan(&parts.executor, {"a", "", limit, Now() + kSecond}, [&](Outcome o, ScanPage page) {
       EXPECT_EQ(o, Outcome::kOk);
-      EXPECT_EQ(page.count, 1u);
+      EXPECT_EQ(page.count, limit);
     });
-  }
+  };
+  // the first entry is of one run, and no other is opened for it
+  for (int i = 0; i < 1'000; ++i) scan(1);
+  EXPECT_FALSE(parts.compactor.NeedsCompaction());
+  for (int i = 0; i < 100 && !parts.compactor.NeedsCompaction(); ++i) scan(3);
   ASSERT_TRUE(parts.compactor.NeedsCompaction());
   ASSERT_TRUE(parts.compactor.CompactOne());
   EXPECT_EQ(parts.view().version->Level0Runs(), 0);
@@ -439,6 +444,40 @@ TEST(CompactorTest, AColumnGoesDownByItselfAndEndsAtItsDrange) {
   }
   EXPECT_EQ(parts.view().version->Level0Runs(), 0);
   for (int i = 0; i < 200; ++i) EXPECT_EQ(parts.Get(StrCat("k", 100 + i))[0], '2');
+}
+
+// Puts and scans of ten keys by halves, over uniform keys; one compaction for each flush that is not behind.
+TEST(CompactorTest, AScanBesideUniformPutsOpensFewerTablesThanLevel0HasRuns) {
+  constexpr uint64_t kKeys = 2'000, kOperations = 8'000;
+  RangeOptions options = RangeParts::SmallRounds();
+  options.compaction.dranges = 64;
+  options.compaction.least_table_bytes = 1 << 10;
+  options.compaction.table_size_bytes = 64 << 10;
+  options.compaction.level0_runs_trigger = 16;
+  options.compaction.level0_share = 1;
+  RangeParts parts(options);
+  Random random(1);
+  const auto key = [&random] { return StrCat("k", 100'000 + random.Uniform(kKeys)); };
+  double runs = 0;
+  for (uint64_t i = 0; i < kOperations; ++i) {
+    ASSERT_EQ(parts.Put(key(), std::string(250, 'v')), Outcome::kOk);
+    parts.scanner.Scan(&parts.executor, {key(), "", 10, Now() + kSecond},
+                       [](Outcome o, ScanPage) { EXPECT_EQ(o, Outcome::kOk); });
+    runs += parts.view().version->Level0Runs();
+    if (parts.flusher.FlushOne()) {
+      for (int n = 0; n < 8 && parts.compactor.CompactOne(); ++n) {
+      }
+    }
+  }
+  const auto scans = static_cast<double>(parts.scanner.scans());
+  const double memtables = static_cast<double>(parts.scanner.memtables()) / scans,
+               tables = static_cast<double>(parts.scanner.tables()) / scans;
+  runs /= kOperations;
+  std::printf("%zu Dranges: a scan opens %.2f memtables and %.2f tables, of %.2f runs of Level0\n",
+              parts.view().version->columns().size(), memtables, tables, runs);
+  EXPECT_GE(parts.view().version->columns().size(), 16u);
+  EXPECT_LT(tables, runs);
+  EXPECT_LT(memtables + tables, 8);
 }
 
 TEST(RangeTest, AMapThatIsDamagedIsIgnoredAndCounted) {
