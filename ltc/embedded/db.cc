@@ -495,6 +495,15 @@ Status Db::WaitForBackgroundWork() {
   });
 }
 
+Status Db::SetDranges(int dranges) {
+  CompactionOptions changed = rep_->options.range.compaction;
+  changed.dranges = dranges;
+  NOVA_RETURN_IF_ERROR(changed.Check());
+  if (!rep_->range->active()) return StatusOf(Outcome::kNotOwner, "SetDranges");
+  rep_->range->SetDranges(dranges);
+  return OkStatus();
+}
+
 RangeStats Db::stats() const { return rep_->range->stats(); }
 MemoryUse Db::memory_use() const { return MemoryUse::Of(rep_->arenas, rep_->cache); }
 

@@ -182,6 +182,9 @@ class Db {
   Status Flush();
   // Waits until nothing is to be flushed or compacted.
   Status WaitForBackgroundWork();
+  // Cuts Level0 into at most so many Dranges from the next flush on, until the database is closed: in the
+  // place of the option `range.compaction.dranges`. InvalidArgument: not 1 to 1,024.
+  Status SetDranges(int dranges);
   RangeStats stats() const;      // counts since it was opened
   MemoryUse memory_use() const;  // bytes now, by purpose
 

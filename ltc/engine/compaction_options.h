@@ -25,7 +25,7 @@ struct CompactionOptions {
   // Of one plan, or two for each disk, if those are more; compaction threads run them side by side.
   int max_parts = 4;
   // theta: Dranges that Level0 is cut into at most (drange_map.h). 1: it is not cut. It may be another each
-  // time the range is opened.
+  // time the range is opened, and meanwhile (FlushedLoad::SetDranges).
   int dranges = 1;
   // Fewer Dranges where a flush would give each less: a table is a sync on each copy.
   uint64_t least_table_bytes = 4 << 20;

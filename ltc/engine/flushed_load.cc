@@ -11,6 +11,8 @@ constexpr double kDecay = 0.25;
 // gamma, Tranges of a Drange; a bucket may have the load of two.
 constexpr size_t kTranges = 32;
 
+size_t ResolutionFor(int dranges) { return kTranges * static_cast<size_t>(dranges); }
+
 ReorganisationOptions OptionsOf(const CompactionOptions& o) {
   ReorganisationOptions r;
   r.dranges = o.dranges;
@@ -21,16 +23,30 @@ ReorganisationOptions OptionsOf(const CompactionOptions& o) {
 }  // namespace
 
 FlushedLoad::FlushedLoad(const CompactionOptions& options)
-    : options_(OptionsOf(options)), seen_(kTranges * static_cast<size_t>(options.dranges)) {}
+    : dranges_(options.dranges), options_(OptionsOf(options)), seen_(ResolutionFor(options.dranges)) {}
 
 void FlushedLoad::Start(DrangeMapRef recovered, uint64_t damaged) {
   damaged_.store(damaged);
   MutexLock lock(&mu_);
-  map_ = std::move(recovered);
+  SetMapLocked(std::move(recovered));
+}
+
+void FlushedLoad::SetMapLocked(DrangeMapRef map) {
+  map_ = std::move(map);
+  cut_.store(map_ != nullptr && map_->size() > 1);
+}
+
+void FlushedLoad::SetDranges(int dranges) {
+  MutexLock lock(&mu_);
+  WriteHistogram seen(ResolutionFor(dranges));
+  seen.Merge(seen_, 1);
+  seen_ = std::move(seen);
+  options_.dranges = dranges;
+  dranges_.store(dranges);
 }
 
 std::unique_ptr<WriteHistogram> FlushedLoad::NewPass() const {
-  return std::make_unique<WriteHistogram>(kTranges * static_cast<size_t>(options_.dranges));
+  return std::make_unique<WriteHistogram>(ResolutionFor(dranges_.load()));
 }
 
 DrangeMapRef FlushedLoad::Add(const WriteHistogram& pass) {
@@ -42,7 +58,7 @@ DrangeMapRef FlushedLoad::Add(const WriteHistogram& pass) {
   imbalance_.store(r.imbalance);
   if (r.kind == Reorganised::Kind::kNone) return nullptr;
   if (r.kind == Reorganised::Kind::kMajor) reorganisations_.fetch_add(1);
-  map_ = r.map;
+  SetMapLocked(std::move(r.map));
   return map_;
 }
 

@@ -27,8 +27,10 @@ class FlushedLoad {
   // The map that recovery found, null: none; and maps of the manifest that it could not read.
   void Start(DrangeMapRef recovered, uint64_t damaged);
 
-  // Level0 is cut. Where it is not, nothing is counted and the methods below are not called.
-  bool enabled() const { return options_.dranges > 1; }
+  // From the next flush on Level0 is cut into at most so many Dranges.
+  void SetDranges(int dranges);
+  // Level0 is cut, or is to be. Else nothing is counted and the methods below are not called.
+  bool enabled() const { return dranges_.load() > 1 || cut_.load(); }
   // What one flush counts into.
   std::unique_ptr<WriteHistogram> NewPass() const;
   // A flush has written its tables: `pass` is their bytes. Returns the Dranges from now on, if they change;
@@ -43,11 +45,16 @@ class FlushedLoad {
   double imbalance() const { return imbalance_.load(); }
 
  private:
-  const ReorganisationOptions options_;
+  // Sets map_ and what follows from it.
+  void SetMapLocked(DrangeMapRef map) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  std::atomic<int> dranges_;      // see SetDranges
+  std::atomic<bool> cut_{false};  // map_ has more than one Drange
   std::atomic<uint64_t> reorganisations_{0};
   std::atomic<uint64_t> damaged_{0};
   std::atomic<double> imbalance_{0};
   mutable Mutex mu_;
+  ReorganisationOptions options_ ABSL_GUARDED_BY(mu_);
   WriteHistogram seen_ ABSL_GUARDED_BY(mu_);     // of all flushes, the latest counts most
   double flush_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of a flush, a running mean
   DrangeMapRef map_ ABSL_GUARDED_BY(mu_);        // see map

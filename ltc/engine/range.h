@@ -110,6 +110,8 @@ class Range : public std::enable_shared_from_this<Range> {
   // was overwritten since.
   SequenceNumber BeginFlush() { return rounds_.BeginFlush(); }
   bool FlushedUpTo(SequenceNumber seq) const { return rounds_.FlushedUpTo(seq); }
+  // See FlushedLoad; 1 to DrangeMap::kMostDranges.
+  void SetDranges(int dranges) { load_.SetDranges(dranges); }
   // Flushes now instead of waiting to form a larger group.
   void FlushHeld() { rounds_.FlushHeld(); }
   // Flushes until nothing is in memory. REQUIRES: StopWrites or BeginRelease. `give_up`: returns the error

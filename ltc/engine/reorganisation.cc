@@ -154,8 +154,10 @@ std::vector<double> SharesOf(const Partition& p, const WriteHistogram& seen) {
   return shares;
 }
 
-// Fewer or more Dranges than there are, by more than half.
-bool IsOtherSize(size_t now, size_t wanted) { return wanted * 2 > now * 3 || now * 2 > wanted * 3; }
+// Other than so many Dranges are wanted: fewer or more by half, or more than `most` are there.
+bool IsOtherSize(size_t now, size_t wanted, size_t most) {
+  return wanted * 2 > now * 3 || now * 2 > wanted * 3 || now > most;
+}
 
 }  // namespace
 
@@ -176,7 +178,7 @@ Reorganised Reorganise(const DrangeMapRef& now, const WriteHistogram& seen, uint
   r.imbalance = r.imbalance_before = StandardDeviation(SharesOf(now, seen));
   const double goal = GoalOf(buckets, p.size());
   const double minor = goal * (1 + options.minor_threshold), major = goal * (1 + options.major_threshold);
-  if (IsOtherSize(p.size(), wanted)) {
+  if (IsOtherSize(p.size(), wanted, static_cast<size_t>(options.dranges))) {
     r.kind = Reorganised::Kind::kMajor;
   } else if (Overloaded(p, LoadsOf(p, buckets), minor)) {
     r.kind = Minor(buckets, minor, major, &p) ? Reorganised::Kind::kMinor : Reorganised::Kind::kMajor;

@@ -72,6 +72,35 @@ TEST(DbColumnsTest, DrangesOutliveTheProcessAndGoWhereOneIsWanted) {
   EXPECT_LE(db->stats().dranges, 4);
 }
 
+TEST(DbColumnsTest, DrangesBecomeMoreAndFewerWhileItIsOpen) {
+  const Directory directory;
+  auto db = *Db::Open(directory.path(), Columns(1));
+  WriteAndCheck(db.get(), "a");
+  EXPECT_EQ(db->stats().dranges, 1);
+  ASSERT_TRUE(db->SetDranges(16).ok());
+  EXPECT_EQ(db->stats().dranges, 1) << "they come with the next flush";
+  WriteAndCheck(db.get(), "b");
+  EXPECT_GE(db->stats().dranges, 8);
+  const int before = db->stats().dranges;
+  ASSERT_TRUE(db->SetDranges(before - 1).ok());
+  WriteAndCheck(db.get(), "c");
+  EXPECT_LT(db->stats().dranges, before) << "at most so many, though they are nearly as many";
+  ASSERT_TRUE(db->SetDranges(1).ok());
+  WriteAndCheck(db.get(), "d");
+  EXPECT_EQ(db->stats().dranges, 1);
+  for (const int wrong : {-1, 0, 1'025}) EXPECT_TRUE(absl::IsInvalidArgument(db->SetDranges(wrong))) << wrong;
+  ASSERT_TRUE(db->SetDranges(1'024).ok());
+  WriteAndCheck(db.get(), "e");
+  EXPECT_GE(db->stats().dranges, 8);
+  EXPECT_EQ(db->stats().damaged_maps, 0u);
+  ASSERT_TRUE(db->Close().ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(db->SetDranges(4)));
+  db = nullptr;
+  db = *Db::Open(directory.path(), Columns(1));
+  EXPECT_EQ(db->stats().dranges, 1) << "the option counts anew";
+  EXPECT_EQ(db->stats().damaged_maps, 0u);
+}
+
 std::string Key(uint64_t i) { return StrCat("key", absl::Dec(i, absl::kZeroPad6)); }
 
 // Tables that one scan opened, on average of those that `scans` makes.
@@ -191,6 +220,9 @@ TEST(DbColumnsTest, IteratorsPassTheBoundsOfDrangesWhileTheseMove) {
       ASSERT_EQ(walk.it->Valid(), at != walk.model.end());
     }
     most_dranges = std::max(most_dranges, db->stats().dranges);
+    if (round % 10 == 9) {
+      ASSERT_TRUE(db->SetDranges(round % 20 == 9 ? 2 : 64).ok());
+    }
   }
   EXPECT_GT(steps, 20'000u);
   EXPECT_GT(db->stats().reorganisations, 3u) << "the Dranges hardly moved: the test tests little";

@@ -16,6 +16,8 @@
 namespace nova {
 namespace {
 
+int SomeDranges(Random* random) { return std::array{1, 4, 64}[random->Uniform(3)]; }
+
 DbOptions DrawOptions(Random* random) {
   DbOptions o;
   o.memtable_bytes = 2 << 20 << random->Uniform(4);
@@ -45,7 +47,7 @@ DbOptions DrawOptions(Random* random) {
   r.compaction.level_multiplier = 2 + static_cast<int>(random->Uniform(9));
   r.compaction.table_size_bytes = 64 << 10 << random->Uniform(3);
   r.compaction.max_parts = 1 + static_cast<int>(random->Uniform(4));
-  r.compaction.dranges = std::array{1, 4, 64}[random->Uniform(3)];
+  r.compaction.dranges = SomeDranges(random);
   r.compaction.least_table_bytes = 1 << 10 << random->Uniform(8);
   r.table.block_size_bytes = 512 << random->Uniform(6);
   r.table.restart_interval = 1 + static_cast<int>(random->Uniform(20));
@@ -180,7 +182,11 @@ class Database {
       }
       return "";
     }
-    if (dice < 992) return Text(db_->Flush());
+    if (dice < 992) {
+      const int dranges = SomeDranges(&options_);
+      EXPECT_TRUE(db_->SetDranges(dranges).ok());
+      return Text(db_->Flush());
+    }
     if (dice < 996) return Text(db_->WaitForBackgroundWork());
     Open();
     return "";
