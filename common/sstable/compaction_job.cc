@@ -6,6 +6,10 @@
 //                 u8 compression | u64 ns until the deadline, 0: none | varint64 tombstones_applied |
 //                 varint32 n | n * (begin | end | varint64 sequence)
 //
+// CompactionResult   varint32 size of the rest | u8 version = 1 | varint64 bytes_read |
+//                    varint64 bytes_written | varint64 entries_in | varint64 entries_dropped | varint32 n |
+//                    n * TableInfo
+//
 // Keys are length-prefixed.
 #include "common/sstable/compaction_job.h"
 
@@ -21,6 +25,7 @@ namespace nova {
 namespace {
 
 constexpr char kVersion = 3;
+constexpr char kResultVersion = 1;
 constexpr char kAppliedProperty[] = "range_tombstones_applied";  // a varint64
 constexpr size_t kReadAheadBytes = size_t{1} << 20;
 constexpr uint64_t kMaxReserveBytes = uint64_t{256} << 20;
@@ -121,6 +126,24 @@ Status ParseBody(std::string_view in, Nanos now, CompactionJob* job) {
   job->now_ms = static_cast<int64_t>(now_ms);
   job->deadline_ns = left_ns == 0 ? 0 : now + static_cast<Nanos>(left_ns);
   return in.empty() ? OkStatus() : Malformed("length");
+}
+
+Status ParseResult(std::string_view in, CompactionResult* result) {
+  if (in.empty()) return Malformed("length of its result");
+  if (in.front() != kResultVersion)
+    return Malformed(StrCat("version of its result: ", static_cast<int>(in.front())));
+  in.remove_prefix(1);
+  uint32_t n;
+  if (!GetVarint64(&in, &result->bytes_read) || !GetVarint64(&in, &result->bytes_written) ||
+      !GetVarint64(&in, &result->entries_in) || !GetVarint64(&in, &result->entries_dropped) ||
+      !GetCount(&in, 1, &n)) {
+    return Malformed("counts of its result");
+  }
+  for (; n > 0; --n) {
+    NOVA_ASSIGN_OR_RETURN(TableInfo info, TableInfo::Parse(&in));
+    result->outputs.push_back(std::move(info));
+  }
+  return in.empty() ? OkStatus() : Malformed("length of its result");
 }
 
 // The bytes of one input: read in large pieces that end with a block, handed out block by block.
@@ -384,6 +407,26 @@ StatusOr<CompactionJob> CompactionJob::Parse(std::string_view* input, Nanos now)
   NOVA_RETURN_IF_ERROR(ParseBody(body, now, &job));
   *input = rest;
   return job;
+}
+
+void CompactionResult::AppendTo(std::string* dst) const {
+  std::string body(1, kResultVersion);
+  PutVarint64(&body, bytes_read);
+  PutVarint64(&body, bytes_written);
+  PutVarint64(&body, entries_in);
+  PutVarint64(&body, entries_dropped);
+  PutVarint32(&body, static_cast<uint32_t>(outputs.size()));
+  for (const TableInfo& info : outputs) info.AppendTo(&body);
+  PutLengthPrefixed(dst, body);
+}
+
+StatusOr<CompactionResult> CompactionResult::Parse(std::string_view* input) {
+  std::string_view rest = *input, body;
+  if (!GetLengthPrefixed(&rest, &body)) return Malformed("length of its result");
+  CompactionResult result;
+  NOVA_RETURN_IF_ERROR(ParseResult(body, &result));
+  *input = rest;
+  return result;
 }
 
 StatusOr<CompactionResult> RunCompaction(const CompactionJob& job, CompactionStorage* storage,

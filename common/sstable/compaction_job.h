@@ -1,5 +1,5 @@
-// CompactionJob: one self-contained merge of tables into tables (paper section 4.3). It runs in an LTC;
-// nothing in it would keep it from running in a StoC.
+// CompactionJob: one self-contained merge of tables into tables (paper section 4.3). It runs in an LTC, or in
+// a StoC (stoc/compactor.h): its bytes, and those of its result, travel.
 //
 // Everything that the result depends on travels in the job (snapshot, K4): inputs, snapshots, the stable
 // number, the time, cut points, reserved ids, the deadline. The choice of tables is the LTC's; RunCompaction
@@ -66,13 +66,17 @@ struct CompactionJob {
   static StatusOr<CompactionJob> Parse(std::string_view* input, Nanos now);
 };
 
-// What a job has done.
+// What a job has done. Its bytes: compaction_job.cc.
 struct CompactionResult {
   std::vector<TableInfo> outputs;
   uint64_t bytes_read = 0;
   uint64_t bytes_written = 0;
   uint64_t entries_in = 0;
   uint64_t entries_dropped = 0;
+
+  void AppendTo(std::string* dst) const;
+  // Advances *input. DataLoss: malformed, or of another version.
+  static StatusOr<CompactionResult> Parse(std::string_view* input);
 };
 
 // Where a job's bytes come from and go to. The calls wait.

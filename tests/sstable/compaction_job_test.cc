@@ -228,6 +228,55 @@ TEST(CompactionJobTest, ComesBack) {
   EXPECT_EQ(*job->range_tombstones->all()[0], (RangeTombstone{"b", "c", 300}));
 }
 
+CompactionResult SampleResult() {
+  CompactionResult result;
+  result.bytes_read = 300;
+  result.bytes_written = 2;
+  result.entries_in = 3;
+  result.entries_dropped = 4;
+  result.outputs.resize(2);
+  result.outputs[0].uuid = {1, 2};
+  return result;
+}
+
+TEST(CompactionResultTest, BytesAreAsDocumented) {
+  const CompactionResult sample = SampleResult();
+  std::string infos, bytes;
+  for (const TableInfo& info : sample.outputs) info.AppendTo(&infos);
+  sample.AppendTo(&bytes);
+  EXPECT_EQ(ToHex(bytes), ToHex(std::string(1, static_cast<char>(7 + infos.size()))) +
+                              "01"
+                              "ac02"
+                              "02"
+                              "03"
+                              "04"
+                              "02" +
+                              ToHex(infos));
+}
+
+TEST(CompactionResultTest, ComesBackAndNothingElseDoes) {
+  std::string bytes;
+  SampleResult().AppendTo(&bytes);
+  const std::string more = bytes + "rest";
+  std::string_view in = more;
+  const auto result = CompactionResult::Parse(&in);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(in, "rest");
+  std::string again;
+  result->AppendTo(&again);
+  EXPECT_EQ(again, bytes);
+  EXPECT_EQ(result->outputs, SampleResult().outputs);
+  for (size_t n = 0; n < bytes.size(); ++n) {
+    std::string_view cut = std::string_view(bytes).substr(0, n);
+    EXPECT_TRUE(absl::IsDataLoss(CompactionResult::Parse(&cut).status())) << n;
+    EXPECT_EQ(cut.size(), n) << "not taken";
+  }
+  std::string other = bytes;
+  ++other[1];
+  std::string_view version = other;
+  EXPECT_TRUE(absl::IsDataLoss(CompactionResult::Parse(&version).status()));
+}
+
 TEST(CompactionJobTest, ADeadlineIsAsFarAwayOnAnotherClock) {
   CompactionJob job = SampleJob();
   const auto there = [&job](Nanos sent_at, Nanos read_at) {
