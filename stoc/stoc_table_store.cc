@@ -104,7 +104,7 @@ class StocTableStore : public TableStore {
                        std::string_view(output.data).substr(fragment.offset, fragment.size)});
     }
     files.push_back({{info.uuid, kMetadataPart}, info.metadata_stocs, output.metadata});
-    const Status status = client_->WriteAll(files, creator, Now() + options_.write_deadline_ns);
+    const Status status = WriteFiles(std::move(files), creator);
     if (!status.ok()) {
       DropTable(info, creator);
       return Annotate(status, StrCat("table ", info.uuid.ToString()));
@@ -165,8 +165,13 @@ class StocTableStore : public TableStore {
   void DropTable(const TableInfo& info, const Creator& holder) override {
     FilesByStoc files;
     AddFilesOf(info, &files);
-    for (auto& [stoc, of_stoc] : files)
-      client_->DropReferencesLater(stoc, holder.range, holder.epoch, std::move(of_stoc));
+    for (auto& [stoc, of_stoc] : files) {
+      if (IsHere(stoc)) {
+        options_.here->Drop(of_stoc, holder);
+      } else {
+        client_->DropReferencesLater(stoc, holder.range, holder.epoch, std::move(of_stoc));
+      }
+    }
   }
 
  private:
@@ -198,13 +203,27 @@ class StocTableStore : public TableStore {
                                         " bytes at ", handle.offset));
   }
 
-  // The best to read from first; equal ones in turn.
+  // The StoC is the one that this is part of.
+  bool IsHere(StocId stoc) const { return options_.here != nullptr && options_.here->stoc() == stoc; }
+  // All copies of all files: those that lie here, then the others at once.
+  Status WriteFiles(std::vector<FileWrite> files, const Creator& creator) {
+    for (FileWrite& f : files) {
+      if (std::erase_if(f.stocs, [this](StocId stoc) { return IsHere(stoc); }) == 0) continue;
+      NOVA_RETURN_IF_ERROR(options_.here->Write(f.file, creator, f.data));
+    }
+    std::erase_if(files, [](const FileWrite& f) { return f.stocs.empty(); });
+    return client_->WriteAll(files, creator, Now() + options_.write_deadline_ns);
+  }
+
+  // The best to read from first, what lies here before all; equal ones in turn.
   std::vector<StocId> InOrder(const std::vector<StocId>& copies) {
     std::vector<StocId> order = copies;
     if (order.size() < 2) return order;
     const size_t turn = turn_.fetch_add(1, std::memory_order_relaxed) % order.size();
     std::rotate(order.begin(), order.begin() + static_cast<ptrdiff_t>(turn), order.end());
-    return client_->InOrderOfReading(order);
+    order = client_->InOrderOfReading(order);
+    std::stable_partition(order.begin(), order.end(), [this](StocId stoc) { return IsHere(stoc); });
+    return order;
   }
 
   // Judges bytes of the wanted length by their checksums.
@@ -253,8 +272,9 @@ class StocTableStore : public TableStore {
       failures.NextRound();
       const std::vector<StocId> order = InOrder(left);
       for (const StocId stoc : order) {
-        auto bytes =
-            client_->ReadFileBlocking(stoc, file, offset, size, DeadlineOfTry(deadline_ns, order.size() > 1));
+        auto bytes = IsHere(stoc) ? options_.here->Read(file, offset, size)
+                                  : client_->ReadFileBlocking(stoc, file, offset, size,
+                                                              DeadlineOfTry(deadline_ns, order.size() > 1));
         const Status s = bytes.ok() ? CheckCopy(stoc, size, *bytes, check) : bytes.status();
         if (s.ok()) {
           CountGood(file, failures);
