@@ -39,6 +39,11 @@ class LogWriter {
   // Queues the bytes. `done` gets the outcome once they are written, and synced if the request says so.
   bool Append(const AppendLogRequest& request, absl::AnyInvocable<void(Outcome)> done);
   void Stop();  // finishes what is queued
+  // Appends are queued, or being written.
+  bool HasWork() {
+    MutexLock lock(&mu_);
+    return queued_bytes_ > 0;
+  }
 
  private:
   struct Waiting {  // an append that is queued

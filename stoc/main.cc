@@ -32,6 +32,9 @@ DEFINE_int32(scrub_period, 7 * 86'400,
 DEFINE_int32(scrub_mb_per_s, 20, "MB/s that these reads take at most");
 DEFINE_int32(xchg_threads, 1, "exchange threads: they serve requests");
 DEFINE_int32(storage_threads, 4, "threads that wait for the disk");
+DEFINE_int32(compaction_threads, 2,
+             "threads that run compactions for LTCs, which ask for it; 0: none is run");
+DEFINE_int32(compaction_memory_mb, 512, "memory of these compactions together");
 DEFINE_int32(storage_queue, 1024, "disk operations that wait for them; more are answered Busy");
 
 namespace nova {
@@ -59,6 +62,8 @@ StocOptions OptionsFromFlags() {
   CheckFlagRange("xchg_threads", FLAGS_xchg_threads, 1, 64);
   CheckFlagRange("storage_threads", FLAGS_storage_threads, 1, 256);
   CheckFlagRange("storage_queue", FLAGS_storage_queue, 1, 1 << 20);
+  CheckFlagRange("compaction_threads", FLAGS_compaction_threads, 0, 64);
+  CheckFlagRange("compaction_memory_mb", FLAGS_compaction_memory_mb, 1, 1 << 20);
 
   StocOptions o;
   o.name = FLAGS_name;
@@ -77,6 +82,8 @@ StocOptions OptionsFromFlags() {
   o.scrub.bytes_per_second = static_cast<uint64_t>(FLAGS_scrub_mb_per_s) * 1'000'000;
   o.server.storage_threads = FLAGS_storage_threads;
   o.server.storage_queue = static_cast<size_t>(FLAGS_storage_queue);
+  o.server.compactor.threads = FLAGS_compaction_threads;
+  o.server.compactor.memory_bytes = static_cast<uint64_t>(FLAGS_compaction_memory_mb) << 20;
   return o;
 }
 

@@ -21,12 +21,15 @@
 // 0x112  ReadForCopy     file offset size                        data_size crc bytes  (fewer at the end)
 // 0x113  ListUnreadable  -                                       n x file
 // 0x114  DropUnreadable  range epoch n x file                    -      (collection, N4)
+// 0x115  Compact         attempt creator n x place crc bytes     crc bytes  (of a failure: why, for people)
+// 0x116  CancelJob       range epoch attempt                     -      (kBusy: it is under way still)
 //
 //   range epoch incarnation offset age_ms buffer   u64             log store   uuid: u64 hi | u64 lo
 //   size   u64 (ReadFile, ReadForCopy, PersistFile: u32)   index crc n   u32, create sync u8 0 or 1
 //   source u32, the id of a StoC                   fault           u8      data_size ended_below   u64
 //   file   uuid | u32 part                         creator         range | epoch | u64 job
 //   memory u64 address | u64 size | u32 rkey | u32 zero            bytes       the rest of the body
+//   place  n x {n x stoc} | n x stoc               attempt         uuid        stoc   u32
 //
 // A segment belongs to an incarnation of the StoC (incarnation, N1): OpenSegment names the one that the log's
 // group lists, and another refuses it with kUnavailable. OpenLogFile too, for a log takes appends only from
@@ -56,6 +59,13 @@
 // ListUnreadable names the files, at most kMaxListedFiles, that were there at the StoC's start under names of
 // StoC files, and whose headers cannot be read. By DropUnreadable a range says which of them it does not
 // need; the StoC deletes those that no range needs.
+//
+// Compact has the StoC run a CompactionJob (common/sstable/compaction_job.h), whose bytes it carries, and
+// answers with those of a CompactionResult when the outputs are durable (compactor.h). Output i goes to place
+// i, round and round: the copies of each fragment, then those of the metadata. The job's range, epoch and
+// number are the creator's. kInvalidArgument: this StoC runs no jobs, or none of this version; so one that
+// does not know the request. CancelJob ends an attempt: once it is answered by kOk the attempt stores nothing
+// any more, and what it had stored is dropped.
 //
 // Every request that changes something of a range carries (range, epoch); a lower epoch than the fenced one
 // is refused with kNotOwner (revocation, F1). Reads are of immutable files and carry none.
@@ -93,6 +103,8 @@ enum class StocRequest : uint16_t {
   kReadForCopy = 0x112,
   kListUnreadable = 0x113,
   kDropUnreadable = 0x114,
+  kCompact = 0x115,
+  kCancelJob = 0x116,
 };
 // Bounds of messages; what is beyond them is malformed, and ends the connection.
 // Of one AddReferences, DropReferences or DropUnreadable: each file may cost a write to the disk.
@@ -104,6 +116,8 @@ inline constexpr uint64_t kMaxLogFileBytes = uint64_t{1} << 40;  // an offset ab
 inline constexpr size_t kMaxListedFiles = 10'000;                // in one reply of either list
 inline constexpr uint32_t kMaxCopyPieceBytes = 1 << 20;          // of one ReadForCopy
 inline constexpr uint64_t kMaxCopiedFileBytes = 1 << 30;         // a CopyFile above is malformed
+inline constexpr size_t kMaxPlacesOfJob = 64;                    // in one Compact
+inline constexpr size_t kMaxJobBytes = 8 << 20;                  // of one Compact's job
 
 // A file, and where it goes: what StocClient sends by the requests of files.
 struct FileWrite {
@@ -307,6 +321,34 @@ struct DropUnreadableRequest {
   Epoch epoch;
   std::vector<StocFileId> files;
   static auto Fields(auto& m) { return FieldList(m.range, m.epoch, AtMost(m.files, kMaxFilesOfReferences)); }
+};
+// Where an output of a job goes: the StoCs of the copies of each of its fragments, and of its metadata.
+struct TablePlace {
+  std::vector<std::vector<StocId>> fragments;
+  std::vector<StocId> metadata;
+  static auto Fields(auto& m) { return std::tie(m.fragments, m.metadata); }
+};
+struct CompactRequest {
+  Uuid attempt;                    // no two requests have the same
+  Creator creator;                 // of the outputs' files
+  std::vector<TablePlace> places;  // of the outputs, in turn; at least one
+  uint32_t crc = 0;                // of `bytes`
+  std::string_view bytes;          // of a CompactionJob
+  static auto Fields(auto& m) {
+    return FieldList(m.attempt, m.creator, AtMost(m.places, kMaxPlacesOfJob), m.crc, Apart(m.bytes));
+  }
+  bool Valid() const { return !places.empty() && bytes.size() <= kMaxJobBytes; }
+};
+struct CompactReply {
+  uint32_t crc = 0;        // of `bytes`
+  std::string_view bytes;  // of a CompactionResult
+  static auto Fields(auto& m) { return FieldList(m.crc, Apart(m.bytes)); }
+};
+struct CancelJobRequest {
+  RangeId range;
+  Epoch epoch;
+  Uuid attempt;
+  static auto Fields(auto& m) { return std::tie(m.range, m.epoch, m.attempt); }
 };
 struct PingRequest {
   static auto Fields(auto&) { return std::tie(); }

@@ -217,6 +217,28 @@ void StocClient::StartReadForCopy(StocId stoc, Incarnation incarnation, const Re
       });
 }
 
+// --- jobs
+
+void StocClient::StartCompact(StocId worker, Incarnation incarnation, const CompactRequest& request,
+                              Nanos deadline_ns, absl::AnyInvocable<void(Outcome, std::string_view)> done) {
+  Xchg* const xchg = rep_->calls.NextXchg();
+  std::string body = Body(request);
+  body += request.bytes;
+  xchg->Submit([rep = rep_.get(), xchg, worker, incarnation, body = std::move(body), deadline_ns,
+                done = std::move(done)]() mutable {
+    const KnownStocs::Target* const target = rep->stocs.FindTarget(xchg, worker);
+    if (target == nullptr || target->incarnation != incarnation) return done(Outcome::kUnavailable, {});
+    const std::string_view whole = body;
+    rep->calls.Call(xchg, *target, StocRequest::kCompact, {&whole, 1}, deadline_ns, std::move(done));
+  });
+}
+
+void StocClient::StartCancelJob(StocId worker, const CancelJobRequest& request, Nanos start_ns,
+                                Nanos deadline_ns, absl::AnyInvocable<void(Outcome)> done) {
+  rep_->calls.Start(worker, StocRequest::kCancelJob, Body(request), start_ns, deadline_ns,
+                    [done = std::move(done)](Outcome outcome, std::string_view) mutable { done(outcome); });
+}
+
 // --- blocking: logs
 
 Status StocClient::FreeFenced(StocId stoc, RangeId range, Epoch epoch, Nanos deadline_ns) {

@@ -85,6 +85,13 @@ class StocClient {
   // valid during `done`, which is as of StartFence.
   void StartReadForCopy(StocId stoc, Incarnation incarnation, const ReadForCopyRequest& request,
                         Nanos deadline_ns, absl::AnyInvocable<void(Outcome, const ReadForCopyReply&)> done);
+  // Any thread. Has that start of a StoC run a job (stoc/compactor.h), once: kUnavailable where it is known
+  // by another. A reply's body is valid during `done`, which is as of StartFence.
+  void StartCompact(StocId worker, Incarnation incarnation, const CompactRequest& request, Nanos deadline_ns,
+                    absl::AnyInvocable<void(Outcome, std::string_view body)> done);
+  // Any thread. At `start_ns`, and again while the attempt is under way still. `done` as of StartFence.
+  void StartCancelJob(StocId worker, const CancelJobRequest& request, Nanos start_ns, Nanos deadline_ns,
+                      absl::AnyInvocable<void(Outcome)> done);
   // Any thread: best effort, nobody is told.
   void DropReferencesLater(StocId stoc, RangeId range, Epoch epoch, std::vector<StocFileId> files);
 

@@ -110,6 +110,7 @@ Status StocNode::Serve() {
   others_ = std::make_unique<StocClient>(environment_.fabric, xchgs);
   StocServerOptions server = options_.server;
   server.incarnation = self_.incarnation;
+  server.stoc = self_.stoc_id;
   server.store = self_.store;
   server_ =
       std::make_unique<StocServer>(server,

@@ -14,6 +14,13 @@ namespace {
 
 constexpr Nanos kOverduePeriod = kSecond;
 
+// On the control thread.
+void DeleteLogFiles(FileStore* files, RangeId range, Epoch epoch_below) {
+  const Status s = files->logs()->DeleteLogs(range, epoch_below);
+  // collected later (collection, N4)
+  if (!s.ok()) NOVA_LOG(WARNING) << "deleting logs of range " << range.value() << ": " << s;
+}
+
 }  // namespace
 
 StocServer::StocServer(const StocServerOptions& options, const StocParts& parts, std::vector<Xchg*> xchgs)
@@ -29,6 +36,10 @@ StocServer::StocServer(const StocServerOptions& options, const StocParts& parts,
       copy_bandwidth_(options.copy_bytes_per_second),
       copy_reads_(&copy_bandwidth_),
       copier_(options.copier, parts.others, parts.files, parts.fences, &copy_bandwidth_, parts.metrics),
+      compactor_(
+          options.compactor, options.stoc, parts.others, parts.files, parts.fences,
+          [this] { return depth_.load(std::memory_order_relaxed) > 0 || log_writer_.HasWork(); },
+          parts.metrics),
       storage_queue_(options.storage_queue),
       control_queue_(options.control_queue) {
   for (size_t i = 0; i < xchgs.size(); ++i) {
@@ -51,6 +62,7 @@ StocServer::~StocServer() { Stop(); }
 void StocServer::Stop() {
   log_writer_.Stop();
   copier_.Stop();
+  compactor_.Stop();
   copy_reads_.Stop();
   storage_queue_.Close();
   for (auto& thread : storage_) thread->Join();
@@ -93,6 +105,8 @@ void StocServer::Register(size_t lane) {
   Handle(lane, StocRequest::kReadForCopy, "read_for_copy", &StocServer::ReadForCopy);
   Handle(lane, StocRequest::kListUnreadable, "list_unreadable", &StocServer::ListUnreadable);
   Handle(lane, StocRequest::kDropUnreadable, "drop_unreadable", &StocServer::DropUnreadable);
+  Handle(lane, StocRequest::kCompact, "compact", &StocServer::Compact);
+  Handle(lane, StocRequest::kCancelJob, "cancel_job", &StocServer::CancelJob);
   Handle(lane, StocRequest::kPing, "ping", &StocServer::Ping);
   xchg->HandleDisconnect([this, lane](ConnectionId connection) { SessionGone(lane, connection); });
   xchg->AddTimer(kOverduePeriod, [this, lane] { CloseOverdue(lane); });
@@ -334,7 +348,7 @@ void StocServer::FreeFenced(const Caller& caller, const RangeEpochRequest& reque
     const bool queued = OnControl([this, caller, request] {
       if (!options_.off.r6_free) parts_.segments->FreeSealed(request.range, request.epoch);
       parts_.log_memory->Recycle();
-      DeleteLogFiles(request.range, request.epoch);
+      DeleteLogFiles(parts_.files, request.range, request.epoch);
       ReplyLater(caller, Outcome::kOk);
     });
     if (!queued) ReplyLater(caller, Outcome::kBusy);
@@ -348,18 +362,12 @@ void StocServer::FenceOnBehalf(RangeId range, Epoch epoch, bool free) {
       if (free && !options_.off.r6_free) {
         parts_.segments->FreeSealed(range, epoch);
         parts_.log_memory->Recycle();
-        DeleteLogFiles(range, epoch);
+        DeleteLogFiles(parts_.files, range, epoch);
       } else if (const auto sealed = parts_.segments->Seal(range, epoch); !sealed.ok()) {
         NOVA_LOG(ERROR) << "sealing segments of range " << range.value() << ": " << sealed.status();
       }
     });
   });
-}
-
-void StocServer::DeleteLogFiles(RangeId range, Epoch epoch_below) {
-  const Status s = parts_.files->logs()->DeleteLogs(range, epoch_below);
-  // collected later (collection, N4)
-  if (!s.ok()) NOVA_LOG(WARNING) << "deleting logs of range " << range.value() << ": " << s;
 }
 
 // --- files
@@ -543,6 +551,23 @@ void StocServer::ReadPiece(const Caller& caller, const ReadForCopyRequest& reque
     answer.rest = *std::move(bytes);
     return answer;
   });
+  if (!queued) Reply(caller, Outcome::kBusy);
+}
+
+// --- compaction jobs of LTCs (attempt, M6)
+
+void StocServer::Compact(const Caller& caller, const CompactRequest& request) {
+  if (Refused(caller, request.creator.range, request.creator.epoch)) return;
+  if (Crc32c(request.bytes) != request.crc) return Reply(caller, Outcome::kCorruption);
+  const Outcome begun = compactor_.Start(
+      request, caller.deadline_ns,
+      [this, caller](Outcome outcome, std::string body) { ReplyLater(caller, outcome, std::move(body)); });
+  if (begun != Outcome::kOk) Reply(caller, begun);
+}
+
+void StocServer::CancelJob(const Caller& caller, const CancelJobRequest& request) {
+  if (Refused(caller, request.range, request.epoch)) return;
+  const bool queued = OnStorage(caller, [this, request] { return Answer{compactor_.Cancel(request)}; });
   if (!queued) Reply(caller, Outcome::kBusy);
 }
 

@@ -4,6 +4,7 @@
 //   log thread       appends to logs in files (log_writer.h)
 //   control thread   what registers or revokes memory: sealing, new segments, recycling
 //   copy threads     copies of other StoCs' files (file_copier.h)
+//   compaction threads  jobs of LTCs (compactor.h)
 //
 // What other StoCs read of us to copy it waits for its share of the bandwidth of copies without a thread, and
 // takes one storage thread at most (copy_reads.h).
@@ -34,6 +35,7 @@
 #include "common/base/rules_off.h"
 #include "common/base/thread.h"
 #include "common/rdma/xchg.h"
+#include "stoc/compactor.h"
 #include "stoc/copy_bandwidth.h"
 #include "stoc/copy_reads.h"
 #include "stoc/exposed_memory.h"
@@ -47,9 +49,11 @@ namespace nova {
 
 struct StocServerOptions {
   Incarnation incarnation;
-  Uuid store = {};  // of the directory its files are in
+  StocId stoc = {};  // whose files these are
+  Uuid store = {};   // of the directory its files are in
   LogWriterOptions log;
   FileCopierOptions copier;
+  StocCompactorOptions compactor;
   uint64_t copy_bytes_per_second = 100'000'000;  // of copies of files, in both directions together; above 0
   int storage_threads = 4;
   size_t storage_queue = 1024;                   // pieces of work that wait; more are refused as kBusy
@@ -177,6 +181,8 @@ class StocServer {
                  CopyReads::Turn turn);
   void ListUnreadable(const Caller& caller, const ListUnreadableRequest& request);
   void DropUnreadable(const Caller& caller, const DropUnreadableRequest& request);
+  void Compact(const Caller& caller, const CompactRequest& request);      // handed to the compaction threads
+  void CancelJob(const Caller& caller, const CancelJobRequest& request);  // on a storage thread
   void Ping(const Caller& caller, const PingRequest& request);  // who this is, and how deep its disk queue is
 
   // Checks epoch, size and checksum of a buffer's bytes, and writes the file. On a storage thread.
@@ -193,8 +199,7 @@ class StocServer {
   void ReplyLater(const Caller& caller, Outcome outcome, std::string body = {});  // on the caller's lane
   // False when the queue is full or closed: `work` was dropped.
   bool OnStorage(const Caller& caller, StorageWork work);
-  bool OnControl(Work work);                              // the same, of the control thread
-  void DeleteLogFiles(RangeId range, Epoch epoch_below);  // on the control thread
+  bool OnControl(Work work);  // the same, of the control thread
   // Has the control thread recycle what lies in quarantine; once however often it is asked.
   void RecycleSoon();
 
@@ -213,6 +218,7 @@ class StocServer {
   CopyBandwidth copy_bandwidth_;
   CopyReads copy_reads_;
   FileCopier copier_;
+  StocCompactor compactor_;
   BoundedQueue<Work> storage_queue_;  // of the threads storage_
   BoundedQueue<Work> control_queue_;  // of control_
   std::vector<std::unique_ptr<Thread>> storage_;

@@ -95,6 +95,8 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
     {"stoc.drop_begun", false, "files are to be dropped for a range, its epoch was not looked at yet"},
     {"stoc.copy_read", true, "a piece of a file is about to be read, for a copy of it on another StoC"},
     {"stoc.copy_fetched", true, "another StoC's file was fetched and found good, nothing of it is written"},
+    {"stoc.job_read", true, "a compaction job of an LTC is about to read a piece of an input"},
+    {"stoc.job_written", true, "an output of a job is stored, no answer names it"},
     {"stoc.copy_written", true, "the copy is durable, its making is not answered"},
     // References of shared files of a StoC (stoc/shared_references.cc), and the LTC's import of tables of
     // another range (ltc/engine/import.cc).
@@ -120,6 +122,10 @@ inline constexpr auto kFailPoints = std::to_array<FailPointInfo>({
      "edits have stopped, the new file has all, the record names the old one"},
     {"ltc.renewal_installed", false, "the record names the new file, the old one is there"},
     {"ltc.record_released", false, "a range's record says released, its former owner has not let go of it"},
+    // Compaction jobs that run on StoCs, in the LTC (ltc/server/job_offloader.cc).
+    {"offload.sent", true, "a job was sent to a StoC, its answer is not there"},
+    {"offload.done", true, "the answer is there, nothing was made of it"},
+    {"offload.lost", false, "no end of the job is known, the StoC was not asked to cancel it"},
     // The other steps of a move (ltc/server/hosted_range.cc, coordinator/range_movers.cc).
     {"ltc.release_begun", false, "a range that is to move takes no more writes, nothing is flushed yet"},
     {"ltc.release_flushed", false, "all of it is in tables, its record still names this owner"},

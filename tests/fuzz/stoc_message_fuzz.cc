@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nova;
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 21) {
+  switch (data[0] % 22) {
     case 0:
       Check<OpenSegmentRequest>(bytes);
       break;
@@ -104,6 +104,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 20:
       Check<ListUnreadableReply>(bytes);
       Check<DropUnreadableRequest>(bytes);
+      break;
+    case 21:
+      Check<CompactRequest>(bytes);
+      Check<CompactReply>(bytes);
+      Check<CancelJobRequest>(bytes);
       break;
   }
   return 0;

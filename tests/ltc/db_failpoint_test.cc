@@ -95,8 +95,8 @@ Last Fill(const std::string& path, Disk* disk) {
 // (tests/stoc/file_references_test.cc, shared_table_test.cc), of copies (tests/ltc/rebuilder_test.cc), and of
 // leases and releases, at which the chaos stops processes (tests/cluster_sim/chaos.cc).
 std::vector<size_t> PointsOfTheEngine() {
-  constexpr std::string_view kElsewhere[] = {"stoc.",    "logc.", "refs.",       "import.",
-                                             "rebuild.", "ltc.",  "coordinator."};
+  constexpr std::string_view kElsewhere[] = {"stoc.",    "logc.", "refs.",    "import.",
+                                             "rebuild.", "ltc.",  "offload.", "coordinator."};
   std::vector<size_t> points;
   for (size_t i = 0; i < kFailPoints.size(); ++i) {
     const std::string_view name = kFailPoints[i].name;

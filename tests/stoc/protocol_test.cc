@@ -73,6 +73,7 @@ TEST(StocProtocolTest, BytesAreGolden) {
         "14000000"
         "1500000000000000"
         "1600000000000000");
+  Check(CancelJobRequest{RangeId(1), Epoch(2), kLog}, RANGE_EPOCH LOG);
   Check(CopyFileReply{CopyFault::kTarget}, "00");
   Check(CopyFileReply{CopyFault::kSource}, "01");
   Check(ReadForCopyRequest{kFile, 23, 24}, FILE_ID
@@ -88,6 +89,18 @@ TEST(StocProtocolTest, BytesAreGolden) {
   EXPECT_EQ(Hex(Encoded(ReadForCopyReply{26, 27, {}})),
             "1a00000000000000"
             "1b000000");
+  EXPECT_EQ(
+      Hex(Encoded(CompactRequest{kLog, kCreator, {{{{StocId(28), StocId(29)}}, {StocId(30)}}}, 31, {}})),
+      LOG CREATOR
+      "01000000"
+      "01000000"
+      "02000000"
+      "1c000000"
+      "1d000000"
+      "01000000"
+      "1e000000"
+      "1f000000");
+  EXPECT_EQ(Hex(Encoded(CompactReply{32, {}})), "20000000");
   EXPECT_EQ(Hex(Encoded(WriteSmallFileRequest{kFile, kCreator, 17, {}})), FILE_ID CREATOR "11000000");
   EXPECT_EQ(Hex(Encoded(AppendLogRequest{RangeId(1), Epoch(2), kLog, 18, true, 19, {}})), RANGE_EPOCH LOG
             "1200000000000000"

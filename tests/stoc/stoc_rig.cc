@@ -31,6 +31,7 @@ TestStoc::TestStoc(FabricWorld* world, uint32_t id, uint64_t incarnation, Disk* 
     ports.push_back(xchgs.back()->port());
   }
   options.server.incarnation = info_.incarnation;
+  options.server.stoc = info_.stoc_id;
   options.server.store = info_.store;
   others = std::make_unique<StocClient>(fabric.get(), raw);
   server = std::make_unique<StocServer>(options.server,
