@@ -64,6 +64,7 @@ class Compactor::JobStorage : public CompactionStorage {
     }
   }
   StatusOr<std::shared_ptr<const TableReader>> OpenTable(const TableInfo& info) override {
+    ran_here_ = true;
     return owner_->tables_->LoadReaderBlocking(inputs_.at(info.uuid).get());
   }
   StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) override {
@@ -89,7 +90,17 @@ class Compactor::JobStorage : public CompactionStorage {
     if (run_->written.size() > owner_->tables_at_failure_.load()) owner_->pacer_->CompactionDone();
     return info;
   }
+  // The reader of an output that was written here. Null: the job ran elsewhere.
   std::shared_ptr<const TableReader> TakeReader(const Uuid& uuid) { return std::move(readers_[uuid]); }
+  // The job ran elsewhere: its outputs are given up with the others if the plan fails, and what it has read
+  // counts.
+  void TakeOver(const CompactionResult& result) {
+    run_->read_bytes.fetch_add(result.bytes_read);
+    owner_->pacer_->ConsumeLevel0(run_->level0_runs, run_->PartRead());
+    MutexLock lock(&run_->mu);
+    run_->written.insert(run_->written.end(), result.outputs.begin(), result.outputs.end());
+  }
+  bool ran_here() const { return ran_here_; }  // it was asked for inputs
 
  private:
   Compactor* const owner_;
@@ -97,6 +108,7 @@ class Compactor::JobStorage : public CompactionStorage {
   const Creator creator_;
   std::map<Uuid, TableRef> inputs_;
   std::map<Uuid, std::shared_ptr<const TableReader>> readers_;
+  bool ran_here_ = false;
 };
 
 bool Compactor::NeedsCompaction() {
@@ -314,6 +326,12 @@ Status Compactor::PlanParts(uint64_t job_id, const DropRules& rules, RunningComp
   return OkStatus();
 }
 
+StatusOr<CompactionResult> Compactor::RunJob(const CompactionJob& job, CompactionStorage* here,
+                                             const std::function<bool()>& cancelled) {
+  JobRunner* const jobs = context_->services->jobs;
+  return jobs == nullptr ? RunCompaction(job, here, cancelled) : jobs->RunJob(job, here, cancelled);
+}
+
 // Takes parts until none is left. False: there was none.
 bool Compactor::RunParts(RunningCompaction* run) {
   bool any = false;
@@ -329,10 +347,11 @@ bool Compactor::RunParts(RunningCompaction* run) {
       any = true;
       const CompactionJob& job = run->jobs[i];
       JobStorage storage(this, run, {context_->spec.id, context_->spec.epoch, job.job_id});
-      auto result = RunCompaction(
-          job, &storage, [&] { return run->failed.load() || context_->state.Is(ServingState::kLost); });
+      auto result = RunJob(job, &storage,
+                           [&] { return run->failed.load() || context_->state.Is(ServingState::kLost); });
       s = result.status();
       if (s.ok()) {
+        if (!storage.ran_here()) storage.TakeOver(*result);
         for (TableInfo& table : result->outputs) {
           auto reader = storage.TakeReader(table.uuid);
           adds.push_back(

@@ -11,7 +11,7 @@
 //   6. inputs are free again
 //
 // A job (common/sstable/compaction_job.h) is self-contained: all it reads and writes goes through a storage
-// of its own. Flushes go first (Pacer).
+// of its own, or it runs elsewhere (job_runner.h). Flushes go first (Pacer).
 //
 // Thread safety: all. CompactOne waits for the tables' store and for the manifest.
 // Locks: one for picks, taken before JobBook's and RoundSet's; one for the parts of each compaction, a leaf.
@@ -81,6 +81,9 @@ class Compactor {
   // Makes the jobs of a plan: cuts it at keys where, by the index blocks of its tables, about equal parts of
   // the bytes lie on each side.
   Status PlanParts(uint64_t job_id, const DropRules& rules, RunningCompaction* run);
+  // Runs a part: here, or where the range's JobRunner says.
+  StatusOr<CompactionResult> RunJob(const CompactionJob& job, CompactionStorage* here,
+                                    const std::function<bool()>& cancelled);
   // Runs parts until none is left to take; false: there was none.
   bool RunParts(RunningCompaction* run);
   // Tables of a plan that failed: deleted, or kept if an edit may name them.

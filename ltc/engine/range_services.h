@@ -16,6 +16,7 @@
 #include "common/sstable/table_store.h"
 #include "ltc/engine/arena.h"
 #include "ltc/engine/block_cache.h"
+#include "ltc/engine/job_runner.h"
 #include "ltc/engine/version.h"
 
 namespace nova {
@@ -55,6 +56,7 @@ struct RangeServices {
   BlockCache* cache = nullptr;  // of all ranges of the process
   ArenaPool* arenas = nullptr;  // memory of all its memtables
   RangeHost* host = nullptr;
+  JobRunner* jobs = nullptr;               // runs parts of compactions; null: they run here
   size_t memtable_limit_bytes = SIZE_MAX;  // for the memtables of all ranges of the process
   // All tables lie on one disk: flushes that wait for it gain nothing side by side.
   bool one_disk = false;
