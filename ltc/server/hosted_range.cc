@@ -138,7 +138,7 @@ Status RecordKeeper::UpdateOrCancel(const std::function<void()>& before_asking,
 
 // What the Range works with, and keeps: a flush or compaction under way outlives the HostedRange when the
 // range is lost.
-class HostedRange::StocBackend : public ManifestStorage, public RangeHost {
+class HostedRange::StocBackend : public ManifestStorage, public RangeHost, public JobRunner {
  public:
   StocBackend(const HostServices* services, const HostedRangeOptions& options,
               const RangeAssignment& assignment)
@@ -149,6 +149,7 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost {
         options_(options) {
     range_services.host = this;
     range_services.off = options.off;
+    if (services->offloader != nullptr) range_services.jobs = this;
     range_services.garbage = [drop = services->garbage, holder = creator_](const TableInfo& t) {
       drop(t, holder);
     };
@@ -255,6 +256,15 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost {
     return placement;
   }
   size_t Disks() const override { return std::max<size_t>(1, LiveStocs().size()); }
+  StatusOr<CompactionResult> RunJob(const CompactionJob& job, CompactionStorage* here,
+                                    const std::function<bool()>& cancelled) override {
+    std::vector<Placement> places;
+    for (size_t left = JobOffloader::PlacesOf(job); left > 0; --left) {
+      NOVA_ASSIGN_OR_RETURN(Placement place, Place(job.max_table_size_bytes));
+      places.push_back(std::move(place));
+    }
+    return services_->offloader->Run(job, LiveStocs(), places, here, cancelled);
+  }
   void WorkDue(RangeId range) override { services_->work_due(range); }
   void Fenced(RangeId range, const Status& why) override { services_->fenced(range, why); }
   void RunBlocking(std::function<void()> fn) override { services_->run_reader(std::move(fn)); }

@@ -45,6 +45,7 @@
 #include "logc/log_client.h"
 #include "logc/log_recovery.h"
 #include "ltc/engine/range.h"
+#include "ltc/server/job_offloader.h"
 #include "ltc/server/placement.h"
 #include "ltc/server/unreadable_seen.h"
 #include "stoc/stoc_client.h"
@@ -78,8 +79,9 @@ struct HostServices {
   RangeServices range;  // each HostedRange sets `host` and `garbage` of its own copy
   // Takes a table that a range dropped; does not wait.
   std::function<void(const TableInfo&, const Creator& holder)> garbage;
-  StocClient* stocs = nullptr;  // all requests to StoCs but those of logs
-  LogClient* logs = nullptr;    // makes the log of each range
+  StocClient* stocs = nullptr;        // all requests to StoCs but those of logs
+  LogClient* logs = nullptr;          // makes the log of each range
+  JobOffloader* offloader = nullptr;  // has compactions run on StoCs; null: they run here
   // The membership in the cluster; null while there is none.
   std::function<std::shared_ptr<NodeSession>()> session;
   // The StoCs there are, and those that are gone for good (StoC record, N5).

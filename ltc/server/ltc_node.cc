@@ -101,6 +101,8 @@ Status LtcNode::Init() {
   tables.damaged = [this](const Uuid& table) { chores_.Damaged(table); };
   tables_ = NewStocTableStore(
       stocs_.get(), [](Executor* e) { return static_cast<XchgExecutor*>(e)->xchg(); }, tables, metrics_);
+  if (options_.offload.policy != OffloadPolicy::kNever)
+    offloader_ = std::make_unique<JobOffloader>(options_.offload, stocs_.get(), metrics_);
   LogOptions log = options_.log;
   log.host = host();
   logs_ = std::make_unique<LogClient>(environment_.fabric, stocs_.get(), xchgs, std::move(log), metrics_);
@@ -149,6 +151,7 @@ void LtcNode::SetServices(const std::vector<XchgExecutor*>& executors) {
   services_.run_reader = [this](std::function<void()> fn) { background_->RunReader(std::move(fn)); };
   services_.stocs = stocs_.get();
   services_.logs = logs_.get();
+  services_.offloader = offloader_.get();
   services_.session = [this] { return membership_.session(); };
   services_.stocs_told = [this] { return membership_.stocs(); };
   services_.damaged = [this](const Uuid& table) { chores_.Damaged(table); };

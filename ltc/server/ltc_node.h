@@ -49,6 +49,7 @@ struct LtcOptions {
   size_t memtable_limit_bytes = 512 << 20;  // bound on memtables, for all ranges
   BackgroundOptions background;             // threads that wait
   HostedRangeOptions hosted;                // of each range
+  OffloadOptions offload;                   // of compactions, to StoCs
   LogOptions log;                           // of all logs
   XchgOptions xchg;                         // of each xchg thread; name and index are filled in
   size_t max_snapshots_per_range = 1000;    // bound on snapshots that clients hold
@@ -160,6 +161,7 @@ class LtcNode {
   std::vector<std::unique_ptr<XchgExecutor>> executors_;
   std::unique_ptr<StocClient> stocs_;           // over xchgs_
   std::unique_ptr<TableStore> tables_;          // over stocs_
+  std::unique_ptr<JobOffloader> offloader_;     // likewise; null: compactions run here
   std::unique_ptr<LogClient> logs_;             // over xchgs_ and stocs_
   HostServices services_;                       // shared by all ranges
   std::unique_ptr<LtcServer> server_;           // requests of clients, on xchgs_

@@ -78,8 +78,11 @@ DEFINE_int32(
 DEFINE_int32(xchg_threads, 1, "exchange threads: they serve requests");
 DEFINE_int32(flush_threads, 2, "threads that write memtables to StoCs");
 DEFINE_int32(compaction_threads, 0,
-             "threads that merge tables; 0: at least 2, and as long as they mostly wait for disks two for "
-             "each StoC, 16 at most");
+             "threads that merge tables, or wait for StoCs that do; 0: at least 2, and as long as they "
+             "mostly wait for disks two for each StoC, 16 at most");
+DEFINE_string(compaction_offload, "never",
+              "which StoC runs a part of a compaction: never: it runs here; round_robin; least_loaded; "
+              "most_input: the one that has most of what is read; cost: where least is to be moved, or here");
 
 namespace nova {
 namespace {
@@ -162,6 +165,12 @@ LtcOptions OptionsFromFlags() {
   } else {
     o.background.most_compaction_threads = 16;
   }
+  const auto offload = ParseOffloadPolicy(FLAGS_compaction_offload);
+  if (!offload) {
+    ExitWithError(StrCat("--compaction_offload = ", FLAGS_compaction_offload,
+                         ": must be never, round_robin, least_loaded, most_input or cost"));
+  }
+  o.offload.policy = *offload;
   HostedRangeOptions& h = o.hosted;
   h.log_mode = kLogModes.at(FLAGS_log_mode);
   h.log_replicas = FLAGS_log_replicas;
