@@ -325,6 +325,8 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
   result->counts["seen: a status was held against the disks"] += oracle.looks();
   judge(deletions.violation());
   result->counts["seen: a deletion was held against the manifest"] += deletions.looks();
+  result->counts["seen: a compaction ran on a StoC"] +=
+      static_cast<uint64_t>(cluster.Metric("stoc", "nova_stoc_jobs_total"));
   if (judge("")) judge(WaitUntilEmpty([&] { return StillHeld(&cluster, options); }, kWholeWithin));
 }
 
@@ -372,6 +374,13 @@ ChaosOptions ChaosOf(uint64_t seed) {
   if (random.OneIn(2)) {  // Level0 in columns, of tables as small as its flushes
     o.cluster.ltc.hosted.range.compaction.dranges = 2 << random.Uniform(5);
     o.cluster.ltc.hosted.range.compaction.least_table_bytes = 512;
+  }
+  if (random.OneIn(3)) {  // compactions on StoCs, which are given up soon
+    constexpr OffloadPolicy kPolicies[] = {OffloadPolicy::kRoundRobin, OffloadPolicy::kLeastLoaded,
+                                           OffloadPolicy::kMostInput, OffloadPolicy::kCost};
+    o.cluster.ltc.offload = {.policy = kPolicies[random.Uniform(std::size(kPolicies))],
+                             .least_deadline_ns = 5 * kSecond,
+                             .pause_after_failure_ns = kSecond};
   }
   return o;
 }
@@ -424,6 +433,7 @@ std::vector<std::string> ChaosKinds() {
   kinds.push_back("seen: a table was read from its other copy");
   kinds.push_back("seen: a status was held against the disks");
   kinds.push_back("seen: a deletion was held against the manifest");
+  kinds.push_back("seen: a compaction ran on a StoC");
   for (const char* state : {"slow", "full", "hung", "failing"})
     kinds.push_back(StrCat("seen: a disk was ", state));
   for (const char* op : {"put", "put of a large value", "delete", "delete range", "get", "scan",
