@@ -17,6 +17,22 @@ constexpr uint64_t kOutputCopies = 3;          // of an output's bytes: built, c
 
 Placement PlacementOf(const TablePlace& place) { return {place.fragments, place.metadata}; }
 
+// How many inputs hold a key in common, at most: so many are read side by side.
+size_t MostSideBySide(const std::vector<TableInfo>& inputs) {
+  std::vector<std::pair<std::string_view, int>> ends;  // at a key -1, where one begins, sorts before 1
+  for (const TableInfo& t : inputs) {
+    ends.emplace_back(t.smallest, -1);
+    ends.emplace_back(t.largest, 1);
+  }
+  std::sort(ends.begin(), ends.end());
+  int open = 0, most = 0;
+  for (const auto& [key, end] : ends) {
+    open -= end;
+    most = std::max(most, open);
+  }
+  return static_cast<size_t>(most);
+}
+
 // The answer to an attempt that failed. kUnknown would say that it may still be under way, and
 // kInvalidArgument that such jobs are not known here.
 Outcome OutcomeOfFailure(const Status& s) {
@@ -56,7 +72,7 @@ class StocCompactor::FilesOfThisStoc : public FilesHere {
   }
   void Drop(const std::vector<StocFileId>& files, const Creator& holder) override {
     const FenceTable::Scope scope(fences_, holder.range, holder.epoch);
-    if (!scope.entered()) return;  // collected by the next owner (N4)
+    if (!scope.entered()) return;  // the next owner collects them (collection, N4)
     files_->references()->DropReferences(holder.range, holder.epoch, files).IgnoreError();
   }
 
@@ -264,9 +280,9 @@ StatusOr<CompactionResult> StocCompactor::RunJob(Attempt* attempt, std::vector<T
 }
 
 uint64_t StocCompactor::MemoryOf(const CompactionJob& job) {
-  uint64_t bytes = 0, data = 0;
+  uint64_t bytes = MostSideBySide(job.inputs) * kReadAheadBytes, data = 0;
   for (const TableInfo& t : job.inputs) {
-    bytes += 2 * t.metadata_size + std::min(t.data_size, kReadAheadBytes);
+    bytes += 2 * t.metadata_size;
     data += UsedBytes(t);
   }
   const uint64_t output = job.max_table_size_bytes == 0 ? data : std::min(data, job.max_table_size_bytes);

@@ -14,7 +14,7 @@
 //
 // Revocation (F1): a FENCE ends the range's attempts between two blocks. It waits for a write to this StoC's
 // own files that is under way, and not for the attempt; writes to other StoCs are refused by theirs, or their
-// files are collected (N4).
+// files are collected (collection, N4).
 //
 // Who goes first: requests that wait for the disk. An attempt looks before each piece that it reads, and each
 // table that it writes, whether others wait, and lets them go first for a bounded time.
