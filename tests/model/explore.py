@@ -4,7 +4,8 @@ A model gives: VARIANTS {name: what it leaves out}, "rule" among them; MUST_BREA
 FIRST; steps(state, variant), which yields (name, state); wrong(state, variant), which says what is wrong in a
 state, or None; and for what must stay possible: good(state), LASTING, the trouble where from some state no
 good one can be reached any more, and counts(name), whether a step may be relied on for that. A model may give
-canonical(state), the same for states that differ in names alone: one of them is searched for all.
+canonical(state), the same for states that differ in names alone: one of them is searched for all; and
+enlarge(), which sets the bounds for --large.
 """
 import collections
 import sys
@@ -69,6 +70,8 @@ def way(model, variant, canonical, came_from, s):
 
 def main(model):
     chosen = [a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith("--variant=")]
+    if "--large" in sys.argv[1:]:
+        model.enlarge()
     failed = False
     for variant in chosen or model.VARIANTS:
         states, trouble, names = search(model, variant)
