@@ -294,6 +294,24 @@ TEST(RuleBookTest, TheTestsThatItNamesExist) {
   EXPECT_GE(named, 150);
 }
 
+// What is in parentheses behind a model are variants of it.
+TEST(RuleBookTest, TheVariantsOfModelsThatItNamesExist) {
+  const std::regex model("(tests/model/\\w+\\.py) \\(([^)]*)\\)");
+  int named = 0;
+  for (const auto& [number, rule] : RuleBook()) {
+    for (auto it = std::sregex_iterator(rule.tests.begin(), rule.tests.end(), model);
+         it != std::sregex_iterator(); ++it) {
+      const std::string text = ReadSource((*it)[1]);
+      for (const std::string& variant : Split((*it)[2], ",")) {
+        EXPECT_NE(text.find("\n    \"" + variant + "\": "), std::string::npos)
+            << number << " names " << variant << ", which is no variant of " << (*it)[1];
+        ++named;
+      }
+    }
+  }
+  EXPECT_GE(named, 40);
+}
+
 TEST(RuleBookTest, EachNumberThatIsCitedIsDefined) {
   const auto rules = RuleBook();
   int cited = 0;
