@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What reaches Level0 of W100 on a slow disk, by how a range's memory is flushed: a simulation.
 
-  experiments/retention/simulate.py [--policy=NAME]... [--puts=N] [--disk=N] [--theta=T] [--list]
+  experiments/retention/simulate.py [--policy=NAME]... [--puts=N] [--disk=N] [--theta=T] [--dranges=N] [--list]
 
 One range, entries of one size, keys ranked zipfian. Rounds fill, are sealed, merged in memory and flushed in
 groups by the rules of ltc/engine/flush_policy.cc, for flushes that wait for one disk; what a younger round has
@@ -13,11 +13,20 @@ Time is that of puts (--processor a second) and of the one disk (--disk entries 
 what compactions add to each entry (--compaction), and, where there is one, the log. A put that finds no memory
 waits for the flush. The second half of the puts counts.
 
+With --dranges=N compactions are not a constant: Level0 is cut into N columns of equal load and its jobs are
+those of ltc/engine/compaction_picker.cc, the embedded database's settings. Of a column with 16 runs the
+youngest that are of about one size are merged, while all are less than Level1 there; else all go down, and
+Level1 there is written. A job has the disk while no flush is under way, and beside one a part from 40 runs
+on; from there on writers are slowed down. What jobs read is in the page cache. Every flush is in every
+column: its tables may span several.
+
 Columns: entries written to Level0 a put; entries logged anew a put; bytes for the disk a put, log included, in
 entries; thousand puts a second; part of the time in which writers wait; the longest such wait; flushes; the
-most that logs held, over the memory of all rounds; the mean of the memory that sealed rounds take, in rounds.
+most that logs held, over the memory of all rounds; the mean of the memory that sealed rounds take, in rounds; with
+--dranges what compactions write, an entry written, and the most runs in a column.
 """
 import argparse
+import bisect
 import dataclasses
 import itertools
 import random
@@ -68,7 +77,87 @@ class Flush:
 
     def __init__(self, rounds, kept, slices, now):
         self.rounds, self.kept, self.slices = rounds, kept, slices
-        self.next, self.ends = 0, now
+        self.next, self.ends, self.begun = 0, now, now
+        self.written = []  # keys, for Level0
+
+
+class Level0:
+    TRIGGER, SLOW, STOP = 16, 40, 60  # runs in a column
+    CUT_BY = 5                        # the flush whose keys are cut into equal parts; those before do not count
+
+    def __init__(self, options):
+        self.flushes = 0
+        # Of each column its runs, the oldest first, as sets of keys.
+        self.columns = [[] for _ in range(options.dranges)]
+        self.level1 = [options.records / options.dranges] * options.dranges
+        self.cuts = None
+        self.job = None  # [column, first run, one behind the last, entries to write, what is left in Level0]
+        self.moved = self.deepest = 0
+
+    def add(self, keys):
+        """A run; keys ascending."""
+        self.flushes += 1
+        if self.flushes < self.CUT_BY or not keys:
+            return
+        n = len(self.columns)
+        if self.cuts is None:
+            self.cuts = [keys[i * len(keys) // n] for i in range(1, n)]
+            ends = [0] + self.cuts + [int(sum(self.level1))]
+            self.level1 = [b - a for a, b in zip(ends, ends[1:])]
+        at = [0] + [bisect.bisect_left(keys, c) for c in self.cuts] + [len(keys)]
+        for column, a, b in zip(self.columns, at, at[1:]):
+            if a < b:
+                column.append(set(keys[a:b]))
+        self.deepest = max(self.deepest, self.depth())
+
+    def depth(self):
+        return max(map(len, self.columns))
+
+    def part_beside_flush(self):
+        """What a job may write beside a flush, for each entry of that."""
+        over = (self.depth() - self.SLOW) / (self.STOP - self.SLOW)
+        return 0 if over < 0 else 0.5 + 5.5 * min(over, 1)
+
+    def slowness(self):
+        """Of writers, in the rate of flushes: 0 is not slowed down."""
+        over = (self.depth() - self.SLOW) / (self.STOP - self.SLOW)
+        return 0 if over < 0 else 1 / (2 - over) if over < 1 else 2 ** ((self.depth() - self.STOP) / 4)
+
+    def advance(self, entries):
+        """Jobs may write so many; how many they wrote."""
+        wrote = 0
+        while wrote < entries and self.begin_job():
+            step = min(self.job[3], entries - wrote)
+            self.job[3] -= step
+            wrote += step
+            if self.job[3] <= 0:
+                column, first, end, _, left = self.job
+                self.columns[column][first:end] = left
+                self.job = None
+        self.moved += wrote
+        return wrote
+
+    def begin_job(self):
+        if self.job is None and self.depth() >= self.TRIGGER:
+            c = max(range(len(self.columns)), key=lambda i: len(self.columns[i]))
+            runs = self.columns[c]
+            first = self.first_of_like_size(runs)
+            if sum(map(len, runs)) < self.level1[c] and first < len(runs) - 1:
+                union = set().union(*runs[first:])
+                self.job = [c, first, len(runs), len(union), [union]]
+            else:
+                self.job = [c, 0, len(runs), self.level1[c], []]
+        return self.job is not None
+
+    @staticmethod
+    def first_of_like_size(runs):
+        """Of the youngest runs that are of about one size."""
+        taken, count = 0, 0
+        for i in range(len(runs) - 1, -1, -1):
+            if len(runs[i]) * count > 2 * taken:
+                return i + 1
+            taken, count = taken + len(runs[i]), count + 1
+        return 0
 
 
 class Range:
@@ -80,6 +169,9 @@ class Range:
         self.written = self.logged_anew = self.flushes = 0
         self.waited = self.longest_wait = 0.0
         self.most_logged, self.sealed_shares = 0, []
+        self.level0 = Level0(options) if options.dranges else None
+        self.disk_at = 0.0   # until when the disk's time is accounted for, while no flush is under way
+        self.drained = None  # entries put a second, of the last flush
 
     # --- the room for rounds
 
@@ -104,6 +196,10 @@ class Range:
         self.active.entries += len(keys)
         self.active.logged += len(keys)
         self.now += len(keys) * (1 / self.o.processor + self.p.log_copies / self.o.disk)
+        if self.level0 and self.drained and self.level0.slowness():
+            slowed = len(keys) * self.level0.slowness() / self.drained
+            self.now += slowed
+            self.waited += slowed
 
     def seal(self):
         if self.room() < 1:
@@ -128,6 +224,9 @@ class Range:
 
     def progress(self):
         """All that has ended by now, and what begins then."""
+        if self.level0 and self.flush is None:
+            self.level0.advance((self.now - self.disk_at) * self.o.disk)
+            self.disk_at = self.now
         while self.flush is not None and self.flush.ends <= self.now:
             if self.flush.next < len(self.flush.slices):
                 self.write_slice()
@@ -196,12 +295,21 @@ class Range:
                       if key not in f.kept and not any(key in versions for versions in younger))
         self.written += entries
         f.next += 1
-        f.ends = max(f.ends, self.now) + entries * (1 + self.o.compaction) / self.o.disk
+        beside = self.o.compaction * entries
+        if self.level0:
+            f.written += [key for key in f.slices[f.next - 1]
+                          if key not in f.kept and not any(key in versions for versions in younger)]
+            beside = self.level0.advance(entries * self.level0.part_beside_flush())
+        f.ends = max(f.ends, self.now) + (entries + beside) / self.o.disk
         if f.next == len(f.slices):
             f.ends += len(f.kept) * self.p.log_copies / self.o.disk
 
     def end_flush(self):
         f, self.flush = self.flush, None
+        if self.level0:
+            self.level0.add(f.written)
+            self.disk_at = f.ends
+            self.drained = sum(r.logged for r in f.rounds) / max(f.ends - f.begun, 1e-3)
         younger = self.younger_than(f.rounds)
         del self.sealed[len(self.sealed) - len(f.rounds):]
         self.flushes += 1
@@ -214,7 +322,8 @@ class Range:
             self.sealed.append(retained)
 
     def counts(self):
-        return self.written, self.logged_anew, self.now, self.waited, self.flushes
+        moved = self.level0.moved if self.level0 else self.o.compaction * self.written
+        return self.written, self.logged_anew, self.now, self.waited, self.flushes, moved
 
 
 def simulate(policy, options):
@@ -228,12 +337,13 @@ def simulate(policy, options):
             first = done
         r.put(draw.choices(keys, cum_weights=weights, k=batch))
     puts = done + batch - first
-    written, anew, took, waited, flushes = (b - a for a, b in zip(half, r.counts()))
+    written, anew, took, waited, flushes, moved = (b - a for a, b in zip(half, r.counts()))
     logs = policy.log_copies * (1 + anew / puts)
+    level0 = [f"{moved / written:.2f}", str(r.level0.deepest)] if r.level0 else ["", ""]
     return [f"{written / puts:.3f}", f"{anew / puts:.3f}",
-            f"{logs + (1 + options.compaction) * written / puts:.2f}", f"{puts / took / 1000:.0f}",
+            f"{logs + (written + moved) / puts:.2f}", f"{puts / took / 1000:.0f}",
             f"{100 * waited / took:.0f} %", f"{1000 * r.longest_wait:.0f} ms", str(flushes),
-            f"{r.most_logged / options.memory:.1f}", f"{sum(r.sealed_shares) / len(r.sealed_shares):.1f}"]
+            f"{r.most_logged / options.memory:.1f}", f"{sum(r.sealed_shares) / len(r.sealed_shares):.1f}"] + level0
 
 
 def main():
@@ -247,13 +357,15 @@ def main():
     parser.add_argument("--theta", type=float, default=0.99)
     parser.add_argument("--disk", type=float, default=50_000, help="entries a second")
     parser.add_argument("--compaction", type=float, default=0.3, help="moved for each entry written")
+    parser.add_argument("--dranges", type=int, default=0, help="columns of Level0; 0: --compaction")
     parser.add_argument("--processor", type=float, default=1_000_000, help="puts a second")
     o = parser.parse_args()
     if o.list:
         print("\n".join(POLICIES))
         return
-    line = "%-26s %8s %8s %8s %6s %6s %8s %8s %6s %8s"
-    print(line % ("policy", "written", "relogged", "bytes", "K/s", "waits", "longest", "flushes", "logs", "sealed"))
+    line = "%-26s %8s %8s %8s %6s %6s %8s %8s %6s %8s %6s %5s"
+    print(line % ("policy", "written", "relogged", "bytes", "K/s", "waits", "longest", "flushes", "logs", "sealed",
+                  "moved", "runs"))
     for name in o.policy or POLICIES:
         print(line % (name, *simulate(POLICIES[name], o)), flush=True)
 
