@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "common/base/simulation.h"
@@ -56,5 +57,7 @@ bool Thread::RaisePriority() {
   if (Simulation::Current() != nullptr) return true;
   return setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), -10) == 0;
 }
+
+int Thread::Processors() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 }  // namespace nova

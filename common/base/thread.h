@@ -26,6 +26,8 @@ class Thread {
   static const void* CurrentId();
   // Raises the calling thread above the others where the process may (heartbeats). False: it may not.
   static bool RaisePriority();
+  // Processors that threads of this process may run on, at least one.
+  static int Processors();
 
  private:
   struct Rep;

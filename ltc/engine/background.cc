@@ -1,7 +1,6 @@
 #include "ltc/engine/background.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "common/base/log.h"
 
@@ -69,8 +68,7 @@ void BackgroundWork::Turns::Stop() {
 
 BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find)
     : find_(std::move(find)),
-      compaction_limit_(options.compaction_threads, options.most_compaction_threads,
-                        std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {
+      compaction_limit_(options.compaction_threads, options.most_compaction_threads, Thread::Processors()) {
   const auto start = [this](const char* role, int count, const std::function<void()>& body) {
     for (int i = 0; i < count; ++i)
       threads_.push_back(std::make_unique<Thread>(StrCat("ltc.", role, ".", i), body));

@@ -1,9 +1,9 @@
 // CompactionLimit: how many compactions, or parts of one, a process works on at a time.
 //
 // A compaction reads from a few disks and writes to one, and waits for each: one for each disk leaves half of
-// the disks idle. So there may be two for each, as long as they leave half of the processors to requests. What
-// one takes of a processor is measured: next to nothing where disks are slow, nearly all of it where they are
-// fast.
+// the disks idle. So there may be two for each, as long as they leave half of the processors to requests.
+// What one takes of a processor is measured: next to nothing where disks are slow, nearly all of it where
+// they are fast.
 //
 // Thread safety: all.
 // Ownership, errors: none.

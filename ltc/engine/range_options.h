@@ -75,7 +75,7 @@ struct RangeStats {
   // Iterators that scans have opened, over memtables and over tables; by `scans`: one scan.
   uint64_t scan_memtables = 0;
   uint64_t scan_tables = 0;
-  uint64_t bytes = 0;   // of tables, parts that are used
+  uint64_t bytes = 0;  // of tables, parts that are used
   int level0_runs = 0;
   int dranges = 1;               // that Level0 is cut into now
   double drange_imbalance = 0;   // see FlushedLoad

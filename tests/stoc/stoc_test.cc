@@ -529,7 +529,7 @@ TEST_P(StocTest, QueueDepthRidesOnEveryReplyAndWhatIsOnItsWayIsKnownWithoutOne) 
     EXPECT_EQ(rig->LoadOf(rig.id()).bytes_in_flight, 0u);
     EXPECT_TRUE(PingOf(rig.client->stocs.get(), rig.id(), Soon()).ok());
     EXPECT_EQ(rig->LoadOf(rig.id()).queue_depth, 0u);
-    // A write that is not answered in time is on its way no longer, and the request counts as somebody else's.
+    // A write that is not answered in time is on its way no longer; the request counts as somebody else's.
     rig.disk.Clear();
     rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .count = 1, .delay_ns = kSecond});
     EXPECT_FALSE(
