@@ -16,7 +16,8 @@ std::vector<size_t> PointsOfTheLog(bool that_may_fail = false) {
   std::vector<size_t> points;
   for (size_t i = 0; i < kFailPoints.size(); ++i) {
     const FailPointInfo& point = kFailPoints[i];
-    if (point.name.starts_with("stoc.copy_")) continue;  // no step of the log: tests/stoc/copy_test.cc
+    // No steps of the log: tests/stoc/copy_test.cc, tests/cluster_sim/offload_test.cc.
+    if (point.name.starts_with("stoc.copy_") || point.name.starts_with("stoc.job_")) continue;
     if ((point.name.starts_with("stoc.") || point.name.starts_with("logc.")) &&
         (point.may_fail || !that_may_fail))
       points.push_back(i);

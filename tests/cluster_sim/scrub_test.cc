@@ -113,7 +113,7 @@ TEST(ScrubClusterTest, S6DamageToAllKindsOfFilesIsFoundAndMadeGood) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     Simulate(seed, [] {
       World w;
-      ASSERT_NO_FATAL_FAILURE(w.Write(5));
+      ASSERT_NO_FATAL_FAILURE(w.Write(8));
       SleepFor(2 * kPeriod);
       EXPECT_EQ(w.Found(), 0) << "of a cluster that nothing damages";
       const Uuid manifest = w.Record().manifest.file;

@@ -460,9 +460,9 @@ TEST_P(StocCompactorTest, AFullDiskEndsAnAttemptAndLeavesNothing) {
 
 // --- who goes first
 
-TEST_P(StocCompactorTest, RequestsThatWaitForTheDiskGoFirstAndNotForEver) {
-  if (GetParam() != FabricKind::kSim) GTEST_SKIP() << "it judges how long something takes";
-  Run([&](FabricWorld* world) {
+// Simulated alone, for it judges how long something takes.
+TEST(StocCompactorTimeTest, RequestsThatWaitForTheDiskGoFirstAndNotForEver) {
+  InFabricWorld(FabricKind::kSim, [](FabricWorld* world) {
     Rig rig(world, {.longest_pause_ns = 10 * kSecond});
     ASSERT_NO_FATAL_FAILURE(rig.WriteInputs());
     Held held("stoc.file_read", 1);
