@@ -36,8 +36,17 @@ void StocCalls::Call(Xchg* xchg, const KnownStocs::Target& target, StocRequest t
 }
 
 void StocCalls::NoteUnreachable(Xchg* xchg, StocId stoc, KnownStocs::Signs* signs) {
-  signs->unreachable.store(true);
+  if (!signs->unreachable.exchange(true)) EndPauses(stoc);
   if (!signs->asked.exchange(true)) AskLater(xchg, stoc, signs);
+}
+
+void StocCalls::EndPauses(StocId stoc) {
+  for (Xchg* const xchg : xchgs_) {
+    xchg->Submit([this, xchg, stoc] {
+      if (const KnownStocs::Target* const target = stocs_->FindTarget(xchg, stoc))
+        xchg->EndPause(target->peer);
+    });
+  }
 }
 
 void StocCalls::AskLater(Xchg* xchg, StocId stoc, KnownStocs::Signs* signs) {

@@ -541,6 +541,47 @@ TEST_P(StocTest, QueueDepthRidesOnEveryReplyAndWhatIsOnItsWayIsKnownWithoutOne) 
   });
 }
 
+// A process is gone, and the pauses between attempts to connect have become long, of 25 ms here at least,
+// before anybody who asks for files hears of it. Simulated alone, for it judges how long something takes.
+TEST(StocTimeTest, NobodyWaitsForTheNextAttemptToConnectOnceItIsKnownThatThereIsNoAnswer) {
+  InFabricWorld(FabricKind::kSim, [](FabricWorld* world) {
+    Rig rig(world);
+    const StocId id = rig.id();
+    StocClient* const stocs = rig.client->stocs.get();
+    Xchg* const xchg = rig.client->xchgs[0].get();
+    ASSERT_TRUE(PingOf(stocs, id, Soon()).ok());
+    rig.stoc = nullptr;
+    const auto ping_at_once = [&](CallDone done) {
+      Peer* const peer = stocs->peer(xchg, id, Incarnation(100));
+      xchg->EndPause(peer);
+      xchg->Call(peer, static_cast<uint16_t>(StocRequest::kPing), {}, Soon(), std::move(done));
+    };
+    for (int i = 0; i < 8; ++i) {
+      Notification failed;
+      rig.client->On(0, [&] { ping_at_once([&](const CallResult&) { failed.Notify(); }); });
+      failed.Wait();
+    }
+    Nanos begun = 0, took = 0;
+    Outcome outcome = Outcome::kOk;
+    Notification read;
+    rig.client->On(0, [&] {
+      // Both end with the same attempt; the read is begun between their ends.
+      ping_at_once([&](const CallResult&) {
+        begun = Now();
+        stocs->ReadFile(xchg, id, FileId(1), 0, 10, Soon(), [&](Outcome o, std::string_view) {
+          outcome = o;
+          took = Now() - begun;
+          read.Notify();
+        });
+      });
+      stocs->Ping(xchg, id, Soon(), [](Outcome, Incarnation) {});
+    });
+    read.Wait();
+    EXPECT_EQ(outcome, Outcome::kUnavailable);
+    EXPECT_LT(took, 5 * kMillisecond);
+  });
+}
+
 TEST_P(StocTest, AFullQueueIsBusyAndBlockingFormsTryAgain) {
   Run([&](FabricWorld* world) {
     TestStocOptions options;
