@@ -14,23 +14,20 @@ constexpr std::pair<std::string_view, OffloadPolicy> kNames[] = {
     {"most_input", OffloadPolicy::kMostInput},
     {"cost", OffloadPolicy::kCost}};
 
-// A request that waits for a disk counts as so many bytes: a piece of a table, as compactions read it.
-constexpr uint64_t kBytesOfARequest = 1 << 20;
-
 // What stands before the job's end at a StoC: input that comes over the network, and what is queued there. A
 // job that runs there is taken to be as large as this one. The outputs go to the same StoCs in any case.
-uint64_t CostAt(const CompactionWorker& w, uint64_t job_bytes) {
-  return job_bytes - std::min(w.local_input_bytes, job_bytes) + w.running * job_bytes +
-         w.queue_depth * kBytesOfARequest;
+double CostAt(const CompactionWorker& w, uint64_t job_bytes) {
+  const uint64_t to_move = job_bytes - std::min(w.local_input_bytes, job_bytes);
+  return static_cast<double>(to_move + w.running * job_bytes) + w.backlog_bytes;
 }
 
 // Smaller is better.
-std::tuple<uint64_t, uint64_t> RankOf(const CompactionWorker& w, uint64_t job_bytes, OffloadPolicy policy) {
+std::tuple<double, double> RankOf(const CompactionWorker& w, uint64_t job_bytes, OffloadPolicy policy) {
   switch (policy) {
     case OffloadPolicy::kLeastLoaded:
-      return {w.running, w.queue_depth};
+      return {w.running, w.backlog_bytes};
     case OffloadPolicy::kMostInput:
-      return {job_bytes - std::min(w.local_input_bytes, job_bytes), w.running};
+      return {static_cast<double>(job_bytes - std::min(w.local_input_bytes, job_bytes)), w.running};
     case OffloadPolicy::kCost:
       return {CostAt(w, job_bytes), 0};
     case OffloadPolicy::kNever:
@@ -58,7 +55,7 @@ std::optional<StocId> PlaceJob(const std::vector<CompactionWorker>& workers, uin
   const auto best = std::min_element(order.begin(), order.end(), [&](const auto& a, const auto& b) {
     return RankOf(a, job_bytes, policy) < RankOf(b, job_bytes, policy);
   });
-  const uint64_t cost_here = job_bytes + running_here * job_bytes;
+  const auto cost_here = static_cast<double>(job_bytes + running_here * job_bytes);
   if (policy == OffloadPolicy::kCost && CostAt(*best, job_bytes) > cost_here) return std::nullopt;
   return best->id;
 }

@@ -3,6 +3,7 @@
 // Thread safety: pure functions.   Ownership: none taken.   Errors: none.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -15,18 +16,21 @@ namespace nova {
 enum class OffloadPolicy {
   kNever,        // none: it runs here
   kRoundRobin,   // each in turn
-  kLeastLoaded,  // the one with the fewest jobs of ours, then with the shortest queue for its disk
+  kLeastLoaded,  // the one with the fewest jobs of ours, then with the least backlog
   kMostInput,    // the one that has most of the job's input on its own disk
   kCost,         // where the bytes to move and those that are queued before them are the fewest; or here
 };
 // By its name on a command line: "never", "round_robin", "least_loaded", "most_input", "cost".
 std::optional<OffloadPolicy> ParseOffloadPolicy(std::string_view name);
 
+// A request of others for a StoC's disk counts as so many bytes: a piece of a table, as compactions read it.
+inline constexpr uint64_t kBytesOfARequest = 1 << 20;
+
 // A StoC that may be given a job, as last heard.
 struct CompactionWorker {
   StocId id;
   uint32_t running = 0;            // jobs that this LTC has there
-  uint32_t queue_depth = 0;        // its requests waiting for the disk
+  double backlog_bytes = 0;        // that its disk has to do (Backlogs in placement.h)
   uint64_t local_input_bytes = 0;  // of the job's input, on its own disk
 };
 

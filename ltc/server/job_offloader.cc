@@ -113,9 +113,11 @@ std::optional<JobOffloader::Worker> JobOffloader::Choose(const CompactionJob& jo
   const std::map<StocId, uint64_t> inputs = InputBytesByStoc(job);
   std::map<StocId, Incarnation> starts;
   for (const NodeInfo& n : stocs_->live()) starts[n.stoc_id] = n.incarnation;
+  const std::vector<double> backlogs = Backlogs(stocs, kBytesOfARequest);
   std::vector<CompactionWorker> workers;
   MutexLock lock(&mu_);
-  for (const StocChoice& s : stocs) {
+  for (size_t i = 0; i < stocs.size(); ++i) {
+    const StocChoice& s = stocs[i];
     const auto start = starts.find(s.id);
     if (start == starts.end() || !MayWork(s)) continue;
     const auto none = takes_none_.find(s.id);
@@ -124,7 +126,7 @@ std::optional<JobOffloader::Worker> JobOffloader::Choose(const CompactionJob& jo
     if (avoided != avoided_until_ns_.end() && Now() < avoided->second) continue;
     const auto running = running_.find(s.id);
     const auto input = inputs.find(s.id);
-    workers.push_back({s.id, running == running_.end() ? 0 : running->second, s.load.queue_depth,
+    workers.push_back({s.id, running == running_.end() ? 0 : running->second, backlogs[i],
                        input == inputs.end() ? 0 : input->second});
   }
   const std::optional<StocId> chosen =

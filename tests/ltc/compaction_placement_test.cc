@@ -29,7 +29,7 @@ std::string PlaceFromText(const std::vector<std::string>& lines) {
         const std::vector<std::string> pair = absl::StrSplit(words[i], '=');
         const uint64_t value = std::stoull(pair[1]);
         if (pair[0] == "running") worker.running = static_cast<uint32_t>(value);
-        if (pair[0] == "queue") worker.queue_depth = static_cast<uint32_t>(value);
+        if (pair[0] == "queue") worker.backlog_bytes = static_cast<double>(value * kBytesOfARequest);
         if (pair[0] == "input") worker.local_input_bytes = value;
       }
     }
