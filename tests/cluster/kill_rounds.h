@@ -88,8 +88,9 @@ class KillTest : public testing::Test {
     options.coordinators = 2;
     options.ltc_flags.insert(options.ltc_flags.end(),
                              {"--table_replicas=2", "--memtable_mb=1", "--table_mb=1", "--level1_mb=4"});
-    // Ranges go from an LTC that has Level0 in columns to others, and back.
+    // Ranges go from an LTC that has Level0 in columns to others, one of which has StoCs compact, and back.
     options.node_flags["ltc-1"] = {"--dranges=16", "--least_table_kb=64"};
+    options.node_flags["ltc-0"] = {"--compaction_offload=round_robin"};
     auto cluster = ProcessCluster::Start(options);
     if (absl::IsNotFound(cluster.status())) GTEST_SKIP() << cluster.status().message();
     ASSERT_TRUE(cluster.ok()) << cluster.status();
