@@ -52,21 +52,6 @@ class MoveTest : public testing::Test {
     EXPECT_FALSE(leader.empty());
     return leader;
   }
-  // Of each range as the store has it now: its owner.
-  std::map<std::string, std::string> Owners() {
-    std::string said;
-    EXPECT_EQ(cluster_->Nova({"status"}, &said), 0) << said;
-    std::map<std::string, std::string> owners;
-    bool ranges = false;
-    for (const auto& line : absl::StrSplit(said, '\n')) {
-      const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
-      if (words.empty()) ranges = false;
-      if (ranges && words.size() >= 6) owners[words[0]] = StrCat(words[4], " ", words[5]);
-      if (!words.empty() && words[0] == "range") ranges = true;
-    }
-    return owners;
-  }
-
   static constexpr char kSource[] = "ltc-0";
   static constexpr char kDestination[] = "ltc-1";
   std::unique_ptr<ProcessCluster> cluster_;
@@ -121,11 +106,11 @@ TEST_F(MoveTest, WhoeverDiesAtAnyStepOfItARangeHasOneOwnerAndAllItsWrites) {
         ASSERT_GE(took, 0);
         std::string unsettled = "?";
         for (const Nanos until = Now() + 30 * kSecond; !unsettled.empty() && Now() < until;) {
-          const auto owners = Owners();
-          unsettled = owners.size() == kRanges ? "" : "a range is missing";
-          for (const auto& [range, owner] : owners) {
-            if (!owner.starts_with("open ltc-"))
-              absl::StrAppend(&unsettled, "range ", range, ": ", owner, "; ");
+          const auto holdings = cluster_->Holdings();
+          unsettled = holdings.size() == kRanges ? "" : "a range is missing";
+          for (const auto& [range, now] : holdings) {
+            if (now.state != "open" || !now.owner.starts_with("ltc-"))
+              absl::StrAppend(&unsettled, "range ", range, ": ", now.state, " ", now.owner, "; ");
           }
         }
         EXPECT_EQ(unsettled, "");

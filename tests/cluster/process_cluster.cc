@@ -225,6 +225,20 @@ Status ProcessCluster::CreateRanges(int ranges) {
   return OkStatus();
 }
 
+std::map<std::string, ProcessCluster::Holding> ProcessCluster::Holdings() {
+  std::string said;
+  std::map<std::string, Holding> holdings;
+  if (Nova({"status"}, &said) != 0) return holdings;
+  bool ranges = false;
+  for (const auto& line : absl::StrSplit(said, '\n')) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (words.empty()) ranges = false;
+    if (ranges && words.size() >= 6) holdings[words[0]] = {words[4], words[5]};
+    if (!words.empty() && words[0] == "range") ranges = true;
+  }
+  return holdings;
+}
+
 Status ProcessCluster::WaitOpen(Nanos deadline_ns) {
   std::string output;
   while (Now() < deadline_ns) {

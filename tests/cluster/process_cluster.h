@@ -47,6 +47,11 @@ class ProcessCluster {
   bool Runs(const std::string& name);
   StatusOr<int> Stop(const std::string& name, Nanos deadline_ns);  // SIGTERM, and its exit code
   std::string LeadingCoordinator();                                // its name; empty: none leads now
+  // Of each range as the coordinators have it now: its state and its owner; empty: none of them says.
+  struct Holding {
+    std::string state, owner;
+  };
+  std::map<std::string, Holding> Holdings();
   pid_t pid(const std::string& name) const { return nodes_.at(name)->process->pid(); }
   std::string metrics_address(const std::string& name) const { return nodes_.at(name)->metrics_address; }
   std::string address(const std::string& name) const { return nodes_.at(name)->address; }

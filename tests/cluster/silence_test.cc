@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <cstdio>
+#include <map>
+#include <string>
 
 #include "client/client.h"
 #include "common/base/mutex.h"
@@ -28,6 +30,15 @@ TEST(SilenceTest, A1RequestsUnderWayAtAStoppedLtcEndOnceItsRangesAreElsewhere) {
   if (absl::IsNotFound(started.status())) GTEST_SKIP() << started.status().message();
   ASSERT_TRUE(started.ok()) << started.status();
   ProcessCluster* const cluster = started->get();
+  // Who was there first may have all ranges until they are shared.
+  const auto shared = [&] {
+    std::map<std::string, int> open;
+    for (const auto& [range, now] : cluster->Holdings()) open[now.owner] += now.state == "open" ? 1 : 0;
+    return open["ltc-0"] > 0 && open["ltc-1"] > 0;
+  };
+  const Nanos until = Now() + kPatience;
+  while (!shared() && Now() < until) SleepFor(100 * kMillisecond);
+  ASSERT_TRUE(shared());
   auto client = ConnectClient(cluster->coordinators(), kDeadline / kMillisecond);
   ASSERT_NE(client, nullptr);
   for (int i = 0; i < kKeys; ++i) ASSERT_TRUE(client->Put(Key(i), "old").ok());

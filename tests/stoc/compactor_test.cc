@@ -433,11 +433,10 @@ TEST_P(StocCompactorTest, AnAttemptEndsAtItsDeadlineAndLeavesNothing) {
   Run([&](FabricWorld* world) {
     Rig rig(world);
     ASSERT_NO_FATAL_FAILURE(rig.WriteInputs());
-    const Nanos limit = 200 * kMillisecond * world->patience();
-    rig.job.deadline_ns = Now() + 2 * limit;
+    rig.job.deadline_ns = Now() + 100 * kMillisecond * world->patience();
     DisarmFailPoints();
     ASSERT_TRUE(ArmFailPoint("stoc.job_written", 1, [&] {
-                  SleepFor(3 * limit);
+                  SleepFor(rig.job.deadline_ns - Now() + kMillisecond);
                   return OkStatus();
                 }).ok());
     EXPECT_EQ(rig.Compact(1).outcome, Outcome::kDeadlineExceeded);

@@ -531,10 +531,9 @@ TEST_P(StocTest, QueueDepthRidesOnEveryReplyAndWhatIsOnItsWayIsKnownWithoutOne) 
     EXPECT_EQ(rig->LoadOf(rig.id()).queue_depth, 0u);
     // A write that is not answered in time is on its way no longer; the request counts as somebody else's.
     rig.disk.Clear();
-    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .count = 1, .delay_ns = kSecond});
-    EXPECT_FALSE(
-        rig->WriteFile(rig.id(), FileId(9), kCreator, "late", Now() + 100 * kMillisecond * world->patience())
-            .ok());
+    const Nanos limit = 50 * kMillisecond * world->patience();
+    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .count = 1, .delay_ns = 5 * limit});
+    EXPECT_FALSE(rig->WriteFile(rig.id(), FileId(9), kCreator, "late", Now() + limit).ok());
     EXPECT_EQ(rig->LoadOf(rig.id()).bytes_in_flight, 0u);
     EXPECT_TRUE(PingOf(rig.client->stocs.get(), rig.id(), Soon()).ok());
     EXPECT_EQ(rig->LoadOf(rig.id()).others_queued, 1u);
