@@ -185,7 +185,10 @@ class Cluster:
             sums.append(sum(float(value) for labels, value in found if label in labels))
         return sums
 
-    def cpu_seconds(self):
+    def cpu_seconds(self, kind=None):
+        """Of the nodes of the kind; None: of all nodes and ZooKeeper."""
+        if kind is not None:
+            return sum(node.cpu_seconds() for node in self._named(kind))
         return self._zookeeper.process.cpu_seconds() + sum(n.cpu_seconds() for n in self._nodes.values())
 
     def check(self):

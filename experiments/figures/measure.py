@@ -20,8 +20,8 @@ _LATENCY = re.compile(r"^(read|write|scan) .* p50 +([\d.]+) .* p99 +([\d.]+) .* 
 
 # What a run gives, beside its cell: numbers, but for the message of the first operation that failed, and the
 # operations of each second.
-FIELDS = ("ops", "stalled", "held", "write_p99_ms", "write_max_ms", "written_kb", "read_kb", "disks",
-          "busiest", "cpu", "others", "failed", "failure", "seconds")
+FIELDS = ("ops", "stalled", "held", "write_p99_ms", "write_max_ms", "written_kb", "read_kb", "network_kb",
+          "disks", "busiest", "cpu", "ltc_us", "stoc_us", "others", "failed", "failure", "seconds")
 
 
 def measure(binaries, zookeeper, directory, settings):
@@ -50,9 +50,12 @@ class _Counters:
     def __init__(self, cluster, bench):
         self.time = time.monotonic()
         self.ours = cluster.cpu_seconds() + cpu_seconds(bench.pid)
+        self.ltcs, self.stocs = cluster.cpu_seconds("ltc"), cluster.cpu_seconds("stoc")
         self.machine = _busy_seconds()
         self.written = cluster.metrics("stoc", "nova_stoc_disk_bytes_total", "write")  # by StoC
         self.read = cluster.metrics("stoc", "nova_stoc_disk_bytes_total", "read")
+        self.moved = sum(sum(cluster.metrics(kind, f"nova_fabric_bytes_{verb}_total"))
+                         for kind in ("ltc", "stoc") for verb in ("read", "written", "sent"))
         self.held = sum(cluster.metrics("ltc", "nova_ltc_write_stall_seconds_total"))
 
 
@@ -118,9 +121,12 @@ def _result(s, before, after, seconds, report):
         "write_max_ms": longest / 1000,
         "written_kb": sum(written) / 1024 / max(1, operations),
         "read_kb": sum(read) / 1024 / max(1, operations),
+        "network_kb": (after.moved - before.moved) / 1024 / max(1, operations),
         "disks": sum(at_disk) / len(at_disk) / disk,
         "busiest": max(at_disk) / disk,
         "cpu": (after.ours - before.ours) / cores,
+        "ltc_us": (after.ltcs - before.ltcs) * 1e6 / max(1, operations),
+        "stoc_us": (after.stocs - before.stocs) * 1e6 / max(1, operations),
         "others": max(0.0, (after.machine - before.machine - (after.ours - before.ours)) / cores),
         "failed": int(re.search(r"failed (\d+)", report)[1]),
         "failure": report.partition("first failure: ")[2].strip(),

@@ -96,7 +96,9 @@ _COLUMNS = [  # heading, of a row
     ("KB written, read an op.", lambda r: f"{r.median('written_kb'):.2f}, {r.median('read_kb'):.2f}"),
     ("put ms p99, longest", lambda r: f"{r.median('write_p99_ms'):.1f}, {max(r.all('write_max_ms')):.0f}"),
     ("disks %, busiest", lambda r: f"{r.median('disks'):.0f}, {r.median('busiest'):.0f}"),
+    ("network KB an op.", lambda r: f"{r.median('network_kb'):.2f}"),
     ("CPU %", lambda r: f"{r.median('cpu'):.0f}"),
+    ("us of LTCs, StoCs an op.", lambda r: f"{r.median('ltc_us'):.0f}, {r.median('stoc_us'):.0f}"),
     ("others %", lambda r: f"{r.median('others'):.0f}"),
 ]
 
