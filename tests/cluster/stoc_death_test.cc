@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <utility>
 
 #include "client/client.h"
 #include "common/base/mutex.h"
@@ -38,53 +39,71 @@ class Callers {
  public:
   using Operation = std::function<Result(Client* client, Random* random)>;
   Callers(const std::string& coordinators, Operation operation) : operation_(std::move(operation)) {
-    for (size_t i = 0; i < kThreads; ++i) {
-      clients_.push_back(ConnectClient(coordinators));
-      if (clients_.back() == nullptr) return;
+    for (Caller& caller : callers_) {
+      caller.client = ConnectClient(coordinators);
+      if (caller.client == nullptr) return;
     }
-    for (size_t i = 0; i < kThreads; ++i) {
-      begun_[i].store(Now());
-      threads_.push_back(std::make_unique<Thread>("caller", [this, i] { Call(i); }));
+    for (Caller& caller : callers_) {
+      caller.thread = std::make_unique<Thread>("caller", [this, &caller] { Call(&caller); });
     }
   }
   ~Callers() { stop_.store(true); }
 
   struct Seen {
     Nanos longest_ns = 0;  // of the operations that ended, and of those under way
+    Nanos begun_ns = 0;    // when that one began
     uint64_t ended = 0;
     uint64_t failed = 0;
+
+    void Add(Nanos begun) {
+      const Nanos took = Now() - begun;
+      if (took > longest_ns) longest_ns = took, begun_ns = begun;
+    }
   };
   // Since the last call.
   Seen Take() {
-    Seen seen{longest_.exchange(0), ended_.exchange(0), failed_.exchange(0)};
-    for (const auto& begun : begun_) seen.longest_ns = std::max(seen.longest_ns, Now() - begun.load());
-    return seen;
+    Seen all;
+    for (Caller& caller : callers_) {
+      MutexLock l(&caller.mu);
+      const Seen seen = std::exchange(caller.seen, {});
+      all.ended += seen.ended;
+      all.failed += seen.failed;
+      if (seen.longest_ns > all.longest_ns) all.longest_ns = seen.longest_ns, all.begun_ns = seen.begun_ns;
+      all.Add(caller.begun_ns);
+    }
+    return all;
   }
 
  private:
-  void Call(size_t i) {
-    Random random(i);
+  struct Caller {
+    std::unique_ptr<Client> client;
+    Mutex mu;
+    Nanos begun_ns ABSL_GUARDED_BY(mu) = Now();  // of the operation under way
+    Seen seen ABSL_GUARDED_BY(mu);
+    std::unique_ptr<Thread> thread;
+  };
+
+  void Call(Caller* caller) {
+    Random random(static_cast<uint64_t>(caller - callers_.data()));
     while (!stop_.load()) {
-      const Nanos begun = Now();
-      begun_[i].store(begun);
-      const Result r = operation_(clients_[i].get(), &random);
-      const Nanos took = Now() - begun;
-      for (Nanos longest = longest_.load();
-           took > longest && !longest_.compare_exchange_weak(longest, took);) {
+      {
+        MutexLock l(&caller->mu);
+        caller->begun_ns = Now();
       }
-      ++ended_;
-      if (!r.ok()) ++failed_;
+      const Result r = operation_(caller->client.get(), &random);
+      {
+        MutexLock l(&caller->mu);
+        caller->seen.Add(caller->begun_ns);
+        ++caller->seen.ended;
+        if (!r.ok()) ++caller->seen.failed;
+      }
       SleepFor(2 * kMillisecond);
     }
   }
 
   const Operation operation_;
-  std::vector<std::unique_ptr<Client>> clients_;
   std::atomic<bool> stop_{false};
-  std::array<std::atomic<Nanos>, kThreads> begun_{};
-  std::atomic<Nanos> longest_{0};
-  std::atomic<uint64_t> ended_{0}, failed_{0};
-  std::vector<std::unique_ptr<Thread>> threads_;
+  std::array<Caller, kThreads> callers_;
 };
 
 // Their tables lie on StoCs, and in no cache.
@@ -125,12 +144,14 @@ TEST(StocDeathTest, HoldsUpPutsForAGroupChangeAndGetsHardly) {
   Callers gets(cluster->coordinators(), [](Client* client, Random* random) -> Result {
     return client->Get(KeyOf(random->Uniform(kKeys), ""));
   });
+  Nanos happened = Now();
   const auto look = [&](const std::string& when) {
     const Callers::Seen put = puts.Take(), get = gets.Take();
     const auto ms = [](Nanos ns) { return static_cast<long long>(ns / kMillisecond); };
-    std::printf("%s: longest put %lld ms of %d, longest get %lld ms of %d (the machine: %lld)\n",
-                when.c_str(), ms(put.longest_ns), static_cast<int>(put.ended), ms(get.longest_ns),
-                static_cast<int>(get.ended), ms(machine.worst()));
+    std::printf("%s: longest put %lld ms of %d, begun after %lld; get %lld of %d, %lld (the machine: %lld)\n",
+                when.c_str(), ms(put.longest_ns), static_cast<int>(put.ended), ms(put.begun_ns - happened),
+                ms(get.longest_ns), static_cast<int>(get.ended), ms(get.begun_ns - happened),
+                ms(machine.worst()));
     EXPECT_EQ(put.failed + get.failed, 0u) << when;
     return std::pair(put.longest_ns, get.longest_ns);
   };
@@ -138,11 +159,13 @@ TEST(StocDeathTest, HoldsUpPutsForAGroupChangeAndGetsHardly) {
   look("before");
   for (const std::string stoc : {"stoc-1", "stoc-3"}) {
     cluster->Kill(stoc);
+    happened = Now();
     SleepFor(kWatched);
     const auto [put, get] = look(stoc + " killed");
     EXPECT_LT(put, kLongestPut + 2 * machine.worst());
     EXPECT_LT(get, kLongestGet + 2 * machine.worst());
     ASSERT_TRUE(cluster->Restart(stoc).ok());
+    happened = Now();
     SleepFor(3 * kSecond);
     look(stoc + " back");
   }
