@@ -10,8 +10,7 @@ void KnownStocs::Update(const std::vector<NodeInfo>& live) {
   MutexLock lock(&mu_);
   for (const NodeInfo& info : live) {
     Node& node = nodes_[info.stoc_id];
-    if (!IsLiveLocked(info.stoc_id) || info.incarnation > node.info.incarnation)
-      node.signs->unreachable.store(false, std::memory_order_relaxed);
+    if (!IsLiveLocked(info.stoc_id)) node.signs->unreachable_start.store(0, std::memory_order_relaxed);
     if (info.incarnation >= node.info.incarnation) node.info = info;
   }
   live_ = live;
@@ -51,11 +50,21 @@ StocLoad KnownStocs::LoadOf(StocId id) const {
 
 // Of the StoC's requests as many are this client's as it has writes under way, or fewer: one that has not
 // come there yet is none of them.
-void KnownStocs::NoteDepth(Signs* signs, uint32_t depth) {
+void KnownStocs::NoteReply(Signs* signs, Incarnation start, uint32_t depth) {
   signs->queue_depth.store(depth, std::memory_order_relaxed);
   const uint32_t own = signs->writes.load(std::memory_order_relaxed);
   signs->others_queued.store(depth - std::min(depth, own), std::memory_order_relaxed);
   signs->told_ns.store(Now(), std::memory_order_relaxed);
+  uint64_t marked = signs->unreachable_start.load(std::memory_order_relaxed);
+  if (marked != 0 && marked <= start.value()) signs->unreachable_start.compare_exchange_strong(marked, 0);
+}
+
+bool KnownStocs::NoteUnreachable(Signs* signs, Incarnation start) {
+  uint64_t marked = signs->unreachable_start.load(std::memory_order_relaxed);
+  while (marked < start.value()) {
+    if (signs->unreachable_start.compare_exchange_weak(marked, start.value())) return true;
+  }
+  return false;
 }
 
 KnownStocs::Writing KnownStocs::BeginWriting(StocId id, uint64_t bytes) {
@@ -81,7 +90,8 @@ KnownStocs::Rank KnownStocs::RankOf(StocId id) const {
   Rank rank;
   if (const auto it = nodes_.find(id); it != nodes_.end()) {
     const Signs& signs = *it->second.signs;
-    rank.unreachable = signs.unreachable.load(std::memory_order_relaxed);
+    rank.unreachable =
+        signs.unreachable_start.load(std::memory_order_relaxed) == it->second.info.incarnation.value();
     rank.queue_depth = signs.queue_depth.load(std::memory_order_relaxed);
   }
   const auto live =

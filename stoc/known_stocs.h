@@ -34,9 +34,10 @@ class KnownStocs {
     std::atomic<Nanos> told_ns{0};
     std::atomic<uint32_t> writes{0};  // of files that are being written there
     std::atomic<uint64_t> bytes{0};   // of those files
-    // A call lost its connection, or got none, and none was answered since. The coordinator knows of a death
-    // when a lease has ended; who reads from another copy need not wait for that.
-    std::atomic<bool> unreachable{false};
+    // The start (incarnation, N1) to which a call lost its connection, or got none, and none was answered
+    // since; 0: there is none. The coordinator knows of a death when a lease has ended; who reads from another
+    // copy need not wait for that. What ends late, of a start before, says nothing of the next one.
+    std::atomic<uint64_t> unreachable_start{0};
     std::atomic<bool> asked{false};  // whether it answers again: somebody does (StocCalls)
   };
   // A StoC, as one exchange thread reaches it.
@@ -73,8 +74,10 @@ class KnownStocs {
   StocLoad LoadOf(StocId id) const;  // nothing, told just now: it is not known
   // From now on the bytes count as on their way there.
   Writing BeginWriting(StocId id, uint64_t bytes);
-  // A reply came that told of `depth` requests.
-  static void NoteDepth(Signs* signs, uint32_t depth);
+  // A reply came, of that start, that told of `depth` requests.
+  static void NoteReply(Signs* signs, Incarnation start, uint32_t depth);
+  // A call of that start ended without an answer. True: the first.
+  static bool NoteUnreachable(Signs* signs, Incarnation start);
   // How good a copy there is to read from, the best first: of a live StoC that is reached, by its disk, with
   // a short queue. One that is not known is the worst.
   struct Rank {

@@ -21,23 +21,22 @@ Xchg* StocCalls::NextXchg() {
 void StocCalls::Call(Xchg* xchg, const KnownStocs::Target& target, StocRequest type,
                      std::span<const std::string_view> parts, Nanos deadline_ns, Done done) {
   xchg->Call(target.peer, static_cast<uint16_t>(type), parts, deadline_ns,
-             [this, xchg, deadline_ns, stoc = target.id, signs = target.signs,
+             [this, xchg, deadline_ns, stoc = target.id, signs = target.signs, start = target.incarnation,
               done = std::move(done)](const CallResult& r) mutable {
                const bool answered = r.outcome != Outcome::kUnavailable && r.outcome != Outcome::kUnknown &&
                                      r.outcome != Outcome::kDeadlineExceeded;
                if (answered) {
-                 KnownStocs::NoteDepth(signs, r.queue_depth);
-                 signs->unreachable.store(false, std::memory_order_relaxed);
+                 KnownStocs::NoteReply(signs, start, r.queue_depth);
                } else if (Now() < deadline_ns) {
-                 NoteUnreachable(xchg, stoc, signs);
+                 NoteUnreachable(xchg, stoc, signs, start);
                }
                done(r.outcome, r.body);
              });
 }
 
-void StocCalls::NoteUnreachable(Xchg* xchg, StocId stoc, KnownStocs::Signs* signs) {
-  if (!signs->unreachable.exchange(true)) EndPauses(stoc);
-  if (!signs->asked.exchange(true)) AskLater(xchg, stoc, signs);
+void StocCalls::NoteUnreachable(Xchg* xchg, StocId stoc, KnownStocs::Signs* signs, Incarnation start) {
+  if (KnownStocs::NoteUnreachable(signs, start)) EndPauses(stoc);
+  AskLater(xchg, stoc, signs);
 }
 
 void StocCalls::EndPauses(StocId stoc) {
@@ -50,12 +49,13 @@ void StocCalls::EndPauses(StocId stoc) {
 }
 
 void StocCalls::AskLater(Xchg* xchg, StocId stoc, KnownStocs::Signs* signs) {
+  if (signs->asked.exchange(true)) return;
   xchg->RunAt(Now() + kAskAgain, [this, xchg, stoc, signs] {
     if (!stocs_->IsLive(stoc)) return signs->asked.store(false);  // when it is back the coordinator tells
     Call(xchg, stoc, StocRequest::kPing, std::string_view(), Now() + kAskAgain,
          [this, xchg, stoc, signs](Outcome, std::string_view) {
            signs->asked.store(false);
-           if (signs->unreachable.load()) NoteUnreachable(xchg, stoc, signs);
+           if (signs->unreachable_start.load() != 0) AskLater(xchg, stoc, signs);
          });
   });
 }

@@ -62,12 +62,12 @@ class StocCalls {
  private:
   struct Started;                           // a request of Start under way
   void Try(std::unique_ptr<Started> call);  // OnXchg; as often as it takes
-  // OnXchg. A call ended before its deadline and without an answer.
-  void NoteUnreachable(Xchg* xchg, StocId stoc, KnownStocs::Signs* signs);
+  // OnXchg. A call of that start ended before its deadline and without an answer.
+  void NoteUnreachable(Xchg* xchg, StocId stoc, KnownStocs::Signs* signs, Incarnation start);
   // What was asked of it before it was known that it is unreachable, and waits for the next attempt to
   // connect, ends with an attempt that is made now: who reads would wait for a second, and asks another StoC.
   void EndPauses(StocId stoc);
-  // OnXchg. Pings it after a pause, and again while it is unreachable.
+  // OnXchg. Pings it after a pause, and again while no start of it has answered; one such ping at a time.
   void AskLater(Xchg* xchg, StocId stoc, KnownStocs::Signs* signs);
 
   const std::vector<Xchg*> xchgs_;

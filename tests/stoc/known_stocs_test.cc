@@ -60,19 +60,33 @@ TEST(KnownStocsTest, WhatIsUnreachableIsReadLastUntilItIsNewlyLive) {
     NodeInfo failing = Stoc(2, 20, "b:1");
     failing.disk = DiskState::kFailing;
     const NodeInfo other = Stoc(1, 10, "a:1"), again = Stoc(1, 11, "a:1");
-    const auto lose = [&] {
-      client.On(0, [&] { stocs.FindTarget(xchg, StocId(1))->signs->unreachable = true; });
+    KnownStocs::Signs* signs = nullptr;
+    const auto lose = [&](uint64_t start) {
+      client.On(0, [&] { signs = stocs.FindTarget(xchg, StocId(1))->signs; });
+      return KnownStocs::NoteUnreachable(signs, Incarnation(start));
     };
     const auto is_last = [&] { return stocs.RankOf(StocId(2)) < stocs.RankOf(StocId(1)); };
     stocs.Update({other, failing});
     EXPECT_FALSE(is_last());
-    lose();
+    EXPECT_TRUE(lose(10));
+    EXPECT_FALSE(lose(10)) << "not the first";
     EXPECT_TRUE(is_last());
     stocs.Update({other, failing});
     EXPECT_TRUE(is_last()) << "the coordinator has not heard of it yet";
     stocs.Update({again, failing});
     EXPECT_FALSE(is_last()) << "it has started anew";
-    lose();
+    lose(10);
+    EXPECT_FALSE(is_last()) << "a call to the start before has ended late";
+    lose(11);
+    KnownStocs::NoteReply(signs, Incarnation(10), 0);
+    EXPECT_TRUE(is_last()) << "so has one that was answered";
+    KnownStocs::NoteReply(signs, Incarnation(11), 0);
+    EXPECT_FALSE(is_last()) << "it has answered";
+    lose(10);
+    KnownStocs::NoteReply(signs, Incarnation(11), 0);
+    EXPECT_EQ(signs->unreachable_start.load(), 0u) << "nobody has to ask for the start before";
+    lose(11);
+    EXPECT_TRUE(is_last());
     stocs.Update({failing});
     stocs.Update({again, failing});
     EXPECT_FALSE(is_last()) << "it was away, and is back";
