@@ -35,8 +35,8 @@ class KnownStocs {
     std::atomic<uint32_t> writes{0};  // of files that are being written there
     std::atomic<uint64_t> bytes{0};   // of those files
     // The start (incarnation, N1) to which a call lost its connection, or got none, and none was answered
-    // since; 0: there is none. The coordinator knows of a death when a lease has ended; who reads from another
-    // copy need not wait for that. What ends late, of a start before, says nothing of the next one.
+    // since; 0: there is none. The coordinator knows of a death when a lease has ended; who reads from
+    // another copy need not wait for that. What ends late, of a start before, says nothing of the next one.
     std::atomic<uint64_t> unreachable_start{0};
     std::atomic<bool> asked{false};  // whether it answers again: somebody does (StocCalls)
   };

@@ -21,15 +21,10 @@ Xchg* StocCalls::NextXchg() {
 void StocCalls::Call(Xchg* xchg, const KnownStocs::Target& target, StocRequest type,
                      std::span<const std::string_view> parts, Nanos deadline_ns, Done done) {
   xchg->Call(target.peer, static_cast<uint16_t>(type), parts, deadline_ns,
-             [this, xchg, deadline_ns, stoc = target.id, signs = target.signs, start = target.incarnation,
+             [this, xchg, stoc = target.id, signs = target.signs, start = target.incarnation,
               done = std::move(done)](const CallResult& r) mutable {
-               const bool answered = r.outcome != Outcome::kUnavailable && r.outcome != Outcome::kUnknown &&
-                                     r.outcome != Outcome::kDeadlineExceeded;
-               if (answered) {
-                 KnownStocs::NoteReply(signs, start, r.queue_depth);
-               } else if (Now() < deadline_ns) {
-                 NoteUnreachable(xchg, stoc, signs, start);
-               }
+               if (r.end == CallEnd::kReply) KnownStocs::NoteReply(signs, start, r.queue_depth);
+               if (r.end == CallEnd::kConnection) NoteUnreachable(xchg, stoc, signs, start);
                done(r.outcome, r.body);
              });
 }

@@ -62,7 +62,7 @@ class StocCalls {
  private:
   struct Started;                           // a request of Start under way
   void Try(std::unique_ptr<Started> call);  // OnXchg; as often as it takes
-  // OnXchg. A call of that start ended before its deadline and without an answer.
+  // OnXchg. A call of that start had no connection, or lost it.
   void NoteUnreachable(Xchg* xchg, StocId stoc, KnownStocs::Signs* signs, Incarnation start);
   // What was asked of it before it was known that it is unreachable, and waits for the next attempt to
   // connect, ends with an attempt that is made now: who reads would wait for a second, and asks another StoC.

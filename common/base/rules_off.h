@@ -24,6 +24,8 @@ struct RulesOff {
   // Edit first (M2): inputs and logs are deleted although the edit that drops them may not be in the
   // manifest.
   bool m2_edit_first = false;
+  // Attempt (M6): what a StoC writes for a job has the ids that the job's owner uses for it.
+  bool m6_own_ids = false;
   // Incarnation (N1): a StoC that has started again passes for one with its former process's memory.
   bool n1_incarnation = false;
   // Range record (N3): a StoC whose directory is empty passes for the store that it had before. Of simulated

@@ -97,6 +97,7 @@ struct Ended {
   CallDone call_done;
   OpDone op_done;
   Outcome outcome = Outcome::kUnknown;
+  CallEnd end = CallEnd::kHere;
 };
 
 // A request of a peer that a handler has begun and not answered. Pooled; `serial` as of an Op.
@@ -292,8 +293,8 @@ struct Xchg::Rep {
   Op* NewOp(Op::Kind kind, Link* link, Nanos deadline_ns);
   Op* FindOp(uint64_t id);
   void FreeOp(Op* op);
-  void EndOp(Op* op, Outcome outcome);
-  void FailLater(CallDone call_done, OpDone op_done, Outcome outcome);
+  void EndOp(Op* op, Outcome outcome, CallEnd end = CallEnd::kHere);
+  void FailLater(CallDone call_done, OpDone op_done, Outcome outcome, CallEnd end = CallEnd::kHere);
   bool Encode(MessageHeader header, std::span<const std::string_view> parts, size_t total);
   void Enqueue(Link* link, const Op* op);
   void FreePiece(Link* link, uint32_t index);
@@ -414,7 +415,7 @@ void Xchg::Rep::Drop(Link* link) {
   CountWaiting(&link->waiting_bytes, 0);
   CountWaiting(&link->assembling_bytes, 0);
   while (link->ops != nullptr)
-    EndOp(link->ops, link->ops->posted ? Outcome::kUnknown : Outcome::kUnavailable);
+    EndOp(link->ops, link->ops->posted ? Outcome::kUnknown : Outcome::kUnavailable, CallEnd::kConnection);
 }
 
 void Xchg::Rep::CloseLink(Link* link) {
@@ -608,13 +609,13 @@ void Xchg::Rep::FreeOp(Op* op) {
   free_ops.push_back(op->index);
 }
 
-void Xchg::Rep::EndOp(Op* op, Outcome outcome) {
-  FailLater(std::move(op->call_done), std::move(op->op_done), outcome);
+void Xchg::Rep::EndOp(Op* op, Outcome outcome, CallEnd end) {
+  FailLater(std::move(op->call_done), std::move(op->op_done), outcome, end);
   FreeOp(op);
 }
 
-void Xchg::Rep::FailLater(CallDone call_done, OpDone op_done, Outcome outcome) {
-  ended.push_back({std::move(call_done), std::move(op_done), outcome});
+void Xchg::Rep::FailLater(CallDone call_done, OpDone op_done, Outcome outcome, CallEnd end) {
+  ended.push_back({std::move(call_done), std::move(op_done), outcome, end});
 }
 
 // `link`: it was queued for; null: for none.
@@ -866,6 +867,7 @@ void Xchg::Rep::Received(const Completion& c) {
     CallDone done = std::move(op->call_done);
     FreeOp(op);
     CallResult result;
+    result.end = CallEnd::kReply;
     result.outcome = m.header.outcome <= static_cast<uint8_t>(kMaxOutcome)
                          ? static_cast<Outcome>(m.header.outcome)
                          : Outcome::kInternal;
@@ -1079,7 +1081,7 @@ bool Xchg::Rep::RunEnded() {
   if (ended.empty()) return false;
   running.swap(ended);
   for (Ended& e : running) {
-    if (e.call_done) e.call_done(CallResult{e.outcome, {}, 0});
+    if (e.call_done) e.call_done(CallResult{e.end, e.outcome, {}, 0});
     if (e.op_done) e.op_done(e.outcome);
   }
   running.clear();

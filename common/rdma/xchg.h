@@ -88,8 +88,16 @@ struct XchgOptions {
   Nanos progress_timeout_ns = 10 * kSecond;  // see the head of this file
 };
 
+// What ended a Call.
+enum class CallEnd : uint8_t {
+  kReply,       // the peer
+  kConnection,  // there was none, or it is lost
+  kHere,        // its deadline, its caller, no room, or the Xchg stops
+};
+
 // The answer to a Call.
 struct CallResult {
+  CallEnd end = CallEnd::kHere;
   Outcome outcome = Outcome::kUnavailable;  // the peer's, or why there is none
   std::string_view body;                    // of the reply, during the callback
   uint32_t queue_depth = 0;  // of the answering node, by its reply; for placement (power of d choices)

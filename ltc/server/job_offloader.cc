@@ -178,7 +178,9 @@ std::optional<StatusOr<CompactionResult>> JobOffloader::RunAt(const Worker& work
 std::shared_ptr<const JobOffloader::Attempt> JobOffloader::Send(const Worker& worker, CompactionJob job,
                                                                 const std::vector<Placement>& places) {
   LeaveOutInputsOutside(&job);
-  for (Uuid& id : job.output_uuids) id = Uuid::Generate();
+  if (!options_.off.m6_own_ids) {
+    for (Uuid& id : job.output_uuids) id = Uuid::Generate();
+  }
   const Nanos now = Now();
   const Nanos deadline_ns =
       now + options_.least_deadline_ns + static_cast<Nanos>(BytesOfInputs(job) >> 20) * kSecond;

@@ -30,6 +30,7 @@
 
 #include "common/base/metrics.h"
 #include "common/base/mutex.h"
+#include "common/base/rules_off.h"
 #include "common/sstable/compaction_job.h"
 #include "common/sstable/table_store.h"
 #include "ltc/server/compaction_placement.h"
@@ -42,6 +43,7 @@ struct OffloadOptions {
   OffloadPolicy policy = OffloadPolicy::kNever;
   Nanos least_deadline_ns = 30 * kSecond;       // of an attempt, and a second for each MB of its input
   Nanos pause_after_failure_ns = 30 * kSecond;  // of a StoC whose attempt failed or was lost
+  RulesOff off = {};                            // tests only
 };
 
 class JobOffloader {

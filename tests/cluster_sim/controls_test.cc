@@ -50,6 +50,14 @@ void EmptyDisks(ChaosOptions* o) {
   Only<kOtherDisk>(o);
 }
 
+// StoCs compact, and attempts are lost.
+void Offloaded(ChaosOptions* o) {
+  Several(o);
+  o->cluster.ltc.offload.policy = OffloadPolicy::kRoundRobin;
+  o->cluster.ltc.offload.least_deadline_ns = kSecond;
+  o->cluster.ltc.offload.pause_after_failure_ns = 100 * kMillisecond;
+}
+
 struct Control {
   using SwitchOff = void (*)(RulesOff*, ClusterOptions::RulesOff*);
   const char* name;
@@ -73,6 +81,7 @@ const std::vector<Control>& Controls() {
       {"L4", [](Off o, OffAtCoordinators) { o->l4_flush_first = true; }, Several},
       {"M1", [](Off o, OffAtCoordinators) { o->m1_all_members = true; }, Several},
       {"M2", [](Off o, OffAtCoordinators) { o->m2_edit_first = true; }, Several},
+      {"M6", [](Off o, OffAtCoordinators) { o->m6_own_ids = true; }, Offloaded},
       {"N1", [](Off o, OffAtCoordinators) { o->n1_incarnation = true; }, Several},
       {"N3_N4",
        [](Off o, OffAtCoordinators) { o->n3_own_store = o->n4_lacks = true; },

@@ -56,7 +56,7 @@ struct SimClusterOptions {
 
   // in all nodes
   void SwitchOff(const RulesOff& off) {
-    ltc.log.off = ltc.hosted.off = stoc.server.off = stoc.server.copier.off = off;
+    ltc.log.off = ltc.hosted.off = ltc.offload.off = stoc.server.off = stoc.server.copier.off = off;
     network.f3_replace_off = off.f3_replace;
     n3_own_store_off = off.n3_own_store;
   }

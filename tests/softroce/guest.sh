@@ -100,7 +100,7 @@ run_step() {
   case $1 in
     contract) step contract 300 "$tests/rdma/nova_rdma_test" --gtest_filter='*/Verbs' ;;
     verbs) step verbs 400 "$tests/softroce/nova_verbs_test" ;;
-    stoc) step stoc 300 "$tests/stoc/nova_stoc_test" --gtest_filter='*/Verbs' ;;
+    stoc) step stoc 500 "$tests/stoc/nova_stoc_test" --gtest_filter='*/Verbs' ;;
     logc) step logc 300 "$tests/logc/nova_logc_test" --gtest_filter='*/Verbs' ;;
     doctor) step doctor 120 doctor ;;
     bench) step bench 600 bench ;;  # nova_fabric_bench is built by hand

@@ -564,14 +564,14 @@ TEST_P(CopyTest, ReadsOfRequestsDoNotWaitForTheBandwidthOfCopies) {
       SleepFor(kMillisecond);
     SleepFor(100 * kMillisecond);
     Nanos longest = 0;
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 20 && rig.Count(kTarget, "copies") == 0; ++i) {
       const Nanos begin = Now();
       EXPECT_EQ(rig.Bytes(kSource, FileId(2)), "a block");
       longest = std::max(longest, Now() - begin);
       SleepFor(50 * kMillisecond);
     }
+    EXPECT_GT(longest, 0) << "there was a read while the copy was under way";
     EXPECT_LT(longest, 300 * kMillisecond * world->patience());
-    EXPECT_EQ(rig.Count(kTarget, "copies"), 0u) << "it was under way";
     copier.Join();
     EXPECT_EQ(rig.Count(kTarget, "copies"), 1u);
   });

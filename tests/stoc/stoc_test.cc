@@ -659,7 +659,10 @@ TEST_P(StocTest, StoppingFinishesWhatIsQueued) {
         if (rig->WriteFile(rig.id(), FileId(i), kCreator, "x", Soon()).ok()) ++written;
       }));
     }
-    SleepFor(10 * kMillisecond * world->patience());
+    const Counter* const received =
+        rig.stoc->metrics.counter("nova_stoc_requests_total{type=\"write_small_file\"}");
+    for (const Nanos until = Soon(); received->value() < 4 && Now() < until;) SleepFor(kMillisecond);
+    SleepFor(10 * kMillisecond);  // the last of them is counted before it is queued
     rig.stoc->Stop();
     writers.clear();
     int there = 0;

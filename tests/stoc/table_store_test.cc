@@ -57,7 +57,7 @@ struct Rig {
     store = NewStocTableStore(
         client->stocs.get(), [](Executor* e) { return static_cast<TestExecutor*>(e)->xchg(); },
         {.write_deadline_ns = 3 * kSecond,
-         .read_deadline_ns = 3 * kSecond,
+         .read_deadline_ns = 3 * kSecond * std::max<int64_t>(1, w->patience() / 5),
          .damaged =
              [this](const Uuid& table) {
                MutexLock lock(&mu);
@@ -230,6 +230,24 @@ TEST_P(TableStoreTest, OfAStocWhoseConnectionBrokeNothingIsReadUntilItAnswersAga
       SleepFor(kMillisecond);
     EXPECT_EQ(first(), StocId(2)) << "nobody has asked whether it answers";
     rig.ExpectReads(*info, table);
+  });
+}
+
+// After a restart it takes no appends to a manifest that it has. It is there, and answers.
+TEST_P(TableStoreTest, AStocThatAnswersThatItCannotIsReadAsBefore) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, 2);
+    const auto append = [&](uint64_t offset, bool create) {
+      return rig.client->stocs->AppendFile({StocId(2)}, {Uuid{1, 1}, 0}, kCreator, offset, create, "edit",
+                                           Now() + 10 * kSecond);
+    };
+    ASSERT_TRUE(append(0, true).ok());
+    rig.Kill(1);
+    rig.stocs[1] = std::make_unique<TestStoc>(world, 2, 101, rig.disks[1].get());
+    rig.Update();
+    const Status s = append(4, false);
+    EXPECT_TRUE(absl::IsUnavailable(s)) << s;
+    EXPECT_EQ(rig.client->stocs->InOrderOfReading({StocId(2), StocId(1)}).front(), StocId(2));
   });
 }
 
