@@ -60,7 +60,9 @@ StatusOr<VersionEdit> Flusher::Write(const RoundGroup& rounds, uint64_t job) {
   }
   OverwriteProbe younger;
   rounds_->LookForYounger(rounds, &younger);
-  const Level0Run run{job, merged.get(), rounds.back()->number, &rules};
+  const auto writes = written_load_->NewCounter(rounds);
+  Level0Run run{job, merged.get(), rounds.back()->number, &rules};
+  run.writes = writes.get();
   const FlushProgress progress = [&](uint64_t passed, uint64_t kept_bytes) {
     pacer_->OnFlushing(written_bytes / entries * passed, kept_bytes);
     rounds_->LookForYounger(rounds, &younger);
@@ -68,10 +70,13 @@ StatusOr<VersionEdit> Flusher::Write(const RoundGroup& rounds, uint64_t job) {
   NOVA_ASSIGN_OR_RETURN(VersionEdit edit, load_->enabled()
                                               ? WriteColumns(run, written_bytes, &younger, progress)
                                               : WriteLevel0(*context_, tables_, run, &younger, progress));
+  written_load_->Add(writes.get());
   result.took_ns = Now() - begin;
   result.busy_ns = ThreadBusy() - busy;
   result.replaced_entries = result.kept_entries = younger.replaced();
   for (const VersionEdit::Add& add : edit.adds) result.kept_entries += add.table.entries;
+  entries_.fetch_add(result.kept_entries - result.replaced_entries, std::memory_order_relaxed);
+  runs_.fetch_add(1, std::memory_order_relaxed);
   pacer_->OnFlushed(result);
   for (const auto& round : rounds) {  // done memtables (M3)
     for (const auto& source : round->sources)

@@ -25,7 +25,8 @@ namespace nova {
 class Flusher {
  public:
   Flusher(const RangeContext* context, ReadPoints* points, RoundLog* log, RoundSet* rounds, Pacer* pacer,
-          TableAccess* tables, JobBook* jobs, VersionSet* versions, RoundMerger* merger, FlushedLoad* load)
+          TableAccess* tables, JobBook* jobs, VersionSet* versions, RoundMerger* merger, FlushedLoad* load,
+          WrittenLoad* written_load)
       : context_(context),
         points_(points),
         log_(log),
@@ -36,6 +37,7 @@ class Flusher {
         versions_(versions),
         merger_(merger),
         load_(load),
+        written_load_(written_load),
         all_again_ns_(Now() + context->options.table_lag_ns) {}
 
   // The oldest sealed round has no writer left; does not wait.
@@ -48,6 +50,9 @@ class Flusher {
   // flushes have failed for a while; else tries until the deadline (DeadlineExceeded). FailedPrecondition:
   // the range was lost.
   Status FlushAll(Nanos deadline_ns, bool give_up);
+  // Metrics: entries that flushes have written to Level0, and the runs that these are in. See RangeStats.
+  uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }
+  uint64_t runs() const { return runs_.load(std::memory_order_relaxed); }
 
  private:
   // Rounds whose tables are written, and which wait for their commit (flush order, K3b).
@@ -77,10 +82,12 @@ class Flusher {
   VersionSet* const versions_;
   RoundMerger* const merger_;
   FlushedLoad* const load_;
+  WrittenLoad* const written_load_;
   // From this time on the next flush sets a flush barrier, so that a key that is written all the time gets
   // into tables now and then.
   std::atomic<Nanos> all_again_ns_;
-  Mutex commit_mu_;  // held while rounds are committed, one group after another
+  std::atomic<uint64_t> entries_{0}, runs_{0};  // see entries()
+  Mutex commit_mu_;                             // held while rounds are committed, one group after another
   // By the number of the oldest round of each.
   std::map<RoundNumber, Written> written_ ABSL_GUARDED_BY(commit_mu_);
 };

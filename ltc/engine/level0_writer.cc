@@ -153,6 +153,7 @@ StatusOr<VersionEdit> WriteLevel0(const RangeContext& context, TableAccess* tabl
     ParsedInternalKey key;
     if (!ParseInternalKey(internal_key, &key))
       return writer.GiveUp(absl::InternalError("memtable holds a malformed key"));
+    if (run.writes != nullptr) run.writes->Add(key);
     if (!filter.Keep(key, value) || younger->Replaces(key)) continue;
     kept_bytes += internal_key.size() + value.size();
     if (const Status s = writer.Add(key.stored_key, internal_key, value); !s.ok()) return writer.GiveUp(s);

@@ -17,6 +17,7 @@
 #include "ltc/engine/read_points.h"
 #include "ltc/engine/table_access.h"
 #include "ltc/engine/write_histogram.h"
+#include "ltc/engine/written_load.h"
 
 namespace nova {
 
@@ -28,6 +29,7 @@ struct Level0Run {
   // Bounds of Dranges, ascending: a table ends at one if it has half of least_table_bytes.
   std::span<const std::string> cuts = {};
   WriteHistogram* load = nullptr;  // is told the bytes written of each key; null: nobody counts
+  WriteCounter* writes = nullptr;  // is told of each entry passed; null: nobody counts
 };
 // Entries that were passed, and bytes of those kept, since the last call. Called about every 256 KB.
 using FlushProgress = std::function<void(uint64_t entries, uint64_t kept_bytes)>;

@@ -23,6 +23,8 @@ Status CompactionOptions::Check() const {
 Status RangeOptions::Check() const {
   NOVA_RETURN_IF_ERROR(CheckBetween("memtable_size_bytes", memtable_size_bytes, 64 << 10, size_t{4} << 30));
   NOVA_RETURN_IF_ERROR(CheckBetween("active_memtables", active_memtables, 1, 64));
+  NOVA_RETURN_IF_ERROR(CheckBetween("memtable_partitioning", static_cast<int>(memtable_partitioning), 0,
+                                    static_cast<int>(MemtablePartitioning::kDrange)));
   NOVA_RETURN_IF_ERROR(CheckBetween("max_rounds", max_rounds, 2, 1024));
   // Fewer runs than start a compaction must not slow writers down: nothing would ever speed them up again.
   NOVA_RETURN_IF_ERROR(InGroup("compaction", compaction.Check()));

@@ -27,9 +27,8 @@ bool OverwriteProbe::Holds(const ParsedInternalKey& key) const {
   const SequenceNumber seen = snapshot == snapshots_.end() ? upto_ : std::min(upto_, *snapshot);
   const uint64_t hash = FilterHash(key.stored_key);
   MemTable::Hit hit;
-  return std::any_of(rounds_.begin(), rounds_.end(), [&](const auto& round) {
-    return round->SiblingOf(key.stored_key)->Get(key.stored_key, hash, seen, &hit);
-  });
+  return std::any_of(rounds_.begin(), rounds_.end(),
+                     [&](const auto& round) { return round->Get(key.stored_key, hash, seen, &hit); });
 }
 
 }  // namespace nova

@@ -11,16 +11,18 @@ Range::Range(const RangeSpec& spec, const RangeOptions& options, const RangeServ
       context_(spec, options, services),
       toll_(&context_),
       load_(options.compaction),
+      written_(options),
       points_(last_sequence),
-      rounds_(&context_, &points_, &log_),
+      rounds_(&context_, &points_, &log_, &written_),
       pacer_(&context_, &rounds_, &log_),
       tables_(&context_, &pacer_.disk_turns()),
       reader_(&context_, &toll_, &points_, &rounds_, &tables_),
       scanner_(&context_, &toll_, &points_, &rounds_, &tables_),
       versions_(&context_, &points_, &rounds_, &pacer_, storage),
       rebuilder_(&context_, &jobs_, &versions_),
-      merger_(&context_, &points_, &rounds_, &pacer_),
-      flusher_(&context_, &points_, &log_, &rounds_, &pacer_, &tables_, &jobs_, &versions_, &merger_, &load_),
+      merger_(&context_, &points_, &rounds_, &pacer_, &written_),
+      flusher_(&context_, &points_, &log_, &rounds_, &pacer_, &tables_, &jobs_, &versions_, &merger_, &load_,
+               &written_),
       compactor_(&context_, &toll_, &points_, &rounds_, &pacer_, &tables_, &jobs_, &versions_),
       writes_(&context_, &points_, &log_, &rounds_, &pacer_, &reader_),
       checkpoints_(&context_, &rounds_, &jobs_, &versions_, &flusher_, &compactor_, &writes_) {
@@ -103,6 +105,10 @@ RangeStats Range::stats() const {
   s.dranges = static_cast<int>(view->version->columns().size());
   s.drange_imbalance = load_.imbalance();
   s.reorganisations = load_.reorganisations();
+  s.memtable_imbalance = written_.imbalance();
+  s.memtable_reorganisations = written_.reorganisations();
+  if (view->active->partition != nullptr)
+    s.memtable_dranges = static_cast<int>(view->active->partition->dranges());
   s.damaged_maps = load_.damaged();
   s.level0_waits = compactor_.level0_waits();
   s.rounds = static_cast<int>(view->sealed.size()) + 1;
@@ -110,6 +116,8 @@ RangeStats Range::stats() const {
   s.range_tombstones = view->tombstones == nullptr ? 0 : view->tombstones->size();
   s.memtable_bytes = view->active->bytes();
   for (const auto& r : view->sealed) s.memtable_bytes += r->bytes();
+  s.flushed_entries = flusher_.entries();
+  s.flushed_runs = flusher_.runs();
   s.merges = merger_.merges();
   s.merged_away_entries = merger_.entries_away();
   s.merged_away_bytes = merger_.bytes_away();

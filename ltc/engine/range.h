@@ -34,6 +34,7 @@
 #include "ltc/engine/scanner.h"
 #include "ltc/engine/version_set.h"
 #include "ltc/engine/write_path.h"
+#include "ltc/engine/written_load.h"
 
 namespace nova {
 
@@ -165,6 +166,7 @@ class Range : public std::enable_shared_from_this<Range> {
   // The parts, each behind those that it asks.
   Level0Toll toll_;
   FlushedLoad load_;
+  WrittenLoad written_;
   ReadPoints points_;
   RoundLog log_;
   RoundSet rounds_;

@@ -5,8 +5,26 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "ltc/engine/round_iterator.h"
 
 namespace nova {
+namespace {
+
+// Of a round: one for each memtable that has entries; one for all of them, where they are partitioned by
+// Drange. A memtable may get its first entry at any time.
+size_t IteratorsOf(const Round& round) {
+  if (round.partition != nullptr) return 1;
+  return static_cast<size_t>(std::count_if(round.siblings.begin(), round.siblings.end(),
+                                           [](const auto& m) { return m->entries() > 0; }));
+}
+
+size_t IteratorsOfRounds(const RangeView& view) {
+  size_t n = IteratorsOf(*view.active);
+  for (const auto& round : view.sealed) n += IteratorsOf(*round);
+  return n;
+}
+
+}  // namespace
 
 // The tables of one run, one after another. Waits (kNeedBlocks) for the reader of a table that is not loaded.
 //
@@ -190,12 +208,22 @@ RangeIterator::RangeIterator(const RangeContext* context, const ReadPoints* poin
   std::vector<std::unique_ptr<Iterator>> children;
   children.reserve(1 + at_.view->sealed.size() + at_.view->version->runs().size());
   levels_.reserve(at_.view->version->runs().size());
+  const std::vector<Run>& runs = at_.view->version->runs();
+  const bool merges = IteratorsOfRounds(*at_.view) + runs.size() > 1;  // else nobody asks for what is ahead
   const auto add_round = [&](const std::shared_ptr<Round>& round) {
+    if (round->partition != nullptr) {
+      auto iterator =
+          std::make_unique<RoundIterator>(round, at_.sequence, direction_, merges, &opened_.memtables);
+      memtables_.push_back(iterator.get());
+      children.push_back(std::move(iterator));
+      return;
+    }
     for (const auto& m : round->siblings) {
       if (m->entries() == 0) continue;
       auto iterator = m->NewIteratorAt(at_.sequence, round, direction_);
       memtables_.push_back(iterator.get());
       children.push_back(std::move(iterator));
+      ++whole_memtables_;
     }
   };
   add_round(at_.view->active);
@@ -205,8 +233,6 @@ RangeIterator::RangeIterator(const RangeContext* context, const ReadPoints* poin
                                                                  const BlockHandle& handle) {
     return cache->Lookup(table.info().uuid, handle.offset);
   };
-  const std::vector<Run>& runs = at_.view->version->runs();
-  const bool merges = memtables_.size() + runs.size() > 1;  // else nobody asks for what is ahead
   const std::string* const end = direction_ == Direction::kForward ? &to_ : &from_;
   for (const Run& run : runs) {
     auto level = std::make_unique<LevelIterator>(&run, lookup, direction_, merges, end, &opened_);
@@ -225,9 +251,7 @@ void RangeIterator::Rest() {
 // A sealed round takes no entries.
 bool RangeIterator::Renew(ReadPoint* at, std::string_view from, std::string_view to) {
   if (at->view->generation != generation() || direction_ != Direction::kForward || !error_.ok()) return false;
-  size_t filled = 0;
-  for (const auto& m : at->view->active->siblings) filled += m->entries() > 0 ? 1 : 0;
-  if (filled != active_memtables_) return false;
+  if (IteratorsOf(*at->view->active) != active_memtables_) return false;
   at_ = std::move(*at);
   for (MomentIterator* m : memtables_) m->ReadAt(at_.sequence);
   from_ = from;
@@ -237,7 +261,7 @@ bool RangeIterator::Renew(ReadPoint* at, std::string_view from, std::string_view
 
 void RangeIterator::SeekToFirst() {
   has_last_key_ = kept_ = false;
-  opened_ = {static_cast<int>(memtables_.size()), 0, 0};
+  opened_ = {whole_memtables_, 0, 0};
   const std::string& start = direction_ == Direction::kBackward ? to_ : from_;
   if (start.empty()) return merged_->SeekToFirst();
   seek_key_.clear();

@@ -98,12 +98,14 @@ class RangeIterator {
   ReadPoint at_;           // what is seen: versions at or below its number, in its view
   std::string from_, to_;  // stored keys, [from, to)
   const Direction direction_;
-  std::vector<MomentIterator*> memtables_;  // owned by merged_
-  size_t active_memtables_ = 0;             // the first ones of memtables_: the active round's
-  std::vector<LevelIterator*> levels_;      // owned by merged_
-  Opened opened_;                           // see TakeOpened
-  std::unique_ptr<Iterator> merged_;        // all versions of all rounds and runs, in internal key order
-  std::string seek_key_;                    // where SeekToFirst seeks
+  // Over a memtable each, or a round (RoundIterator); owned by merged_.
+  std::vector<MomentIterator*> memtables_;
+  size_t active_memtables_ = 0;         // the first ones of memtables_: the active round's
+  int whole_memtables_ = 0;             // of memtables_: over a memtable each
+  std::vector<LevelIterator*> levels_;  // owned by merged_
+  Opened opened_;                       // see TakeOpened
+  std::unique_ptr<Iterator> merged_;    // all versions of all rounds and runs, in internal key order
+  std::string seek_key_;                // where SeekToFirst seeks
   std::string last_key_;  // forward: of the last version at or below the number; backward: of the one kept
   bool has_last_key_ = false;  // last_key_ was set
   // Backward: a version is kept, which is last_key_ and these.

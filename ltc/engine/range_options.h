@@ -26,12 +26,19 @@ enum class MergeRounds {
   kAlways,  // whatever flushes wait for
 };
 
+// How siblings of a round share the keys (docs/engine.md).
+enum class MemtablePartitioning {
+  kHash,    // by a hash of the key
+  kDrange,  // by Dranges of the writes seen (paper section 4.1): see WrittenLoad
+};
+
 // Bounds and times of one range.
 struct RangeOptions {
   size_t memtable_size_bytes = 4 << 20;  // tau: bytes of one memtable
-  int active_memtables = 2;              // alpha: siblings of the active round, by hash of the key
-  int max_rounds = 6;                    // delta / alpha: rounds in memory, the active one included
-  int level0_slow_runs = 8;              // runs in Level0 from which writers are slowed down
+  int active_memtables = 2;              // alpha: siblings of the active round
+  MemtablePartitioning memtable_partitioning = MemtablePartitioning::kHash;  // of the siblings
+  int max_rounds = 6;         // delta / alpha: rounds in memory, the active one included
+  int level0_slow_runs = 8;   // runs in Level0 from which writers are slowed down
   int level0_stop_runs = 20;  // runs at which they write as fast as flushes get on; beyond it ever less
   // Time after which a round that was held back is flushed, and after which a flush writes versions even
   // though younger rounds overwrite them. 0: at once.
@@ -77,15 +84,20 @@ struct RangeStats {
   uint64_t scan_tables = 0;
   uint64_t bytes = 0;  // of tables, parts that are used
   int level0_runs = 0;
-  int dranges = 1;               // that Level0 is cut into now
-  double drange_imbalance = 0;   // see FlushedLoad
-  uint64_t reorganisations = 0;  // major ones
-  uint64_t damaged_maps = 0;     // Dranges in the manifest that could not be read when it was opened
-  uint64_t level0_waits = 0;     // times a due column of Level0 was passed over for others' jobs
-  int rounds = 0;                // in memory, the active one included
+  int dranges = 1;                        // that Level0 is cut into now
+  double drange_imbalance = 0;            // see FlushedLoad
+  uint64_t reorganisations = 0;           // major ones
+  int memtable_dranges = 1;               // that the active round's memtables are partitioned by
+  double memtable_imbalance = 0;          // see WrittenLoad
+  uint64_t memtable_reorganisations = 0;  // times that the partition changed
+  uint64_t damaged_maps = 0;              // Dranges in the manifest that could not be read when it was opened
+  uint64_t level0_waits = 0;              // times a due column of Level0 was passed over for others' jobs
+  int rounds = 0;                         // in memory, the active one included
   size_t tables = 0;
   size_t range_tombstones = 0;  // of the version and all rounds
   size_t memtable_bytes = 0;
+  uint64_t flushed_entries = 0;      // that flushes wrote to Level0
+  uint64_t flushed_runs = 0;         // that these are in
   uint64_t merges = 0;               // of rounds, in memory
   uint64_t merged_away_entries = 0;  // versions that merges left out, for none will read them
   uint64_t merged_away_bytes = 0;    // memory that merges let go

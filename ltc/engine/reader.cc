@@ -62,7 +62,7 @@ bool Reader::IsNewest(const RangeView& view, std::string_view key, SequenceNumbe
                       SequenceNumber sequence) const {
   MemTable::Hit other;
   for (const auto& round : view.sealed) {
-    if (round->SiblingOf(key)->Get(key, at, &other) && other.sequence > sequence) return false;
+    if (round->Get(key, FilterHash(key), at, &other) && other.sequence > sequence) return false;
   }
   if (at != kMaxSequenceNumber) return true;  // the bounds of tables say nothing of older numbers
   for (const Run& run : view.version->runs()) {
@@ -93,14 +93,14 @@ void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, Se
                     std::string_view key, Nanos deadline_ns, GetDone done) {
   const RangeView& view = *in;
   const uint64_t hash = FilterHash(key);
-  for (const auto& round : view.sealed) round->SiblingOf(key)->PrefetchGet(hash);
+  for (const auto& round : view.sealed) round->PrefetchGet(key, hash);
   MemTable::Hit hit;
-  if (view.active->SiblingOf(key)->Get(key, hash, at, &hit)) {
+  if (view.active->Get(key, hash, at, &hit)) {
     NOVA_DCHECK(IsNewest(view, key, at, hit.sequence)) << "an older round holds a newer version (K3)";
     return Answer(view, key, at, hit, &done);
   }
   for (const auto& round : view.sealed) {
-    if (!round->SiblingOf(key)->Get(key, hash, at, &hit)) continue;
+    if (!round->Get(key, hash, at, &hit)) continue;
     NOVA_DCHECK(IsNewest(view, key, at, hit.sequence)) << "an older round holds a newer version (K3)";
     return Answer(view, key, at, hit, &done);
   }

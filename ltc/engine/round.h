@@ -30,6 +30,7 @@
 #include "common/base/clock.h"
 #include "common/log/range_log.h"
 #include "ltc/engine/memtable.h"
+#include "ltc/engine/memtable_partition.h"
 #include "ltc/engine/range_options.h"
 #include "ltc/engine/version.h"
 
@@ -38,9 +39,11 @@ namespace nova {
 struct PendingCheckpoint;  // ltc/engine/version_set.h
 
 struct Round {
-  RoundNumber number = 0;                           // the lowest sequence number it can hold
-  std::vector<std::unique_ptr<MemTable>> siblings;  // a key's memtable is chosen by its hash
-  std::atomic<int64_t> pins{0};                     // writers between pin and insert (pin, L6)
+  RoundNumber number = 0;  // the lowest sequence number it can hold
+  std::vector<std::unique_ptr<MemTable>> siblings;
+  // Which siblings take a key; constant for the round's life. Null: one of them, by a hash of the key.
+  MemtablePartitionRef partition;
+  std::atomic<int64_t> pins{0};  // writers between pin and insert (pin, L6)
   // No new entries: a writer that sees it goes to the successor (K3a). Set under RoundSet's lock. Set back
   // there, before the boundary is read, where a writer has come meanwhile and memory has no room for a
   // successor. A writer that saw it has given up its number, finished and never posted, and tries again.
@@ -73,9 +76,18 @@ struct Round {
   std::atomic<uint64_t> tombstones{0};  // range deletions in it
   std::atomic<bool> unsynced{false};    // holds a write that asked for no sync, in a log where syncs matter
 
-  MemTable* SiblingOf(std::string_view key) const {
-    return siblings.size() == 1 ? siblings[0].get()
-                                : siblings[std::hash<std::string_view>{}(key) % siblings.size()].get();
+  // The memtable that takes a version of the key (siblings by Drange, K3d). `turn`: the first number of the
+  // write, which picks one where the key has several.
+  MemTable* SiblingFor(std::string_view key, uint64_t turn) const {
+    return partition == nullptr ? SiblingByHash(key) : siblings[partition->Of(key).Pick(turn)].get();
+  }
+  // The newest version with sequence <= seq in any sibling. See MemTable::Get.
+  bool Get(std::string_view key, uint64_t hash, SequenceNumber seq, MemTable::Hit* hit) const {
+    return partition == nullptr ? SiblingByHash(key)->Get(key, hash, seq, hit)
+                                : GetByDrange(key, hash, seq, hit);
+  }
+  void PrefetchGet(std::string_view key, uint64_t hash) const {  // see MemTable::PrefetchGet
+    partition == nullptr ? SiblingByHash(key)->PrefetchGet(hash) : PrefetchByDrange(key, hash);
   }
   // Its memtables or its range deletions are at their bound: it is to be sealed.
   bool IsFull(const RangeOptions& options) const {
@@ -103,6 +115,15 @@ struct Round {
     for (const auto& m : siblings) n += m->entries();
     return n;
   }
+
+ private:
+  MemTable* SiblingByHash(std::string_view key) const {
+    return siblings.size() == 1 ? siblings[0].get()
+                                : siblings[std::hash<std::string_view>{}(key) % siblings.size()].get();
+  }
+  // Get and PrefetchGet, where there is a partition.
+  bool GetByDrange(std::string_view key, uint64_t hash, SequenceNumber seq, MemTable::Hit* hit) const;
+  void PrefetchByDrange(std::string_view key, uint64_t hash) const;
 };
 
 // Rounds that follow one another, the oldest first.

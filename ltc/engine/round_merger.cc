@@ -12,11 +12,13 @@ bool RoundMerger::MergeOne() {
   double share = 0;
   const RoundGroup rounds = rounds_->ClaimMerge(&share);
   if (rounds.empty()) return false;
-  const std::shared_ptr<Round> merged = MergedRound(rounds, share);
+  const auto writes = written_->NewCounter(rounds);
+  const std::shared_ptr<Round> merged = MergedRound(rounds, share, writes.get());
   NOVA_FP_VOID("rounds.merged");
   const bool published = rounds_->PublishMerged(rounds, merged);
   if (published) {
     Count(rounds, *merged);
+    written_->Add(writes.get());
     rounds_->RefreshLanes();  // which still hold what was merged
     pacer_->UpdatePressure();
   }
@@ -35,7 +37,8 @@ void RoundMerger::Count(const RoundGroup& rounds, const Round& merged) {
   bytes_away_.fetch_add(bytes - std::min<uint64_t>(bytes, merged.bytes()), std::memory_order_relaxed);
 }
 
-std::shared_ptr<Round> RoundMerger::MergedRound(const RoundGroup& rounds, double most_share) {
+std::shared_ptr<Round> RoundMerger::MergedRound(const RoundGroup& rounds, double most_share,
+                                                WriteCounter* writes) {
   // Asked for when the rounds are sealed: a later snapshot (K4) sees the newest of what they hold.
   // Nothing has expired, and no range deletion (K7) hides anything: that is for who writes tables, whose
   // edit says up to when.
@@ -47,6 +50,7 @@ std::shared_ptr<Round> RoundMerger::MergedRound(const RoundGroup& rounds, double
   merged->sealed_ns = rounds.front()->sealed_ns;
   merged->sealing.store(true);
   merged->merged = true;
+  merged->partition = rounds.back()->partition;  // the latest
   std::vector<std::unique_ptr<Iterator>> children;
   bool scanned = false, unsynced = false;
   for (const auto& round : rounds) {
@@ -69,8 +73,9 @@ std::shared_ptr<Round> RoundMerger::MergedRound(const RoundGroup& rounds, double
   for (entries->SeekToFirst(); entries->Valid(); entries->Next()) {
     ParsedInternalKey key;
     NOVA_CHECK(ParseInternalKey(entries->key(), &key)) << "a memtable holds a malformed key";
+    if (writes != nullptr) writes->Add(key);
     if (!filter.Keep(key, entries->value())) continue;
-    MemTable* const memtable = merged->SiblingOf(key.stored_key);
+    MemTable* const memtable = merged->SiblingFor(key.stored_key, /*turn=*/0);
     memtable->Link(memtable->Prepare(key.stored_key, key.sequence, key.type, entries->value()));
     if (merged->bytes() > most_bytes + ArenaPool::kChunkBytes || !context_->state.Is(ServingState::kActive))
       return nullptr;

@@ -20,8 +20,9 @@ namespace nova {
 
 class RoundMerger {
  public:
-  RoundMerger(const RangeContext* context, ReadPoints* points, RoundSet* rounds, Pacer* pacer)
-      : context_(context), points_(points), rounds_(rounds), pacer_(pacer) {}
+  RoundMerger(const RangeContext* context, ReadPoints* points, RoundSet* rounds, Pacer* pacer,
+              WrittenLoad* written)
+      : context_(context), points_(points), rounds_(rounds), pacer_(pacer), written_(written) {}
 
   // Merges sealed rounds that hold the same keys again and again. False: there are none, there is no room, or
   // it brought nothing.
@@ -35,13 +36,14 @@ class RoundMerger {
   // Counts a merge that was published.
   void Count(const RoundGroup& rounds, const Round& merged);
   // A copy of everything that is left of `rounds`, at most `most_share` rounds of memory. Null: more is left
-  // than that, for instance for snapshots, or the range closes.
-  std::shared_ptr<Round> MergedRound(const RoundGroup& rounds, double most_share);
+  // than that, for instance for snapshots, or the range closes. `writes`: see WrittenLoad::NewCounter.
+  std::shared_ptr<Round> MergedRound(const RoundGroup& rounds, double most_share, WriteCounter* writes);
 
   const RangeContext* const context_;
   ReadPoints* const points_;
   RoundSet* const rounds_;
   Pacer* const pacer_;
+  WrittenLoad* const written_;
   std::atomic<uint64_t> merges_{0}, entries_away_{0}, bytes_away_{0};  // see merges()
 };
 

@@ -12,8 +12,12 @@ constexpr double kInexact = 1e-6;  // sums of shares
 
 }  // namespace
 
-RoundSet::RoundSet(const RangeContext* context, ReadPoints* points, RoundLog* log)
-    : context_(context), points_(points), log_(log), lanes_(context->services->executors.size()) {
+RoundSet::RoundSet(const RangeContext* context, ReadPoints* points, RoundLog* log, const WrittenLoad* written)
+    : context_(context),
+      points_(points),
+      log_(log),
+      written_(written),
+      lanes_(context->services->executors.size()) {
   MutexLock lock(&mu_);
   auto view = std::make_shared<RangeView>();
   view->version = std::make_shared<Version>();
@@ -26,6 +30,7 @@ RoundSet::RoundSet(const RangeContext* context, ReadPoints* points, RoundLog* lo
 std::shared_ptr<Round> RoundSet::NewRound(RoundNumber number, bool scanned) {
   auto round = std::make_shared<Round>();
   round->number = number;
+  round->partition = written_->partition();
   for (int i = 0; i < context_->options.active_memtables; ++i) {
     // The epoch in the id makes ids of one range unique and rising over its owners: the low-water mark of
     // done memtables (M3).

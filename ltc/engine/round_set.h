@@ -7,7 +7,8 @@
 //
 // Thread safety: all methods; ViewOf, PointOf and WithReadPoint on the executor they name.
 // Locks: its own, the innermost of a range's parts. Under it run `change` of Publish, and when a round is
-//   sealed RangeHost::WorkDue and the arena pool, which take locks of their own and call nobody back.
+//   sealed RangeHost::WorkDue, WrittenLoad and the arena pool, which take locks of their own and call nobody
+//   back.
 // Ownership: views keep rounds and tables; RefreshLanes has whoever keeps an older view let go of it.
 // Errors: none; where there is no room for another round, false.
 #pragma once
@@ -29,12 +30,13 @@
 #include "ltc/engine/read_points.h"
 #include "ltc/engine/round_log.h"
 #include "ltc/engine/view_holders.h"
+#include "ltc/engine/written_load.h"
 
 namespace nova {
 
 class RoundSet {
  public:
-  RoundSet(const RangeContext* context, ReadPoints* points, RoundLog* log);
+  RoundSet(const RangeContext* context, ReadPoints* points, RoundLog* log, const WrittenLoad* written);
 
   // --- views
 
@@ -155,6 +157,7 @@ class RoundSet {
   const RangeContext* const context_;
   ReadPoints* const points_;
   RoundLog* const log_;
+  const WrittenLoad* const written_;
   std::atomic<uint64_t> next_memtable_{1};  // low half of the next memtable's id
   std::vector<Lane> lanes_;                 // [i] belongs to executor i
   ViewHolders view_holders_;                // has a lock of its own

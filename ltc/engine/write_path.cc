@@ -153,7 +153,9 @@ void WritePath::Park(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone d
 }
 
 WritePath::WriteContext::Prepared WritePath::WriteContext::Prepare(const WriteEntry& e, SequenceNumber seq) {
-  MemTable* const memtable = round->SiblingOf(e.key);
+  // One turn for all entries of a batch: those of one key are linked in one memtable, the youngest first
+  // (K6).
+  MemTable* const memtable = round->SiblingFor(e.key, sequence);
   if (!IsRangeDelete(e)) return {memtable, memtable->Prepare(e.key, seq, e.type, e.value)};
   tombstones.push_back(
       std::make_shared<const RangeTombstone>(RangeTombstone{std::string(e.key), std::string(e.value), seq}));

@@ -35,6 +35,9 @@ DEFINE_bool(near_tables, false,
             "first copies of tables lie on StoCs of this host, while one takes tables: nothing is shared");
 DEFINE_int32(memtable_mb, 4, "tau: size of a memtable");
 DEFINE_int32(active_memtables, 2, "alpha: memtables of a range that take writes at once");
+DEFINE_string(memtable_partitioning, "hash",
+              "which of its active memtables a range puts a key into: hash: by a hash of the key; drange: by "
+              "Dranges of the writes seen, with several for a hot key");
 DEFINE_int32(max_rounds, 6, "delta / alpha: rounds of memtables of a range, the active one included");
 DEFINE_int32(memory_limit_mb, 0,
              "memory of this process: unless they are given, a half is for memtables, a quarter for the "
@@ -182,6 +185,12 @@ LtcOptions OptionsFromFlags() {
   h.placement.choices = FLAGS_power_of_d;
   h.range.memtable_size_bytes = static_cast<size_t>(FLAGS_memtable_mb) << 20;
   h.range.active_memtables = FLAGS_active_memtables;
+  if (FLAGS_memtable_partitioning != "hash" && FLAGS_memtable_partitioning != "drange") {
+    ExitWithError(
+        StrCat("--memtable_partitioning = ", FLAGS_memtable_partitioning, ": must be hash or drange"));
+  }
+  h.range.memtable_partitioning =
+      FLAGS_memtable_partitioning == "drange" ? MemtablePartitioning::kDrange : MemtablePartitioning::kHash;
   h.range.max_rounds = FLAGS_max_rounds;
   h.range.max_value_bytes = static_cast<uint32_t>(FLAGS_max_value_bytes);
   h.range.compaction.table_size_bytes = static_cast<uint64_t>(FLAGS_table_mb) << 20;

@@ -31,6 +31,7 @@ DbOptions DrawOptions(Random* random) {
   RangeOptions& r = o.range;
   r.memtable_size_bytes = 64 << 10 << random->Uniform(4);
   r.active_memtables = 1 + static_cast<int>(random->Uniform(4));
+  if (random->OneIn(2)) r.memtable_partitioning = MemtablePartitioning::kDrange;
   r.max_rounds = 2 + static_cast<int>(random->Uniform(6));
   r.compaction.level0_runs_trigger = 1 + static_cast<int>(random->Uniform(6));
   r.level0_slow_runs = r.compaction.level0_runs_trigger + static_cast<int>(random->Uniform(8));
@@ -90,8 +91,9 @@ class Database {
     threads_ = 1 + options_.Uniform(4);
     what_ += StrCat(
         what_.empty() ? "" : "; ", "memtable ", o.range.memtable_size_bytes, " x ", o.range.active_memtables,
-        ", rounds ", o.range.max_rounds, o.range.merge_rounds == MergeRounds::kNever ? "" : " merged",
-        ", table ", o.range.compaction.table_size_bytes, ", Dranges ", o.range.compaction.dranges, ", block ",
+        o.range.memtable_partitioning == MemtablePartitioning::kDrange ? " by Drange" : "", ", rounds ",
+        o.range.max_rounds, o.range.merge_rounds == MergeRounds::kNever ? "" : " merged", ", table ",
+        o.range.compaction.table_size_bytes, ", Dranges ", o.range.compaction.dranges, ", block ",
         o.range.table.block_size_bytes, ", log ", static_cast<int>(o.log), ", mapped ", o.map_tables,
         ", files ", o.max_open_files, ", cache ", *o.cache_bytes, ", threads ", threads_);
     auto db = Db::Open(directory_, o);

@@ -64,6 +64,7 @@ class TestedDb : public TestedStore {
     o.log = random_.OneIn(2) ? DbLog::kNone : DbLog::kPersistent;
     o.range.memtable_size_bytes = 64 << 10 << random_.Uniform(3);
     o.range.active_memtables = 1 + static_cast<int>(random_.Uniform(3));
+    if (random_.OneIn(2)) o.range.memtable_partitioning = MemtablePartitioning::kDrange;
     o.range.max_rounds = 2 + static_cast<int>(random_.Uniform(5));
     o.range.merge_rounds = random_.OneIn(2) ? MergeRounds::kAlways : MergeRounds::kAuto;
     o.range.compaction.table_size_bytes = 64 << 10;

@@ -19,9 +19,9 @@ namespace {
                                        const CompactionOptions& compaction, const TableOptions& table) {
   [[maybe_unused]] const auto& [create, log, limit, memtables, cache, map, warm, files, flushes, compactions,
                                 of_range, disk] = db;
-  [[maybe_unused]] const auto& [tau, alpha, rounds, slow, stop, lag, merge, logs, value, batch, batch_bytes,
-                                tombstones, round_tombstones, page, budget, of_compaction, of_table,
-                                compression] = range;
+  [[maybe_unused]] const auto& [tau, alpha, partitioning, rounds, slow, stop, lag, merge, logs, value, batch,
+                                batch_bytes, tombstones, round_tombstones, page, budget, of_compaction,
+                                of_table, compression] = range;
   [[maybe_unused]] const auto& [trigger, level0_max, share, level1, multiplier, table_size, parts, dranges,
                                 least] = compaction;
   [[maybe_unused]] const auto& [block, restart, filter, of_one_table] = table;
@@ -52,6 +52,7 @@ const std::vector<Bounds>& AllBounds() {
       NOVA_BOUNDS(compaction_threads, 1, 64),
       NOVA_BOUNDS(range.memtable_size_bytes, 64 << 10, int64_t{4} << 30),
       NOVA_BOUNDS(range.active_memtables, 1, 64),
+      NOVA_BOUNDS(range.memtable_partitioning, 0, 1),
       NOVA_BOUNDS(range.max_rounds, 2, 1024),
       // the default trigger, the default stop
       NOVA_BOUNDS(range.level0_slow_runs, 16, 60, "range.level0_stop_runs"),

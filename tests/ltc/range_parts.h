@@ -145,7 +145,8 @@ class RangeParts : RangeHost {
   RangeContext context;
   ReadPoints points{0};
   RoundLog log;
-  RoundSet rounds{&context, &points, &log};
+  WrittenLoad written{context.options};
+  RoundSet rounds{&context, &points, &log, &written};
   Pacer pacer{&context, &rounds, &log};
   TableAccess tables{&context, &pacer.disk_turns()};
   Level0Toll toll{&context};
@@ -154,9 +155,10 @@ class RangeParts : RangeHost {
   JobBook jobs;
   VersionSet versions{&context, &points, &rounds, &pacer, manifests.get()};
   Rebuilder rebuilder{&context, &jobs, &versions};
-  RoundMerger merger{&context, &points, &rounds, &pacer};
+  RoundMerger merger{&context, &points, &rounds, &pacer, &written};
   FlushedLoad load{context.options.compaction};
-  Flusher flusher{&context, &points, &log, &rounds, &pacer, &tables, &jobs, &versions, &merger, &load};
+  Flusher flusher{&context, &points,   &log,    &rounds, &pacer,  &tables,
+                  &jobs,    &versions, &merger, &load,   &written};
   Compactor compactor{&context, &toll, &points, &rounds, &pacer, &tables, &jobs, &versions};
   WritePath writes{&context, &points, &log, &rounds, &pacer, &reader};
 };

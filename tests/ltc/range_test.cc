@@ -229,6 +229,7 @@ RangeOptions SmallOptions(Random* random) {
   RangeOptions o;
   o.memtable_size_bytes = 8 << 10 << random->Uniform(4);
   o.active_memtables = 1 + static_cast<int>(random->Uniform(3));
+  if (random->OneIn(2)) o.memtable_partitioning = MemtablePartitioning::kDrange;
   o.max_rounds = 2 + static_cast<int>(random->Uniform(5));
   o.scan_page_bytes = 256 << random->Uniform(8);
   o.compaction.level0_runs_trigger = 1 + static_cast<int>(random->Uniform(4));

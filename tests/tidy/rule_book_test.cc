@@ -72,8 +72,8 @@ std::string Between(const std::string& s, const std::string& from, const std::st
 std::map<std::string, Rule> RuleBook() {
   std::map<std::string, Rule> rules;
   std::istringstream lines(ReadSource(kBook));
-  const std::regex definition("\\*\\*([A-Z][0-9]*[a-c]?'?) \\(([^)]*)\\)\\.\\*\\*.*"),
-      row("\\| ([HT][0-9]+[a-c]?) \\| ([^|]*) \\|.*\\| ([^|]*) \\|");
+  const std::regex definition("\\*\\*([A-Z][0-9]*[a-d]?'?) \\(([^)]*)\\)\\.\\*\\*.*"),
+      row("\\| ([HT][0-9]+[a-d]?) \\| ([^|]*) \\|.*\\| ([^|]*) \\|");
   std::string number, body;
   const auto end_rule = [&] {
     if (number.empty()) return;
@@ -172,7 +172,7 @@ struct Citation {
 
 std::vector<Citation> CitationsIn(const std::string& text) {
   static const std::regex kNumber(
-      "\\b(?:A1|[NCFLMKRS][1-9][a-c]?|[HT][1-9][0-9]?[a-c]?)(?![\\w(])|[Dd]urability,? \\(?D\\b");
+      "\\b(?:A1|[NCFLMKRS][1-9][a-d]?|[HT][1-9][0-9]?[a-d]?)(?![\\w(])|[Dd]urability,? \\(?D\\b");
   std::vector<Citation> all;
   for (auto it = std::sregex_iterator(text.begin(), text.end(), kNumber); it != std::sregex_iterator();
        ++it) {
@@ -199,7 +199,7 @@ Said SaidIn(const SourceFile& f) {
 
 // The numbers that tests are named by: K4KeepWhatASnapshotSees, F1_AfterRevoke.
 std::vector<std::string> NumbersOfTests(const std::string& text) {
-  static const std::regex kTest("\\bTEST(?:_F|_P)?\\(\\s*\\w+,\\s*([A-Z][0-9]+[a-c]?)[A-Z_]\\w*\\)");
+  static const std::regex kTest("\\bTEST(?:_F|_P)?\\(\\s*\\w+,\\s*([A-Z][0-9]+[a-d]?)[A-Z_]\\w*\\)");
   std::vector<std::string> numbers;
   for (auto it = std::sregex_iterator(text.begin(), text.end(), kTest); it != std::sregex_iterator(); ++it)
     numbers.push_back((*it)[1]);
