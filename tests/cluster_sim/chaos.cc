@@ -375,7 +375,6 @@ ChaosOptions ChaosOf(uint64_t seed) {
     o.cluster.ltc.hosted.range.compaction.dranges = 2 << random.Uniform(5);
     o.cluster.ltc.hosted.range.compaction.least_table_bytes = 512;
   }
-  if (random.OneIn(2)) o.cluster.ltc.hosted.range.memtable_partitioning = MemtablePartitioning::kDrange;
   if (random.OneIn(3)) {  // compactions on StoCs, which are given up soon
     constexpr OffloadPolicy kPolicies[] = {OffloadPolicy::kRoundRobin, OffloadPolicy::kLeastLoaded,
                                            OffloadPolicy::kMostInput, OffloadPolicy::kCost};
@@ -383,6 +382,7 @@ ChaosOptions ChaosOf(uint64_t seed) {
                              .least_deadline_ns = 5 * kSecond,
                              .pause_after_failure_ns = kSecond};
   }
+  if (random.OneIn(2)) o.cluster.ltc.hosted.range.memtable_partitioning = MemtablePartitioning::kDrange;
   return o;
 }
 
