@@ -68,6 +68,8 @@ constexpr Help kHelp[] = {
     {"nova_ltc_drange_reorganisations_total", "Times all Dranges of a range were cut anew"},
     {"nova_ltc_flushed_entries_total", "Entries that flushes wrote to Level0"},
     {"nova_ltc_flushed_runs_total", "Runs of Level0 that flushes wrote"},
+    {"nova_ltc_get_memtables_total", "Memtables that gets looked for their key in"},
+    {"nova_ltc_get_tables_total", "Tables that gets looked for their key in, filters included"},
     {"nova_ltc_jobs_failed_total", "Compaction jobs that failed on StoCs, and then ran here"},
     {"nova_ltc_jobs_lost_total",
      "Compaction jobs on StoCs of which no end was heard, and that then ran here"},

@@ -4,6 +4,7 @@
 #include "common/base/check_between.h"
 #include "ltc/embedded/db.h"
 #include "ltc/engine/arena.h"
+#include "ltc/engine/lookup_index.h"
 
 namespace nova {
 namespace {
@@ -19,7 +20,9 @@ size_t WorkBytes(size_t limit) { return limit / 16; }
 
 // Of one round.
 size_t RoundBytes(const DbOptions& o) {
-  return *o.memtable_bytes / static_cast<size_t>(std::max(1, o.range.max_rounds));
+  const size_t index = o.range.lookup_index ? LookupIndex::BytesFor(*o.memtable_bytes) : 0;
+  return (*o.memtable_bytes - std::min(index, *o.memtable_bytes)) /
+         static_cast<size_t>(std::max(1, o.range.max_rounds));
 }
 
 // Of a memtable that is full: its hash table, and the ends of chunks.

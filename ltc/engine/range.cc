@@ -97,6 +97,8 @@ RangeStats Range::stats() const {
   RangeStats s;
   s.writes = writes_.writes();
   s.reads = reader_.reads() + scanner_.scans();
+  s.get_memtables = reader_.memtables();
+  s.get_tables = reader_.tables();
   s.scans = scanner_.scans();
   s.scan_memtables = scanner_.memtables();
   s.scan_tables = scanner_.tables();

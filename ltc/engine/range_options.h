@@ -47,6 +47,9 @@ struct RangeOptions {
   // Where there is a log: a bound on the logs of rounds in memory, as a multiple of the memory of max_rounds
   // full rounds. A merged round keeps the logs of all rounds that it was made of; with 1 none are merged.
   double log_share = 1;
+  // Gets pass by the rounds and tables that are younger than the key's last write (ltc/engine/lookup_index.h),
+  // for a 24th of the memory of max_rounds full rounds.
+  bool lookup_index = false;
   uint32_t max_value_bytes = 1 << 20;  // longer values are kInvalidArgument
   // Entries of a write batch. All of them are in flight at once, so it is bounded by
   // SequenceTracker::kWindow.
@@ -76,9 +79,11 @@ struct RangeSpec {
 
 // Counters for people and metrics; sums since the range was opened, or the present state.
 struct RangeStats {
-  uint64_t writes = 0;  // entries that were answered
-  uint64_t reads = 0;   // keys that were asked for, and scans
-  uint64_t scans = 0;   // of them
+  uint64_t writes = 0;         // entries that were answered
+  uint64_t reads = 0;          // keys that were asked for, and scans
+  uint64_t scans = 0;          // of them
+  uint64_t get_memtables = 0;  // that gets have looked into
+  uint64_t get_tables = 0;     // the same
   // Iterators that scans have opened, over memtables and over tables; by `scans`: one scan.
   uint64_t scan_memtables = 0;
   uint64_t scan_tables = 0;

@@ -20,18 +20,26 @@ std::string_view Why(const Status& s) { return {s.message().data(), s.message().
 struct Reader::TablePosition {
   static constexpr size_t kMostPrepared = 16;  // runs
 
+  SequenceNumber upto = kMaxSequenceNumber;                 // tables that begin above it are passed by (K5)
   std::span<const uint32_t> runs;                           // RangeIndex::RunsAt the key
   size_t prepared = 0;                                      // of runs, the first so many
   std::array<TableHandle*, kMostPrepared> prepared_tables;  // of them, what Run::Find finds
   size_t next = 0;                                          // of runs
   TableHandle* table = nullptr;                             // of that run
   int in_vain = 0;                                          // tables of Level0 that do not have the key
-  bool in_table = false;                                    // `handle` is of the block to be looked into
+  uint64_t asked = 0;     // tables that were looked into, and not counted yet
+  bool in_table = false;  // `handle` is of the block to be looked into
   BlockHandle handle;
   BlockRef block;        // that block, once it is here
   bool fetched = false;  // `block` came from the store just now
 
   const Run& RunIn(const std::vector<Run>& all) const { return all[runs[next]]; }
+  // The table of a run that may have the key; null: none.
+  TableHandle* TableOf(const Run& run, std::string_view key) const {
+    TableHandle* const found = run.Find(key);
+    const bool too_young = found != nullptr && found->info().min_sequence > upto;
+    return too_young ? nullptr : found;
+  }
   // Goes on to the next run, for this one does not have the key.
   void Pass(const std::vector<Run>& all) {
     in_vain += table != nullptr && RunIn(all).level == 0 ? 1 : 0;
@@ -88,26 +96,72 @@ void Reader::GetAt(Executor* on, const Snapshot& snapshot, std::string_view key,
   Search(on, view, snapshot.sequence(), key, deadline_ns, std::move(done));
 }
 
+SequenceNumber Reader::UpperBound(uint64_t hash) const {
+  const LookupIndex* const index = rounds_->lookup_index();
+  return index == nullptr ? kMaxSequenceNumber : index->UpperBound(hash);
+}
+
+// The index is asked after a version was found: one that is linked meanwhile was inserted before.
+bool Reader::IsBounded(const RangeView& view, std::string_view key, uint64_t hash) const {
+  const auto bounded = [&](const Round& round) {
+    MemTable::Hit hit;
+    return !round.Get(key, hash, kMaxSequenceNumber, &hit) ||
+           hit.sequence <= UpperBound(hash);
+  };
+  return bounded(*view.active) && std::all_of(view.sealed.begin(), view.sealed.end(),
+                                              [&](const auto& round) { return bounded(*round); });
+}
+
+bool Reader::SearchRounds(const RangeView& view, SequenceNumber at, SequenceNumber upto, std::string_view key,
+                          uint64_t hash, MemTable::Hit* hit, uint64_t* asked) {
+  const auto finds = [&](const Round& round) {
+    if (round.number > upto) return false;
+    ++*asked;
+    return round.Get(key, hash, at, hit);
+  };
+  for (const auto& round : view.sealed) {
+    if (round->number <= upto) round->PrefetchGet(key, hash);
+  }
+  return finds(*view.active) || std::any_of(view.sealed.begin(), view.sealed.end(),
+                                            [&](const auto& round) { return finds(*round); });
+}
+
+uint64_t Reader::Sum(std::atomic<uint64_t> Lane::*count) const {
+  uint64_t sum = 0;
+  for (const Lane& lane : lanes_) sum += (lane.*count).load(std::memory_order_relaxed);
+  return sum;
+}
+
+void Reader::Count(const Executor* on, uint64_t memtables, uint64_t tables) {
+  const auto add = [](std::atomic<uint64_t>* to, uint64_t n) {
+    to->store(to->load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  };
+  Lane& lane = lanes_[on->index()];
+  add(&lane.memtables, memtables);
+  add(&lane.tables, tables);
+}
+
 // Recency order (K3) makes the first hit the newest: what an older round or run holds has lower numbers.
 void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, SequenceNumber at,
                     std::string_view key, Nanos deadline_ns, GetDone done) {
   const RangeView& view = *in;
   const uint64_t hash = FilterHash(key);
-  for (const auto& round : view.sealed) round->PrefetchGet(key, hash);
+  const SequenceNumber upto = UpperBound(hash);
   MemTable::Hit hit;
-  if (view.active->Get(key, hash, at, &hit)) {
-    NOVA_DCHECK(IsNewest(view, key, at, hit.sequence)) << "an older round holds a newer version (K3)";
-    return Answer(view, key, at, hit, &done);
-  }
-  for (const auto& round : view.sealed) {
-    if (!round->Get(key, hash, at, &hit)) continue;
+  uint64_t memtables = 0;
+  const bool in_memory = SearchRounds(view, at, upto, key, hash, &hit, &memtables);
+  NOVA_DCHECK(IsBounded(view, key, hash)) << "a version lies above the bound of its key (K5)";
+  if (in_memory) {
+    Count(on, memtables, 0);
     NOVA_DCHECK(IsNewest(view, key, at, hit.sequence)) << "an older round holds a newer version (K3)";
     return Answer(view, key, at, hit, &done);
   }
   TablePosition position;
+  position.upto = upto;
   Prepare(view, key, hash, &position);
   TableReader::Hit found;
   const TableAnswer tables = SearchTables(view, at, key, hash, &position, &found);
+  Count(on, memtables, std::exchange(position.asked, 0));
   toll_->OnGet(on, position.in_vain);
   if (tables == TableAnswer::kFound)
     return Answer(view, key, at, {found.sequence, found.type, found.value}, &done);
@@ -131,7 +185,7 @@ void Reader::Prepare(const RangeView& view, std::string_view key, uint64_t hash,
   position->runs = view.version->index().RunsAt(key);
   position->prepared = std::min(position->runs.size(), TablePosition::kMostPrepared);
   for (size_t i = 0; i < position->prepared; ++i) {
-    TableHandle* const table = position->prepared_tables[i] = runs[position->runs[i]].Find(key);
+    TableHandle* const table = position->prepared_tables[i] = position->TableOf(runs[position->runs[i]], key);
     const TableReader* const mapped = table == nullptr ? nullptr : table->mapped_reader();
     if (mapped != nullptr) mapped->PrefetchFilter(hash);
   }
@@ -170,8 +224,9 @@ Reader::TableAnswer Reader::SearchTables(const RangeView& view, SequenceNumber a
   const std::vector<Run>& runs = view.version->runs();
   for (; p->next < p->runs.size(); p->Pass(runs)) {
     if (!p->in_table) {
-      p->table = p->next < p->prepared ? p->prepared_tables[p->next] : p->RunIn(runs).Find(key);
+      p->table = p->next < p->prepared ? p->prepared_tables[p->next] : p->TableOf(p->RunIn(runs), key);
       if (p->table == nullptr) continue;
+      ++p->asked;
       if (const TableReader* mapped = p->table->mapped_reader()) {
         const auto found = mapped->Search(key, hash, at, hit);
         if (found == TableReader::Found::kFound) return TableAnswer::kFound;
@@ -204,6 +259,7 @@ Reader::TableAnswer Reader::SearchTables(const RangeView& view, SequenceNumber a
 void Reader::Continue(std::unique_ptr<GetState> get) {
   TableReader::Hit hit;
   const TableAnswer tables = SearchTables(*get->view, get->at, get->key, get->hash, &get->position, &hit);
+  Count(get->on, 0, std::exchange(get->position.asked, 0));
   switch (tables) {
     case TableAnswer::kFound:
       return Answer(*get->view, get->key, get->at, {hit.sequence, hit.type, hit.value}, &get->done);

@@ -1,9 +1,10 @@
 // Reader: gets of a range, of one key or several, now or at a snapshot.
 //
 // A get looks into the active round, the sealed rounds from young to old, then the runs that may hold its key
-// (range_index.h) from young to old; the first hit is the newest (recency order, K3). If everything it needs
-// is in memory it ends within the call. Otherwise it asks the table store for a block, without waiting, or
-// has a thread that may wait load a table's metadata; when that has come the get goes on on its own thread.
+// (range_index.h) from young to old; the first hit is the newest (recency order, K3). Where there is a lookup
+// index (K5) it passes by those that are younger than the key. If everything it needs is in memory it ends
+// within the call. Otherwise it asks the table store for a block, without waiting, or has a thread that may
+// wait load a table's metadata; when that has come the get goes on on its own thread.
 //
 // Thread safety: each call, and its `done`, on the executor it names.
 // Ownership: a key is copied when the get has to wait. The value given to `done` is valid during that call.
@@ -29,7 +30,12 @@ class Reader {
  public:
   Reader(const RangeContext* context, Level0Toll* toll, ReadPoints* points, RoundSet* rounds,
          TableAccess* tables)
-      : context_(context), toll_(toll), points_(points), rounds_(rounds), tables_(tables) {}
+      : context_(context),
+        toll_(toll),
+        points_(points),
+        rounds_(rounds),
+        tables_(tables),
+        lanes_(context->services->executors.size()) {}
 
   void Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done);  // the newest version
   // A get at a snapshot of this range.
@@ -38,8 +44,19 @@ class Reader {
   void MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot,
                 Nanos deadline_ns, MultiGetDone done);
   uint64_t reads() const { return reads_.load(std::memory_order_relaxed); }  // keys asked for; a metric
+  // Memtables and tables that gets have looked for their keys in; metrics.
+  uint64_t memtables() const { return Sum(&Lane::memtables); }
+  uint64_t tables() const { return Sum(&Lane::tables); }
 
  private:
+  // What the gets of one executor have asked; written by it alone.
+  struct alignas(64) Lane {
+    std::atomic<uint64_t> memtables{0}, tables{0};
+  };
+  uint64_t Sum(std::atomic<uint64_t> Lane::*count) const;
+  // A get has asked so many more.
+  void Count(const Executor* on, uint64_t memtables, uint64_t tables);
+
   struct TablePosition;  // how far a search of the tables has come
   // Finds the table to ask of each of the first runs, and asks the processor's cache for what its filter says
   // of the key: the misses of all runs come at the same time then.
@@ -53,6 +70,14 @@ class Reader {
   // Looks for the newest version at or below `at`, and ends or waits (Fetch).
   void Search(Executor* on, const std::shared_ptr<const RangeView>& view, SequenceNumber at,
               std::string_view key, Nanos deadline_ns, GetDone done);
+  // Rounds and tables that begin above it do not have the key (lookup index, K5).
+  SequenceNumber UpperBound(uint64_t hash) const;
+  // The newest version at or below `at` in memory. `upto`: of UpperBound. False: there is none. *asked:
+  // memtables that were looked into.
+  static bool SearchRounds(const RangeView& view, SequenceNumber at, SequenceNumber upto,
+                           std::string_view key, uint64_t hash, MemTable::Hit* hit, uint64_t* asked);
+  // Checks that no round has a version above the key's bound (K5); in debug and simulation builds.
+  bool IsBounded(const RangeView& view, std::string_view key, uint64_t hash) const;
   // Searches each key of a MultiGet, whose moment is set.
   void SearchAll(const std::shared_ptr<MultiGetState>& get);
   // Checks recency order (K3) by a full search of memory and of the tables' bounds; in debug and simulation
@@ -87,6 +112,7 @@ class Reader {
   RoundSet* const rounds_;
   TableAccess* const tables_;
   std::atomic<uint64_t> reads_{0};
+  std::vector<Lane> lanes_;  // [i] belongs to executor i
 };
 
 }  // namespace nova

@@ -29,6 +29,7 @@
 
 #include "common/base/clock.h"
 #include "common/log/range_log.h"
+#include "ltc/engine/lookup_index.h"
 #include "ltc/engine/memtable.h"
 #include "ltc/engine/memtable_partition.h"
 #include "ltc/engine/range_options.h"
@@ -39,7 +40,8 @@ namespace nova {
 struct PendingCheckpoint;  // ltc/engine/version_set.h
 
 struct Round {
-  RoundNumber number = 0;  // the lowest sequence number it can hold
+  RoundNumber number = 0;            // the lowest sequence number it can hold
+  LookupIndex::Ordinal ordinal = 0;  // set where there is an index and writers come
   std::vector<std::unique_ptr<MemTable>> siblings;
   // Which siblings take a key; constant for the round's life. Null: one of them, by a hash of the key.
   MemtablePartitionRef partition;

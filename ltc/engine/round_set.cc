@@ -10,6 +10,12 @@ namespace {
 
 constexpr double kInexact = 1e-6;  // sums of shares
 
+std::unique_ptr<LookupIndex> NewLookupIndex(const RangeContext& context) {
+  if (!context.options.lookup_index) return nullptr;
+  const size_t memtables = context.RoundBytes() * static_cast<size_t>(context.options.max_rounds);
+  return std::make_unique<LookupIndex>(LookupIndex::BytesFor(memtables), context.services->arenas);
+}
+
 }  // namespace
 
 RoundSet::RoundSet(const RangeContext* context, ReadPoints* points, RoundLog* log, const WrittenLoad* written)
@@ -17,6 +23,7 @@ RoundSet::RoundSet(const RangeContext* context, ReadPoints* points, RoundLog* lo
       points_(points),
       log_(log),
       written_(written),
+      lookup_index_(NewLookupIndex(*context)),
       lanes_(context->services->executors.size()) {
   MutexLock lock(&mu_);
   auto view = std::make_shared<RangeView>();
@@ -31,6 +38,7 @@ std::shared_ptr<Round> RoundSet::NewRound(RoundNumber number, bool scanned) {
   auto round = std::make_shared<Round>();
   round->number = number;
   round->partition = written_->partition();
+  if (lookup_index_ != nullptr) round->ordinal = lookup_index_->OpenRound(number);
   for (int i = 0; i < context_->options.active_memtables; ++i) {
     // The epoch in the id makes ids of one range unique and rising over its owners: the low-water mark of
     // done memtables (M3).

@@ -48,6 +48,7 @@ class RoundSet {
   void RefreshLanes();
   // Those that keep a view between requests. RefreshLanes asks them.
   ViewHolders& view_holders() { return view_holders_; }
+  LookupIndex* lookup_index() const { return lookup_index_.get(); }  // null: the option is off
   // There is no view newer than the one of this generation.
   bool IsCurrent(uint64_t generation) const {
     return generation == generation_.load(std::memory_order_seq_cst);
@@ -158,10 +159,11 @@ class RoundSet {
   ReadPoints* const points_;
   RoundLog* const log_;
   const WrittenLoad* const written_;
-  std::atomic<uint64_t> next_memtable_{1};  // low half of the next memtable's id
-  std::vector<Lane> lanes_;                 // [i] belongs to executor i
-  ViewHolders view_holders_;                // has a lock of its own
-  std::atomic<uint64_t> generation_{0};     // of view_; compared by request threads without the lock
+  const std::unique_ptr<LookupIndex> lookup_index_;  // null: the option is off
+  std::atomic<uint64_t> next_memtable_{1};           // low half of the next memtable's id
+  std::vector<Lane> lanes_;                          // [i] belongs to executor i
+  ViewHolders view_holders_;                         // has a lock of its own
+  std::atomic<uint64_t> generation_{0};              // of view_; compared by request threads without the lock
   mutable Mutex mu_;
   std::shared_ptr<const RangeView> view_ ABSL_GUARDED_BY(mu_);  // the current view; replaced, never changed
   // Numbers of rounds that held nothing acknowledged and were replaced; their logs are to be deleted.

@@ -35,6 +35,8 @@ struct WritePath::WriteContext {
   std::vector<RangeTombstoneRef> tombstones;
 
   Prepared Prepare(const WriteEntry& e, SequenceNumber seq);
+  // Links one entry. The lookup index (K5) knows of it before anybody can see it.
+  void Link(const Prepared& e);
   void Link();     // REQUIRES: no range deletion is among its entries
   void Abandon();  // instead: none of it will be seen
   WriteDone done;
@@ -162,10 +164,16 @@ WritePath::WriteContext::Prepared WritePath::WriteContext::Prepare(const WriteEn
   return {memtable, nullptr};
 }
 
+void WritePath::WriteContext::Link(const Prepared& e) {
+  LookupIndex* const index = path->rounds_->lookup_index();
+  if (index != nullptr && e.entry->brings_node) index->Insert(e.entry->node->hash, round->ordinal);
+  e.memtable->Link(e.entry);
+}
+
 void WritePath::WriteContext::Link() {
   // The youngest first: no get sees what the batch itself hides.
-  for (auto e = rest.rbegin(); e != rest.rend(); ++e) e->memtable->Link(e->entry);
-  first.memtable->Link(first.entry);
+  for (auto e = rest.rbegin(); e != rest.rend(); ++e) Link(*e);
+  Link(first);
 }
 
 // The youngest first: so the memory of each is the latest that was taken.
@@ -321,7 +329,7 @@ void WritePath::LinkWithTombstones(WriteContext* context) {
   const RangeTombstonesRef own = RangeTombstones::Of(context->tombstones);
   const auto link = [&](const WriteContext::Prepared& e, SequenceNumber seq) {
     if (e.entry == nullptr || own->Covering(MemTable::KeyOf(e.entry), kMaxSequenceNumber) > seq) return;
-    e.memtable->Link(e.entry);
+    context->Link(e);
   };
   for (size_t i = context->rest.size(); i > 0; --i) link(context->rest[i - 1], context->sequence + i);
   link(context->first, context->sequence);

@@ -187,6 +187,8 @@ void LtcNode::AddMetrics(const std::vector<Xchg*>& xchgs) {
   add_sum("nova_ltc_drange_reorganisations_total", &RangeStats::reorganisations);
   add_sum("nova_ltc_flushed_entries_total", &RangeStats::flushed_entries);
   add_sum("nova_ltc_flushed_runs_total", &RangeStats::flushed_runs);
+  add_sum("nova_ltc_get_memtables_total", &RangeStats::get_memtables);
+  add_sum("nova_ltc_get_tables_total", &RangeStats::get_tables);
   add_sum("nova_ltc_level0_waits_total", &RangeStats::level0_waits);
   add_sum("nova_ltc_memtable_reorganisations_total", &RangeStats::memtable_reorganisations);
   add_sum("nova_ltc_merged_away_bytes_total", &RangeStats::merged_away_bytes);

@@ -64,6 +64,9 @@ DEFINE_bool(
     merge_rounds, true,
     "rounds that wait for flushes are merged in memory, where they hold the same keys again and again, "
     "as far as log_share lets logs stay");
+DEFINE_bool(lookup_index, false,
+            "gets pass by memtables and tables that are younger than the key's last write, for a 24th of the "
+            "memory of a range's memtables");
 DEFINE_double(
     log_share, 0,
     "of the memory of a range's memtables, so many times as much may its logs hold where rounds are "
@@ -200,6 +203,7 @@ LtcOptions OptionsFromFlags() {
   h.range.compaction.least_table_bytes = static_cast<uint64_t>(FLAGS_least_table_kb) << 10;
   h.range.table_lag_ns = FLAGS_table_lag_s * kSecond;
   h.range.merge_rounds = FLAGS_merge_rounds ? MergeRounds::kAuto : MergeRounds::kNever;
+  h.range.lookup_index = FLAGS_lookup_index;
   h.range.compaction.level0_share = FLAGS_level0_share;
   h.range.log_share = FLAGS_log_share != 0                 ? std::max(FLAGS_log_share, 1.0)
                       : h.log_mode == LogMode::kPersistent ? 2
