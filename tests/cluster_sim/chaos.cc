@@ -383,6 +383,7 @@ ChaosOptions ChaosOf(uint64_t seed) {
                              .pause_after_failure_ns = kSecond};
   }
   if (random.OneIn(2)) o.cluster.ltc.hosted.range.memtable_partitioning = MemtablePartitioning::kDrange;
+  o.cluster.ltc.hosted.range.lookup_index = random.OneIn(2);
   return o;
 }
 

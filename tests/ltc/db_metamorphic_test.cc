@@ -55,6 +55,7 @@ DbOptions DrawOptions(Random* random) {
   r.table.filter_bits_per_key = static_cast<int>(random->Uniform(3) * 7);
   const Compression all[] = {Compression::kNone, Compression::kLz4, Compression::kZstd};
   for (uint64_t n = random->Uniform(4); n > 0; --n) r.compression.push_back(all[random->Uniform(3)]);
+  r.lookup_index = random->OneIn(2);
   return o;
 }
 
@@ -92,7 +93,8 @@ class Database {
     what_ += StrCat(
         what_.empty() ? "" : "; ", "memtable ", o.range.memtable_size_bytes, " x ", o.range.active_memtables,
         o.range.memtable_partitioning == MemtablePartitioning::kDrange ? " by Drange" : "", ", rounds ",
-        o.range.max_rounds, o.range.merge_rounds == MergeRounds::kNever ? "" : " merged", ", table ",
+        o.range.max_rounds, o.range.merge_rounds == MergeRounds::kNever ? "" : " merged",
+        o.range.lookup_index ? ", lookup index" : "", ", table ",
         o.range.compaction.table_size_bytes, ", Dranges ", o.range.compaction.dranges, ", block ",
         o.range.table.block_size_bytes, ", log ", static_cast<int>(o.log), ", mapped ", o.map_tables,
         ", files ", o.max_open_files, ", cache ", *o.cache_bytes, ", threads ", threads_);

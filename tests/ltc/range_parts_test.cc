@@ -12,6 +12,71 @@
 namespace nova {
 namespace {
 
+// --- LookupIndex
+
+RangeOptions WithLookupIndex(bool on) {
+  RangeOptions options = RangeParts::SmallRounds();
+  options.max_rounds = 8;
+  options.compaction.level0_runs_trigger = 8;
+  options.lookup_index = on;
+  return options;
+}
+
+// A sealed round of a key of its own, and of two that every round has.
+void WriteRound(RangeParts* parts, int key) {
+  for (const std::string& k : {std::string("0"), StrCat(key), std::string("9")})
+    ASSERT_EQ(parts->Put(k, StrCat("of ", key)), Outcome::kOk);
+  ASSERT_TRUE(parts->rounds.SealActive());
+}
+
+TEST(ReaderTest, K5AGetAsksNoRoundAndNoTableThatIsYoungerThanItsKey) {
+  for (const bool on : {false, true}) {
+    RangeParts parts(WithLookupIndex(on));
+    uint64_t memtables = 0, tables = 0;
+    const auto expect_asks = [&](const std::string& key, const std::string& value, uint64_t m, uint64_t t) {
+      EXPECT_EQ(parts.Get(key), value) << key;
+      EXPECT_EQ(parts.reader.memtables() - std::exchange(memtables, parts.reader.memtables()), m) << key;
+      EXPECT_EQ(parts.reader.tables() - std::exchange(tables, parts.reader.tables()), t) << key;
+    };
+    for (int key = 1; key <= 3; ++key) {  // a run of Level0 each
+      WriteRound(&parts, key);
+      parts.rounds.FlushHeld();
+      ASSERT_TRUE(parts.flusher.FlushOne());
+    }
+    ASSERT_EQ(parts.view().version->Level0Runs(), 3);
+    for (int key = 4; key <= 6; ++key) WriteRound(&parts, key);
+    const std::string none(OutcomeName(Outcome::kNotFound));
+    expect_asks("5", "of 5", on ? 1 : 3, 0);
+    expect_asks("0", "of 6", on ? 1 : 2, 0);
+    expect_asks("2", "of 2", on ? 0 : 4, on ? 1 : 2);
+    expect_asks("7", none, on ? 0 : 4, on ? 0 : 3);
+    EXPECT_EQ(parts.Put("2", "again"), Outcome::kOk);
+    expect_asks("2", "again", 1, 0);
+  }
+}
+
+TEST(ReaderTest, K5ASnapshotSeesWhatLiesBelowTheKeysBound) {
+  RangeParts parts(WithLookupIndex(true));
+  WriteRound(&parts, 1);
+  const auto first = parts.points.snapshots().Enter([&] { return parts.points.sequences().last(); }, kNever);
+  WriteRound(&parts, 2);
+  parts.rounds.FlushHeld();
+  ASSERT_TRUE(parts.flusher.FlushOne());
+  WriteRound(&parts, 3);
+  const auto seen = [&](const std::string& key) {
+    std::optional<std::string> answer;
+    parts.reader.GetAt(&parts.executor, *first, key, Now() + kSecond, [&](Outcome o, std::string_view v) {
+      answer = o == Outcome::kOk ? std::string(v) : std::string(OutcomeName(o));
+    });
+    parts.executor.RunUntil([&] { return answer.has_value(); });
+    return *answer;
+  };
+  EXPECT_EQ(seen("0"), "of 1") << "its bound is the active round's";
+  EXPECT_EQ(seen("1"), "of 1");
+  EXPECT_EQ(seen("2"), OutcomeName(Outcome::kNotFound));
+  EXPECT_EQ(parts.Get("0"), "of 3");
+}
+
 // --- JobBook
 
 TEST(JobBookTest, N4TheFirstUnfinishedJobIsTheOldestUnderWay) {

@@ -244,6 +244,7 @@ RangeOptions SmallOptions(Random* random) {
   o.round_range_tombstones = 30 << random->Uniform(4);
   o.merge_rounds = random->OneIn(2) ? MergeRounds::kAlways : MergeRounds::kNever;
   o.log_share = 1 + static_cast<double>(random->Uniform(4));
+  o.lookup_index = random->OneIn(2);
   return o;
 }
 
