@@ -46,12 +46,15 @@ class NovaStore : public Store {
   }
   std::string Statistics() override {
     const RangeStats s = db_->stats();
+    const auto gets = static_cast<double>(std::max<uint64_t>(s.reads - s.scans, 1));
     const auto scans = static_cast<double>(std::max<uint64_t>(s.scans, 1));
     return StrCat("rounds ", s.rounds, ", merges ", s.merges, ", level0 runs ", s.level0_runs, ", Dranges ",
                   s.dranges, " (imbalance ", s.drange_imbalance, ", major ", s.reorganisations, ", waits ",
-                  s.level0_waits, "), a scan opens ", static_cast<double>(s.scan_memtables) / scans,
-                  " memtables and ", static_cast<double>(s.scan_tables) / scans, " tables, tables ", s.tables,
-                  ", table MB ", s.bytes >> 20, ", memtable MB ", s.memtable_bytes >> 20, ", stalled s ",
+                  s.level0_waits, "), a get asks ", static_cast<double>(s.get_memtables) / gets,
+                  " memtables and ", static_cast<double>(s.get_tables) / gets, " tables, a scan opens ",
+                  static_cast<double>(s.scan_memtables) / scans, " memtables and ",
+                  static_cast<double>(s.scan_tables) / scans, " tables, tables ", s.tables, ", table MB ",
+                  s.bytes >> 20, ", memtable MB ", s.memtable_bytes >> 20, ", stalled s ",
                   static_cast<double>(s.stalled_ns) * 1e-9, ", paused s ",
                   static_cast<double>(s.paused_ns) * 1e-9);
   }
@@ -83,6 +86,7 @@ std::vector<Engine> NovaEngines() {
   };
   add("nova", [](DbOptions*) {});
   add("nova-unmapped", [](DbOptions* o) { o->map_tables = false; });  // as an LTC reads: through its cache
+  add("nova-lookup-index", [](DbOptions* o) { o->range.lookup_index = true; });
   for (const int runs : {4, 8, 12, 24}) {
     add(StrCat("nova-level0-", runs),
         [runs](DbOptions* o) { o->range.compaction.level0_runs_trigger = runs; });
