@@ -4,8 +4,10 @@
 
 #include <array>
 #include <atomic>
-#include <thread>
+#include <memory>
+#include <vector>
 
+#include "common/base/mutex.h"
 #include "common/base/random.h"
 #include "common/base/thread.h"
 
@@ -84,6 +86,8 @@ TEST_F(LookupIndexTest, ARoundOfLongAgoEndsNoEarlierThanItDid) {
   for (uint64_t round = 2; round < 3 * LookupIndex::kEndsKept; ++round) {
     OpenUpTo(round);
     ASSERT_GE(index_.UpperBound(77), EndOf(1));
+    index_.Insert(78, static_cast<uint32_t>(round));
+    ASSERT_EQ(index_.UpperBound(78), kMaxSequenceNumber) << "not what another round left there";
   }
   EXPECT_LT(index_.UpperBound(77), kMaxSequenceNumber);
 }
@@ -99,21 +103,26 @@ TEST_F(LookupIndexTest, ItsMemoryIsThatOfMemtables) {
   EXPECT_EQ(pool_.bytes_used(), before);
 }
 
-// Few buckets, which overflow; rounds open meanwhile. Who knows that a key was written in a round finds a bound
-// that is not below it.
+// Few buckets, which overflow; rounds open meanwhile. Who knows that a key was written in a round finds a
+// bound that is not below it.
 TEST_F(LookupIndexTest, K5NoBoundIsBelowAWriteThatIsKnownUnderConcurrentWritersAndOpenings) {
-  constexpr uint64_t kKeys = 64, kOpenings = 3'000;
+  constexpr uint64_t kKeys = 64, kEach = 60'000, kWritesOfARound = 32;
   std::array<std::atomic<uint64_t>, kKeys> newest = {};  // round that it was written in
   std::atomic<uint64_t> open{1}, wrong{0};
+  Mutex opening;
   OpenUpTo(1);
   const auto hash_of = [](uint64_t key) { return (key + 1) << 32 | key % 4; };
   std::vector<std::unique_ptr<Thread>> threads;
   for (uint64_t w = 0; w < 3; ++w) {
     threads.push_back(std::make_unique<Thread>("w", [&, w] {
       Random random(w + 1);
-      for (uint64_t round = 1; round < kOpenings;) {
-        // now and then a writer of a round that is sealed already, or to be evicted at once
-        round = open.load();
+      for (uint64_t i = 0; i < kEach; ++i) {
+        if (i % kWritesOfARound == 0) {
+          MutexLock lock(&opening);
+          OpenUpTo(opened_ + 1);
+          open.store(opened_);
+        }
+        const uint64_t round = open.load();  // or, as of a late writer, one that is sealed
         const uint64_t of = round - std::min(round - 1, random.OneIn(4) ? random.Uniform(3) : 0);
         const uint64_t key = random.Uniform(kKeys);
         index_.Insert(hash_of(key), static_cast<uint32_t>(of));
@@ -126,14 +135,9 @@ TEST_F(LookupIndexTest, K5NoBoundIsBelowAWriteThatIsKnownUnderConcurrentWritersA
       }
     }));
   }
-  for (uint64_t round = 2; round <= kOpenings; ++round) {
-    OpenUpTo(round);
-    open.store(round);
-    std::this_thread::yield();
-  }
   threads.clear();
   EXPECT_EQ(wrong.load(), 0u);
-  OpenUpTo(kOpenings + 1);
+  OpenUpTo(opened_ + 1);
   for (uint64_t key = 0; key < kKeys; ++key)
     EXPECT_GE(index_.UpperBound(hash_of(key)), EndOf(newest[key].load()));
 }
