@@ -47,8 +47,8 @@ struct RangeOptions {
   // Where there is a log: a bound on the logs of rounds in memory, as a multiple of the memory of max_rounds
   // full rounds. A merged round keeps the logs of all rounds that it was made of; with 1 none are merged.
   double log_share = 1;
-  // Gets pass by the rounds and tables that are younger than the key's last write (ltc/engine/lookup_index.h),
-  // for a 24th of the memory of max_rounds full rounds.
+  // Gets pass by the rounds and tables that are younger than the key's last write, for a 24th of the memory
+  // of max_rounds full rounds (ltc/engine/lookup_index.h).
   bool lookup_index = false;
   uint32_t max_value_bytes = 1 << 20;  // longer values are kInvalidArgument
   // Entries of a write batch. All of them are in flight at once, so it is bounded by
