@@ -20,7 +20,8 @@ std::string_view Why(const Status& s) { return {s.message().data(), s.message().
 struct Reader::TablePosition {
   static constexpr size_t kMostPrepared = 16;  // runs
 
-  SequenceNumber upto = kMaxSequenceNumber;                 // tables that begin above it are passed by (K5)
+  // Tables that begin above it are passed by (lookup index, K5).
+  SequenceNumber upto = kMaxSequenceNumber;
   std::span<const uint32_t> runs;                           // RangeIndex::RunsAt the key
   size_t prepared = 0;                                      // of runs, the first so many
   std::array<TableHandle*, kMostPrepared> prepared_tables;  // of them, what Run::Find finds
