@@ -106,8 +106,7 @@ SequenceNumber Reader::UpperBound(uint64_t hash) const {
 bool Reader::IsBounded(const RangeView& view, std::string_view key, uint64_t hash) const {
   const auto bounded = [&](const Round& round) {
     MemTable::Hit hit;
-    return !round.Get(key, hash, kMaxSequenceNumber, &hit) ||
-           hit.sequence <= UpperBound(hash);
+    return !round.Get(key, hash, kMaxSequenceNumber, &hit) || hit.sequence <= UpperBound(hash);
   };
   return bounded(*view.active) && std::all_of(view.sealed.begin(), view.sealed.end(),
                                               [&](const auto& round) { return bounded(*round); });

@@ -94,10 +94,10 @@ class Database {
         what_.empty() ? "" : "; ", "memtable ", o.range.memtable_size_bytes, " x ", o.range.active_memtables,
         o.range.memtable_partitioning == MemtablePartitioning::kDrange ? " by Drange" : "", ", rounds ",
         o.range.max_rounds, o.range.merge_rounds == MergeRounds::kNever ? "" : " merged",
-        o.range.lookup_index ? ", lookup index" : "", ", table ",
-        o.range.compaction.table_size_bytes, ", Dranges ", o.range.compaction.dranges, ", block ",
-        o.range.table.block_size_bytes, ", log ", static_cast<int>(o.log), ", mapped ", o.map_tables,
-        ", files ", o.max_open_files, ", cache ", *o.cache_bytes, ", threads ", threads_);
+        o.range.lookup_index ? ", lookup index" : "", ", table ", o.range.compaction.table_size_bytes,
+        ", Dranges ", o.range.compaction.dranges, ", block ", o.range.table.block_size_bytes, ", log ",
+        static_cast<int>(o.log), ", mapped ", o.map_tables, ", files ", o.max_open_files, ", cache ",
+        *o.cache_bytes, ", threads ", threads_);
     auto db = Db::Open(directory_, o);
     ASSERT_TRUE(db.ok()) << db.status() << " with " << what_;
     db_ = *std::move(db);
