@@ -7,7 +7,9 @@ One range, entries of one size, keys ranked zipfian. Rounds fill, are sealed, me
 groups by the rules of ltc/engine/flush_policy.cc, for flushes that wait for one disk; what a younger round has
 replaced is left out (docs/engine.md). A split flush is the alternative: it takes rounds and what the flush
 before has kept, writes the coldest keys of them, and keeps the hottest in memory as the retained round, oldest
-of all, logged anew. How hot a key is: its versions, halved with each flush that has kept it.
+of all, logged anew. How hot a key is: its versions, halved with each flush that has kept it. What it keeps is
+copied, and the memory that it is copied from is free once the flush has ended: a "copied" policy counts the copy
+as it grows, a "reserved" one whole from the start, the others not at all.
 
 Time is that of puts (--processor a second) and of the one disk (--disk entries a second), which writes tables,
 what compactions add to each entry (--compaction), and, where there is one, the log. A put that finds no memory
@@ -43,6 +45,7 @@ class Policy:
     log_share: float = 0      # how much of memory logs may hold; 0: there is no log
     log_copies: int = 0       # entries that the disk writes for each one logged
     kept_rounds: float = 0    # a split flush keeps as much; 0: flushes write all that is left
+    copy: str = ""            # that takes room: "grows" with the flush, "reserved" at its start; else none
 
 
 POLICIES = {
@@ -56,6 +59,10 @@ POLICIES = {
     "split of all, keeps 2": Policy(group=1, kept_rounds=2),
     "split of all, keeps 3": Policy(group=1, kept_rounds=3),
     "split of all, keeps 4": Policy(group=1, kept_rounds=4),
+    "split, keeps 2, copied": Policy(group=1, kept_rounds=2, copy="grows"),
+    "split, keeps 3, copied": Policy(group=1, kept_rounds=3, copy="grows"),
+    "split, keeps 2, reserved": Policy(group=1, kept_rounds=2, copy="reserved"),
+    "split, keeps 3, reserved": Policy(group=1, kept_rounds=3, copy="reserved"),
     "log of 2, engine": Policy(log_share=2, log_copies=1),
     "log of 4, engine": Policy(log_share=4, log_copies=1),
     "log of 2, split of all, 3": Policy(log_share=2, log_copies=1, group=1, kept_rounds=3),
@@ -183,7 +190,16 @@ class Range:
         return sum(self.share(r.entries, r.logged) for r in self.sealed)
 
     def room(self):
-        return self.o.rounds - 1 - self.taken()
+        return self.o.rounds - 1 - self.taken() - self.copied()
+
+    def copied(self):
+        """What the flush under way has kept, in rounds."""
+        f = self.flush
+        if f is None or self.p.copy == "":
+            return 0
+        if self.p.copy == "reserved":
+            return self.p.kept_rounds
+        return self.share(len(f.kept), len(f.kept)) * f.next / len(f.slices)
 
     # --- writers
 
@@ -341,7 +357,7 @@ def simulate(policy, options):
     logs = policy.log_copies * (1 + anew / puts)
     level0 = [f"{moved / written:.2f}", str(r.level0.deepest)] if r.level0 else ["", ""]
     return [f"{written / puts:.3f}", f"{anew / puts:.3f}",
-            f"{logs + (written + moved) / puts:.2f}", f"{puts / took / 1000:.0f}",
+            f"{logs + (written + moved) / puts:.2f}", f"{puts / took / 1000:.1f}",
             f"{100 * waited / took:.0f} %", f"{1000 * r.longest_wait:.0f} ms", str(flushes),
             f"{r.most_logged / options.memory:.1f}", f"{sum(r.sealed_shares) / len(r.sealed_shares):.1f}"] + level0
 
