@@ -19,8 +19,8 @@ namespace {
                                        const CompactionOptions& compaction, const TableOptions& table) {
   [[maybe_unused]] const auto& [create, log, limit, memtables, cache, map, warm, files, flushes, compactions,
                                 of_range, disk] = db;
-  [[maybe_unused]] const auto& [tau, alpha, partitioning, rounds, slow, stop, lag, merge, logs, value, batch,
-                                batch_bytes, tombstones, round_tombstones, page, budget, of_compaction,
+  [[maybe_unused]] const auto& [tau, alpha, partitioning, rounds, slow, stop, lag, merge, logs, lookup, value,
+                                batch, batch_bytes, tombstones, round_tombstones, page, budget, of_compaction,
                                 of_table, compression] = range;
   [[maybe_unused]] const auto& [trigger, level0_max, share, level1, multiplier, table_size, parts, dranges,
                                 least] = compaction;
