@@ -215,7 +215,7 @@ def merged(settings, others):
 
 
 def names():
-    """Of all figures, in the paper's order: figures, then tables."""
+    """Of all figures, in the paper's order: figures, what it has none of, tables."""
     found = [f[:-5] for f in os.listdir(HERE) if f.endswith(".toml")]
     return sorted(found, key=lambda n: (n.rstrip("0123456789"), int("".join(filter(str.isdigit, n)) or 0)))
 
