@@ -90,8 +90,8 @@ KnownStocs::Rank KnownStocs::RankOf(StocId id) const {
   Rank rank;
   if (const auto it = nodes_.find(id); it != nodes_.end()) {
     const Signs& signs = *it->second.signs;
-    rank.unreachable =
-        signs.unreachable_start.load(std::memory_order_relaxed) == it->second.info.incarnation.value();
+    const uint64_t marked = signs.unreachable_start.load(std::memory_order_relaxed);
+    rank.unreachable = marked != 0 && marked == it->second.info.incarnation.value();
     rank.queue_depth = signs.queue_depth.load(std::memory_order_relaxed);
   }
   const auto live =

@@ -49,8 +49,10 @@ ProcessClusterOptions FaultRounds::ClusterOptions() {
   options.ranges = kRanges;
   options.stoc_flags = {"--open_files=16"};  // descriptors that are kept are not ones that leaked
   options.ltc_flags = {"--table_replicas=2", "--memtable_mb=1", "--table_mb=1", "--level1_mb=4"};
-  // Ranges go from an LTC that has Level0 in columns to others, one of which has StoCs compact, and back.
-  options.node_flags["ltc-1"] = {"--dranges=16", "--least_table_kb=64", "--lookup_index"};
+  // Ranges go from an LTC with Dranges in memory and in Level0 to others, one of which has StoCs compact, and
+  // back.
+  options.node_flags["ltc-1"] = {"--dranges=16", "--least_table_kb=64", "--memtable_partitioning=drange",
+                                 "--active_memtables=4", "--lookup_index"};
   options.node_flags["ltc-0"] = {"--compaction_offload=round_robin"};
   return options;
 }

@@ -88,8 +88,10 @@ class KillTest : public testing::Test {
     options.coordinators = 2;
     options.ltc_flags.insert(options.ltc_flags.end(),
                              {"--table_replicas=2", "--memtable_mb=1", "--table_mb=1", "--level1_mb=4"});
-    // Ranges go from an LTC that has Level0 in columns to others, one of which has StoCs compact, and back.
-    options.node_flags["ltc-1"] = {"--dranges=16", "--least_table_kb=64"};
+    // Ranges go from an LTC with Dranges in memory and in Level0 to others, one of which has StoCs compact,
+    // and back.
+    options.node_flags["ltc-1"] = {"--dranges=16", "--least_table_kb=64", "--memtable_partitioning=drange",
+                                   "--active_memtables=4", "--lookup_index"};
     options.node_flags["ltc-0"] = {"--compaction_offload=round_robin"};
     auto cluster = ProcessCluster::Start(options);
     if (absl::IsNotFound(cluster.status())) GTEST_SKIP() << cluster.status().message();
