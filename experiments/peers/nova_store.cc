@@ -91,6 +91,12 @@ std::vector<Engine> NovaEngines() {
     add(StrCat("nova-level0-", runs),
         [runs](DbOptions* o) { o->range.compaction.level0_runs_trigger = runs; });
   }
+  for (const int mb : {1024, 2048, 4096}) {
+    const uint64_t bytes = static_cast<uint64_t>(mb) << 20;
+    add(StrCat("nova-level1-", mb), [bytes](DbOptions* o) { o->range.compaction.level1_bytes = bytes; });
+    add(StrCat("nova-level0-max-", mb),
+        [bytes](DbOptions* o) { o->range.compaction.level0_max_bytes = bytes; });
+  }
   for (const int dranges : {16, 64})
     add(StrCat("nova-dranges-", dranges), [dranges](DbOptions* o) { o->range.compaction.dranges = dranges; });
   return engines;

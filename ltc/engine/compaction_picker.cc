@@ -286,6 +286,20 @@ double Level0Score(const Version& version, const CompactionOptions& options, con
 
 }  // namespace
 
+namespace {
+
+// Bytes that Level1 may have. See the head of compaction_picker.h.
+double Level1Target(const Version& version, const CompactionOptions& options, bool level0_is_due) {
+  constexpr double kMostWritten =
+      4;  // bytes that a job of Level0 as large as may be writes for each of its own
+  const auto target = static_cast<double>(options.level1_bytes);
+  if (!level0_is_due) return target;
+  const double most = (kMostWritten - 1) * static_cast<double>(options.level0_max_bytes);
+  return std::max(target, std::min(most, static_cast<double>(version.LevelBytes(2))));
+}
+
+}  // namespace
+
 KeyInterval CompactionPlan::hull() const {
   std::vector<TableRef> all = inputs;
   all.insert(all.end(), overlaps.begin(), overlaps.end());
@@ -296,9 +310,10 @@ std::array<double, kLevels> CompactionScores(const Version& version, const Compa
                                              const Level0Demand& demand) {
   std::array<double, kLevels> scores{};
   scores[0] = Level0Score(version, options, demand);
-  double target = static_cast<double>(options.level1_bytes);
+  double target = Level1Target(version, options, scores[0] >= 1);
   for (int level = 1; level < kLevels - 1; ++level) {
     scores[static_cast<size_t>(level)] = static_cast<double>(version.LevelBytes(level)) / target;
+    if (level == 1) target = static_cast<double>(options.level1_bytes);
     target *= options.level_multiplier;
   }
   return scores;
