@@ -93,12 +93,21 @@ void MemTable::Abandon(KeyVersion* entry) {
 
 std::string_view MemTable::KeyOf(const KeyVersion* entry) { return entry->node->key(); }
 
+size_t MemTable::bytes_of_one_version_each() const {
+  const auto key_bytes = static_cast<double>(key_bytes_.load(std::memory_order_relaxed));
+  const double version_bytes = std::max(0.0, static_cast<double>(bytes_used()) - key_bytes);
+  const auto entries = static_cast<double>(std::max<uint64_t>(this->entries(), 1));
+  return static_cast<size_t>(key_bytes + version_bytes / entries * static_cast<double>(keys()));
+}
+
 void MemTable::Link(KeyVersion* entry) {
   const uint64_t before = entries_.fetch_add(1, std::memory_order_relaxed);
   if (entry->brings_node) {
     KeyNode* other = InsertInBucket(entry->node);
     if (other == nullptr) {
       keys_.fetch_add(1, std::memory_order_relaxed);
+      key_bytes_.fetch_add(KeyNode::Bytes(entry->node->key_size, entry->node->height),
+                           std::memory_order_relaxed);
       Chain(entry->node);
       if (before % kListEvery == 0 && before < listed_until_.load(std::memory_order_relaxed)) ListByWriter();
       return;

@@ -97,6 +97,8 @@ class MemTable {
   size_t bytes_used() const { return arena_.bytes_used() - overhead_; }
   uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }  // versions that are linked
   uint64_t keys() const { return keys_.load(std::memory_order_relaxed); }        // distinct keys
+  // What bytes_used would be with one version of each key, if values are of about one size.
+  size_t bytes_of_one_version_each() const;
 
  private:
   template <typename Base>
@@ -151,6 +153,7 @@ class MemTable {
   std::atomic<uint64_t> entries_{0};
   std::atomic<uint64_t> listed_until_;  // writers list keys while there are fewer versions
   std::atomic<uint64_t> keys_{0};
+  std::atomic<uint64_t> key_bytes_{0};            // memory of all nodes that are linked
   std::atomic<KeyNode*> youngest_{nullptr};       // head of the chain
   std::atomic<const KeyNode*> ordered_{nullptr};  // the order has it and all older ones on the chain
   std::atomic<bool> writer_lists_{false};         // in ListByWriter

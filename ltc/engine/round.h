@@ -107,9 +107,9 @@ struct Round {
   uint64_t written_bytes() const { return merged ? merged_bytes : bytes(); }
   // Entries written by clients, before merges.
   uint64_t written_entries() const { return merged ? merged_entries : entries(); }
-  uint64_t keys() const {  // distinct keys, about
-    uint64_t n = 0;
-    for (const auto& m : siblings) n += m->keys();
+  size_t bytes_of_one_version_each() const {  // see MemTable
+    size_t n = 0;
+    for (const auto& m : siblings) n += m->bytes_of_one_version_each();
     return n;
   }
   uint64_t entries() const {  // versions and range tombstones

@@ -303,10 +303,8 @@ RoundGroup RoundSet::ClaimMerge(double* share) {
   RoundGroup claimed;
   MutexLock lock(&mu_);
   if (!context_->state.Is(ServingState::kActive) || merging_share_ > 0) return claimed;
-  const auto left_of = [this](const Round& r) {  // about: of each key one entry
-    const double each =
-        static_cast<double>(r.bytes()) / static_cast<double>(std::max<uint64_t>(r.entries(), 1));
-    return ShareOf(static_cast<uint64_t>(each * static_cast<double>(r.keys())), r.written_bytes());
+  const auto left_of = [this](const Round& r) {
+    return ShareOf(r.bytes_of_one_version_each(), r.written_bytes());
   };
   std::vector<MergeCandidate> candidates;
   for (const auto& r : view_->sealed) {

@@ -73,6 +73,22 @@ TEST(MemTableTest, AnIteratorAtANumberShowsOneVersionOfAKey) {
   EXPECT_EQ(seen(0, "", back), "");
 }
 
+TEST(MemTableTest, TellsWhatOneVersionOfEachKeyWouldTake) {
+  ArenaPool pool(16 << 20);
+  MemTable all(MemTableId(1), &pool), newest(MemTableId(1), &pool);
+  EXPECT_EQ(all.bytes_of_one_version_each(), 0u);
+  SequenceNumber seq = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string key = StrCat("key", i);
+    for (int version = 0; version < 3; ++version)
+      all.Link(all.Prepare(key, ++seq, ValueType::kPut, std::string(100, 'v')));
+    newest.Link(newest.Prepare(key, seq, ValueType::kPut, std::string(100, 'v')));
+  }
+  EXPECT_EQ(newest.bytes_of_one_version_each(), newest.bytes_used());
+  EXPECT_NEAR(static_cast<double>(all.bytes_of_one_version_each()), static_cast<double>(newest.bytes_used()),
+              static_cast<double>(newest.bytes_used()) / 50);
+}
+
 TEST(MemTableTest, ConcurrentInsertsAreAllFoundInOrder) {
   ArenaPool pool(64 << 20);
   MemTable t(MemTableId(1), &pool);

@@ -1078,6 +1078,22 @@ TEST(RangeTest, MergedRoundsTakeTheMemoryThatTheyNeed) {
   for (uint64_t i = 0; i < kKeys; ++i) ASSERT_EQ(range.Get(KeyOf(i)), value(kWrites - kKeys + i));
 }
 
+// A key of its own takes as much memory as a small value: it is there once, and not once a version.
+TEST(RangeTest, RoundsOfSmallValuesAreMerged) {
+  RangeOptions options;
+  options.memtable_size_bytes = 2 << 20;
+  options.active_memtables = 1;
+  options.max_rounds = 8;
+  options.merge_rounds = MergeRounds::kNever;  // but by hand
+  LocalRange range(options, "", "", Background::kByHand);
+  uint64_t writes = 0;
+  while (range.range()->stats().rounds < 4) {
+    ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(writes++ / 3), std::string(100, 'v')), Outcome::kOk);
+  }
+  EXPECT_TRUE(range.range()->MergeSealed());
+  EXPECT_EQ(range.range()->stats().merges, 1u);
+}
+
 // Logs of rounds that are merged stay, and are bounded: what they take counts as memory would, so that rounds
 // are flushed before it is too much.
 TEST(RangeTest, LogsOfMergedRoundsAreBounded) {
