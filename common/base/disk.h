@@ -76,6 +76,8 @@ StatusOr<std::unique_ptr<Disk>> OpenPosixDisk(const std::string& root);
 
 // Begins to read the bytes of a mapping that are not in memory; does not wait. Best effort.
 void PrefetchMapped(std::string_view bytes);
+// How many of the first bytes of a mapping are in memory. All, where it cannot be told.
+size_t ResidentPrefix(std::string_view bytes);
 // Waits until the bytes are in memory and maps their pages, so that readers do not fault.
 void LoadMapped(std::string_view bytes);
 

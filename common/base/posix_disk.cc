@@ -283,6 +283,22 @@ bool Advise(std::string_view bytes, int advice) {
 
 void PrefetchMapped(std::string_view bytes) { Advise(bytes, MADV_WILLNEED); }
 
+size_t ResidentPrefix(std::string_view bytes) {
+  constexpr size_t kMostPages = 256;  // asked for at once
+  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t end = first + bytes.size();
+  for (uintptr_t at = first & ~(page - 1); at < end;) {
+    unsigned char in_memory[kMostPages];
+    const size_t pages = std::min<size_t>(kMostPages, (end - at + page - 1) / page);
+    if (mincore(reinterpret_cast<void*>(at), pages * page, in_memory) != 0) return bytes.size();
+    for (size_t i = 0; i < pages; ++i, at += page) {
+      if ((in_memory[i] & 1) == 0) return at <= first ? 0 : at - first;
+    }
+  }
+  return bytes.size();
+}
+
 void LoadMapped(std::string_view bytes) {
   if (Advise(bytes, MADV_POPULATE_READ)) return;  // since Linux 5.14
   static_cast<void>(*static_cast<const volatile char*>(&bytes.back()));

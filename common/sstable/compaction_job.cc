@@ -27,7 +27,10 @@ namespace {
 constexpr char kVersion = 3;
 constexpr char kResultVersion = 1;
 constexpr char kAppliedProperty[] = "range_tombstones_applied";  // a varint64
-constexpr size_t kReadAheadBytes = size_t{1} << 20;
+// What a job reads ahead, of all inputs that it reads side by side. Of mapped tables it lies in the page
+// cache until it is used, where there may be room for little more; of others it is in no pool.
+constexpr size_t kReadAheadBytes = size_t{16} << 20;
+constexpr size_t kLeastPieceBytes = size_t{256} << 10, kMostPieceBytes = size_t{1} << 20;  // of one input
 constexpr uint64_t kMaxReserveBytes = uint64_t{256} << 20;
 constexpr size_t kNoStripe = SIZE_MAX;
 
@@ -149,8 +152,8 @@ Status ParseResult(std::string_view in, CompactionResult* result) {
 // The bytes of one input: read in large pieces that end with a block, handed out block by block.
 class ReadAhead {
  public:
-  ReadAhead(CompactionStorage* storage, std::shared_ptr<const TableReader> table)
-      : storage_(storage), table_(std::move(table)) {
+  ReadAhead(CompactionStorage* storage, std::shared_ptr<const TableReader> table, size_t most_bytes)
+      : storage_(storage), table_(std::move(table)), most_bytes_(most_bytes) {
     table_->ForEachUsedBlock([this](const BlockHandle& h) { blocks_.push_back(h); });
   }
 
@@ -161,7 +164,7 @@ class ReadAhead {
       *bytes_read += piece_.size();
     }
     auto block = table_->CheckBlock(handle, piece_.substr(handle.offset - piece_start_, handle.size));
-    if (handle == blocks_.back()) piece_ = {};
+    if (end == piece_start_ + piece_.size()) piece_ = {};
     return block;
   }
 
@@ -170,7 +173,7 @@ class ReadAhead {
     const auto begin = std::lower_bound(blocks_.begin(), blocks_.end(), first);
     if (begin == blocks_.end() || *begin != first) return Error(first.offset, "no block begins there");
     auto end = begin + 1;
-    while (end != blocks_.end() && end->offset + end->size <= first.offset + kReadAheadBytes) ++end;
+    while (end != blocks_.end() && end->offset + end->size <= first.offset + most_bytes_) ++end;
     const uint64_t bytes = (end - 1)->offset + (end - 1)->size - first.offset;
     piece_ = {};
     NOVA_ASSIGN_OR_RETURN(piece_, storage_->ReadBlocks(table_->places(), {begin, end}));
@@ -184,6 +187,7 @@ class ReadAhead {
 
   CompactionStorage* storage_;
   std::shared_ptr<const TableReader> table_;
+  size_t most_bytes_;  // of a piece, if its first block is not larger
   std::vector<BlockHandle> blocks_;
   std::string piece_;
   uint64_t piece_start_ = 0;
@@ -215,6 +219,8 @@ class Compaction {
  private:
   Status CheckGoOn() const;
   Status OpenInputs();
+  // One table, of which `piece_bytes` are read at once.
+  StatusOr<std::unique_ptr<Iterator>> OpenInput(const TableInfo& info, size_t piece_bytes);
   Status SupplyBlocks();
   Status TakeEntry();
   Status StartOutput();
@@ -258,32 +264,40 @@ Status Compaction::OpenInputs() {
   std::stable_sort(inputs.begin(), inputs.end(), [](const TableInfo* a, const TableInfo* b) {
     return CompareInternalKeys(a->smallest, b->smallest) < 0;
   });
-  struct Run {
-    const TableInfo* last;
-    std::vector<std::unique_ptr<Iterator>> tables;
-  };
-  std::vector<Run> runs;
+  std::vector<std::vector<const TableInfo*>> runs;
   for (const TableInfo* info : inputs) {
-    NOVA_ASSIGN_OR_RETURN(auto table, storage_->OpenTable(*info));
-    if (table->info().uuid != info->uuid || table->info().use_from != info->use_from ||
-        table->info().use_to != info->use_to) {
-      return absl::InternalError(
-          StrCat("table ", info->uuid.ToString(), ": opened with another table's bounds"));
-    }
-    auto iterator = std::make_unique<TableIterator>(table, nullptr, TableIterator::Check::kEach);
-    sources_.emplace(iterator.get(), ReadAhead(storage_, table));
-    input_bytes_ += UsedBytes(table->info());
-    auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& r) {
-      return CompareInternalKeys(r.last->largest, info->smallest) < 0;
+    auto run = std::find_if(runs.begin(), runs.end(), [&](const auto& r) {
+      return CompareInternalKeys(r.back()->largest, info->smallest) < 0;
     });
-    if (run == runs.end()) run = runs.insert(run, Run{});
-    run->last = info;
-    run->tables.push_back(std::move(iterator));
+    if (run == runs.end()) run = runs.emplace(run);
+    run->push_back(info);
   }
+  const size_t piece_bytes =
+      std::clamp(kReadAheadBytes / std::max<size_t>(runs.size(), 1), kLeastPieceBytes, kMostPieceBytes);
   std::vector<std::unique_ptr<Iterator>> children;
-  for (Run& run : runs) children.push_back(NewConcatenatingIterator(std::move(run.tables)));
+  for (const auto& run : runs) {
+    std::vector<std::unique_ptr<Iterator>> tables;
+    for (const TableInfo* info : run) {
+      NOVA_ASSIGN_OR_RETURN(tables.emplace_back(), OpenInput(*info, piece_bytes));
+    }
+    children.push_back(NewConcatenatingIterator(std::move(tables)));
+  }
   merged_ = NewMergingIterator(std::move(children));
   return OkStatus();
+}
+
+StatusOr<std::unique_ptr<Iterator>> Compaction::OpenInput(const TableInfo& info, size_t piece_bytes) {
+  NOVA_ASSIGN_OR_RETURN(auto table, storage_->OpenTable(info));
+  if (table->info().uuid != info.uuid || table->info().use_from != info.use_from ||
+      table->info().use_to != info.use_to) {
+    return absl::InternalError(
+        StrCat("table ", info.uuid.ToString(), ": opened with another table's bounds"));
+  }
+  input_bytes_ += UsedBytes(table->info());
+  auto iterator = std::make_unique<TableIterator>(table, nullptr, TableIterator::Check::kEach);
+  iterator->ReadAll(piece_bytes);
+  sources_.emplace(iterator.get(), ReadAhead(storage_, std::move(table), piece_bytes));
+  return std::unique_ptr<Iterator>(std::move(iterator));
 }
 
 Status Compaction::SupplyBlocks() {

@@ -277,24 +277,28 @@ TableReader::Found TableReader::SearchBlock(std::string_view block, std::string_
 }
 
 // What an iterator over a mapped table asks for ahead of the block it enters: nothing for the first blocks in
-// a row, as of a get or a short scan; then ever more. One that will read all of the table asks for much from
-// the start.
+// a row, as of a get or a short scan; then ever more. One that will read all of the table asks for as much as
+// it may from the start.
 class MappedReadAhead {
  public:
-  MappedReadAhead(bool reads_all, bool backward) : reads_all_(reads_all), backward_(backward) {}
+  // `of_all`: how much to ask for at once if all of the table will be read; 0: it may not be.
+  MappedReadAhead(size_t of_all, bool backward)
+      : reads_all_(of_all != 0), most_(reads_all_ ? of_all : kMost), backward_(backward) {}
   void Enter(size_t position, const BlockHandle& handle, std::string_view data) {
     const bool follows = position == (backward_ ? position_ - 1 : position_ + 1);
     position_ = position;
     if (!follows) {
       in_a_row_ = 0;
-      window_ = reads_all_ ? kMost / 2 : kFirst / 2;
+      window_ = reads_all_ ? most_ / 2 : kFirst / 2;
       reached_ = backward_ ? handle.offset : handle.offset + handle.size;
     }
+    if (!follows) looked_to_ = 0;
+    if (reads_all_) AskAgain(handle, data);
     if (!reads_all_ && in_a_row_++ < kInARow) return;
     const uint64_t left = backward_ ? handle.offset - std::min(handle.offset, reached_)
                                     : reached_ - std::min(reached_, handle.offset + handle.size);
     if (left > window_ / 2) return;
-    window_ = std::min(2 * window_, kMost);
+    window_ = std::min(2 * window_, most_);
     if (backward_) {
       const uint64_t end = std::min(reached_, handle.offset);
       reached_ = end - std::min(end, window_);
@@ -307,18 +311,31 @@ class MappedReadAhead {
   }
 
  private:
+  // Asks again for what was asked for and is not there. Where memory is short, pages that are asked for are
+  // not all read, nor kept until they are used; and each one that is missing then would be read by itself.
+  void AskAgain(const BlockHandle& handle, std::string_view data) {
+    constexpr uint64_t kLook = 64 << 10;
+    if (handle.offset + handle.size <= looked_to_) return;
+    const std::string_view look = data.substr(handle.offset, std::max<uint64_t>(kLook, handle.size));
+    looked_to_ = handle.offset + look.size();
+    if (const size_t there = ResidentPrefix(look); there < look.size())
+      PrefetchMapped(data.substr(handle.offset + there, most_));
+  }
+
   static constexpr int kInARow = 3;
   static constexpr uint64_t kFirst = 32 << 10, kMost = 1 << 20;
   bool reads_all_;
+  uint64_t most_;  // of the windows
   bool backward_;
   size_t position_ = SIZE_MAX - 1;
   int in_a_row_ = 0;
   uint64_t window_ = 0;
-  uint64_t reached_ = 0;  // what lies between the block and this offset was asked for
+  uint64_t reached_ = 0;    // what lies between the block and this offset was asked for
+  uint64_t looked_to_ = 0;  // up to there it was looked whether what was asked for is there
 };
 
 struct TableIterator::Rep {
-  Rep(bool reads_all, bool is_backward) : backward(is_backward), read_ahead(reads_all, is_backward) {}
+  explicit Rep(bool is_backward) : backward(is_backward), read_ahead(0, is_backward) {}
   void Open(std::shared_ptr<const TableReader> another);
   void SeekTo(std::string_view internal_key);
   void PrepareSeek(std::string_view internal_key);
@@ -355,7 +372,7 @@ struct TableIterator::Rep {
 
 void TableIterator::Rep::Open(std::shared_ptr<const TableReader> another) {
   table = std::move(another);
-  read_ahead = MappedReadAhead(check == Check::kEach, backward);
+  read_ahead = MappedReadAhead(0, backward);
   state = State::kEnd;
   status = OkStatus();
   prepared = SIZE_MAX;
@@ -454,7 +471,7 @@ void TableIterator::Rep::Fail(absl::string_view what) {
 
 TableIterator::TableIterator(std::shared_ptr<const TableReader> table, BlockLookup lookup, Check check,
                              Direction direction)
-    : rep_(std::make_unique<Rep>(check == Check::kEach, direction == Direction::kBackward)) {
+    : rep_(std::make_unique<Rep>(direction == Direction::kBackward)) {
   rep_->check = check;
   rep_->table = std::move(table);
   rep_->lookup = std::move(lookup);
@@ -462,6 +479,10 @@ TableIterator::TableIterator(std::shared_ptr<const TableReader> table, BlockLook
 TableIterator::~TableIterator() = default;
 
 void TableIterator::Open(std::shared_ptr<const TableReader> table) { rep_->Open(std::move(table)); }
+
+void TableIterator::ReadAll(size_t ahead_bytes) {
+  rep_->read_ahead = MappedReadAhead(ahead_bytes, rep_->backward);
+}
 
 void TableIterator::SeekToFirst() {
   rep_->prepared = SIZE_MAX;

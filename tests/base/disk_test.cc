@@ -523,6 +523,26 @@ TEST(LimitedDiskTest, ReadsFromAPageCacheCostNothingAndThosePastItDo) {
   });
 }
 
+TEST(MappingTest, TellsHowMuchOfItsBeginIsInMemory) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  constexpr size_t kPages = 600;  // more than are asked for at once
+  auto* const at = static_cast<char*>(mmap(nullptr, kPages * page, PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  ASSERT_NE(at, MAP_FAILED);
+  madvise(at, kPages * page, MADV_NOHUGEPAGE);
+  const std::string_view all(at, kPages * page);
+  EXPECT_EQ(ResidentPrefix(all), 0u) << "no page was touched";
+  for (size_t i = 0; i < kPages; ++i) {
+    if (i != 300) at[i * page] = 'x';
+  }
+  EXPECT_EQ(ResidentPrefix(all), 300 * page);
+  EXPECT_EQ(ResidentPrefix(all.substr(10)), 300 * page - 10) << "a part that begins within a page";
+  EXPECT_EQ(ResidentPrefix(all.substr(300 * page + 10)), 0u);
+  EXPECT_EQ(ResidentPrefix(all.substr(301 * page)), 299 * page);
+  EXPECT_EQ(ResidentPrefix(all.substr(0, 0)), 0u);
+  munmap(at, kPages * page);
+}
+
 TEST(LimitedDiskTest, ABurstPassesAtOnceAndIsEarnedByIdling) {
   Simulation sim(7);
   sim.Run([] {

@@ -505,6 +505,34 @@ TEST(RunCompactionTest, ReadsInLargePiecesAndEachByteAboutOnce) {
   for (const TableInfo& info : result->outputs) EXPECT_LE(info.data_size, (1u << 20) + 2000);
 }
 
+// Of inputs that are read side by side each gets a part of what a job may read ahead; of those that follow one
+// another one has all of it.
+TEST(RunCompactionTest, ReadsLessAheadOfEachOfManyInputs) {
+  for (const bool side_by_side : {true, false}) {
+    MemoryStorage storage;
+    CompactionJob job;
+    uint64_t total = 0;
+    for (uint64_t t = 0; t < 40; ++t) {
+      Model model;
+      for (int i = 0; i < 1500; ++i) {
+        const std::string key =
+            side_by_side ? StrCat("key", 10000 + i, t) : StrCat("t", 10 + t, "key", 10000 + i);
+        model[InternalKey(key, 5)] = std::string(1000, 'v');
+      }
+      job.inputs.push_back(storage.Put(model, {}, {t + 1, 0}));
+      total += job.inputs.back().data_size;
+    }
+    job.output_uuids = OutputIds(100);
+    job.max_table_size_bytes = 8 << 20;
+    const auto result = RunCompaction(job, &storage, nullptr);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->bytes_read, total);
+    const size_t most = side_by_side ? (size_t{16} << 20) / 40 : size_t{1} << 20;
+    EXPECT_LE(storage.largest_read, most);
+    EXPECT_GT(storage.largest_read, most / 10 * 9);
+  }
+}
+
 // A reader lives as long as its table, and the copies of that may all have moved since (rebuild, S5).
 TEST(RunCompactionTest, S5ReadsWhereTheCopiesAreNow) {
   MemoryStorage storage;
