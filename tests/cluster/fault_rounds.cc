@@ -16,6 +16,8 @@ namespace {
 constexpr int kRanges = 16;
 constexpr int kLtcs = 3;
 constexpr int kStocs = 4;
+// Each StoC keeps one to each other that it has copied from or compacted with; both ends count it.
+constexpr int kConnectionsAmongStocs = 2 * kStocs * (kStocs - 1);
 constexpr int kCoordinators = 2;
 constexpr Nanos kLease = 2 * kSecond;
 constexpr Nanos kCalm = 6 * kSecond;              // under load, before anything is counted
@@ -259,6 +261,7 @@ FaultRounds::Counts FaultRounds::Bounds(const Counts& before) {
                           : name == "files"                      ? 20 * kRanges
                           : name == "stored MB"                  ? 64
                           : name == "log segments"               ? 8 * kRanges
+                          : name == "connections of StoCs"       ? kConnectionsAmongStocs
                                                                  : 16;
     bounds[name] = n + n / 2 + slack;
   }
