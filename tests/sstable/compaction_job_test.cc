@@ -505,8 +505,8 @@ TEST(RunCompactionTest, ReadsInLargePiecesAndEachByteAboutOnce) {
   for (const TableInfo& info : result->outputs) EXPECT_LE(info.data_size, (1u << 20) + 2000);
 }
 
-// Of inputs that are read side by side each gets a part of what a job may read ahead; of those that follow one
-// another one has all of it.
+// Of inputs that are read side by side each gets a part of what a job may read ahead; of those that follow
+// one another one has all of it.
 TEST(RunCompactionTest, ReadsLessAheadOfEachOfManyInputs) {
   for (const bool side_by_side : {true, false}) {
     MemoryStorage storage;
