@@ -12,8 +12,8 @@
 // While Level0 is due, Level1 may grow beyond its target: up to the bytes of Level2, or of three of the
 // largest jobs of Level0, whichever are fewer. A byte that goes down from Level1 has those of Level2 written
 // anew that it overlaps, the fewer the larger Level1 is; and whoever waits for Level0 is not kept by tables
-// that go down. Where the data is a few times Level0, there is so one level below it as long as writers are in
-// a hurry.
+// that go down. So where the data is a few times Level0 there is one level below it while writers are in a
+// hurry.
 //
 // A table may cross the bounds of a column, and then its keys may have other versions in the next one. So a
 // plan is closed (compaction order, K3c). Its hull is the keys from the first of its inputs to the last:
