@@ -227,7 +227,6 @@ RangeIterator::RangeIterator(const RangeContext* context, const ReadPoints* poin
     }
   };
   add_round(at_.view->active);
-  active_memtables_ = memtables_.size();
   for (const auto& round : at_.view->sealed) add_round(round);
   const BlockLookup lookup = [cache = context_->services->cache](const TableReader& table,
                                                                  const BlockHandle& handle) {
@@ -248,10 +247,11 @@ void RangeIterator::Rest() {
   for (LevelIterator* level : levels_) level->Rest();
 }
 
-// A sealed round takes no entries.
+// The rounds are the same ones. Each may have come by a memtable's first entry: the active one, and a sealed
+// one that a writer is still in (pin, L6), whose number is above the one that was read at before.
 bool RangeIterator::Renew(ReadPoint* at, std::string_view from, std::string_view to) {
   if (at->view->generation != generation() || direction_ != Direction::kForward || !error_.ok()) return false;
-  if (IteratorsOf(*at->view->active) != active_memtables_) return false;
+  if (IteratorsOfRounds(*at->view) != memtables_.size()) return false;
   at_ = std::move(*at);
   for (MomentIterator* m : memtables_) m->ReadAt(at_.sequence);
   from_ = from;

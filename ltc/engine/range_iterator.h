@@ -100,7 +100,6 @@ class RangeIterator {
   const Direction direction_;
   // Over a memtable each, or a round (RoundIterator); owned by merged_.
   std::vector<MomentIterator*> memtables_;
-  size_t active_memtables_ = 0;         // the first ones of memtables_: the active round's
   int whole_memtables_ = 0;             // of memtables_: over a memtable each
   std::vector<LevelIterator*> levels_;  // owned by merged_
   Opened opened_;                       // see TakeOpened
