@@ -289,10 +289,10 @@ class MappedReadAhead {
     position_ = position;
     if (!follows) {
       in_a_row_ = 0;
+      looked_to_ = 0;
       window_ = reads_all_ ? most_ / 2 : kFirst / 2;
       reached_ = backward_ ? handle.offset : handle.offset + handle.size;
     }
-    if (!follows) looked_to_ = 0;
     if (reads_all_) AskAgain(handle, data);
     if (!reads_all_ && in_a_row_++ < kInARow) return;
     const uint64_t left = backward_ ? handle.offset - std::min(handle.offset, reached_)

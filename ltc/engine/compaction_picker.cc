@@ -284,18 +284,12 @@ double Level0Score(const Version& version, const CompactionOptions& options, con
   return most;
 }
 
-}  // namespace
-
-namespace {
-
-// Bytes that Level1 may have. See the head of compaction_picker.h.
-double Level1Target(const Version& version, const CompactionOptions& options, bool level0_is_due) {
-  constexpr double kMostWritten =
-      4;  // bytes that a job of Level0 as large as may be writes for each of its own
-  const auto target = static_cast<double>(options.level1_bytes);
-  if (!level0_is_due) return target;
-  const double most = (kMostWritten - 1) * static_cast<double>(options.level0_max_bytes);
-  return std::max(target, std::min(most, static_cast<double>(version.LevelBytes(2))));
+// Bytes that Level1 may have while Level0 is due; see the head of compaction_picker.h.
+double Level1Most(const Version& version, const CompactionOptions& options) {
+  constexpr double kLevel0Jobs = 3;
+  return std::max(static_cast<double>(options.level1_bytes),
+                  std::min(kLevel0Jobs * static_cast<double>(options.level0_max_bytes),
+                           static_cast<double>(version.LevelBytes(2))));
 }
 
 }  // namespace
@@ -310,10 +304,11 @@ std::array<double, kLevels> CompactionScores(const Version& version, const Compa
                                              const Level0Demand& demand) {
   std::array<double, kLevels> scores{};
   scores[0] = Level0Score(version, options, demand);
-  double target = Level1Target(version, options, scores[0] >= 1);
+  auto target = static_cast<double>(options.level1_bytes);
   for (int level = 1; level < kLevels - 1; ++level) {
-    scores[static_cast<size_t>(level)] = static_cast<double>(version.LevelBytes(level)) / target;
-    if (level == 1) target = static_cast<double>(options.level1_bytes);
+    const bool may_grow = level == 1 && scores[0] >= 1;
+    scores[static_cast<size_t>(level)] =
+        static_cast<double>(version.LevelBytes(level)) / (may_grow ? Level1Most(version, options) : target);
     target *= options.level_multiplier;
   }
   return scores;
