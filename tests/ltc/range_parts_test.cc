@@ -675,26 +675,31 @@ TEST(WritePathTest, K6ASwapComparesWhatIsThere) {
   EXPECT_FALSE(parts.writes.any_swap_under_way());
 }
 
+// A page of at most ten entries: "key=value key=value ".
+std::string Scanned(RangeParts* parts, bool reverse, std::shared_ptr<const Snapshot> snapshot) {
+  std::optional<ScanPage> page;
+  ScanOp op{"", "", 10, Now() + kSecond};
+  op.reverse = reverse;
+  op.snapshot = std::move(snapshot);
+  parts->scanner.Scan(&parts->executor, op, [&](Outcome o, ScanPage p) {
+    EXPECT_EQ(o, Outcome::kOk);
+    page = std::move(p);
+  });
+  parts->executor.RunUntil([&] { return page.has_value(); });
+  std::string_view in = page->entries, key, value;
+  std::string got;
+  while (GetLengthPrefixed(&in, &key) && GetLengthPrefixed(&in, &value))
+    got.append(key).append("=").append(value).append(" ");
+  return got;
+}
+
 TEST(ScannerTest, AScanIsOfMemoryAndOfTablesInOrder) {
   RangeParts parts;
   for (const char* key : {"c", "a"}) ASSERT_EQ(parts.Put(key, "table"), Outcome::kOk);
   ASSERT_TRUE(parts.flusher.FlushAll(Now() + kSecond, false).ok());
   for (const char* key : {"b", "a"}) ASSERT_EQ(parts.Put(key, "memory"), Outcome::kOk);
-  for (const bool reverse : {false, true}) {
-    std::optional<ScanPage> page;
-    ScanOp op{"", "", 10, Now() + kSecond};
-    op.reverse = reverse;
-    parts.scanner.Scan(&parts.executor, op, [&](Outcome o, ScanPage p) {
-      EXPECT_EQ(o, Outcome::kOk);
-      page = std::move(p);
-    });
-    parts.executor.RunUntil([&] { return page.has_value(); });
-    std::string_view in = page->entries, key, value;
-    std::string got;
-    while (GetLengthPrefixed(&in, &key) && GetLengthPrefixed(&in, &value))
-      got.append(key).append("=").append(value).append(" ");
-    EXPECT_EQ(got, reverse ? "c=table b=memory a=memory " : "a=memory b=memory c=table ");
-  }
+  EXPECT_EQ(Scanned(&parts, /*reverse=*/false, nullptr), "a=memory b=memory c=table ");
+  EXPECT_EQ(Scanned(&parts, /*reverse=*/true, nullptr), "c=table b=memory a=memory ");
 }
 
 // A round is sealed while a put to it waits for its log, and has nothing in one of its memtables yet. A scan
@@ -708,20 +713,6 @@ TEST(ScannerTest, K4SeesWhatCameToASealedMemtableAfterTheScanBefore) {
   const std::string first = "a";
   std::string late = "b";
   while (sibling_of(late) == sibling_of(first)) late.push_back('b');
-  const auto keys_at = [&parts](std::shared_ptr<const Snapshot> snapshot) {
-    std::optional<ScanPage> page;
-    ScanOp op{"", "", 10, Now() + kSecond};
-    op.snapshot = std::move(snapshot);
-    parts.scanner.Scan(&parts.executor, op, [&](Outcome o, ScanPage p) {
-      EXPECT_EQ(o, Outcome::kOk);
-      page = std::move(p);
-    });
-    parts.executor.RunUntil([&] { return page.has_value(); });
-    std::string_view in = page->entries, key, value;
-    std::string keys;
-    while (GetLengthPrefixed(&in, &key) && GetLengthPrefixed(&in, &value)) keys.append(key).append(" ");
-    return keys;
-  };
 
   ASSERT_EQ(parts.Put(first, "1"), Outcome::kOk);
   const auto snapshot =
@@ -731,13 +722,13 @@ TEST(ScannerTest, K4SeesWhatCameToASealedMemtableAfterTheScanBefore) {
   const WriteEntry entry{ValueType::kPut, late, "1"};
   parts.writes.Write(&parts.executor, {{&entry, 1}, 0, 0, Now() + kSecond}, [&](Outcome o) { outcome = o; });
   ASSERT_TRUE(parts.rounds.SealActive());
-  EXPECT_EQ(keys_at(snapshot), first + " ");
+  EXPECT_EQ(Scanned(&parts, /*reverse=*/false, snapshot), first + "=1 ");
   ASSERT_FALSE(outcome.has_value());
   ASSERT_EQ(parts.log_notes.held.size(), 1u);
   std::exchange(parts.log_notes.held, {})[0](Outcome::kOk);
   parts.executor.RunUntil([&] { return outcome.has_value(); });
   ASSERT_EQ(*outcome, Outcome::kOk);
-  EXPECT_EQ(keys_at(nullptr), first + " " + late + " ");
+  EXPECT_EQ(Scanned(&parts, /*reverse=*/false, nullptr), first + "=1 " + late + "=1 ");
 }
 
 TEST(ReaderTest, R5NoReadIsAnsweredOnceTheRangeIsSilent) {
