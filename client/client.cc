@@ -344,6 +344,10 @@ Status Client::Undrain(const std::string& node) {
   return rep_->coordinator->Undrain(node, Now() + rep_->options.timeout_ms * kMillisecond);
 }
 
+Status Client::ChangeSetting(const std::string& name, std::optional<int> value) {
+  return rep_->coordinator->ChangeSetting(name, value, Now() + rep_->options.timeout_ms * kMillisecond);
+}
+
 Status Client::ForceOpen(uint64_t range, bool accept_data_loss, std::string* report) {
   return rep_->coordinator->ForceOpen(RangeId(range), accept_data_loss,
                                       Now() + rep_->options.timeout_ms * kMillisecond, report);

@@ -225,6 +225,10 @@ class Client {
   // where too few StoCs would be left for the copies that are configured, unless `force`.
   Status Drain(const std::string& node, std::string* left, bool force = false);
   Status Undrain(const std::string& node);  // it takes part again
+  // Sets an option of all LTCs while they run, in the place of their flag of that name; nullopt: it is as
+  // their flags say again. LTCs have it within a second. InvalidArgument: there is no such setting
+  // (coordinator/ltc_settings.h), or the value is out of its bounds.
+  Status ChangeSetting(const std::string& name, std::optional<int> value);
   // Opens a range whose log is lost for good, if data loss is accepted; else only *report: what is missing.
   Status ForceOpen(uint64_t range, bool accept_data_loss, std::string* report);
   size_t range_count();  // as known now

@@ -43,6 +43,8 @@ void PrintEntry(std::string_view key, std::string_view value) {
   std::putchar('\n');
 }
 
+constexpr char kFlags[] = "default";  // in the place of a value: none is set
+
 // Until nothing is left on the node. The cluster goes on with it if this ends early.
 int DrainUntilEmpty(Client* client, const std::string& node, bool force) {
   constexpr Nanos kPoll = 200 * kMillisecond;
@@ -75,6 +77,17 @@ int Undrain(Client* client, const std::string& node) {
   const Status s = client->Undrain(node);
   if (s.ok()) std::printf("%s takes part again\n", node.c_str());
   return Report(s);
+}
+
+int Configure(Client* client, const std::string& name, const std::string& value) {
+  int number = 0;
+  const bool is_number = absl::SimpleAtoi(value, &number);
+  const Status s =
+      is_number || value == kFlags
+          ? client->ChangeSetting(name, is_number ? std::optional(number) : std::nullopt)
+          : absl::InvalidArgumentError(StrCat("'", value, "' is neither a number nor '", kFlags, "'"));
+  const int code = Report(s);
+  return absl::IsInvalidArgument(s) ? kExitUsage : code;
 }
 
 // The entries of a batch; RefuseWords where they are none.
@@ -361,6 +374,19 @@ void AddOfCluster(CLI::App* app, Command* chosen) {
       Add<std::string>(app, chosen, kCluster, "undrain", "End the drain of a node: it takes part again.",
                        [](Session* s, const std::string& node) { return Undrain(s->client, node); });
   AddText(undrain.command, "NODE", undrain.arguments.get(), kNode)->required();
+
+  struct ConfigureArguments {
+    std::string name, value;
+  };
+  const auto configure = Add<ConfigureArguments>(
+      app, chosen, kCluster, "configure",
+      "Set an option of all LTCs while they run: active_memtables, dranges, power_of_d, scatter_width.",
+      [](Session* s, const ConfigureArguments& a) { return Configure(s->client, a.name, a.value); });
+  AddText(configure.command, "NAME", &configure.arguments->name, "of the setting: that of a flag of nova_ltc")
+      ->required();
+  AddText(configure.command, "VALUE", &configure.arguments->value,
+          "a number; default: what the flag of each LTC says")
+      ->required();
 
   const auto create = Add<std::vector<std::string>>(
       app, chosen, kCluster, "create-ranges", "Cut the key space of a new cluster; only once.",

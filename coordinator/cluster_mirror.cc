@@ -62,6 +62,7 @@ std::set<std::string> ClusterMirror::KnownNamesLocked(const std::string& folder)
 }
 
 Status ClusterMirror::LoadAll() {
+  NOVA_RETURN_IF_ERROR(LoadSettings());
   for (const std::string folder : kFolders) {
     NOVA_RETURN_IF_ERROR(LoadChildren(folder));
     std::set<std::string> paths;
@@ -143,6 +144,15 @@ Status ClusterMirror::LoadStoc(StocId id) {
   return OkStatus();
 }
 
+Status ClusterMirror::LoadSettings() {
+  session_->WatchOnce(kSettingsPath);
+  NOVA_ASSIGN_OR_RETURN(const auto store, Store());
+  const StatusOr<Znode> node = store->Get(kSettingsPath);
+  if (!node.ok() && !absl::IsNotFound(node.status())) return node.status();
+  Step(SettingsReadEvent{node.ok() ? LtcSettings::Decode(node->data) : LtcSettings()});
+  return OkStatus();
+}
+
 Status ClusterMirror::ReadDirty(const std::set<std::string>& paths) {
   Status first;
   for (const std::string& path : paths) {
@@ -150,6 +160,8 @@ Status ClusterMirror::ReadDirty(const std::set<std::string>& paths) {
     const std::string_view view(path), name = LastName(path);
     if (std::find(std::begin(kFolders), std::end(kFolders), view) != std::end(kFolders)) {
       s = LoadChildren(path);
+    } else if (view == kSettingsPath) {
+      s = LoadSettings();
     } else if (view.starts_with(StrCat(kNodesPath, "/"))) {
       s = LoadNode(std::string(name));
     } else if (view.starts_with(StrCat(kStocsPath, "/"))) {

@@ -43,6 +43,7 @@ class ClusterMirror {
   Status LoadNode(const std::string& name);
   Status LoadRange(RangeId id);
   Status LoadStoc(StocId id);
+  Status LoadSettings();
   // What cannot be read is marked dirty again; returns the first error.
   Status ReadDirty(const std::set<std::string>& paths);
 

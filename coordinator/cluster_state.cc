@@ -116,6 +116,8 @@ class Stepper {
     if (s_.stocs.erase(e.stoc) > 0) StocChanged(e.stoc);
   }
 
+  void operator()(const SettingsReadEvent& e) { s_.settings = e.settings; }
+
   void operator()(const StocChangeDoneEvent& e) {
     const auto it = s_.stocs.find(e.stoc);
     if (it == s_.stocs.end()) return;
@@ -156,6 +158,7 @@ class Stepper {
     }
     answer.standing = Standing::kRegistered;
     TakeReport(e);
+    if (node->second.role == Role::kLtc) answer.settings = s_.settings;
     if (e.stocs_version != s_.stocs_version) {
       answer.stocs = s_.live_stocs;
       answer.lost_stocs = s_.lost_stocs;

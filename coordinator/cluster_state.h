@@ -49,6 +49,7 @@
 #include "common/base/clock.h"
 #include "coordinator/cluster_types.h"
 #include "coordinator/coordinator_client.h"
+#include "coordinator/ltc_settings.h"
 #include "coordinator/stoc_record.h"
 #include "coordinator/stoc_watch.h"
 
@@ -139,6 +140,10 @@ struct StocChangeDoneEvent {
   // As written; none: refused, and the record as it is follows in a StocReadEvent.
   std::optional<StocRecord> record;
 };
+// The znode of settings was read, or written by us.
+struct SettingsReadEvent {
+  LtcSettings settings;
+};
 // Time has passed: ranges move and StoCs' records change by it alone.
 struct TickEvent {
   Nanos deaf_ns = 0;    // since the last tick the leader's process stood still for so long
@@ -146,7 +151,7 @@ struct TickEvent {
 };
 using ClusterEvent = std::variant<ElectedEvent, AuthorityEvent, NodeSeenEvent, NodeGoneEvent, RangeReadEvent,
                                   RangeGoneEvent, HeartbeatEvent, AssignDoneEvent, StocReadEvent,
-                                  StocGoneEvent, StocChangeDoneEvent, TickEvent>;
+                                  StocGoneEvent, StocChangeDoneEvent, SettingsReadEvent, TickEvent>;
 
 // --- decisions
 
@@ -174,6 +179,7 @@ struct HeartbeatAnswer {
   std::vector<NodeInfo> stocs;
   std::vector<StocId> lost_stocs;
   uint64_t forgiven_disk_faults = 0;  // of a StoC: of its process' disk
+  LtcSettings settings;               // of an LTC
 };
 struct ClusterDecisions {
   std::vector<RangeMove> moves;
@@ -236,6 +242,7 @@ struct ClusterState {
   std::map<Incarnation, std::set<RangeId>> owned;  // by the records, and by moves under way
   std::optional<Share> share;                      // as of the last tick
   std::map<StocId, StocWatch> stocs;               // that have a record
+  LtcSettings settings;                            // as last read
   RebuildPace rebuild;
   // What nodes are told of StoCs, as of the last tick; the version rises when any of it changes.
   uint64_t stocs_version = 0;

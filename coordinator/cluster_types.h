@@ -8,6 +8,7 @@
 //   /stocs/<stoc id>    StocRecord (stoc_record.h): made at format time, outlives the StoC's process
 //   /ranges/<range id>  RangeRecord, every change a compare-and-set
 //   /epochs/...         counters: incarnation, stoc id, range id
+//   /settings           LtcSettings (ltc_settings.h)
 //
 // NodeInfo and RangeRecord in bytes; lp = length-prefixed, numbers are varint64 unless said otherwise:
 //   node   = u8 format 1 | lp name | u8 role | incarnation | lp address | lp host | stoc id |

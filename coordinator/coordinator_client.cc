@@ -69,6 +69,13 @@ StocList StocsOf(const proto::HeartbeatReply& reply) {
   return stocs;
 }
 
+// What a later version sets and this one does not know is left out.
+LtcSettings SettingsOf(const proto::HeartbeatReply& reply) {
+  LtcSettings settings;
+  for (const proto::Setting& s : reply.settings()) settings.Set(s.name(), s.value()).IgnoreError();
+  return settings;
+}
+
 // A lost answer is no answer: waits a moment, so that a store that has no connection is not asked in a tight
 // loop.
 void PauseBeforeRetry() { SleepFor(10 * kMillisecond); }
@@ -289,6 +296,7 @@ void NodeSessionImpl::TakeReply(Nanos sent_ns, const std::string& bytes) {
     TakeStocs(reply.stocs_version(), StocsOf(reply));
   }
   if (events_.faults_forgiven) events_.faults_forgiven(reply.forgiven_disk_faults());
+  if (events_.settings) events_.settings(SettingsOf(reply));
   std::map<std::pair<RangeId, Epoch>, Nanos> ends;
   for (const proto::Assignment& a : reply.assigned()) {
     StatusOr<RangeRecord> record = RangeRecord::Decode(a.record(), a.version());
@@ -560,6 +568,15 @@ Status CoordinatorClient::Undrain(const std::string& node, Nanos deadline_ns) {
   proto::UndrainRequest request;
   request.set_node(node);
   return CallMethod<proto::UndrainReply>(channel_.get(), "Undrain", request, deadline_ns).status();
+}
+
+Status CoordinatorClient::ChangeSetting(const std::string& name, std::optional<int> value,
+                                        Nanos deadline_ns) {
+  proto::ChangeSettingRequest request;
+  request.set_name(name);
+  if (value) request.set_value(*value);
+  return CallMethod<proto::ChangeSettingReply>(channel_.get(), "ChangeSetting", request, deadline_ns)
+      .status();
 }
 
 Status CoordinatorClient::ForceOpen(RangeId range, bool accept_data_loss, Nanos deadline_ns,

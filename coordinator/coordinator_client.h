@@ -23,6 +23,7 @@
 #include "common/base/status.h"
 #include "common/config/config_store.h"
 #include "coordinator/cluster_types.h"
+#include "coordinator/ltc_settings.h"
 
 namespace nova {
 
@@ -120,6 +121,8 @@ struct NodeEvents {
   std::function<void(const std::string& why)> lost;
   // Of a StoC, with each heartbeat: so many of DiskReport::faults an operator has forgiven; 0: none.
   std::function<void(uint64_t faults)> faults_forgiven;
+  // Of an LTC, with each heartbeat: all that an operator has set.
+  std::function<void(const LtcSettings&)> settings;
   std::function<NodeReport()> report;  // the content of the next heartbeat
 };
 
@@ -216,6 +219,9 @@ class CoordinatorClient {
   Status Drain(const std::string& node, Nanos deadline_ns, std::string* left, bool force = false);
   // It takes part again. Also of one that does not drain.
   Status Undrain(const std::string& node, Nanos deadline_ns);
+  // Sets one of LtcSettings for all LTCs; nullopt: it is as their flags say again. LTCs have it with their
+  // next heartbeats. InvalidArgument: there is none of that name, or the value is out of bounds.
+  Status ChangeSetting(const std::string& name, std::optional<int> value, Nanos deadline_ns);
   // Opens a range although logs are lost for good, if data loss is accepted; else nothing is changed.
   // *report: what is missing.
   Status ForceOpen(RangeId range, bool accept_data_loss, Nanos deadline_ns, std::string* report);

@@ -8,6 +8,7 @@
 #include "coordinator/coordinator.pb.h"
 #include "coordinator/range_movers.h"
 #include "coordinator/status_text.h"
+#include "coordinator/znode_change.h"
 
 namespace nova {
 namespace {
@@ -117,6 +118,11 @@ proto::HeartbeatReply ReplyOf(const HeartbeatAnswer& answer, CoordEpoch coord_ep
   }
   out.set_forgiven_disk_faults(answer.forgiven_disk_faults);
   for (const StocId stoc : answer.lost_stocs) out.add_lost_stocs(stoc.value());
+  for (const auto& [name, value] : answer.settings.Given()) {
+    proto::Setting* setting = out.add_settings();
+    setting->set_name(std::string(name));
+    setting->set_value(value);
+  }
   return out;
 }
 
@@ -139,6 +145,7 @@ StatusOr<std::string> CoordinatorRequests::Handle(const std::string& method, con
   if (method == "Drain") return HandleDrain(request);
   if (method == "Undrain") return HandleUndrain(request);
   if (method == "ForceOpen") return HandleForceOpen(request);
+  if (method == "ChangeSetting") return HandleChangeSetting(request);
   return absl::UnimplementedError(StrCat("no method ", method));
 }
 
@@ -285,6 +292,22 @@ StatusOr<std::string> CoordinatorRequests::HandleForceOpen(const std::string& re
   }
   out.set_report(plan.report);
   return out.SerializeAsString();
+}
+
+StatusOr<std::string> CoordinatorRequests::HandleChangeSetting(const std::string& request) {
+  NOVA_ASSIGN_OR_RETURN(const auto in, Parse<proto::ChangeSettingRequest>(request));
+  NOVA_ASSIGN_OR_RETURN(const Term term, election_->CurrentTerm());
+  const std::optional<int> value = in.has_value() ? std::optional<int>(in.value()) : std::nullopt;
+  NOVA_RETURN_IF_ERROR(
+      ChangeZnode(term, kSettingsPath, [&](const Znode& node) -> StatusOr<std::optional<std::string>> {
+        LtcSettings settings = LtcSettings::Decode(node.data);
+        NOVA_RETURN_IF_ERROR(settings.Set(in.name(), value));
+        std::string data = settings.Encode(node.data);
+        if (data == node.data) return std::nullopt;
+        return data;
+      }));
+  NOVA_RETURN_IF_ERROR(mirror_->LoadSettings());  // the caller's next question finds it
+  return proto::ChangeSettingReply().SerializeAsString();
 }
 
 }  // namespace nova

@@ -42,6 +42,7 @@ class CoordinatorRequests {
   StatusOr<std::string> HandleDrain(const std::string& request);
   StatusOr<std::string> HandleUndrain(const std::string& request);
   StatusOr<std::string> HandleForceOpen(const std::string& request);
+  StatusOr<std::string> HandleChangeSetting(const std::string& request);
 
   const RequestOptions options_;
   Election* const election_;

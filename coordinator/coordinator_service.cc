@@ -157,7 +157,7 @@ StatusOr<Uuid> CoordinatorService::Bootstrap(ConfigStore* store) {
   NOVA_RETURN_IF_ERROR(create(kClusterPath, ClusterRecord{kClusterFormat, Uuid::Generate()}.Encode()));
   NOVA_ASSIGN_OR_RETURN(const Znode node, store->Get(kClusterPath));
   NOVA_ASSIGN_OR_RETURN(const ClusterRecord cluster, ClusterRecord::Decode(node.data));
-  for (const char* path : {kNodesPath, kStocsPath, kRangesPath, kEpochsPath, kCoordPath}) {
+  for (const char* path : {kNodesPath, kStocsPath, kRangesPath, kEpochsPath, kCoordPath, kSettingsPath}) {
     NOVA_RETURN_IF_ERROR(create(path, ""));
   }
   NOVA_RETURN_IF_ERROR(create(kRangeIdPath, "0"));

@@ -4,12 +4,10 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "coordinator/range_movers.h"
+#include "coordinator/znode_change.h"
 
 namespace nova {
 namespace {
-
-constexpr int kMarkTries = 100;
 
 // What ails the disk counts no more, as far as its StoC, if it is heard, has said by now.
 void ForgiveDisk(const std::optional<StocWatch::DiskHeard>& heard, StocRecord* record) {
@@ -106,48 +104,35 @@ Status DrainRequests::MarkStoc(const Term& term, StocId stoc, bool draining) {
       silent |=
           node.role == Role::kStoc && node.stoc_id == stoc && !view.state.leases.contains(node.incarnation);
   });
-  const Status s = Mark(term, StocPath(stoc), [&](const Znode& node) -> StatusOr<std::optional<std::string>> {
-    NOVA_ASSIGN_OR_RETURN(StocRecord record, StocRecord::Decode(stoc, node.data, node.version));
-    const StocRecord before = record;
-    record.draining = draining;
-    if (!draining && silent && IsDiskFault(record.disk)) {
-      return absl::UnavailableError(
-          StrCat(record.name, " has not said yet what its disk has done: ask again in a moment"));
-    }
-    if (!draining) ForgiveDisk(watch.disk_heard, &record);
-    if (record == before) return std::nullopt;
-    return record.Encode();
-  });
+  const Status s =
+      ChangeZnode(term, StocPath(stoc), [&](const Znode& node) -> StatusOr<std::optional<std::string>> {
+        NOVA_ASSIGN_OR_RETURN(StocRecord record, StocRecord::Decode(stoc, node.data, node.version));
+        const StocRecord before = record;
+        record.draining = draining;
+        if (!draining && silent && IsDiskFault(record.disk)) {
+          return absl::UnavailableError(
+              StrCat(record.name, " has not said yet what its disk has done: ask again in a moment"));
+        }
+        if (!draining) ForgiveDisk(watch.disk_heard, &record);
+        if (record == before) return std::nullopt;
+        return record.Encode();
+      });
   if (absl::IsNotFound(s)) return absl::NotFoundError(StrCat("StoC ", stoc.value(), " has no record"));
   NOVA_RETURN_IF_ERROR(s);
   return mirror_->LoadStoc(stoc);
 }
 
 Status DrainRequests::MarkNode(const Term& term, const std::string& name, bool draining) {
-  const Status s = Mark(term, NodePath(name), [&](const Znode& node) -> StatusOr<std::optional<std::string>> {
-    NOVA_ASSIGN_OR_RETURN(NodeInfo info, DecodeNodeInfo(node.data));
-    if (info.draining == draining) return std::nullopt;
-    info.draining = draining;
-    return EncodeNodeInfo(info);
-  });
+  const Status s =
+      ChangeZnode(term, NodePath(name), [&](const Znode& node) -> StatusOr<std::optional<std::string>> {
+        NOVA_ASSIGN_OR_RETURN(NodeInfo info, DecodeNodeInfo(node.data));
+        if (info.draining == draining) return std::nullopt;
+        info.draining = draining;
+        return EncodeNodeInfo(info);
+      });
   if (absl::IsNotFound(s)) return NotRegistered(name);
   NOVA_RETURN_IF_ERROR(s);
   return mirror_->LoadNode(name);
-}
-
-Status DrainRequests::Mark(const Term& term, const std::string& path, Marked marked) {
-  std::optional<int64_t> refused;
-  for (int i = 0; i < kMarkTries; ++i) {
-    NOVA_ASSIGN_OR_RETURN(const Znode node, term.store->Get(path));
-    NOVA_ASSIGN_OR_RETURN(const std::optional<std::string> data, marked(node));
-    if (!data) return OkStatus();
-    const Status s = RangeMovers::Replace(term, path, *data, node.version).status();
-    // Refused twice at one version: not because of somebody's change of it; another one leads.
-    if (!absl::IsAborted(s) || refused == node.version) return s;
-    refused = node.version;
-    NOVA_RETURN_IF_ERROR(term.store->Sync());
-  }
-  return absl::UnavailableError(StrCat(path, " is changed by others all the time"));
 }
 
 }  // namespace nova

@@ -10,10 +10,8 @@
 //                is unknown for a moment only, or the store does not answer; FailedPrecondition: drain.h.
 #pragma once
 
-#include <optional>
 #include <string>
 
-#include "absl/functional/function_ref.h"
 #include "common/base/mutex.h"
 #include "coordinator/cluster_mirror.h"
 #include "coordinator/drain.h"
@@ -30,9 +28,6 @@ class DrainRequests {
   Status Undrain(const std::string& node);
 
  private:
-  // The znode's data with the mark as it is wanted; none: it is so already.
-  using Marked = absl::FunctionRef<StatusOr<std::optional<std::string>>(const Znode& node)>;
-
   // Which node is meant, by what the store says now.
   StatusOr<DrainTarget> Find(const Term& term, const std::string& node) const;
   // Unavailable: the node is unknown for a moment only. NotFound: there is none of that name.
@@ -43,8 +38,6 @@ class DrainRequests {
   // done.
   Status MarkStoc(const Term& term, StocId stoc, bool draining);
   Status MarkNode(const Term& term, const std::string& node, bool draining);
-  // The loop of both: until the mark is there, whoever set it.
-  static Status Mark(const Term& term, const std::string& path, Marked marked);
 
   const ClusterOptions options_;
   Election* const election_;

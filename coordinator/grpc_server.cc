@@ -51,6 +51,10 @@ class Service final : public proto::Coordinator::Service {
                          proto::ForceOpenReply* out) override {
     return Answer("ForceOpen", *in, out);
   }
+  grpc::Status ChangeSetting(grpc::ServerContext*, const proto::ChangeSettingRequest* in,
+                             proto::ChangeSettingReply* out) override {
+    return Answer("ChangeSetting", *in, out);
+  }
 
  private:
   template <typename In, typename Out>

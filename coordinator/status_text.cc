@@ -178,6 +178,8 @@ class Renderer {
     for (const auto& [name, node] : s_.nodes) out["nodes"].push_back(JsonOf(name, node));
     for (const auto& [id, stoc] : s_.stocs) out["stocs"].push_back(JsonOf(stoc));
     for (const auto& [id, range] : s_.ranges) out["ranges"].push_back(JsonOf(id, range));
+    out["settings"] = nlohmann::ordered_json::object();
+    for (const auto& [name, value] : s_.settings.Given()) out["settings"][std::string(name)] = value;
     const Redundancy copies = CountRedundancy(s_);
     out["copies"] = {{"log_groups", CountsJson(copies.logs)},
                      {"manifests", CountsJson(copies.manifests)},
@@ -194,6 +196,16 @@ class Renderer {
       out["rebuild"]["seconds_left"] =
           static_cast<uint64_t>(static_cast<double>(copies.rebuild_bytes) / pace) + 1;
     return out;
+  }
+
+  // A line where an operator has set something.
+  std::string Settings() const {
+    const auto given = s_.settings.Given();
+    if (given.empty()) return "";
+    const auto tell = [](std::string* out, const auto& setting) {
+      absl::StrAppend(out, std::string(setting.first), " = ", setting.second);
+    };
+    return StrCat("set for all LTCs: ", absl::StrJoin(given, ", ", tell), "\n\n");
   }
 
   // A line where disks are ill.
@@ -503,7 +515,7 @@ std::string RenderStatus(const ClusterOptions& options, const ClusterState& stat
   return StrCat("cluster ", header.cluster.ToString(), "\ncoordinator ", header.leader, " at ",
                 header.address, ", coord_epoch ", state.coord_epoch.value(), ", leads for ",
                 Seconds(now - state.elected_ns), "\n\n", r.Nodes(), "\n", r.Ranges(), "\n", r.Unavailable(),
-                r.Disks(), r.Durability());
+                r.Disks(), r.Settings(), r.Durability());
 }
 
 std::string RenderStatusJson(const ClusterOptions& options, const ClusterState& state,

@@ -28,7 +28,7 @@ bool TextFields::ReadUuid(std::string_view key, Uuid* out) const {
   return text != nullptr && Uuid::Parse(*text, out);
 }
 
-std::string TextFields::Others(std::initializer_list<std::string_view> known) const {
+std::string TextFields::Others(std::span<const std::string_view> known) const {
   std::string out;
   for (const auto& [key, value] : fields_) {
     if (std::find(known.begin(), known.end(), key) == known.end())

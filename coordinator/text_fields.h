@@ -8,6 +8,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,7 +32,10 @@ class TextFields {
     return text != nullptr && absl::SimpleAtoi(*text, out);
   }
   // The lines with other keys, as they were, each ended by a newline.
-  std::string Others(std::initializer_list<std::string_view> known) const;
+  std::string Others(std::span<const std::string_view> known) const;
+  std::string Others(std::initializer_list<std::string_view> known) const {
+    return Others(std::span(known.begin(), known.size()));
+  }
 
  private:
   const std::string* Find(std::string_view key) const;  // the value; null: not there

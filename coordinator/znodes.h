@@ -3,6 +3,7 @@
 //   /cluster   "format=1\nuuid=<32 hex digits>\n"
 //   /coord     "coord_epoch=7\nleader=coord-1\naddress=host:port\nmax_lease_ms=2000\nnonce=<32 hex digits>\n"
 //   /coord_leader   ephemeral, the leader's name; who creates it leads
+//   /settings  ltc_settings.h; made by the first coordinator, empty
 //
 // Unknown keys in a record are kept out of the way: a newer version may add some. The records of StoCs
 // are text too: stoc_record.h.
@@ -27,6 +28,7 @@ inline constexpr char kCoordLeaderPath[] = "/coord_leader";
 inline constexpr char kNodesPath[] = "/nodes";
 inline constexpr char kStocsPath[] = "/stocs";
 inline constexpr char kRangesPath[] = "/ranges";
+inline constexpr char kSettingsPath[] = "/settings";
 inline constexpr char kEpochsPath[] = "/epochs";
 inline constexpr char kIncarnationPath[] = "/epochs/incarnation";
 inline constexpr char kStocIdPath[] = "/epochs/stoc";

@@ -92,6 +92,11 @@ void Range::Lose(const Status& why) {
 
 // --- any thread
 
+void Range::SetActiveMemtables(int memtables) {
+  context_.active_memtables.store(memtables);
+  written_.SetSiblings(memtables);
+}
+
 RangeStats Range::stats() const {
   const auto view = rounds_.Current();
   RangeStats s;
@@ -114,6 +119,7 @@ RangeStats Range::stats() const {
   s.damaged_maps = load_.damaged();
   s.level0_waits = compactor_.level0_waits();
   s.rounds = static_cast<int>(view->sealed.size()) + 1;
+  s.active_memtables = static_cast<int>(view->active->siblings.size());
   s.tables = view->version->TableCount();
   s.range_tombstones = view->tombstones == nullptr ? 0 : view->tombstones->size();
   s.memtable_bytes = view->active->bytes();

@@ -113,6 +113,9 @@ class Range : public std::enable_shared_from_this<Range> {
   bool FlushedUpTo(SequenceNumber seq) const { return rounds_.FlushedUpTo(seq); }
   // See FlushedLoad; 1 to DrangeMap::kMostDranges.
   void SetDranges(int dranges) { load_.SetDranges(dranges); }
+  // alpha: rounds have so many memtables from the next one on, in the place of the option; 1 to 64. The
+  // memory that the range may have is max_rounds of such rounds.
+  void SetActiveMemtables(int memtables);
   // Flushes now instead of waiting to form a larger group.
   void FlushHeld() { rounds_.FlushHeld(); }
   // Flushes until nothing is in memory. REQUIRES: StopWrites or BeginRelease. `give_up`: returns the error

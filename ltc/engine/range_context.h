@@ -56,12 +56,13 @@ class ServingState {
 // See the head of this file.
 struct RangeContext {
   RangeContext(const RangeSpec& s, const RangeOptions& o, const RangeServices* given)
-      : spec(s), options(o), services(given) {}
+      : spec(s), options(o), active_memtables(o.active_memtables), services(given) {}
   RangeContext(const RangeContext&) = delete;
   RangeContext& operator=(const RangeContext&) = delete;
 
   const RangeSpec spec;                     // which range, at which epoch
   const RangeOptions options;               // checked
+  std::atomic<int> active_memtables;        // alpha: siblings of the next round; Range sets it
   const RangeServices* const services;      // of the process
   ServingState state;                       // what is answered now
   std::weak_ptr<const void> self;           // the Range, as long as somebody holds it
@@ -74,7 +75,8 @@ struct RangeContext {
     return key >= spec.lower && (spec.upper.empty() || key < spec.upper);
   }
   size_t RoundBytes() const {  // bytes of memory of a full round
-    return options.memtable_size_bytes * static_cast<size_t>(options.active_memtables);
+    return options.memtable_size_bytes *
+           static_cast<size_t>(active_memtables.load(std::memory_order_relaxed));
   }
   // Tells the process that background work may be due; may be called under the RoundSet's lock.
   void WorkDue() const { services->host->WorkDue(spec.id); }

@@ -35,7 +35,7 @@ enum class MemtablePartitioning {
 // Bounds and times of one range.
 struct RangeOptions {
   size_t memtable_size_bytes = 4 << 20;  // tau: bytes of one memtable
-  int active_memtables = 2;              // alpha: siblings of the active round
+  int active_memtables = 2;  // alpha: siblings of the active round; see also Range::SetActiveMemtables
   MemtablePartitioning memtable_partitioning = MemtablePartitioning::kHash;  // of the siblings
   int max_rounds = 6;         // delta / alpha: rounds in memory, the active one included
   int level0_slow_runs = 8;   // runs in Level0 from which writers are slowed down
@@ -98,6 +98,7 @@ struct RangeStats {
   uint64_t damaged_maps = 0;              // Dranges in the manifest that could not be read when it was opened
   uint64_t level0_waits = 0;              // times a due column of Level0 was passed over for others' jobs
   int rounds = 0;                         // in memory, the active one included
+  int active_memtables = 0;               // of the active round
   size_t tables = 0;
   size_t range_tombstones = 0;  // of the version and all rounds
   size_t memtable_bytes = 0;

@@ -50,7 +50,11 @@ std::shared_ptr<Round> RoundMerger::MergedRound(const RoundGroup& rounds, double
   merged->sealed_ns = rounds.front()->sealed_ns;
   merged->sealing.store(true);
   merged->merged = true;
-  merged->partition = rounds.back()->partition;  // the latest
+  // It has as many siblings as the oldest, and the latest partition that is for so many (siblings by
+  // Drange, K3d).
+  const Round& oldest = *rounds.front();
+  const Round& latest = *rounds.back();
+  merged->partition = (latest.siblings.size() == oldest.siblings.size() ? latest : oldest).partition;
   std::vector<std::unique_ptr<Iterator>> children;
   bool scanned = false, unsynced = false;
   for (const auto& round : rounds) {
@@ -65,9 +69,9 @@ std::shared_ptr<Round> RoundMerger::MergedRound(const RoundGroup& rounds, double
     }
   }
   merged->unsynced.store(unsynced);
-  for (const auto& m : rounds.front()->siblings) {
-    merged->siblings.push_back(std::make_unique<MemTable>(
-        m->id(), context_->services->arenas, most_bytes / rounds.front()->siblings.size(), scanned));
+  for (const auto& m : oldest.siblings) {
+    merged->siblings.push_back(std::make_unique<MemTable>(m->id(), context_->services->arenas,
+                                                          most_bytes / oldest.siblings.size(), scanned));
   }
   const auto entries = NewMergingIterator(std::move(children));
   for (entries->SeekToFirst(); entries->Valid(); entries->Next()) {

@@ -37,9 +37,11 @@ RoundSet::RoundSet(const RangeContext* context, ReadPoints* points, RoundLog* lo
 std::shared_ptr<Round> RoundSet::NewRound(RoundNumber number, bool scanned) {
   auto round = std::make_shared<Round>();
   round->number = number;
-  round->partition = written_->partition();
+  const int siblings = context_->active_memtables.load(std::memory_order_relaxed);
+  round->partition = written_->PartitionOf(siblings);
+  NOVA_DCHECK(round->partition == nullptr || round->partition->siblings() <= static_cast<size_t>(siblings));
   if (lookup_index_ != nullptr) round->ordinal = lookup_index_->OpenRound(number);
-  for (int i = 0; i < context_->options.active_memtables; ++i) {
+  for (int i = 0; i < siblings; ++i) {
     // The epoch in the id makes ids of one range unique and rising over its owners: the low-water mark of
     // done memtables (M3).
     const MemTableId id((context_->spec.epoch.value() << 32) + next_memtable_.fetch_add(1));

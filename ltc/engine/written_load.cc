@@ -37,9 +37,8 @@ WriteHistogram WriteCounter::Finish() {
 }
 
 WrittenLoad::WrittenLoad(const RangeOptions& options)
-    : siblings_(options.memtable_partitioning == MemtablePartitioning::kDrange
-                    ? static_cast<uint32_t>(options.active_memtables)
-                    : 1),
+    : partitioning_(options.memtable_partitioning),
+      siblings_(SiblingsFor(options.active_memtables)),
       seen_(kTranges * siblings_) {}
 
 std::unique_ptr<WriteCounter> WrittenLoad::NewCounter(const RoundGroup& rounds) const {
@@ -52,16 +51,26 @@ void WrittenLoad::Add(WriteCounter* counter) {
   if (pass.load() <= 0) return;  // merged rounds alone
   MutexLock lock(&mu_);
   seen_.Merge(pass, kDecay);
+  if (!enabled()) return;
   MemtablePartitionRef next = PartitionFor(partition_, seen_, siblings_);
   if (next != partition_) reorganisations_.fetch_add(1, std::memory_order_relaxed);
   partition_ = std::move(next);
   imbalance_.store(partition_->ImbalanceOf(seen_), std::memory_order_relaxed);
 }
 
-MemtablePartitionRef WrittenLoad::partition() const {
+MemtablePartitionRef WrittenLoad::PartitionOf(int siblings) const {
   if (!enabled()) return nullptr;
   MutexLock lock(&mu_);
-  return partition_;
+  return siblings_ == SiblingsFor(siblings) ? partition_ : nullptr;
+}
+
+void WrittenLoad::SetSiblings(int siblings) {
+  MutexLock lock(&mu_);
+  siblings_ = SiblingsFor(siblings);
+  WriteHistogram seen(kTranges * siblings_);
+  seen.Merge(seen_, 1);
+  seen_ = std::move(seen);
+  partition_ = enabled() ? PartitionFor(partition_, seen_, siblings_) : nullptr;
 }
 
 }  // namespace nova

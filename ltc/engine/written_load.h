@@ -50,25 +50,33 @@ class WrittenLoad {
   explicit WrittenLoad(const RangeOptions& options);
 
   // Memtables are partitioned by Drange, and there are several. Else nothing is counted.
-  bool enabled() const { return siblings_ > 1; }
+  bool enabled() const { return siblings_.load(std::memory_order_relaxed) > 1; }
   // What one walk counts into; null: not enabled.
   std::unique_ptr<WriteCounter> NewCounter(const RoundGroup& rounds) const;
   // The walk has ended, and what came of it stands. A null counter: nothing.
   void Add(WriteCounter* counter);
-  // Of rounds that are opened from now on; null: by a hash of the key.
-  MemtablePartitionRef partition() const;
+  // Of a round of so many siblings that is opened now; null: by a hash of the key.
+  MemtablePartitionRef PartitionOf(int siblings) const;
+  // Rounds will have so many siblings. One that has another number is partitioned by hash.
+  void SetSiblings(int siblings);
 
   uint64_t reorganisations() const { return reorganisations_.load(std::memory_order_relaxed); }
   // See MemtablePartition::ImbalanceOf; by the latest walk.
   double imbalance() const { return imbalance_.load(std::memory_order_relaxed); }
 
  private:
-  const uint32_t siblings_;  // of a round, if they are partitioned by Drange; else 1
+  uint32_t SiblingsFor(int siblings) const {
+    return partitioning_ == MemtablePartitioning::kDrange ? static_cast<uint32_t>(siblings) : 1;
+  }
+
+  const MemtablePartitioning partitioning_;
+  // Of a round, if they are partitioned by Drange; else 1. Changed under the lock.
+  std::atomic<uint32_t> siblings_;
   std::atomic<uint64_t> reorganisations_{0};
   std::atomic<double> imbalance_{0};
   mutable Mutex mu_;
   WriteHistogram seen_ ABSL_GUARDED_BY(mu_);             // of all walks, the latest counts most
-  MemtablePartitionRef partition_ ABSL_GUARDED_BY(mu_);  // see partition
+  MemtablePartitionRef partition_ ABSL_GUARDED_BY(mu_);  // for siblings_
 };
 
 }  // namespace nova

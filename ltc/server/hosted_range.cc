@@ -146,7 +146,8 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost, publi
         keeper(services, assignment.record),
         creator_{assignment.record.id, assignment.record.epoch, 0},
         services_(services),
-        options_(options) {
+        options_(options),
+        placement_(options.placement) {
     range_services.host = this;
     range_services.off = options.off;
     if (services->offloader != nullptr) range_services.jobs = this;
@@ -251,9 +252,15 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost, publi
   StatusOr<Placement> Place(uint64_t table_bytes) override {
     const std::vector<StocChoice> live = LiveStocs();
     MutexLock lock(&mu_);
-    Placement placement = PlaceTable(live, table_bytes, options_.placement, &random_);
+    Placement placement = PlaceTable(live, table_bytes, placement_, &random_);
     if (placement.fragments.empty()) return absl::UnavailableError("no StoC is alive");
     return placement;
+  }
+  // How tables are placed from now on.
+  void SetPlacement(const LtcSettings& settings) {
+    MutexLock lock(&mu_);
+    placement_.scatter_width = settings.scatter_width.value_or(options_.placement.scatter_width);
+    placement_.choices = settings.power_of_d.value_or(options_.placement.choices);
   }
   size_t Disks() const override { return std::max<size_t>(1, LiveStocs().size()); }
   StatusOr<CompactionResult> RunJob(const CompactionJob& job, CompactionStorage* here,
@@ -291,6 +298,7 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost, publi
   const HostedRangeOptions options_;
   mutable Mutex mu_;
   Random random_ ABSL_GUARDED_BY(mu_);
+  PlacementOptions placement_ ABSL_GUARDED_BY(mu_);  // see SetPlacement; copies are planned by options_
   std::set<StocId> avoided_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -306,6 +314,14 @@ HostedRange::HostedRange(const HostServices* services, const HostedRangeOptions&
       backend_(std::make_shared<StocBackend>(services, options, assignment)) {}
 
 HostedRange::~HostedRange() = default;
+
+void HostedRange::Configure(const LtcSettings& settings) {
+  if (settings == configured_) return;
+  configured_ = settings;
+  range_->SetDranges(settings.dranges.value_or(options_.range.compaction.dranges));
+  range_->SetActiveMemtables(settings.active_memtables.value_or(options_.range.active_memtables));
+  backend_->SetPlacement(settings);
+}
 
 RangeRecord HostedRange::record() const { return backend_->keeper.Get(); }
 

@@ -42,6 +42,7 @@
 #include "common/base/mutex.h"
 #include "common/base/rules_off.h"
 #include "coordinator/coordinator_client.h"
+#include "coordinator/ltc_settings.h"
 #include "logc/log_client.h"
 #include "logc/log_recovery.h"
 #include "ltc/engine/range.h"
@@ -167,6 +168,11 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // The record as this LTC last knew it.
   RangeRecord record() const;
 
+  // What an operator has set for all LTCs, in the place of the options. Heartbeats tell it again and again:
+  // a range that was opened meanwhile has it with the next one. REQUIRES: the range is held, as for range();
+  // one call at a time.
+  void Configure(const LtcSettings& settings);
+
   // What is asked for again and again, and queued once at a time. Claim, true: the caller queues it, and
   // calls Ended when it was run, or was not.
   enum class Chore : uint8_t { kMaintain = 1, kCollectOrphans = 2, kRelease = 4 };
@@ -284,6 +290,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::atomic<bool> releasing_{false};  // a Release is under way
   std::atomic<bool> released_{false};   // a Release succeeded; a repeated one is OK at once
   std::atomic<uint8_t> chores_{0};      // that are claimed
+  LtcSettings configured_;              // by the last Configure
   // A thread is in Maintain; it alone uses the growths, manifest_short_since_ns_ and looked_at_.
   std::atomic<bool> maintaining_{false};
   // When an attempt to return to the configured number of members is due. One that brought nothing, or did

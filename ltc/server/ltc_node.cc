@@ -243,9 +243,18 @@ NodeEvents LtcNode::Events() {
   e.excluded = [this](RangeId r, Epoch epoch) { OnExcluded(r, epoch); };
   e.release = [this](RangeId r, Epoch epoch) { OnRelease(r, epoch); };
   e.stocs = [this](const StocList& stocs) { OnStocs(stocs); };
+  e.settings = [this](const LtcSettings& settings) { OnSettings(settings); };
   e.lost = [this](const std::string& why) { OnSessionLost(why); };
   e.report = [this] { return Report(); };
   return e;
+}
+
+void LtcNode::OnSettings(const LtcSettings& settings) {
+  if (settings != settings_) {
+    NOVA_LOG(INFO) << options_.name << ": settings are now \"" << settings.Encode() << "\"";
+    settings_ = settings;
+  }
+  for (const auto& hosted : ranges_.held()) hosted->Configure(settings);
 }
 
 void LtcNode::OnStocs(const StocList& stocs) {
@@ -557,8 +566,8 @@ std::string LtcNode::StatusText() const {
     absl::StrAppend(&out, "range ", h->id().value(), " epoch ", h->epoch().value(), " ",
                     h->range()->active() ? "open" : "closed", "  tables ", s.tables, " (", s.bytes >> 20,
                     " MB, ", s.level0_runs, " Level0 runs in ", s.dranges, " Dranges)  rounds ", s.rounds,
-                    " (", s.memtable_bytes >> 20, " MB)  writes ", s.writes, "  reads ", s.reads,
-                    "  stalled ", s.stalled_ns / kMillisecond, " ms\n");
+                    " of ", s.active_memtables, " memtables (", s.memtable_bytes >> 20, " MB)  writes ",
+                    s.writes, "  reads ", s.reads, "  stalled ", s.stalled_ns / kMillisecond, " ms\n");
   }
   return out;
 }

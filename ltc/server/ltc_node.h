@@ -112,6 +112,8 @@ class LtcNode {
   void OnRelease(RangeId range, Epoch epoch);
   // The list of StoCs has changed.
   void OnStocs(const StocList& stocs);
+  // What an operator has set, with each heartbeat.
+  void OnSettings(const LtcSettings& settings);
   // Membership has ended; the housekeeping thread joins again.
   void OnSessionLost(const std::string& why);
   // The content of a heartbeat about ranges, copies, fabric, memory.
@@ -168,6 +170,7 @@ class LtcNode {
   std::unique_ptr<BackgroundWork> background_;  // all threads but xchg, heartbeat and housekeeping
 
   RangeLedger<HostedRange> ranges_;         // which ranges are opened, held, given back
+  LtcSettings settings_;                    // as last told; of the heartbeat thread
   std::atomic<Nanos> stoc_returned_ns_{0};  // a StoC that was not there is since then; 0: seen to
   std::atomic<bool> stopping_{false};       // set by Stop and the destructor: takes no new ranges
   Notification stop_;                       // ends the housekeeping thread

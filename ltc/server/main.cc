@@ -12,6 +12,7 @@
 #include "common/rdma/factory/open_fabric.h"
 #include "common/sstable/compression.h"
 #include "coordinator/grpc_channel.h"
+#include "coordinator/ltc_settings.h"
 #include "ltc/server/ltc_node.h"
 
 DEFINE_string(log_mode, "auto",
@@ -128,10 +129,11 @@ LtcOptions OptionsFromFlags() {
   CheckFlagRange("min_replicas", FLAGS_min_replicas, 0, FLAGS_log_replicas);
   CheckFlagRange("manifest_replicas", FLAGS_manifest_replicas, 1, 7);
   CheckFlagRange("table_replicas", FLAGS_table_replicas, 1, 7);
-  CheckFlagRange("scatter_width", FLAGS_scatter_width, 1, 1000);
-  CheckFlagRange("power_of_d", FLAGS_power_of_d, 1, 100);
+  // These four an operator may set while it runs, within the same bounds.
+  const LtcSettings settings{FLAGS_active_memtables, FLAGS_dranges, FLAGS_power_of_d, FLAGS_scatter_width};
+  for (const LtcSettings::Kind& kind : LtcSettings::Kinds())
+    CheckFlagRange(std::string(kind.name).c_str(), *(settings.*kind.value), kind.least, kind.most);
   CheckFlagRange("memtable_mb", FLAGS_memtable_mb, 1, 1024);
-  CheckFlagRange("active_memtables", FLAGS_active_memtables, 1, 64);
   CheckFlagRange("max_rounds", FLAGS_max_rounds, 2, 1024);
   CheckFlagRange("memory_limit_mb", FLAGS_memory_limit_mb, 0, 1 << 21);
   CheckFlagRange("memtable_limit_mb", FLAGS_memtable_limit_mb, 16, 1 << 20);
@@ -139,7 +141,6 @@ LtcOptions OptionsFromFlags() {
   CheckFlagRange("table_mb", FLAGS_table_mb, 1, 1024);
   CheckFlagRange("level1_mb", FLAGS_level1_mb, 1, 1 << 20);
   CheckFlagRange("level0_runs", FLAGS_level0_runs, 1, 16);
-  CheckFlagRange("dranges", FLAGS_dranges, 1, 1024);
   CheckFlagRange("least_table_kb", FLAGS_least_table_kb, 1, 1 << 20);
   CheckFlagRange("table_lag_s", FLAGS_table_lag_s, 0, 3600);
   CheckFlagRange("level0_share", FLAGS_level0_share, 0, 10);

@@ -34,6 +34,20 @@ class AdminTest : public testing::Test {
     std::printf("%s", said_.c_str());
     EXPECT_TRUE(absl::StrContains(Status(), ", drained")) << said_;
   }
+  void Configure() {
+    EXPECT_EQ(Nova({"configure", "dranges", "many"}), 2);
+    EXPECT_EQ(said_, "error: 'many' is neither a number nor 'default'\n");
+    EXPECT_EQ(Nova({"configure", "dranges", "0"}), 2);
+    EXPECT_EQ(said_, "error: dranges = 0: must be 1 to 1024\n");
+    EXPECT_EQ(Nova({"configure", "thetas", "5"}), 2);
+    EXPECT_TRUE(absl::StrContains(said_, "no setting 'thetas'; there are: active_memtables, ")) << said_;
+    EXPECT_EQ(Nova({"configure", "dranges", "4"}), 0) << said_;
+    EXPECT_EQ(Nova({"configure", "active_memtables", "3"}), 0) << said_;
+    EXPECT_TRUE(absl::StrContains(Status(), "set for all LTCs: active_memtables = 3, dranges = 4\n"))
+        << said_;
+    EXPECT_EQ(Nova({"configure", "dranges", "default"}), 0) << said_;
+    EXPECT_TRUE(absl::StrContains(Status(), "set for all LTCs: active_memtables = 3\n")) << said_;
+  }
   void StopDrained(const std::string& node) {
     const auto code = cluster_->Stop(node, Now() + 30 * kSecond);
     ASSERT_TRUE(code.ok()) << node << ": " << code.status();
@@ -64,7 +78,11 @@ TEST_F(AdminTest, DrainedNodesStopWithNothingFailedAndNothingLost) {
   Start(options);
   if (cluster_ == nullptr) return;
   Checker checker(cluster_->coordinators(), 4, 4000, 4000);
-  for (int i = 0; i < 6; ++i) checker.Next();
+  for (int i = 0; i < 3; ++i) checker.Next();
+  Configure();
+  for (int i = 0; i < 3; ++i) checker.Next();
+  EXPECT_TRUE(absl::StrContains(HttpGet(cluster_->metrics_address("ltc-0"), "/"), " of 3 memtables"))
+      << HttpGet(cluster_->metrics_address("ltc-0"), "/");
   Drain("stoc-0");
   EXPECT_EQ(Nova({"drain", "stoc-9"}), 1) << said_;
   const int64_t changes = Metric(*cluster_, "ltc-0", "nova_logc_group_changes_total");

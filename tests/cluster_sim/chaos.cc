@@ -277,11 +277,13 @@ void RunAll(const ChaosOptions& options, ChaosResult* result) {
         while (!stop.HasBeenNotified() && !l->Violated()) l->Step();
       }));
     }
-    for (void (Nemesis::*run)() : {&Nemesis::RunStocs, &Nemesis::RunLtcs, &Nemesis::RunCoordinators,
-                                   &Nemesis::RunNetwork, &Nemesis::RunClocks, &Nemesis::RunDisks,
-                                   &Nemesis::RunClients, &Nemesis::RunDisasters, &Nemesis::RunScenes}) {
+    std::vector<void (Nemesis::*)()> runs = {
+        &Nemesis::RunStocs,   &Nemesis::RunLtcs,      &Nemesis::RunCoordinators,
+        &Nemesis::RunNetwork, &Nemesis::RunClocks,    &Nemesis::RunDisks,
+        &Nemesis::RunClients, &Nemesis::RunDisasters, &Nemesis::RunScenes};
+    if (options.settings) runs.push_back(&Nemesis::RunOperator);
+    for (const auto run : runs)
       threads.push_back(std::make_unique<Thread>("chaos.nemesis", [run, n = add()] { (n->*run)(); }));
-    }
     const Nanos until = Now() + options.duration_ns;
     for (int look = 1; Now() < until && result->violation.empty(); ++look) {
       SleepFor(kLook);
@@ -429,6 +431,7 @@ std::vector<std::string> ChaosKinds() {
                             "stop between release and letting go",
                             "copies are made, their edit comes late",
                             "files are dropped late",
+                            "a setting of LTCs changes",
                             "clocks run wrong"}) {
     kinds.push_back(StrCat("fault: ", fault));
   }

@@ -54,6 +54,7 @@ struct ChaosOptions {
   bool disasters = true;    // faults of several nodes at one moment
   bool scenes = true;       // faults in the order in which a rule is needed
   int only_scene = -1;      // of Scene; -1: each in its turn
+  bool settings = true;     // of LTCs change
   bool all_kinds = true;    // of operations
 };
 ChaosOptions ChaosOf(uint64_t seed);  // sizes, threads, delays and clocks differ by the seed

@@ -110,7 +110,7 @@ std::string ViolationOf(const Control& control, uint64_t seed, Control::SwitchOf
   const pid_t child = fork();
   if (child == 0) {
     ChaosOptions options = ChaosOf(seed);
-    options.disasters = options.scenes = false;
+    options.disasters = options.scenes = options.settings = false;
     if (control.adverse != nullptr) control.adverse(&options);
     options.duration_ns = kLonger;
     RulesOff off;

@@ -137,6 +137,20 @@ void Nemesis::RunClients() {
   }
 }
 
+void Nemesis::RunOperator() {
+  while (!Sleep(Between(200, 3000))) {
+    const auto kinds = LtcSettings::Kinds();
+    const LtcSettings::Kind& kind = kinds[random_.Uniform(kinds.size())];
+    // More memtables a round than ChaosOf has at most would fill more segments of logs than are looked for.
+    const uint64_t most = kind.value == &LtcSettings::active_memtables ? 3 : 16;
+    std::optional<int> value;
+    if (!random_.OneIn(4)) value = static_cast<int>(1 + random_.Uniform(most));
+    // A coordinator that was cut off, or is gone, has no answer.
+    if (cluster_->NewCoordinatorClient().ChangeSetting(std::string(kind.name), value, Now() + kSecond).ok())
+      Count("a setting of LTCs changes");
+  }
+}
+
 void Nemesis::RunDisasters() {
   const std::vector<std::string> ltcs = cluster_->Names("ltc");
   const std::vector<std::string> stocs = cluster_->Names("stoc");

@@ -56,6 +56,8 @@ class Nemesis {
   Status StopHere(const char* where, uint64_t one_in, bool or_one_thread = false);
   // A thread of a process' waits between a look and its act, while all the others go on.
   Status HoldHere(const char* where, uint64_t one_in);
+  // An operator changes what is set for all LTCs.
+  void RunOperator();
   // An order of faults each.
   void RunScenes();
   // Threads of processes that StopHere and HoldHere hold just now.

@@ -538,5 +538,67 @@ TEST(CoordinatorSimTest, SameSeedSameTrace) {
   EXPECT_NE(run(77), run(78));
 }
 
+std::string SettingsOf(const SimLtc& ltc) { return ltc.settings().Encode(); }
+
+TEST(CoordinatorSimTest, SettingsReachEveryLtcAndOutliveTheirLeader) {
+  InSimulation(5, [] {
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    SleepFor(kSecond);
+    CoordinatorService* c2 = cluster.StartCoordinator("c2");
+    SimLtc* a = cluster.StartLtc("ltc-1");
+    CoordinatorClient client = cluster.NewClient();
+    SleepFor(kSecond);
+    EXPECT_EQ(SettingsOf(*a), "");
+    ASSERT_TRUE(client.ChangeSetting("dranges", 64, Soon()).ok());
+    ASSERT_TRUE(client.ChangeSetting("scatter_width", 3, Soon()).ok());
+    ASSERT_TRUE(client.ChangeSetting("scatter_width", 3, Soon()).ok()) << "it is so already";
+    EXPECT_TRUE(absl::IsInvalidArgument(client.ChangeSetting("dranges", 0, Soon())));
+    EXPECT_TRUE(absl::IsInvalidArgument(client.ChangeSetting("gamma", 3, Soon())));
+    EXPECT_TRUE(absl::IsInvalidArgument(client.ChangeSetting("", std::nullopt, Soon())));
+    SleepFor(kSecond);
+    EXPECT_EQ(SettingsOf(*a), "dranges=64\nscatter_width=3\n");
+    const StatusOr<std::string> text = client.StatusText(Soon());
+    ASSERT_TRUE(text.ok());
+    EXPECT_NE(text->find("set for all LTCs: dranges = 64, scatter_width = 3\n"), std::string::npos) << *text;
+    const StatusOr<std::string> json = client.StatusJson(Soon());
+    ASSERT_TRUE(json.ok());
+    EXPECT_NE(json->find(R"("settings":{"dranges":64,"scatter_width":3})"), std::string::npos) << *json;
+
+    cluster.CutCoordinator("c1", true);
+    SleepFor(kSecond);
+    EXPECT_EQ(SettingsOf(*a), "dranges=64\nscatter_width=3\n") << "while nobody leads";
+    for (const Nanos until = Now() + 10 * kSecond; !c2->leading() && Now() < until;)
+      SleepFor(10 * kMillisecond);
+    SimLtc* const b = cluster.StartLtc("ltc-2");
+    SleepFor(2 * kSecond);
+    for (const SimLtc* const ltc : {a, b}) EXPECT_EQ(SettingsOf(*ltc), "dranges=64\nscatter_width=3\n");
+    ASSERT_TRUE(cluster.NewClient().ChangeSetting("dranges", std::nullopt, Soon()).ok());
+    SleepFor(kSecond);
+    for (const SimLtc* const ltc : {a, b}) EXPECT_EQ(SettingsOf(*ltc), "scatter_width=3\n");
+  });
+}
+
+// Each read what was there: none overwrites what another one has set.
+TEST(CoordinatorSimTest, SettingsThatAreChangedAtOnceAllHold) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    InSimulation(seed, [] {
+      SimCluster cluster;
+      cluster.StartCoordinator("c1");
+      SimLtc* const ltc = cluster.StartLtc("ltc-1");
+      SleepFor(kSecond);
+      std::vector<std::unique_ptr<Thread>> operators;
+      for (const LtcSettings::Kind& kind : LtcSettings::Kinds()) {
+        operators.push_back(std::make_unique<Thread>("operator", [&cluster, &kind] {
+          EXPECT_TRUE(cluster.NewClient().ChangeSetting(std::string(kind.name), kind.most, Soon()).ok());
+        }));
+      }
+      operators.clear();  // joins
+      SleepFor(kSecond);
+      EXPECT_EQ(ltc->settings().Given().size(), LtcSettings::Kinds().size());
+    });
+  }
+}
+
 }  // namespace
 }  // namespace nova

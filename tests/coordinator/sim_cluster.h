@@ -91,6 +91,10 @@ class SimLtc {
       MutexLock lock(&mu_);
       stocs_ = stocs;
     };
+    events.settings = [this](const LtcSettings& settings) {
+      MutexLock lock(&mu_);
+      settings_ = settings;
+    };
     events.lost = [this](const std::string& why) {
       MutexLock lock(&mu_);
       lost_ = why;
@@ -135,6 +139,11 @@ class SimLtc {
   StocList stocs() const {
     MutexLock lock(&mu_);
     return stocs_;
+  }
+  // As it was last told.
+  LtcSettings settings() const {
+    MutexLock lock(&mu_);
+    return settings_;
   }
   // What it says it is configured to keep.
   void set_copies(const CopiesKept& copies) {
@@ -196,6 +205,7 @@ class SimLtc {
   std::string lost_ ABSL_GUARDED_BY(mu_);
   StocList stocs_ ABSL_GUARDED_BY(mu_);
   std::optional<CopiesKept> copies_ ABSL_GUARDED_BY(mu_);
+  LtcSettings settings_ ABSL_GUARDED_BY(mu_);
   BoundedQueue<Work> work_;
   std::unique_ptr<NodeSession> session_;
   std::unique_ptr<Thread> worker_;

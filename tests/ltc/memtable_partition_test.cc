@@ -305,6 +305,44 @@ TEST(SiblingsByDrangeTest, ACompareAndSwapComparesWithTheNewestOfAllSiblings) {
   EXPECT_EQ(Holders(*parts.view().active, Key(5)), 2) << "else this says nothing";
 }
 
+// alpha changes while the range is open: each round has the number, and a partition for it, that it was
+// opened with.
+TEST(SiblingsByDrangeTest, K3dTheNumberOfSiblingsChangesFromRoundToRound) {
+  for (const MemtablePartitioning by : {MemtablePartitioning::kDrange, MemtablePartitioning::kHash}) {
+    RangeOptions options = ByDrange(4);
+    options.memtable_partitioning = by;
+    RangeParts parts(options);
+    Random random(7);
+    std::map<std::string, std::string> model;
+    std::set<size_t> partitions;
+    for (int round = 0; round < 60; ++round) {
+      const size_t next = std::array{1, 2, 3, 8, 64}[random.Uniform(5)];
+      parts.context.active_memtables = static_cast<int>(next);
+      parts.written.SetSiblings(static_cast<int>(next));
+      for (int i = 0; i < 40; ++i) {
+        const std::string key = Key(random.OneIn(2) ? 5 : static_cast<int>(random.Uniform(20)));
+        ASSERT_EQ(parts.Put(key, StrCat(round, ".", i)), Outcome::kOk);
+        model[key] = StrCat(round, ".", i);
+      }
+      ASSERT_TRUE(parts.rounds.SealActive());
+      const Round& opened = *parts.view().active;
+      ASSERT_EQ(opened.siblings.size(), next);
+      if (opened.partition != nullptr) {
+        ASSERT_LE(opened.partition->siblings(), next);
+        partitions.insert(next);
+      }
+      if (random.OneIn(3)) parts.merger.MergeOne();
+      while (parts.view().sealed.size() > 2) ASSERT_TRUE(parts.flusher.FlushOne());
+      for (const auto& [key, value] : model) ASSERT_EQ(parts.Get(key), value) << round;
+      std::vector<std::string> all;
+      for (const auto& [key, value] : model) all.push_back(StrCat(key, "=", value));
+      ASSERT_EQ(Scan(&parts, /*reverse=*/false), all) << round;
+    }
+    EXPECT_EQ(partitions,
+              by == MemtablePartitioning::kDrange ? (std::set<size_t>{2, 3, 8, 64}) : std::set<size_t>());
+  }
+}
+
 // What a merge has counted its flush does not count again.
 TEST(SiblingsByDrangeTest, VersionsAreCountedOnceThoughTheirRoundsAreMergedFirst) {
   const auto counted = [](bool merge) {
@@ -318,7 +356,7 @@ TEST(SiblingsByDrangeTest, VersionsAreCountedOnceThoughTheirRoundsAreMergedFirst
     if (merge) {
       EXPECT_TRUE(parts.merger.MergeOne());
       EXPECT_EQ(parts.view().sealed.size(), 1u);
-      EXPECT_NE(parts.written.partition(), nullptr);
+      EXPECT_NE(parts.written.PartitionOf(4), nullptr);
     }
     const RoundGroup left(parts.view().sealed.rbegin(), parts.view().sealed.rend());
     const auto counter = parts.written.NewCounter(left);
