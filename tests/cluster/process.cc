@@ -65,7 +65,10 @@ StatusOr<std::string> Process::ReadLine(Nanos deadline_ns) {
 }
 
 void Process::Signal(int signal) {
-  if (pid_ > 0) kill(pid_, signal);
+  if (pid_ <= 0) return;
+  kill(pid_, signal);
+  siginfo_t unused;  // on a busy machine the signal is taken milliseconds later
+  if (signal == SIGSTOP) waitid(P_PID, static_cast<id_t>(pid_), &unused, WSTOPPED | WEXITED | WNOWAIT);
 }
 
 void Process::Kill() {

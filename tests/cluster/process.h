@@ -27,8 +27,9 @@ class Process {
 
   // The next line of its stdout, without the newline. OutOfRange: it closed its stdout.
   StatusOr<std::string> ReadLine(Nanos deadline_ns);
-  void Signal(int signal);  // SIGSTOP, SIGCONT, SIGTERM ...
-  void Kill();              // SIGKILL, and waits
+  // SIGSTOP, SIGCONT, SIGTERM ... After SIGSTOP it waits until all threads stand still, or have ended.
+  void Signal(int signal);
+  void Kill();  // SIGKILL, and waits
   // Waits for its end; the exit code, or 128 + signal.
   StatusOr<int> Wait(Nanos deadline_ns);
   pid_t pid() const { return pid_; }
