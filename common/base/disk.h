@@ -80,5 +80,8 @@ void PrefetchMapped(std::string_view bytes);
 size_t ResidentPrefix(std::string_view bytes);
 // Waits until the bytes are in memory and maps their pages, so that readers do not fault.
 void LoadMapped(std::string_view bytes);
+// Lets go of the pages that lie wholly within the bytes of a mapping of a file: they are out of memory, and
+// are read once more if they are used again. Best effort.
+void ReleaseMapped(std::string_view bytes);
 
 }  // namespace nova

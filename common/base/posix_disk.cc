@@ -304,6 +304,14 @@ void LoadMapped(std::string_view bytes) {
   static_cast<void>(*static_cast<const volatile char*>(&bytes.back()));
 }
 
+void ReleaseMapped(std::string_view bytes) {
+  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) & ~(page - 1);
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size()) & ~(page - 1);
+  if (begin < end)
+    Advise({reinterpret_cast<const char*>(begin), end - begin}, MADV_PAGEOUT);  // since Linux 5.4
+}
+
 StatusOr<std::unique_ptr<Disk>> OpenPosixDisk(const std::string& root) {
   // Each missing parent, as `mkdir -p` does.
   for (size_t slash = root.find('/', 1);; slash = root.find('/', slash + 1)) {

@@ -278,7 +278,8 @@ TableReader::Found TableReader::SearchBlock(std::string_view block, std::string_
 
 // What an iterator over a mapped table asks for ahead of the block it enters: nothing for the first blocks in
 // a row, as of a get or a short scan; then ever more. One that will read all of the table asks for as much as
-// it may from the start.
+// it may from the start, and lets go of what it brought into memory once it is past it: what is read once is
+// not to take the place of what is read often.
 class MappedReadAhead {
  public:
   // `of_all`: how much to ask for at once if all of the table will be read; 0: it may not be.
@@ -289,11 +290,14 @@ class MappedReadAhead {
     position_ = position;
     if (!follows) {
       in_a_row_ = 0;
-      looked_to_ = 0;
       window_ = reads_all_ ? most_ / 2 : kFirst / 2;
-      reached_ = backward_ ? handle.offset : handle.offset + handle.size;
+      reached_ = backward_ || reads_all_ ? handle.offset : handle.offset + handle.size;
+      looked_to_ = handle.offset + kLook;
     }
-    if (reads_all_) AskAgain(handle, data);
+    if (reads_all_) {
+      AskAgain(handle, data);
+      LetGo(data.data() + handle.offset);
+    }
     if (!reads_all_ && in_a_row_++ < kInARow) return;
     const uint64_t left = backward_ ? handle.offset - std::min(handle.offset, reached_)
                                     : reached_ - std::min(reached_, handle.offset + handle.size);
@@ -302,19 +306,34 @@ class MappedReadAhead {
     if (backward_) {
       const uint64_t end = std::min(reached_, handle.offset);
       reached_ = end - std::min(end, window_);
-      PrefetchMapped(data.substr(reached_, end - reached_));
+      Ask(data.substr(reached_, end - reached_));
     } else {
       const uint64_t begin = std::max(reached_, handle.offset);
       reached_ = std::min<uint64_t>(data.size(), begin + window_);
-      if (begin < reached_) PrefetchMapped(data.substr(begin, reached_ - begin));
+      if (begin < reached_) Ask(data.substr(begin, reached_ - begin));
     }
   }
+  // No block will be entered again. REQUIRES: the table is still mapped.
+  void Leave() { LetGo(nullptr); }
 
  private:
+  void Ask(std::string_view window) {
+    if (reads_all_ && ResidentPrefix(window) < window.size() / 2) brought_in_.push_back(window);
+    PrefetchMapped(window);
+  }
+  // Of the windows that end before a place, or of all (null): of those that were not in memory before.
+  void LetGo(const char* before) {
+    size_t n = 0;
+    for (; n < brought_in_.size(); ++n) {
+      const std::string_view window = brought_in_[n];
+      if (before != nullptr && window.data() + window.size() > before) break;
+      ReleaseMapped(window);
+    }
+    brought_in_.erase(brought_in_.begin(), brought_in_.begin() + static_cast<ptrdiff_t>(n));
+  }
   // Asks again for what was asked for and is not there. Where memory is short, pages that are asked for are
   // not all read, nor kept until they are used; and each one that is missing then would be read by itself.
   void AskAgain(const BlockHandle& handle, std::string_view data) {
-    constexpr uint64_t kLook = 64 << 10;
     if (handle.offset + handle.size <= looked_to_) return;
     const std::string_view look = data.substr(handle.offset, std::max<uint64_t>(kLook, handle.size));
     looked_to_ = handle.offset + look.size();
@@ -322,6 +341,7 @@ class MappedReadAhead {
       PrefetchMapped(data.substr(handle.offset + there, most_));
   }
 
+  static constexpr uint64_t kLook = 64 << 10;  // looked at at once
   static constexpr int kInARow = 3;
   static constexpr uint64_t kFirst = 32 << 10, kMost = 1 << 20;
   bool reads_all_;
@@ -332,6 +352,8 @@ class MappedReadAhead {
   uint64_t window_ = 0;
   uint64_t reached_ = 0;    // what lies between the block and this offset was asked for
   uint64_t looked_to_ = 0;  // up to there it was looked whether what was asked for is there
+  std::vector<std::string_view>
+      brought_in_;  // windows ahead that were not in memory when asked for, in order
 };
 
 struct TableIterator::Rep {
@@ -371,6 +393,7 @@ struct TableIterator::Rep {
 };
 
 void TableIterator::Rep::Open(std::shared_ptr<const TableReader> another) {
+  read_ahead.Leave();
   table = std::move(another);
   read_ahead = MappedReadAhead(0, backward);
   state = State::kEnd;
@@ -412,6 +435,7 @@ void TableIterator::Rep::EnterBlocks(size_t first) {
   position = first;
   supplied = {};
   if (position == index().blocks()) {
+    read_ahead.Leave();
     state = State::kEnd;
     block = {};
     return;
@@ -476,7 +500,7 @@ TableIterator::TableIterator(std::shared_ptr<const TableReader> table, BlockLook
   rep_->table = std::move(table);
   rep_->lookup = std::move(lookup);
 }
-TableIterator::~TableIterator() = default;
+TableIterator::~TableIterator() { rep_->read_ahead.Leave(); }
 
 void TableIterator::Open(std::shared_ptr<const TableReader> table) { rep_->Open(std::move(table)); }
 

@@ -104,7 +104,8 @@ class TableIterator : public Iterator {
   // The iterator is as a new one of `table`, and keeps the memory that it has.
   void Open(std::shared_ptr<const TableReader> table);
   // All of the table will be read, from where it is sought to on. Of a mapped table so many bytes are asked
-  // for at once, from the start, when half as many of those asked for before are left. REQUIRES: forward.
+  // for at once, from the start, when half as many of those asked for before are left; those that were not in
+  // memory are let go of when they are passed. REQUIRES: forward.
   void ReadAll(size_t ahead_bytes);
   void Supply(const BlockHandle& handle, BlockRef block);  // a block that AppendNeeded named
   void SeekToFirst() override;

@@ -2,11 +2,13 @@
 #include <set>
 
 #include "common/base/crc32c.h"
+#include "common/base/disk.h"
 #include "common/sstable/compression.h"
 #include "common/sstable/filter.h"
 #include "common/sstable/footer.h"
 #include "common/sstable/table_builder.h"
 #include "common/sstable/table_reader.h"
+#include "tests/ltc/directory.h"
 #include "tests/sstable/sstable_test_util.h"
 
 namespace nova {
@@ -337,6 +339,47 @@ TEST(TableTest, BlocksAndCutsAreThoseOfTheUsedPart) {
   EXPECT_EQ(blocks_asked(Direction::kForward, "key160"), 0u);
   EXPECT_EQ(blocks_asked(Direction::kForward, "key190"), 0u);
   EXPECT_EQ(blocks_asked(Direction::kBackward, "key130"), 0u);
+}
+
+// A job reads each of its inputs once: the page cache is left to those who read again.
+TEST(MappedTableTest, AJobLetsGoOfWhatItBroughtIntoMemoryAndOfNothingElse) {
+  constexpr uint64_t kPage = 4096, kPiece = 256 << 10;
+  Model model;
+  for (int i = 0; i < 4000; ++i)
+    model[InternalKey(absl::StrCat("key", 10000 + i), 1)] = std::string(1000, 'v');
+  const TestTable table = BuildTable(model);
+  const Directory directory;
+  const auto disk = *OpenPosixDisk(directory.path());
+  const auto file = *disk->Create("t");
+  ASSERT_TRUE(file->Write(0, table.output.data).ok() && file->Sync().ok());
+  const SharedBytes bytes = *file->Map(table.output.data.size());
+  const auto in_memory = [&] {
+    uint64_t n = 0;
+    for (uint64_t at = 0; at < bytes.data.size(); at += kPage)
+      n += ResidentPrefix(bytes.data.substr(at, 1)) == 0 ? 0 : kPage;
+    return n;
+  };
+  const auto reader = *TableReader::Open(table.output.info, table.output.metadata, bytes);
+  const auto read_all = [&] {
+    TableIterator it(reader, nullptr, TableIterator::Check::kEach);
+    it.ReadAll(kPiece);
+    int entries = 0;
+    uint64_t most = 0;
+    for (it.SeekToFirst(); it.Valid(); it.Next())
+      if (++entries % 100 == 0) most = std::max(most, in_memory());
+    EXPECT_EQ(entries, 4000);
+    return most;
+  };
+
+  LoadMapped(bytes.data);
+  read_all();
+  EXPECT_GE(in_memory(), bytes.data.size()) << "what was there stays";
+
+  ReleaseMapped(bytes.data);
+  if (in_memory() > bytes.data.size() / 10) GTEST_SKIP() << "this file system's pages stay in memory";
+  EXPECT_LE(read_all(), 6 * kPiece) << "while it reads";
+  EXPECT_LE(in_memory(), bytes.data.size() / 10) << "when it has read all";
+  EXPECT_GT(bytes.data.size(), 12 * kPiece);
 }
 
 TEST(TableTest, MayContainWithoutAFilterKnowsTheKeyRange) {
