@@ -81,7 +81,7 @@ struct DbOptions {
   int flush_threads = 2;       // of the database
   int compaction_threads = 2;  // the same
   // Sizes of 0 derive from memtable_bytes: memtable_size_bytes is an equal part of it; compaction's
-  // level1_bytes is twice of it, level0_max_bytes four times, table_size_bytes a quarter of a round's.
+  // level1_bytes is twice of it, level0_max_bytes eight times, table_size_bytes a quarter of a round's.
   RangeOptions range = DefaultRange();
   // Used instead of the directory's own disk: a modelled or faulty one. It outlives the Db.
   Disk* disk = nullptr;

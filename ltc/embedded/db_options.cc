@@ -31,15 +31,16 @@ size_t MemTableOverhead(const DbOptions& o) {
 }
 
 // Level0 is of about as many bytes as the memtables, since a flush writes a run, and Level1 of twice as many:
-// a job of all of Level0 writes less than three bytes for each. Tables of a quarter of a round, so that a
-// job of a deeper level, of about eleven, ends soon. Level0 may have many runs: where reads suffer from them
-// it is merged before (level0_toll.h).
+// a job of all of Level0 writes less than three bytes for each. Where flushes outrun compactions one job
+// takes down as much as eight times the memtables, and writes Level1 once for all of it. Tables of a quarter
+// of a round, so that a job of a deeper level, of about eleven, ends soon. Level0 may have many runs: where
+// reads suffer from them it is merged before (level0_toll.h).
 void DeriveLevels(DbOptions* o) {
   constexpr uint64_t kLeastLevel1 = 64 << 20, kMostBytes = uint64_t{1} << 50;
   constexpr uint64_t kLeastTable = 4 << 20, kLargestTable = 64 << 20;
   CompactionOptions& c = o->range.compaction;
   if (c.level1_bytes == 0) c.level1_bytes = std::max<uint64_t>(2 * *o->memtable_bytes, kLeastLevel1);
-  if (c.level0_max_bytes == 0) c.level0_max_bytes = std::min(2 * c.level1_bytes, kMostBytes);
+  if (c.level0_max_bytes == 0) c.level0_max_bytes = std::min(4 * c.level1_bytes, kMostBytes);
   if (c.table_size_bytes == 0)
     c.table_size_bytes = std::clamp<uint64_t>(RoundBytes(*o) / 4, kLeastTable, kLargestTable);
 }

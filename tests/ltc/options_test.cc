@@ -109,7 +109,7 @@ TEST(OptionsTest, LevelsFollowTheMemtables) {
   options.memtable_bytes = size_t{1} << 30;
   const CompactionOptions large = options.Derived().range.compaction;
   EXPECT_EQ(large.level1_bytes, uint64_t{2} << 30);
-  EXPECT_EQ(large.level0_max_bytes, uint64_t{4} << 30);
+  EXPECT_EQ(large.level0_max_bytes, uint64_t{8} << 30);
   EXPECT_EQ(large.table_size_bytes, 32u << 20) << "of a round of an eighth";
   options.memtable_bytes = 1 << 20;
   const CompactionOptions small = options.Derived().range.compaction;

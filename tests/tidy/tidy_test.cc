@@ -49,7 +49,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"ltc/server",
      {"common/*", "ltc/engine/", "ltc/wire/", "logc/", "stoc/stoc_client.h", "stoc/stoc_load.h",
       "stoc/stoc_table_store.h", "coordinator/coordinator_client.h", "coordinator/cluster_types.h",
-      "coordinator/grpc_channel.h"}},
+      "coordinator/ltc_settings.h", "coordinator/grpc_channel.h"}},
     {"ltc/fsck",
      {"common/*", "ltc/engine/", "logc/log_copies.h", "stoc/stoc_client.h", "stoc/log_journal.h",
       "stoc/store_identity.h", "stoc/stored_files.h", "coordinator/cluster_types.h",
