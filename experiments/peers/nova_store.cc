@@ -91,7 +91,7 @@ std::vector<Engine> NovaEngines() {
     add(StrCat("nova-level0-", runs),
         [runs](DbOptions* o) { o->range.compaction.level0_runs_trigger = runs; });
   }
-  for (const int mb : {1024, 2048, 4096}) {
+  for (const int mb : {512, 1024, 2048, 4096}) {
     const uint64_t bytes = static_cast<uint64_t>(mb) << 20;
     add(StrCat("nova-level1-", mb), [bytes](DbOptions* o) { o->range.compaction.level1_bytes = bytes; });
     add(StrCat("nova-level0-max-", mb),

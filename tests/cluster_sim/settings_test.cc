@@ -23,7 +23,7 @@ void PutAll(OneRange* w, const std::string& value) {
 std::string Owner(OneRange* w) { return w->Record().owner; }
 std::string StatusOf(OneRange* w) { return w->cluster.ltc(Owner(w))->StatusText(); }
 
-// The most fragments that a table of Level0 has.
+// The most parts that a table has: fragments, and its metadata.
 size_t Fragments(OneRange* w) {
   std::map<Uuid, size_t> parts;
   for (const auto& [file, stocs] : LookAtTables(&w->cluster).named) parts[file.owner] += 1;
