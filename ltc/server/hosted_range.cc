@@ -782,16 +782,20 @@ size_t HostedRange::MembersLeft(const LogGroup& group) const {
       }));
 }
 
-// True if a group picked now has more members than `current` has left.
+// The coordinator calls a StoC live for as long as its lease: one that died just now, and will be back in a
+// moment, is none that could join.
 bool HostedRange::CanGrow(const LogGroup& current) const {
-  std::set<StocId> could;
+  size_t stay = 0;
+  std::vector<LogMember> could_join;
   for (const NodeInfo& n : services_->stocs->live()) {
     const bool is_member = std::any_of(
         current.members.begin(), current.members.end(),
         [&](const LogMember& m) { return m.stoc == n.stoc_id && m.incarnation == n.incarnation; });
-    if (is_member || !n.draining) could.insert(n.stoc_id);
+    if (is_member) ++stay;
+    if (!is_member && !n.draining) could_join.push_back({n.stoc_id, n.incarnation, n.store});
   }
-  return could.size() > MembersLeft(current);
+  const size_t could = stay + could_join.size(), left = MembersLeft(current);
+  return could > left && could - SilentOf(could_join).size() > left;
 }
 
 bool HostedRange::Growth::Due(Nanos now) {
@@ -810,7 +814,8 @@ void HostedRange::ReturnToR(const LogGroup& current) {
   const Nanos now = Now();
   // Nobody writes to the log of an idle range, and so finds that a member is gone.
   if (MembersLeft(current) >= static_cast<size_t>(options_.log_replicas)) return log_growth_.Whole(now);
-  if (CanGrow(current) && log_growth_.Due(now)) log_->RequestGroupChange();
+  if (now < log_growth_.next_ns || !CanGrow(current) || !log_growth_.Due(now)) return;
+  log_->RequestGroupChange();
 }
 
 // M1 (renewal). A member that started again still has the file, for a StoC id is one store's: so a short

@@ -261,7 +261,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
                       const std::function<void(StatusOr<LogGroup>)>& answer);
   // Living members that still have every acknowledged record.
   size_t MembersLeft(const LogGroup& group) const;
-  // A group picked now would have more members than are left.
+  // A group picked now would have more members than are left: those that could join answer a ping. Waits.
   bool CanGrow(const LogGroup& current) const;
   // Asks for a new log group if `current` has fewer than R members left and could have more. Called by
   // Maintain.

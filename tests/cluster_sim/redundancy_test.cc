@@ -106,9 +106,14 @@ class TenSecondsTest : public testing::TestWithParam<TenSecondsCase> {
  protected:
   static constexpr int kRanges = 4;
 
-  // Runs `body` in a cluster of that many StoCs.
+  // Runs `body` in a cluster of that many StoCs, four times: when it is that heartbeats, leases and looks of
+  // the ranges' owners fall differs.
   void WithStocs(int stocs, const std::function<void(OneRange*)>& body) {
-    Simulate(4, [&] {
+    for (uint64_t seed = 1; seed <= 4; ++seed) WithStocs(seed, stocs, body);
+  }
+  void WithStocs(uint64_t seed, int stocs, const std::function<void(OneRange*)>& body) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    Simulate(seed, [&] {
       SimClusterOptions options = TwoCopiesOfTables(stocs);
       options.client.timeout_ms = 60'000;
       options.ltc.hosted.log_mode = GetParam().log_mode;
