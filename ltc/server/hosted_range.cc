@@ -792,10 +792,16 @@ bool HostedRange::CanGrow(const LogGroup& current) const {
         current.members.begin(), current.members.end(),
         [&](const LogMember& m) { return m.stoc == n.stoc_id && m.incarnation == n.incarnation; });
     if (is_member) ++stay;
-    if (!is_member && !n.draining) could_join.push_back({n.stoc_id, n.incarnation, n.store});
+    if (!is_member && !n.draining && !services_->silent->Contains(n.stoc_id, n.incarnation))
+      could_join.push_back({n.stoc_id, n.incarnation, n.store});
   }
-  const size_t could = stay + could_join.size(), left = MembersLeft(current);
-  return could > left && could - SilentOf(could_join).size() > left;
+  const size_t left = MembersLeft(current);
+  if (stay + could_join.size() <= left) return false;
+  const std::set<StocId> silent = SilentOf(could_join);
+  for (const LogMember& m : could_join) {
+    if (silent.contains(m.stoc)) services_->silent->Note(m.stoc, m.incarnation);
+  }
+  return stay + could_join.size() - silent.size() > left;
 }
 
 bool HostedRange::Growth::Due(Nanos now) {

@@ -48,6 +48,7 @@
 #include "ltc/engine/range.h"
 #include "ltc/server/job_offloader.h"
 #include "ltc/server/placement.h"
+#include "ltc/server/silent_stocs.h"
 #include "ltc/server/unreadable_seen.h"
 #include "stoc/stoc_client.h"
 
@@ -82,6 +83,7 @@ struct HostServices {
   std::function<void(const TableInfo&, const Creator& holder)> garbage;
   StocClient* stocs = nullptr;        // all requests to StoCs but those of logs
   LogClient* logs = nullptr;          // makes the log of each range
+  SilentStocs* silent = nullptr;      // that need not be asked to join a log just now
   JobOffloader* offloader = nullptr;  // has compactions run on StoCs; null: they run here
   // The membership in the cluster; null while there is none.
   std::function<std::shared_ptr<NodeSession>()> session;

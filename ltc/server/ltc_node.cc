@@ -151,6 +151,7 @@ void LtcNode::SetServices(const std::vector<XchgExecutor*>& executors) {
   services_.run_reader = [this](std::function<void()> fn) { background_->RunReader(std::move(fn)); };
   services_.stocs = stocs_.get();
   services_.logs = logs_.get();
+  services_.silent = &silent_;
   services_.offloader = offloader_.get();
   services_.session = [this] { return membership_.session(); };
   services_.stocs_told = [this] { return membership_.stocs(); };

@@ -31,6 +31,7 @@
 #include "ltc/server/ltc_membership.h"
 #include "ltc/server/ltc_server.h"
 #include "ltc/server/range_ledger.h"
+#include "ltc/server/silent_stocs.h"
 #include "ltc/server/table_chores.h"
 #include "stoc/stoc_table_store.h"
 
@@ -165,6 +166,7 @@ class LtcNode {
   std::unique_ptr<TableStore> tables_;          // over stocs_
   std::unique_ptr<JobOffloader> offloader_;     // likewise; null: compactions run here
   std::unique_ptr<LogClient> logs_;             // over xchgs_ and stocs_
+  SilentStocs silent_;                          // for all ranges
   HostServices services_;                       // shared by all ranges
   std::unique_ptr<LtcServer> server_;           // requests of clients, on xchgs_
   std::unique_ptr<BackgroundWork> background_;  // all threads but xchg, heartbeat and housekeeping

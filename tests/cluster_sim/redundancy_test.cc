@@ -180,6 +180,16 @@ TEST_P(TenSecondsTest, AfterARollingRestart) {
   });
 }
 
+// Its heartbeats go on: it is called live all the while, and no start of it tells that it is there again.
+TEST_P(TenSecondsTest, AfterAHangThatNobodyWasToldOf) {
+  WithStocs(3, [](OneRange* w) {
+    w->cluster.Hang("stoc-2");
+    SleepFor(40 * kSecond);
+    w->cluster.Resume("stoc-2");
+    EXPECT_LE(Short(w, 60 * kSecond), 10 * kSecond) << StatusOf(&w->cluster);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(All, TenSecondsTest,
                          testing::Values(TenSecondsCase{"MemoryIdle", LogMode::kMemory, false},
                                          TenSecondsCase{"MemoryWritten", LogMode::kMemory, true},
