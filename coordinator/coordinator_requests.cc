@@ -120,7 +120,7 @@ proto::HeartbeatReply ReplyOf(const HeartbeatAnswer& answer, CoordEpoch coord_ep
   for (const StocId stoc : answer.lost_stocs) out.add_lost_stocs(stoc.value());
   for (const auto& [name, value] : answer.settings.Given()) {
     proto::Setting* setting = out.add_settings();
-    setting->set_name(std::string(name));
+    setting->set_name(name);
     setting->set_value(value);
   }
   return out;

@@ -15,8 +15,6 @@ constexpr LtcSettings::Kind kKinds[] = {
     {"scatter_width", &LtcSettings::scatter_width, 1, 1000},
 };
 
-std::string NameOf(const LtcSettings::Kind& kind) { return std::string(kind.name); }
-
 }  // namespace
 
 std::span<const LtcSettings::Kind> LtcSettings::Kinds() { return kKinds; }
@@ -31,14 +29,14 @@ Status LtcSettings::Set(std::string_view name, std::optional<int> value) {
   }
   if (value && (*value < kind->least || *value > kind->most)) {
     return absl::InvalidArgumentError(
-        StrCat(NameOf(*kind), " = ", *value, ": must be ", kind->least, " to ", kind->most));
+        StrCat(kind->name, " = ", *value, ": must be ", kind->least, " to ", kind->most));
   }
   this->*kind->value = value;
   return OkStatus();
 }
 
-std::vector<std::pair<std::string_view, int>> LtcSettings::Given() const {
-  std::vector<std::pair<std::string_view, int>> given;
+std::vector<std::pair<std::string, int>> LtcSettings::Given() const {
+  std::vector<std::pair<std::string, int>> given;
   for (const Kind& kind : kKinds) {
     if (const std::optional<int> value = this->*kind.value) given.emplace_back(kind.name, *value);
   }
@@ -49,7 +47,7 @@ std::string LtcSettings::Encode(std::string_view before) const {
   std::vector<std::string_view> known;
   for (const Kind& kind : kKinds) known.push_back(kind.name);
   std::string text = TextFields(before).Others(known);
-  for (const auto& [name, value] : Given()) absl::StrAppend(&text, std::string(name), "=", value, "\n");
+  for (const auto& [name, value] : Given()) absl::StrAppend(&text, name, "=", value, "\n");
   return text;
 }
 

@@ -28,7 +28,7 @@ struct LtcSettings {
 
   // One of them.
   struct Kind {
-    std::string_view name;  // of the setting and of the flag
+    const char* name;  // of the setting and of the flag
     std::optional<int> LtcSettings::*value;
     int least, most;  // that it may be
   };
@@ -37,7 +37,7 @@ struct LtcSettings {
   bool operator==(const LtcSettings&) const = default;
   // nullopt: it is as the flags say again.
   Status Set(std::string_view name, std::optional<int> value);
-  std::vector<std::pair<std::string_view, int>> Given() const;  // ascending names
+  std::vector<std::pair<std::string, int>> Given() const;  // ascending names
 
   // Lines of `before`, a former text, whose names are no settings are kept: a newer version may know them.
   std::string Encode(std::string_view before = "") const;

@@ -179,7 +179,7 @@ class Renderer {
     for (const auto& [id, stoc] : s_.stocs) out["stocs"].push_back(JsonOf(stoc));
     for (const auto& [id, range] : s_.ranges) out["ranges"].push_back(JsonOf(id, range));
     out["settings"] = nlohmann::ordered_json::object();
-    for (const auto& [name, value] : s_.settings.Given()) out["settings"][std::string(name)] = value;
+    for (const auto& [name, value] : s_.settings.Given()) out["settings"][name] = value;
     const Redundancy copies = CountRedundancy(s_);
     out["copies"] = {{"log_groups", CountsJson(copies.logs)},
                      {"manifests", CountsJson(copies.manifests)},
@@ -203,7 +203,7 @@ class Renderer {
     const auto given = s_.settings.Given();
     if (given.empty()) return "";
     const auto tell = [](std::string* out, const auto& setting) {
-      absl::StrAppend(out, std::string(setting.first), " = ", setting.second);
+      absl::StrAppend(out, setting.first, " = ", setting.second);
     };
     return StrCat("set for all LTCs: ", absl::StrJoin(given, ", ", tell), "\n\n");
   }

@@ -352,8 +352,8 @@ class MappedReadAhead {
   uint64_t window_ = 0;
   uint64_t reached_ = 0;    // what lies between the block and this offset was asked for
   uint64_t looked_to_ = 0;  // up to there it was looked whether what was asked for is there
-  std::vector<std::string_view>
-      brought_in_;  // windows ahead that were not in memory when asked for, in order
+  // Windows that were not in memory when they were asked for, and are not passed, in order.
+  std::vector<std::string_view> brought_in_;
 };
 
 struct TableIterator::Rep {

@@ -132,7 +132,7 @@ LtcOptions OptionsFromFlags() {
   // These four an operator may set while it runs, within the same bounds.
   const LtcSettings settings{FLAGS_active_memtables, FLAGS_dranges, FLAGS_power_of_d, FLAGS_scatter_width};
   for (const LtcSettings::Kind& kind : LtcSettings::Kinds())
-    CheckFlagRange(std::string(kind.name).c_str(), *(settings.*kind.value), kind.least, kind.most);
+    CheckFlagRange(kind.name, *(settings.*kind.value), kind.least, kind.most);
   CheckFlagRange("memtable_mb", FLAGS_memtable_mb, 1, 1024);
   CheckFlagRange("max_rounds", FLAGS_max_rounds, 2, 1024);
   CheckFlagRange("memory_limit_mb", FLAGS_memory_limit_mb, 0, 1 << 21);

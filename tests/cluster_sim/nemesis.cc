@@ -146,7 +146,7 @@ void Nemesis::RunOperator() {
     std::optional<int> value;
     if (!random_.OneIn(4)) value = static_cast<int>(1 + random_.Uniform(most));
     // A coordinator that was cut off, or is gone, has no answer.
-    if (cluster_->NewCoordinatorClient().ChangeSetting(std::string(kind.name), value, Now() + kSecond).ok())
+    if (cluster_->NewCoordinatorClient().ChangeSetting(kind.name, value, Now() + kSecond).ok())
       Count("a setting of LTCs changes");
   }
 }

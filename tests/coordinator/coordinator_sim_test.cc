@@ -590,7 +590,7 @@ TEST(CoordinatorSimTest, SettingsThatAreChangedAtOnceAllHold) {
       std::vector<std::unique_ptr<Thread>> operators;
       for (const LtcSettings::Kind& kind : LtcSettings::Kinds()) {
         operators.push_back(std::make_unique<Thread>("operator", [&cluster, &kind] {
-          EXPECT_TRUE(cluster.NewClient().ChangeSetting(std::string(kind.name), kind.most, Soon()).ok());
+          EXPECT_TRUE(cluster.NewClient().ChangeSetting(kind.name, kind.most, Soon()).ok());
         }));
       }
       operators.clear();  // joins

@@ -20,8 +20,7 @@ TEST(LtcSettingsTest, EachHasBoundsAndIsOnlySetWithinThem) {
     for (const int wrong : {kind.least - 1, kind.most + 1, -1}) {
       const Status s = settings.Set(kind.name, wrong);
       EXPECT_TRUE(absl::IsInvalidArgument(s));
-      EXPECT_EQ(s.message(),
-                StrCat(std::string(kind.name), " = ", wrong, ": must be ", kind.least, " to ", kind.most));
+      EXPECT_EQ(s.message(), StrCat(kind.name, " = ", wrong, ": must be ", kind.least, " to ", kind.most));
     }
     EXPECT_THAT(settings.Given(), ElementsAre(Pair(kind.name, kind.most))) << "as it was";
     ASSERT_TRUE(settings.Set(kind.name, std::nullopt).ok());
@@ -34,7 +33,7 @@ TEST(LtcSettingsTest, ANameThatIsNoneIsRefusedAndAllNamesAreTold) {
   const Status s = settings.Set("theta", 4);
   EXPECT_TRUE(absl::IsInvalidArgument(s));
   for (const LtcSettings::Kind& kind : LtcSettings::Kinds())
-    EXPECT_THAT(std::string(s.message()), HasSubstr(std::string(kind.name)));
+    EXPECT_THAT(std::string(s.message()), HasSubstr(kind.name));
   EXPECT_EQ(settings, LtcSettings());
 }
 
