@@ -43,6 +43,13 @@ std::vector<std::pair<std::string, int>> LtcSettings::Given() const {
   return given;
 }
 
+std::string LtcSettings::ToString() const {
+  const auto append = [](std::string* out, const auto& setting) {
+    absl::StrAppend(out, setting.first, " = ", setting.second);
+  };
+  return absl::StrJoin(Given(), ", ", append);
+}
+
 std::string LtcSettings::Encode(std::string_view before) const {
   std::vector<std::string_view> known;
   for (const Kind& kind : kKinds) known.push_back(kind.name);

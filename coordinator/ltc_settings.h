@@ -39,6 +39,8 @@ struct LtcSettings {
   Status Set(std::string_view name, std::optional<int> value);
   std::vector<std::pair<std::string, int>> Given() const;  // ascending names
 
+  std::string ToString() const;  // for people: "dranges = 64, scatter_width = 3"; empty: none is given
+
   // Lines of `before`, a former text, whose names are no settings are kept: a newer version may know them.
   std::string Encode(std::string_view before = "") const;
   // Without what is no setting, or out of its bounds.

@@ -200,12 +200,8 @@ class Renderer {
 
   // A line where an operator has set something.
   std::string Settings() const {
-    const auto given = s_.settings.Given();
-    if (given.empty()) return "";
-    const auto tell = [](std::string* out, const auto& setting) {
-      absl::StrAppend(out, setting.first, " = ", setting.second);
-    };
-    return StrCat("set for all LTCs: ", absl::StrJoin(given, ", ", tell), "\n\n");
+    const std::string given = s_.settings.ToString();
+    return given.empty() ? "" : StrCat("set for all LTCs: ", given, "\n\n");
   }
 
   // A line where disks are ill.

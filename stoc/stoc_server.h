@@ -179,7 +179,9 @@ class StocServer {
   // Its turn has come: the bytes are read on a storage thread.
   void ReadPiece(const Caller& caller, const ReadForCopyRequest& request, const FileStore::WholeFile& whole,
                  CopyReads::Turn turn);
+  // Files whose headers cannot be read, for owners of ranges to tell which they need.
   void ListUnreadable(const Caller& caller, const ListUnreadableRequest& request);
+  // Of those: the caller's range does not need them. A file goes once all ranges have said so.
   void DropUnreadable(const Caller& caller, const DropUnreadableRequest& request);
   void Compact(const Caller& caller, const CompactRequest& request);      // handed to the compaction threads
   void CancelJob(const Caller& caller, const CancelJobRequest& request);  // on a storage thread

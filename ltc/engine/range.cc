@@ -92,9 +92,11 @@ void Range::Lose(const Status& why) {
 
 // --- any thread
 
-void Range::SetActiveMemtables(int memtables) {
-  context_.active_memtables.store(memtables);
-  written_.SetSiblings(memtables);
+void Range::Configure(std::optional<int> dranges, std::optional<int> active_memtables) {
+  load_.SetDranges(dranges.value_or(context_.options.compaction.dranges));
+  const int siblings = active_memtables.value_or(context_.options.active_memtables);
+  context_.active_memtables.store(siblings);
+  written_.SetSiblings(siblings);
 }
 
 RangeStats Range::stats() const {

@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -111,11 +112,10 @@ class Range : public std::enable_shared_from_this<Range> {
   // was overwritten since.
   SequenceNumber BeginFlush() { return rounds_.BeginFlush(); }
   bool FlushedUpTo(SequenceNumber seq) const { return rounds_.FlushedUpTo(seq); }
-  // See FlushedLoad; 1 to DrangeMap::kMostDranges.
-  void SetDranges(int dranges) { load_.SetDranges(dranges); }
-  // alpha: rounds have so many memtables from the next one on, in the place of the option; 1 to 64. The
-  // memory that the range may have is max_rounds of such rounds.
-  void SetActiveMemtables(int memtables);
+  // theta and alpha, in the place of their options; nullopt: as the option says. Dranges, 1 to
+  // DrangeMap::kMostDranges: from the next flush on (FlushedLoad). Memtables of a round, 1 to 64: from the
+  // next round on; the memory that the range may have is max_rounds of such rounds.
+  void Configure(std::optional<int> dranges, std::optional<int> active_memtables);
   // Flushes now instead of waiting to form a larger group.
   void FlushHeld() { rounds_.FlushHeld(); }
   // Flushes until nothing is in memory. REQUIRES: StopWrites or BeginRelease. `give_up`: returns the error
@@ -137,7 +137,6 @@ class Range : public std::enable_shared_from_this<Range> {
   bool active() const { return context_.state.Is(ServingState::kActive); }
 
   // --- any thread: its parts, as far as others may ask them
-  const VersionSet& versions() const { return versions_; }
   VersionSet& versions() { return versions_; }          // to renew its manifest (M1), to settle doubt; waits
   const Pacer& pacer() const { return pacer_; }         // what ails background work
   const ReadPoints& points() const { return points_; }  // numbers, snapshots, the published clock

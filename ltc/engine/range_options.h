@@ -35,7 +35,7 @@ enum class MemtablePartitioning {
 // Bounds and times of one range.
 struct RangeOptions {
   size_t memtable_size_bytes = 4 << 20;  // tau: bytes of one memtable
-  int active_memtables = 2;  // alpha: siblings of the active round; see also Range::SetActiveMemtables
+  int active_memtables = 2;              // alpha: siblings of the active round; see also Range::Configure
   MemtablePartitioning memtable_partitioning = MemtablePartitioning::kHash;  // of the siblings
   int max_rounds = 6;         // delta / alpha: rounds in memory, the active one included
   int level0_slow_runs = 8;   // runs in Level0 from which writers are slowed down

@@ -53,6 +53,7 @@ class Reader {
   struct alignas(64) Lane {
     std::atomic<uint64_t> memtables{0}, tables{0};
   };
+  // Of all lanes.
   uint64_t Sum(std::atomic<uint64_t> Lane::*count) const;
   // A get has asked so many more.
   void Count(const Executor* on, uint64_t memtables, uint64_t tables);

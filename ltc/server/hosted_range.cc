@@ -256,11 +256,14 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost, publi
     if (placement.fragments.empty()) return absl::UnavailableError("no StoC is alive");
     return placement;
   }
-  // How tables are placed from now on.
-  void SetPlacement(const LtcSettings& settings) {
+  // What concerns the placement of tables, from now on. False: it was told already.
+  bool Configure(const LtcSettings& settings) {
     MutexLock lock(&mu_);
+    if (settings == configured_) return false;
+    configured_ = settings;
     placement_.scatter_width = settings.scatter_width.value_or(options_.placement.scatter_width);
     placement_.choices = settings.power_of_d.value_or(options_.placement.choices);
+    return true;
   }
   size_t Disks() const override { return std::max<size_t>(1, LiveStocs().size()); }
   StatusOr<CompactionResult> RunJob(const CompactionJob& job, CompactionStorage* here,
@@ -298,7 +301,8 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost, publi
   const HostedRangeOptions options_;
   mutable Mutex mu_;
   Random random_ ABSL_GUARDED_BY(mu_);
-  PlacementOptions placement_ ABSL_GUARDED_BY(mu_);  // see SetPlacement; copies are planned by options_
+  LtcSettings configured_ ABSL_GUARDED_BY(mu_);      // as last told
+  PlacementOptions placement_ ABSL_GUARDED_BY(mu_);  // of tables, as configured; copies are by options_
   std::set<StocId> avoided_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -316,11 +320,9 @@ HostedRange::HostedRange(const HostServices* services, const HostedRangeOptions&
 HostedRange::~HostedRange() = default;
 
 void HostedRange::Configure(const LtcSettings& settings) {
-  if (settings == configured_) return;
-  configured_ = settings;
-  range_->SetDranges(settings.dranges.value_or(options_.range.compaction.dranges));
-  range_->SetActiveMemtables(settings.active_memtables.value_or(options_.range.active_memtables));
-  backend_->SetPlacement(settings);
+  if (!backend_->Configure(settings)) return;
+  range_->Configure(settings.dranges, settings.active_memtables);
+  NOVA_LOG(INFO) << "range " << id_.value() << ": set for all LTCs: " << settings.ToString();
 }
 
 RangeRecord HostedRange::record() const { return backend_->keeper.Get(); }

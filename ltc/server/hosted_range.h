@@ -81,9 +81,10 @@ struct HostServices {
   RangeServices range;  // each HostedRange sets `host` and `garbage` of its own copy
   // Takes a table that a range dropped; does not wait.
   std::function<void(const TableInfo&, const Creator& holder)> garbage;
-  StocClient* stocs = nullptr;        // all requests to StoCs but those of logs
-  LogClient* logs = nullptr;          // makes the log of each range
-  SilentStocs* silent = nullptr;      // that need not be asked to join a log just now
+  StocClient* stocs = nullptr;  // all requests to StoCs but those of logs
+  LogClient* logs = nullptr;    // makes the log of each range
+  // Those that need not be asked to join a log just now.
+  std::shared_ptr<SilentStocs> silent = std::make_shared<SilentStocs>();
   JobOffloader* offloader = nullptr;  // has compactions run on StoCs; null: they run here
   // The membership in the cluster; null while there is none.
   std::function<std::shared_ptr<NodeSession>()> session;
@@ -292,7 +293,6 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   std::atomic<bool> releasing_{false};  // a Release is under way
   std::atomic<bool> released_{false};   // a Release succeeded; a repeated one is OK at once
   std::atomic<uint8_t> chores_{0};      // that are claimed
-  LtcSettings configured_;              // by the last Configure
   // A thread is in Maintain; it alone uses the growths, manifest_short_since_ns_ and looked_at_.
   std::atomic<bool> maintaining_{false};
   // When an attempt to return to the configured number of members is due. One that brought nothing, or did

@@ -35,8 +35,8 @@ struct Membership {
 };
 
 // Of a table in the version or in a checkpoint; nullopt: in none. A copy: a handle would keep the table.
-std::optional<TableInfo> InfoOf(const Range& range, const Uuid& table) {
-  const TableRef found = range.versions().current()->FindHandle(table);
+std::optional<TableInfo> InfoOf(const Version& version, const Uuid& table) {
+  const TableRef found = version.FindHandle(table);
   return found == nullptr ? std::nullopt : std::optional(found->info());
 }
 
@@ -151,7 +151,6 @@ void LtcNode::SetServices(const std::vector<XchgExecutor*>& executors) {
   services_.run_reader = [this](std::function<void()> fn) { background_->RunReader(std::move(fn)); };
   services_.stocs = stocs_.get();
   services_.logs = logs_.get();
-  services_.silent = &silent_;
   services_.offloader = offloader_.get();
   services_.session = [this] { return membership_.session(); };
   services_.stocs_told = [this] { return membership_.stocs(); };
@@ -251,10 +250,6 @@ NodeEvents LtcNode::Events() {
 }
 
 void LtcNode::OnSettings(const LtcSettings& settings) {
-  if (settings != settings_) {
-    NOVA_LOG(INFO) << options_.name << ": settings are now \"" << settings.Encode() << "\"";
-    settings_ = settings;
-  }
   for (const auto& hosted : ranges_.held()) hosted->Configure(settings);
 }
 
@@ -495,7 +490,7 @@ void LtcNode::RepairNext() {
 
 Status LtcNode::Repair(const Uuid& table) {
   for (const auto& h : ranges_.held()) {
-    const auto info = InfoOf(*h->range(), table);
+    const auto info = InfoOf(*h->range()->versions().current(), table);
     if (!info) continue;
     const JobBook::Job job(&h->range()->jobs());
     const Creator holder{h->id(), h->epoch(), job.id()};

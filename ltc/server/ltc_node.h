@@ -31,7 +31,6 @@
 #include "ltc/server/ltc_membership.h"
 #include "ltc/server/ltc_server.h"
 #include "ltc/server/range_ledger.h"
-#include "ltc/server/silent_stocs.h"
 #include "ltc/server/table_chores.h"
 #include "stoc/stoc_table_store.h"
 
@@ -166,13 +165,11 @@ class LtcNode {
   std::unique_ptr<TableStore> tables_;          // over stocs_
   std::unique_ptr<JobOffloader> offloader_;     // likewise; null: compactions run here
   std::unique_ptr<LogClient> logs_;             // over xchgs_ and stocs_
-  SilentStocs silent_;                          // for all ranges
   HostServices services_;                       // shared by all ranges
   std::unique_ptr<LtcServer> server_;           // requests of clients, on xchgs_
   std::unique_ptr<BackgroundWork> background_;  // all threads but xchg, heartbeat and housekeeping
 
   RangeLedger<HostedRange> ranges_;         // which ranges are opened, held, given back
-  LtcSettings settings_;                    // as last told; of the heartbeat thread
   std::atomic<Nanos> stoc_returned_ns_{0};  // a StoC that was not there is since then; 0: seen to
   std::atomic<bool> stopping_{false};       // set by Stop and the destructor: takes no new ranges
   Notification stop_;                       // ends the housekeeping thread

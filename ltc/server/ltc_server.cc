@@ -457,24 +457,23 @@ void LtcServer::HandleDropSnapshot(size_t index, const IncomingCall& call,
 
 namespace {
 
-uint64_t BytesOf(const Checkpoint& checkpoint, const Range& range, uint64_t* pinned) {
+uint64_t BytesOf(const Checkpoint& checkpoint, const Version& version, uint64_t* pinned) {
   uint64_t bytes = 0;
   *pinned = 0;
   for (const Run& run : checkpoint.runs) {
     for (const TableRef& t : run.tables) {
       bytes += UsedBytes(t->info());
-      if (!range.versions().current()->RunsHold(t->info().uuid)) *pinned += UsedBytes(t->info());
+      if (!version.RunsHold(t->info().uuid)) *pinned += UsedBytes(t->info());
     }
   }
   return bytes;
 }
 
-std::string ListOf(const Range& range) {
+std::string ListOf(const Version& version) {
   CheckpointReply reply;
-  const auto checkpoints = range.versions().current()->checkpoints();
-  for (const CheckpointRef& c : checkpoints) {
+  for (const CheckpointRef& c : version.checkpoints()) {
     CheckpointReply::Entry e{c->name, c->sequence, static_cast<uint64_t>(c->created_ms), 0, 0};
-    e.bytes = BytesOf(*c, range, &e.pinned_bytes);
+    e.bytes = BytesOf(*c, version, &e.pinned_bytes);
     reply.entries.push_back(e);
   }
   return Body(reply);
@@ -510,7 +509,7 @@ void LtcServer::HandleCheckpoint(size_t index, const IncomingCall& call, const C
                 id = call.request_id] {
     const Status s = Do(verb, name, held.get(), deadline);
     std::string body = !s.ok()                         ? std::string(s.message())
-                       : verb == CheckpointVerb::kList ? ListOf(*held)
+                       : verb == CheckpointVerb::kList ? ListOf(*held->versions().current())
                                                        : "";
     if (verb != CheckpointVerb::kList) checkpoint_running_.store(false);
     on->Submit([this, on, connection, id, verb, o = ToOutcome(s), body = std::move(body)] {
