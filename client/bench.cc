@@ -63,6 +63,15 @@ bool WaitUntil(const Shared& s, Nanos begin) {
   return true;
 }
 
+// A scan too is NotFound where the record that it begins with is missing.
+Result Do(Shared* s, OpType type, const std::string& key, const std::string& value) {
+  if (type == kRead) return s->client->Get(key);
+  if (type == kWrite) return s->client->Put(key, value, s->options.write);
+  ScanResult scan = s->client->Scan(key, s->options.scan_length);
+  if (scan.ok() && (scan.entries.empty() || scan.entries[0].first != key)) scan.outcome = Outcome::kNotFound;
+  return scan;
+}
+
 void Worker(Shared* s, uint64_t seed) {
   Random random(seed);
   std::string value(s->options.value_bytes, 'v');
@@ -87,18 +96,7 @@ void Worker(Shared* s, uint64_t seed) {
     }
     if (s->options.rate > 0 && !WaitUntil(*s, *begin)) return;
     const Nanos start = s->options.rate > 0 ? *begin : Now();
-    Result r;
-    switch (type) {
-      case kRead:
-        r = s->client->Get(key);
-        break;
-      case kWrite:
-        r = s->client->Put(key, value, s->options.write);
-        break;
-      case kScan:
-        r = s->client->Scan(key, s->options.scan_length);
-        break;
-    }
+    const Result r = Do(s, type, key, value);
     const auto took = static_cast<uint64_t>(Now() - start);
     s->latency[type].Add(took);
     s->second[type].Add(took);
@@ -152,7 +150,10 @@ std::string Report(const Shared& s, double seconds, uint64_t retries) {
                 static_cast<unsigned long long>(s.failed.load()),
                 static_cast<unsigned long long>(s.not_found.load()),
                 static_cast<unsigned long long>(retries));
-  return out + line;
+  out += line;
+  if (s.not_found.load() != 0)
+    out += StrCat("records are missing: `nova bench LOAD --records=", s.options.records, "` writes them\n");
+  return out;
 }
 
 }  // namespace
@@ -162,7 +163,7 @@ std::string BenchKey(uint64_t n, uint64_t records) {
   return StrCat("user", kFirst + n * (kSpan / records), "/bench");
 }
 
-StatusOr<std::string> RunBench(Client* client, const BenchOptions& options) {
+StatusOr<BenchReport> RunBench(Client* client, const BenchOptions& options) {
   int write_percent = 0, scan_percent = 0;
   if (options.workload == "RW50") {
     write_percent = 50;
@@ -205,8 +206,9 @@ StatusOr<std::string> RunBench(Client* client, const BenchOptions& options) {
   const double seconds = static_cast<double>(Now() - start) * 1e-9;
   done.Notify();
   progress = nullptr;
-  std::string report = Report(shared, seconds, client->retries() - retries_before);
-  if (!shared.first_error.empty()) report += "first failure: " + shared.first_error + "\n";
+  BenchReport report{.text = Report(shared, seconds, client->retries() - retries_before),
+                     .failed = shared.failed.load()};
+  if (!shared.first_error.empty()) report.text += "first failure: " + shared.first_error + "\n";
   return report;
 }
 

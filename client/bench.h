@@ -37,9 +37,14 @@ struct BenchOptions {
   const std::atomic<bool>* stop = nullptr;  // true: no more operations begin, and the report is made
 };
 
-// Runs it and waits. The report: throughput, latencies by operation, outcomes other than Ok and NotFound,
-// retries.
-StatusOr<std::string> RunBench(Client* client, const BenchOptions& options);
+struct BenchReport {
+  // Throughput, latencies by operation, how many failed, how many found no record, retries.
+  std::string text;
+  uint64_t failed = 0;  // operations with an outcome other than Ok and NotFound
+};
+
+// Runs it and waits.
+StatusOr<BenchReport> RunBench(Client* client, const BenchOptions& options);
 
 // The key of record `n`: "user", 19 digits and "/bench": in the order of n, spread over the same ranges as
 // YCSB's hashed keys, and none of those.

@@ -76,8 +76,8 @@ void AddBench(CLI::App* app, Command* chosen) {
         std::fprintf(stderr, "error: %s\n", std::string(report.status().message()).c_str());
         return kExitUsage;
       }
-      std::fputs(report->c_str(), stdout);
-      return report->find("\nfailed 0 ") != std::string::npos ? kExitOk : kExitFailed;
+      std::fputs(report->text.c_str(), stdout);
+      return report->failed == 0 ? kExitOk : kExitFailed;
     };
   });
 }

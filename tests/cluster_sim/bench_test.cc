@@ -43,7 +43,7 @@ struct Report {
       SleepFor(kPause);
       w.cluster.Resume("ltc-0");
     });
-    text = RunBench(w.client.get(), options).value_or("refused");
+    text = RunBench(w.client.get(), options).value_or(BenchReport{.text = "refused"}).text;
   }
   double Of(std::string_view word) const { return NumberBehind(text, word); }
   std::string text;
@@ -84,8 +84,8 @@ double HitsOfTheHottest(double zipf_constant) {
                                                   .operations = 2000,
                                                   .progress = false});
     ASSERT_TRUE(report.ok()) << report.status();
-    EXPECT_NE(report->find(StrCat("zipfian ", zipf_constant, ",")), std::string::npos) << *report;
-    hits = 2000 - NumberBehind(*report, "found");
+    EXPECT_NE(report->text.find(StrCat("zipfian ", zipf_constant, ",")), std::string::npos) << report->text;
+    hits = 2000 - NumberBehind(report->text, "found");
   });
   return hits;
 }
@@ -122,9 +122,37 @@ TEST(BenchTest, EndsWithAReportWhenItIsStopped) {
       const auto report = RunBench(
           w.client.get(), {.records = 100, .seconds = 1000, .rate = rate, .progress = false, .stop = &stop});
       ASSERT_TRUE(report.ok());
-      EXPECT_LT(Now() - begun, 3 * kSecond) << *report;
+      EXPECT_LT(Now() - begun, 3 * kSecond) << report->text;
     });
   }
+}
+
+// Those that no LOAD of as many records has written.
+TEST(BenchTest, CountsRecordsThatAreMissingInScansTooAndSaysWhatWritesThem) {
+  Simulate(1, [] {
+    OneRange w(SmallCluster());
+    const auto run = [&w](const std::string& workload, uint64_t records) {
+      const auto report = RunBench(
+          w.client.get(), {.workload = workload, .records = records, .operations = 400, .progress = false});
+      EXPECT_TRUE(report.ok() && report->failed == 0) << report.status();
+      return report.value_or(BenchReport{}).text;
+    };
+    const std::string hint = "`nova bench LOAD --records=10`";
+    for (const std::string workload : {"R100", "SW50"}) {
+      SCOPED_TRACE(workload);
+      const std::string missing = run(workload, 10);
+      EXPECT_GT(NumberBehind(missing, "found"), workload == "R100" ? 399 : 0) << missing;
+      EXPECT_NE(missing.find(hint), missing.npos) << missing;
+    }
+    run("LOAD", 10);
+    for (const std::string workload : {"R100", "SW50"}) {
+      SCOPED_TRACE(workload);
+      const std::string loaded = run(workload, 10);
+      EXPECT_EQ(NumberBehind(loaded, "found"), 0) << loaded;
+      EXPECT_EQ(loaded.find("missing"), loaded.npos) << loaded;
+    }
+    EXPECT_GT(NumberBehind(run("SW50", 7), "found"), 0) << "the records of ten are not those of seven";
+  });
 }
 
 }  // namespace
