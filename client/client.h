@@ -208,7 +208,8 @@ class Client {
   // --- checkpoints of all ranges, each range's of one moment of its own. A call that fails has been done in
   // some ranges and not in others; the message says what failed first. What was certainly not done is tried
   // again within timeout_ms; Unknown: in some range it may have been done, and is not tried again (no write
-  // twice, A1).
+  // twice, A1). A delete or a restore that was done in some ranges and certainly not in others is Unknown,
+  // too.
   Result CreateCheckpoint(const std::string& name);  // ConditionFailed: some range has one of that name
   CheckpointsResult ListCheckpoints();
   Result DeleteCheckpoint(const std::string& name);  // of the ranges that have it; NotFound: none has

@@ -50,7 +50,10 @@ void ClientRep::Checkpoint(CheckpointVerb verb, const std::string& name,
     for (const auto& [lower, route] : first->lane->configuration->ranges) {
       auto part = NewOp("checkpoint", lower.empty() ? key_prefix : lower);
       part->deadline_ns = first->deadline_ns;
-      part->end = arrived;
+      part->end = [asking, arrived](Result result) {
+        asking->all.done += result.ok();
+        arrived(std::move(result));
+      };
       part->send = [this, asking, verb, name](const Target& target, const OpRef& op) {
         CheckpointOf(target, op, verb, name, &asking->all);
       };
@@ -73,6 +76,12 @@ ClientRep::CheckpointAnswer ClientRep::CheckpointAndWait(CheckpointVerb verb, co
   arrived.Wait();
   if (answer.result.outcome == Outcome::kConditionFailed)
     answer.result.message += StrCat(" (", answer.exists, ")");
+  // An outcome that says "not applied" is of one range, and not of all.
+  const bool changes = verb == CheckpointVerb::kRestore || verb == CheckpointVerb::kDelete;
+  if (changes && !answer.result.ok() && answer.done > 0) {
+    answer.result.outcome = Outcome::kUnknown;
+    answer.result.message += StrCat(" (done in ", answer.done, " of ", answer.ranges, " ranges)");
+  }
   return answer;
 }
 

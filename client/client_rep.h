@@ -205,6 +205,7 @@ struct ClientRep {
     Result result;                                         // of the first range that failed
     std::map<std::string, CheckpointSummary> checkpoints;  // by name, of all ranges
     uint64_t ranges = 0;                                   // ranges that were asked
+    uint64_t done = 0;                                     // ranges that answered Ok
     uint64_t not_found = 0;                                // ranges that have no checkpoint of the name
     std::string exists;  // the first range that has a checkpoint of the name already, in words
   };

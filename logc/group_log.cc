@@ -114,7 +114,12 @@ void GroupLog::Opened(Copy c, Outcome o, const RemoteBuffer& memory) {
     if (o == Outcome::kNoSpace && has_pending()) owner_->WaitsForSpace();
     return Suspect(c);
   }
-  if (o != Outcome::kOk) return MemberFailed(c.member(), ChangeCause::kRefused);
+  if (o != Outcome::kOk) {
+    if (owner_->MayReplaceRefusing(group_.id)) return MemberFailed(c.member(), ChangeCause::kRefused);
+    return xchg_->RunAt(Now() + kRepostPause, [self = Hold(), c] {
+      if (!self->IsOver() && self->opening_ != nullptr) self->OpenAt(c);
+    });
+  }
   members_[c.member()].failures[c.medium()] = 0;
   if (c.medium() == kMemory) opening_->segment.memory[c.member()] = memory;
   delivery.lacks[c.index()] = false;

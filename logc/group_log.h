@@ -61,8 +61,9 @@ struct PendingRecord {
   absl::AnyInvocable<void(Outcome)> done;  // of RangeLog::Append
 };
 
-// Why a log group is replaced: a member did not answer a ping; it answered, and failed twice all the same or
-// had no room; it refused to open the log; or no member failed (ReplicatedLog::RequestGroupChange).
+// Why a log group is replaced: a member did not answer a ping; it answered, and failed twice all the same, or
+// its disk had no room; it refused to open the log, for it had no memory for one, say; or no member failed
+// (ReplicatedLog::RequestGroupChange).
 enum class ChangeCause { kDead, kSlow, kRefused, kAsked };
 
 class GroupLog : public std::enable_shared_from_this<GroupLog> {
@@ -90,6 +91,8 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
     virtual void MemberFailed(const LogGroup& group, StocId member, ChangeCause cause) = 0;
     // A member of `group` that answers pings may be replaced now (deadline, L5). If so it is to be.
     virtual bool MayReplaceLiving(GroupId group) = 0;
+    // Whether one that refused to open a log may be.
+    virtual bool MayReplaceRefusing(GroupId group) = 0;
     // Calls PostUnposted at the end of the turn.
     virtual void FlushSoon() = 0;
     // A member's disk is full, and records wait for it.

@@ -22,7 +22,8 @@
 //                           though it lives; at most once in change_pause_ns and range, or an overloaded
 //                           cluster would go round and round through its StoCs, leaving a group in the record
 //                           each time
-//   refused (an open)       it said no: replaced at once; a disk that is busy or full counts as slow
+//   refused (an open)       it said no: replaced at once, a few times in change_pause_ns and range; then it
+//                           is asked again and again. A disk that is busy or full counts as slow
 // What takes longer than a WRITE may, an append to a file or an open, brings a ping too, before its own
 // deadline: a disk may take its time, and a process that does not answer is gone. While a log's member is
 // suspected the log posts nothing more: lsn order holds (L2).

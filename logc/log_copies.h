@@ -14,7 +14,8 @@
 // warning.
 //
 // Not to be told: damage to the newest records that were acknowledged, for none behind them says so; and a
-// file cut short. Other copies have them (files are all read). docs/durability.md says what bounds it.
+// file cut short. Other copies have them (where no copy in memory is read, all files are).
+// docs/durability.md says what bounds it.
 //
 // A log all of whose records belong to memtables that are done (done memtables, M3) proves nothing: its room
 // may be in use again, in part, by another.

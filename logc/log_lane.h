@@ -63,6 +63,7 @@ class LogLane : public GroupLog::Owner {
   void Fence() override { host_->Fence(); }
   void MemberFailed(const LogGroup& group, StocId member, ChangeCause cause) override;
   bool MayReplaceLiving(GroupId group) override { return groups_->MayReplaceLiving(group); }
+  bool MayReplaceRefusing(GroupId group) override { return groups_->MayReplaceRefusing(group); }
   void FlushSoon() override;  // once a turn, however many logs ask for it
   void RecordEnded(size_t bytes) override {
     in_flight_bytes_ -= bytes;

@@ -51,6 +51,16 @@ bool RangeGroups::MayReplaceLiving(GroupId group) {
   return true;
 }
 
+bool RangeGroups::MayReplaceRefusing(GroupId group) {
+  MutexLock lock(&mu_);
+  if (changing_ || current_.id != group) return true;
+  if (Now() >= refusals_end_ns_) {
+    refusals_ = 0;
+    refusals_end_ns_ = Now() + change_pause_ns_;
+  }
+  return ++refusals_ <= kMostRefusals;
+}
+
 void RangeGroups::AddLog(GroupId group, const Uuid& log, RoundNumber round) {
   MutexLock lock(&mu_);
   logs_[group][log] = round;

@@ -3,7 +3,8 @@
 //
 // One change of the group at a time: Begin is asked before each, Install or an end of the epoch follows. A
 // replaced group is needed until every lane opens its logs elsewhere and no log of it is left. A member that
-// answers pings is replaced at most once in `change_pause_ns` (deadline, L5).
+// answers pings is replaced at most once in `change_pause_ns`, one that refuses a log a few times (deadline,
+// L5).
 //
 // Thread safety: all, by a lock of its own, a leaf. Nothing waits.
 // Ownership: none taken.
@@ -23,6 +24,7 @@ namespace nova {
 
 class RangeGroups {
  public:
+  static constexpr int kMostRefusals = 8;  // see MayReplaceRefusing
   // `first` takes records from the beginning; `lanes`: how many threads open logs.
   RangeGroups(const LogGroup& first, size_t lanes, const LogOptions& options);
 
@@ -40,6 +42,9 @@ class RangeGroups {
   LogGroup Current() const;  // the group that takes records
   // Whether a member of `group` that answers pings may be replaced now. If so the pause begins.
   bool MayReplaceLiving(GroupId group);
+  // Whether one that refused a log may be: at most kMostRefusals times in a pause. Where no StoC has memory
+  // for logs left, groups would else be listed faster than they leave the record (range record, N3).
+  bool MayReplaceRefusing(GroupId group);
 
   // Records of `round` go to a log of `group`.
   void AddLog(GroupId group, const Uuid& log, RoundNumber round);
@@ -60,8 +65,10 @@ class RangeGroups {
 
   mutable Mutex mu_;
   LogGroup current_ ABSL_GUARDED_BY(mu_);
-  bool changing_ ABSL_GUARDED_BY(mu_) = false;             // between Begin and Install
-  Nanos next_living_change_ns_ ABSL_GUARDED_BY(mu_) = 0;   // see MayReplaceLiving
+  bool changing_ ABSL_GUARDED_BY(mu_) = false;            // between Begin and Install
+  Nanos next_living_change_ns_ ABSL_GUARDED_BY(mu_) = 0;  // see MayReplaceLiving
+  int refusals_ ABSL_GUARDED_BY(mu_) = 0;                 // until refusals_end_ns_, see MayReplaceRefusing
+  Nanos refusals_end_ns_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<LogGroup> old_ ABSL_GUARDED_BY(mu_);         // replaced in this epoch, oldest first
   std::vector<GroupId> lane_groups_ ABSL_GUARDED_BY(mu_);  // of new logs, by lane
   // Logs that hold records, by group, and the round of each.

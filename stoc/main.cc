@@ -87,14 +87,6 @@ StocOptions OptionsFromFlags() {
   return o;
 }
 
-// Returns at SIGTERM or SIGINT (true), or when a later process has taken the node's name.
-bool WaitForTheEnd(Program* program, const StocNode& node) {
-  while (!node.WaitUntilSuperseded(0)) {
-    if (program->WaitForSignal(Now() + kSecond / 2)) return true;
-  }
-  return false;
-}
-
 int Main(int argc, char** argv) {
   ParseFlags("a storage component of a Nova cluster", &argc, &argv);
   RefuseArguments(argc, argv);
@@ -134,7 +126,7 @@ int Main(int argc, char** argv) {
   program.SetPage([&node] { return (*node)->StatusText(); });
   program.Ready(options.name, (*node)->self().address);
 
-  const bool orderly = WaitForTheEnd(&program, **node);
+  const bool orderly = program.WaitForSignalOr((*node)->superseded());
   (*node)->Stop();
   program.StopPages();
   node->reset();

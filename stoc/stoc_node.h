@@ -79,7 +79,7 @@ class StocNode {
   std::string StatusText();                                   // for people
   // Notified when the node can be a member no more, and why: a later process has its name. The process is to
   // end.
-  bool WaitUntilSuperseded(Nanos deadline_ns) const { return superseded_.WaitUntil(deadline_ns); }
+  const Notification& superseded() const { return superseded_; }
 
  private:
   StocNode(const StocOptions& options, const StocEnvironment& environment);
@@ -115,7 +115,7 @@ class StocNode {
 
   std::atomic<bool> lost_{false};    // the session has ended: Membership joins again
   std::atomic<bool> member_{false};  // for the status
-  Notification superseded_;          // see WaitUntilSuperseded
+  Notification superseded_;          // see superseded
   Notification stop_;                // ends Membership
   std::unique_ptr<Thread> membership_;
 };

@@ -37,9 +37,11 @@ using Epoch = Id<struct EpochTag>;              // of a range (N2); 0 = none
 using CoordEpoch = Id<struct CoordEpochTag>;    // of the leading coordinator (authority, C1)
 using Incarnation = Id<struct IncarnationTag>;  // one process start (N1); 0 = none
 using StocId = Id<struct StocTag, uint32_t>;    // one store directory, for life; given at format time
-using GroupId = Id<struct GroupTag>;            // one log group or manifest group of a range
-using MemTableId = Id<struct MemTableTag>;      // within a range, never reused
-using SequenceNumber = uint64_t;                // 56 bit, per range (sequence number, K1)
+using GroupId = Id<struct GroupTag>;            // one log group of a range
+// Within a range, never reused: epoch << 32 | a counter. So the ids of an epoch are above those of all
+// earlier ones, and "done below epoch << 32" covers all of these (done memtables, M3).
+using MemTableId = Id<struct MemTableTag>;
+using SequenceNumber = uint64_t;  // 56 bit, per range (sequence number, K1)
 inline constexpr SequenceNumber kMaxSequenceNumber = (uint64_t{1} << 56) - 1;
 
 // 128 random bits: names a table, a manifest file, a log, a store, a cluster.

@@ -106,4 +106,11 @@ bool Program::WaitForSignal(Nanos deadline_ns) {
   }
 }
 
+bool Program::WaitForSignalOr(const Notification& end) {
+  while (!end.WaitUntil(0)) {
+    if (WaitForSignal(Now() + kSecond / 2)) return true;
+  }
+  return false;
+}
+
 }  // namespace nova

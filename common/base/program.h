@@ -22,6 +22,7 @@
 #include "common/base/clock.h"
 #include "common/base/http_server.h"
 #include "common/base/metrics.h"
+#include "common/base/mutex.h"
 
 namespace nova {
 
@@ -43,6 +44,8 @@ class Program {
   void Ready(const std::string& name, const std::string& address);
   // Waits. True: SIGTERM or SIGINT came; false: the deadline has passed.
   bool WaitForSignal(Nanos deadline_ns = kNever);
+  // Waits. True: SIGTERM or SIGINT came; false: `end` was notified.
+  bool WaitForSignalOr(const Notification& end);
 
  private:
   std::string Page();  // the page for people

@@ -24,7 +24,12 @@ void CheckServerFlags() {
   CheckFlagRange("zookeeper_session_ms", FLAGS_zookeeper_session_ms, 100, 600'000);
   CheckFlagRange("zookeeper_connect_ms", FLAGS_zookeeper_connect_ms, 1, 600'000);
   CheckFlagHostPort("address", FLAGS_address);
-  if (!FLAGS_advertise.empty()) CheckFlagHostPort("advertise", FLAGS_advertise);
+  if (!FLAGS_advertise.empty()) {
+    CheckFlagHostPort("advertise", FLAGS_advertise);
+  } else if (FLAGS_address.starts_with("0.0.0.0:") || FLAGS_address.starts_with("[::]:")) {
+    ExitWithError(
+        StrCat("--address = ", FLAGS_address, ": is no address to connect to: --advertise is needed"));
+  }
   CheckFlagHostPort("metrics_address", FLAGS_metrics_address);
 }
 

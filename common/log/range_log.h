@@ -61,7 +61,8 @@ class RangeLog {
  public:
   virtual ~RangeLog() = default;
   // Posts the record soon, at the latest at the end of the executor's turn. `done` runs on `on`, in order of
-  // append for each log; a local log, and one that is fenced already, calls it before Append returns. kOk:
+  // append for each log; a local log, one of mode none and one that is fenced already call it before Append
+  // returns. kOk:
   // taken. Else nothing was done, and `done` is not called. kBusy: there is no log memory now. kNoSpace:
   // earlier records have been waiting for full disks for a while.
   virtual Outcome Append(Executor* on, const LogRecord& record, absl::AnyInvocable<void(Outcome)> done) = 0;

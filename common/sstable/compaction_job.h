@@ -6,9 +6,9 @@
 // is mechanism only.
 //
 // Of each key these versions are kept: the newest, and the newest at or below each live snapshot. A tombstone
-// or an expired entry goes if its number is at or below `floor`, it is the newest kept version that no
-// snapshot needs, and `bottom` holds. A version that a range tombstone hides from all readers goes too (range
-// deletion, K7).
+// or an expired entry goes if no live snapshot is below its number, so that no older version of its key is
+// kept; if its number is at or below `floor`; and if `bottom` holds. A version that a range tombstone hides
+// from all readers goes too (range deletion, K7).
 //
 //   versions of a key, newest first   put @90   delete @70   put @60   put @30
 //   snapshots 65, 40; floor 80        kept      dropped      kept      kept: seen at 40

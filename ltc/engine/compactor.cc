@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "absl/cleanup/cleanup.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/sstable/compaction_job.h"
@@ -36,10 +37,8 @@ struct Compactor::RunningCompaction {
   double level0_part = 1;      // of Level0's bytes
   uint64_t bytes = 0;          // of `read`
   std::atomic<uint64_t> read_bytes{0};
-  double PartRead() const {
-    return static_cast<double>(read_bytes.load()) / static_cast<double>(std::max<uint64_t>(bytes, 1));
-  }
-  std::vector<CompactionJob> jobs;  // one a part, by key
+  std::atomic<double> level0_consumed{0};  // runs of level0_runs that the Pacer was told of
+  std::vector<CompactionJob> jobs;         // one a part, by key
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};
   Mutex mu;
@@ -74,7 +73,7 @@ class Compactor::JobStorage : public CompactionStorage {
     owner_->pacer_->LetReadsHaveTurns();
     auto data = owner_->context_->services->store->ReadBlocks(info, blocks);
     run_->read_bytes.fetch_add(bytes);
-    owner_->pacer_->ConsumeLevel0(run_->level0_runs, run_->PartRead());
+    owner_->TellLevel0Consumed(run_);
     return data;
   }
   std::unique_ptr<TableSink> StartTable(const Uuid& table) override {
@@ -96,7 +95,7 @@ class Compactor::JobStorage : public CompactionStorage {
   // counts.
   void TakeOver(const CompactionResult& result) {
     run_->read_bytes.fetch_add(result.bytes_read);
-    owner_->pacer_->ConsumeLevel0(run_->level0_runs, run_->PartRead());
+    owner_->TellLevel0Consumed(run_);
     MutexLock lock(&run_->mu);
     run_->written.insert(run_->written.end(), result.outputs.begin(), result.outputs.end());
   }
@@ -242,6 +241,8 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
     context_->WorkDue();
   }
   const Nanos begin = Now();
+  // by then the version has the runs that are left
+  const absl::Cleanup end = [&] { pacer_->ConsumeLevel0(-run->level0_consumed.exchange(0)); };
   RunParts(run.get());
   Status s;
   {
@@ -250,7 +251,6 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
     s = run->status;
     for (auto& part : run->outputs) std::move(part.begin(), part.end(), std::back_inserter(edit.adds));
   }
-  if (run->level0_runs > 0) pacer_->EndLevel0();
   NOVA_RETURN_IF_ERROR(s);
   run->edit_tried = true;  // before anything that may make the edit durable
   edit.now_ms = run->jobs[0].now_ms;
@@ -259,6 +259,15 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
   if (plan.level == 0) toll_->OnMerged(run->bytes, Now() - begin, std::min(run->level0_part, 1.0));
   NOVA_FP_VOID("compaction.committed");
   return OkStatus();
+}
+
+// Runs that a job has read half of are half gone: or else writers would be slowed down more and more until
+// the end of a long one, and not at all after it.
+void Compactor::TellLevel0Consumed(RunningCompaction* run) {
+  const double part =
+      static_cast<double>(run->read_bytes.load()) / static_cast<double>(std::max<uint64_t>(run->bytes, 1));
+  const double consumed = run->level0_runs * std::min(part, 1.0);
+  pacer_->ConsumeLevel0(consumed - run->level0_consumed.exchange(consumed));
 }
 
 // The jobs of a plan: cut where its tables' blocks say that about equal parts of the bytes lie on each side.

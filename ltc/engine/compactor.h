@@ -86,6 +86,8 @@ class Compactor {
                                     const std::function<bool()>& cancelled);
   // Runs parts until none is left to take; false: there was none.
   bool RunParts(RunningCompaction* run);
+  // Tells the Pacer how much of its runs of Level0 a plan has read.
+  void TellLevel0Consumed(RunningCompaction* run);
   // Tables of a plan that failed: deleted, or kept if an edit may name them.
   void GiveUp(RunningCompaction* run);
 

@@ -50,7 +50,7 @@ struct FlushCandidate {
   Nanos sealed_ns = 0;          // when it was sealed
   bool pinned = false;          // a writer is still in it (pin, L6)
   bool merging = false;         // a merge reads it
-  bool flushing = false;        // another flush has it still; one of an older round has failed since
+  bool flushing = false;        // a flush has claimed it; that of an older round has failed meanwhile
   bool has_tombstones = false;  // holds range deletions (K7): not held back
   bool has_checkpoint = false;  // its flush makes a checkpoint (M2): the last of its group
 };

@@ -42,9 +42,10 @@ class Flusher {
 
   // The oldest sealed round has no writer left; does not wait.
   bool NeedsFlush() const;
-  // Flushes the oldest sealed rounds that are not claimed, or merges some. False: there is nothing to do now,
-  // or writing the tables failed. True also where their edit failed, or waits for that of an older round; a
-  // second call then tries that edit alone, and says false if it fails again. Waits.
+  // Flushes the oldest sealed rounds that are not claimed, or merges some. True: tables were written, or an
+  // edit counts. Where the edit of written tables failed, or waits for that of an older round, the next call
+  // tries the edit alone. False: nothing was to be done, or writing tables failed, or the edit failed again.
+  // Waits.
   bool FlushOne();
   // Flushes until nothing is in memory. REQUIRES: no write is taken. `give_up`: returns the error once
   // flushes have failed for a while; else tries until the deadline (DeadlineExceeded). FailedPrecondition:

@@ -69,9 +69,9 @@ class JobBook {
     return next_job_;
   }
 
-  // Sets the StoCs that drain or are lost, which are to hold nothing of this range in the long run: jobs that
-  // begin from now on place nothing there, and the Rebuilder has tables leave them. StoCs not named any more
-  // may be used again. REQUIRES: RangeHost::Place avoids them already.
+  // Sets the StoCs that drain, are emptied or are lost, which are to hold nothing of this range in the long
+  // run: jobs that begin from now on place nothing there, and the Rebuilder has tables leave them. StoCs not
+  // named any more may be used again. REQUIRES: RangeHost::Place avoids them already.
   void LeaveStocs(const std::vector<StocId>& stocs) {
     MutexLock lock(&mu_);
     std::map<StocId, uint64_t> leaving;

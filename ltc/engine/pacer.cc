@@ -126,11 +126,9 @@ void Pacer::WaitBehindFlush(uint64_t bytes) {
   }
 }
 
-// Runs that a job has read half of are half gone: or else writers would be slowed down more and more until
-// the end of a long one, and not at all after it.
-void Pacer::ConsumeLevel0(int runs, double part) {
+void Pacer::ConsumeLevel0(double runs) {
   if (runs == 0) return;
-  level0_runs_consumed_.store(runs * std::min(part, 1.0));
+  level0_runs_consumed_.fetch_add(runs);
   UpdatePressure();
 }
 

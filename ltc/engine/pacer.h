@@ -72,11 +72,10 @@ class Pacer {
   // Called by a compaction before it reads `bytes`: waits while FlushIsBehind. With many runs in Level0 it
   // waits only until flushes have granted it some bytes, 0.5 s at most.
   void WaitBehindFlush(uint64_t bytes);
-  // A Level0 job of `runs` runs has read this part of its input, 0 to 1. They count as gone in that measure,
-  // so that the pressure falls while a long job runs.
-  void ConsumeLevel0(int runs, double part);
-  // The job has ended; the version has the runs that are left.
-  void EndLevel0() { level0_runs_consumed_.store(0); }
+  // Jobs of Level0 have read `runs` runs more, or parts of them. These count as gone, so that the pressure
+  // falls while a long job runs. Whoever tells it takes it back (negative) once the version has the runs that
+  // are left.
+  void ConsumeLevel0(double runs);
 
   // Called before background work reads or writes more: pauses for reads if all is on one disk, unless
   // writers are slowed down.
@@ -124,7 +123,7 @@ class Pacer {
   WorkFailure flush_failure_;                    // told to writes that no memtable has room for
   WorkFailure compaction_failure_;               // told to writes that are slowed down for the want of it
   LogThrottle errors_;                           // one line in 5 s at most
-  std::atomic<double> level0_runs_consumed_{0};  // by the Level0 job under way; see ConsumeLevel0
+  std::atomic<double> level0_runs_consumed_{0};  // by all Level0 jobs under way; see ConsumeLevel0
   std::atomic<int64_t> compaction_grant_{0};     // bytes that compactions may move while a flush is behind
   // Held also while the controller is told of the view, so that the last to tell has the latest.
   mutable Mutex mu_;

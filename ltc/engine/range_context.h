@@ -1,9 +1,10 @@
 // RangeContext: the things that the parts of one range share and none of them owns: which range it is, its
 // options, the services of the process, its state, and its life.
 //
-// The parts, each with a header: Level0Toll, FlushedLoad, ReadPoints, RoundLog, RoundSet, Pacer, TableAccess,
-// Reader, Scanner, JobBook, VersionSet, Rebuilder, RoundMerger, Flusher, Compactor, WritePath, Checkpoints. A
-// part is given those it asks, which stand before it here; none asks back. Range makes them and forwards.
+// The parts, each with a header: Level0Toll, FlushedLoad, WrittenLoad, ReadPoints, RoundLog, RoundSet,
+// Pacer, TableAccess, Reader, Scanner, JobBook, VersionSet, Rebuilder, RoundMerger, Flusher, Compactor,
+// WritePath, Checkpoints. A part is given those it asks, which stand before it here; none asks back. Range
+// makes them and forwards.
 //
 // Lock order: a table in docs/architecture.md.
 //

@@ -10,8 +10,8 @@
 // Nothing keeps it up to date: a version is made with its index, and shares its life. A scan needs none. It
 // finds the next table of every run, and opens it when it comes to the table's first key (RangeIterator).
 //
-// The paper's index also names memtables. Here a round has every Drange's keys, by hash, so a reader asks
-// every round.
+// The paper's index also names memtables. Here a round may have keys of every Drange, so a reader asks every
+// round.
 //
 // Thread safety: immutable.
 // Ownership: copies what it needs; keeps the map.

@@ -71,7 +71,7 @@ class RangeIterator {
   Opened TakeOpened() { return std::exchange(opened_, Opened()); }
 
   // Has all that is missing read, in parallel. True: it has arrived already, so Settle may be called. False:
-  // `arrived` is called on `on`, once; it keeps the iterator. REQUIRES: kNeedBlocks.
+  // `arrived` is called on `on`, once; until then the caller keeps the iterator alive. REQUIRES: kNeedBlocks.
   bool Fetch(Executor* on, Nanos deadline_ns, std::function<void()> arrived);
 
  private:

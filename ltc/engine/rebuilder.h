@@ -1,5 +1,5 @@
-// Rebuilder: makes the copies that tables of a range lack, and has tables leave StoCs that drain: rebuild
-// (S5).
+// Rebuilder: makes the copies that tables of a range lack, and has tables leave StoCs that drain or are
+// emptied: rebuild (S5).
 //
 // The steps for one table:
 //

@@ -6,9 +6,9 @@
 // round's pin.
 //
 // Thread safety: all methods; ViewOf, PointOf and WithReadPoint on the executor they name.
-// Locks: its own, the innermost of a range's parts. Under it run `change` of Publish, and when a round is
-//   sealed RangeHost::WorkDue, WrittenLoad and the arena pool, which take locks of their own and call nobody
-//   back.
+// Locks: its own, which is taken after all others of a range's parts but leaves. Under it run `change` of
+//   Publish, and when a round is sealed RangeHost::WorkDue, WrittenLoad and the arena pool, which take locks
+//   of their own and call nobody back.
 // Ownership: views keep rounds and tables; RefreshLanes has whoever keeps an older view let go of it.
 // Errors: none; where there is no room for another round, false.
 #pragma once
@@ -125,7 +125,7 @@ class RoundSet {
   // Attaches a checkpoint to the youngest round, which it seals. REQUIRES: the caller holds the lock of edits
   // (VersionSet), so that no edit is under way.
   Attached AttachCheckpoint(const std::shared_ptr<PendingCheckpoint>& request, SequenceNumber* upto);
-  // Undoes AttachCheckpoint if the round is not flushed yet.
+  // Undoes AttachCheckpoint if the round is not flushed yet. REQUIRES: as AttachCheckpoint.
   void DetachCheckpoint(const std::shared_ptr<PendingCheckpoint>& request);
 
  private:
@@ -160,7 +160,7 @@ class RoundSet {
   RoundLog* const log_;
   const WrittenLoad* const written_;
   const std::unique_ptr<LookupIndex> lookup_index_;  // null: the option is off
-  std::atomic<uint64_t> next_memtable_{1};           // low half of the next memtable's id
+  std::atomic<uint64_t> next_memtable_{1};           // the counter in the next memtable's id
   std::vector<Lane> lanes_;                          // [i] belongs to executor i
   ViewHolders view_holders_;                         // has a lock of its own
   std::atomic<uint64_t> generation_{0};              // of view_; compared by request threads without the lock

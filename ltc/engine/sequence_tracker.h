@@ -35,7 +35,8 @@ class SequenceTracker {
   SequenceNumber Take(uint64_t count = 1) {
     SequenceNumber last = last_.load(std::memory_order_relaxed);
     do {
-      if (last + count - stable_.load(std::memory_order_acquire) > kWindow) return 0;
+      // where others have taken and finished more meanwhile stable() is above `last`: the exchange fails
+      if (last + count > stable_.load(std::memory_order_acquire) + kWindow) return 0;
     } while (!last_.compare_exchange_weak(last, last + count, std::memory_order_seq_cst));
     return last + 1;
   }

@@ -22,8 +22,8 @@ class TableAccess {
   // `turns` is told how long each read of a block took.
   TableAccess(const RangeContext* context, DiskTurns* turns) : context_(context), turns_(turns) {}
 
-  // Reads a block from the store and checks it. `done` must keep `table` alive, and says what of it the cache
-  // keeps.
+  // Reads a block from the store and checks it. `done` must keep `table` alive. What is to be cached its
+  // caller gives to KeepBlock.
   void FetchBlock(Executor* on, const TableReader& table, const BlockHandle& handle, Nanos deadline_ns,
                   absl::AnyInvocable<void(StatusOr<BlockRef>)> done);
   void KeepBlock(const TableReader& table, const BlockHandle& handle, BlockRef block) {

@@ -95,6 +95,7 @@ Status VersionSet::CommitLocked(VersionEdit edit, const RoundGroup* flushed) {
   }
   points_->PublishNow(edit.now_ms);  // K7: before what had expired is gone
   const SequenceNumber last = points_->sequences().last();
+  const SequenceNumber reserved_before = seq_reserved_;
   if (last + kSequenceReserve / 2 > seq_reserved_)
     seq_reserved_ = edit.seq_reserved = last + kSequenceReserve;
   const MemTableId done_below = view->DoneBelow(flushed);
@@ -103,6 +104,7 @@ Status VersionSet::CommitLocked(VersionEdit edit, const RoundGroup* flushed) {
     return AsOneEdit(*next, done_below);
   });
   if (absl::IsFailedPrecondition(s)) context_->lose(s);
+  if (!s.ok()) seq_reserved_ = reserved_before;  // the next edit says it again (numbers, K1)
   NOVA_RETURN_IF_ERROR(s);
   DropMaybeCommittedLocked();
   NOVA_FP_VOID("edit.appended");  // it is durable: to fail now would deny what is so

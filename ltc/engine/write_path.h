@@ -16,7 +16,7 @@
 // with it is published. A compare and swap (K6) holds its key's latch from the comparison to the insert, and
 // from there on is a write like others.
 //
-// Thread safety: each call on the executor it names. `done` runs there too, unless the log is fenced.
+// Thread safety: each call on the executor it names. `done` runs there too.
 // Ownership: entries are copied before Write returns.
 // Errors: outcomes. kInvalidArgument, kBusy, kNoSpace, kUnavailable, kConditionFailed, kDeadlineExceeded (of
 //   a swap): nothing was written. kNotOwner: nothing was written, and the range is not served here. kUnknown:

@@ -184,13 +184,14 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost, publi
     MutexLock lock(&mu_);
     avoided_ = std::move(stocs);
   }
-  std::vector<StocId> Pick(const std::vector<StocChoice>& from, size_t count) {
+  // `hosts` have a copy already.
+  std::vector<StocId> Pick(const std::vector<StocChoice>& from, size_t count, std::set<std::string> hosts) {
     MutexLock lock(&mu_);
-    return PickStocs(from, count, kRequestBytes, 2, &random_);
+    return PickStocs(from, count, kRequestBytes, 2, &random_, std::move(hosts));
   }
 
   StatusOr<ManifestGroup> Create(std::string_view first_record, const Uuid& file) override {
-    const ManifestGroup group{file, Pick(LiveStocs(), static_cast<size_t>(options_.manifest_replicas))};
+    const ManifestGroup group{file, Pick(LiveStocs(), static_cast<size_t>(options_.manifest_replicas), {})};
     if (group.members.empty()) return absl::UnavailableError("no StoC for the manifest");
     NOVA_RETURN_IF_ERROR(Write(group, 0, /*create=*/true, first_record));
     return group;
@@ -276,7 +277,7 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost, publi
     return services_->offloader->Run(job, LiveStocs(), places, here, cancelled);
   }
   void WorkDue(RangeId range) override { services_->work_due(range); }
-  void Fenced(RangeId range, const Status& why) override { services_->fenced(range, why); }
+  void Fenced(RangeId range, const Status& why) override { services_->fenced(range, creator_.epoch, why); }
   void RunBlocking(std::function<void()> fn) override { services_->run_reader(std::move(fn)); }
 
   RangeServices range_services;
@@ -566,13 +567,15 @@ LogMedia HostedRange::MediaOf(const std::vector<NodeInfo>& live) const {
 StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without,
                                              GroupId id, const std::set<StocId>& silent) {
   std::vector<StocChoice> others;
+  std::set<std::string> hosts;  // of members
   const std::vector<NodeInfo> live = services_->stocs->live();
   LogGroup group{id, {}, MediaOf(live)};
   const auto add = [&](StocId stoc) {
     const auto n =
         std::find_if(live.begin(), live.end(), [&](const NodeInfo& l) { return l.stoc_id == stoc; });
-    if (n != live.end())
-      group.members.push_back({stoc, n->incarnation, HasFiles(group.media) ? n->store : Uuid{}});
+    if (n == live.end()) return;
+    group.members.push_back({stoc, n->incarnation, HasFiles(group.media) ? n->store : Uuid{}});
+    hosts.insert(n->host);
   };
   for (const LogMember& m : keep) add(m.stoc);
   const bool without_is_live = std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
@@ -585,7 +588,7 @@ StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep,
   }
   const auto wanted = static_cast<size_t>(options_.log_replicas);
   if (group.members.size() < wanted) {
-    for (const StocId stoc : backend_->Pick(others, wanted - group.members.size())) add(stoc);
+    for (const StocId stoc : backend_->Pick(others, wanted - group.members.size(), hosts)) add(stoc);
   }
   const size_t least = LeastLogMembers();
   if (group.members.size() < least) {

@@ -92,7 +92,8 @@ struct HostServices {
   std::function<StocList()> stocs_told;
   // A copy of the table is damaged or gone; does not wait.
   std::function<void(const Uuid& table)> damaged;
-  // Each of these three drops the function where 65,536 wait already, or the node stops.
+  // Each of these three drops the function where 65,536 wait already, or the node stops. They have so many
+  // threads and so few callers that nothing is dropped by a node that serves.
   // Runs a function on a control thread, which may wait.
   std::function<void(std::function<void()>)> run_control;
   // Runs it on a thread that only replaces log groups, and may wait.
@@ -101,8 +102,8 @@ struct HostServices {
   std::function<void(std::function<void()>)> run_reader;
   // There may be something to flush or to compact; may be called under locks of the range.
   std::function<void(RangeId)> work_due;
-  // The range's epoch is over: lets it go.
-  std::function<void(RangeId, const Status&)> fenced;
+  // The range's epoch is over: lets it go, and no later one.
+  std::function<void(RangeId, Epoch, const Status&)> fenced;
 };
 
 // RecordKeeper: the range record (N3) of an owned range. It changes by compare-and-set (authority, C1) under

@@ -24,6 +24,7 @@ constexpr Nanos kRepairPause = 10 * kSecond;      // after one that failed
 constexpr Nanos kReleaseDeadline = 60 * kSecond;  // of the flush
 // While the node stops, after a release that was taken back.
 constexpr Nanos kReleasePause = 50 * kMillisecond;
+constexpr Nanos kRejoinPause = kSecond;       // between attempts to join again
 constexpr Nanos kClusterWait = 10 * kSecond;  // for the first coordinator of a new cluster
 
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
@@ -120,7 +121,7 @@ Status LtcNode::Init() {
     const auto hosted = ranges_.Find(id);
     return hosted == nullptr ? nullptr : hosted->range();
   });
-  server_->SetRunControl([this](std::function<void()> fn) { background_->RunControl(std::move(fn)); });
+  server_->SetRunControl([this](std::function<void()> fn) { return background_->RunControl(std::move(fn)); });
 
   SetServices(executors);
   AddMetrics(xchgs);
@@ -139,11 +140,10 @@ void LtcNode::SetServices(const std::vector<XchgExecutor*>& executors) {
   services_.range.executors.assign(executors.begin(), executors.end());
   services_.garbage = [this](const TableInfo& t, const Creator& holder) { chores_.Dropped(t, holder); };
   services_.work_due = [this](RangeId id) { background_->Due(id); };
-  services_.fenced = [this](RangeId id, const Status& why) {
-    NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " lost: " << why;
-    const auto hosted = ranges_.Find(id);
-    if (hosted == nullptr) return;
-    background_->RunRelease([this, id, epoch = hosted->epoch()] { ranges_.Drop(id, epoch); });
+  services_.fenced = [this](RangeId id, Epoch epoch, const Status& why) {
+    NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " at epoch " << epoch.value()
+                      << " lost: " << why;
+    background_->RunRelease([this, id, epoch] { ranges_.Drop(id, epoch); });
   };
   arenas_.KeepAhead(
       options_.hosted.range.memtable_size_bytes * static_cast<size_t>(options_.hosted.range.active_memtables),
@@ -375,6 +375,21 @@ void LtcNode::Publish(const RangeLedger<HostedRange>::Held& held) {
 
 // --- housekeeping
 
+void LtcNode::JoinAgain() {
+  Leave();
+  auto store = environment_.open_store();
+  Status s = store.status();
+  if (s.ok()) s = Join(*std::move(store));
+  if (s.ok()) return;
+  if (absl::IsFailedPrecondition(s)) {
+    NOVA_LOG(ERROR) << options_.name << ": " << s.message();
+    return superseded_.Notify();
+  }
+  NOVA_LOG(WARNING) << options_.name << ": joining again: " << s;
+  membership_.Lost();
+  stop_.WaitUntil(Now() + kRejoinPause);
+}
+
 void LtcNode::Housekeeping() {
   Nanos next_log = Now() + kLogPeriod;
   Nanos next_orphans = Now() + options_.orphan_period_ns;
@@ -384,14 +399,7 @@ void LtcNode::Housekeeping() {
     CollectGarbage();
     RepairNext();
     if (membership_.TakeLost()) {
-      Leave();
-      auto store = environment_.open_store();
-      Status s = store.status();
-      if (s.ok()) s = Join(*std::move(store));
-      if (!s.ok()) {
-        NOVA_LOG(WARNING) << options_.name << ": joining again: " << s;
-        membership_.Lost();
-      }
+      JoinAgain();
       continue;
     }
     SealForMemory();

@@ -79,6 +79,8 @@ class LtcNode {
   // leaves. Waits. Takes no new range from its beginning on. Returns the first error; the cluster recovers
   // ranges that were not released.
   Status Stop(Nanos deadline_ns);
+  // Notified when the node can be a member no more, for a later process has its name. The process is to end.
+  const Notification& superseded() const { return superseded_; }
   std::string address() const;  // that others connect to
   // For people: memory, and a line for each range it holds.
   std::string StatusText() const;
@@ -129,6 +131,8 @@ class LtcNode {
                  bool (BackgroundWork::*run)(std::function<void()>), std::function<void()> fn);
   // Hands LtcServer the map of the ranges that are held.
   void Publish(const RangeLedger<HostedRange>::Held& held);
+  // Housekeeping's part where the session was lost. Waits.
+  void JoinAgain();
   // The body of thread ltc.housekeeping.0, until stop_.
   void Housekeeping();
   // Seals the fullest active round when memtables use more than two thirds of memtable_limit_bytes. Called
@@ -173,6 +177,7 @@ class LtcNode {
   std::atomic<Nanos> stoc_returned_ns_{0};  // a StoC that was not there is since then; 0: seen to
   std::atomic<bool> stopping_{false};       // set by Stop and the destructor: takes no new ranges
   Notification stop_;                       // ends the housekeeping thread
+  Notification superseded_;                 // see superseded
   std::unique_ptr<Thread> housekeeping_;
 };
 

@@ -497,29 +497,36 @@ Status Do(CheckpointVerb verb, const std::string& name, Range* range, Nanos dead
 
 // What changes the manifest is fenced by its epoch and needs no lease (C4); a list is a read.
 void LtcServer::HandleCheckpoint(size_t index, const IncomingCall& call, const CheckpointRequest& request) {
+  constexpr int kMostLists = 64;
   XchgExecutor* const on = executors_[index];
   Range* range;
   const bool list = request.verb == CheckpointVerb::kList;
-  Outcome found = FindRange(index, request.range, request.epoch, &range);
-  if (found == Outcome::kOk && list && !range->serves_reads()) found = Outcome::kNotOwner;
-  if (found == Outcome::kOk && !list && checkpoint_running_.exchange(true)) found = Outcome::kBusy;
+  const Outcome found = FindRange(index, request.range, request.epoch, &range);
   if (found != Outcome::kOk) return on->xchg()->Reply(call.connection, call.request_id, found, {});
-  run_control_([this, on, held = range->shared_from_this(), verb = request.verb,
-                name = std::string(request.name), deadline = call.deadline_ns, connection = call.connection,
-                id = call.request_id] {
-    const Status s = Do(verb, name, held.get(), deadline);
-    std::string body = !s.ok()                         ? std::string(s.message())
-                       : verb == CheckpointVerb::kList ? ListOf(*held->versions().current())
-                                                       : "";
-    if (verb != CheckpointVerb::kList) checkpoint_running_.store(false);
-    on->Submit([this, on, connection, id, verb, o = ToOutcome(s), body = std::move(body)] {
-      // C3
-      if (verb == CheckpointVerb::kList && !HasLease())
-        return on->xchg()->Reply(connection, id, Outcome::kNotOwner, {});
-      const std::string_view parts[] = {body};
-      on->xchg()->Reply(connection, id, o, parts);
-    });
-  });
+  if (list && !range->serves_reads())
+    return on->xchg()->Reply(call.connection, call.request_id, Outcome::kNotOwner, {});
+  std::atomic<int>* const running = list ? &checkpoint_lists_ : &checkpoint_changes_;
+  const bool may_run = running->fetch_add(1) < (list ? kMostLists : 1);
+  const bool queued =
+      may_run && run_control_([this, on, running, held = range->shared_from_this(), verb = request.verb,
+                               name = std::string(request.name), deadline = call.deadline_ns,
+                               connection = call.connection, id = call.request_id] {
+        const Status s = Do(verb, name, held.get(), deadline);
+        std::string body = !s.ok()                         ? std::string(s.message())
+                           : verb == CheckpointVerb::kList ? ListOf(*held->versions().current())
+                                                           : "";
+        running->fetch_sub(1);
+        on->Submit([this, on, connection, id, verb, o = ToOutcome(s), body = std::move(body)] {
+          // C3
+          if (verb == CheckpointVerb::kList && !HasLease())
+            return on->xchg()->Reply(connection, id, Outcome::kNotOwner, {});
+          const std::string_view parts[] = {body};
+          on->xchg()->Reply(connection, id, o, parts);
+        });
+      });
+  if (queued) return;
+  running->fetch_sub(1);
+  on->xchg()->Reply(call.connection, call.request_id, Outcome::kBusy, {});
 }
 
 }  // namespace nova

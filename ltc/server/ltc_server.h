@@ -10,7 +10,9 @@
 //   put, delete, batch         in log mode none         on the xchg thread, until the log answers
 //   compare and swap           to tell of a mismatch    likewise
 //   get, multi-get, scan       yes                      on the xchg thread, but for blocks to fetch
-//   take, renew snapshot       yes; renew: reads served on the xchg thread
+//   take snapshot              yes                      on the xchg thread
+//   renew, drop snapshot       no; renew: the range     on the xchg thread
+//                              must serve reads
 //   list checkpoints           yes                      on a control thread
 //   make, delete, restore      no: fenced by the epoch  on a control thread, one at a time
 //
@@ -76,8 +78,9 @@ class LtcServer {
   // Replaces the ranges that are served. Requests that arrive after it find only these; those under way go on
   // with the range they found. Snapshots of other ranges and epochs are forgotten.
   void SetRanges(std::shared_ptr<const RangeMap> ranges);
-  // `run` runs a function that waits (a checkpoint) on another thread. Call before the xchgs start.
-  void SetRunControl(std::function<void(std::function<void()>)> run) { run_control_ = std::move(run); }
+  // `run` runs a function that waits (a checkpoint) on another thread; false: it was dropped. Call before the
+  // xchgs start.
+  void SetRunControl(std::function<bool(std::function<void()>)> run) { run_control_ = std::move(run); }
 
  private:
   // The map of ranges as one xchg thread last saw it; saves the lock on the request path.
@@ -130,7 +133,8 @@ class LtcServer {
   void HandleRenewSnapshot(size_t index, const IncomingCall& call, const RenewSnapshotRequest& request);
   // Forgets a snapshot that a client holds.
   void HandleDropSnapshot(size_t index, const IncomingCall& call, const DropSnapshotRequest& request);
-  // Create, delete and restore one at a time, on a control thread; a list as a read.
+  // On a control thread: create, delete and restore one at a time, and 64 lists, which need the lease (lease,
+  // C3). kBusy: as many are under way.
   void HandleCheckpoint(size_t index, const IncomingCall& call, const CheckpointRequest& request);
   // The end of a write: replies. Where an acknowledgement depends on the lease (log mode none) and it is
   // over, the outcome is kUnknown. A failed comparison without a lease is kNotOwner.
@@ -146,10 +150,10 @@ class LtcServer {
   const std::vector<XchgExecutor*> executors_;
   const LtcServerOptions options_;
   const std::function<Nanos()> lease_expiry_ns_;  // until when the LTC may answer reads; 0: it may not
-  std::function<void(std::function<void()>)> run_control_;  // see SetRunControl
-  // One checkpoint request at a time, beside lists: log groups are replaced and flushed by the same threads,
-  // and must not wait for it.
-  std::atomic<bool> checkpoint_running_{false};
+  std::function<bool(std::function<void()>)> run_control_;  // see SetRunControl
+  // One checkpoint request at a time, beside a few lists: log groups are replaced and flushed by the same
+  // threads, and must not wait for it.
+  std::atomic<int> checkpoint_changes_{0}, checkpoint_lists_{0};
   std::vector<Lane> lanes_;                         // [i] belongs to xchg i
   std::vector<std::unique_ptr<Served>> served_ns_;  // [i] is added to by xchg i
   std::atomic<uint64_t> generation_{0};             // rises with each SetRanges; lanes compare theirs with it

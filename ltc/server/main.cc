@@ -251,11 +251,14 @@ int Main(int argc, char** argv) {
   program.SetPage([&node] { return (*node)->StatusText(); });
   program.Ready(options.name, (*node)->address());
 
-  program.WaitForSignal();
-  const Status stopped = (*node)->Stop(Now() + 60 * kSecond);
-  if (!stopped.ok()) NOVA_LOG(WARNING) << options.name << ": stopped with ranges not released: " << stopped;
+  // Of a name that a later process has nothing is to be released: ranges are that one's, or are recovered.
+  const bool orderly = program.WaitForSignalOr((*node)->superseded());
+  const Status stopped = (*node)->Stop(orderly ? Now() + 60 * kSecond : 0);
+  if (orderly && !stopped.ok())
+    NOVA_LOG(WARNING) << options.name << ": stopped with ranges not released: " << stopped;
   program.StopPages();
   node->reset();
+  if (!orderly) ExitWithError(StrCat(FLAGS_name, ": a later process has this name"));
   return stopped.ok() ? 0 : 1;
 }
 

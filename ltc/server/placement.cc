@@ -45,28 +45,32 @@ std::vector<double> Backlogs(const std::vector<StocChoice>& stocs, uint64_t requ
 }
 
 std::vector<StocId> PickStocs(const std::vector<StocChoice>& all, size_t count, uint64_t bytes, int choices,
-                              Random* random) {
+                              Random* random, std::set<std::string> hosts) {
   const std::vector<StocChoice> stocs = WithBestDisks(all, count);
   const std::vector<double> backlogs = Backlogs(stocs, bytes);
   std::vector<size_t> sample(stocs.size());
   std::iota(sample.begin(), sample.end(), 0);
   Shuffle(&sample, random);
-  std::stable_sort(sample.begin(), sample.end(),
-                   [&](size_t a, size_t b) { return stocs[a].disk < stocs[b].disk; });
+  // One of each other host is drawn before a second one of any: else a small sample may be of few hosts.
+  std::set<std::string> drawn = hosts;
+  std::vector<bool> is_second(stocs.size());
+  for (const size_t i : sample) is_second[i] = !drawn.insert(stocs[i].host).second;
+  std::stable_sort(sample.begin(), sample.end(), [&](size_t a, size_t b) {
+    return std::pair(stocs[a].disk, +is_second[a]) < std::pair(stocs[b].disk, +is_second[b]);
+  });
   sample.resize(std::min(sample.size(), count * static_cast<size_t>(std::max(1, choices))));
   std::stable_sort(sample.begin(), sample.end(), [&](size_t a, size_t b) {
     return std::tuple(stocs[a].disk, backlogs[a]) < std::tuple(stocs[b].disk, backlogs[b]);
   });
   std::vector<StocId> picked;
-  std::vector<std::string> hosts;
   for (const bool other_hosts_only : {true, false}) {
     for (const size_t i : sample) {
       const StocChoice& s = stocs[i];
       if (picked.size() == count) return picked;
       if (std::find(picked.begin(), picked.end(), s.id) != picked.end()) continue;
-      if (other_hosts_only && std::find(hosts.begin(), hosts.end(), s.host) != hosts.end()) continue;
+      if (other_hosts_only && hosts.contains(s.host)) continue;
       picked.push_back(s.id);
-      hosts.push_back(s.host);
+      hosts.insert(s.host);
     }
   }
   return picked;

@@ -54,10 +54,11 @@ std::vector<double> Backlogs(const std::vector<StocChoice>& stocs, uint64_t requ
 // where those are too few. A disk that is ill is a reason to look elsewhere, and never one to place nothing.
 std::vector<StocChoice> WithBestDisks(const std::vector<StocChoice>& stocs, size_t count);
 
-// `count` distinct StoCs: those with the least backlog among choices * count random ones, on distinct hosts
-// first, of those with the best disks. Fewer if there are not that many. `bytes`: what each is to take.
+// `count` distinct StoCs of those with the best disks, on distinct hosts first, and on none of `hosts`, which
+// have a copy already: those with the least backlog among choices * count random ones. Fewer if there are not
+// that many. `bytes`: what each is to take.
 std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count, uint64_t bytes, int choices,
-                              Random* random);
+                              Random* random, std::set<std::string> hosts = {});
 
 // Places a table of `table_bytes` on StoCs with the best disks. Fragments lie on distinct StoCs as far as
 // there are enough; copies of one fragment always do, and on other hosts than the first if enough of those

@@ -72,7 +72,7 @@ class RangeLedger {
   }
 
   // Opening `handle` begins, and Opened has to follow. False: it was excluded, or assigned at a later epoch,
-  // meanwhile.
+  // meanwhile. REQUIRES: what is held of the range at an earlier epoch was dropped.
   bool BeginToOpen(const Ref& handle) {
     MutexLock lock(&mu_);
     const auto opening = opening_.find(handle->id());

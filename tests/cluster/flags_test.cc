@@ -148,10 +148,12 @@ TEST_F(FlagsTest, AWordThatIsNoneOfThoseAllowedIsNamedOnOneLine) {
   for (const auto& [program, flag, value] : std::vector<std::tuple<std::string, std::string, std::string>>{
            {"nova_coordinator", "chroot", "nova"},
            {"nova_coordinator", "address", "here"},
+           {"nova_coordinator", "address", "0.0.0.0:0"},
            {"nova_coordinator", "advertise", ":1"},
            {"nova_coordinator", "metrics_address", "127.0.0.1:65536"},
            {"nova_fsck", "chroot", "nova"},
            {"nova_fsck", "fabric", "none"},
+           {"nova_ltc", "address", "[::]:0"},
            {"nova_ltc", "chroot", ""},
            {"nova_ltc", "fabric", "carrier-pigeon"},
            {"nova_ltc", "log_mode", "most"},

@@ -52,6 +52,30 @@ TEST(ClusterSimTest, KeepsWhatWasAcknowledgedWhenAnLtcAndAStocDie) {
   });
 }
 
+// Or else it would take the name back and forth with the later one.
+TEST(ClusterSimTest, AnLtcWhoseNameALaterProcessHasIsToEnd) {
+  Simulation sim(1);
+  SetUpSimLog(&sim);
+  sim.Run([] {
+    SimCluster cluster(SmallCluster());
+    cluster.StartAll();
+    const auto client = cluster.NewClient("client-0");
+    ASSERT_TRUE(client->CreateRanges(SplitKeys(4)).ok());
+    ASSERT_TRUE(cluster.WaitOpen(4, 20 * kSecond));
+    const auto store = cluster.config()->NewSession();
+    NodeInfo later = *DecodeNodeInfo(store->Get(NodePath("ltc-0"))->data);
+    later.incarnation = Incarnation(later.incarnation.value() + 10);
+    ASSERT_TRUE(store->Delete(NodePath("ltc-0")).ok());
+    ASSERT_TRUE(store->Create(NodePath("ltc-0"), EncodeNodeInfo(later), true).ok());
+    EXPECT_TRUE(cluster.ltc("ltc-0")->superseded().WaitUntil(Now() + 10 * kSecond));
+    EXPECT_FALSE(cluster.ltc("ltc-1")->superseded().WaitUntil(0));
+    cluster.Kill("ltc-0");
+    store->Expire();
+    ASSERT_TRUE(cluster.WaitOpen(4, 20 * kSecond)) << "the other one has its ranges";
+    EXPECT_TRUE(client->Put(KeyOf(1), "v").ok());
+  });
+}
+
 // Of its only range.
 int Level0RunsOf(const LtcNode& ltc) {
   const std::string text = ltc.StatusText();

@@ -221,5 +221,26 @@ TEST(CheckpointTest, A1ARestoreThatMayHaveBeenDoneIsNotDoneAgain) {
   });
 }
 
+// Of the one range that was written to, tables cannot be stored, so it cannot be flushed; the others are
+// restored. "Not applied" would not be true of all.
+TEST(CheckpointTest, ARestoreThatSomeRangesDidIsUnknown) {
+  Simulate(1, [] {
+    SimClusterOptions options = Options();
+    options.client.timeout_ms = 10'000;
+    World w(options);
+    ASSERT_NO_FATAL_FAILURE(w.Write("first", 1));
+    ASSERT_TRUE(w.client->CreateCheckpoint("a").ok());
+    const Entries then = w.All();
+    ASSERT_TRUE(w.client->Put(KeyOf(0), "second").ok());
+    ASSERT_TRUE(ArmFailPoint("stoc.file_synced", 0, [] { return absl::UnavailableError("the disk"); }).ok());
+    const Result r = w.client->RestoreCheckpoint("a");
+    DisarmFailPoints();
+    EXPECT_EQ(r.outcome, Outcome::kUnknown) << r.message;
+    EXPECT_NE(r.message.find("(done in 3 of 4 ranges)"), r.message.npos) << r.message;
+    ASSERT_TRUE(w.client->RestoreCheckpoint("a").ok());
+    EXPECT_EQ(w.All(), then);
+  });
+}
+
 }  // namespace
 }  // namespace nova

@@ -90,6 +90,22 @@ TEST(RangeGroupsTest, L5ALivingMemberIsReplacedAtMostOnceInAPause) {
   EXPECT_FALSE(groups.MayReplaceLiving(GroupId(2)));
 }
 
+TEST(RangeGroupsTest, L5AMemberThatRefusesALogIsReplacedAFewTimesInAPause) {
+  Simulation sim(1);
+  sim.Run([] {
+    LogOptions options;
+    options.change_pause_ns = 5 * kSecond;
+    RangeGroups groups(Group(1, {1, 2, 3}), 1, options);
+    for (int pause = 0; pause < 2; ++pause) {
+      for (int i = 0; i < RangeGroups::kMostRefusals; ++i)
+        EXPECT_TRUE(groups.MayReplaceRefusing(GroupId(1))) << i;
+      EXPECT_FALSE(groups.MayReplaceRefusing(GroupId(1)));
+      EXPECT_TRUE(groups.MayReplaceRefusing(GroupId(7))) << "that group was replaced";
+      SleepFor(options.change_pause_ns);
+    }
+  });
+}
+
 // --- over StoCs
 
 class LogPartsTest : public testing::TestWithParam<FabricKind> {
@@ -207,6 +223,10 @@ struct TestOwner : GroupLog::Owner {
     changed.Notify();
   }
   bool MayReplaceLiving(GroupId) override { return true; }
+  bool MayReplaceRefusing(GroupId) override {
+    ++refusals;
+    return may_replace_refusing;
+  }
   void FlushSoon() override {
     if (log != nullptr) log->PostUnposted();
   }
@@ -216,6 +236,8 @@ struct TestOwner : GroupLog::Owner {
   std::shared_ptr<GroupLog> log;
   bool is_fenced = false;
   bool full = false;
+  bool may_replace_refusing = true;
+  int refusals = 0;
   std::vector<std::pair<StocId, ChangeCause>> failures;
   size_t ended_bytes = 0;
   Notification changed;
@@ -281,6 +303,63 @@ TEST_P(LogPartsTest, ALogThatLosesAMemberClosesAndGivesUpWhatIsPending) {
       owner->log = nullptr;
     });
   });
+}
+
+// A StoC without memory for logs. Once it has some again a log that waited goes on with the same members.
+TEST_P(LogPartsTest, L5AMemberThatRefusesALogIsAskedAgainWhileItMayNotBeReplaced) {
+  for (const bool may_replace : {true, false}) {
+    SCOPED_TRACE(may_replace);
+    Run([may_replace](FabricWorld* world) {
+      Rig rig(world);
+      constexpr RangeId kOther(9);
+      const LogMember full = rig.stocs[1]->member();
+      const Uuid hog = Uuid::Generate();
+      Notification taken, acknowledged;
+      rig.client->On(0, [&] {
+        rig.client->stocs->OpenSegment(rig.xchg(), full, kOther, Epoch(3), hog, 0,
+                                       rig.stocs[1]->log_memory->options().max_bytes, Soon(),
+                                       [&](Outcome o, const RemoteBuffer&) {
+                                         EXPECT_EQ(o, Outcome::kOk);
+                                         taken.Notify();
+                                       });
+      });
+      taken.Wait();
+      const auto owner = std::make_shared<TestOwner>();
+      owner->may_replace_refusing = may_replace;
+      rig.client->On(0, [&] {
+        const LogGroup group{GroupId(1), {rig.stocs[0]->member(), full}, LogMedia::kMemory};
+        owner->log = GroupLog::Open(rig.services.get(), rig.xchg(), kRange, Epoch(3), group, owner);
+        AppendTo(&rig, owner->log.get(), 1, [&](Outcome o) {
+          EXPECT_EQ(o, Outcome::kOk);
+          acknowledged.Notify();
+        });
+        owner->log->PostUnposted();
+      });
+      int refusals = 0;
+      for (const Nanos until = Soon(); refusals < (may_replace ? 1 : 3) && Now() < until;
+           SleepFor(kMillisecond))
+        rig.client->On(0, [&] { refusals = owner->refusals; });
+      if (may_replace) {
+        EXPECT_EQ(refusals, 1);
+        owner->changed.Wait();
+        rig.client->On(0, [&] {
+          EXPECT_THAT(owner->failures, ElementsAre(std::pair(full.stoc, ChangeCause::kRefused)));
+          EXPECT_EQ(owner->log->TakePending().size(), 1u);
+          owner->log = nullptr;
+        });
+        return;
+      }
+      EXPECT_GE(refusals, 3);
+      rig.client->On(0, [&] {
+        rig.client->stocs->FreeLogs(rig.xchg(), full.stoc, kOther, Epoch(3), {hog}, [](Outcome) {});
+      });
+      acknowledged.Wait();
+      rig.client->On(0, [&] {
+        EXPECT_TRUE(owner->failures.empty());
+        owner->log = nullptr;
+      });
+    });
+  }
 }
 
 TEST_P(LogPartsTest, F1ALogOfAFencedEpochTellsItsOwner) {

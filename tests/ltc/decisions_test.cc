@@ -134,6 +134,26 @@ TEST(PlacementTest, PowerOfTwoAvoidsTheBusyStoc) {
   EXPECT_NEAR(busy, 333, 80) << "random placement takes it a third of the time";
 }
 
+// Three hosts with three StoCs each: whatever is drawn, a copy comes to a host that has none.
+TEST(PlacementTest, ACopyGoesToAHostThatHasNone) {
+  Random random(5);
+  std::vector<StocChoice> stocs = Stocs({0, 0, 0, 0, 0, 0, 0, 0, 0});
+  for (size_t i = 0; i < stocs.size(); ++i) stocs[i].host = StrCat("host-", i / 3);
+  const auto host_of = [&](StocId id) { return stocs[id.value() - 1].host; };
+  for (int choices = 1; choices <= 2; ++choices) {
+    for (int i = 0; i < 300; ++i) {
+      std::set<std::string> hosts;
+      for (const StocId id : PickStocs(stocs, 3, 1, choices, &random)) hosts.insert(host_of(id));
+      EXPECT_EQ(hosts.size(), 3u);
+      const std::vector<StocId> one = PickStocs(stocs, 1, 1, choices, &random, {"host-0", "host-1"});
+      ASSERT_EQ(one.size(), 1u);
+      EXPECT_EQ(host_of(one[0]), "host-2");
+      EXPECT_EQ(PickStocs(stocs, 1, 1, choices, &random, {"host-0", "host-1", "host-2"}).size(), 1u)
+          << "a second copy on a host is better than none";
+    }
+  }
+}
+
 TEST(PlacementTest, WhatIsOnItsWayCountsAtOnceAndAnOldDepthSaysNothing) {
   std::vector<StocChoice> stocs = Stocs({0, 8, 1, 3});
   EXPECT_EQ(Backlogs(stocs, 100), (std::vector<double>{0, 800, 100, 300}));

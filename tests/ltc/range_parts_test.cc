@@ -243,6 +243,15 @@ TEST(OverwriteProbeTest, AFlushBarrierKeepsWhatIsWrittenByThen) {
   EXPECT_FALSE(probe.Replaces({"a", 1, ValueType::kPut}));
 }
 
+// Two runs in Level0.
+void WriteRuns(RangeParts* parts) {
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(parts->Put("a", StrCat(i)), Outcome::kOk);
+    ASSERT_EQ(parts->Put(StrCat("b", i), "x"), Outcome::kOk);
+    ASSERT_TRUE(parts->flusher.FlushAll(Now() + kSecond, false).ok());
+  }
+}
+
 // --- Pacer
 
 TEST(PacerTest, AFailureThatFencesTheEpochEndsTheRangeAndAnotherIsToldToWriters) {
@@ -271,6 +280,27 @@ TEST(PacerTest, WritersAreSlowedDownWhileRoundsWaitForAFlush) {
   EXPECT_FALSE(parts.pacer.FlushIsBehind()) << "no flush has begun";
   parts.view().sealed.back()->flushing.store(true);
   EXPECT_TRUE(parts.pacer.FlushIsBehind());
+}
+
+// One that ends takes back what it had read, and no more.
+TEST(PacerTest, WhatJobsOfLevel0HaveReadSumsUp) {
+  RangeOptions options = RangeParts::SmallRounds();
+  options.compaction.level0_runs_trigger = 100;
+  options.level0_slow_runs = 0;
+  options.level0_stop_runs = 10;
+  RangeParts parts(options);
+  WriteRuns(&parts);
+  parts.pacer.UpdatePressure();
+  const double none = parts.pacer.pressure();
+  parts.pacer.ConsumeLevel0(0.5);
+  const double one = parts.pacer.pressure();
+  EXPECT_LT(one, none);
+  parts.pacer.ConsumeLevel0(0.5);
+  EXPECT_LT(parts.pacer.pressure(), one);
+  parts.pacer.ConsumeLevel0(-0.5);
+  EXPECT_DOUBLE_EQ(parts.pacer.pressure(), one);
+  parts.pacer.ConsumeLevel0(-0.5);
+  EXPECT_DOUBLE_EQ(parts.pacer.pressure(), none);
 }
 
 // --- VersionSet
@@ -375,15 +405,6 @@ TEST(FlusherTest, AFlushThatCannotPlaceItsTableIsTriedAgain) {
 
 // --- Compactor
 
-// Two runs of Level0.
-void WriteRuns(RangeParts* parts) {
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(parts->Put("a", StrCat(i)), Outcome::kOk);
-    ASSERT_EQ(parts->Put(StrCat("b", i), "x"), Outcome::kOk);
-    ASSERT_TRUE(parts->flusher.FlushAll(Now() + kSecond, false).ok());
-  }
-}
-
 TEST(CompactorTest, RunsOfLevel0BecomeOneOfLevel1AndTheirTablesGo) {
   RangeOptions options = RangeParts::SmallRounds();
   options.compaction.level0_runs_trigger = 2;
@@ -398,6 +419,30 @@ TEST(CompactorTest, RunsOfLevel0BecomeOneOfLevel1AndTheirTablesGo) {
   EXPECT_EQ(parts.view().version->TableCount(), 1u);
   EXPECT_EQ(parts.Get("a"), "1");
   EXPECT_EQ(parts.Get("b0"), "x");
+}
+
+TEST(CompactorTest, AJobThatEndsTakesBackWhatItHasReadOfLevel0) {
+  for (const bool fails : {false, true}) {
+    SCOPED_TRACE(fails);
+    RangeOptions options = RangeParts::SmallRounds();
+    options.compaction.level0_runs_trigger = 2;
+    options.level0_slow_runs = 2;
+    RangeParts parts(options);
+    WriteRuns(&parts);
+    parts.pacer.UpdatePressure();
+    const double before = parts.pacer.pressure();
+    if (fails) parts.place_answers = absl::UnavailableError("no StoC");
+    EXPECT_EQ(parts.compactor.CompactOne(), !fails);
+    parts.pacer.UpdatePressure();
+    if (fails) {
+      EXPECT_DOUBLE_EQ(parts.pacer.pressure(), before);
+    } else {
+      EXPECT_LT(parts.pacer.pressure(), before);
+    }
+    parts.place_answers = OkStatus();
+    WriteRuns(&parts);
+    EXPECT_GE(parts.pacer.pressure(), before);
+  }
 }
 
 // Two runs are fewer than the trigger, and nothing more is written. Scans pay until they are merged.

@@ -319,7 +319,7 @@ TEST_P(StocNodeTest, ALaterProcessOfTheNameEndsIt) {
     ASSERT_TRUE(cluster.admin->Delete(NodePath("stoc-1")).ok());
     ASSERT_TRUE(cluster.admin->Create(NodePath("stoc-1"), EncodeNodeInfo(later), true).ok());
     p.session.load()->Expire();
-    EXPECT_TRUE(p.node->WaitUntilSuperseded(Now() + 10 * kSecond));
+    EXPECT_TRUE(p.node->superseded().WaitUntil(Now() + 10 * kSecond));
   });
 }
 
