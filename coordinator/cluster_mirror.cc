@@ -62,17 +62,17 @@ std::set<std::string> ClusterMirror::KnownNamesLocked(const std::string& folder)
 }
 
 Status ClusterMirror::LoadAll() {
-  NOVA_RETURN_IF_ERROR(LoadSettings());
+  Status first = ReadDirty({kSettingsPath});
   for (const std::string folder : kFolders) {
-    NOVA_RETURN_IF_ERROR(LoadChildren(folder));
+    first.Update(ReadDirty({folder}));
     std::set<std::string> paths;
     {
       MutexLock lock(&mu_);
       for (const std::string& name : KnownNamesLocked(folder)) paths.insert(StrCat(folder, "/", name));
     }
-    NOVA_RETURN_IF_ERROR(ReadDirty(paths));
+    first.Update(ReadDirty(paths));
   }
-  return OkStatus();
+  return first;
 }
 
 Status ClusterMirror::LoadChildren(const std::string& path) {
@@ -149,7 +149,7 @@ Status ClusterMirror::LoadSettings() {
   NOVA_ASSIGN_OR_RETURN(const auto store, Store());
   const StatusOr<Znode> node = store->Get(kSettingsPath);
   if (!node.ok() && !absl::IsNotFound(node.status())) return node.status();
-  Step(SettingsReadEvent{node.ok() ? LtcSettings::Decode(node->data) : LtcSettings()});
+  Step(node.ok() ? SettingsReadEvent{LtcSettings::Decode(node->data), node->version} : SettingsReadEvent());
   return OkStatus();
 }
 

@@ -116,7 +116,12 @@ class Stepper {
     if (s_.stocs.erase(e.stoc) > 0) StocChanged(e.stoc);
   }
 
-  void operator()(const SettingsReadEvent& e) { s_.settings = e.settings; }
+  // A read that was begun before another one may end after it.
+  void operator()(const SettingsReadEvent& e) {
+    if (e.version < s_.settings_version) return;
+    s_.settings = e.settings;
+    s_.settings_version = e.version;
+  }
 
   void operator()(const StocChangeDoneEvent& e) {
     const auto it = s_.stocs.find(e.stoc);

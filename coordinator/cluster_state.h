@@ -143,6 +143,7 @@ struct StocChangeDoneEvent {
 // The znode of settings was read, or written by us.
 struct SettingsReadEvent {
   LtcSettings settings;
+  int64_t version = -1;  // of the znode; -1: there is none
 };
 // Time has passed: ranges move and StoCs' records change by it alone.
 struct TickEvent {
@@ -243,6 +244,7 @@ struct ClusterState {
   std::optional<Share> share;                      // as of the last tick
   std::map<StocId, StocWatch> stocs;               // that have a record
   LtcSettings settings;                            // as last read
+  int64_t settings_version = -1;                   // of the znode that they are of
   RebuildPace rebuild;
   // What nodes are told of StoCs, as of the last tick; the version rises when any of it changes.
   uint64_t stocs_version = 0;

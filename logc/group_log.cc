@@ -12,6 +12,7 @@ namespace {
 
 // in a row, after which a member that answers pings is replaced
 constexpr int kFailuresOfTheLiving = 2;
+constexpr Nanos kLongestAskAgain = kSecond;
 constexpr Nanos kRepostPause = 50 * kMillisecond;  // while it may not be replaced yet
 
 }  // namespace
@@ -116,7 +117,9 @@ void GroupLog::Opened(Copy c, Outcome o, const RemoteBuffer& memory) {
   }
   if (o != Outcome::kOk) {
     if (owner_->MayReplaceRefusing(group_.id)) return MemberFailed(c.member(), ChangeCause::kRefused);
-    return xchg_->RunAt(Now() + kRepostPause, [self = Hold(), c] {
+    const Nanos pause = opening_->ask_again;
+    opening_->ask_again = std::min(2 * pause, kLongestAskAgain);
+    return xchg_->RunAt(Now() + pause, [self = Hold(), c] {
       if (!self->IsOver() && self->opening_ != nullptr) self->OpenAt(c);
     });
   }
@@ -346,7 +349,6 @@ void GroupLog::Look() {
 void GroupLog::MemberFailed(size_t member, ChangeCause cause) {
   if (IsOver()) return;
   closed_ = true;
-  lost_a_member_ = cause == ChangeCause::kDead;
   owner_->MemberFailed(group_, group_.members[member].stoc, cause);
 }
 

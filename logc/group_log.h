@@ -123,8 +123,6 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   // For good: nothing more is posted or acknowledged.
   void Close() { closed_ = true; }
   bool closed() const { return closed_; }
-  // It has closed because a member was silent, which it may be no more.
-  bool lost_a_member() const { return lost_a_member_; }
   // What is not acknowledged, in lsn order. A WRITE under way may still read its memory.
   std::vector<PendingRecord> TakePending();
   // Closes the log and has its copies freed.
@@ -177,7 +175,8 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   // A segment, and of a new log its file, that members were asked for and have not all given.
   struct Opening {
     Segment segment;
-    Delivery delivery;  // of the requests to open
+    Delivery delivery;                    // of the requests to open
+    Nanos ask_again = 50 * kMillisecond;  // after that long a member that refused it; doubles
   };
   // What is known of a member, beside its copies.
   struct Member {
@@ -263,7 +262,6 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   std::unique_ptr<Opening> opening_;       // null: none
   bool watched_ = false;                   // a call of Look is due
   bool closed_ = false;                    // see Close
-  bool lost_a_member_ = false;             // see lost_a_member()
   bool freed_ = false;                     // see Free; a file that a member opens after it is freed at once
   std::deque<PendingRecord> unposted_;     // in lsn order, behind all that is posted
   std::deque<std::shared_ptr<Batch>> posted_;  // acknowledged from the front

@@ -76,6 +76,7 @@ class LogClient::StocLog : public LogLane::Host, public std::enable_shared_from_
   }
 
   std::vector<GroupId> UnusedGroups() const { return groups_.Unused(); }
+  void ForgetGroups(const std::vector<GroupId>& groups) { groups_.Forget(groups); }
   std::vector<Uuid> Logs() const { return groups_.Logs(); }
   std::vector<ExposedRound> ExposedRounds() const {
     if (!groups_.any_replaced()) return {};
@@ -178,6 +179,7 @@ class LogClient::Handle : public ReplicatedLog {
   }
   void DeleteRound(RoundNumber round) override { log_->DeleteRound(round); }
   std::vector<GroupId> UnusedGroups() const override { return log_->UnusedGroups(); }
+  void ForgetGroups(const std::vector<GroupId>& groups) override { log_->ForgetGroups(groups); }
   std::vector<ExposedRound> ExposedRounds() const override { return log_->ExposedRounds(); }
   std::vector<Uuid> Logs() const override { return log_->Logs(); }
   void RequestGroupChange() override { log_->RequestGroupChange(); }

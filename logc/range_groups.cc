@@ -45,7 +45,8 @@ LogGroup RangeGroups::Current() const {
 
 bool RangeGroups::MayReplaceLiving(GroupId group) {
   MutexLock lock(&mu_);
-  if (changing_ || current_.id != group) return true;  // it is being replaced, or was
+  if (current_.id != group) return true;  // it was replaced
+  if (changing_) return false;
   if (Now() < next_living_change_ns_) return false;
   next_living_change_ns_ = Now() + change_pause_ns_;
   return true;
@@ -53,7 +54,8 @@ bool RangeGroups::MayReplaceLiving(GroupId group) {
 
 bool RangeGroups::MayReplaceRefusing(GroupId group) {
   MutexLock lock(&mu_);
-  if (changing_ || current_.id != group) return true;
+  if (current_.id != group) return true;
+  if (changing_) return false;
   if (Now() >= refusals_end_ns_) {
     refusals_ = 0;
     refusals_end_ns_ = Now() + change_pause_ns_;
@@ -103,6 +105,13 @@ std::vector<GroupId> RangeGroups::Unused() const {
     if (all_moved && empty) unused.push_back(old.id);
   }
   return unused;
+}
+
+void RangeGroups::Forget(const std::vector<GroupId>& groups) {
+  MutexLock lock(&mu_);
+  const auto is_one = [&](GroupId id) { return std::find(groups.begin(), groups.end(), id) != groups.end(); };
+  std::erase_if(old_, [&](const LogGroup& g) { return is_one(g.id); });
+  std::erase_if(logs_, [&](const auto& of_group) { return is_one(of_group.first); });
 }
 
 std::vector<ExposedRound> RangeGroups::Exposed(const std::vector<NodeInfo>& live) const {

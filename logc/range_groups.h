@@ -40,9 +40,11 @@ class RangeGroups {
   // `next` is listed in the range's record: it takes records from here on, and the change has ended.
   void Install(const LogGroup& next);
   LogGroup Current() const;  // the group that takes records
-  // Whether a member of `group` that answers pings may be replaced now. If so the pause begins.
+  // Whether a log may leave `group`, which takes records, for a member that answers pings. If so the pause
+  // begins. Not while a change of it is under way, which may take as long as the store is away: the log is
+  // moved when it is made, and may be served meanwhile.
   bool MayReplaceLiving(GroupId group);
-  // Whether one that refused a log may be: at most kMostRefusals times in a pause. Where no StoC has memory
+  // The same for one that refused a log: at most kMostRefusals times in a pause. Where no StoC has memory
   // for logs left, groups would else be listed faster than they leave the record (range record, N3).
   bool MayReplaceRefusing(GroupId group);
 
@@ -54,9 +56,11 @@ class RangeGroups {
   void LaneMoved(size_t lane, GroupId group);
 
   std::vector<Uuid> Logs() const;  // those of AddLog that are not removed
-  bool any_replaced() const;       // the group was replaced in this epoch
+  bool any_replaced() const;       // a group that was replaced is not forgotten
   // As ReplicatedLog has them; `live` are the StoCs there are.
   std::vector<GroupId> Unused() const;
+  // These were unused, and are listed no more.
+  void Forget(const std::vector<GroupId>& groups);
   std::vector<ExposedRound> Exposed(const std::vector<NodeInfo>& live) const;
 
  private:

@@ -22,6 +22,8 @@ class ReplicatedLog : public RangeLog {
  public:
   // L4: groups that no un-flushed round needs any more, so that the owner can take them off the record.
   virtual std::vector<GroupId> UnusedGroups() const = 0;
+  // These of them are off the record.
+  virtual void ForgetGroups(const std::vector<GroupId>& groups) = 0;
   // L4: rounds with records in a group that was replaced, the most exposed first, of equally exposed ones the
   // oldest.
   virtual std::vector<ExposedRound> ExposedRounds() const = 0;

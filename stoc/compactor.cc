@@ -62,8 +62,14 @@ class StocCompactor::FilesOfThisStoc : public FilesHere {
 
   StocId stoc() const override { return self_; }
   StatusOr<std::string> Read(const StocFileId& file, uint64_t offset, uint64_t size) override {
-    if (size > kMaxReadBytes) return absl::InvalidArgumentError(StrCat("a read of ", size, " bytes"));
-    return files_->ReadFile(file, offset, static_cast<uint32_t>(size));
+    std::string all;
+    while (all.size() < size) {
+      const auto part = static_cast<uint32_t>(std::min<uint64_t>(size - all.size(), kMaxReadBytes));
+      NOVA_ASSIGN_OR_RETURN(const std::string bytes, files_->ReadFile(file, offset + all.size(), part));
+      all += bytes;
+      if (bytes.size() < part) break;  // the end of the file
+    }
+    return all;
   }
   Status Write(const StocFileId& file, const Creator& creator, std::string_view data) override {
     const FenceTable::Scope scope(fences_, creator.range, creator.epoch);

@@ -46,7 +46,12 @@ void StocCalls::EndPauses(StocId stoc) {
 void StocCalls::AskLater(Xchg* xchg, StocId stoc, KnownStocs::Signs* signs) {
   if (signs->asked.exchange(true)) return;
   xchg->RunAt(Now() + kAskAgain, [this, xchg, stoc, signs] {
-    if (!stocs_->IsLive(stoc)) return signs->asked.store(false);  // when it is back the coordinator tells
+    if (!stocs_->IsLive(stoc)) {
+      signs->asked.store(false);
+      // When it is back the coordinator tells, which may have been just now.
+      if (signs->unreachable_start.load() != 0 && stocs_->IsLive(stoc)) AskLater(xchg, stoc, signs);
+      return;
+    }
     Call(xchg, stoc, StocRequest::kPing, std::string_view(), Now() + kAskAgain,
          [this, xchg, stoc, signs](Outcome, std::string_view) {
            signs->asked.store(false);

@@ -500,7 +500,7 @@ Status Db::SetDranges(int dranges) {
   changed.dranges = dranges;
   NOVA_RETURN_IF_ERROR(changed.Check());
   if (!rep_->range->active()) return StatusOf(Outcome::kNotOwner, "SetDranges");
-  rep_->range->Configure(dranges, /*active_memtables=*/std::nullopt);
+  rep_->range->Configure(dranges, rep_->options.range.active_memtables);
   return OkStatus();
 }
 

@@ -92,11 +92,10 @@ void Range::Lose(const Status& why) {
 
 // --- any thread
 
-void Range::Configure(std::optional<int> dranges, std::optional<int> active_memtables) {
-  load_.SetDranges(dranges.value_or(context_.options.compaction.dranges));
-  const int siblings = active_memtables.value_or(context_.options.active_memtables);
-  context_.active_memtables.store(siblings);
-  written_.SetSiblings(siblings);
+void Range::Configure(int dranges, int active_memtables) {
+  load_.SetDranges(dranges);
+  context_.active_memtables.store(active_memtables);
+  written_.SetSiblings(active_memtables);
 }
 
 RangeStats Range::stats() const {

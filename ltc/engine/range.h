@@ -112,10 +112,10 @@ class Range : public std::enable_shared_from_this<Range> {
   // was overwritten since.
   SequenceNumber BeginFlush() { return rounds_.BeginFlush(); }
   bool FlushedUpTo(SequenceNumber seq) const { return rounds_.FlushedUpTo(seq); }
-  // theta and alpha, in the place of their options; nullopt: as the option says. Dranges, 1 to
-  // DrangeMap::kMostDranges: from the next flush on (FlushedLoad). Memtables of a round, 1 to 64: from the
-  // next round on; the memory that the range may have is max_rounds of such rounds.
-  void Configure(std::optional<int> dranges, std::optional<int> active_memtables);
+  // theta and alpha, in the place of their options. Dranges, 1 to DrangeMap::kMostDranges: from the next
+  // flush on (FlushedLoad). Memtables of a round, 1 to 64: from the next round on; the memory that the range
+  // may have is max_rounds of such rounds.
+  void Configure(int dranges, int active_memtables);
   // Flushes now instead of waiting to form a larger group.
   void FlushHeld() { rounds_.FlushHeld(); }
   // Flushes until nothing is in memory. REQUIRES: StopWrites or BeginRelease. `give_up`: returns the error

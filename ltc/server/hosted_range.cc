@@ -141,13 +141,14 @@ Status RecordKeeper::UpdateOrCancel(const std::function<void()>& before_asking,
 class HostedRange::StocBackend : public ManifestStorage, public RangeHost, public JobRunner {
  public:
   StocBackend(const HostServices* services, const HostedRangeOptions& options,
-              const RangeAssignment& assignment)
+              const RangeAssignment& assignment, const LtcSettings& settings)
       : range_services(services->range),
         keeper(services, assignment.record),
         creator_{assignment.record.id, assignment.record.epoch, 0},
         services_(services),
         options_(options),
         placement_(options.placement) {
+    Configure(settings, [] {});
     range_services.host = this;
     range_services.off = options.off;
     if (services->offloader != nullptr) range_services.jobs = this;
@@ -257,14 +258,19 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost, publi
     if (placement.fragments.empty()) return absl::UnavailableError("no StoC is alive");
     return placement;
   }
-  // What concerns the placement of tables, from now on. False: it was told already.
-  bool Configure(const LtcSettings& settings) {
+  // What concerns the placement of tables, from now on; `rest` tells the range what concerns that. Nothing
+  // where it was told already. Of two calls one is as a whole before the other.
+  void Configure(const LtcSettings& settings, const std::function<void()>& rest) {
     MutexLock lock(&mu_);
-    if (settings == configured_) return false;
+    if (settings == configured_) return;
     configured_ = settings;
     placement_.scatter_width = settings.scatter_width.value_or(options_.placement.scatter_width);
     placement_.choices = settings.power_of_d.value_or(options_.placement.choices);
-    return true;
+    rest();
+  }
+  LtcSettings settings() const {
+    MutexLock lock(&mu_);
+    return configured_;
   }
   size_t Disks() const override { return std::max<size_t>(1, LiveStocs().size()); }
   StatusOr<CompactionResult> RunJob(const CompactionJob& job, CompactionStorage* here,
@@ -310,20 +316,29 @@ class HostedRange::StocBackend : public ManifestStorage, public RangeHost, publi
 // --- opening
 
 HostedRange::HostedRange(const HostServices* services, const HostedRangeOptions& options,
-                         const RangeAssignment& assignment)
+                         const RangeAssignment& assignment, const LtcSettings& settings)
     : id_(assignment.record.id),
       epoch_(assignment.record.epoch),
       services_(services),
       options_(options),
       old_lease_ends_ns_(assignment.old_lease_ends_ns),
-      backend_(std::make_shared<StocBackend>(services, options, assignment)) {}
+      backend_(std::make_shared<StocBackend>(services, options, assignment, settings)) {}
 
 HostedRange::~HostedRange() = default;
 
+RangeOptions HostedRange::OptionsWith(const LtcSettings& settings) const {
+  RangeOptions options = options_.range;
+  options.compaction.dranges = settings.dranges.value_or(options.compaction.dranges);
+  options.active_memtables = settings.active_memtables.value_or(options.active_memtables);
+  return options;
+}
+
 void HostedRange::Configure(const LtcSettings& settings) {
-  if (!backend_->Configure(settings)) return;
-  range_->Configure(settings.dranges, settings.active_memtables);
-  NOVA_LOG(INFO) << "range " << id_.value() << ": set for all LTCs: " << settings.ToString();
+  backend_->Configure(settings, [&] {
+    const RangeOptions options = OptionsWith(settings);
+    range_->Configure(options.compaction.dranges, options.active_memtables);
+    NOVA_LOG(INFO) << "range " << id_.value() << ": set for all LTCs: " << settings.ToString();
+  });
 }
 
 RangeRecord HostedRange::record() const { return backend_->keeper.Get(); }
@@ -405,9 +420,10 @@ Status HostedRange::Open() {
   NOVA_RETURN_IF_ERROR(abandoned());
   const size_t records = recovered.size();
   backend_->Avoid(fences->WaitUntil([](const auto&) { return true; }, 0).silent);
-  NOVA_ASSIGN_OR_RETURN(range_, Range::Recover({id_, epoch_, record.lower, record.upper}, options_.range,
-                                               &backend_->range_services, backend_.get(), edits,
-                                               std::move(recovered), backend_));  // shown stays (R4)
+  NOVA_ASSIGN_OR_RETURN(
+      range_, Range::Recover({id_, epoch_, record.lower, record.upper}, OptionsWith(backend_->settings()),
+                             &backend_->range_services, backend_.get(), edits, std::move(recovered),
+                             backend_));  // shown stays (R4)
   NOVA_FP_VOID("ltc.range_recovered");
   NOVA_RETURN_IF_ERROR(abandoned());
   LogGroup group;
@@ -595,9 +611,6 @@ StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep,
     return absl::UnavailableError(StrCat("range ", id_.value(), ": a log needs ", least, " StoCs, ",
                                          group.members.size(), " are alive"));
   }
-  if (group.members.size() < wanted)
-    NOVA_LOG(WARNING) << "range " << id_.value() << ": log degraded to " << group.members.size() << " of "
-                      << wanted << " members";
   return group;
 }
 
@@ -627,11 +640,31 @@ std::set<StocId> HostedRange::SilentOf(std::vector<LogMember> members) const {
 // what the coordinator last said of StoCs may be old.
 StatusOr<LogGroup> HostedRange::PickAnsweringGroup(std::vector<LogMember> keep, const LogMember& without,
                                                    GroupId id) {
+  const auto wanted = static_cast<size_t>(options_.log_replicas);
   std::set<StocId> silent;
+  std::set<StocId> noted;  // by another range, a moment ago: asked only where there are no others
+  for (const NodeInfo& n : services_->stocs->live()) {
+    if (services_->silent->Contains(n.stoc_id, n.incarnation)) noted.insert(n.stoc_id);
+  }
   for (;;) {
-    NOVA_ASSIGN_OR_RETURN(LogGroup group, PickLogGroup(keep, without, id, silent));
-    const std::set<StocId> found = SilentOf(group.members);
-    if (found.empty()) return group;
+    std::set<StocId> avoid = silent;
+    avoid.insert(noted.begin(), noted.end());
+    StatusOr<LogGroup> group = PickLogGroup(keep, without, id, avoid);
+    if (!noted.empty() && (!group.ok() || group->members.size() < wanted)) {
+      noted.clear();
+      continue;
+    }
+    NOVA_RETURN_IF_ERROR(group.status());
+    const std::set<StocId> found = SilentOf(group->members);
+    if (found.empty()) {
+      if (group->members.size() < wanted)
+        NOVA_LOG(WARNING) << "range " << id_.value() << ": log degraded to " << group->members.size()
+                          << " of " << wanted << " members";
+      return group;
+    }
+    for (const LogMember& m : group->members) {
+      if (found.contains(m.stoc)) services_->silent->Note(m.stoc, m.incarnation);
+    }
     silent.insert(found.begin(), found.end());
     std::erase_if(keep, [&](const LogMember& m) { return silent.contains(m.stoc); });
   }
@@ -697,8 +730,9 @@ void HostedRange::Maintain() {
     return std::any_of(record.log_groups.begin(), record.log_groups.end(),
                        [&](const LogGroup& g) { return g.id == id; });
   };
+  Status s;
   if (std::any_of(unused.begin(), unused.end(), listed)) {
-    const Status s = backend_->keeper.Update([&](RangeRecord* r) {
+    s = backend_->keeper.Update([&](RangeRecord* r) {
       std::erase_if(r->log_groups, [&](const LogGroup& g) {
         return std::find(unused.begin(), unused.end(), g.id) != unused.end();
       });
@@ -706,6 +740,7 @@ void HostedRange::Maintain() {
     });
     if (absl::IsFailedPrecondition(s)) range_->Abandon();
   }
+  if (s.ok() && !unused.empty()) log_->ForgetGroups(unused);
   if (!record.log_groups.empty()) ReturnToR(record.log_groups.back());
   ReturnToM(record.manifest);
   LeaveStocs();

@@ -143,8 +143,9 @@ class RecordKeeper {
 
 class HostedRange : public std::enable_shared_from_this<HostedRange> {
  public:
+  // `settings`: what an operator has set for all LTCs so far, in the place of the options; see Configure.
   HostedRange(const HostServices* services, const HostedRangeOptions& options,
-              const RangeAssignment& assignment);
+              const RangeAssignment& assignment, const LtcSettings& settings);
   ~HostedRange();
 
   // Opens the range, once (fence, R2, to free, R6). On an error nothing is served; the caller calls Abandon
@@ -172,9 +173,8 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // The record as this LTC last knew it.
   RangeRecord record() const;
 
-  // What an operator has set for all LTCs, in the place of the options. Heartbeats tell it again and again:
-  // a range that was opened meanwhile has it with the next one. REQUIRES: the range is held, as for range();
-  // one call at a time.
+  // What an operator has set for all LTCs, in the place of the options, from now on. Heartbeats tell it again
+  // and again. REQUIRES: the range is held, as for range().
   void Configure(const LtcSettings& settings);
 
   // What is asked for again and again, and queued once at a time. Claim, true: the caller queues it, and
@@ -280,6 +280,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // Counts the copies of tables by the StoCs that live now, and has the rebuilder look for those that are
   // missing, unless nothing has changed since. Called by Maintain.
   void LookAtCopies();
+
+  // The range's options, with what is set in their place.
+  RangeOptions OptionsWith(const LtcSettings& settings) const;
 
   const RangeId id_;
   const Epoch epoch_;

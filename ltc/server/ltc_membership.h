@@ -1,5 +1,5 @@
 // LtcMembership: the session by which an LTC is a member of its cluster, and what comes with it: the lease
-// (C3), and word of lost StoCs.
+// (C3), word of lost StoCs, and what is set for all LTCs.
 //
 // Thread safety: all. lease_expiry_ns, which requests ask, takes no lock; so a session that was taken out may
 //   be in use by them until each exchange thread has ended its turn (LtcNode::Leave).
@@ -50,6 +50,20 @@ class LtcMembership {
     return stocs_;
   }
 
+  // What an operator has set for all LTCs, as the coordinator said last.
+  void SetSettings(const LtcSettings& settings) {
+    MutexLock lock(&mu_);
+    settings_ = settings;
+  }
+  LtcSettings settings() const {
+    MutexLock lock(&mu_);
+    return settings_;
+  }
+
+  // A later process has the node's name: it can be a member no more.
+  void Superseded() { superseded_.Notify(); }
+  const Notification& superseded() const { return superseded_; }
+
   // The session was lost: somebody has to join again.
   void Lost() { lost_.store(true); }
   // Lost was called since the last call.
@@ -59,6 +73,8 @@ class LtcMembership {
   mutable Mutex mu_;
   std::shared_ptr<NodeSession> session_ ABSL_GUARDED_BY(mu_);
   StocList stocs_ ABSL_GUARDED_BY(mu_);               // see stocs()
+  LtcSettings settings_ ABSL_GUARDED_BY(mu_);         // see settings()
+  Notification superseded_;                           // see superseded()
   std::atomic<NodeSession*> lease_session_{nullptr};  // session_, for whoever takes no lock
   std::atomic<bool> lost_{false};                     // see Lost
 };

@@ -250,6 +250,7 @@ NodeEvents LtcNode::Events() {
 }
 
 void LtcNode::OnSettings(const LtcSettings& settings) {
+  membership_.SetSettings(settings);
   for (const auto& hosted : ranges_.held()) hosted->Configure(settings);
 }
 
@@ -307,7 +308,7 @@ void LtcNode::OpenRange(const RangeAssignment& a) {
   if (a.record.epoch > Epoch(0)) ranges_.Drop(id, Epoch(a.record.epoch.value() - 1));
   HostedRangeOptions options = options_.hosted;
   if (options_.near_tables) options.placement.first_copies_on = host();
-  const auto hosted = std::make_shared<HostedRange>(&services_, options, a);
+  const auto hosted = std::make_shared<HostedRange>(&services_, options, a, membership_.settings());
   if (stopping_.load() || !ranges_.BeginToOpen(hosted)) return;
   const Status s = hosted->Open();
   if (ranges_.Opened(hosted, s.ok())) return;
@@ -383,7 +384,7 @@ void LtcNode::JoinAgain() {
   if (s.ok()) return;
   if (absl::IsFailedPrecondition(s)) {
     NOVA_LOG(ERROR) << options_.name << ": " << s.message();
-    return superseded_.Notify();
+    return membership_.Superseded();
   }
   NOVA_LOG(WARNING) << options_.name << ": joining again: " << s;
   membership_.Lost();

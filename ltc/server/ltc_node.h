@@ -80,7 +80,7 @@ class LtcNode {
   // ranges that were not released.
   Status Stop(Nanos deadline_ns);
   // Notified when the node can be a member no more, for a later process has its name. The process is to end.
-  const Notification& superseded() const { return superseded_; }
+  const Notification& superseded() const { return membership_.superseded(); }
   std::string address() const;  // that others connect to
   // For people: memory, and a line for each range it holds.
   std::string StatusText() const;
@@ -177,7 +177,6 @@ class LtcNode {
   std::atomic<Nanos> stoc_returned_ns_{0};  // a StoC that was not there is since then; 0: seen to
   std::atomic<bool> stopping_{false};       // set by Stop and the destructor: takes no new ranges
   Notification stop_;                       // ends the housekeeping thread
-  Notification superseded_;                 // see superseded
   std::unique_ptr<Thread> housekeeping_;
 };
 

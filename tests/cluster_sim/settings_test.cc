@@ -56,7 +56,9 @@ TEST(SettingsTest, HoldForOpenRangesForTheirNextOwnersAndUntilTheyAreTakenBack) 
     w.cluster.Kill(owner);
     ASSERT_TRUE(w.WaitForOtherOwner(owner));
     ASSERT_TRUE(w.cluster.WaitOpen(1, 20 * kSecond));
-    SleepFor(kSecond);
+    // It has not waited for a heartbeat: the manifest's Dranges are still there.
+    EXPECT_FALSE(absl::StrContains(StatusOf(&w), " in 1 Dranges")) << StatusOf(&w);
+    EXPECT_TRUE(absl::StrContains(StatusOf(&w), " of 5 memtables")) << StatusOf(&w);
     PutAll(&w, "3");
     EXPECT_TRUE(absl::StrContains(StatusOf(&w), " of 5 memtables")) << "of the next owner: " << StatusOf(&w);
 

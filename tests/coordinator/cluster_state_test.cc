@@ -450,6 +450,21 @@ TEST(ClusterStateTest, DecidesAsWrittenDown) {
   EXPECT_GT(files, 0);
 }
 
+// Two threads read the znode, and the one that read first tells it last.
+TEST(ClusterStateTest, SettingsThatWereReadBeforeThoseItHasAreIgnored) {
+  ClusterState state;
+  const auto read = [&state](int dranges, int64_t version) {
+    LtcSettings settings;
+    settings.dranges = dranges;
+    Step({}, &state, SettingsReadEvent{settings, version}, 0);
+    return state.settings.dranges;
+  };
+  EXPECT_EQ(read(4, 1), 4);
+  EXPECT_EQ(read(8, 2), 8);
+  EXPECT_EQ(read(4, 1), 8);
+  EXPECT_EQ(read(16, 3), 16);
+}
+
 }  // namespace
 }  // namespace nova
 

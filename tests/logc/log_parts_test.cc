@@ -60,6 +60,10 @@ TEST(RangeGroupsTest, L4AGroupIsUnusedWhenEveryLaneHasMovedAndItsLogsAreGone) {
   EXPECT_THAT(groups.Unused(), IsEmpty()) << "round 6 is not flushed";
   groups.RemoveLog(GroupId(1), LogUuid(2));
   EXPECT_THAT(groups.Unused(), ElementsAre(GroupId(1)));
+  EXPECT_THAT(groups.Unused(), ElementsAre(GroupId(1))) << "until it is off the record";
+  groups.Forget({GroupId(1)});
+  EXPECT_THAT(groups.Unused(), IsEmpty());
+  EXPECT_FALSE(groups.any_replaced()) << "a range that changes its group for years keeps nothing of it";
 }
 
 TEST(RangeGroupsTest, L4OnlyRoundsOfReplacedGroupsAreExposedTheFewestMembersFirst) {
@@ -84,7 +88,7 @@ TEST(RangeGroupsTest, L5ALivingMemberIsReplacedAtMostOnceInAPause) {
   EXPECT_TRUE(groups.MayReplaceLiving(GroupId(1)));
   EXPECT_FALSE(groups.MayReplaceLiving(GroupId(1)));
   ASSERT_EQ(groups.Begin(GroupId(1)), Change::kBegun) << "a dead one is replaced at once";
-  EXPECT_TRUE(groups.MayReplaceLiving(GroupId(1))) << "it is being replaced anyway";
+  EXPECT_FALSE(groups.MayReplaceLiving(GroupId(1))) << "it is being replaced";
   groups.Install(Group(2, {1, 2, 4}));
   EXPECT_TRUE(groups.MayReplaceLiving(GroupId(1)));
   EXPECT_FALSE(groups.MayReplaceLiving(GroupId(2)));
