@@ -43,6 +43,7 @@ def hosts_of(manifest):
             variables["nova_address"] = infiniband.group(1)
         if find(node, "blockstore"):
             variables["nova_stoc_data"] = "/mnt/nova"
+            variables["nova_stoc_data_is_mount"] = "true"
         hosts[name] = variables
     return hosts
 
