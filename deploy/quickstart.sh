@@ -15,6 +15,7 @@
 #   --ltc_flag=FLAG --stoc_flag=FLAG --coordinator_flag=FLAG        any flag of theirs (--help), given as often as needed
 #   --fsck_flag=FLAG    any flag of nova_fsck                       (of fsck, which also reads a cluster that is stopped)
 #   --no_ycsb           start the cluster only
+#   --anyway            of stop: also where LTCs have not written all to tables (clean does so too)
 set -euo pipefail
 source_dir=$(cd "$(dirname "$0")/.." && pwd)
 cd "$source_dir"
@@ -22,7 +23,7 @@ cd "$source_dir"
 command=up
 dir=build/quickstart
 port_base=7400 ltcs=2 stocs=3 ranges=16 records=100000 operations=100000 threads=16
-memtable_limit_mb=512 block_cache_mb=128 ycsb=1
+memtable_limit_mb=512 block_cache_mb=128 ycsb=1 anyway=0
 ltc_flags=() stoc_flags=() coordinator_flags=() fsck_flags=()
 
 starting=0 launched=()
@@ -58,7 +59,8 @@ for argument in "$@"; do
     --fsck_flag=--?*) fsck_flags+=("${argument#*=}") ;;
     --coordinator_flag=--?*) coordinator_flags+=("${argument#*=}") ;;
     --no_ycsb) ycsb=0 ;;
-    -h|--help) sed -n '2,20s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --anyway) anyway=1 ;;
+    -h|--help) sed -n '2,21s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) fail "unknown argument $argument (see --help)" ;;
   esac
 done
@@ -104,6 +106,12 @@ has_ended() { # name: its process is gone, or waits for nothing but its parent
   local stat
   stat=$(cat "/proc/$(cat "$dir/$1/pid" 2>/dev/null)/stat" 2>/dev/null) || return 0
   [[ ${stat##*) } == [ZX]* ]]
+}
+
+any_alive() { # name...
+  local name
+  for name in "$@"; do alive "$name" && return 0; done
+  return 1
 }
 
 port_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
@@ -182,7 +190,10 @@ start_cluster() {
       port_taken "$port" && fail "port $port ($name) is taken: give another --port_base"
     done
   done
-  ((${#launched[@]} > 0)) || fail "all of it runs already (deploy/quickstart.sh stop --dir=$dir)"
+  if ((${#launched[@]} == 0)); then
+    say "all of it runs already"
+    return
+  fi
   say "starting ${launched[*]}"
   starting=1
   start_launched zookeeper
@@ -205,6 +216,8 @@ start_launched() { # prefix: those of them, all at once; and waits for them
   done
   return 0
 }
+
+dir_word() { [[ $dir == "$source_dir/build/quickstart" ]] || echo " --dir=$dir"; }
 
 nova() { "$bin/nova" --coordinators="127.0.0.1:$(coordinator_port)" "$@"; }
 
@@ -254,11 +267,30 @@ kill_launched() {
   return 0
 }
 
+# Once the LTCs have stopped: ranges that still have logs, in words; nothing: all that was acknowledged is in tables.
+left_in_logs() {
+  local status ranges
+  for ((tries = 0; tries < 10; tries++)); do  # the coordinator hears of it from ZooKeeper
+    status=$(nova --timeout_ms=5000 status --json 2>/dev/null) || { echo "the coordinator does not answer, so it cannot be told"; return; }
+    ranges=$(grep -oE '"log_groups":[1-9]' <<<"$status" | wc -l) || true
+    ((ranges > 0)) || return 0
+    sleep 0.5
+  done
+  echo "$ranges ranges still have logs"
+}
+
 stop_cluster() { # LTCs flush before StoCs stop
-  local all
+  local all left
   all=$(nodes)
   say "stopping LTCs (they flush)"
   stop_named TERM 90 $(grep -o 'ltc-[0-9]*' <<<"$all")
+  if [[ $anyway == 0 ]] && any_alive $(grep -o 'stoc-[0-9]*' <<<"$all"); then
+    left=$(left_in_logs)
+    [[ -z $left ]] || fail "LTCs may not have written all that was acknowledged to tables: $left.
+The StoCs run on: what is in logs in their memory (--log_mode=memory) is lost when they stop. Why: $dir/ltc-*/nova_ltc.WARNING
+to have it written:    deploy/quickstart.sh start$(dir_word), then stop
+to stop all the same:  deploy/quickstart.sh stop --anyway$(dir_word)"
+  fi
   say "stopping StoCs, coordinator, ZooKeeper"
   stop_named TERM 30 $(grep -o 'stoc-[0-9]*' <<<"$all")
   stop_named TERM 30 coordinator-0
@@ -280,15 +312,17 @@ check() {
   return "$code"
 }
 
-show() {
-  nova status || true
+show() { # ends as `nova status` does
+  local code=0
+  nova status || code=$?
   cat <<TEXT
 
 data, logs   $dir/<node>/
 coordinator  127.0.0.1:$(coordinator_port)   status page http://127.0.0.1:$(metrics_port_of coordinator-0)/
 client       export NOVA_COORDINATORS=127.0.0.1:$(coordinator_port); $bin/nova shell
-stop, start  deploy/quickstart.sh stop | start | status | fsck | clean$([[ $dir == "$source_dir/build/quickstart" ]] || echo " --dir=$dir")
+stop, start  deploy/quickstart.sh stop | start | status | fsck | clean$(dir_word)
 TEXT
+  return "$code"
 }
 
 case $command in
@@ -353,6 +387,7 @@ case $command in
   clean)
     if [[ -f $settings ]]; then
       load_settings
+      anyway=1
       stop_cluster
     fi
     rm -rf "$dir"
