@@ -3,13 +3,16 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <sys/timex.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_split.h"
@@ -22,6 +25,8 @@ namespace nova {
 namespace {
 
 constexpr int kConnectMs = 2000;
+constexpr uint64_t kReserveMb = 64;    // --disk_reserve_mb of nova_stoc
+constexpr uint64_t kOpenFiles = 1024;  // twice its --open_files
 
 class Examination {
  public:
@@ -31,6 +36,7 @@ class Examination {
     Memory();
     ClockIsKept();
     Address();
+    Data();
     Others();
     if (!options_.fence_test.empty()) FenceTest();
     return std::move(findings_);
@@ -173,15 +179,45 @@ class Examination {
     close(fd);
   }
 
+  // Where a StoC is to keep its files, and how many this user may have open.
+  void Data() {
+    if (options_.data.empty()) return;
+    std::error_code unknown;
+    const std::filesystem::path asked = std::filesystem::absolute(options_.data, unknown);
+    std::filesystem::path there = asked;  // what exists of it
+    while (!std::filesystem::exists(there, unknown) && there.has_relative_path()) there = there.parent_path();
+    const std::string what = StrCat(there == asked ? "data in " : "data, to be made in ", there.string());
+    struct statvfs disk {};
+    if (access(there.c_str(), R_OK | W_OK | X_OK) != 0 || statvfs(there.c_str(), &disk) != 0) {
+      return Bad(true, StrCat(what, ", as user ", geteuid(), ": ", strerror(errno)),
+                 "a directory of the user that the StoC runs as");
+    }
+    const uint64_t free_mb = disk.f_bavail * disk.f_frsize >> 20;
+    if (free_mb < kReserveMb) {
+      Bad(true, StrCat(what, ": ", free_mb, " MiB are free, too few for new files"),
+          "give it room, or a StoC a smaller --disk_reserve_mb");
+    } else {
+      Good(StrCat(what, ": ", free_mb, " MiB are free"));
+    }
+    rlimit files{};
+    getrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_cur >= kOpenFiles) return Good(StrCat("may open ", files.rlim_cur, " files"));
+    Bad(false, StrCat("may open ", files.rlim_cur, " files, connections among them"),
+        "ulimit -n 1048576, which the units have; or a smaller --open_files");
+  }
+
   void Others() {
     for (const absl::string_view z : absl::StrSplit(options_.zookeeper, ',', absl::SkipEmpty()))
       Look("ZooKeeper", std::string(z), AskZookeeper);
-    for (const std::string& c : options_.coordinators)
-      Look("coordinator", c, [](int) { return std::string(); });
+    for (const std::string& c : options_.coordinators) Look("coordinator", c, [](int) { return Wrong(); });
   }
 
-  // `ask`: what is wrong with what answers on a connection; empty: nothing.
-  void Look(const char* what, const std::string& address, std::string (*ask)(int)) {
+  // What is wrong with whoever answers, and its fix; empty: nothing.
+  struct Wrong {
+    std::string what, fix;
+  };
+  // `ask`: on a connection.
+  void Look(const char* what, const std::string& address, Wrong (*ask)(int)) {
     const Nanos begin = Now();
     const StatusOr<int> fd = Reach(address);
     if (!fd.ok()) {
@@ -189,16 +225,15 @@ class Examination {
                  "is it running, and does a firewall let this host through?");
     }
     const Nanos took = Now() - begin;
-    const std::string wrong = ask(*fd);
+    const Wrong wrong = ask(*fd);
     close(*fd);
-    if (wrong.empty())
+    if (wrong.what.empty())
       return Good(StrCat(what, " ", address, " answers (", took / kMicrosecond, " us to connect)"));
-    Bad(true, StrCat(what, " ", address, ": ", wrong),
-        "the address of a ZooKeeper that serves: clientPort of its zoo.cfg");
+    Bad(true, StrCat(what, " ", address, ": ", wrong.what), wrong.fix);
   }
 
   // By the word `srvr`, which ZooKeeper answers unless it is told not to, and then says so.
-  static std::string AskZookeeper(int fd) {
+  static Wrong AskZookeeper(int fd) {
     constexpr char kWord[] = {'s', 'r', 'v', 'r'};
     std::string said;
     if (send(fd, kWord, sizeof(kWord), MSG_NOSIGNAL) == sizeof(kWord)) {
@@ -210,10 +245,10 @@ class Examination {
       }
     }
     if (said.find("not currently serving requests") != said.npos)
-      return "it has no quorum, and serves nobody";
-    const bool is_one =
-        said.find("Zookeeper version:") != said.npos || said.find("not in the whitelist") != said.npos;
-    return is_one ? "" : "what listens there is no ZooKeeper";
+      return {"it has no quorum, and serves nobody", "start the other servers of the ensemble"};
+    if (said.find("Zookeeper version:") != said.npos || said.find("not in the whitelist") != said.npos)
+      return {};
+    return {"what listens there is no ZooKeeper", "the address of a ZooKeeper: clientPort of its zoo.cfg"};
   }
 
   // A connection; the caller closes it.

@@ -1,8 +1,8 @@
 // Doctor: looks at what a node of a cluster needs of its machine, and says what to change: `nova doctor`.
 //
 // RDMA devices, ports, links, MTU here and at the far end, addresses (GIDs), lockable memory against what a
-// process will register, huge pages, the clock, the address to serve at, ZooKeeper and coordinators. A line a
-// finding: "good", "warning" or "ERROR", and its fix.
+// process will register, huge pages, the clock, the address to serve at, a StoC's directory, ZooKeeper and
+// coordinators. A line a finding: "good", "warning" or "ERROR", and its fix.
 //
 // Thread safety: one caller.   Errors: findings.
 #pragma once
@@ -16,6 +16,7 @@ struct DoctorOptions {
   std::string fabric = "auto";  // verbs: what lacks for it is an error, not a warning
   std::string rdma_device;
   std::string address;    // host:port that a node is to serve at; empty: none
+  std::string data;       // directory that a StoC is to have; empty: none
   std::string zookeeper;  // host:port,...; empty: not asked
   std::vector<std::string> coordinators;
   uint64_t lock_bytes = uint64_t{1280} << 20;  // memory that the node will register

@@ -108,6 +108,7 @@ void AddDoctor(CLI::App* app, const Common* common, LocalCommand* chosen) {
   doctor->footer("Exit codes: 0 all is good, 1 there are warnings, 2 there are errors.");
   AddText(doctor, "--zookeeper", &o->zookeeper, "host:port,... to look at");
   AddText(doctor, "--address", &o->address, "host:port that a node is to serve at");
+  AddText(doctor, "--data", &o->data, "directory that a StoC is to keep its files in, as its user");
   AddNumber<int64_t>(doctor, "--lock_mb", lock_mb.get(), 0, 1 << 30,
                      "memory that a node is to register (--log_memory_mb, --file_buffer_mb, buffers)");
   AddText(doctor, "--fence_test", &o->fence_test,
