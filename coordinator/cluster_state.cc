@@ -5,7 +5,6 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/str_join.h"
 #include "coordinator/range_share.h"
 
 namespace nova {
@@ -299,7 +298,7 @@ class Stepper {
     for (const RangeId id : owned->second) {
       if (answer->release.size() >= options_.releases_at_once) return;
       const ClusterState::Range& range = s_.ranges.at(id);
-      if (range.moving || range.record.state != RangeState::kOpen || range.record.released) continue;
+      if (range.moving || !range.record.IsOpen()) continue;
       answer->release.emplace_back(id, range.record.epoch);
     }
   }
@@ -628,6 +627,14 @@ NodeInfo AsTold(const ClusterState& state, NodeInfo node) {
   return node;
 }
 
+std::string StocName(const ClusterState& state, StocId stoc) {
+  for (const auto& [name, node] : state.nodes) {
+    if (node.role == Role::kStoc && node.stoc_id == stoc) return name;
+  }
+  const auto known = state.stocs.find(stoc);
+  return known != state.stocs.end() ? known->second.record.name : StrCat("stoc ", stoc.value());
+}
+
 std::string OwnerAddress(const ClusterState& state, const RangeRecord& record) {
   const auto it = state.nodes.find(record.owner);
   return it != state.nodes.end() && it->second.incarnation == record.owner_incarnation ? it->second.address
@@ -639,76 +646,6 @@ ClusterDecisions Step(const ClusterOptions& options, ClusterState* state, const 
   Stepper stepper(options, state, now);
   std::visit(stepper, event);
   return stepper.Take();
-}
-
-ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& state, RangeId range,
-                            Nanos now) {
-  ForceOpenPlan plan;
-  const auto it = state.ranges.find(range);
-  if (it == state.ranges.end()) {
-    plan.report = StrCat("range ", range.value(), ": there is no such range\n");
-    return plan;
-  }
-  const RangeRecord& record = it->second.record;
-  const std::string name = StrCat("range ", range.value(), " epoch ", record.epoch.value());
-  const Nanos served_until =
-      record.state == RangeState::kOpen && !record.released && record.owner_incarnation != Incarnation()
-          ? LeaseEnds(options, state, record.owner_incarnation)
-          : it->second.old_lease_ends_ns;
-  if (it->second.moving || served_until > now) {
-    plan.report = StrCat(name, record.state == RangeState::kOpen ? ": is open at " : ": is being moved to ",
-                         record.owner, "\n");
-    return plan;
-  }
-  std::map<StocId, const NodeInfo*> stocs;
-  for (const auto& [node_name, node] : state.nodes) {
-    if (node.role == Role::kStoc) stocs[node.stoc_id] = &node;
-  }
-  size_t manifest_alive = 0;
-  for (const StocId stoc : record.manifest.members) {
-    const bool alive = stocs.contains(stoc);
-    manifest_alive += alive;
-    if (!alive)
-      absl::StrAppend(&plan.report, name, ": manifest copy on StoC ", stoc.value(), " is missing\n");
-  }
-  RangeRecord after = record;
-  after.log_groups.clear();
-  for (const LogGroup& group : record.log_groups) {
-    std::vector<std::string> missing;
-    for (const LogMember& m : group.members) {
-      const auto stoc = stocs.find(m.stoc);
-      const bool alive =
-          stoc != stocs.end() && group.Holds(m, stoc->second->incarnation, stoc->second->store);
-      if (!alive)
-        missing.push_back(StrCat("StoC ", m.stoc.value(),
-                                 HasMemory(group.media) ? StrCat(" incarnation ", m.incarnation.value()) : "",
-                                 HasFiles(group.media) ? StrCat(" store ", m.store.ToString()) : ""));
-    }
-    const bool lost = missing.size() == group.members.size();
-    if (!missing.empty()) {
-      absl::StrAppend(&plan.report, name, ": log group ", group.id.value(),
-                      lost ? " is LOST: " : ": missing ", absl::StrJoin(missing, ", "),
-                      lost ? ": writes acknowledged there are gone\n" : " (others have it)\n");
-    }
-    if (!lost) after.log_groups.push_back(group);
-  }
-  if (!record.manifest.members.empty() && manifest_alive == 0) {
-    absl::StrAppend(&plan.report, name,
-                    ": no copy of the manifest is left: the range cannot be opened without one\n");
-    return plan;
-  }
-  plan.possible = true;
-  if (after.log_groups.size() == record.log_groups.size()) {
-    absl::StrAppend(&plan.report, name, ": no log group is lost; nothing to force\n");
-    return plan;
-  }
-  after.epoch = Epoch(record.epoch.value() + 1);
-  after.state = RangeState::kSealing;
-  after.owner.clear();
-  after.owner_incarnation = Incarnation();
-  after.released = false;
-  plan.move = RangeMove{record, std::move(after)};
-  return plan;
 }
 
 std::string CheckInvariants(const ClusterState& state) {

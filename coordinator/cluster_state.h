@@ -265,18 +265,10 @@ Nanos LeaseEnds(const ClusterOptions& options, const ClusterState& state, Incarn
 // The node as nodes and clients are told of it: a StoC drains if its record says so. (Earlier
 // coordinators marked its registration: that counts too.) Of its disk, what held at the last tick.
 NodeInfo AsTold(const ClusterState& state, NodeInfo node);
+// A StoC's name, also of one that is away.
+std::string StocName(const ClusterState& state, StocId stoc);
 // The address where `record` is served, empty when its owner is not registered (under that incarnation).
 std::string OwnerAddress(const ClusterState& state, const RangeRecord& record);
-
-// What `nova force-open` would do to a range: which log groups and manifest members are missing, and
-// the record without the groups that are lost.
-struct ForceOpenPlan {
-  std::string report;             // for people: what is missing, and what would be lost
-  bool possible = false;          // false: the report says why
-  std::optional<RangeMove> move;  // none: nothing is missing
-};
-ForceOpenPlan PlanForceOpen(const ClusterOptions& options, const ClusterState& state, RangeId range,
-                            Nanos now);
 
 // Empty when the state is consistent with itself; else what is wrong. Tests and debug builds.
 std::string CheckInvariants(const ClusterState& state);

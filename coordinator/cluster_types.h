@@ -114,6 +114,8 @@ struct RangeRecord {
   GroupId last_group;                // group ids are never reused
   int64_t version = 0;               // of the znode it was read from
 
+  // Its owner serves it.
+  bool IsOpen() const { return state == RangeState::kOpen && !released; }
   std::string Encode() const;  // without `version`
   static StatusOr<RangeRecord> Decode(std::string_view data, int64_t version);
 };

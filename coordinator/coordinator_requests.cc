@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "common/base/log.h"
 #include "coordinator/coordinator.pb.h"
+#include "coordinator/range_condition.h"
 #include "coordinator/range_movers.h"
 #include "coordinator/status_text.h"
 #include "coordinator/znode_change.h"
@@ -22,7 +23,7 @@ void FillRoute(const ClusterState& state, const RangeRecord& record, proto::Rout
   route->set_lower(record.lower);
   route->set_upper(record.upper);
   route->set_epoch(record.epoch.value());
-  route->set_open(record.state == RangeState::kOpen && !record.released);
+  route->set_open(record.IsOpen());
   if (!record.released) route->set_address(OwnerAddress(state, record));
 }
 

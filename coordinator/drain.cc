@@ -12,11 +12,6 @@ namespace {
 
 std::string Count(uint64_t n, const char* what) { return StrCat(n, " ", what, n == 1 ? "" : "s"); }
 
-std::string NameOf(const ClusterState& state, StocId stoc) {
-  const auto it = state.stocs.find(stoc);
-  return it == state.stocs.end() ? StrCat("StoC ", stoc.value()) : it->second.record.name;
-}
-
 }  // namespace
 
 DrainTarget FindDrainTarget(const ClusterState& state, const std::string& word) {
@@ -47,7 +42,7 @@ Status CheckMayDrain(const ClusterState& state, const std::vector<StocId>& stocs
   };
   const auto others =
       static_cast<uint64_t>(std::count_if(state.live_stocs.begin(), state.live_stocs.end(), takes));
-  const std::string name = stocs.empty() ? "" : NameOf(state, stocs.front());
+  const std::string name = stocs.empty() ? "" : StocName(state, stocs.front());
   if (others == 0) {
     return absl::FailedPreconditionError(StrCat(name, ": no other StoC is there to take what it holds"));
   }

@@ -9,7 +9,7 @@ namespace {
 bool RangesRest(const ClusterState& state) {
   return std::all_of(state.ranges.begin(), state.ranges.end(), [](const auto& entry) {
     const ClusterState::Range& range = entry.second;
-    return !range.moving && !range.record.released && range.record.state == RangeState::kOpen;
+    return !range.moving && range.record.IsOpen();
   });
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "coordinator/drain.h"
+#include "coordinator/range_condition.h"
 #include "coordinator/redundancy.h"
 
 namespace nova {
@@ -43,14 +44,6 @@ std::string Printable(std::string_view stored_key, const char* when_empty) {
 }
 
 std::string Seconds(Nanos ns) { return absl::StrFormat("%.1f s", static_cast<double>(ns) / kSecond); }
-
-std::string StateOf(const ClusterState::Range& range) {
-  const RangeRecord& r = range.record;
-  if (range.moving) return "moving";
-  if (r.released) return "released";
-  if (r.owner_incarnation == Incarnation()) return "no owner";
-  return r.state == RangeState::kOpen ? "open" : "opening";
-}
 
 // Of open ranges, by the group that takes their writes.
 struct Logs {
@@ -104,11 +97,8 @@ class Renderer {
  public:
   Renderer(const ClusterOptions& options, const ClusterState& state, Nanos now)
       : options_(options), s_(state), now_(now) {
-    for (const auto& [name, node] : s_.nodes) {
-      if (node.role == Role::kStoc) stocs_[node.stoc_id] = &node;
-    }
     for (const auto& [id, range] : s_.ranges) {
-      if (range.record.state != RangeState::kOpen || range.record.released) continue;
+      if (!range.record.IsOpen()) continue;
       ++logs_.open;
       if (range.record.log_groups.empty()) {
         ++logs_.open_without;
@@ -156,11 +146,10 @@ class Renderer {
       std::vector<std::string> groups;
       const uint32_t wanted = CopiesWanted(s_, range).log;
       for (const LogGroup& g : r.log_groups) groups.push_back(Group(g, wanted));
-      absl::StrAppend(
-          &out, absl::StrFormat("%-6d %-26s %-26s %-6d %-11s %-16s %s\n", id.value(),
-                                Printable(r.lower, "(first)"), Printable(r.upper, "(last)"), r.epoch.value(),
-                                WhyUnavailable(r).empty() ? StateOf(range) : "UNAVAILABLE",
-                                r.owner.empty() ? "-" : r.owner, absl::StrJoin(groups, " ")));
+      absl::StrAppend(&out, absl::StrFormat("%-6d %-26s %-26s %-6d %-11s %-16s %s\n", id.value(),
+                                            Printable(r.lower, "(first)"), Printable(r.upper, "(last)"),
+                                            r.epoch.value(), ShownCondition(range),
+                                            r.owner.empty() ? "-" : r.owner, absl::StrJoin(groups, " ")));
     }
     return out;
   }
@@ -220,11 +209,12 @@ class Renderer {
   std::string Unavailable() const {
     std::string out;
     for (const auto& [id, range] : s_.ranges) {
-      const std::string why = WhyUnavailable(range.record);
-      if (why.empty()) continue;
-      absl::StrAppend(&out, "range ", id.value(), " is UNAVAILABLE: ", why,
-                      "; it opens if one comes back with its memory, or by: nova force-open ", id.value(),
-                      "\n");
+      if (copies_.ConditionOf(range) != RangeCondition::kUnavailable) continue;
+      const std::vector<RangeLack> lacks = copies_.LacksOf(range.record);
+      std::vector<std::string> why;
+      for (const RangeLack& lack : lacks) why.push_back(Describe(lack));
+      absl::StrAppend(&out, "range ", id.value(), " is UNAVAILABLE: ", absl::StrJoin(why, "; "),
+                      MayForceOpen(lacks) ? StrCat(", or by: nova force-open ", id.value()) : "", "\n");
     }
     return out.empty() ? out : out + "\n";
   }
@@ -397,7 +387,7 @@ class Renderer {
             {"from_stored_key", key(r.lower)},
             {"to_stored_key", key(r.upper)},
             {"epoch", r.epoch.value()},
-            {"state", WhyUnavailable(r).empty() ? StateOf(range) : "unavailable"},
+            {"state", RangeConditionName(copies_.ConditionOf(range))},
             {"owner", r.owner},
             {"log_groups", r.log_groups.size()},
             {"log_members",
@@ -406,7 +396,7 @@ class Renderer {
   // Of its members.
   nlohmann::ordered_json NamesOf(const LogGroup& g) const {
     nlohmann::ordered_json names = nlohmann::ordered_json::array();
-    for (const LogMember& m : g.members) names.push_back(NameOf(m.stoc));
+    for (const LogMember& m : g.members) names.push_back(StocName(s_, m.stoc));
     return names;
   }
   // 0: none.
@@ -438,16 +428,6 @@ class Renderer {
     if (fewest == 0) return out + "some may be lost\n";
     return StrCat(out, "it survives the LTC and ", Plural(fewest - 1, "StoC"), "\n");
   }
-  // The process that was listed runs.
-  bool MemberAlive(const LogMember& m) const {
-    const auto it = stocs_.find(m.stoc);
-    return it != stocs_.end() && it->second->incarnation == m.incarnation;
-  }
-  // The member has what was acknowledged: its memory or its store is the one that was listed.
-  bool Holds(const LogGroup& g, const LogMember& m) const {
-    const auto it = stocs_.find(m.stoc);
-    return it != stocs_.end() && g.Holds(m, it->second->incarnation, it->second->store);
-  }
   // By pool, as the node last said.
   std::string MemoryOf(const std::string& node) const {
     const auto report = s_.reports.find(node);
@@ -456,42 +436,45 @@ class Renderer {
     for (const auto& [pool, bytes] : report->second.memory) pools.push_back(StrCat(pool, " ", bytes >> 20));
     return StrCat(", MB: ", absl::StrJoin(pools, " "));
   }
-  // What a range that is to be opened lacks: an open one has it in its LTC.
-  std::string WhyUnavailable(const RangeRecord& r) const {
-    if (r.state == RangeState::kOpen) return "";
-    for (const LogGroup& g : r.log_groups) {
-      const auto gone = [&](const LogMember& m) { return !Holds(g, m); };
-      if (std::all_of(g.members.begin(), g.members.end(), gone))
-        return StrCat("all members of log group ", Members(g), " are gone");
-    }
-    const auto missing = [this](StocId stoc) { return !stocs_.contains(stoc); };
-    if (!r.manifest.members.empty() &&
-        std::all_of(r.manifest.members.begin(), r.manifest.members.end(), missing)) {
-      return "all StoCs with its manifest are gone";
-    }
-    return "";
+  // So that it is seen.
+  const char* ShownCondition(const ClusterState::Range& range) const {
+    const RangeCondition condition = copies_.ConditionOf(range);
+    return condition == RangeCondition::kUnavailable ? "UNAVAILABLE" : RangeConditionName(condition);
+  }
+  // What is lacking, and what ends that.
+  std::string Describe(const RangeLack& lack) const {
+    const std::string remedy = copies_.Remedy(lack);
+    if (lack.group == nullptr) return StrCat("no copy of its manifest is there: ", remedy);
+    const std::string group = StrCat("log group ", Members(*lack.group));
+    if (!lack.away.empty())
+      return StrCat("no member of ", group, " is there, what was synced is on their disks: ", remedy);
+    return StrCat("all members of ", group, remedy.empty() ? " are gone" : " are lost", "; it opens if one ",
+                  remedy.empty() ? "comes back with its memory" : "still has its disk: " + remedy);
   }
   // The group's members, and whether fewer live than are wanted.
   std::string Group(const LogGroup& g, uint32_t wanted) const {
     const bool degraded = LivingCopies(g, living_) < (wanted > 0 ? wanted : g.members.size());
     return StrCat(Members(g), degraded ? " DEGRADED" : "");
   }
-  // A StoC's name, also of one that is away.
-  std::string NameOf(StocId stoc) const {
-    const auto it = stocs_.find(stoc);
-    if (it != stocs_.end()) return it->second->name;
-    const auto known = s_.stocs.find(stoc);
-    return known != s_.stocs.end() ? known->second.record.name : StrCat("stoc ", stoc.value());
-  }
   // A group's id and members, with a word behind each that is not there as it was listed.
   std::string Members(const LogGroup& g) const {
     std::vector<std::string> members;
-    for (const LogMember& m : g.members) {
-      members.push_back(StrCat(NameOf(m.stoc), !MemberAlive(m) ? Holds(g, m) ? "(restarted)" : "(gone)"
-                                               : !living_.contains(m.stoc) ? "(silent)"
-                                                                           : ""));
-    }
+    for (const LogMember& m : g.members) members.push_back(StrCat(StocName(s_, m.stoc), Standing(g, m)));
     return StrCat(g.id.value(), "{", absl::StrJoin(members, ","), "}");
+  }
+  const char* Standing(const LogGroup& g, const LogMember& m) const {
+    switch (copies_.Of(g, m)) {
+      case CopyState::kAway:
+        return "(away)";
+      case CopyState::kLost:
+        return "(lost)";
+      case CopyState::kGone:
+        return "(gone)";
+      case CopyState::kThere:
+        break;
+    }
+    if (!copies_.IsRunning(m)) return "(restarted)";
+    return living_.contains(m.stoc) ? "" : "(silent)";
   }
 
   const ClusterOptions& options_;
@@ -499,7 +482,7 @@ class Renderer {
   const Nanos now_;
   const LivingStocs living_ = LivingStocsOf(s_);
   const CopiesKept most_kept_ = MostCopiesKept(s_);
-  std::map<StocId, const NodeInfo*> stocs_;  // registered
+  const RangeCopies copies_{s_};
   Logs logs_;
 };
 

@@ -10,6 +10,8 @@
 //   stoc-gone 3
 //   stoc-done 3 | stoc-refused 3                  the outcome of the last change of StoC 3's record
 //   range 1 version=3 epoch=2 [open] [owner=ltc-1 inc=1] [released] [groups=4:1/9,2/8;5:3/7] [manifest=1,2]
+//                                                 a member's store, 3/7/77: its log is in files too; 3/0/77:
+//                                                 in files alone
 //   heartbeat ltc-1 inc=1 [has=1@2,2@2] [stocs=VERSION] [left=STOC:TABLES,...] [memory=POOL:MB,...]
 //       [requests=RANGE:NUMBER,...]               since each was opened, as writes
 //       [keeps=R/M/TABLE COPIES] [tables=RANGE:TABLES/DEGRADED/FEWEST COPIES[/MB TO REBUILD/MB REBUILT],...]
@@ -39,6 +41,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/drain.h"
+#include "coordinator/range_condition.h"
 #include "coordinator/redundancy.h"
 #include "coordinator/status_text.h"
 
@@ -289,9 +292,11 @@ class Script {
       const std::pair<std::string, std::string> id_members = absl::StrSplit(group, ':');
       LogGroup g{GroupId(Command::ToNumber(id_members.first)), {}};
       for (const auto& member : absl::StrSplit(id_members.second, ',')) {
-        const std::pair<std::string, std::string> m = absl::StrSplit(member, '/');
-        g.members.push_back({StocId(static_cast<uint32_t>(Command::ToNumber(m.first))),
-                             Incarnation(Command::ToNumber(m.second))});
+        const std::vector<uint64_t> m = Numbers(std::string(member));
+        g.members.push_back({StocId(static_cast<uint32_t>(m.at(0))), Incarnation(m.at(1))});
+        if (m.size() < 3) continue;
+        g.members.back().store = Uuid{0, m[2]};
+        g.media = m[1] == 0 ? LogMedia::kFiles : LogMedia::kMemoryAndFiles;
       }
       r.log_groups.push_back(g);
     }
