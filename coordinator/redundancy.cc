@@ -36,6 +36,23 @@ bool OwnerWasHeard(const ClusterState& state, const ClusterState::Range& range) 
          (counted_by == 0 || counted_by == state.stocs_version);
 }
 
+// The sum over the ranges that `counts` says.
+Redundancy CountOf(const ClusterState& state, bool (*counts)(const RangeRecord&)) {
+  const LivingStocs living = LivingStocsOf(state);
+  Redundancy out;
+  for (const auto& [id, range] : state.ranges) {
+    if (!counts(range.record)) continue;
+    const Redundancy one = CountRedundancy(state, range, living);
+    Add(one.logs, &out.logs);
+    Add(one.manifests, &out.manifests);
+    Add(one.tables, &out.tables);
+    out.unheard += one.unheard;
+    out.rebuild_bytes += one.rebuild_bytes;
+    out.rebuilt_bytes += one.rebuilt_bytes;
+  }
+  return out;
+}
+
 }  // namespace
 
 LivingStocs LivingStocsOf(const ClusterState& state) {
@@ -99,18 +116,11 @@ Redundancy CountRedundancy(const ClusterState& state, const ClusterState::Range&
 }
 
 Redundancy CountRedundancy(const ClusterState& state) {
-  const LivingStocs living = LivingStocsOf(state);
-  Redundancy out;
-  for (const auto& [id, range] : state.ranges) {
-    const Redundancy one = CountRedundancy(state, range, living);
-    Add(one.logs, &out.logs);
-    Add(one.manifests, &out.manifests);
-    Add(one.tables, &out.tables);
-    out.unheard += one.unheard;
-    out.rebuild_bytes += one.rebuild_bytes;
-    out.rebuilt_bytes += one.rebuilt_bytes;
-  }
-  return out;
+  return CountOf(state, [](const RangeRecord&) { return true; });
+}
+
+Redundancy CountRedundancyOfOpen(const ClusterState& state) {
+  return CountOf(state, [](const RangeRecord& record) { return record.IsOpen(); });
 }
 
 StocCounts CountStocs(const ClusterState& state) {

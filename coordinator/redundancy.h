@@ -55,7 +55,9 @@ CopiesKept CopiesWanted(const ClusterState& state, const ClusterState::Range& ra
 
 // Of all ranges.
 Redundancy CountRedundancy(const ClusterState& state);
-// The same of one range alone.
+// Of those that are open.
+Redundancy CountRedundancyOfOpen(const ClusterState& state);
+// Of one range alone.
 Redundancy CountRedundancy(const ClusterState& state, const ClusterState::Range& range,
                            const LivingStocs& living);
 

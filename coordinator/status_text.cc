@@ -223,7 +223,7 @@ class Renderer {
   // flush and after; then each kind of copy by itself.
   std::string Durability() const {
     if (logs_.open == 0) return "durability: no range is open\n" + Copies();
-    std::string out = Fewest();
+    std::string out = StrCat("durability: ", Fewest(), NotOpen(), "\n");
     const Logs::Kind& memory = logs_.with[static_cast<size_t>(LogMedia::kMemory)];
     if (memory.ranges > 0) {
       absl::StrAppend(&out, "  memory log, ", OfWanted("R", memory.fewest, memory.wanted), ": ");
@@ -405,28 +405,35 @@ class Renderer {
     return lease == s_.leases.end() ? 0
                                     : std::max<Nanos>(0, lease->second.heard_ns + options_.lease_ns - now_);
   }
-  // A write is in its log, and after its flush in tables that a manifest names: the fewest copies of them.
+  // A write is in its log, and after its flush in tables that a manifest names: the fewest copies of them, of
+  // the ranges that are open.
   std::string Fewest() const {
     size_t log = logs_.open_without > 0 ? 0 : SIZE_MAX;
     for (const Logs::Kind& kind : logs_.with) {
       if (kind.ranges > 0) log = std::min(log, kind.fewest);
     }
-    const Redundancy copies = CountRedundancy(s_);
+    const Redundancy copies = CountRedundancyOfOpen(s_);
     // Groups that take no writes any more hold some that are in no table yet.
     if (copies.logs.all > 0) log = std::min<size_t>(log, copies.logs.fewest);
     const std::string known = StrCat("log ", log, ", manifests ", copies.manifests.fewest);
     if (log == 0)
-      return StrCat("durability: an acknowledged write has no other copy than its LTC's before its flush (",
-                    known, "): lost when that dies\n");
+      return StrCat("an acknowledged write has no other copy than its LTC's before its flush (", known,
+                    "): lost when that dies");
     if (copies.unheard > 0 || copies.manifests.all == 0)
-      return StrCat("durability: not known yet: which tables there are is not heard of (", known, ")\n");
+      return StrCat("not known yet: which tables there are is not heard of (", known, ")");
     const size_t table = TableCopiesOf(copies.tables);
     const size_t fewest = std::min<size_t>({log, table, copies.manifests.fewest});
     const std::string out =
-        StrCat("durability: an acknowledged write has ", fewest == 1 ? "1 copy" : StrCat(fewest, " copies"),
+        StrCat("an acknowledged write has ", fewest == 1 ? "1 copy" : StrCat(fewest, " copies"),
                " at least (", known, ", tables ", table, "): ");
-    if (fewest == 0) return out + "some may be lost\n";
-    return StrCat(out, "it survives the LTC and ", Plural(fewest - 1, "StoC"), "\n");
+    if (fewest == 0) return out + "some may be lost";
+    return StrCat(out, "it survives the LTC and ", Plural(fewest - 1, "StoC"));
+  }
+  // Of what is said only of ranges that are open: how many others there are.
+  std::string NotOpen() const {
+    const size_t others = s_.ranges.size() - logs_.open;
+    return others == 0 ? ""
+                       : StrCat("; ", Plural(others, "range"), others == 1 ? " is" : " are", " not open");
   }
   // By pool, as the node last said.
   std::string MemoryOf(const std::string& node) const {
