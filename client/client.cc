@@ -340,8 +340,8 @@ Status Client::CreateRanges(const std::vector<std::string>& split_keys) {
 Status Client::Drain(const std::string& node, std::string* left, bool force) {
   return rep_->coordinator->Drain(node, Now() + rep_->options.timeout_ms * kMillisecond, left, force);
 }
-Status Client::Undrain(const std::string& node) {
-  return rep_->coordinator->Undrain(node, Now() + rep_->options.timeout_ms * kMillisecond);
+Status Client::Undrain(const std::string& node, std::string* now) {
+  return rep_->coordinator->Undrain(node, Now() + rep_->options.timeout_ms * kMillisecond, now);
 }
 
 Status Client::ChangeSetting(const std::string& name, std::optional<int> value) {

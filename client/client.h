@@ -225,7 +225,8 @@ class Client {
   // Everything is moved off the node. *left: what is still on it; empty: nothing, it can stop. Refused
   // where too few StoCs would be left for the copies that are configured, unless `force`.
   Status Drain(const std::string& node, std::string* left, bool force = false);
-  Status Undrain(const std::string& node);  // it takes part again
+  // It takes part again. *now: what it does now, for people; may be null.
+  Status Undrain(const std::string& node, std::string* now = nullptr);
   // Sets an option of all LTCs while they run, in the place of their flag of that name; nullopt: it is as
   // their flags say again. LTCs have it within a second. InvalidArgument: there is no such setting
   // (coordinator/ltc_settings.h), or the value is out of its bounds.

@@ -31,7 +31,7 @@ int Report(const Result& r) {
 int Report(const Status& s) {
   if (s.ok()) return kExitOk;
   std::fprintf(stderr, "error: %s\n", std::string(s.message()).c_str());
-  return kExitFailed;
+  return absl::IsInvalidArgument(s) ? kExitUsage : kExitFailed;
 }
 
 void PrintBytes(std::string_view bytes) { std::fwrite(bytes.data(), 1, bytes.size(), stdout); }
@@ -74,20 +74,18 @@ int DrainUntilEmpty(Client* client, const std::string& node, bool force) {
 }
 
 int Undrain(Client* client, const std::string& node) {
-  const Status s = client->Undrain(node);
-  if (s.ok()) std::printf("%s takes part again\n", node.c_str());
+  std::string now;
+  const Status s = client->Undrain(node, &now);
+  if (s.ok()) std::printf("%s\n", now.c_str());
   return Report(s);
 }
 
 int Configure(Client* client, const std::string& name, const std::string& value) {
   int number = 0;
   const bool is_number = absl::SimpleAtoi(value, &number);
-  const Status s =
-      is_number || value == kFlags
-          ? client->ChangeSetting(name, is_number ? std::optional(number) : std::nullopt)
-          : absl::InvalidArgumentError(StrCat("'", value, "' is neither a number nor '", kFlags, "'"));
-  const int code = Report(s);
-  return absl::IsInvalidArgument(s) ? kExitUsage : code;
+  if (!is_number && value != kFlags)
+    return Report(absl::InvalidArgumentError(StrCat("'", value, "' is neither a number nor '", kFlags, "'")));
+  return Report(client->ChangeSetting(name, is_number ? std::optional(number) : std::nullopt));
 }
 
 // The entries of a batch; RefuseWords where they are none.
@@ -352,8 +350,9 @@ void AddOfCluster(CLI::App* app, Command* chosen) {
                                 [](Session* s, bool json) {
                                   if (json) return PrintStatusJson(s->client);
                                   const std::string text = s->client->StatusText();
-                                  std::fputs(text.c_str(), stdout);
-                                  return static_cast<int>(text.starts_with("error:") ? kExitFailed : kExitOk);
+                                  const bool failed = text.starts_with("error:");
+                                  std::fputs(text.c_str(), failed ? stderr : stdout);
+                                  return static_cast<int>(failed ? kExitFailed : kExitOk);
                                 });
   status.command->add_flag("--json", *status.arguments, "the same for programs, as one line of JSON");
 

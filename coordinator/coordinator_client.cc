@@ -564,10 +564,13 @@ Status CoordinatorClient::Drain(const std::string& node, Nanos deadline_ns, std:
   return OkStatus();
 }
 
-Status CoordinatorClient::Undrain(const std::string& node, Nanos deadline_ns) {
+Status CoordinatorClient::Undrain(const std::string& node, Nanos deadline_ns, std::string* now) {
   proto::UndrainRequest request;
   request.set_node(node);
-  return CallMethod<proto::UndrainReply>(channel_.get(), "Undrain", request, deadline_ns).status();
+  NOVA_ASSIGN_OR_RETURN(const auto reply,
+                        CallMethod<proto::UndrainReply>(channel_.get(), "Undrain", request, deadline_ns));
+  if (now != nullptr) *now = reply.now().empty() ? node + " takes part again" : reply.now();
+  return OkStatus();
 }
 
 Status CoordinatorClient::ChangeSetting(const std::string& name, std::optional<int> value,

@@ -217,8 +217,8 @@ class CoordinatorClient {
   // any more. *left: what is still there; empty: nothing, it can stop. Ask again to see. FailedPrecondition:
   // the other StoCs are too few to take it; `force`: one is enough, whatever number of copies is configured.
   Status Drain(const std::string& node, Nanos deadline_ns, std::string* left, bool force = false);
-  // It takes part again. Also of one that does not drain.
-  Status Undrain(const std::string& node, Nanos deadline_ns);
+  // It takes part again. Also of one that does not drain. *now: what it does now, for people; may be null.
+  Status Undrain(const std::string& node, Nanos deadline_ns, std::string* now = nullptr);
   // Sets one of LtcSettings for all LTCs; nullopt: it is as their flags say again. LTCs have it with their
   // next heartbeats. InvalidArgument: there is none of that name, or the value is out of bounds.
   Status ChangeSetting(const std::string& name, std::optional<int> value, Nanos deadline_ns);

@@ -270,8 +270,9 @@ StatusOr<std::string> CoordinatorRequests::HandleDrain(const std::string& reques
 
 StatusOr<std::string> CoordinatorRequests::HandleUndrain(const std::string& request) {
   NOVA_ASSIGN_OR_RETURN(const auto in, Parse<proto::UndrainRequest>(request));
-  NOVA_RETURN_IF_ERROR(drains_.Undrain(in.node()));
-  return proto::UndrainReply().SerializeAsString();
+  proto::UndrainReply out;
+  NOVA_ASSIGN_OR_RETURN(*out.mutable_now(), drains_.Undrain(in.node()));
+  return out.SerializeAsString();
 }
 
 StatusOr<std::string> CoordinatorRequests::HandleForceOpen(const std::string& request) {
@@ -292,6 +293,9 @@ StatusOr<std::string> CoordinatorRequests::HandleForceOpen(const std::string& re
     mirror_->RangeWritten(std::move(written));
   }
   out.set_report(plan.report);
+  if (!in.accept_data_loss() && plan.move.has_value())
+    absl::StrAppend(out.mutable_report(), "to open it all the same: nova force-open ", in.range(),
+                    " --accept-data-loss\n");
   return out.SerializeAsString();
 }
 

@@ -18,6 +18,16 @@ void ForgiveDisk(const std::optional<StocWatch::DiskHeard>& heard, StocRecord* r
   record->forgiven_faults = heard->report.faults;
 }
 
+// What an undrained node does now; `changed`: it drained, or its disk has been forgiven something.
+std::string TakesPart(const std::string& name, bool changed) {
+  return name + (changed ? " takes part again" : " does not drain, and takes part");
+}
+std::string TakesPart(const StocRecord& stoc, bool changed) {
+  if (stoc.presence == StocPresence::kUp) return TakesPart(stoc.name, changed);
+  return StrCat(stoc.name, " (StoC ", stoc.id.value(), ") does not drain, and is ",
+                PresenceName(stoc.presence), ": it takes part again when it is started with its disk");
+}
+
 }  // namespace
 
 // A node whose session ended registers again as soon as it learns of it; until then it has its lease.
@@ -32,7 +42,7 @@ Status DrainRequests::NotRegistered(const std::string& node) const {
 }
 
 StatusOr<DrainTarget> DrainRequests::Find(const Term& term, const std::string& node) const {
-  if (!IsNodeName(node)) return absl::InvalidArgumentError("not a node's name");
+  if (!IsNodeName(node)) return absl::InvalidArgumentError(StrCat("'", node, "' is no node's name"));
   NOVA_RETURN_IF_ERROR(term.store->Sync());
   NOVA_RETURN_IF_ERROR(mirror_->LoadNode(node));
   NOVA_RETURN_IF_ERROR(mirror_->ReadDirty({kStocsPath}));
@@ -59,11 +69,11 @@ StatusOr<std::string> DrainRequests::Drain(const std::string& node, bool force) 
   NOVA_ASSIGN_OR_RETURN(const DrainTarget target, Find(term, node));
   if (!target.ltc.empty()) {
     MutexLock lock(&marking_);
-    NOVA_RETURN_IF_ERROR(MarkNode(term, target.ltc, true));
+    NOVA_RETURN_IF_ERROR(MarkNode(term, target.ltc, true).status());
   } else {
     MutexLock lock(&marking_);
     NOVA_RETURN_IF_ERROR(CheckStocs(target.stocs, force));
-    for (const StocId stoc : target.stocs) NOVA_RETURN_IF_ERROR(MarkStoc(term, stoc, true));
+    for (const StocId stoc : target.stocs) NOVA_RETURN_IF_ERROR(MarkStoc(term, stoc, true).status());
   }
   std::vector<std::string> left;
   NOVA_RETURN_IF_ERROR(mirror_->LookAsLeader([&](const ClusterMirror::View& view) {
@@ -75,26 +85,42 @@ StatusOr<std::string> DrainRequests::Drain(const std::string& node, bool force) 
   return absl::StrJoin(left, "; ");
 }
 
-Status DrainRequests::Undrain(const std::string& node) {
+StatusOr<std::string> DrainRequests::Undrain(const std::string& node) {
   NOVA_ASSIGN_OR_RETURN(const Term term, election_->CurrentTerm());
   NOVA_ASSIGN_OR_RETURN(const DrainTarget target, Find(term, node));
   MutexLock lock(&marking_);
-  if (!target.ltc.empty()) return MarkNode(term, target.ltc, false);
-  for (const StocId stoc : target.stocs) {
-    NOVA_RETURN_IF_ERROR(MarkStoc(term, stoc, false));
-    // Earlier coordinators marked the registration.
-    std::vector<std::string> marked;
-    mirror_->Look([&](const ClusterMirror::View& view) {
-      for (const auto& [name, info] : view.state.nodes) {
-        if (info.role == Role::kStoc && info.stoc_id == stoc && info.draining) marked.push_back(name);
-      }
-    });
-    for (const std::string& name : marked) NOVA_RETURN_IF_ERROR(MarkNode(term, name, false));
+  if (!target.ltc.empty()) {
+    NOVA_ASSIGN_OR_RETURN(const bool changed, MarkNode(term, target.ltc, false));
+    return TakesPart(target.ltc, changed);
   }
-  return OkStatus();
+  std::vector<std::string> now;
+  for (const StocId stoc : target.stocs) {
+    NOVA_ASSIGN_OR_RETURN(const bool changed, UndrainStoc(term, stoc));
+    mirror_->Look([&](const ClusterMirror::View& view) {
+      const auto it = view.state.stocs.find(stoc);
+      if (it != view.state.stocs.end()) now.push_back(TakesPart(it->second.record, changed));
+    });
+  }
+  return absl::StrJoin(now, "\n");
 }
 
-Status DrainRequests::MarkStoc(const Term& term, StocId stoc, bool draining) {
+StatusOr<bool> DrainRequests::UndrainStoc(const Term& term, StocId stoc) {
+  NOVA_ASSIGN_OR_RETURN(bool changed, MarkStoc(term, stoc, false));
+  // Earlier coordinators marked the registration.
+  std::vector<std::string> marked;
+  mirror_->Look([&](const ClusterMirror::View& view) {
+    for (const auto& [name, info] : view.state.nodes) {
+      if (info.role == Role::kStoc && info.stoc_id == stoc && info.draining) marked.push_back(name);
+    }
+  });
+  for (const std::string& name : marked) {
+    NOVA_ASSIGN_OR_RETURN(const bool cleared, MarkNode(term, name, false));
+    changed |= cleared;
+  }
+  return changed;
+}
+
+StatusOr<bool> DrainRequests::MarkStoc(const Term& term, StocId stoc, bool draining) {
   StocWatch watch;
   bool silent = false;  // it is registered, and this leader has not heard it yet
   mirror_->Look([&](const ClusterMirror::View& view) {
@@ -104,6 +130,7 @@ Status DrainRequests::MarkStoc(const Term& term, StocId stoc, bool draining) {
       silent |=
           node.role == Role::kStoc && node.stoc_id == stoc && !view.state.leases.contains(node.incarnation);
   });
+  bool changed = false;
   const Status s =
       ChangeZnode(term, StocPath(stoc), [&](const Znode& node) -> StatusOr<std::optional<std::string>> {
         NOVA_ASSIGN_OR_RETURN(StocRecord record, StocRecord::Decode(stoc, node.data, node.version));
@@ -115,24 +142,29 @@ Status DrainRequests::MarkStoc(const Term& term, StocId stoc, bool draining) {
         }
         if (!draining) ForgiveDisk(watch.disk_heard, &record);
         if (record == before) return std::nullopt;
+        changed = true;
         return record.Encode();
       });
   if (absl::IsNotFound(s)) return absl::NotFoundError(StrCat("StoC ", stoc.value(), " has no record"));
   NOVA_RETURN_IF_ERROR(s);
-  return mirror_->LoadStoc(stoc);
+  NOVA_RETURN_IF_ERROR(mirror_->LoadStoc(stoc));
+  return changed;
 }
 
-Status DrainRequests::MarkNode(const Term& term, const std::string& name, bool draining) {
+StatusOr<bool> DrainRequests::MarkNode(const Term& term, const std::string& name, bool draining) {
+  bool changed = false;
   const Status s =
       ChangeZnode(term, NodePath(name), [&](const Znode& node) -> StatusOr<std::optional<std::string>> {
         NOVA_ASSIGN_OR_RETURN(NodeInfo info, DecodeNodeInfo(node.data));
         if (info.draining == draining) return std::nullopt;
+        changed = true;
         info.draining = draining;
         return EncodeNodeInfo(info);
       });
   if (absl::IsNotFound(s)) return NotRegistered(name);
   NOVA_RETURN_IF_ERROR(s);
-  return mirror_->LoadNode(name);
+  NOVA_RETURN_IF_ERROR(mirror_->LoadNode(name));
+  return changed;
 }
 
 }  // namespace nova

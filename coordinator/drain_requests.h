@@ -25,7 +25,7 @@ class DrainRequests {
 
   // Marks the node; what is still on it.
   StatusOr<std::string> Drain(const std::string& node, bool force);
-  Status Undrain(const std::string& node);
+  StatusOr<std::string> Undrain(const std::string& node);  // what it does now, for people
 
  private:
   // Which node is meant, by what the store says now.
@@ -35,9 +35,11 @@ class DrainRequests {
   // Whether they may be drained, where one of them does not drain yet.
   Status CheckStocs(const std::vector<StocId>& stocs, bool force) const;
   // Sets or clears one mark: in a StoC's record, in a node's registration. The mirror knows it when it is
-  // done.
-  Status MarkStoc(const Term& term, StocId stoc, bool draining);
-  Status MarkNode(const Term& term, const std::string& node, bool draining);
+  // done. False: it was so.
+  StatusOr<bool> MarkStoc(const Term& term, StocId stoc, bool draining);
+  StatusOr<bool> MarkNode(const Term& term, const std::string& node, bool draining);
+  // Clears both marks of a StoC.
+  StatusOr<bool> UndrainStoc(const Term& term, StocId stoc);
 
   const ClusterOptions options_;
   Election* const election_;

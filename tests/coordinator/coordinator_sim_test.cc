@@ -419,6 +419,8 @@ TEST(CoordinatorSimTest, ForceOpenDropsTheLostGroupsOnlyWhenAccepted) {
     SleepFor(3 * kSecond);
     EXPECT_TRUE(absl::IsFailedPrecondition(client.ForceOpen(RangeId(1), false, Soon(), &report)));
     EXPECT_NE(report.find("log group 1 is LOST: StoC 7 incarnation 70"), std::string::npos) << report;
+    EXPECT_TRUE(report.ends_with("to open it all the same: nova force-open 1 --accept-data-loss\n"))
+        << report;
     EXPECT_EQ(cluster.Records().at(RangeId(1)).log_groups.size(), 1u);
     ASSERT_TRUE(client.ForceOpen(RangeId(1), true, Soon(), &report).ok()) << report;
     EXPECT_TRUE(cluster.Records().at(RangeId(1)).log_groups.empty());

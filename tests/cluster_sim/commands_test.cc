@@ -1,0 +1,89 @@
+// What an operator types at a cluster, what he is told, and the exit codes.
+#include "client/commands.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "client/exit_codes.h"
+#include "tests/cluster_sim/scenario.h"
+
+namespace nova {
+namespace {
+
+// Words that were typed at a cluster, and what came of them.
+struct Typed {
+  Typed(OneRange* w, const std::vector<std::string>& words) {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    CLI::App app;
+    Command chosen;
+    AddCommands(&app, &chosen);
+    const std::optional<int> refused = ParseWords(&app, words);
+    Session session{w->client.get()};
+    code = refused ? *refused : chosen(&session);
+    std::fflush(stdout);
+    out = testing::internal::GetCapturedStdout();
+    err = testing::internal::GetCapturedStderr();
+  }
+  int code;
+  std::string out, err;
+};
+
+TEST(CommandsTest, WordsThatNoClusterTakesAreExitCode2) {
+  Simulate(1, [] {
+    OneRange w(SmallCluster());
+    const std::vector<std::vector<std::string>> cases = {{"create-ranges", "b", "a"},
+                                                         {"drain", "two words"},
+                                                         {"undrain", "a/b"},
+                                                         {"configure", "dranges", "many"},
+                                                         {"configure", "dranges", "0"}};
+    for (const auto& words : cases) {
+      const Typed typed(&w, words);
+      EXPECT_EQ(typed.code, kExitUsage) << words[0] << " " << words[1] << ": " << typed.err;
+      EXPECT_TRUE(typed.err.starts_with("error: ")) << typed.err;
+      EXPECT_EQ(typed.out, "");
+    }
+    EXPECT_EQ(Typed(&w, {"create-ranges", "a", "b"}).code, kExitFailed) << "there are ranges";
+  });
+}
+
+TEST(CommandsTest, AStatusThatCannotBeHadIsSaidOnStderr) {
+  Simulate(2, [] {
+    OneRange w(SmallCluster());
+    EXPECT_EQ(Typed(&w, {"status"}).err, "");
+    for (const std::string& coordinator : w.cluster.Names("coordinator")) w.cluster.Kill(coordinator);
+    const Typed typed(&w, {"status"});
+    EXPECT_EQ(typed.code, kExitFailed);
+    EXPECT_EQ(typed.out, "");
+    EXPECT_TRUE(typed.err.starts_with("error: ")) << typed.err;
+  });
+}
+
+TEST(CommandsTest, UndrainSaysWhatTheNodeDoesNow) {
+  Simulate(3, [] {
+    SimClusterOptions options = SmallCluster();
+    options.stocs = 4;
+    OneRange w(options);
+    for (const std::string node : {"stoc-1", "ltc-0"}) {
+      EXPECT_EQ(Typed(&w, {"undrain", node}).out, node + " does not drain, and takes part\n");
+      std::string left;
+      ASSERT_TRUE(w.client->Drain(node, &left).ok());
+      EXPECT_EQ(Typed(&w, {"undrain", node}).out, node + " takes part again\n");
+    }
+    w.cluster.Kill("stoc-1");
+    SleepFor(8 * kSecond);
+    const std::string away = ": it takes part again when it is started with its disk\n";
+    Typed typed(&w, {"undrain", "stoc-1"});
+    EXPECT_TRUE(typed.out.starts_with("stoc-1 (StoC ")) << typed.out;
+    EXPECT_TRUE(absl::EndsWith(typed.out, ") does not drain, and is away" + away)) << typed.out;
+    std::string left;
+    ASSERT_TRUE(w.client->Drain("stoc-1", &left).ok());
+    SleepFor(kSecond);
+    typed = Typed(&w, {"undrain", "stoc-1"});
+    EXPECT_TRUE(absl::EndsWith(typed.out, ") does not drain, and is lost" + away)) << typed.out;
+    EXPECT_EQ(typed.code, kExitOk);
+  });
+}
+
+}  // namespace
+}  // namespace nova
