@@ -54,6 +54,15 @@ Status CheckMayDrain(const ClusterState& state, const std::vector<StocId>& stocs
              " copies that are configured: add a StoC first, or drain with --force"));
 }
 
+// It may take none at the moment, for it has no lease; the drain waits for it then.
+Status CheckMayDrain(const ClusterState& state, const std::string& ltc) {
+  const bool others = std::any_of(state.nodes.begin(), state.nodes.end(), [&](const auto& entry) {
+    return entry.second.role == Role::kLtc && entry.first != ltc && !entry.second.draining;
+  });
+  if (others || state.ranges.empty()) return OkStatus();
+  return absl::FailedPreconditionError(StrCat(ltc, ": no other LTC is there to take its ranges"));
+}
+
 std::string DrainLeft(const ClusterState& state, const NodeInfo& node) {
   if (node.role != Role::kLtc) return DrainLeft(state, node.stoc_id);
   const auto owned = state.owned.find(node.incarnation);

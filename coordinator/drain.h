@@ -29,6 +29,9 @@ DrainTarget FindDrainTarget(const ClusterState& state, const std::string& word);
 // copies that an LTC is configured to keep.
 Status CheckMayDrain(const ClusterState& state, const std::vector<StocId>& stocs, bool force);
 
+// Whether another LTC, one that does not drain, is there to take the ranges.
+Status CheckMayDrain(const ClusterState& state, const std::string& ltc);
+
 // What is still on a draining node, for people; empty: nothing, it can stop. A range of an LTC until it was
 // given to another; of a StoC the log groups and manifests that name it, and tables, which only the owners of
 // open ranges know.

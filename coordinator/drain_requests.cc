@@ -64,11 +64,21 @@ Status DrainRequests::CheckStocs(const std::vector<StocId>& stocs, bool force) c
   return may;
 }
 
+Status DrainRequests::CheckLtc(const std::string& ltc) const {
+  Status may;
+  mirror_->Look([&](const ClusterMirror::View& view) {
+    const auto node = view.state.nodes.find(ltc);
+    if (node == view.state.nodes.end() || !node->second.draining) may = CheckMayDrain(view.state, ltc);
+  });
+  return may;
+}
+
 StatusOr<std::string> DrainRequests::Drain(const std::string& node, bool force) {
   NOVA_ASSIGN_OR_RETURN(const Term term, election_->CurrentTerm());
   NOVA_ASSIGN_OR_RETURN(const DrainTarget target, Find(term, node));
   if (!target.ltc.empty()) {
     MutexLock lock(&marking_);
+    NOVA_RETURN_IF_ERROR(CheckLtc(target.ltc));
     NOVA_RETURN_IF_ERROR(MarkNode(term, target.ltc, true).status());
   } else {
     MutexLock lock(&marking_);

@@ -3,7 +3,7 @@
 // Undrain also forgives what the StoC's disk has done by now (StoC record, N5).
 //
 // Thread safety: all; both wait for the store. Marks are set one after another, so that two that are allowed
-//                each by itself do not leave too few StoCs together.
+//                each by itself do not leave too few StoCs, or no LTC, together.
 // Locks:         that of marks, held while the store is asked; under it ClusterMirror's, then Election's.
 // Ownership:     the parts outlive it.
 // Errors:        NotLeadingError (leader_channel.h); NotFound: there is no such node; Unavailable: the node
@@ -34,6 +34,8 @@ class DrainRequests {
   Status NotRegistered(const std::string& node) const;
   // Whether they may be drained, where one of them does not drain yet.
   Status CheckStocs(const std::vector<StocId>& stocs, bool force) const;
+  // The same of an LTC.
+  Status CheckLtc(const std::string& ltc) const;
   // Sets or clears one mark: in a StoC's record, in a node's registration. The mirror knows it when it is
   // done. False: it was so.
   StatusOr<bool> MarkStoc(const Term& term, StocId stoc, bool draining);

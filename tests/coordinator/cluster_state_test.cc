@@ -262,7 +262,10 @@ class Script {
   std::string WhetherToDrain(const Command& c) const {
     const DrainTarget target = FindDrainTarget(state_, c.arg());
     if (target.empty()) return "no such node\n";
-    if (!target.ltc.empty()) return StrCat("LTC ", target.ltc, "\n");
+    if (!target.ltc.empty()) {
+      const Status ltc_may = CheckMayDrain(state_, target.ltc);
+      return StrCat("LTC ", target.ltc, ltc_may.ok() ? "" : StrCat(": ", ltc_may.message()), "\n");
+    }
     std::vector<std::string> ids;
     for (const StocId id : target.stocs) ids.push_back(StrCat(id.value()));
     const Status may = CheckMayDrain(state_, target.stocs, c.Has("force"));

@@ -261,6 +261,37 @@ TEST(StocSimTest, OperatorsWhoDrainAtOnceDoNotDisturbEachOther) {
   }
 }
 
+// Nobody would take its ranges, and the drain would never end.
+TEST(StocSimTest, TheLastLtcIsNotDrainedWhileThereAreRanges) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    InSimulation(seed, [] {
+      World w(1, {.session_timeout_ns = 4 * kSecond, .max_delay_ns = 20 * kMillisecond});
+      CoordinatorClient client = w.cluster.NewClient();
+      ASSERT_TRUE(w.Drain("ltc-1").ok());
+      ASSERT_TRUE(w.Drain("ltc-2").ok()) << "there is no range";
+      for (const char* ltc : {"ltc-1", "ltc-2"}) ASSERT_TRUE(client.Undrain(ltc, Soon()).ok());
+      ASSERT_TRUE(client.CreateRanges({}, Soon()).ok());
+      absl::Status done[2];
+      {
+        std::string left[2];
+        std::vector<std::unique_ptr<Thread>> operators;
+        for (int i = 0; i < 2; ++i) {
+          operators.push_back(std::make_unique<Thread>(StrCat("operator.", i), [&, i] {
+            done[i] = w.cluster.NewClient().Drain(w.ltcs[static_cast<size_t>(i)]->name(), Soon(), &left[i]);
+          }));
+        }
+        for (const auto& op : operators) op->Join();
+      }
+      EXPECT_EQ(done[0].ok() + done[1].ok(), 1) << done[0] << ", " << done[1];
+      const absl::Status& refused = done[0].ok() ? done[1] : done[0];
+      const std::string drained = done[0].ok() ? "ltc-1" : "ltc-2", last = done[0].ok() ? "ltc-2" : "ltc-1";
+      EXPECT_EQ(refused, absl::FailedPreconditionError(last + ": no other LTC is there to take its ranges"));
+      EXPECT_FALSE(w.Drain(last, true).ok()) << "by force neither";
+      EXPECT_TRUE(w.Drain(drained).ok()) << "it drains already: only what is left is asked for";
+    });
+  }
+}
+
 TEST(StocSimTest, AnLtcIsUndrainedToo) {
   InSimulation(7, [] {
     World w(2);
