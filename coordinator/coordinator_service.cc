@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/rdma/fabric_metrics.h"
 #include "common/rdma/port_counters.h"
+#include "coordinator/range_condition.h"
 
 namespace nova {
 namespace {
@@ -18,6 +19,62 @@ constexpr Nanos kLongestRound = 500 * kMillisecond;
 
 ElectionOptions ElectionOptionsOf(const CoordinatorOptions& o) {
   return {o.name, o.address, o.cluster.lease_ns, o.cluster.clock_rate_error};
+}
+
+// --- samples of the cluster's metrics
+
+template <typename Number>
+Metrics::Samples OneSample(Number n) {
+  return {{"", static_cast<double>(n)}};
+}
+std::string StateLabel(const char* state) { return StrCat("state=\"", state, "\""); }
+
+Metrics::Samples StocsByState(const ClusterState& state) {
+  const StocCounts counts = CountStocs(state);
+  Metrics::Samples samples;
+  for (const auto& [name, n] :
+       {std::pair{"up", counts.up}, std::pair{"away", counts.away}, std::pair{"lost", counts.lost},
+        std::pair{"draining", counts.draining}, std::pair{"emptied", counts.emptied}})
+    samples[StateLabel(name)] = static_cast<double>(n);
+  return samples;
+}
+
+Metrics::Samples StocsByDisk(const ClusterState& state) {
+  const StocCounts counts = CountStocs(state);
+  Metrics::Samples samples;
+  for (size_t d = 0; d < kDiskStates; ++d)
+    samples[StateLabel(DiskStateName(static_cast<DiskState>(d)))] = static_cast<double>(counts.by_disk[d]);
+  return samples;
+}
+
+Metrics::Samples RangesByState(const ClusterState& state) {
+  Metrics::Samples samples;
+  for (size_t c = 0; c < kRangeConditions; ++c)
+    samples[StateLabel(RangeConditionName(static_cast<RangeCondition>(c)))] = 0;
+  const RangeCopies copies(state);
+  for (const auto& [id, range] : state.ranges)
+    ++samples[StateLabel(RangeConditionName(copies.ConditionOf(range)))];
+  return samples;
+}
+
+// Those that were heard after that.
+int64_t CountLtcs(const ClusterState& state, Nanos after_ns) {
+  return std::count_if(state.nodes.begin(), state.nodes.end(), [&](const auto& entry) {
+    const NodeInfo& node = entry.second;
+    const auto lease = state.leases.find(node.incarnation);
+    return node.role == Role::kLtc && lease != state.leases.end() && lease->second.heard_ns > after_ns;
+  });
+}
+
+// Of each range how many have fewer copies than wanted.
+Metrics::Samples BelowReplicas(const ClusterState& state, CopyCounts Redundancy::*copies) {
+  Metrics::Samples samples;
+  const LivingStocs living = LivingStocsOf(state);
+  for (const auto& [id, range] : state.ranges) {
+    samples[StrCat("range=\"", id.value(), "\"")] =
+        static_cast<double>((CountRedundancy(state, range, living).*copies).degraded);
+  }
+  return samples;
 }
 
 }  // namespace
@@ -36,88 +93,57 @@ CoordinatorService::CoordinatorService(CoordinatorOptions options, OpenStore ope
   AddClusterGauges(metrics);
 }
 
-void CoordinatorService::AddClusterGauges(Metrics* metrics) {
-  AddFabricCounters(metrics, "nova_cluster_fabric", [this] { return FabricOfNodes(); });
-  const auto add = [this, metrics](const char* what, CopyCounts Redundancy::*copies) {
-    const auto tell = [&](const char* name, auto CopyCounts::*field) {
-      metrics->AddCallback(StrCat("nova_cluster_", what, name), [this, copies, field] {
-        return static_cast<double>(RedundancyNow().*copies.*field);
-      });
-    };
-    tell("", &CopyCounts::all);
-    tell("_degraded", &CopyCounts::degraded);
-    tell("_fewest_copies", &CopyCounts::fewest);
-    tell("_copies_configured", &CopyCounts::wanted);
-  };
-  add("log_groups", &Redundancy::logs);
-  add("manifests", &Redundancy::manifests);
-  add("tables", &Redundancy::tables);
-  const auto add_by_range = [this, metrics](const char* what, CopyCounts Redundancy::*copies) {
-    metrics->AddFamily(StrCat("nova_range_", what, "_below_replicas"),
-                       [this, copies] { return BelowReplicas(copies); });
-  };
-  add_by_range("log_groups", &Redundancy::logs);
-  add_by_range("manifests", &Redundancy::manifests);
-  add_by_range("tables", &Redundancy::tables);
-  metrics->AddCallback("nova_cluster_rebuild_bytes_per_second", [this] { return RebuildBytesPerSecond(); });
-  metrics->AddCallback("nova_cluster_rebuild_bytes",
-                       [this] { return static_cast<double>(RedundancyNow().rebuild_bytes); });
-  for (const auto& [state, count] :
-       {std::pair{"up", &StocCounts::up}, std::pair{"away", &StocCounts::away},
-        std::pair{"lost", &StocCounts::lost}, std::pair{"draining", &StocCounts::draining},
-        std::pair{"emptied", &StocCounts::emptied}}) {
-    metrics->AddCallback(StrCat("nova_cluster_stocs{state=\"", state, "\"}"),
-                         [this, count] { return static_cast<double>(StocsNow().*count); });
-  }
-  for (size_t state = 0; state < kDiskStates; ++state) {
-    metrics->AddCallback(
-        StrCat("nova_cluster_stoc_disks{state=\"", DiskStateName(static_cast<DiskState>(state)), "\"}"),
-        [this, state] { return static_cast<double>(StocsNow().by_disk[state]); });
-  }
+void CoordinatorService::AddClusterFamily(Metrics* metrics, const std::string& name,
+                                          std::function<Metrics::Samples(const ClusterState&)> read) {
+  metrics->AddFamily(name, [this, read = std::move(read)] {
+    Metrics::Samples samples;
+    mirror_.LookAsLeader([&](const ClusterMirror::View& view) { samples = read(view.state); }).IgnoreError();
+    return samples;
+  });
 }
 
-FabricCounters CoordinatorService::FabricOfNodes() const {
-  FabricCounters sum;
+void CoordinatorService::AddClusterGauges(Metrics* metrics) {
+  AddFabricCounters(metrics, "nova_cluster_fabric", [this] { return FabricOfNodes(); });
+  AddCopyGauges(metrics, "log_groups", &Redundancy::logs);
+  AddCopyGauges(metrics, "manifests", &Redundancy::manifests);
+  AddCopyGauges(metrics, "tables", &Redundancy::tables);
+  AddClusterFamily(metrics, "nova_cluster_rebuild_bytes_per_second",
+                   [](const ClusterState& state) { return OneSample(state.rebuild.BytesPerSecond()); });
+  AddClusterFamily(metrics, "nova_cluster_rebuild_bytes",
+                   [](const ClusterState& state) { return OneSample(CountRedundancy(state).rebuild_bytes); });
+  AddClusterFamily(metrics, "nova_cluster_stocs", StocsByState);
+  AddClusterFamily(metrics, "nova_cluster_stoc_disks", StocsByDisk);
+  AddClusterFamily(metrics, "nova_cluster_ranges", RangesByState);
+  AddClusterFamily(metrics, "nova_cluster_ltcs",
+                   [lease_ns = options_.cluster.lease_ns](const ClusterState& state) {
+                     return OneSample(CountLtcs(state, Now() - lease_ns));
+                   });
+}
+
+void CoordinatorService::AddCopyGauges(Metrics* metrics, const char* what, CopyCounts Redundancy::*copies) {
+  const auto tell = [&](const char* name, auto CopyCounts::*field) {
+    AddClusterFamily(metrics, StrCat("nova_cluster_", what, name),
+                     [copies, field](const ClusterState& state) {
+                       return OneSample(CountRedundancy(state).*copies.*field);
+                     });
+  };
+  tell("", &CopyCounts::all);
+  tell("_degraded", &CopyCounts::degraded);
+  tell("_fewest_copies", &CopyCounts::fewest);
+  tell("_copies_configured", &CopyCounts::wanted);
+  AddClusterFamily(metrics, StrCat("nova_range_", what, "_below_replicas"),
+                   [copies](const ClusterState& state) { return BelowReplicas(state, copies); });
+}
+
+std::optional<FabricCounters> CoordinatorService::FabricOfNodes() const {
+  std::optional<FabricCounters> sum;
   mirror_
       .LookAsLeader([&](const ClusterMirror::View& view) {
-        for (const auto& [name, report] : view.state.reports) AddCounters(&sum, report.fabric);
+        sum.emplace();
+        for (const auto& [name, report] : view.state.reports) AddCounters(&*sum, report.fabric);
       })
       .IgnoreError();
   return sum;
-}
-
-Redundancy CoordinatorService::RedundancyNow() const {
-  Redundancy now;
-  mirror_.LookAsLeader([&](const ClusterMirror::View& view) { now = CountRedundancy(view.state); })
-      .IgnoreError();
-  return now;
-}
-
-Metrics::Samples CoordinatorService::BelowReplicas(CopyCounts Redundancy::*copies) const {
-  Metrics::Samples samples;
-  mirror_
-      .LookAsLeader([&](const ClusterMirror::View& view) {
-        const LivingStocs living = LivingStocsOf(view.state);
-        for (const auto& [id, range] : view.state.ranges) {
-          samples[StrCat("range=\"", id.value(), "\"")] =
-              static_cast<double>((CountRedundancy(view.state, range, living).*copies).degraded);
-        }
-      })
-      .IgnoreError();
-  return samples;
-}
-
-double CoordinatorService::RebuildBytesPerSecond() const {
-  double now = 0;
-  mirror_.LookAsLeader([&](const ClusterMirror::View& view) { now = view.state.rebuild.BytesPerSecond(); })
-      .IgnoreError();
-  return now;
-}
-
-StocCounts CoordinatorService::StocsNow() const {
-  StocCounts now;
-  mirror_.LookAsLeader([&](const ClusterMirror::View& view) { now = CountStocs(view.state); }).IgnoreError();
-  return now;
 }
 
 StatusOr<std::unique_ptr<CoordinatorService>> CoordinatorService::Start(CoordinatorOptions options,

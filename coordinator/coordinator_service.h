@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/base/metrics.h"
@@ -62,15 +63,15 @@ class CoordinatorService {
   CoordinatorService(CoordinatorOptions options, OpenStore open_store, const Uuid& cluster, Metrics* metrics);
   // Makes /cluster and the folders where they are not there; which cluster it is.
   static StatusOr<Uuid> Bootstrap(ConfigStore* store);
-  // As the nodes last said, while this one leads.
-  FabricCounters FabricOfNodes() const;
-  Redundancy RedundancyNow() const;
-  // Of each range how many have fewer copies than wanted; none while another coordinator leads.
-  Metrics::Samples BelowReplicas(CopyCounts Redundancy::*copies) const;
-  double RebuildBytesPerSecond() const;
-  StocCounts StocsNow() const;
-  // Metrics of the whole cluster, told by the one who leads.
+  // Metrics of the whole cluster, told by the one who leads: the others know nothing of it, and 0 would be
+  // an answer.
   void AddClusterGauges(Metrics* metrics);
+  void AddCopyGauges(Metrics* metrics, const char* what, CopyCounts Redundancy::*copies);
+  // One of them, by what it says of a leader's state; no samples while this one does not lead.
+  void AddClusterFamily(Metrics* metrics, const std::string& name,
+                        std::function<Metrics::Samples(const ClusterState&)> read);
+  // The sum of what the nodes last said; none while this one does not lead.
+  std::optional<FabricCounters> FabricOfNodes() const;
 
   // coord.main: opens a session when there is none, campaigns, and leads.
   void Run();

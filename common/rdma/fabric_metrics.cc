@@ -3,9 +3,13 @@
 namespace nova {
 
 void AddFabricCounters(Metrics* metrics, const std::string& prefix,
-                       const std::function<FabricCounters()>& read) {
+                       const std::function<std::optional<FabricCounters>()>& read) {
   const auto add = [&](const char* name, auto FabricCounters::*field) {
-    metrics->AddCallback(prefix + name, [read, field] { return static_cast<double>(read().*field); });
+    metrics->AddFamily(prefix + name, [read, field] {
+      const std::optional<FabricCounters> counters = read();
+      if (!counters) return Metrics::Samples();
+      return Metrics::Samples{{"", static_cast<double>((*counters).*field)}};
+    });
   };
   add("_regions", &FabricCounters::regions);
   add("_connections", &FabricCounters::connections);

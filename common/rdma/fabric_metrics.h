@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,9 @@ namespace nova {
 class Xchg;
 
 // Adds <prefix>_connections, <prefix>_bytes_sent_total and so on: one metric for each field of
-// FabricCounters, read by `read`.
+// FabricCounters, read by `read`; none where that gives none.
 void AddFabricCounters(Metrics* metrics, const std::string& prefix,
-                       const std::function<FabricCounters()>& read);
+                       const std::function<std::optional<FabricCounters>()>& read);
 // The same of `fabric` with the prefix "nova_fabric", and nova_fabric_verbs: 1 if it is that fabric.
 void AddFabricMetrics(Metrics* metrics, const Fabric* fabric);
 // nova_xchg_cut_off_total: connections closed because the peer took nothing or sent too much.

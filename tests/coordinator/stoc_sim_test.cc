@@ -358,5 +358,52 @@ TEST(StocSimTest, GaugesCountStocsByState) {
   });
 }
 
+// What a coordinator does not know it does not call 0.
+TEST(StocSimTest, MetricsOfTheClusterAreToldByTheLeaderAlone) {
+  InSimulation(11, [] {
+    World w(2);
+    ASSERT_TRUE(w.cluster.NewClient().CreateRanges({}, Soon()).ok());
+    ASSERT_TRUE(w.cluster.AllServed(1, 10 * kSecond));
+    std::string page = w.cluster.metrics()->PrometheusText();  // c2's
+    EXPECT_FALSE(absl::StrContains(page, "nova_cluster_")) << page;
+    EXPECT_FALSE(absl::StrContains(page, "nova_range_")) << page;
+    w.cluster.CutCoordinator("c1", true);
+    SleepFor(10 * kSecond);
+    page = w.cluster.metrics()->PrometheusText();
+    for (const char* line : {"nova_cluster_tables_degraded 0\n", "nova_cluster_fabric_connections 0\n",
+                             "nova_range_tables_below_replicas{range=\"1\"} 0\n"})
+      EXPECT_TRUE(absl::StrContains(page, line)) << line << page;
+  });
+}
+
+TEST(StocSimTest, GaugesCountRangesByStateAndLtcsThatAreHeard) {
+  InSimulation(12, [] {
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    SimLtc* const one = cluster.StartLtc("ltc-1");
+    SimLtc* const two = cluster.StartLtc("ltc-2");
+    ASSERT_TRUE(cluster.NewClient().CreateRanges({"b", "c"}, Soon()).ok());
+    ASSERT_TRUE(cluster.AllServed(3, 10 * kSecond));
+    const auto expect = [&](const std::vector<const char*>& lines) {
+      const std::string page = cluster.metrics()->PrometheusText();
+      for (const char* line : lines) EXPECT_TRUE(absl::StrContains(page, line)) << line << page;
+    };
+    expect({"nova_cluster_ltcs 2\n", "nova_cluster_ranges{state=\"open\"} 3\n",
+            "nova_cluster_ranges{state=\"unavailable\"} 0\n", "# HELP nova_cluster_ranges ",
+            "# HELP nova_cluster_ltcs "});
+    one->Cut();
+    SleepFor(6 * kSecond);
+    expect({"nova_cluster_ltcs 1\n"});
+    two->Cut();
+    SleepFor(3 * kSecond);
+    RangeRecord record = cluster.Records().at(RangeId(1));
+    record.state = RangeState::kSealing;
+    record.log_groups = {{GroupId(1), {{StocId(7), Incarnation(70)}}}};
+    ASSERT_TRUE(cluster.admin()->Set(RangePath(record.id), record.Encode(), record.version).ok());
+    SleepFor(kSecond);
+    expect({"nova_cluster_ltcs 0\n", "nova_cluster_ranges{state=\"unavailable\"} 1\n"});
+  });
+}
+
 }  // namespace
 }  // namespace nova
