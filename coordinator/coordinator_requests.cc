@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "common/base/log.h"
 #include "coordinator/coordinator.pb.h"
+#include "coordinator/leader_channel.h"
 #include "coordinator/range_condition.h"
 #include "coordinator/range_movers.h"
 #include "coordinator/status_text.h"
@@ -138,7 +139,23 @@ CoordinatorRequests::CoordinatorRequests(RequestOptions options, Election* elect
       drains_(options_.cluster_options, election, mirror),
       heartbeats_(metrics->counter("nova_coordinator_heartbeats_total")) {}
 
+// Without the store nobody leads that this one could name: who led before would only name others.
 StatusOr<std::string> CoordinatorRequests::Handle(const std::string& method, const std::string& request) {
+  StatusOr<std::string> answer = Dispatch(method, request);
+  std::string leader;
+  if (answer.ok() || !IsNotLeading(answer.status(), &leader)) return answer;
+  const std::string why = WhyNoLeader();
+  return why.empty() ? answer : NotLeadingError("", why);
+}
+
+std::string CoordinatorRequests::WhyNoLeader() const {
+  const Nanos silence = session_->Silence();
+  return silence == 0 ? ""
+                      : StrCat("no leader is known: ", options_.store, " has not answered for ",
+                               silence / kSecond, " s");
+}
+
+StatusOr<std::string> CoordinatorRequests::Dispatch(const std::string& method, const std::string& request) {
   if (method == "Heartbeat") return HandleHeartbeat(request);
   if (method == "GetConfiguration") return HandleGetConfiguration(request);
   if (method == "CreateRanges") return HandleCreateRanges(request);
@@ -258,7 +275,9 @@ std::string CoordinatorRequests::StatusText() const {
                         {options_.cluster, options_.name, options_.address}, Now());
   });
   if (leading.ok()) return text;
-  return StrCat("coordinator ", options_.name, " does not lead; ", election_->LeaderText(), "\n");
+  const std::string why = WhyNoLeader();
+  return StrCat("coordinator ", options_.name, " does not lead; ",
+                why.empty() ? election_->LeaderText() : why, "\n");
 }
 
 StatusOr<std::string> CoordinatorRequests::HandleDrain(const std::string& request) {

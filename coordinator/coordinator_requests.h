@@ -18,6 +18,7 @@ namespace nova {
 struct RequestOptions {
   std::string name;  // of this coordinator
   std::string address;
+  std::string store;  // as CoordinatorOptions
   Uuid cluster;
   uint32_t max_value_bytes = 0;  // told to clients
   ClusterOptions cluster_options;
@@ -28,12 +29,16 @@ class CoordinatorRequests {
   CoordinatorRequests(RequestOptions options, Election* election, ClusterMirror* mirror,
                       ZnodeSession* session, Metrics* metrics);
 
-  // Calls the handler of that name. Unimplemented: there is none.
+  // Answers the method of that name. Unimplemented: there is none.
   StatusOr<std::string> Handle(const std::string& method, const std::string& request);
   // Also when not leading: says who does.
   std::string StatusText() const;
 
  private:
+  // Calls the handler of that name.
+  StatusOr<std::string> Dispatch(const std::string& method, const std::string& request);
+  // Why this coordinator knows of no leader: the store does not answer; empty: it does.
+  std::string WhyNoLeader() const;
   // One method each: parses the request, asks the part that knows, serializes its answer.
   StatusOr<std::string> HandleHeartbeat(const std::string& request);
   StatusOr<std::string> HandleGetConfiguration(const std::string& request);

@@ -88,7 +88,8 @@ CoordinatorService::CoordinatorService(CoordinatorOptions options, OpenStore ope
       election_(ElectionOptionsOf(options_)),
       mirror_(options_.cluster, &session_, &election_),
       movers_(&election_, &mirror_, &session_, metrics),
-      requests_({options_.name, options_.address, cluster, options_.max_value_bytes, options_.cluster},
+      requests_({options_.name, options_.address, options_.store, cluster, options_.max_value_bytes,
+                 options_.cluster},
                 &election_, &mirror_, &session_, metrics) {
   AddClusterGauges(metrics);
 }

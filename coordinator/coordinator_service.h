@@ -29,8 +29,9 @@
 namespace nova {
 
 struct CoordinatorOptions {
-  std::string name;     // of this coordinator: a node name (znodes.h)
-  std::string address;  // where others reach it
+  std::string name;                               // of this coordinator: a node name (znodes.h)
+  std::string address;                            // where others reach it
+  std::string store = "the configuration store";  // what and where it is, for people
   ClusterOptions cluster;
   uint32_t max_value_bytes = 1 << 20;             // told to clients
   Nanos tick_ns = 100 * kMillisecond;             // between decisions

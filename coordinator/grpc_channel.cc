@@ -37,7 +37,7 @@ constexpr int kConnectMs = 1000;
 
 Status ToStatus(const grpc::Status& s) {
   if (s.error_code() == grpc::StatusCode::FAILED_PRECONDITION && s.error_details().starts_with("leader=")) {
-    return NotLeadingError(s.error_details().substr(std::string("leader=").size()));
+    return NotLeadingError(s.error_details().substr(std::string("leader=").size()), s.error_message());
   }
   return Status(static_cast<absl::StatusCode>(s.error_code()), s.error_message());
 }

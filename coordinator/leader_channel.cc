@@ -18,9 +18,12 @@ bool TryElsewhere(const Status& s) {
 }  // namespace
 
 Status NotLeadingError(const std::string& leader) {
-  Status s = absl::FailedPreconditionError(leader.empty()
-                                               ? "this coordinator does not lead"
-                                               : StrCat("this coordinator does not lead; ", leader, " does"));
+  return NotLeadingError(
+      leader, leader.empty() ? "no leader is known there" : StrCat("does not lead; ", leader, " does"));
+}
+
+Status NotLeadingError(const std::string& leader, const std::string& text) {
+  Status s = absl::FailedPreconditionError(text);
   s.SetPayload(kLeaderPayload, absl::Cord(leader));
   return s;
 }
@@ -71,9 +74,9 @@ StatusOr<std::string> LeaderChannel::Call(const std::string& method, const std::
         leader_ = address;
         return answer;
       }
-      last = TryElsewhere(answer.status())
-                 ? Annotate(answer.status(), StrCat("coordinator ", address))
-                 : absl::UnavailableError(StrCat("coordinator ", address, ": no leader is known there"));
+      last = Annotate(
+          TryElsewhere(answer.status()) ? answer.status() : absl::UnavailableError(answer.status().message()),
+          StrCat("coordinator ", address));
       if (fair && TryElsewhere(answer.status())) NotedDown(address);
       if (leader.empty()) continue;
       const auto later = order.begin() + static_cast<std::ptrdiff_t>(i) + 1;

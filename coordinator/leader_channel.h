@@ -19,8 +19,9 @@
 namespace nova {
 
 // The error of a coordinator that does not lead; `leader` is the address of the one that does, empty: not
-// known.
+// known. The second form has a text of its own.
 Status NotLeadingError(const std::string& leader);
+Status NotLeadingError(const std::string& leader, const std::string& text);
 // True when `s` is that error; fills in *leader.
 bool IsNotLeading(const Status& s, std::string* leader);
 

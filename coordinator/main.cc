@@ -76,6 +76,7 @@ int Run(int argc, char** argv) {
   CoordinatorOptions options;
   options.address = FLAGS_advertise.empty() ? (*grpc)->address() : FLAGS_advertise;
   options.name = FLAGS_name.empty() ? DefaultName((*grpc)->address()) : FLAGS_name;
+  options.store = "ZooKeeper " + FLAGS_zookeeper;
   options.cluster.lease_ns = FLAGS_lease_ms * kMillisecond;
   options.cluster.lease_margin_ns = FLAGS_lease_margin_ms * kMillisecond;
   options.cluster.clock_rate_error = FLAGS_clock_rate_error;

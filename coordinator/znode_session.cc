@@ -18,6 +18,7 @@ void ZnodeSession::End() {
   std::shared_ptr<ConfigStore> ended;
   MutexLock lock(&mu_);
   ended.swap(store_);
+  if (ended != nullptr) last_answered_ns_ = ended->last_answered_send_ns();
   watched_.clear();
   ++session_;
 }
@@ -31,6 +32,20 @@ void ZnodeSession::Stop() {
 bool ZnodeSession::stopping() const {
   MutexLock lock(&mu_);
   return stopping_;
+}
+
+Nanos ZnodeSession::Silence() const {
+  std::shared_ptr<ConfigStore> store;
+  Nanos answered = 0;
+  {
+    MutexLock lock(&mu_);
+    store = store_;
+    answered = last_answered_ns_;
+  }
+  if (store != nullptr) answered = store->last_answered_send_ns();
+  const Nanos silence = Now() - answered;
+  // A session that lives was answered within its timeout.
+  return store != nullptr && silence < store->session_timeout_ns() ? 0 : silence;
 }
 
 void ZnodeSession::WatchOnce(const std::string& path) {

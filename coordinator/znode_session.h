@@ -28,6 +28,8 @@ class ZnodeSession {
   // Waits end at once from now on.
   void Stop();
   bool stopping() const;
+  // For how long the store has not answered; 0: for no time that would tell anything.
+  Nanos Silence() const;
 
   // The path is to be read again when its znode, or the children, change.
   void WatchOnce(const std::string& path);
@@ -47,6 +49,7 @@ class ZnodeSession {
   CondVar wake_;  // signalled when something is marked, and by Stop; with mu_
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<ConfigStore> store_ ABSL_GUARDED_BY(mu_);
+  Nanos last_answered_ns_ ABSL_GUARDED_BY(mu_) = 0;     // by the store of the session that has ended
   std::set<std::string> dirty_ ABSL_GUARDED_BY(mu_);    // paths that are to be read again
   std::set<std::string> watched_ ABSL_GUARDED_BY(mu_);  // paths with a watch set
   uint64_t session_ ABSL_GUARDED_BY(mu_) = 0;           // counts stores: a watch of an old one is no watch

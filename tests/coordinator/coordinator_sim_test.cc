@@ -430,6 +430,28 @@ TEST(CoordinatorSimTest, ForceOpenDropsTheLostGroupsOnlyWhenAccepted) {
   });
 }
 
+// The one who asks is told why nobody leads, by the one who led and by the one who did not.
+TEST(CoordinatorSimTest, AStoreThatDoesNotAnswerIsNamedByEachCoordinator) {
+  InSimulation(14, [] {
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    SleepFor(kSecond);
+    CoordinatorService* const c2 = cluster.StartCoordinator("c2");
+    SleepFor(kSecond);
+    EXPECT_EQ(c2->StatusText(), "coordinator c2 does not lead; c1 at c1:7400 does\n");
+    for (const char* name : {"c1", "c2"}) cluster.CutCoordinator(name, false);
+    SleepFor(9 * kSecond);
+    const Status s = cluster.NewClient().StatusText(Now() + kSecond).status();
+    EXPECT_TRUE(absl::IsUnavailable(s)) << s;
+    const std::string why = "no leader is known: the configuration store has not answered for ";
+    EXPECT_NE(s.message().find(why), s.message().npos) << s;
+    for (const char* name : {"c1", "c2"}) {
+      const std::string page = cluster.coordinator(name)->StatusText();
+      EXPECT_EQ(page.find(StrCat("coordinator ", name, " does not lead; ", why)), 0u) << page;
+    }
+  });
+}
+
 TEST(CoordinatorSimTest, AClusterOfALaterFormatIsRefused) {
   InSimulation(13, [] {
     MemoryConfig config;
