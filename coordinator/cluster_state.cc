@@ -173,6 +173,7 @@ class Stepper {
     lease.name = e.name;
     if (lease.heard_ns + options_.lease_ns <= now_) lease.heard_since_ns = now_;
     lease.heard_ns = now_;
+    lease.stopping = e.report.stopping;
     lease.deaf_before_ns = s_.deaf_ns;
     lease.ends_ns = std::max(lease.ends_ns, now_ + Stretched(options_, options_.lease_ns));
     answer.lease_ns = options_.lease_ns;
@@ -323,6 +324,7 @@ class Stepper {
     for (const auto& [name, node] : s_.nodes) {
       if (node.role != Role::kLtc || node.draining || !HasFreshLease(options_, s_, node.incarnation, now_))
         continue;
+      if (s_.leases.at(node.incarnation).stopping) continue;
       const auto owned = s_.owned.find(node.incarnation);
       found.push_back({&node, owned == s_.owned.end() ? 0 : owned->second.size(),
                        s_.leases.at(node.incarnation).unfit_until_ns > now_});
@@ -330,12 +332,13 @@ class Stepper {
     return found;
   }
 
-  // The owner is heard, and has not opened the range in time.
+  // The owner is heard, and has not opened the range in time, or will not.
   bool IsOverdue(const ClusterState::Range& range) const {
     const RangeRecord& record = range.record;
     if (range.moving || record.state != RangeState::kSealing || record.released ||
         !HasFreshLease(options_, s_, record.owner_incarnation, now_))
       return false;
+    if (s_.leases.at(record.owner_incarnation).stopping) return true;
     const Nanos within = record.log_groups.empty() ? options_.open_within_ns : options_.replay_within_ns;
     return now_ >= range.assigned_ns + (within << std::min(range.passed_on, 5));
   }

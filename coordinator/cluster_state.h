@@ -209,6 +209,7 @@ struct ClusterState {
     Nanos deaf_before_ns = 0;         // ClusterState::deaf_ns then
     Nanos ends_ns = 0;                // for sure
     Nanos unfit_until_ns = 0;         // it did not open a range in time
+    bool stopping = false;            // it opens none, as its last heartbeat says
     std::map<RangeId, Epoch> taken;   // moved away from this incarnation without its release
   };
   struct Range {

@@ -226,6 +226,7 @@ void NodeSessionImpl::HeartbeatOnce() {
     request.set_queue_depth(report.queue_depth);
     request.set_disk_bytes(report.disk_bytes);
     request.set_disk_free_bytes(report.disk_free_bytes);
+    request.set_stopping(report.stopping);
     if (report.disk) PutDiskReport(*report.disk, request.mutable_disk());
     for (const RangeLoad& load : report.ranges) {
       proto::RangeLoad* l = request.add_ranges();

@@ -96,6 +96,7 @@ struct NodeReport {  // what a heartbeat says of the node
   std::vector<std::pair<std::string, uint64_t>> memory;  // bytes used, by pool
   // Of an LTC: tables that draining StoCs hold of its ranges, or will when what runs now ends.
   std::map<StocId, uint64_t> draining;
+  bool stopping = false;  // an LTC that lets go of its ranges, and opens none
 };
 
 // The StoCs of the cluster, as the leading coordinator sees them.

@@ -67,6 +67,7 @@ HeartbeatEvent HeartbeatOf(const proto::HeartbeatRequest& in) {
   event.report.queue_depth = in.queue_depth();
   event.report.disk_bytes = in.disk_bytes();
   event.report.disk_free_bytes = in.disk_free_bytes();
+  event.report.stopping = in.stopping();
   for (const proto::MemoryPool& pool : in.memory())
     event.report.memory.emplace_back(pool.name(), pool.bytes());
   for (const proto::TablesLeft& t : in.draining()) {

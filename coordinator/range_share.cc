@@ -43,7 +43,7 @@ std::optional<ClusterState::Share> NextShare(const ClusterOptions& options, cons
     if (node.role != Role::kLtc || node.draining || lease == state.leases.end()) continue;
     const ClusterState::Lease& l = lease->second;
     if (l.heard_ns + options.lease_ns <= now || l.heard_since_ns + options.share_after_ns > now) continue;
-    if (l.unfit_until_ns > now) continue;
+    if (l.unfit_until_ns > now || l.stopping) continue;
     const auto owned = state.owned.find(node.incarnation);
     const std::set<RangeId>* ranges = owned == state.owned.end() ? &none : &owned->second;
     if (fewest == nullptr || ranges->size() < fewest->size()) fewest = ranges;

@@ -280,6 +280,7 @@ NodeReport LtcNode::Report() const {
     report.ranges.push_back(
         {h->id(), h->epoch(), h->range()->active(), s.writes, s.reads, s.bytes, h->table_copies()});
   }
+  report.stopping = stopping_.load();
   report.copies = options_.hosted.CopiesKeptOfEach();
   report.fabric = environment_.fabric->counters();
   const MemoryUse memory = MemoryUse::Of(arenas_, cache_);
@@ -517,6 +518,8 @@ Status LtcNode::Repair(const Uuid& table) {
 
 Status LtcNode::Stop(Nanos deadline_ns) {
   stopping_.store(true);
+  // The coordinator hears of that before it gives to anybody what is let go of.
+  if (!ranges_.held().empty()) SleepUntil(std::min(deadline_ns, Now() + 2 * options_.heartbeat_ns));
   std::vector<std::shared_ptr<HostedRange>> hosted = ranges_.held();
   Mutex mu;
   CondVar ended;
