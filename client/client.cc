@@ -344,6 +344,10 @@ Status Client::Undrain(const std::string& node, std::string* now) {
   return rep_->coordinator->Undrain(node, Now() + rep_->options.timeout_ms * kMillisecond, now);
 }
 
+Status Client::Forget(uint32_t stoc) {
+  return rep_->coordinator->Forget(StocId(stoc), Now() + rep_->options.timeout_ms * kMillisecond);
+}
+
 Status Client::ChangeSetting(const std::string& name, std::optional<int> value) {
   return rep_->coordinator->ChangeSetting(name, value, Now() + rep_->options.timeout_ms * kMillisecond);
 }

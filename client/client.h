@@ -227,6 +227,9 @@ class Client {
   Status Drain(const std::string& node, std::string* left, bool force = false);
   // It takes part again. *now: what it does now, for people; may be null.
   Status Undrain(const std::string& node, std::string* now = nullptr);
+  // The StoC with that number is lost, and is not to be shown any more. Refused while a range needs anything
+  // that it had. What it still has counts again if it is ever started.
+  Status Forget(uint32_t stoc);
   // Sets an option of all LTCs while they run, in the place of their flag of that name; nullopt: it is as
   // their flags say again. LTCs have it within a second. InvalidArgument: there is no such setting
   // (coordinator/ltc_settings.h), or the value is out of its bounds.

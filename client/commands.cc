@@ -374,6 +374,12 @@ void AddOfCluster(CLI::App* app, Command* chosen) {
                        [](Session* s, const std::string& node) { return Undrain(s->client, node); });
   AddText(undrain.command, "NODE", undrain.arguments.get(), kNode)->required();
 
+  const auto forget =
+      Add<uint32_t>(app, chosen, kCluster, "forget",
+                    "Remove a StoC that is lost from the status, once nothing is left on it.",
+                    [](Session* s, uint32_t stoc) { return Report(s->client->Forget(stoc)); });
+  forget.command->add_option("NUMBER", *forget.arguments, "of the StoC, as `status` shows it")->required();
+
   struct ConfigureArguments {
     std::string name, value;
   };

@@ -11,6 +11,8 @@ namespace nova {
 namespace {
 
 constexpr double kPaceHalfLifeS = 10;
+// After a try that did not succeed, or whose answer was lost.
+constexpr Nanos kMakeRecordAgainNs = 10 * kSecond;
 
 Nanos Stretched(const ClusterOptions& options, Nanos lease_ns) {
   return lease_ns + static_cast<Nanos>(static_cast<double>(lease_ns) * options.clock_rate_error) +
@@ -105,6 +107,7 @@ class Stepper {
   void operator()(const StocReadEvent& e) {
     const auto [it, added] = s_.stocs.try_emplace(e.record.id);
     StocWatch& stoc = it->second;
+    s_.record_made_ns.erase(e.record.id);
     if (!added && e.record.version <= stoc.record.version) return;
     // Nobody knows which part of this leader's listening the record counts already: it begins anew.
     stoc.silent_from = {now_, s_.deaf_ns};
@@ -124,7 +127,10 @@ class Stepper {
 
   void operator()(const StocChangeDoneEvent& e) {
     const auto it = s_.stocs.find(e.stoc);
-    if (it == s_.stocs.end()) return;
+    if (it == s_.stocs.end()) {  // it was made, or is forgotten
+      if (e.record.has_value() && s_.record_made_ns.contains(e.stoc)) (*this)(StocReadEvent{*e.record});
+      return;
+    }
     StocWatch& stoc = it->second;
     stoc.changing = false;
     const std::optional<StocWatch::Moment> counted_to = std::exchange(stoc.counted_to, std::nullopt);
@@ -520,11 +526,12 @@ class Stepper {
 
   // Decides a change of each StoC's record that is not true any more (StoC record, N5).
   void WatchStocs(int64_t wall_ms) {
-    if (s_.stocs.empty() || now_ >= s_.authority_until_ns) return;
+    if (now_ >= s_.authority_until_ns) return;
     StocNodes nodes;
     for (const auto& [name, node] : s_.nodes) {
       if (node.role == Role::kStoc) nodes.emplace(node.stoc_id, &node);
     }
+    MakeRecords(nodes);
     std::map<StocId, StocLook> looks;
     for (auto& [id, stoc] : s_.stocs) {
       looks[id] = LookAt(stoc, nodes);
@@ -537,6 +544,19 @@ class Stepper {
       LookAtDisk(pace == paces.end() ? DiskPace::kUnclear : pace->second, &look, &stoc);
       look.wall_ms = wall_ms;
       WatchStoc(look, &stoc);
+    }
+  }
+  // Of those that are heard and have none: forgotten by an operator, and there again.
+  void MakeRecords(const StocNodes& nodes) {
+    for (const auto& [id, node] : nodes) {
+      if (s_.stocs.contains(id) || node->store == Uuid() || !IsHeardStoc(*node)) continue;
+      const auto [made, first] = s_.record_made_ns.try_emplace(id, now_);
+      if (!first && now_ < made->second + kMakeRecordAgainNs) continue;
+      made->second = now_;
+      StocRecord none;
+      none.id = id;
+      none.version = -1;
+      out_.stoc_changes.push_back({std::move(none), NewStocRecord(*node)});
     }
   }
   // WatchStocs of one.

@@ -244,6 +244,7 @@ struct ClusterState {
   std::map<Incarnation, std::set<RangeId>> owned;  // by the records, and by moves under way
   std::optional<Share> share;                      // as of the last tick
   std::map<StocId, StocWatch> stocs;               // that have a record
+  std::map<StocId, Nanos> record_made_ns;          // when one was last to be made, of those that have none
   LtcSettings settings;                            // as last read
   int64_t settings_version = -1;                   // of the znode that they are of
   RebuildPace rebuild;

@@ -574,6 +574,12 @@ Status CoordinatorClient::Undrain(const std::string& node, Nanos deadline_ns, st
   return OkStatus();
 }
 
+Status CoordinatorClient::Forget(StocId stoc, Nanos deadline_ns) {
+  proto::ForgetRequest request;
+  request.set_stoc(stoc.value());
+  return CallMethod<proto::ForgetReply>(channel_.get(), "Forget", request, deadline_ns).status();
+}
+
 Status CoordinatorClient::ChangeSetting(const std::string& name, std::optional<int> value,
                                         Nanos deadline_ns) {
   proto::ChangeSettingRequest request;

@@ -220,6 +220,9 @@ class CoordinatorClient {
   Status Drain(const std::string& node, Nanos deadline_ns, std::string* left, bool force = false);
   // It takes part again. Also of one that does not drain. *now: what it does now, for people; may be null.
   Status Undrain(const std::string& node, Nanos deadline_ns, std::string* now = nullptr);
+  // Removes the record of a StoC that is lost, and of which no range needs anything (StoC record, N5).
+  // FailedPrecondition: it is not so.
+  Status Forget(StocId stoc, Nanos deadline_ns);
   // Sets one of LtcSettings for all LTCs; nullopt: it is as their flags say again. LTCs have it with their
   // next heartbeats. InvalidArgument: there is none of that name, or the value is out of bounds.
   Status ChangeSetting(const std::string& name, std::optional<int> value, Nanos deadline_ns);

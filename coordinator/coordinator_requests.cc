@@ -163,6 +163,7 @@ StatusOr<std::string> CoordinatorRequests::Dispatch(const std::string& method, c
   if (method == "GetStatus") return HandleGetStatus();
   if (method == "Drain") return HandleDrain(request);
   if (method == "Undrain") return HandleUndrain(request);
+  if (method == "Forget") return HandleForget(request);
   if (method == "ForceOpen") return HandleForceOpen(request);
   if (method == "ChangeSetting") return HandleChangeSetting(request);
   return absl::UnimplementedError(StrCat("no method ", method));
@@ -293,6 +294,12 @@ StatusOr<std::string> CoordinatorRequests::HandleUndrain(const std::string& requ
   proto::UndrainReply out;
   NOVA_ASSIGN_OR_RETURN(*out.mutable_now(), drains_.Undrain(in.node()));
   return out.SerializeAsString();
+}
+
+StatusOr<std::string> CoordinatorRequests::HandleForget(const std::string& request) {
+  NOVA_ASSIGN_OR_RETURN(const auto in, Parse<proto::ForgetRequest>(request));
+  NOVA_RETURN_IF_ERROR(drains_.Forget(StocId(in.stoc())));
+  return proto::ForgetReply().SerializeAsString();
 }
 
 StatusOr<std::string> CoordinatorRequests::HandleForceOpen(const std::string& request) {

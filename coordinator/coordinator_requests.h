@@ -46,6 +46,7 @@ class CoordinatorRequests {
   StatusOr<std::string> HandleGetStatus();
   StatusOr<std::string> HandleDrain(const std::string& request);
   StatusOr<std::string> HandleUndrain(const std::string& request);
+  StatusOr<std::string> HandleForget(const std::string& request);
   StatusOr<std::string> HandleForceOpen(const std::string& request);
   StatusOr<std::string> HandleChangeSetting(const std::string& request);
 

@@ -63,6 +63,18 @@ Status CheckMayDrain(const ClusterState& state, const std::string& ltc) {
   return absl::FailedPreconditionError(StrCat(ltc, ": no other LTC is there to take its ranges"));
 }
 
+Status CheckMayForget(const ClusterState& state, StocId stoc) {
+  const auto known = state.stocs.find(stoc);
+  if (known == state.stocs.end()) return absl::NotFoundError(StrCat("StoC ", stoc.value(), " has no record"));
+  const StocRecord& record = known->second.record;
+  const std::string name = StrCat("StoC ", stoc.value(), " (", record.name, ")");
+  if (record.presence != StocPresence::kLost)
+    return absl::FailedPreconditionError(
+        StrCat(name, " is ", PresenceName(record.presence), ", and not lost"));
+  const std::string left = DrainLeft(state, stoc);
+  return left.empty() ? OkStatus() : absl::FailedPreconditionError(StrCat(name, ": ", left, " left"));
+}
+
 std::string DrainLeft(const ClusterState& state, const NodeInfo& node) {
   if (node.role != Role::kLtc) return DrainLeft(state, node.stoc_id);
   const auto owned = state.owned.find(node.incarnation);

@@ -1,9 +1,12 @@
-// What an operator's drain comes to: which node is meant, whether it may be drained, what is left on it.
+// What an operator's drain comes to: which node is meant, whether it may be drained, what is left on it; when
+// it may be forgotten.
 //
 // The mark of a StoC is in its record (StoC record, N5), so that neither a restart nor its death forgets
 // it; that of an LTC is in its registration, which ends with its process.
 //
-// Thread safety: pure functions.   Errors: of CheckMayDrain: FailedPrecondition, one line for the operator.
+// Thread safety: pure functions.
+// Errors: of CheckMayDrain and CheckMayForget: FailedPrecondition, one line for the operator; NotFound: there
+//         is no such StoC.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +34,9 @@ Status CheckMayDrain(const ClusterState& state, const std::vector<StocId>& stocs
 
 // Whether another LTC, one that does not drain, is there to take the ranges.
 Status CheckMayDrain(const ClusterState& state, const std::string& ltc);
+
+// Whether the StoC's record says nothing that anybody needs: it is lost, and no range needs what it had.
+Status CheckMayForget(const ClusterState& state, StocId stoc);
 
 // What is still on a draining node, for people; empty: nothing, it can stop. A range of an LTC until it was
 // given to another; of a StoC the log groups and manifests that name it, and tables, which only the owners of

@@ -114,6 +114,22 @@ StatusOr<std::string> DrainRequests::Undrain(const std::string& node) {
   return absl::StrJoin(now, "\n");
 }
 
+Status DrainRequests::Forget(StocId stoc) {
+  NOVA_ASSIGN_OR_RETURN(const Term term, election_->CurrentTerm());
+  NOVA_RETURN_IF_ERROR(term.store->Sync());
+  MutexLock lock(&marking_);
+  NOVA_RETURN_IF_ERROR(mirror_->LoadStoc(stoc));
+  Status may;
+  int64_t version = 0;
+  NOVA_RETURN_IF_ERROR(mirror_->LookAsLeader([&](const ClusterMirror::View& view) {
+    may = CheckMayForget(view.state, stoc);
+    if (may.ok()) version = view.state.stocs.at(stoc).record.version;
+  }));
+  NOVA_RETURN_IF_ERROR(may);
+  NOVA_RETURN_IF_ERROR(DeleteZnode(term, StocPath(stoc), version));
+  return mirror_->LoadStoc(stoc);
+}
+
 StatusOr<bool> DrainRequests::UndrainStoc(const Term& term, StocId stoc) {
   NOVA_ASSIGN_OR_RETURN(bool changed, MarkStoc(term, stoc, false));
   // Earlier coordinators marked the registration.

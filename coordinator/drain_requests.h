@@ -1,8 +1,9 @@
-// DrainRequests: carries out Drain and Undrain of coordinator.proto: finds the node that is meant, and
-// sets or clears its mark by compare-and-set (drain.h). To ask for a mark that is there already is no error.
-// Undrain also forgives what the StoC's disk has done by now (StoC record, N5).
+// DrainRequests: carries out Drain, Undrain and Forget of coordinator.proto. The first two find the node that
+// is meant, and set or clear its mark by compare-and-set (drain.h). To ask for a mark that is there already
+// is no error. Undrain also forgives what the StoC's disk has done by now (StoC record, N5). Forget removes a
+// record that nobody needs; if its StoC is ever heard again, the leader makes it one anew.
 //
-// Thread safety: all; both wait for the store. Marks are set one after another, so that two that are allowed
+// Thread safety: all; they wait for the store. Marks are set one after another, so that two that are allowed
 //                each by itself do not leave too few StoCs, or no LTC, together.
 // Locks:         that of marks, held while the store is asked; under it ClusterMirror's, then Election's.
 // Ownership:     the parts outlive it.
@@ -26,6 +27,7 @@ class DrainRequests {
   // Marks the node; what is still on it.
   StatusOr<std::string> Drain(const std::string& node, bool force);
   StatusOr<std::string> Undrain(const std::string& node);  // what it does now, for people
+  Status Forget(StocId stoc);
 
  private:
   // Which node is meant, by what the store says now.

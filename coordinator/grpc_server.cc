@@ -47,6 +47,10 @@ class Service final : public proto::Coordinator::Service {
                        proto::UndrainReply* out) override {
     return Answer("Undrain", *in, out);
   }
+  grpc::Status Forget(grpc::ServerContext*, const proto::ForgetRequest* in,
+                      proto::ForgetReply* out) override {
+    return Answer("Forget", *in, out);
+  }
   grpc::Status ForceOpen(grpc::ServerContext*, const proto::ForceOpenRequest* in,
                          proto::ForceOpenReply* out) override {
     return Answer("ForceOpen", *in, out);

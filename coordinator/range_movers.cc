@@ -73,8 +73,14 @@ StatusOr<RangeRecord> RangeMovers::WriteMove(const Term& term, const RangeMove& 
 
 StatusOr<StocRecord> RangeMovers::WriteStoc(const Term& term, const StocChange& change) {
   StocRecord written = change.after;
-  NOVA_ASSIGN_OR_RETURN(written.version, Replace(term, StocPath(change.before.id), change.after.Encode(),
-                                                 change.before.version));
+  const std::string path = StocPath(change.before.id);
+  if (change.before.version < 0) {
+    NOVA_RETURN_IF_ERROR(term.store->Multi(
+        {ConfigOp::Check(kCoordPath, term.coord_version), ConfigOp::Create(path, change.after.Encode())}));
+    written.version = 0;
+    return written;
+  }
+  NOVA_ASSIGN_OR_RETURN(written.version, Replace(term, path, change.after.Encode(), change.before.version));
   return written;
 }
 

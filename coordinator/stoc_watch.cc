@@ -1,6 +1,7 @@
 #include "coordinator/stoc_watch.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace nova {
 namespace {
@@ -50,6 +51,13 @@ StocRecord Silent(const StocLimits& limits, StocRecord r, const StocLook& look) 
 }
 
 }  // namespace
+
+StocRecord NewStocRecord(const NodeInfo& node) {
+  StocRecord r;
+  r.id = node.stoc_id;
+  r.store = node.store;
+  return Heard(std::move(r), node);
+}
 
 std::optional<StocRecord> NextStocRecord(const StocLimits& limits, const StocRecord& now,
                                          const StocLook& look) {

@@ -8,7 +8,8 @@
 //     the sum in the record, which is brought up to date four times in that time.
 //   - lost at once: another store is registered and heard under its name, for its disk was replaced; or
 //     it drains and is away, for the operator has said that it need not come back.
-//   - up: heard again, with its id and its store, whatever it was.
+//   - up: heard again, with its id and its store, whatever it was. One that an operator has had forgotten
+//     meanwhile gets a record anew.
 // Of its disk, by what its heartbeats say:
 //   - failing, read-only: at once, and for ever: nothing here takes it back (DrainRequests::Undrain does).
 //   - hung: as long as it says so.
@@ -56,7 +57,7 @@ struct StocWatch {
   bool emptied = false;
 };
 
-// A compare-and-set of a record: replace exactly the version of `before`.
+// A compare-and-set of a record: replace exactly the version of `before`; -1: there is none, and it is made.
 struct StocChange {
   StocRecord before;
   StocRecord after;
@@ -85,6 +86,8 @@ struct StocLimits {
   Nanos well_after_ns = 0;  // its disk well for so long: slow no more
 };
 
+// Of one that is heard and has no record.
+StocRecord NewStocRecord(const NodeInfo& node);
 // The record as it should be; none: as it is.
 std::optional<StocRecord> NextStocRecord(const StocLimits& limits, const StocRecord& now,
                                          const StocLook& look);

@@ -1,4 +1,5 @@
-// ChangeZnode: read, change and write one znode on behalf of a request, while we lead (authority, C1).
+// ChangeZnode: read, change and write one znode on behalf of a request, while we lead (authority, C1);
+// DeleteZnode.
 //
 // Thread safety: all; waits for the store.
 // Errors: of `change`; NotFound: there is no such znode; Aborted: another coordinator leads; Unavailable: the
@@ -18,5 +19,8 @@ namespace nova {
 // new data; none: it is so already.
 Status ChangeZnode(const Term& term, const std::string& path,
                    absl::FunctionRef<StatusOr<std::optional<std::string>>(const Znode&)> change);
+
+// Deletes it, if it has that version. Aborted: it has another, too.
+Status DeleteZnode(const Term& term, const std::string& path, int64_t version);
 
 }  // namespace nova

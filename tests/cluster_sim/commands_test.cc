@@ -85,5 +85,33 @@ TEST(CommandsTest, UndrainSaysWhatTheNodeDoesNow) {
   });
 }
 
+// What it held is elsewhere; its disk may come back all the same.
+TEST(CommandsTest, N5ADecommissionedStocIsForgotten) {
+  Simulate(4, [] {
+    SimClusterOptions options = SmallCluster();
+    options.stocs = 4;
+    options.ltc.hosted.placement.replicas = 2;
+    OneRange w(options);
+    for (int i = 0; i < 300; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(200, 'x')).ok());
+    const std::string number = StrCat(w.cluster.stoc("stoc-1")->self().stoc_id.value());
+    EXPECT_EQ(Typed(&w, {"forget", number}).code, kExitFailed);
+    EXPECT_EQ(Typed(&w, {"forget", "stoc-1"}).code, kExitUsage);
+    std::string left = "not asked";
+    for (const Nanos until = Now() + 60 * kSecond; !left.empty() && Now() < until; SleepFor(kSecond))
+      ASSERT_TRUE(w.client->Drain("stoc-1", &left).ok());
+    ASSERT_EQ(left, "");
+    w.cluster.Kill("stoc-1");
+    SleepFor(8 * kSecond);
+    EXPECT_TRUE(absl::StrContains(Typed(&w, {"status"}).out, "lost, away since "));
+    const Typed forgotten(&w, {"forget", number});
+    EXPECT_EQ(forgotten.code, kExitOk) << forgotten.err;
+    EXPECT_FALSE(absl::StrContains(Typed(&w, {"status"}).out, "stoc-1"));
+    ASSERT_TRUE(w.cluster.Start("stoc-1").ok());
+    SleepFor(8 * kSecond);
+    EXPECT_TRUE(absl::StrContains(Typed(&w, {"status"}).out, StrCat("stoc ", number, "\n")));
+    for (int i = 0; i < 300; ++i) ASSERT_EQ(w.client->Get(KeyOf(i)).value, std::string(200, 'x')) << i;
+  });
+}
+
 }  // namespace
 }  // namespace nova

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
+#include "common/base/log.h"
 #include "tests/cluster_sim/scenario.h"
 
 namespace nova {

@@ -12,7 +12,8 @@
 //   range 1 version=3 epoch=2 [open] [owner=ltc-1 inc=1] [released] [groups=4:1/9,2/8;5:3/7] [manifest=1,2]
 //                                                 a member's store, 3/7/77: its log is in files too; 3/0/77:
 //                                                 in files alone
-//   heartbeat ltc-1 inc=1 [has=1@2,2@2] [stocs=VERSION] [left=STOC:TABLES,...] [memory=POOL:MB,...] [stopping]
+//   heartbeat ltc-1 inc=1 [has=1@2,2@2] [stocs=VERSION] [left=STOC:TABLES,...] [memory=POOL:MB,...]
+//             [stopping]
 //       [requests=RANGE:NUMBER,...]               since each was opened, as writes
 //       [keeps=R/M/TABLE COPIES] [tables=RANGE:TABLES/DEGRADED/FEWEST COPIES[/MB TO REBUILD/MB REBUILT],...]
 //       [counted=now | before]                    by which list of StoCs: told; the leader's, or one before

@@ -70,6 +70,19 @@ TEST(GrpcTest, WithoutALeaderTheCallEndsByItsDeadline) {
   }
 }
 
+// Why there is none is told by the coordinator that was asked last.
+TEST(GrpcTest, WhyNobodyLeadsIsTold) {
+  const auto server =
+      GrpcServer::Start("127.0.0.1:0", [](const std::string&, const std::string&) -> StatusOr<std::string> {
+        return NotLeadingError("", "no leader is known: the store is away");
+      });
+  ASSERT_TRUE(server.ok()) << server.status();
+  CoordinatorClient client(OpenGrpcChannel({(*server)->address()}));
+  EXPECT_EQ(client.StatusText(In(300 * kMillisecond)).status(),
+            absl::UnavailableError(
+                StrCat("coordinator ", (*server)->address(), ": no leader is known: the store is away")));
+}
+
 TEST(GrpcTest, AHungCoordinatorCostsOneSecond) {
   Notification release;
   auto hung = GrpcServer::Start("127.0.0.1:0",

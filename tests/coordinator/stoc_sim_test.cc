@@ -261,6 +261,48 @@ TEST(StocSimTest, OperatorsWhoDrainAtOnceDoNotDisturbEachOther) {
   }
 }
 
+// Its record is not shown any more; if it comes back with its disk, it is as any other.
+TEST(StocSimTest, N5OneThatIsLostAndNeededByNobodyIsForgottenAndMayComeBack) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    InSimulation(seed, [] {
+      World w(
+          3, {.session_timeout_ns = 4 * kSecond, .max_delay_ns = 20 * kMillisecond, .lost_reply_one_in = 10});
+      CoordinatorClient client = w.cluster.NewClient();
+      const StocId id = w.stoc(1)->id();
+      const auto why_not = [&] { return std::string(client.Forget(id, Soon()).message()); };
+      EXPECT_EQ(why_not(), "StoC 1 (stoc-1) is up, and not lost");
+      w.stoc(1)->Cut();
+      SleepFor(6 * kSecond);
+      EXPECT_EQ(why_not(), "StoC 1 (stoc-1) is away, and not lost");
+      RangeRecord record;
+      record.id = RangeId(1);
+      record.log_groups = {{GroupId(1), {{id, Incarnation(70)}}}};
+      w.cluster.config().set_faults(0, 0);
+      ASSERT_TRUE(w.cluster.admin()->Create(RangePath(record.id), record.Encode()).ok());
+      ASSERT_TRUE(w.Drain("stoc-1").ok());
+      w.WaitFor([&](const StocList& list) { return IsLost(list, id); }, 2 * kSecond);
+      EXPECT_EQ(why_not(), "StoC 1 (stoc-1): 1 log group left");
+      ASSERT_TRUE(w.cluster.admin()->Delete(RangePath(record.id)).ok());
+      SleepFor(kSecond);
+      w.cluster.config().set_faults(20 * kMillisecond, 10);
+      ASSERT_TRUE(client.Forget(id, Soon()).ok());
+      w.cluster.config().set_faults(0, 0);
+      EXPECT_TRUE(absl::IsNotFound(w.cluster.admin()->Get(StocPath(id)).status()));
+      EXPECT_FALSE(absl::StrContains(w.Status(), "stoc-1")) << w.Status();
+      w.WaitFor([&](const StocList& list) { return !IsLost(list, id); }, 2 * kSecond);
+      EXPECT_TRUE(absl::IsNotFound(client.Forget(id, Soon())));
+
+      w.stoc(1)->Start();
+      w.WaitFor([&](const StocList& list) { return FindLive(list, id) && !Drains(list, id); }, 3 * kSecond);
+      SleepFor(kSecond);
+      EXPECT_EQ(w.Record(1).presence, StocPresence::kUp);
+      EXPECT_EQ(w.Record(1).name, "stoc-1");
+      w.stoc(1)->Cut();
+      w.WaitFor([&](const StocList& list) { return IsLost(list, id); }, kDownAfter + 3 * kSecond);
+    });
+  }
+}
+
 // Nobody would take its ranges, and the drain would never end.
 TEST(StocSimTest, TheLastLtcIsNotDrainedWhileThereAreRanges) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
