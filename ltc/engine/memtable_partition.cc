@@ -10,11 +10,12 @@
 namespace nova {
 namespace {
 
-// Siblings that a bucket is due beyond the one that its Drange has: whole equal parts of the load, if they
-// are one key's.
+constexpr double kInexact = 1e-6;  // sums of loads
+
+// Siblings that a bucket is due beyond the one that its Drange has: whole equal parts of the load that its
+// first key has.
 uint32_t ExtraOf(const WriteHistogram::Bucket& bucket, double load, uint32_t siblings) {
-  if (!bucket.single) return 0;
-  const auto parts = static_cast<uint32_t>(bucket.load * siblings / load);
+  const auto parts = static_cast<uint32_t>(bucket.first_key / load * siblings + kInexact);
   return std::clamp(parts, 1u, MemtablePartition::kMostCopies) - 1;
 }
 

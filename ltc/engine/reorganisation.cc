@@ -21,7 +21,7 @@ struct Partition {
 
 // The cut before bucket i. A bucket of one key before it ends with that key: a point [k, k] stays one.
 std::string CutBefore(std::span<const Bucket> buckets, size_t i) {
-  if (!buckets[i - 1].single) return buckets[i].first;
+  if (!buckets[i - 1].single()) return buckets[i].first;
   std::string cut = buckets[i - 1].first;
   cut.push_back('\0');
   return cut;

@@ -6,19 +6,21 @@
 namespace nova {
 namespace {
 
-// Calls fn(first key, load, single) for the parts into which the first keys of `cutting` cut the buckets of
-// `cut`. Nothing is known of where the load of a bucket lies, but that its parts hold about equal loads of
-// the other histogram: so each gets as much. The load of a single key stays at that key.
-template <typename Fn>
-void ForEachPart(const std::vector<WriteHistogram::Bucket>& cut,
-                 const std::vector<WriteHistogram::Bucket>& cutting, const Fn& fn) {
-  const auto before = [](const WriteHistogram::Bucket& b, const std::string& key) { return b.first <= key; };
+using Bucket = WriteHistogram::Bucket;
+
+// Appends to `out` the parts into which the first keys of `cutting` cut the buckets of `cut`, with `weight`
+// times their loads. The load that is known to be of the first key stays there. Nothing is known of where the
+// rest lies, but that the parts hold about equal loads of the other histogram: so each gets as much.
+void AppendParts(const std::vector<Bucket>& cut, const std::vector<Bucket>& cutting, double weight,
+                 std::vector<Bucket>* out) {
+  const auto before = [](const Bucket& b, const std::string& key) { return b.first <= key; };
   for (size_t i = 0; i < cut.size(); ++i) {
     auto begin = std::lower_bound(cutting.begin(), cutting.end(), cut[i].first, before), end = begin;
     while (end != cutting.end() && (i + 1 == cut.size() || end->first < cut[i + 1].first)) ++end;
-    const auto parts = static_cast<double>(1 + (end - begin));
-    fn(cut[i].first, cut[i].single ? cut[i].load : cut[i].load / parts, cut[i].single);
-    for (; begin != end; ++begin) fn(begin->first, cut[i].single ? 0 : cut[i].load / parts, false);
+    const double of_first = weight * cut[i].first_key;
+    const double part = (weight * cut[i].load - of_first) / static_cast<double>(1 + (end - begin));
+    out->push_back({cut[i].first, of_first + part, of_first});
+    for (; begin != end; ++begin) out->push_back({begin->first, part, 0});
   }
 }
 
@@ -28,44 +30,64 @@ void WriteHistogram::Add(std::string_view stored_key, double load) {
   load_ += load;
   if (!buckets_.empty() && buckets_.back().load + load <= equal_) {
     buckets_.back().load += load;
-    buckets_.back().single = false;
     return;
   }
-  buckets_.push_back({std::string(stored_key), load, true});
+  buckets_.push_back({std::string(stored_key), load, load});
   if (buckets_.size() >= 2 * resolution_) Coarsen();
 }
 
 void WriteHistogram::Merge(const WriteHistogram& pass, double decay) {
   std::vector<Bucket> parts;
-  ForEachPart(buckets_, pass.buckets_, [&](const std::string& first, double load, bool single) {
-    parts.push_back({first, load * decay, single});
-  });
-  ForEachPart(pass.buckets_, buckets_, [&](const std::string& first, double load, bool single) {
-    parts.push_back({first, load, single});
-  });
+  AppendParts(buckets_, pass.buckets_, decay, &parts);
+  AppendParts(pass.buckets_, buckets_, 1, &parts);
   std::sort(parts.begin(), parts.end(), [](const Bucket& a, const Bucket& b) { return a.first < b.first; });
   buckets_.clear();
+  load_ = 0;
   for (Bucket& part : parts) {
+    load_ += part.load;
     if (buckets_.empty() || buckets_.back().first != part.first) {
       buckets_.push_back(std::move(part));
       continue;
     }
     buckets_.back().load += part.load;
-    buckets_.back().single &= part.single || part.load == 0;
+    buckets_.back().first_key += part.first_key;
   }
-  load_ = load_ * decay + pass.load_;
+  SplitHot();
   Coarsen();
+}
+
+void WriteHistogram::SplitHot() {
+  const double most = 2 * load_ / static_cast<double>(resolution_);
+  std::vector<Bucket> buckets;
+  for (Bucket& b : buckets_) {
+    if (!buckets.empty() && buckets.back().first == b.first) {  // the one before was cut here
+      buckets.back().load += b.load;
+      buckets.back().first_key = b.first_key;
+    } else {
+      buckets.push_back(std::move(b));
+    }
+    Bucket& hot = buckets.back();
+    if (hot.load <= most || hot.first_key == 0 || hot.single()) continue;
+    Bucket rest{hot.first + '\0', hot.load - hot.first_key, 0};
+    hot.load = hot.first_key;
+    buckets.push_back(std::move(rest));
+  }
+  buckets_ = std::move(buckets);
 }
 
 void WriteHistogram::Coarsen() {
   equal_ = 2 * load_ / static_cast<double>(resolution_);
+  const double nothing = kNothing * load_;
   size_t kept = 0;
   for (size_t i = 1; i < buckets_.size(); ++i) {
-    if (buckets_[kept].load + buckets_[i].load <= equal_) {
-      buckets_[kept].load += buckets_[i].load;
-      buckets_[kept].single = false;
+    Bucket &last = buckets_[kept], &next = buckets_[i];
+    if (last.load + next.load <= equal_ || next.load <= nothing) {
+      last.load += next.load;
+    } else if (last.load <= nothing) {
+      next.load += last.load;
+      last = std::move(next);
     } else if (++kept != i) {
-      buckets_[kept] = std::move(buckets_[i]);
+      buckets_[kept] = std::move(next);
     }
   }
   buckets_.resize(std::min(buckets_.size(), kept + 1));

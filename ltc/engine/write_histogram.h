@@ -9,6 +9,10 @@
 //   keys      a b c d e f g h        load    1 1 9 1 1 1 1 1
 //   buckets   [a b] [c] [d e f g h]          a hot key is a bucket of one key
 //
+// The load that is known to be of a bucket's first key is kept beside that of the bucket, and decays with it.
+// So a key that becomes hot in the midst of a wide bucket is soon known as such, and made one of its own.
+// Buckets that have decayed to nothing go to their neighbours.
+//
 // Thread safety: none; FlushedLoad has the lock.
 // Ownership: copies of the buckets' first keys.
 // Errors: none.
@@ -23,14 +27,17 @@ namespace nova {
 
 class WriteHistogram {
  public:
-  // Keys from `first` up to the next bucket's.
+  // Keys from `first` up to the next bucket's. Below the first bucket of all there is next to no load.
   struct Bucket {
-    std::string first;   // a stored key that was seen
-    double load = 0;     // in any unit
-    bool single = true;  // `first` is the only key seen in it
+    std::string first;     // a stored key that was seen, or what follows one at once
+    double load = 0;       // in any unit
+    double first_key = 0;  // the part of `load` that is known to be of `first`
+    // `first` has almost all of the load.
+    bool single() const { return first_key >= kSingle * load; }
   };
 
-  // Keeps fewer than twice `resolution` buckets, each of one key or of at most 2 / resolution of the load.
+  // Keeps fewer than twice `resolution` buckets, each of one key, or next to it, or of at most
+  // 2 / resolution of the load.
   explicit WriteHistogram(size_t resolution) : resolution_(resolution) {}
 
   // One more key. REQUIRES: keys come in ascending order, each once.
@@ -43,7 +50,14 @@ class WriteHistogram {
   double load() const { return load_; }                            // of all buckets
 
  private:
-  // Puts neighbours together whose load is at most 2 / resolution of all: at most `resolution` are left.
+  static constexpr double kSingle = 0.99;  // see Bucket::single
+  // The part of all load that is next to none. It is above what sums of loads are off by rounding.
+  static constexpr double kNothing = 1e-9;
+
+  // Cuts buckets of more than 2 / resolution of all load behind their first keys.
+  void SplitHot();
+  // Puts neighbours together whose load is at most 2 / resolution of all: at most `resolution` are left. One
+  // that has next to none goes to a neighbour in any case.
   void Coarsen();
 
   size_t resolution_;

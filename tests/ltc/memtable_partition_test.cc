@@ -33,6 +33,14 @@ std::map<std::string, double> HotSpot(double more) {
   return loads;
 }
 
+RangeOptions ByDrange(int siblings) {
+  RangeOptions o = RangeParts::SmallRounds();
+  o.active_memtables = siblings;
+  o.memtable_partitioning = MemtablePartitioning::kDrange;
+  o.max_rounds = 8;
+  return o;
+}
+
 TEST(MemtablePartitionTest, SiblingsGetEqualPartsOfTheWrites) {
   const WriteHistogram seen = Seen(HotSpot(0));
   const MemtablePartitionRef p = PartitionFor(nullptr, seen, 10);
@@ -69,6 +77,23 @@ TEST(MemtablePartitionTest, AKeyOfAllWritesSharesAsManySiblingsAsAGetMayAsk) {
   EXPECT_EQ(many->Of(Key(1)).count, MemtablePartition::kMostCopies);
 }
 
+// It was one of a wide bucket.
+TEST(MemtablePartitionTest, K3dAKeyThatBecomesHotHasSeveralSiblings) {
+  const auto pass = [](double more) {
+    WriteHistogram h(32 * 10);
+    for (const auto& [key, load] : HotSpot(more)) h.Add(key, load);
+    return h;
+  };
+  WriteHistogram seen(32 * 10);
+  seen.Merge(pass(0), 0.5);
+  MemtablePartitionRef p = PartitionFor(nullptr, seen, 10);
+  for (int i = 0; i < 20; ++i) {
+    seen.Merge(pass(1000), 0.5);
+    p = PartitionFor(p, seen, 10);
+  }
+  EXPECT_EQ(p->Of(Key(500)).count, 5u);
+}
+
 TEST(MemtablePartitionTest, WritesOfAHotKeyGoToItsSiblingsEquallyAlsoWhereBatchesAreOfEqualSize) {
   const MemtablePartition::Siblings four{.first = 3, .count = 4};
   for (const uint64_t step : {1, 2, 4, 64}) {
@@ -102,14 +127,6 @@ TEST(MemtablePartitionTest, NeverTakesMoreSiblingsThanThereAre) {
 }
 
 // --- rounds of a range
-
-RangeOptions ByDrange(int siblings) {
-  RangeOptions o = RangeParts::SmallRounds();
-  o.active_memtables = siblings;
-  o.memtable_partitioning = MemtablePartitioning::kDrange;
-  o.max_rounds = 8;
-  return o;
-}
 
 // The siblings of a round that hold the key.
 int Holders(const Round& round, std::string_view key) {

@@ -185,7 +185,7 @@ TEST(WriteHistogramTest, NoLoadIsLostAndBucketsAreFewAndSmall) {
     const WriteHistogram::Bucket& b = all.buckets()[i];
     sum += b.load;
     EXPECT_TRUE(i == 0 || all.buckets()[i - 1].first < b.first);
-    EXPECT_TRUE(b.single || b.load <= 2 * expected / 128 * 1.0001);
+    EXPECT_TRUE(b.single() || b.load <= 2 * expected / 128 * 1.0001);
   }
   EXPECT_NEAR(sum, expected, 1e-6 * expected);
   EXPECT_NEAR(all.load(), expected, 1e-6 * expected);
@@ -203,8 +203,38 @@ TEST(WriteHistogramTest, AHotKeyStaysABucketOfItsOwn) {
   const auto hot = std::find_if(all.buckets().begin(), all.buckets().end(),
                                 [](const auto& b) { return b.first == "k000500"; });
   ASSERT_NE(hot, all.buckets().end());
-  EXPECT_TRUE(hot->single);
+  EXPECT_TRUE(hot->single());
   EXPECT_DOUBLE_EQ(hot->load, 1750);
+}
+
+TEST(WriteHistogramTest, AKeyThatBecomesHotIsABucketOfItsOwn) {
+  WriteHistogram all(16);
+  for (int pass = 0; pass < 20; ++pass) {
+    WriteHistogram h(16);
+    for (uint64_t i = 0; i < 1000; ++i) h.Add(Key("k", i), pass > 0 && i == 500 ? 1000 : 1);
+    all.Merge(h, 0.5);
+  }
+  const auto hot = std::find_if(all.buckets().begin(), all.buckets().end(),
+                                [](const auto& b) { return b.first == "k000500"; });
+  ASSERT_NE(hot, all.buckets().end());
+  EXPECT_TRUE(hot->single());
+}
+
+TEST(WriteHistogramTest, BucketsThatHaveDecayedToNothingGoToTheirNeighbours) {
+  WriteHistogram all(64);
+  WriteHistogram h(64);
+  for (uint64_t i = 0; i < 1000; ++i) h.Add(Key("k", i), 1);
+  all.Merge(h, 0.5);
+  WriteHistogram hot(64);
+  hot.Add(Key("k", 300), 100);
+  hot.Add(Key("k", 500), 1000);
+  for (int pass = 0; pass < 60; ++pass) all.Merge(hot, 0.5);
+  ASSERT_EQ(all.buckets().size(), 2u);
+  EXPECT_EQ(all.buckets()[0].first, Key("k", 300));
+  EXPECT_NEAR(all.buckets()[0].load, 200, 1e-5);
+  EXPECT_EQ(all.buckets()[1].first, Key("k", 500));
+  EXPECT_NEAR(all.buckets()[1].load, 2000, 1e-5);
+  EXPECT_TRUE(all.buckets()[1].single());
 }
 
 }  // namespace
