@@ -55,19 +55,21 @@ double StandardDeviation(const std::vector<double>& shares) {
   return std::sqrt(sum / static_cast<double>(shares.size()));
 }
 
-// The load that each of `dranges` is to have: an equal part of what no bucket of more than that has.
+// The load that each of `dranges` is to have: an equal part of what no bucket of more than that has. That may
+// be next to none.
 double GoalOf(std::span<const Bucket> buckets, size_t dranges) {
   std::vector<double> loads;
   for (const Bucket& b : buckets) loads.push_back(b.load);
-  std::sort(loads.begin(), loads.end(), std::greater<>());
-  double rest = std::accumulate(loads.begin(), loads.end(), 0.0);
-  size_t left = dranges;
-  for (const double load : loads) {
-    if (left == 1 || load * static_cast<double>(left) <= rest) break;
-    rest -= load;
+  std::sort(loads.begin(), loads.end());
+  // sums from the least on: a rest that is far below the rounding of all load is still right
+  std::vector<double> sums(loads.size());
+  std::partial_sum(loads.begin(), loads.end(), sums.begin());
+  size_t left = dranges, n = loads.size();
+  while (n > 1 && left > 1 && loads[n - 1] * static_cast<double>(left) > sums[n - 1]) {
+    --n;
     --left;
   }
-  return rest / static_cast<double>(left);
+  return sums[n - 1] / static_cast<double>(left);
 }
 
 // All cuts anew, for Dranges of about `goal`: buckets of more are alone, and the buckets between two such are
@@ -83,7 +85,7 @@ Partition CutByGoal(std::span<const Bucket> buckets, double goal) {
   for (size_t begin = 0, end = 0; begin < buckets.size(); begin = end + 1) {
     double load = 0;
     for (end = begin; end < buckets.size() && buckets[end].load <= goal; ++end) load += buckets[end].load;
-    const double parts = std::max(1.0, std::round(load / goal));
+    const double parts = load > goal ? std::round(load / goal) : 1;
     double before = 0;  // of [begin, i)
     for (size_t i = begin, cuts = 1; i < end; ++i) {
       if (before + buckets[i].load / 2 > static_cast<double>(cuts) * load / parts && cuts < parts) {
@@ -99,10 +101,25 @@ Partition CutByGoal(std::span<const Bucket> buckets, double goal) {
   return p;
 }
 
+// Puts the two neighbours together that have the least load between them.
+void MergeLeast(std::span<const Bucket> buckets, Partition* p) {
+  const std::vector<double> loads = LoadsOf(*p, buckets);
+  size_t least = 0;
+  for (size_t d = 1; d + 1 < loads.size(); ++d) {
+    if (loads[d] + loads[d + 1] < loads[least] + loads[least + 1]) least = d;
+  }
+  p->cuts.erase(p->cuts.begin() + static_cast<ptrdiff_t>(least));
+  p->starts.erase(p->starts.begin() + static_cast<ptrdiff_t>(least + 1));
+}
+
+// Parts are rounded, so a larger goal may be needed. Where it would have to be far larger, hot keys lie apart
+// and have next to all load: what lies between them goes to neighbours.
 Partition Major(std::span<const Bucket> buckets, size_t dranges) {
+  constexpr int kSteps = 15;  // to twice the goal
   double goal = GoalOf(buckets, dranges);
   Partition p = CutByGoal(buckets, goal);
-  while (p.size() > dranges) p = CutByGoal(buckets, goal *= 1.05);
+  for (int i = 0; i < kSteps && p.size() > dranges; ++i) p = CutByGoal(buckets, goal *= 1.05);
+  while (p.size() > dranges) MergeLeast(buckets, &p);
   return p;
 }
 
@@ -138,14 +155,15 @@ bool MoveEdge(std::span<const Bucket> buckets, size_t from, Partition* p, std::v
   return false;
 }
 
-// False: a Drange has more than `major` still.
+// False: a Drange has more than `major` still. Loads are rounded, so the number of moves has a bound as well.
 bool Minor(std::span<const Bucket> buckets, double minor, double major, Partition* p) {
   std::vector<double> loads = LoadsOf(*p, buckets);
-  for (;;) {
+  for (size_t moves = 0; moves < buckets.size(); ++moves) {
     const auto from = Overloaded(*p, loads, minor);
     if (!from) return true;
     if (!MoveEdge(buckets, *from, p, &loads)) return loads[*from] <= major;
   }
+  return false;
 }
 
 std::vector<double> SharesOf(const Partition& p, const WriteHistogram& seen) {

@@ -6,8 +6,9 @@
 //           wanted.
 //
 // A Drange of one hot key, [k, k], cannot be made smaller. It is not counted as overloaded, and the others
-// share the rest of the load. There are no duplicates of it: they are the paper's way to keep writers of one
-// key apart, which memtables here do by themselves.
+// share the rest of the load. Keys between hot ones that have next to no load, and for which no Drange is
+// left, go to a neighbour's. A hot key has no duplicates: they are the paper's way to keep its writers apart,
+// which memtables here do by themselves.
 //
 // Thread safety: pure.
 // Ownership, errors: none.

@@ -77,6 +77,15 @@ TEST(MemtablePartitionTest, AKeyOfAllWritesSharesAsManySiblingsAsAGetMayAsk) {
   EXPECT_EQ(many->Of(Key(1)).count, MemtablePartition::kMostCopies);
 }
 
+TEST(MemtablePartitionTest, HotKeysAreApartWhereOthersHaveNextToNothing) {
+  const WriteHistogram seen =
+      Seen({{"k1", 1e-30}, {"k2", 1}, {"k3", 1e-30}, {"k4", 1}, {"k5", 1e-30}, {"k6", 1}, {"k7", 1e-30}});
+  const MemtablePartitionRef p = PartitionFor(nullptr, seen, 4);
+  EXPECT_EQ(p->siblings(), 4u);
+  EXPECT_LT(p->Of("k2").first, p->Of("k4").first);
+  EXPECT_LT(p->Of("k4").first, p->Of("k6").first);
+}
+
 // It was one of a wide bucket.
 TEST(MemtablePartitionTest, K3dAKeyThatBecomesHotHasSeveralSiblings) {
   const auto pass = [](double more) {
@@ -92,6 +101,25 @@ TEST(MemtablePartitionTest, K3dAKeyThatBecomesHotHasSeveralSiblings) {
     p = PartitionFor(p, seen, 10);
   }
   EXPECT_EQ(p->Of(Key(500)).count, 5u);
+}
+
+// Loads of other keys fall by half with each walk.
+TEST(MemtablePartitionTest, WritesOfOneKeyAloneAfterOthersHaveAllSiblings) {
+  WrittenLoad written(ByDrange(2));
+  const auto walk = [&](uint64_t from, uint64_t to, uint64_t versions) {
+    const auto counter = written.NewCounter({});
+    SequenceNumber number = 1'000'000;
+    for (uint64_t i = from; i < to; ++i) {
+      for (uint64_t n = 0; n < versions; ++n) counter->Add({Key(i), --number, ValueType::kPut});
+    }
+    written.Add(counter.get());
+  };
+  walk(0, 1000, 1);
+  for (int i = 0; i < 1200; ++i) {  // to nothing, even of a double
+    walk(500, 501, 1000);
+    ASSERT_LE(written.PartitionOf(2)->siblings(), 2u);
+  }
+  EXPECT_EQ(written.PartitionOf(2)->Of(Key(500)).count, 2u);
 }
 
 TEST(MemtablePartitionTest, WritesOfAHotKeyGoToItsSiblingsEquallyAlsoWhereBatchesAreOfEqualSize) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -105,6 +106,36 @@ std::string ReorganiseFromText(const std::vector<std::string>& lines) {
 }
 
 TEST(ReorganisationTest, Dranges) { RunFile("reorganisation.txt", ReorganiseFromText); }
+
+// Nothing, or about as much as a double may be: far below the rounding of others, too.
+double AnyLoad(Random* random) {
+  if (random->OneIn(5)) return 0;
+  const auto most = random->OneIn(2) ? 300 : 20;
+  return std::pow(10, static_cast<double>(random->Uniform(2 * most + 1)) - most);
+}
+
+TEST(ReorganisationTest, EndsForAnyLoadsAndItsCutsRise) {
+  Random random(1);
+  for (int round = 0; round < 500; ++round) {
+    ReorganisationOptions options;
+    options.least_table_bytes = 1;
+    WriteHistogram seen(1 + random.Uniform(64));
+    DrangeMapRef map;
+    for (int pass = 0; pass < 4; ++pass) {
+      options.dranges = static_cast<int>(1 + random.Uniform(64));
+      WriteHistogram h(1 + random.Uniform(64));
+      for (uint64_t i = 0, n = random.Uniform(200); i < n; ++i)
+        h.Add(Key("k", 3 * i + random.Uniform(3)), AnyLoad(&random));
+      random.OneIn(2) ? seen.Merge(h, 0.5) : void(seen = std::move(h));
+      map = Reorganise(map, seen, 1 << 20, options).map;
+      if (map == nullptr) continue;
+      const std::vector<std::string>& cuts = map->cuts();
+      ASSERT_EQ(std::adjacent_find(cuts.begin(), cuts.end(), std::greater_equal<>()), cuts.end()) << round;
+      if (seen.load() == 0) continue;
+      ASSERT_LE(map->size(), static_cast<size_t>(options.dranges)) << round;
+    }
+  }
+}
 
 TEST(DrangeMapTest, AKeyBelongsToTheDrangeOfTheLastCutNotBehindIt) {
   const std::string prefix = "user/long/shared/prefix/";
