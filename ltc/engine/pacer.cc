@@ -20,8 +20,8 @@ Nanos Pacer::AdmitUnderPressure(Executor* on, uint64_t bytes) {
   const RangeView& view = *rounds_->ViewOf(on);
   // a round is opened whole, or not yet
   const double rounds = std::floor(context_->options.max_rounds - view.sealed_share + kInexact);
-  const double active =
-      static_cast<double>(view.active->bytes()) / static_cast<double>(context_->RoundBytes());
+  const double active = static_cast<double>(view.active->bytes()) /
+                        static_cast<double>(view.active->full_bytes(context_->options));
   return controller_.Admit(bytes, rounds - active, Now(), &lanes_[on->index()].credit);
 }
 

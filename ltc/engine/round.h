@@ -91,9 +91,13 @@ struct Round {
   void PrefetchGet(std::string_view key, uint64_t hash) const {  // see MemTable::PrefetchGet
     partition == nullptr ? SiblingByHash(key)->PrefetchGet(hash) : PrefetchByDrange(key, hash);
   }
+  // Memory of its memtables when they are full. Another round may have another number of them.
+  size_t full_bytes(const RangeOptions& options) const {
+    return options.memtable_size_bytes * siblings.size();
+  }
   // Its memtables or its range deletions are at their bound: it is to be sealed.
   bool IsFull(const RangeOptions& options) const {
-    return bytes() >= options.memtable_size_bytes * siblings.size() ||
+    return bytes() >= full_bytes(options) ||
            tombstones.load(std::memory_order_relaxed) >= options.round_range_tombstones;
   }
   // No writer is in it, and it holds nothing.

@@ -282,6 +282,30 @@ TEST(PacerTest, WritersAreSlowedDownWhileRoundsWaitForAFlush) {
   EXPECT_TRUE(parts.pacer.FlushIsBehind());
 }
 
+// Writes of 4 KB to as many keys, `bytes` in all.
+void Fill(RangeParts* parts, size_t bytes) {
+  for (size_t i = 0; i < bytes / 4096; ++i)
+    ASSERT_EQ(parts->Put(StrCat("key", i), std::string(4096, 'x')), Outcome::kOk);
+}
+
+// alpha is lowered: the active round has the memtables that it was opened with.
+TEST(PacerTest, TheActiveRoundIsAPartOfItsOwnSize) {
+  RangeOptions options = RangeParts::SmallRounds();
+  options.active_memtables = 16;
+  RangeParts parts(options);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(parts.Put("a", "1"), Outcome::kOk);
+    ASSERT_TRUE(parts.rounds.SealActive());
+  }
+  Fill(&parts, 400 << 10);  // of 1 MB
+  parts.context.active_memtables.store(1);
+  parts.pacer.UpdatePressure();
+  ASSERT_GT(parts.pacer.pressure(), 0.5);
+  EXPECT_EQ(parts.pacer.Admit(&parts.executor, 1 << 20), 0);
+  // behind the first, at about the flush rate
+  EXPECT_LT(parts.pacer.Admit(&parts.executor, 1 << 20), 100 * kMillisecond);
+}
+
 // One that ends takes back what it had read, and no more.
 TEST(PacerTest, WhatJobsOfLevel0HaveReadSumsUp) {
   RangeOptions options = RangeParts::SmallRounds();
