@@ -166,7 +166,7 @@ void Arena::GiveBack(char* memory, size_t bytes) {
         std::find_if(large_.begin(), large_.end(), [memory](const auto& p) { return p.first == memory; });
     NOVA_CHECK(piece != large_.end()) << "memory that is not of this arena";
     large_.erase(piece);
-    pool_->AddLarge(-static_cast<ptrdiff_t>(bytes));
+    AddLarge(-static_cast<ptrdiff_t>(bytes));
     std::free(memory);
   } else {
     Chunk* const chunk = current_.load(std::memory_order_acquire);
@@ -183,8 +183,18 @@ void Arena::GiveBack(char* memory, size_t bytes) {
 char* Arena::AllocateChunk() {
   used_.fetch_add(ArenaPool::kChunkBytes, std::memory_order_relaxed);
   MutexLock lock(&mu_);
-  chunks_.push_back(new Chunk{pool_->Take(), ArenaPool::kChunkBytes});
-  return chunks_.back()->memory;
+  return TakeChunkLocked(ArenaPool::kChunkBytes)->memory;
+}
+
+Arena::Chunk* Arena::TakeChunkLocked(size_t used) {
+  chunks_.push_back(new Chunk{pool_->Take(), used});
+  held_.fetch_add(ArenaPool::kChunkBytes, std::memory_order_relaxed);
+  return chunks_.back();
+}
+
+void Arena::AddLarge(ptrdiff_t bytes) {
+  pool_->AddLarge(bytes);
+  held_.fetch_add(static_cast<size_t>(bytes), std::memory_order_relaxed);
 }
 
 char* Arena::AllocateSlow(size_t bytes) {
@@ -192,7 +202,7 @@ char* Arena::AllocateSlow(size_t bytes) {
   if (bytes > ArenaPool::kChunkBytes / 4) {
     char* memory = static_cast<char*>(std::malloc(bytes));
     large_.emplace_back(memory, bytes);
-    pool_->AddLarge(static_cast<ptrdiff_t>(bytes));
+    AddLarge(static_cast<ptrdiff_t>(bytes));
     return memory;
   }
   for (;;) {
@@ -200,9 +210,7 @@ char* Arena::AllocateSlow(size_t bytes) {
     if (Chunk* chunk = current_.load(std::memory_order_relaxed)) {
       if (char* memory = AllocateFrom(chunk, bytes)) return memory;
     }
-    auto* chunk = new Chunk{pool_->Take(), 0};
-    chunks_.push_back(chunk);
-    current_.store(chunk, std::memory_order_release);
+    current_.store(TakeChunkLocked(0), std::memory_order_release);
   }
 }
 

@@ -55,8 +55,13 @@ class ArenaPool {
   // Bytes in arenas, large pieces included.
   size_t bytes_used() const { return used_.load(std::memory_order_relaxed); }
   size_t bytes_ready() const { return ready_.load(std::memory_order_relaxed); }  // unused chunks
+  // Those of bytes_used that are used again at once if they are given back: of empty active rounds, and of
+  // lookup indexes. No flush makes them fewer.
+  size_t bytes_fixed() const { return fixed_.load(std::memory_order_relaxed); }
   // Counts a large piece; negative: one less.
   void AddLarge(ptrdiff_t bytes);
+  // Counts bytes as fixed; negative: so many less.
+  void AddFixed(ptrdiff_t bytes) { fixed_.fetch_add(static_cast<size_t>(bytes), std::memory_order_relaxed); }
 
  private:
   using Slab = char*;  // aligned to slab_bytes_
@@ -88,6 +93,7 @@ class ArenaPool {
   std::atomic<bool> refill_due_{false};  // refill_ was called, and Refill has not begun
   std::atomic<size_t> used_{0};          // see bytes_used; changed under mu_
   std::atomic<size_t> ready_{0};         // see bytes_ready; changed under mu_
+  std::atomic<size_t> fixed_{0};         // see bytes_fixed
   Mutex mu_;
   // The free chunks of each slab. Chunks are taken from slabs that are used in part, where there are any, so
   // that whole ones can be given back.
@@ -113,6 +119,8 @@ class Arena {
   char* AllocateChunk();
   // Bytes allocated, with those wasted at the ends of chunks.
   size_t bytes_used() const { return used_.load(std::memory_order_relaxed); }
+  // Bytes of the pool that it holds: whole chunks, and large pieces.
+  size_t bytes_held() const { return held_.load(std::memory_order_relaxed); }
 
  private:
   struct Chunk {
@@ -123,9 +131,14 @@ class Arena {
   char* AllocateFrom(Chunk* chunk, size_t bytes);
   // Takes a new chunk, or allocates a large piece.
   char* AllocateSlow(size_t bytes);
+  // Takes a chunk whose first `used` bytes are allocated.
+  Chunk* TakeChunkLocked(size_t used) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Counts a large piece; negative: one less.
+  void AddLarge(ptrdiff_t bytes);
 
   ArenaPool* const pool_;
   std::atomic<size_t> used_{0};           // see bytes_used
+  std::atomic<size_t> held_{0};           // see bytes_held
   std::atomic<Chunk*> current_{nullptr};  // small pieces come from it; null: none yet
   Mutex mu_;
   std::vector<Chunk*> chunks_ ABSL_GUARDED_BY(mu_);  // all, also full ones

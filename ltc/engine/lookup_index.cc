@@ -20,10 +20,12 @@ LookupIndex::LookupIndex(size_t bytes, ArenaPool* pool)
     for (size_t i = 0; i < kPieceBuckets; ++i) new (&piece[i]) Bucket();
     pieces_.push_back(piece);
   }
+  pool_->AddFixed(static_cast<ptrdiff_t>(this->bytes()));
   for (auto& end : ends_) end.store(kMaxSequenceNumber, std::memory_order_relaxed);
 }
 
 LookupIndex::~LookupIndex() {
+  pool_->AddFixed(-static_cast<ptrdiff_t>(bytes()));
   for (Bucket* piece : pieces_) pool_->Give(reinterpret_cast<char*>(piece));
 }
 

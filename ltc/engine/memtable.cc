@@ -23,6 +23,7 @@ MemTable::MemTable(MemTableId id, ArenaPool* pool, size_t expected_bytes, bool s
       latest_order_(order_.get()),
       list_(&order_->list),
       overhead_(arena_.bytes_used()),
+      empty_bytes_(arena_.bytes_held()),
       listed_until_(scanned ? kListedAfterScan : 0) {}
 
 MemTable::~MemTable() = default;

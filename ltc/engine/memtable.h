@@ -95,6 +95,9 @@ class MemTable {
 
   // Memory of versions and keys; an empty table has 0.
   size_t bytes_used() const { return arena_.bytes_used() - overhead_; }
+  size_t empty_bytes() const { return empty_bytes_; }  // of the pool, that an empty table takes
+  // Of the pool, that it has taken beyond those.
+  size_t bytes_beyond_empty() const { return arena_.bytes_held() - empty_bytes_; }
   uint64_t entries() const { return entries_.load(std::memory_order_relaxed); }  // versions that are linked
   uint64_t keys() const { return keys_.load(std::memory_order_relaxed); }        // distinct keys
   // What bytes_used would be with one version of each key, if values are of about one size.
@@ -149,6 +152,7 @@ class MemTable {
   KeyList* list_ ABSL_GUARDED_BY(list_mu_);                     // of order_
   uint64_t sorted_ ABSL_GUARDED_BY(list_mu_) = 0;               // keys in the array of order_
   const size_t overhead_;                                       // bytes of the empty table
+  const size_t empty_bytes_;                                    // see empty_bytes
   std::atomic<bool> scanned_{false};
   std::atomic<uint64_t> entries_{0};
   std::atomic<uint64_t> listed_until_;  // writers list keys while there are fewer versions

@@ -50,9 +50,7 @@ void Pacer::UpdatePressure() {
   p.held = HoldsRoundsBackLocked() && std::none_of(view->sealed.begin(), view->sealed.end(),
                                                    [](const auto& round) { return round->flushing.load(); });
   p.level0 = Level0Excess(*view) * 0.5 + 0.5;
-  p.memory = static_cast<double>(context_->services->arenas->bytes_used()) /
-                 static_cast<double>(context_->services->memtable_limit_bytes) -
-             0.25;
+  p.memory = context_->services->freeable_bytes() / context_->services->freeable_limit_bytes() - 0.25;
   controller_.SetPressure(p, Now());
 }
 

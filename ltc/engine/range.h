@@ -152,7 +152,8 @@ class Range : public std::enable_shared_from_this<Range> {
   RangeLog* log() const { return log_.get(); }  // null before Activate
   // Counters; from any thread, takes the locks of views and of the parts for a moment each.
   RangeStats stats() const;
-  size_t active_bytes() const { return rounds_.Current()->active->bytes(); }  // of the active round
+  // See Round; of the active one.
+  size_t freeable_bytes() const { return rounds_.Current()->active->freeable_bytes(); }
 
  private:
   Range(const RangeSpec& spec, const RangeOptions& options, const RangeServices* services,

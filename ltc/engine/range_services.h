@@ -5,6 +5,7 @@
 // Errors: of each method.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <vector>
@@ -65,6 +66,18 @@ struct RangeServices {
   // thread still holds, may outlive range and host.
   GarbageSink garbage;
   RulesOff off = {};  // tests only
+
+  // Memory of memtables that flushes free, sealed rounds and what is written to active ones; and a bound on
+  // it: of memtable_limit_bytes, what ranges do not take while nothing is written. They may take nearly all,
+  // so a quarter of the limit is left in any case: else writers would be slowed down for ever.
+  double freeable_bytes() const {
+    const auto used = static_cast<double>(arenas->bytes_used());
+    return std::max(0.0, used - static_cast<double>(arenas->bytes_fixed()));
+  }
+  double freeable_limit_bytes() const {
+    const auto limit = static_cast<double>(memtable_limit_bytes);
+    return std::max(limit - static_cast<double>(arenas->bytes_fixed()), limit / 4);
+  }
 };
 
 }  // namespace nova

@@ -107,6 +107,18 @@ struct Round {
     for (const auto& m : siblings) n += m->bytes_used();
     return n;
   }
+  // Memory of the pool that its memtables take while they are empty. Its successor takes as much at once.
+  size_t empty_bytes() const {
+    size_t n = 0;
+    for (const auto& m : siblings) n += m->empty_bytes();
+    return n;
+  }
+  // What they have taken beyond that: so much is free once it is sealed and flushed.
+  size_t freeable_bytes() const {
+    size_t n = 0;
+    for (const auto& m : siblings) n += m->bytes_beyond_empty();
+    return n;
+  }
   // Bytes written by clients, before merges.
   uint64_t written_bytes() const { return merged ? merged_bytes : bytes(); }
   // Entries written by clients, before merges.

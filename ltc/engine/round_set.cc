@@ -32,7 +32,13 @@ RoundSet::RoundSet(const RangeContext* context, ReadPoints* points, RoundLog* lo
   view_ = std::move(view);
 }
 
+RoundSet::~RoundSet() { CountFixed(*Current()->active, -1); }
+
 // --- views
+
+void RoundSet::CountFixed(const Round& round, int sign) {
+  context_->services->arenas->AddFixed(sign * static_cast<ptrdiff_t>(round.empty_bytes()));
+}
 
 std::shared_ptr<Round> RoundSet::NewRound(RoundNumber number, bool scanned) {
   auto round = std::make_shared<Round>();
@@ -50,6 +56,7 @@ std::shared_ptr<Round> RoundSet::NewRound(RoundNumber number, bool scanned) {
   }
   round->sources.push_back({number, {}});
   for (const auto& m : round->siblings) round->sources[0].memtables.push_back(m->id());
+  CountFixed(*round, 1);
   return round;
 }
 
@@ -198,6 +205,7 @@ bool RoundSet::SealLocked() {
   const bool scanned =
       std::any_of(old->siblings.begin(), old->siblings.end(), [](const auto& m) { return m->scanned(); });
   view->active = NewRound(old->boundary + 1, scanned);
+  CountFixed(*old, -1);
   PublishLocked(std::move(view));
   context_->WorkDue();
   return true;
@@ -257,8 +265,7 @@ void RoundSet::LookForYounger(const RoundGroup& rounds, OverwriteProbe* probe) {
 
 // Writers take longer to fill the memory that is left than flushes, at `round_ns` each, to write `rounds`.
 bool RoundSet::MemoryLastsLocked(double rounds, Nanos round_ns) const {
-  const auto left = static_cast<double>(context_->services->memtable_limit_bytes) -
-                    static_cast<double>(context_->services->arenas->bytes_used());
+  const double left = context_->services->freeable_limit_bytes() - context_->services->freeable_bytes();
   const double room = std::min(context_->options.max_rounds - 1 - view_->sealed_share,
                                left / static_cast<double>(context_->RoundBytes()));
   return room * static_cast<double>(fill_ns_) >= rounds * static_cast<double>(round_ns);

@@ -37,6 +37,7 @@ namespace nova {
 class RoundSet {
  public:
   RoundSet(const RangeContext* context, ReadPoints* points, RoundLog* log, const WrittenLoad* written);
+  ~RoundSet();
 
   // --- views
 
@@ -137,7 +138,10 @@ class RoundSet {
   // Adds to a point whose number is stable the range deletions below that number which its view lacks. False:
   // one was dropped since, and the caller takes another point.
   bool CompleteDeletions(Executor* on, ReadPoint* point);
-  // An empty round, not published. `scanned`: its memtables expect scans, as the last round saw some.
+  // Counts the memory of the round while it is empty as fixed (ArenaPool); `sign` -1: no longer.
+  void CountFixed(const Round& round, int sign);
+  // An empty round, the next active one; not published. `scanned`: its memtables expect scans, as the last
+  // round saw some.
   std::shared_ptr<Round> NewRound(RoundNumber number, bool scanned);
   // Makes `view` the current one. REQUIRES: its generation is the next.
   void PublishLocked(std::shared_ptr<const RangeView> view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

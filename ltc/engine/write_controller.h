@@ -31,8 +31,8 @@ namespace nova {
 struct WritePressure {
   double memtables = 0;  // sealed rounds over the most there may be: 1 = no room
   double level0 = 0;     // runs: 0.5 at the slow-down limit, 1 at the stop limit, more beyond
-  // Of all memtables of the process over their limit, less a quarter (Pacer::UpdatePressure): 0.5, where
-  // writes are slowed down, at three quarters of it.
+  // Of all memtables of the process over their limit, both without what no flush frees, less a quarter
+  // (Pacer::UpdatePressure): 0.5, where writes are slowed down, at three quarters of it.
   double memory = 0;
   // No flush is under way: rounds wait in memory that nobody else needs. Such time is not waiting time, by
   // which the flush rate is measured.

@@ -440,14 +440,14 @@ void LtcNode::Housekeeping() {
   }
 }
 
-// All ranges share the memory of memtables: past two thirds of it the fullest active round is sealed, so that
-// it can be flushed.
+// All ranges share the memory of memtables: past two thirds of it the active round is sealed whose flush
+// frees most. Where its successor takes as much as it does, sealing it would only make a small table.
 void LtcNode::SealForMemory() {
-  if (arenas_.bytes_used() * 3 < options_.memtable_limit_bytes * 2) return;
+  if (services_.range.freeable_bytes() * 3 < services_.range.freeable_limit_bytes() * 2) return;
   std::shared_ptr<HostedRange> fullest;
-  size_t most = 0;
+  size_t most = ArenaPool::kChunkBytes - 1;  // less is no gain
   for (const auto& h : ranges_.held()) {
-    const size_t bytes = h->range()->active_bytes();
+    const size_t bytes = h->range()->freeable_bytes();
     if (bytes > most) {
       most = bytes;
       fullest = h;

@@ -135,8 +135,8 @@ class LtcNode {
   void JoinAgain();
   // The body of thread ltc.housekeeping.0, until stop_.
   void Housekeeping();
-  // Seals the fullest active round when memtables use more than two thirds of memtable_limit_bytes. Called
-  // every 100 ms.
+  // Seals the active round whose flush frees most memory, when what flushes free is more than two thirds of
+  // its bound (RangeServices). Called every 100 ms.
   void SealForMemory();
   // Flushes ranges with rounds in replaced log groups (group change, L4): those with the fewest members left
   // first, no more ranges at a time than flush threads. Seals the active round where no older one waits.

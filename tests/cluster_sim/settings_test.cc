@@ -73,5 +73,25 @@ TEST(SettingsTest, HoldForOpenRangesForTheirNextOwnersAndUntilTheyAreTakenBack) 
   });
 }
 
+// The empty memtables of a round alone take more than the limit. Sealing it would free nothing.
+TEST(SettingsTest, MemtablesBeyondTheMemoryLimitSealNoTinyRounds) {
+  Simulate(1, [&] {
+    const SimClusterOptions options = SmallCluster();
+    OneRange w(options);
+    Set(&w.cluster, "active_memtables", 64);
+    PutAll(&w, "1");  // a round of two is full, and the next one has 64
+    SleepFor(3 * kSecond);
+    ASSERT_TRUE(absl::StrContains(StatusOf(&w), " of 64 memtables")) << StatusOf(&w);
+    ASSERT_GT(w.cluster.Metric("ltc", "nova_ltc_memory_bytes{pool=\"memtables\"}"),
+              options.ltc.memtable_limit_bytes);
+    const double runs = w.cluster.Metric("ltc", "nova_ltc_flushed_runs_total");
+    for (int i = 0; i < 50; ++i) {
+      ASSERT_TRUE(w.client->Put(KeyOf(i), "2").ok());
+      SleepFor(100 * kMillisecond);
+    }
+    EXPECT_LE(w.cluster.Metric("ltc", "nova_ltc_flushed_runs_total") - runs, 1);
+  });
+}
+
 }  // namespace
 }  // namespace nova

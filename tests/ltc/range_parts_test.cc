@@ -288,6 +288,37 @@ void Fill(RangeParts* parts, size_t bytes) {
     ASSERT_EQ(parts->Put(StrCat("key", i), std::string(4096, 'x')), Outcome::kOk);
 }
 
+// A flush makes it no less.
+TEST(PacerTest, WhatAnEmptyRoundTakesSlowsNoWriterDown) {
+  RangeOptions options = RangeParts::SmallRounds();
+  options.memtable_size_bytes = 4 << 20;
+  options.active_memtables = 16;
+  options.lookup_index = true;
+  RangeParts parts(options);
+  const size_t empty = parts.arenas.bytes_used();
+  EXPECT_EQ(parts.arenas.bytes_fixed(), empty);
+  parts.pacer.UpdatePressure();
+  const double none = parts.pacer.pressure();
+  parts.services.memtable_limit_bytes = empty;
+  parts.pacer.UpdatePressure();
+  EXPECT_EQ(parts.pacer.pressure(), none) << "nothing is written";
+  Fill(&parts, 1 << 20);
+  parts.pacer.UpdatePressure();
+  EXPECT_EQ(parts.pacer.pressure(), none) << "it fits into what the round has";
+  EXPECT_EQ(parts.view().active->freeable_bytes(), 0u);
+  ASSERT_TRUE(parts.rounds.SealActive());
+  parts.pacer.UpdatePressure();
+  EXPECT_GT(parts.pacer.pressure(), 0.5) << "the round that is sealed will be freed";
+  ASSERT_TRUE(parts.flusher.FlushOne());
+  parts.view();  // no lane has the round now
+  EXPECT_EQ(parts.arenas.bytes_used(), empty);
+  EXPECT_EQ(parts.arenas.bytes_fixed(), empty);
+  Fill(&parts, 8 << 20);
+  parts.pacer.UpdatePressure();
+  EXPECT_GT(parts.view().active->freeable_bytes(), 3u << 20);
+  EXPECT_GT(parts.pacer.pressure(), 0.5) << "what is written counts";
+}
+
 // alpha is lowered: the active round has the memtables that it was opened with.
 TEST(PacerTest, TheActiveRoundIsAPartOfItsOwnSize) {
   RangeOptions options = RangeParts::SmallRounds();
