@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -40,6 +41,31 @@ struct Server {
   std::string address;
 };
 
+// From one of many addresses: what lingers in the kernel uses up the ports of one in a minute. Where other
+// programs have taken those of one, the next is tried.
+int Connect(const std::string& address) {
+  static uint32_t connected = 0;
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  int why = 0;
+  for (int tries = 0; tries < 100; ++tries) {
+    sockaddr_in from{};
+    from.sin_family = AF_INET;
+    from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + connected++ % 1000);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const int on = 1;
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+    NOVA_CHECK(bind(fd, reinterpret_cast<sockaddr*>(&from), sizeof(from)) == 0);
+    if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) return fd;
+    why = errno;
+    close(fd);
+  }
+  NOVA_CHECK(false) << "connect: " << strerror(why);
+  return -1;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -53,21 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const uint64_t address = server->region.remote().address;
     std::memcpy(bytes.data() + at + 8, &address, 8);
   }
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port =
-      htons(static_cast<uint16_t>(std::stoi(server->address.substr(server->address.rfind(':') + 1))));
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  // From one of many addresses: what lingers in the kernel uses up the ports of one in a minute.
-  static uint32_t inputs = 0;
-  sockaddr_in from{};
-  from.sin_family = AF_INET;
-  from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + inputs++ % 1000);
-  const int on = 1;
-  setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
-  NOVA_CHECK(bind(fd, reinterpret_cast<sockaddr*>(&from), sizeof(from)) == 0);
-  NOVA_CHECK(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0);
+  const int fd = Connect(server->address);
   const std::string hello = nova::EncodeHello(nova::HandshakeKind::kHello, nova::Hello(), 65536);
   NOVA_CHECK(send(fd, hello.data(), hello.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(hello.size()));
   while (server->fabric->counters().connections == 0) server->Poll();
