@@ -48,8 +48,9 @@
 
 namespace nova {
 
-// Asked for a group without `failed`; answers on any thread, once: the new group (installed in the range's
-// record), or FailedPrecondition when the epoch is no longer ours. Retries other errors itself.
+// Asked for a group without `failed` (0: none has failed); answers on any thread, once: the new group
+// (installed in the range's record), or FailedPrecondition when the epoch is no longer ours. Retries other
+// errors itself.
 using ChangeGroup = std::function<void(const LogGroup& current, StocId failed,
                                        std::function<void(StatusOr<LogGroup>)> answer)>;
 

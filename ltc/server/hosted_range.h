@@ -257,10 +257,10 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // PickLogGroup, repeated until all members it picked answer a ping. The coordinator's word on StoCs may be
   // old, and a recovery needs a member of every listed group. Waits.
   StatusOr<LogGroup> PickAnsweringGroup(std::vector<LogMember> keep, const LogMember& without, GroupId id);
-  // Replaces `current`, of which `failed` does not answer (group change, L4), and lists the new group in the
-  // record. `answer` gets the new group, or FailedPrecondition when the range is lost. Other errors are no
-  // answer: it tries again every 50 ms, for ever, without holding the thread. `asked_ns` is the time of the
-  // first try; 5 s later `failed` may be chosen again if it lives. Runs on a change thread.
+  // Replaces `current`, of which `failed` (0: none) does not answer (group change, L4), and lists the new
+  // group in the record. `answer` gets the new group, or FailedPrecondition when the range is lost. Other
+  // errors are no answer: it tries again every 50 ms, for ever, without holding the thread. `asked_ns` is the
+  // time of the first try; 5 s later `failed` may be chosen again if it lives. Runs on a change thread.
   void ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns,
                       const std::function<void(StatusOr<LogGroup>)>& answer);
   // Living members that still have every acknowledged record.
