@@ -43,12 +43,14 @@ class Examination {
   }
 
  private:
+  // Notes what is well, and what is not.
   void Good(std::string what) { findings_.push_back({Finding::Level::kGood, std::move(what), ""}); }
   void Bad(bool error, std::string what, std::string fix) {
     findings_.push_back(
         {error ? Finding::Level::kError : Finding::Level::kWarning, std::move(what), std::move(fix)});
   }
 
+  // The devices, their modules, and what each port is like.
   void Rdma() {
     if (options_.fabric == "tcp") return Good("fabric tcp: RDMA is not looked at");
     const bool needed = options_.fabric == "verbs";
@@ -69,6 +71,7 @@ class Examination {
     Bad(needed, StrCat("verbs: ", fabric.status().message()), "as said; or --fabric=tcp");
   }
 
+  // `needed`: it is the one that the process will use.
   void Port(const RdmaPort& p, bool needed) {
     const std::string name = StrCat(p.device, ":", p.port);
     const std::string netdev =
@@ -99,6 +102,7 @@ class Examination {
     }
   }
 
+  // How much may be locked, for memory that is registered with a device.
   void Memory() {
     if (const std::string problem = MemlockProblem(options_.lock_bytes); !problem.empty()) {
       Bad(options_.fabric == "verbs", problem.substr(0, problem.rfind(": ")),
@@ -153,6 +157,7 @@ class Examination {
     Good("the clock is synchronized");
   }
 
+  // Whether a process could serve at options_.address.
   void Address() {
     if (options_.address.empty()) return;
     std::string host;
@@ -206,6 +211,7 @@ class Examination {
         "ulimit -n 1048576, which the units have; or a smaller --open_files");
   }
 
+  // ZooKeeper and coordinators.
   void Others() {
     for (const absl::string_view z : absl::StrSplit(options_.zookeeper, ',', absl::SkipEmpty()))
       Look("ZooKeeper", std::string(z), AskZookeeper);
@@ -277,6 +283,7 @@ class Examination {
     return absl::UnavailableError(strerror(error));
   }
 
+  // What revokes a writer's rights on the device, here or at the far end.
   void FenceTest() {
     std::string host;
     uint16_t port = 0;
@@ -301,6 +308,7 @@ class Examination {
     FenceFindings(report->results, there);
   }
 
+  // Whether both ends have one MTU.
   void FarMtu(const FenceReport& r) {
     const std::string what =
         StrCat("far end ", options_.fence_test, ": MTU ", r.mtu_there, ", here ", r.mtu_here);
@@ -310,6 +318,7 @@ class Examination {
                " (see nova doctor on that node)"));
   }
 
+  // A finding for each way to revoke.
   void FenceFindings(const std::vector<FenceResult>& results, const std::string& where) {
     std::string trusted;
     bool by_deregistration = false;

@@ -469,6 +469,7 @@ class Renderer {
     for (const LogMember& m : g.members) members.push_back(StrCat(StocName(s_, m.stoc), Standing(g, m)));
     return StrCat(g.id.value(), "{", absl::StrJoin(members, ","), "}");
   }
+  // What is said behind a member's name; nothing: all is well.
   const char* Standing(const LogGroup& g, const LogMember& m) const {
     switch (copies_.Of(g, m)) {
       case CopyState::kAway:
