@@ -349,6 +349,7 @@ void GroupLog::Look() {
 void GroupLog::MemberFailed(size_t member, ChangeCause cause) {
   if (IsOver()) return;
   closed_ = true;
+  lost_a_member_ = cause == ChangeCause::kDead;
   owner_->MemberFailed(group_, group_.members[member].stoc, cause);
 }
 

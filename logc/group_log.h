@@ -123,6 +123,8 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   // For good: nothing more is posted or acknowledged.
   void Close() { closed_ = true; }
   bool closed() const { return closed_; }
+  // It has closed because a member was silent, which it may be no more.
+  bool lost_a_member() const { return lost_a_member_; }
   // What is not acknowledged, in lsn order. A WRITE under way may still read its memory.
   std::vector<PendingRecord> TakePending();
   // Closes the log and has its copies freed.
@@ -261,6 +263,7 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   uint64_t file_end_ = 0;                  // bytes of the log's file that records have; posted or not
   std::unique_ptr<Opening> opening_;       // null: none
   bool watched_ = false;                   // a call of Look is due
+  bool lost_a_member_ = false;             // see lost_a_member()
   bool closed_ = false;                    // see Close
   bool freed_ = false;                     // see Free; a file that a member opens after it is freed at once
   std::deque<PendingRecord> unposted_;     // in lsn order, behind all that is posted

@@ -118,7 +118,7 @@ void LogLane::StayIn(GroupId group) {
   }
   std::vector<RoundNumber> rounds;
   for (const auto& [round, log] : current_) {
-    if (log->closed()) rounds.push_back(round);
+    if (log->lost_a_member()) rounds.push_back(round);
   }
   if (rounds.empty()) return;
   NOVA_LOG(INFO) << "range " << range_.value() << ": all members of log group " << group.value()

@@ -45,8 +45,7 @@ LogGroup RangeGroups::Current() const {
 
 bool RangeGroups::MayReplaceLiving(GroupId group) {
   MutexLock lock(&mu_);
-  if (current_.id != group) return true;  // it was replaced
-  if (changing_) return false;
+  if (changing_ || current_.id != group) return true;  // it is being replaced, or was
   if (Now() < next_living_change_ns_) return false;
   next_living_change_ns_ = Now() + change_pause_ns_;
   return true;
@@ -54,8 +53,7 @@ bool RangeGroups::MayReplaceLiving(GroupId group) {
 
 bool RangeGroups::MayReplaceRefusing(GroupId group) {
   MutexLock lock(&mu_);
-  if (current_.id != group) return true;
-  if (changing_) return false;
+  if (changing_ || current_.id != group) return true;
   if (Now() >= refusals_end_ns_) {
     refusals_ = 0;
     refusals_end_ns_ = Now() + change_pause_ns_;

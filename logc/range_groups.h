@@ -40,9 +40,7 @@ class RangeGroups {
   // `next` is listed in the range's record: it takes records from here on, and the change has ended.
   void Install(const LogGroup& next);
   LogGroup Current() const;  // the group that takes records
-  // Whether a log may leave `group`, which takes records, for a member that answers pings. If so the pause
-  // begins. Not while a change of it is under way, which may take as long as the store is away: the log is
-  // moved when it is made, and may be served meanwhile.
+  // Whether a member of `group` that answers pings may be replaced now. If so the pause begins.
   bool MayReplaceLiving(GroupId group);
   // The same for one that refused a log: at most kMostRefusals times in a pause. Where no StoC has memory
   // for logs left, groups would else be listed faster than they leave the record (range record, N3).

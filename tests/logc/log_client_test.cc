@@ -623,25 +623,6 @@ TEST_P(LogSegmentTest, L5LivingMembersAreReplacedAtMostOnceInAWhile) {
   });
 }
 
-// The same, and a member's memory was revoked once: the group cannot be replaced, and in a further log of it
-// all is well.
-TEST_P(LogSegmentTest, L4AMemberThatWasSlowServesOnWhileItsGroupCannotBeReplaced) {
-  Run([&](FabricWorld* world) {
-    Rig rig(world, GetParam().media);
-    ExpectAllOk(rig.Append(1, 10));
-    {
-      MutexLock lock(&rig.mu);
-      rig.store_away = true;
-    }
-    ASSERT_TRUE(rig.stocs[0]->segments->Seal(kRange, Epoch(9)).ok());
-    ExpectAllOk(rig.Append(11, 10));
-    EXPECT_EQ(rig.Changes("slow"), 1u);
-    const RangeRecord record = rig.Record();
-    ASSERT_EQ(record.log_groups.size(), 1u);
-    EXPECT_EQ(rig.Recover(record, Epoch(10)), Range(1, 20));
-  });
-}
-
 TEST_P(LogClientTest, L4TheMostExposedRoundComesFirst) {
   Run([&](FabricWorld* world) {
     Rig rig(world, GetParam().media);
