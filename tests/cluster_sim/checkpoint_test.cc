@@ -242,5 +242,35 @@ TEST(CheckpointTest, ARestoreThatSomeRangesDidIsUnknown) {
   });
 }
 
+// An LTC takes 64 lists at a time, and one checkpoint: the others wait for their turn.
+TEST(CheckpointTest, AnLtcWithManyRangesMakesListsAndRestoresThem) {
+  Simulate(1, [] {
+    constexpr size_t kMany = 150;
+    SimClusterOptions options = Options();
+    options.ltcs = 1;
+    SimCluster cluster(options);
+    cluster.StartAll();
+    const auto client = cluster.NewClient("client-0");
+    ASSERT_TRUE(client->CreateRanges(SplitKeys(kMany)).ok());
+    ASSERT_TRUE(cluster.WaitOpen(kMany, 60 * kSecond));
+    ASSERT_TRUE(client->Put(KeyOf(1), "first").ok());
+    const Result made = client->CreateCheckpoint("a");
+    ASSERT_TRUE(made.ok()) << made.message;
+    ASSERT_TRUE(client->Put(KeyOf(1), "second").ok());
+    std::vector<std::unique_ptr<Thread>> callers;  // at once: more lists than ranges
+    for (int i = 0; i < 4; ++i) {
+      callers.push_back(std::make_unique<Thread>(StrCat("test.list.", i), [&] {
+        const CheckpointsResult r = client->ListCheckpoints();
+        EXPECT_TRUE(r.ok()) << r.message;
+        EXPECT_TRUE(r.checkpoints.size() == 1 && r.checkpoints[0].ranges == kMany);
+      }));
+    }
+    callers.clear();
+    const Result restored = client->RestoreCheckpoint("a");
+    ASSERT_TRUE(restored.ok()) << restored.message;
+    EXPECT_EQ(client->Get(KeyOf(1)).value, "first");
+  });
+}
+
 }  // namespace
 }  // namespace nova
