@@ -6,15 +6,23 @@
 namespace nova {
 namespace {
 
+struct FourRanges {
+  FourRanges() {
+    cluster.StartAll();
+    client = cluster.NewClient("client-0");
+    EXPECT_TRUE(client->CreateRanges(SplitKeys(4)).ok());
+    EXPECT_TRUE(cluster.WaitOpen(4, 20 * kSecond));
+  }
+  SimCluster cluster{SmallCluster()};
+  std::unique_ptr<Client> client;
+};
+
 TEST(ClusterSimTest, BootsAndServes) {
   Simulation sim(1);
   SetUpSimLog(&sim);
   sim.Run([] {
-    SimCluster cluster(SmallCluster());
-    cluster.StartAll();
-    const auto client = cluster.NewClient("client-0");
-    ASSERT_TRUE(client->CreateRanges(SplitKeys(4)).ok());
-    ASSERT_TRUE(cluster.WaitOpen(4, 20 * kSecond));
+    FourRanges w;
+    Client* const client = w.client.get();
     for (int i = 0; i < 200; ++i) {
       const Result r = client->Put(KeyOf(i), std::string(300, 'v'));
       ASSERT_TRUE(r.ok()) << r.message;
@@ -29,11 +37,9 @@ TEST(ClusterSimTest, KeepsWhatWasAcknowledgedWhenAnLtcAndAStocDie) {
   Simulation sim(2);
   SetUpSimLog(&sim);
   sim.Run([] {
-    SimCluster cluster(SmallCluster());
-    cluster.StartAll();
-    const auto client = cluster.NewClient("client-0");
-    ASSERT_TRUE(client->CreateRanges(SplitKeys(4)).ok());
-    ASSERT_TRUE(cluster.WaitOpen(4, 20 * kSecond));
+    FourRanges w;
+    SimCluster& cluster = w.cluster;
+    Client* const client = w.client.get();
     for (int i = 0; i < 300; ++i) {
       if (i == 100) cluster.Kill("stoc-1");
       if (i == 200) cluster.Kill("ltc-0");
@@ -57,11 +63,9 @@ TEST(ClusterSimTest, AnLtcWhoseNameALaterProcessHasIsToEnd) {
   Simulation sim(1);
   SetUpSimLog(&sim);
   sim.Run([] {
-    SimCluster cluster(SmallCluster());
-    cluster.StartAll();
-    const auto client = cluster.NewClient("client-0");
-    ASSERT_TRUE(client->CreateRanges(SplitKeys(4)).ok());
-    ASSERT_TRUE(cluster.WaitOpen(4, 20 * kSecond));
+    FourRanges w;
+    SimCluster& cluster = w.cluster;
+    Client* const client = w.client.get();
     const auto store = cluster.config()->NewSession();
     NodeInfo later = *DecodeNodeInfo(store->Get(NodePath("ltc-0"))->data);
     later.incarnation = Incarnation(later.incarnation.value() + 10);
