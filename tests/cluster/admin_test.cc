@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "client/exit_codes.h"
 #include "tests/cluster/kill_rounds.h"
+#include "tests/cluster/wait_for_stoc.h"
 
 namespace nova {
 namespace {
@@ -101,6 +102,11 @@ TEST_F(AdminTest, DrainedNodesStopWithNothingFailedAndNothingLost) {
   // Both may come back. The LTC takes part again, the StoC when it is told so.
   ASSERT_TRUE(cluster_->Restart("stoc-0").ok());
   ASSERT_TRUE(cluster_->Restart("ltc-0").ok());
+  nlohmann::json status;
+  ASSERT_TRUE(WaitForStoc(
+      cluster_.get(), "stoc-0", [](const nlohmann::json& s) { return s.value("presence", "") == "up"; },
+      Now() + 30 * kSecond, &status))
+      << status.dump();
   EXPECT_TRUE(absl::StrContains(Status(), ", drain")) << said_;
   EXPECT_EQ(Nova({"drain", "stoc-1"}), 1) << said_;
   EXPECT_TRUE(absl::StrContains(said_, "stoc-1: 2 StoCs would be left to place on, too few for the 3 copies"))

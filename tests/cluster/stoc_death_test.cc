@@ -120,17 +120,16 @@ void Fill(ProcessCluster* cluster) {
   }
   all.Wait();
   ASSERT_EQ(failed.load(), 0);
-  for (const std::string name : {"ltc-0", "ltc-1"}) {
-    const auto code = cluster->Stop(name, Now() + 60 * kSecond);
-    ASSERT_TRUE(code.ok() && *code == 0) << name;
-    ASSERT_TRUE(cluster->Restart(name).ok()) << name;
-    ASSERT_TRUE(cluster->WaitOpen(Now() + 30 * kSecond).ok());
-  }
+  const auto code = cluster->Stop("ltc-0", Now() + 60 * kSecond);
+  ASSERT_TRUE(code.ok() && *code == 0);
+  ASSERT_TRUE(cluster->Restart("ltc-0").ok());
+  ASSERT_TRUE(cluster->WaitOpen(Now() + 30 * kSecond).ok());
 }
 
 TEST(StocDeathTest, HoldsUpPutsForAGroupChangeAndGetsHardly) {
   ProcessClusterOptions options;
   options.stocs = 5;
+  options.ltcs = 1;  // no range moves while the deaths are watched
   options.ltc_flags = {"--block_cache_mb=1"};
   auto started = ProcessCluster::Start(options);
   if (absl::IsNotFound(started.status())) GTEST_SKIP() << started.status().message();

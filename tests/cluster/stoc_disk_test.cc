@@ -20,6 +20,7 @@
 #include "tests/cluster/kill_rounds.h"
 #include "tests/cluster/namespaces.h"
 #include "tests/cluster/range_probe.h"
+#include "tests/cluster/wait_for_stoc.h"
 
 namespace nova {
 namespace {
@@ -106,17 +107,9 @@ class StocDiskTest : public testing::Test {
     std::printf("%s: %d keys read in %lld ms\n", when.c_str(), answers.right,
                 static_cast<long long>(answers.took_ns / kMillisecond));
   }
-  // What the status says of the StoC comes to be as wanted; status_ is what it said last.
+  // status_ is what it said last.
   bool WaitForStoc(const std::string& stoc, const std::function<bool(const nlohmann::json&)>& wanted) {
-    for (const Nanos until = Now() + 90 * kSecond; Now() < until; SleepFor(200 * kMillisecond)) {
-      std::string said;
-      if (cluster_->Nova({"status", "--json"}, &said) != 0) continue;
-      status_ = nlohmann::json::parse(said, nullptr, false);
-      for (const auto& s : status_.value("stocs", nlohmann::json::array())) {
-        if (s.value("name", "") == stoc && wanted(s)) return true;
-      }
-    }
-    return false;
+    return nova::WaitForStoc(cluster_.get(), stoc, wanted, Now() + 90 * kSecond, &status_);
   }
   // Names of the files of tables that the StoC has.
   std::set<std::string> TablesOf(const std::string& stoc) const {
