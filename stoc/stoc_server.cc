@@ -40,7 +40,7 @@ StocServer::StocServer(const StocServerOptions& options, const StocParts& parts,
           options.compactor, options.stoc, parts.others, parts.files, parts.fences,
           [this] { return depth_.load(std::memory_order_relaxed) > 0 || log_writer_.HasWork(); },
           parts.metrics),
-      storage_queue_(options.storage_queue),
+      storage_queue_(options.storage_threads, options.storage_queue),
       control_queue_(options.control_queue) {
   for (size_t i = 0; i < xchgs.size(); ++i) {
     lanes_[i].xchg = xchgs[i];
@@ -50,8 +50,8 @@ StocServer::StocServer(const StocServerOptions& options, const StocParts& parts,
     while (auto work = control_queue_.Pop()) (*work)();
   });
   for (int i = 0; i < options.storage_threads; ++i) {
-    storage_.push_back(std::make_unique<Thread>(StrCat("stoc.storage.", i), [this] {
-      while (auto work = storage_queue_.Pop()) (*work)();
+    storage_.push_back(std::make_unique<Thread>(StrCat("stoc.storage.", i), [this, i] {
+      while (StorageQueue::Work work = storage_queue_.Pop(i)) work();
     }));
   }
   RecycleSoon();
@@ -207,9 +207,9 @@ void StocServer::ReplyLater(const Caller& caller, Outcome outcome, std::string b
       [this, caller, outcome, body = std::move(body)] { Reply(caller, outcome, body); });
 }
 
-bool StocServer::OnStorage(const Caller& caller, StorageWork work) {
+bool StocServer::OnStorage(const Caller& caller, StorageWork work, StorageQueue::Lane lane) {
   depth_.fetch_add(1, std::memory_order_relaxed);
-  const bool queued = storage_queue_.TryPush([this, caller, work = std::move(work)]() mutable {
+  const bool queued = storage_queue_.TryPush(lane, [this, caller, work = std::move(work)]() mutable {
     Answer answer{Outcome::kDeadlineExceeded};
     const Nanos begin = Now();
     if (begin < caller.deadline_ns) {
@@ -454,10 +454,14 @@ void StocServer::AppendFile(const Caller& caller, const AppendFileRequest& reque
 
 void StocServer::ReadFile(const Caller& caller, const ReadFileRequest& request) {
   lanes_[caller.lane].xchg->ExpectReply(caller.request_id, request.size);
-  const bool queued = OnStorage(caller, [this, request] {
-    auto bytes = parts_.files->ReadFile(request.file, request.offset, request.size);
-    return bytes.ok() ? Answer{Outcome::kOk, *std::move(bytes)} : Answer{ToOutcome(bytes.status())};
-  });
+  const bool queued = OnStorage(
+      caller,
+      [this, request] {
+        auto bytes = parts_.files->ReadFile(request.file, request.offset, request.size);
+        return bytes.ok() ? Answer{Outcome::kOk, *std::move(bytes)} : Answer{ToOutcome(bytes.status())};
+      },
+      request.size <= StorageQueue::kShortReadBytes ? StorageQueue::Lane::kShortReads
+                                                    : StorageQueue::Lane::kOther);
   if (!queued) Reply(caller, Outcome::kBusy);
 }
 

@@ -1,6 +1,6 @@
 // StocServer: the requests of stoc/protocol.h, served: handlers on the xchg threads decode, check the epoch
 // and either answer at once (what needs only memory at hand) or hand over:
-//   storage threads  all that waits for the disk; a full queue answers kBusy
+//   storage threads  all that waits for the disk (storage_queue.h); a full queue answers kBusy
 //   log thread       appends to logs in files (log_writer.h)
 //   control thread   what registers or revokes memory: sealing, new segments, recycling
 //   copy threads     copies of other StoCs' files (file_copier.h)
@@ -44,6 +44,7 @@
 #include "stoc/file_store.h"
 #include "stoc/log_writer.h"
 #include "stoc/segment_pool.h"
+#include "stoc/storage_queue.h"
 
 namespace nova {
 
@@ -200,7 +201,8 @@ class StocServer {
   // --- any thread
   void ReplyLater(const Caller& caller, Outcome outcome, std::string body = {});  // on the caller's lane
   // False when the queue is full or closed: `work` was dropped.
-  bool OnStorage(const Caller& caller, StorageWork work);
+  bool OnStorage(const Caller& caller, StorageWork work,
+                 StorageQueue::Lane lane = StorageQueue::Lane::kOther);
   bool OnControl(Work work);  // the same, of the control thread
   // Has the control thread recycle what lies in quarantine; once however often it is asked.
   void RecycleSoon();
@@ -221,7 +223,7 @@ class StocServer {
   CopyReads copy_reads_;
   FileCopier copier_;
   StocCompactor compactor_;
-  BoundedQueue<Work> storage_queue_;  // of the threads storage_
+  StorageQueue storage_queue_;        // of the threads storage_
   BoundedQueue<Work> control_queue_;  // of control_
   std::vector<std::unique_ptr<Thread>> storage_;
   std::unique_ptr<Thread> control_;

@@ -540,6 +540,28 @@ TEST_P(StocTest, QueueDepthRidesOnEveryReplyAndWhatIsOnItsWayIsKnownWithoutOne) 
   });
 }
 
+// Disks are slow, and a flush or a compaction sends one table after another.
+TEST_P(StocTest, AShortReadDoesNotWaitBehindTheWritesOfTables) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    ASSERT_TRUE(rig->WriteFile(rig.id(), FileId(100), kCreator, std::string(100'000, 'r'), Soon()).ok());
+    const Nanos sync_ns = 300 * kMillisecond * world->patience();
+    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = sync_ns});
+    std::vector<std::unique_ptr<Thread>> writers;
+    for (uint64_t i = 0; i < 8; ++i) {
+      writers.push_back(std::make_unique<Thread>("writer", [&, i] {
+        EXPECT_TRUE(rig->WriteFile(rig.id(), FileId(i), kCreator, std::string(100'000, 'x'), Soon()).ok());
+      }));
+    }
+    for (const Nanos until = Soon(); rig.stoc->server->queue_depth() < 8 && Now() < until;)
+      SleepFor(kMillisecond);
+    const Nanos begin = Now();
+    EXPECT_TRUE(rig->ReadFileBlocking(rig.id(), FileId(100), 0, 4000, Soon()).ok());
+    EXPECT_LT(Now() - begin, sync_ns / 2);
+    rig.disk.Clear();
+  });
+}
+
 // A process is gone, and the pauses between attempts to connect have become long, of 25 ms here at least,
 // before anybody who asks for files hears of it. Simulated alone, for it judges how long something takes.
 TEST(StocTimeTest, NobodyWaitsForTheNextAttemptToConnectOnceItIsKnownThatThereIsNoAnswer) {
