@@ -13,6 +13,10 @@ namespace {
 constexpr double kPaceHalfLifeS = 10;
 // After a try that did not succeed, or whose answer was lost.
 constexpr Nanos kMakeRecordAgainNs = 10 * kSecond;
+// After ranges changed owners: the next one may follow, and who was given the last one has to hear of it.
+constexpr Nanos kHurryForNs = kSecond;
+// Until LTCs hear that they are to ask again soon: a heartbeat, and a bit.
+constexpr Nanos kHurryHeardNs = 600 * kMillisecond;
 
 Nanos Stretched(const ClusterOptions& options, Nanos lease_ns) {
   return lease_ns + static_cast<Nanos>(static_cast<double>(lease_ns) * options.clock_rate_error) +
@@ -150,6 +154,10 @@ class Stepper {
     RefreshStocs();
     MoveRanges();
     s_.share = now_ < s_.authority_until_ns ? NextShare(options_, s_, now_) : std::nullopt;
+    if (ChangesAreAhead()) {
+      if (s_.hurry_until_ns <= now_) s_.hurry_since_ns = now_;
+      s_.hurry_until_ns = now_ + kHurryForNs;
+    }
     ForgetEndedLeases();
   }
 
@@ -185,8 +193,11 @@ class Stepper {
     answer.lease_ns = options_.lease_ns;
     answer.forgiven_disk_faults = ForgivenFaults(node->second);
     if (node->second.role != Role::kLtc) return answer;
+    answer.ask_again_soon = now_ < s_.hurry_until_ns;
     AddExclusions(e, lease, &answer);
     AddAssignments(e.incarnation, &answer);
+    // Nobody lets go of a range before the next owner asks often: it would be closed until that does.
+    if (!answer.ask_again_soon || s_.hurry_since_ns + kHurryHeardNs > now_) return answer;
     if (node->second.draining) AddReleases(e.incarnation, &answer);
     if (s_.share && s_.share->from == e.incarnation) AddShare(&answer);
     return answer;
@@ -431,6 +442,24 @@ class Stepper {
       ++least->ranges;
       out_.moves.push_back(std::move(move));
     }
+  }
+
+  // A range is on its way to another owner, or will be within seconds.
+  bool ChangesAreAhead() const {
+    if (now_ >= s_.authority_until_ns || Candidates().empty()) return false;
+    if (s_.share) return true;
+    return std::any_of(s_.ranges.begin(), s_.ranges.end(),
+                       [this](const auto& entry) { return WillMove(entry.second); });
+  }
+  // It moves, or nobody owns it, or its owner lets go of it, or is not heard.
+  bool WillMove(const ClusterState::Range& range) const {
+    const RangeRecord& record = range.record;
+    if (range.moving || record.released || record.owner_incarnation == Incarnation()) return true;
+    const auto lease = s_.leases.find(record.owner_incarnation);
+    if (lease == s_.leases.end() || lease->second.stopping) return true;
+    if (lease->second.heard_ns + options_.lease_ns / 2 <= now_) return true;
+    const auto node = s_.nodes.find(record.owner);
+    return node != s_.nodes.end() && node->second.draining;
   }
 
   // Writes need no lease (C4): one that this leader had no time to hear is as good as it was: LTCs are told

@@ -23,6 +23,8 @@
 //   - A move is R1, to the LTC with the fewest ranges: epoch + 1, SEALING, the new owner with its
 //     incarnation, groups as in the version replaced.
 //   - LTCs that own fewer ranges than others are given some, one at a time (range_share.h).
+//   - While ranges change owners, or soon will, LTCs are told to ask again soon: a range is closed until its
+//     new owner has asked.
 //   - The epochs taken from an incarnation are named in each of its later grants as excluded, for as long as
 //     it lives.
 //   - StoC leases say where to place, nothing else.
@@ -181,6 +183,7 @@ struct HeartbeatAnswer {
   std::vector<StocId> lost_stocs;
   uint64_t forgiven_disk_faults = 0;  // of a StoC: of its process' disk
   LtcSettings settings;               // of an LTC
+  bool ask_again_soon = false;        // of an LTC: ranges change owners, and it may be given one
 };
 struct ClusterDecisions {
   std::vector<RangeMove> moves;
@@ -243,6 +246,7 @@ struct ClusterState {
   std::map<RangeId, Range> ranges;
   std::map<Incarnation, std::set<RangeId>> owned;  // by the records, and by moves under way
   std::optional<Share> share;                      // as of the last tick
+  Nanos hurry_since_ns = 0, hurry_until_ns = 0;    // in that time LTCs are to ask again soon
   std::map<StocId, StocWatch> stocs;               // that have a record
   std::map<StocId, Nanos> record_made_ns;          // when one was last to be made, of those that have none
   LtcSettings settings;                            // as last read

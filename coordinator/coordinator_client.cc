@@ -16,6 +16,8 @@ namespace {
 
 constexpr int kSettleTries = 100;
 constexpr Nanos kMinCallNs = kSecond;
+// A node that is to ask again soon sends so many heartbeats in the time of one.
+constexpr Nanos kSoonerBy = 5;
 
 template <typename Reply, typename Request>
 StatusOr<Reply> CallMethod(ControlChannel* channel, const char* method, const Request& request,
@@ -115,7 +117,7 @@ class NodeSessionImpl : public NodeSession {
   Status CheckMayAsk() const;
   // Makes the node's entry in the store. FailedPrecondition: a later process has the name.
   Status Register();
-  void RunHeartbeats();  // the thread: once a period, until the node leaves
+  void RunHeartbeats();  // the thread: once a period, or sooner where told so, until the node leaves
   void HeartbeatOnce();  // asks the leader, and takes its reply; or loses the session
   // A reply to a heartbeat sent then: the lease, assignments, releases, StoCs.
   void TakeReply(Nanos sent_ns, const std::string& bytes);
@@ -139,6 +141,7 @@ class NodeSessionImpl : public NodeSession {
   // Of the heartbeat thread.
   CoordEpoch coord_epoch_;  // the highest seen (authority, C1)
   uint64_t stocs_version_ = 0;
+  bool ask_again_soon_ = false;  // as the answer to the last heartbeat said
   bool lost_ = false;
   // Wait (R5): the earliest sound bound heard so far
   std::map<std::pair<RangeId, Epoch>, Nanos> old_lease_ends_ns_;
@@ -209,8 +212,10 @@ void NodeSessionImpl::RunHeartbeats() {
       while (!stopping_ && Now() < next) wake_.WaitUntil(&mu_, next);
       if (stopping_) return;
     }
-    next = Now() + options_.heartbeat_ns;
+    const Nanos sent = Now();
+    ask_again_soon_ = false;
     HeartbeatOnce();
+    next = sent + (ask_again_soon_ ? options_.heartbeat_ns / kSoonerBy : options_.heartbeat_ns);
   }
 }
 
@@ -254,6 +259,13 @@ void NodeSessionImpl::HeartbeatOnce() {
       pool->set_name(name);
       pool->set_bytes(bytes);
     }
+    for (const OpenFailure& failure : report.not_opened) {
+      proto::OpenFailure* f = request.add_not_opened();
+      f->set_range(failure.range.value());
+      f->set_epoch(failure.epoch.value());
+      f->set_data_loss(failure.data_loss);
+      f->set_why(failure.why);
+    }
     for (const auto& [stoc, tables] : report.draining) {
       proto::TablesLeft* t = request.add_draining();
       t->set_stoc(stoc.value());
@@ -293,6 +305,7 @@ void NodeSessionImpl::TakeReply(Nanos sent_ns, const std::string& bytes) {
     if (expiry > lease_expiry_ns_.load(std::memory_order_relaxed))
       lease_expiry_ns_.store(expiry, std::memory_order_release);
   }
+  ask_again_soon_ = reply.ask_again_soon();
   if (reply.stocs_version() != stocs_version_) {
     TakeStocs(reply.stocs_version(), StocsOf(reply));
   }

@@ -85,6 +85,14 @@ struct DiskReport {
   bool operator==(const DiskReport&) const = default;
 };
 
+// Why an LTC has not opened a range that it was given, when it tried last.
+struct OpenFailure {
+  RangeId range;
+  Epoch epoch;
+  bool data_loss = false;  // every copy of something that was acknowledged is damaged
+  std::string why;         // for people
+};
+
 struct NodeReport {  // what a heartbeat says of the node
   std::vector<RangeLoad> ranges;
   std::optional<CopiesKept> copies;  // of an LTC
@@ -96,7 +104,8 @@ struct NodeReport {  // what a heartbeat says of the node
   std::vector<std::pair<std::string, uint64_t>> memory;  // bytes used, by pool
   // Of an LTC: tables that draining StoCs hold of its ranges, or will when what runs now ends.
   std::map<StocId, uint64_t> draining;
-  bool stopping = false;  // an LTC that lets go of its ranges, and opens none
+  bool stopping = false;                // an LTC that lets go of its ranges, and opens none
+  std::vector<OpenFailure> not_opened;  // of an LTC; of earlier epochs too, and not of very many
 };
 
 // The StoCs of the cluster, as the leading coordinator sees them.
@@ -129,7 +138,8 @@ struct NodeEvents {
 
 struct NodeOptions {
   NodeInfo node;  // incarnation: the process' (DrawIncarnation); 0: JoinCluster draws one
-  Nanos heartbeat_ns = 500 * kMillisecond;    // between two heartbeats
+  // Between two heartbeats; a fifth of it while the coordinator says that ranges change owners.
+  Nanos heartbeat_ns = 500 * kMillisecond;
   double clock_rate_error = 0.01;             // rho of C3
   Nanos lease_margin_ns = 50 * kMillisecond;  // delta of C3
 };

@@ -79,6 +79,8 @@ HeartbeatEvent HeartbeatOf(const proto::HeartbeatRequest& in) {
          TableCopies{load.tables(), load.degraded_tables(), load.fewest_table_copies(), load.rebuild_bytes(),
                      load.rebuilt_bytes(), load.tables_stocs_version()}});
   }
+  for (const proto::OpenFailure& f : in.not_opened())
+    event.report.not_opened.push_back({RangeId(f.range()), Epoch(f.epoch()), f.data_loss(), f.why()});
   if (in.has_copies()) {
     event.report.copies = CopiesKept{in.copies().log(), in.copies().manifest(), in.copies().table()};
   }
@@ -120,6 +122,7 @@ proto::HeartbeatReply ReplyOf(const HeartbeatAnswer& answer, CoordEpoch coord_ep
     disk->set_emptied(stoc.emptied);
   }
   out.set_forgiven_disk_faults(answer.forgiven_disk_faults);
+  out.set_ask_again_soon(answer.ask_again_soon);
   for (const StocId stoc : answer.lost_stocs) out.add_lost_stocs(stoc.value());
   for (const auto& [name, value] : answer.settings.Given()) {
     proto::Setting* setting = out.add_settings();

@@ -68,6 +68,20 @@ std::string DrainsOf(const ClusterState& state, const std::vector<RangeLack>& la
 
 const char* RangeConditionName(RangeCondition condition) { return kNames[static_cast<size_t>(condition)]; }
 
+const OpenFailure* LastFailureOf(const ClusterState& state, const ClusterState::Range& range) {
+  const RangeRecord& record = range.record;
+  const auto node = state.nodes.find(record.owner);
+  const auto report = state.reports.find(record.owner);
+  if (record.state == RangeState::kOpen || node == state.nodes.end() || report == state.reports.end() ||
+      node->second.incarnation != record.owner_incarnation)
+    return nullptr;
+  const std::vector<OpenFailure>& failures = report->second.not_opened;
+  const auto failure = std::find_if(failures.begin(), failures.end(), [&](const OpenFailure& f) {
+    return f.range == record.id && f.epoch == record.epoch;
+  });
+  return failure == failures.end() ? nullptr : &*failure;
+}
+
 RangeCopies::RangeCopies(const ClusterState& state) : s_(state) {
   for (const auto& [name, node] : s_.nodes) {
     if (node.role == Role::kStoc) registered_[node.stoc_id] = &node;
@@ -123,6 +137,8 @@ RangeCondition RangeCopies::ConditionOf(const ClusterState::Range& range) const 
   // An open one has all in its LTC.
   if (r.state != RangeState::kOpen && !LacksOf(r).empty()) return RangeCondition::kUnavailable;
   if (range.moving) return RangeCondition::kMoving;
+  const OpenFailure* const failure = LastFailureOf(s_, range);
+  if (failure != nullptr && failure->data_loss) return RangeCondition::kUnavailable;
   if (r.released) return RangeCondition::kReleased;
   if (r.owner_incarnation == Incarnation()) return RangeCondition::kNoOwner;
   return r.state == RangeState::kOpen ? RangeCondition::kOpen : RangeCondition::kOpening;

@@ -28,7 +28,7 @@ enum class RangeCondition {
   kMoving = 2,    // it is being given to an owner
   kReleased = 3,  // its owner let go of it in order
   kNoOwner = 4,
-  kUnavailable = 5,  // nobody can open it: something that it needs is nowhere
+  kUnavailable = 5,  // nobody can open it: something that it needs is nowhere, or is damaged
 };
 inline constexpr size_t kRangeConditions = 6;
 const char* RangeConditionName(RangeCondition condition);
@@ -46,6 +46,10 @@ struct RangeLack {
   const LogGroup* group = nullptr;  // null: the manifest
   std::vector<StocId> away, lost;   // whose disks have it
 };
+
+// Why the owner, by its last heartbeat, has not opened the range at its epoch; null: the range is open, or
+// the owner has not tried, or says nothing.
+const OpenFailure* LastFailureOf(const ClusterState& state, const ClusterState::Range& range);
 
 class RangeCopies {
  public:

@@ -205,16 +205,25 @@ class Renderer {
     return StrCat("disks of StoCs: ", counts.all(), ", ", absl::StrJoin(ill, ", "), "\n\n");
   }
 
-  // A line a range that nobody can open: why, and what to do.
-  std::string Unavailable() const {
+  // A line a range that nobody can open, or that was not opened when that was tried last: why, and what to
+  // do.
+  std::string NotOpened() const {
     std::string out;
     for (const auto& [id, range] : s_.ranges) {
-      if (copies_.ConditionOf(range) != RangeCondition::kUnavailable) continue;
+      const RangeCondition condition = copies_.ConditionOf(range);
+      if (condition == RangeCondition::kOpen) continue;
       const std::vector<RangeLack> lacks = copies_.LacksOf(range.record);
-      std::vector<std::string> why;
-      for (const RangeLack& lack : lacks) why.push_back(Describe(lack));
-      absl::StrAppend(&out, "range ", id.value(), " is UNAVAILABLE: ", absl::StrJoin(why, "; "),
-                      MayForceOpen(lacks) ? StrCat(", or by: nova force-open ", id.value()) : "", "\n");
+      const OpenFailure* const failure = LastFailureOf(s_, range);
+      if (!lacks.empty()) {
+        std::vector<std::string> why;
+        for (const RangeLack& lack : lacks) why.push_back(Describe(lack));
+        absl::StrAppend(&out, "range ", id.value(), " is UNAVAILABLE: ", absl::StrJoin(why, "; "),
+                        MayForceOpen(lacks) ? StrCat(", or by: nova force-open ", id.value()) : "", "\n");
+      } else if (failure != nullptr) {
+        absl::StrAppend(&out, "range ", id.value(),
+                        failure->data_loss ? " is UNAVAILABLE: DATA LOSS: " : " is not open yet: ",
+                        failure->why, ", says ", range.record.owner, "\n");
+      }
     }
     return out.empty() ? out : out + "\n";
   }
@@ -383,11 +392,14 @@ class Renderer {
     const auto key = [](const std::string& stored) {
       return stored.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(absl::CEscape(stored));
     };
+    const OpenFailure* const failure = LastFailureOf(s_, range);
     return {{"range", id.value()},
             {"from_stored_key", key(r.lower)},
             {"to_stored_key", key(r.upper)},
             {"epoch", r.epoch.value()},
             {"state", RangeConditionName(copies_.ConditionOf(range))},
+            {"why_not_open",
+             failure == nullptr ? nlohmann::ordered_json() : nlohmann::ordered_json(failure->why)},
             {"owner", r.owner},
             {"log_groups", r.log_groups.size()},
             {"log_members",
@@ -501,7 +513,7 @@ std::string RenderStatus(const ClusterOptions& options, const ClusterState& stat
   const Renderer r(options, state, now);
   return StrCat("cluster ", header.cluster.ToString(), "\ncoordinator ", header.leader, " at ",
                 header.address, ", coord_epoch ", state.coord_epoch.value(), ", leads for ",
-                Seconds(now - state.elected_ns), "\n\n", r.Nodes(), "\n", r.Ranges(), "\n", r.Unavailable(),
+                Seconds(now - state.elected_ns), "\n\n", r.Nodes(), "\n", r.Ranges(), "\n", r.NotOpened(),
                 r.Disks(), r.Settings(), r.Durability());
 }
 

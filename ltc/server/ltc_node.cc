@@ -50,7 +50,8 @@ LtcNode::LtcNode(const LtcOptions& options, const LtcEnvironment& environment)
       arenas_(options.memtable_limit_bytes),
       cache_(options.block_cache_bytes),
       chores_(kRepairPause),
-      ranges_([this](const auto& held) { Publish(held); }) {}
+      ranges_([this](const auto& held) { Publish(held); }),
+      totals_(&ranges_) {}
 
 StatusOr<std::unique_ptr<LtcNode>> LtcNode::Start(const LtcOptions& options,
                                                   const LtcEnvironment& environment) {
@@ -143,7 +144,7 @@ void LtcNode::SetServices(const std::vector<XchgExecutor*>& executors) {
   services_.fenced = [this](RangeId id, Epoch epoch, const Status& why) {
     NOVA_LOG(WARNING) << options_.name << ": range " << id.value() << " at epoch " << epoch.value()
                       << " lost: " << why;
-    background_->RunRelease([this, id, epoch] { ranges_.Drop(id, epoch); });
+    background_->RunRelease([this, id, epoch] { totals_.Drop(id, epoch); });
   };
   arenas_.KeepAhead(
       options_.hosted.range.memtable_size_bytes * static_cast<size_t>(options_.hosted.range.active_memtables),
@@ -171,31 +172,7 @@ void LtcNode::AddMetrics(const std::vector<Xchg*>& xchgs) {
                         [this] { return static_cast<double>(cache_.hits()); });
   metrics_->AddCallback("nova_ltc_block_cache_misses_total",
                         [this] { return static_cast<double>(cache_.misses()); });
-  metrics_->AddCallback("nova_ltc_write_stall_seconds_total", [this] {
-    Nanos ns = 0;
-    for (const auto& h : ranges_.held()) ns += h->range()->stats().stalled_ns;
-    return static_cast<double>(ns) * 1e-9;
-  });
-  const auto add_sum = [this](const char* name, uint64_t RangeStats::*of) {
-    metrics_->AddCallback(name, [this, of] {
-      uint64_t sum = 0;
-      for (const auto& h : ranges_.held()) sum += h->range()->stats().*of;
-      return static_cast<double>(sum);
-    });
-  };
-  add_sum("nova_ltc_damaged_drange_maps_total", &RangeStats::damaged_maps);
-  add_sum("nova_ltc_drange_reorganisations_total", &RangeStats::reorganisations);
-  add_sum("nova_ltc_flushed_entries_total", &RangeStats::flushed_entries);
-  add_sum("nova_ltc_flushed_runs_total", &RangeStats::flushed_runs);
-  add_sum("nova_ltc_get_memtables_total", &RangeStats::get_memtables);
-  add_sum("nova_ltc_get_tables_total", &RangeStats::get_tables);
-  add_sum("nova_ltc_level0_waits_total", &RangeStats::level0_waits);
-  add_sum("nova_ltc_memtable_reorganisations_total", &RangeStats::memtable_reorganisations);
-  add_sum("nova_ltc_merged_away_bytes_total", &RangeStats::merged_away_bytes);
-  add_sum("nova_ltc_merged_away_entries_total", &RangeStats::merged_away_entries);
-  add_sum("nova_ltc_scan_memtables_total", &RangeStats::scan_memtables);
-  add_sum("nova_ltc_scan_pages_total", &RangeStats::scans);
-  add_sum("nova_ltc_scan_tables_total", &RangeStats::scan_tables);
+  totals_.AddMetrics(metrics_);
 }
 
 // --- membership
@@ -281,6 +258,7 @@ NodeReport LtcNode::Report() const {
         {h->id(), h->epoch(), h->range()->active(), s.writes, s.reads, s.bytes, h->table_copies()});
   }
   report.stopping = stopping_.load();
+  report.not_opened = failures_.Told();
   report.copies = options_.hosted.CopiesKeptOfEach();
   report.fabric = environment_.fabric->counters();
   const MemoryUse memory = MemoryUse::Of(arenas_, cache_);
@@ -306,13 +284,14 @@ void LtcNode::OnAssigned(const RangeAssignment& a) {
 
 void LtcNode::OpenRange(const RangeAssignment& a) {
   const RangeId id = a.record.id;
-  if (a.record.epoch > Epoch(0)) ranges_.Drop(id, Epoch(a.record.epoch.value() - 1));
+  if (a.record.epoch > Epoch(0)) totals_.Drop(id, Epoch(a.record.epoch.value() - 1));
   HostedRangeOptions options = options_.hosted;
   if (options_.near_tables) options.placement.first_copies_on = host();
   const auto hosted = std::make_shared<HostedRange>(&services_, options, a, membership_.settings());
   if (stopping_.load() || !ranges_.BeginToOpen(hosted)) return;
   const Status s = hosted->Open();
-  if (ranges_.Opened(hosted, s.ok())) return;
+  if (ranges_.Opened(hosted, s.ok())) return failures_.Forget(id, a.record.epoch);
+  if (!s.ok()) failures_.Failed(id, a.record.epoch, s);
   // The assignment comes again with the next heartbeats; unless the record says OPEN, which an Open that
   // ended in doubt may have written. Without a whole copy the range stays unavailable until one comes back,
   // or a person decides.
@@ -343,8 +322,9 @@ void LtcNode::GiveBackRanges() {
 }
 
 void LtcNode::OnExcluded(RangeId range, Epoch epoch) {
+  failures_.Forget(range, epoch);
   if (!ranges_.Excluded(range, epoch)) return;
-  background_->RunRelease([this, range, epoch] { ranges_.Drop(range, epoch); });
+  background_->RunRelease([this, range, epoch] { totals_.Drop(range, epoch); });
 }
 
 void LtcNode::OnRelease(RangeId range, Epoch epoch) {
@@ -355,7 +335,7 @@ void LtcNode::OnRelease(RangeId range, Epoch epoch) {
     const Status s = hosted->Release(Now() + kReleaseDeadline);
     if (!s.ok())
       NOVA_LOG(WARNING) << options_.name << ": releasing range " << hosted->id().value() << ": " << s;
-    if (hosted->abandoned()) ranges_.Drop(hosted->id(), hosted->epoch());
+    if (hosted->abandoned()) totals_.Drop(hosted->id(), hosted->epoch());
   });
 }
 

@@ -7,11 +7,13 @@
 // would, and the cluster recovers the ranges from their logs.
 //
 // Its parts: RangeLedger decides which ranges are opened, held and given back; LtcMembership has the session
-// and its lease; TableChores what is to be deleted or repaired.
+// and its lease; TableChores what is to be deleted or repaired; OpenFailures why ranges are not open;
+// RangeTotals what ranges have counted.
 //
 // Thread safety: all. Events of the session (On...) do not wait.
 // Locks: none of its own. Of its parts RangeLedger's is held while the map of ranges is handed to LtcServer,
-//   which takes its own, and while ranges are abandoned; the others are leaves.
+//   which takes its own, and while ranges are abandoned; RangeTotals' while a range leaves the ledger; the
+//   others are leaves.
 // Ownership: its parts. The environment outlives it; callbacks of session and threads end in the destructor.
 // Errors: Start returns one Status that names the cause.
 #pragma once
@@ -30,7 +32,9 @@
 #include "ltc/server/hosted_range.h"
 #include "ltc/server/ltc_membership.h"
 #include "ltc/server/ltc_server.h"
+#include "ltc/server/open_failures.h"
 #include "ltc/server/range_ledger.h"
+#include "ltc/server/range_totals.h"
 #include "ltc/server/table_chores.h"
 #include "stoc/stoc_table_store.h"
 
@@ -161,6 +165,7 @@ class LtcNode {
   BlockCache cache_;          // blocks of tables, of all ranges
   LtcMembership membership_;  // the session and its lease
   TableChores chores_;        // outlives whoever may let go of a table
+  OpenFailures failures_;     // of ranges that are ours and not open
   std::vector<std::unique_ptr<Xchg>> xchgs_;
   bool serving_ = false;  // the xchg threads run; set once, by Init
   // [i] is of xchgs_[i].
@@ -174,6 +179,7 @@ class LtcNode {
   std::unique_ptr<BackgroundWork> background_;  // all threads but xchg, heartbeat and housekeeping
 
   RangeLedger<HostedRange> ranges_;         // which ranges are opened, held, given back
+  RangeTotals totals_;                      // what they have counted; drops them
   std::atomic<Nanos> stoc_returned_ns_{0};  // a StoC that was not there is since then; 0: seen to
   std::atomic<bool> stopping_{false};       // set by Stop and the destructor: takes no new ranges
   Notification stop_;                       // ends the housekeeping thread

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "common/base/crc32c.h"
 #include "common/base/limited_disk.h"
 #include "common/base/log.h"
@@ -11,6 +12,15 @@
 
 namespace nova {
 namespace {
+
+// Within 10 s the status says so.
+bool StatusComesToSay(OneRange* w, const std::string& what) {
+  for (const Nanos until = Now() + 10 * kSecond; Now() < until; SleepFor(kSecond / 10)) {
+    const auto status = w->cluster.NewCoordinatorClient().StatusText(Now() + kSecond);
+    if (status.ok() && absl::StrContains(*status, what)) return true;
+  }
+  return false;
+}
 
 // H1, H2: a put that a zombie takes after its range was opened elsewhere is not acknowledged, or is there.
 TEST(RulesTest, F1AZombiesPutIsNotAcknowledgedAndLost) {
@@ -568,6 +578,7 @@ TEST(RulesTest, M1DamagedManifestsLoseNothingAndAreNeverPassedOver) {
       if (same_place) {
         EXPECT_FALSE(w.WaitForOtherOwner(owner)) << "opened without what was acknowledged";
         EXPECT_GT(w.cluster.Metric("ltc", "nova_ltc_opens_refused_for_data_loss_total"), 0);
+        EXPECT_TRUE(StatusComesToSay(&w, "range 1 is UNAVAILABLE: DATA LOSS: "));
         flip("stoc-1");  // whole again
       }
       ASSERT_TRUE(w.WaitFor(30 * kSecond, [&](const RangeRecord& r) {
@@ -604,6 +615,7 @@ TEST(RulesTest, L3DamagedLogsLoseNothingAndAreNeverPassedOver) {
       if (same_place) {
         EXPECT_FALSE(w.WaitForOtherOwner(owner)) << "opened without what was acknowledged";
         EXPECT_GT(w.cluster.Metric("ltc", "nova_ltc_opens_refused_for_data_loss_total"), 0);
+        EXPECT_TRUE(StatusComesToSay(&w, "range 1 is UNAVAILABLE: DATA LOSS: "));
         flip("stoc-1");  // whole again
       }
       ASSERT_TRUE(w.WaitFor(30 * kSecond, [&](const RangeRecord& r) {

@@ -82,6 +82,26 @@ TEST(ShareTest, AnLtcThatComesBackGetsItsShareAndThenNothingMoves) {
   });
 }
 
+TEST(ShareTest, WhatARangeHasCountedStaysWithTheLtcThatItLeaves) {
+  Simulate(11, [] {
+    World world;
+    for (int i = 0; i < 1000; i += 5) ASSERT_TRUE(world.client->Put(KeyOf(i), "v").ok());
+    for (int i = 0; i < 1000; i += 5) ASSERT_TRUE(world.client->Get(KeyOf(i)).ok());
+    const double gets = world.cluster.Metric("ltc", "nova_ltc_get_memtables_total");
+    ASSERT_GT(gets, 0);
+    std::string left;
+    for (const Nanos until = Now() + 60 * kSecond; world.Counts()["ltc-1"] > 0;) {
+      ASSERT_LT(Now(), until);
+      ASSERT_TRUE(world.client->Drain("ltc-1", &left).ok());
+      SleepFor(kSecond / 10);
+    }
+    SleepFor(kSecond);  // until it has let go of the last one
+    EXPECT_GE(world.cluster.Metric("ltc", "nova_ltc_get_memtables_total"), gets);
+    EXPECT_GT(world.cluster.Metric("ltc-1", "nova_ltc_flushed_entries_total"), 0)
+        << "what it has flushed to let go of its ranges";
+  });
+}
+
 TEST(ShareTest, NothingMovesWhileAStocIsAway) {
   Simulate(12, [] {
     World world;

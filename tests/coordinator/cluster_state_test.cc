@@ -13,7 +13,7 @@
 //                                                 a member's store, 3/7/77: its log is in files too; 3/0/77:
 //                                                 in files alone
 //   heartbeat ltc-1 inc=1 [has=1@2,2@2] [stocs=VERSION] [left=STOC:TABLES,...] [memory=POOL:MB,...]
-//             [stopping]
+//             [stopping] [failed=1@3,...] [damaged=2@3,...]   ranges that it could not open
 //       [requests=RANGE:NUMBER,...]               since each was opened, as writes
 //       [keeps=R/M/TABLE COPIES] [tables=RANGE:TABLES/DEGRADED/FEWEST COPIES[/MB TO REBUILD/MB REBUILT],...]
 //       [counted=now | before]                    by which list of StoCs: told; the leader's, or one before
@@ -329,6 +329,14 @@ class Script {
       load.open = true;
       e.report.ranges.push_back(load);
     }
+    for (const auto& [word, why] : {std::pair{"failed", "StoC 9 does not answer"},
+                                    std::pair{"damaged", "all copies of log group 1 are damaged"}}) {
+      for (const auto& failure : absl::StrSplit(c.Text(word), ',', absl::SkipEmpty())) {
+        const std::pair<std::string, std::string> at = absl::StrSplit(failure, '@');
+        e.report.not_opened.push_back(
+            {RangeId(Command::ToNumber(at.first)), Epoch(Command::ToNumber(at.second)), word[0] == 'd', why});
+      }
+    }
     for (const auto& requests : absl::StrSplit(c.Text("requests"), ',', absl::SkipEmpty())) {
       const std::pair<std::string, std::string> of = absl::StrSplit(requests, ':');
       for (RangeLoad& load : e.report.ranges) {
@@ -395,6 +403,7 @@ class Script {
     if (!stocs.empty())
       absl::StrAppend(&out, ", stocs ", a.stocs_version & UINT32_MAX, ": ", absl::StrJoin(stocs, " "));
     for (const StocId id : a.lost_stocs) absl::StrAppend(&out, ", lost ", id.value());
+    if (a.ask_again_soon) absl::StrAppend(&out, ", soon");
     if (a.forgiven_disk_faults > 0) absl::StrAppend(&out, ", forgives ", a.forgiven_disk_faults);
     return out + "\n";
   }
