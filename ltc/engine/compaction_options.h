@@ -19,7 +19,7 @@ struct CompactionOptions {
   uint64_t level0_max_bytes = 256 << 20;  // of Level0 in one job, but at least one run
   // Of the bytes it overlaps in Level1: with less, Level0 is merged within itself. 0: never.
   double level0_share = 0.5;
-  // Target of Level1; while Level0 is due it may be larger (compaction_picker.h).
+  // Level1's target at the least; compaction_picker.h says when it is more.
   uint64_t level1_bytes = 64 << 20;
   int level_multiplier = 10;            // Level(n)'s target is level1_bytes * level_multiplier ^ (n - 1)
   uint64_t table_size_bytes = 4 << 20;  // tau: of the tables that are written

@@ -1,6 +1,7 @@
 #include "ltc/engine/compaction_picker.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/sstable/compaction_job.h"
@@ -284,12 +285,14 @@ double Level0Score(const Version& version, const CompactionOptions& options, con
   return most;
 }
 
-// Bytes that Level1 may have while Level0 is due; see the head of compaction_picker.h.
-double Level1Most(const Version& version, const CompactionOptions& options) {
+// Bytes that Level1 may have; see the head of compaction_picker.h.
+double Level1Target(const Version& version, const CompactionOptions& options, bool level0_is_due) {
   constexpr double kLevel0Jobs = 3;
-  return std::max(static_cast<double>(options.level1_bytes),
-                  std::min(kLevel0Jobs * static_cast<double>(options.level0_max_bytes),
-                           static_cast<double>(version.LevelBytes(2))));
+  const auto least = static_cast<double>(options.level1_bytes);
+  const auto below = static_cast<double>(version.LevelBytes(2));
+  const double between = std::max(least, std::sqrt(least * below));
+  if (!level0_is_due) return between;
+  return std::max(between, std::min(kLevel0Jobs * static_cast<double>(options.level0_max_bytes), below));
 }
 
 }  // namespace
@@ -304,12 +307,11 @@ std::array<double, kLevels> CompactionScores(const Version& version, const Compa
                                              const Level0Demand& demand) {
   std::array<double, kLevels> scores{};
   scores[0] = Level0Score(version, options, demand);
+  scores[1] = static_cast<double>(version.LevelBytes(1)) / Level1Target(version, options, scores[0] >= 1);
   auto target = static_cast<double>(options.level1_bytes);
-  for (int level = 1; level < kLevels - 1; ++level) {
-    const bool may_grow = level == 1 && scores[0] >= 1;
-    scores[static_cast<size_t>(level)] =
-        static_cast<double>(version.LevelBytes(level)) / (may_grow ? Level1Most(version, options) : target);
+  for (int level = 2; level < kLevels - 1; ++level) {
     target *= options.level_multiplier;
+    scores[static_cast<size_t>(level)] = static_cast<double>(version.LevelBytes(level)) / target;
   }
   return scores;
 }

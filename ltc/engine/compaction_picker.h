@@ -9,11 +9,14 @@
 // small beside the tables of Level1 that would be written anew for it, its youngest runs are merged into one
 // in their place (tiering): under a skewed load most of them are versions of the same keys.
 //
+// Level1's target is level1_bytes, or the geometric mean of that and Level2's bytes where that is more. A
+// byte that goes down to Level1 has those of Level1 written anew that it overlaps, the fewer the smaller
+// Level1 is; one that goes down from Level1 has those of Level2, the fewer the larger Level1 is. In the mean
+// both cost the same, and together the least.
+//
 // While Level0 is due, Level1 may grow beyond its target: up to the bytes of Level2, or of three of the
-// largest jobs of Level0, whichever are fewer. A byte that goes down from Level1 has those of Level2 written
-// anew that it overlaps, the fewer the larger Level1 is; and whoever waits for Level0 is not kept by tables
-// that go down. So where the data is a few times Level0 there is one level below it while writers are in a
-// hurry.
+// largest jobs of Level0, whichever are fewer. So whoever waits for Level0 is not kept by tables that go
+// down; and where the data is a few times Level0 there is one level below it while writers are in a hurry.
 //
 // A table may cross the bounds of a column, and then its keys may have other versions in the next one. So a
 // plan is closed (compaction order, K3c). Its hull is the keys from the first of its inputs to the last:

@@ -47,7 +47,10 @@ DEFINE_int32(memory_limit_mb, 0,
 DEFINE_int32(memtable_limit_mb, 512, "memory of all memtables of this process");
 DEFINE_int32(block_cache_mb, 256, "memory of index and filter of all tables, and of the block cache");
 DEFINE_int32(table_mb, 4, "size at which a table ends");
-DEFINE_int32(level1_mb, 64, "target size of Level1; deeper levels are ten times the one above");
+DEFINE_int32(
+    level1_mb, 64,
+    "target size of Level1 at the least: it may have more where Level2 is far larger; Level2's is ten "
+    "times of this, and so on");
 DEFINE_string(compression, "none",
               "of tables by level, as none,lz4,zstd: Level0, Level1 and all below; a table that is moved as "
               "it is stays as it was");
