@@ -1,5 +1,6 @@
 #include "ltc/server/range_totals.h"
 
+#include <memory>
 #include <utility>
 
 namespace nova {
@@ -24,8 +25,9 @@ constexpr std::pair<const char*, uint64_t RangeStats::*> kCounters[] = {
 }  // namespace
 
 void RangeTotals::Drop(RangeId id, Epoch up_to) {
+  std::shared_ptr<HostedRange> hosted;  // outlives the lock
   MutexLock lock(&mu_);
-  const auto hosted = ranges_->Find(id);
+  hosted = ranges_->Find(id);
   ranges_->Drop(id, up_to);
   if (hosted == nullptr || ranges_->Find(id) == hosted) return;
   const RangeStats last = hosted->range()->stats();
