@@ -31,7 +31,7 @@ DEFINE_int32(scrub_period, 7 * 86'400,
              "seconds in which all that is stored is read once, and looked at for damage; 0: it is not");
 DEFINE_int32(scrub_mb_per_s, 20, "MB/s that these reads take at most");
 DEFINE_int32(xchg_threads, 1, "exchange threads: they serve requests");
-DEFINE_int32(storage_threads, 4, "threads that wait for the disk");
+DEFINE_int32(storage_threads, 4, "threads that wait for the disk; one of several takes short reads alone");
 DEFINE_int32(compaction_threads, 2,
              "threads that run compactions for LTCs, which ask for it; 0: none is run");
 DEFINE_int32(compaction_memory_mb, 512, "memory of these compactions together");
