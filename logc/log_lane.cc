@@ -130,12 +130,17 @@ void LogLane::ReplaceLogs(const std::vector<RoundNumber>& rounds) {
   for (const RoundNumber round : rounds) {
     const std::shared_ptr<GroupLog> old = current_[round];
     old->Close();
-    older_[round].push_back(old);
     current_.erase(round);
-    if (!old->has_pending()) continue;  // the next append makes the successor
-    const std::shared_ptr<GroupLog> log = NewLog(round);
-    for (PendingRecord& record : old->TakePending()) MoveRecord(std::move(record), log.get());
-    FlushSoon();
+    if (old->has_pending()) {  // else the next append makes the successor
+      const std::shared_ptr<GroupLog> log = NewLog(round);
+      for (PendingRecord& record : old->TakePending()) MoveRecord(std::move(record), log.get());
+      FlushSoon();
+    }
+    if (old->opened()) {
+      older_[round].push_back(old);
+    } else {
+      FreeLog(old.get());  // it never had room: nothing was posted to it
+    }
   }
 }
 
