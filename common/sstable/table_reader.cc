@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 
 #include "common/base/clock.h"
 #include "common/base/disk.h"
@@ -23,33 +24,42 @@ Status TableError(const Uuid& uuid, absl::string_view what) {
 
 }  // namespace
 
-// Whether the blocks of a mapped table are in memory when they are used again: most tables' are; where data
-// are far more than memory, most are not, and a block is better asked for as a whole, by a call that is dear
-// where it is not needed. So one use of some is timed.
+// Whether the blocks of a mapped table are in memory when they are used: most tables' are; where data are far
+// more than memory, most are not, whenever the table was written, and a block is better asked for as a whole,
+// by a call that is dear where it is not needed. So one use of some is timed.
 class Residency {
  public:
+  // `cold`: nothing of the table is in memory. Else it is as other tables were found to be lately.
+  void Assume(bool cold) { missing_.store(cold ? kAll : lately_.load(std::memory_order_relaxed)); }
+  void AssumeWarm() { missing_.store(0); }
+  bool IsWorthAsking() const { return missing_.load(std::memory_order_relaxed) >= kWorthIt; }
   void OnUse(std::string_view block) {
-    const uint32_t n = uses_.fetch_add(1, std::memory_order_relaxed);
-    if (n % kSampled == 0) return Sample(block);
-    if (missing_.load(std::memory_order_relaxed) >= kWorthIt) PrefetchMapped(block);
+    thread_local uint32_t uses = 0;  // of blocks of any table: threads that count together would wait for it
+    const bool ask = IsWorthAsking();
+    const bool sampled = ++uses % kSampled == 0;
+    const Nanos begin = sampled ? Now() : 0;
+    if (ask) PrefetchMapped(block);
+    if (!sampled) return;
+    static_cast<void>(*static_cast<const volatile char*>(block.data()));
+    const uint32_t missed = Now() - begin >= kMiss ? kAll : 0;
+    Note(missed, &missing_);
+    Note(missed, &lately_);
   }
 
  private:
   static constexpr uint32_t kSampled = 32;
   static constexpr uint32_t kAll = 256, kWorthIt = kAll / 16;  // a miss costs a hundred times the call
   static constexpr Nanos kMiss = 10 * kMicrosecond;
-  void Sample(std::string_view block) {
-    const Nanos begin = Now();
-    PrefetchMapped(block);
-    static_cast<void>(*static_cast<const volatile char*>(block.data()));
-    const uint32_t missed = Now() - begin >= kMiss ? kAll : 0;
-    const uint32_t before = missing_.load(std::memory_order_relaxed);
-    missing_.store(before + missed / 8 - before / 8, std::memory_order_relaxed);
+  static void Note(uint32_t missed, std::atomic<uint32_t>* mean) {
+    const uint32_t before = mean->load(std::memory_order_relaxed);
+    const uint32_t after = before + missed / 8 - before / 8;
+    if (after != before) mean->store(after, std::memory_order_relaxed);
   }
 
-  std::atomic<uint32_t> uses_{0};
-  std::atomic<uint32_t> missing_{kAll};  // of kAll, as far as is known
+  static std::atomic<uint32_t> lately_;  // of kAll, as far as is known; of all tables
+  std::atomic<uint32_t> missing_{kAll};  // the same of this one
 };
+std::atomic<uint32_t> Residency::lately_{0};
 
 struct TableReader::Rep {
   bool InBounds(std::string_view stored_key) const {
@@ -65,16 +75,19 @@ struct TableReader::Rep {
                      std::string* buffer) const;
   // Asks the processor's cache for what is read first of a block. REQUIRES: the table is mapped.
   void PrefetchEnds(size_t i) const;
-  // The block where the table is mapped; empty: it is not, or the block is damaged.
-  std::string_view MappedBlock(size_t i, TableIterator::Check check) const;
+  // Asks for what is read first of a block: the processor's cache, or the disk, where it may have to read it.
+  // REQUIRES: the table is mapped.
+  void Prefetch(size_t i, uint64_t bytes_behind) const;
+  // The block where the table is mapped; empty: it is not, or the block is damaged. Where it has to be read,
+  // so many bytes behind it are read with it.
+  std::string_view MappedBlock(size_t i, TableIterator::Check check, uint64_t bytes_behind = 0) const;
 
   TableInfo info;
   std::atomic<const TableInfo*> places{&info};
   Filter filter;
   TableIndex index;
   SharedBytes mapped;
-  std::atomic<bool> cold{false};
-  mutable Residency residency;                       // of a cold table
+  mutable Residency residency;                       // of a mapped table
   std::unique_ptr<std::atomic<uint64_t>[]> checked;  // of a mapped table: one bit a block
   Mutex places_mu;
   // What `places` has pointed to since the reader was opened: reads under way may still look there.
@@ -101,7 +114,7 @@ StatusOr<std::shared_ptr<const TableReader>> TableReader::Open(const TableInfo& 
     return TableError(info.uuid, "malformed properties");
   if (mapped.data.size() == info.data_size && info.compression == 0) {
     r.mapped = std::move(mapped);
-    r.cold.store(cold, std::memory_order_relaxed);
+    r.residency.Assume(cold);
     r.checked.reset(new std::atomic<uint64_t>[r.index.blocks() / 64 + 1]());
   }
   return std::shared_ptr<const TableReader>(std::move(reader));
@@ -209,18 +222,23 @@ void TableReader::Rep::PrefetchEnds(size_t i) const {
   __builtin_prefetch(begin + at.size - kBlockTrailerBytes - sizeof(uint32_t));
 }
 
-std::string_view TableReader::Rep::MappedBlock(size_t i, TableIterator::Check check) const {
+void TableReader::Rep::Prefetch(size_t i, uint64_t bytes_behind) const {
+  if (!residency.IsWorthAsking()) return PrefetchEnds(i);
+  const BlockHandle at = index.Handle(i);
+  PrefetchMapped(mapped.data.substr(at.offset, at.size + bytes_behind));
+}
+
+std::string_view TableReader::Rep::MappedBlock(size_t i, TableIterator::Check check,
+                                               uint64_t bytes_behind) const {
   if (!mapped) return {};
   const BlockHandle handle = index.Handle(i);
   const std::string_view raw = mapped.data.substr(handle.offset, handle.size);
+  const std::string_view to_read = mapped.data.substr(handle.offset, handle.size + bytes_behind);
   std::atomic<uint64_t>& word = checked[i / 64];
   const uint64_t bit = uint64_t{1} << (i % 64);
-  const bool on_disk = cold.load(std::memory_order_relaxed);
-  if (check == TableIterator::Check::kOnce && (word.load(std::memory_order_relaxed) & bit) != 0) {
-    if (on_disk) residency.OnUse(raw);
+  residency.OnUse(to_read);
+  if (check == TableIterator::Check::kOnce && (word.load(std::memory_order_relaxed) & bit) != 0)
     return raw.substr(0, raw.size() - kBlockTrailerBytes);
-  }
-  if (on_disk) PrefetchMapped(raw);
   std::string_view payload;
   std::string buffer;
   if (Damage(handle, raw, &payload, &buffer) != nullptr || !buffer.empty()) return {};
@@ -237,7 +255,7 @@ bool TableReader::mapped() const { return static_cast<bool>(rep_->mapped); }
 
 std::string_view TableReader::mapped_data() const { return rep_->mapped.data; }
 
-void TableReader::MarkWarm() const { rep_->cold.store(false, std::memory_order_relaxed); }
+void TableReader::MarkWarm() const { rep_->residency.AssumeWarm(); }
 
 TableReader::Found TableReader::Search(std::string_view stored_key, uint64_t hash, SequenceNumber seq,
                                        Hit* hit) const {
@@ -377,6 +395,7 @@ struct TableIterator::Rep {
   Check check = Check::kOnce;
   const bool backward;
   MappedReadAhead read_ahead;
+  uint64_t expected_bytes = 0;  // see Expect
   State state = State::kEnd;
   Status status;
   size_t prepared = SIZE_MAX;  // where a Seek will begin, by PrepareSeek; SIZE_MAX: not looked up
@@ -396,6 +415,7 @@ void TableIterator::Rep::Open(std::shared_ptr<const TableReader> another) {
   read_ahead.Leave();
   table = std::move(another);
   read_ahead = MappedReadAhead(0, backward);
+  expected_bytes = 0;
   state = State::kEnd;
   status = OkStatus();
   prepared = SIZE_MAX;
@@ -427,7 +447,7 @@ void TableIterator::Rep::PrepareSeek(std::string_view internal_key) {
   const bool bounded = !info().use_from.empty() || !info().use_to.empty();
   if (bounded || !table->rep_->mapped) return;
   prepared = index().Find(stored_key, TrailerOf(internal_key));
-  table->rep_->PrefetchEnds(std::min(prepared, index().blocks() - 1));
+  table->rep_->Prefetch(std::min(prepared, index().blocks() - 1), expected_bytes);
 }
 
 // Goes to the first entry looked for, in the blocks from `first` on.
@@ -445,7 +465,8 @@ void TableIterator::Rep::EnterBlocks(size_t first) {
     read_ahead.Enter(position, handle, table->rep_->mapped.data);
     if (!seeking && !backward && position + 1 < index().blocks()) table->rep_->PrefetchEnds(position + 1);
   }
-  BlockRef ref{table->rep_->MappedBlock(position, check), nullptr};  // kept by `table`
+  // kept by `table`
+  BlockRef ref{table->rep_->MappedBlock(position, check, std::exchange(expected_bytes, 0)), nullptr};
   if (!ref && lookup) ref = lookup(*table, handle);
   if (!ref) {
     if (seeking && target.data() != kept_target.data()) target = kept_target.assign(target);
@@ -506,6 +527,15 @@ void TableIterator::Open(std::shared_ptr<const TableReader> table) { rep_->Open(
 
 void TableIterator::ReadAll(size_t ahead_bytes) {
   rep_->read_ahead = MappedReadAhead(ahead_bytes, rep_->backward);
+}
+
+// They begin at an unknown place in the first block, which is read whole beside them.
+void TableIterator::Expect(double entries) {
+  constexpr double kMost = 256 << 10;  // read-ahead of blocks in a row goes on from there
+  const TableInfo& info = rep_->info();
+  const double entry_bytes = static_cast<double>(info.data_size) / static_cast<double>(info.entries);
+  const double most_likely = entries + 2 * std::sqrt(entries);  // two standard deviations, were it by chance
+  rep_->expected_bytes = static_cast<uint64_t>(std::min(kMost, most_likely * entry_bytes));
 }
 
 void TableIterator::SeekToFirst() {

@@ -68,7 +68,7 @@ class TableReader {
   // those of a cache do.
   bool mapped() const;
   std::string_view mapped_data() const;  // empty: not mapped
-  // All of it is in memory now: `cold` no longer holds.
+  // All of it was read: `cold` no longer holds.
   void MarkWarm() const;
   // REQUIRES: mapped(). Never kNextBlock.
   Found Search(std::string_view stored_key, uint64_t hash, SequenceNumber seq, Hit* hit) const;
@@ -107,6 +107,9 @@ class TableIterator : public Iterator {
   // for at once, from the start, when half as many of those asked for before are left; those that were not in
   // memory are let go of when they are passed. REQUIRES: forward.
   void ReadAll(size_t ahead_bytes);
+  // From where it is sought to next about so many entries will be read, as far as is known. Of a mapped table
+  // that is not in memory what they take is read with the first block. REQUIRES: forward.
+  void Expect(double entries);
   void Supply(const BlockHandle& handle, BlockRef block);  // a block that AppendNeeded named
   void SeekToFirst() override;
   void Seek(std::string_view internal_key) override;

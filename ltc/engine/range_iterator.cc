@@ -83,6 +83,8 @@ class RangeIterator::LevelIterator : public Iterator {
   void AppendNeeded(std::vector<BlockRequest>* out) override {
     if (table_) table_->AppendNeeded(out);
   }
+  // The seek that follows is for so many entries, of all runs.
+  void Expect(uint64_t wanted) { expected_ = static_cast<double>(wanted) * run_->share; }
   // The table whose reader has to be loaded before Resume; null: none.
   TableRef table_to_load() const { return state() == State::kNeedBlocks && !table_ ? current() : nullptr; }
   std::string_view key() const override { return ahead_ ? FirstOf(*current()) : table_->key(); }
@@ -157,6 +159,7 @@ class RangeIterator::LevelIterator : public Iterator {
       iterator_.emplace(std::move(reader), lookup_, TableIterator::Check::kOnce, direction_);
     }
     table_ = &*iterator_;
+    if (forward()) table_->Expect(expected_);
     ++opened_->tables;
     if (std::exchange(is_new_, false) && run_->level == 0) ++opened_->level0_runs;
   }
@@ -189,6 +192,7 @@ class RangeIterator::LevelIterator : public Iterator {
   bool prepared_ = false;  // by PrepareSeek: table_ is open, or ahead_ says why not
   bool is_new_ = true;     // no table was opened since the last seek
   bool ahead_ = false;     // the current table is not open yet: the move ends at its first entry
+  double expected_ = 0;    // entries that will be read, as far as is known
   // Of a Seek that waits for a reader; empty: the move under way is to the first entry.
   std::string seek_key_;
   mutable std::shared_ptr<const void> keeper_;  // a table, once a value of it was to be kept
@@ -259,8 +263,9 @@ bool RangeIterator::Renew(ReadPoint* at, std::string_view from, std::string_view
   return true;
 }
 
-void RangeIterator::SeekToFirst() {
+void RangeIterator::SeekToFirst(uint64_t wanted) {
   has_last_key_ = kept_ = false;
+  for (LevelIterator* level : levels_) level->Expect(wanted);
   opened_ = {whole_memtables_, 0, 0};
   const std::string& start = direction_ == Direction::kBackward ? to_ : from_;
   if (start.empty()) return merged_->SeekToFirst();

@@ -6,7 +6,7 @@
 // where it stands, and none while the run has no such table, so short scans open few. It never waits, as the
 // iterators it merges do not (common/sstable/iterator.h):
 //
-//   it.SeekToFirst();
+//   it.SeekToFirst(wanted);
 //   for (;; it.Next()) {
 //     while (it.Settle(&steps) is kPaused or kNeedBlocks) { let others run, or Fetch; }
 //     if (it is not kValid) break;
@@ -50,8 +50,10 @@ class RangeIterator {
   // Makes of a forward iterator that rests, or has not moved, a new one, which keeps the memory that it has.
   // False: it cannot, for the moment's view is another one, or has come by a memtable's first entry since.
   bool Renew(ReadPoint* at, std::string_view from, std::string_view to);
-  void SeekToFirst();  // begins; backwards at the last entry
-  void Next();         // leaves an entry. REQUIRES: kValid
+  // Begins; backwards at the last entry. Of tables that have to be read from a disk what a run is likely to
+  // have of `wanted` entries is read at once.
+  void SeekToFirst(uint64_t wanted);
+  void Next();  // leaves an entry. REQUIRES: kValid
   // Goes on to the next entry. Passes at most *steps versions, and counts them down.
   State Settle(int* steps);
   std::string_view key() const { return key_; }      // a stored key. REQUIRES: kValid

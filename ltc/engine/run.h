@@ -67,6 +67,7 @@ struct Run {
   uint64_t order = 0;            // Level0: the round number; else 0
   std::vector<TableRef> tables;  // by first key
   KeyPieces last_keys = {};      // of the tables; none where the run is not part of a version
+  double share = 0;              // of the bytes of its version; 0: it is not part of one
   uint64_t bytes() const;        // of the parts that this range uses
   // The table whose keys would include this one; null: none.
   TableHandle* Find(std::string_view stored_key) const;

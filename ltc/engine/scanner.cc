@@ -95,7 +95,7 @@ std::unique_ptr<RangeIterator> Scanner::Seek(Executor* on, const ScanOp& op, Rea
     it = std::make_unique<RangeIterator>(context_, points_, tables_, std::move(at), op.from, op.to,
                                          op.reverse ? Direction::kBackward : Direction::kForward);
   }
-  it->SeekToFirst();
+  it->SeekToFirst(op.limit);
   return it;
 }
 

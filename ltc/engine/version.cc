@@ -339,6 +339,9 @@ Status SortRuns(std::vector<Run>* runs) {
   std::sort(runs->begin(), runs->end(), [](const Run& a, const Run& b) {
     return a.level != b.level ? a.level < b.level : a.order > b.order;
   });
+  double all = 0;
+  for (Run& run : *runs) all += run.share = static_cast<double>(run.bytes());
+  for (Run& run : *runs) run.share /= all;
   return OkStatus();
 }
 

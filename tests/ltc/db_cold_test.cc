@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -24,11 +26,15 @@ std::string KeyOf(uint64_t i) { return StrCat("key", 1'000'000 + i); }
 std::string ValueOf(uint64_t i) { return std::string(1000, static_cast<char>('a' + i % 26)); }
 
 struct OpenFile {
-  explicit OpenFile(const std::string& path)
-      : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)), size(fs::file_size(path)) {}
-  ~OpenFile() { close(fd); }
-  const int fd;
-  const uint64_t size;
+  explicit OpenFile(const std::string& path) : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    struct stat status {};
+    if (fd >= 0 && fstat(fd, &status) == 0) size = static_cast<uint64_t>(status.st_size);
+  }
+  ~OpenFile() {
+    if (fd >= 0) close(fd);
+  }
+  const int fd;       // below 0: it is gone
+  uint64_t size = 0;  // bytes
 };
 
 // Bytes of the tables that are in the page cache.
@@ -37,6 +43,7 @@ uint64_t BytesInMemory(const std::string& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) {
     if (entry.path().extension() != ".sst") continue;
     const OpenFile file(entry.path());
+    if (file.size == 0) continue;
     void* const at = mmap(nullptr, file.size, PROT_READ, MAP_SHARED, file.fd, 0);
     std::vector<unsigned char> in((file.size + kPage - 1) / kPage);
     EXPECT_EQ(mincore(at, file.size, in.data()), 0);
@@ -44,6 +51,16 @@ uint64_t BytesInMemory(const std::string& directory) {
     for (const unsigned char page : in) pages += page & 1;
   }
   return pages * kPage;
+}
+
+// What no mapping of a process has touched goes out of the page cache.
+void DropPages(const std::string& directory) {
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const OpenFile file(entry.path());
+    if (file.fd < 0) continue;
+    fsync(file.fd);
+    posix_fadvise(file.fd, 0, 0, POSIX_FADV_DONTNEED);
+  }
 }
 
 class ColdTest : public testing::Test {
@@ -57,11 +74,7 @@ class ColdTest : public testing::Test {
     bytes_ = (*db)->stats().bytes;
     ASSERT_GT(bytes_, uint64_t{kRecords} * 1000);
     db->reset();
-    for (const auto& entry : fs::directory_iterator(dir_.path())) {
-      const OpenFile file(entry.path());
-      fsync(file.fd);
-      posix_fadvise(file.fd, 0, 0, POSIX_FADV_DONTNEED);
-    }
+    DropPages(dir_.path());
     if (BytesInMemory(dir_.path()) > bytes_ / 10) GTEST_SKIP() << "this file system's pages stay in memory";
   }
   DbOptions Options() {
@@ -105,6 +118,57 @@ TEST_F(ColdTest, AScanReadsAheadOfWhereItIsAndNotOfTheWholeTable) {
     EXPECT_EQ(seen, 4'000);
   }
   EXPECT_GE(BytesInMemory(dir_.path()), uint64_t{4'000} * 1000);
+}
+
+// A read of a few pages more costs a device little more than one of two, and another read as much again.
+TEST_F(ColdTest, AScanReadsAsManyEntriesAtOnceAsItAsksFor) {
+  const auto db = Db::Open(dir_.path(), Options());
+  ASSERT_TRUE(db.ok()) << db.status();
+  // of a scan that ends with its first entry, for which it wants so many
+  const auto bytes_of_scans = [&](uint64_t limit, int first) {
+    constexpr int kScans = 50;
+    const uint64_t before = BytesInMemory(dir_.path());
+    for (int n = 0; n < kScans; ++n) {
+      const int i = first + n * 200;
+      int seen = 0;
+      const auto count = [&](std::string_view, std::string_view) { return ++seen > 0; };
+      EXPECT_TRUE((*db)->Scan({KeyOf(i), KeyOf(i + 1), limit}, count).ok());
+      EXPECT_EQ(seen, 1);
+    }
+    SleepFor(300 * kMillisecond);  // pages on their way are not counted yet
+    return (BytesInMemory(dir_.path()) - before) / kScans;
+  };
+  bytes_of_scans(1, 0);  // with what is read of each table when it is first used
+  const uint64_t one = bytes_of_scans(1, 10'100), forty = bytes_of_scans(40, 25'100);
+  EXPECT_LE(one, 4 * kPage);
+  EXPECT_GE(forty, 40 * 1000u);
+  EXPECT_LE(forty, 40 * 1000 + 6 * kPage);
+}
+
+// Data that became more than memory while the database was open: what this process wrote itself is not in
+// memory either. A block lies on two pages, and one request reads it: few gets meet a page that nobody has
+// asked for.
+TEST_F(ColdTest, ABlockOfATableThatWasWrittenHereIsReadAsAWholeToo) {
+  const Directory another;
+  auto db = Db::Open(another.path(), Options());
+  ASSERT_TRUE(db.ok()) << db.status();
+  for (int i = 0; i < kRecords; ++i) ASSERT_TRUE((*db)->Put(KeyOf(i), ValueOf(i)).ok());
+  ASSERT_TRUE((*db)->Flush().ok());
+  ASSERT_TRUE((*db)->WaitForBackgroundWork().ok());
+  Random random(5);
+  // Page faults that had to read, of so many gets.
+  const auto faults_of = [&](int gets) {
+    rusage before, after;
+    getrusage(RUSAGE_THREAD, &before);
+    std::string value;
+    for (int n = 0; n < gets; ++n) EXPECT_TRUE((*db)->Get(KeyOf(random.Uniform(kRecords)), &value).ok());
+    getrusage(RUSAGE_THREAD, &after);
+    return after.ru_majflt - before.ru_majflt;
+  };
+  DropPages(another.path());
+  if (BytesInMemory(another.path()) > bytes_ / 2) GTEST_SKIP() << "this file system's pages stay in memory";
+  faults_of(4'000);  // it takes some to be known
+  EXPECT_LE(faults_of(1'000), 300);
 }
 
 TEST_F(ColdTest, WhatFitsIsReadAheadInTheBackground) {
