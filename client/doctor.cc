@@ -206,9 +206,10 @@ class Examination {
     }
     rlimit files{};
     getrlimit(RLIMIT_NOFILE, &files);
-    if (files.rlim_cur >= kOpenFiles) return Good(StrCat("may open ", files.rlim_cur, " files"));
-    Bad(false, StrCat("may open ", files.rlim_cur, " files, connections among them"),
-        "ulimit -n 1048576, which the units have; or a smaller --open_files");
+    // the soft limit is the node's to raise
+    if (files.rlim_max >= kOpenFiles) return Good(StrCat("may open ", files.rlim_max, " files"));
+    Bad(false, StrCat("may open ", files.rlim_max, " files, connections among them"),
+        "ulimit -Hn 1048576, which the units have; or a smaller --open_files");
   }
 
   // ZooKeeper and coordinators.

@@ -1,5 +1,6 @@
 #include "common/base/program.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -40,6 +41,15 @@ void TellServiceManager(const char* state) {
   close(fd);
 }
 
+// A login's soft limit is 1024, for programs that select(2). A StoC has a descriptor for each log that is
+// written, a node one for each connection.
+void OpenAsManyFilesAsAllowed() {
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 }  // namespace
 
 Program::Program(const char* path, std::string title)
@@ -49,6 +59,7 @@ Program::Program(const char* path, std::string title)
   sigaddset(&stop_, SIGINT);
   pthread_sigmask(SIG_BLOCK, &stop_, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  OpenAsManyFilesAsAllowed();
   InstallGlog(path);
   if (const Status s = ArmFailPointsFromEnv(); !s.ok())
     ExitWithError(StrCat("$NOVA_FAILPOINTS: ", s.message()));

@@ -28,8 +28,8 @@ namespace nova {
 
 class Program {
  public:
-  // Leaves SIGTERM and SIGINT to WaitForSignal, ignores SIGPIPE, sends NOVA_LOG to glog. `title`: of the
-  // page.
+  // Leaves SIGTERM and SIGINT to WaitForSignal, ignores SIGPIPE, raises the soft limit of open files to the
+  // hard one, sends NOVA_LOG to glog. `title`: of the page.
   Program(const char* path, std::string title);
 
   Metrics* metrics() { return &metrics_; }

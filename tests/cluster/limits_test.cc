@@ -85,6 +85,20 @@ TEST_F(LimitsTest, AClientWithoutDescriptorsIsRefusedAndOpensWhenThereAreSome) {
   EXPECT_GE(refused, 1);
 }
 
+// What a login has is too little for a StoC with many logs; nodes take what they may.
+TEST_F(LimitsTest, NodesOpenAsManyFilesAsTheHardLimitLets) {
+  rlimit before;
+  getrlimit(RLIMIT_NOFILE, &before);
+  cluster_->Kill("stoc-0");
+  SetDescriptorLimit(200);
+  const Status started = cluster_->Restart("stoc-0");
+  SetDescriptorLimit(before.rlim_cur);
+  ASSERT_TRUE(started.ok()) << started;
+  rlimit of_node;
+  ASSERT_EQ(prlimit(cluster_->pid("stoc-0"), RLIMIT_NOFILE, nullptr, &of_node), 0);
+  EXPECT_EQ(of_node.rlim_cur, before.rlim_max);
+}
+
 // A program that has few from its start.
 TEST_F(LimitsTest, TheToolWithoutDescriptorsSaysSo) {
   int found = 0, refused = 0;
