@@ -1,6 +1,7 @@
 #include "logc/group_log.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -18,9 +19,10 @@ constexpr Nanos kRepostPause = 50 * kMillisecond;  // while it may not be replac
 }  // namespace
 
 GroupLog::Services::Services(StocClient* stoc_client, MemberProbe* member_probe,
-                             const LogOptions& log_options, Metrics* metrics)
+                             MemoryShortage* memory_shortage, const LogOptions& log_options, Metrics* metrics)
     : stocs(stoc_client),
       probe(member_probe),
+      shortage(memory_shortage),
       options(log_options),
       writes(metrics->counter("nova_logc_writes_total")),
       appends(metrics->counter("nova_logc_appends_total")),
@@ -116,7 +118,10 @@ void GroupLog::Opened(Copy c, Outcome o, const RemoteBuffer& memory) {
     return Suspect(c);
   }
   if (o != Outcome::kOk) {
+    if (o == Outcome::kBusy) services_->shortage->Told();
     if (owner_->MayReplaceRefusing(group_.id)) return MemberFailed(c.member(), ChangeCause::kRefused);
+    if (o == Outcome::kBusy && Now() - delivery.since_ns >= services_->options.no_memory_pause_ns)
+      RefuseUnsent();
     const Nanos pause = opening_->ask_again;
     opening_->ask_again = std::min(2 * pause, kLongestAskAgain);
     return xchg_->RunAt(Now() + pause, [self = Hold(), c] {
@@ -130,8 +135,23 @@ void GroupLog::Opened(Copy c, Outcome o, const RemoteBuffer& memory) {
   if (HasMemory(group_.media)) segments_.push_back(std::move(opening_->segment));
   opening_ = nullptr;
   opened_ = true;
+  refuses_ = false;
   used_ = 0;
   owner_->FlushSoon();
+}
+
+// What was sent comes first: the lsns of the rest are free again.
+void GroupLog::RefuseUnsent() {
+  refuses_ = true;
+  const auto first = std::find_if(unposted_.begin(), unposted_.end(), [](const auto& r) { return !r.sent; });
+  std::vector<PendingRecord> unsent;
+  std::move(first, unposted_.end(), std::back_inserter(unsent));
+  unposted_.erase(first, unposted_.end());
+  next_lsn_ -= unsent.size();
+  for (PendingRecord& r : unsent) {
+    owner_->RecordRefused(r.bytes);
+    if (r.done) std::exchange(r.done, {})(Outcome::kBusy);
+  }
 }
 
 bool GroupLog::HasRoom(size_t bytes) const {
@@ -192,6 +212,7 @@ std::shared_ptr<GroupLog::Batch> GroupLog::NextBatch() {
     batch->bytes += r.bytes;
     used_ += r.bytes;
     file_end_ += r.bytes;
+    r.sent = true;
     batch->records.push_back(std::move(r));
     unposted_.pop_front();
   }

@@ -15,6 +15,8 @@
 //   opening     it was made, or its segment is     keeps records; asks members for room (opening_)
 //               full
 //   open        every member has given room        posts what waits at the end of each turn
+//   refusing    a member has had no memory for    keeps what was sent and may be in a log; the rest ends
+//               its next segment for a while       with kBusy, and its owner takes no more
 //   suspicious  a copy has failed: a ping is on    posts nothing more, also where it has room; what is under
 //               its way (suspected_ above 0)       way may be delivered, and is acknowledged
 //   closed      a member is to be replaced, or     does nothing more; TakePending is the owner's
@@ -39,6 +41,7 @@
 #include "logc/log_options.h"
 #include "logc/log_record.h"
 #include "logc/member_probe.h"
+#include "logc/memory_shortage.h"
 #include "stoc/stoc_client.h"
 
 namespace nova {
@@ -58,6 +61,7 @@ struct PendingRecord {
   size_t offset = 0;                       // in the staging buffer
   size_t bytes = 0;                        // its length, encoded
   bool sync = false;                       // see LogRecord::sync
+  bool sent = false;                       // to some copy, of this log or of one that was given up
   absl::AnyInvocable<void(Outcome)> done;  // of RangeLog::Append
 };
 
@@ -70,9 +74,11 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
  public:
   // What the logs of an LTC share.
   struct Services {
-    Services(StocClient* stocs, MemberProbe* probe, const LogOptions& options, Metrics* metrics);
+    Services(StocClient* stocs, MemberProbe* probe, MemoryShortage* shortage, const LogOptions& options,
+             Metrics* metrics);
     StocClient* const stocs;
     MemberProbe* const probe;
+    MemoryShortage* const shortage;
     const LogOptions options;
     // Metrics.
     Counter* const writes;      // WRITEs to segments
@@ -99,6 +105,8 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
     virtual void WaitsForSpace() = 0;
     // A record of so many bytes is acknowledged.
     virtual void RecordEnded(size_t bytes) = 0;
+    // One of so many bytes ended with kBusy, sent nowhere.
+    virtual void RecordRefused(size_t bytes) = 0;
   };
 
   // Opens the log at every member of the group.
@@ -123,6 +131,8 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   // For good: nothing more is posted or acknowledged.
   void Close() { closed_ = true; }
   bool closed() const { return closed_; }
+  // For a while there has been no member with memory for its next segment: no further record is to join.
+  bool refuses() const { return refuses_; }
   // It has closed because a member was silent, which it may be no more.
   bool lost_a_member() const { return lost_a_member_; }
   // What is not acknowledged, in lsn order. A WRITE under way may still read its memory.
@@ -210,6 +220,9 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   void OpenAt(Copy c);
   // A member's answer to OpenAt. When all have come the log has room.
   void Opened(Copy c, Outcome o, const RemoteBuffer& memory);
+  // Ends with kBusy what was sent nowhere: whoever wrote it may try again, and its round can be flushed to
+  // make room (pin, L6).
+  void RefuseUnsent();
   // Room now, without another segment.
   bool HasRoom(size_t bytes) const;
 
@@ -265,6 +278,7 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   bool watched_ = false;                   // a call of Look is due
   bool lost_a_member_ = false;             // see lost_a_member()
   bool closed_ = false;                    // see Close
+  bool refuses_ = false;                   // see refuses()
   bool freed_ = false;                     // see Free; a file that a member opens after it is freed at once
   std::deque<PendingRecord> unposted_;     // in lsn order, behind all that is posted
   std::deque<std::shared_ptr<Batch>> posted_;  // acknowledged from the front

@@ -26,7 +26,7 @@ struct LogClient::Rep {
       : xchgs(std::move(x)),
         staging(fabric, Access::kLocal, options.staging_bytes),
         probe(stocs, xchgs, options, metrics),
-        services(stocs, &probe, options, metrics),
+        services(stocs, &probe, &shortage, options, metrics),
         records(metrics->counter("nova_logc_records_total")),
         to_flush(xchgs.size()) {
     for (size_t i = 0; i < std::size(kCauseNames); ++i) {
@@ -38,6 +38,7 @@ struct LogClient::Rep {
   const std::vector<Xchg*> xchgs;
   BufferPool staging;  // outlives those who wait for a ping, and hold records
   MemberProbe probe;
+  MemoryShortage shortage;
   const GroupLog::Services services;
   Counter* const records;
   std::array<Counter*, std::size(kCauseNames)> group_changes;  // by cause
@@ -73,6 +74,10 @@ class LogClient::StocLog : public LogLane::Host, public std::enable_shared_from_
   void DeleteRound(RoundNumber round) {
     NOVA_FP_VOID("logc.round_deleted");
     OnEveryLane([round](LogLane* lane) { lane->DeleteRound(round); });
+  }
+
+  void FreeSpares() {
+    OnEveryLane([](LogLane* lane) { lane->FreeSpare(); });
   }
 
   std::vector<GroupId> UnusedGroups() const { return groups_.Unused(); }
@@ -183,6 +188,7 @@ class LogClient::Handle : public ReplicatedLog {
   std::vector<ExposedRound> ExposedRounds() const override { return log_->ExposedRounds(); }
   std::vector<Uuid> Logs() const override { return log_->Logs(); }
   void RequestGroupChange() override { log_->RequestGroupChange(); }
+  void FreeSpares() override { log_->FreeSpares(); }
   size_t bytes_in_flight() const override { return log_->bytes_in_flight(); }
   // of files; of memory it does not, but a group with files may follow
   bool sync_matters() const override { return true; }
@@ -205,6 +211,8 @@ LogClient::LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs
 }
 
 LogClient::~LogClient() = default;
+
+bool LogClient::lacks_memory() const { return rep_->shortage.Lasts(); }
 
 std::unique_ptr<ReplicatedLog> LogClient::Open(RangeId range, Epoch epoch, const LogGroup& group,
                                                ChangeGroup change_group) {

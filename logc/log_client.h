@@ -23,7 +23,8 @@
 //                           cluster would go round and round through its StoCs, leaving a group in the record
 //                           each time
 //   refused (an open)       it said no: replaced at once, a few times in change_pause_ns and range; then it
-//                           is asked again and again. A disk that is busy or full counts as slow
+//                           is asked again and again, and what was sent nowhere ends with kBusy. A disk
+//                           that is busy or full counts as slow
 // What takes longer than a WRITE may, an append to a file or an open, brings a ping too, before its own
 // deadline: a disk may take its time, and a process that does not answer is gone. While a log's member is
 // suspected the log posts nothing more: lsn order holds (L2).
@@ -60,6 +61,9 @@ class LogClient {
   LogClient(Fabric* fabric, StocClient* stocs, std::vector<Xchg*> xchgs, LogOptions options,
             Metrics* metrics);
   ~LogClient();
+  // A StoC has refused memory for a log in the last two seconds. Ranges that can do without a part of theirs
+  // are to be flushed, and their spare logs given back (ReplicatedLog::FreeSpares). From any thread.
+  bool lacks_memory() const;
   // The log of a range at one epoch, on a group that the range's record lists. It ends with the handle that
   // is returned. `change_group` may be called until then, and later for what is under way.
   std::unique_ptr<ReplicatedLog> Open(RangeId range, Epoch epoch, const LogGroup& group,

@@ -37,6 +37,7 @@ Outcome LogLane::Append(const LogRecord& record, absl::AnyInvocable<void(Outcome
   const size_t bytes = LogRecordBytes(record);
   if (in_flight_bytes_ + bytes > services_->options.lane_in_flight_bytes) return Outcome::kBusy;
   const auto it = current_.find(record.round);
+  if (it != current_.end() && it->second->refuses()) return Outcome::kBusy;
   const std::shared_ptr<GroupLog> log = it != current_.end() ? it->second : NewLog(record.round);
   PendingRecord pending;
   if (!Stage(bytes, /*beyond=*/false, &pending)) return Outcome::kBusy;
@@ -53,7 +54,8 @@ void LogLane::Flush() {
   for (const auto& [round, log] : current_) log->PostUnposted();
   // The next round finds its first segment open. Not before the log of this one is: after a group change
   // records wait for that, and members would open twice as much meanwhile.
-  if (spare_ == nullptr && !current_.empty() && current_.rbegin()->second->opened()) spare_ = OpenLog();
+  if (spare_ != nullptr || services_->shortage->Lasts()) return;
+  if (!current_.empty() && current_.rbegin()->second->opened()) spare_ = OpenLog();
 }
 
 bool LogLane::Stage(size_t bytes, bool beyond, PendingRecord* pending) {
@@ -63,7 +65,7 @@ bool LogLane::Stage(size_t bytes, bool beyond, PendingRecord* pending) {
     if (!buffer) return false;
     staging_ = std::make_shared<Staging>(std::move(buffer));
   }
-  *pending = {staging_, staging_->used, bytes, false, {}};
+  *pending = {staging_, staging_->used, bytes, false, false, {}};
   staging_->used += bytes;
   return true;
 }
@@ -97,10 +99,7 @@ void LogLane::MemberFailed(const LogGroup& group, StocId member, ChangeCause cau
 void LogLane::MoveTo(const LogGroup& group) {
   if (fenced()) return;
   if (group_.id < group.id) group_ = group;
-  if (spare_ != nullptr && spare_->group().id != group_.id) {
-    FreeLog(spare_.get());
-    spare_ = nullptr;
-  }
+  if (spare_ != nullptr && spare_->group().id != group_.id) FreeSpare();
   groups_->LaneMoved(index(), group_.id);
   std::vector<RoundNumber> rounds;
   for (const auto& [round, log] : current_) {
@@ -112,10 +111,7 @@ void LogLane::MoveTo(const LogGroup& group) {
 
 void LogLane::StayIn(GroupId group) {
   if (fenced() || group_.id != group) return;
-  if (spare_ != nullptr && spare_->closed()) {
-    FreeLog(spare_.get());
-    spare_ = nullptr;
-  }
+  if (spare_ != nullptr && spare_->closed()) FreeSpare();
   std::vector<RoundNumber> rounds;
   for (const auto& [round, log] : current_) {
     if (log->lost_a_member()) rounds.push_back(round);
@@ -152,6 +148,7 @@ void LogLane::MoveRecord(PendingRecord record, GroupLog* to) {
   if (!Stage(record.bytes, /*beyond=*/true, &moved)) return FailRecord(&record);
   std::copy_n(record.data(), record.bytes, moved.data());
   moved.sync = record.sync;
+  moved.sent = record.sent;
   moved.done = std::move(record.done);
   to->Adopt(std::move(moved));
 }
@@ -161,6 +158,11 @@ void LogLane::MoveRecord(PendingRecord record, GroupLog* to) {
 void LogLane::FreeLog(GroupLog* log) {
   log->Free();
   groups_->RemoveLog(log->group().id, log->uuid());
+}
+
+void LogLane::FreeSpare() {
+  if (spare_ != nullptr) FreeLog(spare_.get());
+  spare_ = nullptr;
 }
 
 void LogLane::DeleteRound(RoundNumber round) {

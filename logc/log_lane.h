@@ -51,6 +51,8 @@ class LogLane : public GroupLog::Owner {
   // All members of `group` answer, and its change is still under way: each of its logs that has lost a member
   // gets a successor in the group itself, with what was not acknowledged.
   void StayIn(GroupId group);
+  // Gives back the log that was opened ahead.
+  void FreeSpare();
   // The round's logs are freed. None of its records is pending (pin, L6).
   void DeleteRound(RoundNumber round);
   // The epoch is over: every pending record ends with kNotOwner.
@@ -69,6 +71,7 @@ class LogLane : public GroupLog::Owner {
     in_flight_bytes_ -= bytes;
     full_disks_->Acknowledged();
   }
+  void RecordRefused(size_t bytes) override { in_flight_bytes_ -= bytes; }
   void WaitsForSpace() override { full_disks_->Told(); }
 
  private:
@@ -103,7 +106,7 @@ class LogLane : public GroupLog::Owner {
   std::map<RoundNumber, std::shared_ptr<GroupLog>> current_;  // where appends of a round go
   // Logs that hold records of a round and were replaced, most with their group, until the round is deleted.
   std::map<RoundNumber, std::vector<std::shared_ptr<GroupLog>>> older_;
-  // Opened ahead for the next round, once the log of this one is open.
+  // Opened ahead for the next round, once the log of this one is open. Null also where memory is short.
   std::shared_ptr<GroupLog> spare_;
   std::shared_ptr<Staging> staging_;        // the chunk being filled
   std::atomic<size_t> in_flight_bytes_{0};  // see in_flight_bytes()

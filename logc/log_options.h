@@ -28,6 +28,9 @@ struct LogOptions {
   Nanos change_pause_ns = 5 * kSecond;
   // Records that waited for a full disk for so long are in doubt; no others join them: Append says kNoSpace.
   Nanos full_pause_ns = kSecond;
+  // Records that waited for so long for a segment that no member has memory for end with kBusy, unless they
+  // were sent somewhere; no others join them.
+  Nanos no_memory_pause_ns = kSecond;
   size_t staging_bytes = 256 << 20;        // records encoded and not yet delivered, all ranges together
   size_t lane_in_flight_bytes = 64 << 20;  // of one range and thread; Append refuses more
   RulesOff off = {};                       // tests only

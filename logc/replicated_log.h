@@ -31,6 +31,8 @@ class ReplicatedLog : public RangeLog {
   virtual std::vector<Uuid> Logs() const = 0;
   // Asks for a new group though no member failed: to return to R members after a loss.
   virtual void RequestGroupChange() = 0;
+  // Gives back what was opened ahead for the next round: memory of StoCs is short.
+  virtual void FreeSpares() = 0;
 };
 
 }  // namespace nova

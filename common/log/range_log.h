@@ -9,7 +9,8 @@
 //
 // Thread safety: Append on the executor `on` only; the others from any thread.
 // Ownership: entries, keys and values are copied before Append returns.
-// Errors: of `done`: kOk: every member has the record (write-all, L3). kNotOwner: fenced, the range is lost:
+// Errors: of `done`: kOk: every member has the record (write-all, L3). kBusy: it was sent nowhere, for no
+//   StoC has had memory for it for a while (deadline, L5). kNotOwner: fenced, the range is lost:
 //   no put of this epoch can be acknowledged any more, and this record, posted or not, may be found by the
 //   next owner's recovery: to whoever asked for the write it is kUnknown. Others only from a local log whose
 //   disk failed: kNoSpace, kUnavailable: not in the log; kUnknown: perhaps. On StoCs a failed member is

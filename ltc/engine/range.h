@@ -154,6 +154,8 @@ class Range : public std::enable_shared_from_this<Range> {
   RangeStats stats() const;
   // See Round; of the active one.
   size_t freeable_bytes() const { return rounds_.Current()->active->freeable_bytes(); }
+  // When the oldest round that holds anything was opened; 0: there is none, so the log holds nothing either.
+  Nanos unflushed_since() const;
 
  private:
   Range(const RangeSpec& spec, const RangeOptions& options, const RangeServices* services,

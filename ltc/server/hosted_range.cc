@@ -903,6 +903,17 @@ std::optional<size_t> HostedRange::Exposure() const {
   return rounds.empty() ? std::nullopt : std::optional(rounds.front().live_members);
 }
 
+void HostedRange::FreeSpareLogs() {
+  if (range_ != nullptr && range_->active() && log_ != nullptr) log_->FreeSpares();
+}
+
+std::optional<Nanos> HostedRange::LogsHeldSince() const {
+  if (range_ == nullptr || !range_->active() || log_ == nullptr || log_->bytes_in_flight() > 0)
+    return std::nullopt;
+  const Nanos since = range_->unflushed_since();
+  return since == 0 ? std::nullopt : std::optional(since);
+}
+
 void HostedRange::CollectOrphans(uint64_t grace_ms) {
   if (range_ == nullptr || !range_->active()) return;
   // What only an edit in doubt names is no orphan yet, and an idle range would keep it for ever.

@@ -192,6 +192,11 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // The most endangered log group (L4): of the replaced groups that un-flushed rounds still need, the members
   // left of the one with the fewest. nullopt: no round needs a replaced group.
   std::optional<size_t> Exposure() const;
+  // StoCs lack memory for logs: the spare ones go back. Any thread, cheap.
+  void FreeSpareLogs();
+  // Since when the range has had writes in logs that a flush would free; nullopt: it has none, or some are on
+  // their way and hold their round (pin, L6).
+  std::optional<Nanos> LogsHeldSince() const;
   // Collection (N4) on every StoC that answers: drops the references to files (shared table, M4) that nothing
   // needs there. Of older epochs these are files older than `grace_ms`; of this epoch files of jobs that had
   // ended before the StoC listed them, whatever their age. What the StoC lacks that it should have, or has

@@ -386,6 +386,7 @@ void LtcNode::Housekeeping() {
     }
     SealForMemory();
     FlushExposed();
+    FreeLogMemory();
     const bool log_due = Now() >= next_log;
     // What a StoC has that comes back is looked at soon: what it still needs, and what it lacks.
     if (const Nanos returned = stoc_returned_ns_.exchange(0); returned != 0)
@@ -457,6 +458,27 @@ void LtcNode::FlushExposed() {
     // Rounds flush in order (flush order, K3b): the active one's turn comes when no sealed one is left.
     if (e.hosted->range()->stats().rounds == 1) e.hosted->range()->SealActive();
     background_->FlushFirst(e.hosted->id());
+  }
+}
+
+// A range that is seldom written holds a segment at each member for a few records, for as long as its round
+// is open.
+void LtcNode::FreeLogMemory() {
+  if (!logs_->lacks_memory()) return;
+  std::vector<std::pair<Nanos, std::shared_ptr<HostedRange>>> holders;
+  for (const auto& h : ranges_.held()) {
+    h->FreeSpareLogs();
+    if (const auto since = h->LogsHeldSince()) holders.emplace_back(*since, h);
+  }
+  std::stable_sort(holders.begin(), holders.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  if (holders.size() > static_cast<size_t>(options_.background.flush_threads)) {
+    holders.resize(static_cast<size_t>(options_.background.flush_threads));
+  }
+  for (const auto& [since, hosted] : holders) {
+    hosted->range()->SealActive();
+    hosted->range()->FlushHeld();
+    background_->FlushFirst(hosted->id());
   }
 }
 

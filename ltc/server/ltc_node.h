@@ -145,6 +145,9 @@ class LtcNode {
   // Flushes ranges with rounds in replaced log groups (group change, L4): those with the fewest members left
   // first, no more ranges at a time than flush threads. Seals the active round where no older one waits.
   void FlushExposed();
+  // While StoCs refuse memory for logs (deadline, L5): gives spare logs back, and flushes the ranges whose
+  // logs have been there longest, no more ranges at a time than flush threads. Called every 100 ms.
+  void FreeLogMemory();
   // Deletes the tables that were dropped; called every 100 ms.
   void CollectGarbage();
   // Starts the repair of one damaged table on a control thread, unless one runs or the pause after a failure

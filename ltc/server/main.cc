@@ -21,6 +21,10 @@ DEFINE_string(log_mode, "auto",
 DEFINE_int32(log_write_deadline_ms, 0,
              "L5: of a log WRITE, after which its StoC is replaced; 0: 200 on verbs, 1000 on tcp, 300 there "
              "to a StoC of the same host");
+DEFINE_int32(
+    segment_kb, 1024,
+    "size of a log's segments in StoCs' memory; a larger record has one of its own size. A StoC gives "
+    "no smaller ones than its --segment_kb");
 DEFINE_int32(log_replicas, 3, "R: members of a log group");
 DEFINE_int32(
     min_replicas, 0,
@@ -128,6 +132,7 @@ LtcOptions OptionsFromFlags() {
   CheckNodeFlags();
   CheckFlagOneOf("log_mode", FLAGS_log_mode, {"none", "memory", "persistent", "memory+persistent", "auto"});
   CheckFlagRange("log_write_deadline_ms", FLAGS_log_write_deadline_ms, 0, 600'000);
+  CheckFlagRange("segment_kb", FLAGS_segment_kb, 4, 1 << 20);
   CheckFlagRange("log_replicas", FLAGS_log_replicas, 1, 7);
   CheckFlagRange("min_replicas", FLAGS_min_replicas, 0, FLAGS_log_replicas);
   CheckFlagRange("manifest_replicas", FLAGS_manifest_replicas, 1, 7);
@@ -164,6 +169,7 @@ LtcOptions OptionsFromFlags() {
   o.host = FLAGS_host;
   o.near_tables = FLAGS_near_tables;
   o.xchg_threads = FLAGS_xchg_threads;
+  o.log.segment_bytes = static_cast<uint64_t>(FLAGS_segment_kb) << 10;
   o.block_cache_bytes = static_cast<size_t>(FLAGS_block_cache_mb) << 20;
   o.memtable_limit_bytes = static_cast<size_t>(FLAGS_memtable_limit_mb) << 20;
   o.max_snapshots_per_range = static_cast<size_t>(FLAGS_max_snapshots);

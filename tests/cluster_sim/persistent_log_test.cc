@@ -95,6 +95,29 @@ TEST(PersistentLogTest, L5LogsThatFoundNoMemoryLeaveNothingBehind) {
   });
 }
 
+// Ranges that are written once and then left alone hold a segment of each member for what that was, and
+// another one for the next round. Where StoCs have no more they give it back to whoever wants to write.
+TEST(PersistentLogTest, L5IdleRangesGiveTheMemoryOfTheirLogsBack) {
+  Simulate(1, [] {
+    constexpr int kRanges = 8;
+    SimClusterOptions options = SmallCluster();
+    options.stocs = 3;
+    options.stoc.spare_segments = 0;
+    options.stoc.log_memory_bytes = 3 * options.stoc.segment_bytes;
+    OneRange w(options, kRanges);
+    Nanos longest = 0;
+    for (int i = 0; i < 40; ++i) {  // one of each range after another
+      const Nanos begin = Now();
+      EXPECT_TRUE(w.client->Put(KeyOf(i * 125 % 1000 + i), "v").ok()) << i;
+      longest = std::max(longest, Now() - begin);
+    }
+    EXPECT_LT(longest, 5 * kSecond);
+    EXPECT_GT(w.cluster.Metric("stoc", "nova_stoc_segments_refused_total"), 0);
+    for (int i = 0; i < 40; ++i) EXPECT_EQ(w.client->Get(KeyOf(i * 125 % 1000 + i)).value, "v");
+    std::printf("longest put %d ms\n", static_cast<int>(longest / kMillisecond));
+  });
+}
+
 // The mode decides: the same end, with the log in memory, makes the range unavailable, and says so.
 TEST(PersistentLogTest, DAMemoryLogDoesNotSurviveTheLossOfEveryMember) {
   Simulate(1, [] {

@@ -14,6 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::Pair;
 using Change = RangeGroups::Change;
 
 constexpr RangeId kRange(7);
@@ -133,7 +134,8 @@ struct Rig {
     for (auto& s : stocs) all.push_back(s.get());
     client->Update(all);
     probe = std::make_unique<MemberProbe>(client->stocs.get(), std::vector<Xchg*>{xchg()}, options, &metrics);
-    services = std::make_unique<GroupLog::Services>(client->stocs.get(), probe.get(), options, &metrics);
+    services =
+        std::make_unique<GroupLog::Services>(client->stocs.get(), probe.get(), &shortage, options, &metrics);
   }
   ~Rig() { client->Stop(); }
 
@@ -148,6 +150,7 @@ struct Rig {
   LogOptions options;
   std::unique_ptr<TestClient> client;
   std::unique_ptr<MemberProbe> probe;
+  MemoryShortage shortage;
   std::unique_ptr<GroupLog::Services> services;
 };
 
@@ -236,6 +239,7 @@ struct TestOwner : GroupLog::Owner {
   }
   void WaitsForSpace() override { full = true; }
   void RecordEnded(size_t bytes) override { ended_bytes += bytes; }
+  void RecordRefused(size_t bytes) override { refused_bytes += bytes; }
 
   std::shared_ptr<GroupLog> log;
   bool is_fenced = false;
@@ -244,16 +248,19 @@ struct TestOwner : GroupLog::Owner {
   int refusals = 0;
   std::vector<std::pair<StocId, ChangeCause>> failures;
   size_t ended_bytes = 0;
+  size_t refused_bytes = 0;
   Notification changed;
 };
 
-// Appends a record of that sequence number, in staging memory of its own.
-void AppendTo(Rig* rig, GroupLog* log, SequenceNumber sequence, absl::AnyInvocable<void(Outcome)> done) {
+// Appends a record of that sequence number, in staging memory of its own. `sent`: as one that is in an
+// earlier log of its round.
+void AppendTo(Rig* rig, GroupLog* log, SequenceNumber sequence, absl::AnyInvocable<void(Outcome)> done,
+              bool sent = false) {
   const LogEntry entry{MemTableId(1), ValueType::kPut, "key", "value"};
   const LogRecord record{1, sequence, 1, sequence, false, {&entry, 1}};
   const size_t bytes = LogRecordBytes(record);
   PendingRecord pending{
-      std::make_shared<Staging>(rig->client->buffers->Allocate(bytes)), 0, bytes, false, {}};
+      std::make_shared<Staging>(rig->client->buffers->Allocate(bytes)), 0, bytes, false, sent, {}};
   pending.done = std::move(done);
   log->Append(record, std::move(pending));
 }
@@ -364,6 +371,73 @@ TEST_P(LogPartsTest, L5AMemberThatRefusesALogIsAskedAgainWhileItMayNotBeReplaced
       });
     });
   }
+}
+
+// The rounds of records that wait for memory are pinned (pin, L6), and their logs hold memory that others
+// wait for. What may be in an earlier log has to wait all the same: nobody knows how it ended.
+TEST_P(LogPartsTest, L5WhatWaitsForMemoryAndWasSentNowhereEndsWithBusy) {
+  Run([](FabricWorld* world) {
+    Rig rig(world);
+    constexpr RangeId kOther(9);
+    const LogMember full = rig.stocs[1]->member();
+    const Uuid hog = Uuid::Generate();
+    ASSERT_EQ(rig.client
+                  ->OpenSegment(*rig.stocs[1], kOther, Epoch(3), hog, 0,
+                                rig.stocs[1]->log_memory->options().max_bytes)
+                  .first,
+              Outcome::kOk);
+    const auto owner = std::make_shared<TestOwner>();
+    owner->may_replace_refusing = false;
+    std::vector<std::pair<SequenceNumber, Outcome>> ended;
+    const auto append = [&](SequenceNumber s, bool sent) {
+      AppendTo(
+          &rig, owner->log.get(), s, [&ended, s](Outcome o) { ended.emplace_back(s, o); }, sent);
+    };
+    const auto wait_for = [&](const std::function<bool()>& what) {
+      bool is = false;
+      for (const Nanos until = Soon(); !is && Now() < until; SleepFor(kMillisecond))
+        rig.client->On(0, [&] { is = what(); });
+      return is;
+    };
+    rig.client->On(0, [&] {
+      const LogGroup group{GroupId(1), {rig.stocs[0]->member(), full}, LogMedia::kMemory};
+      owner->log = GroupLog::Open(rig.services.get(), rig.xchg(), kRange, Epoch(3), group, owner);
+      append(1, /*sent=*/true);
+      append(2, /*sent=*/false);
+      append(3, /*sent=*/false);
+      owner->log->PostUnposted();
+      EXPECT_FALSE(owner->log->refuses());
+    });
+    ASSERT_TRUE(wait_for([&] { return owner->log->refuses(); }));
+    rig.client->On(0, [&] {
+      EXPECT_THAT(ended, ElementsAre(Pair(2, Outcome::kBusy), Pair(3, Outcome::kBusy)));
+      EXPECT_GT(owner->refused_bytes, 0u);
+      EXPECT_TRUE(owner->log->has_pending());
+      EXPECT_TRUE(rig.shortage.Lasts());
+      ended.clear();
+    });
+    EXPECT_EQ(rig.client->FreeLogs(*rig.stocs[1], kOther, Epoch(3), {hog}), Outcome::kOk);
+    ASSERT_TRUE(wait_for([&] { return !ended.empty(); }));
+    rig.client->On(0, [&] {
+      EXPECT_FALSE(owner->log->refuses());
+      append(4, /*sent=*/false);  // with the lsn that 2 had
+      owner->log->PostUnposted();
+    });
+    ASSERT_TRUE(wait_for([&] { return ended.size() == 2; }));
+    EXPECT_THAT(ended, ElementsAre(Pair(1, Outcome::kOk), Pair(4, Outcome::kOk)));
+    std::vector<std::pair<uint64_t, SequenceNumber>> found;  // lsns and numbers of what the log holds
+    rig.stocs[0]->segments->ForEach([&](const Uuid& log, uint32_t, std::string_view bytes) {
+      while (const size_t length = PlausibleLogRecord(bytes, /*last_lsn=*/9)) {
+        const auto record = CheckLogRecord(log, bytes, length);
+        if (!record) break;
+        const auto note = [&](const ParsedLogEntry& e) { found.emplace_back(record->lsn, e.sequence); };
+        EXPECT_TRUE(ParseLogEntries(*record, note).ok());
+        bytes.remove_prefix(length);
+      }
+    });
+    EXPECT_THAT(found, ElementsAre(Pair(1, 1), Pair(2, 4))) << "no lsn is left out (one writer, L2)";
+    rig.client->On(0, [&] { owner->log = nullptr; });
+  });
 }
 
 TEST_P(LogPartsTest, F1ALogOfAFencedEpochTellsItsOwner) {
