@@ -163,6 +163,14 @@ CFG
   done
 }
 
+# Each range has two segments of its log at each of three StoCs, or more. Of many ranges they are smaller, so that they take no more than
+# half of what a StoC has for them, 1024 MB.
+segment_kb() {
+  local kb=1024
+  while ((kb > 64 && kb * 4 * ranges * (stocs < 3 ? stocs : 3) > 1024 * 1024 * stocs)); do ((kb /= 2)); done
+  echo "$kb"
+}
+
 start_node() { # name
   local name=$1
   local common=(--zookeeper="127.0.0.1:$(zookeeper_port)" --name="$name" --address="127.0.0.1:$(port_of "$name")"
@@ -171,11 +179,11 @@ start_node() { # name
   case $name in
     coordinator-*) launch "$name" "$bin/nova_coordinator" "${common[@]}" "${coordinator_flags[@]}" ;;
     stoc-*) launch "$name" "$bin/nova_stoc" "${common[@]}" --coordinators="127.0.0.1:$(coordinator_port)" --data="$dir/$name/data" \
-      "${stoc_flags[@]}" ;;
+      --segment_kb="$(segment_kb)" "${stoc_flags[@]}" ;;
     ltc-*) launch "$name" "$bin/nova_ltc" "${common[@]}" --coordinators="127.0.0.1:$(coordinator_port)" \
       --table_replicas=$((stocs < 2 ? stocs : 2)) --log_replicas=$((stocs < 3 ? stocs : 3)) \
       --manifest_replicas=$((stocs < 3 ? stocs : 3)) --memtable_limit_mb="$memtable_limit_mb" --block_cache_mb="$block_cache_mb" \
-      "${ltc_flags[@]}" ;;
+      --segment_kb="$(segment_kb)" "${ltc_flags[@]}" ;;
   esac
 }
 

@@ -159,6 +159,7 @@ TEST_F(FlagsTest, AWordThatIsNoneOfThoseAllowedIsNamedOnOneLine) {
            {"nova_ltc", "log_mode", "most"},
            {"nova_ltc", "compression", "none,gzip"},
            {"nova_ltc", "min_replicas", "4"},
+           {"nova_ltc", "segment_kb", "3"},
            {"nova_ltc", "name", ""},
            {"nova_stoc", "data", ""},
            {"nova_stoc", "segment_kb", "5"},
