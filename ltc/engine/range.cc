@@ -98,12 +98,6 @@ void Range::Configure(int dranges, int active_memtables) {
   written_.SetSiblings(active_memtables);
 }
 
-Nanos Range::unflushed_since() const {
-  const auto view = rounds_.Current();
-  const Round& oldest = view->oldest();
-  return &oldest == view->active.get() && oldest.entries() == 0 ? 0 : oldest.opened_ns;
-}
-
 RangeStats Range::stats() const {
   const auto view = rounds_.Current();
   RangeStats s;

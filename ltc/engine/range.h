@@ -152,10 +152,8 @@ class Range : public std::enable_shared_from_this<Range> {
   RangeLog* log() const { return log_.get(); }  // null before Activate
   // Counters; from any thread, takes the locks of views and of the parts for a moment each.
   RangeStats stats() const;
-  // See Round; of the active one.
-  size_t freeable_bytes() const { return rounds_.Current()->active->freeable_bytes(); }
-  // When the oldest round that holds anything was opened; 0: there is none, so the log holds nothing either.
-  Nanos unflushed_since() const;
+  // Its content now; takes a lock for a moment.
+  std::shared_ptr<const RangeView> view() const { return rounds_.Current(); }
 
  private:
   Range(const RangeSpec& spec, const RangeOptions& options, const RangeServices* services,

@@ -28,6 +28,8 @@ struct RangeView {
 
   // The round that is flushed before all others.
   const Round& oldest() const { return sealed.empty() ? *active : *sealed.back(); }
+  // When the oldest round that holds anything was opened; 0: none does, and the log holds nothing either.
+  Nanos unflushed_since() const { return sealed.empty() && active->entries() == 0 ? 0 : oldest().opened_ns; }
   void CountSealed() {  // call after `sealed` has changed
     sealed_share = 0;
     for (const auto& round : sealed) sealed_share += round->share;

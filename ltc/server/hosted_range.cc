@@ -910,7 +910,7 @@ void HostedRange::FreeSpareLogs() {
 std::optional<Nanos> HostedRange::LogsHeldSince() const {
   if (range_ == nullptr || !range_->active() || log_ == nullptr || log_->bytes_in_flight() > 0)
     return std::nullopt;
-  const Nanos since = range_->unflushed_since();
+  const Nanos since = range_->view()->unflushed_since();
   return since == 0 ? std::nullopt : std::optional(since);
 }
 

@@ -428,7 +428,7 @@ void LtcNode::SealForMemory() {
   std::shared_ptr<HostedRange> fullest;
   size_t most = ArenaPool::kChunkBytes - 1;  // less is no gain
   for (const auto& h : ranges_.held()) {
-    const size_t bytes = h->range()->freeable_bytes();
+    const size_t bytes = h->range()->view()->active->freeable_bytes();
     if (bytes > most) {
       most = bytes;
       fullest = h;
