@@ -147,7 +147,7 @@ class StocTableStore : public TableStore {
     return bytes;
   }
 
-  void ReadBlock(Executor* on, const TableInfo& info, const BlockHandle& handle, Nanos deadline_ns,
+  void ReadBlock(Executor* on, const TableInfo& info, std::vector<BlockHandle> blocks, Nanos deadline_ns,
                  ReadDone done) override;
   StatusOr<int> Repair(const TableInfo& info, const Creator& creator) override;
   Status MakeCopies(const TableInfo& info, std::span<const PartCopy> copies, const Creator& creator) override;
@@ -380,13 +380,14 @@ class StocTableStore : public TableStore {
 class StocTableStore::BlockRead : public std::enable_shared_from_this<BlockRead> {
  public:
   BlockRead(StocTableStore* store, Xchg* xchg, std::vector<StocId> copies, const StocFileId& file,
-            uint64_t offset, const BlockHandle& handle, Nanos deadline_ns, ReadDone done)
+            uint64_t offset, std::vector<BlockHandle> blocks, Nanos deadline_ns, ReadDone done)
       : store_(store),
         xchg_(xchg),
+        all_copies_(copies),
         copies_(std::move(copies)),
         file_(file),
         offset_(offset),
-        handle_(handle),
+        blocks_(std::move(blocks)),
         deadline_ns_(deadline_ns),
         done_(std::move(done)) {}
 
@@ -401,7 +402,7 @@ class StocTableStore::BlockRead : public std::enable_shared_from_this<BlockRead>
   void Try() {
     if (next_ == order_.size()) return RoundOver();
     const StocId stoc = order_[next_++];
-    store_->client_->ReadFile(xchg_, stoc, file_, offset_, handle_.size,
+    store_->client_->ReadFile(xchg_, stoc, file_, offset_, size(),
                               DeadlineOfTry(deadline_ns_, order_.size() > 1),
                               [self = shared_from_this(), stoc](Outcome o, std::string_view bytes) {
                                 self->Answered(stoc, o, bytes);
@@ -412,8 +413,8 @@ class StocTableStore::BlockRead : public std::enable_shared_from_this<BlockRead>
     const Status s =
         outcome == Outcome::kOk
             ? store_->CheckCopy(
-                  stoc, handle_.size, bytes,
-                  [this](std::string_view raw) { return CheckRawBlock(file_.owner, handle_, raw); })
+                  stoc, size(), bytes,
+                  [this](std::string_view raw) { return CheckRawBlocks(file_.owner, blocks_, raw); })
             : ToStatus(outcome, StrCat("stoc ", stoc.value(), ": ", std::string(OutcomeName(outcome))));
     if (s.ok()) {
       store_->CountGood(file_, failures_);
@@ -429,18 +430,29 @@ class StocTableStore::BlockRead : public std::enable_shared_from_this<BlockRead>
     done_(s);
   }
 
+  uint32_t size() const {
+    return static_cast<uint32_t>(blocks_.back().offset + blocks_.back().size - blocks_.front().offset);
+  }
+
   void RoundOver() {
     const Nanos again = Now() + kPauseBetweenRounds;
+    if (!failures_.any_retryable() && blocks_.size() > 1) {  // the first may be good where another one is not
+      blocks_.resize(1);
+      copies_ = all_copies_;
+      failures_ = {};
+      return Round();
+    }
     if (!failures_.any_retryable() || again >= deadline_ns_) return End(failures_.ToStatus(file_));
     xchg_->RunAt(again, [self = shared_from_this()] { self->Round(); });
   }
 
   StocTableStore* const store_;
   Xchg* const xchg_;
+  const std::vector<StocId> all_copies_;
   std::vector<StocId> copies_;  // that may still answer
   const StocFileId file_;
-  const uint64_t offset_;     // in the file
-  const BlockHandle handle_;  // in the table
+  const uint64_t offset_;            // in the file
+  std::vector<BlockHandle> blocks_;  // in the table, one after another
   const Nanos deadline_ns_;
   ReadDone done_;
   std::vector<StocId> order_;
@@ -448,18 +460,23 @@ class StocTableStore::BlockRead : public std::enable_shared_from_this<BlockRead>
   Failures failures_;
 };
 
-void StocTableStore::ReadBlock(Executor* on, const TableInfo& info, const BlockHandle& handle,
+void StocTableStore::ReadBlock(Executor* on, const TableInfo& info, std::vector<BlockHandle> blocks,
                                Nanos deadline_ns, ReadDone done) {
   Xchg* const xchg = xchg_of_(on);
+  const BlockHandle handle = blocks.front();
   const int part = FragmentOf(info, handle);
   if (part < 0 || info.fragments[static_cast<size_t>(part)].stocs.empty() || handle.size > kMaxReadBytes) {
     xchg->Submit([done = std::move(done), s = NoSuchBlock(info, handle)]() mutable { done(s); });
     return;
   }
+  const auto is_apart = [&](const BlockHandle& b) {
+    return FragmentOf(info, b) != part || b.offset + b.size - handle.offset > kMaxReadBytes;
+  };
+  blocks.erase(std::find_if(blocks.begin(), blocks.end(), is_apart), blocks.end());
   const Fragment& fragment = info.fragments[static_cast<size_t>(part)];
   const Nanos deadline = std::min(deadline_ns, Now() + options_.read_deadline_ns);
   std::make_shared<BlockRead>(this, xchg, fragment.stocs, StocFileId{info.uuid, static_cast<uint32_t>(part)},
-                              handle.offset - fragment.offset, handle, deadline, std::move(done))
+                              handle.offset - fragment.offset, std::move(blocks), deadline, std::move(done))
       ->Round();
 }
 

@@ -46,6 +46,9 @@ struct BlockRequest {
   TableIterator* iterator = nullptr;
   const TableReader* table = nullptr;
   BlockHandle handle;
+  // Those that follow it, which the iterator will look for in memory soon (BlockLookup), and which are cheap
+  // to read with it.
+  std::vector<BlockHandle> behind = {};
 };
 
 class Iterator {

@@ -374,11 +374,40 @@ class MappedReadAhead {
   std::vector<std::string_view> brought_in_;
 };
 
+// What an iterator over a table that is not mapped asks for with a block that it needs: nothing for the first
+// blocks in a row but what is expected, then ever more.
+class BlocksAhead {
+ public:
+  // True: the block follows the one that was entered before.
+  bool Enter(size_t position) {
+    if (position == position_) return false;
+    const bool follows = position == position_ + 1;
+    in_a_row_ = follows ? in_a_row_ + 1 : 0;
+    if (!follows) window_ = 0;
+    position_ = position;
+    return follows;
+  }
+  // Bytes, when the block is needed, and so many behind it are expected to be read.
+  uint64_t Ask(uint64_t expected) {
+    if (expected > 0 || in_a_row_ < kInARow) return std::min(expected, kMost);
+    return window_ = std::clamp(2 * window_, kFirst, kMost);
+  }
+
+ private:
+  static constexpr int kInARow = 3;
+  static constexpr uint64_t kFirst = 16 << 10, kMost = 64 << 10;
+  size_t position_ = SIZE_MAX - 1;
+  int in_a_row_ = 0;
+  uint64_t window_ = 0;
+};
+
 struct TableIterator::Rep {
   explicit Rep(bool is_backward) : backward(is_backward), read_ahead(0, is_backward) {}
   void Open(std::shared_ptr<const TableReader> another);
   void SeekTo(std::string_view internal_key);
   void PrepareSeek(std::string_view internal_key);
+  // What is expected reaches no further than the end that was named. For a block that is asked for.
+  void BoundExpected(size_t position);
   void EnterBlocks(size_t first);
   void EnterBlock(BlockRef ref);
   void Settle(BlockCursor::Result result);
@@ -395,7 +424,12 @@ struct TableIterator::Rep {
   Check check = Check::kOnce;
   const bool backward;
   MappedReadAhead read_ahead;
-  uint64_t expected_bytes = 0;  // see Expect
+  BlocksAhead blocks_ahead;
+  bool asks_ahead = false;        // by Expect
+  uint64_t expected_bytes = 0;    // see Expect; what is left of it behind the block at `position`
+  std::string_view expected_end;  // the same; empty: end_block tells it
+  size_t end_block = SIZE_MAX;    // no block from there on is wanted
+  uint64_t needed_ahead = 0;      // bytes that are wanted behind the block that is needed
   State state = State::kEnd;
   Status status;
   size_t prepared = SIZE_MAX;  // where a Seek will begin, by PrepareSeek; SIZE_MAX: not looked up
@@ -415,7 +449,11 @@ void TableIterator::Rep::Open(std::shared_ptr<const TableReader> another) {
   read_ahead.Leave();
   table = std::move(another);
   read_ahead = MappedReadAhead(0, backward);
+  blocks_ahead = BlocksAhead();
+  asks_ahead = false;
   expected_bytes = 0;
+  expected_end = {};
+  end_block = SIZE_MAX;
   state = State::kEnd;
   status = OkStatus();
   prepared = SIZE_MAX;
@@ -447,7 +485,20 @@ void TableIterator::Rep::PrepareSeek(std::string_view internal_key) {
   const bool bounded = !info().use_from.empty() || !info().use_to.empty();
   if (bounded || !table->rep_->mapped) return;
   prepared = index().Find(stored_key, TrailerOf(internal_key));
-  table->rep_->Prefetch(std::min(prepared, index().blocks() - 1), expected_bytes);
+  const size_t position = std::min(prepared, index().blocks() - 1);
+  if (table->rep_->residency.IsWorthAsking()) BoundExpected(position);
+  table->rep_->Prefetch(position, expected_bytes);
+}
+
+void TableIterator::Rep::BoundExpected(size_t position) {
+  if (!expected_end.empty()) {
+    constexpr uint64_t kNewest = UINT64_MAX;
+    end_block = index().Find(std::exchange(expected_end, {}), kNewest) + 1;  // that one may begin before it
+  }
+  if (end_block >= index().blocks()) return;
+  const BlockHandle at = index().Handle(position), end = index().Handle(end_block);
+  const uint64_t behind = at.offset + at.size;
+  expected_bytes = std::min(expected_bytes, end.offset - std::min(end.offset, behind));
 }
 
 // Goes to the first entry looked for, in the blocks from `first` on.
@@ -465,10 +516,14 @@ void TableIterator::Rep::EnterBlocks(size_t first) {
     read_ahead.Enter(position, handle, table->rep_->mapped.data);
     if (!seeking && !backward && position + 1 < index().blocks()) table->rep_->PrefetchEnds(position + 1);
   }
+  if (asks_ahead && (!table->rep_->mapped || table->rep_->residency.IsWorthAsking())) BoundExpected(position);
+  const bool follows = blocks_ahead.Enter(position);
+  if (follows) expected_bytes -= std::min<uint64_t>(expected_bytes, handle.size);
   // kept by `table`
-  BlockRef ref{table->rep_->MappedBlock(position, check, std::exchange(expected_bytes, 0)), nullptr};
+  BlockRef ref{table->rep_->MappedBlock(position, check, follows ? 0 : expected_bytes), nullptr};
   if (!ref && lookup) ref = lookup(*table, handle);
   if (!ref) {
+    needed_ahead = asks_ahead && !backward ? blocks_ahead.Ask(expected_bytes) : 0;
     if (seeking && target.data() != kept_target.data()) target = kept_target.assign(target);
     state = State::kNeedBlocks;
     return;
@@ -530,10 +585,12 @@ void TableIterator::ReadAll(size_t ahead_bytes) {
 }
 
 // They begin at an unknown place in the first block, which is read whole beside them.
-void TableIterator::Expect(double entries) {
+void TableIterator::Expect(double entries, std::string_view end) {
   constexpr double kMost = 256 << 10;  // read-ahead of blocks in a row goes on from there
   const TableInfo& info = rep_->info();
   const double entry_bytes = static_cast<double>(info.data_size) / static_cast<double>(info.entries);
+  rep_->asks_ahead = true;
+  rep_->expected_end = end;
   const double most_likely = entries + 2 * std::sqrt(entries);  // two standard deviations, were it by chance
   rep_->expected_bytes = static_cast<uint64_t>(std::min(kMost, most_likely * entry_bytes));
 }
@@ -561,6 +618,14 @@ void TableIterator::Next() {
 void TableIterator::AppendNeeded(std::vector<BlockRequest>* out) {
   NOVA_DCHECK(state() == State::kNeedBlocks);
   out->push_back({this, rep_->table.get(), rep_->handle});
+  const size_t end = std::min(rep_->index().blocks(), rep_->end_block);
+  uint64_t bytes = 0;
+  for (size_t i = rep_->position + 1; i < end && bytes < rep_->needed_ahead; ++i) {
+    const BlockHandle handle = rep_->index().Handle(i);
+    if (rep_->lookup && rep_->lookup(*rep_->table, handle)) return;
+    bytes += handle.size;
+    out->back().behind.push_back(handle);
+  }
 }
 
 void TableIterator::Supply(const BlockHandle& handle, BlockRef block) {

@@ -53,9 +53,10 @@ class TableStore {
   // The bytes of blocks that follow one another, at least one.
   virtual StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) = 0;
   using ReadDone = absl::AnyInvocable<void(StatusOr<std::string>)>;
-  // Reads one block; does not wait, but where local files answer at once. Calls `done` once.
-  virtual void ReadBlock(Executor* on, const TableInfo& info, const BlockHandle& handle, Nanos deadline_ns,
-                         ReadDone done) = 0;
+  // Reads blocks that follow one another: the first one, and as many of the others as one read has. Does not
+  // wait, but where local files answer at once. Calls `done` once, with whole blocks.
+  virtual void ReadBlock(Executor* on, const TableInfo& info, std::vector<BlockHandle> blocks,
+                         Nanos deadline_ns, ReadDone done) = 0;
   // Heals a damaged copy (S3): reads every copy of every part that answers, and writes those anew on their
   // StoCs that are damaged or gone. Returns the number written. DataLoss: some block has no good copy; the
   // rest is healed.

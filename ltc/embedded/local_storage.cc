@@ -111,8 +111,11 @@ class LocalTableStore : public TableStore {
     }
     return bytes;
   }
-  void ReadBlock(Executor*, const TableInfo& info, const BlockHandle& handle, Nanos, ReadDone done) override {
-    done(ReadBlocks(info, {&handle, 1}));
+  void ReadBlock(Executor*, const TableInfo& info, std::vector<BlockHandle> blocks, Nanos,
+                 ReadDone done) override {
+    auto bytes = ReadBlocks(info, blocks);
+    if (!bytes.ok() && blocks.size() > 1) bytes = ReadBlocks(info, {blocks.data(), 1});
+    done(std::move(bytes));
   }
   StatusOr<int> Repair(const TableInfo&, const Creator&) override { return 0; }  // there is one copy
   Status MakeCopies(const TableInfo&, std::span<const PartCopy>, const Creator&) override {

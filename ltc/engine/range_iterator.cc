@@ -159,7 +159,7 @@ class RangeIterator::LevelIterator : public Iterator {
       iterator_.emplace(std::move(reader), lookup_, TableIterator::Check::kOnce, direction_);
     }
     table_ = &*iterator_;
-    if (forward()) table_->Expect(expected_);
+    forward() ? table_->Expect(expected_, *end_) : table_->Expect(0, {});
     ++opened_->tables;
     if (std::exchange(is_new_, false) && run_->level == 0) ++opened_->level0_runs;
   }
@@ -380,14 +380,16 @@ bool RangeIterator::Fetch(Executor* on, Nanos deadline_ns, std::function<void()>
     if (is_last(s)) waiting->arrived();
   };
   for (const BlockRequest& request : needed) {
-    tables_->FetchBlock(on, *request.table, request.handle, deadline_ns,
-                        [this, request, answer](StatusOr<BlockRef> block) {
-                          if (block.ok()) {
-                            tables_->KeepBlock(*request.table, request.handle, *block);
-                            request.iterator->Supply(request.handle, *block);
-                          }
-                          answer(block.status());
-                        });
+    std::vector<BlockHandle> handles = {request.handle};
+    handles.insert(handles.end(), request.behind.begin(), request.behind.end());
+    tables_->FetchBlocks(on, *request.table, handles, deadline_ns,
+                         [this, request, handles, answer](StatusOr<std::vector<BlockRef>> blocks) {
+                           if (!blocks.ok()) return answer(blocks.status());
+                           for (size_t i = 0; i < blocks->size(); ++i)
+                             tables_->KeepBlock(*request.table, handles[i], (*blocks)[i]);
+                           request.iterator->Supply(request.handle, blocks->front());
+                           answer(OkStatus());
+                         });
   }
   for (TableRef& table : to_load) tables_->LoadReader(on, std::move(table), answer);
   return is_last(OkStatus());

@@ -285,14 +285,14 @@ void Reader::Fetch(TableAnswer missing, std::unique_ptr<GetState> get) {
                         });
     return;
   }
-  tables_->FetchBlock(state->on, *position->table->reader(), position->handle, state->deadline_ns,
-                      [this, get = std::move(get)](StatusOr<BlockRef> block) mutable {
-                        const Status& s = block.status();
-                        if (!s.ok()) return get->done(context_->OutcomeOfRead(s), Why(s));
-                        get->position.block = *std::move(block);
-                        get->position.fetched = true;
-                        Continue(std::move(get));
-                      });
+  tables_->FetchBlocks(state->on, *position->table->reader(), {position->handle}, state->deadline_ns,
+                       [this, get = std::move(get)](StatusOr<std::vector<BlockRef>> block) mutable {
+                         const Status& s = block.status();
+                         if (!s.ok()) return get->done(context_->OutcomeOfRead(s), Why(s));
+                         get->position.block = std::move(block->front());
+                         get->position.fetched = true;
+                         Continue(std::move(get));
+                       });
 }
 
 // A range deletion (K7) may hide the hit.

@@ -7,15 +7,27 @@
 
 namespace nova {
 
-void TableAccess::FetchBlock(Executor* on, const TableReader& table, const BlockHandle& handle,
-                             Nanos deadline_ns, absl::AnyInvocable<void(StatusOr<BlockRef>)> done) {
+void TableAccess::FetchBlocks(Executor* on, const TableReader& table, std::vector<BlockHandle> blocks,
+                              Nanos deadline_ns,
+                              absl::AnyInvocable<void(StatusOr<std::vector<BlockRef>>)> done) {
   context_->services->store->ReadBlock(
-      on, table.places(), handle, deadline_ns,
-      [this, &table, handle, begin = Now(), done = std::move(done)](StatusOr<std::string> raw) mutable {
+      on, table.places(), blocks, deadline_ns,
+      [this, &table, blocks, begin = Now(), done = std::move(done)](StatusOr<std::string> raw) mutable {
         const Nanos now = Now();
         turns_->OnRead(now - begin, now);
         if (!raw.ok()) return done(raw.status());
-        done(table.CheckBlock(handle, *std::move(raw)));
+        std::vector<BlockRef> checked;
+        for (const BlockHandle& b : blocks) {
+          const uint64_t at = b.offset - blocks.front().offset;
+          if (at == raw->size()) break;
+          const bool is_all = b.size == raw->size();
+          auto block = table.CheckBlock(b, is_all ? *std::move(raw) : raw->substr(at, b.size));
+          if (!block.ok() && checked.empty()) return done(block.status());
+          if (!block.ok()) break;
+          checked.push_back(*std::move(block));
+          if (is_all) break;
+        }
+        done(std::move(checked));
       });
 }
 

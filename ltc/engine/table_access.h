@@ -22,10 +22,10 @@ class TableAccess {
   // `turns` is told how long each read of a block took.
   TableAccess(const RangeContext* context, DiskTurns* turns) : context_(context), turns_(turns) {}
 
-  // Reads a block from the store and checks it. `done` must keep `table` alive. What is to be cached its
-  // caller gives to KeepBlock.
-  void FetchBlock(Executor* on, const TableReader& table, const BlockHandle& handle, Nanos deadline_ns,
-                  absl::AnyInvocable<void(StatusOr<BlockRef>)> done);
+  // Reads blocks that follow one another from the store, the first one and what can be had with it, and
+  // checks them. `done` must keep `table` alive. What is to be cached its caller gives to KeepBlock.
+  void FetchBlocks(Executor* on, const TableReader& table, std::vector<BlockHandle> blocks, Nanos deadline_ns,
+                   absl::AnyInvocable<void(StatusOr<std::vector<BlockRef>>)> done);
   void KeepBlock(const TableReader& table, const BlockHandle& handle, BlockRef block) {
     context_->services->cache->Insert(table.info().uuid, handle.offset, std::move(block));
   }

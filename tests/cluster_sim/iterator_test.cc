@@ -33,6 +33,30 @@ void ExpectAt(const ClientIterator& it, const Model& model, Model::const_iterato
   ASSERT_EQ(it.value(), at->second);
 }
 
+// Blocks that no cache has come from StoCs, each for a round trip and a read of a disk: a scan waits for what
+// it will want together.
+TEST(ClientScanTest, WaitsForTheBlocksThatItWillWantTogether) {
+  Simulate(1, [] {
+    SimClusterOptions options = SmallCluster();
+    options.ltcs = 2;
+    OneRange w(options);
+    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(1000, 'v')).ok());
+    const std::string owner = w.Record().owner;
+    ASSERT_TRUE(w.cluster.Stop(owner).ok());
+    ASSERT_TRUE(w.WaitForOtherOwner(owner));  // whose cache is empty
+    const auto time_of = [&w](int from, size_t limit) {
+      const Nanos begin = Now();
+      const ScanResult scan = w.client->Scan(KeyOf(from), limit);
+      EXPECT_TRUE(scan.ok()) << scan.message;
+      EXPECT_EQ(scan.entries.size(), limit);
+      return Now() - begin;
+    };
+    time_of(0, 1);  // with the readers of the tables
+    const Nanos one = time_of(100, 1), twelve = time_of(200, 12);
+    EXPECT_LT(twelve, one * 11 / 2) << "one block after another takes seven times as long";
+  });
+}
+
 TEST(ClientIteratorTest, WalksAsOverAMap) {
   Simulate(1, [] {
     OneRange w(SmallPages(), 4);

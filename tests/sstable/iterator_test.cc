@@ -1,4 +1,7 @@
+#include <gmock/gmock.h>
+
 #include <algorithm>
+#include <set>
 
 #include "common/sstable/concatenating_iterator.h"
 #include "common/sstable/table_reader.h"
@@ -84,6 +87,53 @@ TEST(TableIteratorTest, StaysWithinUseBounds) {
                      TableIterator::Check::kOnce, direction);
     ExpectSame(&it, model, {{table.reader.get(), &table}}, &random, direction);
   }
+}
+
+TEST(TableIteratorTest, AsksForWhatIsExpectedWithTheFirstBlockAndLaterForMore) {
+  Model model;
+  for (int i = 0; i < 1000; ++i)
+    model[InternalKey(absl::StrCat("key", 1000 + i), 1)] = std::string(1000, 'v');
+  const TestTable table = BuildTable(model, {.block_size_bytes = 1024});
+  std::set<uint64_t> in_memory;  // offsets of blocks
+  const BlockLookup lookup = [&](const TableReader&, const BlockHandle& handle) {
+    return in_memory.contains(handle.offset) ? table.Block(handle) : BlockRef();
+  };
+  // Reads so many entries from a key on; the numbers of blocks that were asked for each time.
+  std::vector<size_t> asked;
+  const auto read_to = [&](std::string_view from, double expected, std::string_view end, int entries) {
+    TableIterator it(table.reader, lookup);
+    it.Expect(expected, end);
+    it.Seek(InternalKey(from, 1));
+    for (int n = 0; n < entries; ++n, it.Next()) {
+      while (it.state() == Iterator::State::kNeedBlocks) {
+        std::vector<BlockRequest> needed;
+        it.AppendNeeded(&needed);
+        ASSERT_EQ(needed.size(), 1u);
+        asked.push_back(1 + needed[0].behind.size());
+        uint64_t at = needed[0].handle.offset + needed[0].handle.size;
+        in_memory.insert(needed[0].handle.offset);
+        for (const BlockHandle& handle : needed[0].behind) {
+          EXPECT_EQ(handle.offset, at) << "one after another";
+          EXPECT_TRUE(in_memory.insert(handle.offset).second) << "it was in memory";
+          at += handle.size;
+        }
+        it.Resume();
+      }
+      if (!it.Valid()) break;
+    }
+  };
+  const auto read = [&](std::string_view from, double expected, std::string_view end, int entries) {
+    asked.clear();
+    read_to(from, expected, end, entries);
+    return asked;
+  };
+  EXPECT_THAT(read("key1100", 0, "", 1), testing::ElementsAre(1));
+  EXPECT_THAT(read("key1101", 9, "", 10), testing::ElementsAre(16)) << "nine, and two standard deviations";
+  EXPECT_THAT(read("key1105", 9, "", 10), testing::IsEmpty());
+  EXPECT_THAT(read("key1112", 9, "", 10), testing::ElementsAre(11)) << "five of them are there";
+  EXPECT_THAT(read("key1200", 9, "key1203", 3), testing::ElementsAre(4)) << "the end is known";
+  EXPECT_THAT(read("key1300", 0, "key1900", 500),
+              testing::ElementsAre(1, 1, 1, 17, 33, 65, 65, 65, 65, 65, 65, 65));
 }
 
 TEST(TableIteratorTest, NamesTheBlockItNeedsAndWaitsForIt) {

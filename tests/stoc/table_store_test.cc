@@ -75,11 +75,15 @@ struct Rig {
   }
   void Kill(size_t i) { stocs[i] = nullptr; }
   StatusOr<std::string> ReadBlock(const TableInfo& info, const BlockHandle& handle, Nanos deadline_ns) {
+    return ReadStretch(info, {handle}, deadline_ns);
+  }
+  StatusOr<std::string> ReadStretch(const TableInfo& info, std::vector<BlockHandle> blocks,
+                                    Nanos deadline_ns) {
     StatusOr<std::string> result = absl::InternalError("not called");
     Notification done;
     client->On(0, [&] {
       bool inside = true;
-      store->ReadBlock(client->executors[0].get(), info, handle, deadline_ns,
+      store->ReadBlock(client->executors[0].get(), info, std::move(blocks), deadline_ns,
                        [&](StatusOr<std::string> bytes) {
                          EXPECT_TRUE(client->xchgs[0]->IsCurrentThread());
                          result = std::move(bytes);
@@ -105,6 +109,18 @@ struct Rig {
       const auto bytes = ReadBlock(info, block, Now() + 3 * kSecond);
       ASSERT_TRUE(bytes.ok()) << bytes.status();
       EXPECT_TRUE(*bytes == table.data.substr(block.offset, block.size));
+    }
+    for (int i = 0; i < 20; ++i) {
+      const size_t first = random.Uniform(table.block_ends.size());
+      std::vector<BlockHandle> blocks;
+      for (size_t b = first; b < table.block_ends.size() && b < first + 1 + random.Uniform(8); ++b)
+        blocks.push_back(BlockOf(table, b));
+      const auto bytes = ReadStretch(info, blocks, Now() + 3 * kSecond);
+      ASSERT_TRUE(bytes.ok()) << bytes.status();
+      EXPECT_TRUE(*bytes == table.data.substr(blocks[0].offset, bytes->size()));
+      EXPECT_TRUE(std::any_of(blocks.begin(), blocks.end(), [&](const BlockHandle& b) {
+        return b.offset + b.size == blocks[0].offset + bytes->size();
+      })) << "whole blocks, the first one at least";
     }
   }
   // Bit rot: inverts a bit of the file on that StoC's disk.
@@ -183,6 +199,24 @@ TEST_P(TableStoreTest, FewBlocksMakeFewFragments) {
     ASSERT_TRUE(info.ok()) << info.status();
     EXPECT_EQ(info->fragments.size(), 2u);
     rig.ExpectReads(*info, table);
+  });
+}
+
+TEST_P(TableStoreTest, ABlockIsReadThoughAllCopiesOfOneBehindItAreDamaged) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    const std::vector<BlockHandle> blocks = {BlockOf(table, 0), BlockOf(table, 1), BlockOf(table, 2)};
+    const auto whole = rig.ReadStretch(*info, blocks, Soon());
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    EXPECT_EQ(whole->size(), blocks[2].offset + blocks[2].size);
+    for (const size_t copy : {0, 1}) rig.Damage(copy, {info->uuid, 0}, blocks[1].offset + 5);
+    const auto first = rig.ReadStretch(*info, blocks, Soon());
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_TRUE(*first == table.data.substr(0, blocks[0].size));
+    EXPECT_TRUE(absl::IsDataLoss(rig.ReadStretch(*info, {blocks[1], blocks[2]}, Soon()).status()));
   });
 }
 
