@@ -117,7 +117,8 @@ struct Rig {
       if (!can_change) return answer(absl::FailedPreconditionError("the epoch is over"));
       dead.insert(failed);
       for (const auto& s : stocs) {
-        if (!dead.contains(s->id()) && next.members.size() < 3) next.members.push_back(s->member(media));
+        const bool takes_part = s != nullptr && !dead.contains(s->id());  // null: it starts again
+        if (takes_part && next.members.size() < 3) next.members.push_back(s->member(media));
       }
       record.log_groups.push_back(next);
     }
@@ -238,13 +239,22 @@ struct Rig {
   // Another process on its store. With `power_loss` what was not synced is gone.
   void Restart(size_t stoc, bool power_loss) {
     const uint64_t incarnation = stocs[stoc]->info().incarnation.value() + 100;
-    stocs[stoc] = nullptr;
+    std::unique_ptr<TestStoc> ends, starts;
+    {
+      MutexLock lock(&mu);
+      ends = std::move(stocs[stoc]);
+    }
+    ends = nullptr;
     disks[stoc] = nullptr;
     mounts[stoc] = nullptr;
     if (power_loss) machines[stoc]->Crash();
     Mount(stoc);
-    stocs[stoc] =
+    starts =
         std::make_unique<TestStoc>(world, static_cast<uint32_t>(stoc + 1), incarnation, disks[stoc].get());
+    {
+      MutexLock lock(&mu);
+      stocs[stoc] = std::move(starts);
+    }
     std::vector<TestStoc*> all;
     for (auto& s : stocs) all.push_back(s.get());
     ltc->Update(all);
