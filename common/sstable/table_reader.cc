@@ -303,7 +303,8 @@ class MappedReadAhead {
   // `of_all`: how much to ask for at once if all of the table will be read; 0: it may not be.
   MappedReadAhead(size_t of_all, bool backward)
       : reads_all_(of_all != 0), most_(reads_all_ ? of_all : kMost), backward_(backward) {}
-  void Enter(size_t position, const BlockHandle& handle, std::string_view data) {
+  // `asked`: so many bytes behind the block were asked for already.
+  void Enter(size_t position, const BlockHandle& handle, std::string_view data, uint64_t asked) {
     const bool follows = position == (backward_ ? position_ - 1 : position_ + 1);
     position_ = position;
     if (!follows) {
@@ -317,6 +318,7 @@ class MappedReadAhead {
       LetGo(data.data() + handle.offset);
     }
     if (!reads_all_ && in_a_row_++ < kInARow) return;
+    if (asked > 0) return;
     const uint64_t left = backward_ ? handle.offset - std::min(handle.offset, reached_)
                                     : reached_ - std::min(reached_, handle.offset + handle.size);
     if (left > window_ / 2) return;
@@ -512,13 +514,19 @@ void TableIterator::Rep::EnterBlocks(size_t first) {
     return;
   }
   handle = index().Handle(position);
-  if (table->rep_->mapped) {
-    read_ahead.Enter(position, handle, table->rep_->mapped.data);
+  const bool is_mapped = static_cast<bool>(table->rep_->mapped);
+  const bool follows = blocks_ahead.Enter(position);
+  if (follows) {
+    expected_bytes -= std::min<uint64_t>(expected_bytes, handle.size);
+  } else if (is_mapped && !table->rep_->residency.IsWorthAsking()) {
+    expected_bytes = 0;  // it is in memory, as far as is known
+  } else {
+    BoundExpected(position);
+  }
+  if (is_mapped) {
+    read_ahead.Enter(position, handle, table->rep_->mapped.data, expected_bytes);
     if (!seeking && !backward && position + 1 < index().blocks()) table->rep_->PrefetchEnds(position + 1);
   }
-  if (asks_ahead && (!table->rep_->mapped || table->rep_->residency.IsWorthAsking())) BoundExpected(position);
-  const bool follows = blocks_ahead.Enter(position);
-  if (follows) expected_bytes -= std::min<uint64_t>(expected_bytes, handle.size);
   // kept by `table`
   BlockRef ref{table->rep_->MappedBlock(position, check, follows ? 0 : expected_bytes), nullptr};
   if (!ref && lookup) ref = lookup(*table, handle);

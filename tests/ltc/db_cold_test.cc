@@ -143,7 +143,7 @@ TEST_F(ColdTest, AScanReadsAsManyEntriesAtOnceAsItAsksFor) {
   EXPECT_LE(bytes_of_scans(40, 1, 20'150), 4 * kPage) << "the end is known";
   const uint64_t forty = bytes_of_scans(40, 1'000, 25'100);
   EXPECT_GE(forty, 40 * 1000u);
-  EXPECT_LE(forty, 40 * 1000 + 8 * kPage + 40 * 1000 / 2);
+  EXPECT_LE(forty, 40 * 1000 + 40 * 1000 / 2 + 4 * kPage);
 }
 
 // Data that became more than memory while the database was open: what this process wrote itself is not in
