@@ -99,10 +99,12 @@ Status FileStore::Write(const StocFileId& id, const Creator& creator, std::strin
     if (there->bad) return absl::DataLossError(StrCat(id.ToString(), " is bad"));
     const FileHeader& h = there->header;
     // Of a later epoch of the range too, and of another one that shares it: whoever reads it may heal it.
-    if (h.kind != Kind::kWhole || !files_.References(*there, creator) || h.size != data.size() ||
-        h.data_crc != crc)
-      return absl::InvalidArgumentError(StrCat(id.ToString(), " is there already, with other content"));
+    const bool is_same = h.kind == Kind::kWhole && h.size == data.size() && h.data_crc == crc;
     const bool own = take && !files_.IsOrWillBeShared(*there, creator.range);
+    if (is_same && take && !own && !files_.References(*there, creator))  // or WriteCopy had referenced it
+      return absl::AbortedError(StrCat(id.ToString(), " was made by another range meanwhile"));
+    if (!is_same || !files_.References(*there, creator))
+      return absl::InvalidArgumentError(StrCat(id.ToString(), " is there already, with other content"));
     return Heal(there, data, own ? &creator : nullptr);
   }
   Status status = directory_.CheckSpace(data.size(), Use::kNewFile);
