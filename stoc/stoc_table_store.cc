@@ -435,13 +435,13 @@ class StocTableStore::BlockRead : public std::enable_shared_from_this<BlockRead>
   }
 
   void RoundOver() {
-    const Nanos again = Now() + kPauseBetweenRounds;
-    if (!failures_.any_retryable() && blocks_.size() > 1) {  // the first may be good where another one is not
+    if (blocks_.size() > 1) {  // the first may be good where another one is not
       blocks_.resize(1);
       copies_ = all_copies_;
       failures_ = {};
       return Round();
     }
+    const Nanos again = Now() + kPauseBetweenRounds;
     if (!failures_.any_retryable() || again >= deadline_ns_) return End(failures_.ToStatus(file_));
     xchg_->RunAt(again, [self = shared_from_this()] { self->Round(); });
   }

@@ -220,6 +220,20 @@ TEST_P(TableStoreTest, ABlockIsReadThoughAllCopiesOfOneBehindItAreDamaged) {
   });
 }
 
+TEST_P(TableStoreTest, ABlockIsReadThoughOneBehindItIsDamagedAndTheOtherCopyIsAway) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const TableBuilder::Output table = SomeTable(1);
+    const auto info = rig.store->WriteTable(table, Scattered(1, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    rig.Damage(0, {info->uuid, 0}, BlockOf(table, 1).offset + 5);
+    rig.Kill(1);
+    const auto first = rig.ReadStretch(*info, {BlockOf(table, 0), BlockOf(table, 1)}, Soon());
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_TRUE(*first == table.data.substr(0, BlockOf(table, 0).size));
+  });
+}
+
 TEST_P(TableStoreTest, ReadsGoToTheOtherCopyWhileAStocIsGone) {  // row 18
   Run([&](FabricWorld* world) {
     Rig rig(world);
