@@ -653,6 +653,9 @@ std::string_view TableIterator::value() const {
   return rep_->backward ? rep_->back.value() : rep_->cursor.value();
 }
 Status TableIterator::status() const { return rep_->status; }
+bool TableIterator::is_on_disk() const {
+  return rep_->table->rep_->mapped && rep_->table->rep_->residency.IsWorthAsking();
+}
 bool TableIterator::value_is_mapped() const { return rep_->block.keep == nullptr; }
 
 }  // namespace nova

@@ -123,6 +123,8 @@ class TableIterator : public Iterator {
   std::string_view key() const override;
   std::string_view value() const override;
   Status status() const override;
+  // The table is mapped, and blocks of it were lately found missing from memory: they are read from its disk.
+  bool is_on_disk() const;
   // value() lies in the mapped file, for as long as the table's reader is there. REQUIRES: kValid.
   bool value_is_mapped() const;
 

@@ -161,7 +161,9 @@ class RangeIterator::LevelIterator : public Iterator {
     table_ = &*iterator_;
     forward() ? table_->Expect(expected_, *end_) : table_->Expect(0, {});
     ++opened_->tables;
-    if (std::exchange(is_new_, false) && run_->level == 0) ++opened_->level0_runs;
+    if (!std::exchange(is_new_, false) || run_->level != 0) return;
+    ++opened_->level0_runs;
+    if (table_->is_on_disk()) ++opened_->on_disk;
   }
   void OpenCurrent() {
     OpenReader();
@@ -266,7 +268,7 @@ bool RangeIterator::Renew(ReadPoint* at, std::string_view from, std::string_view
 void RangeIterator::SeekToFirst(uint64_t wanted) {
   has_last_key_ = kept_ = false;
   for (LevelIterator* level : levels_) level->Expect(wanted);
-  opened_ = {whole_memtables_, 0, 0};
+  opened_ = {whole_memtables_, 0, 0, 0};
   const std::string& start = direction_ == Direction::kBackward ? to_ : from_;
   if (start.empty()) return merged_->SeekToFirst();
   seek_key_.clear();

@@ -69,6 +69,7 @@ class RangeIterator {
     int memtables = 0;
     int tables = 0;
     int level0_runs = 0;  // runs of Level0 whose first table since SeekToFirst is among them
+    int on_disk = 0;      // of level0_runs: that table's blocks had to be read from a disk
   };
   Opened TakeOpened() { return std::exchange(opened_, Opened()); }
 

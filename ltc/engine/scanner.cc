@@ -43,6 +43,7 @@ Scanner::Scanner(const RangeContext* context, Level0Toll* toll, ReadPoints* poin
 struct Scanner::ScanState {
   std::shared_ptr<const void> range;  // kept
   Executor* on = nullptr;
+  Nanos began_ns = 0;
   ScanOp op;
   ScanDone done;
   ScanPage page;
@@ -57,7 +58,8 @@ void Scanner::Scan(Executor* on, ScanOp op, ScanDone done) {
   scan->range = context_->KeepAlive();
   scan->on = on;
   scan->op = std::move(op);
-  scan->op.deadline_ns = WaitsUntil(scan->op.deadline_ns, Now());
+  scan->began_ns = Now();
+  scan->op.deadline_ns = WaitsUntil(scan->op.deadline_ns, scan->began_ns);
   scan->op.page_bytes = std::min(scan->op.page_bytes, context_->options.scan_page_bytes);
   scan->done = std::move(done);
   const std::string &lower = context_->spec.lower, &upper = context_->spec.upper;
@@ -142,6 +144,7 @@ bool Scanner::EndPage(ScanState* scan, bool more) {
   memtables_.fetch_add(static_cast<uint64_t>(opened.memtables), std::memory_order_relaxed);
   tables_opened_.fetch_add(static_cast<uint64_t>(opened.tables), std::memory_order_relaxed);
   toll_->OnScan(scan->on, opened.level0_runs);
+  if (opened.on_disk > 0) toll_->OnDiskRead(scan->on, opened.on_disk, opened.tables, Now() - scan->began_ns);
   if (scan->op.cursor != nullptr && !scan->at_end) {
     scan->op.cursor->Park(rounds_, std::move(scan->entries));
   } else {

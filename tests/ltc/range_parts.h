@@ -54,8 +54,12 @@ class NotingLog : public RangeLog {
 
 class RangeParts : RangeHost {
  public:
-  explicit RangeParts(RangeOptions options = SmallRounds())
-      : arenas(64 << 20), cache(1 << 20), services(MakeServices()), context(MakeSpec(), options, &services) {
+  explicit RangeParts(RangeOptions options = SmallRounds(), bool map_tables = false)
+      : map_tables_(map_tables),
+        arenas(64 << 20),
+        cache(1 << 20),
+        services(MakeServices()),
+        context(MakeSpec(), options, &services) {
     context.self = std::shared_ptr<const void>(life_, life_.get());
     context.lose = [this](const Status& why) {
       context.state.Set(ServingState::kLost);
@@ -123,6 +127,7 @@ class RangeParts : RangeHost {
     return s;
   }
 
+  const bool map_tables_;
   const std::shared_ptr<int> life_ = std::make_shared<int>(0);
   const std::string directory_ = MakeDirectory();
 
@@ -137,7 +142,7 @@ class RangeParts : RangeHost {
 
   ManualExecutor executor;
   const std::unique_ptr<Disk> disk = std::move(OpenPosixDisk(directory_)).value();
-  const std::unique_ptr<TableStore> store = NewLocalTableStore(disk.get());
+  const std::unique_ptr<TableStore> store = NewLocalTableStore(disk.get(), {.map = map_tables_});
   const std::unique_ptr<LocalManifestStorage> manifests = std::make_unique<LocalManifestStorage>(disk.get());
   ArenaPool arenas;
   BlockCache cache;

@@ -524,6 +524,34 @@ TEST(CompactorTest, ReadsThatSufferFromRunsOfLevel0HaveThemMerged) {
   EXPECT_EQ(parts.Get("a"), "1");
 }
 
+// The version of the parts as it is after it was opened: no reader is loaded.
+std::shared_ptr<const Version> Reopened(RangeParts* parts) {
+  VersionEdit edit;
+  for (const Run& run : parts->view().version->runs())
+    for (const TableRef& table : run.tables)
+      edit.adds.push_back({run.level, run.order, table->info(), nullptr});
+  return Version().Apply(edit, [](const TableInfo&) {}).value();
+}
+
+// What it waited for the disk is more than what a run costs in memory.
+TEST(CompactorTest, AScanThatReadsRunsOfLevel0FromDiskPaysWhatThatTakes) {
+  RangeParts parts(RangeParts::SmallRounds(), /*map_tables=*/true);
+  WriteRuns(&parts);
+  const auto scan = [&parts] {
+    const uint64_t before = parts.toll.PaidBytes();
+    parts.scanner.Scan(&parts.executor, {"a", "", 3, Now() + kSecond},
+                       [](Outcome o, const ScanPage&) { EXPECT_EQ(o, Outcome::kOk); });
+    return parts.toll.PaidBytes() - before;
+  };
+  scan();
+  const uint64_t in_memory = scan();
+  ASSERT_GT(in_memory, 0u);
+  EXPECT_EQ(scan(), in_memory);
+  ASSERT_TRUE(parts.versions.Start(Reopened(&parts), parts.points.sequences().last()).ok());
+  parts.tables.LoadReaders(parts.rounds.ViewOf(&parts.executor), [] { return false; });
+  EXPECT_GT(scan(), in_memory);
+}
+
 TEST(CompactorTest, TheNextWriteEndsIdleness) {
   RangeParts parts;
   WriteRuns(&parts);
@@ -703,6 +731,14 @@ TEST(Level0TollTest, ThePriceIsOfTheDisk) {
   for (int i = 0; i < 10; ++i) toll.OnMerged(50 << 20, kSecond, 1);  // 50 MiB/s
   for (int i = 0; i < 1'000'000; ++i) toll.OnGet(&parts.executor, 10);
   EXPECT_NEAR(static_cast<double>(toll.PaidBytes()), 50 << 20, 1 << 20) << "a second of gets buys a second";
+}
+
+TEST(Level0TollTest, WhatIsReadFromDiskPaysByItsPartOfTheTime) {
+  RangeParts parts;
+  Level0Toll toll(&parts.context);
+  for (int i = 0; i < 10; ++i) toll.OnMerged(50 << 20, kSecond, 1);  // 50 MiB/s
+  for (int i = 0; i < 10'000; ++i) toll.OnDiskRead(&parts.executor, 3, 6, 200 * kMicrosecond);
+  EXPECT_NEAR(static_cast<double>(toll.PaidBytes()), 50 << 20, 1 << 20) << "half of two seconds";
 }
 
 TEST(Level0TollTest, WhoPaysTellsThatAMergeMayBeDue) {
