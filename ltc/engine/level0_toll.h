@@ -40,10 +40,10 @@ class Level0Toll {
   void OnScan(const Executor* on, int runs) {
     if (runs > 1) Pay(on, runs * kOfScan);
   }
-  // A page of a scan took so long. Of the tables that it opened so many are of Level0 and had to be read from a
-  // disk: they pay by their part, for all are read at once.
-  void OnDiskRead(const Executor* on, int runs, int tables, Nanos took_ns) {
-    Pay(on, took_ns * runs / std::max(tables, 1));
+  // A page of a scan took so long until its first entry was found. Of the tables that it opened so many are of
+  // Level0, and were not in memory: they pay by their part, for all are read at once.
+  void OnReads(const Executor* on, int runs, int tables, Nanos took_ns) {
+    Pay(on, took_ns * runs / std::max(tables, runs));
   }
   // A job of Level0 has merged `bytes`, which had this part of Level0: of what was paid before as much is
   // settled.

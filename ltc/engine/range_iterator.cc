@@ -43,7 +43,7 @@ class RangeIterator::LevelIterator : public Iterator {
         end_(end),
         opened_(opened) {}
   void SeekToFirst() override {
-    is_new_ = true;
+    is_new_ = is_unread_ = true;
     passed_ = 0;
     prepared_ = false;
     seek_key_.clear();
@@ -85,6 +85,10 @@ class RangeIterator::LevelIterator : public Iterator {
   }
   // The seek that follows is for so many entries, of all runs.
   void Expect(uint64_t wanted) { expected_ = static_cast<double>(wanted) * run_->share; }
+  // What was sought is not in memory.
+  void CountRead() {
+    if (std::exchange(is_unread_, false) && run_->level == 0) ++opened_->level0_reads;
+  }
   // The table whose reader has to be loaded before Resume; null: none.
   TableRef table_to_load() const { return state() == State::kNeedBlocks && !table_ ? current() : nullptr; }
   std::string_view key() const override { return ahead_ ? FirstOf(*current()) : table_->key(); }
@@ -136,7 +140,7 @@ class RangeIterator::LevelIterator : public Iterator {
   }
   // Comes to the table that may hold the key, or to the first one behind it.
   void GoTo(std::string_view internal_key) {
-    is_new_ = true;
+    is_new_ = is_unread_ = true;
     const size_t n = run_->tables.size(), found = run_->FirstNotBefore(StoredKeyOf(internal_key));
     passed_ = forward() ? found : n - std::min(n, found + 1);
     const bool begins_behind =
@@ -161,9 +165,8 @@ class RangeIterator::LevelIterator : public Iterator {
     table_ = &*iterator_;
     forward() ? table_->Expect(expected_, *end_) : table_->Expect(0, {});
     ++opened_->tables;
-    if (!std::exchange(is_new_, false) || run_->level != 0) return;
-    ++opened_->level0_runs;
-    if (table_->is_on_disk()) ++opened_->on_disk;
+    if (std::exchange(is_new_, false) && run_->level == 0) ++opened_->level0_runs;
+    if (table_->is_on_disk()) CountRead();
   }
   void OpenCurrent() {
     OpenReader();
@@ -193,6 +196,7 @@ class RangeIterator::LevelIterator : public Iterator {
   size_t passed_ = 0;      // tables it is through with
   bool prepared_ = false;  // by PrepareSeek: table_ is open, or ahead_ says why not
   bool is_new_ = true;     // no table was opened since the last seek
+  bool is_unread_ = true;  // nothing was read from a disk or a StoC since the last seek
   bool ahead_ = false;     // the current table is not open yet: the move ends at its first entry
   double expected_ = 0;    // entries that will be read, as far as is known
   // Of a Seek that waits for a reader; empty: the move under way is to the first entry.
@@ -366,6 +370,7 @@ bool RangeIterator::Fetch(Executor* on, Nanos deadline_ns, std::function<void()>
   merged_->AppendNeeded(&needed);
   std::vector<TableRef> to_load;
   for (LevelIterator* level : levels_) {
+    if (level->state() == Iterator::State::kNeedBlocks) level->CountRead();
     if (auto t = level->table_to_load()) to_load.push_back(std::move(t));
   }
   NOVA_CHECK(!needed.empty() || !to_load.empty()) << "an iterator waits for nothing";

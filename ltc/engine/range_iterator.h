@@ -68,8 +68,8 @@ class RangeIterator {
   struct Opened {
     int memtables = 0;
     int tables = 0;
-    int level0_runs = 0;  // runs of Level0 whose first table since SeekToFirst is among them
-    int on_disk = 0;      // of level0_runs: that table's blocks had to be read from a disk
+    int level0_runs = 0;   // runs of Level0 whose first table since SeekToFirst is among them
+    int level0_reads = 0;  // the same runs, as far as what was sought in them was not in memory
   };
   Opened TakeOpened() { return std::exchange(opened_, Opened()); }
 

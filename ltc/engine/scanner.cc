@@ -35,15 +35,20 @@ void Append(const ScanOp& op, const RangeIterator& it, ScanPage* page) {
 
 Scanner::Scanner(const RangeContext* context, Level0Toll* toll, ReadPoints* points, RoundSet* rounds,
                  TableAccess* tables)
-    : context_(context), toll_(toll), points_(points), rounds_(rounds), tables_(tables) {
-  for (size_t i = 0; i < context->services->executors.size(); ++i)
-    spares_.push_back(std::make_unique<ScanCursor>());
+    : context_(context),
+      toll_(toll),
+      points_(points),
+      rounds_(rounds),
+      tables_(tables),
+      lanes_(context->services->executors.size()) {
+  for (Lane& lane : lanes_) lane.spare = std::make_unique<ScanCursor>();
 }
 
 struct Scanner::ScanState {
   std::shared_ptr<const void> range;  // kept
   Executor* on = nullptr;
-  Nanos began_ns = 0;
+  Nanos began_ns = 0, found_ns = 0;  // the page; when it was known where its first entry is
+  int waiters = 1;                   // scans of the executor that waited for blocks meanwhile, with this one
   ScanOp op;
   ScanDone done;
   ScanPage page;
@@ -92,7 +97,7 @@ void Scanner::Start(const std::shared_ptr<ScanState>& scan) {
 }
 
 std::unique_ptr<RangeIterator> Scanner::Seek(Executor* on, const ScanOp& op, ReadPoint at) {
-  std::unique_ptr<RangeIterator> it = op.reverse ? nullptr : spares_[on->index()]->Take();
+  std::unique_ptr<RangeIterator> it = op.reverse ? nullptr : lanes_[on->index()].spare->Take();
   if (it == nullptr || !it->Renew(&at, op.from, op.to)) {
     it = std::make_unique<RangeIterator>(context_, points_, tables_, std::move(at), op.from, op.to,
                                          op.reverse ? Direction::kBackward : Direction::kForward);
@@ -107,9 +112,10 @@ void Scanner::Continue(const std::shared_ptr<ScanState>& scan) {
 }
 
 bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
-  const Nanos until = Now() + context_->options.scan_budget_ns;
+  const Nanos now = Now(), until = now + context_->options.scan_budget_ns;
   RangeIterator* const it = scan->entries.get();
   ScanPage* const page = &scan->page;
+  if (page->count == 0) scan->found_ns = now;
   for (int steps = kStepsBetweenLooks;;) {
     switch (it->Settle(&steps)) {
       case RangeIterator::State::kValid:
@@ -131,11 +137,22 @@ bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
         return EndPage(scan.get(), /*more=*/false);
       case RangeIterator::State::kNeedBlocks:
         if (Now() >= scan->op.deadline_ns) return Fail(scan.get(), Outcome::kUnavailable);
-        return it->Fetch(scan->on, scan->op.deadline_ns, [this, scan] { Continue(scan); });
+        return Fetch(scan);
       case RangeIterator::State::kError:
         return Fail(scan.get(), context_->OutcomeOfRead(it->status()), std::string(it->status().message()));
     }
   }
+}
+
+bool Scanner::Fetch(const std::shared_ptr<ScanState>& scan) {
+  int* const waiting = &lanes_[scan->on->index()].waiting;
+  scan->waiters = std::max(scan->waiters, ++*waiting);
+  const bool is_here = scan->entries->Fetch(scan->on, scan->op.deadline_ns, [this, waiting, scan] {
+    --*waiting;
+    Continue(scan);
+  });
+  if (is_here) --*waiting;
+  return is_here;
 }
 
 bool Scanner::EndPage(ScanState* scan, bool more) {
@@ -144,7 +161,10 @@ bool Scanner::EndPage(ScanState* scan, bool more) {
   memtables_.fetch_add(static_cast<uint64_t>(opened.memtables), std::memory_order_relaxed);
   tables_opened_.fetch_add(static_cast<uint64_t>(opened.tables), std::memory_order_relaxed);
   toll_->OnScan(scan->on, opened.level0_runs);
-  if (opened.on_disk > 0) toll_->OnDiskRead(scan->on, opened.on_disk, opened.tables, Now() - scan->began_ns);
+  if (opened.level0_reads > 0) {
+    const Nanos took = (scan->found_ns - scan->began_ns) / scan->waiters;
+    toll_->OnReads(scan->on, opened.level0_reads, opened.tables, took);
+  }
   if (scan->op.cursor != nullptr && !scan->at_end) {
     scan->op.cursor->Park(rounds_, std::move(scan->entries));
   } else {
@@ -157,7 +177,7 @@ bool Scanner::EndPage(ScanState* scan, bool more) {
 void Scanner::Spare(ScanState* scan) {
   if (scan->op.reverse) return;
   scan->entries->Rest();
-  spares_[scan->on->index()]->Park(rounds_, std::move(scan->entries));
+  lanes_[scan->on->index()].spare->Park(rounds_, std::move(scan->entries));
 }
 
 bool Scanner::Fail(ScanState* scan, Outcome outcome, std::string why) {

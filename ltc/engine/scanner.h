@@ -51,6 +51,8 @@ class Scanner {
   // Goes on as far as blocks in memory allow. True: the missing blocks arrived meanwhile, so the caller steps
   // again. False: the scan has ended, or goes on by itself.
   bool Step(const std::shared_ptr<ScanState>& scan);
+  // Has the blocks read that the scan waits for. As Step.
+  bool Fetch(const std::shared_ptr<ScanState>& scan);
   // Calls `done` with the page, whose place the cursor keeps if there is more; returns false, for callers to
   // return.
   bool EndPage(ScanState* scan, bool more);
@@ -65,8 +67,11 @@ class Scanner {
   std::atomic<uint64_t> scans_{0};
   std::atomic<uint64_t> memtables_{0};      // see memtables()
   std::atomic<uint64_t> tables_opened_{0};  // see tables()
-  // [i] keeps the iterator of executor i's last scan: the next one allocates little.
-  std::vector<std::unique_ptr<ScanCursor>> spares_;
+  struct alignas(64) Lane {
+    std::unique_ptr<ScanCursor> spare;  // keeps the iterator of the last scan: the next one allocates little
+    int waiting = 0;                    // scans that wait for blocks
+  };
+  std::vector<Lane> lanes_;  // [i] belongs to executor i
 };
 
 }  // namespace nova
