@@ -30,9 +30,18 @@ Status TableError(const Uuid& uuid, absl::string_view what) {
 class Residency {
  public:
   // `cold`: nothing of the table is in memory. Else it is as other tables were found to be lately.
-  void Assume(bool cold) { missing_.store(cold ? kAll : lately_.load(std::memory_order_relaxed)); }
+  void Assume(bool cold) {
+    if (cold) lately_.store(kAll, std::memory_order_relaxed);
+    missing_.store(lately_.load(std::memory_order_relaxed));
+  }
   void AssumeWarm() { missing_.store(0); }
+  static bool AnyIsWorthAsking() { return lately_.load(std::memory_order_relaxed) >= kWorthIt; }
   bool IsWorthAsking() const { return missing_.load(std::memory_order_relaxed) >= kWorthIt; }
+  // The block is about to be asked for, ahead of its use, when it may be there.
+  void OnAsk(std::string_view block) {
+    thread_local uint32_t asks = 0;  // as in OnUse
+    if (++asks % kSampled == 0) Note(ResidentPrefix(block) < block.size());
+  }
   void OnUse(std::string_view block) {
     thread_local uint32_t uses = 0;  // of blocks of any table: threads that count together would wait for it
     const bool ask = IsWorthAsking();
@@ -41,16 +50,18 @@ class Residency {
     if (ask) PrefetchMapped(block);
     if (!sampled) return;
     static_cast<void>(*static_cast<const volatile char*>(block.data()));
-    const uint32_t missed = Now() - begin >= kMiss ? kAll : 0;
-    Note(missed, &missing_);
-    Note(missed, &lately_);
+    Note(Now() - begin >= kMiss);
   }
 
  private:
   static constexpr uint32_t kSampled = 32;
   static constexpr uint32_t kAll = 256, kWorthIt = kAll / 16;  // a miss costs a hundred times the call
   static constexpr Nanos kMiss = 10 * kMicrosecond;
-  static void Note(uint32_t missed, std::atomic<uint32_t>* mean) {
+  void Note(bool missed) {
+    Add(missed ? kAll : 0, &missing_);
+    Add(missed ? kAll : 0, &lately_);
+  }
+  static void Add(uint32_t missed, std::atomic<uint32_t>* mean) {
     const uint32_t before = mean->load(std::memory_order_relaxed);
     const uint32_t after = before + missed / 8 - before / 8;
     if (after != before) mean->store(after, std::memory_order_relaxed);
@@ -225,6 +236,7 @@ void TableReader::Rep::PrefetchEnds(size_t i) const {
 void TableReader::Rep::Prefetch(size_t i, uint64_t bytes_behind) const {
   if (!residency.IsWorthAsking()) return PrefetchEnds(i);
   const BlockHandle at = index.Handle(i);
+  residency.OnAsk(mapped.data.substr(at.offset, at.size));
   PrefetchMapped(mapped.data.substr(at.offset, at.size + bytes_behind));
 }
 
@@ -271,6 +283,17 @@ TableReader::Found TableReader::Search(std::string_view stored_key, uint64_t has
   }
   return Found::kAbsent;
 }
+
+bool TableReader::PrefetchBlock(std::string_view stored_key, uint64_t hash, SequenceNumber seq) const {
+  const Rep& r = *rep_;
+  if (!MayContain(stored_key, hash)) return false;
+  const size_t i = r.index.Find(stored_key, PackTrailer(seq, static_cast<ValueType>(0xff)));
+  if (i >= r.index.blocks()) return false;
+  r.Prefetch(i, 0);
+  return true;
+}
+
+bool TableReader::AnyOnDisk() { return Residency::AnyIsWorthAsking(); }
 
 TableReader::Found TableReader::SearchBlock(std::string_view block, std::string_view stored_key,
                                             SequenceNumber seq, Hit* hit) const {

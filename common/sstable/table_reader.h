@@ -73,6 +73,13 @@ class TableReader {
   // REQUIRES: mapped(). Never kNextBlock.
   Found Search(std::string_view stored_key, uint64_t hash, SequenceNumber seq, Hit* hit) const;
 
+  // False: the table does not hold the key. Else the block that may have its newest version with sequence <= seq
+  // is asked for: the disk, if blocks were lately missing from memory, or the processor's cache. Does not wait.
+  // REQUIRES: mapped().
+  bool PrefetchBlock(std::string_view stored_key, uint64_t hash, SequenceNumber seq) const;
+  // Blocks of mapped tables were lately missing from memory.
+  static bool AnyOnDisk();
+
   // At most `n` stored keys, ascending, that cut the used part of the table into parts of about equal size.
   std::vector<std::string> SplitKeys(size_t n) const;
   // Calls `fn` for every data block in order.

@@ -41,7 +41,7 @@ DEFINE_string(engines, "nova,rocksdb-tuned,rocksdb-mmap,leveldb-small,leveldb-bi
               "engines to compare; rocksdb-all: every setting of RocksDB that was tried, with a modelled "
               "disk those that map no files");
 DEFINE_string(workloads, "R100,RW50,SW50,W100",
-              "of R100, S100, RW50, SW50, W100; of the grid: rows (cell.h)");
+              "of R100, M100, S100, RW50, SW50, W100; of the grid: rows (cell.h)");
 DEFINE_string(distributions, "uniform,ranked", "of uniform, ranked, scrambled (zipfian 0.99)");
 DEFINE_string(directory, "", "where the engines' directories are made; default: a new one under /tmp");
 DEFINE_string(csv, "", "a file that gets one line a cell and run");
@@ -393,14 +393,14 @@ const std::vector<CellKind>& CellKinds() {
         {"memory_mb", "256"},
         {"cache_mb", "256"},
         {"seconds", "20"}},
-       {"R100", "S100"},
+       {"R100", "M100", "S100"},
        NewColdCell},
       {"beyond-memory",
        {{"engines", "nova,rocksdb-mmap,rocksdb-tuned,rocksdb10,leveldb-small,lmdb"},
         {"workloads", "R100"},
         {"records", "4000000"},
         {"seconds", "60"}},
-       {"R100", "S100", "RW50", "SW50", "W100"},
+       {"R100", "M100", "S100", "RW50", "SW50", "W100"},
        [](const CellOptions& o) { return NewBeyondMemoryCell(o, BeyondMemory()); }},
       {"churn",
        {{"engines", "nova,rocksdb-mmap,rocksdb10"},

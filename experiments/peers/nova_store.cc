@@ -37,6 +37,10 @@ class NovaStore : public Store {
     if (!s.ok() && !absl::IsNotFound(s)) Fail(s.ToString());
     return s.ok();
   }
+  void MultiGet(std::span<const std::string> keys, std::vector<std::optional<std::string>>* values) override {
+    const std::vector<std::string_view> views(keys.begin(), keys.end());
+    if (const Status s = db_->MultiGet(views, values); !s.ok()) Fail(s.ToString());
+  }
   void Scan(std::string_view from, uint64_t limit,
             const std::function<bool(std::string_view, std::string_view)>& entry) override {
     if (const Status s = db_->Scan(from, limit, entry); !s.ok()) Fail(s.ToString());

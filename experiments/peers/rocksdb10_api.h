@@ -51,6 +51,10 @@ struct rocksdb_column_family_handle_t;
      const char* end, size_t, char** error))                                                                \
   X(rocksdb_pinnableslice_t*, get_pinned,                                                                   \
     (rocksdb_t*, const rocksdb_readoptions_t*, const char* key, size_t, char** error))                      \
+  X(void, batched_multi_get_cf,                                                                             \
+    (rocksdb_t*, const rocksdb_readoptions_t*, rocksdb_column_family_handle_t*, size_t keys,                \
+     const char* const* data, const size_t* sizes, rocksdb_pinnableslice_t** values, char** errors,         \
+     unsigned char sorted_input))                                                                           \
   X(const char*, pinnableslice_value, (const rocksdb_pinnableslice_t*, size_t*))                            \
   X(void, pinnableslice_destroy, (rocksdb_pinnableslice_t*))                                                \
   X(rocksdb_iterator_t*, create_iterator, (rocksdb_t*, const rocksdb_readoptions_t*))                       \

@@ -111,6 +111,25 @@ class Rocksdb10Store : public Store {
     api_.pinnableslice_destroy_(found);
     return true;
   }
+  void MultiGet(std::span<const std::string> keys, std::vector<std::optional<std::string>>* values) override {
+    const size_t n = keys.size();
+    std::vector<const char*> data(n);
+    std::vector<size_t> sizes(n);
+    for (size_t i = 0; i < n; ++i) data[i] = keys[i].data(), sizes[i] = keys[i].size();
+    std::vector<rocksdb_pinnableslice_t*> found(n);
+    std::vector<char*> errors(n);
+    api_.batched_multi_get_cf_(db_, read_, api_.get_default_column_family_handle_(db_), n, data.data(),
+                               sizes.data(), found.data(), errors.data(), /*sorted_input=*/0);
+    values->assign(n, std::nullopt);
+    for (size_t i = 0; i < n; ++i) {
+      if (errors[i] != nullptr) Fail(StrCat("rocksdb10: ", errors[i]));
+      if (found[i] == nullptr) continue;
+      size_t size = 0;
+      const char* const value = api_.pinnableslice_value_(found[i], &size);
+      (*values)[i].emplace(value, size);
+      api_.pinnableslice_destroy_(found[i]);
+    }
+  }
   void Scan(std::string_view from, uint64_t limit,
             const std::function<bool(std::string_view, std::string_view)>& entry) override {
     rocksdb_iterator_t* const it = api_.create_iterator_(db_, read_);

@@ -129,6 +129,19 @@ class RocksdbStore : public Store {
     Check(s);
     return true;
   }
+  void MultiGet(std::span<const std::string> keys, std::vector<std::optional<std::string>>* values) override {
+    const std::vector<rocksdb::Slice> slices(keys.begin(), keys.end());
+    std::vector<rocksdb::PinnableSlice> found(keys.size());
+    std::vector<rocksdb::Status> statuses(keys.size());
+    db_->MultiGet(read_, db_->DefaultColumnFamily(), keys.size(), slices.data(), found.data(),
+                  statuses.data());
+    values->assign(keys.size(), std::nullopt);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (statuses[i].IsNotFound()) continue;
+      Check(statuses[i]);
+      (*values)[i] = found[i].ToString();
+    }
+  }
   void Scan(std::string_view from, uint64_t limit,
             const std::function<bool(std::string_view, std::string_view)>& entry) override {
     const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(read_));

@@ -6,6 +6,14 @@
 
 namespace nova {
 
+void Store::MultiGet(std::span<const std::string> keys, std::vector<std::optional<std::string>>* values) {
+  values->assign(keys.size(), std::nullopt);
+  std::string value;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (Get(keys[i], &value)) (*values)[i] = value;
+  }
+}
+
 std::vector<std::string> SplitAt(const std::string& text, char separator) {
   std::vector<std::string> parts;
   std::stringstream in(text);

@@ -7,6 +7,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +38,8 @@ class Store {
   // [begin, end); no end: to the last key
   virtual void DeleteRange(std::string_view begin, std::string_view end) = 0;
   virtual bool Get(std::string_view key, std::string* value) = 0;  // false: there is no such key
+  // All at one moment, as far as the engine can. nullopt: there is no such key.
+  virtual void MultiGet(std::span<const std::string> keys, std::vector<std::optional<std::string>>* values);
   // Up to `limit` entries from `from` on; stops early when `entry` returns false.
   virtual void Scan(std::string_view from, uint64_t limit,
                     const std::function<bool(std::string_view, std::string_view)>& entry) = 0;

@@ -10,7 +10,8 @@
 namespace nova {
 
 std::vector<Workload> AllWorkloads() {
-  return {{"R100", 0, 0}, {"S100", 0, 100}, {"RW50", 50, 0}, {"SW50", 50, 50}, {"W100", 100, 0}};
+  return {{"R100", 0, 0},  {"M100", 0, 0, 100}, {"S100", 0, 100},
+          {"RW50", 50, 0}, {"SW50", 50, 50},    {"W100", 100, 0}};
 }
 
 Workload WorkloadNamed(const std::string& name) {
@@ -105,6 +106,10 @@ Mix::Operation Mix::RunOne() {
     ScanFrom(key);
     return Operation::kScan;
   }
+  if (dice < workload_.write_percent + workload_.scan_percent + workload_.multiget_percent) {
+    GetSeveral();
+    return Operation::kMultiGet;
+  }
   if (!store_->Get(key, &value_) || !IsValueOf(key, value_, options_)) {
     Fail("a get returned nothing, or a wrong value");
   }
@@ -120,6 +125,17 @@ void Mix::ScanFrom(std::string_view key) {
     return seen < options_.scan_length;
   });
   if (seen == 0) Fail("a scan returned nothing");
+}
+
+void Mix::GetSeveral() {
+  several_.resize(options_.scan_length);
+  for (std::string& key : several_) key = keys_.Of(sequence_.Next());
+  store_->MultiGet(several_, &values_of_several_);
+  for (size_t i = 0; i < several_.size(); ++i) {
+    const auto& value = values_of_several_[i];
+    if (!value || !IsValueOf(several_[i], *value, options_))
+      Fail("a multi-get missed a value, or has a wrong one");
+  }
 }
 
 }  // namespace nova

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,9 +23,10 @@ namespace nova {
 enum class Distribution { kUniform, kZipfianRanked, kZipfianScrambled };
 
 struct Workload {
-  std::string name;  // R100, S100, RW50, SW50, W100
+  std::string name;  // R100, M100, S100, RW50, SW50, W100
   int write_percent = 0;
-  int scan_percent = 0;        // the rest are gets
+  int scan_percent = 0;
+  int multiget_percent = 0;    // the rest are gets
   bool without_limit = false;  // of scans: asked for without one, and ended by who reads them
 };
 std::vector<Workload> AllWorkloads();
@@ -51,7 +53,7 @@ inline void WriteKey(uint64_t record, char* key) {
 struct RecordOptions {
   uint64_t count = 1'000'000;
   size_t value_bytes = 1024;
-  uint64_t scan_length = 10;  // records a scan wants
+  uint64_t scan_length = 10;  // records a scan wants, and a multi-get
   size_t max_value_bytes =
       0;  // values have from value_bytes to so many, small ones more often; 0: all value_bytes
   size_t shared_bytes = 0;  // with which all keys begin
@@ -92,12 +94,13 @@ void Load(Store* store, const RecordOptions& options);  // each record once, in 
 // A thread's operations on a store that holds every record; each answer is looked at.
 class Mix {
  public:
-  enum class Operation { kPut, kGet, kScan };
+  enum class Operation { kPut, kGet, kScan, kMultiGet };
   Mix(Store* store, const Workload& workload, const RecordOptions& options, Sequence sequence, uint64_t seed);
   Operation RunOne();
 
  private:
   void ScanFrom(std::string_view key);
+  void GetSeveral();
 
   Store* const store_;
   const Workload workload_;
@@ -107,6 +110,8 @@ class Mix {
   Keys keys_;
   Values values_;
   std::string value_;
+  std::vector<std::string> several_;  // keys
+  std::vector<std::optional<std::string>> values_of_several_;
 };
 
 }  // namespace nova

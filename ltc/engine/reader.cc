@@ -341,12 +341,33 @@ void Reader::MultiGet(Executor* on, std::vector<std::string> keys, std::shared_p
   });
 }
 
+// A filter that is wrong about a key costs that key's own wait later.
+void Reader::AskForBlocks(const MultiGetState& get) const {
+  if (get.keys.size() < 2 || !TableReader::AnyOnDisk()) return;
+  const RangeView& view = *get.point.view;
+  const std::vector<Run>& runs = view.version->runs();
+  for (const std::string& key : get.keys) {
+    const uint64_t hash = FilterHash(key);
+    MemTable::Hit hit;
+    uint64_t asked = 0;
+    TablePosition p;
+    p.upto = UpperBound(hash);
+    if (SearchRounds(view, get.point.sequence, p.upto, key, hash, &hit, &asked)) continue;
+    for (p.runs = view.version->index().RunsAt(key); p.next < p.runs.size(); p.Pass(runs)) {
+      TableHandle* const table = p.TableOf(p.RunIn(runs), key);
+      const TableReader* const mapped = table == nullptr ? nullptr : table->mapped_reader();
+      if (mapped != nullptr && mapped->PrefetchBlock(key, hash, get.point.sequence)) break;
+    }
+  }
+}
+
 // The view holds all of the moment, so no snapshot has to be live meanwhile.
 void Reader::SearchAll(const std::shared_ptr<MultiGetState>& get) {
   if (context_->state.Is(ServingState::kLost)) return get->done(Outcome::kNotOwner, {}, {});
   const auto arrived = [](MultiGetState* g) {
     if (--g->waiting == 0) g->done(g->outcome, std::move(g->values), g->why);
   };
+  AskForBlocks(*get);
   get->waiting = get->keys.size() + 1;  // ours: answers may come at once
   for (size_t i = 0; i < get->keys.size(); ++i) {
     Search(get->on, get->point.view, get->point.sequence, get->keys[i], get->deadline_ns,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "common/base/clock.h"
 #include "common/base/crc32c.h"
 #include "common/base/disk.h"
 #include "common/sstable/compression.h"
@@ -344,50 +345,98 @@ TEST(TableTest, BlocksAndCutsAreThoseOfTheUsedPart) {
   EXPECT_EQ(blocks_asked(Direction::kBackward, "key130"), 0u);
 }
 
-// A job reads each of its inputs once: the page cache is left to those who read again.
-TEST(MappedTableTest, AJobLetsGoOfWhatItBroughtIntoMemoryAndOfNothingElse) {
-  constexpr uint64_t kPage = 4096, kPiece = 256 << 10;
-  Model model;
-  for (int i = 0; i < 4000; ++i)
-    model[InternalKey(absl::StrCat("key", 10000 + i), 1)] = std::string(1000, 'v');
-  const TestTable table = BuildTable(model);
-  const Directory directory;
-  const auto disk = *OpenPosixDisk(directory.path());
-  const auto file = *disk->Create("t");
-  ASSERT_TRUE(file->Write(0, table.output.data).ok() && file->Sync().ok());
-  const int fd = open((directory / "t").c_str(), O_RDONLY | O_CLOEXEC);
-  ASSERT_GE(fd, 0);
-  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-  close(fd);
-  const SharedBytes bytes = *file->Map(table.output.data.size());
-  const auto in_memory = [&] {
+// A table whose data is in a file, mapped, and not in memory.
+class MappedTableTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kPage = 4096;
+  static constexpr int kEntries = 4000;
+
+  static std::string KeyOf(int i) { return absl::StrCat("key", 10000 + i); }
+  void SetUp() override {
+    Model model;
+    for (int i = 0; i < kEntries; ++i) model[InternalKey(KeyOf(i), 1)] = std::string(1000, 'v');
+    table_ = BuildTable(model);
+    const auto disk = *OpenPosixDisk(directory_.path());
+    const auto file = *disk->Create("t");
+    ASSERT_TRUE(file->Write(0, table_.output.data).ok() && file->Sync().ok());
+    const int fd = open((directory_ / "t").c_str(), O_RDONLY | O_CLOEXEC);
+    ASSERT_GE(fd, 0);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+    bytes_ = *file->Map(table_.output.data.size());
+    if (InMemory() > bytes_.data.size() / 10) GTEST_SKIP() << "this file system's pages stay in memory";
+  }
+  uint64_t InMemory() const {
     uint64_t n = 0;
-    for (uint64_t at = 0; at < bytes.data.size(); at += kPage)
-      n += ResidentPrefix(bytes.data.substr(at, 1)) == 0 ? 0 : kPage;
+    for (uint64_t at = 0; at < bytes_.data.size(); at += kPage)
+      n += ResidentPrefix(bytes_.data.substr(at, 1)) == 0 ? 0 : kPage;
     return n;
-  };
-  if (in_memory() > bytes.data.size() / 10) GTEST_SKIP() << "this file system's pages stay in memory";
-  const auto reader = *TableReader::Open(table.output.info, table.output.metadata, bytes);
+  }
+  std::shared_ptr<const TableReader> Open(bool cold) const {
+    return *TableReader::Open(table_.output.info, table_.output.metadata, bytes_, cold);
+  }
+
+  const Directory directory_;
+  TestTable table_;
+  SharedBytes bytes_;
+};
+
+// A job reads each of its inputs once: the page cache is left to those who read again.
+TEST_F(MappedTableTest, AJobLetsGoOfWhatItBroughtIntoMemoryAndOfNothingElse) {
+  constexpr uint64_t kPiece = 256 << 10;
+  const uint64_t size = bytes_.data.size();
+  const auto reader = Open(/*cold=*/false);
   const auto read_all = [&] {
     TableIterator it(reader, nullptr, TableIterator::Check::kEach);
     it.ReadAll(kPiece);
     int entries = 0;
     uint64_t most = 0;
     for (it.SeekToFirst(); it.Valid(); it.Next())
-      if (++entries % 100 == 0) most = std::max(most, in_memory());
-    EXPECT_EQ(entries, 4000);
+      if (++entries % 100 == 0) most = std::max(most, InMemory());
+    EXPECT_EQ(entries, kEntries);
     return most;
   };
 
-  ASSERT_GT(bytes.data.size(), 12 * kPiece);
+  ASSERT_GT(size, 12 * kPiece);
   EXPECT_LE(read_all(), 6 * kPiece) << "while it reads";
-  EXPECT_LE(in_memory(), bytes.data.size() / 10) << "when it has read all";
+  EXPECT_LE(InMemory(), size / 10) << "when it has read all";
 
-  LoadMapped(bytes.data);
+  LoadMapped(bytes_.data);
   read_all();
-  EXPECT_GE(in_memory(), bytes.data.size()) << "what was there stays";
-  ReleaseMapped(bytes.data);
-  EXPECT_LE(in_memory(), bytes.data.size() / 10) << "what is let go of goes, but for pages just in use";
+  EXPECT_GE(InMemory(), size) << "what was there stays";
+  ReleaseMapped(bytes_.data);
+  EXPECT_LE(InMemory(), size / 10) << "what is let go of goes, but for pages just in use";
+}
+
+// Who will get several keys has all their blocks read at the same time.
+TEST_F(MappedTableTest, ABlockThatIsAskedForComesIntoMemoryByItself) {
+  const auto reader = Open(/*cold=*/true);
+  EXPECT_TRUE(TableReader::AnyOnDisk());
+  const auto ask = [&](const std::string& key) {
+    return reader->PrefetchBlock(key, FilterHash(key), kMaxSequenceNumber);
+  };
+  const auto block_of = [&](const std::string& key) {
+    BlockHandle handle;
+    EXPECT_TRUE(reader->FindBlock(key, kMaxSequenceNumber, &handle));
+    return bytes_.data.substr(handle.offset, handle.size);
+  };
+  EXPECT_FALSE(ask("another"));
+  const uint64_t before = InMemory();
+  constexpr int kAsked = 40;
+  for (int i = 0; i < kAsked; ++i) EXPECT_TRUE(ask(KeyOf(i * kEntries / kAsked)));
+  for (int i = 0; i < kAsked; ++i) {
+    const std::string_view block = block_of(KeyOf(i * kEntries / kAsked));
+    for (const Nanos until = Now() + 30 * kSecond; ResidentPrefix(block) < block.size() && Now() < until;)
+      SleepFor(kMillisecond);
+    EXPECT_EQ(ResidentPrefix(block), block.size());
+  }
+  EXPECT_LE(InMemory() - before, kAsked * 2 * kPage);
+
+  reader->MarkWarm();
+  const std::string other = KeyOf(kEntries / kAsked / 2);
+  EXPECT_TRUE(ask(other));
+  SleepFor(100 * kMillisecond);
+  EXPECT_LT(ResidentPrefix(block_of(other)), block_of(other).size()) << "nothing is asked of the disk";
 }
 
 TEST(TableTest, MayContainWithoutAFilterKnowsTheKeyRange) {
