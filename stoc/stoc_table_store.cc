@@ -147,8 +147,8 @@ class StocTableStore : public TableStore {
     return bytes;
   }
 
-  void ReadBlock(Executor* on, const TableInfo& info, std::vector<BlockHandle> blocks, Nanos deadline_ns,
-                 ReadDone done) override;
+  void FetchBlocks(Executor* on, const TableInfo& info, std::vector<BlockHandle> blocks, Nanos deadline_ns,
+                   ReadDone done) override;
   StatusOr<int> Repair(const TableInfo& info, const Creator& creator) override;
   Status MakeCopies(const TableInfo& info, std::span<const PartCopy> copies, const Creator& creator) override;
 
@@ -460,8 +460,8 @@ class StocTableStore::BlockRead : public std::enable_shared_from_this<BlockRead>
   Failures failures_;
 };
 
-void StocTableStore::ReadBlock(Executor* on, const TableInfo& info, std::vector<BlockHandle> blocks,
-                               Nanos deadline_ns, ReadDone done) {
+void StocTableStore::FetchBlocks(Executor* on, const TableInfo& info, std::vector<BlockHandle> blocks,
+                                 Nanos deadline_ns, ReadDone done) {
   Xchg* const xchg = xchg_of_(on);
   const BlockHandle handle = blocks.front();
   const int part = FragmentOf(info, handle);

@@ -39,7 +39,7 @@ class FilesHere {
 
 struct StocTableStoreOptions {
   Nanos write_deadline_ns = 60 * kSecond;  // of WriteTable and Repair; of a copy the same and a second per MB
-  Nanos read_deadline_ns = 10 * kSecond;   // of ReadMetadata and ReadBlocks, and at most of ReadBlock
+  Nanos read_deadline_ns = 10 * kSecond;   // of ReadMetadata and ReadBlocks, and at most of FetchBlocks
   // A copy of the table is damaged or gone, and another one is not. Any thread; must not wait.
   std::function<void(const Uuid& table)> damaged = {};
   // Null: the process is no StoC. Of ReadMetadata, ReadBlocks, WriteTable and DropTable; the others are no

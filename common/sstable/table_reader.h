@@ -73,9 +73,9 @@ class TableReader {
   // REQUIRES: mapped(). Never kNextBlock.
   Found Search(std::string_view stored_key, uint64_t hash, SequenceNumber seq, Hit* hit) const;
 
-  // False: the table does not hold the key. Else the block that may have its newest version with sequence <= seq
-  // is asked for: the disk, if blocks were lately missing from memory, or the processor's cache. Does not wait.
-  // REQUIRES: mapped().
+  // False: the table does not hold the key. Else the block that may have its newest version with
+  // sequence <= seq is asked for: the disk, if blocks were lately missing from memory, or the processor's
+  // cache. Does not wait. REQUIRES: mapped().
   bool PrefetchBlock(std::string_view stored_key, uint64_t hash, SequenceNumber seq) const;
   // Blocks of mapped tables were lately missing from memory.
   static bool AnyOnDisk();

@@ -41,9 +41,9 @@ class Cell {
 // Rows are workloads with what is different in them, "SW50-ranked-after-k16": ranked; after (RW50 ran
 // before, on the same database); ended (scans without a limit, which their caller ends); hot (one record);
 // mixed (values of 100 bytes to 100 KB); vN, kN (bytes of a value, a key); sharedN (bytes with which all
-// keys begin); tN (threads); lenN (records a scan wants, or a multi-get). And three more: half-deleted (every second record,
-// then scans of everything), queue (a record goes in behind, one is taken from the front), first-scan (after
-// 50,000 puts).
+// keys begin); tN (threads); lenN (records a scan wants, or a multi-get). And three more: half-deleted (every
+// second record, then scans of everything), queue (a record goes in behind, one is taken from the front),
+// first-scan (after 50,000 puts).
 std::unique_ptr<Cell> NewGridCell(const CellOptions& options);
 
 std::unique_ptr<Cell> NewColdCell(const CellOptions& options);

@@ -111,8 +111,8 @@ class LocalTableStore : public TableStore {
     }
     return bytes;
   }
-  void ReadBlock(Executor*, const TableInfo& info, std::vector<BlockHandle> blocks, Nanos,
-                 ReadDone done) override {
+  void FetchBlocks(Executor*, const TableInfo& info, std::vector<BlockHandle> blocks, Nanos,
+                   ReadDone done) override {
     auto bytes = ReadBlocks(info, blocks);
     if (!bytes.ok() && blocks.size() > 1) bytes = ReadBlocks(info, {blocks.data(), 1});
     done(std::move(bytes));

@@ -20,8 +20,8 @@ struct LocalStoreOptions {
   size_t max_open_files = 512;  // files kept open; mappings take none
 };
 
-// Keeps each table as one file, data and metadata. ReadBlock reads on the caller's thread, and waits: a page
-// cache answers faster than a hand-over costs.
+// Keeps each table as one file, data and metadata. FetchBlocks reads on the caller's thread, and waits: a
+// page cache answers faster than a hand-over costs.
 std::unique_ptr<TableStore> NewLocalTableStore(Disk* disk, const LocalStoreOptions& options = {});
 
 // "<uuid>.sst".

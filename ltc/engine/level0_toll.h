@@ -1,11 +1,11 @@
 // Level0Toll: what reads have paid because Level0 is of many runs, so that it is merged down once they have
 // paid as much as the merge costs, though it is not yet due by its number of runs.
 //
-// A get looks into a filter of each run that has a table at its key, a scan opens that table, and reads a block
-// of it: from the disk, where it is not in memory. Where nobody
-// reads, runs are merged when there are many, for then the least is written; where many scan, a merge that is
-// put off costs more than it saves. To merge when what was paid equals the price is never twice as dear as
-// the best that could have been done with knowledge of the reads to come (ski rental).
+// A get looks into a filter of each run that has a table at its key, a scan opens that table and reads a
+// block of it: from the disk, where it is not in memory. Where nobody reads, runs are merged when there are
+// many, for then the least is written; where many scan, a merge that is put off costs more than it saves. To
+// merge when what was paid equals the price is never twice as dear as the best that could have been done with
+// knowledge of the reads to come (ski rental).
 //
 //   paid     time that reads have spent on runs of Level0 since it was merged last; of all request threads
 //   price    time to merge the bytes of the job: measured, of the jobs so far
@@ -40,8 +40,8 @@ class Level0Toll {
   void OnScan(const Executor* on, int runs) {
     if (runs > 1) Pay(on, runs * kOfScan);
   }
-  // A page of a scan took so long until its first entry was found. Of the tables that it opened so many are of
-  // Level0, and were not in memory: they pay by their part, for all are read at once.
+  // A page of a scan took so long until its first entry was found. Of the tables that it opened so many are
+  // of Level0, and were not in memory: they pay by their part, for all are read at once.
   void OnReads(const Executor* on, int runs, int tables, Nanos took_ns) {
     Pay(on, took_ns * runs / std::max(tables, runs));
   }

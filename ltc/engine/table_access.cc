@@ -10,7 +10,7 @@ namespace nova {
 void TableAccess::FetchBlocks(Executor* on, const TableReader& table, std::vector<BlockHandle> blocks,
                               Nanos deadline_ns,
                               absl::AnyInvocable<void(StatusOr<std::vector<BlockRef>>)> done) {
-  context_->services->store->ReadBlock(
+  context_->services->store->FetchBlocks(
       on, table.places(), blocks, deadline_ns,
       [this, &table, blocks, begin = Now(), done = std::move(done)](StatusOr<std::string> raw) mutable {
         const Nanos now = Now();

@@ -158,7 +158,7 @@ class CopyingStore : public TableStore {
   StatusOr<std::string> ReadBlocks(const TableInfo&, std::span<const BlockHandle>) override {
     return absl::UnimplementedError("");
   }
-  void ReadBlock(Executor*, const TableInfo&, std::vector<BlockHandle>, Nanos, ReadDone) override {}
+  void FetchBlocks(Executor*, const TableInfo&, std::vector<BlockHandle>, Nanos, ReadDone) override {}
   StatusOr<int> Repair(const TableInfo&, const Creator&) override { return 0; }
   Status AddReferences(std::span<const TableInfo>, const Creator&) override { return OkStatus(); }
   void DropTable(const TableInfo&, const Creator&) override { ADD_FAILURE() << "nothing is deleted"; }

@@ -83,12 +83,12 @@ struct Rig {
     Notification done;
     client->On(0, [&] {
       bool inside = true;
-      store->ReadBlock(client->executors[0].get(), info, std::move(blocks), deadline_ns,
-                       [&](StatusOr<std::string> bytes) {
-                         EXPECT_TRUE(client->xchgs[0]->IsCurrentThread());
-                         result = std::move(bytes);
-                         done.Notify();
-                       });
+      store->FetchBlocks(client->executors[0].get(), info, std::move(blocks), deadline_ns,
+                         [&](StatusOr<std::string> bytes) {
+                           EXPECT_TRUE(client->xchgs[0]->IsCurrentThread());
+                           result = std::move(bytes);
+                           done.Notify();
+                         });
       inside = false;
       EXPECT_FALSE(inside || done.HasBeenNotified());
     });
