@@ -41,9 +41,10 @@ class Level0Toll {
     if (runs > 1) Pay(on, runs * kOfScan);
   }
   // A page of a scan took so long until its first entry was found. Of the tables that it opened so many are
-  // of Level0, and were not in memory: they pay by their part, for all are read at once.
+  // of Level0, and were not in memory: they pay by their part, for all are read at once. One table is read
+  // where Level0 is merged, too.
   void OnReads(const Executor* on, int runs, int tables, Nanos took_ns) {
-    Pay(on, took_ns * runs / std::max(tables, runs));
+    if (tables > 1) Pay(on, took_ns * std::min(runs, tables - 1) / tables);
   }
   // A job of Level0 has merged `bytes`, which had this part of Level0: of what was paid before as much is
   // settled.

@@ -550,6 +550,7 @@ TEST(CompactorTest, AScanThatReadsRunsOfLevel0FromDiskPaysWhatThatTakes) {
   for (const bool map_tables : {true, false}) {
     RangeParts parts(RangeParts::SmallRounds(), map_tables);
     WriteRuns(&parts);
+    parts.tables.Warm(parts.rounds.ViewOf(&parts.executor), [] { return false; });
     PaidByScan(&parts);
     const uint64_t in_memory = PaidByScan(&parts);
     ASSERT_GT(in_memory, 0u);
@@ -749,6 +750,11 @@ TEST(Level0TollTest, WhatIsReadFromDiskPaysByItsPartOfTheTime) {
   for (int i = 0; i < 10; ++i) toll.OnMerged(50 << 20, kSecond, 1);  // 50 MiB/s
   for (int i = 0; i < 10'000; ++i) toll.OnReads(&parts.executor, 3, 6, 200 * kMicrosecond);
   EXPECT_NEAR(static_cast<double>(toll.PaidBytes()), 50 << 20, 1 << 20) << "half of two seconds";
+  const uint64_t before = toll.PaidBytes();
+  toll.OnReads(&parts.executor, 1, 1, kSecond);
+  EXPECT_EQ(toll.PaidBytes(), before) << "no more than without Level0";
+  toll.OnReads(&parts.executor, 2, 2, 2 * kSecond);
+  EXPECT_NEAR(static_cast<double>(toll.PaidBytes() - before), 50 << 20, 1 << 20) << "one of them";
 }
 
 TEST(Level0TollTest, WhoPaysTellsThatAMergeMayBeDue) {
