@@ -58,7 +58,7 @@ for row in "${rows[@]}"; do
       measure disk-reads "${disk[@]}" --workloads=RW50,SW50 --engines=nova,rocksdb,rocksdb-universal-2-memtables
       measure disk-writes "${disk[@]}" --workloads=W100 --engines=nova,rocksdb,rocksdb-tuned ;;
     beyond-memory)
-      measure beyond-memory --cell=beyond-memory "${on_disk[@]}" --workloads=R100,RW50,SW50,W100 ;;
+      measure beyond-memory --cell=beyond-memory "${on_disk[@]}" --workloads=R100,M100,RW50,SW50,W100 ;;
     *) measure "$row" --cell="$row" "${on_disk[@]}" ;;
   esac
 done

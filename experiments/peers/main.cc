@@ -48,7 +48,7 @@ DEFINE_string(csv, "", "a file that gets one line a cell and run");
 DEFINE_string(plot, "", "a PNG file that shows the medians, by gnuplot");
 DEFINE_uint64(records, 1'000'000, "records loaded before each run");
 DEFINE_uint64(value_bytes, 1024, "bytes of a value");
-DEFINE_uint64(scan_length, 10, "records a scan wants");
+DEFINE_uint64(scan_length, 10, "records a scan wants, and a multi-get");
 DEFINE_uint64(memory_mb, 512, "of memtables and what indexes them");
 DEFINE_uint64(cache_mb, 512, "of block cache");
 DEFINE_double(seconds, 10, "of each run");
@@ -432,7 +432,8 @@ const std::vector<CellKind>& CellKinds() {
       {"grid",
        {{"engines", "nova,rocksdb-mmap,rocksdb10,leveldb-small,lmdb"},
         {"workloads",
-         "S100,S100-len1000,S100-ended,SW50-after,SW50-ranked-after,SW50-k16,R100-v100,RW50-v100,W100-v100,"
+         "M100,M100-ranked,S100,S100-len1000,S100-ended,SW50-after,SW50-ranked-after,SW50-k16,R100-v100,RW50-"
+         "v100,W100-v100,"
          "RW50-v100000,RW50-mixed,RW50-k100,R100-shared80,R100-t1,R100-t32,R100-t128,W100-t1,W100-t8,W100-"
          "t32,"
          "W100-t128,W100-t500,S100-v100000,RW50-hot,half-deleted,queue,first-scan"},

@@ -342,21 +342,21 @@ void Reader::MultiGet(Executor* on, std::vector<std::string> keys, std::shared_p
 }
 
 // A filter that is wrong about a key costs that key's own wait later.
-void Reader::AskForBlocks(const MultiGetState& get) const {
-  if (get.keys.size() < 2 || !TableReader::AnyOnDisk()) return;
-  const RangeView& view = *get.point.view;
+void Reader::AskForBlocks(const ReadPoint& at, std::span<const std::string> keys) const {
+  if (keys.size() < 2 || !TableReader::AnyOnDisk()) return;
+  const RangeView& view = *at.view;
   const std::vector<Run>& runs = view.version->runs();
-  for (const std::string& key : get.keys) {
+  for (const std::string& key : keys) {
     const uint64_t hash = FilterHash(key);
     MemTable::Hit hit;
     uint64_t asked = 0;
     TablePosition p;
     p.upto = UpperBound(hash);
-    if (SearchRounds(view, get.point.sequence, p.upto, key, hash, &hit, &asked)) continue;
+    if (SearchRounds(view, at.sequence, p.upto, key, hash, &hit, &asked)) continue;
     for (p.runs = view.version->index().RunsAt(key); p.next < p.runs.size(); p.Pass(runs)) {
       TableHandle* const table = p.TableOf(p.RunIn(runs), key);
       const TableReader* const mapped = table == nullptr ? nullptr : table->mapped_reader();
-      if (mapped != nullptr && mapped->PrefetchBlock(key, hash, get.point.sequence)) break;
+      if (mapped != nullptr && mapped->PrefetchBlock(key, hash, at.sequence)) break;
     }
   }
 }
@@ -367,10 +367,13 @@ void Reader::SearchAll(const std::shared_ptr<MultiGetState>& get) {
   const auto arrived = [](MultiGetState* g) {
     if (--g->waiting == 0) g->done(g->outcome, std::move(g->values), g->why);
   };
-  AskForBlocks(*get);
+  constexpr size_t kAskedAtOnce = 256;  // keys: what is asked for stays in memory until it is looked into
+  const std::span<const std::string> keys(get->keys);
   get->waiting = get->keys.size() + 1;  // ours: answers may come at once
-  for (size_t i = 0; i < get->keys.size(); ++i) {
-    Search(get->on, get->point.view, get->point.sequence, get->keys[i], get->deadline_ns,
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (i % kAskedAtOnce == 0)
+      AskForBlocks(get->point, keys.subspan(i, std::min(kAskedAtOnce, keys.size() - i)));
+    Search(get->on, get->point.view, get->point.sequence, keys[i], get->deadline_ns,
            [get, i, arrived](Outcome o, std::string_view value) {
              if (o == Outcome::kOk) get->values[i] = std::string(value);
              if (o != Outcome::kOk && o != Outcome::kNotFound) {

@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,9 +80,9 @@ class Reader {
                            std::string_view key, uint64_t hash, MemTable::Hit* hit, uint64_t* asked);
   // Checks that no round has a version above the key's bound (K5); in debug and simulation builds.
   bool IsBounded(const RangeView& view, std::string_view key, uint64_t hash) const;
-  // Has the blocks that a MultiGet will look into read from the disk at the same time, as far as they are of
-  // mapped tables and not in memory. Does not wait.
-  void AskForBlocks(const MultiGetState& get) const;
+  // Has the blocks that a MultiGet will look into for these keys read from the disk at the same time, as far
+  // as they are of mapped tables and not in memory. Does not wait.
+  void AskForBlocks(const ReadPoint& at, std::span<const std::string> keys) const;
   // Searches each key of a MultiGet, whose moment is set.
   void SearchAll(const std::shared_ptr<MultiGetState>& get);
   // Checks recency order (K3) by a full search of memory and of the tables' bounds; in debug and simulation

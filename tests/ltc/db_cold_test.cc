@@ -146,6 +146,34 @@ TEST_F(ColdTest, AScanReadsAsManyEntriesAtOnceAsItAsksFor) {
   EXPECT_LE(forty, 40 * 1000 + 40 * 1000 / 2 + 4 * kPage);
 }
 
+// The disk is asked for their blocks some hundred keys at a time: more keys than that, of which some are newer
+// in memory, some deleted there, and some were never written.
+TEST_F(ColdTest, AMultiGetAsksForManyBlocksAndFindsTheNewestOfEach) {
+  const auto db = Db::Open(dir_.path(), Options());
+  ASSERT_TRUE(db.ok()) << db.status();
+  std::vector<std::string> keys;
+  for (uint64_t i = 0; i < 1'000; ++i) keys.push_back(KeyOf(i * 37 % kRecords));
+  const auto before = (*db)->TakeSnapshot();
+  ASSERT_TRUE(before.ok()) << before.status();
+  for (size_t i = 0; i < keys.size(); i += 5) ASSERT_TRUE((*db)->Put(keys[i], "newer").ok());
+  for (size_t i = 1; i < keys.size(); i += 5) ASSERT_TRUE((*db)->Delete(keys[i]).ok());
+  for (size_t i = 2; i < keys.size(); i += 5) keys[i] += "x";
+  const std::vector<std::string_view> views(keys.begin(), keys.end());
+  for (const bool at_snapshot : {false, true}) {
+    DbReadOptions options;
+    if (at_snapshot) options.snapshot = *before;
+    std::vector<std::optional<std::string>> values;
+    ASSERT_TRUE((*db)->MultiGet(views, &values, options).ok());
+    ASSERT_EQ(values.size(), keys.size());
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const bool absent = i % 5 == 2 || (i % 5 == 1 && !at_snapshot);
+      ASSERT_EQ(values[i].has_value(), !absent) << i;
+      if (absent) continue;
+      EXPECT_EQ(*values[i], i % 5 == 0 && !at_snapshot ? "newer" : ValueOf(i * 37 % kRecords)) << i;
+    }
+  }
+}
+
 // Data that became more than memory while the database was open: what this process wrote itself is not in
 // memory either. A block lies on two pages, and one request reads it: few gets meet a page that nobody has
 // asked for.
