@@ -37,7 +37,8 @@ class Residency {
   void AssumeWarm() { missing_.store(0); }
   static bool AnyIsWorthAsking() { return lately_.load(std::memory_order_relaxed) >= kWorthIt; }
   bool IsWorthAsking() const { return missing_.load(std::memory_order_relaxed) >= kWorthIt; }
-  // The block is about to be asked for, ahead of its use, when it may be there.
+  // Samples a block that is about to be asked for: at its use it may have come, and would pass for one that
+  // was in memory.
   void OnAsk(std::string_view block) {
     thread_local uint32_t asks = 0;  // as in OnUse
     if (++asks % kSampled == 0) Note(ResidentPrefix(block) < block.size());

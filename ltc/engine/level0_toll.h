@@ -28,6 +28,9 @@ class Level0Toll {
   // What one run costs: filter and table bounds out of the processor's cache, and two blocks besides.
   static constexpr Nanos kOfGet = 100;
   static constexpr Nanos kOfScan = 1500;
+  // What a page of a scan pays for at most of the time that its reads took. A disk or a StoC that hangs is no
+  // reason to merge.
+  static constexpr Nanos kMostOfReads = 50 * kMillisecond;
 
   explicit Level0Toll(const RangeContext* context)
       : context_(context), lanes_(context->services->executors.size()) {}
@@ -44,7 +47,7 @@ class Level0Toll {
   // of Level0, and were not in memory: they pay by their part, for all are read at once. One table is read
   // where Level0 is merged, too.
   void OnReads(const Executor* on, int runs, int tables, Nanos took_ns) {
-    if (tables > 1) Pay(on, took_ns * std::min(runs, tables - 1) / tables);
+    if (tables > 1) Pay(on, std::min(took_ns, kMostOfReads) * std::min(runs, tables - 1) / tables);
   }
   // A job of Level0 has merged `bytes`, which had this part of Level0: of what was paid before as much is
   // settled.

@@ -272,7 +272,7 @@ bool RangeIterator::Renew(ReadPoint* at, std::string_view from, std::string_view
 void RangeIterator::SeekToFirst(uint64_t wanted) {
   has_last_key_ = kept_ = false;
   for (LevelIterator* level : levels_) level->Expect(wanted);
-  opened_ = {whole_memtables_, 0, 0, 0};
+  opened_ = {.memtables = whole_memtables_};
   const std::string& start = direction_ == Direction::kBackward ? to_ : from_;
   if (start.empty()) return merged_->SeekToFirst();
   seek_key_.clear();

@@ -753,8 +753,17 @@ TEST(Level0TollTest, WhatIsReadFromDiskPaysByItsPartOfTheTime) {
   const uint64_t before = toll.PaidBytes();
   toll.OnReads(&parts.executor, 1, 1, kSecond);
   EXPECT_EQ(toll.PaidBytes(), before) << "no more than without Level0";
-  toll.OnReads(&parts.executor, 2, 2, 2 * kSecond);
+  for (int i = 0; i < 100; ++i) toll.OnReads(&parts.executor, 2, 2, 20 * kMillisecond);
   EXPECT_NEAR(static_cast<double>(toll.PaidBytes() - before), 50 << 20, 1 << 20) << "one of them";
+}
+
+TEST(Level0TollTest, WhatHangsIsNoReasonToMerge) {
+  RangeParts parts;
+  Level0Toll hung(&parts.context), slow(&parts.context);
+  for (int i = 0; i < 64; ++i) hung.OnReads(&parts.executor, 1, 2, 10 * kSecond);
+  for (int i = 0; i < 64; ++i) slow.OnReads(&parts.executor, 1, 2, Level0Toll::kMostOfReads);
+  EXPECT_GT(hung.PaidBytes(), 0u);
+  EXPECT_EQ(hung.PaidBytes(), slow.PaidBytes());
 }
 
 TEST(Level0TollTest, WhoPaysTellsThatAMergeMayBeDue) {
