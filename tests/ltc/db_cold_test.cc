@@ -146,8 +146,8 @@ TEST_F(ColdTest, AScanReadsAsManyEntriesAtOnceAsItAsksFor) {
   EXPECT_LE(forty, 40 * 1000 + 40 * 1000 / 2 + 4 * kPage);
 }
 
-// The disk is asked for their blocks some hundred keys at a time: more keys than that, of which some are newer
-// in memory, some deleted there, and some were never written.
+// The disk is asked for their blocks some hundred keys at a time: more keys than that, of which some are
+// newer in memory, some deleted there, and some were never written.
 TEST_F(ColdTest, AMultiGetAsksForManyBlocksAndFindsTheNewestOfEach) {
   const auto db = Db::Open(dir_.path(), Options());
   ASSERT_TRUE(db.ok()) << db.status();
