@@ -227,10 +227,8 @@ bool HasOldestRun(const Version& version, size_t column) {
   return !SliceOf(oldest, BoundsOf(version, column)).empty();
 }
 
-// How much a column is due.
-double ColumnScore(const Version& version, const CompactionOptions& options, const Level0Demand& demand,
-                   size_t column) {
-  constexpr double kMostWhenIdle = 3;  // bytes to write for each of the column's
+// How much a column is due by its number of runs.
+double RunsScore(const Version& version, const CompactionOptions& options, size_t column) {
   // A run stays until all its tables are gone. Where the load moves on, columns that are due no more would
   // keep run after run, for every get to look into: so the oldest one is taken apart.
   constexpr double kRunsOfAll = 1.5;
@@ -239,6 +237,15 @@ double ColumnScore(const Version& version, const CompactionOptions& options, con
   double by_runs = static_cast<double>(c.runs) / options.level0_runs_trigger;
   const double by_all = version.Level0Runs() / (kRunsOfAll * options.level0_runs_trigger);
   if (by_all > by_runs && HasOldestRun(version, column)) by_runs = by_all;
+  return by_runs;
+}
+
+// How much a column is due.
+double ColumnScore(const Version& version, const CompactionOptions& options, const Level0Demand& demand,
+                   size_t column) {
+  constexpr double kMostWhenIdle = 3;  // bytes to write for each of the column's
+  const Version::Column& c = version.columns()[column];
+  const double by_runs = RunsScore(version, options, column);
   if (c.runs < 2 || (demand.paid_bytes == 0 && !demand.idle)) return by_runs;
   const double paid = static_cast<double>(demand.paid_bytes) * static_cast<double>(c.bytes) /
                       static_cast<double>(std::max<uint64_t>(version.LevelBytes(0), 1));
@@ -271,6 +278,7 @@ std::optional<CompactionPlan> PickLevel0(const Version& version, const Compactio
   for (const auto& [score, column] : DueColumns(version, options, demand)) {
     CompactionPlan plan = PlanColumn(version, options, column);
     plan.score = score;
+    plan.paid_for = !demand.idle && RunsScore(version, options, column) < 1;
     if (AnyBusy(plan.inputs, *state)) continue;  // it is being compacted
     if (!MustWait(plan, *state)) return plan;
     ++state->waits;

@@ -58,6 +58,7 @@ struct CompactionPlan {
   double score = 0;                // how much it is due; 1 and more is
   std::vector<TableRef> inputs;    // of Level0: closed, see the head of this file
   std::vector<TableRef> overlaps;  // see above
+  bool paid_for = false;           // Level0 is not due by its runs: reads have paid for the merge
   bool trivial_move = false;       // one table, nothing below it: only the edit
   bool bottom = false;             // no deeper table overlaps the inputs' keys
   // The inputs, of any levels, hold only entries that range tombstones hide: an edit drops them unread (range

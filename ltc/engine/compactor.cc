@@ -36,7 +36,9 @@ struct Compactor::RunningCompaction {
   int level0_runs = 0;         // that Level0 will have less
   double level0_part = 1;      // of Level0's bytes
   uint64_t bytes = 0;          // of `read`
+  Nanos begin_ns = 0;          // of its first job
   std::atomic<uint64_t> read_bytes{0};
+  std::atomic<bool> dear{false};           // it is given up (level0_toll.h)
   std::atomic<double> level0_consumed{0};  // runs of level0_runs that the Pacer was told of
   std::vector<CompactionJob> jobs;         // one a part, by key
   std::atomic<size_t> next{0};
@@ -74,6 +76,7 @@ class Compactor::JobStorage : public CompactionStorage {
     auto data = owner_->context_->services->store->ReadBlocks(info, blocks);
     run_->read_bytes.fetch_add(bytes);
     owner_->TellLevel0Consumed(run_);
+    owner_->JudgePrice(run_);
     return data;
   }
   std::unique_ptr<TableSink> StartTable(const Uuid& table) override {
@@ -170,6 +173,11 @@ bool Compactor::CompactOne() {
     std::erase(open_runs_, run);
     EndCompaction(run->plan, &compaction_state_);
   }
+  if (absl::IsCancelled(s) && run->dear.load()) {
+    GiveUp(run.get());
+    pacer_->UpdatePressure();
+    return false;
+  }
   if (!s.ok()) {
     no_favours_before_ns_.store(Now() + kNoFavours);
     GiveUp(run.get());
@@ -227,8 +235,8 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
     if (run->dranges != nullptr) {
       uint64_t taken = 0;
       for (const TableRef& t : plan.inputs) taken += UsedBytes(t->info());
-      run->level0_part = static_cast<double>(taken) /
-                         static_cast<double>(std::max<uint64_t>(view->version->LevelBytes(0), 1));
+      run->level0_part = std::min(1.0, static_cast<double>(taken) / static_cast<double>(std::max<uint64_t>(
+                                                                        view->version->LevelBytes(0), 1)));
     }
     if (plan.output_level == 0 && run->level0_runs > 0) --run->level0_runs;
   }
@@ -240,7 +248,7 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
     }
     context_->WorkDue();
   }
-  const Nanos begin = Now();
+  run->begin_ns = Now();
   // by then the version has the runs that are left
   const absl::Cleanup end = [&] { pacer_->ConsumeLevel0(-run->level0_consumed.exchange(0)); };
   RunParts(run.get());
@@ -256,7 +264,7 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
   edit.now_ms = run->jobs[0].now_ms;
   NOVA_FP("compaction.written");
   NOVA_RETURN_IF_ERROR(versions_->Commit(std::move(edit)));
-  if (plan.level == 0) toll_->OnMerged(run->bytes, Now() - begin, std::min(run->level0_part, 1.0));
+  if (plan.level == 0) toll_->OnMerged(run->bytes, Now() - run->begin_ns, run->level0_part);
   NOVA_FP_VOID("compaction.committed");
   return OkStatus();
 }
@@ -268,6 +276,12 @@ void Compactor::TellLevel0Consumed(RunningCompaction* run) {
       static_cast<double>(run->read_bytes.load()) / static_cast<double>(std::max<uint64_t>(run->bytes, 1));
   const double consumed = run->level0_runs * std::min(part, 1.0);
   pacer_->ConsumeLevel0(consumed - run->level0_consumed.exchange(consumed));
+}
+
+void Compactor::JudgePrice(RunningCompaction* run) {
+  if (run->plan.paid_for && !run->dear.load() &&
+      toll_->TurnsOutDear(run->bytes, run->read_bytes.load(), Now() - run->begin_ns, run->level0_part))
+    run->dear.store(true);
 }
 
 // The jobs of a plan: cut where its tables' blocks say that about equal parts of the bytes lie on each side.
@@ -356,8 +370,9 @@ bool Compactor::RunParts(RunningCompaction* run) {
       any = true;
       const CompactionJob& job = run->jobs[i];
       JobStorage storage(this, run, {context_->spec.id, context_->spec.epoch, job.job_id});
-      auto result = RunJob(job, &storage,
-                           [&] { return run->failed.load() || context_->state.Is(ServingState::kLost); });
+      auto result = RunJob(job, &storage, [&] {
+        return run->failed.load() || run->dear.load() || context_->state.Is(ServingState::kLost);
+      });
       s = result.status();
       if (s.ok()) {
         if (!storage.ran_here()) storage.TakeOver(*result);

@@ -88,6 +88,8 @@ class Compactor {
   bool RunParts(RunningCompaction* run);
   // Tells the Pacer how much of its runs of Level0 a plan has read.
   void TellLevel0Consumed(RunningCompaction* run);
+  // Has a plan given up that reads have paid for, and that takes far longer than they paid.
+  void JudgePrice(RunningCompaction* run);
   // Tables of a plan that failed: deleted, or kept if an edit may name them.
   void GiveUp(RunningCompaction* run);
 

@@ -10,6 +10,10 @@
 //   paid     time that reads have spent on runs of Level0 since it was merged last; of all request threads
 //   price    time to merge the bytes of the job: measured, of the jobs so far
 //
+// The jobs so far may have run on an idle disk, and the next one shares it with requests. So a merge that
+// was begun for what reads have paid is watched, and given up early if it turns out dear: then reads go on
+// paying, by the price that was seen.
+//
 // Ownership: none taken.   Errors: none.
 // Thread safety: all. OnGet and OnScan on the executor they name.
 // Units: nanoseconds, bytes.
@@ -54,23 +58,37 @@ class Level0Toll {
   void OnMerged(uint64_t bytes, Nanos took_ns, double part) {
     constexpr double kFastest =
         0.4;  // bytes a ns: threads that share a job take more of the processor than that
-    constexpr uint64_t kLeast = 16 << 20;
     const Nanos settled = settled_ns_.load(std::memory_order_relaxed);
-    const auto unsettled = static_cast<double>(std::max<Nanos>(0, Sum() - settled));
+    const auto unsettled = static_cast<double>(Unsettled());
     settled_ns_.store(settled + static_cast<Nanos>(unsettled * part), std::memory_order_relaxed);
-    if (bytes < kLeast) return;
+    if (bytes < kLeastJudged) return;
     const double rate =
         std::min(kFastest, static_cast<double>(bytes) / static_cast<double>(std::max<Nanos>(took_ns, 1)));
     rate_.store((rate_.load(std::memory_order_relaxed) + rate) / 2, std::memory_order_relaxed);
   }
+  // A job that was begun for what reads have paid has read `read` of its `bytes` in `took_ns`; of what was
+  // paid it has this part. True: at this rate what is left would take kMostOverrun times that, and the job is
+  // to be given up. From now on merges cost as much; but not at once all that a disk or a StoC which hangs
+  // would have them cost.
+  bool TurnsOutDear(uint64_t bytes, uint64_t read, Nanos took_ns, double part) {
+    constexpr double kMostOverrun = 2;
+    constexpr double kMostDearer = 16;
+    if (read < kLeastJudged) return false;
+    const double rate = static_cast<double>(read) / static_cast<double>(std::max<Nanos>(took_ns, 1));
+    const double left_ns = static_cast<double>(bytes - std::min(bytes, read)) / rate;
+    if (left_ns <= kMostOverrun * static_cast<double>(Unsettled()) * part) return false;
+    const double before = rate_.load(std::memory_order_relaxed);
+    rate_.store(std::clamp(rate, before / kMostDearer, before), std::memory_order_relaxed);
+    return true;
+  }
   // The bytes that could have been merged in the time that was paid.
   uint64_t PaidBytes() const {
-    // A thread may see less of the lanes than the one that settled them.
-    const Nanos paid = std::max<Nanos>(0, Sum() - settled_ns_.load(std::memory_order_relaxed));
-    return static_cast<uint64_t>(static_cast<double>(paid) * rate_.load(std::memory_order_relaxed));
+    return static_cast<uint64_t>(static_cast<double>(Unsettled()) * rate_.load(std::memory_order_relaxed));
   }
 
  private:
+  static constexpr uint64_t kLeastJudged = 16 << 20;  // what is moved in a shorter time tells no rate
+
   struct alignas(64) Lane {
     std::atomic<Nanos> paid_ns{0};  // written by its executor alone
   };
@@ -88,6 +106,12 @@ class Level0Toll {
     Nanos sum = 0;
     for (const Lane& lane : lanes_) sum += lane.paid_ns.load(std::memory_order_relaxed);
     return sum;
+  }
+
+  // What was paid since merges were made for it.
+  Nanos Unsettled() const {
+    // A thread may see less of the lanes than the one that settled them.
+    return std::max<Nanos>(0, Sum() - settled_ns_.load(std::memory_order_relaxed));
   }
 
   const RangeContext* const context_;
