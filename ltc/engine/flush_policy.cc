@@ -17,13 +17,18 @@ FlushHistory After(const FlushHistory& before, const FlushResult& f) {
 
 namespace {
 
+// Rounds hold the same keys again and again, or compactions are behind.
+bool IsBestInGroups(const FlushSituation& s) {
+  return s.history.RoundsShareKeys() || s.level0_runs * 2 >= s.level0_slow_runs;
+}
+
 bool IsBetterLater(const FlushSituation& s) {
   const int room = s.max_rounds - 1;  // for sealed rounds
   double waiting = 0;
   for (const FlushCandidate& r : s.rounds) waiting += r.share;
   if (s.others_are_written && s.history.one_at_a_time) return true;
   // A larger group comes together.
-  if (s.others_are_written && s.history.RoundsShareKeys() && waiting < room / 2) return true;
+  if (s.others_are_written && IsBestInGroups(s) && waiting < room / 2) return true;
   if (!s.holds_rounds_back || waiting * 2 >= room) return false;
   return std::none_of(s.rounds.begin(), s.rounds.end(), [&s](const FlushCandidate& r) {
     const bool is_asked_for = r.number <= s.asked_upto, is_due = s.now_ns - r.sealed_ns >= s.lag_ns;
@@ -36,7 +41,7 @@ bool IsBetterLater(const FlushSituation& s) {
 size_t RoundsToFlush(const FlushSituation& s) {
   if (s.rounds.empty() || IsBetterLater(s)) return 0;
   int most = 1;
-  if (s.history.RoundsShareKeys() || s.holds_rounds_back || s.level0_runs * 2 >= s.level0_slow_runs) {
+  if (IsBestInGroups(s) || s.holds_rounds_back) {
     // Where rounds are merged in memory, a smaller group leaves more of them to be younger ones.
     most =
         std::max(1, s.groups_are_merged && s.history.one_at_a_time ? s.max_rounds * 3 / 8 : s.max_rounds / 2);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "common/base/failpoint.h"
 #include "common/base/thread.h"
 #include "common/sstable/iterator.h"
@@ -63,9 +64,16 @@ StatusOr<VersionEdit> Flusher::Write(const RoundGroup& rounds, uint64_t job) {
   const auto writes = written_load_->NewCounter(rounds);
   Level0Run run{job, merged.get(), rounds.back()->number, &rules};
   run.writes = writes.get();
-  const FlushProgress progress = [&](uint64_t passed, uint64_t kept_bytes) {
-    pacer_->OnFlushing(written_bytes / entries * passed, kept_bytes);
-    rounds_->LookForYounger(rounds, &younger);
+  double to_write = result.share;
+  pacer_->AddRoundsToWrite(to_write);
+  const absl::Cleanup end = [&] { pacer_->AddRoundsToWrite(-to_write); };
+  FlushProgress progress;
+  progress.on_passed = [&] { rounds_->LookForYounger(rounds, &younger); };
+  progress.on_written = [&](uint64_t of_entries, uint64_t kept_bytes) {
+    const double written = result.share * static_cast<double>(of_entries) / static_cast<double>(entries);
+    pacer_->AddRoundsToWrite(-written);
+    to_write -= written;
+    pacer_->OnFlushing(written_bytes / entries * of_entries, kept_bytes);
   };
   NOVA_ASSIGN_OR_RETURN(VersionEdit edit, load_->enabled()
                                               ? WriteColumns(run, written_bytes, &younger, progress)

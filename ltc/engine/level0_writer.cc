@@ -17,10 +17,12 @@ namespace {
 // thread of its own: one after another they would take one disk at a time, and memory waits for all of them.
 class RunWriter {
  public:
-  RunWriter(const RangeContext& context, TableAccess* tables, const Level0Run& run)
+  RunWriter(const RangeContext& context, TableAccess* tables, const Level0Run& run,
+            const FlushProgress& progress)
       : context_(context),
         tables_(tables),
         run_(run),
+        progress_(progress),
         creator_{context.spec.id, context.spec.epoch, run.job},
         table_bytes_(context.options.compaction.table_size_bytes),
         least_bytes_(context.options.compaction.least_table_bytes / 2),
@@ -29,12 +31,22 @@ class RunWriter {
                           : std::clamp<size_t>(kStoringBytes / table_bytes_, 1,
                                                std::min(context.services->host->Disks(), kMostStoring))) {}
 
+  // An entry was passed, and added or left out.
+  void Pass(uint64_t bytes) {
+    constexpr uint64_t kStepBytes = 256 << 10;
+    ++unwritten_.entries;
+    if ((passed_bytes_ += bytes) < kStepBytes) return;
+    passed_bytes_ = 0;
+    if (progress_.on_passed) progress_.on_passed();
+    if (streams_) TellWritten(std::exchange(unwritten_, {}));
+  }
   // REQUIRES: entries in internal key order.
   Status Add(std::string_view stored_key, std::string_view internal_key, std::string_view value) {
     if (EndsTable(stored_key)) NOVA_RETURN_IF_ERROR(FinishTable(most_storing_ > 0));
     if (run_.load != nullptr) Count(stored_key, internal_key.size() + value.size());
     if (builder_ == nullptr) StartTable();
     builder_->Add(internal_key, value);
+    unwritten_.kept_bytes += internal_key.size() + value.size();
     last_key_.assign(stored_key);
     return OkStatus();
   }
@@ -42,6 +54,7 @@ class RunWriter {
     if (run_.load != nullptr) Count({}, 0);
     if (builder_ != nullptr) NOVA_RETURN_IF_ERROR(FinishTable(/*by_thread=*/false));
     while (!storing_.empty()) NOVA_RETURN_IF_ERROR(AddStored());
+    TellWritten(std::exchange(unwritten_, {}));
     return OkStatus();
   }
   // The tables so far, for an edit; or, after an error, given up, for they are in no edit.
@@ -55,8 +68,14 @@ class RunWriter {
  private:
   static constexpr uint64_t kStoringBytes = 16 << 20;  // of tables that are stored at a time, about
   static constexpr size_t kMostStoring = 8;
+  // What progress_ is to be told of.
+  struct Part {
+    uint64_t entries = 0;
+    uint64_t kept_bytes = 0;
+  };
   // A table that is complete, until it is in edit_.
   struct Storing {
+    Part part;
     TableBuilder::Output output;
     StatusOr<TableInfo> table = absl::UnknownError("not stored yet");
     std::shared_ptr<const TableReader> reader;
@@ -80,10 +99,15 @@ class RunWriter {
     key_bytes_ += bytes;
   }
 
+  void TellWritten(const Part& part) {
+    if (part.entries > 0 && progress_.on_written) progress_.on_written(part.entries, part.kept_bytes);
+  }
+
   void StartTable() {
     const Uuid uuid = Uuid::Generate();
-    builder_ = std::make_unique<TableBuilder>(tables_->OptionsAt(0), uuid,
-                                              context_.services->store->StartTable(uuid));
+    auto sink = context_.services->store->StartTable(uuid);
+    streams_ = sink != nullptr;
+    builder_ = std::make_unique<TableBuilder>(tables_->OptionsAt(0), uuid, std::move(sink));
     builder_->Reserve(table_bytes_);
   }
 
@@ -92,6 +116,7 @@ class RunWriter {
     storing_.push_back(std::make_unique<Storing>());
     Storing* const last = storing_.back().get();
     last->output = builder_->Finish();
+    last->part = std::exchange(unwritten_, {});
     builder_ = nullptr;
     const DropRules& rules = *run_.rules;
     if (rules.tombstones != nullptr) SetTombstonesApplied(rules.tombstones_applied, &last->output.info);
@@ -113,6 +138,7 @@ class RunWriter {
     storing_.pop_front();
     if (first->thread != nullptr) first->thread->Join();
     NOVA_RETURN_IF_ERROR(first->table.status());
+    TellWritten(first->part);
     edit_.adds.push_back({0, run_.order, *std::move(first->table), std::move(first->reader)});
     return OkStatus();
   }
@@ -120,6 +146,7 @@ class RunWriter {
   const RangeContext& context_;
   TableAccess* const tables_;
   const Level0Run& run_;
+  const FlushProgress& progress_;
   const Creator creator_;
   const uint64_t table_bytes_;                    // at which a table ends
   const uint64_t least_bytes_;                    // a table with less does not end at a bound of Dranges
@@ -128,6 +155,9 @@ class RunWriter {
   std::string last_key_;                          // the stored key that was added last
   size_t next_cut_ = 0;                           // the first of run_.cuts behind last_key_
   uint64_t key_bytes_ = 0;                        // of last_key_, not counted yet
+  bool streams_ = false;                          // the store has what was added, all but some KB
+  uint64_t passed_bytes_ = 0;                     // since progress_.on_passed was called
+  Part unwritten_;                                // that progress_ was not told of, behind those of storing_
   std::deque<std::unique_ptr<Storing>> storing_;  // in the order of their keys
   VersionEdit edit_;
 };
@@ -136,32 +166,24 @@ class RunWriter {
 
 StatusOr<VersionEdit> WriteLevel0(const RangeContext& context, TableAccess* tables, const Level0Run& run,
                                   OverwriteProbe* younger, const FlushProgress& progress) {
-  constexpr uint64_t kProgressBytes = 256 << 10;
   const DropRules& rules = *run.rules;
   Iterator* const sorted = run.sorted;
   VersionFilter filter(rules.snapshots, rules.floor, /*bottom=*/false, rules.now_ms, rules.tombstones);
-  RunWriter writer(context, tables, run);
-  uint64_t entries = 0, bytes = 0, kept_bytes = 0;  // not told of yet
+  RunWriter writer(context, tables, run, progress);
   for (sorted->SeekToFirst(); sorted->Valid(); sorted->Next()) {
     const std::string_view internal_key = sorted->key(), value = sorted->value();
-    ++entries;
-    bytes += internal_key.size() + value.size();
-    if (bytes >= kProgressBytes && progress) {
-      progress(std::exchange(entries, 0), std::exchange(kept_bytes, 0));
-      bytes = 0;
-    }
     ParsedInternalKey key;
     if (!ParseInternalKey(internal_key, &key))
       return writer.GiveUp(absl::InternalError("memtable holds a malformed key"));
     if (run.writes != nullptr) run.writes->Add(key);
-    if (!filter.Keep(key, value) || younger->Replaces(key)) continue;
-    kept_bytes += internal_key.size() + value.size();
-    if (const Status s = writer.Add(key.stored_key, internal_key, value); !s.ok()) return writer.GiveUp(s);
+    if (filter.Keep(key, value) && !younger->Replaces(key)) {
+      if (const Status s = writer.Add(key.stored_key, internal_key, value); !s.ok()) return writer.GiveUp(s);
+    }
+    writer.Pass(internal_key.size() + value.size());
   }
   Status s = sorted->state() == Iterator::State::kError ? sorted->status() : OkStatus();
   if (s.ok()) s = writer.Finish();
   if (!s.ok()) return writer.GiveUp(s);
-  if (entries > 0 && progress) progress(entries, kept_bytes);
   return writer.TakeEdit();
 }
 

@@ -31,11 +31,17 @@ struct Level0Run {
   WriteHistogram* load = nullptr;  // is told the bytes written of each key; null: nobody counts
   WriteCounter* writes = nullptr;  // is told of each entry passed; null: nobody counts
 };
-// Entries that were passed, and bytes of those kept, since the last call. Called about every 256 KB.
-using FlushProgress = std::function<void(uint64_t entries, uint64_t kept_bytes)>;
+// Who is told how far a flush is. Either may be empty.
+struct FlushProgress {
+  // Another 256 KB of entries, about, were passed.
+  std::function<void()> on_passed;
+  // Of the entries that were passed since the last call, so many were dealt with: the store has them, or they
+  // were left out; and bytes of those kept. Where the store takes tables whole, once a table is stored.
+  std::function<void(uint64_t entries, uint64_t kept_bytes)> on_written;
+};
 
 // Returns the edit that adds the tables, not committed. Leaves out versions by `rules`, and those that
-// `younger` says are overwritten. `progress` may be empty.
+// `younger` says are overwritten.
 StatusOr<VersionEdit> WriteLevel0(const RangeContext& context, TableAccess* tables, const Level0Run& run,
                                   OverwriteProbe* younger, const FlushProgress& progress);
 

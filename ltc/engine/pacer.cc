@@ -16,13 +16,19 @@ constexpr double kInexact = 1e-6;  // sums of shares
 
 // --- writers
 
+// The memory of a group of rounds comes back when all of it is written, and until then what room there is has
+// to do: each round that is written gives writers the part of the room that it is of what is still to be
+// written. They may be some rounds early: the next group is the larger, and Level0 has fewer runs.
 Nanos Pacer::AdmitUnderPressure(Executor* on, uint64_t bytes) {
+  constexpr double kEarly = 4;
   const RangeView& view = *rounds_->ViewOf(on);
   // a round is opened whole, or not yet
   const double rounds = std::floor(context_->options.max_rounds - view.sealed_share + kInexact);
   const double active = static_cast<double>(view.active->bytes()) /
                         static_cast<double>(view.active->full_bytes(context_->options));
-  return controller_.Admit(bytes, rounds - active, Now(), &lanes_[on->index()].credit);
+  const double to_write = rounds_to_write();
+  const double shared_by = std::max(1.0, to_write - std::min(to_write / 2, kEarly));
+  return controller_.Admit(bytes, (rounds - active) / shared_by, Now(), &lanes_[on->index()].credit);
 }
 
 bool Pacer::SlowDownIsInVain() const {

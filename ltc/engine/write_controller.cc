@@ -26,6 +26,7 @@ void WriteController::SetPressure(const WritePressure& p, Nanos now_ns) {
   const double of_memory = std::max(0.5, 2.0 - 3.0 * std::max(0.0, p.memory - kSoft));
   scale_.store(std::min(of_level0, of_memory), std::memory_order_relaxed);
   MutexLock lock(&mu_);
+  MeasureRate(now_ns);  // a flush that gets nowhere tells nothing
   const bool waiting = p.memtables > 0 && !p.held;
   if (waiting && !waiting_) waiting_since_ns_ = now_ns;
   if (!waiting && waiting_) window_ns_ += now_ns - waiting_since_ns_;
@@ -35,11 +36,15 @@ void WriteController::SetPressure(const WritePressure& p, Nanos now_ns) {
 void WriteController::OnFlushed(uint64_t bytes, Nanos now_ns) {
   MutexLock lock(&mu_);
   window_bytes_ += bytes;
+  MeasureRate(now_ns);
+}
+
+void WriteController::MeasureRate(Nanos now_ns) {
   const Nanos elapsed = window_ns_ + (waiting_ ? now_ns - waiting_since_ns_ : 0);
   if (elapsed < kWindow) return;
   const double rate = static_cast<double>(window_bytes_) * 1e9 / static_cast<double>(elapsed);
-  rate_.store(std::max(kMinRate, (rate_.load(std::memory_order_relaxed) + rate) / 2),
-              std::memory_order_relaxed);
+  const double older = std::exp2(-static_cast<double>(elapsed) / static_cast<double>(kWindow));
+  rate_.store(older * rate_.load(std::memory_order_relaxed) + (1 - older) * rate, std::memory_order_relaxed);
   window_bytes_ = 0;
   window_ns_ = 0;
   waiting_since_ns_ = now_ns;
@@ -50,13 +55,15 @@ void WriteController::OnFlushed(uint64_t bytes, Nanos now_ns) {
 Nanos WriteController::Admit(uint64_t bytes, double room, Nanos now_ns, uint64_t* credit) {
   constexpr Nanos kShortest = 100 * kMicrosecond;
   constexpr Nanos kLongest = 250 * kMillisecond;
+  constexpr double kLeastRate = 4 << 10;  // bytes/s
   if (!pressed()) return 0;
   if (*credit >= bytes) {
     *credit -= bytes;
     return 0;
   }
+  const double rate = std::max(rate_.load(std::memory_order_relaxed), room >= 1 ? kMinRate : kLeastRate);
   const double scale = std::min(scale_.load(std::memory_order_relaxed), std::max(0.01, room));
-  const double bytes_per_ns = rate_.load(std::memory_order_relaxed) * scale * 1e-9;
+  const double bytes_per_ns = rate * scale * 1e-9;
   const auto cost = static_cast<Nanos>(static_cast<double>(bytes) / bytes_per_ns);
   Nanos free = next_free_ns_.load(std::memory_order_relaxed);
   Nanos wait, paid;
@@ -66,7 +73,7 @@ Nanos WriteController::Admit(uint64_t bytes, double room, Nanos now_ns, uint64_t
   } while (!next_free_ns_.compare_exchange_weak(free, now_ns + wait + paid, std::memory_order_relaxed));
   if (wait < kShortest) return 0;
   *credit += static_cast<uint64_t>(static_cast<double>(paid - cost) * bytes_per_ns);
-  stalled_ns_.fetch_add(wait, std::memory_order_relaxed);
+  AddStalled(wait);
   return wait;
 }
 

@@ -10,6 +10,7 @@
 //   pressure   the largest of: waiting rounds, Level0 runs, memory of the process; 1 = at the limit
 //   rate       flush rate * min(scale, room). scale is the least of two: of Level0, which falls from 2 to 1
 //              up to the stop limit, and beyond; of memory, which falls from 2 at the soft limit to 0.5
+//   room       memory for more rounds, in relation to what is still to be written before there is more of it
 //   wait       until the writes admitted before are through at that rate; a quarter of a second at most
 //   credit     who waits pays for some of the next writes too, for a wait costs the processor more than a
 //              put; where writes are fast, for thousands
@@ -41,8 +42,9 @@ struct WritePressure {
 
 class WriteController {
  public:
-  static constexpr double kSoft = 0.5;         // pressure above which writes are slowed down
-  static constexpr double kMinRate = 1 << 20;  // bytes/s, of flushes
+  static constexpr double kSoft = 0.5;  // pressure above which writes are slowed down
+  // bytes/s: where there is room flushes are taken to get on so fast at least
+  static constexpr double kMinRate = 1 << 20;
   // The flush rate is measured over as much waiting time.
   static constexpr Nanos kWindow = 200 * kMillisecond;
 
@@ -51,22 +53,28 @@ class WriteController {
   // `bytes` of memtables were dealt with since the last call: written to a table or left out.
   void OnFlushed(uint64_t bytes, Nanos now_ns);
   // How long to park a write of `bytes` before it may go; 0: go now. Reserves its place behind the writes
-  // before it. `room`: rounds for which memory is left, with fractions. The last of it is never quite used
-  // up: with one round left writes come as fast as they drain, with half of one half as fast.
+  // before it. `room`: rounds for which memory is left, over those (one at least) that are still to be
+  // written until there is more. Where it is 1 writes come as fast as they drain, where it is 0.5 half as
+  // fast: it is never quite used up.
   // `credit`: bytes of the caller's next writes that are paid for, and go at once; 0 at first. Its own.
   Nanos Admit(uint64_t bytes, double room, Nanos now_ns, uint64_t* credit);
   bool pressed() const { return pressure() > kSoft; }  // else Admit returns 0
   // The largest of the pressures set last.
   double pressure() const { return pressure_.load(std::memory_order_relaxed); }
-  // Sum of all that Admit returned.
+  // A writer waits besides.
+  void AddStalled(Nanos ns) { stalled_ns_.fetch_add(ns, std::memory_order_relaxed); }
+  // Sum of all that Admit returned, and of what was added.
   Nanos stalled_ns() const { return stalled_ns_.load(std::memory_order_relaxed); }
 
  private:
+  // The rate of this window, once it is long enough. The longer it was the less the mean has of those before.
+  void MeasureRate(Nanos now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   std::atomic<double> pressure_{0};     // the largest of the pressures set last
   std::atomic<double> scale_{1};        // factor on rate_, for Level0 and the memory of the process
   std::atomic<double> rate_{64 << 20};  // bytes/s at which flushes get on; a running mean
   std::atomic<Nanos> next_free_ns_{0};  // when the last write admitted is through
-  std::atomic<Nanos> stalled_ns_{0};    // sum of all that Admit returned
+  std::atomic<Nanos> stalled_ns_{0};    // see stalled_ns()
   Mutex mu_;
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;        // memtables wait for a flush
   Nanos waiting_since_ns_ ABSL_GUARDED_BY(mu_) = 0;  // since when, or since the last window

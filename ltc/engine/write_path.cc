@@ -202,6 +202,7 @@ WritePath::Place WritePath::TakePlace(Executor* on, const WriteOp& op, WriteDone
         if (why == Outcome::kNoSpace) return end(why);
         // no other disk will take the flush
         if (context_->services->one_disk && !pacer_->LastingFlushFailure(0).ok()) return end(why);
+        pacer_->OnNoRoom(kMillisecond);
         Park(on, kMillisecond, op, std::move(*done), swap);
         return {};
       }

@@ -282,6 +282,41 @@ TEST(PacerTest, WritersAreSlowedDownWhileRoundsWaitForAFlush) {
   EXPECT_TRUE(parts.pacer.FlushIsBehind());
 }
 
+// What a writer waits behind another one of 8 MB; then nobody waits any more.
+Nanos WaitBehindAWrite(RangeParts* parts) {
+  constexpr uint64_t kBytes = 8 << 20;
+  parts->pacer.Admit(&parts->executor, kBytes);
+  const Nanos wait = parts->pacer.Admit(&parts->executor, kBytes);
+  SleepFor(2 * wait);
+  return wait;
+}
+
+// Memory for a third of the rounds is left, and that of twice as many comes back when all of those are
+// written.
+TEST(PacerTest, AGroupThatIsWrittenSharesTheRoomThatThereIs) {
+  RangeOptions options = RangeParts::SmallRounds();
+  options.max_rounds = 30;
+  RangeParts parts(options);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(parts.Put(StrCat(i), "1"), Outcome::kOk);
+    ASSERT_TRUE(parts.rounds.SealActive());
+  }
+  parts.pacer.UpdatePressure();
+  const Nanos before = WaitBehindAWrite(&parts);
+  ASSERT_GT(before, 20 * kMillisecond) << "the test tests nothing";
+  parts.pacer.AddRoundsToWrite(20);
+  EXPECT_GT(WaitBehindAWrite(&parts), 2 * before);
+  parts.pacer.AddRoundsToWrite(-12);
+  EXPECT_LT(WaitBehindAWrite(&parts), before * 3 / 2) << "there is room for the rest";
+  parts.pacer.AddRoundsToWrite(-8);
+  parts.place_answers = absl::UnavailableError("no StoC");
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(parts.flusher.FlushOne());
+  EXPECT_NEAR(parts.pacer.rounds_to_write(), 0, 1e-6) << "a flush that has failed writes no more";
+  parts.place_answers = OkStatus();
+  EXPECT_TRUE(parts.flusher.FlushOne());
+  EXPECT_NEAR(parts.pacer.rounds_to_write(), 0, 1e-6);
+}
+
 // Writes of 4 KB to as many keys, `bytes` in all.
 void Fill(RangeParts* parts, size_t bytes) {
   for (size_t i = 0; i < bytes / 4096; ++i)
@@ -458,6 +493,77 @@ TEST(FlusherTest, AFlushThatCannotPlaceItsTableIsTriedAgain) {
   EXPECT_EQ(parts.Get("a"), "1");
 }
 
+// A store that takes tables whole, as StoCs do.
+class WholeTables : public TableStore {
+ public:
+  explicit WholeTables(TableStore* base) : base_(base) {}
+  StatusOr<TableInfo> WriteTable(TableBuilder::Output output, const Placement& placement,
+                                 const Creator& creator) override {
+    const uint64_t entries = output.info.entries;
+    auto info = base_->WriteTable(std::move(output), placement, creator);
+    stored.fetch_add(entries);
+    return info;
+  }
+  StatusOr<std::string> ReadMetadata(const TableInfo& info) override { return base_->ReadMetadata(info); }
+  StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) override {
+    return base_->ReadBlocks(info, blocks);
+  }
+  void FetchBlocks(Executor* on, const TableInfo& info, std::vector<BlockHandle> blocks, Nanos deadline_ns,
+                   ReadDone done) override {
+    base_->FetchBlocks(on, info, std::move(blocks), deadline_ns, std::move(done));
+  }
+  StatusOr<int> Repair(const TableInfo& info, const Creator& c) override { return base_->Repair(info, c); }
+  Status MakeCopies(const TableInfo& info, std::span<const PartCopy> copies, const Creator& c) override {
+    return base_->MakeCopies(info, copies, c);
+  }
+  Status AddReferences(std::span<const TableInfo> tables, const Creator& c) override {
+    return base_->AddReferences(tables, c);
+  }
+  void DropTable(const TableInfo& info, const Creator& c) override { base_->DropTable(info, c); }
+
+  std::atomic<uint64_t> stored{0};  // entries of tables
+
+ private:
+  TableStore* const base_;
+};
+
+// Writers are admitted at the rate of flushes: what waits for a disk is not written.
+TEST(Level0WriterTest, AFlushIsAsFarAsItsTablesAreStored) {
+  constexpr int kEntries = 2000;
+  RangeOptions options = RangeParts::SmallRounds();
+  options.memtable_size_bytes = 8 << 20;
+  options.compaction.table_size_bytes = 64 << 10;
+  RangeParts parts(options);
+  WholeTables store(parts.store.get());
+  parts.services.store = &store;
+  for (int i = 0; i < kEntries; ++i)
+    ASSERT_EQ(parts.Put(StrCat("k", 10'000 + i), std::string(1000, 'v')), Outcome::kOk);
+  ASSERT_TRUE(parts.rounds.SealActive());
+  const auto round = parts.view().sealed.front();
+  std::vector<std::unique_ptr<Iterator>> children;
+  for (const auto& m : round->siblings) children.push_back(m->NewIterator(round));
+  const auto sorted = NewMergingIterator(std::move(children));
+  const DropRules rules = parts.points.RulesOfFlush(parts.view(), {round});
+  OverwriteProbe younger;
+  uint64_t written = 0;
+  int passed = 0, steps = 0;
+  FlushProgress progress;
+  progress.on_passed = [&] { ++passed; };
+  progress.on_written = [&](uint64_t entries, uint64_t kept_bytes) {
+    ++steps;
+    written += entries;
+    EXPECT_LE(written, store.stored.load());
+    EXPECT_GT(kept_bytes, entries * 1000);
+  };
+  const Level0Run run{1, sorted.get(), round->number, &rules};
+  const auto edit = WriteLevel0(parts.context, &parts.tables, run, &younger, progress);
+  ASSERT_TRUE(edit.ok()) << edit.status();
+  EXPECT_EQ(written, static_cast<uint64_t>(kEntries));
+  EXPECT_EQ(steps, static_cast<int>(edit->adds.size()));
+  EXPECT_GT(passed, 5);
+  for (const VersionEdit::Add& add : edit->adds) parts.store->DropTable(add.table, {});
+}
+
 // --- Compactor
 
 TEST(CompactorTest, RunsOfLevel0BecomeOneOfLevel1AndTheirTablesGo) {
@@ -561,6 +667,49 @@ TEST(CompactorTest, AScanThatReadsRunsOfLevel0FromDiskPaysWhatThatTakes) {
     parts.cache.Unpin(1 << 20);
     EXPECT_GT(PaidByScan(&parts), in_memory);
   }
+}
+
+// Runs jobs here, after a wait.
+class SlowJobs : public JobRunner {
+ public:
+  StatusOr<CompactionResult> RunJob(const CompactionJob& job, CompactionStorage* here,
+                                    const std::function<bool()>& cancelled) override {
+    SleepFor(takes);
+    return RunCompaction(job, here, cancelled);
+  }
+  Nanos takes = 0;
+};
+
+// A merge was quick until now, and then the disk is as slow as its share beside requests.
+TEST(CompactorTest, AMergeThatReadsHavePaidForIsGivenUpIfItTurnsOutDear) {
+  RangeOptions options = RangeParts::SmallRounds();
+  options.memtable_size_bytes = 32 << 20;
+  options.compaction.max_parts = 1;
+  RangeParts parts(options);
+  SlowJobs jobs;
+  parts.services.jobs = &jobs;
+  for (int run = 0; run < 2; ++run) {
+    for (int i = 0; i < 20; ++i)
+      ASSERT_EQ(parts.Put(StrCat("k", 10 * i + run), std::string(1 << 20, 'v')), Outcome::kOk);
+    ASSERT_TRUE(parts.flusher.FlushAll(Now() + 10 * kSecond, false).ok());
+  }
+  ASSERT_EQ(parts.view().version->Level0Runs(), 2);
+  while (!parts.compactor.NeedsCompaction())
+    parts.toll.OnReads(&parts.executor, 1, 2, Level0Toll::kMostOfReads);
+  jobs.takes = 2 * kSecond;
+  EXPECT_FALSE(parts.compactor.CompactOne());
+  EXPECT_EQ(parts.view().version->Level0Runs(), 2);
+  EXPECT_EQ(parts.pacer.LastingCompactionFailure(0), OkStatus()) << "it is no failure";
+  EXPECT_FALSE(parts.compactor.NeedsCompaction()) << "reads have not paid what it costs";
+  const size_t given_up = parts.garbage.size();
+
+  for (int i = 0; i < 1'000 && !parts.compactor.NeedsCompaction(); ++i)
+    parts.toll.OnReads(&parts.executor, 1, 2, Level0Toll::kMostOfReads);
+  ASSERT_TRUE(parts.compactor.NeedsCompaction());
+  EXPECT_TRUE(parts.compactor.CompactOne()) << "now they have";
+  EXPECT_EQ(parts.view().version->Level0Runs(), 0);
+  EXPECT_GT(parts.garbage.size(), given_up);
+  EXPECT_EQ(parts.Get("k0").size(), 1u << 20);
 }
 
 TEST(CompactorTest, TheNextWriteEndsIdleness) {
@@ -764,6 +913,28 @@ TEST(Level0TollTest, WhatHangsIsNoReasonToMerge) {
   for (int i = 0; i < 64; ++i) slow.OnReads(&parts.executor, 1, 2, Level0Toll::kMostOfReads);
   EXPECT_GT(hung.PaidBytes(), 0u);
   EXPECT_EQ(hung.PaidBytes(), slow.PaidBytes());
+}
+
+TEST(Level0TollTest, AMergeThatTakesFarLongerThanReadsHavePaidTurnsOutDear) {
+  RangeParts parts;
+  Level0Toll toll(&parts.context);
+  for (int i = 0; i < 10; ++i) toll.OnMerged(300 << 20, kSecond, 1);  // 300 MiB/s
+  const auto pay_a_second = [&] {
+    for (int i = 0; i < 1'000'000; ++i) toll.OnGet(&parts.executor, 10);
+  };
+  pay_a_second();
+  constexpr uint64_t kBytes = 300 << 20;
+  EXPECT_FALSE(toll.TurnsOutDear(kBytes, 1 << 20, 10 * kSecond, 1)) << "too early to tell";
+  EXPECT_FALSE(toll.TurnsOutDear(kBytes, 20 << 20, kSecond / 10, 1)) << "1.4 s are left";
+  EXPECT_FALSE(toll.TurnsOutDear(kBytes, 280 << 20, 14 * kSecond, 1)) << "1 s is left, whatever it was";
+  EXPECT_TRUE(toll.TurnsOutDear(kBytes, 20 << 20, kSecond / 10, 0.5))
+      << "for a part that has paid half of it";
+  EXPECT_TRUE(toll.TurnsOutDear(kBytes, 20 << 20, kSecond, 1)) << "14 s are left";
+  EXPECT_NEAR(static_cast<double>(toll.PaidBytes()), 20 << 20, 1 << 20) << "the price from now on";
+  EXPECT_TRUE(toll.TurnsOutDear(kBytes, 20 << 20, 1000 * kSecond, 1)) << "a StoC hangs";
+  EXPECT_GT(toll.PaidBytes(), 1u << 20) << "and comes back";
+  for (int i = 0; i < 6; ++i) pay_a_second();
+  EXPECT_FALSE(toll.TurnsOutDear(kBytes, 20 << 20, kSecond, 1));
 }
 
 TEST(Level0TollTest, WhoPaysTellsThatAMergeMayBeDue) {

@@ -1,0 +1,108 @@
+// Writers that are faster than the disks of the StoCs, on a whole simulated cluster: they are slowed down,
+// all of the time by about as much, and none of them stops for seconds.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "common/base/limited_disk.h"
+#include "tests/cluster_sim/scenario.h"
+
+namespace nova {
+namespace {
+
+// A cluster whose two StoCs have disks that take seconds for what fills an LTC's memtables, and random puts
+// of 1 KB from a few writers.
+class SlowDisks {
+ public:
+  SlowDisks() : cluster_(Options()) {}
+
+  // Puts for so long. Returns their number.
+  uint64_t Run(Nanos run_ns) {
+    constexpr int kWriters = 4;
+    const Nanos end = Now() + run_ns;
+    uint64_t puts = 0;
+    longest_ns_ = 0;
+    std::vector<std::unique_ptr<Thread>> writers;
+    for (int i = 0; i < kWriters; ++i) {
+      writers.push_back(std::make_unique<Thread>("writer", [this, &puts, end] {
+        const auto client = cluster_.cluster.NewClient(StrCat("writer-", ++clients_), 60'000);
+        Random random(static_cast<uint64_t>(clients_));
+        for (Nanos now = Now(); now < end; ++puts) {
+          const Nanos begin = now;
+          const std::string key = KeyOf(static_cast<int>(random.Uniform(1000))) + StrCat(random.Next());
+          ASSERT_TRUE(client->Put(key, std::string(1000, 'v')).ok());
+          now = Now();
+          longest_ns_ = std::max(longest_ns_, now - begin);
+        }
+      }));
+    }
+    for (const auto& t : writers) t->Join();
+    return puts;
+  }
+  Nanos longest_ns() const { return longest_ns_; }  // put of the last run
+  // Disks are as fast as simulated ones are, or slow again.
+  void SetSlow(bool slow) {
+    for (const auto& disk : *disks_) disk->SetLimited(slow);
+  }
+
+ private:
+  SimClusterOptions Options() {
+    SimClusterOptions o = SmallCluster();
+    o.stocs = 2;
+    o.ltcs = 1;
+    o.wrap_disk = [disks = disks_](const std::string&, Disk* disk) {
+      disks->push_back(std::make_shared<DiskBandwidth>(
+          LimitedDiskOptions{.bytes_per_second = 256 << 10, .burst_bytes = 16 << 10}));
+      return std::make_unique<LimitedDisk>(disk, disks->back());
+    };
+    o.ltc.background.flush_threads = o.ltc.background.compaction_threads = 2;
+    o.ltc.memtable_limit_bytes = 10 << 20;
+    RangeOptions& r = o.ltc.hosted.range;
+    r.memtable_size_bytes = 64 << 10;
+    r.active_memtables = 2;
+    r.max_rounds = 64;
+    r.log_share = 1;
+    r.level0_slow_runs = 6;  // from three on rounds are flushed in groups
+    r.level0_stop_runs = 16;
+    r.compaction.level0_runs_trigger = 4;
+    r.compaction.table_size_bytes = 64 << 10;
+    r.compaction.level1_bytes = 16 << 20;
+    return o;
+  }
+
+  const std::shared_ptr<std::vector<std::shared_ptr<DiskBandwidth>>> disks_ =
+      std::make_shared<std::vector<std::shared_ptr<DiskBandwidth>>>();
+  OneRange cluster_;
+  int clients_ = 0;
+  Nanos longest_ns_ = 0;
+};
+
+// Memory comes back in lumps: when a group of rounds is in tables, half of all there may be.
+TEST(SlowDiskTest, WritersAreSlowedDownAndNoneStopsForSeconds) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Simulate(seed, [seed] {
+      SlowDisks w;
+      const uint64_t filling = w.Run(60 * kSecond);
+      const uint64_t puts = w.Run(60 * kSecond);
+      EXPECT_LT(puts, filling / 4) << "the test tests nothing";
+      EXPECT_GT(puts, 1000u);
+      EXPECT_LT(w.longest_ns(), 2 * kSecond) << seed;
+    });
+  }
+}
+
+TEST(SlowDiskTest, WhenDisksAreFastAgainWritersAre) {
+  Simulate(1, [] {
+    SlowDisks w;
+    w.Run(60 * kSecond);
+    const uint64_t slow = w.Run(2 * kSecond);
+    w.SetSlow(false);
+    w.Run(kSecond);
+    EXPECT_GT(w.Run(2 * kSecond), 10 * slow);
+  });
+}
+
+}  // namespace
+}  // namespace nova
