@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/base/coding.h"
 #include "common/base/limited_disk.h"
 #include "tests/cluster_sim/scenario.h"
 
@@ -27,12 +28,15 @@ class SlowDisks {
     std::vector<std::unique_ptr<Thread>> writers;
     for (int i = 0; i < kWriters; ++i) {
       writers.push_back(std::make_unique<Thread>("writer", [this, &puts, end] {
-        const auto client = cluster_.cluster.NewClient(StrCat("writer-", ++clients_), 60'000);
-        Random random(static_cast<uint64_t>(clients_));
+        const int id = ++clients_;
+        const auto client = cluster_.cluster.NewClient(StrCat("writer-", id), 60'000);
+        Random random(static_cast<uint64_t>(id));  // others have other keys
         for (Nanos now = Now(); now < end; ++puts) {
           const Nanos begin = now;
           const std::string key = KeyOf(static_cast<int>(random.Uniform(1000))) + StrCat(random.Next());
-          ASSERT_TRUE(client->Put(key, std::string(1000, 'v')).ok());
+          std::string value;
+          while (value.size() < 1000) PutFixed64(&value, random.Next());  // cannot be compressed
+          ASSERT_TRUE(client->Put(key, value).ok());
           now = Now();
           longest_ns_ = std::max(longest_ns_, now - begin);
         }
@@ -58,7 +62,7 @@ class SlowDisks {
       return std::make_unique<LimitedDisk>(disk, disks->back());
     };
     o.ltc.background.flush_threads = o.ltc.background.compaction_threads = 2;
-    o.ltc.memtable_limit_bytes = 10 << 20;
+    o.ltc.memtable_limit_bytes = 32 << 20;
     RangeOptions& r = o.ltc.hosted.range;
     r.memtable_size_bytes = 64 << 10;
     r.active_memtables = 2;
@@ -81,13 +85,13 @@ class SlowDisks {
 
 // Memory comes back in lumps: when a group of rounds is in tables, half of all there may be.
 TEST(SlowDiskTest, WritersAreSlowedDownAndNoneStopsForSeconds) {
-  for (uint64_t seed = 1; seed <= 3; ++seed) {
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
     Simulate(seed, [seed] {
       SlowDisks w;
-      const uint64_t filling = w.Run(60 * kSecond);
+      w.Run(60 * kSecond);
       const uint64_t puts = w.Run(60 * kSecond);
-      EXPECT_LT(puts, filling / 4) << "the test tests nothing";
-      EXPECT_GT(puts, 1000u);
+      EXPECT_LT(puts, 60 * 600u) << "disks do not bound it: the test tests nothing";
+      EXPECT_GT(puts, 60 * 200u);
       EXPECT_LT(w.longest_ns(), 2 * kSecond) << seed;
     });
   }
