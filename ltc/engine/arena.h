@@ -58,8 +58,12 @@ class ArenaPool {
   // Those of bytes_used that are used again at once if they are given back: of empty active rounds, and of
   // lookup indexes. No flush makes them fewer.
   size_t bytes_fixed() const { return fixed_.load(std::memory_order_relaxed); }
+  // Of bytes_used: what flushes under way have still to write. It comes back when they end, all at once.
+  double bytes_to_write() const { return to_write_.load(std::memory_order_relaxed); }
   // Counts a large piece; negative: one less.
   void AddLarge(ptrdiff_t bytes);
+  // A flush has so many bytes more to write; negative: less.
+  void AddToWrite(double bytes) { to_write_.fetch_add(bytes, std::memory_order_relaxed); }
   // Counts bytes as fixed; negative: so many less.
   void AddFixed(ptrdiff_t bytes) { fixed_.fetch_add(static_cast<size_t>(bytes), std::memory_order_relaxed); }
 
@@ -94,6 +98,7 @@ class ArenaPool {
   std::atomic<size_t> used_{0};          // see bytes_used; changed under mu_
   std::atomic<size_t> ready_{0};         // see bytes_ready; changed under mu_
   std::atomic<size_t> fixed_{0};         // see bytes_fixed
+  std::atomic<double> to_write_{0};      // see bytes_to_write
   Mutex mu_;
   // The free chunks of each slab. Chunks are taken from slabs that are used in part, where there are any, so
   // that whole ones can be given back.

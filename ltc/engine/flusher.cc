@@ -64,14 +64,15 @@ StatusOr<VersionEdit> Flusher::Write(const RoundGroup& rounds, uint64_t job) {
   const auto writes = written_load_->NewCounter(rounds);
   Level0Run run{job, merged.get(), rounds.back()->number, &rules};
   run.writes = writes.get();
-  double to_write = result.share;
-  pacer_->AddRoundsToWrite(to_write);
-  const absl::Cleanup end = [&] { pacer_->AddRoundsToWrite(-to_write); };
+  const double memory_bytes = result.share * static_cast<double>(context_->RoundBytes());
+  double to_write = memory_bytes;
+  pacer_->AddToWrite(to_write);
+  const absl::Cleanup end = [&] { pacer_->AddToWrite(-to_write); };
   FlushProgress progress;
   progress.on_passed = [&] { rounds_->LookForYounger(rounds, &younger); };
   progress.on_written = [&](uint64_t of_entries, uint64_t kept_bytes) {
-    const double written = result.share * static_cast<double>(of_entries) / static_cast<double>(entries);
-    pacer_->AddRoundsToWrite(-written);
+    const double written = memory_bytes * static_cast<double>(of_entries) / static_cast<double>(entries);
+    pacer_->AddToWrite(-written);
     to_write -= written;
     pacer_->OnFlushing(written_bytes / entries * of_entries, kept_bytes);
   };

@@ -18,17 +18,25 @@ constexpr double kInexact = 1e-6;  // sums of shares
 
 // The memory of a group of rounds comes back when all of it is written, and until then what room there is has
 // to do: each round that is written gives writers the part of the room that it is of what is still to be
-// written. They may be some rounds early: the next group is the larger, and Level0 has fewer runs.
+// written. They may be some rounds early: the next group is the larger, and Level0 has fewer runs. So it is
+// with the rounds of the range, and with the memory that it shares with others.
 Nanos Pacer::AdmitUnderPressure(Executor* on, uint64_t bytes) {
   constexpr double kEarly = 4;
+  const auto round_bytes = static_cast<double>(context_->RoundBytes());
+  const auto by_round = [=](double rounds, double to_write_bytes) {
+    const double to_write = to_write_bytes / round_bytes;
+    return rounds / std::max(1.0, to_write - std::min(to_write / 2, kEarly));
+  };
   const RangeView& view = *rounds_->ViewOf(on);
   // a round is opened whole, or not yet
   const double rounds = std::floor(context_->options.max_rounds - view.sealed_share + kInexact);
   const double active = static_cast<double>(view.active->bytes()) /
                         static_cast<double>(view.active->full_bytes(context_->options));
-  const double to_write = rounds_to_write();
-  const double shared_by = std::max(1.0, to_write - std::min(to_write / 2, kEarly));
-  return controller_.Admit(bytes, (rounds - active) / shared_by, Now(), &lanes_[on->index()].credit);
+  const RangeServices& services = *context_->services;
+  const double left = services.freeable_limit_bytes() - services.freeable_bytes();
+  const double room = std::min(by_round(rounds - active, bytes_to_write()),
+                               by_round(left / round_bytes, services.arenas->bytes_to_write()));
+  return controller_.Admit(bytes, room, Now(), &lanes_[on->index()].credit);
 }
 
 bool Pacer::SlowDownIsInVain() const {

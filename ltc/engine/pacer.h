@@ -56,10 +56,13 @@ class Pacer {
   // A flush has got through `written_bytes` of memtables since the last call, and kept `kept_bytes` of them
   // for tables.
   void OnFlushing(uint64_t written_bytes, uint64_t kept_bytes);
-  // Flushes under way have `rounds` more to write, in full rounds; negative: fewer. Whoever adds some takes
-  // them away again, as they are written or when the flush has failed.
-  void AddRoundsToWrite(double rounds) { rounds_to_write_.fetch_add(rounds, std::memory_order_relaxed); }
-  double rounds_to_write() const { return rounds_to_write_.load(std::memory_order_relaxed); }
+  // Flushes under way have `bytes` of memtables more to write; negative: less. Whoever adds some takes them
+  // away again, as they are written or when the flush has failed.
+  void AddToWrite(double bytes) {
+    to_write_.fetch_add(bytes, std::memory_order_relaxed);
+    context_->services->arenas->AddToWrite(bytes);
+  }
+  double bytes_to_write() const { return to_write_.load(std::memory_order_relaxed); }
   void OnFlushed(const FlushResult& flush);  // a flush has written its tables
   FlushHistory flush_history() const;
   // Sealed rounds that wait may be merged in memory. Where flushes wait for disks, copying costs less than
@@ -130,7 +133,7 @@ class Pacer {
   WorkFailure compaction_failure_;               // told to writes that are slowed down for the want of it
   LogThrottle errors_;                           // one line in 5 s at most
   std::atomic<double> level0_runs_consumed_{0};  // by all Level0 jobs under way; see ConsumeLevel0
-  std::atomic<double> rounds_to_write_{0};       // see AddRoundsToWrite
+  std::atomic<double> to_write_{0};              // see AddToWrite
   std::atomic<int64_t> compaction_grant_{0};     // bytes that compactions may move while a flush is behind
   // Held also while the controller is told of the view, so that the last to tell has the latest.
   mutable Mutex mu_;

@@ -17,7 +17,7 @@ namespace {
 // of 1 KB from a few writers.
 class SlowDisks {
  public:
-  SlowDisks() : cluster_(Options()) {}
+  explicit SlowDisks(int ranges) : cluster_(Options(ranges), ranges) {}
 
   // Puts for so long. Returns their number.
   uint64_t Run(Nanos run_ns) {
@@ -52,7 +52,7 @@ class SlowDisks {
   }
 
  private:
-  SimClusterOptions Options() {
+  SimClusterOptions Options(int ranges) {
     SimClusterOptions o = SmallCluster();
     o.stocs = 2;
     o.ltcs = 1;
@@ -62,7 +62,7 @@ class SlowDisks {
       return std::make_unique<LimitedDisk>(disk, disks->back());
     };
     o.ltc.background.flush_threads = o.ltc.background.compaction_threads = 2;
-    o.ltc.memtable_limit_bytes = 32 << 20;
+    o.ltc.memtable_limit_bytes = (ranges == 1 ? 32 : 10) << 20;
     RangeOptions& r = o.ltc.hosted.range;
     r.memtable_size_bytes = 64 << 10;
     r.active_memtables = 2;
@@ -87,7 +87,7 @@ class SlowDisks {
 TEST(SlowDiskTest, WritersAreSlowedDownAndNoneStopsForSeconds) {
   for (uint64_t seed = 1; seed <= 2; ++seed) {
     Simulate(seed, [seed] {
-      SlowDisks w;
+      SlowDisks w(/*ranges=*/1);
       w.Run(60 * kSecond);
       const uint64_t puts = w.Run(60 * kSecond);
       EXPECT_LT(puts, 60 * 600u) << "disks do not bound it: the test tests nothing";
@@ -97,9 +97,19 @@ TEST(SlowDiskTest, WritersAreSlowedDownAndNoneStopsForSeconds) {
   }
 }
 
+// All of them have memory for a quarter of the rounds that each may have.
+TEST(SlowDiskTest, NorWhereRangesShareTheMemory) {
+  Simulate(1, [] {
+    SlowDisks w(/*ranges=*/5);
+    w.Run(60 * kSecond);
+    EXPECT_LT(w.Run(60 * kSecond), 60 * 600u) << "disks do not bound it: the test tests nothing";
+    EXPECT_LT(w.longest_ns(), 2 * kSecond);
+  });
+}
+
 TEST(SlowDiskTest, WhenDisksAreFastAgainWritersAre) {
   Simulate(1, [] {
-    SlowDisks w;
+    SlowDisks w(/*ranges=*/1);
     w.Run(60 * kSecond);
     const uint64_t slow = w.Run(2 * kSecond);
     w.SetSlow(false);

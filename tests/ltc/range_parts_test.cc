@@ -304,17 +304,19 @@ TEST(PacerTest, AGroupThatIsWrittenSharesTheRoomThatThereIs) {
   parts.pacer.UpdatePressure();
   const Nanos before = WaitBehindAWrite(&parts);
   ASSERT_GT(before, 20 * kMillisecond) << "the test tests nothing";
-  parts.pacer.AddRoundsToWrite(20);
+  const auto round_bytes = static_cast<double>(parts.context.RoundBytes());
+  parts.pacer.AddToWrite(20 * round_bytes);
   EXPECT_GT(WaitBehindAWrite(&parts), 2 * before);
-  parts.pacer.AddRoundsToWrite(-12);
+  parts.pacer.AddToWrite(-12 * round_bytes);
   EXPECT_LT(WaitBehindAWrite(&parts), before * 3 / 2) << "there is room for the rest";
-  parts.pacer.AddRoundsToWrite(-8);
+  parts.pacer.AddToWrite(-8 * round_bytes);
   parts.place_answers = absl::UnavailableError("no StoC");
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(parts.flusher.FlushOne());
-  EXPECT_NEAR(parts.pacer.rounds_to_write(), 0, 1e-6) << "a flush that has failed writes no more";
+  EXPECT_NEAR(parts.pacer.bytes_to_write(), 0, 1e-6) << "a flush that has failed writes no more";
   parts.place_answers = OkStatus();
   EXPECT_TRUE(parts.flusher.FlushOne());
-  EXPECT_NEAR(parts.pacer.rounds_to_write(), 0, 1e-6);
+  EXPECT_NEAR(parts.pacer.bytes_to_write(), 0, 1e-6);
+  EXPECT_NEAR(parts.arenas.bytes_to_write(), 0, 1e-6);
 }
 
 // Writes of 4 KB to as many keys, `bytes` in all.
