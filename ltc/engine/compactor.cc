@@ -241,6 +241,7 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
     if (plan.output_level == 0 && run->level0_runs > 0) --run->level0_runs;
   }
   NOVA_RETURN_IF_ERROR(PlanParts(job_id, rules, run.get()));
+  run->begin_ns = Now();  // before other threads see the run
   if (run->jobs.size() > 1) {
     {
       MutexLock lock(&mu_);
@@ -248,7 +249,6 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
     }
     context_->WorkDue();
   }
-  run->begin_ns = Now();
   // by then the version has the runs that are left
   const absl::Cleanup end = [&] { pacer_->ConsumeLevel0(-run->level0_consumed.exchange(0)); };
   RunParts(run.get());
