@@ -142,13 +142,11 @@ class Cluster:
         self._wait(60, "the ranges are not open, as many at each LTC", self._is_open)
 
     def limit_disks(self):
-        """StoCs start again, on disks of disk_mb from now on."""
+        """StoCs start again, on modelled disks from now on."""
         stocs = self._named("stoc")
         for stoc in stocs:
             stoc.end(signal.SIGTERM)
-        limit = flag_words({"disk_bandwidth_mb": self._s["disk_mb"],
-                            "disk_reads_cached": self._s["page_cache"]})
-        self._launch_all("stoc", len(stocs), lambda i: self._stoc_words(i) + limit)
+        self._launch_all("stoc", len(stocs), lambda i: self._stoc_words(i) + disk_words(self._s, i))
         self._wait(60, "StoCs that started again are not up", lambda status: all(
             s["presence"] == "up" for s in status["stocs"]))
 
@@ -268,6 +266,16 @@ def ltc_words(s):
             # an LTC alone decides; two for each disk over all LTCs, which do not know of each other
             f"--compaction_threads={0 if s['ltcs'] == 1 else max(2, 2 * s['stocs'] // s['ltcs'])}",
             *flag_words(s["ltc_flags"])]
+
+
+def disk_words(s, i):
+    """nova_stoc's flags for the disk of StoC i."""
+    return flag_words({"disk_bandwidth_mb": disks_mb(s)[i], "disk_reads_cached": s["page_cache"]})
+
+
+def disks_mb(s):
+    """MB/s of each StoC's disk."""
+    return [s["slow_disk_mb"] or s["disk_mb"]] + [s["disk_mb"]] * (s["stocs"] - 1)
 
 
 def flag_words(flags):

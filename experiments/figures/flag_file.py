@@ -30,6 +30,7 @@ SETTINGS = {
     "stocs": 10,             # beta
     "ranges_per_ltc": 1,     # omega
     "disk_mb": 2,            # MB/s of each StoC's disk, which reads and writes share
+    "slow_disk_mb": 0,       # MB/s of the first StoC's, where its disk is slower than the others'; 0: it is not
     "tau_mb": 1,             # MB of a memtable, and of a table
     "alpha": 2,              # active memtables of a range
     "delta": 64,             # memtables of a range
@@ -190,7 +191,8 @@ class Figure:
         """Disks, memory and records become so many times smaller: what processors have to do does, too."""
         for cell in self.cells:
             s = cell.settings = dict(cell.settings)
-            s["disk_mb"] = self._part(s, "disk_mb", times)
+            for key in ("disk_mb", "slow_disk_mb"):
+                s[key] = self._part(s, key, times)
             s["records"] //= times
             for key in ("cache_mb", "level0_mb", "level1_mb"):
                 s[key] = max(1, s[key] // times)

@@ -11,7 +11,7 @@ import re
 import subprocess
 import time
 
-from cluster import Cluster, ClusterError, cpu_seconds
+from cluster import Cluster, ClusterError, cpu_seconds, disks_mb
 
 VOID_ABOVE = 70        # % of the cores: processors, and not disks, were what the row measured
 DISTURBED_ABOVE = 10   # % of the cores that processes took which are no part of the run
@@ -112,7 +112,7 @@ def _result(s, before, after, seconds, report):
     written = [b - a for a, b in zip(before.written, after.written)]
     read = [b - a for a, b in zip(before.read, after.read)]
     at_disk = written if s["page_cache"] else [w + r for w, r in zip(written, read)]
-    disk = s["disk_mb"] * 1e6 * took / 100
+    disks = [b / (mb * 1e6 * took / 100) for b, mb in zip(at_disk, disks_mb(s))]
     return {
         "ops": operations / len(seconds),
         "stalled": 100 * stalled_share(seconds),
@@ -122,8 +122,8 @@ def _result(s, before, after, seconds, report):
         "written_kb": sum(written) / 1024 / max(1, operations),
         "read_kb": sum(read) / 1024 / max(1, operations),
         "network_kb": (after.moved - before.moved) / 1024 / max(1, operations),
-        "disks": sum(at_disk) / len(at_disk) / disk,
-        "busiest": max(at_disk) / disk,
+        "disks": sum(disks) / len(disks),
+        "busiest": max(disks),
         "cpu": (after.ours - before.ours) / cores,
         "ltc_us": (after.ltcs - before.ltcs) * 1e6 / max(1, operations),
         "stoc_us": (after.stocs - before.stocs) * 1e6 / max(1, operations),

@@ -25,7 +25,7 @@ def refused(text):
 
 
 # Every flag file is read, and has cells or a model; the paper's compare them with what the paper states.
-OURS = ["offload"]
+OURS = ["offload", "slow_stoc"]
 names = flag_file.names()
 assert names == ["fig1", "fig2", "fig11", "fig12", "fig13", "fig14", "fig15", "fig16", *OURS, "table2",
                  "table4", "table5"], names
@@ -129,6 +129,10 @@ with tempfile.TemporaryDirectory() as directory:
 figure.override({"log_mode": "memory", "ltc_flags": {"b": 3}})
 for cell in (ten, last):
     assert (cell.settings["log_mode"], cell.settings["ltc_flags"]) == ("memory", {"a": 1, "b": 3})
+
+# Where one disk is slower, it is the first StoC's.
+assert cluster.disks_mb({"stocs": 3, "disk_mb": 4, "slow_disk_mb": 0}) == [4, 4, 4]
+assert cluster.disks_mb({"stocs": 3, "disk_mb": 4, "slow_disk_mb": 1}) == [1, 4, 4]
 
 # Half of the disks' speed is half of all; what cannot be divided is refused.
 figure.slow_down(2)
