@@ -176,7 +176,7 @@ class FileTransfer::CopyWriter : public std::enable_shared_from_this<CopyWriter>
   void End(Outcome outcome) {
     if (std::exchange(ended_, true)) return;
     copy_->outcome = outcome;
-    copy_->writing.Done();
+    copy_->writing.Done(outcome == Outcome::kOk);
     part_.End();
   }
 

@@ -42,10 +42,11 @@ StocLoad KnownStocs::LoadOf(StocId id) const {
   MutexLock lock(&mu_);
   const auto it = nodes_.find(id);
   if (it == nodes_.end()) return {};
-  const Signs& signs = *it->second.signs;
+  Signs& signs = *it->second.signs;
+  const Nanos now = Now();
   return {signs.bytes.load(std::memory_order_relaxed), signs.queue_depth.load(std::memory_order_relaxed),
           signs.others_queued.load(std::memory_order_relaxed),
-          Now() - signs.told_ns.load(std::memory_order_relaxed)};
+          now - signs.told_ns.load(std::memory_order_relaxed), signs.pace.Get(now)};
 }
 
 // Of the StoC's requests as many are this client's as it has writes under way, or fewer: one that has not
@@ -76,11 +77,13 @@ KnownStocs::Writing KnownStocs::BeginWriting(StocId id, uint64_t bytes) {
 KnownStocs::Writing::Writing(Signs* signs, uint64_t bytes) : signs_(signs), bytes_(bytes) {
   signs->writes.fetch_add(1, std::memory_order_relaxed);
   signs->bytes.fetch_add(bytes, std::memory_order_relaxed);
+  if (bytes >= WritePace::kLeastBytes) signs->pace.Begin(Now());
 }
 
-void KnownStocs::Writing::Done() {
+void KnownStocs::Writing::Done(bool stored) {
   Signs* const signs = std::exchange(signs_, nullptr);
   if (signs == nullptr) return;
+  if (bytes_ >= WritePace::kLeastBytes) signs->pace.End(stored ? bytes_ : 0, Now());
   signs->writes.fetch_sub(1, std::memory_order_relaxed);
   signs->bytes.fetch_sub(bytes_, std::memory_order_relaxed);
 }

@@ -20,6 +20,7 @@
 #include "common/rdma/xchg.h"
 #include "coordinator/cluster_types.h"
 #include "stoc/stoc_load.h"
+#include "stoc/write_pace.h"
 
 namespace nova {
 
@@ -34,6 +35,7 @@ class KnownStocs {
     std::atomic<Nanos> told_ns{0};
     std::atomic<uint32_t> writes{0};  // of files that are being written there
     std::atomic<uint64_t> bytes{0};   // of those files
+    WritePace pace;
     // The start (incarnation, N1) to which a call lost its connection, or got none, and none was answered
     // since; 0: there is none. The coordinator knows of a death when a lease has ended; who reads from
     // another copy need not wait for that. What ends late, of a start before, says nothing of the next one.
@@ -55,8 +57,8 @@ class KnownStocs {
     Writing(Signs* signs, uint64_t bytes);
     Writing(Writing&& other) noexcept : signs_(std::exchange(other.signs_, nullptr)), bytes_(other.bytes_) {}
     Writing& operator=(Writing&&) = delete;
-    ~Writing() { Done(); }
-    void Done();
+    ~Writing() { Done(/*stored=*/false); }
+    void Done(bool stored);
 
    private:
     Signs* signs_ = nullptr;  // null: done

@@ -44,10 +44,42 @@ std::vector<double> Backlogs(const std::vector<StocChoice>& stocs, uint64_t requ
   return backlogs;
 }
 
+std::vector<double> Slowness(const std::vector<StocChoice>& stocs) {
+  constexpr double kChance = 1.5, kMost = 16;
+  std::vector<double> known;
+  for (const StocChoice& s : stocs) {
+    if (s.load.pace.ns_per_byte > 0) known.push_back(s.load.pace.ns_per_byte);
+  }
+  std::vector<double> slowness(stocs.size(), 1);
+  if (known.empty()) return slowness;
+  const auto middle = known.begin() + static_cast<ptrdiff_t>((known.size() - 1) / 2);
+  std::nth_element(known.begin(), middle, known.end());
+  for (size_t i = 0; i < stocs.size(); ++i) {
+    const StocPace& pace = stocs[i].load.pace;
+    if (pace.ns_per_byte == 0) continue;
+    const double times = std::clamp(pace.ns_per_byte / *middle, 1 / kMost, kMost);
+    if (times > 1 / kChance && times < kChance) continue;
+    slowness[i] = std::pow(times, std::exp2(-static_cast<double>(pace.age_ns) / kPaceHalfLife));
+  }
+  return slowness;
+}
+
+namespace {
+
+// Of each StoC what it has to do until `bytes` more are stored, as bytes at the pace of the median one.
+std::vector<double> WorkUntilStored(const std::vector<StocChoice>& stocs, uint64_t bytes) {
+  std::vector<double> work = Backlogs(stocs, bytes);
+  const std::vector<double> slowness = Slowness(stocs);
+  for (size_t i = 0; i < work.size(); ++i) work[i] = (work[i] + static_cast<double>(bytes)) * slowness[i];
+  return work;
+}
+
+}  // namespace
+
 std::vector<StocId> PickStocs(const std::vector<StocChoice>& all, size_t count, uint64_t bytes, int choices,
                               Random* random, std::set<std::string> hosts) {
   const std::vector<StocChoice> stocs = WithBestDisks(all, count);
-  const std::vector<double> backlogs = Backlogs(stocs, bytes);
+  const std::vector<double> work = WorkUntilStored(stocs, bytes);
   std::vector<size_t> sample(stocs.size());
   std::iota(sample.begin(), sample.end(), 0);
   Shuffle(&sample, random);
@@ -60,7 +92,7 @@ std::vector<StocId> PickStocs(const std::vector<StocChoice>& all, size_t count, 
   });
   sample.resize(std::min(sample.size(), count * static_cast<size_t>(std::max(1, choices))));
   std::stable_sort(sample.begin(), sample.end(), [&](size_t a, size_t b) {
-    return std::tuple(stocs[a].disk, backlogs[a]) < std::tuple(stocs[b].disk, backlogs[b]);
+    return std::tuple(stocs[a].disk, work[a]) < std::tuple(stocs[b].disk, work[b]);
   });
   std::vector<StocId> picked;
   for (const bool other_hosts_only : {true, false}) {
@@ -110,9 +142,9 @@ size_t WidthOf(const std::vector<StocChoice>& firsts, uint64_t table_bytes, cons
       std::min({static_cast<size_t>(std::max(1, options.scatter_width)),
                 static_cast<size_t>(std::max<uint64_t>(1, table_bytes / least)), firsts.size()});
   if (!options.scatter_by_load) return width;
-  const std::vector<double> backlogs = Backlogs(firsts, least);
-  const auto idle = static_cast<size_t>(std::count_if(
-      backlogs.begin(), backlogs.end(), [&](double b) { return b < static_cast<double>(least); }));
+  const std::vector<double> work = WorkUntilStored(firsts, least);
+  const auto idle = static_cast<size_t>(
+      std::count_if(work.begin(), work.end(), [&](double w) { return w < 2 * static_cast<double>(least); }));
   return std::clamp<size_t>(idle, 1, width);
 }
 

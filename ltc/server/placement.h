@@ -3,7 +3,8 @@
 // to do are taken (power of d choices).
 //
 // What a StoC has to do is an estimate (Backlogs), for a depth that it told a second ago says nothing: the
-// bytes that are on their way from here, and the requests of others, which fade to what all have.
+// bytes that are on their way from here, and the requests of others, which fade to what all have. As many
+// bytes take longer where the disk is slower (Slowness): "least to do" means that a table is stored first.
 //
 // Thread safety: pure functions of their inputs and a Random.
 // Errors: none; fewer StoCs than asked for where there are no more.
@@ -25,8 +26,8 @@ namespace nova {
 // How tables are scattered; the same for all ranges of an LTC.
 struct PlacementOptions {
   int scatter_width = 1;  // rho: fragments of a table, at most
-  // As many fragments as StoCs have nothing to do, at least one: more of them wait in a queue each, and take
-  // a sync each, for nothing. False: as many as the table's size allows.
+  // As many fragments as StoCs have nothing to do, and are not slow, at least one: more of them wait in a
+  // queue each, and take a sync each, for nothing. False: as many as the table's size allows.
   bool scatter_by_load = true;
   int choices = 2;                          // d: StoCs drawn for each one picked; 1: random
   int replicas = 1;                         // copies of each fragment and of the metadata
@@ -50,13 +51,19 @@ struct StocChoice {
 inline constexpr Nanos kDepthHalfLife = 250 * kMillisecond;
 std::vector<double> Backlogs(const std::vector<StocChoice>& stocs, uint64_t request_bytes);
 
+// Of each StoC, how many times as long as at the median one it takes for a byte (StocPace); 1: less than half
+// as long again, which may be chance, or not known. A StoC that nothing was written to counts by half of that
+// (of its logarithm) for each kPaceHalfLife, so that it is tried again.
+inline constexpr Nanos kPaceHalfLife = 10 * kSecond;
+std::vector<double> Slowness(const std::vector<StocChoice>& stocs);
+
 // Those among which `count` are to be picked: StoCs with the best disks, and with the next worse ones only
 // where those are too few. A disk that is ill is a reason to look elsewhere, and never one to place nothing.
 std::vector<StocChoice> WithBestDisks(const std::vector<StocChoice>& stocs, size_t count);
 
 // `count` distinct StoCs of those with the best disks, on distinct hosts first, and on none of `hosts`, which
-// have a copy already: those with the least backlog among choices * count random ones. Fewer if there are not
-// that many. `bytes`: what each is to take.
+// have a copy already: those that have stored their `bytes` first, by backlog and slowness, among choices *
+// count random ones. Fewer if there are not that many.
 std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count, uint64_t bytes, int choices,
                               Random* random, std::set<std::string> hosts = {});
 

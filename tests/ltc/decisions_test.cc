@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <vector>
 
@@ -175,6 +176,65 @@ TEST(PlacementTest, WhatIsOnItsWayCountsAtOnceAndAnOldDepthSaysNothing) {
   for (const StocChoice& s : stocs) EXPECT_NEAR(static_cast<double>(s.load.bytes_in_flight), 40'000, 4000);
 }
 
+TEST(PlacementTest, SlownessIsBesideTheMedianAndIsForgotten) {
+  std::vector<StocChoice> stocs = Stocs({0, 0, 0, 0, 0});
+  EXPECT_EQ(Slowness(stocs), std::vector<double>(5, 1)) << "nothing is known";
+  const double paces[] = {10, 12, 10, 40, 0};
+  for (size_t i = 0; i < 5; ++i) stocs[i].load.pace.ns_per_byte = paces[i];
+  EXPECT_EQ(Slowness(stocs), (std::vector<double>{1, 1, 1, 4, 1})) << "a fifth may be chance";
+  stocs[3].load.pace.age_ns = kPaceHalfLife;
+  EXPECT_EQ(Slowness(stocs)[3], 2);
+  stocs[3].load.pace.age_ns = 100 * kPaceHalfLife;
+  EXPECT_NEAR(Slowness(stocs)[3], 1, 1e-9);
+  stocs[3].load.pace = {2.5, 0};
+  EXPECT_EQ(Slowness(stocs)[3], 0.25) << "four times as fast as the others";
+}
+
+// Ten StoCs whose disks store a byte a tick, but the first, which stores a quarter of one. Two flushes are
+// under way, of ten tables each; one whose tables are all stored is followed by another. Returns how much of
+// what all disks can do they do.
+double UseOfDisks(bool paces_known) {
+  constexpr uint64_t kBytes = 400;
+  constexpr size_t kFlushes = 2;
+  constexpr int kTables = 10, kTicks = 200'000;
+  constexpr double kRates = 9.25;  // of all
+  Random random(9);
+  const PlacementOptions options{1, true, 2, 1, kBytes / 2};
+  std::vector<StocChoice> stocs = Stocs(std::vector<uint32_t>(10, 0));
+  for (StocChoice& s : stocs) s.load.pace.ns_per_byte = !paces_known ? 0 : s.id == StocId(1) ? 4 : 1;
+  std::vector<std::deque<size_t>> queues(10);  // of each StoC the flushes whose tables wait there
+  std::vector<double> done(10, 0);             // of its first table
+  std::vector<int> left(kFlushes, 0);          // tables of each flush
+  int stored = 0;
+  for (int tick = 0; tick < kTicks; ++tick) {
+    for (size_t flush = 0; flush < kFlushes; ++flush) {
+      if (left[flush] > 0) continue;
+      for (left[flush] = 0; left[flush] < kTables; ++left[flush]) {
+        const size_t at = PlaceTable(stocs, kBytes, options, &random).fragments.at(0).at(0).value() - 1;
+        stocs[at].load.bytes_in_flight += kBytes;
+        queues[at].push_back(flush);
+      }
+    }
+    for (size_t i = 0; i < queues.size(); ++i) {
+      if (queues[i].empty()) continue;
+      done[i] += i == 0 ? 0.25 : 1;
+      if (done[i] < kBytes) continue;
+      done[i] = 0;
+      stocs[i].load.bytes_in_flight -= kBytes;
+      --left[queues[i].front()];
+      queues[i].pop_front();
+      ++stored;
+    }
+  }
+  return stored * static_cast<double>(kBytes) / (kRates * kTicks);
+}
+
+TEST(PlacementTest, NoFlushWaitsForASlowStoc) {
+  const double unknown = UseOfDisks(/*paces_known=*/false), known = UseOfDisks(/*paces_known=*/true);
+  EXPECT_LT(unknown, 0.6) << "the slow one holds up no flush: the test tests nothing";
+  EXPECT_GT(known, 1.3 * unknown);
+}
+
 TEST(PlacementTest, ATableIsScatteredOverStocsThatHaveNothingToDo) {
   Random random(8);
   PlacementOptions options{10, true, 2, 1, 1000};
@@ -184,6 +244,9 @@ TEST(PlacementTest, ATableIsScatteredOverStocsThatHaveNothingToDo) {
   EXPECT_EQ(width_of({0, 0, 0, 0}), 4u);
   EXPECT_EQ(width_of({0, 5, 0, 5}), 2u);
   EXPECT_EQ(width_of({5, 5, 5, 5}), 1u) << "at least one";
+  std::vector<StocChoice> one_slow = Stocs({0, 0, 0, 0});
+  for (StocChoice& s : one_slow) s.load.pace.ns_per_byte = s.id == StocId(2) ? 3 : 1;
+  EXPECT_EQ(PlaceTable(one_slow, 100'000, options, &random).fragments.size(), 3u);
   options.scatter_by_load = false;
   EXPECT_EQ(width_of({5, 5, 5, 5}), 4u);
 }

@@ -540,6 +540,26 @@ TEST_P(StocTest, QueueDepthRidesOnEveryReplyAndWhatIsOnItsWayIsKnownWithoutOne) 
   });
 }
 
+TEST_P(StocTest, ItsPaceIsThatOfTheFilesThatItStores) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    const std::string bytes(1'000'000, 'b');
+    const auto write = [&](uint64_t n, std::string_view data, Nanos deadline_ns) {
+      return rig->WriteFile(rig.id(), FileId(n), kCreator, data, deadline_ns).ok();
+    };
+    const Nanos delay = 50 * kMillisecond * world->patience();
+    rig.disk.Add({.op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = delay});
+    EXPECT_TRUE(write(1, "a small one", Soon()));
+    EXPECT_EQ(rig->LoadOf(rig.id()).pace.ns_per_byte, 0);
+    EXPECT_TRUE(write(2, bytes, Soon()) && write(3, bytes, Soon()));
+    const StocPace pace = rig->LoadOf(rig.id()).pace;
+    EXPECT_GE(pace.ns_per_byte, static_cast<double>(delay) / 1e6 * 0.9);
+    // One that is not answered in time is not stored, for all that is known.
+    EXPECT_FALSE(write(4, bytes, Now() + delay / 2));
+    EXPECT_GT(rig->LoadOf(rig.id()).pace.ns_per_byte, pace.ns_per_byte);
+  });
+}
+
 // Disks are slow, and a flush or a compaction sends one table after another.
 TEST_P(StocTest, AShortReadDoesNotWaitBehindTheWritesOfTables) {
   Run([&](FabricWorld* world) {
