@@ -172,6 +172,13 @@ void LtcNode::AddMetrics(const std::vector<Xchg*>& xchgs) {
                         [this] { return static_cast<double>(cache_.hits()); });
   metrics_->AddCallback("nova_ltc_block_cache_misses_total",
                         [this] { return static_cast<double>(cache_.misses()); });
+  // Of live StoCs.
+  metrics_->AddFamily("nova_ltc_stoc_write_ns_per_byte", [this] {
+    Metrics::Samples paces;
+    for (const NodeInfo& n : stocs_->live())
+      paces[StrCat("stoc=\"", n.name, "\"")] = stocs_->LoadOf(n.stoc_id).pace.ns_per_byte;
+    return paces;
+  });
   totals_.AddMetrics(metrics_);
 }
 

@@ -46,6 +46,10 @@ class SlowDisks {
     return puts;
   }
   Nanos longest_ns() const { return longest_ns_; }  // put of the last run
+  // ns a byte that the LTC writes to the first StoC, by its metrics.
+  double Pace() const {
+    return cluster_.cluster.Metric("ltc", "nova_ltc_stoc_write_ns_per_byte{stoc=\"stoc-0\"}");
+  }
   // Disks are as fast as simulated ones are, or slow again.
   void SetSlow(bool slow) {
     for (const auto& disk : *disks_) disk->SetLimited(slow);
@@ -93,6 +97,8 @@ TEST(SlowDiskTest, WritersAreSlowedDownAndNoneStopsForSeconds) {
       EXPECT_LT(puts, 60 * 600u) << "disks do not bound it: the test tests nothing";
       EXPECT_GT(puts, 60 * 200u);
       EXPECT_LT(w.longest_ns(), 2 * kSecond) << seed;
+      EXPECT_GT(w.Pace(), 3500) << "256 KiB a second";
+      EXPECT_LT(w.Pace(), 35'000);
     });
   }
 }
