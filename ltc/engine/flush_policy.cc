@@ -22,10 +22,16 @@ bool IsBestInGroups(const FlushSituation& s) {
   return s.history.RoundsShareKeys() || s.level0_runs * 2 >= s.level0_slow_runs;
 }
 
+// Of the rounds that no flush has claimed.
+double WaitingShare(const FlushSituation& s) {
+  double share = 0;
+  for (const FlushCandidate& r : s.rounds) share += r.share;
+  return share;
+}
+
 bool IsBetterLater(const FlushSituation& s) {
   const int room = s.max_rounds - 1;  // for sealed rounds
-  double waiting = 0;
-  for (const FlushCandidate& r : s.rounds) waiting += r.share;
+  const double waiting = WaitingShare(s);
   if (s.others_are_written && s.history.one_at_a_time) return true;
   // A larger group comes together.
   if (s.others_are_written && IsBestInGroups(s) && waiting < room / 2) return true;
@@ -39,12 +45,17 @@ bool IsBetterLater(const FlushSituation& s) {
 }  // namespace
 
 size_t RoundsToFlush(const FlushSituation& s) {
+  constexpr double kOverRoom = 2;
   if (s.rounds.empty() || IsBetterLater(s)) return 0;
-  int most = 1;
+  double most = 1;
   if (IsBestInGroups(s) || s.holds_rounds_back) {
     // Where rounds are merged in memory, a smaller group leaves more of them to be younger ones.
-    most =
-        std::max(1, s.groups_are_merged && s.history.one_at_a_time ? s.max_rounds * 3 / 8 : s.max_rounds / 2);
+    most = s.groups_are_merged && s.history.one_at_a_time ? s.max_rounds * 3 / 8 : s.max_rounds / 2;
+    // Writers have to do with what other rounds leave until the group is written. What rounds share is
+    // written once: there a group is through early.
+    if (!s.history.RoundsShareKeys() && !s.holds_rounds_back)
+      most = std::min(most, kOverRoom * (s.max_rounds - 1 - WaitingShare(s)));
+    most = std::max(1.0, most);
   }
   double share = 0;
   size_t n = 0;

@@ -75,7 +75,9 @@ struct FlushSituation {
 // The oldest round goes, if it is time and no writer is in it. Rounds behind it go with it where rounds hold
 // the same keys again and again, so that an overwritten version is written once; where they were held back;
 // and where compactions are behind, for fewer and larger runs put off the time when writers have to wait for
-// them. A round with a checkpoint is the last of its group, for the checkpoint has nothing of younger ones.
+// them. There a group is no larger than twice the memory that is left, or comes back before its own does:
+// else writers that have filled all of it would stand still until the whole group is written. A round with a
+// checkpoint is the last of its group, for the checkpoint has nothing of younger ones.
 size_t RoundsToFlush(const FlushSituation& s);
 
 // A sealed round, as RoundsToMerge sees it.

@@ -22,6 +22,7 @@ bool Flusher::FlushOne() {
       context_->state.Is(ServingState::kLost) ? RoundGroup() : rounds_->ClaimFlush(pacer_->FlushInput());
   if (rounds.empty()) return CommitWritten() || (pacer_->MergesRounds() && merger_->MergeOne());
   JobBook::Job job(jobs_);
+  const absl::Cleanup end = [&] { pacer_->EndToWrite(rounds.front()->number); };
   pacer_->UpdatePressure();
   auto edit = Write(rounds, job.id());
   if (!edit.ok()) {
@@ -65,15 +66,14 @@ StatusOr<VersionEdit> Flusher::Write(const RoundGroup& rounds, uint64_t job) {
   Level0Run run{job, merged.get(), rounds.back()->number, &rules};
   run.writes = writes.get();
   const double memory_bytes = result.share * static_cast<double>(context_->RoundBytes());
-  double to_write = memory_bytes;
-  pacer_->AddToWrite(to_write);
-  const absl::Cleanup end = [&] { pacer_->AddToWrite(-to_write); };
+  uint64_t left = entries;  // to be written
+  pacer_->SetToWrite(rounds.front()->number, memory_bytes);
   FlushProgress progress;
   progress.on_passed = [&] { rounds_->LookForYounger(rounds, &younger); };
   progress.on_written = [&](uint64_t of_entries, uint64_t kept_bytes) {
-    const double written = memory_bytes * static_cast<double>(of_entries) / static_cast<double>(entries);
-    pacer_->AddToWrite(-written);
-    to_write -= written;
+    left -= std::min(left, of_entries);
+    pacer_->SetToWrite(rounds.front()->number,
+                       memory_bytes * static_cast<double>(left) / static_cast<double>(entries));
     pacer_->OnFlushing(written_bytes / entries * of_entries, kept_bytes);
   };
   NOVA_ASSIGN_OR_RETURN(VersionEdit edit, load_->enabled()

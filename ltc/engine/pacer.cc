@@ -18,14 +18,15 @@ constexpr double kInexact = 1e-6;  // sums of shares
 
 // The memory of a group of rounds comes back when all of it is written, and until then what room there is has
 // to do: each round that is written gives writers the part of the room that it is of what is still to be
-// written. They may be some rounds early: the next group is the larger, and Level0 has fewer runs. So it is
-// with the rounds of the range, and with the memory that it shares with others.
+// written. They may use it up a little early: the next group is the larger, and Level0 has fewer runs. So it
+// is with the rounds of the range, and with the memory that it shares with others.
 Nanos Pacer::AdmitUnderPressure(Executor* on, uint64_t bytes) {
-  constexpr double kEarly = 4;
+  constexpr double kMostEarly = 4, kEarlySeconds = 0.5;
   const auto round_bytes = static_cast<double>(context_->RoundBytes());
+  const double early = std::min(kMostEarly, controller_.rate() * kEarlySeconds / round_bytes);
   const auto by_round = [=](double rounds, double to_write_bytes) {
     const double to_write = to_write_bytes / round_bytes;
-    return rounds / std::max(1.0, to_write - std::min(to_write / 2, kEarly));
+    return rounds / std::max(1.0, to_write - std::min(to_write / 2, early));
   };
   const RangeView& view = *rounds_->ViewOf(on);
   // a round is opened whole, or not yet
@@ -80,6 +81,29 @@ void Pacer::OnFlushing(uint64_t written_bytes, uint64_t kept_bytes) {
       static_cast<int64_t>(static_cast<double>(kept_bytes) * kAtSlow * std::pow(kAtStop / kAtSlow, over));
   if (compaction_grant_.fetch_add(grant) + grant > kMost) compaction_grant_.store(kMost);
   LetReadsHaveTurns();
+}
+
+void Pacer::SetToWrite(RoundNumber oldest, double bytes) {
+  MutexLock lock(&mu_);
+  double& left = to_write_of_[oldest];
+  context_->services->arenas->AddToWrite(bytes - left);
+  left = bytes;
+  SumUpToWrite();
+}
+
+void Pacer::EndToWrite(RoundNumber oldest) {
+  MutexLock lock(&mu_);
+  const auto flush = to_write_of_.find(oldest);
+  if (flush == to_write_of_.end()) return;
+  context_->services->arenas->AddToWrite(-flush->second);
+  to_write_of_.erase(flush);
+  SumUpToWrite();
+}
+
+void Pacer::SumUpToWrite() {
+  double sum = 0;
+  for (const auto& [oldest, bytes] : to_write_of_) sum += std::min(bytes, to_write_of_.begin()->second);
+  to_write_.store(sum, std::memory_order_relaxed);
 }
 
 void Pacer::OnFlushed(const FlushResult& flush) {

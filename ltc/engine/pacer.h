@@ -14,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <vector>
 
 #include "common/base/log_throttle.h"
@@ -56,12 +57,12 @@ class Pacer {
   // A flush has got through `written_bytes` of memtables since the last call, and kept `kept_bytes` of them
   // for tables.
   void OnFlushing(uint64_t written_bytes, uint64_t kept_bytes);
-  // Flushes under way have `bytes` of memtables more to write; negative: less. Whoever adds some takes them
-  // away again, as they are written or when the flush has failed.
-  void AddToWrite(double bytes) {
-    to_write_.fetch_add(bytes, std::memory_order_relaxed);
-    context_->services->arenas->AddToWrite(bytes);
-  }
+  // The flush whose oldest round is `oldest` has still to write `bytes` of memtables. To be called as it gets
+  // on, and EndToWrite when it is committed or has failed.
+  void SetToWrite(RoundNumber oldest, double bytes);
+  void EndToWrite(RoundNumber oldest);
+  // What flushes under way have to write until the oldest of them is through, and its memory comes back: all
+  // of that one, and of each other as much, for they share the disks.
   double bytes_to_write() const { return to_write_.load(std::memory_order_relaxed); }
   void OnFlushed(const FlushResult& flush);  // a flush has written its tables
   FlushHistory flush_history() const;
@@ -120,6 +121,8 @@ class Pacer {
   bool HoldsRoundsBackLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // 0: as many runs as slow writers down; 1: at the stop limit.
   double Level0Excess(const RangeView& view) const;
+  // Sets to_write_ by to_write_of_.
+  void SumUpToWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Remembers and logs a failure; ends the range if its epoch is fenced.
   void Failed(const char* what, const Status& s, WorkFailure* failure);
 
@@ -133,11 +136,13 @@ class Pacer {
   WorkFailure compaction_failure_;               // told to writes that are slowed down for the want of it
   LogThrottle errors_;                           // one line in 5 s at most
   std::atomic<double> level0_runs_consumed_{0};  // by all Level0 jobs under way; see ConsumeLevel0
-  std::atomic<double> to_write_{0};              // see AddToWrite
+  std::atomic<double> to_write_{0};              // see bytes_to_write
   std::atomic<int64_t> compaction_grant_{0};     // bytes that compactions may move while a flush is behind
   // Held also while the controller is told of the view, so that the last to tell has the latest.
   mutable Mutex mu_;
   FlushHistory history_ ABSL_GUARDED_BY(mu_);  // of the flushes so far
+  // By their oldest rounds, what flushes under way have to write.
+  std::map<RoundNumber, double> to_write_of_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace nova

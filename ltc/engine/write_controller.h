@@ -59,6 +59,8 @@ class WriteController {
   // `credit`: bytes of the caller's next writes that are paid for, and go at once; 0 at first. Its own.
   Nanos Admit(uint64_t bytes, double room, Nanos now_ns, uint64_t* credit);
   bool pressed() const { return pressure() > kSoft; }  // else Admit returns 0
+  // At which flushes get on, bytes/s.
+  double rate() const { return rate_.load(std::memory_order_relaxed); }
   // The largest of the pressures set last.
   double pressure() const { return pressure_.load(std::memory_order_relaxed); }
   // A writer waits besides.

@@ -74,7 +74,7 @@ TEST(MergedLogsTest, M3AreReplayedFromTheLogsOfWhatTheyWereMadeOf) {
       SimClusterOptions options = SlowDisks(/*log_share=*/4);
       options.ltcs = 2;
       OneRange w(options);
-      const uint64_t puts = 1500 + 700 * seed;
+      const uint64_t puts = 2200 + 700 * seed;
       WriteKeys(w.client.get(), 0, puts);
       EXPECT_GT(MergedAway(&w), 0);
       w.cluster.Kill(w.Record().owner);

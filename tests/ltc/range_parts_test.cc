@@ -305,11 +305,11 @@ TEST(PacerTest, AGroupThatIsWrittenSharesTheRoomThatThereIs) {
   const Nanos before = WaitBehindAWrite(&parts);
   ASSERT_GT(before, 20 * kMillisecond) << "the test tests nothing";
   const auto round_bytes = static_cast<double>(parts.context.RoundBytes());
-  parts.pacer.AddToWrite(20 * round_bytes);
+  parts.pacer.SetToWrite(1, 20 * round_bytes);
   EXPECT_GT(WaitBehindAWrite(&parts), 2 * before);
-  parts.pacer.AddToWrite(-12 * round_bytes);
+  parts.pacer.SetToWrite(1, 8 * round_bytes);
   EXPECT_LT(WaitBehindAWrite(&parts), before * 3 / 2) << "there is room for the rest";
-  parts.pacer.AddToWrite(-8 * round_bytes);
+  parts.pacer.EndToWrite(1);
   parts.place_answers = absl::UnavailableError("no StoC");
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(parts.flusher.FlushOne());
   EXPECT_NEAR(parts.pacer.bytes_to_write(), 0, 1e-6) << "a flush that has failed writes no more";
@@ -317,6 +317,27 @@ TEST(PacerTest, AGroupThatIsWrittenSharesTheRoomThatThereIs) {
   EXPECT_TRUE(parts.flusher.FlushOne());
   EXPECT_NEAR(parts.pacer.bytes_to_write(), 0, 1e-6);
   EXPECT_NEAR(parts.arenas.bytes_to_write(), 0, 1e-6);
+}
+
+// Memory comes back when the oldest flush is through, in which time another one has written as much.
+TEST(PacerTest, RoomLastsUntilTheOldestFlushIsThrough) {
+  RangeParts parts;
+  parts.pacer.SetToWrite(7, 300);
+  EXPECT_EQ(parts.pacer.bytes_to_write(), 300);
+  parts.pacer.SetToWrite(9, 900);
+  EXPECT_EQ(parts.pacer.bytes_to_write(), 600);
+  EXPECT_EQ(parts.arenas.bytes_to_write(), 1200);
+  parts.pacer.SetToWrite(7, 0);
+  EXPECT_EQ(parts.pacer.bytes_to_write(), 0) << "it waits for its commit";
+  parts.pacer.EndToWrite(7);
+  parts.pacer.EndToWrite(7);
+  EXPECT_EQ(parts.pacer.bytes_to_write(), 900);
+  parts.pacer.SetToWrite(9, 200);
+  parts.pacer.SetToWrite(11, 100);
+  EXPECT_EQ(parts.pacer.bytes_to_write(), 300) << "the younger one is through before";
+  parts.pacer.EndToWrite(11);
+  parts.pacer.EndToWrite(9);
+  EXPECT_EQ(parts.arenas.bytes_to_write(), 0);
 }
 
 // Writes of 4 KB to as many keys, `bytes` in all.
