@@ -99,7 +99,7 @@ constexpr Help kHelp[] = {
     {"nova_ltc_scan_tables_total", "Tables that pages of scans opened an iterator over"},
     {"nova_ltc_snapshots", "Snapshots that clients hold"},
     {"nova_ltc_stoc_write_ns_per_byte",
-     "Time that a StoC took lately for a byte written there, ns; 0: unknown"},
+     "Time that a StoC took in the last minute for a byte written there, ns; 0: unknown"},
     {"nova_ltc_write_stall_seconds_total", "Time that writers were held back, summed over ranges"},
     {"nova_range_log_groups_below_replicas",
      "Log groups of a range with fewer living members than configured"},

@@ -172,11 +172,14 @@ void LtcNode::AddMetrics(const std::vector<Xchg*>& xchgs) {
                         [this] { return static_cast<double>(cache_.hits()); });
   metrics_->AddCallback("nova_ltc_block_cache_misses_total",
                         [this] { return static_cast<double>(cache_.misses()); });
-  // Of live StoCs.
+  // Of live StoCs. What was seen long ago says nothing of a disk.
   metrics_->AddFamily("nova_ltc_stoc_write_ns_per_byte", [this] {
+    constexpr Nanos kLately = 60 * kSecond;
     Metrics::Samples paces;
-    for (const NodeInfo& n : stocs_->live())
-      paces[StrCat("stoc=\"", n.name, "\"")] = stocs_->LoadOf(n.stoc_id).pace.ns_per_byte;
+    for (const NodeInfo& n : stocs_->live()) {
+      const StocPace pace = stocs_->LoadOf(n.stoc_id).pace;
+      paces[StrCat("stoc=\"", n.name, "\"")] = pace.age_ns < kLately ? pace.ns_per_byte : 0;
+    }
     return paces;
   });
   totals_.AddMetrics(metrics_);

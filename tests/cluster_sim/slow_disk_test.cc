@@ -99,6 +99,8 @@ TEST(SlowDiskTest, WritersAreSlowedDownAndNoneStopsForSeconds) {
       EXPECT_LT(w.longest_ns(), 2 * kSecond) << seed;
       EXPECT_GT(w.Pace(), 3500) << "256 KiB a second";
       EXPECT_LT(w.Pace(), 35'000);
+      SleepFor(1200 * kSecond);  // until nothing is merged any more
+      EXPECT_EQ(w.Pace(), 0) << "nothing was written for a minute: what is known is old";
     });
   }
 }
