@@ -1,6 +1,6 @@
 // WritePace: how long a StoC takes for a byte of what one client writes there. That is the time in which
-// something was on its way, over the bytes that were stored in it, of the last seconds of such time. What is
-// older counts less.
+// something was on its way, over the bytes that were stored in it, of the last seconds of such time, or the
+// last tens of megabytes. What is older counts less.
 //
 // Whatever makes a StoC slow is in it: its disk, the requests of others, the network. One that hangs becomes
 // slower and slower for as long as something is on its way there.
@@ -21,8 +21,9 @@ class WritePace {
  public:
   // A smaller file tells of a sync, and not of bytes: it is not to be counted.
   static constexpr uint64_t kLeastBytes = 64 << 10;
-  // What is older by so much time with something on its way counts half.
+  // What is older by so much time with something on its way counts half, and by so many bytes too.
   static constexpr Nanos kHalfLife = 2 * kSecond;
+  static constexpr uint64_t kHalfLifeBytes = 16 << 20;
 
   // A file is on its way from now on.
   void Begin(Nanos now_ns);

@@ -22,10 +22,11 @@ bool Flusher::FlushOne() {
       context_->state.Is(ServingState::kLost) ? RoundGroup() : rounds_->ClaimFlush(pacer_->FlushInput());
   if (rounds.empty()) return CommitWritten() || (pacer_->MergesRounds() && merger_->MergeOne());
   JobBook::Job job(jobs_);
-  const absl::Cleanup end = [&] { pacer_->EndToWrite(rounds.front()->number); };
+  absl::Cleanup end = [&] { pacer_->EndToWrite(rounds.front()->number); };
   pacer_->UpdatePressure();
   auto edit = Write(rounds, job.id());
   if (!edit.ok()) {
+    std::move(end).Invoke();  // while nobody else can claim the rounds
     for (const auto& round : rounds) round->flushing.store(false);
     pacer_->FlushFailed(edit.status());
     return false;

@@ -66,5 +66,32 @@ TEST(WritePaceTest, OfWhatHangsItBecomesWorseAndWhatIsRefusedSaysNothingGood) {
   EXPECT_EQ(pace.Get(now).ns_per_byte, after) << "refused at once";
 }
 
+TEST(WritePaceTest, OneThatHangsForLongIsNotForgotten) {
+  WritePace pace, fresh;
+  Nanos now = Store(&pace, 20, kSecond, kSecond);
+  pace.Begin(now);
+  EXPECT_GT(pace.Get(now + 60 * kSecond).ns_per_byte, 100'000);
+  fresh.Begin(now);
+  EXPECT_GT(fresh.Get(now + 10 * kSecond).ns_per_byte, 100'000) << "it has never stored anything";
+  // Nor is one that stores no more than this.
+  WritePace crawls;
+  now = kSecond;
+  for (int i = 0; i < 20; ++i) {
+    crawls.Begin(now);
+    crawls.End(WritePace::kLeastBytes, now += 2 * kSecond);
+  }
+  EXPECT_GT(crawls.Get(now).ns_per_byte, 10'000);
+}
+
+// A disk of 250 MB/s has stood still for 12 s; a hundred tables of a megabyte are half a second of its time.
+TEST(WritePaceTest, OneThatHungIsTakenForFastAgainAfterAHundredMegabytes) {
+  WritePace pace;
+  Nanos now = Store(&pace, 1000, 4 * kMillisecond, kSecond);
+  now = Store(&pace, 1, 12 * kSecond, now);
+  EXPECT_GT(pace.Get(now).ns_per_byte, 40);
+  for (int i = 0; i < 100; ++i) now = Store(&pace, 1, 4 * kMillisecond, now) + 100 * kMillisecond;
+  EXPECT_LT(pace.Get(now).ns_per_byte, 6);
+}
+
 }  // namespace
 }  // namespace nova
