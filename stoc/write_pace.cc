@@ -13,8 +13,8 @@ void WritePace::Begin(Nanos now_ns) {
   until_ns_ = std::max(until_ns_, now_ns);
 }
 
-// What is old counts less by what is stored, too: else a fast StoC would be taken for slow for gigabytes after
-// it had stood still for some seconds.
+// What is old counts less by what is stored, too: else a fast StoC would be taken for slow for gigabytes
+// after it had stood still for some seconds.
 void WritePace::End(uint64_t stored_bytes, Nanos now_ns) {
   MutexLock lock(&mu_);
   Advance(now_ns);
