@@ -88,12 +88,12 @@ bool GetVarint64(std::string_view* in, uint64_t* v) {
 }
 
 bool GetLengthPrefixed(std::string_view* in, std::string_view* s) {
-  std::string_view rest = *in;
   uint32_t n;
-  if (!GetVarint32(&rest, &n) || rest.size() < n) return false;
-  *s = rest.substr(0, n);
-  rest.remove_prefix(n);
-  *in = rest;
+  const char* const end = in->data() + in->size();
+  const char* const begin = DecodeVarint32(in->data(), end, &n);
+  if (begin == nullptr || static_cast<size_t>(end - begin) < n) return false;
+  *s = {begin, n};
+  *in = {begin + n, static_cast<size_t>(end - begin - n)};
   return true;
 }
 bool GetLengthPrefixed(std::string_view* in, std::string* s) {

@@ -15,7 +15,7 @@ namespace nova {
 // behind its key. Fewer than there are entries: the others have none.
 struct ReferredValues {
   void Add(std::string_view value, const std::shared_ptr<const void>& keeper) {
-    values.push_back(value);
+    values.emplace_back(value.data(), value.size());
     bytes += value.size();
     if (std::find(keepers.begin(), keepers.end(), keeper) == keepers.end()) keepers.push_back(keeper);
   }

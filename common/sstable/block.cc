@@ -120,10 +120,9 @@ BlockCursor::Result BlockCursor::Seek(std::string_view internal_key) {
   bool ends_in_key;
   const Result result = view_.Seek(stored_key, TrailerOf(internal_key), &entry, &ends_in_key);
   if (result != Result::kFound) return result;
+  SetValue(entry.value, entry.end(), 0);
   key_.assign(stored_key.substr(0, entry.shared));
   key_.append(entry.suffix, entry.unshared + kInternalTrailerBytes);
-  value_ = entry.value;
-  SetNext(entry.end());
   return result;
 }
 
@@ -131,10 +130,11 @@ BlockCursor::Result BlockCursor::Advance() {
   BlockEntry entry;
   if (!view_.DecodeEntry(next_, &entry) || entry.shared > key_.size() - kInternalTrailerBytes)
     return Result::kCorrupt;
+  // Before the key is put together: the compiler keeps `entry` in memory over that call, and would load the
+  // view from there in one piece, which waits for the stores before it, those of the last keys included.
+  SetValue(entry.value, entry.end(), entry.end() - next_);
   key_.resize(entry.shared);
   key_.append(entry.suffix, entry.unshared + kInternalTrailerBytes);
-  value_ = entry.value;
-  SetNext(entry.end());
   return Result::kFound;
 }
 

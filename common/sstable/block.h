@@ -114,29 +114,29 @@ class BlockView {
 class BlockCursor {
  public:
   using Result = BlockView::Result;
-  // False: as BlockView::Init. Move before anything else.
-  bool Init(std::string_view payload) {
-    return view_.Init(payload);
-  }  // REQUIRES: a move before anything else
+  // False: as BlockView::Init. A move has to follow.
+  bool Init(std::string_view payload) { return view_.Init(payload); }
 
   Result First();
   // Moves to the first entry at or after the key.
   Result Seek(std::string_view internal_key);
   // REQUIRES: the last move gave kFound.
-  Result Next() {
-    return next_ == view_.end() ? Result::kEnd : Advance();
-  }  // REQUIRES: the last move gave kFound
+  Result Next() { return next_ == view_.end() ? Result::kEnd : Advance(); }
 
   std::string_view key() const { return key_; }
   std::string_view value() const { return value_; }
 
  private:
   Result Advance();  // parses the entry at next_
-  // Behind a large value the processor does not look by itself, and a scan of many runs has other work first.
-  void SetNext(const char* next) {
+  // The current entry has `value`, and the one behind it begins at `next`: that is asked for ahead, and so is
+  // the one after it, if both are as large as the `size` of this one. Behind a large value the processor does
+  // not look by itself, and a scan of many runs has other work first.
+  void SetValue(std::string_view value, const char* next, ptrdiff_t size) {
+    value_ = value;
     next_ = next;
     __builtin_prefetch(next);
     __builtin_prefetch(next + 64);
+    __builtin_prefetch(next + size);
   }
 
   BlockView view_;

@@ -83,14 +83,14 @@ bool Reader::IsNewest(const RangeView& view, std::string_view key, SequenceNumbe
 
 void Reader::Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done) {
   if (!context_->state.serves_reads()) return done(Outcome::kNotOwner, {});
-  reads_.fetch_add(1, std::memory_order_relaxed);
+  counts_.Add(on, kReads, 1);
   Search(on, rounds_->ViewOf(on), kMaxSequenceNumber, key, deadline_ns, std::move(done));
 }
 
 void Reader::GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, Nanos deadline_ns,
                    GetDone done) {
   if (!context_->state.serves_reads()) return done(Outcome::kNotOwner, {});
-  reads_.fetch_add(1, std::memory_order_relaxed);
+  counts_.Add(on, kReads, 1);
   const std::shared_ptr<const RangeView>& view = rounds_->ViewOf(on);
   // Asked after the view is in hand: whatever changed the view spared a snapshot that is live now.
   if (!points_->snapshots().IsLive(snapshot, Now())) return done(Outcome::kSnapshotEnded, {});
@@ -126,21 +126,6 @@ bool Reader::SearchRounds(const RangeView& view, SequenceNumber at, SequenceNumb
                                             [&](const auto& round) { return finds(*round); });
 }
 
-uint64_t Reader::Sum(std::atomic<uint64_t> Lane::*count) const {
-  uint64_t sum = 0;
-  for (const Lane& lane : lanes_) sum += (lane.*count).load(std::memory_order_relaxed);
-  return sum;
-}
-
-void Reader::Count(const Executor* on, uint64_t memtables, uint64_t tables) {
-  const auto add = [](std::atomic<uint64_t>* to, uint64_t n) {
-    to->store(to->load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-  };
-  Lane& lane = lanes_[on->index()];
-  add(&lane.memtables, memtables);
-  add(&lane.tables, tables);
-}
-
 // Recency order (K3) makes the first hit the newest: what an older round or run holds has lower numbers.
 void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, SequenceNumber at,
                     std::string_view key, Nanos deadline_ns, GetDone done) {
@@ -152,7 +137,7 @@ void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, Se
   const bool in_memory = SearchRounds(view, at, upto, key, hash, &hit, &memtables);
   NOVA_DCHECK(IsBounded(view, key, hash)) << "a version lies above the bound of its key (K5)";
   if (in_memory) {
-    Count(on, memtables, 0);
+    counts_.Add(on, kMemtables, memtables);
     NOVA_DCHECK(IsNewest(view, key, at, hit.sequence)) << "an older round holds a newer version (K3)";
     return Answer(view, key, at, hit, &done);
   }
@@ -161,7 +146,8 @@ void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, Se
   Prepare(view, key, hash, &position);
   TableReader::Hit found;
   const TableAnswer tables = SearchTables(view, at, key, hash, &position, &found);
-  Count(on, memtables, std::exchange(position.asked, 0));
+  counts_.Add(on, kMemtables, memtables);
+  counts_.Add(on, kTables, std::exchange(position.asked, 0));
   toll_->OnGet(on, position.in_vain);
   if (tables == TableAnswer::kFound)
     return Answer(view, key, at, {found.sequence, found.type, found.value}, &done);
@@ -259,7 +245,7 @@ Reader::TableAnswer Reader::SearchTables(const RangeView& view, SequenceNumber a
 void Reader::Continue(std::unique_ptr<GetState> get) {
   TableReader::Hit hit;
   const TableAnswer tables = SearchTables(*get->view, get->at, get->key, get->hash, &get->position, &hit);
-  Count(get->on, 0, std::exchange(get->position.asked, 0));
+  counts_.Add(get->on, kTables, std::exchange(get->position.asked, 0));
   switch (tables) {
     case TableAnswer::kFound:
       return Answer(*get->view, get->key, get->at, {hit.sequence, hit.type, hit.value}, &get->done);
@@ -321,7 +307,7 @@ struct Reader::MultiGetState {
 void Reader::MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot,
                       Nanos deadline_ns, MultiGetDone done) {
   if (!context_->state.serves_reads()) return done(Outcome::kNotOwner, {}, {});
-  reads_.fetch_add(keys.size(), std::memory_order_relaxed);
+  counts_.Add(on, kReads, keys.size());
   auto get = std::make_shared<MultiGetState>();
   get->range = context_->KeepAlive();
   get->on = on;

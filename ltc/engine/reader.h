@@ -12,13 +12,13 @@
 //   no copy of what it needs has come by the deadline. kCorruption.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ltc/engine/lane_counts.h"
 #include "ltc/engine/level0_toll.h"
 #include "ltc/engine/operations.h"
 #include "ltc/engine/range_context.h"
@@ -36,7 +36,7 @@ class Reader {
         points_(points),
         rounds_(rounds),
         tables_(tables),
-        lanes_(context->services->executors.size()) {}
+        counts_(context->services->executors.size()) {}
 
   void Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done);  // the newest version
   // A get at a snapshot of this range.
@@ -44,20 +44,13 @@ class Reader {
   // All at one moment (K4): the snapshot's, or now if that is null. Values come in the order of keys.
   void MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot,
                 Nanos deadline_ns, MultiGetDone done);
-  uint64_t reads() const { return reads_.load(std::memory_order_relaxed); }  // keys asked for; a metric
+  uint64_t reads() const { return counts_.Sum(kReads); }  // keys asked for; a metric
   // Memtables and tables that gets have looked for their keys in; metrics.
-  uint64_t memtables() const { return Sum(&Lane::memtables); }
-  uint64_t tables() const { return Sum(&Lane::tables); }
+  uint64_t memtables() const { return counts_.Sum(kMemtables); }
+  uint64_t tables() const { return counts_.Sum(kTables); }
 
  private:
-  // What the gets of one executor have asked; written by it alone.
-  struct alignas(64) Lane {
-    std::atomic<uint64_t> memtables{0}, tables{0};
-  };
-  // Of all lanes.
-  uint64_t Sum(std::atomic<uint64_t> Lane::*count) const;
-  // A get has asked so many more.
-  void Count(const Executor* on, uint64_t memtables, uint64_t tables);
+  enum Count { kReads, kMemtables, kTables, kCounts };
 
   struct TablePosition;  // how far a search of the tables has come
   // Finds the table to ask of each of the first runs, and asks the processor's cache for what its filter says
@@ -116,8 +109,7 @@ class Reader {
   ReadPoints* const points_;
   RoundSet* const rounds_;
   TableAccess* const tables_;
-  std::atomic<uint64_t> reads_{0};
-  std::vector<Lane> lanes_;  // [i] belongs to executor i
+  LaneCounts<Count> counts_;  // see reads(), memtables(), tables()
 };
 
 }  // namespace nova

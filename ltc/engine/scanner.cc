@@ -40,6 +40,7 @@ Scanner::Scanner(const RangeContext* context, Level0Toll* toll, ReadPoints* poin
       points_(points),
       rounds_(rounds),
       tables_(tables),
+      counts_(context->services->executors.size()),
       lanes_(context->services->executors.size()) {
   for (Lane& lane : lanes_) lane.spare = std::make_unique<ScanCursor>();
 }
@@ -58,7 +59,7 @@ struct Scanner::ScanState {
 
 void Scanner::Scan(Executor* on, ScanOp op, ScanDone done) {
   if (!context_->state.serves_reads()) return done(Outcome::kNotOwner, {});
-  scans_.fetch_add(1, std::memory_order_relaxed);
+  counts_.Add(on, kScans, 1);
   auto scan = std::make_shared<ScanState>();
   scan->range = context_->KeepAlive();
   scan->on = on;
@@ -158,8 +159,8 @@ bool Scanner::Fetch(const std::shared_ptr<ScanState>& scan) {
 bool Scanner::EndPage(ScanState* scan, bool more) {
   scan->page.more = more;
   const RangeIterator::Opened opened = scan->entries->TakeOpened();
-  memtables_.fetch_add(static_cast<uint64_t>(opened.memtables), std::memory_order_relaxed);
-  tables_opened_.fetch_add(static_cast<uint64_t>(opened.tables), std::memory_order_relaxed);
+  counts_.Add(scan->on, kMemtables, static_cast<uint64_t>(opened.memtables));
+  counts_.Add(scan->on, kTables, static_cast<uint64_t>(opened.tables));
   toll_->OnScan(scan->on, opened.level0_runs);
   if (opened.level0_reads > 0) {
     const Nanos took = (scan->found_ns - scan->began_ns) / scan->waiters;

@@ -10,11 +10,11 @@
 //   kUnavailable: what it needs has not come by the deadline. kCorruption.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "ltc/engine/lane_counts.h"
 #include "ltc/engine/level0_toll.h"
 #include "ltc/engine/operations.h"
 #include "ltc/engine/range_context.h"
@@ -33,12 +33,13 @@ class Scanner {
   // Calls `done` once: with a page, which says whether more follows, or with an error. A page ends at the
   // limit, at the operation's page_bytes or the range's scan_page_bytes, or at the end of the keys asked for.
   void Scan(Executor* on, ScanOp op, ScanDone done);
-  uint64_t scans() const { return scans_.load(std::memory_order_relaxed); }  // scans begun; a metric
+  uint64_t scans() const { return counts_.Sum(kScans); }  // scans begun; a metric
   // Memtables and tables that scans have opened; metrics.
-  uint64_t memtables() const { return memtables_.load(std::memory_order_relaxed); }
-  uint64_t tables() const { return tables_opened_.load(std::memory_order_relaxed); }
+  uint64_t memtables() const { return counts_.Sum(kMemtables); }
+  uint64_t tables() const { return counts_.Sum(kTables); }
 
  private:
+  enum Count { kScans, kMemtables, kTables, kCounts };
   struct ScanState;  // a scan under way: its iterator and its page
 
   // Begins to read; the scan's iterator is where its page begins.
@@ -64,9 +65,7 @@ class Scanner {
   ReadPoints* const points_;
   RoundSet* const rounds_;
   TableAccess* const tables_;
-  std::atomic<uint64_t> scans_{0};
-  std::atomic<uint64_t> memtables_{0};      // see memtables()
-  std::atomic<uint64_t> tables_opened_{0};  // see tables()
+  LaneCounts<Count> counts_;  // see scans(), memtables(), tables()
   struct alignas(64) Lane {
     std::unique_ptr<ScanCursor> spare;  // keeps the iterator of the last scan: the next one allocates little
     int waiting = 0;                    // scans that wait for blocks

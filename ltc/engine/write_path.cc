@@ -25,7 +25,7 @@ struct WritePath::WriteContext {
   };
   WritePath* path = nullptr;
   std::shared_ptr<const void> range;  // kept
-  Lane* lane = nullptr;
+  Executor* on = nullptr;
   Round* round = nullptr;       // pinned
   SequenceNumber sequence = 0;  // of its first entry
   uint64_t count = 0;
@@ -90,7 +90,8 @@ WritePath::WritePath(const RangeContext* context, ReadPoints* points, RoundLog* 
       rounds_(rounds),
       pacer_(pacer),
       reader_(reader),
-      lanes_(context->services->executors.size()) {}
+      lanes_(context->services->executors.size()),
+      counts_(context->services->executors.size()) {}
 
 WritePath::~WritePath() = default;
 
@@ -267,7 +268,7 @@ void WritePath::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, s
   lane.free_contexts.pop_back();
   context->path = this;
   context->range = context_->KeepAlive();
-  context->lane = &lane;
+  context->on = on;
   context->round = round;
   context->sequence = seq;
   context->count = count;
@@ -313,11 +314,12 @@ void WritePath::Logged(WriteContext* context, Outcome outcome) {
     }
     points_->sequences().Finish(context->sequence, context->count);
     Unpin(context->round);
-    writes_.fetch_add(context->count, std::memory_order_relaxed);
+    counts_.Add(context->on, kWrites, context->count);
     context->rest.clear();
     context->tombstones.clear();
     std::unique_ptr<WriteContext> ended(context);
-    if (ended->count <= kRecycledEntries) context->lane->free_contexts.push_back(std::move(ended));
+    if (ended->count <= kRecycledEntries)
+      lanes_[ended->on->index()].free_contexts.push_back(std::move(ended));
   }
   done(outcome);
 }

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "ltc/engine/key_latches.h"
+#include "ltc/engine/lane_counts.h"
 #include "ltc/engine/operations.h"
 #include "ltc/engine/pacer.h"
 #include "ltc/engine/range_context.h"
@@ -50,13 +51,14 @@ class WritePath {
   // kConditionFailed: the key has another value. No write of the key comes between the comparison and the
   // swap.
   void CompareAndSwap(Executor* on, CompareAndSwapOp op, WriteDone done);
-  bool any_swap_under_way() const { return latches_.any_held(); }              // some key's latch is held
-  uint64_t writes() const { return writes_.load(std::memory_order_relaxed); }  // entries answered; a metric
+  bool any_swap_under_way() const { return latches_.any_held(); }  // some key's latch is held
+  uint64_t writes() const { return counts_.Sum(kWrites); }         // entries answered; a metric
 
  private:
   struct WriteContext;  // a write between its number and its answer
   struct ParkedWrite;   // a write that waits, with copies of its entries
   struct Swap;          // a compare and swap under way
+  enum Count { kWrites, kCounts };
   // Contexts that a request thread uses again, so that a put allocates nothing.
   struct alignas(64) Lane {
     std::vector<std::unique_ptr<WriteContext>> free_contexts;
@@ -108,9 +110,9 @@ class WritePath {
   RoundSet* const rounds_;
   Pacer* const pacer_;
   Reader* const reader_;
-  KeyLatches latches_;               // of swaps (K6)
-  std::vector<Lane> lanes_;          // [i] belongs to executor i
-  std::atomic<uint64_t> writes_{0};  // see writes()
+  KeyLatches latches_;        // of swaps (K6)
+  std::vector<Lane> lanes_;   // [i] belongs to executor i
+  LaneCounts<Count> counts_;  // see writes()
   // Range deletions tell swaps of themselves (K6): before each takes its number ...
   std::atomic<uint64_t> range_deletes_begun_{0};
   std::atomic<uint64_t> range_deletes_numbered_{0};  // ... and after it has taken it
