@@ -17,6 +17,27 @@ namespace nova {
 
 struct KeyNode;
 
+// A link in the chain of a hash bucket: a node, and which keys the chain may hold from there on. For that the
+// upper 16 bits, which no address of a process has, are a bit for each sixteenth of the hashes. So a search for
+// a key that is not there mostly ends at the bucket, and touches no node.
+class BucketLink {
+ public:
+  constexpr BucketLink() = default;  // the end of a chain
+  // `node`, whose key has this hash, before the chain that `rest` begins.
+  BucketLink(KeyNode* node, uint64_t hash, BucketLink rest)
+      : bits_(reinterpret_cast<uint64_t>(node) | (rest.bits_ & ~kAddress) | BitOf(hash)) {}
+
+  KeyNode* node() const { return reinterpret_cast<KeyNode*>(bits_ & kAddress); }  // null: the end
+  bool MayHold(uint64_t hash) const { return (bits_ & BitOf(hash)) != 0; }
+
+ private:
+  static constexpr uint64_t kAddress = (uint64_t{1} << 48) - 1;
+  static uint64_t BitOf(uint64_t hash) { return uint64_t{1} << (48 + (hash >> 60)); }
+
+  uint64_t bits_ = 0;
+};
+static_assert(std::atomic<BucketLink>::is_always_lock_free);
+
 // In the arena: this struct, the value.
 struct KeyVersion {
   uint64_t trailer;
@@ -34,7 +55,7 @@ struct KeyNode {
   static constexpr int kMaxHeight = 12;
 
   std::atomic<KeyVersion*> newest;
-  std::atomic<KeyNode*> next_in_bucket;
+  std::atomic<BucketLink> next_in_bucket;
   KeyNode* older_in_chain;
   uint32_t key_size;
   uint16_t height;

@@ -28,13 +28,13 @@ MemTable::MemTable(MemTableId id, ArenaPool* pool, size_t expected_bytes, bool s
 
 MemTable::~MemTable() = default;
 
-std::vector<std::atomic<KeyNode*>*> MemTable::NewBuckets() {
-  std::vector<std::atomic<KeyNode*>*> pieces;
-  const size_t bytes = std::min(bucket_mask_ + 1, kPieceBuckets) * sizeof(void*);
+std::vector<std::atomic<BucketLink>*> MemTable::NewBuckets() {
+  std::vector<std::atomic<BucketLink>*> pieces;
+  const size_t bytes = std::min(bucket_mask_ + 1, kPieceBuckets) * sizeof(BucketLink);
   for (size_t done = 0; done <= bucket_mask_; done += kPieceBuckets) {
     char* piece = bytes == ArenaPool::kChunkBytes ? arena_.AllocateChunk() : arena_.Allocate(bytes);
     std::memset(piece, 0, bytes);
-    pieces.push_back(reinterpret_cast<std::atomic<KeyNode*>*>(piece));
+    pieces.push_back(reinterpret_cast<std::atomic<BucketLink>*>(piece));
   }
   return pieces;
 }
@@ -42,7 +42,7 @@ std::vector<std::atomic<KeyNode*>*> MemTable::NewBuckets() {
 KeyNode* MemTable::NewNode(std::string_view stored_key, uint64_t hash, int height) {
   auto* node = new (arena_.Allocate(KeyNode::Bytes(stored_key.size(), height))) KeyNode;
   node->newest.store(nullptr, std::memory_order_relaxed);
-  node->next_in_bucket.store(nullptr, std::memory_order_relaxed);
+  node->next_in_bucket.store({}, std::memory_order_relaxed);
   node->key_size = static_cast<uint32_t>(stored_key.size());
   node->height = static_cast<uint16_t>(height);
   node->chained.store(false, std::memory_order_relaxed);
@@ -70,12 +70,13 @@ int MemTable::HeightOf(uint64_t hash) const {
 
 KeyVersion* MemTable::Prepare(std::string_view stored_key, SequenceNumber seq, ValueType type,
                               std::string_view value) {
+  const uint64_t hash = FilterHash(stored_key);
+  PrefetchGet(hash);  // the bucket comes while the value is copied
   auto* entry = new (arena_.Allocate(sizeof(KeyVersion) + value.size())) KeyVersion;
   entry->trailer = PackTrailer(seq, type);
   entry->older.store(nullptr, std::memory_order_relaxed);
   entry->value_size = static_cast<uint32_t>(value.size());
   if (!value.empty()) std::memcpy(const_cast<char*>(entry->value().data()), value.data(), value.size());
-  const uint64_t hash = FilterHash(stored_key);
   entry->node = FindInBucket(stored_key, hash);
   entry->brings_node = entry->node == nullptr;
   if (entry->brings_node) {
@@ -131,7 +132,7 @@ void MemTable::Link(KeyVersion* entry) {
   }
 }
 
-std::atomic<KeyNode*>* MemTable::BucketOf(uint64_t hash) const {
+std::atomic<BucketLink>* MemTable::BucketOf(uint64_t hash) const {
   const uint64_t bucket = hash & bucket_mask_;
   return &pieces_[bucket / kPieceBuckets][bucket % kPieceBuckets];
 }
@@ -139,23 +140,27 @@ std::atomic<KeyNode*>* MemTable::BucketOf(uint64_t hash) const {
 void MemTable::PrefetchGet(uint64_t hash) const { __builtin_prefetch(BucketOf(hash)); }
 
 KeyNode* MemTable::FindInBucket(std::string_view stored_key, uint64_t hash) const {
-  for (KeyNode* n = BucketOf(hash)->load(std::memory_order_acquire); n != nullptr;
-       n = n->next_in_bucket.load(std::memory_order_relaxed)) {
+  for (BucketLink at = BucketOf(hash)->load(std::memory_order_acquire); at.MayHold(hash);) {
+    KeyNode* const n = at.node();
     if (n->hash == hash && n->key() == stored_key) return n;
+    at = n->next_in_bucket.load(std::memory_order_relaxed);
   }
   return nullptr;
 }
 
 KeyNode* MemTable::InsertInBucket(KeyNode* node) {
-  std::atomic<KeyNode*>* const bucket = BucketOf(node->hash);
+  std::atomic<BucketLink>* const bucket = BucketOf(node->hash);
   KeyNode* seen = nullptr;  // it and all behind it are other keys
-  for (KeyNode* first = bucket->load(std::memory_order_acquire);;) {
-    for (KeyNode* n = first; n != seen; n = n->next_in_bucket.load(std::memory_order_relaxed)) {
+  for (BucketLink first = bucket->load(std::memory_order_acquire);;) {
+    for (BucketLink at = first; at.node() != seen && at.MayHold(node->hash);) {
+      KeyNode* const n = at.node();
       if (n->hash == node->hash && n->key() == node->key()) return n;
+      at = n->next_in_bucket.load(std::memory_order_relaxed);
     }
-    seen = first;
+    seen = first.node();
     node->next_in_bucket.store(first, std::memory_order_relaxed);
-    if (bucket->compare_exchange_strong(first, node, std::memory_order_acq_rel, std::memory_order_acquire))
+    if (bucket->compare_exchange_strong(first, BucketLink(node, node->hash, first), std::memory_order_acq_rel,
+                                        std::memory_order_acquire))
       return nullptr;
   }
 }

@@ -115,15 +115,15 @@ class MemTable {
   // A scan leaves no more keys in the list than this, or than are sorted.
   static constexpr uint64_t kMostListed = 1024;
   // Buckets in one arena chunk.
-  static constexpr size_t kPieceBuckets = ArenaPool::kChunkBytes / sizeof(void*);
+  static constexpr size_t kPieceBuckets = ArenaPool::kChunkBytes / sizeof(BucketLink);
   // The height of a key in the list; a function of the key's hash and the table's id.
   int HeightOf(uint64_t hash) const;
-  std::vector<std::atomic<KeyNode*>*> NewBuckets();  // the empty bucket array, in pieces
+  std::vector<std::atomic<BucketLink>*> NewBuckets();  // the empty bucket array, in pieces
   // Copies the key into the arena; not in the table yet.
   KeyNode* NewNode(std::string_view stored_key, uint64_t hash, int height);
   KeyNode* NewHead();  // of a list
   // The bucket of a hash.
-  std::atomic<KeyNode*>* BucketOf(uint64_t hash) const;
+  std::atomic<BucketLink>* BucketOf(uint64_t hash) const;
   KeyNode* FindInBucket(std::string_view stored_key, uint64_t hash) const;  // null: the key is not there
   // Null: it is in now; else the node of the same key that is there already.
   KeyNode* InsertInBucket(KeyNode* node);
@@ -144,7 +144,7 @@ class MemTable {
   ArenaPool* const pool_;
   Arena arena_;
   const uint64_t bucket_mask_;                                  // buckets - 1; a power of two of them
-  const std::vector<std::atomic<KeyNode*>*> pieces_;            // of the bucket array, kPieceBuckets each
+  const std::vector<std::atomic<BucketLink>*> pieces_;          // of the bucket array, kPieceBuckets each
   mutable Mutex order_mu_;                                      // after list_mu_
   std::shared_ptr<KeyOrder> order_ ABSL_GUARDED_BY(order_mu_);  // the latest one
   std::atomic<const KeyOrder*> latest_order_;                   // order_, to compare with

@@ -119,6 +119,49 @@ TEST(MemTableTest, ConcurrentInsertsAreAllFoundInOrder) {
   EXPECT_EQ(n, 40'000u);
 }
 
+TEST(BucketLinkTest, SaysWhichKeysTheChainMayHold) {
+  EXPECT_EQ(BucketLink().node(), nullptr);
+  KeyNode front, back;
+  for (uint64_t f = 0; f < 16; ++f) {
+    for (uint64_t b = 0; b < 16; ++b) {
+      const BucketLink chain(&front, f << 60 | 5, BucketLink(&back, b << 60 | 6, BucketLink()));
+      EXPECT_EQ(chain.node(), &front);
+      for (uint64_t h = 0; h < 16; ++h) {
+        EXPECT_EQ(chain.MayHold(h << 60 | 7), h == f || h == b);
+        EXPECT_FALSE(BucketLink().MayHold(h << 60));
+      }
+    }
+  }
+}
+
+// Sixteen keys a bucket, each brought by several threads at about the same time.
+TEST(MemTableTest, LongChainsHoldEachKeyOnce) {
+  constexpr uint64_t kKeys = 4096, kThreads = 4;
+  ArenaPool pool(64 << 20);
+  MemTable t(MemTableId(1), &pool, /*expected_bytes=*/1);
+  const auto key = [](uint64_t i) { return "key" + std::to_string(i); };
+  {
+    std::vector<std::unique_ptr<Thread>> threads;
+    for (uint64_t w = 0; w < kThreads; ++w) {
+      threads.push_back(std::make_unique<Thread>("w", [&, w] {
+        MemTable::Hit hit;
+        for (uint64_t i = 0; i < kKeys; ++i) {
+          t.Link(t.Prepare(key(i), 1 + i * kThreads + w, ValueType::kPut, key(i)));
+          ASSERT_TRUE(t.Get(key(i), kMaxSequenceNumber, &hit));
+          ASSERT_FALSE(t.Get(key(kKeys + i), kMaxSequenceNumber, &hit));
+        }
+      }));
+    }
+  }
+  EXPECT_EQ(t.keys(), kKeys);
+  for (uint64_t i = 0; i < kKeys; ++i) {
+    MemTable::Hit hit;
+    ASSERT_TRUE(t.Get(key(i), kMaxSequenceNumber, &hit));
+    EXPECT_EQ(hit.value, key(i));
+    EXPECT_EQ(hit.sequence, 1 + i * kThreads + kThreads - 1);
+  }
+}
+
 // Keys that end early, begin alike for more than eight bytes, or hold bytes above 0x7f: the sort looks at
 // eight bytes first.
 TEST(MemTableTest, FlushesAndScansSortAlike) {
