@@ -87,8 +87,8 @@ struct TableReader::Rep {
                      std::string* buffer) const;
   // Asks the processor's cache for what is read first of a block. REQUIRES: the table is mapped.
   void PrefetchEnds(size_t i) const;
-  // Asks for what is read first of a block: the processor's cache, or the disk, where it may have to read it.
-  // REQUIRES: the table is mapped.
+  // Asks for what is read first of a block, and of the blocks in as many bytes behind it: the processor's cache,
+  // or the disk, where it may have to read them. REQUIRES: the table is mapped.
   void Prefetch(size_t i, uint64_t bytes_behind) const;
   // The block where the table is mapped; empty: it is not, or the block is damaged. Where it has to be read,
   // so many bytes behind it are read with it.
@@ -235,8 +235,16 @@ void TableReader::Rep::PrefetchEnds(size_t i) const {
 }
 
 void TableReader::Rep::Prefetch(size_t i, uint64_t bytes_behind) const {
-  if (!residency.IsWorthAsking()) return PrefetchEnds(i);
   const BlockHandle at = index.Handle(i);
+  if (!residency.IsWorthAsking()) {
+    constexpr size_t kMostBehind = 4;  // blocks: what is read later is asked for when its time comes
+    PrefetchEnds(i);
+    for (size_t n = 1; n <= kMostBehind && i + n < index.blocks(); ++n) {
+      if (index.Handle(i + n).offset - at.offset >= at.size + bytes_behind) break;
+      PrefetchEnds(i + n);
+    }
+    return;
+  }
   residency.OnAsk(mapped.data.substr(at.offset, at.size));
   PrefetchMapped(mapped.data.substr(at.offset, at.size + bytes_behind));
 }
