@@ -87,8 +87,8 @@ struct TableReader::Rep {
                      std::string* buffer) const;
   // Asks the processor's cache for what is read first of a block. REQUIRES: the table is mapped.
   void PrefetchEnds(size_t i) const;
-  // Asks for what is read first of a block, and of the blocks in as many bytes behind it: the processor's cache,
-  // or the disk, where it may have to read them. REQUIRES: the table is mapped.
+  // Asks for what is read first of a block, and of the blocks in as many bytes behind it: the processor's
+  // cache, or the disk, where it may have to read them. REQUIRES: the table is mapped.
   void Prefetch(size_t i, uint64_t bytes_behind) const;
   // The block where the table is mapped; empty: it is not, or the block is damaged. Where it has to be read,
   // so many bytes behind it are read with it.

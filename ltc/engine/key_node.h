@@ -17,9 +17,9 @@ namespace nova {
 
 struct KeyNode;
 
-// A link in the chain of a hash bucket: a node, and which keys the chain may hold from there on. For that the
-// upper 16 bits, which no address of a process has, are a bit for each sixteenth of the hashes. So a search for
-// a key that is not there mostly ends at the bucket, and touches no node.
+// A link in the chain of a hash bucket: a node, and which keys the chain may hold from there on. The latter
+// are the upper 16 bits, which no address of a process has: one for each sixteenth of the hashes. So a search
+// for a key that is not there mostly ends at the bucket, and touches no node.
 class BucketLink {
  public:
   constexpr BucketLink() = default;  // the end of a chain
