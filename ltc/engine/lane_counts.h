@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/executor.h"
+#include "common/base/log.h"
 
 namespace nova {
 
@@ -22,6 +23,7 @@ class LaneCounts {
   explicit LaneCounts(size_t executors) : lanes_(executors) {}
 
   void Add(const Executor* on, Count what, uint64_t n) {
+    NOVA_DCHECK(on->IsCurrentThread());
     std::atomic<uint64_t>& count = lanes_[on->index()].counts[what];
     count.store(count.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
