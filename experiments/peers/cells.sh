@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every cell of docs/performance.md in which the embedded engine is measured beside its peers, engines in turn, then one table: medians,
+# Every cell of docs/performance.md and performance_history.md in which the embedded engine is measured beside its peers, engines in turn, then one table: medians,
 # the ratio to the fastest peer, what is wanted. On an otherwise idle machine; none, log, sync and disk take two
 # hours with three runs, 40 minutes with one. Then the tables of the rows that measure something else, medians too:
 # cold, beyond-memory, churn, reopen, parked, grid.

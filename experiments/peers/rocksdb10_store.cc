@@ -38,7 +38,7 @@ const Rocksdb10Api* LoadRocksdb10(const std::string& library, std::string* error
 namespace {
 
 // The setting that was near the best in every cell: mapped reads, compactions of 16 runs of Level0
-// (docs/performance.md).
+// (docs/performance_history.md).
 std::string OptionsText(const StoreOptions& o) {
   return StrCat(
       "compression=kNoCompression;write_buffer_size=", o.memtable_bytes / 8,

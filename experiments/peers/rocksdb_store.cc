@@ -202,7 +202,7 @@ void Tune(const StoreOptions& o, rocksdb::Options* options, rocksdb::BlockBasedT
   table->data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
 }
 
-// What was tried on top of Tune, one change each (docs/performance.md).
+// What was tried on top of Tune, one change each (docs/performance_history.md).
 struct Setting {
   const char* name;
   Apply apply;

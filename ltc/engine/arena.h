@@ -1,6 +1,6 @@
 // ArenaPool and Arena: memory of memtables, in chunks that are touched once and used again for ever.
 //
-// The first touch of a page costs more than a put (docs/performance.md). So chunks go back to the pool and
+// The first touch of a page costs more than a put (docs/engine.md). So chunks go back to the pool and
 // not to the kernel, and a background thread touches new ones before writers want them (KeepAhead). What
 // nobody has wanted for a while does go back to the kernel (TrimIfIdle).
 //

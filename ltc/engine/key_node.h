@@ -12,20 +12,23 @@
 #include <string_view>
 
 #include "common/base/ids.h"
+#include "common/base/log.h"
 
 namespace nova {
 
 struct KeyNode;
 
-// A link in the chain of a hash bucket: a node, and which keys the chain may hold from there on. The latter
-// are the upper 16 bits, which no address of a process has: one for each sixteenth of the hashes. So a search
-// for a key that is not there mostly ends at the bucket, and touches no node.
+// A link in the chain of a hash bucket: the address of a node, in 48 bits, and above it a bit for each
+// sixteenth of all hashes, set if the chain has such a key from there on. So a search for a key that is not
+// there mostly ends at the bucket, and touches no node.
 class BucketLink {
  public:
   constexpr BucketLink() = default;  // the end of a chain
   // `node`, whose key has this hash, before the chain that `rest` begins.
   BucketLink(KeyNode* node, uint64_t hash, BucketLink rest)
-      : bits_(reinterpret_cast<uint64_t>(node) | (rest.bits_ & ~kAddress) | BitOf(hash)) {}
+      : bits_(reinterpret_cast<uint64_t>(node) | (rest.bits_ & ~kAddress) | BitOf(hash)) {
+    NOVA_CHECK(this->node() == node) << "an address of more than 48 bits";
+  }
 
   KeyNode* node() const { return reinterpret_cast<KeyNode*>(bits_ & kAddress); }  // null: the end
   bool MayHold(uint64_t hash) const { return (bits_ & BitOf(hash)) != 0; }

@@ -21,8 +21,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <vector>
 
+#include "ltc/engine/lane_counts.h"
 #include "ltc/engine/range_context.h"
 
 namespace nova {
@@ -37,7 +37,7 @@ class Level0Toll {
   static constexpr Nanos kMostOfReads = 50 * kMillisecond;
 
   explicit Level0Toll(const RangeContext* context)
-      : context_(context), lanes_(context->services->executors.size()) {}
+      : context_(context), paid_(context->services->executors.size()) {}
 
   // A get has looked for its key in so many tables of Level0 in vain.
   void OnGet(const Executor* on, int tables) {
@@ -89,34 +89,24 @@ class Level0Toll {
  private:
   static constexpr uint64_t kLeastJudged = 16 << 20;  // what is moved in a shorter time tells no rate
 
-  struct alignas(64) Lane {
-    std::atomic<Nanos> paid_ns{0};  // written by its executor alone
-  };
+  enum Count { kPaidNs, kCounts };
 
   // Adds to what the executor's reads have paid, and has it looked now and then whether a merge is due.
   void Pay(const Executor* on, Nanos ns) {
     constexpr Nanos kLook = 100 * kMillisecond;  // so often it is looked whether a merge is due
-    std::atomic<Nanos>& paid = lanes_[on->index()].paid_ns;
-    const Nanos before = paid.load(std::memory_order_relaxed);
-    paid.store(before + ns, std::memory_order_relaxed);
-    if (before / kLook != (before + ns) / kLook) context_->WorkDue();
+    const auto now = static_cast<Nanos>(paid_.Of(on).Add(kPaidNs, static_cast<uint64_t>(ns)));
+    if ((now - ns) / kLook != now / kLook) context_->WorkDue();
   }
-  // All that was ever paid.
-  Nanos Sum() const {
-    Nanos sum = 0;
-    for (const Lane& lane : lanes_) sum += lane.paid_ns.load(std::memory_order_relaxed);
-    return sum;
-  }
-
   // What was paid since merges were made for it.
   Nanos Unsettled() const {
     // A thread may see less of the lanes than the one that settled them.
-    return std::max<Nanos>(0, Sum() - settled_ns_.load(std::memory_order_relaxed));
+    const auto paid = static_cast<Nanos>(paid_.Sum(kPaidNs));
+    return std::max<Nanos>(0, paid - settled_ns_.load(std::memory_order_relaxed));
   }
 
   const RangeContext* const context_;
-  std::vector<Lane> lanes_;           // [i] belongs to executor i
-  std::atomic<Nanos> settled_ns_{0};  // of Sum: what merges have been made for
+  LaneCounts<Count> paid_;            // all that was ever paid
+  std::atomic<Nanos> settled_ns_{0};  // of it: what merges have been made for
   std::atomic<double> rate_{0.3};     // bytes a ns, of Level0 jobs; a running mean
 };
 

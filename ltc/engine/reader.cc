@@ -83,14 +83,12 @@ bool Reader::IsNewest(const RangeView& view, std::string_view key, SequenceNumbe
 
 void Reader::Get(Executor* on, std::string_view key, Nanos deadline_ns, GetDone done) {
   if (!context_->state.serves_reads()) return done(Outcome::kNotOwner, {});
-  counts_.Add(on, kReads, 1);
   Search(on, rounds_->ViewOf(on), kMaxSequenceNumber, key, deadline_ns, std::move(done));
 }
 
 void Reader::GetAt(Executor* on, const Snapshot& snapshot, std::string_view key, Nanos deadline_ns,
                    GetDone done) {
   if (!context_->state.serves_reads()) return done(Outcome::kNotOwner, {});
-  counts_.Add(on, kReads, 1);
   const std::shared_ptr<const RangeView>& view = rounds_->ViewOf(on);
   // Asked after the view is in hand: whatever changed the view spared a snapshot that is live now.
   if (!points_->snapshots().IsLive(snapshot, Now())) return done(Outcome::kSnapshotEnded, {});
@@ -136,8 +134,10 @@ void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, Se
   uint64_t memtables = 0;
   const bool in_memory = SearchRounds(view, at, upto, key, hash, &hit, &memtables);
   NOVA_DCHECK(IsBounded(view, key, hash)) << "a version lies above the bound of its key (K5)";
+  auto& counts = counts_.Of(on);
+  counts.Add(kReads, 1);
+  counts.Add(kMemtables, memtables);
   if (in_memory) {
-    counts_.Add(on, kMemtables, memtables);
     NOVA_DCHECK(IsNewest(view, key, at, hit.sequence)) << "an older round holds a newer version (K3)";
     return Answer(view, key, at, hit, &done);
   }
@@ -146,8 +146,7 @@ void Reader::Search(Executor* on, const std::shared_ptr<const RangeView>& in, Se
   Prepare(view, key, hash, &position);
   TableReader::Hit found;
   const TableAnswer tables = SearchTables(view, at, key, hash, &position, &found);
-  counts_.Add(on, kMemtables, memtables);
-  counts_.Add(on, kTables, std::exchange(position.asked, 0));
+  counts.Add(kTables, std::exchange(position.asked, 0));
   toll_->OnGet(on, position.in_vain);
   if (tables == TableAnswer::kFound)
     return Answer(view, key, at, {found.sequence, found.type, found.value}, &done);
@@ -245,7 +244,7 @@ Reader::TableAnswer Reader::SearchTables(const RangeView& view, SequenceNumber a
 void Reader::Continue(std::unique_ptr<GetState> get) {
   TableReader::Hit hit;
   const TableAnswer tables = SearchTables(*get->view, get->at, get->key, get->hash, &get->position, &hit);
-  counts_.Add(get->on, kTables, std::exchange(get->position.asked, 0));
+  counts_.Of(get->on).Add(kTables, std::exchange(get->position.asked, 0));
   switch (tables) {
     case TableAnswer::kFound:
       return Answer(*get->view, get->key, get->at, {hit.sequence, hit.type, hit.value}, &get->done);
@@ -307,7 +306,6 @@ struct Reader::MultiGetState {
 void Reader::MultiGet(Executor* on, std::vector<std::string> keys, std::shared_ptr<const Snapshot> snapshot,
                       Nanos deadline_ns, MultiGetDone done) {
   if (!context_->state.serves_reads()) return done(Outcome::kNotOwner, {}, {});
-  counts_.Add(on, kReads, keys.size());
   auto get = std::make_shared<MultiGetState>();
   get->range = context_->KeepAlive();
   get->on = on;

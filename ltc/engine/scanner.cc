@@ -59,7 +59,7 @@ struct Scanner::ScanState {
 
 void Scanner::Scan(Executor* on, ScanOp op, ScanDone done) {
   if (!context_->state.serves_reads()) return done(Outcome::kNotOwner, {});
-  counts_.Add(on, kScans, 1);
+  counts_.Of(on).Add(kScans, 1);
   auto scan = std::make_shared<ScanState>();
   scan->range = context_->KeepAlive();
   scan->on = on;
@@ -159,8 +159,9 @@ bool Scanner::Fetch(const std::shared_ptr<ScanState>& scan) {
 bool Scanner::EndPage(ScanState* scan, bool more) {
   scan->page.more = more;
   const RangeIterator::Opened opened = scan->entries->TakeOpened();
-  counts_.Add(scan->on, kMemtables, static_cast<uint64_t>(opened.memtables));
-  counts_.Add(scan->on, kTables, static_cast<uint64_t>(opened.tables));
+  auto& counts = counts_.Of(scan->on);
+  counts.Add(kMemtables, static_cast<uint64_t>(opened.memtables));
+  counts.Add(kTables, static_cast<uint64_t>(opened.tables));
   toll_->OnScan(scan->on, opened.level0_runs);
   if (opened.level0_reads > 0) {
     const Nanos took = (scan->found_ns - scan->began_ns) / scan->waiters;

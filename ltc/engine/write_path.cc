@@ -314,7 +314,7 @@ void WritePath::Logged(WriteContext* context, Outcome outcome) {
     }
     points_->sequences().Finish(context->sequence, context->count);
     Unpin(context->round);
-    counts_.Add(context->on, kWrites, context->count);
+    counts_.Of(context->on).Add(kWrites, context->count);
     context->rest.clear();
     context->tombstones.clear();
     std::unique_ptr<WriteContext> ended(context);

@@ -23,8 +23,8 @@ TEST(LaneCountsTest, NothingThatThreadsCountIsLost) {
       threads.push_back(std::make_unique<Thread>("count", [&counts, t] {
         const ManualExecutor on(t);
         for (uint64_t i = 0; i < kEach; ++i) {
-          counts.Add(&on, kApples, 1);
-          counts.Add(&on, kPears, 2);
+          counts.Of(&on).Add(kApples, 1);
+          counts.Of(&on).Add(kPears, 2);
         }
       }));
     }
