@@ -102,6 +102,7 @@ int Run(int argc, char** argv) {
     serving.service = service->get();
   }
   program.Ready(options.name, options.address);
+  program.BeWatched([s = service->get()] { return !s->StatusText().empty(); });
 
   program.WaitForSignal();
   program.StopPages();

@@ -12,7 +12,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/exit.h"
 #include "common/base/failpoint.h"
@@ -39,6 +41,16 @@ void TellServiceManager(const char* state) {
     NOVA_LOG(WARNING) << "the service manager at " << path << " was not told: " << strerror(errno);
   }
   close(fd);
+}
+
+// How often the service manager wants to hear of this process, at least; 0: it does not.
+Nanos WatchedWithin() {
+  const char* const usec = std::getenv("WATCHDOG_USEC");
+  const char* const pid = std::getenv("WATCHDOG_PID");  // for whom that is meant
+  int64_t us = 0;
+  if (usec == nullptr || !absl::SimpleAtoi(usec, &us) || us <= 0) return 0;
+  if (pid != nullptr && pid != std::to_string(getpid())) return 0;
+  return us * kMicrosecond;
 }
 
 // A login's soft limit is 1024, for programs that select(2). A StoC has a descriptor for each log that is
@@ -91,12 +103,28 @@ void Program::SetPage(std::function<std::string()> text) {
   text_ = std::move(text);
 }
 
-void Program::StopPages() { pages_ = nullptr; }
+void Program::StopPages() {
+  end_watch_.Notify();
+  watch_ = nullptr;
+  pages_ = nullptr;
+}
+
+Program::~Program() { StopPages(); }
 
 void Program::Ready(const std::string& name, const std::string& address) {
   std::printf("ready %s %s %s\n", name.c_str(), address.c_str(), pages_->address().c_str());
   std::fflush(stdout);
   TellServiceManager("READY=1");
+}
+
+void Program::BeWatched(std::function<bool()> is_well) {
+  const Nanos within = WatchedWithin();
+  if (within == 0) return;
+  watch_ = std::make_unique<Thread>("watchdog", [this, period = within / 3, is_well = std::move(is_well)] {
+    while (!end_watch_.WaitUntil(Now() + period)) {
+      if (is_well()) TellServiceManager("WATCHDOG=1");
+    }
+  });
 }
 
 bool Program::WaitForSignal(Nanos deadline_ns) {

@@ -6,10 +6,11 @@
 //   ... make the node ...
 //   program.SetPage([&] { return node->StatusText(); });
 //   program.Ready(name, address);
+//   program.BeWatched([&] { return node->Responds(); });
 //   program.WaitForSignal();
 //   program.StopPages();                                           // before the sources of the page go
 //
-// Thread safety: one thread (main's); pages are made on the page server's.
+// Thread safety: one thread (main's); pages are made on the page server's, and `is_well` has a thread.
 // Errors: one line on stderr, exit code 2.
 #pragma once
 
@@ -23,6 +24,7 @@
 #include "common/base/http_server.h"
 #include "common/base/metrics.h"
 #include "common/base/mutex.h"
+#include "common/base/thread.h"
 
 namespace nova {
 
@@ -31,6 +33,7 @@ class Program {
   // Leaves SIGTERM and SIGINT to WaitForSignal, ignores SIGPIPE, raises the soft limit of open files to the
   // hard one, sends NOVA_LOG to glog. `title`: of the page.
   Program(const char* path, std::string title);
+  ~Program();
 
   Metrics* metrics() { return &metrics_; }
   // Serves /metrics and the page. It comes before the node, which registers the pages' address. An error ends
@@ -38,10 +41,15 @@ class Program {
   void ServePages(const std::string& address);
   const std::string& pages_address() const { return pages_->address(); }  // as bound
   void SetPage(std::function<std::string()> text);                        // the text of the page from now on
-  void StopPages();                                                       // no page is made after it returns
+  // No page is made, and `is_well` is not asked, after it returns.
+  void StopPages();
 
   // "ready NAME ADDRESS PAGES" on stdout, and READY=1 to a service manager ($NOTIFY_SOCKET).
   void Ready(const std::string& name, const std::string& address);
+  // Where the service manager watches this process ($WATCHDOG_USEC): `is_well` is asked three times in that
+  // time, and the service manager hears of each time that it says true. So a process that hangs is started
+  // again. It may wait, and must touch what hangs if the program does.
+  void BeWatched(std::function<bool()> is_well);
   // Waits. True: SIGTERM or SIGINT came; false: the deadline has passed.
   bool WaitForSignal(Nanos deadline_ns = kNever);
   // Waits. True: SIGTERM or SIGINT came; false: `end` was notified.
@@ -56,6 +64,8 @@ class Program {
   Mutex mu_;
   std::function<std::string()> text_ ABSL_GUARDED_BY(mu_);  // see SetPage; at first "starting"
   std::unique_ptr<HttpServer> pages_;
+  Notification end_watch_;  // ends watch_
+  std::unique_ptr<Thread> watch_;
 };
 
 }  // namespace nova

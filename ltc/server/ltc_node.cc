@@ -211,17 +211,20 @@ void LtcNode::Leave() {
   const std::shared_ptr<NodeSession> session = membership_.Take();
   if (session == nullptr) return;
   session->BeginToLeave();  // a thread that is waited for may be inside
-  PassXchgs();
+  Responds();
 }
 
-// Returns when every xchg thread has run what was submitted to it before.
-void LtcNode::PassXchgs() {
-  if (!serving_) return;
+bool LtcNode::Responds() {
+  if (!serving_) return true;
+  bool all = true;
   for (auto& x : xchgs_) {
     auto passed = std::make_shared<Notification>();
     x->Submit([passed] { passed->Notify(); });
-    passed->WaitUntil(Now() + 10 * kSecond);
+    if (passed->WaitUntil(Now() + 10 * kSecond)) continue;
+    NOVA_LOG(ERROR) << options_.name << ": thread " << x->options().name << " does nothing for 10 s";
+    all = false;
   }
+  return all;
 }
 
 NodeEvents LtcNode::Events() {
@@ -568,7 +571,7 @@ LtcNode::~LtcNode() {
   ranges_.AbandonAll();
   Leave();
   if (background_ != nullptr) background_->Stop();
-  PassXchgs();  // what waited for the log is answered
+  Responds();  // what waited for the log is answered
   for (auto& x : xchgs_) x->Stop();
   ranges_.Clear();
 }

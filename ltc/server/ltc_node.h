@@ -85,6 +85,8 @@ class LtcNode {
   Status Stop(Nanos deadline_ns);
   // Notified when the node can be a member no more, for a later process has its name. The process is to end.
   const Notification& superseded() const { return membership_.superseded(); }
+  // Every xchg thread runs what it is given, within 10 s each. Waits.
+  bool Responds();
   std::string address() const;  // that others connect to
   // For people: memory, and a line for each range it holds.
   std::string StatusText() const;
@@ -102,8 +104,6 @@ class LtcNode {
   // Lets go of the session. Returns when no xchg thread can be reading its lease any more, 10 s a thread at
   // most.
   void Leave();
-  // Waits until every xchg thread has run the closures submitted before; 10 s each.
-  void PassXchgs();
   // The callbacks of a session; they run on its heartbeat thread.
   NodeEvents Events();
 

@@ -259,6 +259,7 @@ int Main(int argc, char** argv) {
   LogFabric(FLAGS_name, *opened);
   program.SetPage([&node] { return (*node)->StatusText(); });
   program.Ready(options.name, (*node)->address());
+  program.BeWatched([&node] { return (*node)->Responds(); });
 
   // Of a name that a later process has nothing is to be released: ranges are that one's, or are recovered.
   const bool orderly = program.WaitForSignalOr((*node)->superseded());

@@ -119,6 +119,13 @@ on b test -d /srv/disk/stoc-b || fail "stoc-b does not keep its files where nova
 on c 'kill -9 $(pgrep -x nova_stoc)'
 for ((tries = 0; tries < 200; tries++)); do [[ $(on c pgrep -cx nova_stoc) == 1 ]] && break; sleep 0.2; done
 ((tries < 200)) || fail "stoc-c was not started again"
+# --- an LTC that hangs is ended and started again (in a few seconds here)
+on c 'mkdir /run/systemd/system/nova-ltc@ltc-c.service.d && cd /run/systemd/system/nova-ltc@ltc-c.service.d && printf "[Service]\nWatchdogSec=3\n" >watch.conf &&
+  systemctl daemon-reload && systemctl restart nova-ltc@ltc-c && sleep 6 && [[ $(systemctl show -p NRestarts --value nova-ltc@ltc-c) == 0 ]]' || fail "ltc-c, which was watched, did not stay up: $(on c journalctl -u nova-ltc@ltc-c -n 10)"
+on c 'kill -STOP $(pgrep -x nova_ltc)'
+for ((tries = 0; tries < 200; tries++)); do [[ $(on c systemctl show -p NRestarts,ActiveState --value nova-ltc@ltc-c | paste -sd ' ') == "1 active" ]] && break; sleep 0.2; done
+((tries < 200)) || fail "ltc-c, which hung, was not started again: $(on c systemctl status nova-ltc@ltc-c)"
+on c 'rm -r /run/systemd/system/nova-ltc@ltc-c.service.d && systemctl daemon-reload'
 must install
 unchanged install
 
